@@ -1,0 +1,98 @@
+# cmake -DLUA_DIR=<lua> -DOUTPUT_DIR=<dir> -DLUAC=<luac5.1> -P embed_lua.cmake
+#
+# Writes OUTPUT_DIR/scripts.h, a constant for each LUA_DIR/<folder>/<operation>.lua, and each
+# assembled script next to it, where luac5.1 checks it. Sources are only ever handled as quoted
+# strings: as list elements, CMake would split them at semicolons and mangle brackets.
+cmake_minimum_required(VERSION 3.22)
+
+set(delimiter "redlatch_lua")
+
+# Sets `out` to the text of `name` (such as common/time), with each line `-- include: <name>`
+# replaced by that file. ARGN is the chain of files being included, to detect cycles.
+function(assemble name out)
+  if("${name}" IN_LIST ARGN)
+    string(REPLACE ";" " -> " chain "${ARGN};${name}")
+    message(FATAL_ERROR "lua: include cycle: ${chain}")
+  endif()
+  if(NOT EXISTS "${LUA_DIR}/${name}.lua")
+    list(GET ARGN -1 includer)
+    message(FATAL_ERROR "lua: ${includer}.lua includes ${name}, but there is no lua/${name}.lua")
+  endif()
+  file(READ "${LUA_DIR}/${name}.lua" rest)
+  set(text "\n${rest}")
+  set(assembled "")
+  while("${text}" MATCHES "\n-- include: ([a-z0-9_/]+)\n")
+    set(line "${CMAKE_MATCH_0}")
+    set(included "${CMAKE_MATCH_1}")
+    string(FIND "${text}" "${line}" position)
+    string(LENGTH "${line}" length)
+    string(SUBSTRING "${text}" 0 ${position} before)
+    math(EXPR position "${position} + ${length} - 1")
+    string(SUBSTRING "${text}" ${position} -1 text)
+    assemble("${included}" body ${ARGN} "${name}")
+    # Every file ends with its newline, and `text` again starts with one.
+    string(REGEX REPLACE "\n$" "" body "${body}")
+    string(APPEND assembled "${before}\n${body}")
+  endwhile()
+  string(APPEND assembled "${text}")
+  if("${assembled}" MATCHES "\n([ \t]*--[ \t]*include[ \t]*:[^\n]*)")
+    message(FATAL_ERROR "lua: ${name}.lua: malformed include line: ${CMAKE_MATCH_1}")
+  endif()
+  string(SUBSTRING "${assembled}" 1 -1 assembled)
+  set(${out} "${assembled}" PARENT_SCOPE)
+endfunction()
+
+file(GLOB files RELATIVE "${LUA_DIR}" "${LUA_DIR}/*/*.lua")
+list(SORT files)
+set(header "// Generated from lua/ by cmake/embed_lua.cmake.
+#ifndef REDLATCH_LUA_SCRIPTS_H_
+#define REDLATCH_LUA_SCRIPTS_H_
+
+#include \"src/redis/script_source.h\"
+
+namespace redlatch::lua {
+")
+
+foreach(file IN LISTS files)
+  string(REGEX REPLACE "\\.lua$" "" name "${file}")
+  if(name MATCHES "^common/")
+    continue()
+  endif()
+  assemble("${name}" body)
+  if("${body}" MATCHES "\\)${delimiter}\"")
+    message(FATAL_ERROR "lua: ${file} contains the string literal delimiter ')${delimiter}\"'")
+  endif()
+
+  file(WRITE "${OUTPUT_DIR}/${file}" "${body}")
+  execute_process(COMMAND "${LUAC}" -p "${OUTPUT_DIR}/${file}"
+    RESULT_VARIABLE result ERROR_VARIABLE error)
+  if(NOT result EQUAL 0)
+    message(FATAL_ERROR "lua: ${file} is not Lua 5.1 (lines as assembled): ${error}")
+  endif()
+
+  # simple/try_acquire -> kSimpleTryAcquire
+  string(REGEX REPLACE "[/_]" ";" words "${name}")
+  set(constant "k")
+  foreach(word IN LISTS words)
+    string(SUBSTRING "${word}" 0 1 initial)
+    string(SUBSTRING "${word}" 1 -1 tail)
+    string(TOUPPER "${initial}" initial)
+    string(APPEND constant "${initial}${tail}")
+  endforeach()
+  string(SHA1 sha1 "${body}")
+  string(APPEND header "
+inline constexpr redis::ScriptSource ${constant}{
+    .name = \"${name}\",
+    .body = R\"${delimiter}(${body})${delimiter}\",
+    .sha1 = \"${sha1}\",
+};
+")
+endforeach()
+
+string(APPEND header "
+}  // namespace redlatch::lua
+
+#endif  // REDLATCH_LUA_SCRIPTS_H_
+")
+file(WRITE "${OUTPUT_DIR}/scripts.h.new" "${header}")
+file(COPY_FILE "${OUTPUT_DIR}/scripts.h.new" "${OUTPUT_DIR}/scripts.h" ONLY_IF_DIFFERENT)

@@ -1,0 +1,7 @@
+#include "redlatch/version.h"
+
+namespace redlatch {
+
+std::string_view Version() { return REDLATCH_VERSION_STRING; }
+
+}  // namespace redlatch
