@@ -8,7 +8,7 @@ cmake_minimum_required(VERSION 3.22)
 set(delimiter "redlatch_lua")
 
 # Sets `out` to the text of `name` (such as common/time), with each line `-- include: <name>`
-# replaced by that file. ARGN is the chain of files being included, to detect cycles.
+# replaced by that file, the first time it is asked for. ARGN is the chain of files being included.
 function(assemble name out)
   if("${name}" IN_LIST ARGN)
     string(REPLACE ";" " -> " chain "${ARGN};${name}")
@@ -18,6 +18,13 @@ function(assemble name out)
     list(GET ARGN -1 includer)
     message(FATAL_ERROR "lua: ${includer}.lua includes ${name}, but there is no lua/${name}.lua")
   endif()
+  get_property(done GLOBAL PROPERTY lua_included)
+  if("${name}" IN_LIST done)
+    set(${out} "" PARENT_SCOPE)
+    return()
+  endif()
+  set_property(GLOBAL APPEND PROPERTY lua_included "${name}")
+
   file(READ "${LUA_DIR}/${name}.lua" rest)
   set(text "\n${rest}")
   set(assembled "")
@@ -29,10 +36,10 @@ function(assemble name out)
     string(SUBSTRING "${text}" 0 ${position} before)
     math(EXPR position "${position} + ${length} - 1")
     string(SUBSTRING "${text}" ${position} -1 text)
+    # `text` again starts with a newline, which ends what is put here.
     assemble("${included}" body ${ARGN} "${name}")
-    # Every file ends with its newline, and `text` again starts with one.
-    string(REGEX REPLACE "\n$" "" body "${body}")
-    string(APPEND assembled "${before}\n${body}")
+    string(REGEX REPLACE "\n$" "" body "\n${body}")
+    string(APPEND assembled "${before}${body}")
   endwhile()
   string(APPEND assembled "${text}")
   if("${assembled}" MATCHES "\n([ \t]*--[ \t]*include[ \t]*:[^\n]*)")
@@ -53,11 +60,13 @@ set(header "// Generated from lua/ by cmake/embed_lua.cmake.
 namespace redlatch::lua {
 ")
 
+set(all "")
 foreach(file IN LISTS files)
   string(REGEX REPLACE "\\.lua$" "" name "${file}")
   if(name MATCHES "^common/")
     continue()
   endif()
+  set_property(GLOBAL PROPERTY lua_included "")
   assemble("${name}" body)
   if("${body}" MATCHES "\\)${delimiter}\"")
     message(FATAL_ERROR "lua: ${file} contains the string literal delimiter ')${delimiter}\"'")
@@ -87,9 +96,13 @@ inline constexpr redis::ScriptSource ${constant}{
     .sha1 = \"${sha1}\",
 };
 ")
+  string(APPEND all "${constant}, ")
 endforeach()
 
+string(REGEX REPLACE ", $" "" all "${all}")
 string(APPEND header "
+inline constexpr redis::ScriptSource kAll[] = {${all}};
+
 }  // namespace redlatch::lua
 
 #endif  // REDLATCH_LUA_SCRIPTS_H_

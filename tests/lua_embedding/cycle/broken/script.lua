@@ -1,0 +1,2 @@
+-- include: common/a
+return 1

@@ -1,0 +1,1 @@
+local inner = [==[a;b;;c]]d]==]

@@ -1,0 +1,2 @@
+-- include: common/inner
+local outer = inner .. "\\;"

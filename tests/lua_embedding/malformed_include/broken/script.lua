@@ -1,0 +1,2 @@
+  --include: common/x
+return 1

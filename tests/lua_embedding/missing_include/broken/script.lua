@@ -1,0 +1,2 @@
+-- include: common/nowhere
+return 1
