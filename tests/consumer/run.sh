@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# run.sh WORK_DIR CXX <how> [argument]: builds the consumer in WORK_DIR and runs it. How:
+#   add_subdirectory SOURCE_DIR  with redlatch's sources, shared; then installs it to WORK_DIR/shared
+#   install BUILD_DIR            (runs nothing:) installs an existing static build to WORK_DIR/static
+#   find_package PREFIX          with what is installed in WORK_DIR/PREFIX
+#   pkg_config PREFIX            likewise
+set -euo pipefail
+here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
+work=$1
+cxx=$2
+how=$3
+argument=$4
+mkdir -p "$work"
+cd "$work"
+
+configure() { cmake -G Ninja -S "$here" -DCMAKE_CXX_COMPILER="$cxx" "$@"; }
+
+case $how in
+  add_subdirectory)
+    configure -B subdirectory -DREDLATCH_SOURCE_DIR="$argument" -DREDLATCH_INSTALL=ON \
+      -DBUILD_SHARED_LIBS=ON
+    cmake --build subdirectory
+    rm -rf shared
+    cmake --install subdirectory --prefix "$work/shared"
+    subdirectory/consumer
+    ;;
+  install)
+    rm -rf static
+    cmake --install "$argument" --prefix "$work/static"
+    ;;
+  find_package)
+    rm -rf "find_package_$argument"
+    configure -B "find_package_$argument" -DCMAKE_PREFIX_PATH="$work/$argument"
+    cmake --build "find_package_$argument"
+    "find_package_$argument/consumer"
+    ;;
+  pkg_config)
+    pc=$(find "$work/$argument" -name redlatch.pc)
+    PKG_CONFIG_PATH=$(dirname "$pc")
+    export PKG_CONFIG_PATH
+    read -ra flags <<<"$(pkg-config --cflags --libs redlatch)"
+    "$cxx" -std=c++20 -o "pkg_config_$argument" "$here/main.cc" "${flags[@]}"
+    LD_LIBRARY_PATH=$(pkg-config --variable=libdir redlatch) "./pkg_config_$argument"
+    ;;
+esac
