@@ -17,8 +17,8 @@ static bool RefusesToConnectToNothing() { return true; }
 
 int main() {
   char headers[32];
-  std::snprintf(headers, sizeof headers, "%d.%d.%d", REDLATCH_VERSION_MAJOR,
-                REDLATCH_VERSION_MINOR, REDLATCH_VERSION_PATCH);
+  std::snprintf(headers, sizeof headers, "%d.%d.%d", REDLATCH_VERSION_MAJOR, REDLATCH_VERSION_MINOR,
+                REDLATCH_VERSION_PATCH);
   if (redlatch::Version() != headers || redlatch::Version() != REDLATCH_VERSION_STRING) return 1;
   return RefusesToConnectToNothing() ? 0 : 1;
 }
