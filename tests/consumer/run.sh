@@ -38,7 +38,7 @@ case $how in
     pc=$(find "$work/$argument" -name redlatch.pc)
     PKG_CONFIG_PATH=$(dirname "$pc")
     export PKG_CONFIG_PATH
-    read -ra flags <<<"$(pkg-config --cflags --libs redlatch)"
+    eval "flags=($(pkg-config --cflags --libs redlatch))" # its output is quoted for a shell
     "$cxx" -std=c++20 -o "pkg_config_$argument" "$here/main.cc" "${flags[@]}"
     LD_LIBRARY_PATH=$(pkg-config --variable=libdir redlatch) "./pkg_config_$argument"
     ;;
