@@ -35,11 +35,11 @@ case $how in
     "find_package_$argument/consumer"
     ;;
   pkg_config)
-    pc=$(find "$work/$argument" -name redlatch.pc)
-    PKG_CONFIG_PATH=$(dirname "$pc")
-    export PKG_CONFIG_PATH
-    eval "flags=($(pkg-config --cflags --libs redlatch))" # its output is quoted for a shell
+    pc_dir=$(dirname "$(find "$work/$argument" -name redlatch.pc)")
+    declare -a flags
+    # pkg-config quotes its output for a shell.
+    eval "flags=($(PKG_CONFIG_PATH=$pc_dir pkg-config --cflags --libs redlatch))"
     "$cxx" -std=c++20 -o "pkg_config_$argument" "$here/main.cc" "${flags[@]}"
-    LD_LIBRARY_PATH=$(pkg-config --variable=libdir redlatch) "./pkg_config_$argument"
+    LD_LIBRARY_PATH=$(dirname "$pc_dir") "./pkg_config_$argument"
     ;;
 esac
