@@ -1,0 +1,234 @@
+#include "tests/support/subprocess.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "src/base/clock.h"
+#include "tests/support/fatal.h"
+
+namespace redlatch::support {
+namespace {
+
+// Held from the making of a pipe until the parent has closed the child's end of it, so that no
+// other child inherits that end and hides the death of its owner.
+base::Mutex fork_mutex;
+
+std::vector<char*> Pointers(std::vector<std::string>& strings) {
+  std::vector<char*> pointers;
+  for (std::string& string : strings) pointers.push_back(string.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+std::string_view NameOf(std::string_view variable) {
+  return variable.substr(0, variable.find('='));
+}
+
+std::vector<std::string> Environment(const ExecOptions& options) {
+  std::vector<std::string> result = options.environment;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    const std::string_view name = NameOf(*variable);
+    bool hidden = !options.hidden_prefix.empty() && name.starts_with(options.hidden_prefix);
+    for (const std::string& own : options.environment) hidden = hidden || NameOf(own) == name;
+    if (!hidden) result.emplace_back(*variable);
+  }
+  return result;
+}
+
+// In the child: no allocation, no lock. dup2() clears the close-on-exec flag, but not where both
+// descriptors are the same.
+void Redirect(int from, int to) {
+  if (from == to) {
+    fcntl(from, F_SETFD, 0);
+  } else {
+    dup2(from, to);
+  }
+}
+
+void CloseOnExecFrom(unsigned first) {
+#ifdef SYS_close_range
+  constexpr unsigned kCloseRangeCloexec = 4;
+  syscall(SYS_close_range, first, ~0U, kCloseRangeCloexec);
+#endif
+}
+
+void PrepareDescriptors(int pipe, const ExecOptions& options) {
+  CloseOnExecFrom(3);
+  if (!options.output_path.empty()) {
+    const int output = open(options.output_path.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
+    Redirect(output, STDOUT_FILENO);
+    Redirect(output, STDERR_FILENO);
+    Redirect(open("/dev/null", O_RDONLY), STDIN_FILENO);
+    CloseOnExecFrom(3);
+  } else if (options.pipe_descriptor >= 0) {
+    Redirect(pipe, options.pipe_descriptor);
+  } else {
+    Redirect(pipe, STDIN_FILENO);
+    Redirect(pipe, STDOUT_FILENO);
+  }
+}
+
+void DieWithParent(pid_t parent) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(127);  // it died before it could be watched
+}
+
+}  // namespace
+
+bool LinePipe::WriteLine(std::string_view line) {
+  std::string rest = std::string(line) + "\n";
+  while (!rest.empty()) {
+    const ssize_t sent = send(socket_.get(), rest.data(), rest.size(), MSG_NOSIGNAL);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent < 0) return false;
+    rest.erase(0, static_cast<size_t>(sent));
+  }
+  return true;
+}
+
+std::optional<std::string> LinePipe::ReadLine(absl::Duration timeout) {
+  const base::Instant deadline = base::Now() + timeout;
+  for (;;) {
+    if (const size_t end = unread_.find('\n'); end != std::string::npos) {
+      std::string line = unread_.substr(0, end);
+      unread_.erase(0, end + 1);
+      return line;
+    }
+    pollfd wait{socket_.get(), POLLIN, 0};
+    const int ready = poll(&wait, 1, base::PollTimeout(deadline));
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready <= 0) return std::nullopt;
+    char buffer[4096];
+    const ssize_t got = recv(socket_.get(), buffer, sizeof(buffer), 0);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return std::nullopt;
+    unread_.append(buffer, static_cast<size_t>(got));
+  }
+}
+
+void LinePipe::CloseWrite() { shutdown(socket_.get(), SHUT_WR); }
+
+std::unique_ptr<Child> Child::Fork(std::function<int(LinePipe&)> body) {
+  return std::unique_ptr<Child>(new Child([body = std::move(body)](base::UniqueFd socket) {
+    LinePipe pipe(std::move(socket));
+    return body(pipe);
+  }));
+}
+
+std::unique_ptr<Child> Child::Exec(std::vector<std::string> argv, ExecOptions options) {
+  std::vector<std::string> environment = Environment(options);
+  std::vector<char*> arguments = Pointers(argv);
+  std::vector<char*> variables = Pointers(environment);
+  return std::unique_ptr<Child>(new Child([&](base::UniqueFd pipe) {
+    PrepareDescriptors(pipe.get(), options);
+    execvpe(arguments[0], arguments.data(), variables.data());
+    constexpr std::string_view kMessage = "redlatch test support: this program can't be run: ";
+    (void)!write(STDERR_FILENO, kMessage.data(), kMessage.size());
+    (void)!write(STDERR_FILENO, arguments[0], std::strlen(arguments[0]));
+    (void)!write(STDERR_FILENO, "\n", 1);
+    return 127;
+  }));
+}
+
+Child::Child(ChildMain child_main) : owner_(getpid()) {
+  base::MutexLock lock(mutex_);
+  keeper_ = std::thread([this, &child_main] { Keep(child_main); });
+  while (pid_ == 0) changed_.Wait(mutex_);
+}
+
+void Child::Keep(const ChildMain& child_main) {
+  const pid_t parent = getpid();
+  fork_mutex.Lock();
+  int ends[2];
+  CheckErrno(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0, "socketpair");
+  base::UniqueFd our_end(ends[0]);
+  base::UniqueFd childs_end(ends[1]);
+  const pid_t pid = fork();
+  if (pid == 0) {
+    DieWithParent(parent);
+    our_end.Reset();
+    fork_mutex.Unlock();
+    _exit(child_main(std::move(childs_end)));
+  }
+  CheckErrno(pid > 0, "fork");
+  childs_end.Reset();
+  fork_mutex.Unlock();
+  {
+    base::MutexLock lock(mutex_);
+    pipe_ = std::make_unique<LinePipe>(std::move(our_end));
+    pid_ = pid;
+    changed_.SignalAll();
+  }
+  // First seen, then reaped under the mutex: Signal() never meets a pid that is another's by now.
+  siginfo_t info{};
+  while (waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOWAIT) != 0 && errno == EINTR) {
+  }
+  base::MutexLock lock(mutex_);
+  int status = 0;
+  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (WIFEXITED(status)) status_.code = WEXITSTATUS(status);
+  if (WIFSIGNALED(status)) status_.signal = WTERMSIG(status);
+  pid_ = -1;
+  changed_.SignalAll();
+}
+
+Child::~Child() {
+  if (getpid() != owner_) {
+    new std::thread(std::move(keeper_));  // it does not exist in a forked child: neither join it
+    return;
+  }
+  Kill();
+  keeper_.join();
+}
+
+pid_t Child::pid() const {
+  base::MutexLock lock(mutex_);
+  return pid_;
+}
+
+void Child::Signal(int signal) {
+  base::MutexLock lock(mutex_);
+  if (pid_ > 0) kill(pid_, signal);
+}
+
+void Child::Kill() {
+  Signal(SIGKILL);
+  Wait();
+}
+
+void Child::Stop() {
+  const pid_t pid = this->pid();
+  if (pid < 0) return;
+  Signal(SIGSTOP);
+  // Fails, and returns, where the child ends instead. WEXITED | WNOWAIT leaves reaping to Keep().
+  siginfo_t info{};
+  while (waitid(P_PID, static_cast<id_t>(pid), &info, WSTOPPED | WEXITED | WNOWAIT) != 0 &&
+         errno == EINTR) {
+  }
+}
+
+ExitStatus Child::Wait() { return *WaitFor(absl::InfiniteDuration()); }
+
+std::optional<ExitStatus> Child::WaitFor(absl::Duration timeout) {
+  const base::Instant deadline = base::Now() + timeout;
+  base::MutexLock lock(mutex_);
+  while (pid_ != -1) {
+    if (base::Until(deadline) == absl::ZeroDuration()) return std::nullopt;
+    changed_.WaitUntil(mutex_, deadline);
+  }
+  return status_;
+}
+
+}  // namespace redlatch::support

@@ -1,0 +1,19 @@
+#ifndef REDLATCH_TESTS_SUPPORT_TEST_SCALE_H_
+#define REDLATCH_TESTS_SUPPORT_TEST_SCALE_H_
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace redlatch::support {
+
+// How much of a load test's work to do: `n` times $REDLATCH_TEST_SCALE (1 where unset), at least 1.
+// Sanitizer runs set it below 1.
+inline int Scaled(int n) {
+  const char* scale = std::getenv("REDLATCH_TEST_SCALE");
+  if (scale == nullptr || *scale == '\0') return n;
+  return std::max(1, static_cast<int>(n * std::strtod(scale, nullptr)));
+}
+
+}  // namespace redlatch::support
+
+#endif  // REDLATCH_TESTS_SUPPORT_TEST_SCALE_H_
