@@ -42,6 +42,11 @@ const struct {
     {"ERR The user executing the script can't run this command or subcommand script: 9a8b, on "
      "@user_script:1.",
      ErrorCode::kNoPermission, absl::StatusCode::kPermissionDenied, false},
+    {"ERR The user executing the script can't access at least one of the keys mentioned in the "
+     "command arguments script: 9a8b, on @user_script:1.",
+     ErrorCode::kNoPermission, absl::StatusCode::kPermissionDenied, false},
+    {"ERR ACL failure in script: User bob has no permissions to run the 'hset' command",
+     ErrorCode::kNoPermission, absl::StatusCode::kPermissionDenied, false},
     {"WRONGTYPE Operation against a key holding the wrong kind of value", ErrorCode::kWrongType,
      absl::StatusCode::kFailedPrecondition, false},
     {"MOVED 3999 127.0.0.1:6381", ErrorCode::kMoved, absl::StatusCode::kFailedPrecondition, false},
@@ -54,6 +59,8 @@ const struct {
     {"BUSYKEY Target key name already exists.", ErrorCode::kOther, absl::StatusCode::kInternal,
      false},
     {"NOTBUSY No scripts in execution right now.", ErrorCode::kOther, absl::StatusCode::kInternal,
+     false},
+    {"ERR about key: ERR ACL failure in script", ErrorCode::kOther, absl::StatusCode::kInternal,
      false},
     {"ERR NOSCRIPT", ErrorCode::kOther, absl::StatusCode::kInternal, false},
     {"noscript", ErrorCode::kOther, absl::StatusCode::kInternal, false},
