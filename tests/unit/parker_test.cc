@@ -1,0 +1,165 @@
+#include "src/base/parker.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <thread>
+
+#include "absl/time/time.h"
+#include "src/base/clock.h"
+
+namespace redlatch::base {
+namespace {
+
+Instant In(absl::Duration d) { return Now() + d; }
+
+// Whether the owner sleeps cannot be seen from outside; a yield or two makes it likely.
+void LetItSleep() { std::this_thread::sleep_for(std::chrono::milliseconds(5)); }
+
+TEST(ParkerTest, ReturnsAtOnceWhatWasSetBefore) {
+  Parker parker;
+  EXPECT_EQ(parker.value(), Parker::kArmed);
+  parker.Set(7);
+  EXPECT_EQ(parker.value(), 7);
+  EXPECT_EQ(parker.ParkUntil(Instant::Infinite()), 7);
+  EXPECT_EQ(parker.ParkUntil(Instant::FromNanos(0)), 7);
+}
+
+TEST(ParkerTest, WakesWhenSetDuringTheSleep) {
+  Parker parker;
+  std::thread other([&] {
+    LetItSleep();
+    parker.Set(3);
+  });
+  EXPECT_EQ(parker.ParkUntil(Instant::Infinite()), 3);
+  EXPECT_EQ(parker.value(), 3);
+  other.join();
+}
+
+TEST(ParkerTest, ReturnsArmedWhereTheDeadlinePassesFirst) {
+  Parker parker;
+  EXPECT_EQ(parker.ParkUntil(Instant::FromNanos(0)), Parker::kArmed);
+  EXPECT_EQ(parker.ParkUntil(Now()), Parker::kArmed);
+  const Instant deadline = In(absl::Milliseconds(20));
+  EXPECT_EQ(parker.ParkUntil(deadline), Parker::kArmed);
+  EXPECT_GE(Now(), deadline);
+  EXPECT_EQ(parker.value(), Parker::kArmed);
+}
+
+TEST(ParkerTest, CanSleepAgainAfterADeadline) {
+  Parker parker;
+  EXPECT_EQ(parker.ParkUntil(In(absl::Milliseconds(1))), Parker::kArmed);
+  std::thread other([&] {
+    LetItSleep();
+    parker.Set(9);
+  });
+  EXPECT_EQ(parker.ParkUntil(Instant::Infinite()), 9);
+  other.join();
+}
+
+TEST(ParkerTest, CanBeArmedAgain) {
+  Parker parker;
+  parker.Set(1);
+  EXPECT_EQ(parker.ParkUntil(Instant::Infinite()), 1);
+  parker.Arm();
+  EXPECT_EQ(parker.value(), Parker::kArmed);
+  EXPECT_EQ(parker.ParkUntil(Instant::FromNanos(0)), Parker::kArmed);
+  parker.Set(2);
+  EXPECT_EQ(parker.ParkUntil(Instant::Infinite()), 2);
+}
+
+TEST(ParkerTest, ShowsNoValueWhileItsOwnerSleeps) {
+  Parker parker;
+  std::thread owner([&] { EXPECT_EQ(parker.ParkUntil(Instant::Infinite()), 5); });
+  LetItSleep();
+  EXPECT_EQ(parker.value(), Parker::kArmed);
+  parker.Set(5);
+  owner.join();
+}
+
+TEST(ParkerTest, ShowsWhatWasWrittenBeforeTheSet) {
+  for (int i = 0; i < 200; ++i) {
+    Parker parker;
+    int written = 0;
+    std::thread other([&] {
+      written = i;
+      parker.Set(1);
+    });
+    if (i % 3 == 0) std::this_thread::yield();
+    EXPECT_EQ(parker.ParkUntil(Instant::Infinite()), 1);
+    EXPECT_EQ(written, i);
+    other.join();
+  }
+}
+
+// Two threads hand a turn to and fro, so that every Set() meets its owner on the way to sleep,
+// asleep, or not yet there; a lost wake-up would hang.
+TEST(ParkerTest, LosesNoWakeUp) {
+  constexpr uint32_t kTurns = 20'000;
+  Parker mine;
+  Parker theirs;
+  uint32_t shared = 0;
+  std::thread other([&] {
+    for (uint32_t turn = 1; turn <= kTurns; ++turn) {
+      ASSERT_EQ(theirs.ParkUntil(Instant::Infinite()), turn);
+      theirs.Arm();
+      ++shared;
+      mine.Set(turn);
+    }
+  });
+  for (uint32_t turn = 1; turn <= kTurns; ++turn) {
+    ++shared;
+    theirs.Set(turn);
+    ASSERT_EQ(mine.ParkUntil(Instant::Infinite()), turn);
+    mine.Arm();
+    ASSERT_EQ(shared, 2 * turn);
+  }
+  other.join();
+}
+
+// The value set is never lost to a deadline that passes at the same moment.
+TEST(ParkerTest, LosesNoValueToADeadline) {
+  for (uint32_t turn = 1; turn <= 2'000; ++turn) {
+    Parker parker;
+    std::atomic<bool> set{false};
+    std::thread other([&] {
+      parker.Set(turn);
+      set = true;
+    });
+    uint32_t value = Parker::kArmed;
+    while (value == Parker::kArmed) {
+      const bool set_before = set;
+      value = parker.ParkUntil(In(absl::Microseconds(turn % 50)));
+      if (set_before) {
+        EXPECT_EQ(value, turn);
+      }
+    }
+    EXPECT_EQ(value, turn);
+    other.join();
+  }
+}
+
+// Set() touches nothing after its write: the owner frees the word as soon as it has seen the value.
+TEST(ParkerTest, MayBeDestroyedAsSoonAsTheValueIsSeen) {
+  constexpr uint32_t kTurns = 5'000;
+  std::atomic<Parker*> published{nullptr};
+  std::thread other([&] {
+    for (uint32_t turn = 1; turn <= kTurns; ++turn) {
+      Parker* parker = nullptr;
+      while ((parker = published.exchange(nullptr)) == nullptr) std::this_thread::yield();
+      parker->Set(turn);
+    }
+  });
+  for (uint32_t turn = 1; turn <= kTurns; ++turn) {
+    auto parker = std::make_unique<Parker>();
+    published = parker.get();
+    EXPECT_EQ(parker->ParkUntil(Instant::Infinite()), turn);
+  }
+  other.join();
+}
+
+}  // namespace
+}  // namespace redlatch::base

@@ -1,0 +1,98 @@
+#include "src/base/random.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <set>
+
+#include "absl/time/time.h"
+
+namespace redlatch::base {
+namespace {
+
+TEST(RandomTest, DrawsADifferentNumberEachTime) {
+  std::set<uint64_t> seen;
+  uint64_t ones = 0;
+  uint64_t zeros = 0;
+  for (int i = 0; i < 1000; ++i) {
+    const uint64_t bits = RandomBits();
+    EXPECT_TRUE(seen.insert(bits).second);
+    ones |= bits;
+    zeros |= ~bits;
+  }
+  EXPECT_EQ(ones, ~uint64_t{0});
+  EXPECT_EQ(zeros, ~uint64_t{0});
+}
+
+// What a child of this process draws first.
+uint64_t DrawInChild() {
+  int ends[2];
+  if (pipe(ends) != 0) return 0;
+  const pid_t child = fork();
+  if (child == 0) {
+    const uint64_t bits = RandomBits();
+    _exit(write(ends[1], &bits, sizeof bits) == sizeof bits ? 0 : 1);
+  }
+  close(ends[1]);
+  uint64_t bits = 0;
+  const bool whole = read(ends[0], &bits, sizeof bits) == sizeof bits;
+  close(ends[0]);
+  int status = 1;
+  waitpid(child, &status, 0);
+  return whole && status == 0 ? bits : 0;
+}
+
+TEST(RandomTest, ForksDrawDifferentNumbers) {
+  RandomBits();
+  std::set<uint64_t> seen = {0};
+  for (int i = 0; i < 4; ++i) EXPECT_TRUE(seen.insert(DrawInChild()).second);
+  EXPECT_TRUE(seen.insert(RandomBits()).second);
+}
+
+TEST(RandomTest, JitterStaysBetweenHalfAndTheWhole) {
+  for (const absl::Duration d : {absl::Nanoseconds(1000), absl::Seconds(1), absl::Hours(1000)}) {
+    absl::Duration least = d;
+    absl::Duration most = absl::ZeroDuration();
+    for (int i = 0; i < 2000; ++i) {
+      const absl::Duration jittered = Jittered(d);
+      least = std::min(least, jittered);
+      most = std::max(most, jittered);
+    }
+    EXPECT_GE(least, d / 2);
+    EXPECT_LE(most, d);
+    EXPECT_LT(least, d * 0.52) << "spreads over the whole range";
+    EXPECT_GT(most, d * 0.98) << "spreads over the whole range";
+  }
+  EXPECT_EQ(Jittered(absl::ZeroDuration()), absl::ZeroDuration());
+  EXPECT_EQ(Jittered(absl::InfiniteDuration()), absl::InfiniteDuration());
+}
+
+TEST(BackoffTest, DoublesUpToTheLongest) {
+  Backoff backoff(absl::Milliseconds(10), absl::Milliseconds(65));
+  for (const int expected : {10, 20, 40, 65, 65, 65}) {
+    const absl::Duration delay = backoff.Next();
+    EXPECT_GE(delay, absl::Milliseconds(expected) / 2);
+    EXPECT_LE(delay, absl::Milliseconds(expected));
+  }
+}
+
+TEST(BackoffTest, NeverPassesTheLongestHoweverOftenItIsAsked) {
+  Backoff backoff(absl::Nanoseconds(1), absl::Seconds(2));
+  for (int i = 0; i < 10'000; ++i) EXPECT_LE(backoff.Next(), absl::Seconds(2));
+  EXPECT_GE(backoff.Next(), absl::Seconds(1));
+}
+
+TEST(BackoffTest, StartsAgainAfterReset) {
+  Backoff backoff(absl::Milliseconds(10), absl::Seconds(10));
+  for (int i = 0; i < 5; ++i) backoff.Next();
+  EXPECT_GE(backoff.Next(), absl::Milliseconds(160));
+  backoff.Reset();
+  EXPECT_LE(backoff.Next(), absl::Milliseconds(10));
+  EXPECT_GE(backoff.Next(), absl::Milliseconds(10));
+}
+
+}  // namespace
+}  // namespace redlatch::base
