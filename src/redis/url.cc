@@ -116,6 +116,9 @@ absl::Status ParsePath(std::string_view text, std::string_view part, size_t limi
                        std::to_string(limit),
                        " (the address of a Unix socket holds 108, its final NUL included)"});
   }
+  // One '/' leads: two, after "embedded:", would begin a host.
+  const size_t name = path->find_first_not_of('/');
+  if (name != std::string::npos && name > 1) path->erase(0, name - 1);
   url->path = *std::move(path);
   return absl::OkStatus();
 }
