@@ -1,0 +1,50 @@
+#include "src/base/parker.h"
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+namespace redlatch::base {
+namespace {
+
+void FutexWait(std::atomic<uint32_t>* word, uint32_t expected, Instant deadline) {
+  timespec timeout;
+  timespec* limit = nullptr;
+  if (!deadline.is_infinite()) {
+    const int64_t left = absl::ToInt64Nanoseconds(Until(deadline));
+    timeout.tv_sec = left / 1'000'000'000;
+    timeout.tv_nsec = left % 1'000'000'000;
+    limit = &timeout;
+  }
+  syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, limit, nullptr, 0);
+}
+
+}  // namespace
+
+uint32_t Parker::ParkUntil(Instant deadline) {
+  for (;;) {
+    uint32_t now = kArmed;
+    if (!word_.compare_exchange_strong(now, kSleeping, std::memory_order_acquire) &&
+        now != kSleeping) {
+      return now;
+    }
+    FutexWait(&word_, kSleeping, deadline);
+    now = word_.load(std::memory_order_acquire);
+    if (now != kSleeping) return now;
+    if (deadline <= Now()) {
+      now = kSleeping;
+      if (word_.compare_exchange_strong(now, kArmed, std::memory_order_acquire)) return kArmed;
+      return now;
+    }
+  }
+}
+
+void Parker::Set(uint32_t value) {
+  if (word_.exchange(value, std::memory_order_acq_rel) == kSleeping) {
+    // By address only: the owner may be gone already, and then this wakes nobody.
+    syscall(SYS_futex, &word_, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
+  }
+}
+
+}  // namespace redlatch::base
