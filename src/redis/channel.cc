@@ -1,0 +1,374 @@
+#include "src/redis/channel.h"
+
+#include <sched.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "src/redis/errors.h"
+
+namespace redlatch::redis {
+namespace {
+
+constexpr size_t kReadSize = size_t{64} << 10;
+constexpr size_t kMostUnreadReplies = 1024;  // of commands that nobody waits for
+
+std::string Describe(const IoResult& result) {
+  if (result.kind == IoResult::Kind::kClosed) return "the server closed the connection";
+  return std::strerror(result.error);
+}
+
+}  // namespace
+
+Channel::Channel(const Url& url, ChannelOptions options)
+    : options_(std::move(options)),
+      server_(url.DebugString()),
+      wake_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      backoff_(options_.first_backoff, options_.longest_backoff),
+      spin_(options_.spin),
+      connector_(url, Handshake::Purpose::kCommands, options_.open),
+      buffer_(std::make_unique<char[]>(kReadSize)) {}
+
+Channel::~Channel() = default;
+
+absl::Status Channel::Refusal() const {
+  if (fork_guard_.InForkedChild()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the connection to ", server_,
+                     " belongs to the process that forked this one; connect anew after fork()"));
+  }
+  if (!wake_fd_.valid()) {
+    return absl::UnavailableError(absl::StrCat("no descriptor was left for the connection to ",
+                                               server_, " (raise ulimit -n)"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Reply> Channel::Call(const Command& command, base::Instant deadline) {
+  absl::StatusOr<Reply> result;
+  CallBatch(absl::MakeConstSpan(&command, 1), deadline, absl::MakeSpan(&result, 1));
+  return result;
+}
+
+void Channel::CallBatch(absl::Span<const Command> commands, base::Instant deadline,
+                        absl::Span<absl::StatusOr<Reply>> results) {
+  Exchange mine;
+  mine.results = results;
+  Run(commands, mine, deadline);
+}
+
+absl::Status Channel::Connect(base::Instant deadline) {
+  const Command ping{"PING"};
+  absl::StatusOr<Reply> result;
+  Exchange mine;
+  mine.results = absl::MakeSpan(&result, 1);
+  mine.fail_fast = true;
+  Run(absl::MakeConstSpan(&ping, 1), mine, deadline);
+  if (result.ok() && result->is_error()) return ErrorStatus(result->text, server_);
+  return result.status();
+}
+
+void Channel::Run(absl::Span<const Command> commands, Exchange& mine, base::Instant deadline) {
+  absl::Status refused = Refusal();
+  bool leading = false;
+  if (refused.ok() && deadline <= base::Now()) {
+    refused = absl::UnavailableError(
+        absl::StrCat("no time was left to ask ", server_, " (the command was not sent)"));
+  }
+  if (commands.empty()) return;
+  if (refused.ok()) {
+    const base::MutexLock lock(mu_);
+    if (pipeline_.unsent().size() > options_.backlog_bytes) {
+      refused = absl::UnavailableError(absl::StrCat(server_,
+                                                    " does not keep up: ", options_.backlog_bytes,
+                                                    " bytes of commands wait to be sent"));
+    } else {
+      pipeline_.Append(commands, &mine);
+      leading = leader_ == nullptr;
+      if (leading) {
+        leader_ = &mine;
+      } else {
+        has_unsent_.store(true, std::memory_order_release);
+        if (leader_sleeps_) Write();
+      }
+    }
+  }
+  if (!refused.ok()) {
+    std::fill(mine.results.begin(), mine.results.end(), refused);
+    return;
+  }
+  if (leading || Follow(mine, deadline)) Lead(mine, deadline);
+}
+
+absl::Status Channel::Send(const Command& command) {
+  if (absl::Status refused = Refusal(); !refused.ok()) return refused;
+  Exchange drain;  // waits for nothing, and reads what is there
+  {
+    const base::MutexLock lock(mu_);
+    if (!connected_ || pipeline_.unsent().size() > options_.backlog_bytes) {
+      return absl::UnavailableError(
+          absl::StrCat("not sent to ", server_,
+                       connected_ ? ": it does not keep up with the commands" : ": not connected"));
+    }
+    pipeline_.Append(absl::MakeConstSpan(&command, 1), nullptr);
+    has_unsent_.store(true, std::memory_order_release);
+    if (leader_ == nullptr || leader_sleeps_) Write();
+    if (leader_ != nullptr || pipeline_.size() < kMostUnreadReplies) return absl::OkStatus();
+    leader_ = &drain;
+  }
+  Lead(drain, base::Now());
+  return absl::OkStatus();
+}
+
+bool Channel::Follow(Exchange& mine, base::Instant deadline) {
+  if (const absl::Duration spin = spin_.ForFollower(); spin > absl::ZeroDuration()) {
+    const base::Instant until = std::min(deadline, base::Now() + spin);
+    while (mine.parker.value() == base::Parker::kArmed && base::Now() < until) sched_yield();
+  }
+  for (;;) {
+    switch (mine.parker.ParkUntil(deadline)) {
+      case kDone:
+        return false;
+      case kLead:
+        return true;
+      default:
+        break;
+    }
+    const base::MutexLock lock(mu_);
+    if (mine.open > 0 && leader_ != &mine) {
+      GiveUp(mine);
+      return false;
+    }
+    // Decided under the lock, and the word that says so comes any moment.
+    deadline = base::Instant::Infinite();
+  }
+}
+
+void Channel::Lead(Exchange& mine, base::Instant deadline) {
+  mine.parker.Arm();
+  Finished finished;
+  Exchange* next = nullptr;
+  {
+    const base::MutexLock lock(mu_);
+    do {
+      if (connected_) {
+        GatherCrowd(mine, finished);
+        Write();
+        if (doomed_.empty()) Receive(mine, deadline, finished);
+      } else {
+        Reconnect(mine, deadline, finished);
+      }
+      if (!doomed_.empty()) Break(finished);
+    } while (mine.open > 0 && base::Now() < deadline);
+    if (mine.open > 0) GiveUp(mine);
+    if (!doomed_.empty()) Break(finished);
+    next = pipeline_.FirstWaiting();
+    leader_ = next;
+    if (next == nullptr) Write();  // what was sent without waiting
+  }
+  // The others first in the queue go on first.
+  if (next != nullptr) next->parker.Set(kLead);
+  WakeFinished(mine, finished);
+}
+
+// The threads whose replies came with the last read are about to ask again: where there were
+// several, they are let run first, and what they ask goes out in one write.
+void Channel::GatherCrowd(const Exchange& mine, Finished& finished) {
+  if (!spin_.crowded()) return;
+  mu_.Unlock();
+  WakeFinished(mine, finished);
+  sched_yield();
+  mu_.Lock();
+}
+
+void Channel::GiveUp(Exchange& mine) {
+  ++stats_.late;
+  const absl::Status unsent = absl::UnavailableError(
+      connected_ || last_failure_.ok()
+          ? absl::StrCat("the command could not be sent to ", server_, " in time")
+          : absl::StrCat(std::string(last_failure_.message()),
+                         " (the command was not sent; it was tried until the deadline)"));
+  const bool sent = pipeline_.Abandon(
+      mine,
+      MarkMayHaveExecuted(absl::UnavailableError(absl::StrCat(
+          server_, " did not answer in time (the command was sent and may have been executed)"))),
+      unsent);
+  if (sent && connected_ && base::Now() - progress_ >= options_.stall_timeout) {
+    doomed_ = "it has not answered for " + absl::FormatDuration(options_.stall_timeout);
+    InterruptLeader();
+  }
+}
+
+void Channel::WakeFinished(const Exchange& mine, Finished& finished) {
+  for (Exchange* exchange : finished) {
+    if (exchange != &mine) exchange->parker.Set(kDone);
+  }
+  finished.clear();
+}
+
+void Channel::Reconnect(Exchange& mine, base::Instant deadline, Finished& finished) {
+  const base::Instant next_attempt = next_attempt_;
+  mu_.Unlock();
+  WakeFinished(mine, finished);
+  if (base::Now() < next_attempt) {
+    mine.parker.ParkUntil(std::min(deadline, next_attempt));  // nobody wakes the leader
+    mu_.Lock();
+    return;
+  }
+  auto step = connector_.Step(deadline);
+  mu_.Lock();
+  if (!step.ok()) {
+    last_failure_ = step.status();
+    next_attempt_ = base::Now() + backoff_.Next();
+    const bool lasting = !absl::IsUnavailable(step.status());
+    pipeline_.FailUnsent(
+        [&](const Exchange* each) { return lasting || each == nullptr || each->fail_fast; },
+        step.status(), finished);
+    return;
+  }
+  if (!step->has_value()) return;
+  transport_ = std::move((*step)->transport);
+  parser_ = std::move((*step)->parser);
+  info_ = std::move((*step)->info);
+  connected_ = true;
+  backoff_.Reset();
+  ++stats_.connects;
+}
+
+void Channel::Receive(Exchange& mine, base::Instant deadline, Finished& finished) {
+  mu_.Unlock();
+  WakeFinished(mine, finished);
+  const IoResult got = Read(deadline);
+  std::string broken;
+  if (got.kind == IoResult::Kind::kDone) {
+    parser_->Feed({buffer_.get(), got.bytes});
+    for (;;) {
+      auto reply = parser_->Next();
+      if (!reply.ok()) broken = std::string(reply.status().message());
+      if (!reply.ok() || !reply->has_value()) break;
+      arrived_.push_back(**std::move(reply));
+    }
+  } else if (got.kind != IoResult::Kind::kAgain) {
+    broken = Describe(got);
+  }
+  mu_.Lock();
+  if (got.kind == IoResult::Kind::kDone) progress_ = base::Now();
+  if (!arrived_.empty()) spin_.SetCrowd(arrived_.size());
+  for (Reply& reply : arrived_) {
+    if (!pipeline_.Deliver(std::move(reply), finished)) broken = "it answered what nobody asked";
+  }
+  arrived_.clear();
+  if (!broken.empty()) doomed_ = std::move(broken);
+}
+
+IoResult Channel::Read(base::Instant deadline) {
+  const base::Instant begun = base::Now();
+  const absl::Duration spin = spin_.Begin();
+  if (spin > absl::ZeroDuration()) {
+    const base::Instant until = std::min(deadline, begun + spin);
+    for (;;) {
+      const IoResult got = transport_->Read(buffer_.get(), kReadSize);
+      if (got.kind != IoResult::Kind::kAgain) {
+        spin_.Caught();
+        return got;
+      }
+      if (until <= base::Now()) break;
+      sched_yield();  // the server, or a follower with more to send, may want this processor
+      if (has_unsent_.load(std::memory_order_acquire)) return IoResult();
+    }
+  }
+  auto interest = Transport::Interest::kRead;
+  {
+    const base::MutexLock lock(mu_);
+    if (MayWrite() || !doomed_.empty()) return IoResult();  // neither came to the leader's ears
+    if (write_blocked_) interest = Transport::Interest::kReadAndWrite;
+    leader_sleeps_ = true;
+  }
+  const Readiness ready = transport_->Wait(interest, wake_fd_.get(), deadline);
+  {
+    const base::MutexLock lock(mu_);
+    leader_sleeps_ = false;
+    if (ready.writable) write_blocked_ = false;
+  }
+  if (ready.woken) {
+    uint64_t count = 0;
+    [[maybe_unused]] const ssize_t drained = read(wake_fd_.get(), &count, sizeof count);
+  }
+  if (spin > absl::ZeroDuration()) spin_.Missed(base::Now() - begun);
+  return ready.readable ? transport_->Read(buffer_.get(), kReadSize) : IoResult();
+}
+
+void Channel::Break(Finished& finished) {
+  connected_ = false;
+  while (writing_) writer_left_.Wait(mu_);
+  transport_->DiscardUnsent();
+  transport_.reset();
+  write_blocked_ = false;
+  in_flight_.clear();
+  in_flight_done_ = 0;
+  last_failure_ = absl::UnavailableError(
+      absl::StrCat("lost the connection to ", server_, ": ", std::exchange(doomed_, {})));
+  pipeline_.FailSent(MarkMayHaveExecuted(absl::UnavailableError(
+                         absl::StrCat(std::string(last_failure_.message()),
+                                      " (the command was sent and may have been executed)"))),
+                     finished);
+  next_attempt_ = base::Now();
+  ++stats_.breaks;
+}
+
+bool Channel::MayWrite() const {
+  return connected_ && !writing_ && !write_blocked_ && doomed_.empty() &&
+         (in_flight_done_ < in_flight_.size() || !pipeline_.unsent().empty());
+}
+
+void Channel::Write() {
+  while (MayWrite()) {
+    if (in_flight_done_ == in_flight_.size()) {
+      in_flight_.clear();
+      in_flight_done_ = 0;
+      if (!pipeline_.awaits_reply()) progress_ = base::Now();
+      pipeline_.TakeUnsent(in_flight_);
+      has_unsent_.store(false, std::memory_order_relaxed);
+    }
+    const std::string_view rest = std::string_view(in_flight_).substr(in_flight_done_);
+    writing_ = true;
+    mu_.Unlock();
+    const IoResult put = transport_->Write(rest);
+    mu_.Lock();
+    writing_ = false;
+    if (!connected_) {
+      writer_left_.SignalAll();
+      return;
+    }
+    if (put.kind == IoResult::Kind::kDone) {
+      in_flight_done_ += put.bytes;
+    } else {
+      // What is left waits for the leader, who looks for room from here on.
+      write_blocked_ = put.kind == IoResult::Kind::kAgain;
+      if (!write_blocked_) doomed_ = Describe(put);
+      InterruptLeader();
+    }
+  }
+}
+
+void Channel::InterruptLeader() {
+  if (!leader_sleeps_) return;
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t put = write(wake_fd_.get(), &one, sizeof one);
+}
+
+Channel::Stats Channel::stats() const {
+  const base::MutexLock lock(mu_);
+  return stats_;
+}
+
+ServerInfo Channel::server_info() const {
+  const base::MutexLock lock(mu_);
+  return info_;
+}
+
+}  // namespace redlatch::redis

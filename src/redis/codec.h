@@ -1,0 +1,61 @@
+// The wire format of Redis, RESP 2. hiredis does the work and shows nowhere else.
+#ifndef REDLATCH_SRC_REDIS_CODEC_H_
+#define REDLATCH_SRC_REDIS_CODEC_H_
+
+#include <cstddef>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "src/redis/reply.h"
+
+namespace redlatch::redis {
+
+// One command, encoded once. Bytes of any kind may stand in its arguments.
+class Command {
+ public:
+  explicit Command(absl::Span<const std::string_view> args);
+  Command(std::initializer_list<std::string_view> args)
+      : Command(absl::MakeConstSpan(args.begin(), args.size())) {}
+
+  std::string_view bytes() const { return {bytes_.get(), size_}; }
+
+ private:
+  struct Free {
+    void operator()(char* bytes) const;
+  };
+  std::unique_ptr<char, Free> bytes_;
+  size_t size_ = 0;
+};
+
+// What a server may send before the connection is given up. Arrays nest at most seven deep.
+struct ReplyLimits {
+  size_t bytes = size_t{64} << 20;    // one reply, encoded
+  size_t elements = size_t{1} << 20;  // in all the arrays of one reply
+};
+
+// Makes replies of a stream of bytes, however it is cut. Not thread-safe.
+class ReplyParser {
+ public:
+  explicit ReplyParser(ReplyLimits limits = {});
+  ReplyParser(ReplyParser&&) noexcept;
+  ReplyParser& operator=(ReplyParser&&) noexcept;
+  ~ReplyParser();
+
+  void Feed(std::string_view bytes);
+
+  // The next whole reply; nothing where more bytes are needed; kDataLoss where the bytes are not
+  // RESP 2 or pass a limit. The stream is lost then: every further call returns the same error.
+  absl::StatusOr<std::optional<Reply>> Next();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace redlatch::redis
+
+#endif  // REDLATCH_SRC_REDIS_CODEC_H_

@@ -1,0 +1,159 @@
+#include "src/redis/connector.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace redlatch::redis {
+namespace {
+
+std::string Describe(const IoResult& result) {
+  if (result.kind == IoResult::Kind::kClosed) return "the server closed the connection";
+  return std::strerror(result.error);
+}
+
+}  // namespace
+
+Connector::Connector(const Url& url, Handshake::Purpose purpose, TransportFactory open)
+    : url_(url),
+      server_(url.DebugString()),
+      handshake_(url, purpose),
+      open_(std::move(open)),
+      endpoint_(MakeEndpoint(url)) {}
+
+absl::Status Connector::Unreachable(const Attempt& attempt, const std::string& why) const {
+  const std::string address =
+      attempt.transport != nullptr && attempt.next_address > 0 && attempt.addresses.size() > 1
+          ? attempt.addresses[attempt.next_address - 1].text + ": "
+          : "";
+  return absl::UnavailableError(absl::StrCat("cannot connect to ", server_, ": ", address, why));
+}
+
+absl::StatusOr<std::optional<Connection>> Connector::Step(base::Instant deadline, int wake_fd) {
+  if (!attempt_.has_value()) {
+    attempt_.emplace();
+    attempt_->deadline = base::Now() + url_.connect_timeout;
+  }
+  Attempt& attempt = *attempt_;
+  const Outcome outcome = Advance(attempt, std::min(deadline, attempt.deadline), wake_fd);
+  if (!outcome.ok()) {
+    absl::Status failed = outcome.status();
+    attempt_.reset();
+    return failed;
+  }
+  if (*outcome == Progress::kOutOfTime) {
+    if (base::Now() < attempt.deadline) return std::nullopt;
+    absl::Status failed = Unreachable(
+        attempt, absl::StrCat(attempt.connected ? "no answer to the handshake" : "no connection",
+                              " within ", absl::FormatDuration(url_.connect_timeout)));
+    attempt_.reset();
+    return failed;
+  }
+  Connection made{.transport = std::move(attempt.transport),
+                  .parser = std::move(attempt.parser),
+                  .info = ServerInfo()};
+  const absl::Status accepted = handshake_.Check(attempt.replies, &made.info);
+  attempt_.reset();
+  if (!accepted.ok()) return accepted;
+  return std::optional<Connection>(std::move(made));
+}
+
+Connector::Outcome Connector::Advance(Attempt& attempt, base::Instant limit, int wake_fd) {
+  if (attempt.addresses.empty()) {
+    auto addresses = endpoint_->Addresses(limit);
+    if (!addresses.ok()) {
+      if (limit <= base::Now()) return Progress::kOutOfTime;
+      return addresses.status();
+    }
+    attempt.addresses = *std::move(addresses);
+  }
+  if (!attempt.connected) {
+    const Outcome connected = ConnectToOne(attempt, limit, wake_fd);
+    if (!connected.ok() || *connected != Progress::kReady) return connected;
+  }
+  return Greet(attempt, limit, wake_fd);
+}
+
+absl::Status Connector::OpenNext(Attempt& attempt) {
+  const size_t left = attempt.addresses.size() - attempt.next_address;
+  if (left == 0) return Unreachable(attempt, attempt.last_error);
+  // An address that swallows everything must not use up the time of those behind it.
+  const base::Instant now = base::Now();
+  attempt.address_deadline = now + (attempt.deadline - now) / static_cast<int64_t>(left);
+  absl::StatusOr<std::unique_ptr<Transport>> opened =
+      open_(attempt.addresses[attempt.next_address++]);
+  if (!opened.ok()) return opened.status();
+  attempt.transport = *std::move(opened);
+  return absl::OkStatus();
+}
+
+Connector::Outcome Connector::ConnectToOne(Attempt& attempt, base::Instant limit, int wake_fd) {
+  for (;;) {
+    if (attempt.transport == nullptr) {
+      if (absl::Status opened = OpenNext(attempt); !opened.ok()) return opened;
+    }
+    const IoResult result = attempt.transport->Connect();
+    if (result.kind == IoResult::Kind::kDone) {
+      attempt.connected = true;
+      return Progress::kReady;
+    }
+    if (result.kind == IoResult::Kind::kAgain) {
+      const base::Instant until = std::min(limit, attempt.address_deadline);
+      const Readiness ready = attempt.transport->Wait(Transport::Interest::kWrite, wake_fd, until);
+      if (ready.writable) {
+        if (limit <= base::Now()) return Progress::kOutOfTime;
+        continue;
+      }
+      if (ready.woken || limit <= base::Now()) return Progress::kOutOfTime;
+      if (base::Now() < attempt.address_deadline) continue;
+      attempt.last_error = "no answer";
+    } else {
+      attempt.last_error = Describe(result);
+    }
+    if (attempt.addresses.size() > 1) {
+      attempt.last_error =
+          absl::StrCat(attempt.addresses[attempt.next_address - 1].text, ": ", attempt.last_error);
+    }
+    attempt.transport = nullptr;
+  }
+}
+
+Connector::Outcome Connector::Greet(Attempt& attempt, base::Instant limit, int wake_fd) {
+  char buffer[4096];
+  while (attempt.replies.size() < handshake_.reply_count()) {
+    if (limit <= base::Now()) return Progress::kOutOfTime;
+    const std::string_view rest = std::string_view(handshake_.bytes()).substr(attempt.written);
+    if (!rest.empty()) {
+      const IoResult put = attempt.transport->Write(rest);
+      if (put.kind == IoResult::Kind::kDone) {
+        attempt.written += put.bytes;
+        continue;
+      }
+      if (put.kind != IoResult::Kind::kAgain) return Unreachable(attempt, Describe(put));
+    }
+    const IoResult got = attempt.transport->Read(buffer, sizeof buffer);
+    if (got.kind == IoResult::Kind::kAgain) {
+      const auto interest =
+          rest.empty() ? Transport::Interest::kRead : Transport::Interest::kReadAndWrite;
+      if (attempt.transport->Wait(interest, wake_fd, limit).woken) return Progress::kOutOfTime;
+      continue;
+    }
+    if (got.kind != IoResult::Kind::kDone) return Unreachable(attempt, Describe(got));
+    attempt.parser.Feed({buffer, got.bytes});
+    for (;;) {
+      auto reply = attempt.parser.Next();
+      if (!reply.ok()) return Unreachable(attempt, std::string(reply.status().message()));
+      if (!reply->has_value()) break;
+      attempt.replies.push_back(**std::move(reply));
+    }
+  }
+  if (attempt.replies.size() > handshake_.reply_count()) {
+    return Unreachable(attempt, "it answered what nobody asked");
+  }
+  return Progress::kReady;
+}
+
+}  // namespace redlatch::redis

@@ -1,0 +1,74 @@
+#ifndef REDLATCH_SRC_REDIS_CONNECTOR_H_
+#define REDLATCH_SRC_REDIS_CONNECTOR_H_
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "src/base/clock.h"
+#include "src/redis/codec.h"
+#include "src/redis/endpoint.h"
+#include "src/redis/handshake.h"
+#include "src/redis/transport.h"
+#include "src/redis/url.h"
+
+namespace redlatch::redis {
+
+// A connection that has been greeted and accepted, ready for commands.
+struct Connection {
+  std::unique_ptr<Transport> transport;
+  ReplyParser parser;
+  ServerInfo info;
+};
+
+// Makes connections: finds the addresses, connects to one, shakes hands. The thread that calls
+// does the work, and where its deadline comes first, the attempt stays as it is and the next call
+// goes on with it; so callers of little patience get connected too, together. One attempt takes
+// no longer than the URL's connect_timeout. Not thread-safe.
+class Connector {
+ public:
+  Connector(const Url& url, Handshake::Purpose purpose, TransportFactory open = OpenSocket);
+
+  // A connection; nothing where `deadline` came first; an error where the attempt has failed:
+  // kUnavailable where another may succeed. The call after an error begins a new attempt.
+  // `wake_fd` (or -1) becoming readable ends the call like the deadline does.
+  absl::StatusOr<std::optional<Connection>> Step(base::Instant deadline, int wake_fd = -1);
+
+  // Drops the attempt under way, its socket with it.
+  void Abandon() { attempt_.reset(); }
+
+ private:
+  struct Attempt {
+    base::Instant deadline;
+    std::vector<SocketAddress> addresses;
+    size_t next_address = 0;
+    base::Instant address_deadline;
+    std::unique_ptr<Transport> transport;
+    bool connected = false;
+    size_t written = 0;  // of the handshake
+    ReplyParser parser;
+    std::vector<Reply> replies;
+    std::string last_error;
+  };
+  enum class Progress { kReady, kOutOfTime };
+  using Outcome = absl::StatusOr<Progress>;
+
+  Outcome Advance(Attempt& attempt, base::Instant limit, int wake_fd);
+  Outcome ConnectToOne(Attempt& attempt, base::Instant limit, int wake_fd);
+  Outcome Greet(Attempt& attempt, base::Instant limit, int wake_fd);
+  absl::Status OpenNext(Attempt& attempt);
+  absl::Status Unreachable(const Attempt& attempt, const std::string& why) const;
+
+  const Url url_;
+  const std::string server_;
+  const Handshake handshake_;
+  const TransportFactory open_;
+  const std::unique_ptr<Endpoint> endpoint_;
+  std::optional<Attempt> attempt_;
+};
+
+}  // namespace redlatch::redis
+
+#endif  // REDLATCH_SRC_REDIS_CONNECTOR_H_

@@ -1,0 +1,111 @@
+#include "src/redis/errors.h"
+
+#include <algorithm>
+#include <iterator>
+#include <string>
+#include <utility>
+
+#include "absl/strings/cord.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/types/optional.h"
+
+namespace redlatch::redis {
+namespace {
+
+constexpr char kMayHaveExecuted[] = "redlatch.may_have_executed";
+
+struct Known {
+  std::string_view word;
+  ErrorCode code;
+  absl::StatusCode status;
+  std::string_view mend;
+};
+
+constexpr Known kKnown[] = {
+    {"NOSCRIPT", ErrorCode::kNoScript, absl::StatusCode::kNotFound, ""},
+    {"LOADING", ErrorCode::kLoading, absl::StatusCode::kUnavailable,
+     "it is loading its data; try again when it is done"},
+    {"BUSY", ErrorCode::kBusy, absl::StatusCode::kUnavailable,
+     "a script of another client runs too long; SCRIPT KILL ends it"},
+    {"READONLY", ErrorCode::kReadOnly, absl::StatusCode::kUnavailable,
+     "it is a replica; connect to the primary"},
+    {"MASTERDOWN", ErrorCode::kMasterDown, absl::StatusCode::kUnavailable,
+     "it is a replica that lost its primary; connect to the primary"},
+    {"OOM", ErrorCode::kOutOfMemory, absl::StatusCode::kResourceExhausted,
+     "raise maxmemory, or remove data"},
+    {"NOAUTH", ErrorCode::kNoAuth, absl::StatusCode::kPermissionDenied,
+     "put the password into the URL: redis://:password@host"},
+    {"WRONGPASS", ErrorCode::kWrongPass, absl::StatusCode::kPermissionDenied,
+     "check user and password in the URL"},
+    {"NOPERM", ErrorCode::kNoPermission, absl::StatusCode::kPermissionDenied,
+     "grant it with ACL SETUSER; needed are +eval +evalsha +script, each command named in "
+     "docs/operations.md, the key pattern and the channel pattern"},
+    {"WRONGTYPE", ErrorCode::kWrongType, absl::StatusCode::kFailedPrecondition,
+     "the key is used for something else; choose another name"},
+    {"MOVED", ErrorCode::kMoved, absl::StatusCode::kFailedPrecondition,
+     "it is a cluster node; clusters are not supported yet"},
+    {"ASK", ErrorCode::kAsk, absl::StatusCode::kFailedPrecondition,
+     "it is a cluster node; clusters are not supported yet"},
+    {"TRYAGAIN", ErrorCode::kTryAgain, absl::StatusCode::kUnavailable, "its slots are moving"},
+    {"CLUSTERDOWN", ErrorCode::kClusterDown, absl::StatusCode::kUnavailable, "its cluster is down"},
+};
+
+// What Redis 7.0 says, and Redis 7.2 and Valkey, where a script calls what its user may not: all
+// without the word NOPERM.
+constexpr std::string_view kScriptNoPermission[] = {"ERR The user executing the script can't",
+                                                    "ERR ACL failure in script"};
+
+bool IsScriptNoPermission(std::string_view text) {
+  return std::any_of(std::begin(kScriptNoPermission), std::end(kScriptNoPermission),
+                     [text](std::string_view start) { return text.starts_with(start); });
+}
+
+const Known* Find(std::string_view text) {
+  const std::string_view word = text.substr(0, text.find(' '));
+  for (const Known& known : kKnown) {
+    if (known.word == word) return &known;
+    if (known.code == ErrorCode::kNoPermission && IsScriptNoPermission(text)) return &known;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+ErrorCode ClassifyError(std::string_view error_text) {
+  const Known* known = Find(error_text);
+  return known == nullptr ? ErrorCode::kOther : known->code;
+}
+
+bool IsTransient(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::kLoading:
+    case ErrorCode::kBusy:
+    case ErrorCode::kMasterDown:
+    case ErrorCode::kTryAgain:
+    case ErrorCode::kClusterDown:
+      return true;
+    default:
+      return false;
+  }
+}
+
+absl::Status ErrorStatus(std::string_view error_text, std::string_view server) {
+  const Known* known = Find(error_text);
+  std::string message(server);
+  message.append(" answered: ").append(error_text);
+  if (known == nullptr) return absl::Status(absl::StatusCode::kInternal, message);
+  if (!known->mend.empty()) message.append(" (").append(known->mend).append(")");
+  return absl::Status(known->status, message);
+}
+
+bool MayHaveExecuted(const absl::Status& status) {
+  return status.GetPayload(kMayHaveExecuted).has_value();
+}
+
+absl::Status MarkMayHaveExecuted(absl::Status status) {
+  status.SetPayload(kMayHaveExecuted, absl::Cord("1"));
+  return status;
+}
+
+}  // namespace redlatch::redis

@@ -1,0 +1,47 @@
+// What went wrong, as absl::Status: of a server's error reply, and of a connection.
+#ifndef REDLATCH_SRC_REDIS_ERRORS_H_
+#define REDLATCH_SRC_REDIS_ERRORS_H_
+
+#include <cstdint>
+#include <string_view>
+
+#include "absl/status/status.h"
+
+namespace redlatch::redis {
+
+// The first word of an error reply, where it is one that redlatch must know.
+enum class ErrorCode : uint8_t {
+  kOther,
+  kNoScript,
+  kLoading,
+  kBusy,
+  kReadOnly,
+  kMasterDown,
+  kOutOfMemory,
+  kNoAuth,
+  kWrongPass,
+  kNoPermission,
+  kWrongType,
+  kMoved,
+  kAsk,
+  kTryAgain,
+  kClusterDown,
+};
+
+ErrorCode ClassifyError(std::string_view error_text);
+
+// The server refused before it executed anything, and will accept the same command when whatever
+// holds it up is over: loading its data, a long script, a slot on the move.
+bool IsTransient(ErrorCode code);
+
+// A status for an error reply of `server`, with the mend where there is one.
+absl::Status ErrorStatus(std::string_view error_text, std::string_view server);
+
+// Whether a command that failed with this status may have been executed by the server all the
+// same: its bytes, or some of them, were handed to the kernel, and no answer came.
+bool MayHaveExecuted(const absl::Status& status);
+absl::Status MarkMayHaveExecuted(absl::Status status);
+
+}  // namespace redlatch::redis
+
+#endif  // REDLATCH_SRC_REDIS_ERRORS_H_
