@@ -1,0 +1,51 @@
+// One round trip: PING over a blocking hiredis connection of the thread's own, against PING over
+// one Channel that all threads share.
+#include <benchmark/benchmark.h>
+#include <hiredis/hiredis.h>
+
+#include <memory>
+
+#include "absl/time/time.h"
+#include "benchmarks/bench_server.h"
+#include "src/base/clock.h"
+#include "src/redis/channel.h"
+#include "src/redis/codec.h"
+#include "src/redis/url.h"
+
+namespace redlatch::bench {
+namespace {
+
+void BM_RawHiredis_Ping(benchmark::State& state) {
+  const RawConnection connection = ConnectRaw();
+  for (auto _ : state) {
+    auto* reply = static_cast<redisReply*>(redisCommand(connection.get(), "PING"));
+    if (reply == nullptr || reply->type != REDIS_REPLY_STATUS) {
+      state.SkipWithError("PING failed");
+      break;
+    }
+    freeReplyObject(reply);
+  }
+  state.SetItemsProcessed(state.iterations());
+}
+BENCHMARK(BM_RawHiredis_Ping)->UseRealTime()->Threads(1)->Threads(64);
+
+redis::Channel& SharedChannel() {
+  static redis::Channel* const channel = new redis::Channel(*redis::ParseUrl(ServerUrl()));
+  return *channel;
+}
+
+void BM_Channel_Ping(benchmark::State& state) {
+  redis::Channel& channel = SharedChannel();
+  for (auto _ : state) {
+    const auto reply = channel.Call(redis::Command{"PING"}, base::Now() + absl::Seconds(1));
+    if (!reply.ok() || reply->type != redis::Reply::Type::kStatus) {
+      state.SkipWithError("PING failed");
+      break;
+    }
+  }
+  state.SetItemsProcessed(state.iterations());
+}
+BENCHMARK(BM_Channel_Ping)->UseRealTime()->Threads(1)->Threads(64);
+
+}  // namespace
+}  // namespace redlatch::bench
