@@ -107,13 +107,13 @@ absl::Status ParseUserAndPassword(std::string_view text, Url* url) {
   return absl::OkStatus();
 }
 
-absl::Status ParsePath(std::string_view text, std::string_view part, size_t limit, Url* url) {
+absl::Status ParsePath(std::string_view text, std::string_view part, Url* url) {
   absl::StatusOr<std::string> path = PercentDecode(text, part);
   if (!path.ok()) return path.status();
   if (!IsVisible(*path)) return InvalidUrl({part, " holds a space or a control character"});
-  if (path->size() > limit) {
+  if (path->size() > kMaxSocketPath) {
     return InvalidUrl({part, " has ", std::to_string(path->size()), " bytes; the limit is ",
-                       std::to_string(limit),
+                       std::to_string(kMaxSocketPath),
                        " (the address of a Unix socket holds 108, its final NUL included)"});
   }
   // One '/' leads: two, after "embedded:", would begin a host.
@@ -165,7 +165,7 @@ absl::Status ParseUnix(const Parts& parts, Url* url) {
         {"the socket's path is not absolute; right would be unix:///run/redis.sock, or "
          "unix://user:password@/run/redis.sock"});
   }
-  if (absl::Status s = ParsePath(parts.path, "the socket's path", kMaxSocketPath, url); !s.ok()) {
+  if (absl::Status s = ParsePath(parts.path, "the socket's path", url); !s.ok()) {
     return s;
   }
   if (url->path.back() == '/') return InvalidUrl({"the socket's path ends with a '/'"});
@@ -181,8 +181,7 @@ absl::Status ParseEmbedded(const Parts& parts, Url* url) {
     return InvalidUrl(
         {"the directory is not absolute; right would be embedded: or embedded:/path/to/directory"});
   }
-  if (absl::Status s = ParsePath(parts.path, "the directory", kMaxEmbeddedDirectory, url);
-      !s.ok()) {
+  if (absl::Status s = ParsePath(parts.path, "the directory", url); !s.ok()) {
     return s;
   }
   if (!url->path.empty() && url->path.find_first_not_of('/') == std::string::npos) {

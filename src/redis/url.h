@@ -53,10 +53,9 @@ struct Url {
   friend bool operator==(const Url&, const Url&) = default;
 };
 
-// What sockaddr_un holds beside its final NUL. An embedded server's directory is shorter: its
-// socket stands in it.
+// What sockaddr_un holds beside its final NUL. An embedded server's directory is shorter, as its
+// socket stands in it: whoever makes that socket refuses what is too long.
 inline constexpr size_t kMaxSocketPath = 107;
-inline constexpr size_t kMaxEmbeddedDirectory = 85;
 
 // kInvalidArgument names the part that is wrong and says what would be right; kUnimplemented for
 // the schemes that are known and not there yet (rediss, redis-sentinel, redis-cluster). No message
