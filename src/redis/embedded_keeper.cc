@@ -119,6 +119,7 @@ keep() {
 }
 
 umask 077
+PATH=${PATH:+$PATH:}/usr/bin:/bin
 cd "$directory" && : >log && { keep >>log 2>&1 & }
 )sh";
 
@@ -163,6 +164,7 @@ std::vector<std::string> KeeperEnvironment() {
 
 std::vector<char*> Pointers(std::vector<std::string>& strings) {
   std::vector<char*> pointers;
+  pointers.reserve(strings.size() + 1);
   for (std::string& s : strings) pointers.push_back(s.data());
   pointers.push_back(nullptr);
   return pointers;

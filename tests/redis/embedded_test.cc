@@ -55,6 +55,7 @@ REDLATCH_CHILD(Joiner) {
   base::Mutex mutex;
   std::set<std::string> met;
   std::vector<std::thread> threads;
+  threads.reserve(4);
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&] {
       const absl::StatusOr<std::string> socket =
@@ -125,6 +126,7 @@ TEST(EmbeddedServer, IsSharedWithAnotherProcess) {
 TEST(EmbeddedServer, SixteenProcessesThatStartAtOnceMeetOnOneServer) {
   const EmbeddedHome home;
   std::vector<std::unique_ptr<support::Child>> joiners;
+  joiners.reserve(16);
   for (int i = 0; i < 16; ++i) joiners.push_back(support::SpawnChild("Joiner", {home.directory()}));
   const std::set<std::string> met = WhatTheyMeet(joiners);
   auto connection = home.Connect();
