@@ -48,13 +48,17 @@ class Links::Link {
     ++links.shared_.stats.open;
   }
 
-  ~Link() { --links_.shared_.stats.open; }
+  ~Link() {
+    Unwatch();
+    --links_.shared_.stats.open;
+  }
 
   Flow& flow(Direction direction) {
     return direction == Direction::kToServer ? to_server_ : to_client_;
   }
 
   void Reset() {
+    Unwatch();
     proxy::Reset(client_.fd);
     proxy::Reset(server_.fd);
   }
@@ -86,6 +90,13 @@ class Links::Link {
     }
     Link& link;
   };
+
+  // Not left to close(): while a forked child has a copy of a socket, its events go on.
+  void Unwatch() {
+    for (const Side* side : {&client_, &server_}) {
+      if (side->fd.valid()) epoll_ctl(links_.epoll_, EPOLL_CTL_DEL, side->fd.get(), nullptr);
+    }
+  }
 
   Links& links_;
   Side client_;

@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 
 #include <cerrno>
+#include <cstring>
 
 #include "tests/support/fatal.h"
 
@@ -61,7 +62,7 @@ RawConnection::RawConnection(redisContext* context, absl::Duration timeout) : co
   redisSetTimeout(context, absl::ToTimeval(timeout));
 }
 
-bool RawConnection::broken() const { return context_->err != 0 || send_failed_; }
+bool RawConnection::broken() const { return context_->err != 0 || !send_error_.empty(); }
 
 int RawConnection::descriptor() const { return context_->fd; }
 
@@ -86,7 +87,7 @@ bool RawConnection::Send(const std::vector<std::string>& args) {
     const ssize_t written =
         send(context_->fd, command + sent, static_cast<size_t>(length - sent), MSG_NOSIGNAL);
     if (written > 0) sent += static_cast<int>(written);
-    if (written < 0 && errno != EINTR) send_failed_ = true;
+    if (written < 0 && errno != EINTR) send_error_ = std::strerror(errno);
   }
   redisFreeCommand(command);
   return !broken();
@@ -101,7 +102,8 @@ Reply RawConnection::Receive() {
   }
   Reply error;
   error.type = Reply::Type::kError;
-  error.text = std::string("ERR connection: ") + (send_failed_ ? "cannot send" : context_->errstr);
+  error.text =
+      std::string("ERR connection: ") + (context_->err != 0 ? context_->errstr : send_error_);
   return error;
 }
 

@@ -40,7 +40,7 @@ class RawConnection {
   RawConnection(redisContext* context, absl::Duration timeout);
 
   std::unique_ptr<redisContext, Free> context_;
-  bool send_failed_ = false;
+  std::string send_error_;
 };
 
 }  // namespace redlatch::support
