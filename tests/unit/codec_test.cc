@@ -250,7 +250,7 @@ TEST(ReplyParserTest, GivesUpAReplyLargerThanTheLimit) {
   const std::string fits = "$12\r\n" + std::string(12, 'a') + "\r\n";  // 19 bytes
   const std::string exact = "$13\r\n" + std::string(13, 'a') + "\r\n";
   const std::string larger = "$14\r\n" + std::string(14, 'a') + "\r\n";
-  for (const std::string& bytes : {fits + exact + fits, Repeat(":1\r\n", 100)}) {
+  for (const std::string& bytes : {Repeat(fits + exact, 3), Repeat(":1\r\n", 100)}) {
     EXPECT_TRUE(ReadPieces({bytes}, limits).status.ok());
     EXPECT_TRUE(ReadBytewise(bytes, limits).status.ok());
   }
@@ -324,6 +324,7 @@ TEST(CommandTest, IsReadBackAsWhatWasEncoded) {
   args.push_back(std::string(1 << 20, '\n'));
   const Command command(std::vector<std::string_view>(args.begin(), args.end()));
   std::vector<Reply> expected;
+  expected.reserve(args.size());
   for (const std::string& arg : args) expected.push_back(String(arg));
   const Read read = ReadPieces({command.bytes()});
   ASSERT_EQ(read.replies.size(), 1) << read.status;

@@ -94,6 +94,7 @@ INSTANTIATE_TEST_SUITE_P(EveryWayToFork, ForkGuardTest,
 TEST(ForkGuardThreadTest, ThreadsOfOneProcessAreNoChildren) {
   const ForkGuard guard;
   std::vector<std::thread> threads;
+  threads.reserve(8);
   for (int i = 0; i < 8; ++i) {
     threads.emplace_back([&] {
       const ForkGuard own;
@@ -111,6 +112,7 @@ TEST(ForkGuardThreadTest, FirstGuardsOfAChildMayBeMadeAtOnce) {
     std::atomic<int> wrong{0};
     std::vector<std::optional<ForkGuard>> guards(8);
     std::vector<std::thread> threads;
+    threads.reserve(guards.size());
     for (std::optional<ForkGuard>& guard : guards) {
       threads.emplace_back([&] {
         guard.emplace();
