@@ -23,7 +23,7 @@ void Reset(base::UniqueFd& fd) {
   if (!fd.valid()) return;
   sockaddr nowhere{};
   nowhere.sa_family = AF_UNSPEC;
-  connect(fd.get(), &nowhere, sizeof(nowhere));
+  (void)connect(fd.get(), &nowhere, sizeof(nowhere));
   shutdown(fd.get(), SHUT_RDWR);
   fd.Reset();
 }
@@ -114,7 +114,7 @@ void Links::Add(base::UniqueFd client) {
   base::UniqueFd server(socket(upstream_.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   CheckErrno(server.valid(), "socket");
   // A failure is read from the socket later, as a reset.
-  connect(server.get(), reinterpret_cast<const sockaddr*>(&upstream_), upstream_size_);
+  (void)connect(server.get(), reinterpret_cast<const sockaddr*>(&upstream_), upstream_size_);
   links_.push_back(std::make_unique<Link>(*this, std::move(client), std::move(server)));
   Link& link = *links_.back();
   for (const Direction direction : {Direction::kToServer, Direction::kToClient}) {

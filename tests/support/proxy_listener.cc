@@ -121,9 +121,9 @@ void Listener::FillBacklog() {
   // A Unix socket gets an abstract name, for EmptyBacklog() to know it by.
   const sa_family_t family = AF_UNIX;
   if (address_.storage.ss_family == AF_UNIX) {
-    bind(filler_.get(), reinterpret_cast<const sockaddr*>(&family), sizeof(family));
+    (void)bind(filler_.get(), reinterpret_cast<const sockaddr*>(&family), sizeof(family));
   }
-  connect(filler_.get(), address_.get(), address_.size);
+  (void)connect(filler_.get(), address_.get(), address_.size);
 }
 
 void Listener::EmptyBacklog() {

@@ -39,8 +39,8 @@ std::string FindOnPath(const std::string& program) {
   const char* path = std::getenv("PATH");
   std::istringstream directories(path == nullptr ? "" : path);
   for (std::string directory; std::getline(directories, directory, ':');) {
-    const std::string candidate = directory + "/" + program;
-    if (access(candidate.c_str(), X_OK) == 0) return candidate;
+    directory.append("/").append(program);
+    if (access(directory.c_str(), X_OK) == 0) return directory;
   }
   return {};
 }

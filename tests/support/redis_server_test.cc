@@ -67,6 +67,7 @@ TEST(RedisServer, ServersDoNotCollide) {
   constexpr int kServers = 4;
   std::vector<std::unique_ptr<RedisServer>> servers(kServers);
   std::vector<std::thread> threads;
+  threads.reserve(kServers);
   // Started from threads that end at once: a server outlives the thread that started it.
   for (auto& server : servers) threads.emplace_back([&server] { server = RedisServer::Start(); });
   for (auto& thread : threads) thread.join();

@@ -182,7 +182,7 @@ class TcpProxy::Loop {
   std::thread thread_;
 };
 
-TcpProxy::TcpProxy(TcpProxyOptions options) : loop_(std::make_unique<Loop>(options)) {}
+TcpProxy::TcpProxy(const TcpProxyOptions& options) : loop_(std::make_unique<Loop>(options)) {}
 TcpProxy::~TcpProxy() = default;
 
 int TcpProxy::port() const { return loop_->port(); }

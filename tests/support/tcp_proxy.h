@@ -56,7 +56,7 @@ struct TcpProxyOptions {
 //   proxy.ReleaseHeld();                          // the old connections' requests arrive late
 class TcpProxy {
  public:
-  explicit TcpProxy(TcpProxyOptions options);
+  explicit TcpProxy(const TcpProxyOptions& options);
   ~TcpProxy();  // resets what is open
   TcpProxy(const TcpProxy&) = delete;
   TcpProxy& operator=(const TcpProxy&) = delete;

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <thread>
 #include <utility>
@@ -21,7 +22,7 @@ namespace {
 
 using ::testing::StartsWith;
 
-constexpr int kIncrSize = 27;  // the bytes of INCR counter
+constexpr int64_t kIncrSize = 27;  // the bytes of INCR counter
 
 class TcpProxyBytesTest : public ProxyTestFixture {
  protected:
@@ -218,6 +219,7 @@ TEST_F(TcpProxyBytesTest, FaultsUnderLoadMixNothingUpAndEndWhenHealed) {
   constexpr int kClients = 8;
   std::atomic<bool> stop = false;
   std::vector<std::thread> clients;
+  clients.reserve(kClients);
   for (int id = 0; id < kClients; ++id) {
     clients.emplace_back([this, id, &stop] {
       for (int i = 0; !stop; ++i) {
