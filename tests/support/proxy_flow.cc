@@ -106,7 +106,6 @@ void Flow::TakeEnd(End end) {
 void Flow::Enqueue(std::string_view data, End end) {
   base::Instant due;
   if (delay() > absl::ZeroDuration()) due = base::Now() + delay();
-  if (!queue_.empty()) due = std::max(due, queue_.back().due);
   queue_.push_back({due, std::string(data), end});
   waiting_ += data.size();
   shared_.stats.bytes_waiting += static_cast<int64_t>(data.size());
