@@ -17,11 +17,6 @@ namespace {
 constexpr size_t kReadSize = size_t{64} << 10;
 constexpr size_t kMostUnreadReplies = 1024;  // of commands that nobody waits for
 
-std::string Describe(const IoResult& result) {
-  if (result.kind == IoResult::Kind::kClosed) return "the server closed the connection";
-  return std::strerror(result.error);
-}
-
 }  // namespace
 
 Channel::Channel(const Url& url, ChannelOptions options)

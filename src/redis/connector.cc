@@ -8,15 +8,6 @@
 #include "absl/strings/str_cat.h"
 
 namespace redlatch::redis {
-namespace {
-
-std::string Describe(const IoResult& result) {
-  if (result.kind == IoResult::Kind::kClosed) return "the server closed the connection";
-  return std::strerror(result.error);
-}
-
-}  // namespace
-
 Connector::Connector(const Url& url, Handshake::Purpose purpose, TransportFactory open)
     : url_(url),
       server_(url.DebugString()),
@@ -34,7 +25,7 @@ absl::Status Connector::Unreachable(const Attempt& attempt, const std::string& w
 
 absl::StatusOr<std::optional<Connection>> Connector::Step(base::Instant deadline, int wake_fd) {
   if (!attempt_.has_value()) {
-    attempt_.emplace();
+    attempt_ = Attempt();
     attempt_->deadline = base::Now() + url_.connect_timeout;
   }
   Attempt& attempt = *attempt_;

@@ -32,6 +32,11 @@ constexpr Known kKnown[] = {
      "it is a replica; connect to the primary"},
     {"MASTERDOWN", ErrorCode::kMasterDown, absl::StatusCode::kUnavailable,
      "it is a replica that lost its primary; connect to the primary"},
+    {"MISCONF", ErrorCode::kOther, absl::StatusCode::kUnavailable,
+     "it cannot save its data and takes no writes; see its log, or CONFIG SET "
+     "stop-writes-on-bgsave-error no"},
+    {"NOREPLICAS", ErrorCode::kOther, absl::StatusCode::kUnavailable,
+     "fewer replicas are in step than min-replicas-to-write asks for"},
     {"OOM", ErrorCode::kOutOfMemory, absl::StatusCode::kResourceExhausted,
      "raise maxmemory, or remove data"},
     {"NOAUTH", ErrorCode::kNoAuth, absl::StatusCode::kPermissionDenied,

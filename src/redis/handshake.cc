@@ -38,7 +38,7 @@ bool MayNotAsk(const Reply& reply) {
 }  // namespace
 
 Handshake::Handshake(const Url& url, Purpose purpose) : url_(url), server_(url.DebugString()) {
-  if (!url.password.empty()) {
+  if (!url.user.empty() || !url.password.empty()) {
     if (url.user.empty()) {
       Add(Step::kAuth, {"AUTH", url.password});
     } else {

@@ -113,6 +113,11 @@ class SocketTransport final : public Transport {
 
 }  // namespace
 
+std::string Describe(const IoResult& failure) {
+  if (failure.kind == IoResult::Kind::kClosed) return "the server closed the connection";
+  return std::strerror(failure.error);
+}
+
 absl::StatusOr<std::unique_ptr<Transport>> OpenSocket(const SocketAddress& address) {
   const int family = address.storage.ss_family;
   base::UniqueFd fd(socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));

@@ -25,6 +25,9 @@ struct IoResult {
   int error = 0;     // kError: an errno
 };
 
+// Of kClosed and kError, for messages.
+std::string Describe(const IoResult& failure);
+
 struct Readiness {
   bool readable = false;
   bool writable = false;
