@@ -1,0 +1,73 @@
+// The connection to a Redis server that all of a program's locks on it share.
+#ifndef REDLATCH_CLIENT_H_
+#define REDLATCH_CLIENT_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "redlatch/export.h"
+
+namespace redlatch {
+
+enum class ConnectPolicy {
+  kEager,  // Connect() makes the first connection, and fails where it cannot
+  kLazy,   // Connect() does no I/O: a program may start while its server is down
+};
+
+struct ClientOptions {
+  ConnectPolicy connect = ConnectPolicy::kEager;
+
+  // Hears, in Connect(), what is not as it should be but does not stop redlatch: each message says
+  // what and how to mend it. Where it is empty they go to stderr.
+  std::function<void(std::string_view message)> on_warning = {};
+};
+
+// A handle to one server's connection. Copies share it; it is closed with the last of them.
+//
+//   absl::StatusOr<redlatch::Client> client = redlatch::Client::Connect("redis://127.0.0.1:6379");
+//   if (!client.ok()) return client.status();
+//
+// URLs:
+//
+//   redis://[[user]:password@]host[:port][/db]    over TCP
+//   unix://[[user]:password@]/path[?db=N]         over a Unix socket
+//   embedded:[/directory]                         a private server of this user on this machine,
+//                                                 started where none runs; nothing to install but
+//                                                 redis-server, nothing to configure
+//
+// with options behind a `?`: connect_timeout=2s, command_timeout=1s, name=..., eviction=allow.
+//
+// A lost connection is made again by the next call that needs it. Thread-safe. In a forked child
+// every call fails with kFailedPrecondition, and the parent's connection goes on unharmed.
+class REDLATCH_EXPORT Client {
+ public:
+  // Errors, each naming the server, what is wrong and what to do:
+  //   kInvalidArgument      the URL is malformed
+  //   kUnimplemented        a scheme that is not supported yet
+  //   kUnavailable          the server cannot be reached, or does not answer in time
+  //   kPermissionDenied     it refuses the user, the password, or scripts
+  //   kFailedPrecondition   it cannot hold locks: too old, or it may evict them
+  static absl::StatusOr<Client> Connect(std::string_view url, ClientOptions options = {});
+
+  // One round trip to the server and how long it took; kUnavailable where it does not answer
+  // within the URL's command_timeout.
+  absl::StatusOr<absl::Duration> Ping() const;
+
+  // The server's URL, without user, password and options. For messages and logs.
+  const std::string& server() const;
+
+ private:
+  class Core;
+  explicit Client(std::shared_ptr<Core> core);
+
+  std::shared_ptr<Core> core_;
+};
+
+}  // namespace redlatch
+
+#endif  // REDLATCH_CLIENT_H_
