@@ -77,7 +77,8 @@ void Channel::Run(absl::Span<const Command> commands, Exchange& mine, base::Inst
   if (commands.empty()) return;
   if (refused.ok()) {
     const base::MutexLock lock(mu_);
-    if (pipeline_.unsent().size() > options_.backlog_bytes) {
+    // Where nobody leads, nobody sends what waits: whoever comes then is taken, and does it.
+    if (leader_ != nullptr && pipeline_.unsent().size() > options_.backlog_bytes) {
       refused = absl::UnavailableError(absl::StrCat(server_,
                                                     " does not keep up: ", options_.backlog_bytes,
                                                     " bytes of commands wait to be sent"));
@@ -100,23 +101,28 @@ void Channel::Run(absl::Span<const Command> commands, Exchange& mine, base::Inst
 }
 
 absl::Status Channel::Send(const Command& command) {
-  if (absl::Status refused = Refusal(); !refused.ok()) return refused;
-  Exchange drain;  // waits for nothing, and reads what is there
+  absl::Status status = Refusal();
+  if (!status.ok()) return status;
+  Exchange drain;  // waits for nothing, and reads and writes what can be
   {
     const base::MutexLock lock(mu_);
-    if (!connected_ || pipeline_.unsent().size() > options_.backlog_bytes) {
-      return absl::UnavailableError(
-          absl::StrCat("not sent to ", server_,
-                       connected_ ? ": it does not keep up with the commands" : ": not connected"));
+    if (!connected_) {
+      return absl::UnavailableError(absl::StrCat("not sent to ", server_, ": not connected"));
     }
-    pipeline_.Append(absl::MakeConstSpan(&command, 1), nullptr);
-    has_unsent_.store(true, std::memory_order_release);
+    if (pipeline_.unsent().size() > options_.backlog_bytes) {
+      status = absl::UnavailableError(
+          absl::StrCat("not sent to ", server_, ": it does not keep up with the commands"));
+    } else {
+      pipeline_.Append(absl::MakeConstSpan(&command, 1), nullptr);
+      has_unsent_.store(true, std::memory_order_release);
+    }
     if (leader_ == nullptr || leader_sleeps_) Write();
-    if (leader_ != nullptr || pipeline_.size() < kMostUnreadReplies) return absl::OkStatus();
+    if (leader_ != nullptr) return status;
+    if (!write_blocked_ && pipeline_.size() < kMostUnreadReplies) return status;
     leader_ = &drain;
   }
   Lead(drain, base::Now());
-  return absl::OkStatus();
+  return status;
 }
 
 bool Channel::Follow(Exchange& mine, base::Instant deadline) {
