@@ -70,7 +70,8 @@ absl::Status Channel::Connect(base::Instant deadline) {
 void Channel::Run(absl::Span<const Command> commands, Exchange& mine, base::Instant deadline) {
   absl::Status refused = Refusal();
   bool leading = false;
-  if (refused.ok() && deadline <= base::Now()) {
+  mine.begun = base::Now();
+  if (refused.ok() && deadline <= mine.begun) {
     refused = absl::UnavailableError(
         absl::StrCat("no time was left to ask ", server_, " (the command was not sent)"));
   }
@@ -126,7 +127,7 @@ absl::Status Channel::Send(const Command& command) {
 }
 
 bool Channel::Follow(Exchange& mine, base::Instant deadline) {
-  if (const absl::Duration spin = spin_.ForFollower(); spin > absl::ZeroDuration()) {
+  if (const absl::Duration spin = spin_.Length(); spin > absl::ZeroDuration()) {
     const base::Instant until = std::min(deadline, base::Now() + spin);
     while (mine.parker.value() == base::Parker::kArmed && base::Now() < until) sched_yield();
   }
@@ -165,7 +166,11 @@ void Channel::Lead(Exchange& mine, base::Instant deadline) {
       }
       if (!doomed_.empty()) Break(finished);
     } while (mine.open > 0 && base::Now() < deadline);
-    if (mine.open > 0) GiveUp(mine);
+    if (mine.open > 0) {
+      GiveUp(mine);
+    } else if (mine.results.size() == 1 && mine.results[0].ok()) {
+      spin_.Completed(mine.begun, base::Now());
+    }
     if (!doomed_.empty()) Break(finished);
     next = pipeline_.FirstWaiting();
     leader_ = next;
@@ -179,7 +184,7 @@ void Channel::Lead(Exchange& mine, base::Instant deadline) {
 // The threads whose replies came with the last read are about to ask again: where there were
 // several, they are let run first, and what they ask goes out in one write.
 void Channel::GatherCrowd(const Exchange& mine, Finished& finished) {
-  if (!spin_.crowded()) return;
+  if (!spin_.GathersCrowd()) return;
   mu_.Unlock();
   WakeFinished(mine, finished);
   sched_yield();
@@ -258,7 +263,7 @@ void Channel::Receive(Exchange& mine, base::Instant deadline, Finished& finished
   }
   mu_.Lock();
   if (got.kind == IoResult::Kind::kDone) progress_ = base::Now();
-  if (!arrived_.empty()) spin_.SetCrowd(arrived_.size());
+  if (!arrived_.empty()) spin_.Received(arrived_.size());
   for (Reply& reply : arrived_) {
     if (!pipeline_.Deliver(std::move(reply), finished)) broken = "it answered what nobody asked";
   }
@@ -267,16 +272,11 @@ void Channel::Receive(Exchange& mine, base::Instant deadline, Finished& finished
 }
 
 IoResult Channel::Read(base::Instant deadline) {
-  const base::Instant begun = base::Now();
-  const absl::Duration spin = spin_.Begin();
-  if (spin > absl::ZeroDuration()) {
-    const base::Instant until = std::min(deadline, begun + spin);
+  if (const absl::Duration spin = spin_.Length(); spin > absl::ZeroDuration()) {
+    const base::Instant until = std::min(deadline, base::Now() + spin);
     for (;;) {
       const IoResult got = transport_->Read(buffer_.get(), kReadSize);
-      if (got.kind != IoResult::Kind::kAgain) {
-        spin_.Caught();
-        return got;
-      }
+      if (got.kind != IoResult::Kind::kAgain) return got;
       if (until <= base::Now()) break;
       sched_yield();  // the server, or a follower with more to send, may want this processor
       if (has_unsent_.load(std::memory_order_acquire)) return IoResult();
@@ -299,7 +299,6 @@ IoResult Channel::Read(base::Instant deadline) {
     uint64_t count = 0;
     [[maybe_unused]] const ssize_t drained = read(wake_fd_.get(), &count, sizeof count);
   }
-  if (spin > absl::ZeroDuration()) spin_.Missed(base::Now() - begun);
   return ready.readable ? transport_->Read(buffer_.get(), kReadSize) : IoResult();
 }
 

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "src/base/clock.h"
 #include "src/base/parker.h"
 #include "src/redis/codec.h"
 #include "src/redis/reply.h"
@@ -22,7 +23,8 @@ namespace redlatch::redis {
 // taken itself out of the pipeline.
 struct Exchange {
   absl::Span<absl::StatusOr<Reply>> results;
-  size_t open = 0;         // results still to come
+  size_t open = 0;  // results still to come
+  base::Instant begun;
   bool fail_fast = false;  // give up where the attempt to connect fails
   base::Parker parker;
 };

@@ -1,48 +1,85 @@
 #include "src/redis/spin_policy.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace redlatch::redis {
 namespace {
 
-constexpr int kMissCost = 4;
-constexpr int kNearMissCost = 1;
-constexpr int kNear = 3;  // times the spin's length
-constexpr uint32_t kTryAgainEvery = 64;
-// Two tries in a row: the first often finds the server's processor asleep.
-constexpr int kTrialCredit = 2 * kMissCost;
+constexpr int kMostDoublings = 64;
+constexpr double kOutlier = 16;  // times the average; what is longer counts as so long
+constexpr double kMustPay = 0.9;
+constexpr double kDrift = 2;  // times what it was: the world has changed, probe at once
+
+constexpr double kSmoothing = 1.0 / 8;
+constexpr size_t kRepliesInSample = 512;  // in a crowd
 // A crowd of commands is answered later than one, and its threads take turns meanwhile.
 constexpr absl::Duration kForEachInCrowd = absl::Microseconds(2);
 
 }  // namespace
 
-absl::Duration SpinPolicy::Length() const {
-  const size_t crowd = crowd_.load(std::memory_order_relaxed);
-  return crowd > 1 ? base_ + kForEachInCrowd * static_cast<int64_t>(crowd) : base_;
+void WayToWait::Take(Way way) {
+  changing_ = true;
+  samples_ = 0;
+  way_.store(way, std::memory_order_relaxed);
 }
 
-absl::Duration SpinPolicy::Begin() {
-  if (base_ <= absl::ZeroDuration()) return absl::ZeroDuration();
-  if (credit_.load(std::memory_order_relaxed) == 0) {
-    if (++turn_ % kTryAgainEvery != 0) return absl::ZeroDuration();
-    credit_.store(kTrialCredit, std::memory_order_relaxed);
+void WayToWait::Record(absl::Duration cost) {
+  ++samples_;
+  const Way present = way();
+  double& average = average_[present];
+  if (!std::exchange(changing_, false)) {
+    const double sample = absl::ToDoubleNanoseconds(cost);
+    average = average == 0
+                  ? sample
+                  : average + options_.weight * (std::min(sample, kOutlier * average) - average);
   }
-  return Length();
+  if (probing_) {
+    if (samples_ == options_.probe) Decide();
+  } else if (samples_ >= interval_ || average > kDrift * settled_average_) {
+    probing_ = true;
+    Take(present == kEager ? kPatient : kEager);
+  }
 }
 
-void SpinPolicy::Caught() {
-  const int credit = credit_.load(std::memory_order_relaxed);
-  if (credit < kMostCredit) credit_.store(credit + 1, std::memory_order_relaxed);
+void WayToWait::Decide() {
+  const Way best = average_[kEager] < kMustPay * average_[kPatient] ? kEager : kPatient;
+  interval_ = best == settled_ ? std::min(2 * interval_, kMostDoublings * options_.interval)
+                               : options_.interval;
+  probing_ = false;
+  settled_ = best;
+  settled_average_ = average_[best];
+  Take(best);
 }
 
-void SpinPolicy::Missed(absl::Duration waited) {
-  const int cost = waited < kNear * Length() ? kNearMissCost : kMissCost;
-  credit_.store(std::max(credit_.load(std::memory_order_relaxed) - cost, 0),
-                std::memory_order_relaxed);
+bool SpinPolicy::eager() const {
+  const WayToWait& account = crowded() ? in_crowd_ : alone_;
+  return length_ > absl::ZeroDuration() && account.way() == WayToWait::kEager;
 }
 
-absl::Duration SpinPolicy::ForFollower() const {
-  return credit_.load(std::memory_order_relaxed) > 0 ? Length() : absl::ZeroDuration();
+absl::Duration SpinPolicy::Length() const {
+  if (!eager()) return absl::ZeroDuration();
+  return crowded() ? length_ + kForEachInCrowd * crowd() : length_;
+}
+
+bool SpinPolicy::GathersCrowd() const { return crowded() && eager(); }
+
+void SpinPolicy::Received(size_t replies) {
+  const double before = crowd();
+  crowd_.store(before + kSmoothing * (static_cast<double>(replies) - before),
+               std::memory_order_relaxed);
+  replies_ += replies;
+}
+
+void SpinPolicy::Completed(base::Instant begun, base::Instant now) {
+  if (crowded()) {
+    if (replies_ < kRepliesInSample) return;
+    in_crowd_.Record((now - counted_from_) / static_cast<double>(replies_));
+  } else {
+    alone_.Record(now - begun);
+  }
+  replies_ = 0;
+  counted_from_ = now;
 }
 
 }  // namespace redlatch::redis
