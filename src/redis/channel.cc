@@ -279,7 +279,7 @@ IoResult Channel::Read(base::Instant deadline) {
       if (got.kind != IoResult::Kind::kAgain) return got;
       if (until <= base::Now()) break;
       sched_yield();  // the server, or a follower with more to send, may want this processor
-      if (has_unsent_.load(std::memory_order_acquire)) return IoResult();
+      if (has_unsent_.load(std::memory_order_acquire)) break;  // where it can be sent, see below
     }
   }
   auto interest = Transport::Interest::kRead;
