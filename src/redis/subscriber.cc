@@ -8,9 +8,43 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "src/redis/subscriber_core.h"
 
 namespace redlatch::redis {
+
 Subscriber::Subscriber(const Url& url, SubscriberOptions options)
+    : server_(url.DebugString()), core_(std::make_unique<Core>(url, std::move(options))) {}
+
+Subscriber::~Subscriber() {
+  if (!fork_guard_.InForkedChild()) return;
+  core_->Abandon();
+  (void)core_.release();
+}
+
+absl::Status Subscriber::Refusal() const {
+  if (!fork_guard_.InForkedChild()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("the subscriptions at ", server_,
+                   " belong to the process that forked this one; connect anew after fork()"));
+}
+
+absl::Status Subscriber::Subscribe(std::string_view channel, base::Instant deadline) {
+  absl::Status refused = Refusal();
+  return refused.ok() ? core_->Subscribe(channel, deadline) : refused;
+}
+
+absl::Status Subscriber::Unsubscribe(std::string_view channel, base::Instant deadline) {
+  absl::Status refused = Refusal();
+  return refused.ok() ? core_->Unsubscribe(channel, deadline) : refused;
+}
+
+bool Subscriber::live() const { return !fork_guard_.InForkedChild() && core_->live(); }
+
+Subscriber::Stats Subscriber::stats() const {
+  return fork_guard_.InForkedChild() ? Stats() : core_->stats();
+}
+
+Subscriber::Core::Core(const Url& url, SubscriberOptions options)
     : options_(std::move(options)),
       server_(url.DebugString()),
       wake_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
@@ -18,11 +52,7 @@ Subscriber::Subscriber(const Url& url, SubscriberOptions options)
       backoff_(options_.first_backoff, options_.longest_backoff),
       buffer_(std::make_unique<char[]>(kReadSize)) {}
 
-Subscriber::~Subscriber() {
-  if (fork_guard_.InForkedChild()) {
-    if (thread_.joinable()) thread_.detach();  // it never ran in this process
-    return;
-  }
+Subscriber::Core::~Core() {
   {
     const base::MutexLock lock(mu_);
     stopping_ = true;
@@ -31,21 +61,18 @@ Subscriber::~Subscriber() {
   if (thread_.joinable()) thread_.join();
 }
 
-absl::Status Subscriber::Refusal() const {
-  if (fork_guard_.InForkedChild()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the subscriptions at ", server_,
-                     " belong to the process that forked this one; connect anew after fork()"));
-  }
+void Subscriber::Core::Abandon() {
+  transport_.reset();
+  connector_.Abandon();
+  wake_fd_.Reset();
+}
+
+absl::Status Subscriber::Core::StartThread() {
+  if (thread_.joinable()) return absl::OkStatus();
   if (!wake_fd_.valid()) {
     return absl::UnavailableError(absl::StrCat("no descriptor was left for the subscriptions at ",
                                                server_, " (raise ulimit -n)"));
   }
-  return absl::OkStatus();
-}
-
-absl::Status Subscriber::StartThread() {
-  if (thread_.joinable()) return absl::OkStatus();
   try {
     thread_ = std::thread([this] { Run(); });
   } catch (const std::system_error& error) {
@@ -55,12 +82,13 @@ absl::Status Subscriber::StartThread() {
   return absl::OkStatus();
 }
 
-void Subscriber::WakeThread() const {
+void Subscriber::Core::WakeThread() const {
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t put = write(wake_fd_.get(), &one, sizeof one);
 }
 
-bool Subscriber::AwaitChange(const Subscription& subscription, State from, base::Instant deadline) {
+bool Subscriber::Core::AwaitChange(const Subscription& subscription, State from,
+                                   base::Instant deadline) {
   while (subscription.state == from) {
     if (deadline <= base::Now()) return false;
     changed_.WaitUntil(mu_, deadline);
@@ -68,14 +96,13 @@ bool Subscriber::AwaitChange(const Subscription& subscription, State from, base:
   return true;
 }
 
-void Subscriber::End(Subscription& subscription, const absl::Status& why) {
+void Subscriber::Core::End(Subscription& subscription, const absl::Status& why) {
   subscription.state = State::kEnded;
   subscription.end = why;
   changed_.SignalAll();
 }
 
-absl::Status Subscriber::Subscribe(std::string_view channel, base::Instant deadline) {
-  if (absl::Status refused = Refusal(); !refused.ok()) return refused;
+absl::Status Subscriber::Core::Subscribe(std::string_view channel, base::Instant deadline) {
   const base::MutexLock lock(mu_);
   SubscriptionPtr& known = subscriptions_[std::string(channel)];
   if (known == nullptr) {
@@ -99,8 +126,7 @@ absl::Status Subscriber::Subscribe(std::string_view channel, base::Instant deadl
   return subscription->state == State::kLive ? absl::OkStatus() : subscription->end;
 }
 
-absl::Status Subscriber::Unsubscribe(std::string_view channel, base::Instant deadline) {
-  if (absl::Status refused = Refusal(); !refused.ok()) return refused;
+absl::Status Subscriber::Core::Unsubscribe(std::string_view channel, base::Instant deadline) {
   const base::MutexLock lock(mu_);
   const auto known = subscriptions_.find(channel);
   if (known == subscriptions_.end()) return absl::OkStatus();
@@ -123,13 +149,13 @@ absl::Status Subscriber::Unsubscribe(std::string_view channel, base::Instant dea
   return absl::OkStatus();
 }
 
-bool Subscriber::live() const {
+bool Subscriber::Core::live() const {
   const base::MutexLock lock(mu_);
   return connected_ && std::all_of(subscriptions_.begin(), subscriptions_.end(),
                                    [](const auto& s) { return s.second->state == State::kLive; });
 }
 
-Subscriber::Stats Subscriber::stats() const {
+Subscriber::Stats Subscriber::Core::stats() const {
   const base::MutexLock lock(mu_);
   return stats_;
 }

@@ -2,27 +2,15 @@
 #define REDLATCH_SRC_REDIS_SUBSCRIBER_H_
 
 #include <cstdint>
-#include <deque>
 #include <functional>
-#include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
-#include <thread>
-#include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "src/base/clock.h"
 #include "src/base/fork_guard.h"
-#include "src/base/mutex.h"
-#include "src/base/random.h"
-#include "src/base/unique_fd.h"
-#include "src/redis/codec.h"
-#include "src/redis/connector.h"
-#include "src/redis/reply.h"
 #include "src/redis/transport.h"
 #include "src/redis/url.h"
 
@@ -85,71 +73,12 @@ class Subscriber {
   Stats stats() const;
 
  private:
-  static constexpr size_t kReadSize = size_t{16} << 10;
-
-  enum class State : uint8_t { kAsked, kLive, kLeaving, kEnded };
-  struct Subscription {
-    std::string channel;
-    State state = State::kAsked;  // guarded by the subscriber's `mu_`
-    absl::Status end;             // kEnded: why
-  };
-  using SubscriptionPtr = std::shared_ptr<Subscription>;
-  enum class Verb : uint8_t { kSubscribe, kUnsubscribe, kPing };
-  struct Request {
-    Verb verb;
-    SubscriptionPtr subscription;  // null for kPing
-  };
-
+  class Core;  // all but the answer to fork()
   absl::Status Refusal() const;
-  absl::Status StartThread() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void WakeThread() const;
-  // Waits until `subscription` is no longer in the state `from`; false at the deadline.
-  bool AwaitChange(const Subscription& subscription, State from, base::Instant deadline)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void End(Subscription& subscription, const absl::Status& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-
-  // What follows runs on the thread.
-  void Run();
-  void SleepUntil(base::Instant deadline);
-  void Connect();
-  void NotConnected(const absl::Status& why);
-  void Serve();
-  void Ask(const Request& request);
-  void Flush();
-  void ReadSome();
-  void Handle(const Reply& reply);
-  void HandleAnswer(const Reply& reply);
-  void HandleMessage(const std::string& channel, const std::string& message);
-  void AnnounceWhenLive();
-  void Break(const std::string& why);
 
   const base::ForkGuard fork_guard_;
-  const SubscriberOptions options_;
   const std::string server_;
-  const base::UniqueFd wake_fd_;
-
-  mutable base::Mutex mu_;
-  base::CondVar changed_;  // some subscription's state
-  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
-  bool connected_ ABSL_GUARDED_BY(mu_) = false;
-  std::map<std::string, SubscriptionPtr, std::less<>> subscriptions_ ABSL_GUARDED_BY(mu_);
-  std::vector<Request> requests_ ABSL_GUARDED_BY(mu_);  // to be sent, in this order
-  absl::Status last_failure_ ABSL_GUARDED_BY(mu_);
-  Stats stats_ ABSL_GUARDED_BY(mu_);
-
-  // The thread's own.
-  Connector connector_;
-  base::Backoff backoff_;
-  base::Instant next_attempt_;
-  std::unique_ptr<Transport> transport_;  // null: not connected
-  std::optional<ReplyParser> parser_;
-  std::string out_;              // what is still to be written
-  std::deque<Request> pending_;  // sent, not answered
-  base::Instant last_read_;      // or, where it is later, when `pending_` stopped being empty
-  bool lost_ = false;            // since on_live_again last ran
-  const std::unique_ptr<char[]> buffer_;
-
-  std::thread thread_;  // last: it uses all of the above
+  std::unique_ptr<Core> core_;
 };
 
 }  // namespace redlatch::redis

@@ -7,11 +7,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/redis/errors.h"
-#include "src/redis/subscriber.h"
+#include "src/redis/subscriber_core.h"
 
 namespace redlatch::redis {
 
-void Subscriber::Run() {
+void Subscriber::Core::Run() {
   for (;;) {
     bool idle = false;
     {
@@ -32,14 +32,14 @@ void Subscriber::Run() {
 }
 
 // Ends early when the thread is woken, whatever for.
-void Subscriber::SleepUntil(base::Instant deadline) {
+void Subscriber::Core::SleepUntil(base::Instant deadline) {
   pollfd wake = {.fd = wake_fd_.get(), .events = POLLIN, .revents = 0};
   if (poll(&wake, 1, base::PollTimeout(deadline)) <= 0) return;
   uint64_t count = 0;
   [[maybe_unused]] const ssize_t drained = read(wake_fd_.get(), &count, sizeof count);
 }
 
-void Subscriber::Connect() {
+void Subscriber::Core::Connect() {
   auto step = connector_.Step(base::Instant::Infinite(), wake_fd_.get());
   if (!step.ok()) return NotConnected(step.status());
   if (!step->has_value()) return SleepUntil(base::Now());  // woken
@@ -58,7 +58,7 @@ void Subscriber::Connect() {
   ++stats_.connects;
 }
 
-void Subscriber::NotConnected(const absl::Status& why) {
+void Subscriber::Core::NotConnected(const absl::Status& why) {
   next_attempt_ = base::Now() + backoff_.Next();
   lost_ = true;
   {
@@ -75,7 +75,7 @@ void Subscriber::NotConnected(const absl::Status& why) {
   if (options_.on_down) options_.on_down(why);
 }
 
-void Subscriber::Break(const std::string& why) {
+void Subscriber::Core::Break(const std::string& why) {
   transport_.reset();
   parser_.reset();
   {
@@ -101,7 +101,7 @@ void Subscriber::Break(const std::string& why) {
   next_attempt_ = base::Now();  // only attempts that fail are held back
 }
 
-void Subscriber::Serve() {
+void Subscriber::Core::Serve() {
   std::vector<Request> requests;
   bool wanted = false;
   {
@@ -133,7 +133,7 @@ void Subscriber::Serve() {
   }
 }
 
-void Subscriber::Ask(const Request& request) {
+void Subscriber::Core::Ask(const Request& request) {
   if (pending_.empty()) last_read_ = base::Now();
   switch (request.verb) {
     case Verb::kSubscribe:
@@ -149,7 +149,7 @@ void Subscriber::Ask(const Request& request) {
   pending_.push_back(request);
 }
 
-void Subscriber::Flush() {
+void Subscriber::Core::Flush() {
   while (!out_.empty()) {
     const IoResult put = transport_->Write(out_);
     if (put.kind == IoResult::Kind::kAgain) return;
@@ -158,7 +158,7 @@ void Subscriber::Flush() {
   }
 }
 
-void Subscriber::ReadSome() {
+void Subscriber::Core::ReadSome() {
   const IoResult got = transport_->Read(buffer_.get(), kReadSize);
   if (got.kind == IoResult::Kind::kAgain) return;
   if (got.kind != IoResult::Kind::kDone) return Break(Describe(got));
@@ -172,7 +172,7 @@ void Subscriber::ReadSome() {
   }
 }
 
-void Subscriber::Handle(const Reply& reply) {
+void Subscriber::Core::Handle(const Reply& reply) {
   if (reply.elements.size() == 3 && reply.elements[0].text == "message") {
     return HandleMessage(reply.elements[1].text, reply.elements[2].text);
   }
@@ -180,7 +180,7 @@ void Subscriber::Handle(const Reply& reply) {
   HandleAnswer(reply);
 }
 
-void Subscriber::HandleMessage(const std::string& channel, const std::string& message) {
+void Subscriber::Core::HandleMessage(const std::string& channel, const std::string& message) {
   {
     const base::MutexLock lock(mu_);
     const auto known = subscriptions_.find(channel);
@@ -190,7 +190,7 @@ void Subscriber::HandleMessage(const std::string& channel, const std::string& me
   if (options_.on_message) options_.on_message(channel, message);
 }
 
-void Subscriber::HandleAnswer(const Reply& reply) {
+void Subscriber::Core::HandleAnswer(const Reply& reply) {
   const Request request = std::move(pending_.front());
   pending_.pop_front();
   if (request.verb == Verb::kPing) return;  // whatever it said, it is alive
@@ -220,7 +220,7 @@ void Subscriber::HandleAnswer(const Reply& reply) {
   }
 }
 
-void Subscriber::AnnounceWhenLive() {
+void Subscriber::Core::AnnounceWhenLive() {
   if (!lost_ || !live()) return;
   lost_ = false;
   if (options_.on_live_again) options_.on_live_again();
