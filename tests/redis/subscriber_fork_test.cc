@@ -9,11 +9,9 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "src/redis/subscriber.h"
-#include "src/redis/url.h"
 #include "tests/support/process_stats.h"
-#include "tests/support/redis_server.h"
 #include "tests/support/subprocess.h"
-#include "tests/support/subscriber_ears.h"
+#include "tests/support/subscriber_test_fixture.h"
 #include "tests/support/tcp_proxy.h"
 #include "tests/support/test_scale.h"
 
@@ -22,15 +20,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr absl::Duration kPatience = absl::Seconds(10);
-
-base::Instant Soon() { return base::Now() + kPatience; }
-
-class SubscriberFork : public ::testing::Test {
+class SubscriberFork : public support::SubscriberTestFixture {
  protected:
-  std::unique_ptr<Subscriber> Make(const std::string& url) {
-    return std::make_unique<Subscriber>(*ParseUrl(url), ears_.Options());
-  }
   // What the child returns: 0 is well.
   static int ExitCode(const std::function<int()>& body) {
     auto child = support::Child::Fork([&](support::LinePipe&) { return body(); });
@@ -38,9 +29,6 @@ class SubscriberFork : public ::testing::Test {
     if (!status.has_value()) return -1;  // it hangs
     return status->signal != 0 ? 1000 + status->signal : status->code;
   }
-
-  const std::unique_ptr<support::RedisServer> server_ = support::RedisServer::Start();
-  support::SubscriberEars ears_;
 };
 
 TEST_F(SubscriberFork, EveryCallIsRefusedInTheChild) {
@@ -95,8 +83,7 @@ TEST_F(SubscriberFork, TheChildsDestructorClosesAConnectionThatIsBeingMade) {
   proxy.Hold(support::Direction::kToClient);
   auto subscriber = Make(proxy.url() + "?connect_timeout=60s");
   std::thread waiter([&] { EXPECT_TRUE(subscriber->Subscribe("c", Soon()).ok()); });
-  EXPECT_TRUE(
-      proxy.Await([](const support::ProxyStats& stats) { return stats.bytes_waiting > 0; }));
+  EXPECT_TRUE(AwaitWaiting(proxy));
   const int code = ExitCode([&] {
     const int before = support::OpenDescriptors();
     subscriber.reset();
@@ -117,8 +104,7 @@ TEST_F(SubscriberFork, TheChildsDestructorDoesNotHangWhereAThreadOfTheParentWait
   proxy.Hold(support::Direction::kToServer);
   std::thread waiter([&] { EXPECT_TRUE(subscriber->Subscribe("d", Soon()).ok()); });
   // The request could be taken from under the lock: whoever waits has let go of it.
-  EXPECT_TRUE(
-      proxy.Await([](const support::ProxyStats& stats) { return stats.bytes_waiting > 0; }));
+  EXPECT_TRUE(AwaitWaiting(proxy));
   const int code = ExitCode([&] {
     subscriber.reset();
     return 0;
