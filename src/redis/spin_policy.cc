@@ -30,15 +30,21 @@ void WayToWait::Record(absl::Duration cost) {
   double& average = average_[present];
   if (!std::exchange(changing_, false)) {
     const double sample = absl::ToDoubleNanoseconds(cost);
-    average = average == 0
-                  ? sample
-                  : average + options_.weight * (std::min(sample, kOutlier * average) - average);
+    const double weight = probing_ ? 1.0 / (samples_ - 1) : options_.weight;
+    average =
+        average == 0 ? sample : average + weight * (std::min(sample, kOutlier * average) - average);
   }
   if (probing_) {
     if (samples_ == options_.probe) Decide();
-  } else if (samples_ >= interval_ || average > kDrift * settled_average_) {
+    return;
+  }
+  const bool drifted = average > kDrift * settled_average_;
+  if (drifted) interval_ = options_.interval;
+  if (drifted || samples_ >= interval_) {
+    const Way other = present == kEager ? kPatient : kEager;
+    average_[other] = 0;  // what it cost long ago says little of today
     probing_ = true;
-    Take(present == kEager ? kPatient : kEager);
+    Take(other);
   }
 }
 
