@@ -263,11 +263,11 @@ void Channel::Receive(Exchange& mine, base::Instant deadline, Finished& finished
   }
   mu_.Lock();
   if (got.kind == IoResult::Kind::kDone) progress_ = base::Now();
-  if (!arrived_.empty()) spin_.Received(arrived_.size());
   for (Reply& reply : arrived_) {
     if (!pipeline_.Deliver(std::move(reply), finished)) broken = "it answered what nobody asked";
   }
   arrived_.clear();
+  if (!finished.empty()) spin_.Received(finished.size());  // a batch is no crowd
   if (!broken.empty()) doomed_ = std::move(broken);
 }
 

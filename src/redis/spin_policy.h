@@ -50,7 +50,7 @@ class WayToWait {
 // Which is faster depends on things no program can see: whether the server is near, whether its
 // processor sleeps, whether others compete for this one (who gives way then comes back late). So
 // it is measured: for one thread alone by the time of its calls; for a crowd by the time from
-// reply to reply, which is what a crowd is slow or fast in.
+// answer to answer, which is what a crowd is slow or fast in.
 //
 // Any thread may ask; whoever leads the channel tells.
 class SpinPolicy {
@@ -65,7 +65,7 @@ class SpinPolicy {
   // it writes.
   bool GathersCrowd() const;
 
-  // So many replies came with one read.
+  // So many callers have their answers by one read.
   void Received(size_t replies);
 
   // The leader's own call has its reply.
@@ -77,7 +77,7 @@ class SpinPolicy {
   bool eager() const;
 
   const absl::Duration length_;
-  std::atomic<double> crowd_{1};  // replies that come with one read, smoothed
+  std::atomic<double> crowd_{1};  // callers whom one read answers, smoothed
   WayToWait alone_{WayToWait::Options{.probe = 8, .interval = 64, .weight = 1.0 / 16}};
   WayToWait in_crowd_{WayToWait::Options{.probe = 3, .interval = 16, .weight = 1.0 / 4}};
   size_t replies_ = 0;  // since `counted_from_`

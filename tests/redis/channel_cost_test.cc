@@ -1,0 +1,159 @@
+// What calls cost: system calls, processor time, descriptors.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "src/redis/channel.h"
+#include "src/redis/codec.h"
+#include "tests/redis/channel_fixture.h"
+#include "tests/redis/hooked_transport.h"
+#include "tests/support/process_stats.h"
+
+namespace redlatch::redis {
+namespace {
+
+using support::Direction;
+
+constexpr int kCalls = 1000;
+
+class ChannelCostTest : public ChannelFixture {
+ protected:
+  std::unique_ptr<Channel> Counted(absl::Duration spin) {
+    ChannelOptions options;
+    options.spin = spin;
+    options.open = Hooked(hooks_);
+    auto channel = Connected(Direct(std::move(options)));
+    hooks_.ResetCounts();
+    return channel;
+  }
+
+  TransportHooks hooks_;
+};
+
+TEST_F(ChannelCostTest, AnUncontendedCallWritesWaitsAndReadsOnce) {
+  const auto channel = Counted(absl::ZeroDuration());
+  for (int i = 1; i <= kCalls; ++i) {
+    ASSERT_EQ(Echo(*channel, "counted"), "counted");
+    ASSERT_EQ(hooks_.writes, i);
+    ASSERT_EQ(hooks_.waits, i);
+    ASSERT_EQ(hooks_.reads, i);
+  }
+}
+
+// Every look of the spin is a read, and their number is bounded by time alone: they are not
+// counted here. What comes beside them is: one write, and where the spin was in vain one wait and
+// one more read.
+TEST_F(ChannelCostTest, AnUncontendedCallThatSpinsWritesOnceAndWaitsAtMostOnce) {
+  const auto channel = Counted(absl::Microseconds(80));
+  for (int i = 1; i <= kCalls; ++i) {
+    const int waits = hooks_.waits;
+    ASSERT_EQ(Echo(*channel, "counted"), "counted");
+    ASSERT_EQ(hooks_.writes, i);
+    ASSERT_LE(hooks_.waits, waits + 1);
+  }
+}
+
+TEST_F(ChannelCostTest, ASpinThatCatchesTheReplyNeedsNoWait) {
+  const auto channel = Counted(absl::Seconds(1));
+  ASSERT_EQ(Echo(*channel, "counted"), "counted");
+  EXPECT_EQ(hooks_.writes, 1);
+  EXPECT_EQ(hooks_.waits, 0);
+}
+
+TEST_F(ChannelCostTest, ABatchTravelsInOneWrite) {
+  const auto channel = Counted(absl::ZeroDuration());
+  std::vector<Command> commands;
+  for (int i = 0; i < 100; ++i) commands.push_back({"ECHO", std::to_string(i)});
+  std::vector<absl::StatusOr<Reply>> replies(commands.size());
+  channel->CallBatch(commands, In(kPatience), absl::MakeSpan(replies));
+  EXPECT_EQ(Text(replies.back()), "\"99\"");
+  EXPECT_EQ(hooks_.writes, 1);
+}
+
+TEST_F(ChannelCostTest, AForgottenCommandCostsOneWrite) {
+  const auto channel = Counted(absl::ZeroDuration());
+  for (int i = 0; i < 100; ++i) ASSERT_TRUE(channel->Send({"INCR", "counter"}).ok());
+  EXPECT_EQ(hooks_.writes, 100);
+  EXPECT_EQ(hooks_.waits, 0);
+  EXPECT_EQ(hooks_.reads, 0);
+}
+
+// The share of a processor that waiting on a slow server may use.
+constexpr double kMostCpu = 0.02;
+
+class SlowServerTest : public ChannelFixture {
+ protected:
+  static constexpr absl::Duration kDelay = absl::Milliseconds(50);
+
+  // Runs `call` for two seconds; the share of a processor that this thread used meanwhile.
+  static double CpuShare(const std::function<void()>& call) {
+    const base::Instant begun = base::Now();
+    const absl::Duration cpu = support::ThreadCpuTime();
+    int calls = 0;
+    for (; base::Now() - begun < absl::Seconds(2); ++calls) call();
+    const absl::Duration took = base::Now() - begun;
+    EXPECT_LE(calls, took / kDelay + 1) << "the server was not slow";
+    return absl::FDivDuration(support::ThreadCpuTime() - cpu, took);
+  }
+
+  const std::unique_ptr<Channel> channel_ = Connected(Proxied());
+};
+
+TEST_F(SlowServerTest, ABlockedCallerUsesHardlyAnyProcessorTime) {
+  proxy_.Delay(Direction::kToClient, kDelay);
+  const double share = CpuShare([&] { ASSERT_EQ(Echo(*channel_, "slow"), "slow"); });
+  EXPECT_LT(share, kMostCpu);
+  RecordProperty("cpu_share", std::to_string(share));
+}
+
+TEST_F(SlowServerTest, ABlockedCallerThatWasUsedToAQuickServerUsesHardlyAnyProcessorTime) {
+  for (int i = 0; i < 2000; ++i) ASSERT_EQ(Echo(*channel_, "quick"), "quick");
+  proxy_.Delay(Direction::kToClient, kDelay);
+  const double share = CpuShare([&] { ASSERT_EQ(Echo(*channel_, "slow"), "slow"); });
+  EXPECT_LT(share, kMostCpu);
+}
+
+// The replies to a batch are no crowd of threads, for which a thread would spin longer.
+TEST_F(SlowServerTest, TheFirstSlowCallAfterBatchesUsesHardlyAnyProcessorTime) {
+  std::vector<Command> commands;
+  for (int i = 0; i < 3000; ++i) commands.push_back({"PING"});
+  std::vector<absl::StatusOr<Reply>> replies(commands.size());
+  for (int i = 0; i < 20; ++i) {
+    channel_->CallBatch(commands, In(kPatience), absl::MakeSpan(replies));
+  }
+  proxy_.Delay(Direction::kToClient, kDelay);
+  const absl::Duration cpu = support::ThreadCpuTime();
+  ASSERT_EQ(Echo(*channel_, "slow"), "slow");
+  EXPECT_LT(support::ThreadCpuTime() - cpu, kDelay * kMostCpu);
+}
+
+TEST_F(SlowServerTest, AFollowerUsesHardlyAnyProcessorTimeEither) {
+  for (int i = 0; i < 2000; ++i) ASSERT_EQ(Echo(*channel_, "quick"), "quick");
+  proxy_.Delay(Direction::kToClient, kDelay);
+  InThreads(4, [&](int thread) {
+    const std::string mine = std::to_string(thread);
+    EXPECT_LT(CpuShare([&] { ASSERT_EQ(Echo(*channel_, mine), mine); }), kMostCpu);
+  });
+}
+
+// There is no thread that could use any: this tells should one ever come.
+TEST_F(ChannelCostTest, AnIdleChannelHasNoThread) {
+  const int before = support::ThreadCount();
+  const auto channel = Connected(Direct());
+  EXPECT_EQ(Echo(*channel, "used"), "used");
+  EXPECT_EQ(support::ThreadCount(), before);
+}
+
+TEST_F(ChannelCostTest, AChannelHoldsTwoDescriptorsAndGivesThemBack) {
+  const int before = support::OpenDescriptors();
+  {
+    const auto channel = Connected(Direct());
+    EXPECT_EQ(support::OpenDescriptors(), before + 2);
+  }
+  EXPECT_EQ(support::OpenDescriptors(), before);
+}
+
+}  // namespace
+}  // namespace redlatch::redis
