@@ -4,6 +4,7 @@
 #   install BUILD_DIR            (runs nothing:) installs an existing static build to WORK_DIR/static
 #   find_package PREFIX          with what is installed in WORK_DIR/PREFIX
 #   pkg_config PREFIX            likewise
+#   readme PREFIX                likewise: the README's own program, which starts a server
 set -euo pipefail
 here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
 work=$1
@@ -14,6 +15,15 @@ mkdir -p "$work"
 cd "$work"
 
 configure() { cmake -G Ninja -S "$here" -DCMAKE_CXX_COMPILER="$cxx" "$@"; }
+
+# pkg_config_build PREFIX SOURCE PROGRAM
+pkg_config_build() {
+  pc_dir=$(dirname "$(find "$work/$1" -name redlatch.pc)")
+  declare -a flags
+  # pkg-config quotes its output for a shell.
+  eval "flags=($(PKG_CONFIG_PATH=$pc_dir pkg-config --cflags --libs redlatch))"
+  "$cxx" -std=c++20 -o "$3" "$2" "${flags[@]}"
+}
 
 case $how in
   add_subdirectory)
@@ -35,11 +45,22 @@ case $how in
     "find_package_$argument/consumer"
     ;;
   pkg_config)
-    pc_dir=$(dirname "$(find "$work/$argument" -name redlatch.pc)")
-    declare -a flags
-    # pkg-config quotes its output for a shell.
-    eval "flags=($(PKG_CONFIG_PATH=$pc_dir pkg-config --cflags --libs redlatch))"
-    "$cxx" -std=c++20 -o "pkg_config_$argument" "$here/main.cc" "${flags[@]}"
+    pkg_config_build "$argument" "$here/main.cc" "pkg_config_$argument"
     LD_LIBRARY_PATH=$(dirname "$pc_dir") "./pkg_config_$argument"
+    ;;
+  readme)
+    # shellcheck disable=SC2016  # these are no substitutions
+    sed -n '/^```cpp$/,/^```$/{/^```/!p}' "$here/../../README.md" >readme.cc
+    pkg_config_build "$argument" readme.cc readme
+    # A server of this test's own; short, for the sake of its socket's path.
+    XDG_RUNTIME_DIR=$(mktemp -d /tmp/redlatch-readme.XXXXXX)
+    export XDG_RUNTIME_DIR
+    end_server() {
+      redis-cli -s "$XDG_RUNTIME_DIR/redlatch/redis.sock" SHUTDOWN NOSAVE || true
+      rm -rf "$XDG_RUNTIME_DIR"
+    }
+    trap end_server EXIT
+    ./readme | tee readme.out
+    grep -q '^embedded: answers in .*s$' readme.out
     ;;
 esac
