@@ -16,7 +16,7 @@ namespace {
 constexpr char kMayHaveExecuted[] = "redlatch.may_have_executed";
 
 struct Known {
-  std::string_view word;
+  std::string_view words;
   ErrorCode code;
   absl::StatusCode status;
   std::string_view mend;
@@ -54,6 +54,8 @@ constexpr Known kKnown[] = {
      "it is a cluster node; clusters are not supported yet"},
     {"TRYAGAIN", ErrorCode::kTryAgain, absl::StatusCode::kUnavailable, "its slots are moving"},
     {"CLUSTERDOWN", ErrorCode::kClusterDown, absl::StatusCode::kUnavailable, "its cluster is down"},
+    {"ERR max number of clients", ErrorCode::kTooManyClients, absl::StatusCode::kUnavailable,
+     "raise maxclients, or end what need not be connected"},
 };
 
 // What Redis 7.0 says, and Redis 7.2 and Valkey, where a script calls what its user may not: all
@@ -66,10 +68,13 @@ bool IsScriptNoPermission(std::string_view text) {
                      [text](std::string_view start) { return text.starts_with(start); });
 }
 
+bool StartsWithWords(std::string_view text, std::string_view words) {
+  return text.starts_with(words) && (text.size() == words.size() || text[words.size()] == ' ');
+}
+
 const Known* Find(std::string_view text) {
-  const std::string_view word = text.substr(0, text.find(' '));
   for (const Known& known : kKnown) {
-    if (known.word == word) return &known;
+    if (StartsWithWords(text, known.words)) return &known;
     if (known.code == ErrorCode::kNoPermission && IsScriptNoPermission(text)) return &known;
   }
   return nullptr;
@@ -89,6 +94,7 @@ bool IsTransient(ErrorCode code) {
     case ErrorCode::kMasterDown:
     case ErrorCode::kTryAgain:
     case ErrorCode::kClusterDown:
+    case ErrorCode::kTooManyClients:
       return true;
     default:
       return false;

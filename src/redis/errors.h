@@ -9,7 +9,7 @@
 
 namespace redlatch::redis {
 
-// The first word of an error reply, where it is one that redlatch must know.
+// What an error reply begins with, where it is something that redlatch must know.
 enum class ErrorCode : uint8_t {
   kOther,
   kNoScript,
@@ -26,6 +26,7 @@ enum class ErrorCode : uint8_t {
   kAsk,
   kTryAgain,
   kClusterDown,
+  kTooManyClients,
 };
 
 ErrorCode ClassifyError(std::string_view error_text);

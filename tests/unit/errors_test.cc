@@ -55,6 +55,10 @@ const struct {
      absl::StatusCode::kUnavailable, true},
     {"CLUSTERDOWN The cluster is down", ErrorCode::kClusterDown, absl::StatusCode::kUnavailable,
      true},
+    {"ERR max number of clients reached", ErrorCode::kTooManyClients,
+     absl::StatusCode::kUnavailable, true},
+    {"ERR max number of clients + cluster connections reached", ErrorCode::kTooManyClients,
+     absl::StatusCode::kUnavailable, true},
     {"ERR unknown command 'FOO'", ErrorCode::kOther, absl::StatusCode::kInternal, false},
     {"BUSYKEY Target key name already exists.", ErrorCode::kOther, absl::StatusCode::kInternal,
      false},
@@ -69,7 +73,7 @@ const struct {
     {"", ErrorCode::kOther, absl::StatusCode::kInternal, false},
 };
 
-TEST(ErrorsTest, KnowsTheFirstWordOfAnErrorReply) {
+TEST(ErrorsTest, KnowsAnErrorReplyByItsFirstWords) {
   for (const auto& error : kErrors) {
     SCOPED_TRACE(error.text);
     EXPECT_EQ(ClassifyError(error.text), error.code);
