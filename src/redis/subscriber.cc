@@ -87,72 +87,74 @@ void Subscriber::Core::WakeThread() const {
   [[maybe_unused]] const ssize_t put = write(wake_fd_.get(), &one, sizeof one);
 }
 
-bool Subscriber::Core::AwaitChange(const Subscription& subscription, State from,
-                                   base::Instant deadline) {
-  while (subscription.state == from) {
-    if (deadline <= base::Now()) return false;
-    changed_.WaitUntil(mu_, deadline);
-  }
-  return true;
+Subscriber::Core::SubscriptionPtr Subscriber::Core::Find(std::string_view channel) const {
+  const auto known = subscriptions_.find(channel);
+  return known == subscriptions_.end() ? nullptr : known->second;
 }
 
-void Subscriber::Core::End(Subscription& subscription, const absl::Status& why) {
+void Subscriber::Core::End(Subscription& subscription, absl::Status why) {
   subscription.state = State::kEnded;
-  subscription.end = why;
+  subscription.end = std::move(why);
   changed_.SignalAll();
+  // While it was left, another may have taken its name.
+  const auto known = subscriptions_.find(subscription.channel);
+  if (known != subscriptions_.end() && known->second.get() == &subscription) {
+    subscriptions_.erase(known);
+  }
 }
 
 absl::Status Subscriber::Core::Subscribe(std::string_view channel, base::Instant deadline) {
   const base::MutexLock lock(mu_);
-  SubscriptionPtr& known = subscriptions_[std::string(channel)];
-  if (known == nullptr) {
-    known = std::make_shared<Subscription>();
-    known->channel = std::string(channel);
-    requests_.push_back({Verb::kSubscribe, known});
-    if (absl::Status started = StartThread(); !started.ok()) {
-      requests_.pop_back();
-      subscriptions_.erase(std::string(channel));
-      return started;
-    }
+  SubscriptionPtr subscription = Find(channel);
+  if (subscription == nullptr || subscription->state == State::kLeaving) {
+    if (absl::Status started = StartThread(); !started.ok()) return started;
+    subscription = std::make_shared<Subscription>(channel);
+    subscriptions_[subscription->channel] = subscription;
+    if (connected_) requests_.push_back({Verb::kSubscribe, subscription});
     WakeThread();
   }
-  const SubscriptionPtr subscription = known;
-  if (!AwaitChange(*subscription, State::kAsked, deadline)) {
-    return absl::UnavailableError(absl::StrCat(
-        connected_ || last_failure_.ok() ? server_ + " has not acknowledged the subscription"
-                                         : std::string(last_failure_.message()),
-        " (it goes on in the background)"));
+  const uint64_t refusals = refusals_;
+  while (subscription->state == State::kAsked && refusals_ == refusals && base::Now() < deadline) {
+    changed_.WaitUntil(mu_, deadline);
   }
-  return subscription->state == State::kLive ? absl::OkStatus() : subscription->end;
+  if (subscription->state == State::kLive) return absl::OkStatus();
+  if (subscription->state != State::kAsked) return subscription->end;
+  if (refusals_ != refusals) return last_failure_;
+  subscription->promised = true;
+  std::string why = connected_ ? server_ + " has not acknowledged the subscription"
+                               : "not yet connected to " + server_;
+  if (!connected_ && !last_failure_.ok()) why = std::string(last_failure_.message());
+  return absl::UnavailableError(why + " (it goes on in the background)");
 }
 
 absl::Status Subscriber::Core::Unsubscribe(std::string_view channel, base::Instant deadline) {
   const base::MutexLock lock(mu_);
-  const auto known = subscriptions_.find(channel);
-  if (known == subscriptions_.end()) return absl::OkStatus();
-  const SubscriptionPtr subscription = known->second;
-  subscriptions_.erase(known);
-  const absl::Status cancelled = absl::CancelledError("the channel was unsubscribed meanwhile");
-  if (!connected_) {
-    End(*subscription, cancelled);
-    return absl::OkStatus();
+  const SubscriptionPtr subscription = Find(channel);
+  if (subscription == nullptr) return absl::OkStatus();
+  if (subscription->state != State::kLeaving) {
+    subscription->end = absl::CancelledError("the channel was unsubscribed meanwhile");
+    if (!connected_) {
+      End(*subscription, subscription->end);
+      WakeThread();  // from connecting for nobody
+      return absl::OkStatus();
+    }
+    subscription->state = State::kLeaving;
+    changed_.SignalAll();  // to a Subscribe() that waits
+    requests_.push_back({Verb::kUnsubscribe, subscription});
+    WakeThread();
   }
-  subscription->state = State::kLeaving;
-  subscription->end = cancelled;
-  changed_.SignalAll();  // to a Subscribe() that waits
-  requests_.push_back({Verb::kUnsubscribe, subscription});
-  WakeThread();
-  if (!AwaitChange(*subscription, State::kLeaving, deadline)) {
-    return absl::UnavailableError(
-        absl::StrCat(server_, " has not acknowledged that a subscription ends"));
+  while (subscription->state == State::kLeaving && base::Now() < deadline) {
+    changed_.WaitUntil(mu_, deadline);
   }
-  return absl::OkStatus();
+  if (subscription->state != State::kLeaving) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat(server_, " has not acknowledged that a subscription ends"));
 }
 
 bool Subscriber::Core::live() const {
   const base::MutexLock lock(mu_);
-  return connected_ && std::all_of(subscriptions_.begin(), subscriptions_.end(),
-                                   [](const auto& s) { return s.second->state == State::kLive; });
+  return connected_ && std::none_of(subscriptions_.begin(), subscriptions_.end(),
+                                    [](const auto& s) { return s.second->state == State::kAsked; });
 }
 
 Subscriber::Stats Subscriber::Core::stats() const {

@@ -16,15 +16,19 @@
 
 namespace redlatch::redis {
 
-// The three callbacks run on the subscriber's thread, one at a time. They are redlatch's own code,
+// The callbacks run on the subscriber's thread, one at a time. They are redlatch's own code,
 // never a user's: they return at once and do not call the subscriber.
 struct SubscriberOptions {
   std::function<void(std::string_view channel, std::string_view message)> on_message;
-  // Every subscription is live after the connection was lost or could not be made: what was
-  // published meanwhile is lost, and whoever waits for a message must look for himself now.
+  // After the connection was lost, or could not be made, all that was subscribed by then is live:
+  // what was published meanwhile is lost, and whoever waits for a message must look for himself
+  // now. Once for each loss.
   std::function<void()> on_live_again;
   // The connection was lost, or could not be made.
   std::function<void(const absl::Status& why)> on_down;
+  // The server does not permit this client a channel that was live, or that Subscribe() has left
+  // asked for: it is forgotten.
+  std::function<void(std::string_view channel, const absl::Status& why)> on_refused;
 
   // A connection on which nothing came for so long is asked whether it is alive.
   absl::Duration ping_interval = absl::Seconds(10);
@@ -43,8 +47,13 @@ struct SubscriberOptions {
 //   unknown          asked for; OK when live         OK at once
 //   asked for        joins the wait                  forgotten; its Subscribe() ends kCancelled
 //   live             OK at once                      OK when the server has acknowledged
+//   being left       asked for anew                  joins the wait
 //
-// Thread-safe, but for destruction. In a forked child every call fails with kFailedPrecondition.
+// What was live once, or left to become so, is tried for until it is unsubscribed, also while the
+// server refuses this client altogether: a password may be changed back.
+//
+// Thread-safe, but for destruction, which no call may overlap. In a forked child every call fails
+// with kFailedPrecondition.
 class Subscriber {
  public:
   Subscriber(const Url& url, SubscriberOptions options);
@@ -56,7 +65,7 @@ class Subscriber {
   // OK when the server has acknowledged: what is published to `channel` from here on arrives, for
   // as long as the connection lives. kUnavailable at `deadline`: the channel stays asked for, and
   // becomes live when the server can be reached. Where the server refuses (no permission for the
-  // channel, wrong password) its error, and the channel is forgotten.
+  // channel, wrong password) its error, at once, and a channel that was unknown is forgotten.
   absl::Status Subscribe(std::string_view channel, base::Instant deadline);
 
   // After OK no message of `channel` is delivered any more.

@@ -48,10 +48,13 @@ class Subscriber::Core {
   static constexpr size_t kReadSize = size_t{16} << 10;
 
   enum class State : uint8_t { kAsked, kLive, kLeaving, kEnded };
-  struct Subscription {
-    std::string channel;
-    State state = State::kAsked;  // guarded by the core's `mu_`
-    absl::Status end;             // kEnded: why
+  struct Subscription {  // guarded by the core's `mu_`, but for its name
+    explicit Subscription(std::string_view name) : channel(name) {}
+    const std::string channel;
+    State state = State::kAsked;
+    absl::Status end;  // kLeaving, kEnded: what a Subscribe() that waits is told
+    // Somebody counts on it who does not wait: it was live, or Subscribe() has left it asked for.
+    bool promised = false;
   };
   using SubscriptionPtr = std::shared_ptr<Subscription>;
   enum class Verb : uint8_t { kSubscribe, kUnsubscribe, kPing };
@@ -62,10 +65,8 @@ class Subscriber::Core {
 
   absl::Status StartThread() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void WakeThread() const;
-  // Waits until `subscription` is no longer in the state `from`; false at the deadline.
-  bool AwaitChange(const Subscription& subscription, State from, base::Instant deadline)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void End(Subscription& subscription, const absl::Status& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  SubscriptionPtr Find(std::string_view channel) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void End(Subscription& subscription, absl::Status why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   // What follows runs on the thread.
   void Run();
@@ -79,7 +80,8 @@ class Subscriber::Core {
   void Handle(const Reply& reply);
   void HandleAnswer(const Reply& reply);
   void HandleMessage(const std::string& channel, const std::string& message);
-  void AnnounceWhenLive();
+  void Refuse(Subscription& subscription, const absl::Status& why);
+  void Restored();
   void Break(const std::string& why);
 
   const SubscriberOptions options_;
@@ -93,6 +95,7 @@ class Subscriber::Core {
   std::map<std::string, SubscriptionPtr, std::less<>> subscriptions_ ABSL_GUARDED_BY(mu_);
   std::vector<Request> requests_ ABSL_GUARDED_BY(mu_);  // to be sent, in this order
   absl::Status last_failure_ ABSL_GUARDED_BY(mu_);
+  uint64_t refusals_ ABSL_GUARDED_BY(mu_) = 0;  // attempts that the server has refused
   Stats stats_ ABSL_GUARDED_BY(mu_);
 
   // The thread's own.
@@ -104,6 +107,7 @@ class Subscriber::Core {
   std::string out_;              // what is still to be written
   std::deque<Request> pending_;  // sent, not answered
   base::Instant last_read_;      // or, where it is later, when `pending_` stopped being empty
+  size_t restoring_ = 0;         // how many of `pending_` were subscribed when it connected
   bool lost_ = false;            // since on_live_again last ran
   const std::unique_ptr<char[]> buffer_;
 

@@ -10,6 +10,13 @@
 #include "src/redis/subscriber_core.h"
 
 namespace redlatch::redis {
+namespace {
+
+// Looking up a host or starting a server cannot be interrupted: the longest that a step of it, and
+// with it the destructor, may take.
+constexpr absl::Duration kDeafest = absl::Milliseconds(100);
+
+}  // namespace
 
 void Subscriber::Core::Run() {
   for (;;) {
@@ -17,11 +24,12 @@ void Subscriber::Core::Run() {
     {
       const base::MutexLock lock(mu_);
       if (stopping_) return;
-      idle = subscriptions_.empty() && requests_.empty();
+      idle = subscriptions_.empty();
     }
     if (transport_ != nullptr) {
       Serve();
     } else if (idle) {
+      connector_.Abandon();
       SleepUntil(base::Instant::Infinite());
     } else if (base::Now() < next_attempt_) {
       SleepUntil(next_attempt_);
@@ -40,22 +48,22 @@ void Subscriber::Core::SleepUntil(base::Instant deadline) {
 }
 
 void Subscriber::Core::Connect() {
-  auto step = connector_.Step(base::Instant::Infinite(), wake_fd_.get());
+  auto step = connector_.Step(base::Now() + kDeafest, wake_fd_.get());
   if (!step.ok()) return NotConnected(step.status());
-  if (!step->has_value()) return SleepUntil(base::Now());  // woken
+  if (!step->has_value()) return SleepUntil(base::Now());  // where it was woken
   transport_ = std::move((*step)->transport);
   parser_ = std::move((*step)->parser);
-  out_.clear();
-  pending_.clear();
   last_read_ = base::Now();
-  backoff_.Reset();
-  const base::MutexLock lock(mu_);
-  requests_.clear();
-  for (const auto& [channel, subscription] : subscriptions_) {
-    requests_.push_back({Verb::kSubscribe, subscription});
+  {
+    const base::MutexLock lock(mu_);
+    for (const auto& [channel, subscription] : subscriptions_) {
+      requests_.push_back({Verb::kSubscribe, subscription});
+    }
+    restoring_ = requests_.size();
+    connected_ = true;
+    ++stats_.connects;
   }
-  connected_ = true;
-  ++stats_.connects;
+  if (restoring_ == 0) Restored();
 }
 
 void Subscriber::Core::NotConnected(const absl::Status& why) {
@@ -64,41 +72,44 @@ void Subscriber::Core::NotConnected(const absl::Status& why) {
   {
     const base::MutexLock lock(mu_);
     last_failure_ = why;
-    // Where the server refuses this client, whoever waits for a first acknowledgement hears so.
     if (!absl::IsUnavailable(why)) {
-      for (const Request& request : std::exchange(requests_, {})) {
-        subscriptions_.erase(request.subscription->channel);
-        End(*request.subscription, why);
+      // Whoever waits hears it at once; those that nobody else counts on end with that.
+      ++refusals_;
+      for (auto next = subscriptions_.begin(); next != subscriptions_.end();) {
+        const SubscriptionPtr each = (next++)->second;
+        if (!each->promised) End(*each, why);
       }
+      changed_.SignalAll();
     }
   }
   if (options_.on_down) options_.on_down(why);
 }
 
 void Subscriber::Core::Break(const std::string& why) {
+  const bool was_restored = restoring_ == 0;
   transport_.reset();
   parser_.reset();
+  out_.clear();
   {
     const base::MutexLock lock(mu_);
     ++stats_.breaks;
     connected_ = false;
-    std::move(pending_.begin(), pending_.end(), std::back_inserter(requests_));
-    pending_.clear();
-    std::vector<Request> unanswered;
-    for (const Request& request : std::exchange(requests_, {})) {
-      if (request.verb == Verb::kUnsubscribe) End(*request.subscription, request.subscription->end);
-      if (request.verb == Verb::kSubscribe && request.subscription->state == State::kAsked) {
-        unanswered.push_back(request);
+    std::move(requests_.begin(), requests_.end(), std::back_inserter(pending_));
+    requests_.clear();
+    for (const Request& request : std::exchange(pending_, {})) {
+      // With the connection the server's side of it is gone.
+      if (request.verb == Verb::kUnsubscribe) {
+        End(*request.subscription, request.subscription->end);
       }
     }
-    requests_ = std::move(unanswered);
     for (const auto& [channel, subscription] : subscriptions_) {
       subscription->state = State::kAsked;
     }
   }
   NotConnected(
       absl::UnavailableError(absl::StrCat("lost the subscriptions at ", server_, ": ", why)));
-  next_attempt_ = base::Now();  // only attempts that fail are held back
+  // Held back are attempts that fail, and one that ended before it was of use has failed.
+  if (was_restored) next_attempt_ = base::Now();
 }
 
 void Subscriber::Core::Serve() {
@@ -167,7 +178,7 @@ void Subscriber::Core::ReadSome() {
   while (transport_ != nullptr) {
     auto reply = parser_->Next();
     if (!reply.ok()) return Break(std::string(reply.status().message()));
-    if (!reply->has_value()) return AnnounceWhenLive();
+    if (!reply->has_value()) return;
     Handle(**reply);
   }
 }
@@ -183,8 +194,8 @@ void Subscriber::Core::Handle(const Reply& reply) {
 void Subscriber::Core::HandleMessage(const std::string& channel, const std::string& message) {
   {
     const base::MutexLock lock(mu_);
-    const auto known = subscriptions_.find(channel);
-    if (known == subscriptions_.end() || known->second->state != State::kLive) return;
+    const SubscriptionPtr known = Find(channel);
+    if (known == nullptr || known->state != State::kLive) return;
     ++stats_.messages;
   }
   if (options_.on_message) options_.on_message(channel, message);
@@ -194,35 +205,45 @@ void Subscriber::Core::HandleAnswer(const Reply& reply) {
   const Request request = std::move(pending_.front());
   pending_.pop_front();
   if (request.verb == Verb::kPing) return;  // whatever it said, it is alive
+  Subscription& subscription = *request.subscription;
   if (reply.is_error()) {
-    absl::Status why = ErrorStatus(reply.text, server_);
+    const absl::Status why = ErrorStatus(reply.text, server_);
     if (request.verb != Verb::kSubscribe || absl::IsUnavailable(why)) {
       return Break(std::string(why.message()));
     }
-    const base::MutexLock lock(mu_);
-    const auto known = subscriptions_.find(request.subscription->channel);
-    if (known != subscriptions_.end() && known->second == request.subscription) {
-      subscriptions_.erase(known);
+    Refuse(subscription, why);
+  } else {
+    const std::string verb = request.verb == Verb::kSubscribe ? "subscribe" : "unsubscribe";
+    if (reply.elements.size() != 3 || reply.elements[0].text != verb ||
+        reply.elements[1].text != subscription.channel) {
+      return Break("it answered " + reply.DebugString() + " in place of " + verb);
     }
-    return End(*request.subscription, why);
+    const base::MutexLock lock(mu_);
+    if (request.verb == Verb::kUnsubscribe) {
+      End(subscription, subscription.end);
+    } else if (subscription.state == State::kAsked) {
+      subscription.state = State::kLive;
+      subscription.promised = true;
+      changed_.SignalAll();
+    }
   }
-  const std::string expected = request.verb == Verb::kSubscribe ? "subscribe" : "unsubscribe";
-  if (reply.elements.empty() || reply.elements[0].text != expected) {
-    return Break("it answered " + reply.DebugString() + " in place of " + expected);
-  }
-  const base::MutexLock lock(mu_);
-  Subscription& subscription = *request.subscription;
-  if (request.verb == Verb::kUnsubscribe) {
-    End(subscription, subscription.end);
-  } else if (subscription.state == State::kAsked) {
-    subscription.state = State::kLive;
-    changed_.SignalAll();
-  }
+  if (restoring_ > 0 && --restoring_ == 0) Restored();
 }
 
-void Subscriber::Core::AnnounceWhenLive() {
-  if (!lost_ || !live()) return;
-  lost_ = false;
+void Subscriber::Core::Refuse(Subscription& subscription, const absl::Status& why) {
+  bool unheard = false;
+  {
+    const base::MutexLock lock(mu_);
+    unheard = subscription.promised && subscription.state == State::kAsked;
+    End(subscription, why);
+  }
+  if (unheard && options_.on_refused) options_.on_refused(subscription.channel, why);
+}
+
+// All is live that was subscribed when this connection was made.
+void Subscriber::Core::Restored() {
+  backoff_.Reset();
+  if (!std::exchange(lost_, false)) return;
   if (options_.on_live_again) options_.on_live_again();
 }
 

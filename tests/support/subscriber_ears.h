@@ -19,7 +19,7 @@
 namespace redlatch::support {
 
 // Hears the callbacks of a Subscriber and keeps them in order, a line each: "message CHANNEL TEXT",
-// "down", "live again". Outlives the subscriber. Thread-safe.
+// "down", "live again", "refused CHANNEL". Outlives the subscriber. Thread-safe.
 class SubscriberEars {
  public:
   using Lines = std::vector<std::string>;
@@ -32,6 +32,9 @@ class SubscriberEars {
     };
     options.on_live_again = [this] { Hear("live again"); };
     options.on_down = [this](const absl::Status& why) { Hear("down", [&] { why_down_ = why; }); };
+    options.on_refused = [this](std::string_view channel, const absl::Status& why) {
+      Hear(absl::StrCat("refused ", std::string(channel)), [&] { why_refused_ = why; });
+    };
     return options;
   }
 
@@ -46,6 +49,11 @@ class SubscriberEars {
   absl::Status why_down() const {  // the latest
     const base::MutexLock lock(mu_);
     return why_down_;
+  }
+
+  absl::Status why_refused() const {
+    const base::MutexLock lock(mu_);
+    return why_refused_;
   }
 
   // Waits until the line was heard so often; false where it never is.
@@ -79,6 +87,7 @@ class SubscriberEars {
   mutable base::Mutex mu_;
   mutable base::CondVar heard_more_;
   Lines lines_ ABSL_GUARDED_BY(mu_);
+  absl::Status why_refused_ ABSL_GUARDED_BY(mu_);
   absl::Status why_down_ ABSL_GUARDED_BY(mu_);
 };
 

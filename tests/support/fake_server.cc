@@ -1,0 +1,107 @@
+#include "tests/support/fake_server.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <utility>
+
+#include "tests/support/fatal.h"
+
+namespace redlatch::support {
+namespace {
+
+std::string Bulk(const std::string& text) {
+  return "$" + std::to_string(text.size()) + "\r\n" + text + "\r\n";
+}
+
+}  // namespace
+
+FakeServer::FakeServer(Answer answer)
+    : answer_(std::move(answer)),
+      listener_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)),
+      stop_(eventfd(0, EFD_CLOEXEC)) {
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  auto* generic = reinterpret_cast<sockaddr*>(&address);
+  CheckErrno(bind(listener_.get(), generic, size) == 0, "bind");
+  CheckErrno(listen(listener_.get(), 128) == 0, "listen");
+  CheckErrno(getsockname(listener_.get(), generic, &size) == 0, "getsockname");
+  port_ = ntohs(address.sin_port);
+  thread_ = std::thread([this] { Run(); });
+}
+
+FakeServer::~FakeServer() {
+  const uint64_t one = 1;
+  CheckErrno(write(stop_.get(), &one, sizeof one) == sizeof one, "eventfd");
+  thread_.join();
+}
+
+std::string FakeServer::url() const { return "redis://127.0.0.1:" + std::to_string(port_); }
+
+int FakeServer::connections() const {
+  const base::MutexLock lock(mu_);
+  return accepted_;
+}
+
+std::optional<std::string> FakeServer::Polite(const Asked& asked) {
+  const std::string& verb = asked.command.at(0);
+  if (verb == "PING") return "+PONG\r\n";
+  if (verb == "INFO") {
+    return Bulk(
+        "redis_version:7.0.15\r\nredis_mode:standalone\r\nmaxmemory:0\r\n"
+        "maxmemory_policy:noeviction\r\nrole:master\r\n");
+  }
+  if (verb == "EVAL") return ":1\r\n";
+  if (verb == "EVALSHA") return "-NOSCRIPT No matching script. Please use EVAL.\r\n";
+  if (verb == "SUBSCRIBE")
+    return "*3\r\n$9\r\nsubscribe\r\n" + Bulk(asked.command.at(1)) + ":1\r\n";
+  if (verb == "UNSUBSCRIBE") {
+    return "*3\r\n$11\r\nunsubscribe\r\n" + Bulk(asked.command.at(1)) + ":0\r\n";
+  }
+  return "+OK\r\n";
+}
+
+void FakeServer::Run() {
+  for (;;) {
+    std::vector<pollfd> watched = {{stop_.get(), POLLIN, 0}, {listener_.get(), POLLIN, 0}};
+    for (const Connection& each : open_) watched.push_back({each.fd.get(), POLLIN, 0});
+    CheckErrno(poll(watched.data(), watched.size(), -1) > 0, "poll");
+    if (watched[0].revents != 0) return;
+    size_t at = 2;
+    for (auto next = open_.begin(); next != open_.end(); ++at) {
+      const auto each = next++;
+      if (watched[at].revents != 0 && !Serve(*each)) open_.erase(each);
+    }
+    if (watched[1].revents == 0) continue;
+    base::UniqueFd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (!fd.valid()) continue;
+    const base::MutexLock lock(mu_);
+    open_.push_back({++accepted_, std::move(fd), redis::ReplyParser()});
+  }
+}
+
+bool FakeServer::Serve(Connection& connection) {
+  char buffer[65536];
+  const ssize_t got = recv(connection.fd.get(), buffer, sizeof buffer, 0);
+  if (got <= 0) return false;
+  connection.parser.Feed({buffer, static_cast<size_t>(got)});
+  for (;;) {
+    auto next = connection.parser.Next();
+    if (!next.ok()) Fatal("the client sent no command: " + std::string(next.status().message()));
+    if (!next->has_value()) return true;
+    Asked asked{.connection = connection.number, .command = {}};
+    for (const redis::Reply& word : (*next)->elements) asked.command.push_back(word.text);
+    const std::optional<std::string> said = answer_(asked);
+    if (!said.has_value()) return false;
+    if (send(connection.fd.get(), said->data(), said->size(), MSG_NOSIGNAL) < 0) return false;
+  }
+}
+
+}  // namespace redlatch::support

@@ -1,0 +1,69 @@
+#ifndef REDLATCH_TESTS_SUPPORT_FAKE_SERVER_H_
+#define REDLATCH_TESTS_SUPPORT_FAKE_SERVER_H_
+
+#include <functional>
+#include <list>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "src/base/mutex.h"
+#include "src/base/unique_fd.h"
+#include "src/redis/codec.h"
+
+namespace redlatch::support {
+
+// A server that says whatever a test wants, for what a real one cannot be brought to. It listens on
+// a port of 127.0.0.1, on one thread of its own.
+//
+//   FakeServer server([](const FakeServer::Asked& asked) -> std::optional<std::string> {
+//     if (asked.command[0] == "SUBSCRIBE") return std::nullopt;  // closes the connection
+//     return FakeServer::Polite(asked);
+//   });
+class FakeServer {
+ public:
+  struct Asked {
+    int connection;  // 1 is the first
+    std::vector<std::string> command;
+  };
+  // The bytes to send, any number of replies; nothing: close the connection.
+  using Answer = std::function<std::optional<std::string>(const Asked&)>;
+
+  explicit FakeServer(Answer answer);
+  ~FakeServer();
+  FakeServer(const FakeServer&) = delete;
+  FakeServer& operator=(const FakeServer&) = delete;
+
+  std::string url() const;
+  // How many were accepted so far.
+  int connections() const;
+
+  // What a real server says to a handshake, PING, SUBSCRIBE and UNSUBSCRIBE.
+  static std::optional<std::string> Polite(const Asked& asked);
+
+ private:
+  struct Connection {
+    int number;
+    base::UniqueFd fd;
+    redis::ReplyParser parser;  // a command is an array of strings, as a reply may be
+  };
+
+  void Run();
+  // False where the connection is over.
+  bool Serve(Connection& connection);
+
+  const Answer answer_;
+  const base::UniqueFd listener_;
+  const base::UniqueFd stop_;
+  int port_ = 0;
+  std::list<Connection> open_;  // the thread's own
+  mutable base::Mutex mu_;
+  int accepted_ ABSL_GUARDED_BY(mu_) = 0;
+  std::thread thread_;
+};
+
+}  // namespace redlatch::support
+
+#endif  // REDLATCH_TESTS_SUPPORT_FAKE_SERVER_H_
