@@ -79,7 +79,7 @@ void Channel::Run(absl::Span<const Command> commands, Exchange& mine, base::Inst
   if (refused.ok()) {
     const base::MutexLock lock(mu_);
     // Where nobody leads, nobody sends what waits: whoever comes then is taken, and does it.
-    if (leader_ != nullptr && pipeline_.unsent().size() > options_.backlog_bytes) {
+    if (leader_ != nullptr && pipeline_.unsent_bytes() > options_.backlog_bytes) {
       refused = absl::UnavailableError(absl::StrCat(server_,
                                                     " does not keep up: ", options_.backlog_bytes,
                                                     " bytes of commands wait to be sent"));
@@ -110,7 +110,7 @@ absl::Status Channel::Send(const Command& command) {
     if (!connected_) {
       return absl::UnavailableError(absl::StrCat("not sent to ", server_, ": not connected"));
     }
-    if (pipeline_.unsent().size() > options_.backlog_bytes) {
+    if (pipeline_.unsent_bytes() > options_.backlog_bytes) {
       status = absl::UnavailableError(
           absl::StrCat("not sent to ", server_, ": it does not keep up with the commands"));
     } else {
@@ -308,21 +308,22 @@ void Channel::Break(Finished& finished) {
   transport_->DiscardUnsent();
   transport_.reset();
   write_blocked_ = false;
-  in_flight_.clear();
-  in_flight_done_ = 0;
   last_failure_ = absl::UnavailableError(
       absl::StrCat("lost the connection to ", server_, ": ", std::exchange(doomed_, {})));
-  pipeline_.FailSent(MarkMayHaveExecuted(absl::UnavailableError(
-                         absl::StrCat(std::string(last_failure_.message()),
-                                      " (the command was sent and may have been executed)"))),
-                     finished);
+  pipeline_.ConnectionLost(std::string_view(in_flight_).substr(in_flight_done_),
+                           MarkMayHaveExecuted(absl::UnavailableError(
+                               absl::StrCat(std::string(last_failure_.message()),
+                                            " (the command was sent and may have been executed)"))),
+                           finished);
+  in_flight_.clear();
+  in_flight_done_ = 0;
   next_attempt_ = base::Now();
   ++stats_.breaks;
 }
 
 bool Channel::MayWrite() const {
   return connected_ && !writing_ && !write_blocked_ && doomed_.empty() &&
-         (in_flight_done_ < in_flight_.size() || !pipeline_.unsent().empty());
+         (in_flight_done_ < in_flight_.size() || pipeline_.unsent_bytes() > 0);
 }
 
 void Channel::Write() {
@@ -340,18 +341,16 @@ void Channel::Write() {
     const IoResult put = transport_->Write(rest);
     mu_.Lock();
     writing_ = false;
+    if (put.kind == IoResult::Kind::kDone) in_flight_done_ += put.bytes;
     if (!connected_) {
       writer_left_.SignalAll();
       return;
     }
-    if (put.kind == IoResult::Kind::kDone) {
-      in_flight_done_ += put.bytes;
-    } else {
-      // What is left waits for the leader, who looks for room from here on.
-      write_blocked_ = put.kind == IoResult::Kind::kAgain;
-      if (!write_blocked_) doomed_ = Describe(put);
-      InterruptLeader();
-    }
+    if (put.kind == IoResult::Kind::kDone) continue;
+    // What is left waits for the leader, who looks for room from here on.
+    write_blocked_ = put.kind == IoResult::Kind::kAgain;
+    if (!write_blocked_) doomed_ = Describe(put);
+    InterruptLeader();
   }
 }
 

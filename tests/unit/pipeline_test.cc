@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -106,12 +107,14 @@ TEST_F(PipelineTest, TakesBytesInOrderAndOnlyOnce) {
   Asker a(2);
   std::string bytes = Append(&a.exchange, 0, 2);
   bytes += Append(nullptr, 2, 1);
-  EXPECT_EQ(pipeline_.unsent(), bytes);
+  EXPECT_EQ(pipeline_.unsent_bytes(), bytes.size());
   EXPECT_FALSE(pipeline_.awaits_reply());
   EXPECT_EQ(Take(), bytes);
   EXPECT_TRUE(pipeline_.awaits_reply());
   EXPECT_EQ(Take(), "");
-  const std::string more = Append(&a.exchange, 3, 0) + Append(nullptr, 3, 1);
+  EXPECT_EQ(pipeline_.unsent_bytes(), 0);
+  Append(nullptr, 3, 0);
+  const std::string more = Append(nullptr, 3, 1);
   EXPECT_EQ(Take(), more);
 }
 
@@ -160,21 +163,41 @@ TEST_F(PipelineTest, UnsentBytesOfAnAbandonedCommandAreGone) {
   EXPECT_THAT(after.Heard(), ElementsAre("13"));
 }
 
-TEST_F(PipelineTest, ABrokenConnectionFailsWhatWasSentAndKeepsTheRest) {
-  Asker sent(2);
-  Asker unsent(1);
-  Append(&sent.exchange, 0, 2);
+TEST_F(PipelineTest, CommandsThatNobodyWaitsForAreCountedEach) {
+  for (int i = 0; i < 3; ++i) Append(nullptr, i, 2);
+  EXPECT_EQ(pipeline_.size(), 6);
   Take();
-  const std::string kept = Append(&unsent.exchange, 2, 1);
-  EXPECT_TRUE(Deliver(10));
-  pipeline_.FailSent(absl::UnavailableError("lost"), finished_);
-  EXPECT_THAT(sent.Heard(), ElementsAre("10", "lost"));
-  EXPECT_THAT(TakeFinished(), ElementsAre(&sent.exchange));
-  EXPECT_EQ(pipeline_.FirstWaiting(), &unsent.exchange);
-  EXPECT_FALSE(pipeline_.awaits_reply());
+  Append(nullptr, 6, 1);
+  EXPECT_EQ(pipeline_.size(), 7);
+  for (int i = 0; i < 6; ++i) EXPECT_TRUE(Deliver(i));
+  EXPECT_FALSE(Deliver(6)) << "the seventh is not sent";
+  Take();
+  EXPECT_TRUE(Deliver(6));
+  EXPECT_EQ(pipeline_.size(), 0);
+}
+
+TEST_F(PipelineTest, UnsentCommandsOfOthersStayInOrderHoweverManyAreAbandoned) {
+  constexpr int kAskers = 100;
+  std::vector<std::unique_ptr<Asker>> askers;
+  std::string kept;
+  for (int i = 0; i < kAskers; ++i) {
+    askers.push_back(std::make_unique<Asker>(2));
+    const std::string bytes = Append(&askers.back()->exchange, 2 * i, 2);
+    if (i % 10 == 3) kept += bytes;
+  }
+  for (int i = 0; i < kAskers; ++i) {
+    if (i % 10 == 3) continue;
+    EXPECT_FALSE(GiveUp(*askers[i]));
+  }
+  EXPECT_EQ(pipeline_.unsent_bytes(), kept.size());
+  EXPECT_EQ(pipeline_.size(), 20);
+  EXPECT_EQ(pipeline_.FirstWaiting(), &askers[3]->exchange);
   EXPECT_EQ(Take(), kept);
-  EXPECT_TRUE(Deliver(12));
-  EXPECT_THAT(unsent.Heard(), ElementsAre("12"));
+  for (int i = 0; i < 20; ++i) EXPECT_TRUE(Deliver(i));
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_THAT(askers[10 * i + 3]->Heard(),
+                ElementsAre(std::to_string(2 * i), std::to_string(2 * i + 1)));
+  }
 }
 
 TEST_F(PipelineTest, FailsExactlyTheUnsentCommandsOfThoseNamed) {
@@ -191,10 +214,10 @@ TEST_F(PipelineTest, FailsExactlyTheUnsentCommandsOfThoseNamed) {
       absl::PermissionDeniedError("refused"), finished_);
   EXPECT_THAT(TakeFinished(), ElementsAre(&chosen.exchange));
   EXPECT_THAT(chosen.Heard(), ElementsAre("refused", "refused"));
-  EXPECT_EQ(pipeline_.unsent(), kept);
   EXPECT_EQ(pipeline_.size(), 2);
   EXPECT_TRUE(Deliver(10));
   EXPECT_THAT(sent.Heard(), ElementsAre("10"));
+  EXPECT_EQ(Take(), kept);
 }
 
 TEST_F(PipelineTest, FirstWaitingIsTheOneWhoseReplyIsDueNext) {
@@ -210,6 +233,77 @@ TEST_F(PipelineTest, FirstWaitingIsTheOneWhoseReplyIsDueNext) {
   Deliver(10);
   Deliver(11);
   EXPECT_EQ(pipeline_.FirstWaiting(), &b.exchange);
+}
+
+class LostConnectionTest : public PipelineTest {
+ protected:
+  void Lose(const std::string& rest) {
+    pipeline_.ConnectionLost(rest, absl::UnavailableError("lost"), finished_);
+    EXPECT_FALSE(pipeline_.awaits_reply());
+  }
+};
+
+TEST_F(LostConnectionTest, FailsWhatWasSentAndKeepsTheRest) {
+  Asker sent(2);
+  Asker unsent(1);
+  Append(&sent.exchange, 0, 2);
+  Take();
+  const std::string kept = Append(&unsent.exchange, 2, 1);
+  EXPECT_TRUE(Deliver(10));
+  Lose("");
+  EXPECT_THAT(sent.Heard(), ElementsAre("10", "lost"));
+  EXPECT_THAT(TakeFinished(), ElementsAre(&sent.exchange));
+  EXPECT_EQ(pipeline_.FirstWaiting(), &unsent.exchange);
+  EXPECT_EQ(Take(), kept);
+  EXPECT_TRUE(Deliver(12));
+  EXPECT_THAT(unsent.Heard(), ElementsAre("12"));
+}
+
+TEST_F(LostConnectionTest, WhatWasNeverWrittenIsUnsentAgainInItsOrder) {
+  Asker written(1);
+  Asker first(2);
+  Asker second(1);
+  Asker third(1);
+  Append(&written.exchange, 0, 1);
+  std::string rest = Append(&first.exchange, 1, 2);
+  rest += Append(&second.exchange, 3, 1);
+  Take();
+  const std::string waits = Append(&third.exchange, 4, 1);
+  Lose(rest);
+  EXPECT_THAT(TakeFinished(), ElementsAre(&written.exchange));
+  EXPECT_EQ(pipeline_.FirstWaiting(), &first.exchange);
+  EXPECT_EQ(Take(), rest + waits);
+  for (int i = 11; i <= 14; ++i) EXPECT_TRUE(Deliver(i));
+  EXPECT_THAT(first.Heard(), ElementsAre("11", "12"));
+  EXPECT_THAT(second.Heard(), ElementsAre("13"));
+  EXPECT_THAT(third.Heard(), ElementsAre("14"));
+}
+
+TEST_F(LostConnectionTest, WhatWasWrittenInPartFailsWhole) {
+  Asker torn(2);
+  Asker unwritten(1);
+  const std::string bytes = Append(&torn.exchange, 0, 2);
+  const std::string rest = Append(&unwritten.exchange, 2, 1);
+  Take();
+  Lose(bytes.substr(1) + rest);
+  EXPECT_THAT(torn.Heard(), ElementsAre("lost", "lost"));
+  EXPECT_THAT(TakeFinished(), ElementsAre(&torn.exchange));
+  EXPECT_EQ(Take(), rest);
+}
+
+TEST_F(LostConnectionTest, ForgetsWhatNobodyWaitsFor) {
+  Asker late(1);
+  Asker waits(1);
+  std::string rest = Append(&late.exchange, 0, 1);
+  rest += Append(nullptr, 1, 1);
+  Take();
+  EXPECT_TRUE(GiveUp(late));
+  Append(nullptr, 2, 1);
+  const std::string kept = Append(&waits.exchange, 3, 1);
+  Lose(rest);
+  EXPECT_THAT(late.Heard(), ElementsAre("sent"));
+  EXPECT_EQ(pipeline_.size(), 1);
+  EXPECT_EQ(Take(), kept);
 }
 
 }  // namespace
