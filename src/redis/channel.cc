@@ -304,7 +304,12 @@ IoResult Channel::Read(base::Instant deadline) {
 
 void Channel::Break(Finished& finished) {
   connected_ = false;
-  while (writing_) writer_left_.Wait(mu_);
+  while (writing_) {
+    writer_left_.Arm();
+    mu_.Unlock();
+    writer_left_.ParkUntil(base::Instant::Infinite());
+    mu_.Lock();
+  }
   transport_->DiscardUnsent();
   transport_.reset();
   write_blocked_ = false;
@@ -343,7 +348,7 @@ void Channel::Write() {
     writing_ = false;
     if (put.kind == IoResult::Kind::kDone) in_flight_done_ += put.bytes;
     if (!connected_) {
-      writer_left_.SignalAll();
+      writer_left_.Set(kDone);
       return;
     }
     if (put.kind == IoResult::Kind::kDone) continue;

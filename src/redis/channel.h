@@ -16,6 +16,7 @@
 #include "src/base/clock.h"
 #include "src/base/fork_guard.h"
 #include "src/base/mutex.h"
+#include "src/base/parker.h"
 #include "src/base/random.h"
 #include "src/base/unique_fd.h"
 #include "src/redis/codec.h"
@@ -135,8 +136,10 @@ class Channel {
 
   bool writing_ ABSL_GUARDED_BY(mu_) = false;        // somebody is in send, without `mu_`
   bool write_blocked_ ABSL_GUARDED_BY(mu_) = false;  // the kernel takes no more for now
-  base::CondVar writer_left_;                        // after the connection was lost
-  std::string in_flight_ ABSL_GUARDED_BY(mu_);       // is not changed while `writing_`
+  // The writer left a connection that was lost. No CondVar: where a forked child destroys one for
+  // which a thread of its parent waited, it waits for that thread for ever.
+  base::Parker writer_left_;
+  std::string in_flight_ ABSL_GUARDED_BY(mu_);  // is not changed while `writing_`
   size_t in_flight_done_ ABSL_GUARDED_BY(mu_) = 0;
 
   bool connected_ ABSL_GUARDED_BY(mu_) = false;

@@ -194,5 +194,18 @@ TEST_F(WriterComesBackLateTest, WhatItWroteIsNotSentAgain) {
   EXPECT_EQ(Text(channel->Call({"GET", "counter"}, In(kPatience))), "\"1\"");
 }
 
+TEST_F(WriterComesBackLateTest, AChildForkedMeanwhileCanDestroyTheChannel) {
+  auto channel = Hooked(absl::ZeroDuration());
+  (void)Run(*channel, [&] {
+    const auto child = support::Child::Fork([&](support::LinePipe&) {
+      channel.reset();
+      return 0;
+    });
+    const auto ended = child->WaitFor(absl::Seconds(5));
+    EXPECT_TRUE(ended.has_value() && ended->success());
+  });
+  EXPECT_EQ(Echo(*channel, "goes on"), "goes on");
+}
+
 }  // namespace
 }  // namespace redlatch::redis
