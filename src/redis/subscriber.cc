@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "src/base/status.h"
 #include "src/redis/subscriber_core.h"
 
 namespace redlatch::redis {
@@ -118,8 +119,8 @@ absl::Status Subscriber::Core::Subscribe(std::string_view channel, base::Instant
     changed_.WaitUntil(mu_, deadline);
   }
   if (subscription->state == State::kLive) return absl::OkStatus();
-  if (subscription->state != State::kAsked) return subscription->end;
-  if (refusals_ != refusals) return last_failure_;
+  if (subscription->state != State::kAsked) return base::Unshared(subscription->end);
+  if (refusals_ != refusals) return base::Unshared(last_failure_);
   subscription->promised = true;
   std::string why = connected_ ? server_ + " has not acknowledged the subscription"
                                : "not yet connected to " + server_;

@@ -14,6 +14,7 @@
 #include "absl/time/time.h"
 #include "src/base/clock.h"
 #include "src/base/mutex.h"
+#include "src/base/status.h"
 #include "src/redis/subscriber.h"
 
 namespace redlatch::support {
@@ -31,9 +32,12 @@ class SubscriberEars {
       Hear(absl::StrCat("message ", std::string(channel), " ", std::string(message)));
     };
     options.on_live_again = [this] { Hear("live again"); };
-    options.on_down = [this](const absl::Status& why) { Hear("down", [&] { why_down_ = why; }); };
+    options.on_down = [this](const absl::Status& why) {
+      Hear("down", [&] { why_down_ = base::Unshared(why); });
+    };
     options.on_refused = [this](std::string_view channel, const absl::Status& why) {
-      Hear(absl::StrCat("refused ", std::string(channel)), [&] { why_refused_ = why; });
+      Hear(absl::StrCat("refused ", std::string(channel)),
+           [&] { why_refused_ = base::Unshared(why); });
     };
     return options;
   }
@@ -48,12 +52,12 @@ class SubscriberEars {
   }
   absl::Status why_down() const {  // the latest
     const base::MutexLock lock(mu_);
-    return why_down_;
+    return base::Unshared(why_down_);
   }
 
   absl::Status why_refused() const {
     const base::MutexLock lock(mu_);
-    return why_refused_;
+    return base::Unshared(why_refused_);
   }
 
   // Waits until the line was heard so often; false where it never is.

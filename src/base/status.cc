@@ -1,0 +1,18 @@
+#include "src/base/status.h"
+
+#include <string>
+
+#include "absl/strings/cord.h"
+#include "absl/strings/string_view.h"
+
+namespace redlatch::base {
+
+absl::Status Unshared(const absl::Status& status) {
+  absl::Status copy(status.code(), status.message());
+  status.ForEachPayload([&copy](absl::string_view type, const absl::Cord& payload) {
+    copy.SetPayload(type, absl::Cord(std::string(payload)));
+  });
+  return copy;
+}
+
+}  // namespace redlatch::base
