@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "src/redis/errors.h"
 
 namespace redlatch::redis {
 Connector::Connector(const Url& url, Handshake::Purpose purpose, TransportFactory open)
@@ -21,6 +22,14 @@ absl::Status Connector::Unreachable(const Attempt& attempt, const std::string& w
           ? attempt.addresses[attempt.next_address - 1].text + ": "
           : "";
   return absl::UnavailableError(absl::StrCat("cannot connect to ", server_, ": ", address, why));
+}
+
+absl::Status Connector::HungUp(const Attempt& attempt, const std::string& why) const {
+  if (attempt.replies.empty() || !attempt.replies.back().is_error()) {
+    return Unreachable(attempt, why);
+  }
+  const absl::Status last_words = ErrorStatus(attempt.replies.back().text, server_);
+  return absl::UnavailableError(absl::StrCat(std::string(last_words.message()), "; ", why));
 }
 
 absl::StatusOr<std::optional<Connection>> Connector::Step(base::Instant deadline, int wake_fd) {
@@ -123,7 +132,8 @@ Connector::Outcome Connector::Greet(Attempt& attempt, base::Instant limit, int w
         attempt.written += put.bytes;
         continue;
       }
-      if (put.kind != IoResult::Kind::kAgain) return Unreachable(attempt, Describe(put));
+      // A server that hangs up before it was asked has said why, and that can be read.
+      if (put.kind != IoResult::Kind::kAgain) attempt.written = handshake_.bytes().size();
     }
     const IoResult got = attempt.transport->Read(buffer, sizeof buffer);
     if (got.kind == IoResult::Kind::kAgain) {
@@ -132,7 +142,7 @@ Connector::Outcome Connector::Greet(Attempt& attempt, base::Instant limit, int w
       if (attempt.transport->Wait(interest, wake_fd, limit).woken) return Progress::kOutOfTime;
       continue;
     }
-    if (got.kind != IoResult::Kind::kDone) return Unreachable(attempt, Describe(got));
+    if (got.kind != IoResult::Kind::kDone) return HungUp(attempt, Describe(got));
     attempt.parser.Feed({buffer, got.bytes});
     for (;;) {
       auto reply = attempt.parser.Next();

@@ -60,6 +60,7 @@ class Connector {
   Outcome Greet(Attempt& attempt, base::Instant limit, int wake_fd);
   absl::Status OpenNext(Attempt& attempt);
   absl::Status Unreachable(const Attempt& attempt, const std::string& why) const;
+  absl::Status HungUp(const Attempt& attempt, const std::string& why) const;
 
   const Url url_;
   const std::string server_;

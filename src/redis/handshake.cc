@@ -35,6 +35,11 @@ bool MayNotAsk(const Reply& reply) {
   return reply.is_error() && ClassifyError(reply.text) == ErrorCode::kNoPermission;
 }
 
+// A server that does not know a command repeats its arguments, and AUTH's are secret.
+std::string_view WithoutArguments(std::string_view error) {
+  return error.substr(0, error.find(", with args"));
+}
+
 }  // namespace
 
 Handshake::Handshake(const Url& url, Purpose purpose) : url_(url), server_(url.DebugString()) {
@@ -75,10 +80,12 @@ absl::Status Handshake::CheckStep(Step step, const Reply& reply, ServerInfo* inf
   const ErrorCode error = reply.is_error() ? ClassifyError(reply.text) : ErrorCode::kOther;
   switch (step) {
     case Step::kAuth:
-    case Step::kSelect:
       if (!reply.is_error()) return absl::OkStatus();
       if (IsTransient(error)) return ErrorStatus(reply.text, server_);
-      return absl::PermissionDeniedError(ErrorStatus(reply.text, server_).message());
+      return absl::PermissionDeniedError(
+          ErrorStatus(WithoutArguments(reply.text), server_).message());
+    case Step::kSelect:
+      return reply.is_error() ? Refusal(reply) : absl::OkStatus();
     case Step::kSetName:
       if (reply.is_error() && IsTransient(error)) return ErrorStatus(reply.text, server_);
       if (reply.is_error()) {
@@ -99,9 +106,15 @@ absl::Status Handshake::CheckStep(Step step, const Reply& reply, ServerInfo* inf
             absl::StrCat(server_, " lets this user run no scripts: ", reply.text,
                          " (grant it: ACL SETUSER <user> +eval +evalsha +script)"));
       }
-      return ErrorStatus(reply.text, server_);
+      return Refusal(reply);
   }
   return absl::OkStatus();
+}
+
+absl::Status Handshake::Refusal(const Reply& reply) const {
+  absl::Status status = ErrorStatus(reply.text, server_);
+  if (absl::IsUnavailable(status) || absl::IsPermissionDenied(status)) return status;
+  return absl::FailedPreconditionError(status.message());
 }
 
 absl::Status Handshake::CheckServer(const Reply& reply, ServerInfo* info) const {
@@ -112,7 +125,7 @@ absl::Status Handshake::CheckServer(const Reply& reply, ServerInfo* info) const 
                      "were not checked (grant it: ACL SETUSER <user> +info)"));
     return absl::OkStatus();
   }
-  if (reply.is_error()) return ErrorStatus(reply.text, server_);
+  if (reply.is_error()) return Refusal(reply);
   const std::string_view valkey = InfoField(reply.text, "valkey_version");
   const std::string_view version = valkey.empty() ? InfoField(reply.text, "redis_version") : valkey;
   info->version = std::string(version);
@@ -138,7 +151,7 @@ absl::Status Handshake::CheckServer(const Reply& reply, ServerInfo* info) const 
 
 absl::Status Handshake::CheckMemory(const Reply& reply, ServerInfo* info) const {
   if (MayNotAsk(reply)) return absl::OkStatus();
-  if (reply.is_error()) return ErrorStatus(reply.text, server_);
+  if (reply.is_error()) return Refusal(reply);
   const std::string_view limit = InfoField(reply.text, "maxmemory");
   const std::string_view policy = InfoField(reply.text, "maxmemory_policy");
   if (policy.empty() || policy == "noeviction") return absl::OkStatus();
@@ -156,7 +169,7 @@ absl::Status Handshake::CheckMemory(const Reply& reply, ServerInfo* info) const 
 
 absl::Status Handshake::CheckReplication(const Reply& reply) const {
   if (MayNotAsk(reply)) return absl::OkStatus();
-  if (reply.is_error()) return ErrorStatus(reply.text, server_);
+  if (reply.is_error()) return Refusal(reply);
   if (InfoField(reply.text, "role") != "slave") return absl::OkStatus();
   // Unavailable, not refused: a failover may be under way, and this the primary soon.
   return absl::UnavailableError(absl::StrCat(

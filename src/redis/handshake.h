@@ -39,6 +39,7 @@ class Handshake {
   enum class Step { kAuth, kSelect, kSetName, kInfoServer, kInfoMemory, kInfoReplication, kScript };
   void Add(Step step, absl::Span<const std::string_view> args);
   absl::Status CheckStep(Step step, const Reply& reply, ServerInfo* info) const;
+  absl::Status Refusal(const Reply& reply) const;
   absl::Status CheckServer(const Reply& reply, ServerInfo* info) const;
   absl::Status CheckMemory(const Reply& reply, ServerInfo* info) const;
   absl::Status CheckReplication(const Reply& reply) const;
