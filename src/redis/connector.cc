@@ -9,12 +9,13 @@
 #include "src/redis/errors.h"
 
 namespace redlatch::redis {
-Connector::Connector(const Url& url, Handshake::Purpose purpose, TransportFactory open)
+Connector::Connector(const Url& url, Handshake::Purpose purpose, TransportFactory open,
+                     std::unique_ptr<Endpoint> endpoint)
     : url_(url),
       server_(url.DebugString()),
       handshake_(url, purpose),
       open_(std::move(open)),
-      endpoint_(MakeEndpoint(url)) {}
+      endpoint_(endpoint != nullptr ? std::move(endpoint) : MakeEndpoint(url)) {}
 
 absl::Status Connector::Unreachable(const Attempt& attempt, const std::string& why) const {
   const std::string address =
@@ -33,7 +34,8 @@ absl::Status Connector::HungUp(const Attempt& attempt, const std::string& why) c
 }
 
 absl::StatusOr<std::optional<Connection>> Connector::Step(base::Instant deadline, int wake_fd) {
-  if (!attempt_.has_value()) {
+  // What ended while nobody worked on it tells nothing of the server.
+  if (!attempt_.has_value() || attempt_->deadline <= base::Now()) {
     attempt_ = Attempt();
     attempt_->deadline = base::Now() + url_.connect_timeout;
   }

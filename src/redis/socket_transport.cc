@@ -21,7 +21,8 @@ namespace redlatch::redis {
 namespace {
 
 IoResult Failed(int error) {
-  if (error == EAGAIN || error == EWOULDBLOCK || error == EINTR || error == EINPROGRESS) {
+  if (error == EAGAIN || error == EWOULDBLOCK || error == EINTR || error == EINPROGRESS ||
+      error == EALREADY) {
     return {.kind = IoResult::Kind::kAgain};
   }
   return {.kind = IoResult::Kind::kError, .error = error};
@@ -47,23 +48,14 @@ class SocketTransport final : public Transport {
   SocketTransport(base::UniqueFd fd, const SocketAddress& address)
       : fd_(std::move(fd)), address_(address) {}
 
+  // Called again, connect() tells what became of the first call. That there is no error yet
+  // (SO_ERROR) would not mean that the connection is made.
   IoResult Connect() override {
-    if (in_progress_) {
-      int error = 0;
-      socklen_t size = sizeof error;
-      if (getsockopt(fd_.get(), SOL_SOCKET, SO_ERROR, &error, &size) != 0) error = errno;
-      if (error != 0) return Failed(error);
-      in_progress_ = false;
-      return {.kind = IoResult::Kind::kDone};
-    }
     const auto* address = reinterpret_cast<const sockaddr*>(&address_.storage);
-    if (connect(fd_.get(), address, address_.size) == 0 || errno == EISCONN) {
-      backlog_full_ = false;
-      return {.kind = IoResult::Kind::kDone};
-    }
+    const bool connected = connect(fd_.get(), address, address_.size) == 0 || errno == EISCONN;
     // A Unix socket whose backlog is full says EAGAIN, and poll() cannot tell when there is room.
-    backlog_full_ = errno == EAGAIN;
-    in_progress_ = errno == EINPROGRESS || errno == EINTR;
+    backlog_full_ = !connected && errno == EAGAIN;
+    if (connected) return {.kind = IoResult::Kind::kDone};
     return Failed(errno);
   }
 
@@ -107,7 +99,6 @@ class SocketTransport final : public Transport {
  private:
   const base::UniqueFd fd_;
   const SocketAddress address_;
-  bool in_progress_ = false;
   bool backlog_full_ = false;
 };
 
