@@ -29,7 +29,8 @@ using StillWanted = absl::FunctionRef<bool()>;
 //
 // What the server refuses before it executes anything, for a reason that passes (it loads its
 // data, another script runs too long), is sent again with backoff until the deadline. Anything
-// that may have been executed is never sent again here.
+// that may have been executed is never sent again here: so no script may return an error of its own
+// that begins as such a refusal of the server's does (NOSCRIPT, and IsTransient() in errors.h).
 //
 // Thread-safe.
 class Scripts {
