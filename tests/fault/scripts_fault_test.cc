@@ -63,11 +63,12 @@ TEST_F(ScriptsFault, ABusyServerIsAskedAgainUntilItIsNot) {
   Busy busy(*server_);
   std::promise<void> refused;
   std::thread waiter([&] {
-    const auto tell_once = [&, told = false]() mutable {
+    bool told = false;
+    const absl::StatusOr<Reply> reply = scripts_.Run(count.Call(kCounter), Soon(), [&] {
       if (!std::exchange(told, true)) refused.set_value();
       return true;
-    };
-    EXPECT_EQ(Text(scripts_.Run(count.Call(kCounter), Soon(), tell_once)), "2");
+    });
+    EXPECT_EQ(Text(reply), "2");
   });
   refused.get_future().wait();
   busy.End();
