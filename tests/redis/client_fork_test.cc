@@ -1,0 +1,124 @@
+// A forked child and the client of its parent.
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "redlatch/client.h"
+#include "tests/support/process_stats.h"
+#include "tests/support/redis_server.h"
+#include "tests/support/subprocess.h"
+#include "tests/support/test_scale.h"
+
+namespace redlatch {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class ClientFork : public ::testing::Test {
+ protected:
+  // What the child returns: 0 is well.
+  static int ExitCode(const std::function<int()>& body) {
+    auto child = support::Child::Fork([&](support::LinePipe&) { return body(); });
+    const auto status = child->WaitFor(absl::Seconds(10));
+    if (!status.has_value()) return -1;  // it hangs
+    return status->signal != 0 ? 1000 + status->signal : status->code;
+  }
+
+  const std::unique_ptr<support::RedisServer> server_ = support::RedisServer::Start();
+  absl::StatusOr<Client> client_ = Client::Connect(server_->url());
+};
+
+TEST_F(ClientFork, TheChildsCallsAreRefusedAndTheParentGoesOnWithItsConnection) {
+  ASSERT_TRUE(client_.ok()) << client_.status();
+  ASSERT_TRUE(client_->Ping().ok());
+  server_->Command({"CONFIG", "RESETSTAT"});
+  const int code = ExitCode([&] {
+    const absl::Status refused = client_->Ping().status();
+    EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(refused.message()),
+                AllOf(HasSubstr(server_->url()), HasSubstr("connect anew after fork()")));
+    EXPECT_EQ(client_->server(), server_->url());
+    const Client copy = *client_;
+    EXPECT_FALSE(copy.Ping().ok());
+    return HasFailure() ? 1 : 0;
+  });
+  EXPECT_EQ(code, 0);
+  EXPECT_THAT(server_->Text({"INFO", "commandstats"}), Not(HasSubstr("cmdstat_ping")));
+  EXPECT_TRUE(client_->Ping().ok());
+  EXPECT_EQ(server_->Info("total_connections_received"), "0");
+}
+
+TEST_F(ClientFork, TheLastHandlesEndInTheChildClosesItsDescriptorsAndNothingElse) {
+  ASSERT_TRUE(client_.ok()) << client_.status();
+  Client copy = *client_;
+  const int code = ExitCode([&] {
+    const int before = support::OpenDescriptors();
+    client_ = absl::CancelledError();
+    EXPECT_EQ(support::OpenDescriptors(), before);
+    const_cast<Client&>(copy) =
+        *Client::Connect("redis://nowhere", {.connect = ConnectPolicy::kLazy});
+    EXPECT_EQ(support::OpenDescriptors(), before - 2 + 1);  // the new one has a wake-up, too
+    return HasFailure() ? 1 : 0;
+  });
+  EXPECT_EQ(code, 0);
+  EXPECT_TRUE(copy.Ping().ok());
+  EXPECT_TRUE(client_->Ping().ok());
+}
+
+TEST_F(ClientFork, TheChildMayConnectAnew) {
+  ASSERT_TRUE(client_.ok()) << client_.status();
+  const int code = ExitCode([&] {
+    client_ = Client::Connect(server_->url());
+    if (!client_.ok()) return 1;
+    return client_->Ping().ok() ? 0 : 2;
+  });
+  EXPECT_EQ(code, 0);
+  EXPECT_TRUE(client_->Ping().ok());
+}
+
+TEST_F(ClientFork, AGrandchildIsRefusedTheConnectionOfTheChild) {
+  const int code = ExitCode([&] {
+    client_ = Client::Connect(server_->url());
+    if (!client_.ok() || !client_->Ping().ok()) return 1;
+    const int grandchild = ExitCode([&] {
+      return client_->Ping().status().code() == absl::StatusCode::kFailedPrecondition ? 0 : 3;
+    });
+    if (grandchild != 0) return grandchild;
+    return client_->Ping().ok() ? 0 : 2;
+  });
+  EXPECT_EQ(code, 0);
+}
+
+TEST_F(ClientFork, AChildIsUnharmedWhateverItsParentsThreadsWereDoing) {
+  ASSERT_TRUE(client_.ok()) << client_.status();
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> busy;
+  for (int i = 0; i < 4; ++i) {
+    busy.emplace_back([&] {
+      while (!stop) EXPECT_TRUE(client_->Ping().ok());
+    });
+  }
+  const int rounds = support::Scaled(300);
+  for (int round = 0; round < rounds && !HasFailure(); ++round) {
+    const int code = ExitCode([&] {
+      if (client_->Ping().ok()) return 1;
+      client_ = absl::CancelledError();
+      return 0;
+    });
+    EXPECT_EQ(code, 0) << "round " << round;
+  }
+  stop = true;
+  for (std::thread& thread : busy) thread.join();
+  EXPECT_TRUE(client_->Ping().ok());
+}
+
+}  // namespace
+}  // namespace redlatch
