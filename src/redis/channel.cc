@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <utility>
 
@@ -15,14 +16,15 @@ namespace redlatch::redis {
 namespace {
 
 constexpr size_t kReadSize = size_t{64} << 10;
-constexpr size_t kMostUnreadReplies = 1024;  // of commands that nobody waits for
+constexpr base::Instant kAtOnce;  // a deadline: what is there, without waiting
+constexpr absl::Duration kIdle = absl::Milliseconds(1);  // the connection may have ended
+constexpr size_t kMostUnreadReplies = 1024;              // of commands that nobody waits for
 
 }  // namespace
 
 Channel::Channel(const Url& url, ChannelOptions options)
     : options_(std::move(options)),
       server_(url.DebugString()),
-      wake_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       backoff_(options_.first_backoff, options_.longest_backoff),
       spin_(options_.spin),
       connector_(url, Handshake::Purpose::kCommands, options_.open),
@@ -35,10 +37,6 @@ absl::Status Channel::Refusal() const {
     return absl::FailedPreconditionError(
         absl::StrCat("the connection to ", server_,
                      " belongs to the process that forked this one; connect anew after fork()"));
-  }
-  if (!wake_fd_.valid()) {
-    return absl::UnavailableError(absl::StrCat("no descriptor was left for the connection to ",
-                                               server_, " (raise ulimit -n)"));
   }
   return absl::OkStatus();
 }
@@ -104,7 +102,7 @@ void Channel::Run(absl::Span<const Command> commands, Exchange& mine, base::Inst
 absl::Status Channel::Send(const Command& command) {
   absl::Status status = Refusal();
   if (!status.ok()) return status;
-  Exchange drain;  // waits for nothing, and reads and writes what can be
+  Exchange drain;  // waits for nothing, and reads what is there
   {
     const base::MutexLock lock(mu_);
     if (!connected_) {
@@ -117,12 +115,12 @@ absl::Status Channel::Send(const Command& command) {
       pipeline_.Append(absl::MakeConstSpan(&command, 1), nullptr);
       has_unsent_.store(true, std::memory_order_release);
     }
+    if (leader_ == nullptr) write_blocked_ = false;  // nobody has looked for room since
     if (leader_ == nullptr || leader_sleeps_) Write();
-    if (leader_ != nullptr) return status;
-    if (!write_blocked_ && pipeline_.size() < kMostUnreadReplies) return status;
+    if (leader_ != nullptr || pipeline_.size() < kMostUnreadReplies) return status;
     leader_ = &drain;
   }
-  Lead(drain, base::Now());
+  Lead(drain, kAtOnce);
   return status;
 }
 
@@ -156,8 +154,13 @@ void Channel::Lead(Exchange& mine, base::Instant deadline) {
   Exchange* next = nullptr;
   {
     const base::MutexLock lock(mu_);
+    // A connection that was idle may have ended unnoticed. Seen before anything is sent, that
+    // costs nobody anything.
+    bool look_first = connected_ && mine.begun - progress_ > kIdle;
     do {
-      if (connected_) {
+      if (std::exchange(look_first, false)) {
+        Receive(mine, kAtOnce, finished);
+      } else if (connected_) {
         GatherCrowd(mine, finished);
         Write();
         if (doomed_.empty()) Receive(mine, deadline, finished);
@@ -193,11 +196,14 @@ void Channel::GatherCrowd(const Exchange& mine, Finished& finished) {
 
 void Channel::GiveUp(Exchange& mine) {
   ++stats_.late;
-  const absl::Status unsent = absl::UnavailableError(
+  const absl::Status unsent =
       connected_ || last_failure_.ok()
-          ? absl::StrCat("the command could not be sent to ", server_, " in time")
-          : absl::StrCat(std::string(last_failure_.message()),
-                         " (the command was not sent; it was tried until the deadline)"));
+          ? absl::UnavailableError(
+                absl::StrCat("the command could not be sent to ", server_, " in time"))
+          : absl::Status(
+                last_failure_.code(),
+                absl::StrCat(std::string(last_failure_.message()),
+                             " (the command was not sent; it was tried until the deadline)"));
   const bool sent = pipeline_.Abandon(
       mine,
       MarkMayHaveExecuted(absl::UnavailableError(absl::StrCat(
@@ -225,7 +231,7 @@ void Channel::Reconnect(Exchange& mine, base::Instant deadline, Finished& finish
     mu_.Lock();
     return;
   }
-  auto step = connector_.Step(deadline);
+  auto step = Attempt(deadline);
   mu_.Lock();
   if (!step.ok()) {
     last_failure_ = step.status();
@@ -241,11 +247,21 @@ void Channel::Reconnect(Exchange& mine, base::Instant deadline, Finished& finish
   parser_ = std::move((*step)->parser);
   info_ = std::move((*step)->info);
   connected_ = true;
+  progress_ = base::Now();
   backoff_.Reset();
   ++stats_.connects;
 }
 
-void Channel::Receive(Exchange& mine, base::Instant deadline, Finished& finished) {
+absl::StatusOr<std::optional<Connection>> Channel::Attempt(base::Instant deadline) {
+  if (!wake_fd_.valid()) wake_fd_ = base::UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wake_fd_.valid()) {
+    return absl::UnavailableError(
+        absl::StrCat("cannot connect to ", server_, ": ", std::strerror(errno)));
+  }
+  return connector_.Step(deadline);
+}
+
+void Channel::Receive(const Exchange& mine, base::Instant deadline, Finished& finished) {
   mu_.Unlock();
   WakeFinished(mine, finished);
   const IoResult got = Read(deadline);
@@ -272,6 +288,7 @@ void Channel::Receive(Exchange& mine, base::Instant deadline, Finished& finished
 }
 
 IoResult Channel::Read(base::Instant deadline) {
+  if (deadline == kAtOnce) return transport_->Read(buffer_.get(), kReadSize);
   if (const absl::Duration spin = spin_.Length(); spin > absl::ZeroDuration()) {
     const base::Instant until = std::min(deadline, base::Now() + spin);
     for (;;) {
@@ -366,11 +383,13 @@ void Channel::InterruptLeader() {
 }
 
 Channel::Stats Channel::stats() const {
+  if (fork_guard_.InForkedChild()) return Stats();
   const base::MutexLock lock(mu_);
   return stats_;
 }
 
 ServerInfo Channel::server_info() const {
+  if (fork_guard_.InForkedChild()) return ServerInfo();
   const base::MutexLock lock(mu_);
   return info_;
 }

@@ -111,7 +111,9 @@ class Channel {
   // The leader's steps. They let go of `mu_` while they wait.
   void Reconnect(Exchange& mine, base::Instant deadline, Finished& finished)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Receive(Exchange& mine, base::Instant deadline, Finished& finished)
+  absl::StatusOr<std::optional<Connection>> Attempt(base::Instant deadline)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  void Receive(const Exchange& mine, base::Instant deadline, Finished& finished)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   IoResult Read(base::Instant deadline) ABSL_LOCKS_EXCLUDED(mu_);
   void Break(Finished& finished) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -126,7 +128,6 @@ class Channel {
   const base::ForkGuard fork_guard_;
   const ChannelOptions options_;
   const std::string server_;
-  const base::UniqueFd wake_fd_;  // gets the leader out of poll
 
   mutable base::Mutex mu_;
   Exchange* leader_ ABSL_GUARDED_BY(mu_) = nullptr;
@@ -156,6 +157,7 @@ class Channel {
   // The leader's own. A follower uses the transport too, to write while `connected_`; it is
   // replaced only where nobody is `writing_`.
   Connector connector_;
+  base::UniqueFd wake_fd_;  // gets the leader out of poll; made with the first connection
   std::unique_ptr<Transport> transport_;
   std::optional<ReplyParser> parser_;
   std::vector<Reply> arrived_;

