@@ -14,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "src/base/fork_guard.h"
 #include "src/base/unique_fd.h"
 #include "src/redis/transport.h"
 
@@ -47,6 +48,11 @@ class SocketTransport final : public Transport {
  public:
   SocketTransport(base::UniqueFd fd, const SocketAddress& address)
       : fd_(std::move(fd)), address_(address) {}
+
+  // Closing alone would end nothing as long as a forked child holds a copy.
+  ~SocketTransport() override {
+    if (!fork_guard_.InForkedChild()) SocketTransport::Shutdown();
+  }
 
   // Called again, connect() tells what became of the first call. That there is no error yet
   // (SO_ERROR) would not mean that the connection is made.
@@ -91,12 +97,15 @@ class SocketTransport final : public Transport {
 
   void Shutdown() override { shutdown(fd_.get(), SHUT_RDWR); }
 
+  // A reset, and nothing that closing could bring about: a forked child may hold a copy.
   void DiscardUnsent() override {
-    const linger reset = {.l_onoff = 1, .l_linger = 0};
-    setsockopt(fd_.get(), SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+    sockaddr nowhere = {};
+    nowhere.sa_family = AF_UNSPEC;
+    connect(fd_.get(), &nowhere, sizeof nowhere);
   }
 
  private:
+  const base::ForkGuard fork_guard_;
   const base::UniqueFd fd_;
   const SocketAddress address_;
   bool backlog_full_ = false;
