@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kReadSize = size_t{64} << 10;
 constexpr base::Instant kAtOnce;  // a deadline: what is there, without waiting
-constexpr absl::Duration kIdle = absl::Milliseconds(1);  // the connection may have ended
+constexpr absl::Duration kIdle = absl::Milliseconds(5);  // the connection may have ended
 constexpr size_t kMostUnreadReplies = 1024;              // of commands that nobody waits for
 
 }  // namespace
