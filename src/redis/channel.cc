@@ -1,12 +1,9 @@
+// Who waits, who leads, who gives up; what the leader does on the connection is in channel_io.cc.
 #include "src/redis/channel.h"
 
 #include <sched.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -15,8 +12,6 @@
 namespace redlatch::redis {
 namespace {
 
-constexpr size_t kReadSize = size_t{64} << 10;
-constexpr base::Instant kAtOnce;  // a deadline: what is there, without waiting
 constexpr absl::Duration kIdle = absl::Milliseconds(5);  // the connection may have ended
 constexpr size_t kMostUnreadReplies = 1024;              // of commands that nobody waits for
 
@@ -220,166 +215,6 @@ void Channel::WakeFinished(const Exchange& mine, Finished& finished) {
     if (exchange != &mine) exchange->parker.Set(kDone);
   }
   finished.clear();
-}
-
-void Channel::Reconnect(Exchange& mine, base::Instant deadline, Finished& finished) {
-  const base::Instant next_attempt = next_attempt_;
-  mu_.Unlock();
-  WakeFinished(mine, finished);
-  if (base::Now() < next_attempt) {
-    mine.parker.ParkUntil(std::min(deadline, next_attempt));  // nobody wakes the leader
-    mu_.Lock();
-    return;
-  }
-  auto step = Attempt(deadline);
-  mu_.Lock();
-  if (!step.ok()) {
-    last_failure_ = step.status();
-    next_attempt_ = base::Now() + backoff_.Next();
-    const bool lasting = !absl::IsUnavailable(step.status());
-    pipeline_.FailUnsent(
-        [&](const Exchange* each) { return lasting || each == nullptr || each->fail_fast; },
-        step.status(), finished);
-    return;
-  }
-  if (!step->has_value()) return;
-  transport_ = std::move((*step)->transport);
-  parser_ = std::move((*step)->parser);
-  info_ = std::move((*step)->info);
-  connected_ = true;
-  progress_ = base::Now();
-  backoff_.Reset();
-  ++stats_.connects;
-}
-
-absl::StatusOr<std::optional<Connection>> Channel::Attempt(base::Instant deadline) {
-  if (!wake_fd_.valid()) wake_fd_ = base::UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!wake_fd_.valid()) {
-    return absl::UnavailableError(
-        absl::StrCat("cannot connect to ", server_, ": ", std::strerror(errno)));
-  }
-  return connector_.Step(deadline);
-}
-
-void Channel::Receive(const Exchange& mine, base::Instant deadline, Finished& finished) {
-  mu_.Unlock();
-  WakeFinished(mine, finished);
-  const IoResult got = Read(deadline);
-  std::string broken;
-  if (got.kind == IoResult::Kind::kDone) {
-    parser_->Feed({buffer_.get(), got.bytes});
-    for (;;) {
-      auto reply = parser_->Next();
-      if (!reply.ok()) broken = std::string(reply.status().message());
-      if (!reply.ok() || !reply->has_value()) break;
-      arrived_.push_back(**std::move(reply));
-    }
-  } else if (got.kind != IoResult::Kind::kAgain) {
-    broken = Describe(got);
-  }
-  mu_.Lock();
-  if (got.kind == IoResult::Kind::kDone) progress_ = base::Now();
-  for (Reply& reply : arrived_) {
-    if (!pipeline_.Deliver(std::move(reply), finished)) broken = "it answered what nobody asked";
-  }
-  arrived_.clear();
-  if (!finished.empty()) spin_.Received(finished.size());  // a batch is no crowd
-  if (!broken.empty()) doomed_ = std::move(broken);
-}
-
-IoResult Channel::Read(base::Instant deadline) {
-  if (deadline == kAtOnce) return transport_->Read(buffer_.get(), kReadSize);
-  if (const absl::Duration spin = spin_.Length(); spin > absl::ZeroDuration()) {
-    const base::Instant until = std::min(deadline, base::Now() + spin);
-    for (;;) {
-      const IoResult got = transport_->Read(buffer_.get(), kReadSize);
-      if (got.kind != IoResult::Kind::kAgain) return got;
-      if (until <= base::Now()) break;
-      sched_yield();  // the server, or a follower with more to send, may want this processor
-      if (has_unsent_.load(std::memory_order_acquire)) break;  // where it can be sent, see below
-    }
-  }
-  auto interest = Transport::Interest::kRead;
-  {
-    const base::MutexLock lock(mu_);
-    if (MayWrite() || !doomed_.empty()) return IoResult();  // neither came to the leader's ears
-    if (write_blocked_) interest = Transport::Interest::kReadAndWrite;
-    leader_sleeps_ = true;
-  }
-  const Readiness ready = transport_->Wait(interest, wake_fd_.get(), deadline);
-  {
-    const base::MutexLock lock(mu_);
-    leader_sleeps_ = false;
-    if (ready.writable) write_blocked_ = false;
-  }
-  if (ready.woken) {
-    uint64_t count = 0;
-    [[maybe_unused]] const ssize_t drained = read(wake_fd_.get(), &count, sizeof count);
-  }
-  return ready.readable ? transport_->Read(buffer_.get(), kReadSize) : IoResult();
-}
-
-void Channel::Break(Finished& finished) {
-  connected_ = false;
-  while (writing_) {
-    writer_left_.Arm();
-    mu_.Unlock();
-    writer_left_.ParkUntil(base::Instant::Infinite());
-    mu_.Lock();
-  }
-  transport_->DiscardUnsent();
-  transport_.reset();
-  write_blocked_ = false;
-  last_failure_ = absl::UnavailableError(
-      absl::StrCat("lost the connection to ", server_, ": ", std::exchange(doomed_, {})));
-  pipeline_.ConnectionLost(std::string_view(in_flight_).substr(in_flight_done_),
-                           MarkMayHaveExecuted(absl::UnavailableError(
-                               absl::StrCat(std::string(last_failure_.message()),
-                                            " (the command was sent and may have been executed)"))),
-                           finished);
-  in_flight_.clear();
-  in_flight_done_ = 0;
-  next_attempt_ = base::Now();
-  ++stats_.breaks;
-}
-
-bool Channel::MayWrite() const {
-  return connected_ && !writing_ && !write_blocked_ && doomed_.empty() &&
-         (in_flight_done_ < in_flight_.size() || pipeline_.unsent_bytes() > 0);
-}
-
-void Channel::Write() {
-  while (MayWrite()) {
-    if (in_flight_done_ == in_flight_.size()) {
-      in_flight_.clear();
-      in_flight_done_ = 0;
-      if (!pipeline_.awaits_reply()) progress_ = base::Now();
-      pipeline_.TakeUnsent(in_flight_);
-      has_unsent_.store(false, std::memory_order_relaxed);
-    }
-    const std::string_view rest = std::string_view(in_flight_).substr(in_flight_done_);
-    writing_ = true;
-    mu_.Unlock();
-    const IoResult put = transport_->Write(rest);
-    mu_.Lock();
-    writing_ = false;
-    if (put.kind == IoResult::Kind::kDone) in_flight_done_ += put.bytes;
-    if (!connected_) {
-      writer_left_.Set(kDone);
-      return;
-    }
-    if (put.kind == IoResult::Kind::kDone) continue;
-    // What is left waits for the leader, who looks for room from here on.
-    write_blocked_ = put.kind == IoResult::Kind::kAgain;
-    if (!write_blocked_) doomed_ = Describe(put);
-    InterruptLeader();
-  }
-}
-
-void Channel::InterruptLeader() {
-  if (!leader_sleeps_) return;
-  const uint64_t one = 1;
-  [[maybe_unused]] const ssize_t put = write(wake_fd_.get(), &one, sizeof one);
 }
 
 Channel::Stats Channel::stats() const {

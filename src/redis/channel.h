@@ -97,6 +97,9 @@ class Channel {
   const std::string& server() const { return server_; }
 
  private:
+  static constexpr size_t kReadSize = size_t{64} << 10;
+  static constexpr base::Instant kAtOnce{};  // a deadline: what is there, without waiting
+
   static constexpr uint32_t kDone = 1;  // to a follower: all your results are in
   static constexpr uint32_t kLead = 2;  // you are the leader now
 
