@@ -52,15 +52,8 @@ absl::StatusOr<Client> Client::Connect(std::string_view url, ClientOptions optio
 
 absl::StatusOr<absl::Duration> Client::Ping() const {
   const redis::Command ping{"PING"};
-  const base::Instant deadline = core_->CommandDeadline();
-  base::Instant sent = base::Now();
-  absl::StatusOr<redis::Reply> reply = core_->channel().Call(ping, deadline);
-  // That a connection was lost while nobody used it is found by its next user. A PING may be
-  // repeated, and the second is sent on a new one.
-  if (absl::IsUnavailable(reply.status()) && base::Now() < deadline) {
-    sent = base::Now();
-    reply = core_->channel().Call(ping, deadline);
-  }
+  const base::Instant sent = base::Now();
+  const absl::StatusOr<redis::Reply> reply = core_->channel().Call(ping, core_->CommandDeadline());
   if (!reply.ok()) return reply.status();
   if (reply->is_error()) return redis::ErrorStatus(reply->text, server());
   return base::Now() - sent;

@@ -48,18 +48,18 @@ Subscriber::Stats Subscriber::stats() const {
 Subscriber::Core::Core(const Url& url, SubscriberOptions options)
     : options_(std::move(options)),
       server_(url.DebugString()),
-      wake_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       connector_(url, Handshake::Purpose::kSubscriptions, options_.open),
       backoff_(options_.first_backoff, options_.longest_backoff),
       buffer_(std::make_unique<char[]>(kReadSize)) {}
 
 Subscriber::Core::~Core() {
+  if (!thread_.joinable()) return;
   {
     const base::MutexLock lock(mu_);
     stopping_ = true;
   }
   WakeThread();
-  if (thread_.joinable()) thread_.join();
+  thread_.join();
 }
 
 void Subscriber::Core::Abandon() {
@@ -70,6 +70,7 @@ void Subscriber::Core::Abandon() {
 
 absl::Status Subscriber::Core::StartThread() {
   if (thread_.joinable()) return absl::OkStatus();
+  wake_fd_ = base::UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake_fd_.valid()) {
     return absl::UnavailableError(absl::StrCat("no descriptor was left for the subscriptions at ",
                                                server_, " (raise ulimit -n)"));

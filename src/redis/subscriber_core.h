@@ -86,7 +86,7 @@ class Subscriber::Core {
 
   const SubscriberOptions options_;
   const std::string server_;
-  base::UniqueFd wake_fd_;
+  base::UniqueFd wake_fd_;  // set before the thread starts, and not changed any more
 
   mutable base::Mutex mu_;
   base::CondVar changed_;  // some subscription's state

@@ -65,7 +65,7 @@ TEST_F(ClientFork, TheLastHandlesEndInTheChildClosesItsDescriptorsAndNothingElse
     EXPECT_EQ(support::OpenDescriptors(), before);
     const_cast<Client&>(copy) =
         *Client::Connect("redis://nowhere", {.connect = ConnectPolicy::kLazy});
-    EXPECT_EQ(support::OpenDescriptors(), before - 2 + 1);  // the new one has a wake-up, too
+    EXPECT_EQ(support::OpenDescriptors(), before - 2);  // the socket, and what wakes its reader
     return HasFailure() ? 1 : 0;
   });
   EXPECT_EQ(code, 0);
@@ -84,6 +84,7 @@ TEST_F(ClientFork, TheChildMayConnectAnew) {
   EXPECT_TRUE(client_->Ping().ok());
 }
 
+#ifndef __SANITIZE_THREAD__  // its forked children must start no threads, as the fork here does
 TEST_F(ClientFork, AGrandchildIsRefusedTheConnectionOfTheChild) {
   const int code = ExitCode([&] {
     client_ = Client::Connect(server_->url());
@@ -96,6 +97,7 @@ TEST_F(ClientFork, AGrandchildIsRefusedTheConnectionOfTheChild) {
   });
   EXPECT_EQ(code, 0);
 }
+#endif
 
 TEST_F(ClientFork, AChildIsUnharmedWhateverItsParentsThreadsWereDoing) {
   ASSERT_TRUE(client_.ok()) << client_.status();

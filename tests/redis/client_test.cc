@@ -1,5 +1,6 @@
 #include "redlatch/client.h"
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -30,6 +31,7 @@ using ::testing::Not;
 
 // How much later than its deadline a call may return.
 constexpr absl::Duration kGrace = absl::Milliseconds(50);
+constexpr absl::Duration kPatience = absl::Seconds(10);
 constexpr char kPassword[] = "s3cret-w0rd";
 
 class ClientTest : public ::testing::Test {
@@ -82,13 +84,16 @@ TEST_F(ClientTest, LazilyItDoesNothingUntilTheFirstCall) {
       Client::Connect(server_->url() + "?command_timeout=100ms", {.connect = ConnectPolicy::kLazy});
   ASSERT_TRUE(client.ok()) << client.status();
   EXPECT_EQ(support::ThreadCount(), threads);
-  EXPECT_LE(support::OpenDescriptors(), descriptors + 1);  // what wakes a waiting thread
+  EXPECT_EQ(support::OpenDescriptors(), descriptors);
   const base::Instant begun = base::Now();
   const absl::Status down = client->Ping().status();
   EXPECT_LT(base::Now() - begun, absl::Milliseconds(100) + kGrace);
   EXPECT_EQ(down.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(down.message()), AllOf(HasSubstr(server_->url()), HasSubstr("refused")));
   server_->Restart();
+  const base::Instant patience = base::Now() + kPatience;
+  while (!client->Ping().ok() && base::Now() < patience) {  // attempts are held back by now
+  }
   EXPECT_TRUE(client->Ping().ok());
 }
 
@@ -208,12 +213,19 @@ TEST_F(ClientTest, ALostConnectionIsMadeAgainByTheNextCall) {
   support::TcpProxy proxy({.port = server_->port()});
   const absl::StatusOr<Client> client = Client::Connect(proxy.url());
   ASSERT_TRUE(client.ok()) << client.status();
-  EXPECT_EQ(server_->Integer({"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"}), 1);
-  EXPECT_TRUE(client->Ping().ok()) << client->Ping().status();
-  proxy.ResetAll();
-  EXPECT_TRUE(client->Ping().ok());
-  server_->Restart();
-  EXPECT_TRUE(client->Ping().ok());
+  const std::function<void()> losses[] = {
+      [&] {
+        server_->Command({"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"});
+      },
+      [&] { proxy.ResetAll(); },
+      [&] { server_->Restart(); },
+  };
+  for (const auto& lose : losses) {
+    lose();
+    server_->Command({"DEBUG", "SLEEP", "0.003"});  // a connection in use may end under a call
+    const absl::StatusOr<absl::Duration> trip = client->Ping();
+    EXPECT_TRUE(trip.ok()) << trip.status();
+  }
 }
 
 TEST_F(ClientTest, APingThatIsForbiddenIsDenied) {

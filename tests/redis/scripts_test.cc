@@ -150,7 +150,7 @@ TEST_F(ScriptsTest, KeysAndArgumentsAreAnyBytesAndAnyNumber) {
   const std::string large(1 << 20, '\0');
   for (const size_t count : {size_t{1}, size_t{23}, size_t{5000}}) {
     std::vector<std::string_view> keys(count, odd);
-    std::vector<std::string_view> args(count + 1, large.substr(0, 10));
+    std::vector<std::string_view> args(count + 1, std::string_view(large).substr(0, 10));
     keys.back() = "";
     args.back() = large;
     if (count == 1) keys.front() = odd;

@@ -33,7 +33,7 @@ class SubscriberEnd : public support::SubscriberTestFixture {
     EXPECT_TRUE(server_->AwaitInfo("connected_clients", "1"));  // the fixture's own
     Publish("c", "nobody is there");
     EXPECT_EQ(ears_.heard(), heard);
-    EXPECT_EQ(support::ThreadCount(), threads_);
+    EXPECT_TRUE(AwaitThreads(threads_));
     EXPECT_EQ(support::OpenDescriptors(), descriptors_);
   }
 

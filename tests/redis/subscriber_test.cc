@@ -1,6 +1,7 @@
 #include "src/redis/subscriber.h"
 
 #include <pthread.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #include <atomic>
@@ -185,16 +186,30 @@ TEST_F(SubscriberTest, HasNeitherThreadNorConnectionBeforeTheFirstSubscribe) {
   const int descriptors = support::OpenDescriptors();
   auto subscriber = Make(server_->url());
   EXPECT_EQ(support::ThreadCount(), threads);
-  EXPECT_LE(support::OpenDescriptors(), descriptors + 1);  // what wakes the thread
+  EXPECT_EQ(support::OpenDescriptors(), descriptors);
   EXPECT_FALSE(subscriber->live());
   EXPECT_EQ(server_->Info("total_connections_received"), "2");
   ASSERT_TRUE(subscriber->Subscribe("c", Soon()).ok());
   EXPECT_EQ(support::ThreadCount(), threads + 1);
   EXPECT_EQ(server_->Info("total_connections_received"), "3");
   subscriber.reset();
-  EXPECT_EQ(support::ThreadCount(), threads);
+  EXPECT_TRUE(AwaitThreads(threads));
   EXPECT_EQ(support::OpenDescriptors(), descriptors);
   EXPECT_TRUE(server_->AwaitInfo("pubsub_channels", "0"));
+}
+
+TEST_F(SubscriberTest, AProcessWithoutDescriptorsIsToldAndServedLater) {
+  EXPECT_EQ(Publish("c", "m"), 0);  // connects the fixture
+  rlimit limit = {};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  const rlimit none = {.rlim_cur = 3, .rlim_max = limit.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  const auto subscriber = Make(server_->url());
+  const absl::Status subscribed = subscriber->Subscribe("c", In(absl::Milliseconds(20)));
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  EXPECT_EQ(subscribed.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(subscribed.message()), HasSubstr("ulimit -n"));
+  EXPECT_TRUE(subscriber->Subscribe("c", Soon()).ok());
 }
 
 TEST_F(SubscriberTest, AnIdleSubscribersThreadUsesNoProcessorTime) {

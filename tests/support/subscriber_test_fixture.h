@@ -13,6 +13,7 @@
 #include "src/base/clock.h"
 #include "src/redis/subscriber.h"
 #include "src/redis/url.h"
+#include "tests/support/process_stats.h"
 #include "tests/support/redis_server.h"
 #include "tests/support/subscriber_ears.h"
 #include "tests/support/tcp_proxy.h"
@@ -65,6 +66,15 @@ class SubscriberTestFixture : public ::testing::Test {
   bool AwaitCalls(std::string_view command, int64_t calls) {
     const base::Instant deadline = Soon();
     while (Calls(command) < calls) {
+      if (deadline <= base::Now()) return false;
+    }
+    return true;
+  }
+
+  // A thread that was joined may be seen in /proc a moment longer.
+  static bool AwaitThreads(int count) {
+    const base::Instant deadline = Soon();
+    while (ThreadCount() != count) {
       if (deadline <= base::Now()) return false;
     }
     return true;
