@@ -26,7 +26,7 @@ namespace {
 
 constexpr int kCallers = 16;
 constexpr int kChannels = 50;
-constexpr absl::Duration kTimeout = absl::Seconds(1);
+constexpr absl::Duration kTimeout = absl::Seconds(5);
 constexpr absl::Duration kGrace = absl::Milliseconds(50);
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
