@@ -52,7 +52,7 @@ class REDLATCH_EXPORT Client {
   //   kUnavailable          the server cannot be reached, or does not answer in time
   //   kPermissionDenied     it refuses the user, the password, or scripts
   //   kFailedPrecondition   it cannot hold locks: too old, or it may evict them
-  static absl::StatusOr<Client> Connect(std::string_view url, ClientOptions options = {});
+  static absl::StatusOr<Client> Connect(std::string_view url, const ClientOptions& options = {});
 
   // One round trip to the server and how long it took; kUnavailable where it does not answer
   // within the URL's command_timeout.

@@ -37,7 +37,7 @@ class Client::Core {
 
 Client::Client(std::shared_ptr<Core> core) : core_(std::move(core)) {}
 
-absl::StatusOr<Client> Client::Connect(std::string_view url, ClientOptions options) {
+absl::StatusOr<Client> Client::Connect(std::string_view url, const ClientOptions& options) {
   absl::StatusOr<redis::Url> parsed = redis::ParseUrl(url);
   if (!parsed.ok()) return parsed.status();
   Client client(std::make_shared<Core>(*std::move(parsed)));

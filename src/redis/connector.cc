@@ -73,7 +73,7 @@ Connector::Outcome Connector::Advance(Attempt& attempt, base::Instant limit, int
     attempt.addresses = *std::move(addresses);
   }
   if (!attempt.connected) {
-    const Outcome connected = ConnectToOne(attempt, limit, wake_fd);
+    Outcome connected = ConnectToOne(attempt, limit, wake_fd);
     if (!connected.ok() || *connected != Progress::kReady) return connected;
   }
   return Greet(attempt, limit, wake_fd);

@@ -101,7 +101,7 @@ class SocketTransport final : public Transport {
   void DiscardUnsent() override {
     sockaddr nowhere = {};
     nowhere.sa_family = AF_UNSPEC;
-    connect(fd_.get(), &nowhere, sizeof nowhere);
+    static_cast<void>(connect(fd_.get(), &nowhere, sizeof nowhere));
   }
 
  private:

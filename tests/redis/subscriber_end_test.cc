@@ -20,7 +20,6 @@ namespace {
 
 using support::Arrival;
 using support::Direction;
-using support::ProxyStats;
 
 class SubscriberEnd : public support::SubscriberTestFixture {
  protected:

@@ -2,7 +2,6 @@
 #define REDLATCH_TESTS_SUPPORT_SUBSCRIBER_EARS_H_
 
 #include <algorithm>
-#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -33,11 +32,10 @@ class SubscriberEars {
     };
     options.on_live_again = [this] { Hear("live again"); };
     options.on_down = [this](const absl::Status& why) {
-      Hear("down", [&] { why_down_ = base::Unshared(why); });
+      Hear("down", &SubscriberEars::why_down_, why);
     };
     options.on_refused = [this](std::string_view channel, const absl::Status& why) {
-      Hear(absl::StrCat("refused ", std::string(channel)),
-           [&] { why_refused_ = base::Unshared(why); });
+      Hear(absl::StrCat("refused ", std::string(channel)), &SubscriberEars::why_refused_, why);
     };
     return options;
   }
@@ -77,10 +75,10 @@ class SubscriberEars {
   }
 
  private:
-  void Hear(
-      std::string line, const std::function<void()>& note = [] {}) {
+  void Hear(std::string line, absl::Status SubscriberEars::*kept = nullptr,
+            const absl::Status& why = absl::OkStatus()) {
     const base::MutexLock lock(mu_);
-    note();
+    if (kept != nullptr) this->*kept = base::Unshared(why);
     lines_.push_back(std::move(line));
     heard_more_.SignalAll();
   }
