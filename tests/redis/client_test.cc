@@ -1,6 +1,5 @@
 #include "redlatch/client.h"
 
-#include <algorithm>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -15,6 +14,7 @@
 #include "gtest/gtest.h"
 #include "src/base/clock.h"
 #include "tests/redis/embedded_home.h"
+#include "tests/redis/punctuality.h"
 #include "tests/support/fake_server.h"
 #include "tests/support/process_stats.h"
 #include "tests/support/redis_server.h"
@@ -33,17 +33,6 @@ using ::testing::Not;
 constexpr absl::Duration kGrace = absl::Milliseconds(50);
 constexpr absl::Duration kPatience = absl::Seconds(10);
 constexpr char kPassword[] = "s3cret-w0rd";
-
-// How long `call` takes at best: a busy machine may delay one, but not each.
-absl::Duration Fastest(const std::function<void()>& call) {
-  absl::Duration fastest = absl::InfiniteDuration();
-  for (int i = 0; i < 4; ++i) {
-    const base::Instant begun = base::Now();
-    call();
-    fastest = std::min(fastest, base::Now() - begun);
-  }
-  return fastest;
-}
 
 class ClientTest : public ::testing::Test {
  protected:
@@ -101,13 +90,16 @@ TEST_F(ClientTest, LazilyItDoesNothingUntilTheFirstCall) {
   server_->Kill();
   const int descriptors = support::OpenDescriptors();
   const int threads = support::ThreadCount();
-  absl::StatusOr<Client> client =
+  const absl::StatusOr<Client> client =
       Client::Connect(server_->url() + "?command_timeout=100ms", {.connect = ConnectPolicy::kLazy});
   ASSERT_TRUE(client.ok()) << client.status();
   EXPECT_LE(support::ThreadCount(), threads);
   EXPECT_EQ(support::OpenDescriptors(), descriptors);
-  absl::Status down;
-  EXPECT_LT(Fastest([&] { down = client->Ping().status(); }), absl::Milliseconds(100) + kGrace);
+  redis::Punctuality punctuality;
+  const base::Instant deadline = base::Now() + absl::Milliseconds(100);
+  const absl::Status down = client->Ping().status();
+  punctuality.Note(deadline);
+  EXPECT_TRUE(punctuality.Within(kGrace));
   EXPECT_EQ(down.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(down.message()), AllOf(HasSubstr(server_->url()), HasSubstr("refused")));
   server_->Restart();
@@ -131,11 +123,12 @@ TEST_F(ClientTest, AMalformedUrlIsRefusedInBothWays) {
 
 TEST_F(ClientTest, AServerThatHangsIsUnavailableInTime) {
   server_->Stop();
-  const auto connect = [&] {
-    ExpectRefusal(server_->url() + "?connect_timeout=50ms&command_timeout=50ms",
-                  absl::StatusCode::kUnavailable, server_->url(), "no answer to the handshake", "");
-  };
-  EXPECT_LT(Fastest(connect), absl::Milliseconds(100) + kGrace);
+  redis::Punctuality punctuality;
+  const base::Instant deadline = base::Now() + absl::Milliseconds(200);
+  ExpectRefusal(server_->url() + "?connect_timeout=100ms&command_timeout=100ms",
+                absl::StatusCode::kUnavailable, server_->url(), "no answer to the handshake", "");
+  punctuality.Note(deadline);
+  EXPECT_TRUE(punctuality.Within(kGrace));
   server_->Continue();
 }
 
@@ -218,8 +211,11 @@ TEST_F(ClientTest, APingOfAServerThatHangsEndsInTime) {
   const absl::StatusOr<Client> client = Client::Connect(server_->url() + "?command_timeout=100ms");
   ASSERT_TRUE(client.ok()) << client.status();
   server_->Stop();
-  absl::Status hangs;
-  EXPECT_LT(Fastest([&] { hangs = client->Ping().status(); }), absl::Milliseconds(100) + kGrace);
+  redis::Punctuality punctuality;
+  const base::Instant deadline = base::Now() + absl::Milliseconds(100);
+  const absl::Status hangs = client->Ping().status();
+  punctuality.Note(deadline);
+  EXPECT_TRUE(punctuality.Within(kGrace));
   EXPECT_EQ(hangs.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(hangs.message()), HasSubstr(server_->url()));
   server_->Continue();
@@ -278,7 +274,7 @@ TEST(ClientEmbeddedTest, ANewServerIsStartedWhereTheOldOneIsGone) {
     if (round == 0) {
       // Alone: with this client's connection it has nobody, and stops by itself.
       auto other = home.Connect();
-      EXPECT_EQ(other.Command({"CLIENT", "KILL", "TYPE", "normal"}).integer, 1);
+      EXPECT_GE(other.Command({"CLIENT", "KILL", "TYPE", "normal"}).integer, 1);
     } else {
       for (const pid_t pid : home.Pids("redis-server")) redis::Kill(pid);
     }
