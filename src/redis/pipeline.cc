@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "src/base/status.h"
+
 namespace redlatch::redis {
 
 void Pipeline::Append(absl::Span<const Command> commands, Exchange* exchange) {
@@ -46,7 +48,8 @@ bool Pipeline::Deliver(Reply reply, Finished& finished) {
 void Pipeline::Fail(const Segment& segment, const absl::Status& why, Finished& finished) {
   Exchange* exchange = segment.exchange;
   if (exchange == nullptr) return;
-  for (size_t i = 0; i < segment.replies; ++i) exchange->results[segment.index + i] = why;
+  for (size_t i = 0; i < segment.replies; ++i)
+    exchange->results[segment.index + i] = base::Unshared(why);
   exchange->open -= segment.replies;
   if (exchange->open == 0) finished.push_back(exchange);
 }

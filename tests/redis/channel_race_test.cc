@@ -164,7 +164,7 @@ class WriterComesBackLateTest : public ChannelRaceTest {
       return real.Wait(interest, wake, at);
     };
     hooks_.read = [&](Transport& real, char* buffer, size_t size) {
-      if (closed.exchange(true)) return real.Read(buffer, size);
+      if (!written || closed.exchange(true)) return real.Read(buffer, size);
       return IoResult{.kind = IoResult::Kind::kClosed};
     };
     hooks_.write = [&](Transport& real, std::string_view bytes) {
