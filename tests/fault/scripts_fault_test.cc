@@ -145,6 +145,23 @@ TEST_F(ScriptsFault, EachCallOfABatchThatIsRefusedForNowIsTriedAgainAlone) {
   EXPECT_EQ(executed, 4);
 }
 
+TEST_F(ScriptsFault, AServerThatNeverLearnsAScriptIsNotTaughtForEver) {
+  std::atomic<int> taught{0};
+  FakeServer server([&](const FakeServer::Asked& asked) -> std::optional<std::string> {
+    const bool mine = asked.command.back() == "mine";
+    if (!mine) return FakeServer::Polite(asked);
+    if (asked.command[0] == "EVAL") ++taught;
+    return "-NOSCRIPT No matching script. Please use EVAL.\r\n";
+  });
+  Channel channel(*ParseUrl(server.url()));
+  Scripts scripts(channel);
+  const OwnScript any(*server_, "return 1");
+  const std::string_view args[] = {"mine"};
+  const absl::Status status = scripts.Run(any.Call({}, args), Soon()).status();
+  EXPECT_THAT(std::string(status.message()), HasSubstr("NOSCRIPT"));
+  EXPECT_EQ(taught, 1);
+}
+
 TEST_F(ScriptsFault, AScriptWhoseReplyIsLostIsNeverSentAgain) {
   const OwnScript count(*server_, kCount);
   ASSERT_TRUE(through_proxy_.Run(count.Call(kCounter), Soon()).ok());

@@ -107,6 +107,14 @@ TEST_F(SubscriberFault, ALossIsToldOnceAndItsEndWhenAllIsLive) {
   EXPECT_EQ(subscriber.stats().breaks, 3);
 }
 
+TEST_F(SubscriberFault, OnlyAttemptsThatFailAreHeldBack) {
+  const auto subscriber = MakeLive({.first_backoff = absl::Seconds(60)});
+  for (int losses = 1; losses <= 3; ++losses) {
+    ASSERT_EQ(KillSubscribers(), 1);
+    EXPECT_TRUE(ears_.Await("live again", losses));
+  }
+}
+
 TEST_F(SubscriberFault, ARestartedServerIsFoundAgain) {
   const auto subscriber = Make(server_->url());
   ASSERT_TRUE(subscriber->Subscribe("c", Soon()).ok());
@@ -173,6 +181,14 @@ TEST_F(SubscriberFault, ASubscriptionThatIsNotAcknowledgedReplacesTheConnection)
   EXPECT_EQ(subscriber->stats().breaks, 1);
   EXPECT_TRUE(ArrivesSoon("d"));
   ExpectHealed();
+}
+
+TEST_F(SubscriberFault, AfterALongSilenceAnAnswerHasItsTime) {
+  const auto subscriber = MakeLive({.answer_timeout = absl::Milliseconds(300)});
+  proxy_.Delay(Direction::kToClient, absl::Milliseconds(5));
+  EXPECT_FALSE(ears_.Await("down", 1, absl::Milliseconds(400)));
+  EXPECT_TRUE(subscriber->Subscribe("d", Soon()).ok());
+  EXPECT_EQ(subscriber->stats().breaks, 0);
 }
 
 TEST_F(SubscriberFault, WhatAnAbandonedConnectionStillSaysIsHeardByNobody) {
