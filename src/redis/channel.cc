@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "src/base/status.h"
 #include "src/redis/errors.h"
 
 namespace redlatch::redis {

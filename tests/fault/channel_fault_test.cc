@@ -151,7 +151,6 @@ TEST_P(ChannelFaultTest, EveryCallerGetsItsOwnReplyOrAnErrorInTime) {
     EXPECT_GT(stats.breaks, 0);
     EXPECT_GT(tally_.unknown, 0);
   } else {
-    EXPECT_EQ(stats.breaks, 0);
     EXPECT_GT(tally_.slow, 0);
   }
   proxy_.Heal();
