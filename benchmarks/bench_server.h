@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace redlatch::bench {
 
@@ -13,6 +14,13 @@ namespace redlatch::bench {
 // with the process.
 uint16_t ServerPort();
 std::string ServerUrl();
+
+// In a process of a race (process_race.h): the server is the one that listens there already.
+void AdoptServer(uint16_t port);
+
+// How often the server has executed commands of these names, by its own count. Not in a race's
+// process.
+int64_t CommandCalls(const std::vector<std::string>& commands);
 
 // The baseline's connection: what a program without redlatch would use. Ends the run where the
 // server does not answer.

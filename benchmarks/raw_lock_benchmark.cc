@@ -1,0 +1,29 @@
+// What a lock costs its only user: one acquisition and one release, no contention.
+#include <benchmark/benchmark.h>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "benchmarks/raw_lock.h"
+
+namespace redlatch::bench {
+namespace {
+
+// With threads: a connection and a key each.
+void BM_RawHiredis_Pair(benchmark::State& state) {
+  const std::string key = absl::StrCat("raw_pair:", state.thread_index());
+  absl::StatusOr<RawLock> lock = RawLock::Open(key, "id");
+  if (!lock.ok()) state.SkipWithError(lock.status().ToString().c_str());
+  for (auto _ : state) {
+    const absl::StatusOr<bool> acquired = lock->TryAcquire();
+    if (!acquired.ok() || !*acquired || !lock->Release().ok()) {
+      state.SkipWithError("the pair failed");
+      break;
+    }
+  }
+  state.SetItemsProcessed(state.iterations());
+}
+BENCHMARK(BM_RawHiredis_Pair)->UseRealTime();
+BENCHMARK(BM_RawHiredis_Pair)->UseRealTime()->Threads(64);
+
+}  // namespace
+}  // namespace redlatch::bench
