@@ -8,7 +8,7 @@ set(REDLATCH_EMBED_LUA "${CMAKE_CURRENT_LIST_DIR}/embed_lua.cmake")
 # Defines a target that generates <output_dir>/scripts.h from <lua_dir>/<folder>/<operation>.lua.
 # See lua/README.md.
 function(redlatch_embed_lua target lua_dir output_dir)
-  file(GLOB sources CONFIGURE_DEPENDS "${lua_dir}/*/*.lua")
+  file(GLOB sources CONFIGURE_DEPENDS "${lua_dir}/*/*.lua" "${lua_dir}/*/common/*.lua")
   add_custom_command(
     OUTPUT "${output_dir}/scripts.h"
     COMMAND "${CMAKE_COMMAND}" "-DLUA_DIR=${lua_dir}" "-DOUTPUT_DIR=${output_dir}"

@@ -14,6 +14,13 @@
 
 namespace redlatch {
 
+class Observer;
+class RedisLockBase;
+
+namespace engine {
+class Core;
+}
+
 enum class ConnectPolicy {
   kEager,  // Connect() makes the first connection, and fails where it cannot
   kLazy,   // Connect() does no I/O: a program may start while its server is down
@@ -22,12 +29,24 @@ enum class ConnectPolicy {
 struct ClientOptions {
   ConnectPolicy connect = ConnectPolicy::kEager;
 
+  // How long calls without a deadline of their own, lock() and Acquire({}), go on trying to reach
+  // the server before they fail.
+  absl::Duration unreachable_after = absl::Seconds(10);
+
+  // Stands before every lock's name in its keys.
+  std::string key_prefix = {};
+
+  // Hears of what happens to this client's locks. Where there is none, losses and misuse go to
+  // stderr, at most one line a second.
+  std::shared_ptr<Observer> observer = nullptr;
+
   // Hears, in Connect(), what is not as it should be but does not stop redlatch: each message says
   // what and how to mend it. Where it is empty they go to stderr.
   std::function<void(std::string_view message)> on_warning = {};
 };
 
-// A handle to one server's connection. Copies share it; it is closed with the last of them.
+// A handle to one server's connection. Copies share it; it is closed with the last of them, and of
+// the locks and leases made with it.
 //
 //   absl::StatusOr<redlatch::Client> client = redlatch::Client::Connect("redis://127.0.0.1:6379");
 //   if (!client.ok()) return client.status();
@@ -62,10 +81,10 @@ class REDLATCH_EXPORT Client {
   const std::string& server() const;
 
  private:
-  class Core;
-  explicit Client(std::shared_ptr<Core> core);
+  friend class RedisLockBase;
+  explicit Client(std::shared_ptr<engine::Core> core);
 
-  std::shared_ptr<Core> core_;
+  std::shared_ptr<engine::Core> core_;
 };
 
 }  // namespace redlatch

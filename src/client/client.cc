@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "src/base/clock.h"
+#include "src/engine/core.h"
 #include "src/redis/channel.h"
 #include "src/redis/codec.h"
 #include "src/redis/errors.h"
@@ -22,29 +23,16 @@ void Warn(const ClientOptions& options, const std::string& message) {
 
 }  // namespace
 
-class Client::Core {
- public:
-  explicit Core(redis::Url url) : url_(std::move(url)), channel_(url_) {}
-
-  base::Instant CommandDeadline() const { return base::Now() + url_.command_timeout; }
-  redis::Channel& channel() { return channel_; }
-  const redis::Url& url() const { return url_; }
-
- private:
-  const redis::Url url_;
-  redis::Channel channel_;
-};
-
-Client::Client(std::shared_ptr<Core> core) : core_(std::move(core)) {}
+Client::Client(std::shared_ptr<engine::Core> core) : core_(std::move(core)) {}
 
 absl::StatusOr<Client> Client::Connect(std::string_view url, const ClientOptions& options) {
   absl::StatusOr<redis::Url> parsed = redis::ParseUrl(url);
   if (!parsed.ok()) return parsed.status();
-  Client client(std::make_shared<Core>(*std::move(parsed)));
+  Client client(std::make_shared<engine::Core>(*std::move(parsed), options));
   if (options.connect == ConnectPolicy::kLazy) return client;
   redis::Channel& channel = client.core_->channel();
   const base::Instant deadline =
-      base::Now() + client.core_->url().connect_timeout + client.core_->url().command_timeout;
+      base::Now() + client.core_->connect_timeout() + client.core_->command_timeout();
   if (absl::Status connected = channel.Connect(deadline); !connected.ok()) return connected;
   for (const std::string& warning : channel.server_info().warnings) Warn(options, warning);
   return client;
@@ -53,7 +41,8 @@ absl::StatusOr<Client> Client::Connect(std::string_view url, const ClientOptions
 absl::StatusOr<absl::Duration> Client::Ping() const {
   const redis::Command ping{"PING"};
   const base::Instant sent = base::Now();
-  const absl::StatusOr<redis::Reply> reply = core_->channel().Call(ping, core_->CommandDeadline());
+  const absl::StatusOr<redis::Reply> reply =
+      core_->channel().Call(ping, sent + core_->command_timeout());
   if (!reply.ok()) return reply.status();
   if (reply->is_error()) return redis::ErrorStatus(reply->text, server());
   return base::Now() - sent;

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -39,6 +40,9 @@ struct ChannelOptions {
   absl::Duration spin = absl::Microseconds(80);
   // Commands that wait to be sent; more are refused.
   size_t backlog_bytes = size_t{64} << 20;
+  // A lost connection was made again. Called by the leader while the channel is locked: returns at
+  // once and does not call the channel.
+  std::function<void()> on_reconnected;
   TransportFactory open = OpenSocket;
 };
 

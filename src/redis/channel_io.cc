@@ -41,7 +41,7 @@ void Channel::Reconnect(Exchange& mine, base::Instant deadline, Finished& finish
   connected_ = true;
   progress_ = base::Now();
   backoff_.Reset();
-  ++stats_.connects;
+  if (++stats_.connects > 1 && options_.on_reconnected) options_.on_reconnected();
 }
 
 absl::StatusOr<std::optional<Connection>> Channel::Attempt(base::Instant deadline) {

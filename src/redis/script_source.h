@@ -3,15 +3,11 @@
 #ifndef REDLATCH_SRC_REDIS_SCRIPT_SOURCE_H_
 #define REDLATCH_SRC_REDIS_SCRIPT_SOURCE_H_
 
-#include <string_view>
+#include "redlatch/lua_script.h"
 
 namespace redlatch::redis {
 
-struct ScriptSource {
-  std::string_view name;  // "simple/acquire"
-  std::string_view body;  // what EVAL is given; includes are resolved
-  std::string_view sha1;  // what EVALSHA is given: 40 lower-case hex digits, of `body`
-};
+using ScriptSource = LuaScript;
 
 }  // namespace redlatch::redis
 

@@ -30,8 +30,9 @@ struct SubscriberOptions {
   // asked for: it is forgotten.
   std::function<void(std::string_view channel, const absl::Status& why)> on_refused;
 
-  // A connection on which nothing came for so long is asked whether it is alive.
-  absl::Duration ping_interval = absl::Seconds(10);
+  // A connection on which nothing came for so long is asked whether it is alive. Rarely, since each
+  // client that waits pays for it, and whoever misses a message has a heartbeat to find out.
+  absl::Duration ping_interval = absl::Seconds(30);
   // Where something is due and nothing comes for so long, the connection is given up.
   absl::Duration answer_timeout = absl::Seconds(2);
   absl::Duration first_backoff = absl::Milliseconds(10);

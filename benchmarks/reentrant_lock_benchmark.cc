@@ -1,0 +1,27 @@
+// ReentrantLock: its only user, and the same user once more.
+#include <benchmark/benchmark.h>
+
+#include <mutex>
+
+#include "benchmarks/lock_loop.h"
+#include "redlatch/reentrant_lock.h"
+
+namespace redlatch::bench {
+namespace {
+
+void BM_ReentrantLock_Uncontended(benchmark::State& state) {
+  ReentrantLock lock(SharedClient(), "reentrant_uncontended");
+  LockLoop(state, lock);
+}
+BENCHMARK(BM_ReentrantLock_Uncontended)->UseRealTime();
+
+// Beside BM_AbslMutex: no round trip.
+void BM_ReentrantLock_Reentry(benchmark::State& state) {
+  ReentrantLock lock(SharedClient(), "reentrant_reentry");
+  const std::scoped_lock outer(lock);
+  LockLoop(state, lock);
+}
+BENCHMARK(BM_ReentrantLock_Reentry);
+
+}  // namespace
+}  // namespace redlatch::bench

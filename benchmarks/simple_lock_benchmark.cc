@@ -1,0 +1,93 @@
+// SimpleLock: its only user; many users of their own locks; threads and processes on one lock.
+#include <benchmark/benchmark.h>
+
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "benchmarks/bench_server.h"
+#include "benchmarks/lock_loop.h"
+#include "benchmarks/process_race.h"
+#include "redlatch/client.h"
+#include "redlatch/simple_lock.h"
+
+namespace redlatch::bench {
+namespace {
+
+constexpr char kRaceLock[] = "simple_race";
+
+void BM_SimpleLock_Uncontended(benchmark::State& state) {
+  SimpleLock lock(SharedClient(), "simple_uncontended");
+  LockLoop(state, lock);
+}
+BENCHMARK(BM_SimpleLock_Uncontended)->UseRealTime();
+
+// A lock each, one client.
+void BM_SimpleLock_ManyLocks(benchmark::State& state) {
+  SimpleLock lock(SharedClient(), absl::StrCat("simple_many:", state.thread_index()));
+  LockLoop(state, lock);
+}
+BENCHMARK(BM_SimpleLock_ManyLocks)->UseRealTime()->Threads(64);
+
+// One lock, one client. The argument is LockOptions::local_retakes.
+void BM_SimpleLock_Threads(benchmark::State& state) {
+  SimpleLock lock(SharedClient(), "simple_threads",
+                  {.local_retakes = static_cast<int>(state.range(0))});
+  LockLoop(state, lock);
+}
+BENCHMARK(BM_SimpleLock_Threads)
+    ->ArgName("retakes")
+    ->Arg(LockOptions().local_retakes)
+    ->Arg(0)
+    ->UseRealTime()
+    ->Threads(2)
+    ->Threads(4)
+    ->Threads(16);
+
+// One lock, a client a process; stamped, so that it also tells how long a hand-over takes.
+REDLATCH_RACER(SimpleLock) {
+  absl::StatusOr<Client> client = Client::Connect(ServerUrl());
+  if (!client.ok()) return client.status();
+  SimpleLock lock(*client, kRaceLock);
+  racer.AwaitStart();
+  while (racer.Running()) {
+    lock.lock();
+    racer.SampleSinceStamp();
+    racer.Count();
+    racer.Stamp();
+    lock.unlock();
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<RaceResult> Race(int processes) {
+  return RunRace({.racer = "SimpleLock",
+                  .processes = processes,
+                  .commands = {"evalsha", "eval", "subscribe", "unsubscribe"}});
+}
+
+void BM_SimpleLock_Processes(benchmark::State& state) {
+  for (auto _ : state) ReportRace(state, Race(static_cast<int>(state.range(0))));
+}
+BENCHMARK(BM_SimpleLock_Processes)->Apply(ForEachRaceSize);
+
+// From unlock() in one process to the return of lock() in another.
+void BM_HandOver_Latency(benchmark::State& state) {
+  for (auto _ : state) {
+    const absl::StatusOr<RaceResult> result = Race(2);
+    if (!result.ok()) {
+      state.SkipWithError(result.status().ToString().c_str());
+      break;
+    }
+    ReportLatency(state, result->samples);
+  }
+}
+BENCHMARK(BM_HandOver_Latency)->Iterations(1)->UseManualTime()->Unit(benchmark::kMicrosecond);
+
+}  // namespace
+}  // namespace redlatch::bench

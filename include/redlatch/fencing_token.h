@@ -1,0 +1,35 @@
+// A number that grows with every exclusive acquisition of a lock: the proof of who came later.
+#ifndef REDLATCH_FENCING_TOKEN_H_
+#define REDLATCH_FENCING_TOKEN_H_
+
+#include <compare>
+#include <cstdint>
+
+namespace redlatch {
+
+// No lock service can stop a process that is paused, loses its lock and wakes to write all the
+// same. Whoever is written to can: it remembers the largest token that it has seen and refuses a
+// smaller one.
+//
+//   if (token < newest_seen) return Refused();
+//   newest_seen = token;
+//
+// Tokens of one lock grow strictly, also where Redis has lost its data, as long as its clock (after
+// a failover its successor's) is not behind the last grant. They are no sequence: most numbers
+// never appear.
+class FencingToken {
+ public:
+  constexpr FencingToken() = default;  // 0: no token
+  explicit constexpr FencingToken(uint64_t value) : value_(value) {}
+
+  constexpr uint64_t value() const { return value_; }
+
+  friend constexpr auto operator<=>(FencingToken, FencingToken) = default;
+
+ private:
+  uint64_t value_ = 0;
+};
+
+}  // namespace redlatch
+
+#endif  // REDLATCH_FENCING_TOKEN_H_

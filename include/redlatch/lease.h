@@ -1,0 +1,95 @@
+// A hold on a lock, and the handle that releases it.
+#ifndef REDLATCH_LEASE_H_
+#define REDLATCH_LEASE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <stop_token>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "redlatch/export.h"
+#include "redlatch/fencing_token.h"
+
+namespace redlatch {
+
+namespace engine {
+class Handle;
+}
+
+// A view of one hold: copy it to wherever the work is done. It keeps nothing held.
+//
+//   state       valid()   lost()           remaining()
+//   held        true      not requested    until the local deadline
+//   released    false     not requested    zero
+//   lost        false     requested        zero
+//
+// A hold is lost when its lease could not be renewed in time, or somebody forced its release. Its
+// local deadline lies a margin (1 % + 2 ms) before the moment at which the server would give the
+// lock to another; and so that its holder knows by then, it is declared lost a little before that
+// deadline (a twentieth of the lease, at most 10 ms).
+//
+// Where an owner has taken a reentrant lock several times, all its leases are of one hold, which is
+// released with the last of them. Thread-safe.
+class REDLATCH_EXPORT Hold {
+ public:
+  Hold() = default;  // of nothing: neither valid nor lost
+
+  // True: no other owner has the lock at this moment. Ask right before what must be exclusive, and
+  // remember that a process may be paused between the answer and the act: a fencing token is
+  // safe against that too.
+  bool valid() const;
+
+  // Until the local deadline as it stands; renewal moves it.
+  absl::Duration remaining() const;
+
+  FencingToken fencing_token() const { return token_; }
+
+  // Fires when the hold is lost, also while the network hangs; never on a release.
+  std::stop_token lost() const;
+
+ private:
+  friend class Lease;
+  friend class RedisLockBase;
+  Hold(std::shared_ptr<engine::Handle> handle, uint64_t id, FencingToken token);
+
+  std::shared_ptr<engine::Handle> handle_;
+  uint64_t id_ = 0;
+  FencingToken token_;
+};
+
+// A Hold that ends with this handle: what Acquire() returns. It may outlive the lock object and the
+// client, and be moved and destroyed on any thread. Its methods may be called from several threads
+// at the same time, but for move and destruction.
+class REDLATCH_EXPORT Lease : public Hold {
+ public:
+  Lease() = default;
+  Lease(Lease&& other) noexcept;
+  Lease& operator=(Lease&& other) noexcept;
+  // Releases. Where the server does not answer within the URL's command_timeout, the client goes
+  // on trying in the background until the lease would have ended by itself.
+  ~Lease();
+
+  // OK: the lock was held until now and is free, or already somebody else's. The same again for
+  // every further call.
+  //   kAborted       the hold was lost before: what it protected may have been disturbed
+  //   kUnavailable   the server did not answer; call again, or leave it to the background
+  absl::Status Release();
+
+  // Manual holds only: at least so long from now on; it never shortens. kAborted where the hold is
+  // gone, kFailedPrecondition where it is renewed by itself.
+  absl::Status Extend(absl::Duration lease);
+
+ private:
+  friend class RedisLockBase;
+  Lease(std::shared_ptr<engine::Handle> handle, uint64_t id, FencingToken token);
+  void End() noexcept;
+
+  enum class State : uint8_t { kHeld, kReleasing, kReleased, kLost };
+  std::atomic<State> state_{State::kReleased};
+};
+
+}  // namespace redlatch
+
+#endif  // REDLATCH_LEASE_H_

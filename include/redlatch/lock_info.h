@@ -1,0 +1,31 @@
+// What Inspect() tells.
+#ifndef REDLATCH_LOCK_INFO_H_
+#define REDLATCH_LOCK_INFO_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "redlatch/fencing_token.h"
+
+namespace redlatch {
+
+// What the server knows of a lock, for people: it is out of date when it arrives.
+struct LockInfo {
+  struct Party {
+    std::string hold;   // <client>:<number>, or what a foreign owner has stored
+    std::string owner;  // the client, or "user:" and an Owner's name; empty for a foreign one
+    absl::Duration remaining;  // of a holder's lease; infinite where it has none; zero for waiters
+  };
+  std::string kind;
+  FencingToken last_token;     // the largest that can have been handed out; its holder's may be
+                               // smaller; 0: none
+  std::vector<Party> holders;  // empty: free
+  std::vector<Party> waiters;  // in order; the first 100
+  int64_t waiting = 0;         // all of them
+};
+
+}  // namespace redlatch
+
+#endif  // REDLATCH_LOCK_INFO_H_

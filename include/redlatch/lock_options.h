@@ -1,0 +1,61 @@
+// What can be said about a lock, and about one acquisition of it.
+#ifndef REDLATCH_LOCK_OPTIONS_H_
+#define REDLATCH_LOCK_OPTIONS_H_
+
+#include <functional>
+#include <optional>
+#include <stop_token>
+#include <string>
+
+#include "absl/time/time.h"
+#include "redlatch/fencing_token.h"
+#include "redlatch/owner.h"
+
+namespace redlatch {
+
+// A hold that ended without being released.
+struct LostLease {
+  std::string lock;    // its name
+  std::string server;  // without password
+  FencingToken token;
+  std::string reason;  // what happened, in words
+};
+
+struct LockOptions {
+  // How long a hold lives at the server without being renewed, that is, after its process has
+  // died. It is renewed each third. At least 10 ms.
+  absl::Duration lease = absl::Seconds(30);
+
+  // How long the threads of one client may pass the lock among themselves without asking the
+  // server, where no other client was known to wait. Another client that comes meanwhile waits at
+  // most so much longer. Zero: strict order between all clients.
+  absl::Duration local_window = absl::Milliseconds(5);
+
+  // How often, within the window, a running thread may take the lock before the thread that has
+  // waited longest. Zero: strict order between the threads of this client, at the price of a
+  // thread switch for each acquisition.
+  int local_retakes = 16;
+
+  // Runs on a thread of the client's own after the hold's stop token has fired. It may do anything
+  // but destroy the client.
+  std::function<void(const LostLease&)> on_lost = {};
+};
+
+struct AcquireOptions {
+  // How long to wait for the lock; zero: try once. Waiting has nothing to do with the lease.
+  absl::Duration wait = absl::InfiniteDuration();
+
+  // Makes the hold manual: it lasts so long, whatever happens, and Extend() alone prolongs it.
+  // Where it is not given, the hold has the lock's own lease and is renewed until released.
+  std::optional<absl::Duration> lease = {};
+
+  // Ends the waiting with kCancelled. It does not touch a hold.
+  std::stop_token stop = {};
+
+  // Reentrant locks only; the calling thread where it is not given.
+  Owner owner = {};
+};
+
+}  // namespace redlatch
+
+#endif  // REDLATCH_LOCK_OPTIONS_H_

@@ -1,0 +1,32 @@
+// Who holds a reentrant lock, where that is not a thread.
+#ifndef REDLATCH_OWNER_H_
+#define REDLATCH_OWNER_H_
+
+#include <string>
+#include <string_view>
+
+namespace redlatch {
+
+// A name for work that crosses threads or processes, such as a job or a request: whoever presents
+// the same Owner to a ReentrantLock enters a lock that it already holds, from any client.
+//
+//   lock.Acquire({.owner = redlatch::Owner("job-42")})
+//
+// An empty Owner, the default, is the calling thread.
+class Owner {
+ public:
+  Owner() = default;
+  explicit Owner(std::string_view name) : name_(name) {}
+
+  const std::string& name() const { return name_; }
+  bool is_calling_thread() const { return name_.empty(); }
+
+  friend bool operator==(const Owner&, const Owner&) = default;
+
+ private:
+  std::string name_;
+};
+
+}  // namespace redlatch
+
+#endif  // REDLATCH_OWNER_H_

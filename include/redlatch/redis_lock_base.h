@@ -1,0 +1,131 @@
+// What every lock of redlatch is: the std face, the status face, and the scripts behind them.
+#ifndef REDLATCH_REDIS_LOCK_BASE_H_
+#define REDLATCH_REDIS_LOCK_BASE_H_
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "redlatch/client.h"
+#include "redlatch/export.h"
+#include "redlatch/lease.h"
+#include "redlatch/lock_info.h"
+#include "redlatch/lock_options.h"
+#include "redlatch/lua_script.h"
+
+namespace redlatch {
+
+// A lock that threads, processes and hosts share by name. This class owns what all locks have in
+// common: it runs scripts by their SHA-1, renews holds, and queues those who wait, all in the
+// client, once. A subclass supplies its scripts.
+//
+// Two faces:
+//
+//   std      lock, try_lock, try_lock_for, try_lock_until, unlock: meets TimedLockable, so that
+//            std::scoped_lock, unique_lock, std::lock and condition_variable_any just work. Such a
+//            hold belongs to the calling thread.
+//   status   Acquire, TryAcquire: a Lease, which says how long the hold lasts, whether it was lost,
+//            and its fencing token. Such a hold belongs to whoever has the Lease.
+//
+//   the lock is                lock()                        try_lock()   Acquire({})
+//   free                       holds                         true         Lease
+//   somebody else's            waits                         false        waits
+//   this thread's, by lock()   reentrant: holds once more    true         Lease
+//                              else: throws                  false        waits
+//   unreachable                throws after the client's `unreachable_after`    kUnavailable
+//                              (try_lock, at once)
+//
+// Lock objects of one name and class on one client are the same lock. Constructors do no I/O and
+// never fail: a bad name is kInvalidArgument at first use. Every call returns by its wait + 50 ms,
+// unlock() and destructors by the URL's command_timeout.
+//
+// Destroying an object while its thread holds it by lock() releases the hold, where it is the last
+// object of that name on the client; calls that wait in it end with kCancelled. Leases are not
+// touched. In a forked child every call is refused.
+//
+// Thread-safe. Neither copied nor moved.
+class REDLATCH_EXPORT RedisLockBase {
+ public:
+  RedisLockBase(const RedisLockBase&) = delete;
+  RedisLockBase& operator=(const RedisLockBase&) = delete;
+  virtual ~RedisLockBase();
+
+  // The std face. Throws std::system_error whose code is of redlatch::error_category(), or
+  // std::errc::resource_deadlock_would_occur for a thread that locks again what it holds.
+  void lock();
+  // False for busy only; throws where the server cannot be asked.
+  bool try_lock();
+  template <class Rep, class Period>
+  bool try_lock_for(const std::chrono::duration<Rep, Period>& wait);
+  template <class Clock, class Duration>
+  bool try_lock_until(const std::chrono::time_point<Clock, Duration>& deadline);
+  // By a thread without a hold, or after a loss, it releases nothing and tells the observer.
+  void unlock() noexcept;
+
+  // The status face:
+  //   kDeadlineExceeded     busy for as long as `wait`
+  //   kCancelled            `stop` fired
+  //   kUnavailable          the server cannot be reached, or did not answer in time
+  //   kFailedPrecondition   misuse, or the key is something else than this kind of lock
+  //   kInvalidArgument      a bad name or option
+  //   kPermissionDenied     the server does not permit a command or channel
+  absl::StatusOr<Lease> Acquire(const AcquireOptions& options = {});
+  // Acquire() that does not wait.
+  absl::StatusOr<Lease> TryAcquire();
+
+  // The calling thread's hold: by lock(), or by an Acquire() of its own that named no Owner; else a
+  // Hold of nothing. After a loss it tells so until unlock().
+  Hold current() const;
+  // How often the calling thread holds the lock.
+  int hold_count() const;
+
+  absl::StatusOr<LockInfo> Inspect() const;
+  // Takes the lock from whoever holds it, and hands it to the next waiter. Holders are told at
+  // once, or at their next renewal; what they do until then is no longer protected, except by
+  // fencing tokens. OK where nobody holds it.
+  absl::Status ForceRelease();
+
+  const std::string& name() const;
+
+ protected:
+  RedisLockBase(Client client, std::string_view name, LockOptions options);
+
+ private:
+  // Asked once, at first use, and copied: what they refer to must live as long as the program.
+  virtual LockScripts Scripts() const = 0;
+  virtual LockTraits Traits() const = 0;
+  // Further keys of the lock, by suffix: "readers" is `{name}:readers`. They follow the others in
+  // every script's KEYS, and ExtraArgs() the others in every acquire's ARGV.
+  virtual std::vector<std::string> ExtraKeys() const { return {}; }
+  virtual std::vector<std::string> ExtraArgs() const { return {}; }
+
+  bool TryLockFor(absl::Duration wait);
+
+  class Body;
+  const std::unique_ptr<Body> body_;
+};
+
+template <class Rep, class Period>
+bool RedisLockBase::try_lock_for(const std::chrono::duration<Rep, Period>& wait) {
+  constexpr std::chrono::hours kForEver{24 * 365 * 100};
+  if (wait <= wait.zero()) return TryLockFor(absl::ZeroDuration());
+  if (wait >= kForEver) return TryLockFor(absl::InfiniteDuration());
+  return TryLockFor(absl::FromChrono(std::chrono::ceil<std::chrono::nanoseconds>(wait)));
+}
+
+template <class Clock, class Duration>
+bool RedisLockBase::try_lock_until(const std::chrono::time_point<Clock, Duration>& deadline) {
+  const auto now = Clock::now();
+  if (deadline <= now) return TryLockFor(absl::ZeroDuration());
+  return try_lock_for(deadline - now);
+}
+
+}  // namespace redlatch
+
+#endif  // REDLATCH_REDIS_LOCK_BASE_H_

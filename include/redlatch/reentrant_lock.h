@@ -1,0 +1,35 @@
+// A recursive mutex for threads, processes and hosts.
+#ifndef REDLATCH_REENTRANT_LOCK_H_
+#define REDLATCH_REENTRANT_LOCK_H_
+
+#include <string_view>
+
+#include "redlatch/client.h"
+#include "redlatch/export.h"
+#include "redlatch/lock_options.h"
+#include "redlatch/redis_lock_base.h"
+
+namespace redlatch {
+
+// Where std::recursive_timed_mutex stands, across processes: its owner may take it again, and it is
+// free when each hold was released. Taking it again costs no round trip.
+//
+//   redlatch::ReentrantLock lock(client, "ledger");
+//   std::scoped_lock outer(lock);
+//   Audit(lock);  // takes it too
+//
+// The owner is the calling thread, or an Owner of the caller's choice for work that crosses threads
+// or processes. A hold that is taken again is the same hold: it keeps the lease, the fencing token
+// and the stop token of the first; a `lease` in the options of a further Acquire() has no effect.
+class REDLATCH_EXPORT ReentrantLock final : public RedisLockBase {
+ public:
+  ReentrantLock(Client client, std::string_view name, LockOptions options = {});
+
+ private:
+  LockScripts Scripts() const override;
+  LockTraits Traits() const override;
+};
+
+}  // namespace redlatch
+
+#endif  // REDLATCH_REENTRANT_LOCK_H_

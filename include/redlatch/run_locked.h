@@ -1,0 +1,39 @@
+// A function under a lock, with the loss of the lock as one of its outcomes.
+#ifndef REDLATCH_RUN_LOCKED_H_
+#define REDLATCH_RUN_LOCKED_H_
+
+#include <functional>
+#include <stop_token>
+#include <type_traits>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "redlatch/lease.h"
+#include "redlatch/redis_lock_base.h"
+
+namespace redlatch {
+
+// Acquires, calls `work` with a stop token that fires when the hold is lost, and releases. Returns
+// what `work` returns: absl::Status, or absl::StatusOr<T>.
+//
+//   absl::Status done = redlatch::RunLocked(lock, {.wait = absl::Seconds(5)},
+//                                           [&](std::stop_token lost) { return Settle(lost); });
+//
+// Where the lock is not acquired, `work` is not called and the reason is returned. Where `work`
+// succeeds but the hold was lost before it was released, the result is kAborted: something else may
+// have run at the same time. A failure of `work` is returned as it is, an exception passes.
+template <class Work>
+std::invoke_result_t<Work&, std::stop_token> RunLocked(RedisLockBase& lock,
+                                                       const AcquireOptions& options, Work&& work) {
+  absl::StatusOr<Lease> lease = lock.Acquire(options);
+  if (!lease.ok()) return lease.status();
+  auto result = std::invoke(work, lease->lost());
+  absl::Status released = lease->Release();
+  if (result.ok() && absl::IsAborted(released)) return released;
+  return result;
+}
+
+}  // namespace redlatch
+
+#endif  // REDLATCH_RUN_LOCKED_H_

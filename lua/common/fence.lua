@@ -1,0 +1,25 @@
+-- read_fence(): the largest token that can have been handed out, 0 where none is known.
+local function read_fence()
+  local fence = tonumber(redis.call('GET', KEYS[4]) or 0)
+  if fence and fence >= 0 and fence < 9e15 and fence % 1 == 0 then
+    return fence
+  end
+  error(redis.error_reply('WRONGTYPE ' .. KEYS[4] .. ' holds something that is no fencing token'))
+end
+
+-- reserve_tokens(fence, block, now): makes `block` tokens the lock's, and answers the first. The
+-- key stays for 24 hours after the period of 100 s that the last of them is in; within it the TTL
+-- is left alone, since writing it costs as much as the value.
+local function reserve_tokens(fence, block, now)
+  local first = fence < now and now or fence + 1
+  local last = first + block - 1
+  local first_text = string.format('%.0f', first)
+  local last_text = last == first and first_text or string.format('%.0f', last)
+  local period = last - last % 100000000
+  if period <= fence and fence < now then
+    redis.call('SET', KEYS[4], last_text, 'KEEPTTL')
+  else
+    redis.call('SET', KEYS[4], last_text, 'PXAT', string.format('%.0f', period / 1000 + 86500000))
+  end
+  return first_text
+end

@@ -1,0 +1,44 @@
+-- include: common/read_waiter
+
+-- find_place(request, now): sets request.queued, its ticket, and the latest attempt. A waiter keeps
+-- its ticket, returns to an older one that it was given before, or comes last. Reads only.
+local function find_place(request, now)
+  local ticket = redis.call('ZSCORE', KEYS[2], request.hold)
+  local recorded = read_waiter(request.hold)
+  request.queued = ticket and true or false
+  if ticket and (request.ticket == 0 or tonumber(ticket) < request.ticket) then
+    request.ticket = tonumber(ticket)
+  elseif request.ticket == 0 then
+    local last = redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')[2]
+    request.ticket = math.max(now, last and tonumber(last) + 1 or 0)
+  end
+  if recorded then
+    request.attempt = math.max(request.attempt, recorded.attempt)
+  end
+end
+
+-- lengthen_ttl(key, ttl_ms): never shortens it, and gives one to a key that has none.
+local function lengthen_ttl(key, ttl_ms)
+  if redis.call('PTTL', key) < ttl_ms then
+    redis.call('PEXPIRE', key, ttl_ms)
+  end
+end
+
+-- enqueue(request, retry_after_ms, now): puts the request where find_place() said, or refreshes it.
+local function enqueue(request, retry_after_ms, now)
+  local ttl_ms = 3 * request.heartbeat_ms
+  local ticket = string.format('%.0f', request.ticket)
+  if request.queued then
+    -- Opens the way for a heartbeat where memory is full.
+    redis.call('PEXPIRE', KEYS[2], ttl_ms, 'GT')
+  end
+  redis.call('ZADD', KEYS[2], ticket, request.hold)
+  -- Joined by '..', since %s ends at a NUL.
+  redis.call('HSET', KEYS[3], request.hold, string.format('%.0f %.0f %.0f %.0f 1 %.0f %d ', now,
+    request.lease_ms, request.block, request.attempt, request.heartbeat_ms,
+    request.manual and 1 or 0) .. ticket .. ' ' .. request.channel .. ' ' .. request.owner)
+  lengthen_ttl(KEYS[2], ttl_ms)
+  lengthen_ttl(KEYS[3], ttl_ms)
+  return 'queued ' .. retry_after_ms .. ' ' .. redis.call('ZRANK', KEYS[2], request.hold) ..
+    ' ' .. ticket
+end

@@ -1,0 +1,18 @@
+-- read_request(before): what acquire is asked for, of the ARGV that follow ARGV[before].
+local function read_request(before)
+  local hold = ARGV[before + 1]
+  local block, attempt, wait, heartbeat_ms, manual, ticket, channel =
+    string.match(ARGV[before + 3], '^(%d+) (%d+) ([01]) (%d+) ([01]) (%d+) (%S+)$')
+  return {
+    hold = hold,
+    lease_ms = tonumber(ARGV[before + 2]),
+    block = tonumber(block),
+    attempt = tonumber(attempt),
+    wait = wait == '1',
+    heartbeat_ms = tonumber(heartbeat_ms),
+    manual = manual == '1',
+    ticket = tonumber(ticket),
+    channel = channel,
+    owner = ARGV[before + 4] or string.sub(hold, 1, 32),
+  }
+end

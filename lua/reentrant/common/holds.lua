@@ -1,0 +1,32 @@
+-- include: common/hold_id
+
+-- read_holds(now): what KEYS[1] says: the owner, its live holds in `live` (hold to expiry and
+-- token) and `names`, their number `count`, the `latest` expiry, and the holds that have `ended`.
+local function read_holds(now)
+  local fields = redis.call('HGETALL', KEYS[1])
+  local holds = {count = 0, latest = 0, live = {}, names = {}, ended = {}}
+  local kind
+  for i = 1, #fields, 2 do
+    local field, value = fields[i], fields[i + 1]
+    if field == 'kind' then
+      kind = value
+    elseif not client_of(field) then
+      holds.owner = field
+    else
+      local expiry, token = string.match(value, '^(%d+) (%d+)$')
+      expiry = tonumber(expiry) or 0
+      if expiry > now then
+        holds.live[field] = {expiry = expiry, token = token}
+        holds.names[#holds.names + 1] = field
+        holds.count = holds.count + 1
+        holds.latest = math.max(holds.latest, expiry)
+      else
+        holds.ended[#holds.ended + 1] = field
+      end
+    end
+  end
+  if #fields > 0 and kind ~= 'reentrant' then
+    error(redis.error_reply('WRONGTYPE ' .. KEYS[1] .. ' is a hash, but no reentrant lock'))
+  end
+  return holds
+end

@@ -1,0 +1,65 @@
+-- Ends a hold and hands the lock to the next live waiter. Queues the same client again where it
+-- asks for that: only here, where the old hold ends, so that a repeat does not queue twice.
+--
+-- KEYS   1 to 5 as acquire's; 6 as 5, of the fresh hold. A plain release does without 5 and 6
+-- ARGV   1 hold; where there is more to do: 2 'last_used last_reserved gone_ms'  3 owner
+--        4.. nothing, or all ARGV of acquire for a fresh hold
+-- reply  'released', 'released ' and acquire's reply for the fresh hold, or 'not_held'
+local held = redis.call('GET', KEYS[1]) == ARGV[1]
+
+-- The two common cases come first; they are in line for the reason that acquire gives.
+if held and not ARGV[2] then
+  if redis.call('EXISTS', KEYS[2]) == 0 then
+    redis.call('DEL', KEYS[1])
+    return 'released'
+  end
+
+  -- The head of the queue is live, and wants one token, which is the server's time.
+  local waiting = redis.call('ZRANGE', KEYS[2], 0, 1)
+  local winner = waiting[1]
+  local asked_us, lease_ms, attempt, heartbeat_ms, channel = string.match(
+    redis.call('HGET', KEYS[3], winner) or '', '^(%d+) (%d+) 1 (%d+) 1 (%d+) [01] %d+ (%S+) ')
+  local time = redis.call('TIME')
+  local now = time[1] .. string.sub('00000' .. time[2], -6)
+  local fence = redis.call('GET', KEYS[4])
+  if asked_us and now - asked_us < 2500 * heartbeat_ms and
+      redis.call('PUBSUB', 'NUMSUB', channel)[2] > 0 and fence and #fence == 16 and
+      fence < now and string.sub(fence, 1, 8) == string.sub(now, 1, 8) then
+    redis.call('ZREM', KEYS[2], winner)
+    redis.call('HDEL', KEYS[3], winner)
+    redis.call('SET', KEYS[4], now, 'KEEPTTL')
+    redis.call('PSETEX', KEYS[1], lease_ms, winner)
+    redis.call('PUBLISH', channel, 'grant ' .. winner .. ' ' .. attempt .. ' ' .. now .. ' ' ..
+      lease_ms .. (waiting[2] and ' 1 ' or ' 0 ') .. KEYS[1])
+    return 'released'
+  end
+end
+
+-- include: common/time
+-- include: common/fence
+-- include: common/give_back
+-- include: common/ending
+-- include: common/request
+-- include: simple/common/take
+-- include: common/settle
+-- include: common/leave
+
+local ending = read_ending()
+if not held then
+  leave(ARGV[1], ending.gone_ms)
+  return 'not_held'
+end
+
+local now = now_us()
+local fence = read_fence()
+local again = ARGV[4] ~= nil
+local given_up = again and redis.call('EXISTS', KEYS[6]) == 1
+local choice = choose(again and not given_up and read_request(3) or nil, now)
+
+redis.call('DEL', KEYS[1])
+if ending.gone_ms ~= '0' then
+  redis.call('SET', KEYS[5], '', 'PX', ending.gone_ms)
+end
+fence = give_back_tokens(fence, ending.used, ending.reserved)
+local reply = settle(choice, fence, now)
+return again and 'released ' .. (given_up and 'gone' or reply) or 'released'

@@ -1,0 +1,164 @@
+#include "src/engine/core.h"
+
+#include <functional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "src/base/status.h"
+
+namespace redlatch::engine {
+
+Core::Inside::Inside(Core& core)
+    : table({.unreachable_after = core.options_.unreachable_after, .numbers = &core.numbers_},
+            [this](Entry& entry) {
+              renewer.Remove(entry);
+              notifier.Remove(entry);
+            }),
+      renewer(core),
+      notifier(core) {}
+
+Core::Inside::~Inside() {
+  renewer.Stop();
+  notifier.Stop();
+}
+
+Core::Core(redis::Url url, ClientOptions options)
+    : url_(std::move(url)),
+      options_(std::move(options)),
+      observer_(options_.observer ? options_.observer : std::make_shared<Observer>()),
+      identity_(NewIdentity()),
+      channel_(url_, {.on_reconnected = [this] { inside_->renewer.Reconnected(); }}),
+      scripts_(channel_),
+      inside_(std::make_unique<Inside>(*this)) {
+  subscriber_.emplace(
+      url_,
+      redis::SubscriberOptions{
+          .on_message = [this](std::string_view, std::string_view message) { OnMessage(message); },
+          .on_live_again = [this] { inside_->renewer.Reconnected(); },
+          .on_down = [](const absl::Status&) {},
+          // The next acquisition subscribes anew, or says why it cannot.
+          .on_refused = [this](std::string_view, const absl::Status&) { listening_.store(false); },
+      });
+}
+
+Core::~Core() {
+  if (in_forked_child()) {
+    (void)inside_.release();
+    return;
+  }
+  subscriber_.reset();  // before what its callbacks use
+}
+
+absl::Status Core::Refusal() const {
+  if (!in_forked_child()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("the locks at ", server(),
+                   " belong to the process that forked this one; connect anew after fork()"));
+}
+
+Subject Core::SubjectOf(const Entry& entry) const {
+  return {.identity = identity_,
+          .keys = entry.keys,
+          .plan = *entry.plan,
+          .owner = entry.owner.empty() ? identity_.client : entry.owner};
+}
+
+Answer Core::Run(Entry& entry, const Send& send, base::Instant deadline) {
+  Request request(SubjectOf(entry), send);
+  const auto wanted = [&] {
+    const base::MutexLock lock(entry.mu);
+    return entry.machine.Wants(send);
+  };
+  return ReadAnswer(send, scripts_.Run(request.call(), deadline, wanted));
+}
+
+absl::Status Core::Listen(base::Instant deadline) {
+  if (listening_.load(std::memory_order_acquire)) return absl::OkStatus();
+  const absl::Status subscribed = subscriber_->Subscribe(identity_.channel, deadline);
+  if (subscribed.ok()) listening_.store(true, std::memory_order_release);
+  return absl::IsUnavailable(subscribed) ? absl::OkStatus() : subscribed;
+}
+
+void Core::OnMessage(std::string_view text) {
+  const std::optional<Message> message = ReadMessage(identity_, text);
+  if (!message) return;
+  bool known = false;
+  Entry* any = nullptr;
+  const auto offer = [&](Entry& entry) {
+    Feed(entry, [&](LockMachine& machine, Effects& effects) {
+      if (message->kind == Message::Kind::kForced) {
+        machine.OnForced(message->grant.hold, base::Now());
+      } else if (!known) {
+        known = machine.OnGrant(message->grant, base::Now(), effects);
+      }
+    });
+    any = &entry;
+  };
+  inside_->table.Visit(message->key, offer);
+  if (known || any == nullptr || message->kind == Message::Kind::kForced) return;
+  bool told = false;
+  inside_->table.Visit(message->key, [&](Entry& entry) {
+    if (std::exchange(told, true)) return;
+    Feed(entry, [&](LockMachine& machine, Effects&) {
+      machine.OnUnwanted(message->grant.hold, message->grant.lease, 1, base::Now());
+    });
+  });
+}
+
+void Core::Expire(Entry& entry) {
+  Feed(entry, [](LockMachine& machine, Effects& effects) { machine.Expire(base::Now(), effects); });
+  inside_->table.Drop(entry);
+}
+
+void Core::Reconnected() {
+  inside_->notifier.Post(Notifier::Urgency::kCallback, [observer = observer_, server = server()] {
+    observer->OnReconnected(server);
+  });
+  inside_->table.VisitAll([this](Entry& entry) {
+    Feed(entry, [](LockMachine& machine, Effects&) { machine.OnReconnected(base::Now()); });
+  });
+}
+
+void Core::Finish(Entry& entry, Effects& effects) {
+  for (Waiter* const waiter : effects.wakes) {
+    static_cast<ParkedWaiter*>(waiter)->parker.Set(ParkedWaiter::kWoken);
+  }
+  for (Loss& loss : effects.losses) Tell(entry, std::move(loss));
+  for (Notice& notice : effects.notices) Tell(entry, std::move(notice));
+}
+
+void Core::Tell(const Entry& entry, Loss loss) {
+  if (loss.tenure.lost) {
+    inside_->notifier.Post(
+        Notifier::Urgency::kStopToken,
+        [source = *std::move(loss.tenure.lost)]() mutable { source.request_stop(); });
+  }
+  LostLease lost{.lock = std::string(entry.keys.name()),
+                 .server = server(),
+                 .token = loss.tenure.token,
+                 .reason = std::move(loss.reason)};
+  inside_->notifier.Post(
+      Notifier::Urgency::kCallback,
+      [observer = observer_, options = std::move(loss.tenure.options), lost = std::move(lost)] {
+        observer->OnLost(lost);
+        if (options->on_lost) options->on_lost(lost);
+      });
+}
+
+void Core::Tell(const Entry& entry, Notice notice) {
+  if (options_.observer == nullptr) return;
+  auto tell = [observer = observer_, lock = std::string(entry.keys.name()),
+               notice = std::move(notice)] {
+    switch (notice.kind) {
+      case Notice::Kind::kRenewed:
+        return observer->OnRenewed(lock, notice.token);
+      case Notice::Kind::kAtRisk:
+        return observer->OnAtRisk(lock, notice.token, notice.remaining, notice.why);
+      case Notice::Kind::kRecovered:
+        return observer->OnRecovered(lock, notice.token);
+    }
+  };
+  inside_->notifier.Post(Notifier::Urgency::kCallback, std::move(tell));
+}
+
+}  // namespace redlatch::engine

@@ -1,0 +1,119 @@
+#ifndef REDLATCH_SRC_ENGINE_CORE_H_
+#define REDLATCH_SRC_ENGINE_CORE_H_
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "redlatch/client.h"
+#include "redlatch/observer.h"
+#include "src/base/clock.h"
+#include "src/base/fork_guard.h"
+#include "src/base/mutex.h"
+#include "src/engine/entry.h"
+#include "src/engine/notifier.h"
+#include "src/engine/renewer.h"
+#include "src/engine/table.h"
+#include "src/engine/wire.h"
+#include "src/redis/channel.h"
+#include "src/redis/scripts.h"
+#include "src/redis/subscriber.h"
+#include "src/redis/url.h"
+
+namespace redlatch::engine {
+
+// What a Client is a handle to: the connections, the machines of all its locks, and the threads
+// that drive them. It lives until the last client handle, lock object and lease is gone.
+//
+// In a forked child, everything but the connections' descriptors is left as it is for ever: mutexes
+// may be held by threads that are not there.
+class Core {
+ public:
+  Core(redis::Url url, ClientOptions options);
+  ~Core();
+  Core(const Core&) = delete;
+  Core& operator=(const Core&) = delete;
+
+  bool in_forked_child() const { return fork_guard_.InForkedChild(); }
+  // kFailedPrecondition in a forked child.
+  absl::Status Refusal() const;
+
+  const ClientOptions& options() const { return options_; }
+  const std::string& server() const { return channel_.server(); }
+  absl::Duration command_timeout() const { return url_.command_timeout; }
+  absl::Duration connect_timeout() const { return url_.connect_timeout; }
+  redis::Channel& channel() { return channel_; }
+  redis::Scripts& scripts() { return scripts_; }
+  Table& table() { return inside_->table; }
+  Observer& observer() { return *observer_; }
+
+  Subject SubjectOf(const Entry& entry) const;
+
+  // Gives the entry's machine an event, as a function of machine and effects, and sees to what
+  // follows of it.
+  template <class Event>
+  void Feed(Entry& entry, Event&& event);
+
+  // Runs a script now, on this thread.
+  Answer Run(Entry& entry, const Send& send, base::Instant deadline);
+  // Grants can reach this client from here on. Done once; an error that lasts is returned, while an
+  // unreachable server is left to the background.
+  absl::Status Listen(base::Instant deadline);
+
+  // By the client's own threads.
+  void Expire(Entry& entry);
+  void Reconnected();
+
+ private:
+  struct Inside {
+    explicit Inside(Core& core);
+    ~Inside();  // ends the threads, which use all of it
+    Table table;
+    Renewer renewer;
+    Notifier notifier;
+  };
+
+  void OnMessage(std::string_view text);
+  void Finish(Entry& entry, Effects& effects);
+  void Tell(const Entry& entry, Loss loss);
+  void Tell(const Entry& entry, Notice notice);
+
+  const base::ForkGuard fork_guard_;
+  const redis::Url url_;
+  const ClientOptions options_;
+  const std::shared_ptr<Observer> observer_;
+  const Identity identity_;
+  std::atomic<uint64_t> numbers_{0};
+  std::atomic<bool> listening_{false};
+  redis::Channel channel_;
+  redis::Scripts scripts_;
+  std::unique_ptr<Inside> inside_;
+  std::optional<redis::Subscriber> subscriber_;  // its thread uses all of the above
+};
+
+template <class Event>
+void Core::Feed(Entry& entry, Event&& event) {
+  Effects effects;
+  base::Instant send_at;
+  base::Instant expiry_at;
+  {
+    const base::MutexLock lock(entry.mu);
+    event(entry.machine, effects);
+    send_at = entry.machine.next_send();
+    expiry_at = entry.machine.next_expiry();
+  }
+  if (!effects.wakes.empty() || !effects.losses.empty() || !effects.notices.empty()) {
+    Finish(entry, effects);
+  }
+  if (entry.send_timer.IsAfter(send_at)) inside_->renewer.Schedule(entry, send_at);
+  if (entry.expiry_timer.IsAfter(expiry_at)) inside_->notifier.Watch(entry, expiry_at);
+}
+
+}  // namespace redlatch::engine
+
+#endif  // REDLATCH_SRC_ENGINE_CORE_H_

@@ -1,0 +1,52 @@
+#ifndef REDLATCH_SRC_ENGINE_ENTRY_H_
+#define REDLATCH_SRC_ENGINE_ENTRY_H_
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "src/base/mutex.h"
+#include "src/base/parker.h"
+#include "src/engine/lock_machine.h"
+#include "src/engine/plan.h"
+#include "src/engine/timer_heap.h"
+#include "src/engine/waiter.h"
+
+namespace redlatch::engine {
+
+// One lock of one client: its machine, and all that running its scripts takes. An explicit Owner
+// has an entry of its own beside that of the client's threads, so that it waits for them, and they
+// for it, as for another client.
+struct Entry {
+  Entry(KeySet key_set, std::string holder, std::shared_ptr<const Plan> lock_plan,
+        const LockMachine::Config& config)
+      : keys(std::move(key_set)),
+        owner(std::move(holder)),
+        plan(std::move(lock_plan)),
+        machine(config) {}
+
+  const KeySet keys;
+  const std::string owner;  // empty: the client's threads
+  const std::shared_ptr<const Plan> plan;
+
+  base::Mutex mu;
+  LockMachine machine ABSL_GUARDED_BY(mu);
+
+  int handles = 0;                 // the table's: lock objects and leases
+  std::atomic<int> references{0};  // with them, whoever works on the entry just now
+
+  Timer send_timer{*this};    // the renewer's
+  Timer expiry_timer{*this};  // the notifier's
+};
+
+// A waiter whose thread can sleep.
+struct ParkedWaiter : Waiter {
+  static constexpr uint32_t kWoken = 1;
+  base::Parker parker;
+};
+
+}  // namespace redlatch::engine
+
+#endif  // REDLATCH_SRC_ENGINE_ENTRY_H_

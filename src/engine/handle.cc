@@ -1,0 +1,292 @@
+#include "src/engine/handle.h"
+
+#include <atomic>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+
+namespace redlatch::engine {
+namespace {
+
+constexpr absl::Duration kShortestLease = absl::Milliseconds(10);
+constexpr absl::Duration kLongestLease = absl::Hours(24 * 365);
+
+absl::Status CheckLease(absl::Duration lease) {
+  if (kShortestLease <= lease && lease <= kLongestLease) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("a lease of ", absl::FormatDuration(lease),
+                                                 " is not possible; it is 10ms to one year"));
+}
+constexpr int kWaitersListed = 100;
+
+}  // namespace
+
+uint64_t ThreadNumber() {
+  static std::atomic<uint64_t> last{0};
+  thread_local const uint64_t mine = last.fetch_add(1, std::memory_order_relaxed) + 1;
+  return mine;
+}
+
+absl::StatusOr<std::shared_ptr<Handle>> Handle::Attach(std::shared_ptr<Core> core,
+                                                       std::string_view name,
+                                                       std::string_view explicit_owner,
+                                                       const Plan& plan) {
+  if (absl::Status refused = core->Refusal(); !refused.ok()) return refused;
+  absl::StatusOr<KeySet> keys = KeySet::Make(core->options().key_prefix, name);
+  if (!keys.ok()) return keys.status();
+  const std::string owner =
+      explicit_owner.empty() ? std::string() : absl::StrCat("user:", std::string(explicit_owner));
+  const absl::StatusOr<Entry*> entry = core->table().Attach(*std::move(keys), owner, plan);
+  if (!entry.ok()) {
+    return absl::Status(entry.status().code(),
+                        absl::StrCat("lock \"", absl::CHexEscape(std::string(name)),
+                                     "\": ", entry.status().message()));
+  }
+  return std::shared_ptr<Handle>(new Handle(std::move(core), **entry));
+}
+
+Handle::~Handle() {
+  if (core_->in_forked_child()) return;
+  if (const uint64_t orphan = core_->table().Detach(entry_); orphan != 0) {
+    core_->Feed(entry_, [orphan](LockMachine& machine, Effects& effects) {
+      machine.Orphan(orphan, base::Now(), effects);
+    });
+  }
+  core_->table().Drop(entry_);
+}
+
+std::string Handle::Title() const {
+  return absl::StrCat("lock \"", absl::CHexEscape(std::string(entry_.keys.name())), "\" (",
+                      core_->server(), ")");
+}
+
+absl::Status Handle::About(const absl::Status& status) const {
+  if (status.ok()) return status;
+  return absl::Status(status.code(), absl::StrCat(Title(), ": ", status.message()));
+}
+
+bool Handle::Reenter() {
+  if (!entry_.plan->traits.reentrant || core_->in_forked_child()) return false;
+  const base::Instant now = base::Now();
+  const base::MutexLock lock(entry_.mu);
+  return entry_.machine.Reenter(ThreadNumber(), Face::kStd, now).has_value();
+}
+
+absl::StatusOr<Won> Handle::Acquire(const Want& want) {
+  if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
+  if (absl::Status bad = CheckLease(want.terms.lease); !bad.ok()) return About(bad);
+  const base::Instant began = base::Now();
+  ParkedWaiter waiter;
+  waiter.thread = ThreadNumber();
+  waiter.object = want.object;
+  waiter.face = want.face;
+  waiter.terms = want.terms;
+  waiter.options = want.options;
+  if (want.wait <= absl::ZeroDuration()) {
+    waiter.patience = Patience::kNone;
+  } else if (want.wait < absl::InfiniteDuration()) {
+    waiter.patience = Patience::kBounded;
+  }
+  Compete(waiter, began + std::max(want.wait, absl::ZeroDuration()), want);
+  absl::StatusOr<Won> result = Result(waiter, want);
+  if (core_->options().observer != nullptr) {
+    const absl::Duration waited = base::Now() - began;
+    if (result.ok()) {
+      core_->observer().OnAcquired(entry_.keys.name(), result->token, waited);
+    } else {
+      core_->observer().OnWaitEnded(entry_.keys.name(), waited, result.status());
+    }
+  }
+  return result;
+}
+
+absl::StatusOr<Won> Handle::Result(const ParkedWaiter& waiter, const Want& want) {
+  switch (waiter.state) {
+    case Waiter::State::kGranted:
+      while (base::Now() < waiter.not_before) {
+      }
+      return Won{.tenure = waiter.tenure, .token = waiter.token};
+    case Waiter::State::kBusy:
+      return About(absl::DeadlineExceededError(
+          want.wait <= absl::ZeroDuration()
+              ? std::string("somebody else has it")
+              : absl::StrCat("somebody else had it for all of the ",
+                             absl::FormatDuration(want.wait), " that this call could wait")));
+    case Waiter::State::kDeadlock:
+      return About(absl::FailedPreconditionError(
+          "this thread holds it already, and it is not reentrant (ReentrantLock is)"));
+    case Waiter::State::kStopped:
+      return About(absl::CancelledError("the wait was stopped"));
+    case Waiter::State::kFailed:
+    case Waiter::State::kWaiting:
+      break;
+  }
+  return About(waiter.failure);
+}
+
+absl::Status Handle::ReleaseStatus(const Released& released) const {
+  switch (released.kind) {
+    case Released::Kind::kDone:
+      return absl::OkStatus();
+    case Released::Kind::kUnderWay:
+      return About(absl::UnavailableError(
+          absl::StrCat("the release is not confirmed; it is repeated in the background",
+                       released.failure.ok() ? "" : ": ", released.failure.message())));
+    case Released::Kind::kLost:
+      return About(absl::AbortedError("the hold was lost before it was released"));
+    case Released::Kind::kNotHeld:
+      return About(absl::FailedPreconditionError("the calling thread does not hold it"));
+    case Released::Kind::kRefused:
+      return About(released.failure);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Handle::Release(uint64_t tenure) {
+  if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
+  Released released;
+  std::optional<Send> send;
+  core_->Feed(entry_, [&](LockMachine& machine, Effects& effects) {
+    const base::Instant now = base::Now();
+    released = machine.Release(tenure, now, effects);
+    if (released.kind == Released::Kind::kUnderWay) {
+      send = machine.NextSendOf(released.tenure, now);
+    }
+  });
+  released = Follow(std::move(released), send, base::Now() + core_->command_timeout());
+  absl::Status status = ReleaseStatus(released);
+  if (core_->options().observer != nullptr) {
+    core_->observer().OnReleased(entry_.keys.name(), released.token, status);
+  }
+  return status;
+}
+
+void Handle::Unlock() noexcept {
+  if (core_->in_forked_child()) return;
+  if (entry_.plan->traits.reentrant) {
+    const base::MutexLock lock(entry_.mu);
+    if (entry_.machine.Leave(ThreadNumber(), Face::kStd)) return;
+  }
+  Released released;
+  std::optional<Send> send;
+  core_->Feed(entry_, [&](LockMachine& machine, Effects& effects) {
+    const base::Instant now = base::Now();
+    released = machine.Unlock(ThreadNumber(), now, effects);
+    if (released.kind == Released::Kind::kUnderWay) {
+      send = machine.NextSendOf(released.tenure, now);
+    }
+  });
+  const bool remote = released.kind == Released::Kind::kUnderWay;
+  const uint64_t tenure = released.tenure;
+  released = Follow(std::move(released), send, base::Now() + core_->command_timeout());
+  if (remote && released.kind == Released::Kind::kUnderWay) Forget(tenure);
+  if (released.kind == Released::Kind::kNotHeld) {
+    core_->observer().OnMisuse(entry_.keys.name(),
+                               "unlock() by a thread that does not hold it; nothing was released");
+  } else if (core_->options().observer != nullptr) {
+    core_->observer().OnReleased(entry_.keys.name(), released.token, ReleaseStatus(released));
+  }
+}
+
+// Runs what a release made due, until it is confirmed, or its time is over: then the renewer goes
+// on with it.
+Released Handle::Follow(Released released, std::optional<Send> send, base::Instant deadline) {
+  const uint64_t tenure = released.tenure;
+  while (send) {
+    const Answer answer = core_->Run(entry_, *send, deadline);
+    core_->Feed(entry_, [&](LockMachine& machine, Effects& effects) {
+      const base::Instant now = base::Now();
+      machine.OnAnswer(*send, answer, now, effects);
+      released = machine.Outcome(tenure);
+      send.reset();
+      if (released.kind == Released::Kind::kUnderWay && now < deadline) {
+        send = machine.NextSendOf(tenure, now);
+      }
+    });
+  }
+  return released;
+}
+
+absl::Status Handle::Extend(uint64_t tenure, absl::Duration lease) {
+  if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
+  if (absl::Status bad = CheckLease(lease); !bad.ok()) return About(bad);
+  std::optional<Send> send;
+  bool renewed = false;
+  core_->Feed(entry_, [&](LockMachine& machine, Effects& effects) {
+    const base::Instant now = base::Now();
+    machine.Expire(now, effects);
+    send = machine.Extend(tenure, lease, now);
+    renewed = !send && machine.Valid(tenure, now);
+  });
+  if (renewed) {
+    return About(absl::FailedPreconditionError(
+        "this hold is renewed by itself; only one that was acquired with a lease is extended"));
+  }
+  if (!send) return About(absl::AbortedError("the hold is over"));
+  const Answer answer = core_->Run(entry_, *send, base::Now() + core_->command_timeout());
+  bool valid = false;
+  core_->Feed(entry_, [&](LockMachine& machine, Effects& effects) {
+    const base::Instant now = base::Now();
+    machine.OnAnswer(*send, answer, now, effects);
+    valid = machine.Valid(tenure, now);
+  });
+  if (!valid) return About(absl::AbortedError("the hold was lost before it was extended"));
+  return answer.kind == Answer::Kind::kHeld ? absl::OkStatus() : About(answer.failure);
+}
+
+void Handle::Forget(uint64_t tenure) {
+  if (core_->in_forked_child()) return;
+  core_->Feed(entry_, [&](LockMachine& machine, Effects&) { machine.Forget(tenure); });
+}
+
+void Handle::StopAll(const void* object) {
+  if (core_->in_forked_child()) return;
+  core_->Feed(entry_, [&](LockMachine& machine, Effects& effects) {
+    machine.StopAll(object, base::Now(), effects);
+  });
+}
+
+bool Handle::Valid(uint64_t tenure) const {
+  if (core_->in_forked_child()) return false;
+  const base::MutexLock lock(entry_.mu);
+  return entry_.machine.Valid(tenure, base::Now());
+}
+
+absl::Duration Handle::Remaining(uint64_t tenure) const {
+  if (core_->in_forked_child()) return absl::ZeroDuration();
+  const base::MutexLock lock(entry_.mu);
+  return base::Until(entry_.machine.Deadline(tenure));
+}
+
+std::stop_token Handle::Lost(uint64_t tenure) const {
+  if (core_->in_forked_child()) return {};
+  const base::MutexLock lock(entry_.mu);
+  return entry_.machine.Lost(tenure);
+}
+
+LockMachine::Standing Handle::OfThisThread() const {
+  if (core_->in_forked_child()) return {};
+  const base::MutexLock lock(entry_.mu);
+  return entry_.machine.OfThread(ThreadNumber());
+}
+
+absl::StatusOr<redis::Reply> Handle::RunPlain(Request request) {
+  if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
+  absl::StatusOr<redis::Reply> reply =
+      core_->scripts().Run(request.call(), base::Now() + core_->command_timeout());
+  if (!reply.ok()) return About(reply.status());
+  return reply;
+}
+
+absl::StatusOr<LockInfo> Handle::Inspect() {
+  const absl::StatusOr<redis::Reply> reply =
+      RunPlain(Request::Inspect(core_->SubjectOf(entry_), kWaitersListed));
+  if (!reply.ok()) return reply.status();
+  return ReadInspection(*reply);
+}
+
+absl::Status Handle::ForceRelease() {
+  return RunPlain(Request::ForceRelease(core_->SubjectOf(entry_))).status();
+}
+
+}  // namespace redlatch::engine

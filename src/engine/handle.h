@@ -1,0 +1,91 @@
+#ifndef REDLATCH_SRC_ENGINE_HANDLE_H_
+#define REDLATCH_SRC_ENGINE_HANDLE_H_
+
+#include <cstdint>
+#include <memory>
+#include <stop_token>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "redlatch/fencing_token.h"
+#include "redlatch/lock_info.h"
+#include "redlatch/lock_options.h"
+#include "src/base/clock.h"
+#include "src/engine/core.h"
+#include "src/engine/entry.h"
+
+namespace redlatch::engine {
+
+// A number that no other thread of this process has, or ever had.
+uint64_t ThreadNumber();
+
+// What one acquisition wants beside its lock.
+struct Want {
+  Face face = Face::kStatus;
+  Terms terms;
+  absl::Duration wait = absl::InfiniteDuration();
+  std::stop_token stop;
+  std::shared_ptr<const LockOptions> options;
+  const void* object = nullptr;  // the lock object
+};
+
+struct Won {
+  uint64_t tenure = 0;
+  FencingToken token;
+};
+
+// The runtime: a lock object's or a lease's way to its machine. Calls run their scripts on the
+// calling thread. Thread-safe; refuses, or does nothing, in a forked child.
+class Handle {
+ public:
+  static absl::StatusOr<std::shared_ptr<Handle>> Attach(std::shared_ptr<Core> core,
+                                                        std::string_view name,
+                                                        std::string_view explicit_owner,
+                                                        const Plan& plan);
+  ~Handle();
+  Handle(const Handle&) = delete;
+  Handle& operator=(const Handle&) = delete;
+
+  // kFailedPrecondition in a forked child.
+  absl::Status Refusal() const { return core_->Refusal(); }
+
+  // True: the calling thread had the lock by lock(), and has it once more. Cheap.
+  bool Reenter();
+  absl::StatusOr<Won> Acquire(const Want& want);
+  absl::Status Release(uint64_t tenure);
+  void Unlock() noexcept;
+  absl::Status Extend(uint64_t tenure, absl::Duration lease);
+  // A lease that could not be released goes.
+  void Forget(uint64_t tenure);
+  // The lock object goes: its calls that wait end.
+  void StopAll(const void* object);
+
+  bool Valid(uint64_t tenure) const;
+  absl::Duration Remaining(uint64_t tenure) const;
+  std::stop_token Lost(uint64_t tenure) const;
+  LockMachine::Standing OfThisThread() const;
+
+  absl::StatusOr<LockInfo> Inspect();
+  absl::Status ForceRelease();
+
+ private:
+  Handle(std::shared_ptr<Core> core, Entry& entry) : core_(std::move(core)), entry_(entry) {}
+
+  void Compete(ParkedWaiter& waiter, base::Instant deadline, const Want& want);
+  absl::StatusOr<Won> Result(const ParkedWaiter& waiter, const Want& want);
+  Released Follow(Released released, std::optional<Send> send, base::Instant deadline);
+  absl::Status ReleaseStatus(const Released& released) const;
+  absl::StatusOr<redis::Reply> RunPlain(Request request);
+  absl::Status About(const absl::Status& status) const;
+  std::string Title() const;
+
+  const std::shared_ptr<Core> core_;
+  Entry& entry_;
+};
+
+}  // namespace redlatch::engine
+
+#endif  // REDLATCH_SRC_ENGINE_HANDLE_H_

@@ -1,0 +1,303 @@
+#ifndef REDLATCH_SRC_ENGINE_LOCK_MACHINE_H_
+#define REDLATCH_SRC_ENGINE_LOCK_MACHINE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/inlined_vector.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "redlatch/fencing_token.h"
+#include "redlatch/lock_options.h"
+#include "src/base/clock.h"
+#include "src/engine/script_io.h"
+#include "src/engine/waiter.h"
+
+namespace redlatch::engine {
+
+// One local ownership of the lock, from a grant to the release or loss. Recursion is counted here;
+// Redis knows of the hold only.
+struct Tenure {
+  uint64_t id = 0;
+  uint64_t thread = 0;
+  uint32_t depth = 0;      // in all
+  uint32_t std_depth = 0;  // of them, by lock()
+  FencingToken token;
+  std::shared_ptr<const LockOptions> options;
+  std::optional<std::stop_source> lost;  // made when somebody asks for it
+};
+
+// A tenure that was lost, for the notifier.
+struct Loss {
+  Tenure tenure;
+  std::string reason;
+};
+
+// Something to tell the observer.
+struct Notice {
+  enum class Kind : uint8_t { kRenewed, kAtRisk, kRecovered };
+  Kind kind = Kind::kRenewed;
+  FencingToken token;
+  absl::Duration remaining = absl::ZeroDuration();
+  absl::Status why;
+};
+
+// What an event brings about, but for scripts: those are fetched with NextSend().
+struct Effects {
+  absl::InlinedVector<Waiter*, 4> wakes;
+  std::vector<Loss> losses;
+  std::vector<Notice> notices;
+  // Options of tenures that ended: what a user's functions hold on to must not go under a mutex.
+  std::shared_ptr<const LockOptions> ended;
+};
+
+// What became of a release, as far as it is known.
+struct Released {
+  enum class Kind : uint8_t {
+    kDone,      // nothing is left to do: nested, passed on inside the client, or confirmed
+    kUnderWay,  // the server has not confirmed it; `failure` is the last reason why not
+    kLost,      // the hold was lost before
+    kNotHeld,   // by a thread that has no hold
+    kRefused,   // the server refused; `failure` tells why
+  };
+  Kind kind = Kind::kDone;
+  uint64_t tenure = 0;
+  FencingToken token;
+  absl::Status failure;
+};
+
+// The decisions of one client about one lock: who of its threads has it, what to ask of the server
+// and when, what its answers mean. Pure: no I/O, no clock, no thread. Events come in with the time
+// at which they happen; what follows is in the Effects, in NextSend() and in the two timers.
+//
+//   remote state      means                                       leaves it by
+//   nothing           no thread wants the lock                    Acquire
+//   pursuit           a bid is being made, is queued, or must     a grant (reply or message),
+//                     be repeated after a failure                 the last waiter's end
+//   holding           the server named us the owner               Release, loss
+//
+// Beside that there may be debts: holds to be released or bids to be cancelled at the server, each
+// repeated until it is answered or the lease must be over.
+//
+// Within a holding one Tenure follows another while the local window is open. Between two it is
+// free for whoever comes first, while the head of the queue, which has been poked, is on its way.
+//
+// Not thread-safe.
+class LockMachine {
+ public:
+  struct Config {
+    bool reentrant = false;
+    // All holds of this machine belong to one explicit Owner: no thread may be given another's.
+    bool explicit_owner = false;
+    absl::Duration unreachable_after = absl::Seconds(10);
+    std::atomic<uint64_t>* numbers = nullptr;  // for holds and tenures; the client's
+  };
+
+  explicit LockMachine(const Config& config) : config_(config) {}
+  LockMachine(const LockMachine&) = delete;
+  LockMachine& operator=(const LockMachine&) = delete;
+
+  struct Standing {  // of a thread
+    uint64_t tenure = 0;
+    FencingToken token;
+    uint32_t depth = 0;
+  };
+
+  // ---- What threads do.
+
+  // Takes what the thread has already once more; nothing where it has nothing that it may.
+  std::optional<Standing> Reenter(uint64_t thread, Face face, base::Instant now);
+  // Ends what Reenter() began; false where it is the last level, or none.
+  bool Leave(uint64_t thread, Face face);
+
+  // The waiter is decided at once (its state says so), or queued.
+  void Acquire(Waiter& waiter, base::Instant now, Effects& effects);
+  // Its time is over, or its stop token fired. Where it was decided meanwhile, that stands. `as`
+  // kBusy becomes kFailed where nobody knows that the lock is taken: the server does not answer, or
+  // has not answered since the waiter came.
+  void GiveUp(Waiter& waiter, Waiter::State as, base::Instant now, Effects& effects);
+  // Whether it is known since the waiter came that the lock is taken, or cannot be reached: where
+  // it is not, giving up now would be for no reason.
+  bool KnowsWhy(const Waiter& waiter) const;
+  // A thread that was woken undecided looks whether the lock is free.
+  void Poked(Waiter& waiter, base::Instant now, Effects& effects);
+
+  // The lock object by which they wait is gone: they end as kStopped.
+  void StopAll(const void* object, base::Instant now, Effects& effects);
+
+  // Ends one level of a tenure. A repeated call for one that is under way asks the server again.
+  // What is under way, settled or not, is kept until Outcome() or Forget().
+  Released Release(uint64_t tenure, base::Instant now, Effects& effects);
+  Released Unlock(uint64_t thread, base::Instant now, Effects& effects);
+  // What became of it since; forgets it unless it is under way.
+  Released Outcome(uint64_t tenure);
+  // Nobody will ask for the tenure's outcome any more.
+  void Forget(uint64_t tenure);
+  // No handle is left that could release the tenure: it ends.
+  void Orphan(uint64_t tenure, base::Instant now, Effects& effects);
+  // A script that gives a manual hold a new lease; nothing where it is renewed, or gone.
+  std::optional<Send> Extend(uint64_t tenure, absl::Duration lease, base::Instant now);
+
+  // ---- Scripts.
+
+  // The next script to run now; whoever fetches it runs it and brings the answer. `early` is how
+  // much sooner than due a renewal may be, to travel with others.
+  std::optional<Send> NextSend(base::Instant now, absl::Duration early = absl::ZeroDuration());
+  // The release of that tenure, where it is due: whatever else is, its own thread runs this.
+  std::optional<Send> NextSendOf(uint64_t tenure, base::Instant now);
+  void OnAnswer(const Send& send, const Answer& answer, base::Instant now, Effects& effects);
+  // False: what this script is for is over, so that it need not be sent again.
+  bool Wants(const Send& send) const;
+
+  // ---- What else happens.
+
+  // A message. False where the hold is unknown here.
+  bool OnGrant(const Grant& grant, base::Instant now, Effects& effects);
+  // A hold that nobody here wants was granted or queued: it is cancelled.
+  void OnUnwanted(HoldNumber hold, absl::Duration lease, uint32_t block, base::Instant now);
+  void OnForced(HoldNumber hold, base::Instant now);
+  // Connections are new: whatever was under way may be lost.
+  void OnReconnected(base::Instant now);
+  // Loses a hold whose local deadline has come, or is about to.
+  void Expire(base::Instant now, Effects& effects);
+
+  base::Instant next_send() const;  // when NextSend() has something, if nothing happens before
+  base::Instant next_expiry() const;
+
+  // ---- What is so.
+
+  bool idle() const;
+  uint64_t tenure() const;  // the current one; 0: none
+  bool Valid(uint64_t tenure, base::Instant now) const;
+  base::Instant Deadline(uint64_t tenure) const;  // Instant() where it is over
+  std::stop_token Lost(uint64_t tenure);
+
+  // A thread's hold, or one by lock() that was lost and not yet unlocked (its depth is 0 then).
+  Standing OfThread(uint64_t thread) const;
+
+ private:
+  struct Attempt {
+    uint32_t number;
+    base::Instant sent;
+  };
+  struct Pursuit {
+    Bid bid;
+    bool in_flight = false;
+    bool uncertain = false;  // an attempt went unanswered: it may be executed at any time
+    bool queued = false;
+    bool again = false;  // what is in flight may have been sent too early to tell what is so
+    std::vector<Attempt> attempts;  // those that a grant may echo
+    base::Instant due;
+    uint32_t failures = 0;
+    uint32_t polls = 0;  // of a foreign owner
+  };
+  struct Holding {
+    HoldNumber hold = 0;
+    uint32_t attempt = 0;  // that was granted
+    Terms terms;
+    base::Instant deadline;        // from here on another may be the owner
+    base::Instant server_expires;  // from here on the server has forgotten us
+    base::Instant asked;           // when what told of `others` was sent
+    bool others = false;           // waited then
+    bool in_flight = false;        // an attempt of the bid that won; its answer is still to come
+    bool uncertain = false;
+    uint64_t next_token = 0;
+    uint64_t last_token = 0;
+    uint64_t first_token = 0;
+    base::Instant reserved;  // when the command that reserved them was sent
+    std::optional<Tenure> tenure;
+    int retakes_left = 0;
+    base::Instant renew_due;
+    bool renewing = false;
+    bool again = false;     // as in Pursuit
+    bool at_risk = false;   // the tenure was told so
+    uint32_t failures = 0;  // of renewals, since the last that succeeded
+    absl::Status last_failure;
+  };
+  struct Debt {
+    Operation operation = Operation::kRelease;  // or kCancel
+    HoldNumber hold = 0;
+    uint64_t tenure = 0;  // whose release it is, while somebody may ask for its outcome
+    absl::Duration lease;
+    bool tombstone = false;
+    uint64_t last_used = 0;
+    uint64_t last_reserved = 0;
+    uint32_t block = 1;
+    base::Instant deadline;  // the hold's, when it was released
+    base::Instant expires;   // from here on the server has forgotten it
+    base::Instant due;
+    bool in_flight = false;
+    bool tried_once = false;
+    bool uncertain = false;  // a try went unanswered: it may have been executed
+    bool settled = false;
+    Released outcome;
+    uint32_t failures = 0;
+  };
+  struct LostStd {  // a hold by lock() that was lost: its unlock() is still to come
+    uint64_t thread;
+    uint64_t tenure;
+    FencingToken token;
+    uint32_t depth;
+  };
+
+  // Local (lock_machine_local.cc).
+  void Decide(Waiter& waiter, Waiter::State state, Effects& effects);
+  static void Wake(Waiter& waiter, Effects& effects);
+  // Those who have waited since `joined_by` or longer.
+  void FailIf(Patience patience, base::Instant joined_by, const absl::Status& why,
+              Effects& effects);
+  void FailAll(const absl::Status& why, Effects& effects);
+  void RefuseImpatient(Effects& effects);
+  bool CanPass(const Waiter& waiter, base::Instant now) const;
+  void GiveTo(Waiter& waiter, Effects& effects);
+  void GiveToHead(Effects& effects);
+  void Settle(uint64_t ended, FencingToken token, base::Instant now, Effects& effects);
+  bool Current(uint64_t tenure) const;
+  void EndTenure(Effects& effects);
+  Released EndLevel(Face face, base::Instant now, Effects& effects);
+
+  // Bids (lock_machine_bids.cc).
+  void Pursue(base::Instant now);
+  void AbandonPursuit(base::Instant now);
+  void LetGo(uint64_t tenure, FencingToken token, base::Instant now);
+  void Lose(std::string reason, base::Instant now, Effects& effects);
+  Bid NextBid(base::Instant now, bool contended);
+  Send SendDebt(Debt& debt, base::Instant now);
+  void OnBid(const Send& send, const BidAnswer& answer, base::Instant now, Effects& effects);
+  void OnBidFailed(const Bid& bid, const Answer& answer, base::Instant now, Effects& effects);
+  void Granted(const Grant& grant, base::Instant asked, base::Instant reserved, base::Instant now,
+               Effects& effects);
+  void Prolong(base::Instant sent, absl::Duration lease, base::Instant now);
+  void OnQueued(const BidAnswer& answer, base::Instant now, Effects& effects);
+  void OnRenewal(const Send& send, const Answer& answer, base::Instant now, Effects& effects);
+
+  // Debts (lock_machine_debts.cc).
+  void OnDebtAnswer(const Send& send, const Answer& answer, base::Instant now);
+  Debt* FindDebt(HoldNumber hold);
+  void Settled(Debt& debt, Released::Kind kind, absl::Status failure = absl::OkStatus());
+  uint64_t NextNumber() { return config_.numbers->fetch_add(1, std::memory_order_relaxed) + 1; }
+
+  const Config config_;
+  WaiterQueue queue_;
+  std::optional<Pursuit> pursuit_;
+  std::optional<Holding> holding_;
+  std::vector<Debt> debts_;
+  // A hold that ran out is told to be lost somewhat before its deadline, so that whoever works
+  // under it can stop: until that deadline, this one, nobody is let in by us.
+  base::Instant embargo_;
+  std::vector<LostStd> lost_std_;
+  std::vector<uint64_t> lost_tenures_;  // the latest, for those who ask late
+  std::optional<base::Instant> unreachable_since_;
+  absl::Status last_failure_;
+  base::Instant taken_at_;  // when the lock was last known to be somebody's, or this client's
+};
+
+}  // namespace redlatch::engine
+
+#endif  // REDLATCH_SRC_ENGINE_LOCK_MACHINE_H_

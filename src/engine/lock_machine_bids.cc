@@ -1,0 +1,239 @@
+// What the client asks of the server so as to get the lock, and what it hears.
+#include <algorithm>
+#include <limits>
+
+#include "src/base/status.h"
+#include "src/engine/lock_machine.h"
+#include "src/engine/timing.h"
+
+namespace redlatch::engine {
+namespace {
+
+constexpr uint32_t kBlock = 4096;
+constexpr absl::Duration kFirstPoll = absl::Milliseconds(50);
+constexpr absl::Duration kLongestPoll = absl::Milliseconds(500);
+
+bool MayPass(const absl::Status& failure, bool queued) {
+  return absl::IsUnavailable(failure) || (queued && absl::IsResourceExhausted(failure));
+}
+
+// How long a bid that nobody wants any more can live at the server: in the queue, then holding.
+absl::Duration LongestGhost(absl::Duration lease) { return 3 * HeartbeatInterval(lease) + lease; }
+
+}  // namespace
+
+// Brings the pursuit in line with the queue.
+void LockMachine::Pursue(base::Instant now) {
+  if (holding_) return;
+  const Waiter* const head = queue_.head();
+  if (head == nullptr) unreachable_since_.reset();
+  if (pursuit_ && (head == nullptr || pursuit_->bid.terms != head->terms)) AbandonPursuit(now);
+  if (pursuit_ || head == nullptr) return;
+  pursuit_.emplace(Pursuit{});
+  pursuit_->bid.hold = NextNumber();
+  pursuit_->bid.terms = head->terms;
+  pursuit_->due = now;
+}
+
+void LockMachine::AbandonPursuit(base::Instant now) {
+  const Pursuit& pursuit = *pursuit_;
+  const bool unanswered = pursuit.in_flight || pursuit.uncertain;
+  if (unanswered || pursuit.queued) {
+    debts_.push_back({
+        .operation = Operation::kCancel,
+        .hold = pursuit.bid.hold,
+        .lease = pursuit.bid.terms.lease,
+        .tombstone = unanswered,
+        .block = pursuit.bid.block,
+        .expires = now + LongestGhost(pursuit.bid.terms.lease),
+        .due = now,
+    });
+  }
+  pursuit_.reset();
+}
+
+// The pursuit's next attempt. `contended`: several threads of this client are after the lock.
+Bid LockMachine::NextBid(base::Instant now, bool contended) {
+  Pursuit& pursuit = *pursuit_;
+  const Waiter& head = *queue_.head();
+  if (pursuit.bid.attempt == 0) {
+    const bool passes_on = contended && !head.terms.manual && !config_.explicit_owner &&
+                           head.options->local_window > absl::ZeroDuration();
+    pursuit.bid.block = passes_on ? kBlock : 1;
+  }
+  pursuit.bid.wait = false;
+  for (const Waiter* waiter = &head; waiter != nullptr; waiter = waiter->next) {
+    if (waiter->patience == Patience::kNone) continue;
+    pursuit.bid.wait = true;
+    break;
+  }
+  ++pursuit.bid.attempt;
+  pursuit.again = false;
+  pursuit.attempts.push_back({.number = pursuit.bid.attempt, .sent = now});
+  pursuit.in_flight = true;
+  return pursuit.bid;
+}
+
+void LockMachine::OnBid(const Send& send, const BidAnswer& answer, base::Instant now,
+                        Effects& effects) {
+  const Bid& bid = send.bid;
+  const bool granted = answer.kind == BidAnswer::Kind::kGranted;
+  if (holding_ && holding_->hold == bid.hold) {  // a message was faster
+    holding_->in_flight = false;
+    if (granted) {
+      Prolong(send.sent, answer.lease, now);
+      holding_->asked = send.sent;
+      holding_->others = answer.others > 0;
+    } else if (answer.kind == BidAnswer::Kind::kQueued && bid.attempt > holding_->attempt) {
+      // Queued after a grant that echoes an earlier attempt: the hold was over by then.
+      // The release takes it from the queue.
+      Lose("the server had it no more: its lease ended there, or it was forced", now, effects);
+    }
+    return;
+  }
+  if (!pursuit_ || pursuit_->bid.hold != bid.hold) {
+    if (granted || answer.kind == BidAnswer::Kind::kQueued) {
+      OnUnwanted(bid.hold, bid.terms.lease, bid.block, now);
+    }
+    return;
+  }
+  pursuit_->in_flight = false;
+  auto& attempts = pursuit_->attempts;
+  while (!attempts.empty() && attempts.front().number < bid.attempt) {
+    attempts.erase(attempts.begin());
+  }
+  switch (answer.kind) {
+    case BidAnswer::Kind::kGranted:
+      return Granted({.hold = bid.hold,
+                      .attempt = bid.attempt,
+                      .token = answer.token,
+                      .lease = answer.lease,
+                      .others = answer.others},
+                     send.sent, send.sent, now, effects);
+    case BidAnswer::Kind::kQueued:
+      return OnQueued(answer, now, effects);
+    case BidAnswer::Kind::kBusy:
+      taken_at_ = now;
+      RefuseImpatient(effects);
+      pursuit_->due = now;
+      return Pursue(now);
+    case BidAnswer::Kind::kGone:
+      pursuit_.reset();
+      return Pursue(now);
+    case BidAnswer::Kind::kNone:  // of a re-queue: nothing was released, so nothing was queued
+      pursuit_->due = now;
+      return;
+  }
+}
+
+void LockMachine::OnQueued(const BidAnswer& answer, base::Instant now, Effects& effects) {
+  Pursuit& pursuit = *pursuit_;
+  taken_at_ = now;
+  pursuit.queued = true;
+  pursuit.failures = 0;
+  pursuit.bid.ticket = answer.ticket;
+  pursuit.due = now + HeartbeatInterval(pursuit.bid.terms.lease);
+  if (answer.position == 0) {
+    const bool foreign = answer.retry_after < absl::ZeroDuration();
+    const absl::Duration poll =
+        std::max(kFirstPoll, Spread(kFirstPoll * 2, kLongestPoll, pursuit.polls, pursuit.bid.hold));
+    pursuit.polls += foreign ? 1 : 0;
+    pursuit.due =
+        std::min(pursuit.due, now + (foreign ? poll : answer.retry_after + absl::Milliseconds(1)));
+  }
+  if (pursuit.again) pursuit.due = now;
+  RefuseImpatient(effects);
+  Pursue(now);
+}
+
+// `asked` is when the attempt that the grant answers was sent; `reserved`, when the command that
+// reserved its tokens was, or, where another client sent that, now.
+void LockMachine::Granted(const Grant& grant, base::Instant asked, base::Instant reserved,
+                          base::Instant now, Effects& effects) {
+  Pursuit& pursuit = *pursuit_;
+  const base::Instant deadline = asked + (grant.lease - DriftMargin(grant.lease));
+  if (deadline <= now) {  // too late to be used; asking again gives the hold its lease anew
+    pursuit.queued = true;
+    pursuit.due =
+        now + Spread(kFirstBackoff / 10, kLongestBackoff, pursuit.failures++, pursuit.bid.hold);
+    return;
+  }
+  const Terms terms = pursuit.bid.terms;
+  holding_.emplace(Holding{
+      .hold = grant.hold,
+      .attempt = grant.attempt,
+      .terms = terms,
+      .deadline = deadline,
+      .server_expires = now + grant.lease,
+      .asked = asked,
+      .others = grant.others > 0,
+      // The attempt that the grant echoes was executed, whenever its own answer comes.
+      .in_flight = pursuit.in_flight && grant.attempt < pursuit.bid.attempt,
+      .uncertain = pursuit.uncertain,
+      .next_token = grant.token,
+      .last_token = grant.token + pursuit.bid.block - 1,
+      .first_token = grant.token,
+      .reserved = reserved,
+      .renew_due = RenewDue(terms, asked),
+  });
+  pursuit_.reset();
+  GiveToHead(effects);
+  RefuseImpatient(effects);
+}
+
+void LockMachine::OnBidFailed(const Bid& bid, const Answer& answer, base::Instant now,
+                              Effects& effects) {
+  if (holding_ && holding_->hold == bid.hold) {
+    holding_->in_flight = false;
+    holding_->uncertain |= answer.may_have_executed;
+  }
+  if (!pursuit_ || pursuit_->bid.hold != bid.hold) return;
+  Pursuit& pursuit = *pursuit_;
+  pursuit.in_flight = false;
+  pursuit.uncertain |= answer.may_have_executed;
+  if (!MayPass(answer.failure, pursuit.queued)) {
+    FailAll(answer.failure, effects);
+    return Pursue(now);
+  }
+  FailIf(Patience::kNone, base::Instant::Infinite(), answer.failure, effects);
+  if (absl::IsUnavailable(answer.failure)) {
+    if (!unreachable_since_) unreachable_since_ = now;
+    last_failure_ = base::Unshared(answer.failure);
+    if (config_.unreachable_after <= now - *unreachable_since_) {
+      FailIf(Patience::kEndless, now - config_.unreachable_after, last_failure_, effects);
+    }
+  } else {
+    unreachable_since_.reset();
+  }
+  pursuit.due = now + Spread(kFirstBackoff, kLongestBackoff, pursuit.failures++, pursuit.bid.hold);
+  if (pursuit.again) pursuit.due = now;
+  Pursue(now);
+}
+
+void LockMachine::OnUnwanted(HoldNumber hold, absl::Duration lease, uint32_t block,
+                             base::Instant now) {
+  if (FindDebt(hold) != nullptr) return;
+  debts_.push_back({.operation = Operation::kCancel,
+                    .hold = hold,
+                    .lease = lease,
+                    .block = block,
+                    .expires = now + LongestGhost(lease),
+                    .due = now});
+}
+
+bool LockMachine::OnGrant(const Grant& grant, base::Instant now, Effects& effects) {
+  if (pursuit_ && pursuit_->bid.hold == grant.hold) {
+    // An attempt that is too old to be remembered: its deadline has passed, whatever the clock
+    // says.
+    base::Instant asked = base::Instant::FromNanos(std::numeric_limits<int64_t>::min());
+    for (const Attempt& attempt : pursuit_->attempts) {
+      if (attempt.number == grant.attempt) asked = attempt.sent;
+    }
+    unreachable_since_.reset();
+    Granted(grant, asked, now, now, effects);
+    return true;
+  }
+  return (holding_ && holding_->hold == grant.hold) || FindDebt(grant.hold) != nullptr;
+}
+
+}  // namespace redlatch::engine

@@ -1,0 +1,94 @@
+// What the client owes the server: holds to be released, bids to be cancelled; and the timers.
+#include <algorithm>
+#include <utility>
+
+#include "src/base/status.h"
+#include "src/engine/lock_machine.h"
+#include "src/engine/timing.h"
+
+namespace redlatch::engine {
+LockMachine::Debt* LockMachine::FindDebt(HoldNumber hold) {
+  for (Debt& debt : debts_) {
+    if (debt.hold == hold && !debt.settled) return &debt;
+  }
+  return nullptr;
+}
+
+// Forgets the debt, unless somebody may still ask what became of it.
+void LockMachine::Settled(Debt& debt, Released::Kind kind, absl::Status failure) {
+  if (debt.tenure == 0) {
+    debts_.erase(debts_.begin() + (&debt - debts_.data()));
+    return;
+  }
+  debt.settled = true;
+  debt.in_flight = false;
+  debt.outcome.kind = kind;
+  debt.outcome.failure = std::move(failure);
+}
+
+void LockMachine::OnDebtAnswer(const Send& send, const Answer& answer, base::Instant now) {
+  Debt* const debt = FindDebt(send.hold);
+  if (debt == nullptr) return;
+  debt->in_flight = false;
+  if (answer.kind == Answer::Kind::kNotHeld) {
+    // An earlier try was executed, as nothing else ends a hold before its deadline; else it had
+    // been lost.
+    const bool by_us = debt->uncertain && now < debt->deadline;
+    return Settled(*debt, by_us ? Released::Kind::kDone : Released::Kind::kLost);
+  }
+  if (answer.kind != Answer::Kind::kFailed) return Settled(*debt, Released::Kind::kDone);
+
+  debt->uncertain |= answer.may_have_executed;
+  if (!absl::IsUnavailable(answer.failure) && !absl::IsResourceExhausted(answer.failure)) {
+    return Settled(*debt, Released::Kind::kRefused, base::Unshared(answer.failure));
+  }
+  debt->outcome.failure = base::Unshared(answer.failure);
+  const absl::Duration backoff =
+      debt->failures == 0 ? absl::ZeroDuration()  // a connection that broke: at once, on the next
+                          : Spread(kFirstBackoff, kLongestBackoff / 2, debt->failures, debt->hold);
+  ++debt->failures;
+  debt->due = std::min(now + backoff, std::max(now, debt->expires));
+}
+
+Released LockMachine::Outcome(uint64_t tenure) {
+  for (Debt& debt : debts_) {
+    if (debt.tenure != tenure) continue;
+    Released outcome = debt.outcome;
+    outcome.failure = base::Unshared(outcome.failure);
+    if (debt.settled) debts_.erase(debts_.begin() + (&debt - debts_.data()));
+    return outcome;
+  }
+  return {.kind = Released::Kind::kLost, .tenure = tenure};
+}
+
+void LockMachine::Forget(uint64_t tenure) {
+  for (Debt& debt : debts_) {
+    if (debt.tenure != tenure) continue;
+    debt.tenure = 0;
+    if (debt.settled) Settled(debt, debt.outcome.kind);
+    return;
+  }
+}
+
+base::Instant LockMachine::next_send() const {
+  base::Instant next = base::Instant::Infinite();
+  for (const Debt& debt : debts_) {
+    if (!debt.settled && !debt.in_flight) next = std::min(next, debt.due);
+  }
+  if (pursuit_ && !pursuit_->in_flight) next = std::min(next, std::max(pursuit_->due, embargo_));
+  if (holding_ && !holding_->renewing && holding_->renew_due < next_expiry()) {
+    next = std::min(next, holding_->renew_due);
+  }
+  return next;
+}
+
+base::Instant LockMachine::next_expiry() const {
+  if (!holding_) return base::Instant::Infinite();
+  return holding_->deadline - ExpiryLead(holding_->terms.lease);
+}
+
+bool LockMachine::idle() const {
+  return queue_.empty() && !pursuit_ && !holding_ && debts_.empty();
+}
+
+}  // namespace redlatch::engine

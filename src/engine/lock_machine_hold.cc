@@ -1,0 +1,231 @@
+// What the client has at the server: kept, given back, or lost.
+#include <algorithm>
+#include <utility>
+
+#include "src/base/status.h"
+#include "src/engine/lock_machine.h"
+#include "src/engine/timing.h"
+
+namespace redlatch::engine {
+namespace {
+
+constexpr size_t kLostTenuresKept = 256;
+// A renewal never shortens a lease: with this one, it only tells whether the hold is there.
+constexpr absl::Duration kLookOnly = absl::Milliseconds(1);
+
+}  // namespace
+
+void LockMachine::LetGo(uint64_t tenure, FencingToken token, base::Instant now) {
+  const Holding& holding = *holding_;
+  debts_.push_back({
+      .operation = Operation::kRelease,
+      .hold = holding.hold,
+      .tenure = tenure,
+      .lease = holding.terms.lease,
+      .tombstone = holding.in_flight || holding.uncertain,
+      .last_used = holding.next_token - 1,
+      .last_reserved = holding.last_token,
+      .deadline = holding.deadline,
+      // A renewal in flight may still be executed.
+      .expires = holding.renewing ? std::max(holding.server_expires, now + holding.terms.lease)
+                                  : holding.server_expires,
+      .due = now,
+      .outcome = {.kind = Released::Kind::kUnderWay, .tenure = tenure, .token = token},
+  });
+  holding_.reset();
+  taken_at_ = now;
+}
+
+// It is released in any case: where the server says that the hold is gone, a bid that was on its
+// way may have brought it back since.
+void LockMachine::Lose(std::string reason, base::Instant now, Effects& effects) {
+  std::optional<Tenure> tenure = std::move(holding_->tenure);
+  LetGo(0, FencingToken(), now);
+  if (tenure) {
+    if (lost_tenures_.size() == kLostTenuresKept) lost_tenures_.erase(lost_tenures_.begin());
+    lost_tenures_.push_back(tenure->id);
+    if (tenure->std_depth > 0) {
+      lost_std_.push_back({.thread = tenure->thread,
+                           .tenure = tenure->id,
+                           .token = tenure->token,
+                           .depth = tenure->std_depth});
+    }
+    effects.losses.push_back({.tenure = *std::move(tenure), .reason = std::move(reason)});
+  }
+  Pursue(now);
+}
+
+void LockMachine::Expire(base::Instant now, Effects& effects) {
+  if (now < next_expiry()) return;
+  std::string reason = "its lease ended";
+  if (!holding_->last_failure.ok()) {
+    reason += ", as it could not be renewed: " + std::string(holding_->last_failure.message());
+  } else if (!holding_->terms.manual) {
+    reason += " before it was renewed: this process did not run in time, or the server was silent";
+  }
+  if (holding_->tenure) embargo_ = holding_->deadline;
+  Lose(std::move(reason), now, effects);
+  debts_.back().due = std::max(now, embargo_);
+}
+
+std::optional<Send> LockMachine::NextSend(base::Instant now, absl::Duration early) {
+  for (Debt& debt : debts_) {
+    if (debt.settled || debt.in_flight || now < debt.due) continue;
+    if (debt.tried_once && debt.expires <= now) {
+      Settled(debt, Released::Kind::kLost);
+      return NextSend(now, early);
+    }
+    return SendDebt(debt, now);
+  }
+  if (pursuit_ && !pursuit_->in_flight && std::max(pursuit_->due, embargo_) <= now) {
+    const Bid bid = NextBid(now, queue_.has_several());
+    return Send{.operation = Operation::kAcquire,
+                .hold = bid.hold,
+                .sent = now,
+                .lease = bid.terms.lease,
+                .bid = bid};
+  }
+  if (holding_ && !holding_->renewing && now < holding_->deadline &&
+      holding_->renew_due <= now + std::min(early, holding_->terms.lease / 32)) {
+    if (!holding_->tenure) {  // nobody has come for it since: it is not kept from others longer
+      LetGo(0, FencingToken(), now);
+      Pursue(now);
+      return NextSend(now, early);
+    }
+    holding_->renewing = true;
+    holding_->again = false;
+    return Send{.operation = Operation::kRenew,
+                .hold = holding_->hold,
+                .sent = now,
+                .lease = holding_->terms.manual ? kLookOnly : holding_->terms.lease};
+  }
+  return std::nullopt;
+}
+
+std::optional<Send> LockMachine::NextSendOf(uint64_t tenure, base::Instant now) {
+  for (Debt& debt : debts_) {
+    if (debt.tenure != tenure || debt.settled || debt.in_flight || now < debt.due) continue;
+    return SendDebt(debt, now);
+  }
+  return std::nullopt;
+}
+
+Send LockMachine::SendDebt(Debt& debt, base::Instant now) {
+  Send send{.operation = debt.operation,
+            .hold = debt.hold,
+            .sent = now,
+            .lease = debt.lease,
+            .tombstone = debt.tombstone,
+            .last_used = debt.last_used,
+            .last_reserved = debt.last_reserved,
+            .block = debt.block};
+  // The bid of those who wait here travels with the first try of the release.
+  if (debt.operation == Operation::kRelease && !debt.tried_once && pursuit_ &&
+      pursuit_->bid.attempt == 0) {
+    send.bid = NextBid(now, true);  // whoever released is likely to come again
+  }
+  debt.in_flight = true;
+  debt.tried_once = true;
+  return send;
+}
+
+std::optional<Send> LockMachine::Extend(uint64_t tenure, absl::Duration lease, base::Instant now) {
+  if (!Valid(tenure, now) || !holding_->terms.manual) return std::nullopt;
+  return Send{.operation = Operation::kRenew, .hold = holding_->hold, .sent = now, .lease = lease};
+}
+
+bool LockMachine::Wants(const Send& send) const {
+  switch (send.operation) {
+    case Operation::kAcquire:
+      return pursuit_ && pursuit_->bid.hold == send.hold;
+    case Operation::kRenew:
+      return holding_ && holding_->hold == send.hold;
+    case Operation::kRelease:  // its bid may be given up: a tombstone sees to that
+    case Operation::kCancel:
+      return true;
+  }
+  return true;
+}
+
+void LockMachine::OnAnswer(const Send& send, const Answer& answer, base::Instant now,
+                           Effects& effects) {
+  Expire(now, effects);
+  if (answer.kind != Answer::Kind::kFailed) unreachable_since_.reset();
+  if (send.operation == Operation::kRenew) return OnRenewal(send, answer, now, effects);
+  if (send.operation != Operation::kAcquire) OnDebtAnswer(send, answer, now);
+  if (send.bid.hold == 0) return;
+  if (answer.kind == Answer::Kind::kFailed) {
+    OnBidFailed(send.bid, answer, now, effects);
+  } else {
+    OnBid(send, answer.bid, now, effects);
+  }
+}
+
+void LockMachine::Prolong(base::Instant sent, absl::Duration lease, base::Instant now) {
+  holding_->deadline = std::max(holding_->deadline, sent + (lease - DriftMargin(lease)));
+  holding_->server_expires = std::max(holding_->server_expires, now + lease);
+}
+
+void LockMachine::OnRenewal(const Send& send, const Answer& answer, base::Instant now,
+                            Effects& effects) {
+  if (!holding_ || holding_->hold != send.hold) return;
+  Holding& holding = *holding_;
+  const bool extension = holding.terms.manual && send.lease != kLookOnly;
+  if (!extension) holding.renewing = false;
+  const bool told = holding.tenure && !holding.terms.manual;
+  const FencingToken token = holding.tenure ? holding.tenure->token : FencingToken();
+  if (answer.kind == Answer::Kind::kHeld) {
+    Prolong(send.sent, send.lease, now);
+    holding.last_failure = absl::OkStatus();
+    if (extension) return;
+    holding.renew_due = holding.again ? now : RenewDue(holding.terms, send.sent);
+    holding.failures = 0;
+    if (told) effects.notices.push_back({.kind = Notice::Kind::kRenewed, .token = token});
+    if (holding.at_risk) {
+      effects.notices.push_back({.kind = Notice::Kind::kRecovered, .token = token});
+    }
+    holding.at_risk = false;
+    return;
+  }
+  if (answer.kind == Answer::Kind::kNotHeld) {
+    return Lose("the server has it no more: its lease ended there, or it was forced", now, effects);
+  }
+  if (absl::IsFailedPrecondition(answer.failure)) {
+    return Lose(std::string(answer.failure.message()), now, effects);
+  }
+  if (answer.may_have_executed) {
+    holding.server_expires = std::max(holding.server_expires, now + send.lease);
+  }
+  if (extension) return;
+  holding.renew_due = now + Spread(std::min(kFirstBackoff, holding.terms.lease / 10),
+                                   std::min(kLongestBackoff, holding.terms.lease / 10),
+                                   holding.failures++, holding.hold);
+  if (holding.again) holding.renew_due = now;
+  holding.last_failure = base::Unshared(answer.failure);
+  if (holding.at_risk || !told) return;
+  holding.at_risk = true;
+  effects.notices.push_back({.kind = Notice::Kind::kAtRisk,
+                             .token = token,
+                             .remaining = holding.deadline - now,
+                             .why = base::Unshared(answer.failure)});
+}
+
+void LockMachine::OnForced(HoldNumber hold, base::Instant now) {
+  if (!holding_ || holding_->hold != hold) return;
+  holding_->renew_due = now;  // the answer tells
+  holding_->again = holding_->renewing;
+}
+
+void LockMachine::OnReconnected(base::Instant now) {
+  if (holding_) {
+    holding_->renew_due = now;
+    holding_->again = holding_->renewing;
+  }
+  if (pursuit_) {
+    pursuit_->due = now;
+    pursuit_->again = pursuit_->in_flight;
+  }
+  for (Debt& debt : debts_) debt.due = std::max(now, embargo_);
+}
+
+}  // namespace redlatch::engine

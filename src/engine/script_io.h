@@ -1,0 +1,81 @@
+// What the machine asks of the server, and what it hears: values, free of the wire.
+#ifndef REDLATCH_SRC_ENGINE_SCRIPT_IO_H_
+#define REDLATCH_SRC_ENGINE_SCRIPT_IO_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "src/base/clock.h"
+#include "src/engine/waiter.h"
+
+namespace redlatch::engine {
+
+// A hold id without the client's own part: fresh for every acquisition at the server. 0: none.
+using HoldNumber = uint64_t;
+
+enum class Operation : uint8_t { kAcquire, kRenew, kRelease, kCancel };
+
+// One acquisition at the server, as `acquire` and a re-queueing `release` are given it.
+struct Bid {
+  HoldNumber hold = 0;
+  Terms terms;
+  uint32_t attempt = 0;
+  bool wait = false;    // be queued where it is not free
+  uint32_t block = 1;   // tokens to reserve; never changes for a hold
+  uint64_t ticket = 0;  // the place in the queue it once had
+};
+
+// A script to run. Deadlines of what it brings count from `sent`.
+struct Send {
+  Operation operation = Operation::kAcquire;
+  HoldNumber hold = 0;
+  base::Instant sent;
+  absl::Duration lease = absl::ZeroDuration();  // kRenew: the new one; else the hold's own
+  Bid bid;                                      // kAcquire; kRelease where bid.hold is not 0
+  bool tombstone = false;                       // kRelease, kCancel: an acquire is unanswered
+  uint64_t last_used = 0;                       // kRelease: tokens, to give back the rest
+  uint64_t last_reserved = 0;
+  uint32_t block = 1;  // kCancel: what it may have reserved
+};
+
+// What became of a bid.
+struct BidAnswer {
+  enum class Kind : uint8_t { kNone, kGranted, kQueued, kBusy, kGone };
+  Kind kind = Kind::kNone;
+  uint64_t token = 0;                           // kGranted: the first of the block
+  absl::Duration lease = absl::ZeroDuration();  // kGranted: what is left of it
+  int64_t others = 0;                           // kGranted: who wait
+  // kQueued: when what blocks could expire; negative: unknown, so ask now and then.
+  absl::Duration retry_after = absl::ZeroDuration();
+  int64_t position = 0;  // kQueued; 0: the head
+  uint64_t ticket = 0;   // kQueued
+};
+
+struct Answer {
+  enum class Kind : uint8_t {
+    kBid,       // of kAcquire: see `bid`
+    kHeld,      // of kRenew
+    kReleased,  // of kRelease; `bid` tells of what was re-queued
+    kNotHeld,   // of kRenew, kRelease
+    kCancelled,
+    kFailed,  // `failure`
+  };
+  Kind kind = Kind::kFailed;
+  BidAnswer bid;
+  absl::Status failure;
+  bool may_have_executed = false;
+};
+
+// The message by which a lock is handed over.
+struct Grant {
+  HoldNumber hold = 0;
+  uint32_t attempt = 0;
+  uint64_t token = 0;
+  absl::Duration lease = absl::ZeroDuration();
+  int64_t others = 0;
+};
+
+}  // namespace redlatch::engine
+
+#endif  // REDLATCH_SRC_ENGINE_SCRIPT_IO_H_

@@ -1,0 +1,60 @@
+#ifndef REDLATCH_SRC_ENGINE_TABLE_H_
+#define REDLATCH_SRC_ENGINE_TABLE_H_
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "src/base/mutex.h"
+#include "src/engine/entry.h"
+
+namespace redlatch::engine {
+
+// All entries of a client, by main key and owner. An entry stays for as long as somebody refers to
+// it or its machine has something left to do. Thread-safe.
+class Table {
+ public:
+  // `leaving` takes an entry out of the timers, under the table's mutex.
+  Table(LockMachine::Config config, std::function<void(Entry&)> leaving)
+      : config_(config), leaving_(std::move(leaving)) {}
+
+  // The entry, made where there is none, with one handle more. kFailedPrecondition where the name
+  // is in use by another class of locks.
+  absl::StatusOr<Entry*> Attach(KeySet keys, const std::string& owner, const Plan& plan);
+  // One handle less. Where it was the last: the tenure that nobody can end any more, else 0.
+  uint64_t Detach(Entry& entry);
+
+  // By whoever refers to the entry already, or holds the mutex of a heap that its timer is in.
+  static void Refer(Entry& entry) { entry.references.fetch_add(1, std::memory_order_relaxed); }
+  // Whoever referred to an entry is done with it.
+  void Drop(Entry& entry);
+
+  // Calls `visit` with each entry of a main key, or with all; the table is not locked meanwhile.
+  void Visit(std::string_view key, absl::FunctionRef<void(Entry&)> visit);
+  void VisitAll(absl::FunctionRef<void(Entry&)> visit);
+
+ private:
+  using Key = std::pair<std::string_view, std::string_view>;  // into the entry
+
+  void Retire(Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::shared_ptr<const Plan> Intern(const Plan& plan) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void VisitReferred(const std::vector<Entry*>& entries, absl::FunctionRef<void(Entry&)> visit);
+
+  const LockMachine::Config config_;
+  const std::function<void(Entry&)> leaving_;
+  base::Mutex mu_;
+  std::map<Key, std::unique_ptr<Entry>> entries_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::shared_ptr<const Plan>> plans_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace redlatch::engine
+
+#endif  // REDLATCH_SRC_ENGINE_TABLE_H_

@@ -1,0 +1,48 @@
+// The durations by which the machine paces itself.
+#ifndef REDLATCH_SRC_ENGINE_TIMING_H_
+#define REDLATCH_SRC_ENGINE_TIMING_H_
+
+#include <algorithm>
+#include <cstdint>
+
+#include "absl/time/time.h"
+#include "src/base/clock.h"
+#include "src/engine/waiter.h"
+
+namespace redlatch::engine {
+
+inline constexpr absl::Duration kFirstBackoff = absl::Milliseconds(10);
+inline constexpr absl::Duration kLongestBackoff = absl::Seconds(1);
+
+// How much sooner than the server a client considers a lease to be over.
+inline absl::Duration DriftMargin(absl::Duration lease) {
+  return lease / 100 + absl::Milliseconds(2);
+}
+
+// How much sooner than its local deadline a hold is lost, so that its holder has been told by then
+// though threads do not run at once.
+inline absl::Duration ExpiryLead(absl::Duration lease) {
+  return std::min(lease / 20, absl::Milliseconds(10));
+}
+
+// How often a waiter repeats its bid: what tells the server that it lives.
+inline absl::Duration HeartbeatInterval(absl::Duration lease) {
+  return std::min(lease / 3, absl::Seconds(10));
+}
+
+inline base::Instant RenewDue(const Terms& terms, base::Instant sent) {
+  return terms.manual ? base::Instant::Infinite() : sent + terms.lease / 3;
+}
+
+// Doubles from `first` to `longest`, spread over the upper half by `salt`: a machine draws no
+// random numbers.
+inline absl::Duration Spread(absl::Duration first, absl::Duration longest, uint32_t times,
+                             uint64_t salt) {
+  const absl::Duration whole = std::min(longest, first * (1 << std::min(times, 10U)));
+  const uint64_t mixed = (salt * 0x9E3779B97F4A7C15U) ^ (times * 0xBF58476D1CE4E5B9U);
+  return whole / 2 + whole / 2 * static_cast<double>(mixed >> 40U) / static_cast<double>(1U << 24U);
+}
+
+}  // namespace redlatch::engine
+
+#endif  // REDLATCH_SRC_ENGINE_TIMING_H_

@@ -1,0 +1,81 @@
+// The contract of lua/README.md: what the machine asks, as keys and arguments of a script, and what
+// a script or a message says, as values.
+#ifndef REDLATCH_SRC_ENGINE_WIRE_H_
+#define REDLATCH_SRC_ENGINE_WIRE_H_
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/container/inlined_vector.h"
+#include "absl/status/statusor.h"
+#include "redlatch/lock_info.h"
+#include "src/engine/plan.h"
+#include "src/engine/script_io.h"
+#include "src/redis/reply.h"
+#include "src/redis/scripts.h"
+
+namespace redlatch::engine {
+
+// Who asks: the parts of arguments that are the same for all scripts of a client.
+struct Identity {
+  std::string client;   // 32 hex digits
+  std::string channel;  // where grants are published to it
+};
+Identity NewIdentity();
+inline constexpr std::string_view kChannelPrefix = "redlatch:";
+
+// The lock that is asked for. All of it outlives the request.
+struct Subject {
+  const Identity& identity;
+  const KeySet& keys;
+  const Plan& plan;
+  std::string_view owner;  // of holds, as the server knows it
+};
+
+// One script call with the text of its keys and arguments.
+class Request {
+ public:
+  Request(const Subject& subject, const Send& send);
+  static Request Inspect(const Subject& subject, int most_waiters);
+  static Request ForceRelease(const Subject& subject);
+
+  // Valid as long as this object is neither moved nor destroyed.
+  redis::ScriptCall call();
+
+ private:
+  Request() = default;
+  void Keys(const Subject& subject);
+  void Gone(const Subject& subject, HoldNumber hold);
+  void ExtraKeys(const Subject& subject);
+  void Bid(const Subject& subject, const engine::Bid& bid);
+  void Begin() { starts_.push_back(text_.size()); }
+  void Put(std::string_view value);
+  void PutNumber(int64_t value);
+  void PutMillis(absl::Duration value);
+  void PutHold(const Subject& subject, HoldNumber hold);
+
+  const LuaScript* script_ = nullptr;
+  size_t key_count_ = 0;
+  std::string text_;                        // all words, one after the other
+  absl::InlinedVector<size_t, 24> starts_;  // of each word in it
+  absl::InlinedVector<std::string_view, 24> words_;
+};
+
+Answer ReadAnswer(const Send& send, const absl::StatusOr<redis::Reply>& reply);
+absl::StatusOr<LockInfo> ReadInspection(const redis::Reply& reply);
+
+// A message on the client's channel, for the lock whose main key is `key`.
+struct Message {
+  enum class Kind : uint8_t { kGrant, kForced };
+  Kind kind = Kind::kGrant;
+  Grant grant;  // kForced: its `hold` alone
+  std::string_view key;
+};
+// Nothing where the message is none of ours.
+std::optional<Message> ReadMessage(const Identity& identity, std::string_view text);
+
+}  // namespace redlatch::engine
+
+#endif  // REDLATCH_SRC_ENGINE_WIRE_H_

@@ -1,0 +1,149 @@
+#include <algorithm>
+#include <charconv>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "src/engine/wire.h"
+#include "src/redis/errors.h"
+
+namespace redlatch::engine {
+namespace {
+
+using redis::Reply;
+
+template <class Number>
+bool ReadNumber(std::string_view text, Number& number) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+bool ReadMillis(std::string_view text, absl::Duration& duration) {
+  int64_t millis = 0;
+  if (!ReadNumber(text, millis)) return false;
+  duration = absl::Milliseconds(millis);
+  return true;
+}
+
+// The next word of a text; the rest is left in it.
+std::string_view TakeWord(std::string_view& text) {
+  const size_t end = std::min(text.find(' '), text.size());
+  const std::string_view word = text.substr(0, end);
+  text.remove_prefix(std::min(end + 1, text.size()));
+  return word;
+}
+
+bool ReadBid(std::string_view text, BidAnswer& bid) {
+  using Kind = BidAnswer::Kind;
+  const std::string_view word = TakeWord(text);
+  if (word == "granted") {
+    bid.kind = Kind::kGranted;
+    return ReadNumber(TakeWord(text), bid.token) && ReadMillis(TakeWord(text), bid.lease) &&
+           ReadNumber(TakeWord(text), bid.others);
+  }
+  if (word == "queued") {
+    bid.kind = Kind::kQueued;
+    return ReadMillis(TakeWord(text), bid.retry_after) &&
+           ReadNumber(TakeWord(text), bid.position) && ReadNumber(TakeWord(text), bid.ticket);
+  }
+  bid.kind = word == "busy" ? Kind::kBusy : Kind::kGone;
+  return word == "busy" || word == "gone";
+}
+
+bool ReadText(Operation operation, std::string_view text, Answer& answer) {
+  if (operation == Operation::kAcquire) {
+    answer.kind = Answer::Kind::kBid;
+    return ReadBid(text, answer.bid);
+  }
+  const std::string_view word = TakeWord(text);
+  if (operation == Operation::kCancel) {
+    answer.kind = Answer::Kind::kCancelled;
+    return word == "left" || word == "passed_on" || word == "unknown";
+  }
+  if (word == "not_held") {
+    answer.kind = Answer::Kind::kNotHeld;
+    return true;
+  }
+  if (operation == Operation::kRenew) {
+    answer.kind = Answer::Kind::kHeld;
+    return word == "held";
+  }
+  answer.kind = Answer::Kind::kReleased;
+  return word == "released" && (text.empty() || ReadBid(text, answer.bid));
+}
+
+bool TakeHold(const Identity& identity, std::string_view& text, HoldNumber& hold) {
+  const std::string_view word = TakeWord(text);
+  const size_t colon = identity.client.size();
+  return word.size() > colon && word.substr(0, colon) == identity.client && word[colon] == ':' &&
+         ReadNumber(word.substr(colon + 1), hold);
+}
+
+bool ReadParty(const Reply& reply, bool holder, LockInfo::Party& party) {
+  if (reply.elements.size() < 3) return false;
+  party.hold = reply.elements[0].text;
+  party.owner = reply.elements[1].text;
+  if (!holder) return true;
+  party.remaining = absl::Milliseconds(reply.elements[2].integer);
+  if (party.remaining < absl::ZeroDuration()) party.remaining = absl::InfiniteDuration();
+  return true;
+}
+
+}  // namespace
+
+Answer ReadAnswer(const Send& send, const absl::StatusOr<Reply>& reply) {
+  Answer answer;
+  if (!reply.ok()) {
+    answer.failure = reply.status();
+    answer.may_have_executed = redis::MayHaveExecuted(reply.status());
+    return answer;
+  }
+  if (ReadText(send.operation, reply->text, answer)) return answer;
+  answer = {};
+  answer.failure = absl::InternalError(
+      absl::StrCat("a script answered what its contract does not allow: ", reply->DebugString()));
+  answer.may_have_executed = true;
+  return answer;
+}
+
+absl::StatusOr<LockInfo> ReadInspection(const Reply& reply) {
+  LockInfo info;
+  uint64_t token = 0;
+  bool good = reply.elements.size() >= 5 && ReadNumber(reply.elements[1].text, token);
+  for (const size_t list : {size_t{2}, size_t{4}}) {
+    if (!good) break;
+    for (const Reply& each : reply.elements[list].elements) {
+      auto& parties = list == 2 ? info.holders : info.waiters;
+      good = good && ReadParty(each, list == 2, parties.emplace_back());
+    }
+  }
+  if (!good) {
+    return absl::InternalError(absl::StrCat(
+        "the inspect script answered what its contract does not allow: ", reply.DebugString()));
+  }
+  info.kind = reply.elements[0].text;
+  info.waiting = reply.elements[3].integer;
+  info.last_token = FencingToken(token);
+  return info;
+}
+
+std::optional<Message> ReadMessage(const Identity& identity, std::string_view text) {
+  Message message;
+  const std::string_view word = TakeWord(text);
+  if (word != "grant" && word != "forced") return std::nullopt;
+  if (!TakeHold(identity, text, message.grant.hold)) return std::nullopt;
+  if (word == "forced") {
+    message.kind = Message::Kind::kForced;
+  } else {
+    int64_t lease = 0;
+    Grant& grant = message.grant;
+    if (!ReadNumber(TakeWord(text), grant.attempt) || !ReadNumber(TakeWord(text), grant.token) ||
+        !ReadNumber(TakeWord(text), lease) || !ReadNumber(TakeWord(text), grant.others)) {
+      return std::nullopt;
+    }
+    grant.lease = absl::Milliseconds(lease);
+  }
+  message.key = text;
+  return message;
+}
+
+}  // namespace redlatch::engine

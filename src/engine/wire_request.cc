@@ -1,0 +1,159 @@
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "src/base/random.h"
+#include "src/engine/timing.h"
+#include "src/engine/wire.h"
+
+namespace redlatch::engine {
+namespace {
+
+// Whole milliseconds, rounded up: a lease is never shorter at the server than here.
+int64_t Millis(absl::Duration value) {
+  return absl::ToInt64Milliseconds(absl::Ceil(value, absl::Milliseconds(1)));
+}
+
+// An owner that is not the client itself.
+bool IsExplicit(const Subject& subject) { return subject.owner != subject.identity.client; }
+
+const LuaScript& ScriptFor(const LockScripts& scripts, Operation operation) {
+  switch (operation) {
+    case Operation::kAcquire:
+      return scripts.acquire;
+    case Operation::kRenew:
+      return scripts.renew;
+    case Operation::kRelease:
+      return scripts.release;
+    case Operation::kCancel:
+      return scripts.cancel;
+  }
+  return scripts.acquire;
+}
+
+}  // namespace
+
+Identity NewIdentity() {
+  Identity identity;
+  identity.client = absl::StrFormat("%016x%016x", base::RandomBits(), base::RandomBits());
+  identity.channel = std::string(kChannelPrefix) + identity.client;
+  return identity;
+}
+
+void Request::Put(std::string_view value) {
+  Begin();
+  text_.append(value);
+}
+
+void Request::PutNumber(int64_t value) {
+  Begin();
+  const absl::AlphaNum digits(value);
+  text_.append(digits.data(), digits.size());
+}
+
+void Request::PutMillis(absl::Duration value) { PutNumber(Millis(value)); }
+
+void Request::PutHold(const Subject& subject, HoldNumber hold) {
+  Begin();
+  text_.append(subject.identity.client);
+  text_ += ':';
+  const absl::AlphaNum digits(hold);
+  text_.append(digits.data(), digits.size());
+}
+
+void Request::Keys(const Subject& subject) {
+  text_.reserve(512);
+  Put(subject.keys.main());
+  Put(subject.keys.queue());
+  Put(subject.keys.waiters());
+  Put(subject.keys.fence());
+}
+
+void Request::Gone(const Subject& subject, HoldNumber hold) {
+  Begin();
+  text_.append(subject.keys.stem());
+  text_.append(":gone:");
+  text_.append(subject.identity.client);
+  text_ += ':';
+  const absl::AlphaNum digits(hold);
+  text_.append(digits.data(), digits.size());
+}
+
+void Request::ExtraKeys(const Subject& subject) {
+  for (const std::string& suffix : subject.plan.extra_keys) Put(subject.keys.Auxiliary(suffix));
+  key_count_ = starts_.size();
+}
+
+void Request::Bid(const Subject& subject, const engine::Bid& bid) {
+  PutHold(subject, bid.hold);
+  PutMillis(bid.terms.lease);
+  Begin();
+  absl::StrAppend(&text_, bid.block, " ", bid.attempt, bid.wait ? " 1 " : " 0 ",
+                  Millis(HeartbeatInterval(bid.terms.lease)), bid.terms.manual ? " 1 " : " 0 ",
+                  bid.ticket, " ", subject.identity.channel);
+  if (IsExplicit(subject) || !subject.plan.extra_args.empty()) Put(subject.owner);
+  for (const std::string& arg : subject.plan.extra_args) Put(arg);
+}
+
+Request::Request(const Subject& subject, const Send& send)
+    : script_(&ScriptFor(subject.plan.scripts, send.operation)) {
+  const Operation operation = send.operation;
+  const bool again = operation == Operation::kRelease && send.bid.hold != 0;
+  const int64_t gone_ms = send.tombstone ? Millis(send.lease) : 0;
+  const bool plain = operation == Operation::kRelease && !again && gone_ms == 0 &&
+                     send.last_used == send.last_reserved && !IsExplicit(subject) &&
+                     subject.plan.extra_keys.empty();
+  Keys(subject);
+  if (operation != Operation::kRenew && !plain) Gone(subject, send.hold);
+  if (operation == Operation::kRelease && !plain) Gone(subject, again ? send.bid.hold : send.hold);
+  ExtraKeys(subject);
+  key_count_ = starts_.size();
+
+  if (operation == Operation::kAcquire) {
+    Bid(subject, send.bid);
+    return;
+  }
+  PutHold(subject, send.hold);
+  if (operation == Operation::kRenew) {
+    PutMillis(send.lease);
+  } else if (operation == Operation::kCancel) {
+    PutNumber(gone_ms);
+    PutNumber(send.block);
+  } else if (!plain) {
+    Begin();
+    absl::StrAppend(&text_, send.last_used, " ", send.last_reserved, " ", gone_ms);
+    Put(subject.owner);
+    if (again) Bid(subject, send.bid);
+  }
+}
+
+Request Request::Inspect(const Subject& subject, int most_waiters) {
+  Request request;
+  request.script_ = &subject.plan.scripts.inspect;
+  request.Keys(subject);
+  request.ExtraKeys(subject);
+  request.key_count_ = request.starts_.size();
+  request.PutNumber(most_waiters);
+  return request;
+}
+
+Request Request::ForceRelease(const Subject& subject) {
+  Request request;
+  request.script_ = &subject.plan.scripts.force_release;
+  request.Keys(subject);
+  request.ExtraKeys(subject);
+  request.key_count_ = request.starts_.size();
+  request.Put(kChannelPrefix);
+  return request;
+}
+
+redis::ScriptCall Request::call() {
+  words_.clear();
+  for (size_t i = 0; i < starts_.size(); ++i) {
+    const size_t end = i + 1 < starts_.size() ? starts_[i + 1] : text_.size();
+    words_.push_back(std::string_view(text_).substr(starts_[i], end - starts_[i]));
+  }
+  const auto words = absl::MakeConstSpan(words_);
+  return {
+      .script = script_, .keys = words.subspan(0, key_count_), .args = words.subspan(key_count_)};
+}
+
+}  // namespace redlatch::engine

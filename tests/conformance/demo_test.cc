@@ -1,0 +1,99 @@
+// The demonstration, as somebody who runs it sees it.
+#include <signal.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/redis_server.h"
+#include "tests/support/subprocess.h"
+#include "tests/support/temp_dir.h"
+
+namespace redlatch {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+std::string TextOf(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+class DemoTest : public ::testing::Test {
+ protected:
+  DemoTest() : scratch_(directory_.path() + "/tmp"), output_(directory_.path() + "/output") {
+    std::filesystem::create_directory(scratch_);
+  }
+
+  std::unique_ptr<support::Child> Start(const std::string& url) const {
+    return support::Child::Exec({REDLATCH_DEMO, url},
+                                {.environment = {"TMPDIR=" + scratch_}, .output_path = output_});
+  }
+
+  std::string output() const { return TextOf(output_); }
+
+  // Files that it left, and processes that have been told of one.
+  std::vector<std::string> Leftovers() const {
+    std::vector<std::string> found;
+    for (const auto& entry : std::filesystem::directory_iterator(scratch_)) {
+      found.push_back(entry.path());
+    }
+    std::error_code gone;
+    for (const auto& process : std::filesystem::directory_iterator("/proc")) {
+      const std::string words = TextOf(process.path() / "cmdline");
+      if (words.find(scratch_) != std::string::npos) found.push_back(words);
+    }
+    return found;
+  }
+
+  const std::unique_ptr<support::RedisServer> server_ = support::RedisServer::Start();
+  const support::TempDir directory_;
+  const std::string scratch_;
+  const std::string output_;
+};
+
+TEST_F(DemoTest, CountsExactlyThoughAWorkerIsKilledAndAnotherFrozen) {
+  const auto demo = Start(server_->unix_url());
+  const std::optional<support::ExitStatus> status = demo->WaitFor(absl::Seconds(60));
+  ASSERT_TRUE(status.has_value()) << output();
+  EXPECT_EQ(status->code, 0) << output();
+  EXPECT_THAT(output(), AllOf(HasSubstr("worker 3 was killed while it had the lock"),
+                              HasSubstr("worker 2 was frozen"), HasSubstr("REFUSED"),
+                              HasSubstr(": equal\n"), Not(HasSubstr("WRONG"))));
+  EXPECT_THAT(Leftovers(), IsEmpty());
+}
+
+TEST_F(DemoTest, InterruptedItLeavesNothingBehind) {
+  const auto demo = Start(server_->unix_url());
+  for (int i = 0; i < 1000 && output().find("workers are at it") == std::string::npos; ++i) {
+    absl::SleepFor(absl::Milliseconds(10));
+  }
+  demo->Signal(SIGTERM);
+  const std::optional<support::ExitStatus> status = demo->WaitFor(absl::Seconds(30));
+  ASSERT_TRUE(status.has_value()) << output();
+  EXPECT_EQ(status->code, 1);
+  EXPECT_THAT(output(), HasSubstr("interrupted"));
+  EXPECT_THAT(Leftovers(), IsEmpty());
+}
+
+TEST_F(DemoTest, SaysWhichServerItCannotReach) {
+  const auto demo = Start("unix://" + scratch_ + "/nowhere.sock");
+  EXPECT_EQ(demo->Wait().code, 1);
+  EXPECT_THAT(output(), HasSubstr("nowhere.sock"));
+  EXPECT_THAT(Leftovers(), IsEmpty());
+}
+
+}  // namespace
+}  // namespace redlatch

@@ -1,0 +1,53 @@
+// What the soak's processes and their parent agree upon.
+#ifndef REDLATCH_TESTS_FAULT_SOAK_PLAN_H_
+#define REDLATCH_TESTS_FAULT_SOAK_PLAN_H_
+
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "redlatch/reentrant_lock.h"
+#include "redlatch/simple_lock.h"
+#include "src/base/clock.h"
+#include "src/base/parker.h"
+
+namespace redlatch::soak {
+
+// Locks are numbers; the even ones are simple, the odd ones reentrant.
+constexpr int kLocks = 4;
+
+inline std::string NameOf(int lock) { return absl::StrCat("soak-", lock); }
+
+inline std::unique_ptr<RedisLockBase> MakeLock(const Client& client, int lock,
+                                               LockOptions options = {}) {
+  if (lock % 2 == 0) return std::make_unique<SimpleLock>(client, NameOf(lock), std::move(options));
+  return std::make_unique<ReentrantLock>(client, NameOf(lock), std::move(options));
+}
+
+// Draws that a seed repeats.
+class Dice {
+ public:
+  explicit Dice(uint64_t seed) : bits_(seed) {}
+
+  int Below(int n) { return static_cast<int>(bits_() % static_cast<uint64_t>(n)); }
+  bool OneIn(int n) { return Below(n) == 0; }
+  absl::Duration Between(absl::Duration low, absl::Duration high) {
+    const int64_t span = absl::ToInt64Microseconds(high - low) + 1;
+    return low + absl::Microseconds(static_cast<int64_t>(bits_() % static_cast<uint64_t>(span)));
+  }
+  uint64_t Seed() { return bits_(); }
+
+ private:
+  std::mt19937_64 bits_;
+};
+
+// The time for which a lock is held or a fault lasts: what is paced here, nothing waits for.
+inline void Pass(absl::Duration time) { base::Parker().ParkUntil(base::Now() + time); }
+
+}  // namespace redlatch::soak
+
+#endif  // REDLATCH_TESTS_FAULT_SOAK_PLAN_H_

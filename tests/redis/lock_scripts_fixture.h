@@ -1,0 +1,209 @@
+// What the tests of the locks' scripts share: a server, clients that are only names, and calls.
+#ifndef REDLATCH_TESTS_REDIS_LOCK_SCRIPTS_FIXTURE_H_
+#define REDLATCH_TESTS_REDIS_LOCK_SCRIPTS_FIXTURE_H_
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "gtest/gtest.h"
+#include "lua/scripts.h"
+#include "redlatch/lua_script.h"
+#include "src/base/clock.h"
+#include "src/redis/reply.h"
+#include "tests/support/raw_connection.h"
+#include "tests/support/redis_server.h"
+
+namespace redlatch {
+
+// What acquire is asked for; everything has the value that a test most often wants.
+struct Request {
+  std::string hold;
+  std::string owner;
+  int lease_ms = 30000;
+  int attempt = 1;
+  bool wait = true;
+  int heartbeat_ms = 10000;
+  int block = 1;
+  bool manual = false;
+  std::string ticket = "0";
+
+  std::string client() const { return hold.substr(0, 32); }
+  std::string channel() const { return "redlatch:" + client(); }
+  std::vector<std::string> Args() const {
+    return {hold, absl::StrCat(lease_ms),
+            absl::StrCat(block, " ", attempt, wait ? " 1 " : " 0 ", heartbeat_ms,
+                         manual ? " 1 " : " 0 ", ticket, " ", channel()),
+            owner};
+  }
+};
+
+// A client's subscription to its grant channel.
+class Ear {
+ public:
+  Ear(support::RedisServer& server, const std::string& channel,
+      const std::string& subscribe = "SUBSCRIBE")
+      : connection_(support::RawConnection::ToSocket(server.socket_path())) {
+    EXPECT_EQ(connection_.Command({subscribe, channel}).elements.size(), 3);
+  }
+  // The next message; "" where there is none.
+  std::string Hear() {
+    connection_.Send({"PING"});
+    const redis::Reply reply = connection_.Receive();
+    if (reply.elements.size() != 3) return "";
+    connection_.Receive();  // the pong
+    return reply.elements[2].text;
+  }
+
+ private:
+  support::RawConnection connection_;
+};
+
+class LockScriptsFixture : public ::testing::Test {
+ protected:
+  explicit LockScriptsFixture(LockScripts scripts, support::RedisServerOptions options = {})
+      : scripts_(std::move(scripts)), server_(support::RedisServer::Start(std::move(options))) {}
+
+  void TearDown() override { ExpectATtlOnEveryKey(); }
+
+  void ExpectATtlOnEveryKey() {
+    for (const redis::Reply& key : server_->Command({"KEYS", "*"}).elements) {
+      EXPECT_NE(server_->Integer({"PTTL", key.text}), -1) << key.text;
+    }
+  }
+
+  // The hold `sequence` of client 'a', 'b', ...
+  static std::string Hold(char client, int sequence = 1) {
+    return absl::StrCat(std::string(32, client), ":", sequence);
+  }
+  static Request Of(char client, int sequence = 1) {
+    return {.hold = Hold(client, sequence), .owner = std::string(32, client)};
+  }
+  static std::string Channel(char client) { return "redlatch:" + std::string(32, client); }
+
+  std::string Queue() const { return "{" + name_ + "}:queue"; }
+  std::string Waiters() const { return "{" + name_ + "}:waiters"; }
+  std::string Fence() const { return "{" + name_ + "}:fence"; }
+  std::string Gone(const std::string& hold) const { return "{" + name_ + "}:gone:" + hold; }
+
+  redis::Reply Eval(const redis::ScriptSource& script, std::vector<std::string> more_keys,
+                    const std::vector<std::string>& args) {
+    std::vector<std::string> command = {"EVAL",
+                                        std::string(script.body),
+                                        absl::StrCat(4 + more_keys.size()),
+                                        name_,
+                                        Queue(),
+                                        Waiters(),
+                                        Fence()};
+    command.insert(command.end(), more_keys.begin(), more_keys.end());
+    command.insert(command.end(), args.begin(), args.end());
+    return Split(server_->Command(command));
+  }
+
+  // The words of a reply; numbers as such, except that tokens and tickets stay text.
+  static redis::Reply Split(redis::Reply reply) {
+    if (reply.type != redis::Reply::Type::kString) return reply;
+    redis::Reply split{.type = redis::Reply::Type::kArray};
+    for (const absl::string_view word : absl::StrSplit(reply.text, ' ')) {
+      int64_t number = 0;
+      if (word.size() < 16 && absl::SimpleAtoi(word, &number)) {
+        split.elements.push_back({.type = redis::Reply::Type::kInteger, .integer = number});
+      } else {
+        split.elements.push_back({.type = redis::Reply::Type::kString, .text = std::string(word)});
+      }
+    }
+    return split;
+  }
+
+  // Each answers as text: `["granted", "17", 30000, 0]`, or the error.
+  redis::Reply Ask(const Request& request) {
+    return Eval(scripts_.acquire, {Gone(request.hold)}, request.Args());
+  }
+  std::string Acquire(const Request& request) { return Ask(request).DebugString(); }
+  // "granted", "queued", "busy" or "gone"
+  std::string Outcome(const Request& request) { return First(Ask(request)); }
+  int64_t Token(const Request& request) {
+    const redis::Reply reply = Ask(request);
+    EXPECT_EQ(First(reply), "granted") << reply.DebugString();
+    return reply.elements.size() < 2 ? 0 : std::stoll(reply.elements[1].text);
+  }
+  std::string Release(const Request& held, int64_t used = 0, int64_t reserved = 0,
+                      int gone_ms = 0) {
+    std::vector<std::string> args = {held.hold};
+    const bool thread_owned = held.owner == held.client();
+    if (used == reserved && gone_ms == 0 && thread_owned) {
+      return Eval(scripts_.release, {}, args).DebugString();
+    }
+    args.push_back(absl::StrCat(used, " ", reserved, " ", gone_ms));
+    args.push_back(held.owner);
+    return Eval(scripts_.release, {Gone(held.hold), Gone(held.hold)}, args).DebugString();
+  }
+  redis::Reply ReleaseAndQueue(const Request& held, const Request& fresh) {
+    std::vector<std::string> args = {held.hold, "0 0 0", held.owner};
+    for (std::string& arg : fresh.Args()) args.push_back(std::move(arg));
+    return Eval(scripts_.release, {Gone(held.hold), Gone(fresh.hold)}, args);
+  }
+  std::string Cancel(const Request& request, int gone_ms = 0) {
+    return Eval(scripts_.cancel, {Gone(request.hold)},
+                {request.hold, absl::StrCat(gone_ms), absl::StrCat(request.block)})
+        .DebugString();
+  }
+  std::string Renew(const Request& held) {
+    return Eval(scripts_.renew, {}, {held.hold, absl::StrCat(held.lease_ms)}).DebugString();
+  }
+  std::string Inspect(int most = 10) {
+    return Eval(scripts_.inspect, {}, {absl::StrCat(most)}).DebugString();
+  }
+  std::string ForceRelease() {
+    return Eval(scripts_.force_release, {}, {"redlatch:"}).DebugString();
+  }
+
+  static std::string First(const redis::Reply& reply) {
+    return reply.elements.empty() ? reply.DebugString() : reply.elements[0].text;
+  }
+
+  std::vector<std::string> Waiting() {
+    std::vector<std::string> holds;
+    for (const redis::Reply& hold : server_->Command({"ZRANGE", Queue(), "0", "-1"}).elements) {
+      holds.push_back(hold.text);
+    }
+    EXPECT_EQ(static_cast<int64_t>(holds.size()), server_->Integer({"HLEN", Waiters()}));
+    return holds;
+  }
+  int64_t StoredFence() { return std::atoll(server_->Text({"GET", Fence()}).c_str()); }
+  int64_t Pttl(const std::string& key) { return server_->Integer({"PTTL", key}); }
+
+  // Waits until the server says that the key has expired.
+  void AwaitExpiry(const std::string& key) {
+    const base::Instant deadline = base::Now() + absl::Seconds(10);
+    while (server_->Integer({"EXISTS", key}) != 0 && base::Now() < deadline) {
+    }
+    ASSERT_EQ(server_->Integer({"EXISTS", key}), 0);
+  }
+
+  // A refusal with this text in it, by every script, that leaves the key as it is.
+  void ExpectRefused(const std::string& key, const std::string& text,
+                     const std::vector<std::string>& replies) {
+    const std::string dump = server_->Text({"DUMP", key});
+    for (const std::string& reply : replies) EXPECT_NE(reply.find(text), reply.npos) << reply;
+    EXPECT_EQ(server_->Text({"DUMP", key}), dump);
+  }
+
+  // From here on, commands that need memory are refused.
+  void FillMemory() {
+    server_->Command({"CONFIG", "SET", "maxmemory-policy", "noeviction"});
+    server_->Command({"CONFIG", "SET", "maxmemory", "1"});
+  }
+
+  const LockScripts scripts_;
+  const std::unique_ptr<support::RedisServer> server_;
+  std::string name_ = "orders:42";
+};
+
+}  // namespace redlatch
+
+#endif  // REDLATCH_TESTS_REDIS_LOCK_SCRIPTS_FIXTURE_H_

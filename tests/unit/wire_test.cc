@@ -1,0 +1,258 @@
+// The contract of lua/README.md, from this side.
+#include "src/engine/wire.h"
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "src/redis/errors.h"
+
+namespace redlatch::engine {
+namespace {
+
+using redis::Reply;
+using ::testing::ElementsAre;
+
+const Identity kIdentity{.client = "00112233445566778899aabbccddeeff",
+                         .channel = "redlatch:00112233445566778899aabbccddeeff"};
+const std::string kHold7 = kIdentity.client + ":7";
+const std::string kHold8 = kIdentity.client + ":8";
+
+class WireRequest : public ::testing::Test {
+ protected:
+  std::vector<std::string> Words(const Send& send) {
+    Request request({.identity = kIdentity, .keys = keys_, .plan = plan_, .owner = owner_}, send);
+    return Words(request);
+  }
+  std::vector<std::string> Words(Request& request) {
+    const redis::ScriptCall call = request.call();
+    script_ = call.script->name;
+    std::vector<std::string> words(call.keys.begin(), call.keys.end());
+    words.emplace_back("|");
+    words.insert(words.end(), call.args.begin(), call.args.end());
+    return words;
+  }
+
+  const KeySet keys_ = *KeySet::Make("", "N");
+  Plan plan_{.scripts = {.acquire = {.name = "acquire"},
+                         .release = {.name = "release"},
+                         .renew = {.name = "renew"},
+                         .cancel = {.name = "cancel"},
+                         .inspect = {.name = "inspect"},
+                         .force_release = {.name = "force_release"}}};
+  std::string owner_ = "me";
+  std::string script_;
+};
+
+constexpr absl::Duration kLease = absl::Seconds(30);
+
+Bid SomeBid(HoldNumber hold) {
+  return {.hold = hold,
+          .terms = {.lease = kLease},
+          .attempt = 3,
+          .wait = true,
+          .block = 64,
+          .ticket = 1795227594499240};
+}
+
+TEST_F(WireRequest, Acquire) {
+  EXPECT_THAT(
+      Words({.operation = Operation::kAcquire, .hold = 7, .lease = kLease, .bid = SomeBid(7)}),
+      ElementsAre("N", "{N}:queue", "{N}:waiters", "{N}:fence", "{N}:gone:" + kHold7, "|", kHold7,
+                  "30000", "64 3 1 10000 0 1795227594499240 " + kIdentity.channel, "me"));
+  EXPECT_EQ(script_, "acquire");
+}
+
+TEST_F(WireRequest, LeasesAreRoundedUp) {
+  Bid bid = SomeBid(7);
+  bid.terms = {.lease = absl::Microseconds(1500001), .manual = true};
+  bid.wait = false;
+  bid.ticket = 0;
+  EXPECT_THAT(Words({.operation = Operation::kAcquire, .hold = 7, .bid = bid}),
+              ElementsAre("N", "{N}:queue", "{N}:waiters", "{N}:fence", "{N}:gone:" + kHold7, "|",
+                          kHold7, "1501", "64 3 0 501 1 0 " + kIdentity.channel, "me"));
+}
+
+TEST_F(WireRequest, AThreadsOwnRequestsLeaveTheOwnerOut) {
+  owner_ = kIdentity.client;
+  EXPECT_THAT(
+      Words({.operation = Operation::kAcquire, .hold = 7, .lease = kLease, .bid = SomeBid(7)}),
+      ElementsAre("N", "{N}:queue", "{N}:waiters", "{N}:fence", "{N}:gone:" + kHold7, "|", kHold7,
+                  "30000", "64 3 1 10000 0 1795227594499240 " + kIdentity.channel));
+  EXPECT_THAT(Words({.operation = Operation::kRelease,
+                     .hold = 7,
+                     .lease = kLease,
+                     .last_used = 9,
+                     .last_reserved = 9}),
+              ElementsAre("N", "{N}:queue", "{N}:waiters", "{N}:fence", "|", kHold7));
+  EXPECT_EQ(script_, "release");
+}
+
+TEST_F(WireRequest, AReleaseOfAnExplicitOwnerNamesIt) {
+  EXPECT_THAT(Words({.operation = Operation::kRelease,
+                     .hold = 7,
+                     .lease = kLease,
+                     .last_used = 9,
+                     .last_reserved = 9}),
+              ElementsAre("N", "{N}:queue", "{N}:waiters", "{N}:fence", "{N}:gone:" + kHold7,
+                          "{N}:gone:" + kHold7, "|", kHold7, "9 9 0", "me"));
+}
+
+TEST_F(WireRequest, AReleaseGivesTokensBackAndLeavesATombstone) {
+  owner_ = kIdentity.client;
+  EXPECT_THAT(Words({.operation = Operation::kRelease,
+                     .hold = 7,
+                     .lease = kLease,
+                     .tombstone = true,
+                     .last_used = 9,
+                     .last_reserved = 72}),
+              ElementsAre("N", "{N}:queue", "{N}:waiters", "{N}:fence", "{N}:gone:" + kHold7,
+                          "{N}:gone:" + kHold7, "|", kHold7, "9 72 30000", kIdentity.client));
+}
+
+TEST_F(WireRequest, FurtherKeysAndArgumentsStandLast) {
+  owner_ = kIdentity.client;
+  plan_.extra_keys = {"more"};
+  plan_.extra_args = {"x", "y"};
+  EXPECT_THAT(
+      Words({.operation = Operation::kRelease, .hold = 7, .lease = kLease, .bid = SomeBid(8)}),
+      ElementsAre("N", "{N}:queue", "{N}:waiters", "{N}:fence", "{N}:gone:" + kHold7,
+                  "{N}:gone:" + kHold8, "{N}:more", "|", kHold7, "0 0 0", kIdentity.client, kHold8,
+                  "30000", "64 3 1 10000 0 1795227594499240 " + kIdentity.channel, kIdentity.client,
+                  "x", "y"));
+  EXPECT_THAT(
+      Words({.operation = Operation::kRelease, .hold = 7, .lease = kLease}),
+      ElementsAre("N", "{N}:queue", "{N}:waiters", "{N}:fence", "{N}:gone:" + kHold7,
+                  "{N}:gone:" + kHold7, "{N}:more", "|", kHold7, "0 0 0", kIdentity.client));
+}
+
+TEST_F(WireRequest, RenewAndCancel) {
+  EXPECT_THAT(Words({.operation = Operation::kRenew, .hold = 7, .lease = kLease}),
+              ElementsAre("N", "{N}:queue", "{N}:waiters", "{N}:fence", "|", kHold7, "30000"));
+  EXPECT_EQ(script_, "renew");
+  EXPECT_THAT(Words({.operation = Operation::kCancel, .hold = 7, .lease = kLease, .block = 64}),
+              ElementsAre("N", "{N}:queue", "{N}:waiters", "{N}:fence", "{N}:gone:" + kHold7, "|",
+                          kHold7, "0", "64"));
+  EXPECT_EQ(script_, "cancel");
+}
+
+TEST_F(WireRequest, ForPeople) {
+  const Subject subject{.identity = kIdentity, .keys = keys_, .plan = plan_, .owner = "me"};
+  Request inspect = Request::Inspect(subject, 100);
+  EXPECT_THAT(Words(inspect),
+              ElementsAre("N", "{N}:queue", "{N}:waiters", "{N}:fence", "|", "100"));
+  Request force = Request::ForceRelease(subject);
+  EXPECT_THAT(Words(force),
+              ElementsAre("N", "{N}:queue", "{N}:waiters", "{N}:fence", "|", "redlatch:"));
+}
+
+Reply Text(std::string text) { return {.type = Reply::Type::kString, .text = std::move(text)}; }
+Reply Number(int64_t number) { return {.type = Reply::Type::kInteger, .integer = number}; }
+Reply List(std::vector<Reply> elements) {
+  return {.type = Reply::Type::kArray, .elements = std::move(elements)};
+}
+
+Answer Read(Operation operation, std::string text) {
+  return ReadAnswer({.operation = operation}, Text(std::move(text)));
+}
+
+TEST(WireAnswer, Granted) {
+  const Answer answer = Read(Operation::kAcquire, "granted 1795227594499240 30000 2");
+  EXPECT_EQ(answer.kind, Answer::Kind::kBid);
+  EXPECT_EQ(answer.bid.kind, BidAnswer::Kind::kGranted);
+  EXPECT_EQ(answer.bid.token, 1795227594499240U);
+  EXPECT_EQ(answer.bid.lease, absl::Seconds(30));
+  EXPECT_EQ(answer.bid.others, 2);
+}
+
+TEST(WireAnswer, QueuedAndReleasedWithWhatWasQueued) {
+  const Answer answer = Read(Operation::kRelease, "released queued -1 3 1795227594499241");
+  EXPECT_EQ(answer.kind, Answer::Kind::kReleased);
+  EXPECT_EQ(answer.bid.kind, BidAnswer::Kind::kQueued);
+  EXPECT_LT(answer.bid.retry_after, absl::ZeroDuration());
+  EXPECT_EQ(answer.bid.position, 3);
+  EXPECT_EQ(answer.bid.ticket, 1795227594499241U);
+  EXPECT_EQ(Read(Operation::kRelease, "released").bid.kind, BidAnswer::Kind::kNone);
+  EXPECT_EQ(Read(Operation::kRelease, "not_held").kind, Answer::Kind::kNotHeld);
+  EXPECT_EQ(Read(Operation::kRenew, "held").kind, Answer::Kind::kHeld);
+  EXPECT_EQ(Read(Operation::kRenew, "not_held").kind, Answer::Kind::kNotHeld);
+  EXPECT_EQ(Read(Operation::kAcquire, "busy 12").bid.kind, BidAnswer::Kind::kBusy);
+  EXPECT_EQ(Read(Operation::kAcquire, "gone").bid.kind, BidAnswer::Kind::kGone);
+  EXPECT_EQ(Read(Operation::kCancel, "left").kind, Answer::Kind::kCancelled);
+}
+
+TEST(WireAnswer, WhatTheContractDoesNotAllowIsAFailure) {
+  for (const Operation operation :
+       {Operation::kAcquire, Operation::kRenew, Operation::kRelease, Operation::kCancel}) {
+    for (const Reply& reply :
+         {List({}), List({Text("granted")}), Number(1), Reply(), Text(""), Text("yes"),
+          Text("granted"), Text("granted 12x 1 0"), Text("released granted")}) {
+      const Answer answer = ReadAnswer({.operation = operation}, reply);
+      EXPECT_EQ(answer.kind, Answer::Kind::kFailed) << reply.DebugString();
+      EXPECT_EQ(answer.failure.code(), absl::StatusCode::kInternal);
+      EXPECT_TRUE(answer.may_have_executed);
+    }
+  }
+}
+
+TEST(WireAnswer, AFailureSaysWhetherItMayHaveBeenExecuted) {
+  const absl::Status sent = redis::MarkMayHaveExecuted(absl::UnavailableError("x"));
+  EXPECT_TRUE(ReadAnswer({}, sent).may_have_executed);
+  EXPECT_FALSE(ReadAnswer({}, absl::UnavailableError("x")).may_have_executed);
+}
+
+TEST(WireMessage, GrantWithANameThatHasSpaces) {
+  const std::string text = absl::StrCat("grant ", kHold7, " 3 1795227594499240 30000 5 a b ");
+  const auto message = ReadMessage(kIdentity, text);
+  ASSERT_TRUE(message.has_value());
+  EXPECT_EQ(message->kind, Message::Kind::kGrant);
+  EXPECT_EQ(message->grant.hold, 7U);
+  EXPECT_EQ(message->grant.attempt, 3U);
+  EXPECT_EQ(message->grant.token, 1795227594499240U);
+  EXPECT_EQ(message->grant.lease, absl::Seconds(30));
+  EXPECT_EQ(message->grant.others, 5);
+  EXPECT_EQ(message->key, "a b ");
+}
+
+TEST(WireMessage, Forced) {
+  const std::string text = absl::StrCat("forced ", kHold7, " N");
+  const auto message = ReadMessage(kIdentity, text);
+  ASSERT_TRUE(message.has_value());
+  EXPECT_EQ(message->kind, Message::Kind::kForced);
+  EXPECT_EQ(message->grant.hold, 7U);
+  EXPECT_EQ(message->key, "N");
+}
+
+TEST(WireMessage, AnythingElseIsIgnored) {
+  const std::string other(32, 'f');
+  for (const std::string& text :
+       {std::string(), std::string("grant"), std::string("hello world"),
+        absl::StrCat("grant ", other, ":7 3 4 5 6 N"), absl::StrCat("forced ", other, ":7 N"),
+        absl::StrCat("grant ", kIdentity.client, "7 3 4 5 6 N"),
+        absl::StrCat("grant ", kIdentity.client, ": 3 4 5 6 N"),
+        absl::StrCat("grant ", kHold7, " 3 -4 5 6 N"), absl::StrCat("grant ", kHold7, " 3 4"),
+        absl::StrCat("grant ", kHold7, "x 3 4 5 6 N")}) {
+    EXPECT_FALSE(ReadMessage(kIdentity, text).has_value()) << text;
+  }
+}
+
+TEST(WireInspection, TellsHoldersAndWaiters) {
+  const auto info = ReadInspection(
+      List({Text("simple"), Text("99"), List({List({Text("h"), Text("o"), Number(1500)})}),
+            Number(2), List({List({Text("w"), Text("p"), Text("5")})})}));
+  ASSERT_TRUE(info.ok()) << info.status();
+  EXPECT_EQ(info->kind, "simple");
+  EXPECT_EQ(info->last_token, FencingToken(99));
+  ASSERT_EQ(info->holders.size(), 1U);
+  EXPECT_EQ(info->holders[0].remaining, absl::Milliseconds(1500));
+  EXPECT_EQ(info->waiting, 2);
+  ASSERT_EQ(info->waiters.size(), 1U);
+  EXPECT_EQ(info->waiters[0].owner, "p");
+  EXPECT_FALSE(ReadInspection(List({Text("simple")})).ok());
+  EXPECT_FALSE(ReadInspection(Number(1)).ok());
+}
+
+}  // namespace
+}  // namespace redlatch::engine
