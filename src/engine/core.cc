@@ -83,8 +83,7 @@ void Core::OnMessage(std::string_view text) {
   const std::optional<Message> message = ReadMessage(identity_, text);
   if (!message) return;
   bool known = false;
-  Entry* any = nullptr;
-  const auto offer = [&](Entry& entry) {
+  inside_->table.Visit(message->key, [&](Entry& entry) {
     Feed(entry, [&](LockMachine& machine, Effects& effects) {
       if (message->kind == Message::Kind::kForced) {
         machine.OnForced(message->grant.hold, base::Now());
@@ -92,13 +91,10 @@ void Core::OnMessage(std::string_view text) {
         known = machine.OnGrant(message->grant, base::Now(), effects);
       }
     });
-    any = &entry;
-  };
-  inside_->table.Visit(message->key, offer);
-  if (known || any == nullptr || message->kind == Message::Kind::kForced) return;
-  bool told = false;
+  });
+  if (message->kind == Message::Kind::kForced) return;
   inside_->table.Visit(message->key, [&](Entry& entry) {
-    if (std::exchange(told, true)) return;
+    if (std::exchange(known, true)) return;  // one of them cancels it
     Feed(entry, [&](LockMachine& machine, Effects&) {
       machine.OnUnwanted(message->grant.hold, message->grant.lease, 1, base::Now());
     });
@@ -111,7 +107,7 @@ void Core::Expire(Entry& entry) {
 }
 
 void Core::Reconnected() {
-  inside_->notifier.Post(Notifier::Urgency::kCallback, [observer = observer_, server = server()] {
+  inside_->notifier.Post(Notifier::Urgency::kNotice, [observer = observer_, server = server()] {
     observer->OnReconnected(server);
   });
   inside_->table.VisitAll([this](Entry& entry) {
@@ -158,7 +154,7 @@ void Core::Tell(const Entry& entry, Notice notice) {
         return observer->OnRecovered(lock, notice.token);
     }
   };
-  inside_->notifier.Post(Notifier::Urgency::kCallback, std::move(tell));
+  inside_->notifier.Post(Notifier::Urgency::kNotice, std::move(tell));
 }
 
 }  // namespace redlatch::engine

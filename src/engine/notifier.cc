@@ -16,8 +16,8 @@ constexpr absl::Duration kPatience = absl::Seconds(1);
 // That run at the same time, each on a thread of its own, where a user's code does not return.
 constexpr int kMostStopTokens = 64;
 constexpr int kMostCallbacks = 8;
-// Beyond so many that wait, further ones are dropped: their observer does not keep up.
-constexpr size_t kMostWaiting = 100000;
+// Beyond so many that wait, notices are dropped: their observer does not keep up.
+constexpr size_t kMostWaiting = 10000;
 
 // Whose user's code this thread runs.
 thread_local const void* running_for = nullptr;
@@ -100,7 +100,7 @@ void Notifier::Post(Urgency urgency, std::function<void()> code) {
   const base::MutexLock lock(state_->mu);
   if (state_->threads == 0 && !state_->stopping) state_->StartThread(state_);
   State::Lane& lane = urgency == Urgency::kStopToken ? state_->stop_tokens : state_->callbacks;
-  if (lane.waiting.size() >= kMostWaiting) return;
+  if (urgency == Urgency::kNotice && lane.waiting.size() >= kMostWaiting) return;
   lane.waiting.push_back(std::move(code));
   state_->changed.SignalAll();
 }

@@ -24,8 +24,8 @@ class Core;
 // One thread leads: it waits for deadlines and for something to run. Before it runs it leaves the
 // lead to another thread, so that no deadline is ever late for what a user's code does. A callback
 // has 10 ms to itself; where it takes longer, its thread is left to it and the rest goes on beside
-// it, up to eight at once. Stop tokens wait for nothing. Threads start when they are first needed.
-// Thread-safe.
+// it, up to eight at once. Stop tokens do not wait, up to 64 at once. Threads start when they are
+// first needed. Thread-safe.
 class Notifier {
  public:
   explicit Notifier(Core& core);
@@ -37,7 +37,8 @@ class Notifier {
   void Watch(Entry& entry, base::Instant moment);
   void Remove(Entry& entry);
 
-  enum class Urgency : uint8_t { kStopToken, kCallback };
+  // A notice stands behind callbacks, and is dropped where they do not keep up.
+  enum class Urgency : uint8_t { kStopToken, kCallback, kNotice };
   void Post(Urgency urgency, std::function<void()> code);
 
  private:
