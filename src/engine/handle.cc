@@ -176,10 +176,9 @@ void Handle::Unlock() noexcept {
       send = machine.NextSendOf(released.tenure, now);
     }
   });
-  const bool remote = released.kind == Released::Kind::kUnderWay;
   const uint64_t tenure = released.tenure;
   released = Follow(std::move(released), send, base::Now() + core_->command_timeout());
-  if (remote && released.kind == Released::Kind::kUnderWay) Forget(tenure);
+  if (released.kind == Released::Kind::kUnderWay) Forget(tenure);
   if (released.kind == Released::Kind::kNotHeld) {
     core_->observer().OnMisuse(entry_.keys.name(),
                                "unlock() by a thread that does not hold it; nothing was released");

@@ -45,7 +45,8 @@ class Request {
   redis::ScriptCall call();
 
  private:
-  Request() = default;
+  // With the keys that all scripts take, and no arguments yet.
+  Request(const Subject& subject, const LuaScript& script);
   void Keys(const Subject& subject);
   void Gone(const Subject& subject, HoldNumber hold);
   void ExtraKeys(const Subject& subject);

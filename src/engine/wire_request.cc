@@ -125,22 +125,20 @@ Request::Request(const Subject& subject, const Send& send)
   }
 }
 
+Request::Request(const Subject& subject, const LuaScript& script) : script_(&script) {
+  Keys(subject);
+  ExtraKeys(subject);
+  key_count_ = starts_.size();
+}
+
 Request Request::Inspect(const Subject& subject, int most_waiters) {
-  Request request;
-  request.script_ = &subject.plan.scripts.inspect;
-  request.Keys(subject);
-  request.ExtraKeys(subject);
-  request.key_count_ = request.starts_.size();
+  Request request(subject, subject.plan.scripts.inspect);
   request.PutNumber(most_waiters);
   return request;
 }
 
 Request Request::ForceRelease(const Subject& subject) {
-  Request request;
-  request.script_ = &subject.plan.scripts.force_release;
-  request.Keys(subject);
-  request.ExtraKeys(subject);
-  request.key_count_ = request.starts_.size();
+  Request request(subject, subject.plan.scripts.force_release);
   request.Put(kChannelPrefix);
   return request;
 }
