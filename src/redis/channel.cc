@@ -157,7 +157,6 @@ void Channel::Lead(Exchange& mine, base::Instant deadline) {
       if (std::exchange(look_first, false)) {
         Receive(mine, kAtOnce, finished);
       } else if (connected_) {
-        GatherCrowd(mine, finished);
         Write();
         if (doomed_.empty()) Receive(mine, deadline, finished);
       } else {
@@ -178,16 +177,6 @@ void Channel::Lead(Exchange& mine, base::Instant deadline) {
   // The others first in the queue go on first.
   if (next != nullptr) next->parker.Set(kLead);
   WakeFinished(mine, finished);
-}
-
-// The threads whose replies came with the last read are about to ask again: where there were
-// several, they are let run first, and what they ask goes out in one write.
-void Channel::GatherCrowd(const Exchange& mine, Finished& finished) {
-  if (!spin_.GathersCrowd()) return;
-  mu_.Unlock();
-  WakeFinished(mine, finished);
-  sched_yield();
-  mu_.Lock();
 }
 
 void Channel::GiveUp(Exchange& mine) {

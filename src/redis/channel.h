@@ -111,7 +111,6 @@ class Channel {
   // True where following ended in leadership, false where `mine` is finished.
   bool Follow(Exchange& mine, base::Instant deadline) ABSL_LOCKS_EXCLUDED(mu_);
   void Lead(Exchange& mine, base::Instant deadline) ABSL_LOCKS_EXCLUDED(mu_);
-  void GatherCrowd(const Exchange& mine, Finished& finished) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void GiveUp(Exchange& mine) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   static void WakeFinished(const Exchange& mine, Finished& finished);
 

@@ -3,11 +3,12 @@
 #include <hiredis/hiredis.h>
 
 #include <algorithm>
+#include <charconv>
+#include <cstring>
 #include <new>
 #include <string>
 #include <utility>
 
-#include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 
 namespace redlatch::redis {
@@ -122,21 +123,32 @@ redisReplyObjectFunctions* Functions() {
 
 }  // namespace
 
-void Command::Free::operator()(char* bytes) const { redisFreeCommand(bytes); }
-
+// Written by hand: redisFormatCommandArgv() goes through sprintf() for each word, which took a
+// tenth of what a call costs this side.
 Command::Command(absl::Span<const std::string_view> args) {
-  absl::InlinedVector<const char*, 16> texts;
-  absl::InlinedVector<size_t, 16> sizes;
+  constexpr std::string_view kEnd = "\r\n";
+  constexpr size_t kMostAround = 1 + 20 + 2 * kEnd.size();  // '$', a length, and two ends
+  size_t most = kMostAround;
+  for (const std::string_view arg : args) most += kMostAround + arg.size();
+  bytes_.resize(most);
+  char* at = bytes_.data();
+  char* const end = at + most;
+  const auto put = [&at](std::string_view text) {
+    std::memcpy(at, text.data(), text.size());
+    at += text.size();
+  };
+  const auto put_number = [&](char type, size_t value) {
+    *at++ = type;
+    at = std::to_chars(at, end, value).ptr;
+    put(kEnd);
+  };
+  put_number('*', args.size());
   for (const std::string_view arg : args) {
-    texts.push_back(arg.data());
-    sizes.push_back(arg.size());
+    put_number('$', arg.size());
+    if (!arg.empty()) put(arg);
+    put(kEnd);
   }
-  char* formatted = nullptr;
-  const auto size =
-      redisFormatCommandArgv(&formatted, static_cast<int>(args.size()), texts.data(), sizes.data());
-  if (size < 0) throw std::bad_alloc();
-  bytes_.reset(formatted);
-  size_ = static_cast<size_t>(size);
+  bytes_.resize(static_cast<size_t>(at - bytes_.data()));
 }
 
 struct ReplyParser::Impl {

@@ -1,4 +1,4 @@
-// The wire format of Redis, RESP 2. hiredis does the work and shows nowhere else.
+// The wire format of Redis, RESP 2. hiredis reads it, and shows nowhere else.
 #ifndef REDLATCH_SRC_REDIS_CODEC_H_
 #define REDLATCH_SRC_REDIS_CODEC_H_
 
@@ -6,6 +6,7 @@
 #include <initializer_list>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "absl/status/statusor.h"
@@ -21,14 +22,10 @@ class Command {
   Command(std::initializer_list<std::string_view> args)
       : Command(absl::MakeConstSpan(args.begin(), args.size())) {}
 
-  std::string_view bytes() const { return {bytes_.get(), size_}; }
+  std::string_view bytes() const { return bytes_; }
 
  private:
-  struct Free {
-    void operator()(char* bytes) const;
-  };
-  std::unique_ptr<char, Free> bytes_;
-  size_t size_ = 0;
+  std::string bytes_;
 };
 
 // What a server may send before the connection is given up. Arrays nest at most seven deep.

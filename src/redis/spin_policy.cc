@@ -1,74 +1,21 @@
 #include "src/redis/spin_policy.h"
 
-#include <algorithm>
-#include <utility>
-
 namespace redlatch::redis {
 namespace {
 
-constexpr int kMostDoublings = 64;
-constexpr double kOutlier = 16;  // times the average; what is longer counts as so long
-constexpr double kMustPay = 0.9;
-constexpr double kDrift = 2;  // times what it was: the world has changed, probe at once
-
 constexpr double kSmoothing = 1.0 / 8;
 constexpr size_t kRepliesInSample = 512;  // in a crowd
-// A crowd of commands is answered later than one, and its threads take turns meanwhile.
-constexpr absl::Duration kForEachInCrowd = absl::Microseconds(2);
+// A crowd of commands is answered later than one, and its threads take turns meanwhile. Long enough
+// that hardly any of them sleeps: one that does costs a futex, which undoes what the others gain.
+constexpr int kLongerInCrowd = 16;
 
 }  // namespace
 
-void WayToWait::Take(Way way) {
-  changing_ = true;
-  samples_ = 0;
-  way_.store(way, std::memory_order_relaxed);
-}
-
-void WayToWait::Record(absl::Duration cost) {
-  ++samples_;
-  const Way present = way();
-  double& average = average_[present];
-  if (!std::exchange(changing_, false)) {
-    const double sample = absl::ToDoubleNanoseconds(cost);
-    const double weight = probing_ ? 1.0 / (samples_ - 1) : options_.weight;
-    average =
-        average == 0 ? sample : average + weight * (std::min(sample, kOutlier * average) - average);
-  }
-  if (probing_) {
-    if (samples_ == options_.probe) Decide();
-    return;
-  }
-  const bool drifted = average > kDrift * settled_average_;
-  if (drifted) interval_ = options_.interval;
-  if (drifted || samples_ >= interval_) {
-    const Way other = present == kEager ? kPatient : kEager;
-    average_[other] = 0;  // what it cost long ago says little of today
-    probing_ = true;
-    Take(other);
-  }
-}
-
-void WayToWait::Decide() {
-  const Way best = average_[kEager] < kMustPay * average_[kPatient] ? kEager : kPatient;
-  interval_ = best == settled_ ? std::min(2 * interval_, kMostDoublings * options_.interval)
-                               : options_.interval;
-  probing_ = false;
-  settled_ = best;
-  settled_average_ = average_[best];
-  Take(best);
-}
-
-bool SpinPolicy::eager() const {
-  const WayToWait& account = crowded() ? in_crowd_ : alone_;
-  return length_ > absl::ZeroDuration() && account.way() == WayToWait::kEager;
-}
-
 absl::Duration SpinPolicy::Length() const {
-  if (!eager()) return absl::ZeroDuration();
-  return crowded() ? length_ + kForEachInCrowd * crowd() : length_;
+  const base::WayToWait& account = crowded() ? in_crowd_ : alone_;
+  if (account.way() == base::WayToWait::kPatient) return absl::ZeroDuration();
+  return crowded() ? kLongerInCrowd * length_ : length_;
 }
-
-bool SpinPolicy::GathersCrowd() const { return crowded() && eager(); }
 
 void SpinPolicy::Received(size_t replies) {
   const double before = crowd();
