@@ -6,45 +6,52 @@
 --        'busy <retry_after_ms>' or 'gone'
 
 -- The two common cases come first, all of it text, and in line: writing a number as text costs as
--- much as a command, and so does making a function.
+-- much as a command, and so does making a function. Globals cost too, so they are looked up once.
+local call, keys, args = redis.call, KEYS, ARGV
+local lock, queue, hold, terms = keys[1], keys[2], args[1], args[3]
+local existing = call('EXISTS', lock, queue, keys[5])
 
 -- Free, nobody waits, the hold was not given up, and one token is wanted: the server's time, as the
 -- fence lies behind it in the same period (see reserve_tokens()).
-if redis.call('EXISTS', KEYS[1], KEYS[2], KEYS[5]) == 0 and string.sub(ARGV[3], 1, 2) == '1 ' then
-  local time = redis.call('TIME')
-  local fence = redis.call('GET', KEYS[4])
+if existing == 0 and string.sub(terms, 1, 2) == '1 ' then
+  local time = call('TIME')
+  local fence = call('GET', keys[4])
   local now = time[1] .. string.sub('00000' .. time[2], -6)
   if fence and #fence == 16 and fence < now and
       string.sub(fence, 1, 8) == string.sub(now, 1, 8) then
-    redis.call('SET', KEYS[4], now, 'KEEPTTL')
-    redis.call('PSETEX', KEYS[1], ARGV[2], ARGV[1])
-    return 'granted ' .. now .. ' ' .. ARGV[2] .. ' 0'
+    local lease_ms = args[2]
+    call('SETRANGE', keys[4], '0', now)
+    call('PSETEX', lock, lease_ms, hold)
+    return 'granted ' .. now .. ' ' .. lease_ms .. ' 0'
   end
 end
 
 -- Another hold's, and the first attempt of one that would wait: it comes last.
-local holder = redis.call('GET', KEYS[1])
-if holder and holder ~= ARGV[1] and string.find(ARGV[3], '^%d+ 1 1 %d+ %d 0 ') and
-    string.find(holder, '^%x+:%d+$') and string.find(holder, ':', 1, true) == 33 and
-    redis.call('EXISTS', KEYS[5]) == 0 then
-  local time = redis.call('TIME')
+local holder = call('GET', lock)
+if holder and holder ~= hold and string.find(terms, '^%d+ 1 1 %d+ %d 0 ') and
+    string.find(holder, '^%x+:%d+$') and string.find(holder, ':', 1, true) == 33 then
+  local waiters = keys[3]
+  local time = call('TIME')
   local now = time[1] .. string.sub('00000' .. time[2], -6)
-  if redis.call('ZCOUNT', KEYS[2], now, '+inf') == 0 and
-      redis.call('HEXISTS', KEYS[3], ARGV[1]) == 0 and
-      redis.call('ZADD', KEYS[2], 'NX', now, ARGV[1]) == 1 then
-    local owner = ARGV[4] or string.sub(ARGV[1], 1, 32)
-    local ttl_ms = 3 * string.match(ARGV[3], '^%d+ 1 1 (%d+)')
-    local remaining_ms = redis.call('PTTL', KEYS[1])
-    redis.call('HSET', KEYS[3], ARGV[1], now .. ' ' .. ARGV[2] .. ' ' .. ARGV[3] .. ' ' .. owner)
-    local position = redis.call('ZRANK', KEYS[2], ARGV[1])
-    if position == 0 then
-      redis.call('PEXPIRE', KEYS[2], ttl_ms)
-      redis.call('PEXPIRE', KEYS[3], ttl_ms)
-    else
-      redis.call('PEXPIRE', KEYS[2], ttl_ms, 'GT')
-      redis.call('PEXPIRE', KEYS[3], ttl_ms, 'GT')
+  local owner = args[4] or string.sub(hold, 1, 32)
+  if call('ZCOUNT', queue, now, '+inf') == 0 and
+      call('HSETNX', waiters, hold, now .. ' ' .. args[2] .. ' ' .. terms .. ' ' .. owner) == 1 and
+      call('ZADD', queue, 'NX', now, hold) == 1 then
+    local position = call('ZRANK', queue, hold)
+    if existing == (position == 0 and 1 or 2) then
+      local heartbeat_ms = string.match(terms, '^%d+ 1 1 (%d+)')
+      if position == 0 then
+        call('PEXPIRE', queue, 3 * heartbeat_ms)
+        call('PEXPIRE', waiters, 3 * heartbeat_ms)
+      elseif call('PTTL', queue) < 2 * heartbeat_ms then
+        call('PEXPIRE', queue, 3 * heartbeat_ms, 'GT')
+        call('PEXPIRE', waiters, 3 * heartbeat_ms, 'GT')
+      end
+      return 'queued ' .. call('PTTL', lock) .. ' ' .. position .. ' ' .. now
     end
-    return 'queued ' .. remaining_ms .. ' ' .. position .. ' ' .. now
+    -- The hold was given up: what existed beside the lock and the queue says so.
+    call('ZREM', queue, hold)
+    call('HDEL', waiters, hold)
   end
 end
 

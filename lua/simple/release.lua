@@ -5,32 +5,35 @@
 -- ARGV   1 hold; where there is more to do: 2 'last_used last_reserved gone_ms'  3 owner
 --        4.. nothing, or all ARGV of acquire for a fresh hold
 -- reply  'released', 'released ' and acquire's reply for the fresh hold, or 'not_held'
-local held = redis.call('GET', KEYS[1]) == ARGV[1]
+local call, keys = redis.call, KEYS
+local lock, hold = keys[1], ARGV[1]
+local held = call('GET', lock) == hold
 
 -- The two common cases come first; they are in line for the reason that acquire gives.
 if held and not ARGV[2] then
-  if redis.call('EXISTS', KEYS[2]) == 0 then
-    redis.call('DEL', KEYS[1])
+  local queue, waiters, fence_key = keys[2], keys[3], keys[4]
+  local waiting = call('ZRANGE', queue, 0, 1)
+  local winner = waiting[1]
+  if not winner then
+    call('DEL', lock)
     return 'released'
   end
 
   -- The head of the queue is live, and wants one token, which is the server's time.
-  local waiting = redis.call('ZRANGE', KEYS[2], 0, 1)
-  local winner = waiting[1]
   local asked_us, lease_ms, attempt, heartbeat_ms, channel = string.match(
-    redis.call('HGET', KEYS[3], winner) or '', '^(%d+) (%d+) 1 (%d+) 1 (%d+) [01] %d+ (%S+) ')
-  local time = redis.call('TIME')
+    call('HGET', waiters, winner) or '', '^(%d+) (%d+) 1 (%d+) 1 (%d+) [01] %d+ (%S+) ')
+  local time = call('TIME')
   local now = time[1] .. string.sub('00000' .. time[2], -6)
-  local fence = redis.call('GET', KEYS[4])
+  local fence = call('GET', fence_key)
   if asked_us and now - asked_us < 2500 * heartbeat_ms and
-      redis.call('PUBSUB', 'NUMSUB', channel)[2] > 0 and fence and #fence == 16 and
+      call('PUBSUB', 'NUMSUB', channel)[2] > 0 and fence and #fence == 16 and
       fence < now and string.sub(fence, 1, 8) == string.sub(now, 1, 8) then
-    redis.call('ZREM', KEYS[2], winner)
-    redis.call('HDEL', KEYS[3], winner)
-    redis.call('SET', KEYS[4], now, 'KEEPTTL')
-    redis.call('PSETEX', KEYS[1], lease_ms, winner)
-    redis.call('PUBLISH', channel, 'grant ' .. winner .. ' ' .. attempt .. ' ' .. now .. ' ' ..
-      lease_ms .. (waiting[2] and ' 1 ' or ' 0 ') .. KEYS[1])
+    call('ZREM', queue, winner)
+    call('HDEL', waiters, winner)
+    call('SETRANGE', fence_key, '0', now)
+    call('PSETEX', lock, lease_ms, winner)
+    call('PUBLISH', channel, 'grant ' .. winner .. ' ' .. attempt .. ' ' .. now .. ' ' ..
+      lease_ms .. (waiting[2] and ' 1 ' or ' 0 ') .. lock)
     return 'released'
   end
 end
