@@ -40,10 +40,27 @@ uint32_t Parker::ParkUntil(Instant deadline) {
   }
 }
 
+bool Parker::BeginPolling(int event_fd) {
+  uint32_t now = kArmed;
+  return word_.compare_exchange_strong(now, kPolling + static_cast<uint32_t>(event_fd),
+                                       std::memory_order_acquire);
+}
+
+void Parker::EndPolling() {
+  uint32_t now = word_.load(std::memory_order_acquire);
+  if (now >= kPolling) word_.compare_exchange_strong(now, kArmed, std::memory_order_acquire);
+}
+
 void Parker::Set(uint32_t value) {
-  if (word_.exchange(value, std::memory_order_acq_rel) == kSleeping) {
+  const uint32_t before = word_.exchange(value, std::memory_order_acq_rel);
+  if (before < kPolling) return;
+  if (before == kSleeping) {
     // By address only: the owner may be gone already, and then this wakes nobody.
     syscall(SYS_futex, &word_, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
+  } else {
+    const uint64_t one = 1;
+    [[maybe_unused]] const ssize_t put =
+        write(static_cast<int>(before - kPolling), &one, sizeof one);
   }
 }
 

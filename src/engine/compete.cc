@@ -80,9 +80,10 @@ void Handle::Compete(ParkedWaiter& waiter, base::Instant deadline, const Want& w
       continue;
     }
     if (!parked) return;
-    if (waiter.parker.ParkUntil(base::Now() < deadline ? deadline : answered_by) !=
-        base::Parker::kArmed)
+    if (core_->Await(waiter.parker, base::Now() < deadline ? deadline : answered_by) !=
+        base::Parker::kArmed) {
       continue;
+    }
     bool pending = false;
     {
       const base::MutexLock lock(entry_.mu);

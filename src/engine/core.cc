@@ -46,7 +46,7 @@ Core::~Core() {
     (void)inside_.release();
     return;
   }
-  subscriber_.reset();  // before what its callbacks use
+  subscriber_->Stop();
 }
 
 absl::Status Core::Refusal() const {

@@ -15,6 +15,7 @@
 #include "src/base/clock.h"
 #include "src/base/fork_guard.h"
 #include "src/base/mutex.h"
+#include "src/base/parker.h"
 #include "src/engine/entry.h"
 #include "src/engine/notifier.h"
 #include "src/engine/renewer.h"
@@ -64,6 +65,10 @@ class Core {
   // Grants can reach this client from here on. Done once; an error that lasts is returned, while an
   // unreachable server is left to the background.
   absl::Status Listen(base::Instant deadline);
+  // Sleeps until a waiter is woken, as by a grant; see Subscriber::Await().
+  uint32_t Await(base::Parker& parker, base::Instant deadline) {
+    return subscriber_->Await(parker, deadline);
+  }
 
   // By the client's own threads.
   void Expire(Entry& entry);
@@ -92,8 +97,10 @@ class Core {
   std::atomic<bool> listening_{false};
   redis::Channel channel_;
   redis::Scripts scripts_;
+  // Its thread uses all of this object and is stopped before; its descriptor wakes threads in
+  // Await(), which those inside may just be doing.
+  std::optional<redis::Subscriber> subscriber_;
   std::unique_ptr<Inside> inside_;
-  std::optional<redis::Subscriber> subscriber_;  // its thread uses all of the above
 };
 
 template <class Event>

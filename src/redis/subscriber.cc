@@ -39,6 +39,14 @@ absl::Status Subscriber::Unsubscribe(std::string_view channel, base::Instant dea
   return refused.ok() ? core_->Unsubscribe(channel, deadline) : refused;
 }
 
+uint32_t Subscriber::Await(base::Parker& parker, base::Instant deadline) {
+  return fork_guard_.InForkedChild() ? parker.ParkUntil(deadline) : core_->Await(parker, deadline);
+}
+
+void Subscriber::Stop() {
+  if (!fork_guard_.InForkedChild()) core_->Stop();
+}
+
 bool Subscriber::live() const { return !fork_guard_.InForkedChild() && core_->live(); }
 
 Subscriber::Stats Subscriber::stats() const {
@@ -52,13 +60,15 @@ Subscriber::Core::Core(const Url& url, SubscriberOptions options)
       backoff_(options_.first_backoff, options_.longest_backoff),
       buffer_(std::make_unique<char[]>(kReadSize)) {}
 
-Subscriber::Core::~Core() {
+Subscriber::Core::~Core() { Stop(); }
+
+void Subscriber::Core::Stop() {
   if (!thread_.joinable()) return;
   {
     const base::MutexLock lock(mu_);
     stopping_ = true;
+    WakeReader();
   }
-  WakeThread();
   thread_.join();
 }
 
@@ -82,11 +92,6 @@ absl::Status Subscriber::Core::StartThread() {
                                                server_, ": ", error.what()));
   }
   return absl::OkStatus();
-}
-
-void Subscriber::Core::WakeThread() const {
-  const uint64_t one = 1;
-  [[maybe_unused]] const ssize_t put = write(wake_fd_.get(), &one, sizeof one);
 }
 
 Subscriber::Core::SubscriptionPtr Subscriber::Core::Find(std::string_view channel) const {
@@ -113,7 +118,7 @@ absl::Status Subscriber::Core::Subscribe(std::string_view channel, base::Instant
     subscription = std::make_shared<Subscription>(channel);
     subscriptions_[subscription->channel] = subscription;
     if (connected_) requests_.push_back({Verb::kSubscribe, subscription});
-    WakeThread();
+    WakeReader();
   }
   const uint64_t refusals = refusals_;
   while (subscription->state == State::kAsked && refusals_ == refusals && base::Now() < deadline) {
@@ -137,13 +142,13 @@ absl::Status Subscriber::Core::Unsubscribe(std::string_view channel, base::Insta
     subscription->end = absl::CancelledError("the channel was unsubscribed meanwhile");
     if (!connected_) {
       End(*subscription, subscription->end);
-      WakeThread();  // from connecting for nobody
+      WakeReader();  // from connecting for nobody
       return absl::OkStatus();
     }
     subscription->state = State::kLeaving;
     changed_.SignalAll();  // to a Subscribe() that waits
     requests_.push_back({Verb::kUnsubscribe, subscription});
-    WakeThread();
+    WakeReader();
   }
   while (subscription->state == State::kLeaving && base::Now() < deadline) {
     changed_.WaitUntil(mu_, deadline);

@@ -11,13 +11,14 @@
 #include "absl/time/time.h"
 #include "src/base/clock.h"
 #include "src/base/fork_guard.h"
+#include "src/base/parker.h"
 #include "src/redis/transport.h"
 #include "src/redis/url.h"
 
 namespace redlatch::redis {
 
-// The callbacks run on the subscriber's thread, one at a time. They are redlatch's own code,
-// never a user's: they return at once and do not call the subscriber.
+// The callbacks run on the subscriber's thread, or on one in Await(), one at a time. They are
+// redlatch's own code, never a user's: they return at once and do not call the subscriber.
 struct SubscriberOptions {
   std::function<void(std::string_view channel, std::string_view message)> on_message;
   // After the connection was lost, or could not be made, all that was subscribed by then is live:
@@ -58,7 +59,7 @@ struct SubscriberOptions {
 class Subscriber {
  public:
   Subscriber(const Url& url, SubscriberOptions options);
-  // Ends the thread; no callback runs afterwards. In a forked child it only closes.
+  // Stops. In a forked child it only closes.
   ~Subscriber();
   Subscriber(const Subscriber&) = delete;
   Subscriber& operator=(const Subscriber&) = delete;
@@ -71,6 +72,14 @@ class Subscriber {
 
   // After OK no message of `channel` is delivered any more.
   absl::Status Unsubscribe(std::string_view channel, base::Instant deadline);
+
+  // Sleeps until the parker, which the caller has armed, is set, or `deadline` comes; its value.
+  // For a thread that waits for a message: where it is the only one, it reads the connection itself
+  // meanwhile, and is spared the hop from the subscriber's thread. The callbacks may run on it.
+  uint32_t Await(base::Parker& parker, base::Instant deadline);
+
+  // Ends the thread; no callback runs afterwards. What was armed for Await() may still be set.
+  void Stop();
 
   // Connected, and every subscription acknowledged.
   bool live() const;

@@ -10,12 +10,14 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "src/base/clock.h"
 #include "src/base/mutex.h"
+#include "src/base/parker.h"
 #include "src/base/random.h"
 #include "src/base/unique_fd.h"
 #include "src/redis/codec.h"
@@ -41,6 +43,8 @@ class Subscriber::Core {
 
   absl::Status Subscribe(std::string_view channel, base::Instant deadline);
   absl::Status Unsubscribe(std::string_view channel, base::Instant deadline);
+  uint32_t Await(base::Parker& parker, base::Instant deadline);
+  void Stop();
   bool live() const;
   Stats stats() const;
 
@@ -64,16 +68,31 @@ class Subscriber::Core {
   };
 
   absl::Status StartThread() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void WakeThread() const;
   SubscriptionPtr Find(std::string_view channel) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void End(Subscription& subscription, absl::Status why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
+  // Who reads: see subscriber_reader.cc.
+  enum class Reader : uint8_t { kThread, kGuest, kNobody };
+  void WakeReader() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Recall() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool BecomeGuest() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Leave() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Readiness WaitAsThread(Transport::Interest interest, base::Instant deadline);
+  Readiness WaitAsGuest(Transport::Interest interest, base::Instant deadline, base::Parker& parker);
+  void StayAway() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Kick() const;  // out of poll, whoever is there
+  void DrainWakes() const;
+
   // What follows runs on the thread.
   void Run();
-  void SleepUntil(base::Instant deadline);
+  void SleepUntil(base::Instant deadline) const;
   void Connect();
   void NotConnected(const absl::Status& why);
-  void Serve();
+  void Break();
+
+  // What follows is the reader's.
+  // One wait, and what came of it; `guest`, where there is one, ends the wait.
+  void Serve(base::Parker* guest, base::Instant deadline);
   void Ask(const Request& request);
   void Flush();
   void ReadSome();
@@ -82,7 +101,7 @@ class Subscriber::Core {
   void HandleMessage(const std::string& channel, const std::string& message);
   void Refuse(Subscription& subscription, const absl::Status& why);
   void Restored();
-  void Break(const std::string& why);
+  void Fail(std::string why) { broken_ = std::move(why); }
 
   const SubscriberOptions options_;
   const std::string server_;
@@ -98,11 +117,20 @@ class Subscriber::Core {
   uint64_t refusals_ ABSL_GUARDED_BY(mu_) = 0;  // attempts that the server has refused
   Stats stats_ ABSL_GUARDED_BY(mu_);
 
-  // The thread's own.
+  Reader reader_ ABSL_GUARDED_BY(mu_) = Reader::kThread;
+  bool relievable_ ABSL_GUARDED_BY(mu_) = false;  // the thread reads, and is asleep
+  base::CondVar back_;                            // the thread, which stays away, is wanted
+  bool recalled_ ABSL_GUARDED_BY(mu_) = false;
+  bool sleeps_long_ ABSL_GUARDED_BY(mu_) = false;  // until it is recalled
+  uint64_t guests_ ABSL_GUARDED_BY(mu_) = 0;       // so far
+  int waiting_ ABSL_GUARDED_BY(mu_) = 0;           // threads in Await()
+
+  // The reader's own.
   Connector connector_;
   base::Backoff backoff_;
   base::Instant next_attempt_;
   std::unique_ptr<Transport> transport_;  // null: not connected
+  std::optional<std::string> broken_;     // why the connection is to be given up
   std::optional<ReplyParser> parser_;
   std::string out_;              // what is still to be written
   std::deque<Request> pending_;  // sent, not answered

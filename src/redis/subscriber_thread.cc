@@ -1,7 +1,7 @@
-// What the subscriber's thread does; what its callers do is in subscriber.cc.
+// What the reader of a subscriber does; what its callers do is in subscriber.cc.
 #include <poll.h>
-#include <unistd.h>
 
+#include <algorithm>
 #include <iterator>
 #include <utility>
 
@@ -27,7 +27,8 @@ void Subscriber::Core::Run() {
       idle = subscriptions_.empty();
     }
     if (transport_ != nullptr) {
-      Serve();
+      Serve(nullptr, base::Instant::Infinite());
+      if (broken_) Break();
     } else if (idle) {
       connector_.Abandon();
       SleepUntil(base::Instant::Infinite());
@@ -40,17 +41,15 @@ void Subscriber::Core::Run() {
 }
 
 // Ends early when the thread is woken, whatever for.
-void Subscriber::Core::SleepUntil(base::Instant deadline) {
+void Subscriber::Core::SleepUntil(base::Instant deadline) const {
   pollfd wake = {.fd = wake_fd_.get(), .events = POLLIN, .revents = 0};
-  if (poll(&wake, 1, base::PollTimeout(deadline)) <= 0) return;
-  uint64_t count = 0;
-  [[maybe_unused]] const ssize_t drained = read(wake_fd_.get(), &count, sizeof count);
+  if (poll(&wake, 1, base::PollTimeout(deadline)) > 0) DrainWakes();
 }
 
 void Subscriber::Core::Connect() {
   auto step = connector_.Step(base::Now() + kDeafest, wake_fd_.get());
   if (!step.ok()) return NotConnected(step.status());
-  if (!step->has_value()) return SleepUntil(base::Now());  // where it was woken
+  if (!step->has_value()) return DrainWakes();
   transport_ = std::move((*step)->transport);
   parser_ = std::move((*step)->parser);
   last_read_ = base::Now();
@@ -85,7 +84,8 @@ void Subscriber::Core::NotConnected(const absl::Status& why) {
   if (options_.on_down) options_.on_down(why);
 }
 
-void Subscriber::Core::Break(const std::string& why) {
+void Subscriber::Core::Break() {
+  const std::string why = *std::exchange(broken_, std::nullopt);
   const bool was_restored = restoring_ == 0;
   transport_.reset();
   parser_.reset();
@@ -112,7 +112,7 @@ void Subscriber::Core::Break(const std::string& why) {
   if (was_restored) next_attempt_ = base::Now();
 }
 
-void Subscriber::Core::Serve() {
+void Subscriber::Core::Serve(base::Parker* guest, base::Instant deadline) {
   std::vector<Request> requests;
   bool wanted = false;
   {
@@ -126,21 +126,21 @@ void Subscriber::Core::Serve() {
     Ask({Verb::kPing, nullptr});
   }
   Flush();
-  if (transport_ == nullptr) return;
+  if (broken_) return;
 
-  base::Instant until = base::Instant::Infinite();
+  base::Instant until = deadline;
   if (!pending_.empty()) {
-    until = last_read_ + options_.answer_timeout;
+    until = std::min(until, last_read_ + options_.answer_timeout);
   } else if (wanted) {
-    until = last_read_ + options_.ping_interval;
+    until = std::min(until, last_read_ + options_.ping_interval);
   }
   const auto interest =
       out_.empty() ? Transport::Interest::kRead : Transport::Interest::kReadAndWrite;
-  const Readiness ready = transport_->Wait(interest, wake_fd_.get(), until);
-  if (ready.woken) SleepUntil(base::Now());
+  const Readiness ready =
+      guest == nullptr ? WaitAsThread(interest, until) : WaitAsGuest(interest, until, *guest);
   if (ready.readable) return ReadSome();
   if (!pending_.empty() && last_read_ + options_.answer_timeout <= base::Now()) {
-    Break("no answer within " + absl::FormatDuration(options_.answer_timeout));
+    Fail("no answer within " + absl::FormatDuration(options_.answer_timeout));
   }
 }
 
@@ -164,7 +164,7 @@ void Subscriber::Core::Flush() {
   while (!out_.empty()) {
     const IoResult put = transport_->Write(out_);
     if (put.kind == IoResult::Kind::kAgain) return;
-    if (put.kind != IoResult::Kind::kDone) return Break(Describe(put));
+    if (put.kind != IoResult::Kind::kDone) return Fail(Describe(put));
     out_.erase(0, put.bytes);
   }
 }
@@ -172,12 +172,12 @@ void Subscriber::Core::Flush() {
 void Subscriber::Core::ReadSome() {
   const IoResult got = transport_->Read(buffer_.get(), kReadSize);
   if (got.kind == IoResult::Kind::kAgain) return;
-  if (got.kind != IoResult::Kind::kDone) return Break(Describe(got));
+  if (got.kind != IoResult::Kind::kDone) return Fail(Describe(got));
   last_read_ = base::Now();
   parser_->Feed({buffer_.get(), got.bytes});
-  while (transport_ != nullptr) {
+  while (!broken_) {
     auto reply = parser_->Next();
-    if (!reply.ok()) return Break(std::string(reply.status().message()));
+    if (!reply.ok()) return Fail(std::string(reply.status().message()));
     if (!reply->has_value()) return;
     Handle(**reply);
   }
@@ -187,7 +187,7 @@ void Subscriber::Core::Handle(const Reply& reply) {
   if (reply.elements.size() == 3 && reply.elements[0].text == "message") {
     return HandleMessage(reply.elements[1].text, reply.elements[2].text);
   }
-  if (pending_.empty()) return Break("it said what nobody asked: " + reply.DebugString());
+  if (pending_.empty()) return Fail("it said what nobody asked: " + reply.DebugString());
   HandleAnswer(reply);
 }
 
@@ -209,14 +209,14 @@ void Subscriber::Core::HandleAnswer(const Reply& reply) {
   if (reply.is_error()) {
     const absl::Status why = ErrorStatus(reply.text, server_);
     if (request.verb != Verb::kSubscribe || absl::IsUnavailable(why)) {
-      return Break(std::string(why.message()));
+      return Fail(std::string(why.message()));
     }
     Refuse(subscription, why);
   } else {
     const std::string verb = request.verb == Verb::kSubscribe ? "subscribe" : "unsubscribe";
     if (reply.elements.size() != 3 || reply.elements[0].text != verb ||
         reply.elements[1].text != subscription.channel) {
-      return Break("it answered " + reply.DebugString() + " in place of " + verb);
+      return Fail("it answered " + reply.DebugString() + " in place of " + verb);
     }
     const base::MutexLock lock(mu_);
     if (request.verb == Verb::kUnsubscribe) {

@@ -36,8 +36,8 @@ struct Readiness {
 
 // One connection to a server. Nothing here blocks but Wait().
 //
-// Write() may be called while another thread is in Wait(), and while another is in Read(). Two
-// threads never read, or write, at once. Shutdown() may be called at any time.
+// Write() may be called while another thread is in Wait() or Read(), and Read() while another is in
+// Wait(). Two threads never read, or write, at once. Shutdown() may be called at any time.
 class Transport {
  public:
   virtual ~Transport() = default;

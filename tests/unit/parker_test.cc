@@ -1,6 +1,9 @@
 #include "src/base/parker.h"
 
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -10,6 +13,7 @@
 
 #include "absl/time/time.h"
 #include "src/base/clock.h"
+#include "src/base/unique_fd.h"
 
 namespace redlatch::base {
 namespace {
@@ -159,6 +163,42 @@ TEST(ParkerTest, MayBeDestroyedAsSoonAsTheValueIsSeen) {
     EXPECT_EQ(parker->ParkUntil(Instant::Infinite()), turn);
   }
   other.join();
+}
+
+TEST(ParkerTest, AnOwnerInPollIsWokenThroughItsDescriptor) {
+  Parker parker;
+  const UniqueFd event(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  ASSERT_TRUE(parker.BeginPolling(event.get()));
+  EXPECT_EQ(parker.value(), Parker::kArmed);
+  std::thread other([&] {
+    LetItSleep();
+    parker.Set(3);
+  });
+  pollfd wait = {.fd = event.get(), .events = POLLIN, .revents = 0};
+  EXPECT_EQ(poll(&wait, 1, 10'000), 1);
+  parker.EndPolling();
+  EXPECT_EQ(parker.value(), 3);
+  EXPECT_EQ(parker.ParkUntil(Instant::Infinite()), 3);
+  other.join();
+}
+
+TEST(ParkerTest, NobodyPollsForWhatWasSetBefore) {
+  Parker parker;
+  parker.Set(3);
+  EXPECT_FALSE(parker.BeginPolling(0));
+  EXPECT_EQ(parker.value(), 3);
+}
+
+TEST(ParkerTest, AnOwnerThatHasPolledInVainCanSleep) {
+  Parker parker;
+  const UniqueFd event(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  ASSERT_TRUE(parker.BeginPolling(event.get()));
+  parker.EndPolling();
+  EXPECT_EQ(parker.ParkUntil(Now()), Parker::kArmed);
+  parker.Set(3);
+  EXPECT_EQ(parker.ParkUntil(Instant::Infinite()), 3);
+  uint64_t count = 0;
+  EXPECT_EQ(read(event.get(), &count, sizeof count), -1) << "woken though it did not poll";
 }
 
 }  // namespace
