@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/str_cat.h"
 #include "tests/support/redis_server.h"
 
@@ -27,15 +28,18 @@ uint16_t ServerPort() {
 
 std::string ServerUrl() { return absl::StrCat("redis://127.0.0.1:", ServerPort()); }
 
-int64_t CommandCalls(const std::vector<std::string>& commands) {
-  int64_t sum = 0;
+CommandStats StatsOf(const std::vector<std::string>& commands) {
+  CommandStats sum;
   for (const std::string& command : commands) {
     // "calls=12,usec=34,...", or nothing where it was never called.
     const std::string stats = Server().Info("cmdstat_" + command);
+    const std::vector<std::string> fields = absl::StrSplit(stats, absl::ByAnyChar("=,"));
     int64_t calls = 0;
-    if (stats.starts_with("calls=") &&
-        absl::SimpleAtoi(stats.substr(6, stats.find(',') - 6), &calls)) {
-      sum += calls;
+    int64_t microseconds = 0;
+    if (fields.size() > 3 && absl::SimpleAtoi(fields[1], &calls) &&
+        absl::SimpleAtoi(fields[3], &microseconds)) {
+      sum.calls += calls;
+      sum.microseconds += microseconds;
     }
   }
   return sum;

@@ -18,9 +18,13 @@ std::string ServerUrl();
 // In a process of a race (process_race.h): the server is the one that listens there already.
 void AdoptServer(uint16_t port);
 
-// How often the server has executed commands of these names, by its own count. Not in a race's
+// What the server has executed of commands of these names, by its own count. Not in a race's
 // process.
-int64_t CommandCalls(const std::vector<std::string>& commands);
+struct CommandStats {
+  int64_t calls = 0;
+  int64_t microseconds = 0;
+};
+CommandStats StatsOf(const std::vector<std::string>& commands);
 
 // The baseline's connection: what a program without redlatch would use. Ends the run where the
 // server does not answer.

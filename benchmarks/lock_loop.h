@@ -3,12 +3,35 @@
 
 #include <benchmark/benchmark.h>
 
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "benchmarks/bench_server.h"
 #include "redlatch/client.h"
 
 namespace redlatch::bench {
 
 // The client of all benchmarks that need but one; connected.
 Client& SharedClient();
+
+// How long the server has executed commands of these names since, an iteration: `server_us`. For
+// benchmarks of one thread.
+class ServerTime {
+ public:
+  explicit ServerTime(std::vector<std::string> commands)
+      : commands_(std::move(commands)), before_(StatsOf(commands_)) {}
+  void Report(benchmark::State& state) const {
+    const int64_t spent = StatsOf(commands_).microseconds - before_.microseconds;
+    state.counters["server_us"] =
+        static_cast<double>(spent) / static_cast<double>(state.iterations());
+  }
+
+ private:
+  const std::vector<std::string> commands_;
+  const CommandStats before_;
+};
 
 // One acquisition and one release an iteration.
 template <class Lock>

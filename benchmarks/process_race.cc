@@ -201,7 +201,7 @@ absl::StatusOr<RaceResult> RunRace(const RaceOptions& options) {
     return status;
   }
 
-  const int64_t commands_before = CommandCalls(options.commands);
+  const int64_t commands_before = StatsOf(options.commands).calls;
   const base::Instant start = base::Now();
   EnterPhase(*race, SharedRace::kRunning);
   absl::Status status = LetRun(racers, start + options.duration);
@@ -212,7 +212,7 @@ absl::StatusOr<RaceResult> RunRace(const RaceOptions& options) {
   if (!status.ok()) return status;
 
   // With what came after the time, which is in both numbers.
-  const int64_t commands = CommandCalls(options.commands) - commands_before;
+  const int64_t commands = StatsOf(options.commands).calls - commands_before;
   const int64_t done = Sum(Counts(*race, options.processes));
   if (done > 0) {
     result.commands_per_count = static_cast<double>(commands) / static_cast<double>(done);

@@ -38,7 +38,7 @@ REDLATCH_RACER(RawPublish) {
     racer.SampleSinceStamp();
     if (absl::Status status = publish(); !status.ok()) return status;
   }
-  return absl::OkStatus();
+  return publish();  // the other may have begun to wait before the race was over
 }
 
 void BM_RawPublishDelivery(benchmark::State& state) {

@@ -11,7 +11,9 @@ namespace {
 
 void BM_ReentrantLock_Uncontended(benchmark::State& state) {
   ReentrantLock lock(SharedClient(), "reentrant_uncontended");
+  const ServerTime server_time({"evalsha", "eval"});
   LockLoop(state, lock);
+  server_time.Report(state);
 }
 BENCHMARK(BM_ReentrantLock_Uncontended)->UseRealTime();
 

@@ -23,7 +23,9 @@ constexpr char kRaceLock[] = "simple_race";
 
 void BM_SimpleLock_Uncontended(benchmark::State& state) {
   SimpleLock lock(SharedClient(), "simple_uncontended");
+  const ServerTime server_time({"evalsha", "eval"});
   LockLoop(state, lock);
+  server_time.Report(state);
 }
 BENCHMARK(BM_SimpleLock_Uncontended)->UseRealTime();
 
