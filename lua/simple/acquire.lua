@@ -8,7 +8,7 @@
 -- The two common cases come first, all of it text, and in line: writing a number as text costs as
 -- much as a command, and so does making a function. Globals cost too, so they are looked up once.
 local call, keys, args = redis.call, KEYS, ARGV
-local lock, queue, hold, terms = keys[1], keys[2], args[1], args[3]
+local lock, queue, me, terms = keys[1], keys[2], args[1], args[3]
 local existing = call('EXISTS', lock, queue, keys[5])
 
 -- Free, nobody waits, the hold was not given up, and one token is wanted: the server's time, as the
@@ -21,23 +21,23 @@ if existing == 0 and string.sub(terms, 1, 2) == '1 ' then
       string.sub(fence, 1, 8) == string.sub(now, 1, 8) then
     local lease_ms = args[2]
     call('SETRANGE', keys[4], '0', now)
-    call('PSETEX', lock, lease_ms, hold)
+    call('PSETEX', lock, lease_ms, me)
     return 'granted ' .. now .. ' ' .. lease_ms .. ' 0'
   end
 end
 
 -- Another hold's, and the first attempt of one that would wait: it comes last.
 local holder = call('GET', lock)
-if holder and holder ~= hold and string.find(terms, '^%d+ 1 1 %d+ %d 0 ') and
+if holder and holder ~= me and string.find(terms, '^%d+ 1 1 %d+ %d 0 ') and
     string.find(holder, '^%x+:%d+$') and string.find(holder, ':', 1, true) == 33 then
   local waiters = keys[3]
   local time = call('TIME')
   local now = time[1] .. string.sub('00000' .. time[2], -6)
-  local owner = args[4] or string.sub(hold, 1, 32)
+  local owner = args[4] or string.sub(me, 1, 32)
   if call('ZCOUNT', queue, now, '+inf') == 0 and
-      call('HSETNX', waiters, hold, now .. ' ' .. args[2] .. ' ' .. terms .. ' ' .. owner) == 1 and
-      call('ZADD', queue, 'NX', now, hold) == 1 then
-    local position = call('ZRANK', queue, hold)
+      call('HSETNX', waiters, me, now .. ' ' .. args[2] .. ' ' .. terms .. ' ' .. owner) == 1 and
+      call('ZADD', queue, 'NX', now, me) == 1 then
+    local position = call('ZRANK', queue, me)
     if existing == (position == 0 and 1 or 2) then
       local heartbeat_ms = string.match(terms, '^%d+ 1 1 (%d+)')
       if position == 0 then
@@ -50,8 +50,8 @@ if holder and holder ~= hold and string.find(terms, '^%d+ 1 1 %d+ %d 0 ') and
       return 'queued ' .. call('PTTL', lock) .. ' ' .. position .. ' ' .. now
     end
     -- The hold was given up: what existed beside the lock and the queue says so.
-    call('ZREM', queue, hold)
-    call('HDEL', waiters, hold)
+    call('ZREM', queue, me)
+    call('HDEL', waiters, me)
   end
 end
 

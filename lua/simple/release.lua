@@ -6,8 +6,8 @@
 --        4.. nothing, or all ARGV of acquire for a fresh hold
 -- reply  'released', 'released ' and acquire's reply for the fresh hold, or 'not_held'
 local call, keys = redis.call, KEYS
-local lock, hold = keys[1], ARGV[1]
-local held = call('GET', lock) == hold
+local lock = keys[1]
+local held = call('GET', lock) == ARGV[1]
 
 -- The two common cases come first; they are in line for the reason that acquire gives.
 if held and not ARGV[2] then

@@ -75,9 +75,8 @@ TEST_F(ChannelRaceTest, ManyWhoGiveUpBehindABigUnsentCommandReturnInTime) {
   constexpr int kThreads = 64;
   proxy_.Hold(support::Direction::kToServer);
   const auto channel = Proxied({.open = redis::Hooked(hooks_)});
-  std::thread big([&] {
-    (void)channel->Call({"ECHO", std::string(size_t{20} << 20, 'b')}, In(absl::Milliseconds(800)));
-  });
+  const Command big_command{"ECHO", std::string(size_t{20} << 20, 'b')};
+  std::thread big([&] { (void)channel->Call(big_command, In(absl::Milliseconds(800))); });
   EXPECT_TRUE(Await([&] { return hooks_.writes > 0; }));  // the handshake: its command waits
   const base::Instant deadline = In(absl::Milliseconds(500));
   Punctuality punctuality;
