@@ -27,6 +27,8 @@ uint32_t Subscriber::Core::Await(base::Parker& parker, base::Instant deadline) {
     const base::MutexLock lock(mu_);
     ++waiting_;
     guest = BecomeGuest();
+    // The last guest has left, and may still be counted: it did not know of this one.
+    if (!guest && reader_ == Reader::kNobody && !recalled_) Recall();
   }
   if (guest) {
     while (!broken_ && parker.value() == base::Parker::kArmed && base::Now() < deadline) {

@@ -168,6 +168,35 @@ TEST_F(SubscriberReaderTest, StopsWhileNobodyReads) {
 }
 
 // Each thread waits for messages of its own; whoever reads wakes the others.
+TEST_F(SubscriberReaderTest, WhoComesJustWhenAnotherLeavesHearsItsMessageAtOnce) {
+  BecomeReader();
+  constexpr int kRounds = 400;
+  int late = 0;
+  for (int i = 0; i < kRounds; ++i) {
+    parker_.Arm();
+    const base::Instant leaves = In(absl::Milliseconds(1));
+    std::thread other([&] {
+      Parker parker;
+      EXPECT_EQ(subscriber_->Await(parker, leaves), Parker::kArmed);
+    });
+    base::Instant published;
+    std::thread publisher([&] {
+      Parker().ParkUntil(leaves + absl::Milliseconds(2));
+      published = base::Now();
+      Publish("c", "m");
+    });
+    const base::Instant comes = leaves + absl::Microseconds(i % 200);
+    while (base::Now() < comes) {
+    }
+    EXPECT_EQ(subscriber_->Await(parker_, Soon()), kHeard);
+    const base::Instant heard = base::Now();
+    other.join();
+    publisher.join();
+    late += heard - published > absl::Milliseconds(20) ? 1 : 0;
+  }
+  EXPECT_LE(late, kRounds / 20);
+}
+
 TEST_F(SubscriberReaderTest, ManyWhoWaitAllHearTheirs) {
   constexpr int kThreads = 4;
   constexpr int kRounds = 200;
