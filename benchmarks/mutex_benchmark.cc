@@ -2,6 +2,7 @@
 #include <benchmark/benchmark.h>
 
 #include <mutex>
+#include <shared_mutex>
 
 #include "absl/synchronization/mutex.h"
 
@@ -27,6 +28,19 @@ void BM_AbslMutex(benchmark::State& state) {
   }
 }
 BENCHMARK(BM_AbslMutex);
+
+// Its readers, beside BM_ReadWrite_ReadJoin.
+void BM_StdSharedMutex(benchmark::State& state) {
+  static std::shared_mutex mutex;
+  for (auto _ : state) {
+    mutex.lock_shared();
+    benchmark::ClobberMemory();
+    mutex.unlock_shared();
+  }
+  state.counters["acquisitions/s"] =
+      benchmark::Counter(static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);
+}
+BENCHMARK(BM_StdSharedMutex)->UseRealTime()->Threads(1)->Threads(4);
 
 }  // namespace
 }  // namespace redlatch::bench

@@ -36,6 +36,8 @@ struct SharedRace {
   enum Phase : uint32_t { kGathering, kRunning, kOver };
   struct alignas(64) Slot {
     std::atomic<int64_t> count;
+    std::atomic<int64_t> task_begun;  // of the latest task that has ended
+    std::atomic<int64_t> task_ended;
   };
 
   alignas(64) std::atomic<uint32_t> phase;  // the futex of those who wait for the start
@@ -177,6 +179,24 @@ void Racer::SampleSinceStamp() {
   const int by = shared_.stamped_by.load(std::memory_order_relaxed);
   if (by != 0 && by != index_ + 1) shared_.samples.Record(now - stamp);
 }
+
+void Racer::EndTask(int64_t begun) {
+  SharedRace::Slot& slot = shared_.slots[index_];
+  slot.task_begun.store(begun, std::memory_order_relaxed);
+  slot.task_ended.store(MonotonicNanos(), std::memory_order_release);
+}
+
+int64_t Racer::LatestEndOfTasksBegunBy(int64_t at) const {
+  int64_t latest = at;
+  for (int i = 0; i < kMaxProcesses; ++i) {
+    const int64_t ended = shared_.slots[i].task_ended.load(std::memory_order_acquire);
+    const int64_t begun = shared_.slots[i].task_begun.load(std::memory_order_relaxed);
+    if (i != index_ && begun <= at) latest = std::max(latest, ended);
+  }
+  return latest;
+}
+
+void Racer::Sample(int64_t nanos) { shared_.samples.Record(nanos); }
 
 int64_t RaceResult::total() const { return Sum(counts); }
 

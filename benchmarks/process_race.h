@@ -77,6 +77,14 @@ class Racer {
   void Stamp();
   void SampleSinceStamp();
 
+  // What this racer began at `begun`, a MonotonicNanos(), ends now.
+  void EndTask(int64_t begun);
+  // When the last of the other racers' tasks ended that had begun by `at`, where they have all
+  // ended; `at` where none ended later. Of each racer only the latest task counts.
+  int64_t LatestEndOfTasksBegunBy(int64_t at) const;
+  // One of RaceResult::samples.
+  void Sample(int64_t nanos);
+
  private:
   const int index_;
   const std::vector<std::string> args_;

@@ -15,7 +15,8 @@ namespace redlatch {
 struct LockInfo {
   struct Party {
     std::string hold;   // <client>:<number>, or what a foreign owner has stored
-    std::string owner;  // the client, or "user:" and an Owner's name; empty for a foreign one
+    std::string owner;  // the client, or "user:" and an Owner's name; empty for a foreign one; of a
+                        // reader "read", and where it waits something that begins so
     absl::Duration remaining;  // of a holder's lease; infinite where it has none; zero for waiters
   };
   std::string kind;

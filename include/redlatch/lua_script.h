@@ -4,6 +4,8 @@
 
 #include <string_view>
 
+#include "absl/time/time.h"
+
 namespace redlatch {
 
 // All three refer to text that lives as long as the program.
@@ -26,6 +28,8 @@ struct LockScripts {
 struct LockTraits {
   std::string_view kind;   // "simple"; locks of one name on one client are of one kind
   bool reentrant = false;  // an owner that holds the lock may take it again
+  // How often a waiter tells that it lives: each third of the lease, and at least so often.
+  absl::Duration longest_heartbeat = absl::Seconds(10);
 };
 
 }  // namespace redlatch

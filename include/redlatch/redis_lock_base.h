@@ -96,10 +96,25 @@ class REDLATCH_EXPORT RedisLockBase {
  protected:
   RedisLockBase(Client client, std::string_view name, LockOptions options);
 
+  // The shared side of a lock that has one (see SharedScripts()): as lock(), try_lock_for(),
+  // unlock(), Acquire(), current() and hold_count() are for the exclusive side.
+  void LockShared();
+  bool TryLockSharedFor(absl::Duration wait);
+  void UnlockShared() noexcept;
+  absl::StatusOr<Lease> AcquireShared(const AcquireOptions& options);
+  Hold CurrentShared() const;
+  int SharedHoldCount() const;
+
+  // How long to wait, as the std face is told.
+  template <class Rep, class Period>
+  static absl::Duration FromStd(const std::chrono::duration<Rep, Period>& wait);
+
  private:
   // Asked once, at first use, and copied: what they refer to must live as long as the program.
   virtual LockScripts Scripts() const = 0;
   virtual LockTraits Traits() const = 0;
+  // Those of the shared side; `inspect` and `force_release` are Scripts()' own.
+  virtual LockScripts SharedScripts() const { return {}; }
   // Further keys of the lock, by suffix: "readers" is `{name}:readers`. They follow the others in
   // every script's KEYS, and ExtraArgs() the others in every acquire's ARGV.
   virtual std::vector<std::string> ExtraKeys() const { return {}; }
@@ -112,18 +127,22 @@ class REDLATCH_EXPORT RedisLockBase {
 };
 
 template <class Rep, class Period>
-bool RedisLockBase::try_lock_for(const std::chrono::duration<Rep, Period>& wait) {
+absl::Duration RedisLockBase::FromStd(const std::chrono::duration<Rep, Period>& wait) {
   constexpr std::chrono::hours kForEver{24 * 365 * 100};
-  if (wait <= wait.zero()) return TryLockFor(absl::ZeroDuration());
-  if (wait >= kForEver) return TryLockFor(absl::InfiniteDuration());
-  return TryLockFor(absl::FromChrono(std::chrono::ceil<std::chrono::nanoseconds>(wait)));
+  if (wait <= wait.zero()) return absl::ZeroDuration();
+  if (wait >= kForEver) return absl::InfiniteDuration();
+  return absl::FromChrono(std::chrono::ceil<std::chrono::nanoseconds>(wait));
+}
+
+template <class Rep, class Period>
+bool RedisLockBase::try_lock_for(const std::chrono::duration<Rep, Period>& wait) {
+  return TryLockFor(FromStd(wait));
 }
 
 template <class Clock, class Duration>
 bool RedisLockBase::try_lock_until(const std::chrono::time_point<Clock, Duration>& deadline) {
   const auto now = Clock::now();
-  if (deadline <= now) return TryLockFor(absl::ZeroDuration());
-  return try_lock_for(deadline - now);
+  return TryLockFor(deadline <= now ? absl::ZeroDuration() : FromStd(deadline - now));
 }
 
 }  // namespace redlatch

@@ -36,7 +36,7 @@ if redis.call('EXISTS', KEYS[5]) == 1 then
 end
 local request = read_request(0)
 local now = now_us()
-local holds = read_holds(now)
+local holds = read_holds(now, 'reentrant')
 local fence = read_fence()
 local mine = holds.live[request.hold]
 

@@ -15,7 +15,7 @@
 -- include: common/settle
 
 local now = now_us()
-local holds = read_holds(now)
+local holds = read_holds(now, 'reentrant')
 local mine = holds.live[ARGV[1]]
 if not mine then
   local was_queued = leave(ARGV[1], ARGV[2])

@@ -10,7 +10,7 @@
 -- include: common/settle
 
 local now = now_us()
-local holds = read_holds(now)
+local holds = read_holds(now, 'reentrant')
 local fence = read_fence()
 local choice = holds.count > 0 and choose(nil, now)
 

@@ -9,7 +9,7 @@
 -- include: reentrant/common/holds
 
 local now = now_us()
-local holds = read_holds(now)
+local holds = read_holds(now, 'reentrant')
 local holders = {}
 for i, hold in ipairs(holds.names) do
   holders[i] = {hold, holds.owner, math.floor((holds.live[hold].expiry - now) / 1000)}

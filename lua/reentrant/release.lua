@@ -30,7 +30,7 @@ end
 -- include: reentrant/common/decide
 
 local now = now_us()
-local holds = read_holds(now)
+local holds = read_holds(now, 'reentrant')
 local ending = read_ending()
 if not holds.live[ARGV[1]] then
   leave(ARGV[1], ending.gone_ms)

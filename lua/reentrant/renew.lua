@@ -8,7 +8,7 @@
 -- include: reentrant/common/purge
 
 local now = now_us()
-local holds = read_holds(now)
+local holds = read_holds(now, 'reentrant')
 local mine = holds.live[ARGV[1]]
 if mine then
   mine.expiry = math.max(mine.expiry, now + 1000 * ARGV[2])

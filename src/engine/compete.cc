@@ -57,7 +57,7 @@ void Handle::Compete(ParkedWaiter& waiter, base::Instant deadline, const Want& w
       machine.Acquire(waiter, now, effects);
     }
     if (waiter.state != Waiter::State::kWaiting) return;
-    if (want.stop.stop_requested()) {
+    if (want.stop.stop_requested() || (want.gone != nullptr && *want.gone)) {
       machine.GiveUp(waiter, Waiter::State::kStopped, now, effects);
     } else if (answered_by <= now || (deadline <= now && waiter.patience != Patience::kNone &&
                                       machine.KnowsWhy(waiter))) {

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/base/status.h"
+#include "src/engine/readers.h"
 
 namespace redlatch::engine {
 
@@ -61,6 +62,30 @@ Subject Core::SubjectOf(const Entry& entry) const {
           .keys = entry.keys,
           .plan = *entry.plan,
           .owner = entry.owner.empty() ? identity_.client : entry.owner};
+}
+
+std::string Core::ReaderName(HoldNumber write_hold) {
+  const uint64_t fresh = numbers_.fetch_add(1) + 1;
+  if (write_hold == 0) return absl::StrCat("read:", fresh, ":", identity_.client);
+  return absl::StrCat("nest:", fresh, ":", identity_.client, ":", write_hold);
+}
+
+std::shared_ptr<Readers> Core::ReadersOf(std::shared_ptr<Core> self, std::string_view name,
+                                         Plan plan) {
+  const base::MutexLock lock(mu_);
+  std::weak_ptr<Readers>& known = readers_[std::string(name)];
+  std::shared_ptr<Readers> readers = known.lock();
+  if (readers == nullptr) {
+    readers = std::make_shared<Readers>(std::move(self), name, std::move(plan));
+    known = readers;
+  }
+  return readers;
+}
+
+void Core::ForgetReaders(const std::string& name) {
+  const base::MutexLock lock(mu_);
+  const auto known = readers_.find(name);
+  if (known != readers_.end() && known->second.expired()) readers_.erase(known);
 }
 
 Answer Core::Run(Entry& entry, const Send& send, base::Instant deadline) {

@@ -2,11 +2,14 @@
 #define REDLATCH_SRC_ENGINE_CORE_H_
 
 #include <atomic>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -27,6 +30,8 @@
 #include "src/redis/url.h"
 
 namespace redlatch::engine {
+
+class Readers;
 
 // What a Client is a handle to: the connections, the machines of all its locks, and the threads
 // that drive them. It lives until the last client handle, lock object and lease is gone.
@@ -54,6 +59,12 @@ class Core {
   Observer& observer() { return *observer_; }
 
   Subject SubjectOf(const Entry& entry) const;
+  // An owner for one hold of readers, "read:<a fresh number>:<client>", or, under that write hold,
+  // "nest:<a fresh number>:<the hold>": the server tells by it who reads from who writes.
+  std::string ReaderName(HoldNumber write_hold);
+  // The readers of a lock, the same for all its objects.
+  std::shared_ptr<Readers> ReadersOf(std::shared_ptr<Core> self, std::string_view name, Plan plan);
+  void ForgetReaders(const std::string& name);  // those that are gone
 
   // Gives the entry's machine an event, as a function of machine and effects, and sees to what
   // follows of it.
@@ -93,6 +104,8 @@ class Core {
   const ClientOptions options_;
   const std::shared_ptr<Observer> observer_;
   const Identity identity_;
+  base::Mutex mu_;
+  std::map<std::string, std::weak_ptr<Readers>, std::less<>> readers_ ABSL_GUARDED_BY(mu_);
   std::atomic<uint64_t> numbers_{0};
   std::atomic<bool> listening_{false};
   redis::Channel channel_;

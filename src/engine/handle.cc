@@ -29,13 +29,10 @@ uint64_t ThreadNumber() {
 
 absl::StatusOr<std::shared_ptr<Handle>> Handle::Attach(std::shared_ptr<Core> core,
                                                        std::string_view name,
-                                                       std::string_view explicit_owner,
-                                                       const Plan& plan) {
+                                                       const std::string& owner, const Plan& plan) {
   if (absl::Status refused = core->Refusal(); !refused.ok()) return refused;
   absl::StatusOr<KeySet> keys = KeySet::Make(core->options().key_prefix, name);
   if (!keys.ok()) return keys.status();
-  const std::string owner =
-      explicit_owner.empty() ? std::string() : absl::StrCat("user:", std::string(explicit_owner));
   const absl::StatusOr<Entry*> entry = core->table().Attach(*std::move(keys), owner, plan);
   if (!entry.ok()) {
     return absl::Status(entry.status().code(),
@@ -47,7 +44,7 @@ absl::StatusOr<std::shared_ptr<Handle>> Handle::Attach(std::shared_ptr<Core> cor
 
 Handle::~Handle() {
   if (core_->in_forked_child()) return;
-  if (const uint64_t orphan = core_->table().Detach(entry_); orphan != 0) {
+  for (const uint64_t orphan : core_->table().Detach(entry_)) {
     core_->Feed(entry_, [orphan](LockMachine& machine, Effects& effects) {
       machine.Orphan(orphan, base::Now(), effects);
     });
@@ -65,29 +62,33 @@ absl::Status Handle::About(const absl::Status& status) const {
   return absl::Status(status.code(), absl::StrCat(Title(), ": ", status.message()));
 }
 
-bool Handle::Reenter() {
-  if (!entry_.plan->traits.reentrant || core_->in_forked_child()) return false;
+std::optional<Won> Handle::Reenter(Face face) {
+  if (!entry_.plan->traits.reentrant || core_->in_forked_child()) return std::nullopt;
   const base::Instant now = base::Now();
   const base::MutexLock lock(entry_.mu);
-  return entry_.machine.Reenter(ThreadNumber(), Face::kStd, now).has_value();
+  const auto standing = entry_.machine.Reenter(ThreadNumber(), face, now);
+  if (!standing) return std::nullopt;
+  return Won{.tenure = standing->tenure, .token = standing->token};
 }
 
 absl::StatusOr<Won> Handle::Acquire(const Want& want) {
   if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
   if (absl::Status bad = CheckLease(want.terms.lease); !bad.ok()) return About(bad);
-  const base::Instant began = base::Now();
+  const base::Instant began = want.since.value_or(base::Now());
   ParkedWaiter waiter;
   waiter.thread = ThreadNumber();
   waiter.object = want.object;
   waiter.face = want.face;
   waiter.terms = want.terms;
   waiter.options = want.options;
+  waiter.write_token = want.write_token;
   if (want.wait <= absl::ZeroDuration()) {
     waiter.patience = Patience::kNone;
   } else if (want.wait < absl::InfiniteDuration()) {
     waiter.patience = Patience::kBounded;
   }
   Compete(waiter, began + std::max(want.wait, absl::ZeroDuration()), want);
+  if (waiter.state == Waiter::State::kElsewhere) return Won();
   absl::StatusOr<Won> result = Result(waiter, want);
   if (core_->options().observer != nullptr) {
     const absl::Duration waited = base::Now() - began;
@@ -117,6 +118,7 @@ absl::StatusOr<Won> Handle::Result(const ParkedWaiter& waiter, const Want& want)
           "this thread holds it already, and it is not reentrant (ReentrantLock is)"));
     case Waiter::State::kStopped:
       return About(absl::CancelledError("the wait was stopped"));
+    case Waiter::State::kElsewhere:
     case Waiter::State::kFailed:
     case Waiter::State::kWaiting:
       break;
@@ -233,6 +235,11 @@ absl::Status Handle::Extend(uint64_t tenure, absl::Duration lease) {
   return answer.kind == Answer::Kind::kHeld ? absl::OkStatus() : About(answer.failure);
 }
 
+LockMachine::Standing Handle::Pin() {
+  const base::MutexLock lock(entry_.mu);
+  return entry_.machine.Pin(ThreadNumber());
+}
+
 void Handle::Forget(uint64_t tenure) {
   if (core_->in_forked_child()) return;
   core_->Feed(entry_, [&](LockMachine& machine, Effects&) { machine.Forget(tenure); });
@@ -267,6 +274,12 @@ LockMachine::Standing Handle::OfThisThread() const {
   if (core_->in_forked_child()) return {};
   const base::MutexLock lock(entry_.mu);
   return entry_.machine.OfThread(ThreadNumber());
+}
+
+bool Handle::in_use() const {
+  if (core_->in_forked_child()) return false;
+  const base::MutexLock lock(entry_.mu);
+  return entry_.machine.in_use();
 }
 
 absl::StatusOr<redis::Reply> Handle::RunPlain(Request request) {

@@ -1,8 +1,10 @@
 #ifndef REDLATCH_SRC_ENGINE_HANDLE_H_
 #define REDLATCH_SRC_ENGINE_HANDLE_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -27,9 +29,13 @@ struct Want {
   Face face = Face::kStatus;
   Terms terms;
   absl::Duration wait = absl::InfiniteDuration();
+  std::optional<base::Instant> since;  // when the wait began; else it begins now
   std::stop_token stop;
   std::shared_ptr<const LockOptions> options;
-  const void* object = nullptr;  // the lock object
+  const void* object = nullptr;             // the lock object
+  const std::atomic<bool>* gone = nullptr;  // whether that is gone; null: whoever waits is told
+  FencingToken write_token;                 // as a Waiter's
+  HoldNumber write_hold = 0;                // of a reader: the one that its thread has beside it
 };
 
 struct Won {
@@ -41,10 +47,10 @@ struct Won {
 // calling thread. Thread-safe; refuses, or does nothing, in a forked child.
 class Handle {
  public:
+  // `owner`: as the server is to know it; empty: the client's threads.
   static absl::StatusOr<std::shared_ptr<Handle>> Attach(std::shared_ptr<Core> core,
                                                         std::string_view name,
-                                                        std::string_view explicit_owner,
-                                                        const Plan& plan);
+                                                        const std::string& owner, const Plan& plan);
   ~Handle();
   Handle(const Handle&) = delete;
   Handle& operator=(const Handle&) = delete;
@@ -52,12 +58,16 @@ class Handle {
   // kFailedPrecondition in a forked child.
   absl::Status Refusal() const { return core_->Refusal(); }
 
-  // True: the calling thread had the lock by lock(), and has it once more. Cheap.
-  bool Reenter();
+  // What the calling thread has already, once more; nothing where it has nothing that it may.
+  // Cheap.
+  std::optional<Won> Reenter(Face face);
+  // A tenure of 0: these are readers whom this one may not join.
   absl::StatusOr<Won> Acquire(const Want& want);
   absl::Status Release(uint64_t tenure);
   void Unlock() noexcept;
   absl::Status Extend(uint64_t tenure, absl::Duration lease);
+  // The calling thread, which may have the lock, comes to read.
+  LockMachine::Standing Pin();
   // A lease that could not be released goes.
   void Forget(uint64_t tenure);
   // The lock object goes: its calls that wait end.
@@ -67,6 +77,7 @@ class Handle {
   absl::Duration Remaining(uint64_t tenure) const;
   std::stop_token Lost(uint64_t tenure) const;
   LockMachine::Standing OfThisThread() const;
+  bool in_use() const;  // some thread has it, or is still to unlock what it lost
 
   absl::StatusOr<LockInfo> Inspect();
   absl::Status ForceRelease();

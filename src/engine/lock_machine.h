@@ -95,6 +95,9 @@ class LockMachine {
     bool reentrant = false;
     // All holds of this machine belong to one explicit Owner: no thread may be given another's.
     bool explicit_owner = false;
+    // Threads share a hold: each that joins has a tenure of its own. Implies `reentrant`.
+    bool shared = false;
+    absl::Duration longest_heartbeat = absl::Seconds(10);
     absl::Duration unreachable_after = absl::Seconds(10);
     std::atomic<uint64_t>* numbers = nullptr;  // for holds and tenures; the client's
   };
@@ -107,6 +110,7 @@ class LockMachine {
     uint64_t tenure = 0;
     FencingToken token;
     uint32_t depth = 0;
+    HoldNumber hold = 0;  // where `depth` is not 0
   };
 
   // ---- What threads do.
@@ -116,7 +120,8 @@ class LockMachine {
   // Ends what Reenter() began; false where it is the last level, or none.
   bool Leave(uint64_t thread, Face face);
 
-  // The waiter is decided at once (its state says so), or queued.
+  // The waiter is decided at once (its state says so), or queued. Of a machine that shares holds it
+  // joins the present one where the server is known to let readers in, or asks whether it is.
   void Acquire(Waiter& waiter, base::Instant now, Effects& effects);
   // Its time is over, or its stop token fired. Where it was decided meanwhile, that stands. `as`
   // kBusy becomes kFailed where nobody knows that the lock is taken: the server does not answer, or
@@ -141,6 +146,9 @@ class LockMachine {
   void Forget(uint64_t tenure);
   // No handle is left that could release the tenure: it ends.
   void Orphan(uint64_t tenure, base::Instant now, Effects& effects);
+  // The thread comes to read: a hold that it has goes back to the server and never passes on inside
+  // the client, as the thread may read on.
+  Standing Pin(uint64_t thread);
   // A script that gives a manual hold a new lease; nothing where it is renewed, or gone.
   std::optional<Send> Extend(uint64_t tenure, absl::Duration lease, base::Instant now);
 
@@ -173,7 +181,9 @@ class LockMachine {
   // ---- What is so.
 
   bool idle() const;
-  uint64_t tenure() const;  // the current one; 0: none
+  // A thread has it, or is still to unlock what it lost.
+  bool in_use() const { return held() || !lost_std_.empty(); }
+  absl::InlinedVector<uint64_t, 1> tenures() const;  // the current ones
   bool Valid(uint64_t tenure, base::Instant now) const;
   base::Instant Deadline(uint64_t tenure) const;  // Instant() where it is over
   std::stop_token Lost(uint64_t tenure);
@@ -205,13 +215,14 @@ class LockMachine {
     base::Instant server_expires;  // from here on the server has forgotten us
     base::Instant asked;           // when what told of `others` was sent
     bool others = false;           // waited then
-    bool in_flight = false;        // an attempt of the bid that won; its answer is still to come
+    bool pinned = false;
+    bool in_flight = false;  // an attempt of the bid that won; its answer is still to come
     bool uncertain = false;
     uint64_t next_token = 0;
     uint64_t last_token = 0;
     uint64_t first_token = 0;
-    base::Instant reserved;  // when the command that reserved them was sent
-    std::optional<Tenure> tenure;
+    base::Instant reserved;                  // when the command that reserved them was sent
+    absl::InlinedVector<Tenure, 1> tenures;  // several where they are shared
     int retakes_left = 0;
     base::Instant renew_due;
     bool renewing = false;
@@ -257,16 +268,24 @@ class LockMachine {
   bool CanPass(const Waiter& waiter, base::Instant now) const;
   void GiveTo(Waiter& waiter, Effects& effects);
   void GiveToHead(Effects& effects);
+  void Join(Waiter& waiter, base::Instant now, Effects& effects);
+  void LetJoin(base::Instant now, Effects& effects);
   void Settle(uint64_t ended, FencingToken token, base::Instant now, Effects& effects);
-  bool Current(uint64_t tenure) const;
-  void EndTenure(Effects& effects);
-  Released EndLevel(Face face, base::Instant now, Effects& effects);
+  bool held() const { return holding_ && !holding_->tenures.empty(); }
+  const Tenure* Find(uint64_t tenure) const;
+  Tenure* Find(uint64_t tenure) { return const_cast<Tenure*>(std::as_const(*this).Find(tenure)); }
+  const Tenure* FindOf(uint64_t thread) const;
+  Tenure* FindOf(uint64_t thread) {
+    return const_cast<Tenure*>(std::as_const(*this).FindOf(thread));
+  }
+  void EndTenure(const Tenure& tenure, Effects& effects);
+  Released EndLevel(Tenure& tenure, Face face, base::Instant now, Effects& effects);
 
   // Bids (lock_machine_bids.cc).
   void Pursue(base::Instant now);
   void AbandonPursuit(base::Instant now);
   void LetGo(uint64_t tenure, FencingToken token, base::Instant now);
-  void Lose(std::string reason, base::Instant now, Effects& effects);
+  void Lose(const std::string& reason, base::Instant now, Effects& effects);
   Bid NextBid(base::Instant now, bool contended);
   Send SendDebt(Debt& debt, base::Instant now);
   void OnBid(const Send& send, const BidAnswer& answer, base::Instant now, Effects& effects);

@@ -18,7 +18,9 @@ bool MayPass(const absl::Status& failure, bool queued) {
 }
 
 // How long a bid that nobody wants any more can live at the server: in the queue, then holding.
-absl::Duration LongestGhost(absl::Duration lease) { return 3 * HeartbeatInterval(lease) + lease; }
+absl::Duration LongestGhost(absl::Duration lease, absl::Duration longest_heartbeat) {
+  return 3 * HeartbeatInterval(lease, longest_heartbeat) + lease;
+}
 
 }  // namespace
 
@@ -45,7 +47,7 @@ void LockMachine::AbandonPursuit(base::Instant now) {
         .lease = pursuit.bid.terms.lease,
         .tombstone = unanswered,
         .block = pursuit.bid.block,
-        .expires = now + LongestGhost(pursuit.bid.terms.lease),
+        .expires = now + LongestGhost(pursuit.bid.terms.lease, config_.longest_heartbeat),
         .due = now,
     });
   }
@@ -58,7 +60,7 @@ Bid LockMachine::NextBid(base::Instant now, bool contended) {
   const Waiter& head = *queue_.head();
   if (pursuit.bid.attempt == 0) {
     const bool passes_on = contended && !head.terms.manual && !config_.explicit_owner &&
-                           head.options->local_window > absl::ZeroDuration();
+                           !config_.shared && head.options->local_window > absl::ZeroDuration();
     pursuit.bid.block = passes_on ? kBlock : 1;
   }
   pursuit.bid.wait = false;
@@ -132,7 +134,7 @@ void LockMachine::OnQueued(const BidAnswer& answer, base::Instant now, Effects& 
   pursuit.queued = true;
   pursuit.failures = 0;
   pursuit.bid.ticket = answer.ticket;
-  pursuit.due = now + HeartbeatInterval(pursuit.bid.terms.lease);
+  pursuit.due = now + HeartbeatInterval(pursuit.bid.terms.lease, config_.longest_heartbeat);
   if (answer.position == 0) {
     const bool foreign = answer.retry_after < absl::ZeroDuration();
     const absl::Duration poll =
@@ -170,7 +172,7 @@ void LockMachine::Granted(const Grant& grant, base::Instant asked, base::Instant
       // The attempt that the grant echoes was executed, whenever its own answer comes.
       .in_flight = pursuit.in_flight && grant.attempt < pursuit.bid.attempt,
       .uncertain = pursuit.uncertain,
-      .next_token = grant.token,
+      .next_token = config_.shared ? grant.token + 1 : grant.token,
       .last_token = grant.token + pursuit.bid.block - 1,
       .first_token = grant.token,
       .reserved = reserved,
@@ -217,7 +219,7 @@ void LockMachine::OnUnwanted(HoldNumber hold, absl::Duration lease, uint32_t blo
                     .hold = hold,
                     .lease = lease,
                     .block = block,
-                    .expires = now + LongestGhost(lease),
+                    .expires = now + LongestGhost(lease, config_.longest_heartbeat),
                     .due = now});
 }
 

@@ -1,5 +1,6 @@
 // What the client has at the server: kept, given back, or lost.
 #include <algorithm>
+#include <cstddef>
 #include <utility>
 
 #include "src/base/status.h"
@@ -33,24 +34,27 @@ void LockMachine::LetGo(uint64_t tenure, FencingToken token, base::Instant now) 
       .outcome = {.kind = Released::Kind::kUnderWay, .tenure = tenure, .token = token},
   });
   holding_.reset();
-  taken_at_ = now;
+  if (!config_.shared) taken_at_ = now;  // readers keep no reader out
 }
 
 // It is released in any case: where the server says that the hold is gone, a bid that was on its
 // way may have brought it back since.
-void LockMachine::Lose(std::string reason, base::Instant now, Effects& effects) {
-  std::optional<Tenure> tenure = std::move(holding_->tenure);
+void LockMachine::Lose(const std::string& reason, base::Instant now, Effects& effects) {
+  auto tenures = std::move(holding_->tenures);
   LetGo(0, FencingToken(), now);
-  if (tenure) {
-    if (lost_tenures_.size() == kLostTenuresKept) lost_tenures_.erase(lost_tenures_.begin());
-    lost_tenures_.push_back(tenure->id);
-    if (tenure->std_depth > 0) {
-      lost_std_.push_back({.thread = tenure->thread,
-                           .tenure = tenure->id,
-                           .token = tenure->token,
-                           .depth = tenure->std_depth});
+  const size_t all = lost_tenures_.size() + tenures.size();
+  const size_t kept = std::min(all, std::max(kLostTenuresKept, tenures.size()));
+  lost_tenures_.erase(lost_tenures_.begin(),
+                      lost_tenures_.begin() + static_cast<std::ptrdiff_t>(all - kept));
+  for (Tenure& tenure : tenures) {
+    lost_tenures_.push_back(tenure.id);
+    if (tenure.std_depth > 0) {
+      lost_std_.push_back({.thread = tenure.thread,
+                           .tenure = tenure.id,
+                           .token = tenure.token,
+                           .depth = tenure.std_depth});
     }
-    effects.losses.push_back({.tenure = *std::move(tenure), .reason = std::move(reason)});
+    effects.losses.push_back({.tenure = std::move(tenure), .reason = reason});
   }
   Pursue(now);
 }
@@ -63,8 +67,8 @@ void LockMachine::Expire(base::Instant now, Effects& effects) {
   } else if (!holding_->terms.manual) {
     reason += " before it was renewed: this process did not run in time, or the server was silent";
   }
-  if (holding_->tenure) embargo_ = holding_->deadline;
-  Lose(std::move(reason), now, effects);
+  if (held()) embargo_ = holding_->deadline;
+  Lose(reason, now, effects);
   debts_.back().due = std::max(now, embargo_);
 }
 
@@ -87,7 +91,7 @@ std::optional<Send> LockMachine::NextSend(base::Instant now, absl::Duration earl
   }
   if (holding_ && !holding_->renewing && now < holding_->deadline &&
       holding_->renew_due <= now + std::min(early, holding_->terms.lease / 32)) {
-    if (!holding_->tenure) {  // nobody has come for it since: it is not kept from others longer
+    if (!held()) {  // nobody has come for it since: it is not kept from others longer
       LetGo(0, FencingToken(), now);
       Pursue(now);
       return NextSend(now, early);
@@ -121,7 +125,7 @@ Send LockMachine::SendDebt(Debt& debt, base::Instant now) {
             .block = debt.block};
   // The bid of those who wait here travels with the first try of the release.
   if (debt.operation == Operation::kRelease && !debt.tried_once && pursuit_ &&
-      pursuit_->bid.attempt == 0) {
+      pursuit_->bid.attempt == 0 && !config_.shared) {
     send.bid = NextBid(now, true);  // whoever released is likely to come again
   }
   debt.in_flight = true;
@@ -172,8 +176,8 @@ void LockMachine::OnRenewal(const Send& send, const Answer& answer, base::Instan
   Holding& holding = *holding_;
   const bool extension = holding.terms.manual && send.lease != kLookOnly;
   if (!extension) holding.renewing = false;
-  const bool told = holding.tenure && !holding.terms.manual;
-  const FencingToken token = holding.tenure ? holding.tenure->token : FencingToken();
+  const bool told = held() && !holding.terms.manual;
+  const FencingToken token = held() ? holding.tenures.front().token : FencingToken();
   if (answer.kind == Answer::Kind::kHeld) {
     Prolong(send.sent, send.lease, now);
     holding.last_failure = absl::OkStatus();
@@ -185,6 +189,11 @@ void LockMachine::OnRenewal(const Send& send, const Answer& answer, base::Instan
       effects.notices.push_back({.kind = Notice::Kind::kRecovered, .token = token});
     }
     holding.at_risk = false;
+    if (config_.shared) {
+      holding.asked = send.sent;
+      holding.others = answer.bid.others > 0;
+      LetJoin(now, effects);
+    }
     return;
   }
   if (answer.kind == Answer::Kind::kNotHeld) {
@@ -202,6 +211,7 @@ void LockMachine::OnRenewal(const Send& send, const Answer& answer, base::Instan
                                    holding.failures++, holding.hold);
   if (holding.again) holding.renew_due = now;
   holding.last_failure = base::Unshared(answer.failure);
+  if (config_.shared) LetJoin(now, effects);
   if (holding.at_risk || !told) return;
   holding.at_risk = true;
   effects.notices.push_back({.kind = Notice::Kind::kAtRisk,

@@ -41,14 +41,15 @@ void LockMachine::RefuseImpatient(Effects& effects) {
 
 void LockMachine::Acquire(Waiter& waiter, base::Instant now, Effects& effects) {
   Expire(now, effects);
-  if (holding_ && holding_->tenure) {
-    const Tenure& tenure = *holding_->tenure;
+  if (held()) {
     if (const auto standing = Reenter(waiter.thread, waiter.face, now)) {
       waiter.tenure = standing->tenure;
       waiter.token = standing->token;
       return Decide(waiter, Waiter::State::kGranted, effects);
     }
-    if (waiter.face == Face::kStd && tenure.thread == waiter.thread && tenure.std_depth > 0) {
+    if (config_.shared) return Join(waiter, now, effects);
+    const Tenure* const mine = FindOf(waiter.thread);
+    if (waiter.face == Face::kStd && mine != nullptr && mine->std_depth > 0) {
       return Decide(waiter, Waiter::State::kDeadlock, effects);
     }
   } else if (holding_ && holding_->retakes_left > 0 && CanPass(waiter, now)) {
@@ -59,6 +60,12 @@ void LockMachine::Acquire(Waiter& waiter, base::Instant now, Effects& effects) {
   if (taken && waiter.patience == Patience::kNone) {
     return Decide(waiter, Waiter::State::kBusy, effects);
   }
+  if (config_.shared && pursuit_ &&
+      (pursuit_->bid.attempt > 0 || pursuit_->bid.terms != waiter.terms || waiter.terms.manual)) {
+    // What was asked for before this waiter came does not let it in, and a manual hold is one's
+    // own.
+    return Decide(waiter, Waiter::State::kElsewhere, effects);
+  }
   waiter.since = now;
   queue_.Append(waiter);
   Pursue(now);
@@ -66,22 +73,53 @@ void LockMachine::Acquire(Waiter& waiter, base::Instant now, Effects& effects) {
   if (waiter.patience == Patience::kNone && pursuit_ && now < pursuit_->due) pursuit_->due = now;
 }
 
+// A hold is there, and its threads share it.
+void LockMachine::Join(Waiter& waiter, base::Instant now, Effects& effects) {
+  if (holding_->others || waiter.terms != holding_->terms || waiter.terms.manual) {
+    return Decide(waiter, Waiter::State::kElsewhere, effects);
+  }
+  if (now < holding_->asked + waiter.options->local_window) return GiveTo(waiter, effects);
+  waiter.since = now;
+  queue_.Append(waiter);
+  holding_->renew_due = now;
+  holding_->again = holding_->renewing;
+}
+
+// The server was asked whether readers may join, or could not be.
+void LockMachine::LetJoin(base::Instant now, Effects& effects) {
+  Waiter* next = nullptr;
+  for (Waiter* waiter = queue_.head(); waiter != nullptr; waiter = next) {
+    next = waiter->next;
+    const bool open = holding_->failures == 0 && !holding_->others;
+    if (open && holding_->asked < waiter->since &&
+        holding_->asked + waiter->options->local_window <= now) {
+      holding_->renew_due = now;  // the answer is older than the question
+      continue;
+    }
+    queue_.Remove(*waiter);
+    if (open) {
+      GiveTo(*waiter, effects);
+    } else {
+      Decide(*waiter, Waiter::State::kElsewhere, effects);
+    }
+  }
+}
+
 std::optional<LockMachine::Standing> LockMachine::Reenter(uint64_t thread, Face face,
                                                           base::Instant now) {
-  if (!config_.reentrant || !holding_ || !holding_->tenure || next_expiry() <= now) {
-    return std::nullopt;
-  }
-  Tenure& tenure = *holding_->tenure;
-  if (!config_.explicit_owner && tenure.thread != thread) return std::nullopt;
+  if (!config_.reentrant || !held() || next_expiry() <= now) return std::nullopt;
+  Tenure* const mine = config_.explicit_owner ? &holding_->tenures.front() : FindOf(thread);
+  if (mine == nullptr) return std::nullopt;
+  Tenure& tenure = *mine;
   ++tenure.depth;
   if (face == Face::kStd) ++tenure.std_depth;
   return Standing{.tenure = tenure.id, .token = tenure.token, .depth = tenure.depth};
 }
 
 bool LockMachine::Leave(uint64_t thread, Face face) {
-  if (!holding_ || !holding_->tenure) return false;
-  Tenure& tenure = *holding_->tenure;
-  if (tenure.depth < 2 || tenure.thread != thread) return false;
+  Tenure* const mine = FindOf(thread);
+  if (mine == nullptr || mine->depth < 2) return false;
+  Tenure& tenure = *mine;
   if (face == Face::kStd) {
     if (tenure.std_depth == 0) return false;
     --tenure.std_depth;
@@ -91,20 +129,20 @@ bool LockMachine::Leave(uint64_t thread, Face face) {
 }
 
 bool LockMachine::CanPass(const Waiter& waiter, base::Instant now) const {
-  return now < holding_->deadline && !holding_->others &&
+  return now < holding_->deadline && !holding_->others && !holding_->pinned &&
          now < holding_->asked + waiter.options->local_window && waiter.terms == holding_->terms &&
-         !waiter.terms.manual && !config_.explicit_owner &&
+         !waiter.terms.manual && !config_.explicit_owner && !config_.shared &&
          holding_->next_token <= holding_->last_token;
 }
 
 void LockMachine::GiveTo(Waiter& waiter, Effects& effects) {
-  const uint64_t token = holding_->next_token++;
-  waiter.token = FencingToken(token);
+  const uint64_t token = config_.shared ? holding_->first_token : holding_->next_token++;
+  waiter.token = waiter.write_token == FencingToken() ? FencingToken(token) : waiter.write_token;
   waiter.tenure = NextNumber();
   const uint64_t before = token - holding_->first_token;
   waiter.not_before = holding_->reserved + absl::Microseconds(static_cast<int64_t>(before));
-  holding_->at_risk = false;
-  holding_->tenure.emplace(Tenure{
+  if (!held()) holding_->at_risk = false;
+  holding_->tenures.push_back(Tenure{
       .id = waiter.tenure,
       .thread = waiter.thread,
       .depth = 1,
@@ -116,6 +154,11 @@ void LockMachine::GiveTo(Waiter& waiter, Effects& effects) {
 }
 
 void LockMachine::GiveToHead(Effects& effects) {
+  while (config_.shared && queue_.has_several()) {
+    Waiter& first = *queue_.head();
+    queue_.Remove(first);
+    GiveTo(first, effects);
+  }
   Waiter& head = *queue_.head();
   queue_.Remove(head);
   holding_->retakes_left = head.options->local_retakes;
@@ -139,7 +182,7 @@ void LockMachine::Poked(Waiter& waiter, base::Instant now, Effects& effects) {
   waiter.poked = false;
   Expire(now, effects);
   if (waiter.state != Waiter::State::kWaiting || !holding_) return;
-  if (holding_->tenure) {
+  if (held()) {
     holding_->retakes_left = 0;  // somebody was faster: the next one is ours
   } else if (queue_.head() == &waiter && CanPass(waiter, now)) {
     GiveToHead(effects);
@@ -149,7 +192,7 @@ void LockMachine::Poked(Waiter& waiter, base::Instant now, Effects& effects) {
 }
 
 bool LockMachine::KnowsWhy(const Waiter& waiter) const {
-  return unreachable_since_ || holding_ || (pursuit_ && pursuit_->queued) ||
+  return unreachable_since_ || (holding_ && !config_.shared) || (pursuit_ && pursuit_->queued) ||
          waiter.since <= taken_at_;
 }
 
@@ -164,7 +207,7 @@ void LockMachine::GiveUp(Waiter& waiter, Waiter::State as, base::Instant now, Ef
                          : absl::UnavailableError("the server did not answer in time");
   }
   Expire(now, effects);
-  if (holding_ && !holding_->tenure) {
+  if (holding_ && !held()) {
     Settle(0, FencingToken(), now, effects);
   } else {
     Pursue(now);
@@ -181,18 +224,18 @@ void LockMachine::StopAll(const void* object, base::Instant now, Effects& effect
   }
 }
 
-void LockMachine::EndTenure(Effects& effects) {
-  effects.ended = std::move(holding_->tenure->options);
-  holding_->tenure.reset();
+void LockMachine::EndTenure(const Tenure& tenure, Effects& effects) {
+  effects.ended = tenure.options;
+  holding_->tenures.erase(holding_->tenures.begin() + (&tenure - holding_->tenures.data()));
 }
 
-Released LockMachine::EndLevel(Face face, base::Instant now, Effects& effects) {
-  Tenure& tenure = *holding_->tenure;
+Released LockMachine::EndLevel(Tenure& tenure, Face face, base::Instant now, Effects& effects) {
   Released released{.tenure = tenure.id, .token = tenure.token};
   --tenure.depth;
   if (face == Face::kStd) --tenure.std_depth;
   if (tenure.depth > 0) return released;
-  EndTenure(effects);
+  EndTenure(tenure, effects);
+  if (held()) return released;
   Settle(released.tenure, released.token, now, effects);
   if (!holding_) released.kind = Released::Kind::kUnderWay;
   return released;
@@ -200,11 +243,10 @@ Released LockMachine::EndLevel(Face face, base::Instant now, Effects& effects) {
 
 Released LockMachine::Release(uint64_t tenure, base::Instant now, Effects& effects) {
   Expire(now, effects);
-  if (Current(tenure)) {
-    const Tenure& current = *holding_->tenure;
+  if (Tenure* const current = Find(tenure)) {
     // What is left of it is unlock()'s to end.
-    if (current.depth == current.std_depth) return {.kind = Released::Kind::kNotHeld};
-    return EndLevel(Face::kStatus, now, effects);
+    if (current->depth == current->std_depth) return {.kind = Released::Kind::kNotHeld};
+    return EndLevel(*current, Face::kStatus, now, effects);
   }
   for (Debt& debt : debts_) {
     if (debt.tenure != tenure) continue;
@@ -217,9 +259,8 @@ Released LockMachine::Release(uint64_t tenure, base::Instant now, Effects& effec
 
 Released LockMachine::Unlock(uint64_t thread, base::Instant now, Effects& effects) {
   Expire(now, effects);
-  if (holding_ && holding_->tenure && holding_->tenure->thread == thread &&
-      holding_->tenure->std_depth > 0) {
-    return EndLevel(Face::kStd, now, effects);
+  if (Tenure* const mine = FindOf(thread); mine != nullptr && mine->std_depth > 0) {
+    return EndLevel(*mine, Face::kStd, now, effects);
   }
   for (auto lost = lost_std_.begin(); lost != lost_std_.end(); ++lost) {
     if (lost->thread != thread) continue;
@@ -232,32 +273,48 @@ Released LockMachine::Unlock(uint64_t thread, base::Instant now, Effects& effect
 
 void LockMachine::Orphan(uint64_t tenure, base::Instant now, Effects& effects) {
   Expire(now, effects);
-  if (!Current(tenure)) return;
-  EndTenure(effects);
-  Settle(0, FencingToken(), now, effects);
+  const Tenure* const current = Find(tenure);
+  if (current == nullptr) return;
+  EndTenure(*current, effects);
+  if (!held()) Settle(0, FencingToken(), now, effects);
 }
 
-uint64_t LockMachine::tenure() const {
-  return holding_ && holding_->tenure ? holding_->tenure->id : 0;
+absl::InlinedVector<uint64_t, 1> LockMachine::tenures() const {
+  absl::InlinedVector<uint64_t, 1> ids;
+  if (holding_) {
+    for (const Tenure& tenure : holding_->tenures) ids.push_back(tenure.id);
+  }
+  return ids;
 }
 
-bool LockMachine::Current(uint64_t tenure) const {
-  return holding_ && holding_->tenure && holding_->tenure->id == tenure;
+const Tenure* LockMachine::Find(uint64_t tenure) const {
+  if (!holding_) return nullptr;
+  for (const Tenure& each : holding_->tenures) {
+    if (each.id == tenure) return &each;
+  }
+  return nullptr;
+}
+
+const Tenure* LockMachine::FindOf(uint64_t thread) const {
+  if (!holding_) return nullptr;
+  for (const Tenure& each : holding_->tenures) {
+    if (each.thread == thread) return &each;
+  }
+  return nullptr;
 }
 
 bool LockMachine::Valid(uint64_t tenure, base::Instant now) const {
-  return Current(tenure) && now < holding_->deadline;
+  return Find(tenure) != nullptr && now < holding_->deadline;
 }
 
 base::Instant LockMachine::Deadline(uint64_t tenure) const {
-  return Current(tenure) ? holding_->deadline : base::Instant();
+  return Find(tenure) != nullptr ? holding_->deadline : base::Instant();
 }
 
 std::stop_token LockMachine::Lost(uint64_t tenure) {
-  if (Current(tenure)) {
-    std::optional<std::stop_source>& lost = holding_->tenure->lost;
-    if (!lost) lost.emplace();
-    return lost->get_token();
+  if (Tenure* const current = Find(tenure)) {
+    if (!current->lost) current->lost.emplace();
+    return current->lost->get_token();
   }
   std::stop_source source;
   if (std::find(lost_tenures_.begin(), lost_tenures_.end(), tenure) != lost_tenures_.end()) {
@@ -266,10 +323,15 @@ std::stop_token LockMachine::Lost(uint64_t tenure) {
   return source.get_token();
 }
 
+LockMachine::Standing LockMachine::Pin(uint64_t thread) {
+  const Standing standing = OfThread(thread);
+  if (standing.depth > 0) holding_->pinned = true;
+  return standing;
+}
+
 LockMachine::Standing LockMachine::OfThread(uint64_t thread) const {
-  if (holding_ && holding_->tenure && holding_->tenure->thread == thread) {
-    const Tenure& tenure = *holding_->tenure;
-    return {.tenure = tenure.id, .token = tenure.token, .depth = tenure.depth};
+  if (const Tenure* const mine = FindOf(thread)) {
+    return {.tenure = mine->id, .token = mine->token, .depth = mine->depth, .hold = holding_->hold};
   }
   for (const LostStd& lost : lost_std_) {
     if (lost.thread == thread) return {.tenure = lost.tenure, .token = lost.token};

@@ -30,7 +30,8 @@ bool SameScript(const LuaScript& a, const LuaScript& b) { return a.body == b.bod
 }  // namespace
 
 bool Plan::SameAs(const Plan& other) const {
-  return traits.kind == other.traits.kind && traits.reentrant == other.traits.reentrant &&
+  return traits.kind == other.traits.kind && shared == other.shared &&
+         traits.reentrant == other.traits.reentrant &&
          SameScript(scripts.acquire, other.scripts.acquire) &&
          SameScript(scripts.release, other.scripts.release) &&
          SameScript(scripts.renew, other.scripts.renew) &&

@@ -15,6 +15,7 @@ namespace redlatch::engine {
 struct Plan {
   LockScripts scripts;  // each with its SHA-1
   LockTraits traits;
+  bool shared = false;  // the shared side of a lock: threads join each other's holds
   std::vector<std::string> extra_keys;  // suffixes
   std::vector<std::string> extra_args;
   std::vector<std::string> digests;  // what the SHA-1s of a user's own scripts refer to

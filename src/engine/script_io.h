@@ -45,7 +45,7 @@ struct BidAnswer {
   Kind kind = Kind::kNone;
   uint64_t token = 0;                           // kGranted: the first of the block
   absl::Duration lease = absl::ZeroDuration();  // kGranted: what is left of it
-  int64_t others = 0;                           // kGranted: who wait
+  int64_t others = 0;                           // kGranted: who wait; also of a shared kHeld
   // kQueued: when what blocks could expire; negative: unknown, so ask now and then.
   absl::Duration retry_after = absl::ZeroDuration();
   int64_t position = 0;  // kQueued; 0: the head

@@ -21,21 +21,32 @@ std::shared_ptr<const Plan> Table::Intern(const Plan& plan) {
   return made;
 }
 
+// A plan in use for that key by which locks of this one cannot work; null where there is none.
+const Plan* Table::Conflict(std::string_view key, const Plan& plan) const {
+  for (auto at = entries_.lower_bound(Key(key, std::string_view()));
+       at != entries_.end() && at->first.first == key; ++at) {
+    const Plan& other = *at->second->plan;
+    if (other.shared == plan.shared) return other.SameAs(plan) ? nullptr : &other;
+    if (other.traits.kind != plan.traits.kind) return &other;
+  }
+  return nullptr;
+}
+
 absl::StatusOr<Entry*> Table::Attach(KeySet keys, const std::string& owner, const Plan& plan) {
   const base::MutexLock lock(mu_);
-  const auto first = entries_.lower_bound(Key(keys.main(), std::string_view()));
-  if (first != entries_.end() && first->first.first == keys.main() &&
-      !first->second->plan->SameAs(plan)) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "this client already uses the name as a lock of kind \"",
-        std::string(first->second->plan->traits.kind), "\", which has other scripts than kind \"",
-        std::string(plan.traits.kind), "\"; use another name, or another client"));
+  if (const Plan* const other = Conflict(keys.main(), plan)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("this client already uses the name as a lock of kind \"",
+                     std::string(other->traits.kind), "\", which has other scripts than kind \"",
+                     std::string(plan.traits.kind), "\"; use another name, or another client"));
   }
   auto found = entries_.find(Key(keys.main(), owner));
   if (found == entries_.end()) {
     LockMachine::Config config = config_;
     config.reentrant = plan.traits.reentrant;
-    config.explicit_owner = !owner.empty();
+    config.shared = plan.shared;
+    config.explicit_owner = !owner.empty() && !plan.shared;
+    config.longest_heartbeat = plan.traits.longest_heartbeat;
     auto made = std::make_unique<Entry>(std::move(keys), owner, Intern(plan), config);
     const Key key(made->keys.main(), made->owner);
     found = entries_.emplace(key, std::move(made)).first;
@@ -46,12 +57,12 @@ absl::StatusOr<Entry*> Table::Attach(KeySet keys, const std::string& owner, cons
   return &entry;
 }
 
-uint64_t Table::Detach(Entry& entry) {
+absl::InlinedVector<uint64_t, 1> Table::Detach(Entry& entry) {
   const base::MutexLock lock(mu_);
-  if (--entry.handles > 0) return 0;
+  if (--entry.handles > 0) return {};
   // Now, before somebody attaches anew and acquires.
   const base::MutexLock entry_lock(entry.mu);
-  return entry.machine.tenure();
+  return entry.machine.tenures();
 }
 
 void Table::Drop(Entry& entry) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/container/inlined_vector.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "src/base/mutex.h"
@@ -29,8 +30,8 @@ class Table {
   // The entry, made where there is none, with one handle more. kFailedPrecondition where the name
   // is in use by another class of locks.
   absl::StatusOr<Entry*> Attach(KeySet keys, const std::string& owner, const Plan& plan);
-  // One handle less. Where it was the last: the tenure that nobody can end any more, else 0.
-  uint64_t Detach(Entry& entry);
+  // One handle less. Where it was the last: the tenures that nobody can end any more.
+  absl::InlinedVector<uint64_t, 1> Detach(Entry& entry);
 
   // By whoever refers to the entry already, or holds the mutex of a heap that its timer is in.
   static void Refer(Entry& entry) { entry.references.fetch_add(1, std::memory_order_relaxed); }
@@ -44,6 +45,8 @@ class Table {
  private:
   using Key = std::pair<std::string_view, std::string_view>;  // into the entry
 
+  const Plan* Conflict(std::string_view key, const Plan& plan) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Retire(Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::shared_ptr<const Plan> Intern(const Plan& plan) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void VisitReferred(const std::vector<Entry*>& entries, absl::FunctionRef<void(Entry&)> visit);

@@ -26,8 +26,8 @@ inline absl::Duration ExpiryLead(absl::Duration lease) {
 }
 
 // How often a waiter repeats its bid: what tells the server that it lives.
-inline absl::Duration HeartbeatInterval(absl::Duration lease) {
-  return std::min(lease / 3, absl::Seconds(10));
+inline absl::Duration HeartbeatInterval(absl::Duration lease, absl::Duration longest) {
+  return std::min(lease / 3, longest);
 }
 
 inline base::Instant RenewDue(const Terms& terms, base::Instant sent) {

@@ -33,11 +33,12 @@ enum class Patience : uint8_t {
 struct Waiter {
   enum class State : uint8_t {
     kWaiting,
-    kGranted,   // `tenure`, `token`, `not_before` are set
-    kBusy,      // out of time; or not patient, and the lock is somebody else's
-    kDeadlock,  // its thread holds the lock already
-    kStopped,   // its stop token fired, or its lock object is gone
-    kFailed,    // `failure` is set
+    kGranted,    // `tenure`, `token`, `not_before` are set
+    kBusy,       // out of time; or not patient, and the lock is somebody else's
+    kDeadlock,   // its thread holds the lock already
+    kElsewhere,  // a hold of its own is needed: this one may not be joined
+    kStopped,    // its stop token fired, or its lock object is gone
+    kFailed,     // `failure` is set
   };
 
   // The request.
@@ -47,6 +48,7 @@ struct Waiter {
   Patience patience = Patience::kEndless;
   Terms terms;
   std::shared_ptr<const LockOptions> options;
+  FencingToken write_token;  // of a reader that writes too: its own write is the last before it
 
   // The outcome.
   State state = State::kWaiting;

@@ -65,7 +65,7 @@ bool ReadText(Operation operation, std::string_view text, Answer& answer) {
   }
   if (operation == Operation::kRenew) {
     answer.kind = Answer::Kind::kHeld;
-    return word == "held";
+    return word == "held" && (text.empty() || ReadNumber(text, answer.bid.others));
   }
   answer.kind = Answer::Kind::kReleased;
   return word == "released" && (text.empty() || ReadBid(text, answer.bid));

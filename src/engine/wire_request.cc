@@ -87,8 +87,8 @@ void Request::Bid(const Subject& subject, const engine::Bid& bid) {
   PutMillis(bid.terms.lease);
   Begin();
   absl::StrAppend(&text_, bid.block, " ", bid.attempt, bid.wait ? " 1 " : " 0 ",
-                  Millis(HeartbeatInterval(bid.terms.lease)), bid.terms.manual ? " 1 " : " 0 ",
-                  bid.ticket, " ", subject.identity.channel);
+                  Millis(HeartbeatInterval(bid.terms.lease, subject.plan.traits.longest_heartbeat)),
+                  bid.terms.manual ? " 1 " : " 0 ", bid.ticket, " ", subject.identity.channel);
   if (IsExplicit(subject) || !subject.plan.extra_args.empty()) Put(subject.owner);
   for (const std::string& arg : subject.plan.extra_args) Put(arg);
 }
@@ -99,8 +99,8 @@ Request::Request(const Subject& subject, const Send& send)
   const bool again = operation == Operation::kRelease && send.bid.hold != 0;
   const int64_t gone_ms = send.tombstone ? Millis(send.lease) : 0;
   const bool plain = operation == Operation::kRelease && !again && gone_ms == 0 &&
-                     send.last_used == send.last_reserved && !IsExplicit(subject) &&
-                     subject.plan.extra_keys.empty();
+                     send.last_used == send.last_reserved &&
+                     (subject.plan.shared || !IsExplicit(subject));
   Keys(subject);
   if (operation != Operation::kRenew && !plain) Gone(subject, send.hold);
   if (operation == Operation::kRelease && !plain) Gone(subject, again ? send.bid.hold : send.hold);

@@ -27,6 +27,7 @@
 #include "redlatch/client.h"
 #include "redlatch/redis_lock_base.h"
 #include "redlatch/reentrant_lock.h"
+#include "redlatch/reentrant_read_write_lock.h"
 #include "redlatch/simple_lock.h"
 #include "src/base/clock.h"
 #include "tests/support/redis_server.h"
@@ -51,6 +52,7 @@ inline std::vector<Kind> Kinds() {
   return {
       {.name = "simple", .reentrant = false, .make = Make<SimpleLock>},
       {.name = "reentrant", .reentrant = true, .make = Make<ReentrantLock>},
+      {.name = "read_write", .reentrant = true, .make = Make<ReentrantReadWriteLock>},
   };
 }
 

@@ -15,10 +15,12 @@
 #include "absl/status/statusor.h"
 #include "gtest/gtest.h"
 #include "redlatch/reentrant_lock.h"
+#include "redlatch/reentrant_read_write_lock.h"
 #include "redlatch/run_locked.h"
 #include "redlatch/simple_lock.h"
 #include "redlatch/status.h"
 #include "tests/conformance/conformance.h"
+#include "tests/conformance/lockable.h"
 #include "tests/support/test_scale.h"
 
 namespace redlatch::conformance {
@@ -28,30 +30,13 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 using std::chrono::system_clock;
 
-template <class L>
-concept BasicLockable = requires(L lock) {
-  { lock.lock() } -> std::same_as<void>;
-  { lock.unlock() } -> std::same_as<void>;
-  requires noexcept(lock.unlock());
-};
-template <class L>
-concept Lockable = BasicLockable<L> && requires(L lock) {
-  { lock.try_lock() } -> std::same_as<bool>;
-};
-template <class L>
-concept TimedLockable = Lockable<L> && requires(L lock) {
-  { lock.try_lock_for(std::chrono::nanoseconds(1)) } -> std::same_as<bool>;
-  { lock.try_lock_for(std::chrono::duration<double>(0.5)) } -> std::same_as<bool>;
-  { lock.try_lock_for(std::chrono::hours(1)) } -> std::same_as<bool>;
-  { lock.try_lock_until(steady_clock::now()) } -> std::same_as<bool>;
-  { lock.try_lock_until(system_clock::now()) } -> std::same_as<bool>;
-};
-template <class L>
-concept Unmovable = !std::copyable<L> && !std::movable<L>;
-
 static_assert(TimedLockable<RedisLockBase> && Unmovable<RedisLockBase>);
 static_assert(TimedLockable<SimpleLock> && Unmovable<SimpleLock>);
 static_assert(TimedLockable<ReentrantLock> && Unmovable<ReentrantLock>);
+static_assert(TimedLockable<ReentrantReadWriteLock> && Unmovable<ReentrantReadWriteLock>);
+static_assert(SharedTimedLockable<ReentrantReadWriteLock>);
+static_assert(TimedLockable<ReentrantReadWriteLock::ReadView>);
+static_assert(TimedLockable<ReentrantReadWriteLock::WriteView>);
 static_assert(std::has_virtual_destructor_v<RedisLockBase>);
 static_assert(!std::is_copy_constructible_v<Lease> && !std::is_copy_assignable_v<Lease>);
 static_assert(std::is_nothrow_move_constructible_v<Lease>);

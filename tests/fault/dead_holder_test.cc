@@ -13,6 +13,7 @@
 #include "gtest/gtest.h"
 #include "redlatch/client.h"
 #include "redlatch/reentrant_lock.h"
+#include "redlatch/reentrant_read_write_lock.h"
 #include "redlatch/simple_lock.h"
 #include "src/base/clock.h"
 #include "src/base/parker.h"
@@ -28,7 +29,10 @@ constexpr absl::Duration kGrace = absl::Milliseconds(100);
 
 std::unique_ptr<RedisLockBase> Make(std::string_view kind, const Client& client) {
   if (kind == "simple") return std::make_unique<SimpleLock>(client, "lock", LockOptions{kLease});
-  return std::make_unique<ReentrantLock>(client, "lock", LockOptions{kLease});
+  if (kind == "reentrant") {
+    return std::make_unique<ReentrantLock>(client, "lock", LockOptions{kLease});
+  }
+  return std::make_unique<ReentrantReadWriteLock>(client, "lock", LockOptions{kLease});
 }
 
 REDLATCH_CHILD(DoomedHolder) {
@@ -102,7 +106,7 @@ TEST_P(DeadHolder, IsFollowedByTheNextWhereTheFirstWaiterDiedToo) {
   EXPECT_TRUE(punctuality.Within(kGrace));
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, DeadHolder, ::testing::Values("simple", "reentrant"),
+INSTANTIATE_TEST_SUITE_P(Kinds, DeadHolder, ::testing::Values("simple", "reentrant", "read_write"),
                          [](const auto& kind) { return std::string(kind.param); });
 
 }  // namespace

@@ -2,6 +2,7 @@
 #ifndef REDLATCH_TESTS_REDIS_LOCK_SCRIPTS_FIXTURE_H_
 #define REDLATCH_TESTS_REDIS_LOCK_SCRIPTS_FIXTURE_H_
 
+#include <deque>
 #include <memory>
 #include <string>
 #include <utility>
@@ -31,14 +32,18 @@ struct Request {
   int block = 1;
   bool manual = false;
   std::string ticket = "0";
+  std::vector<std::string> more = {};  // ARGV that a primitive adds
 
   std::string client() const { return hold.substr(0, 32); }
   std::string channel() const { return "redlatch:" + client(); }
   std::vector<std::string> Args() const {
-    return {hold, absl::StrCat(lease_ms),
-            absl::StrCat(block, " ", attempt, wait ? " 1 " : " 0 ", heartbeat_ms,
-                         manual ? " 1 " : " 0 ", ticket, " ", channel()),
-            owner};
+    std::vector<std::string> args = {
+        hold, absl::StrCat(lease_ms),
+        absl::StrCat(block, " ", attempt, wait ? " 1 " : " 0 ", heartbeat_ms,
+                     manual ? " 1 " : " 0 ", ticket, " ", channel()),
+        owner};
+    args.insert(args.end(), more.begin(), more.end());
+    return args;
   }
 };
 
@@ -53,14 +58,19 @@ class Ear {
   // The next message; "" where there is none.
   std::string Hear() {
     connection_.Send({"PING"});
-    const redis::Reply reply = connection_.Receive();
-    if (reply.elements.size() != 3) return "";
-    connection_.Receive();  // the pong
-    return reply.elements[2].text;
+    redis::Reply reply = connection_.Receive();
+    for (; reply.elements.size() == 3; reply = connection_.Receive()) {
+      heard_.push_back(reply.elements[2].text);
+    }  // until the pong
+    if (heard_.empty()) return "";
+    std::string message = std::move(heard_.front());
+    heard_.pop_front();
+    return message;
   }
 
  private:
   support::RawConnection connection_;
+  std::deque<std::string> heard_;
 };
 
 class LockScriptsFixture : public ::testing::Test {
@@ -90,8 +100,13 @@ class LockScriptsFixture : public ::testing::Test {
   std::string Fence() const { return "{" + name_ + "}:fence"; }
   std::string Gone(const std::string& hold) const { return "{" + name_ + "}:gone:" + hold; }
 
+  // The scripts that serve this request, and the keys that they are given last.
+  virtual const LockScripts& ScriptsFor(const Request&) const { return scripts_; }
+  virtual std::vector<std::string> OwnKeys() const { return {}; }
+
   redis::Reply Eval(const redis::ScriptSource& script, std::vector<std::string> more_keys,
                     const std::vector<std::string>& args) {
+    for (std::string& key : OwnKeys()) more_keys.push_back(std::move(key));
     std::vector<std::string> command = {"EVAL",
                                         std::string(script.body),
                                         absl::StrCat(4 + more_keys.size()),
@@ -121,7 +136,7 @@ class LockScriptsFixture : public ::testing::Test {
 
   // Each answers as text: `["granted", "17", 30000, 0]`, or the error.
   redis::Reply Ask(const Request& request) {
-    return Eval(scripts_.acquire, {Gone(request.hold)}, request.Args());
+    return Eval(ScriptsFor(request).acquire, {Gone(request.hold)}, request.Args());
   }
   std::string Acquire(const Request& request) { return Ask(request).DebugString(); }
   // "granted", "queued", "busy" or "gone"
@@ -134,26 +149,26 @@ class LockScriptsFixture : public ::testing::Test {
   std::string Release(const Request& held, int64_t used = 0, int64_t reserved = 0,
                       int gone_ms = 0) {
     std::vector<std::string> args = {held.hold};
-    const bool thread_owned = held.owner == held.client();
-    if (used == reserved && gone_ms == 0 && thread_owned) {
-      return Eval(scripts_.release, {}, args).DebugString();
+    const bool reads = held.owner.starts_with("read:") || held.owner.starts_with("nest:");
+    if (used == reserved && gone_ms == 0 && (reads || held.owner == held.client())) {
+      return Eval(ScriptsFor(held).release, {}, args).DebugString();
     }
     args.push_back(absl::StrCat(used, " ", reserved, " ", gone_ms));
     args.push_back(held.owner);
-    return Eval(scripts_.release, {Gone(held.hold), Gone(held.hold)}, args).DebugString();
+    return Eval(ScriptsFor(held).release, {Gone(held.hold), Gone(held.hold)}, args).DebugString();
   }
   redis::Reply ReleaseAndQueue(const Request& held, const Request& fresh) {
     std::vector<std::string> args = {held.hold, "0 0 0", held.owner};
     for (std::string& arg : fresh.Args()) args.push_back(std::move(arg));
-    return Eval(scripts_.release, {Gone(held.hold), Gone(fresh.hold)}, args);
+    return Eval(ScriptsFor(held).release, {Gone(held.hold), Gone(fresh.hold)}, args);
   }
   std::string Cancel(const Request& request, int gone_ms = 0) {
-    return Eval(scripts_.cancel, {Gone(request.hold)},
+    return Eval(ScriptsFor(request).cancel, {Gone(request.hold)},
                 {request.hold, absl::StrCat(gone_ms), absl::StrCat(request.block)})
         .DebugString();
   }
   std::string Renew(const Request& held) {
-    return Eval(scripts_.renew, {}, {held.hold, absl::StrCat(held.lease_ms)}).DebugString();
+    return Eval(ScriptsFor(held).renew, {}, {held.hold, absl::StrCat(held.lease_ms)}).DebugString();
   }
   std::string Inspect(int most = 10) {
     return Eval(scripts_.inspect, {}, {absl::StrCat(most)}).DebugString();

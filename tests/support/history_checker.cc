@@ -15,9 +15,9 @@ std::string Words(const Acquisition& one) {
   const auto micros = [](base::Instant at) {
     return at.is_infinite() ? std::string("never") : absl::StrCat(at.nanos() / 1000);
   };
-  return absl::StrCat("[lock ", one.lock, " owner ", one.owner, " token ", one.token, " invoked ",
-                      micros(one.invoked), " returned ", micros(one.returned), " certain until ",
-                      micros(one.certain_until), "]");
+  return absl::StrCat(one.shared ? "[read of lock " : "[lock ", one.lock, " owner ", one.owner,
+                      " token ", one.token, " invoked ", micros(one.invoked), " returned ",
+                      micros(one.returned), " certain until ", micros(one.certain_until), "]");
 }
 
 // The certain holds of each lock, by the beginning of their certainty.
@@ -38,28 +38,49 @@ std::map<int, std::vector<Acquisition>> CertainHolds(const History& history) {
   return locks;
 }
 
+// Of holds that were added by the beginning of their certainty: the one that lasts longest, and of
+// other owners than its own, too.
+class Longest {
+ public:
+  // One of another owner that is still certain at the beginning of `hold`; null where there is
+  // none.
+  const Acquisition* Overlapping(const Acquisition& hold) const {
+    for (const Acquisition* const earlier : {longest_, other_}) {
+      if (earlier == nullptr || earlier->owner == hold.owner) continue;
+      if (hold.returned < earlier->certain_until) return earlier;
+    }
+    return nullptr;
+  }
+
+  void Add(const Acquisition& hold) {
+    if (longest_ == nullptr || longest_->certain_until < hold.certain_until) {
+      if (longest_ != nullptr && longest_->owner != hold.owner) other_ = longest_;
+      longest_ = &hold;
+    } else if (hold.owner != longest_->owner &&
+               (other_ == nullptr || other_->certain_until < hold.certain_until)) {
+      other_ = &hold;
+    }
+  }
+
+ private:
+  const Acquisition* longest_ = nullptr;
+  const Acquisition* other_ = nullptr;
+};
+
 }  // namespace
 
 std::vector<std::string> CheckExclusion(const History& history) {
   std::vector<std::string> violations;
   for (const auto& [lock, holds] : CertainHolds(history)) {
-    // Of those that began earlier: the one that lasts longest, and the one of another owner.
-    const Acquisition* longest = nullptr;
-    const Acquisition* other = nullptr;
+    Longest exclusive;
+    Longest shared;
     for (const Acquisition& hold : holds) {
-      for (const Acquisition* const earlier : {longest, other}) {
-        if (earlier == nullptr || earlier->owner == hold.owner) continue;
-        if (earlier->certain_until <= hold.returned) continue;
-        violations.push_back(absl::StrCat("two hold: ", Words(*earlier), " and ", Words(hold)));
-        break;
+      const Acquisition* overlapping = exclusive.Overlapping(hold);
+      if (overlapping == nullptr && !hold.shared) overlapping = shared.Overlapping(hold);
+      if (overlapping != nullptr) {
+        violations.push_back(absl::StrCat("two hold: ", Words(*overlapping), " and ", Words(hold)));
       }
-      if (longest == nullptr || longest->certain_until < hold.certain_until) {
-        if (longest != nullptr && longest->owner != hold.owner) other = longest;
-        longest = &hold;
-      } else if (hold.owner != longest->owner &&
-                 (other == nullptr || other->certain_until < hold.certain_until)) {
-        other = &hold;
-      }
+      (hold.shared ? shared : exclusive).Add(hold);
     }
   }
   return violations;
@@ -86,9 +107,11 @@ std::vector<std::string> CheckTokens(const History& history) {
         if (largest == nullptr || largest->token < (*returned)->token) largest = *returned;
       }
       if (largest == nullptr || largest->token < one->token) continue;
+      if (one->shared && largest->token == one->token) continue;
       violations.push_back(
           absl::StrCat("a token does not grow: ", Words(*largest), ", then ", Words(*one)));
     }
+    std::erase_if(by_return, [](const Acquisition* one) { return one->shared; });
     std::sort(by_return.begin(), by_return.end(), before(&Acquisition::token));
     for (size_t i = 1; i < by_return.size(); ++i) {
       if (by_return[i - 1]->token != by_return[i]->token) continue;

@@ -13,11 +13,12 @@ namespace redlatch::support {
 
 // Each violation in words that name the acquisitions; empty where all is well. Pure.
 
-// Certain holds of different owners never overlap. A hold that a forced release may have ended is
-// certain until that one's call only.
+// Certain holds of different owners never overlap, but those of readers. A hold that a forced
+// release may have ended is certain until that one's call only.
 std::vector<std::string> CheckExclusion(const History& history);
 
-// No token is given twice, and one whose acquisition returned before another's began is smaller.
+// No token is given twice, and one whose acquisition returned before another's began is smaller. A
+// reader has the token of a writer before it: it may be equal.
 std::vector<std::string> CheckTokens(const History& history);
 
 // From `calm` on nothing disturbs: no lock is without a certain holder for longer than `bound`

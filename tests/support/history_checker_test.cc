@@ -33,6 +33,12 @@ Acquisition Held(int64_t owner, int64_t invoked, int64_t returned, int64_t until
           .certain_until = At(until)};
 }
 
+Acquisition Read(int64_t owner, int64_t invoked, int64_t returned, int64_t until, uint64_t token) {
+  Acquisition one = Held(owner, invoked, returned, until, token);
+  one.shared = true;
+  return one;
+}
+
 Acquisition Unknown(int64_t owner, int64_t invoked) {
   return {.owner = owner, .waits = true, .invoked = At(invoked)};
 }
@@ -64,6 +70,31 @@ TEST(HistoryChecker, FindsAnOverlapBehindAnotherOfTheSameOwner) {
 TEST(HistoryChecker, LetsOneOwnerHoldTwice) {
   const History history{.acquisitions = {Held(1, 0, 10, 20, 1), Held(1, 0, 12, 30, 2)}};
   EXPECT_THAT(CheckExclusion(history), IsEmpty());
+}
+
+TEST(HistoryChecker, LetsReadersHoldAtTheSameTimeWithOneToken) {
+  const History history{.acquisitions = {Held(1, 0, 1, 5, 7), Read(2, 0, 10, 30, 7),
+                                         Read(3, 0, 20, 40, 7), Read(4, 50, 51, 60, 7)}};
+  EXPECT_THAT(CheckExclusion(history), IsEmpty());
+  EXPECT_THAT(CheckTokens(history), IsEmpty());
+}
+
+TEST(HistoryChecker, FindsAWriterAmongReadersAndAReaderAtAWriters) {
+  EXPECT_THAT(CheckExclusion({.acquisitions = {Read(1, 0, 10, 30, 0), Read(2, 0, 11, 12, 0),
+                                               Held(3, 0, 20, 40, 1)}}),
+              SizeIs(1));
+  EXPECT_THAT(CheckExclusion({.acquisitions = {Held(1, 0, 10, 30, 1), Read(2, 0, 20, 40, 1)}}),
+              ElementsAre(HasSubstr("read")));
+}
+
+TEST(HistoryChecker, FindsAReaderWithATokenOfBeforeTheLastWrite) {
+  const History history{.acquisitions = {Held(1, 0, 10, 11, 7), Read(2, 12, 14, 20, 6)}};
+  EXPECT_THAT(CheckTokens(history), ElementsAre(HasSubstr("does not grow")));
+}
+
+TEST(HistoryChecker, FindsAWriterWithTheTokenOfAnEarlierReader) {
+  const History history{.acquisitions = {Read(1, 0, 10, 11, 7), Held(2, 12, 14, 20, 7)}};
+  EXPECT_THAT(CheckTokens(history), ElementsAre(HasSubstr("does not grow")));
 }
 
 TEST(HistoryChecker, DoubtsAHoldFromTheCallOfAForcedRelease) {

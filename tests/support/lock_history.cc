@@ -21,6 +21,7 @@ struct HistoryWriter::Slot {
   int64_t owner;
   int32_t lock;
   bool waits;
+  bool shared;
   std::atomic<bool> held;
 };
 
@@ -45,13 +46,14 @@ HistoryWriter::~HistoryWriter() { munmap(slots_, kSlots * sizeof(Slot)); }
 
 bool HistoryWriter::full() const { return used_ + 1000 > kSlots; }
 
-uint32_t HistoryWriter::Invoke(int lock, int owner, bool waits) {
+uint32_t HistoryWriter::Invoke(int lock, int owner, bool waits, bool shared) {
   const uint32_t number = used_++;
   if (number >= kSlots) Fatal("a history is full");
   Slot& slot = slots_[number];
   slot.lock = lock;
   slot.owner = owner < 0 ? owner : process_ * kOwnersAProcess + owner;
   slot.waits = waits;
+  slot.shared = shared;
   slot.invoked = base::Now().nanos();
   return number;
 }
@@ -98,6 +100,7 @@ std::vector<Acquisition> ReadHistory(const std::string& path) {
     Acquisition one{.lock = slot.lock,
                     .owner = slot.owner,
                     .waits = slot.waits,
+                    .shared = slot.shared,
                     .invoked = base::Instant::FromNanos(slot.invoked)};
     if (slot.returned != 0) {
       one.returned = base::Instant::FromNanos(slot.returned);

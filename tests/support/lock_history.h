@@ -23,8 +23,9 @@ struct Acquisition {
     kRefused,  // busy, unreachable or stopped: nothing is held for certain
   };
   int lock = 0;
-  int64_t owner = 0;   // two of equal owner may hold at the same time
-  bool waits = false;  // for as long as it takes
+  int64_t owner = 0;    // two of equal owner may hold at the same time
+  bool waits = false;   // for as long as it takes
+  bool shared = false;  // by a reader: two of them may hold at the same time
   Outcome outcome = Outcome::kUnknown;
   base::Instant invoked;
   base::Instant returned = base::Instant::Infinite();
@@ -61,7 +62,7 @@ class HistoryWriter {
 
   // The number of a new acquisition, for what follows. `owner`: of this process, from 0 to 999; or,
   // where it is negative, one that other processes may be as well.
-  uint32_t Invoke(int lock, int owner, bool waits);
+  uint32_t Invoke(int lock, int owner, bool waits, bool shared = false);
   void Refused(uint32_t acquisition);
   void Held(uint32_t acquisition, uint64_t token);
   // What Hold::remaining() answered to a question that began at `asked`.

@@ -321,5 +321,19 @@ TEST_F(LockMachineLocalTest, ReenterAndLeaveCountLevels) {
   EXPECT_FALSE(machine().Reenter(1, Face::kStd, now()).has_value());
 }
 
+TEST_F(LockMachineLocalTest, AHoldWhoseThreadReadsAsWellDoesNotPassOn) {
+  const auto [first, second] = Contended({.thread = 1}, {.thread = 2});
+  EXPECT_EQ(machine().Pin(2).depth, 0);
+  EXPECT_EQ(machine().Pin(1).tenure, first->tenure);
+  EXPECT_EQ(Release(first->tenure).kind, Kind::kUnderWay);
+  EXPECT_EQ(second->state, State::kWaiting);
+  const Send release = Fetch(Operation::kRelease);
+  Hear(release, ReleasedThen({.kind = BidAnswer::Kind::kQueued, .ticket = 5}));
+  EXPECT_EQ(second->state, State::kWaiting);
+  // The next hold is as any other.
+  EXPECT_TRUE(HearGrant(GrantOf(release)));
+  EXPECT_EQ(second->state, State::kGranted);
+}
+
 }  // namespace
 }  // namespace redlatch::engine

@@ -265,14 +265,14 @@ TEST_F(LockMachineReleaseTest, ReconnectedDebtsAreTriedAtOnce) {
 
 TEST_F(LockMachineReleaseTest, OrphanedHoldIsReleased) {
   Hold({.face = Face::kStd});
-  machine().Orphan(machine().tenure(), now(), const_cast<Effects&>(effects()));
+  machine().Orphan(machine().tenures().at(0), now(), const_cast<Effects&>(effects()));
   Hear(Fetch(Operation::kRelease), ReleasedThen());
   EXPECT_TRUE(machine().idle());
 }
 
 TEST_F(LockMachineReleaseTest, OrphaningTakesNoOtherTenureThanTheOneItNames) {
   Waiter& first = Hold();
-  const uint64_t orphan = machine().tenure();
+  const uint64_t orphan = machine().tenures().at(0);
   Release(first.tenure);
   Hear(Fetch(Operation::kRelease), ReleasedThen());
   Waiter& second = Hold({.thread = 2});

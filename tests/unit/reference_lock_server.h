@@ -144,7 +144,7 @@ class ReferenceLockServer {
       ticket = static_cast<uint64_t>(now_.nanos() / 1000);
       for (const auto& [hold, record] : waiters_) ticket = std::max(ticket, record.ticket + 1);
     }
-    const absl::Duration heartbeat = HeartbeatInterval(bid.terms.lease);
+    const absl::Duration heartbeat = HeartbeatInterval(bid.terms.lease, absl::Seconds(10));
     const auto [at, fresh] = waiters_.try_emplace(bid.hold, Record{client, bid, ticket, {}, {}});
     Record& record = at->second;
     const uint32_t attempt = fresh ? bid.attempt : std::max(record.bid.attempt, bid.attempt);

@@ -122,10 +122,14 @@ TEST_F(WireRequest, FurtherKeysAndArgumentsStandLast) {
                   "{N}:gone:" + kHold8, "{N}:more", "|", kHold7, "0 0 0", kIdentity.client, kHold8,
                   "30000", "64 3 1 10000 0 1795227594499240 " + kIdentity.channel, kIdentity.client,
                   "x", "y"));
-  EXPECT_THAT(
-      Words({.operation = Operation::kRelease, .hold = 7, .lease = kLease}),
-      ElementsAre("N", "{N}:queue", "{N}:waiters", "{N}:fence", "{N}:gone:" + kHold7,
-                  "{N}:gone:" + kHold7, "{N}:more", "|", kHold7, "0 0 0", kIdentity.client));
+  EXPECT_THAT(Words({.operation = Operation::kRelease, .hold = 7, .lease = kLease}),
+              ElementsAre("N", "{N}:queue", "{N}:waiters", "{N}:fence", "{N}:more", "|", kHold7));
+}
+
+TEST_F(WireRequest, AReadersReleaseNeedNotNameIt) {
+  plan_.shared = true;
+  EXPECT_THAT(Words({.operation = Operation::kRelease, .hold = 7, .lease = kLease}),
+              ElementsAre("N", "{N}:queue", "{N}:waiters", "{N}:fence", "|", kHold7));
 }
 
 TEST_F(WireRequest, RenewAndCancel) {

@@ -1,15 +1,18 @@
 -- include: common/hold_id
 
--- read_holds(now): what KEYS[1] says: the owner, its live holds in `live` (hold to expiry and
--- token) and `names`, their number `count`, the `latest` expiry, and the holds that have `ended`.
-local function read_holds(now)
+-- read_holds(now, kind): what KEYS[1], a hash of that kind, says: the owner, its live holds in
+-- `live` (hold to expiry and token) and `names`, their number `count`, the `latest` expiry, the
+-- holds that have `ended`, and the read-write lock's `policy`.
+local function read_holds(now, kind)
   local fields = redis.call('HGETALL', KEYS[1])
   local holds = {count = 0, latest = 0, live = {}, names = {}, ended = {}}
-  local kind
+  local found
   for i = 1, #fields, 2 do
     local field, value = fields[i], fields[i + 1]
     if field == 'kind' then
-      kind = value
+      found = value
+    elseif field == 'policy' then
+      holds.policy = value
     elseif not client_of(field) then
       holds.owner = field
     else
@@ -25,8 +28,8 @@ local function read_holds(now)
       end
     end
   end
-  if #fields > 0 and kind ~= 'reentrant' then
-    error(redis.error_reply('WRONGTYPE ' .. KEYS[1] .. ' is a hash, but no reentrant lock'))
+  if #fields > 0 and found ~= kind then
+    error(redis.error_reply('WRONGTYPE ' .. KEYS[1] .. ' is a hash, but no ' .. kind .. ' lock'))
   end
   return holds
 end

@@ -1,0 +1,70 @@
+-- Lets a writer in where nobody writes or reads, or where its owner writes already; queues it
+-- otherwise, with a marker that holds new readers back, or refuses it.
+--
+-- KEYS   1 the lock: a hash, absent while nobody writes, { kind = 'read_write', policy =
+--        'phase_fair' or absent, <owner> = number of holds, <hold> = 'its expiry in us of server
+--        time, its token' }; 2 to 5 as in lua/README.md; 6 {N}:readers: zset, hold by its expiry in
+--        us; 7 {N}:write_wait: zset, the hold of each writer that waits, by its marker's expiry
+-- ARGV   1 hold  2 lease_ms  3 'block attempt wait heartbeat_ms manual ticket channel'  4 owner
+--        5 'writer_first' or 'phase_fair'
+-- reply  'granted <token> <lease_ms> <waiters>', 'queued <retry_after_ms> <position> <ticket>',
+--        'busy <retry_after_ms>' or 'gone'
+
+-- Nobody writes, reads or waits, the hold was not given up, and one token is wanted: the server's
+-- time, as the fence lies behind it in the same period (see reserve_tokens()). In line, and as
+-- text, for the reason that simple/acquire gives.
+local call, keys, args = redis.call, KEYS, ARGV
+local lock, terms = keys[1], args[3]
+if call('EXISTS', lock, keys[2], keys[5], keys[6]) == 0 and string.sub(terms, 1, 2) == '1 ' then
+  local time = call('TIME')
+  local fence = call('GET', keys[4])
+  local now = time[1] .. string.sub('00000' .. time[2], -6)
+  if fence and #fence == 16 and fence < now and
+      string.sub(fence, 1, 8) == string.sub(now, 1, 8) then
+    local hold, lease_ms = args[1], args[2]
+    local record = string.format('%.0f ', now + 1000 * lease_ms) .. now
+    call('SETRANGE', keys[4], '0', now)
+    if args[5] == 'phase_fair' then
+      call('HSET', lock, 'kind', 'read_write', args[4], '1', hold, record, 'policy', 'phase_fair')
+    else
+      call('HSET', lock, 'kind', 'read_write', args[4], '1', hold, record)
+    end
+    call('PEXPIRE', lock, lease_ms)
+    return 'granted ' .. now .. ' ' .. lease_ms .. ' 0'
+  end
+end
+
+-- include: common/time
+-- include: reentrant/common/purge
+-- include: read_write/common/read_bid
+-- include: read_write/common/settle
+
+if redis.call('EXISTS', KEYS[5]) == 1 then
+  return 'gone'
+end
+local request = read_bid(0)
+local now = now_us()
+local state = read_state(now)
+local fence = read_fence()
+local holds = state.holds
+local mine = holds.live[request.hold]
+if not mine then
+  local choice = choose(request, state, now)
+  purge(state.holds)
+  return settle(choice, state, fence, now)
+end
+
+-- A repeat, or a heartbeat that crossed the grant: one hold, with the token that it has.
+find_place(request, now)
+local expiry = mine.expiry
+if not request.manual then
+  expiry = math.max(expiry, now + 1000 * request.lease_ms)
+end
+holds.latest = math.max(holds.latest, expiry)
+purge(holds)
+redis.call('PEXPIREAT', KEYS[1], math.ceil(holds.latest / 1000))
+redis.call('HSET', KEYS[1], request.hold, string.format('%.0f ', expiry) .. mine.token)
+if request.queued then
+  drop(request.hold)
+end
+return granted(mine.token, math.floor((expiry - now) / 1000))

@@ -1,0 +1,52 @@
+// The commands that docs/operations.md tells an administrator to permit are those that scripts
+// call.
+#include <filesystem>
+#include <fstream>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <string>
+
+#include "absl/strings/ascii.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace redlatch {
+namespace {
+
+std::string Contents(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+// All that the first group of the pattern finds, in lower case.
+std::set<std::string> Find(const std::string& text, const std::regex& pattern) {
+  std::set<std::string> found;
+  for (std::sregex_iterator at(text.begin(), text.end(), pattern); at != std::sregex_iterator();
+       ++at) {
+    found.insert(absl::AsciiStrToLower((*at)[1].str()));
+  }
+  return found;
+}
+
+TEST(PermissionsDoc, NamesEveryCommandThatAScriptCalls) {
+  const std::filesystem::path sources = REDLATCH_SOURCES;
+  const std::set<std::string> permitted =
+      Find(Contents(sources / "docs/operations.md"), std::regex(R"(\+([a-z]+))"));
+  ASSERT_THAT(permitted, ::testing::Contains("evalsha"));
+  std::set<std::string> called;
+  for (const auto& file : std::filesystem::recursive_directory_iterator(sources / "lua")) {
+    if (file.path().extension() == ".lua") {
+      called.merge(Find(Contents(file.path()), std::regex(R"(call\('([A-Z]+)')")));
+    }
+  }
+  ASSERT_THAT(called, ::testing::Contains("time"));
+  for (const std::string& command : called) {
+    EXPECT_THAT(permitted, ::testing::Contains(command));
+  }
+}
+
+}  // namespace
+}  // namespace redlatch
