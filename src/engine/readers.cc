@@ -4,8 +4,6 @@
 #include <iterator>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-
 namespace redlatch::engine {
 
 Readers::~Readers() {

@@ -56,11 +56,11 @@ class RedisLockBase::Body {
     if (handle_ == nullptr) {
       auto made = engine::Handle::Attach(core_, name_, {}, PlanOf(lock));
       if (!made.ok()) return made.status();
-      engine::Plan shared = PlanOf(lock);
-      shared.shared = true;
-      shared.scripts = lock.SharedScripts();
-      shared.extra_args.clear();
-      if (!shared.scripts.acquire.body.empty()) {
+      if (const LockScripts scripts = lock.SharedScripts(); !scripts.acquire.body.empty()) {
+        engine::Plan shared{.scripts = scripts,
+                            .traits = lock.Traits(),
+                            .shared = true,
+                            .extra_keys = lock.ExtraKeys()};
         shared_ = std::make_shared<Shared>();
         shared_->readers = core_->ReadersOf(core_, name_, std::move(shared));
         shared_->readers->Enter();
