@@ -17,11 +17,6 @@ bool MayPass(const absl::Status& failure, bool queued) {
   return absl::IsUnavailable(failure) || (queued && absl::IsResourceExhausted(failure));
 }
 
-// How long a bid that nobody wants any more can live at the server: in the queue, then holding.
-absl::Duration LongestGhost(absl::Duration lease, absl::Duration longest_heartbeat) {
-  return 3 * HeartbeatInterval(lease, longest_heartbeat) + lease;
-}
-
 }  // namespace
 
 // Brings the pursuit in line with the queue.

@@ -18,18 +18,24 @@ constexpr absl::Duration kLookOnly = absl::Milliseconds(1);
 
 void LockMachine::LetGo(uint64_t tenure, FencingToken token, base::Instant now) {
   const Holding& holding = *holding_;
+  const absl::Duration lease = holding.terms.lease;
+  const bool unanswered = holding.in_flight || holding.uncertain;
+  // What is on its way may still be executed: a renewal, or a bid, which brings the hold back.
+  base::Instant expires = holding.server_expires;
+  if (holding.renewing) expires = std::max(expires, now + lease);
+  if (unanswered) {
+    expires = std::max(expires, now + LongestGhost(lease, config_.longest_heartbeat));
+  }
   debts_.push_back({
       .operation = Operation::kRelease,
       .hold = holding.hold,
       .tenure = tenure,
-      .lease = holding.terms.lease,
-      .tombstone = holding.in_flight || holding.uncertain,
+      .lease = lease,
+      .tombstone = unanswered,
       .last_used = holding.next_token - 1,
       .last_reserved = holding.last_token,
       .deadline = holding.deadline,
-      // A renewal in flight may still be executed.
-      .expires = holding.renewing ? std::max(holding.server_expires, now + holding.terms.lease)
-                                  : holding.server_expires,
+      .expires = expires,
       .due = now,
       .outcome = {.kind = Released::Kind::kUnderWay, .tenure = tenure, .token = token},
   });
@@ -172,7 +178,13 @@ void LockMachine::Prolong(base::Instant sent, absl::Duration lease, base::Instan
 
 void LockMachine::OnRenewal(const Send& send, const Answer& answer, base::Instant now,
                             Effects& effects) {
-  if (!holding_ || holding_->hold != send.hold) return;
+  if (!holding_ || holding_->hold != send.hold) {
+    // It was released meanwhile, and then or later the server gave it its lease anew.
+    Debt* const debt = FindDebt(send.hold);
+    const bool renewed = answer.kind == Answer::Kind::kHeld || answer.may_have_executed;
+    if (debt != nullptr && renewed) debt->expires = std::max(debt->expires, now + send.lease);
+    return;
+  }
   Holding& holding = *holding_;
   const bool extension = holding.terms.manual && send.lease != kLookOnly;
   if (!extension) holding.renewing = false;

@@ -30,6 +30,11 @@ inline absl::Duration HeartbeatInterval(absl::Duration lease, absl::Duration lon
   return std::min(lease / 3, longest);
 }
 
+// How long a bid that nobody wants any more can live at the server: in the queue, then holding.
+inline absl::Duration LongestGhost(absl::Duration lease, absl::Duration longest_heartbeat) {
+  return 3 * HeartbeatInterval(lease, longest_heartbeat) + lease;
+}
+
 inline base::Instant RenewDue(const Terms& terms, base::Instant sent) {
   return terms.manual ? base::Instant::Infinite() : sent + terms.lease / 3;
 }

@@ -324,6 +324,38 @@ TEST_F(LockMachineReleaseTest, RenewalInFlightKeepsTheReleaseAlive) {
   EXPECT_EQ(now(), released + kLease);
 }
 
+TEST_F(LockMachineReleaseTest, RenewalThatWasExecutedLateKeepsTheReleaseAlive) {
+  Waiter& waiter = Hold();
+  Pass(kThird);
+  const Send renewal = Fetch(Operation::kRenew);
+  Release(waiter.tenure);
+  Pass(kThird);
+  Hear(renewal, Held());
+  const base::Instant renewed = now();
+  Hear(Fetch(Operation::kRelease), Silence());
+  while (!machine().next_send().is_infinite()) {
+    PassTo(machine().next_send());
+    if (std::optional<Send> send = Next()) Hear(*send, Silence());
+  }
+  EXPECT_EQ(now(), renewed + kLease);
+}
+
+TEST_F(LockMachineReleaseTest, UnansweredBidKeepsTheReleaseAlive) {
+  Waiter& waiter = Acquire();
+  Hear(Fetch(Operation::kAcquire), Silence());  // may be executed at any time
+  PassTo(machine().next_send());
+  Hear(Fetch(Operation::kAcquire), Granted());
+  Pass(kLease);
+  Expire();
+  EXPECT_FALSE(Valid(waiter));
+  const Send release = Fetch(Operation::kRelease);
+  EXPECT_TRUE(release.tombstone);
+  Hear(release, Silence(/*may_have_executed=*/false));
+  // The server has forgotten the hold, but knows of no tombstone yet.
+  Hear(Fetch(Operation::kRelease), NotHeld());
+  EXPECT_TRUE(machine().idle());
+}
+
 TEST_F(LockMachineReleaseTest, ReleaseIsFetchedByItsOwnThreadWhateverElseIsDue) {
   Waiter& first = Hold();
   Release(first.tenure);
