@@ -30,7 +30,11 @@ LatencySummary LatencySamples::Summary() const {
   const auto percentile = [&](size_t percent) {
     return absl::Nanoseconds(sorted[(count - 1) * percent / 100]);
   };
-  return {.count = count, .p50 = percentile(50), .p90 = percentile(90), .p99 = percentile(99)};
+  return {.count = count,
+          .p50 = percentile(50),
+          .p90 = percentile(90),
+          .p99 = percentile(99),
+          .max = percentile(100)};
 }
 
 void ReportLatency(benchmark::State& state, const LatencySummary& summary) {

@@ -20,6 +20,7 @@ struct LatencySummary {
   absl::Duration p50;
   absl::Duration p90;
   absl::Duration p99;
+  absl::Duration max;
 };
 
 // Samples that several processes record and one evaluates. It lives in memory that they share,

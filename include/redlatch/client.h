@@ -14,8 +14,10 @@
 
 namespace redlatch {
 
+class CountDownLatch;
 class Observer;
 class RedisLockBase;
+class Semaphore;
 
 namespace engine {
 class Core;
@@ -81,7 +83,9 @@ class REDLATCH_EXPORT Client {
   const std::string& server() const;
 
  private:
+  friend class CountDownLatch;
   friend class RedisLockBase;
+  friend class Semaphore;
   explicit Client(std::shared_ptr<engine::Core> core);
 
   std::shared_ptr<engine::Core> core_;

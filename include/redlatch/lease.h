@@ -83,6 +83,7 @@ class REDLATCH_EXPORT Lease : public Hold {
 
  private:
   friend class RedisLockBase;
+  friend class Semaphore;
   Lease(std::shared_ptr<engine::Handle> handle, uint64_t id, FencingToken token);
   void End() noexcept;
 

@@ -14,6 +14,7 @@
 #include "absl/time/time.h"
 #include "redlatch/client.h"
 #include "redlatch/export.h"
+#include "redlatch/from_std.h"
 #include "redlatch/lease.h"
 #include "redlatch/lock_info.h"
 #include "redlatch/lock_options.h"
@@ -62,9 +63,13 @@ class REDLATCH_EXPORT RedisLockBase {
   // False for busy only; throws where the server cannot be asked.
   bool try_lock();
   template <class Rep, class Period>
-  bool try_lock_for(const std::chrono::duration<Rep, Period>& wait);
+  bool try_lock_for(const std::chrono::duration<Rep, Period>& wait) {
+    return TryLockFor(internal::FromStd(wait));
+  }
   template <class Clock, class Duration>
-  bool try_lock_until(const std::chrono::time_point<Clock, Duration>& deadline);
+  bool try_lock_until(const std::chrono::time_point<Clock, Duration>& deadline) {
+    return TryLockFor(internal::UntilStd(deadline));
+  }
   // By a thread without a hold, or after a loss, it releases nothing and tells the observer.
   void unlock() noexcept;
 
@@ -105,10 +110,6 @@ class REDLATCH_EXPORT RedisLockBase {
   Hold CurrentShared() const;
   int SharedHoldCount() const;
 
-  // How long to wait, as the std face is told.
-  template <class Rep, class Period>
-  static absl::Duration FromStd(const std::chrono::duration<Rep, Period>& wait);
-
  private:
   // Asked once, at first use, and copied: what they refer to must live as long as the program.
   virtual LockScripts Scripts() const = 0;
@@ -125,25 +126,6 @@ class REDLATCH_EXPORT RedisLockBase {
   class Body;
   const std::unique_ptr<Body> body_;
 };
-
-template <class Rep, class Period>
-absl::Duration RedisLockBase::FromStd(const std::chrono::duration<Rep, Period>& wait) {
-  constexpr std::chrono::hours kForEver{24 * 365 * 100};
-  if (wait <= wait.zero()) return absl::ZeroDuration();
-  if (wait >= kForEver) return absl::InfiniteDuration();
-  return absl::FromChrono(std::chrono::ceil<std::chrono::nanoseconds>(wait));
-}
-
-template <class Rep, class Period>
-bool RedisLockBase::try_lock_for(const std::chrono::duration<Rep, Period>& wait) {
-  return TryLockFor(FromStd(wait));
-}
-
-template <class Clock, class Duration>
-bool RedisLockBase::try_lock_until(const std::chrono::time_point<Clock, Duration>& deadline) {
-  const auto now = Clock::now();
-  return TryLockFor(deadline <= now ? absl::ZeroDuration() : FromStd(deadline - now));
-}
 
 }  // namespace redlatch
 

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "redlatch/client.h"
 #include "redlatch/export.h"
+#include "redlatch/from_std.h"
 #include "redlatch/lease.h"
 #include "redlatch/lock_options.h"
 #include "redlatch/redis_lock_base.h"
@@ -59,12 +60,11 @@ class REDLATCH_EXPORT ReentrantReadWriteLock final : public RedisLockBase {
   bool try_lock_shared() { return TryLockSharedFor(absl::ZeroDuration()); }
   template <class Rep, class Period>
   bool try_lock_shared_for(const std::chrono::duration<Rep, Period>& wait) {
-    return TryLockSharedFor(FromStd(wait));
+    return TryLockSharedFor(internal::FromStd(wait));
   }
   template <class Clock, class Duration>
   bool try_lock_shared_until(const std::chrono::time_point<Clock, Duration>& deadline) {
-    const auto now = Clock::now();
-    return TryLockSharedFor(deadline <= now ? absl::ZeroDuration() : FromStd(deadline - now));
+    return TryLockSharedFor(internal::UntilStd(deadline));
   }
   void unlock_shared() noexcept { UnlockShared(); }
 

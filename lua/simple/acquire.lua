@@ -43,9 +43,9 @@ if holder and holder ~= me and string.find(terms, '^%d+ 1 1 %d+ %d 0 ') and
       if position == 0 then
         call('PEXPIRE', queue, 3 * heartbeat_ms)
         call('PEXPIRE', waiters, 3 * heartbeat_ms)
-      elseif call('PTTL', queue) < 2 * heartbeat_ms then
+      elseif call('PTTL', waiters) < 2 * heartbeat_ms then  -- none where the records are new
         call('PEXPIRE', queue, 3 * heartbeat_ms, 'GT')
-        call('PEXPIRE', waiters, 3 * heartbeat_ms, 'GT')
+        call('PEXPIRE', waiters, 3 * heartbeat_ms)
       end
       return 'queued ' .. call('PTTL', lock) .. ' ' .. position .. ' ' .. now
     end

@@ -50,7 +50,8 @@ void Handle::Compete(ParkedWaiter& waiter, base::Instant deadline, const Want& w
     if (waiter.state == Waiter::State::kWaiting && waiter.poked) {
       machine.Poked(waiter, now, effects);
     }
-    if (waiter.state == Waiter::State::kGranted && !machine.Valid(waiter.tenure, now)) {
+    if (waiter.state == Waiter::State::kGranted && waiter.tenure != 0 &&
+        !machine.Valid(waiter.tenure, now)) {
       // The thread did not run for longer than the lease: as if it had never been granted.
       machine.Expire(now, effects);
       waiter.state = Waiter::State::kWaiting;
@@ -80,10 +81,10 @@ void Handle::Compete(ParkedWaiter& waiter, base::Instant deadline, const Want& w
       continue;
     }
     if (!parked) return;
-    if (core_->Await(waiter.parker, base::Now() < deadline ? deadline : answered_by) !=
-        base::Parker::kArmed) {
-      continue;
-    }
+    const uint32_t woken =
+        core_->Await(waiter.parker, base::Now() < deadline ? deadline : answered_by);
+    if (woken == ParkedWaiter::kThrough) return;
+    if (woken != base::Parker::kArmed) continue;
     bool pending = false;
     {
       const base::MutexLock lock(entry_.mu);

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/base/status.h"
+#include "src/engine/permits.h"
 #include "src/engine/readers.h"
 
 namespace redlatch::engine {
@@ -58,10 +59,11 @@ absl::Status Core::Refusal() const {
 }
 
 Subject Core::SubjectOf(const Entry& entry) const {
+  const bool own = entry.owner.empty() || entry.plan->sharing == Sharing::kCounted;
   return {.identity = identity_,
           .keys = entry.keys,
           .plan = *entry.plan,
-          .owner = entry.owner.empty() ? identity_.client : entry.owner};
+          .owner = own ? std::string_view(identity_.client) : entry.owner};
 }
 
 std::string Core::ReaderName(HoldNumber write_hold) {
@@ -70,22 +72,8 @@ std::string Core::ReaderName(HoldNumber write_hold) {
   return absl::StrCat("nest:", fresh, ":", identity_.client, ":", write_hold);
 }
 
-std::shared_ptr<Readers> Core::ReadersOf(std::shared_ptr<Core> self, std::string_view name,
-                                         Plan plan) {
-  const base::MutexLock lock(mu_);
-  std::weak_ptr<Readers>& known = readers_[std::string(name)];
-  std::shared_ptr<Readers> readers = known.lock();
-  if (readers == nullptr) {
-    readers = std::make_shared<Readers>(std::move(self), name, std::move(plan));
-    known = readers;
-  }
-  return readers;
-}
-
-void Core::ForgetReaders(const std::string& name) {
-  const base::MutexLock lock(mu_);
-  const auto known = readers_.find(name);
-  if (known != readers_.end() && known->second.expired()) readers_.erase(known);
+std::string Core::FreshId() {
+  return absl::StrCat(identity_.client, ":", numbers_.fetch_add(1) + 1);
 }
 
 Answer Core::Run(Entry& entry, const Send& send, base::Instant deadline) {
@@ -104,24 +92,37 @@ absl::Status Core::Listen(base::Instant deadline) {
   return absl::IsUnavailable(subscribed) ? absl::OkStatus() : subscribed;
 }
 
+bool Core::OnGrant(Entry& entry, const Grant& grant) {
+  bool known = false;
+  Feed(entry, [&](LockMachine& machine, Effects& effects) {
+    known = machine.OnGrant(grant, base::Now(), effects);
+  });
+  return known;
+}
+
 void Core::OnMessage(std::string_view text) {
   const std::optional<Message> message = ReadMessage(identity_, text);
   if (!message) return;
+  const Grant& grant = message->grant;
+  Table& table = inside_->table;
+  Entry* const its = table.ReferTo(message->key, grant.hold);
+  if (message->kind == Message::Kind::kForced) {
+    if (its == nullptr) return;  // it is over
+    Feed(*its, [&](LockMachine& machine, Effects&) { machine.OnForced(grant.hold, base::Now()); });
+    table.Drop(*its);
+    return;
+  }
   bool known = false;
-  inside_->table.Visit(message->key, [&](Entry& entry) {
-    Feed(entry, [&](LockMachine& machine, Effects& effects) {
-      if (message->kind == Message::Kind::kForced) {
-        machine.OnForced(message->grant.hold, base::Now());
-      } else if (!known) {
-        known = machine.OnGrant(message->grant, base::Now(), effects);
-      }
-    });
-  });
-  if (message->kind == Message::Kind::kForced) return;
-  inside_->table.Visit(message->key, [&](Entry& entry) {
+  if (its != nullptr) {
+    known = OnGrant(*its, grant);
+    table.Drop(*its);
+  }
+  if (known) return;
+  table.Visit(message->key, [&](Entry& entry) { known = known || OnGrant(entry, grant); });
+  table.Visit(message->key, [&](Entry& entry) {
     if (std::exchange(known, true)) return;  // one of them cancels it
     Feed(entry, [&](LockMachine& machine, Effects&) {
-      machine.OnUnwanted(message->grant.hold, message->grant.lease, 1, base::Now());
+      machine.OnUnwanted(grant.hold, grant.lease, 1, base::Now());
     });
   });
 }
@@ -144,11 +145,15 @@ void Core::Finish(Entry& entry, Effects& effects) {
   for (Waiter* const waiter : effects.wakes) {
     static_cast<ParkedWaiter*>(waiter)->parker.Set(ParkedWaiter::kWoken);
   }
+  for (Waiter* const waiter : effects.through) {
+    static_cast<ParkedWaiter*>(waiter)->parker.Set(ParkedWaiter::kThrough);
+  }
   for (Loss& loss : effects.losses) Tell(entry, std::move(loss));
   for (Notice& notice : effects.notices) Tell(entry, std::move(notice));
 }
 
 void Core::Tell(const Entry& entry, Loss loss) {
+  losses_.fetch_add(1, std::memory_order_release);
   if (loss.tenure.lost) {
     inside_->notifier.Post(
         Notifier::Urgency::kStopToken,

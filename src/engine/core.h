@@ -3,13 +3,11 @@
 
 #include <atomic>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -21,6 +19,7 @@
 #include "src/base/parker.h"
 #include "src/engine/entry.h"
 #include "src/engine/notifier.h"
+#include "src/engine/registry.h"
 #include "src/engine/renewer.h"
 #include "src/engine/table.h"
 #include "src/engine/wire.h"
@@ -31,6 +30,7 @@
 
 namespace redlatch::engine {
 
+class Permits;
 class Readers;
 
 // What a Client is a handle to: the connections, the machines of all its locks, and the threads
@@ -57,14 +57,17 @@ class Core {
   redis::Scripts& scripts() { return scripts_; }
   Table& table() { return inside_->table; }
   Observer& observer() { return *observer_; }
+  // How many tenures were lost so far: who keeps holds looks through them when it grows.
+  uint64_t losses() const { return losses_.load(std::memory_order_acquire); }
 
   Subject SubjectOf(const Entry& entry) const;
   // An owner for one hold of readers, "read:<a fresh number>:<client>", or, under that write hold,
   // "nest:<a fresh number>:<the hold>": the server tells by it who reads from who writes.
   std::string ReaderName(HoldNumber write_hold);
-  // The readers of a lock, the same for all its objects.
-  std::shared_ptr<Readers> ReadersOf(std::shared_ptr<Core> self, std::string_view name, Plan plan);
-  void ForgetReaders(const std::string& name);  // those that are gone
+  // "<client>:<a fresh number>"
+  std::string FreshId();
+  Registry<Readers>& readers() { return readers_; }
+  Registry<Permits>& permits() { return permits_; }
 
   // Gives the entry's machine an event, as a function of machine and effects, and sees to what
   // follows of it.
@@ -95,6 +98,7 @@ class Core {
   };
 
   void OnMessage(std::string_view text);
+  bool OnGrant(Entry& entry, const Grant& grant);
   void Finish(Entry& entry, Effects& effects);
   void Tell(const Entry& entry, Loss loss);
   void Tell(const Entry& entry, Notice notice);
@@ -104,9 +108,10 @@ class Core {
   const ClientOptions options_;
   const std::shared_ptr<Observer> observer_;
   const Identity identity_;
-  base::Mutex mu_;
-  std::map<std::string, std::weak_ptr<Readers>, std::less<>> readers_ ABSL_GUARDED_BY(mu_);
+  Registry<Readers> readers_;
+  Registry<Permits> permits_;
   std::atomic<uint64_t> numbers_{0};
+  std::atomic<uint64_t> losses_{0};
   std::atomic<bool> listening_{false};
   redis::Channel channel_;
   redis::Scripts scripts_;
@@ -126,8 +131,10 @@ void Core::Feed(Entry& entry, Event&& event) {
     event(entry.machine, effects);
     send_at = entry.machine.next_send();
     expiry_at = entry.machine.next_expiry();
+    entry.hold.store(entry.machine.hold(), std::memory_order_relaxed);
   }
-  if (!effects.wakes.empty() || !effects.losses.empty() || !effects.notices.empty()) {
+  if (!effects.wakes.empty() || !effects.through.empty() || !effects.losses.empty() ||
+      !effects.notices.empty()) {
     Finish(entry, effects);
   }
   if (entry.send_timer.IsAfter(send_at)) inside_->renewer.Schedule(entry, send_at);

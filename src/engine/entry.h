@@ -34,6 +34,10 @@ struct Entry {
   base::Mutex mu;
   LockMachine machine ABSL_GUARDED_BY(mu);
 
+  // The hold that the machine bids for, or has; 0: none. Who has a message about it finds its entry
+  // by this.
+  std::atomic<HoldNumber> hold{0};
+
   int handles = 0;                 // the table's: lock objects and leases
   std::atomic<int> references{0};  // with them, whoever works on the entry just now
 
@@ -44,6 +48,7 @@ struct Entry {
 // A waiter whose thread can sleep.
 struct ParkedWaiter : Waiter {
   static constexpr uint32_t kWoken = 1;
+  static constexpr uint32_t kThrough = 2;  // its outcome is there, and needs no look at the machine
   base::Parker parker;
 };
 

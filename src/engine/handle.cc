@@ -1,5 +1,6 @@
 #include "src/engine/handle.h"
 
+#include <algorithm>
 #include <atomic>
 #include <utility>
 
@@ -17,7 +18,6 @@ absl::Status CheckLease(absl::Duration lease) {
   return absl::InvalidArgumentError(absl::StrCat("a lease of ", absl::FormatDuration(lease),
                                                  " is not possible; it is 10ms to one year"));
 }
-constexpr int kWaitersListed = 100;
 
 }  // namespace
 
@@ -35,9 +35,9 @@ absl::StatusOr<std::shared_ptr<Handle>> Handle::Attach(std::shared_ptr<Core> cor
   if (!keys.ok()) return keys.status();
   const absl::StatusOr<Entry*> entry = core->table().Attach(*std::move(keys), owner, plan);
   if (!entry.ok()) {
-    return absl::Status(entry.status().code(),
-                        absl::StrCat("lock \"", absl::CHexEscape(std::string(name)),
-                                     "\": ", entry.status().message()));
+    return absl::Status(entry.status().code(), absl::StrCat(std::string(plan.noun), " \"",
+                                                            absl::CHexEscape(std::string(name)),
+                                                            "\": ", entry.status().message()));
   }
   return std::shared_ptr<Handle>(new Handle(std::move(core), **entry));
 }
@@ -53,8 +53,9 @@ Handle::~Handle() {
 }
 
 std::string Handle::Title() const {
-  return absl::StrCat("lock \"", absl::CHexEscape(std::string(entry_.keys.name())), "\" (",
-                      core_->server(), ")");
+  return absl::StrCat(std::string(entry_.plan->noun), " \"",
+                      absl::CHexEscape(std::string(entry_.keys.name())), "\" (", core_->server(),
+                      ")");
 }
 
 absl::Status Handle::About(const absl::Status& status) const {
@@ -90,7 +91,8 @@ absl::StatusOr<Won> Handle::Acquire(const Want& want) {
   Compete(waiter, began + std::max(want.wait, absl::ZeroDuration()), want);
   if (waiter.state == Waiter::State::kElsewhere) return Won();
   absl::StatusOr<Won> result = Result(waiter, want);
-  if (core_->options().observer != nullptr) {
+  const bool holds = entry_.plan->sharing != Sharing::kNothing;
+  if (holds && core_->options().observer != nullptr) {
     const absl::Duration waited = base::Now() - began;
     if (result.ok()) {
       core_->observer().OnAcquired(entry_.keys.name(), result->token, waited);
@@ -109,10 +111,10 @@ absl::StatusOr<Won> Handle::Result(const ParkedWaiter& waiter, const Want& want)
       return Won{.tenure = waiter.tenure, .token = waiter.token};
     case Waiter::State::kBusy:
       return About(absl::DeadlineExceededError(
-          want.wait <= absl::ZeroDuration()
-              ? std::string("somebody else has it")
-              : absl::StrCat("somebody else had it for all of the ",
-                             absl::FormatDuration(want.wait), " that this call could wait")));
+          absl::StrCat(std::string(entry_.plan->busy),
+                       want.wait <= absl::ZeroDuration()
+                           ? ""
+                           : absl::StrCat("; waited for ", absl::FormatDuration(want.wait)))));
     case Waiter::State::kDeadlock:
       return About(absl::FailedPreconditionError(
           "this thread holds it already, and it is not reentrant (ReentrantLock is)"));
@@ -124,88 +126,6 @@ absl::StatusOr<Won> Handle::Result(const ParkedWaiter& waiter, const Want& want)
       break;
   }
   return About(waiter.failure);
-}
-
-absl::Status Handle::ReleaseStatus(const Released& released) const {
-  switch (released.kind) {
-    case Released::Kind::kDone:
-      return absl::OkStatus();
-    case Released::Kind::kUnderWay:
-      return About(absl::UnavailableError(
-          absl::StrCat("the release is not confirmed; it is repeated in the background",
-                       released.failure.ok() ? "" : ": ", released.failure.message())));
-    case Released::Kind::kLost:
-      return About(absl::AbortedError("the hold was lost before it was released"));
-    case Released::Kind::kNotHeld:
-      return About(absl::FailedPreconditionError("the calling thread does not hold it"));
-    case Released::Kind::kRefused:
-      return About(released.failure);
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Handle::Release(uint64_t tenure) {
-  if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
-  Released released;
-  std::optional<Send> send;
-  core_->Feed(entry_, [&](LockMachine& machine, Effects& effects) {
-    const base::Instant now = base::Now();
-    released = machine.Release(tenure, now, effects);
-    if (released.kind == Released::Kind::kUnderWay) {
-      send = machine.NextSendOf(released.tenure, now);
-    }
-  });
-  released = Follow(std::move(released), send, base::Now() + core_->command_timeout());
-  absl::Status status = ReleaseStatus(released);
-  if (core_->options().observer != nullptr) {
-    core_->observer().OnReleased(entry_.keys.name(), released.token, status);
-  }
-  return status;
-}
-
-void Handle::Unlock() noexcept {
-  if (core_->in_forked_child()) return;
-  if (entry_.plan->traits.reentrant) {
-    const base::MutexLock lock(entry_.mu);
-    if (entry_.machine.Leave(ThreadNumber(), Face::kStd)) return;
-  }
-  Released released;
-  std::optional<Send> send;
-  core_->Feed(entry_, [&](LockMachine& machine, Effects& effects) {
-    const base::Instant now = base::Now();
-    released = machine.Unlock(ThreadNumber(), now, effects);
-    if (released.kind == Released::Kind::kUnderWay) {
-      send = machine.NextSendOf(released.tenure, now);
-    }
-  });
-  const uint64_t tenure = released.tenure;
-  released = Follow(std::move(released), send, base::Now() + core_->command_timeout());
-  if (released.kind == Released::Kind::kUnderWay) Forget(tenure);
-  if (released.kind == Released::Kind::kNotHeld) {
-    core_->observer().OnMisuse(entry_.keys.name(),
-                               "unlock() by a thread that does not hold it; nothing was released");
-  } else if (core_->options().observer != nullptr) {
-    core_->observer().OnReleased(entry_.keys.name(), released.token, ReleaseStatus(released));
-  }
-}
-
-// Runs what a release made due, until it is confirmed, or its time is over: then the renewer goes
-// on with it.
-Released Handle::Follow(Released released, std::optional<Send> send, base::Instant deadline) {
-  const uint64_t tenure = released.tenure;
-  while (send) {
-    const Answer answer = core_->Run(entry_, *send, deadline);
-    core_->Feed(entry_, [&](LockMachine& machine, Effects& effects) {
-      const base::Instant now = base::Now();
-      machine.OnAnswer(*send, answer, now, effects);
-      released = machine.Outcome(tenure);
-      send.reset();
-      if (released.kind == Released::Kind::kUnderWay && now < deadline) {
-        send = machine.NextSendOf(tenure, now);
-      }
-    });
-  }
-  return released;
 }
 
 absl::Status Handle::Extend(uint64_t tenure, absl::Duration lease) {
@@ -282,23 +202,31 @@ bool Handle::in_use() const {
   return entry_.machine.in_use();
 }
 
-absl::StatusOr<redis::Reply> Handle::RunPlain(Request request) {
+bool Handle::idle() const {
+  const base::MutexLock lock(entry_.mu);
+  return entry_.machine.idle();
+}
+
+absl::StatusOr<redis::Reply> Handle::Run(const LuaScript& script,
+                                         absl::Span<const std::string> args,
+                                         base::Instant deadline) {
   if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
-  absl::StatusOr<redis::Reply> reply =
-      core_->scripts().Run(request.call(), base::Now() + core_->command_timeout());
+  Request request(core_->SubjectOf(entry_), script, args);
+  absl::StatusOr<redis::Reply> reply = core_->scripts().Run(
+      request.call(), std::min(deadline, base::Now() + core_->command_timeout()));
   if (!reply.ok()) return About(reply.status());
   return reply;
 }
 
-absl::StatusOr<LockInfo> Handle::Inspect() {
+absl::StatusOr<LockInfo> Handle::Inspect(int most_waiters) {
   const absl::StatusOr<redis::Reply> reply =
-      RunPlain(Request::Inspect(core_->SubjectOf(entry_), kWaitersListed));
+      Run(entry_.plan->scripts.inspect, {absl::StrCat(most_waiters)});
   if (!reply.ok()) return reply.status();
   return ReadInspection(*reply);
 }
 
 absl::Status Handle::ForceRelease() {
-  return RunPlain(Request::ForceRelease(core_->SubjectOf(entry_))).status();
+  return Run(entry_.plan->scripts.force_release, {std::string(kChannelPrefix)}).status();
 }
 
 }  // namespace redlatch::engine

@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "redlatch/fencing_token.h"
 #include "redlatch/lock_info.h"
 #include "redlatch/lock_options.h"
@@ -20,6 +21,8 @@
 #include "src/engine/entry.h"
 
 namespace redlatch::engine {
+
+inline constexpr int kWaitersListed = 100;
 
 // A number that no other thread of this process has, or ever had.
 uint64_t ThreadNumber();
@@ -61,9 +64,15 @@ class Handle {
   // What the calling thread has already, once more; nothing where it has nothing that it may.
   // Cheap.
   std::optional<Won> Reenter(Face face);
-  // A tenure of 0: these are readers whom this one may not join.
+  // A tenure of 0: these are readers whom this one may not join; or nothing is held here.
   absl::StatusOr<Won> Acquire(const Want& want);
   absl::Status Release(uint64_t tenure);
+  // Several holds at several machines of one core: their scripts travel in one write.
+  struct Held {
+    std::shared_ptr<Handle> handle;
+    uint64_t tenure = 0;
+  };
+  static void ReleaseAll(absl::Span<const Held> held);
   void Unlock() noexcept;
   absl::Status Extend(uint64_t tenure, absl::Duration lease);
   // The calling thread, which may have the lock, comes to read.
@@ -79,18 +88,33 @@ class Handle {
   LockMachine::Standing OfThisThread() const;
   bool in_use() const;  // some thread has it, or is still to unlock what it lost
 
-  absl::StatusOr<LockInfo> Inspect();
+  bool idle() const;  // nothing is held here, awaited or owed
+
+  // A script that is no part of anybody's hold, once, within the command timeout or until the
+  // deadline.
+  absl::StatusOr<redis::Reply> Run(const LuaScript& script, absl::Span<const std::string> args,
+                                   base::Instant deadline = base::Instant::Infinite());
+  absl::StatusOr<LockInfo> Inspect(int most_waiters = kWaitersListed);
   absl::Status ForceRelease();
+  // The status, with the name of the lock and its server.
+  absl::Status About(const absl::Status& status) const;
 
  private:
   Handle(std::shared_ptr<Core> core, Entry& entry) : core_(std::move(core)), entry_(entry) {}
 
   void Compete(ParkedWaiter& waiter, base::Instant deadline, const Want& want);
   absl::StatusOr<Won> Result(const ParkedWaiter& waiter, const Want& want);
-  Released Follow(Released released, std::optional<Send> send, base::Instant deadline);
+  struct Ending {
+    Released released;
+    std::optional<Send> send;
+  };
+  template <class Event>
+  Ending Begin(Event event);
+  Ending BeginRelease(uint64_t tenure);
+  void Hear(Ending& ending, const Answer& answer, base::Instant deadline);
+  void Follow(Ending& ending, base::Instant deadline);
+  absl::Status End(Ending& ending, base::Instant deadline);
   absl::Status ReleaseStatus(const Released& released) const;
-  absl::StatusOr<redis::Reply> RunPlain(Request request);
-  absl::Status About(const absl::Status& status) const;
   std::string Title() const;
 
   const std::shared_ptr<Core> core_;

@@ -17,6 +17,7 @@
 #include "redlatch/lock_options.h"
 #include "src/base/clock.h"
 #include "src/engine/script_io.h"
+#include "src/engine/sharing.h"
 #include "src/engine/waiter.h"
 
 namespace redlatch::engine {
@@ -51,6 +52,7 @@ struct Notice {
 // What an event brings about, but for scripts: those are fetched with NextSend().
 struct Effects {
   absl::InlinedVector<Waiter*, 4> wakes;
+  absl::InlinedVector<Waiter*, 4> through;  // woken too: nothing is left for them to look at
   std::vector<Loss> losses;
   std::vector<Notice> notices;
   // Options of tenures that ended: what a user's functions hold on to must not go under a mutex.
@@ -95,8 +97,7 @@ class LockMachine {
     bool reentrant = false;
     // All holds of this machine belong to one explicit Owner: no thread may be given another's.
     bool explicit_owner = false;
-    // Threads share a hold: each that joins has a tenure of its own. Implies `reentrant`.
-    bool shared = false;
+    Sharing sharing = Sharing::kExclusive;  // kJoined implies `reentrant`
     absl::Duration longest_heartbeat = absl::Seconds(10);
     absl::Duration unreachable_after = absl::Seconds(10);
     std::atomic<uint64_t>* numbers = nullptr;  // for holds and tenures; the client's
@@ -169,6 +170,7 @@ class LockMachine {
   bool OnGrant(const Grant& grant, base::Instant now, Effects& effects);
   // A hold that nobody here wants was granted or queued: it is cancelled.
   void OnUnwanted(HoldNumber hold, absl::Duration lease, uint32_t block, base::Instant now);
+  // What the hold has, or waits for, was changed by somebody else.
   void OnForced(HoldNumber hold, base::Instant now);
   // Connections are new: whatever was under way may be lost.
   void OnReconnected(base::Instant now);
@@ -181,6 +183,8 @@ class LockMachine {
   // ---- What is so.
 
   bool idle() const;
+  // What it bids for, or has; 0: neither.
+  HoldNumber hold() const { return pursuit_ ? pursuit_->bid.hold : holding_ ? holding_->hold : 0; }
   // A thread has it, or is still to unlock what it lost.
   bool in_use() const { return held() || !lost_std_.empty(); }
   absl::InlinedVector<uint64_t, 1> tenures() const;  // the current ones
@@ -268,9 +272,11 @@ class LockMachine {
   bool CanPass(const Waiter& waiter, base::Instant now) const;
   void GiveTo(Waiter& waiter, Effects& effects);
   void GiveToHead(Effects& effects);
+  void LetThrough(Effects& effects);
   void Join(Waiter& waiter, base::Instant now, Effects& effects);
   void LetJoin(base::Instant now, Effects& effects);
   void Settle(uint64_t ended, FencingToken token, base::Instant now, Effects& effects);
+  bool joined() const { return config_.sharing == Sharing::kJoined; }
   bool held() const { return holding_ && !holding_->tenures.empty(); }
   const Tenure* Find(uint64_t tenure) const;
   Tenure* Find(uint64_t tenure) { return const_cast<Tenure*>(std::as_const(*this).Find(tenure)); }
@@ -292,6 +298,8 @@ class LockMachine {
   void OnBidFailed(const Bid& bid, const Answer& answer, base::Instant now, Effects& effects);
   void Granted(const Grant& grant, base::Instant asked, base::Instant reserved, base::Instant now,
                Effects& effects);
+  void RenewNow(base::Instant now);
+  void AskNow(base::Instant now);
   void Prolong(base::Instant sent, absl::Duration lease, base::Instant now);
   void OnQueued(const BidAnswer& answer, base::Instant now, Effects& effects);
   void OnRenewal(const Send& send, const Answer& answer, base::Instant now, Effects& effects);

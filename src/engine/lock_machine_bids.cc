@@ -55,8 +55,9 @@ Bid LockMachine::NextBid(base::Instant now, bool contended) {
   const Waiter& head = *queue_.head();
   if (pursuit.bid.attempt == 0) {
     const bool passes_on = contended && !head.terms.manual && !config_.explicit_owner &&
-                           !config_.shared && head.options->local_window > absl::ZeroDuration();
-    pursuit.bid.block = passes_on ? kBlock : 1;
+                           config_.sharing == Sharing::kExclusive &&
+                           head.options->local_window > absl::ZeroDuration();
+    pursuit.bid.block = passes_on ? kBlock : head.terms.permits;
   }
   pursuit.bid.wait = false;
   for (const Waiter* waiter = &head; waiter != nullptr; waiter = waiter->next) {
@@ -89,7 +90,8 @@ void LockMachine::OnBid(const Send& send, const BidAnswer& answer, base::Instant
     return;
   }
   if (!pursuit_ || pursuit_->bid.hold != bid.hold) {
-    if (granted || answer.kind == BidAnswer::Kind::kQueued) {
+    const bool holds = granted && config_.sharing != Sharing::kNothing;
+    if (holds || answer.kind == BidAnswer::Kind::kQueued) {
       OnUnwanted(bid.hold, bid.terms.lease, bid.block, now);
     }
     return;
@@ -143,10 +145,23 @@ void LockMachine::OnQueued(const BidAnswer& answer, base::Instant now, Effects& 
   Pursue(now);
 }
 
+// There is nothing to hold: all who wait may go on.
+void LockMachine::LetThrough(Effects& effects) {
+  pursuit_.reset();
+  while (Waiter* const waiter = queue_.head()) {
+    queue_.Remove(*waiter);
+    waiter->state = Waiter::State::kGranted;
+    if (!waiter->parked || waiter->wake_pending) continue;
+    waiter->wake_pending = true;
+    effects.through.push_back(waiter);
+  }
+}
+
 // `asked` is when the attempt that the grant answers was sent; `reserved`, when the command that
 // reserved its tokens was, or, where another client sent that, now.
 void LockMachine::Granted(const Grant& grant, base::Instant asked, base::Instant reserved,
                           base::Instant now, Effects& effects) {
+  if (config_.sharing == Sharing::kNothing) return LetThrough(effects);
   Pursuit& pursuit = *pursuit_;
   const base::Instant deadline = asked + (grant.lease - DriftMargin(grant.lease));
   if (deadline <= now) {  // too late to be used; asking again gives the hold its lease anew
@@ -156,6 +171,7 @@ void LockMachine::Granted(const Grant& grant, base::Instant asked, base::Instant
     return;
   }
   const Terms terms = pursuit.bid.terms;
+  const uint64_t last_token = grant.token + pursuit.bid.block - 1;
   holding_.emplace(Holding{
       .hold = grant.hold,
       .attempt = grant.attempt,
@@ -167,8 +183,9 @@ void LockMachine::Granted(const Grant& grant, base::Instant asked, base::Instant
       // The attempt that the grant echoes was executed, whenever its own answer comes.
       .in_flight = pursuit.in_flight && grant.attempt < pursuit.bid.attempt,
       .uncertain = pursuit.uncertain,
-      .next_token = config_.shared ? grant.token + 1 : grant.token,
-      .last_token = grant.token + pursuit.bid.block - 1,
+      // Tokens that are not handed out one by one are not given back either.
+      .next_token = config_.sharing == Sharing::kExclusive ? grant.token : last_token + 1,
+      .last_token = last_token,
       .first_token = grant.token,
       .reserved = reserved,
       .renew_due = RenewDue(terms, asked),

@@ -40,7 +40,7 @@ void LockMachine::LetGo(uint64_t tenure, FencingToken token, base::Instant now) 
       .outcome = {.kind = Released::Kind::kUnderWay, .tenure = tenure, .token = token},
   });
   holding_.reset();
-  if (!config_.shared) taken_at_ = now;  // readers keep no reader out
+  if (!joined()) taken_at_ = now;  // readers keep no reader out
 }
 
 // It is released in any case: where the server says that the hold is gone, a bid that was on its
@@ -131,7 +131,7 @@ Send LockMachine::SendDebt(Debt& debt, base::Instant now) {
             .block = debt.block};
   // The bid of those who wait here travels with the first try of the release.
   if (debt.operation == Operation::kRelease && !debt.tried_once && pursuit_ &&
-      pursuit_->bid.attempt == 0 && !config_.shared) {
+      pursuit_->bid.attempt == 0 && config_.sharing == Sharing::kExclusive) {
     send.bid = NextBid(now, true);  // whoever released is likely to come again
   }
   debt.in_flight = true;
@@ -201,7 +201,7 @@ void LockMachine::OnRenewal(const Send& send, const Answer& answer, base::Instan
       effects.notices.push_back({.kind = Notice::Kind::kRecovered, .token = token});
     }
     holding.at_risk = false;
-    if (config_.shared) {
+    if (joined()) {
       holding.asked = send.sent;
       holding.others = answer.bid.others > 0;
       LetJoin(now, effects);
@@ -223,7 +223,7 @@ void LockMachine::OnRenewal(const Send& send, const Answer& answer, base::Instan
                                    holding.failures++, holding.hold);
   if (holding.again) holding.renew_due = now;
   holding.last_failure = base::Unshared(answer.failure);
-  if (config_.shared) LetJoin(now, effects);
+  if (joined()) LetJoin(now, effects);
   if (holding.at_risk || !told) return;
   holding.at_risk = true;
   effects.notices.push_back({.kind = Notice::Kind::kAtRisk,
@@ -232,21 +232,25 @@ void LockMachine::OnRenewal(const Send& send, const Answer& answer, base::Instan
                              .why = base::Unshared(answer.failure)});
 }
 
+// The server's answer tells what is so now.
 void LockMachine::OnForced(HoldNumber hold, base::Instant now) {
-  if (!holding_ || holding_->hold != hold) return;
-  holding_->renew_due = now;  // the answer tells
+  if (holding_ && holding_->hold == hold) RenewNow(now);
+  if (pursuit_ && pursuit_->bid.hold == hold) AskNow(now);
+}
+
+void LockMachine::RenewNow(base::Instant now) {
+  holding_->renew_due = now;
   holding_->again = holding_->renewing;
 }
 
+void LockMachine::AskNow(base::Instant now) {
+  pursuit_->due = now;
+  pursuit_->again = pursuit_->in_flight;
+}
+
 void LockMachine::OnReconnected(base::Instant now) {
-  if (holding_) {
-    holding_->renew_due = now;
-    holding_->again = holding_->renewing;
-  }
-  if (pursuit_) {
-    pursuit_->due = now;
-    pursuit_->again = pursuit_->in_flight;
-  }
+  if (holding_) RenewNow(now);
+  if (pursuit_) AskNow(now);
   for (Debt& debt : debts_) debt.due = std::max(now, embargo_);
 }
 

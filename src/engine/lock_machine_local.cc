@@ -47,7 +47,7 @@ void LockMachine::Acquire(Waiter& waiter, base::Instant now, Effects& effects) {
       waiter.token = standing->token;
       return Decide(waiter, Waiter::State::kGranted, effects);
     }
-    if (config_.shared) return Join(waiter, now, effects);
+    if (joined()) return Join(waiter, now, effects);
     const Tenure* const mine = FindOf(waiter.thread);
     if (waiter.face == Face::kStd && mine != nullptr && mine->std_depth > 0) {
       return Decide(waiter, Waiter::State::kDeadlock, effects);
@@ -60,7 +60,7 @@ void LockMachine::Acquire(Waiter& waiter, base::Instant now, Effects& effects) {
   if (taken && waiter.patience == Patience::kNone) {
     return Decide(waiter, Waiter::State::kBusy, effects);
   }
-  if (config_.shared && pursuit_ &&
+  if (joined() && pursuit_ &&
       (pursuit_->bid.attempt > 0 || pursuit_->bid.terms != waiter.terms || waiter.terms.manual)) {
     // What was asked for before this waiter came does not let it in, and a manual hold is one's
     // own.
@@ -81,8 +81,7 @@ void LockMachine::Join(Waiter& waiter, base::Instant now, Effects& effects) {
   if (now < holding_->asked + waiter.options->local_window) return GiveTo(waiter, effects);
   waiter.since = now;
   queue_.Append(waiter);
-  holding_->renew_due = now;
-  holding_->again = holding_->renewing;
+  RenewNow(now);
 }
 
 // The server was asked whether readers may join, or could not be.
@@ -131,12 +130,13 @@ bool LockMachine::Leave(uint64_t thread, Face face) {
 bool LockMachine::CanPass(const Waiter& waiter, base::Instant now) const {
   return now < holding_->deadline && !holding_->others && !holding_->pinned &&
          now < holding_->asked + waiter.options->local_window && waiter.terms == holding_->terms &&
-         !waiter.terms.manual && !config_.explicit_owner && !config_.shared &&
-         holding_->next_token <= holding_->last_token;
+         !waiter.terms.manual && !config_.explicit_owner &&
+         config_.sharing == Sharing::kExclusive && holding_->next_token <= holding_->last_token;
 }
 
 void LockMachine::GiveTo(Waiter& waiter, Effects& effects) {
-  const uint64_t token = config_.shared ? holding_->first_token : holding_->next_token++;
+  const uint64_t token =
+      config_.sharing == Sharing::kExclusive ? holding_->next_token++ : holding_->first_token;
   waiter.token = waiter.write_token == FencingToken() ? FencingToken(token) : waiter.write_token;
   waiter.tenure = NextNumber();
   const uint64_t before = token - holding_->first_token;
@@ -154,7 +154,7 @@ void LockMachine::GiveTo(Waiter& waiter, Effects& effects) {
 }
 
 void LockMachine::GiveToHead(Effects& effects) {
-  while (config_.shared && queue_.has_several()) {
+  while (joined() && queue_.has_several()) {
     Waiter& first = *queue_.head();
     queue_.Remove(first);
     GiveTo(first, effects);
@@ -192,7 +192,7 @@ void LockMachine::Poked(Waiter& waiter, base::Instant now, Effects& effects) {
 }
 
 bool LockMachine::KnowsWhy(const Waiter& waiter) const {
-  return unreachable_since_ || (holding_ && !config_.shared) || (pursuit_ && pursuit_->queued) ||
+  return unreachable_since_ || (holding_ && !joined()) || (pursuit_ && pursuit_->queued) ||
          waiter.since <= taken_at_;
 }
 

@@ -25,12 +25,14 @@ Tag FindTag(std::string_view key) {
   return key.find('}') == std::string_view::npos ? Tag::kNone : Tag::kSpoiled;
 }
 
-bool SameScript(const LuaScript& a, const LuaScript& b) { return a.body == b.body; }
+bool SameScript(const LuaScript& a, const LuaScript& b) {
+  return a.body.data() == b.body.data() || a.body == b.body;
+}
 
 }  // namespace
 
 bool Plan::SameAs(const Plan& other) const {
-  return traits.kind == other.traits.kind && shared == other.shared &&
+  return traits.kind == other.traits.kind && sharing == other.sharing &&
          traits.reentrant == other.traits.reentrant &&
          SameScript(scripts.acquire, other.scripts.acquire) &&
          SameScript(scripts.release, other.scripts.release) &&

@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "redlatch/lua_script.h"
+#include "src/engine/sharing.h"
 
 namespace redlatch::engine {
 
@@ -15,7 +16,9 @@ namespace redlatch::engine {
 struct Plan {
   LockScripts scripts;  // each with its SHA-1
   LockTraits traits;
-  bool shared = false;  // the shared side of a lock: threads join each other's holds
+  Sharing sharing = Sharing::kExclusive;
+  std::string_view noun = "lock";  // for messages
+  std::string_view busy = "somebody else has it";
   std::vector<std::string> extra_keys;  // suffixes
   std::vector<std::string> extra_args;
   std::vector<std::string> digests;  // what the SHA-1s of a user's own scripts refer to

@@ -7,7 +7,7 @@
 namespace redlatch::engine {
 
 Readers::~Readers() {
-  if (!core_->in_forked_child()) core_->ForgetReaders(name_);
+  if (!core_->in_forked_child()) core_->readers().Forget(name_);
 }
 
 absl::StatusOr<std::shared_ptr<Handle>> Readers::Found(HoldNumber write_hold) {

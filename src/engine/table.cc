@@ -26,7 +26,7 @@ const Plan* Table::Conflict(std::string_view key, const Plan& plan) const {
   for (auto at = entries_.lower_bound(Key(key, std::string_view()));
        at != entries_.end() && at->first.first == key; ++at) {
     const Plan& other = *at->second->plan;
-    if (other.shared == plan.shared) return other.SameAs(plan) ? nullptr : &other;
+    if (other.sharing == plan.sharing) return other.SameAs(plan) ? nullptr : &other;
     if (other.traits.kind != plan.traits.kind) return &other;
   }
   return nullptr;
@@ -44,8 +44,8 @@ absl::StatusOr<Entry*> Table::Attach(KeySet keys, const std::string& owner, cons
   if (found == entries_.end()) {
     LockMachine::Config config = config_;
     config.reentrant = plan.traits.reentrant;
-    config.shared = plan.shared;
-    config.explicit_owner = !owner.empty() && !plan.shared;
+    config.sharing = plan.sharing;
+    config.explicit_owner = !owner.empty() && plan.sharing == Sharing::kExclusive;
     config.longest_heartbeat = plan.traits.longest_heartbeat;
     auto made = std::make_unique<Entry>(std::move(keys), owner, Intern(plan), config);
     const Key key(made->keys.main(), made->owner);
@@ -87,6 +87,17 @@ void Table::VisitReferred(const std::vector<Entry*>& entries,
     visit(*entry);
     Drop(*entry);
   }
+}
+
+Entry* Table::ReferTo(std::string_view key, HoldNumber hold) {
+  const base::MutexLock lock(mu_);
+  for (auto at = entries_.lower_bound(Key(key, std::string_view()));
+       at != entries_.end() && at->first.first == key; ++at) {
+    if (at->second->hold.load(std::memory_order_relaxed) != hold) continue;
+    Refer(*at->second);
+    return at->second.get();
+  }
+  return nullptr;
 }
 
 void Table::Visit(std::string_view key, absl::FunctionRef<void(Entry&)> visit) {

@@ -38,6 +38,9 @@ class Table {
   // Whoever referred to an entry is done with it.
   void Drop(Entry& entry);
 
+  // The entry of a main key that bids for this hold, or has it, referred to; null where there is
+  // none.
+  Entry* ReferTo(std::string_view key, HoldNumber hold);
   // Calls `visit` with each entry of a main key, or with all; the table is not locked meanwhile.
   void Visit(std::string_view key, absl::FunctionRef<void(Entry&)> visit);
   void VisitAll(absl::FunctionRef<void(Entry&)> visit);

@@ -16,6 +16,9 @@ namespace redlatch::engine {
 struct Terms {
   absl::Duration lease = absl::ZeroDuration();
   bool manual = false;  // never renewed
+  // Of a semaphore: how many are wanted, of how many that there should be.
+  uint32_t permits = 1;
+  uint32_t capacity = 0;
 
   friend bool operator==(const Terms&, const Terms&) = default;
 };

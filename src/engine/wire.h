@@ -10,6 +10,7 @@
 
 #include "absl/container/inlined_vector.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "redlatch/lock_info.h"
 #include "src/engine/plan.h"
 #include "src/engine/script_io.h"
@@ -38,15 +39,13 @@ struct Subject {
 class Request {
  public:
   Request(const Subject& subject, const Send& send);
-  static Request Inspect(const Subject& subject, int most_waiters);
-  static Request ForceRelease(const Subject& subject);
+  // Of a script that is no part of anybody's hold. It outlives the request.
+  Request(const Subject& subject, const LuaScript& script, absl::Span<const std::string> args);
 
   // Valid as long as this object is neither moved nor destroyed.
   redis::ScriptCall call();
 
  private:
-  // With the keys that all scripts take, and no arguments yet.
-  Request(const Subject& subject, const LuaScript& script);
   void Keys(const Subject& subject);
   void Gone(const Subject& subject, HoldNumber hold);
   void ExtraKeys(const Subject& subject);

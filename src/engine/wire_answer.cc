@@ -82,6 +82,7 @@ bool ReadParty(const Reply& reply, bool holder, LockInfo::Party& party) {
   if (reply.elements.size() < 3) return false;
   party.hold = reply.elements[0].text;
   party.owner = reply.elements[1].text;
+  if (reply.elements.size() > 3) party.permits = reply.elements[3].integer;
   if (!holder) return true;
   party.remaining = absl::Milliseconds(reply.elements[2].integer);
   if (party.remaining < absl::ZeroDuration()) party.remaining = absl::InfiniteDuration();
@@ -123,6 +124,10 @@ absl::StatusOr<LockInfo> ReadInspection(const Reply& reply) {
   info.kind = reply.elements[0].text;
   info.waiting = reply.elements[3].integer;
   info.last_token = FencingToken(token);
+  if (reply.elements.size() > 6) {
+    info.capacity = reply.elements[5].integer;
+    info.used = reply.elements[6].integer;
+  }
   return info;
 }
 

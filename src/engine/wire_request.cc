@@ -89,7 +89,9 @@ void Request::Bid(const Subject& subject, const engine::Bid& bid) {
   absl::StrAppend(&text_, bid.block, " ", bid.attempt, bid.wait ? " 1 " : " 0 ",
                   Millis(HeartbeatInterval(bid.terms.lease, subject.plan.traits.longest_heartbeat)),
                   bid.terms.manual ? " 1 " : " 0 ", bid.ticket, " ", subject.identity.channel);
-  if (IsExplicit(subject) || !subject.plan.extra_args.empty()) Put(subject.owner);
+  const bool counted = subject.plan.sharing == Sharing::kCounted;
+  if (counted || IsExplicit(subject) || !subject.plan.extra_args.empty()) Put(subject.owner);
+  if (counted) PutNumber(bid.terms.capacity);
   for (const std::string& arg : subject.plan.extra_args) Put(arg);
 }
 
@@ -100,7 +102,7 @@ Request::Request(const Subject& subject, const Send& send)
   const int64_t gone_ms = send.tombstone ? Millis(send.lease) : 0;
   const bool plain = operation == Operation::kRelease && !again && gone_ms == 0 &&
                      send.last_used == send.last_reserved &&
-                     (subject.plan.shared || !IsExplicit(subject));
+                     (subject.plan.sharing == Sharing::kJoined || !IsExplicit(subject));
   Keys(subject);
   if (operation != Operation::kRenew && !plain) Gone(subject, send.hold);
   if (operation == Operation::kRelease && !plain) Gone(subject, again ? send.bid.hold : send.hold);
@@ -125,22 +127,12 @@ Request::Request(const Subject& subject, const Send& send)
   }
 }
 
-Request::Request(const Subject& subject, const LuaScript& script) : script_(&script) {
+Request::Request(const Subject& subject, const LuaScript& script,
+                 absl::Span<const std::string> args)
+    : script_(&script) {
   Keys(subject);
   ExtraKeys(subject);
-  key_count_ = starts_.size();
-}
-
-Request Request::Inspect(const Subject& subject, int most_waiters) {
-  Request request(subject, subject.plan.scripts.inspect);
-  request.PutNumber(most_waiters);
-  return request;
-}
-
-Request Request::ForceRelease(const Subject& subject) {
-  Request request(subject, subject.plan.scripts.force_release);
-  request.Put(kChannelPrefix);
-  return request;
+  for (const std::string& arg : args) Put(arg);
 }
 
 redis::ScriptCall Request::call() {

@@ -41,7 +41,7 @@ void Observer::OnRecovered(std::string_view, FencingToken) {}
 void Observer::OnReconnected(std::string_view) {}
 
 void Observer::OnLost(const LostLease& lost) {
-  Print("lost the lock \"" + lost.lock + "\" at " + lost.server + ": " + lost.reason);
+  Print("lost the hold on \"" + lost.lock + "\" at " + lost.server + ": " + lost.reason);
 }
 
 void Observer::OnMisuse(std::string_view lock, std::string_view what) {

@@ -9,13 +9,10 @@
 #include "src/engine/handle.h"
 #include "src/engine/plan.h"
 #include "src/engine/readers.h"
+#include "src/locks/throw.h"
 
 namespace redlatch {
 namespace {
-
-[[noreturn]] void Throw(const absl::Status& status) {
-  throw std::system_error(MakeErrorCode(status.code()), std::string(status.message()));
-}
 
 [[noreturn]] void ThrowDeadlock(const absl::Status& status) {
   throw std::system_error(std::make_error_code(std::errc::resource_deadlock_would_occur),
@@ -59,10 +56,12 @@ class RedisLockBase::Body {
       if (const LockScripts scripts = lock.SharedScripts(); !scripts.acquire.body.empty()) {
         engine::Plan shared{.scripts = scripts,
                             .traits = lock.Traits(),
-                            .shared = true,
+                            .sharing = engine::Sharing::kJoined,
                             .extra_keys = lock.ExtraKeys()};
         shared_ = std::make_shared<Shared>();
-        shared_->readers = core_->ReadersOf(core_, name_, std::move(shared));
+        shared_->readers = core_->readers().Of(name_, [&] {
+          return std::make_shared<engine::Readers>(core_, name_, std::move(shared));
+        });
         shared_->readers->Enter();
       }
       handle_ = *std::move(made);

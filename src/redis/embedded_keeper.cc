@@ -38,6 +38,13 @@ socket=$directory/redis.sock
 census="
   local info = redis.call('INFO')
   local function field(name) return info:match('\n' .. name .. ':(%d+)') end
+  -- What stays when nobody uses it any more: the next server loads it.
+  local function stays(key)
+    if key:find(':fence\$') or key:find(':counted\$') then return true end
+    if redis.call('TYPE', key).ok ~= 'hash' then return false end
+    local kind = redis.call('HGET', key, 'kind')
+    return kind == 'semaphore' or kind == 'latch'
+  end
   local function unused()
     if field('connected_clients') ~= '1' then return false end
     for db, keys in info:gmatch('\ndb(%d+):keys=(%d+)') do
@@ -47,7 +54,7 @@ census="
       repeat
         local page = redis.call('SCAN', cursor, 'COUNT', 1000)
         for _, key in ipairs(page[2]) do
-          if not key:find(':fence\$') then return false end
+          if not stays(key) then return false end
         end
         cursor = page[1]
       until cursor == '0'

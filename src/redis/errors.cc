@@ -20,6 +20,7 @@ struct Known {
   ErrorCode code;
   absl::StatusCode status;
   std::string_view mend;
+  bool ours = false;  // said by a script of ours, which names things and mends itself
 };
 
 constexpr Known kKnown[] = {
@@ -48,6 +49,8 @@ constexpr Known kKnown[] = {
      "docs/operations.md, the key pattern and the channel pattern"},
     {"WRONGTYPE", ErrorCode::kWrongType, absl::StatusCode::kFailedPrecondition,
      "the key is used for something else; choose another name"},
+    {"REFUSED", ErrorCode::kOther, absl::StatusCode::kFailedPrecondition, "", true},
+    {"GONE", ErrorCode::kOther, absl::StatusCode::kAborted, "", true},
     {"MOVED", ErrorCode::kMoved, absl::StatusCode::kFailedPrecondition,
      "it is a cluster node; clusters are not supported yet"},
     {"ASK", ErrorCode::kAsk, absl::StatusCode::kFailedPrecondition,
@@ -103,6 +106,11 @@ bool IsTransient(ErrorCode code) {
 
 absl::Status ErrorStatus(std::string_view error_text, std::string_view server) {
   const Known* known = Find(error_text);
+  if (known != nullptr && known->ours) {
+    return absl::Status(
+        known->status,
+        std::string(error_text.substr(std::min(error_text.size(), known->words.size() + 1))));
+  }
   std::string message(server);
   message.append(" answered: ").append(error_text);
   if (known == nullptr) return absl::Status(absl::StatusCode::kInternal, message);

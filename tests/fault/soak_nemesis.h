@@ -26,10 +26,20 @@
 
 namespace redlatch::soak {
 
+// What is taken by force: one of so many, by its number.
+struct Forceable {
+  int locks = kLocks;
+  std::function<absl::Status(const Client&, int lock)> force = [](const Client& client, int lock) {
+    return MakeLock(client, lock)->ForceRelease();
+  };
+};
+
 class Nemesis {
  public:
-  Nemesis(uint64_t seed, support::RedisServer& server, Crew& crew, absl::Duration longest_lease)
-      : dice_(seed),
+  Nemesis(uint64_t seed, support::RedisServer& server, Crew& crew, absl::Duration longest_lease,
+          Forceable forceable = {})
+      : forceable_(std::move(forceable)),
+        dice_(seed),
         server_(server),
         crew_(crew),
         longest_lease_(longest_lease),
@@ -87,7 +97,7 @@ class Nemesis {
     if (kind == 15) return Command({"SCRIPT", "FLUSH"});
     if (kind == 16) return Command({"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"});
     if (kind == 17) return Command({"CLIENT", "KILL", "TYPE", "pubsub"});
-    if (kind == 18) Force(dice_.Below(kLocks));
+    if (kind == 18) Force(dice_.Below(forceable_.locks));
   }
 
   void StrikeMember() {
@@ -168,9 +178,9 @@ class Nemesis {
   }
 
   void Force(int lock) {
-    Log(absl::StrCat("force ", NameOf(lock)));
+    Log(absl::StrCat("force ", lock));
     support::Forced forced{.lock = lock, .invoked = base::Now()};
-    const absl::Status status = MakeLock(client_, lock)->ForceRelease();
+    const absl::Status status = forceable_.force(client_, lock);
     EXPECT_TRUE(status.ok() || absl::IsUnavailable(status)) << status;
     // What was not answered may be executed somewhat later.
     forced.returned = base::Now() + (status.ok() ? absl::ZeroDuration() : absl::Seconds(2));
@@ -181,6 +191,7 @@ class Nemesis {
     return base::Now() + dice_.Between(absl::Milliseconds(1), longest);
   }
 
+  const Forceable forceable_;
   Dice dice_;
   support::RedisServer& server_;
   Crew& crew_;

@@ -3,6 +3,7 @@
 #define REDLATCH_TESTS_FAULT_SOAK_PLAN_H_
 
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <random>
 #include <string>
@@ -44,6 +45,11 @@ class Dice {
  private:
   std::mt19937_64 bits_;
 };
+
+inline int64_t FromEnvironment(const char* name, int64_t otherwise) {
+  const char* const value = std::getenv(name);
+  return value == nullptr || *value == '\0' ? otherwise : std::strtoll(value, nullptr, 10);
+}
 
 // The time for which a lock is held or a fault lasts: what is paced here, nothing waits for.
 inline void Pass(absl::Duration time) { base::Parker().ParkUntil(base::Now() + time); }

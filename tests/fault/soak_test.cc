@@ -6,21 +6,18 @@
 //   REDLATCH_SOAK_SEED=...   the one that a failure printed
 //   REDLATCH_SOAK_LOG=1      print what was disturbed and when, also where nothing fails
 #include <algorithm>
-#include <atomic>
 #include <cstdio>
-#include <cstdlib>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
-#include "redlatch/client.h"
 #include "src/base/clock.h"
 #include "src/base/random.h"
+#include "tests/fault/soak_child.h"
 #include "tests/fault/soak_crew.h"
 #include "tests/fault/soak_nemesis.h"
 #include "tests/fault/soak_plan.h"
@@ -37,40 +34,7 @@ namespace {
 constexpr absl::Duration kSlack = absl::Seconds(1);
 constexpr size_t kShown = 10;
 
-REDLATCH_CHILD(SoakWorker) {
-  const std::string& url = args.at(0);
-  support::HistoryWriter history(args.at(1), std::stoi(args.at(2)));
-  Dice dice(std::stoull(args.at(3)));
-  absl::Duration longest_lease;
-  EXPECT_TRUE(absl::ParseDuration(args.at(4), &longest_lease));
-
-  Tally tally;
-  std::atomic<bool> stopping{false};
-  {
-    const absl::StatusOr<Client> client = Client::Connect(
-        url,
-        {.connect = ConnectPolicy::kLazy, .observer = std::make_shared<StrictObserver>(tally)});
-    if (!client.ok()) return 2;
-    std::vector<std::thread> threads;
-    for (int i = 0; i < 2; ++i) {
-      threads.emplace_back([&, i, seed = dice.Seed()] {
-        Worker(*client, history, tally, i, seed, longest_lease).Work(stopping);
-      });
-    }
-    (void)parent.ReadLine(absl::Hours(1));
-    stopping = true;
-    for (std::thread& thread : threads) thread.join();
-  }
-  parent.WriteLine(absl::StrCat(tally.held.load(), " held, ", tally.busy.load(), " busy, ",
-                                tally.unreachable.load(), " unreachable, ", tally.lost.load(),
-                                " lost"));
-  return 0;
-}
-
-int64_t FromEnvironment(const char* name, int64_t otherwise) {
-  const char* const value = std::getenv(name);
-  return value == nullptr || *value == '\0' ? otherwise : std::strtoll(value, nullptr, 10);
-}
+REDLATCH_CHILD(SoakWorker) { return RunWorkers<Worker>(parent, args); }
 
 class Soak : public ::testing::Test {
  protected:

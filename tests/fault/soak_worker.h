@@ -7,9 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <system_error>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -18,34 +16,14 @@
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
 #include "redlatch/client.h"
-#include "redlatch/observer.h"
 #include "redlatch/owner.h"
 #include "redlatch/status.h"
 #include "src/base/clock.h"
+#include "tests/fault/soak_child.h"
 #include "tests/fault/soak_plan.h"
 #include "tests/support/lock_history.h"
 
 namespace redlatch::soak {
-
-// What became of a process's calls.
-struct Tally {
-  std::atomic<int64_t> held{0};
-  std::atomic<int64_t> busy{0};
-  std::atomic<int64_t> unreachable{0};
-  std::atomic<int64_t> lost{0};
-};
-
-class StrictObserver : public Observer {
- public:
-  explicit StrictObserver(Tally& tally) : tally_(tally) {}
-  void OnLost(const LostLease&) override { ++tally_.lost; }
-  void OnMisuse(std::string_view lock, std::string_view what) override {
-    ADD_FAILURE() << lock << ": " << what;
-  }
-
- private:
-  Tally& tally_;
-};
 
 // One thread's work.
 class Worker {

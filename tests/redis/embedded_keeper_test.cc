@@ -109,6 +109,36 @@ TEST(Keeper, HandsWhatItStoppedToTheNextServerOnce) {
   EXPECT_TRUE(third.Command({"GET", "{job}:fence"}).is_nil());
 }
 
+TEST(Keeper, HandsSemaphoresAndLatchesThatNobodyUsesToTheNextServer) {
+  const EmbeddedHome home;
+  {
+    auto connection = home.Connect(absl::Milliseconds(100));
+    connection.Command({"HSET", "slots", "kind", "semaphore", "capacity", "8"});
+    connection.Command({"HSET", "done", "kind", "latch", "count", "3"});
+    connection.Command({"HSET", "{done}:counted", "me", "1"});
+  }
+  ASSERT_TRUE(home.Empties());
+  auto next = home.Connect();
+  EXPECT_EQ(next.Command({"HGET", "slots", "capacity"}).text, "8");
+  EXPECT_EQ(next.Command({"HGET", "done", "count"}).text, "3");
+  EXPECT_EQ(next.Command({"HGET", "{done}:counted", "me"}).text, "1");
+}
+
+TEST(Keeper, KeepsPermitsThatAreTaken) {
+  const EmbeddedHome home;
+  pid_t server = 0;
+  {
+    auto connection = home.Connect(absl::Milliseconds(200));
+    server = ServerPid(connection);
+    connection.Command({"HSET", "slots", "kind", "semaphore", "capacity", "8"});
+    connection.Command({"ZADD", "{slots}:permits", "1", "x"});
+    connection.Command({"PEXPIRE", "{slots}:permits", "1200"});
+  }
+  const ProcessEnd end(server);
+  EXPECT_FALSE(end.WaitFor(absl::Milliseconds(1100)));
+  EXPECT_TRUE(end.WaitFor(kLong));
+}
+
 TEST(Keeper, LosesNothingOfAClientThatComesBetweenLookAndStop) {
   const EmbeddedHome home;
   // A redis-cli that stops at the gate when the keeper has made up its mind.

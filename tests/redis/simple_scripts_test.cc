@@ -335,6 +335,14 @@ TEST_F(SimpleScriptsTest, WaiterTtlsAreNotShortenedByAShortHeartbeat) {
   EXPECT_GT(Pttl(Waiters()), 29000);
 }
 
+TEST_F(SimpleScriptsTest, RecordsThatAreMadeAnewBesideAQueueHaveATtl) {
+  Acquire(Of('a'));
+  Acquire(Of('b'));
+  server_->Command({"DEL", Waiters()});
+  Acquire(Of('c'));
+  EXPECT_GT(Pttl(Waiters()), 0);
+}
+
 TEST_F(SimpleScriptsTest, AnOlderAttemptThatArrivesLateDoesNotLowerTheRecordedOne) {
   Ear ear(*server_, Channel('b'));
   Token(Of('a'));

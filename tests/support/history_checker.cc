@@ -86,6 +86,27 @@ std::vector<std::string> CheckExclusion(const History& history) {
   return violations;
 }
 
+std::vector<std::string> CheckCapacity(const History& history, const std::vector<int>& capacities) {
+  std::vector<std::string> violations;
+  for (const auto& [lock, holds] : CertainHolds(history)) {
+    std::vector<const Acquisition*> inside;
+    for (const Acquisition& hold : holds) {
+      std::erase_if(inside,
+                    [&](const Acquisition* one) { return one->certain_until <= hold.returned; });
+      inside.push_back(&hold);
+      int permits = 0;
+      for (const Acquisition* const one : inside) permits += one->permits;
+      if (permits <= capacities.at(static_cast<size_t>(lock))) continue;
+      std::string words = absl::StrCat(permits, " permits are held:");
+      for (const Acquisition* const one : inside) {
+        absl::StrAppend(&words, " ", one->permits, " by ", Words(*one));
+      }
+      violations.push_back(std::move(words));
+    }
+  }
+  return violations;
+}
+
 std::vector<std::string> CheckTokens(const History& history) {
   std::map<int, std::vector<const Acquisition*>> locks;
   for (const Acquisition& one : history.acquisitions) {

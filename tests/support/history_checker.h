@@ -21,6 +21,10 @@ std::vector<std::string> CheckExclusion(const History& history);
 // reader has the token of a writer before it: it may be equal.
 std::vector<std::string> CheckTokens(const History& history);
 
+// At no moment do the certain holds of one semaphore, its number being `lock`, have more permits
+// than capacities[lock] in all.
+std::vector<std::string> CheckCapacity(const History& history, const std::vector<int>& capacities);
+
 // From `calm` on nothing disturbs: no lock is without a certain holder for longer than `bound`
 // while one and the same acquisition waits for it, up to the end of that or to `until`.
 std::vector<std::string> CheckProgress(const History& history, base::Instant calm,

@@ -39,6 +39,12 @@ Acquisition Read(int64_t owner, int64_t invoked, int64_t returned, int64_t until
   return one;
 }
 
+Acquisition Permits(int64_t owner, int64_t invoked, int64_t returned, int64_t until, int permits) {
+  Acquisition one = Held(owner, invoked, returned, until, /*token=*/0);
+  one.permits = permits;
+  return one;
+}
+
 Acquisition Unknown(int64_t owner, int64_t invoked) {
   return {.owner = owner, .waits = true, .invoked = At(invoked)};
 }
@@ -70,6 +76,31 @@ TEST(HistoryChecker, FindsAnOverlapBehindAnotherOfTheSameOwner) {
 TEST(HistoryChecker, LetsOneOwnerHoldTwice) {
   const History history{.acquisitions = {Held(1, 0, 10, 20, 1), Held(1, 0, 12, 30, 2)}};
   EXPECT_THAT(CheckExclusion(history), IsEmpty());
+}
+
+TEST(HistoryChecker, LetsPermitsBeHeldUpToTheCapacity) {
+  const History history{.acquisitions = {Permits(1, 0, 10, 30, 2), Permits(2, 0, 10, 20, 1),
+                                         Permits(3, 0, 20, 30, 1), Permits(1, 0, 30, 40, 3)}};
+  EXPECT_THAT(CheckCapacity(history, {3}), IsEmpty());
+}
+
+TEST(HistoryChecker, FindsMorePermitsThanThereAre) {
+  const History history{.acquisitions = {Permits(1, 0, 10, 90, 2), Permits(1, 0, 20, 30, 1),
+                                         Permits(2, 0, 29, 40, 1), Permits(3, 0, 40, 41, 1)}};
+  EXPECT_THAT(CheckCapacity(history, {3}), ElementsAre(HasSubstr("4 permits are held")));
+}
+
+TEST(HistoryChecker, CountsThePermitsOfEachSemaphoreForItself) {
+  History history{.acquisitions = {Permits(1, 0, 10, 90, 2), Permits(2, 0, 20, 30, 2)}};
+  history.acquisitions[1].lock = 1;
+  EXPECT_THAT(CheckCapacity(history, {2, 2}), IsEmpty());
+  EXPECT_THAT(CheckCapacity(history, {2, 1}), SizeIs(1));
+}
+
+TEST(HistoryChecker, DoesNotCountPermitsThatWereForced) {
+  const History history{.acquisitions = {Permits(1, 0, 10, 90, 3), Permits(2, 0, 25, 30, 1)},
+                        .forced = {{.lock = 0, .invoked = At(20), .returned = At(22)}}};
+  EXPECT_THAT(CheckCapacity(history, {3}), IsEmpty());
 }
 
 TEST(HistoryChecker, LetsReadersHoldAtTheSameTimeWithOneToken) {
@@ -161,7 +192,7 @@ TEST(LockHistory, IsReadAfterTheWriterWasKilled) {
     const uint32_t lost = history.Invoke(5, 7, /*waits=*/false);
     history.Held(lost, 43);
     history.Remaining(lost, At(100), absl::ZeroDuration());
-    history.Invoke(5, 9, /*waits=*/true);
+    history.Invoke(5, 9, /*waits=*/true, /*shared=*/false, /*permits=*/3);
     parent.WriteLine("written");
     parent.ReadLine();
     return 0;
@@ -182,6 +213,8 @@ TEST(LockHistory, IsReadAfterTheWriterWasKilled) {
   EXPECT_EQ(read[2].certain_until, base::Instant());  // never certain
   EXPECT_EQ(read[3].outcome, Acquisition::Outcome::kUnknown);
   EXPECT_TRUE(read[3].returned.is_infinite());
+  EXPECT_EQ(read[0].permits, 1);
+  EXPECT_EQ(read[3].permits, 3);
 }
 
 }  // namespace

@@ -20,6 +20,7 @@ struct HistoryWriter::Slot {
   std::atomic<uint64_t> token;
   int64_t owner;
   int32_t lock;
+  int32_t permits;
   bool waits;
   bool shared;
   std::atomic<bool> held;
@@ -46,7 +47,7 @@ HistoryWriter::~HistoryWriter() { munmap(slots_, kSlots * sizeof(Slot)); }
 
 bool HistoryWriter::full() const { return used_ + 1000 > kSlots; }
 
-uint32_t HistoryWriter::Invoke(int lock, int owner, bool waits, bool shared) {
+uint32_t HistoryWriter::Invoke(int lock, int owner, bool waits, bool shared, int permits) {
   const uint32_t number = used_++;
   if (number >= kSlots) Fatal("a history is full");
   Slot& slot = slots_[number];
@@ -54,6 +55,7 @@ uint32_t HistoryWriter::Invoke(int lock, int owner, bool waits, bool shared) {
   slot.owner = owner < 0 ? owner : process_ * kOwnersAProcess + owner;
   slot.waits = waits;
   slot.shared = shared;
+  slot.permits = permits;
   slot.invoked = base::Now().nanos();
   return number;
 }
@@ -101,6 +103,7 @@ std::vector<Acquisition> ReadHistory(const std::string& path) {
                     .owner = slot.owner,
                     .waits = slot.waits,
                     .shared = slot.shared,
+                    .permits = slot.permits,
                     .invoked = base::Instant::FromNanos(slot.invoked)};
     if (slot.returned != 0) {
       one.returned = base::Instant::FromNanos(slot.returned);

@@ -26,6 +26,7 @@ struct Acquisition {
   int64_t owner = 0;    // two of equal owner may hold at the same time
   bool waits = false;   // for as long as it takes
   bool shared = false;  // by a reader: two of them may hold at the same time
+  int permits = 1;      // of a semaphore
   Outcome outcome = Outcome::kUnknown;
   base::Instant invoked;
   base::Instant returned = base::Instant::Infinite();
@@ -62,7 +63,7 @@ class HistoryWriter {
 
   // The number of a new acquisition, for what follows. `owner`: of this process, from 0 to 999; or,
   // where it is negative, one that other processes may be as well.
-  uint32_t Invoke(int lock, int owner, bool waits, bool shared = false);
+  uint32_t Invoke(int lock, int owner, bool waits, bool shared = false, int permits = 1);
   void Refused(uint32_t acquisition);
   void Held(uint32_t acquisition, uint64_t token);
   // What Hold::remaining() answered to a question that began at `asked`.

@@ -23,6 +23,8 @@ struct Want {
   bool manual = false;
   absl::Duration local_window = absl::Milliseconds(5);
   int local_retakes = 0;
+  uint32_t permits = 1;
+  uint32_t capacity = 0;
 };
 
 // A machine at a time of the test's making. A lease of 3 s has a margin of 32 ms and is renewed,
@@ -55,7 +57,9 @@ class LockMachineTest : public ::testing::Test {
   // What the last event brought about.
   const Effects& effects() const { return effects_; }
   bool Woken(const Waiter& waiter) const {
-    return std::count(effects_.wakes.begin(), effects_.wakes.end(), &waiter) == 1;
+    return std::count(effects_.wakes.begin(), effects_.wakes.end(), &waiter) +
+               std::count(effects_.through.begin(), effects_.through.end(), &waiter) ==
+           1;
   }
   std::vector<Notice::Kind> Notices() const {
     std::vector<Notice::Kind> kinds;
@@ -68,7 +72,10 @@ class LockMachineTest : public ::testing::Test {
     waiter.thread = want.thread;
     waiter.face = want.face;
     waiter.patience = want.patience;
-    waiter.terms = {.lease = want.lease, .manual = want.manual};
+    waiter.terms = {.lease = want.lease,
+                    .manual = want.manual,
+                    .permits = want.permits,
+                    .capacity = want.capacity};
     waiter.options = std::make_shared<LockOptions>(
         LockOptions{.local_window = want.local_window, .local_retakes = want.local_retakes});
     machine_->Acquire(waiter, now_, Fresh());

@@ -139,17 +139,18 @@ class ReadersWorld {
     return client;
   }
   GroupPtr MakeGroup(Client& client, Side side, HoldNumber under = 0) {
-    auto group =
-        std::make_shared<Group>(Server::Caller{.client = client.id,
-                                               .machine = ++machines_,
-                                               .side = side,
-                                               .fair = client.fair,
-                                               .under = under},
-                                LockMachine::Config{.reentrant = true,
-                                                    .shared = side != Side::kWrite,
-                                                    .longest_heartbeat = Server::kLongestHeartbeat,
-                                                    .unreachable_after = absl::Seconds(2),
-                                                    .numbers = &numbers_});
+    auto group = std::make_shared<Group>(
+        Server::Caller{.client = client.id,
+                       .machine = ++machines_,
+                       .side = side,
+                       .fair = client.fair,
+                       .under = under},
+        LockMachine::Config{
+            .reentrant = true,
+            .sharing = side == Side::kWrite ? Sharing::kExclusive : Sharing::kJoined,
+            .longest_heartbeat = Server::kLongestHeartbeat,
+            .unreachable_after = absl::Seconds(2),
+            .numbers = &numbers_});
     client.table.push_back(group);
     return group;
   }

@@ -127,9 +127,21 @@ TEST_F(WireRequest, FurtherKeysAndArgumentsStandLast) {
 }
 
 TEST_F(WireRequest, AReadersReleaseNeedNotNameIt) {
-  plan_.shared = true;
+  plan_.sharing = Sharing::kJoined;
   EXPECT_THAT(Words({.operation = Operation::kRelease, .hold = 7, .lease = kLease}),
               ElementsAre("N", "{N}:queue", "{N}:waiters", "{N}:fence", "|", kHold7));
+}
+
+TEST_F(WireRequest, ABidForPermitsTellsWhatCapacityIsExpected) {
+  plan_.sharing = Sharing::kCounted;
+  owner_ = kIdentity.client;
+  Bid bid = SomeBid(7);
+  bid.block = 3;
+  bid.terms.capacity = 8;
+  EXPECT_THAT(Words({.operation = Operation::kAcquire, .hold = 7, .lease = kLease, .bid = bid}),
+              ElementsAre("N", "{N}:queue", "{N}:waiters", "{N}:fence", "{N}:gone:" + kHold7, "|",
+                          kHold7, "30000", "3 3 1 10000 0 1795227594499240 " + kIdentity.channel,
+                          kIdentity.client, "8"));
 }
 
 TEST_F(WireRequest, RenewAndCancel) {
@@ -144,10 +156,10 @@ TEST_F(WireRequest, RenewAndCancel) {
 
 TEST_F(WireRequest, ForPeople) {
   const Subject subject{.identity = kIdentity, .keys = keys_, .plan = plan_, .owner = "me"};
-  Request inspect = Request::Inspect(subject, 100);
+  Request inspect(subject, plan_.scripts.inspect, {"100"});
   EXPECT_THAT(Words(inspect),
               ElementsAre("N", "{N}:queue", "{N}:waiters", "{N}:fence", "|", "100"));
-  Request force = Request::ForceRelease(subject);
+  Request force(subject, plan_.scripts.force_release, {"redlatch:"});
   EXPECT_THAT(Words(force),
               ElementsAre("N", "{N}:queue", "{N}:waiters", "{N}:fence", "|", "redlatch:"));
 }

@@ -1,0 +1,35 @@
+// How the std faces read the durations of std::chrono. Not for users.
+#ifndef REDLATCH_FROM_STD_H_
+#define REDLATCH_FROM_STD_H_
+
+#include <chrono>
+
+#include "absl/time/time.h"
+
+namespace redlatch::internal {
+
+// About as many seconds. Unlike a comparison with another unit it does not overflow.
+using Seconds = std::chrono::duration<double>;
+inline constexpr Seconds kForEver = std::chrono::hours(24 * 365 * 100);
+
+// How long to wait: none where it is negative or no number, for ever from a hundred years on.
+template <class Rep, class Period>
+absl::Duration FromStd(const std::chrono::duration<Rep, Period>& wait) {
+  const Seconds about(wait);
+  if (!(about > about.zero())) return absl::ZeroDuration();
+  if (about >= kForEver) return absl::InfiniteDuration();
+  return absl::FromChrono(std::chrono::ceil<std::chrono::nanoseconds>(wait));
+}
+
+template <class Clock, class Duration>
+absl::Duration UntilStd(const std::chrono::time_point<Clock, Duration>& deadline) {
+  const auto now = Clock::now();
+  const Seconds about = Seconds(deadline.time_since_epoch()) - Seconds(now.time_since_epoch());
+  if (about >= kForEver) return absl::InfiniteDuration();
+  if (about <= -kForEver) return absl::ZeroDuration();
+  return deadline <= now ? absl::ZeroDuration() : FromStd(deadline - now);
+}
+
+}  // namespace redlatch::internal
+
+#endif  // REDLATCH_FROM_STD_H_

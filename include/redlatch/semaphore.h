@@ -1,0 +1,132 @@
+// A counting semaphore for threads, processes and hosts.
+#ifndef REDLATCH_SEMAPHORE_H_
+#define REDLATCH_SEMAPHORE_H_
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "redlatch/client.h"
+#include "redlatch/export.h"
+#include "redlatch/from_std.h"
+#include "redlatch/lock_info.h"
+#include "redlatch/lock_options.h"
+#include "redlatch/permit.h"
+
+namespace redlatch {
+
+struct SemaphoreOptions {
+  // How long permits stay taken without being renewed, that is, after their process has died. They
+  // are renewed each third. At least 10 ms.
+  absl::Duration lease = absl::Seconds(30);
+
+  // Runs on a thread of the client's own after the stop token of lost permits has fired. It may do
+  // anything but destroy the client.
+  std::function<void(const LostLease&)> on_lost = {};
+};
+
+// At most so many at a time, wherever they run:
+//
+//   redlatch::Semaphore slots(client, "transcoders", 8);
+//   absl::StatusOr<redlatch::Permit> slot = slots.Acquire(1, {.wait = absl::Minutes(5)});
+//   if (!slot.ok()) return slot.status();
+//   Transcode(video, slot->lost());
+//
+// Permits of a process that dies come back when its lease ends. Whoever waits gets them in turn,
+// across all clients, by a message: a request for many is not overtaken by requests for few, which
+// wait behind it while permits gather.
+//
+// Two faces:
+//
+//   std      acquire, try_acquire, try_acquire_for, try_acquire_until, release: as those of
+//            std::counting_semaphore, one permit at a time. Such permits are the client's: any
+//            thread may give back what another has taken.
+//   status   Acquire, TryAcquire: any number of permits, as a Permit, which alone gives them back.
+//
+//   permits free         acquire()   try_acquire()   Acquire(n)
+//   enough, nobody waits   has one     true            a Permit
+//   else                   waits       false           waits
+//   unreachable            throws after the client's `unreachable_after`    kUnavailable
+//                          (try_acquire, at once)
+//
+// Capacity, 1 to 10^9: the first that acquires by a name stores its constructor's. An object with
+// another one gets kFailedPrecondition, which names both, at each acquisition; unless SetCapacity()
+// has been called, whose value then counts, whatever constructors say. It is forgotten a day after
+// the last permit could have been held.
+//
+// Constructors do no I/O and never fail: a bad name or capacity is kInvalidArgument at first use.
+// Every call returns by its wait + 50 ms, release() and destructors by the URL's command_timeout.
+//
+// Destroying an object gives back what acquire() has taken, where it is the last one in use of that
+// name on the client; calls that wait in it end with kCancelled. Permits are not touched. In a
+// forked child every call is refused.
+//
+// Thread-safe. Neither copied nor moved.
+class REDLATCH_EXPORT Semaphore {
+ public:
+  Semaphore(Client client, std::string_view name, int64_t capacity, SemaphoreOptions options = {});
+  ~Semaphore();
+  Semaphore(const Semaphore&) = delete;
+  Semaphore& operator=(const Semaphore&) = delete;
+
+  // The std face. Throws std::system_error whose code is of redlatch::error_category().
+  void acquire() { TryAcquireFor(absl::InfiniteDuration()); }
+  // False for busy only; throws where the server cannot be asked.
+  bool try_acquire() { return TryAcquireFor(absl::ZeroDuration()); }
+  template <class Rep, class Period>
+  bool try_acquire_for(const std::chrono::duration<Rep, Period>& wait) {
+    return TryAcquireFor(internal::FromStd(wait));
+  }
+  template <class Clock, class Duration>
+  bool try_acquire_until(const std::chrono::time_point<Clock, Duration>& deadline) {
+    return TryAcquireFor(internal::UntilStd(deadline));
+  }
+  // Gives back so many of those that acquire() and its kin have taken by this client, first those
+  // that were lost meanwhile. Where it has not taken so many, it changes nothing and throws,
+  // kFailedPrecondition. A server that does not answer is no error: the client goes on trying in
+  // the background, until the lease would have ended by itself.
+  void release(std::ptrdiff_t permits = 1);
+
+  // The status face: errors as those of RedisLockBase::Acquire(), and
+  //   kFailedPrecondition   more permits than there are; or another capacity than this object's
+  //   kInvalidArgument      less than one permit; an Owner
+  absl::StatusOr<Permit> Acquire(int64_t permits = 1, const AcquireOptions& options = {});
+  // Acquire() that does not wait.
+  absl::StatusOr<Permit> TryAcquire(int64_t permits = 1);
+
+  // For all its users, at once. Growing lets waiters in. Shrinking takes permits from nobody: it
+  // lets nobody in until enough have come back; who waits for more than there will be ends with
+  // kFailedPrecondition.
+  absl::Status SetCapacity(int64_t capacity);
+
+  // What the server knows: out of date when it arrives. `available` is 0 also while a smaller
+  // capacity is still exceeded.
+  absl::StatusOr<int64_t> capacity() const;
+  absl::StatusOr<int64_t> available() const;
+  absl::StatusOr<std::vector<LockInfo::Party>> holders() const;
+  absl::StatusOr<LockInfo> Inspect() const;
+
+  // Takes all permits from whoever holds them, and lets waiters in; see
+  // RedisLockBase::ForceRelease().
+  absl::Status ForceRelease();
+
+  const std::string& name() const;
+
+ private:
+  bool TryAcquireFor(absl::Duration wait);
+
+  class Body;
+  const std::shared_ptr<Body> body_;
+};
+
+}  // namespace redlatch
+
+#endif  // REDLATCH_SEMAPHORE_H_

@@ -1,0 +1,117 @@
+-- Grants permits, or queues the hold, or refuses it: whoever came first gets them.
+--
+-- KEYS   1 the semaphore: a hash, see lua/README.md; 2 to 5 as there; 6 {N}:permits
+-- ARGV   1 hold  2 lease_ms  3 'permits attempt wait heartbeat_ms manual ticket channel'  4 owner
+--        5 the capacity that the caller expects
+-- reply  'granted 0 <lease_ms> 0', 'queued <retry_after_ms> <position> <ticket>',
+--        'busy <retry_after_ms>' or 'gone'
+
+-- The common cases come first, in line: see simple/acquire. The hold was not given up. Holds that
+-- have expired are counted as well; the way further down removes them.
+local call, keys, args = redis.call, KEYS, ARGV
+local lock, queue, permits, me, terms = keys[1], keys[2], keys[6], args[1], args[3]
+local existing = call('EXISTS', queue, keys[5], keys[5])
+local stored = call('HMGET', lock, 'kind', 'capacity', 'set_by', 'until', 'extra')
+local capacity, extra = stored[2], stored[5]
+if existing < 2 and stored[1] == 'semaphore' and
+    (capacity == args[5] or stored[3] == 'set_capacity') then
+  local block, lease_ms = string.match(terms, '^%d+'), args[2]
+  local time = call('TIME')
+  local now = time[1] .. string.sub('00000' .. time[2], -6)
+  local holds = call('ZCARD', permits)
+  local free = capacity - holds - (extra or 0)
+  -- Else `extra` is void, see read_state(); or those who wait come first; or there are not so many.
+  local plain = (holds > 0 or not extra) and (existing == 0 or free <= 0) and capacity - block >= 0
+  if plain and free - block >= 0 then
+    -- Nobody waits. The semaphore is remembered for long enough.
+    local expiry = now + 1000 * lease_ms
+    if stored[4] - expiry >= 86400000000 and call('ZADD', permits, 'NX', expiry, me) == 1 then
+      if holds == 0 then
+        call('PEXPIRE', permits, lease_ms)
+      else
+        call('PEXPIRE', permits, lease_ms, 'GT')
+      end
+      if block ~= '1' then
+        call('HSET', lock, me, block)
+        call('HINCRBY', lock, 'extra', block - 1)
+      end
+      return 'granted 0 ' .. lease_ms .. ' 0'
+    end
+  elseif plain and string.find(terms, '^%d+ %d+ 0 ') then
+    -- Too few are free, and who asks would not wait.
+    local first_us = call('ZRANGE', permits, 0, 0, 'WITHSCORES')[2] - now
+    if first_us > 0 and not call('ZSCORE', permits, me) then
+      return 'busy ' .. math.ceil(first_us / 1000)
+    end
+  elseif plain and string.find(terms, '^%d+ 1 1 %d+ %d 0 ') and
+      (existing == 0 or call('ZCOUNT', queue, now, '+inf') == 0) and
+      not call('ZSCORE', permits, me) then
+    -- This is the first attempt of one that would wait: it comes last.
+    local waiters = keys[3]
+    local first_us = existing == 0 and call('ZRANGE', permits, 0, 0, 'WITHSCORES')[2] - now
+    if (not first_us or first_us > 0) and call('HSETNX', waiters, me,
+          now .. ' ' .. lease_ms .. ' ' .. terms .. ' ' .. args[4]) == 1 and
+        call('ZADD', queue, 'NX', now, me) == 1 then
+      local heartbeat_ms = string.match(terms, '^%d+ 1 1 (%d+)')
+      if first_us then
+        call('PEXPIRE', queue, 3 * heartbeat_ms)
+        call('PEXPIRE', waiters, 3 * heartbeat_ms)
+        return 'queued ' .. math.ceil(first_us / 1000) .. ' 0 ' .. now
+      end
+      -- The records may be new: then they have no TTL.
+      if call('PTTL', waiters) < 2 * heartbeat_ms then
+        call('PEXPIRE', queue, 3 * heartbeat_ms, 'GT')
+        call('PEXPIRE', waiters, 3 * heartbeat_ms)
+      end
+      return 'queued 0 ' .. call('ZRANK', queue, me) .. ' ' .. now
+    end
+  end
+end
+
+-- include: common/time
+-- include: common/request
+-- include: common/remove_waiter
+-- include: semaphore/common/store
+-- include: semaphore/common/settle
+
+if redis.call('EXISTS', KEYS[5]) == 1 then
+  return 'gone'
+end
+local request = read_request(0)
+local now = now_us()
+local state = read_state(now)
+local expiry = tonumber(redis.call('ZSCORE', permits_key, request.hold) or 0)
+
+-- A repeat, or a heartbeat that crossed the grant: one hold, whatever the capacity is by now.
+if expiry > now then
+  find_place(request, now)
+  if not request.manual then
+    expiry = math.max(expiry, now + 1000 * request.lease_ms)
+  end
+  local remaining_ms = math.floor((expiry - now) / 1000)
+  redis.call('PEXPIRE', permits_key, remaining_ms, 'GT')
+  redis.call('ZADD', permits_key, expiry, request.hold)
+  touch(state, expiry)
+  if request.queued then
+    remove_waiter(request.hold)
+  end
+  return 'granted 0 ' .. remaining_ms .. ' 0'
+end
+
+local fresh, expected = not state.capacity, ARGV[5]
+if not fresh and state.shown ~= expected and state.set_by ~= 'set_capacity' then
+  return redis.error_reply('REFUSED its capacity is ' .. state.shown ..
+    ', and this object expects ' .. expected ..
+    '; give all the same, or change it for all by SetCapacity()')
+end
+state.capacity = state.capacity or tonumber(expected)
+if request.block > state.capacity then
+  return redis.error_reply('REFUSED ' .. string.format('%.0f', request.block) ..
+    ' permits are more than its capacity, ' .. (state.shown or expected))
+end
+
+local choice = choose(request, state, now)
+if fresh then
+  store(state, expected, 'constructor', now)
+end
+return settle(choice, state, now)

@@ -1,0 +1,19 @@
+-- The key of its own comes last in every script.
+local permits_key = KEYS[#KEYS]
+
+-- read_settings(): the `capacity`, nil where none is stored, and as text; what it was `set_by`;
+-- until when the key lives; how many permits are `extra`. Refuses another kind.
+local function read_settings()
+  local fields = redis.call('HMGET', KEYS[1], 'kind', 'capacity', 'set_by', 'until',
+    'extra')
+  if fields[1] ~= 'semaphore' and redis.call('EXISTS', KEYS[1]) == 1 then
+    error(redis.error_reply('WRONGTYPE ' .. KEYS[1] .. ' is a hash, but no semaphore'))
+  end
+  return {
+    capacity = tonumber(fields[2]),
+    shown = fields[2],
+    set_by = fields[3],
+    until_us = tonumber(fields[4]) or 0,
+    extra = tonumber(fields[5]),
+  }
+end

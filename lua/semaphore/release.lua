@@ -1,0 +1,65 @@
+-- Gives a hold's permits back, and hands them to those who wait, in turn.
+--
+-- KEYS   1 to 4 as acquire's; unless it is plain, 5 {N}:gone:<hold> and 6 the same; last
+--        {N}:permits
+-- ARGV   1 hold; where there is more to do: 2 'last_used last_reserved gone_ms', of which permits
+--        have gone_ms only  3 owner
+-- reply  'released' or 'not_held'
+local call, keys, me = redis.call, KEYS, ARGV[1]
+local permits = keys[#keys]
+local ended = false
+
+-- The two common cases come first, in line: see simple/acquire. Nobody waits.
+if not ARGV[2] then
+  local lock, queue, waiters = keys[1], keys[2], keys[3]
+  local state = call('HMGET', lock, 'capacity', 'until', 'extra', me)
+  local capacity, weight = state[1], state[4]
+  if capacity then
+    local winner = call('ZRANGE', queue, 0, 0)[1]
+    if not winner then
+      if call('ZREM', permits, me) == 1 then
+        if weight then
+          call('HDEL', lock, me)
+          if call('HINCRBY', lock, 'extra', 1 - weight) <= 0 then
+            call('HDEL', lock, 'extra')
+          end
+        end
+        return 'released'
+      end
+    elseif not weight then
+      -- The head of the queue is live and wants the one that comes back, and no other is free.
+      local asked_us, lease_ms, attempt, heartbeat_ms, channel = string.match(
+        call('HGET', waiters, winner) or '', '^(%d+) (%d+) 1 (%d+) 1 (%d+) [01] %d+ (%S+) ')
+      local time = call('TIME')
+      local now = time[1] * 1000000 + time[2]
+      local expiry = asked_us and now + 1000 * lease_ms
+      if asked_us and now - asked_us < 2500 * heartbeat_ms and
+          state[2] - expiry >= 86400000000 and call('PUBSUB', 'NUMSUB', channel)[2] > 0 then
+        local extra = state[3]
+        ended = call('ZREM', permits, me) == 1
+        if ended and
+            call('ZCOUNT', permits, now + 1, '+inf') + (extra or 0) == capacity - 1 and
+            (not extra or call('ZCOUNT', permits, '-inf', now) == 0) then
+          call('ZREM', queue, winner)
+          call('HDEL', waiters, winner)
+          call('ZADD', permits, expiry, winner)
+          if capacity == '1' then
+            call('PEXPIRE', permits, lease_ms)
+          else
+            call('PEXPIRE', permits, lease_ms, 'GT')
+          end
+          call('PUBLISH', channel, 'grant ' .. winner .. ' ' .. attempt .. ' 0 ' .. lease_ms ..
+            ' 0 ' .. lock)
+          return 'released'
+        end
+      end
+    end
+  end
+end
+
+-- include: common/time
+-- include: common/ending
+-- include: semaphore/common/give_back
+
+local held = give_back(me, read_ending().gone_ms, ended, now_us())
+return held and 'released' or 'not_held'

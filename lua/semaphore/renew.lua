@@ -1,0 +1,19 @@
+-- Extends a hold, and never shortens it.
+--
+-- KEYS   1 to 4 as acquire's; 5 {N}:permits
+-- ARGV   1 hold  2 lease_ms
+-- reply  'held' or 'not_held'
+-- include: common/time
+-- include: semaphore/common/settings
+-- include: semaphore/common/touch
+
+local now = now_us()
+local settings = read_settings()
+if tonumber(redis.call('ZSCORE', permits_key, ARGV[1]) or 0) <= now then
+  return 'not_held'
+end
+-- Comes first since it needs no memory.
+redis.call('PEXPIRE', permits_key, ARGV[2], 'GT')
+redis.call('ZADD', permits_key, 'GT', now + 1000 * ARGV[2], ARGV[1])
+touch(settings, now + 1000 * ARGV[2])
+return 'held'

@@ -1,0 +1,133 @@
+// Release: from a call that ends a hold to the server's word that it has ended.
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "src/engine/handle.h"
+
+namespace redlatch::engine {
+
+absl::Status Handle::ReleaseStatus(const Released& released) const {
+  switch (released.kind) {
+    case Released::Kind::kDone:
+      return absl::OkStatus();
+    case Released::Kind::kUnderWay:
+      return About(absl::UnavailableError(
+          absl::StrCat("the release is not confirmed; it is repeated in the background",
+                       released.failure.ok() ? "" : ": ", released.failure.message())));
+    case Released::Kind::kLost:
+      return About(absl::AbortedError("the hold was lost before it was released"));
+    case Released::Kind::kNotHeld:
+      return About(absl::FailedPreconditionError("the calling thread does not hold it"));
+    case Released::Kind::kRefused:
+      return About(released.failure);
+  }
+  return absl::OkStatus();
+}
+
+template <class Event>
+Handle::Ending Handle::Begin(Event event) {
+  Ending ending;
+  core_->Feed(entry_, [&](LockMachine& machine, Effects& effects) {
+    const base::Instant now = base::Now();
+    ending.released = event(machine, now, effects);
+    if (ending.released.kind == Released::Kind::kUnderWay) {
+      ending.send = machine.NextSendOf(ending.released.tenure, now);
+    }
+  });
+  return ending;
+}
+
+Handle::Ending Handle::BeginRelease(uint64_t tenure) {
+  return Begin([&](LockMachine& machine, base::Instant now, Effects& effects) {
+    return machine.Release(tenure, now, effects);
+  });
+}
+
+// What the server said to the script of an ending, and whether there is to be another.
+void Handle::Hear(Ending& ending, const Answer& answer, base::Instant deadline) {
+  core_->Feed(entry_, [&](LockMachine& machine, Effects& effects) {
+    const base::Instant now = base::Now();
+    const uint64_t tenure = ending.released.tenure;
+    machine.OnAnswer(*ending.send, answer, now, effects);
+    ending.released = machine.Outcome(tenure);
+    ending.send.reset();
+    if (ending.released.kind == Released::Kind::kUnderWay && now < deadline) {
+      ending.send = machine.NextSendOf(tenure, now);
+    }
+  });
+}
+
+// Runs what a release made due, until it is confirmed, or its time is over: then the renewer goes
+// on with it.
+void Handle::Follow(Ending& ending, base::Instant deadline) {
+  while (ending.send) Hear(ending, core_->Run(entry_, *ending.send, deadline), deadline);
+}
+
+absl::Status Handle::End(Ending& ending, base::Instant deadline) {
+  Follow(ending, deadline);
+  absl::Status status = ReleaseStatus(ending.released);
+  if (core_->options().observer != nullptr) {
+    core_->observer().OnReleased(entry_.keys.name(), ending.released.token, status);
+  }
+  return status;
+}
+
+absl::Status Handle::Release(uint64_t tenure) {
+  if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
+  Ending ending = BeginRelease(tenure);
+  return End(ending, base::Now() + core_->command_timeout());
+}
+
+void Handle::ReleaseAll(absl::Span<const Held> held) {
+  if (held.empty() || held.front().handle->core_->in_forked_child()) return;
+  if (held.size() == 1) {
+    const auto& [handle, tenure] = held.front();
+    if (absl::IsUnavailable(handle->Release(tenure))) handle->Forget(tenure);
+    return;
+  }
+  Core& core = *held.front().handle->core_;
+  std::vector<Ending> endings;
+  std::vector<Request> requests;
+  std::vector<redis::ScriptCall> calls;
+  requests.reserve(held.size());  // calls refer to them
+  for (const Held& each : held) {
+    Ending& ending = endings.emplace_back(each.handle->BeginRelease(each.tenure));
+    if (!ending.send) continue;
+    requests.emplace_back(core.SubjectOf(each.handle->entry_), *ending.send);
+    calls.push_back(requests.back().call());
+  }
+  const base::Instant deadline = base::Now() + core.command_timeout();
+  std::vector<absl::StatusOr<redis::Reply>> replies(calls.size());
+  core.scripts().RunBatch(calls, deadline, absl::MakeSpan(replies));
+  auto reply = replies.begin();
+  for (size_t i = 0; i < held.size(); ++i) {
+    Handle& handle = *held[i].handle;
+    if (endings[i].send) {
+      handle.Hear(endings[i], ReadAnswer(*endings[i].send, *reply++), deadline);
+    }
+    // What is not confirmed by now is the renewer's.
+    if (absl::IsUnavailable(handle.End(endings[i], deadline))) handle.Forget(held[i].tenure);
+  }
+}
+
+void Handle::Unlock() noexcept {
+  if (core_->in_forked_child()) return;
+  if (entry_.plan->traits.reentrant) {
+    const base::MutexLock lock(entry_.mu);
+    if (entry_.machine.Leave(ThreadNumber(), Face::kStd)) return;
+  }
+  Ending ending = Begin([](LockMachine& machine, base::Instant now, Effects& effects) {
+    return machine.Unlock(ThreadNumber(), now, effects);
+  });
+  if (ending.released.kind == Released::Kind::kNotHeld) {
+    core_->observer().OnMisuse(entry_.keys.name(),
+                               "unlock() by a thread that does not hold it; nothing was released");
+    return;
+  }
+  const uint64_t tenure = ending.released.tenure;
+  if (absl::IsUnavailable(End(ending, base::Now() + core_->command_timeout()))) Forget(tenure);
+}
+
+}  // namespace redlatch::engine
