@@ -1,0 +1,14 @@
+-- How many are still to arrive.
+--
+-- KEYS   1 to 5 as create's
+-- ARGV   1 'latch:<ttl_ms>:<incarnation>'
+-- reply  the count, or the error GONE
+-- include: latch/common/find
+-- include: latch/common/touch
+
+local latch, vanished = find_latch(ARGV[1])
+if vanished then
+  return vanished
+end
+touch(latch)
+return string.format('%.0f', latch.count)

@@ -1,0 +1,263 @@
+#include "redlatch/count_down_latch.h"
+
+#include <algorithm>
+#include <atomic>
+#include <functional>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "lua/scripts.h"
+#include "redlatch/status.h"
+#include "src/base/clock.h"
+#include "src/base/mutex.h"
+#include "src/base/parker.h"
+#include "src/base/random.h"
+#include "src/engine/core.h"
+#include "src/engine/handle.h"
+#include "src/locks/throw.h"
+
+namespace redlatch {
+namespace {
+
+constexpr int64_t kMostArrivals = 1'000'000'000'000'000;  // Lua counts exactly that far
+constexpr absl::Duration kShortestTtl = absl::Seconds(1);
+constexpr absl::Duration kLongestTtl = absl::Hours(24 * 365);
+// A call returns by its wait + 50 ms: this is for the server's answer, the rest for getting there.
+constexpr absl::Duration kAnswerGrace = absl::Milliseconds(40);
+constexpr absl::Duration kFirstBackoff = absl::Milliseconds(10);
+constexpr absl::Duration kLongestBackoff = absl::Milliseconds(500);
+
+engine::Plan PlanOfLatches() {
+  return {.scripts = {.acquire = lua::kLatchAcquire, .cancel = lua::kLatchCancel},
+          .traits = {.kind = "latch"},
+          .sharing = engine::Sharing::kNothing,
+          .noun = "latch",
+          .busy = "it has not opened",
+          .extra_keys = {"counted"}};
+}
+
+absl::StatusOr<int64_t> ReadCount(const absl::StatusOr<redis::Reply>& reply) {
+  if (!reply.ok()) return reply.status();
+  int64_t count = 0;
+  if (absl::SimpleAtoi(reply->text, &count)) return count;
+  return absl::InternalError("a script answered what is no count: " + reply->DebugString());
+}
+
+}  // namespace
+
+// What a latch object is; a call that is under way keeps it.
+class CountDownLatch::Body {
+ public:
+  Body(std::shared_ptr<engine::Core> core, std::string_view name, int64_t count,
+       LatchOptions options)
+      : core_(std::move(core)), name_(name), total_(count), ttl_(options.ttl) {}
+
+  // The object goes: its calls that wait end.
+  void Leave() {
+    if (core_->in_forked_child()) return;
+    gone_ = true;
+    std::shared_ptr<engine::Handle> handle;
+    {
+      const base::MutexLock lock(mu_);
+      handle = latch_.handle;
+    }
+    if (handle != nullptr) handle->StopAll(this);
+  }
+
+  const std::string& name() const { return name_; }
+
+  absl::Status Wait(const LatchWaitOptions& options);
+  // How many are still to arrive, then.
+  absl::StatusOr<int64_t> CountDown(int64_t n, std::string_view id);
+  absl::StatusOr<int64_t> Count(base::Instant answered_by);
+
+ private:
+  // The latch as this object has found it at its first use.
+  struct Latch {
+    std::shared_ptr<engine::Handle> handle;
+    std::string name;  // of this incarnation, for scripts
+  };
+  using Attempt = std::function<absl::StatusOr<redis::Reply>()>;
+
+  absl::StatusOr<Latch> Find(base::Instant answered_by, base::Instant give_up_by,
+                             const std::stop_token& stop);
+  absl::StatusOr<redis::Reply> Persist(base::Instant deadline, const std::stop_token& stop,
+                                       const Attempt& attempt);
+  absl::Status Check() const;
+  absl::Status About(absl::StatusCode code, std::string_view what) const {
+    return absl::Status(
+        code, absl::StrCat("latch \"", absl::CHexEscape(name_), "\": ", std::string(what)));
+  }
+  base::Instant GiveUpBy() const { return base::Now() + core_->options().unreachable_after; }
+
+  const std::shared_ptr<engine::Core> core_;
+  const std::string name_;
+  const int64_t total_;
+  const absl::Duration ttl_;
+  std::atomic<bool> gone_{false};
+  base::Mutex mu_;
+  Latch latch_ ABSL_GUARDED_BY(mu_);  // without a handle before the first use
+};
+
+absl::Status CountDownLatch::Body::Check() const {
+  if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
+  if (total_ < 0 || kMostArrivals < total_) {
+    return About(
+        absl::StatusCode::kInvalidArgument,
+        absl::StrCat("a count of ", total_, " is not possible; it is 0 to ", kMostArrivals));
+  }
+  if (ttl_ < kShortestTtl || kLongestTtl < ttl_) {
+    return About(absl::StatusCode::kInvalidArgument,
+                 absl::StrCat("a ttl of ", absl::FormatDuration(ttl_),
+                              " is not possible; it is 1s to one year"));
+  }
+  return absl::OkStatus();
+}
+
+// Again and again, as long as the server cannot be reached. Each attempt has its own time: that
+// ends the last one, not `deadline`.
+absl::StatusOr<redis::Reply> CountDownLatch::Body::Persist(base::Instant deadline,
+                                                           const std::stop_token& stop,
+                                                           const Attempt& attempt) {
+  base::Backoff backoff(kFirstBackoff, kLongestBackoff);
+  while (true) {
+    absl::StatusOr<redis::Reply> reply = attempt();
+    if (!absl::IsUnavailable(reply.status())) return reply;
+    if (stop.stop_requested() || gone_) {
+      return About(absl::StatusCode::kCancelled, "the wait was stopped");
+    }
+    const base::Instant next = base::Now() + backoff.Next();
+    if (deadline <= next) return reply;
+    base::Parker parker;
+    parker.Arm();
+    const std::stop_callback on_stop(stop, [&parker] { parker.Set(1); });
+    parker.ParkUntil(next);
+  }
+}
+
+absl::StatusOr<CountDownLatch::Body::Latch> CountDownLatch::Body::Find(
+    base::Instant answered_by, base::Instant give_up_by, const std::stop_token& stop) {
+  if (absl::Status bad = Check(); !bad.ok()) return bad;
+  {
+    const base::MutexLock lock(mu_);
+    if (latch_.handle != nullptr) return latch_;
+  }
+  const auto nameless = engine::Handle::Attach(core_, name_, core_->FreshId(), PlanOfLatches());
+  if (!nameless.ok()) return nameless.status();
+  const std::string ttl_ms = absl::StrCat(absl::ToInt64Milliseconds(ttl_));
+  const auto made = Persist(std::min(answered_by, give_up_by), stop, [&] {
+    // A fresh incarnation each time: an attempt that arrives late, when the latch has vanished,
+    // must not bring back the one that another attempt has made.
+    return (*nameless)->Run(lua::kLatchCreate, {absl::StrCat(total_), ttl_ms, core_->FreshId()},
+                            answered_by);
+  });
+  if (!made.ok()) return made.status();
+  const std::string incarnation = made->text.substr(0, made->text.find(' '));
+  Latch found{.name = absl::StrCat("latch:", ttl_ms, ":", incarnation)};
+  auto handle = engine::Handle::Attach(core_, name_, found.name, PlanOfLatches());
+  if (!handle.ok()) return handle.status();
+  found.handle = *std::move(handle);
+  const base::MutexLock lock(mu_);
+  if (latch_.handle == nullptr) latch_ = std::move(found);
+  return latch_;
+}
+
+absl::Status CountDownLatch::Body::Wait(const LatchWaitOptions& options) {
+  const base::Instant began = base::Now();
+  const base::Instant answered_by =
+      began + std::max(options.wait, absl::ZeroDuration()) + kAnswerGrace;
+  if (options.wait <= absl::ZeroDuration()) {
+    const absl::StatusOr<int64_t> count = Count(answered_by);
+    if (!count.ok()) return count.status();
+    return *count == 0 ? absl::OkStatus()
+                       : About(absl::StatusCode::kDeadlineExceeded,
+                               absl::StrCat("it has not opened; ", *count, " are to arrive yet"));
+  }
+  static const auto* const lock_options =
+      new std::shared_ptr<const LockOptions>(std::make_shared<const LockOptions>());
+  // A wait with an end of its own is not given up before.
+  const base::Instant give_up_by =
+      options.wait < absl::InfiniteDuration() ? answered_by : GiveUpBy();
+  const absl::StatusOr<Latch> latch = Find(answered_by, give_up_by, options.stop);
+  if (!latch.ok()) return latch.status();
+  return latch->handle
+      ->Acquire({
+          // Heartbeats come each third of it, and keep the latch alive.
+          .terms = {.lease = std::min(ttl_, absl::Seconds(30))},
+          .wait = options.wait,
+          .since = began,
+          .stop = options.stop,
+          .options = *lock_options,
+          .object = this,
+          .gone = &gone_,
+      })
+      .status();
+}
+
+absl::StatusOr<int64_t> CountDownLatch::Body::CountDown(int64_t n, std::string_view id) {
+  if (n < 0) {
+    return About(absl::StatusCode::kInvalidArgument, absl::StrCat("cannot count down by ", n));
+  }
+  const base::Instant give_up_by = GiveUpBy();
+  const absl::StatusOr<Latch> latch = Find(base::Instant::Infinite(), give_up_by, {});
+  if (!latch.ok()) return latch.status();
+  const std::vector<std::string> args = {
+      latch->name, id.empty() ? core_->FreshId() : "user:" + std::string(id), absl::StrCat(n)};
+  const auto reply =
+      Persist(give_up_by, {}, [&] { return latch->handle->Run(lua::kLatchCountDown, args); });
+  return ReadCount(reply);
+}
+
+absl::StatusOr<int64_t> CountDownLatch::Body::Count(base::Instant answered_by) {
+  const absl::StatusOr<Latch> latch = Find(answered_by, GiveUpBy(), {});
+  if (!latch.ok()) return latch.status();
+  return ReadCount(latch->handle->Run(lua::kLatchCount, {latch->name}, answered_by));
+}
+
+CountDownLatch::CountDownLatch(Client client, std::string_view name, int64_t count,
+                               LatchOptions options)
+    : body_(std::make_shared<Body>(std::move(client.core_), name, count, options)) {}
+
+CountDownLatch::~CountDownLatch() { body_->Leave(); }
+
+const std::string& CountDownLatch::name() const { return body_->name(); }
+
+void CountDownLatch::count_down(std::ptrdiff_t n) {
+  if (absl::Status status = CountDown(n); !status.ok()) Throw(status);
+}
+
+void CountDownLatch::wait() {
+  if (absl::Status status = Wait(); !status.ok()) Throw(status);
+}
+
+bool CountDownLatch::WaitFor(absl::Duration wait) {
+  const absl::Status status = Wait({.wait = wait});
+  if (!status.ok() && !IsBusy(status)) Throw(status);
+  return status.ok();
+}
+
+void CountDownLatch::arrive_and_wait(std::ptrdiff_t n) {
+  const std::shared_ptr<Body> body = body_;
+  const absl::StatusOr<int64_t> left = body->CountDown(n, {});
+  if (!left.ok()) Throw(left.status());
+  if (*left == 0) return;
+  if (absl::Status status = body->Wait({}); !status.ok()) Throw(status);
+}
+
+absl::Status CountDownLatch::Wait(const LatchWaitOptions& options) {
+  return std::shared_ptr<Body>(body_)->Wait(options);
+}
+
+absl::Status CountDownLatch::CountDown(int64_t n, std::string_view id) {
+  return std::shared_ptr<Body>(body_)->CountDown(n, id).status();
+}
+
+absl::StatusOr<int64_t> CountDownLatch::Count() {
+  return std::shared_ptr<Body>(body_)->Count(base::Instant::Infinite());
+}
+
+}  // namespace redlatch
