@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# run.sh PROGRAM SOURCE: runs the program of a page; its `embedded:` is a server of this run's own.
+# What the source may say:
+#   // Runs: N           so often, all at the same time
+#   // Output: PATTERN   matches a whole line of what is printed
+set -euo pipefail
+program=$1
+source=$2
+
+# Short, for the sake of the socket's path.
+XDG_RUNTIME_DIR=$(mktemp -d /tmp/redlatch-docs.XXXXXX)
+export XDG_RUNTIME_DIR
+finish() {
+  redis-cli -s "$XDG_RUNTIME_DIR/redlatch/redis.sock" SHUTDOWN NOSAVE >/dev/null 2>&1 || true
+  rm -rf "$XDG_RUNTIME_DIR"
+}
+trap finish EXIT
+cd "$XDG_RUNTIME_DIR"
+
+runs=$(sed -n 's,^// Runs: ,,p' "$source")
+pids=()
+for ((i = 0; i < ${runs:-1}; ++i)); do
+  "$program" >>output 2>&1 &
+  pids+=($!)
+done
+failed=0
+for pid in "${pids[@]}"; do wait "$pid" || failed=$?; done
+cat output
+((failed == 0)) || { echo "failed with $failed: $program"; exit 1; }
+sed -n 's,^// Output: ,,p' "$source" | while IFS= read -r pattern; do
+  grep -Exq -e "$pattern" output || { echo "not printed: $pattern"; exit 1; }
+done
