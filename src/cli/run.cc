@@ -1,0 +1,38 @@
+#include "src/cli/run.h"
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "absl/strings/escaping.h"
+#include "src/cli/complain.h"
+#include "src/cli/manual.h"
+#include "src/cli/run_front.h"
+#include "src/cli/run_job.h"
+#include "src/cli/run_options.h"
+
+namespace redlatch::cli {
+
+int Run(const std::vector<std::string>& words) {
+  const char* const url = std::getenv("REDLATCH_URL");
+  const absl::StatusOr<RunOptions> options =
+      ParseRunOptions(words, url != nullptr && *url != '\0' ? url : "embedded:");
+  if (!options.ok()) {
+    Complain({std::string(options.status().message())});
+    return kFailure;
+  }
+  if (options->help) {
+    std::fputs(RunHelp().c_str(), stdout);
+    return 0;
+  }
+  // Before it waits for the lock: that may take long.
+  const std::string command = absl::Utf8SafeCEscape(options->command[0]);
+  const int found = FindCommand(options->command[0]);
+  if (found == kNotFound) {
+    Complain({command, ": command not found; check its spelling and $PATH"});
+  } else if (found == kNotExecutable) {
+    Complain({command, ": can't be executed; check what it is, and chmod +x it"});
+  }
+  return found != 0 ? found : RunFront(*options);
+}
+
+}  // namespace redlatch::cli

@@ -1,0 +1,70 @@
+#include "src/cli/run_hold.h"
+
+#include <string_view>
+#include <utility>
+
+#include "redlatch/observer.h"
+#include "redlatch/reentrant_read_write_lock.h"
+#include "redlatch/semaphore.h"
+#include "redlatch/simple_lock.h"
+#include "src/cli/complain.h"
+
+namespace redlatch::cli {
+namespace {
+
+template <class T>
+absl::StatusOr<RunHold> Holding(absl::StatusOr<T> held, const Client& client) {
+  if (!held.ok()) return held.status();
+  return RunHold(*std::move(held), client.server());
+}
+
+}  // namespace
+
+absl::Duration RunHold::remaining() const {
+  return std::visit([](const auto& held) { return held.remaining(); }, held_);
+}
+
+std::stop_token RunHold::lost() const {
+  return std::visit([](const auto& held) { return held.lost(); }, held_);
+}
+
+absl::Status RunHold::Release() {
+  return std::visit([](auto& held) { return held.Release(); }, held_);
+}
+
+std::optional<FencingToken> RunHold::token() const {
+  const Lease* const lease = std::get_if<Lease>(&held_);
+  return lease != nullptr ? std::optional(lease->fencing_token()) : std::nullopt;
+}
+
+absl::StatusOr<RunHold> AcquireHold(const RunOptions& options, std::shared_ptr<Observer> observer,
+                                    std::stop_token stop, const std::function<void()>& connected) {
+  const absl::StatusOr<Client> client = Client::Connect(
+      options.server, {.observer = std::move(observer), .on_warning = [](std::string_view warning) {
+                         Complain({"warning: ", warning});
+                       }});
+  if (!client.ok()) return client.status();
+  connected();
+  const AcquireOptions how = {.wait = options.wait, .stop = std::move(stop)};
+  // The hold outlives these objects.
+  switch (options.kind) {
+    case RunKind::kShared: {
+      ReentrantReadWriteLock lock(*client, options.name, {.lease = options.lease});
+      return Holding(lock.AcquireRead(how), *client);
+    }
+    case RunKind::kWrite: {
+      ReentrantReadWriteLock lock(*client, options.name, {.lease = options.lease});
+      return Holding(lock.AcquireWrite(how), *client);
+    }
+    case RunKind::kPermits: {
+      Semaphore semaphore(*client, options.name, options.capacity, {.lease = options.lease});
+      return Holding(semaphore.Acquire(options.permits, how), *client);
+    }
+    case RunKind::kPlain:
+      break;
+  }
+  SimpleLock lock(*client, options.name, {.lease = options.lease});
+  return Holding(lock.Acquire(how), *client);
+}
+
+}  // namespace redlatch::cli

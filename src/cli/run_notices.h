@@ -1,0 +1,64 @@
+// What the library tells of the lock, on threads of its own, for the thread that attends to it.
+#ifndef REDLATCH_SRC_CLI_RUN_NOTICES_H_
+#define REDLATCH_SRC_CLI_RUN_NOTICES_H_
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#include "redlatch/observer.h"
+
+namespace redlatch::cli {
+
+class Notices : public Observer {
+ public:
+  Notices() : fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+  ~Notices() override { close(fd_); }
+  Notices(const Notices&) = delete;
+  Notices& operator=(const Notices&) = delete;
+
+  int fd() const { return fd_; }  // can be read when something has happened
+  void Nudge() const {
+    const uint64_t one = 1;
+    (void)!write(fd_, &one, sizeof one);
+  }
+  void Clear() const {
+    uint64_t ignored = 0;
+    (void)!read(fd_, &ignored, sizeof ignored);
+  }
+
+  // Why the lock was lost or is about to be, as far as it was told.
+  std::string why() const {
+    const std::lock_guard lock(mutex_);
+    return why_.empty() ? "it could not be renewed" : why_;
+  }
+
+ private:
+  void OnRenewed(std::string_view, FencingToken) override { Nudge(); }
+  void OnAtRisk(std::string_view, FencingToken, absl::Duration, const absl::Status& why) override {
+    Set(std::string(why.message()));
+  }
+  void OnRecovered(std::string_view, FencingToken) override { Set({}); }
+  void OnLost(const LostLease& lost) override { Set(lost.reason); }
+  void OnMisuse(std::string_view, std::string_view) override {}
+
+  void Set(std::string why) {
+    {
+      const std::lock_guard lock(mutex_);
+      why_ = std::move(why);
+    }
+    Nudge();
+  }
+
+  const int fd_;
+  mutable std::mutex mutex_;
+  std::string why_;
+};
+
+}  // namespace redlatch::cli
+
+#endif  // REDLATCH_SRC_CLI_RUN_NOTICES_H_

@@ -1,0 +1,49 @@
+// What `redlatch run` was asked for.
+#ifndef REDLATCH_SRC_CLI_RUN_OPTIONS_H_
+#define REDLATCH_SRC_CLI_RUN_OPTIONS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "src/cli/exit_codes.h"
+
+namespace redlatch::cli {
+
+enum class RunKind : uint8_t {
+  kPlain,    // a SimpleLock
+  kShared,   // the readers' side of a ReentrantReadWriteLock
+  kWrite,    // its writer's side
+  kPermits,  // some permits of a Semaphore
+};
+
+struct RunOptions {
+  std::string name;
+  std::vector<std::string> command;
+  RunKind kind = RunKind::kPlain;
+  int64_t permits = 1;
+  int64_t capacity = 0;
+  absl::Duration wait = absl::InfiniteDuration();
+  absl::Duration lease = absl::Seconds(30);
+  // Between SIGTERM and SIGKILL.
+  absl::Duration grace = absl::Seconds(10);
+  bool kill_on_lost = true;
+  int busy_code = kBusy;
+  std::string server;  // a URL
+  bool help = false;   // nothing else counts
+};
+
+// Abseil's flags are not used here: they belong to the whole program, where each subcommand has its
+// own; they go on past NAME into whatever follows; and their --help lists source files, it does not
+// teach.
+//
+// kInvalidArgument: one line that says what is wrong and how to mend it. `url` is what --server is
+// where it is not given.
+absl::StatusOr<RunOptions> ParseRunOptions(const std::vector<std::string>& words,
+                                           const std::string& url);
+
+}  // namespace redlatch::cli
+
+#endif  // REDLATCH_SRC_CLI_RUN_OPTIONS_H_
