@@ -61,10 +61,17 @@ struct ClientOptions {
 //                                                 started where none runs; nothing to install but
 //                                                 redis-server, nothing to configure
 //
-// with options behind a `?`: connect_timeout=2s, command_timeout=1s, name=..., eviction=allow.
+// with options behind a `?`, joined by `&`:
 //
-// A lost connection is made again by the next call that needs it. Thread-safe. In a forked child
-// every call fails with kFailedPrecondition, and the parent's connection goes on unharmed.
+//   connect_timeout=2s    how long one attempt to connect may take; 2s unless it is given
+//   command_timeout=1s    how long to wait for an answer; 1s unless it is given
+//   name=...              the connection's name, in the server's CLIENT LIST
+//   eviction=allow        takes a server that may evict locks, and so lose them
+//   idle_stop=60s         embedded: only; the server ends when unused for so long
+//
+// A lost connection is made again by the next call that needs it. Thread-safe. The last copy must
+// not be destroyed by a function that the client calls: on_lost, or an Observer's. In a forked
+// child every call fails with kFailedPrecondition, and the parent's connection goes on unharmed.
 class REDLATCH_EXPORT Client {
  public:
   // Errors, each naming the server, what is wrong and what to do:

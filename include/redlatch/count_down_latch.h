@@ -92,6 +92,7 @@ class REDLATCH_EXPORT CountDownLatch {
   //   kFailedPrecondition   it was made with another count, is something else than a latch, or has
   //                         less than `n` to go (and the id has not counted already)
   //   kInvalidArgument      a bad name, count or option
+  //   kPermissionDenied, kResourceExhausted, kInternal    as of RedisLockBase::Acquire()
   absl::Status Wait(const LatchWaitOptions& options = {});
   // `id` says who arrives, such as the name of a job that may be run again after a crash: all calls
   // with the same one, on any object and from any process, count once. Where it is empty, each call

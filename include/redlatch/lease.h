@@ -24,6 +24,7 @@ class Handle;
 //   held        true      not requested    until the local deadline
 //   released    false     not requested    zero
 //   lost        false     requested        zero
+//   of nothing  false     not requested    zero
 //
 // A hold is lost when its lease could not be renewed in time, or somebody forced its release. Its
 // local deadline lies a margin (1 % + 2 ms) before the moment at which the server would give the
@@ -59,12 +60,18 @@ class REDLATCH_EXPORT Hold {
   FencingToken token_;
 };
 
-// A Hold that ends with this handle: what Acquire() returns. It may outlive the lock object and the
-// client, and be moved and destroyed on any thread. Its methods may be called from several threads
-// at the same time, but for move and destruction.
+// A Hold that ends with this handle: what Acquire() returns.
+//
+//   absl::StatusOr<redlatch::Lease> lease = lock.Acquire({.wait = absl::Seconds(5)});
+//   if (!lease.ok()) return lease.status();
+//   Work(lease->lost());
+//   return lease->Release();  // or leave it to the destructor, which cannot say that it was lost
+//
+// It may outlive the lock object and the client, and be moved and destroyed on any thread. Its
+// methods may be called from several threads at the same time, but for move and destruction.
 class REDLATCH_EXPORT Lease : public Hold {
  public:
-  Lease() = default;
+  Lease() = default;  // of nothing; Release() is OK
   Lease(Lease&& other) noexcept;
   Lease& operator=(Lease&& other) noexcept;
   // Releases. Where the server does not answer within the URL's command_timeout, the client goes

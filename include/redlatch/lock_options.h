@@ -23,7 +23,7 @@ struct LostLease {
 
 struct LockOptions {
   // How long a hold lives at the server without being renewed, that is, after its process has
-  // died. It is renewed each third. At least 10 ms.
+  // died. It is renewed each third. 10 ms to one year.
   absl::Duration lease = absl::Seconds(30);
 
   // How long the threads of one client may pass the lock among themselves without asking the

@@ -1,4 +1,5 @@
-// The scripts of a lock, for those who write a lock of their own: see RedisLockBase.
+// The scripts of a lock, for those who write a lock of their own: see RedisLockBase, and
+// docs/tutorials/06-a-lock-of-your-own.md.
 #ifndef REDLATCH_LUA_SCRIPT_H_
 #define REDLATCH_LUA_SCRIPT_H_
 

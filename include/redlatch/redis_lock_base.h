@@ -46,11 +46,15 @@ namespace redlatch {
 // never fail: a bad name is kInvalidArgument at first use. Every call returns by its wait + 50 ms,
 // unlock() and destructors by the URL's command_timeout.
 //
-// Destroying an object while its thread holds it by lock() releases the hold, where it is the last
-// object of that name on the client; calls that wait in it end with kCancelled. Leases are not
-// touched. In a forked child every call is refused.
+// An object may be destroyed by any thread, also while others wait in it: their calls end with
+// kCancelled. Where it is the last one of that name on the client, what was taken by lock() is
+// released, also what a thread held that has ended without unlock(). That is done in the
+// background: others may find the lock held for a moment more, or where the server does not answer
+// until the lease ends. Leases are not touched. In a forked child every call is refused.
 //
 // Thread-safe. Neither copied nor moved.
+//
+// A lock of your own is a subclass with Lua of your own: docs/tutorials/06-a-lock-of-your-own.md.
 class REDLATCH_EXPORT RedisLockBase {
  public:
   RedisLockBase(const RedisLockBase&) = delete;
@@ -80,6 +84,8 @@ class REDLATCH_EXPORT RedisLockBase {
   //   kFailedPrecondition   misuse, or the key is something else than this kind of lock
   //   kInvalidArgument      a bad name or option
   //   kPermissionDenied     the server does not permit a command or channel
+  //   kResourceExhausted    the server's memory is full
+  //   kInternal             the server answered what no redlatch script says
   absl::StatusOr<Lease> Acquire(const AcquireOptions& options = {});
   // Acquire() that does not wait.
   absl::StatusOr<Lease> TryAcquire();
@@ -90,6 +96,7 @@ class REDLATCH_EXPORT RedisLockBase {
   // How often the calling thread holds the lock.
   int hold_count() const;
 
+  // What the server knows of the lock: out of date when it arrives.
   absl::StatusOr<LockInfo> Inspect() const;
   // Takes the lock from whoever holds it, and hands it to the next waiter. Holders are told at
   // once, or at their next renewal; what they do until then is no longer protected, except by

@@ -21,6 +21,8 @@ namespace redlatch {
 // The owner is the calling thread, or an Owner of the caller's choice for work that crosses threads
 // or processes. A hold that is taken again is the same hold: it keeps the lease, the fencing token
 // and the stop token of the first; a `lease` in the options of a further Acquire() has no effect.
+//
+// Its methods, their errors, and when it may be destroyed: see RedisLockBase.
 class REDLATCH_EXPORT ReentrantLock final : public RedisLockBase {
  public:
   ReentrantLock(Client client, std::string_view name, LockOptions options = {});

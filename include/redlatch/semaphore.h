@@ -65,9 +65,10 @@ struct SemaphoreOptions {
 // Constructors do no I/O and never fail: a bad name or capacity is kInvalidArgument at first use.
 // Every call returns by its wait + 50 ms, release() and destructors by the URL's command_timeout.
 //
-// Destroying an object gives back what acquire() has taken, where it is the last one in use of that
-// name on the client; calls that wait in it end with kCancelled. Permits are not touched. In a
-// forked child every call is refused.
+// An object may be destroyed by any thread, also while others wait in it: their calls end with
+// kCancelled. Where it is the last one in use of that name on the client, what acquire() has taken
+// is given back, in the background. Permits are not touched. In a forked child every call is
+// refused.
 //
 // Thread-safe. Neither copied nor moved.
 class REDLATCH_EXPORT Semaphore {

@@ -26,6 +26,8 @@ namespace redlatch {
 // client). Its key in Redis is a plain string: it excludes, and is excluded by, any other program
 // that locks the same key with `SET key value NX PX`; such a program tells nobody when it lets go,
 // so that waiting for it means asking again two to twenty times a second.
+//
+// Its methods, their errors, and when it may be destroyed: see RedisLockBase.
 class REDLATCH_EXPORT SimpleLock final : public RedisLockBase {
  public:
   SimpleLock(Client client, std::string_view name, LockOptions options = {});

@@ -1,5 +1,9 @@
 // What the answers of a lock mean: predicates for the status face, an error category for the
 // exceptions of the std face.
+//
+// No predicate, since there is nothing that a program could do: kPermissionDenied (the server
+// permits too little), kResourceExhausted (its memory is full), kInternal (it answered what makes
+// no sense). The message says what to mend.
 #ifndef REDLATCH_STATUS_H_
 #define REDLATCH_STATUS_H_
 

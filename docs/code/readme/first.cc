@@ -1,28 +1,19 @@
 // Output: orders:42 is ours; fencing token [0-9]{16}
 // [first]
-#include <cstdio>
-#include <string>
+#include <iostream>
 
 #include "redlatch/client.h"
 #include "redlatch/simple_lock.h"
 
 int main() {
-  // A private Redis server of your own, started on the spot; or redis://host:6379.
-  absl::StatusOr<redlatch::Client> client = redlatch::Client::Connect("embedded:");
-  if (!client.ok()) {
-    std::puts(client.status().ToString().c_str());
-    return 1;
-  }
+  // A private Redis server, started on the spot; or redis://host:6379, for many machines.
+  auto client = redlatch::Client::Connect("embedded:");
+  if (!client.ok()) return std::cerr << client.status() << "\n", 1;
 
-  // The same lock in every process that names it so.
   redlatch::SimpleLock lock(*client, "orders:42");
-  absl::StatusOr<redlatch::Lease> lease = lock.Acquire({.wait = absl::Seconds(5)});
-  if (!lease.ok()) {
-    std::puts(lease.status().ToString().c_str());
-    return 1;
-  }
+  auto lease = lock.Acquire({.wait = absl::Seconds(5)});
+  if (!lease.ok()) return std::cerr << lease.status() << "\n", 1;
 
-  std::printf("orders:42 is ours; fencing token %s\n",
-              std::to_string(lease->fencing_token().value()).c_str());
+  std::cout << "orders:42 is ours; fencing token " << lease->fencing_token().value() << "\n";
 }  // and free again
 // [/first]

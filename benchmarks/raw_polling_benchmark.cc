@@ -1,0 +1,60 @@
+// The plainest lock that waits: who is refused sleeps, and tries again.
+#include <benchmark/benchmark.h>
+
+#include <random>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "benchmarks/latency_samples.h"
+#include "benchmarks/process_race.h"
+#include "benchmarks/raw_lock.h"
+
+namespace redlatch::bench {
+namespace {
+
+// Between two attempts, as redsync's default is. Longer sleeps wait longer, shorter ones cost the
+// server more.
+constexpr int kShortestSleepMs = 50;
+constexpr int kLongestSleepMs = 250;
+
+// Whoever has released sleeps before it tries again, as whoever was refused does: so a sample is
+// how long a lock stood free that another process wanted.
+REDLATCH_RACER(RawPolling) {
+  absl::StatusOr<RawLock> lock = RawLock::Open("raw_polling", absl::StrCat(racer.index()));
+  if (!lock.ok()) return lock.status();
+  std::mt19937 random(racer.index());
+  std::uniform_int_distribution<int> sleep_ms(kShortestSleepMs, kLongestSleepMs);
+  racer.AwaitStart();
+  while (racer.Running()) {
+    absl::SleepFor(absl::Milliseconds(sleep_ms(random)));
+    const absl::StatusOr<bool> acquired = lock->TryAcquire();
+    if (!acquired.ok()) return acquired.status();
+    if (!*acquired) continue;
+    racer.SampleSinceStamp();
+    racer.Count();
+    racer.Stamp();
+    if (absl::Status status = lock->Release(); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+// From the release in one process to the acquisition in another.
+void BM_RawPolling_Latency(benchmark::State& state) {
+  for (auto _ : state) {
+    const absl::StatusOr<RaceResult> result =
+        RunRace({.racer = "RawPolling", .processes = 2, .duration = absl::Seconds(10)});
+    if (!result.ok()) {
+      state.SkipWithError(result.status().ToString().c_str());
+      break;
+    }
+    ReportLatency(state, result->samples);
+  }
+}
+BENCHMARK(BM_RawPolling_Latency)->Iterations(1)->UseManualTime()->Unit(benchmark::kMicrosecond);
+
+}  // namespace
+}  // namespace redlatch::bench
