@@ -8,14 +8,14 @@ program=$1
 source=$2
 
 # Short, for the sake of the socket's path.
-XDG_RUNTIME_DIR=$(mktemp -d /tmp/redlatch-docs.XXXXXX)
-export XDG_RUNTIME_DIR
+home=$(mktemp -d /tmp/redlatch-docs.XXXXXX)
+export REDLATCH_EMBEDDED_DIRECTORY=$home/server
 finish() {
-  redis-cli -s "$XDG_RUNTIME_DIR/redlatch/redis.sock" SHUTDOWN NOSAVE >/dev/null 2>&1 || true
-  rm -rf "$XDG_RUNTIME_DIR"
+  redis-cli -s "$REDLATCH_EMBEDDED_DIRECTORY/redis.sock" SHUTDOWN NOSAVE >/dev/null 2>&1 || true
+  rm -rf "$home"
 }
 trap finish EXIT
-cd "$XDG_RUNTIME_DIR"
+cd "$home"
 
 runs=$(sed -n 's,^// Runs: ,,p' "$source")
 pids=()

@@ -31,8 +31,9 @@ enum class ConnectPolicy {
 struct ClientOptions {
   ConnectPolicy connect = ConnectPolicy::kEager;
 
-  // How long calls without a deadline of their own, lock() and Acquire({}), go on trying to reach
-  // the server before they fail.
+  // How long calls without a deadline of their own, such as lock(), Acquire({}) and
+  // CountDownLatch::wait(), go on for a server that does not answer, before they fail: within 50 ms
+  // of it. Connect() waits no longer than this either.
   absl::Duration unreachable_after = absl::Seconds(10);
 
   // Stands before every lock's name in its keys.

@@ -113,9 +113,9 @@ constexpr Entry kNotes[] = {
      "SIGTERM, then SIGKILL, and only then is the lock released. A daemon in a session of its own, "
      "as setsid(1) makes one, is left alone."},
     {"Logins",
-     "embedded: lies in /run/user while you are logged in, else in /tmp: jobs that run with and "
-     "without a login do not meet there. Let their REDLATCH_URL name a directory, as in "
-     "embedded:/home/me/.redlatch."},
+     "embedded: is one place for all of a user's jobs, /tmp/redlatch-UID, logged in or not. Where "
+     "/tmp is a service's own (PrivateTmp=), let REDLATCH_URL name a directory for all who are to "
+     "meet, as in embedded:/var/lib/jobs."},
     {"Another user",
      "Nobody but root may end another user's processes: not redlatch run NAME -- sudo CMD, but "
      "sudo "

@@ -1,10 +1,12 @@
 #include "redlatch/client.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <utility>
 
 #include "src/base/clock.h"
 #include "src/engine/core.h"
+#include "src/engine/timing.h"
 #include "src/redis/channel.h"
 #include "src/redis/codec.h"
 #include "src/redis/errors.h"
@@ -32,7 +34,8 @@ absl::StatusOr<Client> Client::Connect(std::string_view url, const ClientOptions
   if (options.connect == ConnectPolicy::kLazy) return client;
   redis::Channel& channel = client.core_->channel();
   const base::Instant deadline =
-      base::Now() + client.core_->connect_timeout() + client.core_->command_timeout();
+      base::Now() + std::min(client.core_->connect_timeout() + client.core_->command_timeout(),
+                             options.unreachable_after + engine::kAnswerGrace);
   if (absl::Status connected = channel.Connect(deadline); !connected.ok()) return connected;
   for (const std::string& warning : channel.server_info().warnings) Warn(options, warning);
   return client;

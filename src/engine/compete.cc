@@ -5,25 +5,38 @@
 #include <stop_token>
 #include <utility>
 
+#include "src/base/status.h"
 #include "src/engine/handle.h"
+#include "src/engine/timing.h"
 
 namespace redlatch::engine {
 namespace {
 
-// A call returns by its wait + 50 ms: this is for the server's answer, the rest for getting there.
-constexpr absl::Duration kAnswerGrace = absl::Milliseconds(40);
 constexpr absl::Duration kListenTimeout = absl::Milliseconds(500);
 
 }  // namespace
 
+bool Handle::Listen(ParkedWaiter& waiter, base::Instant answered_by, const Want& want) {
+  const base::Instant now = base::Now();
+  base::Instant limit = std::min(answered_by, now + kListenTimeout);
+  if (waiter.patience == Patience::kEndless) {
+    const base::Instant silent = std::max(std::min(waiter.silent_since, now), waiter.began);
+    limit = std::min(limit, silent + core_->options().unreachable_after + kAnswerGrace);
+  }
+  absl::Status deaf = core_->Listen(limit, want.stop);
+  if (deaf.ok()) return true;
+  waiter.failure = std::move(deaf);
+  if (absl::IsUnavailable(waiter.failure)) {
+    waiter.silent_since = std::min(waiter.silent_since, now);
+    return true;
+  }
+  waiter.state = Waiter::State::kFailed;
+  return false;
+}
+
 void Handle::Compete(ParkedWaiter& waiter, base::Instant deadline, const Want& want) {
   base::Instant answered_by = deadline + kAnswerGrace;
-  if (absl::Status deaf = core_->Listen(std::min(answered_by, base::Now() + kListenTimeout));
-      !deaf.ok()) {
-    waiter.state = Waiter::State::kFailed;
-    waiter.failure = std::move(deaf);
-    return;
-  }
+  if (!Listen(waiter, answered_by, want)) return;
   std::optional<std::stop_callback<std::function<void()>>> on_stop;
   if (want.stop.stop_possible()) {
     on_stop.emplace(want.stop, [this, &waiter] {
@@ -40,12 +53,19 @@ void Handle::Compete(ParkedWaiter& waiter, base::Instant deadline, const Want& w
   bool parked = false;
   std::optional<Send> send;  // to be run by this thread
   Answer answer;
+  base::Instant gives_up_at;
   const auto step = [&](LockMachine& machine, Effects& effects) {
     const base::Instant now = base::Now();
     waiter.parked = parked = false;
     waiter.wake_pending = false;
     if (!std::exchange(asked, true)) machine.Acquire(waiter, now, effects);
-    if (send) machine.OnAnswer(*send, answer, now, effects);
+    if (send) {
+      if (absl::IsUnavailable(answer.failure)) {
+        waiter.silent_since = std::min(waiter.silent_since, send->sent);
+        waiter.failure = base::Unshared(answer.failure);
+      }
+      machine.OnAnswer(*send, answer, now, effects);
+    }
     send.reset();
     if (waiter.state == Waiter::State::kWaiting && waiter.poked) {
       machine.Poked(waiter, now, effects);
@@ -58,8 +78,13 @@ void Handle::Compete(ParkedWaiter& waiter, base::Instant deadline, const Want& w
       machine.Acquire(waiter, now, effects);
     }
     if (waiter.state != Waiter::State::kWaiting) return;
+    gives_up_at =
+        machine.GivesUpAt(waiter, machine.next_send() <= now ? now : base::Instant::Infinite());
     if (want.stop.stop_requested() || (want.gone != nullptr && *want.gone)) {
       machine.GiveUp(waiter, Waiter::State::kStopped, now, effects);
+    } else if (gives_up_at <= now) {
+      machine.GiveUp(waiter, Waiter::State::kBusy, now, effects);
+      answered_by = now;  // that a server which is silent is told now helps nobody
     } else if (answered_by <= now || (deadline <= now && waiter.patience != Patience::kNone &&
                                       machine.KnowsWhy(waiter))) {
       machine.GiveUp(waiter, Waiter::State::kBusy, now, effects);
@@ -68,6 +93,7 @@ void Handle::Compete(ParkedWaiter& waiter, base::Instant deadline, const Want& w
       answered_by = std::min(answered_by, now + kAnswerGrace);
     }
     if (now < answered_by) send = machine.NextSend(now);
+    gives_up_at = machine.GivesUpAt(waiter, send ? send->sent : base::Instant::Infinite());
     // Where it is, its state is another thread's to change, whose wake must then be awaited.
     waiter.parked = parked = waiter.state == Waiter::State::kWaiting && !send;
   };
@@ -76,13 +102,14 @@ void Handle::Compete(ParkedWaiter& waiter, base::Instant deadline, const Want& w
     waiter.parker.Arm();
     core_->Feed(entry_, step);
     if (send) {
-      const base::Instant limit = std::min(answered_by, base::Now() + core_->command_timeout());
+      const base::Instant limit =
+          std::min({answered_by, gives_up_at, base::Now() + core_->command_timeout()});
       answer = core_->Run(entry_, *send, limit);
       continue;
     }
     if (!parked) return;
-    const uint32_t woken =
-        core_->Await(waiter.parker, base::Now() < deadline ? deadline : answered_by);
+    const base::Instant until = base::Now() < deadline ? deadline : answered_by;
+    const uint32_t woken = core_->Await(waiter.parker, std::min(until, gives_up_at));
     if (woken == ParkedWaiter::kThrough) return;
     if (woken != base::Parker::kArmed) continue;
     bool pending = false;

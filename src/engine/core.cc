@@ -85,11 +85,11 @@ Answer Core::Run(Entry& entry, const Send& send, base::Instant deadline) {
   return ReadAnswer(send, scripts_.Run(request.call(), deadline, wanted));
 }
 
-absl::Status Core::Listen(base::Instant deadline) {
+absl::Status Core::Listen(base::Instant deadline, const std::stop_token& stop) {
   if (listening_.load(std::memory_order_acquire)) return absl::OkStatus();
-  const absl::Status subscribed = subscriber_->Subscribe(identity_.channel, deadline);
+  const absl::Status subscribed = subscriber_->Subscribe(identity_.channel, deadline, stop);
   if (subscribed.ok()) listening_.store(true, std::memory_order_release);
-  return absl::IsUnavailable(subscribed) ? absl::OkStatus() : subscribed;
+  return subscribed;
 }
 
 bool Core::OnGrant(Entry& entry, const Grant& grant) {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 
@@ -76,9 +77,9 @@ class Core {
 
   // Runs a script now, on this thread.
   Answer Run(Entry& entry, const Send& send, base::Instant deadline);
-  // Grants can reach this client from here on. Done once; an error that lasts is returned, while an
-  // unreachable server is left to the background.
-  absl::Status Listen(base::Instant deadline);
+  // Grants can reach this client from here on. Done once. kUnavailable, by the deadline or when the
+  // stop is requested: it goes on in the background.
+  absl::Status Listen(base::Instant deadline, const std::stop_token& stop);
   // Sleeps until a waiter is woken, as by a grant; see Subscriber::Await().
   uint32_t Await(base::Parker& parker, base::Instant deadline) {
     return subscriber_->Await(parker, deadline);

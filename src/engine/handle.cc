@@ -83,13 +83,18 @@ absl::StatusOr<Won> Handle::Acquire(const Want& want) {
   waiter.terms = want.terms;
   waiter.options = want.options;
   waiter.write_token = want.write_token;
+  waiter.began = began;
+  waiter.silent_since = want.silence.since;
+  waiter.failure = want.silence.why;
   if (want.wait <= absl::ZeroDuration()) {
     waiter.patience = Patience::kNone;
   } else if (want.wait < absl::InfiniteDuration()) {
     waiter.patience = Patience::kBounded;
   }
   Compete(waiter, began + std::max(want.wait, absl::ZeroDuration()), want);
-  if (waiter.state == Waiter::State::kElsewhere) return Won();
+  if (waiter.state == Waiter::State::kElsewhere) {
+    return Won{.silence = {.since = waiter.silent_since, .why = std::move(waiter.failure)}};
+  }
   absl::StatusOr<Won> result = Result(waiter, want);
   const bool holds = entry_.plan->sharing != Sharing::kNothing;
   if (holds && core_->options().observer != nullptr) {

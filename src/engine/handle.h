@@ -27,12 +27,19 @@ inline constexpr int kWaitersListed = 100;
 // A number that no other thread of this process has, or ever had.
 uint64_t ThreadNumber();
 
+// Of a server that does not answer: since when, and why.
+struct Silence {
+  base::Instant since = base::Instant::Infinite();
+  absl::Status why;
+};
+
 // What one acquisition wants beside its lock.
 struct Want {
   Face face = Face::kStatus;
   Terms terms;
   absl::Duration wait = absl::InfiniteDuration();
   std::optional<base::Instant> since;  // when the wait began; else it begins now
+  Silence silence;                     // what the wait has met so far
   std::stop_token stop;
   std::shared_ptr<const LockOptions> options;
   const void* object = nullptr;             // the lock object
@@ -44,6 +51,7 @@ struct Want {
 struct Won {
   uint64_t tenure = 0;
   FencingToken token;
+  Silence silence;  // with a tenure of 0
 };
 
 // The runtime: a lock object's or a lease's way to its machine. Calls run their scripts on the
@@ -102,6 +110,8 @@ class Handle {
  private:
   Handle(std::shared_ptr<Core> core, Entry& entry) : core_(std::move(core)), entry_(entry) {}
 
+  // False: the waiter has failed.
+  bool Listen(ParkedWaiter& waiter, base::Instant answered_by, const Want& want);
   void Compete(ParkedWaiter& waiter, base::Instant deadline, const Want& want);
   absl::StatusOr<Won> Result(const ParkedWaiter& waiter, const Want& want);
   struct Ending {

@@ -131,6 +131,9 @@ class LockMachine {
   // Whether it is known since the waiter came that the lock is taken, or cannot be reached: where
   // it is not, giving up now would be for no reason.
   bool KnowsWhy(const Waiter& waiter) const;
+  // When an endless waiter has waited long enough for a server that does not answer; Infinite()
+  // where that is not so. `sent`: when its thread has sent what is not answered yet.
+  base::Instant GivesUpAt(const Waiter& waiter, base::Instant sent) const;
   // A thread that was woken undecided looks whether the lock is free.
   void Poked(Waiter& waiter, base::Instant now, Effects& effects);
 
@@ -264,9 +267,8 @@ class LockMachine {
   // Local (lock_machine_local.cc).
   void Decide(Waiter& waiter, Waiter::State state, Effects& effects);
   static void Wake(Waiter& waiter, Effects& effects);
-  // Those who have waited since `joined_by` or longer.
-  void FailIf(Patience patience, base::Instant joined_by, const absl::Status& why,
-              Effects& effects);
+  // Those whose call began at `begun_by` or before.
+  void FailIf(Patience patience, base::Instant begun_by, const absl::Status& why, Effects& effects);
   void FailAll(const absl::Status& why, Effects& effects);
   void RefuseImpatient(Effects& effects);
   bool CanPass(const Waiter& waiter, base::Instant now) const;
@@ -295,7 +297,13 @@ class LockMachine {
   Bid NextBid(base::Instant now, bool contended);
   Send SendDebt(Debt& debt, base::Instant now);
   void OnBid(const Send& send, const BidAnswer& answer, base::Instant now, Effects& effects);
-  void OnBidFailed(const Bid& bid, const Answer& answer, base::Instant now, Effects& effects);
+  void OnBidFailed(const Send& send, const Answer& answer, base::Instant now, Effects& effects);
+  void Unreachable(base::Instant sent, const absl::Status& why, base::Instant now,
+                   Effects& effects);
+  void Heard(base::Instant now);
+  base::Instant SilentSince(const Waiter& waiter) const {
+    return heard_at_ < waiter.silent_since ? waiter.silent_since : base::Instant::Infinite();
+  }
   void Granted(const Grant& grant, base::Instant asked, base::Instant reserved, base::Instant now,
                Effects& effects);
   void RenewNow(base::Instant now);
@@ -321,6 +329,7 @@ class LockMachine {
   std::vector<LostStd> lost_std_;
   std::vector<uint64_t> lost_tenures_;  // the latest, for those who ask late
   std::optional<base::Instant> unreachable_since_;
+  base::Instant heard_at_;  // when the server last answered
   absl::Status last_failure_;
   base::Instant taken_at_;  // when the lock was last known to be somebody's, or this client's
 };

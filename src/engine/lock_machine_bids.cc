@@ -195,8 +195,31 @@ void LockMachine::Granted(const Grant& grant, base::Instant asked, base::Instant
   RefuseImpatient(effects);
 }
 
-void LockMachine::OnBidFailed(const Bid& bid, const Answer& answer, base::Instant now,
+void LockMachine::Heard(base::Instant now) {
+  unreachable_since_.reset();
+  heard_at_ = now;
+}
+
+// A bid, sent then, went unanswered.
+void LockMachine::Unreachable(base::Instant sent, const absl::Status& why, base::Instant now,
                               Effects& effects) {
+  last_failure_ = base::Unshared(why);
+  if (!unreachable_since_) {
+    unreachable_since_ = sent;
+    for (Waiter* waiter = queue_.head(); waiter != nullptr; waiter = waiter->next) {
+      unreachable_since_ = std::min(*unreachable_since_, SilentSince(*waiter));
+      // From here on it must see to it that it does not wait for too long.
+      if (waiter->patience == Patience::kEndless) Wake(*waiter, effects);
+    }
+  }
+  if (config_.unreachable_after <= now - *unreachable_since_) {
+    FailIf(Patience::kEndless, now - config_.unreachable_after, last_failure_, effects);
+  }
+}
+
+void LockMachine::OnBidFailed(const Send& send, const Answer& answer, base::Instant now,
+                              Effects& effects) {
+  const Bid& bid = send.bid;
   if (holding_ && holding_->hold == bid.hold) {
     holding_->in_flight = false;
     holding_->uncertain |= answer.may_have_executed;
@@ -211,13 +234,9 @@ void LockMachine::OnBidFailed(const Bid& bid, const Answer& answer, base::Instan
   }
   FailIf(Patience::kNone, base::Instant::Infinite(), answer.failure, effects);
   if (absl::IsUnavailable(answer.failure)) {
-    if (!unreachable_since_) unreachable_since_ = now;
-    last_failure_ = base::Unshared(answer.failure);
-    if (config_.unreachable_after <= now - *unreachable_since_) {
-      FailIf(Patience::kEndless, now - config_.unreachable_after, last_failure_, effects);
-    }
+    Unreachable(send.sent, answer.failure, now, effects);
   } else {
-    unreachable_since_.reset();
+    Heard(now);
   }
   pursuit.due = now + Spread(kFirstBackoff, kLongestBackoff, pursuit.failures++, pursuit.bid.hold);
   if (pursuit.again) pursuit.due = now;
@@ -243,7 +262,7 @@ bool LockMachine::OnGrant(const Grant& grant, base::Instant now, Effects& effect
     for (const Attempt& attempt : pursuit_->attempts) {
       if (attempt.number == grant.attempt) asked = attempt.sent;
     }
-    unreachable_since_.reset();
+    Heard(now);
     Granted(grant, asked, now, now, effects);
     return true;
   }

@@ -160,12 +160,12 @@ bool LockMachine::Wants(const Send& send) const {
 void LockMachine::OnAnswer(const Send& send, const Answer& answer, base::Instant now,
                            Effects& effects) {
   Expire(now, effects);
-  if (answer.kind != Answer::Kind::kFailed) unreachable_since_.reset();
+  if (answer.kind != Answer::Kind::kFailed) Heard(now);
   if (send.operation == Operation::kRenew) return OnRenewal(send, answer, now, effects);
   if (send.operation != Operation::kAcquire) OnDebtAnswer(send, answer, now);
   if (send.bid.hold == 0) return;
   if (answer.kind == Answer::Kind::kFailed) {
-    OnBidFailed(send.bid, answer, now, effects);
+    OnBidFailed(send, answer, now, effects);
   } else {
     OnBid(send, answer.bid, now, effects);
   }

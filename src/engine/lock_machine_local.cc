@@ -3,6 +3,7 @@
 
 #include "src/base/status.h"
 #include "src/engine/lock_machine.h"
+#include "src/engine/timing.h"
 
 namespace redlatch::engine {
 
@@ -17,12 +18,12 @@ void LockMachine::Decide(Waiter& waiter, Waiter::State state, Effects& effects) 
   Wake(waiter, effects);
 }
 
-void LockMachine::FailIf(Patience patience, base::Instant joined_by, const absl::Status& why,
+void LockMachine::FailIf(Patience patience, base::Instant begun_by, const absl::Status& why,
                          Effects& effects) {
   Waiter* next = nullptr;
   for (Waiter* waiter = queue_.head(); waiter != nullptr; waiter = next) {
     next = waiter->next;
-    if (waiter->patience != patience || joined_by < waiter->since) continue;
+    if (waiter->patience != patience || begun_by < waiter->began) continue;
     queue_.Remove(*waiter);
     waiter->failure = base::Unshared(why);
     Decide(*waiter, why.ok() ? Waiter::State::kBusy : Waiter::State::kFailed, effects);
@@ -99,6 +100,10 @@ void LockMachine::LetJoin(base::Instant now, Effects& effects) {
     if (open) {
       GiveTo(*waiter, effects);
     } else {
+      if (holding_->failures > 0) {
+        waiter->silent_since = std::min(waiter->silent_since, waiter->since);
+        waiter->failure = base::Unshared(holding_->last_failure);
+      }
       Decide(*waiter, Waiter::State::kElsewhere, effects);
     }
   }
@@ -196,15 +201,34 @@ bool LockMachine::KnowsWhy(const Waiter& waiter) const {
          waiter.since <= taken_at_;
 }
 
+base::Instant LockMachine::GivesUpAt(const Waiter& waiter, base::Instant sent) const {
+  if (waiter.patience != Patience::kEndless) return base::Instant::Infinite();
+  if (unreachable_since_) {
+    return std::max(*unreachable_since_, waiter.began) + config_.unreachable_after;
+  }
+  base::Instant silent = sent;
+  if (holding_) {
+    if (joined()) silent = std::min(silent, waiter.since);  // it has asked whether it may join
+  } else if (pursuit_ && pursuit_->in_flight && !pursuit_->attempts.empty()) {
+    silent = std::min(silent, pursuit_->attempts.back().sent);
+  }
+  if (silent == base::Instant::Infinite()) return silent;
+  // Where nothing went unanswered yet, a healthy server needs a moment for what was sent.
+  return std::min(std::max(silent, waiter.began) + config_.unreachable_after + kAnswerGrace,
+                  std::max(SilentSince(waiter), waiter.began) + config_.unreachable_after);
+}
+
 void LockMachine::GiveUp(Waiter& waiter, Waiter::State as, base::Instant now, Effects& effects) {
   if (waiter.state != Waiter::State::kWaiting) return;
   queue_.Remove(waiter);
   waiter.state = as;
-  if (as == Waiter::State::kBusy && (unreachable_since_ || !KnowsWhy(waiter))) {
+  if (as == Waiter::State::kBusy &&
+      (unreachable_since_ || !KnowsWhy(waiter) || waiter.patience == Patience::kEndless)) {
     waiter.state = Waiter::State::kFailed;
-    waiter.failure = unreachable_since_
-                         ? base::Unshared(last_failure_)
-                         : absl::UnavailableError("the server did not answer in time");
+    if (unreachable_since_) waiter.failure = base::Unshared(last_failure_);
+    if (waiter.failure.ok()) {
+      waiter.failure = absl::UnavailableError("the server did not answer in time");
+    }
   }
   Expire(now, effects);
   if (holding_ && !held()) {

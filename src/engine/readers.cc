@@ -47,6 +47,7 @@ absl::StatusOr<Readers::Entered> Readers::Acquire(Want want) {
     const absl::StatusOr<Won> won = group->Acquire(want);
     if (!won.ok()) return won.status();
     if (won->tenure != 0) return Entered{.group = std::move(group), .won = *won};
+    want.silence = won->silence;
   }
 }
 

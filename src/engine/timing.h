@@ -14,6 +14,9 @@ namespace redlatch::engine {
 inline constexpr absl::Duration kFirstBackoff = absl::Milliseconds(10);
 inline constexpr absl::Duration kLongestBackoff = absl::Seconds(1);
 
+// A call returns by its wait + 50 ms: this is for the server's answer, the rest for getting there.
+inline constexpr absl::Duration kAnswerGrace = absl::Milliseconds(40);
+
 // How much sooner than the server a client considers a lease to be over.
 inline absl::Duration DriftMargin(absl::Duration lease) {
   return lease / 100 + absl::Milliseconds(2);

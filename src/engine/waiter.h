@@ -52,13 +52,17 @@ struct Waiter {
   Terms terms;
   std::shared_ptr<const LockOptions> options;
   FencingToken write_token;  // of a reader that writes too: its own write is the last before it
+  base::Instant began;       // when the call did
+
+  // Since when, as far as the call has seen, the server has not answered it; `failure` tells why.
+  base::Instant silent_since = base::Instant::Infinite();
 
   // The outcome.
   State state = State::kWaiting;
   uint64_t tenure = 0;
   FencingToken token;
   base::Instant not_before;  // the token must not be used sooner
-  absl::Status failure;
+  absl::Status failure;      // before: what is wrong with the server, where that is known
 
   // For the runtime: a thread that is parked is woken when there is something for it to see.
   bool parked = false;

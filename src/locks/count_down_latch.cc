@@ -18,16 +18,17 @@
 #include "src/base/random.h"
 #include "src/engine/core.h"
 #include "src/engine/handle.h"
+#include "src/engine/timing.h"
 #include "src/locks/throw.h"
 
 namespace redlatch {
 namespace {
 
+using engine::kAnswerGrace;
+
 constexpr int64_t kMostArrivals = 1'000'000'000'000'000;  // Lua counts exactly that far
 constexpr absl::Duration kShortestTtl = absl::Seconds(1);
 constexpr absl::Duration kLongestTtl = absl::Hours(24 * 365);
-// A call returns by its wait + 50 ms: this is for the server's answer, the rest for getting there.
-constexpr absl::Duration kAnswerGrace = absl::Milliseconds(40);
 constexpr absl::Duration kFirstBackoff = absl::Milliseconds(10);
 constexpr absl::Duration kLongestBackoff = absl::Milliseconds(500);
 
@@ -153,7 +154,7 @@ absl::StatusOr<CountDownLatch::Body::Latch> CountDownLatch::Body::Find(
     // A fresh incarnation each time: an attempt that arrives late, when the latch has vanished,
     // must not bring back the one that another attempt has made.
     return (*nameless)->Run(lua::kLatchCreate, {absl::StrCat(total_), ttl_ms, core_->FreshId()},
-                            answered_by);
+                            std::min(answered_by, give_up_by + kAnswerGrace));
   });
   if (!made.ok()) return made.status();
   const std::string incarnation = made->text.substr(0, made->text.find(' '));
@@ -207,15 +208,18 @@ absl::StatusOr<int64_t> CountDownLatch::Body::CountDown(int64_t n, std::string_v
   if (!latch.ok()) return latch.status();
   const std::vector<std::string> args = {
       latch->name, id.empty() ? core_->FreshId() : "user:" + std::string(id), absl::StrCat(n)};
-  const auto reply =
-      Persist(give_up_by, {}, [&] { return latch->handle->Run(lua::kLatchCountDown, args); });
+  const auto reply = Persist(give_up_by, {}, [&] {
+    return latch->handle->Run(lua::kLatchCountDown, args, give_up_by + kAnswerGrace);
+  });
   return ReadCount(reply);
 }
 
 absl::StatusOr<int64_t> CountDownLatch::Body::Count(base::Instant answered_by) {
-  const absl::StatusOr<Latch> latch = Find(answered_by, GiveUpBy(), {});
+  const base::Instant give_up_by = GiveUpBy();
+  const absl::StatusOr<Latch> latch = Find(answered_by, give_up_by, {});
   if (!latch.ok()) return latch.status();
-  return ReadCount(latch->handle->Run(lua::kLatchCount, {latch->name}, answered_by));
+  return ReadCount(latch->handle->Run(lua::kLatchCount, {latch->name},
+                                      std::min(answered_by, give_up_by + kAnswerGrace)));
 }
 
 CountDownLatch::CountDownLatch(Client client, std::string_view name, int64_t count,

@@ -11,16 +11,15 @@
 
 #include <algorithm>
 #include <cstring>
-#include <filesystem>
 #include <optional>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "src/base/random.h"
 #include "src/base/unique_fd.h"
+#include "src/redis/embedded_directory.h"
 #include "src/redis/embedded_keeper.h"
 
 namespace redlatch::redis {
@@ -39,15 +38,6 @@ struct Place {
   std::string alive = directory + "/alive";  // a FIFO: see SpawnKeptServer()
   std::string log = directory + "/log";
 };
-
-absl::Status ErrnoStatus(std::string_view what, const std::string& path, int error) {
-  const std::string message =
-      absl::StrCat("embedded: cannot ", std::string(what), " '", path, "': ", std::strerror(error));
-  if (error == EACCES || error == EPERM || error == EROFS) {
-    return absl::PermissionDeniedError(message);
-  }
-  return absl::UnavailableError(message);
-}
 
 // Somebody's answer to a connection: a server listens, though perhaps with a full queue.
 absl::StatusOr<bool> Listens(const std::string& socket_path) {
@@ -141,76 +131,7 @@ absl::StatusOr<bool> StartIfNone(const Place& place, absl::Duration idle_stop, b
   return true;
 }
 
-bool IsOurDirectory(const std::string& path) {
-  struct stat file;
-  return stat(path.c_str(), &file) == 0 && S_ISDIR(file.st_mode) && file.st_uid == geteuid();
-}
-
-// Jobs of one user meet, whether or not a login shell started them: cron has no XDG_RUNTIME_DIR,
-// and `su` leaves that of another user.
-std::string DefaultDirectory() {
-  const char* runtime = secure_getenv("XDG_RUNTIME_DIR");
-  if (runtime != nullptr && runtime[0] == '/' && IsOurDirectory(runtime)) {
-    return absl::StrCat(runtime, "/redlatch");
-  }
-  const std::string run_user = absl::StrCat("/run/user/", geteuid());
-  if (IsOurDirectory(run_user)) return run_user + "/redlatch";
-  return absl::StrCat("/tmp/redlatch-", geteuid());
-}
-
-absl::Status CheckDirectory(const std::string& path, const struct stat& file) {
-  constexpr std::string_view kElse = ", or choose another directory with embedded:/dir";
-  if (S_ISLNK(file.st_mode) || !S_ISDIR(file.st_mode)) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "embedded: '", path, "' is ", S_ISLNK(file.st_mode) ? "a symbolic link" : "a file",
-        ", not a directory: remove it", std::string(kElse)));
-  }
-  if (file.st_uid != geteuid()) {
-    return absl::PermissionDeniedError(
-        absl::StrCat("embedded: '", path, "' belongs to user ", file.st_uid, ", not to user ",
-                     geteuid(), ": let its owner remove it", std::string(kElse)));
-  }
-  if ((file.st_mode & 077) != 0) {
-    return absl::FailedPreconditionError(absl::StrFormat(
-        "embedded: '%s' has mode %04o, and others may enter it: run `chmod 700 %s`%s", path,
-        file.st_mode & 07777, path, std::string(kElse)));
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
-
-absl::StatusOr<std::string> EmbeddedDirectory(std::string_view directory) {
-  std::string path = directory.empty()
-                         ? DefaultDirectory()
-                         : std::filesystem::path(directory).lexically_normal().string();
-  // With a slash at its end a symbolic link would pass for what it points to.
-  while (path.size() > 1 && path.back() == '/') path.pop_back();
-  if (path.empty() || path[0] != '/' || path.find('\0') != std::string::npos) {
-    return absl::InvalidArgumentError(absl::StrCat("embedded: the directory '", path,
-                                                   "' must be an absolute path: embedded:/dir"));
-  }
-  const size_t longest = sizeof(sockaddr_un::sun_path) - 1;
-  if (const size_t length = Place(path).socket.size(); length > longest) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "embedded: the socket in '", path, "' would have a path of ", length, " bytes, and ",
-        longest, " is the most: choose a shorter directory with embedded:/dir"));
-  }
-  struct stat file;
-  if (lstat(path.c_str(), &file) == 0) {
-    if (absl::Status fit = CheckDirectory(path, file); !fit.ok()) return fit;
-    return path;
-  }
-  if (errno != ENOENT) return ErrnoStatus("look at", path, errno);
-  if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
-    if (errno != ENOENT) return ErrnoStatus("make the directory", path, errno);
-    return absl::FailedPreconditionError(absl::StrCat(
-        "embedded: '", path, "' cannot be made: the directory it would lie in does not exist"));
-  }
-  if (lstat(path.c_str(), &file) != 0) return ErrnoStatus("look at", path, errno);
-  if (absl::Status fit = CheckDirectory(path, file); !fit.ok()) return fit;
-  return path;
-}
 
 absl::StatusOr<std::string> EnsureEmbeddedServer(const EmbeddedOptions& options,
                                                  base::Instant deadline) {

@@ -18,8 +18,7 @@ namespace redlatch::redis {
 
 struct EmbeddedOptions {
   // Where the socket lies: an absolute path, created (the last part of it) where it is missing.
-  // Empty: `$XDG_RUNTIME_DIR/redlatch`; or `/run/user/<uid>/redlatch` where that variable is unset
-  // or names what is not ours; or `/tmp/redlatch-<uid>`.
+  // Empty: see DefaultEmbeddedDirectory().
   std::string directory;
 
   // The server stops when nobody was connected, and no key but fences was there, for this long.
@@ -33,15 +32,12 @@ struct EmbeddedOptions {
 //
 //   kUnavailable         not up by the deadline: it goes on starting, and a later call finds it;
 //                        or it ended while it started: the message holds the end of its log
-//   kFailedPrecondition  no redis-server on this machine; or a directory of the wrong kind or mode
+//   kFailedPrecondition  no redis-server on this machine; or a directory of the wrong kind or mode;
+//                        or none is named, and /tmp is one service's own
 //   kPermissionDenied    a directory that belongs to somebody else
 //   kInvalidArgument     a relative directory, or one too long for a socket
 absl::StatusOr<std::string> EnsureEmbeddedServer(const EmbeddedOptions& options,
                                                  base::Instant deadline);
-
-// The directory that EnsureEmbeddedServer() uses for `directory`, which is there and ours alone
-// when this returns OK. Errors as above.
-absl::StatusOr<std::string> EmbeddedDirectory(std::string_view directory);
 
 }  // namespace redlatch::redis
 

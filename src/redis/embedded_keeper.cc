@@ -86,13 +86,18 @@ stop() {
   [ -S "$socket" ] || exit 0
 }
 
+# What cleans /tmp by age shall not find ours old.
+freshen() {
+  touch -c alive lock log
+}
+
 watch() {
   trap 'kill "$nap"; exit' TERM
   unused=0 seen=
   while sleep "$interval" & nap=$!; wait "$nap"; do
     answer=$(ask EVAL_RO "$census" 0)
     case ${answer%% *} in
-    "$server") ;;
+    "$server") freshen ;;
     '' | *[!0-9]*)  # not up yet, or it refuses: too many clients, a password, a busy script
       if [ "$seen" ] && ! [ -S "$socket" ]; then abandon; fi
       unused=0
@@ -108,6 +113,7 @@ watch() {
 }
 
 keep() {
+  freshen
   mv -f kept.rdb boot.rdb 2>/dev/null || rm -f boot.rdb
   "$program" --port 0 --unixsocket "$socket" --unixsocketperm 600 --dir "$directory" \
     --logfile "$directory/log" --daemonize no --save '' --appendonly no --dbfilename boot.rdb \

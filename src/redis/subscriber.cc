@@ -29,9 +29,10 @@ absl::Status Subscriber::Refusal() const {
                    " belong to the process that forked this one; connect anew after fork()"));
 }
 
-absl::Status Subscriber::Subscribe(std::string_view channel, base::Instant deadline) {
+absl::Status Subscriber::Subscribe(std::string_view channel, base::Instant deadline,
+                                   const std::stop_token& stop) {
   absl::Status refused = Refusal();
-  return refused.ok() ? core_->Subscribe(channel, deadline) : refused;
+  return refused.ok() ? core_->Subscribe(channel, deadline, stop) : refused;
 }
 
 absl::Status Subscriber::Unsubscribe(std::string_view channel, base::Instant deadline) {
@@ -110,7 +111,12 @@ void Subscriber::Core::End(Subscription& subscription, absl::Status why) {
   }
 }
 
-absl::Status Subscriber::Core::Subscribe(std::string_view channel, base::Instant deadline) {
+absl::Status Subscriber::Core::Subscribe(std::string_view channel, base::Instant deadline,
+                                         const std::stop_token& stop) {
+  const std::stop_callback on_stop(stop, [this] {
+    const base::MutexLock lock(mu_);
+    changed_.SignalAll();
+  });
   const base::MutexLock lock(mu_);
   SubscriptionPtr subscription = Find(channel);
   if (subscription == nullptr || subscription->state == State::kLeaving) {
@@ -121,7 +127,8 @@ absl::Status Subscriber::Core::Subscribe(std::string_view channel, base::Instant
     WakeReader();
   }
   const uint64_t refusals = refusals_;
-  while (subscription->state == State::kAsked && refusals_ == refusals && base::Now() < deadline) {
+  while (subscription->state == State::kAsked && refusals_ == refusals && base::Now() < deadline &&
+         !stop.stop_requested()) {
     changed_.WaitUntil(mu_, deadline);
   }
   if (subscription->state == State::kLive) return absl::OkStatus();

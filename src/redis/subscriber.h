@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <string_view>
 
@@ -68,7 +69,9 @@ class Subscriber {
   // as long as the connection lives. kUnavailable at `deadline`: the channel stays asked for, and
   // becomes live when the server can be reached. Where the server refuses (no permission for the
   // channel, wrong password) its error, at once, and a channel that was unknown is forgotten.
-  absl::Status Subscribe(std::string_view channel, base::Instant deadline);
+  // A requested stop ends the wait as the deadline does.
+  absl::Status Subscribe(std::string_view channel, base::Instant deadline,
+                         const std::stop_token& stop = {});
 
   // After OK no message of `channel` is delivered any more.
   absl::Status Unsubscribe(std::string_view channel, base::Instant deadline);

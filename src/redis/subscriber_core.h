@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -41,7 +42,8 @@ class Subscriber::Core {
   // Threads that are not there any more may have been in the midst of it.
   void Abandon();
 
-  absl::Status Subscribe(std::string_view channel, base::Instant deadline);
+  absl::Status Subscribe(std::string_view channel, base::Instant deadline,
+                         const std::stop_token& stop);
   absl::Status Unsubscribe(std::string_view channel, base::Instant deadline);
   uint32_t Await(base::Parker& parker, base::Instant deadline);
   void Stop();

@@ -195,6 +195,21 @@ TEST(Keeper, StopsLoseNoAcknowledgedWriteHoweverOften) {
   EXPECT_GE(servers.size(), 3u);
 }
 
+TEST(Keeper, KeepsItsFilesFromBeingCleanedUpByAge) {
+  const EmbeddedHome home;
+  auto connection = home.Connect(absl::Milliseconds(40));
+  const timespec old[2] = {};
+  for (const char* name : {"alive", "lock"}) {
+    ASSERT_EQ(utimensat(AT_FDCWD, home.Path(name).c_str(), old, 0), 0);
+  }
+  AwaitLooks(connection, 2);  // at the second, what follows the first is done
+  for (const char* name : {"alive", "lock"}) {
+    struct stat file;
+    ASSERT_EQ(stat(home.Path(name).c_str(), &file), 0);
+    EXPECT_GT(file.st_mtim.tv_sec, 0) << name;
+  }
+}
+
 TEST(Keeper, EndsWithItsServer) {
   const EmbeddedHome home;
   auto connection = home.Connect();

@@ -18,6 +18,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "src/base/mutex.h"
+#include "src/redis/embedded_directory.h"
 #include "tests/redis/embedded_home.h"
 #include "tests/support/child_entry.h"
 
@@ -244,14 +245,43 @@ TEST(EmbeddedServer, ThatIsNotInstalledIsNamedWithItsPackage) {
   EXPECT_THAT(std::string(home.Ensure().status().message()), HasSubstr("'/nonexistent/redis'"));
 }
 
-TEST(EmbeddedDirectory, IsInTheRuntimeDirectoryOfTheUser) {
+TEST(EmbeddedDirectory, IsTheSameWithAndWithoutALogin) {
   const EmbeddedHome home;
   ASSERT_EQ(mkdir(home.Aside("run").c_str(), 0700), 0);
-  const ScopedEnvironment runtime("XDG_RUNTIME_DIR", home.Aside("run").c_str());
+  const ScopedEnvironment unnamed("REDLATCH_EMBEDDED_DIRECTORY", nullptr);
+  const std::string expected = absl::StrCat("/tmp/redlatch-", geteuid());
+  // Of a login, of a cron job, and of `su`, which leaves another user's.
+  for (const std::string& runtime : {home.Aside("run"), std::string(), std::string("/")}) {
+    const ScopedEnvironment login("XDG_RUNTIME_DIR", runtime.empty() ? nullptr : runtime.c_str());
+    const absl::StatusOr<std::string> directory = DefaultEmbeddedDirectory();
+    ASSERT_TRUE(directory.ok()) << directory.status();
+    EXPECT_EQ(*directory, expected);
+  }
+}
+
+TEST(EmbeddedDirectory, IsTheOneThatTheEnvironmentNames) {
+  const EmbeddedHome home;
+  const ScopedEnvironment named("REDLATCH_EMBEDDED_DIRECTORY", home.directory().c_str());
   const absl::StatusOr<std::string> directory = EmbeddedDirectory("");
   ASSERT_TRUE(directory.ok()) << directory.status();
-  EXPECT_EQ(*directory, home.Aside("run/redlatch"));
+  EXPECT_EQ(*directory, home.directory());
   EXPECT_EQ(Mode(*directory), 0700);
+}
+
+TEST(EmbeddedDirectory, IsNotInATmpThatNobodyElseSees) {
+  constexpr char kRoot[] = "29 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n";
+  constexpr char kTmp[] = "37 29 0:33 / /tmp rw,nosuid - tmpfs tmpfs rw\n";
+  constexpr char kOfService[] =
+      "99 29 8:1 /tmp/systemd-private-4f5e-cron.service-Xy/tmp /tmp rw - ext4 /dev/sda1 rw\n";
+  constexpr char kOfServiceOnTmpfs[] =
+      "99 29 0:33 /systemd-private-4f5e-cron.service-Xy/tmp /tmp rw - tmpfs tmpfs rw\n";
+  constexpr char kVarTmp[] =
+      "98 29 8:1 /var/tmp/systemd-private-4f5e-x.service-Zz/tmp /var/tmp rw - ext4 /dev/sda1 rw\n";
+  EXPECT_FALSE(TmpIsPrivate(""));
+  EXPECT_FALSE(TmpIsPrivate(kRoot));
+  EXPECT_FALSE(TmpIsPrivate(absl::StrCat(kRoot, kTmp, kVarTmp)));
+  EXPECT_TRUE(TmpIsPrivate(absl::StrCat(kRoot, kOfService)));
+  EXPECT_TRUE(TmpIsPrivate(absl::StrCat(kRoot, kTmp, kOfServiceOnTmpfs, kVarTmp)));
 }
 
 TEST(EmbeddedDirectory, ThatOthersMayEnterIsRefused) {

@@ -72,6 +72,7 @@ class LockMachineTest : public ::testing::Test {
     waiter.thread = want.thread;
     waiter.face = want.face;
     waiter.patience = want.patience;
+    waiter.began = now_;
     waiter.terms = {.lease = want.lease,
                     .manual = want.manual,
                     .permits = want.permits,

@@ -151,7 +151,7 @@ TEST_F(LockMachineWaitingTest, RefusalFailsAllWhoWait) {
 }
 
 TEST_F(LockMachineWaitingTest, FullMemoryFailsABidAndSparesAHeartbeat) {
-  Waiter& queued = Queue();
+  Waiter& queued = Queue({.patience = Patience::kBounded});
   Pass(kThird);
   Hear(Fetch(Operation::kAcquire), Refusal(absl::ResourceExhaustedError("OOM")));
   EXPECT_EQ(queued.state, State::kWaiting);
@@ -199,6 +199,49 @@ TEST_F(LockMachineWaitingTest, NewcomerWaitsForItsOwnUnreachableAfter) {
   Pass(absl::Seconds(2));
   Hear(Fetch(Operation::kAcquire), Silence());
   EXPECT_EQ(late.state, State::kFailed);
+}
+
+TEST_F(LockMachineWaitingTest, OutageBeginsWithTheFirstCommandThatIsNotAnswered) {
+  constexpr base::Instant kNever = base::Instant::Infinite();
+  Make({.unreachable_after = absl::Seconds(2)});
+  Waiter& endless = Acquire();
+  Waiter& bounded = Acquire({.thread = 2, .patience = Patience::kBounded});
+  EXPECT_EQ(machine().GivesUpAt(endless, kNever), kNever) << "the server was not asked yet";
+  const base::Instant sent = now();
+  const Send bid = Fetch(Operation::kAcquire);
+  EXPECT_EQ(machine().GivesUpAt(endless, kNever), sent + absl::Seconds(2) + kAnswerGrace);
+  Pass(absl::Seconds(1));
+  Hear(bid, Silence());
+  EXPECT_TRUE(Woken(endless)) << "so as to see when it must give up";
+  EXPECT_FALSE(Woken(bounded));
+  EXPECT_EQ(machine().GivesUpAt(endless, kNever), sent + absl::Seconds(2));
+  EXPECT_EQ(machine().GivesUpAt(bounded, kNever), kNever);
+  PassTo(sent + absl::Seconds(2));
+  GiveUp(endless);
+  EXPECT_EQ(endless.state, State::kFailed);
+}
+
+TEST_F(LockMachineWaitingTest, SilenceThatACallHasMetElsewhereBeginsTheOutage) {
+  Make({.unreachable_after = absl::Seconds(2)});
+  Waiter& waiter = Acquire();
+  const base::Instant met = now();
+  waiter.silent_since = met;
+  Pass(absl::Seconds(1));
+  Hear(Fetch(Operation::kAcquire), Silence());
+  EXPECT_EQ(machine().GivesUpAt(waiter, now()), met + absl::Seconds(2));
+  Pass(absl::Milliseconds(500));
+  Hear(Fetch(Operation::kAcquire), Queued());
+  EXPECT_GT(machine().GivesUpAt(waiter, now()), now() + absl::Seconds(2))
+      << "it has answered since";
+}
+
+TEST_F(LockMachineWaitingTest, EndlessWaiterIsNeverToldThatTheLockIsBusy) {
+  Waiter& waiter = Queue();
+  Pass(kThird);
+  Fetch(Operation::kAcquire);
+  GiveUp(waiter);
+  EXPECT_EQ(waiter.state, State::kFailed);
+  EXPECT_TRUE(absl::IsUnavailable(waiter.failure));
 }
 
 TEST_F(LockMachineWaitingTest, AnswerEndsTheOutage) {
