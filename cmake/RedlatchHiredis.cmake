@@ -1,14 +1,13 @@
-# Defines redlatch::hiredis. Debian's hiredis 0.14 comes with no usable CMake target.
-# Included by the build and, for a static redlatch, by the installed redlatchConfig.cmake.
+# Defines redlatch::hiredis, where there is hiredis. Debian's hiredis 0.14 comes with no usable CMake
+# target. Included by the build and, for a static redlatch, by the installed redlatchConfig.cmake.
 if(NOT TARGET redlatch::hiredis)
   find_path(REDLATCH_HIREDIS_INCLUDE_DIR hiredis/hiredis.h)
   find_library(REDLATCH_HIREDIS_LIBRARY hiredis)
   mark_as_advanced(REDLATCH_HIREDIS_INCLUDE_DIR REDLATCH_HIREDIS_LIBRARY)
-  if(NOT REDLATCH_HIREDIS_INCLUDE_DIR OR NOT REDLATCH_HIREDIS_LIBRARY)
-    message(FATAL_ERROR "redlatch needs hiredis 0.14 or later (Debian: libhiredis-dev)")
+  if(REDLATCH_HIREDIS_INCLUDE_DIR AND REDLATCH_HIREDIS_LIBRARY)
+    add_library(redlatch::hiredis UNKNOWN IMPORTED)
+    set_target_properties(redlatch::hiredis PROPERTIES
+      IMPORTED_LOCATION "${REDLATCH_HIREDIS_LIBRARY}"
+      INTERFACE_INCLUDE_DIRECTORIES "${REDLATCH_HIREDIS_INCLUDE_DIR}")
   endif()
-  add_library(redlatch::hiredis UNKNOWN IMPORTED)
-  set_target_properties(redlatch::hiredis PROPERTIES
-    IMPORTED_LOCATION "${REDLATCH_HIREDIS_LIBRARY}"
-    INTERFACE_INCLUDE_DIRECTORIES "${REDLATCH_HIREDIS_INCLUDE_DIR}")
 endif()

@@ -2,6 +2,7 @@
 # run.sh WORK_DIR CXX <how> [argument]: builds the consumer in WORK_DIR and runs it. How:
 #   add_subdirectory SOURCE_DIR  with redlatch's sources, shared; then installs it to WORK_DIR/shared
 #   install BUILD_DIR            (runs nothing:) installs an existing static build to WORK_DIR/static
+#   package BUILD_DIR            (likewise:) makes packages of it, and unpacks them to WORK_DIR/package
 #   find_package PREFIX          with what is installed in WORK_DIR/PREFIX
 #   pkg_config PREFIX            likewise
 #   readme PREFIX                likewise: the README's own program, which starts a server
@@ -37,6 +38,14 @@ case $how in
   install)
     rm -rf static
     cmake --install "$argument" --prefix "$work/static"
+    ;;
+  package)
+    rm -rf package debs unpacked
+    cpack --config "$argument/CPackConfig.cmake" -G DEB -B debs
+    for deb in debs/*.deb; do dpkg-deb -x "$deb" unpacked; done
+    mv unpacked/usr package
+    gzip -t package/share/man/man1/redlatch.1.gz package/share/doc/*/changelog.gz
+    package/bin/redlatch --version
     ;;
   find_package)
     rm -rf "find_package_$argument"
