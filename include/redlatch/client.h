@@ -39,6 +39,9 @@ struct ClientOptions {
   // Stands before every lock's name in its keys.
   std::string key_prefix = {};
 
+  // What people see of this client in Inspect(); empty: the program's own name.
+  std::string program = {};
+
   // Hears of what happens to this client's locks. Where there is none, losses and misuse go to
   // stderr, at most one line a second.
   std::shared_ptr<Observer> observer = nullptr;

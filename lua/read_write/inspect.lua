@@ -2,25 +2,21 @@
 --
 -- KEYS   1 to 4 as acquire's; 5, 6 as its 6, 7
 -- ARGV   1 the most waiters to list
--- reply  { 'read_write', fence, { { hold, owner, or 'read' for a reader, remaining_ms } ... },
---          waiting, { { hold, owner, ticket } ... } }
+-- reply  { 'read_write', fence, { { hold, owner, remaining_ms, 1, since } of each that writes, then
+--          { hold, 'read', remaining_ms } of each that reads ... }, waiting,
+--          { { hold, owner, ticket } ... }, holding }
 -- include: common/time
 -- include: common/list_waiters
+-- include: common/live_holds
 -- include: read_write/common/state
+-- include: reentrant/common/list_holds
 
 local now = now_us()
-local state = read_state(now)
-local holds = state.holds
-local holders = {}
-for i, hold in ipairs(holds.names) do
-  holders[i] = {hold, holds.owner, math.floor((holds.live[hold].expiry - now) / 1000)}
-end
-local readers = redis.call('ZRANGE', readers_key, 0, -1, 'WITHSCORES')
-for i = 1, #readers, 2 do
-  local remaining_us = readers[i + 1] - now
-  if remaining_us > 0 then
-    holders[#holders + 1] = {readers[i], 'read', math.floor(remaining_us / 1000)}
-  end
+local holds = read_state(now).holds
+local holders = list_holds(holds, now)
+local reading, readers = live_holds(readers_key, now, most_holders - #holders)
+for _, reader in ipairs(readers) do
+  holders[#holders + 1] = {reader[1], 'read', reader[2]}
 end
 local waiters = list_waiters(tonumber(ARGV[1]))
 for _, waiter in ipairs(waiters) do
@@ -32,4 +28,5 @@ return {
   holders,
   redis.call('ZCARD', KEYS[2]),
   waiters,
+  holds.count + reading,
 }

@@ -2,22 +2,19 @@
 --
 -- KEYS   1 to 4 as acquire's
 -- ARGV   1 the most waiters to list
--- reply  { 'reentrant', fence, { { hold, owner, remaining_ms } ... }, waiting,
---          { { hold, owner, ticket } ... } }
+-- reply  { 'reentrant', fence, { { hold, owner, remaining_ms, 1, since } ... }, waiting,
+--          { { hold, owner, ticket } ... }, holding }
 -- include: common/time
 -- include: common/list_waiters
--- include: reentrant/common/holds
+-- include: reentrant/common/list_holds
 
 local now = now_us()
 local holds = read_holds(now, 'reentrant')
-local holders = {}
-for i, hold in ipairs(holds.names) do
-  holders[i] = {hold, holds.owner, math.floor((holds.live[hold].expiry - now) / 1000)}
-end
 return {
   'reentrant',
   redis.call('GET', KEYS[4]) or '0',
-  holders,
+  list_holds(holds, now),
   redis.call('ZCARD', KEYS[2]),
   list_waiters(tonumber(ARGV[1])),
+  holds.count,
 }

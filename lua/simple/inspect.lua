@@ -2,21 +2,27 @@
 --
 -- KEYS   1 to 4 as acquire's
 -- ARGV   1 the most waiters to list
--- reply  { 'simple', fence, { { hold, owner, remaining_ms } }, waiting,
---          { { hold, owner, ticket } ... } }
---        The owner of a hold is its client, '' where it is foreign.
+-- reply  { 'simple', fence, { { hold, owner, remaining_ms, 1, since } }, waiting,
+--          { { hold, owner, ticket } ... }, holding }
+--        The owner of a hold is its client, '' where it is foreign; then since is '0'.
+-- include: common/time
 -- include: common/hold_id
+-- include: common/since
 -- include: common/list_waiters
 
 local holders = {}
 local holder = redis.call('GET', KEYS[1])
+local fence = redis.call('GET', KEYS[4]) or '0'
 if holder then
-  holders[1] = {holder, client_of(holder) or '', redis.call('PTTL', KEYS[1])}
+  local client = client_of(holder)
+  holders[1] = {holder, client or '', redis.call('PTTL', KEYS[1]), 1,
+    client and since(fence, now_us()) or '0'}
 end
 return {
   'simple',
-  redis.call('GET', KEYS[4]) or '0',
+  fence,
   holders,
   redis.call('ZCARD', KEYS[2]),
   list_waiters(tonumber(ARGV[1])),
+  #holders,
 }

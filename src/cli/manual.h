@@ -1,14 +1,17 @@
-// What `redlatch` tells of itself: --help and the man page, from the same words.
+// What `redlatch` tells of itself, of all its commands.
 #ifndef REDLATCH_SRC_CLI_MANUAL_H_
 #define REDLATCH_SRC_CLI_MANUAL_H_
 
+#include <span>
 #include <string>
+
+#include "src/cli/page.h"
 
 namespace redlatch::cli {
 
-std::string Overview();  // redlatch --help
-std::string RunHelp();   // redlatch run --help
-std::string ManPage();   // redlatch --man: what docs/man/redlatch.1 holds
+std::string Overview(std::span<const Page* const> pages);  // redlatch --help
+// redlatch --man: what docs/man/redlatch.1 holds.
+std::string ManPage(std::span<const Page* const> pages);
 
 }  // namespace redlatch::cli
 

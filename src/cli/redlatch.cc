@@ -4,35 +4,72 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "redlatch/version.h"
+#include "src/cli/break.h"
 #include "src/cli/complain.h"
 #include "src/cli/exit_codes.h"
+#include "src/cli/inspect.h"
+#include "src/cli/ls.h"
 #include "src/cli/manual.h"
 #include "src/cli/run.h"
 
+namespace redlatch::cli {
+namespace {
+
+struct Command {
+  const Page* page;
+  int (*run)(const std::vector<std::string>& words);
+};
+
+constexpr Command kCommands[] = {
+    {&kRunPage, Run},
+    {&kLsPage, Ls},
+    {&kInspectPage, Inspect},
+    {&kBreakPage, Break},
+};
+
+const Command* Find(std::string_view name) {
+  for (const Command& command : kCommands) {
+    if (name == command.page->name) return &command;
+  }
+  return nullptr;
+}
+
+std::vector<const Page*> Pages() {
+  std::vector<const Page*> pages;
+  for (const Command& command : kCommands) pages.push_back(command.page);
+  return pages;
+}
+
+int Say(const std::string& text) {
+  std::fputs(text.c_str(), stdout);
+  return 0;
+}
+
+int Main(const std::vector<std::string>& words) {
+  if (words.empty()) {
+    Complain({"what is to be done? See redlatch --help"});
+    return kFailure;
+  }
+  const std::string& first = words[0];
+  if (const Command* const command = Find(first)) {
+    return command->run({words.begin() + 1, words.end()});
+  }
+  if (first == "--help" || first == "-h" || first == "help") {
+    const Command* const asked_for = words.size() > 1 ? Find(words[1]) : nullptr;
+    return Say(asked_for != nullptr ? Help(*asked_for->page) : Overview(Pages()));
+  }
+  if (first == "--version") return Say("redlatch " REDLATCH_VERSION_STRING "\n");
+  if (first == "--man") return Say(ManPage(Pages()));
+  Complain(
+      {"\"", absl::Utf8SafeCEscape(first), "\" is no command of redlatch: see redlatch --help"});
+  return kFailure;
+}
+
+}  // namespace
+}  // namespace redlatch::cli
+
 int main(int argc, char** argv) {
-  namespace cli = redlatch::cli;
-  const std::vector<std::string> words(argv + (argc > 0 ? 1 : 0), argv + argc);
-  const std::string_view command = words.empty() ? "" : std::string_view(words[0]);
-  if (command == "run") return cli::Run({words.begin() + 1, words.end()});
-  if (command == "--help" || command == "-h" || command == "help") {
-    std::fputs(
-        words.size() > 1 && words[1] == "run" ? cli::RunHelp().c_str() : cli::Overview().c_str(),
-        stdout);
-    return 0;
-  }
-  if (command == "--version") {
-    std::puts("redlatch " REDLATCH_VERSION_STRING);
-    return 0;
-  }
-  if (command == "--man") {
-    std::fputs(cli::ManPage().c_str(), stdout);
-    return 0;
-  }
-  if (command.empty()) {
-    cli::Complain({"what is to be done? See redlatch --help"});
-  } else {
-    cli::Complain({"\"", command, "\" is no command of redlatch: see redlatch --help"});
-  }
-  return cli::kFailure;
+  return redlatch::cli::Main({argv + (argc > 0 ? 1 : 0), argv + argc});
 }

@@ -1,11 +1,9 @@
 #include "src/cli/run.h"
 
 #include <cstdio>
-#include <cstdlib>
 
 #include "absl/strings/escaping.h"
 #include "src/cli/complain.h"
-#include "src/cli/manual.h"
 #include "src/cli/run_front.h"
 #include "src/cli/run_job.h"
 #include "src/cli/run_options.h"
@@ -13,15 +11,13 @@
 namespace redlatch::cli {
 
 int Run(const std::vector<std::string>& words) {
-  const char* const url = std::getenv("REDLATCH_URL");
-  const absl::StatusOr<RunOptions> options =
-      ParseRunOptions(words, url != nullptr && *url != '\0' ? url : "embedded:");
+  const absl::StatusOr<RunOptions> options = ParseRunOptions(words);
   if (!options.ok()) {
     Complain({std::string(options.status().message())});
     return kFailure;
   }
   if (options->help) {
-    std::fputs(RunHelp().c_str(), stdout);
+    std::fputs(Help(kRunPage).c_str(), stdout);
     return 0;
   }
   // Before it waits for the lock: that may take long.

@@ -4,7 +4,11 @@
 #include <string>
 #include <vector>
 
+#include "src/cli/page.h"
+
 namespace redlatch::cli {
+
+extern const Page kRunPage;
 
 // `redlatch run`, with what follows these words. The exit code.
 int Run(const std::vector<std::string>& words);

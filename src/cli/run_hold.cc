@@ -3,6 +3,7 @@
 #include <string_view>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "redlatch/observer.h"
 #include "redlatch/reentrant_read_write_lock.h"
 #include "redlatch/semaphore.h"
@@ -39,10 +40,14 @@ std::optional<FencingToken> RunHold::token() const {
 
 absl::StatusOr<RunHold> AcquireHold(const RunOptions& options, std::shared_ptr<Observer> observer,
                                     std::stop_token stop, const std::function<void()>& connected) {
+  const std::string& command = options.command[0];
   const absl::StatusOr<Client> client = Client::Connect(
-      options.server, {.observer = std::move(observer), .on_warning = [](std::string_view warning) {
-                         Complain({"warning: ", warning});
-                       }});
+      options.server,
+      {.program = absl::StrCat("redlatch run: ", command.substr(command.find_last_of('/') + 1)),
+       .observer = std::move(observer),
+       .on_warning = [](std::string_view warning) {
+         Complain({"warning: ", warning});
+       }});
   if (!client.ok()) return client.status();
   connected();
   const AcquireOptions how = {.wait = options.wait, .stop = std::move(stop)};

@@ -146,7 +146,7 @@ class Keeper {
     }
     hold_.emplace(*std::move(result));
     if (called_off_ == 0) return std::nullopt;
-    (void)hold_->Release();
+    (void)Release();
     return kSignalled + called_off_;
   }
 
@@ -164,7 +164,7 @@ class Keeper {
     const int error = job_.Start(environment);
     if (error == 0) return std::nullopt;
     watch_.deadline = kNever;
-    (void)hold_->Release();
+    (void)Release();
     Complain(
         {absl::Utf8SafeCEscape(options_.command[0]), " can't be executed: ", std::strerror(error)});
     return error == ENOENT ? kNotFound : kNotExecutable;
@@ -239,9 +239,16 @@ class Keeper {
     alarm_.Set(kill_or_term_at_);
   }
 
+  // Where the server answers, the client ends as well, so that nothing tells of it any longer.
+  absl::Status Release() {
+    absl::Status released = hold_->Release();
+    if (released.ok()) hold_.reset();
+    return released;
+  }
+
   int Finish() {
     watch_.deadline = kNever;
-    const absl::Status released = hold_->Release();
+    const absl::Status released = Release();
     if (IsLeaseLost(released) && !lost_) {
       lost_ = true;
       Complain({what_, " was lost while the command ran: ", std::string(released.message())});
@@ -294,7 +301,7 @@ void RunKeeper(const KeeperTask& task) {
     if (job.pid() > 0) {
       LetGoOfDescriptorsBut({task.link, job.descriptors()[0], job.descriptors()[1]});
     }
-    // Never destroyed: the lock is released, and a client's orderly end would only take time.
+    // Never destroyed: the lock is released, and an orderly end would only take time.
     code = (new Keeper(task, job))->Run();
   }
   _exit(code);

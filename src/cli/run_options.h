@@ -35,14 +35,8 @@ struct RunOptions {
   bool help = false;   // nothing else counts
 };
 
-// Abseil's flags are not used here: they belong to the whole program, where each subcommand has its
-// own; they go on past NAME into whatever follows; and their --help lists source files, it does not
-// teach.
-//
-// kInvalidArgument: one line that says what is wrong and how to mend it. `url` is what --server is
-// where it is not given.
-absl::StatusOr<RunOptions> ParseRunOptions(const std::vector<std::string>& words,
-                                           const std::string& url);
+// kInvalidArgument: one line that says what is wrong and how to mend it.
+absl::StatusOr<RunOptions> ParseRunOptions(const std::vector<std::string>& words);
 
 }  // namespace redlatch::cli
 

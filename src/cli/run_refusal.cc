@@ -2,7 +2,7 @@
 
 #include "redlatch/status.h"
 #include "src/cli/complain.h"
-#include "src/cli/exit_codes.h"
+#include "src/cli/refusal.h"
 
 namespace redlatch::cli {
 
@@ -22,16 +22,7 @@ int ExplainRefusal(const absl::Status& why, const RunOptions& options, const std
     }
     return options.busy_code;
   }
-  const std::string message(why.message());
-  if (redlatch::IsUnavailable(why)) {
-    Complain({message,
-              "; does it run, and is it the one that you mean? --server says which, else "
-              "$REDLATCH_URL"});
-    return kUnreachable;
-  }
-  Complain({message});
-  const bool wrong_usage = absl::IsInvalidArgument(why) || absl::IsUnimplemented(why);
-  return wrong_usage ? kFailure : kRefused;
+  return Refuse(why);
 }
 
 }  // namespace redlatch::cli

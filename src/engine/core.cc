@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "src/base/status.h"
 #include "src/engine/permits.h"
 #include "src/engine/readers.h"
@@ -16,7 +17,7 @@ Core::Inside::Inside(Core& core)
               renewer.Remove(entry);
               notifier.Remove(entry);
             }),
-      renewer(core),
+      renewer(core, core.pace_.refresh),
       notifier(core) {}
 
 Core::Inside::~Inside() {
@@ -24,12 +25,17 @@ Core::Inside::~Inside() {
   notifier.Stop();
 }
 
-Core::Core(redis::Url url, ClientOptions options)
+Core::Core(redis::Url url, ClientOptions options, DescriptionPace pace)
     : url_(std::move(url)),
       options_(std::move(options)),
       observer_(options_.observer ? options_.observer : std::make_shared<Observer>()),
       identity_(NewIdentity()),
-      channel_(url_, {.on_reconnected = [this] { inside_->renewer.Reconnected(); }}),
+      pace_(pace),
+      description_(DescribeCommand(identity_.client, ThisProcess(options_.program), absl::Now(),
+                                   pace_.lifetime)),
+      channel_(url_, {.on_reconnected = [this] { inside_->renewer.Reconnected(); },
+                      .introduction = description_}),
+      farewell_(channel_, identity_.client),
       scripts_(channel_),
       inside_(std::make_unique<Inside>(*this)) {
   subscriber_.emplace(
@@ -139,6 +145,11 @@ void Core::Reconnected() {
   inside_->table.VisitAll([this](Entry& entry) {
     Feed(entry, [](LockMachine& machine, Effects&) { machine.OnReconnected(base::Now()); });
   });
+}
+
+void Core::Describe() {
+  // Where there is no connection the next handshake does it.
+  channel_.Send(description_).IgnoreError();
 }
 
 void Core::Finish(Entry& entry, Effects& effects) {

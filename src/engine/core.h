@@ -18,6 +18,7 @@
 #include "src/base/fork_guard.h"
 #include "src/base/mutex.h"
 #include "src/base/parker.h"
+#include "src/engine/description.h"
 #include "src/engine/entry.h"
 #include "src/engine/notifier.h"
 #include "src/engine/registry.h"
@@ -41,7 +42,7 @@ class Readers;
 // may be held by threads that are not there.
 class Core {
  public:
-  Core(redis::Url url, ClientOptions options);
+  Core(redis::Url url, ClientOptions options, DescriptionPace pace = {});
   ~Core();
   Core(const Core&) = delete;
   Core& operator=(const Core&) = delete;
@@ -85,8 +86,13 @@ class Core {
     return subscriber_->Await(parker, deadline);
   }
 
+  // A manual hold is never renewed, and may be long: see Renewer::KeepDescribed().
+  void KeepDescribed() { inside_->renewer.KeepDescribed(); }
+
   // By the client's own threads.
   void Expire(Entry& entry);
+  // Tells people anew who this client is; waits for nobody.
+  void Describe();
   void Reconnected();
 
  private:
@@ -114,7 +120,10 @@ class Core {
   std::atomic<uint64_t> numbers_{0};
   std::atomic<uint64_t> losses_{0};
   std::atomic<bool> listening_{false};
+  const DescriptionPace pace_;
+  const redis::Command description_;
   redis::Channel channel_;
+  const Farewell farewell_;  // behind whatever those below still send
   redis::Scripts scripts_;
   // Its thread uses all of this object and is stopped before; its descriptor wakes threads in
   // Await(), which those inside may just be doing.

@@ -91,6 +91,7 @@ absl::StatusOr<Won> Handle::Acquire(const Want& want) {
   } else if (want.wait < absl::InfiniteDuration()) {
     waiter.patience = Patience::kBounded;
   }
+  if (want.terms.manual) core_->KeepDescribed();
   Compete(waiter, began + std::max(want.wait, absl::ZeroDuration()), want);
   if (waiter.state == Waiter::State::kElsewhere) {
     return Won{.silence = {.since = waiter.silent_since, .why = std::move(waiter.failure)}};
@@ -227,7 +228,11 @@ absl::StatusOr<LockInfo> Handle::Inspect(int most_waiters) {
   const absl::StatusOr<redis::Reply> reply =
       Run(entry_.plan->scripts.inspect, {absl::StrCat(most_waiters)});
   if (!reply.ok()) return reply.status();
-  return ReadInspection(*reply);
+  absl::StatusOr<LockInfo> info = ReadInspection(*reply);
+  if (info.ok()) {
+    AddProcesses(core_->channel(), base::Now() + core_->command_timeout(), *info);
+  }
+  return info;
 }
 
 absl::Status Handle::ForceRelease() {

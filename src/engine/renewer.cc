@@ -54,6 +54,11 @@ base::Instant Renewer::StopBy() {
   return stop_by_;
 }
 
+void Renewer::KeepDescribed() {
+  const base::MutexLock lock(mu_);
+  Start();
+}
+
 void Renewer::Schedule(Entry& entry, base::Instant moment) {
   bool first = false;
   {
@@ -93,13 +98,17 @@ void Renewer::Work() {
   while (!last) {
     last = stopping_;
     const bool reconnected = std::exchange(reconnected_, false);
-    TakeDue(base::Now(), due);
-    if (due.empty() && !reconnected && !last) {
-      changed_.WaitUntil(mu_, timers_.next());
+    const base::Instant now = base::Now();
+    const bool describe = describe_at_ <= now && !last;
+    if (describe) describe_at_ = now + refresh_;
+    TakeDue(now, due);
+    if (due.empty() && !reconnected && !describe && !last) {
+      changed_.WaitUntil(mu_, std::min(timers_.next(), describe_at_));
       continue;
     }
     mu_.Unlock();
     if (reconnected) core_.Reconnected();
+    if (describe) core_.Describe();
     Serve(due);
     for (Entry* const entry : due) core_.table().Drop(*entry);
     due.clear();

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/time/time.h"
 #include "src/base/clock.h"
 #include "src/base/mutex.h"
 #include "src/engine/entry.h"
@@ -16,15 +17,20 @@ class Core;
 
 // The thread that runs those scripts of all locks for which no caller is there: renewals,
 // heartbeats, releases and cancels that went unanswered. What is due together travels in one
-// pipelined write. It starts when it is first needed. Thread-safe.
+// pipelined write. It starts when it is first needed, and from then on also repeats who this client
+// is. Thread-safe.
 class Renewer {
  public:
-  explicit Renewer(Core& core) : core_(core) {}
+  // `refresh`: how often the client describes itself.
+  Renewer(Core& core, absl::Duration refresh)
+      : core_(core), refresh_(refresh), describe_at_(base::Now() + refresh) {}
   // Ends the thread, after a last look at what is due, within the command timeout.
   void Stop();
   Renewer(const Renewer&) = delete;
   Renewer& operator=(const Renewer&) = delete;
 
+  // The client is described from here on, also where nothing is ever due.
+  void KeepDescribed();
   void Schedule(Entry& entry, base::Instant moment);
   void Remove(Entry& entry);
   // A connection was lost and made again: everything is renewed, every waiter asks again.
@@ -38,9 +44,11 @@ class Renewer {
   base::Instant StopBy();
 
   Core& core_;
+  const absl::Duration refresh_;
   base::Mutex mu_;
   base::CondVar changed_;
   TimerHeap timers_ ABSL_GUARDED_BY(mu_);
+  base::Instant describe_at_ ABSL_GUARDED_BY(mu_);
   bool reconnected_ ABSL_GUARDED_BY(mu_) = false;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   base::Instant stop_by_ ABSL_GUARDED_BY(mu_) = base::Instant::Infinite();

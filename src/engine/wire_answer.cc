@@ -78,12 +78,23 @@ bool TakeHold(const Identity& identity, std::string_view& text, HoldNumber& hold
          ReadNumber(word.substr(colon + 1), hold);
 }
 
+// When that was, in microseconds of the server's clock; what is no such number tells nothing.
+absl::Time ReadSince(std::string_view text) {
+  int64_t micros = 0;
+  return ReadNumber(text, micros) && micros > 0 ? absl::FromUnixMicros(micros)
+                                                : absl::InfinitePast();
+}
+
 bool ReadParty(const Reply& reply, bool holder, LockInfo::Party& party) {
   if (reply.elements.size() < 3) return false;
   party.hold = reply.elements[0].text;
   party.owner = reply.elements[1].text;
   if (reply.elements.size() > 3) party.permits = reply.elements[3].integer;
-  if (!holder) return true;
+  if (!holder) {
+    party.since = ReadSince(reply.elements[2].text);
+    return true;
+  }
+  if (reply.elements.size() > 4) party.since = ReadSince(reply.elements[4].text);
   party.remaining = absl::Milliseconds(reply.elements[2].integer);
   if (party.remaining < absl::ZeroDuration()) party.remaining = absl::InfiniteDuration();
   return true;
@@ -124,9 +135,11 @@ absl::StatusOr<LockInfo> ReadInspection(const Reply& reply) {
   info.kind = reply.elements[0].text;
   info.waiting = reply.elements[3].integer;
   info.last_token = FencingToken(token);
-  if (reply.elements.size() > 6) {
-    info.capacity = reply.elements[5].integer;
-    info.used = reply.elements[6].integer;
+  info.holding = static_cast<int64_t>(info.holders.size());
+  if (reply.elements.size() > 5) info.holding = reply.elements[5].integer;
+  if (reply.elements.size() > 7) {
+    info.capacity = reply.elements[6].integer;
+    info.used = reply.elements[7].integer;
   }
   return info;
 }

@@ -43,6 +43,8 @@ struct ChannelOptions {
   // A lost connection was made again. Called by the leader while the channel is locked: returns at
   // once and does not call the channel.
   std::function<void()> on_reconnected;
+  // Sent with each handshake; what the server says to it does not matter.
+  std::optional<Command> introduction = {};
   TransportFactory open = OpenSocket;
 };
 

@@ -133,6 +133,16 @@ absl::StatusOr<bool> StartIfNone(const Place& place, absl::Duration idle_stop, b
 
 }  // namespace
 
+absl::StatusOr<std::optional<std::string>> FindEmbeddedServer(std::string_view directory) {
+  absl::StatusOr<std::string> path = EmbeddedDirectory(directory);
+  if (!path.ok()) return path.status();
+  Place place(*std::move(path));
+  const absl::StatusOr<bool> listens = Listens(place.socket);
+  if (!listens.ok()) return listens.status();
+  if (!*listens) return std::nullopt;
+  return std::move(place.socket);
+}
+
 absl::StatusOr<std::string> EnsureEmbeddedServer(const EmbeddedOptions& options,
                                                  base::Instant deadline) {
   absl::StatusOr<std::string> directory = EmbeddedDirectory(options.directory);

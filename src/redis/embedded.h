@@ -7,6 +7,7 @@
 #ifndef REDLATCH_SRC_REDIS_EMBEDDED_H_
 #define REDLATCH_SRC_REDIS_EMBEDDED_H_
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -38,6 +39,10 @@ struct EmbeddedOptions {
 //   kInvalidArgument     a relative directory, or one too long for a socket
 absl::StatusOr<std::string> EnsureEmbeddedServer(const EmbeddedOptions& options,
                                                  base::Instant deadline);
+
+// The socket of this user's server where one listens; it is not started where none does. Errors as
+// above.
+absl::StatusOr<std::optional<std::string>> FindEmbeddedServer(std::string_view directory);
 
 }  // namespace redlatch::redis
 

@@ -41,6 +41,7 @@ census="
   -- What stays when nobody uses it any more: the next server loads it.
   local function stays(key)
     if key:find(':fence\$') or key:find(':counted\$') then return true end
+    if key:find('^redlatch:client:') then return true end
     if redis.call('TYPE', key).ok ~= 'hash' then return false end
     local kind = redis.call('HGET', key, 'kind')
     return kind == 'semaphore' or kind == 'latch'

@@ -44,7 +44,7 @@ TEST_P(LatchNaming, RefusesTheOthersAndTouchesNothing) {
     EXPECT_EQ(CodeOf(latch->Count()), kBadInput);
     EXPECT_EQ(latch->name(), name);
   }
-  EXPECT_EQ(server().Integer({"DBSIZE"}), 0);
+  EXPECT_EQ(server().LockKeys().size(), 0);
 }
 
 TEST_P(LatchNaming, LeavesWhatIsNoLatchAsItIs) {
@@ -63,7 +63,7 @@ TEST_P(LatchNaming, LeavesWhatIsNoLatchAsItIs) {
     EXPECT_EQ(CodeOf(latch->Count()), kMisuse);
     EXPECT_EQ(Thrown([&] { latch->arrive_and_wait(); }), kMisuse);
     EXPECT_EQ(server().Text({"DUMP", Key()}), before);
-    EXPECT_EQ(server().Integer({"DBSIZE"}), 1);
+    EXPECT_EQ(server().LockKeys().size(), 1);
     server().Command({"DEL", Key()});
     EXPECT_OK(latch->CountDown()) << "the name is free now";
     server().Command({"FLUSHALL"});

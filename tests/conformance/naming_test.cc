@@ -1,11 +1,15 @@
 // Names, keys and what stands in the way: what a lock may be called, what it does with keys that
 // are not its own, and with owners that are not redlatch.
+#include <errno.h>
+#include <unistd.h>
+
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/strings/escaping.h"
+#include "absl/time/clock.h"
 #include "gtest/gtest.h"
 #include "tests/conformance/conformance.h"
 
@@ -13,6 +17,10 @@ namespace redlatch::conformance {
 namespace {
 
 using std::string_literals::operator""s;
+
+constexpr absl::Duration kClockGrain = absl::Milliseconds(1);
+// A token that was reserved with others may be so much ahead of the clock.
+constexpr absl::Duration kBlock = absl::Milliseconds(5);
 
 class Naming : public Conformance {
  protected:
@@ -25,9 +33,9 @@ class Naming : public Conformance {
     return key.substr(open + 1, close - open - 1);
   }
   void ExpectKeysShareASlot() {
-    for (const redis::Reply& key : server().Command({"KEYS", "*"}).elements) {
-      if (key.text == Key(name_)) continue;
-      EXPECT_EQ(Hashed(key.text), Hashed(Key(name_))) << absl::CHexEscape(key.text);
+    for (const std::string& key : server().LockKeys()) {
+      if (key == Key(name_)) continue;
+      EXPECT_EQ(Hashed(key), Hashed(Key(name_))) << absl::CHexEscape(key);
     }
   }
   // The kind of lock that this one is not.
@@ -93,7 +101,7 @@ TEST_P(Naming, RefusesTheOthersAtFirstUseAndTouchesNothing) {
     EXPECT_EQ(lock->hold_count(), 0);
     EXPECT_FALSE(lock->current().valid());
   }
-  EXPECT_EQ(server().Integer({"DBSIZE"}), 0);
+  EXPECT_EQ(server().LockKeys().size(), 0);
 }
 
 TEST_P(Naming, RefusesBadLeases) {
@@ -118,7 +126,7 @@ TEST_P(Naming, LeavesAKeyOfAnotherTypeAsItIs) {
   EXPECT_EQ(CodeOf(lock->ForceRelease()), kMisuse);
   EXPECT_EQ(server().Integer({"LLEN", Key()}), 2);
   EXPECT_EQ(server().Integer({"PTTL", Key()}), -1);
-  EXPECT_EQ(server().Integer({"DBSIZE"}), 1);
+  EXPECT_EQ(server().LockKeys().size(), 1);
   server().Command({"DEL", Key()});
   EXPECT_OK(Try(*lock));
 }
@@ -167,25 +175,39 @@ TEST_P(Naming, OfTwoClassesOnTwoClientsIsMisuseWhileItIsHeld) {
 }
 
 TEST_P(Naming, InspectTellsWhoHoldsAndWhoWaits) {
+  const Client waiting = NewClient({}, {.program = "one that waits"});
   const auto lock = NewLock(client_);
   auto info = lock->Inspect();
   ASSERT_OK(info);
   EXPECT_EQ(info->kind, GetParam().kind.name);
   EXPECT_TRUE(info->holders.empty());
   EXPECT_EQ(info->waiting, 0);
+  EXPECT_EQ(info->holding, 0);
+  const absl::Time begun = absl::Now() - kClockGrain;
   auto lease = Try(*lock);
+  const absl::Time got = absl::Now();
   Crew crew;
-  crew.Start([&] { EXPECT_OK(NewLock(other_)->Acquire({.wait = kPatience})); });
+  crew.Start([&] { EXPECT_OK(NewLock(waiting)->Acquire({.wait = kPatience})); });
   ASSERT_TRUE(AwaitQueued(1));
-  info = lock->Inspect();
+  const absl::Time queued = absl::Now();
+  info = NewLock(other_)->Inspect();
   ASSERT_OK(info);
   ASSERT_EQ(info->holders.size(), 1);
+  EXPECT_EQ(info->holding, 1);
+  EXPECT_EQ(info->holders[0].process.pid, getpid());
+  EXPECT_EQ(info->holders[0].process.program, program_invocation_short_name);
+  EXPECT_GE(info->holders[0].since, begun);
+  EXPECT_LE(info->holders[0].since, got + kBlock);
   EXPECT_GT(info->holders[0].remaining, absl::ZeroDuration());
   EXPECT_LE(info->holders[0].remaining, kLease);
   EXPECT_GE(info->last_token, lease->fencing_token());
   EXPECT_EQ(info->waiting, 1);
   ASSERT_EQ(info->waiters.size(), 1);
   EXPECT_NE(info->waiters[0].owner, info->holders[0].owner);
+  EXPECT_EQ(info->waiters[0].process.pid, getpid());
+  EXPECT_EQ(info->waiters[0].process.program, "one that waits");
+  EXPECT_GE(info->waiters[0].since, got - kClockGrain);
+  EXPECT_LE(info->waiters[0].since, queued);
   EXPECT_OK(lease->Release());
 }
 

@@ -1,4 +1,6 @@
 // The two sides of a read-write lock: who excludes whom, std's guards, leases and tokens.
+#include <unistd.h>
+
 #include <atomic>
 #include <chrono>
 #include <memory>
@@ -41,6 +43,8 @@ TEST_P(ReadWrite, ReadersOfSeveralClientsAndThreadsShare) {
   ASSERT_OK(info);
   EXPECT_EQ(info->kind, "read_write");
   EXPECT_EQ(info->holders.size(), 2);
+  EXPECT_EQ(info->holding, 2);
+  for (const LockInfo::Party& reader : info->holders) EXPECT_EQ(reader.process.pid, getpid());
 }
 
 TEST_P(ReadWrite, AWriterExcludesReadersAndWriters) {

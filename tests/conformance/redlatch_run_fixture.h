@@ -8,12 +8,9 @@
 #include <unistd.h>
 
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/numbers.h"
@@ -21,18 +18,11 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
-#include "src/base/clock.h"
 #include "src/base/unique_fd.h"
-#include "tests/support/redis_server.h"
+#include "tests/conformance/redlatch_command_fixture.h"
 #include "tests/support/subprocess.h"
-#include "tests/support/temp_dir.h"
 
 namespace redlatch {
-
-inline std::string TextOf(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 // A process's end as an event, for one that is not our child.
 class EndOf {
@@ -58,33 +48,15 @@ class EndOf {
   base::UniqueFd fd_;
 };
 
-class RedlatchRunTest : public ::testing::Test {
+class RedlatchRunTest : public RedlatchCommandTest {
  protected:
-  using Words = std::vector<std::string>;
-
-  // `redlatch run WORDS`; its standard input and output are the child's pipe.
+  // `redlatch run WORDS`.
   std::unique_ptr<support::Child> Start(const Words& words, const Words& environment = {}) const {
-    // The shell is replaced by redlatch: it has but sent the errors to a file.
-    Words argv = {"/bin/sh", "-c", "exec \"$0\" \"$@\" 2>>" + errors_path_, REDLATCH_COMMAND,
-                  "run"};
-    argv.insert(argv.end(), words.begin(), words.end());
-    Words variables = {"REDLATCH_URL=" + server_->url()};
-    variables.insert(variables.end(), environment.begin(), environment.end());
-    return support::Child::Exec(std::move(argv), {.environment = std::move(variables)});
+    return StartRedlatch(Join({"run"}, words), environment);
   }
-
-  // To its end: as a shell's $?, -1 where it does not end.
   int Code(const Words& words, const Words& environment = {}) const {
     return CodeOf(*Start(words, environment));
   }
-  static int CodeOf(support::Child& run, absl::Duration timeout = absl::Seconds(30)) {
-    const std::optional<support::ExitStatus> status = run.WaitFor(timeout);
-    if (!status) return -1;
-    return status->signal != 0 ? 128 + status->signal : status->code;
-  }
-
-  // What has been said on stderr, by all of them.
-  std::string Errors() const { return TextOf(errors_path_); }
 
   // A number on a line of its own, of a process.
   static EndOf ProcessFrom(support::Child& run) {
@@ -107,17 +79,8 @@ class RedlatchRunTest : public ::testing::Test {
     return {"sh", "-c", "sh -c \"$0\" & " + stay, stay};
   }
 
-  static Words Join(Words words, const Words& more) {
-    words.insert(words.end(), more.begin(), more.end());
-    return words;
-  }
-
   // Whether the server still keeps it from others.
   bool IsTaken(const std::string& lock) const { return server_->Integer({"EXISTS", lock}) == 1; }
-
-  const std::unique_ptr<support::RedisServer> server_ = support::RedisServer::Start();
-  const support::TempDir directory_;
-  const std::string errors_path_ = directory_.path() + "/errors";
 };
 
 }  // namespace redlatch

@@ -45,7 +45,7 @@ class SemaphoreCapacity : public SemaphoreOfThree {
 TEST_P(SemaphoreCapacity, IsTheFirstConstructorsAndAnotherIsRefused) {
   ExpectCapacity(kCapacity);  // though nobody has stored it yet
   EXPECT_EQ(Free(*semaphore_), kCapacity);
-  EXPECT_EQ(server().Integer({"DBSIZE"}), 0);
+  EXPECT_EQ(server().LockKeys().size(), 0);
   auto permit = Try(*semaphore_);
   ASSERT_OK(permit);
   ExpectCapacity(kCapacity);

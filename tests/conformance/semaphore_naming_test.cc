@@ -1,4 +1,6 @@
 // Names and keys: what a semaphore may be called, and what it does with keys that are not its own.
+#include <unistd.h>
+
 #include <memory>
 #include <optional>
 #include <string>
@@ -81,7 +83,7 @@ TEST_P(SemaphoreNaming, RefusesTheOthersAtFirstUseAndTouchesNothing) {
     EXPECT_EQ(CodeOf(semaphore->ForceRelease()), kBadInput);
     EXPECT_NE(Thrown([&] { semaphore->release(); }), kOk);
   }
-  EXPECT_EQ(server().Integer({"DBSIZE"}), 0);
+  EXPECT_EQ(server().LockKeys().size(), 0);
 }
 
 TEST_P(SemaphoreNaming, KeysShareTheSlotOfTheName) {
@@ -91,11 +93,11 @@ TEST_P(SemaphoreNaming, KeysShareTheSlotOfTheName) {
   const auto theirs = NewSemaphore(other_, kCapacity, "slots");
   Waiter waiter(*theirs, 1, {.wait = absl::Milliseconds(200)});
   ASSERT_TRUE(AwaitQueued(1, "slots"));
-  const std::vector<redis::Reply> keys = server().Command({"KEYS", "*"}).elements;
+  const std::vector<std::string> keys = server().LockKeys();
   EXPECT_GE(keys.size(), 4);
-  for (const redis::Reply& key : keys) {
-    const bool own = key.text == Key("slots");
-    EXPECT_TRUE(own || key.text.starts_with(Auxiliary("", "slots"))) << key.text;
+  for (const std::string& key : keys) {
+    const bool own = key == Key("slots");
+    EXPECT_TRUE(own || key.starts_with(Auxiliary("", "slots"))) << key;
   }
 }
 
@@ -114,7 +116,7 @@ TEST_P(SemaphoreNaming, LeavesAKeyOfAnotherTypeAsItIs) {
     ExpectMisuse(*semaphore_);
     EXPECT_EQ(server().Text({"DUMP", Key()}), before);
     EXPECT_EQ(server().Integer({"PTTL", Key()}), -1);
-    EXPECT_EQ(server().Integer({"DBSIZE"}), 1);
+    EXPECT_EQ(server().LockKeys().size(), 1);
     server().Command({"DEL", Key()});
     EXPECT_TRUE(GetsIn(*semaphore_, kCapacity));
     server().Command({"FLUSHALL"});
@@ -199,6 +201,7 @@ TEST_P(SemaphoreNaming, InspectTellsWhoHoldsAndWhoWaits) {
   EXPECT_EQ(info->last_token, FencingToken());
   EXPECT_EQ(info->waiting, 2);
   ASSERT_EQ(info->holders.size(), 2);
+  EXPECT_EQ(info->holding, 2);
   ASSERT_EQ(info->waiters.size(), 2);
   EXPECT_EQ(info->waiters[0].permits, 3);
   EXPECT_EQ(info->waiters[1].permits, 1);
@@ -214,9 +217,13 @@ TEST_P(SemaphoreNaming, InspectTellsWhoHoldsAndWhoWaits) {
     EXPECT_TRUE(holder.hold.starts_with(holder.owner + ":"));
     EXPECT_GT(holder.remaining, absl::ZeroDuration());
     EXPECT_LE(holder.remaining, kLease);
+    EXPECT_EQ(holder.process.pid, getpid());
+    EXPECT_EQ(holder.since, absl::InfinitePast()) << "nobody wrote it down";
   }
   for (const LockInfo::Party& waiting : info->waiters) {
     EXPECT_EQ(waiting.remaining, absl::ZeroDuration());
+    EXPECT_EQ(waiting.process.pid, getpid());
+    EXPECT_NE(waiting.since, absl::InfinitePast());
   }
   EXPECT_OK(two->Release());
   EXPECT_OK(one->Release());

@@ -169,7 +169,7 @@ TEST_P(SemaphoreRepair, AServerWithoutMemoryIsLeftWithNothingOfASemaphoreThatIsN
     EXPECT_FALSE(Try(*semaphore_, 2).ok());
     EXPECT_FALSE(Try(*semaphore_).ok());
     EXPECT_FALSE(semaphore_->SetCapacity(5).ok());
-    EXPECT_EQ(server().Integer({"DBSIZE"}), 0);
+    EXPECT_EQ(server().LockKeys().size(), 0);
   }
   EXPECT_TRUE(GetsIn(*semaphore_, kCapacity));
 }

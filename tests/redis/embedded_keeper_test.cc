@@ -95,6 +95,13 @@ TEST(Keeper, LetsALockOfADeadClientLiveOutItsLease) {
   EXPECT_TRUE(end.WaitFor(kLong));
 }
 
+TEST(Keeper, StopsAServerThatOnlyKnowsWhoADeadClientWas) {
+  const EmbeddedHome home;
+  home.Connect(absl::Milliseconds(100))
+      .Command({"SET", "redlatch:client:" + std::string(32, 'a'), "{}", "PX", "3600000"});
+  EXPECT_TRUE(home.Empties());
+}
+
 TEST(Keeper, HandsWhatItStoppedToTheNextServerOnce) {
   const EmbeddedHome home;
   home.Connect(absl::Milliseconds(100)).Command({"SET", "{job}:fence", "7", "PX", "60000"});

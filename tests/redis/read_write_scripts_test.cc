@@ -1038,7 +1038,7 @@ TEST_F(ReadWriteScriptsTest, AForcedPhaseFairWriteLetsReadersIn) {
 }
 
 TEST_F(ReadWriteScriptsTest, InspectShowsWriterReadersAndWaitersAndRemovesNothing) {
-  Token(Job('a'));
+  const int64_t token = Token(Job('a'));
   Ask(Nest(Job('a')));
   Ask(Fair('b'));
   Ask(Reader('c'));
@@ -1052,6 +1052,8 @@ TEST_F(ReadWriteScriptsTest, InspectShowsWriterReadersAndWaitersAndRemovesNothin
   EXPECT_EQ(holders[0].elements[0].text, Hold('a'));
   EXPECT_EQ(holders[0].elements[1].text, kJob);
   EXPECT_GT(holders[0].elements[2].integer, 29000);
+  EXPECT_EQ(holders[0].elements[4].text, absl::StrCat(token)) << "since then";
+  EXPECT_EQ(reply.elements[5].integer, 2);
   EXPECT_EQ(holders[1].elements[0].text, Hold('a', 2));
   EXPECT_EQ(holders[1].elements[1].text, "read");
   EXPECT_GT(holders[1].elements[2].integer, 29000);

@@ -134,7 +134,7 @@ TEST_F(ReentrantScriptsTest, ALockWhoseHoldsHaveAllExpiredIsFree) {
   EXPECT_EQ(Release(brief), kNotHeld);
   // The same where the key is still there.
   server_->Command({"HSET", name_, Hold('b'), "1000 1"});
-  EXPECT_EQ(Inspect(), absl::StrCat("[\"reentrant\", \"", StoredFence(), "\", [], 0, []]"));
+  EXPECT_EQ(Inspect(), absl::StrCat("[\"reentrant\", \"", StoredFence(), "\", [], 0, [], 0]"));
   EXPECT_EQ(Outcome(Of('c')), "granted");
   EXPECT_FALSE(Holds(Hold('b')));
 }
@@ -266,14 +266,19 @@ TEST_F(ReentrantScriptsTest, AForcedReleaseTellsEachClientAndHandsOver) {
 }
 
 TEST_F(ReentrantScriptsTest, InspectShowsEachHoldAndTheWaiters) {
-  Token(Job('a'));
-  Token(Job('b'));
+  const int64_t first = Token(Job('a'));
+  const int64_t second = Token(Job('b'));
   Ask(Of('c'));
   const redis::Reply reply = Eval(scripts_.inspect, {}, {"10"});
   EXPECT_EQ(reply.elements[0].text, "reentrant");
   ASSERT_EQ(reply.elements[2].elements.size(), 2);
   EXPECT_EQ(reply.elements[2].elements[0].elements[1].text, kJob);
   EXPECT_GT(reply.elements[2].elements[0].elements[2].integer, 29000);
+  for (const redis::Reply& holder : reply.elements[2].elements) {
+    const bool is_first = holder.elements[0].text == Hold('a');
+    EXPECT_EQ(holder.elements[4].text, absl::StrCat(is_first ? first : second)) << "since then";
+  }
+  EXPECT_EQ(reply.elements[5].integer, 2);
   EXPECT_EQ(reply.elements[4].elements[0].elements[1].text, Of('c').owner);
 }
 

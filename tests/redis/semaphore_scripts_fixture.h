@@ -86,7 +86,7 @@ class SemaphoreScriptsFixture : public LockScriptsFixture {
     return holds;
   }
   std::string Field(const std::string& field) { return server_->Text({"HGET", name_, field}); }
-  int64_t Used() { return Eval(scripts_.inspect, {}, {"0"}).elements.at(6).integer; }
+  int64_t Used() { return Eval(scripts_.inspect, {}, {"0"}).elements.at(7).integer; }
 
   // In how many ms of server time a hold's expiry comes.
   double Remaining(const std::string& hold) {

@@ -463,7 +463,7 @@ TEST_F(SimpleScriptsTest, AForcedReleaseTellsTheOwnerAndHandsOver) {
 }
 
 TEST_F(SimpleScriptsTest, InspectShowsTheOwnerAndTheFirstWaiters) {
-  EXPECT_EQ(Inspect(), "[\"simple\", \"0\", [], 0, []]");
+  EXPECT_EQ(Inspect(), "[\"simple\", \"0\", [], 0, [], 0]");
   const int64_t token = Token(Of('a'));
   Ask(Of('b'));
   Ask(Of('c'));
@@ -471,10 +471,32 @@ TEST_F(SimpleScriptsTest, InspectShowsTheOwnerAndTheFirstWaiters) {
   EXPECT_EQ(reply.elements[1].text, absl::StrCat(token));
   EXPECT_EQ(reply.elements[2].elements[0].elements[0].text, Hold('a'));
   EXPECT_EQ(reply.elements[2].elements[0].elements[1].text, std::string(32, 'a'));
+  EXPECT_EQ(reply.elements[2].elements[0].elements[4].text, absl::StrCat(token)) << "since then";
   EXPECT_EQ(reply.elements[3].integer, 2);
+  EXPECT_EQ(reply.elements[5].integer, 1);
   ASSERT_EQ(reply.elements[4].elements.size(), 1);
   EXPECT_EQ(reply.elements[4].elements[0].elements[0].text, Hold('b'));
   EXPECT_EQ(Eval(scripts_.inspect, {}, {"0"}).elements[4].elements.size(), 0);
+}
+
+TEST_F(SimpleScriptsTest, InspectTellsNoLaterBeginningThanNowAndNoneOfAForeignHold) {
+  Request block = Of('a');
+  block.block = 4096;
+  Token(block);
+  const auto since = [&] {
+    return Eval(scripts_.inspect, {}, {"0"}).elements[2].elements[0].elements[4].text;
+  };
+  const redis::Reply before = server_->Command({"TIME"});
+  const std::string then = since();
+  const redis::Reply after = server_->Command({"TIME"});
+  const auto micros = [](const redis::Reply& time) {
+    return std::stoll(time.elements[0].text) * 1'000'000 + std::stoll(time.elements[1].text);
+  };
+  EXPECT_LE(std::stoll(then), micros(after)) << "though tokens beyond that are reserved";
+  EXPECT_GE(std::stoll(then), micros(before) - 10'000'000);
+  Release(block);
+  server_->Command({"SET", name_, "someone", "PX", "10000"});
+  EXPECT_EQ(since(), "0");
 }
 
 // Random calls of six clients, late and repeated ones among them, against a model of what is true.

@@ -248,6 +248,14 @@ int64_t RedisServer::Integer(const std::vector<std::string>& args) {
   return reply.integer;
 }
 
+std::vector<std::string> RedisServer::LockKeys() {
+  std::vector<std::string> keys;
+  for (redis::Reply& key : Command({"KEYS", "*"}).elements) {
+    if (!key.text.starts_with("redlatch:client:")) keys.push_back(std::move(key.text));
+  }
+  return keys;
+}
+
 std::string RedisServer::Info(std::string_view field) {
   const std::string info = "\n" + Text({"INFO", "everything"});
   const std::string wanted = "\n" + std::string(field) + ":";

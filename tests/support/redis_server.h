@@ -85,6 +85,9 @@ class RedisServer {
   // Command(), where the reply is an integer; anything else ends the process.
   int64_t Integer(const std::vector<std::string>& args);
 
+  // All keys but those by which clients tell people who they are.
+  std::vector<std::string> LockKeys();
+
   // One line of INFO; empty where there is none. `Info("connected_clients")`
   std::string Info(std::string_view field);
   // Waits until a line of INFO has this value; false where it never has.

@@ -266,8 +266,38 @@ TEST(WireInspection, TellsHoldersAndWaiters) {
   EXPECT_EQ(info->waiting, 2);
   ASSERT_EQ(info->waiters.size(), 1U);
   EXPECT_EQ(info->waiters[0].owner, "p");
+  EXPECT_EQ(info->waiters[0].since, absl::FromUnixMicros(5));
   EXPECT_FALSE(ReadInspection(List({Text("simple")})).ok());
   EXPECT_FALSE(ReadInspection(Number(1)).ok());
+}
+
+TEST(WireInspection, KnowsWhatAScriptNeedNotSay) {
+  const auto info = ReadInspection(
+      List({Text("cooldown"), Text("99"), List({List({Text("h"), Text("o"), Number(-1)})}),
+            Number(1), List({List({Text("w"), Text("p"), Text("0")})})}));
+  ASSERT_TRUE(info.ok()) << info.status();
+  EXPECT_EQ(info->holding, 1);
+  EXPECT_EQ(info->holders[0].permits, 1);
+  EXPECT_EQ(info->holders[0].since, absl::InfinitePast());
+  EXPECT_EQ(info->waiters[0].since, absl::InfinitePast());
+  EXPECT_EQ(info->capacity, 0);
+}
+
+TEST(WireInspection, TellsSinceWhenAndHowManyMore) {
+  const auto info = ReadInspection(
+      List({Text("semaphore"), Text("0"),
+            List({List({Text("a"), Text("o"), Number(9), Number(3), Text("1795227594499240")}),
+                  List({Text("b"), Text("o"), Number(9), Number(2), Text("0")}),
+                  List({Text("c"), Text("o"), Number(9), Number(1), Text("nan")})}),
+            Number(0), List({}), Number(100'000), Number(7), Number(6)}));
+  ASSERT_TRUE(info.ok()) << info.status();
+  EXPECT_EQ(info->holders[0].permits, 3);
+  EXPECT_EQ(info->holders[0].since, absl::FromUnixMicros(1795227594499240));
+  EXPECT_EQ(info->holders[1].since, absl::InfinitePast());
+  EXPECT_EQ(info->holders[2].since, absl::InfinitePast());
+  EXPECT_EQ(info->holding, 100'000);
+  EXPECT_EQ(info->capacity, 7);
+  EXPECT_EQ(info->used, 6);
 }
 
 }  // namespace

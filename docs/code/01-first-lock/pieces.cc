@@ -37,7 +37,8 @@ void PrintHolders(const redlatch::RedisLockBase& lock) {
     return;
   }
   for (const redlatch::LockInfo::Party& holder : info->holders) {
-    std::printf("%s has it for %s\n", holder.hold.c_str(),
+    std::printf("%s, process %lld on %s, has it for %s\n", holder.process.program.c_str(),
+                static_cast<long long>(holder.process.pid), holder.process.host.c_str(),
                 absl::FormatDuration(holder.remaining).c_str());
   }
   std::printf("%lld wait\n", static_cast<long long>(info->waiting));
@@ -45,7 +46,7 @@ void PrintHolders(const redlatch::RedisLockBase& lock) {
 // [/look]
 
 // Output: somebody else is sending them
-// Output: [0-9a-f]{32}:[0-9]+ has it for [0-9.]+s
+// Output: .+, process [0-9]+ on .+, has it for [0-9.]+s
 // Output: 0 wait
 int main() {
   redlatch::SimpleLock lock(Connected(), "bills");

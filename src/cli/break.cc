@@ -1,0 +1,128 @@
+#include "src/cli/break.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <set>
+#include <string_view>
+
+#include "absl/strings/str_cat.h"
+#include "src/cli/command_line.h"
+#include "src/cli/complain.h"
+#include "src/cli/exit_codes.h"
+#include "src/cli/refusal.h"
+#include "src/cli/server.h"
+#include "src/cli/sight.h"
+#include "src/cli/text.h"
+
+namespace redlatch::cli {
+namespace {
+
+constexpr size_t kMostNamed = 10;
+
+void SayHolders(std::string_view intro, const Sight& sight) {
+  const std::vector<LockInfo::Party>& holders = sight.info.holders;
+  std::string text = absl::StrCat(std::string(intro), "\n");
+  const size_t named = std::min(holders.size(), kMostNamed);
+  for (size_t i = 0; i < named; ++i) {
+    absl::StrAppend(&text, "  ", LineOf(holders[i], sight), "\n");
+  }
+  const auto all = std::max(static_cast<size_t>(sight.info.holding), holders.size());
+  if (all > named) absl::StrAppend(&text, "  and ", all - named, " more\n");
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
+
+std::set<std::string> HoldsOf(const Sight& sight) {
+  std::set<std::string> holds;
+  for (const LockInfo::Party& holder : sight.info.holders) holds.insert(holder.hold);
+  return holds;
+}
+
+// Whether the user says so.
+bool Confirm() {
+  std::fputs(
+      "They are told at once, but may be in the middle of what the lock protects. Break it? "
+      "[y/N] ",
+      stderr);
+  const int first = std::getchar();
+  return first == 'y' || first == 'Y';
+}
+
+// Breaks what has been looked at.
+int BreakIt(Server& server, const std::string& url, const Sight& seen) {
+  if (absl::Status broken = Break(url, seen.row); !broken.ok()) return Refuse(broken);
+  const absl::StatusOr<Sight> after = LookClosely(server, url, seen.row.name);
+  if (!after.ok()) return Refuse(after.status());
+  if (after->info.holders.empty()) {
+    std::printf("Broken. Nobody has it now.\n");
+  } else {
+    SayHolders("Broken. It went to:", *after);
+  }
+  return 0;
+}
+
+int AskAndBreak(Server& server, const std::string& url, const std::string& name, bool yes) {
+  const absl::StatusOr<Sight> seen = LookClosely(server, url, name);
+  if (!seen.ok()) return Refuse(seen.status());
+  if (!seen->exists) {
+    Complain({"nobody uses a lock \"", Printable(name), "\" at ", server.name(),
+              "; redlatch ls shows which there are"});
+    return kNo;
+  }
+  const bool breakable = seen->row.is_known() && !seen->row.is_latch();
+  if (seen->row.type != "none" && !breakable) {
+    Complain({std::string(Break(url, seen->row).message())});
+    return kRefused;
+  }
+  if (seen->info.holders.empty()) {
+    std::printf("Nobody holds %s: there is nothing to break.\n", Called(seen->row).c_str());
+    return 0;
+  }
+  SayHolders(absl::StrCat("At ", server.name(), " ", Called(seen->row), " is held by:"), *seen);
+  if (yes) return BreakIt(server, url, *seen);
+  if (isatty(STDIN_FILENO) == 0) {
+    Complain({"there is no terminal to ask on: say --yes to break it"});
+    return kFailure;
+  }
+  if (!Confirm()) {
+    std::puts("Nothing was done.");
+    return kNo;
+  }
+  const absl::StatusOr<Sight> now = LookClosely(server, url, name);
+  if (!now.ok()) return Refuse(now.status());
+  if (HoldsOf(*now) != HoldsOf(*seen)) {
+    Complain({"other holders than those have it by now; nothing was done"});
+    return kNo;
+  }
+  return BreakIt(server, url, *seen);
+}
+
+}  // namespace
+
+int Break(const std::vector<std::string>& words) {
+  bool yes = false;
+  CommandLine line("break");
+  line.Flag("--yes", &yes);
+  line.Operands(1, "one lock at a time: redlatch break NAME");
+  absl::Status parsed = line.Parse(words);
+  if (parsed.ok() && !line.help() && (line.operands().empty() || line.operands()[0].empty())) {
+    parsed =
+        WrongUsage("the lock's name is missing", "redlatch break NAME; redlatch ls lists them");
+  }
+  if (!parsed.ok()) {
+    Complain({std::string(parsed.message())});
+    return kFailure;
+  }
+  if (line.help()) {
+    std::fputs(Help(kBreakPage).c_str(), stdout);
+    return 0;
+  }
+  const absl::StatusOr<std::unique_ptr<Server>> server = Server::Open(line.server());
+  if (!server.ok()) return Refuse(server.status());
+  return AskAndBreak(**server, line.server(), line.operands()[0], yes);
+}
+
+}  // namespace redlatch::cli

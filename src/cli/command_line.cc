@@ -1,0 +1,146 @@
+#include "src/cli/command_line.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace redlatch::cli {
+namespace {
+
+// "10s", "1m30s", "inf"; a bare number is seconds.
+bool ParseTime(const std::string& text, absl::Duration* time) {
+  double seconds = 0;
+  if (absl::SimpleAtod(text, &seconds)) {
+    if (std::isnan(seconds)) return false;
+    *time = absl::Seconds(seconds);
+  } else if (!absl::ParseDuration(text, time)) {
+    return false;
+  }
+  return *time >= absl::ZeroDuration();
+}
+
+}  // namespace
+
+absl::Status WrongUsage(const std::string& what, const std::string& mend) {
+  return absl::InvalidArgumentError(absl::StrCat(what, ": ", mend));
+}
+
+CommandLine::CommandLine(std::string command) : command_(std::move(command)) {
+  const char* const url = std::getenv("REDLATCH_URL");
+  server_ = url != nullptr && *url != '\0' ? url : "embedded:";
+  Text("--server", "a URL", &server_);
+  Flag("--help", &help_);
+  Flag("-h", &help_);
+}
+
+void CommandLine::Flag(const std::string& option, bool* flag) {
+  options_[option] = {.what = "", .take = [flag](const std::string&) {
+                        *flag = true;
+                        return absl::OkStatus();
+                      }};
+}
+
+void CommandLine::Text(const std::string& option, const std::string& what, std::string* text) {
+  options_[option] = {.what = what, .take = [text](const std::string& value) {
+                        *text = value;
+                        return absl::OkStatus();
+                      }};
+}
+
+void CommandLine::Time(const std::string& option, absl::Duration* time) {
+  options_[option] = {
+      .what = "a time, as in 10s", .take = [option, time](const std::string& value) {
+        if (ParseTime(value, time)) return absl::OkStatus();
+        return WrongUsage(absl::StrCat(option, " ", absl::Utf8SafeCEscape(value), " is no time"),
+                          "say 500ms, 10s, 1m30s, 2h, or a number of seconds");
+      }};
+}
+
+void CommandLine::Number(const std::string& option, int64_t least, int64_t* number) {
+  options_[option] = {
+      .what = "a number", .take = [option, least, number](const std::string& value) {
+        if (absl::SimpleAtoi(value, number) && *number >= least) return absl::OkStatus();
+        return WrongUsage(absl::StrCat(option, " ", absl::Utf8SafeCEscape(value)),
+                          absl::StrCat("a whole number from ", least, " is needed"));
+      }};
+}
+
+void CommandLine::Choice(const std::string& option, const std::vector<std::string>& words,
+                         std::string* word) {
+  const std::string what = absl::StrJoin(words, " or ");
+  options_[option] = {.what = what, .take = [option, words, word, what](const std::string& value) {
+                        *word = value;
+                        if (std::ranges::find(words, value) != words.end()) return absl::OkStatus();
+                        return WrongUsage(absl::StrCat(option, " ", absl::Utf8SafeCEscape(value)),
+                                          absl::StrCat("say ", what));
+                      }};
+}
+
+void CommandLine::Operands(size_t most, const std::string& mend) {
+  most_operands_ = most;
+  too_many_ = mend;
+}
+
+absl::Status CommandLine::Parse(const std::vector<std::string>& words) {
+  bool separated = false;
+  for (size_t at = 0; at < words.size() && !help_;) {
+    const std::string& word = words[at];
+    absl::Status taken = absl::OkStatus();
+    if (!separated && word == "--") {
+      separated = true;
+      ++at;
+      if (!command_follows_) continue;
+      following_.assign(words.begin() + static_cast<ptrdiff_t>(at), words.end());
+      break;
+    }
+    if (!separated && word.size() > 1 && word[0] == '-') {
+      taken = TakeOption(words, &at);
+    } else {
+      taken = TakeOperand(word);
+      ++at;
+    }
+    if (!taken.ok()) return taken;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CommandLine::TakeOperand(const std::string& word) {
+  if (operands_.size() == most_operands_) {
+    return WrongUsage(absl::StrCat("\"", absl::Utf8SafeCEscape(word), "\" is a word too many"),
+                      too_many_);
+  }
+  operands_.push_back(word);
+  return absl::OkStatus();
+}
+
+absl::Status CommandLine::TakeOption(const std::vector<std::string>& words, size_t* at) {
+  const std::string& word = words[(*at)++];
+  const size_t equals = word.find('=');
+  const std::string name = word.substr(0, equals);
+  const auto found = options_.find(name);
+  if (found == options_.end()) {
+    return WrongUsage(
+        absl::StrCat(absl::Utf8SafeCEscape(name), " is no option of redlatch ", command_),
+        absl::StrCat("see redlatch ", command_, " --help",
+                     command_follows_ ? "; the command's own come after --" : ""));
+  }
+  const Option& option = found->second;
+  given_.insert(name);
+  if (option.what.empty()) {
+    return equals == std::string::npos ? option.take("") : WrongUsage(name, "takes no value");
+  }
+  if (equals != std::string::npos) return option.take(word.substr(equals + 1));
+  if (*at == words.size() || words[*at] == "--") {
+    return WrongUsage(absl::StrCat(name, " lacks its value"),
+                      absl::StrCat("give it ", option.what));
+  }
+  return option.take(words[(*at)++]);
+}
+
+}  // namespace redlatch::cli

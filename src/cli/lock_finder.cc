@@ -1,0 +1,135 @@
+#include "src/cli/lock_finder.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "src/cli/lock_keys.h"
+
+namespace redlatch::cli {
+namespace {
+
+// So few that a page takes the server a fraction of a millisecond.
+constexpr std::string_view kPage = "250";
+// Of a string, to see whether it is a hold: no more, since it may be anybody's and huge.
+constexpr std::string_view kLongestHold = "63";
+constexpr std::array<std::string_view, 4> kKinds = {"reentrant", "read_write", "semaphore",
+                                                    "latch"};
+
+class Finder {
+ public:
+  Finder(Server& server, std::string_view pattern) : server_(server), pattern_(pattern) {}
+
+  // False: that was the last page.
+  absl::StatusOr<bool> TakePage() {
+    const absl::StatusOr<std::vector<redis::Reply>> replies =
+        server_.Ask({redis::Command{"SCAN", cursor_, "COUNT", kPage}});
+    if (!replies.ok()) return replies.status();
+    const redis::Reply& page = replies->front();
+    if (page.elements.size() != 2) return absl::InternalError("SCAN answered no page");
+    std::vector<Candidate> candidates;
+    for (const redis::Reply& key : page.elements[1].elements) Sort(key.text, candidates);
+    keys_ += static_cast<int64_t>(page.elements[1].elements.size());
+    if (absl::Status sifted = Sift(candidates); !sifted.ok()) return sifted;
+    cursor_ = page.elements[0].text;
+    return cursor_ != "0";
+  }
+
+  int64_t keys() const { return keys_; }
+
+  std::vector<FoundLock> Result() {
+    SettleBraces();
+    std::vector<FoundLock> found;
+    found.reserve(parts_.size());
+    for (const auto& [name, parts] : parts_) found.push_back({name, parts});
+    std::ranges::sort(found, {}, &FoundLock::name);
+    return found;
+  }
+
+ private:
+  // A key that may be a lock's own, or anything else.
+  struct Candidate {
+    std::string name;
+    std::string type;
+    bool is_lock = false;
+  };
+
+  void Sort(const std::string& key, std::vector<Candidate>& candidates) {
+    const LockKey of = ReadLockKey(key);
+    if (of.part == kNoPart || !MatchesGlob(of.name, pattern_)) return;
+    if (of.part == kMain) {
+      candidates.push_back({.name = key, .type = {}});
+    } else {
+      parts_[std::string(of.name)] |= of.part;
+    }
+  }
+
+  absl::Status Sift(std::vector<Candidate>& candidates) {
+    Questions about_all;
+    for (Candidate& each : candidates) {
+      about_all.Add({"TYPE", each.name},
+                    [&each](const redis::Reply& reply) { each.type = reply.text; });
+      about_all.Add({"EXISTS", Auxiliary(each.name, "fence"), Auxiliary(each.name, "queue")},
+                    [&each](const redis::Reply& reply) { each.is_lock = reply.integer > 0; });
+    }
+    if (absl::Status asked = about_all.Ask(server_); !asked.ok()) return asked;
+    Questions about_contents;
+    for (Candidate& each : candidates) {
+      if (each.is_lock) continue;
+      if (each.type == "string") {
+        about_contents.Add(
+            {"GETRANGE", each.name, "0", kLongestHold},
+            [&each](const redis::Reply& reply) { each.is_lock = !ClientOf(reply.text).empty(); });
+      } else if (each.type == "hash") {
+        about_contents.Add({"HGET", each.name, "kind"}, [&each](const redis::Reply& reply) {
+          each.is_lock = !reply.is_nil() && std::ranges::find(kKinds, reply.text) != kKinds.end();
+        });
+      }
+    }
+    if (absl::Status asked = about_contents.Ask(server_); !asked.ok()) return asked;
+    for (const Candidate& each : candidates) {
+      if (each.is_lock) parts_[each.name] |= kMain;
+    }
+    return absl::OkStatus();
+  }
+
+  // "x" and "{x}" have the same other keys: those are the one's that is there.
+  void SettleBraces() {
+    std::vector<std::pair<std::string, std::string>> moves;
+    for (const auto& [name, parts] : parts_) {
+      if ((parts & kMain) == 0 || name.size() < 3 || name.front() != '{' || name.back() != '}') {
+        continue;
+      }
+      const std::string inner = name.substr(1, name.size() - 2);
+      const auto other = parts_.find(inner);
+      if (other != parts_.end() && (other->second & kMain) == 0) moves.emplace_back(inner, name);
+    }
+    for (const auto& [from, to] : moves) {
+      parts_[to] |= parts_[from];
+      parts_.erase(from);
+    }
+  }
+
+  Server& server_;
+  const std::string pattern_;
+  std::string cursor_ = "0";
+  int64_t keys_ = 0;
+  absl::flat_hash_map<std::string, uint8_t> parts_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::vector<FoundLock>> FindLocks(
+    Server& server, std::string_view pattern, const std::function<void(int64_t keys)>& progress) {
+  Finder finder(server, pattern);
+  for (;;) {
+    const absl::StatusOr<bool> more = finder.TakePage();
+    if (!more.ok()) return more.status();
+    if (!*more) return finder.Result();
+    progress(finder.keys());
+  }
+}
+
+}  // namespace redlatch::cli

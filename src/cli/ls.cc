@@ -1,0 +1,174 @@
+#include "src/cli/ls.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "src/cli/command_line.h"
+#include "src/cli/complain.h"
+#include "src/cli/exit_codes.h"
+#include "src/cli/lock_finder.h"
+#include "src/cli/lock_rows.h"
+#include "src/cli/processes.h"
+#include "src/cli/refusal.h"
+#include "src/cli/server.h"
+#include "src/cli/terminal.h"
+#include "src/cli/text.h"
+
+namespace redlatch::cli {
+namespace {
+
+// Locks that are looked at together.
+constexpr size_t kBatch = 100;
+
+struct LsOptions {
+  std::string pattern = "*";
+  bool all = false;
+  bool json = false;
+};
+
+void Print(const std::string& line) {
+  std::fwrite(line.data(), 1, line.size(), stdout);
+  std::fputc('\n', stdout);
+}
+
+std::string JsonOf(const LockRow& row) {
+  JsonObject json;
+  json.Text("name", row.name);
+  json.Text("kind", row.kind.empty() ? "unknown" : row.kind);
+  json.Bool("in_use", row.in_use());
+  json.Number("holding", row.holding);
+  if (row.holding > 0 && !row.is_latch()) {
+    JsonObject holder;
+    if (!row.hold.empty()) holder.Text("hold", row.hold);
+    AddProcess(row.process, holder);
+    holder.Millis("remaining_ms", row.remaining);
+    json.Json("holder", holder.Finish());
+  }
+  json.Number("waiting", row.waiting);
+  if (row.kind == "read_write") {
+    json.Text("mode", row.holding == 0 ? "free" : row.reading ? "read" : "write");
+    json.Number("waiting_writers", row.waiting_writers);
+  }
+  if (row.kind == "semaphore") {
+    json.Number("used", row.used);
+    json.Number("capacity", row.capacity);
+  }
+  if (row.is_latch()) {
+    json.Number("to_go", row.to_go);
+    json.Number("total", row.total);
+  }
+  if (row.token > 0) json.Number("token", row.token);
+  return json.Finish();
+}
+
+// The list, a line at a time.
+class List {
+ public:
+  List(const LsOptions& options, const std::vector<FoundLock>& found)
+      : options_(options), width_(TerminalWidth()) {
+    size_t longest = 4;
+    for (const FoundLock& lock : found) longest = std::max(longest, Columns(Printable(lock.name)));
+    // On a terminal the name has what the other columns leave, which need not be much.
+    const size_t most = width_ == 0 ? kLongestName : std::max<size_t>(20, width_ / 3);
+    name_columns_ = std::min(longest, most);
+  }
+
+  void Take(const LockRow& row) {
+    held_ += row.holding > 0 ? 1 : 0;
+    waited_for_ += row.waiting > 0 ? 1 : 0;
+    if (!options_.all && !row.in_use()) return;
+    if (options_.json) return Print(JsonOf(row));
+    if (width_ > 0 && shown_ == 0) Line("NAME", "KIND", "STATE", "LEASE", "WAITING", "HELD BY");
+    ++shown_;
+    const bool has_lease = row.holding > 0 && !row.is_latch();
+    std::string holder = has_lease && !row.hold.empty() ? Described(row.process, row.hold) : "";
+    if (row.holding > 1) absl::StrAppend(&holder, " and ", row.holding - 1, " more");
+    Line(Printable(row.name), row.kind.empty() ? "-" : Cut(Printable(row.kind), 10), StateOf(row),
+         has_lease ? Brief(row.remaining) : "-",
+         absl::StrCat(row.waiting, row.waiting_writers > 0 ? "w" : ""), holder);
+  }
+
+  // Where people look; and where there is nothing, so that this is no failure.
+  void SumUp(size_t all, const std::string& server) const {
+    if (options_.json || (width_ == 0 && shown_ > 0)) return;
+    std::string line = all == 0 ? absl::StrCat("no locks at ", server)
+                                : absl::StrCat(held_, " held, ", waited_for_, " waited for, of ",
+                                               all, " at ", server);
+    if (all > 0 && options_.pattern != "*") absl::StrAppend(&line, " of that name");
+    if (shown_ < all) line += "; --all shows those that nobody uses, too";
+    std::fprintf(stderr, "%s\n", line.c_str());
+  }
+
+ private:
+  // In a pipe: names may be long, but the other columns stay in sight.
+  static constexpr size_t kLongestName = 60;
+
+  void Line(const std::string& name, const std::string& kind, const std::string& state,
+            const std::string& lease, const std::string& waiting, const std::string& holder) {
+    const std::string shown = width_ == 0 ? name : Cut(name, name_columns_);
+    std::string line =
+        absl::StrCat(Padded(shown, name_columns_), "  ", Padded(kind, 10), "  ", Padded(state, 10),
+                     "  ", Padded(lease, 6), "  ", Padded(waiting, 7), "  ", holder);
+    if (width_ > 0) line = Cut(line, width_);
+    line.erase(line.find_last_not_of(' ') + 1);
+    Print(line);
+  }
+
+  const LsOptions& options_;
+  const size_t width_;  // 0: no terminal
+  size_t name_columns_ = 0;
+  size_t shown_ = 0;
+  int64_t held_ = 0;
+  int64_t waited_for_ = 0;
+};
+
+int Show(Server& server, const LsOptions& options) {
+  Progress progress;
+  const absl::StatusOr<std::vector<FoundLock>> found = FindLocks(
+      server, options.pattern, [&](int64_t keys) { progress.Show("keys looked through", keys); });
+  if (!found.ok()) return Refuse(found.status());
+  progress.Clear();
+  Processes processes;
+  List list(options, *found);
+  const absl::Span<const FoundLock> all(*found);
+  for (size_t at = 0; at < all.size(); at += kBatch) {
+    const absl::StatusOr<std::vector<LockRow>> rows =
+        LookAt(server, all.subspan(at, kBatch), processes);
+    if (!rows.ok()) return Refuse(rows.status());
+    for (const LockRow& row : *rows) list.Take(row);
+  }
+  std::fflush(stdout);
+  list.SumUp(all.size(), server.name());
+  return 0;
+}
+
+}  // namespace
+
+int Ls(const std::vector<std::string>& words) {
+  LsOptions options;
+  CommandLine line("ls");
+  line.Flag("--all", &options.all);
+  line.Flag("--json", &options.json);
+  line.Operands(1, "one pattern at a time, in quotes: redlatch ls 'orders:*'");
+  if (absl::Status parsed = line.Parse(words); !parsed.ok()) {
+    Complain({std::string(parsed.message())});
+    return kFailure;
+  }
+  if (line.help()) {
+    std::fputs(Help(kLsPage).c_str(), stdout);
+    return 0;
+  }
+  if (!line.operands().empty()) options.pattern = line.operands()[0];
+  const absl::StatusOr<std::unique_ptr<Server>> server = Server::Open(line.server());
+  if (absl::IsNotFound(server.status())) {
+    if (!options.json) std::fprintf(stderr, "%s\n", std::string(server.status().message()).c_str());
+    return 0;
+  }
+  if (!server.ok()) return Refuse(server.status());
+  return Show(**server, options);
+}
+
+}  // namespace redlatch::cli

@@ -1,0 +1,25 @@
+#include "src/cli/refusal.h"
+
+#include <string>
+
+#include "redlatch/status.h"
+#include "src/cli/complain.h"
+#include "src/cli/exit_codes.h"
+
+namespace redlatch::cli {
+
+int Refuse(const absl::Status& why) {
+  const std::string message(why.message());
+  if (redlatch::IsUnavailable(why)) {
+    Complain({message,
+              "; does it run, and is it the one that you mean? --server says which, else "
+              "$REDLATCH_URL"});
+    return kUnreachable;
+  }
+  Complain({message});
+  if (absl::IsNotFound(why)) return kNo;
+  const bool wrong_usage = absl::IsInvalidArgument(why) || absl::IsUnimplemented(why);
+  return wrong_usage ? kFailure : kRefused;
+}
+
+}  // namespace redlatch::cli

@@ -1,0 +1,271 @@
+// `redlatch ls`: which locks there are, who holds them, who waits.
+#include <sys/stat.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_split.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "redlatch/count_down_latch.h"
+#include "redlatch/reentrant_lock.h"
+#include "redlatch/reentrant_read_write_lock.h"
+#include "redlatch/semaphore.h"
+#include "redlatch/simple_lock.h"
+#include "tests/conformance/redlatch_look_fixture.h"
+
+namespace redlatch {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ContainsRegex;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::SizeIs;
+using ::testing::StartsWith;
+
+class RedlatchLsTest : public RedlatchLookTest {
+ protected:
+  std::vector<std::string> Lines(const Words& words = {}) const {
+    const Outcome list = Redlatch(Join({"ls"}, words));
+    EXPECT_EQ(list.code, 0) << list.errors;
+    return absl::StrSplit(list.output, '\n', absl::SkipEmpty());
+  }
+
+  const Client client_ = NewClient({.program = "billing run"});
+  const Client other_ = NewClient({.program = "other"});
+};
+
+TEST_F(RedlatchLsTest, TellsOfALockWhoHoldsItForHowLongAndHowManyWait) {
+  SimpleLock lock(client_, "job", {.lease = absl::Minutes(5)});
+  const auto lease = lock.Acquire();
+  ASSERT_TRUE(lease.ok());
+  SimpleLock theirs(other_, "job");
+  const Waiting waiting([&](const AcquireOptions& how) { (void)theirs.Acquire(how); });
+  ASSERT_TRUE(AwaitQueued("{job}:queue"));
+
+  EXPECT_THAT(Lines(),
+              ElementsAre(AllOf(ContainsRegex("^job +simple +held +(5m00s|4m[0-9]+s) +1 +"),
+                                EndsWith(Me("billing run")))));
+  const std::string json = Redlatch({"ls", "--json"}).output;
+  EXPECT_EQ(Json(json,
+                 "[(r['name'], r['kind'], r['in_use'], r['holding'], r['waiting'], "
+                 "r['holder']['pid'], r['holder']['host'], r['holder']['program'], "
+                 "290000 < r['holder']['remaining_ms'] <= 300000, r['token']) for r in rows]"),
+            absl::StrCat("[('job', 'simple', True, 1, 1, ", getpid(), ", '", Host(),
+                         "', 'billing run', True, ", lease->fencing_token().value(), ")]"));
+}
+
+TEST_F(RedlatchLsTest, KnowsEachKind) {
+  ReentrantLock reentrant(client_, "a:reentrant");
+  const auto reentered = reentrant.Acquire();
+  ReentrantReadWriteLock read(client_, "b:read");
+  const auto reads = read.AcquireRead();
+  ReentrantReadWriteLock read_too(other_, "b:read");
+  const auto reads_too = read_too.AcquireRead();
+  ReentrantReadWriteLock write(client_, "c:write");
+  const auto writes = write.AcquireWrite();
+  Semaphore slots(client_, "d:slots", 4);
+  const auto three = slots.Acquire(3);
+  SimpleLock simple(other_, "h:simple");
+  const auto lease = simple.Acquire();
+  CountDownLatch latch(client_, "e:latch", 5);
+  ASSERT_TRUE(latch.CountDown(2).ok());
+  server_->Text({"SET", "f:foreign", "somebody", "PX", "60000"});
+  server_->Text({"SET", "{f:foreign}:fence", "1", "PX", "60000"});
+  server_->Text({"HSET", "g:own", "kind", "cooldown", "hold", server_->Text({"GET", "h:simple"})});
+  server_->Text({"SET", "{g:own}:fence", "1", "PX", "60000"});
+  ASSERT_TRUE(three.ok() && writes.ok() && reads.ok() && reads_too.ok() && reentered.ok());
+
+  EXPECT_THAT(
+      Lines(),
+      ElementsAre(ContainsRegex("^a:reentrant +reentrant +held +[23][0-9.]+s +0 +.*:"),
+                  ContainsRegex("^b:read +read_write +read by 2 +[23][0-9.]+s +0 +.* and 1 more$"),
+                  ContainsRegex("^c:write +read_write +written +[23][0-9.]+s +0 +.*billing"),
+                  ContainsRegex("^d:slots +semaphore +3 of 4 +[23][0-9.]+s +0 +.*billing"),
+                  ContainsRegex("^e:latch +latch +3 to go +- +0$"),
+                  ContainsRegex("^f:foreign +simple +held +.*s +0 +\"somebody\", not by"),
+                  ContainsRegex("^g:own +cooldown +held +- +0 +.*other"),
+                  ContainsRegex("^h:simple +simple +held +.*other")));
+  const std::string json = Redlatch({"ls", "--json"}).output;
+  EXPECT_EQ(Json(json,
+                 "[(names['d:slots']['used'], names['d:slots']['capacity']), "
+                 "names['c:write']['mode'], names['b:read']['mode'], "
+                 "(names['e:latch']['to_go'], names['e:latch']['total']), "
+                 "names['f:foreign']['holder']['hold'], names['g:own']['kind']]"),
+            "[(3, 4), 'write', 'read', (3, 5), 'somebody', 'cooldown']");
+}
+
+TEST_F(RedlatchLsTest, ShowsThatAWriterKeepsReadersOut) {
+  ReentrantReadWriteLock read(client_, "data");
+  const auto reads = read.AcquireRead();
+  ReentrantReadWriteLock write(other_, "data");
+  const Waiting waiting([&](const AcquireOptions& how) { (void)write.AcquireWrite(how); });
+  ASSERT_TRUE(AwaitQueued("{data}:queue"));
+  EXPECT_THAT(Lines(), ElementsAre(ContainsRegex("^data +read_write +read by 1 +[0-9.]+s +1w ")));
+  EXPECT_EQ(Json(Redlatch({"ls", "--json"}).output, "rows[0]['waiting_writers']"), "1");
+}
+
+TEST_F(RedlatchLsTest, ShowsWhatNobodyUsesWithAllOnly) {
+  SimpleLock once(client_, "once");
+  ASSERT_TRUE(once.Acquire().ok());
+  Semaphore slots(client_, "slots", 4);
+  ASSERT_TRUE(slots.Acquire().ok());
+  CountDownLatch latch(client_, "latch", 1);
+  ASSERT_TRUE(latch.CountDown().ok());
+  ReentrantReadWriteLock both(client_, "both");
+  ASSERT_TRUE(both.AcquireWrite().ok());
+  EXPECT_THAT(Lines(), IsEmpty());
+  EXPECT_THAT(Lines({"--all"}), ElementsAre(ContainsRegex("^both +- +free +- +0$"),
+                                            ContainsRegex("^latch +latch +open +- +0$"),
+                                            ContainsRegex("^once +- +free +- +0$"),
+                                            ContainsRegex("^slots +semaphore +0 of 4 +- +0$")));
+}
+
+TEST_F(RedlatchLsTest, PassesOverKeysThatAreNoLocks) {
+  server_->Text({"SET", "text", std::string(100000, 'x')});
+  server_->Text({"SET", "almost", "0123456789abcdef0123456789abcdef:"});
+  server_->Text({"HSET", "hash", "kind", "of", "magic", "1"});
+  server_->Text({"ZADD", "zset", "1", "a"});
+  server_->Text({"ZADD", "zset:queue", "1", "a"});
+  server_->Text({"LPUSH", "list", "a"});
+  server_->Text({"SADD", "set", "a"});
+  EXPECT_THAT(Lines({"--all"}), IsEmpty());
+}
+
+TEST_F(RedlatchLsTest, TakesAGlobForTheName) {
+  std::vector<std::unique_ptr<SimpleLock>> locks;
+  std::vector<Lease> leases;
+  for (const char* const name : {"a:1", "a:2", "a:10", "b{a:1}", "{a:1}", "a:[1]"}) {
+    locks.push_back(std::make_unique<SimpleLock>(client_, name));
+    leases.push_back(*locks.back()->Acquire());
+  }
+  const auto names = [&](const std::string& pattern) {
+    return Json(Redlatch({"ls", "--json", "--", pattern}).output, "sorted(names)");
+  };
+  EXPECT_EQ(names("a:?"), "['a:1', 'a:2']");
+  EXPECT_EQ(names("a:*"), "['a:1', 'a:10', 'a:2', 'a:[1]']");
+  EXPECT_EQ(names("a:[2-9]"), "['a:2']");
+  EXPECT_EQ(names("a:[^2]"), "['a:1']");
+  EXPECT_EQ(names("a:\\[1]"), "['a:[1]']");
+  EXPECT_EQ(names("*a:1*"), "['a:1', 'a:10', 'b{a:1}', '{a:1}']");
+  EXPECT_EQ(names("*{a:1}"), "['b{a:1}', '{a:1}']");
+  EXPECT_EQ(names("*:*0"), "['a:10']");
+  EXPECT_EQ(names("a:1"), "['a:1']");
+  EXPECT_EQ(names("[a"), "[]");
+  EXPECT_EQ(names("nothing"), "[]");
+}
+
+TEST_F(RedlatchLsTest, LetsNoNameDoHarm) {
+  const std::string hostile =
+      std::string("\x1b[31m\r\n\t\0\x7f\\ \"'", 14) + "\xff\xc3\xa4\xc2\x9b\xe2\x80\xae";
+  SimpleLock lock(client_, hostile);
+  const auto lease = lock.Acquire();
+  ASSERT_TRUE(lease.ok());
+  EXPECT_THAT(Lines(), ElementsAre(StartsWith("\\x1b[31m\\x0d\\x0a\\x09\\x00\\x7f\\\\ \"'\\xff"
+                                              "\xc3\xa4\\xc2\\x9b\\xe2\\x80\\xae  simple")));
+  const std::string json = Redlatch({"ls", "--json"}).output;
+  EXPECT_EQ(Json(json, "ascii(rows[0]['name'])"),
+            R"('\x1b[31m\r\n\t\x00\x7f\\ "\'\ufffd\xe4\x9b\u202e')");
+  EXPECT_EQ(Json(json, "base64.b64decode(rows[0]['name_base64'])"),
+            R"(b'\x1b[31m\r\n\t\x00\x7f\\ "\'\xff\xc3\xa4\xc2\x9b\xe2\x80\xae')");
+}
+
+TEST_F(RedlatchLsTest, LetsNoProgramsNameDoHarm) {
+  const Client client = NewClient({.program = "\x1b]0;title\x07 \"x\""});
+  SimpleLock lock(client, "job");
+  const auto lease = lock.Acquire();
+  EXPECT_THAT(Lines(), ElementsAre(EndsWith("\\x1b]0;title\\x07 \"x\"")));
+}
+
+TEST_F(RedlatchLsTest, SaysThatThereAreNone) {
+  const Outcome none = Redlatch({"ls"});
+  EXPECT_EQ(none.code, 0);
+  EXPECT_THAT(none.output, IsEmpty());
+  EXPECT_THAT(none.errors, AllOf(HasSubstr("no locks"), HasSubstr(server_->url())));
+  const Outcome json = Redlatch({"ls", "--json"});
+  EXPECT_EQ(json.code, 0);
+  EXPECT_THAT(json.output + json.errors, IsEmpty());
+}
+
+TEST_F(RedlatchLsTest, HasOnATerminalAHeadingASumAndLinesThatFit) {
+  SimpleLock lock(client_, "a-name-that-is-longer-than-all-that-there-is-room-for-in-a-line");
+  const auto lease = lock.Acquire();
+  SimpleLock free(client_, "free");
+  ASSERT_TRUE(free.Acquire().ok());
+  const Outcome list = OnTerminal("ls", "", 80);
+  EXPECT_EQ(list.code, 0);
+  const std::vector<std::string> lines =
+      absl::StrSplit(list.output, absl::ByAnyChar("\r\n"), absl::SkipEmpty());
+  ASSERT_THAT(lines, SizeIs(3)) << list.output;
+  EXPECT_THAT(lines[0], ContainsRegex("^NAME +KIND +STATE +LEASE +WAITING +HELD BY$"));
+  EXPECT_THAT(lines[1], ContainsRegex("^a-name-that-is-long.*\xe2\x80\xa6 +simple +held "));
+  EXPECT_THAT(lines[2], AllOf(HasSubstr("1 held, 0 waited for, of 2"), HasSubstr("--all")));
+  EXPECT_LE(lines[1].size(), 84) << "two characters may be of three bytes";
+}
+
+TEST_F(RedlatchLsTest, DoesNotStartAPrivateServerToSayThatItHasNoLocks) {
+  const std::string home = directory_.path() + "/home";
+  const Outcome list = Redlatch({"ls", "--server=embedded:" + home});
+  EXPECT_EQ(list.code, 0);
+  EXPECT_THAT(list.output, IsEmpty());
+  EXPECT_THAT(list.errors, AllOf(HasSubstr("does not run"), HasSubstr(home)));
+  struct stat socket = {};
+  EXPECT_NE(stat((home + "/redis.sock").c_str(), &socket), 0);
+}
+
+TEST_F(RedlatchLsTest, SaysInOneLineWhatIsWrong) {
+  const auto restricted =
+      support::RedisServer::Start({.acl = {"user looker on >secret ~* &* +@all -scan"}});
+  const std::string refused =
+      "redis://looker:secret@127.0.0.1:" + std::to_string(restricted->port());
+  const struct {
+    Words words;
+    int code;
+    const char* says;
+  } cases[] = {
+      {{"ls", "--server", "unix:///no/such/socket"}, 121, "--server says which"},
+      {{"ls", "--server", refused}, 123, "scan"},
+      {{"ls", "a", "b"}, 125, "in quotes"},
+      {{"ls", "--jso"}, 125, "see redlatch ls --help"},
+      {{"ls", "--all=yes"}, 125, "takes no value"},
+      {{"ls", "--server"}, 125, "give it a URL"},
+  };
+  for (const auto& each : cases) {
+    const Outcome outcome = Redlatch(each.words);
+    EXPECT_EQ(outcome.code, each.code) << each.says;
+    EXPECT_THAT(outcome.errors, AllOf(StartsWith("redlatch: "), HasSubstr(each.says)));
+    EXPECT_EQ(outcome.errors.find('\n'), outcome.errors.size() - 1) << outcome.errors;
+    EXPECT_THAT(outcome.output, IsEmpty());
+  }
+}
+
+TEST_F(RedlatchLsTest, LeavesNothingBehind) {
+  SimpleLock lock(client_, "job");
+  const auto lease = lock.Acquire();
+  const int64_t keys = server_->Integer({"DBSIZE"});
+  EXPECT_THAT(Lines(), SizeIs(1));
+  EXPECT_EQ(Redlatch({"inspect", "job"}).code, 0);
+  EXPECT_EQ(server_->Integer({"DBSIZE"}), keys);
+}
+
+TEST_F(RedlatchLsTest, TeachesWithExamples) {
+  for (const char* const command : {"ls", "inspect", "break"}) {
+    const Outcome help = Redlatch({command, "--help"});
+    EXPECT_EQ(help.code, 0);
+    EXPECT_THAT(help.output, AllOf(HasSubstr(absl::StrCat("Examples:\n  redlatch ", command)),
+                                   HasSubstr("--server URL"), HasSubstr("Exit codes:")));
+    EXPECT_EQ(Redlatch({"help", command}).output, help.output);
+    EXPECT_THAT(Redlatch({"--help"}).output, ContainsRegex(absl::StrCat("redlatch ", command)));
+  }
+}
+
+}  // namespace
+}  // namespace redlatch
