@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "redlatch/export.h"
+#include "redlatch/stats.h"
 
 namespace redlatch {
 
@@ -45,6 +46,15 @@ struct ClientOptions {
   // Hears of what happens to this client's locks. Where there is none, losses and misuse go to
   // stderr, at most one line a second.
   std::shared_ptr<Observer> observer = nullptr;
+
+  // For how many names Client::Stats() tells apart what their locks have done. Names that come
+  // when all places are taken are counted together, as kOtherNames. Zero: nothing is counted.
+  int stats_names = 64;
+
+  // The name under which a lock is counted: "orders" for "orders:42". Its own where there is no
+  // such function; among the others where that returns nothing. Runs when a lock comes into use, on
+  // the thread that uses it.
+  std::function<std::string(std::string_view lock)> stats_label = {};
 
   // Hears, in Connect(), what is not as it should be but does not stop redlatch: each message says
   // what and how to mend it. Where it is empty they go to stderr.
@@ -89,6 +99,10 @@ class REDLATCH_EXPORT Client {
   // One round trip to the server and how long it took; kUnavailable where it does not answer
   // within the URL's command_timeout.
   absl::StatusOr<absl::Duration> Ping() const;
+
+  // What this client's locks have done so far. For metrics: each number is exact, but they are not
+  // all of the same moment. In a forked child all are zero.
+  ClientStats Stats() const;
 
   // The server's URL, without user, password and options. For messages and logs.
   const std::string& server() const;

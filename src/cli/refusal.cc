@@ -11,9 +11,7 @@ namespace redlatch::cli {
 int Refuse(const absl::Status& why) {
   const std::string message(why.message());
   if (redlatch::IsUnavailable(why)) {
-    Complain({message,
-              "; does it run, and is it the one that you mean? --server says which, else "
-              "$REDLATCH_URL"});
+    Complain({message, "; --server or $REDLATCH_URL names the server"});
     return kUnreachable;
   }
   Complain({message});

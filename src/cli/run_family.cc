@@ -42,8 +42,16 @@ std::optional<Process> Read(const char* pid) {
   return process;
 }
 
+// In a PID namespace with the /proc of another, the numbers there are not ours.
+bool NumbersAreOurs() {
+  std::array<char, 32> self = {};
+  return readlink("/proc/self", self.data(), self.size() - 1) > 0 &&
+         std::atoi(self.data()) == getpid();
+}
+
 std::unordered_map<pid_t, Process> AllProcesses() {
   std::unordered_map<pid_t, Process> all;
+  if (!NumbersAreOurs()) return all;
   DIR* const directory = opendir("/proc");
   if (directory == nullptr) return all;
   while (const dirent* entry = readdir(directory)) {

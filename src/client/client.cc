@@ -51,6 +51,8 @@ absl::StatusOr<absl::Duration> Client::Ping() const {
   return base::Now() - sent;
 }
 
+ClientStats Client::Stats() const { return core_->Stats(); }
+
 const std::string& Client::server() const { return core_->channel().server(); }
 
 }  // namespace redlatch

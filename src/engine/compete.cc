@@ -31,6 +31,8 @@ bool Handle::Listen(ParkedWaiter& waiter, base::Instant answered_by, const Want&
     return true;
   }
   waiter.state = Waiter::State::kFailed;
+  const base::MutexLock lock(entry_.mu);
+  entry_.machine.OnFailed();
   return false;
 }
 

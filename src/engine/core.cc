@@ -1,5 +1,7 @@
 #include "src/engine/core.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <functional>
 #include <utility>
 
@@ -13,6 +15,7 @@ namespace redlatch::engine {
 
 Core::Inside::Inside(Core& core)
     : table({.unreachable_after = core.options_.unreachable_after, .numbers = &core.numbers_},
+            static_cast<size_t>(std::max(core.options_.stats_names, 0)),
             [this](Entry& entry) {
               renewer.Remove(entry);
               notifier.Remove(entry);
@@ -62,6 +65,19 @@ absl::Status Core::Refusal() const {
   return absl::FailedPreconditionError(
       absl::StrCat("the locks at ", server(),
                    " belong to the process that forked this one; connect anew after fork()"));
+}
+
+ClientStats Core::Stats() {
+  ClientStats stats{.server = server(), .name = url_.client_name, .id = identity_.client};
+  if (in_forked_child()) return stats;
+  const redis::Channel::Stats channel = channel_.stats();
+  stats.connects = channel.connects;
+  stats.breaks = channel.breaks;
+  stats.reconnects = reconnects_.load(std::memory_order_relaxed);
+  stats.late = channel.late;
+  stats.locks = table().Stats();
+  for (const LockStats& lock : stats.locks) stats.all += lock;
+  return stats;
 }
 
 Subject Core::SubjectOf(const Entry& entry) const {
@@ -139,6 +155,7 @@ void Core::Expire(Entry& entry) {
 }
 
 void Core::Reconnected() {
+  reconnects_.fetch_add(1, std::memory_order_relaxed);
   inside_->notifier.Post(Notifier::Urgency::kNotice, [observer = observer_, server = server()] {
     observer->OnReconnected(server);
   });

@@ -14,6 +14,7 @@
 #include "absl/time/time.h"
 #include "redlatch/client.h"
 #include "redlatch/observer.h"
+#include "redlatch/stats.h"
 #include "src/base/clock.h"
 #include "src/base/fork_guard.h"
 #include "src/base/mutex.h"
@@ -61,6 +62,9 @@ class Core {
   Observer& observer() { return *observer_; }
   // How many tenures were lost so far: who keeps holds looks through them when it grows.
   uint64_t losses() const { return losses_.load(std::memory_order_acquire); }
+
+  // Empty in a forked child, but for what does not change.
+  ClientStats Stats();
 
   Subject SubjectOf(const Entry& entry) const;
   // An owner for one hold of readers, "read:<a fresh number>:<client>", or, under that write hold,
@@ -119,6 +123,7 @@ class Core {
   Registry<Permits> permits_;
   std::atomic<uint64_t> numbers_{0};
   std::atomic<uint64_t> losses_{0};
+  std::atomic<uint64_t> reconnects_{0};
   std::atomic<bool> listening_{false};
   const DescriptionPace pace_;
   const redis::Command description_;

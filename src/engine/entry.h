@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
+#include "redlatch/stats.h"
 #include "src/base/mutex.h"
 #include "src/base/parker.h"
 #include "src/engine/lock_machine.h"
@@ -21,15 +22,18 @@ namespace redlatch::engine {
 // for it, as for another client.
 struct Entry {
   Entry(KeySet key_set, std::string holder, std::shared_ptr<const Plan> lock_plan,
-        const LockMachine::Config& config)
+        const LockMachine::Config& config, LockStats* counted_in)
       : keys(std::move(key_set)),
         owner(std::move(holder)),
         plan(std::move(lock_plan)),
+        account(counted_in),
         machine(config) {}
 
   const KeySet keys;
   const std::string owner;  // empty: the client's threads
   const std::shared_ptr<const Plan> plan;
+  // The table's: takes what the machine has counted when the entry goes; null: nothing is counted.
+  LockStats* const account;
 
   base::Mutex mu;
   LockMachine machine ABSL_GUARDED_BY(mu);

@@ -33,7 +33,10 @@ absl::StatusOr<std::shared_ptr<Handle>> Handle::Attach(std::shared_ptr<Core> cor
   if (absl::Status refused = core->Refusal(); !refused.ok()) return refused;
   absl::StatusOr<KeySet> keys = KeySet::Make(core->options().key_prefix, name);
   if (!keys.ok()) return keys.status();
-  const absl::StatusOr<Entry*> entry = core->table().Attach(*std::move(keys), owner, plan);
+  const auto& label = core->options().stats_label;
+  const std::string given = label ? label(name) : std::string();
+  const absl::StatusOr<Entry*> entry =
+      core->table().Attach(*std::move(keys), owner, plan, label ? given : name);
   if (!entry.ok()) {
     return absl::Status(entry.status().code(), absl::StrCat(std::string(plan.noun), " \"",
                                                             absl::CHexEscape(std::string(name)),
@@ -79,6 +82,7 @@ absl::StatusOr<Won> Handle::Acquire(const Want& want) {
   ParkedWaiter waiter;
   waiter.thread = ThreadNumber();
   waiter.object = want.object;
+  waiter.called = began;
   waiter.face = want.face;
   waiter.terms = want.terms;
   waiter.options = want.options;
@@ -159,6 +163,14 @@ absl::Status Handle::Extend(uint64_t tenure, absl::Duration lease) {
   });
   if (!valid) return About(absl::AbortedError("the hold was lost before it was extended"));
   return answer.kind == Answer::Kind::kHeld ? absl::OkStatus() : About(answer.failure);
+}
+
+void Handle::Misuse(std::string_view what) {
+  {
+    const base::MutexLock lock(entry_.mu);
+    entry_.machine.OnMisuse();
+  }
+  core_->observer().OnMisuse(entry_.keys.name(), what);
 }
 
 LockMachine::Standing Handle::Pin() {

@@ -83,6 +83,8 @@ class Handle {
   static void ReleaseAll(absl::Span<const Held> held);
   void Unlock() noexcept;
   absl::Status Extend(uint64_t tenure, absl::Duration lease);
+  // The calling thread ends what it does not have: nothing happens, but that it is told.
+  void Misuse(std::string_view what);
   // The calling thread, which may have the lock, comes to read.
   LockMachine::Standing Pin();
   // A lease that could not be released goes.

@@ -18,6 +18,7 @@
 #include "src/base/clock.h"
 #include "src/engine/script_io.h"
 #include "src/engine/sharing.h"
+#include "src/engine/tally.h"
 #include "src/engine/waiter.h"
 
 namespace redlatch::engine {
@@ -30,6 +31,7 @@ struct Tenure {
   uint32_t depth = 0;      // in all
   uint32_t std_depth = 0;  // of them, by lock()
   FencingToken token;
+  base::Instant began;
   std::shared_ptr<const LockOptions> options;
   std::optional<std::stop_source> lost;  // made when somebody asks for it
 };
@@ -100,6 +102,7 @@ class LockMachine {
     Sharing sharing = Sharing::kExclusive;  // kJoined implies `reentrant`
     absl::Duration longest_heartbeat = absl::Seconds(10);
     absl::Duration unreachable_after = absl::Seconds(10);
+    bool counts = false;                       // keeps a tally
     std::atomic<uint64_t>* numbers = nullptr;  // for holds and tenures; the client's
   };
 
@@ -175,6 +178,10 @@ class LockMachine {
   void OnUnwanted(HoldNumber hold, absl::Duration lease, uint32_t block, base::Instant now);
   // What the hold has, or waits for, was changed by somebody else.
   void OnForced(HoldNumber hold, base::Instant now);
+  // A thread used what it does not have, and was told so.
+  void OnMisuse();
+  // A call ended before it could become a waiter.
+  void OnFailed();
   // Connections are new: whatever was under way may be lost.
   void OnReconnected(base::Instant now);
   // Loses a hold whose local deadline has come, or is about to.
@@ -194,6 +201,11 @@ class LockMachine {
   bool Valid(uint64_t tenure, base::Instant now) const;
   base::Instant Deadline(uint64_t tenure) const;  // Instant() where it is over
   std::stop_token Lost(uint64_t tenure);
+
+  const Tally& tally() const { return tally_; }
+  uint64_t waiting() const;  // waiters in the queue
+  // What the server knows them to have: of permits, those of all tenures.
+  uint32_t permits() const { return held() ? holding_->terms.permits : 0; }
 
   // A thread's hold, or one by lock() that was lost and not yet unlocked (its depth is 0 then).
   Standing OfThread(uint64_t thread) const;
@@ -254,6 +266,7 @@ class LockMachine {
     bool tried_once = false;
     bool uncertain = false;  // a try went unanswered: it may have been executed
     bool settled = false;
+    bool counts = false;  // as a failed release, where it fails
     Released outcome;
     uint32_t failures = 0;
   };
@@ -267,14 +280,15 @@ class LockMachine {
   // Local (lock_machine_local.cc).
   void Decide(Waiter& waiter, Waiter::State state, Effects& effects);
   static void Wake(Waiter& waiter, Effects& effects);
+  void CountEnd(Waiter::State state);
   // Those whose call began at `begun_by` or before.
   void FailIf(Patience patience, base::Instant begun_by, const absl::Status& why, Effects& effects);
   void FailAll(const absl::Status& why, Effects& effects);
   void RefuseImpatient(Effects& effects);
   bool CanPass(const Waiter& waiter, base::Instant now) const;
-  void GiveTo(Waiter& waiter, Effects& effects);
-  void GiveToHead(Effects& effects);
-  void LetThrough(Effects& effects);
+  void GiveTo(Waiter& waiter, base::Instant now, Effects& effects);
+  void GiveToHead(base::Instant now, Effects& effects);
+  void LetThrough(base::Instant now, Effects& effects);
   void Join(Waiter& waiter, base::Instant now, Effects& effects);
   void LetJoin(base::Instant now, Effects& effects);
   void Settle(uint64_t ended, FencingToken token, base::Instant now, Effects& effects);
@@ -286,7 +300,7 @@ class LockMachine {
   Tenure* FindOf(uint64_t thread) {
     return const_cast<Tenure*>(std::as_const(*this).FindOf(thread));
   }
-  void EndTenure(const Tenure& tenure, Effects& effects);
+  void EndTenure(const Tenure& tenure, base::Instant now, Effects& effects);
   Released EndLevel(Tenure& tenure, Face face, base::Instant now, Effects& effects);
 
   // Bids (lock_machine_bids.cc).
@@ -331,6 +345,7 @@ class LockMachine {
   std::optional<base::Instant> unreachable_since_;
   base::Instant heard_at_;  // when the server last answered
   absl::Status last_failure_;
+  Tally tally_;
   base::Instant taken_at_;  // when the lock was last known to be somebody's, or this client's
 };
 

@@ -146,11 +146,13 @@ void LockMachine::OnQueued(const BidAnswer& answer, base::Instant now, Effects& 
 }
 
 // There is nothing to hold: all who wait may go on.
-void LockMachine::LetThrough(Effects& effects) {
+void LockMachine::LetThrough(base::Instant now, Effects& effects) {
   pursuit_.reset();
   while (Waiter* const waiter = queue_.head()) {
     queue_.Remove(*waiter);
     waiter->state = Waiter::State::kGranted;
+    ++tally_.opened;
+    if (config_.counts) tally_.waited.Add(waiter->called, now);
     if (!waiter->parked || waiter->wake_pending) continue;
     waiter->wake_pending = true;
     effects.through.push_back(waiter);
@@ -161,7 +163,7 @@ void LockMachine::LetThrough(Effects& effects) {
 // reserved its tokens was, or, where another client sent that, now.
 void LockMachine::Granted(const Grant& grant, base::Instant asked, base::Instant reserved,
                           base::Instant now, Effects& effects) {
-  if (config_.sharing == Sharing::kNothing) return LetThrough(effects);
+  if (config_.sharing == Sharing::kNothing) return LetThrough(now, effects);
   Pursuit& pursuit = *pursuit_;
   const base::Instant deadline = asked + (grant.lease - DriftMargin(grant.lease));
   if (deadline <= now) {  // too late to be used; asking again gives the hold its lease anew
@@ -191,7 +193,8 @@ void LockMachine::Granted(const Grant& grant, base::Instant asked, base::Instant
       .renew_due = RenewDue(terms, asked),
   });
   pursuit_.reset();
-  GiveToHead(effects);
+  ++tally_.granted;
+  GiveToHead(now, effects);
   RefuseImpatient(effects);
 }
 

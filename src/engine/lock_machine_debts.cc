@@ -16,6 +16,9 @@ LockMachine::Debt* LockMachine::FindDebt(HoldNumber hold) {
 
 // Forgets the debt, unless somebody may still ask what became of it.
 void LockMachine::Settled(Debt& debt, Released::Kind kind, absl::Status failure) {
+  if (std::exchange(debt.counts, false) && kind != Released::Kind::kDone) {
+    ++tally_.releases_failed;
+  }
   if (debt.tenure == 0) {
     debts_.erase(debts_.begin() + (&debt - debts_.data()));
     return;

@@ -37,6 +37,7 @@ void LockMachine::LetGo(uint64_t tenure, FencingToken token, base::Instant now) 
       .deadline = holding.deadline,
       .expires = expires,
       .due = now,
+      .counts = tenure != 0,
       .outcome = {.kind = Released::Kind::kUnderWay, .tenure = tenure, .token = token},
   });
   holding_.reset();
@@ -54,6 +55,8 @@ void LockMachine::Lose(const std::string& reason, base::Instant now, Effects& ef
                       lost_tenures_.begin() + static_cast<std::ptrdiff_t>(all - kept));
   for (Tenure& tenure : tenures) {
     lost_tenures_.push_back(tenure.id);
+    ++tally_.lost;
+    if (config_.counts) tally_.held_for.Add(tenure.began, now);
     if (tenure.std_depth > 0) {
       lost_std_.push_back({.thread = tenure.thread,
                            .tenure = tenure.id,
@@ -196,7 +199,10 @@ void LockMachine::OnRenewal(const Send& send, const Answer& answer, base::Instan
     if (extension) return;
     holding.renew_due = holding.again ? now : RenewDue(holding.terms, send.sent);
     holding.failures = 0;
-    if (told) effects.notices.push_back({.kind = Notice::Kind::kRenewed, .token = token});
+    if (told) {
+      ++tally_.renewed;
+      effects.notices.push_back({.kind = Notice::Kind::kRenewed, .token = token});
+    }
     if (holding.at_risk) {
       effects.notices.push_back({.kind = Notice::Kind::kRecovered, .token = token});
     }
@@ -224,6 +230,7 @@ void LockMachine::OnRenewal(const Send& send, const Answer& answer, base::Instan
   if (holding.again) holding.renew_due = now;
   holding.last_failure = base::Unshared(answer.failure);
   if (joined()) LetJoin(now, effects);
+  if (told) ++tally_.renewals_failed;
   if (holding.at_risk || !told) return;
   holding.at_risk = true;
   effects.notices.push_back({.kind = Notice::Kind::kAtRisk,
@@ -231,6 +238,10 @@ void LockMachine::OnRenewal(const Send& send, const Answer& answer, base::Instan
                              .remaining = holding.deadline - now,
                              .why = base::Unshared(answer.failure)});
 }
+
+void LockMachine::OnMisuse() { ++tally_.misused; }
+
+void LockMachine::OnFailed() { ++tally_.failed; }
 
 // The server's answer tells what is so now.
 void LockMachine::OnForced(HoldNumber hold, base::Instant now) {

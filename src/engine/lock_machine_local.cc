@@ -13,8 +13,28 @@ void LockMachine::Wake(Waiter& waiter, Effects& effects) {
   effects.wakes.push_back(&waiter);
 }
 
+void LockMachine::CountEnd(Waiter::State state) {
+  switch (state) {
+    case Waiter::State::kBusy:
+      ++tally_.busy;
+      return;
+    case Waiter::State::kStopped:
+      ++tally_.cancelled;
+      return;
+    case Waiter::State::kDeadlock:
+    case Waiter::State::kFailed:
+      ++tally_.failed;
+      return;
+    case Waiter::State::kGranted:    // GiveTo() counts it, or it was reentry
+    case Waiter::State::kElsewhere:  // its call goes on
+    case Waiter::State::kWaiting:
+      return;
+  }
+}
+
 void LockMachine::Decide(Waiter& waiter, Waiter::State state, Effects& effects) {
   waiter.state = state;
+  if (state != Waiter::State::kGranted) CountEnd(state);
   Wake(waiter, effects);
 }
 
@@ -55,7 +75,7 @@ void LockMachine::Acquire(Waiter& waiter, base::Instant now, Effects& effects) {
     }
   } else if (holding_ && holding_->retakes_left > 0 && CanPass(waiter, now)) {
     --holding_->retakes_left;
-    return GiveTo(waiter, effects);
+    return GiveTo(waiter, now, effects);
   }
   const bool taken = holding_ || (pursuit_ && pursuit_->queued && !unreachable_since_);
   if (taken && waiter.patience == Patience::kNone) {
@@ -79,7 +99,7 @@ void LockMachine::Join(Waiter& waiter, base::Instant now, Effects& effects) {
   if (holding_->others || waiter.terms != holding_->terms || waiter.terms.manual) {
     return Decide(waiter, Waiter::State::kElsewhere, effects);
   }
-  if (now < holding_->asked + waiter.options->local_window) return GiveTo(waiter, effects);
+  if (now < holding_->asked + waiter.options->local_window) return GiveTo(waiter, now, effects);
   waiter.since = now;
   queue_.Append(waiter);
   RenewNow(now);
@@ -98,7 +118,7 @@ void LockMachine::LetJoin(base::Instant now, Effects& effects) {
     }
     queue_.Remove(*waiter);
     if (open) {
-      GiveTo(*waiter, effects);
+      GiveTo(*waiter, now, effects);
     } else {
       if (holding_->failures > 0) {
         waiter->silent_since = std::min(waiter->silent_since, waiter->since);
@@ -139,7 +159,7 @@ bool LockMachine::CanPass(const Waiter& waiter, base::Instant now) const {
          config_.sharing == Sharing::kExclusive && holding_->next_token <= holding_->last_token;
 }
 
-void LockMachine::GiveTo(Waiter& waiter, Effects& effects) {
+void LockMachine::GiveTo(Waiter& waiter, base::Instant now, Effects& effects) {
   const uint64_t token =
       config_.sharing == Sharing::kExclusive ? holding_->next_token++ : holding_->first_token;
   waiter.token = waiter.write_token == FencingToken() ? FencingToken(token) : waiter.write_token;
@@ -153,21 +173,23 @@ void LockMachine::GiveTo(Waiter& waiter, Effects& effects) {
       .depth = 1,
       .std_depth = waiter.face == Face::kStd ? 1U : 0U,
       .token = waiter.token,
+      .began = now,
       .options = waiter.options,
   });
+  if (config_.counts) tally_.waited.Add(waiter.called, now);
   Decide(waiter, Waiter::State::kGranted, effects);
 }
 
-void LockMachine::GiveToHead(Effects& effects) {
+void LockMachine::GiveToHead(base::Instant now, Effects& effects) {
   while (joined() && queue_.has_several()) {
     Waiter& first = *queue_.head();
     queue_.Remove(first);
-    GiveTo(first, effects);
+    GiveTo(first, now, effects);
   }
   Waiter& head = *queue_.head();
   queue_.Remove(head);
   holding_->retakes_left = head.options->local_retakes;
-  GiveTo(head, effects);
+  GiveTo(head, now, effects);
 }
 
 // The holding is free: it passes on inside the client, or goes back to the server.
@@ -177,7 +199,7 @@ void LockMachine::Settle(uint64_t ended, FencingToken token, base::Instant now, 
     LetGo(ended, token, now);
     return Pursue(now);
   }
-  if (holding_->retakes_left <= 0) return GiveToHead(effects);
+  if (holding_->retakes_left <= 0) return GiveToHead(now, effects);
   if (head->poked) return;
   head->poked = true;
   Wake(*head, effects);
@@ -190,7 +212,7 @@ void LockMachine::Poked(Waiter& waiter, base::Instant now, Effects& effects) {
   if (held()) {
     holding_->retakes_left = 0;  // somebody was faster: the next one is ours
   } else if (queue_.head() == &waiter && CanPass(waiter, now)) {
-    GiveToHead(effects);
+    GiveToHead(now, effects);
   } else {
     Settle(0, FencingToken(), now, effects);
   }
@@ -203,19 +225,20 @@ bool LockMachine::KnowsWhy(const Waiter& waiter) const {
 
 base::Instant LockMachine::GivesUpAt(const Waiter& waiter, base::Instant sent) const {
   if (waiter.patience != Patience::kEndless) return base::Instant::Infinite();
-  if (unreachable_since_) {
-    return std::max(*unreachable_since_, waiter.began) + config_.unreachable_after;
-  }
-  base::Instant silent = sent;
+  const auto after = [&](base::Instant silent) {
+    return std::max(silent, waiter.began) + config_.unreachable_after;
+  };
+  const base::Instant met = SilentSince(waiter);
+  if (unreachable_since_) return after(std::min(*unreachable_since_, met));
+  base::Instant asked = sent;
   if (holding_) {
-    if (joined()) silent = std::min(silent, waiter.since);  // it has asked whether it may join
+    if (joined()) asked = std::min(asked, waiter.since);  // whether it may join
   } else if (pursuit_ && pursuit_->in_flight && !pursuit_->attempts.empty()) {
-    silent = std::min(silent, pursuit_->attempts.back().sent);
+    asked = std::min(asked, pursuit_->attempts.back().sent);
   }
-  if (silent == base::Instant::Infinite()) return silent;
-  // Where nothing went unanswered yet, a healthy server needs a moment for what was sent.
-  return std::min(std::max(silent, waiter.began) + config_.unreachable_after + kAnswerGrace,
-                  std::max(SilentSince(waiter), waiter.began) + config_.unreachable_after);
+  if (asked == base::Instant::Infinite()) return asked;
+  // Where nothing went unanswered yet, a healthy server is given a moment.
+  return std::min(after(asked) + kAnswerGrace, after(met));
 }
 
 void LockMachine::GiveUp(Waiter& waiter, Waiter::State as, base::Instant now, Effects& effects) {
@@ -230,6 +253,7 @@ void LockMachine::GiveUp(Waiter& waiter, Waiter::State as, base::Instant now, Ef
       waiter.failure = absl::UnavailableError("the server did not answer in time");
     }
   }
+  CountEnd(waiter.state);
   Expire(now, effects);
   if (holding_ && !held()) {
     Settle(0, FencingToken(), now, effects);
@@ -248,7 +272,8 @@ void LockMachine::StopAll(const void* object, base::Instant now, Effects& effect
   }
 }
 
-void LockMachine::EndTenure(const Tenure& tenure, Effects& effects) {
+void LockMachine::EndTenure(const Tenure& tenure, base::Instant now, Effects& effects) {
+  if (config_.counts) tally_.held_for.Add(tenure.began, now);
   effects.ended = tenure.options;
   holding_->tenures.erase(holding_->tenures.begin() + (&tenure - holding_->tenures.data()));
 }
@@ -258,7 +283,7 @@ Released LockMachine::EndLevel(Tenure& tenure, Face face, base::Instant now, Eff
   --tenure.depth;
   if (face == Face::kStd) --tenure.std_depth;
   if (tenure.depth > 0) return released;
-  EndTenure(tenure, effects);
+  EndTenure(tenure, now, effects);
   if (held()) return released;
   Settle(released.tenure, released.token, now, effects);
   if (!holding_) released.kind = Released::Kind::kUnderWay;
@@ -299,8 +324,14 @@ void LockMachine::Orphan(uint64_t tenure, base::Instant now, Effects& effects) {
   Expire(now, effects);
   const Tenure* const current = Find(tenure);
   if (current == nullptr) return;
-  EndTenure(*current, effects);
+  EndTenure(*current, now, effects);
   if (!held()) Settle(0, FencingToken(), now, effects);
+}
+
+uint64_t LockMachine::waiting() const {
+  uint64_t waiters = 0;
+  for (const Waiter* waiter = queue_.head(); waiter != nullptr; waiter = waiter->next) ++waiters;
+  return waiters;
 }
 
 absl::InlinedVector<uint64_t, 1> LockMachine::tenures() const {

@@ -122,9 +122,7 @@ void Handle::Unlock() noexcept {
     return machine.Unlock(ThreadNumber(), now, effects);
   });
   if (ending.released.kind == Released::Kind::kNotHeld) {
-    core_->observer().OnMisuse(entry_.keys.name(),
-                               "unlock() by a thread that does not hold it; nothing was released");
-    return;
+    return Misuse("unlock() by a thread that does not hold it; nothing was released");
   }
   const uint64_t tenure = ending.released.tenure;
   if (absl::IsUnavailable(End(ending, base::Now() + core_->command_timeout()))) Forget(tenure);

@@ -32,7 +32,8 @@ const Plan* Table::Conflict(std::string_view key, const Plan& plan) const {
   return nullptr;
 }
 
-absl::StatusOr<Entry*> Table::Attach(KeySet keys, const std::string& owner, const Plan& plan) {
+absl::StatusOr<Entry*> Table::Attach(KeySet keys, const std::string& owner, const Plan& plan,
+                                     std::string_view account) {
   const base::MutexLock lock(mu_);
   if (const Plan* const other = Conflict(keys.main(), plan)) {
     return absl::FailedPreconditionError(
@@ -47,7 +48,9 @@ absl::StatusOr<Entry*> Table::Attach(KeySet keys, const std::string& owner, cons
     config.sharing = plan.sharing;
     config.explicit_owner = !owner.empty() && plan.sharing == Sharing::kExclusive;
     config.longest_heartbeat = plan.traits.longest_heartbeat;
-    auto made = std::make_unique<Entry>(std::move(keys), owner, Intern(plan), config);
+    config.counts = stats_names_ > 0;
+    auto made = std::make_unique<Entry>(std::move(keys), owner, Intern(plan), config,
+                                        config.counts ? AccountOf(account) : nullptr);
     const Key key(made->keys.main(), made->owner);
     found = entries_.emplace(key, std::move(made)).first;
   }
@@ -77,6 +80,10 @@ void Table::Retire(Entry& entry) {
   }
   leaving_(entry);
   if (entry.references != 0) return;  // a timer had just been taken: whoever did that drops it
+  if (entry.account != nullptr) {
+    const base::MutexLock lock(entry.mu);
+    entry.machine.tally().AddTo(*entry.account);
+  }
   // `erase(key)` would compare with a key that lies in the entry.
   entries_.erase(entries_.find(Key(entry.keys.main(), entry.owner)));
 }
@@ -123,6 +130,51 @@ void Table::VisitAll(absl::FunctionRef<void(Entry&)> visit) {
     }
   }
   VisitReferred(found, visit);
+}
+
+// Whoever comes when all places are taken is counted among the others, for ever: numbers that only
+// grow stay where they are.
+LockStats* Table::AccountOf(std::string_view name) {
+  if (name.empty()) name = kOtherNames;
+  auto found = accounts_.find(name);
+  if (found == accounts_.end()) {
+    const size_t others = accounts_.contains(kOtherNames) ? 1 : 0;
+    if (accounts_.size() - others >= stats_names_) name = kOtherNames;
+    found = accounts_.try_emplace(std::string(name)).first;
+    found->second.name = found->first;
+  }
+  return &found->second;
+}
+
+std::vector<LockStats> Table::Stats() {
+  std::vector<LockStats> stats;
+  std::map<const LockStats*, size_t> places;
+  std::vector<Entry*> found;
+  {
+    // Entries that are referred to stay: they are in no account yet.
+    const base::MutexLock lock(mu_);
+    stats.reserve(accounts_.size());
+    for (const auto& [name, account] : accounts_) {
+      places.emplace(&account, stats.size());
+      stats.push_back(account);
+    }
+    if (!stats.empty()) found.reserve(entries_.size());
+    for (const auto& [key, entry] : entries_) {
+      if (entry->account == nullptr) continue;
+      Refer(*entry);
+      found.push_back(entry.get());
+    }
+  }
+  VisitReferred(found, [&](Entry& entry) {
+    LockStats& of_name = stats[places.at(entry.account)];
+    const base::MutexLock lock(entry.mu);
+    entry.machine.tally().AddTo(of_name);
+    const uint64_t held = entry.machine.tenures().size();
+    of_name.held += held;
+    of_name.permits += entry.plan->sharing == Sharing::kCounted ? entry.machine.permits() : 0;
+    of_name.waiting += entry.machine.waiting();
+  });
+  return stats;
 }
 
 }  // namespace redlatch::engine

@@ -2,6 +2,7 @@
 #define REDLATCH_SRC_ENGINE_TABLE_H_
 
 #include <atomic>
+#include <cstddef>
 #include <functional>
 #include <map>
 #include <memory>
@@ -14,6 +15,7 @@
 #include "absl/container/inlined_vector.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
+#include "redlatch/stats.h"
 #include "src/base/mutex.h"
 #include "src/engine/entry.h"
 
@@ -23,13 +25,15 @@ namespace redlatch::engine {
 // it or its machine has something left to do. Thread-safe.
 class Table {
  public:
-  // `leaving` takes an entry out of the timers, under the table's mutex.
-  Table(LockMachine::Config config, std::function<void(Entry&)> leaving)
-      : config_(config), leaving_(std::move(leaving)) {}
+  // `leaving` takes an entry out of the timers, under the table's mutex. Statistics are kept apart
+  // for so many names.
+  Table(LockMachine::Config config, size_t stats_names, std::function<void(Entry&)> leaving)
+      : config_(config), stats_names_(stats_names), leaving_(std::move(leaving)) {}
 
-  // The entry, made where there is none, with one handle more. kFailedPrecondition where the name
-  // is in use by another class of locks.
-  absl::StatusOr<Entry*> Attach(KeySet keys, const std::string& owner, const Plan& plan);
+  // The entry, made where there is none, with one handle more; then it is counted in that account.
+  // kFailedPrecondition where the name is in use by another class of locks.
+  absl::StatusOr<Entry*> Attach(KeySet keys, const std::string& owner, const Plan& plan,
+                                std::string_view account);
   // One handle less. Where it was the last: the tenures that nobody can end any more.
   absl::InlinedVector<uint64_t, 1> Detach(Entry& entry);
 
@@ -45,6 +49,9 @@ class Table {
   void Visit(std::string_view key, absl::FunctionRef<void(Entry&)> visit);
   void VisitAll(absl::FunctionRef<void(Entry&)> visit);
 
+  // What the locks of each name have done, those that are gone too; by name.
+  std::vector<LockStats> Stats();
+
  private:
   using Key = std::pair<std::string_view, std::string_view>;  // into the entry
 
@@ -54,9 +61,14 @@ class Table {
   std::shared_ptr<const Plan> Intern(const Plan& plan) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void VisitReferred(const std::vector<Entry*>& entries, absl::FunctionRef<void(Entry&)> visit);
 
+  LockStats* AccountOf(std::string_view name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
   const LockMachine::Config config_;
+  const size_t stats_names_;
   const std::function<void(Entry&)> leaving_;
   base::Mutex mu_;
+  // By name; of the entries that are gone.
+  std::map<std::string, LockStats, std::less<>> accounts_ ABSL_GUARDED_BY(mu_);
   std::map<Key, std::unique_ptr<Entry>> entries_ ABSL_GUARDED_BY(mu_);
   std::vector<std::shared_ptr<const Plan>> plans_ ABSL_GUARDED_BY(mu_);
 };

@@ -254,8 +254,10 @@ void RedisLockBase::UnlockShared() noexcept {
     if (const auto group = readers->OfThisThread()) return group->Unlock();
   }
   if (body_->core()->in_forked_child()) return;
-  body_->core()->observer().OnMisuse(
-      name(), "unlock_shared() by a thread that does not hold it; nothing was released");
+  constexpr std::string_view kWhat =
+      "unlock_shared() by a thread that does not hold it; nothing was released";
+  if (engine::Handle* const handle = body_->attached()) return handle->Misuse(kWhat);
+  body_->core()->observer().OnMisuse(name(), kWhat);
 }
 
 absl::StatusOr<Lease> RedisLockBase::AcquireShared(const AcquireOptions& options) {

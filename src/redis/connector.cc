@@ -81,7 +81,9 @@ Connector::Outcome Connector::Advance(Attempt& attempt, base::Instant limit, int
 
 absl::Status Connector::OpenNext(Attempt& attempt) {
   const size_t left = attempt.addresses.size() - attempt.next_address;
-  if (left == 0) return Unreachable(attempt, attempt.last_error);
+  if (left == 0) {
+    return Unreachable(attempt, attempt.last_error + "; does it run, and is its address right?");
+  }
   // An address that swallows everything must not use up the time of those behind it.
   const base::Instant now = base::Now();
   attempt.address_deadline = now + (attempt.deadline - now) / static_cast<int64_t>(left);

@@ -186,6 +186,32 @@ TEST_P(ReadEnd, AServerThatHangsIsNoBusyLockToWhoWouldJoinAndThatIsSaidInTime) {
   EXPECT_TRUE(reading->valid());
 }
 
+TEST_P(ReadEnd, AServerThatHangsFailsReadersWithoutADeadlineInTime) {
+  constexpr absl::Duration kGiveUp = absl::Milliseconds(300);
+  UseOwnServer();
+  const Client client = NewClient("command_timeout=200ms", {.unreachable_after = kGiveUp});
+  const auto lock = NewReadWrite(client);
+  auto read = lock->AcquireRead();
+  ASSERT_OK(read);
+  const Client fresh = NewClient("command_timeout=200ms", {.unreachable_after = kGiveUp});
+  const auto unused = NewReadWrite(fresh);
+  PassLocalWindow();
+  server().Stop();
+  redis::Punctuality punctuality;
+  Crew crew;
+  for (Lock* each : {lock.get(), unused.get()}) {  // of the first, they would join its read
+    crew.Start(2, [&, each](int) {
+      const base::Instant give_up_at = base::Now() + kGiveUp;
+      EXPECT_EQ(CodeOf(each->AcquireRead()), kUnreachable);
+      punctuality.Note(give_up_at);
+      EXPECT_GE(base::Now(), give_up_at);
+    });
+  }
+  crew.Join();
+  EXPECT_TRUE(punctuality.Within(kGrace));
+  server().Continue();
+}
+
 TEST_P(ReadEnd, AServerThatForgotItsScriptsIsToldThemAgain) {
   const auto forget = [&] { server().Command({"SCRIPT", "FLUSH"}); };
   for (int i = 0; i < 3; ++i) {

@@ -101,6 +101,26 @@ TEST_F(RedlatchRunTest, LetsTheCommandHaveNoDescriptorOfItsOwn) {
   EXPECT_EQ(CodeOf(*run), 0);
 }
 
+TEST_F(RedlatchRunTest, TellsWhatItRunsWhileItDoesAndLeavesNothingOfThat) {
+  const auto run = Start({"job", "--", "/bin/sh", "-c", "echo held; read line"});
+  ASSERT_EQ(run->pipe().ReadLine(), "held");
+  {
+    const auto info = SimpleLock(ClientOf(*server_), "job").Inspect();
+    ASSERT_TRUE(info.ok()) << info.status();
+    ASSERT_EQ(info->holders.size(), 1);
+    EXPECT_EQ(info->holders[0].process.program, "redlatch run: sh");
+  }
+  EXPECT_EQ(Code({"job", "--wait", "0", "--", "echo", "wrong"}), 120);
+  run->pipe().WriteLine("done");
+  EXPECT_EQ(CodeOf(*run), 0);
+  EXPECT_EQ(Code({"other", "--", "no-such-program"}), 127);
+  const base::Instant until = base::Now() + absl::Seconds(10);
+  while (server_->Command({"KEYS", "redlatch:client:*"}).elements.size() > 0 &&
+         base::Now() < until) {
+  }
+  EXPECT_THAT(server_->Command({"KEYS", "redlatch:client:*"}).elements, SizeIs(0));
+}
+
 TEST_F(RedlatchRunTest, IsBusyForAsLongAsItWasToldToWait) {
   const auto holder = Start({"job", "--", "sh", "-c", "echo held; read line"});
   ASSERT_EQ(holder->pipe().ReadLine(), "held");
@@ -365,6 +385,38 @@ TEST_F(RedlatchRunTest, LeavesADaemonAlone) {
   run->pipe().WriteLine("go");
   EXPECT_EQ(CodeOf(*run), 0);
   EXPECT_FALSE(daemon.Within(absl::Milliseconds(50)));
+}
+
+// In a PID namespace of its own, where the shell that starts it is process 1, of parent 0.
+class RedlatchRunInNamespaceTest : public RedlatchRunTest {
+ protected:
+  void SetUp() override {
+    if (support::Child::Exec(Join(Words(kUnshare), {"true"}))->Wait().code != 0) {
+      GTEST_SKIP() << "this machine lets its users make no PID namespace: nothing was tested";
+    }
+  }
+  // What the script prints; $0 is redlatch.
+  std::string Printed(const std::string& script) const {
+    const auto shell = support::Child::Exec(Join(kUnshare, {"sh", "-c", script, REDLATCH_COMMAND}),
+                                            {.environment = {"REDLATCH_URL=" + server_->url()}});
+    std::string printed;
+    while (const auto line = shell->pipe().ReadLine(absl::Seconds(30))) printed += *line + ";";
+    return printed;
+  }
+
+  const Words kUnshare = {"unshare", "--user", "--map-root-user",
+                          "--pid",   "--fork", "--mount-proc"};
+};
+
+TEST_F(RedlatchRunInNamespaceTest, EndsWhatTheCommandLeftAndNothingElse) {
+  const std::string script = R"sh(
+    sleep 1000 >&2 & beside=$!
+    left=$("$0" run --grace 100ms job -- sh -c 'sleep 1000 >&2 & echo $!; exit 3')
+    echo "code $?"
+    kill -0 "$left" 2>/dev/null || echo "ended"
+    kill "$beside" && echo "beside it"
+  )sh";
+  EXPECT_EQ(Printed(script), "code 3;ended;beside it;");
 }
 
 TEST(RedlatchRunEmbeddedTest, StartsTheServerAndLeavesItNothingOfTheCallers) {

@@ -7,6 +7,7 @@
 #include <system_error>
 #include <utility>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "redlatch/status.h"
 #include "src/base/parker.h"
@@ -18,6 +19,8 @@ namespace redlatch::conformance {
 namespace {
 
 using redis::Punctuality;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 constexpr absl::Duration kTimeout = absl::Milliseconds(200);
 constexpr char kUrlOptions[] = "command_timeout=200ms&connect_timeout=200ms";
@@ -127,6 +130,24 @@ TEST_P(Unreachable, DeadServerIsNoBusyLock) {
     ExpectUnreachable(*NewShort(client, "unused"));
   }
   EXPECT_OK(lock->Acquire());
+}
+
+TEST_P(Unreachable, DeadServerIsNamedWithWhatIsWrongAndWhatToLookFor) {
+  const Client clients[] = {NewWarmClient(), NewClient(),
+                            NewClient({.connect = ConnectPolicy::kLazy})};
+  const Outage outage(server(), How::kIsDown);
+  for (const Client& client : clients) {
+    const auto lock = NewShort(client);
+    (void)lock->TryAcquire();  // what it had sent over its lost connection has another fate
+    const std::string message(lock->TryAcquire().status().message());
+    EXPECT_THAT(message, AllOf(HasSubstr(kName), HasSubstr(server().url()),
+                               HasSubstr("Connection refused"), HasSubstr("does it run")));
+    try {
+      ADD_FAILURE() << "try_lock() returned " << lock->try_lock();
+    } catch (const std::system_error& error) {
+      EXPECT_THAT(error.what(), HasSubstr("Connection refused"));
+    }
+  }
 }
 
 TEST_P(Unreachable, LockOfThisClientIsBusyThoughTheServerHangs) {

@@ -132,6 +132,18 @@ TEST_F(ClientTest, AServerThatHangsIsUnavailableInTime) {
   server_->Continue();
 }
 
+TEST_F(ClientTest, AServerThatHangsIsWaitedForNoLongerThanUnreachableAfter) {
+  constexpr absl::Duration kGiveUp = absl::Milliseconds(100);
+  server_->Stop();
+  redis::Punctuality punctuality;
+  const base::Instant give_up_at = base::Now() + kGiveUp;
+  const auto client = Client::Connect(server_->url(), {.unreachable_after = kGiveUp});
+  punctuality.Note(give_up_at);
+  EXPECT_EQ(client.status().code(), absl::StatusCode::kUnavailable) << client.status();
+  EXPECT_TRUE(punctuality.Within(kGrace));
+  server_->Continue();
+}
+
 TEST_F(ClientTest, ARefusalNamesTheServerAndTheMendAndNoPassword) {
   const std::string& url = server_->url();
   constexpr auto kDenied = absl::StatusCode::kPermissionDenied;

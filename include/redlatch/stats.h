@@ -1,0 +1,107 @@
+// What a client's locks have done so far, in numbers; and the same as text for Prometheus.
+#ifndef REDLATCH_STATS_H_
+#define REDLATCH_STATS_H_
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "redlatch/export.h"
+
+namespace redlatch {
+
+// How many durations of which size there were. Bucket i has those of at most Bound(i) that the one
+// before it has not: 1 µs, 2 µs, 4 µs … 2^30 µs (18 minutes), and the rest.
+struct REDLATCH_EXPORT DurationHistogram {
+  static constexpr int kBuckets = 32;
+  static absl::Duration Bound(int bucket);  // of the last: infinite
+
+  std::array<uint64_t, kBuckets> buckets = {};
+  absl::Duration sum = absl::ZeroDuration();
+
+  uint64_t count() const;
+  absl::Duration Mean() const;  // zero where there is none
+  // The duration that so great a share of all, 0 to 1, does not exceed: 0.5 is the median. As
+  // coarse as the buckets: it lies in the right one, by its rank there. What lies behind the last
+  // bound is said to be as long as that.
+  absl::Duration Quantile(double share) const;
+
+  DurationHistogram& operator+=(const DurationHistogram& other);
+};
+
+// What was done by one name. Numbers without another remark only ever grow.
+//
+// A hold is what one call got and one release ends: a thread's hold of a lock, also where it joins
+// other readers or got the lock from another thread of its client; an acquisition of a semaphore,
+// of however many permits. Taking again what the thread has already (reentry) is no hold of its
+// own. Always, except for latches, of which nothing is held:
+//
+//   acquired == released + lost + held
+struct REDLATCH_EXPORT LockStats {
+  std::string name;  // kOtherNames: of all that have no place of their own
+
+  uint64_t acquired = 0;   // holds that began
+  uint64_t passed_on = 0;  // of them: without the server, from a thread of this client to the next
+  uint64_t opened = 0;     // waits for a latch that ended because it is open
+
+  // Calls that ended without what they wanted: it was still taken (the latch, still closed) when
+  // their wait was over; stopped; and for any other reason, as an unreachable server. Arguments
+  // that are refused at once count nowhere.
+  uint64_t busy = 0;
+  uint64_t cancelled = 0;
+  uint64_t failed = 0;
+
+  uint64_t released = 0;         // holds that were released
+  uint64_t releases_failed = 0;  // of them: what the server had no more, or did not confirm in time
+  uint64_t lost = 0;             // holds that ended otherwise: see LostLease
+  uint64_t renewed = 0;          // renewals at the server: readers of a client share them
+  uint64_t renewals_failed = 0;  // each is tried again until the hold is lost
+  uint64_t misused = 0;          // see Observer::OnMisuse()
+
+  // At this moment.
+  uint64_t held = 0;     // holds
+  uint64_t permits = 0;  // of a semaphore, that they have
+  uint64_t waiting = 0;  // calls that wait
+
+  DurationHistogram waited;    // from the call to the hold (the open latch): of `acquired`, `opened`
+  DurationHistogram held_for;  // from there to the release or loss: of `released`, `lost`
+
+  // Adds up all but the name.
+  LockStats& operator+=(const LockStats& other);
+};
+
+// No lock has this name, or it is counted among the others.
+inline constexpr char kOtherNames[] = "(other)";
+
+struct ClientStats {
+  std::string server;  // as Client::server()
+  std::string name;    // the URL's `name`; empty where it has none
+  std::string id;      // stands in the server's keys; another one for each Client::Connect()
+
+  uint64_t connects = 0;    // for commands
+  uint64_t breaks = 0;      // connections lost or given up
+  uint64_t reconnects = 0;  // see Observer::OnReconnected()
+  uint64_t late = 0;        // commands that were not answered in time
+
+  LockStats all;  // without a name: the sum of `locks`
+  std::vector<LockStats> locks;  // by name, each that was used since the client was made
+};
+
+// The text that a Prometheus server wants for these clients, version 0.0.4 of its format:
+//
+//   Content-Type: text/plain; version=0.0.4; charset=utf-8
+//
+// All metrics begin with `redlatch_`. Their labels: `server`; `client`, the URL's `name`, where it
+// has one; `lock`. Texts of several calls cannot be joined: pass all clients of the program, and
+// give each a `name` in its URL. Those of one name and server are added up.
+//
+// Names keep their UTF-8; other bytes and control characters are written as \xNN.
+REDLATCH_EXPORT std::string PrometheusText(absl::Span<const ClientStats> clients);
+REDLATCH_EXPORT std::string PrometheusText(const ClientStats& client);
+
+}  // namespace redlatch
+
+#endif  // REDLATCH_STATS_H_

@@ -1,0 +1,29 @@
+#include "src/engine/tally.h"
+
+namespace redlatch::engine {
+
+void Tally::Durations::AddTo(DurationHistogram& histogram) const {
+  for (size_t i = 0; i < buckets_.size(); ++i) histogram.buckets[i] += buckets_[i];
+  histogram.sum += absl::Nanoseconds(nanos_);
+}
+
+void Tally::AddTo(LockStats& stats) const {
+  LockStats counted;
+  waited.AddTo(counted.waited);
+  held_for.AddTo(counted.held_for);
+  counted.acquired = counted.waited.count() - opened;
+  counted.passed_on = counted.acquired - granted;
+  counted.opened = opened;
+  counted.busy = busy;
+  counted.cancelled = cancelled;
+  counted.failed = failed;
+  counted.released = counted.held_for.count() - lost;
+  counted.releases_failed = releases_failed;
+  counted.lost = lost;
+  counted.renewed = renewed;
+  counted.renewals_failed = renewals_failed;
+  counted.misused = misused;
+  stats += counted;
+}
+
+}  // namespace redlatch::engine
