@@ -40,12 +40,12 @@ function(redlatch_find_archives out)
   endif()
 endfunction()
 
-# REQUIRES: `target` gets what it links from redlatch_objects alone, afterwards.
+# REQUIRES: `target` links Abseil and hiredis through redlatch_objects alone, whose libraries come last.
 function(redlatch_link_archives target)
   set(runtime -static-libstdc++ -static-libgcc)
   redlatch_find_archives(archives ${runtime})
   if(archives)
-    # The archives come first on the line, so that nothing is left to find in the shared libraries.
+    # Nothing is left to find in the shared libraries, which come later on the line.
     target_link_options(${target} PRIVATE ${runtime} -Wl,--as-needed)
     target_link_libraries(${target} PRIVATE ${archives})
   endif()

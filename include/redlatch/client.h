@@ -40,7 +40,8 @@ struct ClientOptions {
   // Stands before every lock's name in its keys.
   std::string key_prefix = {};
 
-  // What people see of this client in Inspect(); empty: the program's own name.
+  // What people see of this client in Inspect() and in `redlatch ls`; empty: the program's own
+  // name.
   std::string program = {};
 
   // Hears of what happens to this client's locks. Where there is none, losses and misuse go to

@@ -18,9 +18,9 @@ namespace redlatch {
 //   auto observer = std::make_shared<MyObserver>();
 //   Client::Connect(url, {.observer = observer});
 //
-// OnAcquired, OnWaitEnded and OnReleased run on the thread that calls the lock, in its way: be
-// quick. The others run on a thread of the client's own. All may run at the same time on several
-// threads, and none may throw or call the lock that it hears of.
+// OnAcquired, OnWaitEnded, OnReleased and OnMisuse run on the thread that calls the lock, in its
+// way: be quick. The others run on a thread of the client's own. All may run at the same time on
+// several threads, and none may throw or call the lock that it hears of.
 class REDLATCH_EXPORT Observer {
  public:
   virtual ~Observer() = default;

@@ -66,7 +66,7 @@ struct REDLATCH_EXPORT LockStats {
   uint64_t permits = 0;  // of a semaphore, that they have
   uint64_t waiting = 0;  // calls that wait
 
-  DurationHistogram waited;    // from the call to the hold (the open latch): of `acquired`, `opened`
+  DurationHistogram waited;  // from the call to the hold (the open latch): of `acquired`, `opened`
   DurationHistogram held_for;  // from there to the release or loss: of `released`, `lost`
 
   // Adds up all but the name.
@@ -86,7 +86,7 @@ struct ClientStats {
   uint64_t reconnects = 0;  // see Observer::OnReconnected()
   uint64_t late = 0;        // commands that were not answered in time
 
-  LockStats all;  // without a name: the sum of `locks`
+  LockStats all;                 // without a name: the sum of `locks`
   std::vector<LockStats> locks;  // by name, each that was used since the client was made
 };
 

@@ -6,6 +6,7 @@ namespace redlatch::cli {
 // What `redlatch` itself exits with, beside the code of a command that it ran. Those of 125 and
 // above mean what they do with env(1), timeout(1) and shells.
 inline constexpr int kNo = 1;             // nobody uses that name, or the user said no
+inline constexpr int kNeedsChange = 1;    // the server, says the doctor
 inline constexpr int kBusy = 120;         // somebody else had the lock for as long as --wait
 inline constexpr int kUnreachable = 121;  // the server
 inline constexpr int kLost = 122;         // the lock, while the command ran

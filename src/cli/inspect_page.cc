@@ -5,7 +5,7 @@ namespace {
 
 constexpr Entry kExamples[] = {
     {"redlatch inspect deploy", "Who has the lock, since when, and who waits."},
-    {"redlatch inspect deploy --json | jq .holders[0].pid", "For a script."},
+    {"redlatch inspect deploy --json | jq '.holders[0].pid'", "For a script."},
     {"redlatch inspect $'odd\\x01name'", "A name as redlatch ls shows it."},
 };
 

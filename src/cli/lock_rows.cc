@@ -58,7 +58,7 @@ void AskString(Questions& questions, LockRow& row) {
   row.kind = "simple";
   questions.Add({"GETRANGE", row.name, "0", "127"}, [&row](const Reply& reply) {
     row.hold = reply.text;
-    row.holding = 1;
+    row.holding = reply.text.empty() ? 0 : 1;  // empty: it has ended meanwhile
   });
 }
 
@@ -142,6 +142,8 @@ absl::StatusOr<std::vector<LockRow>> LookAt(Server& server, absl::Span<const Fou
   }
   processes.Ask(server, holds);
   for (LockRow& row : rows) row.process = processes.Of(row.hold);
+  // What this user may not see.
+  std::erase_if(rows, [](const LockRow& row) { return row.type.empty(); });
   return rows;
 }
 

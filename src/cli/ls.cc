@@ -126,11 +126,11 @@ class List {
 };
 
 int Show(Server& server, const LsOptions& options) {
+  server.PassOverWhatIsForbidden();
   Progress progress;
   const absl::StatusOr<std::vector<FoundLock>> found = FindLocks(
       server, options.pattern, [&](int64_t keys) { progress.Show("keys looked through", keys); });
   if (!found.ok()) return Refuse(found.status());
-  progress.Clear();
   Processes processes;
   List list(options, *found);
   const absl::Span<const FoundLock> all(*found);
@@ -138,8 +138,14 @@ int Show(Server& server, const LsOptions& options) {
     const absl::StatusOr<std::vector<LockRow>> rows =
         LookAt(server, all.subspan(at, kBatch), processes);
     if (!rows.ok()) return Refuse(rows.status());
+    progress.Clear();
     for (const LockRow& row : *rows) list.Take(row);
+    // Else what is listed shows how far it is.
+    if (TerminalWidth() == 0) {
+      progress.Show("locks looked at", static_cast<int64_t>(at + rows->size()));
+    }
   }
+  progress.Clear();
   std::fflush(stdout);
   list.SumUp(all.size(), server.name());
   return 0;

@@ -22,8 +22,8 @@ constexpr Entry kOptions[] = {
 constexpr Entry kColumns[] = {
     {"NAME",
      "The lock's key, with the key_prefix of its clients. What would not be visible, and bytes "
-     "that are no UTF-8, are shown as \\xNN, and a backslash as two: so they stand in $'...' of a "
-     "shell. On a terminal long names are cut."},
+     "that are no UTF-8, are shown as \\xNN, and a backslash as two: so a shell takes them within "
+     "$'...'. On a terminal long names are cut."},
     {"KIND",
      "simple, reentrant, read_write, semaphore, latch; or what a lock of a program's own says of "
      "itself. A dash: nobody holds it, so that it does not say."},
@@ -52,6 +52,15 @@ constexpr Entry kJson[] = {
      "wrong."},
 };
 
+constexpr Entry kNotes[] = {
+    {"What is no lock of redlatch",
+     "A key that another program took by SET NX PX is a lock to redlatch. It is listed where "
+     "redlatch has used that name within a day. Keys that the server's user may not see are passed "
+     "over."},
+    {"Who is not known",
+     "A client whose user may not write redlatch:client:* is shown by the beginning of its id."},
+};
+
 constexpr Entry kExitCodes[] = {
     {"0", "also where there is no lock, or no private server of yours runs: none is started"},
     {"121", "unreachable: the server can't be reached, or does not answer"},
@@ -60,10 +69,8 @@ constexpr Entry kExitCodes[] = {
 };
 
 constexpr Section kSections[] = {
-    {"Options", kOptions},
-    {"Columns", kColumns},
-    {"Members of the JSON", kJson},
-    {"Exit codes", kExitCodes},
+    {"Options", kOptions},      {"Columns", kColumns},    {"Members of the JSON", kJson},
+    {"Exit codes", kExitCodes}, {"Good to know", kNotes},
 };
 
 }  // namespace

@@ -1,13 +1,17 @@
 // redlatch: the library's locks for shells, crontabs and whoever looks after them.
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/strings/escaping.h"
 #include "redlatch/version.h"
+#include "src/cli/bench.h"
 #include "src/cli/break.h"
 #include "src/cli/complain.h"
+#include "src/cli/doctor.h"
 #include "src/cli/exit_codes.h"
 #include "src/cli/inspect.h"
 #include "src/cli/ls.h"
@@ -23,10 +27,8 @@ struct Command {
 };
 
 constexpr Command kCommands[] = {
-    {&kRunPage, Run},
-    {&kLsPage, Ls},
-    {&kInspectPage, Inspect},
-    {&kBreakPage, Break},
+    {&kRunPage, Run},     {&kLsPage, Ls},         {&kInspectPage, Inspect},
+    {&kBreakPage, Break}, {&kDoctorPage, Doctor}, {&kBenchPage, Bench},
 };
 
 const Command* Find(std::string_view name) {
@@ -47,6 +49,13 @@ int Say(const std::string& text) {
   return 0;
 }
 
+// The code, where all output has gone where it should.
+int Written(int code) {
+  if (code != 0 || (std::fflush(stdout) == 0 && std::ferror(stdout) == 0)) return code;
+  Complain({"not all output could be written: ", std::strerror(errno), "; is there room for it?"});
+  return kFailure;
+}
+
 int Main(const std::vector<std::string>& words) {
   if (words.empty()) {
     Complain({"what is to be done? See redlatch --help"});
@@ -54,7 +63,7 @@ int Main(const std::vector<std::string>& words) {
   }
   const std::string& first = words[0];
   if (const Command* const command = Find(first)) {
-    return command->run({words.begin() + 1, words.end()});
+    return Written(command->run({words.begin() + 1, words.end()}));
   }
   if (first == "--help" || first == "-h" || first == "help") {
     const Command* const asked_for = words.size() > 1 ? Find(words[1]) : nullptr;

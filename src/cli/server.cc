@@ -46,6 +46,14 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Open(std::string_view url) {
   return server;
 }
 
+bool Server::IsNil(const std::string& error) const {
+  const redis::ErrorCode code = redis::ClassifyError(error);
+  // Of a key, as against "... to run the 'scan' command".
+  const bool forbidden =
+      code == redis::ErrorCode::kNoPermission && error.find("to access") != std::string::npos;
+  return code == redis::ErrorCode::kWrongType || (forbidden && passes_over_forbidden_);
+}
+
 absl::StatusOr<std::vector<redis::Reply>> Server::Ask(const std::vector<redis::Command>& commands) {
   std::vector<absl::StatusOr<redis::Reply>> results(commands.size(), absl::UnknownError(""));
   channel_.CallBatch(commands, base::Now() + patience_, absl::MakeSpan(results));
@@ -54,9 +62,7 @@ absl::StatusOr<std::vector<redis::Reply>> Server::Ask(const std::vector<redis::C
   for (absl::StatusOr<redis::Reply>& result : results) {
     if (!result.ok()) return result.status();
     if (result->is_error()) {
-      if (redis::ClassifyError(result->text) != redis::ErrorCode::kWrongType) {
-        return redis::ErrorStatus(result->text, name());
-      }
+      if (!IsNil(result->text)) return redis::ErrorStatus(result->text, name());
       *result = {};
     }
     replies.push_back(*std::move(result));

@@ -26,9 +26,11 @@ class Server {
   // which does not run: it is not started to be asked what nobody has told it.
   static absl::StatusOr<std::unique_ptr<Server>> Open(std::string_view url);
 
-  // The replies, in order. What has become another type meanwhile answers nil; any other refusal
-  // is the status of them all.
+  // The replies, in order. What has become another type meanwhile answers nil, and where so asked
+  // what this user may not see; any other refusal is the status of them all.
   absl::StatusOr<std::vector<redis::Reply>> Ask(const std::vector<redis::Command>& commands);
+
+  void PassOverWhatIsForbidden() { passes_over_forbidden_ = true; }
 
   // What the server's clock says, in µs.
   absl::StatusOr<int64_t> NowMicros();
@@ -38,8 +40,10 @@ class Server {
 
  private:
   explicit Server(const redis::Url& url);
+  bool IsNil(const std::string& error) const;
 
   const absl::Duration patience_;
+  bool passes_over_forbidden_ = false;
   redis::Channel channel_;
 };
 

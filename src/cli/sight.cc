@@ -119,6 +119,7 @@ absl::StatusOr<Sight> LookClosely(Server& server, const std::string& url, const 
   const FoundLock found{name, *parts};
   absl::StatusOr<std::vector<LockRow>> rows = LookAt(server, {&found, 1}, processes);
   if (!rows.ok()) return rows.status();
+  if (rows->empty()) return absl::InternalError("a key has no type");
   sight.row = std::move(rows->front());
   // A free lock does not say what it is, but its token and waiters are where a simple one has them.
   const bool librarys = IsLibrarys(sight.row) || sight.row.type == "none";
@@ -127,6 +128,11 @@ absl::StatusOr<Sight> LookClosely(Server& server, const std::string& url, const 
                : WaitersOf(server, sight.row);
   if (!info.ok()) return info.status();
   sight.info = *std::move(info);
+  if (librarys) {  // of one moment
+    sight.row.holding = sight.info.holding;
+    sight.row.used = sight.info.used;
+    sight.row.capacity = sight.info.capacity;
+  }
   return sight;
 }
 

@@ -6,31 +6,10 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "src/base/utf8.h"
 
 namespace redlatch::cli {
 namespace {
-
-struct Character {
-  uint32_t code = 0;
-  size_t size = 0;  // in bytes; 0: these are no UTF-8
-};
-
-Character First(std::string_view bytes) {
-  const auto lead = static_cast<unsigned char>(bytes[0]);
-  if (lead < 0x80) return {lead, 1};
-  const size_t size = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
-  if (lead < 0xc2 || lead > 0xf4 || bytes.size() < size) return {};
-  uint32_t code = lead & (0xffU >> (size + 1));
-  for (size_t i = 1; i < size; ++i) {
-    const auto next = static_cast<unsigned char>(bytes[i]);
-    if ((next & 0xc0) != 0x80) return {};
-    code = code << 6 | (next & 0x3f);
-  }
-  constexpr std::array<uint32_t, 5> kLeast = {0, 0, 0x80, 0x800, 0x10000};
-  const bool surrogate = 0xd800 <= code && code <= 0xdfff;
-  if (code < kLeast[size] || code > 0x10ffff || surrogate) return {};
-  return {code, size};
-}
 
 // What does something else on a terminal than show itself: control characters, and those that hide
 // or turn round what stands beside them.
@@ -52,10 +31,12 @@ bool IsHostile(uint32_t code) {
       kRanges, [code](const auto& range) { return range[0] <= code && code <= range[1]; });
 }
 
-std::string Quoted(std::string_view bytes) {
+}  // namespace
+
+std::string JsonText(std::string_view bytes) {
   std::string out = "\"";
   while (!bytes.empty()) {
-    const Character first = First(bytes);
+    const base::Character first = base::FirstCharacter(bytes);
     if (first.size == 0) {
       out += "\xef\xbf\xbd";
     } else if (first.code < 0x20 || first.code == 0x7f) {
@@ -69,12 +50,10 @@ std::string Quoted(std::string_view bytes) {
   return out + "\"";
 }
 
-}  // namespace
-
 std::string Printable(std::string_view bytes) {
   std::string out;
   while (!bytes.empty()) {
-    const Character first = First(bytes);
+    const base::Character first = base::FirstCharacter(bytes);
     const std::string_view taken = bytes.substr(0, std::max<size_t>(first.size, 1));
     if (first.size == 0 || IsHostile(first.code)) {
       for (const char byte : taken) {
@@ -97,7 +76,8 @@ size_t Columns(std::string_view printable) {
 std::string Cut(std::string_view printable, size_t columns) {
   if (Columns(printable) <= columns) return std::string(printable);
   size_t size = 0;
-  for (size_t left = columns; left > 1; --left) size += First(printable.substr(size)).size;
+  for (size_t left = columns; left > 1; --left)
+    size += base::FirstCharacter(printable.substr(size)).size;
   return absl::StrCat(std::string(printable.substr(0, size)), "\u2026");
 }
 
@@ -121,7 +101,7 @@ std::string Brief(absl::Duration time) {
 
 bool IsUtf8(std::string_view bytes) {
   while (!bytes.empty()) {
-    const size_t size = First(bytes).size;
+    const size_t size = base::FirstCharacter(bytes).size;
     if (size == 0) return false;
     bytes.remove_prefix(size);
   }
@@ -129,15 +109,15 @@ bool IsUtf8(std::string_view bytes) {
 }
 
 void JsonObject::Key(std::string_view key) {
-  absl::StrAppend(&members_, members_.empty() ? "" : ",", Quoted(key), ":");
+  absl::StrAppend(&members_, members_.empty() ? "" : ",", JsonText(key), ":");
 }
 
 void JsonObject::Text(std::string_view key, std::string_view bytes) {
   Key(key);
-  members_ += Quoted(bytes);
+  members_ += JsonText(bytes);
   if (IsUtf8(bytes)) return;
   Key(absl::StrCat(std::string(key), "_base64"));
-  members_ += Quoted(absl::Base64Escape(absl::string_view(bytes.data(), bytes.size())));
+  members_ += JsonText(absl::Base64Escape(absl::string_view(bytes.data(), bytes.size())));
 }
 
 void JsonObject::Number(std::string_view key, int64_t number) {

@@ -27,6 +27,9 @@ std::string Brief(absl::Duration time);
 
 bool IsUtf8(std::string_view bytes);
 
+// A string of JSON, quotes included; of bytes that are not UTF-8 each one is U+FFFD.
+std::string JsonText(std::string_view bytes);
+
 // One line of JSON.
 class JsonObject {
  public:

@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "redlatch/stats.h"
 #include "redlatch/version.h"
+#include "src/base/utf8.h"
 
 namespace redlatch {
 namespace {
@@ -27,30 +28,12 @@ std::string Seconds(absl::Duration duration) {
   return Text(absl::ToDoubleSeconds(duration));
 }
 
-// How many bytes of `text` are one character of UTF-8; 0: it does not begin with one.
-size_t CharacterSize(std::string_view text) {
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned first = byte(0);
-  if (first < 0x80) return 1;
-  const size_t size = first < 0xC2 ? 0 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : first < 0xF5 ? 4 : 0;
-  if (text.size() < size) return 0;
-  for (size_t i = 1; i < size; ++i) {
-    if ((byte(i) & 0xC0U) != 0x80) return 0;
-  }
-  if (size < 3) return size;
-  // Longer than need be, a surrogate, or beyond the last.
-  const unsigned second = byte(1);
-  const bool outside = (first == 0xE0 && second < 0xA0) || (first == 0xED && second >= 0xA0) ||
-                       (first == 0xF0 && second < 0x90) || (first == 0xF4 && second >= 0x90);
-  return outside ? 0 : size;
-}
-
 // As it stands between a label's quotes.
 std::string LabelValue(std::string_view text) {
   std::string value;
   while (!text.empty()) {
     const auto first = static_cast<unsigned char>(text[0]);
-    size_t size = CharacterSize(text);
+    size_t size = base::FirstCharacter(text).size;
     if (size == 0 || first < 0x20 || first == 0x7F) {
       size = 1;
       absl::StrAppendFormat(&value, "\\\\x%02X", first);
@@ -107,20 +90,20 @@ class Writer {
       }
     }
   }
-  void OfClients(std::string_view name, uint64_t ClientStats::* number, std::string_view help) {
+  void OfClients(std::string_view name, uint64_t ClientStats::*number, std::string_view help) {
     Head(name, "counter", help);
     for (const auto& [labels, clients] : clients_) {
       Sample(name, labels, Text(clients.sum.*number));
     }
   }
-  void OfLocks(std::string_view name, std::string_view type, uint64_t LockStats::* number,
+  void OfLocks(std::string_view name, std::string_view type, uint64_t LockStats::*number,
                std::string_view help) {
     Head(name, type, help);
     ForEachLock([&](const std::string& labels, const LockStats& lock) {
       Sample(name, labels, Text(lock.*number));
     });
   }
-  void OfLocks(std::string_view name, DurationHistogram LockStats::* durations,
+  void OfLocks(std::string_view name, DurationHistogram LockStats::*durations,
                std::string_view help) {
     Head(name, "histogram", help);
     const std::string base(name);
@@ -167,7 +150,7 @@ std::string PrometheusText(absl::Span<const ClientStats> clients) {
   text.OfClients("redlatch_reconnects_total", &ClientStats::reconnects,
                  "How often a lost connection was made again.");
   text.OfClients("redlatch_late_total", &ClientStats::late, "Commands not answered in time.");
-  const auto counter = [&](std::string_view name, uint64_t LockStats::* number,
+  const auto counter = [&](std::string_view name, uint64_t LockStats::*number,
                            std::string_view help) { text.OfLocks(name, "counter", number, help); };
   counter("redlatch_acquired_total", &LockStats::acquired, "Holds that began.");
   counter("redlatch_passed_on_total", &LockStats::passed_on,

@@ -41,7 +41,7 @@ DurationHistogram& DurationHistogram::operator+=(const DurationHistogram& other)
 }
 
 LockStats& LockStats::operator+=(const LockStats& other) {
-  for (uint64_t LockStats::* const number :
+  for (uint64_t LockStats::*const number :
        {&LockStats::acquired, &LockStats::passed_on, &LockStats::opened, &LockStats::busy,
         &LockStats::cancelled, &LockStats::failed, &LockStats::released,
         &LockStats::releases_failed, &LockStats::lost, &LockStats::renewed,

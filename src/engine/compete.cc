@@ -18,12 +18,14 @@ constexpr absl::Duration kListenTimeout = absl::Milliseconds(500);
 
 bool Handle::Listen(ParkedWaiter& waiter, base::Instant answered_by, const Want& want) {
   const base::Instant now = base::Now();
-  base::Instant limit = std::min(answered_by, now + kListenTimeout);
+  base::Instant end = answered_by;
   if (waiter.patience == Patience::kEndless) {
     const base::Instant silent = std::max(std::min(waiter.silent_since, now), waiter.began);
-    limit = std::min(limit, silent + core_->options().unreachable_after + kAnswerGrace);
+    end = std::min(end, silent + core_->options().unreachable_after + kAnswerGrace);
   }
-  absl::Status deaf = core_->Listen(limit, want.stop);
+  // Half of the time at most: the rest is for asking, which can succeed without.
+  const absl::Duration patience = std::min(kListenTimeout, (end - now) / 2);
+  absl::Status deaf = core_->Listen(now + patience, want.stop);
   if (deaf.ok()) return true;
   waiter.failure = std::move(deaf);
   if (absl::IsUnavailable(waiter.failure)) {

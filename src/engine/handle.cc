@@ -82,7 +82,6 @@ absl::StatusOr<Won> Handle::Acquire(const Want& want) {
   ParkedWaiter waiter;
   waiter.thread = ThreadNumber();
   waiter.object = want.object;
-  waiter.called = began;
   waiter.face = want.face;
   waiter.terms = want.terms;
   waiter.options = want.options;

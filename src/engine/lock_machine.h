@@ -14,67 +14,14 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "redlatch/fencing_token.h"
-#include "redlatch/lock_options.h"
 #include "src/base/clock.h"
+#include "src/engine/effects.h"
 #include "src/engine/script_io.h"
 #include "src/engine/sharing.h"
 #include "src/engine/tally.h"
 #include "src/engine/waiter.h"
 
 namespace redlatch::engine {
-
-// One local ownership of the lock, from a grant to the release or loss. Recursion is counted here;
-// Redis knows of the hold only.
-struct Tenure {
-  uint64_t id = 0;
-  uint64_t thread = 0;
-  uint32_t depth = 0;      // in all
-  uint32_t std_depth = 0;  // of them, by lock()
-  FencingToken token;
-  base::Instant began;
-  std::shared_ptr<const LockOptions> options;
-  std::optional<std::stop_source> lost;  // made when somebody asks for it
-};
-
-// A tenure that was lost, for the notifier.
-struct Loss {
-  Tenure tenure;
-  std::string reason;
-};
-
-// Something to tell the observer.
-struct Notice {
-  enum class Kind : uint8_t { kRenewed, kAtRisk, kRecovered };
-  Kind kind = Kind::kRenewed;
-  FencingToken token;
-  absl::Duration remaining = absl::ZeroDuration();
-  absl::Status why;
-};
-
-// What an event brings about, but for scripts: those are fetched with NextSend().
-struct Effects {
-  absl::InlinedVector<Waiter*, 4> wakes;
-  absl::InlinedVector<Waiter*, 4> through;  // woken too: nothing is left for them to look at
-  std::vector<Loss> losses;
-  std::vector<Notice> notices;
-  // Options of tenures that ended: what a user's functions hold on to must not go under a mutex.
-  std::shared_ptr<const LockOptions> ended;
-};
-
-// What became of a release, as far as it is known.
-struct Released {
-  enum class Kind : uint8_t {
-    kDone,      // nothing is left to do: nested, passed on inside the client, or confirmed
-    kUnderWay,  // the server has not confirmed it; `failure` is the last reason why not
-    kLost,      // the hold was lost before
-    kNotHeld,   // by a thread that has no hold
-    kRefused,   // the server refused; `failure` tells why
-  };
-  Kind kind = Kind::kDone;
-  uint64_t tenure = 0;
-  FencingToken token;
-  absl::Status failure;
-};
 
 // The decisions of one client about one lock: who of its threads has it, what to ask of the server
 // and when, what its answers mean. Pure: no I/O, no clock, no thread. Events come in with the time
@@ -281,10 +228,6 @@ class LockMachine {
   void Decide(Waiter& waiter, Waiter::State state, Effects& effects);
   static void Wake(Waiter& waiter, Effects& effects);
   void CountEnd(Waiter::State state);
-  // Those whose call began at `begun_by` or before.
-  void FailIf(Patience patience, base::Instant begun_by, const absl::Status& why, Effects& effects);
-  void FailAll(const absl::Status& why, Effects& effects);
-  void RefuseImpatient(Effects& effects);
   bool CanPass(const Waiter& waiter, base::Instant now) const;
   void GiveTo(Waiter& waiter, base::Instant now, Effects& effects);
   void GiveToHead(base::Instant now, Effects& effects);
@@ -303,6 +246,16 @@ class LockMachine {
   void EndTenure(const Tenure& tenure, base::Instant now, Effects& effects);
   Released EndLevel(Tenure& tenure, Face face, base::Instant now, Effects& effects);
 
+  // Patience (lock_machine_patience.cc).
+  // Those whose call began at `begun_by` or before.
+  void FailIf(Patience patience, base::Instant begun_by, const absl::Status& why, Effects& effects);
+  void FailAll(const absl::Status& why, Effects& effects);
+  void RefuseImpatient(Effects& effects);
+  void Heard(base::Instant now);
+  void Unreachable(base::Instant sent, const absl::Status& why, base::Instant now,
+                   Effects& effects);
+  base::Instant SilentSince(const Waiter& waiter) const;
+
   // Bids (lock_machine_bids.cc).
   void Pursue(base::Instant now);
   void AbandonPursuit(base::Instant now);
@@ -312,12 +265,6 @@ class LockMachine {
   Send SendDebt(Debt& debt, base::Instant now);
   void OnBid(const Send& send, const BidAnswer& answer, base::Instant now, Effects& effects);
   void OnBidFailed(const Send& send, const Answer& answer, base::Instant now, Effects& effects);
-  void Unreachable(base::Instant sent, const absl::Status& why, base::Instant now,
-                   Effects& effects);
-  void Heard(base::Instant now);
-  base::Instant SilentSince(const Waiter& waiter) const {
-    return heard_at_ < waiter.silent_since ? waiter.silent_since : base::Instant::Infinite();
-  }
   void Granted(const Grant& grant, base::Instant asked, base::Instant reserved, base::Instant now,
                Effects& effects);
   void RenewNow(base::Instant now);

@@ -152,7 +152,7 @@ void LockMachine::LetThrough(base::Instant now, Effects& effects) {
     queue_.Remove(*waiter);
     waiter->state = Waiter::State::kGranted;
     ++tally_.opened;
-    if (config_.counts) tally_.waited.Add(waiter->called, now);
+    if (config_.counts) tally_.waited.Add(waiter->began, now);
     if (!waiter->parked || waiter->wake_pending) continue;
     waiter->wake_pending = true;
     effects.through.push_back(waiter);
@@ -196,28 +196,6 @@ void LockMachine::Granted(const Grant& grant, base::Instant asked, base::Instant
   ++tally_.granted;
   GiveToHead(now, effects);
   RefuseImpatient(effects);
-}
-
-void LockMachine::Heard(base::Instant now) {
-  unreachable_since_.reset();
-  heard_at_ = now;
-}
-
-// A bid, sent then, went unanswered.
-void LockMachine::Unreachable(base::Instant sent, const absl::Status& why, base::Instant now,
-                              Effects& effects) {
-  last_failure_ = base::Unshared(why);
-  if (!unreachable_since_) {
-    unreachable_since_ = sent;
-    for (Waiter* waiter = queue_.head(); waiter != nullptr; waiter = waiter->next) {
-      unreachable_since_ = std::min(*unreachable_since_, SilentSince(*waiter));
-      // From here on it must see to it that it does not wait for too long.
-      if (waiter->patience == Patience::kEndless) Wake(*waiter, effects);
-    }
-  }
-  if (config_.unreachable_after <= now - *unreachable_since_) {
-    FailIf(Patience::kEndless, now - config_.unreachable_after, last_failure_, effects);
-  }
 }
 
 void LockMachine::OnBidFailed(const Send& send, const Answer& answer, base::Instant now,

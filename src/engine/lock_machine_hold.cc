@@ -239,10 +239,6 @@ void LockMachine::OnRenewal(const Send& send, const Answer& answer, base::Instan
                              .why = base::Unshared(answer.failure)});
 }
 
-void LockMachine::OnMisuse() { ++tally_.misused; }
-
-void LockMachine::OnFailed() { ++tally_.failed; }
-
 // The server's answer tells what is so now.
 void LockMachine::OnForced(HoldNumber hold, base::Instant now) {
   if (holding_ && holding_->hold == hold) RenewNow(now);

@@ -13,51 +13,10 @@ void LockMachine::Wake(Waiter& waiter, Effects& effects) {
   effects.wakes.push_back(&waiter);
 }
 
-void LockMachine::CountEnd(Waiter::State state) {
-  switch (state) {
-    case Waiter::State::kBusy:
-      ++tally_.busy;
-      return;
-    case Waiter::State::kStopped:
-      ++tally_.cancelled;
-      return;
-    case Waiter::State::kDeadlock:
-    case Waiter::State::kFailed:
-      ++tally_.failed;
-      return;
-    case Waiter::State::kGranted:    // GiveTo() counts it, or it was reentry
-    case Waiter::State::kElsewhere:  // its call goes on
-    case Waiter::State::kWaiting:
-      return;
-  }
-}
-
 void LockMachine::Decide(Waiter& waiter, Waiter::State state, Effects& effects) {
   waiter.state = state;
   if (state != Waiter::State::kGranted) CountEnd(state);
   Wake(waiter, effects);
-}
-
-void LockMachine::FailIf(Patience patience, base::Instant begun_by, const absl::Status& why,
-                         Effects& effects) {
-  Waiter* next = nullptr;
-  for (Waiter* waiter = queue_.head(); waiter != nullptr; waiter = next) {
-    next = waiter->next;
-    if (waiter->patience != patience || begun_by < waiter->began) continue;
-    queue_.Remove(*waiter);
-    waiter->failure = base::Unshared(why);
-    Decide(*waiter, why.ok() ? Waiter::State::kBusy : Waiter::State::kFailed, effects);
-  }
-}
-
-void LockMachine::FailAll(const absl::Status& why, Effects& effects) {
-  for (Patience each : {Patience::kNone, Patience::kBounded, Patience::kEndless}) {
-    FailIf(each, base::Instant::Infinite(), why, effects);
-  }
-}
-
-void LockMachine::RefuseImpatient(Effects& effects) {
-  FailIf(Patience::kNone, base::Instant::Infinite(), absl::OkStatus(), effects);
 }
 
 void LockMachine::Acquire(Waiter& waiter, base::Instant now, Effects& effects) {
@@ -176,7 +135,7 @@ void LockMachine::GiveTo(Waiter& waiter, base::Instant now, Effects& effects) {
       .began = now,
       .options = waiter.options,
   });
-  if (config_.counts) tally_.waited.Add(waiter.called, now);
+  if (config_.counts) tally_.waited.Add(waiter.began, now);
   Decide(waiter, Waiter::State::kGranted, effects);
 }
 
@@ -215,60 +174,6 @@ void LockMachine::Poked(Waiter& waiter, base::Instant now, Effects& effects) {
     GiveToHead(now, effects);
   } else {
     Settle(0, FencingToken(), now, effects);
-  }
-}
-
-bool LockMachine::KnowsWhy(const Waiter& waiter) const {
-  return unreachable_since_ || (holding_ && !joined()) || (pursuit_ && pursuit_->queued) ||
-         waiter.since <= taken_at_;
-}
-
-base::Instant LockMachine::GivesUpAt(const Waiter& waiter, base::Instant sent) const {
-  if (waiter.patience != Patience::kEndless) return base::Instant::Infinite();
-  const auto after = [&](base::Instant silent) {
-    return std::max(silent, waiter.began) + config_.unreachable_after;
-  };
-  const base::Instant met = SilentSince(waiter);
-  if (unreachable_since_) return after(std::min(*unreachable_since_, met));
-  base::Instant asked = sent;
-  if (holding_) {
-    if (joined()) asked = std::min(asked, waiter.since);  // whether it may join
-  } else if (pursuit_ && pursuit_->in_flight && !pursuit_->attempts.empty()) {
-    asked = std::min(asked, pursuit_->attempts.back().sent);
-  }
-  if (asked == base::Instant::Infinite()) return asked;
-  // Where nothing went unanswered yet, a healthy server is given a moment.
-  return std::min(after(asked) + kAnswerGrace, after(met));
-}
-
-void LockMachine::GiveUp(Waiter& waiter, Waiter::State as, base::Instant now, Effects& effects) {
-  if (waiter.state != Waiter::State::kWaiting) return;
-  queue_.Remove(waiter);
-  waiter.state = as;
-  if (as == Waiter::State::kBusy &&
-      (unreachable_since_ || !KnowsWhy(waiter) || waiter.patience == Patience::kEndless)) {
-    waiter.state = Waiter::State::kFailed;
-    if (unreachable_since_) waiter.failure = base::Unshared(last_failure_);
-    if (waiter.failure.ok()) {
-      waiter.failure = absl::UnavailableError("the server did not answer in time");
-    }
-  }
-  CountEnd(waiter.state);
-  Expire(now, effects);
-  if (holding_ && !held()) {
-    Settle(0, FencingToken(), now, effects);
-  } else {
-    Pursue(now);
-  }
-}
-
-void LockMachine::StopAll(const void* object, base::Instant now, Effects& effects) {
-  Waiter* next = nullptr;
-  for (Waiter* waiter = queue_.head(); waiter != nullptr; waiter = next) {
-    next = waiter->next;
-    if (waiter->object != object) continue;
-    GiveUp(*waiter, Waiter::State::kStopped, now, effects);
-    Wake(*waiter, effects);
   }
 }
 
@@ -326,12 +231,6 @@ void LockMachine::Orphan(uint64_t tenure, base::Instant now, Effects& effects) {
   if (current == nullptr) return;
   EndTenure(*current, now, effects);
   if (!held()) Settle(0, FencingToken(), now, effects);
-}
-
-uint64_t LockMachine::waiting() const {
-  uint64_t waiters = 0;
-  for (const Waiter* waiter = queue_.head(); waiter != nullptr; waiter = waiter->next) ++waiters;
-  return waiters;
 }
 
 absl::InlinedVector<uint64_t, 1> LockMachine::tenures() const {

@@ -2,11 +2,6 @@
 
 namespace redlatch::engine {
 
-void Tally::Durations::AddTo(DurationHistogram& histogram) const {
-  for (size_t i = 0; i < buckets_.size(); ++i) histogram.buckets[i] += buckets_[i];
-  histogram.sum += absl::Nanoseconds(nanos_);
-}
-
 void Tally::AddTo(LockStats& stats) const {
   LockStats counted;
   waited.AddTo(counted.waited);

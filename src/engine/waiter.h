@@ -47,7 +47,6 @@ struct Waiter {
   // The request.
   uint64_t thread = 0;
   const void* object = nullptr;
-  base::Instant called;  // when its call began, for the counts
   Face face = Face::kStatus;
   Patience patience = Patience::kEndless;
   Terms terms;

@@ -60,6 +60,13 @@ class Ambiguity : public Conformance {
   const Client near_ = NewClient();
 };
 
+TEST_P(Ambiguity, ASubscriptionThatHangsDoesNotFailAFirstTry) {
+  const Client client = ClientAt(proxy_.url(), kUrlOptions);
+  proxy_.SetArrival(support::Arrival::kHang);
+  EXPECT_OK(NewLock(client)->TryAcquire());
+  proxy_.Heal();
+}
+
 TEST_P(Ambiguity, OfAnAcquireWhoseReplyWasLostIsOneAcquisition) {
   for (const bool silently : {false, true}) {
     const auto lock = NewFarLock();

@@ -47,8 +47,8 @@ class RedlatchLookTest : public RedlatchCommandTest {
   // On a terminal of so many columns, which script(1) makes, with `typed` typed there.
   Outcome OnTerminal(const std::string& words, const std::string& typed = "",
                      int columns = 80) const {
-    const std::string command =
-        absl::StrCat("stty cols ", columns, "; exec ", REDLATCH_COMMAND, " ", words);
+    const std::string command = absl::StrCat("stty cols ", columns, "; ", REDLATCH_COMMAND, " ",
+                                             words, "; code=$?; echo; exit $code");
     const auto script =
         support::Child::Exec({"script", "-qec", command, "/dev/null"},
                              {.environment = {"REDLATCH_URL=" + server_->url(), "SHELL=/bin/sh"}});
@@ -63,17 +63,16 @@ class RedlatchLookTest : public RedlatchCommandTest {
   std::string Json(const std::string& lines, const std::string& expression) const {
     const std::string path = directory_.path() + "/json";
     std::ofstream(path, std::ios::binary) << lines;
-    const auto python = support::Child::Exec(
-        {"python3", "-c",
-         "import json, sys, base64\n"
-         "rows = [json.loads(line) for line in open(sys.argv[1], encoding='utf-8')]\n"
-         "names = {row['name']: row for row in rows}\n"
-         "print(eval(sys.argv[2]))",
-         path, expression});
+    constexpr char kProgram[] = R"py(
+import base64, json, sys
+rows = [json.loads(line) for line in open(sys.argv[1], encoding='utf-8')]
+names = {row['name']: row for row in rows}
+print(eval(sys.argv[2])))py";
+    const auto python = support::Child::Exec({"python3", "-c", kProgram, path, expression});
     return python->pipe().ReadLine().value_or("no JSON");
   }
 
-  Client NewClient(ClientOptions options = {}) const {
+  Client NewClient(const ClientOptions& options = {}) const {
     absl::StatusOr<Client> client = Client::Connect(server_->url(), options);
     EXPECT_TRUE(client.ok()) << client.status();
     return *std::move(client);

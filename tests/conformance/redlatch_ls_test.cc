@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -15,14 +16,15 @@
 #include "redlatch/reentrant_read_write_lock.h"
 #include "redlatch/semaphore.h"
 #include "redlatch/simple_lock.h"
+#include "src/base/clock.h"
 #include "tests/conformance/redlatch_look_fixture.h"
+#include "tests/redis/embedded_home.h"
 
 namespace redlatch {
 namespace {
 
 using ::testing::AllOf;
 using ::testing::ContainsRegex;
-using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
@@ -221,6 +223,15 @@ TEST_F(RedlatchLsTest, DoesNotStartAPrivateServerToSayThatItHasNoLocks) {
   EXPECT_NE(stat((home + "/redis.sock").c_str(), &socket), 0);
 }
 
+TEST_F(RedlatchLsTest, ListsTheLocksOfAPrivateServerThatRuns) {
+  const redis::EmbeddedHome home;
+  const std::string url = "embedded:" + home.directory();
+  const auto run =
+      StartRedlatch({"run", "--server", url, "job", "--", "sh", "-c", "echo held; read line"});
+  ASSERT_EQ(run->pipe().ReadLine(), "held");
+  EXPECT_THAT(Lines({"--server", url}), ElementsAre(ContainsRegex("^job +simple +held ")));
+}
+
 TEST_F(RedlatchLsTest, SaysInOneLineWhatIsWrong) {
   const auto restricted =
       support::RedisServer::Start({.acl = {"user looker on >secret ~* &* +@all -scan"}});
@@ -247,12 +258,48 @@ TEST_F(RedlatchLsTest, SaysInOneLineWhatIsWrong) {
   }
 }
 
+TEST_F(RedlatchLsTest, ListsWhatItsUserMaySee) {
+  const auto restricted =
+      support::RedisServer::Start({.acl = {"user looker on >secret ~mine:* ~{mine:* &* +@all"}});
+  const std::string url = "redis://looker:secret@127.0.0.1:" + std::to_string(restricted->port());
+  for (const char* const name : {"mine:1", "theirs:1"}) {
+    restricted->Text({"SET", name, "0123456789abcdef0123456789abcdef:1", "PX", "60000"});
+    restricted->Text({"SET", absl::StrCat("{", name, "}:fence"), "1", "PX", "60000"});
+  }
+  EXPECT_EQ(Json(Redlatch({"ls", "--json", "--server", url}).output, "sorted(names)"),
+            "['mine:1']");
+  const Outcome forbidden = Redlatch({"inspect", "theirs:1", "--server", url});
+  EXPECT_EQ(forbidden.code, 123);
+  EXPECT_THAT(forbidden.errors, Not(HasSubstr("nobody")));
+}
+
+TEST_F(RedlatchLsTest, FailsWhereItsOutputCannotBeWritten) {
+  SimpleLock lock(client_, "job");
+  const auto lease = lock.Acquire();
+  const auto command = support::Child::Exec(
+      {"sh", "-c", absl::StrCat("exec ", REDLATCH_COMMAND, " ls >/dev/full 2>>", errors_path_)},
+      {.environment = {"REDLATCH_URL=" + server_->url()}});
+  EXPECT_EQ(CodeOf(*command), 125);
+  EXPECT_THAT(Errors(), HasSubstr("not all output could be written"));
+}
+
+TEST_F(RedlatchLsTest, GivesUpAServerThatHangs) {
+  server_->Stop();
+  EXPECT_EQ(Redlatch({"ls"}).code, 121);
+  EXPECT_EQ(Redlatch({"inspect", "job"}).code, 121);
+  server_->Continue();
+}
+
 TEST_F(RedlatchLsTest, LeavesNothingBehind) {
   SimpleLock lock(client_, "job");
   const auto lease = lock.Acquire();
   const int64_t keys = server_->Integer({"DBSIZE"});
   EXPECT_THAT(Lines(), SizeIs(1));
+  EXPECT_EQ(server_->Integer({"DBSIZE"}), keys);
   EXPECT_EQ(Redlatch({"inspect", "job"}).code, 0);
+  // It says farewell without waiting for the answer.
+  const base::Instant deadline = base::Now() + absl::Seconds(10);
+  while (server_->Integer({"DBSIZE"}) != keys && base::Now() < deadline) std::this_thread::yield();
   EXPECT_EQ(server_->Integer({"DBSIZE"}), keys);
 }
 

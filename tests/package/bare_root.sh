@@ -30,6 +30,7 @@ inside() {
     mount -t devpts -o newinstance,ptmxmode=666 devpts "$0/dev/pts"
     mount -t tmpfs tmpfs "$0/dev/shm"
     chroot "$0" /usr/bin/env -i HOME=/root LANG=C.UTF-8 \
+      ${REDLATCH_TEST_FOLDERS:+"REDLATCH_TEST_FOLDERS=$REDLATCH_TEST_FOLDERS"} \
       PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
       bash -eu /root/script
     exit $?  # this shell stays, as the first process, which reaps what others leave

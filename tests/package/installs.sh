@@ -53,6 +53,7 @@ c++ -std=c++20 -o first readme/first.cc $(pkg-config --cflags --libs redlatch)
 
 say "no Abseil, no hiredis, or another Abseil is refused with a word"
 configure_without() {
+  rm -rf refused
   cmake -S consumer -B refused "$@" >log 2>&1 && { echo "not refused"; exit 1; }
   tr -s '\n ' ' ' <log
 }
@@ -60,7 +61,6 @@ said=$(configure_without -DCMAKE_DISABLE_FIND_PACKAGE_absl=ON)
 [[ $said == *"needs Abseil"*"libabsl-dev"* ]] || { echo "says only: $said"; exit 1; }
 said=$(configure_without -DCMAKE_IGNORE_PATH=/usr/include)
 [[ $said == *"needs hiredis"*"libhiredis-dev"* ]] || { echo "says only: $said"; exit 1; }
-rm -rf refused
 mkdir other_abseil
 printf 'set(absl_VERSION 20300101)\nadd_library(absl::strings INTERFACE IMPORTED)\n' \
   >other_abseil/abslConfig.cmake

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # newcomer.sh [CTEST ARGUMENT...]: does what README.md says, word for word, on a bare Debian root with
 # nothing but git: its first block of commands, then its program, built and run by the block after it.
-# The arguments restrict its `./dev test`. As root, with debootstrap and a network; takes what all
-# tests take, and a few minutes more. What is committed is what is tried.
+# The arguments and REDLATCH_TEST_FOLDERS restrict its `./dev test`. As root, with debootstrap and a
+# network; takes what all tests take, and a few minutes more. What is committed is what is tried.
 set -euo pipefail
 # shellcheck source=tests/package/bare_root.sh
 source "$(dirname "${BASH_SOURCE[0]}")/bare_root.sh"

@@ -85,6 +85,7 @@ class LatchModel : public ModelWorld<ReferenceLatchServer> {
     waiter.thread = static_cast<uint64_t>(&thread - user.threads.data()) + 1;
     waiter.object = &user.threads[Pick(2)];
     waiter.patience = Chance(4) ? static_cast<Patience>(Pick(3)) : Patience::kEndless;
+    waiter.began = now_;
     waiter.terms = {.lease = kLease};
     waiter.options = options_;
     Say(c, ".", waiter.thread, " waits, patience ", static_cast<int>(waiter.patience));

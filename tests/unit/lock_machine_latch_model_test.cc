@@ -3,13 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <iostream>
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "tests/support/test_scale.h"
 #include "tests/unit/latch_model.h"
+#include "tests/unit/model_schedules.h"
 
 namespace redlatch::engine {
 namespace {
@@ -170,24 +168,7 @@ class Schedule : public LatchModel {
 };
 
 TEST(LockMachineLatchModel, KeepsItsPromisesThroughRandomSchedules) {
-  if (const char* seed = std::getenv("REDLATCH_MODEL_SEED")) {
-    Schedule(std::strtoull(seed, nullptr, 10), /*verbose=*/true).Run();
-    return;
-  }
-  int64_t events = 0;
-  int64_t passed = 0;
-  const int schedules = support::Scaled(4000);
-  for (int seed = 1; seed <= schedules; ++seed) {
-    SCOPED_TRACE(absl::StrCat("REDLATCH_MODEL_SEED=", seed));
-    Schedule schedule(static_cast<uint64_t>(seed), /*verbose=*/false);
-    schedule.Run();
-    events += schedule.events();
-    passed += schedule.passed();
-    ASSERT_FALSE(HasFailure());
-  }
-  std::cout << "seeds 1 to " << schedules << ": " << events << " events, " << passed
-            << " let through\n";
-  EXPECT_GT(passed, schedules);  // the schedules do something
+  RunSchedules<Schedule>(4000, {{"let through", &Schedule::passed}});
 }
 
 }  // namespace

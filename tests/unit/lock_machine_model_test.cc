@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <deque>
 #include <iostream>
 #include <map>
@@ -15,7 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/engine/lock_machine.h"
-#include "tests/support/test_scale.h"
+#include "tests/unit/model_schedules.h"
 #include "tests/unit/reference_lock_server.h"
 
 namespace redlatch::engine {
@@ -124,6 +123,7 @@ class Model {
     waiter.thread = index + 1;
     waiter.face = Chance(2) ? Face::kStd : Face::kStatus;
     waiter.patience = static_cast<Patience>(Pick(3));
+    waiter.began = now_;
     waiter.terms = {.lease = absl::Milliseconds(300)};
     if (Chance(8)) waiter.terms = {.lease = kLongestLease, .manual = Chance(2)};
     waiter.options = options_;
@@ -619,23 +619,7 @@ class Model {
 };
 
 TEST(LockMachineModel, KeepsItsPromisesThroughRandomSchedules) {
-  if (const char* seed = std::getenv("REDLATCH_MODEL_SEED")) {
-    Model(std::strtoull(seed, nullptr, 10), /*verbose=*/true).Run();
-    return;
-  }
-  int64_t events = 0;
-  int64_t grants = 0;
-  const int episodes = support::Scaled(8000);
-  for (int seed = 1; seed <= episodes; ++seed) {
-    SCOPED_TRACE(absl::StrCat("REDLATCH_MODEL_SEED=", seed));
-    Model model(static_cast<uint64_t>(seed), /*verbose=*/false);
-    model.Run();
-    events += model.events();
-    grants += model.grants();
-    ASSERT_FALSE(HasFailure());
-  }
-  std::cout << "seeds 1 to " << episodes << ": " << events << " events, " << grants << " grants\n";
-  EXPECT_GT(grants, episodes);  // the schedules do something
+  RunSchedules<Model>(8000, {{"grants", &Model::grants}});
 }
 
 }  // namespace

@@ -3,13 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <iostream>
 #include <set>
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "tests/support/test_scale.h"
+#include "tests/unit/model_schedules.h"
 #include "tests/unit/permits_model.h"
 
 namespace redlatch::engine {
@@ -212,23 +210,7 @@ class Schedule : public PermitsModel {
 };
 
 TEST(LockMachinePermitsModel, KeepsItsPromisesThroughRandomSchedules) {
-  if (const char* seed = std::getenv("REDLATCH_MODEL_SEED")) {
-    Schedule(std::strtoull(seed, nullptr, 10), /*verbose=*/true).Run();
-    return;
-  }
-  int64_t events = 0;
-  int64_t grants = 0;
-  const int schedules = support::Scaled(2000);
-  for (int seed = 1; seed <= schedules; ++seed) {
-    SCOPED_TRACE(absl::StrCat("REDLATCH_MODEL_SEED=", seed));
-    Schedule schedule(static_cast<uint64_t>(seed), /*verbose=*/false);
-    schedule.Run();
-    events += schedule.events();
-    grants += schedule.grants();
-    ASSERT_FALSE(HasFailure());
-  }
-  std::cout << "seeds 1 to " << schedules << ": " << events << " events, " << grants << " grants\n";
-  EXPECT_GT(grants, schedules);  // the schedules do something
+  RunSchedules<Schedule>(2000, {{"grants", &Schedule::grants}});
 }
 
 }  // namespace

@@ -2,12 +2,10 @@
 // virtual time. REDLATCH_MODEL_SEED=n replays one seed and tells each of its events.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <iostream>
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "tests/support/test_scale.h"
+#include "tests/unit/model_schedules.h"
 #include "tests/unit/readers_model.h"
 
 namespace redlatch::engine {
@@ -161,27 +159,7 @@ class Schedule : public ReadersModel {
 };
 
 TEST(LockMachineReadersModel, KeepsItsPromisesThroughRandomSchedules) {
-  if (const char* seed = std::getenv("REDLATCH_MODEL_SEED")) {
-    Schedule(std::strtoull(seed, nullptr, 10), /*verbose=*/true).Run();
-    return;
-  }
-  int64_t events = 0;
-  int64_t reads = 0;
-  int64_t writes = 0;
-  const int schedules = support::Scaled(2000);
-  for (int seed = 1; seed <= schedules; ++seed) {
-    SCOPED_TRACE(absl::StrCat("REDLATCH_MODEL_SEED=", seed));
-    Schedule schedule(static_cast<uint64_t>(seed), /*verbose=*/false);
-    schedule.Run();
-    events += schedule.events();
-    reads += schedule.reads();
-    writes += schedule.writes();
-    ASSERT_FALSE(HasFailure());
-  }
-  std::cout << "seeds 1 to " << schedules << ": " << events << " events, " << reads << " reads, "
-            << writes << " writes\n";
-  EXPECT_GT(reads, schedules);  // the schedules do something
-  EXPECT_GT(writes, schedules);
+  RunSchedules<Schedule>(2000, {{"reads", &Schedule::reads}, {"writes", &Schedule::writes}});
 }
 
 }  // namespace

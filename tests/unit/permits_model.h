@@ -28,6 +28,7 @@ class PermitsModel : public PermitsWorld {
     waiter.thread = ThreadOf(*slot.port);
     waiter.object = &user.slots[Pick(2)];
     waiter.patience = static_cast<Patience>(Pick(3));
+    waiter.began = now_;
     waiter.terms = {.lease = absl::Milliseconds(300)};
     if (Chance(8)) waiter.terms = {.lease = kLongestLease, .manual = Chance(2)};
     waiter.terms.permits = slot.permits;

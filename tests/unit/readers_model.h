@@ -63,6 +63,7 @@ class ReadersModel : public ReadersWorld {
     thread.waiter->thread = thread.id;
     thread.waiter->face = Chance(2) ? Face::kStd : Face::kStatus;
     thread.waiter->patience = patience;
+    thread.waiter->began = now_;
     thread.waiter->terms = {.lease = absl::Milliseconds(300)};
     if (Chance(8)) thread.waiter->terms = {.lease = kLongestLease, .manual = Chance(2)};
     thread.waiter->options = options_;
@@ -79,6 +80,9 @@ class ReadersModel : public ReadersWorld {
         thread.waiter->thread = before.thread;
         thread.waiter->face = before.face;
         thread.waiter->patience = before.patience;
+        thread.waiter->began = before.began;
+        thread.waiter->silent_since = before.silent_since;
+        thread.waiter->failure = before.failure;
         thread.waiter->terms = before.terms;
         thread.waiter->options = before.options;
         thread.waiter->write_token = before.write_token;

@@ -1,0 +1,75 @@
+#include "src/cli/bench.h"
+
+#include <cstdio>
+
+#include "absl/strings/str_cat.h"
+#include "src/base/random.h"
+#include "src/cli/bench_figures.h"
+#include "src/cli/bench_run.h"
+#include "src/cli/bench_slice.h"
+#include "src/cli/command_line.h"
+#include "src/cli/complain.h"
+#include "src/cli/exit_codes.h"
+#include "src/cli/measures.h"
+#include "src/cli/refusal.h"
+#include "src/redis/url.h"
+
+namespace redlatch::cli {
+namespace {
+
+constexpr absl::Duration kShortest = absl::Milliseconds(500);
+constexpr absl::Duration kLongest = absl::Minutes(10);
+
+int Measure(const BenchPlan& plan, bool json) {
+  Slices slices;
+  Complain({"for about ", ShortTime(plan.time), " ", plan.url.DebugString(), " is kept busy, with ",
+            absl::StrCat(kBenchThreads), " commands at once at most, on keys that begin with ",
+            plan.name, " and are deleted at the end; Ctrl-C ends it"});
+  BenchFigures figures;
+  figures.server = plan.url.DebugString();
+  const absl::Status measured = RunBench(plan, slices, &figures);
+  figures.interrupted = slices.signal() != 0;
+  const absl::Status forgotten = ForgetBench(plan);
+  if (!measured.ok() && !figures.interrupted) return Refuse(measured);
+  if (!forgotten.ok()) {
+    Complain({"keys that begin with ", plan.name,
+              " are left, for a day at most: ", std::string(forgotten.message())});
+  }
+  std::fputs(json ? BenchJson(figures).c_str() : BenchText(figures).c_str(), stdout);
+  return figures.interrupted ? kSignalled + slices.signal() : 0;
+}
+
+}  // namespace
+
+int Bench(const std::vector<std::string>& words) {
+  CommandLine line("bench");
+  bool json = false;
+  std::string prefix;
+  absl::Duration time = absl::Seconds(5);
+  line.Flag("--json", &json);
+  line.Text("--prefix", "what the names of your locks begin with", &prefix);
+  line.Time("--time", &time);
+  absl::Status parsed = line.Parse(words);
+  if (parsed.ok() && !line.help() && (time < kShortest || time > kLongest)) {
+    parsed = WrongUsage("--time", "500ms to 10m");
+  }
+  if (!parsed.ok()) {
+    Complain({std::string(parsed.message())});
+    return kFailure;
+  }
+  if (line.help()) {
+    std::fputs(Help(kBenchPage).c_str(), stdout);
+    return 0;
+  }
+  const absl::StatusOr<redis::Url> url = redis::ParseUrl(line.server());
+  if (!url.ok()) return Refuse(url.status());
+  const std::string random = absl::StrCat(absl::Hex(base::RandomBits(), absl::kZeroPad16));
+  return Measure({.url = *url,
+                  .url_text = line.server(),
+                  .name = absl::StrCat(prefix, "redlatch:bench:", random),
+                  .channel = absl::StrCat("redlatch:bench:", random),
+                  .time = time},
+                 json);
+}
+
+}  // namespace redlatch::cli

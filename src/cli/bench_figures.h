@@ -1,0 +1,43 @@
+// What `redlatch bench` has measured, and how it is read.
+#ifndef REDLATCH_SRC_CLI_BENCH_FIGURES_H_
+#define REDLATCH_SRC_CLI_BENCH_FIGURES_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+
+namespace redlatch::cli {
+
+inline constexpr int kBenchThreads = 8;
+
+// With redlatch, and what it is to be compared with: plain commands over a plain connection for
+// each thread. Empty: not measured.
+template <typename T>
+struct Compared {
+  T redlatch = {};
+  T plain = {};
+};
+
+struct BenchFigures {
+  std::string server;  // its URL without secrets
+  // PING.
+  Compared<std::vector<absl::Duration>> round_trips;
+  // A lock taken and released; plain: SET NX PX, and a script that compares and deletes. A second.
+  Compared<std::optional<double>> one_thread;
+  Compared<std::optional<double>> own_locks;  // kBenchThreads, each a lock of its own
+  Compared<std::optional<double>> one_lock;   // kBenchThreads; plain: who fails tries again at once
+  // From before the release until another client has the lock; plain: a message, published and
+  // received.
+  Compared<std::vector<absl::Duration>> hand_overs;
+  bool interrupted = false;
+};
+
+// A table, and what it means.
+std::string BenchText(const BenchFigures& figures);
+std::string BenchJson(const BenchFigures& figures);
+
+}  // namespace redlatch::cli
+
+#endif  // REDLATCH_SRC_CLI_BENCH_FIGURES_H_

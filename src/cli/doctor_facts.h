@@ -1,0 +1,119 @@
+// What `redlatch doctor` has learnt of a server: nothing here is judged yet.
+#ifndef REDLATCH_SRC_CLI_DOCTOR_FACTS_H_
+#define REDLATCH_SRC_CLI_DOCTOR_FACTS_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+namespace redlatch::cli {
+
+using Fields = std::map<std::string, std::string, std::less<>>;
+
+// What was asked for, or why the server did not tell. As long as nobody has asked it is an error
+// too, so that nothing counts as checked by being forgotten.
+template <typename T>
+using Told = absl::StatusOr<T>;
+
+// A command that locks need, as the server took it from this user.
+struct CommandProbe {
+  enum class Outcome : uint8_t {
+    kAllowed,
+    kNoCommand,        // not permitted
+    kNoKey,            // the command is, the key's name is not
+    kNoChannel,        // likewise
+    kUnknownToServer,  // renamed or removed there
+  };
+  std::string command;  // as an ACL rule has it: "zadd", "pubsub|numsub"
+  Outcome outcome = Outcome::kAllowed;
+  bool optional = false;  // locks do without; people are told less
+};
+
+// A lock of each kind, taken and released through the library.
+struct LockTrial {
+  std::string kind;
+  absl::Status outcome;
+};
+
+struct ClockReading {
+  absl::Duration sent;  // on a steady clock, as `received`
+  absl::Duration received;
+  absl::Time server;  // what TIME answered
+  absl::Time here;    // this machine's wall clock on receiving it
+};
+
+struct SlowCommand {
+  std::string command;
+  absl::Duration took;
+  absl::Duration ago;
+};
+
+struct LatencySpike {
+  std::string event;
+  absl::Duration worst;
+  absl::Duration ago;
+};
+
+struct Replica {
+  std::string address;
+  std::string state;  // "online"
+  absl::Duration lag;
+};
+
+struct Confirmation {  // of WAIT
+  int64_t replicas = 0;
+  absl::Duration took;
+};
+
+struct PubSubBacklog {
+  std::string address;
+  std::string name;
+  int64_t bytes = 0;
+};
+
+struct EmbeddedFacts {
+  std::string directory;
+  int64_t server_pid = 0;
+  int64_t keeper_pid = 0;      // 0: not known
+  bool started_by_us = false;  // none ran before
+};
+
+struct DoctorFacts {
+  std::string server;             // its URL without secrets
+  bool over_network = false;      // neither a Unix socket nor this machine's loopback
+  bool eviction_allowed = false;  // by the URL
+  std::optional<EmbeddedFacts> embedded;
+  std::string user = "default";  // whom ACL SETUSER has to name
+  bool has_password = false;
+  std::string prefix;  // of the locks' names, as the doctor was told; empty: not told
+
+  Told<Fields> info = absl::UnknownError("not asked");
+  Told<Fields> config = absl::UnknownError("not asked");
+
+  std::vector<CommandProbe> probes;
+  // Whether the library takes this server, and then what it did there.
+  absl::Status library;
+  std::vector<LockTrial> trials;
+  absl::Duration slowest_pair;  // of a trial's lock: acquired and released
+  // Published by one connection, until another had it.
+  Told<absl::Duration> message = absl::UnknownError("not asked");
+  std::vector<absl::Duration> pings;
+  std::vector<ClockReading> clock;
+
+  Told<std::vector<SlowCommand>> slow_commands = absl::UnknownError("not asked");
+  Told<std::vector<LatencySpike>> latency_spikes = absl::UnknownError("not asked");
+  std::vector<Replica> replicas;
+  Told<Confirmation> confirmation = absl::UnknownError("not asked");
+  Told<std::vector<PubSubBacklog>> pubsub_backlogs = absl::UnknownError("not asked");
+};
+
+}  // namespace redlatch::cli
+
+#endif  // REDLATCH_SRC_CLI_DOCTOR_FACTS_H_

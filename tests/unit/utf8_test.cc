@@ -1,0 +1,50 @@
+#include "src/base/utf8.h"
+
+#include <string_view>
+
+#include "gtest/gtest.h"
+
+namespace redlatch::base {
+namespace {
+
+void ExpectCharacter(std::string_view bytes, uint32_t code, size_t size) {
+  EXPECT_EQ(FirstCharacter(bytes).code, code) << bytes;
+  EXPECT_EQ(FirstCharacter(bytes).size, size) << bytes;
+}
+
+TEST(Utf8, CharactersOfEachSizeAreRead) {
+  ExpectCharacter(std::string_view("\0", 1), 0, 1);
+  ExpectCharacter("\x7f", 0x7f, 1);
+  ExpectCharacter("\xc2\x80", 0x80, 2);
+  ExpectCharacter("\xdf\xbf", 0x7ff, 2);
+  ExpectCharacter("\xe0\xa0\x80", 0x800, 3);
+  ExpectCharacter("\xef\xbf\xbf", 0xffff, 3);
+  ExpectCharacter("\xf0\x90\x80\x80", 0x10000, 4);
+  ExpectCharacter("\xf4\x8f\xbf\xbf", 0x10ffff, 4);
+}
+
+TEST(Utf8, OnlyTheFirstCharacterCounts) { ExpectCharacter("\xe2\x82\xac\xff", 0x20ac, 3); }
+
+TEST(Utf8, WhatIsLongerThanNeedBeIsNone) {
+  for (const std::string_view bytes :
+       {"\xc0\x80", "\xc1\xbf", "\xe0\x9f\xbf", "\xf0\x8f\xbf\xbf"}) {
+    ExpectCharacter(bytes, 0, 0);
+  }
+}
+
+TEST(Utf8, HalvesOfPairsAndWhatIsBeyondTheLastAreNone) {
+  for (const std::string_view bytes :
+       {"\xed\xa0\x80", "\xed\xbf\xbf", "\xf4\x90\x80\x80", "\xf5\x80\x80\x80"}) {
+    ExpectCharacter(bytes, 0, 0);
+  }
+}
+
+TEST(Utf8, WhatIsCutOffOrBeginsWithinIsNone) {
+  for (const std::string_view bytes :
+       {"\x80", "\xbf", "\xc2", "\xe2\x82", "\xf0\x9f\x94", "\xe2\x28\xa1", "\xff"}) {
+    ExpectCharacter(bytes, 0, 0);
+  }
+}
+
+}  // namespace
+}  // namespace redlatch::base
