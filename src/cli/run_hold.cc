@@ -8,7 +8,9 @@
 #include "redlatch/reentrant_read_write_lock.h"
 #include "redlatch/semaphore.h"
 #include "redlatch/simple_lock.h"
+#include "redlatch/status.h"
 #include "src/cli/complain.h"
+#include "src/redis/url.h"
 
 namespace redlatch::cli {
 namespace {
@@ -17,6 +19,29 @@ template <class T>
 absl::StatusOr<RunHold> Holding(absl::StatusOr<T> held, const Client& client) {
   if (!held.ok()) return held.status();
   return RunHold(*std::move(held), client.server());
+}
+
+absl::StatusOr<RunHold> Take(const Client& client, const RunOptions& options,
+                             const AcquireOptions& how) {
+  // The hold outlives these objects.
+  switch (options.kind) {
+    case RunKind::kShared: {
+      ReentrantReadWriteLock lock(client, options.name, {.lease = options.lease});
+      return Holding(lock.AcquireRead(how), client);
+    }
+    case RunKind::kWrite: {
+      ReentrantReadWriteLock lock(client, options.name, {.lease = options.lease});
+      return Holding(lock.AcquireWrite(how), client);
+    }
+    case RunKind::kPermits: {
+      Semaphore semaphore(client, options.name, options.capacity, {.lease = options.lease});
+      return Holding(semaphore.Acquire(options.permits, how), client);
+    }
+    case RunKind::kPlain:
+      break;
+  }
+  SimpleLock lock(client, options.name, {.lease = options.lease});
+  return Holding(lock.Acquire(how), client);
 }
 
 }  // namespace
@@ -50,26 +75,13 @@ absl::StatusOr<RunHold> AcquireHold(const RunOptions& options, std::shared_ptr<O
        }});
   if (!client.ok()) return client.status();
   connected();
-  const AcquireOptions how = {.wait = options.wait, .stop = std::move(stop)};
-  // The hold outlives these objects.
-  switch (options.kind) {
-    case RunKind::kShared: {
-      ReentrantReadWriteLock lock(*client, options.name, {.lease = options.lease});
-      return Holding(lock.AcquireRead(how), *client);
-    }
-    case RunKind::kWrite: {
-      ReentrantReadWriteLock lock(*client, options.name, {.lease = options.lease});
-      return Holding(lock.AcquireWrite(how), *client);
-    }
-    case RunKind::kPermits: {
-      Semaphore semaphore(*client, options.name, options.capacity, {.lease = options.lease});
-      return Holding(semaphore.Acquire(options.permits, how), *client);
-    }
-    case RunKind::kPlain:
-      break;
-  }
-  SimpleLock lock(*client, options.name, {.lease = options.lease});
-  return Holding(lock.Acquire(how), *client);
+  absl::StatusOr<RunHold> hold = Take(*client, options, {.wait = options.wait, .stop = stop});
+  if (hold.ok() || !redlatch::IsUnavailable(hold.status())) return hold;
+  // The library returns when `wait` is over. A server that is only slow, or far away, is given the
+  // time that any command has, else --wait 0 would never get a lock from it.
+  const absl::StatusOr<redis::Url> url = redis::ParseUrl(options.server);
+  if (!url.ok() || url->command_timeout <= options.wait) return hold;
+  return Take(*client, options, {.wait = url->command_timeout, .stop = std::move(stop)});
 }
 
 }  // namespace redlatch::cli

@@ -15,6 +15,7 @@
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -39,6 +40,8 @@ constexpr absl::Duration kKillEarly = absl::Milliseconds(500);
 // more seldom.
 constexpr int64_t kFirstRepeat = 10'000'000;
 constexpr int64_t kLastRepeat = 1'000'000'000;
+constexpr absl::Duration kReasonPatience = absl::Milliseconds(200);
+constexpr std::string_view kIsLost = " is lost (";
 
 bool Ends(int signal) {
   return signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT;
@@ -183,6 +186,7 @@ class Keeper {
     }
     if (code_ && !job_.Lives()) return true;
     LookAtHold();
+    if (notices_->loss_told()) TellOfLoss(kIsLost);
     if (ending_ && kill_or_term_at_ <= NowNanos()) {
       job_.SignalFamily(SIGKILL);
       kill_or_term_at_ = NowNanos() + repeat_;
@@ -213,8 +217,7 @@ class Keeper {
     if (!options_.kill_on_lost) {
       if (!lost) return;
       lost_ = true;
-      Complain({what_, " is lost (", notices_->why(),
-                "): the command goes on without it, as --on-lost=warn says"});
+      untold_ = "the command goes on without it, as --on-lost=warn says";
       return;
     }
     if (!lost && remaining > options_.grace + early_) return;
@@ -222,9 +225,25 @@ class Keeper {
     // As long as the lease was known to last, at most, though somebody has forced its release.
     const absl::Duration left = absl::Nanoseconds(watch_.deadline - NowNanos());
     const absl::Duration grace = std::clamp(left - early_, absl::ZeroDuration(), options_.grace);
-    Complain({what_, lost ? " is lost (" : " is about to be lost (", notices_->why(),
-              "): SIGTERM to the command now, SIGKILL in ", Rounded(grace)});
+    untold_ = absl::StrCat("SIGTERM to the command now, SIGKILL in ", Rounded(grace));
+    if (!lost) TellOfLoss(" is about to be lost (");
     End(grace);
+  }
+
+  // Where the command ended faster than the reason came.
+  void AwaitReason() const {
+    const int64_t until = Later(kReasonPatience);
+    while (!untold_.empty() && !notices_->loss_told() && NowNanos() < until) {
+      pollfd told = {.fd = notices_->fd(), .events = POLLIN, .revents = 0};
+      poll(&told, 1, static_cast<int>((until - NowNanos()) / 1'000'000 + 1));
+      notices_->Clear();
+    }
+  }
+
+  void TellOfLoss(std::string_view how) {
+    if (untold_.empty()) return;
+    Complain({what_, how, notices_->why(), "): ", untold_});
+    untold_.clear();
   }
 
   // SIGTERM now, also to what is stopped, and SIGKILL after the grace.
@@ -248,6 +267,8 @@ class Keeper {
 
   int Finish() {
     watch_.deadline = kNever;
+    AwaitReason();
+    TellOfLoss(kIsLost);
     const absl::Status released = Release();
     if (IsLeaseLost(released) && !lost_) {
       lost_ = true;
@@ -283,6 +304,7 @@ class Keeper {
   std::optional<RunHold> hold_;
   std::optional<std::stop_callback<Nudger>> told_;
   bool lost_ = false;              // or about to be, so that the command is ended
+  std::string untold_;             // what follows from it, until it is told why
   bool ending_ = false;            // SIGTERM was sent
   int64_t repeat_ = kFirstRepeat;  // of SIGKILL
   std::optional<int> code_;

@@ -5,6 +5,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdint>
 #include <mutex>
 #include <string>
@@ -31,6 +32,9 @@ class Notices : public Observer {
     (void)!read(fd_, &ignored, sizeof ignored);
   }
 
+  // The stop token fires a moment before it is told why.
+  bool loss_told() const { return loss_told_; }
+
   // Why the lock was lost or is about to be, as far as it was told.
   std::string why() const {
     const std::lock_guard lock(mutex_);
@@ -43,7 +47,11 @@ class Notices : public Observer {
     Set(std::string(why.message()));
   }
   void OnRecovered(std::string_view, FencingToken) override { Set({}); }
-  void OnLost(const LostLease& lost) override { Set(lost.reason); }
+  void OnLost(const LostLease& lost) override {
+    Set(lost.reason);
+    loss_told_ = true;
+    Nudge();
+  }
   void OnMisuse(std::string_view, std::string_view) override {}
 
   void Set(std::string why) {
@@ -55,6 +63,7 @@ class Notices : public Observer {
   }
 
   const int fd_;
+  std::atomic<bool> loss_told_ = false;
   mutable std::mutex mutex_;
   std::string why_;
 };

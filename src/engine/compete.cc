@@ -96,7 +96,9 @@ void Handle::Compete(ParkedWaiter& waiter, base::Instant deadline, const Want& w
     if (waiter.state != Waiter::State::kWaiting) {
       answered_by = std::min(answered_by, now + kAnswerGrace);
     }
-    if (now < answered_by) send = machine.NextSend(now);
+    // Else it is the renewer's, who waits for as long as a command may take.
+    const bool hasty = answered_by < now + core_->command_timeout() && machine.IsInTheWay(waiter);
+    if (now < answered_by && !hasty) send = machine.NextSend(now);
     gives_up_at = machine.GivesUpAt(waiter, send ? send->sent : base::Instant::Infinite());
     // Where it is, its state is another thread's to change, whose wake must then be awaited.
     waiter.parked = parked = waiter.state == Waiter::State::kWaiting && !send;

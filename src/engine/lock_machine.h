@@ -84,6 +84,9 @@ class LockMachine {
   // When an endless waiter has waited long enough for a server that does not answer; Infinite()
   // where that is not so. `sent`: when its thread has sent what is not answered yet.
   base::Instant GivesUpAt(const Waiter& waiter, base::Instant sent) const;
+  // Whether the server is silent, and somebody else waits who is not refused at once: an attempt
+  // that ends with the call of this waiter would tell him nothing of a server that is only slow.
+  bool IsInTheWay(const Waiter& waiter) const;
   // A thread that was woken undecided looks whether the lock is free.
   void Poked(Waiter& waiter, base::Instant now, Effects& effects);
 
@@ -193,6 +196,7 @@ class LockMachine {
     base::Instant renew_due;
     bool renewing = false;
     bool again = false;     // as in Pursuit
+    bool forced = false;    // so it was told; the server's answer tells whether it is gone
     bool at_risk = false;   // the tenure was told so
     uint32_t failures = 0;  // of renewals, since the last that succeeded
     absl::Status last_failure;

@@ -13,6 +13,9 @@ namespace {
 constexpr size_t kLostTenuresKept = 256;
 // A renewal never shortens a lease: with this one, it only tells whether the hold is there.
 constexpr absl::Duration kLookOnly = absl::Milliseconds(1);
+constexpr char kForcedReason[] = "somebody forced its release, as redlatch break does";
+constexpr char kGoneReason[] =
+    "the server has it no more: its lease ended there, its data were lost, or somebody deleted it";
 
 }  // namespace
 
@@ -215,7 +218,7 @@ void LockMachine::OnRenewal(const Send& send, const Answer& answer, base::Instan
     return;
   }
   if (answer.kind == Answer::Kind::kNotHeld) {
-    return Lose("the server has it no more: its lease ended there, or it was forced", now, effects);
+    return Lose(holding.forced ? kForcedReason : kGoneReason, now, effects);
   }
   if (absl::IsFailedPrecondition(answer.failure)) {
     return Lose(std::string(answer.failure.message()), now, effects);
@@ -241,7 +244,10 @@ void LockMachine::OnRenewal(const Send& send, const Answer& answer, base::Instan
 
 // The server's answer tells what is so now.
 void LockMachine::OnForced(HoldNumber hold, base::Instant now) {
-  if (holding_ && holding_->hold == hold) RenewNow(now);
+  if (holding_ && holding_->hold == hold) {
+    holding_->forced = true;
+    RenewNow(now);
+  }
   if (pursuit_ && pursuit_->bid.hold == hold) AskNow(now);
 }
 

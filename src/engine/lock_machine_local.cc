@@ -15,6 +15,8 @@ void LockMachine::Wake(Waiter& waiter, Effects& effects) {
 
 void LockMachine::Decide(Waiter& waiter, Waiter::State state, Effects& effects) {
   waiter.state = state;
+  // What the server has answered since is no silence to be taken along.
+  if (state == Waiter::State::kElsewhere) waiter.silent_since = SilentSince(waiter);
   if (state != Waiter::State::kGranted) CountEnd(state);
   Wake(waiter, effects);
 }

@@ -56,6 +56,14 @@ base::Instant LockMachine::SilentSince(const Waiter& waiter) const {
   return heard_at_ < waiter.silent_since ? waiter.silent_since : base::Instant::Infinite();
 }
 
+bool LockMachine::IsInTheWay(const Waiter& waiter) const {
+  if (!unreachable_since_) return false;
+  for (const Waiter* other = queue_.head(); other != nullptr; other = other->next) {
+    if (other != &waiter && other->patience != Patience::kNone) return true;
+  }
+  return false;
+}
+
 bool LockMachine::KnowsWhy(const Waiter& waiter) const {
   return unreachable_since_ || (holding_ && !joined()) || (pursuit_ && pursuit_->queued) ||
          waiter.since <= taken_at_;

@@ -23,7 +23,7 @@ Channel::Channel(const Url& url, ChannelOptions options)
       server_(url.DebugString()),
       backoff_(options_.first_backoff, options_.longest_backoff),
       spin_(options_.spin),
-      connector_(url, Handshake::Purpose::kCommands, options_.open, nullptr, options_.introduction),
+      connector_(url, Handshake::Purpose::kCommands, options_.open),
       buffer_(std::make_unique<char[]>(kReadSize)) {}
 
 Channel::~Channel() = default;

@@ -43,7 +43,8 @@ struct ChannelOptions {
   // A lost connection was made again. Called by the leader while the channel is locked: returns at
   // once and does not call the channel.
   std::function<void()> on_reconnected;
-  // Sent with each handshake; what the server says to it does not matter.
+  // The first command of each connection that the handshake has accepted, before whatever waits to
+  // be sent; what the server says to it does not matter.
   std::optional<Command> introduction = {};
   TransportFactory open = OpenSocket;
 };

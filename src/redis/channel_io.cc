@@ -41,6 +41,7 @@ void Channel::Reconnect(Exchange& mine, base::Instant deadline, Finished& finish
   connected_ = true;
   progress_ = base::Now();
   backoff_.Reset();
+  if (options_.introduction) pipeline_.Prepend(*options_.introduction);
   if (++stats_.connects > 1 && options_.on_reconnected) options_.on_reconnected();
 }
 

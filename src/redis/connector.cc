@@ -10,10 +10,10 @@
 
 namespace redlatch::redis {
 Connector::Connector(const Url& url, Handshake::Purpose purpose, TransportFactory open,
-                     std::unique_ptr<Endpoint> endpoint, std::optional<Command> introduction)
+                     std::unique_ptr<Endpoint> endpoint)
     : url_(url),
       server_(url.DebugString()),
-      handshake_(url, purpose, std::move(introduction)),
+      handshake_(url, purpose),
       open_(std::move(open)),
       endpoint_(endpoint != nullptr ? std::move(endpoint) : MakeEndpoint(url)) {}
 

@@ -29,10 +29,9 @@ struct Connection {
 // no longer than the URL's connect_timeout. Not thread-safe.
 class Connector {
  public:
-  // No `endpoint`: where the URL leads. `introduction` as Handshake's.
+  // No `endpoint`: where the URL leads.
   Connector(const Url& url, Handshake::Purpose purpose, TransportFactory open = OpenSocket,
-            std::unique_ptr<Endpoint> endpoint = nullptr,
-            std::optional<Command> introduction = std::nullopt);
+            std::unique_ptr<Endpoint> endpoint = nullptr);
 
   // A connection; nothing where `deadline` came first; an error where the attempt has failed:
   // kUnavailable where another may succeed. The call after an error begins a new attempt.

@@ -42,8 +42,7 @@ std::string_view WithoutArguments(std::string_view error) {
 
 }  // namespace
 
-Handshake::Handshake(const Url& url, Purpose purpose, std::optional<Command> introduction)
-    : url_(url), server_(url.DebugString()) {
+Handshake::Handshake(const Url& url, Purpose purpose) : url_(url), server_(url.DebugString()) {
   if (!url.user.empty() || !url.password.empty()) {
     if (url.user.empty()) {
       Add(Step::kAuth, {"AUTH", url.password});
@@ -55,16 +54,15 @@ Handshake::Handshake(const Url& url, Purpose purpose, std::optional<Command> int
   if (!url.client_name.empty()) Add(Step::kSetName, {"CLIENT", "SETNAME", url.client_name});
   // A connection is probed whole, and a subscriber's must at least answer.
   Add(Step::kInfoServer, {"INFO", "server"});
-  if (purpose == Purpose::kCommands) {
-    Add(Step::kInfoMemory, {"INFO", "memory"});
-    Add(Step::kInfoReplication, {"INFO", "replication"});
-    Add(Step::kScript, {"EVAL", "return 1", "0"});
-    Add(Step::kScript, {"EVALSHA", kNoSuchScript, "0"});
-  }
-  if (introduction) Add(Step::kIntroduction, *introduction);
+  if (purpose == Purpose::kSubscriptions) return;
+  Add(Step::kInfoMemory, {"INFO", "memory"});
+  Add(Step::kInfoReplication, {"INFO", "replication"});
+  Add(Step::kScript, {"EVAL", "return 1", "0"});
+  Add(Step::kScript, {"EVALSHA", kNoSuchScript, "0"});
 }
 
-void Handshake::Add(Step step, const Command& command) {
+void Handshake::Add(Step step, absl::Span<const std::string_view> args) {
+  const Command command(args);
   bytes_.append(command.bytes());
   steps_.push_back(step);
 }
@@ -109,8 +107,6 @@ absl::Status Handshake::CheckStep(Step step, const Reply& reply, ServerInfo* inf
                          " (grant it: ACL SETUSER <user> +eval +evalsha +script)"));
       }
       return Refusal(reply);
-    case Step::kIntroduction:
-      return absl::OkStatus();
   }
   return absl::OkStatus();
 }

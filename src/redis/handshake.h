@@ -1,14 +1,12 @@
 #ifndef REDLATCH_SRC_REDIS_HANDSHAKE_H_
 #define REDLATCH_SRC_REDIS_HANDSHAKE_H_
 
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "src/redis/codec.h"
 #include "src/redis/reply.h"
 #include "src/redis/url.h"
 
@@ -27,8 +25,7 @@ struct ServerInfo {
 class Handshake {
  public:
   enum class Purpose { kCommands, kSubscriptions };
-  // `introduction` comes last. Whatever the server says to it, the connection is as good.
-  Handshake(const Url& url, Purpose purpose, std::optional<Command> introduction = std::nullopt);
+  Handshake(const Url& url, Purpose purpose);
 
   const std::string& bytes() const { return bytes_; }
   size_t reply_count() const { return steps_.size(); }
@@ -39,17 +36,8 @@ class Handshake {
   absl::Status Check(absl::Span<const Reply> replies, ServerInfo* info) const;
 
  private:
-  enum class Step {
-    kAuth,
-    kSelect,
-    kSetName,
-    kInfoServer,
-    kInfoMemory,
-    kInfoReplication,
-    kScript,
-    kIntroduction
-  };
-  void Add(Step step, const Command& command);
+  enum class Step { kAuth, kSelect, kSetName, kInfoServer, kInfoMemory, kInfoReplication, kScript };
+  void Add(Step step, absl::Span<const std::string_view> args);
   absl::Status CheckStep(Step step, const Reply& reply, ServerInfo* info) const;
   absl::Status Refusal(const Reply& reply) const;
   absl::Status CheckServer(const Reply& reply, ServerInfo* info) const;

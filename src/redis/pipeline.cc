@@ -24,6 +24,13 @@ void Pipeline::Append(absl::Span<const Command> commands, Exchange* exchange) {
       {.exchange = exchange, .bytes = bytes, .replies = commands.size(), .index = 0});
 }
 
+void Pipeline::Prepend(const Command& command) {
+  unsent_.insert(0, command.bytes());
+  segments_.push_front(
+      {.exchange = nullptr, .bytes = command.bytes().size(), .replies = 1, .index = 0});
+  ++size_;
+}
+
 void Pipeline::TakeUnsent(std::string& empty) {
   if (dead_bytes_ > 0) Compact();
   unsent_.swap(empty);

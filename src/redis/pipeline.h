@@ -41,6 +41,10 @@ class Pipeline {
   // Once for each exchange. Null `exchange`: nobody wants the replies.
   void Append(absl::Span<const Command> commands, Exchange* exchange);
 
+  // Before all others; nobody wants the reply. REQUIRES: nothing is sent, as after
+  // ConnectionLost().
+  void Prepend(const Command& command);
+
   size_t unsent_bytes() const { return unsent_.size() - dead_bytes_; }
   bool awaits_reply() const { return sent_ > 0; }
 

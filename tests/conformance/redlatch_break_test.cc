@@ -82,6 +82,7 @@ TEST_F(RedlatchBreakTest, EndsTheCommandOfRedlatchRun) {
   EXPECT_THAT(Redlatch({"break", "--yes", "job"}).output,
               ContainsRegex(absl::StrCat(Host(), ":[0-9]+ redlatch")));
   EXPECT_EQ(CodeOf(*run), 122);
+  EXPECT_THAT(Errors(), HasSubstr("is lost (somebody forced its release"));
 }
 
 TEST_F(RedlatchBreakTest, AsksOnATerminal) {
@@ -170,7 +171,7 @@ TEST_F(RedlatchBreakTest, DoesNothingWhereNobodyHoldsIt) {
 TEST_F(RedlatchBreakTest, SaysThatTheServerCannotBeReached) {
   const Outcome outcome = Redlatch({"break", "--yes", "job", "--server=unix:///no/such/socket"});
   EXPECT_EQ(outcome.code, 121);
-  EXPECT_THAT(outcome.errors, AllOf(StartsWith("redlatch: "), HasSubstr("--server says which")));
+  EXPECT_THAT(outcome.errors, AllOf(StartsWith("redlatch: "), HasSubstr("--server or $REDLATCH_URL")));
   EXPECT_THAT(outcome.output, IsEmpty());
 }
 

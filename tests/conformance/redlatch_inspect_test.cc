@@ -196,7 +196,7 @@ TEST_F(RedlatchInspectTest, SaysInOneLineWhatIsWrong) {
       {{"inspect", ""}, 125, "name is missing"},
       {{"inspect", "a", "b"}, 125, "one lock at a time"},
       {{"inspect", "a}b"}, 1, "nobody uses"},
-      {{"inspect", "a", "--server=unix:///no/such/socket"}, 121, "--server says which"},
+      {{"inspect", "a", "--server=unix:///no/such/socket"}, 121, "--server or $REDLATCH_URL"},
   };
   for (const auto& each : cases) {
     const Outcome outcome = Redlatch(each.words);

@@ -184,7 +184,7 @@ TEST_F(RedlatchLsTest, LetsNoProgramsNameDoHarm) {
   const Client client = NewClient({.program = "\x1b]0;title\x07 \"x\""});
   SimpleLock lock(client, "job");
   const auto lease = lock.Acquire();
-  EXPECT_THAT(Lines(), ElementsAre(EndsWith("\\x1b]0;title\\x07 \"x\"")));
+  EXPECT_THAT(Lines(), ElementsAre(EndsWith("?]0;title? \"x\"")));
 }
 
 TEST_F(RedlatchLsTest, SaysThatThereAreNone) {
@@ -242,7 +242,7 @@ TEST_F(RedlatchLsTest, SaysInOneLineWhatIsWrong) {
     int code;
     const char* says;
   } cases[] = {
-      {{"ls", "--server", "unix:///no/such/socket"}, 121, "--server says which"},
+      {{"ls", "--server", "unix:///no/such/socket"}, 121, "--server or $REDLATCH_URL"},
       {{"ls", "--server", refused}, 123, "scan"},
       {{"ls", "a", "b"}, 125, "in quotes"},
       {{"ls", "--jso"}, 125, "see redlatch ls --help"},

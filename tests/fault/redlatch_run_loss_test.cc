@@ -70,6 +70,26 @@ TEST_F(RedlatchRunLossTest, TheCommandIsToldEarlyEnoughToEndInOrder) {
   EXPECT_THAT(Errors(), HasSubstr("lock \"job\" is about to be lost"));
 }
 
+TEST_F(RedlatchRunLossTest, ASlowServerIsNoUnreachableOneThoughItIsTriedOnce) {
+  proxy_.Delay(support::Direction::kToClient, absl::Milliseconds(150));
+  const Words far = {"REDLATCH_URL=" + proxy_.url()};
+  EXPECT_EQ(Code({"--wait", "0", "job", "--", "true"}, far), 0) << Errors();
+  EXPECT_EQ(Code({"--wait", "10ms", "job", "--", "true"}, far), 0) << Errors();
+  const auto holder = Start({"job", "--", "sh", "-c", "echo held; exec sleep 60"});
+  ASSERT_EQ(holder->pipe().ReadLine(), "held");
+  EXPECT_EQ(Code({"--wait", "0", "job", "--", "echo", "wrong"}, far), 120) << Errors();
+  proxy_.Drop(support::Direction::kToClient);
+  EXPECT_EQ(Code({"--wait", "0", "job", "--", "echo", "wrong"}, far), 121) << Errors();
+}
+
+TEST_F(RedlatchRunLossTest, ALockThatTheServerHasForgottenIsSaidToBeGone) {
+  const Run run = StartFamily({"--lease", "3s"}, "exit 0");
+  server_->Text({"FLUSHALL"});
+  EXPECT_EQ(CodeOf(*run.redlatch), 122);
+  EXPECT_THAT(Errors(), HasSubstr("is lost (the server has it no more: "));
+  EXPECT_TRUE(BothEnd(run));
+}
+
 TEST_F(RedlatchRunLossTest, ACommandThatIgnoresSigtermIsKilledBeforeTheLeaseEnds) {
   const Run run = StartFamily({"--lease", "2s", "--grace", "500ms"}, ":");
   proxy_.Drop(support::Direction::kToClient);

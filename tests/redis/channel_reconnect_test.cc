@@ -207,6 +207,37 @@ TEST_F(ChannelReconnectTest, AServerThatEvictsAfterAReconnectIsRefused) {
   EXPECT_TRUE(Await([&] { return Call(*channel, {"PING"}).ok(); }));
 }
 
+TEST_F(ChannelReconnectTest, IntroducesItselfBeforeItAsksAnythingOfANewConnection) {
+  ChannelOptions options;
+  options.introduction = Command{"INCR", "counter"};
+  const auto channel = Direct(options);
+  for (int i = 1; i <= 3; ++i) {
+    const auto counter = channel->Call({"GET", "counter"}, In(kPatience));
+    ASSERT_TRUE(counter.ok()) << counter.status();
+    EXPECT_EQ(counter->text, absl::StrCat(i));
+    server_->Command({"CLIENT", "KILL", "TYPE", "normal"});
+    absl::SleepFor(kIdle);
+  }
+}
+
+TEST_F(ChannelReconnectTest, ARefusedIntroductionHarmsNothing) {
+  ChannelOptions options;
+  options.introduction = Command{"NOSUCHCOMMAND", "who"};
+  const auto channel = Connected(Direct(options));
+  EXPECT_EQ(Echo(*channel, "all the same"), "all the same");
+  EXPECT_EQ(channel->stats().breaks, 0);
+  EXPECT_TRUE(channel->server_info().warnings.empty());
+}
+
+TEST_F(ChannelReconnectTest, AServerThatIsRefusedHearsNoIntroduction) {
+  ChannelOptions options;
+  options.introduction = Command{"INCR", "counter"};
+  server_->Command({"CONFIG", "SET", "maxmemory", "100mb"});
+  server_->Command({"CONFIG", "SET", "maxmemory-policy", "allkeys-lru"});
+  EXPECT_EQ(Direct(options)->Connect(In(kPatience)).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(Counter(), "");
+}
+
 // No new descriptor can be had while this lives.
 class NoDescriptors {
  public:

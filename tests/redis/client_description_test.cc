@@ -128,6 +128,13 @@ TEST_F(ClientDescription, OfManyShortLivedClientsNothingStays) {
   EXPECT_TRUE(Await([&] { return Keys().empty(); })) << Keys().size();
 }
 
+TEST_F(ClientDescription, OfAClientThatTheServerMustNotHaveNothingIsWritten) {
+  server_->Command({"CONFIG", "SET", "maxmemory", "100mb"});
+  server_->Command({"CONFIG", "SET", "maxmemory-policy", "allkeys-lru"});
+  EXPECT_FALSE(Client::Connect(server_->url()).ok());
+  EXPECT_THAT(Keys(), IsEmpty());
+}
+
 TEST_F(ClientDescription, DoesNotHoldUpTheEndOfAClientWhoseServerHangs) {
   std::optional<absl::StatusOr<Client>> client = Client::Connect(server_->url());
   ASSERT_TRUE(client->ok()) << client->status();
@@ -188,7 +195,7 @@ TEST_F(ClientDescription, ThatSomebodyElseWroteIsIgnoredWhereItIsNone) {
   SimpleLock lock(*client, "job");
   const auto lease = lock.Acquire();
   for (const std::vector<std::string>& nonsense : std::vector<std::vector<std::string>>{
-           {"SET", Keys().front(), "{\"pid\":"}, {"LPUSH", Keys().front(), "a list"}}) {
+           {"SET", Keys().front(), "7 1 host"}, {"LPUSH", Keys().front(), "a list"}}) {
     const std::string key = nonsense[1];
     server_->Command({"DEL", key});
     server_->Command(nonsense);

@@ -67,31 +67,6 @@ TEST(HandshakeTest, NamesItselfAndSelectsItsDatabase) {
               AllOf(HasSubstr(" name=orders "), HasSubstr(" db=3 ")));
 }
 
-TEST(HandshakeTest, IntroducesItselfAsTheLastOfItsCommands) {
-  const auto server = RedisServer::Start();
-  const auto parsed = ParseUrl(server->url() + "/3?name=orders");
-  ASSERT_TRUE(parsed.ok());
-  const Command introduction{"SET", "who", "a client"};
-  Connector connector(*parsed, Handshake::Purpose::kCommands, OpenSocket, nullptr, introduction);
-  const auto made = connector.Step(base::Now() + absl::Seconds(10));
-  ASSERT_TRUE(made.ok() && made->has_value()) << made.status();
-  EXPECT_THAT(server->Text({"CLIENT", "LIST"}), HasSubstr(" cmd=set "));
-  EXPECT_EQ(server->Text({"EVAL", "redis.call('SELECT', 3) return redis.call('GET', 'who')", "0"}),
-            "a client");
-}
-
-TEST(HandshakeTest, ARefusedIntroductionIsNeitherAnErrorNorAWarning) {
-  const auto server = RedisServer::Start();
-  const auto parsed = ParseUrl(server->url());
-  ASSERT_TRUE(parsed.ok());
-  const Command introduction{"NOSUCHCOMMAND", "who"};
-  Connector connector(*parsed, Handshake::Purpose::kCommands, OpenSocket, nullptr, introduction);
-  const auto made = connector.Step(base::Now() + absl::Seconds(10));
-  ASSERT_TRUE(made.ok() && made->has_value()) << made.status();
-  EXPECT_EQ((**made).info.version, server->Info("redis_version"));
-  EXPECT_THAT((**made).info.warnings, IsEmpty());
-}
-
 TEST(HandshakeTest, RefusesADatabaseThatIsNotThere) {
   const auto server = RedisServer::Start();
   const Greeting greeting = Greet(server->url() + "/99");

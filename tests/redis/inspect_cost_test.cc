@@ -38,7 +38,7 @@ local expiry = time[1] * 1000000 + time[2] + ARGV[2]
 for i = 1, tonumber(ARGV[1]) do
   local client = string.format('%032x', i)
   redis.call('ZADD', KEYS[1], string.format('%.0f', expiry + i), client .. ':' .. i)
-  redis.call('SET', 'redlatch:client:' .. client, '{"host":"h","pid":' .. i .. ',"program":"p"}')
+  redis.call('SET', 'redlatch:client:' .. client, i .. ' 1 host program')
 end
 )lua";
 
@@ -52,7 +52,7 @@ for i = 1, tonumber(ARGV[1]) do
   redis.call('ZADD', KEYS[1], ticket, client .. ':' .. i)
   redis.call('HSET', KEYS[2], client .. ':' .. i, string.format('%.0f 30000 1 1 1 10000 0 ', now) ..
     ticket .. ' redlatch:' .. client .. ' ' .. client)
-  redis.call('SET', 'redlatch:client:' .. client, '{"host":"h","pid":' .. i .. ',"program":"p"}')
+  redis.call('SET', 'redlatch:client:' .. client, i .. ' 1 host program')
 end
 )lua";
 

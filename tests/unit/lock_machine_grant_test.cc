@@ -140,7 +140,7 @@ TEST_F(LockMachineGrantTest, ForgottenAttemptIsOverThoughTheLeaseIsLongerThanThe
 }
 
 TEST_F(LockMachineGrantTest, CancelCrossesTheGrant) {
-  Waiter& waiter = Queue();
+  Waiter& waiter = Queue({.patience = Patience::kBounded});
   GiveUp(waiter);
   EXPECT_EQ(waiter.state, State::kBusy);
   const Send cancel = Fetch(Operation::kCancel);

@@ -217,7 +217,8 @@ TEST_F(LockMachineLocalTest, LostPokeHoldsTheLockNoLongerThanTheRenewalInterval)
 }
 
 TEST_F(LockMachineLocalTest, PokedHeadThatGivesUpPokesTheNext) {
-  auto [holder, head] = Contended({.local_retakes = 16}, {.thread = 2});
+  auto [holder, head] =
+      Contended({.local_retakes = 16}, {.thread = 2, .patience = Patience::kBounded});
   Waiter& behind = Acquire({.thread = 3});
   Release(holder->tenure);
   GiveUp(*head);

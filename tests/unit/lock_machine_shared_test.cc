@@ -104,6 +104,17 @@ TEST_F(SharedMachineTest, WithoutAWindowAnAnswerCountsForThoseWhoAskedBeforeIt) 
   EXPECT_EQ(third.state, State::kGranted);
 }
 
+TEST_F(SharedMachineTest, AReaderThatIsSentElsewhereTakesNoSilenceAlongThatIsOver) {
+  Read(1);
+  Pass(kWindow);
+  Waiter& second = Acquire({.thread = 2});
+  second.silent_since = now();
+  Pass(absl::Milliseconds(1));
+  Hear(Fetch(Operation::kRenew), HeldWith(1));
+  EXPECT_EQ(second.state, State::kElsewhere);
+  EXPECT_EQ(second.silent_since, base::Instant::Infinite());
+}
+
 TEST_F(SharedMachineTest, WhereTheServerCannotBeAskedReadersGoElsewhere) {
   Waiter& first = Read(1);
   Pass(kWindow);

@@ -235,6 +235,22 @@ TEST_F(PipelineTest, FirstWaitingIsTheOneWhoseReplyIsDueNext) {
   EXPECT_EQ(pipeline_.FirstWaiting(), &b.exchange);
 }
 
+TEST_F(PipelineTest, WhatComesBeforeAllOthersLeavesThemAsTheyAre) {
+  Asker gone(1);
+  Asker waits(1);
+  Append(&gone.exchange, 0, 1);
+  const std::string kept = Append(&waits.exchange, 1, 1);
+  EXPECT_FALSE(GiveUp(gone));
+  const Command first = Numbered(2);
+  pipeline_.Prepend(first);
+  EXPECT_EQ(pipeline_.size(), 2);
+  EXPECT_EQ(Take(), absl::StrCat(std::string(first.bytes()), kept));
+  EXPECT_TRUE(Deliver(12));
+  EXPECT_TRUE(Deliver(11));
+  EXPECT_THAT(waits.Heard(), ElementsAre("11"));
+  EXPECT_EQ(pipeline_.size(), 0);
+}
+
 class LostConnectionTest : public PipelineTest {
  protected:
   void Lose(const std::string& rest) {
