@@ -54,7 +54,7 @@ struct ClientOptions {
 
   // The name under which a lock is counted: "orders" for "orders:42". Its own where there is no
   // such function; among the others where that returns nothing. Runs when a lock comes into use, on
-  // the thread that uses it.
+  // the thread that uses it; must not use that lock.
   std::function<std::string(std::string_view lock)> stats_label = {};
 
   // Hears, in Connect(), what is not as it should be but does not stop redlatch: each message says

@@ -49,7 +49,7 @@ struct REDLATCH_EXPORT LockStats {
 
   // Calls that ended without what they wanted: it was still taken (the latch, still closed) when
   // their wait was over; stopped; and for any other reason, as an unreachable server. Arguments
-  // that are refused at once count nowhere.
+  // that are refused at once, and looks at a latch, as try_wait() is one, count nowhere.
   uint64_t busy = 0;
   uint64_t cancelled = 0;
   uint64_t failed = 0;
@@ -96,7 +96,8 @@ struct ClientStats {
 //
 // All metrics begin with `redlatch_`. Their labels: `server`; `client`, the URL's `name`, where it
 // has one; `lock`. Texts of several calls cannot be joined: pass all clients of the program, and
-// give each a `name` in its URL. Those of one name and server are added up.
+// give each a `name` in its URL. Those of one name and server are added up, and one that is
+// passed twice counts once.
 //
 // Names keep their UTF-8; other bytes and control characters are written as \xNN.
 REDLATCH_EXPORT std::string PrometheusText(absl::Span<const ClientStats> clients);

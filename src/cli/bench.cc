@@ -29,7 +29,7 @@ int Measure(const BenchPlan& plan, bool json) {
   figures.server = plan.url.DebugString();
   const absl::Status measured = RunBench(plan, slices, &figures);
   figures.interrupted = slices.signal() != 0;
-  const absl::Status forgotten = ForgetBench(plan);
+  const absl::Status forgotten = slices.begun() ? ForgetBench(plan) : absl::OkStatus();
   if (!measured.ok() && !figures.interrupted) return Refuse(measured);
   if (!forgotten.ok()) {
     Complain({"keys that begin with ", plan.name,

@@ -36,7 +36,7 @@ constexpr Entry kFigures[] = {
 
 constexpr Entry kExitCodes[] = {
     {"0", "measured"},
-    {"121", "unreachable: the server can't be reached, or does not answer"},
+    {"121", kUnreachableText},
     {"123", "refused: by the server; redlatch doctor says why"},
     {"125", "wrong usage"},
     {"128+n", "signal n came: what was measured until then is printed, and nothing is left behind"},

@@ -41,6 +41,7 @@ absl::Status Slices::Run(
     int threads, absl::Duration time,
     const std::function<absl::Status(int thread, const std::stop_token&)>& work) {
   if (signal_ != 0) return absl::CancelledError("interrupted");
+  begun_ = true;
   struct {
     base::Mutex mu;
     absl::Status first ABSL_GUARDED_BY(mu);

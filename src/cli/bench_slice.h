@@ -29,6 +29,8 @@ class Slices {
   absl::Status Run(int threads, absl::Duration time,
                    const std::function<absl::Status(int thread, const std::stop_token&)>& work);
 
+  // Whether anything was run.
+  bool begun() const { return begun_; }
   // The signal that came; 0: none.
   int signal() const { return signal_; }
 
@@ -37,6 +39,7 @@ class Slices {
 
   sigset_t before_ = {};
   base::UniqueFd signals_;
+  bool begun_ = false;
   int signal_ = 0;
 };
 

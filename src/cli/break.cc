@@ -55,7 +55,11 @@ bool Confirm() {
 int BreakIt(Server& server, const std::string& url, const Sight& seen) {
   if (absl::Status broken = Break(url, seen.row); !broken.ok()) return Refuse(broken);
   const absl::StatusOr<Sight> after = LookClosely(server, url, seen.row.name);
-  if (!after.ok()) return Refuse(after.status());
+  if (!after.ok()) {
+    Complain({"it is broken, but who has it now can't be seen: ",
+              std::string(after.status().message())});
+    return 0;
+  }
   if (after->info.holders.empty()) {
     std::printf("Broken. Nobody has it now.\n");
   } else {
@@ -71,6 +75,10 @@ int AskAndBreak(Server& server, const std::string& url, const std::string& name,
     Complain({"nobody uses a lock \"", Printable(name), "\" at ", server.name(),
               "; redlatch ls shows which there are"});
     return kNo;
+  }
+  if (seen->may_be_data) {
+    Complain({SayMayBeData(seen->row)});
+    return kRefused;
   }
   const bool breakable = seen->row.is_known() && !seen->row.is_latch();
   if (seen->row.type != "none" && !breakable) {

@@ -29,6 +29,9 @@ constexpr Entry kNotes[] = {
     {"What can't be broken",
      "A latch, since nobody holds it; and a lock of a program's own class, which that program "
      "alone can break."},
+    {"What may be data",
+     "A key that only has the name, and does not look like a lock, is left alone: a list, say, or "
+     "a string without expiry that redlatch did not write."},
     {"A program without redlatch",
      "One that holds the key by SET NX PX is not told: it loses the lock when it looks."},
 };
@@ -36,8 +39,8 @@ constexpr Entry kNotes[] = {
 constexpr Entry kExitCodes[] = {
     {"0", "it is broken, or nobody held it"},
     {"1", "nobody uses that name; or the answer was no; or others have it by now"},
-    {"121", "unreachable: the server can't be reached, or does not answer"},
-    {"123", "refused: by the server, or it is nothing that can be broken"},
+    {"121", kUnreachableText},
+    {"123", "refused: by the server, or it is nothing that can be broken, or may be data"},
     {"125", "wrong usage, or no --yes where no terminal is there to ask on"},
 };
 

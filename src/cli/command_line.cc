@@ -128,7 +128,9 @@ absl::Status CommandLine::TakeOption(const std::vector<std::string>& words, size
     return WrongUsage(
         absl::StrCat(absl::Utf8SafeCEscape(name), " is no option of redlatch ", command_),
         absl::StrCat("see redlatch ", command_, " --help",
-                     command_follows_ ? "; the command's own come after --" : ""));
+                     command_follows_     ? "; the command's own come after --"
+                     : most_operands_ > 0 ? "; a name that begins with - comes after --"
+                                          : ""));
   }
   const Option& option = found->second;
   given_.insert(name);

@@ -53,6 +53,7 @@ int Doctor(const std::vector<std::string>& words) {
       report.Text("server", facts.server);
       report.Text("verdict", absl::IsUnavailable(gathered) ? "unreachable" : "unusable");
       report.Text("error", std::string(gathered.message()));
+      report.Json("checks", "[]");
       std::puts(report.Finish().c_str());
     }
     return Refuse(gathered);

@@ -14,9 +14,8 @@ constexpr Entry kOptions[] = {
     {"--prefix PREFIX",
      "What the names of your locks begin with, where the server's user may use no other keys."},
     {"--json",
-     "One object: server; verdict, which is well, change, unusable or unreachable; and checks, "
-     "each "
-     "with check, level, found, mend and commands."},
+     "One object: server; verdict, which is well, change, unusable or unreachable; error, where "
+     "nothing could be checked; and checks, each with check, level, found, mend and commands."},
     kServerOption,
     kHelpOption,
 };

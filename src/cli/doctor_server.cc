@@ -99,10 +99,16 @@ void CheckEmbedded(const EmbeddedFacts& embedded, Findings& findings) {
 void CheckServer(const DoctorFacts& facts, Findings& findings) {
   if (facts.embedded) CheckEmbedded(*facts.embedded, findings);
   if (!facts.info.ok()) {
-    findings.Warn("INFO",
-                  absl::StrCat("not to be had: ", std::string(facts.info.status().message())),
-                  "without it neither this nor redlatch can see version, role and eviction policy",
-                  {absl::StrCat("ACL SETUSER ", facts.user, " +info")});
+    const std::string why(facts.info.status().message());
+    const std::string found = absl::StrCat("not to be had: ", why);
+    const std::string so =
+        "without it neither this nor redlatch can see version, role and eviction "
+        "policy";
+    if (why.find("unknown command") != std::string::npos) {
+      findings.Warn("INFO", found, absl::StrCat(so, ": take away its rename-command line"));
+    } else {
+      findings.Warn("INFO", found, so, {absl::StrCat("ACL SETUSER ", facts.user, " +info")});
+    }
     for (const char* const check : {"version", "mode", "role", "uptime"}) {
       findings.Unchecked(check, "INFO would tell");
     }

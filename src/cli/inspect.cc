@@ -131,6 +131,10 @@ int Show(Server& server, const std::string& url, const std::string& name, bool a
               ", nor has lately; redlatch ls --all shows which there are"});
     return kNo;
   }
+  if (sight->may_be_data && sight->row.type != "string") {
+    Complain({SayMayBeData(sight->row)});
+    return kNo;
+  }
   if (as_json) {
     std::puts(JsonOf(*sight, server.name()).c_str());
   } else {

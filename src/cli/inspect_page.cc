@@ -41,8 +41,8 @@ constexpr Entry kJson[] = {
 
 constexpr Entry kExitCodes[] = {
     {"0", "it is shown"},
-    {"1", "nobody uses that name, nor has for a day"},
-    {"121", "unreachable: the server can't be reached, or does not answer"},
+    {"1", "nobody uses that name, nor has for a day; or the key is something else than a lock"},
+    {"121", kUnreachableText},
     {"123", "refused: by the server, such as for a missing permission"},
     {"125", "wrong usage, or a failure of redlatch itself"},
 };

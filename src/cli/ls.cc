@@ -94,10 +94,10 @@ class List {
   // Where people look; and where there is nothing, so that this is no failure.
   void SumUp(size_t all, const std::string& server) const {
     if (options_.json || (width_ == 0 && shown_ > 0)) return;
-    std::string line = all == 0 ? absl::StrCat("no locks at ", server)
+    const char* const named = options_.pattern == "*" ? "" : " of that name";
+    std::string line = all == 0 ? absl::StrCat("no locks", named, " at ", server)
                                 : absl::StrCat(held_, " held, ", waited_for_, " waited for, of ",
-                                               all, " at ", server);
-    if (all > 0 && options_.pattern != "*") absl::StrAppend(&line, " of that name");
+                                               all, named, " at ", server);
     if (shown_ < all) line += "; --all shows those that nobody uses, too";
     std::fprintf(stderr, "%s\n", line.c_str());
   }

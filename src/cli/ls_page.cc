@@ -57,13 +57,16 @@ constexpr Entry kNotes[] = {
      "A key that another program took by SET NX PX is a lock to redlatch. It is listed where "
      "redlatch has used that name within a day. Keys that the server's user may not see are passed "
      "over."},
+    {"As whom",
+     "As somebody who may use locks, on a server that can serve them: a user who may only read, or "
+     "a replica, is refused."},
     {"Who is not known",
      "A client whose user may not write redlatch:client:* is shown by the beginning of its id."},
 };
 
 constexpr Entry kExitCodes[] = {
     {"0", "also where there is no lock, or no private server of yours runs: none is started"},
-    {"121", "unreachable: the server can't be reached, or does not answer"},
+    {"121", kUnreachableText},
     {"123", "refused: by the server, such as for a missing permission"},
     {"125", "wrong usage, or a failure of redlatch itself"},
 };

@@ -37,6 +37,13 @@ std::string ManPage(std::span<const Page* const> pages) {
     absl::StrAppend(&out, ".TP\n.B ", page->name, "\n", Roff(Wrapped(page->summary, 0)));
   }
   for (const Page* const page : pages) out += RoffSection(*page);
+  out +=
+      ".SH ENVIRONMENT\n"
+      ".TP\n.B REDLATCH_URL\nThe server, where no \\-\\-server is given.\n"
+      ".TP\n.B REDLATCH_EMBEDDED_DIRECTORY\nWhere embedded: without a directory is.\n"
+      ".TP\n.B REDLATCH_REDIS_SERVER\nThe program that is started for embedded:, in place of "
+      "redis\\-server.\n"
+      ".TP\n.B NO_COLOR\nIf it is set, redlatch doctor uses no colours.\n";
   return out +
          ".SH SEE ALSO\n.BR flock (1),\n.BR timeout (1),\n.BR setsid (1),\n.BR redis\\-server "
          "(1)\n";

@@ -32,6 +32,9 @@ inline constexpr Entry kServerOption = {
     "redis://[[user]:password@]host[:port][/db], unix:///path/to/socket, or embedded:[/directory], "
     "a private server of this user on this machine. Default: $REDLATCH_URL, else embedded:. A "
     "password belongs into $REDLATCH_URL: everybody can read a command line."};
+inline constexpr char kUnreachableText[] =
+    "unreachable: the server can't be reached, does not answer, or can't serve now: it is a "
+    "replica, loads its data, or is busy with a script";
 inline constexpr Entry kHelpOption = {"--help", "This text."};
 
 std::string Help(const Page& page);         // for a terminal

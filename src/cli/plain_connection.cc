@@ -81,6 +81,8 @@ absl::Status PlainConnection::Greet(const redis::Url& url, base::Instant deadlin
   for (const Reply& reply : *replies) {
     if (!reply.is_error()) continue;
     if (redis::ClassifyError(reply.text) == redis::ErrorCode::kNoPermission) continue;
+    // So is whoever it can't write for: what else it answers tells why.
+    if (reply.text.starts_with("MISCONF ")) continue;
     // A server that does not know a command repeats its arguments, and AUTH's are secret.
     absl::Status refused = redis::ErrorStatus(
         std::string_view(reply.text).substr(0, reply.text.find(", with args")), server_);

@@ -11,6 +11,7 @@
 #include "src/cli/bench.h"
 #include "src/cli/break.h"
 #include "src/cli/complain.h"
+#include "src/cli/descriptors.h"
 #include "src/cli/doctor.h"
 #include "src/cli/exit_codes.h"
 #include "src/cli/inspect.h"
@@ -44,16 +45,18 @@ std::vector<const Page*> Pages() {
   return pages;
 }
 
-int Say(const std::string& text) {
-  std::fputs(text.c_str(), stdout);
-  return 0;
-}
-
 // The code, where all output has gone where it should.
 int Written(int code) {
   if (code != 0 || (std::fflush(stdout) == 0 && std::ferror(stdout) == 0)) return code;
-  Complain({"not all output could be written: ", std::strerror(errno), "; is there room for it?"});
+  const bool full = errno == ENOSPC || errno == EDQUOT;
+  Complain({"not all output could be written: ", std::strerror(errno),
+            full ? "; make room for it" : ""});
   return kFailure;
+}
+
+int Say(const std::string& text) {
+  std::fputs(text.c_str(), stdout);
+  return Written(0);
 }
 
 int Main(const std::vector<std::string>& words) {
@@ -80,5 +83,7 @@ int Main(const std::vector<std::string>& words) {
 }  // namespace redlatch::cli
 
 int main(int argc, char** argv) {
+  // Else a connection could be where output is written to.
+  redlatch::cli::OccupyStandardDescriptors();
   return redlatch::cli::Main({argv + (argc > 0 ? 1 : 0), argv + argc});
 }

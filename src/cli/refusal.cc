@@ -11,7 +11,8 @@ namespace redlatch::cli {
 int Refuse(const absl::Status& why) {
   const std::string message(why.message());
   if (redlatch::IsUnavailable(why)) {
-    Complain({message, " (--server or $REDLATCH_URL names the server)"});
+    Complain({message, message.ends_with('?') ? " " : "; ",
+              "--server or $REDLATCH_URL names the server"});
     return kUnreachable;
   }
   Complain({message});

@@ -119,7 +119,9 @@ class Front {
       if (signal == SIGCHLD) {
         if (const std::optional<int> code = KeeperEnded()) return code;
       } else if (signal != SIGPIPE && !IsIgnored(signal)) {
-        Forward(signal, info.ssi_code == SI_KERNEL);
+        // A terminal that goes away tells the leader of its session alone.
+        const bool to_us_alone = signal == SIGHUP && getsid(0) == getpid();
+        Forward(signal, info.ssi_code == SI_KERNEL && !to_us_alone);
       }
     }
     return std::nullopt;

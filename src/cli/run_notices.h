@@ -38,7 +38,7 @@ class Notices : public Observer {
   // Why the lock was lost or is about to be, as far as it was told.
   std::string why() const {
     const std::lock_guard lock(mutex_);
-    return why_.empty() ? "it could not be renewed" : why_;
+    return why_.empty() ? "the server has not answered, or this process did not run" : why_;
   }
 
  private:

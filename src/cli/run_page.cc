@@ -23,8 +23,8 @@ constexpr Entry kExamples[] = {
 constexpr Entry kOptions[] = {
     {"--wait TIME",
      "How long to wait for the lock; 0: try once. Default: as long as it takes. TIME is 500ms, "
-     "10s, "
-     "1m30s, 2h, or a number of seconds."},
+     "10s, 1m30s, 2h, or a number of seconds. A server that is slow to answer has a second for it "
+     "all the same."},
     {"--lease TIME",
      "After what time the lock is free if this machine dies or loses touch with the server; it is "
      "renewed each third of that. Default: 30s. At least 100ms, at most 24h."},
@@ -62,7 +62,9 @@ constexpr Entry kEnvironment[] = {
 constexpr Entry kExitCodes[] = {
     {"CMD's own", "where it ran under the lock to its end; 128+n where signal n ended it"},
     {"120", "busy: somebody else had the lock for as long as --wait"},
-    {"121", "unreachable: the server can't be reached, or does not answer; CMD did not run"},
+    {"121",
+     "unreachable: the server can't be reached, does not answer, or can't serve now: it is a "
+     "replica, loads its data, or is busy with a script; CMD did not run"},
     {"122",
      "lost: the lock was lost, or could not be kept, while CMD ran, and CMD was ended; with "
      "--on-lost=warn, CMD ended with 0 although the lock was lost"},

@@ -104,6 +104,12 @@ absl::StatusOr<LockInfo> WaitersOf(Server& server, const LockRow& row) {
   return info;
 }
 
+bool MayBeData(const LockRow& row, uint8_t parts) {
+  if ((parts & (kQueue | kFence)) != 0 || row.type == "none") return false;
+  if (row.type != "string") return row.kind.empty();
+  return ClientOf(row.hold).empty() && row.remaining == absl::InfiniteDuration();
+}
+
 bool IsLibrarys(const LockRow& row) { return row.is_known() && !row.is_latch(); }
 
 }  // namespace
@@ -121,6 +127,7 @@ absl::StatusOr<Sight> LookClosely(Server& server, const std::string& url, const 
   if (!rows.ok()) return rows.status();
   if (rows->empty()) return absl::InternalError("a key has no type");
   sight.row = std::move(rows->front());
+  sight.may_be_data = MayBeData(sight.row, *parts);
   // A free lock does not say what it is, but its token and waiters are where a simple one has them.
   const bool librarys = IsLibrarys(sight.row) || sight.row.type == "none";
   absl::StatusOr<LockInfo> info =
@@ -149,6 +156,14 @@ absl::Status Break(const std::string& url, const LockRow& row) {
                      "ForceRelease()"));
   }
   return With(url, row, [](auto& lock) { return lock.ForceRelease(); });
+}
+
+std::string SayMayBeData(const LockRow& row) {
+  return absl::StrCat(
+      "the key \"", Printable(row.name), "\" is a ", row.type,
+      row.type == "string" ? " without expiry" : "",
+      " that no lock of redlatch has to do with, and may be another program's data; "
+      "where it is a lock all the same, redis-cli DEL removes it");
 }
 
 std::string Called(const LockRow& row) {

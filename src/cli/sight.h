@@ -15,6 +15,9 @@ namespace redlatch::cli {
 // All that can be seen of one lock.
 struct Sight {
   bool exists = false;  // any of its keys
+  // Nothing but the key itself is there, and it does not say that it is a lock: of a type that no
+  // lock of redlatch alone has, or a string without end that is no hold. It may be anybody's data.
+  bool may_be_data = false;
   LockRow row;
   LockInfo info;       // holders are not known of kinds that are a program's own
   int64_t now_us = 0;  // by the server's clock
@@ -27,6 +30,9 @@ absl::StatusOr<Sight> LookClosely(Server& server, const std::string& url, const 
 
 // Takes it from whoever has it. kUnimplemented for latches and kinds of a program's own.
 absl::Status Break(const std::string& url, const LockRow& row);
+
+// What such a key is, and what to do where it is a lock all the same.
+std::string SayMayBeData(const LockRow& row);
 
 // "the latch", "the semaphore", "the lock", and its name.
 std::string Called(const LockRow& row);

@@ -11,6 +11,12 @@
 namespace redlatch::cli {
 namespace {
 
+template <size_t n>
+bool IsIn(const std::array<std::array<uint32_t, 2>, n>& ranges, uint32_t code) {
+  return std::ranges::any_of(
+      ranges, [code](const auto& range) { return range[0] <= code && code <= range[1]; });
+}
+
 // What does something else on a terminal than show itself: control characters, and those that hide
 // or turn round what stands beside them.
 bool IsHostile(uint32_t code) {
@@ -27,8 +33,26 @@ bool IsHostile(uint32_t code) {
       {0xfff9, 0xfffb},
       {0xe0000, 0xe0fff},
   }};
-  return std::ranges::any_of(
-      kRanges, [code](const auto& range) { return range[0] <= code && code <= range[1]; });
+  return IsIn(kRanges, code);
+}
+
+// Terminals give two columns to what is Chinese, Japanese or Korean, and to most pictures; none to
+// what is written above or below another character.
+size_t ColumnsOf(uint32_t code) {
+  constexpr std::array<std::array<uint32_t, 2>, 10> kWide = {{
+      {0x1100, 0x115f},
+      {0x2e80, 0x303e},
+      {0x3041, 0xa4cf},
+      {0xac00, 0xd7a3},
+      {0xf900, 0xfaff},
+      {0xfe30, 0xfe6f},
+      {0xff00, 0xff60},
+      {0xffe0, 0xffe6},
+      {0x1f300, 0x1faff},
+      {0x20000, 0x3fffd},
+  }};
+  if (0x300 <= code && code <= 0x36f) return 0;
+  return IsIn(kWide, code) ? 2 : 1;
 }
 
 }  // namespace
@@ -69,15 +93,25 @@ std::string Printable(std::string_view bytes) {
 }
 
 size_t Columns(std::string_view printable) {
-  return static_cast<size_t>(std::ranges::count_if(
-      printable, [](char byte) { return (static_cast<unsigned char>(byte) & 0xc0) != 0x80; }));
+  size_t columns = 0;
+  while (!printable.empty()) {
+    const base::Character first = base::FirstCharacter(printable);
+    columns += ColumnsOf(first.code);
+    printable.remove_prefix(std::max<size_t>(first.size, 1));
+  }
+  return columns;
 }
 
 std::string Cut(std::string_view printable, size_t columns) {
   if (Columns(printable) <= columns) return std::string(printable);
   size_t size = 0;
-  for (size_t left = columns; left > 1; --left)
-    size += base::FirstCharacter(printable.substr(size)).size;
+  size_t taken = 1;  // of the dots
+  while (size < printable.size()) {
+    const base::Character next = base::FirstCharacter(printable.substr(size));
+    taken += ColumnsOf(next.code);
+    if (taken > columns) break;
+    size += std::max<size_t>(next.size, 1);
+  }
   return absl::StrCat(std::string(printable.substr(0, size)), "\u2026");
 }
 

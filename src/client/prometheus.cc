@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cstddef>
 #include <map>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -53,7 +54,7 @@ std::string Label(std::string_view label, std::string_view text) {
 // What clients of one name and server have done, by labels.
 struct Clients {
   ClientStats sum;
-  std::vector<std::string> ids;
+  std::set<std::string> ids;
   std::map<std::string, LockStats> locks;
 };
 
@@ -65,7 +66,8 @@ std::map<std::string, Clients> ByLabels(absl::Span<const ClientStats> clients) {
             ? Label("server", client.server)
             : absl::StrCat(Label("server", client.server), ",", Label("client", client.name));
     Clients& same = by_labels[labels];
-    same.ids.push_back(client.id);
+    // Copies of a client are one; a sample that stood there twice would spoil the page.
+    if (!same.ids.insert(client.id).second) continue;
     same.sum.connects += client.connects;
     same.sum.breaks += client.breaks;
     same.sum.reconnects += client.reconnects;

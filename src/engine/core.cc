@@ -165,7 +165,7 @@ void Core::Reconnected() {
 }
 
 void Core::Describe() {
-  // Where there is no connection the next handshake does it.
+  // Where there is no connection, the next one begins with it.
   channel_.Send(description_).IgnoreError();
 }
 

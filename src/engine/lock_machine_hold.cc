@@ -15,7 +15,7 @@ constexpr size_t kLostTenuresKept = 256;
 constexpr absl::Duration kLookOnly = absl::Milliseconds(1);
 constexpr char kForcedReason[] = "somebody forced its release, as redlatch break does";
 constexpr char kGoneReason[] =
-    "the server has it no more: its lease ended there, its data were lost, or somebody deleted it";
+    "the server has it no more: its lease ended there, its data was lost, or somebody overwrote it";
 
 }  // namespace
 

@@ -125,6 +125,7 @@ void LockMachine::GiveTo(Waiter& waiter, base::Instant now, Effects& effects) {
       config_.sharing == Sharing::kExclusive ? holding_->next_token++ : holding_->first_token;
   waiter.token = waiter.write_token == FencingToken() ? FencingToken(token) : waiter.write_token;
   waiter.tenure = NextNumber();
+  waiter.poked = false;  // it may have to wait again, where it sleeps through its hold
   const uint64_t before = token - holding_->first_token;
   waiter.not_before = holding_->reserved + absl::Microseconds(static_cast<int64_t>(before));
   if (!held()) holding_->at_risk = false;

@@ -1,5 +1,7 @@
 #include "src/redis/connector.h"
 
+#include <errno.h>
+
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -82,7 +84,10 @@ Connector::Outcome Connector::Advance(Attempt& attempt, base::Instant limit, int
 absl::Status Connector::OpenNext(Attempt& attempt) {
   const size_t left = attempt.addresses.size() - attempt.next_address;
   if (left == 0) {
-    return Unreachable(attempt, attempt.last_error + "; does it run, and is its address right?");
+    const bool denied = attempt.last_errno == EACCES || attempt.last_errno == EPERM;
+    return Unreachable(attempt, absl::StrCat(attempt.last_error,
+                                             denied ? "; may this user connect there?"
+                                                    : "; does it run, and is its address right?"));
   }
   // An address that swallows everything must not use up the time of those behind it.
   const base::Instant now = base::Now();
@@ -117,6 +122,7 @@ Connector::Outcome Connector::ConnectToOne(Attempt& attempt, base::Instant limit
     } else {
       attempt.last_error = Describe(result);
     }
+    attempt.last_errno = result.kind == IoResult::Kind::kError ? result.error : 0;
     if (attempt.addresses.size() > 1) {
       attempt.last_error =
           absl::StrCat(attempt.addresses[attempt.next_address - 1].text, ": ", attempt.last_error);

@@ -53,6 +53,7 @@ class Connector {
     ReplyParser parser;
     std::vector<Reply> replies;
     std::string last_error;
+    int last_errno = 0;
   };
   enum class Progress { kReady, kOutOfTime };
   using Outcome = absl::StatusOr<Progress>;

@@ -9,6 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/conformance/redlatch_command_fixture.h"
+#include "tests/support/tcp_proxy.h"
 
 namespace redlatch {
 namespace {
@@ -104,6 +105,14 @@ TEST_F(RedlatchBenchTest, EndsWhereTheServerDoes) {
   EXPECT_EQ(CodeOf(*bench), 121);
   EXPECT_THAT(OutputOf(*bench), IsEmpty());
   EXPECT_THAT(Errors(), HasSubstr(server_->url()));
+}
+
+TEST_F(RedlatchBenchTest, DoesNotTryAgainToTidyUpWhereItCouldNotBegin) {
+  support::TcpProxy proxy({.port = server_->port()});
+  proxy.Drop(support::Direction::kToClient);
+  const auto bench = StartRedlatch({"bench", "--server", proxy.url()});
+  EXPECT_EQ(CodeOf(*bench), 121);
+  EXPECT_EQ(proxy.stats().accepted, 1);
 }
 
 TEST_F(RedlatchBenchTest, RefusesWhatMakesNoSense) {

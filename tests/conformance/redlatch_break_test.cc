@@ -88,10 +88,9 @@ TEST_F(RedlatchBreakTest, EndsTheCommandOfRedlatchRun) {
 TEST_F(RedlatchBreakTest, AsksOnATerminal) {
   SimpleLock lock(client_, "job");
   const auto lease = lock.Acquire();
-  const Outcome no = OnTerminal("break job", "");
   ASSERT_TRUE(lease.ok());
-  for (const char* const answer : {"n", "", "what"}) {
-    const Outcome outcome = OnTerminal("break job", std::string(answer) + "\n");
+  for (const char* const answer : {"n", " ", "what"}) {
+    const Outcome outcome = OnTerminal("break job", answer);
     EXPECT_EQ(outcome.code, 1) << outcome.output;
     EXPECT_THAT(outcome.output, AllOf(HasSubstr("is held by:"), HasSubstr("[y/N]"),
                                       HasSubstr("Nothing was done.")));
@@ -140,6 +139,22 @@ TEST_F(RedlatchBreakTest, BreaksTheHoldOfAForeignProgram) {
   EXPECT_EQ(server_->Integer({"EXISTS", "job"}), 0);
 }
 
+TEST_F(RedlatchBreakTest, DoesNotTouchWhatMayBeAnotherProgramsData) {
+  server_->Text({"SET", "price", "12"});
+  server_->Text({"RPUSH", "jobs", "1"});
+  for (const char* const key : {"price", "jobs"}) {
+    const Outcome outcome = Redlatch({"break", "--yes", key});
+    EXPECT_EQ(outcome.code, 123);
+    EXPECT_THAT(outcome.errors, HasSubstr("may be another program's data"));
+    EXPECT_THAT(outcome.output, IsEmpty());
+    EXPECT_EQ(server_->Integer({"EXISTS", key}), 1);
+  }
+  // Somebody has waited for it: it is a lock.
+  server_->Text({"SET", "{price}:fence", "1", "PX", "60000"});
+  EXPECT_EQ(Redlatch({"break", "--yes", "price"}).code, 0) << Errors();
+  EXPECT_EQ(server_->Integer({"EXISTS", "price"}), 0);
+}
+
 TEST_F(RedlatchBreakTest, SaysWhatCannotBeBroken) {
   CountDownLatch latch(client_, "latch", 5);
   ASSERT_TRUE(latch.CountDown(2).ok());
@@ -171,7 +186,8 @@ TEST_F(RedlatchBreakTest, DoesNothingWhereNobodyHoldsIt) {
 TEST_F(RedlatchBreakTest, SaysThatTheServerCannotBeReached) {
   const Outcome outcome = Redlatch({"break", "--yes", "job", "--server=unix:///no/such/socket"});
   EXPECT_EQ(outcome.code, 121);
-  EXPECT_THAT(outcome.errors, AllOf(StartsWith("redlatch: "), HasSubstr("--server or $REDLATCH_URL")));
+  EXPECT_THAT(outcome.errors,
+              AllOf(StartsWith("redlatch: "), HasSubstr("--server or $REDLATCH_URL names")));
   EXPECT_THAT(outcome.output, IsEmpty());
 }
 

@@ -1,4 +1,5 @@
 // `redlatch doctor`, beside servers that were set up well and badly.
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <regex>
@@ -221,6 +222,24 @@ TEST_F(RedlatchDoctorTest, WarnsWhereConnectionsRunOutAndSaysSoWhereTheyHave) {
   EXPECT_EQ(look.code, 121);
   EXPECT_THAT(look.output, HasSubstr("\"unreachable\""));
   EXPECT_THAT(Errors(), HasSubstr("raise maxclients"));
+}
+
+TEST_F(RedlatchDoctorTest, TellsOfAServerThatTakesNoWritesForWantOfASnapshot) {
+  const std::string snapshot = server_->directory() + "/dump.rdb";
+  ASSERT_TRUE(std::filesystem::create_directories(snapshot + "/in its place"));
+  server_->Text({"CONFIG", "SET", "save", "3600 1"});
+  server_->Text({"BGSAVE"});
+  const absl::Time deadline = absl::Now() + absl::Seconds(10);
+  while (absl::Now() < deadline &&
+         server_->Text({"INFO", "persistence"}).find("rdb_last_bgsave_status:err") ==
+             std::string::npos) {
+  }
+  const Look look = LookAt(server_->url());
+  EXPECT_EQ(look.code, 123) << Errors();
+  EXPECT_THAT(look.Levels("disk"), ElementsAre("bad"));
+  ASSERT_THAT(look.Commands(), Contains("CONFIG SET stop-writes-on-bgsave-error no"));
+  server_->Text({"CONFIG", "SET", "stop-writes-on-bgsave-error", "no"});
+  EXPECT_THAT(LookAt(server_->url()).Levels("disk"), ElementsAre("warn"));
 }
 
 TEST_F(RedlatchDoctorTest, SaysThatALoginIsWrongAndNotWhatItIs) {

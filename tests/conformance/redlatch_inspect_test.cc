@@ -187,6 +187,7 @@ TEST_F(RedlatchInspectTest, TakesAnyNameThatALockCanHave) {
 }
 
 TEST_F(RedlatchInspectTest, SaysInOneLineWhatIsWrong) {
+  server_->Text({"RPUSH", "jobs", "1"});
   const struct {
     Words words;
     int code;
@@ -196,7 +197,9 @@ TEST_F(RedlatchInspectTest, SaysInOneLineWhatIsWrong) {
       {{"inspect", ""}, 125, "name is missing"},
       {{"inspect", "a", "b"}, 125, "one lock at a time"},
       {{"inspect", "a}b"}, 1, "nobody uses"},
-      {{"inspect", "a", "--server=unix:///no/such/socket"}, 121, "--server or $REDLATCH_URL"},
+      {{"inspect", "jobs"}, 1, "is a list that no lock"},
+      {{"inspect", "-a"}, 125, "comes after --"},
+      {{"inspect", "a", "--server=unix:///no/such/socket"}, 121, "--server or $REDLATCH_URL names"},
   };
   for (const auto& each : cases) {
     const Outcome outcome = Redlatch(each.words);

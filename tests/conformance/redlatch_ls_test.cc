@@ -181,10 +181,11 @@ TEST_F(RedlatchLsTest, LetsNoNameDoHarm) {
 }
 
 TEST_F(RedlatchLsTest, LetsNoProgramsNameDoHarm) {
-  const Client client = NewClient({.program = "\x1b]0;title\x07 \"x\""});
-  SimpleLock lock(client, "job");
-  const auto lease = lock.Acquire();
-  EXPECT_THAT(Lines(), ElementsAre(EndsWith("?]0;title? \"x\"")));
+  // As one that keeps to no rule could tell it.
+  const std::string client = "0123456789abcdef0123456789abcdef";
+  server_->Text({"SET", "job", client + ":1", "PX", "60000"});
+  server_->Text({"SET", "redlatch:client:" + client, "7 1 host \x1b]0;title\x07 \"x\""});
+  EXPECT_THAT(Lines(), ElementsAre(EndsWith("\\x1b]0;title\\x07 \"x\"")));
 }
 
 TEST_F(RedlatchLsTest, SaysThatThereAreNone) {
@@ -195,6 +196,9 @@ TEST_F(RedlatchLsTest, SaysThatThereAreNone) {
   const Outcome json = Redlatch({"ls", "--json"});
   EXPECT_EQ(json.code, 0);
   EXPECT_THAT(json.output + json.errors, IsEmpty());
+  SimpleLock lock(client_, "job");
+  const auto lease = lock.Acquire();
+  EXPECT_THAT(Redlatch({"ls", "other*"}).errors, StartsWith("no locks of that name at "));
 }
 
 TEST_F(RedlatchLsTest, HasOnATerminalAHeadingASumAndLinesThatFit) {
@@ -211,6 +215,16 @@ TEST_F(RedlatchLsTest, HasOnATerminalAHeadingASumAndLinesThatFit) {
   EXPECT_THAT(lines[1], ContainsRegex("^a-name-that-is-long.*\xe2\x80\xa6 +simple +held "));
   EXPECT_THAT(lines[2], AllOf(HasSubstr("1 held, 0 waited for, of 2"), HasSubstr("--all")));
   EXPECT_LE(lines[1].size(), 84) << "two characters may be of three bytes";
+}
+
+TEST_F(RedlatchLsTest, KnowsThatSomeCharactersAreTwoColumnsWide) {
+  std::string name;
+  for (int i = 0; i < 40; ++i) name += "\xe9\x8e\x96";
+  SimpleLock lock(client_, name);
+  const auto lease = lock.Acquire();
+  // Of 20 columns nine are of two, and one has the dots.
+  EXPECT_THAT(OnTerminal("ls", "", 60).output,
+              ContainsRegex("\n(\xe9\x8e\x96){9}\xe2\x80\xa6   simple "));
 }
 
 TEST_F(RedlatchLsTest, DoesNotStartAPrivateServerToSayThatItHasNoLocks) {
@@ -242,7 +256,7 @@ TEST_F(RedlatchLsTest, SaysInOneLineWhatIsWrong) {
     int code;
     const char* says;
   } cases[] = {
-      {{"ls", "--server", "unix:///no/such/socket"}, 121, "--server or $REDLATCH_URL"},
+      {{"ls", "--server", "unix:///no/such/socket"}, 121, "--server or $REDLATCH_URL names"},
       {{"ls", "--server", refused}, 123, "scan"},
       {{"ls", "a", "b"}, 125, "in quotes"},
       {{"ls", "--jso"}, 125, "see redlatch ls --help"},
@@ -276,11 +290,24 @@ TEST_F(RedlatchLsTest, ListsWhatItsUserMaySee) {
 TEST_F(RedlatchLsTest, FailsWhereItsOutputCannotBeWritten) {
   SimpleLock lock(client_, "job");
   const auto lease = lock.Acquire();
+  for (const char* const words : {"ls", "ls --help", "--help", "--version"}) {
+    const auto command = support::Child::Exec(
+        {"sh", "-c",
+         absl::StrCat("exec ", REDLATCH_COMMAND, " ", words, " >/dev/full 2>", errors_path_)},
+        {.environment = {"REDLATCH_URL=" + server_->url()}});
+    EXPECT_EQ(CodeOf(*command), 125) << words;
+    EXPECT_THAT(Errors(), HasSubstr("not all output could be written")) << words;
+  }
+}
+
+TEST_F(RedlatchLsTest, WritesNothingIntoItsConnectionWhereItsOutputIsClosed) {
+  SimpleLock lock(client_, "job");
+  const auto lease = lock.Acquire();
   const auto command = support::Child::Exec(
-      {"sh", "-c", absl::StrCat("exec ", REDLATCH_COMMAND, " ls >/dev/full 2>>", errors_path_)},
+      {"sh", "-c", absl::StrCat("exec ", REDLATCH_COMMAND, " ls <&- >&- 2>", errors_path_)},
       {.environment = {"REDLATCH_URL=" + server_->url()}});
-  EXPECT_EQ(CodeOf(*command), 125);
-  EXPECT_THAT(Errors(), HasSubstr("not all output could be written"));
+  EXPECT_EQ(CodeOf(*command), 0);
+  EXPECT_EQ(Errors(), "");
 }
 
 TEST_F(RedlatchLsTest, GivesUpAServerThatHangs) {

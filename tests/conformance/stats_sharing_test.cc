@@ -70,7 +70,7 @@ TEST_P(ReadWriteStats, AReaderWhoIsSentToTheNextGroupIsCountedOnce) {
 TEST_P(ReadWriteStats, BusyReadersAndMisuseAreCounted) {
   const auto writes = theirs_->Acquire();
   ASSERT_OK(writes);
-  EXPECT_EQ(CodeOf(TryRead(*lock_)), kBusy);
+  EXPECT_EQ(CodeOf(lock_->AcquireRead({.wait = absl::Milliseconds(100)})), kBusy);
   lock_->unlock_shared();
   EXPECT_THAT(Of(), Counts({.busy = 1, .misused = 1}));
   EXPECT_EQ(heard_->Count("misuse"), 1);
@@ -95,12 +95,12 @@ class SemaphoreStats : public SemaphoreOfThree {
 };
 
 TEST_P(SemaphoreStats, AnAcquisitionIsAHoldOfSoManyPermits) {
-  auto two = Try(*semaphore_, 2);
-  auto one = Try(*semaphore_);
+  auto two = semaphore_->Acquire(2, {.wait = kPatience});
+  auto one = semaphore_->Acquire(1, {.wait = kPatience});
   ASSERT_OK(two);
   ASSERT_OK(one);
   EXPECT_THAT(Of(), Counts({.acquired = 2, .held = 2, .permits = 3}));
-  EXPECT_EQ(CodeOf(Try(*semaphore_)), kBusy);
+  EXPECT_EQ(CodeOf(semaphore_->Acquire(1, {.wait = absl::Milliseconds(100)})), kBusy);
   EXPECT_OK(two->Release());
   EXPECT_THAT(Of(), Counts({.acquired = 2, .busy = 1, .released = 1, .held = 1, .permits = 1}));
   EXPECT_OK(one->Release());
@@ -133,7 +133,7 @@ TEST_P(SemaphoreStats, NumbersOfManyAcquisitionsAreThoseOfOneName) {
 }
 
 TEST_P(SemaphoreStats, LostPermitsAreNotHeldAnyMore) {
-  auto permit = Try(*semaphore_, 2);
+  auto permit = semaphore_->Acquire(2, {.wait = kPatience});
   ASSERT_OK(permit);
   EXPECT_OK(theirs_->ForceRelease());
   ASSERT_TRUE(heard_->Await("lost"));

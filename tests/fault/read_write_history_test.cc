@@ -40,7 +40,7 @@ constexpr int kLocks = 2;  // the first prefers writers, the second is fair to p
 constexpr int kThreads = 3;
 constexpr absl::Duration kShortest = absl::Milliseconds(200);
 constexpr absl::Duration kLongest = absl::Milliseconds(500);
-constexpr absl::Duration kHeartbeat = absl::Seconds(2.5);  // of who waits, and some more
+constexpr absl::Duration kHeartbeat = absl::Milliseconds(2500);  // of who waits, and some more
 
 std::unique_ptr<ReentrantReadWriteLock> MakeLock(const Client& client, int lock,
                                                  LockOptions options) {

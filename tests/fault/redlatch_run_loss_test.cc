@@ -82,6 +82,22 @@ TEST_F(RedlatchRunLossTest, ASlowServerIsNoUnreachableOneThoughItIsTriedOnce) {
   EXPECT_EQ(Code({"--wait", "0", "job", "--", "echo", "wrong"}, far), 121) << Errors();
 }
 
+TEST_F(RedlatchRunLossTest, TheCommandEndsWithATerminalOfWhichRedlatchIsTheFirstProcess) {
+  // As with ssh -t: no shell is there to be told, and to tell.
+  const auto script = support::Child::Exec(
+      {"script", "-qec",
+       absl::StrCat("exec ", REDLATCH_COMMAND, " run job -- sh -c 'echo $$; exec sleep 60'"),
+       "/dev/null"},
+      {.environment = {"REDLATCH_URL=" + server_->url(), "SHELL=/bin/sh"}});
+  const EndOf command = ProcessFrom(*script);
+  script->Kill();
+  EXPECT_TRUE(command.Within(absl::Seconds(10)));
+  const absl::StatusOr<Client> client = Client::Connect(server_->url());
+  ASSERT_TRUE(client.ok()) << client.status();
+  SimpleLock lock(*client, "job");
+  EXPECT_TRUE(lock.Acquire({.wait = absl::Seconds(10)}).ok());
+}
+
 TEST_F(RedlatchRunLossTest, ALockThatTheServerHasForgottenIsSaidToBeGone) {
   const Run run = StartFamily({"--lease", "3s"}, "exit 0");
   server_->Text({"FLUSHALL"});

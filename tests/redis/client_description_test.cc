@@ -159,6 +159,28 @@ TEST_F(ClientDescription, StaysWhereAForkedChildEnds) {
   EXPECT_THAT(Keys(), SizeIs(1));
 }
 
+TEST_F(ClientDescription, OfAForkedChildThatConnectsAnewIsItsOwn) {
+  const auto client = Client::Connect(server_->url());
+  ASSERT_TRUE(client.ok()) << client.status();
+  SimpleLock ours(*client, "ours");
+  const auto lease = ours.Acquire();
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  const auto child = support::Child::Fork([&](support::LinePipe&) {
+    const auto anew = Client::Connect(server_->url());
+    if (!anew.ok() || Keys().size() != 2) return 1;
+    SimpleLock theirs(*anew, "theirs");
+    const auto won = theirs.Acquire();
+    const auto info = theirs.Inspect();
+    const auto of_parent = SimpleLock(*anew, "ours").Inspect();
+    const bool told = info.ok() && info->holders.at(0).process.pid == getpid() && of_parent.ok() &&
+                      of_parent->holders.at(0).process.pid == getppid();
+    return told ? 0 : 2;
+  });
+  ASSERT_EQ(child->Wait().code, 0);
+  EXPECT_TRUE(Await([&] { return Keys().size() == 1; }));
+  EXPECT_EQ(ours.Inspect()->holders.at(0).process.pid, getpid());
+}
+
 TEST_F(ClientDescription, ThatIsNotPermittedHarmsNothing) {
   const auto client = ConnectAs("~job ~{job}:*");
   ASSERT_TRUE(client.ok()) << client.status();

@@ -99,6 +99,26 @@ TEST_F(ConnectorTest, ASocketThatIsNowhereIsUnavailable) {
               AllOf(HasSubstr("/nowhere/redis.sock"), HasSubstr("No such file")));
 }
 
+// As a Unix socket whose mode keeps the user out: root, who runs tests too, is never kept out.
+class Forbidden final : public Transport {
+ public:
+  IoResult Connect() override { return {.kind = IoResult::Kind::kError, .error = EACCES}; }
+  IoResult Read(char*, size_t) override { return {}; }
+  IoResult Write(std::string_view) override { return {}; }
+  Readiness Wait(Interest, int, base::Instant) override { return {}; }
+  void Shutdown() override {}
+  void DiscardUnsent() override {}
+};
+
+TEST_F(ConnectorTest, AServerThatTheUserMayNotReachIsNotSaidToBeDown) {
+  Connector connector =
+      To(server_->unix_url(), [](const SocketAddress&) { return std::make_unique<Forbidden>(); });
+  const Stepped stepped = Step(connector);
+  EXPECT_EQ(stepped.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(stepped.status().message()),
+              AllOf(HasSubstr("Permission denied"), HasSubstr("may this user connect")));
+}
+
 TEST_F(ConnectorTest, AnAttemptAfterAFailedOneBeginsAnew) {
   Connector connector = To(proxy_.url());
   proxy_.SetArrival(Arrival::kRefuse);

@@ -121,12 +121,15 @@ class EmbeddedHome {
   std::vector<Process> Processes() const {
     std::vector<Process> found;
     std::error_code error;
-    for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
+    // What changes while it is read may fail to be: that is no reason to throw.
+    std::filesystem::directory_iterator entry("/proc", error);
+    for (; entry != std::filesystem::directory_iterator(); entry.increment(error)) {
+      const std::filesystem::path path = entry->path();
       pid_t pid = 0;
-      if (!absl::SimpleAtoi(entry.path().filename().string(), &pid)) continue;
-      const std::string cwd = std::filesystem::read_symlink(entry.path() / "cwd", error).string();
+      if (!absl::SimpleAtoi(path.filename().string(), &pid)) continue;
+      const std::string cwd = std::filesystem::read_symlink(path / "cwd", error).string();
       if (error || (cwd != directory_ && cwd != directory_ + " (deleted)")) continue;
-      std::string name = Contents(entry.path() / "comm");
+      std::string name = Contents(path / "comm");
       if (!name.empty()) name.pop_back();
       found.push_back({pid, name});
     }

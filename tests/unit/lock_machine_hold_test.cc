@@ -7,6 +7,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using LockMachineHoldTest = LockMachineTest;
 
 TEST_F(LockMachineHoldTest, RenewalMovesTheDeadlineFromItsSending) {
@@ -286,7 +287,16 @@ TEST_F(LockMachineHoldTest, ForcedIsLookedAtAtOnce) {
   machine().OnForced(1, now());
   EXPECT_TRUE(Valid(waiter)) << "the answer tells";
   Hear(Fetch(Operation::kRenew), NotHeld());
-  EXPECT_EQ(effects().losses.size(), 1U);
+  ASSERT_EQ(effects().losses.size(), 1U);
+  EXPECT_THAT(effects().losses[0].reason, HasSubstr("forced"));
+}
+
+TEST_F(LockMachineHoldTest, AHoldThatIsGoneUntoldIsNotSaidToHaveBeenForced) {
+  Hold();
+  Pass(kThird);
+  Hear(Fetch(Operation::kRenew), NotHeld());
+  ASSERT_EQ(effects().losses.size(), 1U);
+  EXPECT_THAT(effects().losses[0].reason, Not(HasSubstr("forced")));
 }
 
 TEST_F(LockMachineHoldTest, ForcedWhileARenewalIsUnderWayIsLookedAtAfterIt) {

@@ -322,6 +322,23 @@ TEST_F(LockMachineLocalTest, ReenterAndLeaveCountLevels) {
   EXPECT_FALSE(machine().Reenter(1, Face::kStd, now()).has_value());
 }
 
+TEST_F(LockMachineLocalTest, AHeadThatSleptThroughItsHoldIsWokenAnewForTheNext) {
+  auto [holder, head] = Contended({.local_retakes = 1}, {.thread = 2});
+  Release(holder->tenure);
+  ASSERT_TRUE(Woken(*head));
+  Waiter& faster = Acquire({.thread = 3});
+  ASSERT_EQ(faster.state, State::kGranted);
+  Release(faster.tenure);
+  ASSERT_EQ(head->state, State::kGranted);
+  Pass(kLease);
+  Expire();
+  head->wake_pending = false;
+  head->state = State::kWaiting;
+  Effects effects;
+  machine().Acquire(*head, now(), effects);
+  EXPECT_FALSE(head->poked) << "nobody would wake it";
+}
+
 TEST_F(LockMachineLocalTest, AHoldWhoseThreadReadsAsWellDoesNotPassOn) {
   const auto [first, second] = Contended({.thread = 1}, {.thread = 2});
   EXPECT_EQ(machine().Pin(2).depth, 0);

@@ -195,6 +195,13 @@ TEST(PrometheusText, ClientsOfOneNameAndServerAreAddedUp) {
   EXPECT_THAT(text.ValuesOf("id"), ElementsAre("0123", "4567"));
 }
 
+TEST(PrometheusText, AClientThatIsPassedTwiceCountsOnce) {
+  const ClientStats client = ClientOf({Lock("orders", 2)});
+  const Exposition text = Parsed(std::vector<ClientStats>{client, client});
+  EXPECT_EQ(text.Value("redlatch_acquired_total"), 2);
+  EXPECT_THAT(text.ValuesOf("id"), ElementsAre("0123"));
+}
+
 TEST(PrometheusText, OfNoClientHasNoSamples) {
   const Exposition text = Parsed(absl::Span<const ClientStats>());
   EXPECT_EQ(text.bare.size(), text.families.size());
