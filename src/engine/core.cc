@@ -109,7 +109,7 @@ Answer Core::Run(Entry& entry, const Send& send, base::Instant deadline) {
 
 absl::Status Core::Listen(base::Instant deadline, const std::stop_token& stop) {
   if (listening_.load(std::memory_order_acquire)) return absl::OkStatus();
-  const absl::Status subscribed = subscriber_->Subscribe(identity_.channel, deadline, stop);
+  absl::Status subscribed = subscriber_->Subscribe(identity_.channel, deadline, stop);
   if (subscribed.ok()) listening_.store(true, std::memory_order_release);
   return subscribed;
 }
