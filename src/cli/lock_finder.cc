@@ -7,6 +7,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "src/cli/lock_keys.h"
+#include "src/engine/description.h"
 
 namespace redlatch::cli {
 namespace {
@@ -79,9 +80,10 @@ class Finder {
     for (Candidate& each : candidates) {
       if (each.is_lock) continue;
       if (each.type == "string") {
-        about_contents.Add(
-            {"GETRANGE", each.name, "0", kLongestHold},
-            [&each](const redis::Reply& reply) { each.is_lock = !ClientOf(reply.text).empty(); });
+        about_contents.Add({"GETRANGE", each.name, "0", kLongestHold},
+                           [&each](const redis::Reply& reply) {
+                             each.is_lock = !engine::ClientOf(reply.text).empty();
+                           });
       } else if (each.type == "hash") {
         about_contents.Add({"HGET", each.name, "kind"}, [&each](const redis::Reply& reply) {
           each.is_lock = !reply.is_nil() && std::ranges::find(kKinds, reply.text) != kKinds.end();

@@ -9,7 +9,6 @@
 namespace redlatch::cli {
 namespace {
 
-constexpr size_t kClientSize = 32;
 constexpr std::string_view kGone = ":gone:";
 constexpr std::pair<std::string_view, Part> kSuffixes[] = {
     {":queue", kQueue},     {":fence", kFence},          {":readers", kReaders},
@@ -73,7 +72,7 @@ LockKey ReadLockKey(std::string_view key) {
   if (key.starts_with(engine::kDescriptionKeyPrefix)) return {};
   const size_t gone = key.rfind(kGone);
   if (gone != std::string_view::npos && HasTag(key.substr(0, gone)) &&
-      !ClientOf(key.substr(gone + kGone.size())).empty()) {
+      !engine::ClientOf(key.substr(gone + kGone.size())).empty()) {
     return {};
   }
   for (const auto& [suffix, part] : kSuffixes) {
@@ -88,17 +87,6 @@ std::string Auxiliary(std::string_view name, std::string_view suffix) {
   const bool tagged = HasTag(name);
   return absl::StrCat(tagged ? "" : "{", std::string(name),
                       tagged ? ":" : "}:", std::string(suffix));
-}
-
-std::string_view ClientOf(std::string_view hold) {
-  const auto digits = [](std::string_view text, std::string_view allowed) {
-    return !text.empty() && text.find_first_not_of(allowed) == std::string_view::npos;
-  };
-  if (hold.size() <= kClientSize + 1 || hold[kClientSize] != ':') return {};
-  const std::string_view client = hold.substr(0, kClientSize);
-  const bool good =
-      digits(client, "0123456789abcdef") && digits(hold.substr(kClientSize + 1), "0123456789");
-  return good ? client : std::string_view();
 }
 
 bool MatchesGlob(std::string_view text, std::string_view pattern) {

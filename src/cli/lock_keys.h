@@ -28,9 +28,6 @@ LockKey ReadLockKey(std::string_view key);
 // "{name}:suffix", or "name:suffix" where the name has a hash tag of its own.
 std::string Auxiliary(std::string_view name, std::string_view suffix);
 
-// The client in a hold id; empty where the text is no hold id of redlatch.
-std::string_view ClientOf(std::string_view hold);
-
 // As Redis matches: * ? [a-z] [^a-z], and \ before what is meant as it stands.
 bool MatchesGlob(std::string_view text, std::string_view pattern);
 

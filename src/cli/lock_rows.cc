@@ -5,6 +5,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "src/cli/lock_keys.h"
+#include "src/engine/description.h"
 
 namespace redlatch::cli {
 namespace {
@@ -29,7 +30,8 @@ void AskHolders(Questions& questions, const std::string& key, int64_t now, LockR
 void TakeHold(const Reply& field, const Reply& value, int64_t now, LockRow& row) {
   int64_t expiry = 0;
   const std::string first = value.text.substr(0, value.text.find(' '));
-  if (ClientOf(field.text).empty() || !absl::SimpleAtoi(first, &expiry) || expiry <= now) return;
+  if (engine::ClientOf(field.text).empty() || !absl::SimpleAtoi(first, &expiry) || expiry <= now)
+    return;
   if (row.holding++ > 0) return;
   row.hold = field.text;
   row.remaining = absl::Microseconds(expiry - now);
@@ -38,7 +40,7 @@ void TakeHold(const Reply& field, const Reply& value, int64_t now, LockRow& row)
 // Of a kind that is not known: what looks like a hold is one.
 void GuessHold(const Reply& field, const Reply& value, LockRow& row) {
   for (const Reply* const text : {&field, &value}) {
-    if (row.hold.empty() && !ClientOf(text->text).empty()) row.hold = text->text;
+    if (row.hold.empty() && !engine::ClientOf(text->text).empty()) row.hold = text->text;
   }
 }
 

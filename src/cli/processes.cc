@@ -8,7 +8,7 @@ namespace redlatch::cli {
 void Processes::Ask(Server& server, const std::vector<std::string>& holds) {
   Questions questions;
   for (const std::string& hold : holds) {
-    const std::string client(ClientOf(hold));
+    const std::string client(engine::ClientOf(hold));
     if (client.empty() || !by_client_.try_emplace(client).second) continue;
     questions.Add({"GET", absl::StrCat(std::string(engine::kDescriptionKeyPrefix), client)},
                   [this, client](const redis::Reply& reply) {
@@ -20,7 +20,7 @@ void Processes::Ask(Server& server, const std::vector<std::string>& holds) {
 }
 
 LockInfo::Process Processes::Of(std::string_view hold) const {
-  const auto found = by_client_.find(std::string(ClientOf(hold)));
+  const auto found = by_client_.find(std::string(engine::ClientOf(hold)));
   return found == by_client_.end() ? LockInfo::Process() : found->second;
 }
 
@@ -28,7 +28,7 @@ std::string Described(const LockInfo::Process& process, std::string_view hold) {
   if (process.pid != 0) {
     return Printable(absl::StrCat(process.host, ":", process.pid, " ", process.program));
   }
-  const std::string_view client = ClientOf(hold);
+  const std::string_view client = engine::ClientOf(hold);
   if (client.empty()) {
     return absl::StrCat("\"", Cut(Printable(hold), 40), "\", not by redlatch");
   }

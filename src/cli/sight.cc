@@ -15,6 +15,7 @@
 #include "src/cli/lock_keys.h"
 #include "src/cli/processes.h"
 #include "src/cli/text.h"
+#include "src/engine/description.h"
 
 namespace redlatch::cli {
 namespace {
@@ -107,7 +108,7 @@ absl::StatusOr<LockInfo> WaitersOf(Server& server, const LockRow& row) {
 bool MayBeData(const LockRow& row, uint8_t parts) {
   if ((parts & (kQueue | kFence)) != 0 || row.type == "none") return false;
   if (row.type != "string") return row.kind.empty();
-  return ClientOf(row.hold).empty() && row.remaining == absl::InfiniteDuration();
+  return engine::ClientOf(row.hold).empty() && row.remaining == absl::InfiniteDuration();
 }
 
 bool IsLibrarys(const LockRow& row) { return row.is_known() && !row.is_latch(); }

@@ -16,7 +16,8 @@ std::string KeyOf(std::string_view client) {
   return absl::StrCat(std::string(kDescriptionKeyPrefix), std::string(client));
 }
 
-// The client in a hold id, <client>:<number>; empty where the text is none.
+}  // namespace
+
 std::string_view ClientOf(std::string_view hold) {
   constexpr size_t kSize = 32;
   const bool ours = hold.size() > kSize + 1 && hold[kSize] == ':' &&
@@ -24,8 +25,6 @@ std::string_view ClientOf(std::string_view hold) {
                     hold.find_first_not_of("0123456789", kSize + 1) == hold.npos;
   return ours ? hold.substr(0, kSize) : std::string_view();
 }
-
-}  // namespace
 
 LockInfo::Process ThisProcess(std::string_view program) {
   LockInfo::Process process;

@@ -23,6 +23,9 @@ struct DescriptionPace {
 // Behind it the client id, and before it nothing: it is the same for all key prefixes.
 inline constexpr std::string_view kDescriptionKeyPrefix = "redlatch:client:";
 
+// The client in a hold id, <client>:<number>; empty where the text is none.
+std::string_view ClientOf(std::string_view hold);
+
 // This process; `program` empty: the program's own name.
 LockInfo::Process ThisProcess(std::string_view program);
 
