@@ -53,7 +53,7 @@ class Rounds {
     return popped ? reply.get()->element[1]->str : "";
   }
   int64_t Queued(const std::string& latch) {
-    const Reply reply(redisCommand(raw_.get(), "ZCARD {%s}:queue", latch.c_str()));
+    const Reply reply(redisCommand(raw_.get(), "ZCARD redlatch:2:{%s}:latch.queue", latch.c_str()));
     return reply.get() == nullptr ? -1 : reply.get()->integer;
   }
   int64_t Subscribed(const std::string& channel) {

@@ -10,11 +10,11 @@ set(REDLATCH_EMBED_LUA "${CMAKE_CURRENT_LIST_DIR}/embed_lua.cmake")
 function(redlatch_embed_lua target lua_dir output_dir)
   file(GLOB sources CONFIGURE_DEPENDS "${lua_dir}/*/*.lua" "${lua_dir}/*/common/*.lua")
   add_custom_command(
-    OUTPUT "${output_dir}/scripts.h"
+    OUTPUT "${output_dir}/scripts.h" "${output_dir}/pieces.h"
     COMMAND "${CMAKE_COMMAND}" "-DLUA_DIR=${lua_dir}" "-DOUTPUT_DIR=${output_dir}"
       "-DLUAC=${REDLATCH_LUAC}" -P "${REDLATCH_EMBED_LUA}"
     DEPENDS ${sources} "${REDLATCH_EMBED_LUA}"
     COMMENT "Embedding Lua scripts"
     VERBATIM)
-  add_custom_target(${target} DEPENDS "${output_dir}/scripts.h")
+  add_custom_target(${target} DEPENDS "${output_dir}/scripts.h" "${output_dir}/pieces.h")
 endfunction()

@@ -1,7 +1,8 @@
 # cmake -DLUA_DIR=<lua> -DOUTPUT_DIR=<dir> -DLUAC=<luac5.1> -P embed_lua.cmake
 #
 # Writes OUTPUT_DIR/scripts.h, a constant for each LUA_DIR/<folder>/<operation>.lua, and each
-# assembled script next to it, where luac5.1 checks it. Sources are only ever handled as quoted
+# assembled script next to it, where luac5.1 checks it; and OUTPUT_DIR/pieces.h, every file as it is,
+# from which a user's own scripts may be assembled at run time. Sources are only ever handled as quoted
 # strings: as list elements, CMake would split them at semicolons and mangle brackets.
 cmake_minimum_required(VERSION 3.22)
 
@@ -98,6 +99,35 @@ inline constexpr redis::ScriptSource ${constant}{
 ")
   string(APPEND all "${constant}, ")
 endforeach()
+
+file(GLOB pieces RELATIVE "${LUA_DIR}" "${LUA_DIR}/*/*.lua" "${LUA_DIR}/*/common/*.lua")
+list(SORT pieces)
+set(table "")
+foreach(file IN LISTS pieces)
+  string(REGEX REPLACE "\\.lua$" "" name "${file}")
+  file(READ "${LUA_DIR}/${file}" text)
+  string(APPEND table "    {\"${name}\", R\"${delimiter}(${text})${delimiter}\"},\n")
+endforeach()
+file(WRITE "${OUTPUT_DIR}/pieces.h.new" "// Generated from lua/ by cmake/embed_lua.cmake.
+#ifndef REDLATCH_LUA_PIECES_H_
+#define REDLATCH_LUA_PIECES_H_
+
+#include <string_view>
+
+namespace redlatch::lua {
+
+struct Piece {
+  std::string_view name;  // as in `-- include: common/time`
+  std::string_view text;  // with its own includes
+};
+inline constexpr Piece kPieces[] = {
+${table}};
+
+}  // namespace redlatch::lua
+
+#endif  // REDLATCH_LUA_PIECES_H_
+")
+file(COPY_FILE "${OUTPUT_DIR}/pieces.h.new" "${OUTPUT_DIR}/pieces.h" ONLY_IF_DIFFERENT)
 
 string(REGEX REPLACE ", $" "" all "${all}")
 string(APPEND header "

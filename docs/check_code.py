@@ -67,7 +67,7 @@ def blocks_of(path):
 
 def check(page):
     code = ROOT / "docs" / "code" / page.stem.lower()
-    regions = [(source, *region) for source in sorted(code.glob("*.cc"))
+    regions = [(source, *region) for source in sorted(code.glob("*.[ch]*"))
                for region in regions_of(source)]
     shown = set()
     for line, text in blocks_of(page):

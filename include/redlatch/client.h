@@ -37,15 +37,16 @@ struct ClientOptions {
   // of it. Connect() waits no longer than this either.
   absl::Duration unreachable_after = absl::Seconds(10);
 
-  // Stands before every lock's name in its keys.
+  // Stands before every lock's name in its keys. Connect() refuses one with which no lock could
+  // have a name: see RedisLockBase.
   std::string key_prefix = {};
 
   // What people see of this client in Inspect() and in `redlatch ls`; empty: the program's own
   // name.
   std::string program = {};
 
-  // Hears of what happens to this client's locks. Where there is none, losses and misuse go to
-  // stderr, at most one line a second.
+  // Hears of what happens to this client's locks. If there is none, losses, failed releases and
+  // misuse go to stderr, at most one line per second.
   std::shared_ptr<Observer> observer = nullptr;
 
   // For how many names Client::Stats() tells apart what their locks have done. Names that come
@@ -84,7 +85,9 @@ struct ClientOptions {
 //   eviction=allow        takes a server that may evict locks, and so lose them
 //   idle_stop=60s         embedded: only; the server ends when unused for so long
 //
-// A lost connection is made again by the next call that needs it. Thread-safe. The last copy must
+// A lost connection is made again by the next call that needs it. The client's own threads, named
+// redlatch-*, leave signals that are meant for the process to the program's threads, of which one
+// may be in sigwait(). Thread-safe. The last copy must
 // not be destroyed by a function that the client calls: on_lost, or an Observer's. In a forked
 // child every call fails with kFailedPrecondition, and the parent's connection goes on unharmed.
 class REDLATCH_EXPORT Client {

@@ -16,9 +16,11 @@ namespace redlatch {
 
 namespace engine {
 class Handle;
-}
+class TenureView;
+}  // namespace engine
 
-// A view of one hold: copy it to wherever the work is done. It keeps nothing held.
+// A view of one hold: copy it to wherever the work is done. It keeps nothing: neither the lock
+// held, nor the client connected.
 //
 //   state       valid()   lost()           remaining()
 //   held        true      not requested    until the local deadline
@@ -53,10 +55,9 @@ class REDLATCH_EXPORT Hold {
  private:
   friend class Lease;
   friend class RedisLockBase;
-  Hold(std::shared_ptr<engine::Handle> handle, uint64_t id, FencingToken token);
+  Hold(std::shared_ptr<engine::TenureView> view, FencingToken token);
 
-  std::shared_ptr<engine::Handle> handle_;
-  uint64_t id_ = 0;
+  std::shared_ptr<engine::TenureView> view_;
   FencingToken token_;
 };
 
@@ -74,8 +75,9 @@ class REDLATCH_EXPORT Lease : public Hold {
   Lease() = default;  // of nothing; Release() is OK
   Lease(Lease&& other) noexcept;
   Lease& operator=(Lease&& other) noexcept;
-  // Releases. Where the server does not answer within the URL's command_timeout, the client goes
-  // on trying in the background until the lease would have ended by itself.
+  // Releases. If the server does not answer within the URL's command_timeout, the client goes on
+  // trying in the background until the lease would have ended by itself. All leases that go while
+  // the server is silent, and all unlock()s, wait for that time together, not each.
   ~Lease();
 
   // OK: the lock was held until now and is free, or already somebody else's. The same again for
@@ -91,9 +93,12 @@ class REDLATCH_EXPORT Lease : public Hold {
  private:
   friend class RedisLockBase;
   friend class Semaphore;
-  Lease(std::shared_ptr<engine::Handle> handle, uint64_t id, FencingToken token);
+  Lease(std::shared_ptr<engine::Handle> handle, uint64_t id,
+        std::shared_ptr<engine::TenureView> view, FencingToken token);
   void End() noexcept;
 
+  std::shared_ptr<engine::Handle> handle_;
+  uint64_t id_ = 0;
   enum class State : uint8_t { kHeld, kReleasing, kReleased, kLost };
   std::atomic<State> state_{State::kReleased};
 };

@@ -36,7 +36,7 @@ struct LockInfo {
   std::string kind;
   FencingToken last_token;     // the largest that can have been handed out; its holder's may be
                                // smaller; 0: none
-  std::vector<Party> holders;  // empty: free; 1,000 at most: writers, then whose lease ends first
+  std::vector<Party> holders;  // empty: free; 200 at most: writers, then whose lease ends first
   int64_t holding = 0;         // all of them
   std::vector<Party> waiters;  // in order; the first 100
   int64_t waiting = 0;         // all of them

@@ -6,6 +6,7 @@
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "redlatch/fencing_token.h"
@@ -37,7 +38,10 @@ struct LockOptions {
   int local_retakes = 16;
 
   // Runs on a thread of the client's own after the hold's stop token has fired. It may do anything
-  // but destroy the client.
+  // but destroy the client. Signals are blocked on that thread: end the process from there by
+  // kill(getpid(), SIGTERM), not by raise(); and what is started from there begins with them
+  // blocked. What it throws is told on stderr and otherwise ignored. (A std::stop_callback on the
+  // token must not throw: the standard library ends the process.)
   std::function<void(const LostLease&)> on_lost = {};
 };
 
@@ -54,6 +58,11 @@ struct AcquireOptions {
 
   // Reentrant locks only; the calling thread where it is not given.
   Owner owner = {};
+
+  // For locks of a class of your own: what the ARGV of this acquisition's `acquire` end with,
+  // behind ExtraArgs(). A hold that is passed on inside the client goes to threads with the same
+  // ones only.
+  std::vector<std::string> args = {};
 };
 
 }  // namespace redlatch

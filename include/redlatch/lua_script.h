@@ -11,9 +11,11 @@ namespace redlatch {
 
 // All three refer to text that lives as long as the program.
 struct LuaScript {
-  std::string_view name;       // for messages, such as "simple/acquire"
-  std::string_view body;       // what EVAL is given
-  std::string_view sha1 = {};  // of `body`, 40 lower-case hex digits; computed where it is empty
+  std::string_view name;  // for messages, such as "simple/acquire"
+  // What EVAL is given. Each line `-- include: <piece>` is replaced by that piece of redlatch's
+  // own, such as common/time or simple/release: lua/README.md lists them.
+  std::string_view body;
+  std::string_view sha1 = {};  // of a `body` that includes nothing; computed if it is empty
 };
 
 // One script an operation. What each is given, and what it must answer, stands in lua/README.md.
@@ -27,7 +29,9 @@ struct LockScripts {
 };
 
 struct LockTraits {
-  std::string_view kind;   // "simple"; locks of one name on one client are of one kind
+  // "simple". Locks of one name on one client are of one kind, and it is a part of their keys: 1 to
+  // 64 of a-z, 0-9, '_', '.' and '-'.
+  std::string_view kind;
   bool reentrant = false;  // an owner that holds the lock may take it again
   // How often a waiter tells that it lives: each third of the lease, and at least so often.
   absl::Duration longest_heartbeat = absl::Seconds(10);

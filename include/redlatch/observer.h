@@ -12,15 +12,16 @@
 
 namespace redlatch {
 
-// Override what you want to hear of; the rest does nothing, except that losses and misuse go to
-// stderr, at most one line a second.
+// Override what you want to hear of; the rest does nothing, except that losses, failed releases and
+// misuse go to stderr, at most one line per second.
 //
 //   auto observer = std::make_shared<MyObserver>();
 //   Client::Connect(url, {.observer = observer});
 //
 // OnAcquired, OnWaitEnded, OnReleased and OnMisuse run on the thread that calls the lock, in its
 // way: be quick. The others run on a thread of the client's own. All may run at the same time on
-// several threads, and none may throw or call the lock that it hears of.
+// several threads, and none may call the lock that it hears of. What one throws is told on stderr
+// and otherwise ignored.
 class REDLATCH_EXPORT Observer {
  public:
   virtual ~Observer() = default;
@@ -31,7 +32,7 @@ class REDLATCH_EXPORT Observer {
   // A call ended without the lock.
   virtual void OnWaitEnded(std::string_view lock, absl::Duration waited, const absl::Status& why);
 
-  // A hold was released, or its release failed.
+  // A call that releases a hold has ended: OK, or why not.
   virtual void OnReleased(std::string_view lock, FencingToken token, const absl::Status& result);
 
   virtual void OnRenewed(std::string_view lock, FencingToken token);
@@ -45,6 +46,12 @@ class REDLATCH_EXPORT Observer {
 
   // After the stop token has fired, before LockOptions::on_lost.
   virtual void OnLost(const LostLease& lost);
+
+  // The server refused to release a hold, for good: the lock stays taken for up to `remaining`,
+  // when its lease ends. Once for each hold, also if the call that released it was unlock(), a
+  // destructor, or returned before this was known.
+  virtual void OnReleaseFailed(std::string_view lock, FencingToken token, absl::Duration remaining,
+                               const absl::Status& why);
 
   // unlock() by a thread that has no hold; nothing was released.
   virtual void OnMisuse(std::string_view lock, std::string_view what);

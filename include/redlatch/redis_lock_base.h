@@ -42,8 +42,10 @@ namespace redlatch {
 //   unreachable                throws after the client's `unreachable_after`    kUnavailable
 //                              (try_lock, at once)
 //
-// Lock objects of one name and class on one client are the same lock. Constructors do no I/O and
-// never fail: a bad name is kInvalidArgument at first use. Every call returns by its wait + 50 ms,
+// Lock objects of one name and class on one client are the same lock. A name is any bytes, 4,096 at
+// most with the client's key_prefix, that do not begin with "redlatch:"; if it has a }, it has a
+// hash tag: something between its first { and the next }. Constructors do no I/O and never fail: a
+// bad name is kInvalidArgument at first use. Every call returns by its wait + 50 ms,
 // unlock() and destructors by the URL's command_timeout.
 //
 // An object may be destroyed by any thread, also while others wait in it: their calls end with
@@ -51,6 +53,10 @@ namespace redlatch {
 // released, also what a thread held that has ended without unlock(). That is done in the
 // background: others may find the lock held for a moment more, or where the server does not answer
 // until the lease ends. Leases are not touched. In a forked child every call is refused.
+//
+// No call is a cancellation point, as pthread_mutex_lock() is none: a thread that is cancelled by
+// pthread_cancel() in one, be it asynchronously, goes on with it, and dies afterwards. What it has
+// then got by lock() nobody unlocks.
 //
 // Thread-safe. Neither copied nor moved.
 //
@@ -123,15 +129,25 @@ class REDLATCH_EXPORT RedisLockBase {
   virtual LockTraits Traits() const = 0;
   // Those of the shared side; `inspect` and `force_release` are Scripts()' own.
   virtual LockScripts SharedScripts() const { return {}; }
-  // Further keys of the lock, by suffix: "readers" is `{name}:readers`. They follow the others in
-  // every script's KEYS, and ExtraArgs() the others in every acquire's ARGV.
+  // Further keys of the lock, by suffix: "cooling" is `redlatch:2:{name}:x.cooling`. A suffix is 1
+  // to 64 of a-z, 0-9, '_', '.' and '-', and as the keys of no queue are called: it does not end in
+  // .queue or .waiters, and has no .gone. in it. These keys follow the others in every script's
+  // KEYS, and ExtraArgs() the others in every acquire's ARGV.
   virtual std::vector<std::string> ExtraKeys() const { return {}; }
   virtual std::vector<std::string> ExtraArgs() const { return {}; }
+
+  // The library's own classes, whose keys no other class can have: what `key_kind` says begins
+  // their suffixes, and ExtraKeys() are whole ones.
+  friend class SimpleLock;
+  friend class ReentrantLock;
+  friend class ReentrantReadWriteLock;
+  RedisLockBase(Client client, std::string_view name, LockOptions options,
+                std::string_view key_kind);
 
   bool TryLockFor(absl::Duration wait);
 
   class Body;
-  const std::unique_ptr<Body> body_;
+  std::unique_ptr<Body> body_;
 };
 
 }  // namespace redlatch

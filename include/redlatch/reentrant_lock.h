@@ -2,7 +2,9 @@
 #ifndef REDLATCH_REENTRANT_LOCK_H_
 #define REDLATCH_REENTRANT_LOCK_H_
 
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "redlatch/client.h"
 #include "redlatch/export.h"
@@ -30,6 +32,7 @@ class REDLATCH_EXPORT ReentrantLock final : public RedisLockBase {
  private:
   LockScripts Scripts() const override;
   LockTraits Traits() const override;
+  std::vector<std::string> ExtraKeys() const override;
 };
 
 }  // namespace redlatch

@@ -32,8 +32,8 @@ namespace redlatch {
 // Refused is resource_deadlock_would_occur for lock(), false for try_lock(), kFailedPrecondition
 // for Acquire().
 //
-// A writer that waits holds back whoever comes to read after it, by a wait marker that it refreshes
-// while it lives. A reader that dies holds back nobody for longer than its own lease, though others
+// A writer that waits holds back whoever comes to read after it, as long as its heartbeats tell
+// that it lives. A reader that dies holds back nobody for longer than its own lease, though others
 // go on reading. A writer's release lets the next writer in, or else all readers that wait.
 //
 // The readers of one client share a hold at the server: a reader joins one that is held, without a

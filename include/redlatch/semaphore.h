@@ -28,8 +28,7 @@ struct SemaphoreOptions {
   // are renewed each third. At least 10 ms.
   absl::Duration lease = absl::Seconds(30);
 
-  // Runs on a thread of the client's own after the stop token of lost permits has fired. It may do
-  // anything but destroy the client.
+  // As LockOptions::on_lost.
   std::function<void(const LostLease&)> on_lost = {};
 };
 
@@ -109,7 +108,7 @@ class REDLATCH_EXPORT Semaphore {
   absl::Status SetCapacity(int64_t capacity);
 
   // What the server knows: out of date when it arrives. `available` is 0 also while a smaller
-  // capacity is still exceeded. `holders` are 1,000 at most, those whose lease ends first.
+  // capacity is still exceeded. `holders` are 200 at most, those whose lease ends first.
   absl::StatusOr<int64_t> capacity() const;
   absl::StatusOr<int64_t> available() const;
   absl::StatusOr<std::vector<LockInfo::Party>> holders() const;

@@ -39,7 +39,7 @@ struct REDLATCH_EXPORT DurationHistogram {
 // of however many permits. Taking again what the thread has already (reentry) is no hold of its
 // own. Always, except for latches, of which nothing is held:
 //
-//   acquired == released + lost + held
+//   acquired == released + releases_failed + lost + held + releasing
 struct REDLATCH_EXPORT LockStats {
   std::string name;  // kOtherNames: of all that have no place of their own
 
@@ -54,20 +54,22 @@ struct REDLATCH_EXPORT LockStats {
   uint64_t cancelled = 0;
   uint64_t failed = 0;
 
-  uint64_t released = 0;         // holds that were released
-  uint64_t releases_failed = 0;  // of them: what the server had no more, or did not confirm in time
+  uint64_t released = 0;  // holds that were released
+  // Those whose release the server refused or did not confirm in time, or which it had no more.
+  uint64_t releases_failed = 0;
   uint64_t lost = 0;             // holds that ended otherwise: see LostLease
   uint64_t renewed = 0;          // renewals at the server: readers of a client share them
   uint64_t renewals_failed = 0;  // each is tried again until the hold is lost
   uint64_t misused = 0;          // see Observer::OnMisuse()
 
   // At this moment.
-  uint64_t held = 0;     // holds
-  uint64_t permits = 0;  // of a semaphore, that they have
-  uint64_t waiting = 0;  // calls that wait
+  uint64_t held = 0;       // holds
+  uint64_t permits = 0;    // of a semaphore, that they have
+  uint64_t releasing = 0;  // holds whose release the server has not confirmed yet
+  uint64_t waiting = 0;    // calls that wait
 
   DurationHistogram waited;  // from the call to the hold (the open latch): of `acquired`, `opened`
-  DurationHistogram held_for;  // from there to the release or loss: of `released`, `lost`
+  DurationHistogram held_for;  // from there to the release or loss: of all that have ended
 
   // Adds up all but the name.
   LockStats& operator+=(const LockStats& other);

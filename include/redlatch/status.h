@@ -1,6 +1,10 @@
 // What the answers of a lock mean: predicates for the status face, an error category for the
 // exceptions of the std face.
 //
+// Two more are absl's own: absl::IsCancelled(), the caller's stop token fired while it waited; and
+// absl::IsUnavailable(), the server could not be reached, or did not answer in time. Whether it has
+// executed what it was asked for is unknown then; redlatch sees to it that nothing is left of it.
+//
 // No predicate, since there is nothing that a program could do: kPermissionDenied (the server
 // permits too little), kResourceExhausted (its memory is full), kInternal (it answered what makes
 // no sense). The message says what to mend.
@@ -17,17 +21,6 @@ namespace redlatch {
 // Somebody else had the lock for as long as this call was willing to wait.
 inline bool IsBusy(const absl::Status& status) {
   return status.code() == absl::StatusCode::kDeadlineExceeded;
-}
-
-// The caller's stop token fired while it waited.
-inline bool IsCancelled(const absl::Status& status) {
-  return status.code() == absl::StatusCode::kCancelled;
-}
-
-// The server could not be reached, or did not answer in time. Whether it has executed what it was
-// asked for is unknown; redlatch sees to it that nothing is left of it.
-inline bool IsUnavailable(const absl::Status& status) {
-  return status.code() == absl::StatusCode::kUnavailable;
 }
 
 // The hold was lost before it was released: its lease ended, or somebody forced its release.

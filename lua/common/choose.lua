@@ -1,43 +1,43 @@
 -- include: common/queue
+-- include: common/window
 
 -- choose(request, now): who gets a lock that is free, as { request, winner (nil: the request, if
--- there is one), passed_over }. Reads only.
+-- there is one), passed_over, unfinished }. Reads only.
 --
 -- The first live waiter from the head gets it: one whose heartbeat is not overdue and whose channel
--- has a subscriber (PUBLISH would count pattern monitors too). Who asks and would wait is live, and
--- comes at its ticket. Where nobody is live, the first who is merely overdue gets it: the server
--- may have been paused.
+-- has a subscriber. Whoever asks and would wait is live, and comes at its ticket. If nobody is
+-- live, the first who is merely overdue gets it: the server may have been paused. If nobody in the
+-- window is live and the queue goes on behind it, all of the window are passed over, nobody gets
+-- the lock, and the work is `unfinished`: the caller goes on with it at once.
 local function choose(request, now)
+  local stands = false
   if request then
     find_place(request, now)
+    stands = request.wait or request.queued
   end
-  local dead, overdue = {}, {}
-  local place = 0
-  while true do
-    local entry = redis.call('ZRANGE', KEYS[2], place, place, 'WITHSCORES')
-    local hold = entry[1]
-    if not hold or request and
-        (hold == request.hold or request.wait and tonumber(entry[2]) > request.ticket) then
-      break
+  local seen, dead, overdue = {}, {}, {}
+  local function all_passed_over()
+    for _, late in ipairs(overdue) do
+      dead[#dead + 1] = late.hold
     end
-    local waiter = read_waiter(hold)
-    if not waiter or redis.call('PUBSUB', 'NUMSUB', waiter.channel)[2] == 0 then
-      dead[#dead + 1] = hold
-    elseif waiter.overdue_us < now then
+    return dead
+  end
+  for waiter in each_waiter(KEYS[2], now, seen) do
+    if request and
+        (waiter.hold == request.hold or request.wait and waiter.ticket > request.ticket) then
+      return {request = request, passed_over = all_passed_over()}
+    elseif waiter.dead then
+      dead[#dead + 1] = waiter.hold
+    elseif waiter.overdue then
       overdue[#overdue + 1] = waiter
     else
-      for _, late in ipairs(overdue) do
-        dead[#dead + 1] = late.hold
-      end
-      return {request = request, winner = waiter, passed_over = dead}
+      return {request = request, winner = waiter, passed_over = all_passed_over()}
     end
-    place = place + 1
   end
-  if not (request and (request.wait or request.queued)) and overdue[1] then
+  if not seen.whole then
+    return {request = request, passed_over = all_passed_over(), unfinished = true}
+  elseif not stands and overdue[1] then
     return {request = request, winner = overdue[1], passed_over = dead}
   end
-  for _, late in ipairs(overdue) do
-    dead[#dead + 1] = late.hold
-  end
-  return {request = request, passed_over = dead}
+  return {request = request, passed_over = all_passed_over()}
 end

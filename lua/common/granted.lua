@@ -1,4 +1,5 @@
--- granted(token, lease_ms): acquire's reply for a hold that owns the lock.
-local function granted(token, lease_ms)
-  return 'granted ' .. token .. ' ' .. lease_ms .. ' ' .. redis.call('ZCARD', KEYS[2])
+-- granted(request, token, lease_ms): acquire's reply for a hold that owns the lock.
+local function granted(request, token, lease_ms)
+  return 'granted ' .. token .. ' ' .. lease_ms .. ' ' .. redis.call('ZCARD', KEYS[2]) ..
+    (request.missed and ' missed' or '')
 end

@@ -1,15 +1,20 @@
 -- include: common/read_waiter
+-- include: common/notes
 
--- find_place(request, now): sets request.queued, its ticket, and the latest attempt. A waiter keeps
--- its ticket, returns to an older one that it was given before, or comes last. Reads only.
+-- find_place(request, now): sets request.queued, its ticket, the latest attempt, and whether it
+-- `missed` that it left the queue, KEYS[2] or request.queue_key: only the caller knows if it was
+-- ever there. A waiter keeps its ticket, returns to an older one that it was given before, or comes
+-- last. Reads only.
 local function find_place(request, now)
-  local ticket = redis.call('ZSCORE', KEYS[2], request.hold)
+  local queue_key = request.queue_key or KEYS[2]
+  local ticket = redis.call('ZSCORE', queue_key, request.hold)
   local recorded = read_waiter(request.hold)
   request.queued = ticket and true or false
+  request.missed = not ticket and request.attempt > 1
   if ticket and (request.ticket == 0 or tonumber(ticket) < request.ticket) then
     request.ticket = tonumber(ticket)
   elseif request.ticket == 0 then
-    local last = redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')[2]
+    local last = redis.call('ZRANGE', queue_key, -1, -1, 'WITHSCORES')[2]
     request.ticket = math.max(now, last and tonumber(last) + 1 or 0)
   end
   if recorded then
@@ -24,21 +29,24 @@ local function lengthen_ttl(key, ttl_ms)
   end
 end
 
--- enqueue(request, retry_after_ms, now): puts the request where find_place() said, or refreshes it.
-local function enqueue(request, retry_after_ms, now)
+-- enqueue(request, retry_after_ms, now, look_ms): puts the request where find_place() said, or
+-- refreshes it. Answers acquire's reply.
+local function enqueue(request, retry_after_ms, now, look_ms)
+  local queue_key = request.queue_key or KEYS[2]
   local ttl_ms = 3 * request.heartbeat_ms
   local ticket = string.format('%.0f', request.ticket)
   if request.queued then
     -- Opens the way for a heartbeat where memory is full.
-    redis.call('PEXPIRE', KEYS[2], ttl_ms, 'GT')
+    redis.call('PEXPIRE', queue_key, ttl_ms, 'GT')
   end
-  redis.call('ZADD', KEYS[2], ticket, request.hold)
+  redis.call('ZADD', queue_key, ticket, request.hold)
   -- Joined by '..', since %s ends at a NUL.
   redis.call('HSET', KEYS[3], request.hold, string.format('%.0f %.0f %.0f %.0f 1 %.0f %d ', now,
     request.lease_ms, request.block, request.attempt, request.heartbeat_ms,
-    request.manual and 1 or 0) .. ticket .. ' ' .. request.channel .. ' ' .. request.owner)
-  lengthen_ttl(KEYS[2], ttl_ms)
+    request.manual and 1 or 0) .. ticket .. string.format(' %.0f 0 ', request.claim_ms) ..
+    request.channel .. ' ' .. #request.owner .. ' ' .. request.owner)
+  lengthen_ttl(queue_key, ttl_ms)
   lengthen_ttl(KEYS[3], ttl_ms)
-  return 'queued ' .. retry_after_ms .. ' ' .. redis.call('ZRANK', KEYS[2], request.hold) ..
-    ' ' .. ticket
+  return 'queued ' .. retry_after_ms .. ' ' .. redis.call('ZRANK', queue_key, request.hold) ..
+    ' ' .. ticket .. look_note(look_ms) .. caller_notes(request)
 end

@@ -1,11 +1,9 @@
--- read_waiter(hold): its record in KEYS[3]; nil where there is none.
-local function read_waiter(hold)
-  local record = redis.call('HGET', KEYS[3], hold)
-  if not record then
-    return nil
-  end
-  local asked_us, lease_ms, block, attempt, heartbeat_ms, manual, channel, owner =
-    string.match(record, '^(%d+) (%d+) (%d+) (%d+) 1 (%d+) ([01]) %d+ (%S+) (.*)$')
+-- parse_waiter(hold, record): what a record in KEYS[3] says; nil if there is none. The owner's
+-- length stands before it, so that words behind it, of a later version, are ignored.
+local function parse_waiter(hold, record)
+  local asked_us, lease_ms, block, attempt, heartbeat_ms, manual, claim_ms, channel, size, rest =
+    string.match(record or '',
+      '^(%d+) (%d+) (%d+) (%d+) 1 (%d+) ([01]) %d+ (%d+) [01] (%S+) (%d+) (.*)$')
   return asked_us and {
     hold = hold,
     attempt = tonumber(attempt),
@@ -13,7 +11,13 @@ local function read_waiter(hold)
     block = tonumber(block),
     overdue_us = asked_us + 2500 * heartbeat_ms,
     manual = manual == '1',
+    claim_ms = tonumber(claim_ms),
     channel = channel,
-    owner = owner,
+    owner = string.sub(rest, 1, tonumber(size)),
   }
+end
+
+-- read_waiter(hold): the record of one waiter.
+local function read_waiter(hold)
+  return parse_waiter(hold, redis.call('HGET', KEYS[3], hold))
 end

@@ -1,8 +1,8 @@
 -- read_request(before): what acquire is asked for, of the ARGV that follow ARGV[before].
 local function read_request(before)
   local hold = ARGV[before + 1]
-  local block, attempt, wait, heartbeat_ms, manual, ticket, channel =
-    string.match(ARGV[before + 3], '^(%d+) (%d+) ([01]) (%d+) ([01]) (%d+) (%S+)$')
+  local block, attempt, wait, heartbeat_ms, manual, ticket, claim_ms, listen, channel =
+    string.match(ARGV[before + 3], '^(%d+) (%d+) ([01]) (%d+) ([01]) (%d+) (%d+) ([01]) (%S+)$')
   return {
     hold = hold,
     lease_ms = tonumber(ARGV[before + 2]),
@@ -12,6 +12,8 @@ local function read_request(before)
     heartbeat_ms = tonumber(heartbeat_ms),
     manual = manual == '1',
     ticket = tonumber(ticket),
+    claim_ms = tonumber(claim_ms),
+    listen = listen == '1',
     channel = channel,
     owner = ARGV[before + 4] or string.sub(hold, 1, 32),
   }

@@ -1,36 +1,41 @@
 -- include: common/choose
 -- include: common/remove_waiter
+-- include: common/remove_waiters
 -- include: common/granted
+-- include: common/publish_grant
 
--- settle(choice, fence, now): carries out what choose() chose, on a lock that is free, and answers
--- the request (acquire's reply). Calls take(), which each primitive defines before: it writes who
--- owns the lock. The grant is published when all else is written.
+-- settle(choice, fence, now): carries out what choose() chose, on a lock that is free. Answers the
+-- request (acquire's reply, nil without one), and the look that the caller is asked for: a note, ''
+-- for none. Calls take(), which each primitive defines before: it writes who owns the lock, and for
+-- how long. The grant is published when all else is written.
 local function settle(choice, fence, now)
   local request, winner = choice.request, choice.winner
-  for _, hold in ipairs(choice.passed_over) do
-    remove_waiter(hold)
-  end
-  if winner then
-    remove_waiter(winner.hold)
+  remove_waiters(choice.passed_over)
+  if winner or choice.unfinished then
+    local look_ms = winner and winner.claim_ms or 1
+    if winner then
+      remove_waiter(winner.hold)
+    end
     local reply
     if request and request.wait then
-      reply = enqueue(request, winner.lease_ms, now)
+      reply = enqueue(request, look_ms, now, look_ms)
     elseif request then
-      reply = 'busy ' .. winner.lease_ms
+      reply = 'busy ' .. look_ms .. look_note(look_ms)
     end
-    local token = reserve_tokens(fence, winner.block, now)
-    take(winner, token, now)
-    redis.call('PUBLISH', winner.channel, 'grant ' .. winner.hold .. ' ' .. winner.attempt ..
-      ' ' .. token .. ' ' .. winner.lease_ms .. ' ' .. redis.call('ZCARD', KEYS[2]) .. ' ' ..
-      KEYS[1])
-    return reply
+    if winner then
+      local token = reserve_tokens(fence, winner.block, now)
+      take(winner, winner.claim_ms, token, now)
+      publish_grant(winner, token, redis.call('ZCARD', KEYS[2]))
+    end
+    return reply, look_note(look_ms)
   end
   if request then
     if request.queued then
       remove_waiter(request.hold)
     end
     local token = reserve_tokens(fence, request.block, now)
-    take(request, token, now)
-    return granted(token, request.lease_ms)
+    take(request, request.lease_ms, token, now)
+    return granted(request, token, request.lease_ms), ''
   end
+  return nil, ''
 end

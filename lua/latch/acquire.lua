@@ -1,7 +1,8 @@
 -- Lets who waits go on where the latch is open; queues it otherwise, or refuses it.
 --
 -- KEYS   1 the latch, as create's; 2 to 5 as in lua/README.md; 6 who has counted down
--- ARGV   1 hold  2 lease_ms  3 'block attempt wait heartbeat_ms manual ticket channel'
+-- ARGV   1 hold  2 lease_ms  3 'block attempt wait heartbeat_ms manual ticket claim_ms
+--        listen channel'
 --        4 'latch:<ttl_ms>:<incarnation>'
 -- reply  'granted 0 <lease_ms> 0': it is open. 'queued <retry_after_ms> <position> <ticket>',
 --        'busy <retry_after_ms>' or 'gone'; or the error GONE, and then it is not queued any more

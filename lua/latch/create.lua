@@ -1,6 +1,6 @@
 -- Makes the latch where there is none, or joins it.
 --
--- KEYS   1 the latch: a hash, { kind = 'latch', incarnation, total, count }; 2 to 4 as in
+-- KEYS   1 the latch: a hash, { kind = 'latch/2', incarnation, total, count }; 2 to 4 as in
 --        lua/README.md; 5 who has counted down: a hash, id to n
 -- ARGV   1 total  2 ttl_ms  3 incarnation, for a new one
 -- reply  '<incarnation> <count>', or the error REFUSED where it was made with another total
@@ -9,7 +9,7 @@
 
 local latch = read_latch(tonumber(ARGV[2]))
 if not latch then
-  redis.call('HSET', KEYS[1], 'kind', 'latch', 'incarnation', ARGV[3], 'total', ARGV[1], 'count',
+  redis.call('HSET', KEYS[1], 'kind', 'latch/2', 'incarnation', ARGV[3], 'total', ARGV[1], 'count',
     ARGV[1])
   redis.call('PEXPIRE', KEYS[1], ARGV[2])
   -- That of an earlier incarnation, whose N was deleted.

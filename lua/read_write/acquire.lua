@@ -1,21 +1,24 @@
--- Lets a writer in where nobody writes or reads, or where its owner writes already; queues it
--- otherwise, with a marker that holds new readers back, or refuses it.
+-- Lets a writer in if nobody writes or reads, or if its owner writes already; otherwise queues it,
+-- so that it holds new readers back, or refuses it.
 --
--- KEYS   1 the lock: a hash, absent while nobody writes, { kind = 'read_write', policy =
---        'phase_fair' or absent, <owner> = number of holds, <hold> = 'its expiry in us of server
---        time, its token' }; 2 to 5 as in lua/README.md; 6 {N}:readers: zset, hold by its expiry in
---        us; 7 {N}:write_wait: zset, the hold of each writer that waits, by its marker's expiry
--- ARGV   1 hold  2 lease_ms  3 'block attempt wait heartbeat_ms manual ticket channel'  4 owner
---        5 'writer_first' or 'phase_fair'
+-- KEYS   1 the lock: a hash, { kind = 'read_write/2', owner = who writes, policy = 'phase_fair' or
+--        absent, <hold> = 'its expiry in us of server time, its token', and once there are two:
+--        holds = how many, token = the latest }; or { kind, phase }, see choose(); or absent. 2 the
+--        readers that wait; 3 to 5 as in lua/README.md; 6 those who read: zset, hold by its expiry
+--        in us; 7 the writers that wait: zset, as 2; 8 the writer's holds by their expiry, once
+--        there are two
+-- ARGV   1 hold  2 lease_ms  3 'block attempt wait heartbeat_ms manual ticket claim_ms
+--        listen channel'  4 owner  5 'writer_first' or 'phase_fair'
 -- reply  'granted <token> <lease_ms> <waiters>', 'queued <retry_after_ms> <position> <ticket>',
---        'busy <retry_after_ms>' or 'gone'
+--        'busy <retry_after_ms>' or 'gone', and notes
 
 -- Nobody writes, reads or waits, the hold was not given up, and one token is wanted: the server's
 -- time, as the fence lies behind it in the same period (see reserve_tokens()). In line, and as
 -- text, for the reason that simple/acquire gives.
 local call, keys, args = redis.call, KEYS, ARGV
 local lock, terms = keys[1], args[3]
-if call('EXISTS', lock, keys[2], keys[5], keys[6]) == 0 and string.sub(terms, 1, 2) == '1 ' then
+if call('EXISTS', lock, keys[2], keys[5], keys[6], keys[7]) == 0 and
+    string.sub(terms, 1, 2) == '1 ' then
   local time = call('TIME')
   local fence = call('GET', keys[4])
   local now = time[1] .. string.sub('00000' .. time[2], -6)
@@ -25,9 +28,10 @@ if call('EXISTS', lock, keys[2], keys[5], keys[6]) == 0 and string.sub(terms, 1,
     local record = string.format('%.0f ', now + 1000 * lease_ms) .. now
     call('SETRANGE', keys[4], '0', now)
     if args[5] == 'phase_fair' then
-      call('HSET', lock, 'kind', 'read_write', args[4], '1', hold, record, 'policy', 'phase_fair')
+      call('HSET', lock, 'kind', 'read_write/2', 'owner', args[4], hold, record, 'policy',
+        'phase_fair')
     else
-      call('HSET', lock, 'kind', 'read_write', args[4], '1', hold, record)
+      call('HSET', lock, 'kind', 'read_write/2', 'owner', args[4], hold, record)
     end
     call('PEXPIRE', lock, lease_ms)
     return 'granted ' .. now .. ' ' .. lease_ms .. ' 0'
@@ -36,6 +40,7 @@ end
 
 -- include: common/time
 -- include: reentrant/common/purge
+-- include: reentrant/common/prolong
 -- include: read_write/common/read_bid
 -- include: read_write/common/settle
 
@@ -46,25 +51,19 @@ local request = read_bid(0)
 local now = now_us()
 local state = read_state(now)
 local fence = read_fence()
-local holds = state.holds
-local mine = holds.live[request.hold]
+local mine = find_hold(request.hold, now)
 if not mine then
   local choice = choose(request, state, now)
   purge(state.holds)
-  return settle(choice, state, fence, now)
+  return (settle(choice, state, fence, now))
 end
 
 -- A repeat, or a heartbeat that crossed the grant: one hold, with the token that it has.
 find_place(request, now)
-local expiry = mine.expiry
-if not request.manual then
-  expiry = math.max(expiry, now + 1000 * request.lease_ms)
-end
-holds.latest = math.max(holds.latest, expiry)
-purge(holds)
-redis.call('PEXPIREAT', KEYS[1], math.ceil(holds.latest / 1000))
-redis.call('HSET', KEYS[1], request.hold, string.format('%.0f ', expiry) .. mine.token)
+request.missed = request.attempt > 1
+purge(state.holds)
+prolong(state.holds, mine, request.manual and 0 or now + 1000 * request.lease_ms)
 if request.queued then
-  drop(request.hold)
+  drop({request.hold}, {})
 end
-return granted(mine.token, math.floor((expiry - now) / 1000))
+return granted_write(request, mine.token, math.floor((mine.expiry - now) / 1000))

@@ -1,35 +1,46 @@
--- For people: ends the write and all reads, tells their clients, and passes the lock on.
+-- For people: ends the write and all reads, tells the clients of the last of them to end (the
+-- others learn of it when they renew), and passes the lock on.
 --
--- KEYS   1 to 4 as acquire's; 5, 6 as its 6, 7
--- ARGV   1 what a grant channel begins with, before the client id
--- reply  { 'released', hold ... } or { 'free' }
+-- KEYS   1 to 4 as acquire's; 5 to 7 as its last three
+-- ARGV   1 what a grant channel begins with, before the client id  2 'more': only pass on
+-- reply  { 'released', look_ms, hold ... } of those told, { 'free', look_ms } or
+--        { 'told', look_ms }
 -- include: common/time
--- include: reentrant/common/end_hold
+-- include: reentrant/common/list_holds
+-- include: reentrant/common/purge
 -- include: read_write/common/settle
 
 local now = now_us()
 local state = read_state(now)
 local fence = read_fence()
-local reply = {'released'}
-for _, hold in ipairs(state.holds.names) do
-  reply[#reply + 1] = hold
-  end_hold(state.holds, hold)
-end
-local readers = redis.call('ZRANGE', readers_key, 0, -1, 'WITHSCORES')
-for i = 1, #readers, 2 do
-  if tonumber(readers[i + 1]) > now then
-    reply[#reply + 1] = readers[i]
+local holds = state.holds
+local told = {}
+if ARGV[2] ~= 'more' then
+  for _, listed in ipairs(list_holds(holds, now, window)) do
+    told[#told + 1] = listed[1]
   end
+  local readers = redis.call('ZRANGE', readers_key, #told - window, -1, 'WITHSCORES')
+  for i = 1, #told < window and #readers or 0, 2 do
+    if tonumber(readers[i + 1]) > now then
+      told[#told + 1] = readers[i]
+    end
+  end
+  holds.ended, holds.count, state.read_us = holds.ended or holds.count > 0, 0, 0
 end
-state.read_us = 0
-local choice = choose(nil, state, now)
+-- Telling many is enough for one call.
+local choice = #told <= least and choose(nil, state, now) or
+  {readers = {}, dead_writers = {}, dead_readers = {}, phase = holds.phase, unfinished = true}
 
-redis.call('DEL', KEYS[1], readers_key)
-for i = 2, #reply do
-  local client = client_of(reply[i])
+purge(holds)
+if ARGV[2] ~= 'more' then
+  redis.call('UNLINK', readers_key)
+end
+for _, hold in ipairs(told) do
+  local client = client_of(hold)
   if client then
-    redis.call('PUBLISH', ARGV[1] .. client, 'forced ' .. reply[i] .. ' ' .. KEYS[1])
+    redis.call('PUBLISH', ARGV[1] .. client, 'forced ' .. hold .. ' ' .. KEYS[1])
   end
 end
-settle(choice, state, fence, now)
-return reply[2] and reply or {'free'}
+local _, look = settle(choice, state, fence, now)
+return {ARGV[2] == 'more' and 'told' or told[1] and 'released' or 'free',
+  tonumber(string.match(look, '%d+')) or 0, unpack(told)}

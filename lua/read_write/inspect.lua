@@ -1,10 +1,11 @@
 -- For people: who writes, who reads, and who waits. Writes nothing.
 --
--- KEYS   1 to 4 as acquire's; 5, 6 as its 6, 7
+-- KEYS   1 to 4 as acquire's; 5 to 7 as its last three
 -- ARGV   1 the most waiters to list
 -- reply  { 'read_write', fence, { { hold, owner, remaining_ms, 1, since } of each that writes, then
 --          { hold, 'read', remaining_ms } of each that reads ... }, waiting,
 --          { { hold, owner, ticket } ... }, holding }
+--        Waiters in the order in which they will be served.
 -- include: common/time
 -- include: common/list_waiters
 -- include: common/live_holds
@@ -12,21 +13,32 @@
 -- include: reentrant/common/list_holds
 
 local now = now_us()
-local holds = read_state(now).holds
-local holders = list_holds(holds, now)
+local state = read_state(now)
+local holds = state.holds
+local holders, writing = list_holds(holds, now)
 local reading, readers = live_holds(readers_key, now, most_holders - #holders)
 for _, reader in ipairs(readers) do
   holders[#holders + 1] = {reader[1], 'read', reader[2]}
 end
-local waiters = list_waiters(tonumber(ARGV[1]))
-for _, waiter in ipairs(waiters) do
-  waiter[2] = string.gsub(waiter[2], '^fair:', '')
+
+-- Writers go first, but for the readers whose turn it is, or will be when a phase-fair write ends.
+local most = tonumber(ARGV[1])
+local waiters = {}
+local function list(queue, from, to)
+  for _, waiter in ipairs(list_waiters(most - #waiters, queue, from, to)) do
+    waiter[2] = string.gsub(waiter[2], '^fair:', '')
+    waiters[#waiters + 1] = waiter
+  end
 end
+local phase = holds.phase or holds.policy == 'phase_fair' and '+inf' or '0'
+list(KEYS[2], '-inf', phase)
+list(writers_key, '-inf', '+inf')
+list(KEYS[2], '(' .. phase, '+inf')
 return {
   'read_write',
   redis.call('GET', KEYS[4]) or '0',
   holders,
-  redis.call('ZCARD', KEYS[2]),
+  state.readers_waiting + state.writers_waiting,
   waiters,
-  holds.count + reading,
+  writing + reading,
 }

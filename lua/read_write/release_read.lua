@@ -1,14 +1,15 @@
--- Ends a read hold; where it was the last, the lock passes on. Queues the same client again where
--- it asks for that, as release does.
+-- Ends a read hold; if it was the last, the lock passes on. Queues the same client again if it asks
+-- for that, as release does.
 --
 -- KEYS   as release's
--- ARGV   1 hold; where there is more to do: 2 'last_used last_reserved gone_ms', of which a reader
---        has gone_ms only  3 owner  4.. nothing, or all ARGV of acquire_read for a fresh hold
--- reply  'released', 'released ' and acquire_read's reply for the fresh hold, or 'not_held'
+-- ARGV   1 hold; if there is more to do: 2 'last_used last_reserved gone_ms', of which a reader has
+--        gone_ms only  3 owner  4.. nothing, or all ARGV of acquire_read for a fresh hold
+-- reply  'released', 'released ' and acquire_read's reply for the fresh hold, or 'not_held'; and
+--        notes
 
 -- Nobody waits, and there is nothing else to do.
 local call, keys, me = redis.call, KEYS, ARGV[1]
-if not ARGV[2] and call('EXISTS', keys[2]) == 0 then
+if not ARGV[2] and call('EXISTS', keys[2], keys[6]) == 0 then
   local expiry = call('ZSCORE', keys[5], me)
   local time = expiry and call('TIME')
   if time and #expiry == 16 and time[1] .. string.sub('00000' .. time[2], -6) < expiry then
@@ -26,9 +27,7 @@ local now = now_us()
 local ending = read_ending()
 local again = ARGV[4] ~= nil
 local given_up = again and redis.call('EXISTS', KEYS[6]) == 1
-local held, reply = end_read(ARGV[1], ending.gone_ms,
+local held, reply, look = end_read(ARGV[1], ending.gone_ms,
   again and not given_up and read_bid(3) or nil, now)
-if not held then
-  return 'not_held'
-end
-return again and 'released ' .. (given_up and 'gone' or reply) or 'released'
+return (held and 'released' or 'not_held') ..
+  (reply and ' ' .. reply or held and given_up and ' gone' .. look or look)

@@ -1,7 +1,7 @@
--- Extends a write hold, and never shortens it.
+-- Extends a write hold, and never shortens it. Makes a claim the lease.
 --
--- KEYS   1 to 4 as acquire's; 5, 6 as its 6, 7
+-- KEYS   1 to 4 as acquire's; 5 to 7 as its last three
 -- ARGV   1 hold  2 lease_ms
 -- reply  'held' or 'not_held'
 -- include: reentrant/common/renew_hold
-return renew_hold('read_write')
+return renew_hold('read_write/2')

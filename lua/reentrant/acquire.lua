@@ -1,11 +1,13 @@
 -- Grants the lock to an owner that has it already, or to whoever came first; queues the hold
 -- otherwise, or refuses it.
 --
--- KEYS   1 the lock: a hash, { kind = 'reentrant', <owner> = number of holds,
---        <hold> = 'its expiry in us of server time, its token' }; 2 to 5 as in lua/README.md
--- ARGV   1 hold  2 lease_ms  3 'block attempt wait heartbeat_ms manual ticket channel'  4 owner
+-- KEYS   1 the lock: a hash, { kind = 'reentrant/2', owner, <hold> = 'its expiry in us of server
+--        time, its token', and once there are two: holds = how many, token = the latest }; 2 to 5
+--        as in lua/README.md; 6 the holds by their expiry, once there are two
+-- ARGV   1 hold  2 lease_ms  3 'block attempt wait heartbeat_ms manual ticket claim_ms
+--        listen channel'  4 owner
 -- reply  'granted <token> <lease_ms> <waiters>', 'queued <retry_after_ms> <position> <ticket>',
---        'busy <retry_after_ms>' or 'gone'
+--        'busy <retry_after_ms>' or 'gone', and notes
 
 -- Free, nobody waits, the hold was not given up, and one token is wanted: the server's time, as the
 -- fence lies behind it in the same period (see reserve_tokens()). In line, since making a function
@@ -17,8 +19,9 @@ if redis.call('EXISTS', KEYS[1], KEYS[2], KEYS[5]) == 0 and string.sub(ARGV[3], 
   if fence and #fence == 16 and fence < now and
       string.sub(fence, 1, 8) == string.sub(now, 1, 8) then
     redis.call('SET', KEYS[4], now, 'KEEPTTL')
-    redis.call('HSET', KEYS[1], 'kind', 'reentrant', ARGV[4] or string.sub(ARGV[1], 1, 32), '1',
-      ARGV[1], string.format('%.0f ', now + 1000 * ARGV[2]) .. now)
+    redis.call('HSET', KEYS[1], 'kind', 'reentrant/2', 'owner',
+      ARGV[4] or string.sub(ARGV[1], 1, 32), ARGV[1],
+      string.format('%.0f ', now + 1000 * ARGV[2]) .. now)
     redis.call('PEXPIRE', KEYS[1], ARGV[2])
     return 'granted ' .. now .. ' ' .. ARGV[2] .. ' 0'
   end
@@ -28,7 +31,9 @@ end
 -- include: common/fence
 -- include: common/request
 -- include: reentrant/common/holds
+-- include: reentrant/common/find_hold
 -- include: reentrant/common/take
+-- include: reentrant/common/prolong
 -- include: reentrant/common/decide
 
 if redis.call('EXISTS', KEYS[5]) == 1 then
@@ -36,26 +41,21 @@ if redis.call('EXISTS', KEYS[5]) == 1 then
 end
 local request = read_request(0)
 local now = now_us()
-local holds = read_holds(now, 'reentrant')
+local holds = read_holds(now, 'reentrant/2')
 local fence = read_fence()
-local mine = holds.live[request.hold]
+local mine = find_hold(request.hold, now)
 
 if not mine then
   local choice = holds.count == 0 and choose(request, now) or find_place(request, now)
-  return decide(request, choice, holds, fence, now)
+  return (decide(request, choice, holds, fence, now))
 end
 
 -- A repeat, or a heartbeat that crossed the grant: one hold, with the token that it has.
 find_place(request, now)
-local expiry = mine.expiry
-if not request.manual then
-  expiry = math.max(expiry, now + 1000 * request.lease_ms)
-end
-holds.latest = math.max(holds.latest, expiry)
+request.missed = request.attempt > 1
 purge(holds)
-redis.call('PEXPIREAT', KEYS[1], math.ceil(holds.latest / 1000))
-redis.call('HSET', KEYS[1], request.hold, string.format('%.0f ', expiry) .. mine.token)
+prolong(holds, mine, request.manual and 0 or now + 1000 * request.lease_ms)
 if request.queued then
   remove_waiter(request.hold)
 end
-return granted(mine.token, math.floor((expiry - now) / 1000))
+return granted(request, mine.token, math.floor((mine.expiry - now) / 1000))

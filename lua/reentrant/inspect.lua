@@ -1,6 +1,6 @@
 -- For people: who holds the lock, and who waits. Writes nothing.
 --
--- KEYS   1 to 4 as acquire's
+-- KEYS   1 to 4 as acquire's, and its last
 -- ARGV   1 the most waiters to list
 -- reply  { 'reentrant', fence, { { hold, owner, remaining_ms, 1, since } ... }, waiting,
 --          { { hold, owner, ticket } ... }, holding }
@@ -9,12 +9,12 @@
 -- include: reentrant/common/list_holds
 
 local now = now_us()
-local holds = read_holds(now, 'reentrant')
+local listed, live = list_holds(read_holds(now, 'reentrant/2'), now)
 return {
   'reentrant',
   redis.call('GET', KEYS[4]) or '0',
-  list_holds(holds, now),
+  listed,
   redis.call('ZCARD', KEYS[2]),
   list_waiters(tonumber(ARGV[1])),
-  holds.count,
+  live,
 }

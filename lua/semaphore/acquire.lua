@@ -1,7 +1,8 @@
 -- Grants permits, or queues the hold, or refuses it: whoever came first gets them.
 --
 -- KEYS   1 the semaphore: a hash, see lua/README.md; 2 to 5 as there; 6 {N}:permits
--- ARGV   1 hold  2 lease_ms  3 'permits attempt wait heartbeat_ms manual ticket channel'  4 owner
+-- ARGV   1 hold  2 lease_ms  3 'permits attempt wait heartbeat_ms manual ticket claim_ms
+--        listen channel'  4 owner
 --        5 the capacity that the caller expects
 -- reply  'granted 0 <lease_ms> 0', 'queued <retry_after_ms> <position> <ticket>',
 --        'busy <retry_after_ms>' or 'gone'
@@ -13,7 +14,7 @@ local lock, queue, permits, me, terms = keys[1], keys[2], keys[6], args[1], args
 local existing = call('EXISTS', queue, keys[5], keys[5])
 local stored = call('HMGET', lock, 'kind', 'capacity', 'set_by', 'until', 'extra')
 local capacity, extra = stored[2], stored[5]
-if existing < 2 and stored[1] == 'semaphore' and
+if existing < 2 and stored[1] == 'semaphore/2' and
     (capacity == args[5] or stored[3] == 'set_capacity') then
   local block, lease_ms = string.match(terms, '^%d+'), args[2]
   local time = call('TIME')
@@ -43,14 +44,14 @@ if existing < 2 and stored[1] == 'semaphore' and
     if first_us > 0 and not call('ZSCORE', permits, me) then
       return 'busy ' .. math.ceil(first_us / 1000)
     end
-  elseif plain and string.find(terms, '^%d+ 1 1 %d+ %d 0 ') and
+  elseif plain and string.find(terms, '^%d+ 1 1 %d+ %d 0 %d+ 0 ') and
       (existing == 0 or call('ZCOUNT', queue, now, '+inf') == 0) and
       not call('ZSCORE', permits, me) then
     -- This is the first attempt of one that would wait: it comes last.
     local waiters = keys[3]
     local first_us = existing == 0 and call('ZRANGE', permits, 0, 0, 'WITHSCORES')[2] - now
     if (not first_us or first_us > 0) and call('HSETNX', waiters, me,
-          now .. ' ' .. lease_ms .. ' ' .. terms .. ' ' .. args[4]) == 1 and
+          now .. ' ' .. lease_ms .. ' ' .. terms .. ' ' .. #args[4] .. ' ' .. args[4]) == 1 and
         call('ZADD', queue, 'NX', now, me) == 1 then
       local heartbeat_ms = string.match(terms, '^%d+ 1 1 (%d+)')
       if first_us then

@@ -29,7 +29,8 @@ if not ARGV[2] then
     elseif not weight then
       -- The head of the queue is live and wants the one that comes back, and no other is free.
       local asked_us, lease_ms, attempt, heartbeat_ms, channel = string.match(
-        call('HGET', waiters, winner) or '', '^(%d+) (%d+) 1 (%d+) 1 (%d+) [01] %d+ (%S+) ')
+        call('HGET', waiters, winner) or '',
+        '^(%d+) (%d+) 1 (%d+) 1 (%d+) [01] %d+ %d+ [01] (%S+) ')
       local time = call('TIME')
       local now = time[1] * 1000000 + time[2]
       local expiry = asked_us and now + 1000 * lease_ms

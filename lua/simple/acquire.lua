@@ -1,9 +1,10 @@
 -- Grants the lock, or queues the hold, or refuses it: whoever came first gets it.
 --
 -- KEYS   1 the lock: a string, the owner's hold id; 2 to 5 as in lua/README.md
--- ARGV   1 hold  2 lease_ms  3 'block attempt wait heartbeat_ms manual ticket channel'  4 owner
+-- ARGV   1 hold  2 lease_ms  3 'block attempt wait heartbeat_ms manual ticket claim_ms
+--        listen channel'  4 owner
 -- reply  'granted <token> <lease_ms> <waiters>', 'queued <retry_after_ms> <position> <ticket>',
---        'busy <retry_after_ms>' or 'gone'
+--        'busy <retry_after_ms>' or 'gone', and notes
 
 -- The two common cases come first, all of it text, and in line: writing a number as text costs as
 -- much as a command, and so does making a function. Globals cost too, so they are looked up once.
@@ -27,15 +28,17 @@ if existing == 0 and string.sub(terms, 1, 2) == '1 ' then
 end
 
 -- Another hold's, and the first attempt of one that would wait: it comes last.
-local holder = call('GET', lock)
-if holder and holder ~= me and string.find(terms, '^%d+ 1 1 %d+ %d 0 ') and
-    string.find(holder, '^%x+:%d+$') and string.find(holder, ':', 1, true) == 33 then
+-- A part of the holder's id at most: the value may be somebody else's, and large.
+local holder = call('GETRANGE', lock, 0, 63)
+if holder ~= me and string.find(terms, '^%d+ 1 1 %d+ %d 0 %d+ 0 ') and
+    string.find(holder, '^%x+:%d+k?$') and string.find(holder, ':', 1, true) == 33 then
   local waiters = keys[3]
   local time = call('TIME')
   local now = time[1] .. string.sub('00000' .. time[2], -6)
   local owner = args[4] or string.sub(me, 1, 32)
   if call('ZCOUNT', queue, now, '+inf') == 0 and
-      call('HSETNX', waiters, me, now .. ' ' .. args[2] .. ' ' .. terms .. ' ' .. owner) == 1 and
+      call('HSETNX', waiters, me, now .. ' ' .. args[2] .. ' ' .. terms .. ' ' .. #owner ..
+        ' ' .. owner) == 1 and
       call('ZADD', queue, 'NX', now, me) == 1 then
     local position = call('ZRANK', queue, me)
     if existing == (position == 0 and 1 or 2) then
@@ -68,9 +71,9 @@ end
 local request = read_request(0)
 local now = now_us()
 
-if not holder then
+if holder == '' and redis.call('EXISTS', KEYS[1]) == 0 then
   local choice = choose(request, now)
-  return settle(choice, read_fence(), now)
+  return (settle(choice, read_fence(), now))
 end
 
 find_place(request, now)
@@ -88,7 +91,8 @@ if holder == request.hold then
   end
   local token = fence >= request.block and string.format('%.0f', fence - request.block + 1)
     or reserve_tokens(fence, request.block, now)
-  return granted(token, remaining_ms)
+  request.missed = request.attempt > 1
+  return granted(request, token, remaining_ms)
 end
 
 -- A foreign owner publishes nothing.

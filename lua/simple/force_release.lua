@@ -2,18 +2,20 @@
 -- to the next live waiter.
 --
 -- KEYS   1 to 4 as acquire's
--- ARGV   1 what a grant channel begins with, before the client id
--- reply  { 'released', hold } or { 'free' }
-local holder = redis.call('GET', KEYS[1])
-if not holder then
-  return {'free'}
-end
-
+-- ARGV   1 what a grant channel begins with, before the client id  2 'more': only hand on
+-- reply  { 'released', look_ms, hold }, { 'free', look_ms } or { 'told', look_ms }
 -- include: common/time
--- include: common/fence
 -- include: common/hold_id
--- include: simple/common/take
--- include: common/settle
+-- include: simple/common/hand_over
+
+local holder = redis.call('GETRANGE', KEYS[1], 0, 63)
+local free = redis.call('EXISTS', KEYS[1]) == 0
+local look_ms = function(look)
+  return tonumber(string.match(look, '%d+')) or 0
+end
+if free or ARGV[2] == 'more' then
+  return {free and 'free' or 'told', free and look_ms(hand_over(now_us())) or 0}
+end
 
 local now = now_us()
 local fence = read_fence()
@@ -24,5 +26,5 @@ redis.call('DEL', KEYS[1])
 if client then
   redis.call('PUBLISH', ARGV[1] .. client, 'forced ' .. holder .. ' ' .. KEYS[1])
 end
-settle(choice, fence, now)
-return {'released', holder}
+local _, look = settle(choice, fence, now)
+return {'released', look_ms(look), holder}

@@ -4,10 +4,10 @@
 -- KEYS   1 to 5 as acquire's; 6 as 5, of the fresh hold. A plain release does without 5 and 6
 -- ARGV   1 hold; where there is more to do: 2 'last_used last_reserved gone_ms'  3 owner
 --        4.. nothing, or all ARGV of acquire for a fresh hold
--- reply  'released', 'released ' and acquire's reply for the fresh hold, or 'not_held'
+-- reply  'released', 'released ' and acquire's reply for the fresh hold, or 'not_held'; and notes
 local call, keys = redis.call, KEYS
 local lock = keys[1]
-local held = call('GET', lock) == ARGV[1]
+local held = call('GETRANGE', lock, 0, 63) == ARGV[1]
 
 -- The two common cases come first; they are in line for the reason that acquire gives.
 if held and not ARGV[2] then
@@ -20,8 +20,8 @@ if held and not ARGV[2] then
   end
 
   -- The head of the queue is live, and wants one token, which is the server's time.
-  local asked_us, lease_ms, attempt, heartbeat_ms, channel = string.match(
-    call('HGET', waiters, winner) or '', '^(%d+) (%d+) 1 (%d+) 1 (%d+) [01] %d+ (%S+) ')
+  local asked_us, attempt, heartbeat_ms, claim_ms, channel = string.match(
+    call('HGET', waiters, winner) or '', '^(%d+) %d+ 1 (%d+) 1 (%d+) [01] %d+ (%d+) [01] (%S+) ')
   local time = call('TIME')
   local now = time[1] .. string.sub('00000' .. time[2], -6)
   local fence = call('GET', fence_key)
@@ -31,26 +31,24 @@ if held and not ARGV[2] then
     call('ZREM', queue, winner)
     call('HDEL', waiters, winner)
     call('SETRANGE', fence_key, '0', now)
-    call('PSETEX', lock, lease_ms, winner)
+    call('PSETEX', lock, claim_ms, winner)
     call('PUBLISH', channel, 'grant ' .. winner .. ' ' .. attempt .. ' ' .. now .. ' ' ..
-      lease_ms .. (waiting[2] and ' 1 ' or ' 0 ') .. lock)
-    return 'released'
+      claim_ms .. (waiting[2] and ' 1 ' or ' 0 ') .. lock)
+    return 'released look ' .. claim_ms
   end
 end
 
 -- include: common/time
--- include: common/fence
 -- include: common/give_back
 -- include: common/ending
 -- include: common/request
--- include: simple/common/take
--- include: common/settle
 -- include: common/leave
+-- include: simple/common/hand_over
 
 local ending = read_ending()
 if not held then
   leave(ARGV[1], ending.gone_ms)
-  return 'not_held'
+  return 'not_held' .. (call('EXISTS', lock) == 0 and hand_over(now_us()) or '')
 end
 
 local now = now_us()
@@ -64,5 +62,5 @@ if ending.gone_ms ~= '0' then
   redis.call('SET', KEYS[5], '', 'PX', ending.gone_ms)
 end
 fence = give_back_tokens(fence, ending.used, ending.reserved)
-local reply = settle(choice, fence, now)
-return again and 'released ' .. (given_up and 'gone' or reply) or 'released'
+local reply, look = settle(choice, fence, now)
+return reply and 'released ' .. reply or given_up and 'released gone' .. look or 'released' .. look

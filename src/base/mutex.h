@@ -23,6 +23,14 @@ class ABSL_LOCKABLE Mutex {
   void Unlock() ABSL_UNLOCK_FUNCTION() { mutex_.unlock(); }
   bool TryLock() ABSL_EXCLUSIVE_TRYLOCK_FUNCTION(true) { return mutex_.try_lock(); }
 
+  // In a forked child, of its parent's: whether what it guards is whole. Otherwise a thread that is
+  // not there had it, and will have it for ever.
+  bool IsFree() ABSL_LOCKS_EXCLUDED(this) {
+    if (!TryLock()) return false;
+    Unlock();
+    return true;
+  }
+
  private:
   friend class CondVar;
   std::mutex mutex_;

@@ -12,6 +12,7 @@
 #include "src/cli/exit_codes.h"
 #include "src/cli/measures.h"
 #include "src/cli/refusal.h"
+#include "src/engine/key_set.h"
 #include "src/redis/url.h"
 
 namespace redlatch::cli {
@@ -22,9 +23,10 @@ constexpr absl::Duration kLongest = absl::Minutes(10);
 
 int Measure(const BenchPlan& plan, bool json) {
   Slices slices;
-  Complain({"for about ", ShortTime(plan.time), " ", plan.url.DebugString(), " is kept busy, with ",
-            absl::StrCat(kBenchThreads), " commands at once at most, on keys that begin with ",
-            plan.name, " and are deleted at the end; Ctrl-C ends it"});
+  Complain({"for about ", ShortTime(plan.time), " ", plan.url.DebugString(),
+            " will be kept busy by up to ", absl::StrCat(kBenchThreads),
+            " commands at a time, on keys that begin with ", plan.name,
+            " and are deleted at the end; Ctrl-C stops it"});
   BenchFigures figures;
   figures.server = plan.url.DebugString();
   const absl::Status measured = RunBench(plan, slices, &figures);
@@ -33,7 +35,7 @@ int Measure(const BenchPlan& plan, bool json) {
   if (!measured.ok() && !figures.interrupted) return Refuse(measured);
   if (!forgotten.ok()) {
     Complain({"keys that begin with ", plan.name,
-              " are left, for a day at most: ", std::string(forgotten.message())});
+              " could not be deleted, and go within a day: ", std::string(forgotten.message())});
   }
   std::fputs(json ? BenchJson(figures).c_str() : BenchText(figures).c_str(), stdout);
   return figures.interrupted ? kSignalled + slices.signal() : 0;
@@ -47,11 +49,11 @@ int Bench(const std::vector<std::string>& words) {
   std::string prefix;
   absl::Duration time = absl::Seconds(5);
   line.Flag("--json", &json);
-  line.Text("--prefix", "what the names of your locks begin with", &prefix);
+  line.Text("--prefix", "the beginning of your locks' names", &prefix);
   line.Time("--time", &time);
   absl::Status parsed = line.Parse(words);
   if (parsed.ok() && !line.help() && (time < kShortest || time > kLongest)) {
-    parsed = WrongUsage("--time", "500ms to 10m");
+    parsed = WrongUsage("--time is out of range", "say 500ms to 10m");
   }
   if (!parsed.ok()) {
     Complain({std::string(parsed.message())});
@@ -64,9 +66,11 @@ int Bench(const std::vector<std::string>& words) {
   const absl::StatusOr<redis::Url> url = redis::ParseUrl(line.server());
   if (!url.ok()) return Refuse(url.status());
   const std::string random = absl::StrCat(absl::Hex(base::RandomBits(), absl::kZeroPad16));
+  const std::string name = absl::StrCat(prefix, "redlatch-bench:", random);
+  if (absl::Status bad = engine::CheckMainKey(name); !bad.ok()) return Refuse(bad);
   return Measure({.url = *url,
                   .url_text = line.server(),
-                  .name = absl::StrCat(prefix, "redlatch:bench:", random),
+                  .name = name,
                   .channel = absl::StrCat("redlatch:bench:", random),
                   .time = time},
                  json);

@@ -67,28 +67,29 @@ std::string Reading(const BenchFigures& figures) {
   if (round_trips.empty()) return "";
   const absl::Duration worst = SpreadOf(round_trips).worst;
   std::string out =
-      Wrapped(absl::StrCat("A lease should not be below ", ShortTime(ShortestLease(worst)),
+      Wrapped(absl::StrCat("Leases should be at least ", ShortTime(ShortestLease(worst)),
                            ", twenty times the slowest round trip seen (", ShortTime(worst),
-                           "); a bad day has slower ones."),
+                           "); on a bad day there are slower ones."),
               0);
   if (!figures.one_thread.redlatch) return out;
   const absl::Duration pair = absl::Seconds(1 / *figures.one_thread.redlatch);
   const double share = std::min(1.0, absl::FDivDuration(2 * MeanOf(round_trips), pair));
-  out += Wrapped(absl::StrFormat("Of the %s that a lock costs, two round trips are %.0f %%: %s",
-                                 ShortTime(pair), 100 * share,
-                                 share >= 0.7 ? "the way to the server and back is what counts."
-                                              : "the rest is what server and client do."),
-                 0);
+  out += Wrapped(
+      absl::StrFormat("Of the %s that a lock takes, two round trips account for %.0f %%; %s",
+                      ShortTime(pair), 100 * share,
+                      share >= 0.7 ? "what matters is the way to the server and back."
+                                   : "the rest is work in the server and the client."),
+      0);
   if (!figures.own_locks.redlatch) return out;
   const double growth = *figures.own_locks.redlatch / *figures.one_thread.redlatch;
   return out +
-         Wrapped(absl::StrFormat("%d threads, each with a lock of its own, get %.1f times what one "
-                                 "gets: %s",
-                                 kBenchThreads, growth,
-                                 growth >= 0.5 * kBenchThreads
-                                     ? "with one the server is idle most of the time."
-                                     : "server or machine are at their limit."),
-                 0);
+         Wrapped(
+             absl::StrFormat(
+                 "%d threads, each with its own lock, achieve %.1f times as much as one: %s",
+                 kBenchThreads, growth,
+                 growth >= 0.5 * kBenchThreads ? "with one, the server is idle most of the time."
+                                               : "the server or the machine is at its limit."),
+             0);
 }
 
 std::string JsonTimes(const Times& times) {
@@ -127,10 +128,10 @@ std::string BenchText(const BenchFigures& figures) {
   out += TimeRow("round trip, p50", figures.round_trips, &Spread::p50);
   out += TimeRow("            p99", figures.round_trips, &Spread::p99);
   out += TimeRow("            worst", figures.round_trips, &Spread::worst);
-  out += RateRow("locks a second, 1 thread", figures.one_thread);
-  out += RateRow(absl::StrCat("                ", kBenchThreads, " threads, each its own"),
+  out += RateRow("locks per second, 1 thread", figures.one_thread);
+  out += RateRow(absl::StrCat("                  ", kBenchThreads, " threads, own locks"),
                  figures.own_locks);
-  out += RateRow(absl::StrCat("                ", kBenchThreads, " threads, all the same"),
+  out += RateRow(absl::StrCat("                  ", kBenchThreads, " threads, one lock"),
                  figures.one_lock);
   out += TimeRow("hand-over to another client, p50", figures.hand_overs, &Spread::p50);
   out += TimeRow("                             p99", figures.hand_overs, &Spread::p99);

@@ -5,16 +5,17 @@ namespace {
 
 constexpr Entry kExamples[] = {
     {"redlatch bench --server redis://redis.example:6379",
-     "What locks cost from here, before a program relies on it."},
+     "What locks cost from here, before a program depends on it."},
     {"redlatch bench --time 1m --json > today.json", "To compare with another day."},
 };
 
 constexpr Entry kOptions[] = {
-    {"--time TIME", "How long in all. Default: 5s; 500ms to 10m."},
+    {"--time TIME", "How long to measure in all. Default: 5s. From 500ms to 10m."},
     {"--prefix PREFIX",
-     "What the names of your locks begin with, where the server's user may use no other keys."},
+     "The beginning of all your locks' names, if the server's user may not use other keys."},
     {"--json",
-     "One object: times in microseconds, locks a second; null for what was not measured."},
+     "One JSON object: times in microseconds, and locks per second; null for anything that was not "
+     "measured."},
     kServerOption,
     kHelpOption,
 };
@@ -35,18 +36,19 @@ constexpr Entry kFigures[] = {
 };
 
 constexpr Entry kExitCodes[] = {
-    {"0", "measured"},
+    {"0", "everything was measured"},
     {"121", kUnreachableText},
-    {"123", "refused: by the server; redlatch doctor says why"},
+    {"123", "refused by the server; redlatch doctor says why"},
     {"125", "wrong usage"},
-    {"128+n", "signal n came: what was measured until then is printed, and nothing is left behind"},
+    {"128+n", "signal n arrived: the results so far are printed, and nothing is left behind"},
 };
 
 constexpr Entry kNotes[] = {
     {"Load",
-     "It keeps the server as busy as eight threads can, for --time: not what to do to one that "
-     "others need at that moment. Nor are figures worth much where others keep it busy."},
-    {"p99", "Not printed where there were fewer than 100 to take it from."},
+     "For the whole --time it loads the server as much as eight threads can. Do not do this to a "
+     "server that others need at the time. If others keep the server busy, the figures mean "
+     "little."},
+    {"p99", "Not printed if there are fewer than 100 samples."},
 };
 
 constexpr Section kSections[] = {{"Options", kOptions},
@@ -58,11 +60,11 @@ constexpr Section kSections[] = {{"Options", kOptions},
 
 const Page kBenchPage = {
     .name = "bench",
-    .summary = "measure what locks cost on a server, beside plain commands",
+    .summary = "measure what locks cost on a server, next to plain commands",
     .synopsis = "redlatch bench [--time TIME] [--prefix PREFIX] [--json]",
     .purpose =
-        "Measures round trips, locks a second and hand-overs between this machine and a server, "
-        "each beside what plain commands of Redis reach, and says what that means.",
+        "Measures round trips, locks per second and hand-overs between this machine and a server, "
+        "each next to what plain Redis commands achieve, and says what the figures mean.",
     .examples = kExamples,
     .sections = kSections,
 };

@@ -44,7 +44,7 @@ std::set<std::string> HoldsOf(const Sight& sight) {
 // Whether the user says so.
 bool Confirm() {
   std::fputs(
-      "They are told at once, but may be in the middle of what the lock protects. Break it? "
+      "They will be told at once, but may be in the middle of what the lock protects. Break it? "
       "[y/N] ",
       stderr);
   const int first = std::getchar();
@@ -56,14 +56,14 @@ int BreakIt(Server& server, const std::string& url, const Sight& seen) {
   if (absl::Status broken = Break(url, seen.row); !broken.ok()) return Refuse(broken);
   const absl::StatusOr<Sight> after = LookClosely(server, url, seen.row.name);
   if (!after.ok()) {
-    Complain({"it is broken, but who has it now can't be seen: ",
+    Complain({"the lock is broken, but it cannot be determined who has it now: ",
               std::string(after.status().message())});
     return 0;
   }
   if (after->info.holders.empty()) {
-    std::printf("Broken. Nobody has it now.\n");
+    std::printf("Broken. Nobody holds it now.\n");
   } else {
-    SayHolders("Broken. It went to:", *after);
+    SayHolders("Broken. It is now held by:", *after);
   }
   return 0;
 }
@@ -72,8 +72,8 @@ int AskAndBreak(Server& server, const std::string& url, const std::string& name,
   const absl::StatusOr<Sight> seen = LookClosely(server, url, name);
   if (!seen.ok()) return Refuse(seen.status());
   if (!seen->exists) {
-    Complain({"nobody uses a lock \"", Printable(name), "\" at ", server.name(),
-              "; redlatch ls shows which there are"});
+    Complain({"there is no lock \"", Printable(name), "\" at ", server.name(),
+              "; redlatch ls lists the locks in use"});
     return kNo;
   }
   if (seen->may_be_data) {
@@ -92,7 +92,7 @@ int AskAndBreak(Server& server, const std::string& url, const std::string& name,
   SayHolders(absl::StrCat("At ", server.name(), " ", Called(seen->row), " is held by:"), *seen);
   if (yes) return BreakIt(server, url, *seen);
   if (isatty(STDIN_FILENO) == 0) {
-    Complain({"there is no terminal to ask on: say --yes to break it"});
+    Complain({"there is no terminal to ask on; use --yes to break it without asking"});
     return kFailure;
   }
   if (!Confirm()) {
@@ -102,7 +102,7 @@ int AskAndBreak(Server& server, const std::string& url, const std::string& name,
   const absl::StatusOr<Sight> now = LookClosely(server, url, name);
   if (!now.ok()) return Refuse(now.status());
   if (HoldsOf(*now) != HoldsOf(*seen)) {
-    Complain({"other holders than those have it by now; nothing was done"});
+    Complain({"the lock has other holders by now; nothing was done"});
     return kNo;
   }
   return BreakIt(server, url, *seen);
@@ -114,11 +114,11 @@ int Break(const std::vector<std::string>& words) {
   bool yes = false;
   CommandLine line("break");
   line.Flag("--yes", &yes);
-  line.Operands(1, "one lock at a time: redlatch break NAME");
+  line.Operands(1, "say one name: redlatch break NAME");
   absl::Status parsed = line.Parse(words);
   if (parsed.ok() && !line.help() && (line.operands().empty() || line.operands()[0].empty())) {
     parsed =
-        WrongUsage("the lock's name is missing", "redlatch break NAME; redlatch ls lists them");
+        WrongUsage("the lock's name is missing", "say redlatch break NAME; redlatch ls lists them");
   }
   if (!parsed.ok()) {
     Complain({std::string(parsed.message())});

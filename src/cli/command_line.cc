@@ -9,9 +9,14 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "src/cli/suggestion.h"
 
 namespace redlatch::cli {
 namespace {
+
+std::string Quoted(const std::string& word) {
+  return absl::StrCat("\"", absl::Utf8SafeCEscape(word), "\"");
+}
 
 // "10s", "1m30s", "inf"; a bare number is seconds.
 bool ParseTime(const std::string& text, absl::Duration* time) {
@@ -28,7 +33,7 @@ bool ParseTime(const std::string& text, absl::Duration* time) {
 }  // namespace
 
 absl::Status WrongUsage(const std::string& what, const std::string& mend) {
-  return absl::InvalidArgumentError(absl::StrCat(what, ": ", mend));
+  return absl::InvalidArgumentError(absl::StrCat(what, "; ", mend));
 }
 
 CommandLine::CommandLine(std::string command) : command_(std::move(command)) {
@@ -57,7 +62,7 @@ void CommandLine::Time(const std::string& option, absl::Duration* time) {
   options_[option] = {
       .what = "a time, as in 10s", .take = [option, time](const std::string& value) {
         if (ParseTime(value, time)) return absl::OkStatus();
-        return WrongUsage(absl::StrCat(option, " ", absl::Utf8SafeCEscape(value), " is no time"),
+        return WrongUsage(absl::StrCat(option, " ", Quoted(value), " is not a length of time"),
                           "say 500ms, 10s, 1m30s, 2h, or a number of seconds");
       }};
 }
@@ -66,8 +71,8 @@ void CommandLine::Number(const std::string& option, int64_t least, int64_t* numb
   options_[option] = {
       .what = "a number", .take = [option, least, number](const std::string& value) {
         if (absl::SimpleAtoi(value, number) && *number >= least) return absl::OkStatus();
-        return WrongUsage(absl::StrCat(option, " ", absl::Utf8SafeCEscape(value)),
-                          absl::StrCat("a whole number from ", least, " is needed"));
+        return WrongUsage(absl::StrCat(option, " ", Quoted(value), " is not a number it can be"),
+                          absl::StrCat("say a whole number, ", least, " or more"));
       }};
 }
 
@@ -77,8 +82,9 @@ void CommandLine::Choice(const std::string& option, const std::vector<std::strin
   options_[option] = {.what = what, .take = [option, words, word, what](const std::string& value) {
                         *word = value;
                         if (std::ranges::find(words, value) != words.end()) return absl::OkStatus();
-                        return WrongUsage(absl::StrCat(option, " ", absl::Utf8SafeCEscape(value)),
-                                          absl::StrCat("say ", what));
+                        return WrongUsage(
+                            absl::StrCat(option, " ", Quoted(value), " is not one of its values"),
+                            absl::StrCat("say ", what));
                       }};
 }
 
@@ -112,8 +118,9 @@ absl::Status CommandLine::Parse(const std::vector<std::string>& words) {
 
 absl::Status CommandLine::TakeOperand(const std::string& word) {
   if (operands_.size() == most_operands_) {
-    return WrongUsage(absl::StrCat("\"", absl::Utf8SafeCEscape(word), "\" is a word too many"),
-                      too_many_);
+    return WrongUsage(
+        absl::StrCat("unexpected argument ", Quoted(word)),
+        too_many_.empty() ? absl::StrCat("redlatch ", command_, " takes options only") : too_many_);
   }
   operands_.push_back(word);
   return absl::OkStatus();
@@ -125,24 +132,36 @@ absl::Status CommandLine::TakeOption(const std::vector<std::string>& words, size
   const std::string name = word.substr(0, equals);
   const auto found = options_.find(name);
   if (found == options_.end()) {
-    return WrongUsage(
-        absl::StrCat(absl::Utf8SafeCEscape(name), " is no option of redlatch ", command_),
-        absl::StrCat("see redlatch ", command_, " --help",
-                     command_follows_     ? "; the command's own come after --"
-                     : most_operands_ > 0 ? "; a name that begins with - comes after --"
-                                          : ""));
+    return absl::InvalidArgumentError(
+        absl::StrCat("redlatch ", command_, " has no option ", absl::Utf8SafeCEscape(name),
+                     DidYouMean(name, OptionNames()), MendOfUnknown()));
   }
   const Option& option = found->second;
   given_.insert(name);
   if (option.what.empty()) {
-    return equals == std::string::npos ? option.take("") : WrongUsage(name, "takes no value");
+    return equals == std::string::npos
+               ? option.take("")
+               : absl::InvalidArgumentError(absl::StrCat(name, " takes no value"));
   }
   if (equals != std::string::npos) return option.take(word.substr(equals + 1));
   if (*at == words.size() || words[*at] == "--") {
-    return WrongUsage(absl::StrCat(name, " lacks its value"),
-                      absl::StrCat("give it ", option.what));
+    return WrongUsage(absl::StrCat(name, " needs a value"), absl::StrCat("give it ", option.what));
   }
   return option.take(words[(*at)++]);
+}
+
+std::vector<std::string> CommandLine::OptionNames() const {
+  std::vector<std::string> names;
+  for (const auto& [name, option] : options_) names.push_back(name);
+  return names;
+}
+
+std::string CommandLine::MendOfUnknown() const {
+  return absl::StrCat(" (see redlatch ", command_, " --help",
+                      command_follows_     ? "; options of the command itself go after --"
+                      : most_operands_ > 0 ? "; put -- before a name that begins with -"
+                                           : "",
+                      ")");
 }
 
 }  // namespace redlatch::cli

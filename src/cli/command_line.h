@@ -14,7 +14,7 @@
 
 namespace redlatch::cli {
 
-// "what: mend", as kInvalidArgument.
+// "what; mend", as kInvalidArgument.
 absl::Status WrongUsage(const std::string& what, const std::string& mend);
 
 // Says which options there are, then parses: --option value, --option=value, --flag. Behind `--`
@@ -35,7 +35,7 @@ class CommandLine {
   void Number(const std::string& option, int64_t least, int64_t* number);
   // One of these words.
   void Choice(const std::string& option, const std::vector<std::string>& words, std::string* word);
-  // More operands than these are refused with `mend`.
+  // More operands than these are refused with `mend`. Without this call any is.
   void Operands(size_t most, const std::string& mend);
   // What follows `--` is another's command, and left alone.
   void CommandFollows() { command_follows_ = true; }
@@ -59,6 +59,8 @@ class CommandLine {
   };
 
   absl::Status TakeOperand(const std::string& word);
+  std::vector<std::string> OptionNames() const;
+  std::string MendOfUnknown() const;
   // Moves `at` past the option's value.
   absl::Status TakeOption(const std::vector<std::string>& words, size_t* at);
 

@@ -13,8 +13,8 @@ int main(int argc, char** argv) {
   }
   if (argc > 2 || (argc == 2 && std::string_view(argv[1]).starts_with("-"))) {
     std::fprintf(stderr,
-                 "usage: redlatch-demo [URL]\n\nThe URL is embedded: where none is given; "
-                 "see redlatch/client.h for the others.\n");
+                 "usage: redlatch-demo [URL]\n\nThe default URL is embedded:; redlatch/client.h "
+                 "lists the others.\n");
     return 2;
   }
   return redlatch::demo::RunShow(argc == 2 ? argv[1] : "embedded:");

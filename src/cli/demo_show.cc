@@ -38,18 +38,19 @@ constexpr absl::Duration kLook = absl::Milliseconds(100);  // how often the lock
 constexpr absl::Duration kPatience = absl::Seconds(15);    // for anything that is to happen
 
 constexpr std::string_view kPrologue = R"(
-Five processes share a number in a file. Each adds 1 to it, again and again: it reads the number,
-thinks for a moment, and writes it back one higher. Two of them at once would lose an addition, so
-each takes a lock first: redlatch lets one in and keeps the others in a queue. Whoever gets the lock
-gets a token with it, a number that only grows, and shows it to the file, which refuses an older
-one than it has seen. Two accidents will happen: one process dies while it has the lock, and
-another freezes.
+Five processes share a number in a file. Each adds 1 to it, over and over: it reads the number,
+thinks for a moment, and writes back the number plus one. If two of them did that at once, an
+addition would be lost, so each takes a lock first: redlatch lets one in and keeps the others in a
+queue. With the lock comes a token, a number that only grows, and the file rejects any token older
+than the newest it has seen. Two accidents will happen: one process dies while it holds the lock,
+and another freezes.
 )";
 
 constexpr std::string_view kEpilogue = R"(
-No addition was lost, and none was made twice. One process at a time had the lock; when one died
-with it, the lock passed on at the end of its lease; and when one froze for longer than its lease
-and then went on as if it still had the lock, its older token gave it away, and it changed nothing.)";
+No addition was lost, and none was made twice. Only one process at a time held the lock. When one
+died holding it, the lock was passed on as soon as its lease expired. When one froze for longer than
+its lease, and then carried on as if it still held the lock, its older token gave it away, and it
+changed nothing.)";
 
 volatile sig_atomic_t interrupted = 0;
 
@@ -97,7 +98,7 @@ class Show {
       return false;
     }
     table_.Print(absl::StrCat("\n", sum->text));
-    if (!refused_) table_.Print("WRONG: the late write was not refused");
+    if (!refused_) table_.Print("WRONG: the late write was not rejected");
     const bool good = sum->good && refused_;
     if (good) table_.Print(kEpilogue);
     return good;
@@ -124,11 +125,11 @@ class Show {
     }
     if (report.event == Report::Event::kRefused) {
       if (by.number == kSleeper) refused_ = true;
-      Say(absl::StrFormat("worker %d writes %d: REFUSED. Its %s", by.number, report.count,
+      Say(absl::StrFormat("worker %d writes %d: REJECTED, because its %s", by.number, report.count,
                           report.text));
     }
     if (report.event == Report::Event::kRests && !report.text.empty()) {
-      Say(absl::StrFormat("RunLocked() returns, in worker %d: %s", by.number, report.text));
+      Say(absl::StrFormat("in worker %d, RunLocked() returns: %s", by.number, report.text));
     }
   }
 
@@ -149,7 +150,8 @@ class Show {
     while (!so()) {
       if (interrupted != 0) return absl::CancelledError("interrupted");
       if (end <= elapsed())
-        return absl::DeadlineExceededError(absl::StrCat("waited in vain for ", std::string(what)));
+        return absl::DeadlineExceededError(
+            absl::StrCat("this did not happen in time: ", std::string(what)));
       crew_.Attend(kTick, [this](const Worker& by, const Report& report) { Heard(by, report); });
       Look();
       for (const Worker& each : crew_.workers()) {
@@ -165,11 +167,11 @@ class Show {
   absl::Status Watch(absl::Duration time) {
     const absl::Duration end = elapsed() + time;
     return Until(
-        "time", [&] { return end <= elapsed(); }, time + kPatience);
+        "the time to pass", [&] { return end <= elapsed(); }, time + kPatience);
   }
 
   absl::Status UntilSomebodyElseHolds(uint64_t than) {
-    return Until("another to get the lock", [&] {
+    return Until("another worker to get the lock", [&] {
       return std::any_of(crew_.workers().begin(), crew_.workers().end(), [&](const Worker& each) {
         if (each.token <= than || each.state != Worker::State::kHolds) return false;
         successor_ = each.number;
@@ -188,8 +190,8 @@ class Show {
 
   std::string LeaseText() const {
     const absl::StatusOr<LockInfo> info = lock_.Inspect();
-    if (!info.ok() || info->holders.empty()) return "its lease has ended";
-    return absl::StrFormat("its lease ends in %.1f s, and nobody renews it",
+    if (!info.ok() || info->holders.empty()) return "its lease has expired";
+    return absl::StrFormat("its lease expires in %.1f s, and nobody renews it",
                            absl::ToDoubleSeconds(info->holders.front().remaining));
   }
 
@@ -207,10 +209,9 @@ class Show {
         !begun.ok()) {
       return begun;
     }
-    Say(
-        absl::StrFormat("%d workers are at it; a lease is %.0f s, and renewed while its process "
-                        "lives",
-                        kWorkers, absl::ToDoubleSeconds(kLease)));
+    Say(absl::StrFormat(
+        "%d workers have started; a lease lasts %.0f s and is renewed while its process lives",
+        kWorkers, absl::ToDoubleSeconds(kLease)));
     return Watch(absl::Seconds(1.8));
   }
 
@@ -219,9 +220,9 @@ class Show {
     Worker& victim = worker(kVictim);
     const absl::Duration killed = elapsed();
     Crew::Kill(victim);
-    Say(absl::StrFormat("worker %d was killed while it had the lock; %s", kVictim, LeaseText()));
+    Say(absl::StrFormat("worker %d was killed while it held the lock; %s", kVictim, LeaseText()));
     if (absl::Status passed = UntilSomebodyElseHolds(victim.token); !passed.ok()) return passed;
-    Say(absl::StrFormat("its lease is over: worker %d has the lock, %.1f s after the death",
+    Say(absl::StrFormat("its lease has expired: worker %d holds the lock, %.1f s after the kill",
                         successor_, absl::ToDoubleSeconds(elapsed() - killed)));
     return Watch(absl::Seconds(1));
   }
@@ -231,16 +232,15 @@ class Show {
     Worker& sleeper = worker(kSleeper);
     const int64_t read = count_;
     Crew::Freeze(sleeper);
-    Say(absl::StrFormat("worker %d was frozen after it read %d and before it wrote; %s", kSleeper,
+    Say(absl::StrFormat("worker %d was frozen after reading %d and before writing; %s", kSleeper,
                         read, LeaseText()));
     if (absl::Status passed = UntilSomebodyElseHolds(sleeper.token); !passed.ok()) return passed;
-    Say(absl::StrFormat("its lease is over: worker %d has the lock, with a newer token",
+    Say(absl::StrFormat("its lease has expired: worker %d holds the lock, with a newer token",
                         successor_));
     if (absl::Status watched = Watch(absl::Seconds(1)); !watched.ok()) return watched;
-    Say(
-        absl::StrFormat("worker %d goes on where it was: to it no time has passed. It has read %d; "
-                        "the number is %d by now",
-                        kSleeper, read, count_));
+    Say(absl::StrFormat(
+        "worker %d carries on as if no time had passed: it has read %d, but the number is now %d",
+        kSleeper, read, count_));
     const int64_t told = sleeper.told;
     crew_.Tell(sleeper, Order::kGo);
     Crew::Thaw(sleeper);

@@ -72,7 +72,7 @@ absl::StatusOr<int64_t> Append(const std::string& path, FencedCounter::Record re
   if (record.token < last->token) {
     return absl::FailedPreconditionError(absl::StrCat("token ", record.token.value(),
                                                       " is older than ", last->token.value(),
-                                                      ", the newest that the store has seen"));
+                                                      ", the newest that the file has seen"));
   }
   if (!record.written) record.count = last->count;
   const Text text = Encode(record);

@@ -44,9 +44,9 @@ absl::StatusOr<Sum> CountUp(const FencedCounter& counter, const std::vector<Work
     absl::StrAppendFormat(&sum.text, "  worker %d   %5d additions", worker.number, made);
     if (worker.state == Worker::State::kKilled) {
       // Dead men tell no tales: the journal knows what it did.
-      absl::StrAppendFormat(&sum.text, ", of which it told %d before it was killed", worker.told);
+      absl::StrAppendFormat(&sum.text, ", %d of them reported before it was killed", worker.told);
     } else if (made != worker.told) {
-      absl::StrAppendFormat(&sum.text, " in the journal, but it tells of %d: WRONG", worker.told);
+      absl::StrAppendFormat(&sum.text, " in the journal, but it reported %d: WRONG", worker.told);
       sum.good = false;
     }
     absl::StrAppend(&sum.text, "\n");
@@ -56,7 +56,8 @@ absl::StatusOr<Sum> CountUp(const FencedCounter& counter, const std::vector<Work
                         expected == actual ? "equal" : "WRONG");
   sum.good &= expected == actual && expected > 0;
   if (const int wrong = HoldsOutOfOrder(*journal); wrong > 0) {
-    absl::StrAppendFormat(&sum.text, "  %d accesses came between those of another: WRONG\n", wrong);
+    absl::StrAppendFormat(&sum.text, "  %d accesses came between those of another worker: WRONG\n",
+                          wrong);
     sum.good = false;
   }
   return sum;

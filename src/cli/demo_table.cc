@@ -15,14 +15,14 @@ constexpr absl::Duration kLineInterval = absl::Seconds(1);
 std::string_view Name(Worker::State state) {
   switch (state) {
     case Worker::State::kStarting:
-      return "starts";
+      return "starting";
     case Worker::State::kRests:
-      return "rests";
+      return "resting";
     case Worker::State::kWaits:
-      return "waits for the lock";
+      return "waiting for the lock";
     case Worker::State::kHolds:
     case Worker::State::kDallies:
-      return "HAS THE LOCK";
+      return "HOLDS THE LOCK";
     case Worker::State::kFrozen:
       return "frozen (SIGSTOP)";
     case Worker::State::kKilled:
@@ -35,12 +35,10 @@ std::string_view Name(Worker::State state) {
   return "";
 }
 
-// Who was told the newest token: threads of one process do not pass the lock on here, so that each
-// hold at the server is one worker's. Null where its word has not come yet.
+// Null if the server does not know which process it is.
 const Worker* HolderOf(const Table::Sight& sight) {
-  if (sight.lock == nullptr || sight.lock->holders.empty()) return nullptr;
   for (const Worker& worker : *sight.workers) {
-    if (worker.token != 0 && worker.token == sight.lock->last_token.value()) return &worker;
+    if (worker.was == sight.lock->holders.front().process.pid) return &worker;
   }
   return nullptr;
 }
@@ -49,7 +47,7 @@ std::string HolderText(const Table::Sight& sight) {
   if (sight.lock == nullptr) return "unknown";
   if (sight.lock->holders.empty()) return "nobody";
   const Worker* const holder = HolderOf(sight);
-  if (holder == nullptr) return "somebody new";
+  if (holder == nullptr) return "a worker";
   const std::string_view fate = holder->state == Worker::State::kKilled   ? " (killed)"
                                 : holder->state == Worker::State::kFrozen ? " (frozen)"
                                                                           : "";
@@ -98,7 +96,7 @@ void Table::Draw(const Sight& sight) {
     if (sight.lock->holders.empty()) {
       absl::StrAppend(&text, "    lease     -\n");
     } else {
-      absl::StrAppendFormat(&text, "    lease     ends in %.1f s, unless it is renewed\n",
+      absl::StrAppendFormat(&text, "    lease     expires in %.1f s unless renewed\n",
                             absl::ToDoubleSeconds(sight.lock->holders.front().remaining));
     }
     absl::StrAppendFormat(&text, "    waiting   %d\n", sight.lock->waiting);

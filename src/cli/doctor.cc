@@ -33,7 +33,7 @@ int Doctor(const std::vector<std::string>& words) {
   bool json = false;
   std::string prefix;
   line.Flag("--json", &json);
-  line.Text("--prefix", "what the names of your locks begin with", &prefix);
+  line.Text("--prefix", "the beginning of your locks' names", &prefix);
   if (absl::Status parsed = line.Parse(words); !parsed.ok()) {
     Complain({std::string(parsed.message())});
     return kFailure;

@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "src/cli/doctor_checks.h"
 #include "src/cli/measures.h"
+#include "src/engine/key_set.h"
 
 namespace redlatch::cli {
 namespace {
@@ -32,11 +33,14 @@ void BadKeys(const DoctorFacts& facts, const std::string& who, Findings& finding
                  "all names",
                  {Grant(facts, "~*")});
   } else {
+    const std::string stem =
+        absl::StrCat(engine::HasTag(facts.prefix) ? ".tag:" : ":{", facts.prefix);
     findings.Bad("permissions",
-                 absl::StrCat(who, " may not use both ", facts.prefix, "... and {", facts.prefix,
-                              "... as keys"),
-                 "a lock needs both; grant them",
-                 {Grant(facts, absl::StrCat("~", facts.prefix, "* ~{", facts.prefix, "*"))});
+                 absl::StrCat(who, " may not use all of ", facts.prefix, "..., redlatch:2", stem,
+                              "... and redlatch:rw", stem, "... as keys"),
+                 "locks need them; grant them",
+                 {Grant(facts, absl::StrCat("~", facts.prefix, "* ~redlatch:2", stem,
+                                            "* ~redlatch:rw", stem, "*"))});
   }
 }
 

@@ -59,6 +59,10 @@ Told<Fields> InfoAnswer(const Reply& reply) {
     if (line.empty() || line[0] == '#') continue;
     fields.insert(Split(line, ':'));
   }
+  // Valkey's name for it.
+  if (const auto mode = fields.find("server_mode"); mode != fields.end()) {
+    fields.emplace("redis_mode", mode->second);
+  }
   return fields;
 }
 

@@ -66,7 +66,7 @@ std::string Setting(const DoctorFacts& facts, std::string_view name, std::string
 }
 
 std::string WhereToSet(const DoctorFacts& facts) {
-  return facts.config.ok() ? "" : "in its configuration, or the settings of the service";
+  return facts.config.ok() ? "" : "in its configuration, or in the settings of the hosted service";
 }
 
 }  // namespace redlatch::cli

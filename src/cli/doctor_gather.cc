@@ -16,6 +16,7 @@
 #include "src/cli/lock_remains.h"
 #include "src/cli/measures.h"
 #include "src/cli/plain_connection.h"
+#include "src/engine/key_set.h"
 
 namespace redlatch::cli {
 namespace {
@@ -37,7 +38,7 @@ class Gatherer {
       : url_(url),
         url_text_(std::move(url_text)),
         random_(absl::StrCat(absl::Hex(base::RandomBits(), absl::kZeroPad16))),
-        name_(absl::StrCat(prefix, "redlatch:doctor:", random_)),
+        name_(absl::StrCat(prefix, "redlatch-doctor:", random_)),
         channel_(absl::StrCat("redlatch:doctor:", random_)),
         deadline_(deadline),
         facts_(*facts) {
@@ -51,6 +52,7 @@ class Gatherer {
   }
 
   absl::Status Run() {
+    if (absl::Status bad = engine::CheckMainKey(name_); !bad.ok()) return bad;
     EmbeddedLook embedded(url_);
     auto opened = PlainConnection::Open(url_, Soon());
     if (!opened.ok()) return opened.status();
@@ -116,7 +118,7 @@ class Gatherer {
   absl::Status Probe(PlainConnection& connection) {
     std::vector<ProbeWords> first;
     std::vector<ProbeWords> others;
-    for (ProbeWords& probe : ProbesOf(name_, absl::StrCat("{", name_, "}:queue"), channel_)) {
+    for (ProbeWords& probe : ProbesOf(name_, channel_)) {
       (probe.makes_key ? first : others).push_back(std::move(probe));
     }
     if (absl::Status done = ProbeAll(connection, first); !done.ok()) return done;

@@ -11,7 +11,7 @@
 namespace redlatch::cli {
 
 // Asks the server for all that there is to know. It writes nothing but keys and channels that begin
-// with `prefix` + "redlatch:doctor:" and a random number, and deletes them. Returns by `deadline`
+// with `prefix` + "redlatch-doctor:" and a random number, and deletes them. Returns by `deadline`
 // where the URL's own timeouts are not longer, and not OK where the server can't be reached,
 // refuses the login, or stops answering: then `facts` are not all there.
 absl::Status Gather(const redis::Url& url, const std::string& url_text, const std::string& prefix,

@@ -27,27 +27,29 @@ void CheckBufferLimit(const DoctorFacts& facts, Findings& findings) {
   const auto limits = TextIn(facts.config, "client-output-buffer-limit");
   const std::optional<int64_t> hard = limits ? PubSubLimit(*limits) : std::nullopt;
   if (!hard) {
-    findings.Unchecked("buffers",
-                       "CONFIG would tell how much may wait for a subscriber before it is cut off");
+    findings.Unchecked(
+        "buffers",
+        "only CONFIG shows how much may queue for a subscriber before it is disconnected");
   } else if (*hard > 0 && *hard < kSmallBuffer) {
-    findings.Warn("buffers",
-                  absl::StrCat("a subscriber is cut off when ", ShortSize(*hard),
-                               " wait for it: who waits for a lock may miss its turn, and be late"),
-                  WhereToSet(facts),
-                  {Setting(facts, "client-output-buffer-limit", "\"pubsub 32mb 8mb 60\"")});
+    findings.Warn(
+        "buffers",
+        absl::StrCat("a subscriber is disconnected when ", ShortSize(*hard),
+                     " are queued for it: a waiter may miss its turn and get the lock late"),
+        WhereToSet(facts),
+        {Setting(facts, "client-output-buffer-limit", "\"pubsub 32mb 8mb 60\"")});
   } else {
     findings.Ok("buffers", *hard == 0
-                               ? std::string("any number of messages may wait for a "
-                                             "subscriber")
-                               : absl::StrCat(ShortSize(*hard), " may wait for a subscriber"));
+                               ? std::string("any number of messages may queue for a subscriber")
+                               : absl::StrCat(ShortSize(*hard), " may queue for a subscriber"));
   }
 }
 
 void CheckBacklogs(const DoctorFacts& facts, Findings& findings) {
   if (!facts.pubsub_backlogs.ok()) {
-    findings.Unchecked("subscribers",
-                       absl::StrCat("CLIENT LIST would tell who does not read its messages: ",
-                                    std::string(facts.pubsub_backlogs.status().message())));
+    findings.Unchecked(
+        "subscribers",
+        absl::StrCat("only CLIENT LIST shows which subscribers do not read their messages: ",
+                     std::string(facts.pubsub_backlogs.status().message())));
     return;
   }
   int64_t late = 0;
@@ -58,15 +60,15 @@ void CheckBacklogs(const DoctorFacts& facts, Findings& findings) {
     if (worst == nullptr || backlog.bytes > worst->bytes) worst = &backlog;
   }
   if (worst == nullptr) {
-    findings.Ok("subscribers",
-                absl::StrCat(facts.pubsub_backlogs->size(), " connected, all read what they get"));
+    findings.Ok("subscribers", absl::StrCat(facts.pubsub_backlogs->size(),
+                                            " connected, all of them read their messages"));
     return;
   }
   findings.Warn("subscribers",
-                absl::StrCat(late, " don't read what they get, among them ", worst->address,
+                absl::StrCat(late, " do not read their messages, among them ", worst->address,
                              worst->name.empty() ? "" : absl::StrCat(" (", worst->name, ")"), ", ",
                              ShortSize(worst->bytes), " behind"),
-                "see whether that program is stopped or overloaded");
+                "check whether that program is stopped or overloaded");
 }
 
 }  // namespace
@@ -74,14 +76,15 @@ void CheckBacklogs(const DoctorFacts& facts, Findings& findings) {
 void CheckMessages(const DoctorFacts& facts, Findings& findings) {
   if (facts.message.ok()) {
     findings.Ok("messages",
-                absl::StrCat("one that was published arrived after ", ShortTime(*facts.message)));
+                absl::StrCat("a published message arrived after ", ShortTime(*facts.message)));
   } else if (absl::IsPermissionDenied(facts.message.status()) ||
              absl::IsDeadlineExceeded(facts.message.status())) {
-    findings.Bad("messages",
-                 absl::StrCat("none arrives: ", std::string(facts.message.status().message())),
-                 "who waits would learn that it is his turn by a heartbeat, up to 10 s late");
+    findings.Bad(
+        "messages",
+        absl::StrCat("they do not arrive: ", std::string(facts.message.status().message())),
+        "waiters would learn of their turn only by a heartbeat, up to 10 s late");
   } else {
-    findings.Unchecked("messages", absl::StrCat("whether they arrive could not be tried: ",
+    findings.Unchecked("messages", absl::StrCat("it could not be tested whether they arrive: ",
                                                 std::string(facts.message.status().message())));
   }
   CheckBufferLimit(facts, findings);

@@ -4,17 +4,17 @@ namespace redlatch::cli {
 namespace {
 
 constexpr Entry kExamples[] = {
-    {"redlatch doctor", "Your server in $REDLATCH_URL, or the private one of this machine."},
+    {"redlatch doctor", "The server in $REDLATCH_URL, or your private one on this machine."},
     {"REDLATCH_URL=redis://app:secret@redis.example:6379 redlatch doctor --prefix orders:",
-     "As the user of a program, whose locks' names begin with orders:."},
+     "As the user of an application whose lock names all begin with orders:."},
     {"redlatch doctor --json | jq '.checks[] | select(.level == \"bad\")'", "For a script."},
 };
 
 constexpr Entry kOptions[] = {
     {"--prefix PREFIX",
-     "What the names of your locks begin with, where the server's user may use no other keys."},
+     "The beginning of all your locks' names, if the server's user may not use other keys."},
     {"--json",
-     "One object: server; verdict, which is well, change, unusable or unreachable; error, where "
+     "One JSON object with server; verdict (well, change, unusable or unreachable); error, if "
      "nothing could be checked; and checks, each with check, level, found, mend and commands."},
     kServerOption,
     kHelpOption,
@@ -23,30 +23,30 @@ constexpr Entry kOptions[] = {
 constexpr Entry kLevels[] = {
     {"ok", "as it should be"},
     {"unchecked",
-     "the server does not let us look; that is no verdict. Services often forbid CONFIG: look at "
-     "their settings"},
-    {"note", "good to know; nothing has to be done"},
-    {"warn", "should be changed; how is said behind ->"},
+     "the server did not allow this check, so there is no verdict; hosted services often forbid "
+     "CONFIG, in which case look at their settings"},
+    {"note", "good to know; nothing needs to be done"},
+    {"warn", "should be changed; the line after -> says how"},
     {"bad", "unfit for locks as it is"},
 };
 
 constexpr Entry kExitCodes[] = {
-    {"0", "nothing has to be changed; what was unchecked is not counted"},
-    {"1", "something should be changed: there is a warn"},
-    {"121", "unreachable: the server can't be reached, or does not answer, or takes nobody more"},
-    {"123", "unfit for locks: there is a bad; or user or password are wrong"},
+    {"0", "nothing needs to be changed; checks that could not be made do not count"},
+    {"1", "something should be changed: there is at least one warn"},
+    {"121",
+     "unreachable: the server could not be reached, did not answer, or accepts no more clients"},
+    {"123", "unfit for locks: there is at least one bad; or the user or password is wrong"},
     {"125", "wrong usage"},
 };
 
 constexpr Entry kNotes[] = {
     {"What it does to the server",
-     "It asks some hundred short questions within a second or so, 10 s at most, and takes a lock "
-     "of "
-     "each kind for a moment. Their names begin with PREFIX, redlatch:doctor: and a random number; "
-     "nothing of it stays."},
-    {"The lease it advises",
-     "Twenty times the longest that it has seen, of its own round trips, the slow log and LATENCY: "
-     "a look of a second does not see a bad day."},
+     "It sends about a hundred short commands within a second or so (10 s at most), and takes a "
+     "lock of each kind for a moment. Their names begin with PREFIX, redlatch-doctor: and a random "
+     "number. It leaves nothing behind."},
+    {"The lease it recommends",
+     "Twenty times the longest delay it has seen in its own round trips, the slow log and LATENCY. "
+     "It looks for about a second, which does not show how slow a bad day can be."},
 };
 
 constexpr Section kSections[] = {{"Options", kOptions},
@@ -61,11 +61,11 @@ const Page kDoctorPage = {
     .summary = "check whether a server is fit for locks, and say what to change",
     .synopsis = "redlatch doctor [--prefix PREFIX] [--json]",
     .purpose =
-        "Looks at a Redis server as whoever has run locks on one for years would: version and "
-        "role, "
-        "permissions, by trying every command and every kind of lock, eviction and memory, what a "
-        "restart forgets and a failover loses, messages, latency, clock, limits. Each check is one "
-        "line; what should be changed comes with the command that does it.",
+        "Checks a Redis server the way someone would who has run locks on one for years: version "
+        "and role, permissions (by trying every command and every kind of lock), eviction and "
+        "memory, what a restart forgets and what a failover loses, messages, latency, clock and "
+        "limits. Each check is one line. If something should be changed, the command that changes "
+        "it is shown.",
     .examples = kExamples,
     .sections = kSections,
 };

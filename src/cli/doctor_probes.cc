@@ -1,18 +1,22 @@
 #include "src/cli/doctor_probes.h"
 
 #include "absl/strings/match.h"
+#include "src/cli/lock_keys.h"
+#include "src/engine/key_set.h"
 #include "src/redis/errors.h"
 
 namespace redlatch::cli {
 
-std::vector<ProbeWords> ProbesOf(const std::string& key, const std::string& tagged_key,
-                                 const std::string& channel) {
+std::vector<ProbeWords> ProbesOf(const std::string& key, const std::string& channel) {
+  const std::string queue = engine::AuxiliaryKey(key, QueueSuffix("simple"));
+  const std::string readers = engine::AuxiliaryKey(key, engine::kReadersSuffix);
   return {
       {"ping", {"PING"}},
       {.command = "set", .words = {"SET", key, "0", "PX", "5000"}, .makes_key = true},
       {.command = "psetex", .words = {"PSETEX", key, "5000", "0"}, .makes_key = true},
       {"get", {"GET", key}},
-      {"exists", {"EXISTS", tagged_key}},
+      {"exists", {"EXISTS", queue, readers}},
+      {"getrange", {"GETRANGE", key, "0", "0"}},
       {"setrange", {"SETRANGE", key, "0", ""}},
       {"pexpire", {"PEXPIRE", key, "5000", "LT"}},
       {"pexpireat", {"PEXPIREAT", key, "9000000000000", "LT"}},
@@ -28,6 +32,7 @@ std::vector<ProbeWords> ProbesOf(const std::string& key, const std::string& tagg
       {.command = "hsetnx", .words = {"HSETNX", key, "f", "v"}, .needs_key = true},
       {"zadd", {"ZADD", key, "XX", "0", "m"}},
       {"zrem", {"ZREM", key, "m"}},
+      {"zremrangebyrank", {"ZREMRANGEBYRANK", key, "0", "0"}},
       {"zremrangebyscore", {"ZREMRANGEBYSCORE", key, "0", "0"}},
       {"zcard", {"ZCARD", key}},
       {"zcount", {"ZCOUNT", key, "0", "0"}},
@@ -42,6 +47,7 @@ std::vector<ProbeWords> ProbesOf(const std::string& key, const std::string& tagg
       {"evalsha", {"EVALSHA", "0000000000000000000000000000000000000000", "0"}},
       {.command = "exists", .words = {"EXISTS", "redlatch:client:doctor"}, .optional = true},
       {.command = "mget", .words = {"MGET", key}, .optional = true},
+      {"unlink", {"UNLINK", queue}},
       {"del", {"DEL", key}},
   };
 }
@@ -56,9 +62,12 @@ CommandProbe::Outcome ProbeOutcome(const redis::Reply& reply) {
   if (redis::ClassifyError(reply.text) != redis::ErrorCode::kNoPermission) {
     return Outcome::kAllowed;
   }
-  if (absl::StrContains(reply.text, "to access one of the keys")) return Outcome::kNoKey;
-  if (absl::StrContains(reply.text, "to access one of the channels")) return Outcome::kNoChannel;
-  return Outcome::kNoCommand;
+  // What Redis 7.0 says of a channel, and what later servers and Valkey do.
+  if (absl::StrContains(reply.text, "to access one of the channels") ||
+      absl::EndsWith(reply.text, " channel")) {
+    return Outcome::kNoChannel;
+  }
+  return absl::StrContains(reply.text, "to access ") ? Outcome::kNoKey : Outcome::kNoCommand;
 }
 
 }  // namespace redlatch::cli

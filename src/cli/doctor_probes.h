@@ -21,10 +21,9 @@ struct ProbeWords {
 
 // Those that make `key` first, then all others in this order, leave nothing: `key` is a string that
 // vanishes after some seconds. What would make one of another type finds this, or is given what the
-// server refuses, but only after it has looked whether the user may. The last deletes it.
-// `tagged_key` is another key's name.
-std::vector<ProbeWords> ProbesOf(const std::string& key, const std::string& tagged_key,
-                                 const std::string& channel);
+// server refuses, but only after it has looked whether the user may. The last deletes it. One of
+// them looks for the other keys of the lock `key`.
+std::vector<ProbeWords> ProbesOf(const std::string& key, const std::string& channel);
 
 CommandProbe::Outcome ProbeOutcome(const redis::Reply& reply);
 

@@ -83,7 +83,7 @@ std::string Summary(const std::vector<Finding>& findings) {
   };
   say(Level::kBad, "unfit for locks");
   say(Level::kWarn, "to change");
-  say(Level::kNote, "to know");
+  say(Level::kNote, "good to know");
   say(Level::kUnchecked, "not checked");
   say(Level::kOk, "ok");
   return absl::StrJoin(parts, ", ") + ".";
@@ -107,8 +107,8 @@ std::string TextReport(const std::string& server, const std::vector<Finding>& fi
   absl::StrAppend(&out, "\n", Summary(findings), "\n");
   if (NamesConfigSet(findings)) {
     out += Filled("", 0,
-                  "The commands are redis-cli's. CONFIG REWRITE and ACL SAVE, or redis.conf, keep "
-                  "them over a restart.");
+                  "Run these commands in redis-cli. To keep the changes across a restart, use "
+                  "CONFIG REWRITE and ACL SAVE, or redis.conf.");
   }
   return out;
 }

@@ -45,8 +45,7 @@ void CheckRoundTrip(const DoctorFacts& facts, Findings& findings) {
                    ShortTime(spread.worst), " of ", facts.pings.size(), " PINGs");
   if (spread.worst >= kSlow) {
     findings.Warn("round trip", found,
-                  "see what holds it up: the network, or slow commands, or a machine that is "
-                  "overloaded");
+                  "find what delays it: the network, slow commands, or an overloaded machine");
   } else if (spread.p99 >= kSlowP99) {
     findings.Note("round trip", found);
   } else {
@@ -56,7 +55,7 @@ void CheckRoundTrip(const DoctorFacts& facts, Findings& findings) {
 
 void CheckSlowCommands(const DoctorFacts& facts, Findings& findings) {
   if (!facts.slow_commands.ok()) {
-    findings.Unchecked("slow log", "SLOWLOG would tell which commands hold up all others");
+    findings.Unchecked("slow log", "only SLOWLOG shows which commands hold up all others");
     return;
   }
   const SlowCommand* worst = nullptr;
@@ -65,17 +64,17 @@ void CheckSlowCommands(const DoctorFacts& facts, Findings& findings) {
     if (worst == nullptr || slow.took > worst->took) worst = &slow;
   }
   if (worst == nullptr) {
-    findings.Ok("slow log", "nothing since yesterday");
+    findings.Ok("slow log", "nothing in the last 24 hours");
     return;
   }
   const std::string found =
-      absl::StrCat("the slowest since yesterday: ", worst->command, ", ", ShortTime(worst->took),
-                   ", ", ShortTime(worst->ago), " ago");
+      absl::StrCat("the slowest in the last 24 hours: ", worst->command, ", ",
+                   ShortTime(worst->took), ", ", ShortTime(worst->ago), " ago");
   if (worst->took >= kSlow) {
-    findings.Warn("slow log", absl::StrCat(found, "; every renewal waited for it"),
+    findings.Warn("slow log", absl::StrCat(found, "; every renewal had to wait for it"),
                   worst->took >= kVerySlow
-                      ? "move that work to another server: short leases are lost by it"
-                      : "move that work to another server, or use no short leases",
+                      ? "move that work to another server, since it makes short leases expire"
+                      : "move that work to another server, or do not use short leases",
                   {"SLOWLOG GET"});
   } else {
     findings.Note("slow log", found);
@@ -84,13 +83,13 @@ void CheckSlowCommands(const DoctorFacts& facts, Findings& findings) {
 
 void CheckSpikes(const DoctorFacts& facts, Findings& findings) {
   if (!facts.latency_spikes.ok()) {
-    findings.Unchecked("stalls", "LATENCY would tell what else has held up the server");
+    findings.Unchecked("stalls", "only LATENCY shows what else has delayed the server");
     return;
   }
   if (NumberIn(facts.config, "latency-monitor-threshold").value_or(0) == 0 &&
       facts.latency_spikes->empty()) {
-    findings.Unchecked("stalls", "the server does not watch for forks and disks that hold it up",
-                       "it does with", {Setting(facts, "latency-monitor-threshold", "100")});
+    findings.Unchecked("stalls", "the server does not record delays by forks and disks",
+                       "to make it do so", {Setting(facts, "latency-monitor-threshold", "100")});
     return;
   }
   const LatencySpike* worst = nullptr;
@@ -99,11 +98,11 @@ void CheckSpikes(const DoctorFacts& facts, Findings& findings) {
     if (worst == nullptr || spike.worst > worst->worst) worst = &spike;
   }
   if (worst == nullptr || worst->worst < kSlow) {
-    findings.Ok("stalls", "none worth speaking of since yesterday");
+    findings.Ok("stalls", "none worth mentioning in the last 24 hours");
   } else {
     findings.Warn("stalls",
                   absl::StrCat("the longest: ", worst->event, ", ", ShortTime(worst->worst)),
-                  "the server knows what can be done", {"LATENCY DOCTOR"});
+                  "ask the server what can be done", {"LATENCY DOCTOR"});
   }
 }
 
@@ -111,12 +110,12 @@ void HintAtLease(const DoctorFacts& facts, Findings& findings) {
   if (facts.pings.empty()) return;
   const absl::Duration worst = WorstSeen(facts);
   const absl::Duration least = ShortestLease(worst);
-  const std::string found = absl::StrCat("not below ", ShortTime(least), ", twenty times the ",
-                                         ShortTime(worst), " that was the slowest seen");
+  const std::string found = absl::StrCat(
+      "at least ", ShortTime(least), ", twenty times the slowest seen (", ShortTime(worst), ")");
   if (least > absl::Seconds(30)) {
-    findings.Warn("lease", found,
-                  "the default of 30 s is too short here: mend what is slow, or "
-                  "set LockOptions::lease");
+    findings.Warn(
+        "lease", found,
+        "the default of 30 s is too short here: fix what is slow, or set LockOptions::lease");
   } else {
     findings.Ok("lease", found);
   }
@@ -157,26 +156,27 @@ void CheckClock(const DoctorFacts& facts, Findings& findings) {
   if (absl::AbsDuration(Step(first, last)) > absl::AbsDuration(step)) step = Step(first, last);
   const std::string watched = ShortTime(last.received - first.sent);
   if (step != absl::ZeroDuration()) {
-    findings.Warn("clock",
-                  absl::StrCat("went ", ShortTime(absl::AbsDuration(step)),
-                               step > absl::ZeroDuration() ? " ahead" : " back", " within ",
-                               watched, ": leases end by it"),
-                  "let its machine slew the clock and never step it, as chrony does without "
-                  "makestep",
-                  {"chronyc tracking"});
+    findings.Warn(
+        "clock",
+        absl::StrCat("jumped ", ShortTime(absl::AbsDuration(step)),
+                     step > absl::ZeroDuration() ? " ahead" : " back", " within ", watched,
+                     "; leases depend on it"),
+        "make its machine slew the clock and never step it, as chrony does without makestep",
+        {"chronyc tracking"});
     return;
   }
   const absl::Duration skew = last.server - last.here;
-  const std::string found = absl::StrCat("steady over the ", watched, " of this look");
+  const std::string found = absl::StrCat("steady over the ", watched, " of this check");
   if (absl::AbsDuration(skew) > kSkew) {
     findings.Note("clock",
                   absl::StrCat(found, "; ", ShortTime(absl::AbsDuration(skew)),
                                skew > absl::ZeroDuration() ? " ahead of" : " behind",
-                               " this machine's, which locks don't mind"),
-                  "a successor that is behind would give out smaller tokens: let NTP keep both",
+                               " this machine's clock, which does not matter to locks"),
+                  "but a successor whose clock is behind would hand out smaller tokens: keep both "
+                  "in step by NTP",
                   {"timedatectl timesync-status"});
   } else {
-    findings.Ok("clock", absl::StrCat(found, ", and with this machine's"));
+    findings.Ok("clock", absl::StrCat(found, ", and in step with this machine's"));
   }
 }
 

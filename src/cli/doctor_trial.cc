@@ -4,6 +4,7 @@
 #include <functional>
 #include <string_view>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "redlatch/client.h"
 #include "redlatch/count_down_latch.h"
@@ -11,7 +12,6 @@
 #include "redlatch/reentrant_read_write_lock.h"
 #include "redlatch/semaphore.h"
 #include "redlatch/simple_lock.h"
-#include "redlatch/status.h"
 
 namespace redlatch::cli {
 namespace {
@@ -94,7 +94,7 @@ void TryLocks(const std::string& url, const std::string& name, base::Instant dea
   for (size_t i = 0; i < std::size(tries); ++i) {
     goes_on = goes_on && base::Now() < deadline;
     const absl::Status outcome = goes_on ? tries[i]() : absl::CancelledError("not tried");
-    goes_on = goes_on && !redlatch::IsUnavailable(outcome);
+    goes_on = goes_on && !absl::IsUnavailable(outcome);
     facts->trials.push_back({.kind = std::string(kKinds[i]), .outcome = outcome});
   }
   if (!goes_on) return;

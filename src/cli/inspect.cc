@@ -9,6 +9,7 @@
 #include "src/cli/command_line.h"
 #include "src/cli/complain.h"
 #include "src/cli/exit_codes.h"
+#include "src/cli/lock_keys.h"
 #include "src/cli/refusal.h"
 #include "src/cli/server.h"
 #include "src/cli/sight.h"
@@ -83,10 +84,12 @@ void Say(std::string_view what, const std::string& value) {
 
 void SayAll(std::string_view what, const std::vector<LockInfo::Party>& parties, int64_t all,
             const Sight& sight) {
+  // Nobody but a program's own kind knows in which order it serves those who wait.
+  const bool numbered = parties.size() > 1 && (sight.row.is_known() || sight.row.kind.empty());
   int64_t number = 0;
   for (const LockInfo::Party& party : parties) {
     ++number;
-    const std::string place = parties.size() > 1 ? absl::StrCat(number, ". ") : "";
+    const std::string place = numbered ? absl::StrCat(number, ". ") : "";
     Say(number == 1 ? what : "", absl::StrCat(place, LineOf(party, sight)));
   }
   if (all > number) Say("", absl::StrCat("and ", all - number, " more"));
@@ -96,8 +99,11 @@ std::string Heading(const LockRow& row) {
   std::string out = Called(row).substr(4);
   out[0] = static_cast<char>(out[0] & ~0x20);
   if (row.type == "none" && row.kind.empty()) return absl::StrCat(out, ": nobody holds it");
+  if (IsKindOfOurs(row.kind) && !row.is_known()) {
+    return absl::StrCat(out, ": another version of redlatch, \"", Printable(row.kind), "\"");
+  }
   if (!row.is_known()) {
-    return absl::StrCat(out, ": of a kind of its own",
+    return absl::StrCat(out, ": a kind of its own",
                         row.kind.empty() ? "" : absl::StrCat(", \"", Printable(row.kind), "\""));
   }
   const std::string kind =
@@ -112,13 +118,13 @@ void Print(const Sight& sight, const std::string& server) {
   SayAll("held by", info.holders, HoldingOf(sight), sight);
   SayAll("waiting", info.waiters, info.waiting, sight);
   if (row.waiting_writers > 0) {
-    Say("waiting writers", absl::StrCat(row.waiting_writers, ", who keep new readers out"));
+    Say("waiting writers", absl::StrCat(row.waiting_writers, ", keeping new readers out"));
   }
   if (info.last_token.value() > 0) Say("last token", absl::StrCat(info.last_token.value()));
   if (row.is_latch()) Say("made for", absl::StrCat(row.total));
   if (row.type != "none" && (row.is_latch() || !row.is_known())) {
     if (!row.is_known()) Say("key", absl::StrCat("a ", row.type));
-    Say(row.is_latch() ? "forgotten in" : "key ends in", Brief(row.remaining));
+    Say(row.is_latch() ? "forgotten in" : "key expires in", Brief(row.remaining));
   }
   Say("server", server);
 }
@@ -127,8 +133,8 @@ int Show(Server& server, const std::string& url, const std::string& name, bool a
   const absl::StatusOr<Sight> sight = LookClosely(server, url, name);
   if (!sight.ok()) return Refuse(sight.status());
   if (!sight->exists) {
-    Complain({"nobody uses a lock \"", Printable(name), "\" at ", server.name(),
-              ", nor has lately; redlatch ls --all shows which there are"});
+    Complain({"there is no lock \"", Printable(name), "\" at ", server.name(),
+              ", and has not been one in the last day; redlatch ls --all lists what there is"});
     return kNo;
   }
   if (sight->may_be_data && sight->row.type != "string") {
@@ -149,11 +155,11 @@ int Inspect(const std::vector<std::string>& words) {
   bool as_json = false;
   CommandLine line("inspect");
   line.Flag("--json", &as_json);
-  line.Operands(1, "one lock at a time: redlatch inspect NAME");
+  line.Operands(1, "say one name: redlatch inspect NAME");
   absl::Status parsed = line.Parse(words);
   if (parsed.ok() && !line.help() && (line.operands().empty() || line.operands()[0].empty())) {
-    parsed =
-        WrongUsage("the lock's name is missing", "redlatch inspect NAME; redlatch ls lists them");
+    parsed = WrongUsage("the lock's name is missing",
+                        "say redlatch inspect NAME; redlatch ls lists them");
   }
   if (!parsed.ok()) {
     Complain({std::string(parsed.message())});

@@ -1,7 +1,6 @@
 #include "src/cli/lock_finder.h"
 
 #include <algorithm>
-#include <array>
 #include <string_view>
 #include <utility>
 
@@ -16,8 +15,6 @@ namespace {
 constexpr std::string_view kPage = "250";
 // Of a string, to see whether it is a hold: no more, since it may be anybody's and huge.
 constexpr std::string_view kLongestHold = "63";
-constexpr std::array<std::string_view, 4> kKinds = {"reentrant", "read_write", "semaphore",
-                                                    "latch"};
 
 class Finder {
  public:
@@ -41,10 +38,9 @@ class Finder {
   int64_t keys() const { return keys_; }
 
   std::vector<FoundLock> Result() {
-    SettleBraces();
     std::vector<FoundLock> found;
-    found.reserve(parts_.size());
-    for (const auto& [name, parts] : parts_) found.push_back({name, parts});
+    found.reserve(found_.size());
+    for (auto& [name, lock] : found_) found.push_back(std::move(lock));
     std::ranges::sort(found, {}, &FoundLock::name);
     return found;
   }
@@ -63,22 +59,31 @@ class Finder {
     if (of.part == kMain) {
       candidates.push_back({.name = key, .type = {}});
     } else {
-      parts_[std::string(of.name)] |= of.part;
+      FoundLock& lock = Named(of.name);
+      lock.parts |= of.part;
+      // SCAN may show a key twice.
+      if (of.part == kQueue && std::ranges::find(lock.queues, of.suffix) == lock.queues.end()) {
+        lock.queues.emplace_back(of.suffix);
+      }
     }
   }
 
+  FoundLock& Named(std::string_view name) {
+    FoundLock& lock = found_[std::string(name)];
+    if (lock.name.empty()) lock.name = name;
+    return lock;
+  }
+
+  // Others are found by their other keys, which come with all keys of the server.
   absl::Status Sift(std::vector<Candidate>& candidates) {
     Questions about_all;
     for (Candidate& each : candidates) {
       about_all.Add({"TYPE", each.name},
                     [&each](const redis::Reply& reply) { each.type = reply.text; });
-      about_all.Add({"EXISTS", Auxiliary(each.name, "fence"), Auxiliary(each.name, "queue")},
-                    [&each](const redis::Reply& reply) { each.is_lock = reply.integer > 0; });
     }
     if (absl::Status asked = about_all.Ask(server_); !asked.ok()) return asked;
     Questions about_contents;
     for (Candidate& each : candidates) {
-      if (each.is_lock) continue;
       if (each.type == "string") {
         about_contents.Add({"GETRANGE", each.name, "0", kLongestHold},
                            [&each](const redis::Reply& reply) {
@@ -86,39 +91,22 @@ class Finder {
                            });
       } else if (each.type == "hash") {
         about_contents.Add({"HGET", each.name, "kind"}, [&each](const redis::Reply& reply) {
-          each.is_lock = !reply.is_nil() && std::ranges::find(kKinds, reply.text) != kKinds.end();
+          each.is_lock = !reply.is_nil() && IsKindOfOurs(reply.text);
         });
       }
     }
     if (absl::Status asked = about_contents.Ask(server_); !asked.ok()) return asked;
     for (const Candidate& each : candidates) {
-      if (each.is_lock) parts_[each.name] |= kMain;
+      if (each.is_lock) Named(each.name).parts |= kMain;
     }
     return absl::OkStatus();
-  }
-
-  // "x" and "{x}" have the same other keys: those are the one's that is there.
-  void SettleBraces() {
-    std::vector<std::pair<std::string, std::string>> moves;
-    for (const auto& [name, parts] : parts_) {
-      if ((parts & kMain) == 0 || name.size() < 3 || name.front() != '{' || name.back() != '}') {
-        continue;
-      }
-      const std::string inner = name.substr(1, name.size() - 2);
-      const auto other = parts_.find(inner);
-      if (other != parts_.end() && (other->second & kMain) == 0) moves.emplace_back(inner, name);
-    }
-    for (const auto& [from, to] : moves) {
-      parts_[to] |= parts_[from];
-      parts_.erase(from);
-    }
   }
 
   Server& server_;
   const std::string pattern_;
   std::string cursor_ = "0";
   int64_t keys_ = 0;
-  absl::flat_hash_map<std::string, uint8_t> parts_;
+  absl::flat_hash_map<std::string, FoundLock> found_;  // by name
 };
 
 }  // namespace

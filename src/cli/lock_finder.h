@@ -15,6 +15,8 @@ namespace redlatch::cli {
 struct FoundLock {
   std::string name;
   uint8_t parts = 0;  // which of its keys there were; of Part
+  std::vector<std::string> queues =
+      {};  // suffixes of its queues, of which it has one for each kind
 };
 
 // All locks whose name matches, by name. Goes through all keys of the server by SCAN, a few at a

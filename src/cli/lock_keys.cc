@@ -1,33 +1,30 @@
 #include "src/cli/lock_keys.h"
 
 #include <algorithm>
-#include <utility>
+#include <iterator>
 
-#include "absl/strings/str_cat.h"
-#include "src/engine/description.h"
+#include "src/engine/key_set.h"
 
 namespace redlatch::cli {
 namespace {
 
-constexpr std::string_view kGone = ":gone:";
-constexpr std::pair<std::string_view, Part> kSuffixes[] = {
-    {":queue", kQueue},     {":fence", kFence},          {":readers", kReaders},
-    {":permits", kPermits}, {":write_wait", kWriteWait}, {":waiters", kNoPart},
-    {":counted", kNoPart},
-};
+constexpr std::string_view kOwn = "redlatch:";
+constexpr std::string_view kVersion = "/2";  // of the protocol, in `kind`
+constexpr std::string_view kQueueEnd = ".queue";
 
-// As a cluster hashes: what stands between the first { and the next }, where that is something.
-bool HasTag(std::string_view key) {
-  const size_t open = key.find('{');
-  if (open == std::string_view::npos) return false;
-  const size_t close = key.find('}', open);
-  return close != std::string_view::npos && close > open + 1;
+// What a kind is called in keys, and the other way round.
+std::string InKeys(std::string_view kind) {
+  if (kind == "read_write") return "rw";
+  return std::ranges::find(kKinds, kind) == std::end(kKinds) ? "x." + std::string(kind)
+                                                             : std::string(kind);
 }
 
-std::string_view NameOfStem(std::string_view stem) {
-  if (!stem.starts_with('{') || !stem.ends_with('}')) return stem;
-  const std::string_view inner = stem.substr(1, stem.size() - 2);
-  return inner.find_first_of("{}") == std::string_view::npos ? inner : stem;
+Part PartOf(std::string_view suffix) {
+  if (suffix == engine::kFenceSuffix) return kFence;
+  if (suffix == engine::kReadersSuffix) return kReaders;
+  if (suffix == kPermitsSuffix) return kPermits;
+  if (suffix == kWritersSuffix) return kWriters;
+  return suffix.ends_with(kQueueEnd) ? kQueue : kNoPart;
 }
 
 // Of the set that begins behind the '[' at `pattern[0]`; moves behind its ']'.
@@ -69,24 +66,43 @@ bool Takes(char c, std::string_view& pattern) {
 }  // namespace
 
 LockKey ReadLockKey(std::string_view key) {
-  if (key.starts_with(engine::kDescriptionKeyPrefix)) return {};
-  const size_t gone = key.rfind(kGone);
-  if (gone != std::string_view::npos && HasTag(key.substr(0, gone)) &&
-      !engine::ClientOf(key.substr(gone + kGone.size())).empty()) {
-    return {};
+  if (!key.starts_with(kOwn)) {
+    return engine::CheckMainKey(key).ok() ? LockKey{.name = key, .part = kMain} : LockKey();
   }
-  for (const auto& [suffix, part] : kSuffixes) {
-    if (!key.ends_with(suffix)) continue;
-    const std::string_view stem = key.substr(0, key.size() - suffix.size());
-    if (HasTag(stem)) return {.name = NameOfStem(stem), .part = part};
+  // redlatch:<version>:{<name>}:<suffix>, or redlatch:<version>.tag:<name>:<suffix>
+  const size_t field = key.find(':', kOwn.size());
+  const size_t last = key.rfind(':');
+  if (field == std::string_view::npos || field == last) return {};
+  std::string_view name = key.substr(field + 1, last - field - 1);
+  if (!key.substr(0, field).ends_with(".tag")) {
+    if (name.size() < 2) return {};
+    name = name.substr(1, name.size() - 2);
   }
-  return {.name = key, .part = kMain};
+  std::string_view suffix = key.substr(last + 1);
+  if (suffix == "readers") suffix = engine::kReadersSuffix;
+  // Exactly what the library makes of that name and suffix is one of its keys.
+  if (!engine::CheckMainKey(name).ok() || engine::AuxiliaryKey(name, suffix) != key) return {};
+  return {.name = name, .part = PartOf(suffix), .suffix = suffix};
 }
 
-std::string Auxiliary(std::string_view name, std::string_view suffix) {
-  const bool tagged = HasTag(name);
-  return absl::StrCat(tagged ? "" : "{", std::string(name),
-                      tagged ? ":" : "}:", std::string(suffix));
+std::string QueueSuffix(std::string_view kind) { return InKeys(kind).append(kQueueEnd); }
+
+std::string WaitersSuffix(std::string_view kind) { return InKeys(kind) + ".waiters"; }
+
+std::string KindOfQueue(std::string_view suffix) {
+  const std::string_view kind = suffix.substr(0, suffix.size() - kQueueEnd.size());
+  if (kind == "rw") return "read_write";
+  return std::string(kind.starts_with("x.") ? kind.substr(2) : kind);
+}
+
+std::string_view KindIn(std::string_view text) {
+  const bool ours = text.ends_with(kVersion) && IsKindOfOurs(text);
+  return ours ? text.substr(0, text.size() - kVersion.size()) : text;
+}
+
+bool IsKindOfOurs(std::string_view text) {
+  const std::string_view kind = text.substr(0, text.find('/'));
+  return kind != "simple" && std::ranges::find(kKinds, kind) != std::end(kKinds);
 }
 
 bool MatchesGlob(std::string_view text, std::string_view pattern) {

@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "src/cli/lock_keys.h"
+#include "src/engine/key_set.h"
 
 namespace redlatch::cli {
 
@@ -10,9 +11,17 @@ redis::Command DeleteLocks(const std::vector<std::string>& names) {
   std::vector<std::string> keys;
   for (const std::string& name : names) {
     keys.push_back(name);
-    for (const char* const suffix :
-         {"queue", "waiters", "fence", "readers", "write_wait", "permits", "counted"}) {
-      keys.push_back(Auxiliary(name, suffix));
+    const auto add = [&](std::string_view suffix) {
+      keys.push_back(engine::AuxiliaryKey(name, suffix));
+    };
+    for (const std::string_view suffix :
+         {engine::kFenceSuffix, engine::kReadersSuffix, kWritersSuffix, kPermitsSuffix,
+          kCountedSuffix, kHoldsSuffix, kWriteHoldsSuffix}) {
+      add(suffix);
+    }
+    for (const std::string_view kind : kKinds) {
+      add(QueueSuffix(kind));
+      add(WaitersSuffix(kind));
     }
   }
   std::vector<std::string_view> words = {"DEL"};

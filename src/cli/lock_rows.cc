@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "src/cli/lock_keys.h"
 #include "src/engine/description.h"
+#include "src/engine/key_set.h"
 
 namespace redlatch::cli {
 namespace {
@@ -13,14 +14,18 @@ namespace {
 using redis::Reply;
 
 // Of a row's holders who are kept in a zset, each by the end of its own lease: how many there are,
-// and the first.
-void AskHolders(Questions& questions, const std::string& key, int64_t now, LockRow& row) {
+// and the first. Readers do not count while somebody writes: they read under that write.
+void AskHolders(Questions& questions, const std::string& key, int64_t now, bool reading,
+                LockRow& row) {
   const std::string from = absl::StrCat("(", now);
-  questions.Add({"ZCOUNT", key, from, "+inf"},
-                [&row](const Reply& reply) { row.holding = reply.integer; });
+  questions.Add({"ZCOUNT", key, from, "+inf"}, [&row, reading](const Reply& reply) {
+    if (!row.hold.empty()) return;
+    row.holding = reply.integer;
+    row.reading = reading;
+  });
   questions.Add({"ZRANGE", key, from, "+inf", "BYSCORE", "LIMIT", "0", "1", "WITHSCORES"},
                 [&row, now](const Reply& reply) {
-                  if (reply.elements.size() != 2) return;
+                  if (reply.elements.size() != 2 || !row.hold.empty()) return;
                   row.hold = reply.elements[0].text;
                   row.remaining = absl::Microseconds(NumberIn(reply.elements[1]) - now);
                 });
@@ -68,7 +73,7 @@ void AskHash(Questions& questions, int64_t now, LockRow& row) {
   questions.Add({"HMGET", row.name, "kind", "capacity", "extra", "total", "count"},
                 [&row](const Reply& reply) {
                   if (reply.elements.size() != 5) return;
-                  row.kind = reply.elements[0].text;
+                  row.kind = KindIn(reply.elements[0].text);
                   row.capacity = NumberIn(reply.elements[1]);
                   row.used = NumberIn(reply.elements[2]);
                   row.total = NumberIn(reply.elements[3]);
@@ -78,35 +83,45 @@ void AskHash(Questions& questions, int64_t now, LockRow& row) {
                 [&row, now](const Reply& reply) { TakeHolds(reply, now, row); });
 }
 
-void AskAll(Questions& questions, uint8_t parts, int64_t now, LockRow& row) {
-  const auto key = [&row](std::string_view suffix) { return Auxiliary(row.name, suffix); };
+void AskAll(Questions& questions, const FoundLock& lock, int64_t now, LockRow& row) {
+  const uint8_t parts = lock.parts;
+  const auto key = [&row](std::string_view suffix) {
+    return engine::AuxiliaryKey(row.name, suffix);
+  };
   if (row.type == "string") {
     AskString(questions, row);
   } else if (row.type == "hash") {
     AskHash(questions, now, row);
   }
-  if ((parts & kQueue) != 0) {
-    questions.Add({"ZCARD", key("queue")},
-                  [&row](const Reply& reply) { row.waiting = reply.integer; });
+  for (const std::string& queue : lock.queues) {
+    questions.Add({"ZCARD", key(queue)},
+                  [&row](const Reply& reply) { row.waiting += reply.integer; });
   }
   if ((parts & kFence) != 0) {
-    questions.Add({"GET", key("fence")},
+    questions.Add({"GET", key(engine::kFenceSuffix)},
                   [&row](const Reply& reply) { row.token = NumberIn(reply); });
   }
-  if ((parts & kPermits) != 0) AskHolders(questions, key("permits"), now, row);
-  if ((parts & kWriteWait) != 0) {
-    questions.Add({"ZCOUNT", key("write_wait"), absl::StrCat("(", now), "+inf"},
-                  [&row](const Reply& reply) { row.waiting_writers = reply.integer; });
+  if ((parts & kPermits) != 0)
+    AskHolders(questions, key(kPermitsSuffix), now, /*reading=*/false, row);
+  if ((parts & kWriters) != 0) {
+    questions.Add({"ZCARD", key(kWritersSuffix)}, [&row](const Reply& reply) {
+      row.waiting_writers = reply.integer;
+      row.waiting += reply.integer;
+    });
   }
-  if (row.type == "none" && (parts & kReaders) != 0) {
-    row.reading = true;
-    AskHolders(questions, key("readers"), now, row);
-  }
+  if ((parts & kReaders) != 0)
+    AskHolders(questions, key(engine::kReadersSuffix), now, /*reading=*/true, row);
 }
 
-void Complete(uint8_t parts, LockRow& row) {
+void Complete(const FoundLock& lock, LockRow& row) {
+  const uint8_t parts = lock.parts;
   if (row.kind == "semaphore") row.used = row.holding == 0 ? 0 : row.used + row.holding;
-  if (row.type == "none" && (parts & (kReaders | kWriteWait)) != 0) row.kind = "read_write";
+  if (row.type == "none" && (parts & (kReaders | kWriters)) != 0) row.kind = "read_write";
+  if (row.type == "none" && row.kind.empty() && !lock.queues.empty()) {
+    // Semaphores and latches are nothing without their key.
+    std::string kind = KindOfQueue(lock.queues.front());
+    if (kind != "semaphore" && kind != "latch") row.kind = std::move(kind);
+  }
   if (!row.is_known() && row.type != "none") row.holding = std::max<int64_t>(row.holding, 1);
 }
 
@@ -135,11 +150,11 @@ absl::StatusOr<std::vector<LockRow>> LookAt(Server& server, absl::Span<const Fou
   }
   if (absl::Status asked = of_keys.Ask(server); !asked.ok()) return asked;
   Questions of_contents;
-  for (size_t i = 0; i < rows.size(); ++i) AskAll(of_contents, locks[i].parts, *now, rows[i]);
+  for (size_t i = 0; i < rows.size(); ++i) AskAll(of_contents, locks[i], *now, rows[i]);
   if (absl::Status asked = of_contents.Ask(server); !asked.ok()) return asked;
   std::vector<std::string> holds;
   for (size_t i = 0; i < rows.size(); ++i) {
-    Complete(locks[i].parts, rows[i]);
+    Complete(locks[i], rows[i]);
     holds.push_back(rows[i].hold);
   }
   processes.Ask(server, holds);

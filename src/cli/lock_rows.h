@@ -26,7 +26,7 @@ struct LockRow {
   LockInfo::Process process;                            // its
   bool reading = false;                                 // they are readers
   int64_t waiting = 0;
-  int64_t waiting_writers = 0;  // markers that live
+  int64_t waiting_writers = 0;  // of these
   int64_t token = 0;            // the fence
   int64_t capacity = 0;         // of a semaphore
   int64_t used = 0;

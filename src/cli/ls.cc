@@ -9,6 +9,7 @@
 #include "src/cli/command_line.h"
 #include "src/cli/complain.h"
 #include "src/cli/exit_codes.h"
+#include "src/cli/list_columns.h"
 #include "src/cli/lock_finder.h"
 #include "src/cli/lock_rows.h"
 #include "src/cli/processes.h"
@@ -68,27 +69,26 @@ std::string JsonOf(const LockRow& row) {
 class List {
  public:
   List(const LsOptions& options, const std::vector<FoundLock>& found)
-      : options_(options), width_(TerminalWidth()) {
-    size_t longest = 4;
-    for (const FoundLock& lock : found) longest = std::max(longest, Columns(Printable(lock.name)));
-    // On a terminal the name has what the other columns leave, which need not be much.
-    const size_t most = width_ == 0 ? kLongestName : std::max<size_t>(20, width_ / 3);
-    name_columns_ = std::min(longest, most);
-  }
+      : options_(options), width_(TerminalWidth()), columns_(width_, LongestName(found)) {}
 
   void Take(const LockRow& row) {
     held_ += row.holding > 0 ? 1 : 0;
     waited_for_ += row.waiting > 0 ? 1 : 0;
     if (!options_.all && !row.in_use()) return;
     if (options_.json) return Print(JsonOf(row));
-    if (width_ > 0 && shown_ == 0) Line("NAME", "KIND", "STATE", "LEASE", "WAITING", "HELD BY");
+    if (width_ > 0 && shown_ == 0) {
+      Print(columns_.Line({"NAME", "KIND", "STATE", "LEASE", "WAITING", "HELD BY"}));
+    }
     ++shown_;
     const bool has_lease = row.holding > 0 && !row.is_latch();
     std::string holder = has_lease && !row.hold.empty() ? Described(row.process, row.hold) : "";
     if (row.holding > 1) absl::StrAppend(&holder, " and ", row.holding - 1, " more");
-    Line(Printable(row.name), row.kind.empty() ? "-" : Cut(Printable(row.kind), 10), StateOf(row),
-         has_lease ? Brief(row.remaining) : "-",
-         absl::StrCat(row.waiting, row.waiting_writers > 0 ? "w" : ""), holder);
+    Print(columns_.Line({.name = Printable(row.name),
+                         .kind = row.kind.empty() ? "-" : Printable(row.kind),
+                         .state = StateOf(row),
+                         .lease = has_lease ? Brief(row.remaining) : "-",
+                         .waiting = absl::StrCat(row.waiting, row.waiting_writers > 0 ? "w" : ""),
+                         .holder = holder}));
   }
 
   // Where people look; and where there is nothing, so that this is no failure.
@@ -98,28 +98,20 @@ class List {
     std::string line = all == 0 ? absl::StrCat("no locks", named, " at ", server)
                                 : absl::StrCat(held_, " held, ", waited_for_, " waited for, of ",
                                                all, named, " at ", server);
-    if (shown_ < all) line += "; --all shows those that nobody uses, too";
+    if (shown_ < all) line += "; --all shows unused ones, too";
     std::fprintf(stderr, "%s\n", line.c_str());
   }
 
  private:
-  // In a pipe: names may be long, but the other columns stay in sight.
-  static constexpr size_t kLongestName = 60;
-
-  void Line(const std::string& name, const std::string& kind, const std::string& state,
-            const std::string& lease, const std::string& waiting, const std::string& holder) {
-    const std::string shown = width_ == 0 ? name : Cut(name, name_columns_);
-    std::string line =
-        absl::StrCat(Padded(shown, name_columns_), "  ", Padded(kind, 10), "  ", Padded(state, 10),
-                     "  ", Padded(lease, 6), "  ", Padded(waiting, 7), "  ", holder);
-    if (width_ > 0) line = Cut(line, width_);
-    line.erase(line.find_last_not_of(' ') + 1);
-    Print(line);
+  static size_t LongestName(const std::vector<FoundLock>& found) {
+    size_t longest = 4;
+    for (const FoundLock& lock : found) longest = std::max(longest, Columns(Printable(lock.name)));
+    return longest;
   }
 
   const LsOptions& options_;
   const size_t width_;  // 0: no terminal
-  size_t name_columns_ = 0;
+  const ListColumns columns_;
   size_t shown_ = 0;
   int64_t held_ = 0;
   int64_t waited_for_ = 0;
@@ -129,7 +121,7 @@ int Show(Server& server, const LsOptions& options) {
   server.PassOverWhatIsForbidden();
   Progress progress;
   const absl::StatusOr<std::vector<FoundLock>> found = FindLocks(
-      server, options.pattern, [&](int64_t keys) { progress.Show("keys looked through", keys); });
+      server, options.pattern, [&](int64_t keys) { progress.Show("keys scanned", keys); });
   if (!found.ok()) return Refuse(found.status());
   Processes processes;
   List list(options, *found);
@@ -142,7 +134,7 @@ int Show(Server& server, const LsOptions& options) {
     for (const LockRow& row : *rows) list.Take(row);
     // Else what is listed shows how far it is.
     if (TerminalWidth() == 0) {
-      progress.Show("locks looked at", static_cast<int64_t>(at + rows->size()));
+      progress.Show("locks read", static_cast<int64_t>(at + rows->size()));
     }
   }
   progress.Clear();
@@ -158,7 +150,7 @@ int Ls(const std::vector<std::string>& words) {
   CommandLine line("ls");
   line.Flag("--all", &options.all);
   line.Flag("--json", &options.json);
-  line.Operands(1, "one pattern at a time, in quotes: redlatch ls 'orders:*'");
+  line.Operands(1, "say one pattern, in quotes: redlatch ls 'orders:*'");
   if (absl::Status parsed = line.Parse(words); !parsed.ok()) {
     Complain({std::string(parsed.message())});
     return kFailure;

@@ -4,70 +4,76 @@ namespace redlatch::cli {
 namespace {
 
 constexpr Entry kExamples[] = {
-    {"redlatch ls", "What is held or waited for, by whom, and for how long yet."},
-    {"redlatch ls 'billing:*'", "Of these names alone."},
-    {"watch -n 1 redlatch ls", "Once a second."},
-    {"redlatch ls --json | jq -r 'select(.waiting > 10) | .name'", "Where more than ten wait."},
+    {"redlatch ls", "Which locks are held or waited for, by whom, and for how much longer."},
+    {"redlatch ls 'billing:*'", "Only locks whose names match."},
+    {"watch -n 1 redlatch ls", "Updated every second."},
+    {"redlatch ls --json | jq -r 'select(.waiting > 10) | .name'",
+     "The names of locks with more than ten waiters."},
 };
 
 constexpr Entry kOptions[] = {
     {"--all",
-     "Also locks that nobody holds or waits for: their names are remembered for a day after the "
-     "last use; and latches that are open."},
-    {"--json", "One object for each lock, one in a line. See below."},
+     "Include locks that nobody holds or waits for, and open latches. The server remembers the "
+     "name of a lock for a day after its last use."},
+    {"--json", "One JSON object per lock, each on a line of its own; see below."},
     kServerOption,
     kHelpOption,
 };
 
 constexpr Entry kColumns[] = {
     {"NAME",
-     "The lock's key, with the key_prefix of its clients. What would not be visible, and bytes "
-     "that are no UTF-8, are shown as \\xNN, and a backslash as two: so a shell takes them within "
-     "$'...'. On a terminal long names are cut."},
+     "The lock's key, including the key_prefix of its clients. Invisible characters and bytes that "
+     "are not UTF-8 are shown as \\xNN, and a backslash as two, so that a shell accepts the name "
+     "within $'...'. On a terminal, long names are cut."},
     {"KIND",
-     "simple, reentrant, read_write, semaphore, latch; or what a lock of a program's own says of "
-     "itself. A dash: nobody holds it, so that it does not say."},
+     "simple, reentrant, read_write, semaphore or latch; for a program's own kind of lock, "
+     "whatever it calls itself. A dash means that nobody holds the lock, in which case the server "
+     "does not know its kind."},
     {"STATE",
-     "held, free, written, read by 3; 3 of 4: permits of a semaphore that are taken; 5 to go, "
-     "open: of a latch."},
-    {"LEASE",
-     "After what time it is free if its holder renews it no more; a dash: it is held without end."},
-    {"WAITING", "How many clients wait; with a w: a writer among them, who keeps readers out."},
+     "held, free, written, or read by 3; for a semaphore, the permits that are taken, such as 3 of "
+     "4; for a latch, 5 to go, or open."},
+    {"LEASE", "When the lock is freed if its holder stops renewing it. A dash means never."},
+    {"WAITING",
+     "How many clients are waiting. A w means that one of them is a writer, which keeps new "
+     "readers out."},
     {"HELD BY",
-     "host:pid and program of the first holder, and how many there are besides. A client tells the "
-     "server who it is when it connects."},
+     "Host, process ID and program of the first holder, and how many more there are. Clients tell "
+     "the server who they are when they connect. A terminal too narrow for all columns leaves out "
+     "KIND first, then LEASE, then WAITING."},
 };
 
 constexpr Entry kJson[] = {
-    {"name, kind, in_use, holding, waiting", "For each lock; holding: how many holders."},
+    {"name, kind, in_use, holding, waiting", "For every lock. holding is the number of holders."},
     {"holder",
-     "Where there is one: hold, remaining_ms (null: without end) and, where they are known, host, "
-     "pid, program."},
-    {"token", "The largest fencing token that can have been handed out."},
-    {"mode, waiting_writers", "Of a read_write: read, write or free."},
-    {"used, capacity", "Of a semaphore."},
-    {"to_go, total", "Of a latch."},
+     "If there is one: hold, remaining_ms (null: without end) and, if they are known, host, pid "
+     "and program."},
+    {"token", "The largest fencing token that may have been handed out."},
+    {"mode, waiting_writers", "For a read_write lock. mode is read, write or free."},
+    {"used, capacity", "For a semaphore."},
+    {"to_go, total", "For a latch."},
     {"..._base64",
-     "All bytes of a text that is not UTF-8; in the text itself U+FFFD stands for each that is "
-     "wrong."},
+     "The exact bytes of a text that is not valid UTF-8. In the text itself, U+FFFD replaces each "
+     "invalid byte."},
 };
 
 constexpr Entry kNotes[] = {
-    {"What is no lock of redlatch",
-     "A key that another program took by SET NX PX is a lock to redlatch. It is listed where "
-     "redlatch has used that name within a day. Keys that the server's user may not see are passed "
-     "over."},
-    {"As whom",
-     "As somebody who may use locks, on a server that can serve them: a user who may only read, or "
-     "a replica, is refused."},
-    {"Who is not known",
-     "A client whose user may not write redlatch:client:* is shown by the beginning of its id."},
+    {"Locks of other programs",
+     "A key that another program took with SET NX PX is a lock to redlatch, too. It is listed if "
+     "redlatch has used that name in the last day. Keys that the server's user may not read are "
+     "left out."},
+    {"Permissions",
+     "The server's user must be allowed to use locks, and the server must be able to serve them. A "
+     "user with read access only is refused, and so is a replica."},
+    {"Unknown processes",
+     "A client whose user may not write redlatch:client:* is shown by the first digits of its ID."},
 };
 
 constexpr Entry kExitCodes[] = {
-    {"0", "also where there is no lock, or no private server of yours runs: none is started"},
+    {"0",
+     "success, even if there are no locks, or if your private server is not running (it is not "
+     "started for this)"},
     {"121", kUnreachableText},
-    {"123", "refused: by the server, such as for a missing permission"},
+    {"123", "refused by the server, for example because a permission is missing"},
     {"125", "wrong usage, or a failure of redlatch itself"},
 };
 
@@ -83,10 +89,11 @@ const Page kLsPage = {
     .summary = "list the locks that are held or waited for",
     .synopsis = "redlatch ls [PATTERN] [--all] [--json]",
     .purpose =
-        "Lists the locks of a server that are held or waited for, by name; with a PATTERN, as in "
-        "'orders:*', those alone. It goes through all keys of the server, a few hundred at a "
-        "time, by commands that take fractions of a millisecond: others are not held up. What is "
-        "shown may be out of date when it is read.",
+        "Lists the locks on a server that are held or waited for, sorted by name. With a PATTERN "
+        "such as 'orders:*', it lists only the names that match. It scans all keys on the server, "
+        "a few hundred at a time, with commands that each take a fraction of a millisecond, so "
+        "that other clients are not delayed. The output may be out of date by the time you read "
+        "it.",
     .examples = kExamples,
     .sections = kSections,
 };

@@ -13,7 +13,7 @@ std::string Overview(std::span<const Page* const> pages) {
   }
   return absl::StrCat(
       out,
-      "\n  redlatch COMMAND --help   how, with examples\n"
+      "\n  redlatch COMMAND --help   options and examples\n"
       "  redlatch --version\n\n"
       "Try it in two terminals:\n"
       "  redlatch run demo -- sh -c 'echo \"I have it, token $REDLATCH_TOKEN\"; sleep 10'\n");
@@ -39,11 +39,11 @@ std::string ManPage(std::span<const Page* const> pages) {
   for (const Page* const page : pages) out += RoffSection(*page);
   out +=
       ".SH ENVIRONMENT\n"
-      ".TP\n.B REDLATCH_URL\nThe server, where no \\-\\-server is given.\n"
-      ".TP\n.B REDLATCH_EMBEDDED_DIRECTORY\nWhere embedded: without a directory is.\n"
-      ".TP\n.B REDLATCH_REDIS_SERVER\nThe program that is started for embedded:, in place of "
+      ".TP\n.B REDLATCH_URL\nThe server, if \\-\\-server is not given.\n"
+      ".TP\n.B REDLATCH_EMBEDDED_DIRECTORY\nThe directory of embedded: if the URL names none.\n"
+      ".TP\n.B REDLATCH_REDIS_SERVER\nThe program to start for embedded:, instead of "
       "redis\\-server.\n"
-      ".TP\n.B NO_COLOR\nIf it is set, redlatch doctor uses no colours.\n";
+      ".TP\n.B NO_COLOR\nIf set, redlatch doctor uses no colours.\n";
   return out +
          ".SH SEE ALSO\n.BR flock (1),\n.BR timeout (1),\n.BR setsid (1),\n.BR redis\\-server "
          "(1)\n";

@@ -1,34 +1,37 @@
 #include "src/cli/page.h"
 
+#include <algorithm>
 #include <string_view>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "src/cli/terminal.h"
 
 namespace redlatch::cli {
 namespace {
 
-std::string Plain(const char* title, std::span<const Entry> entries) {
+constexpr size_t kNarrowest = 30;
+
+std::string Plain(const char* title, std::span<const Entry> entries, size_t width) {
   std::string out = absl::StrCat("\n", title, ":\n");
   for (const Entry& entry : entries) {
     absl::StrAppend(&out, "  ", absl::StrReplaceAll(entry.term, {{"\n", "\n  "}}), "\n",
-                    Wrapped(entry.text, 6));
+                    Wrapped(entry.text, 6, width));
   }
   return out;
 }
 
 }  // namespace
 
-std::string Wrapped(const std::string& text, size_t indent) {
-  constexpr size_t kWidth = 80;
+std::string Wrapped(const std::string& text, size_t indent, size_t width) {
   std::string out;
-  size_t column = kWidth;
+  size_t column = width;
   std::string_view rest = text;
   while (!rest.empty()) {
     const size_t space = rest.find(' ');
     const std::string_view word = rest.substr(0, space);
-    if (column + 1 + word.size() > kWidth) {
+    if (column + 1 + word.size() > width) {
       absl::StrAppend(&out, out.empty() ? "" : "\n", std::string(indent, ' '), std::string(word));
       column = indent + word.size();
     } else {
@@ -52,9 +55,11 @@ std::string Roff(const std::string& text) {
 }
 
 std::string Help(const Page& page) {
-  std::string out = absl::StrCat(page.synopsis, "\n\n", Wrapped(page.purpose, 0),
-                                 Plain("Examples", page.examples));
-  for (const Section& section : page.sections) out += Plain(section.title, section.entries);
+  const size_t terminal = TerminalWidth();
+  const size_t width = terminal == 0 ? kPageWidth : std::clamp(terminal, kNarrowest, kPageWidth);
+  std::string out = absl::StrCat(page.synopsis, "\n\n", Wrapped(page.purpose, 0, width),
+                                 Plain("Examples", page.examples, width));
+  for (const Section& section : page.sections) out += Plain(section.title, section.entries, width);
   return out;
 }
 

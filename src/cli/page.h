@@ -2,6 +2,7 @@
 #ifndef REDLATCH_SRC_CLI_PAGE_H_
 #define REDLATCH_SRC_CLI_PAGE_H_
 
+#include <cstddef>
 #include <span>
 #include <string>
 
@@ -26,22 +27,23 @@ struct Page {
   std::span<const Section> sections;
 };
 
-// What each command that speaks to a server has.
+// What every command has that talks to a server.
 inline constexpr Entry kServerOption = {
     "--server URL",
     "redis://[[user]:password@]host[:port][/db], unix:///path/to/socket, or embedded:[/directory], "
-    "a private server of this user on this machine. Default: $REDLATCH_URL, else embedded:. A "
-    "password belongs into $REDLATCH_URL: everybody can read a command line."};
+    "which is a private server for this user on this machine. Default: $REDLATCH_URL, or embedded: "
+    "if that is not set. Put a password in $REDLATCH_URL, since anyone can read a command line."};
 inline constexpr char kUnreachableText[] =
-    "unreachable: the server can't be reached, does not answer, or can't serve now: it is a "
-    "replica, loads its data, or is busy with a script";
-inline constexpr Entry kHelpOption = {"--help", "This text."};
+    "unreachable: the server could not be reached, did not answer, or cannot serve right now (it "
+    "is a replica, is loading its data, or is busy with a script)";
+inline constexpr Entry kHelpOption = {"--help", "Print this text."};
 
-std::string Help(const Page& page);         // for a terminal
+inline constexpr size_t kPageWidth = 80;
+
+std::string Help(const Page& page);         // as wide as the terminal, and no wider than a page
 std::string RoffSection(const Page& page);  // for the man page
 
-// Of both, where more than one command is spoken of.
-std::string Wrapped(const std::string& text, size_t indent);
+std::string Wrapped(const std::string& text, size_t indent, size_t width = kPageWidth);
 std::string Roff(const std::string& text);
 
 }  // namespace redlatch::cli

@@ -35,6 +35,11 @@ std::string Described(const LockInfo::Process& process, std::string_view hold) {
   return absl::StrCat("client ", std::string(client.substr(0, 8)), ", process unknown");
 }
 
+std::string InProse(const LockInfo::Process& process, std::string_view hold) {
+  if (process.pid == 0) return Described(process, hold);
+  return Printable(absl::StrCat(process.program, " (", process.host, ", pid ", process.pid, ")"));
+}
+
 void AddProcess(const LockInfo::Process& process, JsonObject& json) {
   if (process.pid == 0) return;
   json.Text("host", process.host);

@@ -27,6 +27,8 @@ class Processes {
 
 // "web1:4242 worker"; where it is not known, what the hold tells.
 std::string Described(const LockInfo::Process& process, std::string_view hold);
+// The same within a sentence: "worker (web1, pid 4242)".
+std::string InProse(const LockInfo::Process& process, std::string_view hold);
 // host, pid and program; none where it is not known.
 void AddProcess(const LockInfo::Process& process, JsonObject& json);
 

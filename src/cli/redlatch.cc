@@ -1,7 +1,9 @@
 // redlatch: the library's locks for shells, crontabs and whoever looks after them.
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,6 +12,7 @@
 #include "redlatch/version.h"
 #include "src/cli/bench.h"
 #include "src/cli/break.h"
+#include "src/cli/capacity.h"
 #include "src/cli/complain.h"
 #include "src/cli/descriptors.h"
 #include "src/cli/doctor.h"
@@ -18,6 +21,7 @@
 #include "src/cli/ls.h"
 #include "src/cli/manual.h"
 #include "src/cli/run.h"
+#include "src/cli/suggestion.h"
 
 namespace redlatch::cli {
 namespace {
@@ -28,8 +32,10 @@ struct Command {
 };
 
 constexpr Command kCommands[] = {
-    {&kRunPage, Run},     {&kLsPage, Ls},         {&kInspectPage, Inspect},
-    {&kBreakPage, Break}, {&kDoctorPage, Doctor}, {&kBenchPage, Bench},
+    {&kRunPage, Run},           {&kLsPage, Ls},
+    {&kInspectPage, Inspect},   {&kBreakPage, Break},
+    {&kCapacityPage, Capacity}, {&kDoctorPage, Doctor},
+    {&kBenchPage, Bench},
 };
 
 const Command* Find(std::string_view name) {
@@ -45,12 +51,12 @@ std::vector<const Page*> Pages() {
   return pages;
 }
 
-// The code, where all output has gone where it should.
+// The code, if all output could be written.
 int Written(int code) {
   if (code != 0 || (std::fflush(stdout) == 0 && std::ferror(stdout) == 0)) return code;
   const bool full = errno == ENOSPC || errno == EDQUOT;
-  Complain({"not all output could be written: ", std::strerror(errno),
-            full ? "; make room for it" : ""});
+  Complain({"the output could not be written completely: ", std::strerror(errno),
+            full ? "; free some space" : ""});
   return kFailure;
 }
 
@@ -59,24 +65,42 @@ int Say(const std::string& text) {
   return Written(0);
 }
 
+bool IsOneOf(std::string_view word, std::initializer_list<std::string_view> words) {
+  return std::ranges::find(words, word) != words.end();
+}
+
+int RefuseUnknown(const std::string& word) {
+  if (IsOneOf(word.substr(0, word.find('=')), {"--server", "--json", "--all", "--wait"})) {
+    Complain(
+        {absl::Utf8SafeCEscape(word), " goes after the command, as in redlatch ls --server URL"});
+    return kFailure;
+  }
+  std::vector<std::string> names = {"help", "version"};
+  for (const Command& command : kCommands) names.emplace_back(command.page->name);
+  Complain({"there is no command \"", absl::Utf8SafeCEscape(word), "\"", DidYouMean(word, names),
+            " (redlatch --help lists them)"});
+  return kFailure;
+}
+
 int Main(const std::vector<std::string>& words) {
   if (words.empty()) {
-    Complain({"what is to be done? See redlatch --help"});
+    std::fputs(Overview(Pages()).c_str(), stderr);
     return kFailure;
   }
   const std::string& first = words[0];
   if (const Command* const command = Find(first)) {
     return Written(command->run({words.begin() + 1, words.end()}));
   }
-  if (first == "--help" || first == "-h" || first == "help") {
-    const Command* const asked_for = words.size() > 1 ? Find(words[1]) : nullptr;
-    return Say(asked_for != nullptr ? Help(*asked_for->page) : Overview(Pages()));
+  if (IsOneOf(first, {"--help", "-h", "help"})) {
+    if (words.size() == 1) return Say(Overview(Pages()));
+    const Command* const asked_for = Find(words[1]);
+    return asked_for != nullptr ? Say(Help(*asked_for->page)) : RefuseUnknown(words[1]);
   }
-  if (first == "--version") return Say("redlatch " REDLATCH_VERSION_STRING "\n");
+  if (IsOneOf(first, {"--version", "-V", "version"})) {
+    return Say("redlatch " REDLATCH_VERSION_STRING "\n");
+  }
   if (first == "--man") return Say(ManPage(Pages()));
-  Complain(
-      {"\"", absl::Utf8SafeCEscape(first), "\" is no command of redlatch: see redlatch --help"});
-  return kFailure;
+  return RefuseUnknown(first);
 }
 
 }  // namespace

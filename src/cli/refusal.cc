@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "redlatch/status.h"
+#include "absl/status/status.h"
 #include "src/cli/complain.h"
 #include "src/cli/exit_codes.h"
 
@@ -10,9 +10,9 @@ namespace redlatch::cli {
 
 int Refuse(const absl::Status& why) {
   const std::string message(why.message());
-  if (redlatch::IsUnavailable(why)) {
+  if (absl::IsUnavailable(why)) {
     Complain({message, message.ends_with('?') ? " " : "; ",
-              "--server or $REDLATCH_URL names the server"});
+              "set the server with --server or $REDLATCH_URL"});
     return kUnreachable;
   }
   Complain({message});

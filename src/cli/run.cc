@@ -26,7 +26,7 @@ int Run(const std::vector<std::string>& words) {
   if (found == kNotFound) {
     Complain({command, ": command not found; check its spelling and $PATH"});
   } else if (found == kNotExecutable) {
-    Complain({command, ": can't be executed; check what it is, and chmod +x it"});
+    Complain({command, ": not executable; check what it is, or chmod +x it"});
   }
   return found != 0 ? found : RunFront(*options);
 }

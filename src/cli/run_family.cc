@@ -95,4 +95,15 @@ std::vector<pid_t> Family(pid_t command, pid_t keeper) {
   return family;
 }
 
+std::vector<pid_t> Ancestors() {
+  std::vector<pid_t> ancestors;
+  if (!NumbersAreOurs()) return ancestors;
+  for (pid_t pid = getppid(); pid > 1;) {
+    ancestors.push_back(pid);
+    const std::optional<Process> process = Read(std::to_string(pid).c_str());
+    pid = process ? process->parent : 0;
+  }
+  return ancestors;
+}
+
 }  // namespace redlatch::cli

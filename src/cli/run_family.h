@@ -1,4 +1,4 @@
-// Which processes a command has become.
+// Which processes a command has become, and which it comes from.
 #ifndef REDLATCH_SRC_CLI_RUN_FAMILY_H_
 #define REDLATCH_SRC_CLI_RUN_FAMILY_H_
 
@@ -16,6 +16,9 @@ namespace redlatch::cli {
 // `keeper` is the caller's child that is no part of it, but may be the command's parent; 0: none.
 // Orphans that have ended are reaped, and not the command itself.
 std::vector<pid_t> Family(pid_t command, pid_t keeper);
+
+// The processes that this one descends from, the nearest first.
+std::vector<pid_t> Ancestors();
 
 }  // namespace redlatch::cli
 

@@ -55,7 +55,7 @@ class Front {
 
   int Run() {
     if (!StartKeeper()) {
-      Complain({"no process or descriptor is left: ", std::strerror(errno)});
+      Complain({"cannot create a process or a file descriptor: ", std::strerror(errno)});
       return kFailure;
     }
     for (;;) {
@@ -67,8 +67,8 @@ class Front {
       if (events[2].revents != 0) HearKeeper();
       if (events[1].revents != 0 && watch_->deadline <= NowNanos()) {
         Complain(
-            {"the lock's lease has ended, and the process that renews it did not stop the "
-             "command: killed"});
+            {"the lock's lease has ended, and the process that renews it did not stop the command: "
+             "killed it"});
         kill(keeper_, SIGKILL);
         EndCommand();
         return kLost;
@@ -151,7 +151,7 @@ class Front {
       return kFailure;
     }
     Complain({"the process that renews the lock was killed (", signal,
-              "): killed the command; the lock is free when its lease ends"});
+              "): killed the command; the lock is freed when its lease expires"});
     EndCommand();
     return kLost;
   }
@@ -172,7 +172,7 @@ class Front {
       while (read(signals_, &info, sizeof info) > 0) {
       }
     }
-    Complain({"something of the command does not die of SIGKILL: look for processes in state D"});
+    Complain({"part of the command survives SIGKILL; look for processes in state D"});
   }
 
   const RunOptions& options_;

@@ -10,38 +10,61 @@
 #include "redlatch/simple_lock.h"
 #include "redlatch/status.h"
 #include "src/cli/complain.h"
+#include "src/cli/run_wait.h"
+#include "src/cli/text.h"
 #include "src/redis/url.h"
 
 namespace redlatch::cli {
 namespace {
 
-template <class T>
-absl::StatusOr<RunHold> Holding(absl::StatusOr<T> held, const Client& client) {
-  if (!held.ok()) return held.status();
-  return RunHold(*std::move(held), client.server());
+// By `acquire`, while a report on the lock or semaphore is given.
+template <class Lock, class Acquire>
+absl::StatusOr<RunHold> Take(const Client& client, const RunOptions& options, Lock& lock,
+                             RunAttempt& attempt, const Acquire& acquire) {
+  const auto look = [&lock] { return lock.Inspect(); };
+  auto held = [&] {
+    const WaitReport report(options, attempt.what, look);
+    return acquire();
+  }();
+  if (held.ok()) return RunHold(*std::move(held), client.server());
+  if (IsBusy(held.status())) {
+    const absl::StatusOr<LockInfo> info = look();
+    if (info.ok()) attempt.holders = HoldersText(*info);
+  }
+  return held.status();
+}
+
+// A refusal for another capacity says what to do about it here.
+absl::Status Explain(const absl::Status& why, const Semaphore& semaphore,
+                     const RunOptions& options) {
+  if (!absl::IsFailedPrecondition(why)) return why;
+  const absl::StatusOr<int64_t> capacity = semaphore.capacity();
+  if (!capacity.ok() || *capacity == 0 || *capacity == options.capacity) return why;
+  const std::string name = Printable(options.name);
+  return absl::FailedPreconditionError(
+      absl::StrCat("semaphore \"", name, "\" has ", Counted(*capacity, "permit"), " in all, not ",
+                   options.capacity, "; say --capacity ", *capacity,
+                   ", or change it for everyone: redlatch capacity ", name, " ", options.capacity));
 }
 
 absl::StatusOr<RunHold> Take(const Client& client, const RunOptions& options,
-                             const AcquireOptions& how) {
+                             const AcquireOptions& how, RunAttempt& attempt) {
   // The hold outlives these objects.
-  switch (options.kind) {
-    case RunKind::kShared: {
-      ReentrantReadWriteLock lock(client, options.name, {.lease = options.lease});
-      return Holding(lock.AcquireRead(how), client);
-    }
-    case RunKind::kWrite: {
-      ReentrantReadWriteLock lock(client, options.name, {.lease = options.lease});
-      return Holding(lock.AcquireWrite(how), client);
-    }
-    case RunKind::kPermits: {
-      Semaphore semaphore(client, options.name, options.capacity, {.lease = options.lease});
-      return Holding(semaphore.Acquire(options.permits, how), client);
-    }
-    case RunKind::kPlain:
-      break;
+  if (options.kind == RunKind::kPermits) {
+    Semaphore semaphore(client, options.name, options.capacity, {.lease = options.lease});
+    absl::StatusOr<RunHold> hold = Take(client, options, semaphore, attempt,
+                                        [&] { return semaphore.Acquire(options.permits, how); });
+    if (!hold.ok()) return Explain(hold.status(), semaphore, options);
+    return hold;
   }
-  SimpleLock lock(client, options.name, {.lease = options.lease});
-  return Holding(lock.Acquire(how), client);
+  if (options.kind == RunKind::kPlain) {
+    SimpleLock lock(client, options.name, {.lease = options.lease});
+    return Take(client, options, lock, attempt, [&] { return lock.Acquire(how); });
+  }
+  ReentrantReadWriteLock lock(client, options.name, {.lease = options.lease});
+  return Take(client, options, lock, attempt, [&] {
+    return options.kind == RunKind::kShared ? lock.AcquireRead(how) : lock.AcquireWrite(how);
+  });
 }
 
 }  // namespace
@@ -64,7 +87,8 @@ std::optional<FencingToken> RunHold::token() const {
 }
 
 absl::StatusOr<RunHold> AcquireHold(const RunOptions& options, std::shared_ptr<Observer> observer,
-                                    std::stop_token stop, const std::function<void()>& connected) {
+                                    std::stop_token stop, const std::function<void()>& connected,
+                                    RunAttempt& attempt) {
   const std::string& command = options.command[0];
   const absl::StatusOr<Client> client = Client::Connect(
       options.server,
@@ -75,13 +99,14 @@ absl::StatusOr<RunHold> AcquireHold(const RunOptions& options, std::shared_ptr<O
        }});
   if (!client.ok()) return client.status();
   connected();
-  absl::StatusOr<RunHold> hold = Take(*client, options, {.wait = options.wait, .stop = stop});
-  if (hold.ok() || !redlatch::IsUnavailable(hold.status())) return hold;
+  absl::StatusOr<RunHold> hold =
+      Take(*client, options, {.wait = options.wait, .stop = stop}, attempt);
+  if (hold.ok() || !absl::IsUnavailable(hold.status())) return hold;
   // The library returns when `wait` is over. A server that is only slow, or far away, is given the
   // time that any command has, else --wait 0 would never get a lock from it.
   const absl::StatusOr<redis::Url> url = redis::ParseUrl(options.server);
   if (!url.ok() || url->command_timeout <= options.wait) return hold;
-  return Take(*client, options, {.wait = url->command_timeout, .stop = std::move(stop)});
+  return Take(*client, options, {.wait = url->command_timeout, .stop = std::move(stop)}, attempt);
 }
 
 }  // namespace redlatch::cli

@@ -40,9 +40,16 @@ class RunHold {
   std::string server_;
 };
 
-// Connects and acquires. `connected` is called between the two.
+struct RunAttempt {
+  std::string what;       // "lock "x"": what messages call it
+  std::string holders{};  // of a busy one: "held by ..."; empty: not known
+};
+
+// Connects and acquires, and reports on a terminal while it waits. `connected` is called between
+// the two.
 absl::StatusOr<RunHold> AcquireHold(const RunOptions& options, std::shared_ptr<Observer> observer,
-                                    std::stop_token stop, const std::function<void()>& connected);
+                                    std::stop_token stop, const std::function<void()>& connected,
+                                    RunAttempt& attempt);
 
 }  // namespace redlatch::cli
 

@@ -69,7 +69,7 @@ class Keeper {
 
   int Run() {
     if (job_.pid() < 0 || children_ < 0 || alarm_.fd() < 0 || notices_->fd() < 0) {
-      Complain({"no process or descriptor is left: ", std::strerror(errno)});
+      Complain({"cannot create a process or a file descriptor: ", std::strerror(errno)});
       return kFailure;
     }
     if (const std::optional<int> failed = Acquire()) return *failed;
@@ -103,7 +103,7 @@ class Keeper {
       if (!hold_) {
         CallOff(SIGKILL);
       } else {
-        Complain({"redlatch was killed: ending its command"});
+        Complain({"redlatch was killed; ending its command"});
         End(options_.grace);
       }
     }
@@ -131,13 +131,15 @@ class Keeper {
 
   std::optional<int> Acquire() {
     absl::StatusOr<RunHold> result = absl::UnknownError("");
+    RunAttempt attempt{.what = what_};
     std::atomic<bool> done = false;
     std::thread acquirer([&] {
-      result = AcquireHold(options_, notices_, stop_.get_token(), [this] {
+      const auto connected = [this] {
         Phase connecting = Phase::kConnecting;
         if (phase_.compare_exchange_strong(connecting, Phase::kAcquiring)) return;
         for (;;) pause();  // the process is ending
-      });
+      };
+      result = AcquireHold(options_, notices_, stop_.get_token(), connected, attempt);
       done = true;
       notices_->Nudge();
     });
@@ -145,7 +147,7 @@ class Keeper {
     acquirer.join();
     if (!result.ok()) {
       return called_off_ != 0 ? kSignalled + called_off_
-                              : ExplainRefusal(result.status(), options_, what_);
+                              : ExplainRefusal(result.status(), options_, attempt);
     }
     hold_.emplace(*std::move(result));
     if (called_off_ == 0) return std::nullopt;
@@ -168,8 +170,8 @@ class Keeper {
     if (error == 0) return std::nullopt;
     watch_.deadline = kNever;
     (void)Release();
-    Complain(
-        {absl::Utf8SafeCEscape(options_.command[0]), " can't be executed: ", std::strerror(error)});
+    Complain({absl::Utf8SafeCEscape(options_.command[0]),
+              " cannot be executed: ", std::strerror(error)});
     return error == ENOENT ? kNotFound : kNotExecutable;
   }
 
@@ -192,13 +194,13 @@ class Keeper {
       kill_or_term_at_ = NowNanos() + repeat_;
       if (repeat_ < kLastRepeat && kLastRepeat <= 2 * repeat_) {
         Complain(
-            {"the command does not die of SIGKILL: look for processes of another user, or in "
-             "state D"});
+            {"the command survives SIGKILL; look for processes of another user, or in state D"});
       }
       repeat_ = std::min(2 * repeat_, kLastRepeat);
     } else if (!ending_ && code_ && kill_or_term_at_ <= NowNanos()) {
-      Complain({"the command has ended and left something running: ending that, so as to release ",
-                what_, "; a daemon that may go on without it needs setsid(1)"});
+      Complain(
+          {"the command has exited and left processes running; ending them in order to release ",
+           what_, " (use setsid(1) for a daemon that may go on without the lock)"});
       End(options_.grace);
     }
     int64_t next = kill_or_term_at_;
@@ -217,7 +219,7 @@ class Keeper {
     if (!options_.kill_on_lost) {
       if (!lost) return;
       lost_ = true;
-      untold_ = "the command goes on without it, as --on-lost=warn says";
+      untold_ = "the command goes on without it, because of --on-lost=warn";
       return;
     }
     if (!lost && remaining > options_.grace + early_) return;
@@ -275,7 +277,7 @@ class Keeper {
       Complain({what_, " was lost while the command ran: ", std::string(released.message())});
     } else if (!released.ok() && !lost_) {
       Complain({what_, " could not be released, and stays taken until its lease of ",
-                Rounded(options_.lease), " ends: ", std::string(released.message())});
+                Rounded(options_.lease), " expires: ", std::string(released.message())});
     }
     if (!lost_) return *code_;
     return options_.kill_on_lost || *code_ == 0 ? kLost : *code_;

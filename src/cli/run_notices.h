@@ -38,7 +38,7 @@ class Notices : public Observer {
   // Why the lock was lost or is about to be, as far as it was told.
   std::string why() const {
     const std::lock_guard lock(mutex_);
-    return why_.empty() ? "the server has not answered, or this process did not run" : why_;
+    return why_.empty() ? "the server did not answer, or this process was not running" : why_;
   }
 
  private:
@@ -52,6 +52,8 @@ class Notices : public Observer {
     loss_told_ = true;
     Nudge();
   }
+  void OnReleaseFailed(std::string_view, FencingToken, absl::Duration,
+                       const absl::Status&) override {}  // the keeper says so
   void OnMisuse(std::string_view, std::string_view) override {}
 
   void Set(std::string why) {

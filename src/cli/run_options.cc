@@ -14,19 +14,22 @@ constexpr absl::Duration kLongestGrace = absl::Seconds(10);  // where none is gi
 absl::Status CompleteKind(const CommandLine& line, RunOptions& options) {
   const bool shared = line.given("--shared");
   const bool write = line.given("--write");
-  if (shared && write) return WrongUsage("--shared and --write", "give one of them");
+  if (shared && write) return WrongUsage("--shared and --write exclude each other", "say one");
   if (shared) options.kind = RunKind::kShared;
   if (write) options.kind = RunKind::kWrite;
   if (!line.given("--permits") && !line.given("--capacity")) return absl::OkStatus();
   if (shared || write) {
-    return WrongUsage("--permits with --shared or --write", "a lock is of one kind");
+    return WrongUsage(
+        "--shared and --write are for a read-write lock, --permits and --capacity "
+        "for a semaphore",
+        "a name can only be one of them");
   }
   if (!line.given("--capacity")) {
-    return WrongUsage("--permits without --capacity",
-                      "say how many there are in all, as in --permits 1 --capacity 4");
+    return WrongUsage("--permits needs --capacity",
+                      "say how many permits there are in all, as in --permits 1 --capacity 4");
   }
   if (options.permits > options.capacity) {
-    return WrongUsage("--permits is more than --capacity", "so many will never be free");
+    return WrongUsage("--permits is more than --capacity", "that many can never be free");
   }
   options.kind = RunKind::kPermits;
   return absl::OkStatus();
@@ -34,13 +37,13 @@ absl::Status CompleteKind(const CommandLine& line, RunOptions& options) {
 
 absl::Status CompleteTimes(const CommandLine& line, RunOptions& options) {
   if (options.lease < kShortestLease || options.lease > absl::Hours(24)) {
-    return WrongUsage("--lease", "100ms to 24h");
+    return WrongUsage("--lease is out of range", "say 100ms to 24h");
   }
   if (!line.given("--grace")) options.grace = std::min(options.lease / 3, kLongestGrace);
   if (options.grace > options.lease / 2) {
     return WrongUsage(
         "--grace is more than half of the lease",
-        absl::StrCat("the command must be gone before the lease ends; at most ",
+        absl::StrCat("the command must be gone before the lease ends, so say at most ",
                      absl::FormatDuration(options.lease / 2), ", or a longer --lease"));
   }
   return absl::OkStatus();
@@ -63,19 +66,19 @@ absl::StatusOr<RunOptions> ParseRunOptions(const std::vector<std::string>& words
   line.Time("--grace", &options.grace);
   line.Choice("--on-lost", {"kill", "warn"}, &on_lost);
   line.Number("--busy-code", 0, &busy_code);
-  line.Operands(1, "put -- before the command, as in: redlatch run NAME -- CMD ARGS");
+  line.Operands(1, "put -- before the command: redlatch run NAME -- CMD ARGS");
   line.CommandFollows();
   if (absl::Status parsed = line.Parse(words); !parsed.ok()) return parsed;
 
   options.help = line.help();
   if (options.help) return options;
   if (line.operands().empty() || line.operands()[0].empty()) {
-    return WrongUsage("the lock's name is missing", "redlatch run NAME -- CMD ARGS");
+    return WrongUsage("the lock's name is missing", "say redlatch run NAME -- CMD ARGS");
   }
   if (line.following().empty()) {
-    return WrongUsage("the command is missing", "redlatch run NAME -- CMD ARGS");
+    return WrongUsage("the command is missing", "say redlatch run NAME -- CMD ARGS");
   }
-  if (busy_code > 255) return WrongUsage("--busy-code", "an exit code is 0 to 255");
+  if (busy_code > 255) return WrongUsage("--busy-code is out of range", "say 0 to 255");
   options.name = line.operands()[0];
   options.command = line.following();
   options.kill_on_lost = on_lost == "kill";

@@ -5,106 +5,108 @@ namespace {
 
 constexpr Entry kExamples[] = {
     {"redlatch run backup -- pg_dump -f /backup/db.sql app",
-     "One at a time on this machine, with nothing set up: a private Redis server of yours is "
-     "started where none runs."},
+     "Never two at a time on this machine. Nothing has to be set up: a private Redis server is "
+     "started for you if none is running."},
     {"REDLATCH_URL=redis://redis.example:6379\n*/5 * * * * redlatch run --wait 0 --busy-code 0 "
      "report -- make-report",
-     "In the crontabs of many machines: one of them runs it, the others do nothing and say "
-     "nothing."},
+     "In the crontabs of many machines: one of them runs it, and the others silently do nothing."},
     {"redlatch run --wait 1m deploy -- sh -c 'deploy --fence \"$REDLATCH_TOKEN\"'",
-     "What is written to can refuse a token that is smaller than the last: the proof against a run "
-     "that was overtaken."},
+     "The target can reject a token smaller than the largest it has seen, so that a run which has "
+     "been overtaken does no harm."},
     {"redlatch run --permits 1 --capacity 4 encoders -- ffmpeg -i in.mov out.mp4",
-     "Four at a time."},
+     "At most four at a time."},
     {"redlatch run --shared prices -- print-prices\nredlatch run --write prices -- update-prices",
-     "Many that read, or one that writes."},
+     "Any number of readers, or one writer."},
 };
 
 constexpr Entry kOptions[] = {
     {"--wait TIME",
-     "How long to wait for the lock; 0: try once. Default: as long as it takes. TIME is 500ms, "
-     "10s, 1m30s, 2h, or a number of seconds. A server that is slow to answer has a second for it "
-     "all the same."},
+     "How long to wait for the lock; 0 tries once. The default is to wait indefinitely. TIME is "
+     "500ms, 10s, 1m30s, 2h, or a number of seconds. A server that is slow to answer gets up to a "
+     "second regardless. While you wait at a terminal, a line shows who holds the lock and how "
+     "many are ahead of you."},
     {"--lease TIME",
-     "After what time the lock is free if this machine dies or loses touch with the server; it is "
-     "renewed each third of that. Default: 30s. At least 100ms, at most 24h."},
+     "How long the lock stays taken if this machine dies or loses contact with the server. It is "
+     "renewed every third of that time. Default: 30s. From 100ms to 24h."},
     {"--on-lost kill|warn",
-     "What happens where the lock can't be kept. kill, the default: SIGTERM as soon as no more "
-     "than "
-     "the grace is left of the lease, SIGKILL before it ends. warn: a line on stderr, and CMD goes "
-     "on."},
+     "What to do if the lock cannot be kept. kill, the default: CMD gets SIGTERM when no more than "
+     "the grace period is left of the lease, and SIGKILL before the lease ends. warn: a line on "
+     "stderr, and CMD goes on."},
     {"--grace TIME",
-     "From SIGTERM to SIGKILL. Default: a third of the lease, at most 10s; at most half of it."},
+     "The time from SIGTERM to SIGKILL. Default: a third of the lease, but at most 10s. It can be "
+     "at most half of the lease."},
     {"--shared, --write",
-     "The readers' and the writer's side of a read-write lock, as C++ programs have it in "
-     "ReentrantReadWriteLock. Without them NAME is a SimpleLock, which is another kind of lock: "
-     "give one name one kind."},
+     "Take the read side or the write side of a read-write lock, which C++ programs know as "
+     "ReentrantReadWriteLock. Without these, NAME is a SimpleLock, which is a different kind of "
+     "lock: use each name for one kind only."},
     {"--permits N --capacity M",
-     "N of the M permits of a semaphore; all who use NAME say the same M. One permit where N is "
-     "not given."},
+     "Take N of the M permits of a semaphore. Everyone who uses NAME must give the same M; "
+     "redlatch capacity changes it. N is 1 if you leave it out."},
     kServerOption,
     {"--busy-code CODE",
-     "What to exit with where the lock is busy, in place of 120; with 0 nothing is printed "
-     "either."},
+     "The exit code if the lock is busy, instead of 120. With 0, nothing is printed either."},
     kHelpOption,
 };
 
 constexpr Entry kEnvironment[] = {
     {"REDLATCH_LOCK", "NAME."},
     {"REDLATCH_TOKEN",
-     "The fencing token: larger than that of every earlier run of NAME. With --shared it is that "
-     "of "
-     "the last write, the same for all who read, 0 before the first; with --permits it is not "
-     "set."},
+     "The fencing token, which is larger than that of every earlier run of NAME. With --shared it "
+     "is the token of the last write, which all readers since then share; it is 0 before the first "
+     "write. With --permits it is not set."},
     {"REDLATCH_SERVER", "The server's URL, without user and password."},
 };
 
 constexpr Entry kExitCodes[] = {
-    {"CMD's own", "where it ran under the lock to its end; 128+n where signal n ended it"},
-    {"120", "busy: somebody else had the lock for as long as --wait"},
+    {"CMD's own", "CMD ran under the lock to its end; 128+n if signal n ended it"},
+    {"120", "busy: someone else held the lock for as long as --wait allowed"},
     {"121",
-     "unreachable: the server can't be reached, does not answer, or can't serve now: it is a "
-     "replica, loads its data, or is busy with a script; CMD did not run"},
+     "unreachable: the server could not be reached, did not answer, or cannot serve right now (it "
+     "is a replica, is loading its data, or is busy with a script); CMD did not run"},
     {"122",
-     "lost: the lock was lost, or could not be kept, while CMD ran, and CMD was ended; with "
-     "--on-lost=warn, CMD ended with 0 although the lock was lost"},
-    {"123", "refused: by the server, or NAME is another kind of lock; CMD did not run"},
+     "lost: the lock was lost or could not be kept while CMD ran, and CMD was ended; with "
+     "--on-lost=warn, CMD exited with 0 although the lock had been lost"},
+    {"123", "refused: the server denied it, or NAME is another kind of lock; CMD did not run"},
     {"125", "wrong usage, or a failure of redlatch itself; CMD did not run"},
-    {"126", "CMD was found, but can't be executed"},
+    {"126", "CMD was found, but cannot be executed"},
     {"127", "CMD was not found; no lock was taken"},
-    {"128+n", "signal n came while it waited for the lock"},
+    {"128+n", "signal n arrived while waiting for the lock"},
 };
 
 constexpr Entry kNotes[] = {
     {"Signals",
-     "All signals that redlatch gets, CMD gets, but for those that a terminal sends, which CMD has "
-     "from there. With a terminal CMD stays in the shell's job, and reads from it as ever; without "
-     "one it has a process group of its own."},
-    {"Stopped", "A CMD that is stopped, by ^Z for one, keeps the lock: it goes on being renewed."},
-    {"Killed",
-     "Where redlatch is killed, even by SIGKILL, CMD gets SIGTERM, after the grace SIGKILL, and "
-     "the "
-     "lock is released. redlatch is two processes, of which either can die or hang: the other ends "
-     "CMD in time. CMD survives only where both are killed at once and CMD has cleared its "
-     "parent-death signal, as set-user-ID programs do; its children survive where both are."},
+     "CMD gets every signal that redlatch gets. Signals that a terminal sends reach CMD directly. "
+     "If there is a terminal, CMD stays in the shell's job and can read from it as usual; if there "
+     "is none, CMD gets a process group of its own."},
+    {"Stopping CMD",
+     "If CMD is stopped, for example by ^Z, it keeps the lock, which continues to be renewed."},
+    {"Killing redlatch",
+     "If redlatch is killed, even by SIGKILL, CMD gets SIGTERM and, after the grace period, "
+     "SIGKILL; then the lock is released. redlatch consists of two processes, and if either dies "
+     "or hangs, the other ends CMD in time. CMD survives only if both are killed at once and CMD "
+     "has cleared its parent-death signal, as set-user-ID programs do. Its children survive if "
+     "both are killed at once."},
     {"Children of CMD",
-     "They end with it. When CMD has ended, what it left running gets the grace to end, then "
-     "SIGTERM, then SIGKILL, and only then is the lock released. A daemon in a session of its own, "
-     "as setsid(1) makes one, is left alone."},
-    {"Logins",
-     "embedded: is one place for all of a user's jobs, /tmp/redlatch-UID, logged in or not. Where "
-     "/tmp is a service's own (PrivateTmp=), let REDLATCH_URL name a directory for all who are to "
-     "meet, as in embedded:/var/lib/jobs."},
-    {"Another user",
-     "Nobody but root may end another user's processes: not redlatch run NAME -- sudo CMD, but "
-     "sudo "
-     "redlatch run NAME -- CMD."},
-    {"A machine that hangs", "Nothing on it can end CMD in time. The fencing token is the remedy."},
+     "They end with CMD. When CMD has exited, anything it left running has the grace period to "
+     "finish; then it gets SIGTERM, then SIGKILL, and only then is the lock released. A daemon in "
+     "a session of its own, as setsid(1) makes one, is left alone."},
+    {"Nesting",
+     "A command that runs under NAME and runs redlatch run with the same NAME waits for itself. "
+     "redlatch warns you if it does."},
+    {"Where embedded: is",
+     "All jobs of a user share one private server, in /tmp/redlatch-UID, whether or not the user "
+     "is logged in. For services that have a /tmp of their own (PrivateTmp=), set REDLATCH_URL to "
+     "a directory that all of them can reach, such as embedded:/var/lib/jobs."},
+    {"Other users",
+     "Only root can end another user's processes. Instead of redlatch run NAME -- sudo CMD, use "
+     "sudo redlatch run NAME -- CMD."},
+    {"A machine that hangs",
+     "Nothing on that machine can end CMD in time. This is what the fencing token is for."},
 };
 
 constexpr Section kSections[] = {
     {"Options", kOptions},
-    {"CMD finds in its environment", kEnvironment},
+    {"Environment of CMD", kEnvironment},
     {"Exit codes", kExitCodes},
     {"Good to know", kNotes},
 };
@@ -116,9 +118,9 @@ const Page kRunPage = {
     .summary = "run a command under a lock",
     .synopsis = "redlatch run NAME [options] -- CMD [ARGS...]",
     .purpose =
-        "Runs CMD while holding the lock NAME, waits for the lock if somebody else has it, and "
-        "exits with CMD's exit code. Whoever names the same lock on the same server excludes one "
-        "another, on one machine or many.",
+        "Runs CMD while holding the lock NAME, and exits with CMD's exit code. If someone else "
+        "holds the lock, it waits. Commands that use the same NAME on the same server never run at "
+        "the same time, whether on one machine or many.",
     .examples = kExamples,
     .sections = kSections,
 };

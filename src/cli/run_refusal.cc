@@ -10,19 +10,15 @@ std::string Rounded(absl::Duration time) {
   return absl::FormatDuration(absl::Trunc(time, absl::Milliseconds(1)));
 }
 
-int ExplainRefusal(const absl::Status& why, const RunOptions& options, const std::string& what) {
-  if (IsBusy(why)) {
-    // Who wants it to be no failure wants no mail from cron either.
-    if (options.busy_code == 0) return 0;
-    if (options.wait == absl::ZeroDuration()) {
-      Complain({what, " is busy; --wait says how long to wait for it"});
-    } else {
-      Complain({what, " was busy for ", Rounded(options.wait),
-                "; try again later, or with a longer --wait"});
-    }
-    return options.busy_code;
-  }
-  return Refuse(why);
+int ExplainRefusal(const absl::Status& why, const RunOptions& options, const RunAttempt& attempt) {
+  if (!IsBusy(why)) return Refuse(why);
+  // If it is not to count as a failure, cron is to send no mail about it either.
+  if (options.busy_code == 0) return 0;
+  const bool waited = options.wait > absl::ZeroDuration();
+  Complain({attempt.what, waited ? " was busy for " : " is busy",
+            waited ? Rounded(options.wait) : std::string(), attempt.holders.empty() ? "" : ": ",
+            attempt.holders});
+  return options.busy_code;
 }
 
 }  // namespace redlatch::cli

@@ -1,4 +1,4 @@
-// What is said where the lock was not acquired.
+// What is said if the lock was not acquired.
 #ifndef REDLATCH_SRC_CLI_RUN_REFUSAL_H_
 #define REDLATCH_SRC_CLI_RUN_REFUSAL_H_
 
@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "src/cli/run_hold.h"
 #include "src/cli/run_options.h"
 
 namespace redlatch::cli {
@@ -13,8 +14,8 @@ namespace redlatch::cli {
 // "1.5s", without digits that nobody reads.
 std::string Rounded(absl::Duration time);
 
-// Says on stderr why `what` was not acquired and how to mend that. The exit code.
-int ExplainRefusal(const absl::Status& why, const RunOptions& options, const std::string& what);
+// Says on stderr why the attempt failed and what to do about it. Returns the exit code.
+int ExplainRefusal(const absl::Status& why, const RunOptions& options, const RunAttempt& attempt);
 
 }  // namespace redlatch::cli
 

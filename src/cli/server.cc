@@ -29,9 +29,9 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Open(std::string_view url) {
     if (!socket.ok()) return socket.status();
     if (!socket->has_value()) {
       return absl::NotFoundError(
-          absl::StrCat("the private server of this user (", parsed->DebugString(),
-                       ") does not run, so nobody has a lock there; --server or $REDLATCH_URL "
-                       "names another server"));
+          absl::StrCat("your private server (", parsed->DebugString(),
+                       ") is not running, so nobody holds a lock there; choose another server with "
+                       "--server or $REDLATCH_URL"));
     }
   }
   std::unique_ptr<Server> server(new Server(*parsed));

@@ -31,6 +31,9 @@ absl::StatusOr<Sight> LookClosely(Server& server, const std::string& url, const 
 // Takes it from whoever has it. kUnimplemented for latches and kinds of a program's own.
 absl::Status Break(const std::string& url, const LockRow& row);
 
+// Of the semaphore, for everyone who uses it.
+absl::Status SetCapacity(const std::string& url, const std::string& name, int64_t capacity);
+
 // What such a key is, and what to do where it is a lock all the same.
 std::string SayMayBeData(const LockRow& row);
 

@@ -1,53 +1,63 @@
+// What `redlatch` shows on a terminal only.
 #ifndef REDLATCH_SRC_CLI_TERMINAL_H_
 #define REDLATCH_SRC_CLI_TERMINAL_H_
 
-#include <sys/ioctl.h>
+#include <sys/types.h>
 #include <unistd.h>
 
 #include <cstddef>
-#include <cstdio>
+#include <cstdint>
+#include <string>
 #include <string_view>
 
+#include "absl/time/time.h"
 #include "src/base/clock.h"
 
 namespace redlatch::cli {
 
-// Of standard output; 0 where it is no terminal.
-inline size_t TerminalWidth() {
-  winsize size = {};
-  if (isatty(STDOUT_FILENO) == 0) return 0;
-  const bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
-  return known ? size.ws_col : 80;
-}
+// The columns of the terminal that it is; 0 if it is none.
+size_t TerminalWidth(int descriptor = STDOUT_FILENO);
 
-// A line on the terminal that shows how far a long work is; gone with this object. Nothing is
-// written where stderr is no terminal, nor in the first moments.
+// A text on the terminal that stderr is, which replaces the one before, however many rows that
+// took, and goes with this object. It is shown only while the job owns the terminal: neither in the
+// background, nor while ^Z has stopped it. One thread at a time.
+class TerminalLine {
+ public:
+  // `job`: the process group that the user sees.
+  explicit TerminalLine(pid_t job = getpgrp());
+  ~TerminalLine() { Clear(); }
+  TerminalLine(const TerminalLine&) = delete;
+  TerminalLine& operator=(const TerminalLine&) = delete;
+
+  bool has_terminal() const { return has_terminal_; }
+  // `text` is one line, and printable.
+  void Show(std::string_view text);
+  void Clear();
+
+ private:
+  bool OwnsTerminal() const;
+  // What takes away what is shown.
+  std::string Erasure();
+
+  const bool has_terminal_;
+  const pid_t job_;
+  size_t columns_ = 0;  // of what is shown
+};
+
+// How far a long work is. Nothing is written in the first moments.
 class Progress {
  public:
-  Progress() : terminal_(isatty(STDERR_FILENO) != 0), next_(base::Now() + kFirst) {}
-  ~Progress() { Clear(); }
-  Progress(const Progress&) = delete;
-  Progress& operator=(const Progress&) = delete;
+  Progress() : next_(base::Now() + kFirst) {}
 
-  void Show(std::string_view what, int64_t count) {
-    if (!terminal_ || base::Now() < next_) return;
-    next_ = base::Now() + kEvery;
-    shown_ = true;
-    std::fprintf(stderr, "\r\x1b[K%.*s: %lld", static_cast<int>(what.size()), what.data(),
-                 static_cast<long long>(count));
-  }
-  void Clear() {
-    if (shown_) std::fputs("\r\x1b[K", stderr);
-    shown_ = false;
-  }
+  void Show(std::string_view what, int64_t count);
+  void Clear() { line_.Clear(); }
 
  private:
   static constexpr absl::Duration kFirst = absl::Milliseconds(500);
   static constexpr absl::Duration kEvery = absl::Milliseconds(200);
 
-  const bool terminal_;
+  TerminalLine line_;
   base::Instant next_;
-  bool shown_ = false;
 };
 
 }  // namespace redlatch::cli

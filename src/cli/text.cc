@@ -133,6 +133,10 @@ std::string Brief(absl::Duration time) {
   return absl::StrFormat("%dd%02dh", hours / 24, hours % 24);
 }
 
+std::string Counted(int64_t count, std::string_view noun) {
+  return absl::StrCat(count, " ", std::string(noun), count == 1 ? "" : "s");
+}
+
 bool IsUtf8(std::string_view bytes) {
   while (!bytes.empty()) {
     const size_t size = base::FirstCharacter(bytes).size;

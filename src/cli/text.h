@@ -25,6 +25,9 @@ std::string Padded(std::string_view printable, size_t columns);
 // "0.3s", "21.4s", "3m12s", "2h05m", "3d04h"; "-" for an infinite one.
 std::string Brief(absl::Duration time);
 
+// "1 permit", "2 permits".
+std::string Counted(int64_t count, std::string_view noun);
+
 bool IsUtf8(std::string_view bytes);
 
 // A string of JSON, quotes included; of bytes that are not UTF-8 each one is U+FFFD.

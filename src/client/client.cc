@@ -5,7 +5,9 @@
 #include <utility>
 
 #include "src/base/clock.h"
+#include "src/base/no_cancellation.h"
 #include "src/engine/core.h"
+#include "src/engine/key_set.h"
 #include "src/engine/timing.h"
 #include "src/redis/channel.h"
 #include "src/redis/codec.h"
@@ -28,9 +30,11 @@ void Warn(const ClientOptions& options, const std::string& message) {
 Client::Client(std::shared_ptr<engine::Core> core) : core_(std::move(core)) {}
 
 absl::StatusOr<Client> Client::Connect(std::string_view url, const ClientOptions& options) {
+  const base::NoCancellation no_cancellation;
   absl::StatusOr<redis::Url> parsed = redis::ParseUrl(url);
   if (!parsed.ok()) return parsed.status();
-  Client client(std::make_shared<engine::Core>(*std::move(parsed), options));
+  if (absl::Status bad = engine::CheckKeyPrefix(options.key_prefix); !bad.ok()) return bad;
+  Client client(engine::Core::Make(*std::move(parsed), options));
   if (options.connect == ConnectPolicy::kLazy) return client;
   redis::Channel& channel = client.core_->channel();
   const base::Instant deadline =
@@ -42,6 +46,7 @@ absl::StatusOr<Client> Client::Connect(std::string_view url, const ClientOptions
 }
 
 absl::StatusOr<absl::Duration> Client::Ping() const {
+  const base::NoCancellation no_cancellation;
   const redis::Command ping{"PING"};
   const base::Instant sent = base::Now();
   const absl::StatusOr<redis::Reply> reply =
@@ -51,7 +56,10 @@ absl::StatusOr<absl::Duration> Client::Ping() const {
   return base::Now() - sent;
 }
 
-ClientStats Client::Stats() const { return core_->Stats(); }
+ClientStats Client::Stats() const {
+  const base::NoCancellation no_cancellation;
+  return core_->Stats();
+}
 
 const std::string& Client::server() const { return core_->channel().server(); }
 

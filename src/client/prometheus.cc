@@ -163,7 +163,7 @@ std::string PrometheusText(absl::Span<const ClientStats> clients) {
   counter("redlatch_failed_total", &LockStats::failed, "Calls that failed otherwise.");
   counter("redlatch_released_total", &LockStats::released, "Holds that were released.");
   counter("redlatch_releases_failed_total", &LockStats::releases_failed,
-          "Releases that the server did not know or confirm.");
+          "Holds whose release the server refused, did not confirm, or did not know.");
   counter("redlatch_lost_total", &LockStats::lost, "Holds that ended without a release.");
   counter("redlatch_renewed_total", &LockStats::renewed, "Renewals.");
   counter("redlatch_renewals_failed_total", &LockStats::renewals_failed,
@@ -171,6 +171,8 @@ std::string PrometheusText(absl::Span<const ClientStats> clients) {
   counter("redlatch_misused_total", &LockStats::misused, "Unlocks of what was not held.");
   text.OfLocks("redlatch_held", "gauge", &LockStats::held, "Holds now.");
   text.OfLocks("redlatch_permits", "gauge", &LockStats::permits, "Permits of semaphores held now.");
+  text.OfLocks("redlatch_releasing", "gauge", &LockStats::releasing,
+               "Holds whose release is not confirmed yet.");
   text.OfLocks("redlatch_waiting", "gauge", &LockStats::waiting, "Calls that wait now.");
   text.OfLocks("redlatch_wait_seconds", &LockStats::waited, "From the call to the hold.");
   text.OfLocks("redlatch_hold_seconds", &LockStats::held_for,

@@ -46,7 +46,7 @@ LockStats& LockStats::operator+=(const LockStats& other) {
         &LockStats::cancelled, &LockStats::failed, &LockStats::released,
         &LockStats::releases_failed, &LockStats::lost, &LockStats::renewed,
         &LockStats::renewals_failed, &LockStats::misused, &LockStats::held, &LockStats::permits,
-        &LockStats::waiting}) {
+        &LockStats::releasing, &LockStats::waiting}) {
     this->*number += other.*number;
   }
   waited += other.waited;

@@ -34,7 +34,7 @@ bool Handle::Listen(ParkedWaiter& waiter, base::Instant answered_by, const Want&
   }
   waiter.state = Waiter::State::kFailed;
   const base::MutexLock lock(entry_.mu);
-  entry_.machine.OnFailed();
+  entry_.machine.OnRefused(waiter.state);
   return false;
 }
 
@@ -58,11 +58,16 @@ void Handle::Compete(ParkedWaiter& waiter, base::Instant deadline, const Want& w
   std::optional<Send> send;  // to be run by this thread
   Answer answer;
   base::Instant gives_up_at;
+  const auto ask = [&](LockMachine& machine, base::Instant now, Effects& effects) {
+    if (want.gone == nullptr || !*want.gone) return machine.Acquire(waiter, now, effects);
+    waiter.state = Waiter::State::kStopped;
+    machine.OnRefused(waiter.state);
+  };
   const auto step = [&](LockMachine& machine, Effects& effects) {
     const base::Instant now = base::Now();
     waiter.parked = parked = false;
     waiter.wake_pending = false;
-    if (!std::exchange(asked, true)) machine.Acquire(waiter, now, effects);
+    if (!std::exchange(asked, true)) ask(machine, now, effects);
     if (send) {
       if (absl::IsUnavailable(answer.failure)) {
         waiter.silent_since = std::min(waiter.silent_since, send->sent);
@@ -78,8 +83,9 @@ void Handle::Compete(ParkedWaiter& waiter, base::Instant deadline, const Want& w
         !machine.Valid(waiter.tenure, now)) {
       // The thread did not run for longer than the lease: as if it had never been granted.
       machine.Expire(now, effects);
+      waiter.view.reset();
       waiter.state = Waiter::State::kWaiting;
-      machine.Acquire(waiter, now, effects);
+      ask(machine, now, effects);
     }
     if (waiter.state != Waiter::State::kWaiting) return;
     gives_up_at =

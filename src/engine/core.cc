@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "src/base/no_cancellation.h"
 #include "src/base/status.h"
 #include "src/engine/permits.h"
 #include "src/engine/readers.h"
@@ -36,10 +37,11 @@ Core::Core(redis::Url url, ClientOptions options, DescriptionPace pace)
       pace_(pace),
       description_(DescribeCommand(identity_.client, ThisProcess(options_.program), absl::Now(),
                                    pace_.lifetime)),
-      channel_(url_, {.on_reconnected = [this] { inside_->renewer.Reconnected(); },
-                      .introduction = description_}),
-      farewell_(channel_, identity_.client),
-      scripts_(channel_),
+      channel_(std::in_place, url_,
+               redis::ChannelOptions{.on_reconnected = [this] { inside_->renewer.Reconnected(); },
+                                     .introduction = description_}),
+      farewell_(*channel_, identity_.client),
+      scripts_(*channel_),
       inside_(std::make_unique<Inside>(*this)) {
   subscriber_.emplace(
       url_,
@@ -52,25 +54,34 @@ Core::Core(redis::Url url, ClientOptions options, DescriptionPace pace)
       });
 }
 
-Core::~Core() {
-  if (in_forked_child()) {
-    (void)inside_.release();
-    return;
-  }
-  subscriber_->Stop();
+Core::~Core() { subscriber_->Stop(); }
+
+// In a forked child, in place of destruction.
+void Core::Abandon() {
+  subscriber_.reset();
+  channel_.reset();
+}
+
+std::shared_ptr<Core> Core::Make(redis::Url url, ClientOptions options, DescriptionPace pace) {
+  return {new Core(std::move(url), std::move(options), pace), [](Core* core) {
+            // Whatever goes last: a client, a lock, a lease.
+            const base::NoCancellation no_cancellation;
+            if (core->in_forked_child()) return core->Abandon();
+            delete core;
+          }};
 }
 
 absl::Status Core::Refusal() const {
   if (!in_forked_child()) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat("the locks at ", server(),
-                   " belong to the process that forked this one; connect anew after fork()"));
+                   " belong to the process that forked this one; connect again after fork()"));
 }
 
 ClientStats Core::Stats() {
   ClientStats stats{.server = server(), .name = url_.client_name, .id = identity_.client};
   if (in_forked_child()) return stats;
-  const redis::Channel::Stats channel = channel_.stats();
+  const redis::Channel::Stats channel = channel_->stats();
   stats.connects = channel.connects;
   stats.breaks = channel.breaks;
   stats.reconnects = reconnects_.load(std::memory_order_relaxed);
@@ -85,7 +96,8 @@ Subject Core::SubjectOf(const Entry& entry) const {
   return {.identity = identity_,
           .keys = entry.keys,
           .plan = *entry.plan,
-          .owner = own ? std::string_view(identity_.client) : entry.owner};
+          .owner = own ? std::string_view(identity_.client) : entry.owner,
+          .claim = round_trips_.Claim()};
 }
 
 std::string Core::ReaderName(HoldNumber write_hold) {
@@ -99,12 +111,17 @@ std::string Core::FreshId() {
 }
 
 Answer Core::Run(Entry& entry, const Send& send, base::Instant deadline) {
+  Prepare(send);
   Request request(SubjectOf(entry), send);
   const auto wanted = [&] {
     const base::MutexLock lock(entry.mu);
     return entry.machine.Wants(send);
   };
-  return ReadAnswer(send, scripts_.Run(request.call(), deadline, wanted));
+  const absl::StatusOr<redis::Reply> reply = scripts_.Run(request.call(), deadline, wanted);
+  if (reply.ok()) round_trips_.Add(base::Now() - send.sent);
+  Answer answer = ReadAnswer(send, reply);
+  NoteAnswer(answer);
+  return answer;
 }
 
 absl::Status Core::Listen(base::Instant deadline, const std::stop_token& stop) {
@@ -144,7 +161,16 @@ void Core::OnMessage(std::string_view text) {
   table.Visit(message->key, [&](Entry& entry) {
     if (std::exchange(known, true)) return;  // one of them cancels it
     Feed(entry, [&](LockMachine& machine, Effects&) {
-      machine.OnUnwanted(grant.hold, grant.lease, 1, base::Now());
+      machine.OnUnwanted(grant.hold, grant.claim, 1, base::Now());
+    });
+  });
+}
+
+void Core::StopAll(std::string_view name, const void* object) {
+  if (in_forked_child()) return;
+  table().Visit(absl::StrCat(options_.key_prefix, std::string(name)), [&](Entry& entry) {
+    Feed(entry, [&](LockMachine& machine, Effects& effects) {
+      machine.StopAll(object, base::Now(), effects);
     });
   });
 }
@@ -157,7 +183,7 @@ void Core::Expire(Entry& entry) {
 void Core::Reconnected() {
   reconnects_.fetch_add(1, std::memory_order_relaxed);
   inside_->notifier.Post(Notifier::Urgency::kNotice, [observer = observer_, server = server()] {
-    observer->OnReconnected(server);
+    RunUsersCode("an Observer", [&] { observer->OnReconnected(server); });
   });
   inside_->table.VisitAll([this](Entry& entry) {
     Feed(entry, [](LockMachine& machine, Effects&) { machine.OnReconnected(base::Now()); });
@@ -166,7 +192,7 @@ void Core::Reconnected() {
 
 void Core::Describe() {
   // Where there is no connection, the next one begins with it.
-  channel_.Send(description_).IgnoreError();
+  channel_->Send(description_).IgnoreError();
 }
 
 void Core::Finish(Entry& entry, Effects& effects) {
@@ -176,16 +202,16 @@ void Core::Finish(Entry& entry, Effects& effects) {
   for (Waiter* const waiter : effects.through) {
     static_cast<ParkedWaiter*>(waiter)->parker.Set(ParkedWaiter::kThrough);
   }
-  for (Loss& loss : effects.losses) Tell(entry, std::move(loss));
-  for (Notice& notice : effects.notices) Tell(entry, std::move(notice));
+  if (effects.deaf) subscriber_->MakeAnew();
+  for (Loss& loss : effects.losses) Post(entry, std::move(loss));
+  for (Notice& notice : effects.notices) Post(entry, std::move(notice));
 }
 
-void Core::Tell(const Entry& entry, Loss loss) {
+void Core::Post(const Entry& entry, Loss loss) {
   losses_.fetch_add(1, std::memory_order_release);
-  if (loss.tenure.lost) {
-    inside_->notifier.Post(
-        Notifier::Urgency::kStopToken,
-        [source = *std::move(loss.tenure.lost)]() mutable { source.request_stop(); });
+  if (loss.tenure.view != nullptr) {
+    inside_->notifier.Post(Notifier::Urgency::kStopToken,
+                           [view = std::move(loss.tenure.view)] { view->Fire(); });
   }
   LostLease lost{.lock = std::string(entry.keys.name()),
                  .server = server(),
@@ -194,25 +220,30 @@ void Core::Tell(const Entry& entry, Loss loss) {
   inside_->notifier.Post(
       Notifier::Urgency::kCallback,
       [observer = observer_, options = std::move(loss.tenure.options), lost = std::move(lost)] {
-        observer->OnLost(lost);
-        if (options->on_lost) options->on_lost(lost);
+        RunUsersCode("an Observer", [&] { observer->OnLost(lost); });
+        if (options->on_lost) RunUsersCode("on_lost", [&] { options->on_lost(lost); });
       });
 }
 
-void Core::Tell(const Entry& entry, Notice notice) {
-  if (options_.observer == nullptr) return;
-  auto tell = [observer = observer_, lock = std::string(entry.keys.name()),
-               notice = std::move(notice)] {
-    switch (notice.kind) {
+void Core::Post(const Entry& entry, Notice notice) {
+  if (!observed() && notice.kind != Notice::Kind::kReleaseFailed) return;
+  const auto tell = [](Observer& observer, std::string_view lock, const Notice& what) {
+    switch (what.kind) {
       case Notice::Kind::kRenewed:
-        return observer->OnRenewed(lock, notice.token);
+        return observer.OnRenewed(lock, what.token);
       case Notice::Kind::kAtRisk:
-        return observer->OnAtRisk(lock, notice.token, notice.remaining, notice.why);
+        return observer.OnAtRisk(lock, what.token, what.remaining, what.why);
       case Notice::Kind::kRecovered:
-        return observer->OnRecovered(lock, notice.token);
+        return observer.OnRecovered(lock, what.token);
+      case Notice::Kind::kReleaseFailed:
+        return observer.OnReleaseFailed(lock, what.token, what.remaining, what.why);
     }
   };
-  inside_->notifier.Post(Notifier::Urgency::kNotice, std::move(tell));
+  inside_->notifier.Post(Notifier::Urgency::kNotice,
+                         [tell, observer = observer_, lock = std::string(entry.keys.name()),
+                          notice = std::move(notice)] {
+                           RunUsersCode("an Observer", [&] { tell(*observer, lock, notice); });
+                         });
 }
 
 }  // namespace redlatch::engine

@@ -24,7 +24,9 @@
 #include "src/engine/notifier.h"
 #include "src/engine/registry.h"
 #include "src/engine/renewer.h"
+#include "src/engine/round_trips.h"
 #include "src/engine/table.h"
+#include "src/engine/users_code.h"
 #include "src/engine/wire.h"
 #include "src/redis/channel.h"
 #include "src/redis/scripts.h"
@@ -43,8 +45,8 @@ class Readers;
 // may be held by threads that are not there.
 class Core {
  public:
-  Core(redis::Url url, ClientOptions options, DescriptionPace pace = {});
-  ~Core();
+  static std::shared_ptr<Core> Make(redis::Url url, ClientOptions options,
+                                    DescriptionPace pace = {});
   Core(const Core&) = delete;
   Core& operator=(const Core&) = delete;
 
@@ -53,13 +55,18 @@ class Core {
   absl::Status Refusal() const;
 
   const ClientOptions& options() const { return options_; }
-  const std::string& server() const { return channel_.server(); }
+  const std::string& server() const { return channel_->server(); }
   absl::Duration command_timeout() const { return url_.command_timeout; }
   absl::Duration connect_timeout() const { return url_.connect_timeout; }
-  redis::Channel& channel() { return channel_; }
+  redis::Channel& channel() { return *channel_; }
   redis::Scripts& scripts() { return scripts_; }
   Table& table() { return inside_->table; }
-  Observer& observer() { return *observer_; }
+  bool observed() const { return options_.observer != nullptr; }
+  // Tells the observer, the default one if there is no other: a function of it.
+  template <class Event>
+  void Tell(Event&& event) {
+    RunUsersCode("an Observer", [&] { event(*observer_); });
+  }
   // How many tenures were lost so far: who keeps holds looks through them when it grows.
   uint64_t losses() const { return losses_.load(std::memory_order_acquire); }
 
@@ -82,13 +89,33 @@ class Core {
 
   // Runs a script now, on this thread.
   Answer Run(Entry& entry, const Send& send, base::Instant deadline);
+  // By when a release must be confirmed of which nobody waits to hear: at once, so that the renewer
+  // sees to it, if one has gone unanswered and the server has not been heard of since. So all of
+  // them together are held up once.
+  base::Instant DropBy() const {
+    const bool silent = silent_.load(std::memory_order_relaxed);
+    return base::Now() + (silent ? absl::ZeroDuration() : command_timeout());
+  }
+  void NoteSilence() { silent_.store(true, std::memory_order_relaxed); }
+  void NoteAnswer(const Answer& answer) {
+    if (answer.kind == Answer::Kind::kFailed && absl::IsUnavailable(answer.failure)) return;
+    if (silent_.load(std::memory_order_relaxed)) silent_.store(false, std::memory_order_relaxed);
+  }
+
   // Grants can reach this client from here on. Done once. kUnavailable, by the deadline or when the
   // stop is requested: it goes on in the background.
   absl::Status Listen(base::Instant deadline, const std::stop_token& stop);
+  // Before it is sent: sees to a subscription that does not bring messages.
+  void Prepare(const Send& send) {
+    if (send.anew) subscriber_->MakeAnew();
+  }
   // Sleeps until a waiter is woken, as by a grant; see Subscriber::Await().
   uint32_t Await(base::Parker& parker, base::Instant deadline) {
     return subscriber_->Await(parker, deadline);
   }
+
+  // An object of that name goes: its calls that wait end, at whichever machine they do.
+  void StopAll(std::string_view name, const void* object);
 
   // A manual hold is never renewed, and may be long: see Renewer::KeepDescribed().
   void KeepDescribed() { inside_->renewer.KeepDescribed(); }
@@ -108,26 +135,32 @@ class Core {
     Notifier notifier;
   };
 
+  Core(redis::Url url, ClientOptions options, DescriptionPace pace);
+  ~Core();
+  void Abandon();
+
   void OnMessage(std::string_view text);
   bool OnGrant(Entry& entry, const Grant& grant);
   void Finish(Entry& entry, Effects& effects);
-  void Tell(const Entry& entry, Loss loss);
-  void Tell(const Entry& entry, Notice notice);
+  void Post(const Entry& entry, Loss loss);
+  void Post(const Entry& entry, Notice notice);
 
   const base::ForkGuard fork_guard_;
   const redis::Url url_;
   const ClientOptions options_;
   const std::shared_ptr<Observer> observer_;
   const Identity identity_;
+  RoundTrips round_trips_;
   Registry<Readers> readers_;
   Registry<Permits> permits_;
   std::atomic<uint64_t> numbers_{0};
   std::atomic<uint64_t> losses_{0};
   std::atomic<uint64_t> reconnects_{0};
   std::atomic<bool> listening_{false};
+  std::atomic<bool> silent_{false};
   const DescriptionPace pace_;
   const redis::Command description_;
-  redis::Channel channel_;
+  std::optional<redis::Channel> channel_;
   const Farewell farewell_;  // behind whatever those below still send
   redis::Scripts scripts_;
   // Its thread uses all of this object and is stopped before; its descriptor wakes threads in
@@ -149,7 +182,7 @@ void Core::Feed(Entry& entry, Event&& event) {
     entry.hold.store(entry.machine.hold(), std::memory_order_relaxed);
   }
   if (!effects.wakes.empty() || !effects.through.empty() || !effects.losses.empty() ||
-      !effects.notices.empty()) {
+      !effects.notices.empty() || effects.deaf) {
     Finish(entry, effects);
   }
   if (entry.send_timer.IsAfter(send_at)) inside_->renewer.Schedule(entry, send_at);

@@ -20,6 +20,7 @@ std::string KeyOf(std::string_view client) {
 
 std::string_view ClientOf(std::string_view hold) {
   constexpr size_t kSize = 32;
+  if (hold.ends_with('k')) hold.remove_suffix(1);
   const bool ours = hold.size() > kSize + 1 && hold[kSize] == ':' &&
                     hold.find_first_not_of("0123456789abcdef") == kSize &&
                     hold.find_first_not_of("0123456789", kSize + 1) == hold.npos;

@@ -23,7 +23,8 @@ struct DescriptionPace {
 // Behind it the client id, and before it nothing: it is the same for all key prefixes.
 inline constexpr std::string_view kDescriptionKeyPrefix = "redlatch:client:";
 
-// The client in a hold id, <client>:<number>; empty where the text is none.
+// The client in a hold id: <client>:<number>, and `k` where its holder may keep it. Empty where the
+// text is none of this version of the protocol.
 std::string_view ClientOf(std::string_view hold);
 
 // This process; `program` empty: the program's own name.

@@ -4,8 +4,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
-#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -15,6 +13,7 @@
 #include "redlatch/fencing_token.h"
 #include "redlatch/lock_options.h"
 #include "src/base/clock.h"
+#include "src/engine/tenure_view.h"
 #include "src/engine/waiter.h"
 
 namespace redlatch::engine {
@@ -29,7 +28,7 @@ struct Tenure {
   FencingToken token;
   base::Instant began;
   std::shared_ptr<const LockOptions> options;
-  std::optional<std::stop_source> lost;  // made when somebody asks for it
+  std::shared_ptr<TenureView> view;  // made for the first who looks
 };
 
 // A tenure that was lost, for the notifier.
@@ -40,7 +39,7 @@ struct Loss {
 
 // Something to tell the observer.
 struct Notice {
-  enum class Kind : uint8_t { kRenewed, kAtRisk, kRecovered };
+  enum class Kind : uint8_t { kRenewed, kAtRisk, kRecovered, kReleaseFailed };
   Kind kind = Kind::kRenewed;
   FencingToken token;
   absl::Duration remaining = absl::ZeroDuration();
@@ -53,8 +52,9 @@ struct Effects {
   absl::InlinedVector<Waiter*, 4> through;  // woken too: nothing is left for them to look at
   std::vector<Loss> losses;
   std::vector<Notice> notices;
+  bool deaf = false;  // messages do not reach this client: its subscription is to be made anew
   // Options of tenures that ended: what a user's functions hold on to must not go under a mutex.
-  std::shared_ptr<const LockOptions> ended;
+  absl::InlinedVector<std::shared_ptr<const LockOptions>, 1> ended;
 };
 
 // What became of a release, as far as it is known.

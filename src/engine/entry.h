@@ -42,8 +42,8 @@ struct Entry {
   // by this.
   std::atomic<HoldNumber> hold{0};
 
-  int handles = 0;                 // the table's: lock objects and leases
-  std::atomic<int> references{0};  // with them, whoever works on the entry just now
+  std::atomic<int> objects{0};     // lock objects
+  std::atomic<int> references{0};  // handles, and whoever works on the entry just now
 
   Timer send_timer{*this};    // the renewer's
   Timer expiry_timer{*this};  // the notifier's

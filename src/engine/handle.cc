@@ -6,6 +6,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 
 namespace redlatch::engine {
 namespace {
@@ -16,7 +17,7 @@ constexpr absl::Duration kLongestLease = absl::Hours(24 * 365);
 absl::Status CheckLease(absl::Duration lease) {
   if (kShortestLease <= lease && lease <= kLongestLease) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("a lease of ", absl::FormatDuration(lease),
-                                                 " is not possible; it is 10ms to one year"));
+                                                 " is not possible; it must be 10ms to one year"));
 }
 
 }  // namespace
@@ -34,7 +35,8 @@ absl::StatusOr<std::shared_ptr<Handle>> Handle::Attach(std::shared_ptr<Core> cor
   absl::StatusOr<KeySet> keys = KeySet::Make(core->options().key_prefix, name);
   if (!keys.ok()) return keys.status();
   const auto& label = core->options().stats_label;
-  const std::string given = label ? label(name) : std::string();
+  std::string given;
+  if (label) RunUsersCode("stats_label", [&] { given = label(name); });
   const absl::StatusOr<Entry*> entry =
       core->table().Attach(*std::move(keys), owner, plan, label ? given : name);
   if (!entry.ok()) {
@@ -46,13 +48,7 @@ absl::StatusOr<std::shared_ptr<Handle>> Handle::Attach(std::shared_ptr<Core> cor
 }
 
 Handle::~Handle() {
-  if (core_->in_forked_child()) return;
-  for (const uint64_t orphan : core_->table().Detach(entry_)) {
-    core_->Feed(entry_, [orphan](LockMachine& machine, Effects& effects) {
-      machine.Orphan(orphan, base::Now(), effects);
-    });
-  }
-  core_->table().Drop(entry_);
+  if (!core_->in_forked_child()) core_->table().Drop(entry_);
 }
 
 std::string Handle::Title() const {
@@ -63,16 +59,21 @@ std::string Handle::Title() const {
 
 absl::Status Handle::About(const absl::Status& status) const {
   if (status.ok()) return status;
-  return absl::Status(status.code(), absl::StrCat(Title(), ": ", status.message()));
+  // The title names the server.
+  absl::string_view message = status.message();
+  const bool of_server = absl::ConsumePrefix(&message, absl::StrCat(core_->server(), " "));
+  return absl::Status(status.code(),
+                      absl::StrCat(Title(), ": ", of_server ? "the server " : "", message));
 }
 
 std::optional<Won> Handle::Reenter(Face face) {
   if (!entry_.plan->traits.reentrant || core_->in_forked_child()) return std::nullopt;
   const base::Instant now = base::Now();
   const base::MutexLock lock(entry_.mu);
-  const auto standing = entry_.machine.Reenter(ThreadNumber(), face, now);
+  auto standing = entry_.machine.Reenter(ThreadNumber(), face, now);
   if (!standing) return std::nullopt;
-  return Won{.tenure = standing->tenure, .token = standing->token};
+  return Won{
+      .tenure = standing->tenure, .token = standing->token, .view = std::move(standing->view)};
 }
 
 absl::StatusOr<Won> Handle::Acquire(const Want& want) {
@@ -101,32 +102,34 @@ absl::StatusOr<Won> Handle::Acquire(const Want& want) {
   }
   absl::StatusOr<Won> result = Result(waiter, want);
   const bool holds = entry_.plan->sharing != Sharing::kNothing;
-  if (holds && core_->options().observer != nullptr) {
+  if (holds && core_->observed()) {
     const absl::Duration waited = base::Now() - began;
-    if (result.ok()) {
-      core_->observer().OnAcquired(entry_.keys.name(), result->token, waited);
-    } else {
-      core_->observer().OnWaitEnded(entry_.keys.name(), waited, result.status());
-    }
+    core_->Tell([&](Observer& observer) {
+      if (result.ok()) {
+        observer.OnAcquired(entry_.keys.name(), result->token, waited);
+      } else {
+        observer.OnWaitEnded(entry_.keys.name(), waited, result.status());
+      }
+    });
   }
   return result;
 }
 
-absl::StatusOr<Won> Handle::Result(const ParkedWaiter& waiter, const Want& want) {
+absl::StatusOr<Won> Handle::Result(ParkedWaiter& waiter, const Want& want) {
   switch (waiter.state) {
     case Waiter::State::kGranted:
       while (base::Now() < waiter.not_before) {
       }
-      return Won{.tenure = waiter.tenure, .token = waiter.token};
+      return Won{.tenure = waiter.tenure, .token = waiter.token, .view = std::move(waiter.view)};
     case Waiter::State::kBusy:
       return About(absl::DeadlineExceededError(
           absl::StrCat(std::string(entry_.plan->busy),
                        want.wait <= absl::ZeroDuration()
                            ? ""
-                           : absl::StrCat("; waited for ", absl::FormatDuration(want.wait)))));
+                           : absl::StrCat("; waited ", absl::FormatDuration(want.wait)))));
     case Waiter::State::kDeadlock:
       return About(absl::FailedPreconditionError(
-          "this thread holds it already, and it is not reentrant (ReentrantLock is)"));
+          "this thread already holds it, and it is not reentrant; ReentrantLock is"));
     case Waiter::State::kStopped:
       return About(absl::CancelledError("the wait was stopped"));
     case Waiter::State::kElsewhere:
@@ -149,10 +152,11 @@ absl::Status Handle::Extend(uint64_t tenure, absl::Duration lease) {
     renewed = !send && machine.Valid(tenure, now);
   });
   if (renewed) {
-    return About(absl::FailedPreconditionError(
-        "this hold is renewed by itself; only one that was acquired with a lease is extended"));
+    return About(
+        absl::FailedPreconditionError("this hold is renewed automatically; only a hold that was "
+                                      "acquired with a lease can be extended"));
   }
-  if (!send) return About(absl::AbortedError("the hold is over"));
+  if (!send) return About(absl::AbortedError("the hold has ended"));
   const Answer answer = core_->Run(entry_, *send, base::Now() + core_->command_timeout());
   bool valid = false;
   core_->Feed(entry_, [&](LockMachine& machine, Effects& effects) {
@@ -169,7 +173,7 @@ void Handle::Misuse(std::string_view what) {
     const base::MutexLock lock(entry_.mu);
     entry_.machine.OnMisuse();
   }
-  core_->observer().OnMisuse(entry_.keys.name(), what);
+  core_->Tell([&](Observer& observer) { observer.OnMisuse(entry_.keys.name(), what); });
 }
 
 LockMachine::Standing Handle::Pin() {
@@ -177,34 +181,27 @@ LockMachine::Standing Handle::Pin() {
   return entry_.machine.Pin(ThreadNumber());
 }
 
-void Handle::Forget(uint64_t tenure) {
+void Handle::Leave(const void* object) {
   if (core_->in_forked_child()) return;
-  core_->Feed(entry_, [&](LockMachine& machine, Effects&) { machine.Forget(tenure); });
-}
-
-void Handle::StopAll(const void* object) {
-  if (core_->in_forked_child()) return;
+  core_->StopAll(entry_.keys.name(), object);
   core_->Feed(entry_, [&](LockMachine& machine, Effects& effects) {
-    machine.StopAll(object, base::Now(), effects);
+    // Under the machine's lock: whoever comes meanwhile takes nothing before this is done.
+    if (--entry_.objects == 0) machine.EndStd(base::Now(), effects);
   });
 }
 
-bool Handle::Valid(uint64_t tenure) const {
-  if (core_->in_forked_child()) return false;
-  const base::MutexLock lock(entry_.mu);
-  return entry_.machine.Valid(tenure, base::Now());
+void Handle::EndStd() {
+  core_->Feed(entry_,
+              [](LockMachine& machine, Effects& effects) { machine.EndStd(base::Now(), effects); });
 }
 
-absl::Duration Handle::Remaining(uint64_t tenure) const {
-  if (core_->in_forked_child()) return absl::ZeroDuration();
-  const base::MutexLock lock(entry_.mu);
-  return base::Until(entry_.machine.Deadline(tenure));
-}
-
-std::stop_token Handle::Lost(uint64_t tenure) const {
+Won Handle::Current() const {
   if (core_->in_forked_child()) return {};
   const base::MutexLock lock(entry_.mu);
-  return entry_.machine.Lost(tenure);
+  const auto standing = entry_.machine.OfThread(ThreadNumber());
+  return {.tenure = standing.tenure,
+          .token = standing.token,
+          .view = entry_.machine.ViewOf(ThreadNumber())};
 }
 
 LockMachine::Standing Handle::OfThisThread() const {
@@ -219,9 +216,9 @@ bool Handle::in_use() const {
   return entry_.machine.in_use();
 }
 
-bool Handle::idle() const {
+bool Handle::vacant() const {
   const base::MutexLock lock(entry_.mu);
-  return entry_.machine.idle();
+  return entry_.machine.vacant();
 }
 
 absl::StatusOr<redis::Reply> Handle::Run(const LuaScript& script,
@@ -247,7 +244,21 @@ absl::StatusOr<LockInfo> Handle::Inspect(int most_waiters) {
 }
 
 absl::Status Handle::ForceRelease() {
-  return Run(entry_.plan->scripts.force_release, {std::string(kChannelPrefix)}).status();
+  const base::Instant deadline = base::Now() + core_->command_timeout();
+  std::vector<std::string> args = {std::string(kChannelPrefix)};
+  while (true) {
+    const absl::StatusOr<redis::Reply> reply =
+        Run(entry_.plan->scripts.force_release, args, deadline);
+    if (!reply.ok()) return reply.status();
+    const absl::Duration look = ReadLook(*reply);
+    const bool more = look == absl::Milliseconds(1);
+    if (look > absl::ZeroDuration() && (!more || deadline <= base::Now())) {
+      core_->Feed(entry_,
+                  [&](LockMachine& machine, Effects&) { machine.LookAfter(look, base::Now()); });
+    }
+    if (!more || deadline <= base::Now()) return absl::OkStatus();
+    args = {args[0], "more"};  // there are more to be told than one call may
+  }
 }
 
 }  // namespace redlatch::engine

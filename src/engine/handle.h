@@ -43,7 +43,7 @@ struct Want {
   std::stop_token stop;
   std::shared_ptr<const LockOptions> options;
   const void* object = nullptr;             // the lock object
-  const std::atomic<bool>* gone = nullptr;  // whether that is gone; null: whoever waits is told
+  const std::atomic<bool>* gone = nullptr;  // whether that is gone; null: there is none
   FencingToken write_token;                 // as a Waiter's
   HoldNumber write_hold = 0;                // of a reader: the one that its thread has beside it
 };
@@ -51,11 +51,13 @@ struct Want {
 struct Won {
   uint64_t tenure = 0;
   FencingToken token;
-  Silence silence;  // with a tenure of 0
+  std::shared_ptr<TenureView> view = {};  // for a Face::kStatus
+  Silence silence = {};                   // with a tenure of 0
 };
 
-// The runtime: a lock object's or a lease's way to its machine. Calls run their scripts on the
-// calling thread. Thread-safe; refuses, or does nothing, in a forked child.
+// The runtime: a lock object's or a lease's way to its machine. It keeps the machine, and nothing
+// held. Calls run their scripts on the calling thread. Thread-safe; refuses, or does nothing, in a
+// forked child.
 class Handle {
  public:
   // `owner`: as the server is to know it; empty: the client's threads.
@@ -75,10 +77,13 @@ class Handle {
   // A tenure of 0: these are readers whom this one may not join; or nothing is held here.
   absl::StatusOr<Won> Acquire(const Want& want);
   absl::Status Release(uint64_t tenure);
+  // The same, where nobody waits to hear of it.
+  void Drop(uint64_t tenure);
   // Several holds at several machines of one core: their scripts travel in one write.
   struct Held {
     std::shared_ptr<Handle> handle;
     uint64_t tenure = 0;
+    std::shared_ptr<TenureView> view = {};
   };
   static void ReleaseAll(absl::Span<const Held> held);
   void Unlock() noexcept;
@@ -87,18 +92,21 @@ class Handle {
   void Misuse(std::string_view what);
   // The calling thread, which may have the lock, comes to read.
   LockMachine::Standing Pin();
-  // A lease that could not be released goes.
-  void Forget(uint64_t tenure);
-  // The lock object goes: its calls that wait end.
-  void StopAll(const void* object);
 
-  bool Valid(uint64_t tenure) const;
-  absl::Duration Remaining(uint64_t tenure) const;
-  std::stop_token Lost(uint64_t tenure) const;
+  // A lock object comes.
+  void Enter() { ++entry_.objects; }
+  // It goes: its calls that wait end, also those of an Owner; with the last object, what was taken
+  // by lock().
+  void Leave(const void* object);
+  // What was taken by lock() ends.
+  void EndStd();
+
   LockMachine::Standing OfThisThread() const;
+  // The same, to be shown to the user.
+  Won Current() const;
   bool in_use() const;  // some thread has it, or is still to unlock what it lost
 
-  bool idle() const;  // nothing is held here, awaited or owed
+  bool vacant() const;  // nothing is held here, awaited or owed
 
   // A script that is no part of anybody's hold, once, within the command timeout or until the
   // deadline.
@@ -115,17 +123,18 @@ class Handle {
   // False: the waiter has failed.
   bool Listen(ParkedWaiter& waiter, base::Instant answered_by, const Want& want);
   void Compete(ParkedWaiter& waiter, base::Instant deadline, const Want& want);
-  absl::StatusOr<Won> Result(const ParkedWaiter& waiter, const Want& want);
+  absl::StatusOr<Won> Result(ParkedWaiter& waiter, const Want& want);
   struct Ending {
     Released released;
     std::optional<Send> send;
   };
   template <class Event>
-  Ending Begin(Event event);
-  Ending BeginRelease(uint64_t tenure);
+  Ending Begin(base::Instant deadline, Event event);
+  Ending BeginRelease(uint64_t tenure, base::Instant deadline);
   void Hear(Ending& ending, const Answer& answer, base::Instant deadline);
   void Follow(Ending& ending, base::Instant deadline);
   absl::Status End(Ending& ending, base::Instant deadline);
+  void Forget(uint64_t tenure);
   absl::Status ReleaseStatus(const Released& released) const;
   std::string Title() const;
 

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,7 +30,13 @@ namespace redlatch::engine {
 //   nothing           no thread wants the lock                    Acquire
 //   pursuit           a bid is being made, is queued, or must     a grant (reply or message),
 //                     be repeated after a failure                 the last waiter's end
+//   pursuit, claimed  a message named us the owner for a claim    the server's word
+//                     too short to work under
+//   holding, claimed  a message named us the owner for a claim    its confirmation: holding
 //   holding           the server named us the owner               Release, loss
+//
+// A script by which the lock was handed over by message is followed by a look, when the claim is
+// over: if the new owner is frozen or deaf, that passes the lock on.
 //
 // Beside that there may be debts: holds to be released or bids to be cancelled at the server, each
 // repeated until it is answered or the lease must be over.
@@ -61,7 +66,8 @@ class LockMachine {
     uint64_t tenure = 0;
     FencingToken token;
     uint32_t depth = 0;
-    HoldNumber hold = 0;  // where `depth` is not 0
+    HoldNumber hold = 0;                    // where `depth` is not 0
+    std::shared_ptr<TenureView> view = {};  // of Reenter(): Face::kStatus
   };
 
   // ---- What threads do.
@@ -101,8 +107,8 @@ class LockMachine {
   Released Outcome(uint64_t tenure);
   // Nobody will ask for the tenure's outcome any more.
   void Forget(uint64_t tenure);
-  // No handle is left that could release the tenure: it ends.
-  void Orphan(uint64_t tenure, base::Instant now, Effects& effects);
+  // No lock object is left by which a thread could unlock: what was taken by lock() ends.
+  void EndStd(base::Instant now, Effects& effects);
   // The thread comes to read: a hold that it has goes back to the server and never passes on inside
   // the client, as the thread may read on.
   Standing Pin(uint64_t thread);
@@ -130,8 +136,11 @@ class LockMachine {
   void OnForced(HoldNumber hold, base::Instant now);
   // A thread used what it does not have, and was told so.
   void OnMisuse();
-  // A call ended before it could become a waiter.
-  void OnFailed();
+  // A call ended so before it could become a waiter.
+  void OnRefused(Waiter::State as) { CountEnd(as); }
+  // A script handed the lock over by message, or, with a look of a millisecond, is to go on at
+  // once.
+  void LookAfter(absl::Duration look, base::Instant now);
   // Connections are new: whatever was under way may be lost.
   void OnReconnected(base::Instant now);
   // Loses a hold whose local deadline has come, or is about to.
@@ -143,6 +152,8 @@ class LockMachine {
   // ---- What is so.
 
   bool idle() const;
+  // Nothing is held here, awaited or owed: others may use it.
+  bool vacant() const;
   // What it bids for, or has; 0: neither.
   HoldNumber hold() const { return pursuit_ ? pursuit_->bid.hold : holding_ ? holding_->hold : 0; }
   // A thread has it, or is still to unlock what it lost.
@@ -150,10 +161,12 @@ class LockMachine {
   absl::InlinedVector<uint64_t, 1> tenures() const;  // the current ones
   bool Valid(uint64_t tenure, base::Instant now) const;
   base::Instant Deadline(uint64_t tenure) const;  // Instant() where it is over
-  std::stop_token Lost(uint64_t tenure);
+  // Of OfThread(); null where that is nothing.
+  std::shared_ptr<TenureView> ViewOf(uint64_t thread);
 
   const Tally& tally() const { return tally_; }
-  uint64_t waiting() const;  // waiters in the queue
+  uint64_t releasing() const;  // holds that their threads have released, and the server not yet
+  uint64_t waiting() const;    // waiters in the queue
   // What the server knows them to have: of permits, those of all tenures.
   uint32_t permits() const { return held() ? holding_->terms.permits : 0; }
 
@@ -172,6 +185,7 @@ class LockMachine {
     bool queued = false;
     bool again = false;  // what is in flight may have been sent too early to tell what is so
     std::vector<Attempt> attempts;  // those that a grant may echo
+    bool claimed = false;           // a grant was heard that is not enough to work under
     base::Instant due;
     uint32_t failures = 0;
     uint32_t polls = 0;  // of a foreign owner
@@ -180,6 +194,7 @@ class LockMachine {
     HoldNumber hold = 0;
     uint32_t attempt = 0;  // that was granted
     Terms terms;
+    bool claimed = false;          // by a message, and not confirmed yet
     base::Instant deadline;        // from here on another may be the owner
     base::Instant server_expires;  // from here on the server has forgotten us
     base::Instant asked;           // when what told of `others` was sent
@@ -216,9 +231,17 @@ class LockMachine {
     bool in_flight = false;
     bool tried_once = false;
     bool uncertain = false;  // a try went unanswered: it may have been executed
+    bool silent = false;     // the latest one did
     bool settled = false;
-    bool counts = false;  // as a failed release, where it fails
+    bool releases = false;  // what a thread had: it is counted how that ends
     Released outcome;
+    uint32_t failures = 0;
+  };
+  struct Look {
+    HoldNumber hold = 0;  // none of anybody's: to cancel it changes nothing but a lock that is free
+    absl::Duration claim;
+    base::Instant due;
+    bool in_flight = false;
     uint32_t failures = 0;
   };
   struct LostStd {  // a hold by lock() that was lost: its unlock() is still to come
@@ -226,6 +249,7 @@ class LockMachine {
     uint64_t tenure;
     FencingToken token;
     uint32_t depth;
+    std::shared_ptr<TenureView> view;
   };
 
   // Local (lock_machine_local.cc).
@@ -248,6 +272,7 @@ class LockMachine {
     return const_cast<Tenure*>(std::as_const(*this).FindOf(thread));
   }
   void EndTenure(const Tenure& tenure, base::Instant now, Effects& effects);
+  std::shared_ptr<TenureView> ViewOf(Tenure& tenure) const;
   Released EndLevel(Tenure& tenure, Face face, base::Instant now, Effects& effects);
 
   // Patience (lock_machine_patience.cc).
@@ -267,18 +292,31 @@ class LockMachine {
   void Lose(const std::string& reason, base::Instant now, Effects& effects);
   Bid NextBid(base::Instant now, bool contended);
   Send SendDebt(Debt& debt, base::Instant now);
+  bool IsOver(const Debt& debt, base::Instant now) const;
   void OnBid(const Send& send, const BidAnswer& answer, base::Instant now, Effects& effects);
+  void OnMissed(HoldNumber hold);
   void OnBidFailed(const Send& send, const Answer& answer, base::Instant now, Effects& effects);
-  void Granted(const Grant& grant, base::Instant asked, base::Instant reserved, base::Instant now,
-               Effects& effects);
+  // What a hold is granted for, and by which word of the server's.
+  struct Basis {
+    absl::Duration lease;
+    base::Instant asked;  // when the attempt was sent that it answers
+    bool claim = false;   // by a message, for less than the lease
+  };
+  void Granted(const Grant& grant, const Basis& basis, base::Instant now, Effects& effects);
+  void ConfirmFirst(base::Instant now, Effects& effects);
+  absl::Duration Early(absl::Duration early) const;
   void RenewNow(base::Instant now);
   void AskNow(base::Instant now);
   void Prolong(base::Instant sent, absl::Duration lease, base::Instant now);
   void OnQueued(const BidAnswer& answer, base::Instant now, Effects& effects);
   void OnRenewal(const Send& send, const Answer& answer, base::Instant now, Effects& effects);
 
+  // Looks (lock_machine_looks.cc).
+  bool OnLook(const Send& send, const Answer& answer, base::Instant now);
+  std::optional<Send> NextLook(base::Instant now);
+
   // Debts (lock_machine_debts.cc).
-  void OnDebtAnswer(const Send& send, const Answer& answer, base::Instant now);
+  void OnDebtAnswer(const Send& send, const Answer& answer, base::Instant now, Effects& effects);
   Debt* FindDebt(HoldNumber hold);
   void Settled(Debt& debt, Released::Kind kind, absl::Status failure = absl::OkStatus());
   uint64_t NextNumber() { return config_.numbers->fetch_add(1, std::memory_order_relaxed) + 1; }
@@ -288,11 +326,15 @@ class LockMachine {
   std::optional<Pursuit> pursuit_;
   std::optional<Holding> holding_;
   std::vector<Debt> debts_;
+  std::optional<Look> look_;
+  // Grants of which this client was not told, in a row; of the latest, the hold, until the
+  // subscription that failed is made anew.
+  uint32_t misses_ = 0;
+  HoldNumber missed_ = 0;
   // A hold that ran out is told to be lost somewhat before its deadline, so that whoever works
   // under it can stop: until that deadline, this one, nobody is let in by us.
   base::Instant embargo_;
   std::vector<LostStd> lost_std_;
-  std::vector<uint64_t> lost_tenures_;  // the latest, for those who ask late
   std::optional<base::Instant> unreachable_since_;
   base::Instant heard_at_;  // when the server last answered
   absl::Status last_failure_;

@@ -66,10 +66,16 @@ Bid LockMachine::NextBid(base::Instant now, bool contended) {
     break;
   }
   ++pursuit.bid.attempt;
+  pursuit.bid.listen = pursuit.bid.attempt > 1;
   pursuit.again = false;
   pursuit.attempts.push_back({.number = pursuit.bid.attempt, .sent = now});
   pursuit.in_flight = true;
-  return pursuit.bid;
+  Bid bid = pursuit.bid;
+  // Whoever misses message after message comes last, and so keeps nobody waiting for its claims.
+  if (misses_ > 0) bid.ticket = 0;
+  // What is left of a claim is to become the whole lease, also of a manual hold.
+  if (pursuit.claimed) bid.terms.manual = false;
+  return bid;
 }
 
 void LockMachine::OnBid(const Send& send, const BidAnswer& answer, base::Instant now,
@@ -82,10 +88,15 @@ void LockMachine::OnBid(const Send& send, const BidAnswer& answer, base::Instant
       Prolong(send.sent, answer.lease, now);
       holding_->asked = send.sent;
       holding_->others = answer.others > 0;
+      if (holding_->claimed && answer.lease >= holding_->terms.lease) {
+        holding_->claimed = false;
+        holding_->renew_due = RenewDue(holding_->terms, send.sent);
+      }
     } else if (answer.kind == BidAnswer::Kind::kQueued && bid.attempt > holding_->attempt) {
       // Queued after a grant that echoes an earlier attempt: the hold was over by then.
       // The release takes it from the queue.
-      Lose("the server had it no more: its lease ended there, or it was forced", now, effects);
+      Lose("the server no longer had it: its lease had expired there, or its release was forced",
+           now, effects);
     }
     return;
   }
@@ -102,13 +113,18 @@ void LockMachine::OnBid(const Send& send, const BidAnswer& answer, base::Instant
     attempts.erase(attempts.begin());
   }
   switch (answer.kind) {
-    case BidAnswer::Kind::kGranted:
-      return Granted({.hold = bid.hold,
-                      .attempt = bid.attempt,
-                      .token = answer.token,
-                      .lease = answer.lease,
-                      .others = answer.others},
-                     send.sent, send.sent, now, effects);
+    case BidAnswer::Kind::kGranted: {
+      const Grant grant{.hold = bid.hold,
+                        .attempt = bid.attempt,
+                        .token = answer.token,
+                        .claim = answer.lease,
+                        .others = answer.others};
+      // What is left of a claim is not the lease that was asked for.
+      const bool claim =
+          bid.terms.manual && pursuit_->queued && answer.lease < bid.terms.lease / 10 * 9;
+      if (claim) return ConfirmFirst(now, effects);
+      return Granted(grant, {.lease = answer.lease, .asked = send.sent}, now, effects);
+    }
     case BidAnswer::Kind::kQueued:
       return OnQueued(answer, now, effects);
     case BidAnswer::Kind::kBusy:
@@ -125,10 +141,18 @@ void LockMachine::OnBid(const Send& send, const BidAnswer& answer, base::Instant
   }
 }
 
+// The server says that the hold was granted, or left the queue, and no message said so.
+void LockMachine::OnMissed(HoldNumber hold) {
+  if (!pursuit_ || pursuit_->bid.hold != hold || !pursuit_->queued || pursuit_->claimed) return;
+  ++misses_;
+  missed_ = hold;
+}
+
 void LockMachine::OnQueued(const BidAnswer& answer, base::Instant now, Effects& effects) {
   Pursuit& pursuit = *pursuit_;
   taken_at_ = now;
   pursuit.queued = true;
+  pursuit.claimed = false;
   pursuit.failures = 0;
   pursuit.bid.ticket = answer.ticket;
   pursuit.due = now + HeartbeatInterval(pursuit.bid.terms.lease, config_.longest_heartbeat);
@@ -159,13 +183,11 @@ void LockMachine::LetThrough(base::Instant now, Effects& effects) {
   }
 }
 
-// `asked` is when the attempt that the grant answers was sent; `reserved`, when the command that
-// reserved its tokens was, or, where another client sent that, now.
-void LockMachine::Granted(const Grant& grant, base::Instant asked, base::Instant reserved,
-                          base::Instant now, Effects& effects) {
+void LockMachine::Granted(const Grant& grant, const Basis& basis, base::Instant now,
+                          Effects& effects) {
   if (config_.sharing == Sharing::kNothing) return LetThrough(now, effects);
   Pursuit& pursuit = *pursuit_;
-  const base::Instant deadline = asked + (grant.lease - DriftMargin(grant.lease));
+  const base::Instant deadline = basis.asked + (basis.lease - DriftMargin(basis.lease));
   if (deadline <= now) {  // too late to be used; asking again gives the hold its lease anew
     pursuit.queued = true;
     pursuit.due =
@@ -178,9 +200,10 @@ void LockMachine::Granted(const Grant& grant, base::Instant asked, base::Instant
       .hold = grant.hold,
       .attempt = grant.attempt,
       .terms = terms,
+      .claimed = basis.claim,
       .deadline = deadline,
-      .server_expires = now + grant.lease,
-      .asked = asked,
+      .server_expires = now + basis.lease,
+      .asked = basis.asked,
       .others = grant.others > 0,
       // The attempt that the grant echoes was executed, whenever its own answer comes.
       .in_flight = pursuit.in_flight && grant.attempt < pursuit.bid.attempt,
@@ -189,13 +212,26 @@ void LockMachine::Granted(const Grant& grant, base::Instant asked, base::Instant
       .next_token = config_.sharing == Sharing::kExclusive ? grant.token : last_token + 1,
       .last_token = last_token,
       .first_token = grant.token,
-      .reserved = reserved,
-      .renew_due = RenewDue(terms, asked),
+      // They were reserved by now, by whichever command: counting from the sending of one would let
+      // them run ahead of the server's clock.
+      .reserved = now,
+      .renew_due = basis.claim ? now + ConfirmAfter(basis.lease) : RenewDue(terms, basis.asked),
   });
   pursuit_.reset();
+  if (config_.sharing == Sharing::kExclusive) look_.reset();
   ++tally_.granted;
   GiveToHead(now, effects);
   RefuseImpatient(effects);
+}
+
+// A grant that is not enough to work under: the server is asked for the lease before a thread gets
+// it. It answers with the token of the present grant, which need not be this one. The head's thread
+// asks, if it is there.
+void LockMachine::ConfirmFirst(base::Instant now, Effects& effects) {
+  pursuit_->claimed = true;
+  pursuit_->queued = true;
+  AskNow(now);
+  if (Waiter* const head = queue_.head()) Wake(*head, effects);
 }
 
 void LockMachine::OnBidFailed(const Send& send, const Answer& answer, base::Instant now,
@@ -236,18 +272,30 @@ void LockMachine::OnUnwanted(HoldNumber hold, absl::Duration lease, uint32_t blo
 }
 
 bool LockMachine::OnGrant(const Grant& grant, base::Instant now, Effects& effects) {
-  if (pursuit_ && pursuit_->bid.hold == grant.hold) {
-    // An attempt that is too old to be remembered: its deadline has passed, whatever the clock
-    // says.
-    base::Instant asked = base::Instant::FromNanos(std::numeric_limits<int64_t>::min());
-    for (const Attempt& attempt : pursuit_->attempts) {
-      if (attempt.number == grant.attempt) asked = attempt.sent;
-    }
-    Heard(now);
-    Granted(grant, asked, now, now, effects);
+  if (grant.hold == missed_) missed_ = 0;  // it was only slower than the server's answer
+  if (!pursuit_ || pursuit_->bid.hold != grant.hold) {
+    return (holding_ && holding_->hold == grant.hold) || FindDebt(grant.hold) != nullptr;
+  }
+  misses_ = 0;
+  Heard(now);
+  if (config_.sharing == Sharing::kNothing) {
+    LetThrough(now, effects);
     return true;
   }
-  return (holding_ && holding_->hold == grant.hold) || FindDebt(grant.hold) != nullptr;
+  // An attempt that is too old to be remembered: its deadline has passed, whatever the clock says.
+  base::Instant asked = base::Instant::FromNanos(std::numeric_limits<int64_t>::min());
+  for (const Attempt& attempt : pursuit_->attempts) {
+    if (attempt.number == grant.attempt) asked = attempt.sent;
+  }
+  const Terms& terms = pursuit_->bid.terms;
+  const bool claim = grant.claim < terms.lease;
+  const base::Instant deadline = asked + (grant.claim - DriftMargin(grant.claim));
+  if (deadline < now + grant.claim / 4 || (claim && terms.manual)) {
+    ConfirmFirst(now, effects);
+  } else {
+    Granted(grant, {.lease = grant.claim, .asked = asked, .claim = claim}, now, effects);
+  }
+  return true;
 }
 
 }  // namespace redlatch::engine

@@ -1,5 +1,6 @@
 // What the client owes the server: holds to be released, bids to be cancelled; and the timers.
 #include <algorithm>
+#include <cstddef>
 #include <utility>
 
 #include "src/base/status.h"
@@ -7,6 +8,13 @@
 #include "src/engine/timing.h"
 
 namespace redlatch::engine {
+namespace {
+
+// So many are taken back beyond their time.
+constexpr size_t kMostGhosts = 64;
+
+}  // namespace
+
 LockMachine::Debt* LockMachine::FindDebt(HoldNumber hold) {
   for (Debt& debt : debts_) {
     if (debt.hold == hold && !debt.settled) return &debt;
@@ -16,7 +24,7 @@ LockMachine::Debt* LockMachine::FindDebt(HoldNumber hold) {
 
 // Forgets the debt, unless somebody may still ask what became of it.
 void LockMachine::Settled(Debt& debt, Released::Kind kind, absl::Status failure) {
-  if (std::exchange(debt.counts, false) && kind != Released::Kind::kDone) {
+  if (std::exchange(debt.releases, false) && kind != Released::Kind::kDone) {
     ++tally_.releases_failed;
   }
   if (debt.tenure == 0) {
@@ -29,7 +37,8 @@ void LockMachine::Settled(Debt& debt, Released::Kind kind, absl::Status failure)
   debt.outcome.failure = std::move(failure);
 }
 
-void LockMachine::OnDebtAnswer(const Send& send, const Answer& answer, base::Instant now) {
+void LockMachine::OnDebtAnswer(const Send& send, const Answer& answer, base::Instant now,
+                               Effects& effects) {
   Debt* const debt = FindDebt(send.hold);
   if (debt == nullptr) return;
   debt->in_flight = false;
@@ -42,7 +51,16 @@ void LockMachine::OnDebtAnswer(const Send& send, const Answer& answer, base::Ins
   if (answer.kind != Answer::Kind::kFailed) return Settled(*debt, Released::Kind::kDone);
 
   debt->uncertain |= answer.may_have_executed;
-  if (!absl::IsUnavailable(answer.failure) && !absl::IsResourceExhausted(answer.failure)) {
+  debt->silent = answer.may_have_executed;
+  const bool may_pass = answer.not_sent || absl::IsUnavailable(answer.failure) ||
+                        absl::IsResourceExhausted(answer.failure);
+  if (!may_pass) {
+    if (debt->releases) {
+      effects.notices.push_back({.kind = Notice::Kind::kReleaseFailed,
+                                 .token = debt->outcome.token,
+                                 .remaining = std::max(debt->expires - now, absl::ZeroDuration()),
+                                 .why = base::Unshared(answer.failure)});
+    }
     return Settled(*debt, Released::Kind::kRefused, base::Unshared(answer.failure));
   }
   debt->outcome.failure = base::Unshared(answer.failure);
@@ -50,7 +68,14 @@ void LockMachine::OnDebtAnswer(const Send& send, const Answer& answer, base::Ins
       debt->failures == 0 ? absl::ZeroDuration()  // a connection that broke: at once, on the next
                           : Spread(kFirstBackoff, kLongestBackoff / 2, debt->failures, debt->hold);
   ++debt->failures;
-  debt->due = std::min(now + backoff, std::max(now, debt->expires));
+  debt->due = now + backoff;
+  if (now < debt->expires) debt->due = std::min(debt->due, debt->expires);
+}
+
+// Whether nothing is left of it at the server. A server that was only stopped still has the request
+// that the debt takes back, and executes it when it goes on, however late.
+bool LockMachine::IsOver(const Debt& debt, base::Instant now) const {
+  return debt.expires <= now && !(debt.tombstone && debt.silent && debts_.size() <= kMostGhosts);
 }
 
 Released LockMachine::Outcome(uint64_t tenure) {
@@ -79,6 +104,7 @@ base::Instant LockMachine::next_send() const {
     if (!debt.settled && !debt.in_flight) next = std::min(next, debt.due);
   }
   if (pursuit_ && !pursuit_->in_flight) next = std::min(next, std::max(pursuit_->due, embargo_));
+  if (look_ && !look_->in_flight) next = std::min(next, look_->due);
   if (holding_ && !holding_->renewing && holding_->renew_due < next_expiry()) {
     next = std::min(next, holding_->renew_due);
   }
@@ -90,7 +116,9 @@ base::Instant LockMachine::next_expiry() const {
   return holding_->deadline - ExpiryLead(holding_->terms.lease);
 }
 
-bool LockMachine::idle() const {
+bool LockMachine::idle() const { return vacant() && !look_; }
+
+bool LockMachine::vacant() const {
   return queue_.empty() && !pursuit_ && !holding_ && debts_.empty();
 }
 

@@ -1,6 +1,5 @@
 // What the client has at the server: kept, given back, or lost.
 #include <algorithm>
-#include <cstddef>
 #include <utility>
 
 #include "src/base/status.h"
@@ -10,12 +9,12 @@
 namespace redlatch::engine {
 namespace {
 
-constexpr size_t kLostTenuresKept = 256;
 // A renewal never shortens a lease: with this one, it only tells whether the hold is there.
 constexpr absl::Duration kLookOnly = absl::Milliseconds(1);
-constexpr char kForcedReason[] = "somebody forced its release, as redlatch break does";
+constexpr char kForcedReason[] = "someone forced its release, as redlatch break does";
 constexpr char kGoneReason[] =
-    "the server has it no more: its lease ended there, its data was lost, or somebody overwrote it";
+    "the server no longer has it: its lease expired there, the server lost its data, or something "
+    "overwrote it";
 
 }  // namespace
 
@@ -40,8 +39,10 @@ void LockMachine::LetGo(uint64_t tenure, FencingToken token, base::Instant now) 
       .deadline = holding.deadline,
       .expires = expires,
       .due = now,
-      .counts = tenure != 0,
-      .outcome = {.kind = Released::Kind::kUnderWay, .tenure = tenure, .token = token},
+      .releases = true,
+      .outcome = {.kind = Released::Kind::kUnderWay,
+                  .tenure = tenure,
+                  .token = tenure != 0 ? token : FencingToken(holding.next_token - 1)},
   });
   holding_.reset();
   if (!joined()) taken_at_ = now;  // readers keep no reader out
@@ -52,19 +53,21 @@ void LockMachine::LetGo(uint64_t tenure, FencingToken token, base::Instant now) 
 void LockMachine::Lose(const std::string& reason, base::Instant now, Effects& effects) {
   auto tenures = std::move(holding_->tenures);
   LetGo(0, FencingToken(), now);
-  const size_t all = lost_tenures_.size() + tenures.size();
-  const size_t kept = std::min(all, std::max(kLostTenuresKept, tenures.size()));
-  lost_tenures_.erase(lost_tenures_.begin(),
-                      lost_tenures_.begin() + static_cast<std::ptrdiff_t>(all - kept));
+  debts_.back().releases = false;
   for (Tenure& tenure : tenures) {
-    lost_tenures_.push_back(tenure.id);
     ++tally_.lost;
     if (config_.counts) tally_.held_for.Add(tenure.began, now);
+    // current() shows it until unlock().
+    if (tenure.std_depth > 0 && tenure.view == nullptr) {
+      tenure.view = std::make_shared<TenureView>(base::Instant());
+    }
+    if (tenure.view != nullptr) tenure.view->Lose();
     if (tenure.std_depth > 0) {
       lost_std_.push_back({.thread = tenure.thread,
                            .tenure = tenure.id,
                            .token = tenure.token,
-                           .depth = tenure.std_depth});
+                           .depth = tenure.std_depth,
+                           .view = tenure.view});
     }
     effects.losses.push_back({.tenure = std::move(tenure), .reason = reason});
   }
@@ -73,11 +76,12 @@ void LockMachine::Lose(const std::string& reason, base::Instant now, Effects& ef
 
 void LockMachine::Expire(base::Instant now, Effects& effects) {
   if (now < next_expiry()) return;
-  std::string reason = "its lease ended";
+  std::string reason =
+      holding_->claimed ? "its hand-over was not confirmed in time" : "its lease expired";
   if (!holding_->last_failure.ok()) {
-    reason += ", as it could not be renewed: " + std::string(holding_->last_failure.message());
+    reason += ", because it could not be renewed: " + std::string(holding_->last_failure.message());
   } else if (!holding_->terms.manual) {
-    reason += " before it was renewed: this process did not run in time, or the server was silent";
+    reason += ": this process was not running in time, or the server was silent";
   }
   if (held()) embargo_ = holding_->deadline;
   Lose(reason, now, effects);
@@ -87,7 +91,7 @@ void LockMachine::Expire(base::Instant now, Effects& effects) {
 std::optional<Send> LockMachine::NextSend(base::Instant now, absl::Duration early) {
   for (Debt& debt : debts_) {
     if (debt.settled || debt.in_flight || now < debt.due) continue;
-    if (debt.tried_once && debt.expires <= now) {
+    if (debt.tried_once && IsOver(debt, now)) {
       Settled(debt, Released::Kind::kLost);
       return NextSend(now, early);
     }
@@ -99,10 +103,12 @@ std::optional<Send> LockMachine::NextSend(base::Instant now, absl::Duration earl
                 .hold = bid.hold,
                 .sent = now,
                 .lease = bid.terms.lease,
-                .bid = bid};
+                .bid = bid,
+                .anew = std::exchange(missed_, 0) != 0};
   }
+  if (std::optional<Send> look = NextLook(now)) return look;
   if (holding_ && !holding_->renewing && now < holding_->deadline &&
-      holding_->renew_due <= now + std::min(early, holding_->terms.lease / 32)) {
+      holding_->renew_due <= now + Early(early)) {
     if (!held()) {  // nobody has come for it since: it is not kept from others longer
       LetGo(0, FencingToken(), now);
       Pursue(now);
@@ -139,6 +145,7 @@ Send LockMachine::SendDebt(Debt& debt, base::Instant now) {
   if (debt.operation == Operation::kRelease && !debt.tried_once && pursuit_ &&
       pursuit_->bid.attempt == 0 && config_.sharing == Sharing::kExclusive) {
     send.bid = NextBid(now, true);  // whoever released is likely to come again
+    send.anew = std::exchange(missed_, 0) != 0;
   }
   debt.in_flight = true;
   debt.tried_once = true;
@@ -168,17 +175,31 @@ void LockMachine::OnAnswer(const Send& send, const Answer& answer, base::Instant
   Expire(now, effects);
   if (answer.kind != Answer::Kind::kFailed) Heard(now);
   if (send.operation == Operation::kRenew) return OnRenewal(send, answer, now, effects);
-  if (send.operation != Operation::kAcquire) OnDebtAnswer(send, answer, now);
-  if (send.bid.hold == 0) return;
-  if (answer.kind == Answer::Kind::kFailed) {
-    OnBidFailed(send, answer, now, effects);
-  } else {
-    OnBid(send, answer.bid, now, effects);
+  if (send.operation != Operation::kAcquire && !OnLook(send, answer, now)) {
+    OnDebtAnswer(send, answer, now, effects);
   }
+  if (send.bid.hold != 0) {
+    effects.deaf = answer.deaf;
+    if (answer.missed) OnMissed(send.bid.hold);
+    if (answer.kind == Answer::Kind::kFailed) {
+      OnBidFailed(send, answer, now, effects);
+    } else {
+      OnBid(send, answer.bid, now, effects);
+    }
+  }
+  if (answer.look > absl::ZeroDuration()) LookAfter(answer.look, now);
+}
+
+// How much sooner than due a renewal may be; a confirmation is spared if the hold ends before it.
+absl::Duration LockMachine::Early(absl::Duration early) const {
+  return holding_->claimed ? absl::ZeroDuration() : std::min(early, holding_->terms.lease / 32);
 }
 
 void LockMachine::Prolong(base::Instant sent, absl::Duration lease, base::Instant now) {
   holding_->deadline = std::max(holding_->deadline, sent + (lease - DriftMargin(lease)));
+  for (const Tenure& tenure : holding_->tenures) {
+    if (tenure.view != nullptr) tenure.view->Prolong(holding_->deadline);
+  }
   holding_->server_expires = std::max(holding_->server_expires, now + lease);
 }
 
@@ -194,12 +215,14 @@ void LockMachine::OnRenewal(const Send& send, const Answer& answer, base::Instan
   Holding& holding = *holding_;
   const bool extension = holding.terms.manual && send.lease != kLookOnly;
   if (!extension) holding.renewing = false;
-  const bool told = held() && !holding.terms.manual;
+  // A confirmation is part of the acquisition, and no renewal of which anybody need hear.
+  const bool told = held() && !holding.terms.manual && !holding.claimed;
   const FencingToken token = held() ? holding.tenures.front().token : FencingToken();
   if (answer.kind == Answer::Kind::kHeld) {
     Prolong(send.sent, send.lease, now);
     holding.last_failure = absl::OkStatus();
     if (extension) return;
+    holding.claimed = false;
     holding.renew_due = holding.again ? now : RenewDue(holding.terms, send.sent);
     holding.failures = 0;
     if (told) {
@@ -220,7 +243,7 @@ void LockMachine::OnRenewal(const Send& send, const Answer& answer, base::Instan
   if (answer.kind == Answer::Kind::kNotHeld) {
     return Lose(holding.forced ? kForcedReason : kGoneReason, now, effects);
   }
-  if (absl::IsFailedPrecondition(answer.failure)) {
+  if (absl::IsFailedPrecondition(answer.failure) && !answer.not_sent) {
     return Lose(std::string(answer.failure.message()), now, effects);
   }
   if (answer.may_have_executed) {

@@ -1,5 +1,7 @@
 // Inside the client: who of its threads has the lock, who waits, what a release means.
 #include <algorithm>
+#include <cstddef>
+#include <utility>
 
 #include "src/base/status.h"
 #include "src/engine/lock_machine.h"
@@ -27,6 +29,7 @@ void LockMachine::Acquire(Waiter& waiter, base::Instant now, Effects& effects) {
     if (const auto standing = Reenter(waiter.thread, waiter.face, now)) {
       waiter.tenure = standing->tenure;
       waiter.token = standing->token;
+      waiter.view = standing->view;
       return Decide(waiter, Waiter::State::kGranted, effects);
     }
     if (joined()) return Join(waiter, now, effects);
@@ -98,7 +101,10 @@ std::optional<LockMachine::Standing> LockMachine::Reenter(uint64_t thread, Face 
   Tenure& tenure = *mine;
   ++tenure.depth;
   if (face == Face::kStd) ++tenure.std_depth;
-  return Standing{.tenure = tenure.id, .token = tenure.token, .depth = tenure.depth};
+  return Standing{.tenure = tenure.id,
+                  .token = tenure.token,
+                  .depth = tenure.depth,
+                  .view = face == Face::kStatus ? ViewOf(tenure) : nullptr};
 }
 
 bool LockMachine::Leave(uint64_t thread, Face face) {
@@ -129,7 +135,7 @@ void LockMachine::GiveTo(Waiter& waiter, base::Instant now, Effects& effects) {
   const uint64_t before = token - holding_->first_token;
   waiter.not_before = holding_->reserved + absl::Microseconds(static_cast<int64_t>(before));
   if (!held()) holding_->at_risk = false;
-  holding_->tenures.push_back(Tenure{
+  Tenure& tenure = holding_->tenures.emplace_back(Tenure{
       .id = waiter.tenure,
       .thread = waiter.thread,
       .depth = 1,
@@ -138,6 +144,7 @@ void LockMachine::GiveTo(Waiter& waiter, base::Instant now, Effects& effects) {
       .began = now,
       .options = waiter.options,
   });
+  if (waiter.face == Face::kStatus) waiter.view = ViewOf(tenure);
   if (config_.counts) tally_.waited.Add(waiter.began, now);
   Decide(waiter, Waiter::State::kGranted, effects);
 }
@@ -182,7 +189,8 @@ void LockMachine::Poked(Waiter& waiter, base::Instant now, Effects& effects) {
 
 void LockMachine::EndTenure(const Tenure& tenure, base::Instant now, Effects& effects) {
   if (config_.counts) tally_.held_for.Add(tenure.began, now);
-  effects.ended = tenure.options;
+  if (tenure.view != nullptr) tenure.view->Release();
+  effects.ended.push_back(tenure.options);
   holding_->tenures.erase(holding_->tenures.begin() + (&tenure - holding_->tenures.data()));
 }
 
@@ -228,11 +236,15 @@ Released LockMachine::Unlock(uint64_t thread, base::Instant now, Effects& effect
   return {.kind = Released::Kind::kNotHeld};
 }
 
-void LockMachine::Orphan(uint64_t tenure, base::Instant now, Effects& effects) {
+void LockMachine::EndStd(base::Instant now, Effects& effects) {
   Expire(now, effects);
-  const Tenure* const current = Find(tenure);
-  if (current == nullptr) return;
-  EndTenure(*current, now, effects);
+  lost_std_.clear();
+  if (!held()) return;
+  for (size_t i = holding_->tenures.size(); i-- > 0;) {
+    Tenure& tenure = holding_->tenures[i];
+    tenure.depth -= std::exchange(tenure.std_depth, 0);
+    if (tenure.depth == 0) EndTenure(tenure, now, effects);
+  }
   if (!held()) Settle(0, FencingToken(), now, effects);
 }
 
@@ -268,20 +280,21 @@ base::Instant LockMachine::Deadline(uint64_t tenure) const {
   return Find(tenure) != nullptr ? holding_->deadline : base::Instant();
 }
 
-std::stop_token LockMachine::Lost(uint64_t tenure) {
-  if (Tenure* const current = Find(tenure)) {
-    if (!current->lost) current->lost.emplace();
-    return current->lost->get_token();
+std::shared_ptr<TenureView> LockMachine::ViewOf(Tenure& tenure) const {
+  if (tenure.view == nullptr) tenure.view = std::make_shared<TenureView>(holding_->deadline);
+  return tenure.view;
+}
+
+std::shared_ptr<TenureView> LockMachine::ViewOf(uint64_t thread) {
+  if (Tenure* const mine = FindOf(thread)) return ViewOf(*mine);
+  for (const LostStd& lost : lost_std_) {
+    if (lost.thread == thread) return lost.view;
   }
-  std::stop_source source;
-  if (std::find(lost_tenures_.begin(), lost_tenures_.end(), tenure) != lost_tenures_.end()) {
-    source.request_stop();
-  }
-  return source.get_token();
+  return nullptr;
 }
 
 LockMachine::Standing LockMachine::Pin(uint64_t thread) {
-  const Standing standing = OfThread(thread);
+  Standing standing = OfThread(thread);
   if (standing.depth > 0) holding_->pinned = true;
   return standing;
 }

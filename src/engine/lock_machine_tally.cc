@@ -24,7 +24,11 @@ void LockMachine::CountEnd(Waiter::State state) {
 
 void LockMachine::OnMisuse() { ++tally_.misused; }
 
-void LockMachine::OnFailed() { ++tally_.failed; }
+uint64_t LockMachine::releasing() const {
+  uint64_t holds = holding_ && !held() ? 1 : 0;
+  for (const Debt& debt : debts_) holds += debt.releases && !debt.settled ? 1 : 0;
+  return holds;
+}
 
 uint64_t LockMachine::waiting() const {
   uint64_t waiters = 0;

@@ -2,20 +2,17 @@
 
 #include <algorithm>
 #include <system_error>
-#include <thread>
 #include <utility>
 #include <vector>
 
+#include "src/base/thread.h"
 #include "src/engine/core.h"
 
 namespace redlatch::engine {
 namespace {
 
-constexpr absl::Duration kToItself = absl::Milliseconds(10);
 constexpr absl::Duration kPatience = absl::Seconds(1);
-// That run at the same time, each on a thread of its own, where a user's code does not return.
-constexpr int kMostStopTokens = 64;
-constexpr int kMostCallbacks = 8;
+constexpr absl::Duration kBetweenLooks = absl::Milliseconds(10);
 // Beyond so many that wait, notices are dropped: their observer does not keep up.
 constexpr size_t kMostWaiting = 10000;
 
@@ -28,32 +25,36 @@ struct Notifier::State {
   explicit State(Core& owner) : core(owner) {}
 
   struct Lane {  // what is run in turn
-    std::deque<std::function<void()>> waiting;
+    // How long the latest has to itself; then the next one runs beside it.
+    const absl::Duration to_itself;
+    const int most;  // that run at the same time, where a user's code does not return
+    std::deque<std::function<void()>> waiting = {};
     int running = 0;
-    base::Instant since;  // the latest of those
+    uint64_t latest = 0;  // counts those that began
+    bool latest_runs = false;
+    base::Instant latest_began = {};
 
+    bool open() const { return !waiting.empty() && running < most; }
     // When the first that waits may run.
-    base::Instant Due(absl::Duration to_itself, int most) const {
-      if (waiting.empty() || running >= most) return base::Instant::Infinite();
-      return running == 0 ? base::Instant() : since + to_itself;
+    base::Instant Due() const {
+      if (!open()) return base::Instant::Infinite();
+      return latest_runs ? latest_began + to_itself : base::Instant();
     }
   };
 
-  base::Instant Due(const Lane& lane) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
-    return &lane == &stop_tokens ? lane.Due(absl::ZeroDuration(), kMostStopTokens)
-                                 : lane.Due(kToItself, kMostCallbacks);
-  }
   Lane& Next() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
-    return Due(stop_tokens) <= Due(callbacks) ? stop_tokens : callbacks;
+    return stop_tokens.open() ? stop_tokens : callbacks;
   }
   int running() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
     return stop_tokens.running + callbacks.running;
   }
 
-  void StartThread(const std::shared_ptr<State>& self) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
+  // A thread, if all there are run a user's code.
+  void SeeToALeader(const std::shared_ptr<State>& self) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
+    if (threads > running() || stopping) return;
     try {
       ++threads;
-      std::thread([self] { Work(self); }).detach();
+      base::StartThread("redlatch-notify", [self] { Work(self); }).detach();
     } catch (const std::system_error&) {
       --threads;  // there is no thread to be had: those there are do what they can
     }
@@ -61,12 +62,14 @@ struct Notifier::State {
 
   Core& core;
   base::Mutex mu;
-  base::CondVar changed;
+  base::CondVar changed;  // for the one that leads, and Stop()
+  base::CondVar led_by_none;
   TimerHeap timers ABSL_GUARDED_BY(mu);
-  Lane stop_tokens ABSL_GUARDED_BY(mu);  // no callback holds them up
-  Lane callbacks ABSL_GUARDED_BY(mu);
+  // Many, and soon: as long as one has not begun, not even a thread that polls is told.
+  Lane stop_tokens ABSL_GUARDED_BY(mu){.to_itself = absl::Milliseconds(1), .most = 64};
+  Lane callbacks ABSL_GUARDED_BY(mu){.to_itself = absl::Milliseconds(10), .most = 8};
   int threads ABSL_GUARDED_BY(mu) = 0;
-  int standing_by ABSL_GUARDED_BY(mu) = 0;
+  bool stood_by ABSL_GUARDED_BY(mu) = false;  // a thread waits to lead
   bool led ABSL_GUARDED_BY(mu) = false;
   bool stopping ABSL_GUARDED_BY(mu) = false;
 };
@@ -77,17 +80,18 @@ void Notifier::Stop() {
   const base::MutexLock lock(state_->mu);
   state_->stopping = true;
   state_->changed.SignalAll();
+  state_->led_by_none.SignalAll();
   const base::Instant until = base::Now() + kPatience;
   // The user's code may have dropped the last handle of the client, and wait for this.
   const int own = running_for == state_.get() ? 1 : 0;
   while (state_->threads > state_->running() || (state_->running() > own && base::Now() < until)) {
-    state_->changed.WaitUntil(state_->mu, base::Now() + kToItself);
+    state_->changed.WaitUntil(state_->mu, base::Now() + kBetweenLooks);
   }
 }
 
 void Notifier::Watch(Entry& entry, base::Instant moment) {
   const base::MutexLock lock(state_->mu);
-  if (state_->threads == 0 && !state_->stopping) state_->StartThread(state_);
+  state_->SeeToALeader(state_);
   if (state_->timers.SetEarlier(entry.expiry_timer, moment)) state_->changed.SignalAll();
 }
 
@@ -98,7 +102,7 @@ void Notifier::Remove(Entry& entry) {
 
 void Notifier::Post(Urgency urgency, std::function<void()> code) {
   const base::MutexLock lock(state_->mu);
-  if (state_->threads == 0 && !state_->stopping) state_->StartThread(state_);
+  state_->SeeToALeader(state_);
   State::Lane& lane = urgency == Urgency::kStopToken ? state_->stop_tokens : state_->callbacks;
   if (urgency == Urgency::kNotice && lane.waiting.size() >= kMostWaiting) return;
   lane.waiting.push_back(std::move(code));
@@ -110,9 +114,10 @@ void Notifier::Work(const std::shared_ptr<State>& shared) {
   state.mu.Lock();
   while (!state.stopping) {
     if (state.led) {
-      ++state.standing_by;
-      state.changed.Wait(state.mu);
-      --state.standing_by;
+      if (state.stood_by) break;  // one is enough
+      state.stood_by = true;
+      state.led_by_none.Wait(state.mu);
+      state.stood_by = false;
       continue;
     }
     const base::Instant now = base::Now();
@@ -126,7 +131,7 @@ void Notifier::Work(const std::shared_ptr<State>& shared) {
       continue;
     }
     State::Lane& lane = state.Next();
-    if (const base::Instant due = state.Due(lane); now < due) {
+    if (const base::Instant due = lane.Due(); now < due) {
       state.led = true;
       state.changed.WaitUntil(state.mu, std::min(state.timers.next(), due));
       state.led = false;
@@ -135,9 +140,11 @@ void Notifier::Work(const std::shared_ptr<State>& shared) {
     std::function<void()> code = std::move(lane.waiting.front());
     lane.waiting.pop_front();
     ++lane.running;
-    lane.since = now;
-    if (state.standing_by == 0) state.StartThread(shared);
-    state.changed.SignalAll();
+    lane.latest_runs = true;
+    lane.latest_began = now;
+    const uint64_t number = ++lane.latest;
+    state.SeeToALeader(shared);
+    state.led_by_none.SignalOne();
     state.mu.Unlock();
     running_for = &state;
     code();
@@ -145,6 +152,7 @@ void Notifier::Work(const std::shared_ptr<State>& shared) {
     running_for = nullptr;
     state.mu.Lock();
     --lane.running;
+    if (lane.latest == number) lane.latest_runs = false;
     state.changed.SignalAll();  // a place is free
   }
   --state.threads;

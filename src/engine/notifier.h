@@ -19,13 +19,13 @@ namespace redlatch::engine {
 class Core;
 
 // Watches over the local deadlines of all holds, and runs the user's code that hears of losses:
-// stop tokens, and callbacks after them, each kind in the order in which they came.
+// stop tokens, and callbacks after all of them, each kind in the order in which they came.
 //
 // One thread leads: it waits for deadlines and for something to run. Before it runs it leaves the
-// lead to another thread, so that no deadline is ever late for what a user's code does. A callback
-// has 10 ms to itself; where it takes longer, its thread is left to it and the rest goes on beside
-// it, up to eight at once. Stop tokens do not wait, up to 64 at once. Threads start when they are
-// first needed. Thread-safe.
+// lead to another thread, so that no deadline is ever late for what a user's code does. A stop
+// token has 1 ms to itself, a callback 10 ms; if it takes longer, its thread is left to it and the
+// rest goes on beside it, up to 64 tokens and eight callbacks at once. Threads start when they are
+// needed; one that leads and one that stands by remain. Thread-safe.
 class Notifier {
  public:
   explicit Notifier(Core& core);

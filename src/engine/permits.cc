@@ -47,7 +47,7 @@ absl::StatusOr<std::shared_ptr<Handle>> Permits::Borrow() {
 }
 
 void Permits::Return(std::shared_ptr<Handle> handle) {
-  if (core_->in_forked_child() || !handle->idle()) return;  // what it owes ends without a handle
+  if (core_->in_forked_child() || !handle->vacant()) return;  // what it owes ends without a handle
   const base::MutexLock lock(mu_);
   if (free_.size() < kMostFree) free_.push_back(std::move(handle));
 }
@@ -55,17 +55,10 @@ void Permits::Return(std::shared_ptr<Handle> handle) {
 absl::StatusOr<Handle::Held> Permits::Acquire(const Want& want) {
   auto handle = Borrow();
   if (!handle.ok()) return handle.status();
-  {
-    const base::MutexLock lock(mu_);
-    waiting_.push_back(*handle);
-  }
-  const absl::StatusOr<Won> won = (*handle)->Acquire(want);
-  {
-    const base::MutexLock lock(mu_);
-    waiting_.erase(std::find(waiting_.begin(), waiting_.end(), *handle));
-  }
+  absl::StatusOr<Won> won = (*handle)->Acquire(want);
   if (!won.ok()) return won.status();
-  return Handle::Held{.handle = *std::move(handle), .tenure = won->tenure};
+  return Handle::Held{
+      .handle = *std::move(handle), .tenure = won->tenure, .view = std::move(won->view)};
 }
 
 absl::Status Permits::Keep(Handle::Held held) {
@@ -77,8 +70,8 @@ absl::Status Permits::Keep(Handle::Held held) {
     }
   }
   Handle::ReleaseAll(absl::MakeConstSpan(&held, 1));
-  return absl::CancelledError(
-      absl::StrCat("semaphore \"", name_, "\": its last object went while this call waited"));
+  return absl::CancelledError(absl::StrCat(
+      "semaphore \"", name_, "\": its last object was destroyed while this call was waiting"));
 }
 
 absl::Status Permits::GiveBack(size_t count) {
@@ -88,8 +81,8 @@ absl::Status Permits::GiveBack(size_t count) {
     const size_t all = kept_.size() + lost_.size();
     if (all < count) {
       return absl::FailedPreconditionError(absl::StrCat(
-          "semaphore \"", name_, "\": ", count, " permits are to be released, but only ", all,
-          " were acquired by this client and not released yet"));
+          "semaphore \"", name_, "\": ", count, " permits cannot be released, because only ", all,
+          " are held by this client"));
     }
     SortOutLost();
     for (std::vector<Handle::Held>* from : {&lost_, &kept_}) {
@@ -107,9 +100,10 @@ void Permits::SortOutLost() {
   const uint64_t losses = core_->losses();
   if (losses == losses_seen_) return;
   losses_seen_ = losses;
-  const auto first_lost = std::partition(kept_.begin(), kept_.end(), [](const Handle::Held& held) {
-    return held.handle->Valid(held.tenure);
-  });
+  const base::Instant now = base::Now();
+  const auto first_lost =
+      std::partition(kept_.begin(), kept_.end(),
+                     [now](const Handle::Held& held) { return held.view->Valid(now); });
   lost_.insert(lost_.end(), std::make_move_iterator(first_lost),
                std::make_move_iterator(kept_.end()));
   kept_.erase(first_lost, kept_.end());
@@ -121,13 +115,9 @@ void Permits::Enter() {
 }
 
 void Permits::Leave(const void* object) {
-  std::vector<std::shared_ptr<Handle>> waiting;
-  {
-    const base::MutexLock lock(mu_);
-    waiting = waiting_;
-  }
-  for (const auto& each : waiting) each->StopAll(object);
-  waiting.clear();
+  // There nothing is stopped or released; but what was kept, and this, keep each other.
+  if (core_->in_forked_child() && !mu_.IsFree()) return;
+  core_->StopAll(name_, object);
   std::vector<Handle::Held> going;
   {
     const base::MutexLock lock(mu_);

@@ -20,7 +20,8 @@ namespace redlatch::engine {
 // A semaphore on one client. Each acquisition has a handle, an entry and a machine to itself for as
 // long as it waits or holds; those that are done are used again.
 //
-// Thread-safe. Not to be called in a forked child, except that what it handed out may go there.
+// Thread-safe. Not to be called in a forked child, except that objects and what it handed out may
+// go there.
 class Permits : public std::enable_shared_from_this<Permits> {
  public:
   Permits(std::shared_ptr<Core> core, std::string_view name, Plan plan)
@@ -58,7 +59,6 @@ class Permits : public std::enable_shared_from_this<Permits> {
   const Plan plan_;
   base::Mutex mu_;
   std::vector<std::shared_ptr<Handle>> free_ ABSL_GUARDED_BY(mu_);
-  std::vector<std::shared_ptr<Handle>> waiting_ ABSL_GUARDED_BY(mu_);
   std::vector<Handle::Held> kept_ ABSL_GUARDED_BY(mu_);
   std::vector<Handle::Held> lost_ ABSL_GUARDED_BY(mu_);  // of them, as far as is known
   uint64_t losses_seen_ ABSL_GUARDED_BY(mu_) = 0;

@@ -1,7 +1,6 @@
 #include "src/engine/readers.h"
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
 
 namespace redlatch::engine {
@@ -72,23 +71,17 @@ void Readers::Enter() {
   ++objects_;
 }
 
-void Readers::Leave(const void* object) {
+void Readers::Leave() {
   std::vector<std::shared_ptr<Handle>> groups;
   {
     const base::MutexLock lock(mu_);
+    if (--objects_ > 0) return;
+    latest_.reset();
     groups = groups_;
+    // Whoever has a lease there may come again by another object.
+    std::erase_if(groups_, [](const auto& group) { return group.use_count() == 2; });
   }
-  for (const auto& each : groups) each->StopAll(object);
-  groups.clear();
-  // What a user's functions hold on to must not go under the mutex.
-  std::vector<std::shared_ptr<Handle>> over;
-  const base::MutexLock lock(mu_);
-  if (--objects_ > 0) return;
-  latest_.reset();
-  const auto leased = std::partition(groups_.begin(), groups_.end(),
-                                     [](const auto& group) { return group.use_count() > 1; });
-  over.assign(std::make_move_iterator(leased), std::make_move_iterator(groups_.end()));
-  groups_.erase(leased, groups_.end());
+  for (const auto& each : groups) each->EndStd();
 }
 
 }  // namespace redlatch::engine

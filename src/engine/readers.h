@@ -45,10 +45,9 @@ class Readers {
   // It reads, at this moment.
   bool ThisThreadReads() const;
 
-  // A lock object comes, or goes: its calls that wait end, and with the last object the reads that
-  // have no lease.
+  // A lock object comes, or goes: with the last one, the reads that have no lease end.
   void Enter();
-  void Leave(const void* object);
+  void Leave();
 
  private:
   // A new group, of one that has this write hold, or of all who come; 0.

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "src/base/no_cancellation.h"
 #include "src/engine/handle.h"
 
 namespace redlatch::engine {
@@ -14,7 +15,7 @@ absl::Status Handle::ReleaseStatus(const Released& released) const {
       return absl::OkStatus();
     case Released::Kind::kUnderWay:
       return About(absl::UnavailableError(
-          absl::StrCat("the release is not confirmed; it is repeated in the background",
+          absl::StrCat("the release is not confirmed yet; it is being repeated in the background",
                        released.failure.ok() ? "" : ": ", released.failure.message())));
     case Released::Kind::kLost:
       return About(absl::AbortedError("the hold was lost before it was released"));
@@ -27,20 +28,20 @@ absl::Status Handle::ReleaseStatus(const Released& released) const {
 }
 
 template <class Event>
-Handle::Ending Handle::Begin(Event event) {
+Handle::Ending Handle::Begin(base::Instant deadline, Event event) {
   Ending ending;
   core_->Feed(entry_, [&](LockMachine& machine, Effects& effects) {
     const base::Instant now = base::Now();
     ending.released = event(machine, now, effects);
-    if (ending.released.kind == Released::Kind::kUnderWay) {
+    if (ending.released.kind == Released::Kind::kUnderWay && now < deadline) {
       ending.send = machine.NextSendOf(ending.released.tenure, now);
     }
   });
   return ending;
 }
 
-Handle::Ending Handle::BeginRelease(uint64_t tenure) {
-  return Begin([&](LockMachine& machine, base::Instant now, Effects& effects) {
+Handle::Ending Handle::BeginRelease(uint64_t tenure, base::Instant deadline) {
+  return Begin(deadline, [&](LockMachine& machine, base::Instant now, Effects& effects) {
     return machine.Release(tenure, now, effects);
   });
 }
@@ -67,38 +68,50 @@ void Handle::Follow(Ending& ending, base::Instant deadline) {
 
 absl::Status Handle::End(Ending& ending, base::Instant deadline) {
   Follow(ending, deadline);
+  if (ending.released.kind == Released::Kind::kUnderWay) core_->NoteSilence();
   absl::Status status = ReleaseStatus(ending.released);
-  if (core_->options().observer != nullptr) {
-    core_->observer().OnReleased(entry_.keys.name(), ending.released.token, status);
+  if (core_->observed()) {
+    core_->Tell([&](Observer& observer) {
+      observer.OnReleased(entry_.keys.name(), ending.released.token, status);
+    });
   }
   return status;
 }
 
+// Nobody will ask for the outcome.
+void Handle::Forget(uint64_t tenure) {
+  core_->Feed(entry_, [&](LockMachine& machine, Effects&) { machine.Forget(tenure); });
+}
+
 absl::Status Handle::Release(uint64_t tenure) {
   if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
-  Ending ending = BeginRelease(tenure);
-  return End(ending, base::Now() + core_->command_timeout());
+  const base::Instant deadline = base::Now() + core_->command_timeout();
+  Ending ending = BeginRelease(tenure, deadline);
+  return End(ending, deadline);
+}
+
+void Handle::Drop(uint64_t tenure) {
+  if (core_->in_forked_child()) return;
+  const base::Instant deadline = core_->DropBy();
+  Ending ending = BeginRelease(tenure, deadline);
+  if (absl::IsUnavailable(End(ending, deadline))) Forget(tenure);
 }
 
 void Handle::ReleaseAll(absl::Span<const Held> held) {
   if (held.empty() || held.front().handle->core_->in_forked_child()) return;
-  if (held.size() == 1) {
-    const auto& [handle, tenure] = held.front();
-    if (absl::IsUnavailable(handle->Release(tenure))) handle->Forget(tenure);
-    return;
-  }
+  if (held.size() == 1) return held.front().handle->Drop(held.front().tenure);
   Core& core = *held.front().handle->core_;
   std::vector<Ending> endings;
   std::vector<Request> requests;
   std::vector<redis::ScriptCall> calls;
   requests.reserve(held.size());  // calls refer to them
+  const base::Instant deadline = core.DropBy();
   for (const Held& each : held) {
-    Ending& ending = endings.emplace_back(each.handle->BeginRelease(each.tenure));
+    Ending& ending = endings.emplace_back(each.handle->BeginRelease(each.tenure, deadline));
     if (!ending.send) continue;
     requests.emplace_back(core.SubjectOf(each.handle->entry_), *ending.send);
     calls.push_back(requests.back().call());
   }
-  const base::Instant deadline = base::Now() + core.command_timeout();
   std::vector<absl::StatusOr<redis::Reply>> replies(calls.size());
   core.scripts().RunBatch(calls, deadline, absl::MakeSpan(replies));
   auto reply = replies.begin();
@@ -118,14 +131,16 @@ void Handle::Unlock() noexcept {
     const base::MutexLock lock(entry_.mu);
     if (entry_.machine.Leave(ThreadNumber(), Face::kStd)) return;
   }
-  Ending ending = Begin([](LockMachine& machine, base::Instant now, Effects& effects) {
+  const base::NoCancellation no_cancellation;
+  const base::Instant deadline = core_->DropBy();
+  Ending ending = Begin(deadline, [](LockMachine& machine, base::Instant now, Effects& effects) {
     return machine.Unlock(ThreadNumber(), now, effects);
   });
   if (ending.released.kind == Released::Kind::kNotHeld) {
     return Misuse("unlock() by a thread that does not hold it; nothing was released");
   }
   const uint64_t tenure = ending.released.tenure;
-  if (absl::IsUnavailable(End(ending, base::Now() + core_->command_timeout()))) Forget(tenure);
+  if (absl::IsUnavailable(End(ending, deadline))) Forget(tenure);
 }
 
 }  // namespace redlatch::engine

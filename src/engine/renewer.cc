@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "src/base/thread.h"
 #include "src/engine/core.h"
 #include "src/engine/wire.h"
 #include "src/redis/reply.h"
@@ -43,7 +44,7 @@ void Renewer::Stop() {
 void Renewer::Start() {
   if (thread_.joinable() || stopping_) return;
   try {
-    thread_ = std::thread([this] { Work(); });
+    thread_ = base::StartThread("redlatch-renew", [this] { Work(); });
   } catch (const std::system_error&) {
     // There is no thread to be had: the next call tries again.
   }
@@ -124,6 +125,7 @@ void Renewer::Serve(const std::vector<Entry*>& due) {
     core_.Feed(*entry, [&](LockMachine& machine, Effects&) {
       const base::Instant now = base::Now();
       while (const std::optional<Send> send = machine.NextSend(now, kTogether)) {
+        core_.Prepare(*send);
         jobs.push_back({entry, *send, Request(core_.SubjectOf(*entry), *send)});
         timeout = std::min(timeout, std::max(kShortestTimeout, send->lease / 3));
       }
@@ -139,6 +141,7 @@ void Renewer::Serve(const std::vector<Entry*>& due) {
                              absl::MakeSpan(replies));
     for (size_t i = 0; i < batch.size(); ++i) {
       const Answer answer = ReadAnswer(batch[i].send, replies[i]);
+      core_.NoteAnswer(answer);
       core_.Feed(*batch[i].entry, [&](LockMachine& machine, Effects& effects) {
         machine.OnAnswer(batch[i].send, answer, base::Now(), effects);
       });

@@ -24,6 +24,7 @@ struct Bid {
   bool wait = false;    // be queued where it is not free
   uint32_t block = 1;   // tokens to reserve; never changes for a hold
   uint64_t ticket = 0;  // the place in the queue it once had
+  bool listen = false;  // be told whether messages reach this client
 };
 
 // A script to run. Deadlines of what it brings count from `sent`.
@@ -37,6 +38,7 @@ struct Send {
   uint64_t last_used = 0;                       // kRelease: tokens, to give back the rest
   uint64_t last_reserved = 0;
   uint32_t block = 1;  // kCancel: what it may have reserved
+  bool anew = false;   // over a new subscription: the present one may be deaf
 };
 
 // What became of a bid.
@@ -63,8 +65,13 @@ struct Answer {
   };
   Kind kind = Kind::kFailed;
   BidAnswer bid;
+  // The lock was handed over by message: so long after, somebody looks whether it was taken. 0: no.
+  absl::Duration look = absl::ZeroDuration();
+  bool deaf = false;    // the server has no subscription of this client
+  bool missed = false;  // the hold was granted, or left the queue, and this client was not told
   absl::Status failure;
   bool may_have_executed = false;
+  bool not_sent = false;  // no connection, or a server that refused it: it said nothing to this
 };
 
 // The message by which a lock is handed over.
@@ -72,7 +79,7 @@ struct Grant {
   HoldNumber hold = 0;
   uint32_t attempt = 0;
   uint64_t token = 0;
-  absl::Duration lease = absl::ZeroDuration();
+  absl::Duration claim = absl::ZeroDuration();  // until it is confirmed
   int64_t others = 0;
 };
 

@@ -12,11 +12,13 @@ constexpr size_t kPlansKept = 8;
 
 }  // namespace
 
-std::shared_ptr<const Plan> Table::Intern(const Plan& plan) {
+absl::StatusOr<std::shared_ptr<const Plan>> Table::Intern(const Plan& plan) {
   for (const auto& known : plans_) {
     if (known->SameAs(plan)) return known;
   }
-  auto made = std::make_shared<const Plan>(Complete(plan));
+  absl::StatusOr<Plan> complete = Complete(plan);
+  if (!complete.ok()) return complete.status();
+  auto made = std::make_shared<const Plan>(*std::move(complete));
   if (plans_.size() < kPlansKept) plans_.push_back(made);
   return made;
 }
@@ -36,10 +38,17 @@ absl::StatusOr<Entry*> Table::Attach(KeySet keys, const std::string& owner, cons
                                      std::string_view account) {
   const base::MutexLock lock(mu_);
   if (const Plan* const other = Conflict(keys.main(), plan)) {
+    const std::string kind(plan.traits.kind);
+    if (other->traits.kind == kind && other->extra_args != plan.extra_args) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "this client already uses the name as a lock of kind \"", kind,
+          "\" with other ExtraArgs(); make them equal, or give AcquireOptions::args what differs "
+          "from one acquisition to the next"));
+    }
     return absl::FailedPreconditionError(
         absl::StrCat("this client already uses the name as a lock of kind \"",
                      std::string(other->traits.kind), "\", which has other scripts than kind \"",
-                     std::string(plan.traits.kind), "\"; use another name, or another client"));
+                     kind, "\"; use another name, or another client"));
   }
   auto found = entries_.find(Key(keys.main(), owner));
   if (found == entries_.end()) {
@@ -49,23 +58,16 @@ absl::StatusOr<Entry*> Table::Attach(KeySet keys, const std::string& owner, cons
     config.explicit_owner = !owner.empty() && plan.sharing == Sharing::kExclusive;
     config.longest_heartbeat = plan.traits.longest_heartbeat;
     config.counts = stats_names_ > 0;
-    auto made = std::make_unique<Entry>(std::move(keys), owner, Intern(plan), config,
+    absl::StatusOr<std::shared_ptr<const Plan>> interned = Intern(plan);
+    if (!interned.ok()) return interned.status();
+    auto made = std::make_unique<Entry>(std::move(keys), owner, *std::move(interned), config,
                                         config.counts ? AccountOf(account) : nullptr);
     const Key key(made->keys.main(), made->owner);
     found = entries_.emplace(key, std::move(made)).first;
   }
   Entry& entry = *found->second;
-  ++entry.handles;
   Refer(entry);
   return &entry;
-}
-
-absl::InlinedVector<uint64_t, 1> Table::Detach(Entry& entry) {
-  const base::MutexLock lock(mu_);
-  if (--entry.handles > 0) return {};
-  // Now, before somebody attaches anew and acquires.
-  const base::MutexLock entry_lock(entry.mu);
-  return entry.machine.tenures();
 }
 
 void Table::Drop(Entry& entry) {
@@ -169,6 +171,9 @@ std::vector<LockStats> Table::Stats() {
     LockStats& of_name = stats[places.at(entry.account)];
     const base::MutexLock lock(entry.mu);
     entry.machine.tally().AddTo(of_name);
+    const uint64_t releasing = entry.machine.releasing();
+    of_name.releasing += releasing;
+    of_name.released -= releasing;
     const uint64_t held = entry.machine.tenures().size();
     of_name.held += held;
     of_name.permits += entry.plan->sharing == Sharing::kCounted ? entry.machine.permits() : 0;

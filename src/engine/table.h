@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/inlined_vector.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "redlatch/stats.h"
@@ -30,12 +29,10 @@ class Table {
   Table(LockMachine::Config config, size_t stats_names, std::function<void(Entry&)> leaving)
       : config_(config), stats_names_(stats_names), leaving_(std::move(leaving)) {}
 
-  // The entry, made where there is none, with one handle more; then it is counted in that account.
+  // The entry, made where there is none, referred to; then it is counted in that account.
   // kFailedPrecondition where the name is in use by another class of locks.
   absl::StatusOr<Entry*> Attach(KeySet keys, const std::string& owner, const Plan& plan,
                                 std::string_view account);
-  // One handle less. Where it was the last: the tenures that nobody can end any more.
-  absl::InlinedVector<uint64_t, 1> Detach(Entry& entry);
 
   // By whoever refers to the entry already, or holds the mutex of a heap that its timer is in.
   static void Refer(Entry& entry) { entry.references.fetch_add(1, std::memory_order_relaxed); }
@@ -58,7 +55,8 @@ class Table {
   const Plan* Conflict(std::string_view key, const Plan& plan) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Retire(Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  std::shared_ptr<const Plan> Intern(const Plan& plan) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::StatusOr<std::shared_ptr<const Plan>> Intern(const Plan& plan)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void VisitReferred(const std::vector<Entry*>& entries, absl::FunctionRef<void(Entry&)> visit);
 
   LockStats* AccountOf(std::string_view name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -12,7 +12,7 @@ void Tally::AddTo(LockStats& stats) const {
   counted.busy = busy;
   counted.cancelled = cancelled;
   counted.failed = failed;
-  counted.released = counted.held_for.count() - lost;
+  counted.released = counted.held_for.count() - lost - releases_failed;
   counted.releases_failed = releases_failed;
   counted.lost = lost;
   counted.renewed = renewed;

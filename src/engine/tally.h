@@ -65,7 +65,7 @@ struct Tally {
   uint64_t renewals_failed = 0;
   uint64_t misused = 0;
 
-  // Counts come to what they mean, and are added.
+  // Counts come to what they mean, and are added. What is being released counts as released.
   void AddTo(LockStats& stats) const;
 };
 

@@ -33,6 +33,14 @@ inline absl::Duration HeartbeatInterval(absl::Duration lease, absl::Duration lon
   return std::min(lease / 3, longest);
 }
 
+// After a hand-over by message: when its owner asks for the whole lease, if the section lasts.
+inline absl::Duration ConfirmAfter(absl::Duration claim) {
+  return std::min(absl::Milliseconds(100), claim / 20);
+}
+
+// How much later than the end of a claim somebody looks whether it was taken.
+inline constexpr absl::Duration kLookGrace = absl::Milliseconds(5);
+
 // How long a bid that nobody wants any more can live at the server: in the queue, then holding.
 inline absl::Duration LongestGhost(absl::Duration lease, absl::Duration longest_heartbeat) {
   return 3 * HeartbeatInterval(lease, longest_heartbeat) + lease;

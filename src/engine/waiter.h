@@ -3,12 +3,15 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "redlatch/fencing_token.h"
 #include "redlatch/lock_options.h"
 #include "src/base/clock.h"
+#include "src/engine/tenure_view.h"
 
 namespace redlatch::engine {
 
@@ -19,8 +22,13 @@ struct Terms {
   // Of a semaphore: how many are wanted, of how many that there should be.
   uint32_t permits = 1;
   uint32_t capacity = 0;
+  std::shared_ptr<const std::vector<std::string>> args = nullptr;  // of a user's own class
 
-  friend bool operator==(const Terms&, const Terms&) = default;
+  friend bool operator==(const Terms& a, const Terms& b) {
+    return a.lease == b.lease && a.manual == b.manual && a.permits == b.permits &&
+           a.capacity == b.capacity &&
+           (a.args == b.args || (a.args && b.args && *a.args == *b.args));
+  }
 };
 
 enum class Face : uint8_t { kStd, kStatus };
@@ -36,7 +44,7 @@ enum class Patience : uint8_t {
 struct Waiter {
   enum class State : uint8_t {
     kWaiting,
-    kGranted,    // `tenure`, `token`, `not_before` are set
+    kGranted,    // `tenure`, `token`, `not_before` are set; of a Face::kStatus, `view` too
     kBusy,       // out of time; or not patient, and the lock is somebody else's
     kDeadlock,   // its thread holds the lock already
     kElsewhere,  // a hold of its own is needed: this one may not be joined
@@ -61,6 +69,7 @@ struct Waiter {
   State state = State::kWaiting;
   uint64_t tenure = 0;
   FencingToken token;
+  std::shared_ptr<TenureView> view;
   base::Instant not_before;  // the token must not be used sooner
   absl::Status failure;      // before: what is wrong with the server, where that is known
 

@@ -33,6 +33,8 @@ struct Subject {
   const KeySet& keys;
   const Plan& plan;
   std::string_view owner;  // of holds, as the server knows it
+  // For how long a hand-over by message makes it the owner, if its lease is longer.
+  absl::Duration claim = absl::InfiniteDuration();
 };
 
 // One script call with the text of its keys and arguments.
@@ -52,6 +54,7 @@ class Request {
   void Bid(const Subject& subject, const engine::Bid& bid);
   void Begin() { starts_.push_back(text_.size()); }
   void Put(std::string_view value);
+  void PutKey(const Subject& subject, std::string_view suffix);
   void PutNumber(int64_t value);
   void PutMillis(absl::Duration value);
   void PutHold(const Subject& subject, HoldNumber hold);
@@ -65,6 +68,8 @@ class Request {
 
 Answer ReadAnswer(const Send& send, const absl::StatusOr<redis::Reply>& reply);
 absl::StatusOr<LockInfo> ReadInspection(const redis::Reply& reply);
+// Of a forced release.
+absl::Duration ReadLook(const redis::Reply& reply);
 
 // A message on the client's channel, for the lock whose main key is `key`.
 struct Message {

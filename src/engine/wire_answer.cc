@@ -32,7 +32,7 @@ std::string_view TakeWord(std::string_view& text) {
   return word;
 }
 
-bool ReadBid(std::string_view text, BidAnswer& bid) {
+bool ReadBid(std::string_view& text, BidAnswer& bid) {
   using Kind = BidAnswer::Kind;
   const std::string_view word = TakeWord(text);
   if (word == "granted") {
@@ -49,30 +49,45 @@ bool ReadBid(std::string_view text, BidAnswer& bid) {
   return word == "busy" || word == "gone";
 }
 
+// What a reply ends with. Unknown words are a later version's, and told to those who ask for them.
+bool ReadNotes(std::string_view text, Answer& answer) {
+  while (!text.empty()) {
+    const std::string_view word = TakeWord(text);
+    if (word == "look" && !ReadMillis(TakeWord(text), answer.look)) return false;
+    answer.deaf |= word == "deaf";
+    answer.missed |= word == "missed";
+  }
+  return true;
+}
+
 bool ReadText(Operation operation, std::string_view text, Answer& answer) {
   if (operation == Operation::kAcquire) {
     answer.kind = Answer::Kind::kBid;
-    return ReadBid(text, answer.bid);
+    return ReadBid(text, answer.bid) && ReadNotes(text, answer);
   }
   const std::string_view word = TakeWord(text);
   if (operation == Operation::kCancel) {
     answer.kind = Answer::Kind::kCancelled;
-    return word == "left" || word == "passed_on" || word == "unknown";
+    return (word == "left" || word == "passed_on" || word == "unknown") && ReadNotes(text, answer);
   }
   if (word == "not_held") {
     answer.kind = Answer::Kind::kNotHeld;
-    return true;
+    return ReadNotes(text, answer);
   }
   if (operation == Operation::kRenew) {
     answer.kind = Answer::Kind::kHeld;
-    return word == "held" && (text.empty() || ReadNumber(text, answer.bid.others));
+    return word == "held" && (text.empty() || ReadNumber(TakeWord(text), answer.bid.others)) &&
+           ReadNotes(text, answer);
   }
   answer.kind = Answer::Kind::kReleased;
-  return word == "released" && (text.empty() || ReadBid(text, answer.bid));
+  if (word != "released") return false;
+  const bool bid = !text.empty() && !text.starts_with("look ");
+  return (!bid || ReadBid(text, answer.bid)) && ReadNotes(text, answer);
 }
 
 bool TakeHold(const Identity& identity, std::string_view& text, HoldNumber& hold) {
-  const std::string_view word = TakeWord(text);
+  std::string_view word = TakeWord(text);
+  if (word.ends_with('k')) word.remove_suffix(1);  // of a hold that may be kept
   const size_t colon = identity.client.size();
   return word.size() > colon && word.substr(0, colon) == identity.client && word[colon] == ':' &&
          ReadNumber(word.substr(colon + 1), hold);
@@ -107,14 +122,20 @@ Answer ReadAnswer(const Send& send, const absl::StatusOr<Reply>& reply) {
   if (!reply.ok()) {
     answer.failure = reply.status();
     answer.may_have_executed = redis::MayHaveExecuted(reply.status());
+    answer.not_sent = redis::NotSent(reply.status());
     return answer;
   }
   if (ReadText(send.operation, reply->text, answer)) return answer;
   answer = {};
   answer.failure = absl::InternalError(
-      absl::StrCat("a script answered what its contract does not allow: ", reply->DebugString()));
+      absl::StrCat("a script's reply violates its contract: ", reply->DebugString()));
   answer.may_have_executed = true;
   return answer;
+}
+
+absl::Duration ReadLook(const Reply& reply) {
+  const bool there = reply.elements.size() > 1 && reply.elements[1].type == Reply::Type::kInteger;
+  return there ? absl::Milliseconds(reply.elements[1].integer) : absl::ZeroDuration();
 }
 
 absl::StatusOr<LockInfo> ReadInspection(const Reply& reply) {
@@ -129,8 +150,8 @@ absl::StatusOr<LockInfo> ReadInspection(const Reply& reply) {
     }
   }
   if (!good) {
-    return absl::InternalError(absl::StrCat(
-        "the inspect script answered what its contract does not allow: ", reply.DebugString()));
+    return absl::InternalError(
+        absl::StrCat("the inspect script's reply violates its contract: ", reply.DebugString()));
   }
   info.kind = reply.elements[0].text;
   info.waiting = reply.elements[3].integer;
@@ -152,13 +173,13 @@ std::optional<Message> ReadMessage(const Identity& identity, std::string_view te
   if (word == "forced") {
     message.kind = Message::Kind::kForced;
   } else {
-    int64_t lease = 0;
+    int64_t claim = 0;
     Grant& grant = message.grant;
     if (!ReadNumber(TakeWord(text), grant.attempt) || !ReadNumber(TakeWord(text), grant.token) ||
-        !ReadNumber(TakeWord(text), lease) || !ReadNumber(TakeWord(text), grant.others)) {
+        !ReadNumber(TakeWord(text), claim) || !ReadNumber(TakeWord(text), grant.others)) {
       return std::nullopt;
     }
-    grant.lease = absl::Milliseconds(lease);
+    grant.claim = absl::Milliseconds(claim);
   }
   message.key = text;
   return message;

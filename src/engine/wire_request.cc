@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "src/base/random.h"
@@ -43,6 +45,11 @@ void Request::Put(std::string_view value) {
   text_.append(value);
 }
 
+void Request::PutKey(const Subject& subject, std::string_view suffix) {
+  Begin();
+  subject.keys.AppendTo(text_, suffix);
+}
+
 void Request::PutNumber(int64_t value) {
   Begin();
   const absl::AlphaNum digits(value);
@@ -60,25 +67,23 @@ void Request::PutHold(const Subject& subject, HoldNumber hold) {
 }
 
 void Request::Keys(const Subject& subject) {
-  text_.reserve(512);
+  text_.reserve(768);
   Put(subject.keys.main());
-  Put(subject.keys.queue());
-  Put(subject.keys.waiters());
-  Put(subject.keys.fence());
+  PutKey(subject, subject.plan.keys.queue);
+  PutKey(subject, subject.plan.keys.waiters);
+  PutKey(subject, kFenceSuffix);
 }
 
 void Request::Gone(const Subject& subject, HoldNumber hold) {
-  Begin();
-  text_.append(subject.keys.stem());
-  text_.append(":gone:");
+  PutKey(subject, subject.plan.keys.gone);
   text_.append(subject.identity.client);
-  text_ += ':';
+  text_ += '.';
   const absl::AlphaNum digits(hold);
   text_.append(digits.data(), digits.size());
 }
 
 void Request::ExtraKeys(const Subject& subject) {
-  for (const std::string& suffix : subject.plan.extra_keys) Put(subject.keys.Auxiliary(suffix));
+  for (const std::string& suffix : subject.plan.keys.extras) PutKey(subject, suffix);
   key_count_ = starts_.size();
 }
 
@@ -88,11 +93,17 @@ void Request::Bid(const Subject& subject, const engine::Bid& bid) {
   Begin();
   absl::StrAppend(&text_, bid.block, " ", bid.attempt, bid.wait ? " 1 " : " 0 ",
                   Millis(HeartbeatInterval(bid.terms.lease, subject.plan.traits.longest_heartbeat)),
-                  bid.terms.manual ? " 1 " : " 0 ", bid.ticket, " ", subject.identity.channel);
+                  bid.terms.manual ? " 1 " : " 0 ", bid.ticket, " ",
+                  Millis(std::min(bid.terms.lease, subject.claim)), bid.listen ? " 1 " : " 0 ",
+                  subject.identity.channel);
   const bool counted = subject.plan.sharing == Sharing::kCounted;
-  if (counted || IsExplicit(subject) || !subject.plan.extra_args.empty()) Put(subject.owner);
+  const bool more = !subject.plan.extra_args.empty() || bid.terms.args != nullptr;
+  if (counted || IsExplicit(subject) || more) Put(subject.owner);
   if (counted) PutNumber(bid.terms.capacity);
   for (const std::string& arg : subject.plan.extra_args) Put(arg);
+  if (bid.terms.args != nullptr) {
+    for (const std::string& arg : *bid.terms.args) Put(arg);
+  }
 }
 
 Request::Request(const Subject& subject, const Send& send)

@@ -14,6 +14,7 @@
 #include "redlatch/status.h"
 #include "src/base/clock.h"
 #include "src/base/mutex.h"
+#include "src/base/no_cancellation.h"
 #include "src/base/parker.h"
 #include "src/base/random.h"
 #include "src/engine/core.h"
@@ -38,14 +39,14 @@ engine::Plan PlanOfLatches() {
           .sharing = engine::Sharing::kNothing,
           .noun = "latch",
           .busy = "it has not opened",
-          .extra_keys = {"counted"}};
+          .keys = engine::KeyNames("latch", {"latch.counted"})};
 }
 
 absl::StatusOr<int64_t> ReadCount(const absl::StatusOr<redis::Reply>& reply) {
   if (!reply.ok()) return reply.status();
   int64_t count = 0;
   if (absl::SimpleAtoi(reply->text, &count)) return count;
-  return absl::InternalError("a script answered what is no count: " + reply->DebugString());
+  return absl::InternalError("a script's reply is not a count: " + reply->DebugString());
 }
 
 }  // namespace
@@ -61,12 +62,7 @@ class CountDownLatch::Body {
   void Leave() {
     if (core_->in_forked_child()) return;
     gone_ = true;
-    std::shared_ptr<engine::Handle> handle;
-    {
-      const base::MutexLock lock(mu_);
-      handle = latch_.handle;
-    }
-    if (handle != nullptr) handle->StopAll(this);
+    core_->StopAll(name_, this);
   }
 
   const std::string& name() const { return name_; }
@@ -109,12 +105,12 @@ absl::Status CountDownLatch::Body::Check() const {
   if (total_ < 0 || kMostArrivals < total_) {
     return About(
         absl::StatusCode::kInvalidArgument,
-        absl::StrCat("a count of ", total_, " is not possible; it is 0 to ", kMostArrivals));
+        absl::StrCat("a count of ", total_, " is not possible; it must be 0 to ", kMostArrivals));
   }
   if (ttl_ < kShortestTtl || kLongestTtl < ttl_) {
     return About(absl::StatusCode::kInvalidArgument,
                  absl::StrCat("a ttl of ", absl::FormatDuration(ttl_),
-                              " is not possible; it is 1s to one year"));
+                              " is not possible; it must be 1s to one year"));
   }
   return absl::OkStatus();
 }
@@ -176,7 +172,7 @@ absl::Status CountDownLatch::Body::Wait(const LatchWaitOptions& options) {
     if (!count.ok()) return count.status();
     return *count == 0 ? absl::OkStatus()
                        : About(absl::StatusCode::kDeadlineExceeded,
-                               absl::StrCat("it has not opened; ", *count, " are to arrive yet"));
+                               absl::StrCat("it has not opened; its count is still ", *count));
   }
   static const auto* const lock_options =
       new std::shared_ptr<const LockOptions>(std::make_shared<const LockOptions>());
@@ -200,8 +196,9 @@ absl::Status CountDownLatch::Body::Wait(const LatchWaitOptions& options) {
 }
 
 absl::StatusOr<int64_t> CountDownLatch::Body::CountDown(int64_t n, std::string_view id) {
-  if (n < 0) {
-    return About(absl::StatusCode::kInvalidArgument, absl::StrCat("cannot count down by ", n));
+  if (n < 0 || kMostArrivals < n) {
+    return About(absl::StatusCode::kInvalidArgument,
+                 absl::StrCat("cannot count down by ", n, "; it is 0 to ", kMostArrivals));
   }
   const base::Instant give_up_by = GiveUpBy();
   const absl::StatusOr<Latch> latch = Find(base::Instant::Infinite(), give_up_by, {});
@@ -226,7 +223,10 @@ CountDownLatch::CountDownLatch(Client client, std::string_view name, int64_t cou
                                LatchOptions options)
     : body_(std::make_shared<Body>(std::move(client.core_), name, count, options)) {}
 
-CountDownLatch::~CountDownLatch() { body_->Leave(); }
+CountDownLatch::~CountDownLatch() {
+  const base::NoCancellation no_cancellation;
+  body_->Leave();
+}
 
 const std::string& CountDownLatch::name() const { return body_->name(); }
 
@@ -245,6 +245,7 @@ bool CountDownLatch::WaitFor(absl::Duration wait) {
 }
 
 void CountDownLatch::arrive_and_wait(std::ptrdiff_t n) {
+  const base::NoCancellation no_cancellation;
   const std::shared_ptr<Body> body = body_;
   const absl::StatusOr<int64_t> left = body->CountDown(n, {});
   if (!left.ok()) Throw(left.status());
@@ -253,14 +254,17 @@ void CountDownLatch::arrive_and_wait(std::ptrdiff_t n) {
 }
 
 absl::Status CountDownLatch::Wait(const LatchWaitOptions& options) {
+  const base::NoCancellation no_cancellation;
   return std::shared_ptr<Body>(body_)->Wait(options);
 }
 
 absl::Status CountDownLatch::CountDown(int64_t n, std::string_view id) {
+  const base::NoCancellation no_cancellation;
   return std::shared_ptr<Body>(body_)->CountDown(n, id).status();
 }
 
 absl::StatusOr<int64_t> CountDownLatch::Count() {
+  const base::NoCancellation no_cancellation;
   return std::shared_ptr<Body>(body_)->Count(base::Instant::Infinite());
 }
 

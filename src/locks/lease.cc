@@ -2,34 +2,41 @@
 
 #include <utility>
 
+#include "src/base/no_cancellation.h"
 #include "src/engine/handle.h"
+#include "src/engine/tenure_view.h"
 
 namespace redlatch {
 
-Hold::Hold(std::shared_ptr<engine::Handle> handle, uint64_t id, FencingToken token)
-    : handle_(std::move(handle)), id_(id), token_(token) {}
+Hold::Hold(std::shared_ptr<engine::TenureView> view, FencingToken token)
+    : view_(std::move(view)), token_(token) {}
 
-bool Hold::valid() const { return handle_ != nullptr && handle_->Valid(id_); }
+bool Hold::valid() const { return view_ != nullptr && view_->Valid(base::Now()); }
 
 absl::Duration Hold::remaining() const {
-  return handle_ == nullptr ? absl::ZeroDuration() : handle_->Remaining(id_);
+  return view_ == nullptr ? absl::ZeroDuration() : base::Until(view_->Deadline());
 }
 
 std::stop_token Hold::lost() const {
-  return handle_ == nullptr ? std::stop_token() : handle_->Lost(id_);
+  return view_ == nullptr ? std::stop_token() : view_->Lost(base::Now());
 }
 
-Lease::Lease(std::shared_ptr<engine::Handle> handle, uint64_t id, FencingToken token)
-    : Hold(std::move(handle), id, token), state_(State::kHeld) {}
+Lease::Lease(std::shared_ptr<engine::Handle> handle, uint64_t id,
+             std::shared_ptr<engine::TenureView> view, FencingToken token)
+    : Hold(std::move(view), token), handle_(std::move(handle)), id_(id), state_(State::kHeld) {}
 
 Lease::Lease(Lease&& other) noexcept
     : Hold(std::exchange(static_cast<Hold&>(other), Hold())),
+      handle_(std::move(other.handle_)),
+      id_(other.id_),
       state_(other.state_.exchange(State::kReleased)) {}
 
 Lease& Lease::operator=(Lease&& other) noexcept {
   if (this == &other) return *this;
   End();
   static_cast<Hold&>(*this) = std::exchange(static_cast<Hold&>(other), Hold());
+  handle_ = std::move(other.handle_);
+  id_ = other.id_;
   state_ = other.state_.exchange(State::kReleased);
   return *this;
 }
@@ -37,13 +44,13 @@ Lease& Lease::operator=(Lease&& other) noexcept {
 Lease::~Lease() { End(); }
 
 void Lease::End() noexcept {
-  if (handle_ == nullptr || absl::IsUnavailable(Release())) {
-    if (handle_ != nullptr) handle_->Forget(id_);
-  }
+  const base::NoCancellation no_cancellation;
+  if (handle_ != nullptr && state_ == State::kHeld) handle_->Drop(id_);
   handle_.reset();
 }
 
 absl::Status Lease::Release() {
+  const base::NoCancellation no_cancellation;
   // In a forked child, the thread that is at it may not be there.
   if (handle_ != nullptr) {
     if (absl::Status refused = handle_->Refusal(); !refused.ok()) return refused;
@@ -68,6 +75,7 @@ absl::Status Lease::Release() {
 }
 
 absl::Status Lease::Extend(absl::Duration lease) {
+  const base::NoCancellation no_cancellation;
   if (handle_ == nullptr) return absl::FailedPreconditionError("an empty Lease cannot be extended");
   return handle_->Extend(id_, lease);
 }

@@ -6,6 +6,7 @@
 
 #include "redlatch/status.h"
 #include "src/base/mutex.h"
+#include "src/base/no_cancellation.h"
 #include "src/engine/handle.h"
 #include "src/engine/plan.h"
 #include "src/engine/readers.h"
@@ -24,17 +25,25 @@ namespace {
 // What a lock object is; a call that is under way keeps what it needs of it alive.
 class RedisLockBase::Body {
  public:
-  Body(std::shared_ptr<engine::Core> core, std::string_view name, LockOptions options)
+  Body(std::shared_ptr<engine::Core> core, std::string_view name, LockOptions options,
+       std::string_view key_kind)
       : core_(std::move(core)),
         name_(name),
+        key_kind_(key_kind),
         options_(std::make_shared<const LockOptions>(std::move(options))) {}
 
+  // What a call works with, also when the object goes meanwhile.
+  struct Access {
+    std::shared_ptr<engine::Handle> handle;
+    std::shared_ptr<engine::Readers> readers;  // null: the lock has no shared side
+    std::atomic<bool> gone{false};
+  };
+
   ~Body() {
-    if (core_->in_forked_child()) return;
-    if (handle_ != nullptr) handle_->StopAll(this);
-    if (shared_ == nullptr) return;
-    shared_->gone = true;
-    shared_->readers->Leave(this);
+    if (access_ == nullptr || core_->in_forked_child()) return;
+    access_->gone = true;
+    access_->handle->Leave(this);
+    if (access_->readers != nullptr) access_->readers->Leave();
   }
 
   const std::string& name() const { return name_; }
@@ -43,105 +52,126 @@ class RedisLockBase::Body {
 
   // Null before the first use.
   engine::Handle* attached() const {
-    return attached_.load(std::memory_order_acquire) ? handle_.get() : nullptr;
+    return attached_.load(std::memory_order_acquire) ? access_->handle.get() : nullptr;
   }
 
-  absl::StatusOr<std::shared_ptr<engine::Handle>> Attach(const RedisLockBase& lock) {
-    if (attached_.load(std::memory_order_acquire)) return handle_;
+  absl::StatusOr<std::shared_ptr<Access>> Attach(const RedisLockBase& lock) {
+    if (attached_.load(std::memory_order_acquire)) return access_;
     if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
     const base::MutexLock guard(mu_);
-    if (handle_ == nullptr) {
-      auto made = engine::Handle::Attach(core_, name_, {}, PlanOf(lock));
+    if (access_ == nullptr) {
+      const absl::StatusOr<engine::Plan> plan = PlanOf(lock);
+      if (!plan.ok()) return plan.status();
+      auto made = engine::Handle::Attach(core_, name_, {}, *plan);
       if (!made.ok()) return made.status();
+      auto access = std::make_shared<Access>();
       if (const LockScripts scripts = lock.SharedScripts(); !scripts.acquire.body.empty()) {
         engine::Plan shared{.scripts = scripts,
-                            .traits = lock.Traits(),
+                            .traits = plan->traits,
                             .sharing = engine::Sharing::kJoined,
-                            .extra_keys = lock.ExtraKeys()};
-        shared_ = std::make_shared<Shared>();
-        shared_->readers = core_->readers().Of(name_, [&] {
+                            .keys = plan->keys};
+        access->readers = core_->readers().Of(name_, [&] {
           return std::make_shared<engine::Readers>(core_, name_, std::move(shared));
         });
-        shared_->readers->Enter();
+        access->readers->Enter();
       }
-      handle_ = *std::move(made);
+      access->handle = *std::move(made);
+      access->handle->Enter();
+      access_ = std::move(access);
       attached_.store(true, std::memory_order_release);
     }
-    return handle_;
+    return access_;
   }
 
-  absl::StatusOr<std::shared_ptr<engine::Handle>> AttachFor(const RedisLockBase& lock,
-                                                            const Owner& owner) {
-    auto own = Attach(lock);
-    if (!own.ok() || owner.is_calling_thread()) return own;
+  // The handle for holds of that owner.
+  absl::StatusOr<std::shared_ptr<engine::Handle>> HandleFor(const RedisLockBase& lock,
+                                                            const Access& access,
+                                                            const Owner& owner) const {
+    if (owner.is_calling_thread()) return access.handle;
     if (!lock.Traits().reentrant) {
       return absl::InvalidArgumentError("lock \"" + name_ +
                                         "\": an Owner is for reentrant locks; leave it out");
     }
-    return engine::Handle::Attach(core_, name_, "user:" + std::string(owner.name()), PlanOf(lock));
+    const absl::StatusOr<engine::Plan> plan = PlanOf(lock);
+    if (!plan.ok()) return plan.status();
+    return engine::Handle::Attach(core_, name_, "user:" + std::string(owner.name()), *plan);
   }
 
-  absl::StatusOr<engine::Readers::Entered> Read(const RedisLockBase& lock, engine::Want want);
+  absl::StatusOr<engine::Readers::Entered> Read(const RedisLockBase& lock, engine::Face face,
+                                                const AcquireOptions& options);
 
   // Null where there is no shared side, or none for this process.
   engine::Readers* ReadersOf(const RedisLockBase& lock) {
-    const bool there = Attach(lock).ok() && !core_->in_forked_child() && shared_ != nullptr;
-    return there ? shared_->readers.get() : nullptr;
+    const bool there = Attach(lock).ok() && !core_->in_forked_child();
+    return there ? access_->readers.get() : nullptr;
   }
 
   // kFailedPrecondition where the calling thread reads and would wait for itself.
-  absl::Status RefuseUpgrade() const {
-    if (shared_ == nullptr || core_->in_forked_child() || handle_->OfThisThread().depth > 0 ||
-        !shared_->readers->ThisThreadReads()) {
+  absl::Status RefuseUpgrade(const Access& access) const {
+    if (access.readers == nullptr || core_->in_forked_child() ||
+        access.handle->OfThisThread().depth > 0 || !access.readers->ThisThreadReads()) {
       return absl::OkStatus();
     }
     return absl::FailedPreconditionError("lock \"" + name_ +
-                                         "\": this thread reads it, and would wait for itself to "
-                                         "end; release the read lock first, then write");
+                                         "\": this thread holds it for reading, and would wait for "
+                                         "itself; release the read lock before you write");
   }
 
-  engine::Want WantOf(engine::Face face, absl::Duration wait) const {
+  engine::Want WantOf(const Access& access, engine::Face face,
+                      const AcquireOptions& options) const {
+    engine::Terms terms{.lease = options.lease.value_or(options_->lease),
+                        .manual = options.lease.has_value()};
+    if (!options.args.empty()) {
+      terms.args = std::make_shared<const std::vector<std::string>>(options.args);
+    }
     return {.face = face,
-            .terms = {.lease = options_->lease},
-            .wait = wait,
+            .terms = std::move(terms),
+            .wait = options.wait,
+            .stop = options.stop,
             .options = options_,
-            .object = this};
-  }
-  engine::Want WantOf(const AcquireOptions& options) const {
-    engine::Want want = WantOf(engine::Face::kStatus, options.wait);
-    want.stop = options.stop;
-    if (options.lease) want.terms = {.lease = *options.lease, .manual = true};
-    return want;
+            .object = this,
+            .gone = &access.gone};
   }
 
  private:
-  // What a call on the shared side works with, also when the object goes meanwhile.
-  struct Shared {
-    std::shared_ptr<engine::Readers> readers;
-    std::atomic<bool> gone{false};
-  };
-
-  static engine::Plan PlanOf(const RedisLockBase& lock) {
-    return {.scripts = lock.Scripts(),
-            .traits = lock.Traits(),
-            .extra_keys = lock.ExtraKeys(),
-            .extra_args = lock.ExtraArgs()};
+  absl::StatusOr<engine::Plan> PlanOf(const RedisLockBase& lock) const {
+    const LockTraits traits = lock.Traits();
+    absl::StatusOr<engine::KeyNames> keys;
+    if (key_kind_.empty()) {
+      keys = engine::UsersKeyNames(traits.kind, lock.ExtraKeys());
+      if (!keys.ok()) {
+        return absl::InvalidArgumentError("lock \"" + name_ +
+                                          "\": " + std::string(keys.status().message()));
+      }
+    } else {
+      keys = engine::KeyNames(key_kind_, lock.ExtraKeys());
+    }
+    return engine::Plan{.scripts = lock.Scripts(),
+                        .traits = traits,
+                        .keys = *std::move(keys),
+                        .extra_args = lock.ExtraArgs()};
   }
 
   const std::shared_ptr<engine::Core> core_;
   const std::string name_;
+  const std::string_view key_kind_;  // empty: a user's class
   const std::shared_ptr<const LockOptions> options_;
   base::Mutex mu_;
   std::atomic<bool> attached_{false};
-  // Do not change once `attached_`.
-  std::shared_ptr<engine::Handle> handle_;
-  std::shared_ptr<Shared> shared_;
+  std::shared_ptr<Access> access_;  // does not change once `attached_`
 };
 
 RedisLockBase::RedisLockBase(Client client, std::string_view name, LockOptions options)
-    : body_(std::make_unique<Body>(std::move(client.core_), name, std::move(options))) {}
+    : RedisLockBase(std::move(client), name, std::move(options), {}) {}
 
-RedisLockBase::~RedisLockBase() = default;
+RedisLockBase::RedisLockBase(Client client, std::string_view name, LockOptions options,
+                             std::string_view key_kind)
+    : body_(std::make_unique<Body>(std::move(client.core_), name, std::move(options), key_kind)) {}
+
+RedisLockBase::~RedisLockBase() {
+  const base::NoCancellation no_cancellation;
+  body_.reset();
+}
 
 const std::string& RedisLockBase::name() const { return body_->name(); }
 
@@ -150,12 +180,16 @@ void RedisLockBase::lock() {
       held != nullptr && held->Reenter(engine::Face::kStd)) {
     return;
   }
-  const auto handle = body_->Attach(*this);
-  if (!handle.ok()) Throw(handle.status());
-  if (const absl::Status refused = body_->RefuseUpgrade(); !refused.ok()) ThrowDeadlock(refused);
-  const auto won = (*handle)->Acquire(body_->WantOf(engine::Face::kStd, absl::InfiniteDuration()));
+  const base::NoCancellation no_cancellation;
+  const auto access = body_->Attach(*this);
+  if (!access.ok()) Throw(access.status());
+  if (const absl::Status refused = body_->RefuseUpgrade(**access); !refused.ok()) {
+    ThrowDeadlock(refused);
+  }
+  engine::Handle& handle = *(*access)->handle;
+  const auto won = handle.Acquire(body_->WantOf(**access, engine::Face::kStd, {}));
   if (won.ok()) return;
-  if (absl::IsFailedPrecondition(won.status()) && (*handle)->OfThisThread().depth > 0) {
+  if (absl::IsFailedPrecondition(won.status()) && handle.OfThisThread().depth > 0) {
     ThrowDeadlock(won.status());
   }
   Throw(won.status());
@@ -164,31 +198,38 @@ void RedisLockBase::lock() {
 bool RedisLockBase::try_lock() { return TryLockFor(absl::ZeroDuration()); }
 
 bool RedisLockBase::TryLockFor(absl::Duration wait) {
-  const auto handle = body_->Attach(*this);
-  if (!handle.ok()) Throw(handle.status());
-  if (!body_->RefuseUpgrade().ok()) return false;
-  const auto won = (*handle)->Acquire(body_->WantOf(engine::Face::kStd, wait));
+  const base::NoCancellation no_cancellation;
+  const auto access = body_->Attach(*this);
+  if (!access.ok()) Throw(access.status());
+  if (!body_->RefuseUpgrade(**access).ok()) return false;
+  engine::Handle& handle = *(*access)->handle;
+  const auto won = handle.Acquire(body_->WantOf(**access, engine::Face::kStd, {.wait = wait}));
   if (won.ok()) return true;
   if (IsBusy(won.status())) return false;
-  if (absl::IsFailedPrecondition(won.status()) && (*handle)->OfThisThread().depth > 0) return false;
+  if (absl::IsFailedPrecondition(won.status()) && handle.OfThisThread().depth > 0) return false;
   Throw(won.status());
 }
 
 void RedisLockBase::unlock() noexcept {
   if (engine::Handle* const handle = body_->attached()) return handle->Unlock();
-  if (const auto handle = body_->Attach(*this); handle.ok()) return (*handle)->Unlock();
+  const base::NoCancellation no_cancellation;
+  if (const auto access = body_->Attach(*this); access.ok()) return (*access)->handle->Unlock();
   if (body_->core()->in_forked_child()) return;
-  body_->core()->observer().OnMisuse(
-      name(), "unlock() by a thread that does not hold it; nothing was released");
+  body_->core()->Tell([this](Observer& observer) {
+    observer.OnMisuse(name(), "unlock() by a thread that does not hold it; nothing was released");
+  });
 }
 
 absl::StatusOr<Lease> RedisLockBase::Acquire(const AcquireOptions& options) {
-  auto handle = body_->AttachFor(*this, options.owner);
+  const base::NoCancellation no_cancellation;
+  const auto access = body_->Attach(*this);
+  if (!access.ok()) return access.status();
+  auto handle = body_->HandleFor(*this, **access, options.owner);
   if (!handle.ok()) return handle.status();
-  if (absl::Status refused = body_->RefuseUpgrade(); !refused.ok()) return refused;
-  const auto won = (*handle)->Acquire(body_->WantOf(options));
+  if (absl::Status refused = body_->RefuseUpgrade(**access); !refused.ok()) return refused;
+  auto won = (*handle)->Acquire(body_->WantOf(**access, engine::Face::kStatus, options));
   if (!won.ok()) return won.status();
-  return Lease(*std::move(handle), won->tenure, won->token);
+  return Lease(*std::move(handle), won->tenure, std::move(won->view), won->token);
 }
 
 absl::StatusOr<Lease> RedisLockBase::TryAcquire() {
@@ -196,41 +237,42 @@ absl::StatusOr<Lease> RedisLockBase::TryAcquire() {
 }
 
 Hold RedisLockBase::current() const {
-  auto handle = body_->Attach(*this);
-  if (!handle.ok()) return {};
-  const auto standing = (*handle)->OfThisThread();
-  if (standing.tenure == 0) return {};
-  return Hold(*std::move(handle), standing.tenure, standing.token);
+  const base::NoCancellation no_cancellation;
+  const auto access = body_->Attach(*this);
+  if (!access.ok()) return {};
+  engine::Won current = (*access)->handle->Current();
+  return Hold(std::move(current.view), current.token);
 }
 
 int RedisLockBase::hold_count() const {
-  const auto handle = body_->Attach(*this);
-  return handle.ok() ? static_cast<int>((*handle)->OfThisThread().depth) : 0;
+  const base::NoCancellation no_cancellation;
+  const auto access = body_->Attach(*this);
+  return access.ok() ? static_cast<int>((*access)->handle->OfThisThread().depth) : 0;
 }
 
 absl::StatusOr<engine::Readers::Entered> RedisLockBase::Body::Read(const RedisLockBase& lock,
-                                                                   engine::Want want) {
-  const auto handle = Attach(lock);
-  if (!handle.ok()) return handle.status();
+                                                                   engine::Face face,
+                                                                   const AcquireOptions& options) {
+  const auto attached = Attach(lock);
+  if (!attached.ok()) return attached.status();
   if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
-  const std::shared_ptr<Shared> shared = shared_;
-  if (shared == nullptr) {
+  const std::shared_ptr<Access>& access = *attached;
+  if (access->readers == nullptr) {
     return absl::FailedPreconditionError("lock \"" + name_ + "\" has no shared side");
   }
-  if (const auto writes = (*handle)->Pin(); writes.depth > 0) {
+  engine::Want want = WantOf(*access, face, options);
+  if (const auto writes = access->handle->Pin(); writes.depth > 0) {
     want.write_token = writes.token;
     want.write_hold = writes.hold;
   }
-  want.gone = &shared->gone;
-  const bool leased = want.face == engine::Face::kStatus;
-  auto entered = shared->readers->Acquire(std::move(want));
-  if (entered.ok() && leased) {
+  auto entered = access->readers->Acquire(std::move(want));
+  if (entered.ok() && face == engine::Face::kStatus) {
     // Whoever has the lease may come again by another object, to the same readers.
     struct Kept {
       std::shared_ptr<engine::Readers> readers;
       std::shared_ptr<engine::Handle> group;
     };
-    auto kept = std::make_shared<Kept>(Kept{shared->readers, std::move(entered->group)});
+    auto kept = std::make_shared<Kept>(Kept{access->readers, std::move(entered->group)});
     engine::Handle* const group = kept->group.get();
     entered->group = std::shared_ptr<engine::Handle>(std::move(kept), group);
   }
@@ -238,18 +280,20 @@ absl::StatusOr<engine::Readers::Entered> RedisLockBase::Body::Read(const RedisLo
 }
 
 void RedisLockBase::LockShared() {
-  const auto entered =
-      body_->Read(*this, body_->WantOf(engine::Face::kStd, absl::InfiniteDuration()));
+  const base::NoCancellation no_cancellation;
+  const auto entered = body_->Read(*this, engine::Face::kStd, {});
   if (!entered.ok()) Throw(entered.status());
 }
 
 bool RedisLockBase::TryLockSharedFor(absl::Duration wait) {
-  const auto entered = body_->Read(*this, body_->WantOf(engine::Face::kStd, wait));
+  const base::NoCancellation no_cancellation;
+  const auto entered = body_->Read(*this, engine::Face::kStd, {.wait = wait});
   if (!entered.ok() && !IsBusy(entered.status())) Throw(entered.status());
   return entered.ok();
 }
 
 void RedisLockBase::UnlockShared() noexcept {
+  const base::NoCancellation no_cancellation;
   if (engine::Readers* const readers = body_->ReadersOf(*this)) {
     if (const auto group = readers->OfThisThread()) return group->Unlock();
   }
@@ -257,43 +301,49 @@ void RedisLockBase::UnlockShared() noexcept {
   constexpr std::string_view kWhat =
       "unlock_shared() by a thread that does not hold it; nothing was released";
   if (engine::Handle* const handle = body_->attached()) return handle->Misuse(kWhat);
-  body_->core()->observer().OnMisuse(name(), kWhat);
+  body_->core()->Tell([&](Observer& observer) { observer.OnMisuse(name(), kWhat); });
 }
 
 absl::StatusOr<Lease> RedisLockBase::AcquireShared(const AcquireOptions& options) {
+  const base::NoCancellation no_cancellation;
   if (!options.owner.is_calling_thread()) {
     return absl::InvalidArgumentError("lock \"" + name() +
                                       "\": an Owner is for writers; leave it out");
   }
-  auto entered = body_->Read(*this, body_->WantOf(options));
+  auto entered = body_->Read(*this, engine::Face::kStatus, options);
   if (!entered.ok()) return entered.status();
-  return Lease(std::move(entered->group), entered->won.tenure, entered->won.token);
+  engine::Won& won = entered->won;
+  return Lease(std::move(entered->group), won.tenure, std::move(won.view), won.token);
 }
 
 Hold RedisLockBase::CurrentShared() const {
+  const base::NoCancellation no_cancellation;
   const engine::Readers* const readers = body_->ReadersOf(*this);
-  auto group = readers == nullptr ? nullptr : readers->OfThisThread();
+  const auto group = readers == nullptr ? nullptr : readers->OfThisThread();
   if (group == nullptr) return {};
-  const auto standing = group->OfThisThread();
-  return Hold(std::move(group), standing.tenure, standing.token);
+  engine::Won current = group->Current();
+  return Hold(std::move(current.view), current.token);
 }
 
 int RedisLockBase::SharedHoldCount() const {
+  const base::NoCancellation no_cancellation;
   const engine::Readers* const readers = body_->ReadersOf(*this);
   const auto group = readers == nullptr ? nullptr : readers->OfThisThread();
   return group == nullptr ? 0 : static_cast<int>(group->OfThisThread().depth);
 }
 
 absl::StatusOr<LockInfo> RedisLockBase::Inspect() const {
-  const auto handle = body_->Attach(*this);
-  if (!handle.ok()) return handle.status();
-  return (*handle)->Inspect();
+  const base::NoCancellation no_cancellation;
+  const auto access = body_->Attach(*this);
+  if (!access.ok()) return access.status();
+  return (*access)->handle->Inspect();
 }
 
 absl::Status RedisLockBase::ForceRelease() {
-  const auto handle = body_->Attach(*this);
-  if (!handle.ok()) return handle.status();
-  return (*handle)->ForceRelease();
+  const base::NoCancellation no_cancellation;
+  const auto access = body_->Attach(*this);
+  if (!access.ok()) return access.status();
+  return (*access)->handle->ForceRelease();
 }
 
 }  // namespace redlatch

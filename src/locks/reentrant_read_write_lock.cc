@@ -3,12 +3,13 @@
 #include <utility>
 
 #include "lua/scripts.h"
+#include "src/engine/key_set.h"
 
 namespace redlatch {
 
 ReentrantReadWriteLock::ReentrantReadWriteLock(Client client, std::string_view name,
                                                LockOptions options, Policy policy)
-    : RedisLockBase(std::move(client), name, std::move(options)), policy_(policy) {}
+    : RedisLockBase(std::move(client), name, std::move(options), "rw"), policy_(policy) {}
 
 ReentrantReadWriteLock::~ReentrantReadWriteLock() = default;
 
@@ -35,12 +36,13 @@ LockScripts ReentrantReadWriteLock::SharedScripts() const {
 }
 
 LockTraits ReentrantReadWriteLock::Traits() const {
-  // Often, since readers wait for a marker that the death of its writer leaves behind.
+  // Often, since a writer that dies while it waits keeps readers out until its heartbeat is
+  // overdue.
   return {.kind = "read_write", .reentrant = true, .longest_heartbeat = absl::Seconds(2)};
 }
 
 std::vector<std::string> ReentrantReadWriteLock::ExtraKeys() const {
-  return {"readers", "write_wait"};
+  return {std::string(engine::kReadersSuffix), "rw.writers", "rw.holds"};
 }
 
 std::vector<std::string> ReentrantReadWriteLock::ExtraArgs() const {

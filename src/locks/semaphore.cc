@@ -9,6 +9,7 @@
 #include "lua/scripts.h"
 #include "redlatch/status.h"
 #include "src/base/mutex.h"
+#include "src/base/no_cancellation.h"
 #include "src/engine/core.h"
 #include "src/engine/permits.h"
 #include "src/locks/throw.h"
@@ -28,8 +29,8 @@ engine::Plan PlanOfSemaphores() {
           .traits = {.kind = "semaphore"},
           .sharing = engine::Sharing::kCounted,
           .noun = "semaphore",
-          .busy = "not enough of its permits are free, or others came first",
-          .extra_keys = {"permits"}};
+          .busy = "too few of its permits are free, or others came first",
+          .keys = engine::KeyNames("semaphore", {"semaphore.permits"})};
 }
 
 }  // namespace
@@ -47,7 +48,7 @@ class Semaphore::Body {
 
   // The object goes: its calls that wait end.
   void Leave() {
-    if (core_->in_forked_child()) return;
+    if (core_->in_forked_child() && !mu_.IsFree()) return;
     gone_ = true;
     std::shared_ptr<engine::Permits> permits;
     {
@@ -123,7 +124,7 @@ class Semaphore::Body {
   absl::Status Check(int64_t count, std::string_view what) const {
     if (1 <= count && count <= kMostPermits) return absl::OkStatus();
     return Bad(absl::StrCat(std::string(what), " of ", count,
-                            " permits is not possible; it is 1 to ", kMostPermits));
+                            " permits is not possible; it must be 1 to ", kMostPermits));
   }
 
  private:
@@ -145,11 +146,15 @@ Semaphore::Semaphore(Client client, std::string_view name, int64_t capacity,
                      SemaphoreOptions options)
     : body_(std::make_shared<Body>(std::move(client.core_), name, capacity, std::move(options))) {}
 
-Semaphore::~Semaphore() { body_->Leave(); }
+Semaphore::~Semaphore() {
+  const base::NoCancellation no_cancellation;
+  body_->Leave();
+}
 
 const std::string& Semaphore::name() const { return body_->name(); }
 
 bool Semaphore::TryAcquireFor(absl::Duration wait) {
+  const base::NoCancellation no_cancellation;
   const std::shared_ptr<Body> body = body_;
   const auto permits = body->Permits();
   if (!permits.ok()) Throw(permits.status());
@@ -161,6 +166,7 @@ bool Semaphore::TryAcquireFor(absl::Duration wait) {
 }
 
 void Semaphore::release(std::ptrdiff_t permits) {
+  const base::NoCancellation no_cancellation;
   if (permits == 0) return;
   const std::shared_ptr<Body> body = body_;
   const auto all = body->Permits();
@@ -170,9 +176,11 @@ void Semaphore::release(std::ptrdiff_t permits) {
 }
 
 absl::StatusOr<Permit> Semaphore::Acquire(int64_t permits, const AcquireOptions& options) {
+  const base::NoCancellation no_cancellation;
   auto held = std::shared_ptr<Body>(body_)->Acquire(permits, options);
   if (!held.ok()) return held.status();
-  return Permit(Lease(std::move(held->handle), held->tenure, FencingToken()), permits);
+  return Permit(Lease(std::move(held->handle), held->tenure, std::move(held->view), FencingToken()),
+                permits);
 }
 
 absl::StatusOr<Permit> Semaphore::TryAcquire(int64_t permits) {
@@ -180,20 +188,24 @@ absl::StatusOr<Permit> Semaphore::TryAcquire(int64_t permits) {
 }
 
 absl::Status Semaphore::SetCapacity(int64_t capacity) {
+  const base::NoCancellation no_cancellation;
   return std::shared_ptr<Body>(body_)->SetCapacity(capacity);
 }
 
 absl::StatusOr<LockInfo> Semaphore::Inspect() const {
+  const base::NoCancellation no_cancellation;
   return std::shared_ptr<Body>(body_)->Inspect(engine::kWaitersListed);
 }
 
 absl::StatusOr<int64_t> Semaphore::capacity() const {
+  const base::NoCancellation no_cancellation;
   const absl::StatusOr<LockInfo> info = std::shared_ptr<Body>(body_)->Inspect(0);
   if (!info.ok()) return info.status();
   return info->capacity;
 }
 
 absl::StatusOr<int64_t> Semaphore::available() const {
+  const base::NoCancellation no_cancellation;
   const absl::StatusOr<LockInfo> info = std::shared_ptr<Body>(body_)->Inspect(0);
   if (!info.ok()) return info.status();
   return std::max<int64_t>(0, info->capacity - info->used);
@@ -205,6 +217,9 @@ absl::StatusOr<std::vector<LockInfo::Party>> Semaphore::holders() const {
   return std::move(info->holders);
 }
 
-absl::Status Semaphore::ForceRelease() { return std::shared_ptr<Body>(body_)->ForceRelease(); }
+absl::Status Semaphore::ForceRelease() {
+  const base::NoCancellation no_cancellation;
+  return std::shared_ptr<Body>(body_)->ForceRelease();
+}
 
 }  // namespace redlatch

@@ -7,7 +7,7 @@
 namespace redlatch {
 
 SimpleLock::SimpleLock(Client client, std::string_view name, LockOptions options)
-    : RedisLockBase(std::move(client), name, std::move(options)) {}
+    : RedisLockBase(std::move(client), name, std::move(options), "simple") {}
 
 LockScripts SimpleLock::Scripts() const {
   return {.acquire = lua::kSimpleAcquire,

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/base/status.h"
+#include "src/redis/channel_core.h"
 #include "src/redis/errors.h"
 
 namespace redlatch::redis {
@@ -19,20 +20,19 @@ constexpr size_t kMostUnreadReplies = 1024;              // of commands that nob
 }  // namespace
 
 Channel::Channel(const Url& url, ChannelOptions options)
-    : options_(std::move(options)),
-      server_(url.DebugString()),
-      backoff_(options_.first_backoff, options_.longest_backoff),
-      spin_(options_.spin),
-      connector_(url, Handshake::Purpose::kCommands, options_.open),
-      buffer_(std::make_unique<char[]>(kReadSize)) {}
+    : server_(url.DebugString()), core_(std::make_unique<Core>(url, std::move(options))) {}
 
-Channel::~Channel() = default;
+Channel::~Channel() {
+  if (!fork_guard_.InForkedChild()) return;
+  core_->Abandon();
+  (void)core_.release();
+}
 
 absl::Status Channel::Refusal() const {
   if (fork_guard_.InForkedChild()) {
     return absl::FailedPreconditionError(
         absl::StrCat("the connection to ", server_,
-                     " belongs to the process that forked this one; connect anew after fork()"));
+                     " belongs to the process that forked this one; connect again after fork()"));
   }
   return absl::OkStatus();
 }
@@ -45,29 +45,62 @@ absl::StatusOr<Reply> Channel::Call(const Command& command, base::Instant deadli
 
 void Channel::CallBatch(absl::Span<const Command> commands, base::Instant deadline,
                         absl::Span<absl::StatusOr<Reply>> results) {
+  if (const absl::Status refused = Refusal(); !refused.ok()) {
+    std::fill(results.begin(), results.end(), refused);
+    return;
+  }
   Exchange mine;
   mine.results = results;
-  Run(commands, mine, deadline);
+  core_->Run(commands, mine, deadline);
+}
+
+absl::Status Channel::Send(const Command& command) {
+  absl::Status refused = Refusal();
+  return refused.ok() ? core_->Send(command) : refused;
 }
 
 absl::Status Channel::Connect(base::Instant deadline) {
+  if (absl::Status refused = Refusal(); !refused.ok()) return refused;
   const Command ping{"PING"};
   absl::StatusOr<Reply> result;
   Exchange mine;
   mine.results = absl::MakeSpan(&result, 1);
   mine.fail_fast = true;
-  Run(absl::MakeConstSpan(&ping, 1), mine, deadline);
+  core_->Run(absl::MakeConstSpan(&ping, 1), mine, deadline);
   if (result.ok() && result->is_error()) return ErrorStatus(result->text, server_);
   return result.status();
 }
 
-void Channel::Run(absl::Span<const Command> commands, Exchange& mine, base::Instant deadline) {
-  absl::Status refused = Refusal();
+Channel::Stats Channel::stats() const {
+  return fork_guard_.InForkedChild() ? Stats() : core_->stats();
+}
+
+ServerInfo Channel::server_info() const {
+  return fork_guard_.InForkedChild() ? ServerInfo() : core_->server_info();
+}
+
+Channel::Core::Core(const Url& url, ChannelOptions options)
+    : options_(std::move(options)),
+      server_(url.DebugString()),
+      backoff_(options_.first_backoff, options_.longest_backoff),
+      spin_(options_.spin),
+      connector_(url, Handshake::Purpose::kCommands, options_.open),
+      buffer_(std::make_unique<char[]>(kReadSize)) {}
+
+void Channel::Core::Abandon() {
+  transport_.reset();
+  connector_.CloseInForkedChild();
+  wake_fd_.Reset();
+}
+
+void Channel::Core::Run(absl::Span<const Command> commands, Exchange& mine,
+                        base::Instant deadline) {
+  absl::Status refused;
   bool leading = false;
   mine.begun = base::Now();
-  if (refused.ok() && deadline <= mine.begun) {
+  if (deadline <= mine.begun) {
     refused = absl::UnavailableError(
-        absl::StrCat("no time was left to ask ", server_, " (the command was not sent)"));
+        absl::StrCat("there was no time left to ask ", server_, " (the command was not sent)"));
   }
   if (commands.empty()) return;
   if (refused.ok()) {
@@ -76,7 +109,7 @@ void Channel::Run(absl::Span<const Command> commands, Exchange& mine, base::Inst
     if (leader_ != nullptr && pipeline_.unsent_bytes() > options_.backlog_bytes) {
       refused = absl::UnavailableError(absl::StrCat(server_,
                                                     " does not keep up: ", options_.backlog_bytes,
-                                                    " bytes of commands wait to be sent"));
+                                                    " bytes of commands are waiting to be sent"));
     } else {
       pipeline_.Append(commands, &mine);
       leading = leader_ == nullptr;
@@ -95,9 +128,8 @@ void Channel::Run(absl::Span<const Command> commands, Exchange& mine, base::Inst
   if (leading || Follow(mine, deadline)) Lead(mine, deadline);
 }
 
-absl::Status Channel::Send(const Command& command) {
-  absl::Status status = Refusal();
-  if (!status.ok()) return status;
+absl::Status Channel::Core::Send(const Command& command) {
+  absl::Status status;
   Exchange drain;  // waits for nothing, and reads what is there
   {
     const base::MutexLock lock(mu_);
@@ -120,7 +152,7 @@ absl::Status Channel::Send(const Command& command) {
   return status;
 }
 
-bool Channel::Follow(Exchange& mine, base::Instant deadline) {
+bool Channel::Core::Follow(Exchange& mine, base::Instant deadline) {
   if (const absl::Duration spin = spin_.Length(); spin > absl::ZeroDuration()) {
     const base::Instant until = std::min(deadline, base::Now() + spin);
     while (mine.parker.value() == base::Parker::kArmed && base::Now() < until) sched_yield();
@@ -144,7 +176,7 @@ bool Channel::Follow(Exchange& mine, base::Instant deadline) {
   }
 }
 
-void Channel::Lead(Exchange& mine, base::Instant deadline) {
+void Channel::Core::Lead(Exchange& mine, base::Instant deadline) {
   mine.parker.Arm();
   Finished finished;
   Exchange* next = nullptr;
@@ -179,16 +211,16 @@ void Channel::Lead(Exchange& mine, base::Instant deadline) {
   WakeFinished(mine, finished);
 }
 
-void Channel::GiveUp(Exchange& mine) {
+void Channel::Core::GiveUp(Exchange& mine) {
   ++stats_.late;
   const absl::Status unsent =
       connected_ || last_failure_.ok()
           ? absl::UnavailableError(
                 absl::StrCat("the command could not be sent to ", server_, " in time"))
-          : absl::Status(
+          : MarkNotSent(absl::Status(
                 last_failure_.code(),
                 absl::StrCat(std::string(last_failure_.message()),
-                             " (the command was not sent; it was tried until the deadline)"));
+                             " (the command was not sent; it was tried until the deadline)")));
   const bool sent = pipeline_.Abandon(
       mine,
       MarkMayHaveExecuted(absl::UnavailableError(absl::StrCat(
@@ -200,21 +232,19 @@ void Channel::GiveUp(Exchange& mine) {
   }
 }
 
-void Channel::WakeFinished(const Exchange& mine, Finished& finished) {
+void Channel::Core::WakeFinished(const Exchange& mine, Finished& finished) {
   for (Exchange* exchange : finished) {
     if (exchange != &mine) exchange->parker.Set(kDone);
   }
   finished.clear();
 }
 
-Channel::Stats Channel::stats() const {
-  if (fork_guard_.InForkedChild()) return Stats();
+Channel::Stats Channel::Core::stats() const {
   const base::MutexLock lock(mu_);
   return stats_;
 }
 
-ServerInfo Channel::server_info() const {
-  if (fork_guard_.InForkedChild()) return ServerInfo();
+ServerInfo Channel::Core::server_info() const {
   const base::MutexLock lock(mu_);
   return info_;
 }

@@ -9,12 +9,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "src/redis/channel.h"
+#include "src/redis/channel_core.h"
 #include "src/redis/errors.h"
 
 namespace redlatch::redis {
 
-void Channel::Reconnect(Exchange& mine, base::Instant deadline, Finished& finished) {
+void Channel::Core::Reconnect(Exchange& mine, base::Instant deadline, Finished& finished) {
   const base::Instant next_attempt = next_attempt_;
   mu_.Unlock();
   WakeFinished(mine, finished);
@@ -26,12 +26,12 @@ void Channel::Reconnect(Exchange& mine, base::Instant deadline, Finished& finish
   auto step = Attempt(deadline);
   mu_.Lock();
   if (!step.ok()) {
-    last_failure_ = step.status();
+    last_failure_ = MarkNotSent(step.status());
     next_attempt_ = base::Now() + backoff_.Next();
-    const bool lasting = !absl::IsUnavailable(step.status());
+    const bool lasting = !absl::IsUnavailable(last_failure_);
     pipeline_.FailUnsent(
         [&](const Exchange* each) { return lasting || each == nullptr || each->fail_fast; },
-        step.status(), finished);
+        last_failure_, finished);
     return;
   }
   if (!step->has_value()) return;
@@ -45,7 +45,7 @@ void Channel::Reconnect(Exchange& mine, base::Instant deadline, Finished& finish
   if (++stats_.connects > 1 && options_.on_reconnected) options_.on_reconnected();
 }
 
-absl::StatusOr<std::optional<Connection>> Channel::Attempt(base::Instant deadline) {
+absl::StatusOr<std::optional<Connection>> Channel::Core::Attempt(base::Instant deadline) {
   if (!wake_fd_.valid()) wake_fd_ = base::UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake_fd_.valid()) {
     return absl::UnavailableError(
@@ -54,7 +54,7 @@ absl::StatusOr<std::optional<Connection>> Channel::Attempt(base::Instant deadlin
   return connector_.Step(deadline);
 }
 
-void Channel::Receive(const Exchange& mine, base::Instant deadline, Finished& finished) {
+void Channel::Core::Receive(const Exchange& mine, base::Instant deadline, Finished& finished) {
   mu_.Unlock();
   WakeFinished(mine, finished);
   const IoResult got = Read(deadline);
@@ -73,14 +73,15 @@ void Channel::Receive(const Exchange& mine, base::Instant deadline, Finished& fi
   mu_.Lock();
   if (got.kind == IoResult::Kind::kDone) progress_ = base::Now();
   for (Reply& reply : arrived_) {
-    if (!pipeline_.Deliver(std::move(reply), finished)) broken = "it answered what nobody asked";
+    if (!pipeline_.Deliver(std::move(reply), finished))
+      broken = "it sent a reply that nothing had asked for";
   }
   arrived_.clear();
   if (!finished.empty()) spin_.Received(finished.size());  // a batch is no crowd
   if (!broken.empty()) doomed_ = std::move(broken);
 }
 
-IoResult Channel::Read(base::Instant deadline) {
+IoResult Channel::Core::Read(base::Instant deadline) {
   if (deadline == kAtOnce) return transport_->Read(buffer_.get(), kReadSize);
   if (const absl::Duration spin = spin_.Length(); spin > absl::ZeroDuration()) {
     const base::Instant until = std::min(deadline, base::Now() + spin);
@@ -112,7 +113,7 @@ IoResult Channel::Read(base::Instant deadline) {
   return ready.readable ? transport_->Read(buffer_.get(), kReadSize) : IoResult();
 }
 
-void Channel::Break(Finished& finished) {
+void Channel::Core::Break(Finished& finished) {
   connected_ = false;
   while (writing_) {
     writer_left_.Arm();
@@ -136,12 +137,12 @@ void Channel::Break(Finished& finished) {
   ++stats_.breaks;
 }
 
-bool Channel::MayWrite() const {
+bool Channel::Core::MayWrite() const {
   return connected_ && !writing_ && !write_blocked_ && doomed_.empty() &&
          (in_flight_done_ < in_flight_.size() || pipeline_.unsent_bytes() > 0);
 }
 
-void Channel::Write() {
+void Channel::Core::Write() {
   while (MayWrite()) {
     if (in_flight_done_ == in_flight_.size()) {
       in_flight_.clear();
@@ -169,7 +170,7 @@ void Channel::Write() {
   }
 }
 
-void Channel::InterruptLeader() {
+void Channel::Core::InterruptLeader() {
   if (!leader_sleeps_) return;
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t put = write(wake_fd_.get(), &one, sizeof one);

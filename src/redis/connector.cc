@@ -11,13 +11,15 @@
 #include "src/redis/errors.h"
 
 namespace redlatch::redis {
+
 Connector::Connector(const Url& url, Handshake::Purpose purpose, TransportFactory open,
-                     std::unique_ptr<Endpoint> endpoint)
+                     std::unique_ptr<Endpoint> endpoint, Whereabouts where)
     : url_(url),
       server_(url.DebugString()),
       handshake_(url, purpose),
       open_(std::move(open)),
-      endpoint_(endpoint != nullptr ? std::move(endpoint) : MakeEndpoint(url)) {}
+      endpoint_(endpoint != nullptr ? std::move(endpoint) : MakeEndpoint(url)),
+      where_(std::move(where)) {}
 
 absl::Status Connector::Unreachable(const Attempt& attempt, const std::string& why) const {
   const std::string address =
@@ -35,44 +37,90 @@ absl::Status Connector::HungUp(const Attempt& attempt, const std::string& why) c
   return absl::UnavailableError(absl::StrCat(std::string(last_words.message()), "; ", why));
 }
 
+void Connector::BeginAttempt() {
+  attempt_ = Attempt();
+  attempt_->deadline = base::Now() + url_.connect_timeout;
+  if (!where_ || !trust_where_) return;
+  if (std::optional<SocketAddress> address = where_()) {
+    attempt_->told_where = true;
+    attempt_->addresses.push_back(*std::move(address));
+  }
+}
+
+absl::StatusOr<std::optional<Connection>> Connector::Failed(absl::Status why) {
+  trust_where_ = !attempt_->told_where;
+  attempt_.reset();
+  return why;
+}
+
+// Whether `where` names another address by now than the one of the attempt.
+bool Connector::Moved() const {
+  if (!attempt_.has_value() || !attempt_->told_where) return false;
+  const std::optional<SocketAddress> address = where_();
+  return address.has_value() && *address != attempt_->addresses.front();
+}
+
 absl::StatusOr<std::optional<Connection>> Connector::Step(base::Instant deadline, int wake_fd) {
   // What ended while nobody worked on it tells nothing of the server.
-  if (!attempt_.has_value() || attempt_->deadline <= base::Now()) {
-    attempt_ = Attempt();
-    attempt_->deadline = base::Now() + url_.connect_timeout;
-  }
+  const bool over = attempt_.has_value() && attempt_->deadline <= base::Now();
+  if (!attempt_.has_value() || over || Moved()) BeginAttempt();
   Attempt& attempt = *attempt_;
-  const Outcome outcome = Advance(attempt, std::min(deadline, attempt.deadline), wake_fd);
-  if (!outcome.ok()) {
+  const base::Instant limit = std::min(deadline, attempt.deadline);
+  for (;;) {
+    const Outcome outcome = Advance(attempt, limit, wake_fd);
     absl::Status failed = outcome.status();
-    attempt_.reset();
-    return failed;
+    if (outcome.ok() && *outcome == Progress::kOutOfTime) {
+      if (base::Now() < attempt.deadline) return std::nullopt;
+      return Failed(Unreachable(attempt, Late(attempt)));
+    }
+    if (outcome.ok()) {
+      Connection made{.transport = std::move(attempt.transport),
+                      .parser = std::move(attempt.parser),
+                      .info = ServerInfo(),
+                      .address = attempt.addresses[attempt.next_address - 1]};
+      failed = handshake_.Check(attempt.replies, &made.info);
+      if (failed.ok()) {
+        attempt_.reset();
+        trust_where_ = true;
+        return std::optional<Connection>(std::move(made));
+      }
+    }
+    const bool reached = attempt.connected && absl::IsUnavailable(failed);
+    if (!reached || attempt.next_address == attempt.addresses.size()) {
+      return Failed(std::move(failed));
+    }
+    attempt.GoOn(std::move(failed));
   }
-  if (*outcome == Progress::kOutOfTime) {
-    if (base::Now() < attempt.deadline) return std::nullopt;
-    absl::Status failed = Unreachable(
-        attempt, absl::StrCat(attempt.connected ? "no answer to the handshake" : "no connection",
-                              " within ", absl::FormatDuration(url_.connect_timeout)));
-    attempt_.reset();
-    return failed;
+}
+
+void Connector::Attempt::GoOn(absl::Status why) {
+  refusal = std::move(why);
+  transport = nullptr;
+  connected = false;
+  written = 0;
+  parser = ReplyParser();
+  replies.clear();
+}
+
+std::string Connector::Late(const Attempt& attempt) const {
+  return absl::StrCat(attempt.connected ? "no answer to the handshake" : "no connection",
+                      " within ", absl::FormatDuration(url_.connect_timeout));
+}
+
+Connector::Outcome Connector::FindAddresses(Attempt& attempt, base::Instant limit) {
+  auto addresses = endpoint_->Addresses(limit);
+  if (!addresses.ok()) {
+    if (limit <= base::Now()) return Progress::kOutOfTime;
+    return addresses.status();
   }
-  Connection made{.transport = std::move(attempt.transport),
-                  .parser = std::move(attempt.parser),
-                  .info = ServerInfo()};
-  const absl::Status accepted = handshake_.Check(attempt.replies, &made.info);
-  attempt_.reset();
-  if (!accepted.ok()) return accepted;
-  return std::optional<Connection>(std::move(made));
+  attempt.addresses = *std::move(addresses);
+  return Progress::kReady;
 }
 
 Connector::Outcome Connector::Advance(Attempt& attempt, base::Instant limit, int wake_fd) {
   if (attempt.addresses.empty()) {
-    auto addresses = endpoint_->Addresses(limit);
-    if (!addresses.ok()) {
-      if (limit <= base::Now()) return Progress::kOutOfTime;
-      return addresses.status();
-    }
-    attempt.addresses = *std::move(addresses);
+    Outcome found = FindAddresses(attempt, limit);
+    if (!found.ok() || *found != Progress::kReady) return found;
   }
   if (!attempt.connected) {
     Outcome connected = ConnectToOne(attempt, limit, wake_fd);
@@ -84,10 +132,12 @@ Connector::Outcome Connector::Advance(Attempt& attempt, base::Instant limit, int
 absl::Status Connector::OpenNext(Attempt& attempt) {
   const size_t left = attempt.addresses.size() - attempt.next_address;
   if (left == 0) {
+    if (!attempt.refusal.ok()) return attempt.refusal;
     const bool denied = attempt.last_errno == EACCES || attempt.last_errno == EPERM;
-    return Unreachable(attempt, absl::StrCat(attempt.last_error,
-                                             denied ? "; may this user connect there?"
-                                                    : "; does it run, and is its address right?"));
+    return Unreachable(
+        attempt,
+        absl::StrCat(attempt.last_error, denied ? "; is this user allowed to connect there?"
+                                                : "; is it running, and is the address right?"));
   }
   // An address that swallows everything must not use up the time of those behind it.
   const base::Instant now = base::Now();
@@ -133,8 +183,13 @@ Connector::Outcome Connector::ConnectToOne(Attempt& attempt, base::Instant limit
 
 Connector::Outcome Connector::Greet(Attempt& attempt, base::Instant limit, int wake_fd) {
   char buffer[4096];
+  const bool last = attempt.next_address == attempt.addresses.size();
+  const base::Instant until = last ? limit : std::min(limit, attempt.address_deadline);
   while (attempt.replies.size() < handshake_.reply_count()) {
-    if (limit <= base::Now()) return Progress::kOutOfTime;
+    if (until <= base::Now()) {
+      if (limit <= base::Now()) return Progress::kOutOfTime;
+      return Unreachable(attempt, "no answer to the handshake");
+    }
     const std::string_view rest = std::string_view(handshake_.bytes()).substr(attempt.written);
     if (!rest.empty()) {
       const IoResult put = attempt.transport->Write(rest);
@@ -149,7 +204,7 @@ Connector::Outcome Connector::Greet(Attempt& attempt, base::Instant limit, int w
     if (got.kind == IoResult::Kind::kAgain) {
       const auto interest =
           rest.empty() ? Transport::Interest::kRead : Transport::Interest::kReadAndWrite;
-      if (attempt.transport->Wait(interest, wake_fd, limit).woken) return Progress::kOutOfTime;
+      if (attempt.transport->Wait(interest, wake_fd, until).woken) return Progress::kOutOfTime;
       continue;
     }
     if (got.kind != IoResult::Kind::kDone) return HungUp(attempt, Describe(got));
@@ -162,7 +217,7 @@ Connector::Outcome Connector::Greet(Attempt& attempt, base::Instant limit, int w
     }
   }
   if (attempt.replies.size() > handshake_.reply_count()) {
-    return Unreachable(attempt, "it answered what nobody asked");
+    return Unreachable(attempt, "it sent a reply that nothing had asked for");
   }
   return Progress::kReady;
 }

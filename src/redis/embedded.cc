@@ -65,7 +65,7 @@ absl::StatusOr<bool> IsAlive(const std::string& fifo) {
   struct stat file;
   if (lstat(fifo.c_str(), &file) == 0 && !S_ISFIFO(file.st_mode)) {
     return absl::FailedPreconditionError(
-        absl::StrCat("embedded: '", fifo, "' is not a FIFO: remove it"));
+        absl::StrCat("embedded: '", fifo, "' is not a FIFO; remove it"));
   }
   return fd.valid();
 }
@@ -119,7 +119,7 @@ absl::StatusOr<bool> StartIfNone(const Place& place, absl::Duration idle_stop, b
   if (*alive) return false;
   if (last_chance) {
     return absl::UnavailableError(
-        absl::StrCat("embedded: the server ended while it started: ", EndOfLog(place.log)));
+        absl::StrCat("embedded: the server exited while starting: ", EndOfLog(place.log)));
   }
   const absl::StatusOr<ServerPrograms> programs = FindServerPrograms();
   if (!programs.ok()) return programs.status();
@@ -163,7 +163,7 @@ absl::StatusOr<std::string> EnsureEmbeddedServer(const EmbeddedOptions& options,
     if (left <= absl::ZeroDuration()) {
       return absl::UnavailableError(absl::StrCat(
           "embedded: the server in '", place.directory,
-          "' is not up in time: it is still starting or stopping; ", EndOfLog(place.log)));
+          "' is not up in time; it is still starting or stopping; ", EndOfLog(place.log)));
     }
     absl::SleepFor(std::min(nap.Next(), left));
   }

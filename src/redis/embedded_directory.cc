@@ -26,16 +26,16 @@ absl::Status CheckDirectory(const std::string& path, const struct stat& file) {
   if (S_ISLNK(file.st_mode) || !S_ISDIR(file.st_mode)) {
     return absl::FailedPreconditionError(absl::StrCat(
         "embedded: '", path, "' is ", S_ISLNK(file.st_mode) ? "a symbolic link" : "a file",
-        ", not a directory: remove it", std::string(kElse)));
+        ", not a directory; remove it", std::string(kElse)));
   }
   if (file.st_uid != geteuid()) {
     return absl::PermissionDeniedError(
         absl::StrCat("embedded: '", path, "' belongs to user ", file.st_uid, ", not to user ",
-                     geteuid(), ": let its owner remove it", std::string(kElse)));
+                     geteuid(), "; let its owner remove it", std::string(kElse)));
   }
   if ((file.st_mode & 077) != 0) {
     return absl::FailedPreconditionError(absl::StrFormat(
-        "embedded: '%s' has mode %04o, and others may enter it: run `chmod 700 %s`%s", path,
+        "embedded: '%s' has mode %04o, so others may enter it; run `chmod 700 '%s'`%s", path,
         file.st_mode & 07777, path, std::string(kElse)));
   }
   return absl::OkStatus();
@@ -70,9 +70,8 @@ absl::StatusOr<std::string> DefaultEmbeddedDirectory() {
   std::ifstream mountinfo("/proc/self/mountinfo");
   if (TmpIsPrivate(std::string(std::istreambuf_iterator<char>(mountinfo), {}))) {
     return absl::FailedPreconditionError(
-        "embedded: /tmp is this service's own (PrivateTmp=), and a server there would exclude "
-        "nobody else: name a directory for all, with embedded:/dir or "
-        "REDLATCH_EMBEDDED_DIRECTORY");
+        "embedded: /tmp is private to this service (PrivateTmp=), so locks there would exclude no "
+        "other process; name a shared directory with embedded:/dir or REDLATCH_EMBEDDED_DIRECTORY");
   }
   return absl::StrCat("/tmp/redlatch-", geteuid());
 }
@@ -92,7 +91,7 @@ absl::StatusOr<std::string> EmbeddedDirectory(std::string_view directory) {
   if (const size_t length = path.size() + std::strlen("/redis.sock"); length > longest) {
     return absl::InvalidArgumentError(absl::StrCat(
         "embedded: the socket in '", path, "' would have a path of ", length, " bytes, and ",
-        longest, " is the most: choose a shorter directory with embedded:/dir"));
+        longest, " is the maximum; choose a shorter directory with embedded:/dir"));
   }
   struct stat file;
   if (lstat(path.c_str(), &file) == 0) {
@@ -103,7 +102,7 @@ absl::StatusOr<std::string> EmbeddedDirectory(std::string_view directory) {
   if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
     if (errno != ENOENT) return ErrnoStatus("make the directory", path, errno);
     return absl::FailedPreconditionError(absl::StrCat(
-        "embedded: '", path, "' cannot be made: the directory it would lie in does not exist"));
+        "embedded: '", path, "' cannot be created, because its parent directory does not exist"));
   }
   if (lstat(path.c_str(), &file) != 0) return ErrnoStatus("look at", path, errno);
   if (absl::Status fit = CheckDirectory(path, file); !fit.ok()) return fit;

@@ -40,11 +40,13 @@ census="
   local function field(name) return info:match('\n' .. name .. ':(%d+)') end
   -- What stays when nobody uses it any more: the next server loads it.
   local function stays(key)
-    if key:find(':fence\$') or key:find(':counted\$') then return true end
-    if key:find('^redlatch:client:') then return true end
+    if key:find('^redlatch:') then
+      return key:find(':fence\$') or key:find(':latch%.counted\$') or
+             key:find('^redlatch:client:')
+    end
     if redis.call('TYPE', key).ok ~= 'hash' then return false end
     local kind = redis.call('HGET', key, 'kind')
-    return kind == 'semaphore' or kind == 'latch'
+    return kind and kind:find('^semaphore/') or kind and kind:find('^latch/')
   end
   local function unused()
     if field('connected_clients') ~= '1' then return false end
@@ -116,8 +118,9 @@ watch() {
 keep() {
   freshen
   mv -f kept.rdb boot.rdb 2>/dev/null || rm -f boot.rdb
-  "$program" --port 0 --unixsocket "$socket" --unixsocketperm 600 --dir "$directory" \
-    --logfile "$directory/log" --daemonize no --save '' --appendonly no --dbfilename boot.rdb \
+  # Here, and so by relative paths: Valkey 8 takes no path with a quotation mark from its arguments.
+  "$program" --port 0 --unixsocket redis.sock --unixsocketperm 600 --dir . \
+    --logfile log --daemonize no --save '' --appendonly no --dbfilename boot.rdb \
     --enable-protected-configs local --maxmemory 0 --maxmemory-policy noeviction &
   server=$!
   exec 3<&-
@@ -252,11 +255,11 @@ absl::StatusOr<ServerPrograms> FindServerPrograms() {
   if (programs.server.empty() && !named.empty()) {
     return absl::FailedPreconditionError(absl::StrCat(
         "embedded: REDLATCH_REDIS_SERVER names '", named,
-        "', which is not a program: set it to a redis-server 7.0 or later, or unset it"));
+        "', which is not a program; set it to a redis-server 7.0 or later, or unset it"));
   }
   if (programs.server.empty()) {
     return absl::FailedPreconditionError(
-        "embedded: there is no redis-server on PATH: install one (`apt-get install "
+        "embedded: there is no redis-server on the PATH; install one (`apt-get install "
         "redis-server`), name one in REDLATCH_REDIS_SERVER, or connect to a server by its URL");
   }
   const std::string beside = std::filesystem::path(programs.server).parent_path().string();

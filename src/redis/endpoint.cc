@@ -6,12 +6,12 @@
 #include <cstring>
 #include <string>
 #include <system_error>
-#include <thread>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "src/base/mutex.h"
+#include "src/base/thread.h"
 #include "src/redis/embedded.h"
 
 namespace redlatch::redis {
@@ -79,7 +79,7 @@ class TcpEndpoint final : public Endpoint {
   absl::Status StartLookup() {
     auto lookup = std::make_shared<Lookup>();
     try {
-      std::thread([lookup, host = host_, port = port_] {
+      base::StartThread("redlatch-lookup", [lookup, host = host_, port = port_] {
         auto result = LookUp(host, port, AI_ADDRCONFIG);
         const base::MutexLock lock(lookup->mu);
         lookup->result = std::move(result);

@@ -14,6 +14,11 @@ namespace redlatch::redis {
 namespace {
 
 constexpr char kMayHaveExecuted[] = "redlatch.may_have_executed";
+constexpr char kNotSent[] = "redlatch.not_sent";
+
+constexpr std::string_view kRenamed =
+    "locks need the command under this name; remove its rename-command line from the server's "
+    "configuration";
 
 struct Known {
   std::string_view words;
@@ -28,27 +33,27 @@ constexpr Known kKnown[] = {
     {"LOADING", ErrorCode::kLoading, absl::StatusCode::kUnavailable,
      "it is loading its data; try again when it is done"},
     {"BUSY", ErrorCode::kBusy, absl::StatusCode::kUnavailable,
-     "a script of another client runs too long; SCRIPT KILL ends it"},
+     "another client's script has been running for too long; SCRIPT KILL ends it"},
     {"READONLY", ErrorCode::kReadOnly, absl::StatusCode::kUnavailable,
      "it is a replica; connect to the primary"},
     {"MASTERDOWN", ErrorCode::kMasterDown, absl::StatusCode::kUnavailable,
      "it is a replica that lost its primary; connect to the primary"},
     {"MISCONF", ErrorCode::kOther, absl::StatusCode::kUnavailable,
-     "it cannot save its data and takes no writes; see its log, or CONFIG SET "
+     "it cannot save its data and therefore accepts no writes; see its log, or use CONFIG SET "
      "stop-writes-on-bgsave-error no"},
     {"NOREPLICAS", ErrorCode::kOther, absl::StatusCode::kUnavailable,
-     "fewer replicas are in step than min-replicas-to-write asks for"},
+     "fewer replicas are in sync than min-replicas-to-write requires"},
     {"OOM", ErrorCode::kOutOfMemory, absl::StatusCode::kResourceExhausted,
      "raise maxmemory, or remove data"},
     {"NOAUTH", ErrorCode::kNoAuth, absl::StatusCode::kPermissionDenied,
      "put the password into the URL: redis://:password@host"},
     {"WRONGPASS", ErrorCode::kWrongPass, absl::StatusCode::kPermissionDenied,
-     "check user and password in the URL"},
+     "check the user and password in the URL"},
     {"NOPERM", ErrorCode::kNoPermission, absl::StatusCode::kPermissionDenied,
-     "grant it with ACL SETUSER; needed are +eval +evalsha +script, each command named in "
-     "docs/operations.md, the key pattern and the channel pattern"},
+     "grant it with ACL SETUSER: locks need +eval +evalsha +script, and the commands, key patterns "
+     "and channel pattern that docs/operations.md lists"},
     {"WRONGTYPE", ErrorCode::kWrongType, absl::StatusCode::kFailedPrecondition,
-     "the key is used for something else; choose another name"},
+     "the key holds something other than this kind of lock; choose another name"},
     {"REFUSED", ErrorCode::kOther, absl::StatusCode::kFailedPrecondition, "", true},
     {"GONE", ErrorCode::kOther, absl::StatusCode::kAborted, "", true},
     {"MOVED", ErrorCode::kMoved, absl::StatusCode::kFailedPrecondition,
@@ -58,7 +63,13 @@ constexpr Known kKnown[] = {
     {"TRYAGAIN", ErrorCode::kTryAgain, absl::StatusCode::kUnavailable, "its slots are moving"},
     {"CLUSTERDOWN", ErrorCode::kClusterDown, absl::StatusCode::kUnavailable, "its cluster is down"},
     {"ERR max number of clients", ErrorCode::kTooManyClients, absl::StatusCode::kUnavailable,
-     "raise maxclients, or end what need not be connected"},
+     "raise maxclients, or close connections that are not needed"},
+    {"ERR unknown command", ErrorCode::kUnknownCommand, absl::StatusCode::kFailedPrecondition,
+     kRenamed},
+    {"ERR Unknown Redis command called from script", ErrorCode::kUnknownCommand,
+     absl::StatusCode::kFailedPrecondition, kRenamed},
+    {"ERR Unknown command called from script", ErrorCode::kUnknownCommand,
+     absl::StatusCode::kFailedPrecondition, kRenamed},
 };
 
 // What Redis 7.0 says, and Redis 7.2 and Valkey, where a script calls what its user may not: all
@@ -73,6 +84,14 @@ bool IsScriptNoPermission(std::string_view text) {
 
 bool StartsWithWords(std::string_view text, std::string_view words) {
   return text.starts_with(words) && (text.size() == words.size() || text[words.size()] == ' ');
+}
+
+// Without what Redis adds to an error of a script: " script: <SHA-1>, on @user_script:<line>."
+std::string_view WithoutPlace(std::string_view text) {
+  const size_t place = text.rfind(" script: ");
+  const bool added = place != std::string_view::npos && text.ends_with('.') &&
+                     text.find(", on @user_script:", place) != std::string_view::npos;
+  return added ? text.substr(0, place) : text;
 }
 
 const Known* Find(std::string_view text) {
@@ -104,7 +123,8 @@ bool IsTransient(ErrorCode code) {
   }
 }
 
-absl::Status ErrorStatus(std::string_view error_text, std::string_view server) {
+absl::Status ErrorStatus(std::string_view reply, std::string_view server) {
+  const std::string_view error_text = WithoutPlace(reply);
   const Known* known = Find(error_text);
   if (known != nullptr && known->ours) {
     return absl::Status(
@@ -124,6 +144,13 @@ bool MayHaveExecuted(const absl::Status& status) {
 
 absl::Status MarkMayHaveExecuted(absl::Status status) {
   status.SetPayload(kMayHaveExecuted, absl::Cord("1"));
+  return status;
+}
+
+bool NotSent(const absl::Status& status) { return status.GetPayload(kNotSent).has_value(); }
+
+absl::Status MarkNotSent(absl::Status status) {
+  status.SetPayload(kNotSent, absl::Cord("1"));
   return status;
 }
 

@@ -27,6 +27,7 @@ enum class ErrorCode : uint8_t {
   kTryAgain,
   kClusterDown,
   kTooManyClients,
+  kUnknownCommand,
 };
 
 ErrorCode ClassifyError(std::string_view error_text);
@@ -35,13 +36,19 @@ ErrorCode ClassifyError(std::string_view error_text);
 // holds it up is over: loading its data, a long script, a slot on the move.
 bool IsTransient(ErrorCode code);
 
-// A status for an error reply of `server`, with the mend where there is one.
-absl::Status ErrorStatus(std::string_view error_text, std::string_view server);
+// A status for an error reply of `server`, with what to do about it, if that is known.
+absl::Status ErrorStatus(std::string_view reply, std::string_view server);
 
 // Whether a command that failed with this status may have been executed by the server all the
 // same: its bytes, or some of them, were handed to the kernel, and no answer came.
 bool MayHaveExecuted(const absl::Status& status);
 absl::Status MarkMayHaveExecuted(absl::Status status);
+
+// Whether a command failed with this status because there was no connection to send it on: whatever
+// its code, the server has said nothing to the command itself. A password that was wrong for a
+// moment may be right the next time.
+bool NotSent(const absl::Status& status);
+absl::Status MarkNotSent(absl::Status status);
 
 }  // namespace redlatch::redis
 

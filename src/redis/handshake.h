@@ -19,9 +19,10 @@ struct ServerInfo {
   std::vector<std::string> warnings;  // each says what is wrong and how to mend it
 };
 
-// The first commands of every connection, sent in one write: AUTH, SELECT, CLIENT SETNAME, and
-// for a connection that runs scripts a probe of what redlatch needs. The probe is repeated with
-// every reconnect, since another server may be there by then.
+// The first commands of every connection, sent in one write: AUTH, SELECT, CLIENT SETNAME, HELLO,
+// and for a connection that runs scripts a probe of what redlatch needs. The probe is repeated with
+// every reconnect, since another server may be there by then. INFO is for what HELLO doesn't tell:
+// a server or a user without it gets a warning.
 class Handshake {
  public:
   enum class Purpose { kCommands, kSubscriptions };
@@ -36,16 +37,42 @@ class Handshake {
   absl::Status Check(absl::Span<const Reply> replies, ServerInfo* info) const;
 
  private:
-  enum class Step { kAuth, kSelect, kSetName, kInfoServer, kInfoMemory, kInfoReplication, kScript };
+  enum class Step {
+    kAuth,
+    kSelect,
+    kSetName,
+    kHello,
+    kInfoServer,
+    kInfoMemory,
+    kInfoReplication,
+    kCommands,
+    kScript
+  };
+  // What HELLO and INFO say of a server; empty where neither does.
+  struct Nature {
+    std::string_view version;
+    bool valkey = false;
+    std::string_view mode;
+    std::string_view role;
+    std::string_view primary_host;
+    std::string_view primary_port;
+  };
   void Add(Step step, absl::Span<const std::string_view> args);
-  absl::Status CheckStep(Step step, const Reply& reply, ServerInfo* info) const;
+  absl::Status CheckStep(Step step, const Reply& reply, Nature& nature, ServerInfo* info) const;
   absl::Status Refusal(const Reply& reply) const;
-  absl::Status CheckServer(const Reply& reply, ServerInfo* info) const;
+  absl::Status LacksCommands(const std::string& names) const;
+  absl::Status ReadHello(const Reply& reply, Nature& nature) const;
+  absl::Status ReadServer(const Reply& reply, Nature& nature, ServerInfo* info) const;
+  absl::Status ReadReplication(const Reply& reply, Nature& nature) const;
   absl::Status CheckMemory(const Reply& reply, ServerInfo* info) const;
-  absl::Status CheckReplication(const Reply& reply) const;
+  absl::Status CheckCommands(const Reply& reply) const;
+  absl::Status CheckScript(const Reply& reply) const;
+  absl::Status CheckServer(const Nature& nature, ServerInfo* info) const;
+  absl::Status CheckRole(const Nature& nature) const;
 
   const Url url_;
   const std::string server_;
+  const Purpose purpose_;
   std::string bytes_;
   std::vector<Step> steps_;
 };

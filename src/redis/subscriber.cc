@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/base/status.h"
+#include "src/base/thread.h"
 #include "src/redis/subscriber_core.h"
 
 namespace redlatch::redis {
@@ -26,7 +27,7 @@ absl::Status Subscriber::Refusal() const {
   if (!fork_guard_.InForkedChild()) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat("the subscriptions at ", server_,
-                   " belong to the process that forked this one; connect anew after fork()"));
+                   " belong to the process that forked this one; connect again after fork()"));
 }
 
 absl::Status Subscriber::Subscribe(std::string_view channel, base::Instant deadline,
@@ -38,6 +39,10 @@ absl::Status Subscriber::Subscribe(std::string_view channel, base::Instant deadl
 absl::Status Subscriber::Unsubscribe(std::string_view channel, base::Instant deadline) {
   absl::Status refused = Refusal();
   return refused.ok() ? core_->Unsubscribe(channel, deadline) : refused;
+}
+
+void Subscriber::MakeAnew() {
+  if (!fork_guard_.InForkedChild()) core_->MakeAnew();
 }
 
 uint32_t Subscriber::Await(base::Parker& parker, base::Instant deadline) {
@@ -75,7 +80,7 @@ void Subscriber::Core::Stop() {
 
 void Subscriber::Core::Abandon() {
   transport_.reset();
-  connector_.Abandon();
+  connector_.CloseInForkedChild();
   wake_fd_.Reset();
 }
 
@@ -83,11 +88,11 @@ absl::Status Subscriber::Core::StartThread() {
   if (thread_.joinable()) return absl::OkStatus();
   wake_fd_ = base::UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake_fd_.valid()) {
-    return absl::UnavailableError(absl::StrCat("no descriptor was left for the subscriptions at ",
-                                               server_, " (raise ulimit -n)"));
+    return absl::UnavailableError(absl::StrCat(
+        "no file descriptor is left for the subscriptions at ", server_, " (raise ulimit -n)"));
   }
   try {
-    thread_ = std::thread([this] { Run(); });
+    thread_ = base::StartThread("redlatch-listen", [this] { Run(); });
   } catch (const std::system_error& error) {
     return absl::UnavailableError(absl::StrCat("cannot start a thread for the subscriptions at ",
                                                server_, ": ", error.what()));
@@ -138,7 +143,7 @@ absl::Status Subscriber::Core::Subscribe(std::string_view channel, base::Instant
   std::string why = connected_ ? server_ + " has not acknowledged the subscription"
                                : "not yet connected to " + server_;
   if (!connected_ && !last_failure_.ok()) why = std::string(last_failure_.message());
-  return absl::UnavailableError(why + " (it goes on in the background)");
+  return absl::UnavailableError(why + " (still trying in the background)");
 }
 
 absl::Status Subscriber::Core::Unsubscribe(std::string_view channel, base::Instant deadline) {
@@ -146,7 +151,7 @@ absl::Status Subscriber::Core::Unsubscribe(std::string_view channel, base::Insta
   const SubscriptionPtr subscription = Find(channel);
   if (subscription == nullptr) return absl::OkStatus();
   if (subscription->state != State::kLeaving) {
-    subscription->end = absl::CancelledError("the channel was unsubscribed meanwhile");
+    subscription->end = absl::CancelledError("the channel was unsubscribed in the meantime");
     if (!connected_) {
       End(*subscription, subscription->end);
       WakeReader();  // from connecting for nobody
@@ -162,13 +167,24 @@ absl::Status Subscriber::Core::Unsubscribe(std::string_view channel, base::Insta
   }
   if (subscription->state != State::kLeaving) return absl::OkStatus();
   return absl::UnavailableError(
-      absl::StrCat(server_, " has not acknowledged that a subscription ends"));
+      absl::StrCat(server_, " has not acknowledged the end of a subscription"));
+}
+
+void Subscriber::Core::MakeAnew() {
+  const base::MutexLock lock(mu_);
+  if (make_anew_ || subscriptions_.empty() || !AllLive()) return;
+  make_anew_ = true;
+  WakeReader();
+}
+
+bool Subscriber::Core::AllLive() const {
+  return connected_ && std::none_of(subscriptions_.begin(), subscriptions_.end(),
+                                    [](const auto& s) { return s.second->state == State::kAsked; });
 }
 
 bool Subscriber::Core::live() const {
   const base::MutexLock lock(mu_);
-  return connected_ && std::none_of(subscriptions_.begin(), subscriptions_.end(),
-                                    [](const auto& s) { return s.second->state == State::kAsked; });
+  return AllLive();
 }
 
 Subscriber::Stats Subscriber::Core::stats() const {

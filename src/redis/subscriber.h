@@ -76,6 +76,11 @@ class Subscriber {
   // After OK no message of `channel` is delivered any more.
   absl::Status Unsubscribe(std::string_view channel, base::Instant deadline);
 
+  // For whoever was told that messages do not arrive, though the connection seems to be fine: a new
+  // one is made, and everything is subscribed anew, whereupon on_live_again is called. Returns at
+  // once. Does nothing unless all subscriptions are live: otherwise that is under way already.
+  void MakeAnew();
+
   // Sleeps until the parker, which the caller has armed, is set, or `deadline` comes; its value.
   // For a thread that waits for a message: where it is the only one, it reads the connection itself
   // meanwhile, and is spared the hop from the subscriber's thread. The callbacks may run on it.

@@ -45,6 +45,7 @@ class Subscriber::Core {
   absl::Status Subscribe(std::string_view channel, base::Instant deadline,
                          const std::stop_token& stop);
   absl::Status Unsubscribe(std::string_view channel, base::Instant deadline);
+  void MakeAnew();
   uint32_t Await(base::Parker& parker, base::Instant deadline);
   void Stop();
   bool live() const;
@@ -70,6 +71,7 @@ class Subscriber::Core {
   };
 
   absl::Status StartThread() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool AllLive() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   SubscriptionPtr Find(std::string_view channel) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void End(Subscription& subscription, absl::Status why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
@@ -113,6 +115,7 @@ class Subscriber::Core {
   base::CondVar changed_;  // some subscription's state
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   bool connected_ ABSL_GUARDED_BY(mu_) = false;
+  bool make_anew_ ABSL_GUARDED_BY(mu_) = false;  // the reader is to give the connection up
   std::map<std::string, SubscriptionPtr, std::less<>> subscriptions_ ABSL_GUARDED_BY(mu_);
   std::vector<Request> requests_ ABSL_GUARDED_BY(mu_);  // to be sent, in this order
   absl::Status last_failure_ ABSL_GUARDED_BY(mu_);

@@ -94,6 +94,7 @@ void Subscriber::Core::Break() {
     const base::MutexLock lock(mu_);
     ++stats_.breaks;
     connected_ = false;
+    make_anew_ = false;
     std::move(requests_.begin(), requests_.end(), std::back_inserter(pending_));
     requests_.clear();
     for (const Request& request : std::exchange(pending_, {})) {
@@ -117,6 +118,7 @@ void Subscriber::Core::Serve(base::Parker* guest, base::Instant deadline) {
   bool wanted = false;
   {
     const base::MutexLock lock(mu_);
+    if (make_anew_) return Fail("a new connection was asked for");
     requests.swap(requests_);
     wanted = !subscriptions_.empty();
   }
@@ -187,7 +189,8 @@ void Subscriber::Core::Handle(const Reply& reply) {
   if (reply.elements.size() == 3 && reply.elements[0].text == "message") {
     return HandleMessage(reply.elements[1].text, reply.elements[2].text);
   }
-  if (pending_.empty()) return Fail("it said what nobody asked: " + reply.DebugString());
+  if (pending_.empty())
+    return Fail("it sent something that nothing had asked for: " + reply.DebugString());
   HandleAnswer(reply);
 }
 
@@ -216,7 +219,7 @@ void Subscriber::Core::HandleAnswer(const Reply& reply) {
     const std::string verb = request.verb == Verb::kSubscribe ? "subscribe" : "unsubscribe";
     if (reply.elements.size() != 3 || reply.elements[0].text != verb ||
         reply.elements[1].text != subscription.channel) {
-      return Fail("it answered " + reply.DebugString() + " in place of " + verb);
+      return Fail("it answered " + reply.DebugString() + " instead of " + verb);
     }
     const base::MutexLock lock(mu_);
     if (request.verb == Verb::kUnsubscribe) {

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <string>
@@ -64,6 +65,10 @@ struct SocketAddress {
   sockaddr_storage storage = {};
   socklen_t size = 0;
   std::string text;  // for messages: "127.0.0.1:6379", "/run/redis.sock"
+
+  friend bool operator==(const SocketAddress& a, const SocketAddress& b) {
+    return a.size == b.size && memcmp(&a.storage, &b.storage, a.size) == 0;
+  }
 };
 
 // Opens a socket and begins to connect it.

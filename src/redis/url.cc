@@ -24,8 +24,8 @@ absl::Status ParsePort(std::string_view text, Url* url) {
   const std::optional<int> port = ParseNumber(text, 1, 65535);
   if (!port) {
     return InvalidUrl(
-        {"the port is not a number from 1 to 65535 (where a user and a password are "
-         "meant, an '@' ends them: redis://user:password@host)"});
+        {"the port is not a number from 1 to 65535 (if you meant a user and a password, end them "
+         "with '@': redis://user:password@host)"});
   }
   url->port = static_cast<uint16_t>(*port);
   return absl::OkStatus();
@@ -36,7 +36,8 @@ absl::Status ParseIpv6(std::string_view text, Url* url) {
   const std::string address(text.substr(0, percent));
   in6_addr ignored;
   if (inet_pton(AF_INET6, address.c_str(), &ignored) != 1) {
-    return InvalidUrl({"the brackets hold no IPv6 address; right would be redis://[::1]:6379"});
+    return InvalidUrl(
+        {"the brackets do not hold an IPv6 address; write, for example, redis://[::1]:6379"});
   }
   url->host = address;
   if (percent == std::string_view::npos) return absl::OkStatus();
@@ -46,21 +47,22 @@ absl::Status ParseIpv6(std::string_view text, Url* url) {
   if (!encoded || zone.empty() || zone.size() > kMaxZone ||
       !std::all_of(zone.begin(), zone.end(), IsNameChar)) {
     return InvalidUrl(
-        {"the zone of the IPv6 address is not an interface's name after %25; right "
-         "would be redis://[fe80::1%25eth0]:6379"});
+        {"the zone of the IPv6 address is not %25 and the name of an interface; write, for "
+         "example, redis://[fe80::1%25eth0]:6379"});
   }
   url->host.append("%").append(zone);
   return absl::OkStatus();
 }
 
 absl::Status ParseHostName(std::string_view text, Url* url) {
-  if (text.empty()) return InvalidUrl({"the host is empty; right would be redis://localhost:6379"});
+  if (text.empty())
+    return InvalidUrl({"the host is empty; write, for example, redis://localhost:6379"});
   if (text.size() > kMaxHost) return InvalidUrl({"the host is longer than 253 characters"});
   if (text.find(',') != std::string_view::npos) {
-    return InvalidUrl({"a ',' in the host; redis:// names one server"});
+    return InvalidUrl({"the host contains a ','; redis:// names a single server"});
   }
   if (!std::all_of(text.begin(), text.end(), IsNameChar)) {
-    return InvalidUrl({"the host holds a character that no host name has"});
+    return InvalidUrl({"the host contains a character that is not allowed in a host name"});
   }
   url->host = text;
   return absl::OkStatus();
@@ -70,18 +72,19 @@ absl::Status ParseHostAndPort(std::string_view text, Url* url) {
   size_t colon = std::string_view::npos;
   if (!text.empty() && text.front() == '[') {
     const size_t bracket = text.find(']');
-    if (bracket == std::string_view::npos) return InvalidUrl({"a '[' without its ']' in the host"});
+    if (bracket == std::string_view::npos)
+      return InvalidUrl({"the host contains a '[' without a ']'"});
     if (absl::Status s = ParseIpv6(text.substr(1, bracket - 1), url); !s.ok()) return s;
     text.remove_prefix(bracket + 1);
     if (text.empty()) return absl::OkStatus();
-    if (text.front() != ':') return InvalidUrl({"only a ':' and the port can follow the ']'"});
+    if (text.front() != ':') return InvalidUrl({"only ':' and the port can follow the ']'"});
     colon = 0;
   } else {
     colon = text.find(':');
     if (colon != text.rfind(':')) {
       return InvalidUrl(
-          {"more than one ':' in host and port; an IPv6 address stands in brackets, "
-           "redis://[::1]:6379, and an '@' ends a password"});
+          {"there is more than one ':' in host and port; put an IPv6 address in brackets, as in "
+           "redis://[::1]:6379, and end a password with '@'"});
     }
     if (absl::Status s = ParseHostName(text.substr(0, colon), url); !s.ok()) return s;
   }
@@ -91,15 +94,20 @@ absl::Status ParseHostAndPort(std::string_view text, Url* url) {
 
 absl::Status ParseUserAndPassword(std::string_view text, Url* url) {
   if (text.empty()) return absl::OkStatus();
+  if (text.find(' ') != std::string_view::npos) {
+    return InvalidUrl({"there is a space in the user or the password; write it as %20"});
+  }
   const size_t colon = text.find(':');
   if (colon == std::string_view::npos) {
     return InvalidUrl(
-        {"no ':' before the '@'; right would be user:password@, or :password@ for the "
-         "default user"});
+        {"there is no ':' before the '@'; write user:password@, or :password@ for the default "
+         "user"});
   }
   absl::StatusOr<std::string> user = PercentDecode(text.substr(0, colon), "the user");
   if (!user.ok()) return user.status();
-  if (!IsVisible(*user)) return InvalidUrl({"the user holds a space or a control character"});
+  if (HasControlCharacter(*user) || user->find(' ') != std::string::npos) {
+    return InvalidUrl({"the user contains a space or a control character"});
+  }
   absl::StatusOr<std::string> password = PercentDecode(text.substr(colon + 1), "the password");
   if (!password.ok()) return password.status();
   url->user = *std::move(user);
@@ -110,7 +118,7 @@ absl::Status ParseUserAndPassword(std::string_view text, Url* url) {
 absl::Status ParsePath(std::string_view text, std::string_view part, Url* url) {
   absl::StatusOr<std::string> path = PercentDecode(text, part);
   if (!path.ok()) return path.status();
-  if (!IsVisible(*path)) return InvalidUrl({part, " holds a space or a control character"});
+  if (HasControlCharacter(*path)) return InvalidUrl({part, " contains a control character"});
   if (path->size() > kMaxSocketPath) {
     return InvalidUrl({part, " has ", std::to_string(path->size()), " bytes; the limit is ",
                        std::to_string(kMaxSocketPath),
@@ -140,8 +148,8 @@ absl::StatusOr<Parts> Split(std::string_view text) {
   }
   if (text.find('@') != std::string_view::npos) {
     return InvalidUrl(
-        {"an '@' after the first '/' or '?'; in a user or password these are written "
-         "%2F and %3F, and an '@' in a path or option is written %40"});
+        {"there is an '@' after the first '/' or '?'; write these as %2F and %3F in a user or "
+         "password, and write '@' as %40 in a path or option"});
   }
   if (const size_t at = parts.host_and_port.rfind('@'); at != std::string_view::npos) {
     parts.user_and_password = parts.host_and_port.substr(0, at);
@@ -162,7 +170,7 @@ absl::Status ParseTcp(const Parts& parts, Url* url) {
 absl::Status ParseUnix(const Parts& parts, Url* url) {
   if (!parts.host_and_port.empty() || parts.path.empty() || parts.path.front() != '/') {
     return InvalidUrl(
-        {"the socket's path is not absolute; right would be unix:///run/redis.sock, or "
+        {"the socket's path is not absolute; write, for example, unix:///run/redis.sock, or "
          "unix://user:password@/run/redis.sock"});
   }
   if (absl::Status s = ParsePath(parts.path, "the socket's path", url); !s.ok()) {
@@ -175,11 +183,11 @@ absl::Status ParseUnix(const Parts& parts, Url* url) {
 absl::Status ParseEmbedded(const Parts& parts, Url* url) {
   if (!parts.user_and_password.empty()) {
     return InvalidUrl(
-        {"embedded: takes no user and no password; nobody but this user reaches the server"});
+        {"embedded: takes no user and no password; only this user can reach the server"});
   }
   if (!parts.host_and_port.empty() || (!parts.path.empty() && parts.path.front() != '/')) {
     return InvalidUrl(
-        {"the directory is not absolute; right would be embedded: or embedded:/path/to/directory"});
+        {"the directory is not absolute; write embedded: or embedded:/path/to/directory"});
   }
   if (absl::Status s = ParsePath(parts.path, "the directory", url); !s.ok()) {
     return s;
@@ -216,7 +224,7 @@ constexpr LaterScheme kLaterSchemes[] = {
      "with the primary's address"},
     {"redis-cluster",
      "server URL: Redis Cluster (redis-cluster://) is not supported yet; until then use redis:// "
-     "with a server that is no cluster node"},
+     "with a standalone server"},
 };
 
 // A host and a port alone, which can be repeated: a name with a dot, an address or localhost.
@@ -231,25 +239,28 @@ absl::Status NoScheme(std::string_view text) {
     return InvalidUrl({"the scheme is missing; did you mean redis://", text, "?"});
   }
   return InvalidUrl(
-      {"it starts with no scheme; right would be redis://host:6379, "
-       "unix:///path/to/socket or embedded:"});
+      {"it has no scheme; write redis://host:6379, unix:///path/to/socket or embedded:"});
 }
 
 absl::Status CheckText(std::string_view text) {
   if (text.empty()) {
-    return InvalidUrl({"it is empty; right would be redis://localhost:6379 or embedded:"});
+    return InvalidUrl({"it is empty; write, for example, redis://localhost:6379 or embedded:"});
   }
   if (text.size() > kMaxLength) {
     return InvalidUrl({"it has ", std::to_string(text.size()), " bytes; the limit is ",
                        std::to_string(kMaxLength)});
   }
-  if (!IsVisible(text)) {
+  if (HasControlCharacter(text)) {
     return InvalidUrl(
-        {"a space, a line break or another control character; in a user or password "
-         "it is percent-encoded, a space as %20"});
+        {"it contains a line break or another control character; percent-encode it in a user or "
+         "password"});
+  }
+  if (text.front() == ' ' || text.back() == ' ') {
+    return InvalidUrl(
+        {"it begins or ends with a space; if that belongs to a path, write it as %20"});
   }
   if (text.find('#') != std::string_view::npos) {
-    return InvalidUrl({"a '#'; in a user, password, path or option it is written %23"});
+    return InvalidUrl({"it contains a '#'; write that as %23"});
   }
   return absl::OkStatus();
 }
@@ -263,7 +274,8 @@ std::string BracketedHost(const std::string& host) {
 
 absl::StatusOr<Url> ParseRest(std::string_view text, const Scheme& scheme) {
   if (scheme.kind == Url::Kind::kTcp && !absl::StartsWith(Abseil(text), "//")) {
-    return InvalidUrl({"no '//' after redis:; right would be redis://localhost:6379"});
+    return InvalidUrl(
+        {"there is no '//' after redis:; write, for example, redis://localhost:6379"});
   }
   absl::StatusOr<Parts> parts = Split(text);
   if (!parts.ok()) return parts.status();

@@ -19,8 +19,9 @@ namespace redlatch::redis {
 //
 // User, password, path and option values are percent-decoded; the scheme's case does not matter.
 // The last '@' before the path ends the password. A '/', '?', '#', '%', space or control character
-// in a user or password must be encoded, and so must an '@' in a path or an option. A zone is
-// written [fe80::1%25eth0]. Options, joined by '&', each at most once:
+// in a user or password must be encoded, and so must an '@' in a path or an option. A path may hold
+// spaces, as they are or as %20; one at its very end must be encoded. A zone is written
+// [fe80::1%25eth0]. Options, joined by '&', each at most once:
 //
 //   connect_timeout=2s    one attempt to connect, handshake included
 //   command_timeout=1s    what waits for an answer where the call names no deadline of its own

@@ -36,32 +36,32 @@ absl::Status ParseClientName(std::string_view text, Url* url) {
   });
   if (!graphic || text.size() > kMaxClientName) {
     return InvalidUrl(
-        {"the option name is not 1 to 128 printable ASCII characters without "
-         "spaces, as CLIENT SETNAME wants them"});
+        {"the option name must be 1 to 128 printable ASCII characters without spaces, because "
+         "CLIENT SETNAME requires that"});
   }
   url->client_name = text;
   return absl::OkStatus();
 }
 
 absl::Status ParseEviction(std::string_view text, Url* url) {
-  if (text != "allow") return InvalidUrl({"the option eviction takes no value but allow"});
+  if (text != "allow") return InvalidUrl({"the only value of the option eviction is allow"});
   url->allow_eviction = true;
   return absl::OkStatus();
 }
 
 absl::Status ParseDatabaseOption(std::string_view text, Url* url) {
   if (url->kind == Url::Kind::kTcp) {
-    return InvalidUrl({"the option db belongs to unix: only; right would be redis://host:6379/3"});
+    return InvalidUrl({"the option db is for unix: only; write, for example, redis://host:6379/3"});
   }
   if (url->kind == Url::Kind::kEmbedded) {
-    return InvalidUrl({"the option db belongs to unix: only"});
+    return InvalidUrl({"the option db is for unix: only"});
   }
   return ParseUrlDatabase(text, "the option db", url);
 }
 
 absl::Status ParseIdleStop(std::string_view text, Url* url) {
   if (url->kind != Url::Kind::kEmbedded) {
-    return InvalidUrl({"the option idle_stop belongs to embedded: only"});
+    return InvalidUrl({"the option idle_stop is for embedded: only"});
   }
   return ParseDuration("idle_stop", text, absl::Hours(24 * 30), &url->idle_stop);
 }
@@ -107,7 +107,7 @@ absl::Status ParseUrlOptions(std::string_view text, Url* url) {
     text.remove_prefix(std::min(text.size(), option.size() + 1));
     const size_t equals = option.find('=');
     if (equals == 0 || equals == std::string_view::npos || equals + 1 == option.size()) {
-      return InvalidUrl({"an option is not written name=value; '&' stands between two"});
+      return InvalidUrl({"an option is not of the form name=value; separate options with '&'"});
     }
     const std::string_view name = option.substr(0, equals);
     absl::StatusOr<std::string> value =

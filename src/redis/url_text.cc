@@ -27,11 +27,9 @@ bool IsNameChar(char c) {
   return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' || c == '.';
 }
 
-bool IsVisible(std::string_view text) {
-  return std::all_of(text.begin(), text.end(), [](char c) {
-    const auto byte = static_cast<unsigned char>(c);
-    return byte > 0x20 && byte != 0x7f;
-  });
+bool HasControlCharacter(std::string_view text) {
+  return std::any_of(text.begin(), text.end(),
+                     [](char c) { return absl::ascii_iscntrl(static_cast<unsigned char>(c)); });
 }
 
 absl::StatusOr<std::string> PercentDecode(std::string_view text, std::string_view part) {
@@ -46,7 +44,7 @@ absl::StatusOr<std::string> PercentDecode(std::string_view text, std::string_vie
     const int low = whole ? HexDigit(text[i + 2]) : -1;
     if (high < 0 || low < 0) {
       return InvalidUrl(
-          {part, " holds a '%' without two hexadecimal digits; '%' itself is written %25"});
+          {part, " contains a '%' without two hexadecimal digits; write '%' itself as %25"});
     }
     decoded.push_back(static_cast<char>(high << 4 | low));
     i += 2;

@@ -22,8 +22,8 @@ absl::Status InvalidUrl(std::initializer_list<std::string_view> why);
 // A letter or digit, '-', '_' or '.'.
 bool IsNameChar(char c);
 
-// Holds no space, no control character, no NUL.
-bool IsVisible(std::string_view text);
+// NUL is one.
+bool HasControlCharacter(std::string_view text);
 
 // `part` names what `text` is, for the message.
 absl::StatusOr<std::string> PercentDecode(std::string_view text, std::string_view part);

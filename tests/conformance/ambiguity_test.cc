@@ -182,7 +182,7 @@ TEST_P(Ambiguity, OfARequestThatArrivesAfterTheReleaseTakesAndQueuesNothing) {
   });
   crew.Join();
   // The release left a tombstone.
-  EXPECT_TRUE(Await([&] { return !server().Command({"KEYS", "*:gone:*"}).elements.empty(); }));
+  EXPECT_TRUE(Await([&] { return !server().Command({"KEYS", "*.gone.*"}).elements.empty(); }));
   DeliverWhatWaits();
   EXPECT_OK(Try(near_));
   EXPECT_EQ(server().Integer({"EXISTS", Auxiliary("queue")}), 0);
@@ -197,7 +197,7 @@ TEST_P(Ambiguity, OfARequestThatArrivesAfterItsTryWasGivenUpTakesNothing) {
     EXPECT_TRUE(lease.ok() || CodeOf(lease) == kUnreachable) << lease.status();
   });
   crew.Join();
-  EXPECT_TRUE(Await([&] { return !server().Command({"KEYS", "*:gone:*"}).elements.empty(); }));
+  EXPECT_TRUE(Await([&] { return !server().Command({"KEYS", "*.gone.*"}).elements.empty(); }));
   DeliverWhatWaits();
   EXPECT_OK(Try(near_));
 }

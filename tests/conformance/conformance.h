@@ -23,6 +23,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
+#include "docs/code/06-a-lock-of-your-own/priority_lock.h"
 #include "gtest/gtest.h"
 #include "redlatch/client.h"
 #include "redlatch/redis_lock_base.h"
@@ -30,6 +31,7 @@
 #include "redlatch/reentrant_read_write_lock.h"
 #include "redlatch/simple_lock.h"
 #include "src/base/clock.h"
+#include "tests/support/lock_keys.h"
 #include "tests/support/redis_server.h"
 #include "tests/support/test_scale.h"
 
@@ -40,6 +42,7 @@ struct Kind {
   std::string_view name;
   bool reentrant;
   std::unique_ptr<RedisLockBase> (*make)(const Client&, std::string_view, LockOptions);
+  bool of_users = false;  // as a user would write it: how the server is reached is no matter
 };
 
 template <class Lock>
@@ -53,6 +56,7 @@ inline std::vector<Kind> Kinds() {
       {.name = "simple", .reentrant = false, .make = Make<SimpleLock>},
       {.name = "reentrant", .reentrant = true, .make = Make<ReentrantLock>},
       {.name = "read_write", .reentrant = true, .make = Make<ReentrantReadWriteLock>},
+      {.name = "priority", .reentrant = false, .make = Make<PriorityLock>, .of_users = true},
   };
 }
 
@@ -86,7 +90,10 @@ inline void PrintTo(const Case& which, std::ostream* out) { *out << which.name()
 inline std::vector<Case> Cases() {
   std::vector<Case> cases;
   for (const Kind& kind : Kinds()) {
-    for (const Deployment& deployment : Deployments()) cases.push_back({kind, deployment});
+    for (const Deployment& deployment : Deployments()) {
+      cases.push_back({kind, deployment});
+      if (kind.of_users) break;
+    }
   }
   return cases;
 }
@@ -244,12 +251,19 @@ class Conformance : public ::testing::TestWithParam<Case> {
     return Try(*NewLock(client, name));
   }
 
-  // The keys of a lock at the server: `lock`, `{lock}:suffix`.
+  // The keys of a lock at the server.
   std::string Key(std::string_view name = kName) const {
     return absl::StrCat(std::string(GetParam().deployment.key_prefix), std::string(name));
   }
+  // What they are called beside `fence`: "simple".
+  virtual std::string_view KeyKind() const {
+    if (GetParam().kind.of_users) return "x.priority";
+    return GetParam().kind.name == "read_write" ? "rw" : GetParam().kind.name;
+  }
+  // "queue" is that of this kind.
   std::string Auxiliary(std::string_view suffix, std::string_view name = kName) const {
-    return absl::StrCat("{", Key(name), "}:", std::string(suffix));
+    const std::string kind = suffix == "fence" ? "" : std::string(KeyKind()) + ".";
+    return support::AuxiliaryKey(Key(name), kind + std::string(suffix));
   }
 
   bool IsHeld(std::string_view name = kName) {
@@ -260,7 +274,9 @@ class Conformance : public ::testing::TestWithParam<Case> {
   }
   // Each client that waits counts once, however many of its threads do.
   bool AwaitQueued(int64_t clients, std::string_view name = kName) {
-    return Await([&] { return server().Integer({"ZCARD", Auxiliary("queue", name)}) == clients; });
+    // Writers have a queue of their own.
+    const std::string_view queue = KeyKind() == "rw" ? "writers" : "queue";
+    return Await([&] { return server().Integer({"ZCARD", Auxiliary(queue, name)}) == clients; });
   }
 
   // All keys but the fences and who the clients are; every key that can stay for ever is a failure

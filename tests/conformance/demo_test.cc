@@ -69,15 +69,15 @@ TEST_F(DemoTest, CountsExactlyThoughAWorkerIsKilledAndAnotherFrozen) {
   const std::optional<support::ExitStatus> status = demo->WaitFor(absl::Seconds(60));
   ASSERT_TRUE(status.has_value()) << output();
   EXPECT_EQ(status->code, 0) << output();
-  EXPECT_THAT(output(), AllOf(HasSubstr("worker 3 was killed while it had the lock"),
-                              HasSubstr("worker 2 was frozen"), HasSubstr("REFUSED"),
+  EXPECT_THAT(output(), AllOf(HasSubstr("worker 3 was killed while it held the lock"),
+                              HasSubstr("worker 2 was frozen"), HasSubstr("REJECTED"),
                               HasSubstr(": equal\n"), Not(HasSubstr("WRONG"))));
   EXPECT_THAT(Leftovers(), IsEmpty());
 }
 
 TEST_F(DemoTest, InterruptedItLeavesNothingBehind) {
   const auto demo = Start(server_->unix_url());
-  for (int i = 0; i < 1000 && output().find("workers are at it") == std::string::npos; ++i) {
+  for (int i = 0; i < 1000 && output().find("workers have started") == std::string::npos; ++i) {
     absl::SleepFor(absl::Milliseconds(10));
   }
   demo->Signal(SIGTERM);

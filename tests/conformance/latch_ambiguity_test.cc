@@ -197,7 +197,7 @@ TEST_P(LatchAmbiguity, OfAWaitThatArrivesAfterItsEndQueuesNothing) {
   DelayRequestsOf(crew,
                   [&] { EXPECT_EQ(CodeOf(far->Wait({.wait = absl::Milliseconds(300)})), kBusy); });
   crew.Join();
-  EXPECT_TRUE(Await([&] { return !server().Command({"KEYS", "*:gone:*"}).elements.empty(); }));
+  EXPECT_TRUE(Await([&] { return !server().Command({"KEYS", "*.gone.*"}).elements.empty(); }));
   EXPECT_TRUE(AwaitQueued(0));
   DeliverWhatWaits();
   EXPECT_EQ(CountOf(*far), kTotal);

@@ -27,6 +27,8 @@ class LatchConformance : public Conformance {
   // What comes sooner was not left to a heartbeat.
   static inline const absl::Duration kSoon = absl::Milliseconds(300);
 
+  std::string_view KeyKind() const override { return "latch"; }
+
   static std::unique_ptr<CountDownLatch> NewLatch(const Client& client, int64_t count,
                                                   std::string_view name = kName) {
     return std::make_unique<CountDownLatch>(client, name, count);
@@ -94,8 +96,8 @@ class LatchConformance : public Conformance {
     explicit Sweeper(LatchConformance& test) : test_(test) {}
     ~Sweeper() {
       EXPECT_TRUE(Await([this] {
-        return test_.server().Command({"KEYS", "*:queue"}).elements.empty() &&
-               test_.server().Command({"KEYS", "*:waiters"}).elements.empty();
+        return test_.server().Command({"KEYS", "*.queue"}).elements.empty() &&
+               test_.server().Command({"KEYS", "*.waiters"}).elements.empty();
       })) << "somebody is still queued";
       (void)test_.KeysLeft();  // each has a TTL
       test_.server().Command({"FLUSHALL"});

@@ -140,6 +140,9 @@ TEST_P(Latch, RefusesWhatIsNoNumberOfArrivals) {
   const auto latch = NewLatch(client_, 3);
   EXPECT_EQ(CodeOf(latch->CountDown(-1)), kBadInput);
   EXPECT_EQ(CodeOf(latch->CountDown(std::numeric_limits<int64_t>::min())), kBadInput);
+  const absl::Status most = latch->CountDown(std::numeric_limits<int64_t>::max());
+  EXPECT_EQ(most.code(), kBadInput);
+  EXPECT_THAT(std::string(most.message()), HasSubstr("9223372036854775807"));
   EXPECT_EQ(Thrown([&] { latch->count_down(-1); }), kBadInput);
   EXPECT_EQ(Thrown([&] { latch->arrive_and_wait(-1); }), kBadInput);
   EXPECT_EQ(CountOf(*latch), 3);

@@ -16,6 +16,8 @@
 namespace redlatch::conformance {
 namespace {
 
+constexpr absl::Duration kShort = absl::Milliseconds(400);
+
 class Lifetime : public Conformance {
  public:
   using Conformance::Connected;
@@ -90,6 +92,48 @@ TEST_P(Lifetime, OfAHoldKeepsNothingHeld) {
   EXPECT_FALSE(IsHeld());
 }
 
+TEST_P(Lifetime, OfACopyOfAThreadsHoldDoesNotKeepTheLockHeld) {
+  auto lock = NewLock(NewClient());
+  lock->lock();
+  const Hold hold = lock->current();
+  EXPECT_TRUE(hold.valid());
+  lock.reset();
+  EXPECT_TRUE(AwaitHeld(false));
+  EXPECT_FALSE(hold.valid());
+  EXPECT_EQ(hold.remaining(), absl::ZeroDuration());
+  EXPECT_FALSE(hold.lost().stop_requested());
+}
+
+TEST_P(Lifetime, OfALeaseThatIsOverDoesNotKeepTheLockHeld) {
+  const Client client = NewClient();
+  auto lock = NewLock(client);
+  Lease released = *lock->Acquire();
+  EXPECT_OK(released.Release());
+  const Lease lost = *lock->Acquire();
+  const std::stop_token told = lost.lost();
+  EXPECT_OK(NewLock(other_)->ForceRelease());
+  EXPECT_TRUE(Await([&] { return told.stop_requested(); }));
+  lock->lock();
+  lock.reset();
+  EXPECT_TRUE(AwaitHeld(false));
+}
+
+TEST_P(Lifetime, OfTheLastObjectEndsAThreadsHoldBesideALeaseOfThatThread) {
+  if (!GetParam().kind.reentrant) return;
+  const Client client = NewClient();
+  auto lock = NewLock(client);
+  std::optional<Lease> lease = *lock->Acquire();
+  lock->lock();
+  lock->lock();
+  lock.reset();
+  EXPECT_TRUE(lease->valid());
+  EXPECT_TRUE(BusyForOthers());
+  const auto same = NewLock(client);
+  EXPECT_EQ(same->hold_count(), 1);
+  lease.reset();
+  EXPECT_FALSE(IsHeld());
+}
+
 TEST_P(Lifetime, OfALockObjectEndsTheCallsThatWaitInIt) {
   const auto occupied = NewLock(other_)->Acquire();
   ASSERT_OK(occupied);
@@ -101,6 +145,27 @@ TEST_P(Lifetime, OfALockObjectEndsTheCallsThatWaitInIt) {
   lock.reset();
   crew.Join();
   EXPECT_TRUE(AwaitQueued(0));
+}
+
+TEST_P(Lifetime, OfALockObjectEndsTheCallsOfOwnersThatWaitInIt) {
+  if (!GetParam().kind.reentrant) return;
+  const auto occupied = NewLock(other_)->Acquire();
+  ASSERT_OK(occupied);
+  const Client client = NewClient();
+  auto lock = NewLock(client);
+  const auto same = NewLock(client);
+  Crew crew;
+  crew.Start(2, [&lock = *lock](int i) {
+    const Owner owner(absl::StrCat("job-", i));
+    EXPECT_EQ(CodeOf(lock.Acquire({.owner = owner})), kCancelled);
+  });
+  Crew others;
+  others.Start([&] {
+    EXPECT_EQ(CodeOf(same->Acquire({.wait = absl::Seconds(1), .owner = Owner("x")})), kBusy);
+  });
+  ASSERT_TRUE(AwaitQueued(3));
+  lock.reset();
+  crew.Join();
 }
 
 TEST_P(Lifetime, OfAThreadThatEndsWithoutUnlockingDoesNotEndItsHold) {
@@ -193,8 +258,6 @@ REDLATCH_CHILD(ConformanceVictim) {
   parent.WriteLine(lease->Release().ok() ? "released" : "aborted");
   return 0;
 }
-
-constexpr absl::Duration kShort = absl::Milliseconds(400);
 
 TEST_P(Lifetime, OfAHolderThatIsKilledEndsItsHoldWithItsLease) {
   const auto victim = support::SpawnChild("ConformanceVictim", {GetParam().name(), url(), "400"});

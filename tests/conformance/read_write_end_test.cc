@@ -125,6 +125,18 @@ TEST_P(ReadEnd, TheLastObjectEndsItsThreadsReads) {
   EXPECT_TRUE(WritersGetIn(*lock_));
 }
 
+TEST_P(ReadEnd, TheLastObjectEndsItsThreadsReadsWhateverLeaseIsLeft) {
+  auto lock = NewReadWrite(NewClient());
+  auto released = lock->AcquireRead();
+  ASSERT_OK(released);
+  lock->lock_shared();
+  EXPECT_OK(released->Release());
+  const Hold hold = lock->current_read();
+  lock.reset();
+  EXPECT_TRUE(AwaitHolders(0));
+  EXPECT_FALSE(hold.valid());
+}
+
 TEST_P(ReadEnd, AnObjectThatGoesEndsTheReadsThatWaitInIt) {
   const std::scoped_lock writing(*theirs_);
   auto lock = NewReadWrite(NewClient());
@@ -298,8 +310,8 @@ TEST_P(ReadEnd, AKeyOfAnotherTypeIsRefusedAndLeftAsItIs) {
   EXPECT_TRUE(ReadersGetIn(*lock_));
 }
 
-TEST_P(ReadEnd, AMarkersKeyOfAnotherTypeIsLeftAsItIsAndRefusedToWhoWouldWrite) {
-  const std::string key = Auxiliary("write_wait");
+TEST_P(ReadEnd, AWritersKeyOfAnotherTypeIsLeftAsItIsAndRefusedToWhoWouldWrite) {
+  const std::string key = Auxiliary("writers");
   server().Command({"RPUSH", key, "somebody else's"});
   const auto read = lock_->AcquireRead();
   EXPECT_TRUE(read.ok() || CodeOf(read) == kMisuse) << read.status();

@@ -47,6 +47,10 @@ class Recorder : public Observer {
     Note({.what = "recovered", .token = token});
   }
   void OnLost(const LostLease& lost) override { Note({.what = "lost", .token = lost.token}); }
+  void OnReleaseFailed(std::string_view, FencingToken token, absl::Duration remaining,
+                       const absl::Status& why) override {
+    Note({.what = "release failed", .token = token, .status = why, .remaining = remaining});
+  }
   void OnMisuse(std::string_view, std::string_view) override { Note({.what = "misuse"}); }
   void OnReconnected(std::string_view) override { Note({.what = "reconnected"}); }
 

@@ -43,14 +43,14 @@ TEST_F(RedlatchBreakTest, SaysWhomItHitsTellsItAtOnceAndSaysWhoGotItNext) {
   SimpleLock theirs(other_, "job");
   absl::StatusOr<Lease> got = absl::UnknownError("");
   const Waiting waiting([&](const AcquireOptions& how) { got = theirs.Acquire(how); });
-  ASSERT_TRUE(AwaitQueued("{job}:queue"));
+  ASSERT_TRUE(AwaitQueued("redlatch:2:{job}:simple.queue"));
 
   const Outcome outcome = Redlatch({"break", "--yes", "job"});
   EXPECT_EQ(outcome.code, 0) << outcome.errors;
   EXPECT_THAT(
       outcome.output,
       AllOf(ContainsRegex("the lock \"job\" is held by:\n  " + Me("billing") + ", since .*\n"),
-            ContainsRegex("Broken. It went to:\n  " + Me("other") + ", since ")));
+            ContainsRegex("Broken. It is now held by:\n  " + Me("other") + ", since ")));
   EXPECT_TRUE(Fires(lease->lost()));
   EXPECT_FALSE(lease->valid());
 }
@@ -68,7 +68,7 @@ TEST_F(RedlatchBreakTest, BreaksEachKindOfLockForAllItsHolders) {
   for (const char* const name : {"reentrant", "read", "slots"}) {
     const Outcome outcome = Redlatch({"break", "--yes", name});
     EXPECT_EQ(outcome.code, 0) << outcome.errors;
-    EXPECT_THAT(outcome.output, HasSubstr("Broken. Nobody has it now.\n"));
+    EXPECT_THAT(outcome.output, HasSubstr("Broken. Nobody holds it now.\n"));
   }
   EXPECT_TRUE(Fires(reentered->lost()));
   EXPECT_TRUE(Fires(reads->lost()));
@@ -82,10 +82,11 @@ TEST_F(RedlatchBreakTest, EndsTheCommandOfRedlatchRun) {
   EXPECT_THAT(Redlatch({"break", "--yes", "job"}).output,
               ContainsRegex(absl::StrCat(Host(), ":[0-9]+ redlatch")));
   EXPECT_EQ(CodeOf(*run), 122);
-  EXPECT_THAT(Errors(), HasSubstr("is lost (somebody forced its release"));
+  EXPECT_THAT(Errors(), HasSubstr("is lost (someone forced its release"));
 }
 
 TEST_F(RedlatchBreakTest, AsksOnATerminal) {
+  if (!support::CanMakeTerminals()) GTEST_SKIP() << "there is no /dev/pts";
   SimpleLock lock(client_, "job");
   const auto lease = lock.Acquire();
   ASSERT_TRUE(lease.ok());
@@ -113,21 +114,20 @@ TEST_F(RedlatchBreakTest, DemandsAYesWhereNoTerminalIsThere) {
 }
 
 TEST_F(RedlatchBreakTest, DoesNothingWhereAnotherHasItByTheTimeOfTheAnswer) {
+  if (!support::CanMakeTerminals()) GTEST_SKIP() << "there is no /dev/pts";
   SimpleLock lock(client_, "job");
   auto lease = lock.Acquire();
   ASSERT_TRUE(lease.ok());
-  const auto script = support::Child::Exec(
-      {"script", "-qec", absl::StrCat("exec ", REDLATCH_COMMAND, " break job"), "/dev/null"},
-      {.environment = {"REDLATCH_URL=" + server_->url(), "SHELL=/bin/sh"}});
-  ASSERT_THAT(script->pipe().ReadLine().value_or(""), HasSubstr("is held by:"));
-  ASSERT_THAT(script->pipe().ReadLine().value_or(""), HasSubstr("billing"));
+  const auto command = StartOnTerminal("exec " REDLATCH_COMMAND " break job");
+  ASSERT_THAT(command->pipe().ReadLine().value_or(""), HasSubstr("is held by:"));
+  ASSERT_THAT(command->pipe().ReadLine().value_or(""), HasSubstr("billing"));
   ASSERT_TRUE(lease->Release().ok());
   SimpleLock theirs(other_, "job");
   const auto next = theirs.Acquire();
   ASSERT_TRUE(next.ok());
-  script->pipe().WriteLine("y");
-  EXPECT_THAT(OutputOf(*script), HasSubstr("nothing was done"));
-  EXPECT_EQ(CodeOf(*script), 1);
+  command->pipe().WriteLine("y");
+  EXPECT_THAT(OutputOf(*command), HasSubstr("nothing was done"));
+  EXPECT_EQ(CodeOf(*command), 1);
   EXPECT_TRUE(next->valid());
 }
 
@@ -150,9 +150,32 @@ TEST_F(RedlatchBreakTest, DoesNotTouchWhatMayBeAnotherProgramsData) {
     EXPECT_EQ(server_->Integer({"EXISTS", key}), 1);
   }
   // Somebody has waited for it: it is a lock.
-  server_->Text({"SET", "{price}:fence", "1", "PX", "60000"});
+  server_->Text({"SET", "redlatch:2:{price}:fence", "1", "PX", "60000"});
   EXPECT_EQ(Redlatch({"break", "--yes", "price"}).code, 0) << Errors();
   EXPECT_EQ(server_->Integer({"EXISTS", "price"}), 0);
+}
+
+TEST_F(RedlatchBreakTest, RefusesAKeyOfAnotherLockAndDeletesNothing) {
+  SimpleLock lock(client_, "job");
+  const auto lease = lock.Acquire();
+  ASSERT_TRUE(lease.ok());
+  ReentrantReadWriteLock data(client_, "{data}");
+  const auto read = data.AcquireRead();
+  const auto client = server_->Command({"KEYS", "redlatch:client:*"}).elements.at(0).text;
+  // As SetUp's programs made them, and one that a user gave no expiry.
+  const std::string keys[] = {"redlatch:2:{job}:fence", "redlatch:rw.tag:{data}:readers"};
+  server_->Command({"PERSIST", keys[0]});
+  for (const std::string& key : keys) {
+    const Outcome outcome = Redlatch({"break", "--yes", key});
+    EXPECT_EQ(outcome.code, 125) << outcome.output;
+    EXPECT_THAT(outcome.errors, HasSubstr("\"" + key + "\" is a key of the lock \"" +
+                                          (key == keys[0] ? "job" : "{data}") + "\""));
+    EXPECT_EQ(server_->Integer({"EXISTS", key}), 1);
+    EXPECT_EQ(Redlatch({"inspect", key}).code, 125);
+  }
+  EXPECT_EQ(Redlatch({"break", "--yes", client}).code, 125);
+  EXPECT_EQ(server_->Integer({"EXISTS", client}), 1);
+  EXPECT_TRUE(lease->valid());
 }
 
 TEST_F(RedlatchBreakTest, SaysWhatCannotBeBroken) {
@@ -164,11 +187,22 @@ TEST_F(RedlatchBreakTest, SaysWhatCannotBeBroken) {
   EXPECT_EQ(latch.Count().value_or(-1), 3);
 
   server_->Text({"HSET", "own", "kind", "cooldown"});
-  server_->Text({"SET", "{own}:fence", "1"});
+  server_->Text({"SET", "redlatch:2:{own}:fence", "1"});
   const Outcome of_own = Redlatch({"break", "--yes", "own"});
   EXPECT_EQ(of_own.code, 123);
   EXPECT_THAT(of_own.errors, HasSubstr("ForceRelease()"));
   EXPECT_EQ(server_->Integer({"EXISTS", "own"}), 1);
+}
+
+TEST_F(RedlatchBreakTest, LeavesALockOfAnotherVersionAlone) {
+  server_->Text({"HSET", "job", "kind", "reentrant/3", "owner", "x", "holds", "1"});
+  server_->Text({"PEXPIRE", "job", "60000"});
+  const Outcome outcome = Redlatch({"break", "--yes", "job"});
+  EXPECT_EQ(outcome.code, 123);
+  EXPECT_THAT(outcome.errors, AllOf(HasSubstr("another version of redlatch, \"reentrant/3\""),
+                                    HasSubstr("docs/upgrading.md")));
+  EXPECT_THAT(Redlatch({"inspect", "job"}).output, HasSubstr("another version of redlatch"));
+  EXPECT_EQ(server_->Integer({"HLEN", "job"}), 3);
 }
 
 TEST_F(RedlatchBreakTest, DoesNothingWhereNobodyHoldsIt) {
@@ -179,7 +213,7 @@ TEST_F(RedlatchBreakTest, DoesNothingWhereNobodyHoldsIt) {
   EXPECT_THAT(of_free.output, HasSubstr("nothing to break"));
   const Outcome unused = Redlatch({"break", "--yes", "unused"});
   EXPECT_EQ(unused.code, 1);
-  EXPECT_THAT(unused.errors, HasSubstr("nobody uses"));
+  EXPECT_THAT(unused.errors, HasSubstr("there is no lock"));
   EXPECT_EQ(Redlatch({"break", "--yes"}).code, 125);
 }
 
@@ -187,7 +221,7 @@ TEST_F(RedlatchBreakTest, SaysThatTheServerCannotBeReached) {
   const Outcome outcome = Redlatch({"break", "--yes", "job", "--server=unix:///no/such/socket"});
   EXPECT_EQ(outcome.code, 121);
   EXPECT_THAT(outcome.errors,
-              AllOf(StartsWith("redlatch: "), HasSubstr("--server or $REDLATCH_URL names")));
+              AllOf(StartsWith("redlatch: "), HasSubstr("set the server with --server")));
   EXPECT_THAT(outcome.output, IsEmpty());
 }
 

@@ -4,6 +4,7 @@
 
 #include <signal.h>
 
+#include <cstdint>
 #include <fstream>
 #include <iterator>
 #include <memory>
@@ -38,6 +39,14 @@ class RedlatchCommandTest : public ::testing::Test {
     Words variables = {"REDLATCH_URL=" + server_->url()};
     variables.insert(variables.end(), environment.begin(), environment.end());
     return support::Child::Exec(std::move(argv), {.environment = std::move(variables)});
+  }
+
+  // A line of shell on a terminal: what is typed there, and what it shows, is the child's pipe.
+  std::unique_ptr<support::Child> StartOnTerminal(const std::string& line,
+                                                  uint16_t columns = 80) const {
+    return support::Child::Exec(
+        {"/bin/sh", "-c", line},
+        {.environment = {"REDLATCH_URL=" + server_->url()}, .columns = columns});
   }
 
   // To its end: as a shell's $?, -1 where it does not end.

@@ -178,8 +178,8 @@ TEST_F(RedlatchDoctorTest, LeavesNoKeyForEverWhereItMayNotDelete) {
 }
 
 TEST_F(RedlatchDoctorTest, TriesTheNamesThatAUserMayUse) {
-  server_->Command({"ACL", "SETUSER", "app", "on", ">x", "~orders:*", "~{orders:*", "resetchannels",
-                    "&redlatch:*", "+@all"});
+  server_->Command({"ACL", "SETUSER", "app", "on", ">x", "~orders:*", "~redlatch:2:{orders:*",
+                    "~redlatch:rw:{orders:*", "resetchannels", "&redlatch:*", "+@all"});
   const std::string url = UrlOf(*server_, "app:x");
   EXPECT_THAT(LookAt(url).Levels("permissions"), ElementsAre("bad"));
   const Look look = LookAt(url, {"--prefix", "orders:"});
@@ -246,7 +246,7 @@ TEST_F(RedlatchDoctorTest, SaysThatALoginIsWrongAndNotWhatItIs) {
   const auto server = RedisServer::Start({.password = "secret"});
   EXPECT_EQ(LookAt(UrlOf(*server, ":hunter2")).code, 123);
   EXPECT_EQ(LookAt(server->url()).code, 123);
-  EXPECT_THAT(Errors(), HasSubstr("check user and password"));
+  EXPECT_THAT(Errors(), HasSubstr("check the user and password"));
   EXPECT_THAT(Errors(), HasSubstr("put the password into the URL"));
   EXPECT_THAT(Errors(), Not(HasSubstr("hunter2")));
 }
@@ -290,15 +290,14 @@ TEST_F(RedlatchDoctorTest, SaysWhereAnEmbeddedServerIsAndWhoKeepsIt) {
   EXPECT_THAT(first.Levels("persistence"), ElementsAre("note"));
   const Look second = LookAt("embedded:" + home.directory());
   EXPECT_THAT(second.output, HasSubstr("running, in " + home.directory()));
-  const std::vector<pid_t> servers = home.Pids("redis-server");
+  const std::vector<pid_t> servers = home.Servers();
   ASSERT_EQ(servers.size(), 1U);
-  EXPECT_THAT(second.output, HasSubstr(absl::StrCat("keeps server ", servers[0])));
+  EXPECT_THAT(second.output, HasSubstr(absl::StrCat("watches server ", servers[0])));
   bool keeper_named = false;
   for (const auto& process : home.Processes()) {
-    keeper_named =
-        keeper_named ||
-        (process.pid != servers[0] &&
-         second.output.find(absl::StrCat("process ", process.pid, " keeps")) != std::string::npos);
+    keeper_named = keeper_named || (process.pid != servers[0] &&
+                                    second.output.find(absl::StrCat(
+                                        "process ", process.pid, " watches")) != std::string::npos);
   }
   EXPECT_TRUE(keeper_named) << second.output;
 }

@@ -1,6 +1,7 @@
 // `redlatch inspect`: all that is known of one lock.
 #include <string>
 
+#include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "redlatch/count_down_latch.h"
@@ -46,9 +47,9 @@ TEST_F(RedlatchInspectTest, TellsWhoHasTheLockSinceWhenAndWhoWaitsInOrder) {
   SimpleLock second(second_, "job");
   SimpleLock third(third_, "job");
   const Waiting one([&](const AcquireOptions& how) { (void)second.Acquire(how); });
-  ASSERT_TRUE(AwaitQueued("{job}:queue", 1));
+  ASSERT_TRUE(AwaitQueued("redlatch:2:{job}:simple.queue", 1));
   const Waiting two([&](const AcquireOptions& how) { (void)third.Acquire(how); });
-  ASSERT_TRUE(AwaitQueued("{job}:queue", 2));
+  ASSERT_TRUE(AwaitQueued("redlatch:2:{job}:simple.queue", 2));
 
   const std::string token = absl::StrCat(lease->fencing_token().value());
   EXPECT_THAT(Text("job"),
@@ -79,10 +80,11 @@ TEST_F(RedlatchInspectTest, TellsReadersFromWriters) {
   const auto reads_too = second.AcquireRead();
   ReentrantReadWriteLock third(third_, "data");
   const Waiting waiting([&](const AcquireOptions& how) { (void)third.AcquireWrite(how); });
-  ASSERT_TRUE(AwaitQueued("{data}:queue"));
-  EXPECT_THAT(Text("data"), AllOf(StartsWith("Lock \"data\": read_write, read by 2\n"),
-                                  ContainsRegex("held by +1\\. .*, reads, .*\n +2\\. .*, reads, "),
-                                  ContainsRegex("waiting writers +1, who keep new readers out")));
+  ASSERT_TRUE(AwaitQueued("redlatch:2:{data}:rw.writers"));
+  EXPECT_THAT(Text("data"),
+              AllOf(StartsWith("Lock \"data\": read_write, read by 2\n"),
+                    ContainsRegex("held by +1\\. .*, reading, .*\n +2\\. .*, reading, "),
+                    ContainsRegex("waiting writers +1, keeping new readers out")));
   EXPECT_EQ(Of("data",
                "(r['holding'], {h['mode'] for h in r['holders']}, r['waiters'][0]['mode'], "
                "r['waiting_writers'])"),
@@ -103,7 +105,7 @@ TEST_F(RedlatchInspectTest, TellsPermitsOfASemaphore) {
   const auto three = slots.Acquire(3);
   Semaphore theirs(second_, "slots", 4);
   const Waiting waiting([&](const AcquireOptions& how) { (void)theirs.Acquire(2, how); });
-  ASSERT_TRUE(AwaitQueued("{slots}:queue"));
+  ASSERT_TRUE(AwaitQueued("redlatch:2:{slots}:semaphore.queue"));
   EXPECT_THAT(Text("slots"),
               AllOf(StartsWith("Semaphore \"slots\": 3 of 4\n"), HasSubstr("billing, 3 permits, "),
                     HasSubstr("second, 2 permits, ")));
@@ -118,13 +120,28 @@ TEST_F(RedlatchInspectTest, TellsHowFarALatchIsAndWhoWaitsForIt) {
   ASSERT_TRUE(latch.CountDown(5).ok());
   CountDownLatch theirs(second_, "import", 12);
   const Waiting waiting([&](const AcquireOptions& how) { (void)theirs.Wait({.stop = how.stop}); });
-  ASSERT_TRUE(AwaitQueued("{import}:queue"));
+  ASSERT_TRUE(AwaitQueued("redlatch:2:{import}:latch.queue"));
   EXPECT_THAT(Text("import"),
               AllOf(StartsWith("Latch \"import\": 7 to go\n"),
                     ContainsRegex("waiting +" + Me("second") + ", since .*\n"),
                     ContainsRegex("made for +12\n"), ContainsRegex("forgotten in +2[34]h")));
   EXPECT_EQ(Of("import", "(r['kind'], r['to_go'], r['total'], r['waiting'], 'holders' in r)"),
             "('latch', 7, 12, 1, False)");
+}
+
+TEST_F(RedlatchInspectTest, TellsWhenAWaiterOfALatchCameHoweverOftenItHasAskedSince) {
+  CountDownLatch latch(client_, "import", 12);
+  ASSERT_TRUE(latch.CountDown(5).ok());
+  CountDownLatch theirs(second_, "import", 12);
+  const Waiting waiting([&](const AcquireOptions& how) { (void)theirs.Wait({.stop = how.stop}); });
+  ASSERT_TRUE(AwaitQueued("redlatch:2:{import}:latch.queue"));
+  const std::string hold =
+      server_->Command({"ZRANGE", "redlatch:2:{import}:latch.queue", "0", "0"}).elements[0].text;
+  const std::string came = server_->Text({"ZSCORE", "redlatch:2:{import}:latch.queue", hold});
+  // As a heartbeat, an hour later, leaves it.
+  server_->Text({"HSET", "redlatch:2:{import}:latch.waiters", hold,
+                 absl::StrCat(absl::ToUnixMicros(absl::Now() + absl::Hours(1)), " 1 1 1 1 1 0")});
+  EXPECT_EQ(Of("import", "r['waiters'][0]['since_us']"), came);
 }
 
 TEST_F(RedlatchInspectTest, TellsOfAForeignHolderWhatItHasStored) {
@@ -141,18 +158,25 @@ TEST_F(RedlatchInspectTest, TellsOfAKindOfAProgramsOwnWhatItsKeysSay) {
   SimpleLock donor(client_, "donor");
   const auto lease = donor.Acquire();
   const std::string hold = server_->Text({"GET", "donor"});
-  server_->Text({"HSET", "own", "kind", "cool\x1b", "hold", hold, "cooldown", "5"});
+  server_->Text({"HSET", "own", "kind", "cool-down", "hold", hold, "cooldown", "5"});
   server_->Text({"PEXPIRE", "own", "60000"});
-  server_->Text({"SET", "{own}:fence", "77"});
-  server_->Text({"ZADD", "{own}:queue", "1", hold});
-  server_->Text({"HSET", "{own}:waiters", hold, "1795000000000000 30000 1 1 1 2000 0 1 c o"});
+  server_->Text({"SET", "redlatch:2:{own}:fence", "77"});
+  const std::string came = absl::StrCat(absl::ToUnixMicros(absl::Now() - absl::Minutes(5)));
+  server_->Text(
+      {"ZADD", "redlatch:2:{own}:x.cool-down.queue", came, hold, "1", std::string(32, 'a') + ":1"});
   EXPECT_THAT(Text("own"),
-              AllOf(StartsWith("Lock \"own\": of a kind of its own, \"cool\\x1b\"\n"),
+              AllOf(StartsWith("Lock \"own\": a kind of its own, \"cool-down\"\n"),
                     ContainsRegex("held by +" + Me("billing")), HasSubstr("last token      77\n"),
-                    ContainsRegex("waiting +" + Me("billing") + ", since 20"),
-                    HasSubstr("a hash\n"), ContainsRegex("key ends in +(1m00s|5[0-9.]+s)\n")));
-  EXPECT_EQ(Of("own", "(r['kind'], r['type'], r['holding'], r['waiters'][0]['since_us'])"),
-            R"(('cool\x1b', 'hash', 1, 1795000000000000))");
+                    // In no order, since only its class knows that of service.
+                    ContainsRegex("waiting +client aaaaaaaa, process unknown\n +" + Me("billing") +
+                                  ", since 20.* \\(5m0[0-9]s\\)\n"),
+                    HasSubstr("a hash\n"), ContainsRegex("key expires in +(1m00s|5[0-9.]+s)\n")));
+  EXPECT_EQ(Of("own",
+               "(r['kind'], r['type'], r['holding'], r['waiters'][1]['since_us'], 'since_us' in "
+               "r['waiters'][0])"),
+            "('cool-down', 'hash', 1, " + came + ", False)");
+  server_->Text({"HSET", "own", "kind", "cool\x1b"});
+  EXPECT_THAT(Text("own"), StartsWith("Lock \"own\": a kind of its own, \"cool\\x1b\"\n"));
 }
 
 TEST_F(RedlatchInspectTest, SaysThatNobodyHoldsIt) {
@@ -168,8 +192,8 @@ TEST_F(RedlatchInspectTest, SaysThatNobodyUsesTheName) {
   const Outcome outcome = Redlatch({"inspect", "no\x1bsuch"});
   EXPECT_EQ(outcome.code, 1);
   EXPECT_THAT(outcome.output, IsEmpty());
-  EXPECT_THAT(outcome.errors, AllOf(HasSubstr("nobody uses a lock \"no\\x1bsuch\""),
-                                    HasSubstr("redlatch ls --all")));
+  EXPECT_THAT(outcome.errors,
+              AllOf(HasSubstr("there is no lock \"no\\x1bsuch\""), HasSubstr("redlatch ls --all")));
   EXPECT_EQ(Redlatch({"inspect", "--server=embedded:" + directory_.path() + "/home", "job"}).code,
             1);
 }
@@ -195,11 +219,11 @@ TEST_F(RedlatchInspectTest, SaysInOneLineWhatIsWrong) {
   } cases[] = {
       {{"inspect"}, 125, "name is missing"},
       {{"inspect", ""}, 125, "name is missing"},
-      {{"inspect", "a", "b"}, 125, "one lock at a time"},
-      {{"inspect", "a}b"}, 1, "nobody uses"},
-      {{"inspect", "jobs"}, 1, "is a list that no lock"},
-      {{"inspect", "-a"}, 125, "comes after --"},
-      {{"inspect", "a", "--server=unix:///no/such/socket"}, 121, "--server or $REDLATCH_URL names"},
+      {{"inspect", "a", "b"}, 125, "say one name"},
+      {{"inspect", "a}b"}, 125, "braces that are no hash tag"},
+      {{"inspect", "jobs"}, 1, "is a list that does not belong to a lock"},
+      {{"inspect", "-a"}, 125, "put -- before a name that begins with -"},
+      {{"inspect", "a", "--server=unix:///no/such/socket"}, 121, "set the server with --server"},
   };
   for (const auto& each : cases) {
     const Outcome outcome = Redlatch(each.words);

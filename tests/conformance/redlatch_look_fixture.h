@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cstdint>
 #include <fstream>
 #include <functional>
 #include <memory>
@@ -44,18 +45,15 @@ class RedlatchLookTest : public RedlatchCommandTest {
     return outcome;
   }
 
-  // On a terminal of so many columns, which script(1) makes, with `typed` typed there.
+  // On a terminal with this many columns, with `typed` typed there.
   Outcome OnTerminal(const std::string& words, const std::string& typed = "",
-                     int columns = 80) const {
-    const std::string command = absl::StrCat("stty cols ", columns, "; ", REDLATCH_COMMAND, " ",
-                                             words, "; code=$?; echo; exit $code");
-    const auto script =
-        support::Child::Exec({"script", "-qec", command, "/dev/null"},
-                             {.environment = {"REDLATCH_URL=" + server_->url(), "SHELL=/bin/sh"}});
-    if (!typed.empty()) script->pipe().WriteLine(typed);
+                     uint16_t columns = 80) const {
+    const auto command = StartOnTerminal(
+        absl::StrCat(REDLATCH_COMMAND, " ", words, "; code=$?; echo; exit $code"), columns);
+    if (!typed.empty()) command->pipe().WriteLine(typed);
     Outcome outcome;
-    outcome.output = OutputOf(*script);
-    outcome.code = CodeOf(*script);
+    outcome.output = OutputOf(*command);
+    outcome.code = CodeOf(*command);
     return outcome;
   }
 

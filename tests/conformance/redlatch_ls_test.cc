@@ -19,6 +19,7 @@
 #include "src/base/clock.h"
 #include "tests/conformance/redlatch_look_fixture.h"
 #include "tests/redis/embedded_home.h"
+#include "tests/support/tcp_proxy.h"
 
 namespace redlatch {
 namespace {
@@ -51,7 +52,7 @@ TEST_F(RedlatchLsTest, TellsOfALockWhoHoldsItForHowLongAndHowManyWait) {
   ASSERT_TRUE(lease.ok());
   SimpleLock theirs(other_, "job");
   const Waiting waiting([&](const AcquireOptions& how) { (void)theirs.Acquire(how); });
-  ASSERT_TRUE(AwaitQueued("{job}:queue"));
+  ASSERT_TRUE(AwaitQueued("redlatch:2:{job}:simple.queue"));
 
   EXPECT_THAT(Lines(),
               ElementsAre(AllOf(ContainsRegex("^job +simple +held +(5m00s|4m[0-9]+s) +1 +"),
@@ -81,9 +82,9 @@ TEST_F(RedlatchLsTest, KnowsEachKind) {
   CountDownLatch latch(client_, "e:latch", 5);
   ASSERT_TRUE(latch.CountDown(2).ok());
   server_->Text({"SET", "f:foreign", "somebody", "PX", "60000"});
-  server_->Text({"SET", "{f:foreign}:fence", "1", "PX", "60000"});
+  server_->Text({"SET", "redlatch:2:{f:foreign}:fence", "1", "PX", "60000"});
   server_->Text({"HSET", "g:own", "kind", "cooldown", "hold", server_->Text({"GET", "h:simple"})});
-  server_->Text({"SET", "{g:own}:fence", "1", "PX", "60000"});
+  server_->Text({"SET", "redlatch:2:{g:own}:fence", "1", "PX", "60000"});
   ASSERT_TRUE(three.ok() && writes.ok() && reads.ok() && reads_too.ok() && reentered.ok());
 
   EXPECT_THAT(
@@ -110,9 +111,13 @@ TEST_F(RedlatchLsTest, ShowsThatAWriterKeepsReadersOut) {
   const auto reads = read.AcquireRead();
   ReentrantReadWriteLock write(other_, "data");
   const Waiting waiting([&](const AcquireOptions& how) { (void)write.AcquireWrite(how); });
-  ASSERT_TRUE(AwaitQueued("{data}:queue"));
+  ASSERT_TRUE(AwaitQueued("redlatch:2:{data}:rw.writers"));
   EXPECT_THAT(Lines(), ElementsAre(ContainsRegex("^data +read_write +read by 1 +[0-9.]+s +1w ")));
   EXPECT_EQ(Json(Redlatch({"ls", "--json"}).output, "rows[0]['waiting_writers']"), "1");
+  // More readers than one script lets in wait for their turn.
+  server_->Text({"HSET", "data", "kind", "read_write/2", "phase", "7"});
+  server_->Text({"PEXPIRE", "data", "30000"});
+  EXPECT_THAT(Lines(), ElementsAre(ContainsRegex("^data +read_write +read by 1 +[0-9.]+s +1w ")));
 }
 
 TEST_F(RedlatchLsTest, ShowsWhatNobodyUsesWithAllOnly) {
@@ -137,6 +142,15 @@ TEST_F(RedlatchLsTest, PassesOverKeysThatAreNoLocks) {
   server_->Text({"HSET", "hash", "kind", "of", "magic", "1"});
   server_->Text({"ZADD", "zset", "1", "a"});
   server_->Text({"ZADD", "zset:queue", "1", "a"});
+  server_->Text({"SET", "brace}", "0123456789abcdef0123456789abcdef:1"});  // no lock can have it
+  for (const char* const key :
+       {"redlatch:", "redlatch:2", "redlatch:2:x:fence", "redlatch:2:{x:fence",
+        "redlatch:2:{}:fence", "redlatch:2:{{x}}:fence", "redlatch:2:{x}:rw.readers",
+        "redlatch:2:{x}:readers", "redlatch:2.tag:x:fence", "redlatch:rw:{x}:fence",
+        "redlatch:3:{x}:fence", "redlatch:2:{redlatch:x}:fence",
+        "redlatch:client:0123456789abcdef0123456789abcdef"}) {
+    server_->Text({"SET", key, "0123456789abcdef0123456789abcdef:1"});
+  }
   server_->Text({"LPUSH", "list", "a"});
   server_->Text({"SADD", "set", "a"});
   EXPECT_THAT(Lines({"--all"}), IsEmpty());
@@ -202,6 +216,7 @@ TEST_F(RedlatchLsTest, SaysThatThereAreNone) {
 }
 
 TEST_F(RedlatchLsTest, HasOnATerminalAHeadingASumAndLinesThatFit) {
+  if (!support::CanMakeTerminals()) GTEST_SKIP() << "there is no /dev/pts";
   SimpleLock lock(client_, "a-name-that-is-longer-than-all-that-there-is-room-for-in-a-line");
   const auto lease = lock.Acquire();
   SimpleLock free(client_, "free");
@@ -217,14 +232,33 @@ TEST_F(RedlatchLsTest, HasOnATerminalAHeadingASumAndLinesThatFit) {
   EXPECT_LE(lines[1].size(), 84) << "two characters may be of three bytes";
 }
 
+TEST_F(RedlatchLsTest, TellsOnANarrowTerminalWhoHoldsALock) {
+  if (!support::CanMakeTerminals()) GTEST_SKIP() << "there is no /dev/pts";
+  SimpleLock lock(client_, "a-name-that-is-longer-than-all-that-there-is-room-for-in-a-line");
+  const auto lease = lock.Acquire();
+  const std::string output = OnTerminal("ls", "", 48).output;
+  EXPECT_THAT(output, HasSubstr("NAME               STATE       HELD BY"));
+  EXPECT_THAT(output, HasSubstr("held        " + Host().substr(0, 3)));
+}
+
+TEST_F(RedlatchLsTest, ShowsOnATerminalHowFarItIsIfTheServerIsSlow) {
+  if (!support::CanMakeTerminals()) GTEST_SKIP() << "there is no /dev/pts";
+  EXPECT_EQ(server_->Text({"DEBUG", "POPULATE", "400"}), "OK");  // keys for two pages
+  support::TcpProxy proxy({.port = server_->port()});
+  proxy.Delay(support::Direction::kToClient, absl::Milliseconds(300));
+  EXPECT_THAT(OnTerminal(absl::StrCat("ls --server=", proxy.url(), " >/dev/null")).output,
+              AllOf(HasSubstr("keys scanned: "), HasSubstr("\x1b[J")));
+}
+
 TEST_F(RedlatchLsTest, KnowsThatSomeCharactersAreTwoColumnsWide) {
+  if (!support::CanMakeTerminals()) GTEST_SKIP() << "there is no /dev/pts";
   std::string name;
   for (int i = 0; i < 40; ++i) name += "\xe9\x8e\x96";
   SimpleLock lock(client_, name);
   const auto lease = lock.Acquire();
-  // Of 20 columns nine are of two, and one has the dots.
+  // Of 20 columns nine characters have two each, and the dots have one.
   EXPECT_THAT(OnTerminal("ls", "", 60).output,
-              ContainsRegex("\n(\xe9\x8e\x96){9}\xe2\x80\xa6   simple "));
+              ContainsRegex("\n(\xe9\x8e\x96){9}\xe2\x80\xa6   held "));
 }
 
 TEST_F(RedlatchLsTest, DoesNotStartAPrivateServerToSayThatItHasNoLocks) {
@@ -232,7 +266,7 @@ TEST_F(RedlatchLsTest, DoesNotStartAPrivateServerToSayThatItHasNoLocks) {
   const Outcome list = Redlatch({"ls", "--server=embedded:" + home});
   EXPECT_EQ(list.code, 0);
   EXPECT_THAT(list.output, IsEmpty());
-  EXPECT_THAT(list.errors, AllOf(HasSubstr("does not run"), HasSubstr(home)));
+  EXPECT_THAT(list.errors, AllOf(HasSubstr("is not running"), HasSubstr(home)));
   struct stat socket = {};
   EXPECT_NE(stat((home + "/redis.sock").c_str(), &socket), 0);
 }
@@ -256,10 +290,10 @@ TEST_F(RedlatchLsTest, SaysInOneLineWhatIsWrong) {
     int code;
     const char* says;
   } cases[] = {
-      {{"ls", "--server", "unix:///no/such/socket"}, 121, "--server or $REDLATCH_URL names"},
+      {{"ls", "--server", "unix:///no/such/socket"}, 121, "set the server with --server"},
       {{"ls", "--server", refused}, 123, "scan"},
       {{"ls", "a", "b"}, 125, "in quotes"},
-      {{"ls", "--jso"}, 125, "see redlatch ls --help"},
+      {{"ls", "--jso"}, 125, "did you mean --json? (see redlatch ls --help"},
       {{"ls", "--all=yes"}, 125, "takes no value"},
       {{"ls", "--server"}, 125, "give it a URL"},
   };
@@ -273,18 +307,19 @@ TEST_F(RedlatchLsTest, SaysInOneLineWhatIsWrong) {
 }
 
 TEST_F(RedlatchLsTest, ListsWhatItsUserMaySee) {
-  const auto restricted =
-      support::RedisServer::Start({.acl = {"user looker on >secret ~mine:* ~{mine:* &* +@all"}});
+  const auto restricted = support::RedisServer::Start(
+      {.acl = {"user looker on >secret ~mine:* ~redlatch:2:{mine:* ~redlatch:rw:{mine:* &* "
+               "+@all"}});
   const std::string url = "redis://looker:secret@127.0.0.1:" + std::to_string(restricted->port());
   for (const char* const name : {"mine:1", "theirs:1"}) {
     restricted->Text({"SET", name, "0123456789abcdef0123456789abcdef:1", "PX", "60000"});
-    restricted->Text({"SET", absl::StrCat("{", name, "}:fence"), "1", "PX", "60000"});
+    restricted->Text({"SET", absl::StrCat("redlatch:2:{", name, "}:fence"), "1", "PX", "60000"});
   }
   EXPECT_EQ(Json(Redlatch({"ls", "--json", "--server", url}).output, "sorted(names)"),
             "['mine:1']");
   const Outcome forbidden = Redlatch({"inspect", "theirs:1", "--server", url});
   EXPECT_EQ(forbidden.code, 123);
-  EXPECT_THAT(forbidden.errors, Not(HasSubstr("nobody")));
+  EXPECT_THAT(forbidden.errors, Not(HasSubstr("there is no lock")));
 }
 
 TEST_F(RedlatchLsTest, FailsWhereItsOutputCannotBeWritten) {
@@ -296,7 +331,7 @@ TEST_F(RedlatchLsTest, FailsWhereItsOutputCannotBeWritten) {
          absl::StrCat("exec ", REDLATCH_COMMAND, " ", words, " >/dev/full 2>", errors_path_)},
         {.environment = {"REDLATCH_URL=" + server_->url()}});
     EXPECT_EQ(CodeOf(*command), 125) << words;
-    EXPECT_THAT(Errors(), HasSubstr("not all output could be written")) << words;
+    EXPECT_THAT(Errors(), HasSubstr("the output could not be written")) << words;
   }
 }
 

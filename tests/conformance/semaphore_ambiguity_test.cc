@@ -52,7 +52,7 @@ class SemaphoreAmbiguity : public SemaphoreConformance {
         proxy_.Await([](const support::ProxyStats& stats) { return stats.bytes_waiting == 0; }));
   }
   bool AwaitTombstone() {
-    return Await([&] { return !server().Command({"KEYS", "*:gone:*"}).elements.empty(); });
+    return Await([&] { return !server().Command({"KEYS", "*.gone.*"}).elements.empty(); });
   }
 
   support::TcpProxy proxy_{{.port = server().port()}};

@@ -20,7 +20,7 @@ class SemaphoreCrossing : public SemaphoreConformance {
  protected:
   // Leases are long here, and so are tombstones.
   ~SemaphoreCrossing() override {
-    for (const redis::Reply& key : server().Command({"KEYS", "*:gone:*"}).elements) {
+    for (const redis::Reply& key : server().Command({"KEYS", "*.gone.*"}).elements) {
       server().Command({"DEL", key.text});
     }
   }

@@ -18,7 +18,7 @@ inline void PrintTo(const LockStats& stats, std::ostream* out) {
   *out << "\"" << stats.name << "\": acquired " << stats.acquired << " (passed on "
        << stats.passed_on << "), opened " << stats.opened << ", busy " << stats.busy
        << ", cancelled " << stats.cancelled << ", failed " << stats.failed << ", released "
-       << stats.released << " (failed " << stats.releases_failed << "), lost " << stats.lost
+       << stats.released << ", not released " << stats.releases_failed << ", lost " << stats.lost
        << ", renewed " << stats.renewed << " (failed " << stats.renewals_failed << "), misused "
        << stats.misused << ", held " << stats.held << ", permits " << stats.permits << ", waiting "
        << stats.waiting << ", waits " << stats.waited.count() << ", holds that ended "

@@ -141,7 +141,7 @@ TEST_P(Unreachable, DeadServerIsNamedWithWhatIsWrongAndWhatToLookFor) {
     (void)lock->TryAcquire();  // what it had sent over its lost connection has another fate
     const std::string message(lock->TryAcquire().status().message());
     EXPECT_THAT(message, AllOf(HasSubstr(kName), HasSubstr(server().url()),
-                               HasSubstr("Connection refused"), HasSubstr("does it run")));
+                               HasSubstr("Connection refused"), HasSubstr("is it running")));
     try {
       ADD_FAILURE() << "try_lock() returned " << lock->try_lock();
     } catch (const std::system_error& error) {
@@ -286,6 +286,33 @@ TEST_P(Unreachable, HangingServerDelaysAReleaseNoLongerThanTheCommandTimeout) {
     EXPECT_TRUE(AwaitHeld(false, name));  // by the background where nobody calls again
   }
   EXPECT_OK(NewLock(client)->Acquire());
+}
+
+TEST_P(Unreachable, HangingServerHoldsUpAllDestructorsAndUnlocksTogetherOnce) {
+  const Client client = NewWarmClient();
+  std::vector<std::unique_ptr<RedisLockBase>> locks;
+  std::vector<Lease> leases;
+  for (int i = 0; i < 5; ++i) {
+    leases.push_back(*NewLock(client, absl::StrCat("leased", i))->Acquire());
+    locks.push_back(NewLock(client, absl::StrCat("locked", i)));
+    locks.back()->lock();
+  }
+  Punctuality punctuality;
+  {
+    const Outage outage(server(), How::kHangs);
+    const base::Instant deadline = base::Now() + kTimeout;
+    leases.clear();
+    for (const auto& lock : locks) lock->unlock();
+    punctuality.Note(deadline);
+  }
+  EXPECT_TRUE(punctuality.Within(2 * kGrace));
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_TRUE(AwaitHeld(false, absl::StrCat("leased", i)));
+    EXPECT_TRUE(AwaitHeld(false, absl::StrCat("locked", i)));
+  }
+  // What was silent is heard again: a release is confirmed before the call returns.
+  EXPECT_OK(NewLock(client)->Acquire());
+  EXPECT_FALSE(IsHeld());
 }
 
 TEST_P(Unreachable, ServerThatRestartsWithItsDataKeepsHoldsAndWaiters) {

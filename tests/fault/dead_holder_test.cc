@@ -19,6 +19,7 @@
 #include "src/base/parker.h"
 #include "tests/redis/punctuality.h"
 #include "tests/support/child_entry.h"
+#include "tests/support/lock_keys.h"
 #include "tests/support/redis_server.h"
 
 namespace redlatch {
@@ -47,7 +48,10 @@ class DeadHolder : public ::testing::TestWithParam<std::string_view> {
  protected:
   bool AwaitQueued(int64_t waiters) {
     const base::Instant patience = base::Now() + absl::Seconds(10);
-    while (server_->Integer({"ZCARD", "{lock}:queue"}) != waiters) {
+    const std::string suffix =
+        GetParam() == "read_write" ? "rw.writers" : std::string(GetParam()) + ".queue";
+    const std::string queue = support::AuxiliaryKey("lock", suffix);
+    while (server_->Integer({"ZCARD", queue}) != waiters) {
       if (patience < base::Now()) return false;
       std::this_thread::yield();
     }

@@ -50,8 +50,7 @@ class HangingServer : public ::testing::Test {
     base::Instant began = base::Now();
     const auto lease = lock.Acquire({.wait = wait});
     answered(began, wait);
-    EXPECT_TRUE(IsBusy(lease.status()) || redlatch::IsUnavailable(lease.status()))
-        << lease.status();
+    EXPECT_TRUE(IsBusy(lease.status()) || absl::IsUnavailable(lease.status())) << lease.status();
 
     began = base::Now();
     EXPECT_FALSE(lock.TryAcquire().ok());
@@ -214,7 +213,7 @@ TYPED_TEST(HangingServer, UnlockAndDestructorsReturnByTheCommandTimeout) {
     punctuality.Note(began + absl::Milliseconds(200));
   };
   timed([&] { by_lock.unlock(); });
-  timed([&] { EXPECT_TRUE(redlatch::IsUnavailable(lease->Release())); });
+  timed([&] { EXPECT_TRUE(absl::IsUnavailable(lease->Release())); });
   timed([&] { dropped.reset(); });
   EXPECT_TRUE(punctuality.Within(kGrace));
   this->server_->Continue();

@@ -92,7 +92,7 @@ class LatchCrash : public ::testing::Test {
     }
     return true;
   }
-  int64_t Queued() { return server_->Integer({"ZCARD", "{latch}:queue"}); }
+  int64_t Queued() { return server_->Integer({"ZCARD", "redlatch:2:{latch}:latch.queue"}); }
   int64_t Stored() { return std::atoll(server_->Text({"HGET", "latch", "count"}).c_str()); }
 
   std::unique_ptr<support::RedisServer> server_ = support::RedisServer::Start();
@@ -110,7 +110,9 @@ TEST_F(LatchCrash, OfWaitersHoldsUpNobodyElse) {
   latch.count_down();
   EXPECT_LT(ExpectPassed(*waiters[1]) - arrived, kSoon);
   EXPECT_LT(ExpectPassed(*waiters[3]) - arrived, kSoon);
-  EXPECT_EQ(server_->Integer({"EXISTS", "{latch}:queue", "{latch}:waiters"}), 0);
+  EXPECT_EQ(server_->Integer(
+                {"EXISTS", "redlatch:2:{latch}:latch.queue", "redlatch:2:{latch}:latch.waiters"}),
+            0);
 }
 
 TEST_F(LatchCrash, OfAllWaitersLeavesNothingInTheQueueForLong) {
@@ -171,7 +173,7 @@ TEST_F(LatchCrash, OfCountersAtRandomCountsEachJobOnce) {
   EXPECT_GT(crashes, 0);
   ExpectPassed(*waiter);
   EXPECT_EQ(Stored(), 0);
-  EXPECT_EQ(server_->Integer({"HLEN", "{latch}:counted"}), jobs);
+  EXPECT_EQ(server_->Integer({"HLEN", "redlatch:2:{latch}:latch.counted"}), jobs);
 }
 
 TEST_F(LatchCrash, RightAfterTheLastCountStillLetsAllGoOn) {
@@ -197,7 +199,9 @@ TEST_F(LatchCrash, OfTheServerCountsEachArrivalOnceAndKeepsWaiters) {
   std::vector<std::thread> threads;
   for (int i = 0; i < kThreads; ++i) {
     threads.emplace_back([&, i] {
-      const Client client = *Client::Connect(url, {.unreachable_after = 3 * kPatience});
+      // Lazily: the server may die as soon as it is connected to.
+      const Client client = *Client::Connect(
+          url, {.connect = ConnectPolicy::kLazy, .unreachable_after = 3 * kPatience});
       CountDownLatch latch(client, "latch", total);
       for (int j = 0; j < each; ++j) {
         const absl::Status status =

@@ -56,7 +56,7 @@ TYPED_TEST_SUITE(ManyHolds, Locks);
 TYPED_TEST(ManyHolds, OfAnIdleClientAreRenewedByOneThreadAndNextToNoProcessorTime) {
   constexpr int kLocks = 200;
   constexpr absl::Duration kLease = absl::Seconds(6);
-  const absl::Duration time = absl::Seconds(std::getenv("REDLATCH_FULL_BARS") != nullptr ? 20 : 4);
+  const absl::Duration time = absl::Seconds(support::FullBars() ? 20 : 4);
   const int threads_before = support::ThreadCount();
   const Client client = *Client::Connect(this->server_->url());
   const auto held = this->Take(client, kLocks, {.lease = kLease}, "lock");

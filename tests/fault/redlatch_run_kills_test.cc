@@ -87,7 +87,7 @@ TEST_F(RedlatchRunKillsTest, AtAnyMomentTheyLeaveNothingThatOutlivesTheLock) {
   ASSERT_TRUE(client.ok()) << client.status();
   SimpleLock lock(*client, "job");
 
-  const int rounds = support::Scaled(std::getenv("REDLATCH_FULL_BARS") != nullptr ? 200 : 25);
+  const int rounds = support::Scaled(support::FullBars() ? 200 : 25);
   for (int round = 0; round < rounds && !HasFailure(); ++round) {
     SCOPED_TRACE(absl::StrCat("round ", round));
     const std::string mark = absl::StrCat("REDLATCH_TEST_RUN=", seed, ".", round, ".");

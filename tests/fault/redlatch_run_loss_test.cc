@@ -83,14 +83,12 @@ TEST_F(RedlatchRunLossTest, ASlowServerIsNoUnreachableOneThoughItIsTriedOnce) {
 }
 
 TEST_F(RedlatchRunLossTest, TheCommandEndsWithATerminalOfWhichRedlatchIsTheFirstProcess) {
+  if (!support::CanMakeTerminals()) GTEST_SKIP() << "there is no /dev/pts";
   // As with ssh -t: no shell is there to be told, and to tell.
-  const auto script = support::Child::Exec(
-      {"script", "-qec",
-       absl::StrCat("exec ", REDLATCH_COMMAND, " run job -- sh -c 'echo $$; exec sleep 60'"),
-       "/dev/null"},
-      {.environment = {"REDLATCH_URL=" + server_->url(), "SHELL=/bin/sh"}});
-  const EndOf command = ProcessFrom(*script);
-  script->Kill();
+  const auto run =
+      StartOnTerminal("exec " REDLATCH_COMMAND " run job -- sh -c 'echo $$; exec sleep 60'");
+  const EndOf command = ProcessFrom(*run);
+  run->pipe().Close();
   EXPECT_TRUE(command.Within(absl::Seconds(10)));
   const absl::StatusOr<Client> client = Client::Connect(server_->url());
   ASSERT_TRUE(client.ok()) << client.status();
@@ -102,7 +100,7 @@ TEST_F(RedlatchRunLossTest, ALockThatTheServerHasForgottenIsSaidToBeGone) {
   const Run run = StartFamily({"--lease", "3s"}, "exit 0");
   server_->Text({"FLUSHALL"});
   EXPECT_EQ(CodeOf(*run.redlatch), 122);
-  EXPECT_THAT(Errors(), HasSubstr("is lost (the server has it no more: "));
+  EXPECT_THAT(Errors(), HasSubstr("is lost (the server no longer has it: "));
   EXPECT_TRUE(BothEnd(run));
 }
 

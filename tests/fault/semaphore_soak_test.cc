@@ -212,7 +212,7 @@ class SemaphoreSoak : public ::testing::Test {
       for (const redis::Reply& key : server_->Command({"KEYS", "*"}).elements) {
         EXPECT_NE(server_->Integer({"PTTL", key.text}), -1) << key.text;
         const bool own = key.text.starts_with("redlatch:client:") ||
-                         server_->Text({"HGET", key.text, "kind"}) == "semaphore";
+                         server_->Text({"HGET", key.text, "kind"}) == "semaphore/2";
         if (!own) absl::StrAppend(&left, key.text, " ");
       }
     } while (!left.empty() && base::Now() < until + patience);

@@ -65,7 +65,7 @@ TEST_P(SubscriberNonsense, InPlaceOfAnAnswerCostsTheConnectionAndNoMore) {
 }
 
 TEST_P(SubscriberNonsense, BehindTheHandshakeCostsTheConnectionAndNoMore) {
-  ExpectOneLoss(After("INFO"));
+  ExpectOneLoss(After("HELLO"));
 }
 
 INSTANTIATE_TEST_SUITE_P(

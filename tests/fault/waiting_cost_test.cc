@@ -9,18 +9,20 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
 #include "redlatch/client.h"
 #include "redlatch/reentrant_lock.h"
 #include "redlatch/simple_lock.h"
-#include "redlatch/status.h"
 #include "src/base/clock.h"
 #include "src/base/parker.h"
 #include "tests/support/redis_server.h"
+#include "tests/support/test_scale.h"
 
 namespace redlatch {
 namespace {
@@ -49,7 +51,7 @@ using Locks = ::testing::Types<SimpleLock, ReentrantLock>;
 TYPED_TEST_SUITE(Waiting, Locks);
 
 TYPED_TEST(Waiting, OfManyClientsSendsNothingButHeartbeats) {
-  const bool full = std::getenv("REDLATCH_FULL_BARS") != nullptr;
+  const bool full = support::FullBars();
   const int clients = full ? 100 : 25;
   const absl::Duration time = absl::Seconds(full ? 10 : 2);
   const auto server = support::RedisServer::Start();
@@ -62,14 +64,17 @@ TYPED_TEST(Waiting, OfManyClientsSendsNothingButHeartbeats) {
     waiters.emplace_back([&] {
       TypeParam lock(*Client::Connect(server->url()), "lock");
       const auto got = lock.Acquire({.stop = stop.get_token()});
-      EXPECT_TRUE(got.ok() || redlatch::IsCancelled(got.status())) << got.status();
+      EXPECT_TRUE(got.ok() || absl::IsCancelled(got.status())) << got.status();
     });
   }
+  const char* const queue = std::is_same_v<TypeParam, SimpleLock>
+                                ? "redlatch:2:{lock}:simple.queue"
+                                : "redlatch:2:{lock}:reentrant.queue";
   const base::Instant patience = base::Now() + kPatience;
-  while (server->Integer({"ZCARD", "{lock}:queue"}) < clients && base::Now() < patience) {
+  while (server->Integer({"ZCARD", queue}) < clients && base::Now() < patience) {
     std::this_thread::yield();
   }
-  ASSERT_EQ(server->Integer({"ZCARD", "{lock}:queue"}), clients);
+  ASSERT_EQ(server->Integer({"ZCARD", queue}), clients);
 
   server->Command({"CONFIG", "RESETSTAT"});
   const base::Instant began = base::Now();

@@ -16,12 +16,17 @@ void Check(bool holds) {
   if (!holds) std::abort();
 }
 
-// No space, no control character, no NUL.
-void CheckVisible(std::string_view text) {
+// NUL is a control character.
+void CheckNoControls(std::string_view text) {
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
-    Check(byte > 0x20 && byte != 0x7f);
+    Check(byte >= 0x20 && byte != 0x7f);
   }
+}
+
+void CheckVisible(std::string_view text) {
+  CheckNoControls(text);
+  Check(text.find(' ') == std::string_view::npos);
 }
 
 void CheckTimeout(absl::Duration d) {
@@ -30,7 +35,7 @@ void CheckTimeout(absl::Duration d) {
 
 void CheckUrl(const Url& url) {
   CheckVisible(url.host);
-  CheckVisible(url.path);
+  CheckNoControls(url.path);
   CheckVisible(url.user);
   CheckVisible(url.client_name);
   CheckTimeout(url.connect_timeout);

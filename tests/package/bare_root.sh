@@ -2,6 +2,7 @@
 # Sourced: a bare Debian root, as a container has it, that is gone when the script ends.
 # BARE_ROOT_SUITE is what to make it of, bookworm by default; BARE_ROOT_FROM a directory with such a
 # root, which is copied in place of a download.
+suite=${BARE_ROOT_SUITE:-bookworm}
 ((EUID == 0)) || { echo "run this as root" >&2; exit 77; }
 work=$(mktemp -d "${TMPDIR:-/tmp}/redlatch-root.XXXXXX")
 root=$work/root
@@ -13,7 +14,7 @@ make_root() {
     cp -a "$BARE_ROOT_FROM" "$root"
   else
     command -v debootstrap >/dev/null || { echo "there is no debootstrap" >&2; exit 77; }
-    debootstrap --variant=minbase "${BARE_ROOT_SUITE:-bookworm}" "$root" >"$work/log" ||
+    debootstrap --variant=minbase "$suite" "$root" >"$work/log" ||
       { tail "$work/log"; exit 1; }
   fi
   cp /etc/resolv.conf "$root/etc/resolv.conf"

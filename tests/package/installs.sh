@@ -1,15 +1,28 @@
 #!/usr/bin/env bash
-# installs.sh: installs the packages of build/package on a bare Debian root, uses them as a user
-# would, and removes them. As root, with debootstrap and a network; minutes.
+# installs.sh: makes packages on one bare Debian root, and on another one installs them, uses them as a
+# user would, and removes them. BARE_ROOT_SUITE chooses the Debian. As root, with debootstrap and a
+# network; minutes. What is committed is what is tried.
 set -euo pipefail
 # shellcheck source=tests/package/bare_root.sh
 source "$(dirname "${BASH_SOURCE[0]}")/bare_root.sh"
 source_dir=$(readlink -f "$(dirname "${BASH_SOURCE[0]}")/../..")
 
-"$source_dir/dev" package
 make_root
+cp -a "$root" "$work/bare"
+git clone -q --bare "$source_dir" "$root/root/redlatch.git"
+inside <<'INSIDE'
+cd /root
+export DEBIAN_FRONTEND=noninteractive
+apt-get update -qq
+apt-get install -qq --no-install-recommends git >log 2>&1 || { cat log; exit 1; }
+git clone -q redlatch.git redlatch
+redlatch/dev package
+INSIDE
+cp -r "$root/root/redlatch/build/package" "$work/built"
+rm -rf --one-file-system "$root"
+mv "$work/bare" "$root"
 mkdir "$root/root/packages"
-cp "$source_dir"/build/package/*.deb "$root/root/packages"
+cp "$work/built"/*.deb "$root/root/packages"
 cp -r "$source_dir/tests/consumer" "$source_dir/docs/code/readme" "$root/root"
 # As in container images: a daemon that is installed is not started.
 printf '#!/bin/sh\nexit 101\n' >"$root/usr/sbin/policy-rc.d"

@@ -10,6 +10,13 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "redlatch/client.h"
+#include "redlatch/count_down_latch.h"
+#include "redlatch/lease.h"
+#include "redlatch/permit.h"
+#include "redlatch/reentrant_lock.h"
+#include "redlatch/reentrant_read_write_lock.h"
+#include "redlatch/semaphore.h"
+#include "redlatch/simple_lock.h"
 #include "tests/support/process_stats.h"
 #include "tests/support/redis_server.h"
 #include "tests/support/subprocess.h"
@@ -44,7 +51,7 @@ TEST_F(ClientFork, TheChildsCallsAreRefusedAndTheParentGoesOnWithItsConnection) 
     const absl::Status refused = client_->Ping().status();
     EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
     EXPECT_THAT(std::string(refused.message()),
-                AllOf(HasSubstr(server_->url()), HasSubstr("connect anew after fork()")));
+                AllOf(HasSubstr(server_->url()), HasSubstr("connect again after fork()")));
     EXPECT_EQ(client_->server(), server_->url());
     const Client copy = *client_;
     EXPECT_FALSE(copy.Ping().ok());
@@ -71,6 +78,49 @@ TEST_F(ClientFork, TheLastHandlesEndInTheChildClosesItsDescriptorsAndNothingElse
   EXPECT_EQ(code, 0);
   EXPECT_TRUE(copy.Ping().ok());
   EXPECT_TRUE(client_->Ping().ok());
+}
+
+TEST_F(ClientFork, AllThatAClientHasMayBeDestroyedInTheChildAndClosesItsDescriptors) {
+  ASSERT_TRUE(client_.ok()) << client_.status();
+  auto mutex = std::make_unique<SimpleLock>(*client_, "simple");
+  auto readers = std::make_unique<ReentrantReadWriteLock>(*client_, "read_write");
+  auto semaphore = std::make_unique<Semaphore>(*client_, "semaphore", 3);
+  auto latch = std::make_unique<CountDownLatch>(*client_, "latch", 2);
+  mutex->lock();
+  readers->lock_shared();
+  semaphore->acquire();
+  latch->count_down();
+  auto lease = ReentrantLock(*client_, "reentrant").Acquire();
+  auto read = readers->AcquireRead();
+  auto permit = semaphore->Acquire();
+  Hold hold = mutex->current();
+  const int code = ExitCode([&] {
+    const int before = support::OpenDescriptors();
+    EXPECT_FALSE(lease->Release().ok());
+    EXPECT_FALSE(permit->Release().ok());
+    EXPECT_FALSE(hold.valid());
+    mutex->unlock();
+    mutex.reset();
+    readers.reset();
+    latch.reset();
+    semaphore.reset();
+    lease = absl::CancelledError();
+    read = absl::CancelledError();
+    permit = absl::CancelledError();
+    hold = Hold();
+    client_ = absl::CancelledError();
+    // Of the commands and of the subscriptions, each a socket and what wakes its reader.
+    EXPECT_EQ(support::OpenDescriptors(), before - 4);
+    return HasFailure() ? 1 : 0;
+  });
+  EXPECT_EQ(code, 0);
+  EXPECT_TRUE(hold.valid());
+  EXPECT_TRUE(lease->Release().ok());
+  EXPECT_TRUE(read->Release().ok());
+  EXPECT_TRUE(permit->Release().ok());
+  semaphore->release();
+  readers->unlock_shared();
+  mutex->unlock();
 }
 
 TEST_F(ClientFork, TheChildMayConnectAnew) {

@@ -150,7 +150,7 @@ TEST_F(ClientTest, ARefusalNamesTheServerAndTheMendAndNoPassword) {
   const std::string password = kPassword;
   ExpectRefusal(UrlFor("nobody:" + password), kDenied, url, "WRONGPASS", "user and password");
   server_->Command({"ACL", "SETUSER", "app", "on", ">" + password, "~*", "&*", "+@all", "-eval"});
-  ExpectRefusal(UrlFor("app:" + password), kDenied, url, "no scripts", "+eval");
+  ExpectRefusal(UrlFor("app:" + password), kDenied, url, "not let this user run scripts", "+eval");
   ExpectRefusal(UrlFor("app:" + password + "x"), kDenied, url, "WRONGPASS", "user and password");
   server_->Command({"CONFIG", "SET", "requirepass", password});
   ExpectRefusal(url, kDenied, url, "NOAUTH", "put the password into the URL");
@@ -168,7 +168,7 @@ TEST_F(ClientTest, AServerThatCannotHoldLocksIsRefused) {
   });
   ExpectRefusal(old.url(), kUnfit, old.url(), "6.2.0", "7.0 or later");
   const auto cluster = support::RedisServer::Start({.config = {"cluster-enabled yes"}});
-  ExpectRefusal(cluster->url(), kUnfit, cluster->url(), "cluster", "runs alone");
+  ExpectRefusal(cluster->url(), kUnfit, cluster->url(), "cluster", "standalone server");
   const auto replica = support::RedisServer::Start({.replica_of = server_->port()});
   ExpectRefusal(replica->url(), absl::StatusCode::kUnavailable, replica->url(), "replica",
                 "connect to the primary");
@@ -272,7 +272,7 @@ TEST(ClientEmbeddedTest, StartsAServerAndSharesIt) {
   ASSERT_TRUE(second.ok()) << second.status();
   EXPECT_TRUE(first->Ping().ok());
   EXPECT_TRUE(second->Ping().ok());
-  EXPECT_EQ(home.Pids("redis-server").size(), 1);
+  EXPECT_EQ(home.Servers().size(), 1);
   EXPECT_EQ(first->server(), url);
 }
 
@@ -288,12 +288,12 @@ TEST(ClientEmbeddedTest, ANewServerIsStartedWhereTheOldOneIsGone) {
       auto other = home.Connect();
       EXPECT_GE(other.Command({"CLIENT", "KILL", "TYPE", "normal"}).integer, 1);
     } else {
-      for (const pid_t pid : home.Pids("redis-server")) redis::Kill(pid);
+      for (const pid_t pid : home.Servers()) redis::Kill(pid);
     }
     ASSERT_TRUE(home.Empties());
     const absl::StatusOr<absl::Duration> trip = client->Ping();
     EXPECT_TRUE(trip.ok()) << trip.status();
-    EXPECT_EQ(home.Pids("redis-server").size(), 1);
+    EXPECT_EQ(home.Servers().size(), 1);
   }
 }
 

@@ -61,6 +61,17 @@ TEST_F(ConnectorTest, ConnectsOverTcpAndUnixSockets) {
   }
 }
 
+TEST_F(ConnectorTest, ConnectsToAUnixSocketWhosePathHoldsASpace) {
+  const support::TempDir place;
+  std::filesystem::create_directory(place.path() + "/my dir");
+  std::filesystem::create_symlink(server_->socket_path(), place.path() + "/my dir/redis.sock");
+  for (const char* path : {"/my dir/redis.sock", "/my%20dir/redis.sock"}) {
+    const std::string url = "unix://" + place.path() + path;
+    Connector connector = To(url);
+    EXPECT_TRUE(Made(Step(connector))) << url;
+  }
+}
+
 TEST_F(ConnectorTest, ConnectsOverIpv6) {
   if (!std::filesystem::exists("/proc/net/if_inet6")) GTEST_SKIP() << "this machine has no IPv6";
   const auto server = RedisServer::Start({.ipv6 = true});
@@ -116,7 +127,7 @@ TEST_F(ConnectorTest, AServerThatTheUserMayNotReachIsNotSaidToBeDown) {
   const Stepped stepped = Step(connector);
   EXPECT_EQ(stepped.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(stepped.status().message()),
-              AllOf(HasSubstr("Permission denied"), HasSubstr("may this user connect")));
+              AllOf(HasSubstr("Permission denied"), HasSubstr("is this user allowed to connect")));
 }
 
 TEST_F(ConnectorTest, AnAttemptAfterAFailedOneBeginsAnew) {
@@ -240,6 +251,81 @@ TEST_F(TwoAddressesTest, TheLastOneThatRefusedIsNamed) {
   EXPECT_THAT(std::string(stepped.status().message()),
               AllOf(HasSubstr("redis://somewhere"),
                     HasSubstr(absl::StrCat("127.0.0.1:", nobody_.number()))));
+}
+
+TEST_F(TwoAddressesTest, AReplicaLeavesTheTurnToTheNext) {
+  const auto replica = RedisServer::Start({.replica_of = server_->port()});
+  Connector connector = To({replica->port(), server_->port()});
+  const Stepped stepped = Step(connector);
+  ASSERT_TRUE(Made(stepped));
+  EXPECT_EQ((*stepped)->address.text, absl::StrCat("127.0.0.1:", server_->port()));
+}
+
+TEST_F(TwoAddressesTest, AReplicaIsNamedWhereNobodyElseIsThere) {
+  const auto replica = RedisServer::Start({.replica_of = server_->port()});
+  Connector connector = To({replica->port(), nobody_.number()});
+  const Stepped stepped = Step(connector);
+  EXPECT_EQ(stepped.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(stepped.status().message()), HasSubstr("replica"));
+}
+
+TEST_F(TwoAddressesTest, OneThatNeverAnswersTheHandshakeLeavesTimeForTheNext) {
+  proxy_.SetArrival(Arrival::kIgnore);
+  Connector connector = To({proxy_.port(), server_->port()}, "?connect_timeout=400ms");
+  EXPECT_TRUE(Made(Step(connector)));
+}
+
+TEST_F(TwoAddressesTest, OneThatHangsUpLeavesTheTurnToTheNext) {
+  proxy_.CutAfter(Direction::kToClient, 0, support::Scope::kAll);
+  Connector connector = To({proxy_.port(), server_->port()});
+  EXPECT_TRUE(Made(Step(connector)));
+}
+
+// Where the other connection is.
+class WhereaboutsTest : public TwoAddressesTest {
+ protected:
+  Connector To(std::vector<int> ports) {
+    return Connector(UrlOf("redis://somewhere"), Handshake::Purpose::kCommands, OpenSocket,
+                     std::make_unique<Somewhere>(std::move(ports)), [this] { return where_; });
+  }
+  static SocketAddress At(int port) { return Somewhere({port}).Addresses(In(kPatience))->front(); }
+
+  std::optional<SocketAddress> where_;
+};
+
+TEST_F(WhereaboutsTest, AreGoneToWhateverTheUrlLeadsTo) {
+  where_ = At(proxy_.port());
+  Connector connector = To({server_->port()});
+  const Stepped stepped = Step(connector);
+  ASSERT_TRUE(Made(stepped));
+  EXPECT_TRUE((*stepped)->address == *where_);
+}
+
+TEST_F(WhereaboutsTest, ThatAreUnknownLeaveItToTheUrl) {
+  Connector connector = To({server_->port()});
+  const Stepped stepped = Step(connector);
+  ASSERT_TRUE(Made(stepped));
+  EXPECT_TRUE((*stepped)->address == At(server_->port()));
+}
+
+TEST_F(WhereaboutsTest, AreLeftForWhereTheUrlLeadsAfterAnAttemptThatFailed) {
+  where_ = At(nobody_.number());
+  Connector connector = To({server_->port()});
+  EXPECT_FALSE(Step(connector).ok());
+  EXPECT_TRUE(Made(Step(connector)));
+  EXPECT_FALSE(Step(connector).ok());  // and are tried again
+}
+
+TEST_F(WhereaboutsTest, ThatChangeEndAnAttemptAtTheOldOnes) {
+  proxy_.SetArrival(Arrival::kIgnore);
+  where_ = At(proxy_.port());
+  Connector connector = To({});
+  const Stepped begun = Step(connector, absl::Milliseconds(20));
+  ASSERT_TRUE(begun.ok() && !begun->has_value());
+  where_ = At(server_->port());
+  const Stepped stepped = Step(connector);
+  ASSERT_TRUE(Made(stepped));
+  EXPECT_TRUE((*stepped)->address == *where_);
 }
 
 TEST_F(TwoAddressesTest, OneThatSwallowsEverythingLeavesTimeForTheNext) {

@@ -144,6 +144,12 @@ class EmbeddedHome {
     return pids;
   }
 
+  // Of its servers, be they Redis or Valkey.
+  std::vector<pid_t> Servers() const {
+    std::vector<pid_t> pids = Pids("redis-server");
+    return pids.empty() ? Pids("valkey-server") : pids;
+  }
+
   // Whether all processes of the server end in time.
   bool Empties(absl::Duration timeout = absl::Seconds(10)) const {
     const base::Instant deadline = base::Now() + timeout;

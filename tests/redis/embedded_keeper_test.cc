@@ -87,7 +87,7 @@ TEST(Keeper, LetsALockOfADeadClientLiveOutItsLease) {
     auto connection = home.Connect(absl::Milliseconds(200));
     server = ServerPid(connection);
     connection.Command({"SELECT", "3"});
-    connection.Command({"SET", "{job}:fence", "7", "PX", "60000"});
+    connection.Command({"SET", "redlatch:2:{job}:fence", "7", "PX", "60000"});
     connection.Command({"SET", "{job}:fenced", "x", "PX", "1200"});
   }
   const ProcessEnd end(server);
@@ -104,31 +104,32 @@ TEST(Keeper, StopsAServerThatOnlyKnowsWhoADeadClientWas) {
 
 TEST(Keeper, HandsWhatItStoppedToTheNextServerOnce) {
   const EmbeddedHome home;
-  home.Connect(absl::Milliseconds(100)).Command({"SET", "{job}:fence", "7", "PX", "60000"});
+  home.Connect(absl::Milliseconds(100))
+      .Command({"SET", "redlatch:2:{job}:fence", "7", "PX", "60000"});
   ASSERT_TRUE(home.Empties());
   auto next = home.Connect();
-  EXPECT_EQ(next.Command({"GET", "{job}:fence"}).text, "7");
+  EXPECT_EQ(next.Command({"GET", "redlatch:2:{job}:fence"}).text, "7");
   // After a crash nothing is better than what was true long ago.
   const ProcessEnd end(ServerPid(next));
   Kill(ServerPid(next));
   ASSERT_TRUE(end.WaitFor(kLong));
   auto third = home.Connect();
-  EXPECT_TRUE(third.Command({"GET", "{job}:fence"}).is_nil());
+  EXPECT_TRUE(third.Command({"GET", "redlatch:2:{job}:fence"}).is_nil());
 }
 
 TEST(Keeper, HandsSemaphoresAndLatchesThatNobodyUsesToTheNextServer) {
   const EmbeddedHome home;
   {
     auto connection = home.Connect(absl::Milliseconds(100));
-    connection.Command({"HSET", "slots", "kind", "semaphore", "capacity", "8"});
-    connection.Command({"HSET", "done", "kind", "latch", "count", "3"});
-    connection.Command({"HSET", "{done}:counted", "me", "1"});
+    connection.Command({"HSET", "slots", "kind", "semaphore/2", "capacity", "8"});
+    connection.Command({"HSET", "done", "kind", "latch/2", "count", "3"});
+    connection.Command({"HSET", "redlatch:2:{done}:latch.counted", "me", "1"});
   }
   ASSERT_TRUE(home.Empties());
   auto next = home.Connect();
   EXPECT_EQ(next.Command({"HGET", "slots", "capacity"}).text, "8");
   EXPECT_EQ(next.Command({"HGET", "done", "count"}).text, "3");
-  EXPECT_EQ(next.Command({"HGET", "{done}:counted", "me"}).text, "1");
+  EXPECT_EQ(next.Command({"HGET", "redlatch:2:{done}:latch.counted", "me"}).text, "1");
 }
 
 TEST(Keeper, KeepsPermitsThatAreTaken) {
@@ -137,9 +138,9 @@ TEST(Keeper, KeepsPermitsThatAreTaken) {
   {
     auto connection = home.Connect(absl::Milliseconds(200));
     server = ServerPid(connection);
-    connection.Command({"HSET", "slots", "kind", "semaphore", "capacity", "8"});
-    connection.Command({"ZADD", "{slots}:permits", "1", "x"});
-    connection.Command({"PEXPIRE", "{slots}:permits", "1200"});
+    connection.Command({"HSET", "slots", "kind", "semaphore/2", "capacity", "8"});
+    connection.Command({"ZADD", "redlatch:2:{slots}:semaphore.permits", "1", "x"});
+    connection.Command({"PEXPIRE", "redlatch:2:{slots}:semaphore.permits", "1200"});
   }
   const ProcessEnd end(server);
   EXPECT_FALSE(end.WaitFor(absl::Milliseconds(1100)));
@@ -149,15 +150,17 @@ TEST(Keeper, KeepsPermitsThatAreTaken) {
 TEST(Keeper, LosesNothingOfAClientThatComesBetweenLookAndStop) {
   const EmbeddedHome home;
   // A redis-cli that stops at the gate when the keeper has made up its mind.
+  const ServerPrograms programs = *FindServerPrograms();
   const std::string told = home.Aside("told"), gate = home.Aside("gate");
   ASSERT_EQ(mkfifo(told.c_str(), 0600), 0);
   ASSERT_EQ(mkfifo(gate.c_str(), 0600), 0);
-  WriteScript(home.Aside("redis-server"), "PATH=${PATH#*:}; exec redis-server \"$@\"\n");
+  WriteScript(home.Aside("redis-server"), "exec " + programs.server + " \"$@\"\n");
   WriteScript(home.Aside("redis-cli"),
-              absl::StrCat("PATH=${PATH#*:}\ncase $* in *SHUTDOWN*) echo now >", told,
-                           "; read go <", gate, " ;; esac\nexec redis-cli \"$@\"\n"));
+              absl::StrCat("case $* in *SHUTDOWN*) echo now >", told, "; read go <", gate,
+                           " ;; esac\nexec ", programs.client, " \"$@\"\n"));
   const std::string path = absl::StrCat(home.Aside(""), ":", getenv("PATH"));
   const ScopedEnvironment gated("PATH", path.c_str());
+  const ScopedEnvironment unnamed("REDLATCH_REDIS_SERVER", nullptr);
 
   ASSERT_TRUE(home.Ensure(absl::Milliseconds(100)).ok());
   const base::UniqueFd mind(open(told.c_str(), O_RDONLY | O_CLOEXEC));
@@ -227,18 +230,18 @@ TEST(Keeper, EndsWithItsServer) {
 TEST(Keeper, IsNotNeededToServe) {
   const EmbeddedHome home;
   auto connection = home.Connect(absl::Milliseconds(100));
-  for (const auto& [pid, name] : home.Processes()) {
-    if (name != "redis-server") Kill(pid);
+  const pid_t server = ServerPid(connection);
+  for (const EmbeddedHome::Process& process : home.Processes()) {
+    if (process.pid != server) Kill(process.pid);
   }
   EXPECT_EQ(connection.Command({"PING"}).text, "PONG");
   auto another = home.Connect();
-  EXPECT_EQ(ServerPid(another), ServerPid(connection));
+  EXPECT_EQ(ServerPid(another), server);
 }
 
 TEST(Keeper, ServesOnWithoutRedisCli) {
   const EmbeddedHome home;
-  WriteScript(home.Aside("server"),
-              "PATH=/usr/local/bin:/usr/bin:/bin; exec redis-server \"$@\"\n");
+  WriteScript(home.Aside("server"), "exec " + FindServerPrograms()->server + " \"$@\"\n");
   const ScopedEnvironment server("REDLATCH_REDIS_SERVER", home.Aside("server").c_str());
   const ScopedEnvironment no_client("PATH", home.Aside("").c_str());
   auto connection = home.Connect(absl::Milliseconds(100));
@@ -280,9 +283,9 @@ TEST(Keeper, AnyOfItsProcessesMayBeKilledAtAnyMoment) {
     clients.emplace_back([&] {
       while (!over) {
         const absl::StatusOr<std::string> socket = home.Ensure(absl::Milliseconds(40));
-        // Twice in a row killed while it started: nothing worse may come.
+        // Twice in a row killed while starting: nothing worse may come.
         if (!socket.ok()) {
-          EXPECT_THAT(std::string(socket.status().message()), HasSubstr("while it started"));
+          EXPECT_THAT(std::string(socket.status().message()), HasSubstr("while starting"));
           continue;
         }
         auto connection = support::RawConnection::ToSocket(*socket);
@@ -293,7 +296,7 @@ TEST(Keeper, AnyOfItsProcessesMayBeKilledAtAnyMoment) {
   }
   const base::Instant end = base::Now() + absl::Seconds(3);
   while (base::Now() < end) {
-    EXPECT_LE(home.Pids("redis-server").size(), 1u);
+    EXPECT_LE(home.Servers().size(), 1u);
     const std::vector<EmbeddedHome::Process> processes = home.Processes();
     if (!processes.empty()) {
       Kill(processes[base::RandomBits() % processes.size()].pid);
@@ -305,7 +308,7 @@ TEST(Keeper, AnyOfItsProcessesMayBeKilledAtAnyMoment) {
   EXPECT_GT(served, 10);
   auto connection = home.Connect();
   EXPECT_EQ(connection.Command({"PING"}).text, "PONG");
-  EXPECT_THAT(home.Pids("redis-server"), ElementsAre(ServerPid(connection)));
+  EXPECT_THAT(home.Servers(), ElementsAre(ServerPid(connection)));
 }
 
 TEST(Keeper, IsCleanShell) {

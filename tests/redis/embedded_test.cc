@@ -19,6 +19,7 @@
 #include "gtest/gtest.h"
 #include "src/base/mutex.h"
 #include "src/redis/embedded_directory.h"
+#include "src/redis/embedded_keeper.h"
 #include "tests/redis/embedded_home.h"
 #include "tests/support/child_entry.h"
 
@@ -132,7 +133,7 @@ TEST(EmbeddedServer, SixteenProcessesThatStartAtOnceMeetOnOneServer) {
   const std::set<std::string> met = WhatTheyMeet(joiners);
   auto connection = home.Connect();
   EXPECT_THAT(met, ElementsAre(absl::StrCat(ServerPid(connection))));
-  EXPECT_THAT(home.Pids("redis-server"), ElementsAre(ServerPid(connection)));
+  EXPECT_THAT(home.Servers(), ElementsAre(ServerPid(connection)));
 }
 
 TEST(EmbeddedServer, HealsASocketLeftByAKilledServer) {
@@ -203,9 +204,9 @@ TEST(EmbeddedServer, StartsWhereSigchldIsIgnored) {
 
 TEST(EmbeddedServer, GoesOnStartingWhenItsStarterGivesUp) {
   const EmbeddedHome home;
-  WriteScript(home.Aside("slow"),
-              absl::StrCat("echo start >>", home.Aside("starts"), "\n", "read go <",
-                           home.Aside("gate"), "\n", "exec redis-server \"$@\"\n"));
+  WriteScript(home.Aside("slow"), absl::StrCat("echo start >>", home.Aside("starts"), "\n",
+                                               "read go <", home.Aside("gate"), "\n", "exec ",
+                                               FindServerPrograms()->server, " \"$@\"\n"));
   ASSERT_EQ(mkfifo(home.Aside("gate").c_str(), 0600), 0);
   const ScopedEnvironment slow("REDLATCH_REDIS_SERVER", home.Aside("slow").c_str());
   for (int i = 0; i < 2; ++i) {
@@ -292,7 +293,7 @@ TEST(EmbeddedDirectory, ThatOthersMayEnterIsRefused) {
   const absl::Status open = home.Ensure().status();
   EXPECT_EQ(open.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(open.message()), HasSubstr("0710"));
-  EXPECT_THAT(std::string(open.message()), HasSubstr("chmod 700 " + home.directory()));
+  EXPECT_THAT(std::string(open.message()), HasSubstr("chmod 700 '" + home.directory() + "'"));
 }
 
 TEST(EmbeddedDirectory, OfAnotherUserIsRefused) {
@@ -332,7 +333,8 @@ TEST(EmbeddedDirectory, MustBeAPathThatASocketCanHave) {
   const size_t longest = 107 - std::string("/redis.sock").size();
   const std::string longest_name(longest - home.Aside("").size(), 'x');
   EXPECT_TRUE(EmbeddedDirectory(home.Aside(longest_name)).ok());
-  EXPECT_THAT(refusal(home.Aside(longest_name + "x")), HasSubstr("108 bytes, and 107 is the most"));
+  EXPECT_THAT(refusal(home.Aside(longest_name + "x")),
+              HasSubstr("108 bytes, and 107 is the maximum"));
   EXPECT_THAT(refusal("somewhere"), HasSubstr("absolute"));
   EXPECT_THAT(refusal(std::string("/tmp/a\0b", 8)), HasSubstr("absolute"));
 }

@@ -1,100 +1,26 @@
-// A process that forks while another of its threads is in the midst of something: in the child that
-// something is never finished. Here a thread is halted at each allocation and each release of
-// memory in turn, the process forks, and the child destroys what the thread was using.
-#include <atomic>
-#include <cstdint>
-#include <cstdlib>
-#include <functional>
-#include <memory>
-#include <new>
-#include <string_view>
-#include <thread>
+// What a forked child destroys of a channel or a subscriber that a thread of its parent was using.
+#include "tests/redis/fork_sweep.h"
 
+#include <atomic>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "gtest/gtest.h"
+#include "src/redis/channel.h"
 #include "src/redis/subscriber.h"
 #include "src/redis/transport.h"
-#include "tests/support/subprocess.h"
+#include "tests/support/redis_server.h"
 #include "tests/support/subscriber_test_fixture.h"
-
-namespace redlatch {
-namespace {
-
-enum Halt : int { kNone, kHalted, kGoOn };
-thread_local int steps_left = -1;  // of this thread, until it is halted; -1: it never is
-std::atomic<int> halt{kNone};
-
-void Step() {
-  if (steps_left < 0 || steps_left-- > 0) return;
-  halt = kHalted;
-  halt.notify_all();
-  halt.wait(kHalted);
-}
-
-// Before each block, so that a second release of one is noticed.
-struct alignas(16) Mark {
-  static constexpr uint64_t kInUse = 0x72656c65617365;
-  uint64_t value;
-};
-
-}  // namespace
-}  // namespace redlatch
-
-void* operator new(size_t size) {
-  redlatch::Step();
-  auto* mark = static_cast<redlatch::Mark*>(std::malloc(sizeof(redlatch::Mark) + size));
-  if (mark == nullptr) throw std::bad_alloc();
-  mark->value = redlatch::Mark::kInUse;
-  return mark + 1;
-}
-void operator delete(void* memory) noexcept {
-  if (memory == nullptr) return;
-  auto* mark = static_cast<redlatch::Mark*>(memory) - 1;
-  if (mark->value != redlatch::Mark::kInUse) std::abort();
-  mark->value = 0;
-  std::free(mark);
-  redlatch::Step();  // when what points to it has not been changed yet
-}
-void operator delete(void* memory, size_t) noexcept { operator delete(memory); }
 
 namespace redlatch {
 namespace {
 
 class ForkSweep : public support::SubscriberTestFixture {
  protected:
-  // What the child returns: 0 is well.
-  static int ExitCode(const std::function<void()>& body) {
-    auto child = support::Child::Fork([&](support::LinePipe&) {
-      body();
-      return 0;
-    });
-    const auto status = child->WaitFor(kPatience);
-    if (!status.has_value()) return -1;  // it hangs
-    return status->signal != 0 ? 1000 + status->signal : status->code;
-  }
-
-  // `act` has `steps_left` of some thread set to its argument, and returns when that thread is
-  // through. Returns how often the thread was halted.
-  static int Sweep(const std::function<void()>& prepare, const std::function<void(int)>& act,
-                   const std::function<void()>& destroy) {
-    for (int steps = 0;; ++steps) {
-      prepare();
-      halt = kNone;
-      std::thread actor([&] {
-        act(steps);
-        int none = kNone;
-        halt.compare_exchange_strong(none, kGoOn);
-        halt.notify_all();
-      });
-      halt.wait(kNone);
-      const bool halted = halt == kHalted;
-      EXPECT_EQ(halted ? ExitCode(destroy) : 0, 0) << "halted at step " << steps;
-      halt = kGoOn;
-      halt.notify_all();
-      actor.join();
-      if (!halted || HasFailure()) return steps;
-    }
-  }
-
   static constexpr char kOne[] = "a channel with a name that is allocated";
   static constexpr char kOther[] = "another such channel, for the same reason";
 };
@@ -139,6 +65,31 @@ TEST_F(ForkSweep, AChildMayDestroyASubscriberWhateverItsThreadWasDoing) {
       },
       [&] { subscriber.reset(); });
   EXPECT_GT(halts, 20);
+}
+
+// With a handshake of several answers, and a connection that ends.
+TEST_F(ForkSweep, AChildMayDestroyAChannelWhateverACallOfItWasDoing) {
+  const auto server = support::RedisServer::Start({.password = "a secret"});
+  const auto url = redis::ParseUrl(
+      "redis://:a%20secret@127.0.0.1:" + std::to_string(server->port()) + "/3?name=sweep");
+  ASSERT_TRUE(url.ok()) << url.status();
+  std::unique_ptr<redis::Channel> channel;
+  const int halts = Sweep([&] { channel = std::make_unique<redis::Channel>(*url); },
+                          [&](int steps) {
+                            steps_left = steps;
+                            EXPECT_TRUE(channel->Connect(Soon()).ok());
+                            std::vector<absl::StatusOr<redis::Reply>> replies(3);
+                            const redis::Command echo{"ECHO", std::string(100, 'x')};
+                            channel->CallBatch(std::vector<redis::Command>(3, echo), Soon(),
+                                               absl::MakeSpan(replies));
+                            EXPECT_TRUE(channel->Send(echo).ok());
+                            EXPECT_TRUE(channel->Call({"QUIT"}, Soon()).ok());
+                            while (!channel->Call(echo, Soon()).ok()) {
+                            }
+                            steps_left = -1;
+                          },
+                          [&] { channel.reset(); });
+  EXPECT_GT(halts, 50);
 }
 
 }  // namespace

@@ -51,7 +51,7 @@ TEST(HandshakeTest, LearnsVersionAndRunId) {
   const auto server = RedisServer::Start();
   const Greeting greeting = Greet(server->url());
   EXPECT_EQ(greeting.code, absl::StatusCode::kOk) << greeting.message;
-  EXPECT_EQ(greeting.info.version, server->Info("redis_version"));
+  EXPECT_EQ(greeting.info.version, server->Version());
   EXPECT_EQ(greeting.info.run_id, server->Info("run_id"));
   EXPECT_THAT(greeting.info.warnings, IsEmpty());
 }
@@ -193,6 +193,62 @@ TEST(HandshakeTest, AReplicaIsUnavailableAndNamesItsPrimary) {
               AllOf(HasSubstr("replica"), HasSubstr(absl::StrCat("127.0.0.1:", primary->port()))));
   replica->Command({"REPLICAOF", "NO", "ONE"});
   EXPECT_EQ(Greet(replica->url()).code, absl::StatusCode::kOk);
+}
+
+TEST(HandshakeTest, AReplicaIsNoPlaceForSubscriptions) {
+  const auto primary = RedisServer::Start();
+  const auto replica = RedisServer::Start({.replica_of = primary->port()});
+  const Greeting greeting = Greet(replica->url(), Handshake::Purpose::kSubscriptions);
+  EXPECT_EQ(greeting.code, absl::StatusCode::kUnavailable);
+  EXPECT_THAT(greeting.message, HasSubstr("replica"));
+}
+
+TEST_F(AclTest, AReplicaIsUnavailableToAUserWithoutInfoToo) {
+  const auto primary = RedisServer::Start();
+  server_ = RedisServer::Start(
+      {.acl = {"user alice on >sesame ~* &* +@all -info"}, .replica_of = primary->port()});
+  EXPECT_EQ(Greet(With(*server_, "alice:sesame")).code, absl::StatusCode::kUnavailable);
+}
+
+TEST(HandshakeTest, CommandsThatTheServerRenamedAreNamedWithTheMend) {
+  for (const std::string name : {"EVALSHA", "EVAL", "SUBSCRIBE", "TIME", "PUBLISH", "PUBSUB"}) {
+    const auto server = RedisServer::Start({.config = {"rename-command " + name + " mine"}});
+    const Greeting greeting = Greet(server->url());
+    EXPECT_EQ(greeting.code, absl::StatusCode::kFailedPrecondition) << name;
+    EXPECT_THAT(greeting.message,
+                AllOf(HasSubstr(name), HasSubstr("rename-command"), HasSubstr(server->url())));
+  }
+}
+
+TEST(HandshakeTest, AllCommandsThatAScriptMissesAreNamedAtOnce) {
+  const auto server =
+      RedisServer::Start({.config = {"rename-command PUBLISH \"\"", "rename-command PUBSUB mine"}});
+  EXPECT_THAT(Greet(server->url()).message, HasSubstr("PUBLISH, PUBSUB"));
+}
+
+TEST(HandshakeTest, AServerWithoutInfoIsAcceptedWithAWarning) {
+  const auto server = RedisServer::Start({.config = {"rename-command INFO mine"}});
+  const Greeting greeting = Greet(server->url());
+  EXPECT_EQ(greeting.code, absl::StatusCode::kOk) << greeting.message;
+  EXPECT_THAT(greeting.info.warnings, ElementsAre(HasSubstr("does not know INFO")));
+  EXPECT_FALSE(greeting.info.version.empty());
+}
+
+TEST(HandshakeTest, AServerWithoutHelloIsAccepted) {
+  const auto server = RedisServer::Start({.config = {"rename-command HELLO mine"}});
+  const Greeting greeting = Greet(server->url());
+  EXPECT_EQ(greeting.code, absl::StatusCode::kOk) << greeting.message;
+  EXPECT_THAT(greeting.info.warnings, IsEmpty());
+  EXPECT_FALSE(greeting.info.version.empty());
+}
+
+TEST(HandshakeTest, TheProbeExecutesNothing) {
+  const auto server = RedisServer::Start();
+  EXPECT_EQ(Greet(server->url()).code, absl::StatusCode::kOk);
+  for (const char* name : {"publish", "pubsub", "subscribe", "time"}) {
+    EXPECT_THAT(server->Info(absl::StrCat("cmdstat_", name)),
+                ::testing::AnyOf(IsEmpty(), HasSubstr("calls=0")));
+  }
 }
 
 TEST(HandshakeTest, AServerThatEvictsIsRefusedWithTheMend) {

@@ -1,10 +1,12 @@
-// A bar: looking at a lock of 100,000 holders or waiters keeps the server from others for 5 ms at
-// most at a time, and tells how many there are.
+// A bar: looking at a lock of 100,000 holders or waiters keeps the server from others no longer
+// than looking at one of as many as are listed, and tells how many there are. REDLATCH_FULL_BARS=1:
+// nor for longer than 5 ms at a time.
 #include <algorithm>
 #include <cstdint>
-#include <functional>
+#include <cstdio>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -16,18 +18,16 @@
 #include "redlatch/reentrant_read_write_lock.h"
 #include "redlatch/semaphore.h"
 #include "redlatch/simple_lock.h"
+#include "tests/support/lock_keys.h"
 #include "tests/support/redis_server.h"
+#include "tests/support/test_scale.h"
 
 namespace redlatch {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr int kLooks = 5;
-#else
-constexpr int kLooks = 20;
-#endif
+constexpr int kLooks = 10;
 constexpr int64_t kMany = 100'000;
-constexpr int64_t kListed = 1000;
+constexpr int64_t kListed = 200;
 constexpr absl::Duration kBar = absl::Milliseconds(5);
 
 // Each has a client of its own that has described itself. KEYS: a zset of expiries. ARGV: how many,
@@ -51,7 +51,7 @@ for i = 1, tonumber(ARGV[1]) do
   local ticket = string.format('%.0f', now + i)
   redis.call('ZADD', KEYS[1], ticket, client .. ':' .. i)
   redis.call('HSET', KEYS[2], client .. ':' .. i, string.format('%.0f 30000 1 1 1 10000 0 ', now) ..
-    ticket .. ' redlatch:' .. client .. ' ' .. client)
+    ticket .. ' 2000 0 redlatch:' .. client .. ' 32 ' .. client)
   redis.call('SET', 'redlatch:client:' .. client, i .. ' 1 host program')
 end
 )lua";
@@ -75,31 +75,48 @@ class InspectCost : public ::testing::Test {
     const redis::Reply reply = server_->Command(command);
     ASSERT_FALSE(reply.is_error()) << reply.DebugString();
   }
-  void AddHolds(const std::string& key, absl::Duration ending = absl::Hours(1)) {
-    Eval(kAddHolds, {key}, {absl::StrCat(kMany), absl::StrCat(absl::ToInt64Microseconds(ending))});
+  void AddHolds(const std::string& key, int64_t holds = kMany,
+                absl::Duration ending = absl::Hours(1)) {
+    Eval(kAddHolds, {key}, {absl::StrCat(holds), absl::StrCat(absl::ToInt64Microseconds(ending))});
   }
-  void AddWaiters(const std::string& name) {
-    Eval(kAddWaiters, {"{" + name + "}:queue", "{" + name + "}:waiters"}, {absl::StrCat(kMany)});
+  void AddWaiters(const std::string& name, const std::string& kind, int64_t waiters = kMany) {
+    Eval(kAddWaiters,
+         {support::AuxiliaryKey(name, kind + ".queue"),
+          support::AuxiliaryKey(name, kind + ".waiters")},
+         {absl::StrCat(waiters)});
   }
 
-  // The longest that the server spent on one of the commands of a look: that of the look where that
-  // was least, since a machine that is busy is no fault of a script's.
-  absl::Duration LongestCommand(const std::function<absl::StatusOr<LockInfo>()>& look) {
-    absl::Duration least = absl::InfiniteDuration();
-    server_->Command({"CONFIG", "SET", "slowlog-log-slower-than", "0"});
-    for (int i = 0; i < kLooks; ++i) {
-      server_->Command({"SLOWLOG", "RESET"});
-      info_ = look();
-      EXPECT_TRUE(info_.ok()) << info_.status();
-      absl::Duration longest = absl::ZeroDuration();
-      for (const redis::Reply& entry : server_->Command({"SLOWLOG", "GET", "50"}).elements) {
-        longest = std::max(longest, absl::Microseconds(entry.elements.at(2).integer));
-      }
-      EXPECT_GT(longest, absl::ZeroDuration());
-      least = std::min(least, longest);
+  // The longest that the server spent on one of the commands of a look.
+  template <class Lock>
+  absl::Duration LongestCommand(const Lock& lock) {
+    server_->Command({"SLOWLOG", "RESET"});
+    info_ = lock.Inspect();
+    EXPECT_TRUE(info_.ok()) << info_.status();
+    absl::Duration longest = absl::ZeroDuration();
+    for (const redis::Reply& entry : server_->Command({"SLOWLOG", "GET", "50"}).elements) {
+      longest = std::max(longest, absl::Microseconds(entry.elements.at(2).integer));
     }
-    RecordProperty("microseconds", std::to_string(absl::ToInt64Microseconds(least)));
-    return least;
+    EXPECT_GT(longest, absl::ZeroDuration());
+    return longest;
+  }
+
+  // Of each lock that look counts at which that was least, since a machine that is busy is no fault
+  // of a script's; and they are looked at in turn, so that what else it does befalls both.
+  template <class Lock>
+  void ExpectManyCostWhatFewDo(const Lock& few, const Lock& many) {
+    server_->Command({"CONFIG", "SET", "slowlog-log-slower-than", "0"});
+    absl::Duration of_few = absl::InfiniteDuration();
+    absl::Duration of_many = absl::InfiniteDuration();
+    for (int i = 0; i < kLooks; ++i) {
+      of_few = std::min(of_few, LongestCommand(few));
+      of_many = std::min(of_many, LongestCommand(many));
+    }
+    std::printf("%s of few, %s of many\n", absl::FormatDuration(of_few).c_str(),
+                absl::FormatDuration(of_many).c_str());
+    EXPECT_LE(of_many, 2 * of_few);
+    if (support::FullBars()) {
+      EXPECT_LE(of_many, kBar);
+    }
   }
 
   const std::unique_ptr<support::RedisServer> server_ =
@@ -109,10 +126,14 @@ class InspectCost : public ::testing::Test {
 };
 
 TEST_F(InspectCost, OfASemaphoreWithManyHolders) {
+  Semaphore few(*client_, "few", kMany);
   Semaphore semaphore(*client_, "slots", kMany);
-  ASSERT_TRUE(semaphore.Acquire().ok());  // stores the capacity
-  AddHolds("{slots}:permits");
-  EXPECT_LE(LongestCommand([&] { return semaphore.Inspect(); }), kBar);
+  for (Semaphore* each : {&few, &semaphore}) {
+    ASSERT_TRUE(each->Acquire().ok());  // stores the capacity
+  }
+  AddHolds("redlatch:2:{few}:semaphore.permits", kListed);
+  AddHolds("redlatch:2:{slots}:semaphore.permits");
+  ExpectManyCostWhatFewDo(few, semaphore);
   EXPECT_EQ(info_->holders.size(), kListed);
   EXPECT_EQ(info_->holding, kMany);
   EXPECT_EQ(info_->used, kMany);
@@ -123,11 +144,14 @@ TEST_F(InspectCost, OfASemaphoreWithManyHolders) {
 }
 
 TEST_F(InspectCost, OfASemaphoreWithManyHoldersOfSeveralPermits) {
+  Semaphore few(*client_, "few", 3 * kMany);
   Semaphore semaphore(*client_, "slots", 3 * kMany);
-  ASSERT_TRUE(semaphore.Acquire().ok());
-  AddHolds("{slots}:permits");
-  Eval(kAddWeights, {"slots", "{slots}:permits"}, {"2"});
-  EXPECT_LE(LongestCommand([&] { return semaphore.Inspect(); }), kBar);
+  for (Semaphore* each : {&few, &semaphore}) ASSERT_TRUE(each->Acquire().ok());
+  AddHolds("redlatch:2:{few}:semaphore.permits", kListed);
+  Eval(kAddWeights, {"few", "redlatch:2:{few}:semaphore.permits"}, {"2"});
+  AddHolds("redlatch:2:{slots}:semaphore.permits");
+  Eval(kAddWeights, {"slots", "redlatch:2:{slots}:semaphore.permits"}, {"2"});
+  ExpectManyCostWhatFewDo(few, semaphore);
   EXPECT_EQ(info_->holding, kMany);
   EXPECT_EQ(info_->used, 2 * kMany);
   EXPECT_EQ(info_->holders.back().permits, 2);
@@ -135,19 +159,23 @@ TEST_F(InspectCost, OfASemaphoreWithManyHoldersOfSeveralPermits) {
 }
 
 TEST_F(InspectCost, OfASemaphoreWithManyHoldersThatHaveExpired) {
+  Semaphore few(*client_, "few", 3 * kMany);
   Semaphore semaphore(*client_, "slots", 3 * kMany);
-  ASSERT_TRUE(semaphore.Acquire().ok());
-  AddHolds("{slots}:permits", -absl::Hours(1));
-  Eval(kAddWeights, {"slots", "{slots}:permits"}, {"2"});
-  EXPECT_LE(LongestCommand([&] { return semaphore.Inspect(); }), kBar);
+  for (Semaphore* each : {&few, &semaphore}) ASSERT_TRUE(each->Acquire().ok());
+  AddHolds("redlatch:2:{few}:semaphore.permits", kListed, -absl::Hours(1));
+  Eval(kAddWeights, {"few", "redlatch:2:{few}:semaphore.permits"}, {"2"});
+  AddHolds("redlatch:2:{slots}:semaphore.permits", kMany, -absl::Hours(1));
+  Eval(kAddWeights, {"slots", "redlatch:2:{slots}:semaphore.permits"}, {"2"});
+  ExpectManyCostWhatFewDo(few, semaphore);
   EXPECT_EQ(info_->holding, 0);
   EXPECT_TRUE(info_->holders.empty());
 }
 
 TEST_F(InspectCost, OfAReadWriteLockWithManyReaders) {
-  ReentrantReadWriteLock lock(*client_, "catalogue");
-  AddHolds("{catalogue}:readers");
-  EXPECT_LE(LongestCommand([&] { return lock.Inspect(); }), kBar);
+  AddHolds("redlatch:rw:{few}:readers", kListed);
+  AddHolds("redlatch:rw:{catalogue}:readers");
+  ExpectManyCostWhatFewDo(ReentrantReadWriteLock(*client_, "few"),
+                          ReentrantReadWriteLock(*client_, "catalogue"));
   EXPECT_EQ(info_->holders.size(), kListed);
   EXPECT_EQ(info_->holding, kMany);
   EXPECT_EQ(info_->holders[0].owner, "read");
@@ -156,17 +184,20 @@ TEST_F(InspectCost, OfAReadWriteLockWithManyReaders) {
 }
 
 TEST_F(InspectCost, OfLocksWithManyWaiters) {
-  for (const char* name : {"simple", "catalogue", "slots"}) AddWaiters(name);
-  SimpleLock simple(*client_, "simple");
-  ReentrantReadWriteLock catalogue(*client_, "catalogue");
-  Semaphore slots(*client_, "slots", 1);
-  EXPECT_LE(LongestCommand([&] { return simple.Inspect(); }), kBar);
+  const std::pair<const char*, const char*> locks[] = {
+      {"simple", "simple"}, {"catalogue", "rw"}, {"slots", "semaphore"}};
+  for (const auto& [name, kind] : locks) {
+    AddWaiters(name, kind);
+    AddWaiters(absl::StrCat("few ", name), kind, kListed);
+  }
+  ExpectManyCostWhatFewDo(SimpleLock(*client_, "few simple"), SimpleLock(*client_, "simple"));
   EXPECT_EQ(info_->waiting, kMany);
   EXPECT_EQ(info_->waiters.size(), 100);
   EXPECT_EQ(info_->waiters[0].process.pid, 1);
-  EXPECT_LE(LongestCommand([&] { return catalogue.Inspect(); }), kBar);
+  ExpectManyCostWhatFewDo(ReentrantReadWriteLock(*client_, "few catalogue"),
+                          ReentrantReadWriteLock(*client_, "catalogue"));
   EXPECT_EQ(info_->waiting, kMany);
-  EXPECT_LE(LongestCommand([&] { return slots.Inspect(); }), kBar);
+  ExpectManyCostWhatFewDo(Semaphore(*client_, "few slots", 1), Semaphore(*client_, "slots", 1));
   EXPECT_EQ(info_->waiting, kMany);
 }
 

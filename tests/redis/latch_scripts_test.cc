@@ -90,7 +90,7 @@ class LatchScriptsTest : public LockScriptsFixture {
 
 TEST_F(LatchScriptsTest, TheFirstMakesItAsAHashThatSaysWhatItIs) {
   EXPECT_EQ(Create(12), Made(12));
-  EXPECT_EQ(server_->Text({"HGET", name_, "kind"}), "latch");
+  EXPECT_EQ(server_->Text({"HGET", name_, "kind"}), "latch/2");
   EXPECT_EQ(server_->Text({"HGET", name_, "incarnation"}), Incarnation());
   EXPECT_EQ(server_->Text({"HGET", name_, "total"}), "12");
   EXPECT_EQ(server_->Text({"HGET", name_, "count"}), "12");
@@ -466,7 +466,7 @@ TEST_F(LatchScriptsTest, KeysOfAnotherTypeOrKindAreRefusedAndUntouched) {
   };
   server_->Command({"SET", name_, Hold('a'), "PX", "30000"});
   expect_all_refused(name_);
-  server_->Command({"HSET", name_, "kind", "reentrant", "incarnation", Incarnation()});
+  server_->Command({"HSET", name_, "kind", "reentrant/2", "incarnation", Incarnation()});
   server_->Command({"PEXPIRE", name_, "30000"});
   expect_all_refused(name_);
   server_->Command({"HSET", name_, "a", "foreign", "hash", "!"});

@@ -2,6 +2,7 @@
 #ifndef REDLATCH_TESTS_REDIS_LOCK_SCRIPTS_FIXTURE_H_
 #define REDLATCH_TESTS_REDIS_LOCK_SCRIPTS_FIXTURE_H_
 
+#include <algorithm>
 #include <deque>
 #include <memory>
 #include <string>
@@ -32,6 +33,8 @@ struct Request {
   int block = 1;
   bool manual = false;
   std::string ticket = "0";
+  int claim_ms = 0;                    // 0: the lease
+  bool listen = false;                 // be told whether the channel has a subscriber
   std::vector<std::string> more = {};  // ARGV that a primitive adds
 
   std::string client() const { return hold.substr(0, 32); }
@@ -40,7 +43,8 @@ struct Request {
     std::vector<std::string> args = {
         hold, absl::StrCat(lease_ms),
         absl::StrCat(block, " ", attempt, wait ? " 1 " : " 0 ", heartbeat_ms,
-                     manual ? " 1 " : " 0 ", ticket, " ", channel()),
+                     manual ? " 1 " : " 0 ", ticket, " ", claim_ms > 0 ? claim_ms : lease_ms,
+                     listen ? " 1 " : " 0 ", channel()),
         owner};
     args.insert(args.end(), more.begin(), more.end());
     return args;
@@ -95,10 +99,14 @@ class LockScriptsFixture : public ::testing::Test {
   }
   static std::string Channel(char client) { return "redlatch:" + std::string(32, client); }
 
-  std::string Queue() const { return "{" + name_ + "}:queue"; }
-  std::string Waiters() const { return "{" + name_ + "}:waiters"; }
-  std::string Fence() const { return "{" + name_ + "}:fence"; }
-  std::string Gone(const std::string& hold) const { return "{" + name_ + "}:gone:" + hold; }
+  // Scripts do not care what their keys are called.
+  virtual std::string Auxiliary(const std::string& suffix) const {
+    return "{" + name_ + "}:" + suffix;
+  }
+  std::string Queue() const { return Auxiliary("queue"); }
+  std::string Waiters() const { return Auxiliary("waiters"); }
+  std::string Fence() const { return Auxiliary("fence"); }
+  std::string Gone(const std::string& hold) const { return Auxiliary("gone:" + hold); }
 
   // The scripts that serve this request, and the keys that they are given last.
   virtual const LockScripts& ScriptsFor(const Request&) const { return scripts_; }
@@ -116,7 +124,24 @@ class LockScriptsFixture : public ::testing::Test {
                                         Fence()};
     command.insert(command.end(), more_keys.begin(), more_keys.end());
     command.insert(command.end(), args.begin(), args.end());
-    return Split(server_->Command(command));
+    return WithoutNotes(Split(server_->Command(command)));
+  }
+
+  // The reply alone; what it ends with is then in notes_, as in "look 2000 deaf".
+  redis::Reply WithoutNotes(redis::Reply reply) {
+    notes_.clear();
+    auto& words = reply.elements;
+    const auto is_note = [](const redis::Reply& word) {
+      return word.text == "look" || word.text == "deaf" || word.text == "missed";
+    };
+    const auto notes = std::find_if(words.begin(), words.end(), is_note);
+    for (auto word = notes; word != words.end(); ++word) {
+      const bool number = word->type == redis::Reply::Type::kInteger;
+      absl::StrAppend(&notes_, notes_.empty() ? "" : " ",
+                      number ? absl::StrCat(word->integer) : word->text);
+    }
+    words.erase(notes, words.end());
+    return reply;
   }
 
   // The words of a reply; numbers as such, except that tokens and tickets stay text.
@@ -174,7 +199,12 @@ class LockScriptsFixture : public ::testing::Test {
     return Eval(scripts_.inspect, {}, {absl::StrCat(most)}).DebugString();
   }
   std::string ForceRelease() {
-    return Eval(scripts_.force_release, {}, {"redlatch:"}).DebugString();
+    redis::Reply reply = Eval(scripts_.force_release, {}, {"redlatch:"});
+    if (reply.elements.size() > 1 && reply.elements[1].type == redis::Reply::Type::kInteger) {
+      notes_ = absl::StrCat("look ", reply.elements[1].integer);
+      reply.elements.erase(reply.elements.begin() + 1);
+    }
+    return reply.DebugString();
   }
 
   static std::string First(const redis::Reply& reply) {
@@ -217,6 +247,7 @@ class LockScriptsFixture : public ::testing::Test {
   const LockScripts scripts_;
   const std::unique_ptr<support::RedisServer> server_;
   std::string name_ = "orders:42";
+  std::string notes_;  // of the last reply
 };
 
 }  // namespace redlatch

@@ -179,8 +179,12 @@ TEST_F(ScriptsTest, WrongTypesAndMistakesAreStatuses) {
   EXPECT_EQ(type.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(type.message()), HasSubstr("WRONGTYPE"));
   EXPECT_THAT(std::string(type.message()), HasSubstr(server_->url()));
-  const OwnScript mistake(*server_, "return redis.call('NOSUCH')");
+  const OwnScript mistake(*server_, "return nil + 1");
   EXPECT_EQ(scripts_.Run(mistake.Call(), Soon()).status().code(), absl::StatusCode::kInternal);
+  const OwnScript unknown(*server_, "return redis.call('NOSUCH')");  // renamed, as it seems
+  EXPECT_EQ(scripts_.Run(unknown.Call(), Soon()).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+
   const OwnScript own_error(*server_, "return redis.error_reply('MINE because')");
   EXPECT_THAT(std::string(scripts_.Run(own_error.Call(), Soon()).status().message()),
               HasSubstr("MINE because"));

@@ -199,7 +199,7 @@ TEST_F(SemaphoreScriptsCapacityTest, KeysOfAnotherTypeOrKindAreRefusedAndUntouch
   const std::vector<std::vector<std::string>> others = {
       {"SET", name_, Hold('a')},
       {"HSET", name_, "field", "value"},
-      {"HSET", name_, "kind", "reentrant", Of('a').owner, "1", Hold('a'), "9e15 1"},
+      {"HSET", name_, "kind", "reentrant/2", Of('a').owner, "1", Hold('a'), "9e15 1"},
       {"HSET", name_, "kind", "other", "capacity", "2", "set_by", "constructor"},
       {"SET", Permits(), "x"}};
   for (const std::vector<std::string>& other : others) {

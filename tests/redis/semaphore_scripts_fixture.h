@@ -113,7 +113,7 @@ class SemaphoreScriptsFixture : public LockScriptsFixture {
     for (size_t i = 0; i + 1 < reply.elements.size(); i += 2) {
       fields[reply.elements[i].text] = reply.elements[i + 1].text;
     }
-    if (fields["kind"] != "semaphore") return;
+    if (fields["kind"] != "semaphore/2") return;
     int64_t extra = 0;
     for (const auto& [field, value] : fields) {
       if (field.find(':') != 32) continue;

@@ -36,7 +36,7 @@ TEST_F(SemaphoreScriptsTest, SoManyAsTheCapacityGetInAndTheNextIsRefusedOrQueued
 
 TEST_F(SemaphoreScriptsTest, ItIsAHashThatOutlivesItsHoldsByADay) {
   Ask(One('a'));
-  EXPECT_EQ(Field("kind"), "semaphore");
+  EXPECT_EQ(Field("kind"), "semaphore/2");
   EXPECT_EQ(Field("capacity"), "2");
   EXPECT_EQ(Field("set_by"), "constructor");
   EXPECT_EQ(server_->Integer({"HLEN", name_}), 4);

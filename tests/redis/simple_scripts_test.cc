@@ -162,9 +162,9 @@ TEST_F(SimpleScriptsTest, WhereAllAreOverdueTheFirstWithASubscriberGetsItAndLate
   Token(Of('a'));
   for (char client : {'b', 'c', 'd'}) Ask(Of(client));
   for (char client : {'b', 'c', 'd'}) {  // as if their heartbeats were long ago
-    server_->Command(
-        {"HSET", Waiters(), Hold(client),
-         absl::StrCat("1 30000 1 1 1 10000 0 0 ", Channel(client), " ", std::string(32, client))});
+    server_->Command({"HSET", Waiters(), Hold(client),
+                      absl::StrCat("1 30000 1 1 1 10000 0 0 2000 0 ", Channel(client), " 32 ",
+                                   std::string(32, client))});
   }
   Release(Of('a'));
   EXPECT_EQ(Owner(), Hold('c'));
@@ -408,6 +408,25 @@ TEST_F(SimpleScriptsTest, AForeignOwnerThatLooksMuchLikeOursIsPolledAllTheSame) 
     EXPECT_EQ(Ask(Of('b')).elements[1].integer, -1) << foreign;
     Cancel(Of('b'));
   }
+}
+
+TEST_F(SimpleScriptsTest, AHoldThatItsOwnerMayKeepIsNoForeignOne) {
+  server_->Command({"SET", name_, Hold('a') + "k", "PX", "30000"});
+  EXPECT_GT(Ask(Of('b')).elements[1].integer, 0) << "at the first attempt";
+  EXPECT_GT(Ask(Of('b')).elements[1].integer, 0) << "at a heartbeat";
+  EXPECT_THAT(Inspect(), HasSubstr(std::string(32, 'a') + "\""));
+  Ear ear(*server_, Channel('a'));
+  EXPECT_THAT(ForceRelease(), HasSubstr("released"));
+  EXPECT_EQ(ear.Hear(), "forced " + Hold('a') + "k " + name_);
+}
+
+TEST_F(SimpleScriptsTest, AHoldOfALaterFormIsAForeignOnesAndPolled) {
+  server_->Command({"SET", name_, Hold('a') + ":later", "PX", "30000"});
+  for (int attempt = 1; attempt <= 2; ++attempt) {
+    EXPECT_EQ(Ask(Of('b')).elements[1].integer, -1) << attempt;
+  }
+  EXPECT_THAT(Renew(Of('a')), HasSubstr("not_held"));
+  EXPECT_EQ(Release(Of('a')), kNotHeld);
 }
 
 TEST_F(SimpleScriptsTest, AWaiterIsNotQueuedWhereItsRecordCannotBeWritten) {

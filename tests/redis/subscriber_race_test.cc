@@ -165,6 +165,7 @@ TEST_F(SubscriberRace, TheDestructorDoesNotWaitForAServerThatDoesNotStart) {
   WriteScript(home.Aside("redis-server"), "exec sleep 60\n");
   const std::string path = home.Aside("") + ":" + getenv("PATH");
   ScopedEnvironment environment("PATH", path.c_str());
+  ScopedEnvironment unnamed("REDLATCH_REDIS_SERVER", nullptr);
   auto subscriber = Make("embedded:" + home.directory() + "?connect_timeout=60s");
   EXPECT_EQ(subscriber->Subscribe("c", In(absl::Milliseconds(100))).code(), kUnavailable);
   const base::Instant begun = base::Now();

@@ -53,6 +53,8 @@ int FakeServer::connections() const {
 std::optional<std::string> FakeServer::Polite(const Asked& asked) {
   const std::string& verb = asked.command.at(0);
   if (verb == "PING") return "+PONG\r\n";
+  if (verb == "HELLO")
+    return "*4\r\n" + Bulk("mode") + Bulk("standalone") + Bulk("role") + Bulk("master");
   if (verb == "INFO") {
     return Bulk(
         "redis_version:7.0.15\r\nredis_mode:standalone\r\nmaxmemory:0\r\n"

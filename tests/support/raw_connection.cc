@@ -5,7 +5,9 @@
 #include <sys/socket.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
+#include <string_view>
 
 #include "tests/support/fatal.h"
 
@@ -79,14 +81,13 @@ bool RawConnection::Send(const std::vector<std::string>& args) {
     sizes.push_back(arg.size());
   }
   char* command = nullptr;
-  const int length =
+  const int64_t length =  // an int in old hiredis
       redisFormatCommandArgv(&command, static_cast<int>(args.size()), data.data(), sizes.data());
   if (length < 0) Fatal("hiredis: out of memory");
   // Not left to hiredis, whose write(2) to a closed connection raises SIGPIPE.
-  for (int sent = 0; sent < length && !broken();) {
-    const ssize_t written =
-        send(context_->fd, command + sent, static_cast<size_t>(length - sent), MSG_NOSIGNAL);
-    if (written > 0) sent += static_cast<int>(written);
+  for (std::string_view rest(command, static_cast<size_t>(length)); !rest.empty() && !broken();) {
+    const ssize_t written = send(context_->fd, rest.data(), rest.size(), MSG_NOSIGNAL);
+    if (written > 0) rest.remove_prefix(static_cast<size_t>(written));
     if (written < 0 && errno != EINTR) send_error_ = std::strerror(errno);
   }
   redisFreeCommand(command);

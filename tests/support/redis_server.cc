@@ -265,6 +265,11 @@ std::string RedisServer::Info(std::string_view field) {
   return info.substr(begin, info.find_first_of("\r\n", begin) - begin);
 }
 
+std::string RedisServer::Version() {
+  const std::string valkey = Info("valkey_version");
+  return valkey.empty() ? Info("redis_version") : valkey;
+}
+
 bool RedisServer::AwaitInfo(std::string_view field, std::string_view value,
                             absl::Duration timeout) {
   const base::Instant deadline = base::Now() + timeout;

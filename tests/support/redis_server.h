@@ -95,6 +95,9 @@ class RedisServer {
   bool AwaitInfo(std::string_view field, std::string_view value,
                  absl::Duration timeout = absl::Seconds(10));
 
+  // What clients call its version: Valkey calls itself a Redis too, of an old one.
+  std::string Version();
+
   // What the server has written to its log so far.
   std::string Log() const;
 

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -12,6 +13,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <string>
 #include <utility>
 
 #include "src/base/clock.h"
@@ -66,6 +68,11 @@ void CloseOnExecFrom(unsigned first) {
 
 void PrepareDescriptors(int pipe, const ExecOptions& options) {
   CloseOnExecFrom(3);
+  if (options.columns > 0) {
+    setsid();
+    ioctl(pipe, TIOCSCTTY, 0);
+    Redirect(pipe, STDERR_FILENO);
+  }
   if (!options.output_path.empty()) {
     const int output = open(options.output_path.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
     Redirect(output, STDOUT_FILENO);
@@ -80,6 +87,29 @@ void PrepareDescriptors(int pipe, const ExecOptions& options) {
   }
 }
 
+struct Ends {
+  base::UniqueFd ours;
+  base::UniqueFd childs;
+};
+
+Ends MakeSocketPair() {
+  int ends[2];
+  CheckErrno(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0, "socketpair");
+  return {base::UniqueFd(ends[0]), base::UniqueFd(ends[1])};
+}
+
+Ends MakeTerminal(uint16_t columns) {
+  base::UniqueFd ours(posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC));
+  CheckErrno(ours.valid() && grantpt(ours.get()) == 0 && unlockpt(ours.get()) == 0, "posix_openpt");
+  char name[64];
+  CheckErrno(ptsname_r(ours.get(), name, sizeof name) == 0, "ptsname_r");
+  base::UniqueFd childs(open(name, O_RDWR | O_NOCTTY | O_CLOEXEC));
+  CheckErrno(childs.valid(), name);
+  const winsize size = {.ws_row = 24, .ws_col = columns, .ws_xpixel = 0, .ws_ypixel = 0};
+  CheckErrno(ioctl(ours.get(), TIOCSWINSZ, &size) == 0, "TIOCSWINSZ");
+  return {std::move(ours), std::move(childs)};
+}
+
 void DieWithParent(pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(127);  // it died before it could be watched
@@ -90,7 +120,8 @@ void DieWithParent(pid_t parent) {
 bool LinePipe::WriteLine(std::string_view line) {
   std::string rest = std::string(line) + "\n";
   while (!rest.empty()) {
-    const ssize_t sent = send(socket_.get(), rest.data(), rest.size(), MSG_NOSIGNAL);
+    ssize_t sent = send(end_.get(), rest.data(), rest.size(), MSG_NOSIGNAL);
+    if (sent < 0 && errno == ENOTSOCK) sent = write(end_.get(), rest.data(), rest.size());
     if (sent < 0 && errno == EINTR) continue;
     if (sent < 0) return false;
     rest.erase(0, static_cast<size_t>(sent));
@@ -106,19 +137,19 @@ std::optional<std::string> LinePipe::ReadLine(absl::Duration timeout) {
       unread_.erase(0, end + 1);
       return line;
     }
-    pollfd wait{socket_.get(), POLLIN, 0};
+    pollfd wait{end_.get(), POLLIN, 0};
     const int ready = poll(&wait, 1, base::PollTimeout(deadline));
     if (ready < 0 && errno == EINTR) continue;
     if (ready <= 0) return std::nullopt;
     char buffer[4096];
-    const ssize_t got = recv(socket_.get(), buffer, sizeof(buffer), 0);
+    const ssize_t got = read(end_.get(), buffer, sizeof(buffer));
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) return std::nullopt;
     unread_.append(buffer, static_cast<size_t>(got));
   }
 }
 
-void LinePipe::CloseWrite() { shutdown(socket_.get(), SHUT_WR); }
+void LinePipe::CloseWrite() { shutdown(end_.get(), SHUT_WR); }
 
 std::unique_ptr<Child> Child::Fork(std::function<int(LinePipe&)> body) {
   return std::unique_ptr<Child>(new Child([body = std::move(body)](base::UniqueFd socket) {
@@ -131,43 +162,46 @@ std::unique_ptr<Child> Child::Exec(std::vector<std::string> argv, ExecOptions op
   std::vector<std::string> environment = Environment(options);
   std::vector<char*> arguments = Pointers(argv);
   std::vector<char*> variables = Pointers(environment);
-  return std::unique_ptr<Child>(new Child([&](base::UniqueFd pipe) {
-    PrepareDescriptors(pipe.get(), options);
-    execvpe(arguments[0], arguments.data(), variables.data());
-    constexpr std::string_view kMessage = "redlatch test support: this program can't be run: ";
-    (void)!write(STDERR_FILENO, kMessage.data(), kMessage.size());
-    (void)!write(STDERR_FILENO, arguments[0], std::strlen(arguments[0]));
-    (void)!write(STDERR_FILENO, "\n", 1);
-    return 127;
-  }));
+  return std::unique_ptr<Child>(new Child(
+      [&](base::UniqueFd pipe) {
+        PrepareDescriptors(pipe.get(), options);
+        execvpe(arguments[0], arguments.data(), variables.data());
+        constexpr std::string_view kMessage = "redlatch test support: this program can't be run: ";
+        (void)!write(STDERR_FILENO, kMessage.data(), kMessage.size());
+        (void)!write(STDERR_FILENO, arguments[0], std::strlen(arguments[0]));
+        (void)!write(STDERR_FILENO, "\n", 1);
+        return 127;
+      },
+      options.columns));
 }
 
-Child::Child(ChildMain child_main) : owner_(getpid()) {
+bool CanMakeTerminals() {
+  return base::UniqueFd(posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC)).valid();
+}
+
+Child::Child(ChildMain child_main, uint16_t columns) : owner_(getpid()) {
   base::MutexLock lock(mutex_);
-  keeper_ = std::thread([this, &child_main] { Keep(child_main); });
+  keeper_ = std::thread([this, &child_main, columns] { Keep(child_main, columns); });
   while (pid_ == 0) changed_.Wait(mutex_);
 }
 
-void Child::Keep(const ChildMain& child_main) {
+void Child::Keep(const ChildMain& child_main, uint16_t columns) {
   const pid_t parent = getpid();
   fork_mutex.Lock();
-  int ends[2];
-  CheckErrno(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0, "socketpair");
-  base::UniqueFd our_end(ends[0]);
-  base::UniqueFd childs_end(ends[1]);
+  Ends ends = columns == 0 ? MakeSocketPair() : MakeTerminal(columns);
   const pid_t pid = fork();
   if (pid == 0) {
     DieWithParent(parent);
-    our_end.Reset();
+    ends.ours.Reset();
     fork_mutex.Unlock();
-    _exit(child_main(std::move(childs_end)));
+    _exit(child_main(std::move(ends.childs)));
   }
   CheckErrno(pid > 0, "fork");
-  childs_end.Reset();
+  ends.childs.Reset();
   fork_mutex.Unlock();
   {
     base::MutexLock lock(mutex_);
-    pipe_ = std::make_unique<LinePipe>(std::move(our_end));
+    pipe_ = std::make_unique<LinePipe>(std::move(ends.ours));
     pid_ = pid;
     changed_.SignalAll();
   }

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/types.h>
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -22,9 +23,9 @@ namespace redlatch::support {
 // One end of a two-way stream of lines between a child and its parent. One thread at a time.
 class LinePipe {
  public:
-  explicit LinePipe(base::UniqueFd socket) : socket_(std::move(socket)) {}
+  explicit LinePipe(base::UniqueFd end) : end_(std::move(end)) {}
 
-  // False where the other end is gone.
+  // False if the other end is gone.
   bool WriteLine(std::string_view line);
 
   // The next line, without its end; nothing where none comes in time, or the stream is over.
@@ -33,8 +34,11 @@ class LinePipe {
   // The other end reads what was written, then the end of the stream.
   void CloseWrite();
 
+  // Both directions: a terminal (ExecOptions::columns) hangs up. Nothing is read or written then.
+  void Close() { end_.Reset(); }
+
  private:
-  base::UniqueFd socket_;
+  base::UniqueFd end_;
   std::string unread_;
 };
 
@@ -55,7 +59,14 @@ struct ExecOptions {
   std::string output_path = {};
   // The child finds its end of the pipe at this descriptor and keeps our standard streams. -1: not.
   int pipe_descriptor = -1;
+  // Standard input, output and error are a terminal with this many columns, of which the child is
+  // the first process: the pipe is what a person types and sees. 0: no terminal.
+  uint16_t columns = 0;
 };
+
+// Whether this machine gives out terminals: a bare root without /dev/pts does not.
+//   if (!CanMakeTerminals()) GTEST_SKIP() << "there is no /dev/pts";
+bool CanMakeTerminals();
 
 // A child process. It ends with this object at the latest; and where this process dies, however
 // it dies, the kernel kills the child.
@@ -104,8 +115,9 @@ class Child {
   // Runs in the child, with its end of the pipe.
   using ChildMain = std::function<int(base::UniqueFd pipe)>;
 
-  explicit Child(ChildMain child_main);
-  void Keep(const ChildMain& child_main);
+  // With `columns` the pipe is a terminal.
+  explicit Child(ChildMain child_main, uint16_t columns = 0);
+  void Keep(const ChildMain& child_main, uint16_t columns);
 
   const pid_t owner_;
   std::unique_ptr<LinePipe> pipe_;

@@ -6,6 +6,7 @@
 #include <string>
 #include <thread>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "src/base/clock.h"
 #include "tests/support/child_entry.h"
@@ -14,6 +15,9 @@
 
 namespace redlatch::support {
 namespace {
+
+using ::testing::Optional;
+using ::testing::StartsWith;
 
 TEST(Child, ForkedBodyTalksInLinesAndReturnsItsStatus) {
   const std::string greeting = "hello";
@@ -123,6 +127,29 @@ TEST(Child, ExecWritesToAFile) {
 
 TEST(Child, ExecOfNoProgramExitsWith127) {
   EXPECT_EQ(Child::Exec({"/nowhere/program"})->Wait().code, 127);
+}
+
+TEST(Child, ExecOnATerminalIsTypedTo) {
+  if (!CanMakeTerminals()) GTEST_SKIP() << "there is no /dev/pts";
+  const auto child = Child::Exec({"sh", "-c",
+                                  "trap 'echo interrupted' INT; echo $(stty size); while ! read x; "
+                                  "do :; done; tty >&2; exit 3"},
+                                 {.columns = 77});
+  EXPECT_EQ(child->pipe().ReadLine(), "24 77\r");
+  child->pipe().WriteLine("\x03");  // and an empty line
+  EXPECT_EQ(child->pipe().ReadLine(), "^C\r");
+  EXPECT_EQ(child->pipe().ReadLine(), "interrupted\r");
+  EXPECT_THAT(child->pipe().ReadLine(), Optional(StartsWith("/dev/pts/")));
+  EXPECT_EQ(child->Wait().code, 3);
+  EXPECT_EQ(child->pipe().ReadLine(), std::nullopt);
+}
+
+TEST(Child, ATerminalThatHangsUpEndsIt) {
+  if (!CanMakeTerminals()) GTEST_SKIP() << "there is no /dev/pts";
+  const auto child = Child::Exec({"sh", "-c", "echo ready; sleep 60"}, {.columns = 80});
+  EXPECT_EQ(child->pipe().ReadLine(), "ready\r");
+  child->pipe().Close();
+  EXPECT_EQ(child->Wait().signal, SIGHUP);
 }
 
 REDLATCH_CHILD(Echo) {

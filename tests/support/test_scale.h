@@ -14,6 +14,12 @@ inline int Scaled(int n) {
   return std::max(1, static_cast<int>(n * std::strtod(scale, nullptr)));
 }
 
+// Whether bars are measured at full size, and against this machine's clock: $REDLATCH_FULL_BARS.
+inline bool FullBars() {
+  const char* full = std::getenv("REDLATCH_FULL_BARS");
+  return full != nullptr && *full != '\0';
+}
+
 }  // namespace redlatch::support
 
 #endif  // REDLATCH_TESTS_SUPPORT_TEST_SCALE_H_

@@ -27,6 +27,17 @@ std::string Read(const std::string& line) {
   return process ? process->program : "?";
 }
 
+TEST(ClientOf, ReadsHoldIdsOfThisVersionAlone) {
+  const std::string client = "0123456789abcdef0123456789abcdef";
+  for (const char* rest : {":1", ":18446744073709551615", ":1k"}) {
+    EXPECT_EQ(ClientOf(client + rest), client) << rest;
+  }
+  for (const char* rest : {"", ":", ":k", ":1kk", ":1K", ":1 ", ":1:2", ":-1", "0:1"}) {
+    EXPECT_EQ(ClientOf(client + rest), "") << rest;
+  }
+  EXPECT_EQ(ClientOf("k"), "");
+}
+
 TEST(Description, IsOneLineOfText) {
   EXPECT_EQ(Line("nightly report"), "4711 1795227594499240 db-1 nightly report");
 }

@@ -136,7 +136,7 @@ TEST(LockStats, AddUpAllButTheName) {
         &LockStats::cancelled, &LockStats::failed, &LockStats::released,
         &LockStats::releases_failed, &LockStats::lost, &LockStats::renewed,
         &LockStats::renewals_failed, &LockStats::misused, &LockStats::held, &LockStats::permits,
-        &LockStats::waiting}) {
+        &LockStats::releasing, &LockStats::waiting}) {
     one.*number = next++;
   }
   one.name = "one";
@@ -160,7 +160,8 @@ TEST(LockStats, AddUpAllButTheName) {
   EXPECT_EQ(sum.misused, 24);
   EXPECT_EQ(sum.held, 26);
   EXPECT_EQ(sum.permits, 28);
-  EXPECT_EQ(sum.waiting, 30);
+  EXPECT_EQ(sum.releasing, 30);
+  EXPECT_EQ(sum.waiting, 32);
   EXPECT_EQ(sum.waited.count(), 2);
   EXPECT_EQ(sum.held_for.count(), 4);
 }

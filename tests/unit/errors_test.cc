@@ -47,6 +47,10 @@ const struct {
      ErrorCode::kNoPermission, absl::StatusCode::kPermissionDenied, false},
     {"ERR ACL failure in script: User bob has no permissions to run the 'hset' command",
      ErrorCode::kNoPermission, absl::StatusCode::kPermissionDenied, false},
+    {"ERR unknown command 'EVALSHA', with args beginning with: '0' '0' ",
+     ErrorCode::kUnknownCommand, absl::StatusCode::kFailedPrecondition, false},
+    {"ERR Unknown Redis command called from script script: 9a8b, on @user_script:1.",
+     ErrorCode::kUnknownCommand, absl::StatusCode::kFailedPrecondition, false},
     {"WRONGTYPE Operation against a key holding the wrong kind of value", ErrorCode::kWrongType,
      absl::StatusCode::kFailedPrecondition, false},
     {"MOVED 3999 127.0.0.1:6381", ErrorCode::kMoved, absl::StatusCode::kFailedPrecondition, false},
@@ -59,7 +63,8 @@ const struct {
      absl::StatusCode::kUnavailable, true},
     {"ERR max number of clients + cluster connections reached", ErrorCode::kTooManyClients,
      absl::StatusCode::kUnavailable, true},
-    {"ERR unknown command 'FOO'", ErrorCode::kOther, absl::StatusCode::kInternal, false},
+    {"ERR unknown command 'FOO'", ErrorCode::kUnknownCommand, absl::StatusCode::kFailedPrecondition,
+     false},
     {"BUSYKEY Target key name already exists.", ErrorCode::kOther, absl::StatusCode::kInternal,
      false},
     {"NOTBUSY No scripts in execution right now.", ErrorCode::kOther, absl::StatusCode::kInternal,
@@ -86,8 +91,24 @@ TEST(ErrorsTest, MessagesNameTheServerAndWhatItSaid) {
   for (const auto& error : kErrors) {
     const absl::Status status = ErrorStatus(error.text, "redis://h:6379");
     EXPECT_THAT(std::string(status.message()),
-                StartsWith("redis://h:6379 answered: " + std::string(error.text)));
+                StartsWith("redis://h:6379 answered: " +
+                           std::string(error.text.substr(0, error.text.find(" script: 9a8b")))));
     EXPECT_FALSE(MayHaveExecuted(status));
+  }
+}
+
+TEST(ErrorsTest, MessagesDoNotTellWhichScriptAndLineItWas) {
+  const auto message = [](std::string_view error) {
+    return std::string(ErrorStatus(error, "s").message());
+  };
+  const std::string place =
+      " script: a89a33b5d3074c7b6a6e1246cc4c67de4692b74b, on @user_script:136.";
+  EXPECT_THAT(message("WRONGTYPE the key" + place), StartsWith("s answered: WRONGTYPE the key ("));
+  EXPECT_EQ(message("ERR what" + place), "s answered: ERR what");
+  EXPECT_EQ(message("REFUSED what" + place), "what");
+  for (const std::string_view text :
+       {"ERR my script: stays", "ERR on @user_script:1.", "ERR script: a, on @user_script:1 x"}) {
+    EXPECT_EQ(message(text), "s answered: " + std::string(text));
   }
 }
 

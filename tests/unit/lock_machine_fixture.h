@@ -92,6 +92,7 @@ class LockMachineTest : public ::testing::Test {
   }
   Released Release(uint64_t tenure) { return machine_->Release(tenure, now_, Fresh()); }
   Released Unlock(uint64_t thread) { return machine_->Unlock(thread, now_, Fresh()); }
+  void EndStd() { machine_->EndStd(now_, Fresh()); }
   void Expire() { machine_->Expire(now_, Fresh()); }
   bool Valid(const Waiter& waiter) const { return machine_->Valid(waiter.tenure, now_); }
 
@@ -138,11 +139,14 @@ class LockMachineTest : public ::testing::Test {
     return {.failure = absl::UnavailableError("no answer"), .may_have_executed = may_have_executed};
   }
   static Answer Refusal(absl::Status failure) { return {.failure = std::move(failure)}; }
+  static Answer NotSent(absl::Status failure) {
+    return {.failure = std::move(failure), .not_sent = true};
+  }
   static Grant GrantOf(const Send& send, uint64_t token = kToken) {
     return {.hold = send.bid.hold,
             .attempt = send.bid.attempt,
             .token = token,
-            .lease = send.bid.terms.lease};
+            .claim = send.bid.terms.lease};
   }
 
   // A thread that has the lock.

@@ -70,7 +70,7 @@ TEST_F(LockMachineHoldTest, NextTenureIsNotToldOfARiskThatIsOver) {
 
 TEST_F(LockMachineHoldTest, LostAtTheDeadlineWhileIoHangs) {
   Waiter& waiter = Hold();
-  const std::stop_token lost = machine().Lost(waiter.tenure);
+  const std::stop_token lost = waiter.view->Lost(now());
   Pass(kThird);
   const Send hanging = Fetch(Operation::kRenew);
   PassTo(machine().next_expiry() - absl::Nanoseconds(1));
@@ -82,9 +82,10 @@ TEST_F(LockMachineHoldTest, LostAtTheDeadlineWhileIoHangs) {
   ASSERT_EQ(effects().losses.size(), 1U);
   EXPECT_EQ(effects().losses[0].tenure.id, waiter.tenure);
   EXPECT_EQ(effects().losses[0].tenure.token, waiter.token);
-  ASSERT_TRUE(effects().losses[0].tenure.lost.has_value());
-  EXPECT_EQ(effects().losses[0].tenure.lost->get_token(), lost) << "the notifier fires it";
-  EXPECT_TRUE(machine().Lost(waiter.tenure).stop_requested()) << "for those who ask late";
+  EXPECT_FALSE(lost.stop_requested()) << "the notifier fires it";
+  EXPECT_TRUE(waiter.view->Lost(now()).stop_requested()) << "for those who ask late";
+  effects().losses[0].tenure.view->Fire();
+  EXPECT_TRUE(lost.stop_requested());
   EXPECT_EQ(machine().Deadline(waiter.tenure), base::Instant());
   Hear(hanging, Held());
   EXPECT_FALSE(Valid(waiter));
@@ -162,11 +163,27 @@ TEST_F(LockMachineHoldTest, OverwrittenKeyIsALoss) {
   EXPECT_THAT(effects().losses[0].reason, HasSubstr("WRONGTYPE"));
 }
 
+TEST_F(LockMachineHoldTest, RenewalThatWasNotSentIsRepeatedWhateverTheReason) {
+  Waiter& waiter = Hold();
+  const base::Instant deadline = machine().Deadline(waiter.tenure);
+  Pass(kThird);
+  for (const absl::Status& refusal :
+       {absl::FailedPreconditionError("maxmemory-policy"), absl::PermissionDeniedError("NOAUTH")}) {
+    Hear(Fetch(Operation::kRenew), NotSent(refusal));
+    EXPECT_TRUE(effects().losses.empty());
+    EXPECT_TRUE(machine().Valid(waiter.tenure, now()));
+    ASSERT_LT(machine().next_send(), deadline);
+    PassTo(machine().next_send());
+  }
+  Hear(Fetch(Operation::kRenew), Held());
+  EXPECT_GT(machine().Deadline(waiter.tenure), deadline);
+}
+
 TEST_F(LockMachineHoldTest, BidUnderWayMayHaveTakenALostHoldAnew) {
   Queue();
   Pass(kThird);
   const Send heartbeat = Fetch(Operation::kAcquire);
-  HearGrant({.hold = 1, .attempt = 1, .token = kToken, .lease = kLease});
+  HearGrant({.hold = 1, .attempt = 1, .token = kToken, .claim = kLease});
   machine().OnForced(1, now());
   const Send renewal = Fetch(Operation::kRenew);
   Hear(heartbeat, Granted());  // executed after the renewal, heard before
@@ -222,7 +239,7 @@ TEST_F(LockMachineHoldTest, LockInsideOfALostOneIsUnlockedFirst) {
 
 TEST_F(LockMachineHoldTest, ReleasedTenureIsNeverLost) {
   Waiter& waiter = Hold();
-  const std::stop_token lost = machine().Lost(waiter.tenure);
+  const std::stop_token lost = waiter.view->Lost(now());
   Release(waiter.tenure);
   const Send release = Fetch(Operation::kRelease);
   Pass(kLease);
@@ -230,7 +247,7 @@ TEST_F(LockMachineHoldTest, ReleasedTenureIsNeverLost) {
   Hear(release, NotHeld());
   EXPECT_THAT(effects().losses, IsEmpty());
   EXPECT_FALSE(lost.stop_requested());
-  EXPECT_FALSE(machine().Lost(waiter.tenure).stop_requested());
+  EXPECT_FALSE(waiter.view->Lost(now()).stop_requested());
 }
 
 TEST_F(LockMachineHoldTest, ManualLeaseIsNeverRenewed) {
@@ -242,7 +259,7 @@ TEST_F(LockMachineHoldTest, ManualLeaseIsNeverRenewed) {
   Pass(absl::Nanoseconds(1));
   Expire();
   ASSERT_EQ(effects().losses.size(), 1U);
-  EXPECT_EQ(effects().losses[0].reason, "its lease ended");
+  EXPECT_EQ(effects().losses[0].reason, "its lease expired");
 }
 
 TEST_F(LockMachineHoldTest, ExtendMovesAManualDeadline) {

@@ -23,12 +23,13 @@ namespace {
 using base::Instant;
 constexpr int64_t kStart = 1'000'000'000'000'000;
 constexpr absl::Duration kLongestLease = absl::Seconds(1);
+constexpr absl::Duration kClaim = absl::Milliseconds(100);
 constexpr int kEventsPerEpisode = 500;
 
 class Model {
  public:
   explicit Model(uint64_t seed, bool verbose)
-      : verbose_(verbose), random_(seed), server_(clients_count_ = 1 + Pick(4)) {
+      : verbose_(verbose), random_(seed), server_(clients_count_ = 1 + Pick(4), kClaim) {
     forcing_ = Chance(6);
     losing_data_ = Chance(8);
     poking_ = !Chance(8);
@@ -200,7 +201,6 @@ class Model {
       thread.faces.pop_back();
       if (outer) {
         thread.state = Thread::State::kIdle;
-        EXPECT_FALSE(client.machine.Lost(thread.tenure).stop_requested());
       }
       if (released.kind == Released::Kind::kUnderWay) {
         client.endings.push_back({thread.tenure, hold, thread.deadline});
@@ -298,7 +298,7 @@ class Model {
     if (message.forced) {
       client.machine.OnForced(message.grant.hold, Local(message.client));
     } else if (!client.machine.OnGrant(message.grant, Local(message.client), effects)) {
-      client.machine.OnUnwanted(message.grant.hold, message.grant.lease, 1, Local(message.client));
+      client.machine.OnUnwanted(message.grant.hold, message.grant.claim, 1, Local(message.client));
     }
     Absorb(message.client, effects);
   }
@@ -365,7 +365,7 @@ class Model {
     Thread& thread = client.threads[loss.tenure.thread - 1];
     ASSERT_EQ(thread.state, Thread::State::kHolding);
     ASSERT_EQ(thread.tenure, loss.tenure.id);
-    EXPECT_TRUE(client.machine.Lost(thread.tenure).stop_requested());
+    EXPECT_TRUE(loss.tenure.view == nullptr || loss.tenure.view->Lost(Local(c)).stop_requested());
     const HoldNumber hold = server_.HoldOf(c, thread.token.value());
     EXPECT_TRUE(Local(c) + ExpiryLead(kLongestLease) >= thread.deadline ||
                 server_.owner(now_) != hold || server_.forced.contains(hold))

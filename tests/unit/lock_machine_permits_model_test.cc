@@ -40,7 +40,7 @@ class Schedule : public PermitsModel {
         return Chance(8) ? GiveUp(c, slot) : GoOn(c, slot, Chance(10));
       case 4:
       case 5:
-        return Release(c, slot, Chance(20));
+        return Release(c, slot);
       case 6:
         for (Slot& each : users_[c].slots) GoOn(c, each, false);
         return;

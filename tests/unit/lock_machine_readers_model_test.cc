@@ -154,7 +154,7 @@ class Schedule : public ReadersModel {
     // What a client has left behind goes with its lease.
     now_ = now_ + 2 * kLongestLease;
     EXPECT_TRUE(server_.Known(now_).empty());
-    EXPECT_FALSE(server_.has_markers(now_));
+    EXPECT_FALSE(server_.HasWaiters(now_));
   }
 };
 

@@ -105,6 +105,30 @@ TEST_F(LockMachineReleaseTest, RefusedReleaseTellsWhy) {
   EXPECT_TRUE(machine().idle());
 }
 
+TEST_F(LockMachineReleaseTest, ReleaseThatWasNotSentIsRepeatedWhateverTheReason) {
+  Waiter& waiter = Hold();
+  Release(waiter.tenure);
+  for (const absl::Status& refusal :
+       {absl::PermissionDeniedError("NOAUTH"), absl::FailedPreconditionError("maxmemory-policy")}) {
+    Hear(Fetch(Operation::kRelease), NotSent(refusal));
+    const Released outcome = machine().Outcome(waiter.tenure);
+    EXPECT_EQ(outcome.kind, Kind::kUnderWay);
+    EXPECT_EQ(outcome.failure.code(), refusal.code());
+    PassTo(machine().next_send());
+  }
+  Hear(Fetch(Operation::kRelease), ReleasedThen());
+  EXPECT_EQ(machine().Outcome(waiter.tenure).kind, Kind::kDone);
+}
+
+TEST_F(LockMachineReleaseTest, CancelThatWasNotSentIsRepeatedWhateverTheReason) {
+  Waiter& waiter = Queue();
+  GiveUp(waiter);
+  Hear(Fetch(Operation::kCancel), NotSent(absl::PermissionDeniedError("NOAUTH")));
+  PassTo(machine().next_send());
+  Hear(Fetch(Operation::kCancel), Cancelled());
+  EXPECT_TRUE(machine().idle());
+}
+
 TEST_F(LockMachineReleaseTest, ReleaseIsRepeatedUntilTheLeaseIsOver) {
   Waiter& waiter = Hold();
   const base::Instant over = now() + kLease;
@@ -263,22 +287,35 @@ TEST_F(LockMachineReleaseTest, ReconnectedDebtsAreTriedAtOnce) {
   Hear(Fetch(Operation::kRelease), ReleasedThen());
 }
 
-TEST_F(LockMachineReleaseTest, OrphanedHoldIsReleased) {
+TEST_F(LockMachineReleaseTest, HoldByLockThatNobodyCanUnlockIsReleased) {
   Hold({.face = Face::kStd});
-  machine().Orphan(machine().tenures().at(0), now(), const_cast<Effects&>(effects()));
+  EndStd();
   Hear(Fetch(Operation::kRelease), ReleasedThen());
   EXPECT_TRUE(machine().idle());
 }
 
-TEST_F(LockMachineReleaseTest, OrphaningTakesNoOtherTenureThanTheOneItNames) {
-  Waiter& first = Hold();
-  const uint64_t orphan = machine().tenures().at(0);
-  Release(first.tenure);
-  Hear(Fetch(Operation::kRelease), ReleasedThen());
-  Waiter& second = Hold({.thread = 2});
-  machine().Orphan(orphan, now(), const_cast<Effects&>(effects()));
-  EXPECT_TRUE(Valid(second));
+TEST_F(LockMachineReleaseTest, LeaseStaysWhereItsThreadCannotUnlockAnyMore) {
+  Make({.reentrant = true});
+  Waiter& lease = Hold();
+  Acquire({.face = Face::kStd});
+  Acquire({.face = Face::kStd});
+  EndStd();
+  EXPECT_TRUE(Valid(lease));
   EXPECT_TRUE(Quiet());
+  EXPECT_EQ(machine().OfThread(1).depth, 1U);
+  EXPECT_EQ(Release(lease.tenure).kind, Kind::kUnderWay);
+  Hear(Fetch(Operation::kRelease), ReleasedThen());
+  EXPECT_EQ(Release(lease.tenure).kind, Kind::kDone);
+}
+
+TEST_F(LockMachineReleaseTest, LossIsForgottenWhereItsThreadCannotUnlockAnyMore) {
+  Hold({.face = Face::kStd});
+  Pass(kLease);
+  Expire();
+  EXPECT_NE(machine().ViewOf(1), nullptr);
+  EndStd();
+  EXPECT_EQ(machine().ViewOf(1), nullptr);
+  EXPECT_EQ(Unlock(1).kind, Kind::kNotHeld);
 }
 
 TEST_F(LockMachineReleaseTest, ReleaseThatWasSettledMeanwhileIsForgottenOnceItIsTold) {

@@ -133,7 +133,7 @@ TEST_F(SharedMachineTest, AHoldThatIsGoneIsLostByAllWhoShareIt) {
   EXPECT_EQ(effects().losses.size(), 2);
   EXPECT_FALSE(Valid(first));
   EXPECT_FALSE(Valid(second));
-  EXPECT_TRUE(machine().Lost(first.tenure).stop_requested());
+  EXPECT_TRUE(first.view->Lost(now()).stop_requested());
   EXPECT_EQ(Unlock(2).kind, Kind::kLost);
   // Who had come to join asks for a hold of its own.
   EXPECT_EQ(third.state, State::kWaiting);
@@ -220,7 +220,7 @@ TEST_F(SharedMachineTest, HoweverManyLoseAHoldEachIsToldWhoAsksLate) {
   Pass(kValid - kLead);
   Expire();
   EXPECT_EQ(effects().losses.size(), 400);
-  EXPECT_TRUE(machine().Lost(first.tenure).stop_requested());
+  EXPECT_TRUE(first.view->Lost(now()).stop_requested());
 }
 
 TEST_F(SharedMachineTest, WhoJoinsAHoldAtRiskDoesNotHideItsRecovery) {

@@ -14,7 +14,10 @@ class TallyMachineTest : public LockMachineTest {
     machine().tally().AddTo(stats);
     stats.held = machine().tenures().size();
     stats.waiting = machine().waiting();
-    EXPECT_EQ(stats.acquired, stats.released + stats.lost + stats.held);
+    stats.releasing = machine().releasing();
+    stats.released -= stats.releasing;
+    EXPECT_EQ(stats.acquired,
+              stats.released + stats.releases_failed + stats.lost + stats.held + stats.releasing);
     return stats;
   }
   void ReleaseAtServer(const Waiter& holder) {
@@ -105,7 +108,7 @@ TEST_F(TallyMachineTest, CallsThatEndWithoutTheLockAreCountedByTheirReason) {
   EXPECT_EQ(Counted().busy, 2);
   GiveUp(Acquire({.thread = 2}), State::kStopped);
   EXPECT_EQ(Counted().cancelled, 1);
-  machine().OnFailed();
+  machine().OnRefused(State::kFailed);
   EXPECT_EQ(Counted().failed, 1);
   EXPECT_EQ(Counted().waiting, 0);
   EXPECT_EQ(Counted().waited.count(), 1);
@@ -165,7 +168,7 @@ TEST_F(TallyMachineTest, AReleaseThatFindsNothingHasFailed) {
   Release(holder.tenure);
   Hear(Fetch(Operation::kRelease), NotHeld());
   EXPECT_EQ(machine().Outcome(holder.tenure).kind, Kind::kLost);
-  EXPECT_EQ(Counted().released, 1);
+  EXPECT_EQ(Counted().released, 0);
   EXPECT_EQ(Counted().releases_failed, 1);
   EXPECT_EQ(Counted().lost, 0);
 }
@@ -176,16 +179,55 @@ TEST_F(TallyMachineTest, AReleaseThatNobodyAsksForAnyMoreFailsOnlyWhenItsLeaseIs
   Hear(Fetch(Operation::kRelease), Silence());
   machine().Forget(holder.tenure);
   EXPECT_EQ(Counted().releases_failed, 0);
+  EXPECT_EQ(Counted().releasing, 1);
   Pass(2 * kLease);
   EXPECT_TRUE(Quiet());
-  EXPECT_EQ(Counted().released, 1);
+  EXPECT_EQ(Counted().releasing, 0);
+  EXPECT_EQ(Counted().released, 0);
   EXPECT_EQ(Counted().releases_failed, 1);
 }
 
-TEST_F(TallyMachineTest, AHoldThatNobodyCanReleaseAnyMoreIsReleased) {
+TEST_F(TallyMachineTest, AReleaseThatIsRefusedIsCountedOnceAndToldOnce) {
   Waiter& holder = Hold();
-  Effects effects;
-  machine().Orphan(holder.tenure, now(), effects);
+  Release(holder.tenure);
+  EXPECT_EQ(Counted().releasing, 1);
+  Hear(Fetch(Operation::kRelease), Refusal(absl::PermissionDeniedError("NOPERM")));
+  ASSERT_EQ(effects().notices.size(), 1U);
+  EXPECT_EQ(effects().notices[0].kind, Notice::Kind::kReleaseFailed);
+  EXPECT_EQ(effects().notices[0].token, holder.token);
+  EXPECT_EQ(effects().notices[0].remaining, kLease);
+  EXPECT_EQ(machine().Outcome(holder.tenure).kind, Kind::kRefused);
+  EXPECT_EQ(Counted().released, 0);
+  EXPECT_EQ(Counted().releases_failed, 1);
+}
+
+TEST_F(TallyMachineTest, WhatIsReleasedLaterThanItsThreadReleasedItIsReleasedThen) {
+  auto [holder, other] = Contended({.local_retakes = 1}, {.thread = 2, .local_retakes = 1});
+  Release(holder->tenure);
+  EXPECT_EQ(Counted().releasing, 1) << "it is between two threads";
+  GiveUp(*other);
+  EXPECT_EQ(Counted().releasing, 1);
+  Hear(Fetch(Operation::kRelease), Refusal(absl::PermissionDeniedError("NOPERM")));
+  ASSERT_EQ(effects().notices.size(), 1U);
+  EXPECT_EQ(effects().notices[0].token, holder->token);
+  EXPECT_EQ(Counted().releases_failed, 1);
+}
+
+TEST_F(TallyMachineTest, ALostHoldIsNotCountedAgainWhereItsReleaseIsRefused) {
+  Hold();
+  Pass(kLease);
+  Expire();
+  Hear(Fetch(Operation::kRelease), Refusal(absl::PermissionDeniedError("NOPERM")));
+  EXPECT_THAT(Notices(), ::testing::IsEmpty());
+  EXPECT_EQ(Counted().lost, 1);
+  EXPECT_EQ(Counted().releases_failed, 0);
+}
+
+TEST_F(TallyMachineTest, AHoldThatNobodyCanReleaseAnyMoreIsReleased) {
+  Hold({.face = Face::kStd});
+  EndStd();
+  EXPECT_EQ(Counted().releasing, 1);
+  Hear(Fetch(Operation::kRelease), ReleasedThen());
   EXPECT_EQ(Counted().released, 1);
   EXPECT_EQ(Counted().held, 0);
 }

@@ -321,7 +321,7 @@ TEST_F(LockMachineWaitingTest, NextOfEqualTermsInheritsTheBid) {
   Waiter& next = Acquire({.thread = 2});
   GiveUp(head);
   EXPECT_TRUE(Quiet());
-  EXPECT_TRUE(HearGrant({.hold = 1, .attempt = 1, .token = kToken, .lease = kLease}));
+  EXPECT_TRUE(HearGrant({.hold = 1, .attempt = 1, .token = kToken, .claim = kLease}));
   EXPECT_EQ(next.state, State::kGranted);
 }
 
@@ -334,7 +334,7 @@ TEST_F(LockMachineWaitingTest, NextOfOtherTermsGetsAFreshBid) {
   const Send bid = Fetch(Operation::kAcquire);
   EXPECT_NE(bid.bid.hold, 1U);
   EXPECT_EQ(bid.bid.terms.lease, 2 * kLease);
-  EXPECT_TRUE(HearGrant({.hold = 1, .attempt = 1, .token = kToken, .lease = kLease}));
+  EXPECT_TRUE(HearGrant({.hold = 1, .attempt = 1, .token = kToken, .claim = kLease}));
   EXPECT_EQ(next.state, State::kWaiting);
   Hear(bid, Granted(0, 2 * kLease));
   EXPECT_EQ(next.state, State::kGranted);

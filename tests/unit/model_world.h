@@ -289,7 +289,7 @@ class ModelWorld : public ModelChance {
     if (table.empty()) {
       ghosts_.insert(hold);
     } else {
-      table[0]->machine.OnUnwanted(hold, message.grant.lease, 1, Local(c));
+      table[0]->machine.OnUnwanted(hold, message.grant.claim, 1, Local(c));
     }
   }
 

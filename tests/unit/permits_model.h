@@ -111,16 +111,11 @@ class PermitsModel : public PermitsWorld {
   }
 
   static bool IsHeld(const Slot& slot) { return slot.port != nullptr && slot.waiter == nullptr; }
-  void Release(int c, Slot& slot, bool orphans = false) {
+  void Release(int c, Slot& slot) {
     if (!IsHeld(slot)) return;
     const PortPtr port = slot.port;
     const Slot was = std::exchange(slot, {});
     Effects effects;
-    if (orphans) {
-      Say(c, "/", port->caller.machine, " is forgotten");
-      port->machine.Orphan(was.tenure, Local(c), effects);
-      return Absorb(c, *port, effects);
-    }
     const Released released = port->machine.Release(was.tenure, Local(c), effects);
     Say(c, "/", port->caller.machine, " releases ", was.hold, ": ",
         static_cast<int>(released.kind));
@@ -129,7 +124,6 @@ class PermitsModel : public PermitsWorld {
       Return(c, port);
     } else {
       EXPECT_EQ(released.kind, Released::Kind::kUnderWay);
-      EXPECT_FALSE(port->machine.Lost(was.tenure).stop_requested());
       users_[c].endings.push_back({port, was.tenure, was.hold, was.deadline});
       if (Chance(2)) {  // the thread itself
         const std::optional<Send> send = port->machine.NextSendOf(was.tenure, Local(c));

@@ -175,7 +175,7 @@ class PermitsWorld : public ModelWorld<ReferenceSemaphoreServer> {
 
   void OnLoss(int c, Port& port, const Loss& loss) {
     Say(c, "/", port.caller.machine, " lost: ", loss.reason);
-    EXPECT_TRUE(port.machine.Lost(loss.tenure.id).stop_requested());
+    EXPECT_TRUE(loss.tenure.view->Lost(Local(c)).stop_requested());
     for (Slot& slot : users_[c].slots) {
       if (slot.port.get() != &port || slot.tenure == 0) continue;
       ASSERT_EQ(slot.tenure, loss.tenure.id);
@@ -183,7 +183,7 @@ class PermitsWorld : public ModelWorld<ReferenceSemaphoreServer> {
                   !server_.Has(slot.hold, now_) || server_.forced.contains(slot.hold))
           << "lost for nothing";
       slot.lost = true;
-      if (loss.reason.starts_with("its lease ended")) not_before_[slot.hold] = slot.deadline;
+      if (loss.reason.starts_with("its lease expired")) not_before_[slot.hold] = slot.deadline;
     }
   }
 

@@ -69,6 +69,7 @@ TEST(PrometheusText, TellsEachNumberOfALock) {
       {"redlatch_misused_total", &LockStats::misused},
       {"redlatch_held", &LockStats::held},
       {"redlatch_permits", &LockStats::permits},
+      {"redlatch_releasing", &LockStats::releasing},
       {"redlatch_waiting", &LockStats::waiting},
   };
   uint64_t next = 100;

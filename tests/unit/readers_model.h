@@ -279,7 +279,7 @@ class ReadersModel : public ReadersWorld {
       Absorb(c, *group, effects);
       if (known) return;
     }
-    clients_[c]->exclusive->machine.OnUnwanted(message.grant.hold, message.grant.lease, 1,
+    clients_[c]->exclusive->machine.OnUnwanted(message.grant.hold, message.grant.claim, 1,
                                                Local(c));
   }
 };

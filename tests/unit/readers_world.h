@@ -54,6 +54,7 @@ class ReadersWorld {
   using Side = Server::Side;
   static constexpr int64_t kStart = 1'000'000'000'000'000;
   static constexpr absl::Duration kLongestLease = absl::Seconds(1);
+  static constexpr absl::Duration kClaim = absl::Milliseconds(100);
   static constexpr int kThreads = 3;
 
   // A machine, with what its client's other parts know of it.
@@ -221,7 +222,7 @@ class ReadersWorld {
         group.caller.side == Side::kWrite ? thread.write : thread.read;
     ASSERT_TRUE(tenancy.has_value());
     ASSERT_EQ(tenancy->tenure, loss.tenure.id);
-    EXPECT_TRUE(group.machine.Lost(tenancy->tenure).stop_requested());
+    EXPECT_TRUE(loss.tenure.view == nullptr || loss.tenure.view->Lost(Local(c)).stop_requested());
     EXPECT_TRUE(Local(c) + ExpiryLead(kLongestLease) >= tenancy->deadline ||
                 !server_.Has(group.caller.machine, now_))
         << "lost for nothing";
@@ -359,7 +360,7 @@ class ReadersWorld {
   const bool verbose_;
   std::mt19937_64 random_;
   int clients_count_ = 0;
-  Server server_;
+  Server server_{kClaim};
   Instant now_ = Instant::FromNanos(kStart);
   bool faulty_ = false;
   bool fast_ = false;  // time passes

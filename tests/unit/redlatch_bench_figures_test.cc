@@ -35,8 +35,8 @@ TEST(BenchFigures, AreReadForTheUser) {
   figures.one_thread.redlatch = 45;
   figures.own_locks.redlatch = 360;
   const std::string far = BenchText(figures);
-  EXPECT_THAT(far, HasSubstr("A lease should not be below 1 s"));
-  EXPECT_THAT(far, HasSubstr("two round trips are 90 %: the way"));
+  EXPECT_THAT(far, HasSubstr("Leases should be at least 1 s"));
+  EXPECT_THAT(far, HasSubstr("two round trips account for 90 %; what matters"));
   EXPECT_THAT(far, HasSubstr("8.0 times"));
   EXPECT_THAT(far, HasSubstr("idle"));
   figures.round_trips.redlatch.assign(100, absl::Microseconds(20));
@@ -44,8 +44,8 @@ TEST(BenchFigures, AreReadForTheUser) {
   figures.own_locks.redlatch = 12345;
   const std::string near = BenchText(figures);
   EXPECT_THAT(near, HasSubstr(" 12 345 "));
-  EXPECT_THAT(near, HasSubstr("two round trips are 40 %: the"));
-  EXPECT_THAT(near, HasSubstr("at their limit"));
+  EXPECT_THAT(near, HasSubstr("two round trips account for 40 %; the rest"));
+  EXPECT_THAT(near, HasSubstr("at its limit"));
 }
 
 }  // namespace

@@ -133,7 +133,7 @@ TEST(DoctorFindings, SaysWhatARestartForgets) {
   (*facts.config)["save"] = "";
   EXPECT_THAT(Worst(facts, "persistence").found, StartsWith("none"));
   (*facts.config)["save"] = "3600 1";
-  EXPECT_THAT(Worst(facts, "persistence").found, StartsWith("snapshots alone"));
+  EXPECT_THAT(Worst(facts, "persistence").found, StartsWith("snapshots only"));
   EXPECT_EQ(Worst(WithConfig("appendfsync", "everysec"), "persistence").level, Level::kNote);
   EXPECT_EQ(Worst(WithConfig("appendfsync", "no"), "persistence").level, Level::kWarn);
 }
@@ -151,7 +151,7 @@ TEST(DoctorFindings, KnowsWhenTheServerTakesNoWrites) {
 TEST(DoctorFindings, LooksAtEachReplica) {
   DoctorFacts facts = HealthyFacts();
   facts.replicas[0].state = "wait_bgsave";
-  EXPECT_THAT(Worst(facts, "replicas").found, HasSubstr("10.0.0.2:6379 is not in step"));
+  EXPECT_THAT(Worst(facts, "replicas").found, HasSubstr("10.0.0.2:6379 is not in sync"));
   facts = HealthyFacts();
   facts.replicas[0].lag = absl::Seconds(11);
   EXPECT_EQ(Worst(facts, "replicas").level, Level::kWarn);
@@ -180,7 +180,7 @@ TEST(DoctorFindings, SaysWhereAnEmbeddedServerIsAndThatItForgets) {
   facts.embedded =
       EmbeddedFacts{.directory = "/run/user/1000/redlatch", .server_pid = 17, .keeper_pid = 16};
   EXPECT_THAT(Worst(facts, "embedded").found, HasSubstr("/run/user/1000/redlatch"));
-  EXPECT_THAT(Worst(facts, "keeper").found, HasSubstr("process 16 keeps server 17"));
+  EXPECT_THAT(Worst(facts, "keeper").found, HasSubstr("process 16 watches server 17"));
   EXPECT_EQ(Worst(facts, "persistence").level, Level::kNote);
   EXPECT_THAT(Worst(facts, "persistence").found, HasSubstr("reboot"));
   EXPECT_FALSE(Mentions(facts, "replicas"));

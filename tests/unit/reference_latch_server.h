@@ -53,7 +53,7 @@ class ReferenceLatchServer {
       if (incarnation_of[client] != incarnation || !subscribed[client]) continue;
       messages.push_back(
           {.client = client,
-           .grant = {.hold = hold, .attempt = each.bid.attempt, .lease = each.bid.terms.lease}});
+           .grant = {.hold = hold, .attempt = each.bid.attempt, .claim = each.bid.terms.lease}});
     }
     waiters_.clear();
   }

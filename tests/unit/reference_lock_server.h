@@ -25,21 +25,25 @@ class ReferenceLockServer {
     Grant grant;          // of a forced release, only the hold counts
   };
 
-  explicit ReferenceLockServer(int clients) : subscribed(clients, true) {}
+  // `claim`: for how long a hand-over by message makes a waiter the owner, if its lease is longer.
+  explicit ReferenceLockServer(int clients, absl::Duration claim = absl::InfiniteDuration())
+      : subscribed(clients, true), claim_(claim) {}
 
   Answer Execute(int client, const Send& send, base::Instant at) {
     now_ = at;
+    look_ = absl::ZeroDuration();
+    missed_ = false;
     std::erase_if(gone_, [&](const auto& tombstone) { return tombstone.second <= at; });
     if (owner_ && owner_->expires <= at) owner_.reset();
     switch (send.operation) {
       case Operation::kAcquire:
-        return {.kind = Answer::Kind::kBid, .bid = Acquire(client, send.bid)};
+        return Noted({.kind = Answer::Kind::kBid, .bid = Acquire(client, send.bid)});
       case Operation::kRenew:
         if (!Owns(send.hold)) return {.kind = Answer::Kind::kNotHeld};
         owner_->expires = std::max(owner_->expires, at + send.lease);
         return {.kind = Answer::Kind::kHeld};
       case Operation::kRelease:
-        return Release(client, send);
+        return Noted(Release(client, send));
       case Operation::kCancel:
         if (Owns(send.hold)) {
           if (send.block > 1) fence -= send.block;
@@ -47,8 +51,9 @@ class ReferenceLockServer {
         } else {
           waiters_.erase(send.hold);
           Entomb(send.hold, send.tombstone, send.lease);
+          HandOverIfFree();
         }
-        return {.kind = Answer::Kind::kCancelled};
+        return Noted({.kind = Answer::Kind::kCancelled});
     }
     return {};
   }
@@ -112,7 +117,6 @@ class ReferenceLockServer {
     int client;
     HoldNumber hold;
     base::Instant expires;
-    bool manual;
     uint64_t first;
   };
   using Kind = BidAnswer::Kind;
@@ -130,12 +134,18 @@ class ReferenceLockServer {
             .others = static_cast<int64_t>(waiters_.size())};
   }
 
-  void Own(int client, const Bid& bid) {
+  Answer Noted(Answer answer) const {
+    answer.look = look_;
+    answer.missed = missed_;
+    return answer;
+  }
+
+  void Own(int client, const Bid& bid, absl::Duration lease) {
     waiters_.erase(bid.hold);
     const uint64_t first = std::max(fence + 1, static_cast<uint64_t>(now_.nanos() / 1000));
     fence = first + bid.block - 1;
     minted_[{client, first}] = bid.hold;
-    owner_ = Owner{client, bid.hold, now_ + bid.terms.lease, bid.terms.manual, first};
+    owner_ = Owner{client, bid.hold, now_ + lease, first};
   }
 
   void Enqueue(int client, const Bid& bid) {
@@ -156,8 +166,9 @@ class ReferenceLockServer {
 
   BidAnswer Acquire(int client, const Bid& bid) {
     if (gone_.contains(bid.hold)) return {.kind = Kind::kGone};
+    missed_ = bid.attempt > 1 && !waiters_.contains(bid.hold);
     if (Owns(bid.hold)) {
-      if (!owner_->manual) owner_->expires = std::max(owner_->expires, now_ + bid.terms.lease);
+      if (!bid.terms.manual) owner_->expires = std::max(owner_->expires, now_ + bid.terms.lease);
       return Granted();
     }
     if (owner_) {
@@ -173,7 +184,7 @@ class ReferenceLockServer {
       if (!bid.wait) return {.kind = Kind::kBusy, .retry_after = owner_->expires - now_};
       return Queued(bid.hold, owner_->expires - now_);
     }
-    Own(client, bid);
+    Own(client, bid, bid.terms.lease);
     return Granted();
   }
 
@@ -210,12 +221,14 @@ class ReferenceLockServer {
 
   void GrantByMessage(HoldNumber winner) {
     const Record record = waiters_.at(winner);
-    Own(record.client, record.bid);
+    const absl::Duration claim = std::min(claim_, record.bid.terms.lease);
+    Own(record.client, record.bid, claim);
+    look_ = claim;
     messages.push_back({.client = record.client,
                         .grant = {.hold = winner,
                                   .attempt = record.bid.attempt,
                                   .token = owner_->first,
-                                  .lease = record.bid.terms.lease,
+                                  .claim = claim,
                                   .others = static_cast<int64_t>(waiters_.size())}});
   }
 
@@ -227,10 +240,16 @@ class ReferenceLockServer {
     if (winner) GrantByMessage(*winner);
   }
 
+  void HandOverIfFree() {
+    if (owner_) return;
+    if (const std::optional<HoldNumber> winner = ChooseWinner()) GrantByMessage(*winner);
+  }
+
   Answer Release(int client, const Send& send) {
     if (!Owns(send.hold)) {
       waiters_.erase(send.hold);
       Entomb(send.hold, send.tombstone, send.lease);
+      HandOverIfFree();
       return {.kind = Answer::Kind::kNotHeld};
     }
     released.insert(send.hold);
@@ -241,7 +260,10 @@ class ReferenceLockServer {
     return answer;
   }
 
+  const absl::Duration claim_;
   base::Instant now_;
+  absl::Duration look_;  // the notes of the present answer
+  bool missed_ = false;
   std::optional<Owner> owner_;
   std::map<HoldNumber, Record> waiters_;
   std::map<HoldNumber, base::Instant> gone_;

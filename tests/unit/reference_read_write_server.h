@@ -33,14 +33,20 @@ class ReferenceReadWriteServer {
     Grant grant;
   };
 
+  // `claim`: for how long a hand-over by message makes a waiter a holder, if its lease is longer.
+  explicit ReferenceReadWriteServer(absl::Duration claim = absl::InfiniteDuration())
+      : claim_(claim) {}
+
   Answer Execute(const Caller& caller, const Send& send, base::Instant at) {
     Tick(at);
+    look_ = absl::ZeroDuration();
+    missed_ = false;
     auto& holds = HoldsOf(caller);
     const auto mine = holds.find(send.hold);
     const bool held = mine != holds.end();
     switch (send.operation) {
       case Operation::kAcquire:
-        return {.kind = Answer::Kind::kBid, .bid = Acquire(caller, send.bid)};
+        return Noted({.kind = Answer::Kind::kBid, .bid = Acquire(caller, send.bid)});
       case Operation::kRenew:
         if (!held) return {.kind = Answer::Kind::kNotHeld};
         mine->second.expires = std::max(mine->second.expires, at + send.lease);
@@ -58,14 +64,13 @@ class ReferenceReadWriteServer {
         }
         break;
     }
-    return End(caller, send, held);
+    return Noted(End(caller, send, held));
   }
 
   void Tick(base::Instant at) {
     now_ = at;
     std::erase_if(gone_, [&](const auto& each) { return each.second <= at; });
     std::erase_if(reads_, [&](const auto& each) { return each.second.expires <= at; });
-    std::erase_if(markers_, [&](const auto& each) { return each.second.expires <= at; });
     std::erase_if(waiters_, [&](const auto& each) { return each.second.dropped <= at; });
     if (!writes_.empty()) wrote_ = ++steps;
     // The policy ends with its key.
@@ -94,17 +99,17 @@ class ReferenceReadWriteServer {
     for (const auto& [hold, each] : waiters_) known.emplace_back(hold, each.caller.client);
     return known;
   }
-  bool has_markers(base::Instant at) {
+  bool HasWaiters(base::Instant at) {
     Tick(at);
-    return !markers_.empty();
+    return !waiters_.empty();
   }
-  // A writer whose marker has stood since before that step waits, and was not yet to be let in.
-  // After a phase-fair write readers may pass it.
+  // A writer that has waited since before that step was not yet to be let in. After a phase-fair
+  // write readers may pass it.
   bool WriterWaitsSince(uint64_t step, base::Instant at) {
     Tick(at);
-    for (const auto& [hold, marker] : markers_) {
-      if (marker.since < step && waiters_.contains(hold) && wrote_ < marker.since) return true;
-      if (marker.since < step && waiters_.contains(hold) && !ever_fair_) return true;
+    for (const auto& [hold, record] : waiters_) {
+      if (Reads(record.caller) || record.since >= step) continue;
+      if (wrote_ < record.since || !ever_fair_) return true;
     }
     return false;
   }
@@ -116,25 +121,21 @@ class ReferenceReadWriteServer {
   std::vector<bool> subscribed;  // by client
   std::vector<Message> messages;
   uint64_t fence = 0;
-  uint64_t steps = 0;  // orders markers among what the test does
+  uint64_t steps = 0;  // orders what waits among what the test does
 
  private:
   struct Hold {
     Caller caller;
     base::Instant expires;
     uint64_t token = 0;
-    bool manual = false;
   };
   struct Record {
     Caller caller;
     Bid bid;
     uint64_t ticket = 0;
     base::Instant overdue;
-    base::Instant dropped;  // when the keys expire
-  };
-  struct Marker {
-    base::Instant expires;
-    uint64_t since;
+    base::Instant dropped;  // when its queue expires
+    uint64_t since = 0;     // the step
   };
   using Kind = BidAnswer::Kind;
 
@@ -142,15 +143,21 @@ class ReferenceReadWriteServer {
   std::map<HoldNumber, Hold>& HoldsOf(const Caller& caller) {
     return Reads(caller) ? reads_ : writes_;
   }
-  int64_t Others() const { return !writes_.empty() || !markers_.empty() ? 1 : 0; }
+  bool WritersWait() const {
+    return std::any_of(waiters_.begin(), waiters_.end(),
+                       [](const auto& each) { return !Reads(each.second.caller); });
+  }
+  int64_t Others() const { return !writes_.empty() || WritersWait() ? 1 : 0; }
+  Answer Noted(Answer answer) const {
+    answer.look = look_;
+    answer.missed = missed_;
+    return answer;
+  }
 
   void Entomb(HoldNumber hold, bool tombstone, absl::Duration lease) {
     if (tombstone) gone_[hold] = buried_[hold] = now_ + lease;
   }
-  void Drop(HoldNumber hold) {
-    waiters_.erase(hold);
-    markers_.erase(hold);
-  }
+  void Drop(HoldNumber hold) { waiters_.erase(hold); }
   void Drop(const std::vector<Record>& records) {
     for (const Record& record : records) Drop(record.bid.hold);
   }
@@ -164,10 +171,10 @@ class ReferenceReadWriteServer {
             .others = reads ? Others() : static_cast<int64_t>(waiters_.size())};
   }
 
-  void Take(const Record& record) {
+  void Take(const Record& record, absl::Duration lease) {
     const Bid& bid = record.bid;
     Drop(bid.hold);
-    Hold hold{record.caller, now_ + bid.terms.lease, 0, bid.terms.manual};
+    Hold hold{record.caller, now_ + lease, 0};
     if (Reads(record.caller)) {
       reads_.insert_or_assign(bid.hold, hold);
       return;
@@ -182,12 +189,17 @@ class ReferenceReadWriteServer {
 
   BidAnswer Acquire(const Caller& caller, const Bid& bid) {
     if (gone_.contains(bid.hold)) return {.kind = Kind::kGone};
+    missed_ = bid.attempt > 1 && !waiters_.contains(bid.hold);
     auto& holds = HoldsOf(caller);
     if (const auto mine = holds.find(bid.hold); mine != holds.end()) {
       Hold& hold = mine->second;
-      if (!hold.manual) hold.expires = std::max(hold.expires, now_ + bid.terms.lease);
+      missed_ = bid.attempt > 1;
+      if (!bid.terms.manual) hold.expires = std::max(hold.expires, now_ + bid.terms.lease);
       Drop(bid.hold);
-      if (Reads(caller)) Turn(nullptr);
+      if (Reads(caller)) {
+        Turn(nullptr);
+        look_ = absl::ZeroDuration();  // it reads itself
+      }
       return Granted(caller, bid.hold);
     }
     Record request{caller, bid, bid.ticket, {}, {}};
@@ -196,9 +208,11 @@ class ReferenceReadWriteServer {
       const Record& record = known->second;
       request.ticket = bid.ticket == 0 ? record.ticket : std::min(bid.ticket, record.ticket);
       request.bid.attempt = std::max(bid.attempt, record.bid.attempt);
+      request.since = record.since;
     } else if (bid.ticket == 0) {
       request.ticket = static_cast<uint64_t>(now_.nanos() / 1000);
       for (const auto& [hold, record] : waiters_) {
+        if (Reads(record.caller) != Reads(caller)) continue;
         request.ticket = std::max(request.ticket, record.ticket + 1);
       }
     }
@@ -217,7 +231,11 @@ class ReferenceReadWriteServer {
     }
     Entomb(send.hold, send.tombstone, send.lease);
     if (held && send.bid.hold != 0) answer.bid = Acquire(caller, send.bid);
-    if (answer.bid.kind == Kind::kNone || answer.bid.kind == Kind::kGone) Turn(nullptr);
+    if (answer.bid.kind != Kind::kNone && answer.bid.kind != Kind::kGone) return answer;
+    // While others read on and a writer waits it is nobody's turn.
+    if (Reads(caller) && writes_.empty() && !reads_.empty() && WritersWait() && !fair_)
+      return answer;
+    Turn(nullptr);
     return answer;
   }
 
@@ -228,19 +246,22 @@ class ReferenceReadWriteServer {
     const bool joins = !writes_.empty() ? request != nullptr && JoinsWriter(request->caller)
                                         : ChooseUnwritten(request);
     if (joins) {
-      Take(*request);
+      Take(*request, request->bid.terms.lease);
     } else if (request != nullptr) {
       answer = StayOut(*request);
     }
     if (writes_.empty()) fair_ = false;
-    if (joins) answer = Granted(request->caller, request->bid.hold);
+    if (joins) {
+      answer = Granted(request->caller, request->bid.hold);
+      look_ = absl::ZeroDuration();
+    }
     for (const Record& record : to_tell_) {
       const BidAnswer grant = Granted(record.caller, record.bid.hold);
       messages.push_back({.client = record.caller.client,
                           .grant = {.hold = record.bid.hold,
                                     .attempt = record.bid.attempt,
                                     .token = grant.token,
-                                    .lease = record.bid.terms.lease,
+                                    .claim = ClaimOf(record),
                                     .others = grant.others}});
     }
     return answer;
@@ -252,8 +273,12 @@ class ReferenceReadWriteServer {
     return caller.client == writes_.begin()->second.caller.client && reads_.empty();
   }
 
+  absl::Duration ClaimOf(const Record& record) const {
+    return std::min(claim_, record.bid.terms.lease);
+  }
   void LetIn(const Record& record) {
-    Take(record);
+    Take(record, ClaimOf(record));
+    look_ = std::max(look_, ClaimOf(record));
     to_tell_.push_back(record);
   }
   void LetIn(const std::vector<Record>& records) {
@@ -275,41 +300,51 @@ class ReferenceReadWriteServer {
     });
 
     std::optional<Record> writer;  // the first live one
-    std::vector<Record> readers, late_readers, late_writers, dead, before_writer;
+    std::vector<Record> readers, late_readers, dead_readers, late_writers, dead_writers;
     for (const Record& record : line) {
       const bool asks = request != nullptr && record.bid.hold == request->bid.hold;
       const bool reads = Reads(record.caller);
+      if (!reads && writer) continue;
       if (!asks && !subscribed[record.caller.client]) {
-        dead.push_back(record);
-        if (!reads && !writer) before_writer.push_back(record);
+        (reads ? dead_readers : dead_writers).push_back(record);
       } else if (!asks && record.overdue < now_) {
         (reads ? late_readers : late_writers).push_back(record);
-        if (!reads && !writer) before_writer.push_back(record);
-      } else if (!reads && !writer) {
+      } else if (!reads) {
         writer = record;
-      } else if (reads && !asks) {
+      } else if (!asks) {
         readers.push_back(record);
       }
     }
 
     const bool free = reads_.empty();
-    const bool anybody = !writer || fair_;
-    if (anybody) Drop(dead);
-    if (anybody && (!readers.empty() || (reading && stands))) {
-      LetIn(readers);
-      Drop(late_readers);
-      if (!writer) Drop(late_writers);
-      return reading && (stands || !writer);
+    if (fair_) {
+      Drop(dead_readers);
+      if (!readers.empty() || (reading && stands)) {
+        LetIn(readers);
+        Drop(late_readers);
+        return reading && (stands || !WritersWait());
+      }
     }
+    first_writer_overdue_ = base::Instant();
+    if (request != nullptr && !reading && !free) return false;
+    Drop(dead_writers);
     if (writer) {
+      first_writer_overdue_ = writer->overdue;
       if (!free) return false;
-      Drop(before_writer);
+      Drop(late_writers);
       if (request != nullptr && writer->bid.hold == request->bid.hold) return true;
       LetIn(*writer);
       return false;
     }
+    Drop(dead_readers);
+    if (!readers.empty() || (reading && stands)) {
+      LetIn(readers);
+      Drop(late_readers);
+      Drop(late_writers);
+      return reading;
+    }
     if (!late_writers.empty()) {
-      if (!free) return reading && markers_.empty();
+      if (!free) return reading;
       LetIn(late_writers.front());
       return false;
     }
@@ -327,8 +362,7 @@ class ReferenceReadWriteServer {
     if (!reads) {
       for (const auto& [hold, each] : reads_) until = std::min(until, each.expires);
     } else if (writes_.empty()) {
-      until = now_;
-      for (const auto& [hold, marker] : markers_) until = std::max(until, marker.expires);
+      until = std::max(now_, first_writer_overdue_);
     }
     if (until.is_infinite()) until = now_;
     const absl::Duration retry_after = absl::Ceil(until - now_, absl::Milliseconds(1));
@@ -337,25 +371,27 @@ class ReferenceReadWriteServer {
     const absl::Duration heartbeat = HeartbeatInterval(request.bid.terms.lease, kLongestHeartbeat);
     Record& record = waiters_[request.bid.hold] = request;
     record.overdue = now_ + heartbeat * 5 / 2;
-    for (auto& [hold, each] : waiters_) each.dropped = std::max(each.dropped, now_ + heartbeat * 3);
-    if (!reads) {
-      const auto [marker, fresh] = markers_.try_emplace(request.bid.hold);
-      if (fresh) marker->second.since = ++steps;
-      marker->second.expires = now_ + heartbeat * 3;
-    }
+    if (record.since == 0) record.since = ++steps;
     int64_t position = 0;
-    for (const auto& [hold, each] : waiters_) position += each.ticket < record.ticket ? 1 : 0;
+    for (auto& [hold, each] : waiters_) {
+      if (Reads(each.caller) != reads) continue;
+      each.dropped = std::max(each.dropped, now_ + heartbeat * 3);
+      position += each.ticket < record.ticket ? 1 : 0;
+    }
     return {.kind = Kind::kQueued,
             .retry_after = retry_after,
             .position = position,
             .ticket = record.ticket};
   }
 
+  const absl::Duration claim_;
   base::Instant now_;
-  std::map<HoldNumber, Hold> writes_;  // of one client
+  absl::Duration look_;  // the notes of the present answer
+  bool missed_ = false;
+  base::Instant first_writer_overdue_;  // while it decides: of the writer that keeps readers out
+  std::map<HoldNumber, Hold> writes_;   // of one client
   std::map<HoldNumber, Hold> reads_;
   std::map<HoldNumber, Record> waiters_;
-  std::map<HoldNumber, Marker> markers_;
   std::map<HoldNumber, base::Instant> gone_;
   std::map<HoldNumber, base::Instant> buried_;  // all tombstones that ever were
   bool fair_ = false;                           // the policy of who writes

@@ -221,7 +221,7 @@ class ReferenceSemaphoreServer {
     granted.push_back(bid.hold);
     if (request && bid.hold == request->bid.hold) return true;
     Tell(waiting.caller.client,
-         {.grant = {.hold = bid.hold, .attempt = bid.attempt, .lease = bid.terms.lease}});
+         {.grant = {.hold = bid.hold, .attempt = bid.attempt, .claim = bid.terms.lease}});
     return true;
   }
 

@@ -19,6 +19,12 @@ const Identity kIdentity{.client = "00112233445566778899aabbccddeeff",
                          .channel = "redlatch:00112233445566778899aabbccddeeff"};
 const std::string kHold7 = kIdentity.client + ":7";
 const std::string kHold8 = kIdentity.client + ":8";
+constexpr char kQueue[] = "redlatch:2:{N}:simple.queue";
+constexpr char kWaiters[] = "redlatch:2:{N}:simple.waiters";
+constexpr char kFence[] = "redlatch:2:{N}:fence";
+constexpr char kMore[] = "redlatch:2:{N}:simple.more";
+const std::string kGone7 = "redlatch:2:{N}:simple.gone." + kIdentity.client + ".7";
+const std::string kGone8 = "redlatch:2:{N}:simple.gone." + kIdentity.client + ".8";
 
 class WireRequest : public ::testing::Test {
  protected:
@@ -41,7 +47,8 @@ class WireRequest : public ::testing::Test {
                          .renew = {.name = "renew"},
                          .cancel = {.name = "cancel"},
                          .inspect = {.name = "inspect"},
-                         .force_release = {.name = "force_release"}}};
+                         .force_release = {.name = "force_release"}},
+             .keys = KeyNames("simple")};
   std::string owner_ = "me";
   std::string script_;
 };
@@ -60,8 +67,8 @@ Bid SomeBid(HoldNumber hold) {
 TEST_F(WireRequest, Acquire) {
   EXPECT_THAT(
       Words({.operation = Operation::kAcquire, .hold = 7, .lease = kLease, .bid = SomeBid(7)}),
-      ElementsAre("N", "{N}:queue", "{N}:waiters", "{N}:fence", "{N}:gone:" + kHold7, "|", kHold7,
-                  "30000", "64 3 1 10000 0 1795227594499240 " + kIdentity.channel, "me"));
+      ElementsAre("N", kQueue, kWaiters, kFence, kGone7, "|", kHold7, "30000",
+                  "64 3 1 10000 0 1795227594499240 30000 0 " + kIdentity.channel, "me"));
   EXPECT_EQ(script_, "acquire");
 }
 
@@ -71,33 +78,33 @@ TEST_F(WireRequest, LeasesAreRoundedUp) {
   bid.wait = false;
   bid.ticket = 0;
   EXPECT_THAT(Words({.operation = Operation::kAcquire, .hold = 7, .bid = bid}),
-              ElementsAre("N", "{N}:queue", "{N}:waiters", "{N}:fence", "{N}:gone:" + kHold7, "|",
-                          kHold7, "1501", "64 3 0 501 1 0 " + kIdentity.channel, "me"));
+              ElementsAre("N", kQueue, kWaiters, kFence, kGone7, "|", kHold7, "1501",
+                          "64 3 0 501 1 0 1501 0 " + kIdentity.channel, "me"));
 }
 
 TEST_F(WireRequest, AThreadsOwnRequestsLeaveTheOwnerOut) {
   owner_ = kIdentity.client;
   EXPECT_THAT(
       Words({.operation = Operation::kAcquire, .hold = 7, .lease = kLease, .bid = SomeBid(7)}),
-      ElementsAre("N", "{N}:queue", "{N}:waiters", "{N}:fence", "{N}:gone:" + kHold7, "|", kHold7,
-                  "30000", "64 3 1 10000 0 1795227594499240 " + kIdentity.channel));
+      ElementsAre("N", kQueue, kWaiters, kFence, kGone7, "|", kHold7, "30000",
+                  "64 3 1 10000 0 1795227594499240 30000 0 " + kIdentity.channel));
   EXPECT_THAT(Words({.operation = Operation::kRelease,
                      .hold = 7,
                      .lease = kLease,
                      .last_used = 9,
                      .last_reserved = 9}),
-              ElementsAre("N", "{N}:queue", "{N}:waiters", "{N}:fence", "|", kHold7));
+              ElementsAre("N", kQueue, kWaiters, kFence, "|", kHold7));
   EXPECT_EQ(script_, "release");
 }
 
 TEST_F(WireRequest, AReleaseOfAnExplicitOwnerNamesIt) {
-  EXPECT_THAT(Words({.operation = Operation::kRelease,
-                     .hold = 7,
-                     .lease = kLease,
-                     .last_used = 9,
-                     .last_reserved = 9}),
-              ElementsAre("N", "{N}:queue", "{N}:waiters", "{N}:fence", "{N}:gone:" + kHold7,
-                          "{N}:gone:" + kHold7, "|", kHold7, "9 9 0", "me"));
+  EXPECT_THAT(
+      Words({.operation = Operation::kRelease,
+             .hold = 7,
+             .lease = kLease,
+             .last_used = 9,
+             .last_reserved = 9}),
+      ElementsAre("N", kQueue, kWaiters, kFence, kGone7, kGone7, "|", kHold7, "9 9 0", "me"));
 }
 
 TEST_F(WireRequest, AReleaseGivesTokensBackAndLeavesATombstone) {
@@ -108,28 +115,28 @@ TEST_F(WireRequest, AReleaseGivesTokensBackAndLeavesATombstone) {
                      .tombstone = true,
                      .last_used = 9,
                      .last_reserved = 72}),
-              ElementsAre("N", "{N}:queue", "{N}:waiters", "{N}:fence", "{N}:gone:" + kHold7,
-                          "{N}:gone:" + kHold7, "|", kHold7, "9 72 30000", kIdentity.client));
+              ElementsAre("N", kQueue, kWaiters, kFence, kGone7, kGone7, "|", kHold7, "9 72 30000",
+                          kIdentity.client));
 }
 
 TEST_F(WireRequest, FurtherKeysAndArgumentsStandLast) {
   owner_ = kIdentity.client;
-  plan_.extra_keys = {"more"};
+  plan_.keys = KeyNames("simple", {"simple.more"});
   plan_.extra_args = {"x", "y"};
   EXPECT_THAT(
       Words({.operation = Operation::kRelease, .hold = 7, .lease = kLease, .bid = SomeBid(8)}),
-      ElementsAre("N", "{N}:queue", "{N}:waiters", "{N}:fence", "{N}:gone:" + kHold7,
-                  "{N}:gone:" + kHold8, "{N}:more", "|", kHold7, "0 0 0", kIdentity.client, kHold8,
-                  "30000", "64 3 1 10000 0 1795227594499240 " + kIdentity.channel, kIdentity.client,
+      ElementsAre("N", kQueue, kWaiters, kFence, kGone7, kGone8, kMore, "|", kHold7, "0 0 0",
+                  kIdentity.client, kHold8, "30000",
+                  "64 3 1 10000 0 1795227594499240 30000 0 " + kIdentity.channel, kIdentity.client,
                   "x", "y"));
   EXPECT_THAT(Words({.operation = Operation::kRelease, .hold = 7, .lease = kLease}),
-              ElementsAre("N", "{N}:queue", "{N}:waiters", "{N}:fence", "{N}:more", "|", kHold7));
+              ElementsAre("N", kQueue, kWaiters, kFence, kMore, "|", kHold7));
 }
 
 TEST_F(WireRequest, AReadersReleaseNeedNotNameIt) {
   plan_.sharing = Sharing::kJoined;
   EXPECT_THAT(Words({.operation = Operation::kRelease, .hold = 7, .lease = kLease}),
-              ElementsAre("N", "{N}:queue", "{N}:waiters", "{N}:fence", "|", kHold7));
+              ElementsAre("N", kQueue, kWaiters, kFence, "|", kHold7));
 }
 
 TEST_F(WireRequest, ABidForPermitsTellsWhatCapacityIsExpected) {
@@ -139,29 +146,26 @@ TEST_F(WireRequest, ABidForPermitsTellsWhatCapacityIsExpected) {
   bid.block = 3;
   bid.terms.capacity = 8;
   EXPECT_THAT(Words({.operation = Operation::kAcquire, .hold = 7, .lease = kLease, .bid = bid}),
-              ElementsAre("N", "{N}:queue", "{N}:waiters", "{N}:fence", "{N}:gone:" + kHold7, "|",
-                          kHold7, "30000", "3 3 1 10000 0 1795227594499240 " + kIdentity.channel,
+              ElementsAre("N", kQueue, kWaiters, kFence, kGone7, "|", kHold7, "30000",
+                          "3 3 1 10000 0 1795227594499240 30000 0 " + kIdentity.channel,
                           kIdentity.client, "8"));
 }
 
 TEST_F(WireRequest, RenewAndCancel) {
   EXPECT_THAT(Words({.operation = Operation::kRenew, .hold = 7, .lease = kLease}),
-              ElementsAre("N", "{N}:queue", "{N}:waiters", "{N}:fence", "|", kHold7, "30000"));
+              ElementsAre("N", kQueue, kWaiters, kFence, "|", kHold7, "30000"));
   EXPECT_EQ(script_, "renew");
   EXPECT_THAT(Words({.operation = Operation::kCancel, .hold = 7, .lease = kLease, .block = 64}),
-              ElementsAre("N", "{N}:queue", "{N}:waiters", "{N}:fence", "{N}:gone:" + kHold7, "|",
-                          kHold7, "0", "64"));
+              ElementsAre("N", kQueue, kWaiters, kFence, kGone7, "|", kHold7, "0", "64"));
   EXPECT_EQ(script_, "cancel");
 }
 
 TEST_F(WireRequest, ForPeople) {
   const Subject subject{.identity = kIdentity, .keys = keys_, .plan = plan_, .owner = "me"};
   Request inspect(subject, plan_.scripts.inspect, {"100"});
-  EXPECT_THAT(Words(inspect),
-              ElementsAre("N", "{N}:queue", "{N}:waiters", "{N}:fence", "|", "100"));
+  EXPECT_THAT(Words(inspect), ElementsAre("N", kQueue, kWaiters, kFence, "|", "100"));
   Request force(subject, plan_.scripts.force_release, {"redlatch:"});
-  EXPECT_THAT(Words(force),
-              ElementsAre("N", "{N}:queue", "{N}:waiters", "{N}:fence", "|", "redlatch:"));
+  EXPECT_THAT(Words(force), ElementsAre("N", kQueue, kWaiters, kFence, "|", "redlatch:"));
 }
 
 Reply Text(std::string text) { return {.type = Reply::Type::kString, .text = std::move(text)}; }
@@ -217,6 +221,8 @@ TEST(WireAnswer, AFailureSaysWhetherItMayHaveBeenExecuted) {
   const absl::Status sent = redis::MarkMayHaveExecuted(absl::UnavailableError("x"));
   EXPECT_TRUE(ReadAnswer({}, sent).may_have_executed);
   EXPECT_FALSE(ReadAnswer({}, absl::UnavailableError("x")).may_have_executed);
+  EXPECT_FALSE(ReadAnswer({}, sent).not_sent);
+  EXPECT_TRUE(ReadAnswer({}, redis::MarkNotSent(absl::PermissionDeniedError("x"))).not_sent);
 }
 
 TEST(WireMessage, GrantWithANameThatHasSpaces) {
@@ -227,9 +233,16 @@ TEST(WireMessage, GrantWithANameThatHasSpaces) {
   EXPECT_EQ(message->grant.hold, 7U);
   EXPECT_EQ(message->grant.attempt, 3U);
   EXPECT_EQ(message->grant.token, 1795227594499240U);
-  EXPECT_EQ(message->grant.lease, absl::Seconds(30));
+  EXPECT_EQ(message->grant.claim, absl::Seconds(30));
   EXPECT_EQ(message->grant.others, 5);
   EXPECT_EQ(message->key, "a b ");
+}
+
+TEST(WireMessage, TheHoldMayBeOneThatIsKept) {
+  const std::string text = absl::StrCat("grant ", kHold7, "k 3 9 30000 5 N");
+  const auto message = ReadMessage(kIdentity, text);
+  ASSERT_TRUE(message.has_value());
+  EXPECT_EQ(message->grant.hold, 7U);
 }
 
 TEST(WireMessage, Forced) {

@@ -9,7 +9,7 @@
 #include "redlatch/simple_lock.h"
 
 int main() {
-  // A private server of your own, started on the spot; or redis://host:6379.
+  // Starts a private Redis server; or connect to redis://host:6379.
   absl::StatusOr<redlatch::Client> client = redlatch::Client::Connect("embedded:");
   if (!client.ok()) {
     std::puts(client.status().ToString().c_str());

@@ -14,10 +14,10 @@
 absl::Status SendTheBills(redlatch::RedisLockBase& lock) {
   absl::StatusOr<redlatch::Lease> lease = lock.Acquire({.wait = absl::Seconds(2)});
   if (redlatch::IsBusy(lease.status())) {
-    std::puts("somebody else is sending them");
+    std::puts("someone else is sending them");
     return absl::OkStatus();
   }
-  if (!lease.ok()) return lease.status();  // the server cannot be reached, for one
+  if (!lease.ok()) return lease.status();  // for example, the server cannot be reached
   // ... send them
   return lease->Release();
 }
@@ -37,17 +37,17 @@ void PrintHolders(const redlatch::RedisLockBase& lock) {
     return;
   }
   for (const redlatch::LockInfo::Party& holder : info->holders) {
-    std::printf("%s, process %lld on %s, has it for %s\n", holder.process.program.c_str(),
+    std::printf("%s, process %lld on %s, holds it for %s\n", holder.process.program.c_str(),
                 static_cast<long long>(holder.process.pid), holder.process.host.c_str(),
                 absl::FormatDuration(holder.remaining).c_str());
   }
-  std::printf("%lld wait\n", static_cast<long long>(info->waiting));
+  std::printf("%lld waiting\n", static_cast<long long>(info->waiting));
 }
 // [/look]
 
-// Output: somebody else is sending them
-// Output: .+, process [0-9]+ on .+, has it for [0-9.]+s
-// Output: 0 wait
+// Output: someone else is sending them
+// Output: .+, process [0-9]+ on .+, holds it for [0-9.]+s
+// Output: 0 waiting
 int main() {
   redlatch::SimpleLock lock(Connected(), "bills");
   ExpectOk(SendTheBills(lock));

@@ -44,7 +44,7 @@ bool Save(redlatch::SimpleLock& lock) {
     return true;
   } catch (const std::system_error& error) {
     if (error.code() != redlatch::MakeErrorCode(absl::StatusCode::kUnavailable)) throw;
-    std::puts("no server for ten seconds: try later");
+    std::puts("no server for ten seconds; try again later");
     return false;
   }
 }
@@ -60,8 +60,8 @@ absl::Status AddAll(redlatch::SimpleLock& lock) {
   std::scoped_lock guard(lock);
   const redlatch::Hold hold = lock.current();
   for (int i = 0; i < 1000; ++i) {
-    if (!hold.valid()) return absl::AbortedError("the lock may be somebody else's by now");
-    // ... one more
+    if (!hold.valid()) return absl::AbortedError("someone else may hold the lock by now");
+    // ... add one more
   }
   return absl::OkStatus();
 }
@@ -87,7 +87,7 @@ void Transfer(redlatch::SimpleLock& from, redlatch::SimpleLock& to, std::mutex& 
 struct Mailbox {
   explicit Mailbox(const redlatch::Client& client) : mu(client, "mailbox") {}
   redlatch::SimpleLock mu;
-  std::condition_variable_any changed;  // wakes threads of this process, and no others
+  std::condition_variable_any changed;  // wakes threads of this process only
   int letters = 0;
 };
 
@@ -104,7 +104,7 @@ void TakeLetter(Mailbox& box) {
 #include "redlatch/reentrant_lock.h"
 
 void Audit(redlatch::ReentrantLock& lock) {
-  std::scoped_lock inner(lock);  // at once where this thread has it
+  std::scoped_lock inner(lock);  // immediate, if this thread already holds it
   // ...
 }
 
@@ -118,7 +118,7 @@ void Close(redlatch::ReentrantLock& lock) {
 #include "redlatch/client.h"
 #include "redlatch/simple_lock.h"
 
-// Connects at its first lock(), and not before.
+// Connects at the first lock(), not before.
 redlatch::SimpleLock& TheLock() {
   static const redlatch::Client client =
       *redlatch::Client::Connect("embedded:", {.connect = redlatch::ConnectPolicy::kLazy});
@@ -157,7 +157,7 @@ std::error_code CodeOf(const Call& call) {
 
 }  // namespace
 
-// Output: no server for ten seconds: try later
+// Output: no server for ten seconds; try again later
 int main() {
   const redlatch::Client client = Connected();
   Ledger(client).Add("bread 2.50");

@@ -15,8 +15,8 @@ absl::Status Backup(const redlatch::Client& client) {
   redlatch::SimpleLock lock(client, "backup", {.lease = absl::Seconds(5)});
   absl::StatusOr<redlatch::Lease> lease = lock.Acquire();
   if (!lease.ok()) return lease.status();
-  // ... an hour, if need be
-  std::printf("%s left, and then renewed\n", absl::FormatDuration(lease->remaining()).c_str());
+  // ... for an hour, if necessary
+  std::printf("%s left, unless renewed\n", absl::FormatDuration(lease->remaining()).c_str());
   return lease->Release();
 }
 // [/renewed]
@@ -30,10 +30,10 @@ absl::Status Backup(const redlatch::Client& client) {
 absl::Status InTwoSteps(redlatch::RedisLockBase& lock) {
   absl::StatusOr<redlatch::Lease> lease = lock.Acquire({.lease = absl::Seconds(10)});
   if (!lease.ok()) return lease.status();
-  // ... the first step, 10 s at most
+  // ... the first step takes at most 10 s
   absl::Status extended = lease->Extend(absl::Seconds(20));
   if (!extended.ok()) return extended;  // kAborted: it took too long
-  // ... the second, 20 s at most
+  // ... the second takes at most 20 s
   return lease->Release();
 }
 // [/manual]
@@ -52,7 +52,7 @@ void Send(const std::string& letter);
 absl::Status SendAll(redlatch::RedisLockBase& lock, const std::vector<std::string>& letters) {
   return redlatch::RunLocked(lock, {.wait = absl::Seconds(5)}, [&](const std::stop_token& lost) {
     for (const std::string& letter : letters) {
-      if (lost.stop_requested()) return absl::AbortedError("stopped half way: the lock is lost");
+      if (lost.stop_requested()) return absl::AbortedError("stopped halfway: the lock is lost");
       Send(letter);
     }
     return absl::OkStatus();
@@ -87,7 +87,7 @@ redlatch::LockOptions Telling() {
 #include "absl/status/statusor.h"
 #include "redlatch/fencing_token.h"
 
-// A balance in a file, and beside it the newest token that was shown: "33 100".
+// A balance in a file, next to the newest token that has been shown to it: "33 100".
 class Account {
  public:
   explicit Account(const std::string& path) : fd_(open(path.c_str(), O_RDWR | O_CREAT, 0600)) {}
@@ -101,7 +101,7 @@ class Account {
   }
 
  private:
-  // Compares and writes in one step: nobody else comes in during the flock.
+  // Compares and writes in one step: the flock keeps everyone else out.
   absl::StatusOr<int64_t> Access(redlatch::FencingToken token, const int64_t* new_balance) {
     if (flock(fd_, LOCK_EX) != 0) return absl::ErrnoToStatus(errno, "flock");
     absl::StatusOr<int64_t> balance = Locked(token, new_balance);
@@ -115,7 +115,7 @@ class Account {
     int64_t balance = 0;
     if (pread(fd_, text, sizeof text - 1, 0) < 0) return absl::ErrnoToStatus(errno, "read");
     std::sscanf(text, "%" SCNu64 " %" SCNd64, &newest, &balance);
-    if (token.value() < newest) return absl::AbortedError("somebody newer has been here");
+    if (token.value() < newest) return absl::AbortedError("someone newer has been here");
     if (new_balance != nullptr) balance = *new_balance;
     const int size =
         std::snprintf(text, sizeof text, "%020" PRIu64 " %020" PRId64 "\n", token.value(), balance);
@@ -136,16 +136,16 @@ class Account {
 #include "redlatch/simple_lock.h"
 
 void TwoWorkers(redlatch::SimpleLock& lock, Account& account) {
-  // A has the lock for 100 ms, whatever happens, and reads.
+  // A takes the lock for 100 ms, with no renewal, and reads.
   absl::StatusOr<redlatch::Lease> a = lock.Acquire({.lease = absl::Milliseconds(100)});
   absl::StatusOr<int64_t> seen_by_a = account.Read(a->fencing_token());
 
-  // It freezes. Meanwhile B gets the lock, reads, and writes.
+  // A freezes. Meanwhile B gets the lock, reads, and writes.
   absl::StatusOr<redlatch::Lease> b = lock.Acquire();
   absl::StatusOr<int64_t> seen_by_b = account.Read(b->fencing_token());
   absl::Status written_by_b = account.Write(b->fencing_token(), *seen_by_b + 50);
 
-  // A wakes up, and knows nothing of all that.
+  // A wakes up and knows nothing of this.
   absl::Status written_by_a = account.Write(a->fencing_token(), *seen_by_a - 10);
 
   std::printf("B: %s\nA: %s\n", written_by_b.ToString().c_str(), written_by_a.ToString().c_str());
@@ -160,10 +160,10 @@ int sent = 0;
 
 void Send(const std::string&) { ++sent; }
 
-// Output: (5s|4\.[0-9]*s) left, and then renewed
+// Output: (5s|4\.[0-9]*s) left, unless renewed
 // Output: forced is lost: .+
 // Output: B: OK
-// Output: A: ABORTED: somebody newer has been here
+// Output: A: ABORTED: someone newer has been here
 int main() {
   const redlatch::Client client = Connected();
   ExpectOk(Backup(client));

@@ -24,6 +24,11 @@ class Log : public redlatch::Observer {
   void OnLost(const redlatch::LostLease& lost) override {
     std::fprintf(stderr, "%s was lost: %s\n", lost.lock.c_str(), lost.reason.c_str());
   }
+  void OnReleaseFailed(std::string_view lock, redlatch::FencingToken, absl::Duration remaining,
+                       const absl::Status& why) override {
+    std::fprintf(stderr, "%s stays taken for %s: %s\n", std::string(lock).c_str(),
+                 absl::FormatDuration(remaining).c_str(), why.ToString().c_str());
+  }
   void OnMisuse(std::string_view lock, std::string_view what) override {
     std::fprintf(stderr, "%s: %s\n", std::string(lock).c_str(), std::string(what).c_str());
   }

@@ -6,7 +6,7 @@
 #include "redlatch/simple_lock.h"
 
 int main() {
-  // A private Redis server, started on the spot; or redis://host:6379, for many machines.
+  // Starts a private Redis server; for many machines, connect to redis://host:6379.
   auto client = redlatch::Client::Connect("embedded:");
   if (!client.ok()) return std::cerr << client.status() << "\n", 1;
 
@@ -15,5 +15,5 @@ int main() {
   if (!lease.ok()) return std::cerr << lease.status() << "\n", 1;
 
   std::cout << "orders:42 is ours; fencing token " << lease->fencing_token().value() << "\n";
-}  // and free again
+}  // the lease ends here, and the lock is free again
 // [/first]

@@ -1,3 +1,5 @@
+-- include: common/kind
+
 -- The key of its own comes last in every script.
 local counted_key = KEYS[#KEYS]
 
@@ -6,7 +8,7 @@ local counted_key = KEYS[#KEYS]
 local function read_latch(ttl_ms)
   local fields = redis.call('HMGET', KEYS[1], 'kind', 'incarnation', 'total', 'count')
   redis.call('HEXISTS', counted_key, '')
-  if fields[1] == 'latch' then
+  if fields[1] == 'latch/2' then
     return {
       incarnation = fields[2],
       total = tonumber(fields[3]),
@@ -14,6 +16,6 @@ local function read_latch(ttl_ms)
       ttl_ms = math.max(ttl_ms, redis.call('PTTL', KEYS[1])),
     }
   elseif redis.call('EXISTS', KEYS[1]) == 1 then
-    error(redis.error_reply('WRONGTYPE ' .. KEYS[1] .. ' is a hash, but no latch'))
+    error(other_kind(fields[1], 'latch/2'))
   end
 end

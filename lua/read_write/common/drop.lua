@@ -1,7 +1,13 @@
--- include: common/remove_waiter
+-- include: read_write/common/keys
 
--- drop(hold): a waiter leaves the queue, and a writer's marker goes with it.
-local function drop(hold)
-  redis.call('ZREM', markers_key, hold)
-  return remove_waiter(hold)
+-- drop(writers, readers): waiters leave the queue of their side: two windows of them at most.
+local function drop(writers, readers)
+  if writers[1] then
+    redis.call('ZREM', writers_key, unpack(writers))
+    redis.call('HDEL', KEYS[3], unpack(writers))
+  end
+  if readers[1] then
+    redis.call('ZREM', KEYS[2], unpack(readers))
+    redis.call('HDEL', KEYS[3], unpack(readers))
+  end
 end

@@ -1,12 +1,14 @@
--- include: common/leave
 -- include: reentrant/common/purge
+-- include: read_write/common/leave
 -- include: read_write/common/settle
 
 -- end_read(hold, gone_ms, request, now): ends a read hold, or takes it off the queue, and passes
--- the lock on where that makes it possible. Answers whether it was live; the reply to the request
--- for a fresh hold, which counts only then; and whether the hold was queued.
+-- the lock on if that makes it possible. Answers whether it was live; the reply to the request for
+-- a fresh hold, which counts only then; the look that the caller is asked for; and whether the hold
+-- was queued.
 local function end_read(hold, gone_ms, request, now)
   local state = read_state(now, hold)
+  local holds = state.holds
   local fence = read_fence()
   local held = (tonumber(redis.call('ZSCORE', readers_key, hold)) or 0) > now
   local was_queued
@@ -15,9 +17,10 @@ local function end_read(hold, gone_ms, request, now)
     was_queued = leave(hold, gone_ms)
   end
   local choice
-  if not request and state.read_us > now and state.marked_us > now then
+  if not request and state.read_us > now and state.writers_waiting > 0 and
+      not (holds.phase or holds.ended) then
     -- Others read on and a writer waits, so it is nobody's turn: spare the look at him.
-    choice = {readers = {}, passed_over = {}}
+    choice = {readers = {}, dead_writers = {}, dead_readers = {}}
   else
     choice = choose(request, state, now)
   end
@@ -27,7 +30,8 @@ local function end_read(hold, gone_ms, request, now)
       redis.call('SET', KEYS[5], '', 'PX', gone_ms)
     end
   end
-  redis.call('ZREMRANGEBYSCORE', readers_key, '-inf', now)
-  purge(state.holds)
-  return held, settle(choice, state, fence, now), was_queued
+  expire_readers(now)
+  purge(holds)
+  local reply, look = settle(choice, state, fence, now)
+  return held, reply, look, was_queued
 end

@@ -1,5 +1,6 @@
 -- include: common/request
 -- include: read_write/common/bid
+-- include: read_write/common/keys
 
 -- read_bid(before): what acquire or acquire_read is asked for, of the ARGV after ARGV[before].
 local function read_bid(before)
@@ -7,5 +8,7 @@ local function read_bid(before)
   if ARGV[before + 5] == 'phase_fair' then
     request.owner = 'fair:' .. request.owner
   end
-  return identify(request)
+  identify(request)
+  request.queue_key = not request.reader and writers_key or nil
+  return request
 end

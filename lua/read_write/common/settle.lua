@@ -1,89 +1,111 @@
 -- include: common/fence
--- include: common/granted
+-- include: common/notes
+-- include: common/publish_grant
+-- include: reentrant/common/latest_token
 -- include: read_write/common/state
 -- include: read_write/common/choose
 -- include: read_write/common/drop
 -- include: read_write/common/take
--- include: read_write/common/granted_read
+-- include: read_write/common/expire_readers
+-- include: read_write/common/granted
 
--- stay_out(request, holds, now): queues a request that does not get in, with the marker of a
--- writer, or refuses it. It is worth another look when the earliest of what keeps it out could end:
--- the writer's hold; for a writer the first reader, as the others may have left by then; for a
--- reader the last marker.
-local function stay_out(request, holds, now)
-  local until_us = holds.count > 0 and holds.latest or math.huge
+-- keep_phase(phase, holds): remembers whose turn it is, or that it is nobody's any more. The hash
+-- has no owner meanwhile. It ends with the readers, if nobody asks for so long.
+local function keep_phase(phase, holds)
+  if phase and not holds.phase then
+    redis.call('HSET', KEYS[1], 'kind', 'read_write/2', 'phase', string.format('%.0f', phase))
+    redis.call('PEXPIRE', KEYS[1], math.max(1, redis.call('PTTL', KEYS[2])))
+  elseif holds.phase and not phase then
+    redis.call('UNLINK', KEYS[1])
+  end
+end
+
+-- stay_out(choice, holds, look_ms, now): queues a request that does not get in, or refuses it. It
+-- is worth another look when the earliest of what keeps it out could end: the write; for a writer
+-- the first read, as the others may have left by then; for a reader the writer that waits, if it
+-- does not go on to tell that it lives.
+local function stay_out(choice, holds, look_ms, now)
+  local request = choice.request
+  local until_us = math.huge
+  if choice.writer then
+    until_us = now + 1000 * choice.writer.claim_ms
+  elseif holds.count > 0 then
+    until_us = holds.latest
+  end
   if not request.reader then
     local first = redis.call('ZRANGEBYSCORE', readers_key, string.format('(%.0f', now), '+inf',
       'WITHSCORES', 'LIMIT', 0, 1)[2]
-    until_us = math.min(until_us, first and tonumber(first) or math.huge)
-  elseif holds.count == 0 then
-    until_us = latest(markers_key)
+    until_us = math.min(until_us, tonumber(first) or math.huge)
+  elseif until_us == math.huge and choice.first_writer then
+    until_us = choice.first_writer.overdue_us
   end
-  if until_us == math.huge then
-    until_us = now
-  end
-  local retry_after_ms = math.max(0, math.ceil((until_us - now) / 1000))
+  local retry_after_ms = until_us == math.huge and 0 or math.ceil((until_us - now) / 1000)
+  retry_after_ms = math.max(0, retry_after_ms)
   if not request.wait then
-    return 'busy ' .. retry_after_ms
+    return 'busy ' .. retry_after_ms .. look_note(look_ms)
   end
-  local reply = enqueue(request, retry_after_ms, now)
-  if not request.reader then
-    redis.call('ZADD', markers_key, now + 3000 * request.heartbeat_ms, request.hold)
-    lengthen_ttl(markers_key, 3 * request.heartbeat_ms)
-  end
-  return reply
+  return enqueue(request, retry_after_ms, now, look_ms)
 end
 
--- settle(choice, state, fence, now): carries out what choose() chose, for everybody, and answers
--- the request, if there is one. The writer's ended holds are purged before. Grants are published
--- when all else is written.
-local function settle(choice, state, fence, now)
-  local request, writer, holds = choice.request, choice.writer, state.holds
-  for _, hold in ipairs(choice.passed_over) do
-    drop(hold)
-  end
-  local token
-  if writer then
-    drop(writer.hold)
-    token = reserve_tokens(fence, writer.block, now)
-    take_write(writer, token, now, holds)
+-- leave_queue(choice): those who get in, and those who are dead.
+local function leave_queue(choice)
+  local request, writers, readers = choice.request, choice.dead_writers, choice.dead_readers
+  if choice.writer then
+    writers[#writers + 1] = choice.writer.hold
   end
   for _, reader in ipairs(choice.readers) do
-    drop(reader.hold)
-    take_read(reader, now)
+    readers[#readers + 1] = reader.hold
   end
+  if choice.joins and request.queued then
+    local queue = request.reader and readers or writers
+    queue[#queue + 1] = request.hold
+  end
+  drop(writers, readers)
+end
+
+-- settle(choice, state, fence, now): carries out what choose() chose, for everybody. Answers the
+-- request (nil without one), and the look that the caller is asked for: a note, '' for none. The
+-- holds of the writer that have ended are purged before. Grants are published when all else is
+-- written.
+local function settle(choice, state, fence, now)
+  local request, writer, readers, holds = choice.request, choice.writer, choice.readers, state.holds
+  leave_queue(choice)
+  keep_phase(choice.phase, holds)
+
+  local look_ms, token
+  if writer then
+    look_ms, token = writer.claim_ms, reserve_tokens(fence, writer.block, now)
+    take_write(writer, look_ms, token, now, holds)
+  elseif readers[1] then
+    look_ms = take_reads(readers, now)
+  end
+  look_ms = choice.unfinished and 1 or look_ms
 
   local reply
-  if choice.joins then
-    if request.queued then
-      drop(request.hold)
-    end
-    if request.reader then
-      take_read(request, now)
-      reply = granted_read(fence, request.lease_ms, holds, now)
-    else
-      local own_token = reserve_tokens(fence, request.block, now)
-      take_write(request, own_token, now, holds)
-      reply = granted(own_token, request.lease_ms)
-    end
+  if choice.joins and request.reader then
+    take_read(request, request.lease_ms, now)
+    -- It need not look whether others took what they were given, as long as it reads itself.
+    reply = granted_read(request, fence, request.lease_ms, holds,
+      look_note(choice.unfinished and 1 or nil))
+  elseif choice.joins then
+    local shared = holds.count > 0 and string.sub(request.writer, 1, 5) == 'user:'
+    local own_token = shared and latest_token(holds) or reserve_tokens(fence, request.block, now)
+    take_write(request, request.lease_ms, own_token, now, holds)
+    reply = granted_write(request, own_token, request.lease_ms)
   elseif request then
-    reply = stay_out(request, holds, now)
+    reply = stay_out(choice, holds, look_ms, now)
   end
-  if choice.readers[1] or choice.joins and request.reader then
-    redis.call('ZREMRANGEBYSCORE', readers_key, '-inf', now)
+  if readers[1] or choice.joins and request.reader then
+    expire_readers(now)
   end
 
-  local function publish(waiter, its_token, waiting)
-    redis.call('PUBLISH', waiter.channel, 'grant ' .. waiter.hold .. ' ' .. waiter.attempt .. ' ' ..
-      its_token .. ' ' .. waiter.lease_ms .. ' ' .. waiting .. ' ' .. KEYS[1])
-  end
   if writer then
-    publish(writer, token, redis.call('ZCARD', KEYS[2]))
-  elseif choice.readers[1] then
-    local last_token, waiting = string.format('%.0f', fence), others(holds, now)
-    for _, reader in ipairs(choice.readers) do
-      publish(reader, last_token, waiting)
+    publish_grant(writer, token, redis.call('ZCARD', KEYS[2]) + redis.call('ZCARD', writers_key))
+  elseif readers[1] then
+    local last_token, waiting = string.format('%.0f', fence), others(holds)
+    for _, reader in ipairs(readers) do
+      publish_grant(reader, last_token, waiting)
     end
   end
-  return reply
+  return reply, look_note(look_ms)
 end

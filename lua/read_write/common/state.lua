@@ -1,26 +1,17 @@
 -- include: reentrant/common/holds
+-- include: read_write/common/keys
 
--- The keys of its own come last in every script.
-local readers_key, markers_key = KEYS[#KEYS - 1], KEYS[#KEYS]
-
--- latest(key, but): the latest expiry in a zset of them, but for one member's; 0 where there is
--- none. Something in it lives where that is later than now.
-local function latest(key, but)
-  local last = redis.call('ZRANGE', key, -2, -1, 'WITHSCORES')
-  for i = #last - 1, 1, -2 do
+-- read_state(now, but): the writer's `holds`; when the last reader `but` that one ends (`read_us`);
+-- and how many writers and readers wait. Refuses other types, before anything is written.
+local function read_state(now, but)
+  local state = {holds = read_holds(now, 'read_write/2'), read_us = 0}
+  local last = redis.call('ZRANGE', readers_key, -2, -1, 'WITHSCORES')
+  for i = 1, #last, 2 do
     if last[i] ~= but then
-      return tonumber(last[i + 1])
+      state.read_us = tonumber(last[i + 1])
     end
   end
-  return 0
-end
-
--- read_state(now, but): the writer's `holds`; when the last reader `but` that one ends (`read_us`),
--- and the last wait marker (`marked_us`). Refuses other types, before anything is written.
-local function read_state(now, but)
-  return {
-    holds = read_holds(now, 'read_write'),
-    read_us = latest(readers_key, but),
-    marked_us = latest(markers_key),
-  }
+  state.writers_waiting = redis.call('ZCARD', writers_key)
+  state.readers_waiting = redis.call('ZCARD', KEYS[2])
+  return state
 end

@@ -1,26 +1,29 @@
 -- include: common/settle
 -- include: reentrant/common/purge
+-- include: reentrant/common/latest_token
 
 -- decide(request, choice, holds, fence, now): grants a hold that does not own the lock yet, queues
 -- it or refuses it. The owner itself is let in at once, past the queue. `choice` is choose()'s.
+-- Answers acquire's reply, and the look that goes with it.
 local function decide(request, choice, holds, fence, now)
+  purge(holds)
   if holds.count == 0 then
-    purge(holds)
     return settle(choice, fence, now)
   end
   if holds.owner == request.owner then
-    purge(holds)
-    local token = reserve_tokens(fence, request.block, now)
-    take(request, token, now, holds)
+    -- Holds of an owner that its user named stand for one another, in several clients: a store
+    -- must take the token of each for as long as one of them lives.
+    local token = string.sub(request.owner, 1, 5) == 'user:' and latest_token(holds)
+      or reserve_tokens(fence, request.block, now)
+    take(request, request.lease_ms, token, now, holds)
     if request.queued then
       remove_waiter(request.hold)
     end
-    return granted(token, request.lease_ms)
+    return granted(request, token, request.lease_ms), ''
   end
   local retry_after_ms = math.ceil((holds.latest - now) / 1000)
-  purge(holds)
   if not request.wait then
-    return 'busy ' .. retry_after_ms
+    return 'busy ' .. retry_after_ms, ''
   end
-  return enqueue(request, retry_after_ms, now)
+  return enqueue(request, retry_after_ms, now), ''
 end

@@ -1,10 +1,20 @@
--- end_hold(holds, hold): moves a live hold to those that have ended; purge() then writes it down.
-local function end_hold(holds, hold)
-  holds.live[hold] = nil
-  holds.ended[#holds.ended + 1] = hold
-  holds.count = holds.count - 1
-  holds.latest = 0
-  for _, other in pairs(holds.live) do
-    holds.latest = math.max(holds.latest, other.expiry)
+-- include: reentrant/common/holds_key
+-- include: reentrant/common/purge
+
+-- without(holds, mine, now): what read_holds() would say if that hold had ended. Reads only.
+local function without(holds, mine, now)
+  local last = redis.call('ZRANGE', holds_key, -2, -1, 'WITHSCORES')
+  local rest = {owner = holds.owner, token = holds.token, policy = holds.policy, latest = 0,
+    count = 0, expired = holds.expired, leaving = mine}
+  for i = 1, #last, 2 do
+    if last[i] ~= mine.hold then
+      rest.latest = math.max(rest.latest, tonumber(last[i + 1]))
+    end
   end
+  if rest.latest > now then
+    rest.count = holds.count - 1
+  else
+    rest.ended = true
+  end
+  return rest
 end

@@ -1,35 +1,35 @@
--- include: common/hold_id
+-- include: common/kind
+-- include: reentrant/common/holds_key
 
--- read_holds(now, kind): what KEYS[1], a hash of that kind, says: the owner, its live holds in
--- `live` (hold to expiry and token) and `names`, their number `count`, the `latest` expiry, the
--- holds that have `ended`, and the read-write lock's `policy`.
+-- read_holds(now, kind): what KEYS[1], a hash of that kind, says: the `owner`, the `count` of his
+-- holds, of them the first that have `expired`, when the last one ends (`latest`), the `token` of
+-- the latest, and the read-write lock's `policy` and `phase`. A hold that was always alone is not
+-- `counted` there, and its own token is the latest. With a count of 0 nobody holds the lock.
 local function read_holds(now, kind)
-  local fields = redis.call('HGETALL', KEYS[1])
-  local holds = {count = 0, latest = 0, live = {}, names = {}, ended = {}}
-  local found
-  for i = 1, #fields, 2 do
-    local field, value = fields[i], fields[i + 1]
-    if field == 'kind' then
-      found = value
-    elseif field == 'policy' then
-      holds.policy = value
-    elseif not client_of(field) then
-      holds.owner = field
-    else
-      local expiry, token = string.match(value, '^(%d+) (%d+)$')
-      expiry = tonumber(expiry) or 0
-      if expiry > now then
-        holds.live[field] = {expiry = expiry, token = token}
-        holds.names[#holds.names + 1] = field
-        holds.count = holds.count + 1
-        holds.latest = math.max(holds.latest, expiry)
-      else
-        holds.ended[#holds.ended + 1] = field
-      end
-    end
+  local fields = redis.call('HMGET', KEYS[1], 'kind', 'owner', 'holds', 'token', 'policy', 'phase')
+  if fields[1] ~= kind and redis.call('EXISTS', KEYS[1]) == 1 then
+    error(other_kind(fields[1], kind))
   end
-  if #fields > 0 and found ~= kind then
-    error(redis.error_reply('WRONGTYPE ' .. KEYS[1] .. ' is a hash, but no ' .. kind .. ' lock'))
+  local holds = {
+    owner = fields[2],
+    counted = fields[3],
+    count = tonumber(fields[3]) or fields[2] and 1 or 0,
+    token = fields[4],
+    policy = fields[5],
+    phase = fields[6],
+    latest = 0,
+    expired = {},
+  }
+  if holds.count > 0 then
+    local last = holds.counted and redis.call('ZRANGE', holds_key, -1, -1, 'WITHSCORES')[2]
+    if not last then
+      holds.latest = now + 1000 * redis.call('PTTL', KEYS[1])
+    elseif tonumber(last) > now then
+      holds.latest = tonumber(last)
+      holds.expired = redis.call('ZRANGEBYSCORE', holds_key, '-inf', now, 'LIMIT', 0, 64)
+    else
+      holds.count, holds.ended = 0, true
+    end
   end
   return holds
 end

@@ -1,13 +1,23 @@
--- purge(holds): removes those that have ended. The key then expires with the last that lives.
+-- include: reentrant/common/holds_key
+
+-- purge(holds): removes the holds that have ended: all of them, or, of many, a part. The key then
+-- expires with the last that lives.
 local function purge(holds)
-  if not holds.ended[1] then
+  if holds.ended then
+    redis.call('UNLINK', KEYS[1], holds_key)
+    holds.ended, holds.count, holds.expired, holds.leaving = nil, 0, {}, nil
     return
   end
-  if holds.count == 0 then
-    redis.call('DEL', KEYS[1])
-    return
+  local gone = holds.expired
+  if holds.leaving then
+    gone[#gone + 1] = holds.leaving.hold
   end
-  redis.call('HDEL', KEYS[1], unpack(holds.ended))
-  redis.call('HSET', KEYS[1], holds.owner, holds.count)
-  redis.call('PEXPIREAT', KEYS[1], math.ceil(holds.latest / 1000))
+  if gone[1] then
+    redis.call('ZREM', holds_key, unpack(gone))
+    local removed = redis.call('HDEL', KEYS[1], unpack(gone))
+    redis.call('PEXPIREAT', KEYS[1], math.ceil(holds.latest / 1000))
+    redis.call('PEXPIREAT', holds_key, math.ceil(holds.latest / 1000))
+    redis.call('HINCRBY', KEYS[1], 'holds', -removed)
+    holds.expired, holds.leaving = {}, nil
+  end
 end

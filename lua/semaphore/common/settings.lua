@@ -1,3 +1,5 @@
+-- include: common/kind
+
 -- The key of its own comes last in every script.
 local permits_key = KEYS[#KEYS]
 
@@ -6,8 +8,8 @@ local permits_key = KEYS[#KEYS]
 local function read_settings()
   local fields = redis.call('HMGET', KEYS[1], 'kind', 'capacity', 'set_by', 'until',
     'extra')
-  if fields[1] ~= 'semaphore' and redis.call('EXISTS', KEYS[1]) == 1 then
-    error(redis.error_reply('WRONGTYPE ' .. KEYS[1] .. ' is a hash, but no semaphore'))
+  if fields[1] ~= 'semaphore/2' and redis.call('EXISTS', KEYS[1]) == 1 then
+    error(other_kind(fields[1], 'semaphore/2'))
   end
   return {
     capacity = tonumber(fields[2]),

@@ -2,7 +2,7 @@
 
 -- store(settings, text, set_by, now): writes down the capacity, as it was given.
 local function store(settings, text, set_by, now)
-  redis.call('HSET', KEYS[1], 'kind', 'semaphore', 'capacity', text, 'set_by', set_by)
+  redis.call('HSET', KEYS[1], 'kind', 'semaphore/2', 'capacity', text, 'set_by', set_by)
   settings.capacity = tonumber(text)
   touch(settings, now)
 end

@@ -1,0 +1,12 @@
+-- look_note(look_ms): the note by which a caller learns when to look whether the lock was taken; ''
+-- if nothing was handed over.
+local function look_note(look_ms)
+  return look_ms and string.format(' look %.0f', look_ms) or ''
+end
+
+-- caller_notes(request): what the caller cannot know: that its channel has no subscriber here, if
+-- it asked for that, and that it missed a message.
+local function caller_notes(request)
+  local deaf = request.listen and redis.call('PUBSUB', 'NUMSUB', request.channel)[2] == 0
+  return (deaf and ' deaf' or '') .. (request.missed and ' missed' or '')
+end

@@ -1,0 +1,9 @@
+-- include: read_write/common/keys
+
+-- expire_readers(now): removes those whose time is over: of many, the first.
+local function expire_readers(now)
+  local expired = redis.call('ZCOUNT', readers_key, '-inf', now)
+  if expired > 0 then
+    redis.call('ZREMRANGEBYRANK', readers_key, 0, math.min(expired, 64) - 1)
+  end
+end

@@ -1,0 +1,14 @@
+-- include: common/hold_id
+
+-- latest_token(holds): that of the owner's latest hold.
+local function latest_token(holds)
+  if holds.token then
+    return holds.token
+  end
+  local fields = redis.call('HGETALL', KEYS[1])  -- of one hold
+  for i = 1, #fields, 2 do
+    if client_of(fields[i]) then
+      return string.match(fields[i + 1], '%d+$')
+    end
+  end
+end

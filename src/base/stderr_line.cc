@@ -1,0 +1,35 @@
+#include "src/base/stderr_line.h"
+
+#include <atomic>
+#include <cinttypes>
+#include <cstdint>
+#include <cstdio>
+
+#include "absl/time/time.h"
+#include "src/base/clock.h"
+
+namespace redlatch::base {
+namespace {
+
+constexpr absl::Duration kBetweenLines = absl::Seconds(1);
+
+}  // namespace
+
+void PrintLine(const std::string& line) {
+  static std::atomic<int64_t> next{0};
+  static std::atomic<uint64_t> left_out{0};
+  const Instant now = Now();
+  int64_t due = next.load();
+  if (now.nanos() < due || !next.compare_exchange_strong(due, (now + kBetweenLines).nanos())) {
+    left_out.fetch_add(1);
+    return;
+  }
+  const uint64_t missing = left_out.exchange(0);
+  if (missing == 0) {
+    std::fprintf(stderr, "redlatch: %s\n", line.c_str());
+  } else {
+    std::fprintf(stderr, "redlatch: %s (and %" PRIu64 " more events)\n", line.c_str(), missing);
+  }
+}
+
+}  // namespace redlatch::base

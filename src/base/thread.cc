@@ -1,0 +1,42 @@
+#include "src/base/thread.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <utility>
+
+namespace redlatch::base {
+namespace {
+
+// A thread begins with the mask of the one that makes it: blocked any later, a signal could come
+// before.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t blocked;
+    sigfillset(&blocked);
+    for (const int own :
+         {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT, SIGPIPE, SIGXFSZ}) {
+      sigdelset(&blocked, own);
+    }
+    pthread_sigmask(SIG_BLOCK, &blocked, &before_);
+  }
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
+}  // namespace
+
+std::thread StartThread(const char* name, std::function<void()> code) {
+  const SignalsBlocked blocked;
+  return std::thread([name, code = std::move(code)] {
+    pthread_setname_np(pthread_self(), name);
+    code();
+  });
+}
+
+}  // namespace redlatch::base

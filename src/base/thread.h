@@ -1,0 +1,19 @@
+#ifndef REDLATCH_SRC_BASE_THREAD_H_
+#define REDLATCH_SRC_BASE_THREAD_H_
+
+#include <functional>
+#include <thread>
+
+namespace redlatch::base {
+
+// A thread of the library's own. It takes no signal that is meant for the process: those are for
+// the program's threads, of which one may be in sigwait(). What the thread itself brings about
+// (SIGSEGV, SIGPIPE and their like) is blocked only if the caller has blocked it.
+//
+// `name`: for ps, top and debuggers; 15 characters at most. Throws std::system_error as std::thread
+// does if there is no thread to be had.
+std::thread StartThread(const char* name, std::function<void()> code);
+
+}  // namespace redlatch::base
+
+#endif  // REDLATCH_SRC_BASE_THREAD_H_

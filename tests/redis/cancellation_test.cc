@@ -1,0 +1,296 @@
+// pthread_cancel() of threads that are in a call.
+#include <pthread.h>
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "gtest/gtest.h"
+#include "redlatch/client.h"
+#include "redlatch/count_down_latch.h"
+#include "redlatch/lease.h"
+#include "redlatch/permit.h"
+#include "redlatch/reentrant_lock.h"
+#include "redlatch/reentrant_read_write_lock.h"
+#include "redlatch/semaphore.h"
+#include "redlatch/simple_lock.h"
+#include "src/base/clock.h"
+#include "tests/support/redis_server.h"
+
+namespace redlatch {
+namespace {
+
+// A thread that can be cancelled, as std::thread cannot.
+class Thread {
+ public:
+  explicit Thread(std::function<void()> code) : code_(std::move(code)) {
+    EXPECT_EQ(pthread_create(&thread_, nullptr, Run, this), 0);
+  }
+  ~Thread() { Join(); }
+  Thread(const Thread&) = delete;
+  Thread& operator=(const Thread&) = delete;
+
+  void Cancel() const { EXPECT_EQ(pthread_cancel(thread_), 0); }
+
+  // Whether it died of being cancelled.
+  bool Join() {
+    if (std::exchange(joined_, true)) return false;
+    void* result = nullptr;
+    pthread_join(thread_, &result);
+    return result == PTHREAD_CANCELED;
+  }
+
+ private:
+  static void* Run(void* self) {
+    static_cast<Thread*>(self)->code_();
+    return nullptr;
+  }
+
+  const std::function<void()> code_;
+  pthread_t thread_ = {};
+  bool joined_ = false;
+};
+
+struct Call {
+  std::string_view name;
+  std::function<void()> make;
+};
+
+// Each is made by a thread that is already cancelled, and must come back.
+void ExpectToComeBack(const std::vector<Call>& calls) {
+  for (const Call& call : calls) {
+    SCOPED_TRACE(call.name);
+    std::atomic<bool> came_back{false};
+    Thread thread([&] {
+      pthread_cancel(pthread_self());
+      call.make();
+      came_back = true;
+      pthread_testcancel();
+    });
+    EXPECT_TRUE(thread.Join());
+    EXPECT_TRUE(came_back);
+  }
+}
+
+// An object of each class, of a client and of another that has locked what can be locked.
+struct Objects {
+  Objects(const Client& client, const Client& other, const std::string& prefix)
+      : simple(client, prefix + "simple"),
+        their_simple(other, prefix + "simple"),
+        reentrant(client, prefix + "reentrant"),
+        their_reentrant(other, prefix + "reentrant"),
+        read_write(client, prefix + "read_write"),
+        their_read_write(other, prefix + "read_write"),
+        semaphore(client, prefix + "semaphore", 1),
+        their_semaphore(other, prefix + "semaphore", 1),
+        latch(client, prefix + "latch", 1),
+        their_latch(other, prefix + "latch", 1) {
+    their_simple.lock();
+    their_reentrant.lock();
+    their_read_write.lock();
+    their_semaphore.acquire();
+  }
+  void Release() {
+    their_simple.unlock();
+    their_reentrant.unlock();
+    their_read_write.unlock();
+    their_semaphore.release();
+    their_latch.count_down();
+  }
+
+  SimpleLock simple, their_simple;
+  ReentrantLock reentrant, their_reentrant;
+  ReentrantReadWriteLock read_write, their_read_write;
+  Semaphore semaphore, their_semaphore;
+  CountDownLatch latch, their_latch;
+  absl::StatusOr<Lease> lease = absl::UnknownError("");
+  absl::StatusOr<Permit> permit = absl::UnknownError("");
+};
+
+// A call that waits, and what its thread does afterwards.
+struct Wait {
+  std::string_view name;
+  std::function<void(Objects&)> wait;
+  std::function<void(Objects&)> leave;
+};
+
+std::vector<Wait> Waits() {
+  const AcquireOptions patient = {.wait = absl::Minutes(1)};
+  const auto drop = [](Objects& o) {
+    o.lease = absl::UnknownError("");
+    o.permit = absl::UnknownError("");
+  };
+  return {
+      {"lock", [](Objects& o) { o.simple.lock(); }, [](Objects& o) { o.simple.unlock(); }},
+      {"try_lock_for", [](Objects& o) { (void)o.reentrant.try_lock_for(std::chrono::minutes(1)); },
+       [](Objects& o) { o.reentrant.unlock(); }},
+      {"Acquire", [=](Objects& o) { o.lease = o.simple.Acquire(patient); }, drop},
+      {"lock_shared", [](Objects& o) { o.read_write.lock_shared(); },
+       [](Objects& o) { o.read_write.unlock_shared(); }},
+      {"AcquireRead", [=](Objects& o) { o.lease = o.read_write.AcquireRead(patient); }, drop},
+      {"acquire", [](Objects& o) { o.semaphore.acquire(); },
+       [](Objects& o) { o.semaphore.release(); }},
+      {"Semaphore::Acquire", [=](Objects& o) { o.permit = o.semaphore.Acquire(1, patient); }, drop},
+      {"wait", [](Objects& o) { o.latch.wait(); }, [](Objects&) {}},
+  };
+}
+
+class Cancellation : public ::testing::Test {
+ protected:
+  Objects NewObjects(std::string_view prefix) {
+    return Objects(client_, other_, std::string(prefix));
+  }
+  uint64_t waiting() const { return client_.Stats().all.waiting; }
+
+  // The thread waits in a call, is cancelled, and goes on waiting; then the call ends.
+  void CancelInTheMidst(Thread& thread, Objects& objects) const {
+    while (waiting() == 0) std::this_thread::yield();
+    thread.Cancel();
+    // If that ended the call, it would be over by the time that the server has answered.
+    EXPECT_TRUE(client_.Ping().ok());
+    EXPECT_EQ(waiting(), 1);
+    objects.Release();
+  }
+
+  const std::unique_ptr<support::RedisServer> server_ = support::RedisServer::Start();
+  Client client_ = *Client::Connect(server_->url() + "?command_timeout=200ms");
+  Client other_ = *Client::Connect(server_->url());
+  SimpleLock simple_{client_, "simple"};
+  SimpleLock their_simple_{other_, "simple"};
+  ReentrantLock reentrant_{client_, "reentrant"};
+  ReentrantReadWriteLock read_write_{client_, "read_write"};
+  Semaphore semaphore_{client_, "semaphore", 1};
+  Semaphore their_semaphore_{other_, "semaphore", 1};
+  CountDownLatch latch_{client_, "latch", 1};
+  absl::StatusOr<Lease> lease_ = absl::UnknownError("");
+  absl::StatusOr<Permit> permit_ = absl::UnknownError("");
+};
+
+TEST_F(Cancellation, EndsNoCallOfALock) {
+  Hold hold;
+  ExpectToComeBack({
+      {"lock", [&] { simple_.lock(), simple_.unlock(); }},
+      {"try_lock", [&] { simple_.try_lock(), simple_.unlock(); }},
+      {"Acquire", [&] { lease_ = simple_.Acquire(); }},
+      {"valid", [&] { hold = *lease_, (void)hold.valid(), (void)hold.remaining(); }},
+      {"lost", [&] { (void)lease_->lost(); }},
+      {"Release", [&] { (void)lease_->Release(); }},
+      {"manual", [&] { lease_ = simple_.Acquire({.lease = absl::Seconds(5)}); }},
+      {"Extend", [&] { (void)lease_->Extend(absl::Seconds(6)); }},
+      {"busy", [&] { EXPECT_FALSE(their_simple_.TryAcquire().ok()); }},
+      {"late", [&] { EXPECT_FALSE(their_simple_.Acquire({.wait = absl::Milliseconds(5)}).ok()); }},
+      {"Inspect", [&] { EXPECT_TRUE(simple_.Inspect().ok()); }},
+      {"~Lease", [&] { lease_ = absl::UnknownError(""); }},
+      {"ForceRelease", [&] { EXPECT_TRUE(simple_.ForceRelease().ok()); }},
+      {"misuse", [&] { simple_.unlock(); }},
+      {"lock_shared", [&] { read_write_.lock_shared(), read_write_.unlock_shared(); }},
+      {"AcquireRead", [&] { lease_ = read_write_.AcquireRead(); }},
+      {"current_read", [&] { (void)read_write_.current_read(), read_write_.read_hold_count(); }},
+      {"current", [&] { (void)read_write_.current(), read_write_.hold_count(); }},
+      {"~Lease of a reader", [&] { lease_ = absl::UnknownError(""); }},
+      {"~SimpleLock", [&] { SimpleLock(client_, "brief").lock(); }},
+  });
+}
+
+TEST_F(Cancellation, EndsNoCallOfASemaphoreOrALatch) {
+  ExpectToComeBack({
+      {"acquire", [&] { semaphore_.acquire(), semaphore_.release(); }},
+      {"try_acquire", [&] { EXPECT_TRUE(semaphore_.try_acquire()); }},
+      {"busy", [&] { EXPECT_FALSE(their_semaphore_.TryAcquire().ok()); }},
+      {"release", [&] { semaphore_.release(); }},
+      {"Acquire", [&] { permit_ = semaphore_.Acquire(); }},
+      {"~Permit", [&] { permit_ = absl::UnknownError(""); }},
+      {"SetCapacity", [&] { EXPECT_TRUE(semaphore_.SetCapacity(2).ok()); }},
+      {"capacity", [&] { EXPECT_TRUE(semaphore_.capacity().ok()); }},
+      {"available", [&] { EXPECT_TRUE(semaphore_.available().ok()); }},
+      {"holders", [&] { EXPECT_TRUE(semaphore_.holders().ok()); }},
+      {"ForceRelease", [&] { EXPECT_TRUE(semaphore_.ForceRelease().ok()); }},
+      {"~Semaphore", [&] { Semaphore(client_, "brief", 1).acquire(); }},
+      {"try_wait", [&] { EXPECT_FALSE(latch_.try_wait()); }},
+      {"wait_for", [&] { EXPECT_FALSE(latch_.wait_for(std::chrono::milliseconds(5))); }},
+      {"Count", [&] { EXPECT_TRUE(latch_.Count().ok()); }},
+      {"count_down", [&] { latch_.count_down(); }},
+      {"wait", [&] { latch_.wait(); }},
+      {"arrive_and_wait", [&] { CountDownLatch(client_, "another latch", 1).arrive_and_wait(); }},
+  });
+}
+
+TEST_F(Cancellation, EndsNoCallOfAClient) {
+  ExpectToComeBack({
+      {"Connect",
+       [&] {
+         const auto client =
+             Client::Connect("redis://localhost:" + std::to_string(server_->port()));
+         EXPECT_TRUE(client.ok()) << client.status();
+         SimpleLock lock(*client, "lock");
+         lock.lock();
+       }},
+      {"Connect that fails",
+       [&] { EXPECT_FALSE(Client::Connect("unix:///nowhere/redis.sock").ok()); }},
+      {"Ping", [&] { EXPECT_TRUE(client_.Ping().ok()); }},
+      {"Stats", [&] { (void)client_.Stats(); }},
+  });
+}
+
+TEST_F(Cancellation, EndsNoCallThatIsNotAnswered) {
+  simple_.lock();
+  lease_ = reentrant_.Acquire();
+  permit_ = semaphore_.Acquire();
+  server_->Stop();
+  ExpectToComeBack({
+      {"unlock", [&] { simple_.unlock(); }},
+      {"Release", [&] { EXPECT_TRUE(absl::IsUnavailable(lease_->Release())); }},
+      {"~Permit", [&] { permit_ = absl::UnknownError(""); }},
+      {"Ping", [&] { EXPECT_TRUE(absl::IsUnavailable(client_.Ping().status())); }},
+      {"Connect",
+       [&] { EXPECT_FALSE(Client::Connect(server_->url() + "?connect_timeout=50ms").ok()); }},
+  });
+  server_->Continue();
+}
+
+TEST_F(Cancellation, OfAThreadThatWaitsComesAfterTheWait) {
+  for (const Wait& call : Waits()) {
+    SCOPED_TRACE(call.name);
+    Objects objects = NewObjects(call.name);
+    std::atomic<bool> over{false};
+    Thread thread([&] {
+      call.wait(objects);
+      call.leave(objects);
+      over = true;
+      pthread_testcancel();
+    });
+    CancelInTheMidst(thread, objects);
+    EXPECT_TRUE(thread.Join());
+    EXPECT_TRUE(over);
+  }
+}
+
+// The thread dies when the call is over. (That it was cancelled, glibc 2.36 does not tell then.)
+TEST_F(Cancellation, OfAThreadThatMayBeCancelledAnywhereComesAfterTheWaitToo) {
+  for (const Wait& call : Waits()) {
+    SCOPED_TRACE(call.name);
+    Objects objects = NewObjects(call.name);
+    std::atomic<bool> lives_on{false};
+    Thread thread([&] {
+      pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, nullptr);
+      call.wait(objects);
+      pthread_testcancel();
+      lives_on = true;
+    });
+    CancelInTheMidst(thread, objects);
+    thread.Join();
+    EXPECT_FALSE(lives_on);
+    EXPECT_EQ(waiting(), 0);
+  }
+}
+
+}  // namespace
+}  // namespace redlatch

@@ -1,0 +1,20 @@
+// What status.h names, as a program sees it that spells neither namespace out.
+#include <gtest/gtest.h>
+
+#include "absl/status/status.h"
+#include "redlatch/status.h"
+
+namespace {
+
+using namespace redlatch;  // NOLINT(google-build-using-namespace)
+
+TEST(PredicatesTest, AreNotAmbiguousBesideThoseOfAbsl) {
+  EXPECT_TRUE(IsCancelled(absl::CancelledError("stopped")));
+  EXPECT_TRUE(IsUnavailable(absl::UnavailableError("silent")));
+  EXPECT_TRUE(IsBusy(absl::DeadlineExceededError("busy")));
+  EXPECT_TRUE(IsLeaseLost(absl::AbortedError("lost")));
+  EXPECT_TRUE(IsMisuse(absl::FailedPreconditionError("misuse")));
+  EXPECT_TRUE(IsMisuse(absl::InvalidArgumentError("bad")));
+}
+
+}  // namespace
