@@ -5,6 +5,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "src/base/wake_event.h"
+
 namespace redlatch::base {
 namespace {
 
@@ -58,9 +60,7 @@ void Parker::Set(uint32_t value) {
     // By address only: the owner may be gone already, and then this wakes nobody.
     syscall(SYS_futex, &word_, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
   } else {
-    const uint64_t one = 1;
-    [[maybe_unused]] const ssize_t put =
-        write(static_cast<int>(before - kPolling), &one, sizeof one);
+    WakeEvent::Signal(static_cast<int>(before - kPolling));
   }
 }
 

@@ -17,7 +17,8 @@ namespace redlatch::base {
 // after its one atomic write.
 //
 // An owner that sleeps in poll() calls BeginPolling() before and EndPolling() after: Set() then
-// writes to the eventfd that it gave, which must stay open for as long as anybody may be in Set().
+// signals the WakeEvent whose descriptor it gave, and which must live for as long as anybody may be
+// in Set().
 class Parker {
  public:
   static constexpr uint32_t kArmed = 0;

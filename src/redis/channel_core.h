@@ -17,7 +17,7 @@
 #include "src/base/mutex.h"
 #include "src/base/parker.h"
 #include "src/base/random.h"
-#include "src/base/unique_fd.h"
+#include "src/base/wake_event.h"
 #include "src/redis/channel.h"
 #include "src/redis/codec.h"
 #include "src/redis/connector.h"
@@ -72,6 +72,7 @@ class Channel::Core {
   // Writes what the kernel takes; the leader's, or a follower's while the leader sleeps.
   bool MayWrite() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Write() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void VerifyAndWrite() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   void InterruptLeader() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
@@ -104,7 +105,7 @@ class Channel::Core {
   // The leader's own. A follower uses the transport too, to write while `connected_`; it is
   // replaced only where nobody is `writing_`.
   Connector connector_;
-  base::UniqueFd wake_fd_;  // gets the leader out of poll; made with the first connection
+  base::WakeEvent wake_;  // gets the leader out of poll
   std::unique_ptr<Transport> transport_;
   std::optional<ReplyParser> parser_;
   std::vector<Reply> arrived_;

@@ -1,7 +1,5 @@
 // What the leader of a channel does on the connection; who leads is in channel.cc.
 #include <sched.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -46,8 +44,7 @@ void Channel::Core::Reconnect(Exchange& mine, base::Instant deadline, Finished& 
 }
 
 absl::StatusOr<std::optional<Connection>> Channel::Core::Attempt(base::Instant deadline) {
-  if (!wake_fd_.valid()) wake_fd_ = base::UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!wake_fd_.valid()) {
+  if (!wake_.Open()) {
     return absl::UnavailableError(
         absl::StrCat("cannot connect to ", server_, ": ", std::strerror(errno)));
   }
@@ -100,16 +97,13 @@ IoResult Channel::Core::Read(base::Instant deadline) {
     if (write_blocked_) interest = Transport::Interest::kReadAndWrite;
     leader_sleeps_ = true;
   }
-  const Readiness ready = transport_->Wait(interest, wake_fd_.get(), deadline);
+  const Readiness ready = transport_->Wait(interest, wake_.fd(), deadline);
   {
     const base::MutexLock lock(mu_);
     leader_sleeps_ = false;
     if (ready.writable) write_blocked_ = false;
   }
-  if (ready.woken) {
-    uint64_t count = 0;
-    [[maybe_unused]] const ssize_t drained = read(wake_fd_.get(), &count, sizeof count);
-  }
+  if (ready.woken) wake_.Drain();
   return ready.readable ? transport_->Read(buffer_.get(), kReadSize) : IoResult();
 }
 
@@ -170,10 +164,13 @@ void Channel::Core::Write() {
   }
 }
 
+void Channel::Core::VerifyAndWrite() {
+  if (MayWrite()) transport_->Verify();
+  Write();
+}
+
 void Channel::Core::InterruptLeader() {
-  if (!leader_sleeps_) return;
-  const uint64_t one = 1;
-  [[maybe_unused]] const ssize_t put = write(wake_fd_.get(), &one, sizeof one);
+  if (leader_sleeps_) wake_.Signal();
 }
 
 }  // namespace redlatch::redis

@@ -65,6 +65,7 @@ absl::StatusOr<std::optional<Connection>> Connector::Step(base::Instant deadline
   const bool over = attempt_.has_value() && attempt_->deadline <= base::Now();
   if (!attempt_.has_value() || over || Moved()) BeginAttempt();
   Attempt& attempt = *attempt_;
+  if (attempt.transport != nullptr) attempt.transport->Verify();
   const base::Instant limit = std::min(deadline, attempt.deadline);
   for (;;) {
     const Outcome outcome = Advance(attempt, limit, wake_fd);

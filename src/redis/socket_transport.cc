@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "src/base/fork_guard.h"
+#include "src/base/known_fd.h"
 #include "src/base/unique_fd.h"
 #include "src/redis/transport.h"
 
@@ -47,7 +48,7 @@ void TuneTcp(int fd) {
 class SocketTransport final : public Transport {
  public:
   SocketTransport(base::UniqueFd fd, const SocketAddress& address)
-      : fd_(std::move(fd)), address_(address) {}
+      : fd_(fd.Release(), base::KnownFd::Kind::kSocket), address_(address) {}
 
   // Closing alone would end nothing as long as a forked child holds a copy.
   ~SocketTransport() override {
@@ -57,6 +58,7 @@ class SocketTransport final : public Transport {
   // Called again, connect() tells what became of the first call. That there is no error yet
   // (SO_ERROR) would not mean that the connection is made.
   IoResult Connect() override {
+    if (!fd_.Verify()) return Failed(EBADF);
     const auto* address = reinterpret_cast<const sockaddr*>(&address_.storage);
     const bool connected = connect(fd_.get(), address, address_.size) == 0 || errno == EISCONN;
     // A Unix socket whose backlog is full says EAGAIN, and poll() cannot tell when there is room.
@@ -80,6 +82,8 @@ class SocketTransport final : public Transport {
 
   Readiness Wait(Interest interest, int wake_fd, base::Instant deadline) override {
     constexpr int kBacklogPauseMs = 2;
+    constexpr Readiness kBroken = {.readable = true, .writable = true};
+    if (fd_.get() < 0) return kBroken;
     if (backlog_full_) {
       poll(nullptr, 0, std::min(kBacklogPauseMs, base::PollTimeout(deadline)));
       return {.writable = true};
@@ -88,17 +92,24 @@ class SocketTransport final : public Transport {
                      {.fd = wake_fd, .events = POLLIN, .revents = 0}};
     if (interest != Interest::kWrite) fds[0].events |= POLLIN;
     if (interest != Interest::kRead) fds[0].events |= POLLOUT;
-    if (poll(fds, wake_fd < 0 ? 1 : 2, base::PollTimeout(deadline)) <= 0) return {};
+    const int ready = poll(fds, wake_fd < 0 ? 1 : 2, base::PollTimeout(deadline));
+    if (!fd_.Verify()) return kBroken;  // even if poll() still has the old one
+    if (ready <= 0) return {};
     const bool broken = (fds[0].revents & (POLLERR | POLLHUP | POLLNVAL)) != 0;
     return {.readable = broken || (fds[0].revents & POLLIN) != 0,
             .writable = broken || (fds[0].revents & POLLOUT) != 0,
             .woken = wake_fd >= 0 && fds[1].revents != 0};
   }
 
-  void Shutdown() override { shutdown(fd_.get(), SHUT_RDWR); }
+  void Verify() override { fd_.Verify(); }
+
+  void Shutdown() override {
+    if (fd_.Verify()) shutdown(fd_.get(), SHUT_RDWR);
+  }
 
   // A reset, and nothing that closing could bring about: a forked child may hold a copy.
   void DiscardUnsent() override {
+    if (!fd_.Verify()) return;
     sockaddr nowhere = {};
     nowhere.sa_family = AF_UNSPEC;
     static_cast<void>(connect(fd_.get(), &nowhere, sizeof nowhere));
@@ -106,7 +117,7 @@ class SocketTransport final : public Transport {
 
  private:
   const base::ForkGuard fork_guard_;
-  const base::UniqueFd fd_;
+  base::KnownFd fd_;
   const SocketAddress address_;
   bool backlog_full_ = false;
 };
@@ -115,6 +126,9 @@ class SocketTransport final : public Transport {
 
 std::string Describe(const IoResult& failure) {
   if (failure.kind == IoResult::Kind::kClosed) return "the server closed the connection";
+  if (failure.error == EBADF || failure.error == ENOTSOCK) {
+    return "other code of this process has closed the connection's descriptor";
+  }
   return std::strerror(failure.error);
 }
 

@@ -1,8 +1,5 @@
 #include "src/redis/subscriber.h"
 
-#include <sys/eventfd.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <system_error>
 #include <utility>
@@ -81,13 +78,12 @@ void Subscriber::Core::Stop() {
 void Subscriber::Core::Abandon() {
   transport_.reset();
   connector_.CloseInForkedChild();
-  wake_fd_.Reset();
+  wake_.Close();
 }
 
 absl::Status Subscriber::Core::StartThread() {
   if (thread_.joinable()) return absl::OkStatus();
-  wake_fd_ = base::UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!wake_fd_.valid()) {
+  if (!wake_.Open()) {
     return absl::UnavailableError(absl::StrCat(
         "no file descriptor is left for the subscriptions at ", server_, " (raise ulimit -n)"));
   }

@@ -20,7 +20,7 @@
 #include "src/base/mutex.h"
 #include "src/base/parker.h"
 #include "src/base/random.h"
-#include "src/base/unique_fd.h"
+#include "src/base/wake_event.h"
 #include "src/redis/codec.h"
 #include "src/redis/connector.h"
 #include "src/redis/reply.h"
@@ -84,12 +84,10 @@ class Subscriber::Core {
   Readiness WaitAsThread(Transport::Interest interest, base::Instant deadline);
   Readiness WaitAsGuest(Transport::Interest interest, base::Instant deadline, base::Parker& parker);
   void StayAway() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Kick() const;  // out of poll, whoever is there
-  void DrainWakes() const;
 
   // What follows runs on the thread.
   void Run();
-  void SleepUntil(base::Instant deadline) const;
+  void SleepUntil(base::Instant deadline);
   void Connect();
   void NotConnected(const absl::Status& why);
   void Break();
@@ -109,7 +107,7 @@ class Subscriber::Core {
 
   const SubscriberOptions options_;
   const std::string server_;
-  base::UniqueFd wake_fd_;  // set before the thread starts, and not changed any more
+  base::WakeEvent wake_;  // out of poll, whoever is there; opened before the thread starts
 
   mutable base::Mutex mu_;
   base::CondVar changed_;  // some subscription's state

@@ -9,8 +9,6 @@
 //
 // All that belongs to the reader passes on under `mu_`. Only the thread makes and ends connections:
 // it may still be in poll on one when a guest has taken over.
-#include <unistd.h>
-
 #include "src/redis/subscriber_core.h"
 
 namespace redlatch::redis {
@@ -58,40 +56,30 @@ void Subscriber::Core::Leave() {
   if (sleeps_long_ || waiting_ > 1 || broken_ || !requests_.empty()) {
     Recall();
   } else if (relievable_) {
-    Kick();  // it has not noticed that it was relieved, and would not nap but sleep
+    wake_.Signal();  // it has not noticed that it was relieved, and would not nap but sleep
   }
 }
 
 void Subscriber::Core::Recall() {
   recalled_ = true;
   back_.SignalOne();
-  if (relievable_) Kick();
+  if (relievable_) wake_.Signal();
 }
 
 void Subscriber::Core::WakeReader() {
   if (reader_ == Reader::kNobody) {
     Recall();
   } else {
-    Kick();
+    wake_.Signal();
   }
-}
-
-void Subscriber::Core::Kick() const {
-  const uint64_t one = 1;
-  [[maybe_unused]] const ssize_t put = write(wake_fd_.get(), &one, sizeof one);
-}
-
-void Subscriber::Core::DrainWakes() const {
-  uint64_t count = 0;
-  [[maybe_unused]] const ssize_t drained = read(wake_fd_.get(), &count, sizeof count);
 }
 
 Readiness Subscriber::Core::WaitAsGuest(Transport::Interest interest, base::Instant deadline,
                                         base::Parker& parker) {
-  if (!parker.BeginPolling(wake_fd_.get())) return {};
-  const Readiness ready = transport_->Wait(interest, wake_fd_.get(), deadline);
+  if (!parker.BeginPolling(wake_.fd())) return {};
+  const Readiness ready = transport_->Wait(interest, wake_.fd(), deadline);
   parker.EndPolling();
-  if (ready.woken) DrainWakes();
+  if (ready.woken) wake_.Drain();
   return ready;
 }
 
@@ -100,14 +88,14 @@ Readiness Subscriber::Core::WaitAsThread(Transport::Interest interest, base::Ins
     const base::MutexLock lock(mu_);
     relievable_ = true;
   }
-  const Readiness ready = transport_->Wait(interest, wake_fd_.get(), deadline);
+  const Readiness ready = transport_->Wait(interest, wake_.fd(), deadline);
   const base::MutexLock lock(mu_);
   relievable_ = false;
   if (reader_ != Reader::kThread) {
     StayAway();
     return {};
   }
-  if (ready.woken) DrainWakes();  // under the lock: it may not be a guest's
+  if (ready.woken) wake_.Drain();  // under the lock: it may not be a guest's
   return ready;
 }
 

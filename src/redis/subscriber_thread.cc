@@ -16,6 +16,10 @@ namespace {
 // with it the destructor, may take.
 constexpr absl::Duration kDeafest = absl::Milliseconds(100);
 
+// Somebody else may close the descriptors that it polls, and then nothing wakes it any more: it
+// looks so often.
+constexpr absl::Duration kLongestSleep = absl::Seconds(1);
+
 }  // namespace
 
 void Subscriber::Core::Run() {
@@ -41,15 +45,17 @@ void Subscriber::Core::Run() {
 }
 
 // Ends early when the thread is woken, whatever for.
-void Subscriber::Core::SleepUntil(base::Instant deadline) const {
-  pollfd wake = {.fd = wake_fd_.get(), .events = POLLIN, .revents = 0};
-  if (poll(&wake, 1, base::PollTimeout(deadline)) > 0) DrainWakes();
+void Subscriber::Core::SleepUntil(base::Instant deadline) {
+  wake_.Open();
+  const base::Instant until = std::min(deadline, base::Now() + kLongestSleep);
+  pollfd wake = {.fd = wake_.fd(), .events = POLLIN, .revents = 0};
+  if (poll(&wake, 1, base::PollTimeout(until)) > 0) wake_.Drain();
 }
 
 void Subscriber::Core::Connect() {
-  auto step = connector_.Step(base::Now() + kDeafest, wake_fd_.get());
+  auto step = connector_.Step(base::Now() + kDeafest, wake_.fd());
   if (!step.ok()) return NotConnected(step.status());
-  if (!step->has_value()) return DrainWakes();
+  if (!step->has_value()) return wake_.Drain();
   transport_ = std::move((*step)->transport);
   parser_ = std::move((*step)->parser);
   last_read_ = base::Now();
@@ -130,7 +136,8 @@ void Subscriber::Core::Serve(base::Parker* guest, base::Instant deadline) {
   Flush();
   if (broken_) return;
 
-  base::Instant until = deadline;
+  if (!wake_.Open()) return Fail("no file descriptor is left (raise ulimit -n)");
+  base::Instant until = std::min(deadline, now + kLongestSleep);
   if (!pending_.empty()) {
     until = std::min(until, last_read_ + options_.answer_timeout);
   } else if (wanted) {
@@ -163,6 +170,7 @@ void Subscriber::Core::Ask(const Request& request) {
 }
 
 void Subscriber::Core::Flush() {
+  if (!out_.empty()) transport_->Verify();
   while (!out_.empty()) {
     const IoResult put = transport_->Write(out_);
     if (put.kind == IoResult::Kind::kAgain) return;

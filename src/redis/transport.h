@@ -54,6 +54,11 @@ class Transport {
   // connection that broke is ready for everything.
   virtual Readiness Wait(Interest interest, int wake_fd, base::Instant deadline) = 0;
 
+  // Looks whether the descriptor is still this connection's: other code of the process may have
+  // closed it, and its number may name something else since. If so, everything fails from here on.
+  // To be called if the connection was left alone for a while; Wait() does it itself. Any thread's.
+  virtual void Verify() {}
+
   // Ends the stream: a thread in Wait() wakes and reads kClosed.
   virtual void Shutdown() = 0;
 

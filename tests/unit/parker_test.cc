@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -13,7 +12,7 @@
 
 #include "absl/time/time.h"
 #include "src/base/clock.h"
-#include "src/base/unique_fd.h"
+#include "src/base/wake_event.h"
 
 namespace redlatch::base {
 namespace {
@@ -167,14 +166,15 @@ TEST(ParkerTest, MayBeDestroyedAsSoonAsTheValueIsSeen) {
 
 TEST(ParkerTest, AnOwnerInPollIsWokenThroughItsDescriptor) {
   Parker parker;
-  const UniqueFd event(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  ASSERT_TRUE(parker.BeginPolling(event.get()));
+  WakeEvent event;
+  ASSERT_TRUE(event.Open());
+  ASSERT_TRUE(parker.BeginPolling(event.fd()));
   EXPECT_EQ(parker.value(), Parker::kArmed);
   std::thread other([&] {
     LetItSleep();
     parker.Set(3);
   });
-  pollfd wait = {.fd = event.get(), .events = POLLIN, .revents = 0};
+  pollfd wait = {.fd = event.fd(), .events = POLLIN, .revents = 0};
   EXPECT_EQ(poll(&wait, 1, 10'000), 1);
   parker.EndPolling();
   EXPECT_EQ(parker.value(), 3);
@@ -191,14 +191,15 @@ TEST(ParkerTest, NobodyPollsForWhatWasSetBefore) {
 
 TEST(ParkerTest, AnOwnerThatHasPolledInVainCanSleep) {
   Parker parker;
-  const UniqueFd event(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  ASSERT_TRUE(parker.BeginPolling(event.get()));
+  WakeEvent event;
+  ASSERT_TRUE(event.Open());
+  ASSERT_TRUE(parker.BeginPolling(event.fd()));
   parker.EndPolling();
   EXPECT_EQ(parker.ParkUntil(Now()), Parker::kArmed);
   parker.Set(3);
   EXPECT_EQ(parker.ParkUntil(Instant::Infinite()), 3);
   uint64_t count = 0;
-  EXPECT_EQ(read(event.get(), &count, sizeof count), -1) << "woken though it did not poll";
+  EXPECT_EQ(read(event.fd(), &count, sizeof count), -1) << "woken though it did not poll";
 }
 
 }  // namespace

@@ -1,0 +1,50 @@
+#ifndef REDLATCH_SRC_BASE_KNOWN_FD_H_
+#define REDLATCH_SRC_BASE_KNOWN_FD_H_
+
+#include <atomic>
+#include <cstdint>
+
+namespace redlatch::base {
+
+// Owns a file descriptor that lives for long, and recognises it. A program may close all that it
+// has open, as daemons do when they start, without knowing what belongs to its libraries; then the
+// same number soon names a file of its own, which must not be read, written or closed from here.
+//
+// Recognised is the open file itself, by a mark that costs nothing and changes nothing: the signal
+// that F_SETSIG would send, if anybody asked for signals (O_ASYNC), which nobody does. Of two
+// KnownFds that were given the same number, only the later one recognises it.
+//
+// Any thread may call get() and Verify(), but for Verify() during Take() or Reset().
+class KnownFd {
+ public:
+  enum class Kind : uint8_t { kSocket, kEvent };
+
+  explicit KnownFd(Kind kind) : kind_(kind) {}
+  KnownFd(int fd, Kind kind) : KnownFd(kind) { Take(fd); }
+  ~KnownFd() { Reset(); }
+  KnownFd(const KnownFd&) = delete;
+  KnownFd& operator=(const KnownFd&) = delete;
+
+  void Take(int fd);
+
+  // -1: there is none, or it was found to be somebody else's.
+  int get() const { return fd_.load(std::memory_order_relaxed); }
+
+  // Whether the descriptor is still this one; if not, it is let go of. One system call.
+  bool Verify();
+
+  // Closes what is still this one.
+  void Reset();
+
+  // Whether the number names one of that kind, whichever it is.
+  static bool Names(int fd, Kind kind);
+
+ private:
+  const Kind kind_;
+  std::atomic<int> fd_{-1};
+  uint64_t serial_ = 0;
+};
+
+}  // namespace redlatch::base
+
+#endif  // REDLATCH_SRC_BASE_KNOWN_FD_H_

@@ -1,0 +1,27 @@
+#include "src/base/wake_event.h"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cstdint>
+
+namespace redlatch::base {
+
+bool WakeEvent::Open() {
+  if (!fd_.Verify()) fd_.Take(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  return fd_.get() >= 0;
+}
+
+void WakeEvent::Signal(int fd) {
+  if (!KnownFd::Names(fd, KnownFd::Kind::kEvent)) return;
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t put = write(fd, &one, sizeof one);
+}
+
+void WakeEvent::Drain() {
+  if (!Open()) return;
+  uint64_t count = 0;
+  [[maybe_unused]] const ssize_t drained = read(fd_.get(), &count, sizeof count);
+}
+
+}  // namespace redlatch::base

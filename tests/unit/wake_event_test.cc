@@ -1,0 +1,74 @@
+#include "src/base/wake_event.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cstdint>
+
+#include "src/base/unique_fd.h"
+
+namespace redlatch::base {
+namespace {
+
+bool IsReady(const WakeEvent& event) {
+  pollfd wait = {.fd = event.fd(), .events = POLLIN, .revents = 0};
+  return poll(&wait, 1, 0) == 1;
+}
+
+TEST(WakeEvent, IsReadyFromASignalUntilItIsDrained) {
+  WakeEvent event;
+  ASSERT_TRUE(event.Open());
+  EXPECT_FALSE(IsReady(event));
+  event.Signal();
+  event.Signal();
+  EXPECT_TRUE(IsReady(event));
+  event.Drain();
+  EXPECT_FALSE(IsReady(event));
+}
+
+TEST(WakeEvent, OpenedAgainItIsTheSame) {
+  WakeEvent event;
+  ASSERT_TRUE(event.Open());
+  const int number = event.fd();
+  event.Signal();
+  ASSERT_TRUE(event.Open());
+  EXPECT_EQ(event.fd(), number);
+  EXPECT_TRUE(IsReady(event));
+}
+
+TEST(WakeEvent, AClosedOneIsMadeAnew) {
+  WakeEvent event;
+  ASSERT_TRUE(event.Open());
+  close(event.fd());
+  event.Signal();
+  event.Drain();
+  event.Signal();
+  EXPECT_TRUE(IsReady(event));
+}
+
+TEST(WakeEvent, SomebodyElsesIsNeitherWrittenNorReadNorClosed) {
+  WakeEvent event;
+  ASSERT_TRUE(event.Open());
+  const int number = event.fd();
+  const UniqueFd theirs(eventfd(5, EFD_CLOEXEC | EFD_NONBLOCK));
+  ASSERT_EQ(dup2(theirs.get(), number), number);
+  event.Signal();
+  event.Drain();
+  EXPECT_NE(event.fd(), number);
+  uint64_t count = 0;
+  EXPECT_EQ(read(number, &count, sizeof count), static_cast<ssize_t>(sizeof count));
+  EXPECT_EQ(count, 5);
+  close(number);
+}
+
+TEST(WakeEvent, WithoutADescriptorASignalIsNothing) {
+  const WakeEvent event;
+  event.Signal();
+  EXPECT_EQ(event.fd(), -1);
+}
+
+}  // namespace
+}  // namespace redlatch::base
