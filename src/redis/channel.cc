@@ -82,7 +82,7 @@ ServerInfo Channel::server_info() const {
 Channel::Core::Core(const Url& url, ChannelOptions options)
     : options_(std::move(options)),
       server_(url.DebugString()),
-      backoff_(options_.first_backoff, options_.longest_backoff),
+      comeback_(options_.first_backoff, options_.longest_backoff),
       spin_(options_.spin),
       connector_(url, Handshake::Purpose::kCommands, options_.open),
       buffer_(std::make_unique<char[]>(kReadSize)) {}

@@ -24,7 +24,8 @@ namespace redlatch::redis {
 struct ChannelOptions {
   // A call that ends unanswered gives the connection up where not a byte came for so long.
   absl::Duration stall_timeout = absl::Milliseconds(900);
-  // Between attempts to connect that failed; doubles, with jitter.
+  // Between attempts to connect that failed, or made a connection of no use (comeback.h); doubles,
+  // with jitter.
   absl::Duration first_backoff = absl::Milliseconds(10);
   absl::Duration longest_backoff = absl::Seconds(1);
   // How long a thread reads again and again before it sleeps in poll(), where that has paid

@@ -16,10 +16,10 @@
 #include "src/base/clock.h"
 #include "src/base/mutex.h"
 #include "src/base/parker.h"
-#include "src/base/random.h"
 #include "src/base/wake_event.h"
 #include "src/redis/channel.h"
 #include "src/redis/codec.h"
+#include "src/redis/comeback.h"
 #include "src/redis/connector.h"
 #include "src/redis/pipeline.h"
 #include "src/redis/reply.h"
@@ -94,8 +94,7 @@ class Channel::Core {
   bool connected_ ABSL_GUARDED_BY(mu_) = false;
   std::string doomed_ ABSL_GUARDED_BY(mu_);      // why the leader must give the connection up
   base::Instant progress_ ABSL_GUARDED_BY(mu_);  // the last byte read, or the first sent since
-  base::Instant next_attempt_ ABSL_GUARDED_BY(mu_);
-  base::Backoff backoff_ ABSL_GUARDED_BY(mu_);
+  Comeback comeback_ ABSL_GUARDED_BY(mu_);
   absl::Status last_failure_ ABSL_GUARDED_BY(mu_);
   ServerInfo info_ ABSL_GUARDED_BY(mu_);
   Stats stats_ ABSL_GUARDED_BY(mu_);

@@ -13,7 +13,7 @@
 namespace redlatch::redis {
 
 void Channel::Core::Reconnect(Exchange& mine, base::Instant deadline, Finished& finished) {
-  const base::Instant next_attempt = next_attempt_;
+  const base::Instant next_attempt = comeback_.next_attempt();
   mu_.Unlock();
   WakeFinished(mine, finished);
   if (base::Now() < next_attempt) {
@@ -25,7 +25,7 @@ void Channel::Core::Reconnect(Exchange& mine, base::Instant deadline, Finished& 
   mu_.Lock();
   if (!step.ok()) {
     last_failure_ = MarkNotSent(step.status());
-    next_attempt_ = base::Now() + backoff_.Next();
+    comeback_.Failed();
     const bool lasting = !absl::IsUnavailable(last_failure_);
     pipeline_.FailUnsent(
         [&](const Exchange* each) { return lasting || each == nullptr || each->fail_fast; },
@@ -38,7 +38,7 @@ void Channel::Core::Reconnect(Exchange& mine, base::Instant deadline, Finished& 
   info_ = std::move((*step)->info);
   connected_ = true;
   progress_ = base::Now();
-  backoff_.Reset();
+  comeback_.Made();
   if (options_.introduction) pipeline_.Prepend(*options_.introduction);
   if (++stats_.connects > 1 && options_.on_reconnected) options_.on_reconnected();
 }
@@ -69,6 +69,7 @@ void Channel::Core::Receive(const Exchange& mine, base::Instant deadline, Finish
   }
   mu_.Lock();
   if (got.kind == IoResult::Kind::kDone) progress_ = base::Now();
+  comeback_.Heard(arrived_.size());
   for (Reply& reply : arrived_) {
     if (!pipeline_.Deliver(std::move(reply), finished))
       broken = "it sent a reply that nothing had asked for";
@@ -127,7 +128,7 @@ void Channel::Core::Break(Finished& finished) {
                            finished);
   in_flight_.clear();
   in_flight_done_ = 0;
-  next_attempt_ = base::Now();
+  comeback_.Lost();
   ++stats_.breaks;
 }
 

@@ -60,7 +60,7 @@ Subscriber::Core::Core(const Url& url, SubscriberOptions options)
     : options_(std::move(options)),
       server_(url.DebugString()),
       connector_(url, Handshake::Purpose::kSubscriptions, options_.open),
-      backoff_(options_.first_backoff, options_.longest_backoff),
+      comeback_(options_.first_backoff, options_.longest_backoff),
       buffer_(std::make_unique<char[]>(kReadSize)) {}
 
 Subscriber::Core::~Core() { Stop(); }

@@ -43,8 +43,8 @@ struct SubscriberOptions {
 };
 
 // One connection to a server that receives what is published there, and the thread that reads it.
-// Both begin with the first Subscribe(). A lost connection is made again, with jittered backoff,
-// for as long as there is a subscription, and everything is subscribed anew.
+// Both begin with the first Subscribe(). A lost connection is made again, at once or with jittered
+// backoff (comeback.h), for as long as there is a subscription, and everything is subscribed anew.
 //
 //   a channel is     Subscribe()                     Unsubscribe()
 //   unknown          asked for; OK when live         OK at once

@@ -19,9 +19,9 @@
 #include "src/base/clock.h"
 #include "src/base/mutex.h"
 #include "src/base/parker.h"
-#include "src/base/random.h"
 #include "src/base/wake_event.h"
 #include "src/redis/codec.h"
+#include "src/redis/comeback.h"
 #include "src/redis/connector.h"
 #include "src/redis/reply.h"
 #include "src/redis/subscriber.h"
@@ -130,8 +130,7 @@ class Subscriber::Core {
 
   // The reader's own.
   Connector connector_;
-  base::Backoff backoff_;
-  base::Instant next_attempt_;
+  Comeback comeback_;
   std::unique_ptr<Transport> transport_;  // null: not connected
   std::optional<std::string> broken_;     // why the connection is to be given up
   std::optional<ReplyParser> parser_;

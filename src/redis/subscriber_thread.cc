@@ -36,8 +36,8 @@ void Subscriber::Core::Run() {
     } else if (idle) {
       connector_.Abandon();
       SleepUntil(base::Instant::Infinite());
-    } else if (base::Now() < next_attempt_) {
-      SleepUntil(next_attempt_);
+    } else if (base::Now() < comeback_.next_attempt()) {
+      SleepUntil(comeback_.next_attempt());
     } else {
       Connect();
     }
@@ -54,11 +54,15 @@ void Subscriber::Core::SleepUntil(base::Instant deadline) {
 
 void Subscriber::Core::Connect() {
   auto step = connector_.Step(base::Now() + kDeafest, wake_.fd());
-  if (!step.ok()) return NotConnected(step.status());
+  if (!step.ok()) {
+    comeback_.Failed();
+    return NotConnected(step.status());
+  }
   if (!step->has_value()) return wake_.Drain();
   transport_ = std::move((*step)->transport);
   parser_ = std::move((*step)->parser);
   last_read_ = base::Now();
+  comeback_.Made();
   {
     const base::MutexLock lock(mu_);
     for (const auto& [channel, subscription] : subscriptions_) {
@@ -72,7 +76,6 @@ void Subscriber::Core::Connect() {
 }
 
 void Subscriber::Core::NotConnected(const absl::Status& why) {
-  next_attempt_ = base::Now() + backoff_.Next();
   lost_ = true;
   {
     const base::MutexLock lock(mu_);
@@ -92,7 +95,6 @@ void Subscriber::Core::NotConnected(const absl::Status& why) {
 
 void Subscriber::Core::Break() {
   const std::string why = *std::exchange(broken_, std::nullopt);
-  const bool was_restored = restoring_ == 0;
   transport_.reset();
   parser_.reset();
   out_.clear();
@@ -115,8 +117,7 @@ void Subscriber::Core::Break() {
   }
   NotConnected(
       absl::UnavailableError(absl::StrCat("lost the subscriptions at ", server_, ": ", why)));
-  // Held back are attempts that fail, and one that ended before it was of use has failed.
-  if (was_restored) next_attempt_ = base::Now();
+  comeback_.Lost();
 }
 
 void Subscriber::Core::Serve(base::Parker* guest, base::Instant deadline) {
@@ -209,6 +210,7 @@ void Subscriber::Core::HandleMessage(const std::string& channel, const std::stri
     if (known == nullptr || known->state != State::kLive) return;
     ++stats_.messages;
   }
+  comeback_.Heard(1);
   if (options_.on_message) options_.on_message(channel, message);
 }
 
@@ -253,7 +255,7 @@ void Subscriber::Core::Refuse(Subscription& subscription, const absl::Status& wh
 
 // All is live that was subscribed when this connection was made.
 void Subscriber::Core::Restored() {
-  backoff_.Reset();
+  comeback_.Heard(1);
   if (!std::exchange(lost_, false)) return;
   if (options_.on_live_again) options_.on_live_again();
 }

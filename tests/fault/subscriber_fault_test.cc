@@ -107,9 +107,11 @@ TEST_F(SubscriberFault, ALossIsToldOnceAndItsEndWhenAllIsLive) {
   EXPECT_EQ(subscriber.stats().breaks, 3);
 }
 
-TEST_F(SubscriberFault, OnlyAttemptsThatFailAreHeldBack) {
+TEST_F(SubscriberFault, AConnectionThatWasOfUseIsReplacedAtOnce) {
   const auto subscriber = MakeLive({.first_backoff = absl::Seconds(60)});
   for (int losses = 1; losses <= 3; ++losses) {
+    for (int i = 0; i < 20; ++i) Publish("c", "m");
+    EXPECT_TRUE(ears_.Await("message c m", 20 * losses));
     ASSERT_EQ(KillSubscribers(), 1);
     EXPECT_TRUE(ears_.Await("live again", losses));
   }

@@ -82,6 +82,7 @@ TEST_F(SubscriberStress, WhatWasAskedForLastIsWhatIsLiveInTheEnd) {
   support::TcpProxy proxy({.port = server_->port()});
   SubscriberOptions options = ears_.Options();
   options.first_backoff = absl::Milliseconds(1);
+  options.longest_backoff = absl::Milliseconds(10);
   options.on_message = [&, hear = options.on_message](std::string_view channel,
                                                       std::string_view message) {
     if (message != "m") return hear(channel, message);

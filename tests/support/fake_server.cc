@@ -103,6 +103,7 @@ bool FakeServer::Serve(Connection& connection) {
     const std::optional<std::string> said = answer_(asked);
     if (!said.has_value()) return false;
     if (send(connection.fd.get(), said->data(), said->size(), MSG_NOSIGNAL) < 0) return false;
+    if (asked.hang_up) return false;
   }
 }
 

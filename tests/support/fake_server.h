@@ -27,6 +27,7 @@ class FakeServer {
   struct Asked {
     int connection;  // 1 is the first
     std::vector<std::string> command;
+    mutable bool hang_up = false;  // to be set: close the connection once the answer is sent
   };
   // The bytes to send, any number of replies; nothing: close the connection.
   using Answer = std::function<std::optional<std::string>(const Asked&)>;
