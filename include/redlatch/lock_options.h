@@ -53,6 +53,12 @@ struct AcquireOptions {
   // Where it is not given, the hold has the lock's own lease and is renewed until released.
   std::optional<absl::Duration> lease = {};
 
+  // Whoever is handed the lock by another client has it for about two seconds at first, and for the
+  // whole lease as soon as the server has confirmed that: about 100 ms later, in the background.
+  // True: Acquire() returns when it has, one round trip later. For work that must know at its start
+  // that it can go on for longer than those two seconds. A manual hold always does.
+  bool whole_lease = false;
+
   // Ends the waiting with kCancelled. It does not touch a hold.
   std::stop_token stop = {};
 

@@ -30,8 +30,6 @@ std::string Row(std::string_view what, std::string_view redlatch, std::string_vi
                       RightAligned(plain, kFigureColumns), "\n");
 }
 
-using Times = std::vector<absl::Duration>;
-
 std::string TimeOf(const Times& times, absl::Duration Spread::*which) {
   if (times.empty() || (which == &Spread::p99 && times.size() < kEnoughForP99)) return "-";
   return ShortTime(SpreadOf(times).*which);
@@ -42,15 +40,21 @@ std::string TimeRow(std::string_view what, const Compared<Times>& times,
   return Row(what, TimeOf(times.redlatch, which), TimeOf(times.plain, which));
 }
 
-std::string RateOf(const std::optional<double>& rate) {
-  if (!rate) return "-";
+double MedianOf(Rates rates) {
+  const auto middle = rates.begin() + static_cast<Rates::difference_type>(rates.size() / 2);
+  std::nth_element(rates.begin(), middle, rates.end());
+  return *middle;
+}
+
+std::string RateOf(const Rates& rates) {
+  if (rates.empty()) return "-";
   // "1 234 567"
-  std::string digits = absl::StrFormat("%.0f", *rate);
+  std::string digits = absl::StrFormat("%.0f", MedianOf(rates));
   for (size_t at = digits.size(); at > 3; at -= 3) digits.insert(at - 3, " ");
   return digits;
 }
 
-std::string RateRow(std::string_view what, const Compared<std::optional<double>>& rates) {
+std::string RateRow(std::string_view what, const Compared<Rates>& rates) {
   return Row(what, RateOf(rates.redlatch), RateOf(rates.plain));
 }
 
@@ -71,8 +75,9 @@ std::string Reading(const BenchFigures& figures) {
                            ", twenty times the slowest round trip seen (", ShortTime(worst),
                            "); on a bad day there are slower ones."),
               0);
-  if (!figures.one_thread.redlatch) return out;
-  const absl::Duration pair = absl::Seconds(1 / *figures.one_thread.redlatch);
+  if (figures.one_thread.redlatch.empty()) return out;
+  const double one_thread = MedianOf(figures.one_thread.redlatch);
+  const absl::Duration pair = absl::Seconds(1 / one_thread);
   const double share = std::min(1.0, absl::FDivDuration(2 * MeanOf(round_trips), pair));
   out += Wrapped(
       absl::StrFormat("Of the %s that a lock takes, two round trips account for %.0f %%; %s",
@@ -80,8 +85,8 @@ std::string Reading(const BenchFigures& figures) {
                       share >= 0.7 ? "what matters is the way to the server and back."
                                    : "the rest is work in the server and the client."),
       0);
-  if (!figures.own_locks.redlatch) return out;
-  const double growth = *figures.own_locks.redlatch / *figures.one_thread.redlatch;
+  if (figures.own_locks.redlatch.empty()) return out;
+  const double growth = MedianOf(figures.own_locks.redlatch) / one_thread;
   return out +
          Wrapped(
              absl::StrFormat(
@@ -110,8 +115,8 @@ std::string JsonTimes(const Times& times) {
   return json.Finish();
 }
 
-std::string JsonRate(const std::optional<double>& rate) {
-  return rate ? absl::StrFormat("%.1f", *rate) : "null";
+std::string JsonRate(const Rates& rates) {
+  return rates.empty() ? "null" : absl::StrFormat("%.1f", MedianOf(rates));
 }
 
 std::string JsonCompared(const std::string& redlatch, const std::string& plain) {
@@ -146,7 +151,7 @@ std::string BenchJson(const BenchFigures& figures) {
   const auto times = [&json](const char* name, const Compared<Times>& both) {
     json.Json(name, JsonCompared(JsonTimes(both.redlatch), JsonTimes(both.plain)));
   };
-  const auto rates = [&json](const char* name, const Compared<std::optional<double>>& both) {
+  const auto rates = [&json](const char* name, const Compared<Rates>& both) {
     json.Json(name, JsonCompared(JsonRate(both.redlatch), JsonRate(both.plain)));
   };
   times("round_trip", figures.round_trips);

@@ -2,7 +2,6 @@
 #ifndef REDLATCH_SRC_CLI_BENCH_FIGURES_H_
 #define REDLATCH_SRC_CLI_BENCH_FIGURES_H_
 
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +10,9 @@
 namespace redlatch::cli {
 
 inline constexpr int kBenchThreads = 8;
+
+using Times = std::vector<absl::Duration>;
+using Rates = std::vector<double>;  // a second, of each round
 
 // With redlatch, and what it is to be compared with: plain commands over a plain connection for
 // each thread. Empty: not measured.
@@ -23,14 +25,14 @@ struct Compared {
 struct BenchFigures {
   std::string server;  // its URL without secrets
   // PING.
-  Compared<std::vector<absl::Duration>> round_trips;
-  // A lock taken and released; plain: SET NX PX, and a script that compares and deletes. A second.
-  Compared<std::optional<double>> one_thread;
-  Compared<std::optional<double>> own_locks;  // kBenchThreads, each a lock of its own
-  Compared<std::optional<double>> one_lock;   // kBenchThreads; plain: who fails tries again at once
-  // From before the release until another client has the lock; plain: a message, published and
-  // received.
-  Compared<std::vector<absl::Duration>> hand_overs;
+  Compared<Times> round_trips;
+  // A lock taken and released; plain: SET NX PX, and a script that compares and deletes.
+  Compared<Rates> one_thread;
+  Compared<Rates> own_locks;  // kBenchThreads, each a lock of its own
+  Compared<Rates> one_lock;   // kBenchThreads; plain: who fails tries again at once
+  // From before the release until another client's thread has the lock; plain: from before a
+  // PUBLISH until another thread, which waits for it, has the message.
+  Compared<Times> hand_overs;
   bool interrupted = false;
 };
 

@@ -31,8 +31,8 @@ constexpr Entry kFigures[] = {
      "within the client, without asking the server, for 5 ms at a time; plain ones try again at "
      "once."},
     {"hand-over",
-     "From before one client releases until another, which waits, has it. Plain: a message, until "
-     "it is received."},
+     "From before one client releases until a thread of another, which waits, has the lock. Plain: "
+     "from before a PUBLISH until another thread, which waits for it, has the message."},
 };
 
 constexpr Entry kExitCodes[] = {
@@ -48,6 +48,10 @@ constexpr Entry kNotes[] = {
      "For the whole --time it loads the server as much as eight threads can. Do not do this to a "
      "server that others need at the time. If others keep the server busy, the figures mean "
      "little."},
+    {"Idle machines",
+     "A processor that sleeps between two packets makes a round trip two or three times as long. "
+     "Redlatch and plain commands take turns, in up to five rounds, so that both meet the same "
+     "machine; only compare figures of one run."},
     {"p99", "Not printed if there are fewer than 100 samples."},
 };
 

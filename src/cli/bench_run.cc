@@ -1,9 +1,12 @@
 #include "src/cli/bench_run.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <latch>
 #include <memory>
+#include <numeric>
 #include <stop_token>
 #include <string_view>
 #include <utility>
@@ -24,9 +27,8 @@ namespace {
 
 using redis::Command;
 using redis::Reply;
-using Times = std::vector<absl::Duration>;
 
-constexpr int kSlices = 10;
+constexpr int kSlices = 10;  // a round
 constexpr absl::Duration kPatience = absl::Seconds(5);
 constexpr absl::Duration kLease = absl::Seconds(5);
 constexpr char kLeaseMillis[] = "5000";
@@ -108,6 +110,27 @@ absl::StatusOr<bool> LockPair(SimpleLock& lock) {
   return true;
 }
 
+// What two threads send each other, one thing at a time.
+class Turns {
+ public:
+  // Before it is sent.
+  void Stamp(int thread) { sent_ = 2 * base::Now().nanos() + thread; }
+  // Where it was the other's.
+  void Arrived(int thread) {
+    const base::Instant now = base::Now();
+    const int64_t sent = sent_;
+    if (sent == 0 || sent % 2 == thread) return;
+    times_[thread].push_back(now - base::Instant::FromNanos(sent / 2));
+  }
+  void AddTo(Times* times) const {
+    for (const Times& each : times_) times->insert(times->end(), each.begin(), each.end());
+  }
+
+ private:
+  std::atomic<int64_t> sent_{0};
+  Times times_[2];
+};
+
 class Run {
  public:
   Run(const BenchPlan& plan, Slices& slices, Client client, Client other, BenchFigures* figures)
@@ -117,24 +140,28 @@ class Run {
         other_(std::move(other)),
         figures_(*figures) {}
 
+  // In rounds, so that what else the machine does meets redlatch and plain commands alike.
   absl::Status All() {
-    for (const auto step : {&Run::PlainRoundTrips, &Run::RoundTrips, &Run::OneThread,
-                            &Run::OwnLocks, &Run::OneLock, &Run::PlainMessages, &Run::HandOvers}) {
-      if (absl::Status done = (this->*step)(); !done.ok()) return done;
+    for (int64_t round = 0; round < rounds_; ++round) {
+      for (const auto step :
+           {&Run::PlainRoundTrips, &Run::RoundTrips, &Run::OneThread, &Run::OwnLocks, &Run::OneLock,
+            &Run::PlainMessages, &Run::HandOvers}) {
+        if (absl::Status done = (this->*step)(); !done.ok()) return done;
+      }
     }
     return absl::OkStatus();
   }
 
  private:
-  absl::Duration slice() const { return plan_.time / kSlices; }
+  absl::Duration slice() const { return plan_.time / (kSlices * rounds_); }
 
-  // What one thread has measured; taken over where it was measured to the end.
+  // What one thread has measured; added where it was measured to the end.
   absl::Status MeasureTimes(
       Times* times, const std::function<absl::Status(const std::stop_token&, Times&)>& work) {
     Times measured;
     absl::Status done = slices_.Run(
         1, slice(), [&](int, const std::stop_token& stop) { return work(stop, measured); });
-    if (done.ok()) *times = std::move(measured);
+    if (done.ok()) times->insert(times->end(), measured.begin(), measured.end());
     return done;
   }
 
@@ -168,26 +195,25 @@ class Run {
 
   // The sum of what the threads reach.
   absl::Status MeasureRate(
-      int threads, std::optional<double>* rate,
+      int threads, Rates* rates,
       const std::function<absl::StatusOr<double>(int thread, const std::stop_token&)>& work) {
-    std::vector<double> rates(static_cast<size_t>(threads));
+    std::vector<double> each(static_cast<size_t>(threads));
     absl::Status done =
         slices_.Run(threads, slice(), [&](int thread, const std::stop_token& stop) -> absl::Status {
           const absl::StatusOr<double> reached = work(thread, stop);
-          if (reached.ok()) rates[static_cast<size_t>(thread)] = *reached;
+          if (reached.ok()) each[static_cast<size_t>(thread)] = *reached;
           return reached.status();
         });
     if (!done.ok()) return done;
-    double sum = 0;
-    for (const double each : rates) sum += each;
+    const double sum = std::accumulate(each.begin(), each.end(), 0.0);
     // None within the time, as on a machine that has none to spare, is no figure.
-    if (sum > 0) *rate = sum;
+    if (sum > 0) rates->push_back(sum);
     return absl::OkStatus();
   }
 
-  absl::Status MeasurePlain(int threads, std::optional<double>* rate,
+  absl::Status MeasurePlain(int threads, Rates* rates,
                             const std::function<std::string(int thread)>& key) {
-    return MeasureRate(threads, rate,
+    return MeasureRate(threads, rates,
                        [&](int thread, const std::stop_token& stop) -> absl::StatusOr<double> {
                          auto connection = PlainConnection::Open(plan_.url, Soon());
                          if (!connection.ok()) return connection.status();
@@ -197,10 +223,10 @@ class Run {
                        });
   }
 
-  absl::Status MeasureLocks(int threads, Compared<std::optional<double>>* rate) {
+  absl::Status MeasureLocks(int threads, Compared<Rates>* rates) {
     const auto name = [this](int thread) { return OwnName(plan_, thread); };
-    if (absl::Status done = MeasurePlain(threads, &rate->plain, name); !done.ok()) return done;
-    return MeasureRate(threads, &rate->redlatch, [&](int thread, const std::stop_token& stop) {
+    if (absl::Status done = MeasurePlain(threads, &rates->plain, name); !done.ok()) return done;
+    return MeasureRate(threads, &rates->redlatch, [&](int thread, const std::stop_token& stop) {
       SimpleLock lock(client_, name(thread), {.lease = kLease});
       return RateOf(stop, [&lock] { return LockPair(lock); });
     });
@@ -222,56 +248,65 @@ class Run {
                        });
   }
 
+  // Two threads, each of which waits for what the other sends it: `times` are those from one's
+  // stamp to the end of the other's wait.
+  absl::Status MeasureTurns(
+      Times* times,
+      const std::function<absl::Status(int thread, Turns&, const std::stop_token&)>& work) {
+    Turns turns;
+    absl::Status done = slices_.Run(2, slice(), [&](int thread, const std::stop_token& stop) {
+      return work(thread, turns, stop);
+    });
+    if (done.ok()) turns.AddTo(times);
+    return done;
+  }
+
   absl::Status PlainMessages() {
-    return MeasureTimes(
+    const auto channel = [this](int thread) { return absl::StrCat(plan_.channel, ":", thread); };
+    // The first may begin when both can hear it.
+    std::latch subscribed(2);
+    return MeasureTurns(
         &figures_.hand_overs.plain,
-        [this](const std::stop_token& stop, Times& times) -> absl::Status {
+        [&](int thread, Turns& turns, const std::stop_token& stop) -> absl::Status {
           auto speaker = PlainConnection::Open(plan_.url, Soon());
           auto listener = PlainConnection::Open(plan_.url, Soon());
-          if (!speaker.ok()) return speaker.status();
-          if (!listener.ok()) return listener.status();
-          const auto heard = Ask(*listener, Command{"SUBSCRIBE", plan_.channel}, plan_);
-          if (!heard.ok()) return heard.status();
-          const Command publish{"PUBLISH", plan_.channel, "x"};
-          while (!stop.stop_requested()) {
-            const base::Instant begun = base::Now();
-            if (auto sent = Ask(*speaker, publish, plan_); !sent.ok()) return sent.status();
-            if (auto got = listener->Receive(Soon()); !got.ok()) return got.status();
-            times.push_back(base::Now() - begun);
+          absl::Status ready = speaker.status();
+          ready.Update(listener.status());
+          if (ready.ok()) {
+            ready = Ask(*listener, Command{"SUBSCRIBE", channel(thread)}, plan_).status();
           }
-          return absl::OkStatus();
+          subscribed.arrive_and_wait();
+          if (!ready.ok()) return ready;
+          const Command publish{"PUBLISH", channel(1 - thread), "x"};
+          for (bool first = thread == 0; !stop.stop_requested(); first = false) {
+            if (!first) {
+              auto got = listener->Receive(Soon());
+              if (!got.ok()) return stop.stop_requested() ? absl::OkStatus() : got.status();
+              turns.Arrived(thread);
+            }
+            turns.Stamp(thread);
+            if (auto sent = Ask(*speaker, publish, plan_); !sent.ok()) return sent.status();
+          }
+          return Ask(*speaker, publish, plan_).status();  // the other may wait
         });
   }
 
-  // Two clients take the lock in turn. Who has it releases it when the other is queued, so that
-  // each release hands it over.
+  // Two clients take the lock in turn: who releases it waits for it again.
   absl::Status HandOvers() {
-    std::atomic<int64_t> released_at{0};  // 0: nobody waited
-    Times measured[2];
-    absl::Status done =
-        slices_.Run(2, slice(), [&](int thread, const std::stop_token& stop) -> absl::Status {
-          SimpleLock lock(thread == 0 ? client_ : other_, HandOverName(plan_), {.lease = kLease});
-          while (!stop.stop_requested()) {
-            absl::StatusOr<Lease> lease = lock.Acquire({.wait = kPatience});
-            if (!lease.ok()) return lease.status();
-            const base::Instant now = base::Now();
-            const int64_t since = released_at.exchange(0);
-            if (since != 0) measured[thread].push_back(now - base::Instant::FromNanos(since));
-            bool awaited = false;
-            while (!awaited && !stop.stop_requested()) {
-              const absl::StatusOr<LockInfo> info = lock.Inspect();
-              if (!info.ok()) return info.status();
-              awaited = info->waiting > 0;
-            }
-            if (awaited) released_at = base::Now().nanos();
-            if (absl::Status released = lease->Release(); !released.ok()) return released;
-          }
-          return absl::OkStatus();
-        });
-    if (!done.ok()) return done;
-    Times& times = figures_.hand_overs.redlatch;
-    for (const Times& each : measured) times.insert(times.end(), each.begin(), each.end());
-    return absl::OkStatus();
+    return MeasureTurns(&figures_.hand_overs.redlatch, [this](int thread, Turns& turns,
+                                                              const std::stop_token& stop) {
+      SimpleLock lock(thread == 0 ? client_ : other_, HandOverName(plan_), {.lease = kLease});
+      while (!stop.stop_requested()) {
+        absl::StatusOr<Lease> lease = lock.Acquire({.wait = kPatience});
+        if (!lease.ok()) return lease.status();
+        turns.Arrived(thread);
+        turns.Stamp(thread);
+        if (absl::Status released = lease->Release(); !released.ok()) {
+          return released;
+        }
+      }
+      return absl::OkStatus();
+    });
   }
 
   const BenchPlan& plan_;
@@ -279,6 +314,7 @@ class Run {
   const Client client_;
   const Client other_;
   BenchFigures& figures_;
+  const int64_t rounds_ = std::clamp<int64_t>(plan_.time / absl::Seconds(1), 1, 5);
 };
 
 }  // namespace

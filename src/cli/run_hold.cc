@@ -100,13 +100,15 @@ absl::StatusOr<RunHold> AcquireHold(const RunOptions& options, std::shared_ptr<O
   if (!client.ok()) return client.status();
   connected();
   absl::StatusOr<RunHold> hold =
-      Take(*client, options, {.wait = options.wait, .stop = stop}, attempt);
+      Take(*client, options, {.wait = options.wait, .whole_lease = true, .stop = stop}, attempt);
   if (hold.ok() || !absl::IsUnavailable(hold.status())) return hold;
   // The library returns when `wait` is over. A server that is only slow, or far away, is given the
   // time that any command has, else --wait 0 would never get a lock from it.
   const absl::StatusOr<redis::Url> url = redis::ParseUrl(options.server);
   if (!url.ok() || url->command_timeout <= options.wait) return hold;
-  return Take(*client, options, {.wait = url->command_timeout, .stop = std::move(stop)}, attempt);
+  return Take(*client, options,
+              {.wait = url->command_timeout, .whole_lease = true, .stop = std::move(stop)},
+              attempt);
 }
 
 }  // namespace redlatch::cli

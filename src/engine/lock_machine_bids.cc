@@ -290,7 +290,7 @@ bool LockMachine::OnGrant(const Grant& grant, base::Instant now, Effects& effect
   const Terms& terms = pursuit_->bid.terms;
   const bool claim = grant.claim < terms.lease;
   const base::Instant deadline = asked + (grant.claim - DriftMargin(grant.claim));
-  if (deadline < now + grant.claim / 4 || (claim && terms.manual)) {
+  if (deadline < now + grant.claim / 4 || (claim && (terms.manual || terms.whole))) {
     ConfirmFirst(now, effects);
   } else {
     Granted(grant, {.lease = grant.claim, .asked = asked, .claim = claim}, now, effects);

@@ -19,14 +19,15 @@ namespace redlatch::engine {
 struct Terms {
   absl::Duration lease = absl::ZeroDuration();
   bool manual = false;  // never renewed
+  bool whole = false;   // a claim is not enough: the lease, before a thread gets it
   // Of a semaphore: how many are wanted, of how many that there should be.
   uint32_t permits = 1;
   uint32_t capacity = 0;
   std::shared_ptr<const std::vector<std::string>> args = nullptr;  // of a user's own class
 
   friend bool operator==(const Terms& a, const Terms& b) {
-    return a.lease == b.lease && a.manual == b.manual && a.permits == b.permits &&
-           a.capacity == b.capacity &&
+    return a.lease == b.lease && a.manual == b.manual && a.whole == b.whole &&
+           a.permits == b.permits && a.capacity == b.capacity &&
            (a.args == b.args || (a.args && b.args && *a.args == *b.args));
   }
 };

@@ -100,13 +100,24 @@ absl::Time ReadSince(std::string_view text) {
                                                 : absl::InfinitePast();
 }
 
+// When a waiter came, which its ticket tells: the time, or, where a lock of one's own puts some in
+// front of others, a number that is the time modulo 10^15 us.
+absl::Time ReadArrival(std::string_view ticket, absl::Time now) {
+  constexpr int64_t kModulus = 1'000'000'000'000'000;
+  const int64_t latest = absl::ToUnixMicros(now + absl::Hours(24));  // its clock is not ours
+  int64_t micros = 0;
+  if (!ReadNumber(ticket, micros) || micros < 0) return absl::InfinitePast();
+  const int64_t back = (latest - micros) % kModulus;
+  return absl::FromUnixMicros(latest - (back < 0 ? back + kModulus : back));
+}
+
 bool ReadParty(const Reply& reply, bool holder, LockInfo::Party& party) {
   if (reply.elements.size() < 3) return false;
   party.hold = reply.elements[0].text;
   party.owner = reply.elements[1].text;
   if (reply.elements.size() > 3) party.permits = reply.elements[3].integer;
   if (!holder) {
-    party.since = ReadSince(reply.elements[2].text);
+    party.since = ReadArrival(reply.elements[2].text, absl::Now());
     return true;
   }
   if (reply.elements.size() > 4) party.since = ReadSince(reply.elements[4].text);

@@ -120,7 +120,8 @@ class RedisLockBase::Body {
   engine::Want WantOf(const Access& access, engine::Face face,
                       const AcquireOptions& options) const {
     engine::Terms terms{.lease = options.lease.value_or(options_->lease),
-                        .manual = options.lease.has_value()};
+                        .manual = options.lease.has_value(),
+                        .whole = options.whole_lease};
     if (!options.args.empty()) {
       terms.args = std::make_shared<const std::vector<std::string>>(options.args);
     }

@@ -82,6 +82,7 @@ class Semaphore::Body {
     if (!permits.ok()) return permits.status();
     engine::Want want{.terms = {.lease = options.lease.value_or(options_->lease),
                                 .manual = options.lease.has_value(),
+                                .whole = options.whole_lease,
                                 .permits = static_cast<uint32_t>(count),
                                 .capacity = static_cast<uint32_t>(capacity_)},
                       .wait = options.wait,

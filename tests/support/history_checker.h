@@ -18,7 +18,8 @@ namespace redlatch::support {
 std::vector<std::string> CheckExclusion(const History& history);
 
 // No token is given twice, and one whose acquisition returned before another's began is smaller. A
-// reader has the token of a writer before it: it may be equal.
+// reader has the token of a writer before it: it may be equal. The holds of an owner that several
+// processes are share one as long as one of them is held.
 std::vector<std::string> CheckTokens(const History& history);
 
 // At no moment do the certain holds of one semaphore, its number being `lock`, have more permits

@@ -159,6 +159,17 @@ TEST(HistoryChecker, FindsATokenThatTwoWereGiven) {
   EXPECT_THAT(CheckTokens(history), ElementsAre(HasSubstr("one token for two")));
 }
 
+TEST(HistoryChecker, AcceptsATokenThatTheHoldsOfOneOwnerShare) {
+  History history{.acquisitions = {Held(-2, 0, 10, 30, 7), Held(-2, 12, 14, 20, 7)}};
+  EXPECT_THAT(CheckTokens(history), IsEmpty());
+  history.acquisitions[1].token = 6;
+  EXPECT_THAT(CheckTokens(history), ElementsAre(HasSubstr("does not grow")));
+  history.acquisitions[1] = Held(-3, 12, 14, 20, 7);
+  EXPECT_THAT(CheckTokens(history), SizeIs(2));
+  history.acquisitions = {Held(1, 0, 10, 30, 7), Held(1, 12, 14, 20, 7)};  // one thread's
+  EXPECT_THAT(CheckTokens(history), SizeIs(2));
+}
+
 TEST(HistoryChecker, FindsAWaiterWhoSleepsWhileTheLockIsFree) {
   const History history{.acquisitions = {Held(1, 0, 100, 200, 1), Held(2, 150, 900, 950, 2)}};
   EXPECT_THAT(CheckProgress(history, At(0), At(1000), absl::Milliseconds(699)),

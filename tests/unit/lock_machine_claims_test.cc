@@ -134,6 +134,17 @@ TEST_F(LockMachineClaimsTest, AManualHoldGetsItsWholeLeaseBeforeAThreadGetsIt) {
   EXPECT_TRUE(machine().next_send().is_infinite()) << "from here on it is manual";
 }
 
+TEST_F(LockMachineClaimsTest, AThreadThatWantsTheWholeLeaseGetsNoClaim) {
+  Waiter& waiter = Queue({.whole = true});
+  HearGrant(Claim());
+  EXPECT_EQ(waiter.state, State::kWaiting);
+  const Send ask = Fetch(Operation::kAcquire);
+  Hear(ask, Granted());
+  ASSERT_EQ(waiter.state, State::kGranted);
+  EXPECT_EQ(machine().Deadline(waiter.tenure), ask.sent + kValid);
+  EXPECT_EQ(machine().next_send(), ask.sent + kThird) << "it is renewed";
+}
+
 TEST_F(LockMachineClaimsTest, WhatIsLeftOfAManualClaimIsNotTakenForItsLease) {
   Waiter& waiter = Queue({.manual = true});
   Pass(kThird);

@@ -21,6 +21,7 @@ struct Want {
   Patience patience = Patience::kEndless;
   absl::Duration lease = absl::Seconds(3);
   bool manual = false;
+  bool whole = false;
   absl::Duration local_window = absl::Milliseconds(5);
   int local_retakes = 0;
   uint32_t permits = 1;
@@ -75,6 +76,7 @@ class LockMachineTest : public ::testing::Test {
     waiter.began = now_;
     waiter.terms = {.lease = want.lease,
                     .manual = want.manual,
+                    .whole = want.whole,
                     .permits = want.permits,
                     .capacity = want.capacity};
     waiter.options = std::make_shared<LockOptions>(

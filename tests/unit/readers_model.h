@@ -65,7 +65,7 @@ class ReadersModel : public ReadersWorld {
     thread.waiter->patience = patience;
     thread.waiter->began = now_;
     thread.waiter->terms = {.lease = absl::Milliseconds(300)};
-    if (Chance(8)) thread.waiter->terms = {.lease = kLongestLease, .manual = Chance(2)};
+    if (Chance(8)) thread.waiter->terms = {.lease = kLongestLease, .manual = Chance(2), .whole = Chance(3)};
     thread.waiter->options = options_;
     thread.asked = ++server_.steps;
   }

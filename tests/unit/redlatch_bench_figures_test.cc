@@ -32,16 +32,16 @@ TEST(BenchFigures, HaveAP99OfAHundredAndMore) {
 TEST(BenchFigures, AreReadForTheUser) {
   BenchFigures figures;
   figures.round_trips.redlatch.assign(100, absl::Milliseconds(10));
-  figures.one_thread.redlatch = 45;
-  figures.own_locks.redlatch = 360;
+  figures.one_thread.redlatch = {40, 45, 99};
+  figures.own_locks.redlatch = {360};
   const std::string far = BenchText(figures);
   EXPECT_THAT(far, HasSubstr("Leases should be at least 1 s"));
   EXPECT_THAT(far, HasSubstr("two round trips account for 90 %; what matters"));
   EXPECT_THAT(far, HasSubstr("8.0 times"));
   EXPECT_THAT(far, HasSubstr("idle"));
   figures.round_trips.redlatch.assign(100, absl::Microseconds(20));
-  figures.one_thread.redlatch = 10000;
-  figures.own_locks.redlatch = 12345;
+  figures.one_thread.redlatch = {10000};
+  figures.own_locks.redlatch = {12345};
   const std::string near = BenchText(figures);
   EXPECT_THAT(near, HasSubstr(" 12 345 "));
   EXPECT_THAT(near, HasSubstr("two round trips account for 40 %; the rest"));
