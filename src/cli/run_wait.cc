@@ -105,9 +105,10 @@ void WaitReport::WarnOfNesting(const LockInfo& info) {
   const LockInfo::Party* const above = HeldAbove(info, self_.host, Ancestors(), permits_);
   if (above == nullptr) return;
   line_.Clear();
-  Complain({"warning: ", what_, " is held by ", InProse(above->process, above->hold),
-            ", under which this command runs: it waits for itself; give the inner lock another "
-            "name, or take the lock only once"});
+  Complain(
+      {"warning: ", what_, " is held by ", InProse(above->process, above->hold),
+       absl::StrCat(", under which this command runs: it waits for itself; give the inner lock "
+                    "another name, or take the lock only once")});
 }
 
 }  // namespace redlatch::cli

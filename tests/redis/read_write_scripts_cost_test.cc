@@ -1,22 +1,15 @@
 // A bar: no script of the read-write lock takes the server longer because 10,000 wait, read, or are
-// dead. REDLATCH_FULL_BARS=1: none takes it longer than a millisecond.
-#include <algorithm>
+// dead; see script_costs.h.
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <functional>
-#include <ostream>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "tests/redis/read_write_scripts_fixture.h"
+#include "tests/redis/script_costs.h"
 
 namespace redlatch {
 namespace {
-
-constexpr int kFew = 640, kMany = 10'000;
-constexpr int kCalls = 8;
 
 // KEYS 1 a zset of expiries, and 2, perhaps, the hash of a writer's holds. ARGV 1 how many, 2 in
 // how many us they end.
@@ -46,40 +39,12 @@ class ReadWriteCostTest : public ReadWriteScriptsTest {
         {"EVAL", kMakeHolds, "2", Holds(), name_, absl::StrCat(count), absl::StrCat(ending_us)});
   }
 
-  using Call = std::function<void(int)>;
-
-  // The least that one call took the server, in us, with so many prepared.
-  int64_t Least(int many, const Call& prepare, const Call& call) {
-    server_->Command({"FLUSHALL"});
-    prepare(many);
-    int64_t least = INT64_MAX;
-    for (int i = 0; i < kCalls; ++i) {
-      server_->Command({"SLOWLOG", "RESET"});
-      call(i);
-      for (const redis::Reply& entry : server_->Command({"SLOWLOG", "GET", "9"}).elements) {
-        if (entry.elements.at(3).elements.at(0).text != "EVAL") continue;
-        least = std::min(least, entry.elements.at(2).integer);
-      }
-    }
-    return least;
-  }
-
+  using Call = ScriptCosts::Call;
   void Costs(const char* what, const Call& prepare, const Call& call) {
-    const int64_t few = Least(kFew, prepare, call);
-    const int64_t many = Least(kMany, prepare, call);
-    std::printf("%-60s %5d us, of %d\n", what, static_cast<int>(many), static_cast<int>(few));
-    // What grows with their number takes milliseconds.
-    EXPECT_LE(many, 4 * few + 200) << what;
-    if (std::getenv("REDLATCH_FULL_BARS") != nullptr) {
-      EXPECT_LE(many, 1000) << what;
-    }
+    costs_.Compare(what, prepare, call);
   }
 
-  void SetUp() override {
-    server_->Command({"CONFIG", "SET", "slowlog-log-slower-than", "0"});
-    server_->Command({"CONFIG", "SET", "client-output-buffer-limit", "pubsub 0 0 0"});
-  }
-
+  ScriptCosts costs_{*server_};
   Ear ear_{*server_, Channel('b')};
 };
 
