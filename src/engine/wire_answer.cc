@@ -106,7 +106,7 @@ absl::Time ReadArrival(std::string_view ticket, absl::Time now) {
   constexpr int64_t kModulus = 1'000'000'000'000'000;
   const int64_t latest = absl::ToUnixMicros(now + absl::Hours(24));  // its clock is not ours
   int64_t micros = 0;
-  if (!ReadNumber(ticket, micros) || micros < 0) return absl::InfinitePast();
+  if (!ReadNumber(ticket, micros) || micros <= 0) return absl::InfinitePast();
   const int64_t back = (latest - micros) % kModulus;
   return absl::FromUnixMicros(latest - (back < 0 ? back + kModulus : back));
 }

@@ -270,7 +270,7 @@ TEST(WireMessage, AnythingElseIsIgnored) {
 TEST(WireInspection, TellsHoldersAndWaiters) {
   const auto info = ReadInspection(
       List({Text("simple"), Text("99"), List({List({Text("h"), Text("o"), Number(1500)})}),
-            Number(2), List({List({Text("w"), Text("p"), Text("5")})})}));
+            Number(2), List({List({Text("w"), Text("p"), Text("1795227594499240")})})}));
   ASSERT_TRUE(info.ok()) << info.status();
   EXPECT_EQ(info->kind, "simple");
   EXPECT_EQ(info->last_token, FencingToken(99));
@@ -279,7 +279,7 @@ TEST(WireInspection, TellsHoldersAndWaiters) {
   EXPECT_EQ(info->waiting, 2);
   ASSERT_EQ(info->waiters.size(), 1U);
   EXPECT_EQ(info->waiters[0].owner, "p");
-  EXPECT_EQ(info->waiters[0].since, absl::FromUnixMicros(5));
+  EXPECT_EQ(info->waiters[0].since, absl::FromUnixMicros(1795227594499240));
   EXPECT_FALSE(ReadInspection(List({Text("simple")})).ok());
   EXPECT_FALSE(ReadInspection(Number(1)).ok());
 }
@@ -294,6 +294,15 @@ TEST(WireInspection, KnowsWhatAScriptNeedNotSay) {
   EXPECT_EQ(info->holders[0].since, absl::InfinitePast());
   EXPECT_EQ(info->waiters[0].since, absl::InfinitePast());
   EXPECT_EQ(info->capacity, 0);
+}
+
+TEST(WireInspection, ReadsTheArrivalFromATicketThatPutsSomeFirst) {
+  for (const char* ticket : {"795227594499240", "1795227594499240", "4795227594499240"}) {
+    const auto info = ReadInspection(List({Text("priority"), Text("99"), List({}), Number(1),
+                                           List({List({Text("w"), Text("p"), Text(ticket)})})}));
+    ASSERT_TRUE(info.ok()) << info.status();
+    EXPECT_EQ(info->waiters[0].since, absl::FromUnixMicros(1795227594499240)) << ticket;
+  }
 }
 
 TEST(WireInspection, TellsSinceWhenAndHowManyMore) {
