@@ -222,6 +222,11 @@ class LockScriptsFixture : public ::testing::Test {
   int64_t StoredFence() { return std::atoll(server_->Text({"GET", Fence()}).c_str()); }
   int64_t Pttl(const std::string& key) { return server_->Integer({"PTTL", key}); }
 
+  // As if its time were over.
+  void Expire(const std::string& key) {
+    server_->Command({"PEXPIRE", key, "1"});
+    AwaitExpiry(key);
+  }
   // Waits until the server says that the key has expired.
   void AwaitExpiry(const std::string& key) {
     const base::Instant deadline = base::Now() + absl::Seconds(10);

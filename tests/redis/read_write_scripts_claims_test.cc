@@ -148,23 +148,24 @@ TEST_F(ReadWriteClaimsTest, WhatIsLeftOfAManualClaimIsNotExtendedByARepeat) {
 }
 
 TEST_F(ReadWriteClaimsTest, WhoeverFindsTheLockFreeHandsItOver) {
-  const Request brief = For(20, Writer('a')), brief_read = For(20, Reader('a', 2));
+  const Request write = Writer('a'), read = Reader('a', 2);
   const std::vector<std::function<std::string()>> ways = {
-      [&] { return Release(brief); },
-      [&] { return Release(brief_read); },
+      [&] { return Release(write); },
+      [&] { return Release(read); },
       [&] { return Release(Writer('c'), 0, 0, 5000); },
       [&] { return Release(Reader('c', 2), 0, 0, 5000); },
-      [&] { return Cancel(brief); },
-      [&] { return Cancel(brief_read); },
+      [&] { return Cancel(write); },
+      [&] { return Cancel(read); },
       [&] { return Outcome(Impatient(Writer('c', 3))); },
       [&] { return ForceRelease(); }};
   for (const Request& next : {Writer('b'), Reader('b')}) {
     Ear ear(*server_, Channel('b'));
     for (size_t way = 0; way < ways.size(); ++way) {
       const bool behind_a_write = next.owner.starts_with("read:") || way % 2 == 0;
-      Ask(behind_a_write ? brief : brief_read);
+      Ask(behind_a_write ? write : read);
       Ask(Claiming(kClaim, next));
-      AwaitEndOfClaims();
+      Expire(name_);
+      Expire(Readers());
       const std::string reply = ways[way]();
       EXPECT_EQ(notes_, "look 2000") << reply;
       EXPECT_THAT(reply, ::testing::AnyOf(kNotHeld, kUnknown, "busy", "[\"free\"]"));
@@ -176,10 +177,10 @@ TEST_F(ReadWriteClaimsTest, WhoeverFindsTheLockFreeHandsItOver) {
 
 TEST_F(ReadWriteClaimsTest, AReaderThatGetsInWithOthersNeedNotLook) {
   Ear b(*server_, Channel('b'));
-  Token(For(20, Writer('a')));
+  Token(Writer('a'));
   Ask(Claiming(kClaim, Reader('b')));
   Ask(Reader('c'));
-  AwaitExpiry(name_);
+  Expire(name_);
   EXPECT_EQ(Outcome(Reader('c')), "granted");
   EXPECT_EQ(notes_, "");
   EXPECT_THAT(b.Hear(), StartsWith("grant"));

@@ -111,10 +111,10 @@ TEST_F(ReadWriteScriptsTest, WhoDoesNotWaitIsToldWhenItCanPay) {
 
 TEST_F(ReadWriteScriptsTest, AnExpiredWriteIsFoundByWhoeverAsksAndPassesOn) {
   Ear b(*server_, Channel('b')), c(*server_, Channel('c'));
-  const int64_t token = Token(For(20, Writer('a')));
+  const int64_t token = Token(Writer('a'));
   Ask(Reader('b'));
   Ask(Reader('c'));
-  AwaitExpiry(name_);
+  Expire(name_);
   EXPECT_EQ(Acquire(Reader('c')), Granted(token));
   EXPECT_EQ(b.Hear(), GrantOf(Reader('b'), token, 0));
   EXPECT_EQ(c.Hear(), "") << "the reply tells it";
@@ -126,8 +126,7 @@ TEST_F(ReadWriteScriptsTest, ALateReleaseOfAnExpiredWritePassesOn) {
   Ear b(*server_, Channel('b'));
   Token(Writer('a'));
   Ask(Writer('b'));
-  server_->Command({"PEXPIRE", name_, "1"});
-  AwaitExpiry(name_);
+  Expire(name_);
   EXPECT_EQ(Release(Writer('a')), kNotHeld);
   EXPECT_THAT(b.Hear(), StartsWith("grant " + Hold('b')));
   EXPECT_FALSE(Writes(Hold('a')));
@@ -136,26 +135,26 @@ TEST_F(ReadWriteScriptsTest, ALateReleaseOfAnExpiredWritePassesOn) {
 TEST_F(ReadWriteScriptsTest, WhoDoesNotWaitComesAfterThoseWhoDo) {
   {
     Ear b(*server_, Channel('b'));
-    Token(For(20, Writer('a')));
+    Token(Writer('a'));
     Ask(Writer('b'));
-    AwaitExpiry(name_);
+    Expire(name_);
     EXPECT_GT(RetryAfter(Impatient(Reader('c'))), 29000);
     EXPECT_THAT(b.Hear(), StartsWith("grant"));
     Release(Writer('b'));
   }
   Ear b(*server_, Channel('b'));
-  Token(For(20, Writer('a', 2)));
+  Token(Writer('a', 2));
   Ask(Reader('b', 2));
-  AwaitExpiry(name_);
+  Expire(name_);
   EXPECT_GT(RetryAfter(Impatient(Writer('c', 2))), 29000);
   EXPECT_THAT(b.Hear(), StartsWith("grant"));
 }
 
 TEST_F(ReadWriteScriptsTest, AWriterThatWaitsGoesBeforeReadersOfAnExpiredWrite) {
   Ear b(*server_, Channel('b'));
-  Token(For(20, Writer('a')));
+  Token(Writer('a'));
   Ask(Reader('b'));
-  AwaitExpiry(name_);
+  Expire(name_);
   EXPECT_EQ(Outcome(Writer('c')), "granted");
   EXPECT_EQ(b.Hear(), "");
   EXPECT_THAT(Waiting(), ElementsAre(Hold('b')));
