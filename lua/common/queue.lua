@@ -29,9 +29,9 @@ local function lengthen_ttl(key, ttl_ms)
   end
 end
 
--- enqueue(request, retry_after_ms, now, look_ms): puts the request where find_place() said, or
--- refreshes it. Answers acquire's reply.
-local function enqueue(request, retry_after_ms, now, look_ms)
+-- enqueue(request, retry_after_ms, now, look_ms, unfinished): puts the request where find_place()
+-- said, or refreshes it. Answers acquire's reply.
+local function enqueue(request, retry_after_ms, now, look_ms, unfinished)
   local queue_key = request.queue_key or KEYS[2]
   local ttl_ms = 3 * request.heartbeat_ms
   local ticket = string.format('%.0f', request.ticket)
@@ -48,5 +48,5 @@ local function enqueue(request, retry_after_ms, now, look_ms)
   lengthen_ttl(queue_key, ttl_ms)
   lengthen_ttl(KEYS[3], ttl_ms)
   return 'queued ' .. retry_after_ms .. ' ' .. redis.call('ZRANK', queue_key, request.hold) ..
-    ' ' .. ticket .. look_note(look_ms) .. caller_notes(request)
+    ' ' .. ticket .. look_note(look_ms, unfinished) .. caller_notes(request)
 end

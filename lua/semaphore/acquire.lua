@@ -1,11 +1,11 @@
 -- Grants permits, or queues the hold, or refuses it: whoever came first gets them.
 --
--- KEYS   1 the semaphore: a hash, see lua/README.md; 2 to 5 as there; 6 {N}:permits
+-- KEYS   1 the semaphore: a hash, see lua/README.md; 2 to 5 as there; 6 semaphore.permits
 -- ARGV   1 hold  2 lease_ms  3 'permits attempt wait heartbeat_ms manual ticket claim_ms
 --        listen channel'  4 owner
 --        5 the capacity that the caller expects
 -- reply  'granted 0 <lease_ms> 0', 'queued <retry_after_ms> <position> <ticket>',
---        'busy <retry_after_ms>' or 'gone'
+--        'busy <retry_after_ms>' or 'gone', and notes
 
 -- The common cases come first, in line: see simple/acquire. The hold was not given up. Holds that
 -- have expired are counted as well; the way further down removes them.
@@ -49,12 +49,12 @@ if existing < 2 and stored[1] == 'semaphore/2' and
       not call('ZSCORE', permits, me) then
     -- This is the first attempt of one that would wait: it comes last.
     local waiters = keys[3]
-    local first_us = existing == 0 and call('ZRANGE', permits, 0, 0, 'WITHSCORES')[2] - now
-    if (not first_us or first_us > 0) and call('HSETNX', waiters, me,
+    local first_us = call('ZRANGE', permits, 0, 0, 'WITHSCORES')[2] - now
+    if first_us > 0 and call('HSETNX', waiters, me,
           now .. ' ' .. lease_ms .. ' ' .. terms .. ' ' .. #args[4] .. ' ' .. args[4]) == 1 and
         call('ZADD', queue, 'NX', now, me) == 1 then
       local heartbeat_ms = string.match(terms, '^%d+ 1 1 (%d+)')
-      if first_us then
+      if existing == 0 then
         call('PEXPIRE', queue, 3 * heartbeat_ms)
         call('PEXPIRE', waiters, 3 * heartbeat_ms)
         return 'queued ' .. math.ceil(first_us / 1000) .. ' 0 ' .. now
@@ -96,7 +96,7 @@ if expiry > now then
   if request.queued then
     remove_waiter(request.hold)
   end
-  return 'granted 0 ' .. remaining_ms .. ' 0'
+  return 'granted 0 ' .. remaining_ms .. ' 0' .. (request.attempt > 1 and ' missed' or '')
 end
 
 local fresh, expected = not state.capacity, ARGV[5]
@@ -115,4 +115,4 @@ local choice = choose(request, state, now)
 if fresh then
   store(state, expected, 'constructor', now)
 end
-return settle(choice, state, now)
+return (settle(choice, state, now))

@@ -1,11 +1,11 @@
--- Gives up a hold that is not wanted any more: takes it off the queue or, where it was granted
--- meanwhile, gives its permits back.
+-- Gives up a hold that is not wanted any more: takes it off the queue or, if it was granted
+-- meanwhile, gives its permits back. Whatever is free is handed over as well.
 --
 -- KEYS   1 to 6 as acquire's
 -- ARGV   1 hold  2 gone_ms  3 its permits, which the server knows
--- reply  'left' (it was queued), 'passed_on' (it had permits) or 'unknown'
+-- reply  'left' (it was queued), 'passed_on' (it had permits) or 'unknown', and notes
 -- include: common/time
 -- include: semaphore/common/give_back
 
-local held, was_queued = give_back(ARGV[1], ARGV[2], false, now_us())
-return held and 'passed_on' or was_queued and 'left' or 'unknown'
+local held, was_queued, look = give_back(ARGV[1], ARGV[2], false, now_us())
+return (held and 'passed_on' or was_queued and 'left' or 'unknown') .. look

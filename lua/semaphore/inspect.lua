@@ -1,7 +1,7 @@
 -- For people: the capacity, who holds permits, and who waits. Writes nothing.
 --
--- KEYS   1 to 4 as acquire's; 5 {N}:permits
--- ARGV   1 the most waiters to list; where it is 0, holders are not listed either
+-- KEYS   1 to 4 as acquire's; 5 semaphore.permits
+-- ARGV   1 the most waiters to list; if it is 0, holders are not listed either
 -- reply  { 'semaphore', '0', { { hold, client, remaining_ms, permits } ... }, waiting,
 --          { { hold, client, ticket, permits } ... }, holding, capacity (0: not stored yet), used }
 -- include: common/time

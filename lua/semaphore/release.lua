@@ -1,10 +1,10 @@
 -- Gives a hold's permits back, and hands them to those who wait, in turn.
 --
--- KEYS   1 to 4 as acquire's; unless it is plain, 5 {N}:gone:<hold> and 6 the same; last
---        {N}:permits
--- ARGV   1 hold; where there is more to do: 2 'last_used last_reserved gone_ms', of which permits
---        have gone_ms only  3 owner
--- reply  'released' or 'not_held'
+-- KEYS   1 to 4 as acquire's; unless it is plain, 5 as acquire's and 6 the same; last
+--        semaphore.permits
+-- ARGV   1 hold; if there is more to do: 2 'last_used last_reserved gone_ms', of which permits have
+--        gone_ms only  3 owner
+-- reply  'released' or 'not_held', and notes
 local call, keys, me = redis.call, KEYS, ARGV[1]
 local permits = keys[#keys]
 local ended = false
@@ -28,12 +28,12 @@ if not ARGV[2] then
       end
     elseif not weight then
       -- The head of the queue is live and wants the one that comes back, and no other is free.
-      local asked_us, lease_ms, attempt, heartbeat_ms, channel = string.match(
+      local asked_us, attempt, heartbeat_ms, claim_ms, channel = string.match(
         call('HGET', waiters, winner) or '',
-        '^(%d+) (%d+) 1 (%d+) 1 (%d+) [01] %d+ %d+ [01] (%S+) ')
+        '^(%d+) %d+ 1 (%d+) 1 (%d+) [01] %d+ (%d+) [01] (%S+) ')
       local time = call('TIME')
       local now = time[1] * 1000000 + time[2]
-      local expiry = asked_us and now + 1000 * lease_ms
+      local expiry = asked_us and now + 1000 * claim_ms
       if asked_us and now - asked_us < 2500 * heartbeat_ms and
           state[2] - expiry >= 86400000000 and call('PUBSUB', 'NUMSUB', channel)[2] > 0 then
         local extra = state[3]
@@ -45,13 +45,13 @@ if not ARGV[2] then
           call('HDEL', waiters, winner)
           call('ZADD', permits, expiry, winner)
           if capacity == '1' then
-            call('PEXPIRE', permits, lease_ms)
+            call('PEXPIRE', permits, claim_ms)
           else
-            call('PEXPIRE', permits, lease_ms, 'GT')
+            call('PEXPIRE', permits, claim_ms, 'GT')
           end
-          call('PUBLISH', channel, 'grant ' .. winner .. ' ' .. attempt .. ' 0 ' .. lease_ms ..
+          call('PUBLISH', channel, 'grant ' .. winner .. ' ' .. attempt .. ' 0 ' .. claim_ms ..
             ' 0 ' .. lock)
-          return 'released'
+          return 'released look ' .. claim_ms
         end
       end
     end
@@ -62,5 +62,5 @@ end
 -- include: common/ending
 -- include: semaphore/common/give_back
 
-local held = give_back(me, read_ending().gone_ms, ended, now_us())
-return held and 'released' or 'not_held'
+local held, _, look = give_back(me, read_ending().gone_ms, ended, now_us())
+return (held and 'released' or 'not_held') .. look

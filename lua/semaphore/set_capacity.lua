@@ -1,36 +1,50 @@
--- Changes how many permits there are, for everybody: who waits for more than that is told to ask
--- again, and hears it then; who waits for what is free now gets it.
+-- Changes how many permits there are, for everybody: those who wait for more than that are told to
+-- ask again, and are refused then; those who wait for what is free now get it. Of many waiters a
+-- call looks at a window, and its caller goes on at once.
 --
--- KEYS   1 to 4 as acquire's; 5 {N}:permits
--- ARGV   1 the capacity
--- reply  'set'
+-- KEYS   1 to 4 as acquire's; 5 semaphore.permits
+-- ARGV   1 the capacity  2 'more <ticket>', as the call before replied: go on behind that ticket
+-- reply  { 'set', look_ms } or { 'more <ticket>', 1 }
 -- include: common/time
 -- include: semaphore/common/store
 -- include: semaphore/common/settle
 
 local now = now_us()
 local state = read_state(now)
+local behind = ARGV[2] and string.match(ARGV[2], '^more (%S+)$')
 local before = state.capacity
-state.capacity = tonumber(ARGV[1])
+if not behind then
+  state.capacity = tonumber(ARGV[1])
+elseif not before then
+  return {'set', 0}
+end
 
 -- Only those who asked while there were more can have asked for too many.
-local too_many = {}
-if not before or state.capacity < before then
-  for _, hold in ipairs(redis.call('ZRANGE', KEYS[2], 0, -1)) do
-    local waiter = read_waiter(hold)
+local refused, last = {}, '+inf'
+if behind or not before or state.capacity < before then
+  local entries = redis.call('ZRANGEBYSCORE', KEYS[2], '(' .. (behind or '-inf'), '+inf',
+    'WITHSCORES', 'LIMIT', 0, window)
+  for i = 1, #entries, 2 do
+    local waiter = read_waiter(entries[i])
     if waiter and waiter.block > state.capacity then
-      too_many[#too_many + 1] = waiter
+      refused[#refused + 1] = waiter
     end
   end
-end
-local choice = choose(nil, state, now)
-for _, waiter in ipairs(too_many) do
-  choice.passed_over[#choice.passed_over + 1] = waiter.hold
+  last = #entries == 2 * window and entries[#entries] or last
 end
 
-store(state, ARGV[1], 'set_capacity', now)
-settle(choice, state, now)
-for _, waiter in ipairs(too_many) do
+-- Telling many is enough for one call.
+local enough = last ~= '+inf' or #refused > 16
+local choice = enough and {admitted = {}, passed_over = {}, unfinished = true}
+  or choose(nil, state, now)
+for _, waiter in ipairs(refused) do
+  choice.passed_over[#choice.passed_over + 1] = waiter.hold
+end
+if not behind then
+  store(state, ARGV[1], 'set_capacity', now)
+end
+local _, look = settle(choice, state, now)
+for _, waiter in ipairs(refused) do
   redis.call('PUBLISH', waiter.channel, 'forced ' .. waiter.hold .. ' ' .. KEYS[1])
 end
-return 'set'
+return {choice.unfinished and 'more ' .. last or 'set', tonumber(string.match(look, '%d+')) or 0}

@@ -244,20 +244,31 @@ absl::StatusOr<LockInfo> Handle::Inspect(int most_waiters) {
 }
 
 absl::Status Handle::ForceRelease() {
+  return RunAll(entry_.plan->scripts.force_release, std::string(kChannelPrefix));
+}
+
+absl::Status Handle::RunAll(const LuaScript& script, std::string arg) {
   const base::Instant deadline = base::Now() + core_->command_timeout();
-  std::vector<std::string> args = {std::string(kChannelPrefix)};
+  std::vector<std::string> args = {std::move(arg)};
   while (true) {
-    const absl::StatusOr<redis::Reply> reply =
-        Run(entry_.plan->scripts.force_release, args, deadline);
+    const absl::StatusOr<redis::Reply> reply = Run(script, args, deadline);
     if (!reply.ok()) return reply.status();
-    const absl::Duration look = ReadLook(*reply);
-    const bool more = look == absl::Milliseconds(1);
-    if (look > absl::ZeroDuration() && (!more || deadline <= base::Now())) {
-      core_->Feed(entry_,
-                  [&](LockMachine& machine, Effects&) { machine.LookAfter(look, base::Now()); });
+    Part part = ReadPart(*reply);
+    const bool more = part.look == absl::Milliseconds(1);
+    if (more && base::Now() < deadline) {
+      args = {args[0], std::move(part.next)};
+      continue;
     }
-    if (!more || deadline <= base::Now()) return absl::OkStatus();
-    args = {args[0], "more"};  // there are more to be told than one call may
+    // Earlier calls may have handed something over as well.
+    if (!more && args.size() > 1) {
+      part.look = std::max(part.look, core_->SubjectOf(entry_).claim);
+    }
+    if (part.look > absl::ZeroDuration()) {
+      core_->Feed(entry_, [&](LockMachine& machine, Effects&) {
+        machine.LookAfter(part.look, base::Now());
+      });
+    }
+    return absl::OkStatus();
   }
 }
 

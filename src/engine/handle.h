@@ -114,6 +114,8 @@ class Handle {
                                    base::Instant deadline = base::Instant::Infinite());
   absl::StatusOr<LockInfo> Inspect(int most_waiters = kWaitersListed);
   absl::Status ForceRelease();
+  // A script whose work may take several calls: each goes on where the last one stopped.
+  absl::Status RunAll(const LuaScript& script, std::string arg);
   // The status, with the name of the lock and its server.
   absl::Status About(const absl::Status& status) const;
 

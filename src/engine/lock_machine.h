@@ -139,8 +139,9 @@ class LockMachine {
   // A call ended so before it could become a waiter.
   void OnRefused(Waiter::State as) { CountEnd(as); }
   // A script handed the lock over by message, or, with a look of a millisecond, is to go on at
-  // once.
-  void LookAfter(absl::Duration look, base::Instant now);
+  // once; `later` is then the look after what it handed over itself.
+  void LookAfter(absl::Duration look, base::Instant now,
+                 absl::Duration later = absl::ZeroDuration());
   // Connections are new: whatever was under way may be lost.
   void OnReconnected(base::Instant now);
   // Loses a hold whose local deadline has come, or is about to.
@@ -241,6 +242,7 @@ class LockMachine {
     HoldNumber hold = 0;  // none of anybody's: to cancel it changes nothing but a lock that is free
     absl::Duration claim;
     base::Instant due;
+    base::Instant then = base::Instant::Infinite();  // when the next one is due
     bool in_flight = false;
     uint32_t failures = 0;
   };

@@ -187,7 +187,7 @@ void LockMachine::OnAnswer(const Send& send, const Answer& answer, base::Instant
       OnBid(send, answer.bid, now, effects);
     }
   }
-  if (answer.look > absl::ZeroDuration()) LookAfter(answer.look, now);
+  if (answer.look > absl::ZeroDuration()) LookAfter(answer.look, now, answer.look_later);
 }
 
 // How much sooner than due a renewal may be; a confirmation is spared if the hold ends before it.

@@ -9,18 +9,25 @@ constexpr uint32_t kMostFailures = 4;  // then it is left to the next heartbeat 
 
 }  // namespace
 
-// A script handed the lock over; or, with a look of a millisecond, it dropped a window of dead
-// waiters, and whoever ran it goes on at once.
-void LockMachine::LookAfter(absl::Duration look, base::Instant now) {
+// A script handed the lock over; or, with a look of a millisecond, it came to the end of a window,
+// and whoever ran it goes on at once.
+void LockMachine::LookAfter(absl::Duration look, base::Instant now, absl::Duration later) {
   const bool at_once = look <= absl::Milliseconds(1);
   const base::Instant due = at_once ? now : now + look + kLookGrace;
+  base::Instant then = base::Instant::Infinite();
+  if (later > absl::ZeroDuration()) then = now + later + kLookGrace;
   if (pursuit_ && pursuit_->queued) {  // a heartbeat looks as well
     pursuit_->due = std::min(pursuit_->due, due);
     pursuit_->again |= at_once && pursuit_->in_flight;
+    if (!then.is_infinite()) look_ = Look{.hold = NextNumber(), .claim = later, .due = then};
     return;
   }
   if (holding_ && config_.sharing == Sharing::kExclusive) return;
-  look_ = Look{.hold = NextNumber(), .claim = look, .due = due};
+  if (look_ && at_once) {  // which does not stand for a look that is still to come
+    const bool to_come = look_->claim > absl::Milliseconds(1) && !look_->in_flight;
+    then = std::min({then, look_->then, to_come ? look_->due : then});
+  }
+  look_ = Look{.hold = NextNumber(), .claim = look, .due = due, .then = then};
 }
 
 std::optional<Send> LockMachine::NextLook(base::Instant now) {
@@ -38,7 +45,9 @@ std::optional<Send> LockMachine::NextLook(base::Instant now) {
 bool LockMachine::OnLook(const Send& send, const Answer& answer, base::Instant now) {
   if (!look_ || look_->hold != send.hold) return false;
   if (answer.kind != Answer::Kind::kFailed || ++look_->failures >= kMostFailures) {
+    const base::Instant then = look_->then;
     look_.reset();
+    if (!then.is_infinite()) look_ = Look{.hold = NextNumber(), .claim = send.lease, .due = then};
   } else {
     look_->in_flight = false;
     look_->due = now + Spread(kFirstBackoff, kLongestBackoff, look_->failures, look_->hold);

@@ -67,6 +67,8 @@ struct Answer {
   BidAnswer bid;
   // The lock was handed over by message: so long after, somebody looks whether it was taken. 0: no.
   absl::Duration look = absl::ZeroDuration();
+  // That after a look of a millisecond: of what the present script handed over. 0: nothing.
+  absl::Duration look_later = absl::ZeroDuration();
   bool deaf = false;    // the server has no subscription of this client
   bool missed = false;  // the hold was granted, or left the queue, and this client was not told
   absl::Status failure;

@@ -68,8 +68,13 @@ class Request {
 
 Answer ReadAnswer(const Send& send, const absl::StatusOr<redis::Reply>& reply);
 absl::StatusOr<LockInfo> ReadInspection(const redis::Reply& reply);
-// Of a forced release.
-absl::Duration ReadLook(const redis::Reply& reply);
+// Of a forced release, or of another script for people whose work may take several calls: the look
+// that it asks for, a millisecond to be called again at once, and what to say then.
+struct Part {
+  absl::Duration look = absl::ZeroDuration();
+  std::string next = "more";
+};
+Part ReadPart(const redis::Reply& reply);
 
 // A message on the client's channel, for the lock whose main key is `key`.
 struct Message {

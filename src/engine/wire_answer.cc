@@ -53,7 +53,10 @@ bool ReadBid(std::string_view& text, BidAnswer& bid) {
 bool ReadNotes(std::string_view text, Answer& answer) {
   while (!text.empty()) {
     const std::string_view word = TakeWord(text);
-    if (word == "look" && !ReadMillis(TakeWord(text), answer.look)) return false;
+    if (word == "look") {
+      absl::Duration& look = answer.look > absl::ZeroDuration() ? answer.look_later : answer.look;
+      if (!ReadMillis(TakeWord(text), look)) return false;
+    }
     answer.deaf |= word == "deaf";
     answer.missed |= word == "missed";
   }
@@ -144,9 +147,12 @@ Answer ReadAnswer(const Send& send, const absl::StatusOr<Reply>& reply) {
   return answer;
 }
 
-absl::Duration ReadLook(const Reply& reply) {
-  const bool there = reply.elements.size() > 1 && reply.elements[1].type == Reply::Type::kInteger;
-  return there ? absl::Milliseconds(reply.elements[1].integer) : absl::ZeroDuration();
+Part ReadPart(const Reply& reply) {
+  Part part;
+  if (reply.elements.size() < 2 || reply.elements[1].type != Reply::Type::kInteger) return part;
+  part.look = absl::Milliseconds(reply.elements[1].integer);
+  if (reply.elements[0].text.starts_with(part.next)) part.next = reply.elements[0].text;
+  return part;
 }
 
 absl::StatusOr<LockInfo> ReadInspection(const Reply& reply) {

@@ -112,7 +112,7 @@ class Semaphore::Body {
     if (absl::Status bad = Check(capacity, "a capacity"); !bad.ok()) return bad;
     const auto handle = Borrow();
     if (!handle.ok()) return handle.status();
-    return (*handle)->Run(lua::kSemaphoreSetCapacity, {absl::StrCat(capacity)}).status();
+    return (*handle)->RunAll(lua::kSemaphoreSetCapacity, absl::StrCat(capacity));
   }
 
   // A handle for scripts that are no part of a hold.

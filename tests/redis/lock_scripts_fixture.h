@@ -51,6 +51,21 @@ struct Request {
   }
 };
 
+// Makes ARGV[1] waiters of owner ARGV[2] whose grants go to ARGV[3], with the tickets 1, 2, ...:
+// they came before everybody else, and told a moment ago that they live. They want ARGV[5]; else 1.
+inline constexpr char kMakeWaiters[] = R"lua(
+local time = redis.call('TIME')
+local now = string.format('%.0f', time[1] * 1000000 + time[2])
+for i = 1, tonumber(ARGV[1]) do
+  local hold = string.format('%032x:', i) .. ARGV[4]
+  redis.call('ZADD', KEYS[1], i, hold)
+  redis.call('HSET', KEYS[2], hold, now .. ' 30000 ' .. (ARGV[5] or 1) .. ' 1 1 10000 0 ' .. i ..
+    ' 2000 0 ' .. ARGV[3] .. ' ' .. #ARGV[2] .. ' ' .. ARGV[2])
+end
+redis.call('PEXPIRE', KEYS[1], 30000)
+redis.call('PEXPIRE', KEYS[2], 30000)
+)lua";
+
 // A client's subscription to its grant channel.
 class Ear {
  public:
@@ -198,13 +213,16 @@ class LockScriptsFixture : public ::testing::Test {
   std::string Inspect(int most = 10) {
     return Eval(scripts_.inspect, {}, {absl::StrCat(most)}).DebugString();
   }
-  std::string ForceRelease() {
-    redis::Reply reply = Eval(scripts_.force_release, {}, {"redlatch:"});
+  std::string ForceRelease() { return PartOf(scripts_.force_release, {"redlatch:"}).DebugString(); }
+  // The reply of a script whose work may take several calls; the look that it asks for is in
+  // notes_.
+  redis::Reply PartOf(const redis::ScriptSource& script, const std::vector<std::string>& args) {
+    redis::Reply reply = Eval(script, {}, args);
     if (reply.elements.size() > 1 && reply.elements[1].type == redis::Reply::Type::kInteger) {
       notes_ = absl::StrCat("look ", reply.elements[1].integer);
       reply.elements.erase(reply.elements.begin() + 1);
     }
-    return reply.DebugString();
+    return reply;
   }
 
   static std::string First(const redis::Reply& reply) {

@@ -26,21 +26,6 @@ inline constexpr char kPassedOn[] = "[\"passed_on\"]";
 inline constexpr char kUnknown[] = "[\"unknown\"]";
 inline constexpr char kJob[] = "user:job 7";
 
-// Makes ARGV[1] waiters of owner ARGV[2] whose grants go to ARGV[3], with the tickets 1, 2, ...:
-// they came before everybody else, and told a moment ago that they live.
-inline constexpr char kMakeWaiters[] = R"lua(
-local time = redis.call('TIME')
-local now = string.format('%.0f', time[1] * 1000000 + time[2])
-for i = 1, tonumber(ARGV[1]) do
-  local hold = string.format('%032x:', i) .. ARGV[4]
-  redis.call('ZADD', KEYS[1], i, hold)
-  redis.call('HSET', KEYS[2], hold, now .. ' 30000 1 1 1 10000 0 ' .. i .. ' 2000 0 ' .. ARGV[3] ..
-    ' ' .. #ARGV[2] .. ' ' .. ARGV[2])
-end
-redis.call('PEXPIRE', KEYS[1], 30000)
-redis.call('PEXPIRE', KEYS[2], 30000)
-)lua";
-
 class ReadWriteScriptsTest : public LockScriptsFixture {
  protected:
   ReadWriteScriptsTest()

@@ -4,12 +4,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "src/base/clock.h"
 #include "tests/redis/semaphore_scripts_fixture.h"
-#include "tests/support/test_scale.h"
 
 namespace redlatch {
 namespace {
@@ -18,7 +15,6 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using ::testing::SizeIs;
 using ::testing::StartsWith;
 
 class SemaphoreScriptsCapacityTest : public SemaphoreScriptsFixture {
@@ -155,42 +151,6 @@ TEST_F(SemaphoreScriptsCapacityTest, ARepeatOfAHoldThatHasMoreThanThereAreByNowI
   EXPECT_EQ(Acquire(Again(Many(5, 'a'))), Granted());
   EXPECT_EQ(Renew(Many(5, 'a')), kHeld);
   EXPECT_EQ(Release(Many(5, 'a')), kReleased);
-}
-
-TEST_F(SemaphoreScriptsCapacityTest, ThousandsWhoWaitAreLetInByOneCall) {
-  const int waiters = support::Scaled(5000);
-  for (const int weight : {1, 2}) {
-    name_ = absl::StrCat("n", weight);
-    Ear b(*server_, Channel('b'));
-    SetCapacity(2);
-    Ask(Many(2, 'a'));
-    for (int i = 0; i < waiters; ++i) EXPECT_EQ(Outcome(Many(weight, 'b', i)), "queued");
-    const base::Instant start = base::Now();
-    EXPECT_EQ(SetCapacity(2 + weight * (waiters - 1)), kSet);
-    EXPECT_LT(base::Now() - start, absl::Seconds(1));
-    for (int i = 0; i + 1 < waiters; ++i) {
-      ASSERT_EQ(b.Hear(), GrantOf(Many(weight, 'b', i)));
-    }
-    EXPECT_EQ(b.Hear(), "");
-    EXPECT_THAT(Waiting(), ElementsAre(Hold('b', waiters - 1)));
-    EXPECT_THAT(Holding(), SizeIs(waiters));
-  }
-  EXPECT_EQ(SetCapacity(1), kSet) << "all of them";
-}
-
-TEST_F(SemaphoreScriptsCapacityTest, ThousandsWhoWaitForTooManyAreTold) {
-  const int waiters = support::Scaled(5000);
-  Ear b(*server_, Channel('b'));
-  SetCapacity(2);
-  Ask(Many(2, 'a'));
-  for (int i = 0; i < waiters; ++i) Ask(Many(2, 'b', i));
-  const base::Instant start = base::Now();
-  EXPECT_EQ(SetCapacity(1), kSet);
-  EXPECT_LT(base::Now() - start, absl::Seconds(1));
-  for (int i = 0; i < waiters; ++i) {
-    ASSERT_EQ(b.Hear(), "forced " + Hold('b', i) + " " + name_);
-  }
-  EXPECT_THAT(Waiting(), IsEmpty());
 }
 
 // Refusals.

@@ -15,6 +15,21 @@
 
 namespace redlatch {
 
+// KEYS 1 the permits, 2 the semaphore. ARGV 1 how many, 2 in how many us they end, 3 permits each.
+inline constexpr char kMakeHolds[] = R"lua(
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+for i = 1, tonumber(ARGV[1]) do
+  local hold = string.format('%032x:3', i)
+  redis.call('ZADD', KEYS[1], string.format('%.0f', now + ARGV[2] + i), hold)
+  if ARGV[3] ~= '1' then
+    redis.call('HSET', KEYS[2], hold, ARGV[3])
+    redis.call('HINCRBY', KEYS[2], 'extra', ARGV[3] - 1)
+  end
+end
+redis.call('PEXPIRE', KEYS[1], 60000)
+)lua";
+
 class SemaphoreScriptsFixture : public LockScriptsFixture {
  protected:
   static constexpr char kHeld[] = "[\"held\"]";
@@ -74,8 +89,23 @@ class SemaphoreScriptsFixture : public LockScriptsFixture {
                         " 0 ", name_);
   }
 
-  std::string SetCapacity(int capacity) {
-    return Eval(lua::kSemaphoreSetCapacity, {}, {absl::StrCat(capacity)}).DebugString();
+  std::string SetCapacity(int capacity, const std::string& more = "") {
+    std::vector<std::string> args = {absl::StrCat(capacity)};
+    if (!more.empty()) args.push_back(more);
+    return PartOf(lua::kSemaphoreSetCapacity, args).DebugString();
+  }
+  // As whoever looks does it.
+  std::string Look() { return Cancel(One('z', 99)); }
+
+  // Waiters for so many permits each, who came before everybody else and hear at that channel.
+  void MakeWaiters(int count, const std::string& channel = "redlatch:nobody", int permits = 1) {
+    server_->Command({"EVAL", kMakeWaiters, "2", Queue(), Waiters(), absl::StrCat(count), "x",
+                      channel, "1", absl::StrCat(permits)});
+  }
+  // Holds of so many permits each that end in so many us.
+  void MakeHolds(int count, int64_t ending_us, int permits = 1) {
+    server_->Command({"EVAL", kMakeHolds, "2", Permits(), name_, absl::StrCat(count),
+                      absl::StrCat(ending_us), absl::StrCat(permits)});
   }
 
   std::vector<std::string> Holding() {

@@ -2,31 +2,31 @@
 -- include: semaphore/common/settle
 
 -- give_back(hold, gone_ms, removed, now): ends a hold, which may have been `removed` just now, or
--- takes it off the queue, and lets in whom that makes room for. Answers whether it was there, and
--- whether it was queued. One that has expired and that nobody has removed yet is there.
+-- takes it off the queue, and lets in whoever that makes room for. Answers whether it was there,
+-- whether it was queued, and the look that the caller is asked for. One that has expired, and that
+-- nobody has removed yet, is there.
 local function give_back(hold, gone_ms, removed, now)
   local state = read_state(now)
   local expiry = redis.call('ZSCORE', permits_key, hold)
-  if not expiry and not removed then
-    local was_queued = leave(hold, gone_ms)
-    if state.capacity then
-      settle(choose(nil, state, now), state, now)
-    end
-    return false, was_queued
-  end
-  if expiry and tonumber(expiry) > now then
-    state.used = state.used - weight_of(hold)
+  local held, was_queued = removed or expiry and true, false
+  if not held then
+    was_queued = leave(hold, gone_ms)
+  elseif expiry and tonumber(expiry) > now then
+    state.used = state.used - 1 - (state.extra and weights_beyond_one({hold}) or 0)
   end
   local choice = state.capacity and choose(nil, state, now)
-  redis.call('ZREM', permits_key, hold)
-  if state.extra then
-    forget_weight(hold)
+  if held then
+    redis.call('ZREM', permits_key, hold)
+    if state.extra then
+      forget_weights({hold})
+    end
+    if gone_ms ~= '0' then
+      redis.call('SET', KEYS[5], '', 'PX', gone_ms)
+    end
   end
-  if gone_ms ~= '0' then
-    redis.call('SET', KEYS[5], '', 'PX', gone_ms)
-  end
+  local look = ''
   if choice then
-    settle(choice, state, now)
+    look = select(2, settle(choice, state, now))
   end
-  return true, false
+  return held, was_queued, look
 end
