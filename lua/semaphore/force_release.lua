@@ -1,8 +1,10 @@
--- For people: ends all holds, tells the clients of those that would have lasted longest (the others
--- learn of it when they renew), and lets in those who wait.
+-- For people: ends all holds, tells their clients, and lets in those who wait. Of many holders a
+-- call tells a window, those first whose permits would have lasted longest, and its caller goes on
+-- at once.
 --
--- KEYS   1 to 4 as acquire's; 5 semaphore.permits
--- ARGV   1 what a grant channel begins with, before the client id  2 'more': only let in
+-- KEYS   1 to 4 as acquire's; 5 semaphore.forced: the holds that have ended, and whose clients are
+--        still to be told; 6 semaphore.permits
+-- ARGV   1 what a grant channel begins with, before the client id  2 'more': only go on
 -- reply  { 'released', look_ms, hold ... } of those told, { 'free', look_ms } or
 --        { 'told', look_ms }
 -- include: common/time
@@ -11,34 +13,41 @@
 
 local now = now_us()
 local state = read_state(now)
-local more = ARGV[2] == 'more'
-local told = {}
+local untold_key, more = KEYS[5], ARGV[2] == 'more'
+local reply = {more and 'told' or 'free', 0}
+local last = redis.call('ZRANGE', permits_key, -1, -1, 'WITHSCORES')
 if not more then
-  local holds = redis.call('ZRANGE', permits_key, -window, -1, 'WITHSCORES')
-  for i = 1, #holds, 2 do
-    if tonumber(holds[i + 1]) > now then
-      told[#told + 1] = holds[i]
-    end
-  end
   state.void = state.extra or state.void
   state.used, state.lapsed, state.extra, state.more = 0, {}, nil, nil
 end
 -- Telling many is enough for one call.
-local choice = #told > 16 and {admitted = {}, passed_over = {}, unfinished = true}
-  or state.capacity and choose(nil, state, now)
+local choice = redis.call('ZCARD', more and untold_key or permits_key) > 32 and
+  {admitted = {}, passed_over = {}, unfinished = true} or
+  state.capacity and choose(nil, state, now)
 
 if not more then
-  redis.call('UNLINK', permits_key)
-end
-for _, hold in ipairs(told) do
-  local client = client_of(hold)
-  if client then
-    redis.call('PUBLISH', ARGV[1] .. client, 'forced ' .. hold .. ' ' .. KEYS[1])
+  redis.call('UNLINK', untold_key)
+  if last[1] and tonumber(last[2]) > now then
+    redis.call('RENAME', permits_key, untold_key)
+    reply[1] = 'released'
+  else
+    redis.call('UNLINK', permits_key)
   end
 end
-local look = ''
-if choice then
-  look = select(2, settle(choice, state, now))
+local told = redis.call('ZRANGE', untold_key, -window, -1, 'WITHSCORES')
+redis.call('ZREMRANGEBYRANK', untold_key, -window, -1)
+if told[2] and tonumber(told[2]) <= now then
+  redis.call('UNLINK', untold_key)  -- the others have expired
 end
-return {more and 'told' or told[1] and 'released' or 'free',
-  tonumber(string.match(look, '%d+')) or 0, unpack(told)}
+for i = 1, #told, 2 do
+  local client = tonumber(told[i + 1]) > now and client_of(told[i])
+  if client then
+    redis.call('PUBLISH', ARGV[1] .. client, 'forced ' .. told[i] .. ' ' .. KEYS[1])
+    reply[#reply + 1] = not more and told[i] or nil
+  end
+end
+if choice then
+  local _, look = settle(choice, state, now)
+  reply[2] = tonumber(string.match(look, '%d+')) or 0
+end
+return reply

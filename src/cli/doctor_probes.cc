@@ -33,7 +33,6 @@ std::vector<ProbeWords> ProbesOf(const std::string& key, const std::string& chan
       {"zadd", {"ZADD", key, "XX", "0", "m"}},
       {"zrem", {"ZREM", key, "m"}},
       {"zremrangebyrank", {"ZREMRANGEBYRANK", key, "0", "0"}},
-      {"zremrangebyscore", {"ZREMRANGEBYSCORE", key, "0", "0"}},
       {"zcard", {"ZCARD", key}},
       {"zcount", {"ZCOUNT", key, "0", "0"}},
       {"zrange", {"ZRANGE", key, "0", "0"}},
@@ -47,6 +46,7 @@ std::vector<ProbeWords> ProbesOf(const std::string& key, const std::string& chan
       {"evalsha", {"EVALSHA", "0000000000000000000000000000000000000000", "0"}},
       {.command = "exists", .words = {"EXISTS", "redlatch:client:doctor"}, .optional = true},
       {.command = "mget", .words = {"MGET", key}, .optional = true},
+      {"rename", {"RENAME", queue, queue}},
       {"unlink", {"UNLINK", queue}},
       {"del", {"DEL", key}},
   };

@@ -22,6 +22,7 @@ enum Part : uint8_t {
 inline constexpr std::string_view kHoldsSuffix = "reentrant.holds";
 inline constexpr std::string_view kWriteHoldsSuffix = "rw.holds";
 inline constexpr std::string_view kPermitsSuffix = "semaphore.permits";
+inline constexpr std::string_view kForcedSuffix = "semaphore.forced";
 inline constexpr std::string_view kWritersSuffix = "rw.writers";
 inline constexpr std::string_view kCountedSuffix = "latch.counted";
 

@@ -16,7 +16,7 @@ redis::Command DeleteLocks(const std::vector<std::string>& names) {
     };
     for (const std::string_view suffix :
          {engine::kFenceSuffix, engine::kReadersSuffix, kWritersSuffix, kPermitsSuffix,
-          kCountedSuffix, kHoldsSuffix, kWriteHoldsSuffix}) {
+          kForcedSuffix, kCountedSuffix, kHoldsSuffix, kWriteHoldsSuffix}) {
       add(suffix);
     }
     for (const std::string_view kind : kKinds) {

@@ -222,10 +222,10 @@ bool Handle::vacant() const {
 }
 
 absl::StatusOr<redis::Reply> Handle::Run(const LuaScript& script,
-                                         absl::Span<const std::string> args,
-                                         base::Instant deadline) {
+                                         absl::Span<const std::string> args, base::Instant deadline,
+                                         std::string_view own_key) {
   if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
-  Request request(core_->SubjectOf(entry_), script, args);
+  Request request(core_->SubjectOf(entry_), script, args, own_key);
   absl::StatusOr<redis::Reply> reply = core_->scripts().Run(
       request.call(), std::min(deadline, base::Now() + core_->command_timeout()));
   if (!reply.ok()) return About(reply.status());
@@ -244,14 +244,15 @@ absl::StatusOr<LockInfo> Handle::Inspect(int most_waiters) {
 }
 
 absl::Status Handle::ForceRelease() {
-  return RunAll(entry_.plan->scripts.force_release, std::string(kChannelPrefix));
+  const Plan& plan = *entry_.plan;
+  return RunAll(plan.scripts.force_release, std::string(kChannelPrefix), plan.forced_key);
 }
 
-absl::Status Handle::RunAll(const LuaScript& script, std::string arg) {
+absl::Status Handle::RunAll(const LuaScript& script, std::string arg, std::string_view own_key) {
   const base::Instant deadline = base::Now() + core_->command_timeout();
   std::vector<std::string> args = {std::move(arg)};
   while (true) {
-    const absl::StatusOr<redis::Reply> reply = Run(script, args, deadline);
+    const absl::StatusOr<redis::Reply> reply = Run(script, args, deadline, own_key);
     if (!reply.ok()) return reply.status();
     Part part = ReadPart(*reply);
     const bool more = part.look == absl::Milliseconds(1);

@@ -111,11 +111,12 @@ class Handle {
   // A script that is no part of anybody's hold, once, within the command timeout or until the
   // deadline.
   absl::StatusOr<redis::Reply> Run(const LuaScript& script, absl::Span<const std::string> args,
-                                   base::Instant deadline = base::Instant::Infinite());
+                                   base::Instant deadline = base::Instant::Infinite(),
+                                   std::string_view own_key = {});
   absl::StatusOr<LockInfo> Inspect(int most_waiters = kWaitersListed);
   absl::Status ForceRelease();
   // A script whose work may take several calls: each goes on where the last one stopped.
-  absl::Status RunAll(const LuaScript& script, std::string arg);
+  absl::Status RunAll(const LuaScript& script, std::string arg, std::string_view own_key = {});
   // The status, with the name of the lock and its server.
   absl::Status About(const absl::Status& status) const;
 

@@ -316,6 +316,7 @@ class LockMachine {
   // Looks (lock_machine_looks.cc).
   bool OnLook(const Send& send, const Answer& answer, base::Instant now);
   std::optional<Send> NextLook(base::Instant now);
+  void EndLook();
 
   // Debts (lock_machine_debts.cc).
   void OnDebtAnswer(const Send& send, const Answer& answer, base::Instant now, Effects& effects);

@@ -24,8 +24,7 @@ void LockMachine::LookAfter(absl::Duration look, base::Instant now, absl::Durati
   }
   if (holding_ && config_.sharing == Sharing::kExclusive) return;
   if (look_ && at_once) {  // which does not stand for a look that is still to come
-    const bool to_come = look_->claim > absl::Milliseconds(1) && !look_->in_flight;
-    then = std::min({then, look_->then, to_come ? look_->due : then});
+    then = std::min({then, look_->then, look_->due > now ? look_->due : then});
   }
   look_ = Look{.hold = NextNumber(), .claim = look, .due = due, .then = then};
 }
@@ -33,7 +32,7 @@ void LockMachine::LookAfter(absl::Duration look, base::Instant now, absl::Durati
 std::optional<Send> LockMachine::NextLook(base::Instant now) {
   if (!look_ || look_->in_flight || now < look_->due) return std::nullopt;
   if (pursuit_ && pursuit_->queued && pursuit_->in_flight) {  // its heartbeat looks as well
-    look_.reset();
+    EndLook();
     return std::nullopt;
   }
   look_->in_flight = true;
@@ -41,13 +40,18 @@ std::optional<Send> LockMachine::NextLook(base::Instant now) {
       .operation = Operation::kCancel, .hold = look_->hold, .sent = now, .lease = look_->claim};
 }
 
+void LockMachine::EndLook() {
+  const Look ended = *look_;
+  look_.reset();
+  if (ended.then.is_infinite()) return;
+  look_ = Look{.hold = NextNumber(), .claim = ended.claim, .due = ended.then};
+}
+
 // Whether that was the answer to a look.
 bool LockMachine::OnLook(const Send& send, const Answer& answer, base::Instant now) {
   if (!look_ || look_->hold != send.hold) return false;
   if (answer.kind != Answer::Kind::kFailed || ++look_->failures >= kMostFailures) {
-    const base::Instant then = look_->then;
-    look_.reset();
-    if (!then.is_infinite()) look_ = Look{.hold = NextNumber(), .claim = send.lease, .due = then};
+    EndLook();
   } else {
     look_->in_flight = false;
     look_->due = now + Spread(kFirstBackoff, kLongestBackoff, look_->failures, look_->hold);

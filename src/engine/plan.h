@@ -20,6 +20,7 @@ struct Plan {
   std::string_view noun = "lock";  // for messages
   std::string_view busy = "someone else holds it";
   KeyNames keys;
+  std::string_view forced_key;  // the suffix of one that only force_release is given, or empty
   std::vector<std::string> extra_args;
   std::vector<std::string> texts;  // what a user's own scripts and their SHA-1s refer to
 

@@ -41,8 +41,10 @@ struct Subject {
 class Request {
  public:
   Request(const Subject& subject, const Send& send);
-  // Of a script that is no part of anybody's hold. It outlives the request.
-  Request(const Subject& subject, const LuaScript& script, absl::Span<const std::string> args);
+  // Of a script that is no part of anybody's hold, and that may have a key of its own. It outlives
+  // the request.
+  Request(const Subject& subject, const LuaScript& script, absl::Span<const std::string> args,
+          std::string_view own_key = {});
 
   // Valid as long as this object is neither moved nor destroyed.
   redis::ScriptCall call();

@@ -139,9 +139,10 @@ Request::Request(const Subject& subject, const Send& send)
 }
 
 Request::Request(const Subject& subject, const LuaScript& script,
-                 absl::Span<const std::string> args)
+                 absl::Span<const std::string> args, std::string_view own_key)
     : script_(&script) {
   Keys(subject);
+  if (!own_key.empty()) PutKey(subject, own_key);
   ExtraKeys(subject);
   for (const std::string& arg : args) Put(arg);
 }

@@ -30,7 +30,8 @@ engine::Plan PlanOfSemaphores() {
           .sharing = engine::Sharing::kCounted,
           .noun = "semaphore",
           .busy = "too few of its permits are free, or others came first",
-          .keys = engine::KeyNames("semaphore", {"semaphore.permits"})};
+          .keys = engine::KeyNames("semaphore", {"semaphore.permits"}),
+          .forced_key = "semaphore.forced"};
 }
 
 }  // namespace

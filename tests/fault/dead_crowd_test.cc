@@ -13,10 +13,8 @@
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
 #include "redlatch/client.h"
-#include "redlatch/reentrant_lock.h"
-#include "redlatch/reentrant_read_write_lock.h"
-#include "redlatch/simple_lock.h"
 #include "src/base/clock.h"
+#include "tests/fault/any_kind.h"
 #include "tests/redis/punctuality.h"
 #include "tests/support/redis_server.h"
 
@@ -26,15 +24,6 @@ namespace {
 constexpr int kCrowd = 10'000;
 constexpr absl::Duration kBar = absl::Milliseconds(500);
 constexpr absl::Duration kLease = absl::Seconds(30);
-
-struct Kind {
-  std::string_view name;
-  std::unique_ptr<RedisLockBase> (*make)(const Client&);
-};
-template <class Lock>
-std::unique_ptr<RedisLockBase> Make(const Client& client) {
-  return std::make_unique<Lock>(client, "lock", LockOptions{kLease});
-}
 
 // Takes the only waiter's record, and gives it to so many that came before it, whom nobody hears.
 constexpr char kMakeCrowd[] = R"lua(
@@ -57,30 +46,33 @@ end
 return redis.call('ZCARD', queue)
 )lua";
 
-class DeadCrowd : public ::testing::TestWithParam<Kind> {
+class DeadCrowd : public ::testing::TestWithParam<std::string_view> {
  protected:
-  std::unique_ptr<RedisLockBase> NewLock(const Client& client) { return GetParam().make(client); }
-
   const std::unique_ptr<support::RedisServer> server_ = support::RedisServer::Start();
 };
 
 TEST_P(DeadCrowd, KeepsTheLockIdleForAMomentOnly) {
   const Client client = *Client::Connect(server_->url());
-  const auto lock = NewLock(client);
-  auto held = lock->Acquire();
+  AnyKind lock(GetParam(), client, kLease);
+  auto held = lock.Acquire();
   ASSERT_TRUE(held.ok());
   redis::Punctuality punctuality;
   std::atomic<int64_t> released{0};
   std::thread live([&] {
     const Client other = *Client::Connect(server_->url());
-    const auto lease = NewLock(other)->Acquire();
+    AnyKind its(GetParam(), other, kLease);
+    const auto lease = its.Acquire();
     const base::Instant now = base::Now();
     ASSERT_TRUE(lease.ok()) << lease.status();
     const base::Instant since = base::Instant::FromNanos(released);
     punctuality.Note(since + kBar);
     std::printf("%d dead: idle for %s\n", kCrowd, absl::FormatDuration(now - since).c_str());
   });
-  while (lock->Inspect()->waiting < 1) std::this_thread::yield();
+  const auto waiting = [&] {
+    const auto info = lock.Inspect();
+    return info.ok() && info->waiting > 0;
+  };
+  while (!waiting()) std::this_thread::yield();
   ASSERT_EQ(server_->Integer({"EVAL", kMakeCrowd, "0", absl::StrCat(kCrowd)}), kCrowd + 1);
   server_->Command({"CONFIG", "SET", "slowlog-log-slower-than", "1000"});
   server_->Command({"SLOWLOG", "RESET"});
@@ -96,11 +88,8 @@ TEST_P(DeadCrowd, KeepsTheLockIdleForAMomentOnly) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, DeadCrowd,
-                         ::testing::Values(Kind{"simple", Make<SimpleLock>},
-                                           Kind{"reentrant", Make<ReentrantLock>},
-                                           Kind{"read_write", Make<ReentrantReadWriteLock>}),
-                         [](const auto& kind) { return std::string(kind.param.name); });
+INSTANTIATE_TEST_SUITE_P(Kinds, DeadCrowd, ::testing::ValuesIn(kAllKinds),
+                         [](const auto& kind) { return std::string(kind.param); });
 
 }  // namespace
 }  // namespace redlatch

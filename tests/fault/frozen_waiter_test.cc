@@ -13,10 +13,8 @@
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
 #include "redlatch/client.h"
-#include "redlatch/reentrant_lock.h"
-#include "redlatch/reentrant_read_write_lock.h"
-#include "redlatch/simple_lock.h"
 #include "src/base/clock.h"
+#include "tests/fault/any_kind.h"
 #include "tests/redis/punctuality.h"
 #include "tests/support/child_entry.h"
 #include "tests/support/redis_server.h"
@@ -27,19 +25,11 @@ namespace {
 constexpr absl::Duration kLease = absl::Seconds(30);
 constexpr absl::Duration kManualLease = absl::Seconds(40);
 
-std::unique_ptr<RedisLockBase> Make(std::string_view kind, const Client& client) {
-  if (kind == "simple") return std::make_unique<SimpleLock>(client, "lock", LockOptions{kLease});
-  if (kind == "reentrant") {
-    return std::make_unique<ReentrantLock>(client, "lock", LockOptions{kLease});
-  }
-  return std::make_unique<ReentrantReadWriteLock>(client, "lock", LockOptions{kLease});
-}
-
 REDLATCH_CHILD(Frozen) {
-  const auto lock = Make(args.at(1), *Client::Connect(args.at(0)));
+  AnyKind lock(args.at(1), *Client::Connect(args.at(0)), kLease);
   AcquireOptions options;
   if (args.at(2) == "manual") options.lease = kManualLease;
-  const auto lease = lock->Acquire(options);
+  const auto lease = lock.Acquire(options);
   parent.WriteLine(lease.ok() ? "held" : lease.status().ToString());
   (void)parent.ReadLine(absl::Hours(1));
   return 0;
@@ -49,7 +39,7 @@ class FrozenWaiter : public ::testing::TestWithParam<std::string_view> {
  protected:
   void AwaitQueued(int64_t waiters) {
     const base::Instant patience = base::Now() + absl::Seconds(20);
-    while (holder_->Inspect()->waiting != waiters) {
+    while (holder_.Inspect()->waiting != waiters) {
       ASSERT_LT(base::Now(), patience);
       std::this_thread::yield();
     }
@@ -58,7 +48,7 @@ class FrozenWaiter : public ::testing::TestWithParam<std::string_view> {
   // How long the lock is idle when it is released with so many frozen waiters before a live one.
   void IsIdleAtMost(absl::Duration bar, int frozen, const std::string& lease = "renewed") {
     redis::Punctuality punctuality;
-    auto held = holder_->Acquire();
+    auto held = holder_.Acquire();
     ASSERT_TRUE(held.ok()) << held.status();
     std::vector<std::unique_ptr<support::Child>> children;
     for (int i = 0; i < frozen; ++i) {
@@ -70,7 +60,8 @@ class FrozenWaiter : public ::testing::TestWithParam<std::string_view> {
     std::atomic<int64_t> released{0};
     std::thread live([&] {
       const Client client = *Client::Connect(server_->url());
-      const auto got = Make(GetParam(), client)->Acquire();
+      AnyKind lock(GetParam(), client, kLease);
+      const auto got = lock.Acquire();
       const base::Instant now = base::Now();
       ASSERT_TRUE(got.ok()) << got.status();
       const base::Instant since = base::Instant::FromNanos(released);
@@ -86,7 +77,7 @@ class FrozenWaiter : public ::testing::TestWithParam<std::string_view> {
 
   const std::unique_ptr<support::RedisServer> server_ = support::RedisServer::Start();
   const Client client_ = *Client::Connect(server_->url());
-  const std::unique_ptr<RedisLockBase> holder_ = Make(GetParam(), client_);
+  AnyKind holder_{GetParam(), client_, kLease};
 };
 
 TEST_P(FrozenWaiter, KeepsTheLockIdleForItsClaim) { IsIdleAtMost(absl::Milliseconds(2500), 1); }
@@ -96,14 +87,14 @@ TEST_P(FrozenWaiter, WithAManualLeaseToo) { IsIdleAtMost(absl::Milliseconds(2500
 TEST_P(FrozenWaiter, ThreeOfThemForThreeClaims) { IsIdleAtMost(absl::Seconds(7), 3); }
 
 TEST_P(FrozenWaiter, GetsTheLockInItsTurnWhenItGoesOn) {
-  auto held = holder_->Acquire();
+  auto held = holder_.Acquire();
   ASSERT_TRUE(held.ok());
   const auto child =
       support::SpawnChild("Frozen", {server_->url(), std::string(GetParam()), "renewed"});
   AwaitQueued(1);
   child->Stop();
   EXPECT_TRUE(held->Release().ok());
-  auto again = holder_->Acquire({.wait = absl::Seconds(20)});  // after its claim
+  auto again = holder_.Acquire({.wait = absl::Seconds(20)});  // after its claim
   ASSERT_TRUE(again.ok()) << again.status();
   child->Continue();
   AwaitQueued(1);
@@ -112,8 +103,7 @@ TEST_P(FrozenWaiter, GetsTheLockInItsTurnWhenItGoesOn) {
   EXPECT_EQ(child->pipe().ReadLine(absl::Seconds(20)), "held");
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, FrozenWaiter,
-                         ::testing::Values("simple", "reentrant", "read_write"),
+INSTANTIATE_TEST_SUITE_P(Kinds, FrozenWaiter, ::testing::ValuesIn(kAllKinds),
                          [](const auto& kind) { return std::string(kind.param); });
 
 }  // namespace

@@ -216,8 +216,9 @@ class LockScriptsFixture : public ::testing::Test {
   std::string ForceRelease() { return PartOf(scripts_.force_release, {"redlatch:"}).DebugString(); }
   // The reply of a script whose work may take several calls; the look that it asks for is in
   // notes_.
-  redis::Reply PartOf(const redis::ScriptSource& script, const std::vector<std::string>& args) {
-    redis::Reply reply = Eval(script, {}, args);
+  redis::Reply PartOf(const redis::ScriptSource& script, const std::vector<std::string>& args,
+                      const std::vector<std::string>& keys = {}) {
+    redis::Reply reply = Eval(script, keys, args);
     if (reply.elements.size() > 1 && reply.elements[1].type == redis::Reply::Type::kInteger) {
       notes_ = absl::StrCat("look ", reply.elements[1].integer);
       reply.elements.erase(reply.elements.begin() + 1);

@@ -55,6 +55,7 @@ class SemaphoreScriptsFixture : public LockScriptsFixture {
 
   std::vector<std::string> OwnKeys() const override { return {Permits()}; }
   std::string Permits() const { return "{" + name_ + "}:permits"; }
+  std::string Untold() const { return "{" + name_ + "}:forced"; }
 
   // A request by an object of capacity `capacity_`.
   Request One(char client, int sequence = 1) const {
@@ -94,6 +95,10 @@ class SemaphoreScriptsFixture : public LockScriptsFixture {
     if (!more.empty()) args.push_back(more);
     return PartOf(lua::kSemaphoreSetCapacity, args).DebugString();
   }
+  redis::Reply PartOfForce(const std::vector<std::string>& args) {
+    return PartOf(scripts_.force_release, args, {Untold()});
+  }
+  std::string ForceRelease() { return PartOfForce({"redlatch:"}).DebugString(); }
   // As whoever looks does it.
   std::string Look() { return Cancel(One('z', 99)); }
 

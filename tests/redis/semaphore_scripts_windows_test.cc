@@ -14,10 +14,10 @@ namespace redlatch {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
+using ::testing::UnorderedElementsAre;
 
 constexpr int kClaim = 2000;
 
@@ -330,33 +330,54 @@ TEST_F(SemaphoreWindowsTest, ManyWhoWaitForTooManyAreToldByWindows) {
 
 // For people.
 
-TEST_F(SemaphoreWindowsTest, AForcedReleaseEndsAllHoldsAndTellsAWindowOfThem) {
+TEST_F(SemaphoreWindowsTest, AForcedReleaseEndsAllHoldsAtOnceAndTellsThemByWindows) {
   for (const int weight : {1, 2}) {
     server_->Command({"FLUSHALL"});
-    SetCapacity(100 * weight);
-    for (int i = 0; i < 100; ++i) {
-      Request request = For(30000 + 1000 * i, Many(weight, i < 50 ? 'a' : 'b', i));
+    SetCapacity(150 * weight);
+    for (int i = 0; i < 150; ++i) {
+      const Request request = For(30000 + 1000 * i, Many(weight, i < 75 ? 'a' : 'b', i));
       EXPECT_EQ(Outcome(request), "granted");
     }
     Ear a(*server_, Channel('a')), b(*server_, Channel('b')), w(*server_, Channel('w'));
     Ask(Claiming(One('w')));
-    const redis::Reply reply = PartOf(scripts_.force_release, {"redlatch:"});
+    const redis::Reply reply = PartOfForce({"redlatch:"});
     EXPECT_EQ(reply.elements[0].text, "released");
     EXPECT_EQ(notes_, "look 1") << "to be gone on with at once";
     EXPECT_THAT(reply.elements, SizeIs(1 + 64));
     EXPECT_THAT(Holding(), IsEmpty());
     EXPECT_EQ(Used(), 0);
-    EXPECT_EQ(Told(a, "forced "), 14);
-    EXPECT_EQ(Told(b, "forced "), 50);
-    EXPECT_EQ(Field("capacity"), absl::StrCat(100 * weight));
+    EXPECT_EQ(Renew(Many(weight, 'a', 1)), kNotHeld);
+    EXPECT_EQ(Field("capacity"), absl::StrCat(150 * weight));
     EXPECT_GT(Pttl(name_), 86'400'000);
+    EXPECT_GT(Pttl(Untold()), 0);
     ExpectConsistent();
-    EXPECT_EQ(PartOf(scripts_.force_release, {"redlatch:", "more"}).DebugString(), "[\"told\"]");
-    EXPECT_EQ(notes_, "look 2000");
+
+    EXPECT_EQ(Outcome(One('c')), "granted") << "others need not wait till all are told";
     EXPECT_THAT(w.Hear(), StartsWith("grant " + Hold('w')));
-    PartOf(scripts_.force_release, {"redlatch:", "more"});
-    EXPECT_THAT(Holding(), ElementsAre(Hold('w'))) << "which forces nothing";
+    EXPECT_EQ(PartOfForce({"redlatch:", "more"}).DebugString(), "[\"told\"]");
+    EXPECT_EQ(notes_, "look 1");
+    EXPECT_EQ(PartOfForce({"redlatch:", "more"}).DebugString(), "[\"told\"]");
+    EXPECT_EQ(notes_, "look 0");
+    EXPECT_EQ(Told(a, "forced "), 75);
+    EXPECT_EQ(Told(b, "forced "), 75);
+    EXPECT_EQ(server_->Integer({"EXISTS", Untold()}), 0);
+    EXPECT_THAT(Holding(), UnorderedElementsAre(Hold('c'), Hold('w'))) << "it forces no others";
   }
+}
+
+TEST_F(SemaphoreWindowsTest, AForcedReleaseThatIsNotFinishedIsFollowedByAnother) {
+  SetCapacity(200);
+  MakeHolds(100, 60'000'000);
+  MakeHolds(20, -100'000'000, 1);
+  PartOfForce({"redlatch:"});
+  EXPECT_EQ(Acquire(One('a')), Granted());
+  Ear a(*server_, Channel('a'));
+  EXPECT_EQ(ForceRelease(), absl::StrCat("[\"released\", \"", Hold('a'), "\"]"));
+  EXPECT_EQ(Told(a, "forced "), 1);
+  EXPECT_EQ(server_->Integer({"EXISTS", Untold(), Permits()}), 0);
+  MakeHolds(100, -100'000'000);
+  EXPECT_EQ(ForceRelease(), "[\"free\"]") << "those have expired";
+  EXPECT_EQ(server_->Integer({"EXISTS", Untold(), Permits()}), 0);
 }
 
 }  // namespace

@@ -205,6 +205,55 @@ TEST_F(LockMachineClaimsTest, WhoeverDropsAWindowOfDeadWaitersGoesOnAtOnce) {
   Fetch(Operation::kCancel);
 }
 
+class LockMachinePermitClaimsTest : public LockMachineClaimsTest {
+ protected:
+  LockMachinePermitClaimsTest() { Make({.sharing = Sharing::kCounted}); }
+
+  // It let a window of waiters in for their claims, and is to go on.
+  static Answer ToGoOn(Answer answer, absl::Duration later = absl::ZeroDuration()) {
+    answer.look = absl::Milliseconds(1);
+    answer.look_later = later;
+    return answer;
+  }
+};
+
+TEST_F(LockMachinePermitClaimsTest, WhatIsHandedOverOnTheWayIsLookedAfterWhenThatIsDone) {
+  Waiter& holder = Hold();
+  Release(holder.tenure);
+  Hear(Fetch(Operation::kRelease), ToGoOn(ReleasedThen(), kLook));
+  machine().Outcome(holder.tenure);
+  const base::Instant due = now() + kLook + absl::Milliseconds(5);
+  for (int i = 0; i < 3; ++i) {
+    Pass(absl::Milliseconds(1));
+    Hear(Fetch(Operation::kCancel), i < 2 ? ToGoOn(Cancelled()) : Cancelled());
+  }
+  EXPECT_EQ(machine().next_send(), due);
+  PassTo(due);
+  Hear(Fetch(Operation::kCancel), Cancelled());
+  EXPECT_TRUE(machine().idle());
+}
+
+TEST_F(LockMachinePermitClaimsTest, OneThatGetsInByTheReplyLooksAfterTheOthersAllTheSame) {
+  Acquire();
+  Hear(Fetch(Operation::kAcquire), ToGoOn(Granted(), kLook));
+  const base::Instant due = now() + kLook + absl::Milliseconds(5);
+  Hear(Fetch(Operation::kCancel), Cancelled());
+  Pass(kThird);
+  Hear(Fetch(Operation::kRenew), Held());
+  PassTo(due);
+  Fetch(Operation::kCancel);
+}
+
+TEST_F(LockMachinePermitClaimsTest, AWaiterThatGoesOnByItsHeartbeatLooksAfterTheOthersToo) {
+  Acquire();
+  Hear(Fetch(Operation::kAcquire), ToGoOn(Queued(), absl::Milliseconds(500)));
+  const base::Instant due = now() + absl::Milliseconds(505);
+  Hear(Fetch(Operation::kAcquire), Queued());
+  EXPECT_EQ(machine().next_send(), due);
+  PassTo(due);
+  Fetch(Operation::kCancel);
+}
+
 TEST_F(LockMachineClaimsTest, AGrantThatWasMissedMakesTheSubscriptionAnewBeforeTheNextAttempt) {
   Waiter& waiter = Queue();
   Pass(kThird);

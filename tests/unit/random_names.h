@@ -62,7 +62,7 @@ inline constexpr std::string_view kPieces[] = {"{",
 inline std::vector<KeyNames> AllKeyNames() {
   std::vector<KeyNames> all = {KeyNames("simple"), KeyNames("reentrant", {"reentrant.holds"}),
                                KeyNames("rw", {"rw.readers", "rw.writers", "rw.holds"}),
-                               KeyNames("semaphore", {"semaphore.permits"}),
+                               KeyNames("semaphore", {"semaphore.permits", "semaphore.forced"}),
                                KeyNames("latch", {"latch.counted"})};
   const std::vector<std::string> extras = {
       "queue", "fence", "readers", "a", "a.tag", "tag", "rw.readers", "simple", "queue.queue.x"};

@@ -38,27 +38,13 @@ class ReferenceSemaphoreServer {
   };
 
   Answer Execute(const Caller& caller, const Send& send, base::Instant at) {
-    Tick(at);
-    const auto mine = holds_.find(send.hold);
-    const bool held = mine != holds_.end();
-    if (send.operation == Operation::kAcquire) return Acquire(caller, send.bid);
-    if (send.operation == Operation::kRenew) {
-      if (!held) return {.kind = Answer::Kind::kNotHeld};
-      mine->second.expires = std::max(mine->second.expires, at + send.lease);
-      return {.kind = Answer::Kind::kHeld};
+    Answer answer = Perform(caller, send, at);
+    answer.look = look_;
+    if (unfinished_) {
+      answer.look_later = std::exchange(answer.look, absl::Milliseconds(1));
     }
-    const bool cancels = send.operation == Operation::kCancel;
-    if (held) {
-      holds_.erase(mine);
-      if (!cancels) released.insert(send.hold);
-    } else {
-      waiters_.erase(send.hold);
-    }
-    if (send.tombstone) gone_[send.hold] = buried_[send.hold] = at + send.lease;
-    Settle(nullptr);
-    return {.kind = cancels ? Answer::Kind::kCancelled
-                    : held  ? Answer::Kind::kReleased
-                            : Answer::Kind::kNotHeld};
+    answer.missed = missed_;
+    return answer;
   }
 
   // Whoever waits for more is told to ask again.
@@ -73,7 +59,7 @@ class ReferenceSemaphoreServer {
       told.insert(waiting.bid.hold);
       return true;
     });
-    Settle(nullptr);
+    SettleAll();
   }
 
   void ForceRelease(base::Instant at) {
@@ -83,7 +69,7 @@ class ReferenceSemaphoreServer {
       Tell(each.caller.client, {.forced = true, .grant = {.hold = hold}});
     }
     holds_.clear();
-    Settle(nullptr);
+    SettleAll();
   }
 
   bool Has(HoldNumber hold, base::Instant at) const {
@@ -110,6 +96,9 @@ class ReferenceSemaphoreServer {
     return found != buried_.end() && found->second <= at;
   }
 
+  // For how long a hand-over by message makes a waiter a holder, if its lease is longer.
+  absl::Duration claim = absl::InfiniteDuration();
+  size_t window = 64;  // how many of the queue a script looks at
   std::optional<uint32_t> capacity;
   std::vector<bool> subscribed;  // by client
   std::vector<Message> messages;
@@ -125,8 +114,34 @@ class ReferenceSemaphoreServer {
   };
   using Kind = BidAnswer::Kind;
 
+  Answer Perform(const Caller& caller, const Send& send, base::Instant at) {
+    Tick(at);
+    const auto mine = holds_.find(send.hold);
+    const bool held = mine != holds_.end();
+    if (send.operation == Operation::kAcquire) return Acquire(caller, send.bid);
+    if (send.operation == Operation::kRenew) {
+      if (!held) return {.kind = Answer::Kind::kNotHeld};
+      mine->second.expires = std::max(mine->second.expires, at + send.lease);
+      return {.kind = Answer::Kind::kHeld};
+    }
+    const bool cancels = send.operation == Operation::kCancel;
+    if (held) {
+      holds_.erase(mine);
+      if (!cancels) released.insert(send.hold);
+    } else {
+      waiters_.erase(send.hold);
+    }
+    if (send.tombstone) gone_[send.hold] = buried_[send.hold] = at + send.lease;
+    Settle(nullptr);
+    return {.kind = cancels ? Answer::Kind::kCancelled
+                    : held  ? Answer::Kind::kReleased
+                            : Answer::Kind::kNotHeld};
+  }
+
   void Tick(base::Instant at) {
     now_ = at;
+    look_ = absl::ZeroDuration();
+    unfinished_ = missed_ = false;
     std::erase_if(gone_, [&](const auto& each) { return each.second <= at; });
     std::erase_if(holds_, [&](const auto& each) { return each.second.expires <= at; });
     if (queue_expires_ <= at) waiters_.clear();
@@ -152,11 +167,13 @@ class ReferenceSemaphoreServer {
     if (const auto mine = holds_.find(bid.hold); mine != holds_.end()) {
       base::Instant& expires = mine->second.expires;
       if (!bid.terms.manual) expires = std::max(expires, now_ + bid.terms.lease);
+      missed_ = bid.attempt > 1;
       waiters_.erase(bid.hold);
       return Granted(expires - now_);
     }
     Waiting request{.caller = caller, .bid = bid, .ticket = bid.ticket, .asked = now_};
     const auto known = waiters_.find(bid.hold);
+    missed_ = bid.attempt > 1 && known == waiters_.end();
     if (known != waiters_.end()) {
       const Waiting& record = known->second;
       request.ticket = bid.ticket == 0 ? record.ticket : std::min(bid.ticket, record.ticket);
@@ -175,12 +192,20 @@ class ReferenceSemaphoreServer {
     return {.kind = Answer::Kind::kBid, .bid = {.kind = Kind::kGranted, .lease = lease}};
   }
 
+  // What the one that sets a capacity or forces a release goes on with.
+  void SettleAll() {
+    do {
+      unfinished_ = false;
+      Settle(nullptr);
+    } while (unfinished_);
+  }
   // Lets in who may now, in turn: the live as long as there are enough permits for the next, then
   // the overdue. Who asks and would wait is live, and comes at its ticket; who would not wait comes
-  // last.
+  // last. If the queue goes on behind the window, those before who do not get in leave.
   void Settle(const Waiting* request) {
     if (!capacity) return;
-    const bool stands = request && (request->bid.wait || waiters_.contains(request->bid.hold));
+    const bool in_queue = request && waiters_.contains(request->bid.hold);
+    const bool stands = request && (request->bid.wait || in_queue);
     std::vector<Waiting> line;
     for (const auto& [hold, each] : waiters_) {
       if (!request || hold != request->bid.hold) line.push_back(each);
@@ -191,9 +216,13 @@ class ReferenceSemaphoreServer {
     });
 
     std::vector<Waiting> late;
+    const bool whole = waiters_.size() < window;
+    size_t seen = 0;
     for (const Waiting& each : line) {
       if (Free() <= 0) return;
       const bool asks = request && each.bid.hold == request->bid.hold;
+      if (!asks || in_queue) ++seen;
+      if (seen > window || (!whole && asks && !in_queue && seen == window)) break;
       if (!asks && (!subscribed[each.caller.client] || each.bid.block > *capacity)) {
         waiters_.erase(each.bid.hold);
       } else if (!asks && Overdue(each)) {
@@ -203,6 +232,12 @@ class ReferenceSemaphoreServer {
         for (const Waiting& overtaken : late) waiters_.erase(overtaken.bid.hold);
         late.clear();
       }
+    }
+    if (Free() <= 0) return;
+    if (!whole) {
+      for (const Waiting& each : late) waiters_.erase(each.bid.hold);
+      unfinished_ = true;
+      return;
     }
     for (const Waiting& each : late) {
       if (!LetIn(each, request)) return;
@@ -217,11 +252,14 @@ class ReferenceSemaphoreServer {
     const Bid& bid = waiting.bid;
     if (bid.block > Free()) return false;
     waiters_.erase(bid.hold);
-    holds_[bid.hold] = {waiting.caller, now_ + bid.terms.lease, bid.block};
+    const bool asks = request && bid.hold == request->bid.hold;
+    const absl::Duration lasting = asks ? bid.terms.lease : std::min(claim, bid.terms.lease);
+    holds_[bid.hold] = {waiting.caller, now_ + lasting, bid.block};
     granted.push_back(bid.hold);
-    if (request && bid.hold == request->bid.hold) return true;
+    if (asks) return true;
+    look_ = std::max(look_, lasting);
     Tell(waiting.caller.client,
-         {.grant = {.hold = bid.hold, .attempt = bid.attempt, .claim = bid.terms.lease}});
+         {.grant = {.hold = bid.hold, .attempt = bid.attempt, .claim = lasting}});
     return true;
   }
 
@@ -245,6 +283,9 @@ class ReferenceSemaphoreServer {
   }
 
   base::Instant now_;
+  absl::Duration look_;  // the notes of the present answer
+  bool unfinished_ = false;
+  bool missed_ = false;
   bool set_ = false;  // the capacity, by SetCapacity()
   std::map<HoldNumber, Hold> holds_;
   std::map<HoldNumber, Waiting> waiters_;

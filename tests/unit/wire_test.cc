@@ -203,6 +203,26 @@ TEST(WireAnswer, QueuedAndReleasedWithWhatWasQueued) {
   EXPECT_EQ(Read(Operation::kCancel, "left").kind, Answer::Kind::kCancelled);
 }
 
+TEST(WireAnswer, LooksThatAreDueAtOnceAndLater) {
+  const Answer busy = Read(Operation::kAcquire, "busy 17 look 1 look 2000 missed");
+  EXPECT_EQ(busy.look, absl::Milliseconds(1));
+  EXPECT_EQ(busy.look_later, absl::Seconds(2));
+  EXPECT_TRUE(busy.missed);
+  const Answer released = Read(Operation::kRelease, "released look 2000");
+  EXPECT_EQ(released.look, absl::Seconds(2));
+  EXPECT_EQ(released.look_later, absl::ZeroDuration());
+}
+
+TEST(WireAnswer, APartOfAScriptForPeopleTellsHowToGoOn) {
+  const auto part = [](std::string said, int64_t look) {
+    return ReadPart(List({Text(std::move(said)), Number(look)}));
+  };
+  EXPECT_EQ(part("released", 1).next, "more");
+  EXPECT_EQ(part("more 17", 1).next, "more 17");
+  EXPECT_EQ(part("set", 2000).look, absl::Seconds(2));
+  EXPECT_EQ(ReadPart(Text("set")).look, absl::ZeroDuration());
+}
+
 TEST(WireAnswer, WhatTheContractDoesNotAllowIsAFailure) {
   for (const Operation operation :
        {Operation::kAcquire, Operation::kRenew, Operation::kRelease, Operation::kCancel}) {
