@@ -80,7 +80,7 @@ struct ClientOptions {
 // with options behind a `?`, joined by `&`:
 //
 //   connect_timeout=2s    how long one attempt to connect may take; 2s unless it is given
-//   command_timeout=1s    how long to wait for an answer; 1s unless it is given
+//   command_timeout=1s    how long to wait for an answer, try_lock() too; 1s unless it is given
 //   name=...              the connection's name, in the server's CLIENT LIST
 //   eviction=allow        takes a server that may evict locks, and so lose them
 //   idle_stop=60s         embedded: only; the server ends when unused for so long

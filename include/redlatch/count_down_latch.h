@@ -57,9 +57,10 @@ struct LatchWaitOptions {
 // reach a server for the client's `unreachable_after`.
 //
 // The std face throws std::system_error, whose code is of redlatch::error_category(). Constructors
-// do no I/O and never fail. Waiting returns by its wait + 50 ms. Destroying an object ends calls
-// that wait in it with kCancelled. In a forked child every call is refused. A latch is held by
-// nobody: an Observer hears nothing of it.
+// do no I/O and never fail. Waiting returns by its end + 50 ms; try_wait() as soon as the server
+// has answered, within the URL's `command_timeout` (1 s). Destroying an object ends calls that wait
+// in it with kCancelled. In a forked child every call is refused. A latch is held by nobody: an
+// Observer hears nothing of it.
 //
 // Thread-safe. Neither copied nor moved.
 class REDLATCH_EXPORT CountDownLatch {

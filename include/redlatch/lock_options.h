@@ -46,7 +46,8 @@ struct LockOptions {
 };
 
 struct AcquireOptions {
-  // How long to wait for the lock; zero: try once. Waiting has nothing to do with the lease.
+  // How long to wait for the lock; zero: not at all, but for the server to answer, for the URL's
+  // `command_timeout` (1 s) at most. Waiting has nothing to do with the lease.
   absl::Duration wait = absl::InfiniteDuration();
 
   // Makes the hold manual: it lasts so long, whatever happens, and Extend() alone prolongs it.

@@ -40,13 +40,17 @@ namespace redlatch {
 //   this thread's, by lock()   reentrant: holds once more    true         Lease
 //                              else: throws                  false        waits
 //   unreachable                throws after the client's `unreachable_after`    kUnavailable
-//                              (try_lock, at once)
+//                              (try_lock: after the URL's `command_timeout`)
 //
 // Lock objects of one name and class on one client are the same lock. A name is any bytes, 4,096 at
 // most with the client's key_prefix, that do not begin with "redlatch:"; if it has a }, it has a
 // hash tag: something between its first { and the next }. Constructors do no I/O and never fail: a
-// bad name is kInvalidArgument at first use. Every call returns by its wait + 50 ms,
-// unlock() and destructors by the URL's command_timeout.
+// bad name is kInvalidArgument at first use.
+//
+// A call with a wait returns by its end + 50 ms. One without a wait, such as try_lock(), returns as
+// soon as the server has answered, and gives it the URL's `command_timeout` (1 s) to do so, because
+// std::lock() and std::scoped_lock call try_lock() and pass on what it throws. unlock() and
+// destructors return by the `command_timeout`, too.
 //
 // An object may be destroyed by any thread, also while others wait in it: their calls end with
 // kCancelled. Where it is the last one of that name on the client, what was taken by lock() is
@@ -70,7 +74,7 @@ class REDLATCH_EXPORT RedisLockBase {
   // The std face. Throws std::system_error whose code is of redlatch::error_category(), or
   // std::errc::resource_deadlock_would_occur for a thread that locks again what it holds.
   void lock();
-  // False for busy only; throws where the server cannot be asked.
+  // False for busy only; throws if the server has not answered within the `command_timeout`.
   bool try_lock();
   template <class Rep, class Period>
   bool try_lock_for(const std::chrono::duration<Rep, Period>& wait) {

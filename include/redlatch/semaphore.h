@@ -54,7 +54,7 @@ struct SemaphoreOptions {
 //   enough, nobody waits   has one     true            a Permit
 //   else                   waits       false           waits
 //   unreachable            throws after the client's `unreachable_after`    kUnavailable
-//                          (try_acquire, at once)
+//                          (try_acquire: after the URL's `command_timeout`)
 //
 // Capacity, 1 to 10^9: the first that acquires by a name stores its constructor's. An object with
 // another one gets kFailedPrecondition, which names both, at each acquisition; unless SetCapacity()
@@ -62,7 +62,9 @@ struct SemaphoreOptions {
 // the last permit could have been held.
 //
 // Constructors do no I/O and never fail: a bad name or capacity is kInvalidArgument at first use.
-// Every call returns by its wait + 50 ms, release() and destructors by the URL's command_timeout.
+// A call with a wait returns by its end + 50 ms. One without a wait, such as try_acquire(), returns
+// as soon as the server has answered, and gives it the URL's `command_timeout` (1 s) to do so.
+// release() and destructors return by the `command_timeout`, too.
 //
 // An object may be destroyed by any thread, also while others wait in it: their calls end with
 // kCancelled. Where it is the last one in use of that name on the client, what acquire() has taken

@@ -103,7 +103,9 @@ absl::StatusOr<RunHold> AcquireHold(const RunOptions& options, std::shared_ptr<O
       Take(*client, options, {.wait = options.wait, .whole_lease = true, .stop = stop}, attempt);
   if (hold.ok() || !absl::IsUnavailable(hold.status())) return hold;
   // The library returns when `wait` is over. A server that is only slow, or far away, is given the
-  // time that any command has, else --wait 0 would never get a lock from it.
+  // time that any command has, else a short wait would never get a lock from it. The library itself
+  // gives it that time if there is no wait.
+  if (options.wait <= absl::ZeroDuration()) return hold;
   const absl::StatusOr<redis::Url> url = redis::ParseUrl(options.server);
   if (!url.ok() || url->command_timeout <= options.wait) return hold;
   return Take(*client, options,

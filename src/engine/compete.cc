@@ -22,6 +22,8 @@ bool Handle::Listen(ParkedWaiter& waiter, base::Instant answered_by, const Want&
   if (waiter.patience == Patience::kEndless) {
     const base::Instant silent = std::max(std::min(waiter.silent_since, now), waiter.began);
     end = std::min(end, silent + core_->options().unreachable_after + kAnswerGrace);
+  } else if (waiter.patience == Patience::kNone) {
+    end = std::min(end, now + kAnswerGrace);  // no message is for one that does not wait
   }
   // Half of the time at most: the rest is for asking, which can succeed without.
   const absl::Duration patience = std::min(kListenTimeout, (end - now) / 2);
@@ -39,7 +41,7 @@ bool Handle::Listen(ParkedWaiter& waiter, base::Instant answered_by, const Want&
 }
 
 void Handle::Compete(ParkedWaiter& waiter, base::Instant deadline, const Want& want) {
-  base::Instant answered_by = deadline + kAnswerGrace;
+  base::Instant answered_by = deadline + PatienceForAnswer(want.wait, core_->command_timeout());
   if (!Listen(waiter, answered_by, want)) return;
   std::optional<std::stop_callback<std::function<void()>>> on_stop;
   if (want.stop.stop_possible()) {

@@ -249,10 +249,10 @@ void LockMachine::OnBidFailed(const Send& send, const Answer& answer, base::Inst
     FailAll(answer.failure, effects);
     return Pursue(now);
   }
-  FailIf(Patience::kNone, base::Instant::Infinite(), answer.failure, effects);
   if (absl::IsUnavailable(answer.failure)) {
     Unreachable(send.sent, answer.failure, now, effects);
   } else {
+    FailIf(Patience::kNone, base::Instant::Infinite(), answer.failure, effects);
     Heard(now);
   }
   pursuit.due = now + Spread(kFirstBackoff, kLongestBackoff, pursuit.failures++, pursuit.bid.hold);

@@ -17,6 +17,12 @@ inline constexpr absl::Duration kLongestBackoff = absl::Seconds(1);
 // A call returns by its wait + 50 ms: this is for the server's answer, the rest for getting there.
 inline constexpr absl::Duration kAnswerGrace = absl::Milliseconds(40);
 
+// How much longer than its wait a call may take until the server has answered. One that does not
+// wait for the lock waits for the answer all the same: std::lock() needs to know.
+inline absl::Duration PatienceForAnswer(absl::Duration wait, absl::Duration command_timeout) {
+  return wait > absl::ZeroDuration() ? kAnswerGrace : std::max(command_timeout, kAnswerGrace);
+}
+
 // How much sooner than the server a client considers a lease to be over.
 inline absl::Duration DriftMargin(absl::Duration lease) {
   return lease / 100 + absl::Milliseconds(2);

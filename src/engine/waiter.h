@@ -36,7 +36,7 @@ enum class Face : uint8_t { kStd, kStatus };
 
 // How long a waiter waits.
 enum class Patience : uint8_t {
-  kNone,     // takes what there is, or is refused
+  kNone,     // takes what there is, or is refused, as soon as the server says which
   kBounded,  // until a deadline that its thread watches over
   kEndless,  // for as long as the server is not unreachable for too long
 };

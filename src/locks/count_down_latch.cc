@@ -26,6 +26,7 @@ namespace redlatch {
 namespace {
 
 using engine::kAnswerGrace;
+using engine::PatienceForAnswer;
 
 constexpr int64_t kMostArrivals = 1'000'000'000'000'000;  // Lua counts exactly that far
 constexpr absl::Duration kShortestTtl = absl::Seconds(1);
@@ -70,7 +71,7 @@ class CountDownLatch::Body {
   absl::Status Wait(const LatchWaitOptions& options);
   // How many are still to arrive, then.
   absl::StatusOr<int64_t> CountDown(int64_t n, std::string_view id);
-  absl::StatusOr<int64_t> Count(base::Instant answered_by);
+  absl::StatusOr<int64_t> Count(base::Instant answered_by, const std::stop_token& stop = {});
 
  private:
   // The latch as this object has found it at its first use.
@@ -165,10 +166,10 @@ absl::StatusOr<CountDownLatch::Body::Latch> CountDownLatch::Body::Find(
 
 absl::Status CountDownLatch::Body::Wait(const LatchWaitOptions& options) {
   const base::Instant began = base::Now();
-  const base::Instant answered_by =
-      began + std::max(options.wait, absl::ZeroDuration()) + kAnswerGrace;
+  const base::Instant answered_by = began + std::max(options.wait, absl::ZeroDuration()) +
+                                    PatienceForAnswer(options.wait, core_->command_timeout());
   if (options.wait <= absl::ZeroDuration()) {
-    const absl::StatusOr<int64_t> count = Count(answered_by);
+    const absl::StatusOr<int64_t> count = Count(answered_by, options.stop);
     if (!count.ok()) return count.status();
     return *count == 0 ? absl::OkStatus()
                        : About(absl::StatusCode::kDeadlineExceeded,
@@ -211,12 +212,15 @@ absl::StatusOr<int64_t> CountDownLatch::Body::CountDown(int64_t n, std::string_v
   return ReadCount(reply);
 }
 
-absl::StatusOr<int64_t> CountDownLatch::Body::Count(base::Instant answered_by) {
-  const base::Instant give_up_by = GiveUpBy();
-  const absl::StatusOr<Latch> latch = Find(answered_by, give_up_by, {});
+absl::StatusOr<int64_t> CountDownLatch::Body::Count(base::Instant answered_by,
+                                                    const std::stop_token& stop) {
+  const base::Instant give_up_by = answered_by.is_infinite() ? GiveUpBy() : answered_by;
+  const absl::StatusOr<Latch> latch = Find(answered_by, give_up_by, stop);
   if (!latch.ok()) return latch.status();
-  return ReadCount(latch->handle->Run(lua::kLatchCount, {latch->name},
-                                      std::min(answered_by, give_up_by + kAnswerGrace)));
+  return ReadCount(Persist(std::min(answered_by, give_up_by), stop, [&] {
+    return latch->handle->Run(lua::kLatchCount, {latch->name},
+                              std::min(answered_by, give_up_by + kAnswerGrace));
+  }));
 }
 
 CountDownLatch::CountDownLatch(Client client, std::string_view name, int64_t count,

@@ -8,6 +8,7 @@
 
 #include "gtest/gtest.h"
 #include "lua/scripts.h"
+#include "src/base/parker.h"
 #include "tests/conformance/latch_fixture.h"
 #include "tests/redis/punctuality.h"
 
@@ -57,10 +58,10 @@ class LatchUnreachable : public LatchConformance {
   }
   static ::testing::AssertionResult AskInTime(CountDownLatch& latch) {
     Punctuality punctuality;
-    base::Instant deadline = base::Now();
+    base::Instant deadline = base::Now() + kTimeout;
     EXPECT_EQ(CodeOf(latch.Wait({.wait = absl::ZeroDuration()})), kUnreachable);
     punctuality.Note(deadline);
-    deadline = base::Now();
+    deadline = base::Now() + kTimeout;
     EXPECT_EQ(Thrown([&] { (void)latch.try_wait(); }), kUnreachable);
     punctuality.Note(deadline);
     for (const absl::Duration wait : {absl::Milliseconds(1), absl::Milliseconds(80)}) {
@@ -83,6 +84,21 @@ TEST_P(LatchUnreachable, ServerIsNoClosedLatch) {
   }
   EXPECT_TRUE(Await([&] { return CountOf(*latch) == 1; }));
   EXPECT_TRUE(Await([&] { return CountOf(*unused) == 2; }));
+}
+
+TEST_P(LatchUnreachable, ServerThatComesBackInTimeFailsNobodyWhoLooks) {
+  const Client client = Conformance::NewClient("command_timeout=20s");
+  const auto used = NewUsedLatch(client);
+  for (const How how : {How::kHangs, How::kIsDown}) {
+    const auto unused = NewLatch(client, 2, how == How::kHangs ? "hangs" : "is down");
+    std::optional<Outage> outage(std::in_place, server(), how);
+    Crew crew;
+    for (const auto* each : {&used, &unused}) {
+      crew.Start([each] { EXPECT_NO_THROW(EXPECT_FALSE((*each)->try_wait())); });
+    }
+    base::Parker().ParkUntil(base::Now() + absl::Milliseconds(300));
+    outage.reset();
+  }
 }
 
 TEST_P(LatchUnreachable, ServerFailsCallsWithoutADeadlineAfterAWhile) {

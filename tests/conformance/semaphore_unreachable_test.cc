@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "src/base/parker.h"
 #include "tests/conformance/semaphore_fixture.h"
 #include "tests/redis/punctuality.h"
 
@@ -63,8 +64,8 @@ class SemaphoreUnreachable : public SemaphoreConformance {
       EXPECT_GE(base::Now(), deadline);
       punctuality.Note(deadline);
     };
-    expect(absl::ZeroDuration(), [&] { return CodeOf(semaphore.TryAcquire(2)); });
-    expect(absl::ZeroDuration(), [&] { return Thrown([&] { (void)semaphore.try_acquire(); }); });
+    expect(kTimeout, [&] { return CodeOf(semaphore.TryAcquire(2)); });
+    expect(kTimeout, [&] { return Thrown([&] { (void)semaphore.try_acquire(); }); });
     for (const int wait_ms : {1, 80}) {
       const absl::Duration wait = absl::Milliseconds(wait_ms);
       expect(wait, [&] { return CodeOf(semaphore.Acquire(2, {.wait = wait})); });
@@ -98,6 +99,18 @@ TEST_P(SemaphoreUnreachable, ServerIsNoLackOfPermitsForTheFirstCallOfAClientEith
     ExpectUnreachable(*cold);
   }
   EXPECT_OK(cold->Acquire(kCapacity));
+}
+
+TEST_P(SemaphoreUnreachable, ServerThatComesBackInTimeFailsNobodyWhoTries) {
+  const auto semaphore = NewSemaphore(Conformance::NewClient("command_timeout=20s"));
+  EXPECT_TRUE(GetsIn(*semaphore));
+  for (const How how : {How::kHangs, How::kIsDown}) {
+    std::optional<Outage> outage(std::in_place, server(), how);
+    Crew crew;
+    crew.Start([&] { EXPECT_OK(semaphore->TryAcquire(2)); });
+    base::Parker().ParkUntil(base::Now() + absl::Milliseconds(300));
+    outage.reset();
+  }
 }
 
 TEST_P(SemaphoreUnreachable, ServerIsNoLackOfPermitsThoughThisClientHasThemAll) {

@@ -1,6 +1,7 @@
 // A server that hangs, is down or is not there yet: who says so, when, and that it is never taken
 // for a lock that is busy.
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -63,10 +64,11 @@ class Unreachable : public Conformance {
   }
   static ::testing::AssertionResult AskInTime(RedisLockBase& lock) {
     Punctuality punctuality;
-    base::Instant deadline = base::Now();
+    base::Instant deadline = base::Now() + kTimeout;
     EXPECT_EQ(CodeOf(lock.TryAcquire()), kUnreachable);
+    EXPECT_GE(base::Now(), deadline);
     punctuality.Note(deadline);
-    deadline = base::Now();
+    deadline = base::Now() + kTimeout;
     try {
       ADD_FAILURE() << "try_lock() returned " << lock.try_lock();
     } catch (const std::system_error& error) {
@@ -130,6 +132,35 @@ TEST_P(Unreachable, DeadServerIsNoBusyLock) {
     ExpectUnreachable(*NewShort(client, "unused"));
   }
   EXPECT_OK(lock->Acquire());
+}
+
+// std::lock() tries all but one of its locks.
+TEST_P(Unreachable, ServerThatComesBackInTimeFailsNobodyWhoLocksTwo) {
+  const Client client = Conformance::NewClient("command_timeout=20s");
+  const auto one = NewLock(client);
+  const auto two = NewLock(client, "two");
+  for (const How how : {How::kHangs, How::kIsDown}) {
+    EXPECT_OK(one->Acquire());
+    std::optional<Outage> outage(std::in_place, server(), how);
+    Crew crew;
+    crew.Start([&] { EXPECT_NO_THROW(const std::scoped_lock both(*one, *two)); });
+    crew.Start([&] { EXPECT_OK(NewLock(client, "three")->TryAcquire()); });
+    base::Parker().ParkUntil(base::Now() + absl::Milliseconds(300));
+    outage.reset();
+  }
+}
+
+TEST_P(Unreachable, HangingServerDoesNotKeepATryFromBeingStopped) {
+  const auto lock = NewShort(Conformance::NewClient("command_timeout=20s"));
+  EXPECT_OK(lock->TryAcquire());
+  const Outage outage(server(), How::kHangs);
+  std::stop_source stop;
+  Crew crew;
+  crew.Start([&] {
+    EXPECT_EQ(CodeOf(lock->Acquire({.wait = absl::ZeroDuration(), .stop = stop.get_token()})),
+              kCancelled);
+  });
+  stop.request_stop();
 }
 
 TEST_P(Unreachable, DeadServerIsNamedWithWhatIsWrongAndWhatToLookFor) {

@@ -31,6 +31,7 @@ namespace {
 
 constexpr absl::Duration kGrace = absl::Milliseconds(50);
 constexpr absl::Duration kPatience = absl::Seconds(10);
+constexpr absl::Duration kCommandTimeout = absl::Seconds(1);  // the URL's
 
 template <class Lock>
 class HangingServer : public ::testing::Test {
@@ -54,7 +55,7 @@ class HangingServer : public ::testing::Test {
 
     began = base::Now();
     EXPECT_FALSE(lock.TryAcquire().ok());
-    answered(began, absl::ZeroDuration());
+    answered(began, kCommandTimeout);
 
     for (const bool waits : {false, true}) {
       began = base::Now();
@@ -63,7 +64,7 @@ class HangingServer : public ::testing::Test {
       } catch (const std::system_error& error) {
         EXPECT_EQ(error.code(), MakeErrorCode(absl::StatusCode::kUnavailable));
       }
-      answered(began, waits ? wait : absl::ZeroDuration());
+      answered(began, waits ? wait : kCommandTimeout);
     }
   }
 

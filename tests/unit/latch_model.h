@@ -105,7 +105,7 @@ class LatchModel : public ModelWorld<ReferenceLatchServer> {
   }
 
   void GiveUp(int c, Thread& thread) {
-    if (thread.waiter == nullptr || thread.waiter->patience == Patience::kNone) return;
+    if (thread.waiter == nullptr) return;
     Say(c, ".", thread.waiter->thread, " gives up");
     const bool stop = thread.waiter->patience == Patience::kEndless;
     thread.stopped |= stop;

@@ -151,7 +151,6 @@ class Model {
 
   void GiveUp(int c, Thread& thread) {
     if (thread.state != Thread::State::kWaiting) return;
-    if (thread.waiter->patience == Patience::kNone) return;
     Effects effects;
     const bool stop = thread.waiter->patience == Patience::kEndless;
     Say(c, " gives up");

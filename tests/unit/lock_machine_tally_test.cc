@@ -121,8 +121,9 @@ TEST_F(TallyMachineTest, AThreadThatWouldWaitForItselfHasFailed) {
 }
 
 TEST_F(TallyMachineTest, SilenceAndRefusalsAreFailuresOfThoseWhoDoNotWait) {
-  Acquire({.patience = Patience::kNone});
+  Waiter& waiter = Acquire({.patience = Patience::kNone});
   Hear(Fetch(Operation::kAcquire), Silence());
+  GiveUp(waiter);
   EXPECT_EQ(Counted().failed, 1);
   Pass(absl::Seconds(30));
   machine().Expire(now(), const_cast<Effects&>(effects()));

@@ -22,9 +22,19 @@ TEST_F(LockMachineWaitingTest, TryOfABusyLockIsRefused) {
   EXPECT_TRUE(machine().idle());
 }
 
-TEST_F(LockMachineWaitingTest, TryOfAnUnreachableServerFails) {
+TEST_F(LockMachineWaitingTest, TryOfASilentServerAsksAgain) {
   Waiter& waiter = Acquire({.patience = Patience::kNone});
   Hear(Fetch(Operation::kAcquire), Silence());
+  EXPECT_EQ(waiter.state, State::kWaiting);
+  PassTo(machine().next_send());
+  Hear(Fetch(Operation::kAcquire), Granted());
+  EXPECT_EQ(waiter.state, State::kGranted);
+}
+
+TEST_F(LockMachineWaitingTest, TryOfAServerThatStaysSilentFails) {
+  Waiter& waiter = Acquire({.patience = Patience::kNone});
+  Hear(Fetch(Operation::kAcquire), Silence());
+  GiveUp(waiter);
   EXPECT_EQ(waiter.state, State::kFailed);
   EXPECT_TRUE(absl::IsUnavailable(waiter.failure));
   EXPECT_EQ(Fetch(Operation::kCancel).tombstone, true);
@@ -50,6 +60,8 @@ TEST_F(LockMachineWaitingTest, TryWhileQueuedAndUnreachableAsksAtOnce) {
   Waiter& waiter = Acquire({.thread = 2, .patience = Patience::kNone});
   EXPECT_EQ(waiter.state, State::kWaiting) << "neither busy nor unreachable is known";
   Hear(Fetch(Operation::kAcquire), Silence());
+  EXPECT_EQ(waiter.state, State::kWaiting);
+  GiveUp(waiter);
   EXPECT_EQ(waiter.state, State::kFailed);
 }
 

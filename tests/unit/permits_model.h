@@ -75,7 +75,7 @@ class PermitsModel : public PermitsWorld {
   }
 
   void GiveUp(int c, Slot& slot) {
-    if (slot.waiter == nullptr || slot.waiter->patience == Patience::kNone) return;
+    if (slot.waiter == nullptr) return;
     const PortPtr port = slot.port;
     Say(c, "/", port->caller.machine, " gives up");
     Effects effects;

@@ -109,7 +109,7 @@ class ReadersModel : public ReadersWorld {
   }
 
   void GiveUp(int c, Thread& thread) {
-    if (thread.waiter == nullptr || thread.waiter->patience == Patience::kNone) return;
+    if (thread.waiter == nullptr) return;
     Say(c, ".", thread.id, " gives up");
     Effects effects;
     const bool stop = thread.waiter->patience == Patience::kEndless;

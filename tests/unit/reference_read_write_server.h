@@ -108,7 +108,8 @@ class ReferenceReadWriteServer {
   bool WriterWaitsSince(uint64_t step, base::Instant at) {
     Tick(at);
     for (const auto& [hold, record] : waiters_) {
-      if (Reads(record.caller) || record.since >= step) continue;
+      // One whose heartbeat is overdue counts as dead.
+      if (Reads(record.caller) || record.since >= step || record.overdue < at) continue;
       if (wrote_ < record.since || !ever_fair_) return true;
     }
     return false;
