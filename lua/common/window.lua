@@ -1,7 +1,5 @@
--- include: common/read_waiter
-
--- No call looks at more waiters than this: see the README.
-local window = 64
+-- include: common/parse_waiter
+-- include: common/window_size
 
 -- read_waiters(queue_key, first, last, now): those at these places of a queue, each with its
 -- `ticket` and, if its record and a subscriber of its channel are there, what the record says and

@@ -1,17 +1,20 @@
--- Lets who waits go on where the latch is open; queues it otherwise, or refuses it.
+-- Lets the caller go on if the latch is open, and tells others who wait for it, a window of them;
+-- queues the caller otherwise, or refuses it.
 --
 -- KEYS   1 the latch, as create's; 2 to 5 as in lua/README.md; 6 who has counted down
 -- ARGV   1 hold  2 lease_ms  3 'block attempt wait heartbeat_ms manual ticket claim_ms
 --        listen channel'
 --        4 'latch:<ttl_ms>:<incarnation>'
 -- reply  'granted 0 <lease_ms> 0': it is open. 'queued <retry_after_ms> <position> <ticket>',
---        'busy <retry_after_ms>' or 'gone'; or the error GONE, and then it is not queued any more
+--        'busy <retry_after_ms>' or 'gone', and notes; or the error GONE, and then it is not queued
+--        any more
 -- include: common/time
 -- include: common/request
 -- include: common/queue
 -- include: common/leave
 -- include: latch/common/find
 -- include: latch/common/touch
+-- include: latch/common/wake
 
 if redis.call('EXISTS', KEYS[5]) == 1 then
   return 'gone'
@@ -25,14 +28,16 @@ end
 
 local now = now_us()
 find_place(request, now)
-local reply
 if latch.count == 0 then
+  touch(latch)
   if request.queued then
     remove_waiter(request.hold)
   end
-  reply = 'granted 0 ' .. ARGV[2] .. ' 0'
-elseif request.wait then
-  -- First: where memory is full, who comes anew is refused here, and nothing is written.
+  return 'granted 0 ' .. ARGV[2] .. ' 0' .. wake(latch) .. (request.missed and ' missed' or '')
+end
+local reply
+if request.wait then
+  -- First: if memory is full, a newcomer is refused here, and nothing is written.
   reply = enqueue(request, string.format('%.0f', latch.ttl_ms), now)
 else
   reply = string.format('busy %.0f', latch.ttl_ms)

@@ -1,7 +1,13 @@
--- Gives up waiting. There is nothing to pass on: who opens a latch opens it for all.
+-- Gives up waiting. There is nothing to pass on: whoever opens a latch opens it for all. At an open
+-- latch it goes on to tell those who wait.
 --
 -- KEYS   1 to 6 as acquire's
 -- ARGV   1 hold  2 gone_ms  3 block
--- reply  'left' (it was queued) or 'unknown'
+-- reply  'left' (it was queued) or 'unknown', and notes
 -- include: common/leave
-return leave(ARGV[1], ARGV[2]) and 'left' or 'unknown'
+-- include: latch/common/state
+-- include: latch/common/wake
+
+local latch = read_latch(0)
+local outcome = leave(ARGV[1], ARGV[2]) and 'left' or 'unknown'
+return outcome .. (latch and latch.count == 0 and wake(latch) or '')

@@ -1,46 +1,33 @@
--- Counts down, once for each id; at zero tells all who wait.
+-- Counts down, once for each id. At zero it tells those who wait, a window of them: a repeat goes
+-- on with that.
 --
 -- KEYS   1 to 5 as create's
 -- ARGV   1 'latch:<ttl_ms>:<incarnation>'  2 id  3 n
--- reply  the count as it is now; or the errors GONE, and REFUSED where it is less than n
--- include: common/read_waiter
+-- reply  the count as it is now, and the note ' look 1' if there are more to tell; or the errors
+--        GONE, and REFUSED if the count is less than n
 -- include: latch/common/find
 -- include: latch/common/touch
+-- include: latch/common/wake
 
 local latch, vanished = find_latch(ARGV[1])
 if vanished then
   return vanished
 end
 local n = tonumber(ARGV[3])
-if n == 0 or redis.call('HEXISTS', counted_key, ARGV[2]) == 1 then
-  touch(latch)
-  return string.format('%.0f', latch.count)
-end
-if n > latch.count then
+local counts = n > 0 and redis.call('HEXISTS', counted_key, ARGV[2]) == 0
+if counts and n > latch.count then
   return redis.error_reply(
     string.format('REFUSED it has %.0f to go, which is less than %.0f', latch.count, n))
 end
-
-local count = string.format('%.0f', latch.count - n)
-local waiters = {}
-if count == '0' then
-  redis.call('HEXISTS', KEYS[3], '')  -- refuses another type before the first write
-  for _, hold in ipairs(redis.call('ZRANGE', KEYS[2], 0, -1)) do
-    waiters[#waiters + 1] = read_waiter(hold)
-  end
+local count = latch.count - (counts and n or 0)
+if count == 0 then
+  redis.call('ZCARD', KEYS[2])  -- these refuse another type before the first write
+  redis.call('HEXISTS', KEYS[3], '')
 end
 touch(latch)
-redis.call('HSET', KEYS[1], 'count', count)
-redis.call('HSET', counted_key, ARGV[2], ARGV[3])
-redis.call('PEXPIRE', counted_key, latch.ttl_ms)
-if count == '0' then
-  redis.call('DEL', KEYS[2], KEYS[3])
+if counts then
+  redis.call('HSET', KEYS[1], 'count', string.format('%.0f', count))
+  redis.call('HSET', counted_key, ARGV[2], ARGV[3])
+  redis.call('PEXPIRE', counted_key, latch.ttl_ms)
 end
-for _, waiter in ipairs(waiters) do
-  -- Who waits for an earlier incarnation learns with its next heartbeat that it has vanished.
-  if string.match(waiter.owner, '^latch:%d+:(.+)$') == latch.incarnation then
-    redis.call('PUBLISH', waiter.channel, 'grant ' .. waiter.hold .. ' ' .. waiter.attempt ..
-      ' 0 ' .. waiter.lease_ms .. ' 0 ' .. KEYS[1])
-  end
-end
-return count
+return string.format('%.0f', count) .. (count == 0 and wake(latch) or '')

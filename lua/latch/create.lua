@@ -1,9 +1,9 @@
--- Makes the latch where there is none, or joins it.
+-- Makes the latch if there is none, or joins it.
 --
 -- KEYS   1 the latch: a hash, { kind = 'latch/2', incarnation, total, count }; 2 to 4 as in
 --        lua/README.md; 5 who has counted down: a hash, id to n
 -- ARGV   1 total  2 ttl_ms  3 incarnation, for a new one
--- reply  '<incarnation> <count>', or the error REFUSED where it was made with another total
+-- reply  '<incarnation> <count>', or the error REFUSED if it was made with another total
 -- include: latch/common/state
 -- include: latch/common/touch
 
@@ -13,7 +13,7 @@ if not latch then
     ARGV[1])
   redis.call('PEXPIRE', KEYS[1], ARGV[2])
   -- That of an earlier incarnation, whose N was deleted.
-  redis.call('DEL', counted_key)
+  redis.call('UNLINK', counted_key)
   return ARGV[3] .. ' ' .. ARGV[1]
 end
 if latch.total ~= tonumber(ARGV[1]) then

@@ -243,6 +243,12 @@ absl::StatusOr<LockInfo> Handle::Inspect(int most_waiters) {
   return info;
 }
 
+void Handle::GoOn() {
+  core_->Feed(entry_, [](LockMachine& machine, Effects&) {
+    machine.LookAfter(absl::Milliseconds(1), base::Now());
+  });
+}
+
 absl::Status Handle::ForceRelease() {
   const Plan& plan = *entry_.plan;
   return RunAll(plan.scripts.force_release, std::string(kChannelPrefix), plan.forced_key);

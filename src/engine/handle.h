@@ -117,6 +117,8 @@ class Handle {
   absl::Status ForceRelease();
   // A script whose work may take several calls: each goes on where the last one stopped.
   absl::Status RunAll(const LuaScript& script, std::string arg, std::string_view own_key = {});
+  // Another script of this lock has to be gone on with, in the background: see Answer::look.
+  void GoOn();
   // The status, with the name of the lock and its server.
   absl::Status About(const absl::Status& status) const;
 

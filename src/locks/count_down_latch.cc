@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "lua/scripts.h"
@@ -33,6 +34,8 @@ constexpr absl::Duration kShortestTtl = absl::Seconds(1);
 constexpr absl::Duration kLongestTtl = absl::Hours(24 * 365);
 constexpr absl::Duration kFirstBackoff = absl::Milliseconds(10);
 constexpr absl::Duration kLongestBackoff = absl::Milliseconds(500);
+// For so long whoever opens a latch tells the others itself, as its process may end then.
+constexpr absl::Duration kTelling = absl::Milliseconds(500);
 
 engine::Plan PlanOfLatches() {
   return {.scripts = {.acquire = lua::kLatchAcquire, .cancel = lua::kLatchCancel},
@@ -46,8 +49,13 @@ engine::Plan PlanOfLatches() {
 absl::StatusOr<int64_t> ReadCount(const absl::StatusOr<redis::Reply>& reply) {
   if (!reply.ok()) return reply.status();
   int64_t count = 0;
-  if (absl::SimpleAtoi(reply->text, &count)) return count;
+  if (absl::SimpleAtoi(reply->text.substr(0, reply->text.find(' ')), &count)) return count;
   return absl::InternalError("a script's reply is not a count: " + reply->DebugString());
+}
+
+// Whether there are more who wait than the script has told that the latch is open.
+bool HasMoreToTell(const absl::StatusOr<redis::Reply>& reply) {
+  return reply.ok() && absl::EndsWith(reply->text, " look 1");
 }
 
 }  // namespace
@@ -206,10 +214,21 @@ absl::StatusOr<int64_t> CountDownLatch::Body::CountDown(int64_t n, std::string_v
   if (!latch.ok()) return latch.status();
   const std::vector<std::string> args = {
       latch->name, id.empty() ? core_->FreshId() : "user:" + std::string(id), absl::StrCat(n)};
-  const auto reply = Persist(give_up_by, {}, [&] {
+  const auto count_down = [&] {
     return latch->handle->Run(lua::kLatchCountDown, args, give_up_by + kAnswerGrace);
-  });
-  return ReadCount(reply);
+  };
+  auto reply = Persist(give_up_by, {}, count_down);
+  const absl::StatusOr<int64_t> count = ReadCount(reply);
+  const base::Instant tell_until = base::Now() + kTelling;
+  while (HasMoreToTell(reply)) {
+    if (tell_until < base::Now()) {
+      latch->handle->GoOn();
+      break;
+    }
+    reply = count_down();
+  }
+  if (count.ok() && !reply.ok()) latch->handle->GoOn();
+  return count;
 }
 
 absl::StatusOr<int64_t> CountDownLatch::Body::Count(base::Instant answered_by,

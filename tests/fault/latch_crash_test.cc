@@ -115,6 +115,27 @@ TEST_F(LatchCrash, OfWaitersHoldsUpNobodyElse) {
             0);
 }
 
+// More clients than one script tells; their next heartbeats are 10 s away.
+TEST_F(LatchCrash, OfWhoOpenedItRightAfterKeepsNobodyWaiting) {
+  constexpr int kClients = 150;
+  std::vector<std::thread> waiters;
+  std::atomic<int> passed{0};
+  for (int i = 0; i < kClients; ++i) {
+    waiters.emplace_back([&] {
+      const Client client = *Client::Connect(server_->url());
+      CountDownLatch latch(client, "latch", 1);
+      if (latch.Wait({.wait = kPatience}).ok()) ++passed;
+    });
+  }
+  EXPECT_TRUE(Await([&] { return Queued() == kClients; }));
+  const auto opener = Spawn(1);
+  opener->pipe().WriteLine("job");
+  EXPECT_EQ(opener->pipe().ReadLine(), "OK");
+  opener->Kill();
+  for (std::thread& waiter : waiters) waiter.join();
+  EXPECT_EQ(passed, kClients);
+}
+
 TEST_F(LatchCrash, OfAllWaitersLeavesNothingInTheQueueForLong) {
   const auto first = SpawnWaiter(1, kShortTtl);
   const auto second = SpawnWaiter(1, kShortTtl);

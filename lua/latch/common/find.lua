@@ -1,7 +1,7 @@
 -- include: latch/common/state
 
 -- find_latch(asked): the latch that is meant by 'latch:<ttl_ms>:<incarnation>'; nil and the error
--- to answer where it has vanished, even if another of that name was made since.
+-- to answer if it has vanished, even if another of that name was made since.
 local function find_latch(asked)
   local ttl_ms, incarnation = string.match(asked, '^latch:(%d+):(.+)$')
   local latch = read_latch(tonumber(ttl_ms))
