@@ -121,13 +121,10 @@ KeySet::KeySet(std::string_view main, size_t prefix_size)
   text_.append(main).append(tagged ? ":" : "}:");
 }
 
-void KeySet::AppendTo(std::string& text, std::string_view suffix) const {
+std::array<std::string_view, 3> KeySet::Parts(std::string_view suffix) const {
   const std::string_view stem = std::string_view(text_).substr(main_size_);
-  if (suffix == kReadersSuffix) {
-    text.append(kUnversioned).append(stem.substr(kVersioned.size())).append(kReadersPart);
-  } else {
-    text.append(stem).append(suffix);
-  }
+  if (suffix == kReadersSuffix) return {kUnversioned, stem.substr(kVersioned.size()), kReadersPart};
+  return {stem, suffix, ""};
 }
 
 }  // namespace redlatch::engine

@@ -2,6 +2,7 @@
 #ifndef REDLATCH_SRC_ENGINE_KEY_SET_H_
 #define REDLATCH_SRC_ENGINE_KEY_SET_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -56,9 +57,14 @@ class KeySet {
   std::string_view main() const { return std::string_view(text_).substr(0, main_size_); }
   std::string_view name() const { return main().substr(prefix_size_); }
   // The key with that suffix goes behind what is in `text`.
-  void AppendTo(std::string& text, std::string_view suffix) const;
+  template <class Text>
+  void AppendTo(Text& text, std::string_view suffix) const {
+    for (const std::string_view part : Parts(suffix)) text.append(part);
+  }
 
  private:
+  std::array<std::string_view, 3> Parts(std::string_view suffix) const;
+
   std::string text_;  // the main key, and what other keys begin with
   uint32_t main_size_ = 0;
   uint32_t prefix_size_ = 0;

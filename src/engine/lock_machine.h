@@ -185,8 +185,8 @@ class LockMachine {
     bool uncertain = false;  // an attempt went unanswered: it may be executed at any time
     bool queued = false;
     bool again = false;  // what is in flight may have been sent too early to tell what is so
-    std::vector<Attempt> attempts;  // those that a grant may echo
-    bool claimed = false;           // a grant was heard that is not enough to work under
+    absl::InlinedVector<Attempt, 2> attempts;  // those that a grant may echo
+    bool claimed = false;                      // a grant was heard that is not enough to work under
     base::Instant due;
     uint32_t failures = 0;
     uint32_t polls = 0;  // of a foreign owner

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "redlatch/lock_info.h"
+#include "src/base/short_text.h"
 #include "src/engine/plan.h"
 #include "src/engine/script_io.h"
 #include "src/redis/reply.h"
@@ -55,6 +56,9 @@ class Request {
   void ExtraKeys(const Subject& subject);
   void Bid(const Subject& subject, const engine::Bid& bid);
   void Begin() { starts_.push_back(text_.size()); }
+  // To the word that is begun.
+  template <class... Pieces>
+  void Add(const Pieces&... pieces);
   void Put(std::string_view value);
   void PutKey(const Subject& subject, std::string_view suffix);
   void PutNumber(int64_t value);
@@ -63,7 +67,7 @@ class Request {
 
   const LuaScript* script_ = nullptr;
   size_t key_count_ = 0;
-  std::string text_;                        // all words, one after the other
+  base::ShortText<1024> text_;              // all words, one after the other
   absl::InlinedVector<size_t, 24> starts_;  // of each word in it
   absl::InlinedVector<std::string_view, 24> words_;
 };

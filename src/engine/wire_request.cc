@@ -40,6 +40,14 @@ Identity NewIdentity() {
   return identity;
 }
 
+template <class... Pieces>
+void Request::Add(const Pieces&... pieces) {
+  const auto add = [this](const absl::AlphaNum& piece) {
+    text_.append({piece.data(), piece.size()});
+  };
+  (add(pieces), ...);
+}
+
 void Request::Put(std::string_view value) {
   Begin();
   text_.append(value);
@@ -52,8 +60,7 @@ void Request::PutKey(const Subject& subject, std::string_view suffix) {
 
 void Request::PutNumber(int64_t value) {
   Begin();
-  const absl::AlphaNum digits(value);
-  text_.append(digits.data(), digits.size());
+  Add(value);
 }
 
 void Request::PutMillis(absl::Duration value) { PutNumber(Millis(value)); }
@@ -61,13 +68,11 @@ void Request::PutMillis(absl::Duration value) { PutNumber(Millis(value)); }
 void Request::PutHold(const Subject& subject, HoldNumber hold) {
   Begin();
   text_.append(subject.identity.client);
-  text_ += ':';
-  const absl::AlphaNum digits(hold);
-  text_.append(digits.data(), digits.size());
+  text_.append(":");
+  Add(hold);
 }
 
 void Request::Keys(const Subject& subject) {
-  text_.reserve(768);
   Put(subject.keys.main());
   PutKey(subject, subject.plan.keys.queue);
   PutKey(subject, subject.plan.keys.waiters);
@@ -77,9 +82,8 @@ void Request::Keys(const Subject& subject) {
 void Request::Gone(const Subject& subject, HoldNumber hold) {
   PutKey(subject, subject.plan.keys.gone);
   text_.append(subject.identity.client);
-  text_ += '.';
-  const absl::AlphaNum digits(hold);
-  text_.append(digits.data(), digits.size());
+  text_.append(".");
+  Add(hold);
 }
 
 void Request::ExtraKeys(const Subject& subject) {
@@ -91,11 +95,11 @@ void Request::Bid(const Subject& subject, const engine::Bid& bid) {
   PutHold(subject, bid.hold);
   PutMillis(bid.terms.lease);
   Begin();
-  absl::StrAppend(&text_, bid.block, " ", bid.attempt, bid.wait ? " 1 " : " 0 ",
-                  Millis(HeartbeatInterval(bid.terms.lease, subject.plan.traits.longest_heartbeat)),
-                  bid.terms.manual ? " 1 " : " 0 ", bid.ticket, " ",
-                  Millis(std::min(bid.terms.lease, subject.claim)), bid.listen ? " 1 " : " 0 ",
-                  subject.identity.channel);
+  Add(bid.block, " ", bid.attempt, bid.wait ? " 1 " : " 0 ",
+      Millis(HeartbeatInterval(bid.terms.lease, subject.plan.traits.longest_heartbeat)),
+      bid.terms.manual ? " 1 " : " 0 ", bid.ticket, " ",
+      Millis(std::min(bid.terms.lease, subject.claim)), bid.listen ? " 1 " : " 0 ",
+      subject.identity.channel);
   const bool counted = subject.plan.sharing == Sharing::kCounted;
   const bool more = !subject.plan.extra_args.empty() || bid.terms.args != nullptr;
   if (counted || IsExplicit(subject) || more) Put(subject.owner);
@@ -132,7 +136,7 @@ Request::Request(const Subject& subject, const Send& send)
     PutNumber(send.block);
   } else if (!plain) {
     Begin();
-    absl::StrAppend(&text_, send.last_used, " ", send.last_reserved, " ", gone_ms);
+    Add(send.last_used, " ", send.last_reserved, " ", gone_ms);
     Put(subject.owner);
     if (again) Bid(subject, send.bid);
   }
@@ -151,7 +155,7 @@ redis::ScriptCall Request::call() {
   words_.clear();
   for (size_t i = 0; i < starts_.size(); ++i) {
     const size_t end = i + 1 < starts_.size() ? starts_[i + 1] : text_.size();
-    words_.push_back(std::string_view(text_).substr(starts_[i], end - starts_[i]));
+    words_.push_back(text_.view().substr(starts_[i], end - starts_[i]));
   }
   const auto words = absl::MakeConstSpan(words_);
   return {

@@ -17,10 +17,11 @@ namespace {
 constexpr int kDeepest = 7;  // hiredis 0.14 stops at eight, later ones at hundreds
 
 // hiredis calls these while it reads. It hands back what they return as `task->parent->obj`, so
-// that a reply grows in place: a child is appended to its parent's vector, whose earlier children
-// are complete by then and may move.
+// that a reply grows in place: the outermost is `root`, and a child is appended to its parent's
+// vector, whose earlier children are complete by then and may move.
 struct Building {
   const ReplyLimits* limits;
+  Reply root = {};
   size_t elements = 0;
   std::string_view refused;  // why one of these functions returned nullptr
 };
@@ -40,7 +41,7 @@ bool IsResp2(const redisReadTask* task) {
 
 Reply* Place(const redisReadTask* task) {
   if (!IsResp2(task)) return Refuse(task, "a reply of RESP 3");
-  if (task->parent == nullptr) return new Reply;
+  if (task->parent == nullptr) return &(BuildingOf(task)->root = Reply());
   return &static_cast<Reply*>(task->parent->obj)->elements.emplace_back();
 }
 
@@ -93,7 +94,7 @@ void* CreateInteger(const redisReadTask* task, long long value) {  // NOLINT(goo
 
 void* CreateNil(const redisReadTask* task) { return Place(task); }
 
-void FreeObject(void* object) { delete static_cast<Reply*>(object); }
+void FreeObject(void*) {}  // it is a part of the root
 
 // hiredis 1.0 reads RESP 3 as well. Without these functions it would hand out, for a double or a
 // boolean, a pointer that is no object.
@@ -130,9 +131,9 @@ Command::Command(absl::Span<const std::string_view> args) {
   constexpr size_t kMostAround = 1 + 20 + 2 * kEnd.size();  // '$', a length, and two ends
   size_t most = kMostAround;
   for (const std::string_view arg : args) most += kMostAround + arg.size();
-  bytes_.resize(most);
-  char* at = bytes_.data();
-  char* const end = at + most;
+  char* const begin = bytes_.Extend(most);
+  char* const end = begin + most;
+  char* at = begin;
   const auto put = [&at](std::string_view text) {
     std::memcpy(at, text.data(), text.size());
     at += text.size();
@@ -148,7 +149,7 @@ Command::Command(absl::Span<const std::string_view> args) {
     if (!arg.empty()) put(arg);
     put(kEnd);
   }
-  bytes_.resize(static_cast<size_t>(at - bytes_.data()));
+  bytes_.Truncate(static_cast<size_t>(at - begin));
 }
 
 struct ReplyParser::Impl {
@@ -191,7 +192,7 @@ absl::StatusOr<std::optional<Reply>> ReplyParser::Next() {
     const std::string_view refused = impl_->building.refused;
     return impl_->Lost(refused.empty() ? impl_->reader->errstr : refused);
   }
-  const std::unique_ptr<Reply> reply(static_cast<Reply*>(made));
+  auto* const reply = static_cast<Reply*>(made);
   const size_t left = reply == nullptr ? 0 : impl_->reader->len - impl_->reader->pos;
   if (impl_->fed - left > impl_->limits.bytes) return impl_->Lost("a reply larger than the limit");
   if (reply == nullptr) return std::nullopt;

@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "src/base/short_text.h"
 #include "src/redis/reply.h"
 
 namespace redlatch::redis {
@@ -22,10 +23,10 @@ class Command {
   Command(std::initializer_list<std::string_view> args)
       : Command(absl::MakeConstSpan(args.begin(), args.size())) {}
 
-  std::string_view bytes() const { return bytes_; }
+  std::string_view bytes() const { return bytes_.view(); }
 
  private:
-  std::string bytes_;
+  base::ShortText<1536> bytes_;  // enough for a script's call
 };
 
 // What a server may send before the connection is given up. Arrays nest at most seven deep.

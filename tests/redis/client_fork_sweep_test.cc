@@ -196,7 +196,7 @@ TEST_F(ClientForkSweep, AChildMayDestroyAClientWhateverItsListenerWasDoing) {
                            theirs.unlock();
                            waiter.join();
                          }),
-            20);
+            10);
 }
 
 }  // namespace
