@@ -18,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "src/base/random.h"
+#include "src/base/uninterrupted.h"
 #include "src/base/unique_fd.h"
 #include "src/redis/embedded_directory.h"
 #include "src/redis/embedded_keeper.h"
@@ -49,7 +50,7 @@ absl::StatusOr<bool> Listens(const std::string& socket_path) {
   if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) {
     return true;
   }
-  if (errno == EAGAIN || errno == EINPROGRESS) return true;
+  if (errno == EAGAIN || errno == EINPROGRESS || errno == EINTR) return true;
   if (errno == ENOENT || errno == ECONNREFUSED) return false;
   return ErrnoStatus("connect to", socket_path, errno);
 }
@@ -59,8 +60,9 @@ absl::StatusOr<bool> IsAlive(const std::string& fifo) {
   if (mkfifo(fifo.c_str(), 0600) != 0 && errno != EEXIST) {
     return ErrnoStatus("make the FIFO", fifo, errno);
   }
-  const base::UniqueFd fd(
-      open(fifo.c_str(), O_WRONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC));  // ENXIO: no reader
+  const base::UniqueFd fd(base::Uninterrupted([&] {
+    return open(fifo.c_str(), O_WRONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+  }));  // ENXIO: no reader
   if (!fd.valid() && errno != ENXIO) return ErrnoStatus("open the FIFO", fifo, errno);
   struct stat file;
   if (lstat(fifo.c_str(), &file) == 0 && !S_ISFIFO(file.st_mode)) {
@@ -83,7 +85,8 @@ class DirectoryLock {
 
   // Nothing where another holds it.
   static absl::StatusOr<std::optional<DirectoryLock>> Try(const std::string& path) {
-    base::UniqueFd fd(open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
+    base::UniqueFd fd(base::Uninterrupted(
+        [&] { return open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600); }));
     if (!fd.valid()) return ErrnoStatus("open", path, errno);
     if (flock(fd.get(), LOCK_EX | LOCK_NB) == 0) return DirectoryLock(std::move(fd));
     if (errno == EWOULDBLOCK || errno == EINTR) return std::nullopt;
@@ -96,7 +99,8 @@ class DirectoryLock {
 
 std::string EndOfLog(const std::string& path) {
   constexpr off_t kMost = 1000;
-  const base::UniqueFd fd(open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+  const base::UniqueFd fd(
+      base::Uninterrupted([&] { return open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC); }));
   struct stat file;
   if (!fd.valid() || fstat(fd.get(), &file) != 0) return absl::StrCat("'", path, "' is missing");
   std::string text(static_cast<size_t>(std::min(file.st_size, kMost)), '\0');

@@ -20,6 +20,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "src/base/uninterrupted.h"
 
 namespace redlatch::redis {
 namespace {
@@ -296,8 +297,7 @@ absl::Status SpawnKeptServer(const std::string& directory, const std::string& al
   }
   // The shell puts the keeper into the background and ends. Somebody else may have reaped it:
   // a handler of the application's, or the kernel where SIGCHLD is ignored.
-  while (waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
-  }
+  base::Uninterrupted([pid] { return waitpid(pid, nullptr, 0); });
   return absl::OkStatus();
 }
 
