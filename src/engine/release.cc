@@ -68,7 +68,10 @@ void Handle::Follow(Ending& ending, base::Instant deadline) {
 
 absl::Status Handle::End(Ending& ending, base::Instant deadline) {
   Follow(ending, deadline);
-  if (ending.released.kind == Released::Kind::kUnderWay) core_->NoteSilence();
+  // What failed sooner says nothing of the next.
+  if (ending.released.kind == Released::Kind::kUnderWay && base::Now() >= deadline) {
+    core_->NoteSilence();
+  }
   absl::Status status = ReleaseStatus(ending.released);
   if (core_->observed()) {
     core_->Tell([&](Observer& observer) {
