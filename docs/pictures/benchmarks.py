@@ -33,7 +33,7 @@ def run(repetitions):
     names = "|".join([*RACES.values(), *LATENCIES.values(), *PAIRS.values()])
     with tempfile.NamedTemporaryFile(suffix=".json") as out:
         subprocess.run(
-            [ROOT / "dev", "bench", f"--benchmark_filter=^({names})(/[0-9]+)?(/iterations:1)?"
+            [ROOT / "dev", "bench", "--awake", f"--benchmark_filter=^({names})(/[0-9]+)?(/iterations:1)?"
              "(/manual_time|/real_time)?$", f"--benchmark_repetitions={repetitions}",
              "--benchmark_enable_random_interleaving=true", f"--benchmark_out={out.name}",
              "--benchmark_out_format=json"], check=True, stdout=sys.stderr)
@@ -59,6 +59,7 @@ def reduce(report):
         "measured": datetime.date.today().isoformat(),
         "processors": report["context"]["num_cpus"],
         "redis": re.search(r"v=([\d.]+)", version)[1],
+        "raw_pair": report["context"]["raw pair"],
         "repetitions": max(line["repetitions"] for line in lines),
         "pair_us": {who: float(f"{median(name, 'real_time') / 1000:.3g}")
                     for who, name in PAIRS.items()},
@@ -168,7 +169,8 @@ def draw(source):
     picture.text(LEFT, y + 20, (
         f"Redis {data['redis']} and all processes on one machine of {data['processors']} processors, "
         f"over loopback, {data['measured']}; {how}."), size=12, fill=SOFT)
-    picture.text(LEFT, y + 37, "Only ratios within one run count: benchmarks/README.md.", size=12,
+    picture.text(LEFT, y + 37, "The processors were kept awake. Only ratios within one run count: "
+                 "benchmarks/README.md.", size=12,
                  fill=SOFT)
     return picture.render(y + 54)
 
