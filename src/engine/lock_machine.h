@@ -295,6 +295,7 @@ class LockMachine {
   Bid NextBid(base::Instant now, bool contended);
   Send SendDebt(Debt& debt, base::Instant now);
   bool IsOver(const Debt& debt, base::Instant now) const;
+  bool HurryDebts(base::Instant now);
   void OnBid(const Send& send, const BidAnswer& answer, base::Instant now, Effects& effects);
   void OnMissed(HoldNumber hold);
   void OnBidFailed(const Send& send, const Answer& answer, base::Instant now, Effects& effects);

@@ -11,6 +11,7 @@ namespace {
 
 constexpr uint32_t kBlock = 4096;
 constexpr absl::Duration kFirstPoll = absl::Milliseconds(50);
+constexpr absl::Duration kBehindARelease = absl::Milliseconds(1);
 constexpr absl::Duration kLongestPoll = absl::Milliseconds(500);
 
 bool MayPass(const absl::Status& failure, bool queued) {
@@ -126,9 +127,15 @@ void LockMachine::OnBid(const Send& send, const BidAnswer& answer, base::Instant
       return Granted(grant, {.lease = answer.lease, .asked = send.sent}, now, effects);
     }
     case BidAnswer::Kind::kQueued:
+      HurryDebts(now);
       return OnQueued(answer, now, effects);
     case BidAnswer::Kind::kBusy:
       taken_at_ = now;
+      // It may be a hold of ours that keeps us out, whose release was overtaken: ask behind that.
+      if (HurryDebts(now)) {
+        pursuit_->due = now + kBehindARelease;
+        return;
+      }
       RefuseImpatient(effects);
       pursuit_->due = now;
       return Pursue(now);

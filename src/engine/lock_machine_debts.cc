@@ -72,6 +72,17 @@ void LockMachine::OnDebtAnswer(const Send& send, const Answer& answer, base::Ins
   if (now < debt->expires) debt->due = std::min(debt->due, debt->expires);
 }
 
+// The server answers: what went unanswered is repeated now. Whether anything is on its way.
+bool LockMachine::HurryDebts(base::Instant now) {
+  bool under_way = false;
+  for (Debt& debt : debts_) {
+    if (debt.settled) continue;
+    if (absl::IsUnavailable(debt.outcome.failure)) debt.due = std::min(debt.due, now);
+    under_way |= debt.in_flight || debt.due <= now;
+  }
+  return under_way;
+}
+
 // Whether nothing is left of it at the server. A server that was only stopped still has the request
 // that the debt takes back, and executes it when it goes on, however late.
 bool LockMachine::IsOver(const Debt& debt, base::Instant now) const {

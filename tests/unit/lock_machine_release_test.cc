@@ -147,6 +147,34 @@ TEST_F(LockMachineReleaseTest, ReleaseIsRepeatedUntilTheLeaseIsOver) {
   EXPECT_TRUE(machine().idle());
 }
 
+TEST_F(LockMachineReleaseTest, ATryIsNotRefusedByAHoldOfOursWhoseReleaseItOvertook) {
+  Release(Hold().tenure);
+  for (int i = 0; i < 4; ++i) {  // so that it is repeated late
+    PassTo(machine().next_send());
+    Hear(Fetch(Operation::kRelease), Silence());
+  }
+  ASSERT_GT(machine().next_send(), now() + absl::Milliseconds(10));
+  Waiter& waiter = Acquire({.patience = Patience::kNone});
+  Hear(Fetch(Operation::kAcquire), Busy());
+  EXPECT_EQ(waiter.state, State::kWaiting);
+  const Send again = Fetch(Operation::kRelease);  // at once, since the server answers
+  Pass(absl::Milliseconds(1));
+  const Send behind = Fetch(Operation::kAcquire);
+  Hear(again, ReleasedThen());
+  Hear(behind, Busy());
+  EXPECT_EQ(waiter.state, State::kBusy) << "somebody else has it";
+}
+
+TEST_F(LockMachineReleaseTest, ATryIsRefusedAtOnceWhereARefusedReleaseKeepsTheLock) {
+  Release(Hold().tenure);
+  Hear(Fetch(Operation::kRelease), Refusal(absl::ResourceExhaustedError("OOM")));
+  PassTo(machine().next_send());
+  Hear(Fetch(Operation::kRelease), Refusal(absl::ResourceExhaustedError("OOM")));
+  Waiter& waiter = Acquire({.patience = Patience::kNone});
+  Hear(Fetch(Operation::kAcquire), Busy());
+  EXPECT_EQ(waiter.state, State::kBusy);
+}
+
 TEST_F(LockMachineReleaseTest, FullMemoryDelaysAReleaseAndDoesNotEndIt) {
   Waiter& waiter = Hold();
   Release(waiter.tenure);
