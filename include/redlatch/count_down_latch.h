@@ -53,6 +53,10 @@ struct LatchWaitOptions {
 // been counted is lost. Who waits hears of it at the next heartbeat (a third of `ttl`, 10 s at
 // most). A new object makes the latch anew.
 //
+// After a failover the new server may not have received the latest counts. Clients that are still
+// there repeat theirs. If others are missing for longer than 30 s (or `ttl`, if that is less), the
+// latch is gone, as above.
+//
 // A count_down() whose answer is lost is sent again, and counts once. It and wait() go on trying to
 // reach a server for the client's `unreachable_after`.
 //

@@ -4,10 +4,11 @@
 -- KEYS   1 the latch, as create's; 2 to 5 as in lua/README.md; 6 who has counted down
 -- ARGV   1 hold  2 lease_ms  3 'block attempt wait heartbeat_ms manual ticket claim_ms
 --        listen channel'
---        4 'latch:<ttl_ms>:<incarnation>'
+--        4 'latch:<ttl_ms>:<incarnation>'  5 '<counts> <last>', if it was told before how many had
+--        counted, and when the last did
 -- reply  'granted 0 <lease_ms> 0': it is open. 'queued <retry_after_ms> <position> <ticket>',
---        'busy <retry_after_ms>' or 'gone', and notes; or the error GONE, and then it is not queued
---        any more
+--        'busy <retry_after_ms>' or 'gone', and notes, of which ' told <counts> <last>' comes last;
+--        or the error GONE, and then it is not queued any more
 -- include: common/time
 -- include: common/request
 -- include: common/queue
@@ -20,13 +21,13 @@ if redis.call('EXISTS', KEYS[5]) == 1 then
   return 'gone'
 end
 local request = read_request(0)
-local latch, vanished = find_latch(request.owner)
+local now = now_us()
+local latch, vanished = find_latch(request.owner, now, ARGV[5])
 if vanished then
   leave(request.hold, '0')
   return vanished
 end
 
-local now = now_us()
 find_place(request, now)
 if latch.count == 0 then
   touch(latch)
@@ -38,7 +39,13 @@ end
 local reply
 if request.wait then
   -- First: if memory is full, a newcomer is refused here, and nothing is written.
-  reply = enqueue(request, string.format('%.0f', latch.ttl_ms), now)
+  local retry_after_ms = latch.lost_until_us and math.ceil((latch.lost_until_us - now) / 1000)
+    or latch.ttl_ms
+  reply = enqueue(request, string.format('%.0f', retry_after_ms), now)
+  if latch.counted > 0 then
+    reply = reply .. string.format(' told %.0f ', latch.counted) ..
+      redis.call('ZRANGE', counted_key, -1, -1, 'WITHSCORES')[2]
+  end
 else
   reply = string.format('busy %.0f', latch.ttl_ms)
 end

@@ -1,33 +1,55 @@
 -- Counts down, once for each id. At zero it tells those who wait, a window of them: a repeat goes
--- on with that.
+-- on with that. Before, it tells the first that waits how many have counted, so that this is known
+-- if the server is replaced by one that has not received it.
 --
 -- KEYS   1 to 5 as create's
--- ARGV   1 'latch:<ttl_ms>:<incarnation>'  2 id  3 n
--- reply  the count as it is now, and the note ' look 1' if there are more to tell; or the errors
---        GONE, and REFUSED if the count is less than n
+-- ARGV   1 'latch:<ttl_ms>:<incarnation>'  2 id  3 n  4 when it counted, in us, as an earlier
+--        answer said: then it is a repeat, by which the latch does not live longer
+-- reply  '<count> <when>': the count as it is now, and when this id counted; and the notes ' again'
+--        (a repeat counted: the server did not know it) and ' look 1' (there are more to tell); or
+--        the errors GONE, and REFUSED if the count is less than n
+-- include: common/time
 -- include: latch/common/find
 -- include: latch/common/touch
 -- include: latch/common/wake
 
-local latch, vanished = find_latch(ARGV[1])
+local now = now_us()
+local latch, vanished = find_latch(ARGV[1], now)
 if vanished then
   return vanished
 end
-local n = tonumber(ARGV[3])
-local counts = n > 0 and redis.call('HEXISTS', counted_key, ARGV[2]) == 0
+local n, again = tonumber(ARGV[3]), ARGV[4]
+local when = n == 0 and '0' or redis.call('ZSCORE', counted_key, ARGV[2])
+local counts = not when
 if counts and n > latch.count then
   return redis.error_reply(
     string.format('REFUSED it has %.0f to go, which is less than %.0f', latch.count, n))
 end
 local count = latch.count - (counts and n or 0)
+-- These refuse another type before the first write.
+local first = counts and redis.call('ZRANGE', KEYS[2], 0, 0)[1]
+local record = first and redis.call('HGET', KEYS[3], first)
 if count == 0 then
-  redis.call('ZCARD', KEYS[2])  -- these refuse another type before the first write
   redis.call('HEXISTS', KEYS[3], '')
 end
-touch(latch)
-if counts then
-  redis.call('HSET', KEYS[1], 'count', string.format('%.0f', count))
-  redis.call('HSET', counted_key, ARGV[2], ARGV[3])
-  redis.call('PEXPIRE', counted_key, latch.ttl_ms)
+
+if again and not counts then
+  redis.call('PEXPIRE', KEYS[1], 1, 'GT')  -- changes nothing, but no replica takes it
+else
+  touch(latch)
 end
-return string.format('%.0f', count) .. (count == 0 and wake(latch) or '')
+if counts then
+  local last = redis.call('ZRANGE', counted_key, -1, -1, 'WITHSCORES')[2]
+  when = again or string.format('%.0f', math.max(now, last and last + 1 or 0))
+  redis.call('HSET', KEYS[1], 'count', string.format('%.0f', count))
+  redis.call('ZADD', counted_key, when, ARGV[2])
+  redis.call('PEXPIRE', counted_key, latch.ttl_ms)
+  local waiter = count > 0 and record and parse_waiter(first, record)
+  if waiter then
+    last = redis.call('ZRANGE', counted_key, -1, -1, 'WITHSCORES')[2]
+    redis.call('PUBLISH', waiter.channel, 'told ' .. first .. ' ' ..
+      string.format('%.0f ', latch.counted + 1) .. last .. ' ' .. KEYS[1])
+  end
+end
+return string.format('%.0f ', count) .. when .. (again and counts and ' again' or '') ..
+  (count == 0 and wake(latch) or '')

@@ -1,7 +1,7 @@
 -- Makes the latch if there is none, or joins it.
 --
 -- KEYS   1 the latch: a hash, { kind = 'latch/2', incarnation, total, count }; 2 to 4 as in
---        lua/README.md; 5 who has counted down: a hash, id to n
+--        lua/README.md; 5 who has counted down: a zset, id by when, in us
 -- ARGV   1 total  2 ttl_ms  3 incarnation, for a new one
 -- reply  '<incarnation> <count>', or the error REFUSED if it was made with another total
 -- include: latch/common/state

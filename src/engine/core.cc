@@ -145,9 +145,12 @@ void Core::OnMessage(std::string_view text) {
   const Grant& grant = message->grant;
   Table& table = inside_->table;
   Entry* const its = table.ReferTo(message->key, grant.hold);
-  if (message->kind == Message::Kind::kForced) {
+  if (message->kind != Message::Kind::kGrant) {
     if (its == nullptr) return;  // it is over
-    Feed(*its, [&](LockMachine& machine, Effects&) { machine.OnForced(grant.hold, base::Now()); });
+    Feed(*its, [&](LockMachine& machine, Effects&) {
+      if (message->kind == Message::Kind::kTold) return machine.OnTold(message->told);
+      machine.OnForced(grant.hold, base::Now());
+    });
     table.Drop(*its);
     return;
   }
@@ -188,6 +191,7 @@ void Core::Reconnected() {
   inside_->table.VisitAll([this](Entry& entry) {
     Feed(entry, [](LockMachine& machine, Effects&) { machine.OnReconnected(base::Now()); });
   });
+  counts_.RepeatAll();
 }
 
 void Core::Describe() {

@@ -19,6 +19,7 @@
 #include "src/base/fork_guard.h"
 #include "src/base/mutex.h"
 #include "src/base/parker.h"
+#include "src/engine/counts.h"
 #include "src/engine/description.h"
 #include "src/engine/entry.h"
 #include "src/engine/notifier.h"
@@ -81,6 +82,10 @@ class Core {
   std::string FreshId();
   Registry<Readers>& readers() { return readers_; }
   Registry<Permits>& permits() { return permits_; }
+  const Identity& identity() const { return identity_; }
+  // What this client has counted down.
+  Counts& counts() { return counts_; }
+  void WakeRenewer() { inside_->renewer.Wake(); }
 
   // Gives the entry's machine an event, as a function of machine and effects, and sees to what
   // follows of it.
@@ -153,6 +158,7 @@ class Core {
   RoundTrips round_trips_;
   Registry<Readers> readers_;
   Registry<Permits> permits_;
+  Counts counts_{*this};
   std::atomic<uint64_t> numbers_{0};
   std::atomic<uint64_t> losses_{0};
   std::atomic<uint64_t> reconnects_{0};

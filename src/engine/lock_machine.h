@@ -134,6 +134,8 @@ class LockMachine {
   void OnUnwanted(HoldNumber hold, absl::Duration lease, uint32_t block, base::Instant now);
   // What the hold has, or waits for, was changed by somebody else.
   void OnForced(HoldNumber hold, base::Instant now);
+  // Of a latch: how many have counted it down.
+  void OnTold(const Told& told);
   // A thread used what it does not have, and was told so.
   void OnMisuse();
   // A call ended so before it could become a waiter.
@@ -331,6 +333,7 @@ class LockMachine {
   std::optional<Holding> holding_;
   std::vector<Debt> debts_;
   std::optional<Look> look_;
+  Told told_;  // of a latch, the most
   // Grants of which this client was not told, in a row; of the latest, the hold, until the
   // subscription that failed is made anew.
   uint32_t misses_ = 0;

@@ -68,6 +68,7 @@ Bid LockMachine::NextBid(base::Instant now, bool contended) {
   }
   ++pursuit.bid.attempt;
   pursuit.bid.listen = pursuit.bid.attempt > 1;
+  pursuit.bid.told = told_;
   pursuit.again = false;
   pursuit.attempts.push_back({.number = pursuit.bid.attempt, .sent = now});
   pursuit.in_flight = true;
@@ -162,6 +163,7 @@ void LockMachine::OnQueued(const BidAnswer& answer, base::Instant now, Effects& 
   pursuit.claimed = false;
   pursuit.failures = 0;
   pursuit.bid.ticket = answer.ticket;
+  OnTold(answer.told);
   pursuit.due = now + HeartbeatInterval(pursuit.bid.terms.lease, config_.longest_heartbeat);
   if (answer.position == 0) {
     const bool foreign = answer.retry_after < absl::ZeroDuration();
@@ -174,6 +176,10 @@ void LockMachine::OnQueued(const BidAnswer& answer, base::Instant now, Effects& 
   if (pursuit.again) pursuit.due = now;
   RefuseImpatient(effects);
   Pursue(now);
+}
+
+void LockMachine::OnTold(const Told& told) {
+  if (told.counts > told_.counts) told_ = told;
 }
 
 // There is nothing to hold: all who wait may go on.

@@ -60,6 +60,11 @@ void Renewer::KeepDescribed() {
   Start();
 }
 
+void Renewer::Wake() {
+  KeepDescribed();
+  changed_.SignalOne();
+}
+
 void Renewer::Schedule(Entry& entry, base::Instant moment) {
   bool first = false;
   {
@@ -102,15 +107,18 @@ void Renewer::Work() {
     const base::Instant now = base::Now();
     const bool describe = describe_at_ <= now && !last;
     if (describe) describe_at_ = now + refresh_;
+    const base::Instant repeat_at = core_.counts().due();
+    const bool repeat = repeat_at <= now && !last;
     TakeDue(now, due);
-    if (due.empty() && !reconnected && !describe && !last) {
-      changed_.WaitUntil(mu_, std::min(timers_.next(), describe_at_));
+    if (due.empty() && !reconnected && !describe && !repeat && !last) {
+      changed_.WaitUntil(mu_, std::min({timers_.next(), describe_at_, repeat_at}));
       continue;
     }
     mu_.Unlock();
     if (reconnected) core_.Reconnected();
     if (describe) core_.Describe();
     Serve(due);
+    if (repeat) core_.counts().Repeat();
     for (Entry* const entry : due) core_.table().Drop(*entry);
     due.clear();
     mu_.Lock();

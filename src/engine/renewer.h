@@ -31,6 +31,8 @@ class Renewer {
 
   // The client is described from here on, also where nothing is ever due.
   void KeepDescribed();
+  // There may be counts to repeat sooner than before.
+  void Wake();
   void Schedule(Entry& entry, base::Instant moment);
   void Remove(Entry& entry);
   // A connection was lost and made again: everything is renewed, every waiter asks again.

@@ -16,6 +16,14 @@ using HoldNumber = uint64_t;
 
 enum class Operation : uint8_t { kAcquire, kRenew, kRelease, kCancel };
 
+// How many have counted a latch down, and when the last of them did, in microseconds of the
+// server's clock. A waiter tells it back, so that a server that has not received all of them is
+// found out.
+struct Told {
+  uint64_t counts = 0;
+  uint64_t last = 0;
+};
+
 // One acquisition at the server, as `acquire` and a re-queueing `release` are given it.
 struct Bid {
   HoldNumber hold = 0;
@@ -25,6 +33,7 @@ struct Bid {
   uint32_t block = 1;   // tokens to reserve; never changes for a hold
   uint64_t ticket = 0;  // the place in the queue it once had
   bool listen = false;  // be told whether messages reach this client
+  Told told = {};       // of a latch
 };
 
 // A script to run. Deadlines of what it brings count from `sent`.
@@ -52,6 +61,7 @@ struct BidAnswer {
   absl::Duration retry_after = absl::ZeroDuration();
   int64_t position = 0;  // kQueued; 0: the head
   uint64_t ticket = 0;   // kQueued
+  Told told = {};        // kQueued, at a latch
 };
 
 struct Answer {

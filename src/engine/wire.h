@@ -84,9 +84,10 @@ Part ReadPart(const redis::Reply& reply);
 
 // A message on the client's channel, for the lock whose main key is `key`.
 struct Message {
-  enum class Kind : uint8_t { kGrant, kForced };
+  enum class Kind : uint8_t { kGrant, kForced, kTold };
   Kind kind = Kind::kGrant;
-  Grant grant;  // kForced: its `hold` alone
+  Grant grant;  // kForced, kTold: its `hold` alone
+  Told told;    // kTold
   std::string_view key;
 };
 // Nothing where the message is none of ours.

@@ -49,6 +49,10 @@ bool ReadBid(std::string_view& text, BidAnswer& bid) {
   return word == "busy" || word == "gone";
 }
 
+bool ReadTold(std::string_view& text, Told& told) {
+  return ReadNumber(TakeWord(text), told.counts) && ReadNumber(TakeWord(text), told.last);
+}
+
 // What a reply ends with. Unknown words are a later version's, and told to those who ask for them.
 bool ReadNotes(std::string_view text, Answer& answer) {
   while (!text.empty()) {
@@ -57,6 +61,7 @@ bool ReadNotes(std::string_view text, Answer& answer) {
       absl::Duration& look = answer.look > absl::ZeroDuration() ? answer.look_later : answer.look;
       if (!ReadMillis(TakeWord(text), look)) return false;
     }
+    if (word == "told" && !ReadTold(text, answer.bid.told)) return false;
     answer.deaf |= word == "deaf";
     answer.missed |= word == "missed";
   }
@@ -185,10 +190,13 @@ absl::StatusOr<LockInfo> ReadInspection(const Reply& reply) {
 std::optional<Message> ReadMessage(const Identity& identity, std::string_view text) {
   Message message;
   const std::string_view word = TakeWord(text);
-  if (word != "grant" && word != "forced") return std::nullopt;
+  if (word != "grant" && word != "forced" && word != "told") return std::nullopt;
   if (!TakeHold(identity, text, message.grant.hold)) return std::nullopt;
   if (word == "forced") {
     message.kind = Message::Kind::kForced;
+  } else if (word == "told") {
+    message.kind = Message::Kind::kTold;
+    if (!ReadTold(text, message.told)) return std::nullopt;
   } else {
     int64_t claim = 0;
     Grant& grant = message.grant;

@@ -104,6 +104,10 @@ void Request::Bid(const Subject& subject, const engine::Bid& bid) {
   const bool more = !subject.plan.extra_args.empty() || bid.terms.args != nullptr;
   if (counted || IsExplicit(subject) || more) Put(subject.owner);
   if (counted) PutNumber(bid.terms.capacity);
+  if (bid.told.counts > 0) {
+    Begin();
+    Add(bid.told.counts, " ", bid.told.last);
+  }
   for (const std::string& arg : subject.plan.extra_args) Put(arg);
   if (bid.terms.args != nullptr) {
     for (const std::string& arg : *bid.terms.args) Put(arg);

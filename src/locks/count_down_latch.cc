@@ -11,6 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "lua/scripts.h"
 #include "redlatch/status.h"
 #include "src/base/clock.h"
@@ -93,11 +94,13 @@ class CountDownLatch::Body {
                              const std::stop_token& stop);
   absl::StatusOr<redis::Reply> Persist(base::Instant deadline, const std::stop_token& stop,
                                        const Attempt& attempt);
+  void Remember(const Latch& latch, const std::string& id, int64_t n, const redis::Reply& reply);
   absl::Status Check() const;
   absl::Status About(absl::StatusCode code, std::string_view what) const {
     return absl::Status(
         code, absl::StrCat("latch \"", absl::CHexEscape(name_), "\": ", std::string(what)));
   }
+  absl::Duration WaitersLease() const { return std::min(ttl_, absl::Seconds(30)); }
   base::Instant GiveUpBy() const { return base::Now() + core_->options().unreachable_after; }
 
   const std::shared_ptr<engine::Core> core_;
@@ -193,7 +196,7 @@ absl::Status CountDownLatch::Body::Wait(const LatchWaitOptions& options) {
   return latch->handle
       ->Acquire({
           // Heartbeats come each third of it, and keep the latch alive.
-          .terms = {.lease = std::min(ttl_, absl::Seconds(30))},
+          .terms = {.lease = WaitersLease()},
           .wait = options.wait,
           .since = began,
           .stop = options.stop,
@@ -219,6 +222,7 @@ absl::StatusOr<int64_t> CountDownLatch::Body::CountDown(int64_t n, std::string_v
   };
   auto reply = Persist(give_up_by, {}, count_down);
   const absl::StatusOr<int64_t> count = ReadCount(reply);
+  if (count.ok() && n > 0) Remember(*latch, args[1], n, *reply);
   const base::Instant tell_until = base::Now() + kTelling;
   while (HasMoreToTell(reply)) {
     if (tell_until < base::Now()) {
@@ -229,6 +233,25 @@ absl::StatusOr<int64_t> CountDownLatch::Body::CountDown(int64_t n, std::string_v
   }
   if (count.ok() && !reply.ok()) latch->handle->GoOn();
   return count;
+}
+
+// Keeps the count, so that it can be repeated if a server has not received it.
+void CountDownLatch::Body::Remember(const Latch& latch, const std::string& id, int64_t n,
+                                    const redis::Reply& reply) {
+  static const auto* const plan = new engine::Plan(PlanOfLatches());
+  const std::vector<std::string> words = absl::StrSplit(reply.text, absl::MaxSplits(' ', 2));
+  uint64_t when = 0;
+  if (words.size() < 2 || !absl::SimpleAtoi(words[1], &when)) return;
+  const absl::Duration pace =
+      engine::HeartbeatInterval(WaitersLease(), plan->traits.longest_heartbeat);
+  core_->counts().Add({.name = name_,
+                       .latch = latch.name,
+                       .id = id,
+                       .n = n,
+                       .when = when,
+                       .plan = plan,
+                       .script = &lua::kLatchCountDown},
+                      pace);
 }
 
 absl::StatusOr<int64_t> CountDownLatch::Body::Count(base::Instant answered_by,

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "lua/scripts.h"
 #include "src/base/parker.h"
@@ -233,7 +234,7 @@ TEST_P(LatchUnreachable, ServerThatDropsSubscriptionsWakesWaitersAsSoonAsTheyAre
   const base::Instant arrived = base::Now();
   crew.Join();
   EXPECT_LT(base::Now() - arrived, absl::Seconds(3)) << "no heartbeat was waited for";
-  EXPECT_EQ(done.DebugString(), "[2, \"0\"]");
+  EXPECT_THAT(done.DebugString(), ::testing::StartsWith("[2, \"0 "));
   EXPECT_EQ(CallsOf("publish") - heard, 2) << "in vain";
 }
 

@@ -194,7 +194,7 @@ TEST_F(LatchCrash, OfCountersAtRandomCountsEachJobOnce) {
   EXPECT_GT(crashes, 0);
   ExpectPassed(*waiter);
   EXPECT_EQ(Stored(), 0);
-  EXPECT_EQ(server_->Integer({"HLEN", "redlatch:2:{latch}:latch.counted"}), jobs);
+  EXPECT_EQ(server_->Integer({"ZCARD", "redlatch:2:{latch}:latch.counted"}), jobs);
 }
 
 TEST_F(LatchCrash, RightAfterTheLastCountStillLetsAllGoOn) {

@@ -8,6 +8,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "gtest/gtest.h"
 #include "tests/redis/lock_scripts_fixture.h"
 
@@ -58,9 +60,22 @@ class LatchScriptsTest : public LockScriptsFixture {
                      int ttl_ms = kTtlMs) {
     return Say(lua::kLatchCreate, {absl::StrCat(total), absl::StrCat(ttl_ms), incarnation});
   }
+  // The count, and notes; when it counted is then in when_.
   std::string CountDown(const std::string& id, int64_t n = 1,
                         const std::string& incarnation = Incarnation()) {
-    return Say(lua::kLatchCountDown, {Of(incarnation), id, absl::StrCat(n)});
+    return WithoutWhen(Say(lua::kLatchCountDown, {Of(incarnation), id, absl::StrCat(n)}));
+  }
+  // As a client repeats it that was told when it counted.
+  std::string Repeat(const std::string& id, const std::string& when, int64_t n = 1) {
+    return WithoutWhen(Say(lua::kLatchCountDown, {Of(Incarnation()), id, absl::StrCat(n), when}));
+  }
+  std::string WithoutWhen(const std::string& reply) {
+    std::vector<std::string> words = absl::StrSplit(reply, ' ');
+    if (words[0] == "GONE" || words[0] == "REFUSED" || words.size() < 2) return reply;
+    if (reply.find_first_not_of("0123456789") != words[0].size()) return reply;  // an error
+    when_ = words[1];
+    words.erase(words.begin() + 1);
+    return absl::StrJoin(words, " ");
   }
   std::string Count(const std::string& incarnation = Incarnation()) {
     return Say(lua::kLatchCount, {Of(incarnation)});
@@ -88,10 +103,18 @@ class LatchScriptsTest : public LockScriptsFixture {
     server_->Command({"EVAL", kMakeWaiters, "2", Queue(), Waiters(), absl::StrCat(count),
                       Of(incarnation), channel, "1"});
   }
+  std::string when_;  // of the last CountDown()
+
+  // The next message but those that tell how many have counted.
+  static std::string HearGrant(Ear& ear) {
+    std::string message = ear.Hear();
+    while (absl::StartsWith(message, "told ")) message = ear.Hear();
+    return message;
+  }
   // How many grants there are on that channel.
   static int Grants(Ear& ear) {
     int grants = 0;
-    while (absl::StartsWith(ear.Hear(), "grant ")) ++grants;
+    while (absl::StartsWith(HearGrant(ear), "grant ")) ++grants;
     return grants;
   }
 };

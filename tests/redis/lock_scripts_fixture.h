@@ -147,7 +147,8 @@ class LockScriptsFixture : public ::testing::Test {
     notes_.clear();
     auto& words = reply.elements;
     const auto is_note = [](const redis::Reply& word) {
-      return word.text == "look" || word.text == "deaf" || word.text == "missed";
+      return word.text == "look" || word.text == "deaf" || word.text == "missed" ||
+             word.text == "told";
     };
     const auto notes = std::find_if(words.begin(), words.end(), is_note);
     for (auto word = notes; word != words.end(); ++word) {

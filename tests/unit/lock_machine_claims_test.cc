@@ -319,6 +319,43 @@ TEST_F(LockMachineClaimsTest, AttemptsAfterTheFirstAskWhetherMessagesArrive) {
   EXPECT_TRUE(Fetch(Operation::kAcquire).bid.listen);
 }
 
+class LockMachineToldTest : public LockMachineClaimsTest {
+ protected:
+  LockMachineToldTest() { Make({.sharing = Sharing::kNothing}); }
+
+  static Answer Telling(uint64_t counts, uint64_t last) {
+    Answer answer = Queued();
+    answer.bid.told = {.counts = counts, .last = last};
+    return answer;
+  }
+};
+
+TEST_F(LockMachineToldTest, WhoeverWaitsForALatchTellsBackTheMostThatItWasTold) {
+  Acquire();
+  const Send first = Fetch(Operation::kAcquire);
+  EXPECT_EQ(first.bid.told.counts, 0U);
+  Hear(first, Telling(2, 20));
+  Pass(kThird);
+  const Send second = Fetch(Operation::kAcquire);
+  EXPECT_EQ(second.bid.told.counts, 2U);
+  EXPECT_EQ(second.bid.told.last, 20U);
+  machine().OnTold({.counts = 3, .last = 30});
+  Hear(second, Telling(1, 10));  // another server, which has received fewer
+  Pass(kThird);
+  const Send third = Fetch(Operation::kAcquire);
+  EXPECT_EQ(third.bid.told.counts, 3U);
+  EXPECT_EQ(third.bid.told.last, 30U);
+}
+
+TEST_F(LockMachineToldTest, ALaterWaitKnowsWhatAnEarlierOneWasTold) {
+  Waiter& waiter = Acquire();
+  Hear(Fetch(Operation::kAcquire), Telling(2, 20));
+  GiveUp(waiter, State::kStopped);
+  Hear(Fetch(Operation::kCancel), Cancelled());
+  Acquire();
+  EXPECT_EQ(Fetch(Operation::kAcquire).bid.told.counts, 2U);
+}
+
 // The server is stopped, and executes the request when it goes on, however much later.
 TEST_F(LockMachineClaimsTest, AnAbandonedRequestToASilentServerIsTakenBackHoweverLate) {
   Waiter& waiter = Acquire();

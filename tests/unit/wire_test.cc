@@ -151,6 +151,19 @@ TEST_F(WireRequest, ABidForPermitsTellsWhatCapacityIsExpected) {
                           kIdentity.client, "8"));
 }
 
+TEST_F(WireRequest, AWaiterTellsALatchBackWhatItWasTold) {
+  plan_.sharing = Sharing::kNothing;
+  owner_ = "latch:1000:x";
+  Bid bid = SomeBid(7);
+  const size_t words =
+      Words({.operation = Operation::kAcquire, .hold = 7, .lease = kLease, .bid = bid}).size();
+  bid.told = {.counts = 2, .last = 1795227594499240};
+  const auto told =
+      Words({.operation = Operation::kAcquire, .hold = 7, .lease = kLease, .bid = bid});
+  EXPECT_EQ(told.size(), words + 1);
+  EXPECT_EQ(told.back(), "2 1795227594499240");
+}
+
 TEST_F(WireRequest, RenewAndCancel) {
   EXPECT_THAT(Words({.operation = Operation::kRenew, .hold = 7, .lease = kLease}),
               ElementsAre("N", kQueue, kWaiters, kFence, "|", kHold7, "30000"));
@@ -272,6 +285,25 @@ TEST(WireMessage, Forced) {
   EXPECT_EQ(message->kind, Message::Kind::kForced);
   EXPECT_EQ(message->grant.hold, 7U);
   EXPECT_EQ(message->key, "N");
+}
+
+TEST(WireMessage, HowManyHaveCountedALatchDown) {
+  const auto message =
+      ReadMessage(kIdentity, "told " + kIdentity.client + ":7 2 1795227594499240 a latch");
+  ASSERT_TRUE(message.has_value());
+  EXPECT_EQ(message->kind, Message::Kind::kTold);
+  EXPECT_EQ(message->grant.hold, 7U);
+  EXPECT_EQ(message->told.counts, 2U);
+  EXPECT_EQ(message->told.last, 1795227594499240U);
+  EXPECT_EQ(message->key, "a latch");
+  EXPECT_FALSE(ReadMessage(kIdentity, "told " + kIdentity.client + ":7 2 soon a latch"));
+}
+
+TEST(WireAnswer, HowManyHaveCountedALatchDown) {
+  const Answer answer = Read(Operation::kAcquire, "queued 1000 0 17 deaf told 2 1795227594499240");
+  EXPECT_TRUE(answer.deaf);
+  EXPECT_EQ(answer.bid.told.counts, 2U);
+  EXPECT_EQ(answer.bid.told.last, 1795227594499240U);
 }
 
 TEST(WireMessage, AnythingElseIsIgnored) {

@@ -1,13 +1,19 @@
--- include: latch/common/state
+-- include: latch/common/missing
 
--- find_latch(asked): the latch that is meant by 'latch:<ttl_ms>:<incarnation>'; nil and the error
--- to answer if it has vanished, even if another of that name was made since.
-local function find_latch(asked)
+-- find_latch(asked, now, told): the latch that is meant by 'latch:<ttl_ms>:<incarnation>'; nil and
+-- the error to answer if it has vanished, even if another of that name was made since, or if it can
+-- never open, as has_lost() says: then it vanishes here.
+local function find_latch(asked, now, told)
   local ttl_ms, incarnation = string.match(asked, '^latch:(%d+):(.+)$')
   local latch = read_latch(tonumber(ttl_ms))
-  if latch and latch.incarnation == incarnation then
-    return latch
+  if not latch or latch.incarnation ~= incarnation then
+    return nil, redis.error_reply((latch and 'GONE it has vanished, and was made anew since'
+      or 'GONE it has vanished') .. ': what had been counted is lost')
   end
-  return nil, redis.error_reply((latch and 'GONE it has vanished, and was made anew since'
-    or 'GONE it has vanished') .. ': what had been counted is lost')
+  if latch.count > 0 and has_lost(latch, told, now) then
+    redis.call('UNLINK', KEYS[1], counted_key)
+    return nil, redis.error_reply('GONE it could never open: another server took the place of ' ..
+      'the one at which it was counted down, and had not received every count')
+  end
+  return latch
 end

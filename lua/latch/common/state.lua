@@ -3,16 +3,19 @@
 -- The key of its own comes last in every script.
 local counted_key = KEYS[#KEYS]
 
--- read_latch(ttl_ms): what KEYS[1] says, and for how long it is to stay: ttl_ms, or what it has
--- left where that is more; nil where it is missing. Refuses other types. Reads only.
+-- read_latch(ttl_ms): what KEYS[1] says, how many have `counted`, and for how long it is to stay:
+-- ttl_ms, or what it has left if that is more; nil if it is missing. Refuses other types. Reads
+-- only.
 local function read_latch(ttl_ms)
-  local fields = redis.call('HMGET', KEYS[1], 'kind', 'incarnation', 'total', 'count')
-  redis.call('HEXISTS', counted_key, '')
+  local fields = redis.call('HMGET', KEYS[1], 'kind', 'incarnation', 'total', 'count', 'missing')
+  local counted = redis.call('ZCARD', counted_key)
   if fields[1] == 'latch/2' then
     return {
       incarnation = fields[2],
       total = tonumber(fields[3]),
       count = tonumber(fields[4]),
+      missing = fields[5],
+      counted = counted,
       ttl_ms = math.max(ttl_ms, redis.call('PTTL', KEYS[1])),
     }
   elseif redis.call('EXISTS', KEYS[1]) == 1 then

@@ -1,0 +1,29 @@
+-- include: latch/common/state
+
+-- For so long at most those who counted may repeat what a server has lost.
+local patience_ms = 30000
+
+-- lacks(counts, last): whether fewer have counted until `last` than somebody was told once.
+local function lacks(counts, last)
+  return redis.call('ZCOUNT', counted_key, '-inf', last) < tonumber(counts)
+end
+
+-- has_lost(latch, told, now): whether counts are missing that somebody was told of, and have been
+-- for too long: the server was replaced by one that had not received them. `told` is what a waiter
+-- was told, '<counts> <last>', or nil. Remembers what is missing, and sets latch.lost_until_us.
+local function has_lost(latch, told, now)
+  local counts, last, until_us = string.match(latch.missing or '', '^(%d+) (%d+) (%d+)$')
+  local told_counts, told_last = string.match(told or '', '^(%d+) (%d+)$')
+  if told_counts and tonumber(told_counts) > tonumber(counts or 0) and
+      lacks(told_counts, told_last) then
+    counts, last = told_counts, told_last
+    until_us = until_us or string.format('%.0f', now + 1000 * math.min(latch.ttl_ms, patience_ms))
+    redis.call('HDEL', KEYS[1], 'missing')  -- needs no memory, and opens the way for what does
+    redis.call('HSET', KEYS[1], 'missing', counts .. ' ' .. last .. ' ' .. until_us)
+  elseif counts and not lacks(counts, last) then
+    redis.call('HDEL', KEYS[1], 'missing')
+    return false
+  end
+  latch.lost_until_us = tonumber(until_us)
+  return until_us and tonumber(until_us) < now
+end

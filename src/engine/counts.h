@@ -1,0 +1,66 @@
+#ifndef REDLATCH_SRC_ENGINE_COUNTS_H_
+#define REDLATCH_SRC_ENGINE_COUNTS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "redlatch/lua_script.h"
+#include "src/base/clock.h"
+#include "src/base/mutex.h"
+#include "src/engine/plan.h"
+#include "src/redis/reply.h"
+
+namespace redlatch::engine {
+
+class Core;
+
+// What a client has counted down, and was told that it counted: repeated after a change of server,
+// since the present one may not have received it. Of many the latest are kept. Thread-safe.
+class Counts {
+ public:
+  struct Count {
+    std::string name;   // of the latch
+    std::string latch;  // its incarnation, for the script
+    std::string id;
+    int64_t n = 0;
+    uint64_t when = 0;  // as the server said, in microseconds
+    const Plan* plan = nullptr;
+    const LuaScript* script = nullptr;
+  };
+
+  explicit Counts(Core& core) : core_(core) {}
+  Counts(const Counts&) = delete;
+  Counts& operator=(const Counts&) = delete;
+
+  // From here on one count is repeated each `pace`, to notice a change of server, until the latch
+  // is known to be open, or gone.
+  void Add(Count count, absl::Duration pace);
+  // A connection is new: all are repeated.
+  void RepeatAll();
+
+  base::Instant due() const;
+  // What is due, by the renewer's thread.
+  void Repeat();
+
+ private:
+  std::vector<Count> TakeDue(base::Instant now);
+  void Hear(const Count& count, const absl::StatusOr<redis::Reply>& reply)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  Core& core_;
+  mutable base::Mutex mu_;
+  std::deque<Count> counts_ ABSL_GUARDED_BY(mu_);  // the latest last
+  size_t to_repeat_ ABSL_GUARDED_BY(mu_) = 0;      // so many of the first, of all
+  absl::Duration pace_ ABSL_GUARDED_BY(mu_) = absl::InfiniteDuration();
+  base::Instant due_ ABSL_GUARDED_BY(mu_) = base::Instant::Infinite();
+};
+
+}  // namespace redlatch::engine
+
+#endif  // REDLATCH_SRC_ENGINE_COUNTS_H_
