@@ -23,7 +23,7 @@ local when = n == 0 and '0' or redis.call('ZSCORE', counted_key, ARGV[2])
 local counts = not when
 if counts and n > latch.count then
   return redis.error_reply(
-    string.format('REFUSED it has %.0f to go, which is less than %.0f', latch.count, n))
+    string.format('REFUSED it has only %.0f to go, not %.0f', latch.count, n))
 end
 local count = latch.count - (counts and n or 0)
 -- These refuse another type before the first write.

@@ -76,4 +76,4 @@ expire_readers(now)
 purge(state.holds)
 settle(choice, state, fence, now)
 return granted_read(request, fence, remaining_ms, state.holds,
-  look_note(choice.unfinished and 1 or nil))
+  look_note(nil, choice.unfinished))

@@ -103,7 +103,7 @@ local fresh, expected = not state.capacity, ARGV[5]
 if not fresh and state.shown ~= expected and state.set_by ~= 'set_capacity' then
   return redis.error_reply('REFUSED its capacity is ' .. state.shown ..
     ', and this object expects ' .. expected ..
-    '; give all the same, or change it for all by SetCapacity()')
+    '; give every object the same capacity, or change it for all with SetCapacity()')
 end
 state.capacity = state.capacity or tonumber(expected)
 if request.block > state.capacity then

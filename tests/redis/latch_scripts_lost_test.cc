@@ -93,7 +93,7 @@ TEST_F(LatchLostCountsTest, CountsThatAreMissingEndTheLatchWhenNobodyRepeatsThem
   EXPECT_GT(reply.elements[1].integer, 29'000);
   EXPECT_THAT(Missing(), StartsWith(told_));
   LetPatienceEnd();
-  EXPECT_THAT(Acquire(Waiter('c')), HasSubstr("GONE it could never open"));
+  EXPECT_THAT(Acquire(Waiter('c')), HasSubstr("GONE it can never open"));
   EXPECT_EQ(server_->Integer({"EXISTS", name_, Counted()}), 0);
   EXPECT_THAT(Acquire(Knowing(told_)), HasSubstr("GONE"));
 }
@@ -114,10 +114,7 @@ TEST_F(LatchLostCountsTest, CountsThatAreRepeatedAreMissingNoLonger) {
   EXPECT_EQ(Repeat("two", second_), "2 again") << "who counted repeats all the others, too";
   EXPECT_EQ(Repeat("two", second_), "2");
   LetPatienceEnd();
-  EXPECT_EQ(Repeat("one", first_),
-            "GONE it could never open: another server took the place of "
-            "the one at which it was counted down, and had not received "
-            "every count");
+  EXPECT_THAT(Repeat("one", first_), StartsWith("GONE it can never open"));
 }
 
 TEST_F(LatchLostCountsTest, WhenAllAreBackTheLatchLivesOn) {

@@ -150,7 +150,8 @@ class LockScriptsFixture : public ::testing::Test {
       return word.text == "look" || word.text == "deaf" || word.text == "missed" ||
              word.text == "told";
     };
-    const auto notes = std::find_if(words.begin(), words.end(), is_note);
+    if (words.empty()) return reply;
+    const auto notes = std::find_if(words.begin() + 1, words.end(), is_note);
     for (auto word = notes; word != words.end(); ++word) {
       const bool number = word->type == redis::Reply::Type::kInteger;
       absl::StrAppend(&notes_, notes_.empty() ? "" : " ",

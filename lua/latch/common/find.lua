@@ -7,13 +7,14 @@ local function find_latch(asked, now, told)
   local ttl_ms, incarnation = string.match(asked, '^latch:(%d+):(.+)$')
   local latch = read_latch(tonumber(ttl_ms))
   if not latch or latch.incarnation ~= incarnation then
-    return nil, redis.error_reply((latch and 'GONE it has vanished, and was made anew since'
-      or 'GONE it has vanished') .. ': what had been counted is lost')
+    return nil, redis.error_reply('GONE it no longer exists' ..
+      (latch and ', though another latch of that name does' or '') ..
+      '; what had been counted is lost')
   end
   if latch.count > 0 and has_lost(latch, told, now) then
     redis.call('UNLINK', KEYS[1], counted_key)
-    return nil, redis.error_reply('GONE it could never open: another server took the place of ' ..
-      'the one at which it was counted down, and had not received every count')
+    return nil, redis.error_reply('GONE it can never open: some counts were lost when another ' ..
+      'server replaced the one that had received them')
   end
   return latch
 end

@@ -42,9 +42,9 @@ local function stay_out(choice, holds, look_ms, now)
   local retry_after_ms = until_us == math.huge and 0 or math.ceil((until_us - now) / 1000)
   retry_after_ms = math.max(0, retry_after_ms)
   if not request.wait then
-    return 'busy ' .. retry_after_ms .. look_note(look_ms)
+    return 'busy ' .. retry_after_ms .. look_note(look_ms, choice.unfinished)
   end
-  return enqueue(request, retry_after_ms, now, look_ms)
+  return enqueue(request, retry_after_ms, now, look_ms, choice.unfinished)
 end
 
 -- leave_queue(choice): those who get in, and those who are dead.
@@ -79,14 +79,13 @@ local function settle(choice, state, fence, now)
   elseif readers[1] then
     look_ms = take_reads(readers, now)
   end
-  look_ms = choice.unfinished and 1 or look_ms
 
   local reply
   if choice.joins and request.reader then
     take_read(request, request.lease_ms, now)
     -- It need not look whether others took what they were given, as long as it reads itself.
     reply = granted_read(request, fence, request.lease_ms, holds,
-      look_note(choice.unfinished and 1 or nil))
+      look_note(nil, choice.unfinished))
   elseif choice.joins then
     local shared = holds.count > 0 and string.sub(request.writer, 1, 5) == 'user:'
     local own_token = shared and latest_token(holds) or reserve_tokens(fence, request.block, now)
@@ -107,5 +106,5 @@ local function settle(choice, state, fence, now)
       publish_grant(reader, last_token, waiting)
     end
   end
-  return reply, look_note(look_ms)
+  return reply, look_note(look_ms, choice.unfinished)
 end
