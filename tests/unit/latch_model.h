@@ -21,6 +21,7 @@ class LatchModel : public ModelWorld<ReferenceLatchServer> {
  public:
   LatchModel(uint64_t seed, bool verbose) : ModelWorld(seed, verbose) {
     vanishing_ = Chance(3);
+    if (Chance(2)) server_.window = 1 + static_cast<size_t>(Pick(2));
     server_.count = 1 + Pick(12);
     options_ = std::make_shared<LockOptions>();
     const int clients = 1 + Pick(4);
@@ -65,9 +66,9 @@ class LatchModel : public ModelWorld<ReferenceLatchServer> {
 
   // ---- The latch.
 
-  void CountDown() {
+  void CountDown(bool dies = false) {
     now_ = now_ + absl::Microseconds(1);
-    server_.CountDown(1 + Pick(2), now_);
+    server_.CountDown(1 + Pick(2), now_, dies);
     Say("---- counted down: ", server_.count);
   }
   void Vanish() {

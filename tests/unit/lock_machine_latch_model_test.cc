@@ -54,7 +54,7 @@ class Schedule : public LatchModel {
       case 11:
         return Chance(2) ? Mishap(c) : Late();
       case 12:
-        if (server_.count > 0 && Chance(3)) CountDown();
+        if (server_.count > 0 && Chance(3)) CountDown(Chance(2));
         if (vanishing_ && Chance(20)) Vanish();
         return;
       default:

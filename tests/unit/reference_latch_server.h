@@ -37,25 +37,20 @@ class ReferenceLatchServer {
     if (send.operation == Operation::kCancel) {
       waiters_.erase(send.hold);
       if (send.tombstone) gone_[send.hold] = buried_[send.hold] = at + send.lease;
-      return {.kind = Answer::Kind::kCancelled};
+      return {.kind = Answer::Kind::kCancelled, .look = Wake()};
     }
     if (send.operation != Operation::kAcquire) return {.failure = absl::InternalError("no script")};
     return Acquire(caller, send.bid);
   }
 
-  void CountDown(int by, base::Instant at) {
+  // If it opens, `dies` before all are told.
+  void CountDown(int by, base::Instant at, bool dies = false) {
     Tick(at);
     count = std::max(count - by, 0);
     if (count > 0) return;
     opened.insert(incarnation);
-    for (const auto& [hold, each] : waiters_) {
-      const int client = each.caller.client;
-      if (incarnation_of[client] != incarnation || !subscribed[client]) continue;
-      messages.push_back(
-          {.client = client,
-           .grant = {.hold = hold, .attempt = each.bid.attempt, .claim = each.bid.terms.lease}});
+    while (Wake() > absl::ZeroDuration() && !dies) {
     }
-    waiters_.clear();
   }
   // The latch is lost, with its queue or without, and perhaps made anew with `fresh_count`.
   void Vanish(bool with_queue, int fresh_count) {
@@ -78,6 +73,7 @@ class ReferenceLatchServer {
     return found != buried_.end() && found->second <= at;
   }
 
+  size_t window = 64;  // how many of the queue a script tells
   int count = 1;
   int incarnation = 1;
   std::set<int> opened, vanished;   // incarnations
@@ -92,6 +88,25 @@ class ReferenceLatchServer {
     uint64_t ticket;
   };
   using Kind = BidAnswer::Kind;
+
+  // At an open latch a window of those who wait is told; the look is to go on at once.
+  absl::Duration Wake() {
+    if (count > 0) return absl::ZeroDuration();
+    for (size_t told = 0; told < window && !waiters_.empty(); ++told) {
+      const auto first = std::min_element(
+          waiters_.begin(), waiters_.end(),
+          [](const auto& a, const auto& b) { return a.second.ticket < b.second.ticket; });
+      const Waiting each = first->second;
+      waiters_.erase(first);
+      const int client = each.caller.client;
+      if (incarnation_of[client] != incarnation || !subscribed[client]) continue;
+      messages.push_back(
+          {.client = client,
+           .grant = {
+               .hold = each.bid.hold, .attempt = each.bid.attempt, .claim = each.bid.terms.lease}});
+    }
+    return waiters_.empty() ? absl::ZeroDuration() : absl::Milliseconds(1);
+  }
 
   void Tick(base::Instant at) {
     now_ = at;
@@ -110,7 +125,9 @@ class ReferenceLatchServer {
     }
     if (count == 0) {
       waiters_.erase(bid.hold);
-      return answer({.kind = Kind::kGranted, .lease = bid.terms.lease});
+      Answer granted = answer({.kind = Kind::kGranted, .lease = bid.terms.lease});
+      granted.look = Wake();
+      return granted;
     }
     if (!bid.wait) return answer({.kind = Kind::kBusy, .retry_after = kTtl});
     return answer(Enqueue(caller, bid));
