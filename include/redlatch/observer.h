@@ -12,8 +12,8 @@
 
 namespace redlatch {
 
-// Override what you want to hear of; the rest does nothing, except that losses, failed releases and
-// misuse go to stderr, at most one line per second.
+// Override what you want to hear of; the rest does nothing, except that losses, failed releases,
+// misuse and deafness go to stderr, at most one line per second.
 //
 //   auto observer = std::make_shared<MyObserver>();
 //   Client::Connect(url, {.observer = observer});
@@ -58,6 +58,13 @@ class REDLATCH_EXPORT Observer {
 
   // A connection to the server was lost and made again.
   virtual void OnReconnected(std::string_view server);
+
+  // Messages do not reach this client, for the reason given: those who wait for a lock ask for it
+  // several times per second instead of being told.
+  virtual void OnDeaf(std::string_view server, std::string_view why);
+
+  // They do again.
+  virtual void OnHearsAgain(std::string_view server);
 };
 
 }  // namespace redlatch

@@ -1,9 +1,9 @@
 -- parse_waiter(hold, record): what a record in KEYS[3] says; nil if there is none. The owner's
 -- length stands before it, so that words behind it, of a later version, are ignored.
 local function parse_waiter(hold, record)
-  local asked_us, lease_ms, block, attempt, heartbeat_ms, manual, claim_ms, channel, size, rest =
-    string.match(record or '',
-      '^(%d+) (%d+) (%d+) (%d+) 1 (%d+) ([01]) %d+ (%d+) [01] (%S+) (%d+) (.*)$')
+  local asked_us, lease_ms, block, attempt, heartbeat_ms, manual, claim_ms, polls, channel, size,
+    rest = string.match(record or '',
+      '^(%d+) (%d+) (%d+) (%d+) 1 (%d+) ([01]) %d+ (%d+) ([01]) (%S+) (%d+) (.*)$')
   return asked_us and {
     hold = hold,
     attempt = tonumber(attempt),
@@ -12,6 +12,7 @@ local function parse_waiter(hold, record)
     overdue_us = asked_us + 2500 * heartbeat_ms,
     manual = manual == '1',
     claim_ms = tonumber(claim_ms),
+    polls_until_us = polls == '1' and asked_us + 1250000 or 0,
     channel = channel,
     owner = string.sub(rest, 1, tonumber(size)),
   }

@@ -30,11 +30,12 @@ local function lengthen_ttl(key, ttl_ms)
 end
 
 -- enqueue(request, retry_after_ms, now, look_ms, unfinished): puts the request where find_place()
--- said, or refreshes it. Answers acquire's reply.
+-- said, or refreshes it. Answers acquire's reply. The record of a deaf one says that it polls.
 local function enqueue(request, retry_after_ms, now, look_ms, unfinished)
   local queue_key = request.queue_key or KEYS[2]
   local ttl_ms = 3 * request.heartbeat_ms
   local ticket = string.format('%.0f', request.ticket)
+  request.deaf = request.listen and redis.call('PUBSUB', 'NUMSUB', request.channel)[2] == 0
   if request.queued then
     -- Opens the way for a heartbeat where memory is full.
     redis.call('PEXPIRE', queue_key, ttl_ms, 'GT')
@@ -43,8 +44,8 @@ local function enqueue(request, retry_after_ms, now, look_ms, unfinished)
   -- Joined by '..', since %s ends at a NUL.
   redis.call('HSET', KEYS[3], request.hold, string.format('%.0f %.0f %.0f %.0f 1 %.0f %d ', now,
     request.lease_ms, request.block, request.attempt, request.heartbeat_ms,
-    request.manual and 1 or 0) .. ticket .. string.format(' %.0f 0 ', request.claim_ms) ..
-    request.channel .. ' ' .. #request.owner .. ' ' .. request.owner)
+    request.manual and 1 or 0) .. ticket .. string.format(' %.0f %d ', request.claim_ms,
+    request.deaf and 1 or 0) .. request.channel .. ' ' .. #request.owner .. ' ' .. request.owner)
   lengthen_ttl(queue_key, ttl_ms)
   lengthen_ttl(KEYS[3], ttl_ms)
   return 'queued ' .. retry_after_ms .. ' ' .. redis.call('ZRANK', queue_key, request.hold) ..

@@ -1,4 +1,5 @@
 -- include: common/parse_waiter
+-- include: common/is_dead
 -- include: common/window_size
 
 -- read_waiters(queue_key, first, last, now): those at these places of a queue, each with its
@@ -20,7 +21,7 @@ local function read_waiters(queue_key, first, last, now)
   end
   local heard = redis.call('PUBSUB', 'NUMSUB', unpack(channels))
   for i, waiter in ipairs(waiters) do
-    waiter.dead = waiter.dead or heard[2 * i] == 0
+    waiter.dead = waiter.dead or is_dead(waiter, waiter.ticket, heard[2 * i], now)
     waiter.overdue = not waiter.dead and waiter.overdue_us < now
   end
   return waiters

@@ -183,7 +183,10 @@ class Gatherer {
       }
       if (!listener.Receive(Soon()).ok()) {
         facts_.message = absl::DeadlineExceededError(
-            absl::StrCat("none came within ", absl::FormatDuration(kPatience)));
+            published->integer == 0
+                ? std::string("this address leads to several servers: one connection subscribed, "
+                              "and another that published found no subscriber")
+                : absl::StrCat("none came within ", absl::FormatDuration(kPatience)));
         return absl::OkStatus();
       }
       times.push_back(base::Now() - sent);

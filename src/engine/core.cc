@@ -13,6 +13,14 @@
 #include "src/engine/readers.h"
 
 namespace redlatch::engine {
+namespace {
+
+// A client with many waiters has as many heartbeats.
+constexpr absl::Duration kPingsApart = absl::Seconds(1);
+constexpr std::string_view kTwoServers =
+    "messages do not arrive at this address: it leads to several servers, or forbids PUBLISH";
+
+}  // namespace
 
 Core::Inside::Inside(Core& core)
     : table({.unreachable_after = core.options_.unreachable_after, .numbers = &core.numbers_},
@@ -39,6 +47,10 @@ Core::Core(redis::Url url, ClientOptions options, DescriptionPace pace)
                                    pace_.lifetime)),
       channel_(std::in_place, url_,
                redis::ChannelOptions{.on_reconnected = [this] { inside_->renewer.Reconnected(); },
+                                     .on_replica =
+                                         [this] {
+                                           if (!ended_) subscriber_->MakeAnew();
+                                         },
                                      .introduction = description_}),
       farewell_(*channel_, identity_.client),
       scripts_(*channel_),
@@ -51,10 +63,18 @@ Core::Core(redis::Url url, ClientOptions options, DescriptionPace pace)
           .on_down = [](const absl::Status&) {},
           // The next acquisition subscribes anew, or says why it cannot.
           .on_refused = [this](std::string_view, const absl::Status&) { listening_.store(false); },
+          .where = [this]() -> std::optional<redis::SocketAddress> {
+            std::optional<redis::Peer> peer = channel_->peer();
+            if (!peer) return std::nullopt;
+            return std::move(peer->address);
+          },
       });
 }
 
-Core::~Core() { subscriber_->Stop(); }
+Core::~Core() {
+  ended_ = true;
+  subscriber_->Stop();
+}
 
 // In a forked child, in place of destruction.
 void Core::Abandon() {
@@ -110,8 +130,9 @@ std::string Core::FreshId() {
   return absl::StrCat(identity_.client, ":", numbers_.fetch_add(1) + 1);
 }
 
-Answer Core::Run(Entry& entry, const Send& send, base::Instant deadline) {
+Answer Core::Run(Entry& entry, Send send, base::Instant deadline) {
   Prepare(send);
+  send.bid.listen = send.bid.listen || ask_.load(std::memory_order_relaxed);
   Request request(SubjectOf(entry), send);
   const auto wanted = [&] {
     const base::MutexLock lock(entry.mu);
@@ -120,14 +141,77 @@ Answer Core::Run(Entry& entry, const Send& send, base::Instant deadline) {
   const absl::StatusOr<redis::Reply> reply = scripts_.Run(request.call(), deadline, wanted);
   if (reply.ok()) round_trips_.Add(base::Now() - send.sent);
   Answer answer = ReadAnswer(send, reply);
-  NoteAnswer(answer);
+  NoteAnswer(send, answer);
   return answer;
+}
+
+void Core::Prepare(const Send& send) {
+  const bool heartbeat = send.operation == Operation::kAcquire && send.bid.attempt > 1;
+  if (!heartbeat && !send.anew) return;
+  // A message that was missed while there was no subscription says nothing of the present one.
+  const std::optional<redis::Peer> peer = send.anew ? subscriber_->peer() : std::nullopt;
+  const bool anew = peer && peer->since <= send.missed_since;
+  {
+    const base::MutexLock lock(hearing_mu_);
+    if (!anew || hearing_.deaf()) {
+      if (send.sent < pinged_ + kPingsApart) return;
+      pinged_ = send.sent;
+      return subscriber_->Ping();
+    }
+  }
+  subscriber_->MakeAnew();
+}
+
+void Core::NoteHearing(bool has_subscriber, base::Instant sent) {
+  const std::optional<redis::Peer> peer = subscriber_->peer();
+  const base::Instant live = peer ? peer->since : base::Instant::Infinite();
+  Hearing::Verdict verdict;
+  {
+    const base::MutexLock lock(hearing_mu_);
+    verdict = hearing_.Told(has_subscriber, sent, live, base::Now());
+  }
+  if (has_subscriber) ask_.store(false, std::memory_order_relaxed);
+  switch (verdict) {
+    case Hearing::Verdict::kNothingNew:
+      return;
+    case Hearing::Verdict::kMakeAnew:
+      channel_->MakeAnew(kTwoServers);
+      return subscriber_->MakeAnew();
+    case Hearing::Verdict::kDeaf:
+      return TellWhetherItHears(false);
+    case Hearing::Verdict::kHearsAgain:
+      return TellWhetherItHears(true);
+  }
+}
+
+void Core::TellWhetherItHears(bool hears) {
+  inside_->notifier.Post(
+      Notifier::Urgency::kNotice, [hears, observer = observer_, server = server()] {
+        RunUsersCode("an Observer", [&] {
+          hears ? observer->OnHearsAgain(server) : observer->OnDeaf(server, kTwoServers);
+        });
+      });
+}
+
+// Newest wins: whichever was made anew has found out where the server is now.
+void Core::Align() {
+  const std::optional<redis::Peer> commands = channel_->peer();
+  const std::optional<redis::Peer> messages = subscriber_->peer();
+  if (!commands || !messages || commands->address == messages->address) return;
+  if (commands->since < messages->since) {
+    channel_->MakeAnew("its messages come from another address by now");
+  } else {
+    subscriber_->MakeAnew();
+  }
 }
 
 absl::Status Core::Listen(base::Instant deadline, const std::stop_token& stop) {
   if (listening_.load(std::memory_order_acquire)) return absl::OkStatus();
   absl::Status subscribed = subscriber_->Subscribe(identity_.channel, deadline, stop);
-  if (subscribed.ok()) listening_.store(true, std::memory_order_release);
+  if (subscribed.ok()) {
+    listening_.store(true, std::memory_order_release);
+    Align();
+  }
   return subscribed;
 }
 
@@ -184,6 +268,8 @@ void Core::Expire(Entry& entry) {
 }
 
 void Core::Reconnected() {
+  ask_.store(true, std::memory_order_relaxed);
+  Align();
   reconnects_.fetch_add(1, std::memory_order_relaxed);
   inside_->notifier.Post(Notifier::Urgency::kNotice, [observer = observer_, server = server()] {
     RunUsersCode("an Observer", [&] { observer->OnReconnected(server); });
@@ -206,7 +292,6 @@ void Core::Finish(Entry& entry, Effects& effects) {
   for (Waiter* const waiter : effects.through) {
     static_cast<ParkedWaiter*>(waiter)->parker.Set(ParkedWaiter::kThrough);
   }
-  if (effects.deaf) subscriber_->MakeAnew();
   for (Loss& loss : effects.losses) Post(entry, std::move(loss));
   for (Notice& notice : effects.notices) Post(entry, std::move(notice));
 }

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -22,6 +23,7 @@
 #include "src/engine/counts.h"
 #include "src/engine/description.h"
 #include "src/engine/entry.h"
+#include "src/engine/hearing.h"
 #include "src/engine/notifier.h"
 #include "src/engine/registry.h"
 #include "src/engine/renewer.h"
@@ -93,7 +95,7 @@ class Core {
   void Feed(Entry& entry, Event&& event);
 
   // Runs a script now, on this thread.
-  Answer Run(Entry& entry, const Send& send, base::Instant deadline);
+  Answer Run(Entry& entry, Send send, base::Instant deadline);
   // By when a release must be confirmed of which nobody waits to hear: at once, so that the renewer
   // sees to it, if one has gone unanswered and the server has not been heard of since. So all of
   // them together are held up once.
@@ -102,7 +104,10 @@ class Core {
     return base::Now() + (silent ? absl::ZeroDuration() : command_timeout());
   }
   void NoteSilence() { silent_.store(true, std::memory_order_relaxed); }
-  void NoteAnswer(const Answer& answer) {
+  void NoteAnswer(const Send& send, const Answer& answer) {
+    if (send.bid.listen && answer.bid.kind == BidAnswer::Kind::kQueued) {
+      NoteHearing(!answer.deaf, send.sent);
+    }
     if (answer.kind == Answer::Kind::kFailed && absl::IsUnavailable(answer.failure)) return;
     if (silent_.load(std::memory_order_relaxed)) silent_.store(false, std::memory_order_relaxed);
   }
@@ -110,10 +115,8 @@ class Core {
   // Grants can reach this client from here on. Done once. kUnavailable, by the deadline or when the
   // stop is requested: it goes on in the background.
   absl::Status Listen(base::Instant deadline, const std::stop_token& stop);
-  // Before it is sent: sees to a subscription that does not bring messages.
-  void Prepare(const Send& send) {
-    if (send.anew) subscriber_->MakeAnew();
-  }
+  // Before it is sent: sees to a subscription that does not bring messages, or may not.
+  void Prepare(const Send& send);
   // Sleeps until a waiter is woken, as by a grant; see Subscriber::Await().
   uint32_t Await(base::Parker& parker, base::Instant deadline) {
     return subscriber_->Await(parker, deadline);
@@ -127,6 +130,8 @@ class Core {
 
   // By the client's own threads.
   void Expire(Entry& entry);
+  // Where the two connections lead to two addresses, the older one is made anew.
+  void Align();
   // Tells people anew who this client is; waits for nobody.
   void Describe();
   void Reconnected();
@@ -145,6 +150,8 @@ class Core {
   void Abandon();
 
   void OnMessage(std::string_view text);
+  void NoteHearing(bool has_subscriber, base::Instant sent);
+  void TellWhetherItHears(bool hears);
   bool OnGrant(Entry& entry, const Grant& grant);
   void Finish(Entry& entry, Effects& effects);
   void Post(const Entry& entry, Loss loss);
@@ -164,6 +171,12 @@ class Core {
   std::atomic<uint64_t> reconnects_{0};
   std::atomic<bool> listening_{false};
   std::atomic<bool> silent_{false};
+  std::atomic<bool> ended_{false};
+  // Either connection is new: the next who is queued asks whether messages arrive.
+  std::atomic<bool> ask_{true};
+  base::Mutex hearing_mu_;
+  Hearing hearing_ ABSL_GUARDED_BY(hearing_mu_);
+  base::Instant pinged_ ABSL_GUARDED_BY(hearing_mu_);
   const DescriptionPace pace_;
   const redis::Command description_;
   std::optional<redis::Channel> channel_;
@@ -188,7 +201,7 @@ void Core::Feed(Entry& entry, Event&& event) {
     entry.hold.store(entry.machine.hold(), std::memory_order_relaxed);
   }
   if (!effects.wakes.empty() || !effects.through.empty() || !effects.losses.empty() ||
-      !effects.notices.empty() || effects.deaf) {
+      !effects.notices.empty()) {
     Finish(entry, effects);
   }
   if (entry.send_timer.IsAfter(send_at)) inside_->renewer.Schedule(entry, send_at);

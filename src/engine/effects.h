@@ -52,7 +52,6 @@ struct Effects {
   absl::InlinedVector<Waiter*, 4> through;  // woken too: nothing is left for them to look at
   std::vector<Loss> losses;
   std::vector<Notice> notices;
-  bool deaf = false;  // messages do not reach this client: its subscription is to be made anew
   // Options of tenures that ended: what a user's functions hold on to must not go under a mutex.
   absl::InlinedVector<std::shared_ptr<const LockOptions>, 1> ended;
 };

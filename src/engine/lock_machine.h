@@ -190,8 +190,9 @@ class LockMachine {
     absl::InlinedVector<Attempt, 2> attempts;  // those that a grant may echo
     bool claimed = false;                      // a grant was heard that is not enough to work under
     base::Instant due;
+    base::Instant began;  // to wait
     uint32_t failures = 0;
-    uint32_t polls = 0;  // of a foreign owner
+    uint32_t polls = 0;  // of a foreign owner, or without messages
   };
   struct Holding {
     HoldNumber hold = 0;
@@ -300,6 +301,7 @@ class LockMachine {
   bool HurryDebts(base::Instant now);
   void OnBid(const Send& send, const BidAnswer& answer, base::Instant now, Effects& effects);
   void OnMissed(HoldNumber hold);
+  void PollSoon(HoldNumber hold, base::Instant now);
   void OnBidFailed(const Send& send, const Answer& answer, base::Instant now, Effects& effects);
   // What a hold is granted for, and by which word of the server's.
   struct Basis {
@@ -338,6 +340,10 @@ class LockMachine {
   // subscription that failed is made anew.
   uint32_t misses_ = 0;
   HoldNumber missed_ = 0;
+  base::Instant missed_since_;  // when its wait began
+  // How long this client mostly waits for the lock, if it has waited: a wait that is much longer
+  // may mean that the server is not what it was, and asks before the heartbeat is due.
+  absl::Duration usual_wait_;
   // A hold that ran out is told to be lost somewhat before its deadline, so that whoever works
   // under it can stop: until that deadline, this one, nobody is let in by us.
   base::Instant embargo_;

@@ -154,6 +154,15 @@ void LockMachine::OnMissed(HoldNumber hold) {
   if (!pursuit_ || pursuit_->bid.hold != hold || !pursuit_->queued || pursuit_->claimed) return;
   ++misses_;
   missed_ = hold;
+  missed_since_ = pursuit_->began;
+}
+
+// No message will tell when it is this waiter's turn.
+void LockMachine::PollSoon(HoldNumber hold, base::Instant now) {
+  if (!pursuit_ || pursuit_->bid.hold != hold) return;
+  const absl::Duration poll =
+      std::max(kFirstPoll, Spread(kFirstPoll * 2, kLongestPoll, pursuit_->polls++, hold));
+  pursuit_->due = std::min(pursuit_->due, now + poll);
 }
 
 void LockMachine::OnQueued(const BidAnswer& answer, base::Instant now, Effects& effects) {
@@ -165,13 +174,18 @@ void LockMachine::OnQueued(const BidAnswer& answer, base::Instant now, Effects& 
   pursuit.bid.ticket = answer.ticket;
   OnTold(answer.told);
   pursuit.due = now + HeartbeatInterval(pursuit.bid.terms.lease, config_.longest_heartbeat);
+  if (pursuit.bid.attempt == 1) {
+    pursuit.began = now;
+    if (usual_wait_ > absl::ZeroDuration()) {
+      pursuit.due = std::min(pursuit.due, now + LongWait(usual_wait_));
+    }
+  }
   if (answer.position == 0) {
-    const bool foreign = answer.retry_after < absl::ZeroDuration();
-    const absl::Duration poll =
-        std::max(kFirstPoll, Spread(kFirstPoll * 2, kLongestPoll, pursuit.polls, pursuit.bid.hold));
-    pursuit.polls += foreign ? 1 : 0;
-    pursuit.due =
-        std::min(pursuit.due, now + (foreign ? poll : answer.retry_after + absl::Milliseconds(1)));
+    if (answer.retry_after < absl::ZeroDuration()) {
+      PollSoon(pursuit.bid.hold, now);
+    } else {
+      pursuit.due = std::min(pursuit.due, now + answer.retry_after + absl::Milliseconds(1));
+    }
   }
   if (pursuit.again) pursuit.due = now;
   RefuseImpatient(effects);
@@ -230,6 +244,9 @@ void LockMachine::Granted(const Grant& grant, const Basis& basis, base::Instant 
       .reserved = now,
       .renew_due = basis.claim ? now + ConfirmAfter(basis.lease) : RenewDue(terms, basis.asked),
   });
+  if (pursuit.queued) {
+    usual_wait_ = std::max(usual_wait_ / 8 * 7, now - pursuit.began);
+  }
   pursuit_.reset();
   if (config_.sharing == Sharing::kExclusive) look_.reset();
   ++tally_.granted;

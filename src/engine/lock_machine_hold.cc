@@ -104,7 +104,8 @@ std::optional<Send> LockMachine::NextSend(base::Instant now, absl::Duration earl
                 .sent = now,
                 .lease = bid.terms.lease,
                 .bid = bid,
-                .anew = std::exchange(missed_, 0) != 0};
+                .anew = std::exchange(missed_, 0) != 0,
+                .missed_since = missed_since_};
   }
   if (std::optional<Send> look = NextLook(now)) return look;
   if (holding_ && !holding_->renewing && now < holding_->deadline &&
@@ -146,6 +147,7 @@ Send LockMachine::SendDebt(Debt& debt, base::Instant now) {
       pursuit_->bid.attempt == 0 && config_.sharing == Sharing::kExclusive) {
     send.bid = NextBid(now, true);  // whoever released is likely to come again
     send.anew = std::exchange(missed_, 0) != 0;
+    send.missed_since = missed_since_;
   }
   debt.in_flight = true;
   debt.tried_once = true;
@@ -179,13 +181,13 @@ void LockMachine::OnAnswer(const Send& send, const Answer& answer, base::Instant
     OnDebtAnswer(send, answer, now, effects);
   }
   if (send.bid.hold != 0) {
-    effects.deaf = answer.deaf;
     if (answer.missed) OnMissed(send.bid.hold);
     if (answer.kind == Answer::Kind::kFailed) {
       OnBidFailed(send, answer, now, effects);
     } else {
       OnBid(send, answer.bid, now, effects);
     }
+    if (answer.deaf) PollSoon(send.bid.hold, now);
   }
   if (answer.look > absl::ZeroDuration()) LookAfter(answer.look, now, answer.look_later);
 }

@@ -149,7 +149,7 @@ void Renewer::Serve(const std::vector<Entry*>& due) {
                              absl::MakeSpan(replies));
     for (size_t i = 0; i < batch.size(); ++i) {
       const Answer answer = ReadAnswer(batch[i].send, replies[i]);
-      core_.NoteAnswer(answer);
+      core_.NoteAnswer(batch[i].send, answer);
       core_.Feed(*batch[i].entry, [&](LockMachine& machine, Effects& effects) {
         machine.OnAnswer(batch[i].send, answer, base::Now(), effects);
       });

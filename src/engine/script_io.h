@@ -46,8 +46,9 @@ struct Send {
   bool tombstone = false;                       // kRelease, kCancel: an acquire is unanswered
   uint64_t last_used = 0;                       // kRelease: tokens, to give back the rest
   uint64_t last_reserved = 0;
-  uint32_t block = 1;  // kCancel: what it may have reserved
-  bool anew = false;   // over a new subscription: the present one may be deaf
+  uint32_t block = 1;          // kCancel: what it may have reserved
+  bool anew = false;           // over a new subscription, unless it is: the present one may be deaf
+  base::Instant missed_since;  // `anew`: when the wait began in which a message was missed
 };
 
 // What became of a bid.

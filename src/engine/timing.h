@@ -39,6 +39,11 @@ inline absl::Duration HeartbeatInterval(absl::Duration lease, absl::Duration lon
   return std::min(lease / 3, longest);
 }
 
+// A wait so much longer than usual is looked into.
+inline absl::Duration LongWait(absl::Duration usual) {
+  return std::max(absl::Seconds(1), 4 * usual);
+}
+
 // After a hand-over by message: when its owner asks for the whole lease, if the section lasts.
 inline absl::Duration ConfirmAfter(absl::Duration claim) {
   return std::min(absl::Milliseconds(100), claim / 20);

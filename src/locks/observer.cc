@@ -13,6 +13,7 @@ void Observer::OnRenewed(std::string_view, FencingToken) {}
 void Observer::OnAtRisk(std::string_view, FencingToken, absl::Duration, const absl::Status&) {}
 void Observer::OnRecovered(std::string_view, FencingToken) {}
 void Observer::OnReconnected(std::string_view) {}
+void Observer::OnHearsAgain(std::string_view) {}
 
 void Observer::OnLost(const LostLease& lost) {
   base::PrintLine("lost the hold on \"" + lost.lock + "\" at " + lost.server + ": " + lost.reason);
@@ -27,6 +28,10 @@ void Observer::OnReleaseFailed(std::string_view lock, FencingToken, absl::Durati
 
 void Observer::OnMisuse(std::string_view lock, std::string_view what) {
   base::PrintLine("lock \"" + std::string(lock) + "\": " + std::string(what));
+}
+
+void Observer::OnDeaf(std::string_view server, std::string_view why) {
+  base::PrintLine(std::string(server) + ": " + std::string(why));
 }
 
 }  // namespace redlatch

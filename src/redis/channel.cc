@@ -71,6 +71,14 @@ absl::Status Channel::Connect(base::Instant deadline) {
   return result.status();
 }
 
+void Channel::MakeAnew(std::string_view why) {
+  if (!fork_guard_.InForkedChild()) core_->MakeAnew(why);
+}
+
+std::optional<Peer> Channel::peer() const {
+  return fork_guard_.InForkedChild() ? std::nullopt : core_->peer();
+}
+
 Channel::Stats Channel::stats() const {
   return fork_guard_.InForkedChild() ? Stats() : core_->stats();
 }
@@ -191,7 +199,10 @@ void Channel::Core::Lead(Exchange& mine, base::Instant deadline) {
         Receive(mine, kAtOnce, finished);
       } else if (connected_) {
         Write();
-        if (doomed_.empty()) Receive(mine, deadline, finished);
+        LeaveOnceAnswered();
+        const base::Instant silent_at = progress_ + options_.stall_timeout;
+        const base::Instant until = leaving_.empty() ? deadline : std::min(deadline, silent_at);
+        if (doomed_.empty()) Receive(mine, until, finished);
       } else {
         Reconnect(mine, deadline, finished);
       }
@@ -238,6 +249,19 @@ void Channel::Core::WakeFinished(const Exchange& mine, Finished& finished) {
     if (exchange != &mine) exchange->parker.Set(kDone);
   }
   finished.clear();
+}
+
+// The next leader gives the connection up.
+void Channel::Core::MakeAnew(std::string_view why) {
+  const base::MutexLock lock(mu_);
+  if (!connected_ || !leaving_.empty()) return;
+  leaving_ = std::string(why);
+  InterruptLeader();
+}
+
+std::optional<Peer> Channel::Core::peer() const {
+  const base::MutexLock lock(mu_);
+  return connected_ && leaving_.empty() ? peer_ : std::nullopt;
 }
 
 Channel::Stats Channel::Core::stats() const {

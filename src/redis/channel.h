@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -14,6 +15,7 @@
 #include "src/base/clock.h"
 #include "src/base/fork_guard.h"
 #include "src/redis/codec.h"
+#include "src/redis/connector.h"
 #include "src/redis/handshake.h"
 #include "src/redis/reply.h"
 #include "src/redis/transport.h"
@@ -36,6 +38,9 @@ struct ChannelOptions {
   // A lost connection was made again. Called by the leader while the channel is locked: returns at
   // once and does not call the channel.
   std::function<void()> on_reconnected;
+  // A server that was asked has turned out to be a replica. Called as on_reconnected; the
+  // connection is given up, see MakeAnew().
+  std::function<void()> on_replica;
   // The first command of each connection that the handshake has accepted, before whatever waits to
   // be sent; what the server says to it does not matter.
   std::optional<Command> introduction = {};
@@ -54,6 +59,7 @@ struct ChannelOptions {
 //   no connection    the leader connects         not sent: it never executes
 //   connected        written at once             sent: its late reply is thrown away
 //   stalled          written where room is       connection given up after `stall_timeout`
+//   being left       waits for the next one      sent: its late reply is thrown away
 //
 // A broken connection fails the commands that were sent with kUnavailable, and MayHaveExecuted()
 // tells them from those that were not; whatever was not sent waits for the next connection until
@@ -87,6 +93,14 @@ class Channel {
   // Makes the first connection, or tells by `deadline` why the first attempt failed. Calls
   // connect by themselves; this is for who wants to know early.
   absl::Status Connect(base::Instant deadline);
+
+  // The connection leads to the wrong server: whatever it was not yet given goes over a new one,
+  // made wherever the URL leads then. What was sent is answered first. A reply by which a server
+  // says that it is a replica does the same.
+  void MakeAnew(std::string_view why);
+
+  // Whom commands go to; nothing while there is no connection, or it is being left.
+  std::optional<Peer> peer() const;
 
   struct Stats {
     uint64_t connects = 0;  // connections made

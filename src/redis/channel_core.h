@@ -43,6 +43,8 @@ class Channel::Core {
   // `mine` has its results, and nothing else yet.
   void Run(absl::Span<const Command> commands, Exchange& mine, base::Instant deadline);
   absl::Status Send(const Command& command);
+  void MakeAnew(std::string_view why);
+  std::optional<Peer> peer() const;
   Stats stats() const;
   ServerInfo server_info() const;
 
@@ -71,6 +73,7 @@ class Channel::Core {
 
   // Writes what the kernel takes; the leader's, or a follower's while the leader sleeps.
   bool MayWrite() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void LeaveOnceAnswered() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Write() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void VerifyAndWrite() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
@@ -92,6 +95,8 @@ class Channel::Core {
   size_t in_flight_done_ ABSL_GUARDED_BY(mu_) = 0;
 
   bool connected_ ABSL_GUARDED_BY(mu_) = false;
+  std::optional<Peer> peer_ ABSL_GUARDED_BY(mu_);
+  std::string leaving_ ABSL_GUARDED_BY(mu_);     // why no further command goes over the connection
   std::string doomed_ ABSL_GUARDED_BY(mu_);      // why the leader must give the connection up
   base::Instant progress_ ABSL_GUARDED_BY(mu_);  // the last byte read, or the first sent since
   Comeback comeback_ ABSL_GUARDED_BY(mu_);

@@ -38,6 +38,7 @@ void Channel::Core::Reconnect(Exchange& mine, base::Instant deadline, Finished& 
   info_ = std::move((*step)->info);
   connected_ = true;
   progress_ = base::Now();
+  peer_ = Peer{.address = std::move((*step)->address), .since = progress_};
   comeback_.Made();
   if (options_.introduction) pipeline_.Prepend(*options_.introduction);
   if (++stats_.connects > 1 && options_.on_reconnected) options_.on_reconnected();
@@ -71,6 +72,10 @@ void Channel::Core::Receive(const Exchange& mine, base::Instant deadline, Finish
   if (got.kind == IoResult::Kind::kDone) progress_ = base::Now();
   comeback_.Heard(arrived_.size());
   for (Reply& reply : arrived_) {
+    if (reply.is_error() && IsReplicas(ClassifyError(reply.text)) && leaving_.empty()) {
+      leaving_ = "it is a replica now";
+      if (options_.on_replica) options_.on_replica();
+    }
     if (!pipeline_.Deliver(std::move(reply), finished))
       broken = "it sent a reply that nothing had asked for";
   }
@@ -118,6 +123,8 @@ void Channel::Core::Break(Finished& finished) {
   }
   transport_->DiscardUnsent();
   transport_.reset();
+  peer_.reset();
+  leaving_.clear();
   write_blocked_ = false;
   last_failure_ = absl::UnavailableError(
       absl::StrCat("lost the connection to ", server_, ": ", std::exchange(doomed_, {})));
@@ -134,7 +141,15 @@ void Channel::Core::Break(Finished& finished) {
 
 bool Channel::Core::MayWrite() const {
   return connected_ && !writing_ && !write_blocked_ && doomed_.empty() &&
-         (in_flight_done_ < in_flight_.size() || pipeline_.unsent_bytes() > 0);
+         (in_flight_done_ < in_flight_.size() ||
+          (leaving_.empty() && pipeline_.unsent_bytes() > 0));
+}
+
+void Channel::Core::LeaveOnceAnswered() {
+  const bool written = !writing_ && in_flight_done_ == in_flight_.size();
+  const bool answered = written && !pipeline_.awaits_reply();
+  const bool silent = base::Now() - progress_ >= options_.stall_timeout;
+  if (!leaving_.empty() && doomed_.empty() && (answered || silent)) doomed_ = leaving_;
 }
 
 void Channel::Core::Write() {

@@ -25,6 +25,12 @@ struct Connection {
   SocketAddress address;
 };
 
+// Whom a connection leads to, and since when.
+struct Peer {
+  SocketAddress address;
+  base::Instant since;
+};
+
 // Where to connect to, whatever the URL leads to by now; nothing: where the URL leads.
 using Whereabouts = std::function<std::optional<SocketAddress>()>;
 

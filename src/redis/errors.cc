@@ -113,6 +113,7 @@ bool IsTransient(ErrorCode code) {
   switch (code) {
     case ErrorCode::kLoading:
     case ErrorCode::kBusy:
+    case ErrorCode::kReadOnly:
     case ErrorCode::kMasterDown:
     case ErrorCode::kTryAgain:
     case ErrorCode::kClusterDown:
@@ -121,6 +122,10 @@ bool IsTransient(ErrorCode code) {
     default:
       return false;
   }
+}
+
+bool IsReplicas(ErrorCode code) {
+  return code == ErrorCode::kReadOnly || code == ErrorCode::kMasterDown;
 }
 
 absl::Status ErrorStatus(std::string_view reply, std::string_view server) {

@@ -33,8 +33,12 @@ enum class ErrorCode : uint8_t {
 ErrorCode ClassifyError(std::string_view error_text);
 
 // The server refused before it executed anything, and will accept the same command when whatever
-// holds it up is over: loading its data, a long script, a slot on the move.
+// holds it up is over: loading its data, a long script, a slot on the move; or another server will,
+// if this one is a replica.
 bool IsTransient(ErrorCode code);
+
+// The server is a replica, or has become one: whatever it is asked, the primary is elsewhere.
+bool IsReplicas(ErrorCode code);
 
 // A status for an error reply of `server`, with what to do about it, if that is known.
 absl::Status ErrorStatus(std::string_view reply, std::string_view server);

@@ -42,6 +42,10 @@ void Subscriber::MakeAnew() {
   if (!fork_guard_.InForkedChild()) core_->MakeAnew();
 }
 
+void Subscriber::Ping() {
+  if (!fork_guard_.InForkedChild()) core_->Ping();
+}
+
 uint32_t Subscriber::Await(base::Parker& parker, base::Instant deadline) {
   return fork_guard_.InForkedChild() ? parker.ParkUntil(deadline) : core_->Await(parker, deadline);
 }
@@ -52,6 +56,10 @@ void Subscriber::Stop() {
 
 bool Subscriber::live() const { return !fork_guard_.InForkedChild() && core_->live(); }
 
+std::optional<Peer> Subscriber::peer() const {
+  return fork_guard_.InForkedChild() ? std::nullopt : core_->peer();
+}
+
 Subscriber::Stats Subscriber::stats() const {
   return fork_guard_.InForkedChild() ? Stats() : core_->stats();
 }
@@ -59,7 +67,7 @@ Subscriber::Stats Subscriber::stats() const {
 Subscriber::Core::Core(const Url& url, SubscriberOptions options)
     : options_(std::move(options)),
       server_(url.DebugString()),
-      connector_(url, Handshake::Purpose::kSubscriptions, options_.open),
+      connector_(url, Handshake::Purpose::kSubscriptions, options_.open, nullptr, options_.where),
       comeback_(options_.first_backoff, options_.longest_backoff),
       buffer_(std::make_unique<char[]>(kReadSize)) {}
 
@@ -173,6 +181,13 @@ void Subscriber::Core::MakeAnew() {
   WakeReader();
 }
 
+void Subscriber::Core::Ping() {
+  const base::MutexLock lock(mu_);
+  if (!connected_ || ping_) return;
+  ping_ = true;
+  WakeReader();
+}
+
 bool Subscriber::Core::AllLive() const {
   return connected_ && std::none_of(subscriptions_.begin(), subscriptions_.end(),
                                     [](const auto& s) { return s.second->state == State::kAsked; });
@@ -181,6 +196,11 @@ bool Subscriber::Core::AllLive() const {
 bool Subscriber::Core::live() const {
   const base::MutexLock lock(mu_);
   return AllLive();
+}
+
+std::optional<Peer> Subscriber::Core::peer() const {
+  const base::MutexLock lock(mu_);
+  return AllLive() ? peer_ : std::nullopt;
 }
 
 Subscriber::Stats Subscriber::Core::stats() const {

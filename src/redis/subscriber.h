@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -13,6 +14,7 @@
 #include "src/base/clock.h"
 #include "src/base/fork_guard.h"
 #include "src/base/parker.h"
+#include "src/redis/connector.h"
 #include "src/redis/transport.h"
 #include "src/redis/url.h"
 
@@ -39,6 +41,8 @@ struct SubscriberOptions {
   absl::Duration answer_timeout = absl::Seconds(2);
   absl::Duration first_backoff = absl::Milliseconds(10);
   absl::Duration longest_backoff = absl::Seconds(1);
+  // Where to connect to, if that is known; see Connector.
+  Whereabouts where;
   TransportFactory open = OpenSocket;
 };
 
@@ -81,6 +85,9 @@ class Subscriber {
   // once. Does nothing unless all subscriptions are live: otherwise that is under way already.
   void MakeAnew();
 
+  // The server is asked whether the connection is alive, now rather than after a ping_interval.
+  void Ping();
+
   // Sleeps until the parker, which the caller has armed, is set, or `deadline` comes; its value.
   // For a thread that waits for a message: where it is the only one, it reads the connection itself
   // meanwhile, and is spared the hop from the subscriber's thread. The callbacks may run on it.
@@ -91,6 +98,10 @@ class Subscriber {
 
   // Connected, and every subscription acknowledged.
   bool live() const;
+
+  // Whom it is connected to, and since when all that was subscribed by then is live; nothing while
+  // that is not so.
+  std::optional<Peer> peer() const;
 
   struct Stats {
     uint64_t connects = 0;

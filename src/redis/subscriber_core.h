@@ -48,7 +48,9 @@ class Subscriber::Core {
   void MakeAnew();
   uint32_t Await(base::Parker& parker, base::Instant deadline);
   void Stop();
+  void Ping();
   bool live() const;
+  std::optional<Peer> peer() const;
   Stats stats() const;
 
  private:
@@ -114,6 +116,8 @@ class Subscriber::Core {
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   bool connected_ ABSL_GUARDED_BY(mu_) = false;
   bool make_anew_ ABSL_GUARDED_BY(mu_) = false;  // the reader is to give the connection up
+  bool ping_ ABSL_GUARDED_BY(mu_) = false;       // the reader is to ask
+  std::optional<Peer> peer_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, SubscriptionPtr, std::less<>> subscriptions_ ABSL_GUARDED_BY(mu_);
   std::vector<Request> requests_ ABSL_GUARDED_BY(mu_);  // to be sent, in this order
   absl::Status last_failure_ ABSL_GUARDED_BY(mu_);

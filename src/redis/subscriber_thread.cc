@@ -70,6 +70,7 @@ void Subscriber::Core::Connect() {
     }
     restoring_ = requests_.size();
     connected_ = true;
+    peer_ = Peer{.address = std::move((*step)->address), .since = last_read_};
     ++stats_.connects;
   }
   if (restoring_ == 0) Restored();
@@ -103,6 +104,8 @@ void Subscriber::Core::Break() {
     ++stats_.breaks;
     connected_ = false;
     make_anew_ = false;
+    ping_ = false;
+    peer_.reset();
     std::move(requests_.begin(), requests_.end(), std::back_inserter(pending_));
     requests_.clear();
     for (const Request& request : std::exchange(pending_, {})) {
@@ -123,15 +126,17 @@ void Subscriber::Core::Break() {
 void Subscriber::Core::Serve(base::Parker* guest, base::Instant deadline) {
   std::vector<Request> requests;
   bool wanted = false;
+  bool ping = false;
   {
     const base::MutexLock lock(mu_);
+    ping = std::exchange(ping_, false);
     if (make_anew_) return Fail("a new connection was asked for");
     requests.swap(requests_);
     wanted = !subscriptions_.empty();
   }
   for (const Request& request : requests) Ask(request);
   const base::Instant now = base::Now();
-  if (pending_.empty() && wanted && last_read_ + options_.ping_interval <= now) {
+  if (pending_.empty() && wanted && (ping || last_read_ + options_.ping_interval <= now)) {
     Ask({Verb::kPing, nullptr});
   }
   Flush();
@@ -255,6 +260,10 @@ void Subscriber::Core::Refuse(Subscription& subscription, const absl::Status& wh
 
 // All is live that was subscribed when this connection was made.
 void Subscriber::Core::Restored() {
+  {
+    const base::MutexLock lock(mu_);
+    if (peer_) peer_->since = base::Now();
+  }
   comeback_.Heard(1);
   if (!std::exchange(lost_, false)) return;
   if (options_.on_live_again) options_.on_live_again();

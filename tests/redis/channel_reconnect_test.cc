@@ -111,6 +111,33 @@ TEST_F(ChannelReconnectTest, ACommandThatCouldNotBeSentNeverExecutes) {
   }
 }
 
+TEST_F(ChannelReconnectTest, AConnectionThatIsLeftAnswersWhatItWasSent) {
+  const auto channel = Connected(Proxied());
+  proxy_.Hold(Direction::kToClient);
+  std::thread first([&] { EXPECT_EQ(Echo(*channel, "first"), "first"); });
+  ASSERT_TRUE(proxy_.Await([](const auto& stats) { return stats.bytes_waiting > 0; }));
+  channel->MakeAnew("it is the wrong one");
+  EXPECT_FALSE(channel->peer().has_value());
+  std::thread second([&] { EXPECT_EQ(Echo(*channel, "second"), "second"); });
+  absl::SleepFor(absl::Milliseconds(10));
+  EXPECT_EQ(channel->stats().breaks, 0);
+  proxy_.Heal();
+  first.join();
+  second.join();
+  EXPECT_EQ(channel->stats().connects, 2);
+  EXPECT_TRUE(channel->peer().has_value());
+}
+
+TEST_F(ChannelReconnectTest, AConnectionThatIsLeftAndSilentIsGivenUp) {
+  ChannelOptions options;
+  options.stall_timeout = absl::Milliseconds(100);
+  const auto channel = Connected(Proxied(options));
+  proxy_.Drop(Direction::kToClient, support::Scope::kExisting);
+  EXPECT_TRUE(MayHaveExecuted(Call(*channel, {"PING"}, absl::Milliseconds(10))));
+  channel->MakeAnew("it is the wrong one");
+  EXPECT_EQ(Echo(*channel, "anew"), "anew");
+}
+
 TEST_F(ChannelReconnectTest, ADeadlineThatHasPassedSendsNothing) {
   const auto channel = Connected(Direct());
   for (const absl::Duration ago : {absl::ZeroDuration(), absl::Seconds(1)}) {

@@ -215,6 +215,43 @@ TEST_P(ClaimScriptsTest, WhoeverAsksHearsWhetherItsChannelHasASubscriber) {
   EXPECT_EQ(notes_, "");
 }
 
+TEST_P(ClaimScriptsTest, AWaiterThatIsDeafAndPollsHasItsTurnOnceItHasWaitedLong) {
+  const Ear ear(*server_, Channel('c'));
+  for (const bool long_ago : {false, true}) {
+    Token(Of('a'));
+    Request b = Waiting1('b', long_ago ? 2 : 1);
+    b.listen = true;
+    if (long_ago) b.ticket = "1000000000000000";
+    EXPECT_EQ(Outcome(b), "queued");
+    EXPECT_THAT(notes_, StartsWith("deaf"));
+    const Request c = Waiting1('c', long_ago ? 2 : 1);
+    EXPECT_EQ(Outcome(c), "queued");
+    Release(Of('a'));
+    const Request& next = long_ago ? b : c;
+    EXPECT_EQ(Owner(), next.hold);
+    EXPECT_EQ(Outcome(next), "granted");
+    Release(next);
+    Cancel(b);
+    Release(c);
+  }
+}
+
+TEST_P(ClaimScriptsTest, AWaiterThatIsDeafAndPollsNoMoreIsDead) {
+  const Ear ear(*server_, Channel('c'));
+  Token(Of('a'));
+  Request b = Waiting1('b');
+  b.listen = true;
+  b.ticket = "1000000000000000";
+  EXPECT_EQ(Outcome(b), "queued");
+  const Request c = Waiting1('c');
+  EXPECT_EQ(Outcome(c), "queued");
+  // It asked long ago, as the record says that begins with the time.
+  const std::string record = server_->Text({"HGET", Waiters(), b.hold});
+  server_->Command({"HSET", Waiters(), b.hold, "1000000000000000" + record.substr(16)});
+  Release(Of('a'));
+  EXPECT_EQ(Owner(), c.hold);
+}
+
 TEST_P(ClaimScriptsTest, WhoeverLeftTheQueueUnawaresIsTold) {
   Token(Of('a'));
   Request b = Waiting1('b');

@@ -1,11 +1,14 @@
 // A subscription that seems to be fine, and to which nothing comes: a new connection on request.
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "src/base/parker.h"
+#include "src/redis/channel.h"
 #include "src/redis/subscriber.h"
 #include "tests/support/process_stats.h"
 #include "tests/support/subscriber_test_fixture.h"
@@ -71,6 +74,31 @@ TEST_F(SubscriberAnew, AConnectionThatIsBeingMadeIsLetBe) {
   EXPECT_TRUE(ArrivesSoon("c"));
   EXPECT_EQ(subscriber->stats().connects, 1);
   EXPECT_EQ(proxy_.stats().accepted, 1);
+}
+
+TEST_F(SubscriberAnew, ItGoesWhereItIsTold) {
+  Channel commands(*ParseUrl(proxy_.url()));
+  ASSERT_TRUE(commands.Connect(Soon()).ok());
+  SubscriberOptions options;
+  options.where = [&] { return std::optional<SocketAddress>(commands.peer()->address); };
+  const auto subscriber = Make(server_->url(), std::move(options));
+  ASSERT_TRUE(subscriber->Subscribe("c", Soon()).ok());
+  EXPECT_EQ(proxy_.stats().accepted, 2);
+  EXPECT_TRUE(subscriber->peer()->address == commands.peer()->address);
+  EXPECT_TRUE(ArrivesSoon("c"));
+}
+
+TEST_F(SubscriberAnew, APingFindsAHalfOpenConnection) {
+  const auto subscriber = Make(
+      proxy_.url(), {.ping_interval = absl::Hours(1), .answer_timeout = absl::Milliseconds(200)});
+  ASSERT_TRUE(subscriber->Subscribe("c", Soon()).ok());
+  subscriber->Ping();
+  EXPECT_TRUE(AwaitCalls("ping", 1));
+  EXPECT_EQ(ears_.Count("down"), 0);
+  proxy_.Drop(Direction::kToClient, Scope::kExisting);
+  subscriber->Ping();
+  EXPECT_TRUE(ears_.Await("live again"));
+  EXPECT_TRUE(ArrivesSoon("c"));
 }
 
 TEST_F(SubscriberAnew, TheSubscriberMayEndInTheMidstOfIt) {

@@ -105,16 +105,23 @@ class Links::Link {
   Flow to_client_{Direction::kToClient, server_, client_, links_.shared_};
 };
 
-Links::Links(int epoll, const sockaddr_storage& upstream, socklen_t upstream_size)
-    : epoll_(epoll), upstream_(upstream), upstream_size_(upstream_size) {}
+Links::Links(int epoll, std::vector<Address> upstreams)
+    : epoll_(epoll), upstreams_(std::move(upstreams)) {}
 
 Links::~Links() { ResetAll(); }
 
+void Links::LeadTo(std::vector<Address> upstreams) {
+  upstreams_ = std::move(upstreams);
+  next_upstream_ = 0;
+}
+
 void Links::Add(base::UniqueFd client) {
-  base::UniqueFd server(socket(upstream_.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  const Address& upstream = upstreams_[next_upstream_++ % upstreams_.size()];
+  base::UniqueFd server(
+      socket(upstream.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   CheckErrno(server.valid(), "socket");
   // A failure is read from the socket later, as a reset.
-  (void)connect(server.get(), reinterpret_cast<const sockaddr*>(&upstream_), upstream_size_);
+  (void)connect(server.get(), upstream.get(), upstream.size);
   links_.push_back(std::make_unique<Link>(*this, std::move(client), std::move(server)));
   Link& link = *links_.back();
   for (const Direction direction : {Direction::kToServer, Direction::kToClient}) {

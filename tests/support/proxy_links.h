@@ -18,6 +18,14 @@
 
 namespace redlatch::support::proxy {
 
+struct Address {
+  sockaddr_storage storage{};
+  socklen_t size = 0;
+
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
+  sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
+};
+
 // What epoll calls back.
 class EventHandler {
  public:
@@ -30,11 +38,13 @@ class EventHandler {
 class Links {
  public:
   // `epoll` outlives this object.
-  Links(int epoll, const sockaddr_storage& upstream, socklen_t upstream_size);
+  Links(int epoll, std::vector<Address> upstreams);
   ~Links();
   Links(const Links&) = delete;
   Links& operator=(const Links&) = delete;
 
+  // Connections to come go to these in turn.
+  void LeadTo(std::vector<Address> upstreams);
   // Takes a client's connection and makes the server's.
   void Add(base::UniqueFd client);
 
@@ -71,8 +81,8 @@ class Links {
   void Remove(const Link& link);
 
   const int epoll_;
-  const sockaddr_storage upstream_;
-  const socklen_t upstream_size_;
+  std::vector<Address> upstreams_;
+  size_t next_upstream_ = 0;
   Shared shared_;
   Inherited inherited_[2];
   std::list<std::unique_ptr<Link>> links_;

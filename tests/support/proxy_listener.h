@@ -13,14 +13,6 @@
 
 namespace redlatch::support::proxy {
 
-struct Address {
-  sockaddr_storage storage{};
-  socklen_t size = 0;
-
-  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
-  sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
-};
-
 Address TcpAddress(const std::string& numeric_host, int port);
 Address UnixAddress(const std::string& path);
 

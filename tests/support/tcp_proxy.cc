@@ -52,9 +52,8 @@ class Signal : public proxy::EventHandler {
 class TcpProxy::Loop {
  public:
   explicit Loop(const TcpProxyOptions& options)
-      : upstream_(proxy::TcpAddress(options.host, options.port)),
-        socket_path_(options.listen_socket_path),
-        links_(epoll_.get(), upstream_.storage, upstream_.size) {
+      : socket_path_(options.listen_socket_path),
+        links_(epoll_.get(), {proxy::TcpAddress(options.host, options.port)}) {
     Listen(proxy::TcpAddress("127.0.0.1", port()));
     if (!socket_path_.empty()) Listen(proxy::UnixAddress(socket_path_));
     thread_ = std::thread([this] { Main(); });
@@ -162,7 +161,6 @@ class TcpProxy::Loop {
   }
 
   const ReservedPort port_;
-  const proxy::Address upstream_;
   const std::string socket_path_;
 
   // Of the thread alone.
@@ -223,6 +221,12 @@ void TcpProxy::CloseAll() {
 
 void TcpProxy::HalfClose(Direction direction) {
   loop_->Run([&](proxy::Links& links) { links.HalfClose(direction); });
+}
+
+void TcpProxy::LeadTo(const std::vector<int>& ports) {
+  std::vector<proxy::Address> upstreams;
+  for (const int port : ports) upstreams.push_back(proxy::TcpAddress("127.0.0.1", port));
+  loop_->Run([&](proxy::Links& links) { links.LeadTo(upstreams); });
 }
 
 void TcpProxy::SetArrival(Arrival arrival) { loop_->SetArrival(arrival); }

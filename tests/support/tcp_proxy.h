@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/time/time.h"
 
@@ -94,6 +95,10 @@ class TcpProxy {
   void HalfClose(Direction direction);
 
   void SetArrival(Arrival arrival);
+
+  // Connections to come go to the servers at these ports of 127.0.0.1, in turn, as after a failover
+  // or behind a balancer. Those that are open stay where they are; Heal() changes nothing of this.
+  void LeadTo(const std::vector<int>& ports);
 
   // Plain forwarding again: delivers what is held or delayed, serves new connections, disarms
   // the rest, and resets connections that lost bytes by Drop() or were half closed.

@@ -28,7 +28,7 @@ const struct {
     {"BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
      ErrorCode::kBusy, absl::StatusCode::kUnavailable, true},
     {"READONLY You can't write against a read only replica.", ErrorCode::kReadOnly,
-     absl::StatusCode::kUnavailable, false},
+     absl::StatusCode::kUnavailable, true},
     {"MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
      ErrorCode::kMasterDown, absl::StatusCode::kUnavailable, true},
     {"OOM command not allowed when used memory > 'maxmemory'.", ErrorCode::kOutOfMemory,

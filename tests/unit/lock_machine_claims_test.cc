@@ -302,12 +302,19 @@ TEST_F(LockMachineClaimsTest, WhoeverMissedOneComesLastUntilAMessageReachesIt) {
   EXPECT_EQ(next.state, State::kWaiting);
 }
 
-TEST_F(LockMachineClaimsTest, OneWhoseChannelHasNoSubscriberAtTheServerIsTold) {
+TEST_F(LockMachineClaimsTest, OneWhoseChannelHasNoSubscriberAtTheServerPolls) {
   Acquire();
   Answer deaf = Queued();
   deaf.deaf = true;
-  Hear(Fetch(Operation::kAcquire), deaf);
-  EXPECT_TRUE(effects().deaf);
+  for (int i = 0; i < 10; ++i) {
+    Hear(Fetch(Operation::kAcquire), deaf);
+    const absl::Duration poll = machine().next_send() - now();
+    EXPECT_GE(poll, absl::Milliseconds(50));
+    EXPECT_LE(poll, absl::Milliseconds(i == 0 ? 100 : 500));
+    Pass(poll);
+  }
+  Hear(Fetch(Operation::kAcquire), Queued());
+  EXPECT_GE(machine().next_send() - now(), absl::Seconds(1));
 }
 
 TEST_F(LockMachineClaimsTest, AttemptsAfterTheFirstAskWhetherMessagesArrive) {

@@ -1,0 +1,179 @@
+// A replica is promoted under clients that wait for a lock. They know one address, which leads to
+// the primary: first to the old one, then to the new.
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "gtest/gtest.h"
+#include "redlatch/client.h"
+#include "redlatch/reentrant_lock.h"
+#include "redlatch/simple_lock.h"
+#include "src/base/clock.h"
+#include "src/base/parker.h"
+#include "tests/support/redis_server.h"
+#include "tests/support/tcp_proxy.h"
+#include "tests/support/test_scale.h"
+
+namespace redlatch {
+namespace {
+
+constexpr absl::Duration kPatience = absl::Seconds(30);
+constexpr size_t kClients = 3;
+
+// The passing of time is what these tests are about; it stands for no event.
+void Sleep(absl::Duration time) { base::Parker().ParkUntil(base::Now() + time); }
+
+class Failover : public ::testing::Test {
+ protected:
+  Failover() { EXPECT_TRUE(replica_->AwaitInfo("master_link_status", "up")); }
+
+  // The old primary takes no writes from here on: a release that it took after the promotion would
+  // be lost, and the lock stay taken until its claim or lease is over.
+  void Demote() {
+    const std::string port = std::to_string(replica_->port());
+    EXPECT_FALSE(primary_->Command({"REPLICAOF", "127.0.0.1", port}).is_error());
+  }
+  void Promote() {
+    EXPECT_FALSE(replica_->Command({"REPLICAOF", "NO", "ONE"}).is_error());
+    proxy_.LeadTo({replica_->port()});
+  }
+
+  const std::unique_ptr<support::RedisServer> primary_ = support::RedisServer::Start();
+  const std::unique_ptr<support::RedisServer> replica_ =
+      support::RedisServer::Start({.replica_of = primary_->port()});
+  support::TcpProxy proxy_{{.port = primary_->port()}};
+};
+
+class FailoverOfWaiters : public Failover {
+ protected:
+  using Counts = std::array<int64_t, kClients>;
+
+  FailoverOfWaiters() {
+    for (size_t i = 0; i < kClients; ++i) {
+      crew_.emplace_back([this, i] {
+        SimpleLock lock(*Client::Connect(proxy_.url()), "lock");
+        while (!over_) {
+          const auto lease = lock.Acquire({.wait = absl::Seconds(60)});
+          if (lease.ok()) ++acquired_[i];
+        }
+      });
+    }
+    Await([&] { return LeastSince(Counts()) > 100; });
+  }
+  ~FailoverOfWaiters() override {
+    over_ = true;
+    for (std::thread& each : crew_) each.join();
+  }
+
+  Counts Now() const {
+    Counts counts;
+    for (size_t i = 0; i < kClients; ++i) counts[i] = acquired_[i];
+    return counts;
+  }
+  int64_t LeastSince(const Counts& before) const {
+    int64_t least = INT64_MAX;
+    for (size_t i = 0; i < kClients; ++i) least = std::min(least, acquired_[i] - before[i]);
+    return least;
+  }
+  template <class Condition>
+  static void Await(Condition condition) {
+    const base::Instant patience = base::Now() + kPatience;
+    while (!condition() && base::Now() < patience) Sleep(absl::Milliseconds(1));
+    EXPECT_TRUE(condition());
+  }
+
+  // What was acquired at the old primary does not count: from here on nothing can be.
+  void ExpectThatAllGoOn() {
+    const base::Instant promoted = base::Now();
+    const Counts before = Now();
+    Await([&] { return LeastSince(before) > 1; });
+    const absl::Duration idle = base::Now() - promoted;
+    std::printf("all three acquired again after %s\n", absl::FormatDuration(idle).c_str());
+    EXPECT_LE(idle, absl::Seconds(support::FullBars() ? 3 : 10));
+
+    Await([&] { return LeastSince(before) > 100; });
+    const Counts began = Now();
+    Sleep(absl::Seconds(support::FullBars() ? 5 : 2));
+    const Counts end = Now();
+    int64_t least = INT64_MAX;
+    int64_t most = 0;
+    for (size_t i = 0; i < kClients; ++i) {
+      least = std::min(least, end[i] - began[i]);
+      most = std::max(most, end[i] - began[i]);
+    }
+    std::printf("shares from %lld to %lld\n", static_cast<long long>(least),
+                static_cast<long long>(most));
+    EXPECT_LE(static_cast<double>(most - least),
+              (support::FullBars() ? 0.2 : 0.6) * static_cast<double>(most));
+  }
+
+ private:
+  std::atomic<bool> over_{false};
+  std::array<std::atomic<int64_t>, kClients> acquired_{};
+  std::vector<std::thread> crew_;
+};
+
+TEST_F(FailoverOfWaiters, ToANewPrimaryWhileTheOldOneLivesOnAsAReplica) {
+  Demote();
+  Promote();
+  ExpectThatAllGoOn();
+}
+
+TEST_F(FailoverOfWaiters, ToANewPrimaryWhileTheOldHostIsGoneWithoutAWord) {
+  proxy_.Drop(support::Direction::kToServer, support::Scope::kExisting);
+  proxy_.Drop(support::Direction::kToClient, support::Scope::kExisting);
+  Promote();
+  ExpectThatAllGoOn();
+}
+
+template <class Lock>
+class FailoverOfOne : public Failover {};
+using Locks = ::testing::Types<SimpleLock, ReentrantLock>;
+TYPED_TEST_SUITE(FailoverOfOne, Locks);
+
+TYPED_TEST(FailoverOfOne, WhoFindsAReplicaAsksTheNewPrimaryWithinTheSameCall) {
+  TypeParam lock(*Client::Connect(this->proxy_.url()), "lock");
+  ASSERT_TRUE(lock.Acquire().ok());
+  while (this->replica_->Integer({"EXISTS", "redlatch:2:{lock}:fence"}) == 0 ||
+         this->replica_->Integer({"EXISTS", "lock"}) == 1) {
+    std::this_thread::yield();
+  }
+  this->Demote();
+  this->Promote();
+  const auto lease = lock.TryAcquire();
+  EXPECT_TRUE(lease.ok()) << lease.status();
+  EXPECT_TRUE(this->replica_->Command({"EXISTS", "lock"}).integer == 1);
+}
+
+TYPED_TEST(FailoverOfOne, AHoldIsReleasedAtTheNewPrimary) {
+  TypeParam lock(*Client::Connect(this->proxy_.url()), "lock");
+  auto lease = lock.Acquire();
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  while (this->replica_->Integer({"EXISTS", "lock"}) == 0) std::this_thread::yield();
+  this->Demote();
+  this->Promote();
+  EXPECT_TRUE(lease->Release().ok());
+  EXPECT_EQ(this->replica_->Integer({"EXISTS", "lock"}), 0);
+}
+
+TEST_F(Failover, AnAddressThatLeadsToAReplicaIsNamed) {
+  SimpleLock lock(*Client::Connect(primary_->url()), "lock");
+  ASSERT_TRUE(lock.Acquire().ok());
+  Demote();
+  Promote();
+  const auto lease = lock.TryAcquire();
+  EXPECT_TRUE(absl::IsUnavailable(lease.status())) << lease.status();
+  EXPECT_NE(lease.status().message().find("is a replica"), std::string::npos) << lease.status();
+}
+
+}  // namespace
+}  // namespace redlatch
