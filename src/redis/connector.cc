@@ -11,6 +11,14 @@
 #include "src/redis/errors.h"
 
 namespace redlatch::redis {
+namespace {
+
+// The kernel repeats the first packet of a connection only after a second, by which time most calls
+// are over. A new socket sends one of its own sooner; each is given longer than the last.
+constexpr absl::Duration kFirstPatience = absl::Milliseconds(250);
+constexpr int kPatienceGrows = 3;
+
+}  // namespace
 
 Connector::Connector(const Url& url, Handshake::Purpose purpose, TransportFactory open,
                      std::unique_ptr<Endpoint> endpoint, Whereabouts where)
@@ -143,10 +151,20 @@ absl::Status Connector::OpenNext(Attempt& attempt) {
   // An address that swallows everything must not use up the time of those behind it.
   const base::Instant now = base::Now();
   attempt.address_deadline = now + (attempt.deadline - now) / static_cast<int64_t>(left);
+  ++attempt.next_address;
+  return Open(attempt, kFirstPatience);
+}
+
+absl::Status Connector::Open(Attempt& attempt, absl::Duration patience) {
   absl::StatusOr<std::unique_ptr<Transport>> opened =
-      open_(attempt.addresses[attempt.next_address++]);
+      open_(attempt.addresses[attempt.next_address - 1]);
   if (!opened.ok()) return opened.status();
   attempt.transport = *std::move(opened);
+  attempt.patience = patience;
+  attempt.patient_until = base::Now() + patience;
+  // The next one is to have more.
+  const base::Instant enough = attempt.patient_until + 2 * patience;
+  if (attempt.address_deadline < enough) attempt.patient_until = attempt.address_deadline;
   return absl::OkStatus();
 }
 
@@ -161,14 +179,19 @@ Connector::Outcome Connector::ConnectToOne(Attempt& attempt, base::Instant limit
       return Progress::kReady;
     }
     if (result.kind == IoResult::Kind::kAgain) {
-      const base::Instant until = std::min(limit, attempt.address_deadline);
+      const base::Instant until = std::min(limit, attempt.patient_until);
       const Readiness ready = attempt.transport->Wait(Transport::Interest::kWrite, wake_fd, until);
       if (ready.writable) {
         if (limit <= base::Now()) return Progress::kOutOfTime;
         continue;
       }
       if (ready.woken || limit <= base::Now()) return Progress::kOutOfTime;
-      if (base::Now() < attempt.address_deadline) continue;
+      if (base::Now() < attempt.patient_until) continue;
+      if (attempt.patient_until < attempt.address_deadline) {
+        absl::Status opened = Open(attempt, kPatienceGrows * attempt.patience);
+        if (!opened.ok()) return opened;
+        continue;
+      }
       attempt.last_error = "no answer";
     } else {
       attempt.last_error = Describe(result);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "src/base/clock.h"
 #include "src/redis/codec.h"
 #include "src/redis/endpoint.h"
@@ -65,6 +66,8 @@ class Connector {
     std::vector<SocketAddress> addresses;
     size_t next_address = 0;
     base::Instant address_deadline;
+    absl::Duration patience;  // of the present socket, for the server's first word
+    base::Instant patient_until;
     std::unique_ptr<Transport> transport;
     bool connected = false;
     size_t written = 0;  // of the handshake
@@ -87,6 +90,7 @@ class Connector {
   Outcome ConnectToOne(Attempt& attempt, base::Instant limit, int wake_fd);
   Outcome Greet(Attempt& attempt, base::Instant limit, int wake_fd);
   absl::Status OpenNext(Attempt& attempt);
+  absl::Status Open(Attempt& attempt, absl::Duration patience);
   std::string Late(const Attempt& attempt) const;
   absl::Status Unreachable(const Attempt& attempt, const std::string& why) const;
   absl::Status HungUp(const Attempt& attempt, const std::string& why) const;

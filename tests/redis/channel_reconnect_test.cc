@@ -128,6 +128,16 @@ TEST_F(ChannelReconnectTest, AConnectionThatIsLeftAnswersWhatItWasSent) {
   EXPECT_TRUE(channel->peer().has_value());
 }
 
+// The kernel would send it again after a second.
+TEST_F(ChannelReconnectTest, AConnectionWhoseFirstPacketIsLostIsTriedAgainSoon) {
+  const auto channel = Proxied();
+  proxy_.SetArrival(Arrival::kHang);
+  std::thread call([&] { EXPECT_EQ(Echo(*channel, "soon", In(absl::Milliseconds(950))), "soon"); });
+  absl::SleepFor(absl::Milliseconds(50));
+  proxy_.Heal();
+  call.join();
+}
+
 TEST_F(ChannelReconnectTest, AConnectionThatIsLeftAndSilentIsGivenUp) {
   ChannelOptions options;
   options.stall_timeout = absl::Milliseconds(100);
