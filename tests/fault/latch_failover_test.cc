@@ -1,5 +1,7 @@
 // A latch whose server is replaced by a replica that has not received every count. Those who
 // counted repeat what they did; if they are gone, nobody waits for ever.
+#include <cstdint>
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -81,6 +83,13 @@ class LatchFailover : public ::testing::Test {
     return *status_;
   }
 
+  int64_t Scripts() {
+    const std::string stats = primary_->Text({"INFO", "commandstats"});
+    const std::string name = "cmdstat_evalsha:calls=";
+    const size_t at = stats.find(name);
+    return at == std::string::npos ? 0 : std::atoll(stats.c_str() + at + name.size());
+  }
+
   static constexpr char kWaiters[] = "redlatch:2:{latch}:latch.waiters";
   const std::unique_ptr<support::RedisServer> primary_ = support::RedisServer::Start();
   const std::unique_ptr<support::RedisServer> replica_ =
@@ -151,6 +160,29 @@ TEST_F(LatchFailover, IfNothingWasLostTheWaitGoesOn) {
   const Client last = Connect();
   EXPECT_TRUE(CountDownLatch(last, "latch", 2, {.ttl = kTtl}).CountDown(1, "last").ok());
   EXPECT_TRUE(Outcome().ok()) << *status_;
+}
+
+// What it costs if the server is not replaced.
+
+TEST_F(LatchFailover, OnceItIsKnownToBeOpenNothingIsRepeatedAndItIsForgottenInTime) {
+  const Client client = Connect();
+  CountDownLatch latch(client, "latch", 3, {.ttl = absl::Seconds(1)});
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(latch.CountDown().ok());
+  const int64_t scripts = Scripts();
+  EXPECT_TRUE(Await([&] { return CountAt(*primary_).empty(); }));
+  EXPECT_LE(Scripts(), scripts + 1);
+}
+
+TEST_F(LatchFailover, WhileItIsClosedTheLatestCountIsRepeatedAndItIsForgottenInTimeAllTheSame) {
+  const Client client = Connect();
+  {
+    CountDownLatch latch(client, "latch", 4, {.ttl = absl::Seconds(1)});
+    for (int i = 0; i < 3; ++i) ASSERT_TRUE(latch.CountDown().ok());
+  }
+  const int64_t scripts = Scripts();
+  EXPECT_TRUE(Await([&] { return CountAt(*primary_).empty(); }));
+  EXPECT_TRUE(Await([&] { return Scripts() > scripts; }));
+  EXPECT_LE(Scripts(), scripts + 5) << "one each third of the ttl, and one that finds it gone";
 }
 
 }  // namespace
