@@ -311,5 +311,16 @@ TEST_F(RedlatchDoctorTest, HelpsAndRefusesWrongUsage) {
   EXPECT_EQ(LookAt("redis://").code, 125);
 }
 
+TEST_F(RedlatchDoctorTest, NamesAnAddressThatLeadsToSeveralServers) {
+  const auto first = RedisServer::Start();
+  const auto second = RedisServer::Start();
+  support::TcpProxy proxy({.port = first->port()});
+  proxy.LeadTo({first->port(), second->port()});
+  const Look look = LookAt(proxy.url());
+  EXPECT_NE(look.code, 0);
+  EXPECT_THAT(look.Levels("messages"), Contains("bad")) << look.output;
+  EXPECT_THAT(look.output, HasSubstr("leads to several servers"));
+}
+
 }  // namespace
 }  // namespace redlatch

@@ -27,7 +27,7 @@
 namespace redlatch {
 namespace {
 
-constexpr double kBar = 0.15;  // commands a second and client
+constexpr double kBar = 0.25;  // commands a second and client: each 10 s a heartbeat and a ping
 constexpr absl::Duration kPatience = absl::Seconds(20);
 
 // What clients have sent since CONFIG RESETSTAT. Calls inside scripts are counted as well, so that
