@@ -17,7 +17,10 @@ class ShortText {
   ShortText() = default;
   ShortText(const ShortText& other) { append(other.view()); }
   ShortText(ShortText&& other) noexcept { *this = std::move(other); }
-  ShortText& operator=(const ShortText& other) { return *this = ShortText(other); }
+  ShortText& operator=(const ShortText& other) {
+    if (this != &other) *this = ShortText(other);
+    return *this;
+  }
   ShortText& operator=(ShortText&& other) noexcept {
     heap_ = std::move(other.heap_);
     capacity_ = std::exchange(other.capacity_, kInline);
