@@ -162,5 +162,50 @@ TEST(LockMachineReadersModel, KeepsItsPromisesThroughRandomSchedules) {
   RunSchedules<Schedule>(2000, {{"reads", &Schedule::reads}, {"writes", &Schedule::writes}});
 }
 
+// What that model asks of its server, once for each answer.
+class PassedWriterTest : public ::testing::Test {
+ protected:
+  using Server = ReferenceReadWriteServer;
+
+  PassedWriterTest() { server_.subscribed = {true, true, true}; }
+
+  // Of the client of that number, by its only machine.
+  BidAnswer::Kind Asks(int client, HoldNumber hold, uint32_t attempt = 1) {
+    const Server::Caller caller{
+        .client = client,
+        .machine = client,
+        .side = client == kWriter ? Server::Side::kWrite : Server::Side::kRead};
+    const Bid bid{.hold = hold,
+                  .terms = {.lease = absl::Milliseconds(300)},
+                  .attempt = attempt,
+                  .wait = true};
+    const Send send{
+        .operation = Operation::kAcquire, .hold = hold, .lease = bid.terms.lease, .bid = bid};
+    return server_.Execute(caller, send, now_).bid.kind;
+  }
+
+  static constexpr int kWriter = 0;
+  Server server_;
+  base::Instant now_ = base::Instant::FromNanos(1'000'000'000'000'000);
+};
+
+TEST_F(PassedWriterTest, NotIfTheWriterWasOverdueThoughItIsBackBeforeTheReaderHears) {
+  ASSERT_EQ(Asks(1, 1), BidAnswer::Kind::kGranted);
+  ASSERT_EQ(Asks(kWriter, 2), BidAnswer::Kind::kQueued);
+  now_ = now_ + absl::Milliseconds(251);  // 2.5 heartbeats
+  const uint64_t asked = ++server_.steps;
+  ASSERT_EQ(Asks(2, 3), BidAnswer::Kind::kGranted);
+  ASSERT_EQ(Asks(kWriter, 2, 2), BidAnswer::Kind::kQueued);
+  EXPECT_FALSE(server_.PassedWriter(3, asked));
+}
+
+TEST_F(PassedWriterTest, IfTheReaderAskedAfterItsHoldWasLetIn) {
+  const uint64_t before = ++server_.steps;
+  ASSERT_EQ(Asks(1, 1), BidAnswer::Kind::kGranted);
+  ASSERT_EQ(Asks(kWriter, 2), BidAnswer::Kind::kQueued);
+  EXPECT_FALSE(server_.PassedWriter(1, before));
+  EXPECT_TRUE(server_.PassedWriter(1, ++server_.steps));
+}
+
 }  // namespace
 }  // namespace redlatch::engine

@@ -65,7 +65,8 @@ class ReadersModel : public ReadersWorld {
     thread.waiter->patience = patience;
     thread.waiter->began = now_;
     thread.waiter->terms = {.lease = absl::Milliseconds(300)};
-    if (Chance(8)) thread.waiter->terms = {.lease = kLongestLease, .manual = Chance(2), .whole = Chance(3)};
+    if (Chance(8))
+      thread.waiter->terms = {.lease = kLongestLease, .manual = Chance(2), .whole = Chance(3)};
     thread.waiter->options = options_;
     thread.asked = ++server_.steps;
   }
@@ -223,7 +224,7 @@ class ReadersModel : public ReadersWorld {
                 .may_have_executed = request.answer.has_value() || Chance(2)};
       // Executed yet, or once more.
       if (answer.may_have_executed && Chance(2)) {
-        late_.push_back({request.client, request.group, request.send, {}});
+        late_.push_back(request);
       }
     } else {
       answer = *request.answer;
@@ -255,10 +256,12 @@ class ReadersModel : public ReadersWorld {
     late_.erase(late_.begin() + static_cast<ptrdiff_t>(index));
     if (Chance(4)) return;
     // What is executed when its tombstone is over, or prolongs a hold behind its client's back,
-    // leaves something behind.
+    // leaves something behind. So does what is executed once more, if a message brought its grant:
+    // the hold was then released without a tombstone, as no real network repeats a request.
     for (const HoldNumber hold : {request.send.hold, request.send.bid.hold}) {
       const bool renewal = request.send.operation == Operation::kRenew;
-      if (renewal || server_.WasBuried(hold, now_)) ghosts_.insert(hold);
+      const bool again = request.answer.has_value();
+      if (renewal || again || server_.WasBuried(hold, now_)) ghosts_.insert(hold);
     }
     Execute(request);
   }

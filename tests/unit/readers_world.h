@@ -267,7 +267,7 @@ class ReadersWorld {
     } else {
       EXPECT_GE(waiter.token.value(), last_token_) << "older than the last write";
       EXPECT_FALSE(options_->local_window == absl::ZeroDuration() &&
-                   server_.WriterWaitsSince(thread.asked, now_))
+                   server_.PassedWriter(group->machine.hold(), thread.asked))
           << "came after a writer and got in before it";
     }
   }

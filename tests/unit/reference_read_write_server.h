@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <optional>
 #include <utility>
@@ -50,6 +51,7 @@ class ReferenceReadWriteServer {
       case Operation::kRenew:
         if (!held) return {.kind = Answer::Kind::kNotHeld};
         mine->second.expires = std::max(mine->second.expires, at + send.lease);
+        if (Reads(caller) && Others() == 0) NoteLetIn(send.hold);  // further threads may join
         return {.kind = Answer::Kind::kHeld, .bid = {.others = Others()}};
       case Operation::kRelease:
         if (held && caller.side == Side::kWrite && fence == send.last_reserved &&
@@ -103,16 +105,13 @@ class ReferenceReadWriteServer {
     Tick(at);
     return !waiters_.empty();
   }
-  // A writer that has waited since before that step was not yet to be let in. After a phase-fair
-  // write readers may pass it.
-  bool WriterWaitsSince(uint64_t step, base::Instant at) {
-    Tick(at);
-    for (const auto& [hold, record] : waiters_) {
-      // One whose heartbeat is overdue counts as dead.
-      if (Reads(record.caller) || record.since >= step || record.overdue < at) continue;
-      if (wrote_ < record.since || !ever_fair_) return true;
-    }
-    return false;
+  // Whether a reader that asked at that step got in by this hold before a writer that was queued by
+  // then; or by an answer older than its question, which cannot know of such a writer. It counts
+  // what was so when the server let readers in: a writer may have been overdue, and so passed over,
+  // and be back by the time the reader hears that.
+  bool PassedWriter(HoldNumber hold, uint64_t asked) const {
+    const auto found = let_in_.find(hold);
+    return found == let_in_.end() || found->second.step < asked || found->second.writer < asked;
   }
   bool WasBuried(HoldNumber hold, base::Instant at) const {  // its tombstone is over
     const auto found = buried_.find(hold);
@@ -137,6 +136,10 @@ class ReferenceReadWriteServer {
     base::Instant overdue;
     base::Instant dropped;  // when its queue expires
     uint64_t since = 0;     // the step
+  };
+  struct LetInAt {
+    uint64_t step = 0;
+    uint64_t writer = 0;  // since when the first of those waited that readers may not pass
   };
   using Kind = BidAnswer::Kind;
 
@@ -172,16 +175,26 @@ class ReferenceReadWriteServer {
             .others = reads ? Others() : static_cast<int64_t>(waiters_.size())};
   }
 
+  void NoteLetIn(HoldNumber hold) {
+    LetInAt& at = let_in_[hold] = {++steps, std::numeric_limits<uint64_t>::max()};
+    for (const auto& [each, record] : waiters_) {
+      // One whose heartbeat is overdue counts as dead, and a phase-fair write ends in favour of the
+      // readers that waited for it.
+      if (Reads(record.caller) || record.overdue < now_) continue;
+      if (!fair_ || wrote_ < record.since) at.writer = std::min(at.writer, record.since);
+    }
+  }
+
   void Take(const Record& record, absl::Duration lease) {
     const Bid& bid = record.bid;
     Drop(bid.hold);
     Hold hold{record.caller, now_ + lease, 0};
     if (Reads(record.caller)) {
       reads_.insert_or_assign(bid.hold, hold);
+      NoteLetIn(bid.hold);
       return;
     }
     if (writes_.empty()) fair_ = record.caller.fair;
-    ever_fair_ |= fair_;
     hold.token = std::max(fence + 1, static_cast<uint64_t>(now_.nanos() / 1000));
     fence = hold.token + bid.block - 1;
     writes_.insert_or_assign(bid.hold, hold);
@@ -395,9 +408,9 @@ class ReferenceReadWriteServer {
   std::map<HoldNumber, Record> waiters_;
   std::map<HoldNumber, base::Instant> gone_;
   std::map<HoldNumber, base::Instant> buried_;  // all tombstones that ever were
+  std::map<HoldNumber, LetInAt> let_in_;        // readers, when they were let in last
   bool fair_ = false;                           // the policy of who writes
-  bool ever_fair_ = false;
-  uint64_t wrote_ = 0;  // the step at which somebody last wrote
+  uint64_t wrote_ = 0;                          // the step at which somebody last wrote
   std::vector<Record> to_tell_;
 };
 
