@@ -113,8 +113,12 @@ class Schedule : public PermitsModel {
     return progress;
   }
 
-  // Who has reconnected asks at once, but where a grant came too late to be used.
+  // Who has reconnected asks at once, but where a grant came too late to be used; and once more,
+  // 1 ms later, if it was refused while its client was taking something back.
   void AllAsk() {
+    while (!failed() && Settle(/*releasing=*/false)) {
+    }
+    Advance(absl::Milliseconds(2));
     while (!failed() && Settle(/*releasing=*/false)) {
     }
     std::set<HoldNumber> known;
