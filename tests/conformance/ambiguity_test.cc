@@ -93,8 +93,9 @@ TEST_P(Ambiguity, OfALockWhoseReplyWasLostIsCountedOnce) {
 
 TEST_P(Ambiguity, OfAnAcquireThatIsGivenUpLeavesNoHold) {
   const auto lock = NewFarLock();
-  LoseNextReply();
+  proxy_.Drop(Direction::kToClient);
   EXPECT_EQ(CodeOf(lock->TryAcquire()), kUnreachable);
+  proxy_.Heal();
   EXPECT_OK(NewLock(near_)->Acquire({.wait = kShort / 2}));  // it is given back in the background
 }
 

@@ -90,8 +90,9 @@ TEST_P(SemaphoreAmbiguity, OfAnAcquireByTheStdFaceIsOnePermit) {
 TEST_P(SemaphoreAmbiguity, OfAnAcquireThatIsGivenUpKeepsNoPermit) {
   for (const int64_t permits : {int64_t{1}, kCapacity}) {
     const auto semaphore = NewFar();
-    LoseNextReply(/*silently=*/false);
+    proxy_.Drop(Direction::kToClient);
     EXPECT_EQ(CodeOf(semaphore->TryAcquire(permits)), kUnreachable);
+    proxy_.Heal();
     EXPECT_OK(theirs_->Acquire(kCapacity, {.wait = kShort / 2}));  // by the background
   }
 }

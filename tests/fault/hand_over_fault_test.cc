@@ -115,7 +115,8 @@ TEST(HalfOpenSubscription, KeepsTheOthersFromLittle) {
   over = true;
   for (std::thread& each : crew) each.join();
   std::printf("%.0f sections a second before, %.0f after\n", healthy, after);
-  EXPECT_GE(after, 0.8 * healthy);
+  // On a machine that does other work as well, only what is far below is a verdict.
+  EXPECT_GE(after, (full ? 0.8 : 0.4) * healthy);
 }
 
 }  // namespace
