@@ -58,6 +58,12 @@ std::vector<Counts::Count> Counts::TakeDue(base::Instant now) {
   return {counts_.back()};
 }
 
+// Longer each time that it was too short, as over a long way.
+absl::Duration Counts::Timeout() const {
+  const base::MutexLock lock(mu_);
+  return std::min(kTimeout * (1 << std::min(silent_, 8)), core_.command_timeout());
+}
+
 void Counts::Repeat() {
   const std::vector<Count> due = TakeDue(base::Now());
   if (due.empty()) return;
@@ -77,18 +83,19 @@ void Counts::Repeat() {
   }
   for (Request& request : requests) calls.push_back(request.call());
   std::vector<absl::StatusOr<redis::Reply>> replies(calls.size());
-  core_.scripts().RunBatch(calls, base::Now() + std::min(kTimeout, core_.command_timeout()),
-                           absl::MakeSpan(replies));
+  core_.scripts().RunBatch(calls, base::Now() + Timeout(), absl::MakeSpan(replies));
 
   const base::MutexLock lock(mu_);
   const bool silent = std::any_of(replies.begin(), replies.end(), [](const auto& reply) {
-    return absl::IsUnavailable(reply.status());
+    return absl::IsUnavailable(reply.status()) || absl::IsResourceExhausted(reply.status());
   });
+  silent_ = silent ? silent_ + 1 : 0;
+  more_to_tell_ = false;
   const bool all = to_repeat_ > 0;
   if (all && !silent) to_repeat_ -= std::min(to_repeat_, due.size());
   for (size_t i = 0; i < due.size(); ++i) Hear(due[i], replies[i]);
   due_ = base::Now() + (silent ? std::min(kBackoff, pace_) : pace_);
-  if (to_repeat_ > 0 && !silent) due_ = base::Now();
+  if ((to_repeat_ > 0 || more_to_tell_) && !silent) due_ = base::Now();
   if (counts_.empty()) {
     due_ = base::Instant::Infinite();
     pace_ = absl::InfiniteDuration();
@@ -100,7 +107,9 @@ void Counts::Hear(const Count& count, const absl::StatusOr<redis::Reply>& reply)
   const bool anew = reply.ok() && absl::StrContains(reply->text, " again");
   // This server has not received it, and perhaps not those before either.
   if (anew && to_repeat_ == 0) to_repeat_ = counts_.size();
-  const bool opened = reply.ok() && !anew && reply->text.starts_with("0 ");
+  const bool more = reply.ok() && absl::EndsWith(reply->text, " look 1");
+  if (more && to_repeat_ == 0 && count.id == counts_.back().id) more_to_tell_ = true;
+  const bool opened = reply.ok() && !anew && !more && reply->text.starts_with("0 ");
   if (reply.ok() && !opened) return;
   for (size_t i = counts_.size(); i-- > 0;) {
     if (counts_[i].name != count.name || counts_[i].latch != count.latch) continue;

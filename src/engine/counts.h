@@ -50,13 +50,16 @@ class Counts {
 
  private:
   std::vector<Count> TakeDue(base::Instant now);
+  absl::Duration Timeout() const;
   void Hear(const Count& count, const absl::StatusOr<redis::Reply>& reply)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   Core& core_;
   mutable base::Mutex mu_;
-  std::deque<Count> counts_ ABSL_GUARDED_BY(mu_);  // the latest last
-  size_t to_repeat_ ABSL_GUARDED_BY(mu_) = 0;      // so many of the first, of all
+  std::deque<Count> counts_ ABSL_GUARDED_BY(mu_);   // the latest last
+  size_t to_repeat_ ABSL_GUARDED_BY(mu_) = 0;       // so many of the first, of all
+  int silent_ ABSL_GUARDED_BY(mu_) = 0;             // batches in a row that went unanswered
+  bool more_to_tell_ ABSL_GUARDED_BY(mu_) = false;  // by a repeat of the latest
   absl::Duration pace_ ABSL_GUARDED_BY(mu_) = absl::InfiniteDuration();
   base::Instant due_ ABSL_GUARDED_BY(mu_) = base::Instant::Infinite();
 };

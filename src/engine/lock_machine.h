@@ -186,9 +186,9 @@ class LockMachine {
     bool in_flight = false;
     bool uncertain = false;  // an attempt went unanswered: it may be executed at any time
     bool queued = false;
-    bool again = false;  // what is in flight may have been sent too early to tell what is so
-    absl::InlinedVector<Attempt, 2> attempts;  // those that a grant may echo
-    bool claimed = false;                      // a grant was heard that is not enough to work under
+    bool again = false;    // what is in flight may have been sent too early to tell what is so
+    bool claimed = false;  // a grant was heard that is not enough to work under
+    absl::InlinedVector<Attempt, 1> attempts;  // those that a grant may echo
     base::Instant due;
     base::Instant began;  // to wait
     uint32_t failures = 0;
@@ -321,6 +321,7 @@ class LockMachine {
   // Looks (lock_machine_looks.cc).
   bool OnLook(const Send& send, const Answer& answer, base::Instant now);
   std::optional<Send> NextLook(base::Instant now);
+  void LookAt(base::Instant due, absl::Duration claim);
   void EndLook();
 
   // Debts (lock_machine_debts.cc).
@@ -336,11 +337,11 @@ class LockMachine {
   std::vector<Debt> debts_;
   std::optional<Look> look_;
   Told told_;  // of a latch, the most
-  // Grants of which this client was not told, in a row; of the latest, the hold, until the
-  // subscription that failed is made anew.
-  uint32_t misses_ = 0;
+  // Of the latest grant of which this client was not told: the hold, until the subscription that
+  // failed is made anew.
   HoldNumber missed_ = 0;
   base::Instant missed_since_;  // when its wait began
+  uint32_t misses_ = 0;         // how many in a row
   // How long this client mostly waits for the lock, if it has waited: a wait that is much longer
   // may mean that the server is not what it was, and asks before the heartbeat is due.
   absl::Duration usual_wait_;

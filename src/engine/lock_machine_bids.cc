@@ -30,6 +30,7 @@ void LockMachine::Pursue(base::Instant now) {
   pursuit_.emplace();
   pursuit_->bid.hold = NextNumber();
   pursuit_->bid.terms = head->terms;
+  pursuit_->began = now;
   pursuit_->due = now;
 }
 

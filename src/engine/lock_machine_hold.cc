@@ -181,7 +181,12 @@ void LockMachine::OnAnswer(const Send& send, const Answer& answer, base::Instant
     OnDebtAnswer(send, answer, now, effects);
   }
   if (send.bid.hold != 0) {
-    if (answer.missed) OnMissed(send.bid.hold);
+    if (answer.deaf) {
+      misses_ = 0;  // no message can come: its place in the queue is not to blame
+      missed_ = 0;
+    } else if (answer.missed) {
+      OnMissed(send.bid.hold);
+    }
     if (answer.kind == Answer::Kind::kFailed) {
       OnBidFailed(send, answer, now, effects);
     } else {

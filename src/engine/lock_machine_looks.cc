@@ -16,25 +16,31 @@ void LockMachine::LookAfter(absl::Duration look, base::Instant now, absl::Durati
   const base::Instant due = at_once ? now : now + look + kLookGrace;
   base::Instant then = base::Instant::Infinite();
   if (later > absl::ZeroDuration()) then = now + later + kLookGrace;
-  if (pursuit_ && pursuit_->queued) {  // a heartbeat looks as well
-    pursuit_->due = std::min(pursuit_->due, due);
-    pursuit_->again |= at_once && pursuit_->in_flight;
-    if (!then.is_infinite()) look_ = Look{.hold = NextNumber(), .claim = later, .due = then};
+  if (at_once && pursuit_ && pursuit_->queued) {  // its heartbeat goes on as well
+    pursuit_->due = std::min(pursuit_->due, now);
+    pursuit_->again |= pursuit_->in_flight;
+    if (!then.is_infinite()) LookAt(then, later);
     return;
   }
   if (holding_ && config_.sharing == Sharing::kExclusive) return;
-  if (look_ && at_once) {  // which does not stand for a look that is still to come
+  if (!at_once) return LookAt(due, look);
+  if (look_) {  // which this one does not stand for
     then = std::min({then, look_->then, look_->due > now ? look_->due : then});
   }
   look_ = Look{.hold = NextNumber(), .claim = look, .due = due, .then = then};
 }
 
+// The waiter's heartbeat does not stand for it: that may be late, or never come.
+void LockMachine::LookAt(base::Instant due, absl::Duration claim) {
+  if (!look_ || look_->in_flight) {
+    look_ = Look{.hold = NextNumber(), .claim = claim, .due = due};
+  } else if (look_->then.is_infinite() || look_->then < due) {
+    look_->then = due;  // the latest: by then all claims are over
+  }
+}
+
 std::optional<Send> LockMachine::NextLook(base::Instant now) {
   if (!look_ || look_->in_flight || now < look_->due) return std::nullopt;
-  if (pursuit_ && pursuit_->queued && pursuit_->in_flight) {  // its heartbeat looks as well
-    EndLook();
-    return std::nullopt;
-  }
   look_->in_flight = true;
   return Send{
       .operation = Operation::kCancel, .hold = look_->hold, .sent = now, .lease = look_->claim};

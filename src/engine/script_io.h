@@ -30,9 +30,9 @@ struct Bid {
   Terms terms;
   uint32_t attempt = 0;
   bool wait = false;    // be queued where it is not free
+  bool listen = false;  // be told whether messages reach this client
   uint32_t block = 1;   // tokens to reserve; never changes for a hold
   uint64_t ticket = 0;  // the place in the queue it once had
-  bool listen = false;  // be told whether messages reach this client
   Told told = {};       // of a latch
 };
 

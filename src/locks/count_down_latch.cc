@@ -215,10 +215,14 @@ absl::StatusOr<int64_t> CountDownLatch::Body::CountDown(int64_t n, std::string_v
   const base::Instant give_up_by = GiveUpBy();
   const absl::StatusOr<Latch> latch = Find(base::Instant::Infinite(), give_up_by, {});
   if (!latch.ok()) return latch.status();
-  const std::vector<std::string> args = {
+  std::vector<std::string> args = {
       latch->name, id.empty() ? core_->FreshId() : "user:" + std::string(id), absl::StrCat(n)};
   const auto count_down = [&] {
-    return latch->handle->Run(lua::kLatchCountDown, args, give_up_by + kAnswerGrace);
+    auto reply = latch->handle->Run(lua::kLatchCountDown, args, give_up_by + kAnswerGrace);
+    // It may have counted, and somebody have been told so, when the server was lost: then it counts
+    // among the first, so that nothing is thought to be missing.
+    if (absl::IsUnavailable(reply.status()) && args.size() == 3) args.emplace_back("0");
+    return reply;
   };
   auto reply = Persist(give_up_by, {}, count_down);
   const absl::StatusOr<int64_t> count = ReadCount(reply);

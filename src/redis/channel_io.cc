@@ -101,6 +101,7 @@ IoResult Channel::Core::Read(base::Instant deadline) {
     const base::MutexLock lock(mu_);
     if (MayWrite() || !doomed_.empty()) return IoResult();  // neither came to the leader's ears
     if (write_blocked_) interest = Transport::Interest::kReadAndWrite;
+    if (!leaving_.empty()) deadline = std::min(deadline, progress_ + options_.stall_timeout);
     leader_sleeps_ = true;
   }
   const Readiness ready = transport_->Wait(interest, wake_.fd(), deadline);

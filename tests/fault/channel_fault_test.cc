@@ -95,6 +95,7 @@ class ChannelFaultTest : public ChannelFixture, public ::testing::WithParamInter
   static ChannelOptions Options() {
     ChannelOptions options;
     options.stall_timeout = absl::Milliseconds(100);
+    options.longest_backoff = absl::Milliseconds(20);  // else most of the time nothing happens
     return options;
   }
 

@@ -221,7 +221,7 @@ TEST_F(SubscriberFault, EveryWayToEndAConnectionIsALoss) {
 }
 
 TEST_F(SubscriberFault, AMessageThatIsCutIsNoMessage) {
-  const auto subscriber = MakeLive();
+  const auto subscriber = MakeLive({.longest_backoff = absl::Milliseconds(5)});
   const std::string message(60, 'm');
   const int size = static_cast<int>(Command({"message", "c", message}).bytes().size());
   for (int bytes = 0, losses = 1; bytes < size; bytes += 3, ++losses) {
@@ -249,7 +249,7 @@ TEST_F(SubscriberFault, ConnectingIsTriedAgainWhateverStopsIt) {
 }
 
 TEST_F(SubscriberFault, AHundredLossesCostNeitherDescriptorsNorSubscriptions) {
-  const auto subscriber = Make(server_->url());
+  const auto subscriber = Make(server_->url(), {.longest_backoff = absl::Milliseconds(5)});
   for (int i = 0; i < 10; ++i) {
     ASSERT_TRUE(subscriber->Subscribe("c" + std::to_string(i), Soon()).ok());
   }

@@ -221,7 +221,8 @@ TEST_F(ScriptsTest, AServerThatBecameAReplicaIsUnavailable) {
   ASSERT_TRUE(scripts_.Run(count.Call(kCounter), Soon()).ok());
   ASSERT_EQ(server_->Text({"REPLICAOF", "127.0.0.1", std::to_string(primary->port())}), "OK");
   ASSERT_TRUE(server_->AwaitInfo("master_link_status", "up"));
-  const absl::Status refused = scripts_.Run(count.Call(kCounter), Soon()).status();
+  const absl::Status refused =
+      scripts_.Run(count.Call(kCounter), In(absl::Milliseconds(300))).status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kUnavailable) << refused;
   EXPECT_THAT(std::string(refused.message()), HasSubstr("connect to the primary"));
   EXPECT_EQ(server_->Text({"GET", "counter"}), "");

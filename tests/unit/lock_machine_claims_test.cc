@@ -184,12 +184,32 @@ TEST_F(LockMachineClaimsTest, AClientThatIsGrantedTheLockMeanwhileNeedNotLook) {
   EXPECT_EQ(machine().next_send(), now() + kThird);
 }
 
-TEST_F(LockMachineClaimsTest, AWaiterLooksByItsHeartbeat) {
+TEST_F(LockMachineClaimsTest, AWaiterLooksThoughItsHeartbeatIsLaterOrItGivesUp) {
+  for (const bool gives_up : {false, true}) {
+    Make({});
+    Waiter& waiter = Acquire();
+    Hear(Fetch(Operation::kAcquire), With(Queued(), absl::Milliseconds(100)));
+    const base::Instant due = now() + absl::Milliseconds(105);
+    if (gives_up) {
+      GiveUp(waiter);
+      Hear(Fetch(Operation::kCancel), Cancelled());
+    }
+    EXPECT_EQ(machine().next_send(), due);
+    PassTo(due);
+    Hear(Fetch(Operation::kCancel), Cancelled());
+    if (!gives_up) GiveUp(waiter);
+  }
+}
+
+TEST_F(LockMachineClaimsTest, WhoIsDeafKeepsItsPlaceThoughItMissesMessages) {
   Acquire();
-  Hear(Fetch(Operation::kAcquire), With(Queued(), absl::Milliseconds(100)));
-  EXPECT_EQ(machine().next_send(), now() + absl::Milliseconds(105));
+  Hear(Fetch(Operation::kAcquire), Queued());
+  Answer answer = Queued();
+  answer.missed = answer.deaf = true;
   PassTo(machine().next_send());
-  Fetch(Operation::kAcquire);
+  Hear(Fetch(Operation::kAcquire), answer);
+  PassTo(machine().next_send());
+  EXPECT_EQ(Fetch(Operation::kAcquire).bid.ticket, 77);
 }
 
 TEST_F(LockMachineClaimsTest, WhoeverDropsAWindowOfDeadWaitersGoesOnAtOnce) {
