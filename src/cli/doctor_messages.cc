@@ -82,7 +82,8 @@ void CheckMessages(const DoctorFacts& facts, Findings& findings) {
     findings.Bad(
         "messages",
         absl::StrCat("they do not arrive: ", std::string(facts.message.status().message())),
-        "those who wait would not be told, and ask several times per second instead; let the address "
+        "those who wait would not be told, and ask several times per second instead; let the "
+        "address "
         "lead to the primary alone, and permit PUBLISH");
   } else {
     findings.Unchecked("messages", absl::StrCat("it could not be tested whether they arrive: ",

@@ -243,7 +243,6 @@ class LockMachine {
   };
   struct Look {
     HoldNumber hold = 0;  // none of anybody's: to cancel it changes nothing but a lock that is free
-    absl::Duration claim;
     base::Instant due;
     base::Instant then = base::Instant::Infinite();  // when the next one is due
     bool in_flight = false;
@@ -321,7 +320,7 @@ class LockMachine {
   // Looks (lock_machine_looks.cc).
   bool OnLook(const Send& send, const Answer& answer, base::Instant now);
   std::optional<Send> NextLook(base::Instant now);
-  void LookAt(base::Instant due, absl::Duration claim);
+  void LookAt(base::Instant due);
   void EndLook();
 
   // Debts (lock_machine_debts.cc).

@@ -19,21 +19,21 @@ void LockMachine::LookAfter(absl::Duration look, base::Instant now, absl::Durati
   if (at_once && pursuit_ && pursuit_->queued) {  // its heartbeat goes on as well
     pursuit_->due = std::min(pursuit_->due, now);
     pursuit_->again |= pursuit_->in_flight;
-    if (!then.is_infinite()) LookAt(then, later);
+    if (!then.is_infinite()) LookAt(then);
     return;
   }
   if (holding_ && config_.sharing == Sharing::kExclusive) return;
-  if (!at_once) return LookAt(due, look);
+  if (!at_once) return LookAt(due);
   if (look_) {  // which this one does not stand for
     then = std::min({then, look_->then, look_->due > now ? look_->due : then});
   }
-  look_ = Look{.hold = NextNumber(), .claim = look, .due = due, .then = then};
+  look_ = Look{.hold = NextNumber(), .due = due, .then = then};
 }
 
 // The waiter's heartbeat does not stand for it: that may be late, or never come.
-void LockMachine::LookAt(base::Instant due, absl::Duration claim) {
-  if (!look_ || look_->in_flight) {
-    look_ = Look{.hold = NextNumber(), .claim = claim, .due = due};
+void LockMachine::LookAt(base::Instant due) {
+  if (!look_) {
+    look_ = Look{.hold = NextNumber(), .due = due};
   } else if (look_->then.is_infinite() || look_->then < due) {
     look_->then = due;  // the latest: by then all claims are over
   }
@@ -42,15 +42,14 @@ void LockMachine::LookAt(base::Instant due, absl::Duration claim) {
 std::optional<Send> LockMachine::NextLook(base::Instant now) {
   if (!look_ || look_->in_flight || now < look_->due) return std::nullopt;
   look_->in_flight = true;
-  return Send{
-      .operation = Operation::kCancel, .hold = look_->hold, .sent = now, .lease = look_->claim};
+  return Send{.operation = Operation::kCancel, .hold = look_->hold, .sent = now};
 }
 
 void LockMachine::EndLook() {
   const Look ended = *look_;
   look_.reset();
   if (ended.then.is_infinite()) return;
-  look_ = Look{.hold = NextNumber(), .claim = ended.claim, .due = ended.then};
+  look_ = Look{.hold = NextNumber(), .due = ended.then};
 }
 
 // Whether that was the answer to a look.

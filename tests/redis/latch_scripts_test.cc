@@ -76,8 +76,7 @@ TEST_F(LatchScriptsTest, ALargeCountIsExact) {
   EXPECT_EQ(Create(large, Incarnation(2)), Made(large - 1));
   EXPECT_THAT(Create(large - 1, Incarnation(2)),
               HasSubstr(absl::StrCat(large, ", not of ", large - 1)));
-  EXPECT_THAT(CountDown("other", large),
-              HasSubstr(absl::StrCat(large - 1, " to go, not ", large)));
+  EXPECT_THAT(CountDown("other", large), HasSubstr(absl::StrCat(large - 1, " to go, not ", large)));
   EXPECT_EQ(CountDown("rest", large - 1), "0");
 }
 

@@ -109,8 +109,8 @@ std::vector<std::string> CheckCapacity(const History& history, const std::vector
 
 namespace {
 
-// Whether `one` may have the token of an earlier one: a reader has its writer's, and the holds of an
-// Owner that several processes are share theirs as long as one of them is held.
+// Whether `one` may have the token of an earlier one: a reader has its writer's, and the holds of
+// an Owner that several processes are share theirs as long as one of them is held.
 bool MayHaveTokenOf(const Acquisition& earlier, const Acquisition& one) {
   return one.shared || (one.owner < 0 && one.owner == earlier.owner);
 }
