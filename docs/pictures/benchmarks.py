@@ -165,12 +165,13 @@ def draw(source):
         ("SimpleLock", pair["handed"], BLUE),
         ("SET NX PX, EVALSHA to delete", pair["raw"], GREY)],
         lambda value: 300 * value / max(pair.values()))
+    mood = "The processors were kept awake. " if "raw_pair" in data else \
+        "The processors slept when idle. "
     how = f"medians of {data['repetitions']}" if data["repetitions"] > 1 else "once, to try the tool"
     picture.text(LEFT, y + 20, (
         f"Redis {data['redis']} and all processes on one machine of {data['processors']} processors, "
         f"over loopback, {data['measured']}; {how}."), size=12, fill=SOFT)
-    picture.text(LEFT, y + 37, "The processors were kept awake. Only ratios within one run count: "
-                 "benchmarks/README.md.", size=12,
+    picture.text(LEFT, y + 37, mood + "Only ratios within one run count: benchmarks/README.md.", size=12,
                  fill=SOFT)
     return picture.render(y + 54)
 

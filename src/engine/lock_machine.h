@@ -182,6 +182,8 @@ class LockMachine {
     base::Instant sent;
   };
   struct Pursuit {
+    // If it is defaulted, clang asks for the members' defaults before the class is complete.
+    Pursuit() {}  // NOLINT(modernize-use-equals-default)
     Bid bid;
     bool in_flight = false;
     bool uncertain = false;  // an attempt went unanswered: it may be executed at any time

@@ -27,7 +27,7 @@ void LockMachine::Pursue(base::Instant now) {
   if (head == nullptr) unreachable_since_.reset();
   if (pursuit_ && (head == nullptr || pursuit_->bid.terms != head->terms)) AbandonPursuit(now);
   if (pursuit_ || head == nullptr) return;
-  pursuit_.emplace(Pursuit{});
+  pursuit_.emplace();
   pursuit_->bid.hold = NextNumber();
   pursuit_->bid.terms = head->terms;
   pursuit_->began = now;

@@ -225,7 +225,7 @@ absl::StatusOr<int64_t> CountDownLatch::Body::CountDown(int64_t n, std::string_v
     return reply;
   };
   auto reply = Persist(give_up_by, {}, count_down);
-  const absl::StatusOr<int64_t> count = ReadCount(reply);
+  absl::StatusOr<int64_t> count = ReadCount(reply);
   if (count.ok() && n > 0) Remember(*latch, args[1], n, *reply);
   const base::Instant tell_until = base::Now() + kTelling;
   while (HasMoreToTell(reply)) {
