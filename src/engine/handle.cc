@@ -255,10 +255,12 @@ absl::Status Handle::ForceRelease() {
 }
 
 absl::Status Handle::RunAll(const LuaScript& script, std::string arg, std::string_view own_key) {
-  const base::Instant deadline = base::Now() + core_->command_timeout();
+  // Each call may take what a command may; there are as many as there are windows.
+  const base::Instant deadline = base::Now() + 10 * core_->command_timeout();
   std::vector<std::string> args = {std::move(arg)};
   while (true) {
-    const absl::StatusOr<redis::Reply> reply = Run(script, args, deadline, own_key);
+    const absl::StatusOr<redis::Reply> reply =
+        Run(script, args, base::Now() + core_->command_timeout(), own_key);
     if (!reply.ok()) return reply.status();
     Part part = ReadPart(*reply);
     const bool more = part.look == absl::Milliseconds(1);
