@@ -29,21 +29,8 @@ struct Kind {
 };
 void PrintTo(const Kind& kind, std::ostream* out) { *out << kind.name; }
 std::vector<Kind> Kinds() {
-  return {{.name = "simple",
-           .scripts = {.acquire = lua::kSimpleAcquire,
-                       .release = lua::kSimpleRelease,
-                       .renew = lua::kSimpleRenew,
-                       .cancel = lua::kSimpleCancel,
-                       .inspect = lua::kSimpleInspect,
-                       .force_release = lua::kSimpleForceRelease}},
-          {.name = "reentrant",
-           .scripts = {.acquire = lua::kReentrantAcquire,
-                       .release = lua::kReentrantRelease,
-                       .renew = lua::kReentrantRenew,
-                       .cancel = lua::kReentrantCancel,
-                       .inspect = lua::kReentrantInspect,
-                       .force_release = lua::kReentrantForceRelease},
-           .own_keys = {"{orders:42}:holds"}}};
+  return {{.name = "simple", .scripts = SimpleScripts()},
+          {.name = "reentrant", .scripts = ReentrantScripts(), .own_keys = {"{orders:42}:holds"}}};
 }
 
 // Makes ARGV[1] waiters without a subscriber, who came before everybody else.

@@ -97,13 +97,7 @@ class LockCosts : public LockScriptsFixture {
 
 class SimpleCostTest : public LockCosts {
  protected:
-  SimpleCostTest()
-      : LockCosts({.acquire = lua::kSimpleAcquire,
-                   .release = lua::kSimpleRelease,
-                   .renew = lua::kSimpleRenew,
-                   .cancel = lua::kSimpleCancel,
-                   .inspect = lua::kSimpleInspect,
-                   .force_release = lua::kSimpleForceRelease}) {}
+  SimpleCostTest() : LockCosts(SimpleScripts()) {}
 };
 
 TEST_F(SimpleCostTest, OfThoseWhoWait) { OfWaiters(); }
@@ -111,13 +105,7 @@ TEST_F(SimpleCostTest, OfThoseWhoAreDead) { OfTheDead(); }
 
 class ReentrantCostTest : public LockCosts {
  protected:
-  ReentrantCostTest()
-      : LockCosts({.acquire = lua::kReentrantAcquire,
-                   .release = lua::kReentrantRelease,
-                   .renew = lua::kReentrantRenew,
-                   .cancel = lua::kReentrantCancel,
-                   .inspect = lua::kReentrantInspect,
-                   .force_release = lua::kReentrantForceRelease}) {}
+  ReentrantCostTest() : LockCosts(ReentrantScripts()) {}
 
   std::vector<std::string> OwnKeys() const override { return {Auxiliary("holds")}; }
   static Request Job(char client, int sequence = 1) {

@@ -66,6 +66,23 @@ redis.call('PEXPIRE', KEYS[1], 30000)
 redis.call('PEXPIRE', KEYS[2], 30000)
 )lua";
 
+inline LockScripts SimpleScripts() {
+  return {.acquire = lua::kSimpleAcquire,
+          .release = lua::kSimpleRelease,
+          .renew = lua::kSimpleRenew,
+          .cancel = lua::kSimpleCancel,
+          .inspect = lua::kSimpleInspect,
+          .force_release = lua::kSimpleForceRelease};
+}
+inline LockScripts ReentrantScripts() {
+  return {.acquire = lua::kReentrantAcquire,
+          .release = lua::kReentrantRelease,
+          .renew = lua::kReentrantRenew,
+          .cancel = lua::kReentrantCancel,
+          .inspect = lua::kReentrantInspect,
+          .force_release = lua::kReentrantForceRelease};
+}
+
 // A client's subscription to its grant channel.
 class Ear {
  public:

@@ -28,26 +28,11 @@ struct Kind {
   std::vector<std::string> more_args = {};
 };
 
-Kind Simple() {
-  return {.name = "simple",
-          .scripts = {.acquire = lua::kSimpleAcquire,
-                      .release = lua::kSimpleRelease,
-                      .renew = lua::kSimpleRenew,
-                      .cancel = lua::kSimpleCancel,
-                      .inspect = lua::kSimpleInspect,
-                      .force_release = lua::kSimpleForceRelease}};
-}
+Kind Simple() { return {.name = "simple", .scripts = SimpleScripts()}; }
 
 // Those whose main key is a hash.
 std::vector<Kind> Kinds() {
-  return {{.name = "reentrant",
-           .scripts = {.acquire = lua::kReentrantAcquire,
-                       .release = lua::kReentrantRelease,
-                       .renew = lua::kReentrantRenew,
-                       .cancel = lua::kReentrantCancel,
-                       .inspect = lua::kReentrantInspect,
-                       .force_release = lua::kReentrantForceRelease},
-           .own_keys = {"holds"}},
+  return {{.name = "reentrant", .scripts = ReentrantScripts(), .own_keys = {"holds"}},
           {.name = "read_write",
            .scripts = {.acquire = lua::kReadWriteAcquire,
                        .release = lua::kReadWriteRelease,

@@ -22,13 +22,7 @@ constexpr char kJob[] = "user:job 7";
 
 class ReentrantScriptsTest : public LockScriptsFixture {
  protected:
-  ReentrantScriptsTest()
-      : LockScriptsFixture({.acquire = lua::kReentrantAcquire,
-                            .release = lua::kReentrantRelease,
-                            .renew = lua::kReentrantRenew,
-                            .cancel = lua::kReentrantCancel,
-                            .inspect = lua::kReentrantInspect,
-                            .force_release = lua::kReentrantForceRelease}) {}
+  ReentrantScriptsTest() : LockScriptsFixture(ReentrantScripts()) {}
 
   // A request of that client for the explicit owner that several share.
   static Request Job(char client, int sequence = 1) {

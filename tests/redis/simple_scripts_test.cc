@@ -26,13 +26,7 @@ constexpr char kReleased[] = "[\"released\"]";
 
 class SimpleScriptsTest : public LockScriptsFixture {
  protected:
-  SimpleScriptsTest()
-      : LockScriptsFixture({.acquire = lua::kSimpleAcquire,
-                            .release = lua::kSimpleRelease,
-                            .renew = lua::kSimpleRenew,
-                            .cancel = lua::kSimpleCancel,
-                            .inspect = lua::kSimpleInspect,
-                            .force_release = lua::kSimpleForceRelease}) {}
+  SimpleScriptsTest() : LockScriptsFixture(SimpleScripts()) {}
 
   std::string Owner() { return server_->Text({"GET", name_}); }
 };
