@@ -221,7 +221,7 @@ absl::StatusOr<RaceResult> RunRace(const RaceOptions& options) {
     return status;
   }
 
-  const int64_t commands_before = StatsOf(options.commands).calls;
+  const CommandStats before = StatsOf(options.commands);
   const base::Instant start = base::Now();
   EnterPhase(*race, SharedRace::kRunning);
   absl::Status status = LetRun(racers, start + options.duration);
@@ -232,10 +232,11 @@ absl::StatusOr<RaceResult> RunRace(const RaceOptions& options) {
   if (!status.ok()) return status;
 
   // With what came after the time, which is in both numbers.
-  const int64_t commands = StatsOf(options.commands).calls - commands_before;
-  const int64_t done = Sum(Counts(*race, options.processes));
-  if (done > 0) {
-    result.commands_per_count = static_cast<double>(commands) / static_cast<double>(done);
+  const CommandStats after = StatsOf(options.commands);
+  if (const auto done = static_cast<double>(Sum(Counts(*race, options.processes))); done > 0) {
+    result.commands_per_count = static_cast<double>(after.calls - before.calls) / done;
+    result.server_us_per_count =
+        static_cast<double>(after.microseconds - before.microseconds) / done;
   }
   result.samples = race->samples.Summary();
   return result;
@@ -254,6 +255,7 @@ void ReportRace(benchmark::State& state, const absl::StatusOr<RaceResult>& resul
   state.counters["acquisitions/s"] = result->per_second();
   state.counters["share_ratio"] = result->share_ratio();
   state.counters["commands"] = result->commands_per_count;
+  state.counters["server_us"] = result->server_us_per_count;
 }
 
 void ForEachRaceSize(benchmark::internal::Benchmark* benchmark) {

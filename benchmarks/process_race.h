@@ -110,9 +110,10 @@ struct RaceOptions {
 };
 
 struct RaceResult {
-  absl::Duration duration;      // measured, from the start to the reading of `counts`
-  std::vector<int64_t> counts;  // of each racer, within that time
-  double commands_per_count = 0;
+  absl::Duration duration;         // measured, from the start to the reading of `counts`
+  std::vector<int64_t> counts;     // of each racer, within that time
+  double commands_per_count = 0;   // that clients sent
+  double server_us_per_count = 0;  // of the server's thread, in these commands
   LatencySummary samples;
 
   int64_t total() const;

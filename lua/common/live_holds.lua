@@ -3,7 +3,7 @@
 local function live_holds(key, now, most)
   local from = string.format('(%.0f', now)
   local entries = most > 0 and
-    redis.call('ZRANGEBYSCORE', key, from, '+inf', 'WITHSCORES', 'LIMIT', 0, most) or {}
+    redis.call('ZRANGEBYSCORE', key, from, '+inf', 'WITHSCORES', 'LIMIT', '0', most) or {}
   local holds = {}
   for i = 1, #entries, 2 do
     holds[#holds + 1] = {entries[i], math.floor((entries[i + 1] - now) / 1000)}

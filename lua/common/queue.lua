@@ -14,7 +14,7 @@ local function find_place(request, now)
   if ticket and (request.ticket == 0 or tonumber(ticket) < request.ticket) then
     request.ticket = tonumber(ticket)
   elseif request.ticket == 0 then
-    local last = redis.call('ZRANGE', queue_key, -1, -1, 'WITHSCORES')[2]
+    local last = redis.call('ZRANGE', queue_key, '-1', '-1', 'WITHSCORES')[2]
     request.ticket = math.max(now, last and tonumber(last) + 1 or 0)
   end
   if recorded then

@@ -44,7 +44,7 @@ if request.wait then
   reply = enqueue(request, string.format('%.0f', retry_after_ms), now)
   if latch.counted > 0 then
     reply = reply .. string.format(' told %.0f ', latch.counted) ..
-      redis.call('ZRANGE', counted_key, -1, -1, 'WITHSCORES')[2]
+      redis.call('ZRANGE', counted_key, '-1', '-1', 'WITHSCORES')[2]
   end
 else
   reply = string.format('busy %.0f', latch.ttl_ms)

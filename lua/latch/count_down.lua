@@ -27,26 +27,26 @@ if counts and n > latch.count then
 end
 local count = latch.count - (counts and n or 0)
 -- These refuse another type before the first write.
-local first = counts and redis.call('ZRANGE', KEYS[2], 0, 0)[1]
+local first = counts and redis.call('ZRANGE', KEYS[2], '0', '0')[1]
 local record = first and redis.call('HGET', KEYS[3], first)
 if count == 0 then
   redis.call('HEXISTS', KEYS[3], '')
 end
 
 if again and not counts then
-  redis.call('PEXPIRE', KEYS[1], 1, 'GT')  -- changes nothing, but no replica takes it
+  redis.call('PEXPIRE', KEYS[1], '1', 'GT')  -- changes nothing, but no replica takes it
 else
   touch(latch)
 end
 if counts then
-  local last = redis.call('ZRANGE', counted_key, -1, -1, 'WITHSCORES')[2]
+  local last = redis.call('ZRANGE', counted_key, '-1', '-1', 'WITHSCORES')[2]
   when = again or string.format('%.0f', math.max(now, last and last + 1 or 0))
   redis.call('HSET', KEYS[1], 'count', string.format('%.0f', count))
   redis.call('ZADD', counted_key, when, ARGV[2])
   redis.call('PEXPIRE', counted_key, latch.ttl_ms)
   local waiter = count > 0 and record and parse_waiter(first, record)
   if waiter then
-    last = redis.call('ZRANGE', counted_key, -1, -1, 'WITHSCORES')[2]
+    last = redis.call('ZRANGE', counted_key, '-1', '-1', 'WITHSCORES')[2]
     redis.call('PUBLISH', waiter.channel, 'told ' .. first .. ' ' ..
       string.format('%.0f ', latch.counted + 1) .. last .. ' ' .. KEYS[1])
   end

@@ -31,7 +31,7 @@ if existing < 2 then
         call('PEXPIRE', keys[6], lease_ms, 'GT')
         local expired = call('ZCOUNT', keys[6], '-inf', now)
         if expired > 0 then
-          call('ZREMRANGEBYRANK', keys[6], 0, math.min(expired, 64) - 1)
+          call('ZREMRANGEBYRANK', keys[6], '0', math.min(expired, 64) - 1)
         end
       end
       return 'granted ' .. token .. ' ' .. lease_ms .. ' 0'

@@ -19,7 +19,7 @@ if ARGV[2] ~= 'more' then
   for _, listed in ipairs(list_holds(holds, now, window)) do
     told[#told + 1] = listed[1]
   end
-  local readers = redis.call('ZRANGE', readers_key, #told - window, -1, 'WITHSCORES')
+  local readers = redis.call('ZRANGE', readers_key, #told - window, '-1', 'WITHSCORES')
   for i = 1, #told < window and #readers or 0, 2 do
     if tonumber(readers[i + 1]) > now then
       told[#told + 1] = readers[i]

@@ -40,7 +40,7 @@ if existing < 2 and stored[1] == 'semaphore/2' and
     end
   elseif plain and string.find(terms, '^%d+ %d+ 0 ') then
     -- Too few are free, and who asks would not wait.
-    local first_us = call('ZRANGE', permits, 0, 0, 'WITHSCORES')[2] - now
+    local first_us = call('ZRANGE', permits, '0', '0', 'WITHSCORES')[2] - now
     if first_us > 0 and not call('ZSCORE', permits, me) then
       return 'busy ' .. math.ceil(first_us / 1000)
     end
@@ -49,7 +49,7 @@ if existing < 2 and stored[1] == 'semaphore/2' and
       not call('ZSCORE', permits, me) then
     -- This is the first attempt of one that would wait: it comes last.
     local waiters = keys[3]
-    local first_us = call('ZRANGE', permits, 0, 0, 'WITHSCORES')[2] - now
+    local first_us = call('ZRANGE', permits, '0', '0', 'WITHSCORES')[2] - now
     if first_us > 0 and call('HSETNX', waiters, me,
           now .. ' ' .. lease_ms .. ' ' .. terms .. ' ' .. #args[4] .. ' ' .. args[4]) == 1 and
         call('ZADD', queue, 'NX', now, me) == 1 then

@@ -15,7 +15,7 @@ local now = now_us()
 local state = read_state(now)
 local untold_key, more = KEYS[5], ARGV[2] == 'more'
 local reply = {more and 'told' or 'free', 0}
-local last = redis.call('ZRANGE', permits_key, -1, -1, 'WITHSCORES')
+local last = redis.call('ZRANGE', permits_key, '-1', '-1', 'WITHSCORES')
 if not more then
   state.void = state.extra or state.void
   state.used, state.lapsed, state.extra, state.more = 0, {}, nil, nil
@@ -34,8 +34,8 @@ if not more then
     redis.call('UNLINK', permits_key)
   end
 end
-local told = redis.call('ZRANGE', untold_key, -window, -1, 'WITHSCORES')
-redis.call('ZREMRANGEBYRANK', untold_key, -window, -1)
+local told = redis.call('ZRANGE', untold_key, -window, '-1', 'WITHSCORES')
+redis.call('ZREMRANGEBYRANK', untold_key, -window, '-1')
 if told[2] and tonumber(told[2]) <= now then
   redis.call('UNLINK', untold_key)  -- the others have expired
 end

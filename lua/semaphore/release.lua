@@ -15,7 +15,7 @@ if not ARGV[2] then
   local state = call('HMGET', lock, 'capacity', 'until', 'extra', me)
   local capacity, weight = state[1], state[4]
   if capacity then
-    local winner = call('ZRANGE', queue, 0, 0)[1]
+    local winner = call('ZRANGE', queue, '0', '0')[1]
     if not winner then
       if call('ZREM', permits, me) == 1 then
         if weight then

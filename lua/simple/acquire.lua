@@ -29,23 +29,25 @@ end
 
 -- Another hold's, and the first attempt of one that would wait: it comes last.
 -- A part of the holder's id at most: the value may be somebody else's, and large.
-local holder = call('GETRANGE', lock, 0, 63)
-if holder ~= me and string.find(terms, '^%d+ 1 1 %d+ %d 0 %d+ 0 ') and
-    string.find(holder, '^%x+:%d+k?$') and string.find(holder, ':', 1, true) == 33 then
+local holder = call('GETRANGE', lock, '0', '63')
+local heartbeat_ms = string.match(terms, '^%d+ 1 1 (%d+) %d 0 %d+ 0 ')
+if heartbeat_ms and holder ~= me and string.match(holder, '^%x+():%d+k?$') == 33 then
   local waiters = keys[3]
   local time = call('TIME')
   local now = time[1] .. string.sub('00000' .. time[2], -6)
   local owner = args[4] or string.sub(me, 1, 32)
-  if call('ZCOUNT', queue, now, '+inf') == 0 and
+  -- Only the lock is there: nobody waits, and the hold was not given up.
+  local alone = existing == 1
+  if (alone or call('ZCOUNT', queue, now, '+inf') == 0) and
       call('HSETNX', waiters, me, now .. ' ' .. args[2] .. ' ' .. terms .. ' ' .. #owner ..
         ' ' .. owner) == 1 and
       call('ZADD', queue, 'NX', now, me) == 1 then
-    local position = call('ZRANK', queue, me)
-    if existing == (position == 0 and 1 or 2) then
-      local heartbeat_ms = string.match(terms, '^%d+ 1 1 (%d+)')
-      if position == 0 then
-        call('PEXPIRE', queue, 3 * heartbeat_ms)
-        call('PEXPIRE', waiters, 3 * heartbeat_ms)
+    local position = alone and '0' or call('ZRANK', queue, me)
+    if alone or existing == 2 and position > 0 then
+      if alone then
+        local ttl_ms = 3 * heartbeat_ms .. ''
+        call('PEXPIRE', queue, ttl_ms)
+        call('PEXPIRE', waiters, ttl_ms)
       elseif call('PTTL', waiters) < 2 * heartbeat_ms then  -- none where the records are new
         call('PEXPIRE', queue, 3 * heartbeat_ms, 'GT')
         call('PEXPIRE', waiters, 3 * heartbeat_ms)

@@ -9,7 +9,7 @@
 -- include: common/leave
 -- include: simple/common/hand_over
 
-local holder = redis.call('GETRANGE', KEYS[1], 0, 63)
+local holder = redis.call('GETRANGE', KEYS[1], '0', '63')
 if holder ~= ARGV[1] then
   local outcome = leave(ARGV[1], ARGV[2]) and 'left' or 'unknown'
   return outcome .. (redis.call('EXISTS', KEYS[1]) == 0 and hand_over(now_us()) or '')

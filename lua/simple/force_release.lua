@@ -8,7 +8,7 @@
 -- include: common/hold_id
 -- include: simple/common/hand_over
 
-local holder = redis.call('GETRANGE', KEYS[1], 0, 63)
+local holder = redis.call('GETRANGE', KEYS[1], '0', '63')
 local free = redis.call('EXISTS', KEYS[1]) == 0
 local look_ms = function(look)
   return tonumber(string.match(look, '%d+')) or 0

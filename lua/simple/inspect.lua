@@ -11,7 +11,7 @@
 -- include: common/list_waiters
 
 local holders = {}
-local holder = redis.call('EXISTS', KEYS[1]) == 1 and redis.call('GETRANGE', KEYS[1], 0, 63)
+local holder = redis.call('EXISTS', KEYS[1]) == 1 and redis.call('GETRANGE', KEYS[1], '0', '63')
 local fence = redis.call('GET', KEYS[4]) or '0'
 if holder then
   local client = client_of(holder)

@@ -7,12 +7,12 @@
 -- reply  'released', 'released ' and acquire's reply for the fresh hold, or 'not_held'; and notes
 local call, keys = redis.call, KEYS
 local lock = keys[1]
-local held = call('GETRANGE', lock, 0, 63) == ARGV[1]
+local held = call('GETRANGE', lock, '0', '63') == ARGV[1]
 
 -- The two common cases come first; they are in line for the reason that acquire gives.
 if held and not ARGV[2] then
   local queue, waiters, fence_key = keys[2], keys[3], keys[4]
-  local waiting = call('ZRANGE', queue, 0, 1)
+  local waiting = call('ZRANGE', queue, '0', '1')
   local winner = waiting[1]
   if not winner then
     call('DEL', lock)

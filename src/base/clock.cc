@@ -3,25 +3,8 @@
 #include <time.h>
 
 #include <algorithm>
-#include <limits>
 
 namespace redlatch::base {
-
-Instant operator+(Instant at, absl::Duration d) {
-  if (at.is_infinite() || d == absl::InfiniteDuration()) return Instant::Infinite();
-  const int64_t nanos = absl::ToInt64Nanoseconds(d);  // saturates
-  int64_t sum = 0;
-  if (__builtin_add_overflow(at.nanos_, nanos, &sum)) {
-    return nanos > 0 ? Instant::Infinite() : Instant(std::numeric_limits<int64_t>::min());
-  }
-  return Instant(sum);
-}
-
-absl::Duration operator-(Instant a, Instant b) {
-  if (a.is_infinite() && !b.is_infinite()) return absl::InfiniteDuration();
-  if (b.is_infinite() && !a.is_infinite()) return -absl::InfiniteDuration();
-  return absl::Nanoseconds(a.nanos_) - absl::Nanoseconds(b.nanos_);
-}
 
 Instant Now() {
   timespec now;

@@ -4,6 +4,8 @@
 #include <atomic>
 #include <cstdint>
 
+#include "src/base/clock.h"
+
 namespace redlatch::base {
 
 // Owns a file descriptor that lives for long, and recognises it. A program may close all that it
@@ -12,7 +14,8 @@ namespace redlatch::base {
 //
 // Recognised is the open file itself, by a mark that costs nothing and changes nothing: the signal
 // that F_SETSIG would send, if anybody asked for signals (O_ASYNC), which nobody does. Of two
-// KnownFds that were given the same number, only the later one recognises it.
+// KnownFds that were given the same number, only the later one recognises it. In a sandbox that
+// refuses F_SETSIG all are taken for what they were.
 //
 // Any thread may call get() and Verify(), but for Verify() during Take() or Reset().
 class KnownFd {
@@ -33,6 +36,11 @@ class KnownFd {
   // Whether the descriptor is still this one; if not, it is let go of. One system call.
   bool Verify();
 
+  // The same, where somebody has verified already what the calling thread works with. It trusts
+  // what it saw 10 ms ago, unless any KnownFd was since then found to be somebody else's: whoever
+  // closes one mostly closes all.
+  bool VerifyAgain(Instant now);
+
   // Closes what is still this one.
   void Reset();
 
@@ -43,6 +51,8 @@ class KnownFd {
   const Kind kind_;
   std::atomic<int> fd_{-1};
   uint64_t serial_ = 0;
+  std::atomic<int64_t> trusted_until_{0};  // in ns, of VerifyAgain()
+  std::atomic<uint64_t> losses_seen_{0};
 };
 
 }  // namespace redlatch::base

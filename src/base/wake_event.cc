@@ -12,6 +12,8 @@ bool WakeEvent::Open() {
   return fd_.get() >= 0;
 }
 
+bool WakeEvent::OpenAgain(Instant now) { return fd_.VerifyAgain(now) || Open(); }
+
 void WakeEvent::Signal(int fd) {
   if (!KnownFd::Names(fd, KnownFd::Kind::kEvent)) return;
   const uint64_t one = 1;

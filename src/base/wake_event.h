@@ -1,6 +1,7 @@
 #ifndef REDLATCH_SRC_BASE_WAKE_EVENT_H_
 #define REDLATCH_SRC_BASE_WAKE_EVENT_H_
 
+#include "src/base/clock.h"
 #include "src/base/known_fd.h"
 
 namespace redlatch::base {
@@ -11,6 +12,9 @@ class WakeEvent {
  public:
   // Makes it, if it is not there (any more); false, and errno, if no descriptor is left.
   bool Open();
+
+  // The same for one that was verified lately: see KnownFd::VerifyAgain().
+  bool OpenAgain(Instant now);
 
   // For poll(); -1: there is none.
   int fd() const { return fd_.get(); }

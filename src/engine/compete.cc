@@ -17,6 +17,7 @@ constexpr absl::Duration kListenTimeout = absl::Milliseconds(500);
 }  // namespace
 
 bool Handle::Listen(ParkedWaiter& waiter, base::Instant answered_by, const Want& want) {
+  if (core_->listening()) return true;
   const base::Instant now = base::Now();
   base::Instant end = answered_by;
   if (waiter.patience == Patience::kEndless) {

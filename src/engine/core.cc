@@ -206,7 +206,6 @@ void Core::Align() {
 }
 
 absl::Status Core::Listen(base::Instant deadline, const std::stop_token& stop) {
-  if (listening_.load(std::memory_order_acquire)) return absl::OkStatus();
   absl::Status subscribed = subscriber_->Subscribe(identity_.channel, deadline, stop);
   if (subscribed.ok()) {
     listening_.store(true, std::memory_order_release);

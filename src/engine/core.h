@@ -112,7 +112,9 @@ class Core {
     if (silent_.load(std::memory_order_relaxed)) silent_.store(false, std::memory_order_relaxed);
   }
 
-  // Grants can reach this client from here on. Done once. kUnavailable, by the deadline or when the
+  // Grants can reach this client once it has listened.
+  bool listening() const { return listening_.load(std::memory_order_acquire); }
+  // Done once, unless two begin together. kUnavailable, by the deadline or when the
   // stop is requested: it goes on in the background.
   absl::Status Listen(base::Instant deadline, const std::stop_token& stop);
   // Before it is sent: sees to a subscription that does not bring messages, or may not.

@@ -93,7 +93,7 @@ class SocketTransport final : public Transport {
     if (interest != Interest::kWrite) fds[0].events |= POLLIN;
     if (interest != Interest::kRead) fds[0].events |= POLLOUT;
     const int ready = poll(fds, wake_fd < 0 ? 1 : 2, base::PollTimeout(deadline));
-    if (!fd_.Verify()) return kBroken;  // even if poll() still has the old one
+    if (!fd_.VerifyAgain(base::Now())) return kBroken;  // even if poll() still has the old one
     if (ready <= 0) return {};
     const bool broken = (fds[0].revents & (POLLERR | POLLHUP | POLLNVAL)) != 0;
     return {.readable = broken || (fds[0].revents & POLLIN) != 0,

@@ -142,7 +142,7 @@ void Subscriber::Core::Serve(base::Parker* guest, base::Instant deadline) {
   Flush();
   if (broken_) return;
 
-  if (!wake_.Open()) return Fail("no file descriptor is left (raise ulimit -n)");
+  if (!wake_.OpenAgain(now)) return Fail("no file descriptor is left (raise ulimit -n)");
   base::Instant until = std::min(deadline, now + kLongestSleep);
   if (!pending_.empty()) {
     until = std::min(until, last_read_ + options_.answer_timeout);
@@ -186,6 +186,7 @@ void Subscriber::Core::Flush() {
 }
 
 void Subscriber::Core::ReadSome() {
+  transport_->Verify();  // another thread may have closed it while this one waited
   const IoResult got = transport_->Read(buffer_.get(), kReadSize);
   if (got.kind == IoResult::Kind::kAgain) return;
   if (got.kind != IoResult::Kind::kDone) return Fail(Describe(got));

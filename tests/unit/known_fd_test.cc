@@ -2,12 +2,20 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <sys/eventfd.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstddef>
+#include <iterator>
 #include <optional>
 
+#include "src/base/clock.h"
 #include "src/base/unique_fd.h"
 
 namespace redlatch::base {
@@ -88,6 +96,54 @@ TEST(KnownFd, KindsAreToldApart) {
   EXPECT_TRUE(KnownFd::Names(event.get(), Kind::kEvent));
   EXPECT_FALSE(KnownFd::Names(STDERR_FILENO, Kind::kEvent));
   EXPECT_FALSE(KnownFd::Names(-1, Kind::kEvent));
+}
+
+TEST(KnownFd, IsTrustedForAMomentAfterItWasVerified) {
+  KnownFd fd(NewSocket(), Kind::kSocket);
+  const Instant now = Now();
+  EXPECT_TRUE(fd.VerifyAgain(now));
+  close(fd.get());
+  EXPECT_TRUE(fd.VerifyAgain(now + absl::Milliseconds(9)));
+  EXPECT_FALSE(fd.VerifyAgain(now + absl::Milliseconds(11)));
+  EXPECT_EQ(fd.get(), -1);
+}
+
+TEST(KnownFd, IsNotTrustedOnceAnotherWasFoundToBeGone) {
+  KnownFd fd(NewSocket(), Kind::kSocket);
+  KnownFd other(NewEvent(), Kind::kEvent);
+  const Instant now = Now();
+  EXPECT_TRUE(fd.VerifyAgain(now));
+  close(fd.get());
+  close(other.get());
+  EXPECT_FALSE(other.Verify());
+  EXPECT_FALSE(fd.VerifyAgain(now));
+}
+
+void RefuseMarks() {
+  sock_filter program[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_fcntl, 0, 3),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[1])),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, F_SETSIG, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog filter = {.len = std::size(program), .filter = program};
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+      prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0) {
+    _exit(2);
+  }
+}
+
+// In a process of its own, which never gets rid of the filter.
+TEST(KnownFdDeathTest, WorksWhereASandboxRefusesMarks) {
+  EXPECT_EXIT(
+      {
+        RefuseMarks();
+        KnownFd fd(NewSocket(), Kind::kSocket);
+        _exit(fd.Verify() && KnownFd::Names(fd.get(), Kind::kSocket) ? 0 : 1);
+      },
+      ::testing::ExitedWithCode(0), "");
 }
 
 }  // namespace

@@ -66,7 +66,7 @@ local function last_of_turn(request, holds)
   if holds.policy ~= 'phase_fair' then
     return tonumber(holds.phase)
   end
-  local last = tonumber(redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')[2])
+  local last = tonumber(redis.call('ZRANGE', KEYS[2], '-1', '-1', 'WITHSCORES')[2])
   if request and request.reader and stands(request) then
     return math.max(last or 0, request.ticket)
   end

@@ -5,7 +5,7 @@
 -- and how many writers and readers wait. Refuses other types, before anything is written.
 local function read_state(now, but)
   local state = {holds = read_holds(now, 'read_write/2'), read_us = 0}
-  local last = redis.call('ZRANGE', readers_key, -2, -1, 'WITHSCORES')
+  local last = redis.call('ZRANGE', readers_key, '-2', '-1', 'WITHSCORES')
   for i = 1, #last, 2 do
     if last[i] ~= but then
       state.read_us = tonumber(last[i + 1])

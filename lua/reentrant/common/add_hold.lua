@@ -23,7 +23,7 @@ local function add_hold(kind, owner, hold, expiry, token, holds)
   end
   redis.call('ZADD', holds_key, expiry, hold)
   redis.call('HSET', KEYS[1], hold, string.format('%.0f ', expiry) .. token, 'token', token)
-  redis.call('HINCRBY', KEYS[1], 'holds', 1)
+  redis.call('HINCRBY', KEYS[1], 'holds', '1')
   redis.call('PEXPIREAT', KEYS[1], ends)
   redis.call('PEXPIREAT', holds_key, ends)
   holds.latest = latest

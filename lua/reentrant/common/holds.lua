@@ -21,12 +21,12 @@ local function read_holds(now, kind)
     expired = {},
   }
   if holds.count > 0 then
-    local last = holds.counted and redis.call('ZRANGE', holds_key, -1, -1, 'WITHSCORES')[2]
+    local last = holds.counted and redis.call('ZRANGE', holds_key, '-1', '-1', 'WITHSCORES')[2]
     if not last then
       holds.latest = now + 1000 * redis.call('PTTL', KEYS[1])
     elseif tonumber(last) > now then
       holds.latest = tonumber(last)
-      holds.expired = redis.call('ZRANGEBYSCORE', holds_key, '-inf', now, 'LIMIT', 0, 64)
+      holds.expired = redis.call('ZRANGEBYSCORE', holds_key, '-inf', now, 'LIMIT', '0', '64')
     else
       holds.count, holds.ended = 0, true
     end

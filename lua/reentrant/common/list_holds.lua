@@ -10,7 +10,7 @@ local function list_holds(holds, now, most)
   local live = holds.count
   if holds.count > 0 and redis.call('EXISTS', holds_key) == 1 then
     local from = string.format('(%.0f', now)
-    names = redis.call('ZRANGEBYSCORE', holds_key, from, '+inf', 'LIMIT', 0,
+    names = redis.call('ZRANGEBYSCORE', holds_key, from, '+inf', 'LIMIT', '0',
       most or most_holders)
     live = redis.call('ZCOUNT', holds_key, from, '+inf')
   elseif holds.count > 0 then

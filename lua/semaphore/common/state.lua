@@ -24,7 +24,7 @@ local function read_state(now, most)
   if state.extra and holds == 0 then
     state.extra, state.void = nil, true  -- the weights of holds that expired with their key
   elseif expired > 0 then
-    state.lapsed = redis.call('ZRANGEBYSCORE', permits_key, '-inf', now, 'LIMIT', 0, most or 64)
+    state.lapsed = redis.call('ZRANGEBYSCORE', permits_key, '-inf', now, 'LIMIT', '0', most or 64)
     state.more = state.extra and expired > #state.lapsed
   end
   if state.extra then
