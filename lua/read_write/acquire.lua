@@ -16,25 +16,56 @@
 -- time, as the fence lies behind it in the same period (see reserve_tokens()). In line, and as
 -- text, for the reason that simple/acquire gives.
 local call, keys, args = redis.call, KEYS, ARGV
-local lock, terms = keys[1], args[3]
-if call('EXISTS', lock, keys[2], keys[5], keys[6], keys[7]) == 0 and
-    string.sub(terms, 1, 2) == '1 ' then
+local lock, me, terms = keys[1], args[1], args[3]
+local existing = call('EXISTS', lock, keys[2], keys[5], keys[6], keys[7])
+if existing == 0 and string.sub(terms, 1, 2) == '1 ' then
   local time = call('TIME')
   local fence = call('GET', keys[4])
   local now = time[1] .. string.sub('00000' .. time[2], -6)
   if fence and #fence == 16 and fence < now and
       string.sub(fence, 1, 8) == string.sub(now, 1, 8) then
-    local hold, lease_ms = args[1], args[2]
+    local lease_ms = args[2]
     local record = string.format('%.0f ', now + 1000 * lease_ms) .. now
     call('SETRANGE', keys[4], '0', now)
     if args[5] == 'phase_fair' then
-      call('HSET', lock, 'kind', 'read_write/2', 'owner', args[4], hold, record, 'policy',
+      call('HSET', lock, 'kind', 'read_write/2', 'owner', args[4], me, record, 'policy',
         'phase_fair')
     else
-      call('HSET', lock, 'kind', 'read_write/2', 'owner', args[4], hold, record)
+      call('HSET', lock, 'kind', 'read_write/2', 'owner', args[4], me, record)
     end
     call('PEXPIRE', lock, lease_ms)
     return 'granted ' .. now .. ' ' .. lease_ms .. ' 0'
+  end
+end
+
+-- Another writer's one hold, and the first attempt of one that would wait: it comes last.
+local heartbeat_ms = string.match(terms, '^%d+ 1 1 (%d+) %d 0 %d+ 0 ')
+if heartbeat_ms and (existing == 1 or existing == 2) and args[5] ~= 'phase_fair' then
+  local held = call('HMGET', lock, 'kind', 'owner', 'holds')
+  local waiters, writers = keys[3], keys[7]
+  local time = call('TIME')
+  local now = time[1] .. string.sub('00000' .. time[2], -6)
+  -- Only the lock is there: nobody reads or waits, and the hold was not given up.
+  local alone = existing == 1
+  if held[1] == 'read_write/2' and held[2] and held[2] ~= args[4] and not held[3] and
+      (alone or call('ZCOUNT', writers, now, '+inf') == 0) and
+      call('HSETNX', waiters, me, now .. ' ' .. args[2] .. ' ' .. terms .. ' ' .. #args[4] ..
+        ' ' .. args[4]) == 1 and
+      call('ZADD', writers, 'NX', now, me) == 1 then
+    local position = alone and '0' or call('ZRANK', writers, me)
+    if alone or position > 0 then  -- what existed beside the lock is the queue of writers
+      local ttl_ms = 3 * heartbeat_ms .. ''
+      if alone then
+        call('PEXPIRE', writers, ttl_ms)
+        call('PEXPIRE', waiters, ttl_ms)
+      elseif call('PTTL', waiters) < 2 * heartbeat_ms then  -- none where the records are new
+        call('PEXPIRE', writers, ttl_ms, 'GT')
+        call('PEXPIRE', waiters, ttl_ms)
+      end
+      return 'queued ' .. call('PTTL', lock) .. ' ' .. position .. ' ' .. now
+    end
+    call('ZREM', writers, me)
+    call('HDEL', waiters, me)
   end
 end
 

@@ -8,14 +8,43 @@
 --        4.. nothing, or all ARGV of acquire for a fresh hold
 -- reply  'released', 'released ' and acquire's reply for the fresh hold, or 'not_held'; and notes
 
--- The only hold, which expires with the key; nobody waits; and there is nothing else to do.
+-- The only hold, which expires with the key, and nothing else to do. In line: see simple/acquire.
 local call, keys, args = redis.call, KEYS, ARGV
 if not args[4] and (not args[2] or string.find(args[2], '^(%d+) %1 0$')) then
-  local lock = call('HMGET', keys[1], 'kind', 'holds', args[1])
-  if lock[1] == 'read_write/2' and not lock[2] and lock[3] and
-      call('EXISTS', keys[2], keys[#keys - 1]) == 0 then
-    call('DEL', keys[1])
+  local lock, waiters, writers = keys[1], keys[3], keys[#keys - 1]
+  local held = call('HMGET', lock, 'kind', 'holds', args[1], 'policy')
+  local alone = held[1] == 'read_write/2' and not held[2] and held[3]
+  local waiting = alone and call('EXISTS', keys[2], writers)
+  if waiting == 0 then
+    call('DEL', lock)
     return 'released'
+  end
+
+  -- Only writers wait, and nobody reads. The first of them is live, is its client's own, and wants
+  -- one token, which is the server's time.
+  local winner = waiting == 1 and not held[4] and call('EXISTS', keys[2], keys[#keys - 2]) == 0 and
+    call('ZRANGE', writers, '0', '0')[1]
+  if winner then
+    local asked_us, attempt, heartbeat_ms, claim_ms, channel, owner = string.match(
+      call('HGET', waiters, winner) or '',
+      '^(%d+) %d+ 1 (%d+) 1 (%d+) [01] %d+ (%d+) [01] (%S+) 32 (%x+)$')
+    local time = call('TIME')
+    local now = time[1] .. string.sub('00000' .. time[2], -6)
+    local fence = call('GET', keys[4])
+    if asked_us and now - asked_us < 2500 * heartbeat_ms and
+        call('PUBSUB', 'NUMSUB', channel)[2] > 0 and fence and #fence == 16 and
+        fence < now and string.sub(fence, 1, 8) == string.sub(now, 1, 8) then
+      call('ZREM', writers, winner)
+      call('HDEL', waiters, winner)
+      call('DEL', lock)
+      call('SETRANGE', keys[4], '0', now)
+      call('HSET', lock, 'kind', 'read_write/2', 'owner', owner, winner,
+        string.format('%.0f ', now + 1000 * claim_ms) .. now)
+      call('PEXPIRE', lock, claim_ms)
+      call('PUBLISH', channel, 'grant ' .. winner .. ' ' .. attempt .. ' ' .. now .. ' ' ..
+        claim_ms .. ' ' .. call('ZCARD', writers) .. ' ' .. lock)
+      return 'released look ' .. claim_ms
+    end
   end
 end
 
