@@ -81,6 +81,7 @@ class SocketTransport final : public Transport {
   }
 
   Readiness Wait(Interest interest, int wake_fd, base::Instant deadline) override {
+    constexpr absl::Duration kMoment = absl::Microseconds(200);
     constexpr int kBacklogPauseMs = 2;
     constexpr Readiness kBroken = {.readable = true, .writable = true};
     if (fd_.get() < 0) return kBroken;
@@ -92,8 +93,11 @@ class SocketTransport final : public Transport {
                      {.fd = wake_fd, .events = POLLIN, .revents = 0}};
     if (interest != Interest::kWrite) fds[0].events |= POLLIN;
     if (interest != Interest::kRead) fds[0].events |= POLLOUT;
+    const base::Instant began = base::Now();
     const int ready = poll(fds, wake_fd < 0 ? 1 : 2, base::PollTimeout(deadline));
-    if (!fd_.VerifyAgain(base::Now())) return kBroken;  // even if poll() still has the old one
+    // Even if poll() still has the old one.
+    const base::Instant now = base::Now();
+    if (!(now < began + kMoment ? fd_.VerifyAgain(now) : fd_.Verify())) return kBroken;
     if (ready <= 0) return {};
     const bool broken = (fds[0].revents & (POLLERR | POLLHUP | POLLNVAL)) != 0;
     return {.readable = broken || (fds[0].revents & POLLIN) != 0,

@@ -186,7 +186,6 @@ void Subscriber::Core::Flush() {
 }
 
 void Subscriber::Core::ReadSome() {
-  transport_->Verify();  // another thread may have closed it while this one waited
   const IoResult got = transport_->Read(buffer_.get(), kReadSize);
   if (got.kind == IoResult::Kind::kAgain) return;
   if (got.kind != IoResult::Kind::kDone) return Fail(Describe(got));
