@@ -76,10 +76,12 @@ def main():
                         "Processes/(2|16)/|SimpleLock_Threads|HandOver|ManyThreads|ReadMostly/4/reads:90")
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--time", type=float, default=0.2)
+    parser.add_argument("--asleep", action="store_true", help="let the processors sleep when idle")
     options = parser.parse_args()
 
     programs = [binary(which) for which in options.which]
-    stay_awake()
+    if not options.asleep:
+        stay_awake()
     order = list(range(len(programs)))
     rounds = []
     for number in range(options.rounds):
