@@ -39,8 +39,8 @@ if existing == 0 and string.sub(terms, 1, 2) == '1 ' then
 end
 
 -- Another writer's one hold, and the first attempt of one that would wait: it comes last.
-local heartbeat_ms = string.match(terms, '^%d+ 1 1 (%d+) %d 0 %d+ 0 ')
-if heartbeat_ms and (existing == 1 or existing == 2) and args[5] ~= 'phase_fair' then
+local first_heartbeat_ms = string.match(terms, '^%d+ 1 1 (%d+) %d 0 %d+ 0 ')
+if first_heartbeat_ms and (existing == 1 or existing == 2) and args[5] ~= 'phase_fair' then
   local held = call('HMGET', lock, 'kind', 'owner', 'holds')
   local waiters, writers = keys[3], keys[7]
   local time = call('TIME')
@@ -54,11 +54,11 @@ if heartbeat_ms and (existing == 1 or existing == 2) and args[5] ~= 'phase_fair'
       call('ZADD', writers, 'NX', now, me) == 1 then
     local position = alone and '0' or call('ZRANK', writers, me)
     if alone or position > 0 then  -- what existed beside the lock is the queue of writers
-      local ttl_ms = 3 * heartbeat_ms .. ''
+      local ttl_ms = 3 * first_heartbeat_ms .. ''
       if alone then
         call('PEXPIRE', writers, ttl_ms)
         call('PEXPIRE', waiters, ttl_ms)
-      elseif call('PTTL', waiters) < 2 * heartbeat_ms then  -- none where the records are new
+      elseif call('PTTL', waiters) < 2 * first_heartbeat_ms then  -- none where the records are new
         call('PEXPIRE', writers, ttl_ms, 'GT')
         call('PEXPIRE', waiters, ttl_ms)
       end

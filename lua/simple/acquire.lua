@@ -30,8 +30,8 @@ end
 -- Another hold's, and the first attempt of one that would wait: it comes last.
 -- A part of the holder's id at most: the value may be somebody else's, and large.
 local holder = call('GETRANGE', lock, '0', '63')
-local heartbeat_ms = string.match(terms, '^%d+ 1 1 (%d+) %d 0 %d+ 0 ')
-if heartbeat_ms and holder ~= me and string.match(holder, '^%x+():%d+k?$') == 33 then
+local first_heartbeat_ms = string.match(terms, '^%d+ 1 1 (%d+) %d 0 %d+ 0 ')
+if first_heartbeat_ms and holder ~= me and string.match(holder, '^%x+():%d+k?$') == 33 then
   local waiters = keys[3]
   local time = call('TIME')
   local now = time[1] .. string.sub('00000' .. time[2], -6)
@@ -45,12 +45,12 @@ if heartbeat_ms and holder ~= me and string.match(holder, '^%x+():%d+k?$') == 33
     local position = alone and '0' or call('ZRANK', queue, me)
     if alone or existing == 2 and position > 0 then
       if alone then
-        local ttl_ms = 3 * heartbeat_ms .. ''
+        local ttl_ms = 3 * first_heartbeat_ms .. ''
         call('PEXPIRE', queue, ttl_ms)
         call('PEXPIRE', waiters, ttl_ms)
-      elseif call('PTTL', waiters) < 2 * heartbeat_ms then  -- none where the records are new
-        call('PEXPIRE', queue, 3 * heartbeat_ms, 'GT')
-        call('PEXPIRE', waiters, 3 * heartbeat_ms)
+      elseif call('PTTL', waiters) < 2 * first_heartbeat_ms then  -- none where the records are new
+        call('PEXPIRE', queue, 3 * first_heartbeat_ms, 'GT')
+        call('PEXPIRE', waiters, 3 * first_heartbeat_ms)
       end
       return 'queued ' .. call('PTTL', lock) .. ' ' .. position .. ' ' .. now
     end
