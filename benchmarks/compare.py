@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""compare.py BEFORE AFTER... [--filter REGEX] [--rounds N] [--time SECONDS]
+"""compare.py BEFORE AFTER... [--filter REGEX] [--rounds N] [--time SECONDS] [--asleep]
 
 Commits side by side, in one run. Each is a commit, or the path of a redlatch_benchmark binary; commits
 are built in build/compare. They take turns in each round, in changing order, while the processors are
@@ -93,16 +93,16 @@ def main():
     others = options.which[1:]
     print(f"{'benchmark':58}{'us':>9}" + "".join(f"{'us':>12}{'median':>8}{'best':>7}" for _ in others))
     for name in rounds[0][0]:
-        if any(name not in side for both in rounds for side in both):
+        if any(name not in side for sides in rounds for side in sides):
             continue  # one of them has no such benchmark
-        times = [[both[side][name]["us"] for both in rounds] for side in range(len(programs))]
+        times = [[sides[side][name]["us"] for sides in rounds] for side in range(len(programs))]
         line = f"{name.split('/iterations')[0]:58}{statistics.median(times[0]):9.2f}"
         for own in times[1:]:
             line += (f"{statistics.median(own):12.2f}{statistics.median(own) / statistics.median(times[0]):8.3f}"
                      f"{quartile(own) / quartile(times[0]):7.3f}")
         for counter in SHOWN:
             if all(counter in side[name] for side in rounds[0]):
-                values = [statistics.median(both[side][name][counter] for both in rounds)
+                values = [statistics.median(sides[side][name][counter] for sides in rounds)
                           for side in range(len(programs))]
                 line += f"  {counter} " + " ".join(f"{value:.3f}" for value in values)
         print(line)

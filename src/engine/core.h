@@ -114,8 +114,8 @@ class Core {
 
   // Grants can reach this client once it has listened.
   bool listening() const { return listening_.load(std::memory_order_acquire); }
-  // Done once, unless two begin together. kUnavailable, by the deadline or when the
-  // stop is requested: it goes on in the background.
+  // Sees to that; two may do so at once. kUnavailable, by the deadline or when the stop is
+  // requested: it goes on in the background.
   absl::Status Listen(base::Instant deadline, const std::stop_token& stop);
   // Before it is sent: sees to a subscription that does not bring messages, or may not.
   void Prepare(const Send& send);

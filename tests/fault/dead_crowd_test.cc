@@ -54,8 +54,8 @@ class DeadCrowd : public ::testing::TestWithParam<std::string_view> {
 TEST_P(DeadCrowd, KeepsTheLockIdleForAMomentOnly) {
   const Client client = *Client::Connect(server_->url());
   AnyKind lock(GetParam(), client, kLease);
-  ASSERT_TRUE(
-      lock.Acquire()->Release().ok());  // the server compiles a script when it is first used
+  // The server compiles a script when it is first used.
+  ASSERT_TRUE(lock.Acquire()->Release().ok());
   auto held = lock.Acquire();
   ASSERT_TRUE(held.ok());
   redis::Punctuality punctuality;
