@@ -514,7 +514,7 @@ TEST_F(SimpleScriptsTest, InspectTellsNoLaterBeginningThanNowAndNoneOfAForeignHo
 
 // Random calls of six clients, late and repeated ones among them, against a model of what is true.
 TEST_F(SimpleScriptsTest, RandomCallsKeepTheModel) {
-  const uint32_t seed = std::random_device()();
+  const uint32_t seed = support::Seed();
   SCOPED_TRACE(absl::StrCat("seed ", seed));
   std::mt19937 random(seed);
   const auto below = [&](int n) { return static_cast<int>(random() % n); };

@@ -2,7 +2,9 @@
 #define REDLATCH_TESTS_SUPPORT_TEST_SCALE_H_
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
+#include <random>
 
 namespace redlatch::support {
 
@@ -18,6 +20,13 @@ inline int Scaled(int n) {
 inline bool FullBars() {
   const char* full = std::getenv("REDLATCH_FULL_BARS");
   return full != nullptr && *full != '\0';
+}
+
+// What a random test starts from, and shows where it fails: $REDLATCH_TEST_SEED repeats that.
+inline uint32_t Seed() {
+  const char* seed = std::getenv("REDLATCH_TEST_SEED");
+  if (seed == nullptr || *seed == '\0') return std::random_device()();
+  return static_cast<uint32_t>(std::strtoul(seed, nullptr, 10));
 }
 
 }  // namespace redlatch::support

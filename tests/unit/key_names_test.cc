@@ -1,7 +1,6 @@
 // No two names share a key, whatever classes of locks have them: see random_names.h.
 #include <array>
 #include <cstdint>
-#include <random>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -9,6 +8,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "gtest/gtest.h"
+#include "tests/support/test_scale.h"
 #include "tests/unit/random_names.h"
 
 namespace redlatch::engine {
@@ -41,7 +41,7 @@ TEST(KeyNames, SlotsAreThoseOfACluster) {
 }
 
 TEST(KeyNames, NoTwoNamesShareAKeyAndThoseOfOneShareASlot) {
-  const unsigned seed = std::random_device()();
+  const uint32_t seed = support::Seed();
   SCOPED_TRACE(seed);
   const std::vector<std::string> names = RandomMainKeys(kNames, seed);
   const std::vector<KeyNames> classes = AllKeyNames();

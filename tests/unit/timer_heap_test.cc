@@ -59,7 +59,7 @@ TEST(TimerHeap, RemovedTimersAreNotSeenAgain) {
 }
 
 TEST(TimerHeap, ComesOutInOrderThroughRandomMovesAndRemovals) {
-  const unsigned seed = std::random_device()();
+  const uint32_t seed = support::Seed();
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
   TimerHeap heap;
