@@ -19,10 +19,13 @@ if existing < 2 and stored[1] == 'semaphore/2' and
   local block, lease_ms = string.match(terms, '^%d+'), args[2]
   local time = call('TIME')
   local now = time[1] .. string.sub('00000' .. time[2], -6)
-  local holds = call('ZCARD', permits)
+  -- Where somebody waits, holds that have expired do not count: whoever is due looks for them.
+  local waiting = existing == 1
+  local holds = waiting and call('ZCOUNT', permits, '(' .. now, '+inf') or call('ZCARD', permits)
   local free = capacity - holds - (extra or 0)
   -- Else `extra` is void, see read_state(); or those who wait come first; or there are not so many.
-  local plain = (holds > 0 or not extra) and (existing == 0 or free <= 0) and capacity - block >= 0
+  local plain = (holds > 0 or not extra) and (not waiting or free <= 0) and capacity - block >= 0
+  local heartbeat_ms = free - block < 0 and string.match(terms, '^%d+ 1 1 (%d+) %d 0 %d+ 0 ')
   if plain and free - block >= 0 then
     -- Nobody waits. The semaphore is remembered for long enough.
     local expiry = now + 1000 * lease_ms
@@ -38,23 +41,17 @@ if existing < 2 and stored[1] == 'semaphore/2' and
       end
       return 'granted 0 ' .. lease_ms .. ' 0'
     end
-  elseif plain and string.find(terms, '^%d+ %d+ 0 ') then
-    -- Too few are free, and who asks would not wait.
-    local first_us = call('ZRANGE', permits, '0', '0', 'WITHSCORES')[2] - now
-    if first_us > 0 and not call('ZSCORE', permits, me) then
-      return 'busy ' .. math.ceil(first_us / 1000)
-    end
-  elseif plain and string.find(terms, '^%d+ 1 1 %d+ %d 0 %d+ 0 ') and
-      (existing == 0 or call('ZCOUNT', queue, now, '+inf') == 0) and
-      not call('ZSCORE', permits, me) then
+  elseif plain and heartbeat_ms then
     -- This is the first attempt of one that would wait: it comes last.
     local waiters = keys[3]
-    local first_us = call('ZRANGE', permits, '0', '0', 'WITHSCORES')[2] - now
-    if first_us > 0 and call('HSETNX', waiters, me,
-          now .. ' ' .. lease_ms .. ' ' .. terms .. ' ' .. #args[4] .. ' ' .. args[4]) == 1 and
+    local first_us = (not waiting or extra) and
+      call('ZRANGE', permits, '0', '0', 'WITHSCORES')[2] - now
+    if (not first_us or first_us > 0) and not call('ZSCORE', permits, me) and
+        (not waiting or call('ZCOUNT', queue, now, '+inf') == 0) and
+        call('HSETNX', waiters, me, now .. ' ' .. lease_ms .. ' ' .. terms ..
+          (#args[4] == 32 and ' 32 ' or ' ' .. #args[4] .. ' ') .. args[4]) == 1 and
         call('ZADD', queue, 'NX', now, me) == 1 then
-      local heartbeat_ms = string.match(terms, '^%d+ 1 1 (%d+)')
-      if existing == 0 then
+      if not waiting then
         call('PEXPIRE', queue, 3 * heartbeat_ms)
         call('PEXPIRE', waiters, 3 * heartbeat_ms)
         return 'queued ' .. math.ceil(first_us / 1000) .. ' 0 ' .. now
@@ -65,6 +62,12 @@ if existing < 2 and stored[1] == 'semaphore/2' and
         call('PEXPIRE', waiters, 3 * heartbeat_ms)
       end
       return 'queued 0 ' .. call('ZRANK', queue, me) .. ' ' .. now
+    end
+  elseif plain and string.find(terms, '^%d+ %d+ 0 ') then
+    -- Too few are free, and who asks would not wait.
+    local first_us = call('ZRANGE', permits, '0', '0', 'WITHSCORES')[2] - now
+    if first_us > 0 and not call('ZSCORE', permits, me) then
+      return 'busy ' .. math.ceil(first_us / 1000)
     end
   end
 end

@@ -32,14 +32,14 @@ if not ARGV[2] then
         call('HGET', waiters, winner) or '',
         '^(%d+) %d+ 1 (%d+) 1 (%d+) [01] %d+ (%d+) [01] (%S+) ')
       local time = call('TIME')
-      local now = time[1] * 1000000 + time[2]
+      local now = time[1] .. string.sub('00000' .. time[2], -6)
       local expiry = asked_us and now + 1000 * claim_ms
       if asked_us and now - asked_us < 2500 * heartbeat_ms and
           state[2] - expiry >= 86400000000 and call('PUBSUB', 'NUMSUB', channel)[2] > 0 then
         local extra = state[3]
         ended = call('ZREM', permits, me) == 1
         if ended and
-            call('ZCOUNT', permits, now + 1, '+inf') + (extra or 0) == capacity - 1 and
+            call('ZCOUNT', permits, '(' .. now, '+inf') + (extra or 0) == capacity - 1 and
             (not extra or call('ZCOUNT', permits, '-inf', now) == 0) then
           call('ZREM', queue, winner)
           call('HDEL', waiters, winner)

@@ -35,12 +35,11 @@ if first_heartbeat_ms and holder ~= me and string.match(holder, '^%x+():%d+k?$')
   local waiters = keys[3]
   local time = call('TIME')
   local now = time[1] .. string.sub('00000' .. time[2], -6)
-  local owner = args[4] or string.sub(me, 1, 32)
+  local owner = args[4] and #args[4] .. ' ' .. args[4] or '32 ' .. string.sub(me, 1, 32)
   -- Only the lock is there: nobody waits, and the hold was not given up.
   local alone = existing == 1
   if (alone or call('ZCOUNT', queue, now, '+inf') == 0) and
-      call('HSETNX', waiters, me, now .. ' ' .. args[2] .. ' ' .. terms .. ' ' .. #owner ..
-        ' ' .. owner) == 1 and
+      call('HSETNX', waiters, me, now .. ' ' .. args[2] .. ' ' .. terms .. ' ' .. owner) == 1 and
       call('ZADD', queue, 'NX', now, me) == 1 then
     local position = alone and '0' or call('ZRANK', queue, me)
     if alone or existing == 2 and position > 0 then
