@@ -1,8 +1,11 @@
 #ifndef REDLATCH_SRC_BASE_KNOWN_FD_H_
 #define REDLATCH_SRC_BASE_KNOWN_FD_H_
 
+#include <sys/types.h>
+
 #include <atomic>
 #include <cstdint>
+#include <string_view>
 
 #include "src/base/clock.h"
 
@@ -17,7 +20,7 @@ namespace redlatch::base {
 // KnownFds that were given the same number, only the later one recognises it. In a sandbox that
 // refuses F_SETSIG all are taken for what they were.
 //
-// Any thread may call get() and Verify(), but for Verify() during Take() or Reset().
+// Any thread may call get(), Verify() and Send(), but for the latter two during Take() or Reset().
 class KnownFd {
  public:
   enum class Kind : uint8_t { kSocket, kEvent };
@@ -41,6 +44,11 @@ class KnownFd {
   // closes one mostly closes all.
   bool VerifyAgain(Instant now);
 
+  // send(), of a socket, to what is still this one; otherwise fails with EBADF. Over TCP no system
+  // call more: each message carries what the kernel refuses on a socket that was not asked for it.
+  // By one thread at a time.
+  ssize_t Send(std::string_view bytes, int flags);
+
   // Closes what is still this one.
   void Reset();
 
@@ -48,9 +56,12 @@ class KnownFd {
   static bool Names(int fd, Kind kind);
 
  private:
+  bool Latest(int fd) const;
+
   const Kind kind_;
   std::atomic<int> fd_{-1};
   uint64_t serial_ = 0;
+  bool kernel_checks_ = false;             // what Send() sends
   std::atomic<int64_t> trusted_until_{0};  // in ns, of VerifyAgain()
   std::atomic<uint64_t> losses_seen_{0};
 };

@@ -125,7 +125,7 @@ void Channel::Core::Run(absl::Span<const Command> commands, Exchange& mine,
         leader_ = &mine;
       } else {
         has_unsent_.store(true, std::memory_order_release);
-        if (leader_sleeps_) VerifyAndWrite();
+        if (leader_sleeps_) Write();
       }
     }
   }
@@ -152,7 +152,7 @@ absl::Status Channel::Core::Send(const Command& command) {
       has_unsent_.store(true, std::memory_order_release);
     }
     if (leader_ == nullptr) write_blocked_ = false;  // nobody has looked for room since
-    if (leader_ == nullptr || leader_sleeps_) VerifyAndWrite();
+    if (leader_ == nullptr || leader_sleeps_) Write();
     if (leader_ != nullptr || pipeline_.size() < kMostUnreadReplies) return status;
     leader_ = &drain;
   }
@@ -190,10 +190,10 @@ void Channel::Core::Lead(Exchange& mine, base::Instant deadline) {
   Exchange* next = nullptr;
   {
     const base::MutexLock lock(mu_);
-    if (connected_) transport_->Verify();
     // A connection that was idle may have ended unnoticed. Seen before anything is sent, that
     // costs nobody anything.
     bool look_first = connected_ && mine.begun - progress_ > kIdle;
+    if (connected_ && (look_first || !MayWrite())) transport_->Verify();  // before it is read
     do {
       if (std::exchange(look_first, false)) {
         Receive(mine, kAtOnce, finished);

@@ -75,7 +75,7 @@ class SocketTransport final : public Transport {
   }
 
   IoResult Write(std::string_view bytes) override {
-    const ssize_t put = send(fd_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    const ssize_t put = fd_.Send(bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (put >= 0) return {.kind = IoResult::Kind::kDone, .bytes = static_cast<size_t>(put)};
     return Failed(errno);
   }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <netinet/in.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -14,6 +15,8 @@
 #include <cstddef>
 #include <iterator>
 #include <optional>
+#include <string>
+#include <utility>
 
 #include "src/base/clock.h"
 #include "src/base/unique_fd.h"
@@ -117,6 +120,96 @@ TEST(KnownFd, IsNotTrustedOnceAnotherWasFoundToBeGone) {
   close(other.get());
   EXPECT_FALSE(other.Verify());
   EXPECT_FALSE(fd.VerifyAgain(now));
+}
+
+// Two ends of a connection.
+struct Pair {
+  UniqueFd here;
+  UniqueFd there;
+};
+
+Pair UnixPair() {
+  int ends[2] = {-1, -1};
+  EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+  return {UniqueFd(ends[0]), UniqueFd(ends[1])};
+}
+
+Pair TcpPair() {
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  auto* const at = reinterpret_cast<sockaddr*>(&address);
+  const UniqueFd listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  EXPECT_EQ(bind(listener.get(), at, size), 0);
+  EXPECT_EQ(listen(listener.get(), 1), 0);
+  EXPECT_EQ(getsockname(listener.get(), at, &size), 0);
+  UniqueFd here(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  EXPECT_EQ(connect(here.get(), at, size), 0);
+  return {std::move(here), UniqueFd(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC))};
+}
+
+Pair PipePair() {
+  int ends[2] = {-1, -1};
+  EXPECT_EQ(pipe2(ends, O_CLOEXEC), 0);
+  return {UniqueFd(ends[1]), UniqueFd(ends[0])};
+}
+
+// What has arrived there.
+std::string Arrived(const UniqueFd& there) {
+  fcntl(there.get(), F_SETFL, O_NONBLOCK);
+  char buffer[64];
+  const ssize_t got = read(there.get(), buffer, sizeof buffer);
+  return got < 0 ? "" : std::string(buffer, static_cast<size_t>(got));
+}
+
+class KnownFdSend : public ::testing::TestWithParam<Pair (*)()> {};
+
+TEST_P(KnownFdSend, ReachesTheOtherEnd) {
+  Pair pair = GetParam()();
+  KnownFd fd(pair.here.Release(), Kind::kSocket);
+  EXPECT_EQ(fd.Send("first", MSG_NOSIGNAL), 5);
+  EXPECT_EQ(Arrived(pair.there), "first");
+  EXPECT_EQ(fd.Send("second", MSG_NOSIGNAL), 6);
+  EXPECT_EQ(Arrived(pair.there), "second");
+}
+
+TEST_P(KnownFdSend, ReachesNobodyElse) {
+  for (Pair (*const other)() : {UnixPair, TcpPair, PipePair}) {
+    Pair pair = GetParam()();
+    KnownFd fd(pair.here.Release(), Kind::kSocket);
+    const Pair theirs = other();
+    ASSERT_EQ(dup2(theirs.here.get(), fd.get()), fd.get());
+    const UniqueFd number(fd.get());
+    EXPECT_EQ(fd.Send("text", MSG_NOSIGNAL), -1);
+    EXPECT_EQ(errno, EBADF);
+    EXPECT_EQ(fd.get(), -1);
+    EXPECT_EQ(Arrived(theirs.there), "");
+    EXPECT_EQ(Arrived(pair.there), "");
+    EXPECT_TRUE(IsOpen(number.get()));
+  }
+}
+
+TEST_P(KnownFdSend, ReachesNoneThatIsClosed) {
+  Pair pair = GetParam()();
+  KnownFd fd(pair.here.Release(), Kind::kSocket);
+  close(fd.get());
+  EXPECT_EQ(fd.Send("text", MSG_NOSIGNAL), -1);
+  EXPECT_EQ(errno, EBADF);
+  EXPECT_EQ(fd.get(), -1);
+}
+
+INSTANTIATE_TEST_SUITE_P(OfAnyKind, KnownFdSend, ::testing::Values(UnixPair, TcpPair));
+
+TEST(KnownFd, OfTwoWithOneNumberTheLaterOneSends) {
+  Pair old = TcpPair();
+  KnownFd first(old.here.Release(), Kind::kSocket);
+  Pair fresh = TcpPair();
+  ASSERT_EQ(dup2(fresh.here.get(), first.get()), first.get());
+  KnownFd second(first.get(), Kind::kSocket);
+  EXPECT_EQ(first.Send("first", MSG_NOSIGNAL), -1);
+  EXPECT_EQ(second.Send("second", MSG_NOSIGNAL), 6);
+  EXPECT_EQ(Arrived(fresh.there), "second");
 }
 
 void RefuseMarks() {
