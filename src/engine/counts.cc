@@ -1,6 +1,7 @@
 #include "src/engine/counts.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -20,22 +21,35 @@ constexpr absl::Duration kBackoff = absl::Seconds(1);
 
 }  // namespace
 
-void Counts::Add(Count count, absl::Duration pace) {
+uint64_t Counts::era() const {
+  const base::MutexLock lock(mu_);
+  return era_;
+}
+
+// Threads come here in another order than the server answered them, and later than a new
+// connection.
+void Counts::Add(Count count, uint64_t sent_in, absl::Duration pace) {
   {
     const base::MutexLock lock(mu_);
     if (counts_.size() == kMostKept) {
       counts_.pop_front();
       if (to_repeat_ > 0) --to_repeat_;
     }
-    counts_.push_back(std::move(count));
+    auto place = counts_.end();
+    while (place != counts_.begin() && std::prev(place)->when > count.when) --place;
+    if (static_cast<size_t>(place - counts_.begin()) < to_repeat_) ++to_repeat_;
+    counts_.insert(place, std::move(count));
     pace_ = std::min(pace_, pace);
-    due_ = std::min(due_, base::Now() + pace_);
+    const bool missed = sent_in != era_;
+    if (missed) to_repeat_ = counts_.size();
+    due_ = std::min(due_, missed ? base::Now() : base::Now() + pace_);
   }
   core_.WakeRenewer();
 }
 
 void Counts::RepeatAll() {
   const base::MutexLock lock(mu_);
+  ++era_;
   to_repeat_ = counts_.size();
   if (to_repeat_ > 0) due_ = base::Now();
 }

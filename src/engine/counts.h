@@ -38,9 +38,11 @@ class Counts {
   Counts(const Counts&) = delete;
   Counts& operator=(const Counts&) = delete;
 
-  // From here on one count is repeated each `pace`, to notice a change of server, until the latch
-  // is known to be open, or gone.
-  void Add(Count count, absl::Duration pace);
+  // Of the connection: it changes with each new one.
+  uint64_t era() const;
+  // `count` was sent in `sent_in`, or later. From here on the latest is repeated each `pace`, to
+  // notice a change of server, until the latch is known to be open, or gone.
+  void Add(Count count, uint64_t sent_in, absl::Duration pace);
   // A connection is new: all are repeated.
   void RepeatAll();
 
@@ -56,7 +58,8 @@ class Counts {
 
   Core& core_;
   mutable base::Mutex mu_;
-  std::deque<Count> counts_ ABSL_GUARDED_BY(mu_);   // the latest last
+  uint64_t era_ ABSL_GUARDED_BY(mu_) = 0;
+  std::deque<Count> counts_ ABSL_GUARDED_BY(mu_);   // by `when`
   size_t to_repeat_ ABSL_GUARDED_BY(mu_) = 0;       // so many of the first, of all
   int silent_ ABSL_GUARDED_BY(mu_) = 0;             // batches in a row that went unanswered
   bool more_to_tell_ ABSL_GUARDED_BY(mu_) = false;  // by a repeat of the latest

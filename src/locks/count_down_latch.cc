@@ -94,7 +94,8 @@ class CountDownLatch::Body {
                              const std::stop_token& stop);
   absl::StatusOr<redis::Reply> Persist(base::Instant deadline, const std::stop_token& stop,
                                        const Attempt& attempt);
-  void Remember(const Latch& latch, const std::string& id, int64_t n, const redis::Reply& reply);
+  void Remember(const Latch& latch, const std::string& id, int64_t n, const redis::Reply& reply,
+                uint64_t sent_in);
   absl::Status Check() const;
   absl::Status About(absl::StatusCode code, std::string_view what) const {
     return absl::Status(
@@ -224,9 +225,10 @@ absl::StatusOr<int64_t> CountDownLatch::Body::CountDown(int64_t n, std::string_v
     if (absl::IsUnavailable(reply.status()) && args.size() == 3) args.emplace_back("0");
     return reply;
   };
+  const uint64_t sent_in = core_->counts().era();
   auto reply = Persist(give_up_by, {}, count_down);
   absl::StatusOr<int64_t> count = ReadCount(reply);
-  if (count.ok() && n > 0) Remember(*latch, args[1], n, *reply);
+  if (count.ok() && n > 0) Remember(*latch, args[1], n, *reply, sent_in);
   const base::Instant tell_until = base::Now() + kTelling;
   while (HasMoreToTell(reply)) {
     if (tell_until < base::Now()) {
@@ -241,7 +243,7 @@ absl::StatusOr<int64_t> CountDownLatch::Body::CountDown(int64_t n, std::string_v
 
 // Keeps the count, so that it can be repeated if a server has not received it.
 void CountDownLatch::Body::Remember(const Latch& latch, const std::string& id, int64_t n,
-                                    const redis::Reply& reply) {
+                                    const redis::Reply& reply, uint64_t sent_in) {
   static const auto* const plan = new engine::Plan(PlanOfLatches());
   const std::vector<std::string> words = absl::StrSplit(reply.text, absl::MaxSplits(' ', 2));
   uint64_t when = 0;
@@ -255,7 +257,7 @@ void CountDownLatch::Body::Remember(const Latch& latch, const std::string& id, i
                        .when = when,
                        .plan = plan,
                        .script = &lua::kLatchCountDown},
-                      pace);
+                      sent_in, pace);
 }
 
 absl::StatusOr<int64_t> CountDownLatch::Body::Count(base::Instant answered_by,
