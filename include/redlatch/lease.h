@@ -38,6 +38,11 @@ class TenureView;
 class REDLATCH_EXPORT Hold {
  public:
   Hold() = default;  // of nothing: neither valid nor lost
+  Hold(const Hold&) = default;
+  Hold(Hold&&) = default;
+  Hold& operator=(const Hold&) = default;
+  Hold& operator=(Hold&&) = default;
+  ~Hold();
 
   // True: no other owner has the lock at this moment. Ask right before what must be exclusive, and
   // remember that a process may be paused between the answer and the act: a fencing token is

@@ -11,6 +11,9 @@ namespace redlatch {
 Hold::Hold(std::shared_ptr<engine::TenureView> view, FencingToken token)
     : view_(std::move(view)), token_(token) {}
 
+// If another thread forks in the midst of it, the child that destroys it again finds nothing.
+Hold::~Hold() { view_.reset(); }
+
 bool Hold::valid() const { return view_ != nullptr && view_->Valid(base::Now()); }
 
 absl::Duration Hold::remaining() const {

@@ -288,8 +288,8 @@ TEST(WireMessage, Forced) {
 }
 
 TEST(WireMessage, HowManyHaveCountedALatchDown) {
-  const auto message =
-      ReadMessage(kIdentity, "told " + kIdentity.client + ":7 2 1795227594499240 a latch");
+  const std::string text = "told " + kIdentity.client + ":7 2 1795227594499240 a latch";
+  const auto message = ReadMessage(kIdentity, text);
   ASSERT_TRUE(message.has_value());
   EXPECT_EQ(message->kind, Message::Kind::kTold);
   EXPECT_EQ(message->grant.hold, 7U);
