@@ -11,7 +11,6 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <ctime>
 
 namespace redlatch::base {
@@ -61,10 +60,9 @@ ssize_t SendChecked(int fd, std::string_view bytes, int flags) {
   return sendmsg(fd, &message, flags);
 }
 
-// Whether SendChecked() failed by its check: the descriptor is another, or a sandbox is there.
+// Whether SendChecked() may fail so where send() would not: by its check, or by a sandbox.
 bool IsRefusal(int error) {
-  return error == EINVAL || error == EBADF || error == ENOTSOCK || error == EPERM ||
-         error == ENOSYS;
+  return error == EINVAL || error == EPERM || error == EACCES || error == ENOSYS;
 }
 
 }  // namespace
@@ -111,12 +109,18 @@ bool KnownFd::Verify() {
 }
 
 ssize_t KnownFd::Send(std::string_view bytes, int flags) {
+  int failure = EINVAL;
   if (const int fd = get(); kernel_checks_ && fd >= 0 && Latest(fd)) {
     const ssize_t sent = SendChecked(fd, bytes, flags);
-    if (sent >= 0 || !IsRefusal(errno)) return sent;
+    if (sent >= 0) return sent;
+    failure = errno;
   }
   if (!Verify()) {
     errno = EBADF;
+    return -1;
+  }
+  if (!IsRefusal(failure)) {
+    errno = failure;
     return -1;
   }
   kernel_checks_ = false;  // where it was one, it has been refused to this one

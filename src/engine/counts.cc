@@ -4,6 +4,7 @@
 #include <iterator>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
@@ -31,18 +32,18 @@ uint64_t Counts::era() const {
 void Counts::Add(Count count, uint64_t sent_in, absl::Duration pace) {
   {
     const base::MutexLock lock(mu_);
-    if (counts_.size() == kMostKept) {
-      counts_.pop_front();
-      if (to_repeat_ > 0) --to_repeat_;
-    }
+    const auto later = [&](const Kept& kept) {
+      return kept.era != sent_in ? kept.era > sent_in : kept.count.when > count.when;
+    };
     auto place = counts_.end();
-    while (place != counts_.begin() && std::prev(place)->when > count.when) --place;
-    if (static_cast<size_t>(place - counts_.begin()) < to_repeat_) ++to_repeat_;
-    counts_.insert(place, std::move(count));
-    pace_ = std::min(pace_, pace);
+    while (place != counts_.begin() && later(*std::prev(place))) --place;
     const bool missed = sent_in != era_;
-    if (missed) to_repeat_ = counts_.size();
-    due_ = std::min(due_, missed ? base::Now() : base::Now() + pace_);
+    counts_.insert(
+        place,
+        {.count = std::move(count), .number = ++last_number_, .era = sent_in, .repeat = missed});
+    if (counts_.size() > kMostKept) counts_.pop_front();
+    pace_ = std::min(pace_, pace);
+    due_ = missed ? base::Now() : std::min(due_, base::Now() + pace_);
   }
   core_.WakeRenewer();
 }
@@ -50,8 +51,16 @@ void Counts::Add(Count count, uint64_t sent_in, absl::Duration pace) {
 void Counts::RepeatAll() {
   const base::MutexLock lock(mu_);
   ++era_;
-  to_repeat_ = counts_.size();
-  if (to_repeat_ > 0) due_ = base::Now();
+  MarkAll();
+  if (!counts_.empty()) due_ = base::Now();
+}
+
+bool Counts::RepeatsAll() const {
+  return std::any_of(counts_.begin(), counts_.end(), [](auto& kept) { return kept.repeat; });
+}
+
+void Counts::MarkAll() {
+  for (Kept& kept : counts_) kept.repeat = true;
 }
 
 base::Instant Counts::due() const {
@@ -59,17 +68,18 @@ base::Instant Counts::due() const {
   return due_;
 }
 
-// Some of those that are all to be repeated; else the latest. If the server has received that, it
-// has all that came before.
-std::vector<Counts::Count> Counts::TakeDue(base::Instant now) {
+// Some of those that are all to be repeated, the latest first; else the latest. If the server has
+// received that, it has all that came before.
+Counts::Batch Counts::TakeDue(base::Instant now) {
   const base::MutexLock lock(mu_);
-  if (now < due_ || counts_.empty()) return {};
-  if (to_repeat_ > 0) {
-    const size_t first = to_repeat_ - std::min(to_repeat_, kLargestBatch);
-    return {counts_.begin() + static_cast<ptrdiff_t>(first),
-            counts_.begin() + static_cast<ptrdiff_t>(to_repeat_)};
+  Batch batch{.era = era_};
+  if (now < due_ || counts_.empty()) return batch;
+  for (size_t i = counts_.size(); i-- > 0 && batch.kept.size() < kLargestBatch;) {
+    if (counts_[i].repeat) batch.kept.push_back(counts_[i]);
   }
-  return {counts_.back()};
+  if (batch.kept.empty()) batch.kept.push_back(counts_.back());
+  std::reverse(batch.kept.begin(), batch.kept.end());
+  return batch;
 }
 
 // Longer each time that it was too short, as over a long way.
@@ -79,14 +89,17 @@ absl::Duration Counts::Timeout() const {
 }
 
 void Counts::Repeat() {
-  const std::vector<Count> due = TakeDue(base::Now());
+  const Batch batch = TakeDue(base::Now());
+  const std::vector<Kept>& due = batch.kept;
   if (due.empty()) return;
   std::vector<KeySet> keys;
   std::vector<Request> requests;
   std::vector<redis::ScriptCall> calls;
   keys.reserve(due.size());  // requests and calls refer to them
   requests.reserve(due.size());
-  for (const Count& count : due) {
+  absl::flat_hash_set<uint64_t> numbers;
+  for (const auto& [count, number, era, repeat] : due) {
+    numbers.insert(number);
     absl::StatusOr<KeySet> set = KeySet::Make(core_.options().key_prefix, count.name);
     if (!set.ok()) return;  // it was one when it counted
     keys.push_back(*std::move(set));
@@ -105,11 +118,14 @@ void Counts::Repeat() {
   });
   silent_ = silent ? silent_ + 1 : 0;
   more_to_tell_ = false;
-  const bool all = to_repeat_ > 0;
-  if (all && !silent) to_repeat_ -= std::min(to_repeat_, due.size());
-  for (size_t i = 0; i < due.size(); ++i) Hear(due[i], replies[i]);
+  if (!silent && batch.era == era_) {
+    for (Kept& kept : counts_) {
+      if (numbers.contains(kept.number)) kept.repeat = false;
+    }
+  }
+  for (size_t i = 0; i < due.size(); ++i) Hear(due[i].count, replies[i]);
   due_ = base::Now() + (silent ? std::min(kBackoff, pace_) : pace_);
-  if ((to_repeat_ > 0 || more_to_tell_) && !silent) due_ = base::Now();
+  if ((more_to_tell_ || RepeatsAll()) && !silent) due_ = base::Now();
   if (counts_.empty()) {
     due_ = base::Instant::Infinite();
     pace_ = absl::InfiniteDuration();
@@ -120,16 +136,17 @@ void Counts::Hear(const Count& count, const absl::StatusOr<redis::Reply>& reply)
   if (absl::IsUnavailable(reply.status()) || absl::IsResourceExhausted(reply.status())) return;
   const bool anew = reply.ok() && absl::StrContains(reply->text, " again");
   // This server has not received it, and perhaps not those before either.
-  if (anew && to_repeat_ == 0) to_repeat_ = counts_.size();
+  if (anew && !RepeatsAll()) MarkAll();
   const bool more = reply.ok() && absl::EndsWith(reply->text, " look 1");
-  if (more && to_repeat_ == 0 && count.id == counts_.back().id) more_to_tell_ = true;
+  if (more && !RepeatsAll() && !counts_.empty() && count.id == counts_.back().count.id)
+    more_to_tell_ = true;
   const bool opened = reply.ok() && !anew && !more && reply->text.starts_with("0 ");
   if (reply.ok() && !opened) return;
   for (size_t i = counts_.size(); i-- > 0;) {
-    if (counts_[i].name != count.name || counts_[i].latch != count.latch) continue;
-    if (!opened && !absl::IsAborted(reply.status()) && counts_[i].id != count.id) continue;
+    const Count& kept = counts_[i].count;
+    if (kept.name != count.name || kept.latch != count.latch) continue;
+    if (!opened && !absl::IsAborted(reply.status()) && kept.id != count.id) continue;
     counts_.erase(counts_.begin() + static_cast<ptrdiff_t>(i));
-    if (i < to_repeat_) --to_repeat_;
   }
 }
 

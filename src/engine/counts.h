@@ -51,16 +51,29 @@ class Counts {
   void Repeat();
 
  private:
-  std::vector<Count> TakeDue(base::Instant now);
+  struct Kept {
+    Count count;
+    uint64_t number = 0;  // of its own
+    uint64_t era = 0;
+    bool repeat = false;  // as all are after a change of server
+  };
+  struct Batch {
+    uint64_t era = 0;
+    std::vector<Kept> kept;
+  };
+
+  Batch TakeDue(base::Instant now);
   absl::Duration Timeout() const;
+  bool RepeatsAll() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void MarkAll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Hear(const Count& count, const absl::StatusOr<redis::Reply>& reply)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   Core& core_;
   mutable base::Mutex mu_;
   uint64_t era_ ABSL_GUARDED_BY(mu_) = 0;
-  std::deque<Count> counts_ ABSL_GUARDED_BY(mu_);   // by `when`
-  size_t to_repeat_ ABSL_GUARDED_BY(mu_) = 0;       // so many of the first, of all
+  uint64_t last_number_ ABSL_GUARDED_BY(mu_) = 0;
+  std::deque<Kept> counts_ ABSL_GUARDED_BY(mu_);    // by `era`, then by `when`
   int silent_ ABSL_GUARDED_BY(mu_) = 0;             // batches in a row that went unanswered
   bool more_to_tell_ ABSL_GUARDED_BY(mu_) = false;  // by a repeat of the latest
   absl::Duration pace_ ABSL_GUARDED_BY(mu_) = absl::InfiniteDuration();

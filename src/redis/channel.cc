@@ -125,7 +125,7 @@ void Channel::Core::Run(absl::Span<const Command> commands, Exchange& mine,
         leader_ = &mine;
       } else {
         has_unsent_.store(true, std::memory_order_release);
-        if (leader_sleeps_) Write();
+        if (leader_sleeps_) VerifyAndWrite();
       }
     }
   }
@@ -152,7 +152,7 @@ absl::Status Channel::Core::Send(const Command& command) {
       has_unsent_.store(true, std::memory_order_release);
     }
     if (leader_ == nullptr) write_blocked_ = false;  // nobody has looked for room since
-    if (leader_ == nullptr || leader_sleeps_) Write();
+    if (leader_ == nullptr || leader_sleeps_) VerifyAndWrite();
     if (leader_ != nullptr || pipeline_.size() < kMostUnreadReplies) return status;
     leader_ = &drain;
   }

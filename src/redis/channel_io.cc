@@ -181,6 +181,11 @@ void Channel::Core::Write() {
   }
 }
 
+void Channel::Core::VerifyAndWrite() {
+  if (MayWrite()) transport_->Verify();
+  Write();
+}
+
 void Channel::Core::InterruptLeader() {
   if (leader_sleeps_) wake_.Signal();
 }

@@ -176,6 +176,7 @@ void Subscriber::Core::Ask(const Request& request) {
 }
 
 void Subscriber::Core::Flush() {
+  if (!out_.empty()) transport_->Verify();
   while (!out_.empty()) {
     const IoResult put = transport_->Write(out_);
     if (put.kind == IoResult::Kind::kAgain) return;

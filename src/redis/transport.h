@@ -56,8 +56,8 @@ class Transport {
 
   // Looks whether the descriptor is still this connection's: other code of the process may have
   // closed it, and its number may name something else since. If so, everything fails from here on.
-  // To be called before a Read() if the connection was left alone; Write() and Wait() look
-  // themselves. Any thread's.
+  // To be called if the connection was left alone for a while; Wait() does it itself, and Write()
+  // does it as well as it can without a system call. Any thread's.
   virtual void Verify() {}
 
   // Ends the stream: a thread in Wait() wakes and reads kClosed.

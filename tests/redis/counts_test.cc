@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
 #include "lua/scripts.h"
@@ -75,6 +76,19 @@ TEST_F(CountsTest, OneThatAnEarlierConnectionReceivedIsRepeatedAtOnce) {
   counts_.RepeatAll();  // as a new connection does: this count was not told yet
   counts_.Add(Lost("a", 10), before, kNever);
   EXPECT_TRUE(AwaitReceived("a"));
+}
+
+TEST_F(CountsTest, OneThatIsToldWhileOthersAreRepeatedIsRepeatedToo) {
+  const uint64_t before = counts_.era();
+  counts_.RepeatAll();
+  server_->Stop();
+  counts_.Add(Lost("a", 10), before, kNever);
+  absl::SleepFor(absl::Milliseconds(30));  // nothing tells that its repeat is under way
+  counts_.Add(Lost("b", 20), before, kNever);
+  counts_.Add(Lost("latest", 30), counts_.era(), kNever);
+  server_->Continue();
+  EXPECT_TRUE(AwaitReceived("a"));
+  EXPECT_TRUE(AwaitReceived("b"));
 }
 
 TEST_F(CountsTest, OneThatWasToldLateDoesNotHideALaterOne) {

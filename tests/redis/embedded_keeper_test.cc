@@ -196,8 +196,9 @@ TEST(Keeper, StopsLoseNoAcknowledgedWriteHoweverOften) {
     std::string answer;
     for (bool written = false; answer.empty();) {
       auto connection = home.Connect(absl::Milliseconds(20));
-      servers.insert(InfoNumber(connection, "process_id"));  // -1: it is just ending
-      if (!written) written = connection.Command({"SET", key, value, "PX", "5000"}).text == "OK";
+      const int pid = InfoNumber(connection, "process_id");
+      if (pid > 0) servers.insert(pid);  // else it is just ending
+      if (!written) written = connection.Command({"SET", key, value, "PX", "60000"}).text == "OK";
       if (!written) continue;
       const Reply reply = connection.Command({"GET", key});
       if (reply.is_error() && connection.broken()) continue;

@@ -354,6 +354,7 @@ TEST_F(LatchScriptsTest, AKeyThatLostItsTtlGetsOneAgain) {
 TEST_F(LatchScriptsTest, ItIsForgottenWhenNobodyTouchesItAndWithItWhoCounted) {
   Create(2, Incarnation(), 30);
   Say(lua::kLatchCountDown, {Of(Incarnation(), 30), "job", "1"});
+  EXPECT_LE(Pttl(Counted()), 30);
   AwaitExpiry(name_);
   AwaitExpiry(Counted());  // as late as the latch, or a millisecond later
   EXPECT_THAT(Count(), StartsWith("GONE "));

@@ -5,6 +5,7 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -13,11 +14,13 @@
 
 #include <cerrno>
 #include <cstddef>
-#include <iterator>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/types/span.h"
 #include "src/base/clock.h"
 #include "src/base/unique_fd.h"
 
@@ -155,13 +158,15 @@ Pair PipePair() {
   return {UniqueFd(ends[1]), UniqueFd(ends[0])};
 }
 
-// What has arrived there.
-std::string Arrived(const UniqueFd& there) {
-  fcntl(there.get(), F_SETFL, O_NONBLOCK);
+// What arrives there within a moment, at most.
+std::string Arrived(const UniqueFd& there, int moment_ms = 50) {
+  pollfd arrival = {.fd = there.get(), .events = POLLIN, .revents = 0};
+  if (poll(&arrival, 1, moment_ms) != 1) return "";
   char buffer[64];
   const ssize_t got = read(there.get(), buffer, sizeof buffer);
   return got < 0 ? "" : std::string(buffer, static_cast<size_t>(got));
 }
+constexpr int kPatienceMs = 10'000;
 
 class KnownFdSend : public ::testing::TestWithParam<Pair (*)()> {};
 
@@ -169,9 +174,9 @@ TEST_P(KnownFdSend, ReachesTheOtherEnd) {
   Pair pair = GetParam()();
   KnownFd fd(pair.here.Release(), Kind::kSocket);
   EXPECT_EQ(fd.Send("first", MSG_NOSIGNAL), 5);
-  EXPECT_EQ(Arrived(pair.there), "first");
+  EXPECT_EQ(Arrived(pair.there, kPatienceMs), "first");
   EXPECT_EQ(fd.Send("second", MSG_NOSIGNAL), 6);
-  EXPECT_EQ(Arrived(pair.there), "second");
+  EXPECT_EQ(Arrived(pair.there, kPatienceMs), "second");
 }
 
 TEST_P(KnownFdSend, ReachesNobodyElse) {
@@ -209,7 +214,55 @@ TEST(KnownFd, OfTwoWithOneNumberTheLaterOneSends) {
   KnownFd second(first.get(), Kind::kSocket);
   EXPECT_EQ(first.Send("first", MSG_NOSIGNAL), -1);
   EXPECT_EQ(second.Send("second", MSG_NOSIGNAL), 6);
-  EXPECT_EQ(Arrived(fresh.there), "second");
+  EXPECT_EQ(Arrived(fresh.there, kPatienceMs), "second");
+}
+
+TEST(KnownFd, TheKernelChecksWhatIsSentOverTcp) {
+  Pair pair = TcpPair();
+  KnownFd fd(pair.here.Release(), Kind::kSocket);
+  const int number = fd.get();
+  ASSERT_EQ(fcntl(number, F_SETSIG, 0), 0);  // nobody looks at the mark
+  EXPECT_EQ(fd.Send("text", MSG_NOSIGNAL), 4);
+  EXPECT_FALSE(fd.Verify());
+  close(number);
+}
+
+TEST(KnownFd, SendsNothingToASocketThatIsBeingConnected) {
+  Pair pair = TcpPair();
+  KnownFd fd(pair.here.Release(), Kind::kSocket);
+  // Nothing answers there: the backlog is full.
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  auto* const at = reinterpret_cast<sockaddr*>(&address);
+  const UniqueFd listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(bind(listener.get(), at, size), 0);
+  ASSERT_EQ(listen(listener.get(), 0), 0);
+  ASSERT_EQ(getsockname(listener.get(), at, &size), 0);
+  std::vector<UniqueFd> others;
+  do {
+    others.emplace_back(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    ASSERT_NE(others.back().get(), -1);
+    static_cast<void>(connect(others.back().get(), at, size));
+    pollfd made = {.fd = others.back().get(), .events = POLLOUT, .revents = 0};
+    if (poll(&made, 1, 100) == 0) break;
+  } while (others.size() < 100);
+  ASSERT_LT(others.size(), 100U);
+  ASSERT_EQ(dup2(others.back().get(), fd.get()), fd.get());
+  const UniqueFd number(fd.get());
+  EXPECT_EQ(fd.Send("text", MSG_NOSIGNAL | MSG_DONTWAIT), -1);
+  EXPECT_EQ(errno, EBADF);
+  EXPECT_EQ(fd.get(), -1);
+}
+
+void Confine(absl::Span<sock_filter> program) {
+  const sock_fprog filter = {.len = static_cast<uint16_t>(program.size()),
+                             .filter = program.data()};
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+      prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0) {
+    _exit(2);
+  }
 }
 
 void RefuseMarks() {
@@ -221,20 +274,38 @@ void RefuseMarks() {
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
   };
-  const sock_fprog filter = {.len = std::size(program), .filter = program};
-  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
-      prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0) {
-    _exit(2);
-  }
+  Confine(absl::MakeSpan(program));
 }
 
-// In a process of its own, which never gets rid of the filter.
+void RefuseMessages() {
+  sock_filter program[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_sendmsg, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  Confine(absl::MakeSpan(program));
+}
+
+// In processes of their own, which never get rid of the filter.
 TEST(KnownFdDeathTest, WorksWhereASandboxRefusesMarks) {
   EXPECT_EXIT(
       {
         RefuseMarks();
         KnownFd fd(NewSocket(), Kind::kSocket);
         _exit(fd.Verify() && KnownFd::Names(fd.get(), Kind::kSocket) ? 0 : 1);
+      },
+      ::testing::ExitedWithCode(0), "");
+}
+
+TEST(KnownFdDeathTest, SendsWhereASandboxRefusesMessages) {
+  EXPECT_EXIT(
+      {
+        Pair pair = TcpPair();
+        KnownFd fd(pair.here.Release(), Kind::kSocket);
+        RefuseMessages();
+        const bool sent = fd.Send("text", MSG_NOSIGNAL) == 4;
+        _exit(sent && Arrived(pair.there, kPatienceMs) == "text" ? 0 : 1);
       },
       ::testing::ExitedWithCode(0), "");
 }
