@@ -12,10 +12,10 @@
 local call, keys, args = redis.call, KEYS, ARGV
 local lock, queue, permits, me, terms = keys[1], keys[2], keys[6], args[1], args[3]
 local existing = call('EXISTS', queue, keys[5], keys[5])
-local stored = call('HMGET', lock, 'kind', 'capacity', 'set_by', 'until', 'extra')
-local capacity, extra = stored[2], stored[5]
+local stored = call('HMGET', lock, 'kind', 'capacity', 'until', 'extra')
+local capacity, extra = stored[2], stored[4]
 if existing < 2 and stored[1] == 'semaphore/2' and
-    (capacity == args[5] or stored[3] == 'set_capacity') then
+    (capacity == args[5] or call('HGET', lock, 'set_by') == 'set_capacity') then
   local block, lease_ms = string.match(terms, '^%d+'), args[2]
   local time = call('TIME')
   local now = time[1] .. string.sub('00000' .. time[2], -6)
@@ -29,7 +29,7 @@ if existing < 2 and stored[1] == 'semaphore/2' and
   if plain and free - block >= 0 then
     -- Nobody waits. The semaphore is remembered for long enough.
     local expiry = now + 1000 * lease_ms
-    if stored[4] - expiry >= 86400000000 and call('ZADD', permits, 'NX', expiry, me) == 1 then
+    if stored[3] - expiry >= 86400000000 and call('ZADD', permits, 'NX', expiry, me) == 1 then
       if holds == 0 then
         call('PEXPIRE', permits, lease_ms)
       else
