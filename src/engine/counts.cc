@@ -98,8 +98,9 @@ void Counts::Repeat() {
   keys.reserve(due.size());  // requests and calls refer to them
   requests.reserve(due.size());
   absl::flat_hash_set<uint64_t> numbers;
-  for (const auto& [count, number, era, repeat] : due) {
-    numbers.insert(number);
+  for (const Kept& kept : due) {
+    const Count& count = kept.count;
+    numbers.insert(kept.number);
     absl::StatusOr<KeySet> set = KeySet::Make(core_.options().key_prefix, count.name);
     if (!set.ok()) return;  // it was one when it counted
     keys.push_back(*std::move(set));

@@ -137,19 +137,33 @@ Pair UnixPair() {
   return {UniqueFd(ends[0]), UniqueFd(ends[1])};
 }
 
+// Somewhere to connect to over TCP.
+class Listener {
+ public:
+  explicit Listener(int backlog) {
+    address_.sin_family = AF_INET;
+    address_.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address_;
+    EXPECT_EQ(bind(fd_.get(), at(), size), 0);
+    EXPECT_EQ(listen(fd_.get(), backlog), 0);
+    EXPECT_EQ(getsockname(fd_.get(), at(), &size), 0);
+  }
+  // connect()'s result.
+  int Connect(const UniqueFd& from) { return connect(from.get(), at(), sizeof address_); }
+  UniqueFd Accept() const { return UniqueFd(accept4(fd_.get(), nullptr, nullptr, SOCK_CLOEXEC)); }
+
+ private:
+  sockaddr* at() { return reinterpret_cast<sockaddr*>(&address_); }
+
+  const UniqueFd fd_{socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+  sockaddr_in address_ = {};
+};
+
 Pair TcpPair() {
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  auto* const at = reinterpret_cast<sockaddr*>(&address);
-  const UniqueFd listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  EXPECT_EQ(bind(listener.get(), at, size), 0);
-  EXPECT_EQ(listen(listener.get(), 1), 0);
-  EXPECT_EQ(getsockname(listener.get(), at, &size), 0);
+  Listener listener(/*backlog=*/1);
   UniqueFd here(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  EXPECT_EQ(connect(here.get(), at, size), 0);
-  return {std::move(here), UniqueFd(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC))};
+  EXPECT_EQ(listener.Connect(here), 0);
+  return {std::move(here), listener.Accept()};
 }
 
 Pair PipePair() {
@@ -230,21 +244,12 @@ TEST(KnownFd, TheKernelChecksWhatIsSentOverTcp) {
 TEST(KnownFd, SendsNothingToASocketThatIsBeingConnected) {
   Pair pair = TcpPair();
   KnownFd fd(pair.here.Release(), Kind::kSocket);
-  // Nothing answers there: the backlog is full.
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  auto* const at = reinterpret_cast<sockaddr*>(&address);
-  const UniqueFd listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  ASSERT_EQ(bind(listener.get(), at, size), 0);
-  ASSERT_EQ(listen(listener.get(), 0), 0);
-  ASSERT_EQ(getsockname(listener.get(), at, &size), 0);
-  std::vector<UniqueFd> others;
+  Listener listener(/*backlog=*/0);
+  std::vector<UniqueFd> others;  // until the backlog is full, and nothing answers there
   do {
     others.emplace_back(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     ASSERT_NE(others.back().get(), -1);
-    static_cast<void>(connect(others.back().get(), at, size));
+    static_cast<void>(listener.Connect(others.back()));
     pollfd made = {.fd = others.back().get(), .events = POLLOUT, .revents = 0};
     if (poll(&made, 1, 100) == 0) break;
   } while (others.size() < 100);
