@@ -21,9 +21,8 @@ local existing = call('EXISTS', lock, keys[2], keys[5], keys[6], keys[7])
 if existing == 0 and string.sub(terms, 1, 2) == '1 ' then
   local time = call('TIME')
   local fence = call('GET', keys[4])
-  local now = time[1] .. string.sub('00000' .. time[2], -6)
-  if fence and #fence == 16 and fence < now and
-      string.sub(fence, 1, 8) == string.sub(now, 1, 8) then
+  local now = time[1] .. (#time[2] == 6 and time[2] or string.sub('00000' .. time[2], -6))
+  if fence and #fence == 16 and fence < now and fence >= string.sub(now, 1, 8) then
     local lease_ms = args[2]
     local record = string.format('%.0f ', now + 1000 * lease_ms) .. now
     call('SETRANGE', keys[4], '0', now)
@@ -44,7 +43,7 @@ if first_heartbeat_ms and (existing == 1 or existing == 2) and args[5] ~= 'phase
   local held = call('HMGET', lock, 'kind', 'owner', 'holds')
   local waiters, writers = keys[3], keys[7]
   local time = call('TIME')
-  local now = time[1] .. string.sub('00000' .. time[2], -6)
+  local now = time[1] .. (#time[2] == 6 and time[2] or string.sub('00000' .. time[2], -6))
   -- Only the lock is there: nobody reads or waits, and the hold was not given up.
   local alone = existing == 1
   if held[1] == 'read_write/2' and held[2] and held[2] ~= args[4] and not held[3] and

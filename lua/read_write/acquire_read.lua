@@ -8,12 +8,10 @@
 --        'busy <retry_after_ms>' or 'gone', and notes. The token is the last write's, '0' if none
 --        is known; others is 1 if a writer waits or writes
 
--- Nobody writes or waits, and the hold was not given up. Others may read: their key counts for one,
--- and each other for two.
+-- Nobody writes or waits, and the hold was not given up. Others may read.
 local call, keys, args = redis.call, KEYS, ARGV
-local existing = call('EXISTS', keys[1], keys[1], keys[2], keys[2], keys[5], keys[5], keys[6],
-  keys[7], keys[7])
-if existing < 2 then
+local existing = call('EXISTS', keys[1], keys[2], keys[5], keys[6], keys[7])
+if existing == 0 or existing == 1 and call('EXISTS', keys[6]) == 1 then
   local token = call('GET', keys[4]) or '0'
   if #token < 16 or #token == 16 and token < '9' then
     token = string.match(token, '^%d+$')
@@ -22,7 +20,7 @@ if existing < 2 then
   end
   if token then
     local time = call('TIME')
-    local now = time[1] .. string.sub('00000' .. time[2], -6)
+    local now = time[1] .. (#time[2] == 6 and time[2] or string.sub('00000' .. time[2], -6))
     local hold, lease_ms = args[1], args[2]
     if call('ZADD', keys[6], 'NX', now + 1000 * lease_ms, hold) == 1 then
       if existing == 0 then
@@ -36,6 +34,42 @@ if existing < 2 then
       end
       return 'granted ' .. token .. ' ' .. lease_ms .. ' 0'
     end
+  end
+end
+
+-- The first attempt of one that would wait, neither reads nor waits yet, and was not given up. It
+-- has to wait, and comes last: somebody writes, with one hold; or others read, and the first writer
+-- that waits is live.
+local first_heartbeat_ms = string.match(args[3], '^%d+ 1 1 (%d+) %d 0 %d+ 0 ')
+if first_heartbeat_ms and string.sub(args[4], 1, 5) == 'read:' and call('EXISTS', keys[5]) == 0 then
+  local lock, queue, waiters, me = keys[1], keys[2], keys[3], args[1]
+  local time = call('TIME')
+  local now = time[1] .. (#time[2] == 6 and time[2] or string.sub('00000' .. time[2], -6))
+  local held = call('HMGET', lock, 'kind', 'owner', 'holds')
+  local retry_after_ms
+  if held[1] == 'read_write/2' then
+    retry_after_ms = held[2] and not held[3] and call('PTTL', lock)
+  elseif not held[1] and call('ZCOUNT', keys[6], '(' .. now, '+inf') > 0 then
+    local writer = call('ZRANGE', keys[7], '0', '0')[1]
+    local asked_us, heartbeat_ms, channel = string.match(
+      writer and call('HGET', waiters, writer) or '',
+      '^(%d+) %d+ %d+ %d+ 1 (%d+) [01] %d+ %d+ [01] (%S+) ')
+    local left_us = asked_us and asked_us + 2500 * heartbeat_ms - now
+    if asked_us and left_us > 0 and call('PUBSUB', 'NUMSUB', channel)[2] > 0 then
+      retry_after_ms = math.ceil(left_us / 1000)
+    end
+  end
+  if retry_after_ms and not call('ZSCORE', keys[6], me) and not call('ZSCORE', queue, me) and
+      call('ZCOUNT', queue, now, '+inf') == 0 and
+      call('HSETNX', waiters, me, now .. ' ' .. args[2] .. ' ' .. args[3] .. ' ' .. #args[4] ..
+        ' ' .. args[4]) == 1 and
+      call('ZADD', queue, 'NX', now, me) == 1 then
+    for i = 2, 3 do
+      if call('PTTL', keys[i]) < 2 * first_heartbeat_ms then
+        call('PEXPIRE', keys[i], 3 * first_heartbeat_ms)
+      end
+    end
+    return 'queued ' .. retry_after_ms .. ' ' .. call('ZRANK', queue, me) .. ' ' .. now
   end
 end
 

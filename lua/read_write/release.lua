@@ -12,7 +12,7 @@
 local call, keys, args = redis.call, KEYS, ARGV
 if not args[4] and (not args[2] or string.find(args[2], '^(%d+) %1 0$')) then
   local lock, waiters, writers = keys[1], keys[3], keys[#keys - 1]
-  local held = call('HMGET', lock, 'kind', 'holds', args[1], 'policy')
+  local held = call('HMGET', lock, 'kind', 'holds', args[1])
   local alone = held[1] == 'read_write/2' and not held[2] and held[3]
   local waiting = alone and call('EXISTS', keys[2], writers)
   if waiting == 0 then
@@ -22,18 +22,18 @@ if not args[4] and (not args[2] or string.find(args[2], '^(%d+) %1 0$')) then
 
   -- Only writers wait, and nobody reads. The first of them is live, is its client's own, and wants
   -- one token, which is the server's time.
-  local winner = waiting == 1 and not held[4] and call('EXISTS', keys[2], keys[#keys - 2]) == 0 and
-    call('ZRANGE', writers, '0', '0')[1]
+  local winner = waiting == 1 and call('EXISTS', keys[2], keys[#keys - 2]) == 0 and
+    call('HEXISTS', lock, 'policy') == 0 and call('ZRANGE', writers, '0', '0')[1]
   if winner then
     local asked_us, attempt, heartbeat_ms, claim_ms, channel, owner = string.match(
       call('HGET', waiters, winner) or '',
       '^(%d+) %d+ 1 (%d+) 1 (%d+) [01] %d+ (%d+) [01] (%S+) 32 (%x+)$')
     local time = call('TIME')
-    local now = time[1] .. string.sub('00000' .. time[2], -6)
+    local now = time[1] .. (#time[2] == 6 and time[2] or string.sub('00000' .. time[2], -6))
     local fence = call('GET', keys[4])
     if asked_us and now - asked_us < 2500 * heartbeat_ms and
         call('PUBSUB', 'NUMSUB', channel)[2] > 0 and fence and #fence == 16 and
-        fence < now and string.sub(fence, 1, 8) == string.sub(now, 1, 8) then
+        fence < now and fence >= string.sub(now, 1, 8) then
       call('ZREM', writers, winner)
       call('HDEL', waiters, winner)
       call('DEL', lock)

@@ -7,13 +7,18 @@
 -- reply  'released', 'released ' and acquire_read's reply for the fresh hold, or 'not_held'; and
 --        notes
 
--- Nobody waits, and there is nothing else to do.
+-- No reader's lease is over, there is nothing else to do, and nobody waits; or a writer does, and
+-- others read on.
 local call, keys, me = redis.call, KEYS, ARGV[1]
-if not ARGV[2] and call('EXISTS', keys[2], keys[6]) == 0 then
-  local expiry = call('ZSCORE', keys[5], me)
-  local time = expiry and call('TIME')
-  if time and #expiry == 16 and time[1] .. string.sub('00000' .. time[2], -6) < expiry then
-    call('ZREM', keys[5], me)
+if not ARGV[2] then
+  local lock, queue, readers, writers = keys[1], keys[2], keys[5], keys[6]
+  local waiting = call('EXISTS', queue, writers)
+  local time = call('TIME')
+  local now = time[1] .. (#time[2] == 6 and time[2] or string.sub('00000' .. time[2], -6))
+  if call('ZCOUNT', readers, '-inf', now) == 0 and
+      (waiting == 0 or call('EXISTS', lock, writers, writers) == 2 and
+        call('ZCARD', readers) > 1) and
+      call('ZREM', readers, me) == 1 then
     return 'released'
   end
 end

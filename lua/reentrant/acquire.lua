@@ -15,9 +15,8 @@
 if redis.call('EXISTS', KEYS[1], KEYS[2], KEYS[5]) == 0 and string.sub(ARGV[3], 1, 2) == '1 ' then
   local time = redis.call('TIME')
   local fence = redis.call('GET', KEYS[4])
-  local now = time[1] .. string.sub('00000' .. time[2], -6)
-  if fence and #fence == 16 and fence < now and
-      string.sub(fence, 1, 8) == string.sub(now, 1, 8) then
+  local now = time[1] .. (#time[2] == 6 and time[2] or string.sub('00000' .. time[2], -6))
+  if fence and #fence == 16 and fence < now and fence >= string.sub(now, 1, 8) then
     redis.call('SET', KEYS[4], now, 'KEEPTTL')
     redis.call('HSET', KEYS[1], 'kind', 'reentrant/2', 'owner',
       ARGV[4] or string.sub(ARGV[1], 1, 32), ARGV[1],

@@ -18,7 +18,7 @@ if existing < 2 and stored[1] == 'semaphore/2' and
     (capacity == args[5] or call('HGET', lock, 'set_by') == 'set_capacity') then
   local block, lease_ms = string.match(terms, '^%d+'), args[2]
   local time = call('TIME')
-  local now = time[1] .. string.sub('00000' .. time[2], -6)
+  local now = time[1] .. (#time[2] == 6 and time[2] or string.sub('00000' .. time[2], -6))
   -- Where somebody waits, holds that have expired do not count: whoever is due looks for them.
   local waiting = existing == 1
   local holds = waiting and call('ZCOUNT', permits, '(' .. now, '+inf') or call('ZCARD', permits)

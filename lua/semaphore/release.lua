@@ -32,7 +32,7 @@ if not ARGV[2] then
         call('HGET', waiters, winner) or '',
         '^(%d+) %d+ 1 (%d+) 1 (%d+) [01] %d+ (%d+) [01] (%S+) ')
       local time = call('TIME')
-      local now = time[1] .. string.sub('00000' .. time[2], -6)
+      local now = time[1] .. (#time[2] == 6 and time[2] or string.sub('00000' .. time[2], -6))
       local expiry = asked_us and now + 1000 * claim_ms
       if asked_us and now - asked_us < 2500 * heartbeat_ms and
           state[2] - expiry >= 86400000000 and call('PUBSUB', 'NUMSUB', channel)[2] > 0 then

@@ -17,9 +17,8 @@ local existing = call('EXISTS', lock, queue, keys[5])
 if existing == 0 and string.sub(terms, 1, 2) == '1 ' then
   local time = call('TIME')
   local fence = call('GET', keys[4])
-  local now = time[1] .. string.sub('00000' .. time[2], -6)
-  if fence and #fence == 16 and fence < now and
-      string.sub(fence, 1, 8) == string.sub(now, 1, 8) then
+  local now = time[1] .. (#time[2] == 6 and time[2] or string.sub('00000' .. time[2], -6))
+  if fence and #fence == 16 and fence < now and fence >= string.sub(now, 1, 8) then
     local lease_ms = args[2]
     call('SETRANGE', keys[4], '0', now)
     call('PSETEX', lock, lease_ms, me)
@@ -34,7 +33,7 @@ local first_heartbeat_ms = string.match(terms, '^%d+ 1 1 (%d+) %d 0 %d+ 0 ')
 if first_heartbeat_ms and holder ~= me and string.match(holder, '^%x+():%d+k?$') == 33 then
   local waiters = keys[3]
   local time = call('TIME')
-  local now = time[1] .. string.sub('00000' .. time[2], -6)
+  local now = time[1] .. (#time[2] == 6 and time[2] or string.sub('00000' .. time[2], -6))
   local owner = args[4] and #args[4] .. ' ' .. args[4] or '32 ' .. string.sub(me, 1, 32)
   -- Only the lock is there: nobody waits, and the hold was not given up.
   local alone = existing == 1

@@ -23,11 +23,11 @@ if held and not ARGV[2] then
   local asked_us, attempt, heartbeat_ms, claim_ms, channel = string.match(
     call('HGET', waiters, winner) or '', '^(%d+) %d+ 1 (%d+) 1 (%d+) [01] %d+ (%d+) [01] (%S+) ')
   local time = call('TIME')
-  local now = time[1] .. string.sub('00000' .. time[2], -6)
+  local now = time[1] .. (#time[2] == 6 and time[2] or string.sub('00000' .. time[2], -6))
   local fence = call('GET', fence_key)
   if asked_us and now - asked_us < 2500 * heartbeat_ms and
       call('PUBSUB', 'NUMSUB', channel)[2] > 0 and fence and #fence == 16 and
-      fence < now and string.sub(fence, 1, 8) == string.sub(now, 1, 8) then
+      fence < now and fence >= string.sub(now, 1, 8) then
     call('ZREM', queue, winner)
     call('HDEL', waiters, winner)
     call('SETRANGE', fence_key, '0', now)
