@@ -24,7 +24,7 @@ void WayToWait::Record(absl::Duration cost) {
   const Way present = way();
   double& average = average_[present];
   if (!std::exchange(changing_, false)) {
-    const double sample = absl::ToDoubleNanoseconds(cost);
+    const auto sample = static_cast<double>(absl::ToInt64Nanoseconds(cost));
     const double weight = probing_ ? 1.0 / (samples_ - 1) : options_.weight;
     average =
         average == 0 ? sample : average + weight * (std::min(sample, kOutlier * average) - average);

@@ -329,7 +329,9 @@ class LockMachine {
   void OnDebtAnswer(const Send& send, const Answer& answer, base::Instant now, Effects& effects);
   Debt* FindDebt(HoldNumber hold);
   void Settled(Debt& debt, Released::Kind kind, absl::Status failure = absl::OkStatus());
-  uint64_t NextNumber() { return config_.numbers->fetch_add(1, std::memory_order_relaxed) + 1; }
+  uint64_t NextNumber() {
+    return config_.numbers->fetch_add(kNumberStep, std::memory_order_relaxed) + kNumberStep;
+  }
 
   const Config config_;
   WaiterQueue queue_;

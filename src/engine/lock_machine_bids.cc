@@ -246,7 +246,7 @@ void LockMachine::Granted(const Grant& grant, const Basis& basis, base::Instant 
       .renew_due = basis.claim ? now + ConfirmAfter(basis.lease) : RenewDue(terms, basis.asked),
   });
   if (pursuit.queued) {
-    usual_wait_ = std::max(usual_wait_ / 8 * 7, now - pursuit.began);
+    usual_wait_ = std::max(Scaled(usual_wait_, 7, 8), now - pursuit.began);
   }
   pursuit_.reset();
   if (config_.sharing == Sharing::kExclusive) look_.reset();
@@ -321,7 +321,7 @@ bool LockMachine::OnGrant(const Grant& grant, base::Instant now, Effects& effect
   const Terms& terms = pursuit_->bid.terms;
   const bool claim = grant.claim < terms.lease;
   const base::Instant deadline = asked + (grant.claim - DriftMargin(grant.claim));
-  if (deadline < now + grant.claim / 4 || (claim && (terms.manual || terms.whole))) {
+  if (deadline < now + Scaled(grant.claim, 1, 4) || (claim && (terms.manual || terms.whole))) {
     ConfirmFirst(now, effects);
   } else {
     Granted(grant, {.lease = grant.claim, .asked = asked, .claim = claim}, now, effects);

@@ -116,8 +116,9 @@ base::Instant LockMachine::next_send() const {
   }
   if (pursuit_ && !pursuit_->in_flight) next = std::min(next, std::max(pursuit_->due, embargo_));
   if (look_ && !look_->in_flight) next = std::min(next, look_->due);
-  if (holding_ && !holding_->renewing && holding_->renew_due < next_expiry()) {
-    next = std::min(next, holding_->renew_due);
+  if (holding_ && !holding_->renewing && holding_->renew_due < next &&
+      holding_->renew_due < next_expiry()) {
+    next = holding_->renew_due;
   }
   return next;
 }

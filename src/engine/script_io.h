@@ -14,6 +14,10 @@ namespace redlatch::engine {
 // A hold id without the client's own part: fresh for every acquisition at the server. 0: none.
 using HoldNumber = uint64_t;
 
+// From one number to the next: all digits change. Of a long string Lua hashes every third character
+// or so; of numbers in a row most would get one hash, and be compared with each other at each use.
+inline constexpr HoldNumber kNumberStep = 7919;
+
 enum class Operation : uint8_t { kAcquire, kRenew, kRelease, kCancel };
 
 // How many have counted a latch down, and when the last of them did, in microseconds of the

@@ -11,7 +11,9 @@ namespace {
 
 // Whole milliseconds, rounded up: a lease is never shorter at the server than here.
 int64_t Millis(absl::Duration value) {
-  return absl::ToInt64Milliseconds(absl::Ceil(value, absl::Milliseconds(1)));
+  constexpr int64_t kNanos = 1'000'000;
+  const int64_t nanos = absl::ToInt64Nanoseconds(value);
+  return nanos / kNanos + (nanos % kNanos > 0 ? 1 : 0);
 }
 
 // An owner that is not the client itself.

@@ -15,7 +15,7 @@ class LockMachineClaimsTest : public LockMachineTest {
   static constexpr absl::Duration kLook = absl::Seconds(2);
 
   Grant Claim(uint32_t attempt = 1) const {
-    return {.hold = 1, .attempt = attempt, .token = kToken, .claim = kClaim};
+    return {.hold = kFirst, .attempt = attempt, .token = kToken, .claim = kClaim};
   }
   // A thread that has the lock by a message.
   Waiter& Claimed(const Want& want = {}) {
@@ -161,7 +161,7 @@ TEST_F(LockMachineClaimsTest, WhoeverHandedOverLooksWhetherTheLockWasTaken) {
   PassTo(machine().next_send());
   const Send look = Fetch(Operation::kCancel);
   EXPECT_FALSE(look.tombstone);
-  EXPECT_GT(look.hold, 1U) << "of no hold that anybody has";
+  EXPECT_GT(look.hold, kFirst) << "of no hold that anybody has";
   Hear(look, With(Cancelled(), kLook));  // it had to be handed on
   PassTo(machine().next_send());
   Hear(Fetch(Operation::kCancel), Cancelled());

@@ -39,6 +39,7 @@ class LockMachineTest : public ::testing::Test {
   static constexpr absl::Duration kLead = absl::Milliseconds(10);  // lost so much sooner
   static constexpr absl::Duration kThird = absl::Seconds(1);
   static constexpr uint64_t kToken = 1000;
+  static constexpr HoldNumber kFirst = kNumberStep;
 
   LockMachineTest() { Make({}); }
 

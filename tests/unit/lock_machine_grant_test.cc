@@ -55,14 +55,14 @@ TEST_F(LockMachineGrantTest, ReleaseBeforeTheReplyOfALaterAttemptLeavesATombston
   Waiter& waiter = Queue();
   Pass(kThird);
   Fetch(Operation::kAcquire);
-  HearGrant({.hold = 1, .attempt = 1, .token = kToken, .claim = kLease});
+  HearGrant({.hold = kFirst, .attempt = 1, .token = kToken, .claim = kLease});
   Release(waiter.tenure);
   EXPECT_TRUE(Fetch(Operation::kRelease).tombstone);
 }
 
 TEST_F(LockMachineGrantTest, ReplyOfALaterAttemptProlongsAHoldByMessage) {
   Waiter& waiter = Queue();
-  const Grant early{.hold = 1, .attempt = 1, .token = kToken, .claim = kLease};
+  const Grant early{.hold = kFirst, .attempt = 1, .token = kToken, .claim = kLease};
   const base::Instant first_sent = now();
   Pass(kThird);
   const Send heartbeat = Fetch(Operation::kAcquire);
@@ -125,7 +125,7 @@ TEST_F(LockMachineGrantTest, GrantOfAForgottenAttemptIsAskedForAgain) {
   Waiter& waiter = Queue();
   Pass(kThird);
   Hear(Fetch(Operation::kAcquire), Queued());
-  EXPECT_TRUE(HearGrant({.hold = 1, .attempt = 1, .token = kToken, .claim = kLease}));
+  EXPECT_TRUE(HearGrant({.hold = kFirst, .attempt = 1, .token = kToken, .claim = kLease}));
   EXPECT_EQ(waiter.state, State::kWaiting);
   EXPECT_EQ(Fetch(Operation::kAcquire).bid.attempt, 3U) << "at once";
 }
@@ -134,7 +134,7 @@ TEST_F(LockMachineGrantTest, GrantOfAForgottenAttemptIsAskedForAgain) {
 TEST_F(LockMachineGrantTest, ForgottenAttemptIsOverThoughTheLeaseIsLongerThanTheUptime) {
   const absl::Duration day = absl::Hours(24);
   Waiter& waiter = Queue({.lease = day});
-  HearGrant({.hold = 1, .attempt = 9, .token = kToken, .claim = day});
+  HearGrant({.hold = kFirst, .attempt = 9, .token = kToken, .claim = day});
   EXPECT_EQ(waiter.state, State::kWaiting);
 }
 
@@ -144,7 +144,7 @@ TEST_F(LockMachineGrantTest, CancelCrossesTheGrant) {
   EXPECT_EQ(waiter.state, State::kBusy);
   const Send cancel = Fetch(Operation::kCancel);
   EXPECT_FALSE(cancel.tombstone) << "no attempt is unanswered";
-  EXPECT_TRUE(HearGrant({.hold = 1, .attempt = 1, .token = kToken, .claim = kLease}));
+  EXPECT_TRUE(HearGrant({.hold = kFirst, .attempt = 1, .token = kToken, .claim = kLease}));
   EXPECT_EQ(waiter.state, State::kBusy);
   EXPECT_TRUE(Quiet()) << "it is being cancelled already";
   Hear(cancel, Cancelled());
@@ -155,7 +155,7 @@ TEST_F(LockMachineGrantTest, GrantAfterTheCancelIsUnwanted) {
   Waiter& waiter = Queue();
   GiveUp(waiter);
   Hear(Fetch(Operation::kCancel), Cancelled());
-  EXPECT_FALSE(HearGrant({.hold = 1, .attempt = 1, .token = kToken, .claim = kLease}));
+  EXPECT_FALSE(HearGrant({.hold = kFirst, .attempt = 1, .token = kToken, .claim = kLease}));
   machine().OnUnwanted(1, kLease, 1, now());
   machine().OnUnwanted(1, kLease, 1, now());
   Hear(Fetch(Operation::kCancel), Cancelled());
@@ -207,7 +207,7 @@ TEST_F(LockMachineGrantTest, StaleGrantOfAnEarlierHoldChangesNothing) {
 
 TEST_F(LockMachineGrantTest, DuplicateOfTheGrantChangesNothing) {
   Waiter& waiter = Queue();
-  const Grant grant{.hold = 1, .attempt = 1, .token = kToken, .claim = kLease};
+  const Grant grant{.hold = kFirst, .attempt = 1, .token = kToken, .claim = kLease};
   HearGrant(grant);
   const base::Instant deadline = machine().Deadline(waiter.tenure);
   Pass(absl::Milliseconds(5));
@@ -220,7 +220,7 @@ TEST_F(LockMachineGrantTest, QueuedAfterTheGrantOfAnEarlierAttemptMeansTheHoldIs
   Waiter& waiter = Queue();
   Pass(kThird);
   const Send heartbeat = Fetch(Operation::kAcquire);
-  HearGrant({.hold = 1, .attempt = 1, .token = kToken, .claim = kLease});
+  HearGrant({.hold = kFirst, .attempt = 1, .token = kToken, .claim = kLease});
   EXPECT_EQ(waiter.state, State::kGranted);
   Hear(heartbeat, Queued());  // somebody forced its release meanwhile
   EXPECT_FALSE(Valid(waiter));

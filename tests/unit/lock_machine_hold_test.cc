@@ -183,13 +183,13 @@ TEST_F(LockMachineHoldTest, BidUnderWayMayHaveTakenALostHoldAnew) {
   Queue();
   Pass(kThird);
   const Send heartbeat = Fetch(Operation::kAcquire);
-  HearGrant({.hold = 1, .attempt = 1, .token = kToken, .claim = kLease});
-  machine().OnForced(1, now());
+  HearGrant({.hold = kFirst, .attempt = 1, .token = kToken, .claim = kLease});
+  machine().OnForced(kFirst, now());
   const Send renewal = Fetch(Operation::kRenew);
   Hear(heartbeat, Granted());  // executed after the renewal, heard before
   Hear(renewal, NotHeld());
   EXPECT_EQ(effects().losses.size(), 1U);
-  EXPECT_EQ(Fetch(Operation::kRelease).hold, 1U);
+  EXPECT_EQ(Fetch(Operation::kRelease).hold, kFirst);
 }
 
 TEST_F(LockMachineHoldTest, WaitingThreadsGoOnWithAFreshHoldAfterALoss) {
@@ -301,7 +301,7 @@ TEST_F(LockMachineHoldTest, ForcedIsLookedAtAtOnce) {
   Waiter& waiter = Hold();
   machine().OnForced(99, now());
   EXPECT_TRUE(Quiet());
-  machine().OnForced(1, now());
+  machine().OnForced(kFirst, now());
   EXPECT_TRUE(Valid(waiter)) << "the answer tells";
   Hear(Fetch(Operation::kRenew), NotHeld());
   ASSERT_EQ(effects().losses.size(), 1U);
@@ -320,7 +320,7 @@ TEST_F(LockMachineHoldTest, ForcedWhileARenewalIsUnderWayIsLookedAtAfterIt) {
   Hold();
   Pass(kThird);
   const Send renewal = Fetch(Operation::kRenew);
-  machine().OnForced(1, now());
+  machine().OnForced(kFirst, now());
   EXPECT_TRUE(Quiet());
   Hear(renewal, Held());  // it was executed before
   Hear(Fetch(Operation::kRenew), NotHeld());
@@ -331,7 +331,7 @@ TEST_F(LockMachineHoldTest, LookAtAManualHoldDoesNotExtendIt) {
   Waiter& waiter = Hold({.manual = true});
   const base::Instant deadline = machine().Deadline(waiter.tenure);
   Pass(kThird);
-  machine().OnForced(1, now());
+  machine().OnForced(kFirst, now());
   const Send look = Fetch(Operation::kRenew);
   EXPECT_EQ(look.lease, absl::Milliseconds(1));
   Hear(look, Held());

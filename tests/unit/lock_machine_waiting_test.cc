@@ -333,7 +333,7 @@ TEST_F(LockMachineWaitingTest, NextOfEqualTermsInheritsTheBid) {
   Waiter& next = Acquire({.thread = 2});
   GiveUp(head);
   EXPECT_TRUE(Quiet());
-  EXPECT_TRUE(HearGrant({.hold = 1, .attempt = 1, .token = kToken, .claim = kLease}));
+  EXPECT_TRUE(HearGrant({.hold = kFirst, .attempt = 1, .token = kToken, .claim = kLease}));
   EXPECT_EQ(next.state, State::kGranted);
 }
 
@@ -342,11 +342,11 @@ TEST_F(LockMachineWaitingTest, NextOfOtherTermsGetsAFreshBid) {
   Waiter& next = Acquire({.thread = 2, .lease = 2 * kLease});
   GiveUp(head);
   const Send cancel = Fetch(Operation::kCancel);
-  EXPECT_EQ(cancel.hold, 1U);
+  EXPECT_EQ(cancel.hold, kFirst);
   const Send bid = Fetch(Operation::kAcquire);
-  EXPECT_NE(bid.bid.hold, 1U);
+  EXPECT_NE(bid.bid.hold, kFirst);
   EXPECT_EQ(bid.bid.terms.lease, 2 * kLease);
-  EXPECT_TRUE(HearGrant({.hold = 1, .attempt = 1, .token = kToken, .claim = kLease}));
+  EXPECT_TRUE(HearGrant({.hold = kFirst, .attempt = 1, .token = kToken, .claim = kLease}));
   EXPECT_EQ(next.state, State::kWaiting);
   Hear(bid, Granted(0, 2 * kLease));
   EXPECT_EQ(next.state, State::kGranted);
