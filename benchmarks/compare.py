@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""compare.py BEFORE AFTER... [--filter REGEX] [--rounds N] [--time SECONDS] [--asleep]
+"""compare.py BEFORE AFTER... [--filter REGEX] [--rounds N] [--time SECONDS] [--asleep | --single]
 
 Commits side by side, in one run. Each is a commit, or the path of a redlatch_benchmark binary; commits
 are built in build/compare. They take turns in each round, in changing order, while the processors are
@@ -76,11 +76,16 @@ def main():
                         "Processes/(2|16)/|SimpleLock_Threads|HandOver|ManyThreads|ReadMostly/4/reads:90")
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--time", type=float, default=0.2)
-    parser.add_argument("--asleep", action="store_true", help="let the processors sleep when idle")
+    mood = parser.add_mutually_exclusive_group()
+    mood.add_argument("--asleep", action="store_true", help="let the processors sleep when idle")
+    mood.add_argument("--single", action="store_true",
+                      help="run everything on one processor: no wake-ups between two, so that only work counts")
     options = parser.parse_args()
 
     programs = [binary(which) for which in options.which]
-    if not options.asleep:
+    if options.single:
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    elif not options.asleep:
         stay_awake()
     order = list(range(len(programs)))
     rounds = []
