@@ -220,6 +220,17 @@ TEST_F(ReadWriteClaimsTest, AWriterThatComesWhenTheClockWentBackComesLastAllTheS
   EXPECT_EQ(Owner(), std::string(32, 'b'));
 }
 
+TEST_F(ReadWriteClaimsTest, AReaderThatComesWhenTheClockWentBackComesLastAllTheSame) {
+  Ear first(*server_, Channel('b')), second(*server_, Channel('c'));
+  Token(Writer('a'));
+  Request b = Reader('b');
+  b.ticket = "8000000000000000";
+  Ask(b);
+  const redis::Reply queued = Ask(Reader('c'));
+  EXPECT_EQ(queued.elements[2].integer, 1);
+  EXPECT_EQ(queued.elements[3].text, "8000000000000001");
+}
+
 TEST_F(ReadWriteClaimsTest, ARecordWithFurtherWordsIsThatOfALiveWaiter) {
   Ear b(*server_, Channel('b')), c(*server_, Channel('c'));
   Token(Writer('a'));

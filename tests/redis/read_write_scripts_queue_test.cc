@@ -131,6 +131,17 @@ TEST_F(ReadWriteScriptsTest, ReadersGoOnIfTheWriterThatWaitsIsOverdue) {
   }
 }
 
+TEST_F(ReadWriteScriptsTest, AReaderThatComesAfterTheLastCrashedLetsTheWriterIn) {
+  Ear w(*server_, Channel('w'));
+  Ask(Reader('b'));
+  Ask(For(30, Reader('a')));
+  Ask(Writer('w'));
+  Release(Reader('b'));
+  AwaitEnd(Readers(), Hold('a'));
+  EXPECT_EQ(Outcome(Reader('c')), "queued");
+  EXPECT_THAT(w.Hear(), StartsWith("grant " + Hold('w')));
+}
+
 TEST_F(ReadWriteScriptsTest, AnOverdueWriterComesBeforeOneThatDoesNotWait) {
   Ear b(*server_, Channel('b'));
   Ask(Reader('a'));
