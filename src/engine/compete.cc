@@ -91,8 +91,8 @@ void Handle::Compete(ParkedWaiter& waiter, base::Instant deadline, const Want& w
       ask(machine, now, effects);
     }
     if (waiter.state != Waiter::State::kWaiting) return;
-    gives_up_at =
-        machine.GivesUpAt(waiter, machine.next_send() <= now ? now : base::Instant::Infinite());
+    const bool due = machine.next_send() <= now;
+    gives_up_at = machine.GivesUpAt(waiter, due ? now : base::Instant::Infinite());
     if (want.stop.stop_requested() || (want.gone != nullptr && *want.gone)) {
       machine.GiveUp(waiter, Waiter::State::kStopped, now, effects);
     } else if (gives_up_at <= now) {
@@ -108,7 +108,9 @@ void Handle::Compete(ParkedWaiter& waiter, base::Instant deadline, const Want& w
     // Else it is the renewer's, who waits for as long as a command may take.
     const bool hasty = answered_by < now + core_->command_timeout() && machine.IsInTheWay(waiter);
     if (now < answered_by && !hasty) send = machine.NextSend(now);
-    gives_up_at = machine.GivesUpAt(waiter, send ? send->sent : base::Instant::Infinite());
+    if (due || send) {
+      gives_up_at = machine.GivesUpAt(waiter, send ? send->sent : base::Instant::Infinite());
+    }
     // Where it is, its state is another thread's to change, whose wake must then be awaited.
     waiter.parked = parked = waiter.state == Waiter::State::kWaiting && !send;
   };

@@ -124,8 +124,7 @@ base::Instant LockMachine::next_send() const {
 }
 
 base::Instant LockMachine::next_expiry() const {
-  if (!holding_) return base::Instant::Infinite();
-  return holding_->deadline - ExpiryLead(holding_->terms.lease);
+  return holding_ ? holding_->expires : base::Instant::Infinite();
 }
 
 bool LockMachine::idle() const { return vacant() && !look_; }

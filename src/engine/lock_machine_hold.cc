@@ -199,11 +199,13 @@ void LockMachine::OnAnswer(const Send& send, const Answer& answer, base::Instant
 
 // How much sooner than due a renewal may be; a confirmation is spared if the hold ends before it.
 absl::Duration LockMachine::Early(absl::Duration early) const {
-  return holding_->claimed ? absl::ZeroDuration() : std::min(early, holding_->terms.lease / 32);
+  return holding_->claimed ? absl::ZeroDuration()
+                           : std::min(early, Scaled(holding_->terms.lease, 1, 32));
 }
 
 void LockMachine::Prolong(base::Instant sent, absl::Duration lease, base::Instant now) {
   holding_->deadline = std::max(holding_->deadline, sent + (lease - DriftMargin(lease)));
+  holding_->expires = holding_->deadline - ExpiryLead(holding_->terms.lease);
   for (const Tenure& tenure : holding_->tenures) {
     if (tenure.view != nullptr) tenure.view->Prolong(holding_->deadline);
   }

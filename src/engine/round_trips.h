@@ -27,7 +27,7 @@ class RoundTrips {
     for (const auto& each : latest_) {
       longest = std::max(longest, each.load(std::memory_order_relaxed));
     }
-    return std::max(kShortestClaim, 4 * absl::Milliseconds(longest));
+    return std::max(kShortestClaim, absl::Milliseconds(4 * longest));
   }
 
  private:
