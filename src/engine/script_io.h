@@ -14,8 +14,8 @@ namespace redlatch::engine {
 // A hold id without the client's own part: fresh for every acquisition at the server. 0: none.
 using HoldNumber = uint64_t;
 
-// From one number to the next: all digits change. Of a long string Lua hashes every third character
-// or so; of numbers in a row most would get one hash, and be compared with each other at each use.
+// From one number to the next: all digits change, as the server's Lua hashes some of them only (see
+// docs/decisions/0017-numbers-whose-digits-all-change.md).
 inline constexpr HoldNumber kNumberStep = 7919;
 
 enum class Operation : uint8_t { kAcquire, kRenew, kRelease, kCancel };
