@@ -53,13 +53,11 @@ if first_heartbeat_ms and (existing == 1 or existing == 2) and args[5] ~= 'phase
       call('ZADD', writers, 'NX', now, me) == 1 then
     local position = alone and '0' or call('ZRANK', writers, me)
     if alone or position > 0 then  -- what existed beside the lock is the queue of writers
-      local ttl_ms = 3 * first_heartbeat_ms .. ''
-      if alone then
-        call('PEXPIRE', writers, ttl_ms)
-        call('PEXPIRE', waiters, ttl_ms)
-      elseif call('PTTL', waiters) < 2 * first_heartbeat_ms then  -- none where the records are new
-        call('PEXPIRE', writers, ttl_ms, 'GT')
-        call('PEXPIRE', waiters, ttl_ms)
+      -- Readers that wait have their records there too. A new key has none.
+      for _, key in ipairs({writers, waiters}) do
+        if call('PTTL', key) < 2.5 * first_heartbeat_ms then
+          call('PEXPIRE', key, 3 * first_heartbeat_ms)
+        end
       end
       return 'queued ' .. call('PTTL', lock) .. ' ' .. position .. ' ' .. now
     end

@@ -49,7 +49,7 @@ if first_heartbeat_ms and string.sub(args[4], 1, 5) == 'read:' and call('EXISTS'
   local retry_after_ms
   if held[1] == 'read_write/2' then
     retry_after_ms = held[2] and not held[3] and call('PTTL', lock)
-  elseif not held[1] and call('ZCOUNT', keys[6], '(' .. now, '+inf') > 0 then
+  elseif call('EXISTS', lock) == 0 and call('ZCOUNT', keys[6], '(' .. now, '+inf') > 0 then
     local writer = call('ZRANGE', keys[7], '0', '0')[1]
     local asked_us, heartbeat_ms, channel = string.match(
       writer and call('HGET', waiters, writer) or '',
@@ -65,7 +65,7 @@ if first_heartbeat_ms and string.sub(args[4], 1, 5) == 'read:' and call('EXISTS'
         ' ' .. args[4]) == 1 and
       call('ZADD', queue, 'NX', now, me) == 1 then
     for i = 2, 3 do
-      if call('PTTL', keys[i]) < 2 * first_heartbeat_ms then
+      if call('PTTL', keys[i]) < 2.5 * first_heartbeat_ms then
         call('PEXPIRE', keys[i], 3 * first_heartbeat_ms)
       end
     end

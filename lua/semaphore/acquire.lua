@@ -57,7 +57,7 @@ if existing < 2 and stored[1] == 'semaphore/2' and
         return 'queued ' .. math.ceil(first_us / 1000) .. ' 0 ' .. now
       end
       -- The records may be new: then they have no TTL.
-      if call('PTTL', waiters) < 2 * heartbeat_ms then
+      if call('PTTL', waiters) < 2.5 * heartbeat_ms then
         call('PEXPIRE', queue, 3 * heartbeat_ms, 'GT')
         call('PEXPIRE', waiters, 3 * heartbeat_ms)
       end

@@ -142,6 +142,23 @@ TEST_F(ReadWriteScriptsTest, AReaderThatComesAfterTheLastCrashedLetsTheWriterIn)
   EXPECT_THAT(w.Hear(), StartsWith("grant " + Hold('w')));
 }
 
+TEST_F(ReadWriteScriptsTest, AWriterKeepsItsQueueThoughReadersKeepTheRecords) {
+  Token(Writer('a'));
+  Ask(Writer('b'));
+  server_->Command({"PEXPIRE", Writers(), "1000"});
+  EXPECT_EQ(Outcome(Writer('c')), "queued");
+  EXPECT_GT(Pttl(Writers()), 20000);
+}
+
+TEST_F(ReadWriteScriptsTest, AReaderIsRefusedWhereAnotherHashStandsBesideReaders) {
+  Ear w(*server_, Channel('w'));
+  Ask(Reader('a'));
+  Ask(Writer('w'));
+  server_->Command({"HSET", name_, "field", "x"});
+  server_->Command({"PEXPIRE", name_, "30000"});
+  EXPECT_THAT(Acquire(Reader('b')), ::testing::HasSubstr("WRONGTYPE"));
+}
+
 TEST_F(ReadWriteScriptsTest, AnOverdueWriterComesBeforeOneThatDoesNotWait) {
   Ear b(*server_, Channel('b'));
   Ask(Reader('a'));

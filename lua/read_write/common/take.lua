@@ -4,11 +4,10 @@
 
 -- take_write(bid, lease_ms, token, now, holds): adds a hold to those of its owner, in `holds`.
 local function take_write(bid, lease_ms, token, now, holds)
-  local first = holds.count == 0
-  add_hold('read_write/2', bid.writer, bid.hold, now + 1000 * lease_ms, token, holds)
-  if first and bid.fair then
+  if holds.count == 0 and bid.fair then
     redis.call('HSET', KEYS[1], 'policy', 'phase_fair')
   end
+  add_hold('read_write/2', bid.writer, bid.hold, now + 1000 * lease_ms, token, holds)
 end
 
 -- take_read(bid, lease_ms, now): lets a reader in.

@@ -15,9 +15,9 @@ local function purge(holds)
   if gone[1] then
     redis.call('ZREM', holds_key, unpack(gone))
     local removed = redis.call('HDEL', KEYS[1], unpack(gone))
-    redis.call('PEXPIREAT', KEYS[1], math.ceil(holds.latest / 1000))
-    redis.call('PEXPIREAT', holds_key, math.ceil(holds.latest / 1000))
     redis.call('HINCRBY', KEYS[1], 'holds', -removed)
+    redis.call('PEXPIREAT', KEYS[1], math.ceil(holds.latest / 1000))  -- last: see prolong()
+    redis.call('PEXPIREAT', holds_key, math.ceil(holds.latest / 1000))
     holds.expired, holds.leaving = {}, nil
   end
 end
