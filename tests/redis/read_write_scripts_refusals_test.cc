@@ -127,8 +127,9 @@ TEST_F(ReadWriteScriptsTest, AQueueOrFenceOfAnotherTypeIsRefusedBeforeAnythingIs
     server_->Command({"RPUSH", key, "x"});
     server_->Command({"PEXPIRE", key, "30000"});
     const std::string before = server_->Text({"DUMP", name_}) + server_->Text({"DUMP", Readers()});
-    ExpectRefused(key, "WRONGTYPE",
-                  {Release(Writer('a')), Cancel(Writer('a')), Acquire(Writer('b')), ForceRelease()});
+    ExpectRefused(
+        key, "WRONGTYPE",
+        {Release(Writer('a')), Cancel(Writer('a')), Acquire(Writer('b')), ForceRelease()});
     if (key != Fence()) ExpectRefused(key, "WRONGTYPE", {Acquire(Reader('c'))});
     EXPECT_EQ(server_->Text({"DUMP", name_}) + server_->Text({"DUMP", Readers()}), before) << key;
   }
