@@ -64,9 +64,9 @@ if first_heartbeat_ms and string.sub(args[4], 1, 5) == 'read:' and call('EXISTS'
       call('HSETNX', waiters, me, now .. ' ' .. args[2] .. ' ' .. args[3] .. ' ' .. #args[4] ..
         ' ' .. args[4]) == 1 and
       call('ZADD', queue, 'NX', now, me) == 1 then
-    for i = 2, 3 do
-      if call('PTTL', keys[i]) < 2.5 * first_heartbeat_ms then
-        call('PEXPIRE', keys[i], 3 * first_heartbeat_ms)
+    for _, key in ipairs({queue, waiters}) do
+      if call('PTTL', key) < 2.5 * first_heartbeat_ms then
+        call('PEXPIRE', key, 3 * first_heartbeat_ms)
       end
     end
     return 'queued ' .. retry_after_ms .. ' ' .. call('ZRANK', queue, me) .. ' ' .. now

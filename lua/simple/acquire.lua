@@ -46,7 +46,7 @@ if first_heartbeat_ms and holder ~= me and string.match(holder, '^%x+():%d+k?$')
         local ttl_ms = 3 * first_heartbeat_ms .. ''
         call('PEXPIRE', queue, ttl_ms)
         call('PEXPIRE', waiters, ttl_ms)
-      elseif call('PTTL', waiters) < 2.5 * first_heartbeat_ms then  -- -1: they are new
+      elseif call('PTTL', waiters) < 2.5 * first_heartbeat_ms then  -- or none: it is new
         call('PEXPIRE', queue, 3 * first_heartbeat_ms, 'GT')
         call('PEXPIRE', waiters, 3 * first_heartbeat_ms)
       end

@@ -108,7 +108,7 @@ void Handle::Compete(ParkedWaiter& waiter, base::Instant deadline, const Want& w
     // Else it is the renewer's, who waits for as long as a command may take.
     const bool hasty = answered_by < now + core_->command_timeout() && machine.IsInTheWay(waiter);
     if (now < answered_by && !hasty) send = machine.NextSend(now);
-    if (due || send) {
+    if (due || send) {  // else nothing has changed since
       gives_up_at = machine.GivesUpAt(waiter, send ? send->sent : base::Instant::Infinite());
     }
     // Where it is, its state is another thread's to change, whose wake must then be awaited.

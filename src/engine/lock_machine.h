@@ -202,7 +202,7 @@ class LockMachine {
     Terms terms;
     bool claimed = false;          // by a message, and not confirmed yet
     base::Instant deadline;        // from here on another may be the owner
-    base::Instant expires;         // from here on it is lost: somewhat before
+    base::Instant lost_at;         // from here on it is lost to us: somewhat before
     base::Instant server_expires;  // from here on the server has forgotten us
     base::Instant asked;           // when what told of `others` was sent
     bool others = false;           // waited then

@@ -230,7 +230,7 @@ void LockMachine::Granted(const Grant& grant, const Basis& basis, base::Instant 
       .terms = terms,
       .claimed = basis.claim,
       .deadline = deadline,
-      .expires = deadline - ExpiryLead(terms.lease),
+      .lost_at = deadline - ExpiryLead(terms.lease),
       .server_expires = now + basis.lease,
       .asked = basis.asked,
       .others = grant.others > 0,

@@ -124,7 +124,7 @@ base::Instant LockMachine::next_send() const {
 }
 
 base::Instant LockMachine::next_expiry() const {
-  return holding_ ? holding_->expires : base::Instant::Infinite();
+  return holding_ ? holding_->lost_at : base::Instant::Infinite();
 }
 
 bool LockMachine::idle() const { return vacant() && !look_; }

@@ -205,7 +205,7 @@ absl::Duration LockMachine::Early(absl::Duration early) const {
 
 void LockMachine::Prolong(base::Instant sent, absl::Duration lease, base::Instant now) {
   holding_->deadline = std::max(holding_->deadline, sent + (lease - DriftMargin(lease)));
-  holding_->expires = holding_->deadline - ExpiryLead(holding_->terms.lease);
+  holding_->lost_at = holding_->deadline - ExpiryLead(holding_->terms.lease);
   for (const Tenure& tenure : holding_->tenures) {
     if (tenure.view != nullptr) tenure.view->Prolong(holding_->deadline);
   }

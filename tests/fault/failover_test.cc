@@ -112,7 +112,7 @@ class FailoverOfWaiters : public Failover {
     }
     std::printf("shares from %lld to %lld\n", static_cast<long long>(least),
                 static_cast<long long>(most));
-    // How evenly, depends on the scheduler too; that one got nothing, or hardly anything, does not.
+    // How even they are depends on the scheduler too; that somebody got hardly anything does not.
     EXPECT_LE(static_cast<double>(most - least),
               (support::FullBars() ? 0.2 : 0.9) * static_cast<double>(most));
   }

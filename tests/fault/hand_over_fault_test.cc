@@ -2,7 +2,6 @@
 #include <atomic>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -18,6 +17,7 @@
 #include "src/base/parker.h"
 #include "tests/support/redis_server.h"
 #include "tests/support/tcp_proxy.h"
+#include "tests/support/test_scale.h"
 
 namespace redlatch {
 namespace {
@@ -105,7 +105,7 @@ TEST(HalfOpenSubscription, KeepsTheOthersFromLittle) {
     Sleep(time);
     return static_cast<double>(sections - before) / absl::ToDoubleSeconds(time);
   };
-  const bool full = std::getenv("REDLATCH_FULL_BARS") != nullptr;
+  const bool full = support::FullBars();
   const absl::Duration window = absl::Seconds(full ? 5 : 2);
   Sleep(absl::Milliseconds(500));
   const double healthy = rate(window);

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -52,26 +53,25 @@ TEST_F(ReentrantScriptsTest, AFreeLockIsGrantedAsAHashWithTheLeaseAsItsTtl) {
 
 // A server may be kept from its processor between looking at the time and writing.
 TEST_F(ReentrantScriptsTest, WhatEndsWhileAScriptRunsLeavesNoKeyWithoutATtl) {
-  const auto late = [](const redis::ScriptSource& script, std::string& body) {
-    constexpr char kNow[] = "local now = now_us()\n";
-    body = script.body;
+  const auto late = [](const redis::ScriptSource& script) {
+    constexpr std::string_view kNow = "local now = now_us()\n";
+    std::string body(script.body);
     const size_t at = body.find(kNow);
     EXPECT_NE(at, body.npos);
-    body.insert(at + sizeof(kNow) - 1, R"lua(
+    return body.insert(at + kNow.size(), R"lua(
 for i = 1, 100000 do
   local time = redis.call('TIME')
   if time[1] * 1000000 + time[2] > now + 60000 then break end
 end
 )lua");
-    return redis::ScriptSource{.name = script.name, .body = body};
   };
-  std::string body;
   Request request = Of('a');
   request.lease_ms = 50;
   request.manual = true;
   Ask(request);
   request.attempt = 2;
-  Eval(late(scripts_.acquire, body), {Gone(request.hold)}, request.Args());
+  const std::string acquire = late(scripts_.acquire);
+  Eval({.body = acquire}, {Gone(request.hold)}, request.Args());
   EXPECT_NE(Pttl(name_), -1) << server_->Command({"HGETALL", name_}).DebugString();
 
   server_->Command({"DEL", name_});
@@ -79,7 +79,8 @@ end
   second.lease_ms = 50;
   Ask(first);
   Ask(second);
-  Eval(late(scripts_.release, body), {}, {first.hold, "0 0 0", kJob});
+  const std::string release = late(scripts_.release);
+  Eval({.body = release}, {}, {first.hold, "0 0 0", kJob});
   EXPECT_NE(Pttl(name_), -1) << server_->Command({"HGETALL", name_}).DebugString();
 }
 

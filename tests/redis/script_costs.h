@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <functional>
 #include <ostream>
 #include <string>
@@ -13,6 +12,7 @@
 #include "gtest/gtest.h"
 #include "src/redis/reply.h"
 #include "tests/support/redis_server.h"
+#include "tests/support/test_scale.h"
 
 namespace redlatch {
 
@@ -35,7 +35,7 @@ class ScriptCosts {
                 static_cast<int>(many));
     // What grows with their number takes milliseconds.
     EXPECT_LE(many, 4 * few + 200) << what;
-    if (std::getenv("REDLATCH_FULL_BARS") != nullptr) {
+    if (support::FullBars()) {
       const int64_t most = Least(kMost, prepare, call);
       std::printf(", of %d: %4d", kMost, static_cast<int>(most));
       EXPECT_LE(std::max(many, most), kBar) << what;
