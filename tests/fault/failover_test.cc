@@ -36,15 +36,26 @@ class Failover : public ::testing::Test {
  protected:
   Failover() { EXPECT_TRUE(replica_->AwaitInfo("master_link_status", "up")); }
 
-  // The old primary takes no writes from here on: a release that it took after the promotion would
-  // be lost, and the lock stay taken until its claim or lease is over.
+  // The old primary takes no writes from here on, and the new one knows of all that it took: a
+  // release that is lost on the way would leave the lock taken until its claim or lease is over.
   void Demote() {
+    EXPECT_EQ(primary_->Text({"CLIENT", "PAUSE", "60000", "WRITE"}), "OK");
+    AwaitReplication();
     const std::string port = std::to_string(replica_->port());
     EXPECT_FALSE(primary_->Command({"REPLICAOF", "127.0.0.1", port}).is_error());
+    EXPECT_EQ(primary_->Text({"CLIENT", "UNPAUSE"}), "OK");
   }
   void Promote() {
     EXPECT_FALSE(replica_->Command({"REPLICAOF", "NO", "ONE"}).is_error());
     proxy_.LeadTo({replica_->port()});
+  }
+  // REQUIRES: nothing more is written.
+  void AwaitReplication() {
+    const base::Instant patience = base::Now() + kPatience;
+    while (primary_->Info("master_repl_offset") != replica_->Info("slave_repl_offset")) {
+      ASSERT_LT(base::Now(), patience) << "the replica does not keep up";
+      std::this_thread::yield();
+    }
   }
 
   const std::unique_ptr<support::RedisServer> primary_ = support::RedisServer::Start();
@@ -132,6 +143,7 @@ TEST_F(FailoverOfWaiters, ToANewPrimaryWhileTheOldOneLivesOnAsAReplica) {
 TEST_F(FailoverOfWaiters, ToANewPrimaryWhileTheOldHostIsGoneWithoutAWord) {
   proxy_.Drop(support::Direction::kToServer, support::Scope::kExisting);
   proxy_.Drop(support::Direction::kToClient, support::Scope::kExisting);
+  AwaitReplication();
   Promote();
   ExpectThatAllGoOn();
 }

@@ -90,9 +90,10 @@ TEST_F(MassLoss, IsToldToAllThoughSomeOfThoseDoNotReturn) {
   std::atomic<bool> go_on{false};
   std::atomic<int> tokens{0};
   std::atomic<int> callbacks{0};
+  std::atomic<int> returned{0};
   const auto hang = [&](std::atomic<int>& told) {
-    if (++told > kHanging) return;
-    go_on.wait(false);
+    if (++told <= kHanging) go_on.wait(false);
+    ++returned;
   };
   LockOptions options;
   options.on_lost = [&](const LostLease&) {
@@ -104,6 +105,7 @@ TEST_F(MassLoss, IsToldToAllThoughSomeOfThoseDoNotReturn) {
   ThreadsUntil([&] { return tokens == kHolds && callbacks == kHolds; });
   go_on = true;
   go_on.notify_all();
+  ThreadsUntil([&] { return returned == 2 * kHolds; });  // they use what this function has
   ThreadsUntil([] { return support::ThreadCount() <= 8; });
   for (const Lease& lease : leases_) EXPECT_TRUE(lease.lost().stop_requested());
 }
