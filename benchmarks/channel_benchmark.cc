@@ -8,9 +8,9 @@
 #include "absl/time/time.h"
 #include "benchmarks/bench_server.h"
 #include "src/base/clock.h"
-#include "src/redis/channel.h"
-#include "src/redis/codec.h"
-#include "src/redis/url.h"
+#include "src/redis/link/channel.h"
+#include "src/redis/url/url.h"
+#include "src/redis/wire/codec.h"
 
 namespace redlatch::bench {
 namespace {

@@ -56,7 +56,7 @@ set(header "// Generated from lua/ by cmake/embed_lua.cmake.
 #ifndef REDLATCH_LUA_SCRIPTS_H_
 #define REDLATCH_LUA_SCRIPTS_H_
 
-#include \"src/redis/script_source.h\"
+#include \"src/redis/link/script_source.h\"
 
 namespace redlatch::lua {
 ")

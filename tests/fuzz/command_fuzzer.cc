@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "src/redis/codec.h"
-#include "src/redis/reply.h"
+#include "src/redis/wire/codec.h"
+#include "src/redis/wire/reply.h"
 
 namespace redlatch::redis {
 namespace {

@@ -10,8 +10,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "src/redis/codec.h"
-#include "src/redis/reply.h"
+#include "src/redis/wire/codec.h"
+#include "src/redis/wire/reply.h"
 
 namespace redlatch::redis {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "src/redis/url.h"
+#include "src/redis/url/url.h"
 
 namespace redlatch::redis {
 namespace {

@@ -11,7 +11,7 @@
 #include "absl/base/thread_annotations.h"
 #include "src/base/mutex.h"
 #include "src/base/unique_fd.h"
-#include "src/redis/codec.h"
+#include "src/redis/wire/codec.h"
 
 namespace redlatch::support {
 

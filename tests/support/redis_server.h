@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "src/redis/reply.h"
+#include "src/redis/wire/reply.h"
 
 namespace redlatch::support {
 

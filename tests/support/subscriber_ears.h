@@ -14,7 +14,7 @@
 #include "src/base/clock.h"
 #include "src/base/mutex.h"
 #include "src/base/status.h"
-#include "src/redis/subscriber.h"
+#include "src/redis/link/subscriber.h"
 
 namespace redlatch::support {
 

@@ -1,0 +1,66 @@
+#include "redlatch/client.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+#include "src/base/clock.h"
+#include "src/base/no_cancellation.h"
+#include "src/engine/machine/timing.h"
+#include "src/engine/protocol/key_set.h"
+#include "src/engine/runtime/core.h"
+#include "src/redis/link/channel.h"
+#include "src/redis/url/url.h"
+#include "src/redis/wire/codec.h"
+#include "src/redis/wire/errors.h"
+
+namespace redlatch {
+namespace {
+
+void Warn(const ClientOptions& options, const std::string& message) {
+  if (options.on_warning) {
+    options.on_warning(message);
+  } else {
+    std::fprintf(stderr, "redlatch: warning: %s\n", message.c_str());
+  }
+}
+
+}  // namespace
+
+Client::Client(std::shared_ptr<engine::Core> core) : core_(std::move(core)) {}
+
+absl::StatusOr<Client> Client::Connect(std::string_view url, const ClientOptions& options) {
+  const base::NoCancellation no_cancellation;
+  absl::StatusOr<redis::Url> parsed = redis::ParseUrl(url);
+  if (!parsed.ok()) return parsed.status();
+  if (absl::Status bad = engine::CheckKeyPrefix(options.key_prefix); !bad.ok()) return bad;
+  Client client(engine::Core::Make(*std::move(parsed), options));
+  if (options.connect == ConnectPolicy::kLazy) return client;
+  redis::Channel& channel = client.core_->channel();
+  const base::Instant deadline =
+      base::Now() + std::min(client.core_->connect_timeout() + client.core_->command_timeout(),
+                             options.unreachable_after + engine::kAnswerGrace);
+  if (absl::Status connected = channel.Connect(deadline); !connected.ok()) return connected;
+  for (const std::string& warning : channel.server_info().warnings) Warn(options, warning);
+  return client;
+}
+
+absl::StatusOr<absl::Duration> Client::Ping() const {
+  const base::NoCancellation no_cancellation;
+  const redis::Command ping{"PING"};
+  const base::Instant sent = base::Now();
+  const absl::StatusOr<redis::Reply> reply =
+      core_->channel().Call(ping, sent + core_->command_timeout());
+  if (!reply.ok()) return reply.status();
+  if (reply->is_error()) return redis::ErrorStatus(reply->text, server());
+  return base::Now() - sent;
+}
+
+ClientStats Client::Stats() const {
+  const base::NoCancellation no_cancellation;
+  return core_->Stats();
+}
+
+const std::string& Client::server() const { return core_->channel().server(); }
+
+}  // namespace redlatch

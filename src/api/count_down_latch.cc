@@ -1,0 +1,323 @@
+#include "redlatch/count_down_latch.h"
+
+#include <algorithm>
+#include <atomic>
+#include <functional>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "lua/scripts.h"
+#include "redlatch/status.h"
+#include "src/api/throw.h"
+#include "src/base/clock.h"
+#include "src/base/mutex.h"
+#include "src/base/no_cancellation.h"
+#include "src/base/parker.h"
+#include "src/base/random.h"
+#include "src/engine/machine/timing.h"
+#include "src/engine/runtime/core.h"
+#include "src/engine/runtime/handle.h"
+
+namespace redlatch {
+namespace {
+
+using engine::kAnswerGrace;
+using engine::PatienceForAnswer;
+
+constexpr int64_t kMostArrivals = 1'000'000'000'000'000;  // Lua counts exactly that far
+constexpr absl::Duration kShortestTtl = absl::Seconds(1);
+constexpr absl::Duration kLongestTtl = absl::Hours(24 * 365);
+constexpr absl::Duration kFirstBackoff = absl::Milliseconds(10);
+constexpr absl::Duration kLongestBackoff = absl::Milliseconds(500);
+// For so long whoever opens a latch tells the others itself, as its process may end then.
+constexpr absl::Duration kTelling = absl::Milliseconds(500);
+
+engine::Plan PlanOfLatches() {
+  return {.scripts = {.acquire = lua::kLatchAcquire, .cancel = lua::kLatchCancel},
+          .traits = {.kind = "latch"},
+          .sharing = engine::Sharing::kNothing,
+          .noun = "latch",
+          .busy = "it has not opened",
+          .keys = engine::KeyNames("latch", {"latch.counted"})};
+}
+
+absl::StatusOr<int64_t> ReadCount(const absl::StatusOr<redis::Reply>& reply) {
+  if (!reply.ok()) return reply.status();
+  int64_t count = 0;
+  if (absl::SimpleAtoi(reply->text.substr(0, reply->text.find(' ')), &count)) return count;
+  return absl::InternalError("a script's reply is not a count: " + reply->DebugString());
+}
+
+// Whether there are more who wait than the script has told that the latch is open.
+bool HasMoreToTell(const absl::StatusOr<redis::Reply>& reply) {
+  return reply.ok() && absl::EndsWith(reply->text, " look 1");
+}
+
+}  // namespace
+
+// What a latch object is; a call that is under way keeps it.
+class CountDownLatch::Body {
+ public:
+  Body(std::shared_ptr<engine::Core> core, std::string_view name, int64_t count,
+       LatchOptions options)
+      : core_(std::move(core)), name_(name), total_(count), ttl_(options.ttl) {}
+
+  // The object goes: its calls that wait end.
+  void Leave() {
+    if (core_->in_forked_child()) return;
+    gone_ = true;
+    core_->StopAll(name_, this);
+  }
+
+  const std::string& name() const { return name_; }
+
+  absl::Status Wait(const LatchWaitOptions& options);
+  // How many are still to arrive, then.
+  absl::StatusOr<int64_t> CountDown(int64_t n, std::string_view id);
+  absl::StatusOr<int64_t> Count(base::Instant answered_by, const std::stop_token& stop = {});
+
+ private:
+  // The latch as this object has found it at its first use.
+  struct Latch {
+    std::shared_ptr<engine::Handle> handle;
+    std::string name;  // of this incarnation, for scripts
+  };
+  using Attempt = std::function<absl::StatusOr<redis::Reply>()>;
+
+  absl::StatusOr<Latch> Find(base::Instant answered_by, base::Instant give_up_by,
+                             const std::stop_token& stop);
+  absl::StatusOr<redis::Reply> Persist(base::Instant deadline, const std::stop_token& stop,
+                                       const Attempt& attempt);
+  void Remember(const Latch& latch, const std::string& id, int64_t n, const redis::Reply& reply,
+                uint64_t sent_in);
+  absl::Status Check() const;
+  absl::Status About(absl::StatusCode code, std::string_view what) const {
+    return absl::Status(
+        code, absl::StrCat("latch \"", absl::CHexEscape(name_), "\": ", std::string(what)));
+  }
+  absl::Duration WaitersLease() const { return std::min(ttl_, absl::Seconds(30)); }
+  base::Instant GiveUpBy() const { return base::Now() + core_->options().unreachable_after; }
+
+  const std::shared_ptr<engine::Core> core_;
+  const std::string name_;
+  const int64_t total_;
+  const absl::Duration ttl_;
+  std::atomic<bool> gone_{false};
+  base::Mutex mu_;
+  Latch latch_ ABSL_GUARDED_BY(mu_);  // without a handle before the first use
+};
+
+absl::Status CountDownLatch::Body::Check() const {
+  if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
+  if (total_ < 0 || kMostArrivals < total_) {
+    return About(
+        absl::StatusCode::kInvalidArgument,
+        absl::StrCat("a count of ", total_, " is not possible; it must be 0 to ", kMostArrivals));
+  }
+  if (ttl_ < kShortestTtl || kLongestTtl < ttl_) {
+    return About(absl::StatusCode::kInvalidArgument,
+                 absl::StrCat("a ttl of ", absl::FormatDuration(ttl_),
+                              " is not possible; it must be 1s to one year"));
+  }
+  return absl::OkStatus();
+}
+
+// Again and again, as long as the server cannot be reached. Each attempt has its own time: that
+// ends the last one, not `deadline`.
+absl::StatusOr<redis::Reply> CountDownLatch::Body::Persist(base::Instant deadline,
+                                                           const std::stop_token& stop,
+                                                           const Attempt& attempt) {
+  base::Backoff backoff(kFirstBackoff, kLongestBackoff);
+  while (true) {
+    absl::StatusOr<redis::Reply> reply = attempt();
+    if (!absl::IsUnavailable(reply.status())) return reply;
+    if (stop.stop_requested() || gone_) {
+      return About(absl::StatusCode::kCancelled, "the wait was stopped");
+    }
+    const base::Instant next = base::Now() + backoff.Next();
+    if (deadline <= next) return reply;
+    base::Parker parker;
+    parker.Arm();
+    const std::stop_callback on_stop(stop, [&parker] { parker.Set(1); });
+    parker.ParkUntil(next);
+  }
+}
+
+absl::StatusOr<CountDownLatch::Body::Latch> CountDownLatch::Body::Find(
+    base::Instant answered_by, base::Instant give_up_by, const std::stop_token& stop) {
+  if (absl::Status bad = Check(); !bad.ok()) return bad;
+  {
+    const base::MutexLock lock(mu_);
+    if (latch_.handle != nullptr) return latch_;
+  }
+  const auto nameless = engine::Handle::Attach(core_, name_, core_->FreshId(), PlanOfLatches());
+  if (!nameless.ok()) return nameless.status();
+  const std::string ttl_ms = absl::StrCat(absl::ToInt64Milliseconds(ttl_));
+  const auto made = Persist(std::min(answered_by, give_up_by), stop, [&] {
+    // A fresh incarnation each time: an attempt that arrives late, when the latch has vanished,
+    // must not bring back the one that another attempt has made.
+    return (*nameless)->Run(lua::kLatchCreate, {absl::StrCat(total_), ttl_ms, core_->FreshId()},
+                            std::min(answered_by, give_up_by + kAnswerGrace));
+  });
+  if (!made.ok()) return made.status();
+  const std::string incarnation = made->text.substr(0, made->text.find(' '));
+  Latch found{.name = absl::StrCat("latch:", ttl_ms, ":", incarnation)};
+  auto handle = engine::Handle::Attach(core_, name_, found.name, PlanOfLatches());
+  if (!handle.ok()) return handle.status();
+  found.handle = *std::move(handle);
+  const base::MutexLock lock(mu_);
+  if (latch_.handle == nullptr) latch_ = std::move(found);
+  return latch_;
+}
+
+absl::Status CountDownLatch::Body::Wait(const LatchWaitOptions& options) {
+  const base::Instant began = base::Now();
+  const base::Instant answered_by = began + std::max(options.wait, absl::ZeroDuration()) +
+                                    PatienceForAnswer(options.wait, core_->command_timeout());
+  if (options.wait <= absl::ZeroDuration()) {
+    const absl::StatusOr<int64_t> count = Count(answered_by, options.stop);
+    if (!count.ok()) return count.status();
+    return *count == 0 ? absl::OkStatus()
+                       : About(absl::StatusCode::kDeadlineExceeded,
+                               absl::StrCat("it has not opened; its count is still ", *count));
+  }
+  static const auto* const lock_options =
+      new std::shared_ptr<const LockOptions>(std::make_shared<const LockOptions>());
+  // A wait with an end of its own is not given up before.
+  const base::Instant give_up_by =
+      options.wait < absl::InfiniteDuration() ? answered_by : GiveUpBy();
+  const absl::StatusOr<Latch> latch = Find(answered_by, give_up_by, options.stop);
+  if (!latch.ok()) return latch.status();
+  return latch->handle
+      ->Acquire({
+          // Heartbeats come each third of it, and keep the latch alive.
+          .terms = {.lease = WaitersLease()},
+          .wait = options.wait,
+          .since = began,
+          .stop = options.stop,
+          .options = *lock_options,
+          .object = this,
+          .gone = &gone_,
+      })
+      .status();
+}
+
+absl::StatusOr<int64_t> CountDownLatch::Body::CountDown(int64_t n, std::string_view id) {
+  if (n < 0 || kMostArrivals < n) {
+    return About(absl::StatusCode::kInvalidArgument,
+                 absl::StrCat("cannot count down by ", n, "; it is 0 to ", kMostArrivals));
+  }
+  const base::Instant give_up_by = GiveUpBy();
+  const absl::StatusOr<Latch> latch = Find(base::Instant::Infinite(), give_up_by, {});
+  if (!latch.ok()) return latch.status();
+  std::vector<std::string> args = {
+      latch->name, id.empty() ? core_->FreshId() : "user:" + std::string(id), absl::StrCat(n)};
+  const auto count_down = [&] {
+    auto reply = latch->handle->Run(lua::kLatchCountDown, args, give_up_by + kAnswerGrace);
+    // It may have counted, and somebody have been told so, when the server was lost: then it counts
+    // among the first, so that nothing is thought to be missing.
+    if (absl::IsUnavailable(reply.status()) && args.size() == 3) args.emplace_back("0");
+    return reply;
+  };
+  const uint64_t sent_in = core_->counts().era();
+  auto reply = Persist(give_up_by, {}, count_down);
+  absl::StatusOr<int64_t> count = ReadCount(reply);
+  if (count.ok() && n > 0) Remember(*latch, args[1], n, *reply, sent_in);
+  const base::Instant tell_until = base::Now() + kTelling;
+  while (HasMoreToTell(reply)) {
+    if (tell_until < base::Now()) {
+      latch->handle->GoOn();
+      break;
+    }
+    reply = count_down();
+  }
+  if (count.ok() && !reply.ok()) latch->handle->GoOn();
+  return count;
+}
+
+// Keeps the count, so that it can be repeated if a server has not received it.
+void CountDownLatch::Body::Remember(const Latch& latch, const std::string& id, int64_t n,
+                                    const redis::Reply& reply, uint64_t sent_in) {
+  static const auto* const plan = new engine::Plan(PlanOfLatches());
+  const std::vector<std::string> words = absl::StrSplit(reply.text, absl::MaxSplits(' ', 2));
+  uint64_t when = 0;
+  if (words.size() < 2 || !absl::SimpleAtoi(words[1], &when)) return;
+  const absl::Duration pace =
+      engine::HeartbeatInterval(WaitersLease(), plan->traits.longest_heartbeat);
+  core_->counts().Add({.name = name_,
+                       .latch = latch.name,
+                       .id = id,
+                       .n = n,
+                       .when = when,
+                       .plan = plan,
+                       .script = &lua::kLatchCountDown},
+                      sent_in, pace);
+}
+
+absl::StatusOr<int64_t> CountDownLatch::Body::Count(base::Instant answered_by,
+                                                    const std::stop_token& stop) {
+  const base::Instant give_up_by = answered_by.is_infinite() ? GiveUpBy() : answered_by;
+  const absl::StatusOr<Latch> latch = Find(answered_by, give_up_by, stop);
+  if (!latch.ok()) return latch.status();
+  return ReadCount(Persist(std::min(answered_by, give_up_by), stop, [&] {
+    return latch->handle->Run(lua::kLatchCount, {latch->name},
+                              std::min(answered_by, give_up_by + kAnswerGrace));
+  }));
+}
+
+CountDownLatch::CountDownLatch(Client client, std::string_view name, int64_t count,
+                               LatchOptions options)
+    : body_(std::make_shared<Body>(std::move(client.core_), name, count, options)) {}
+
+CountDownLatch::~CountDownLatch() {
+  const base::NoCancellation no_cancellation;
+  body_->Leave();
+}
+
+const std::string& CountDownLatch::name() const { return body_->name(); }
+
+void CountDownLatch::count_down(std::ptrdiff_t n) {
+  if (absl::Status status = CountDown(n); !status.ok()) Throw(status);
+}
+
+void CountDownLatch::wait() {
+  if (absl::Status status = Wait(); !status.ok()) Throw(status);
+}
+
+bool CountDownLatch::WaitFor(absl::Duration wait) {
+  const absl::Status status = Wait({.wait = wait});
+  if (!status.ok() && !IsBusy(status)) Throw(status);
+  return status.ok();
+}
+
+void CountDownLatch::arrive_and_wait(std::ptrdiff_t n) {
+  const base::NoCancellation no_cancellation;
+  const std::shared_ptr<Body> body = body_;
+  const absl::StatusOr<int64_t> left = body->CountDown(n, {});
+  if (!left.ok()) Throw(left.status());
+  if (*left == 0) return;
+  if (absl::Status status = body->Wait({}); !status.ok()) Throw(status);
+}
+
+absl::Status CountDownLatch::Wait(const LatchWaitOptions& options) {
+  const base::NoCancellation no_cancellation;
+  return std::shared_ptr<Body>(body_)->Wait(options);
+}
+
+absl::Status CountDownLatch::CountDown(int64_t n, std::string_view id) {
+  const base::NoCancellation no_cancellation;
+  return std::shared_ptr<Body>(body_)->CountDown(n, id).status();
+}
+
+absl::StatusOr<int64_t> CountDownLatch::Count() {
+  const base::NoCancellation no_cancellation;
+  return std::shared_ptr<Body>(body_)->Count(base::Instant::Infinite());
+}
+
+}  // namespace redlatch

@@ -1,0 +1,86 @@
+#include "redlatch/lease.h"
+
+#include <utility>
+
+#include "src/base/no_cancellation.h"
+#include "src/engine/machine/tenure_view.h"
+#include "src/engine/runtime/handle.h"
+
+namespace redlatch {
+
+Hold::Hold(std::shared_ptr<engine::TenureView> view, FencingToken token)
+    : view_(std::move(view)), token_(token) {}
+
+// If another thread forks in the midst of it, the child that destroys it again finds nothing.
+Hold::~Hold() { view_.reset(); }
+
+bool Hold::valid() const { return view_ != nullptr && view_->Valid(base::Now()); }
+
+absl::Duration Hold::remaining() const {
+  return view_ == nullptr ? absl::ZeroDuration() : base::Until(view_->Deadline());
+}
+
+std::stop_token Hold::lost() const {
+  return view_ == nullptr ? std::stop_token() : view_->Lost(base::Now());
+}
+
+Lease::Lease(std::shared_ptr<engine::Handle> handle, uint64_t id,
+             std::shared_ptr<engine::TenureView> view, FencingToken token)
+    : Hold(std::move(view), token), handle_(std::move(handle)), id_(id), state_(State::kHeld) {}
+
+Lease::Lease(Lease&& other) noexcept
+    : Hold(std::exchange(static_cast<Hold&>(other), Hold())),
+      handle_(std::move(other.handle_)),
+      id_(other.id_),
+      state_(other.state_.exchange(State::kReleased)) {}
+
+Lease& Lease::operator=(Lease&& other) noexcept {
+  if (this == &other) return *this;
+  End();
+  static_cast<Hold&>(*this) = std::exchange(static_cast<Hold&>(other), Hold());
+  handle_ = std::move(other.handle_);
+  id_ = other.id_;
+  state_ = other.state_.exchange(State::kReleased);
+  return *this;
+}
+
+Lease::~Lease() { End(); }
+
+void Lease::End() noexcept {
+  const base::NoCancellation no_cancellation;
+  if (handle_ != nullptr && state_ == State::kHeld) handle_->Drop(id_);
+  handle_.reset();
+}
+
+absl::Status Lease::Release() {
+  const base::NoCancellation no_cancellation;
+  // In a forked child, the thread that is at it may not be there.
+  if (handle_ != nullptr) {
+    if (absl::Status refused = handle_->Refusal(); !refused.ok()) return refused;
+  }
+  State held = State::kHeld;
+  while (!state_.compare_exchange_strong(held, State::kReleasing)) {
+    if (held == State::kReleased) return absl::OkStatus();
+    if (held == State::kLost) {
+      return absl::AbortedError("the hold was lost before it was released");
+    }
+    state_.wait(State::kReleasing);  // another thread is at it
+    held = State::kHeld;
+  }
+  absl::Status status = handle_->Release(id_);
+  if (status.ok()) {
+    state_ = State::kReleased;
+  } else {
+    state_ = absl::IsAborted(status) ? State::kLost : State::kHeld;
+  }
+  state_.notify_all();
+  return status;
+}
+
+absl::Status Lease::Extend(absl::Duration lease) {
+  const base::NoCancellation no_cancellation;
+  if (handle_ == nullptr) return absl::FailedPreconditionError("an empty Lease cannot be extended");
+  return handle_->Extend(id_, lease);
+}
+
+}  // namespace redlatch

@@ -1,0 +1,52 @@
+#include "redlatch/reentrant_read_write_lock.h"
+
+#include <utility>
+
+#include "lua/scripts.h"
+#include "src/engine/protocol/key_set.h"
+
+namespace redlatch {
+
+ReentrantReadWriteLock::ReentrantReadWriteLock(Client client, std::string_view name,
+                                               LockOptions options, Policy policy)
+    : RedisLockBase(std::move(client), name, std::move(options), "rw"), policy_(policy) {}
+
+ReentrantReadWriteLock::~ReentrantReadWriteLock() = default;
+
+LockScripts ReentrantReadWriteLock::Scripts() const {
+  return {
+      .acquire = lua::kReadWriteAcquire,
+      .release = lua::kReadWriteRelease,
+      .renew = lua::kReadWriteRenew,
+      .cancel = lua::kReadWriteCancel,
+      .inspect = lua::kReadWriteInspect,
+      .force_release = lua::kReadWriteForceRelease,
+  };
+}
+
+LockScripts ReentrantReadWriteLock::SharedScripts() const {
+  return {
+      .acquire = lua::kReadWriteAcquireRead,
+      .release = lua::kReadWriteReleaseRead,
+      .renew = lua::kReadWriteRenewRead,
+      .cancel = lua::kReadWriteCancelRead,
+      .inspect = lua::kReadWriteInspect,
+      .force_release = lua::kReadWriteForceRelease,
+  };
+}
+
+LockTraits ReentrantReadWriteLock::Traits() const {
+  // Often, since a writer that dies while it waits keeps readers out until its heartbeat is
+  // overdue.
+  return {.kind = "read_write", .reentrant = true, .longest_heartbeat = absl::Seconds(2)};
+}
+
+std::vector<std::string> ReentrantReadWriteLock::ExtraKeys() const {
+  return {std::string(engine::kReadersSuffix), "rw.writers", "rw.holds"};
+}
+
+std::vector<std::string> ReentrantReadWriteLock::ExtraArgs() const {
+  return {policy_ == Policy::kPhaseFair ? "phase_fair" : "writer_first"};
+}
+
+}  // namespace redlatch

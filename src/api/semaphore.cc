@@ -1,0 +1,227 @@
+#include "redlatch/semaphore.h"
+
+#include <algorithm>
+#include <atomic>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "lua/scripts.h"
+#include "redlatch/status.h"
+#include "src/api/throw.h"
+#include "src/base/mutex.h"
+#include "src/base/no_cancellation.h"
+#include "src/engine/runtime/core.h"
+#include "src/engine/shared/permits.h"
+
+namespace redlatch {
+namespace {
+
+constexpr int64_t kMostPermits = 1'000'000'000;
+
+engine::Plan PlanOfSemaphores() {
+  return {.scripts = {.acquire = lua::kSemaphoreAcquire,
+                      .release = lua::kSemaphoreRelease,
+                      .renew = lua::kSemaphoreRenew,
+                      .cancel = lua::kSemaphoreCancel,
+                      .inspect = lua::kSemaphoreInspect,
+                      .force_release = lua::kSemaphoreForceRelease},
+          .traits = {.kind = "semaphore"},
+          .sharing = engine::Sharing::kCounted,
+          .noun = "semaphore",
+          .busy = "too few of its permits are free, or others came first",
+          .keys = engine::KeyNames("semaphore", {"semaphore.permits"}),
+          .forced_key = "semaphore.forced"};
+}
+
+}  // namespace
+
+// What a semaphore object is; a call that is under way keeps it.
+class Semaphore::Body {
+ public:
+  Body(std::shared_ptr<engine::Core> core, std::string_view name, int64_t capacity,
+       SemaphoreOptions options)
+      : core_(std::move(core)),
+        name_(name),
+        capacity_(capacity),
+        options_(std::make_shared<const LockOptions>(
+            LockOptions{.lease = options.lease, .on_lost = std::move(options.on_lost)})) {}
+
+  // The object goes: its calls that wait end.
+  void Leave() {
+    if (core_->in_forked_child() && !mu_.IsFree()) return;
+    gone_ = true;
+    std::shared_ptr<engine::Permits> permits;
+    {
+      const base::MutexLock lock(mu_);
+      permits = permits_;
+    }
+    if (permits != nullptr) permits->Leave(this);
+  }
+
+  const std::string& name() const { return name_; }
+
+  absl::StatusOr<std::shared_ptr<engine::Permits>> Permits() {
+    if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
+    if (absl::Status bad = Check(capacity_, "a capacity"); !bad.ok()) return bad;
+    const base::MutexLock lock(mu_);
+    if (permits_ == nullptr) {
+      permits_ = core_->permits().Of(name_, [&] {
+        return std::make_shared<engine::Permits>(core_, name_, PlanOfSemaphores());
+      });
+      permits_->Enter();
+    }
+    return permits_;
+  }
+
+  absl::StatusOr<engine::Handle::Held> Acquire(int64_t count, const AcquireOptions& options) {
+    if (absl::Status bad = Check(count, "a request"); !bad.ok()) return bad;
+    if (!options.owner.is_calling_thread()) {
+      return Bad("an Owner is for reentrant locks; leave it out");
+    }
+    const auto permits = Permits();
+    if (!permits.ok()) return permits.status();
+    engine::Want want{.terms = {.lease = options.lease.value_or(options_->lease),
+                                .manual = options.lease.has_value(),
+                                .whole = options.whole_lease,
+                                .permits = static_cast<uint32_t>(count),
+                                .capacity = static_cast<uint32_t>(capacity_)},
+                      .wait = options.wait,
+                      .stop = options.stop,
+                      .options = options_,
+                      .object = this,
+                      .gone = &gone_};
+    return (*permits)->Acquire(want);
+  }
+
+  // With so many waiters; none: only the numbers.
+  absl::StatusOr<LockInfo> Inspect(int most_waiters) {
+    const auto handle = Borrow();
+    if (!handle.ok()) return handle.status();
+    absl::StatusOr<LockInfo> info = (*handle)->Inspect(most_waiters);
+    if (info.ok() && info->capacity == 0) info->capacity = capacity_;  // nobody has used it yet
+    return info;
+  }
+
+  absl::Status ForceRelease() {
+    const auto handle = Borrow();
+    if (!handle.ok()) return handle.status();
+    return (*handle)->ForceRelease();
+  }
+
+  absl::Status SetCapacity(int64_t capacity) {
+    if (absl::Status bad = Check(capacity, "a capacity"); !bad.ok()) return bad;
+    const auto handle = Borrow();
+    if (!handle.ok()) return handle.status();
+    return (*handle)->RunAll(lua::kSemaphoreSetCapacity, absl::StrCat(capacity));
+  }
+
+  // A handle for scripts that are no part of a hold.
+  absl::StatusOr<std::shared_ptr<engine::Handle>> Borrow() {
+    const auto permits = Permits();
+    if (!permits.ok()) return permits.status();
+    return (*permits)->Borrow();
+  }
+
+  absl::Status Check(int64_t count, std::string_view what) const {
+    if (1 <= count && count <= kMostPermits) return absl::OkStatus();
+    return Bad(absl::StrCat(std::string(what), " of ", count,
+                            " permits is not possible; it must be 1 to ", kMostPermits));
+  }
+
+ private:
+  absl::Status Bad(std::string_view why) const {
+    return absl::InvalidArgumentError(
+        absl::StrCat("semaphore \"", absl::CHexEscape(name_), "\": ", std::string(why)));
+  }
+
+  const std::shared_ptr<engine::Core> core_;
+  const std::string name_;
+  const int64_t capacity_;
+  const std::shared_ptr<const LockOptions> options_;
+  std::atomic<bool> gone_{false};
+  base::Mutex mu_;
+  std::shared_ptr<engine::Permits> permits_ ABSL_GUARDED_BY(mu_);  // null before the first use
+};
+
+Semaphore::Semaphore(Client client, std::string_view name, int64_t capacity,
+                     SemaphoreOptions options)
+    : body_(std::make_shared<Body>(std::move(client.core_), name, capacity, std::move(options))) {}
+
+Semaphore::~Semaphore() {
+  const base::NoCancellation no_cancellation;
+  body_->Leave();
+}
+
+const std::string& Semaphore::name() const { return body_->name(); }
+
+bool Semaphore::TryAcquireFor(absl::Duration wait) {
+  const base::NoCancellation no_cancellation;
+  const std::shared_ptr<Body> body = body_;
+  const auto permits = body->Permits();
+  if (!permits.ok()) Throw(permits.status());
+  auto held = body->Acquire(1, {.wait = wait});
+  if (IsBusy(held.status())) return false;
+  if (!held.ok()) Throw(held.status());
+  if (absl::Status kept = (*permits)->Keep(*std::move(held)); !kept.ok()) Throw(kept);
+  return true;
+}
+
+void Semaphore::release(std::ptrdiff_t permits) {
+  const base::NoCancellation no_cancellation;
+  if (permits == 0) return;
+  const std::shared_ptr<Body> body = body_;
+  const auto all = body->Permits();
+  if (!all.ok()) Throw(all.status());
+  if (permits < 0) Throw(body->Check(permits, "a release"));
+  if (absl::Status few = (*all)->GiveBack(static_cast<size_t>(permits)); !few.ok()) Throw(few);
+}
+
+absl::StatusOr<Permit> Semaphore::Acquire(int64_t permits, const AcquireOptions& options) {
+  const base::NoCancellation no_cancellation;
+  auto held = std::shared_ptr<Body>(body_)->Acquire(permits, options);
+  if (!held.ok()) return held.status();
+  return Permit(Lease(std::move(held->handle), held->tenure, std::move(held->view), FencingToken()),
+                permits);
+}
+
+absl::StatusOr<Permit> Semaphore::TryAcquire(int64_t permits) {
+  return Acquire(permits, {.wait = absl::ZeroDuration()});
+}
+
+absl::Status Semaphore::SetCapacity(int64_t capacity) {
+  const base::NoCancellation no_cancellation;
+  return std::shared_ptr<Body>(body_)->SetCapacity(capacity);
+}
+
+absl::StatusOr<LockInfo> Semaphore::Inspect() const {
+  const base::NoCancellation no_cancellation;
+  return std::shared_ptr<Body>(body_)->Inspect(engine::kWaitersListed);
+}
+
+absl::StatusOr<int64_t> Semaphore::capacity() const {
+  const base::NoCancellation no_cancellation;
+  const absl::StatusOr<LockInfo> info = std::shared_ptr<Body>(body_)->Inspect(0);
+  if (!info.ok()) return info.status();
+  return info->capacity;
+}
+
+absl::StatusOr<int64_t> Semaphore::available() const {
+  const base::NoCancellation no_cancellation;
+  const absl::StatusOr<LockInfo> info = std::shared_ptr<Body>(body_)->Inspect(0);
+  if (!info.ok()) return info.status();
+  return std::max<int64_t>(0, info->capacity - info->used);
+}
+
+absl::StatusOr<std::vector<LockInfo::Party>> Semaphore::holders() const {
+  absl::StatusOr<LockInfo> info = Inspect();
+  if (!info.ok()) return info.status();
+  return std::move(info->holders);
+}
+
+absl::Status Semaphore::ForceRelease() {
+  const base::NoCancellation no_cancellation;
+  return std::shared_ptr<Body>(body_)->ForceRelease();
+}
+
+}  // namespace redlatch

@@ -1,0 +1,79 @@
+#include "src/cli/bench/bench.h"
+
+#include <cstdio>
+
+#include "absl/strings/str_cat.h"
+#include "src/base/random.h"
+#include "src/cli/bench/figures.h"
+#include "src/cli/bench/run.h"
+#include "src/cli/bench/slice.h"
+#include "src/cli/term/command_line.h"
+#include "src/cli/term/complain.h"
+#include "src/cli/term/exit_codes.h"
+#include "src/cli/term/measures.h"
+#include "src/cli/term/refusal.h"
+#include "src/engine/protocol/key_set.h"
+#include "src/redis/url/url.h"
+
+namespace redlatch::cli {
+namespace {
+
+constexpr absl::Duration kShortest = absl::Milliseconds(500);
+constexpr absl::Duration kLongest = absl::Minutes(10);
+
+int Measure(const BenchPlan& plan, bool json) {
+  Slices slices;
+  Complain({"for about ", ShortTime(plan.time), " ", plan.url.DebugString(),
+            " will be kept busy by up to ", absl::StrCat(kBenchThreads),
+            " commands at a time, on keys that begin with ", plan.name,
+            " and are deleted at the end; Ctrl-C stops it"});
+  BenchFigures figures;
+  figures.server = plan.url.DebugString();
+  const absl::Status measured = RunBench(plan, slices, &figures);
+  figures.interrupted = slices.signal() != 0;
+  const absl::Status forgotten = slices.begun() ? ForgetBench(plan) : absl::OkStatus();
+  if (!measured.ok() && !figures.interrupted) return Refuse(measured);
+  if (!forgotten.ok()) {
+    Complain({"keys that begin with ", plan.name,
+              " could not be deleted, and go within a day: ", std::string(forgotten.message())});
+  }
+  std::fputs(json ? BenchJson(figures).c_str() : BenchText(figures).c_str(), stdout);
+  return figures.interrupted ? kSignalled + slices.signal() : 0;
+}
+
+}  // namespace
+
+int Bench(const std::vector<std::string>& words) {
+  CommandLine line("bench");
+  bool json = false;
+  std::string prefix;
+  absl::Duration time = absl::Seconds(5);
+  line.Flag("--json", &json);
+  line.Text("--prefix", "the beginning of your locks' names", &prefix);
+  line.Time("--time", &time);
+  absl::Status parsed = line.Parse(words);
+  if (parsed.ok() && !line.help() && (time < kShortest || time > kLongest)) {
+    parsed = WrongUsage("--time is out of range", "say 500ms to 10m");
+  }
+  if (!parsed.ok()) {
+    Complain({std::string(parsed.message())});
+    return kFailure;
+  }
+  if (line.help()) {
+    std::fputs(Help(kBenchPage).c_str(), stdout);
+    return 0;
+  }
+  const absl::StatusOr<redis::Url> url = redis::ParseUrl(line.server());
+  if (!url.ok()) return Refuse(url.status());
+  const std::string random = absl::StrCat(absl::Hex(base::RandomBits(), absl::kZeroPad16));
+  const std::string name = absl::StrCat(prefix, "redlatch-bench:", random);
+  if (absl::Status bad = engine::CheckMainKey(name); !bad.ok()) return Refuse(bad);
+  return Measure({.url = *url,
+                  .url_text = line.server(),
+                  .name = name,
+                  .channel = absl::StrCat("redlatch:bench:", random),
+                  .time = time},
+                 json);
+}
+
+}  // namespace redlatch::cli

@@ -1,0 +1,32 @@
+#ifndef REDLATCH_SRC_CLI_BENCH_RUN_H_
+#define REDLATCH_SRC_CLI_BENCH_RUN_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "src/cli/bench/figures.h"
+#include "src/cli/bench/slice.h"
+#include "src/redis/url/url.h"
+
+namespace redlatch::cli {
+
+struct BenchPlan {
+  redis::Url url;
+  std::string url_text;
+  std::string name;     // what all keys begin with
+  std::string channel;  // for messages
+  absl::Duration time;
+};
+
+// Measures one thing after another. Where it ends early (a signal, or the server fails) `figures`
+// hold what was measured to the end, and all locks are released. What is left are keys that
+// ForgetBench() deletes.
+absl::Status RunBench(const BenchPlan& plan, Slices& slices, BenchFigures* figures);
+
+// Deletes the keys of a bench that is over.
+absl::Status ForgetBench(const BenchPlan& plan);
+
+}  // namespace redlatch::cli
+
+#endif  // REDLATCH_SRC_CLI_BENCH_RUN_H_

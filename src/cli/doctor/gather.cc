@@ -1,0 +1,263 @@
+#include "src/cli/doctor/gather.h"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "src/base/random.h"
+#include "src/cli/doctor/answers.h"
+#include "src/cli/doctor/checks.h"
+#include "src/cli/doctor/embedded.h"
+#include "src/cli/doctor/probes.h"
+#include "src/cli/doctor/trial.h"
+#include "src/cli/look/lock_remains.h"
+#include "src/cli/term/measures.h"
+#include "src/cli/term/plain_connection.h"
+#include "src/engine/protocol/key_set.h"
+
+namespace redlatch::cli {
+namespace {
+
+using redis::Command;
+using redis::Reply;
+
+constexpr absl::Duration kPatience = absl::Seconds(2);  // with one answer
+constexpr absl::Duration kPinging = absl::Milliseconds(500);
+constexpr size_t kMostPings = 500;
+constexpr size_t kMostMessages = 20;
+constexpr int64_t kMostListed = 5000;  // connections
+constexpr char kWaitMillis[] = "200";
+
+class Gatherer {
+ public:
+  Gatherer(const redis::Url& url, std::string url_text, const std::string& prefix,
+           base::Instant deadline, DoctorFacts* facts)
+      : url_(url),
+        url_text_(std::move(url_text)),
+        random_(absl::StrCat(absl::Hex(base::RandomBits(), absl::kZeroPad16))),
+        name_(absl::StrCat(prefix, "redlatch-doctor:", random_)),
+        channel_(absl::StrCat("redlatch:doctor:", random_)),
+        deadline_(deadline),
+        facts_(*facts) {
+    facts_.server = url.DebugString();
+    facts_.prefix = prefix;
+    facts_.over_network = url.kind == redis::Url::Kind::kTcp && url.host != "localhost" &&
+                          url.host != "::1" && !url.host.starts_with("127.");
+    facts_.eviction_allowed = url.allow_eviction;
+    facts_.has_password = !url.password.empty();
+    if (!url.user.empty()) facts_.user = url.user;
+  }
+
+  absl::Status Run() {
+    if (absl::Status bad = engine::CheckMainKey(name_); !bad.ok()) return bad;
+    EmbeddedLook embedded(url_);
+    auto opened = PlainConnection::Open(url_, Soon());
+    if (!opened.ok()) return opened.status();
+    PlainConnection connection = *std::move(opened);
+    for (const auto step :
+         {&Gatherer::AskServer, &Gatherer::AskForSubscribers, &Gatherer::AskForTime,
+          &Gatherer::Probe, &Gatherer::Ping, &Gatherer::AskForTime, &Gatherer::SendMessages,
+          &Gatherer::AskReplicas, &Gatherer::Try, &Gatherer::AskForTime}) {
+      if (absl::Status done = (this->*step)(connection); !done.ok()) return done;
+    }
+    facts_.embedded = embedded.Facts(facts_.info);
+    return absl::OkStatus();
+  }
+
+ private:
+  base::Instant Soon() const { return std::min(deadline_, base::Now() + kPatience); }
+
+  absl::Status AskServer(PlainConnection& connection) {
+    const std::vector<Command> commands = {
+        Command{"INFO"},
+        Command{"CONFIG", "GET", "save", "appendfsync", "stop-writes-on-bgsave-error",
+                "min-replicas-to-write", "min-replicas-max-lag", "client-output-buffer-limit",
+                "timeout", "tcp-keepalive", "busy-reply-threshold", "lua-time-limit",
+                "maxmemory-clients", "notify-keyspace-events", "latency-monitor-threshold"},
+        Command{"SLOWLOG", "GET", "128"}, Command{"LATENCY", "LATEST"}, Command{"TIME"}};
+    const auto replies = connection.CallAll(commands, Soon());
+    if (!replies.ok()) return replies.status();
+    facts_.info = InfoAnswer((*replies)[0]);
+    facts_.config = ConfigAnswer((*replies)[1]);
+    const absl::Time now = TimeAnswer((*replies)[4]).value_or(absl::Now());
+    facts_.slow_commands = SlowLogAnswer((*replies)[2], now);
+    facts_.latency_spikes = LatencyAnswer((*replies)[3], now);
+    if (facts_.info.ok()) facts_.replicas = ReplicasIn(*facts_.info);
+    return absl::OkStatus();
+  }
+
+  absl::Status AskForSubscribers(PlainConnection& connection) {
+    if (NumberIn(facts_.info, "connected_clients").value_or(0) > kMostListed) {
+      facts_.pubsub_backlogs = absl::FailedPreconditionError(
+          "with so many connections it would keep the server for too long");
+      return absl::OkStatus();
+    }
+    const auto reply = connection.Call(Command{"CLIENT", "LIST", "TYPE", "pubsub"}, Soon());
+    if (!reply.ok()) return reply.status();
+    facts_.pubsub_backlogs = ClientListAnswer(*reply);
+    return absl::OkStatus();
+  }
+
+  absl::Status AskForTime(PlainConnection& connection) {
+    const base::Instant sent = base::Now();
+    const auto reply = connection.Call(Command{"TIME"}, Soon());
+    if (!reply.ok()) return reply.status();
+    const auto server = TimeAnswer(*reply);
+    if (server.ok()) {
+      facts_.clock.push_back({.sent = sent - base::Instant(),
+                              .received = base::Now() - base::Instant(),
+                              .server = *server,
+                              .here = absl::Now()});
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Probe(PlainConnection& connection) {
+    std::vector<ProbeWords> first;
+    std::vector<ProbeWords> others;
+    for (ProbeWords& probe : ProbesOf(name_, channel_)) {
+      (probe.makes_key ? first : others).push_back(std::move(probe));
+    }
+    if (absl::Status done = ProbeAll(connection, first); !done.ok()) return done;
+    const bool made = std::any_of(
+        facts_.probes.begin(), facts_.probes.end(),
+        [](const CommandProbe& probe) { return probe.outcome == CommandProbe::Outcome::kAllowed; });
+    if (!made) std::erase_if(others, [](const ProbeWords& probe) { return probe.needs_key; });
+    return ProbeAll(connection, others);
+  }
+
+  absl::Status ProbeAll(PlainConnection& connection, const std::vector<ProbeWords>& probes) {
+    std::vector<Command> commands;
+    for (const ProbeWords& probe : probes) {
+      const std::vector<std::string_view> words(probe.words.begin(), probe.words.end());
+      commands.push_back(Command(words));
+    }
+    const auto replies = connection.CallAll(commands, Soon());
+    if (!replies.ok()) return replies.status();
+    for (size_t i = 0; i < probes.size(); ++i) {
+      facts_.probes.push_back({.command = probes[i].command,
+                               .outcome = ProbeOutcome((*replies)[i]),
+                               .optional = probes[i].optional});
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Ping(PlainConnection& connection) {
+    const base::Instant until = base::Now() + kPinging;
+    while (facts_.pings.size() < kMostPings && base::Now() < until) {
+      const base::Instant sent = base::Now();
+      const auto reply = connection.Call(Command{"PING"}, Soon());
+      if (!reply.ok()) return reply.status();
+      if (reply->is_error()) return absl::OkStatus();
+      facts_.pings.push_back(base::Now() - sent);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status SendMessages(PlainConnection& connection) {
+    auto opened = PlainConnection::Open(url_, Soon());
+    if (!opened.ok()) {
+      facts_.message = absl::FailedPreconditionError(opened.status().message());
+      return absl::OkStatus();
+    }
+    PlainConnection listener = *std::move(opened);
+    const auto subscribed = listener.Call(Command{"SUBSCRIBE", channel_}, Soon());
+    if (!subscribed.ok()) return subscribed.status();
+    facts_.probes.push_back({.command = "subscribe", .outcome = ProbeOutcome(*subscribed)});
+    if (subscribed->is_error()) {
+      facts_.message = absl::PermissionDeniedError(subscribed->text);
+      return absl::OkStatus();
+    }
+    std::vector<absl::Duration> times;
+    const base::Instant until = base::Now() + kPinging;
+    while (times.empty() || (times.size() < kMostMessages && base::Now() < until)) {
+      const base::Instant sent = base::Now();
+      const auto published = connection.Call(Command{"PUBLISH", channel_, "x"}, Soon());
+      if (!published.ok()) return published.status();
+      if (published->is_error()) {
+        facts_.message = absl::PermissionDeniedError(published->text);
+        return absl::OkStatus();
+      }
+      if (!listener.Receive(Soon()).ok()) {
+        facts_.message = absl::DeadlineExceededError(
+            published->integer == 0
+                ? std::string("this address leads to several servers: one connection subscribed, "
+                              "and another that published found no subscriber")
+                : absl::StrCat("none came within ", absl::FormatDuration(kPatience)));
+        return absl::OkStatus();
+      }
+      times.push_back(base::Now() - sent);
+    }
+    facts_.message = SpreadOf(std::move(times)).p50;
+    const auto left = listener.Call(Command{"UNSUBSCRIBE", channel_}, Soon());
+    if (!left.ok()) return left.status();
+    facts_.probes.push_back({.command = "unsubscribe", .outcome = ProbeOutcome(*left)});
+    return absl::OkStatus();
+  }
+
+  absl::Status AskReplicas(PlainConnection& connection) {
+    if (facts_.replicas.empty()) return absl::OkStatus();
+    const std::string replicas = absl::StrCat(facts_.replicas.size());
+    const base::Instant sent = base::Now();
+    const std::vector<Command> commands = {Command{"SET", name_, "0", "PX", "1000"},
+                                           Command{"WAIT", replicas, kWaitMillis},
+                                           Command{"DEL", name_}};
+    const auto replies = connection.CallAll(commands, Soon());
+    if (!replies.ok()) return replies.status();
+    for (const Reply& reply : *replies) {
+      if (reply.is_error()) {
+        facts_.confirmation = absl::PermissionDeniedError(reply.text);
+        return absl::OkStatus();
+      }
+    }
+    facts_.confirmation =
+        Confirmation{.replicas = (*replies)[1].integer, .took = base::Now() - sent};
+    return absl::OkStatus();
+  }
+
+  // What redlatch would say of a server that it does not take, or a user who lacks a permission, is
+  // known without trying; and a trial that stops halfway leaves something behind.
+  bool WorthATrial() const {
+    if (facts_.info.ok()) {
+      const auto is = [this](std::string_view field, std::string_view value) {
+        const auto found = facts_.info->find(field);
+        return found != facts_.info->end() && found->second == value;
+      };
+      const bool evicts = !facts_.eviction_allowed && !is("maxmemory", "0") &&
+                          !is("maxmemory_policy", "noeviction");
+      if (is("role", "slave") || is("redis_mode", "cluster") || is("redis_mode", "sentinel") ||
+          evicts) {
+        return false;
+      }
+    }
+    return std::all_of(facts_.probes.begin(), facts_.probes.end(), [](const CommandProbe& probe) {
+      return probe.optional || probe.outcome == CommandProbe::Outcome::kAllowed;
+    });
+  }
+
+  absl::Status Try(PlainConnection& connection) {
+    if (!WorthATrial()) return absl::OkStatus();
+    TryLocks(url_text_, name_, deadline_ - 2 * kPatience, &facts_);
+    return connection.Call(DeleteLocks(TrialNames(name_)), Soon()).status();
+  }
+
+  const redis::Url& url_;
+  const std::string url_text_;
+  const std::string random_;
+  const std::string name_;
+  const std::string channel_;
+  const base::Instant deadline_;
+  DoctorFacts& facts_;
+};
+
+}  // namespace
+
+absl::Status Gather(const redis::Url& url, const std::string& url_text, const std::string& prefix,
+                    base::Instant deadline, DoctorFacts* facts) {
+  return Gatherer(url, url_text, prefix, deadline, facts).Run();
+}
+
+}  // namespace redlatch::cli

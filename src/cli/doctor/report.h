@@ -1,0 +1,20 @@
+// What `redlatch doctor` prints.
+#ifndef REDLATCH_SRC_CLI_DOCTOR_REPORT_H_
+#define REDLATCH_SRC_CLI_DOCTOR_REPORT_H_
+
+#include <string>
+#include <vector>
+
+#include "src/cli/doctor/findings.h"
+
+namespace redlatch::cli {
+
+std::string TextReport(const std::string& server, const std::vector<Finding>& findings,
+                       bool colour);
+
+// One object: server, verdict ("well", "change", "unusable"), checks.
+std::string JsonReport(const std::string& server, const std::vector<Finding>& findings);
+
+}  // namespace redlatch::cli
+
+#endif  // REDLATCH_SRC_CLI_DOCTOR_REPORT_H_

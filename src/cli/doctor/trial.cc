@@ -1,0 +1,112 @@
+#include "src/cli/doctor/trial.h"
+
+#include <algorithm>
+#include <functional>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "redlatch/client.h"
+#include "redlatch/count_down_latch.h"
+#include "redlatch/reentrant_lock.h"
+#include "redlatch/reentrant_read_write_lock.h"
+#include "redlatch/semaphore.h"
+#include "redlatch/simple_lock.h"
+
+namespace redlatch::cli {
+namespace {
+
+// How long one that could not be released stays.
+constexpr absl::Duration kLease = absl::Seconds(2);
+constexpr absl::Duration kPatience = absl::Seconds(1);
+constexpr int kPairs = 20;
+
+const AcquireOptions kOptions = {.wait = kPatience, .lease = kLease};
+
+absl::Status ReleaseOf(absl::StatusOr<Lease> lease) {
+  if (!lease.ok()) return lease.status();
+  const absl::Status extended = lease->Extend(kLease);
+  const absl::Status released = lease->Release();
+  return extended.ok() ? released : extended;
+}
+
+absl::Status TryLock(RedisLockBase& lock) {
+  if (absl::Status released = ReleaseOf(lock.Acquire(kOptions)); !released.ok()) return released;
+  return lock.Inspect().status();
+}
+
+absl::Status TryReadWrite(ReentrantReadWriteLock& lock) {
+  if (absl::Status wrote = TryLock(lock); !wrote.ok()) return wrote;
+  return ReleaseOf(lock.AcquireRead(kOptions));
+}
+
+absl::Status TrySemaphore(Semaphore& semaphore) {
+  absl::StatusOr<Permit> permit = semaphore.Acquire(1, kOptions);
+  if (!permit.ok()) return permit.status();
+  if (absl::Status released = permit->Release(); !released.ok()) return released;
+  return semaphore.Inspect().status();
+}
+
+absl::Status TryLatch(CountDownLatch& latch) {
+  if (absl::Status counted = latch.CountDown(); !counted.ok()) return counted;
+  return latch.Wait({.wait = kPatience});
+}
+
+absl::Status MeasurePairs(SimpleLock& lock, base::Instant deadline, absl::Duration* slowest) {
+  for (int i = 0; i < kPairs && base::Now() < deadline; ++i) {
+    const base::Instant begun = base::Now();
+    absl::StatusOr<Lease> lease = lock.Acquire(kOptions);
+    if (!lease.ok()) return lease.status();
+    if (absl::Status released = lease->Release(); !released.ok()) return released;
+    *slowest = std::max(*slowest, base::Now() - begun);
+  }
+  return absl::OkStatus();
+}
+
+constexpr std::string_view kKinds[] = {"simple", "reentrant", "read-write", "semaphore", "latch"};
+
+std::string NameOf(const std::string& name, std::string_view kind) {
+  return absl::StrCat(name, ":", std::string(kind));
+}
+
+}  // namespace
+
+void TryLocks(const std::string& url, const std::string& name, base::Instant deadline,
+              DoctorFacts* facts) {
+  ClientOptions options;
+  options.unreachable_after = kPatience;
+  // What it would warn of the doctor finds out by itself.
+  options.on_warning = [](std::string_view) {};
+  const absl::StatusOr<Client> client = Client::Connect(url, options);
+  facts->library = client.status();
+  if (!client.ok()) return;
+
+  SimpleLock simple(*client, NameOf(name, "simple"));
+  ReentrantLock reentrant(*client, NameOf(name, "reentrant"));
+  ReentrantReadWriteLock read_write(*client, NameOf(name, "read-write"));
+  Semaphore semaphore(*client, NameOf(name, "semaphore"), 2);
+  CountDownLatch latch(*client, NameOf(name, "latch"), 1, {.ttl = kLease});
+  const std::function<absl::Status()> tries[] = {
+      [&] { return TryLock(simple); }, [&] { return TryLock(reentrant); },
+      [&] { return TryReadWrite(read_write); }, [&] { return TrySemaphore(semaphore); },
+      [&] { return TryLatch(latch); }};
+  bool goes_on = true;
+  for (size_t i = 0; i < std::size(tries); ++i) {
+    goes_on = goes_on && base::Now() < deadline;
+    const absl::Status outcome = goes_on ? tries[i]() : absl::CancelledError("not tried");
+    goes_on = goes_on && !absl::IsUnavailable(outcome);
+    facts->trials.push_back({.kind = std::string(kKinds[i]), .outcome = outcome});
+  }
+  if (!goes_on) return;
+  // The first of all had to teach the server its scripts.
+  const absl::Status measured = MeasurePairs(simple, deadline, &facts->slowest_pair);
+  if (!measured.ok()) facts->trials[0].outcome = measured;
+}
+
+std::vector<std::string> TrialNames(const std::string& name) {
+  std::vector<std::string> names;
+  for (const std::string_view kind : kKinds) names.push_back(NameOf(name, kind));
+  return names;
+}
+
+}  // namespace redlatch::cli

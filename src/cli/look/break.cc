@@ -1,0 +1,136 @@
+#include "src/cli/look/break.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <set>
+#include <string_view>
+
+#include "absl/strings/str_cat.h"
+#include "src/cli/look/sight.h"
+#include "src/cli/term/command_line.h"
+#include "src/cli/term/complain.h"
+#include "src/cli/term/exit_codes.h"
+#include "src/cli/term/refusal.h"
+#include "src/cli/term/server.h"
+#include "src/cli/term/text.h"
+
+namespace redlatch::cli {
+namespace {
+
+constexpr size_t kMostNamed = 10;
+
+void SayHolders(std::string_view intro, const Sight& sight) {
+  const std::vector<LockInfo::Party>& holders = sight.info.holders;
+  std::string text = absl::StrCat(std::string(intro), "\n");
+  const size_t named = std::min(holders.size(), kMostNamed);
+  for (size_t i = 0; i < named; ++i) {
+    absl::StrAppend(&text, "  ", LineOf(holders[i], sight), "\n");
+  }
+  const auto all = std::max(static_cast<size_t>(sight.info.holding), holders.size());
+  if (all > named) absl::StrAppend(&text, "  and ", all - named, " more\n");
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
+
+std::set<std::string> HoldsOf(const Sight& sight) {
+  std::set<std::string> holds;
+  for (const LockInfo::Party& holder : sight.info.holders) holds.insert(holder.hold);
+  return holds;
+}
+
+// Whether the user says so.
+bool Confirm() {
+  std::fputs(
+      "They will be told at once, but may be in the middle of what the lock protects. Break it? "
+      "[y/N] ",
+      stderr);
+  const int first = std::getchar();
+  return first == 'y' || first == 'Y';
+}
+
+// Breaks what has been looked at.
+int BreakIt(Server& server, const std::string& url, const Sight& seen) {
+  if (absl::Status broken = Break(url, seen.row); !broken.ok()) return Refuse(broken);
+  const absl::StatusOr<Sight> after = LookClosely(server, url, seen.row.name);
+  if (!after.ok()) {
+    Complain({"the lock is broken, but it cannot be determined who has it now: ",
+              std::string(after.status().message())});
+    return 0;
+  }
+  if (after->info.holders.empty()) {
+    std::printf("Broken. Nobody holds it now.\n");
+  } else {
+    SayHolders("Broken. It is now held by:", *after);
+  }
+  return 0;
+}
+
+int AskAndBreak(Server& server, const std::string& url, const std::string& name, bool yes) {
+  const absl::StatusOr<Sight> seen = LookClosely(server, url, name);
+  if (!seen.ok()) return Refuse(seen.status());
+  if (!seen->exists) {
+    Complain({"there is no lock \"", Printable(name), "\" at ", server.name(),
+              "; redlatch ls lists the locks in use"});
+    return kNo;
+  }
+  if (seen->may_be_data) {
+    Complain({SayMayBeData(seen->row)});
+    return kRefused;
+  }
+  const bool breakable = seen->row.is_known() && !seen->row.is_latch();
+  if (seen->row.type != "none" && !breakable) {
+    Complain({std::string(Break(url, seen->row).message())});
+    return kRefused;
+  }
+  if (seen->info.holders.empty()) {
+    std::printf("Nobody holds %s: there is nothing to break.\n", Called(seen->row).c_str());
+    return 0;
+  }
+  SayHolders(absl::StrCat("At ", server.name(), " ", Called(seen->row), " is held by:"), *seen);
+  if (yes) return BreakIt(server, url, *seen);
+  if (isatty(STDIN_FILENO) == 0) {
+    Complain({"there is no terminal to ask on; use --yes to break it without asking"});
+    return kFailure;
+  }
+  if (!Confirm()) {
+    std::puts("Nothing was done.");
+    return kNo;
+  }
+  const absl::StatusOr<Sight> now = LookClosely(server, url, name);
+  if (!now.ok()) return Refuse(now.status());
+  if (HoldsOf(*now) != HoldsOf(*seen)) {
+    Complain({"the lock has other holders by now; nothing was done"});
+    return kNo;
+  }
+  return BreakIt(server, url, *seen);
+}
+
+}  // namespace
+
+int Break(const std::vector<std::string>& words) {
+  bool yes = false;
+  CommandLine line("break");
+  line.Flag("--yes", &yes);
+  line.Operands(1, "say one name: redlatch break NAME");
+  absl::Status parsed = line.Parse(words);
+  if (parsed.ok() && !line.help() && (line.operands().empty() || line.operands()[0].empty())) {
+    parsed =
+        WrongUsage("the lock's name is missing", "say redlatch break NAME; redlatch ls lists them");
+  }
+  if (!parsed.ok()) {
+    Complain({std::string(parsed.message())});
+    return kFailure;
+  }
+  if (line.help()) {
+    std::fputs(Help(kBreakPage).c_str(), stdout);
+    return 0;
+  }
+  const absl::StatusOr<std::unique_ptr<Server>> server = Server::Open(line.server());
+  if (!server.ok()) return Refuse(server.status());
+  return AskAndBreak(**server, line.server(), line.operands()[0], yes);
+}
+
+}  // namespace redlatch::cli

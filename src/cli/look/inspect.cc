@@ -1,0 +1,177 @@
+#include "src/cli/look/inspect.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <string_view>
+
+#include "absl/strings/str_cat.h"
+#include "src/cli/look/lock_keys.h"
+#include "src/cli/look/sight.h"
+#include "src/cli/term/command_line.h"
+#include "src/cli/term/complain.h"
+#include "src/cli/term/exit_codes.h"
+#include "src/cli/term/refusal.h"
+#include "src/cli/term/server.h"
+#include "src/cli/term/text.h"
+
+namespace redlatch::cli {
+namespace {
+
+std::string JsonOf(const LockInfo::Party& party, bool holder, const Sight& sight) {
+  JsonObject json;
+  json.Text("hold", party.hold);
+  if (!party.owner.empty()) json.Text("owner", party.owner);
+  AddProcess(party.process, json);
+  if (party.since != absl::InfinitePast()) {
+    json.Number("since_us", absl::ToUnixMicros(party.since));
+    json.Millis(holder ? "held_ms" : "waited_ms", sight.now() - party.since);
+  }
+  if (holder) json.Millis("remaining_ms", party.remaining);
+  if (sight.row.kind == "semaphore") json.Number("permits", party.permits);
+  if (sight.row.kind == "read_write") {
+    json.Text("mode", party.owner.starts_with("read") ? "read" : "write");
+  }
+  return json.Finish();
+}
+
+std::string ListOf(const std::vector<LockInfo::Party>& parties, bool holders, const Sight& sight) {
+  std::string list = "[";
+  for (const LockInfo::Party& party : parties) {
+    absl::StrAppend(&list, list.size() > 1 ? "," : "", JsonOf(party, holders, sight));
+  }
+  return list + "]";
+}
+
+int64_t HoldingOf(const Sight& sight) {
+  return std::max({sight.info.holding, static_cast<int64_t>(sight.info.holders.size()),
+                   sight.row.is_known() ? 0 : sight.row.holding});
+}
+
+std::string JsonOf(const Sight& sight, const std::string& server) {
+  const LockRow& row = sight.row;
+  const LockInfo& info = sight.info;
+  JsonObject json;
+  json.Text("name", row.name);
+  json.Text("server", server);
+  json.Text("kind", row.kind.empty() ? "unknown" : row.kind);
+  json.Number("holding", HoldingOf(sight));
+  if (!row.is_latch()) json.Json("holders", ListOf(info.holders, true, sight));
+  json.Number("waiting", info.waiting);
+  json.Json("waiters", ListOf(info.waiters, false, sight));
+  if (info.last_token.value() > 0)
+    json.Number("token", static_cast<int64_t>(info.last_token.value()));
+  if (row.kind == "read_write") json.Number("waiting_writers", row.waiting_writers);
+  if (row.kind == "semaphore") {
+    json.Number("used", info.used);
+    json.Number("capacity", info.capacity);
+  }
+  if (row.is_latch()) {
+    json.Number("to_go", row.to_go);
+    json.Number("total", row.total);
+  }
+  if (row.type != "none" && (row.is_latch() || !row.is_known())) {
+    json.Text("type", row.type);
+    json.Millis("ttl_ms", row.remaining);
+  }
+  return json.Finish();
+}
+
+void Say(std::string_view what, const std::string& value) {
+  const std::string line = absl::StrCat("  ", Padded(what, 16), value, "\n");
+  std::fwrite(line.data(), 1, line.size(), stdout);
+}
+
+void SayAll(std::string_view what, const std::vector<LockInfo::Party>& parties, int64_t all,
+            const Sight& sight) {
+  // Nobody but a program's own kind knows in which order it serves those who wait.
+  const bool numbered = parties.size() > 1 && (sight.row.is_known() || sight.row.kind.empty());
+  int64_t number = 0;
+  for (const LockInfo::Party& party : parties) {
+    ++number;
+    const std::string place = numbered ? absl::StrCat(number, ". ") : "";
+    Say(number == 1 ? what : "", absl::StrCat(place, LineOf(party, sight)));
+  }
+  if (all > number) Say("", absl::StrCat("and ", all - number, " more"));
+}
+
+std::string Heading(const LockRow& row) {
+  std::string out = Called(row).substr(4);
+  out[0] = static_cast<char>(out[0] & ~0x20);
+  if (row.type == "none" && row.kind.empty()) return absl::StrCat(out, ": nobody holds it");
+  if (IsKindOfOurs(row.kind) && !row.is_known()) {
+    return absl::StrCat(out, ": another version of redlatch, \"", Printable(row.kind), "\"");
+  }
+  if (!row.is_known()) {
+    return absl::StrCat(out, ": a kind of its own",
+                        row.kind.empty() ? "" : absl::StrCat(", \"", Printable(row.kind), "\""));
+  }
+  const std::string kind =
+      row.is_latch() || row.kind == "semaphore" ? "" : absl::StrCat(row.kind, ", ");
+  return absl::StrCat(out, ": ", kind, StateOf(row));
+}
+
+void Print(const Sight& sight, const std::string& server) {
+  const LockRow& row = sight.row;
+  const LockInfo& info = sight.info;
+  std::puts(Heading(row).c_str());
+  SayAll("held by", info.holders, HoldingOf(sight), sight);
+  SayAll("waiting", info.waiters, info.waiting, sight);
+  if (row.waiting_writers > 0) {
+    Say("waiting writers", absl::StrCat(row.waiting_writers, ", keeping new readers out"));
+  }
+  if (info.last_token.value() > 0) Say("last token", absl::StrCat(info.last_token.value()));
+  if (row.is_latch()) Say("made for", absl::StrCat(row.total));
+  if (row.type != "none" && (row.is_latch() || !row.is_known())) {
+    if (!row.is_known()) Say("key", absl::StrCat("a ", row.type));
+    Say(row.is_latch() ? "forgotten in" : "key expires in", Brief(row.remaining));
+  }
+  Say("server", server);
+}
+
+int Show(Server& server, const std::string& url, const std::string& name, bool as_json) {
+  const absl::StatusOr<Sight> sight = LookClosely(server, url, name);
+  if (!sight.ok()) return Refuse(sight.status());
+  if (!sight->exists) {
+    Complain({"there is no lock \"", Printable(name), "\" at ", server.name(),
+              ", and has not been one in the last day; redlatch ls --all lists what there is"});
+    return kNo;
+  }
+  if (sight->may_be_data && sight->row.type != "string") {
+    Complain({SayMayBeData(sight->row)});
+    return kNo;
+  }
+  if (as_json) {
+    std::puts(JsonOf(*sight, server.name()).c_str());
+  } else {
+    Print(*sight, server.name());
+  }
+  return 0;
+}
+
+}  // namespace
+
+int Inspect(const std::vector<std::string>& words) {
+  bool as_json = false;
+  CommandLine line("inspect");
+  line.Flag("--json", &as_json);
+  line.Operands(1, "say one name: redlatch inspect NAME");
+  absl::Status parsed = line.Parse(words);
+  if (parsed.ok() && !line.help() && (line.operands().empty() || line.operands()[0].empty())) {
+    parsed = WrongUsage("the lock's name is missing",
+                        "say redlatch inspect NAME; redlatch ls lists them");
+  }
+  if (!parsed.ok()) {
+    Complain({std::string(parsed.message())});
+    return kFailure;
+  }
+  if (line.help()) {
+    std::fputs(Help(kInspectPage).c_str(), stdout);
+    return 0;
+  }
+  const absl::StatusOr<std::unique_ptr<Server>> server = Server::Open(line.server());
+  if (!server.ok()) return Refuse(server.status());
+  return Show(**server, line.server(), line.operands()[0], as_json);
+}
+
+}  // namespace redlatch::cli

@@ -1,0 +1,43 @@
+// What `redlatch run` was asked for.
+#ifndef REDLATCH_SRC_CLI_RUN_OPTIONS_H_
+#define REDLATCH_SRC_CLI_RUN_OPTIONS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "src/cli/term/exit_codes.h"
+
+namespace redlatch::cli {
+
+enum class RunKind : uint8_t {
+  kPlain,    // a SimpleLock
+  kShared,   // the readers' side of a ReentrantReadWriteLock
+  kWrite,    // its writer's side
+  kPermits,  // some permits of a Semaphore
+};
+
+struct RunOptions {
+  std::string name;
+  std::vector<std::string> command;
+  RunKind kind = RunKind::kPlain;
+  int64_t permits = 1;
+  int64_t capacity = 0;
+  absl::Duration wait = absl::InfiniteDuration();
+  absl::Duration lease = absl::Seconds(30);
+  // Between SIGTERM and SIGKILL.
+  absl::Duration grace = absl::Seconds(10);
+  bool kill_on_lost = true;
+  int busy_code = kBusy;
+  std::string server;  // a URL
+  bool help = false;   // nothing else counts
+};
+
+// kInvalidArgument: one line that says what is wrong and how to mend it.
+absl::StatusOr<RunOptions> ParseRunOptions(const std::vector<std::string>& words);
+
+}  // namespace redlatch::cli
+
+#endif  // REDLATCH_SRC_CLI_RUN_OPTIONS_H_

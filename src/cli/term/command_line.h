@@ -1,0 +1,82 @@
+// The words behind `redlatch COMMAND`: options, and operands between them.
+#ifndef REDLATCH_SRC_CLI_TERM_COMMAND_LINE_H_
+#define REDLATCH_SRC_CLI_TERM_COMMAND_LINE_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+
+namespace redlatch::cli {
+
+// "what; mend", as kInvalidArgument.
+absl::Status WrongUsage(const std::string& what, const std::string& mend);
+
+// Says which options there are, then parses: --option value, --option=value, --flag. Behind `--`
+// all are operands. Each has --server and --help.
+//
+// Abseil's flags are not used here: they belong to the whole program, where each command has its
+// own; they go on past the operands into whatever follows; and their --help lists source files, it
+// does not teach.
+class CommandLine {
+ public:
+  // `command` is "run".
+  explicit CommandLine(std::string command);
+
+  // What is pointed at must outlive Parse(), and keeps its value where the option is not given.
+  void Flag(const std::string& option, bool* flag);
+  void Text(const std::string& option, const std::string& what, std::string* text);
+  void Time(const std::string& option, absl::Duration* time);
+  void Number(const std::string& option, int64_t least, int64_t* number);
+  // One of these words.
+  void Choice(const std::string& option, const std::vector<std::string>& words, std::string* word);
+  // More operands than these are refused with `mend`. Without this call any is.
+  void Operands(size_t most, const std::string& mend);
+  // What follows `--` is another's command, and left alone.
+  void CommandFollows() { command_follows_ = true; }
+
+  // kInvalidArgument: one line that says what is wrong and how to mend it. After --help nothing
+  // counts.
+  absl::Status Parse(const std::vector<std::string>& words);
+
+  bool help() const { return help_; }
+  bool given(const std::string& option) const { return given_.contains(option); }
+  const std::vector<std::string>& operands() const { return operands_; }
+  const std::vector<std::string>& following() const { return following_; }
+  // --server, else $REDLATCH_URL, else embedded:.
+  const std::string& server() const { return server_; }
+
+ private:
+  using Take = std::function<absl::Status(const std::string& value)>;
+  struct Option {
+    std::string what;  // its value is; empty: it has none
+    Take take;
+  };
+
+  absl::Status TakeOperand(const std::string& word);
+  std::vector<std::string> OptionNames() const;
+  std::string MendOfUnknown() const;
+  // Moves `at` past the option's value.
+  absl::Status TakeOption(const std::vector<std::string>& words, size_t* at);
+
+  const std::string command_;
+  std::map<std::string, Option> options_;
+  size_t most_operands_ = 0;
+  std::string too_many_;
+  bool command_follows_ = false;
+
+  bool help_ = false;
+  std::string server_;
+  std::set<std::string> given_;
+  std::vector<std::string> operands_;
+  std::vector<std::string> following_;
+};
+
+}  // namespace redlatch::cli
+
+#endif  // REDLATCH_SRC_CLI_TERM_COMMAND_LINE_H_

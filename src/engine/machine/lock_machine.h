@@ -1,0 +1,365 @@
+#ifndef REDLATCH_SRC_ENGINE_MACHINE_LOCK_MACHINE_H_
+#define REDLATCH_SRC_ENGINE_MACHINE_LOCK_MACHINE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/inlined_vector.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "redlatch/fencing_token.h"
+#include "src/base/clock.h"
+#include "src/engine/machine/effects.h"
+#include "src/engine/machine/script_io.h"
+#include "src/engine/machine/sharing.h"
+#include "src/engine/machine/tally.h"
+#include "src/engine/machine/waiter.h"
+
+namespace redlatch::engine {
+
+// The decisions of one client about one lock: who of its threads has it, what to ask of the server
+// and when, what its answers mean. Pure: no I/O, no clock, no thread. Events come in with the time
+// at which they happen; what follows is in the Effects, in NextSend() and in the two timers.
+//
+//   remote state      means                                       leaves it by
+//   nothing           no thread wants the lock                    Acquire
+//   pursuit           a bid is being made, is queued, or must     a grant (reply or message),
+//                     be repeated after a failure                 the last waiter's end
+//   pursuit, claimed  a message named us the owner for a claim    the server's word
+//                     too short to work under
+//   holding, claimed  a message named us the owner for a claim    its confirmation: holding
+//   holding           the server named us the owner               Release, loss
+//
+// A script by which the lock was handed over by message is followed by a look, when the claim is
+// over: if the new owner is frozen or deaf, that passes the lock on.
+//
+// Beside that there may be debts: holds to be released or bids to be cancelled at the server, each
+// repeated until it is answered or the lease must be over.
+//
+// Within a holding one Tenure follows another while the local window is open. Between two it is
+// free for whoever comes first, while the head of the queue, which has been poked, is on its way.
+//
+// Not thread-safe.
+class LockMachine {
+ public:
+  struct Config {
+    bool reentrant = false;
+    // All holds of this machine belong to one explicit Owner: no thread may be given another's.
+    bool explicit_owner = false;
+    Sharing sharing = Sharing::kExclusive;  // kJoined implies `reentrant`
+    absl::Duration longest_heartbeat = absl::Seconds(10);
+    absl::Duration unreachable_after = absl::Seconds(10);
+    bool counts = false;                       // keeps a tally
+    std::atomic<uint64_t>* numbers = nullptr;  // for holds and tenures; the client's
+  };
+
+  explicit LockMachine(const Config& config) : config_(config) {}
+  LockMachine(const LockMachine&) = delete;
+  LockMachine& operator=(const LockMachine&) = delete;
+
+  struct Standing {  // of a thread
+    uint64_t tenure = 0;
+    FencingToken token;
+    uint32_t depth = 0;
+    HoldNumber hold = 0;                    // where `depth` is not 0
+    std::shared_ptr<TenureView> view = {};  // of Reenter(): Face::kStatus
+  };
+
+  // ---- What threads do.
+
+  // Takes what the thread has already once more; nothing where it has nothing that it may.
+  std::optional<Standing> Reenter(uint64_t thread, Face face, base::Instant now);
+  // Ends what Reenter() began; false where it is the last level, or none.
+  bool Leave(uint64_t thread, Face face);
+
+  // The waiter is decided at once (its state says so), or queued. Of a machine that shares holds it
+  // joins the present one where the server is known to let readers in, or asks whether it is.
+  void Acquire(Waiter& waiter, base::Instant now, Effects& effects);
+  // Its time is over, or its stop token fired. Where it was decided meanwhile, that stands. `as`
+  // kBusy becomes kFailed where nobody knows that the lock is taken: the server does not answer, or
+  // has not answered since the waiter came.
+  void GiveUp(Waiter& waiter, Waiter::State as, base::Instant now, Effects& effects);
+  // Whether it is known since the waiter came that the lock is taken, or cannot be reached: where
+  // it is not, giving up now would be for no reason.
+  bool KnowsWhy(const Waiter& waiter) const;
+  // When an endless waiter has waited long enough for a server that does not answer; Infinite()
+  // where that is not so. `sent`: when its thread has sent what is not answered yet.
+  base::Instant GivesUpAt(const Waiter& waiter, base::Instant sent) const;
+  // Whether the server is silent, and somebody else waits who is not refused at once: an attempt
+  // that ends with the call of this waiter would tell him nothing of a server that is only slow.
+  bool IsInTheWay(const Waiter& waiter) const;
+  // A thread that was woken undecided looks whether the lock is free.
+  void Poked(Waiter& waiter, base::Instant now, Effects& effects);
+
+  // The lock object by which they wait is gone: they end as kStopped.
+  void StopAll(const void* object, base::Instant now, Effects& effects);
+
+  // Ends one level of a tenure. A repeated call for one that is under way asks the server again.
+  // What is under way, settled or not, is kept until Outcome() or Forget().
+  Released Release(uint64_t tenure, base::Instant now, Effects& effects);
+  Released Unlock(uint64_t thread, base::Instant now, Effects& effects);
+  // What became of it since; forgets it unless it is under way.
+  Released Outcome(uint64_t tenure);
+  // Nobody will ask for the tenure's outcome any more.
+  void Forget(uint64_t tenure);
+  // No lock object is left by which a thread could unlock: what was taken by lock() ends.
+  void EndStd(base::Instant now, Effects& effects);
+  // The thread comes to read: a hold that it has goes back to the server and never passes on inside
+  // the client, as the thread may read on.
+  Standing Pin(uint64_t thread);
+  // A script that gives a manual hold a new lease; nothing where it is renewed, or gone.
+  std::optional<Send> Extend(uint64_t tenure, absl::Duration lease, base::Instant now);
+
+  // ---- Scripts.
+
+  // The next script to run now; whoever fetches it runs it and brings the answer. `early` is how
+  // much sooner than due a renewal may be, to travel with others.
+  std::optional<Send> NextSend(base::Instant now, absl::Duration early = absl::ZeroDuration());
+  // The release of that tenure, where it is due: whatever else is, its own thread runs this.
+  std::optional<Send> NextSendOf(uint64_t tenure, base::Instant now);
+  void OnAnswer(const Send& send, const Answer& answer, base::Instant now, Effects& effects);
+  // False: what this script is for is over, so that it need not be sent again.
+  bool Wants(const Send& send) const;
+
+  // ---- What else happens.
+
+  // A message. False where the hold is unknown here.
+  bool OnGrant(const Grant& grant, base::Instant now, Effects& effects);
+  // A hold that nobody here wants was granted or queued: it is cancelled.
+  void OnUnwanted(HoldNumber hold, absl::Duration lease, uint32_t block, base::Instant now);
+  // What the hold has, or waits for, was changed by somebody else.
+  void OnForced(HoldNumber hold, base::Instant now);
+  // Of a latch: how many have counted it down.
+  void OnTold(const Told& told);
+  // A thread used what it does not have, and was told so.
+  void OnMisuse();
+  // A call ended so before it could become a waiter.
+  void OnRefused(Waiter::State as) { CountEnd(as); }
+  // A script handed the lock over by message, or, with a look of a millisecond, is to go on at
+  // once; `later` is then the look after what it handed over itself.
+  void LookAfter(absl::Duration look, base::Instant now,
+                 absl::Duration later = absl::ZeroDuration());
+  // Connections are new: whatever was under way may be lost.
+  void OnReconnected(base::Instant now);
+  // Loses a hold whose local deadline has come, or is about to.
+  void Expire(base::Instant now, Effects& effects);
+
+  base::Instant next_send() const;  // when NextSend() has something, if nothing happens before
+  base::Instant next_expiry() const;
+
+  // ---- What is so.
+
+  bool idle() const;
+  // Nothing is held here, awaited or owed: others may use it.
+  bool vacant() const;
+  // What it bids for, or has; 0: neither.
+  HoldNumber hold() const { return pursuit_ ? pursuit_->bid.hold : holding_ ? holding_->hold : 0; }
+  // A thread has it, or is still to unlock what it lost.
+  bool in_use() const { return held() || !lost_std_.empty(); }
+  absl::InlinedVector<uint64_t, 1> tenures() const;  // the current ones
+  bool Valid(uint64_t tenure, base::Instant now) const;
+  base::Instant Deadline(uint64_t tenure) const;  // Instant() where it is over
+  // Of OfThread(); null where that is nothing.
+  std::shared_ptr<TenureView> ViewOf(uint64_t thread);
+
+  const Tally& tally() const { return tally_; }
+  uint64_t releasing() const;  // holds that their threads have released, and the server not yet
+  uint64_t waiting() const;    // waiters in the queue
+  // What the server knows them to have: of permits, those of all tenures.
+  uint32_t permits() const { return held() ? holding_->terms.permits : 0; }
+
+  // A thread's hold, or one by lock() that was lost and not yet unlocked (its depth is 0 then).
+  Standing OfThread(uint64_t thread) const;
+
+ private:
+  struct Attempt {
+    uint32_t number;
+    base::Instant sent;
+  };
+  struct Pursuit {
+    // If it is defaulted, clang asks for the members' defaults before the class is complete.
+    Pursuit() {}  // NOLINT(modernize-use-equals-default)
+    Bid bid;
+    bool in_flight = false;
+    bool uncertain = false;  // an attempt went unanswered: it may be executed at any time
+    bool queued = false;
+    bool again = false;    // what is in flight may have been sent too early to tell what is so
+    bool claimed = false;  // a grant was heard that is not enough to work under
+    absl::InlinedVector<Attempt, 1> attempts;  // those that a grant may echo
+    base::Instant due;
+    base::Instant began;  // to wait
+    uint32_t failures = 0;
+    uint32_t polls = 0;  // of a foreign owner, or without messages
+  };
+  struct Holding {
+    HoldNumber hold = 0;
+    uint32_t attempt = 0;  // that was granted
+    Terms terms;
+    bool claimed = false;          // by a message, and not confirmed yet
+    base::Instant deadline;        // from here on another may be the owner
+    base::Instant lost_at;         // from here on it is lost to us: somewhat before
+    base::Instant server_expires;  // from here on the server has forgotten us
+    base::Instant asked;           // when what told of `others` was sent
+    bool others = false;           // waited then
+    bool pinned = false;
+    bool in_flight = false;  // an attempt of the bid that won; its answer is still to come
+    bool uncertain = false;
+    uint64_t next_token = 0;
+    uint64_t last_token = 0;
+    uint64_t first_token = 0;
+    base::Instant reserved;                  // when the command that reserved them was sent
+    absl::InlinedVector<Tenure, 1> tenures;  // several where they are shared
+    int retakes_left = 0;
+    base::Instant renew_due;
+    bool renewing = false;
+    bool again = false;     // as in Pursuit
+    bool forced = false;    // so it was told; the server's answer tells whether it is gone
+    bool at_risk = false;   // the tenure was told so
+    uint32_t failures = 0;  // of renewals, since the last that succeeded
+    absl::Status last_failure;
+  };
+  struct Debt {
+    Operation operation = Operation::kRelease;  // or kCancel
+    HoldNumber hold = 0;
+    uint64_t tenure = 0;  // whose release it is, while somebody may ask for its outcome
+    absl::Duration lease;
+    bool tombstone = false;
+    uint64_t last_used = 0;
+    uint64_t last_reserved = 0;
+    uint32_t block = 1;
+    base::Instant deadline;  // the hold's, when it was released
+    base::Instant expires;   // from here on the server has forgotten it
+    base::Instant due;
+    bool in_flight = false;
+    bool tried_once = false;
+    bool uncertain = false;  // a try went unanswered: it may have been executed
+    bool silent = false;     // the latest one did
+    bool settled = false;
+    bool releases = false;  // what a thread had: it is counted how that ends
+    Released outcome;
+    uint32_t failures = 0;
+  };
+  struct Look {
+    HoldNumber hold = 0;  // none of anybody's: to cancel it changes nothing but a lock that is free
+    base::Instant due;
+    base::Instant then = base::Instant::Infinite();  // when the next one is due
+    bool in_flight = false;
+    uint32_t failures = 0;
+  };
+  struct LostStd {  // a hold by lock() that was lost: its unlock() is still to come
+    uint64_t thread;
+    uint64_t tenure;
+    FencingToken token;
+    uint32_t depth;
+    std::shared_ptr<TenureView> view;
+  };
+
+  // Local (lock_machine_local.cc).
+  void Decide(Waiter& waiter, Waiter::State state, Effects& effects);
+  static void Wake(Waiter& waiter, Effects& effects);
+  void CountEnd(Waiter::State state);
+  bool CanPass(const Waiter& waiter, base::Instant now) const;
+  void GiveTo(Waiter& waiter, base::Instant now, Effects& effects);
+  void GiveToHead(base::Instant now, Effects& effects);
+  void LetThrough(base::Instant now, Effects& effects);
+  void Join(Waiter& waiter, base::Instant now, Effects& effects);
+  void LetJoin(base::Instant now, Effects& effects);
+  void Settle(uint64_t ended, FencingToken token, base::Instant now, Effects& effects);
+  bool joined() const { return config_.sharing == Sharing::kJoined; }
+  bool held() const { return holding_ && !holding_->tenures.empty(); }
+  const Tenure* Find(uint64_t tenure) const;
+  Tenure* Find(uint64_t tenure) { return const_cast<Tenure*>(std::as_const(*this).Find(tenure)); }
+  const Tenure* FindOf(uint64_t thread) const;
+  Tenure* FindOf(uint64_t thread) {
+    return const_cast<Tenure*>(std::as_const(*this).FindOf(thread));
+  }
+  void EndTenure(const Tenure& tenure, base::Instant now, Effects& effects);
+  std::shared_ptr<TenureView> ViewOf(Tenure& tenure) const;
+  Released EndLevel(Tenure& tenure, Face face, base::Instant now, Effects& effects);
+
+  // Patience (lock_machine_patience.cc).
+  // Those whose call began at `begun_by` or before.
+  void FailIf(Patience patience, base::Instant begun_by, const absl::Status& why, Effects& effects);
+  void FailAll(const absl::Status& why, Effects& effects);
+  void RefuseImpatient(Effects& effects);
+  void Heard(base::Instant now);
+  void Unreachable(base::Instant sent, const absl::Status& why, base::Instant now,
+                   Effects& effects);
+  base::Instant SilentSince(const Waiter& waiter) const;
+
+  // Bids (lock_machine_bids.cc).
+  void Pursue(base::Instant now);
+  void AbandonPursuit(base::Instant now);
+  void LetGo(uint64_t tenure, FencingToken token, base::Instant now);
+  void Lose(const std::string& reason, base::Instant now, Effects& effects);
+  Bid NextBid(base::Instant now, bool contended);
+  Send SendDebt(Debt& debt, base::Instant now);
+  bool IsOver(const Debt& debt, base::Instant now) const;
+  bool HurryDebts(base::Instant now);
+  void OnBid(const Send& send, const BidAnswer& answer, base::Instant now, Effects& effects);
+  void OnMissed(HoldNumber hold);
+  void PollSoon(HoldNumber hold, base::Instant now);
+  void OnBidFailed(const Send& send, const Answer& answer, base::Instant now, Effects& effects);
+  // What a hold is granted for, and by which word of the server's.
+  struct Basis {
+    absl::Duration lease;
+    base::Instant asked;  // when the attempt was sent that it answers
+    bool claim = false;   // by a message, for less than the lease
+  };
+  void Granted(const Grant& grant, const Basis& basis, base::Instant now, Effects& effects);
+  void ConfirmFirst(base::Instant now, Effects& effects);
+  absl::Duration Early(absl::Duration early) const;
+  void RenewNow(base::Instant now);
+  void AskNow(base::Instant now);
+  void Prolong(base::Instant sent, absl::Duration lease, base::Instant now);
+  void OnQueued(const BidAnswer& answer, base::Instant now, Effects& effects);
+  void OnRenewal(const Send& send, const Answer& answer, base::Instant now, Effects& effects);
+
+  // Looks (lock_machine_looks.cc).
+  bool OnLook(const Send& send, const Answer& answer, base::Instant now);
+  std::optional<Send> NextLook(base::Instant now);
+  void LookAt(base::Instant due);
+  void EndLook();
+
+  // Debts (lock_machine_debts.cc).
+  void OnDebtAnswer(const Send& send, const Answer& answer, base::Instant now, Effects& effects);
+  Debt* FindDebt(HoldNumber hold);
+  void Settled(Debt& debt, Released::Kind kind, absl::Status failure = absl::OkStatus());
+  uint64_t NextNumber() {
+    return config_.numbers->fetch_add(kNumberStep, std::memory_order_relaxed) + kNumberStep;
+  }
+
+  const Config config_;
+  WaiterQueue queue_;
+  std::optional<Pursuit> pursuit_;
+  std::optional<Holding> holding_;
+  std::vector<Debt> debts_;
+  std::optional<Look> look_;
+  Told told_;  // of a latch, the most
+  // Of the latest grant of which this client was not told: the hold, until the subscription that
+  // failed is made anew.
+  HoldNumber missed_ = 0;
+  base::Instant missed_since_;  // when its wait began
+  uint32_t misses_ = 0;         // how many in a row
+  // How long this client mostly waits for the lock, if it has waited: a wait that is much longer
+  // may mean that the server is not what it was, and asks before the heartbeat is due.
+  absl::Duration usual_wait_;
+  // A hold that ran out is told to be lost somewhat before its deadline, so that whoever works
+  // under it can stop: until that deadline, this one, nobody is let in by us.
+  base::Instant embargo_;
+  std::vector<LostStd> lost_std_;
+  std::optional<base::Instant> unreachable_since_;
+  base::Instant heard_at_;  // when the server last answered
+  absl::Status last_failure_;
+  Tally tally_;
+  base::Instant taken_at_;  // when the lock was last known to be somebody's, or this client's
+};
+
+}  // namespace redlatch::engine
+
+#endif  // REDLATCH_SRC_ENGINE_MACHINE_LOCK_MACHINE_H_

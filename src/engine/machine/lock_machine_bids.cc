@@ -1,0 +1,333 @@
+// What the client asks of the server so as to get the lock, and what it hears.
+#include <algorithm>
+#include <limits>
+
+#include "src/base/status.h"
+#include "src/engine/machine/lock_machine.h"
+#include "src/engine/machine/timing.h"
+
+namespace redlatch::engine {
+namespace {
+
+constexpr uint32_t kBlock = 4096;
+constexpr absl::Duration kFirstPoll = absl::Milliseconds(50);
+constexpr absl::Duration kBehindARelease = absl::Milliseconds(1);
+constexpr absl::Duration kLongestPoll = absl::Milliseconds(500);
+
+bool MayPass(const absl::Status& failure, bool queued) {
+  return absl::IsUnavailable(failure) || (queued && absl::IsResourceExhausted(failure));
+}
+
+}  // namespace
+
+// Brings the pursuit in line with the queue.
+void LockMachine::Pursue(base::Instant now) {
+  if (holding_) return;
+  const Waiter* const head = queue_.head();
+  if (head == nullptr) unreachable_since_.reset();
+  if (pursuit_ && (head == nullptr || pursuit_->bid.terms != head->terms)) AbandonPursuit(now);
+  if (pursuit_ || head == nullptr) return;
+  pursuit_.emplace();
+  pursuit_->bid.hold = NextNumber();
+  pursuit_->bid.terms = head->terms;
+  pursuit_->began = now;
+  pursuit_->due = now;
+}
+
+void LockMachine::AbandonPursuit(base::Instant now) {
+  const Pursuit& pursuit = *pursuit_;
+  const bool unanswered = pursuit.in_flight || pursuit.uncertain;
+  if (unanswered || pursuit.queued) {
+    debts_.push_back({
+        .operation = Operation::kCancel,
+        .hold = pursuit.bid.hold,
+        .lease = pursuit.bid.terms.lease,
+        .tombstone = unanswered,
+        .block = pursuit.bid.block,
+        .expires = now + LongestGhost(pursuit.bid.terms.lease, config_.longest_heartbeat),
+        .due = now,
+    });
+  }
+  pursuit_.reset();
+}
+
+// The pursuit's next attempt. `contended`: several threads of this client are after the lock.
+Bid LockMachine::NextBid(base::Instant now, bool contended) {
+  Pursuit& pursuit = *pursuit_;
+  const Waiter& head = *queue_.head();
+  if (pursuit.bid.attempt == 0) {
+    const bool passes_on = contended && !head.terms.manual && !config_.explicit_owner &&
+                           config_.sharing == Sharing::kExclusive &&
+                           head.options->local_window > absl::ZeroDuration();
+    pursuit.bid.block = passes_on ? kBlock : head.terms.permits;
+  }
+  pursuit.bid.wait = false;
+  for (const Waiter* waiter = &head; waiter != nullptr; waiter = waiter->next) {
+    if (waiter->patience == Patience::kNone) continue;
+    pursuit.bid.wait = true;
+    break;
+  }
+  ++pursuit.bid.attempt;
+  pursuit.bid.listen = pursuit.bid.attempt > 1;
+  pursuit.bid.told = told_;
+  pursuit.again = false;
+  pursuit.attempts.push_back({.number = pursuit.bid.attempt, .sent = now});
+  pursuit.in_flight = true;
+  Bid bid = pursuit.bid;
+  // Whoever misses message after message comes last, and so keeps nobody waiting for its claims.
+  if (misses_ > 0) bid.ticket = 0;
+  // What is left of a claim is to become the whole lease, also of a manual hold.
+  if (pursuit.claimed) bid.terms.manual = false;
+  return bid;
+}
+
+void LockMachine::OnBid(const Send& send, const BidAnswer& answer, base::Instant now,
+                        Effects& effects) {
+  const Bid& bid = send.bid;
+  const bool granted = answer.kind == BidAnswer::Kind::kGranted;
+  if (holding_ && holding_->hold == bid.hold) {  // a message was faster
+    holding_->in_flight = false;
+    if (granted) {
+      Prolong(send.sent, answer.lease, now);
+      holding_->asked = send.sent;
+      holding_->others = answer.others > 0;
+      if (holding_->claimed && answer.lease >= holding_->terms.lease) {
+        holding_->claimed = false;
+        holding_->renew_due = RenewDue(holding_->terms, send.sent);
+      }
+    } else if (answer.kind == BidAnswer::Kind::kQueued && bid.attempt > holding_->attempt) {
+      // Queued after a grant that echoes an earlier attempt: the hold was over by then.
+      // The release takes it from the queue.
+      Lose("the server no longer had it: its lease had expired there, or its release was forced",
+           now, effects);
+    }
+    return;
+  }
+  if (!pursuit_ || pursuit_->bid.hold != bid.hold) {
+    const bool holds = granted && config_.sharing != Sharing::kNothing;
+    if (holds || answer.kind == BidAnswer::Kind::kQueued) {
+      OnUnwanted(bid.hold, bid.terms.lease, bid.block, now);
+    }
+    return;
+  }
+  pursuit_->in_flight = false;
+  auto& attempts = pursuit_->attempts;
+  while (!attempts.empty() && attempts.front().number < bid.attempt) {
+    attempts.erase(attempts.begin());
+  }
+  switch (answer.kind) {
+    case BidAnswer::Kind::kGranted: {
+      const Grant grant{.hold = bid.hold,
+                        .attempt = bid.attempt,
+                        .token = answer.token,
+                        .claim = answer.lease,
+                        .others = answer.others};
+      // What is left of a claim is not the lease that was asked for.
+      const bool claim =
+          bid.terms.manual && pursuit_->queued && answer.lease < bid.terms.lease / 10 * 9;
+      if (claim) return ConfirmFirst(now, effects);
+      return Granted(grant, {.lease = answer.lease, .asked = send.sent}, now, effects);
+    }
+    case BidAnswer::Kind::kQueued:
+      HurryDebts(now);
+      return OnQueued(answer, now, effects);
+    case BidAnswer::Kind::kBusy:
+      taken_at_ = now;
+      // It may be a hold of ours that keeps us out, whose release was overtaken: ask behind that.
+      if (HurryDebts(now)) {
+        pursuit_->due = now + kBehindARelease;
+        return;
+      }
+      RefuseImpatient(effects);
+      pursuit_->due = now;
+      return Pursue(now);
+    case BidAnswer::Kind::kGone:
+      pursuit_.reset();
+      return Pursue(now);
+    case BidAnswer::Kind::kNone:  // of a re-queue: nothing was released, so nothing was queued
+      pursuit_->due = now;
+      return;
+  }
+}
+
+// The server says that the hold was granted, or left the queue, and no message said so.
+void LockMachine::OnMissed(HoldNumber hold) {
+  if (!pursuit_ || pursuit_->bid.hold != hold || !pursuit_->queued || pursuit_->claimed) return;
+  ++misses_;
+  missed_ = hold;
+  missed_since_ = pursuit_->began;
+}
+
+// No message will tell when it is this waiter's turn.
+void LockMachine::PollSoon(HoldNumber hold, base::Instant now) {
+  if (!pursuit_ || pursuit_->bid.hold != hold) return;
+  const absl::Duration poll =
+      std::max(kFirstPoll, Spread(kFirstPoll * 2, kLongestPoll, pursuit_->polls++, hold));
+  pursuit_->due = std::min(pursuit_->due, now + poll);
+}
+
+void LockMachine::OnQueued(const BidAnswer& answer, base::Instant now, Effects& effects) {
+  Pursuit& pursuit = *pursuit_;
+  taken_at_ = now;
+  pursuit.queued = true;
+  pursuit.claimed = false;
+  pursuit.failures = 0;
+  pursuit.bid.ticket = answer.ticket;
+  OnTold(answer.told);
+  pursuit.due = now + HeartbeatInterval(pursuit.bid.terms.lease, config_.longest_heartbeat);
+  if (pursuit.bid.attempt == 1) {
+    pursuit.began = now;
+    if (usual_wait_ > absl::ZeroDuration()) {
+      pursuit.due = std::min(pursuit.due, now + LongWait(usual_wait_));
+    }
+  }
+  if (answer.position == 0) {
+    if (answer.retry_after < absl::ZeroDuration()) {
+      PollSoon(pursuit.bid.hold, now);
+    } else {
+      pursuit.due = std::min(pursuit.due, now + answer.retry_after + absl::Milliseconds(1));
+    }
+  }
+  if (pursuit.again) pursuit.due = now;
+  RefuseImpatient(effects);
+  Pursue(now);
+}
+
+void LockMachine::OnTold(const Told& told) {
+  if (told.counts > told_.counts) told_ = told;
+}
+
+// There is nothing to hold: all who wait may go on.
+void LockMachine::LetThrough(base::Instant now, Effects& effects) {
+  pursuit_.reset();
+  while (Waiter* const waiter = queue_.head()) {
+    queue_.Remove(*waiter);
+    waiter->state = Waiter::State::kGranted;
+    ++tally_.opened;
+    if (config_.counts) tally_.waited.Add(waiter->began, now);
+    if (!waiter->parked || waiter->wake_pending) continue;
+    waiter->wake_pending = true;
+    effects.through.push_back(waiter);
+  }
+}
+
+void LockMachine::Granted(const Grant& grant, const Basis& basis, base::Instant now,
+                          Effects& effects) {
+  if (config_.sharing == Sharing::kNothing) return LetThrough(now, effects);
+  Pursuit& pursuit = *pursuit_;
+  const base::Instant deadline = basis.asked + (basis.lease - DriftMargin(basis.lease));
+  if (deadline <= now) {  // too late to be used; asking again gives the hold its lease anew
+    pursuit.queued = true;
+    pursuit.due =
+        now + Spread(kFirstBackoff / 10, kLongestBackoff, pursuit.failures++, pursuit.bid.hold);
+    return;
+  }
+  const Terms terms = pursuit.bid.terms;
+  const uint64_t last_token = grant.token + pursuit.bid.block - 1;
+  holding_.emplace(Holding{
+      .hold = grant.hold,
+      .attempt = grant.attempt,
+      .terms = terms,
+      .claimed = basis.claim,
+      .deadline = deadline,
+      .lost_at = deadline - ExpiryLead(terms.lease),
+      .server_expires = now + basis.lease,
+      .asked = basis.asked,
+      .others = grant.others > 0,
+      // The attempt that the grant echoes was executed, whenever its own answer comes.
+      .in_flight = pursuit.in_flight && grant.attempt < pursuit.bid.attempt,
+      .uncertain = pursuit.uncertain,
+      // Tokens that are not handed out one by one are not given back either.
+      .next_token = config_.sharing == Sharing::kExclusive ? grant.token : last_token + 1,
+      .last_token = last_token,
+      .first_token = grant.token,
+      // They were reserved by now, by whichever command: counting from the sending of one would let
+      // them run ahead of the server's clock.
+      .reserved = now,
+      .renew_due = basis.claim ? now + ConfirmAfter(basis.lease) : RenewDue(terms, basis.asked),
+  });
+  if (pursuit.queued) {
+    usual_wait_ = std::max(Scaled(usual_wait_, 7, 8), now - pursuit.began);
+  }
+  pursuit_.reset();
+  if (config_.sharing == Sharing::kExclusive) look_.reset();
+  ++tally_.granted;
+  GiveToHead(now, effects);
+  RefuseImpatient(effects);
+}
+
+// A grant that is not enough to work under: the server is asked for the lease before a thread gets
+// it. It answers with the token of the present grant, which need not be this one. The head's thread
+// asks, if it is there.
+void LockMachine::ConfirmFirst(base::Instant now, Effects& effects) {
+  pursuit_->claimed = true;
+  pursuit_->queued = true;
+  AskNow(now);
+  if (Waiter* const head = queue_.head()) Wake(*head, effects);
+}
+
+void LockMachine::OnBidFailed(const Send& send, const Answer& answer, base::Instant now,
+                              Effects& effects) {
+  const Bid& bid = send.bid;
+  if (holding_ && holding_->hold == bid.hold) {
+    holding_->in_flight = false;
+    holding_->uncertain |= answer.may_have_executed;
+  }
+  if (!pursuit_ || pursuit_->bid.hold != bid.hold) return;
+  Pursuit& pursuit = *pursuit_;
+  pursuit.in_flight = false;
+  pursuit.uncertain |= answer.may_have_executed;
+  if (!MayPass(answer.failure, pursuit.queued)) {
+    FailAll(answer.failure, effects);
+    return Pursue(now);
+  }
+  if (absl::IsUnavailable(answer.failure)) {
+    Unreachable(send.sent, answer.failure, now, effects);
+  } else {
+    FailIf(Patience::kNone, base::Instant::Infinite(), answer.failure, effects);
+    Heard(now);
+  }
+  pursuit.due = now + Spread(kFirstBackoff, kLongestBackoff, pursuit.failures++, pursuit.bid.hold);
+  if (pursuit.again) pursuit.due = now;
+  Pursue(now);
+}
+
+void LockMachine::OnUnwanted(HoldNumber hold, absl::Duration lease, uint32_t block,
+                             base::Instant now) {
+  if (FindDebt(hold) != nullptr) return;
+  debts_.push_back({.operation = Operation::kCancel,
+                    .hold = hold,
+                    .lease = lease,
+                    .block = block,
+                    .expires = now + LongestGhost(lease, config_.longest_heartbeat),
+                    .due = now});
+}
+
+bool LockMachine::OnGrant(const Grant& grant, base::Instant now, Effects& effects) {
+  if (grant.hold == missed_) missed_ = 0;  // it was only slower than the server's answer
+  if (!pursuit_ || pursuit_->bid.hold != grant.hold) {
+    return (holding_ && holding_->hold == grant.hold) || FindDebt(grant.hold) != nullptr;
+  }
+  misses_ = 0;
+  Heard(now);
+  if (config_.sharing == Sharing::kNothing) {
+    LetThrough(now, effects);
+    return true;
+  }
+  // An attempt that is too old to be remembered: its deadline has passed, whatever the clock says.
+  base::Instant asked = base::Instant::FromNanos(std::numeric_limits<int64_t>::min());
+  for (const Attempt& attempt : pursuit_->attempts) {
+    if (attempt.number == grant.attempt) asked = attempt.sent;
+  }
+  const Terms& terms = pursuit_->bid.terms;
+  const bool claim = grant.claim < terms.lease;
+  const base::Instant deadline = asked + (grant.claim - DriftMargin(grant.claim));
+  if (deadline < now + Scaled(grant.claim, 1, 4) || (claim && (terms.manual || terms.whole))) {
+    ConfirmFirst(now, effects);
+  } else {
+    Granted(grant, {.lease = grant.claim, .asked = asked, .claim = claim}, now, effects);
+  }
+  return true;
+}
+
+}  // namespace redlatch::engine

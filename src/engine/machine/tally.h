@@ -1,0 +1,74 @@
+#ifndef REDLATCH_SRC_ENGINE_MACHINE_TALLY_H_
+#define REDLATCH_SRC_ENGINE_MACHINE_TALLY_H_
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "redlatch/stats.h"
+#include "src/base/clock.h"
+
+namespace redlatch::engine {
+
+// What a machine has counted: no more than what cannot be told from the rest. Adding to it costs a
+// few instructions: it is done on the way of every acquisition.
+struct Tally {
+  // A bucket that is full begins anew and leaves a mark: buckets of twice the size would be half of
+  // what a held lock takes in memory.
+  template <class Count>
+  class Durations {
+   public:
+    void Add(base::Instant from, base::Instant to) {
+      const auto nanos = static_cast<uint64_t>(std::max<int64_t>(to.nanos() - from.nanos(), 0));
+      nanos_ += nanos;
+      // The last nanosecond that a bucket has is its bound.
+      const auto bucket = static_cast<size_t>(std::bit_width((nanos - (nanos > 0)) / 1000));
+      Increment(std::min(bucket, buckets_.size() - 1));
+    }
+    void AddTo(DurationHistogram& histogram) const {
+      for (size_t i = 0; i < buckets_.size(); ++i) histogram.buckets[i] += buckets_[i];
+      for (const uint8_t i : full_) histogram.buckets[i] += kFull;
+      histogram.sum += absl::Nanoseconds(nanos_);
+    }
+
+   private:
+    static constexpr uint64_t kFull = uint64_t{std::numeric_limits<Count>::max()} + 1;
+
+    void Increment(size_t bucket) {
+      if (++buckets_[bucket] == 0) [[unlikely]]
+        NoteFull(bucket);
+    }
+    // Apart, so that what comes before is inlined.
+    [[gnu::noinline]] void NoteFull(size_t bucket) {
+      full_.push_back(static_cast<uint8_t>(bucket));
+    }
+
+    uint64_t nanos_ = 0;
+    std::array<Count, DurationHistogram::kBuckets> buckets_ = {};
+    std::vector<uint8_t> full_;  // which buckets were, each time
+  };
+
+  Durations<uint32_t> waited;    // of grants to a thread, and of waits for a latch that opened
+  Durations<uint32_t> held_for;  // of all holds that ended
+  uint64_t granted = 0;          // by the server
+  uint64_t opened = 0;
+  uint64_t busy = 0;
+  uint64_t cancelled = 0;
+  uint64_t failed = 0;
+  uint64_t releases_failed = 0;
+  uint64_t lost = 0;
+  uint64_t renewed = 0;
+  uint64_t renewals_failed = 0;
+  uint64_t misused = 0;
+
+  // Counts come to what they mean, and are added. What is being released counts as released.
+  void AddTo(LockStats& stats) const;
+};
+
+}  // namespace redlatch::engine
+
+#endif  // REDLATCH_SRC_ENGINE_MACHINE_TALLY_H_

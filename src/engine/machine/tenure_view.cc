@@ -1,0 +1,47 @@
+#include "src/engine/machine/tenure_view.h"
+
+namespace redlatch::engine {
+namespace {
+
+std::stop_token RequestedToken() {
+  static const auto* const token = [] {
+    std::stop_source source;
+    source.request_stop();
+    return new std::stop_token(source.get_token());
+  }();
+  return *token;
+}
+
+}  // namespace
+
+base::Instant TenureView::Deadline() const {
+  if (fork_guard_.InForkedChild()) return base::Instant();
+  return base::Instant::FromNanos(deadline_.load());
+}
+
+std::stop_token TenureView::Lost(base::Instant now) {
+  if (fork_guard_.InForkedChild()) return {};
+  const base::MutexLock lock(mu_);
+  const base::Instant deadline = Deadline();
+  const bool is_released = deadline == base::Instant();
+  if (is_lost_ || (!is_released && deadline <= now)) return RequestedToken();
+  if (!source_.stop_possible()) source_ = std::stop_source();
+  return source_.get_token();
+}
+
+void TenureView::Lose() {
+  const base::MutexLock lock(mu_);
+  Release();  // first: a hold that is lost is not valid
+  is_lost_ = true;
+}
+
+void TenureView::Fire() {
+  std::stop_source source(std::nostopstate);
+  {
+    const base::MutexLock lock(mu_);
+    source = source_;
+  }
+  source.request_stop();
+}
+
+}  // namespace redlatch::engine

@@ -1,0 +1,46 @@
+#ifndef REDLATCH_SRC_ENGINE_MACHINE_TENURE_VIEW_H_
+#define REDLATCH_SRC_ENGINE_MACHINE_TENURE_VIEW_H_
+
+#include <atomic>
+#include <cstdint>
+#include <stop_token>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/time/time.h"
+#include "src/base/clock.h"
+#include "src/base/fork_guard.h"
+#include "src/base/mutex.h"
+
+namespace redlatch::engine {
+
+// What a Hold shows of a tenure. It outlives the tenure, its lock and its client, and keeps none
+// of them. Thread-safe; in a forked child it is over.
+class TenureView {
+ public:
+  explicit TenureView(base::Instant deadline) : deadline_(deadline.nanos()) {}
+  TenureView(const TenureView&) = delete;
+  TenureView& operator=(const TenureView&) = delete;
+
+  bool Valid(base::Instant now) const { return now < Deadline(); }
+  base::Instant Deadline() const;  // Instant() if it is over
+  // One that is requested already, if the tenure is lost, or about to be.
+  std::stop_token Lost(base::Instant now);
+
+  // For its machine.
+  void Prolong(base::Instant deadline) { deadline_.store(deadline.nanos()); }
+  void Release() { Prolong(base::Instant()); }
+  void Lose();
+  // Requests the stop of those who asked before the loss. Runs their code.
+  void Fire();
+
+ private:
+  const base::ForkGuard fork_guard_;
+  std::atomic<int64_t> deadline_;
+  base::Mutex mu_;
+  bool is_lost_ ABSL_GUARDED_BY(mu_) = false;
+  std::stop_source source_ ABSL_GUARDED_BY(mu_){std::nostopstate};  // made for the first who asks
+};
+
+}  // namespace redlatch::engine
+
+#endif  // REDLATCH_SRC_ENGINE_MACHINE_TENURE_VIEW_H_

@@ -1,0 +1,64 @@
+// What a client tells people of itself: redlatch:client:<client id>, a line of text.
+#ifndef REDLATCH_SRC_ENGINE_PROTOCOL_DESCRIPTION_H_
+#define REDLATCH_SRC_ENGINE_PROTOCOL_DESCRIPTION_H_
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "absl/time/time.h"
+#include "redlatch/lock_info.h"
+#include "src/base/clock.h"
+#include "src/redis/link/channel.h"
+#include "src/redis/wire/codec.h"
+
+namespace redlatch::engine {
+
+// How long a description stays, and when a client that lives writes it anew.
+struct DescriptionPace {
+  absl::Duration lifetime = absl::Hours(1);
+  absl::Duration refresh = absl::Minutes(20);
+};
+
+// Behind it the client id, and before it nothing: it is the same for all key prefixes.
+inline constexpr std::string_view kDescriptionKeyPrefix = "redlatch:client:";
+
+// The client in a hold id: <client>:<number>, and `k` where its holder may keep it. Empty where the
+// text is none of this version of the protocol.
+std::string_view ClientOf(std::string_view hold);
+
+// This process; `program` empty: the program's own name.
+LockInfo::Process ThisProcess(std::string_view program);
+
+// "<pid> <microseconds since when> <host> <program>": one line, where what is too long is cut, and
+// what is no text for a line replaced. A program may have spaces in its name.
+std::string WriteDescription(const LockInfo::Process& process, absl::Time since);
+
+// Nothing where it is no such line.
+std::optional<LockInfo::Process> ReadDescription(std::string_view text);
+
+redis::Command DescribeCommand(std::string_view client, const LockInfo::Process& process,
+                               absl::Time since, absl::Duration lifetime);
+
+// Fills in the processes of those holders and waiters whose clients have told of themselves. One
+// command, none where there is nobody; where it fails, nothing is known of anybody.
+void AddProcesses(redis::Channel& channel, base::Instant deadline, LockInfo& info);
+
+// Takes a client's description away when it is destroyed. Waits for nobody: where the server is not
+// there, the description ends by itself.
+class Farewell {
+ public:
+  // The channel outlives this object.
+  Farewell(redis::Channel& channel, std::string_view client);
+  ~Farewell();
+  Farewell(const Farewell&) = delete;
+  Farewell& operator=(const Farewell&) = delete;
+
+ private:
+  redis::Channel& channel_;
+  const redis::Command command_;
+};
+
+}  // namespace redlatch::engine
+
+#endif  // REDLATCH_SRC_ENGINE_PROTOCOL_DESCRIPTION_H_

@@ -1,0 +1,36 @@
+#ifndef REDLATCH_SRC_ENGINE_PROTOCOL_PLAN_H_
+#define REDLATCH_SRC_ENGINE_PROTOCOL_PLAN_H_
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "redlatch/lua_script.h"
+#include "src/engine/machine/sharing.h"
+#include "src/engine/protocol/key_set.h"
+
+namespace redlatch::engine {
+
+// What a class of locks is made of, as its virtuals told at first use.
+struct Plan {
+  LockScripts scripts;  // assembled, each with its SHA-1
+  LockScripts told;     // as the class told them
+  LockTraits traits;
+  Sharing sharing = Sharing::kExclusive;
+  std::string_view noun = "lock";  // for messages
+  std::string_view busy = "someone else holds it";
+  KeyNames keys;
+  std::string_view forced_key;  // the suffix of one that only force_release is given, or empty
+  std::vector<std::string> extra_args;
+  std::vector<std::string> texts;  // what a user's own scripts and their SHA-1s refer to
+
+  // Of a plan that is complete: whether the class of `other`, which need not be, is the same.
+  bool SameAs(const Plan& other) const;
+};
+
+// Assembles a user's own scripts, and fills in the SHA-1s that are missing.
+absl::StatusOr<Plan> Complete(Plan plan);
+
+}  // namespace redlatch::engine
+
+#endif  // REDLATCH_SRC_ENGINE_PROTOCOL_PLAN_H_

@@ -1,0 +1,98 @@
+// The contract of lua/README.md: what the machine asks, as keys and arguments of a script, and what
+// a script or a message says, as values.
+#ifndef REDLATCH_SRC_ENGINE_PROTOCOL_WIRE_H_
+#define REDLATCH_SRC_ENGINE_PROTOCOL_WIRE_H_
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/container/inlined_vector.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "redlatch/lock_info.h"
+#include "src/base/short_text.h"
+#include "src/engine/machine/script_io.h"
+#include "src/engine/protocol/plan.h"
+#include "src/redis/link/scripts.h"
+#include "src/redis/wire/reply.h"
+
+namespace redlatch::engine {
+
+// Who asks: the parts of arguments that are the same for all scripts of a client.
+struct Identity {
+  std::string client;   // 32 hex digits
+  std::string channel;  // where grants are published to it
+};
+Identity NewIdentity();
+inline constexpr std::string_view kChannelPrefix = "redlatch:";
+
+// The lock that is asked for. All of it outlives the request.
+struct Subject {
+  const Identity& identity;
+  const KeySet& keys;
+  const Plan& plan;
+  std::string_view owner;  // of holds, as the server knows it
+  // For how long a hand-over by message makes it the owner, if its lease is longer.
+  absl::Duration claim = absl::InfiniteDuration();
+};
+
+// One script call with the text of its keys and arguments.
+class Request {
+ public:
+  Request(const Subject& subject, const Send& send);
+  // Of a script that is no part of anybody's hold, and that may have a key of its own. It outlives
+  // the request.
+  Request(const Subject& subject, const LuaScript& script, absl::Span<const std::string> args,
+          std::string_view own_key = {});
+
+  // Valid as long as this object is neither moved nor destroyed.
+  redis::ScriptCall call();
+
+ private:
+  void Keys(const Subject& subject);
+  void Gone(const Subject& subject, HoldNumber hold);
+  void ExtraKeys(const Subject& subject);
+  void Bid(const Subject& subject, const engine::Bid& bid);
+  void Begin() { starts_.push_back(text_.size()); }
+  // To the word that is begun.
+  template <class... Pieces>
+  void Add(const Pieces&... pieces);
+  void Put(std::string_view value);
+  void PutKey(const Subject& subject, std::string_view suffix);
+  void PutNumber(int64_t value);
+  void PutMillis(absl::Duration value);
+  void PutHold(const Subject& subject, HoldNumber hold);
+
+  const LuaScript* script_ = nullptr;
+  size_t key_count_ = 0;
+  base::ShortText<1024> text_;              // all words, one after the other
+  absl::InlinedVector<size_t, 24> starts_;  // of each word in it
+  absl::InlinedVector<std::string_view, 24> words_;
+};
+
+Answer ReadAnswer(const Send& send, const absl::StatusOr<redis::Reply>& reply);
+absl::StatusOr<LockInfo> ReadInspection(const redis::Reply& reply);
+// Of a forced release, or of another script for people whose work may take several calls: the look
+// that it asks for, a millisecond to be called again at once, and what to say then.
+struct Part {
+  absl::Duration look = absl::ZeroDuration();
+  std::string next = "more";
+};
+Part ReadPart(const redis::Reply& reply);
+
+// A message on the client's channel, for the lock whose main key is `key`.
+struct Message {
+  enum class Kind : uint8_t { kGrant, kForced, kTold };
+  Kind kind = Kind::kGrant;
+  Grant grant;  // kForced, kTold: its `hold` alone
+  Told told;    // kTold
+  std::string_view key;
+};
+// Nothing where the message is none of ours.
+std::optional<Message> ReadMessage(const Identity& identity, std::string_view text);
+
+}  // namespace redlatch::engine
+
+#endif  // REDLATCH_SRC_ENGINE_PROTOCOL_WIRE_H_

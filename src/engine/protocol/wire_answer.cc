@@ -1,0 +1,213 @@
+#include <algorithm>
+#include <charconv>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "src/engine/protocol/wire.h"
+#include "src/redis/wire/errors.h"
+
+namespace redlatch::engine {
+namespace {
+
+using redis::Reply;
+
+template <class Number>
+bool ReadNumber(std::string_view text, Number& number) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+bool ReadMillis(std::string_view text, absl::Duration& duration) {
+  int64_t millis = 0;
+  if (!ReadNumber(text, millis)) return false;
+  duration = absl::Milliseconds(millis);
+  return true;
+}
+
+// The next word of a text; the rest is left in it.
+std::string_view TakeWord(std::string_view& text) {
+  const size_t end = std::min(text.find(' '), text.size());
+  const std::string_view word = text.substr(0, end);
+  text.remove_prefix(std::min(end + 1, text.size()));
+  return word;
+}
+
+bool ReadBid(std::string_view& text, BidAnswer& bid) {
+  using Kind = BidAnswer::Kind;
+  const std::string_view word = TakeWord(text);
+  if (word == "granted") {
+    bid.kind = Kind::kGranted;
+    return ReadNumber(TakeWord(text), bid.token) && ReadMillis(TakeWord(text), bid.lease) &&
+           ReadNumber(TakeWord(text), bid.others);
+  }
+  if (word == "queued") {
+    bid.kind = Kind::kQueued;
+    return ReadMillis(TakeWord(text), bid.retry_after) &&
+           ReadNumber(TakeWord(text), bid.position) && ReadNumber(TakeWord(text), bid.ticket);
+  }
+  bid.kind = word == "busy" ? Kind::kBusy : Kind::kGone;
+  return word == "busy" || word == "gone";
+}
+
+bool ReadTold(std::string_view& text, Told& told) {
+  return ReadNumber(TakeWord(text), told.counts) && ReadNumber(TakeWord(text), told.last);
+}
+
+// What a reply ends with. Unknown words are a later version's, and told to those who ask for them.
+bool ReadNotes(std::string_view text, Answer& answer) {
+  while (!text.empty()) {
+    const std::string_view word = TakeWord(text);
+    if (word == "look") {
+      absl::Duration& look = answer.look > absl::ZeroDuration() ? answer.look_later : answer.look;
+      if (!ReadMillis(TakeWord(text), look)) return false;
+    }
+    if (word == "told" && !ReadTold(text, answer.bid.told)) return false;
+    answer.deaf |= word == "deaf";
+    answer.missed |= word == "missed";
+  }
+  return true;
+}
+
+bool ReadText(Operation operation, std::string_view text, Answer& answer) {
+  if (operation == Operation::kAcquire) {
+    answer.kind = Answer::Kind::kBid;
+    return ReadBid(text, answer.bid) && ReadNotes(text, answer);
+  }
+  const std::string_view word = TakeWord(text);
+  if (operation == Operation::kCancel) {
+    answer.kind = Answer::Kind::kCancelled;
+    return (word == "left" || word == "passed_on" || word == "unknown") && ReadNotes(text, answer);
+  }
+  if (word == "not_held") {
+    answer.kind = Answer::Kind::kNotHeld;
+    return ReadNotes(text, answer);
+  }
+  if (operation == Operation::kRenew) {
+    answer.kind = Answer::Kind::kHeld;
+    return word == "held" && (text.empty() || ReadNumber(TakeWord(text), answer.bid.others)) &&
+           ReadNotes(text, answer);
+  }
+  answer.kind = Answer::Kind::kReleased;
+  if (word != "released") return false;
+  const bool bid = !text.empty() && !text.starts_with("look ");
+  return (!bid || ReadBid(text, answer.bid)) && ReadNotes(text, answer);
+}
+
+bool TakeHold(const Identity& identity, std::string_view& text, HoldNumber& hold) {
+  std::string_view word = TakeWord(text);
+  if (word.ends_with('k')) word.remove_suffix(1);  // of a hold that may be kept
+  const size_t colon = identity.client.size();
+  return word.size() > colon && word.substr(0, colon) == identity.client && word[colon] == ':' &&
+         ReadNumber(word.substr(colon + 1), hold);
+}
+
+// When that was, in microseconds of the server's clock; what is no such number tells nothing.
+absl::Time ReadSince(std::string_view text) {
+  int64_t micros = 0;
+  return ReadNumber(text, micros) && micros > 0 ? absl::FromUnixMicros(micros)
+                                                : absl::InfinitePast();
+}
+
+// When a waiter came, which its ticket tells: the time, or, where a lock of one's own puts some in
+// front of others, a number that is the time modulo 10^15 us.
+absl::Time ReadArrival(std::string_view ticket, absl::Time now) {
+  constexpr int64_t kModulus = 1'000'000'000'000'000;
+  const int64_t latest = absl::ToUnixMicros(now + absl::Hours(24));  // its clock is not ours
+  int64_t micros = 0;
+  if (!ReadNumber(ticket, micros) || micros <= 0) return absl::InfinitePast();
+  const int64_t back = (latest - micros) % kModulus;
+  return absl::FromUnixMicros(latest - (back < 0 ? back + kModulus : back));
+}
+
+bool ReadParty(const Reply& reply, bool holder, LockInfo::Party& party) {
+  if (reply.elements.size() < 3) return false;
+  party.hold = reply.elements[0].text;
+  party.owner = reply.elements[1].text;
+  if (reply.elements.size() > 3) party.permits = reply.elements[3].integer;
+  if (!holder) {
+    party.since = ReadArrival(reply.elements[2].text, absl::Now());
+    return true;
+  }
+  if (reply.elements.size() > 4) party.since = ReadSince(reply.elements[4].text);
+  party.remaining = absl::Milliseconds(reply.elements[2].integer);
+  if (party.remaining < absl::ZeroDuration()) party.remaining = absl::InfiniteDuration();
+  return true;
+}
+
+}  // namespace
+
+Answer ReadAnswer(const Send& send, const absl::StatusOr<Reply>& reply) {
+  Answer answer;
+  if (!reply.ok()) {
+    answer.failure = reply.status();
+    answer.may_have_executed = redis::MayHaveExecuted(reply.status());
+    answer.not_sent = redis::NotSent(reply.status());
+    return answer;
+  }
+  if (ReadText(send.operation, reply->text, answer)) return answer;
+  answer = {};
+  answer.failure = absl::InternalError(
+      absl::StrCat("a script's reply violates its contract: ", reply->DebugString()));
+  answer.may_have_executed = true;
+  return answer;
+}
+
+Part ReadPart(const Reply& reply) {
+  Part part;
+  if (reply.elements.size() < 2 || reply.elements[1].type != Reply::Type::kInteger) return part;
+  part.look = absl::Milliseconds(reply.elements[1].integer);
+  if (reply.elements[0].text.starts_with(part.next)) part.next = reply.elements[0].text;
+  return part;
+}
+
+absl::StatusOr<LockInfo> ReadInspection(const Reply& reply) {
+  LockInfo info;
+  uint64_t token = 0;
+  bool good = reply.elements.size() >= 5 && ReadNumber(reply.elements[1].text, token);
+  for (const size_t list : {size_t{2}, size_t{4}}) {
+    if (!good) break;
+    for (const Reply& each : reply.elements[list].elements) {
+      auto& parties = list == 2 ? info.holders : info.waiters;
+      good = good && ReadParty(each, list == 2, parties.emplace_back());
+    }
+  }
+  if (!good) {
+    return absl::InternalError(
+        absl::StrCat("the inspect script's reply violates its contract: ", reply.DebugString()));
+  }
+  info.kind = reply.elements[0].text;
+  info.waiting = reply.elements[3].integer;
+  info.last_token = FencingToken(token);
+  info.holding = static_cast<int64_t>(info.holders.size());
+  if (reply.elements.size() > 5) info.holding = reply.elements[5].integer;
+  if (reply.elements.size() > 7) {
+    info.capacity = reply.elements[6].integer;
+    info.used = reply.elements[7].integer;
+  }
+  return info;
+}
+
+std::optional<Message> ReadMessage(const Identity& identity, std::string_view text) {
+  Message message;
+  const std::string_view word = TakeWord(text);
+  if (word != "grant" && word != "forced" && word != "told") return std::nullopt;
+  if (!TakeHold(identity, text, message.grant.hold)) return std::nullopt;
+  if (word == "forced") {
+    message.kind = Message::Kind::kForced;
+  } else if (word == "told") {
+    message.kind = Message::Kind::kTold;
+    if (!ReadTold(text, message.told)) return std::nullopt;
+  } else {
+    int64_t claim = 0;
+    Grant& grant = message.grant;
+    if (!ReadNumber(TakeWord(text), grant.attempt) || !ReadNumber(TakeWord(text), grant.token) ||
+        !ReadNumber(TakeWord(text), claim) || !ReadNumber(TakeWord(text), grant.others)) {
+      return std::nullopt;
+    }
+    grant.claim = absl::Milliseconds(claim);
+  }
+  message.key = text;
+  return message;
+}
+
+}  // namespace redlatch::engine

@@ -1,0 +1,171 @@
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "src/base/random.h"
+#include "src/engine/machine/timing.h"
+#include "src/engine/protocol/wire.h"
+
+namespace redlatch::engine {
+namespace {
+
+// Whole milliseconds, rounded up: a lease is never shorter at the server than here.
+int64_t Millis(absl::Duration value) {
+  constexpr int64_t kNanos = 1'000'000;
+  const int64_t nanos = absl::ToInt64Nanoseconds(value);
+  return nanos / kNanos + (nanos % kNanos > 0 ? 1 : 0);
+}
+
+// An owner that is not the client itself.
+bool IsExplicit(const Subject& subject) { return subject.owner != subject.identity.client; }
+
+const LuaScript& ScriptFor(const LockScripts& scripts, Operation operation) {
+  switch (operation) {
+    case Operation::kAcquire:
+      return scripts.acquire;
+    case Operation::kRenew:
+      return scripts.renew;
+    case Operation::kRelease:
+      return scripts.release;
+    case Operation::kCancel:
+      return scripts.cancel;
+  }
+  return scripts.acquire;
+}
+
+}  // namespace
+
+Identity NewIdentity() {
+  Identity identity;
+  identity.client = absl::StrFormat("%016x%016x", base::RandomBits(), base::RandomBits());
+  identity.channel = std::string(kChannelPrefix) + identity.client;
+  return identity;
+}
+
+template <class... Pieces>
+void Request::Add(const Pieces&... pieces) {
+  const auto add = [this](const absl::AlphaNum& piece) {
+    text_.append({piece.data(), piece.size()});
+  };
+  (add(pieces), ...);
+}
+
+void Request::Put(std::string_view value) {
+  Begin();
+  text_.append(value);
+}
+
+void Request::PutKey(const Subject& subject, std::string_view suffix) {
+  Begin();
+  subject.keys.AppendTo(text_, suffix);
+}
+
+void Request::PutNumber(int64_t value) {
+  Begin();
+  Add(value);
+}
+
+void Request::PutMillis(absl::Duration value) { PutNumber(Millis(value)); }
+
+void Request::PutHold(const Subject& subject, HoldNumber hold) {
+  Begin();
+  text_.append(subject.identity.client);
+  text_.append(":");
+  Add(hold);
+}
+
+void Request::Keys(const Subject& subject) {
+  Put(subject.keys.main());
+  PutKey(subject, subject.plan.keys.queue);
+  PutKey(subject, subject.plan.keys.waiters);
+  PutKey(subject, kFenceSuffix);
+}
+
+void Request::Gone(const Subject& subject, HoldNumber hold) {
+  PutKey(subject, subject.plan.keys.gone);
+  text_.append(subject.identity.client);
+  text_.append(".");
+  Add(hold);
+}
+
+void Request::ExtraKeys(const Subject& subject) {
+  for (const std::string& suffix : subject.plan.keys.extras) PutKey(subject, suffix);
+  key_count_ = starts_.size();
+}
+
+void Request::Bid(const Subject& subject, const engine::Bid& bid) {
+  PutHold(subject, bid.hold);
+  PutMillis(bid.terms.lease);
+  Begin();
+  Add(bid.block, " ", bid.attempt, bid.wait ? " 1 " : " 0 ",
+      Millis(HeartbeatInterval(bid.terms.lease, subject.plan.traits.longest_heartbeat)),
+      bid.terms.manual ? " 1 " : " 0 ", bid.ticket, " ",
+      Millis(std::min(bid.terms.lease, subject.claim)), bid.listen ? " 1 " : " 0 ",
+      subject.identity.channel);
+  const bool counted = subject.plan.sharing == Sharing::kCounted;
+  const bool more = !subject.plan.extra_args.empty() || bid.terms.args != nullptr;
+  if (counted || IsExplicit(subject) || more) Put(subject.owner);
+  if (counted) PutNumber(bid.terms.capacity);
+  if (bid.told.counts > 0) {
+    Begin();
+    Add(bid.told.counts, " ", bid.told.last);
+  }
+  for (const std::string& arg : subject.plan.extra_args) Put(arg);
+  if (bid.terms.args != nullptr) {
+    for (const std::string& arg : *bid.terms.args) Put(arg);
+  }
+}
+
+Request::Request(const Subject& subject, const Send& send)
+    : script_(&ScriptFor(subject.plan.scripts, send.operation)) {
+  const Operation operation = send.operation;
+  const bool again = operation == Operation::kRelease && send.bid.hold != 0;
+  const int64_t gone_ms = send.tombstone ? Millis(send.lease) : 0;
+  const bool plain = operation == Operation::kRelease && !again && gone_ms == 0 &&
+                     send.last_used == send.last_reserved &&
+                     (subject.plan.sharing == Sharing::kJoined || !IsExplicit(subject));
+  Keys(subject);
+  if (operation != Operation::kRenew && !plain) Gone(subject, send.hold);
+  if (operation == Operation::kRelease && !plain) Gone(subject, again ? send.bid.hold : send.hold);
+  ExtraKeys(subject);
+  key_count_ = starts_.size();
+
+  if (operation == Operation::kAcquire) {
+    Bid(subject, send.bid);
+    return;
+  }
+  PutHold(subject, send.hold);
+  if (operation == Operation::kRenew) {
+    PutMillis(send.lease);
+  } else if (operation == Operation::kCancel) {
+    PutNumber(gone_ms);
+    PutNumber(send.block);
+  } else if (!plain) {
+    Begin();
+    Add(send.last_used, " ", send.last_reserved, " ", gone_ms);
+    Put(subject.owner);
+    if (again) Bid(subject, send.bid);
+  }
+}
+
+Request::Request(const Subject& subject, const LuaScript& script,
+                 absl::Span<const std::string> args, std::string_view own_key)
+    : script_(&script) {
+  Keys(subject);
+  if (!own_key.empty()) PutKey(subject, own_key);
+  ExtraKeys(subject);
+  for (const std::string& arg : args) Put(arg);
+}
+
+redis::ScriptCall Request::call() {
+  words_.clear();
+  for (size_t i = 0; i < starts_.size(); ++i) {
+    const size_t end = i + 1 < starts_.size() ? starts_[i + 1] : text_.size();
+    words_.push_back(text_.view().substr(starts_[i], end - starts_[i]));
+  }
+  const auto words = absl::MakeConstSpan(words_);
+  return {
+      .script = script_, .keys = words.subspan(0, key_count_), .args = words.subspan(key_count_)};
+}
+
+}  // namespace redlatch::engine

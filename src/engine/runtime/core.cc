@@ -1,0 +1,335 @@
+#include "src/engine/runtime/core.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <functional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "src/base/no_cancellation.h"
+#include "src/base/status.h"
+
+namespace redlatch::engine {
+namespace {
+
+// A client with many waiters has as many heartbeats.
+constexpr absl::Duration kPingsApart = absl::Seconds(1);
+constexpr std::string_view kTwoServers =
+    "messages do not arrive at this address: it leads to several servers, or forbids PUBLISH";
+
+}  // namespace
+
+Core::Inside::Inside(Core& core)
+    : table({.unreachable_after = core.options_.unreachable_after, .numbers = &core.numbers_},
+            static_cast<size_t>(std::max(core.options_.stats_names, 0)),
+            [this](Entry& entry) {
+              renewer.Remove(entry);
+              notifier.Remove(entry);
+            }),
+      renewer(core, core.pace_.refresh),
+      notifier(core) {}
+
+Core::Inside::~Inside() {
+  renewer.Stop();
+  notifier.Stop();
+}
+
+Core::Core(redis::Url url, ClientOptions options, DescriptionPace pace)
+    : url_(std::move(url)),
+      options_(std::move(options)),
+      observer_(options_.observer ? options_.observer : std::make_shared<Observer>()),
+      identity_(NewIdentity()),
+      pace_(pace),
+      description_(DescribeCommand(identity_.client, ThisProcess(options_.program), absl::Now(),
+                                   pace_.lifetime)),
+      channel_(std::in_place, url_,
+               redis::ChannelOptions{.on_reconnected = [this] { inside_->renewer.Reconnected(); },
+                                     .on_replica =
+                                         [this] {
+                                           if (!ended_) subscriber_->MakeAnew();
+                                         },
+                                     .introduction = description_}),
+      farewell_(*channel_, identity_.client),
+      scripts_(*channel_),
+      inside_(std::make_unique<Inside>(*this)) {
+  subscriber_.emplace(
+      url_,
+      redis::SubscriberOptions{
+          .on_message = [this](std::string_view, std::string_view message) { OnMessage(message); },
+          .on_live_again = [this] { inside_->renewer.Reconnected(); },
+          .on_down = [](const absl::Status&) {},
+          // The next acquisition subscribes anew, or says why it cannot.
+          .on_refused = [this](std::string_view, const absl::Status&) { listening_.store(false); },
+          .where = [this]() -> std::optional<redis::SocketAddress> {
+            std::optional<redis::Peer> peer = channel_->peer();
+            if (!peer) return std::nullopt;
+            return std::move(peer->address);
+          },
+      });
+}
+
+Core::~Core() {
+  ended_ = true;
+  subscriber_->Stop();
+}
+
+// In a forked child, in place of destruction.
+void Core::Abandon() {
+  subscriber_.reset();
+  channel_.reset();
+}
+
+std::shared_ptr<Core> Core::Make(redis::Url url, ClientOptions options, DescriptionPace pace) {
+  return {new Core(std::move(url), std::move(options), pace), [](Core* core) {
+            // Whatever goes last: a client, a lock, a lease.
+            const base::NoCancellation no_cancellation;
+            if (core->in_forked_child()) return core->Abandon();
+            delete core;
+          }};
+}
+
+absl::Status Core::Refusal() const {
+  if (!in_forked_child()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("the locks at ", server(),
+                   " belong to the process that forked this one; connect again after fork()"));
+}
+
+ClientStats Core::Stats() {
+  ClientStats stats{.server = server(), .name = url_.client_name, .id = identity_.client};
+  if (in_forked_child()) return stats;
+  const redis::Channel::Stats channel = channel_->stats();
+  stats.connects = channel.connects;
+  stats.breaks = channel.breaks;
+  stats.reconnects = reconnects_.load(std::memory_order_relaxed);
+  stats.late = channel.late;
+  stats.locks = table().Stats();
+  for (const LockStats& lock : stats.locks) stats.all += lock;
+  return stats;
+}
+
+Subject Core::SubjectOf(const Entry& entry) const {
+  const bool own = entry.owner.empty() || entry.plan->sharing == Sharing::kCounted;
+  return {.identity = identity_,
+          .keys = entry.keys,
+          .plan = *entry.plan,
+          .owner = own ? std::string_view(identity_.client) : entry.owner,
+          .claim = round_trips_.Claim()};
+}
+
+std::string Core::ReaderName(HoldNumber write_hold) {
+  const uint64_t fresh = numbers_.fetch_add(1) + 1;
+  if (write_hold == 0) return absl::StrCat("read:", fresh, ":", identity_.client);
+  return absl::StrCat("nest:", fresh, ":", identity_.client, ":", write_hold);
+}
+
+std::string Core::FreshId() {
+  return absl::StrCat(identity_.client, ":", numbers_.fetch_add(1) + 1);
+}
+
+Answer Core::Run(Entry& entry, Send send, base::Instant deadline) {
+  Prepare(send);
+  send.bid.listen = send.bid.listen || ask_.load(std::memory_order_relaxed);
+  Request request(SubjectOf(entry), send);
+  const auto wanted = [&] {
+    const base::MutexLock lock(entry.mu);
+    return entry.machine.Wants(send);
+  };
+  const absl::StatusOr<redis::Reply> reply = scripts_.Run(request.call(), deadline, wanted);
+  if (reply.ok()) round_trips_.Add(base::Now() - send.sent);
+  Answer answer = ReadAnswer(send, reply);
+  NoteAnswer(send, answer);
+  return answer;
+}
+
+void Core::Prepare(const Send& send) {
+  const bool heartbeat = send.operation == Operation::kAcquire && send.bid.attempt > 1;
+  if (!heartbeat && !send.anew) return;
+  // A message that was missed while there was no subscription says nothing of the present one.
+  const std::optional<redis::Peer> peer = send.anew ? subscriber_->peer() : std::nullopt;
+  const bool anew = peer && peer->since <= send.missed_since;
+  {
+    const base::MutexLock lock(hearing_mu_);
+    if (!anew || hearing_.deaf()) {
+      if (send.sent < pinged_ + kPingsApart) return;
+      pinged_ = send.sent;
+      return subscriber_->Ping();
+    }
+  }
+  subscriber_->MakeAnew();
+}
+
+void Core::NoteHearing(bool has_subscriber, base::Instant sent) {
+  const std::optional<redis::Peer> peer = subscriber_->peer();
+  const base::Instant live = peer ? peer->since : base::Instant::Infinite();
+  Hearing::Verdict verdict;
+  {
+    const base::MutexLock lock(hearing_mu_);
+    verdict = hearing_.Told(has_subscriber, sent, live, base::Now());
+  }
+  if (has_subscriber) ask_.store(false, std::memory_order_relaxed);
+  switch (verdict) {
+    case Hearing::Verdict::kNothingNew:
+      return;
+    case Hearing::Verdict::kMakeAnew:
+      channel_->MakeAnew(kTwoServers);
+      return subscriber_->MakeAnew();
+    case Hearing::Verdict::kDeaf:
+      return TellWhetherItHears(false);
+    case Hearing::Verdict::kHearsAgain:
+      return TellWhetherItHears(true);
+  }
+}
+
+void Core::TellWhetherItHears(bool hears) {
+  inside_->notifier.Post(
+      Notifier::Urgency::kNotice, [hears, observer = observer_, server = server()] {
+        RunUsersCode("an Observer", [&] {
+          hears ? observer->OnHearsAgain(server) : observer->OnDeaf(server, kTwoServers);
+        });
+      });
+}
+
+// Newest wins: whichever was made anew has found out where the server is now.
+void Core::Align() {
+  const std::optional<redis::Peer> commands = channel_->peer();
+  const std::optional<redis::Peer> messages = subscriber_->peer();
+  if (!commands || !messages || commands->address == messages->address) return;
+  if (commands->since < messages->since) {
+    channel_->MakeAnew("its messages come from another address by now");
+  } else {
+    subscriber_->MakeAnew();
+  }
+}
+
+absl::Status Core::Listen(base::Instant deadline, const std::stop_token& stop) {
+  absl::Status subscribed = subscriber_->Subscribe(identity_.channel, deadline, stop);
+  if (subscribed.ok()) {
+    listening_.store(true, std::memory_order_release);
+    Align();
+  }
+  return subscribed;
+}
+
+bool Core::OnGrant(Entry& entry, const Grant& grant) {
+  bool known = false;
+  Feed(entry, [&](LockMachine& machine, Effects& effects) {
+    known = machine.OnGrant(grant, base::Now(), effects);
+  });
+  return known;
+}
+
+void Core::OnMessage(std::string_view text) {
+  const std::optional<Message> message = ReadMessage(identity_, text);
+  if (!message) return;
+  const Grant& grant = message->grant;
+  Table& table = inside_->table;
+  Entry* const its = table.ReferTo(message->key, grant.hold);
+  if (message->kind != Message::Kind::kGrant) {
+    if (its == nullptr) return;  // it is over
+    Feed(*its, [&](LockMachine& machine, Effects&) {
+      if (message->kind == Message::Kind::kTold) return machine.OnTold(message->told);
+      machine.OnForced(grant.hold, base::Now());
+    });
+    table.Drop(*its);
+    return;
+  }
+  bool known = false;
+  if (its != nullptr) {
+    known = OnGrant(*its, grant);
+    table.Drop(*its);
+  }
+  if (known) return;
+  table.Visit(message->key, [&](Entry& entry) { known = known || OnGrant(entry, grant); });
+  table.Visit(message->key, [&](Entry& entry) {
+    if (std::exchange(known, true)) return;  // one of them cancels it
+    Feed(entry, [&](LockMachine& machine, Effects&) {
+      machine.OnUnwanted(grant.hold, grant.claim, 1, base::Now());
+    });
+  });
+}
+
+void Core::StopAll(std::string_view name, const void* object) {
+  if (in_forked_child()) return;
+  table().Visit(absl::StrCat(options_.key_prefix, std::string(name)), [&](Entry& entry) {
+    Feed(entry, [&](LockMachine& machine, Effects& effects) {
+      machine.StopAll(object, base::Now(), effects);
+    });
+  });
+}
+
+void Core::Expire(Entry& entry) {
+  Feed(entry, [](LockMachine& machine, Effects& effects) { machine.Expire(base::Now(), effects); });
+  inside_->table.Drop(entry);
+}
+
+void Core::Reconnected() {
+  ask_.store(true, std::memory_order_relaxed);
+  Align();
+  reconnects_.fetch_add(1, std::memory_order_relaxed);
+  inside_->notifier.Post(Notifier::Urgency::kNotice, [observer = observer_, server = server()] {
+    RunUsersCode("an Observer", [&] { observer->OnReconnected(server); });
+  });
+  inside_->table.VisitAll([this](Entry& entry) {
+    Feed(entry, [](LockMachine& machine, Effects&) { machine.OnReconnected(base::Now()); });
+  });
+  counts_.RepeatAll();
+}
+
+void Core::Describe() {
+  // Where there is no connection, the next one begins with it.
+  channel_->Send(description_).IgnoreError();
+}
+
+void Core::Finish(Entry& entry, Effects& effects) {
+  for (Waiter* const waiter : effects.wakes) {
+    static_cast<ParkedWaiter*>(waiter)->parker.Set(ParkedWaiter::kWoken);
+  }
+  for (Waiter* const waiter : effects.through) {
+    static_cast<ParkedWaiter*>(waiter)->parker.Set(ParkedWaiter::kThrough);
+  }
+  for (Loss& loss : effects.losses) Post(entry, std::move(loss));
+  for (Notice& notice : effects.notices) Post(entry, std::move(notice));
+}
+
+void Core::Post(const Entry& entry, Loss loss) {
+  losses_.fetch_add(1, std::memory_order_release);
+  if (loss.tenure.view != nullptr) {
+    inside_->notifier.Post(Notifier::Urgency::kStopToken,
+                           [view = std::move(loss.tenure.view)] { view->Fire(); });
+  }
+  LostLease lost{.lock = std::string(entry.keys.name()),
+                 .server = server(),
+                 .token = loss.tenure.token,
+                 .reason = std::move(loss.reason)};
+  inside_->notifier.Post(
+      Notifier::Urgency::kCallback,
+      [observer = observer_, options = std::move(loss.tenure.options), lost = std::move(lost)] {
+        RunUsersCode("an Observer", [&] { observer->OnLost(lost); });
+        if (options->on_lost) RunUsersCode("on_lost", [&] { options->on_lost(lost); });
+      });
+}
+
+void Core::Post(const Entry& entry, Notice notice) {
+  if (!observed() && notice.kind != Notice::Kind::kReleaseFailed) return;
+  const auto tell = [](Observer& observer, std::string_view lock, const Notice& what) {
+    switch (what.kind) {
+      case Notice::Kind::kRenewed:
+        return observer.OnRenewed(lock, what.token);
+      case Notice::Kind::kAtRisk:
+        return observer.OnAtRisk(lock, what.token, what.remaining, what.why);
+      case Notice::Kind::kRecovered:
+        return observer.OnRecovered(lock, what.token);
+      case Notice::Kind::kReleaseFailed:
+        return observer.OnReleaseFailed(lock, what.token, what.remaining, what.why);
+    }
+  };
+  inside_->notifier.Post(Notifier::Urgency::kNotice,
+                         [tell, observer = observer_, lock = std::string(entry.keys.name()),
+                          notice = std::move(notice)] {
+                           RunUsersCode("an Observer", [&] { tell(*observer, lock, notice); });
+                         });
+}
+
+}  // namespace redlatch::engine

@@ -1,0 +1,215 @@
+#ifndef REDLATCH_SRC_ENGINE_RUNTIME_CORE_H_
+#define REDLATCH_SRC_ENGINE_RUNTIME_CORE_H_
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <string_view>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "redlatch/client.h"
+#include "redlatch/observer.h"
+#include "redlatch/stats.h"
+#include "src/base/clock.h"
+#include "src/base/fork_guard.h"
+#include "src/base/mutex.h"
+#include "src/base/parker.h"
+#include "src/engine/protocol/description.h"
+#include "src/engine/protocol/wire.h"
+#include "src/engine/runtime/counts.h"
+#include "src/engine/runtime/entry.h"
+#include "src/engine/runtime/hearing.h"
+#include "src/engine/runtime/notifier.h"
+#include "src/engine/runtime/registry.h"
+#include "src/engine/runtime/renewer.h"
+#include "src/engine/runtime/round_trips.h"
+#include "src/engine/runtime/table.h"
+#include "src/engine/runtime/users_code.h"
+#include "src/redis/link/channel.h"
+#include "src/redis/link/scripts.h"
+#include "src/redis/link/subscriber.h"
+#include "src/redis/url/url.h"
+
+namespace redlatch::engine {
+
+class Permits;
+class Readers;
+
+// What a Client is a handle to: the connections, the machines of all its locks, and the threads
+// that drive them. It lives until the last client handle, lock object and lease is gone.
+//
+// In a forked child, everything but the connections' descriptors is left as it is for ever: mutexes
+// may be held by threads that are not there.
+class Core {
+ public:
+  static std::shared_ptr<Core> Make(redis::Url url, ClientOptions options,
+                                    DescriptionPace pace = {});
+  Core(const Core&) = delete;
+  Core& operator=(const Core&) = delete;
+
+  bool in_forked_child() const { return fork_guard_.InForkedChild(); }
+  // kFailedPrecondition in a forked child.
+  absl::Status Refusal() const;
+
+  const ClientOptions& options() const { return options_; }
+  const std::string& server() const { return channel_->server(); }
+  absl::Duration command_timeout() const { return url_.command_timeout; }
+  absl::Duration connect_timeout() const { return url_.connect_timeout; }
+  redis::Channel& channel() { return *channel_; }
+  redis::Scripts& scripts() { return scripts_; }
+  Table& table() { return inside_->table; }
+  bool observed() const { return options_.observer != nullptr; }
+  // Tells the observer, the default one if there is no other: a function of it.
+  template <class Event>
+  void Tell(Event&& event) {
+    RunUsersCode("an Observer", [&] { event(*observer_); });
+  }
+  // How many tenures were lost so far: who keeps holds looks through them when it grows.
+  uint64_t losses() const { return losses_.load(std::memory_order_acquire); }
+
+  // Empty in a forked child, but for what does not change.
+  ClientStats Stats();
+
+  Subject SubjectOf(const Entry& entry) const;
+  // An owner for one hold of readers, "read:<a fresh number>:<client>", or, under that write hold,
+  // "nest:<a fresh number>:<the hold>": the server tells by it who reads from who writes.
+  std::string ReaderName(HoldNumber write_hold);
+  // "<client>:<a fresh number>"
+  std::string FreshId();
+  Registry<Readers>& readers() { return readers_; }
+  Registry<Permits>& permits() { return permits_; }
+  const Identity& identity() const { return identity_; }
+  // What this client has counted down.
+  Counts& counts() { return counts_; }
+  void WakeRenewer() { inside_->renewer.Wake(); }
+
+  // Gives the entry's machine an event, as a function of machine and effects, and sees to what
+  // follows of it.
+  template <class Event>
+  void Feed(Entry& entry, Event&& event);
+
+  // Runs a script now, on this thread.
+  Answer Run(Entry& entry, Send send, base::Instant deadline);
+  // By when a release must be confirmed of which nobody waits to hear: at once, so that the renewer
+  // sees to it, if one has gone unanswered and the server has not been heard of since. So all of
+  // them together are held up once.
+  base::Instant DropBy() const {
+    const bool silent = silent_.load(std::memory_order_relaxed);
+    return base::Now() + (silent ? absl::ZeroDuration() : command_timeout());
+  }
+  void NoteSilence() { silent_.store(true, std::memory_order_relaxed); }
+  void NoteAnswer(const Send& send, const Answer& answer) {
+    if (send.bid.listen && answer.bid.kind == BidAnswer::Kind::kQueued) {
+      NoteHearing(!answer.deaf, send.sent);
+    }
+    if (answer.kind == Answer::Kind::kFailed && absl::IsUnavailable(answer.failure)) return;
+    if (silent_.load(std::memory_order_relaxed)) silent_.store(false, std::memory_order_relaxed);
+  }
+
+  // Grants can reach this client once it has listened.
+  bool listening() const { return listening_.load(std::memory_order_acquire); }
+  // Sees to that; two may do so at once. kUnavailable, by the deadline or when the stop is
+  // requested: it goes on in the background.
+  absl::Status Listen(base::Instant deadline, const std::stop_token& stop);
+  // Before it is sent: sees to a subscription that does not bring messages, or may not.
+  void Prepare(const Send& send);
+  // Sleeps until a waiter is woken, as by a grant; see Subscriber::Await().
+  uint32_t Await(base::Parker& parker, base::Instant deadline) {
+    return subscriber_->Await(parker, deadline);
+  }
+
+  // An object of that name goes: its calls that wait end, at whichever machine they do.
+  void StopAll(std::string_view name, const void* object);
+
+  // A manual hold is never renewed, and may be long: see Renewer::KeepDescribed().
+  void KeepDescribed() { inside_->renewer.KeepDescribed(); }
+
+  // By the client's own threads.
+  void Expire(Entry& entry);
+  // Where the two connections lead to two addresses, the older one is made anew.
+  void Align();
+  // Tells people anew who this client is; waits for nobody.
+  void Describe();
+  void Reconnected();
+
+ private:
+  struct Inside {
+    explicit Inside(Core& core);
+    ~Inside();  // ends the threads, which use all of it
+    Table table;
+    Renewer renewer;
+    Notifier notifier;
+  };
+
+  Core(redis::Url url, ClientOptions options, DescriptionPace pace);
+  ~Core();
+  void Abandon();
+
+  void OnMessage(std::string_view text);
+  void NoteHearing(bool has_subscriber, base::Instant sent);
+  void TellWhetherItHears(bool hears);
+  bool OnGrant(Entry& entry, const Grant& grant);
+  void Finish(Entry& entry, Effects& effects);
+  void Post(const Entry& entry, Loss loss);
+  void Post(const Entry& entry, Notice notice);
+
+  const base::ForkGuard fork_guard_;
+  const redis::Url url_;
+  const ClientOptions options_;
+  const std::shared_ptr<Observer> observer_;
+  const Identity identity_;
+  RoundTrips round_trips_;
+  Registry<Readers> readers_;
+  Registry<Permits> permits_;
+  Counts counts_{*this};
+  std::atomic<uint64_t> numbers_{0};
+  std::atomic<uint64_t> losses_{0};
+  std::atomic<uint64_t> reconnects_{0};
+  std::atomic<bool> listening_{false};
+  std::atomic<bool> silent_{false};
+  std::atomic<bool> ended_{false};
+  // Either connection is new: the next who is queued asks whether messages arrive.
+  std::atomic<bool> ask_{true};
+  base::Mutex hearing_mu_;
+  Hearing hearing_ ABSL_GUARDED_BY(hearing_mu_);
+  base::Instant pinged_ ABSL_GUARDED_BY(hearing_mu_);
+  const DescriptionPace pace_;
+  const redis::Command description_;
+  std::optional<redis::Channel> channel_;
+  const Farewell farewell_;  // behind whatever those below still send
+  redis::Scripts scripts_;
+  // Its thread uses all of this object and is stopped before; its descriptor wakes threads in
+  // Await(), which those inside may just be doing.
+  std::optional<redis::Subscriber> subscriber_;
+  std::unique_ptr<Inside> inside_;
+};
+
+template <class Event>
+void Core::Feed(Entry& entry, Event&& event) {
+  Effects effects;
+  base::Instant send_at;
+  base::Instant expiry_at;
+  {
+    const base::MutexLock lock(entry.mu);
+    event(entry.machine, effects);
+    send_at = entry.machine.next_send();
+    expiry_at = entry.machine.next_expiry();
+    entry.hold.store(entry.machine.hold(), std::memory_order_relaxed);
+  }
+  if (!effects.wakes.empty() || !effects.through.empty() || !effects.losses.empty() ||
+      !effects.notices.empty()) {
+    Finish(entry, effects);
+  }
+  if (entry.send_timer.IsAfter(send_at)) inside_->renewer.Schedule(entry, send_at);
+  if (entry.expiry_timer.IsAfter(expiry_at)) inside_->notifier.Watch(entry, expiry_at);
+}
+
+}  // namespace redlatch::engine
+
+#endif  // REDLATCH_SRC_ENGINE_RUNTIME_CORE_H_

@@ -1,0 +1,284 @@
+#include "src/engine/runtime/handle.h"
+
+#include <algorithm>
+#include <atomic>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+
+namespace redlatch::engine {
+namespace {
+
+constexpr absl::Duration kShortestLease = absl::Milliseconds(10);
+constexpr absl::Duration kLongestLease = absl::Hours(24 * 365);
+
+absl::Status CheckLease(absl::Duration lease) {
+  if (kShortestLease <= lease && lease <= kLongestLease) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("a lease of ", absl::FormatDuration(lease),
+                                                 " is not possible; it must be 10ms to one year"));
+}
+
+}  // namespace
+
+uint64_t ThreadNumber() {
+  static std::atomic<uint64_t> last{0};
+  thread_local const uint64_t mine = last.fetch_add(1, std::memory_order_relaxed) + 1;
+  return mine;
+}
+
+absl::StatusOr<std::shared_ptr<Handle>> Handle::Attach(std::shared_ptr<Core> core,
+                                                       std::string_view name,
+                                                       const std::string& owner, const Plan& plan) {
+  if (absl::Status refused = core->Refusal(); !refused.ok()) return refused;
+  absl::StatusOr<KeySet> keys = KeySet::Make(core->options().key_prefix, name);
+  if (!keys.ok()) return keys.status();
+  const auto& label = core->options().stats_label;
+  std::string given;
+  if (label) RunUsersCode("stats_label", [&] { given = label(name); });
+  const absl::StatusOr<Entry*> entry =
+      core->table().Attach(*std::move(keys), owner, plan, label ? given : name);
+  if (!entry.ok()) {
+    return absl::Status(entry.status().code(), absl::StrCat(std::string(plan.noun), " \"",
+                                                            absl::CHexEscape(std::string(name)),
+                                                            "\": ", entry.status().message()));
+  }
+  return std::shared_ptr<Handle>(new Handle(std::move(core), **entry));
+}
+
+Handle::~Handle() {
+  if (!core_->in_forked_child()) core_->table().Drop(entry_);
+}
+
+std::string Handle::Title() const {
+  return absl::StrCat(std::string(entry_.plan->noun), " \"",
+                      absl::CHexEscape(std::string(entry_.keys.name())), "\" (", core_->server(),
+                      ")");
+}
+
+absl::Status Handle::About(const absl::Status& status) const {
+  if (status.ok()) return status;
+  // The title names the server.
+  absl::string_view message = status.message();
+  const bool of_server = absl::ConsumePrefix(&message, absl::StrCat(core_->server(), " "));
+  return absl::Status(status.code(),
+                      absl::StrCat(Title(), ": ", of_server ? "the server " : "", message));
+}
+
+std::optional<Won> Handle::Reenter(Face face) {
+  if (!entry_.plan->traits.reentrant || core_->in_forked_child()) return std::nullopt;
+  const base::Instant now = base::Now();
+  const base::MutexLock lock(entry_.mu);
+  auto standing = entry_.machine.Reenter(ThreadNumber(), face, now);
+  if (!standing) return std::nullopt;
+  return Won{
+      .tenure = standing->tenure, .token = standing->token, .view = std::move(standing->view)};
+}
+
+absl::StatusOr<Won> Handle::Acquire(const Want& want) {
+  if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
+  if (absl::Status bad = CheckLease(want.terms.lease); !bad.ok()) return About(bad);
+  const base::Instant began = want.since.value_or(base::Now());
+  ParkedWaiter waiter;
+  waiter.thread = ThreadNumber();
+  waiter.object = want.object;
+  waiter.face = want.face;
+  waiter.terms = want.terms;
+  waiter.options = want.options;
+  waiter.write_token = want.write_token;
+  waiter.began = began;
+  waiter.silent_since = want.silence.since;
+  waiter.failure = want.silence.why;
+  if (want.wait <= absl::ZeroDuration()) {
+    waiter.patience = Patience::kNone;
+  } else if (want.wait < absl::InfiniteDuration()) {
+    waiter.patience = Patience::kBounded;
+  }
+  if (want.terms.manual) core_->KeepDescribed();
+  Compete(waiter, began + std::max(want.wait, absl::ZeroDuration()), want);
+  if (waiter.state == Waiter::State::kElsewhere) {
+    return Won{.silence = {.since = waiter.silent_since, .why = std::move(waiter.failure)}};
+  }
+  absl::StatusOr<Won> result = Result(waiter, want);
+  const bool holds = entry_.plan->sharing != Sharing::kNothing;
+  if (holds && core_->observed()) {
+    const absl::Duration waited = base::Now() - began;
+    core_->Tell([&](Observer& observer) {
+      if (result.ok()) {
+        observer.OnAcquired(entry_.keys.name(), result->token, waited);
+      } else {
+        observer.OnWaitEnded(entry_.keys.name(), waited, result.status());
+      }
+    });
+  }
+  return result;
+}
+
+absl::StatusOr<Won> Handle::Result(ParkedWaiter& waiter, const Want& want) {
+  switch (waiter.state) {
+    case Waiter::State::kGranted:
+      while (base::Now() < waiter.not_before) {
+      }
+      return Won{.tenure = waiter.tenure, .token = waiter.token, .view = std::move(waiter.view)};
+    case Waiter::State::kBusy:
+      return About(absl::DeadlineExceededError(
+          absl::StrCat(std::string(entry_.plan->busy),
+                       want.wait <= absl::ZeroDuration()
+                           ? ""
+                           : absl::StrCat("; waited ", absl::FormatDuration(want.wait)))));
+    case Waiter::State::kDeadlock:
+      return About(absl::FailedPreconditionError(
+          "this thread already holds it, and it is not reentrant; ReentrantLock is"));
+    case Waiter::State::kStopped:
+      return About(absl::CancelledError("the wait was stopped"));
+    case Waiter::State::kElsewhere:
+    case Waiter::State::kFailed:
+    case Waiter::State::kWaiting:
+      break;
+  }
+  return About(waiter.failure);
+}
+
+absl::Status Handle::Extend(uint64_t tenure, absl::Duration lease) {
+  if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
+  if (absl::Status bad = CheckLease(lease); !bad.ok()) return About(bad);
+  std::optional<Send> send;
+  bool renewed = false;
+  core_->Feed(entry_, [&](LockMachine& machine, Effects& effects) {
+    const base::Instant now = base::Now();
+    machine.Expire(now, effects);
+    send = machine.Extend(tenure, lease, now);
+    renewed = !send && machine.Valid(tenure, now);
+  });
+  if (renewed) {
+    return About(
+        absl::FailedPreconditionError("this hold is renewed automatically; only a hold that was "
+                                      "acquired with a lease can be extended"));
+  }
+  if (!send) return About(absl::AbortedError("the hold has ended"));
+  const Answer answer = core_->Run(entry_, *send, base::Now() + core_->command_timeout());
+  bool valid = false;
+  core_->Feed(entry_, [&](LockMachine& machine, Effects& effects) {
+    const base::Instant now = base::Now();
+    machine.OnAnswer(*send, answer, now, effects);
+    valid = machine.Valid(tenure, now);
+  });
+  if (!valid) return About(absl::AbortedError("the hold was lost before it was extended"));
+  return answer.kind == Answer::Kind::kHeld ? absl::OkStatus() : About(answer.failure);
+}
+
+void Handle::Misuse(std::string_view what) {
+  {
+    const base::MutexLock lock(entry_.mu);
+    entry_.machine.OnMisuse();
+  }
+  core_->Tell([&](Observer& observer) { observer.OnMisuse(entry_.keys.name(), what); });
+}
+
+LockMachine::Standing Handle::Pin() {
+  const base::MutexLock lock(entry_.mu);
+  return entry_.machine.Pin(ThreadNumber());
+}
+
+void Handle::Leave(const void* object) {
+  if (core_->in_forked_child()) return;
+  core_->StopAll(entry_.keys.name(), object);
+  core_->Feed(entry_, [&](LockMachine& machine, Effects& effects) {
+    // Under the machine's lock: whoever comes meanwhile takes nothing before this is done.
+    if (--entry_.objects == 0) machine.EndStd(base::Now(), effects);
+  });
+}
+
+void Handle::EndStd() {
+  core_->Feed(entry_,
+              [](LockMachine& machine, Effects& effects) { machine.EndStd(base::Now(), effects); });
+}
+
+Won Handle::Current() const {
+  if (core_->in_forked_child()) return {};
+  const base::MutexLock lock(entry_.mu);
+  const auto standing = entry_.machine.OfThread(ThreadNumber());
+  return {.tenure = standing.tenure,
+          .token = standing.token,
+          .view = entry_.machine.ViewOf(ThreadNumber())};
+}
+
+LockMachine::Standing Handle::OfThisThread() const {
+  if (core_->in_forked_child()) return {};
+  const base::MutexLock lock(entry_.mu);
+  return entry_.machine.OfThread(ThreadNumber());
+}
+
+bool Handle::in_use() const {
+  if (core_->in_forked_child()) return false;
+  const base::MutexLock lock(entry_.mu);
+  return entry_.machine.in_use();
+}
+
+bool Handle::vacant() const {
+  const base::MutexLock lock(entry_.mu);
+  return entry_.machine.vacant();
+}
+
+absl::StatusOr<redis::Reply> Handle::Run(const LuaScript& script,
+                                         absl::Span<const std::string> args, base::Instant deadline,
+                                         std::string_view own_key) {
+  if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
+  Request request(core_->SubjectOf(entry_), script, args, own_key);
+  absl::StatusOr<redis::Reply> reply = core_->scripts().Run(
+      request.call(), std::min(deadline, base::Now() + core_->command_timeout()));
+  if (!reply.ok()) return About(reply.status());
+  return reply;
+}
+
+absl::StatusOr<LockInfo> Handle::Inspect(int most_waiters) {
+  const absl::StatusOr<redis::Reply> reply =
+      Run(entry_.plan->scripts.inspect, {absl::StrCat(most_waiters)});
+  if (!reply.ok()) return reply.status();
+  absl::StatusOr<LockInfo> info = ReadInspection(*reply);
+  if (info.ok()) {
+    AddProcesses(core_->channel(), base::Now() + core_->command_timeout(), *info);
+  }
+  return info;
+}
+
+void Handle::GoOn() {
+  core_->Feed(entry_, [](LockMachine& machine, Effects&) {
+    machine.LookAfter(absl::Milliseconds(1), base::Now());
+  });
+}
+
+absl::Status Handle::ForceRelease() {
+  const Plan& plan = *entry_.plan;
+  return RunAll(plan.scripts.force_release, std::string(kChannelPrefix), plan.forced_key);
+}
+
+absl::Status Handle::RunAll(const LuaScript& script, std::string arg, std::string_view own_key) {
+  // Each call may take what a command may; there are as many as there are windows.
+  const base::Instant deadline = base::Now() + 10 * core_->command_timeout();
+  std::vector<std::string> args = {std::move(arg)};
+  while (true) {
+    const absl::StatusOr<redis::Reply> reply =
+        Run(script, args, base::Now() + core_->command_timeout(), own_key);
+    if (!reply.ok()) return reply.status();
+    Part part = ReadPart(*reply);
+    const bool more = part.look == absl::Milliseconds(1);
+    if (more && base::Now() < deadline) {
+      args = {args[0], std::move(part.next)};
+      continue;
+    }
+    // Earlier calls may have handed something over as well.
+    if (!more && args.size() > 1) {
+      part.look = std::max(part.look, core_->SubjectOf(entry_).claim);
+    }
+    if (part.look > absl::ZeroDuration()) {
+      core_->Feed(entry_, [&](LockMachine& machine, Effects&) {
+        machine.LookAfter(part.look, base::Now());
+      });
+    }
+    return absl::OkStatus();
+  }
+}
+
+}  // namespace redlatch::engine

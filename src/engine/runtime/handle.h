@@ -1,0 +1,152 @@
+#ifndef REDLATCH_SRC_ENGINE_RUNTIME_HANDLE_H_
+#define REDLATCH_SRC_ENGINE_RUNTIME_HANDLE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "redlatch/fencing_token.h"
+#include "redlatch/lock_info.h"
+#include "redlatch/lock_options.h"
+#include "src/base/clock.h"
+#include "src/engine/runtime/core.h"
+#include "src/engine/runtime/entry.h"
+
+namespace redlatch::engine {
+
+inline constexpr int kWaitersListed = 100;
+
+// A number that no other thread of this process has, or ever had.
+uint64_t ThreadNumber();
+
+// Of a server that does not answer: since when, and why.
+struct Silence {
+  base::Instant since = base::Instant::Infinite();
+  absl::Status why;
+};
+
+// What one acquisition wants beside its lock.
+struct Want {
+  Face face = Face::kStatus;
+  Terms terms;
+  absl::Duration wait = absl::InfiniteDuration();
+  std::optional<base::Instant> since;  // when the wait began; else it begins now
+  Silence silence;                     // what the wait has met so far
+  std::stop_token stop;
+  std::shared_ptr<const LockOptions> options;
+  const void* object = nullptr;             // the lock object
+  const std::atomic<bool>* gone = nullptr;  // whether that is gone; null: there is none
+  FencingToken write_token;                 // as a Waiter's
+  HoldNumber write_hold = 0;                // of a reader: the one that its thread has beside it
+};
+
+struct Won {
+  uint64_t tenure = 0;
+  FencingToken token;
+  std::shared_ptr<TenureView> view = {};  // for a Face::kStatus
+  Silence silence = {};                   // with a tenure of 0
+};
+
+// The runtime: a lock object's or a lease's way to its machine. It keeps the machine, and nothing
+// held. Calls run their scripts on the calling thread. Thread-safe; refuses, or does nothing, in a
+// forked child.
+class Handle {
+ public:
+  // `owner`: as the server is to know it; empty: the client's threads.
+  static absl::StatusOr<std::shared_ptr<Handle>> Attach(std::shared_ptr<Core> core,
+                                                        std::string_view name,
+                                                        const std::string& owner, const Plan& plan);
+  ~Handle();
+  Handle(const Handle&) = delete;
+  Handle& operator=(const Handle&) = delete;
+
+  // kFailedPrecondition in a forked child.
+  absl::Status Refusal() const { return core_->Refusal(); }
+
+  // What the calling thread has already, once more; nothing where it has nothing that it may.
+  // Cheap.
+  std::optional<Won> Reenter(Face face);
+  // A tenure of 0: these are readers whom this one may not join; or nothing is held here.
+  absl::StatusOr<Won> Acquire(const Want& want);
+  absl::Status Release(uint64_t tenure);
+  // The same, where nobody waits to hear of it.
+  void Drop(uint64_t tenure);
+  // Several holds at several machines of one core: their scripts travel in one write.
+  struct Held {
+    std::shared_ptr<Handle> handle;
+    uint64_t tenure = 0;
+    std::shared_ptr<TenureView> view = {};
+  };
+  static void ReleaseAll(absl::Span<const Held> held);
+  void Unlock() noexcept;
+  absl::Status Extend(uint64_t tenure, absl::Duration lease);
+  // The calling thread ends what it does not have: nothing happens, but that it is told.
+  void Misuse(std::string_view what);
+  // The calling thread, which may have the lock, comes to read.
+  LockMachine::Standing Pin();
+
+  // A lock object comes.
+  void Enter() { ++entry_.objects; }
+  // It goes: its calls that wait end, also those of an Owner; with the last object, what was taken
+  // by lock().
+  void Leave(const void* object);
+  // What was taken by lock() ends.
+  void EndStd();
+
+  LockMachine::Standing OfThisThread() const;
+  // The same, to be shown to the user.
+  Won Current() const;
+  bool in_use() const;  // some thread has it, or is still to unlock what it lost
+
+  bool vacant() const;  // nothing is held here, awaited or owed
+
+  // A script that is no part of anybody's hold, once, within the command timeout or until the
+  // deadline.
+  absl::StatusOr<redis::Reply> Run(const LuaScript& script, absl::Span<const std::string> args,
+                                   base::Instant deadline = base::Instant::Infinite(),
+                                   std::string_view own_key = {});
+  absl::StatusOr<LockInfo> Inspect(int most_waiters = kWaitersListed);
+  absl::Status ForceRelease();
+  // A script whose work may take several calls: each goes on where the last one stopped.
+  absl::Status RunAll(const LuaScript& script, std::string arg, std::string_view own_key = {});
+  // Another script of this lock has to be gone on with, in the background: see Answer::look.
+  void GoOn();
+  // The status, with the name of the lock and its server.
+  absl::Status About(const absl::Status& status) const;
+
+ private:
+  Handle(std::shared_ptr<Core> core, Entry& entry) : core_(std::move(core)), entry_(entry) {}
+
+  // False: the waiter has failed.
+  bool Listen(ParkedWaiter& waiter, base::Instant answered_by, const Want& want);
+  void Compete(ParkedWaiter& waiter, base::Instant deadline, const Want& want);
+  absl::StatusOr<Won> Result(ParkedWaiter& waiter, const Want& want);
+  struct Ending {
+    Released released;
+    std::optional<Send> send;
+  };
+  template <class Event>
+  Ending Begin(base::Instant deadline, Event event);
+  Ending BeginRelease(uint64_t tenure, base::Instant deadline);
+  void Hear(Ending& ending, const Answer& answer, base::Instant deadline);
+  void Follow(Ending& ending, base::Instant deadline);
+  absl::Status End(Ending& ending, base::Instant deadline);
+  void Forget(uint64_t tenure);
+  absl::Status ReleaseStatus(const Released& released) const;
+  std::string Title() const;
+
+  const std::shared_ptr<Core> core_;
+  Entry& entry_;
+};
+
+}  // namespace redlatch::engine
+
+#endif  // REDLATCH_SRC_ENGINE_RUNTIME_HANDLE_H_

@@ -1,0 +1,160 @@
+#include "src/engine/runtime/renewer.h"
+
+#include <algorithm>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "src/base/thread.h"
+#include "src/engine/protocol/wire.h"
+#include "src/engine/runtime/core.h"
+#include "src/redis/link/scripts.h"
+#include "src/redis/wire/reply.h"
+
+namespace redlatch::engine {
+namespace {
+
+// Renewals due within so long of each other travel together, where their lease allows it.
+constexpr absl::Duration kTogether = absl::Milliseconds(250);
+constexpr size_t kLargestBatch = 512;
+constexpr absl::Duration kShortestTimeout = absl::Milliseconds(50);
+
+struct Job {
+  Entry* entry;
+  Send send;
+  Request request;
+};
+
+}  // namespace
+
+void Renewer::Stop() {
+  std::thread thread;
+  {
+    const base::MutexLock lock(mu_);
+    stopping_ = true;
+    stop_by_ = base::Now() + core_.command_timeout();
+    thread = std::move(thread_);
+  }
+  changed_.SignalAll();
+  if (thread.joinable()) thread.join();
+}
+
+void Renewer::Start() {
+  if (thread_.joinable() || stopping_) return;
+  try {
+    thread_ = base::StartThread("redlatch-renew", [this] { Work(); });
+  } catch (const std::system_error&) {
+    // There is no thread to be had: the next call tries again.
+  }
+}
+
+base::Instant Renewer::StopBy() {
+  const base::MutexLock lock(mu_);
+  return stop_by_;
+}
+
+void Renewer::KeepDescribed() {
+  const base::MutexLock lock(mu_);
+  Start();
+}
+
+void Renewer::Wake() {
+  KeepDescribed();
+  changed_.SignalOne();
+}
+
+void Renewer::Schedule(Entry& entry, base::Instant moment) {
+  bool first = false;
+  {
+    const base::MutexLock lock(mu_);
+    Start();
+    first = timers_.SetEarlier(entry.send_timer, moment);
+  }
+  if (first) changed_.SignalOne();
+}
+
+void Renewer::Remove(Entry& entry) {
+  const base::MutexLock lock(mu_);
+  timers_.Remove(entry.send_timer);
+}
+
+void Renewer::Reconnected() {
+  {
+    const base::MutexLock lock(mu_);
+    Start();
+    reconnected_ = true;
+  }
+  changed_.SignalOne();
+}
+
+void Renewer::TakeDue(base::Instant now, std::vector<Entry*>& due) {
+  if (now < timers_.next()) return;
+  while (Entry* const entry = timers_.PopDue(now + kTogether)) {
+    Table::Refer(*entry);
+    due.push_back(entry);
+  }
+}
+
+void Renewer::Work() {
+  std::vector<Entry*> due;
+  bool last = false;
+  mu_.Lock();
+  while (!last) {
+    last = stopping_;
+    const bool reconnected = std::exchange(reconnected_, false);
+    const base::Instant now = base::Now();
+    const bool describe = describe_at_ <= now && !last;
+    if (describe) describe_at_ = now + refresh_;
+    const base::Instant repeat_at = core_.counts().due();
+    const bool repeat = repeat_at <= now && !last;
+    TakeDue(now, due);
+    if (due.empty() && !reconnected && !describe && !repeat && !last) {
+      changed_.WaitUntil(mu_, std::min({timers_.next(), describe_at_, repeat_at}));
+      continue;
+    }
+    mu_.Unlock();
+    if (reconnected) core_.Reconnected();
+    if (describe) core_.Describe();
+    Serve(due);
+    if (repeat) core_.counts().Repeat();
+    for (Entry* const entry : due) core_.table().Drop(*entry);
+    due.clear();
+    mu_.Lock();
+  }
+  mu_.Unlock();
+}
+
+void Renewer::Serve(const std::vector<Entry*>& due) {
+  std::vector<Job> jobs;
+  absl::Duration timeout = core_.command_timeout();
+  for (Entry* const entry : due) {
+    core_.Feed(*entry, [&](LockMachine& machine, Effects&) {
+      const base::Instant now = base::Now();
+      while (const std::optional<Send> send = machine.NextSend(now, kTogether)) {
+        core_.Prepare(*send);
+        jobs.push_back({entry, *send, Request(core_.SubjectOf(*entry), *send)});
+        timeout = std::min(timeout, std::max(kShortestTimeout, send->lease / 3));
+      }
+    });
+  }
+  for (size_t begin = 0; begin < jobs.size(); begin += kLargestBatch) {
+    const auto batch = absl::MakeSpan(jobs).subspan(begin, kLargestBatch);
+    std::vector<redis::ScriptCall> calls;
+    calls.reserve(batch.size());
+    for (Job& job : batch) calls.push_back(job.request.call());
+    std::vector<absl::StatusOr<redis::Reply>> replies(batch.size());
+    core_.scripts().RunBatch(calls, std::min(base::Now() + timeout, StopBy()),
+                             absl::MakeSpan(replies));
+    for (size_t i = 0; i < batch.size(); ++i) {
+      const Answer answer = ReadAnswer(batch[i].send, replies[i]);
+      core_.NoteAnswer(batch[i].send, answer);
+      core_.Feed(*batch[i].entry, [&](LockMachine& machine, Effects& effects) {
+        machine.OnAnswer(batch[i].send, answer, base::Now(), effects);
+      });
+    }
+  }
+}
+
+}  // namespace redlatch::engine

@@ -1,0 +1,62 @@
+#ifndef REDLATCH_SRC_ENGINE_RUNTIME_RENEWER_H_
+#define REDLATCH_SRC_ENGINE_RUNTIME_RENEWER_H_
+
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/time/time.h"
+#include "src/base/clock.h"
+#include "src/base/mutex.h"
+#include "src/engine/runtime/entry.h"
+#include "src/engine/runtime/timer_heap.h"
+
+namespace redlatch::engine {
+
+class Core;
+
+// The thread that runs those scripts of all locks for which no caller is there: renewals,
+// heartbeats, releases and cancels that went unanswered. What is due together travels in one
+// pipelined write. It starts when it is first needed, and from then on also repeats who this client
+// is. Thread-safe.
+class Renewer {
+ public:
+  // `refresh`: how often the client describes itself.
+  Renewer(Core& core, absl::Duration refresh)
+      : core_(core), refresh_(refresh), describe_at_(base::Now() + refresh) {}
+  // Ends the thread, after a last look at what is due, within the command timeout.
+  void Stop();
+  Renewer(const Renewer&) = delete;
+  Renewer& operator=(const Renewer&) = delete;
+
+  // The client is described from here on, also where nothing is ever due.
+  void KeepDescribed();
+  // There may be counts to repeat sooner than before.
+  void Wake();
+  void Schedule(Entry& entry, base::Instant moment);
+  void Remove(Entry& entry);
+  // A connection was lost and made again: everything is renewed, every waiter asks again.
+  void Reconnected();
+
+ private:
+  void Start() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Work();
+  void TakeDue(base::Instant now, std::vector<Entry*>& due) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Serve(const std::vector<Entry*>& due);
+  base::Instant StopBy();
+
+  Core& core_;
+  const absl::Duration refresh_;
+  base::Mutex mu_;
+  base::CondVar changed_;
+  TimerHeap timers_ ABSL_GUARDED_BY(mu_);
+  base::Instant describe_at_ ABSL_GUARDED_BY(mu_);
+  bool reconnected_ ABSL_GUARDED_BY(mu_) = false;
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  base::Instant stop_by_ ABSL_GUARDED_BY(mu_) = base::Instant::Infinite();
+  std::thread thread_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace redlatch::engine
+
+#endif  // REDLATCH_SRC_ENGINE_RUNTIME_RENEWER_H_

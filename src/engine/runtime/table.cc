@@ -1,0 +1,185 @@
+#include "src/engine/runtime/table.h"
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+
+namespace redlatch::engine {
+namespace {
+
+// Most programs have one plan a class; where extra arguments differ from lock to lock, sharing
+// them is not worth a search.
+constexpr size_t kPlansKept = 8;
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<const Plan>> Table::Intern(const Plan& plan) {
+  for (const auto& known : plans_) {
+    if (known->SameAs(plan)) return known;
+  }
+  absl::StatusOr<Plan> complete = Complete(plan);
+  if (!complete.ok()) return complete.status();
+  auto made = std::make_shared<const Plan>(*std::move(complete));
+  if (plans_.size() < kPlansKept) plans_.push_back(made);
+  return made;
+}
+
+// A plan in use for that key by which locks of this one cannot work; null where there is none.
+const Plan* Table::Conflict(std::string_view key, const Plan& plan) const {
+  for (auto at = entries_.lower_bound(Key(key, std::string_view()));
+       at != entries_.end() && at->first.first == key; ++at) {
+    const Plan& other = *at->second->plan;
+    if (other.sharing == plan.sharing) return other.SameAs(plan) ? nullptr : &other;
+    if (other.traits.kind != plan.traits.kind) return &other;
+  }
+  return nullptr;
+}
+
+absl::StatusOr<Entry*> Table::Attach(KeySet keys, const std::string& owner, const Plan& plan,
+                                     std::string_view account) {
+  const base::MutexLock lock(mu_);
+  if (const Plan* const other = Conflict(keys.main(), plan)) {
+    const std::string kind(plan.traits.kind);
+    if (other->traits.kind == kind && other->extra_args != plan.extra_args) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "this client already uses the name as a lock of kind \"", kind,
+          "\" with other ExtraArgs(); make them equal, or give AcquireOptions::args what differs "
+          "from one acquisition to the next"));
+    }
+    return absl::FailedPreconditionError(
+        absl::StrCat("this client already uses the name as a lock of kind \"",
+                     std::string(other->traits.kind), "\", which has other scripts than kind \"",
+                     kind, "\"; use another name, or another client"));
+  }
+  auto found = entries_.find(Key(keys.main(), owner));
+  if (found == entries_.end()) {
+    LockMachine::Config config = config_;
+    config.reentrant = plan.traits.reentrant;
+    config.sharing = plan.sharing;
+    config.explicit_owner = !owner.empty() && plan.sharing == Sharing::kExclusive;
+    config.longest_heartbeat = plan.traits.longest_heartbeat;
+    config.counts = stats_names_ > 0;
+    absl::StatusOr<std::shared_ptr<const Plan>> interned = Intern(plan);
+    if (!interned.ok()) return interned.status();
+    auto made = std::make_unique<Entry>(std::move(keys), owner, *std::move(interned), config,
+                                        config.counts ? AccountOf(account) : nullptr);
+    const Key key(made->keys.main(), made->owner);
+    found = entries_.emplace(key, std::move(made)).first;
+  }
+  Entry& entry = *found->second;
+  Refer(entry);
+  return &entry;
+}
+
+void Table::Drop(Entry& entry) {
+  const base::MutexLock lock(mu_);
+  if (--entry.references == 0) Retire(entry);
+}
+
+void Table::Retire(Entry& entry) {
+  {
+    const base::MutexLock lock(entry.mu);
+    if (!entry.machine.idle()) return;
+  }
+  leaving_(entry);
+  if (entry.references != 0) return;  // a timer had just been taken: whoever did that drops it
+  if (entry.account != nullptr) {
+    const base::MutexLock lock(entry.mu);
+    entry.machine.tally().AddTo(*entry.account);
+  }
+  // `erase(key)` would compare with a key that lies in the entry.
+  entries_.erase(entries_.find(Key(entry.keys.main(), entry.owner)));
+}
+
+void Table::VisitReferred(const std::vector<Entry*>& entries,
+                          absl::FunctionRef<void(Entry&)> visit) {
+  for (Entry* entry : entries) {
+    visit(*entry);
+    Drop(*entry);
+  }
+}
+
+Entry* Table::ReferTo(std::string_view key, HoldNumber hold) {
+  const base::MutexLock lock(mu_);
+  for (auto at = entries_.lower_bound(Key(key, std::string_view()));
+       at != entries_.end() && at->first.first == key; ++at) {
+    if (at->second->hold.load(std::memory_order_relaxed) != hold) continue;
+    Refer(*at->second);
+    return at->second.get();
+  }
+  return nullptr;
+}
+
+void Table::Visit(std::string_view key, absl::FunctionRef<void(Entry&)> visit) {
+  std::vector<Entry*> found;
+  {
+    const base::MutexLock lock(mu_);
+    for (auto at = entries_.lower_bound(Key(key, std::string_view()));
+         at != entries_.end() && at->first.first == key; ++at) {
+      Refer(*at->second);
+      found.push_back(at->second.get());
+    }
+  }
+  VisitReferred(found, visit);
+}
+
+void Table::VisitAll(absl::FunctionRef<void(Entry&)> visit) {
+  std::vector<Entry*> found;
+  {
+    const base::MutexLock lock(mu_);
+    for (const auto& [key, entry] : entries_) {
+      Refer(*entry);
+      found.push_back(entry.get());
+    }
+  }
+  VisitReferred(found, visit);
+}
+
+// Whoever comes when all places are taken is counted among the others, for ever: numbers that only
+// grow stay where they are.
+LockStats* Table::AccountOf(std::string_view name) {
+  if (name.empty()) name = kOtherNames;
+  auto found = accounts_.find(name);
+  if (found == accounts_.end()) {
+    const size_t others = accounts_.contains(kOtherNames) ? 1 : 0;
+    if (accounts_.size() - others >= stats_names_) name = kOtherNames;
+    found = accounts_.try_emplace(std::string(name)).first;
+    found->second.name = found->first;
+  }
+  return &found->second;
+}
+
+std::vector<LockStats> Table::Stats() {
+  std::vector<LockStats> stats;
+  std::map<const LockStats*, size_t> places;
+  std::vector<Entry*> found;
+  {
+    // Entries that are referred to stay: they are in no account yet.
+    const base::MutexLock lock(mu_);
+    stats.reserve(accounts_.size());
+    for (const auto& [name, account] : accounts_) {
+      places.emplace(&account, stats.size());
+      stats.push_back(account);
+    }
+    if (!stats.empty()) found.reserve(entries_.size());
+    for (const auto& [key, entry] : entries_) {
+      if (entry->account == nullptr) continue;
+      Refer(*entry);
+      found.push_back(entry.get());
+    }
+  }
+  VisitReferred(found, [&](Entry& entry) {
+    LockStats& of_name = stats[places.at(entry.account)];
+    const base::MutexLock lock(entry.mu);
+    entry.machine.tally().AddTo(of_name);
+    const uint64_t releasing = entry.machine.releasing();
+    of_name.releasing += releasing;
+    of_name.released -= releasing;
+    const uint64_t held = entry.machine.tenures().size();
+    of_name.held += held;
+    of_name.permits += entry.plan->sharing == Sharing::kCounted ? entry.machine.permits() : 0;
+    of_name.waiting += entry.machine.waiting();
+  });
+  return stats;
+}
+
+}  // namespace redlatch::engine

@@ -1,0 +1,16 @@
+#ifndef REDLATCH_SRC_ENGINE_RUNTIME_USERS_CODE_H_
+#define REDLATCH_SRC_ENGINE_RUNTIME_USERS_CODE_H_
+
+#include <string_view>
+
+#include "absl/functional/function_ref.h"
+
+namespace redlatch::engine {
+
+// Calls a function that the user gave us, which is called `name`. What it throws is told on stderr
+// and goes no further.
+void RunUsersCode(std::string_view name, absl::FunctionRef<void()> code) noexcept;
+
+}  // namespace redlatch::engine
+
+#endif  // REDLATCH_SRC_ENGINE_RUNTIME_USERS_CODE_H_

@@ -1,0 +1,110 @@
+#ifndef REDLATCH_SRC_REDIS_CONNECT_CONNECTOR_H_
+#define REDLATCH_SRC_REDIS_CONNECT_CONNECTOR_H_
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "src/base/clock.h"
+#include "src/redis/connect/endpoint.h"
+#include "src/redis/connect/handshake.h"
+#include "src/redis/transport/transport.h"
+#include "src/redis/url/url.h"
+#include "src/redis/wire/codec.h"
+
+namespace redlatch::redis {
+
+// A connection that has been greeted and accepted, ready for commands.
+struct Connection {
+  std::unique_ptr<Transport> transport;
+  ReplyParser parser;
+  ServerInfo info;
+  SocketAddress address;
+};
+
+// Whom a connection leads to, and since when.
+struct Peer {
+  SocketAddress address;
+  base::Instant since;
+};
+
+// Where to connect to, whatever the URL leads to by now; nothing: where the URL leads.
+using Whereabouts = std::function<std::optional<SocketAddress>()>;
+
+// Makes connections: finds the addresses, connects to one, shakes hands. An address that cannot be
+// reached, or whose server cannot serve now, as a replica can't, leaves the turn to the next. The
+// thread that calls does the work, and where its deadline comes first, the attempt stays as it is
+// and the next call goes on with it; so callers of little patience get connected too, together. One
+// attempt takes no longer than the URL's connect_timeout. Not thread-safe.
+class Connector {
+ public:
+  // No `endpoint`: where the URL leads. `where`, if given, is asked first; after an attempt there
+  // has failed, the next one goes where the URL leads.
+  Connector(const Url& url, Handshake::Purpose purpose, TransportFactory open = OpenSocket,
+            std::unique_ptr<Endpoint> endpoint = nullptr, Whereabouts where = nullptr);
+
+  // A connection; nothing where `deadline` came first; an error where the attempt has failed:
+  // kUnavailable where another may succeed. The call after an error begins a new attempt.
+  // `wake_fd` (or -1) becoming readable ends the call like the deadline does.
+  absl::StatusOr<std::optional<Connection>> Step(base::Instant deadline, int wake_fd = -1);
+
+  // Drops the attempt under way, its socket with it.
+  void Abandon() { attempt_.reset(); }
+  // In a forked child: closes its socket, and touches nothing else.
+  void CloseInForkedChild() {
+    if (attempt_.has_value()) attempt_->transport.reset();
+  }
+
+ private:
+  struct Attempt {
+    base::Instant deadline;
+    bool told_where = false;  // `where` has named the address
+    std::vector<SocketAddress> addresses;
+    size_t next_address = 0;
+    base::Instant address_deadline;
+    absl::Duration patience;  // of the present socket, for the server's first word
+    base::Instant patient_until;
+    std::unique_ptr<Transport> transport;
+    bool connected = false;
+    size_t written = 0;  // of the handshake
+    ReplyParser parser;
+    std::vector<Reply> replies;
+    std::string last_error;
+    int last_errno = 0;
+    absl::Status refusal;  // by the last server that was reached
+
+    void GoOn(absl::Status why);  // from a server that was reached to the next address
+  };
+  enum class Progress { kReady, kOutOfTime };
+  using Outcome = absl::StatusOr<Progress>;
+
+  void BeginAttempt();
+  bool Moved() const;
+  absl::StatusOr<std::optional<Connection>> Failed(absl::Status why);
+  Outcome Advance(Attempt& attempt, base::Instant limit, int wake_fd);
+  Outcome FindAddresses(Attempt& attempt, base::Instant limit);
+  Outcome ConnectToOne(Attempt& attempt, base::Instant limit, int wake_fd);
+  Outcome Greet(Attempt& attempt, base::Instant limit, int wake_fd);
+  absl::Status OpenNext(Attempt& attempt);
+  absl::Status Open(Attempt& attempt, absl::Duration patience);
+  std::string Late(const Attempt& attempt) const;
+  absl::Status Unreachable(const Attempt& attempt, const std::string& why) const;
+  absl::Status HungUp(const Attempt& attempt, const std::string& why) const;
+
+  const Url url_;
+  const std::string server_;
+  const Handshake handshake_;
+  const TransportFactory open_;
+  const std::unique_ptr<Endpoint> endpoint_;
+  const Whereabouts where_;
+  bool trust_where_ = true;
+  std::optional<Attempt> attempt_;
+};
+
+}  // namespace redlatch::redis
+
+#endif  // REDLATCH_SRC_REDIS_CONNECT_CONNECTOR_H_

@@ -1,0 +1,261 @@
+#include "src/redis/connect/handshake.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "src/redis/wire/codec.h"
+#include "src/redis/wire/errors.h"
+
+namespace redlatch::redis {
+namespace {
+
+constexpr int kOldestMajor = 7;
+// EVALSHA of it answers NOSCRIPT to who may run it, and NOPERM to who may not.
+constexpr std::string_view kNoSuchScript = "0000000000000000000000000000000000000000";
+// The commands of other names that locks need, of those that the server does not know. None is
+// executed: each has a word too few or too many.
+constexpr std::string_view kCommandsProbe = R"(
+local missing = {}
+for _, call in ipairs({{'TIME', ''}, {'PUBLISH'}, {'PUBSUB'}, {'SUBSCRIBE'}}) do
+  local answer = redis.pcall(unpack(call))
+  if answer.err and string.find(answer.err, 'nknown') then missing[#missing + 1] = call[1] end
+end
+return missing)";
+
+// The value of `field` in the answer to INFO, or an empty view.
+std::string_view InfoField(std::string_view info, std::string_view field) {
+  size_t at = 0;
+  while (at < info.size()) {
+    const size_t end = std::min(info.find("\r\n", at), info.size());
+    const std::string_view line = info.substr(at, end - at);
+    if (line.size() > field.size() && line.substr(0, field.size()) == field &&
+        line[field.size()] == ':') {
+      return line.substr(field.size() + 1);
+    }
+    at = end + 2;
+  }
+  return {};
+}
+
+// The value of `field` in the answer to HELLO, a list of names and values.
+std::string_view HelloField(const Reply& hello, std::string_view field) {
+  for (size_t i = 0; i + 1 < hello.elements.size(); i += 2) {
+    if (hello.elements[i].text == field) return hello.elements[i + 1].text;
+  }
+  return {};
+}
+
+// A command that the server, or this user, does not have.
+bool CannotAsk(const Reply& reply) {
+  if (!reply.is_error()) return false;
+  const ErrorCode error = ClassifyError(reply.text);
+  return error == ErrorCode::kNoPermission || error == ErrorCode::kUnknownCommand;
+}
+
+// A server that does not know a command repeats its arguments, and AUTH's are secret.
+std::string_view WithoutArguments(std::string_view error) {
+  return error.substr(0, error.find(", with args"));
+}
+
+}  // namespace
+
+Handshake::Handshake(const Url& url, Purpose purpose)
+    : url_(url), server_(url.DebugString()), purpose_(purpose) {
+  if (!url.user.empty() || !url.password.empty()) {
+    if (url.user.empty()) {
+      Add(Step::kAuth, {"AUTH", url.password});
+    } else {
+      Add(Step::kAuth, {"AUTH", url.user, url.password});
+    }
+  }
+  if (url.db != 0) Add(Step::kSelect, {"SELECT", std::to_string(url.db)});
+  if (!url.client_name.empty()) Add(Step::kSetName, {"CLIENT", "SETNAME", url.client_name});
+  Add(Step::kHello, {"HELLO"});
+  if (purpose == Purpose::kSubscriptions) return;
+  Add(Step::kInfoServer, {"INFO", "server"});
+  Add(Step::kInfoReplication, {"INFO", "replication"});
+  Add(Step::kInfoMemory, {"INFO", "memory"});
+  Add(Step::kCommands, {"EVAL", kCommandsProbe, "0"});
+  Add(Step::kScript, {"EVALSHA", kNoSuchScript, "0"});
+}
+
+void Handshake::Add(Step step, absl::Span<const std::string_view> args) {
+  const Command command(args);
+  bytes_.append(command.bytes());
+  steps_.push_back(step);
+}
+
+absl::Status Handshake::Check(absl::Span<const Reply> replies, ServerInfo* info) const {
+  *info = ServerInfo();
+  Nature nature;
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    absl::Status status = CheckStep(steps_[i], replies[i], nature, info);
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Handshake::CheckStep(Step step, const Reply& reply, Nature& nature,
+                                  ServerInfo* info) const {
+  const ErrorCode error = reply.is_error() ? ClassifyError(reply.text) : ErrorCode::kOther;
+  switch (step) {
+    case Step::kAuth:
+      if (!reply.is_error()) return absl::OkStatus();
+      if (IsTransient(error)) return ErrorStatus(reply.text, server_);
+      return absl::PermissionDeniedError(
+          ErrorStatus(WithoutArguments(reply.text), server_).message());
+    case Step::kSelect:
+      return reply.is_error() ? Refusal(reply) : absl::OkStatus();
+    case Step::kSetName:
+      if (reply.is_error() && IsTransient(error)) return ErrorStatus(reply.text, server_);
+      if (reply.is_error()) {
+        info->warnings.push_back(absl::StrCat(
+            server_, " does not accept a client name: ", reply.text, " (it is not needed)"));
+      }
+      return absl::OkStatus();
+    case Step::kHello:
+      if (absl::Status said = ReadHello(reply, nature); !said.ok()) return said;
+      return purpose_ == Purpose::kSubscriptions ? CheckRole(nature) : absl::OkStatus();
+    case Step::kInfoServer:
+      if (absl::Status said = ReadServer(reply, nature, info); !said.ok()) return said;
+      return CheckServer(nature, info);
+    case Step::kInfoReplication:
+      if (absl::Status said = ReadReplication(reply, nature); !said.ok()) return said;
+      return CheckRole(nature);
+    case Step::kInfoMemory:
+      return CheckMemory(reply, info);
+    case Step::kCommands:
+      return CheckCommands(reply);
+    case Step::kScript:
+      return CheckScript(reply);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Handshake::Refusal(const Reply& reply) const {
+  absl::Status status = ErrorStatus(reply.text, server_);
+  if (absl::IsUnavailable(status) || absl::IsPermissionDenied(status)) return status;
+  return absl::FailedPreconditionError(status.message());
+}
+
+absl::Status Handshake::LacksCommands(const std::string& names) const {
+  return absl::FailedPreconditionError(
+      absl::StrCat(server_, " does not know ", names,
+                   ", which locks need under that name (remove its rename-command line from the "
+                   "server's configuration)"));
+}
+
+// What does not know the command, as some proxies don't, may serve all the same.
+absl::Status Handshake::ReadHello(const Reply& reply, Nature& nature) const {
+  if (reply.is_error()) {
+    const absl::Status status = ErrorStatus(reply.text, server_);
+    const bool tells = absl::IsUnavailable(status) || absl::IsPermissionDenied(status);
+    return tells && !CannotAsk(reply) ? status : absl::OkStatus();
+  }
+  nature.version = HelloField(reply, "version");
+  nature.valkey = HelloField(reply, "server") == "valkey";
+  nature.mode = HelloField(reply, "mode");
+  nature.role = HelloField(reply, "role");
+  return absl::OkStatus();
+}
+
+absl::Status Handshake::ReadServer(const Reply& reply, Nature& nature, ServerInfo* info) const {
+  if (CannotAsk(reply)) {
+    const bool unknown = ClassifyError(reply.text) == ErrorCode::kUnknownCommand;
+    info->warnings.push_back(absl::StrCat(
+        server_, unknown
+                     ? " does not know INFO: its memory policy was not checked (see that it is "
+                       "noeviction)"
+                     : " does not let this user run INFO: its memory policy was not checked (grant "
+                       "it: ACL SETUSER <user> +info)"));
+    return absl::OkStatus();
+  }
+  if (reply.is_error()) return Refusal(reply);
+  const std::string_view valkey = InfoField(reply.text, "valkey_version");
+  nature.valkey = !valkey.empty();
+  nature.version = nature.valkey ? valkey : InfoField(reply.text, "redis_version");
+  nature.mode = InfoField(reply.text, "redis_mode");
+  if (nature.mode.empty()) nature.mode = InfoField(reply.text, "server_mode");  // Valkey's
+  info->run_id = std::string(InfoField(reply.text, "run_id"));
+  if (!nature.version.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      server_, " does not tell its version; redlatch needs Redis 7.0 or later, or Valkey"));
+}
+
+absl::Status Handshake::CheckMemory(const Reply& reply, ServerInfo* info) const {
+  if (CannotAsk(reply)) return absl::OkStatus();
+  if (reply.is_error()) return Refusal(reply);
+  const std::string_view limit = InfoField(reply.text, "maxmemory");
+  const std::string_view policy = InfoField(reply.text, "maxmemory_policy");
+  if (policy.empty() || policy == "noeviction") return absl::OkStatus();
+  const std::string what = absl::StrCat(
+      server_, " has maxmemory-policy ", std::string(policy),
+      ": it evicts held locks when its memory is full (CONFIG SET maxmemory-policy noeviction");
+  if (limit == "0" || url_.allow_eviction) {
+    info->warnings.push_back(
+        absl::StrCat(what, limit == "0" ? "; at present there is no memory limit" : "", ")"));
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat(what, ", or accept the risk with ?eviction=allow in the URL)"));
+}
+
+absl::Status Handshake::ReadReplication(const Reply& reply, Nature& nature) const {
+  if (CannotAsk(reply)) return absl::OkStatus();
+  if (reply.is_error()) return Refusal(reply);
+  nature.role = InfoField(reply.text, "role");
+  nature.primary_host = InfoField(reply.text, "master_host");
+  nature.primary_port = InfoField(reply.text, "master_port");
+  return absl::OkStatus();
+}
+
+absl::Status Handshake::CheckCommands(const Reply& reply) const {
+  if (reply.is_error()) return CheckScript(reply);
+  std::string missing;
+  for (const Reply& name : reply.elements) {
+    missing.append(missing.empty() ? "" : ", ").append(name.text);
+  }
+  return missing.empty() ? absl::OkStatus() : LacksCommands(missing);
+}
+
+absl::Status Handshake::CheckScript(const Reply& reply) const {
+  const ErrorCode error = reply.is_error() ? ClassifyError(reply.text) : ErrorCode::kNoScript;
+  if (error == ErrorCode::kNoScript) return absl::OkStatus();
+  if (error == ErrorCode::kNoPermission) {
+    return absl::PermissionDeniedError(
+        absl::StrCat(server_, " does not let this user run scripts: ", reply.text,
+                     " (grant it: ACL SETUSER <user> +eval +evalsha +script)"));
+  }
+  return Refusal(reply);
+}
+
+absl::Status Handshake::CheckServer(const Nature& nature, ServerInfo* info) const {
+  info->version = std::string(nature.version);
+  if (!info->version.empty() && !nature.valkey && std::atoi(info->version.c_str()) < kOldestMajor) {
+    return absl::FailedPreconditionError(absl::StrCat(server_, " is Redis ", info->version,
+                                                      "; redlatch needs 7.0 or later, or Valkey"));
+  }
+  if (nature.mode == "cluster") {
+    return absl::FailedPreconditionError(absl::StrCat(
+        server_,
+        " is a node of a cluster; clusters are not supported yet (use a standalone server)"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Handshake::CheckRole(const Nature& nature) const {
+  // "slave" in INFO, "replica" in HELLO.
+  if (nature.role != "replica" && nature.role != "slave") return absl::OkStatus();
+  const std::string primary = nature.primary_host.empty()
+                                  ? ""
+                                  : absl::StrCat(" of ", std::string(nature.primary_host), ":",
+                                                 std::string(nature.primary_port));
+  // Unavailable, not refused: a failover may be under way, and this the primary soon.
+  return absl::UnavailableError(
+      absl::StrCat(server_, " is a replica", primary, " (connect to the primary)"));
+}
+
+}  // namespace redlatch::redis

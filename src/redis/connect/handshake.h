@@ -1,0 +1,82 @@
+#ifndef REDLATCH_SRC_REDIS_CONNECT_HANDSHAKE_H_
+#define REDLATCH_SRC_REDIS_CONNECT_HANDSHAKE_H_
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "src/redis/url/url.h"
+#include "src/redis/wire/reply.h"
+
+namespace redlatch::redis {
+
+// What a server said of itself when the connection was made.
+struct ServerInfo {
+  std::string version;                // "7.0.15"; Valkey's own, where it is Valkey
+  std::string run_id;                 // changes when the server restarts
+  std::vector<std::string> warnings;  // each says what is wrong and how to mend it
+};
+
+// The first commands of every connection, sent in one write: AUTH, SELECT, CLIENT SETNAME, HELLO,
+// and for a connection that runs scripts a probe of what redlatch needs. The probe is repeated with
+// every reconnect, since another server may be there by then. INFO is for what HELLO doesn't tell:
+// a server or a user without it gets a warning.
+class Handshake {
+ public:
+  enum class Purpose { kCommands, kSubscriptions };
+  Handshake(const Url& url, Purpose purpose);
+
+  const std::string& bytes() const { return bytes_; }
+  size_t reply_count() const { return steps_.size(); }
+
+  // OK where the server accepts this client and is one that can hold locks. Otherwise
+  // kUnavailable where a later attempt may succeed, kPermissionDenied or kFailedPrecondition where
+  // somebody must mend something first. `info` is filled for Purpose::kCommands.
+  absl::Status Check(absl::Span<const Reply> replies, ServerInfo* info) const;
+
+ private:
+  enum class Step {
+    kAuth,
+    kSelect,
+    kSetName,
+    kHello,
+    kInfoServer,
+    kInfoMemory,
+    kInfoReplication,
+    kCommands,
+    kScript
+  };
+  // What HELLO and INFO say of a server; empty where neither does.
+  struct Nature {
+    std::string_view version;
+    bool valkey = false;
+    std::string_view mode;
+    std::string_view role;
+    std::string_view primary_host;
+    std::string_view primary_port;
+  };
+  void Add(Step step, absl::Span<const std::string_view> args);
+  absl::Status CheckStep(Step step, const Reply& reply, Nature& nature, ServerInfo* info) const;
+  absl::Status Refusal(const Reply& reply) const;
+  absl::Status LacksCommands(const std::string& names) const;
+  absl::Status ReadHello(const Reply& reply, Nature& nature) const;
+  absl::Status ReadServer(const Reply& reply, Nature& nature, ServerInfo* info) const;
+  absl::Status ReadReplication(const Reply& reply, Nature& nature) const;
+  absl::Status CheckMemory(const Reply& reply, ServerInfo* info) const;
+  absl::Status CheckCommands(const Reply& reply) const;
+  absl::Status CheckScript(const Reply& reply) const;
+  absl::Status CheckServer(const Nature& nature, ServerInfo* info) const;
+  absl::Status CheckRole(const Nature& nature) const;
+
+  const Url url_;
+  const std::string server_;
+  const Purpose purpose_;
+  std::string bytes_;
+  std::vector<Step> steps_;
+};
+
+}  // namespace redlatch::redis
+
+#endif  // REDLATCH_SRC_REDIS_CONNECT_HANDSHAKE_H_

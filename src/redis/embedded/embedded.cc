@@ -1,0 +1,176 @@
+#include "src/redis/embedded/embedded.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "src/base/random.h"
+#include "src/base/uninterrupted.h"
+#include "src/base/unique_fd.h"
+#include "src/redis/embedded/directory.h"
+#include "src/redis/embedded/keeper.h"
+
+namespace redlatch::redis {
+namespace {
+
+// A server that ends while it starts is given a second chance: the first may have fallen over what
+// an older one kept, and the second starts without.
+constexpr int kStarts = 2;
+
+// The files of one server.
+struct Place {
+  explicit Place(std::string where) : directory(std::move(where)) {}
+  std::string directory;
+  std::string socket = directory + "/redis.sock";
+  std::string lock = directory + "/lock";    // held while one process looks, and starts a server
+  std::string alive = directory + "/alive";  // a FIFO: see SpawnKeptServer()
+  std::string log = directory + "/log";
+};
+
+// Somebody's answer to a connection: a server listens, though perhaps with a full queue.
+absl::StatusOr<bool> Listens(const std::string& socket_path) {
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  socket_path.copy(address.sun_path, sizeof address.sun_path - 1);
+  const base::UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!fd.valid()) return ErrnoStatus("make a socket for", socket_path, errno);
+  if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) {
+    return true;
+  }
+  if (errno == EAGAIN || errno == EINPROGRESS || errno == EINTR) return true;
+  if (errno == ENOENT || errno == ECONNREFUSED) return false;
+  return ErrnoStatus("connect to", socket_path, errno);
+}
+
+// Whether a server, or the keeper that is about to start one, holds the FIFO open.
+absl::StatusOr<bool> IsAlive(const std::string& fifo) {
+  if (mkfifo(fifo.c_str(), 0600) != 0 && errno != EEXIST) {
+    return ErrnoStatus("make the FIFO", fifo, errno);
+  }
+  const base::UniqueFd fd(base::Uninterrupted([&] {
+    return open(fifo.c_str(), O_WRONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+  }));  // ENXIO: no reader
+  if (!fd.valid() && errno != ENXIO) return ErrnoStatus("open the FIFO", fifo, errno);
+  struct stat file;
+  if (lstat(fifo.c_str(), &file) == 0 && !S_ISFIFO(file.st_mode)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("embedded: '", fifo, "' is not a FIFO; remove it"));
+  }
+  return fd.valid();
+}
+
+// An exclusive flock, unlocked in so many words: to close the descriptor is not enough where
+// another thread forked meanwhile and the child has a copy.
+class DirectoryLock {
+ public:
+  explicit DirectoryLock(base::UniqueFd fd) : fd_(std::move(fd)) {}
+  DirectoryLock(DirectoryLock&&) = default;
+  DirectoryLock& operator=(DirectoryLock&&) = delete;
+  ~DirectoryLock() {
+    if (fd_.valid()) flock(fd_.get(), LOCK_UN);
+  }
+
+  // Nothing where another holds it.
+  static absl::StatusOr<std::optional<DirectoryLock>> Try(const std::string& path) {
+    base::UniqueFd fd(base::Uninterrupted(
+        [&] { return open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600); }));
+    if (!fd.valid()) return ErrnoStatus("open", path, errno);
+    if (flock(fd.get(), LOCK_EX | LOCK_NB) == 0) return DirectoryLock(std::move(fd));
+    if (errno == EWOULDBLOCK || errno == EINTR) return std::nullopt;
+    return ErrnoStatus("lock", path, errno);
+  }
+
+ private:
+  base::UniqueFd fd_;
+};
+
+std::string EndOfLog(const std::string& path) {
+  constexpr off_t kMost = 1000;
+  const base::UniqueFd fd(
+      base::Uninterrupted([&] { return open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC); }));
+  struct stat file;
+  if (!fd.valid() || fstat(fd.get(), &file) != 0) return absl::StrCat("'", path, "' is missing");
+  std::string text(static_cast<size_t>(std::min(file.st_size, kMost)), '\0');
+  const ssize_t got =
+      pread(fd.get(), text.data(), text.size(), std::max<off_t>(file.st_size - kMost, 0));
+  text.resize(static_cast<size_t>(std::max<ssize_t>(got, 0)));
+  if (file.st_size > kMost) text.erase(0, text.find('\n') + 1);
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  return text.empty() ? absl::StrCat("'", path, "' is empty")
+                      : absl::StrCat("'", path, "' ends:\n", text);
+}
+
+// Starts a server where there is none. False: one is there, or comes, whoever started it.
+absl::StatusOr<bool> StartIfNone(const Place& place, absl::Duration idle_stop, bool last_chance) {
+  absl::StatusOr<std::optional<DirectoryLock>> lock = DirectoryLock::Try(place.lock);
+  if (!lock.ok()) return lock.status();
+  if (!lock->has_value()) return false;
+  const absl::StatusOr<bool> alive = IsAlive(place.alive);
+  if (!alive.ok()) return alive.status();
+  if (*alive) return false;
+  if (last_chance) {
+    return absl::UnavailableError(
+        absl::StrCat("embedded: the server exited while starting: ", EndOfLog(place.log)));
+  }
+  const absl::StatusOr<ServerPrograms> programs = FindServerPrograms();
+  if (!programs.ok()) return programs.status();
+  if (const absl::Status spawned =
+          SpawnKeptServer(place.directory, place.alive, *programs, idle_stop);
+      !spawned.ok()) {
+    return spawned;
+  }
+  return true;
+}
+
+}  // namespace
+
+absl::StatusOr<std::optional<std::string>> FindEmbeddedServer(std::string_view directory) {
+  absl::StatusOr<std::string> path = EmbeddedDirectory(directory);
+  if (!path.ok()) return path.status();
+  Place place(*std::move(path));
+  const absl::StatusOr<bool> listens = Listens(place.socket);
+  if (!listens.ok()) return listens.status();
+  if (!*listens) return std::nullopt;
+  return std::move(place.socket);
+}
+
+absl::StatusOr<std::string> EnsureEmbeddedServer(const EmbeddedOptions& options,
+                                                 base::Instant deadline) {
+  absl::StatusOr<std::string> directory = EmbeddedDirectory(options.directory);
+  if (!directory.ok()) return directory.status();
+  const Place place(*std::move(directory));
+  // Looks, rather than a wait: the server may be another process's, and a start takes a few of
+  // them.
+  base::Backoff nap(absl::Milliseconds(2), absl::Milliseconds(20));
+  for (int starts = 0;;) {
+    const absl::StatusOr<bool> listens = Listens(place.socket);
+    if (!listens.ok()) return listens.status();
+    if (*listens) return place.socket;
+    const absl::StatusOr<bool> started =
+        StartIfNone(place, options.idle_stop, /*last_chance=*/starts >= kStarts);
+    if (!started.ok()) return started.status();
+    if (*started) ++starts;
+    const absl::Duration left = base::Until(deadline);
+    if (left <= absl::ZeroDuration()) {
+      return absl::UnavailableError(absl::StrCat(
+          "embedded: the server in '", place.directory,
+          "' is not up in time; it is still starting or stopping; ", EndOfLog(place.log)));
+    }
+    absl::SleepFor(std::min(nap.Next(), left));
+  }
+}
+
+}  // namespace redlatch::redis

@@ -1,0 +1,304 @@
+#include "src/redis/embedded/keeper.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "src/base/uninterrupted.h"
+
+namespace redlatch::redis {
+namespace {
+
+// POSIX sh. The server is started with `dbfilename boot.rdb`, and saves to kept.rdb, only when it
+// is stopped here: so a start loads what the last idle stop kept, once, and never what was on disk
+// before a crash.
+constexpr std::string_view kKeeperScript = R"sh(# redlatch: the keeper of an embedded redis-server.
+# $1 directory, $2 redis-server, $3 redis-cli, $4 seconds between two looks at the server,
+# $5 how many looks in a row must find it unused before it is stopped; 0: it never is.
+# Descriptor 3 reads the FIFO that tells that a server is alive: the server alone keeps it.
+directory=$1 program=$2 client=$3 interval=$4 looks=$5
+socket=$directory/redis.sock
+
+# "<process id> <connections accepted so far> <used|unused>"
+census="
+  local info = redis.call('INFO')
+  local function field(name) return info:match('\n' .. name .. ':(%d+)') end
+  -- What stays when nobody uses it any more: the next server loads it.
+  local function stays(key)
+    if key:find('^redlatch:') then
+      return key:find(':fence\$') or key:find(':latch%.counted\$') or
+             key:find('^redlatch:client:')
+    end
+    if redis.call('TYPE', key).ok ~= 'hash' then return false end
+    local kind = redis.call('HGET', key, 'kind')
+    return kind and kind:find('^semaphore/') or kind and kind:find('^latch/')
+  end
+  local function unused()
+    if field('connected_clients') ~= '1' then return false end
+    for db, keys in info:gmatch('\ndb(%d+):keys=(%d+)') do
+      if tonumber(keys) > 20000 then return false end  -- too many to look at while others wait
+      redis.call('SELECT', db)
+      local cursor = '0'
+      repeat
+        local page = redis.call('SCAN', cursor, 'COUNT', 1000)
+        for _, key in ipairs(page[2]) do
+          if not stays(key) then return false end
+        end
+        cursor = page[1]
+      until cursor == '0'
+    end
+    return true
+  end
+  return field('process_id') .. ' ' .. field('total_connections_received') .. ' ' ..
+         (unused() and 'unused' or 'used')
+"
+
+ask() {
+  "$client" -s "$socket" "$@" 2>/dev/null
+}
+
+# No newcomer can reach our server any more: its directory or its socket was removed. End it, so
+# that its clients learn it and meet all others on the next one. Not by SIGTERM: it would then
+# remove the socket at its path, which may be another server's.
+abandon() {
+  echo "keeper: $socket no longer leads to server $server: killing it"
+  kill -KILL "$server"
+  exit
+}
+
+# A client that comes after the look is not harmed: all it did is loaded by the next server.
+stop() {
+  echo "keeper: server $server is unused: stopping it"
+  rm -f boot.rdb
+  if [ "$(ask CONFIG SET dbfilename kept.rdb)" = OK ]; then ask SHUTDOWN SAVE; fi
+  [ -S "$socket" ] || exit 0
+}
+
+# What cleans /tmp by age shall not find ours old.
+freshen() {
+  touch -c alive lock log
+}
+
+watch() {
+  trap 'kill "$nap"; exit' TERM
+  unused=0 seen=
+  while sleep "$interval" & nap=$!; wait "$nap"; do
+    answer=$(ask EVAL_RO "$census" 0)
+    case ${answer%% *} in
+    "$server") freshen ;;
+    '' | *[!0-9]*)  # not up yet, or it refuses: too many clients, a password, a busy script
+      if [ "$seen" ] && ! [ -S "$socket" ]; then abandon; fi
+      unused=0
+      continue ;;
+    *) abandon ;;
+    esac
+    answer=${answer#* }
+    # Each look is one connection itself; one more, and somebody came and went in between.
+    if [ "$answer" = "$((seen + 1)) unused" ]; then unused=$((unused + 1)); else unused=0; fi
+    seen=${answer% *}
+    if [ "$unused" -ge "$looks" ]; then stop; unused=0; fi
+  done
+}
+
+keep() {
+  freshen
+  mv -f kept.rdb boot.rdb 2>/dev/null || rm -f boot.rdb
+  # Here, and so by relative paths: Valkey 8 takes no path with a quotation mark from its arguments.
+  "$program" --port 0 --unixsocket redis.sock --unixsocketperm 600 --dir . \
+    --logfile log --daemonize no --save '' --appendonly no --dbfilename boot.rdb \
+    --enable-protected-configs local --maxmemory 0 --maxmemory-policy noeviction &
+  server=$!
+  exec 3<&-
+  if [ "$looks" = 0 ]; then
+    echo "keeper: this server does not stop by itself: so it was asked, or there is no redis-cli"
+    wait "$server"
+  else
+    watch &
+    watcher=$!
+    wait "$server"
+    kill "$watcher" 2>/dev/null
+  fi
+}
+
+umask 077
+PATH=${PATH:+$PATH:}/usr/bin:/bin
+cd "$directory" && : >log && { keep >>log 2>&1 & }
+)sh";
+
+bool IsProgram(const std::string& path) {
+  struct stat file;
+  return stat(path.c_str(), &file) == 0 && S_ISREG(file.st_mode) && access(path.c_str(), X_OK) == 0;
+}
+
+// The environment is not trusted where this process has more rights than its caller.
+std::string Environment(const char* name) {
+  const char* value = secure_getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+// The first of `names` that is a program in one of the directories, those of PATH last.
+std::string FindProgram(std::vector<std::string> directories,
+                        const std::vector<std::string_view>& names) {
+  std::string path = Environment("PATH");
+  if (path.empty()) path = "/usr/local/bin:/usr/bin:/bin";
+  for (const absl::string_view directory : absl::StrSplit(path, ':')) {
+    if (!directory.empty() && directory[0] == '/') directories.emplace_back(directory);
+  }
+  for (std::string_view name : names) {
+    for (const std::string& directory : directories) {
+      std::string candidate = absl::StrCat(directory, "/", std::string(name));
+      if (IsProgram(candidate)) return candidate;
+    }
+  }
+  return "";
+}
+
+// What the server is given of our environment. It outlives us and serves others: it has no use for
+// our secrets, and redis-cli none for a password that is meant for another server.
+std::vector<std::string> KeeperEnvironment() {
+  std::vector<std::string> environment;
+  for (const char* name : {"PATH", "HOME", "LD_LIBRARY_PATH", "TZ"}) {
+    const std::string value = Environment(name);
+    if (!value.empty()) environment.push_back(absl::StrCat(name, "=", value));
+  }
+  return environment;
+}
+
+std::vector<char*> Pointers(std::vector<std::string>& strings) {
+  std::vector<char*> pointers;
+  pointers.reserve(strings.size() + 1);
+  for (std::string& s : strings) pointers.push_back(s.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+// Closes in the child what this process has open from `first` on.
+int AddCloseFrom(posix_spawn_file_actions_t* actions, int first) {
+#if defined(__GLIBC__) && (__GLIBC__ > 2 || __GLIBC_MINOR__ >= 34)
+  return posix_spawn_file_actions_addclosefrom_np(actions, first);
+#else
+  // The best that can be had: a descriptor that another thread opens just now, without
+  // O_CLOEXEC, is missed.
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", ignored)) {
+    const int fd = atoi(entry.path().filename().c_str());
+    if (fd < first) continue;
+    if (const int error = posix_spawn_file_actions_addclose(actions, fd)) return error;
+  }
+  return 0;
+#endif
+}
+
+// posix_spawn, never fork: the calling process may have threads, so that between fork and exec
+// hardly anything would be safe to call.
+int SpawnShell(const std::string& alive, char* const* argv, char* const* envp, pid_t* pid) {
+  posix_spawn_file_actions_t actions;
+  posix_spawnattr_t attributes;
+  sigset_t none, all;
+  sigemptyset(&none);
+  sigfillset(&all);
+  sigdelset(&all, SIGKILL);
+  sigdelset(&all, SIGSTOP);
+  if (const int error = posix_spawn_file_actions_init(&actions)) return error;
+  if (const int error = posix_spawnattr_init(&attributes)) {
+    posix_spawn_file_actions_destroy(&actions);
+    return error;
+  }
+  int error = 0;
+  const auto then = [&error](int result) { error = error != 0 ? error : result; };
+  then(posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0));
+  then(posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0));
+  then(posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0));
+  // Before the rest is closed, our caller's lock among it: there is no moment, even if we are
+  // killed now, when neither lock nor FIFO tells of the new server.
+  then(posix_spawn_file_actions_addopen(&actions, 3, alive.c_str(), O_RDONLY | O_NONBLOCK, 0));
+  then(AddCloseFrom(&actions, 4));
+  then(posix_spawnattr_setsigmask(&attributes, &none));
+  then(posix_spawnattr_setsigdefault(&attributes, &all));
+  then(posix_spawnattr_setflags(
+      &attributes, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF));
+  then(error != 0 ? error : posix_spawn(pid, "/bin/sh", &actions, &attributes, argv, envp));
+  posix_spawnattr_destroy(&attributes);
+  posix_spawn_file_actions_destroy(&actions);
+  return error;
+}
+
+}  // namespace
+
+std::string_view KeeperScript() { return kKeeperScript; }
+
+absl::StatusOr<ServerPrograms> FindServerPrograms() {
+  ServerPrograms programs;
+  const std::string named = Environment("REDLATCH_REDIS_SERVER");
+  if (named.find('/') != std::string::npos) {
+    if (IsProgram(named)) programs.server = std::filesystem::absolute(named).string();
+  } else if (!named.empty()) {
+    programs.server = FindProgram({}, {named});
+  } else {
+    programs.server = FindProgram({}, {"redis-server", "valkey-server"});
+  }
+  if (programs.server.empty() && !named.empty()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "embedded: REDLATCH_REDIS_SERVER names '", named,
+        "', which is not a program; set it to a redis-server 7.0 or later, or unset it"));
+  }
+  if (programs.server.empty()) {
+    return absl::FailedPreconditionError(
+        "embedded: there is no redis-server on the PATH; install one (`apt-get install "
+        "redis-server`), name one in REDLATCH_REDIS_SERVER, or connect to a server by its URL");
+  }
+  const std::string beside = std::filesystem::path(programs.server).parent_path().string();
+  programs.client = FindProgram({beside}, {"redis-cli", "valkey-cli"});
+  return programs;
+}
+
+absl::Status SpawnKeptServer(const std::string& directory, const std::string& alive,
+                             const ServerPrograms& programs, absl::Duration idle_stop) {
+  const absl::Duration interval =
+      std::clamp(idle_stop / 2, absl::Milliseconds(20), absl::Seconds(15));
+  const bool stops = idle_stop != absl::InfiniteDuration() && !programs.client.empty();
+  const double looks =
+      stops ? std::max(1.0, std::ceil(absl::FDivDuration(idle_stop, interval))) : 0;
+  // A whole number where it can be one: not every sleep(1) takes a fraction.
+  const std::string seconds = absl::StrFormat("%g", absl::ToDoubleSeconds(interval));
+
+  std::vector<std::string> arguments = {"sh",
+                                        "-c",
+                                        std::string(kKeeperScript),
+                                        "redlatch-keeper",
+                                        directory,
+                                        programs.server,
+                                        programs.client,
+                                        seconds,
+                                        absl::StrFormat("%.0f", looks)};
+  std::vector<std::string> environment = KeeperEnvironment();
+  pid_t pid = -1;
+  const int error =
+      SpawnShell(alive, Pointers(arguments).data(), Pointers(environment).data(), &pid);
+  if (error != 0) {
+    return absl::UnavailableError(
+        absl::StrCat("embedded: cannot start a shell: ", std::strerror(error)));
+  }
+  // The shell puts the keeper into the background and ends. Somebody else may have reaped it:
+  // a handler of the application's, or the kernel where SIGCHLD is ignored.
+  base::Uninterrupted([pid] { return waitpid(pid, nullptr, 0); });
+  return absl::OkStatus();
+}
+
+}  // namespace redlatch::redis

@@ -1,0 +1,277 @@
+// Who waits, who leads, who gives up; what the leader does on the connection is in channel_io.cc.
+#include "src/redis/link/channel.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "src/base/status.h"
+#include "src/redis/link/channel_core.h"
+#include "src/redis/wire/errors.h"
+
+namespace redlatch::redis {
+namespace {
+
+constexpr absl::Duration kIdle = absl::Milliseconds(5);  // the connection may have ended
+constexpr size_t kMostUnreadReplies = 1024;              // of commands that nobody waits for
+
+}  // namespace
+
+Channel::Channel(const Url& url, ChannelOptions options)
+    : server_(url.DebugString()), core_(std::make_unique<Core>(url, std::move(options))) {}
+
+Channel::~Channel() {
+  if (!fork_guard_.InForkedChild()) return;
+  core_->Abandon();
+  (void)core_.release();
+}
+
+absl::Status Channel::Refusal() const {
+  if (fork_guard_.InForkedChild()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the connection to ", server_,
+                     " belongs to the process that forked this one; connect again after fork()"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Reply> Channel::Call(const Command& command, base::Instant deadline) {
+  absl::StatusOr<Reply> result;
+  CallBatch(absl::MakeConstSpan(&command, 1), deadline, absl::MakeSpan(&result, 1));
+  return result;
+}
+
+void Channel::CallBatch(absl::Span<const Command> commands, base::Instant deadline,
+                        absl::Span<absl::StatusOr<Reply>> results) {
+  if (const absl::Status refused = Refusal(); !refused.ok()) {
+    std::fill(results.begin(), results.end(), refused);
+    return;
+  }
+  Exchange mine;
+  mine.results = results;
+  core_->Run(commands, mine, deadline);
+}
+
+absl::Status Channel::Send(const Command& command) {
+  absl::Status refused = Refusal();
+  return refused.ok() ? core_->Send(command) : refused;
+}
+
+absl::Status Channel::Connect(base::Instant deadline) {
+  if (absl::Status refused = Refusal(); !refused.ok()) return refused;
+  const Command ping{"PING"};
+  absl::StatusOr<Reply> result;
+  Exchange mine;
+  mine.results = absl::MakeSpan(&result, 1);
+  mine.fail_fast = true;
+  core_->Run(absl::MakeConstSpan(&ping, 1), mine, deadline);
+  if (result.ok() && result->is_error()) return ErrorStatus(result->text, server_);
+  return result.status();
+}
+
+void Channel::MakeAnew(std::string_view why) {
+  if (!fork_guard_.InForkedChild()) core_->MakeAnew(why);
+}
+
+std::optional<Peer> Channel::peer() const {
+  return fork_guard_.InForkedChild() ? std::nullopt : core_->peer();
+}
+
+Channel::Stats Channel::stats() const {
+  return fork_guard_.InForkedChild() ? Stats() : core_->stats();
+}
+
+ServerInfo Channel::server_info() const {
+  return fork_guard_.InForkedChild() ? ServerInfo() : core_->server_info();
+}
+
+Channel::Core::Core(const Url& url, ChannelOptions options)
+    : options_(std::move(options)),
+      server_(url.DebugString()),
+      comeback_(options_.first_backoff, options_.longest_backoff),
+      spin_(options_.spin),
+      connector_(url, Handshake::Purpose::kCommands, options_.open),
+      buffer_(std::make_unique<char[]>(kReadSize)) {}
+
+void Channel::Core::Abandon() {
+  transport_.reset();
+  connector_.CloseInForkedChild();
+  wake_.Close();
+}
+
+void Channel::Core::Run(absl::Span<const Command> commands, Exchange& mine,
+                        base::Instant deadline) {
+  absl::Status refused;
+  bool leading = false;
+  mine.begun = base::Now();
+  if (deadline <= mine.begun) {
+    refused = absl::UnavailableError(
+        absl::StrCat("there was no time left to ask ", server_, " (the command was not sent)"));
+  }
+  if (commands.empty()) return;
+  if (refused.ok()) {
+    const base::MutexLock lock(mu_);
+    // Where nobody leads, nobody sends what waits: whoever comes then is taken, and does it.
+    if (leader_ != nullptr && pipeline_.unsent_bytes() > options_.backlog_bytes) {
+      refused = absl::UnavailableError(absl::StrCat(server_,
+                                                    " does not keep up: ", options_.backlog_bytes,
+                                                    " bytes of commands are waiting to be sent"));
+    } else {
+      pipeline_.Append(commands, &mine);
+      leading = leader_ == nullptr;
+      if (leading) {
+        leader_ = &mine;
+      } else {
+        has_unsent_.store(true, std::memory_order_release);
+        if (leader_sleeps_) VerifyAndWrite();
+      }
+    }
+  }
+  if (!refused.ok()) {
+    std::fill(mine.results.begin(), mine.results.end(), refused);
+    return;
+  }
+  if (leading || Follow(mine, deadline)) Lead(mine, deadline);
+}
+
+absl::Status Channel::Core::Send(const Command& command) {
+  absl::Status status;
+  Exchange drain;  // waits for nothing, and reads what is there
+  {
+    const base::MutexLock lock(mu_);
+    if (!connected_) {
+      return absl::UnavailableError(absl::StrCat("not sent to ", server_, ": not connected"));
+    }
+    if (pipeline_.unsent_bytes() > options_.backlog_bytes) {
+      status = absl::UnavailableError(
+          absl::StrCat("not sent to ", server_, ": it does not keep up with the commands"));
+    } else {
+      pipeline_.Append(absl::MakeConstSpan(&command, 1), nullptr);
+      has_unsent_.store(true, std::memory_order_release);
+    }
+    if (leader_ == nullptr) write_blocked_ = false;  // nobody has looked for room since
+    if (leader_ == nullptr || leader_sleeps_) VerifyAndWrite();
+    if (leader_ != nullptr || pipeline_.size() < kMostUnreadReplies) return status;
+    leader_ = &drain;
+  }
+  Lead(drain, kAtOnce);
+  return status;
+}
+
+bool Channel::Core::Follow(Exchange& mine, base::Instant deadline) {
+  if (const absl::Duration spin = spin_.Length(); spin > absl::ZeroDuration()) {
+    const base::Instant until = std::min(deadline, base::Now() + spin);
+    while (mine.parker.value() == base::Parker::kArmed && base::Now() < until) sched_yield();
+  }
+  for (;;) {
+    switch (mine.parker.ParkUntil(deadline)) {
+      case kDone:
+        return false;
+      case kLead:
+        return true;
+      default:
+        break;
+    }
+    const base::MutexLock lock(mu_);
+    if (mine.open > 0 && leader_ != &mine) {
+      GiveUp(mine);
+      return false;
+    }
+    // Decided under the lock, and the word that says so comes any moment.
+    deadline = base::Instant::Infinite();
+  }
+}
+
+void Channel::Core::Lead(Exchange& mine, base::Instant deadline) {
+  mine.parker.Arm();
+  Finished finished;
+  Exchange* next = nullptr;
+  {
+    const base::MutexLock lock(mu_);
+    // A connection that was idle may have ended unnoticed. Seen before anything is sent, that
+    // costs nobody anything.
+    bool look_first = connected_ && mine.begun - progress_ > kIdle;
+    if (connected_ && (look_first || !MayWrite())) transport_->Verify();  // before it is read
+    do {
+      if (std::exchange(look_first, false)) {
+        Receive(mine, kAtOnce, finished);
+      } else if (connected_) {
+        Write();
+        LeaveOnceAnswered();
+        const base::Instant silent_at = progress_ + options_.stall_timeout;
+        const base::Instant until = leaving_.empty() ? deadline : std::min(deadline, silent_at);
+        if (doomed_.empty()) Receive(mine, until, finished);
+      } else {
+        Reconnect(mine, deadline, finished);
+      }
+      if (!doomed_.empty()) Break(finished);
+    } while (mine.open > 0 && base::Now() < deadline);
+    if (mine.open > 0) {
+      GiveUp(mine);
+    } else if (mine.results.size() == 1 && mine.results[0].ok()) {
+      spin_.Completed(mine.begun, base::Now());
+    }
+    if (!doomed_.empty()) Break(finished);
+    next = pipeline_.FirstWaiting();
+    leader_ = next;
+    if (next == nullptr) Write();  // what was sent without waiting
+  }
+  // The others first in the queue go on first.
+  if (next != nullptr) next->parker.Set(kLead);
+  WakeFinished(mine, finished);
+}
+
+void Channel::Core::GiveUp(Exchange& mine) {
+  ++stats_.late;
+  const absl::Status unsent =
+      connected_ || last_failure_.ok()
+          ? absl::UnavailableError(
+                absl::StrCat("the command could not be sent to ", server_, " in time"))
+          : MarkNotSent(absl::Status(
+                last_failure_.code(),
+                absl::StrCat(std::string(last_failure_.message()),
+                             " (the command was not sent; it was tried until the deadline)")));
+  const bool sent = pipeline_.Abandon(
+      mine,
+      MarkMayHaveExecuted(absl::UnavailableError(absl::StrCat(
+          server_, " did not answer in time (the command was sent and may have been executed)"))),
+      unsent);
+  if (sent && connected_ && base::Now() - progress_ >= options_.stall_timeout) {
+    doomed_ = "it has not answered for " + absl::FormatDuration(options_.stall_timeout);
+    InterruptLeader();
+  }
+}
+
+void Channel::Core::WakeFinished(const Exchange& mine, Finished& finished) {
+  for (Exchange* exchange : finished) {
+    if (exchange != &mine) exchange->parker.Set(kDone);
+  }
+  finished.clear();
+}
+
+// The next leader gives the connection up.
+void Channel::Core::MakeAnew(std::string_view why) {
+  const base::MutexLock lock(mu_);
+  if (!connected_ || !leaving_.empty()) return;
+  leaving_ = std::string(why);
+  InterruptLeader();
+}
+
+std::optional<Peer> Channel::Core::peer() const {
+  const base::MutexLock lock(mu_);
+  return connected_ && leaving_.empty() ? peer_ : std::nullopt;
+}
+
+Channel::Stats Channel::Core::stats() const {
+  const base::MutexLock lock(mu_);
+  return stats_;
+}
+
+ServerInfo Channel::Core::server_info() const {
+  const base::MutexLock lock(mu_);
+  return info_;
+}
+
+}  // namespace redlatch::redis

@@ -1,0 +1,272 @@
+// What the reader of a subscriber does; what its callers do is in subscriber.cc.
+#include <poll.h>
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "src/redis/link/subscriber_core.h"
+#include "src/redis/wire/errors.h"
+
+namespace redlatch::redis {
+namespace {
+
+// Looking up a host or starting a server cannot be interrupted: the longest that a step of it, and
+// with it the destructor, may take.
+constexpr absl::Duration kDeafest = absl::Milliseconds(100);
+
+// Somebody else may close the descriptors that it polls, and then nothing wakes it any more: it
+// looks so often.
+constexpr absl::Duration kLongestSleep = absl::Seconds(1);
+
+}  // namespace
+
+void Subscriber::Core::Run() {
+  for (;;) {
+    bool idle = false;
+    {
+      const base::MutexLock lock(mu_);
+      if (stopping_) return;
+      idle = subscriptions_.empty();
+    }
+    if (transport_ != nullptr) {
+      Serve(nullptr, base::Instant::Infinite());
+      if (broken_) Break();
+    } else if (idle) {
+      connector_.Abandon();
+      SleepUntil(base::Instant::Infinite());
+    } else if (base::Now() < comeback_.next_attempt()) {
+      SleepUntil(comeback_.next_attempt());
+    } else {
+      Connect();
+    }
+  }
+}
+
+// Ends early when the thread is woken, whatever for.
+void Subscriber::Core::SleepUntil(base::Instant deadline) {
+  wake_.Open();
+  const base::Instant until = std::min(deadline, base::Now() + kLongestSleep);
+  pollfd wake = {.fd = wake_.fd(), .events = POLLIN, .revents = 0};
+  if (poll(&wake, 1, base::PollTimeout(until)) > 0) wake_.Drain();
+}
+
+void Subscriber::Core::Connect() {
+  auto step = connector_.Step(base::Now() + kDeafest, wake_.fd());
+  if (!step.ok()) {
+    comeback_.Failed();
+    return NotConnected(step.status());
+  }
+  if (!step->has_value()) return wake_.Drain();
+  transport_ = std::move((*step)->transport);
+  parser_ = std::move((*step)->parser);
+  last_read_ = base::Now();
+  comeback_.Made();
+  {
+    const base::MutexLock lock(mu_);
+    for (const auto& [channel, subscription] : subscriptions_) {
+      requests_.push_back({Verb::kSubscribe, subscription});
+    }
+    restoring_ = requests_.size();
+    connected_ = true;
+    peer_ = Peer{.address = std::move((*step)->address), .since = last_read_};
+    ++stats_.connects;
+  }
+  if (restoring_ == 0) Restored();
+}
+
+void Subscriber::Core::NotConnected(const absl::Status& why) {
+  lost_ = true;
+  {
+    const base::MutexLock lock(mu_);
+    last_failure_ = why;
+    if (!absl::IsUnavailable(why)) {
+      // Whoever waits hears it at once; those that nobody else counts on end with that.
+      ++refusals_;
+      for (auto next = subscriptions_.begin(); next != subscriptions_.end();) {
+        const SubscriptionPtr each = (next++)->second;
+        if (!each->promised) End(*each, why);
+      }
+      changed_.SignalAll();
+    }
+  }
+  if (options_.on_down) options_.on_down(why);
+}
+
+void Subscriber::Core::Break() {
+  const std::string why = *std::exchange(broken_, std::nullopt);
+  transport_.reset();
+  parser_.reset();
+  out_.clear();
+  {
+    const base::MutexLock lock(mu_);
+    ++stats_.breaks;
+    connected_ = false;
+    make_anew_ = false;
+    ping_ = false;
+    peer_.reset();
+    std::move(requests_.begin(), requests_.end(), std::back_inserter(pending_));
+    requests_.clear();
+    for (const Request& request : std::exchange(pending_, {})) {
+      // With the connection the server's side of it is gone.
+      if (request.verb == Verb::kUnsubscribe) {
+        End(*request.subscription, request.subscription->end);
+      }
+    }
+    for (const auto& [channel, subscription] : subscriptions_) {
+      subscription->state = State::kAsked;
+    }
+  }
+  NotConnected(
+      absl::UnavailableError(absl::StrCat("lost the subscriptions at ", server_, ": ", why)));
+  comeback_.Lost();
+}
+
+void Subscriber::Core::Serve(base::Parker* guest, base::Instant deadline) {
+  std::vector<Request> requests;
+  bool wanted = false;
+  bool ping = false;
+  {
+    const base::MutexLock lock(mu_);
+    ping = std::exchange(ping_, false);
+    if (make_anew_) return Fail("a new connection was asked for");
+    requests.swap(requests_);
+    wanted = !subscriptions_.empty();
+  }
+  for (const Request& request : requests) Ask(request);
+  const base::Instant now = base::Now();
+  if (pending_.empty() && wanted && (ping || last_read_ + options_.ping_interval <= now)) {
+    Ask({Verb::kPing, nullptr});
+  }
+  Flush();
+  if (broken_) return;
+
+  if (!wake_.OpenAgain(now)) return Fail("no file descriptor is left (raise ulimit -n)");
+  base::Instant until = std::min(deadline, now + kLongestSleep);
+  if (!pending_.empty()) {
+    until = std::min(until, last_read_ + options_.answer_timeout);
+  } else if (wanted) {
+    until = std::min(until, last_read_ + options_.ping_interval);
+  }
+  const auto interest =
+      out_.empty() ? Transport::Interest::kRead : Transport::Interest::kReadAndWrite;
+  const Readiness ready =
+      guest == nullptr ? WaitAsThread(interest, until) : WaitAsGuest(interest, until, *guest);
+  if (ready.readable) return ReadSome();
+  if (!pending_.empty() && last_read_ + options_.answer_timeout <= base::Now()) {
+    Fail("no answer within " + absl::FormatDuration(options_.answer_timeout));
+  }
+}
+
+void Subscriber::Core::Ask(const Request& request) {
+  if (pending_.empty()) last_read_ = base::Now();
+  switch (request.verb) {
+    case Verb::kSubscribe:
+      out_.append(Command{"SUBSCRIBE", request.subscription->channel}.bytes());
+      break;
+    case Verb::kUnsubscribe:
+      out_.append(Command{"UNSUBSCRIBE", request.subscription->channel}.bytes());
+      break;
+    case Verb::kPing:
+      out_.append(Command{"PING"}.bytes());
+      break;
+  }
+  pending_.push_back(request);
+}
+
+void Subscriber::Core::Flush() {
+  if (!out_.empty()) transport_->Verify();
+  while (!out_.empty()) {
+    const IoResult put = transport_->Write(out_);
+    if (put.kind == IoResult::Kind::kAgain) return;
+    if (put.kind != IoResult::Kind::kDone) return Fail(Describe(put));
+    out_.erase(0, put.bytes);
+  }
+}
+
+void Subscriber::Core::ReadSome() {
+  const IoResult got = transport_->Read(buffer_.get(), kReadSize);
+  if (got.kind == IoResult::Kind::kAgain) return;
+  if (got.kind != IoResult::Kind::kDone) return Fail(Describe(got));
+  last_read_ = base::Now();
+  parser_->Feed({buffer_.get(), got.bytes});
+  while (!broken_) {
+    auto reply = parser_->Next();
+    if (!reply.ok()) return Fail(std::string(reply.status().message()));
+    if (!reply->has_value()) return;
+    Handle(**reply);
+  }
+}
+
+void Subscriber::Core::Handle(const Reply& reply) {
+  if (reply.elements.size() == 3 && reply.elements[0].text == "message") {
+    return HandleMessage(reply.elements[1].text, reply.elements[2].text);
+  }
+  if (pending_.empty())
+    return Fail("it sent something that nothing had asked for: " + reply.DebugString());
+  HandleAnswer(reply);
+}
+
+void Subscriber::Core::HandleMessage(const std::string& channel, const std::string& message) {
+  {
+    const base::MutexLock lock(mu_);
+    const SubscriptionPtr known = Find(channel);
+    if (known == nullptr || known->state != State::kLive) return;
+    ++stats_.messages;
+  }
+  comeback_.Heard(1);
+  if (options_.on_message) options_.on_message(channel, message);
+}
+
+void Subscriber::Core::HandleAnswer(const Reply& reply) {
+  const Request request = std::move(pending_.front());
+  pending_.pop_front();
+  if (request.verb == Verb::kPing) return;  // whatever it said, it is alive
+  Subscription& subscription = *request.subscription;
+  if (reply.is_error()) {
+    const absl::Status why = ErrorStatus(reply.text, server_);
+    if (request.verb != Verb::kSubscribe || absl::IsUnavailable(why)) {
+      return Fail(std::string(why.message()));
+    }
+    Refuse(subscription, why);
+  } else {
+    const std::string verb = request.verb == Verb::kSubscribe ? "subscribe" : "unsubscribe";
+    if (reply.elements.size() != 3 || reply.elements[0].text != verb ||
+        reply.elements[1].text != subscription.channel) {
+      return Fail("it answered " + reply.DebugString() + " instead of " + verb);
+    }
+    const base::MutexLock lock(mu_);
+    if (request.verb == Verb::kUnsubscribe) {
+      End(subscription, subscription.end);
+    } else if (subscription.state == State::kAsked) {
+      subscription.state = State::kLive;
+      subscription.promised = true;
+      changed_.SignalAll();
+    }
+  }
+  if (restoring_ > 0 && --restoring_ == 0) Restored();
+}
+
+void Subscriber::Core::Refuse(Subscription& subscription, const absl::Status& why) {
+  bool unheard = false;
+  {
+    const base::MutexLock lock(mu_);
+    unheard = subscription.promised && subscription.state == State::kAsked;
+    End(subscription, why);
+  }
+  if (unheard && options_.on_refused) options_.on_refused(subscription.channel, why);
+}
+
+// All is live that was subscribed when this connection was made.
+void Subscriber::Core::Restored() {
+  {
+    const base::MutexLock lock(mu_);
+    if (peer_) peer_->since = base::Now();
+  }
+  comeback_.Heard(1);
+  if (!std::exchange(lost_, false)) return;
+  if (options_.on_live_again) options_.on_live_again();
+}
+
+}  // namespace redlatch::redis

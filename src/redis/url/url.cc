@@ -1,0 +1,322 @@
+#include "src/redis/url/url.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "src/redis/url/url_options.h"
+#include "src/redis/url/url_text.h"
+
+namespace redlatch::redis {
+namespace {
+
+constexpr size_t kMaxLength = 8192;
+constexpr size_t kMaxHost = 253;  // of a domain name
+constexpr size_t kMaxZone = 15;   // of an interface's name
+
+absl::Status ParsePort(std::string_view text, Url* url) {
+  const std::optional<int> port = ParseNumber(text, 1, 65535);
+  if (!port) {
+    return InvalidUrl(
+        {"the port is not a number from 1 to 65535 (if you meant a user and a password, end them "
+         "with '@': redis://user:password@host)"});
+  }
+  url->port = static_cast<uint16_t>(*port);
+  return absl::OkStatus();
+}
+
+absl::Status ParseIpv6(std::string_view text, Url* url) {
+  const size_t percent = text.find('%');
+  const std::string address(text.substr(0, percent));
+  in6_addr ignored;
+  if (inet_pton(AF_INET6, address.c_str(), &ignored) != 1) {
+    return InvalidUrl(
+        {"the brackets do not hold an IPv6 address; write, for example, redis://[::1]:6379"});
+  }
+  url->host = address;
+  if (percent == std::string_view::npos) return absl::OkStatus();
+  std::string_view zone = text.substr(percent);
+  const bool encoded = absl::StartsWith(Abseil(zone), "%25");
+  zone.remove_prefix(encoded ? 3 : 1);
+  if (!encoded || zone.empty() || zone.size() > kMaxZone ||
+      !std::all_of(zone.begin(), zone.end(), IsNameChar)) {
+    return InvalidUrl(
+        {"the zone of the IPv6 address is not %25 and the name of an interface; write, for "
+         "example, redis://[fe80::1%25eth0]:6379"});
+  }
+  url->host.append("%").append(zone);
+  return absl::OkStatus();
+}
+
+absl::Status ParseHostName(std::string_view text, Url* url) {
+  if (text.empty())
+    return InvalidUrl({"the host is empty; write, for example, redis://localhost:6379"});
+  if (text.size() > kMaxHost) return InvalidUrl({"the host is longer than 253 characters"});
+  if (text.find(',') != std::string_view::npos) {
+    return InvalidUrl({"the host contains a ','; redis:// names a single server"});
+  }
+  if (!std::all_of(text.begin(), text.end(), IsNameChar)) {
+    return InvalidUrl({"the host contains a character that is not allowed in a host name"});
+  }
+  url->host = text;
+  return absl::OkStatus();
+}
+
+absl::Status ParseHostAndPort(std::string_view text, Url* url) {
+  size_t colon = std::string_view::npos;
+  if (!text.empty() && text.front() == '[') {
+    const size_t bracket = text.find(']');
+    if (bracket == std::string_view::npos)
+      return InvalidUrl({"the host contains a '[' without a ']'"});
+    if (absl::Status s = ParseIpv6(text.substr(1, bracket - 1), url); !s.ok()) return s;
+    text.remove_prefix(bracket + 1);
+    if (text.empty()) return absl::OkStatus();
+    if (text.front() != ':') return InvalidUrl({"only ':' and the port can follow the ']'"});
+    colon = 0;
+  } else {
+    colon = text.find(':');
+    if (colon != text.rfind(':')) {
+      return InvalidUrl(
+          {"there is more than one ':' in host and port; put an IPv6 address in brackets, as in "
+           "redis://[::1]:6379, and end a password with '@'"});
+    }
+    if (absl::Status s = ParseHostName(text.substr(0, colon), url); !s.ok()) return s;
+  }
+  if (colon == std::string_view::npos) return absl::OkStatus();
+  return ParsePort(text.substr(colon + 1), url);
+}
+
+absl::Status ParseUserAndPassword(std::string_view text, Url* url) {
+  if (text.empty()) return absl::OkStatus();
+  if (text.find(' ') != std::string_view::npos) {
+    return InvalidUrl({"there is a space in the user or the password; write it as %20"});
+  }
+  const size_t colon = text.find(':');
+  if (colon == std::string_view::npos) {
+    return InvalidUrl(
+        {"there is no ':' before the '@'; write user:password@, or :password@ for the default "
+         "user"});
+  }
+  absl::StatusOr<std::string> user = PercentDecode(text.substr(0, colon), "the user");
+  if (!user.ok()) return user.status();
+  if (HasControlCharacter(*user) || user->find(' ') != std::string::npos) {
+    return InvalidUrl({"the user contains a space or a control character"});
+  }
+  absl::StatusOr<std::string> password = PercentDecode(text.substr(colon + 1), "the password");
+  if (!password.ok()) return password.status();
+  url->user = *std::move(user);
+  url->password = *std::move(password);
+  return absl::OkStatus();
+}
+
+absl::Status ParsePath(std::string_view text, std::string_view part, Url* url) {
+  absl::StatusOr<std::string> path = PercentDecode(text, part);
+  if (!path.ok()) return path.status();
+  if (HasControlCharacter(*path)) return InvalidUrl({part, " contains a control character"});
+  if (path->size() > kMaxSocketPath) {
+    return InvalidUrl({part, " has ", std::to_string(path->size()), " bytes; the limit is ",
+                       std::to_string(kMaxSocketPath),
+                       " (the address of a Unix socket holds 108, its final NUL included)"});
+  }
+  // One '/' leads: two, after "embedded:", would begin a host.
+  const size_t name = path->find_first_not_of('/');
+  if (name != std::string::npos && name > 1) path->erase(0, name - 1);
+  url->path = *std::move(path);
+  return absl::OkStatus();
+}
+
+// What follows the scheme and its ':'.
+struct Parts {
+  std::string_view user_and_password;
+  std::string_view host_and_port;
+  std::string_view path;
+  std::string_view options;
+};
+
+absl::StatusOr<Parts> Split(std::string_view text) {
+  Parts parts;
+  if (absl::StartsWith(Abseil(text), "//")) {
+    text.remove_prefix(2);
+    parts.host_and_port = text.substr(0, text.find_first_of("/?"));
+    text.remove_prefix(parts.host_and_port.size());
+  }
+  if (text.find('@') != std::string_view::npos) {
+    return InvalidUrl(
+        {"there is an '@' after the first '/' or '?'; write these as %2F and %3F in a user or "
+         "password, and write '@' as %40 in a path or option"});
+  }
+  if (const size_t at = parts.host_and_port.rfind('@'); at != std::string_view::npos) {
+    parts.user_and_password = parts.host_and_port.substr(0, at);
+    parts.host_and_port.remove_prefix(at + 1);
+  }
+  const size_t question = text.find('?');
+  parts.path = text.substr(0, question);
+  if (question != std::string_view::npos) parts.options = text.substr(question + 1);
+  return parts;
+}
+
+absl::Status ParseTcp(const Parts& parts, Url* url) {
+  if (absl::Status s = ParseHostAndPort(parts.host_and_port, url); !s.ok()) return s;
+  if (parts.path.size() <= 1) return absl::OkStatus();
+  return ParseUrlDatabase(parts.path.substr(1), "the database after the '/'", url);
+}
+
+absl::Status ParseUnix(const Parts& parts, Url* url) {
+  if (!parts.host_and_port.empty() || parts.path.empty() || parts.path.front() != '/') {
+    return InvalidUrl(
+        {"the socket's path is not absolute; write, for example, unix:///run/redis.sock, or "
+         "unix://user:password@/run/redis.sock"});
+  }
+  if (absl::Status s = ParsePath(parts.path, "the socket's path", url); !s.ok()) {
+    return s;
+  }
+  if (url->path.back() == '/') return InvalidUrl({"the socket's path ends with a '/'"});
+  return absl::OkStatus();
+}
+
+absl::Status ParseEmbedded(const Parts& parts, Url* url) {
+  if (!parts.user_and_password.empty()) {
+    return InvalidUrl(
+        {"embedded: takes no user and no password; only this user can reach the server"});
+  }
+  if (!parts.host_and_port.empty() || (!parts.path.empty() && parts.path.front() != '/')) {
+    return InvalidUrl(
+        {"the directory is not absolute; write embedded: or embedded:/path/to/directory"});
+  }
+  if (absl::Status s = ParsePath(parts.path, "the directory", url); !s.ok()) {
+    return s;
+  }
+  if (!url->path.empty() && url->path.find_first_not_of('/') == std::string::npos) {
+    return InvalidUrl({"embedded: cannot use the root directory"});
+  }
+  return absl::OkStatus();
+}
+
+struct Scheme {
+  std::string_view name;
+  Url::Kind kind;
+  absl::Status (*parse)(const Parts&, Url*);
+};
+
+constexpr Scheme kSchemes[] = {
+    {"redis", Url::Kind::kTcp, ParseTcp},
+    {"unix", Url::Kind::kUnix, ParseUnix},
+    {"embedded", Url::Kind::kEmbedded, ParseEmbedded},
+};
+
+struct LaterScheme {
+  std::string_view name;
+  std::string_view message;
+};
+
+constexpr LaterScheme kLaterSchemes[] = {
+    {"rediss",
+     "server URL: TLS (rediss://) is not supported yet; until then use redis:// in a private "
+     "network, or through a TLS tunnel"},
+    {"redis-sentinel",
+     "server URL: Redis Sentinel (redis-sentinel://) is not supported yet; until then use redis:// "
+     "with the primary's address"},
+    {"redis-cluster",
+     "server URL: Redis Cluster (redis-cluster://) is not supported yet; until then use redis:// "
+     "with a standalone server"},
+};
+
+// A host and a port alone, which can be repeated: a name with a dot, an address or localhost.
+bool IsBareServer(std::string_view text) {
+  Url url;
+  return text.find(':') != std::string_view::npos && ParseHostAndPort(text, &url).ok() &&
+         (url.host == "localhost" || url.host.find_first_of(".:") != std::string::npos);
+}
+
+absl::Status NoScheme(std::string_view text) {
+  if (IsBareServer(text)) {
+    return InvalidUrl({"the scheme is missing; did you mean redis://", text, "?"});
+  }
+  return InvalidUrl(
+      {"it has no scheme; write redis://host:6379, unix:///path/to/socket or embedded:"});
+}
+
+absl::Status CheckText(std::string_view text) {
+  if (text.empty()) {
+    return InvalidUrl({"it is empty; write, for example, redis://localhost:6379 or embedded:"});
+  }
+  if (text.size() > kMaxLength) {
+    return InvalidUrl({"it has ", std::to_string(text.size()), " bytes; the limit is ",
+                       std::to_string(kMaxLength)});
+  }
+  if (HasControlCharacter(text)) {
+    return InvalidUrl(
+        {"it contains a line break or another control character; percent-encode it in a user or "
+         "password"});
+  }
+  if (text.front() == ' ' || text.back() == ' ') {
+    return InvalidUrl(
+        {"it begins or ends with a space; if that belongs to a path, write it as %20"});
+  }
+  if (text.find('#') != std::string_view::npos) {
+    return InvalidUrl({"it contains a '#'; write that as %23"});
+  }
+  return absl::OkStatus();
+}
+
+std::string BracketedHost(const std::string& host) {
+  if (host.find(':') == std::string::npos) return host;
+  const size_t percent = host.find('%');
+  if (percent == std::string::npos) return "[" + host + "]";
+  return "[" + host.substr(0, percent) + "%25" + host.substr(percent + 1) + "]";
+}
+
+absl::StatusOr<Url> ParseRest(std::string_view text, const Scheme& scheme) {
+  if (scheme.kind == Url::Kind::kTcp && !absl::StartsWith(Abseil(text), "//")) {
+    return InvalidUrl(
+        {"there is no '//' after redis:; write, for example, redis://localhost:6379"});
+  }
+  absl::StatusOr<Parts> parts = Split(text);
+  if (!parts.ok()) return parts.status();
+  Url url;
+  url.kind = scheme.kind;
+  if (absl::Status s = scheme.parse(*parts, &url); !s.ok()) return s;
+  if (absl::Status s = ParseUserAndPassword(parts->user_and_password, &url); !s.ok()) return s;
+  if (absl::Status s = ParseUrlOptions(parts->options, &url); !s.ok()) return s;
+  return url;
+}
+
+}  // namespace
+
+absl::StatusOr<Url> ParseUrl(std::string_view text) {
+  if (absl::Status s = CheckText(text); !s.ok()) return s;
+  const size_t colon = text.find(':');
+  if (colon == std::string_view::npos) return NoScheme(text);
+  const std::string name = absl::AsciiStrToLower(Abseil(text.substr(0, colon)));
+  const std::string_view rest = text.substr(colon + 1);
+  for (const LaterScheme& later : kLaterSchemes) {
+    if (name == later.name) return absl::UnimplementedError(Abseil(later.message));
+  }
+  for (const Scheme& scheme : kSchemes) {
+    if (name == scheme.name) return ParseRest(rest, scheme);
+  }
+  if (!absl::StartsWith(Abseil(rest), "//")) return NoScheme(text);
+  return InvalidUrl({"unknown scheme; known are redis://, unix:// and embedded:"});
+}
+
+std::string Url::DebugString() const {
+  const std::string db_text = std::to_string(db);
+  switch (kind) {
+    case Kind::kTcp:
+      return "redis://" + BracketedHost(host) + ":" + std::to_string(port) +
+             (db == 0 ? "" : "/" + db_text);
+    case Kind::kUnix:
+      return "unix://" + PercentEncodePath(path) + (db == 0 ? "" : "?db=" + db_text);
+    case Kind::kEmbedded:
+      return "embedded:" + PercentEncodePath(path);
+  }
+  return {};
+}
+
+}  // namespace redlatch::redis

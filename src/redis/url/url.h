@@ -1,0 +1,69 @@
+#ifndef REDLATCH_SRC_REDIS_URL_URL_H_
+#define REDLATCH_SRC_REDIS_URL_URL_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+namespace redlatch::redis {
+
+// A server's address, as a user writes it:
+//
+//   redis://[[user]:[password]@]host[:port][/db][?options]     host may be [v6]; port 6379
+//   unix://[[user]:[password]@]/path/to/socket[?options]       also unix:/path/to/socket
+//   embedded:[/directory][?options]                            also embedded:///directory
+//
+// User, password, path and option values are percent-decoded; the scheme's case does not matter.
+// The last '@' before the path ends the password. A '/', '?', '#', '%', space or control character
+// in a user or password must be encoded, and so must an '@' in a path or an option. A path may hold
+// spaces, as they are or as %20; one at its very end must be encoded. A zone is written
+// [fe80::1%25eth0]. Options, joined by '&', each at most once:
+//
+//   connect_timeout=2s    one attempt to connect, handshake included
+//   command_timeout=1s    what waits for an answer where the call names no deadline of its own
+//   name=orders           CLIENT SETNAME; shows in CLIENT LIST
+//   db=3                  unix: only (redis:// names it in the path)
+//   eviction=allow        accept a server that may evict held locks, with a warning
+//   idle_stop=60s         embedded: only; the server stops by itself when unused for so long
+struct Url {
+  enum class Kind : uint8_t { kTcp, kUnix, kEmbedded };
+
+  Kind kind = Kind::kTcp;
+  std::string host;      // kTcp; as getaddrinfo() takes it: no brackets, "fe80::1%eth0"
+  uint16_t port = 6379;  // kTcp
+  std::string path;      // kUnix: the socket; kEmbedded: the directory, empty for the default
+  std::string user;      // empty for the default user; kTcp and kUnix
+  std::string password;  // any bytes; AUTH is due where this or the user is not empty
+  int db = 0;
+
+  absl::Duration connect_timeout = absl::Seconds(2);
+  absl::Duration command_timeout = absl::Seconds(1);
+  absl::Duration idle_stop = absl::Seconds(60);
+  std::string client_name;
+  bool allow_eviction = false;
+
+  // The server and its database, for messages and logs: never a user, a password or another
+  // option. ParseUrl() takes it again.
+  // "redis://[::1]:6379/2", "unix:///run/redis.sock?db=2", "embedded:".
+  std::string DebugString() const;
+
+  friend bool operator==(const Url&, const Url&) = default;
+};
+
+// What sockaddr_un holds beside its final NUL. An embedded server's directory is shorter, as its
+// socket stands in it: whoever makes that socket refuses what is too long.
+inline constexpr size_t kMaxSocketPath = 107;
+
+// kInvalidArgument names the part that is wrong and says what would be right; kUnimplemented for
+// the schemes that are known and not there yet (rediss, redis-sentinel, redis-cluster). No message
+// contains the password, nor any part of a URL that may hold one: of a URL that is refused, only
+// the names of its options are repeated, and a text that is nothing but a host and a port.
+absl::StatusOr<Url> ParseUrl(std::string_view text);
+
+}  // namespace redlatch::redis
+
+#endif  // REDLATCH_SRC_REDIS_URL_URL_H_

@@ -1,0 +1,125 @@
+#include "src/redis/url/url_options.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/ascii.h"
+#include "absl/time/time.h"
+#include "src/redis/url/url_text.h"
+
+namespace redlatch::redis {
+namespace {
+
+constexpr size_t kMaxClientName = 128;
+constexpr size_t kMaxRepeatedName = 32;
+constexpr absl::Duration kShortest = absl::Milliseconds(1);
+
+absl::Status ParseDuration(std::string_view name, std::string_view text, absl::Duration longest,
+                           absl::Duration* duration) {
+  if (!absl::ParseDuration(Abseil(text), duration)) {
+    return InvalidUrl({"the option ", name, " is not a duration such as 2s or 500ms"});
+  }
+  if (*duration < kShortest || *duration > longest) {
+    return InvalidUrl(
+        {"the option ", name, " is not between 1ms and ", absl::FormatDuration(longest)});
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ParseClientName(std::string_view text, Url* url) {
+  const bool graphic = std::all_of(text.begin(), text.end(), [](char c) {
+    return absl::ascii_isgraph(static_cast<unsigned char>(c));
+  });
+  if (!graphic || text.size() > kMaxClientName) {
+    return InvalidUrl(
+        {"the option name must be 1 to 128 printable ASCII characters without spaces, because "
+         "CLIENT SETNAME requires that"});
+  }
+  url->client_name = text;
+  return absl::OkStatus();
+}
+
+absl::Status ParseEviction(std::string_view text, Url* url) {
+  if (text != "allow") return InvalidUrl({"the only value of the option eviction is allow"});
+  url->allow_eviction = true;
+  return absl::OkStatus();
+}
+
+absl::Status ParseDatabaseOption(std::string_view text, Url* url) {
+  if (url->kind == Url::Kind::kTcp) {
+    return InvalidUrl({"the option db is for unix: only; write, for example, redis://host:6379/3"});
+  }
+  if (url->kind == Url::Kind::kEmbedded) {
+    return InvalidUrl({"the option db is for unix: only"});
+  }
+  return ParseUrlDatabase(text, "the option db", url);
+}
+
+absl::Status ParseIdleStop(std::string_view text, Url* url) {
+  if (url->kind != Url::Kind::kEmbedded) {
+    return InvalidUrl({"the option idle_stop is for embedded: only"});
+  }
+  return ParseDuration("idle_stop", text, absl::Hours(24 * 30), &url->idle_stop);
+}
+
+absl::Status UnknownOption(std::string_view name) {
+  const bool repeatable =
+      name.size() <= kMaxRepeatedName && std::all_of(name.begin(), name.end(), IsNameChar);
+  return InvalidUrl({"unknown option ", repeatable ? name : "",
+                     "; known are connect_timeout, command_timeout, name, eviction, db (unix: "
+                     "only) and idle_stop (embedded: only); a password stands before the host, "
+                     "redis://:password@host"});
+}
+
+absl::Status SetOption(std::string_view name, std::string_view value, Url* url) {
+  constexpr absl::Duration kLongest = absl::Hours(24);
+  if (name == "connect_timeout") {
+    return ParseDuration(name, value, kLongest, &url->connect_timeout);
+  }
+  if (name == "command_timeout") {
+    return ParseDuration(name, value, kLongest, &url->command_timeout);
+  }
+  if (name == "name") return ParseClientName(value, url);
+  if (name == "eviction") return ParseEviction(value, url);
+  if (name == "db") return ParseDatabaseOption(value, url);
+  if (name == "idle_stop") return ParseIdleStop(value, url);
+  return UnknownOption(name);
+}
+
+}  // namespace
+
+absl::Status ParseUrlDatabase(std::string_view text, std::string_view part, Url* url) {
+  const std::optional<int> db = ParseNumber(text, 0, std::numeric_limits<int>::max());
+  if (!db) return InvalidUrl({part, " is not a number from 0 to 2147483647"});
+  url->db = *db;
+  return absl::OkStatus();
+}
+
+absl::Status ParseUrlOptions(std::string_view text, Url* url) {
+  std::vector<std::string_view> seen;
+  while (!text.empty()) {
+    const size_t ampersand = text.find('&');
+    const std::string_view option = text.substr(0, ampersand);
+    text.remove_prefix(std::min(text.size(), option.size() + 1));
+    const size_t equals = option.find('=');
+    if (equals == 0 || equals == std::string_view::npos || equals + 1 == option.size()) {
+      return InvalidUrl({"an option is not of the form name=value; separate options with '&'"});
+    }
+    const std::string_view name = option.substr(0, equals);
+    absl::StatusOr<std::string> value =
+        PercentDecode(option.substr(equals + 1), "the value of an option");
+    if (!value.ok()) return value.status();
+    if (absl::Status s = SetOption(name, *value, url); !s.ok()) return s;
+    if (std::find(seen.begin(), seen.end(), name) != seen.end()) {
+      return InvalidUrl({"the option ", name, " is given twice"});
+    }
+    seen.push_back(name);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace redlatch::redis

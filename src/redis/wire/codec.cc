@@ -1,0 +1,204 @@
+#include "src/redis/wire/codec.h"
+
+#include <hiredis/hiredis.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <new>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+
+namespace redlatch::redis {
+namespace {
+
+constexpr int kDeepest = 7;  // hiredis 0.14 stops at eight, later ones at hundreds
+
+// hiredis calls these while it reads. It hands back what they return as `task->parent->obj`, so
+// that a reply grows in place: the outermost is `root`, and a child is appended to its parent's
+// vector, whose earlier children are complete by then and may move.
+struct Building {
+  const ReplyLimits* limits;
+  Reply root = {};
+  size_t elements = 0;
+  std::string_view refused;  // why one of these functions returned nullptr
+};
+
+Building* BuildingOf(const redisReadTask* task) { return static_cast<Building*>(task->privdata); }
+
+Reply* Refuse(const redisReadTask* task, std::string_view why) {
+  BuildingOf(task)->refused = why;
+  return nullptr;
+}
+
+bool IsResp2(const redisReadTask* task) {
+  return task->type == REDIS_REPLY_STRING || task->type == REDIS_REPLY_ARRAY ||
+         task->type == REDIS_REPLY_INTEGER || task->type == REDIS_REPLY_STATUS ||
+         task->type == REDIS_REPLY_ERROR;
+}
+
+Reply* Place(const redisReadTask* task) {
+  if (!IsResp2(task)) return Refuse(task, "a reply of RESP 3");
+  if (task->parent == nullptr) return &(BuildingOf(task)->root = Reply());
+  return &static_cast<Reply*>(task->parent->obj)->elements.emplace_back();
+}
+
+void* CreateString(const redisReadTask* task, char* text, size_t size) {
+  Reply* reply = Place(task);
+  if (reply == nullptr) return nullptr;
+  reply->type = task->type == REDIS_REPLY_ERROR    ? Reply::Type::kError
+                : task->type == REDIS_REPLY_STATUS ? Reply::Type::kStatus
+                                                   : Reply::Type::kString;
+  reply->text.assign(text, size);
+  return reply;
+}
+
+int Depth(const redisReadTask* task) {
+  int depth = 0;
+  for (; task != nullptr; task = task->parent) ++depth;
+  return depth;
+}
+
+void* CreateArrayOf(const redisReadTask* task, size_t elements) {
+  Building* building = BuildingOf(task);
+  building->elements += elements;
+  if (building->elements > building->limits->elements) {
+    return Refuse(task, "an array of more elements than the limit");
+  }
+  if (Depth(task) > kDeepest) return Refuse(task, "arrays nested deeper than seven");
+  Reply* reply = Place(task);
+  if (reply == nullptr) return nullptr;
+  reply->type = Reply::Type::kArray;
+  constexpr size_t kTrusted = 64;  // a count is a promise; memory is given for what arrives
+  reply->elements.reserve(std::min(elements, kTrusted));
+  return reply;
+}
+
+// hiredis 0.14 counts elements in an int, 1.0 in a size_t: the assignment below takes its own.
+[[maybe_unused]] void* CreateArray(const redisReadTask* task, int elements) {
+  return CreateArrayOf(task, static_cast<size_t>(elements));
+}
+[[maybe_unused]] void* CreateArray(const redisReadTask* task, size_t elements) {
+  return CreateArrayOf(task, elements);
+}
+
+void* CreateInteger(const redisReadTask* task, long long value) {  // NOLINT(google-runtime-int)
+  Reply* reply = Place(task);
+  if (reply == nullptr) return nullptr;
+  reply->type = Reply::Type::kInteger;
+  reply->integer = value;
+  return reply;
+}
+
+void* CreateNil(const redisReadTask* task) { return Place(task); }
+
+void FreeObject(void*) {}  // it is a part of the root
+
+// hiredis 1.0 reads RESP 3 as well. Without these functions it would hand out, for a double or a
+// boolean, a pointer that is no object.
+template <typename Functions>
+void RefuseResp3(Functions* functions) {
+  if constexpr (requires { functions->createDouble, functions->createBool; }) {
+    functions->createDouble = [](const redisReadTask* task, double, char*, size_t) -> void* {
+      return Place(task);
+    };
+    functions->createBool = [](const redisReadTask* task, int) -> void* { return Place(task); };
+  }
+}
+
+redisReplyObjectFunctions* Functions() {
+  static redisReplyObjectFunctions functions = [] {
+    redisReplyObjectFunctions made = {};
+    made.createString = CreateString;
+    made.createArray = CreateArray;
+    made.createInteger = CreateInteger;
+    made.createNil = CreateNil;
+    made.freeObject = FreeObject;
+    RefuseResp3(&made);
+    return made;
+  }();
+  return &functions;
+}
+
+}  // namespace
+
+// Written by hand: redisFormatCommandArgv() goes through sprintf() for each word, which took a
+// tenth of what a call costs this side.
+Command::Command(absl::Span<const std::string_view> args) {
+  constexpr std::string_view kEnd = "\r\n";
+  constexpr size_t kMostAround = 1 + 20 + 2 * kEnd.size();  // '$', a length, and two ends
+  size_t most = kMostAround;
+  for (const std::string_view arg : args) most += kMostAround + arg.size();
+  char* const begin = bytes_.Extend(most);
+  char* const end = begin + most;
+  char* at = begin;
+  const auto put = [&at](std::string_view text) {
+    std::memcpy(at, text.data(), text.size());
+    at += text.size();
+  };
+  const auto put_number = [&](char type, size_t value) {
+    *at++ = type;
+    at = std::to_chars(at, end, value).ptr;
+    put(kEnd);
+  };
+  put_number('*', args.size());
+  for (const std::string_view arg : args) {
+    put_number('$', arg.size());
+    if (!arg.empty()) put(arg);
+    put(kEnd);
+  }
+  bytes_.Truncate(static_cast<size_t>(at - begin));
+}
+
+struct ReplyParser::Impl {
+  explicit Impl(ReplyLimits given)
+      : limits(given), building{&limits}, reader(redisReaderCreateWithFunctions(Functions())) {
+    if (reader == nullptr) throw std::bad_alloc();
+    reader->privdata = &building;
+  }
+  ~Impl() { redisReaderFree(reader); }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  absl::Status Lost(std::string_view why) {
+    error = absl::DataLossError(std::string("the server's answer cannot be read: ").append(why));
+    return error;
+  }
+
+  ReplyLimits limits;
+  Building building;
+  redisReader* reader;
+  size_t fed = 0;  // bytes since the last whole reply
+  absl::Status error;
+};
+
+ReplyParser::ReplyParser(ReplyLimits limits) : impl_(std::make_unique<Impl>(limits)) {}
+ReplyParser::ReplyParser(ReplyParser&&) noexcept = default;
+ReplyParser& ReplyParser::operator=(ReplyParser&&) noexcept = default;
+ReplyParser::~ReplyParser() = default;
+
+void ReplyParser::Feed(std::string_view bytes) {
+  if (!impl_->error.ok()) return;
+  impl_->fed += bytes.size();
+  redisReaderFeed(impl_->reader, bytes.data(), bytes.size());
+}
+
+absl::StatusOr<std::optional<Reply>> ReplyParser::Next() {
+  if (!impl_->error.ok()) return impl_->error;
+  void* made = nullptr;
+  if (redisReaderGetReply(impl_->reader, &made) != REDIS_OK) {
+    const std::string_view refused = impl_->building.refused;
+    return impl_->Lost(refused.empty() ? impl_->reader->errstr : refused);
+  }
+  auto* const reply = static_cast<Reply*>(made);
+  const size_t left = reply == nullptr ? 0 : impl_->reader->len - impl_->reader->pos;
+  if (impl_->fed - left > impl_->limits.bytes) return impl_->Lost("a reply larger than the limit");
+  if (reply == nullptr) return std::nullopt;
+  impl_->fed = left;
+  impl_->building.elements = 0;
+  return std::optional<Reply>(std::move(*reply));
+}
+
+}  // namespace redlatch::redis

@@ -1,0 +1,162 @@
+#include "src/redis/wire/errors.h"
+
+#include <algorithm>
+#include <iterator>
+#include <string>
+#include <utility>
+
+#include "absl/strings/cord.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/types/optional.h"
+
+namespace redlatch::redis {
+namespace {
+
+constexpr char kMayHaveExecuted[] = "redlatch.may_have_executed";
+constexpr char kNotSent[] = "redlatch.not_sent";
+
+constexpr std::string_view kRenamed =
+    "locks need the command under this name; remove its rename-command line from the server's "
+    "configuration";
+
+struct Known {
+  std::string_view words;
+  ErrorCode code;
+  absl::StatusCode status;
+  std::string_view mend;
+  bool ours = false;  // said by a script of ours, which names things and mends itself
+};
+
+constexpr Known kKnown[] = {
+    {"NOSCRIPT", ErrorCode::kNoScript, absl::StatusCode::kNotFound, ""},
+    {"LOADING", ErrorCode::kLoading, absl::StatusCode::kUnavailable,
+     "it is loading its data; try again when it is done"},
+    {"BUSY", ErrorCode::kBusy, absl::StatusCode::kUnavailable,
+     "another client's script has been running for too long; SCRIPT KILL ends it"},
+    {"READONLY", ErrorCode::kReadOnly, absl::StatusCode::kUnavailable,
+     "it is a replica; connect to the primary"},
+    {"MASTERDOWN", ErrorCode::kMasterDown, absl::StatusCode::kUnavailable,
+     "it is a replica that lost its primary; connect to the primary"},
+    {"MISCONF", ErrorCode::kOther, absl::StatusCode::kUnavailable,
+     "it cannot save its data and therefore accepts no writes; see its log, or use CONFIG SET "
+     "stop-writes-on-bgsave-error no"},
+    {"NOREPLICAS", ErrorCode::kOther, absl::StatusCode::kUnavailable,
+     "fewer replicas are in sync than min-replicas-to-write requires"},
+    {"OOM", ErrorCode::kOutOfMemory, absl::StatusCode::kResourceExhausted,
+     "raise maxmemory, or remove data"},
+    {"NOAUTH", ErrorCode::kNoAuth, absl::StatusCode::kPermissionDenied,
+     "put the password into the URL: redis://:password@host"},
+    {"WRONGPASS", ErrorCode::kWrongPass, absl::StatusCode::kPermissionDenied,
+     "check the user and password in the URL"},
+    {"NOPERM", ErrorCode::kNoPermission, absl::StatusCode::kPermissionDenied,
+     "grant it with ACL SETUSER: locks need +eval +evalsha +script, and the commands, key patterns "
+     "and channel pattern that docs/operations.md lists"},
+    {"WRONGTYPE", ErrorCode::kWrongType, absl::StatusCode::kFailedPrecondition,
+     "the key holds something other than this kind of lock; choose another name"},
+    {"REFUSED", ErrorCode::kOther, absl::StatusCode::kFailedPrecondition, "", true},
+    {"GONE", ErrorCode::kOther, absl::StatusCode::kAborted, "", true},
+    {"MOVED", ErrorCode::kMoved, absl::StatusCode::kFailedPrecondition,
+     "it is a cluster node; clusters are not supported yet"},
+    {"ASK", ErrorCode::kAsk, absl::StatusCode::kFailedPrecondition,
+     "it is a cluster node; clusters are not supported yet"},
+    {"TRYAGAIN", ErrorCode::kTryAgain, absl::StatusCode::kUnavailable, "its slots are moving"},
+    {"CLUSTERDOWN", ErrorCode::kClusterDown, absl::StatusCode::kUnavailable, "its cluster is down"},
+    {"ERR max number of clients", ErrorCode::kTooManyClients, absl::StatusCode::kUnavailable,
+     "raise maxclients, or close connections that are not needed"},
+    {"ERR unknown command", ErrorCode::kUnknownCommand, absl::StatusCode::kFailedPrecondition,
+     kRenamed},
+    {"ERR Unknown Redis command called from script", ErrorCode::kUnknownCommand,
+     absl::StatusCode::kFailedPrecondition, kRenamed},
+    {"ERR Unknown command called from script", ErrorCode::kUnknownCommand,
+     absl::StatusCode::kFailedPrecondition, kRenamed},
+};
+
+// What Redis 7.0 says, and Redis 7.2 and Valkey, where a script calls what its user may not: all
+// without the word NOPERM.
+constexpr std::string_view kScriptNoPermission[] = {"ERR The user executing the script can't",
+                                                    "ERR ACL failure in script"};
+
+bool IsScriptNoPermission(std::string_view text) {
+  return std::any_of(std::begin(kScriptNoPermission), std::end(kScriptNoPermission),
+                     [text](std::string_view start) { return text.starts_with(start); });
+}
+
+bool StartsWithWords(std::string_view text, std::string_view words) {
+  return text.starts_with(words) && (text.size() == words.size() || text[words.size()] == ' ');
+}
+
+// Without what Redis adds to an error of a script: " script: <SHA-1>, on @user_script:<line>."
+std::string_view WithoutPlace(std::string_view text) {
+  const size_t place = text.rfind(" script: ");
+  const bool added = place != std::string_view::npos && text.ends_with('.') &&
+                     text.find(", on @user_script:", place) != std::string_view::npos;
+  return added ? text.substr(0, place) : text;
+}
+
+const Known* Find(std::string_view text) {
+  for (const Known& known : kKnown) {
+    if (StartsWithWords(text, known.words)) return &known;
+    if (known.code == ErrorCode::kNoPermission && IsScriptNoPermission(text)) return &known;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+ErrorCode ClassifyError(std::string_view error_text) {
+  const Known* known = Find(error_text);
+  return known == nullptr ? ErrorCode::kOther : known->code;
+}
+
+bool IsTransient(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::kLoading:
+    case ErrorCode::kBusy:
+    case ErrorCode::kReadOnly:
+    case ErrorCode::kMasterDown:
+    case ErrorCode::kTryAgain:
+    case ErrorCode::kClusterDown:
+    case ErrorCode::kTooManyClients:
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool IsReplicas(ErrorCode code) {
+  return code == ErrorCode::kReadOnly || code == ErrorCode::kMasterDown;
+}
+
+absl::Status ErrorStatus(std::string_view reply, std::string_view server) {
+  const std::string_view error_text = WithoutPlace(reply);
+  const Known* known = Find(error_text);
+  if (known != nullptr && known->ours) {
+    return absl::Status(
+        known->status,
+        std::string(error_text.substr(std::min(error_text.size(), known->words.size() + 1))));
+  }
+  std::string message(server);
+  message.append(" answered: ").append(error_text);
+  if (known == nullptr) return absl::Status(absl::StatusCode::kInternal, message);
+  if (!known->mend.empty()) message.append(" (").append(known->mend).append(")");
+  return absl::Status(known->status, message);
+}
+
+bool MayHaveExecuted(const absl::Status& status) {
+  return status.GetPayload(kMayHaveExecuted).has_value();
+}
+
+absl::Status MarkMayHaveExecuted(absl::Status status) {
+  status.SetPayload(kMayHaveExecuted, absl::Cord("1"));
+  return status;
+}
+
+bool NotSent(const absl::Status& status) { return status.GetPayload(kNotSent).has_value(); }
+
+absl::Status MarkNotSent(absl::Status status) {
+  status.SetPayload(kNotSent, absl::Cord("1"));
+  return status;
+}
+
+}  // namespace redlatch::redis

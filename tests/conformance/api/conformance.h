@@ -1,0 +1,337 @@
+// The conformance suite: what every lock promises, written once and run by every class of locks,
+// on every way to reach a server.
+//
+// A test is a TEST_P of a suite that derives from Conformance. INSTANTIATE_CONFORMANCE(Suite)
+// runs it with each kind of lock and each deployment; INSTANTIATE_FOR_KINDS(Suite), where the
+// deployment makes no difference, with each kind over TCP.
+#ifndef REDLATCH_TESTS_CONFORMANCE_API_CONFORMANCE_H_
+#define REDLATCH_TESTS_CONFORMANCE_API_CONFORMANCE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/time.h"
+#include "docs/code/06-a-lock-of-your-own/priority_lock.h"
+#include "gtest/gtest.h"
+#include "redlatch/client.h"
+#include "redlatch/redis_lock_base.h"
+#include "redlatch/reentrant_lock.h"
+#include "redlatch/reentrant_read_write_lock.h"
+#include "redlatch/simple_lock.h"
+#include "src/base/clock.h"
+#include "tests/support/lock_keys.h"
+#include "tests/support/redis_server.h"
+#include "tests/support/test_scale.h"
+
+namespace redlatch::conformance {
+
+// A class of locks. A new one gets a line in Kinds().
+struct Kind {
+  std::string_view name;
+  bool reentrant;
+  std::unique_ptr<RedisLockBase> (*make)(const Client&, std::string_view, LockOptions);
+  bool of_users = false;  // as a user would write it: how the server is reached is no matter
+};
+
+template <class Lock>
+std::unique_ptr<RedisLockBase> Make(const Client& client, std::string_view name,
+                                    LockOptions options) {
+  return std::make_unique<Lock>(client, name, std::move(options));
+}
+
+inline std::vector<Kind> Kinds() {
+  return {
+      {.name = "simple", .reentrant = false, .make = Make<SimpleLock>},
+      {.name = "reentrant", .reentrant = true, .make = Make<ReentrantLock>},
+      {.name = "read_write", .reentrant = true, .make = Make<ReentrantReadWriteLock>},
+      {.name = "priority", .reentrant = false, .make = Make<PriorityLock>, .of_users = true},
+  };
+}
+
+// How clients reach the server, and what their locks are told.
+struct Deployment {
+  std::string_view name;
+  bool unix_socket = false;
+  std::string_view key_prefix = {};
+  absl::Duration local_window = LockOptions().local_window;
+};
+
+inline std::vector<Deployment> Deployments() {
+  return {
+      {.name = "tcp"},
+      {.name = "unix", .unix_socket = true},
+      {.name = "prefix", .key_prefix = "app:"},
+      {.name = "no_window", .local_window = absl::ZeroDuration()},
+  };
+}
+
+struct Case {
+  Kind kind;
+  Deployment deployment;
+  std::string name() const {
+    return absl::StrCat(std::string(kind.name), "_", std::string(deployment.name));
+  }
+};
+
+inline void PrintTo(const Case& which, std::ostream* out) { *out << which.name(); }
+
+inline std::vector<Case> Cases() {
+  std::vector<Case> cases;
+  for (const Kind& kind : Kinds()) {
+    for (const Deployment& deployment : Deployments()) {
+      cases.push_back({kind, deployment});
+      if (kind.of_users) break;
+    }
+  }
+  return cases;
+}
+
+inline std::vector<Case> CasesOverTcp() {
+  std::vector<Case> cases;
+  for (const Kind& kind : Kinds()) cases.push_back({kind, Deployments().front()});
+  return cases;
+}
+
+inline std::string NameOfCase(const ::testing::TestParamInfo<Case>& info) {
+  return info.param.name();
+}
+
+#define INSTANTIATE_CONFORMANCE(suite)                                                          \
+  INSTANTIATE_TEST_SUITE_P(Locks, suite, ::testing::ValuesIn(::redlatch::conformance::Cases()), \
+                           ::redlatch::conformance::NameOfCase)
+#define INSTANTIATE_FOR_KINDS(suite)                                                     \
+  INSTANTIATE_TEST_SUITE_P(Locks, suite,                                                 \
+                           ::testing::ValuesIn(::redlatch::conformance::CasesOverTcp()), \
+                           ::redlatch::conformance::NameOfCase)
+
+constexpr absl::Duration kPatience = absl::Seconds(10);    // for what must come, but when is open
+constexpr absl::Duration kGrace = absl::Milliseconds(50);  // how late a call may come back
+constexpr absl::Duration kLease = absl::Seconds(2);
+constexpr char kName[] = "lock";
+
+// Until `condition` holds; false where it never does.
+inline bool Await(const std::function<bool()>& condition, absl::Duration patience = kPatience) {
+  const base::Instant until = base::Now() + patience;
+  while (!condition()) {
+    if (until <= base::Now()) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
+}
+
+// A client that lives in a process of its own is told of its case by name.
+inline Case CaseNamed(std::string_view name) {
+  for (const Case& which : Cases()) {
+    if (which.name() == name) return which;
+  }
+  ADD_FAILURE() << "no case is called " << name;
+  return Cases().front();
+}
+
+// What only the holder of a lock may touch. Two at a time, an update that is lost, and a token that
+// does not grow all show; so does a hold that is not valid.
+class Protected {
+ public:
+  void Touch(const Hold& hold) {
+    EXPECT_FALSE(inside_.exchange(true)) << "two holders at a time";
+    EXPECT_TRUE(hold.valid());
+    EXPECT_GT(hold.fencing_token().value(), token_.load());
+    token_ = hold.fencing_token().value();
+    const int64_t seen = touches_;
+    if (seen % 4 == 0) std::this_thread::yield();
+    touches_ = seen + 1;
+    inside_ = false;
+  }
+  int64_t touches() const { return touches_; }
+
+ private:
+  std::atomic<bool> inside_{false};
+  std::atomic<uint64_t> token_{0};
+  std::atomic<int64_t> touches_{0};
+};
+
+// Threads that are joined when this goes.
+class Crew {
+ public:
+  Crew() = default;
+  ~Crew() { Join(); }
+  Crew(const Crew&) = delete;
+  Crew& operator=(const Crew&) = delete;
+
+  void Start(std::function<void()> work) { threads_.emplace_back(std::move(work)); }
+  void Start(int threads, const std::function<void(int)>& work) {
+    for (int i = 0; i < threads; ++i) Start([work, i] { work(i); });
+  }
+  void Join() {
+    for (std::thread& thread : threads_) thread.join();
+    threads_.clear();
+  }
+
+ private:
+  std::vector<std::thread> threads_;
+};
+
+class Conformance : public ::testing::TestWithParam<Case> {
+ protected:
+  // Here, not in TearDown(): a derived fixture's locks are gone by now.
+  ~Conformance() override {
+    ExpectNothingIsLeft();
+    server().Command({"FLUSHALL"});
+  }
+
+  // One for all tests of this program; whoever stops it lets it go on.
+  static support::RedisServer& SharedServer() {
+    static const std::unique_ptr<support::RedisServer> server = support::RedisServer::Start();
+    return *server;
+  }
+  // For a test that does what others could not bear; before any client is made.
+  void UseOwnServer(support::RedisServerOptions options = {}) {
+    own_server_ = support::RedisServer::Start(std::move(options));
+  }
+  support::RedisServer& server() { return own_server_ ? *own_server_ : SharedServer(); }
+
+  static std::string UrlOf(support::RedisServer& server, const Case& which) {
+    return which.deployment.unix_socket ? server.unix_url() : server.url();
+  }
+  std::string url() { return UrlOf(server(), GetParam()); }
+
+  // `options` come behind the `?` of the URL.
+  Client NewClient(std::string_view url_options = {}, ClientOptions options = {}) {
+    return ClientAt(url(), url_options, std::move(options));
+  }
+  Client ClientAt(const std::string& url, std::string_view url_options = {},
+                  ClientOptions options = {}) {
+    return Connected(url, GetParam(), url_options, std::move(options));
+  }
+  static Client Connected(const std::string& url, const Case& which,
+                          std::string_view url_options = {}, ClientOptions options = {}) {
+    if (options.key_prefix.empty()) options.key_prefix = std::string(which.deployment.key_prefix);
+    const std::string whole = absl::StrCat(url, "?", std::string(url_options));
+    absl::StatusOr<Client> client = Client::Connect(url_options.empty() ? url : whole, options);
+    EXPECT_TRUE(client.ok()) << client.status();
+    return *std::move(client);
+  }
+
+  static LockOptions OptionsOf(const Case& which) {
+    return {.lease = kLease, .local_window = which.deployment.local_window};
+  }
+  LockOptions Options() const { return OptionsOf(GetParam()); }
+  LockOptions LeaseOf(absl::Duration lease) const {
+    LockOptions options = Options();
+    options.lease = lease;
+    return options;
+  }
+  std::unique_ptr<RedisLockBase> NewLock(const Client& client, std::string_view name = kName) {
+    return NewLock(client, name, Options());
+  }
+  std::unique_ptr<RedisLockBase> NewLock(const Client& client, std::string_view name,
+                                         LockOptions options) {
+    return GetParam().kind.make(client, name, std::move(options));
+  }
+
+  // TryAcquire() where the server is well: a machine that runs it 40 ms late is no answer.
+  static absl::StatusOr<Lease> Try(RedisLockBase& lock) {
+    absl::StatusOr<Lease> lease = lock.TryAcquire();
+    for (int i = 0; i < 100 && absl::IsUnavailable(lease.status()); ++i) lease = lock.TryAcquire();
+    return lease;
+  }
+  absl::StatusOr<Lease> Try(const Client& client, std::string_view name = kName) {
+    return Try(*NewLock(client, name));
+  }
+
+  // The keys of a lock at the server.
+  std::string Key(std::string_view name = kName) const {
+    return absl::StrCat(std::string(GetParam().deployment.key_prefix), std::string(name));
+  }
+  // What they are called beside `fence`: "simple".
+  virtual std::string_view KeyKind() const {
+    if (GetParam().kind.of_users) return "x.priority";
+    return GetParam().kind.name == "read_write" ? "rw" : GetParam().kind.name;
+  }
+  // "queue" is that of this kind.
+  std::string Auxiliary(std::string_view suffix, std::string_view name = kName) const {
+    const std::string kind = suffix == "fence" ? "" : std::string(KeyKind()) + ".";
+    return support::AuxiliaryKey(Key(name), kind + std::string(suffix));
+  }
+
+  bool IsHeld(std::string_view name = kName) {
+    return server().Integer({"EXISTS", Key(name)}) == 1;
+  }
+  bool AwaitHeld(bool held = true, std::string_view name = kName) {
+    return Await([&] { return IsHeld(name) == held; });
+  }
+  // Each client that waits counts once, however many of its threads do.
+  bool AwaitQueued(int64_t clients, std::string_view name = kName) {
+    // Writers have a queue of their own.
+    const std::string_view queue = KeyKind() == "rw" ? "writers" : "queue";
+    return Await([&] { return server().Integer({"ZCARD", Auxiliary(queue, name)}) == clients; });
+  }
+
+  // All keys but the fences and who the clients are; every key that can stay for ever is a failure
+  // of the test.
+  std::vector<std::string> KeysLeft() {
+    std::vector<std::string> left;
+    for (const redis::Reply& key : server().Command({"KEYS", "*"}).elements) {
+      if (server().Integer({"PTTL", key.text}) == -1) {
+        ADD_FAILURE() << "without a TTL: " << key.text;
+      }
+      const bool stays = key.text.ends_with(":fence") || key.text.starts_with("redlatch:client:");
+      if (!stays) left.push_back(key.text);
+    }
+    return left;
+  }
+  // Leases that were abandoned end by themselves.
+  void ExpectNothingIsLeft() {
+    std::vector<std::string> left;
+    const bool clean = Await(
+        [&] {
+          left = KeysLeft();
+          return left.empty() || HasFailure();
+        },
+        2 * kLease);
+    EXPECT_TRUE(clean && left.empty()) << "left behind: " << absl::StrJoin(left, ", ");
+  }
+
+ private:
+  std::unique_ptr<support::RedisServer> own_server_;
+};
+
+// EXPECT_OK(status), and the same for StatusOr.
+inline const absl::Status& StatusOf(const absl::Status& status) { return status; }
+template <class T>
+const absl::Status& StatusOf(const absl::StatusOr<T>& result) {
+  return result.status();
+}
+#define EXPECT_OK(expression) \
+  EXPECT_EQ(::redlatch::conformance::StatusOf(expression), absl::OkStatus())
+#define ASSERT_OK(expression) \
+  ASSERT_EQ(::redlatch::conformance::StatusOf(expression), absl::OkStatus())
+
+// The code of what came out: EXPECT_EQ(CodeOf(lock.TryAcquire()), kBusy).
+template <class Result>
+absl::StatusCode CodeOf(const Result& result) {
+  return StatusOf(result).code();
+}
+inline constexpr absl::StatusCode kOk = absl::StatusCode::kOk;
+inline constexpr absl::StatusCode kBusy = absl::StatusCode::kDeadlineExceeded;
+inline constexpr absl::StatusCode kUnreachable = absl::StatusCode::kUnavailable;
+inline constexpr absl::StatusCode kCancelled = absl::StatusCode::kCancelled;
+inline constexpr absl::StatusCode kLost = absl::StatusCode::kAborted;
+inline constexpr absl::StatusCode kMisuse = absl::StatusCode::kFailedPrecondition;
+inline constexpr absl::StatusCode kBadInput = absl::StatusCode::kInvalidArgument;
+
+}  // namespace redlatch::conformance
+
+#endif  // REDLATCH_TESTS_CONFORMANCE_API_CONFORMANCE_H_

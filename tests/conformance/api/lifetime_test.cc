@@ -1,0 +1,329 @@
+// Whoever goes first: lock objects, clients, leases, threads, processes and their forked children.
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tests/conformance/api/conformance.h"
+#include "tests/conformance/api/recorder.h"
+#include "tests/support/child_entry.h"
+#include "tests/support/process_stats.h"
+#include "tests/support/punctuality.h"
+
+namespace redlatch::conformance {
+namespace {
+
+constexpr absl::Duration kShort = absl::Milliseconds(400);
+
+class Lifetime : public Conformance {
+ public:
+  using Conformance::Connected;
+  using Conformance::OptionsOf;
+
+ protected:
+  bool BusyForOthers() { return CodeOf(Try(other_)) == kBusy; }
+
+  const Client other_ = NewClient();
+};
+
+TEST_P(Lifetime, OfTheLastObjectEndsAHoldByLock) {
+  const Client client = NewClient();
+  auto lock = NewLock(client);
+  auto same = NewLock(client);
+  lock->lock();
+  same->hold_count();
+  lock.reset();
+  EXPECT_TRUE(BusyForOthers());
+  EXPECT_EQ(same->hold_count(), 1);
+  same.reset();
+  EXPECT_TRUE(AwaitHeld(false));
+  EXPECT_FALSE(BusyForOthers());
+}
+
+TEST_P(Lifetime, OfTheLastObjectAndItsClientEndsAHoldByLock) {
+  {
+    const auto lock = NewLock(NewClient());
+    lock->lock();
+  }
+  EXPECT_TRUE(AwaitHeld(false));
+}
+
+TEST_P(Lifetime, OfALeaseIsLongerThanThatOfLockAndClient) {
+  const auto heard = std::make_shared<Recorder>();
+  std::optional<Lease> lease;
+  {
+    const Client client = NewClient({}, {.observer = heard});
+    const auto lock = NewLock(client, kName, LeaseOf(absl::Milliseconds(200)));
+    lease = *lock->Acquire();
+  }
+  EXPECT_TRUE(heard->Await("renewed", 4));
+  EXPECT_TRUE(lease->valid());
+  EXPECT_TRUE(BusyForOthers());
+  EXPECT_OK(lease->Release());
+  EXPECT_FALSE(BusyForOthers());
+}
+
+TEST_P(Lifetime, OfALeaseEndsWithItsHandleWhereNothingElseIsLeft) {
+  { const Lease lease = *NewLock(NewClient())->Acquire(); }
+  EXPECT_FALSE(IsHeld());
+}
+
+TEST_P(Lifetime, OfALeaseThatOutlivesItsLockIsStillToldOfTheLoss) {
+  Lease lease = *NewLock(NewClient())->Acquire();
+  const std::stop_token lost = lease.lost();
+  EXPECT_OK(NewLock(other_)->ForceRelease());
+  EXPECT_TRUE(Await([&] { return lost.stop_requested(); }));
+  EXPECT_EQ(CodeOf(lease.Release()), kLost);
+}
+
+TEST_P(Lifetime, OfAHoldKeepsNothingHeld) {
+  Hold hold;
+  {
+    const auto lock = NewLock(NewClient());
+    const auto lease = lock->Acquire();
+    hold = *lease;
+    EXPECT_TRUE(hold.valid());
+  }
+  EXPECT_FALSE(hold.valid());
+  EXPECT_FALSE(hold.lost().stop_requested());
+  EXPECT_FALSE(IsHeld());
+}
+
+TEST_P(Lifetime, OfACopyOfAThreadsHoldDoesNotKeepTheLockHeld) {
+  auto lock = NewLock(NewClient());
+  lock->lock();
+  const Hold hold = lock->current();
+  EXPECT_TRUE(hold.valid());
+  lock.reset();
+  EXPECT_TRUE(AwaitHeld(false));
+  EXPECT_FALSE(hold.valid());
+  EXPECT_EQ(hold.remaining(), absl::ZeroDuration());
+  EXPECT_FALSE(hold.lost().stop_requested());
+}
+
+TEST_P(Lifetime, OfALeaseThatIsOverDoesNotKeepTheLockHeld) {
+  const Client client = NewClient();
+  auto lock = NewLock(client);
+  Lease released = *lock->Acquire();
+  EXPECT_OK(released.Release());
+  const Lease lost = *lock->Acquire();
+  const std::stop_token told = lost.lost();
+  EXPECT_OK(NewLock(other_)->ForceRelease());
+  EXPECT_TRUE(Await([&] { return told.stop_requested(); }));
+  lock->lock();
+  lock.reset();
+  EXPECT_TRUE(AwaitHeld(false));
+}
+
+TEST_P(Lifetime, OfTheLastObjectEndsAThreadsHoldBesideALeaseOfThatThread) {
+  if (!GetParam().kind.reentrant) return;
+  const Client client = NewClient();
+  auto lock = NewLock(client);
+  std::optional<Lease> lease = *lock->Acquire();
+  lock->lock();
+  lock->lock();
+  lock.reset();
+  EXPECT_TRUE(lease->valid());
+  EXPECT_TRUE(BusyForOthers());
+  const auto same = NewLock(client);
+  EXPECT_EQ(same->hold_count(), 1);
+  lease.reset();
+  EXPECT_FALSE(IsHeld());
+}
+
+TEST_P(Lifetime, OfALockObjectEndsTheCallsThatWaitInIt) {
+  const auto occupied = NewLock(other_)->Acquire();
+  ASSERT_OK(occupied);
+  const Client client = NewClient();
+  auto lock = NewLock(client);
+  Crew crew;
+  crew.Start([&lock = *lock] { EXPECT_EQ(CodeOf(lock.Acquire()), kCancelled); });
+  ASSERT_TRUE(AwaitQueued(1));
+  lock.reset();
+  crew.Join();
+  EXPECT_TRUE(AwaitQueued(0));
+}
+
+TEST_P(Lifetime, OfALockObjectEndsTheCallsOfOwnersThatWaitInIt) {
+  if (!GetParam().kind.reentrant) return;
+  const auto occupied = NewLock(other_)->Acquire();
+  ASSERT_OK(occupied);
+  const Client client = NewClient();
+  auto lock = NewLock(client);
+  const auto same = NewLock(client);
+  Crew crew;
+  crew.Start(2, [&lock = *lock](int i) {
+    const Owner owner(absl::StrCat("job-", i));
+    EXPECT_EQ(CodeOf(lock.Acquire({.owner = owner})), kCancelled);
+  });
+  Crew others;
+  others.Start([&] {
+    EXPECT_EQ(CodeOf(same->Acquire({.wait = absl::Seconds(1), .owner = Owner("x")})), kBusy);
+  });
+  ASSERT_TRUE(AwaitQueued(3));
+  lock.reset();
+  crew.Join();
+}
+
+TEST_P(Lifetime, OfAThreadThatEndsWithoutUnlockingDoesNotEndItsHold) {
+  const Client client = NewClient();
+  const auto lock = NewLock(client);
+  Crew().Start([&] { lock->lock(); });
+  EXPECT_TRUE(BusyForOthers());
+  EXPECT_FALSE(lock->try_lock());
+  EXPECT_EQ(lock->hold_count(), 0);
+  lock->unlock();  // by another thread: releases nothing
+  EXPECT_TRUE(BusyForOthers());
+}
+
+TEST_P(Lifetime, OfManyLocksLeavesNoThreadAndNoDescriptorBehind) {
+  const auto once = [&] {
+    const Client client = NewClient();
+    std::vector<Lease> leases;
+    for (int i = 0; i < 50; ++i) {
+      leases.push_back(*NewLock(client, absl::StrCat("lock", i))->Acquire());
+    }
+  };
+  once();
+  const int threads = support::ThreadCount();
+  const int descriptors = support::OpenDescriptors();
+  for (int i = 0; i < 3; ++i) once();
+  EXPECT_TRUE(Await([&] {
+    return support::ThreadCount() <= threads && support::OpenDescriptors() <= descriptors;
+  })) << support::ThreadCount()
+      << " threads, " << support::OpenDescriptors() << " descriptors";
+}
+
+TEST_P(Lifetime, OfAForkedChildTouchesNothingOfItsParents) {
+  const auto heard = std::make_shared<Recorder>();
+  std::optional<Client> client = NewClient({}, {.observer = heard});
+  auto lock = NewLock(*client);
+  auto untouched = NewLock(*client, "untouched");
+  std::optional<Lease> lease = *NewLock(*client, "leased")->Acquire();
+  lock->lock();
+  const auto child = support::Child::Fork([&](support::LinePipe&) {
+    const bool refused =
+        CodeOf(lock->TryAcquire()) == kMisuse && CodeOf(untouched->TryAcquire()) == kMisuse &&
+        CodeOf(lock->ForceRelease()) == kMisuse && CodeOf(lock->Inspect()) == kMisuse &&
+        CodeOf(lease->Extend(kLease)) == kMisuse;
+    const bool nothing = !lock->current().valid() && !lease->valid() && lock->hold_count() == 0;
+    lock->unlock();
+    const bool kept = CodeOf(lease->Release()) == kMisuse;
+    lease.reset();
+    lock.reset();
+    untouched.reset();
+    client.reset();
+    return refused && nothing && kept ? 0 : 1;
+  });
+  EXPECT_EQ(child->Wait().code, 0);
+  EXPECT_TRUE(lock->current().valid());
+  EXPECT_TRUE(lease->valid());
+  EXPECT_TRUE(BusyForOthers());
+  EXPECT_TRUE(heard->Await("renewed", 2));  // by the parent's connection, which is unharmed
+  lock->unlock();
+  EXPECT_OK(lease->Release());
+  EXPECT_EQ(heard->Count("lost"), 0);
+}
+
+TEST_P(Lifetime, OfAForkedChildMayHaveAClientOfItsOwn) {
+  const auto lock = NewLock(NewClient());
+  const auto lease = lock->Acquire();
+  ASSERT_OK(lease);
+  // A sanitizer's forked children must start no threads, as a client does.
+#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+  const auto child = support::Child::Fork([&](support::LinePipe&) {
+    const auto mine = NewLock(NewClient());
+    const auto other = NewLock(NewClient(), "other");
+    return CodeOf(Try(*mine)) == kBusy && Try(*other).ok() ? 0 : 1;
+  });
+  EXPECT_EQ(child->Wait().code, 0);
+#endif
+  EXPECT_TRUE(lease->valid());
+}
+
+// Holds the lock, or waits for it, until it is killed.
+REDLATCH_CHILD(ConformanceVictim) {
+  const Case which = CaseNamed(args.at(0));
+  const Client client = Lifetime::Connected(args.at(1), which);
+  LockOptions options = Lifetime::OptionsOf(which);
+  options.lease = absl::Milliseconds(std::atoi(args.at(2).c_str()));
+  const auto lock = which.kind.make(client, kName, options);
+  parent.WriteLine("ready");
+  auto lease = lock->Acquire();
+  parent.WriteLine("held");
+  parent.ReadLine(absl::Seconds(60));
+  parent.WriteLine(lease->valid() ? "valid" : "lost");
+  parent.WriteLine(lease->Release().ok() ? "released" : "aborted");
+  return 0;
+}
+
+TEST_P(Lifetime, OfAHolderThatIsKilledEndsItsHoldWithItsLease) {
+  const auto victim = support::SpawnChild("ConformanceVictim", {GetParam().name(), url(), "400"});
+  ASSERT_EQ(victim->pipe().ReadLine(), "ready");
+  ASSERT_EQ(victim->pipe().ReadLine(), "held");
+  redis::Punctuality punctuality;
+  Crew crew;
+  std::atomic<int64_t> killed{0};
+  crew.Start([&] {
+    const auto lease = NewLock(other_)->Acquire({.wait = kPatience});
+    const base::Instant deadline = base::Instant::FromNanos(killed) + kShort;
+    punctuality.Note(deadline);
+    ASSERT_OK(lease);
+  });
+  ASSERT_TRUE(AwaitQueued(1));
+  killed = base::Now().nanos();
+  victim->Kill();
+  crew.Join();
+  EXPECT_TRUE(punctuality.Within(absl::Milliseconds(100)));
+}
+
+TEST_P(Lifetime, OfAWaiterThatIsKilledDoesNotHoldUpThoseBehindIt) {
+  auto lease = NewLock(other_)->Acquire();
+  ASSERT_OK(lease);
+  const auto victim = support::SpawnChild("ConformanceVictim", {GetParam().name(), url(), "2000"});
+  ASSERT_EQ(victim->pipe().ReadLine(), "ready");
+  ASSERT_TRUE(AwaitQueued(1));
+  const Client third = NewClient();
+  std::atomic<int64_t> got{0};
+  Crew crew;
+  crew.Start([&] {
+    const auto mine = NewLock(third)->Acquire({.wait = kPatience});
+    got = base::Now().nanos();
+    EXPECT_OK(mine);
+  });
+  ASSERT_TRUE(AwaitQueued(2));
+  victim->Kill();
+  // Its connections end when the server has read that they have.
+  EXPECT_TRUE(Await([&] {
+    return server().Command({"PUBSUB", "CHANNELS", "*"}).elements.size() <= 2;
+  }));
+  const base::Instant released = base::Now();
+  EXPECT_OK(lease->Release());
+  crew.Join();
+  EXPECT_LT(base::Instant::FromNanos(got) - released, kLease / 6);
+}
+
+TEST_P(Lifetime, OfAHolderThatWasPausedForLongerThanItsLeaseFindsItLostOnWaking) {
+  const auto victim = support::SpawnChild("ConformanceVictim", {GetParam().name(), url(), "200"});
+  ASSERT_EQ(victim->pipe().ReadLine(), "ready");
+  ASSERT_EQ(victim->pipe().ReadLine(), "held");
+  victim->Stop();
+  auto lease = NewLock(other_)->Acquire({.wait = kPatience});
+  ASSERT_OK(lease);
+  victim->pipe().WriteLine("tell");
+  victim->Continue();
+  EXPECT_EQ(victim->pipe().ReadLine(), "lost");
+  EXPECT_EQ(victim->pipe().ReadLine(), "aborted");
+  EXPECT_TRUE(victim->Wait().success());
+  EXPECT_TRUE(lease->valid());
+  EXPECT_TRUE(IsHeld());
+  EXPECT_OK(lease->Release());
+}
+
+INSTANTIATE_FOR_KINDS(Lifetime);
+
+}  // namespace
+}  // namespace redlatch::conformance

@@ -1,0 +1,274 @@
+// The loss of a hold: who is told, when, in what order, and what the loser can no longer do.
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/conformance/api/conformance.h"
+#include "tests/conformance/api/recorder.h"
+#include "tests/support/punctuality.h"
+
+namespace redlatch::conformance {
+namespace {
+
+using redis::Punctuality;
+using ::testing::ElementsAre;
+
+constexpr absl::Duration kShort = absl::Milliseconds(300);
+
+class Loss : public Conformance {
+ protected:
+  void Force() { EXPECT_OK(NewLock(other_)->ForceRelease()); }
+  static bool AwaitLost(const Hold& hold) {
+    return Await([token = hold.lost()] { return token.stop_requested(); });
+  }
+  // The server hangs in this scope.
+  class Hang {
+   public:
+    explicit Hang(support::RedisServer& server) : server_(server) { server_.Stop(); }
+    ~Hang() { server_.Continue(); }
+
+   private:
+    support::RedisServer& server_;
+  };
+
+  const std::shared_ptr<Recorder> heard_ = std::make_shared<Recorder>();
+  const Client client_ = NewClient("command_timeout=200ms", {.observer = heard_});
+  const Client other_ = NewClient();
+  const std::unique_ptr<RedisLockBase> lock_ = NewLock(client_);
+};
+
+TEST_P(Loss, ByForceIsToldAtOnce) {
+  auto lease = lock_->Acquire();
+  ASSERT_OK(lease);
+  EXPECT_FALSE(lease->lost().stop_requested());
+  const base::Instant forced = base::Now();
+  Force();
+  EXPECT_TRUE(AwaitLost(*lease));
+  EXPECT_LT(base::Now() - forced, kLease / 6);  // not by the next renewal
+  EXPECT_FALSE(lease->valid());
+  EXPECT_EQ(lease->remaining(), absl::ZeroDuration());
+  EXPECT_EQ(CodeOf(lease->Release()), kLost);
+  EXPECT_EQ(CodeOf(lease->Release()), kLost);
+  EXPECT_TRUE(heard_->Await("lost"));
+  EXPECT_EQ(heard_->All("lost")[0].token, lease->fencing_token());
+}
+
+TEST_P(Loss, IsToldByTokenThenObserverThenCallback) {
+  std::optional<Lease> lease;
+  std::atomic<bool> fired{false};
+  std::atomic<bool> valid{true};
+  LockOptions options = Options();
+  options.on_lost = [&](const LostLease& lost) {
+    EXPECT_TRUE(fired);
+    EXPECT_EQ(lost.lock, kName);
+    EXPECT_EQ(lost.server, client_.server());
+    EXPECT_EQ(lost.token, lease->fencing_token());
+    EXPECT_FALSE(lost.reason.empty());
+    heard_->Note({.what = "callback"});
+  };
+  const auto lock = NewLock(client_, kName, options);
+  lease = *lock->Acquire();
+  const std::stop_callback on_lost(lease->lost(), [&] {
+    valid = lease->valid();
+    fired = true;
+    heard_->Note({.what = "token"});
+  });
+  Force();
+  EXPECT_TRUE(heard_->Await("callback"));
+  EXPECT_FALSE(valid);
+  EXPECT_THAT(heard_->Story(), ElementsAre("acquired", "token", "lost", "callback"));
+}
+
+TEST_P(Loss, OfALockHeldByLockShowsInCurrentUntilUnlock) {
+  lock_->lock();
+  const std::stop_token lost = lock_->current().lost();
+  const FencingToken token = lock_->current().fencing_token();
+  Force();
+  EXPECT_TRUE(Await([&] { return lost.stop_requested(); }));
+  EXPECT_EQ(lock_->hold_count(), 0);
+  EXPECT_FALSE(lock_->current().valid());
+  EXPECT_TRUE(lock_->current().lost().stop_requested());
+  EXPECT_EQ(lock_->current().fencing_token(), token);
+  lock_->unlock();
+  EXPECT_FALSE(lock_->current().lost().stop_possible() && lock_->current().lost().stop_requested());
+  ASSERT_TRUE(heard_->Await("released"));
+  EXPECT_EQ(heard_->All("released")[0].status.code(), kLost);
+  EXPECT_EQ(heard_->Count("misuse"), 0);
+  lock_->lock();  // as if nothing had been
+  EXPECT_TRUE(lock_->current().valid());
+  EXPECT_GT(lock_->current().fencing_token(), token);
+  lock_->unlock();
+}
+
+TEST_P(Loss, IsAnsweredByAsManyUnlocksAsThereWereLocks) {
+  const int locks = GetParam().kind.reentrant ? 2 : 1;
+  for (int i = 0; i < locks; ++i) lock_->lock();
+  const std::stop_token lost = lock_->current().lost();
+  Force();
+  EXPECT_TRUE(Await([&] { return lost.stop_requested(); }));
+  for (int i = 0; i < locks; ++i) {
+    EXPECT_TRUE(lock_->current().lost().stop_requested());
+    lock_->unlock();
+  }
+  EXPECT_EQ(heard_->Count("misuse"), 0);
+  lock_->unlock();
+  EXPECT_TRUE(heard_->Await("misuse"));
+}
+
+TEST_P(Loss, ReleasesNothingOfTheSuccessors) {
+  lock_->lock();
+  const std::stop_token lost = lock_->current().lost();
+  const FencingToken before = lock_->current().fencing_token();
+  std::optional<Lease> successor;
+  Crew crew;
+  crew.Start([&] { successor = *NewLock(other_)->Acquire({.wait = kPatience}); });
+  ASSERT_TRUE(AwaitQueued(1));
+  EXPECT_OK(lock_->ForceRelease());  // hands over to who waits
+  crew.Join();
+  EXPECT_GT(successor->fencing_token(), before);
+  EXPECT_TRUE(Await([&] { return lost.stop_requested(); }));
+  lock_->unlock();
+  EXPECT_TRUE(successor->valid());
+  EXPECT_EQ(CodeOf(Try(client_)), kBusy);
+  EXPECT_OK(successor->Release());
+}
+
+TEST_P(Loss, OfALeaseThatEndsWhileTheServerHangsIsToldByItsLocalDeadline) {
+  const auto lock = NewLock(client_, kName, LeaseOf(kShort));
+  auto lease = lock->Acquire();
+  ASSERT_OK(lease);
+  std::atomic<int64_t> fired{0};
+  const std::stop_callback on_lost(lease->lost(), [&] { fired = base::Now().nanos(); });
+  Punctuality punctuality;
+  base::Instant deadline;
+  {
+    const Hang hang(server());
+    EXPECT_TRUE(Await([&] {
+      const absl::Duration left = lease->remaining();
+      if (left > absl::ZeroDuration()) deadline = base::Now() + left;
+      return !lease->valid();
+    }));
+    EXPECT_TRUE(Await([&] { return fired != 0; }));
+    EXPECT_EQ(CodeOf(lease->Release()), kLost);
+  }
+  punctuality.Note(deadline, base::Instant::FromNanos(fired));
+  EXPECT_TRUE(punctuality.Within(absl::Milliseconds(2)));
+  EXPECT_TRUE(heard_->Await("lost"));
+  EXPECT_GE(heard_->Count("at risk"), 1);
+}
+
+TEST_P(Loss, OfAManualLeaseComesWithItsEnd) {
+  auto lease = lock_->Acquire({.lease = kShort});
+  ASSERT_OK(lease);
+  const base::Instant until = base::Now() + lease->remaining();
+  EXPECT_TRUE(AwaitLost(*lease));
+  EXPECT_GE(base::Now(), until - absl::Milliseconds(20));
+  EXPECT_EQ(CodeOf(lease->Release()), kLost);
+  EXPECT_EQ(CodeOf(lease->Extend(kShort)), kLost);
+  EXPECT_TRUE(heard_->Await("lost"));
+  EXPECT_OK(other_.Ping());
+  EXPECT_OK(NewLock(other_)->Acquire({.wait = kShort}));
+}
+
+TEST_P(Loss, DoesNotComeWhereAHoldThatWasAtRiskRecovers) {
+  const auto lock = NewLock(client_, kName, LeaseOf(absl::Milliseconds(1500)));
+  auto lease = lock->Acquire();
+  ASSERT_OK(lease);
+  {
+    const Hang hang(server());
+    ASSERT_TRUE(heard_->Await("at risk"));
+  }
+  const Recorder::Event risk = heard_->All("at risk")[0];
+  EXPECT_EQ(risk.token, lease->fencing_token());
+  EXPECT_EQ(risk.status.code(), kUnreachable);
+  EXPECT_GT(risk.remaining, absl::ZeroDuration());
+  EXPECT_TRUE(heard_->Await("recovered"));
+  EXPECT_TRUE(lease->valid());
+  EXPECT_FALSE(lease->lost().stop_requested());
+  EXPECT_OK(lease->Release());
+  EXPECT_EQ(heard_->Count("lost"), 0);
+}
+
+TEST_P(Loss, IsNotReportedOfWhatWasReleased) {
+  auto released = lock_->Acquire();
+  ASSERT_OK(released);
+  const std::stop_token quiet = released->lost();
+  EXPECT_OK(released->Release());
+  auto lease = lock_->Acquire();
+  ASSERT_OK(lease);
+  Force();
+  EXPECT_TRUE(AwaitLost(*lease));
+  EXPECT_TRUE(heard_->Await("lost"));
+  EXPECT_FALSE(quiet.stop_requested());
+  EXPECT_FALSE(released->valid());
+  EXPECT_FALSE(released->lost().stop_requested());
+  EXPECT_OK(released->Release());
+  EXPECT_EQ(heard_->Count("lost"), 1);
+}
+
+TEST_P(Loss, IsToldToWhoAsksForTheTokenOnlyThen) {
+  auto lease = lock_->Acquire();
+  ASSERT_OK(lease);
+  const Hold view = *lease;
+  Force();
+  EXPECT_TRUE(Await([&] { return !view.valid(); }));
+  EXPECT_TRUE(view.lost().stop_requested());
+  EXPECT_TRUE(Hold(view).lost().stop_requested());
+}
+
+TEST_P(Loss, IsToldToWhoAsksForTheTokenHoweverManyCameSince) {
+  const Lease lease = *lock_->Acquire();
+  const Hold view = lease;
+  Force();
+  EXPECT_TRUE(Await([&] { return !lease.valid(); }));
+  for (int i = 0; i < 300; ++i) {
+    const Lease next = *lock_->Acquire();
+    EXPECT_OK(lock_->ForceRelease());
+    ASSERT_TRUE(Await([&] { return !next.valid(); }));
+  }
+  EXPECT_TRUE(lease.lost().stop_requested());
+  EXPECT_TRUE(view.lost().stop_requested());
+}
+
+TEST_P(Loss, OfManyHoldsFiresAllTokensThoughACallbackDoesNotReturn) {
+  constexpr int kLocks = 5;
+  const auto go_on = std::make_shared<std::atomic<bool>>(false);
+  LockOptions options = Options();
+  options.on_lost = [go_on](const LostLease&) { (void)Await([&] { return go_on->load(); }); };
+  std::vector<std::unique_ptr<RedisLockBase>> locks;
+  std::vector<Lease> leases;
+  for (int i = 0; i < kLocks; ++i) {
+    locks.push_back(NewLock(client_, absl::StrCat(kName, i), options));
+    leases.push_back(*locks.back()->Acquire());
+    (void)leases.back().lost();
+  }
+  for (int i = 0; i < kLocks; ++i) {
+    EXPECT_OK(NewLock(other_, absl::StrCat(kName, i))->ForceRelease());
+  }
+  for (const Lease& lease : leases) EXPECT_TRUE(AwaitLost(lease));
+  EXPECT_TRUE(heard_->Await("lost", kLocks));
+  *go_on = true;
+}
+
+TEST_P(Loss, ByForceOfAFreeLockIsNone) { EXPECT_OK(lock_->ForceRelease()); }
+
+TEST_P(Loss, ByAKeyThatWasDeletedIsToldByTheNextRenewal) {
+  const auto lock = NewLock(client_, kName, LeaseOf(kShort));
+  auto lease = lock->Acquire();
+  ASSERT_OK(lease);
+  EXPECT_EQ(server().Integer({"DEL", Key()}), 1);
+  EXPECT_TRUE(AwaitLost(*lease));
+  EXPECT_EQ(CodeOf(lease->Release()), kLost);
+  EXPECT_FALSE(IsHeld());
+}
+
+INSTANTIATE_FOR_KINDS(Loss);
+
+}  // namespace
+}  // namespace redlatch::conformance

@@ -1,0 +1,356 @@
+// Names that look like other names' keys, and kinds of locks on one name: nothing is shared.
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/time/time.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "lua/scripts.h"
+#include "redlatch/count_down_latch.h"
+#include "redlatch/reentrant_lock.h"
+#include "redlatch/reentrant_read_write_lock.h"
+#include "redlatch/semaphore.h"
+#include "redlatch/simple_lock.h"
+#include "tests/conformance/api/conformance.h"
+
+namespace redlatch::conformance {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Half of what a heartbeat takes.
+constexpr absl::Duration kSoon = absl::Milliseconds(300);
+
+class NamesApart : public ::testing::Test {
+ protected:
+  Client NewClient(std::string key_prefix = "") {
+    return *Client::Connect(server_->url(), {.key_prefix = std::move(key_prefix)});
+  }
+  // Until so many wait at that queue.
+  bool AwaitQueued(const std::string& main, const std::string& kind, int64_t waiting = 1) {
+    const std::string queue = support::AuxiliaryKey(main, kind + ".queue");
+    return Await([&] { return server_->Integer({"ZCARD", queue}) == waiting; });
+  }
+
+  const std::unique_ptr<support::RedisServer> server_ = support::RedisServer::Start();
+  const Client a_ = NewClient();
+  const Client b_ = NewClient();
+};
+
+// Somebody who waits, in a thread of its own.
+class Waiter {
+ public:
+  explicit Waiter(std::function<absl::StatusOr<Lease>()> acquire)
+      : thread_([this, acquire = std::move(acquire)] {
+          lease_ = acquire();
+          done_ = true;
+        }) {}
+  ~Waiter() {
+    if (thread_.joinable()) thread_.join();
+  }
+  Waiter(const Waiter&) = delete;
+  Waiter& operator=(const Waiter&) = delete;
+
+  bool is_done() const { return done_; }
+  bool Done(absl::Duration within) const {
+    return Await([this] { return is_done(); }, within);
+  }
+  absl::StatusOr<Lease>& lease() {
+    if (thread_.joinable()) thread_.join();
+    return lease_;
+  }
+
+ private:
+  absl::StatusOr<Lease> lease_ = absl::UnknownError("waits");
+  std::atomic<bool> done_{false};
+  std::thread thread_;
+};
+
+TEST_F(NamesApart, AReaderOfXLetsNobodyIntoAWrittenXInBraces) {
+  ReentrantReadWriteLock braced(a_, "{x}");
+  auto writes = braced.AcquireWrite();
+  ASSERT_OK(writes);
+  ReentrantReadWriteLock braced_too(b_, "{x}");
+  Waiter reader([&] { return braced_too.AcquireRead(); });
+  ASSERT_TRUE(AwaitQueued("{x}", "rw"));
+  ReentrantReadWriteLock plain(b_, "x");
+  for (int i = 0; i < 3; ++i) {
+    auto reads = plain.AcquireRead();
+    ASSERT_OK(reads);
+    EXPECT_OK(reads->Release());
+  }
+  ASSERT_OK(plain.AcquireWrite());
+  EXPECT_FALSE(reader.Done(kSoon)) << "beside a valid writer";
+  EXPECT_TRUE(writes->valid());
+  EXPECT_OK(writes->Release());
+  EXPECT_TRUE(reader.Done(kPatience));
+  EXPECT_OK(reader.lease());
+}
+
+TEST_F(NamesApart, SemaphoresSAndSInBracesCountApart) {
+  Semaphore plain(a_, "s", 1);
+  Semaphore braced(a_, "{s}", 1);
+  Semaphore plain_too(b_, "s", 1);
+  Semaphore braced_too(b_, "{s}", 1);
+  for (int i = 0; i < 3; ++i) {
+    auto first = plain.Acquire();
+    ASSERT_OK(first);
+    auto second = braced.Acquire();
+    ASSERT_OK(second);
+    EXPECT_EQ(CodeOf(plain_too.TryAcquire()), kBusy);
+    EXPECT_EQ(CodeOf(braced_too.TryAcquire()), kBusy);
+    EXPECT_OK(first->Release());
+    EXPECT_EQ(CodeOf(braced_too.TryAcquire()), kBusy);
+    EXPECT_OK(plain_too.TryAcquire());
+    EXPECT_OK(second->Release());
+  }
+}
+
+TEST_F(NamesApart, SimpleLocksYAndYInBracesHandOverToTheirOwnWaiters) {
+  SimpleLock plain(a_, "y");
+  SimpleLock braced(a_, "{y}");
+  auto holds_plain = plain.Acquire();
+  auto holds_braced = braced.Acquire();
+  ASSERT_OK(holds_plain);
+  ASSERT_OK(holds_braced);
+  SimpleLock plain_too(b_, "y");
+  SimpleLock braced_too(b_, "{y}");
+  Waiter at_braced([&] { return braced_too.Acquire(); });
+  ASSERT_TRUE(AwaitQueued("{y}", "simple"));
+  Waiter at_plain([&] { return plain_too.Acquire(); });
+  ASSERT_TRUE(AwaitQueued("y", "simple"));
+  EXPECT_OK(holds_plain->Release());
+  EXPECT_TRUE(at_plain.Done(kSoon));
+  EXPECT_FALSE(at_braced.is_done());
+  EXPECT_OK(holds_braced->Release());
+  EXPECT_TRUE(at_braced.Done(kSoon));
+  EXPECT_OK(at_plain.lease());
+  EXPECT_OK(at_braced.lease());
+}
+
+TEST_F(NamesApart, BehindATaggedPrefixNoLockIsAnothersKey) {
+  const Client a = NewClient("{app}:");
+  const Client b = NewClient("{app}:");
+  SimpleLock queue(a, "jobs:queue");
+  SimpleLock fence(a, "jobs:fence");
+  SimpleLock counted(a, "jobs:counted");
+  auto holds_queue = queue.Acquire();
+  auto holds_fence = fence.Acquire();
+  auto holds_counted = counted.Acquire();
+  ASSERT_OK(holds_queue);
+  ASSERT_OK(holds_fence);
+  ASSERT_OK(holds_counted);
+
+  SimpleLock jobs(a, "jobs");
+  auto holds_jobs = jobs.Acquire();
+  ASSERT_OK(holds_jobs);
+  SimpleLock jobs_too(b, "jobs");
+  Waiter waiter([&] { return jobs_too.Acquire(); });
+  ASSERT_TRUE(AwaitQueued("{app}:jobs", "simple"));
+  EXPECT_OK(holds_jobs->Release());
+  EXPECT_OK(waiter.lease());
+  EXPECT_OK(waiter.lease()->Release());
+
+  CountDownLatch latch(NewClient("{app}:"), "jobs", 2);
+  EXPECT_OK(latch.CountDown());
+  EXPECT_OK(latch.CountDown());
+  EXPECT_TRUE(holds_counted->valid());
+  EXPECT_EQ(CodeOf(SimpleLock(b, "jobs:counted").TryAcquire()), kBusy);
+  EXPECT_EQ(CodeOf(SimpleLock(b, "jobs:queue").TryAcquire()), kBusy);
+  EXPECT_OK(holds_counted->Release());
+  EXPECT_OK(holds_queue->Release());
+  EXPECT_OK(holds_fence->Release());
+}
+
+// A kind of lock, as far as it takes to see whether another disturbs it.
+class Beside {
+ public:
+  Beside(std::string_view kind, const Client& client, const std::string& name)
+      : kind_(kind),
+        simple_(client, name),
+        reentrant_(client, name),
+        read_write_(client, name),
+        semaphore_(client, name, 1),
+        latch_(client, name, 1) {}
+
+  // Taken; a reader's, a permit's and a latch's end by themselves with this object.
+  absl::Status Take() {
+    if (kind_ == "latch") return latch_.Count().status();
+    if (kind_ == "semaphore") return KeepPermit(semaphore_.Acquire(1, {.wait = kPatience}));
+    return Keep(Acquire({.wait = kPatience}));
+  }
+  absl::Status TryOnce() {
+    if (kind_ == "latch") return latch_.Wait({.wait = absl::ZeroDuration()});
+    if (kind_ == "semaphore") return semaphore_.TryAcquire().status();
+    return Acquire({.wait = absl::ZeroDuration()}).status();
+  }
+  absl::Status WaitLong() {
+    if (kind_ == "latch") return latch_.Wait({.wait = kPatience});
+    return Take();
+  }
+  absl::Status Free() {
+    if (kind_ == "latch") return latch_.CountDown();
+    if (kind_ == "semaphore") return permit_->Release();
+    return lease_->Release();
+  }
+
+ private:
+  absl::StatusOr<Lease> Acquire(const AcquireOptions& options) {
+    if (kind_ == "simple") return simple_.Acquire(options);
+    if (kind_ == "reentrant") return reentrant_.Acquire(options);
+    return kind_ == "read" ? read_write_.AcquireRead(options) : read_write_.AcquireWrite(options);
+  }
+  absl::Status Keep(absl::StatusOr<Lease> lease) {
+    if (lease.ok()) lease_ = *std::move(lease);
+    return lease.status();
+  }
+  absl::Status KeepPermit(absl::StatusOr<Permit> permit) {
+    if (permit.ok()) permit_ = *std::move(permit);
+    return permit.status();
+  }
+
+  const std::string_view kind_;
+  SimpleLock simple_;
+  ReentrantLock reentrant_;
+  ReentrantReadWriteLock read_write_;
+  Semaphore semaphore_;
+  CountDownLatch latch_;
+  std::optional<Lease> lease_;
+  std::optional<Permit> permit_;
+};
+
+TEST_F(NamesApart, EveryKindBesideEveryOtherUnderNamesThatLookLikeItsKeys) {
+  const std::vector<std::string_view> kinds = {"simple", "reentrant", "write", "semaphore",
+                                               "latch"};
+  int round = 0;
+  for (const std::string_view kind : kinds) {
+    for (const std::string_view other : kinds) {
+      for (const auto& [before, behind] : std::vector<std::pair<std::string, std::string>>{
+               {"x#", "{x#}"}, {"{x#}", "{x#}:queue"}, {"{x#}:a", "{x#}:a:fence"}}) {
+        ++round;
+        const std::string mine = absl::StrReplaceAll(before, {{"#", absl::StrCat(round)}});
+        const std::string theirs = absl::StrReplaceAll(behind, {{"#", absl::StrCat(round)}});
+        SCOPED_TRACE(
+            absl::StrCat(std::string(kind), " ", mine, ", ", std::string(other), " ", theirs));
+        Beside first(kind, a_, mine);
+        Beside second(other, a_, theirs);
+        Beside first_too(kind, b_, mine);
+        Beside second_too(other, b_, theirs);
+        ASSERT_OK(first.Take());
+        ASSERT_OK(second.Take());
+        EXPECT_EQ(CodeOf(first_too.TryOnce()), kBusy);
+        EXPECT_EQ(CodeOf(second_too.TryOnce()), kBusy);
+        Crew crew;
+        std::atomic<bool> second_in{false};
+        crew.Start([&] { EXPECT_OK(first_too.WaitLong()); });
+        crew.Start([&] {
+          EXPECT_OK(second_too.WaitLong());
+          second_in = true;
+        });
+        EXPECT_OK(first.Free());
+        EXPECT_EQ(CodeOf(second_too.TryOnce()), kBusy);
+        EXPECT_FALSE(second_in);
+        EXPECT_OK(second.Free());
+        crew.Join();
+      }
+    }
+  }
+}
+
+TEST_F(NamesApart, AWaiterOfOneKindIsNeverMadeTheOwnerOfAnother) {
+  SimpleLock simple(a_, "n");
+  auto holds = simple.Acquire();
+  ASSERT_OK(holds);
+  SimpleLock simple_too(b_, "n", {.lease = absl::Seconds(6)});  // asks each 2 s
+  Waiter waiter([&] { return simple_too.Acquire({.wait = kPatience}); });
+  ASSERT_TRUE(AwaitQueued("n", "simple"));
+  server_->Command({"DEL", "n"});  // as if its lease had ended
+  const Client c = NewClient();
+  ReentrantLock another(c, "n");
+  const auto owns = another.Acquire({.wait = absl::ZeroDuration()});
+  ASSERT_OK(owns);
+  EXPECT_EQ(CodeOf(waiter.lease()), absl::StatusCode::kFailedPrecondition);
+  EXPECT_TRUE(owns->valid());
+}
+
+// A user's class that would like to have the keys of ours.
+class Greedy : public RedisLockBase {
+ public:
+  Greedy(Client client, std::string_view name, std::vector<std::string> extra_keys,
+         std::string_view kind = "simple")
+      : RedisLockBase(std::move(client), name, {.lease = absl::Milliseconds(1500)}),
+        extra_keys_(std::move(extra_keys)),
+        kind_(kind) {}
+
+ private:
+  LockScripts Scripts() const override {
+    return {.acquire = lua::kSimpleAcquire,
+            .release = lua::kSimpleRelease,
+            .renew = lua::kSimpleRenew,
+            .cancel = lua::kSimpleCancel,
+            .inspect = lua::kSimpleInspect,
+            .force_release = lua::kSimpleForceRelease};
+  }
+  LockTraits Traits() const override { return {.kind = kind_}; }
+  std::vector<std::string> ExtraKeys() const override { return extra_keys_; }
+
+  const std::vector<std::string> extra_keys_;
+  const std::string_view kind_;
+};
+
+TEST_F(NamesApart, AUsersClassHasAQueueAndKeysOfItsOwn) {
+  SimpleLock simple(a_, "u");
+  auto holds = simple.Acquire();
+  ASSERT_OK(holds);
+  SimpleLock simple_too(b_, "u");
+  Waiter waiter([&] { return simple_too.Acquire({.wait = kPatience}); });
+  ASSERT_TRUE(AwaitQueued("u", "simple"));
+  const Client c = NewClient();
+  Greedy greedy(c, "u", {"queue", "fence", "simple", "rw.readers", "a.tag"});
+  Waiter own([&] { return greedy.Acquire({.wait = kPatience}); });
+  ASSERT_TRUE(AwaitQueued("u", "x.simple"));
+  EXPECT_TRUE(AwaitQueued("u", "simple"));
+  EXPECT_OK(holds->Release());
+  EXPECT_OK(waiter.lease()) << "who came first of its kind";
+  EXPECT_FALSE(own.is_done());
+  EXPECT_OK(waiter.lease()->Release());
+  EXPECT_OK(own.lease());
+}
+
+TEST_F(NamesApart, AUsersClassIsRefusedAtFirstUseForAKindOrSuffixThatIsNoPartOfAKey) {
+  const std::vector<std::pair<std::string, std::string_view>> bad = {
+      {"a:b", "k"},       {"", "k"},  {"Queue", "k"},   {"simple.queue", "k"},
+      {"k.waiters", "k"}, {"ok", ""}, {"ok", "a kind"}, {"ok", "a:b"}};
+  for (const auto& [suffix, kind] : bad) {
+    Greedy lock(a_, "bad", {suffix}, kind);
+    const auto lease = lock.TryAcquire();
+    EXPECT_EQ(CodeOf(lease), absl::StatusCode::kInvalidArgument) << suffix << " " << kind;
+    EXPECT_THAT(std::string(lease.status().message()), HasSubstr("lock \"bad\""));
+    EXPECT_EQ(CodeOf(lock.Inspect()), absl::StatusCode::kInvalidArgument);
+  }
+  EXPECT_EQ(server_->LockKeys().size(), 0U);
+}
+
+TEST_F(NamesApart, APrefixBehindWhichNoNameCanStandIsRefusedAtConnect) {
+  for (const char* const prefix : {"redlatch:", "redlatch:app:", "{}"}) {
+    for (const ConnectPolicy connect : {ConnectPolicy::kEager, ConnectPolicy::kLazy}) {
+      const auto client =
+          Client::Connect(server_->url(), {.connect = connect, .key_prefix = prefix});
+      EXPECT_EQ(CodeOf(client), absl::StatusCode::kInvalidArgument) << prefix;
+      EXPECT_THAT(std::string(client.status().message()), HasSubstr("key_prefix"));
+    }
+  }
+  EXPECT_OK(Client::Connect(server_->url(), {.key_prefix = "redlatch-bench:"}));
+}
+
+}  // namespace
+}  // namespace redlatch::conformance

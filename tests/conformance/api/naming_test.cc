@@ -1,0 +1,286 @@
+// Names, keys and what stands in the way: what a lock may be called, what it does with keys that
+// are not its own, and with owners that are not redlatch.
+#include <errno.h>
+#include <unistd.h>
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "absl/time/clock.h"
+#include "gtest/gtest.h"
+#include "tests/conformance/api/conformance.h"
+#include "tests/support/punctuality.h"
+
+namespace redlatch::conformance {
+namespace {
+
+using redis::Punctuality;
+using std::string_literals::operator""s;
+
+constexpr absl::Duration kClockGrain = absl::Milliseconds(1);
+// A token that was reserved with others may be so much ahead of the clock.
+constexpr absl::Duration kBlock = absl::Milliseconds(5);
+
+class Naming : public Conformance {
+ protected:
+  // What Redis Cluster hashes of a key.
+  static std::string Hashed(const std::string& key) {
+    const size_t open = key.find('{');
+    if (open == std::string::npos) return key;
+    const size_t close = key.find('}', open);
+    if (close == std::string::npos || close == open + 1) return key;
+    return key.substr(open + 1, close - open - 1);
+  }
+  void ExpectKeysShareASlot() {
+    for (const std::string& key : server().LockKeys()) {
+      if (key == Key(name_)) continue;
+      EXPECT_EQ(Hashed(key), Hashed(Key(name_))) << absl::CHexEscape(key);
+    }
+  }
+  // The kind of lock that this one is not.
+  static const Kind& AnotherKind() {
+    static const std::vector<Kind> kinds = Kinds();
+    // What a user made of the simple lock's pieces has a key of the same type as that.
+    const bool simple = GetParam().kind.name == "simple" || GetParam().kind.of_users;
+    return simple ? kinds[1] : kinds[0];
+  }
+
+  std::string name_;
+  const Client client_ = NewClient();
+  const Client other_ = NewClient();
+};
+
+TEST_P(Naming, TakesAnyBytesWhoseKeysCanShareASlot) {
+  const std::string names[] = {
+      "a",
+      "with spaces and\ttabs",
+      "line\nbreak\r\n",
+      "nul\0inside"s,
+      "\0"s,
+      "Grüße, 世界 🔒",
+      "\xff\xfe\x80",
+      "a:b:queue",
+      "{tag}:rest",
+      "rest:{tag}",
+      "{a}{b}",
+      "half {open",
+      "x}{y}",
+      "redlatch-bench:x",
+      "a:redlatch:x",
+      std::string(4096 - GetParam().deployment.key_prefix.size(), 'y'),
+  };
+  for (const std::string& name : names) {
+    SCOPED_TRACE(absl::CHexEscape(name.substr(0, 40)));
+    name_ = name;
+    const auto lock = NewLock(client_, name);
+    EXPECT_EQ(lock->name(), name);
+    auto lease = Try(*lock);
+    ASSERT_OK(lease);
+    EXPECT_TRUE(IsHeld(name));
+    EXPECT_EQ(CodeOf(NewLock(other_, name)->Acquire({.wait = absl::Milliseconds(1)})), kBusy);
+    ExpectKeysShareASlot();
+    const auto info = lock->Inspect();
+    ASSERT_OK(info);
+    EXPECT_EQ(info->holders.size(), 1);
+    // The hand-over names the key as well.
+    Crew crew;
+    crew.Start([&] { EXPECT_OK(NewLock(other_, name)->Acquire({.wait = kPatience})); });
+    EXPECT_TRUE(Await([&] { return lock->Inspect()->waiting == 1; }));
+    EXPECT_OK(lease->Release());
+    crew.Join();
+    server().Command({"FLUSHALL"});
+  }
+}
+
+TEST_P(Naming, RefusesTheOthersAtFirstUseAndTouchesNothing) {
+  const std::string too_long(4097, 'z');
+  for (const std::string& name : {""s, "{}"s, "{}a"s, "a}b"s, "}{"s, "a}b{c"s, "}"s, "a{}{b}"s,
+                                  too_long, "redlatch:2:{x}:fence"s}) {
+    SCOPED_TRACE(absl::CHexEscape(name.substr(0, 40)));
+    const bool behind_prefix =
+        name.starts_with("redlatch:") && !GetParam().deployment.key_prefix.empty();
+    if (behind_prefix) continue;  // its keys do not begin so
+    const auto lock = NewLock(client_, name);
+    const auto lease = lock->TryAcquire();
+    EXPECT_EQ(CodeOf(lease), kBadInput) << lease.status();
+    EXPECT_EQ(CodeOf(lock->Inspect()), kBadInput);
+    EXPECT_EQ(CodeOf(lock->ForceRelease()), kBadInput);
+    EXPECT_EQ(lock->hold_count(), 0);
+    EXPECT_FALSE(lock->current().valid());
+  }
+  EXPECT_EQ(server().LockKeys().size(), 0);
+}
+
+TEST_P(Naming, RefusesBadLeases) {
+  const auto lock = NewLock(client_);
+  for (const absl::Duration lease :
+       {absl::ZeroDuration(), -absl::Seconds(1), absl::Milliseconds(9), absl::InfiniteDuration()}) {
+    EXPECT_EQ(CodeOf(lock->Acquire({.lease = lease})), kBadInput) << lease;
+    EXPECT_EQ(CodeOf(NewLock(client_, kName, LeaseOf(lease))->TryAcquire()), kBadInput) << lease;
+  }
+  EXPECT_FALSE(IsHeld());
+}
+
+TEST_P(Naming, LeavesAKeyOfAnotherTypeAsItIs) {
+  server().Command({"RPUSH", Key(), "somebody", "else's"});
+  const auto lock = NewLock(client_);
+  for (const absl::Duration wait : {absl::ZeroDuration(), absl::Milliseconds(50)}) {
+    const auto lease = lock->Acquire({.wait = wait});
+    EXPECT_EQ(CodeOf(lease), kMisuse) << lease.status();
+  }
+  EXPECT_EQ(CodeOf(lock->Acquire()), kMisuse);
+  EXPECT_EQ(CodeOf(lock->Inspect()), kMisuse);
+  EXPECT_EQ(CodeOf(lock->ForceRelease()), kMisuse);
+  EXPECT_EQ(server().Integer({"LLEN", Key()}), 2);
+  EXPECT_EQ(server().Integer({"PTTL", Key()}), -1);
+  EXPECT_EQ(server().LockKeys().size(), 1);
+  server().Command({"DEL", Key()});
+  EXPECT_OK(Try(*lock));
+}
+
+TEST_P(Naming, LeavesAuxiliaryKeysOfAnotherTypeAsTheyAre) {
+  const auto holder = NewLock(other_);
+  const auto lock = NewLock(client_);
+  for (const char* suffix : {"queue", "waiters", "fence"}) {
+    SCOPED_TRACE(suffix);
+    server().Command({"FLUSHALL"});
+    server().Command({"RPUSH", Auxiliary(suffix), "somebody else's"});
+    const auto lease = lock->Acquire({.wait = absl::Milliseconds(20)});
+    EXPECT_TRUE(lease.ok() || CodeOf(lease) == kMisuse) << lease.status();
+    if (lease.ok()) {
+      EXPECT_EQ(CodeOf(NewLock(other_)->Acquire({.wait = absl::Milliseconds(20)})), kMisuse);
+    }
+    EXPECT_EQ(server().Integer({"LLEN", Auxiliary(suffix)}), 1);
+  }
+  server().Command({"FLUSHALL"});
+}
+
+TEST_P(Naming, OfTwoClassesOnOneClientIsMisuse) {
+  const auto lock = NewLock(client_);
+  auto lease = Try(*lock);
+  ASSERT_OK(lease);
+  const auto another = AnotherKind().make(client_, kName, Options());
+  const auto refused = another->TryAcquire();
+  EXPECT_EQ(CodeOf(refused), kMisuse);
+  EXPECT_NE(refused.status().message().find(std::string(GetParam().kind.name)), std::string::npos);
+  EXPECT_EQ(CodeOf(another->Inspect()), kMisuse);
+  another->unlock();
+  EXPECT_TRUE(lease->valid());
+  EXPECT_OK(lease->Release());
+}
+
+TEST_P(Naming, OfTwoClassesOnTwoClientsIsMisuseWhileItIsHeld) {
+  auto lease = NewLock(client_)->Acquire();
+  ASSERT_OK(lease);
+  const auto another = AnotherKind().make(other_, kName, Options());
+  EXPECT_EQ(CodeOf(Try(*another)), kMisuse);
+  EXPECT_EQ(CodeOf(another->Acquire({.wait = absl::Milliseconds(20)})), kMisuse);
+  EXPECT_TRUE(lease->valid());
+  EXPECT_EQ(CodeOf(Try(NewClient())), kBusy);
+  EXPECT_OK(lease->Release());
+  EXPECT_OK(Try(*another));
+}
+
+TEST_P(Naming, InspectTellsWhoHoldsAndWhoWaits) {
+  const Client waiting = NewClient({}, {.program = "one that waits"});
+  const auto lock = NewLock(client_);
+  auto info = lock->Inspect();
+  ASSERT_OK(info);
+  EXPECT_EQ(info->kind, GetParam().kind.of_users ? "simple" : GetParam().kind.name);
+  EXPECT_TRUE(info->holders.empty());
+  EXPECT_EQ(info->waiting, 0);
+  EXPECT_EQ(info->holding, 0);
+  const absl::Time begun = absl::Now() - kClockGrain;
+  auto lease = Try(*lock);
+  const absl::Time got = absl::Now();
+  Crew crew;
+  crew.Start([&] { EXPECT_OK(NewLock(waiting)->Acquire({.wait = kPatience})); });
+  ASSERT_TRUE(AwaitQueued(1));
+  const absl::Time queued = absl::Now();
+  info = NewLock(other_)->Inspect();
+  ASSERT_OK(info);
+  ASSERT_EQ(info->holders.size(), 1);
+  EXPECT_EQ(info->holding, 1);
+  EXPECT_EQ(info->holders[0].process.pid, getpid());
+  EXPECT_EQ(info->holders[0].process.program, program_invocation_short_name);
+  EXPECT_GE(info->holders[0].since, begun);
+  EXPECT_LE(info->holders[0].since, got + kBlock);
+  EXPECT_GT(info->holders[0].remaining, absl::ZeroDuration());
+  EXPECT_LE(info->holders[0].remaining, kLease);
+  EXPECT_GE(info->last_token, lease->fencing_token());
+  EXPECT_EQ(info->waiting, 1);
+  ASSERT_EQ(info->waiters.size(), 1);
+  EXPECT_NE(info->waiters[0].owner, info->holders[0].owner);
+  EXPECT_EQ(info->waiters[0].process.pid, getpid());
+  EXPECT_EQ(info->waiters[0].process.program, "one that waits");
+  EXPECT_GE(info->waiters[0].since, got - kClockGrain);
+  EXPECT_LE(info->waiters[0].since, queued);
+  EXPECT_OK(lease->Release());
+}
+
+// Another program that locks a simple lock's key with SET NX PX.
+class Foreign : public Naming {};
+
+TEST_P(Foreign, OwnerIsWaitedForAndItsEndNoticedWithinAPoll) {
+  for (const bool deletes : {true, false}) {
+    server().Command({"SET", Key(), "not redlatch", "NX", "PX", deletes ? "60000" : "300"});
+    const auto lock = NewLock(client_);
+    EXPECT_EQ(CodeOf(Try(*lock)), kBusy);
+    EXPECT_EQ(CodeOf(lock->Acquire({.wait = absl::Milliseconds(30)})), kBusy);
+    Crew crew;
+    std::atomic<int64_t> got{0};
+    crew.Start([&] {
+      const auto lease = lock->Acquire({.wait = kPatience});
+      got = base::Now().nanos();
+      EXPECT_OK(lease);
+    });
+    ASSERT_TRUE(AwaitQueued(1));
+    EXPECT_EQ(server().Text({"GET", Key()}), "not redlatch");
+    if (deletes) {
+      server().Command({"DEL", Key()});
+    } else {
+      EXPECT_TRUE(Await([&] { return server().Text({"GET", Key()}) != "not redlatch"; }));
+    }
+    Punctuality punctuality;
+    const base::Instant ended = base::Now();
+    crew.Join();
+    punctuality.Note(ended, base::Instant::FromNanos(got));
+    EXPECT_TRUE(punctuality.Within(absl::Milliseconds(500 + 100)));
+  }
+}
+
+TEST_P(Foreign, OwnerWithoutAnEndIsWaitedForToo) {
+  server().Command({"SET", Key(), "for ever"});
+  const auto lock = NewLock(client_);
+  EXPECT_EQ(CodeOf(lock->Acquire({.wait = absl::Milliseconds(30)})), kBusy);
+  EXPECT_EQ(lock->Inspect()->holders[0].hold, "for ever");
+  EXPECT_EQ(lock->Inspect()->holders[0].remaining, absl::InfiniteDuration());
+  EXPECT_EQ(server().Text({"GET", Key()}), "for ever");
+  EXPECT_OK(lock->ForceRelease());
+  EXPECT_OK(Try(*lock));
+}
+
+TEST_P(Foreign, OwnerIsKeptOutByAHold) {
+  auto lease = NewLock(client_)->Acquire();
+  ASSERT_OK(lease);
+  EXPECT_EQ(server().Command({"SET", Key(), "me", "NX", "PX", "100"}).type,
+            redis::Reply::Type::kNil);
+  EXPECT_OK(lease->Release());
+  EXPECT_EQ(server().Text({"SET", Key(), "me", "NX", "PX", "10"}), "OK");
+}
+
+INSTANTIATE_CONFORMANCE(Naming);
+INSTANTIATE_TEST_SUITE_P(Locks, Foreign, ::testing::ValuesIn([] {
+                           std::vector<Case> simple;
+                           for (const Case& each : Cases()) {
+                             if (each.kind.name == "simple") simple.push_back(each);
+                           }
+                           return simple;
+                         }()),
+                         NameOfCase);
+
+}  // namespace
+}  // namespace redlatch::conformance

@@ -1,0 +1,331 @@
+// How a read ends: with its release, its lease, its object or by force; and what is refused before
+// it begins.
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <shared_mutex>
+#include <stop_token>
+#include <string>
+
+#include "gtest/gtest.h"
+#include "redlatch/owner.h"
+#include "redlatch/reentrant_lock.h"
+#include "tests/conformance/api/read_write/fixture.h"
+#include "tests/support/punctuality.h"
+
+namespace redlatch::conformance {
+namespace {
+
+constexpr absl::Duration kShort = absl::Milliseconds(200);
+
+class ReadEnd : public ReadWriteConformance {};
+
+TEST_P(ReadEnd, AReadIsRenewedForAsLongAsItLasts) {
+  const auto lock = NewReadWrite(client_, LeaseOf(kShort));
+  const auto lease = lock->AcquireRead();
+  ASSERT_OK(lease);
+  EXPECT_TRUE(heard_->Await("renewed", 6));
+  EXPECT_TRUE(lease->valid());
+  EXPECT_FALSE(WritersGetIn(*theirs_));
+  EXPECT_EQ(heard_->Count("lost"), 0);
+}
+
+TEST_P(ReadEnd, AManualReadEndsAloneAndExtendsAtWill) {
+  std::optional<Lease> manual;
+  std::optional<Lease> renewed;
+  Crew().Start([&] { manual = *lock_->AcquireRead({.lease = kShort}); });
+  Crew().Start([&] { renewed = *lock_->AcquireRead(); });
+  const auto theirs = theirs_->AcquireRead();
+  ASSERT_OK(theirs);
+  EXPECT_OK(manual->Extend(2 * kShort));
+  EXPECT_GT(manual->remaining(), kShort);
+  EXPECT_EQ(CodeOf(renewed->Extend(kLease)), kMisuse);
+  EXPECT_TRUE(Await([&] { return manual->lost().stop_requested(); }));
+  EXPECT_EQ(CodeOf(manual->Release()), kLost);
+  EXPECT_TRUE(renewed->valid());
+  EXPECT_TRUE(theirs->valid());
+  EXPECT_FALSE(WritersGetIn(*thirds_));
+}
+
+TEST_P(ReadEnd, AReaderWhoseLeaseIsOverKeepsNoWriterOut) {
+  const auto lease = lock_->AcquireRead({.lease = kShort});
+  ASSERT_OK(lease);
+  const base::Instant began = base::Now();
+  EXPECT_OK(theirs_->AcquireWrite({.wait = kPatience}));
+  EXPECT_LT(base::Now() - began, kShort + kSoon);
+  EXPECT_FALSE(lease->valid());
+}
+
+TEST_P(ReadEnd, AForcedReleaseIsToldToAllReadersAtOnce) {
+  std::optional<Lease> joined;
+  lock_->lock_shared();
+  Crew().Start([&] { joined = *lock_->AcquireRead(); });
+  auto theirs = theirs_->AcquireRead();
+  ASSERT_OK(theirs);
+  const std::stop_token tokens[] = {lock_->current_read().lost(), joined->lost(), theirs->lost()};
+  const base::Instant forced = base::Now();
+  EXPECT_OK(thirds_->ForceRelease());
+  for (const std::stop_token& lost : tokens) {
+    EXPECT_TRUE(Await([&] { return lost.stop_requested(); }));
+  }
+  EXPECT_LT(base::Now() - forced, kSoon);
+  EXPECT_FALSE(lock_->current_read().valid());
+  EXPECT_EQ(lock_->read_hold_count(), 0);
+  EXPECT_EQ(CodeOf(joined->Release()), kLost);
+  EXPECT_EQ(CodeOf(theirs->Release()), kLost);
+  EXPECT_TRUE(WritersGetIn(*thirds_));
+  lock_->unlock_shared();
+  EXPECT_EQ(heard_->Count("misuse"), 0);
+  const std::shared_lock again(*lock_);
+  EXPECT_TRUE(lock_->current_read().valid());
+}
+
+TEST_P(ReadEnd, ALossIsRememberedUntilUnlockWhateverOthersReadMeanwhile) {
+  lock_->lock_shared();
+  const std::stop_token lost = lock_->current_read().lost();
+  EXPECT_OK(thirds_->ForceRelease());
+  ASSERT_TRUE(Await([&] { return lost.stop_requested(); }));
+  // Neither joins the other.
+  for (int i = 0; i < 5; ++i) {
+    std::optional<Lease> first;
+    std::optional<Lease> second;
+    Crew().Start([&] { first = *lock_->AcquireRead(); });
+    Crew().Start([&] { second = *lock_->AcquireRead({.lease = kShort}); });
+  }
+  lock_->unlock_shared();
+  EXPECT_EQ(heard_->Count("misuse"), 0);
+  lock_->unlock_shared();
+  EXPECT_TRUE(heard_->Await("misuse", 1));
+}
+
+TEST_P(ReadEnd, AForcedReleaseOfReadersLetsTheWriterInThatWaits) {
+  const auto read = theirs_->AcquireRead();
+  ASSERT_OK(read);
+  Crew crew;
+  crew.Start([&] { EXPECT_OK(lock_->AcquireWrite({.wait = kPatience})); });
+  ASSERT_TRUE(AwaitWaiting(1));
+  EXPECT_OK(thirds_->ForceRelease());
+}
+
+TEST_P(ReadEnd, TheLastObjectEndsItsThreadsReads) {
+  auto lock = NewReadWrite(other_);
+  const auto same = NewReadWrite(other_);
+  EXPECT_EQ(same->read_hold_count(), 0);  // from its first use on it counts
+  lock->lock_shared();
+  lock.reset();
+  EXPECT_EQ(same->read_hold_count(), 1);
+  EXPECT_FALSE(WritersGetIn(*lock_));
+  {
+    const auto only = NewReadWrite(NewClient());
+    only->lock_shared();
+    EXPECT_TRUE(AwaitHolders(2));
+  }
+  EXPECT_TRUE(AwaitHolders(1));
+  same->unlock_shared();
+  EXPECT_TRUE(WritersGetIn(*lock_));
+}
+
+TEST_P(ReadEnd, TheLastObjectEndsItsThreadsReadsWhateverLeaseIsLeft) {
+  auto lock = NewReadWrite(NewClient());
+  auto released = lock->AcquireRead();
+  ASSERT_OK(released);
+  lock->lock_shared();
+  EXPECT_OK(released->Release());
+  const Hold hold = lock->current_read();
+  lock.reset();
+  EXPECT_TRUE(AwaitHolders(0));
+  EXPECT_FALSE(hold.valid());
+}
+
+TEST_P(ReadEnd, AnObjectThatGoesEndsTheReadsThatWaitInIt) {
+  const std::scoped_lock writing(*theirs_);
+  auto lock = NewReadWrite(NewClient());
+  Crew crew;
+  crew.Start([&lock = *lock] { EXPECT_EQ(CodeOf(lock.AcquireRead()), kCancelled); });
+  ASSERT_TRUE(AwaitWaiting(1));
+  lock.reset();
+  crew.Join();
+  EXPECT_TRUE(AwaitWaiting(0));
+}
+
+TEST_P(ReadEnd, AReadLeaseOutlivesItsLockAndClient) {
+  std::optional<Lease> lease = *NewReadWrite(NewClient())->AcquireRead();
+  EXPECT_TRUE(lease->valid());
+  EXPECT_FALSE(WritersGetIn(*lock_));
+  lease.reset();
+  EXPECT_TRUE(WritersGetIn(*lock_));
+}
+
+TEST_P(ReadEnd, AReadLeaseThatOutlivesItsLockIsKnownToTheNextOfThatName) {
+  std::optional<Lease> lease = *NewReadWrite(client_)->AcquireRead();
+  const auto lock = NewReadWrite(client_);
+  EXPECT_EQ(lock->read_hold_count(), 1);
+  EXPECT_EQ(CodeOf(lock->AcquireWrite({.wait = kPatience})), kMisuse) << "it waits for itself";
+  Crew crew;
+  crew.Start([&] { EXPECT_OK(theirs_->AcquireWrite({.wait = kPatience})); });
+  ASSERT_TRUE(AwaitWaiting(1));
+  EXPECT_TRUE(lock->try_lock_shared());
+  lease.reset();
+  lock->unlock_shared();
+}
+
+TEST_P(ReadEnd, TheLastObjectEndsItsThreadsReadsThoughAnotherThreadsLeaseStays) {
+  auto lock = NewReadWrite(client_);
+  std::optional<Lease> lease;
+  lock->lock_shared();
+  Crew().Start([&] { lease = *lock->AcquireRead({.lease = kPatience}); });
+  lock.reset();
+  EXPECT_TRUE(AwaitHolders(1));
+  EXPECT_TRUE(lease->valid());
+}
+
+TEST_P(ReadEnd, AServerThatHangsIsNoBusyLockToWhoWouldJoinAndThatIsSaidInTime) {
+  const auto lock = NewReadWrite(NewClient("command_timeout=200ms"));
+  auto reading = lock->AcquireRead();
+  ASSERT_OK(reading);
+  PassLocalWindow();
+  redis::Punctuality punctuality;
+  server().Stop();
+  Crew().Start([&] {
+    for (const absl::Duration wait : {absl::ZeroDuration(), absl::Milliseconds(80)}) {
+      // One that does not wait gives the server the time of a command.
+      const base::Instant deadline =
+          base::Now() + (wait > absl::ZeroDuration() ? wait : absl::Milliseconds(200));
+      EXPECT_EQ(CodeOf(lock->AcquireRead({.wait = wait})), kUnreachable);
+      punctuality.Note(deadline);
+    }
+  });
+  server().Continue();
+  EXPECT_TRUE(punctuality.Within(kGrace));
+  EXPECT_TRUE(reading->valid());
+}
+
+TEST_P(ReadEnd, AServerThatHangsFailsReadersWithoutADeadlineInTime) {
+  constexpr absl::Duration kGiveUp = absl::Milliseconds(300);
+  UseOwnServer();
+  const Client client = NewClient("command_timeout=200ms", {.unreachable_after = kGiveUp});
+  const auto lock = NewReadWrite(client);
+  auto read = lock->AcquireRead();
+  ASSERT_OK(read);
+  const Client fresh = NewClient("command_timeout=200ms", {.unreachable_after = kGiveUp});
+  const auto unused = NewReadWrite(fresh);
+  PassLocalWindow();
+  server().Stop();
+  redis::Punctuality punctuality;
+  Crew crew;
+  for (Lock* each : {lock.get(), unused.get()}) {  // of the first, they would join its read
+    crew.Start(2, [&, each](int) {
+      const base::Instant give_up_at = base::Now() + kGiveUp;
+      EXPECT_EQ(CodeOf(each->AcquireRead()), kUnreachable);
+      punctuality.Note(give_up_at);
+      EXPECT_GE(base::Now(), give_up_at);
+    });
+  }
+  crew.Join();
+  EXPECT_TRUE(punctuality.Within(kGrace));
+  server().Continue();
+}
+
+TEST_P(ReadEnd, AServerThatForgotItsScriptsIsToldThemAgain) {
+  const auto forget = [&] { server().Command({"SCRIPT", "FLUSH"}); };
+  for (int i = 0; i < 3; ++i) {
+    forget();
+    auto read = lock_->AcquireRead();
+    ASSERT_OK(read);
+    forget();
+    Crew crew;
+    crew.Start([&] { EXPECT_OK(theirs_->AcquireWrite({.wait = kPatience})); });
+    ASSERT_TRUE(AwaitWaiting(1));
+    forget();
+    EXPECT_OK(read->Release());
+    crew.Join();
+    forget();
+    lock_->lock();
+    forget();
+    lock_->lock_shared();
+    lock_->unlock();
+    forget();
+    lock_->unlock_shared();
+  }
+}
+
+TEST_P(ReadEnd, UnlockSharedWithoutAReadIsMisuseAndReleasesNothing) {
+  lock_->unlock_shared();
+  EXPECT_TRUE(heard_->Await("misuse", 1));
+  lock_->lock();
+  lock_->unlock_shared();
+  EXPECT_TRUE(heard_->Await("misuse", 2));
+  EXPECT_FALSE(ReadersGetIn(*theirs_));
+  lock_->unlock();
+  lock_->lock_shared();
+  lock_->unlock();
+  EXPECT_TRUE(heard_->Await("misuse", 3));
+  EXPECT_FALSE(WritersGetIn(*theirs_));
+  Crew().Start([&] { lock_->unlock_shared(); });
+  EXPECT_TRUE(heard_->Await("misuse", 4));
+  EXPECT_FALSE(WritersGetIn(*theirs_));
+  lock_->unlock_shared();
+  EXPECT_TRUE(WritersGetIn(*theirs_));
+  EXPECT_EQ(heard_->Count("misuse"), 4);
+}
+
+TEST_P(ReadEnd, AnOwnerIsForWritersOnly) {
+  EXPECT_EQ(CodeOf(lock_->AcquireRead({.owner = Owner("job")})), kBadInput);
+  EXPECT_OK(lock_->AcquireWrite({.owner = Owner("job")}));
+}
+
+// The other way round it is seen on one client only: readers leave the key to writers.
+TEST_P(ReadEnd, AnotherClassOfLocksIsMisuseToReaders) {
+  std::shared_lock reading(*lock_);
+  ReentrantLock same_client(client_, kName, Options());
+  EXPECT_EQ(CodeOf(same_client.TryAcquire()), kMisuse);
+  EXPECT_TRUE(lock_->current_read().valid());
+  reading.unlock();
+  {
+    ReentrantLock foreign(other_, kName, Options());
+    const auto held = Try(foreign);
+    ASSERT_OK(held);
+    EXPECT_EQ(CodeOf(TryRead(*lock_)), kMisuse);
+    EXPECT_EQ(CodeOf(lock_->AcquireRead()), kMisuse);
+    EXPECT_EQ(CodeOf(TryRead(*theirs_)), kMisuse);
+    EXPECT_TRUE(held->valid());
+  }
+  EXPECT_TRUE(ReadersGetIn(*lock_));
+}
+
+TEST_P(ReadEnd, AKeyOfAnotherTypeIsRefusedAndLeftAsItIs) {
+  for (const std::string& key : {Key(), Auxiliary("readers")}) {
+    SCOPED_TRACE(key);
+    server().Command({"RPUSH", key, "somebody else's"});
+    for (const absl::Duration wait : {absl::ZeroDuration(), absl::Milliseconds(50)}) {
+      const auto read = lock_->AcquireRead({.wait = wait});
+      EXPECT_EQ(CodeOf(read), kMisuse) << read.status();
+      const auto written = theirs_->AcquireWrite({.wait = wait});
+      EXPECT_EQ(CodeOf(written), kMisuse) << written.status();
+    }
+    EXPECT_EQ(CodeOf(lock_->Inspect()), kMisuse);
+    EXPECT_EQ(CodeOf(lock_->ForceRelease()), kMisuse);
+    EXPECT_EQ(server().Integer({"LLEN", key}), 1);
+    EXPECT_EQ(server().Integer({"PTTL", key}), -1);
+    server().Command({"DEL", key});
+  }
+  EXPECT_TRUE(ReadersGetIn(*lock_));
+}
+
+TEST_P(ReadEnd, AWritersKeyOfAnotherTypeIsLeftAsItIsAndRefusedToWhoWouldWrite) {
+  const std::string key = Auxiliary("writers");
+  server().Command({"RPUSH", key, "somebody else's"});
+  const auto read = lock_->AcquireRead();
+  EXPECT_TRUE(read.ok() || CodeOf(read) == kMisuse) << read.status();
+  if (read.ok()) {
+    EXPECT_EQ(CodeOf(theirs_->AcquireWrite({.wait = absl::Milliseconds(20)})), kMisuse);
+  }
+  EXPECT_EQ(server().Integer({"LLEN", key}), 1);
+  EXPECT_EQ(server().Integer({"PTTL", key}), -1);
+  server().Command({"DEL", key});
+}
+
+INSTANTIATE_FOR_READ_WRITE(ReadEnd);
+
+}  // namespace
+}  // namespace redlatch::conformance

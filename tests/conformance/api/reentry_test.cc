@@ -1,0 +1,223 @@
+// Who may take a lock that he holds already: nobody, a simple one; its owner, a reentrant one.
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "redlatch/owner.h"
+#include "tests/conformance/api/conformance.h"
+
+namespace redlatch::conformance {
+namespace {
+
+class Reentry : public Conformance {
+ protected:
+  bool reentrant() const { return GetParam().kind.reentrant; }
+  bool BusyForOthers() { return CodeOf(Try(other_)) == kBusy; }
+
+  const Client client_ = NewClient();
+  const Client other_ = NewClient();
+  const std::unique_ptr<RedisLockBase> lock_ = NewLock(client_);
+};
+
+class NoReentry : public Reentry {};
+
+TEST_P(NoReentry, LockingTwiceByOneThreadIsADeadlockThatThrows) {
+  const std::scoped_lock guard(*lock_);
+  try {
+    lock_->lock();
+    FAIL() << "locked twice";
+  } catch (const std::system_error& error) {
+    EXPECT_EQ(error.code(), std::errc::resource_deadlock_would_occur) << error.what();
+  }
+  EXPECT_FALSE(lock_->try_lock());
+  EXPECT_FALSE(lock_->try_lock_for(std::chrono::seconds(5)));
+  EXPECT_EQ(lock_->hold_count(), 1);
+  EXPECT_TRUE(lock_->current().valid());
+}
+
+TEST_P(NoReentry, AcquireOfWhatThisThreadHoldsIsBusy) {
+  const std::scoped_lock guard(*lock_);
+  EXPECT_EQ(CodeOf(Try(*lock_)), kBusy);
+  EXPECT_EQ(CodeOf(lock_->Acquire({.wait = absl::Milliseconds(10)})), kBusy);
+}
+
+TEST_P(Reentry, AnOwnerIsForReentrantLocks) {
+  const auto lease = lock_->Acquire({.owner = Owner("job")});
+  EXPECT_EQ(CodeOf(lease), reentrant() ? kOk : kBadInput) << lease.status();
+}
+
+class Recursion : public Reentry {
+ protected:
+  // The holds of the lock as its hash counts them.
+  int64_t HoldsAtTheServer() {
+    const std::string holds = server().Text({"HGET", Key(), "holds"});
+    return holds.empty() ? server().Integer({"HLEN", Key()}) - 2 : std::stoll(holds);
+  }
+};
+
+TEST_P(Recursion, IsCountedAndReleasedWithTheLast) {
+  for (int depth = 1; depth <= 3; ++depth) {
+    lock_->lock();
+    EXPECT_EQ(lock_->hold_count(), depth);
+  }
+  EXPECT_TRUE(lock_->try_lock());
+  EXPECT_EQ(lock_->hold_count(), 4);
+  for (int depth = 4; depth >= 1; --depth) {
+    EXPECT_TRUE(BusyForOthers());
+    EXPECT_EQ(lock_->hold_count(), depth);
+    lock_->unlock();
+  }
+  EXPECT_EQ(lock_->hold_count(), 0);
+  EXPECT_FALSE(BusyForOthers());
+}
+
+TEST_P(Recursion, AsksTheServerNothing) {
+  const std::scoped_lock guard(*lock_);
+  const std::string before = server().Info("total_commands_processed");
+  for (int i = 0; i < 100; ++i) {
+    const std::scoped_lock again(*lock_);
+  }
+  const std::string after = server().Info("total_commands_processed");
+  EXPECT_LT(std::stoi(after) - std::stoi(before), 20);
+}
+
+TEST_P(Recursion, MixesTheFacesAndIsOneHold) {
+  lock_->lock();
+  auto lease = Try(*lock_);
+  ASSERT_OK(lease);
+  EXPECT_EQ(lock_->hold_count(), 2);
+  EXPECT_EQ(lease->fencing_token(), lock_->current().fencing_token());
+  EXPECT_EQ(HoldsAtTheServer(), 1);
+  lock_->unlock();
+  EXPECT_TRUE(lease->valid());
+  EXPECT_TRUE(BusyForOthers());
+  EXPECT_OK(lease->Release());
+  EXPECT_FALSE(BusyForOthers());
+}
+
+TEST_P(Recursion, OfLeasesMayEndInAnyOrder) {
+  auto outer = lock_->Acquire();
+  auto inner = lock_->Acquire();
+  ASSERT_OK(outer);
+  ASSERT_OK(inner);
+  EXPECT_OK(outer->Release());
+  EXPECT_OK(outer->Release());
+  EXPECT_TRUE(inner->valid());
+  EXPECT_TRUE(BusyForOthers());
+  EXPECT_OK(inner->Release());
+  EXPECT_FALSE(BusyForOthers());
+}
+
+TEST_P(Recursion, IsNotForAnotherThreadOrClient) {
+  const std::scoped_lock guard(*lock_);
+  Crew().Start([&] {
+    EXPECT_EQ(CodeOf(Try(*lock_)), kBusy);
+    EXPECT_EQ(lock_->hold_count(), 0);
+    EXPECT_FALSE(lock_->current().valid());
+  });
+  EXPECT_EQ(CodeOf(Try(other_)), kBusy);
+}
+
+TEST_P(Recursion, AnOwnerEntersFromAnyThreadAndClient) {
+  const Owner owner("job-42");
+  auto lease = lock_->Acquire({.owner = owner});
+  ASSERT_OK(lease);
+  Crew().Start([&] {
+    const auto again = lock_->Acquire({.wait = absl::Milliseconds(100), .owner = owner});
+    EXPECT_OK(again);
+  });
+  std::optional<Lease> elsewhere;
+  Crew().Start([&] {
+    auto again = NewLock(other_)->Acquire({.wait = absl::Milliseconds(100), .owner = owner});
+    ASSERT_OK(again);
+    if (GetParam().kind.name == "reentrant") {  // a store takes what either of them writes
+      EXPECT_EQ(again->fencing_token(), lease->fencing_token());
+    }
+    elsewhere = *std::move(again);
+  });
+  EXPECT_EQ(HoldsAtTheServer(), 2);
+  EXPECT_OK(lease->Release());
+  EXPECT_EQ(CodeOf(Try(client_)), kBusy);
+  ASSERT_TRUE(elsewhere);
+  EXPECT_TRUE(elsewhere->valid());
+  EXPECT_OK(elsewhere->Release());
+  EXPECT_OK(Try(client_));
+}
+
+// A store that has seen the token of one must not refuse another that is as valid.
+TEST_P(Recursion, HoldsOfAnOwnerHaveOneTokenInAllClientsWhileOneOfThemLives) {
+  const AcquireOptions job{.owner = Owner("job-42")};
+  const auto theirs = NewLock(other_);
+  auto first = lock_->Acquire(job);
+  ASSERT_OK(first);
+  auto second = theirs->Acquire(job);
+  ASSERT_OK(second);
+  EXPECT_EQ(second->fencing_token(), first->fencing_token());
+  EXPECT_OK(first->Release());
+  auto third = lock_->Acquire(job);
+  ASSERT_OK(third);
+  EXPECT_EQ(third->fencing_token(), second->fencing_token());
+  EXPECT_OK(second->Release());
+  EXPECT_OK(third->Release());
+  const auto later = theirs->Acquire(job);
+  ASSERT_OK(later);
+  EXPECT_GT(later->fencing_token(), third->fencing_token());
+}
+
+TEST_P(Recursion, OtherOwnersAndTheCallingThreadItselfAreOthers) {
+  const auto lease = lock_->Acquire({.owner = Owner("one")});
+  ASSERT_OK(lease);
+  EXPECT_EQ(CodeOf(lock_->Acquire({.wait = absl::ZeroDuration(), .owner = Owner("two")})), kBusy);
+  EXPECT_EQ(CodeOf(Try(*lock_)), kBusy);
+  EXPECT_FALSE(lock_->try_lock());
+  EXPECT_EQ(lock_->hold_count(), 0);
+}
+
+TEST_P(Recursion, AnOwnerThatReleasesHandsTheLockToThreadsThatWait) {
+  auto lease = lock_->Acquire({.owner = Owner("one")});
+  ASSERT_OK(lease);
+  Crew crew;
+  crew.Start([&] {
+    const std::scoped_lock guard(*lock_);
+    EXPECT_TRUE(lock_->current().valid());
+  });
+  ASSERT_TRUE(AwaitQueued(1));
+  EXPECT_OK(lease->Release());
+}
+
+TEST_P(Recursion, ManyThreadsOfOneOwnerCountTheirHolds) {
+  const Owner owner("crew");
+  const Client clients[] = {client_, other_};
+  Crew crew;
+  for (const Client& client : clients) {
+    crew.Start(3, [&](int) {
+      const auto lock = NewLock(client);
+      for (int i = 0; i < support::Scaled(20); ++i) {
+        auto lease = lock->Acquire({.wait = kPatience, .owner = owner});
+        ASSERT_OK(lease);
+        EXPECT_TRUE(lease->valid());
+        EXPECT_OK(lease->Release());
+      }
+    });
+  }
+  crew.Join();
+  EXPECT_FALSE(IsHeld());
+}
+
+auto CasesWhere(bool reentrant) {
+  std::vector<Case> cases = Cases();
+  std::erase_if(cases, [&](const Case& each) { return each.kind.reentrant != reentrant; });
+  return ::testing::ValuesIn(cases);
+}
+
+INSTANTIATE_CONFORMANCE(Reentry);
+INSTANTIATE_TEST_SUITE_P(Locks, NoReentry, CasesWhere(false), NameOfCase);
+INSTANTIATE_TEST_SUITE_P(Locks, Recursion, CasesWhere(true), NameOfCase);
+
+}  // namespace
+}  // namespace redlatch::conformance

@@ -1,0 +1,253 @@
+// Releasing, renewing, extending: what a Lease and unlock() do with a hold, and cannot do.
+#include <atomic>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tests/conformance/api/conformance.h"
+#include "tests/conformance/api/recorder.h"
+#include "tests/support/punctuality.h"
+
+namespace redlatch::conformance {
+namespace {
+
+constexpr absl::Duration kShort = absl::Milliseconds(200);
+
+class Releasing : public Conformance {
+ protected:
+  bool BusyForOthers() { return CodeOf(Try(other_)) == kBusy; }
+
+  const std::shared_ptr<Recorder> heard_ = std::make_shared<Recorder>();
+  const Client client_ = NewClient({}, {.observer = heard_});
+  const Client other_ = NewClient();
+  const std::unique_ptr<RedisLockBase> lock_ = NewLock(client_);
+};
+
+TEST_P(Releasing, ALeaseEndsTheHoldOnceAndSaysSoEachTime) {
+  auto lease = lock_->Acquire();
+  ASSERT_OK(lease);
+  EXPECT_TRUE(lease->valid());
+  EXPECT_GT(lease->remaining(), kLease / 2);
+  EXPECT_LT(lease->remaining(), kLease);
+  EXPECT_GT(lease->fencing_token(), FencingToken());
+  EXPECT_OK(lease->Release());
+  EXPECT_FALSE(lease->valid());
+  EXPECT_EQ(lease->remaining(), absl::ZeroDuration());
+  EXPECT_FALSE(BusyForOthers());
+  const auto theirs = Try(other_);
+  EXPECT_OK(lease->Release());
+  EXPECT_TRUE(theirs->valid());
+  EXPECT_FALSE(lease->lost().stop_requested());
+}
+
+TEST_P(Releasing, ByManyThreadsAtATimeIsOneRelease) {
+  auto lease = lock_->Acquire();
+  ASSERT_OK(lease);
+  Crew crew;
+  crew.Start(4, [&](int) { EXPECT_OK(lease->Release()); });
+  crew.Join();
+  EXPECT_EQ(heard_->Count("released"), 1);
+  EXPECT_FALSE(BusyForOthers());
+}
+
+TEST_P(Releasing, AnEmptyLeaseOrHoldIsNothing) {
+  Lease lease;
+  EXPECT_FALSE(lease.valid());
+  EXPECT_FALSE(lease.lost().stop_requested());
+  EXPECT_EQ(lease.fencing_token(), FencingToken());
+  EXPECT_OK(lease.Release());
+  EXPECT_EQ(CodeOf(lease.Extend(kLease)), kMisuse);
+  EXPECT_FALSE(Hold().valid());
+  EXPECT_EQ(Hold().remaining(), absl::ZeroDuration());
+}
+
+TEST_P(Releasing, AMovedLeaseTakesTheHoldWithItAndAnAssignedOneReleasesItsOwn) {
+  auto first = *lock_->Acquire();
+  const FencingToken token = first.fencing_token();
+  Lease second(std::move(first));
+  EXPECT_FALSE(first.valid());  // NOLINT(bugprone-use-after-move): it is empty
+  EXPECT_OK(first.Release());   // NOLINT(bugprone-use-after-move)
+  EXPECT_TRUE(second.valid());
+  EXPECT_EQ(second.fencing_token(), token);
+  EXPECT_TRUE(BusyForOthers());
+  Lease& same = second;
+  second = std::move(same);
+  EXPECT_TRUE(second.valid());
+  second = *NewLock(client_, "another")->Acquire();
+  EXPECT_FALSE(BusyForOthers());
+  EXPECT_EQ(CodeOf(Try(other_, "another")), kBusy);
+}
+
+TEST_P(Releasing, AMovedLeaseIsStillToldOfItsLoss) {
+  Lease first = *lock_->Acquire();
+  const std::stop_token lost = first.lost();
+  std::vector<Lease> elsewhere;
+  elsewhere.push_back(std::move(first));
+  EXPECT_OK(NewLock(other_)->ForceRelease());
+  EXPECT_TRUE(Await([&] { return lost.stop_requested(); }));
+  EXPECT_TRUE(elsewhere[0].lost().stop_requested());
+  EXPECT_FALSE(elsewhere[0].valid());
+}
+
+TEST_P(Releasing, ALeaseMayEndOnAnotherThread) {
+  auto lease = std::make_unique<Lease>(*lock_->Acquire());
+  Crew().Start([&] { lease.reset(); });
+  EXPECT_FALSE(BusyForOthers());
+  EXPECT_EQ(lock_->hold_count(), 0);
+}
+
+TEST_P(Releasing, CurrentIsTheHoldOfTheCallingThread) {
+  EXPECT_FALSE(lock_->current().valid());
+  EXPECT_EQ(lock_->hold_count(), 0);
+  const auto lease = lock_->Acquire();
+  EXPECT_TRUE(lock_->current().valid());
+  EXPECT_EQ(lock_->current().fencing_token(), lease->fencing_token());
+  EXPECT_EQ(lock_->hold_count(), 1);
+  Crew().Start([&] {
+    EXPECT_FALSE(lock_->current().valid());
+    EXPECT_EQ(lock_->hold_count(), 0);
+  });
+}
+
+TEST_P(Releasing, ByAThreadOrClientThatDoesNotHoldIsMisuseAndReleasesNothing) {
+  lock_->lock();
+  Crew().Start([&] { lock_->unlock(); });
+  EXPECT_TRUE(heard_->Await("misuse"));
+  NewLock(other_)->unlock();
+  EXPECT_TRUE(lock_->current().valid());
+  EXPECT_TRUE(BusyForOthers());
+  lock_->unlock();
+  EXPECT_EQ(heard_->Count("misuse"), 1);
+  lock_->unlock();
+  EXPECT_TRUE(heard_->Await("misuse", 2));
+}
+
+TEST_P(Releasing, ByUnlockOfWhatALeaseHoldsIsMisuseAndReleasesNothing) {
+  const auto lease = lock_->Acquire();
+  ASSERT_OK(lease);
+  lock_->unlock();
+  EXPECT_TRUE(heard_->Await("misuse"));
+  EXPECT_TRUE(lease->valid());
+  EXPECT_TRUE(BusyForOthers());
+}
+
+TEST_P(Releasing, ByUnlockOfALockThatWasNeverUsedIsMisuse) {
+  NewLock(client_, "fresh")->unlock();
+  EXPECT_TRUE(heard_->Await("misuse"));
+}
+
+TEST_P(Releasing, IsHeardByTheObserver) {
+  const auto lease = lock_->Acquire();
+  ASSERT_OK(lease);
+  EXPECT_EQ(
+      CodeOf(NewLock(client_)->Acquire({.wait = absl::Milliseconds(1), .lease = kShort})) == kBusy,
+      !GetParam().kind.reentrant);
+  EXPECT_EQ(heard_->Count("wait ended"), GetParam().kind.reentrant ? 0 : 1);
+  lock_->try_lock();
+  EXPECT_TRUE(heard_->Count("acquired") >= 1);
+  EXPECT_EQ(heard_->All("acquired")[0].token, lease->fencing_token());
+  if (GetParam().kind.reentrant) lock_->unlock();
+}
+
+class Renewing : public Releasing {};
+
+TEST_P(Renewing, KeepsAHoldForManyLeases) {
+  const auto lock = NewLock(client_, kName, LeaseOf(kShort));
+  auto lease = lock->Acquire();
+  ASSERT_OK(lease);
+  const FencingToken token = lease->fencing_token();
+  const base::Instant began = base::Now();
+  while (base::Now() < began + 4 * kShort) {
+    EXPECT_EQ(CodeOf(Try(other_)), kBusy);
+    EXPECT_TRUE(lease->valid());
+    EXPECT_TRUE(heard_->Await("renewed", heard_->Count("renewed") + 1));
+  }
+  EXPECT_GE(heard_->Count("renewed"), 8);
+  EXPECT_EQ(lease->fencing_token(), token);
+  EXPECT_OK(lease->Release());
+  EXPECT_EQ(heard_->Count("lost"), 0);
+}
+
+TEST_P(Renewing, EndsWithTheRelease) {
+  const auto lock = NewLock(client_, kName, LeaseOf(kShort));
+  const auto other = NewLock(client_, "other", LeaseOf(kShort));
+  auto lease = lock->Acquire();
+  auto rest = other->Acquire();
+  ASSERT_OK(rest);
+  ASSERT_TRUE(heard_->Await("renewed", 2));
+  const FencingToken token = lease->fencing_token();
+  EXPECT_OK(lease->Release());
+  const auto renewals = [&](FencingToken of) {
+    int count = 0;
+    for (const auto& event : heard_->All("renewed")) count += event.token == of ? 1 : 0;
+    return count;
+  };
+  const int before = renewals(rest->fencing_token());
+  EXPECT_TRUE(Await([&] { return renewals(rest->fencing_token()) >= before + 2; }));
+  const int after = renewals(token);
+  EXPECT_TRUE(Await([&] { return renewals(rest->fencing_token()) >= before + 4; }));
+  EXPECT_EQ(renewals(token), after);
+  EXPECT_FALSE(IsHeld());
+}
+
+TEST_P(Renewing, IsNotDoneForAManualLease) {
+  const auto lease = lock_->Acquire({.lease = kShort});
+  ASSERT_OK(lease);
+  EXPECT_LT(lease->remaining(), kShort);
+  redis::Punctuality punctuality;
+  const base::Instant began = base::Now();
+  const auto theirs = NewLock(other_)->Acquire({.wait = kPatience});
+  punctuality.Note(began);
+  ASSERT_OK(theirs);
+  EXPECT_GE(base::Now() - began, kShort / 2);
+  EXPECT_TRUE(punctuality.Within(kShort + absl::Milliseconds(100)));
+  EXPECT_FALSE(lease->valid());
+  EXPECT_EQ(heard_->Count("renewed"), 0);
+}
+
+TEST_P(Renewing, AnExtensionIsForManualLeases) {
+  const auto lease = lock_->Acquire();
+  ASSERT_OK(lease);
+  EXPECT_EQ(CodeOf(const_cast<Lease&>(*lease).Extend(kLease)), kMisuse);
+  EXPECT_TRUE(lease->valid());
+}
+
+TEST_P(Renewing, ALeaseIsTenMillisecondsToAYear) {
+  for (const absl::Duration lease :
+       {absl::ZeroDuration(), -kLease, absl::Milliseconds(9), absl::Hours(24 * 366),
+        absl::Milliseconds(std::numeric_limits<int64_t>::max()), absl::InfiniteDuration()}) {
+    EXPECT_EQ(CodeOf(lock_->Acquire({.lease = lease})), kBadInput) << lease;
+  }
+  EXPECT_OK(lock_->Acquire({.lease = absl::Hours(24 * 365)}).status());
+  EXPECT_FALSE(BusyForOthers());
+}
+
+TEST_P(Renewing, AManualLeaseIsExtendingIt) {
+  auto lease = lock_->Acquire({.lease = kShort});
+  ASSERT_OK(lease);
+  const base::Instant began = base::Now();
+  while (base::Now() < began + 3 * kShort) {
+    EXPECT_OK(lease->Extend(kShort));
+    EXPECT_GT(lease->remaining(), kShort / 2);
+    EXPECT_EQ(CodeOf(Try(other_)), kBusy);
+  }
+  EXPECT_OK(lease->Extend(kLease));
+  EXPECT_GT(lease->remaining(), kLease / 2);
+  EXPECT_EQ(CodeOf(lease->Extend(absl::Milliseconds(1))), kBadInput);
+  EXPECT_EQ(CodeOf(lease->Extend(absl::InfiniteDuration())), kBadInput);
+  EXPECT_TRUE(lease->valid());
+  EXPECT_OK(lease->Release());
+  EXPECT_EQ(CodeOf(lease->Extend(kLease)), kLost);
+  EXPECT_FALSE(BusyForOthers());
+}
+
+INSTANTIATE_CONFORMANCE(Releasing);
+INSTANTIATE_FOR_KINDS(Renewing);
+
+}  // namespace
+}  // namespace redlatch::conformance

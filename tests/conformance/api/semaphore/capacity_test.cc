@@ -1,0 +1,273 @@
+// How many permits there are: who says so, who is refused for it, and what changing it does to
+// those who hold and those who wait.
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "redlatch/owner.h"
+#include "tests/conformance/api/semaphore/fixture.h"
+
+namespace redlatch::conformance {
+namespace {
+
+using ::testing::HasSubstr;
+
+class SemaphoreCapacity : public SemaphoreOfThree {
+ protected:
+  void ExpectCapacity(int64_t capacity) {
+    const absl::StatusOr<int64_t> stored = semaphore_->capacity();
+    ASSERT_OK(stored);
+    EXPECT_EQ(*stored, capacity);
+  }
+  // At each use, naming both.
+  static void ExpectRefused(Semaphore& semaphore, int64_t own, int64_t stored) {
+    std::vector<absl::Status> refusals = {Try(semaphore).status(),
+                                          semaphore.Acquire(1, {.wait = kPatience}).status(),
+                                          semaphore.Acquire().status()};
+    for (const absl::Status& refusal : refusals) {
+      EXPECT_EQ(CodeOf(refusal), kMisuse);
+      EXPECT_THAT(std::string(refusal.message()), HasSubstr(absl::StrCat(own)));
+      EXPECT_THAT(std::string(refusal.message()), HasSubstr(absl::StrCat(stored)));
+    }
+    EXPECT_EQ(Thrown([&] { semaphore.acquire(); }), kMisuse);
+    EXPECT_EQ(Thrown([&] { (void)semaphore.try_acquire_for(std::chrono::seconds(5)); }), kMisuse);
+  }
+  static inline const AcquireOptions kPatiently{.wait = kPatience};
+};
+
+TEST_P(SemaphoreCapacity, IsTheFirstConstructorsAndAnotherIsRefused) {
+  ExpectCapacity(kCapacity);  // though nobody has stored it yet
+  EXPECT_EQ(Free(*semaphore_), kCapacity);
+  EXPECT_EQ(server().LockKeys().size(), 0);
+  auto permit = Try(*semaphore_);
+  ASSERT_OK(permit);
+  ExpectCapacity(kCapacity);
+  for (const int64_t other : {int64_t{41}, int64_t{1}}) {
+    ExpectRefused(*NewSemaphore(other_, other), other, kCapacity);
+    ExpectRefused(*NewSemaphore(client_, other), other, kCapacity);
+  }
+  ExpectCapacity(kCapacity);
+  EXPECT_EQ(Queued(), 0);
+  EXPECT_TRUE(permit->valid());
+  EXPECT_TRUE(GetsIn(*theirs_, kCapacity - 1));
+}
+
+TEST_P(SemaphoreCapacity, IsKeptWhileNobodyHoldsAndOverItsClients) {
+  { EXPECT_TRUE(GetsIn(*NewSemaphore(NewClient(), 17))); }
+  EXPECT_EQ(Free(*NewSemaphore(other_, 17)), 17);
+  ExpectRefused(*theirs_, kCapacity, 17);
+  EXPECT_GE(server().Integer({"PTTL", Key()}), absl::ToInt64Milliseconds(absl::Hours(24)));
+}
+
+TEST_P(SemaphoreCapacity, IsForgottenADayAfterTheLastUse) {
+  EXPECT_TRUE(GetsIn(*NewSemaphore(NewClient(), 17)));
+  EXPECT_TRUE(KeysBesideSemaphores().empty());
+  EXPECT_LE(server().Integer({"PTTL", Key()}), absl::ToInt64Milliseconds(kKept));
+  server().Command({"PEXPIRE", Key(), "1"});  // in place of a day
+  EXPECT_TRUE(AwaitHeld(false));
+  EXPECT_TRUE(GetsIn(*semaphore_));
+  ExpectCapacity(kCapacity);
+}
+
+TEST_P(SemaphoreCapacity, IsNotForgottenWhileSomebodyHolds) {
+  const auto permit = Try(*semaphore_);
+  ASSERT_OK(permit);
+  // As where it was acquired nearly a day ago.
+  server().Command({"HSET", Key(), "until", "0"});
+  server().Command({"PEXPIRE", Key(), "2000"});
+  EXPECT_TRUE(Await([&] {
+    return server().Integer({"PTTL", Key()}) > 2000;
+  })) << "a renewal is a use";
+}
+
+TEST_P(SemaphoreCapacity, IsWhateverWasSetOnceAndThenNoConstructorIsRefused) {
+  EXPECT_TRUE(GetsIn(*semaphore_));
+  EXPECT_OK(semaphore_->SetCapacity(5));
+  ExpectCapacity(5);
+  for (const int64_t own : {1, 3, 5, 99}) {
+    const auto any = NewSemaphore(NewClient(), own);
+    EXPECT_TRUE(GetsIn(*any, 5)) << own;
+    EXPECT_EQ(CodeOf(Try(*any, 6)), kMisuse) << own;
+    EXPECT_EQ(Free(*any), 5);
+  }
+}
+
+TEST_P(SemaphoreCapacity, ThatWasSetCountsForThoseWhoWaitToo) {
+  EXPECT_OK(semaphore_->SetCapacity(5));
+  const auto greater = NewSemaphore(client_, 99);
+  const auto smaller = NewSemaphore(other_, 1);
+  auto one = Try(*theirs_);
+  ASSERT_OK(one);
+  Waiter all(*greater, 5);
+  ASSERT_TRUE(AwaitQueued(1));
+  Waiter two(*smaller, 2);  // though they are free
+  ASSERT_TRUE(AwaitQueued(2));
+  EXPECT_OK(one->Release());
+  EXPECT_OK(all.status());
+  EXPECT_OK(all.permit().Release());
+  EXPECT_OK(two.status());
+}
+
+TEST_P(SemaphoreCapacity, MayBeSetBeforeAnybodyUsesIt) {
+  EXPECT_OK(semaphore_->SetCapacity(2));
+  ExpectCapacity(2);
+  EXPECT_TRUE(GetsIn(*theirs_, 2));
+  EXPECT_EQ(CodeOf(Try(*theirs_, 3)), kMisuse);
+}
+
+TEST_P(SemaphoreCapacity, MayBeSetByAnObjectWithAnotherOne) {
+  EXPECT_TRUE(GetsIn(*semaphore_));
+  const auto migrated = NewSemaphore(other_, 8);
+  ExpectRefused(*migrated, 8, kCapacity);
+  EXPECT_OK(migrated->SetCapacity(8));
+  EXPECT_TRUE(GetsIn(*migrated, 8));
+  EXPECT_TRUE(GetsIn(*semaphore_, 8));
+}
+
+TEST_P(SemaphoreCapacity, MayBeSetToWhatItIs) {
+  EXPECT_TRUE(GetsIn(*semaphore_));
+  EXPECT_OK(semaphore_->SetCapacity(kCapacity));
+  ExpectCapacity(kCapacity);
+  EXPECT_TRUE(GetsIn(*NewSemaphore(other_, 9)));
+}
+
+TEST_P(SemaphoreCapacity, OfLessThanOneIsRefused) {
+  EXPECT_TRUE(GetsIn(*semaphore_));
+  for (const int64_t bad : {int64_t{0}, int64_t{-1}, std::numeric_limits<int64_t>::min()}) {
+    EXPECT_EQ(CodeOf(semaphore_->SetCapacity(bad)), kBadInput) << bad;
+    const auto refused = NewSemaphore(other_, bad);
+    EXPECT_EQ(CodeOf(refused->TryAcquire()), kBadInput) << bad;
+    EXPECT_EQ(CodeOf(refused->Acquire()), kBadInput) << bad;
+    EXPECT_EQ(Thrown([&] { refused->acquire(); }), kBadInput) << bad;
+  }
+  ExpectCapacity(kCapacity);
+}
+
+TEST_P(SemaphoreCapacity, OfAnySizeIsKeptAsItIsOrRefused) {
+  for (const int64_t great :
+       {int64_t{1'000'000}, int64_t{1'000'000'000}, int64_t{1} << 31, (int64_t{1} << 32) + 1,
+        (int64_t{1} << 53) + 1, std::numeric_limits<int64_t>::max()}) {
+    SCOPED_TRACE(great);
+    const absl::Status set = semaphore_->SetCapacity(great);
+    if (set.ok()) {
+      ExpectCapacity(great);
+      EXPECT_EQ(Free(*thirds_), great);
+      EXPECT_TRUE(GetsIn(*theirs_, great));
+      const auto half = Try(*theirs_, great / 2);
+      EXPECT_OK(half);
+      EXPECT_EQ(Free(*thirds_), great - great / 2);
+    } else {
+      EXPECT_EQ(CodeOf(set), kBadInput) << set;
+    }
+  }
+  ExpectCapacity(1'000'000'000);
+}
+
+TEST_P(SemaphoreCapacity, IsTheMostThatAnybodyMayAskFor) {
+  for (const absl::Duration wait :
+       {absl::ZeroDuration(), absl::Milliseconds(50), absl::InfiniteDuration()}) {
+    EXPECT_EQ(CodeOf(semaphore_->Acquire(kCapacity + 1, {.wait = wait})), kMisuse);
+    EXPECT_EQ(CodeOf(theirs_->Acquire(1'000'000'000, {.wait = wait})), kMisuse);
+    for (const int64_t bad :
+         {int64_t{0}, int64_t{-1}, std::numeric_limits<int64_t>::min(), int64_t{1'000'000'001},
+          (int64_t{1} << 32) + 1, std::numeric_limits<int64_t>::max()}) {
+      EXPECT_EQ(CodeOf(semaphore_->Acquire(bad, {.wait = wait})), kBadInput) << bad;
+    }
+    EXPECT_EQ(CodeOf(semaphore_->Acquire(1, {.wait = wait, .owner = Owner("job")})), kBadInput);
+  }
+  EXPECT_EQ(Queued(), 0);
+  EXPECT_TRUE(GetsIn(*semaphore_, kCapacity));
+}
+
+TEST_P(SemaphoreCapacity, ThatGrowsLetsInAllWhoFitAtOnce) {
+  const auto all = Try(*theirs_, kCapacity);
+  ASSERT_OK(all);
+  Waiter first(*semaphore_, 2);
+  ASSERT_TRUE(AwaitQueued(1));
+  Waiter second(*thirds_);
+  ASSERT_TRUE(AwaitQueued(2));
+  Waiter third(*semaphore_, 2);
+  ASSERT_TRUE(AwaitQueued(3));
+  Waiter fourth(*thirds_);
+  ASSERT_TRUE(AwaitQueued(4));
+  const base::Instant grown = base::Now();
+  EXPECT_OK(thirds_->SetCapacity(kCapacity + 4));
+  EXPECT_EQ(Queued(), 2) << "the third does not fit, and is not overtaken";
+  EXPECT_OK(first.status());
+  EXPECT_OK(second.status());
+  EXPECT_LT(std::max(first.ended(), second.ended()) - grown, kSoon);
+  EXPECT_FALSE(third.done() || fourth.done());
+  EXPECT_OK(thirds_->SetCapacity(100));
+  EXPECT_OK(third.status());
+  EXPECT_OK(fourth.status());
+  EXPECT_EQ(Free(*thirds_), 100 - kCapacity - 6);
+}
+
+TEST_P(SemaphoreCapacity, ThatShrinksTakesNothingAwayAndLetsNobodyInUntilEnoughCameBack) {
+  std::vector<Permit> held;
+  for (int i = 0; i < kCapacity; ++i) held.push_back(*Try(i == 0 ? *theirs_ : *semaphore_));
+  EXPECT_OK(thirds_->SetCapacity(1));
+  ExpectCapacity(1);
+  EXPECT_EQ(Free(*thirds_), 0);
+  Waiter waiter(*thirds_);
+  ASSERT_TRUE(AwaitQueued(1));
+  for (size_t i = 0; i + 1 < held.size(); ++i) {
+    EXPECT_TRUE(held[i].valid());
+    EXPECT_OK(held[i].Release());
+    EXPECT_EQ(Free(*thirds_), 0);
+    EXPECT_EQ(Queued(), 1);
+  }
+  EXPECT_TRUE(held.back().valid());
+  EXPECT_FALSE(GetsIn(*theirs_));
+  EXPECT_OK(held.back().Release());
+  EXPECT_OK(waiter.status());
+  EXPECT_EQ(Free(*thirds_), 0);
+  EXPECT_OK(waiter.permit().Release());
+  EXPECT_EQ(Free(*thirds_), 1);
+}
+
+TEST_P(SemaphoreCapacity, ThatShrinksEndsTheWaitingForMoreThanThereWillBe) {
+  auto all = Try(*theirs_, kCapacity);
+  ASSERT_OK(all);
+  Waiter big(*semaphore_, kCapacity);
+  ASSERT_TRUE(AwaitQueued(1));
+  Waiter bigger(*thirds_, kCapacity, {});
+  ASSERT_TRUE(AwaitQueued(2));
+  Waiter small(*thirds_);
+  ASSERT_TRUE(AwaitQueued(3));
+  const base::Instant shrunk = base::Now();
+  EXPECT_OK(thirds_->SetCapacity(kCapacity - 1));
+  for (Waiter* const waiter : {&big, &bigger}) {
+    EXPECT_EQ(waiter->code(), kMisuse) << waiter->status();
+    EXPECT_LT(waiter->ended() - shrunk, kSoon);
+  }
+  EXPECT_EQ(Queued(), 1);
+  EXPECT_OK(all->Release());
+  EXPECT_OK(small.status());
+}
+
+TEST_P(SemaphoreCapacity, ThatShrinksBelowAHeadLetsThoseBehindItInAtOnce) {
+  const auto one = Try(*theirs_);
+  ASSERT_OK(one);
+  Waiter big(*semaphore_, kCapacity);
+  ASSERT_TRUE(AwaitQueued(1));
+  Waiter small(*thirds_);
+  ASSERT_TRUE(AwaitQueued(2));
+  const base::Instant shrunk = base::Now();
+  EXPECT_OK(thirds_->SetCapacity(kCapacity - 1));
+  EXPECT_EQ(big.code(), kMisuse);
+  EXPECT_OK(small.status());
+  EXPECT_LT(small.ended() - shrunk, kSoon);
+}
+
+INSTANTIATE_FOR_SEMAPHORE(SemaphoreCapacity);
+
+}  // namespace
+}  // namespace redlatch::conformance

@@ -1,0 +1,227 @@
+// What the tests of the semaphore have in common.
+#ifndef REDLATCH_TESTS_CONFORMANCE_API_SEMAPHORE_FIXTURE_H_
+#define REDLATCH_TESTS_CONFORMANCE_API_SEMAPHORE_FIXTURE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/time.h"
+#include "gtest/gtest.h"
+#include "redlatch/semaphore.h"
+#include "redlatch/status.h"
+#include "src/base/clock.h"
+#include "tests/conformance/api/conformance.h"
+#include "tests/conformance/api/recorder.h"
+
+namespace redlatch::conformance {
+
+// A semaphore's key outlives its last user by a day. It is all that a test may leave behind.
+//
+// The heartbeats of those who wait are kLease / 3 apart: what comes sooner than kSoon was not left
+// to one.
+class SemaphoreConformance : public Conformance {
+ protected:
+  static constexpr int64_t kCapacity = 3;
+  static inline const absl::Duration kSoon = kLease / 6;
+  // A day, and some minutes, so that not every use need say so.
+  static inline const absl::Duration kKept = absl::Hours(24) + absl::Minutes(15) + kLease;
+
+  std::string_view KeyKind() const override { return "semaphore"; }
+
+  // Here: the semaphores and clients of the classes that derive are gone by now.
+  ~SemaphoreConformance() override {
+    std::vector<std::string> others;
+    (void)Await(
+        [&] {
+          others = KeysBesideSemaphores();
+          return others.empty() || HasFailure();
+        },
+        2 * kLease);
+    EXPECT_TRUE(others.empty()) << "left behind: " << absl::StrJoin(others, ", ");
+    for (const std::string& key : KeysLeft()) {
+      EXPECT_LE(absl::Milliseconds(server().Integer({"PTTL", key})), kKept) << key;
+      server().Command({"DEL", key});
+    }
+  }
+
+  std::vector<std::string> KeysBesideSemaphores() {
+    std::vector<std::string> others;
+    for (const std::string& key : KeysLeft()) {
+      if (server().Text({"HGET", key, "kind"}) != "semaphore/2") others.push_back(key);
+    }
+    return others;
+  }
+
+  static std::unique_ptr<Semaphore> NewSemaphore(const Client& client, int64_t capacity = kCapacity,
+                                                 std::string_view name = kName) {
+    return NewSemaphore(client, {.lease = kLease}, capacity, name);
+  }
+  static std::unique_ptr<Semaphore> NewSemaphore(const Client& client, SemaphoreOptions options,
+                                                 int64_t capacity = kCapacity,
+                                                 std::string_view name = kName) {
+    return std::make_unique<Semaphore>(client, name, capacity, std::move(options));
+  }
+
+  // TryAcquire() where the server is well: a machine that runs it 40 ms late is no answer.
+  static absl::StatusOr<Permit> Try(Semaphore& semaphore, int64_t permits = 1) {
+    absl::StatusOr<Permit> got = semaphore.TryAcquire(permits);
+    for (int i = 0; i < 100 && absl::IsUnavailable(got.status()); ++i) {
+      got = semaphore.TryAcquire(permits);
+    }
+    return got;
+  }
+  static bool GetsIn(Semaphore& semaphore, int64_t permits = 1) {
+    return Try(semaphore, permits).ok();
+  }
+
+  // What the server says is free.
+  static int64_t Free(const Semaphore& semaphore) {
+    const absl::StatusOr<int64_t> available = semaphore.available();
+    EXPECT_OK(available);
+    return available.value_or(-1);
+  }
+  static bool AwaitFree(const Semaphore& semaphore, int64_t permits = kCapacity) {
+    return Await([&] {
+      const absl::StatusOr<int64_t> available = semaphore.available();
+      return available.ok() && *available == permits;
+    });
+  }
+  // Each acquisition that waits has an entry of its own.
+  int64_t Queued() { return server().Integer({"ZCARD", Auxiliary("queue")}); }
+
+  // The code of what a call of the std face throws.
+  template <class Call>
+  static absl::StatusCode Thrown(const Call& call) {
+    try {
+      call();
+    } catch (const std::system_error& error) {
+      EXPECT_EQ(error.code().category(), error_category()) << error.what();
+      return static_cast<absl::StatusCode>(error.code().value());
+    }
+    return kOk;
+  }
+
+  // Somebody who waits in a thread of its own, and keeps what it gets for as long as this lives.
+  class Waiter {
+   public:
+    explicit Waiter(Semaphore& semaphore, int64_t permits = 1,
+                    const AcquireOptions& options = {.wait = kPatience})
+        : thread_([this, &semaphore, permits, options] {
+            absl::StatusOr<Permit> got = semaphore.Acquire(permits, options);
+            ended_ = base::Now();
+            status_ = got.status();
+            if (got.ok()) permit_ = *std::move(got);
+            done_ = true;
+          }) {}
+    ~Waiter() { Join(); }
+    Waiter(const Waiter&) = delete;
+    Waiter& operator=(const Waiter&) = delete;
+
+    bool done() const { return done_; }
+    bool AwaitDone() const {
+      return Await([this] { return done(); });
+    }
+    // All that follows waits for the end of the call.
+    const absl::Status& status() {
+      Join();
+      return status_;
+    }
+    absl::StatusCode code() { return status().code(); }
+    // Empty where it got none.
+    Permit& permit() {
+      Join();
+      return permit_;
+    }
+    base::Instant ended() {
+      Join();
+      return ended_;
+    }
+
+   private:
+    void Join() {
+      if (thread_.joinable()) thread_.join();
+    }
+
+    absl::Status status_;
+    Permit permit_;
+    base::Instant ended_;
+    std::atomic<bool> done_{false};
+    std::thread thread_;
+  };
+
+  // What no more than so many permits may use at a time.
+  class Room {
+   public:
+    explicit Room(int64_t capacity) : capacity_(capacity) {}
+
+    void Use(const Permit& permit) {
+      EXPECT_TRUE(permit.valid());
+      Use(permit.count());
+    }
+    void Use(int64_t permits = 1) {
+      const int64_t inside = inside_ += permits;
+      EXPECT_LE(inside, capacity_) << "more than there are";
+      int64_t seen = most_;
+      while (seen < inside && !most_.compare_exchange_weak(seen, inside)) continue;
+      std::this_thread::yield();
+      ++uses_;
+      inside_ -= permits;
+    }
+    int64_t uses() const { return uses_; }
+    // The most that were inside at a time.
+    int64_t most() const { return most_; }
+
+   private:
+    const int64_t capacity_;
+    std::atomic<int64_t> inside_{0};
+    std::atomic<int64_t> most_{0};
+    std::atomic<int64_t> uses_{0};
+  };
+};
+
+// Three clients and their semaphores.
+class SemaphoreOfThree : public SemaphoreConformance {
+ protected:
+  const std::shared_ptr<Recorder> heard_ = std::make_shared<Recorder>();
+  const Client client_ = NewClient({}, {.observer = heard_});
+  const Client other_ = NewClient();
+  const Client third_ = NewClient();
+  const std::unique_ptr<Semaphore> semaphore_ = NewSemaphore(client_);
+  const std::unique_ptr<Semaphore> theirs_ = NewSemaphore(other_);
+  const std::unique_ptr<Semaphore> thirds_ = NewSemaphore(third_);
+};
+
+// A semaphore has no local window; it is no RedisLockBase either, so that nothing makes one.
+inline std::vector<Case> SemaphoreCases() {
+  const Kind kind = {.name = "semaphore", .reentrant = false, .make = nullptr};
+  std::vector<Case> cases;
+  for (const Deployment& deployment : Deployments()) {
+    if (deployment.name != "no_window") cases.push_back({kind, deployment});
+  }
+  return cases;
+}
+
+#define INSTANTIATE_FOR_SEMAPHORE(suite)                                                   \
+  INSTANTIATE_TEST_SUITE_P(Semaphores, suite,                                              \
+                           ::testing::ValuesIn(::redlatch::conformance::SemaphoreCases()), \
+                           ::redlatch::conformance::NameOfCase)
+// Where the deployment makes no difference.
+#define INSTANTIATE_FOR_SEMAPHORE_OVER_TCP(suite)                                           \
+  INSTANTIATE_TEST_SUITE_P(Semaphores, suite,                                               \
+                           ::testing::Values(::redlatch::conformance::SemaphoreCases()[0]), \
+                           ::redlatch::conformance::NameOfCase)
+
+}  // namespace redlatch::conformance
+
+#endif  // REDLATCH_TESTS_CONFORMANCE_API_SEMAPHORE_FIXTURE_H_

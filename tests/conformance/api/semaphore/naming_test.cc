@@ -1,0 +1,235 @@
+// Names and keys: what a semaphore may be called, and what it does with keys that are not its own.
+#include <unistd.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "gtest/gtest.h"
+#include "redlatch/reentrant_lock.h"
+#include "redlatch/reentrant_read_write_lock.h"
+#include "redlatch/simple_lock.h"
+#include "tests/conformance/api/semaphore/fixture.h"
+
+namespace redlatch::conformance {
+namespace {
+
+using std::string_literals::operator""s;
+
+class SemaphoreNaming : public SemaphoreOfThree {
+ protected:
+  // All that reads or writes says so, and writes nothing.
+  static void ExpectMisuse(Semaphore& semaphore) {
+    EXPECT_EQ(CodeOf(Try(semaphore)), kMisuse);
+    EXPECT_EQ(CodeOf(Try(semaphore, 2)), kMisuse);
+    EXPECT_EQ(CodeOf(semaphore.Acquire(1, {.wait = absl::Milliseconds(50)})), kMisuse);
+    EXPECT_EQ(CodeOf(semaphore.Acquire()), kMisuse);
+    EXPECT_EQ(Thrown([&] { semaphore.acquire(); }), kMisuse);
+    EXPECT_EQ(CodeOf(semaphore.SetCapacity(5)), kMisuse);
+    EXPECT_EQ(CodeOf(semaphore.capacity()), kMisuse);
+    EXPECT_EQ(CodeOf(semaphore.available()), kMisuse);
+    EXPECT_EQ(CodeOf(semaphore.holders()), kMisuse);
+    EXPECT_EQ(CodeOf(semaphore.Inspect()), kMisuse);
+    EXPECT_EQ(CodeOf(semaphore.ForceRelease()), kMisuse);
+  }
+};
+
+TEST_P(SemaphoreNaming, TakesAnyBytesWhoseKeysCanShareASlot) {
+  const std::string names[] = {
+      "a",
+      "with spaces and\ttabs",
+      "line\nbreak\r\n",
+      "nul\0inside"s,
+      "Grüße, 世界 🔒",
+      "\xff\xfe\x80",
+      "a:b:queue",
+      "{tag}:rest",
+      "rest:{tag}",
+      "{a}{b}",
+      "half {open",
+      std::string(4096 - GetParam().deployment.key_prefix.size(), 'y'),
+  };
+  for (const std::string& name : names) {
+    SCOPED_TRACE(absl::CHexEscape(name.substr(0, 40)));
+    const auto semaphore = NewSemaphore(client_, kCapacity, name);
+    EXPECT_EQ(semaphore->name(), name);
+    auto two = Try(*semaphore, 2);
+    ASSERT_OK(two);
+    EXPECT_TRUE(IsHeld(name));
+    const auto theirs = NewSemaphore(other_, kCapacity, name);
+    EXPECT_EQ(CodeOf(theirs->Acquire(2, {.wait = kGrace})), kBusy);
+    EXPECT_EQ(Free(*theirs), 1);
+    // The hand-over names the key as well.
+    Waiter waiter(*theirs, 3);
+    EXPECT_TRUE(Await([&] { return semaphore->Inspect()->waiting == 1; }));
+    EXPECT_OK(two->Release());
+    EXPECT_OK(waiter.status());
+  }
+}
+
+TEST_P(SemaphoreNaming, RefusesTheOthersAtFirstUseAndTouchesNothing) {
+  const std::string too_long(4097, 'z');
+  for (const std::string& name : {""s, "{}"s, "{}a"s, "a}b"s, "}{"s, "a}b{c"s, "}"s, too_long}) {
+    SCOPED_TRACE(absl::CHexEscape(name.substr(0, 40)));
+    const auto semaphore = NewSemaphore(client_, kCapacity, name);
+    EXPECT_EQ(CodeOf(semaphore->TryAcquire()), kBadInput);
+    EXPECT_EQ(CodeOf(semaphore->Acquire()), kBadInput);
+    EXPECT_EQ(CodeOf(semaphore->SetCapacity(5)), kBadInput);
+    EXPECT_EQ(CodeOf(semaphore->capacity()), kBadInput);
+    EXPECT_EQ(CodeOf(semaphore->Inspect()), kBadInput);
+    EXPECT_EQ(CodeOf(semaphore->ForceRelease()), kBadInput);
+    EXPECT_NE(Thrown([&] { semaphore->release(); }), kOk);
+  }
+  EXPECT_EQ(server().LockKeys().size(), 0);
+}
+
+TEST_P(SemaphoreNaming, KeysShareTheSlotOfTheName) {
+  const auto semaphore = NewSemaphore(client_, kCapacity, "slots");
+  const auto all = Try(*semaphore, kCapacity);
+  ASSERT_OK(all);
+  const auto theirs = NewSemaphore(other_, kCapacity, "slots");
+  Waiter waiter(*theirs, 1, {.wait = absl::Milliseconds(200)});
+  ASSERT_TRUE(AwaitQueued(1, "slots"));
+  const std::vector<std::string> keys = server().LockKeys();
+  EXPECT_GE(keys.size(), 4);
+  for (const std::string& key : keys) {
+    const bool own = key == Key("slots");
+    EXPECT_TRUE(own || key.starts_with(Auxiliary("", "slots"))) << key;
+  }
+}
+
+TEST_P(SemaphoreNaming, LeavesAKeyOfAnotherTypeAsItIs) {
+  const std::vector<std::vector<std::string>> foreign = {
+      {"SET", Key(), "a string"},
+      {"RPUSH", Key(), "a list"},
+      {"HSET", Key(), "somebody", "else's"},
+      {"HSET", Key(), "kind", "reentrant/2", "capacity", "3", "until", "1"},
+      {"ZADD", Key(), "1", "a zset"},
+  };
+  for (const auto& command : foreign) {
+    SCOPED_TRACE(command[0]);
+    server().Command(command);
+    const std::string before = server().Text({"DUMP", Key()});
+    ExpectMisuse(*semaphore_);
+    EXPECT_EQ(server().Text({"DUMP", Key()}), before);
+    EXPECT_EQ(server().Integer({"PTTL", Key()}), -1);
+    EXPECT_EQ(server().LockKeys().size(), 1);
+    server().Command({"DEL", Key()});
+    EXPECT_TRUE(GetsIn(*semaphore_, kCapacity));
+    server().Command({"FLUSHALL"});
+  }
+}
+
+TEST_P(SemaphoreNaming, LeavesAuxiliaryKeysOfAnotherTypeAsTheyAre) {
+  for (const char* suffix : {"permits", "queue", "waiters"}) {
+    SCOPED_TRACE(suffix);
+    server().Command({"FLUSHALL"});
+    server().Command({"RPUSH", Auxiliary(suffix), "somebody else's"});
+    for (const int64_t permits : {int64_t{1}, kCapacity}) {
+      auto mine = semaphore_->Acquire(permits, {.wait = kSoon});
+      EXPECT_TRUE(mine.ok() || CodeOf(mine) == kMisuse) << mine.status();
+      if (!mine.ok()) continue;
+      const auto next = theirs_->Acquire(kCapacity, {.wait = kSoon});
+      EXPECT_EQ(CodeOf(next), kMisuse) << next.status();
+      // It comes back, or ends with its lease; it takes nothing with it.
+      (void)mine->Release();
+    }
+    EXPECT_EQ(server().Integer({"LLEN", Auxiliary(suffix)}), 1);
+    EXPECT_EQ(server().Integer({"PTTL", Auxiliary(suffix)}), -1);
+  }
+  server().Command({"FLUSHALL"});
+}
+
+TEST_P(SemaphoreNaming, OfALockOfAnotherClassIsMisuseAndTheLockIsUnharmed) {
+  for (const Kind& kind : Kinds()) {
+    SCOPED_TRACE(kind.name);
+    const Client client = NewClient();
+    for (const Client& locker : {client, other_}) {
+      const auto lock = kind.make(locker, kName, Options());
+      auto lease = Conformance::Try(*lock);
+      ASSERT_OK(lease);
+      // It keeps the name for its class on its client for as long as it is there.
+      ExpectMisuse(*NewSemaphore(client));
+      EXPECT_TRUE(lease->valid());
+      EXPECT_EQ(CodeOf(Conformance::Try(*kind.make(third_, kName, Options()))), kBusy);
+      EXPECT_OK(lease->Release());
+    }
+  }
+  EXPECT_TRUE(GetsIn(*NewSemaphore(NewClient())));
+}
+
+TEST_P(SemaphoreNaming, IsRefusedToLocksOfOtherClasses) {
+  const auto permit = Try(*semaphore_, 2);
+  ASSERT_OK(permit);
+  for (const Kind& kind : Kinds()) {
+    SCOPED_TRACE(kind.name);
+    for (const Client& client : {client_, other_}) {
+      const auto lock = kind.make(client, kName, Options());
+      EXPECT_EQ(CodeOf(Conformance::Try(*lock)), kMisuse);
+      EXPECT_EQ(CodeOf(lock->Acquire({.wait = kSoon})), kMisuse);
+      EXPECT_EQ(CodeOf(lock->Inspect()), kMisuse);
+      EXPECT_EQ(CodeOf(lock->ForceRelease()), kMisuse);
+    }
+  }
+  EXPECT_TRUE(permit->valid());
+  EXPECT_EQ(Free(*thirds_), kCapacity - 2);
+}
+
+TEST_P(SemaphoreNaming, OnPrefixesKeepsSemaphoresApart) {
+  const Client elsewhere = NewClient({}, {.key_prefix = "elsewhere:"});
+  const auto all = Try(*semaphore_, kCapacity);
+  ASSERT_OK(all);
+  const auto apart = NewSemaphore(elsewhere, 1);
+  EXPECT_TRUE(GetsIn(*apart));
+  EXPECT_FALSE(GetsIn(*theirs_));
+}
+
+TEST_P(SemaphoreNaming, InspectTellsWhoHoldsAndWhoWaits) {
+  auto two = Try(*semaphore_, 2);
+  auto one = Try(*theirs_);
+  Waiter waiter(*thirds_, 3, {.wait = kLease});
+  ASSERT_TRUE(AwaitQueued(1));
+  Waiter next(*semaphore_, 1, {.wait = kLease});
+  ASSERT_TRUE(AwaitQueued(2));
+  const auto info = thirds_->Inspect();
+  ASSERT_OK(info);
+  EXPECT_EQ(info->kind, "semaphore");
+  EXPECT_EQ(info->capacity, kCapacity);
+  EXPECT_EQ(info->last_token, FencingToken());
+  EXPECT_EQ(info->waiting, 2);
+  ASSERT_EQ(info->holders.size(), 2);
+  EXPECT_EQ(info->holding, 2);
+  ASSERT_EQ(info->waiters.size(), 2);
+  EXPECT_EQ(info->waiters[0].permits, 3);
+  EXPECT_EQ(info->waiters[1].permits, 1);
+  const bool first = info->holders[0].permits == 2;
+  const LockInfo::Party& couple = info->holders[first ? 0 : 1];
+  const LockInfo::Party& single = info->holders[first ? 1 : 0];
+  EXPECT_EQ(couple.permits, 2);
+  EXPECT_EQ(single.permits, 1);
+  EXPECT_EQ(couple.owner, info->waiters[1].owner) << "of one client";
+  EXPECT_NE(couple.owner, single.owner);
+  EXPECT_NE(couple.owner, info->waiters[0].owner);
+  for (const LockInfo::Party& holder : info->holders) {
+    EXPECT_TRUE(holder.hold.starts_with(holder.owner + ":"));
+    EXPECT_GT(holder.remaining, absl::ZeroDuration());
+    EXPECT_LE(holder.remaining, kLease);
+    EXPECT_EQ(holder.process.pid, getpid());
+    EXPECT_EQ(holder.since, absl::InfinitePast()) << "nobody wrote it down";
+  }
+  for (const LockInfo::Party& waiting : info->waiters) {
+    EXPECT_EQ(waiting.remaining, absl::ZeroDuration());
+    EXPECT_EQ(waiting.process.pid, getpid());
+    EXPECT_NE(waiting.since, absl::InfinitePast());
+  }
+  EXPECT_OK(two->Release());
+  EXPECT_OK(one->Release());
+}
+
+INSTANTIATE_FOR_SEMAPHORE(SemaphoreNaming);
+
+}  // namespace
+}  // namespace redlatch::conformance

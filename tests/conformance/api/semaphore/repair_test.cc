@@ -1,0 +1,228 @@
+// What goes wrong around a semaphore and is mended: a server that forgets its scripts or has no
+// memory, connections that are killed, a queue that is gone, a process that forks.
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tests/conformance/api/semaphore/fixture.h"
+#include "tests/support/subprocess.h"
+
+namespace redlatch::conformance {
+namespace {
+
+class SemaphoreRepair : public SemaphoreOfThree {
+ protected:
+  // The server refuses all that needs memory, in this scope.
+  class FullMemory {
+   public:
+    explicit FullMemory(support::RedisServer& server) : server_(server) {
+      server_.Command({"CONFIG", "SET", "maxmemory-policy", "noeviction"});
+      server_.Command({"CONFIG", "SET", "maxmemory", "1"});
+    }
+    ~FullMemory() { server_.Command({"CONFIG", "SET", "maxmemory", "0"}); }
+
+   private:
+    support::RedisServer& server_;
+  };
+};
+
+TEST_P(SemaphoreRepair, AServerThatForgotItsScriptsIsToldThemAgain) {
+  const auto forget = [&] { server().Command({"SCRIPT", "FLUSH"}); };
+  for (int i = 0; i < 3; ++i) {
+    forget();
+    auto all = Try(*semaphore_, kCapacity);
+    ASSERT_OK(all);
+    forget();
+    Waiter first(*theirs_, 2);
+    ASSERT_TRUE(AwaitQueued(1));
+    forget();
+    Waiter second(*thirds_);
+    ASSERT_TRUE(AwaitQueued(2));
+    forget();
+    EXPECT_OK(thirds_->SetCapacity(kCapacity));
+    forget();
+    EXPECT_OK(all->Release());
+    EXPECT_OK(first.status());
+    EXPECT_OK(second.status());
+    forget();
+    EXPECT_OK(first.permit().Release());
+    forget();
+    theirs_->acquire();
+    theirs_->acquire();
+    forget();
+    EXPECT_EQ(Free(*thirds_), 0);
+    forget();
+    theirs_->release(2);
+    EXPECT_EQ(Free(*thirds_), 2);
+    forget();
+    EXPECT_OK(thirds_->ForceRelease());
+    EXPECT_EQ(CodeOf(second.permit().Release()), kLost);
+  }
+}
+
+TEST_P(SemaphoreRepair, ScriptsThatAreForgottenBeforeARenewalAreNoLoss) {
+  const auto brief = NewSemaphore(client_, {.lease = absl::Milliseconds(300)});
+  const auto permit = Try(*brief, 2);
+  ASSERT_OK(permit);
+  for (int i = 0; i < 5; ++i) {
+    const int renewed = heard_->Count("renewed");
+    server().Command({"SCRIPT", "FLUSH"});
+    EXPECT_TRUE(heard_->Await("renewed", renewed + 1));
+  }
+  EXPECT_TRUE(permit->valid());
+  EXPECT_EQ(Free(*thirds_), kCapacity - 2);
+}
+
+TEST_P(SemaphoreRepair, AGrantThatNobodyHeardIsAskedForAnew) {
+  for (int i = 0; i < 5; ++i) {
+    auto all = Try(*semaphore_, kCapacity);
+    ASSERT_OK(all);
+    Waiter first(*theirs_, 2);
+    ASSERT_TRUE(AwaitQueued(1));
+    Waiter second(*thirds_);
+    ASSERT_TRUE(AwaitQueued(2));
+    server().Command({"CLIENT", "KILL", "TYPE", "pubsub"});
+    const base::Instant released = base::Now();
+    EXPECT_OK(all->Release());
+    EXPECT_OK(first.status());
+    EXPECT_OK(second.status());
+    // Whose connection is new asks at once.
+    EXPECT_LT(std::max(first.ended(), second.ended()) - released, kLease / 2);
+    EXPECT_EQ(Free(*thirds_), 0);
+  }
+}
+
+TEST_P(SemaphoreRepair, ConnectionsThatAreKilledCostNoPermit) {
+  auto two = Try(*semaphore_, 2);
+  semaphore_->acquire();
+  ASSERT_OK(two);
+  Waiter waiter(*theirs_, 2);
+  ASSERT_TRUE(AwaitQueued(1));
+  server().Command({"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"});
+  server().Command({"CLIENT", "KILL", "TYPE", "pubsub"});
+  EXPECT_TRUE(heard_->Await("renewed"));
+  EXPECT_TRUE(two->valid());
+  EXPECT_TRUE(Await([&] { return two->Release().ok(); }));
+  EXPECT_OK(waiter.status());
+  semaphore_->release();
+  EXPECT_TRUE(AwaitFree(*thirds_, 1));
+  EXPECT_EQ(heard_->Count("lost"), 0);
+}
+
+TEST_P(SemaphoreRepair, AQueueThatIsGoneIsMadeAgainInItsOrder) {
+  const auto brief = NewSemaphore(other_, {.lease = kLease / 4});
+  auto all = Try(*semaphore_, kCapacity);
+  ASSERT_OK(all);
+  Waiter first(*brief, 2);
+  ASSERT_TRUE(AwaitQueued(1));
+  Waiter second(*brief, 3);
+  ASSERT_TRUE(AwaitQueued(2));
+  for (const bool queue : {true, false}) {
+    server().Command({"DEL", Auxiliary(queue ? "queue" : "waiters")});
+    EXPECT_TRUE(AwaitQueued(2));
+    EXPECT_TRUE(Await([&] { return server().Integer({"HLEN", Auxiliary("waiters")}) == 2; }));
+  }
+  EXPECT_OK(all->Release());
+  EXPECT_OK(first.status());
+  EXPECT_FALSE(second.done());
+  EXPECT_OK(first.permit().Release());
+  EXPECT_OK(second.status());
+}
+
+TEST_P(SemaphoreRepair, AServerWithoutMemoryRefusesPermitsAndTakesThemBack) {
+  auto two = Try(*semaphore_, 2);
+  auto one = Try(*theirs_);
+  ASSERT_OK(two);
+  ASSERT_OK(one);
+  Waiter first(*thirds_, 2, {.wait = 2 * kPatience});
+  ASSERT_TRUE(AwaitQueued(1));
+  Waiter second(*semaphore_, 1, {.wait = 2 * kPatience});
+  ASSERT_TRUE(AwaitQueued(2));
+  const FullMemory full(server());
+  // Renewals and heartbeats pass.
+  EXPECT_TRUE(heard_->Await("renewed", 2));
+  EXPECT_TRUE(two->valid());
+  EXPECT_EQ(Queued(), 2);
+  EXPECT_OK(one->Release());
+  EXPECT_EQ(Free(*thirds_), 1);
+  EXPECT_OK(two->Release());
+  EXPECT_OK(first.status());
+  EXPECT_OK(second.status());
+  EXPECT_EQ(Free(*thirds_), 0);
+  EXPECT_OK(first.permit().Release());
+  EXPECT_EQ(Free(*thirds_), 2);
+  for (const int64_t permits : {1, 2}) {
+    const auto refused = theirs_->Acquire(permits, {.wait = absl::Milliseconds(50)});
+    EXPECT_FALSE(refused.ok());
+    EXPECT_NE(CodeOf(refused), kBusy) << "that is not why";
+    EXPECT_FALSE(Try(*theirs_, permits).ok());
+  }
+  EXPECT_EQ(Queued(), 0);
+  EXPECT_EQ(Free(*thirds_), 2);
+}
+
+TEST_P(SemaphoreRepair, AServerWithoutMemoryIsLeftWithNothingOfASemaphoreThatIsNew) {
+  {
+    const FullMemory full(server());
+    EXPECT_FALSE(Try(*semaphore_, 2).ok());
+    EXPECT_FALSE(Try(*semaphore_).ok());
+    EXPECT_FALSE(semaphore_->SetCapacity(5).ok());
+    EXPECT_EQ(server().LockKeys().size(), 0);
+  }
+  EXPECT_TRUE(GetsIn(*semaphore_, kCapacity));
+}
+
+TEST_P(SemaphoreRepair, AForkedChildIsRefusedAndItsParentUnharmed) {
+  std::optional<Client> client = NewClient({}, {.observer = heard_});
+  auto semaphore = NewSemaphore(*client);
+  auto untouched = NewSemaphore(*client, kCapacity, "untouched");
+  std::optional<Permit> permit = *Try(*semaphore);
+  semaphore->acquire();
+  const auto child = support::Child::Fork([&](support::LinePipe&) {
+    const bool refused =
+        CodeOf(semaphore->TryAcquire()) == kMisuse && CodeOf(semaphore->Acquire()) == kMisuse &&
+        CodeOf(untouched->TryAcquire()) == kMisuse && CodeOf(semaphore->Inspect()) == kMisuse &&
+        CodeOf(semaphore->capacity()) == kMisuse && CodeOf(semaphore->available()) == kMisuse &&
+        CodeOf(semaphore->SetCapacity(1)) == kMisuse &&
+        CodeOf(semaphore->ForceRelease()) == kMisuse && CodeOf(permit->Extend(kLease)) == kMisuse &&
+        Thrown([&] { semaphore->acquire(); }) == kMisuse &&
+        Thrown([&] { (void)semaphore->try_acquire(); }) == kMisuse &&
+        Thrown([&] { semaphore->release(); }) == kMisuse;
+    const bool nothing = !permit->valid() && CodeOf(permit->Release()) == kMisuse;
+    permit.reset();
+    semaphore.reset();
+    untouched.reset();
+    client.reset();
+    return refused && nothing ? 0 : 1;
+  });
+  EXPECT_EQ(child->Wait().code, 0);
+  EXPECT_TRUE(permit->valid());
+  EXPECT_EQ(Free(*thirds_), kCapacity - 2);
+  EXPECT_TRUE(heard_->Await("renewed", 2));  // by the parent's connection, which is unharmed
+  EXPECT_OK(permit->Release());
+  semaphore->release();
+  EXPECT_EQ(Free(*thirds_), kCapacity);
+  EXPECT_EQ(heard_->Count("lost"), 0);
+}
+
+// A sanitizer's forked children must start no threads, as a client does.
+#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+TEST_P(SemaphoreRepair, AForkedChildMayHaveAClientOfItsOwn) {
+  const auto two = Try(*semaphore_, 2);
+  ASSERT_OK(two);
+  const auto child = support::Child::Fork([&](support::LinePipe&) {
+    const auto mine = NewSemaphore(NewClient());
+    const bool fits = Try(*mine).ok();
+    return fits && CodeOf(Try(*mine, 2)) == kBusy ? 0 : 1;
+  });
+  EXPECT_EQ(child->Wait().code, 0);
+  EXPECT_EQ(Free(*thirds_), 1);
+}
+#endif
+
+INSTANTIATE_FOR_SEMAPHORE(SemaphoreRepair);
+
+}  // namespace
+}  // namespace redlatch::conformance

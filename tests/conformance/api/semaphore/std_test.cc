@@ -1,0 +1,220 @@
+// The std face of a semaphore: that of std::counting_semaphore, across clients.
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <concepts>
+#include <cstddef>
+#include <limits>
+#include <memory>
+#include <semaphore>
+#include <string>
+#include <system_error>
+
+#include "gtest/gtest.h"
+#include "tests/conformance/api/lockable.h"
+#include "tests/conformance/api/semaphore/fixture.h"
+#include "tests/support/punctuality.h"
+
+namespace redlatch::conformance {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+using std::chrono::system_clock;
+
+template <class S>
+concept CountingSemaphore = requires(S& semaphore) {
+  { semaphore.acquire() } -> std::same_as<void>;
+  { semaphore.try_acquire() } -> std::same_as<bool>;
+  { semaphore.try_acquire_for(std::chrono::nanoseconds(1)) } -> std::same_as<bool>;
+  { semaphore.try_acquire_for(std::chrono::duration<double>(0.5)) } -> std::same_as<bool>;
+  { semaphore.try_acquire_for(std::chrono::hours(1)) } -> std::same_as<bool>;
+  { semaphore.try_acquire_until(steady_clock::now()) } -> std::same_as<bool>;
+  { semaphore.try_acquire_until(system_clock::now()) } -> std::same_as<bool>;
+  { semaphore.release() } -> std::same_as<void>;
+  { semaphore.release(std::ptrdiff_t{2}) } -> std::same_as<void>;
+};
+static_assert(CountingSemaphore<std::counting_semaphore<>>);
+static_assert(CountingSemaphore<Semaphore> && Unmovable<Semaphore>);
+
+class SemaphoreStd : public SemaphoreOfThree {};
+
+TEST_P(SemaphoreStd, SoManyGetInAndNoMore) {
+  semaphore_->acquire();
+  theirs_->acquire();
+  EXPECT_TRUE(thirds_->try_acquire_for(std::chrono::seconds(5)));
+  EXPECT_EQ(Free(*thirds_), 0);
+  EXPECT_FALSE(GetsIn(*semaphore_));
+  EXPECT_FALSE(theirs_->try_acquire_for(milliseconds(5)));
+  theirs_->release();
+  EXPECT_EQ(Free(*thirds_), 1);
+  EXPECT_TRUE(semaphore_->try_acquire_for(std::chrono::seconds(5)));
+  EXPECT_FALSE(GetsIn(*thirds_));
+}
+
+TEST_P(SemaphoreStd, TryAcquireIsFalseWhereNoneIsLeft) {
+  const auto all = Try(*theirs_, kCapacity);
+  ASSERT_OK(all);
+  // A machine that runs it late has no answer: that is thrown, and not said of the semaphore.
+  EXPECT_TRUE(Await([&] {
+    absl::StatusCode thrown = kOk;
+    bool got = true;
+    thrown = Thrown([&] { got = semaphore_->try_acquire(); });
+    EXPECT_TRUE(thrown == kOk || thrown == kUnreachable);
+    EXPECT_FALSE(thrown == kOk && got);
+    return thrown == kOk;
+  }));
+}
+
+TEST_P(SemaphoreStd, AcquireWaitsUntilAPermitIsGivenBack) {
+  for (int i = 0; i < kCapacity; ++i) theirs_->acquire();
+  base::Instant got;
+  Crew crew;
+  crew.Start([&] {
+    semaphore_->acquire();
+    got = base::Now();
+  });
+  ASSERT_TRUE(AwaitQueued(1));
+  const base::Instant released = base::Now();
+  theirs_->release();
+  crew.Join();
+  EXPECT_LT(got - released, kSoon);
+  EXPECT_EQ(Free(*thirds_), 0);
+}
+
+TEST_P(SemaphoreStd, AnyThreadGivesBackWhatAnotherHasTaken) {
+  Crew().Start([&] { semaphore_->acquire(); });
+  EXPECT_EQ(Free(*thirds_), kCapacity - 1);
+  Crew().Start([&] { semaphore_->release(); });
+  EXPECT_EQ(Free(*thirds_), kCapacity);
+}
+
+TEST_P(SemaphoreStd, ObjectsOfOneNameOnOneClientHaveTheirPermitsInCommon) {
+  const auto same = NewSemaphore(client_);
+  semaphore_->acquire();
+  same->acquire();
+  same->release(2);
+  EXPECT_EQ(Free(*thirds_), kCapacity);
+  EXPECT_EQ(Thrown([&] { semaphore_->release(); }), kMisuse);
+}
+
+TEST_P(SemaphoreStd, ReleaseGivesBackSeveralAtOnceAndLetsAsManyIn) {
+  for (int i = 0; i < kCapacity; ++i) semaphore_->acquire();
+  Waiter first(*theirs_);
+  Waiter second(*thirds_);
+  ASSERT_TRUE(AwaitQueued(2));
+  const base::Instant released = base::Now();
+  semaphore_->release(kCapacity);
+  EXPECT_OK(first.status());
+  EXPECT_OK(second.status());
+  EXPECT_LT(std::max(first.ended(), second.ended()) - released, kSoon);
+  EXPECT_EQ(Free(*thirds_), kCapacity - 2);
+}
+
+TEST_P(SemaphoreStd, ReleaseOfMoreThanWereTakenThrowsAndChangesNothing) {
+  EXPECT_EQ(Thrown([&] { semaphore_->release(); }), kMisuse);  // of a semaphore never used
+  semaphore_->acquire();
+  theirs_->acquire();
+  for (const std::ptrdiff_t permits :
+       {std::ptrdiff_t{2}, std::ptrdiff_t{3}, std::numeric_limits<std::ptrdiff_t>::max()}) {
+    EXPECT_EQ(Thrown([&] { semaphore_->release(permits); }), kMisuse) << permits;
+    EXPECT_EQ(Free(*thirds_), 1);
+  }
+  semaphore_->release();
+  EXPECT_EQ(Free(*thirds_), 2);
+  EXPECT_EQ(Thrown([&] { semaphore_->release(); }), kMisuse);
+  EXPECT_EQ(Free(*thirds_), 2);
+  theirs_->release();
+  EXPECT_EQ(Free(*thirds_), kCapacity);
+}
+
+TEST_P(SemaphoreStd, ReleaseOfLessThanOneChangesNothing) {
+  semaphore_->acquire();
+  for (const std::ptrdiff_t permits :
+       {std::ptrdiff_t{-1}, std::numeric_limits<std::ptrdiff_t>::min()}) {
+    EXPECT_NE(Thrown([&] { semaphore_->release(permits); }), kOk) << permits;
+    EXPECT_EQ(Free(*thirds_), kCapacity - 1);
+  }
+  (void)Thrown([&] { semaphore_->release(0); });
+  EXPECT_EQ(Free(*thirds_), kCapacity - 1);
+  semaphore_->release();
+  EXPECT_EQ(Free(*thirds_), kCapacity);
+}
+
+TEST_P(SemaphoreStd, ReleaseDoesNotTouchAPermit) {
+  const auto permit = Try(*semaphore_, 2);
+  ASSERT_OK(permit);
+  EXPECT_EQ(Thrown([&] { semaphore_->release(); }), kMisuse);
+  semaphore_->acquire();
+  semaphore_->release();
+  EXPECT_EQ(Thrown([&] { semaphore_->release(); }), kMisuse);
+  EXPECT_TRUE(permit->valid());
+  EXPECT_EQ(Free(*thirds_), kCapacity - 2);
+}
+
+TEST_P(SemaphoreStd, ReleaseBeginsWithThoseThatWereLost) {
+  semaphore_->acquire();
+  semaphore_->acquire();
+  EXPECT_OK(thirds_->ForceRelease());
+  ASSERT_TRUE(heard_->Await("lost", 2));
+  semaphore_->acquire();
+  semaphore_->release(2);
+  EXPECT_EQ(Free(*thirds_), kCapacity - 1);
+  semaphore_->release();
+  EXPECT_EQ(Free(*thirds_), kCapacity);
+  EXPECT_EQ(Thrown([&] { semaphore_->release(); }), kMisuse);
+}
+
+TEST_P(SemaphoreStd, PermitsAreRenewedUntilTheyAreGivenBack) {
+  const auto brief = NewSemaphore(client_, {.lease = absl::Milliseconds(200)});
+  brief->acquire();
+  EXPECT_TRUE(heard_->Await("renewed", 6));
+  EXPECT_EQ(Free(*thirds_), kCapacity - 1);
+  EXPECT_EQ(heard_->Count("lost"), 0);
+  brief->release();
+}
+
+TEST_P(SemaphoreStd, TimedOnesKeepToTheClockThatTheyAreGiven) {
+  const auto all = Try(*theirs_, kCapacity);
+  ASSERT_OK(all);
+  const auto steady = steady_clock::now() + milliseconds(30);
+  EXPECT_FALSE(semaphore_->try_acquire_until(steady));
+  EXPECT_GE(steady_clock::now(), steady);
+  const auto wall = system_clock::now() + milliseconds(30);
+  EXPECT_FALSE(semaphore_->try_acquire_until(wall));
+  EXPECT_GE(system_clock::now(), wall);
+  redis::Punctuality punctuality;
+  for (const milliseconds wait : {milliseconds(2), milliseconds(20), milliseconds(60)}) {
+    const base::Instant deadline = base::Now() + absl::FromChrono(wait);
+    EXPECT_FALSE(semaphore_->try_acquire_for(wait));
+    EXPECT_GE(base::Now(), deadline);
+    punctuality.Note(deadline);
+  }
+  EXPECT_TRUE(punctuality.Within(kGrace));
+  EXPECT_EQ(Queued(), 0);
+}
+
+TEST_P(SemaphoreStd, TimedOnesTakeWhatIsFreeAtOnceAndWhatIsGivenBackMeanwhile) {
+  EXPECT_TRUE(semaphore_->try_acquire_until(steady_clock::now() + std::chrono::hours(1)));
+  EXPECT_TRUE(semaphore_->try_acquire_for(std::chrono::hours::max()));
+  EXPECT_TRUE(semaphore_->try_acquire_for(std::chrono::duration<double>(5)));
+  Crew crew;
+  crew.Start([&] { EXPECT_TRUE(theirs_->try_acquire_for(std::chrono::seconds(10))); });
+  ASSERT_TRUE(AwaitQueued(1));
+  semaphore_->release();
+  crew.Join();
+  EXPECT_FALSE(GetsIn(*thirds_));
+}
+
+TEST_P(SemaphoreStd, ErrorsAreThrownWithTheirCodes) {
+  const auto bad = NewSemaphore(client_, kCapacity, "");
+  EXPECT_EQ(Thrown([&] { bad->acquire(); }), kBadInput);
+  EXPECT_EQ(Thrown([&] { (void)bad->try_acquire(); }), kBadInput);
+  EXPECT_EQ(Thrown([&] { (void)bad->try_acquire_for(milliseconds(5)); }), kBadInput);
+  EXPECT_EQ(server().LockKeys().size(), 0);
+}
+
+INSTANTIATE_FOR_SEMAPHORE(SemaphoreStd);
+
+}  // namespace
+}  // namespace redlatch::conformance

@@ -1,0 +1,265 @@
+// The std face: the named requirements, checked by the compiler, and std's own guards, run.
+#include <atomic>
+#include <chrono>
+#include <concepts>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <stop_token>
+#include <string>
+#include <system_error>
+#include <type_traits>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "gtest/gtest.h"
+#include "redlatch/reentrant_lock.h"
+#include "redlatch/reentrant_read_write_lock.h"
+#include "redlatch/run_locked.h"
+#include "redlatch/simple_lock.h"
+#include "redlatch/status.h"
+#include "tests/conformance/api/conformance.h"
+#include "tests/conformance/api/lockable.h"
+#include "tests/support/test_scale.h"
+
+namespace redlatch::conformance {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+using std::chrono::system_clock;
+
+static_assert(TimedLockable<RedisLockBase> && Unmovable<RedisLockBase>);
+static_assert(TimedLockable<SimpleLock> && Unmovable<SimpleLock>);
+static_assert(TimedLockable<ReentrantLock> && Unmovable<ReentrantLock>);
+static_assert(TimedLockable<ReentrantReadWriteLock> && Unmovable<ReentrantReadWriteLock>);
+static_assert(SharedTimedLockable<ReentrantReadWriteLock>);
+static_assert(TimedLockable<ReentrantReadWriteLock::ReadView>);
+static_assert(TimedLockable<ReentrantReadWriteLock::WriteView>);
+static_assert(std::has_virtual_destructor_v<RedisLockBase>);
+static_assert(!std::is_copy_constructible_v<Lease> && !std::is_copy_assignable_v<Lease>);
+static_assert(std::is_nothrow_move_constructible_v<Lease>);
+static_assert(std::is_nothrow_move_assignable_v<Lease>);
+static_assert(std::is_nothrow_destructible_v<Lease>);
+static_assert(std::copyable<Hold> && std::copyable<Client>);
+
+class Standard : public Conformance {
+ protected:
+  bool BusyForOthers(std::string_view name = kName) { return CodeOf(Try(other_, name)) == kBusy; }
+
+  // False where a try_lock() of std::lock had no answer in time, on a busy machine; then it holds
+  // none.
+  static bool Lock(RedisLockBase& first, RedisLockBase& second, RedisLockBase& third) {
+    try {
+      std::lock(first, second, third);
+      return true;
+    } catch (const std::system_error& error) {
+      EXPECT_EQ(error.code(), MakeErrorCode(kUnreachable)) << error.what();
+      return error.code() != MakeErrorCode(kUnreachable);
+    }
+  }
+
+  const Client client_ = NewClient();
+  const Client other_ = NewClient();
+  const std::unique_ptr<RedisLockBase> lock_ = NewLock(client_);
+};
+
+TEST_P(Standard, ScopedLockHoldsForItsScope) {
+  {
+    const std::scoped_lock guard(*lock_);
+    EXPECT_TRUE(BusyForOthers());
+    EXPECT_EQ(lock_->hold_count(), 1);
+  }
+  EXPECT_FALSE(BusyForOthers());
+  EXPECT_EQ(lock_->hold_count(), 0);
+}
+
+TEST_P(Standard, AGuardReleasesWhereTheScopeIsLeftByAnException) {
+  try {
+    const std::lock_guard guard(*lock_);
+    throw std::runtime_error("out");
+  } catch (const std::runtime_error&) {
+  }
+  EXPECT_FALSE(BusyForOthers());
+}
+
+TEST_P(Standard, UniqueLockTriesWaitsAdoptsAndMoves) {
+  std::unique_lock tried(*lock_, std::try_to_lock);
+  EXPECT_TRUE(tried.owns_lock());
+  {
+    const auto theirs = NewLock(other_);
+    const std::unique_lock refused(*theirs, std::try_to_lock);
+    EXPECT_FALSE(refused.owns_lock());
+    const std::unique_lock late(*theirs, milliseconds(5));
+    EXPECT_FALSE(late.owns_lock());
+  }
+  std::unique_lock moved(std::move(tried));
+  moved.unlock();
+  EXPECT_FALSE(BusyForOthers());
+  EXPECT_TRUE(moved.try_lock_for(milliseconds(100)));
+  moved.unlock();
+  lock_->lock();
+  {
+    const std::unique_lock adopted(*lock_, std::adopt_lock);
+    EXPECT_TRUE(BusyForOthers());
+  }
+  EXPECT_FALSE(BusyForOthers());
+}
+
+TEST_P(Standard, TryLockUntilKeepsToTheClockThatItIsGiven) {
+  const auto theirs = NewLock(other_);
+  const std::scoped_lock guard(*theirs);
+  const auto steady = steady_clock::now() + milliseconds(30);
+  EXPECT_FALSE(lock_->try_lock_until(steady));
+  EXPECT_GE(steady_clock::now(), steady);
+  const auto wall = system_clock::now() + milliseconds(30);
+  EXPECT_FALSE(lock_->try_lock_until(wall));
+  EXPECT_GE(system_clock::now(), wall);
+  EXPECT_FALSE(lock_->try_lock_until(steady_clock::now() - std::chrono::hours(1)));
+  EXPECT_FALSE(lock_->try_lock_for(milliseconds(-5)));
+  EXPECT_FALSE(lock_->try_lock_for(std::chrono::duration<double>(0.002)));
+}
+
+TEST_P(Standard, TryLockUntilAndTryLockForTakeAFreeLockAtOnce) {
+  EXPECT_TRUE(lock_->try_lock_until(steady_clock::now() - std::chrono::hours(1)));
+  lock_->unlock();
+  EXPECT_TRUE(lock_->try_lock_until(system_clock::now() + std::chrono::hours(1)));
+  lock_->unlock();
+  EXPECT_TRUE(lock_->try_lock_for(std::chrono::hours::max()));
+  lock_->unlock();
+  EXPECT_TRUE(lock_->try_lock_for(std::chrono::nanoseconds(0)));
+  lock_->unlock();
+}
+
+TEST_P(Standard, TryLockForGetsALockThatIsReleasedMeanwhile) {
+  const auto theirs = NewLock(other_);
+  theirs->lock();
+  Crew crew;
+  crew.Start([&] {
+    EXPECT_TRUE(lock_->try_lock_for(std::chrono::seconds(10)));
+    lock_->unlock();
+  });
+  ASSERT_TRUE(AwaitQueued(1));
+  theirs->unlock();
+}
+
+TEST_P(Standard, LockTakesThreeInOppositeOrdersFromThreadsAndClientsWithoutADeadlock) {
+  const int rounds = support::Scaled(10);
+  const std::string names[] = {"a", "b", "c"};
+  Protected shared[3];
+  Crew crew;
+  for (int i = 0; i < 4; ++i) {
+    crew.Start([&, i] {
+      const Client& client = i % 2 == 0 ? client_ : other_;
+      const bool forward = i < 2;
+      const auto first = NewLock(client, names[forward ? 0 : 2]);
+      const auto second = NewLock(client, names[1]);
+      const auto third = NewLock(client, names[forward ? 2 : 0]);
+      for (int round = 0; round < rounds; ++round) {
+        while (!Lock(*first, *second, *third)) continue;
+        shared[forward ? 0 : 2].Touch(first->current());
+        shared[1].Touch(second->current());
+        shared[forward ? 2 : 0].Touch(third->current());
+        third->unlock();
+        second->unlock();
+        first->unlock();
+      }
+    });
+  }
+  crew.Join();
+  for (const Protected& each : shared) EXPECT_EQ(each.touches(), 4 * rounds);
+}
+
+TEST_P(Standard, ScopedLockTakesSeveral) {
+  const auto second = NewLock(client_, "second");
+  const auto third = NewLock(other_, "third");
+  {
+    const std::scoped_lock guard(*lock_, *second, *third);
+    EXPECT_TRUE(BusyForOthers());
+    EXPECT_TRUE(BusyForOthers("second"));
+    Crew().Start([&] { EXPECT_TRUE(BusyForOthers("third")); });
+  }
+  EXPECT_OK(Try(other_));
+  EXPECT_OK(Try(other_, "second"));
+  EXPECT_OK(Try(client_, "third"));
+}
+
+TEST_P(Standard, ConditionVariableAnyWaitsWithoutTheLock) {
+  std::condition_variable_any changed;
+  std::atomic<int> stage{0};
+  Crew crew;
+  crew.Start([&] {
+    std::unique_lock mine(*lock_);
+    stage = 1;
+    changed.notify_all();
+    changed.wait(mine, [&] { return stage == 2; });
+    EXPECT_TRUE(lock_->current().valid());
+    stage = 3;
+    changed.notify_all();
+  });
+  std::unique_lock mine(*lock_);
+  EXPECT_TRUE(changed.wait_for(mine, std::chrono::seconds(10), [&] { return stage == 1; }));
+  stage = 2;
+  changed.notify_all();
+  EXPECT_TRUE(changed.wait_for(mine, std::chrono::seconds(10), [&] { return stage == 3; }));
+  EXPECT_TRUE(mine.owns_lock());
+  EXPECT_TRUE(BusyForOthers());
+}
+
+TEST_P(Standard, LockOfABadNameThrowsItsStatusInTheCategoryOfRedlatch) {
+  const auto nameless = NewLock(client_, "");
+  try {
+    nameless->lock();
+    FAIL() << "locked a lock without a name";
+  } catch (const std::system_error& error) {
+    EXPECT_EQ(error.code(), MakeErrorCode(kBadInput));
+    EXPECT_EQ(&error.code().category(), &error_category());
+  }
+  EXPECT_THROW((void)nameless->try_lock(), std::system_error);
+}
+
+TEST_P(Standard, RunLockedRunsUnderTheLockAndReturnsWhatTheWorkReturns) {
+  const absl::StatusOr<int> result = RunLocked(*lock_, {}, [&](std::stop_token lost) {
+    EXPECT_TRUE(BusyForOthers());
+    EXPECT_FALSE(lost.stop_requested());
+    return absl::StatusOr<int>(42);
+  });
+  ASSERT_OK(result);
+  EXPECT_EQ(*result, 42);
+  const absl::Status failed = RunLocked(
+      *lock_, {}, [](std::stop_token) { return absl::DataLossError("of the work's own"); });
+  EXPECT_EQ(failed, absl::DataLossError("of the work's own"));
+  EXPECT_FALSE(BusyForOthers());
+}
+
+TEST_P(Standard, RunLockedDoesNotRunWithoutTheLock) {
+  const auto theirs = NewLock(other_)->Acquire();
+  ASSERT_OK(theirs);
+  bool ran = false;
+  const absl::Status status =
+      RunLocked(*lock_, {.wait = absl::Milliseconds(5)}, [&](std::stop_token) {
+        ran = true;
+        return absl::OkStatus();
+      });
+  EXPECT_EQ(status.code(), kBusy);
+  EXPECT_FALSE(ran);
+}
+
+TEST_P(Standard, RunLockedTellsOfALossAndReleasesAfterAnException) {
+  const absl::Status lost = RunLocked(*lock_, {}, [&](std::stop_token token) {
+    EXPECT_OK(NewLock(other_)->ForceRelease());
+    EXPECT_TRUE(Await([&] { return token.stop_requested(); }));
+    return absl::OkStatus();
+  });
+  EXPECT_EQ(lost.code(), kLost) << lost;
+  EXPECT_THROW(
+      (void)RunLocked(*lock_, {}, [](std::stop_token) -> absl::Status { throw std::exception(); }),
+      std::exception);
+  EXPECT_FALSE(BusyForOthers());
+}
+
+INSTANTIATE_CONFORMANCE(Standard);
+
+}  // namespace
+}  // namespace redlatch::conformance

@@ -1,0 +1,136 @@
+// `redlatch bench`, beside a real server.
+#include <signal.h>
+
+#include <cstdlib>
+#include <memory>
+#include <string>
+
+#include "absl/time/clock.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/conformance/cli/command_fixture.h"
+#include "tests/support/tcp_proxy.h"
+
+namespace redlatch {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+class RedlatchBenchTest : public RedlatchCommandTest {
+ protected:
+  void ExpectNothingLeft() const {
+    EXPECT_EQ(server_->Integer({"DBSIZE"}), 0);
+    EXPECT_THAT(server_->Command({"PUBSUB", "CHANNELS"}).elements, IsEmpty());
+  }
+
+  int64_t Pings() const {
+    const std::string stats = server_->Command({"INFO", "commandstats"}).text;
+    const std::string field = "cmdstat_ping:calls=";
+    const size_t at = stats.find(field);
+    return at == std::string::npos ? 0 : std::atoll(stats.c_str() + at + field.size());
+  }
+
+  // Begun, and measuring.
+  std::unique_ptr<support::Child> StartAndAwaitLoad(const Words& words) const {
+    const int64_t before = Pings();
+    auto bench = StartRedlatch(Join({"bench", "--time", "10m"}, words));
+    const absl::Time limit = absl::Now() + absl::Seconds(30);
+    while (Pings() < before + 100 && absl::Now() < limit) {
+    }
+    return bench;
+  }
+};
+
+// What the figures must agree in, whatever the machine; prints what does not.
+constexpr char kConsistent[] = R"py(
+import json, sys
+figures = json.load(sys.stdin)
+wrong = []
+def check(what, fine):
+    if not fine: wrong.append(what)
+for name in ('round_trip', 'hand_over'):
+    for side in ('redlatch', 'plain'):
+        times = figures[name][side]
+        what = name + ' ' + side
+        check(what, 0 < times['p50_us'] <= times['worst_us'] and times['samples'] > 0)
+        check(what + ' p99', (times['p99_us'] is None) == (times['samples'] < 100))
+        if times['p99_us']: check(what + ' order', times['p50_us'] <= times['p99_us'] <= times['worst_us'])
+for name in ('one_thread', 'own_locks', 'one_lock'):
+    for side in ('redlatch', 'plain'):
+        check(name + ' ' + side, figures['locks_per_s_' + name][side] > 0)
+check('lease', figures['lease_at_least_s'] * 1e6 >= 20 * figures['round_trip']['redlatch']['worst_us'])
+check('interrupted', figures['interrupted'] is False)
+check('threads', figures['threads'] == 8)
+print('wrong: ' + ', '.join(wrong))
+)py";
+
+TEST_F(RedlatchBenchTest, MeasuresWhatAgreesAndLeavesNothingBehind) {
+  const auto bench = StartRedlatch({"bench", "--time", "4s", "--json"});
+  const std::string output = OutputOf(*bench);
+  EXPECT_EQ(CodeOf(*bench), 0) << Errors();
+  const auto python = support::Child::Exec({"python3", "-c", kConsistent});
+  python->pipe().WriteLine(output);
+  python->pipe().CloseWrite();
+  EXPECT_EQ(python->pipe().ReadLine(), "wrong: ") << output;
+  ExpectNothingLeft();
+  EXPECT_THAT(Errors(), HasSubstr("for about 4 s " + server_->url() + " will be kept busy"));
+}
+
+TEST_F(RedlatchBenchTest, PrintsATableAndWhatItMeans) {
+  const auto bench = StartRedlatch({"bench", "--time=1"});
+  const std::string output = OutputOf(*bench);
+  EXPECT_EQ(CodeOf(*bench), 0) << Errors();
+  EXPECT_THAT(output, HasSubstr("redlatch   plain Redis\n"));
+  EXPECT_THAT(output, HasSubstr("Leases should be at least"));
+}
+
+TEST_F(RedlatchBenchTest, EndsCleanlyWhenItIsInterrupted) {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    const auto bench = StartAndAwaitLoad({"--json"});
+    bench->Signal(signal);
+    const std::string output = OutputOf(*bench);
+    EXPECT_EQ(CodeOf(*bench, absl::Seconds(20)), 128 + signal);
+    EXPECT_THAT(output, HasSubstr("\"interrupted\":true"));
+    // What was not measured has no figure.
+    EXPECT_THAT(output, HasSubstr("\"locks_per_s_one_lock\":{\"redlatch\":null"));
+    ExpectNothingLeft();
+  }
+}
+
+TEST_F(RedlatchBenchTest, EndsWhereTheServerDoes) {
+  const auto bench = StartAndAwaitLoad({});
+  server_->Kill();
+  EXPECT_EQ(CodeOf(*bench), 121);
+  EXPECT_THAT(OutputOf(*bench), IsEmpty());
+  EXPECT_THAT(Errors(), HasSubstr(server_->url()));
+}
+
+TEST_F(RedlatchBenchTest, DoesNotTryAgainToTidyUpWhereItCouldNotBegin) {
+  support::TcpProxy proxy({.port = server_->port()});
+  proxy.Drop(support::Direction::kToClient);
+  const auto bench = StartRedlatch({"bench", "--server", proxy.url()});
+  EXPECT_EQ(CodeOf(*bench), 121);
+  EXPECT_EQ(proxy.stats().accepted, 1);
+}
+
+TEST_F(RedlatchBenchTest, RefusesWhatMakesNoSense) {
+  for (const Words& words :
+       {Words{"--time", "0"}, Words{"--time", "11m"}, Words{"--time"}, Words{"stray"}}) {
+    const auto bench = StartRedlatch(Join({"bench"}, words));
+    EXPECT_EQ(CodeOf(*bench), 125);
+  }
+  EXPECT_THAT(Errors(), Not(HasSubstr("kept busy")));
+}
+
+TEST_F(RedlatchBenchTest, TellsOfAServerThatRefuses) {
+  server_->Command({"CONFIG", "SET", "maxmemory", "100mb"});
+  server_->Command({"CONFIG", "SET", "maxmemory-policy", "allkeys-lru"});
+  const auto bench = StartRedlatch({"bench"});
+  EXPECT_EQ(CodeOf(*bench), 123);
+  EXPECT_THAT(Errors(), HasSubstr("maxmemory-policy"));
+}
+
+}  // namespace
+}  // namespace redlatch

@@ -1,0 +1,433 @@
+// `redlatch run`, as a shell and a crontab see it.
+#include <signal.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "redlatch/client.h"
+#include "redlatch/semaphore.h"
+#include "redlatch/simple_lock.h"
+#include "tests/conformance/cli/run/fixture.h"
+#include "tests/redis/redis/embedded/home.h"
+
+namespace redlatch {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::SizeIs;
+using ::testing::StartsWith;
+
+Client ClientOf(const support::RedisServer& server) {
+  absl::StatusOr<Client> client = Client::Connect(server.url());
+  EXPECT_TRUE(client.ok()) << client.status();
+  return *std::move(client);
+}
+
+TEST_F(RedlatchRunTest, ExitsAsTheCommandDoes) {
+  EXPECT_EQ(Code({"job", "--", "true"}), 0);
+  EXPECT_EQ(Code({"job", "--", "sh", "-c", "exit 3"}), 3);
+  EXPECT_EQ(Code({"job", "--", "sh", "-c", "kill -KILL $$"}), 128 + SIGKILL);
+  EXPECT_EQ(Code({"job", "--", "sh", "-c", "exit 122"}), 122);
+  EXPECT_THAT(Errors(), IsEmpty());
+}
+
+TEST_F(RedlatchRunTest, HandsArgumentsAndStandardStreamsThrough) {
+  const auto run = Start({"--wait=5", "job", "--lease", "5s", "--", "sh", "-c",
+                          "printf '%s\\n' \"$@\"; cat", "sh", "", "a  b", "--", "--help", "-x"});
+  for (const char* const word : {"", "a  b", "--", "--help", "-x"}) {
+    EXPECT_EQ(run->pipe().ReadLine(), word);
+  }
+  run->pipe().WriteLine("through");
+  EXPECT_EQ(run->pipe().ReadLine(), "through");
+  run->pipe().CloseWrite();
+  EXPECT_EQ(CodeOf(*run), 0);
+}
+
+TEST_F(RedlatchRunTest, TellsTheCommandItsLockAndAGrowingToken) {
+  const std::string name = "odd \"name\" * \xc3\xa4 $x\nand\ttwo lines";
+  const std::string script = R"(
+      echo "$REDLATCH_TOKEN"
+      printenv -0 REDLATCH_LOCK | tr '\n\0' '|\n'
+      echo "$REDLATCH_SERVER")";
+  uint64_t last = 0;
+  for (int i = 0; i < 2; ++i) {
+    const auto run = Start({name, "--", "sh", "-c", script}, {"REDLATCH_TOKEN=stale"});
+    uint64_t token = 0;
+    ASSERT_TRUE(absl::SimpleAtoi(run->pipe().ReadLine().value_or(""), &token));
+    EXPECT_GT(token, last);
+    last = token;
+    EXPECT_EQ(run->pipe().ReadLine(), "odd \"name\" * \xc3\xa4 $x|and\ttwo lines");
+    EXPECT_EQ(run->pipe().ReadLine(), server_->url());
+    EXPECT_EQ(CodeOf(*run), 0);
+  }
+}
+
+TEST_F(RedlatchRunTest, TellsTheCommandNoPasswordAndNoTokenOfPermits) {
+  const auto secret = support::RedisServer::Start({.password = "hunter2"});
+  const std::string url = "redis://:hunter2@127.0.0.1:" + std::to_string(secret->port());
+  const auto run = Start({"--capacity", "3", "--permits", "2", "slots", "--", "env"},
+                         {"REDLATCH_URL=" + url, "REDLATCH_TOKEN=stale"});
+  std::string environment;
+  while (const auto line = run->pipe().ReadLine()) {
+    if (!line->starts_with("REDLATCH_URL=")) environment += *line + "\n";
+  }
+  EXPECT_THAT(environment, AllOf(HasSubstr("REDLATCH_LOCK=slots\n"), HasSubstr("REDLATCH_SERVER="),
+                                 Not(HasSubstr("hunter2")), Not(HasSubstr("REDLATCH_TOKEN"))));
+  EXPECT_EQ(CodeOf(*run), 0);
+}
+
+TEST_F(RedlatchRunTest, LetsTheCommandHaveNoDescriptorOfItsOwn) {
+  const auto run = Start({"job", "--", "ls", "-l", "/proc/self/fd"});
+  std::vector<std::string> sockets;
+  std::string all;
+  while (const auto line = run->pipe().ReadLine()) {
+    if (line->find("socket:") != std::string::npos) sockets.push_back(*line);
+    all += *line + "\n";
+  }
+  EXPECT_THAT(sockets, SizeIs(2)) << "standard input and output alone";
+  EXPECT_THAT(all, AllOf(Not(HasSubstr("anon_inode:")), Not(HasSubstr("pipe:"))));
+  EXPECT_EQ(CodeOf(*run), 0);
+}
+
+TEST_F(RedlatchRunTest, TellsWhatItRunsWhileItDoesAndLeavesNothingOfThat) {
+  const auto run = Start({"job", "--", "/bin/sh", "-c", "echo held; read line"});
+  ASSERT_EQ(run->pipe().ReadLine(), "held");
+  {
+    const auto info = SimpleLock(ClientOf(*server_), "job").Inspect();
+    ASSERT_TRUE(info.ok()) << info.status();
+    ASSERT_EQ(info->holders.size(), 1);
+    EXPECT_EQ(info->holders[0].process.program, "redlatch run: sh");
+  }
+  EXPECT_EQ(Code({"job", "--wait", "0", "--", "echo", "wrong"}), 120);
+  run->pipe().WriteLine("done");
+  EXPECT_EQ(CodeOf(*run), 0);
+  EXPECT_EQ(Code({"other", "--", "no-such-program"}), 127);
+  const base::Instant until = base::Now() + absl::Seconds(10);
+  while (server_->Command({"KEYS", "redlatch:client:*"}).elements.size() > 0 &&
+         base::Now() < until) {
+  }
+  EXPECT_THAT(server_->Command({"KEYS", "redlatch:client:*"}).elements, SizeIs(0));
+}
+
+TEST_F(RedlatchRunTest, IsBusyForAsLongAsItWasToldToWait) {
+  const auto holder = Start({"job", "--", "sh", "-c", "echo held; read line"});
+  ASSERT_EQ(holder->pipe().ReadLine(), "held");
+  EXPECT_EQ(Code({"job", "--wait", "0", "--", "echo", "wrong"}), 120);
+  EXPECT_THAT(Errors(), HasSubstr("\"job\" is busy: held by redlatch run: sh ("));
+  EXPECT_EQ(Code({"job", "--wait=100ms", "--", "echo", "wrong"}), 120);
+  EXPECT_THAT(Errors(), HasSubstr("was busy for 100ms"));
+  EXPECT_EQ(Code({"job", "--wait", "0", "--busy-code", "75", "--", "echo", "wrong"}), 75);
+  const std::string before = Errors();
+  EXPECT_EQ(Code({"job", "--wait", "0", "--busy-code", "0", "--", "echo", "wrong"}), 0);
+  EXPECT_EQ(Errors(), before);
+  EXPECT_EQ(Code({"another", "--wait", "0", "--", "true"}), 0);
+
+  const auto next = Start({"job", "--", "echo", "its turn"});
+  EXPECT_EQ(next->pipe().ReadLine(absl::Milliseconds(100)), std::nullopt);
+  holder->pipe().WriteLine("go");
+  EXPECT_EQ(next->pipe().ReadLine(), "its turn");
+  EXPECT_EQ(CodeOf(*next), 0);
+  EXPECT_EQ(CodeOf(*holder), 0);
+}
+
+TEST_F(RedlatchRunTest, HasReleasedTheLockWhenItExits) {
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_EQ(Code({"job", "--wait", "0", "--", "true"}), 0) << Errors();
+    EXPECT_FALSE(IsTaken("job"));
+    EXPECT_EQ(Code({"--capacity", "1", "slots", "--wait", "0", "--", "false"}), 1) << Errors();
+  }
+}
+
+TEST_F(RedlatchRunTest, ReadsTogetherAndWritesAlone) {
+  const auto reader = Start({"--shared", "data", "--", "sh", "-c", "echo held; read line"});
+  ASSERT_EQ(reader->pipe().ReadLine(), "held");
+  EXPECT_EQ(Code({"--shared", "--wait", "0", "data", "--", "true"}), 0);
+  EXPECT_EQ(Code({"--write", "--wait", "0", "data", "--", "true"}), 120);
+  reader->pipe().WriteLine("go");
+  EXPECT_EQ(CodeOf(*reader), 0);
+  EXPECT_EQ(Code({"--write", "--wait", "0", "data", "--", "true"}), 0);
+}
+
+TEST_F(RedlatchRunTest, RunsAsManyAtATimeAsThereArePermits) {
+  const RedlatchRunTest::Words held = {
+      "--capacity", "2", "slots", "--wait", "0", "--", "sh", "-c", "echo held; read line"};
+  const auto one = Start(held);
+  const auto two = Start(held);
+  EXPECT_EQ(one->pipe().ReadLine(), "held");
+  EXPECT_EQ(two->pipe().ReadLine(), "held");
+  EXPECT_EQ(Code(held), 120);
+}
+
+TEST_F(RedlatchRunTest, FindsTheCommandBeforeItTakesTheLock) {
+  const std::string nowhere = "--server=unix://" + directory_.path() + "/nowhere";
+  const std::string plain = directory_.path() + "/plain";
+  std::ofstream(plain) << "not a program";
+  EXPECT_EQ(Code({nowhere, "job", "--", "no-such-command"}), 127);
+  EXPECT_THAT(Errors(), HasSubstr("no-such-command: command not found"));
+  EXPECT_EQ(Code({nowhere, "job", "--", "/no/such/command"}), 127);
+  EXPECT_EQ(Code({nowhere, "job", "--", ""}), 127);
+  EXPECT_EQ(Code({nowhere, "job", "--", plain}), 126);
+  EXPECT_EQ(Code({nowhere, "job", "--", directory_.path()}), 126);
+}
+
+TEST_F(RedlatchRunTest, ReleasesTheLockWhereTheCommandCannotBeExecuted) {
+  const std::string broken = directory_.path() + "/broken";
+  std::ofstream(broken) << "#!/no/such/interpreter\n";
+  chmod(broken.c_str(), 0700);
+  EXPECT_EQ(Code({"job", "--", broken}), 127);
+  EXPECT_THAT(Errors(), HasSubstr("broken"));
+  EXPECT_FALSE(IsTaken("job"));
+}
+
+TEST_F(RedlatchRunTest, SaysWhichServerItCannotReach) {
+  server_->Kill();
+  EXPECT_EQ(Code({"job", "--", "echo", "wrong"}), 121);
+  EXPECT_THAT(Errors(), AllOf(StartsWith("redlatch: "), HasSubstr(server_->url()),
+                              HasSubstr("REDLATCH_URL")));
+}
+
+TEST_F(RedlatchRunTest, SaysWhatTheServerRefuses) {
+  server_->Text({"HSET", "job", "no", "lock"});
+  EXPECT_EQ(Code({"job", "--", "echo", "wrong"}), 123);
+  EXPECT_THAT(Errors(), HasSubstr("job"));
+  const auto holder = Start({"plain", "--", "sh", "-c", "echo held; read line"});
+  ASSERT_EQ(holder->pipe().ReadLine(), "held");
+  EXPECT_EQ(Code({"--shared", "--wait", "0", "plain", "--", "echo", "wrong"}), 123);
+  EXPECT_EQ(Code({"--capacity", "2", "slots", "--", "true"}), 0);
+  EXPECT_EQ(Code({"--capacity", "3", "slots", "--", "true"}), 123);
+}
+
+TEST_F(RedlatchRunTest, SaysWhatIsWrongWithItsOptionsInOneLine) {
+  const struct {
+    RedlatchRunTest::Words words;
+    const char* says;
+  } cases[] = {
+      {{}, "name is missing"},
+      {{"job"}, "command is missing"},
+      {{"job", "--"}, "command is missing"},
+      {{"", "--", "true"}, "name is missing"},
+      {{"job", "true"}, "put -- before the command"},
+      {{"--waits", "1", "job", "--", "true"}, "has no option --waits; did you mean --wait?"},
+      {{"--wait", "--", "true"}, "--wait needs a value"},
+      {{"--wait", "soon", "job", "--", "true"}, "say 500ms, 10s"},
+      {{"--wait", "-1", "job", "--", "true"}, "is not a length of time"},
+      {{"--wait", "nan", "job", "--", "true"}, "is not a length of time"},
+      {{"--lease", "1ms", "job", "--", "true"}, "100ms to 24h"},
+      {{"--lease", "3s", "--grace", "2s", "job", "--", "true"}, "at most 1.5s"},
+      {{"--shared", "--write", "job", "--", "true"}, "exclude each other"},
+      {{"--shared=yes", "job", "--", "true"}, "takes no value"},
+      {{"--permits", "1", "job", "--", "true"}, "--permits 1 --capacity 4"},
+      {{"--permits", "5", "--capacity", "4", "job", "--", "true"}, "never be free"},
+      {{"--permits", "0", "--capacity", "4", "job", "--", "true"}, "a whole number, 1 or more"},
+      {{"--capacity", "4", "--shared", "job", "--", "true"}, "can only be one of them"},
+      {{"--on-lost", "panic", "job", "--", "true"}, "say kill or warn"},
+      {{"--busy-code", "256", "job", "--", "true"}, "0 to 255"},
+      {{"--server", "http://x", "job", "--", "true"}, "known are redis://"},
+  };
+  for (const auto& each : cases) {
+    std::filesystem::remove(errors_path_);
+    EXPECT_EQ(Code(each.words), 125) << each.says;
+    EXPECT_THAT(Errors(), AllOf(StartsWith("redlatch: "), HasSubstr(each.says)));
+    EXPECT_EQ(Errors().find('\n'), Errors().size() - 1) << Errors();
+  }
+}
+
+TEST_F(RedlatchRunTest, TeachesWithExamples) {
+  const auto help = Start({"--help"});
+  std::string text;
+  while (const auto line = help->pipe().ReadLine()) text += *line + "\n";
+  EXPECT_THAT(text, AllOf(HasSubstr("Examples:\n  redlatch run"), HasSubstr("REDLATCH_TOKEN"),
+                          HasSubstr("--on-lost"), HasSubstr("\n  121\n")));
+  EXPECT_EQ(CodeOf(*help), 0);
+}
+
+TEST_F(RedlatchRunTest, HasTheManPageThatItWrites) {
+  const auto man = support::Child::Exec({REDLATCH_COMMAND, "--man"});
+  std::string text;
+  while (const auto line = man->pipe().ReadLine()) text += *line + "\n";
+  EXPECT_EQ(text, TextOf(REDLATCH_MAN_PAGE)) << "redlatch --man > docs/man/redlatch.1";
+}
+
+TEST_F(RedlatchRunTest, ForwardsSignals) {
+  const std::string script = R"(
+      for s in HUP INT QUIT USR1 USR2 ALRM WINCH CONT TERM; do trap "echo $s" $s; done
+      echo ready
+      while :; do sleep 0.01; done)";
+  const auto run = Start({"job", "--", "sh", "-c", script});
+  ASSERT_EQ(run->pipe().ReadLine(), "ready");
+  const std::pair<int, const char*> signals[] = {
+      {SIGHUP, "HUP"},     {SIGINT, "INT"},   {SIGQUIT, "QUIT"},
+      {SIGUSR1, "USR1"},   {SIGUSR2, "USR2"}, {SIGALRM, "ALRM"},
+      {SIGWINCH, "WINCH"}, {SIGCONT, "CONT"}, {SIGTERM, "TERM"}};
+  for (const auto& [signal, name] : signals) {
+    run->Signal(signal);
+    EXPECT_EQ(run->pipe().ReadLine(), name);
+  }
+}
+
+TEST_F(RedlatchRunTest, ExitsWith128AndTheSignalThatEndedTheCommand) {
+  const auto run = Start({"job", "--", "sh", "-c", "echo ready; exec sleep 1000"});
+  ASSERT_EQ(run->pipe().ReadLine(), "ready");
+  run->Signal(SIGTERM);
+  EXPECT_EQ(CodeOf(*run), 128 + SIGTERM);
+  EXPECT_FALSE(IsTaken("job"));
+}
+
+TEST_F(RedlatchRunTest, IgnoresWhatItWasStartedToIgnore) {
+  const auto run =
+      support::Child::Exec({"/bin/sh", "-c", "trap '' HUP; exec \"$0\" \"$@\"", REDLATCH_COMMAND,
+                            "run", "job", "--", "sh", "-c", "echo ready; read line; echo over"},
+                           {.environment = {"REDLATCH_URL=" + server_->url()}});
+  ASSERT_EQ(run->pipe().ReadLine(), "ready");
+  run->Signal(SIGHUP);
+  run->pipe().WriteLine("go");
+  EXPECT_EQ(run->pipe().ReadLine(), "over");
+  EXPECT_EQ(CodeOf(*run), 0);
+}
+
+TEST_F(RedlatchRunTest, StopsAndGoesOnWithTheCommand) {
+  const auto run =
+      Start({"job", "--", "sh", "-c", "echo $$; while read line; do echo $line; done"});
+  const EndOf command = ProcessFrom(*run);
+  const auto is_stopped = [](pid_t pid) {
+    return TextOf("/proc/" + std::to_string(pid) + "/stat").find(") T ") != std::string::npos;
+  };
+  run->Signal(SIGTSTP);
+  for (int i = 0; i < 1000 && !(is_stopped(command.pid()) && is_stopped(run->pid())); ++i) {
+    absl::SleepFor(absl::Milliseconds(5));
+  }
+  EXPECT_TRUE(is_stopped(command.pid()));
+  EXPECT_TRUE(is_stopped(run->pid()));
+  run->Signal(SIGCONT);
+  run->pipe().WriteLine("on");
+  EXPECT_EQ(run->pipe().ReadLine(), "on");
+}
+
+TEST_F(RedlatchRunTest, TheCommandReadsFromTheTerminalAndGetsItsInterruptionsOnce) {
+  if (!support::CanMakeTerminals()) GTEST_SKIP() << "there is no /dev/pts";
+  const auto run = StartOnTerminal(
+      "exec " REDLATCH_COMMAND
+      " run job -- sh -c 'trap \"echo interrupted\" INT; echo ready; read a; read b; echo got $b'");
+  std::string output;
+  const auto until = [&](const std::string& text) {
+    while (output.find(text) == std::string::npos) {
+      const auto line = run->pipe().ReadLine();
+      if (!line) return false;
+      output += *line + "\n";
+    }
+    return true;
+  };
+  ASSERT_TRUE(until("ready")) << output;
+  run->pipe().WriteLine("\x03");
+  ASSERT_TRUE(until("interrupted")) << output;
+  run->pipe().WriteLine("typed");
+  run->pipe().WriteLine("typed");
+  ASSERT_TRUE(until("got typed")) << output;
+  EXPECT_EQ(output.find("interrupted"), output.rfind("interrupted")) << output;
+  EXPECT_EQ(CodeOf(*run), 0);
+}
+
+TEST_F(RedlatchRunTest, LeavesTheQueueWhereASignalEndsItsWaiting) {
+  const auto holder = Start({"job", "--", "sh", "-c", "echo held; read line"});
+  ASSERT_EQ(holder->pipe().ReadLine(), "held");
+  const auto waiter = Start({"job", "--", "echo", "wrong"});
+  SimpleLock lock(ClientOf(*server_), "job");
+  const auto waiting = [&] {
+    const auto info = lock.Inspect();
+    return info.ok() ? info->waiting : -1;
+  };
+  for (int i = 0; i < 1000 && waiting() != 1; ++i) absl::SleepFor(absl::Milliseconds(5));
+  ASSERT_EQ(waiting(), 1);
+  waiter->Signal(SIGINT);
+  EXPECT_EQ(CodeOf(*waiter), 128 + SIGINT);
+  EXPECT_EQ(waiter->pipe().ReadLine(), std::nullopt);
+  EXPECT_EQ(waiting(), 0);
+}
+
+TEST_F(RedlatchRunTest, EndsWhatTheCommandLeftBeforeItReleases) {
+  const auto run = Start({"--grace", "100ms", "job", "--", "sh", "-c",
+                          "sh -c 'trap \"\" TERM; echo $$; exec sleep 1000' & read line; exit 5"});
+  const EndOf left = ProcessFrom(*run);
+  run->pipe().WriteLine("go");
+  EXPECT_TRUE(left.Within(absl::Seconds(10)));
+  EXPECT_EQ(CodeOf(*run), 5);
+  EXPECT_THAT(Errors(), HasSubstr("left processes running"));
+  EXPECT_FALSE(IsTaken("job"));
+}
+
+TEST_F(RedlatchRunTest, LetsWhatTheCommandLeftFinishByItself) {
+  const auto run = Start({"job", "--", "sh", "-c", "{ sleep 0.2; echo written; } & exit 0"});
+  EXPECT_EQ(run->pipe().ReadLine(), "written");
+  EXPECT_EQ(CodeOf(*run), 0);
+  EXPECT_THAT(Errors(), IsEmpty());
+}
+
+TEST_F(RedlatchRunTest, LeavesADaemonAlone) {
+  const auto run =
+      Start({"job", "--", "sh", "-c", "setsid sh -c 'echo $$; exec sleep 1000' & read line"});
+  const EndOf daemon = ProcessFrom(*run);
+  run->pipe().WriteLine("go");
+  EXPECT_EQ(CodeOf(*run), 0);
+  EXPECT_FALSE(daemon.Within(absl::Milliseconds(50)));
+}
+
+// In a PID namespace of its own, where the shell that starts it is process 1, of parent 0.
+class RedlatchRunInNamespaceTest : public RedlatchRunTest {
+ protected:
+  void SetUp() override {
+    if (support::Child::Exec(Join(Words(kUnshare), {"true"}))->Wait().code != 0) {
+      GTEST_SKIP() << "this machine lets its users make no PID namespace: nothing was tested";
+    }
+  }
+  // What the script prints; $0 is redlatch.
+  std::string Printed(const std::string& script) const {
+    const auto shell = support::Child::Exec(Join(kUnshare, {"sh", "-c", script, REDLATCH_COMMAND}),
+                                            {.environment = {"REDLATCH_URL=" + server_->url()}});
+    std::string printed;
+    while (const auto line = shell->pipe().ReadLine(absl::Seconds(30))) printed += *line + ";";
+    return printed;
+  }
+
+  const Words kUnshare = {"unshare", "--user", "--map-root-user",
+                          "--pid",   "--fork", "--mount-proc"};
+};
+
+TEST_F(RedlatchRunInNamespaceTest, EndsWhatTheCommandLeftAndNothingElse) {
+  const std::string script = R"sh(
+    sleep 1000 >&2 & beside=$!
+    left=$("$0" run --grace 100ms job -- sh -c 'sleep 1000 >&2 & echo $!; exit 3')
+    echo "code $?"
+    kill -0 "$left" 2>/dev/null || echo "ended"
+    kill "$beside" && echo "beside it"
+  )sh";
+  EXPECT_EQ(Printed(script), "code 3;ended;beside it;");
+}
+
+TEST(RedlatchRunEmbeddedTest, StartsTheServerAndLeavesItNothingOfTheCallers) {
+  const redis::EmbeddedHome home;
+  const auto run =
+      support::Child::Exec({REDLATCH_COMMAND, "run", "job", "--", "echo", "done"},
+                           {.environment = {"REDLATCH_URL=embedded:" + home.directory()}});
+  EXPECT_EQ(run->pipe().ReadLine(absl::Seconds(30)), "done");
+  const absl::Time begin = absl::Now();
+  // The end of the stream: nobody else has it open, though the server goes on.
+  EXPECT_EQ(run->pipe().ReadLine(absl::Seconds(20)), std::nullopt);
+  EXPECT_LT(absl::Now() - begin, absl::Seconds(15));
+  EXPECT_EQ(run->Wait().code, 0);
+  EXPECT_EQ(home.Servers().size(), 1);
+}
+
+}  // namespace
+}  // namespace redlatch

@@ -1,0 +1,117 @@
+// A bar: whoever waits gets the lock of a holder that was killed when its lease is over, and 100 ms
+// later at most.
+#include <atomic>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "gtest/gtest.h"
+#include "redlatch/client.h"
+#include "redlatch/reentrant_lock.h"
+#include "redlatch/reentrant_read_write_lock.h"
+#include "redlatch/simple_lock.h"
+#include "src/base/clock.h"
+#include "src/base/parker.h"
+#include "tests/support/child_entry.h"
+#include "tests/support/lock_keys.h"
+#include "tests/support/punctuality.h"
+#include "tests/support/redis_server.h"
+
+namespace redlatch {
+namespace {
+
+constexpr absl::Duration kLease = absl::Seconds(2);
+constexpr absl::Duration kGrace = absl::Milliseconds(100);
+
+std::unique_ptr<RedisLockBase> Make(std::string_view kind, const Client& client) {
+  if (kind == "simple") return std::make_unique<SimpleLock>(client, "lock", LockOptions{kLease});
+  if (kind == "reentrant") {
+    return std::make_unique<ReentrantLock>(client, "lock", LockOptions{kLease});
+  }
+  return std::make_unique<ReentrantReadWriteLock>(client, "lock", LockOptions{kLease});
+}
+
+REDLATCH_CHILD(DoomedHolder) {
+  const auto lock = Make(args.at(1), *Client::Connect(args.at(0)));
+  lock->lock();
+  parent.WriteLine("held");
+  (void)parent.ReadLine(absl::Hours(1));
+  return 0;
+}
+
+class DeadHolder : public ::testing::TestWithParam<std::string_view> {
+ protected:
+  bool AwaitQueued(int64_t waiters) {
+    const base::Instant patience = base::Now() + absl::Seconds(10);
+    const std::string suffix =
+        GetParam() == "read_write" ? "rw.writers" : std::string(GetParam()) + ".queue";
+    const std::string queue = support::AuxiliaryKey("lock", suffix);
+    while (server_->Integer({"ZCARD", queue}) != waiters) {
+      if (patience < base::Now()) return false;
+      std::this_thread::yield();
+    }
+    return true;
+  }
+
+  const std::unique_ptr<support::RedisServer> server_ = support::RedisServer::Start();
+};
+
+// `phase`: how long the hold has lasted; a renewal moves the lease's end.
+TEST_P(DeadHolder, IsFollowedByTheFirstWaiterWhenItsLeaseIsOver) {
+  redis::Punctuality punctuality;
+  for (absl::Duration phase : {absl::ZeroDuration(), absl::Milliseconds(600)}) {
+    const auto holder =
+        support::SpawnChild("DoomedHolder", {server_->url(), std::string(GetParam())});
+    ASSERT_EQ(holder->pipe().ReadLine(), "held");
+    std::atomic<int64_t> killed{0};
+    std::thread waiter([&] {
+      const auto lock = Make(GetParam(), *Client::Connect(server_->url()));
+      const auto lease = lock->Acquire();
+      const base::Instant now = base::Now();
+      ASSERT_TRUE(lease.ok()) << lease.status();
+      const base::Instant death = base::Instant::FromNanos(killed);
+      punctuality.Note(death + kLease);
+      std::printf("%s after the holder's death\n", absl::FormatDuration(now - death).c_str());
+    });
+    EXPECT_TRUE(AwaitQueued(1));
+    base::Parker().ParkUntil(base::Now() + phase);
+    killed = base::Now().nanos();
+    holder->Kill();
+    waiter.join();
+  }
+  EXPECT_TRUE(punctuality.Within(kGrace));
+}
+
+TEST_P(DeadHolder, IsFollowedByTheNextWhereTheFirstWaiterDiedToo) {
+  redis::Punctuality punctuality;
+  const std::string kind(GetParam());
+  const auto holder = support::SpawnChild("DoomedHolder", {server_->url(), kind});
+  ASSERT_EQ(holder->pipe().ReadLine(), "held");
+  const auto first = support::SpawnChild("DoomedHolder", {server_->url(), kind});
+  ASSERT_TRUE(AwaitQueued(1));
+  std::atomic<int64_t> killed{0};
+  std::thread waiter([&] {
+    const auto lock = Make(kind, *Client::Connect(server_->url()));
+    const auto lease = lock->Acquire();
+    ASSERT_TRUE(lease.ok()) << lease.status();
+    // It was not the head, so that it looks with a heartbeat.
+    punctuality.Note(base::Instant::FromNanos(killed) + kLease + kLease / 3);
+  });
+  EXPECT_TRUE(AwaitQueued(2));
+  killed = base::Now().nanos();
+  first->Kill();
+  holder->Kill();
+  waiter.join();
+  EXPECT_TRUE(punctuality.Within(kGrace));
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, DeadHolder, ::testing::Values("simple", "reentrant", "read_write"),
+                         [](const auto& kind) { return std::string(kind.param); });
+
+}  // namespace
+}  // namespace redlatch

@@ -1,0 +1,119 @@
+// `redlatch run` killed at any moment: while it starts, waits, runs or ends. Nothing of it outlives
+// the lock, and its exit code is one of those that the manual promises.
+#include <dirent.h>
+#include <signal.h>
+
+#include <cstdlib>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "redlatch/client.h"
+#include "redlatch/simple_lock.h"
+#include "src/base/parker.h"
+#include "src/base/random.h"
+#include "tests/conformance/cli/run/fixture.h"
+#include "tests/support/test_scale.h"
+
+namespace redlatch {
+namespace {
+
+using ::testing::AnyOf;
+using ::testing::IsEmpty;
+
+class RedlatchRunKillsTest : public RedlatchRunTest {
+ protected:
+  struct Process {
+    pid_t pid;
+    std::string name;
+  };
+
+  // Everything that a run has started, by a variable in its environment; or, of that, only its
+  // command and what came of it.
+  static std::vector<Process> StartedBy(const std::string& mark, bool commands) {
+    std::vector<Process> found;
+    DIR* const directory = opendir("/proc");
+    while (const dirent* entry = readdir(directory)) {
+      int pid = 0;
+      if (!absl::SimpleAtoi(entry->d_name, &pid)) continue;
+      const std::string proc = absl::StrCat("/proc/", pid);
+      const std::string environment = TextOf(proc + "/environ");
+      if (environment.find(mark) == std::string::npos) continue;
+      if (commands && environment.find("REDLATCH_TOKEN=") == std::string::npos) continue;
+      std::string name = TextOf(proc + "/comm");
+      if (name.empty()) continue;  // it has ended meanwhile
+      found.push_back({pid, std::move(name)});
+    }
+    closedir(directory);
+    return found;
+  }
+  static std::string Listed(const std::vector<Process>& processes) {
+    return absl::StrJoin(processes, ", ", [](std::string* out, const Process& each) {
+      absl::StrAppend(out, each.pid, " ", each.name);
+    });
+  }
+
+  // The keeper where there is one yet, and `of_keeper`; else the front.
+  static pid_t Victim(pid_t front, bool of_keeper) {
+    int keeper = 0;
+    const std::string children =
+        TextOf(absl::StrCat("/proc/", front, "/task/", front, "/children"));
+    const bool has_one = absl::SimpleAtoi(children.substr(0, children.find(' ')), &keeper);
+    return of_keeper && has_one ? keeper : front;
+  }
+
+  static bool AllEnd(const std::string& mark, absl::Duration patience) {
+    const base::Instant until = base::Now() + patience;
+    while (!StartedBy(mark, /*commands=*/false).empty()) {
+      if (until <= base::Now()) return false;
+      absl::SleepFor(absl::Milliseconds(5));
+    }
+    return true;
+  }
+};
+
+TEST_F(RedlatchRunKillsTest, AtAnyMomentTheyLeaveNothingThatOutlivesTheLock) {
+  const char* const given = std::getenv("REDLATCH_SOAK_SEED");
+  const uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 10) : base::RandomBits();
+  SCOPED_TRACE(absl::StrCat("REDLATCH_SOAK_SEED=", seed));
+  std::mt19937_64 random(seed);
+  const absl::StatusOr<Client> client = Client::Connect(server_->url());
+  ASSERT_TRUE(client.ok()) << client.status();
+  SimpleLock lock(*client, "job");
+
+  const int rounds = support::Scaled(support::FullBars() ? 200 : 25);
+  for (int round = 0; round < rounds && !HasFailure(); ++round) {
+    SCOPED_TRACE(absl::StrCat("round ", round));
+    const std::string mark = absl::StrCat("REDLATCH_TEST_RUN=", seed, ".", round, ".");
+    const auto run =
+        Start(Join({"--lease", "600ms", "--grace", "50ms", "job", "--"}, Family(":")), {mark});
+    const bool of_keeper = random() % 2 == 0;
+    const auto when = absl::Microseconds(static_cast<int64_t>(random() % 60'000));
+    base::Parker().ParkUntil(base::Now() + when);
+    const pid_t front = run->pid();
+    const pid_t victim = front > 0 ? Victim(front, of_keeper) : 0;
+    if (victim > 0) kill(victim, SIGKILL);
+
+    const absl::StatusOr<Lease> next = lock.Acquire({.wait = absl::Seconds(30)});
+    ASSERT_TRUE(next.ok()) << next.status();
+    const std::vector<Process> overlapping = StartedBy(mark, /*commands=*/true);
+    EXPECT_THAT(overlapping, IsEmpty()) << "run beside the next holder: " << Listed(overlapping);
+    // Of the front itself; of the keeper, before and while the command runs.
+    const int code = CodeOf(*run);
+    if (victim == front) {
+      EXPECT_EQ(code, 128 + SIGKILL);
+    } else {
+      EXPECT_THAT(code, AnyOf(122, 125));
+    }
+    EXPECT_TRUE(AllEnd(mark, absl::Seconds(10))) << Listed(StartedBy(mark, /*commands=*/false));
+  }
+}
+
+}  // namespace
+}  // namespace redlatch

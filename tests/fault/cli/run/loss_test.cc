@@ -1,0 +1,247 @@
+// What becomes of a command whose lock is lost, or whose `redlatch run` is killed: it ends, with
+// all that it started, before the lock can be another's.
+#include <signal.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "redlatch/client.h"
+#include "redlatch/simple_lock.h"
+#include "tests/conformance/cli/run/fixture.h"
+#include "tests/support/tcp_proxy.h"
+
+namespace redlatch {
+namespace {
+
+using ::testing::HasSubstr;
+
+class RedlatchRunLossTest : public RedlatchRunTest {
+ protected:
+  RedlatchRunLossTest() : proxy_({.port = server_->port()}) {}
+
+  // A run of two processes through the proxy, which have said their numbers.
+  struct Run {
+    std::unique_ptr<support::Child> redlatch;
+    EndOf one;
+    EndOf two;
+  };
+  Run StartFamily(const Words& options, const std::string& to_term) const {
+    auto redlatch = Start(Join(Join(options, {"job", "--"}), Family(to_term)),
+                          {"REDLATCH_URL=" + proxy_.url()});
+    EndOf one = ProcessFrom(*redlatch);
+    EndOf two = ProcessFrom(*redlatch);
+    return {.redlatch = std::move(redlatch), .one = std::move(one), .two = std::move(two)};
+  }
+
+  static bool BothEnd(const Run& run) {
+    return run.one.Within(absl::Seconds(20)) && run.two.Within(absl::Seconds(20));
+  }
+
+  // The process that has the lock is the parent of the command, of which the other one is a child.
+  static pid_t KeeperOf(const Run& run) {
+    const pid_t front = run.redlatch->pid();
+    const pid_t parent = ParentOf(run.one.pid());
+    return ParentOf(parent) == front ? parent : ParentOf(parent);
+  }
+
+  // Whoever gets the lock next finds nothing of the run alive.
+  void ExpectNobodyOverlaps(const Run& run) const {
+    absl::StatusOr<Client> client = Client::Connect(server_->url());
+    ASSERT_TRUE(client.ok()) << client.status();
+    SimpleLock lock(*client, "job");
+    const absl::StatusOr<Lease> lease = lock.Acquire({.wait = absl::Seconds(60)});
+    ASSERT_TRUE(lease.ok()) << lease.status();
+    EXPECT_TRUE(run.one.Within(absl::ZeroDuration()));
+    EXPECT_TRUE(run.two.Within(absl::ZeroDuration()));
+  }
+
+  support::TcpProxy proxy_;
+};
+
+TEST_F(RedlatchRunLossTest, TheCommandIsToldEarlyEnoughToEndInOrder) {
+  const Run run = StartFamily({"--lease", "2s", "--grace", "900ms"}, "echo told; exit 0");
+  proxy_.Drop(support::Direction::kToClient);
+  ExpectNobodyOverlaps(run);
+  EXPECT_EQ(run.redlatch->pipe().ReadLine(), "told");
+  EXPECT_EQ(CodeOf(*run.redlatch), 122);
+  EXPECT_THAT(Errors(), HasSubstr("lock \"job\" is about to be lost"));
+}
+
+TEST_F(RedlatchRunLossTest, ASlowServerIsNoUnreachableOneThoughItIsTriedOnce) {
+  proxy_.Delay(support::Direction::kToClient, absl::Milliseconds(150));
+  const Words far = {"REDLATCH_URL=" + proxy_.url()};
+  EXPECT_EQ(Code({"--wait", "0", "job", "--", "true"}, far), 0) << Errors();
+  EXPECT_EQ(Code({"--wait", "10ms", "job", "--", "true"}, far), 0) << Errors();
+  const auto holder = Start({"job", "--", "sh", "-c", "echo held; exec sleep 60"});
+  ASSERT_EQ(holder->pipe().ReadLine(), "held");
+  EXPECT_EQ(Code({"--wait", "0", "job", "--", "echo", "wrong"}, far), 120) << Errors();
+  proxy_.Drop(support::Direction::kToClient);
+  EXPECT_EQ(Code({"--wait", "0", "job", "--", "echo", "wrong"}, far), 121) << Errors();
+}
+
+TEST_F(RedlatchRunLossTest, TheCommandEndsWithATerminalOfWhichRedlatchIsTheFirstProcess) {
+  if (!support::CanMakeTerminals()) GTEST_SKIP() << "there is no /dev/pts";
+  // As with ssh -t: no shell is there to be told, and to tell.
+  const auto run =
+      StartOnTerminal("exec " REDLATCH_COMMAND " run job -- sh -c 'echo $$; exec sleep 60'");
+  const EndOf command = ProcessFrom(*run);
+  run->pipe().Close();
+  EXPECT_TRUE(command.Within(absl::Seconds(10)));
+  const absl::StatusOr<Client> client = Client::Connect(server_->url());
+  ASSERT_TRUE(client.ok()) << client.status();
+  SimpleLock lock(*client, "job");
+  EXPECT_TRUE(lock.Acquire({.wait = absl::Seconds(10)}).ok());
+}
+
+TEST_F(RedlatchRunLossTest, ALockThatTheServerHasForgottenIsSaidToBeGone) {
+  const Run run = StartFamily({"--lease", "3s"}, "exit 0");
+  server_->Text({"FLUSHALL"});
+  EXPECT_EQ(CodeOf(*run.redlatch), 122);
+  EXPECT_THAT(Errors(), HasSubstr("is lost (the server no longer has it: "));
+  EXPECT_TRUE(BothEnd(run));
+}
+
+TEST_F(RedlatchRunLossTest, ACommandThatIgnoresSigtermIsKilledBeforeTheLeaseEnds) {
+  const Run run = StartFamily({"--lease", "2s", "--grace", "500ms"}, ":");
+  proxy_.Drop(support::Direction::kToClient);
+  ExpectNobodyOverlaps(run);
+  EXPECT_EQ(CodeOf(*run.redlatch), 122);
+}
+
+TEST_F(RedlatchRunLossTest, AStoppedCommandKeepsTheLockAndEndsWithIt) {
+  const Run run = StartFamily({"--lease", "2s"}, "exit 0");
+  kill(run.one.pid(), SIGSTOP);
+  kill(run.two.pid(), SIGSTOP);
+  EXPECT_FALSE(run.one.Within(absl::Seconds(3)));  // longer than the lease
+  EXPECT_TRUE(IsTaken("job"));
+  proxy_.Drop(support::Direction::kToClient);
+  ExpectNobodyOverlaps(run);
+  EXPECT_EQ(CodeOf(*run.redlatch), 122);
+}
+
+TEST_F(RedlatchRunLossTest, AShortGapInTheNetworkIsNoLoss) {
+  const Run run = StartFamily({"--lease", "3s", "--grace", "300ms"}, "exit 7");
+  proxy_.Drop(support::Direction::kToClient);
+  EXPECT_FALSE(run.one.Within(absl::Milliseconds(1300)));  // past the first renewal
+  proxy_.Heal();
+  EXPECT_FALSE(run.one.Within(absl::Seconds(3)));  // past the lease that was at risk
+  run.redlatch->Signal(SIGTERM);
+  EXPECT_EQ(CodeOf(*run.redlatch), 7);
+}
+
+TEST_F(RedlatchRunLossTest, WithWarnTheCommandGoesOn) {
+  for (const auto& [own, expected] : {std::pair(0, 122), std::pair(4, 4)}) {
+    const auto run = Start({"--on-lost=warn", "--lease", "500ms", "job", "--", "sh", "-c",
+                            "echo on; read line; exit " + std::to_string(own)},
+                           {"REDLATCH_URL=" + proxy_.url()});
+    ASSERT_EQ(run->pipe().ReadLine(), "on");
+    proxy_.Drop(support::Direction::kToClient);
+    for (int i = 0; i < 2000 && Errors().find("goes on without it") == std::string::npos; ++i) {
+      absl::SleepFor(absl::Milliseconds(5));
+    }
+    EXPECT_THAT(Errors(), HasSubstr("lock \"job\" is lost"));
+    run->pipe().WriteLine("go");
+    EXPECT_EQ(CodeOf(*run), expected);
+    proxy_.Heal();
+  }
+}
+
+TEST_F(RedlatchRunLossTest, ACommandWhoseLockIsTakenAwayIsToldSo) {
+  const Run run = StartFamily({"--lease", "3s"}, "exit 0");
+  absl::StatusOr<Client> client = Client::Connect(server_->url());
+  ASSERT_TRUE(client.ok());
+  ASSERT_TRUE(SimpleLock(*client, "job").ForceRelease().ok());
+  ASSERT_TRUE(BothEnd(run));
+  EXPECT_EQ(CodeOf(*run.redlatch), 122);
+  EXPECT_THAT(Errors(), HasSubstr("lock \"job\" is lost"));
+}
+
+TEST_F(RedlatchRunLossTest, AServerThatDiesIsALoss) {
+  const Run run = StartFamily({"--lease", "2s"}, ":");
+  server_->Kill();
+  ASSERT_TRUE(BothEnd(run));
+  EXPECT_EQ(CodeOf(*run.redlatch), 122);
+}
+
+TEST_F(RedlatchRunLossTest, KilledItTakesTheCommandWithItAndReleasesTheLock) {
+  const Run run = StartFamily({"--lease", "60s", "--grace", "300ms"}, ":");
+  const EndOf keeper(KeeperOf(run));
+  kill(run.redlatch->pid(), SIGKILL);
+  ASSERT_TRUE(BothEnd(run));
+  EXPECT_TRUE(keeper.Within(absl::Seconds(10)));
+  // Long before the lease ends.
+  EXPECT_EQ(Code({"job", "--wait", "0", "--", "true"}), 0);
+}
+
+TEST_F(RedlatchRunLossTest, AReleaseThatIsNotAnsweredIsToldAndChangesNoExitCode) {
+  const auto run = Start({"--lease", "60s", "job", "--", "sh", "-c", "echo on; read line; exit 4"},
+                         {"REDLATCH_URL=" + proxy_.url()});
+  ASSERT_EQ(run->pipe().ReadLine(), "on");
+  proxy_.Drop(support::Direction::kToClient);
+  run->pipe().WriteLine("go");
+  EXPECT_EQ(CodeOf(*run), 4);
+  EXPECT_THAT(Errors(), HasSubstr("could not be released"));
+}
+
+TEST_F(RedlatchRunLossTest, WhereBothItsProcessesAreKilledAtOnceTheCommandEnds) {
+  const Run run = StartFamily({"--lease", "60s"}, ":");
+  const pid_t keeper = KeeperOf(run);
+  const pid_t command = ParentOf(run.one.pid()) == keeper ? run.one.pid() : run.two.pid();
+  run.redlatch->Stop();
+  kill(keeper, SIGSTOP);
+  kill(keeper, SIGKILL);
+  kill(run.redlatch->pid(), SIGKILL);
+  EXPECT_TRUE((command == run.one.pid() ? run.one : run.two).Within(absl::Seconds(10)));
+}
+
+TEST_F(RedlatchRunLossTest, KilledWhileItWaitsItLeavesTheQueue) {
+  const auto holder = Start({"job", "--", "sh", "-c", "echo held; read line"});
+  ASSERT_EQ(holder->pipe().ReadLine(), "held");
+  const auto waiter = Start({"job", "--", "echo", "wrong"});
+  absl::StatusOr<Client> client = Client::Connect(server_->url());
+  ASSERT_TRUE(client.ok());
+  SimpleLock lock(*client, "job");
+  const auto waiting = [&](int64_t count) {
+    for (int i = 0; i < 2000; ++i) {
+      const auto info = lock.Inspect();
+      if (info.ok() && info->waiting == count) return true;
+      absl::SleepFor(absl::Milliseconds(5));
+    }
+    return false;
+  };
+  ASSERT_TRUE(waiting(1));
+  waiter->Kill();
+  EXPECT_TRUE(waiting(0));
+}
+
+TEST_F(RedlatchRunLossTest, WhereTheProcessThatRenewsIsKilledTheCommandIsToo) {
+  const Run run = StartFamily({"--lease", "5s"}, ":");
+  kill(KeeperOf(run), SIGKILL);
+  ExpectNobodyOverlaps(run);
+  EXPECT_EQ(CodeOf(*run.redlatch), 122);
+  EXPECT_THAT(Errors(), HasSubstr("was killed"));
+}
+
+TEST_F(RedlatchRunLossTest, WhereTheProcessThatRenewsHangsTheCommandIsKilledInTime) {
+  const Run run = StartFamily({"--lease", "3s"}, ":");
+  kill(KeeperOf(run), SIGSTOP);
+  ExpectNobodyOverlaps(run);
+  EXPECT_EQ(CodeOf(*run.redlatch), 122);
+}
+
+TEST_F(RedlatchRunLossTest, WhileItIsStoppedTheLockIsRenewedAndTheLossAttendedTo) {
+  const Run run = StartFamily({"--lease", "2s"}, ":");
+  run.redlatch->Stop();
+  EXPECT_FALSE(run.one.Within(absl::Seconds(3)));  // longer than the lease
+  EXPECT_TRUE(IsTaken("job"));
+  proxy_.Drop(support::Direction::kToClient);
+  ExpectNobodyOverlaps(run);
+  run.redlatch->Continue();
+  EXPECT_EQ(CodeOf(*run.redlatch), 122);
+}
+
+}  // namespace
+}  // namespace redlatch

@@ -1,0 +1,123 @@
+// A server that accepts connections and ends them at once is not besieged, at whatever moment it
+// does so; and the first reconnection after a loss does not wait.
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "absl/time/time.h"
+#include "gtest/gtest.h"
+#include "redlatch/client.h"
+#include "redlatch/simple_lock.h"
+#include "src/base/clock.h"
+#include "src/base/parker.h"
+#include "src/redis/connect/comeback.h"
+#include "src/redis/link/subscriber.h"
+#include "tests/support/fake_server.h"
+
+namespace redlatch {
+namespace {
+
+using support::FakeServer;
+
+constexpr absl::Duration kTime = absl::Seconds(2);
+// What back-off allows for in that time, of one connection: 10 ms, 20 ms ... 640 ms, each jittered.
+constexpr int kMostConnections = 12;
+
+// The passing of time is what these tests are about; it stands for no event.
+void Sleep(absl::Duration time) { base::Parker().ParkUntil(base::Now() + time); }
+
+bool IsOurScript(const FakeServer::Asked& asked) {
+  return asked.command[0] == "EVALSHA" && asked.command[1] != std::string(40, '0');
+}
+
+TEST(ReconnectRate, OfASubscriberIsBoundedIfTheServerAcknowledgesAndHangsUp) {
+  FakeServer server([](const FakeServer::Asked& asked) {
+    asked.hang_up = asked.command[0] == "SUBSCRIBE";
+    return FakeServer::Polite(asked);
+  });
+  redis::Subscriber subscriber(*redis::ParseUrl(server.url()), {});
+  const absl::Status subscribed = subscriber.Subscribe("c", base::Now() + kTime);
+  EXPECT_TRUE(subscribed.ok()) << subscribed;
+  Sleep(kTime);
+  EXPECT_LE(server.connections(), kMostConnections);
+  EXPECT_GE(server.connections(), 3);
+}
+
+class ReconnectRateOfAWaiter : public ::testing::Test {
+ protected:
+  // Waits in vain, with a command connection and a subscription.
+  static void Wait(const FakeServer& server) {
+    SimpleLock lock(*Client::Connect(server.url(), {.connect = ConnectPolicy::kLazy}), "lock");
+    const base::Instant end = base::Now() + kTime;
+    while (base::Now() < end) {
+      EXPECT_FALSE(lock.Acquire({.wait = end - base::Now()}).ok());
+    }
+  }
+};
+
+TEST_F(ReconnectRateOfAWaiter, IsBoundedIfTheServerHangsUpAtAScript) {
+  FakeServer server([](const FakeServer::Asked& asked) -> std::optional<std::string> {
+    if (IsOurScript(asked)) return std::nullopt;
+    return FakeServer::Polite(asked);
+  });
+  Wait(server);
+  EXPECT_LE(server.connections(), 1 + kMostConnections);
+}
+
+TEST_F(ReconnectRateOfAWaiter, IsBoundedIfTheServerHangsUpAtTheHandshake) {
+  FakeServer server([](const FakeServer::Asked&) { return std::nullopt; });
+  Wait(server);
+  EXPECT_LE(server.connections(), 2 * kMostConnections);
+}
+
+TEST_F(ReconnectRateOfAWaiter, IsBoundedIfTheServerHangsUpAtASubscription) {
+  FakeServer server([](const FakeServer::Asked& asked) -> std::optional<std::string> {
+    if (IsOurScript(asked)) return "+queued 1000 1 1\r\n";
+    asked.hang_up = asked.command[0] == "SUBSCRIBE";
+    return FakeServer::Polite(asked);
+  });
+  Wait(server);
+  EXPECT_LE(server.connections(), 1 + kMostConnections);
+}
+
+class ComebackTest : public ::testing::Test {
+ protected:
+  bool AtOnce() const { return comeback_.next_attempt() <= base::Now(); }
+
+  redis::Comeback comeback_{absl::Hours(1), absl::Hours(1)};
+};
+
+TEST_F(ComebackTest, IsAtOnceAfterTheFirstLossAndHeldBackAfterThat) {
+  comeback_.Made();
+  comeback_.Heard(1);
+  comeback_.Lost();
+  EXPECT_TRUE(AtOnce());
+  comeback_.Made();
+  comeback_.Heard(1);
+  comeback_.Lost();
+  EXPECT_FALSE(AtOnce());
+}
+
+TEST_F(ComebackTest, IsAtOnceAgainAfterAConnectionThatWasOfUse) {
+  for (int i = 0; i < 2; ++i) {
+    comeback_.Made();
+    comeback_.Lost();
+  }
+  EXPECT_FALSE(AtOnce());
+  comeback_.Made();
+  Sleep(absl::Milliseconds(300));
+  comeback_.Lost();
+  EXPECT_FALSE(AtOnce()) << "nothing was heard on it";
+  comeback_.Made();
+  comeback_.Heard(1);
+  Sleep(absl::Milliseconds(300));
+  comeback_.Lost();
+  EXPECT_TRUE(AtOnce());
+  comeback_.Made();
+  comeback_.Heard(100);
+  comeback_.Lost();
+  EXPECT_TRUE(AtOnce());
+}
+
+}  // namespace
+}  // namespace redlatch

@@ -1,0 +1,313 @@
+// What a client tells people of itself: when it is there, what it says, and when it goes.
+#include <errno.h>
+#include <unistd.h>
+
+#include <array>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/clock.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "lua/scripts.h"
+#include "redlatch/client.h"
+#include "redlatch/simple_lock.h"
+#include "src/base/clock.h"
+#include "src/engine/protocol/description.h"
+#include "src/engine/runtime/core.h"
+#include "src/engine/runtime/handle.h"
+#include "tests/support/punctuality.h"
+#include "tests/support/redis_server.h"
+#include "tests/support/subprocess.h"
+
+namespace redlatch {
+namespace {
+
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+constexpr absl::Duration kPatience = absl::Seconds(10);
+
+class ClientDescription : public ::testing::Test {
+ protected:
+  static bool Await(const std::function<bool()>& condition) {
+    const base::Instant until = base::Now() + kPatience;
+    while (!condition()) {
+      if (base::Now() >= until) return false;
+      absl::SleepFor(absl::Milliseconds(1));
+    }
+    return true;
+  }
+  std::vector<std::string> Keys() const {
+    std::vector<std::string> keys;
+    for (const redis::Reply& key : server_->Command({"KEYS", "redlatch:client:*"}).elements) {
+      keys.push_back(key.text);
+    }
+    return keys;
+  }
+  // Of the only client.
+  std::optional<LockInfo::Process> Described() const {
+    const std::vector<std::string> keys = Keys();
+    EXPECT_THAT(keys, SizeIs(1));
+    return keys.empty() ? std::nullopt
+                        : engine::ReadDescription(server_->Text({"GET", keys.front()}));
+  }
+  // From here on for who connects as "alice".
+  absl::StatusOr<Client> ConnectAs(const std::string& rules) const {
+    server_->Command({"ACL", "SETUSER", "alice", "reset", "on", ">sesame", "&*", "+@all"});
+    for (const absl::string_view rule : absl::StrSplit(rules, ' ')) {
+      server_->Command({"ACL", "SETUSER", "alice", std::string(rule)});
+    }
+    return Client::Connect(absl::StrCat("redis://alice:sesame@127.0.0.1:", server_->port()),
+                           {.on_warning = [](std::string_view text) { ADD_FAILURE() << text; }});
+  }
+
+  const std::unique_ptr<support::RedisServer> server_ = support::RedisServer::Start();
+};
+
+TEST_F(ClientDescription, IsThereWithTheFirstConnectionAndEndsByItself) {
+  const auto client = Client::Connect(server_->url(), {.key_prefix = "app:"});
+  ASSERT_TRUE(client.ok()) << client.status();
+  const auto process = Described();
+  ASSERT_TRUE(process.has_value());
+  std::array<char, 256> host{};
+  ASSERT_EQ(gethostname(host.data(), host.size()), 0);
+  EXPECT_EQ(process->host, host.data());
+  EXPECT_EQ(process->pid, getpid());
+  EXPECT_EQ(process->program, program_invocation_short_name);
+  const int64_t ttl = server_->Integer({"PTTL", Keys().front()});
+  EXPECT_GT(ttl, 59 * 60'000);
+  EXPECT_LE(ttl, 60 * 60'000);
+}
+
+TEST_F(ClientDescription, CallsTheProgramWhatItIsTold) {
+  const auto client = Client::Connect(server_->url(), {.program = "nightly \"report\""});
+  ASSERT_TRUE(client.ok()) << client.status();
+  ASSERT_TRUE(Described().has_value());
+  EXPECT_EQ(Described()->program, "nightly \"report\"");
+}
+
+TEST_F(ClientDescription, ComesBackWithEveryConnection) {
+  const auto client = Client::Connect(server_->url());
+  ASSERT_TRUE(client.ok()) << client.status();
+  const std::vector<std::string> before = Keys();
+  server_->Command({"FLUSHALL"});
+  server_->Command({"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"});
+  EXPECT_TRUE(Await([&] { return client->Ping().ok(); }));
+  EXPECT_EQ(Keys(), before);
+}
+
+TEST_F(ClientDescription, GoesWithTheLastThatUsesTheClient) {
+  std::optional<absl::StatusOr<Lease>> lease;
+  {
+    const auto client = Client::Connect(server_->url());
+    ASSERT_TRUE(client.ok()) << client.status();
+    lease = SimpleLock(*client, "job").Acquire();
+  }
+  ASSERT_TRUE((*lease).ok()) << (*lease).status();
+  EXPECT_THAT(Keys(), SizeIs(1));
+  lease.reset();
+  EXPECT_TRUE(Await([&] { return Keys().empty(); }));
+  EXPECT_THAT(server_->LockKeys(), ::testing::ElementsAre("redlatch:2:{job}:fence"));
+}
+
+TEST_F(ClientDescription, OfManyShortLivedClientsNothingStays) {
+  for (int i = 0; i < 100; ++i) {
+    const auto client = Client::Connect(i % 2 == 0 ? server_->url() : server_->unix_url());
+    ASSERT_TRUE(client.ok()) << client.status();
+    if (i % 4 < 2) {
+      ASSERT_TRUE(SimpleLock(*client, "job").Acquire().ok());
+    }
+  }
+  EXPECT_TRUE(Await([&] { return Keys().empty(); })) << Keys().size();
+}
+
+TEST_F(ClientDescription, OfAClientThatTheServerMustNotHaveNothingIsWritten) {
+  server_->Command({"CONFIG", "SET", "maxmemory", "100mb"});
+  server_->Command({"CONFIG", "SET", "maxmemory-policy", "allkeys-lru"});
+  EXPECT_FALSE(Client::Connect(server_->url()).ok());
+  EXPECT_THAT(Keys(), IsEmpty());
+}
+
+TEST_F(ClientDescription, DoesNotHoldUpTheEndOfAClientWhoseServerHangs) {
+  std::optional<absl::StatusOr<Client>> client = Client::Connect(server_->url());
+  ASSERT_TRUE(client->ok()) << client->status();
+  server_->Stop();
+  redis::Punctuality punctuality;
+  const base::Instant begin = base::Now();
+  client.reset();
+  punctuality.Note(begin);
+  EXPECT_TRUE(punctuality.Within(absl::Milliseconds(200)));
+  server_->Continue();
+  EXPECT_TRUE(Await([&] { return Keys().empty(); })) << "it was sent all the same";
+}
+
+TEST_F(ClientDescription, StaysWhereAForkedChildEnds) {
+  std::optional<absl::StatusOr<Client>> client = Client::Connect(server_->url());
+  ASSERT_TRUE(client->ok()) << client->status();
+  const auto child = support::Child::Fork([&](support::LinePipe&) {
+    client.reset();
+    return 0;
+  });
+  ASSERT_EQ(child->Wait().code, 0);
+  EXPECT_TRUE((*client)->Ping().ok());
+  EXPECT_THAT(Keys(), SizeIs(1));
+}
+
+// A sanitizer's forked children must start no threads, as a client does.
+#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+TEST_F(ClientDescription, OfAForkedChildThatConnectsAnewIsItsOwn) {
+  const auto client = Client::Connect(server_->url());
+  ASSERT_TRUE(client.ok()) << client.status();
+  SimpleLock ours(*client, "ours");
+  const auto lease = ours.Acquire();
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  const auto child = support::Child::Fork([&](support::LinePipe&) {
+    const auto anew = Client::Connect(server_->url());
+    if (!anew.ok() || Keys().size() != 2) return 1;
+    SimpleLock theirs(*anew, "theirs");
+    const auto won = theirs.Acquire();
+    const auto info = theirs.Inspect();
+    const auto of_parent = SimpleLock(*anew, "ours").Inspect();
+    const bool told = info.ok() && info->holders.at(0).process.pid == getpid() && of_parent.ok() &&
+                      of_parent->holders.at(0).process.pid == getppid();
+    return told ? 0 : 2;
+  });
+  ASSERT_EQ(child->Wait().code, 0);
+  EXPECT_TRUE(Await([&] { return Keys().size() == 1; }));
+  EXPECT_EQ(ours.Inspect()->holders.at(0).process.pid, getpid());
+}
+#endif
+
+TEST_F(ClientDescription, ThatIsNotPermittedHarmsNothing) {
+  const auto client = ConnectAs("~job ~redlatch:2:{job}:*");
+  ASSERT_TRUE(client.ok()) << client.status();
+  SimpleLock lock(*client, "job");
+  const auto lease = lock.Acquire();
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  EXPECT_THAT(Keys(), IsEmpty());
+  const auto info = lock.Inspect();
+  ASSERT_TRUE(info.ok()) << info.status();
+  ASSERT_EQ(info->holders.size(), 1);
+  EXPECT_EQ(info->holders[0].process.pid, 0);
+}
+
+TEST_F(ClientDescription, IsToldWhereItsKeysArePermittedToo) {
+  const auto client = ConnectAs("~job ~redlatch:2:{job}:* ~redlatch:client:*");
+  ASSERT_TRUE(client.ok()) << client.status();
+  SimpleLock lock(*client, "job");
+  const auto lease = lock.Acquire();
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  EXPECT_EQ(lock.Inspect()->holders.at(0).process.pid, getpid());
+}
+
+TEST_F(ClientDescription, ThatFindsNoMemoryHarmsNothing) {
+  server_->Command({"CONFIG", "SET", "maxmemory", "1"});
+  const auto client = Client::Connect(server_->url());
+  ASSERT_TRUE(client.ok()) << client.status();
+  EXPECT_TRUE(client->Ping().ok());
+  EXPECT_THAT(Keys(), IsEmpty());
+}
+
+TEST_F(ClientDescription, ThatSomebodyElseWroteIsIgnoredWhereItIsNone) {
+  const auto client = Client::Connect(server_->url());
+  ASSERT_TRUE(client.ok()) << client.status();
+  SimpleLock lock(*client, "job");
+  const auto lease = lock.Acquire();
+  for (const std::vector<std::string>& nonsense : std::vector<std::vector<std::string>>{
+           {"SET", Keys().front(), "7 1 host"}, {"LPUSH", Keys().front(), "a list"}}) {
+    const std::string key = nonsense[1];
+    server_->Command({"DEL", key});
+    server_->Command(nonsense);
+    const auto info = lock.Inspect();
+    ASSERT_TRUE(info.ok()) << info.status();
+    EXPECT_EQ(info->holders.at(0).process.pid, 0);
+  }
+}
+
+// Here the clock is a faster one.
+class DescriptionRefresh : public ClientDescription {
+ protected:
+  std::shared_ptr<engine::Core> NewCore() const {
+    const auto url = redis::ParseUrl(server_->url());
+    EXPECT_TRUE(url.ok()) << url.status();
+    auto core = engine::Core::Make(
+        *url, ClientOptions(), {.lifetime = absl::Seconds(30), .refresh = absl::Milliseconds(20)});
+    EXPECT_TRUE(core->channel().Connect(base::Now() + kPatience).ok());
+    return core;
+  }
+  static std::shared_ptr<engine::Handle> NewHandle(const std::shared_ptr<engine::Core>& core) {
+    auto handle = engine::Handle::Attach(core, "job", {},
+                                         {.scripts = {.acquire = lua::kSimpleAcquire,
+                                                      .release = lua::kSimpleRelease,
+                                                      .renew = lua::kSimpleRenew,
+                                                      .cancel = lua::kSimpleCancel,
+                                                      .inspect = lua::kSimpleInspect,
+                                                      .force_release = lua::kSimpleForceRelease},
+                                          .traits = {.kind = "simple"},
+                                          .keys = engine::KeyNames("simple")});
+    EXPECT_TRUE(handle.ok()) << handle.status();
+    return *handle;
+  }
+  static engine::Want WantOf(engine::Terms terms) {
+    return {.terms = terms, .options = std::make_shared<LockOptions>()};
+  }
+  // Nothing else brings it back: no lease is due for hours.
+  bool ComesBack() const {
+    server_->Command({"DEL", Keys().empty() ? "none" : Keys().front()});
+    return Await([&] { return Keys().size() == 1; });
+  }
+};
+
+TEST_F(DescriptionRefresh, KeepsTheHolderOfALongLeaseKnown) {
+  const auto core = NewCore();
+  const auto handle = NewHandle(core);
+  const auto won = handle->Acquire(WantOf({.lease = absl::Hours(24)}));
+  ASSERT_TRUE(won.ok()) << won.status();
+  EXPECT_TRUE(ComesBack());
+  EXPECT_TRUE(ComesBack()) << "again and again";
+  EXPECT_TRUE(handle->Release(won->tenure).ok());
+}
+
+TEST_F(DescriptionRefresh, KeepsTheHolderOfALeaseThatIsNeverRenewedKnown) {
+  const auto core = NewCore();
+  const auto handle = NewHandle(core);
+  const auto won = handle->Acquire(WantOf({.lease = absl::Hours(24), .manual = true}));
+  ASSERT_TRUE(won.ok()) << won.status();
+  EXPECT_TRUE(ComesBack());
+  EXPECT_TRUE(ComesBack());
+  EXPECT_TRUE(handle->Release(won->tenure).ok());
+}
+
+TEST_F(DescriptionRefresh, GivesItItsWholeLifetime) {
+  const auto core = NewCore();
+  const auto handle = NewHandle(core);
+  const auto won = handle->Acquire(WantOf({.lease = absl::Hours(24)}));
+  ASSERT_TRUE(won.ok()) << won.status();
+  const std::string key = Keys().front();
+  server_->Command({"PEXPIRE", key, "10000"});
+  EXPECT_TRUE(Await([&] { return server_->Integer({"PTTL", key}) > 20'000; }));
+  EXPECT_TRUE(handle->Release(won->tenure).ok());
+}
+
+TEST_F(DescriptionRefresh, EndsWithTheClient) {
+  {
+    const auto core = NewCore();
+    const auto handle = NewHandle(core);
+    const auto won = handle->Acquire(WantOf({.lease = absl::Hours(24)}));
+    ASSERT_TRUE(won.ok()) << won.status();
+    EXPECT_TRUE(ComesBack());
+    EXPECT_TRUE(handle->Release(won->tenure).ok());
+  }
+  EXPECT_TRUE(Await([&] { return Keys().empty(); }));
+}
+
+}  // namespace
+}  // namespace redlatch

@@ -1,0 +1,203 @@
+// What a forked child destroys of a client, its locks and its holds that a thread of its parent was
+// using.
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "gtest/gtest.h"
+#include "redlatch/client.h"
+#include "redlatch/count_down_latch.h"
+#include "redlatch/reentrant_lock.h"
+#include "redlatch/reentrant_read_write_lock.h"
+#include "redlatch/semaphore.h"
+#include "redlatch/simple_lock.h"
+#include "src/base/clock.h"
+#include "src/base/mutex.h"
+#include "tests/support/fork_sweep.h"
+#include "tests/support/redis_server.h"
+
+namespace redlatch {
+namespace {
+
+// A client, an object of each class, and holds.
+struct Everything {
+  explicit Everything(const std::string& url)
+      : client(*Client::Connect(url, {.connect = ConnectPolicy::kLazy})) {
+    leases.reserve(8);
+    permits.reserve(8);
+  }
+
+  Client client;
+  SimpleLock simple{client, "a simple lock with a name that is allocated"};
+  ReentrantLock reentrant{client, "a reentrant lock with a name that is allocated"};
+  ReentrantReadWriteLock read_write{client, "a lock with readers, and a name that is allocated"};
+  Semaphore semaphore{client, "a semaphore with a name that is allocated", 5};
+  CountDownLatch latch{client, "a latch with a name that is allocated", 1000};
+  std::vector<Lease> leases;  // these do not grow while they are used
+  std::vector<Permit> permits;
+  Hold hold;
+};
+
+class ClientForkSweep : public ::testing::Test {
+ protected:
+  // `use` is halted everywhere on its way.
+  int Sweep(const std::function<void(Everything&)>& use) {
+    return redlatch::Sweep([this] { all_ = std::make_unique<Everything>(server_->url()); },
+                           [&](int steps) {
+                             steps_left = steps;
+                             use(*all_);
+                             steps_left = -1;
+                           },
+                           [this] { all_.reset(); });
+  }
+
+  // The client's threads of that name are, from when it is prepared.
+  int SweepThreads(const char* name, const std::function<void(Everything&)>& use) {
+    return redlatch::Sweep([this] { all_ = std::make_unique<Everything>(server_->url()); },
+                           [&](int steps) {
+                             named_steps_left = steps;
+                             sweep_name = name;
+                             use(*all_);
+                             sweep_name = nullptr;
+                           },
+                           [this] { all_.reset(); });
+  }
+
+  template <class T>
+  static void Keep(std::vector<T>& kept, absl::StatusOr<T> got) {
+    ASSERT_TRUE(got.ok()) << got.status();
+    kept.push_back(*std::move(got));
+  }
+
+  const std::unique_ptr<support::RedisServer> server_ = support::RedisServer::Start();
+  std::unique_ptr<Everything> all_;
+};
+
+TEST_F(ClientForkSweep, AChildMayDestroyWhatAThreadLocked) {
+  EXPECT_GT(Sweep([](Everything& all) {
+              all.simple.lock();
+              all.hold = all.simple.current();
+              all.simple.unlock();
+            }),
+            50);
+}
+
+TEST_F(ClientForkSweep, AChildMayDestroyLeases) {
+  EXPECT_GT(Sweep([](Everything& all) {
+              Keep(all.leases, all.simple.Acquire({.wait = absl::Seconds(5)}));
+              Keep(all.leases, all.reentrant.Acquire({.lease = absl::Seconds(5)}));
+              Keep(all.leases, all.reentrant.Acquire({.lease = absl::Seconds(5)}));
+              EXPECT_TRUE(all.leases.back().Extend(absl::Seconds(10)).ok());
+              (void)all.leases.back().lost();
+              EXPECT_TRUE(all.leases.back().Release().ok());
+              all.leases.clear();
+            }),
+            50);
+}
+
+TEST_F(ClientForkSweep, AChildMayDestroyReadersAndWriters) {
+  EXPECT_GT(Sweep([](Everything& all) {
+              all.read_write.lock_shared();
+              Keep(all.leases, all.read_write.AcquireRead());
+              all.read_write.unlock_shared();
+              all.leases.clear();
+              all.read_write.lock();
+              all.read_write.lock_shared();
+              all.read_write.unlock();
+              all.read_write.unlock_shared();
+            }),
+            50);
+}
+
+TEST_F(ClientForkSweep, AChildMayDestroyPermits) {
+  EXPECT_GT(Sweep([](Everything& all) {
+              for (int i = 0; i < 3; ++i) all.semaphore.acquire();
+              Keep(all.permits, all.semaphore.Acquire(2));
+              EXPECT_FALSE(all.semaphore.try_acquire());
+              all.semaphore.release(2);
+              all.permits.clear();
+              all.semaphore.release();
+            }),
+            100);
+}
+
+TEST_F(ClientForkSweep, AChildMayDestroyALatch) {
+  EXPECT_GT(Sweep([](Everything& all) {
+              EXPECT_TRUE(all.latch.CountDown(1).ok());
+              EXPECT_TRUE(all.latch.Count().ok());
+              EXPECT_FALSE(all.latch.Wait({.wait = absl::Milliseconds(1)}).ok());
+            }),
+            50);
+}
+
+TEST_F(ClientForkSweep, AChildMayDestroyWhatAThreadWaitsFor) {
+  const auto other = Client::Connect(server_->url());
+  ASSERT_TRUE(other.ok()) << other.status();
+  SimpleLock theirs(*other, "a simple lock with a name that is allocated");
+  theirs.lock();
+  EXPECT_GT(Sweep([](Everything& all) {
+              const auto late = all.simple.Acquire({.wait = absl::Milliseconds(3)});
+              EXPECT_FALSE(late.ok());
+            }),
+            50);
+  theirs.unlock();
+}
+
+TEST_F(ClientForkSweep, AChildMayDestroyWhatIsLookedAt) {
+  EXPECT_GT(Sweep([](Everything& all) {
+              Keep(all.leases, all.simple.Acquire());
+              EXPECT_TRUE(all.simple.Inspect().ok());
+              (void)all.client.Stats();
+              EXPECT_TRUE(all.simple.ForceRelease().ok());
+            }),
+            50);
+}
+
+TEST_F(ClientForkSweep, AChildMayDestroyAClientWhateverItsRenewerWasDoing) {
+  EXPECT_GT(SweepThreads("redlatch-renew",
+                         [](Everything& all) {
+                           SimpleLock brief(all.client, "brief", {.lease = absl::Milliseconds(30)});
+                           const auto lease = brief.Acquire();
+                           ASSERT_TRUE(lease.ok()) << lease.status();
+                           const base::Instant renewed = base::Now() + absl::Milliseconds(40);
+                           while (base::Now() < renewed && lease->valid()) {
+                           }
+                         }),
+            10);
+}
+
+TEST_F(ClientForkSweep, AChildMayDestroyAClientWhateverItsNotifierWasDoing) {
+  EXPECT_GT(SweepThreads("redlatch-notify",
+                         [](Everything& all) {
+                           Keep(all.leases, all.simple.Acquire({.lease = absl::Milliseconds(10)}));
+                           ASSERT_FALSE(all.leases.empty());
+                           const auto lost = all.leases.front().lost();
+                           while (!lost.stop_requested()) {
+                           }
+                         }),
+            3);
+}
+
+TEST_F(ClientForkSweep, AChildMayDestroyAClientWhateverItsListenerWasDoing) {
+  const auto other = Client::Connect(server_->url());
+  ASSERT_TRUE(other.ok()) << other.status();
+  SimpleLock theirs(*other, "a simple lock with a name that is allocated");
+  EXPECT_GT(SweepThreads("redlatch-listen",
+                         [&](Everything& all) {
+                           theirs.lock();
+                           std::thread waiter([&] { all.simple.lock(); });
+                           while (theirs.Inspect()->waiting == 0) {
+                           }
+                           theirs.unlock();
+                           waiter.join();
+                         }),
+            10);
+}
+
+}  // namespace
+}  // namespace redlatch

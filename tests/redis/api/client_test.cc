@@ -1,0 +1,301 @@
+#include "redlatch/client.h"
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "src/base/clock.h"
+#include "tests/redis/redis/embedded/home.h"
+#include "tests/support/fake_server.h"
+#include "tests/support/process_stats.h"
+#include "tests/support/punctuality.h"
+#include "tests/support/redis_server.h"
+
+namespace redlatch {
+namespace {
+
+using support::FakeServer;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+// How much later than its deadline a call may return.
+constexpr absl::Duration kGrace = absl::Milliseconds(50);
+constexpr absl::Duration kPatience = absl::Seconds(10);
+constexpr char kPassword[] = "s3cret-w0rd";
+
+class ClientTest : public ::testing::Test {
+ protected:
+  // The server's URL with a user and a password.
+  std::string UrlFor(const std::string& credentials) const {
+    return "redis://" + credentials + "@" + server_->url().substr(8);
+  }
+  ClientOptions Heard() {
+    return {.on_warning = [this](std::string_view message) { warnings_.emplace_back(message); }};
+  }
+  void ExpectRefusal(const std::string& url, absl::StatusCode code, const std::string& server,
+                     const std::string& what, const std::string& mend) {
+    SCOPED_TRACE(what);
+    const absl::StatusOr<Client> client = Client::Connect(url, Heard());
+    ASSERT_FALSE(client.ok());
+    EXPECT_EQ(client.status().code(), code) << client.status();
+    EXPECT_THAT(
+        std::string(client.status().message()),
+        AllOf(HasSubstr(server), HasSubstr(what), HasSubstr(mend), Not(HasSubstr(kPassword))));
+  }
+
+  // Attempts to connect that failed hold the next one back.
+  static void ExpectPingsSoon(const Client& client) {
+    const base::Instant patience = base::Now() + kPatience;
+    absl::Status status;
+    do {
+      status = client.Ping().status();
+    } while (!status.ok() && base::Now() < patience);
+    EXPECT_TRUE(status.ok()) << status;
+  }
+
+  const std::unique_ptr<support::RedisServer> server_ = support::RedisServer::Start();
+  std::vector<std::string> warnings_;
+};
+
+TEST_F(ClientTest, ConnectsAndPings) {
+  const absl::StatusOr<Client> client = Client::Connect(server_->url() + "?name=me", Heard());
+  ASSERT_TRUE(client.ok()) << client.status();
+  EXPECT_EQ(client->server(), server_->url());
+  const base::Instant begun = base::Now();
+  const absl::StatusOr<absl::Duration> trip = client->Ping();
+  ASSERT_TRUE(trip.ok()) << trip.status();
+  EXPECT_GT(*trip, absl::ZeroDuration());
+  EXPECT_LE(*trip, base::Now() - begun);
+  EXPECT_THAT(warnings_, IsEmpty());
+  EXPECT_THAT(server_->Text({"CLIENT", "LIST"}), HasSubstr("name=me"));
+}
+
+TEST_F(ClientTest, EagerlyItFindsTheServerOrFails) {
+  server_->Kill();
+  ExpectRefusal(server_->url(), absl::StatusCode::kUnavailable, server_->url(), "refused", "");
+}
+
+TEST_F(ClientTest, LazilyItDoesNothingUntilTheFirstCall) {
+  server_->Kill();
+  const int descriptors = support::OpenDescriptors();
+  const int threads = support::ThreadCount();
+  const absl::StatusOr<Client> client =
+      Client::Connect(server_->url() + "?command_timeout=100ms", {.connect = ConnectPolicy::kLazy});
+  ASSERT_TRUE(client.ok()) << client.status();
+  EXPECT_LE(support::ThreadCount(), threads);
+  EXPECT_EQ(support::OpenDescriptors(), descriptors);
+  redis::Punctuality punctuality;
+  const base::Instant deadline = base::Now() + absl::Milliseconds(100);
+  const absl::Status down = client->Ping().status();
+  punctuality.Note(deadline);
+  EXPECT_TRUE(punctuality.Within(kGrace));
+  EXPECT_EQ(down.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(down.message()), AllOf(HasSubstr(server_->url()), HasSubstr("refused")));
+  server_->Restart();
+  ExpectPingsSoon(*client);
+}
+
+TEST_F(ClientTest, AMalformedUrlIsRefusedInBothWays) {
+  for (const ConnectPolicy policy : {ConnectPolicy::kEager, ConnectPolicy::kLazy}) {
+    const absl::Status malformed =
+        Client::Connect("redis://:" + std::string(kPassword) + "@host:notaport",
+                        {.connect = policy})
+            .status();
+    EXPECT_EQ(malformed.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(malformed.message()), Not(HasSubstr(kPassword)));
+    for (const char* scheme : {"rediss://h", "redis-sentinel://h/m", "redis-cluster://h"}) {
+      EXPECT_EQ(Client::Connect(scheme, {.connect = policy}).status().code(),
+                absl::StatusCode::kUnimplemented);
+    }
+  }
+}
+
+TEST_F(ClientTest, AServerThatHangsIsUnavailableInTime) {
+  server_->Stop();
+  redis::Punctuality punctuality;
+  const base::Instant deadline = base::Now() + absl::Milliseconds(200);
+  ExpectRefusal(server_->url() + "?connect_timeout=100ms&command_timeout=100ms",
+                absl::StatusCode::kUnavailable, server_->url(), "no answer to the handshake", "");
+  punctuality.Note(deadline);
+  EXPECT_TRUE(punctuality.Within(kGrace));
+  server_->Continue();
+}
+
+TEST_F(ClientTest, AServerThatHangsIsWaitedForNoLongerThanUnreachableAfter) {
+  constexpr absl::Duration kGiveUp = absl::Milliseconds(100);
+  server_->Stop();
+  redis::Punctuality punctuality;
+  const base::Instant give_up_at = base::Now() + kGiveUp;
+  const auto client = Client::Connect(server_->url(), {.unreachable_after = kGiveUp});
+  punctuality.Note(give_up_at);
+  EXPECT_EQ(client.status().code(), absl::StatusCode::kUnavailable) << client.status();
+  EXPECT_TRUE(punctuality.Within(kGrace));
+  server_->Continue();
+}
+
+TEST_F(ClientTest, ARefusalNamesTheServerAndTheMendAndNoPassword) {
+  const std::string& url = server_->url();
+  constexpr auto kDenied = absl::StatusCode::kPermissionDenied;
+  const std::string password = kPassword;
+  ExpectRefusal(UrlFor("nobody:" + password), kDenied, url, "WRONGPASS", "user and password");
+  server_->Command({"ACL", "SETUSER", "app", "on", ">" + password, "~*", "&*", "+@all", "-eval"});
+  ExpectRefusal(UrlFor("app:" + password), kDenied, url, "not let this user run scripts", "+eval");
+  ExpectRefusal(UrlFor("app:" + password + "x"), kDenied, url, "WRONGPASS", "user and password");
+  server_->Command({"CONFIG", "SET", "requirepass", password});
+  ExpectRefusal(url, kDenied, url, "NOAUTH", "put the password into the URL");
+  EXPECT_TRUE(Client::Connect(UrlFor(":" + password)).ok());
+}
+
+TEST_F(ClientTest, AServerThatCannotHoldLocksIsRefused) {
+  constexpr auto kUnfit = absl::StatusCode::kFailedPrecondition;
+  server_->Command({"CONFIG", "SET", "maxmemory", "100mb"});
+  server_->Command({"CONFIG", "SET", "maxmemory-policy", "allkeys-lru"});
+  ExpectRefusal(server_->url(), kUnfit, server_->url(), "allkeys-lru", "eviction=allow");
+  FakeServer old([](const FakeServer::Asked& asked) -> std::optional<std::string> {
+    if (asked.command[0] == "INFO") return "$21\r\nredis_version:6.2.0\r\n\r\n";
+    return FakeServer::Polite(asked);
+  });
+  ExpectRefusal(old.url(), kUnfit, old.url(), "6.2.0", "7.0 or later");
+  const auto cluster = support::RedisServer::Start({.config = {"cluster-enabled yes"}});
+  ExpectRefusal(cluster->url(), kUnfit, cluster->url(), "cluster", "standalone server");
+  const auto replica = support::RedisServer::Start({.replica_of = server_->port()});
+  ExpectRefusal(replica->url(), absl::StatusCode::kUnavailable, replica->url(), "replica",
+                "connect to the primary");
+}
+
+TEST_F(ClientTest, WhatIsNotAsItShouldBeIsAWarning) {
+  server_->Command({"CONFIG", "SET", "maxmemory-policy", "allkeys-lru"});
+  ASSERT_TRUE(Client::Connect(server_->url(), Heard()).ok());
+  EXPECT_THAT(warnings_, ElementsAre(AllOf(HasSubstr(server_->url()), HasSubstr("allkeys-lru"),
+                                           HasSubstr("CONFIG SET maxmemory-policy noeviction"))));
+  server_->Command(
+      {"ACL", "SETUSER", "app", "on", ">" + std::string(kPassword), "~*", "&*", "+@all", "-info"});
+  warnings_.clear();
+  ASSERT_TRUE(Client::Connect(UrlFor("app:" + std::string(kPassword)), Heard()).ok());
+  EXPECT_THAT(warnings_,
+              ElementsAre(AllOf(HasSubstr("INFO"), HasSubstr("+info"), Not(HasSubstr(kPassword)))));
+}
+
+TEST_F(ClientTest, WarningsGoToStderrWhereNobodyListens) {
+  server_->Command({"CONFIG", "SET", "maxmemory-policy", "allkeys-lru"});
+  ::testing::internal::CaptureStderr();
+  EXPECT_TRUE(Client::Connect(server_->url()).ok());
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              AllOf(HasSubstr("redlatch: warning: "), HasSubstr("allkeys-lru")));
+}
+
+TEST_F(ClientTest, CopiesShareOneConnectionAndTheLastClosesIt) {
+  absl::StatusOr<Client> client = Client::Connect(server_->url());
+  ASSERT_TRUE(client.ok()) << client.status();
+  std::vector<Client> copies(8, *client);
+  std::vector<std::thread> threads;
+  threads.reserve(copies.size());
+  for (const Client& copy : copies) {
+    threads.emplace_back([&copy] {
+      for (int i = 0; i < 100; ++i) EXPECT_TRUE(copy.Ping().ok());
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(server_->Info("connected_clients"), "2");  // one is the fixture's
+  client = absl::CancelledError();
+  copies.resize(1, copies.front());
+  EXPECT_TRUE(copies.front().Ping().ok());
+  Client moved = std::move(copies.front());
+  copies.clear();
+  EXPECT_TRUE(moved.Ping().ok());
+  EXPECT_EQ(server_->Info("connected_clients"), "2");
+  moved = *Client::Connect(server_->url(), {.connect = ConnectPolicy::kLazy});
+  EXPECT_TRUE(server_->AwaitInfo("connected_clients", "1"));
+}
+
+TEST_F(ClientTest, APingOfAServerThatHangsEndsInTime) {
+  const absl::StatusOr<Client> client = Client::Connect(server_->url() + "?command_timeout=100ms");
+  ASSERT_TRUE(client.ok()) << client.status();
+  server_->Stop();
+  redis::Punctuality punctuality;
+  const base::Instant deadline = base::Now() + absl::Milliseconds(100);
+  const absl::Status hangs = client->Ping().status();
+  punctuality.Note(deadline);
+  EXPECT_TRUE(punctuality.Within(kGrace));
+  EXPECT_EQ(hangs.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(hangs.message()), HasSubstr(server_->url()));
+  server_->Continue();
+  ExpectPingsSoon(*client);
+}
+
+TEST_F(ClientTest, ALostConnectionIsMadeAgainByTheNextCall) {
+  const absl::StatusOr<Client> client = Client::Connect(server_->url());
+  ASSERT_TRUE(client.ok()) << client.status();
+  const std::function<void()> losses[] = {
+      [&] {
+        server_->Command({"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"});
+      },
+      [&] { server_->Restart(); },
+  };
+  for (const auto& lose : losses) {
+    lose();
+    EXPECT_TRUE(server_->AwaitInfo("connected_clients", "1"));  // the fixture's own
+    server_->Command({"DEBUG", "SLEEP", "0.02"});  // a connection in use may end under a call
+    const absl::StatusOr<absl::Duration> trip = client->Ping();
+    EXPECT_TRUE(trip.ok()) << trip.status();
+  }
+}
+
+TEST_F(ClientTest, APingThatIsForbiddenIsDenied) {
+  server_->Command(
+      {"ACL", "SETUSER", "app", "on", ">" + std::string(kPassword), "~*", "&*", "+@all"});
+  const absl::StatusOr<Client> client = Client::Connect(UrlFor("app:" + std::string(kPassword)));
+  ASSERT_TRUE(client.ok()) << client.status();
+  server_->Command({"ACL", "SETUSER", "app", "-ping"});
+  const absl::Status denied = client->Ping().status();
+  EXPECT_EQ(denied.code(), absl::StatusCode::kPermissionDenied) << denied;
+  EXPECT_THAT(std::string(denied.message()), HasSubstr("ping"));
+}
+
+TEST(ClientEmbeddedTest, StartsAServerAndSharesIt) {
+  const redis::EmbeddedHome home;
+  const std::string url = "embedded:" + home.directory();
+  const absl::StatusOr<Client> first = Client::Connect(url);
+  const absl::StatusOr<Client> second = Client::Connect(url);
+  ASSERT_TRUE(first.ok()) << first.status();
+  ASSERT_TRUE(second.ok()) << second.status();
+  EXPECT_TRUE(first->Ping().ok());
+  EXPECT_TRUE(second->Ping().ok());
+  EXPECT_EQ(home.Servers().size(), 1);
+  EXPECT_EQ(first->server(), url);
+}
+
+TEST(ClientEmbeddedTest, ANewServerIsStartedWhereTheOldOneIsGone) {
+  const redis::EmbeddedHome home;
+  const absl::StatusOr<Client> client =
+      Client::Connect("embedded:" + home.directory() + "?idle_stop=100ms&command_timeout=10s");
+  ASSERT_TRUE(client.ok()) << client.status();
+  for (int round = 0; round < 2; ++round) {
+    ASSERT_TRUE(client->Ping().ok());
+    if (round == 0) {
+      // Alone: with this client's connection it has nobody, and stops by itself.
+      auto other = home.Connect();
+      EXPECT_GE(other.Command({"CLIENT", "KILL", "TYPE", "normal"}).integer, 1);
+    } else {
+      for (const pid_t pid : home.Servers()) redis::Kill(pid);
+    }
+    ASSERT_TRUE(home.Empties());
+    const absl::StatusOr<absl::Duration> trip = client->Ping();
+    EXPECT_TRUE(trip.ok()) << trip.status();
+    EXPECT_EQ(home.Servers().size(), 1);
+  }
+}
+
+}  // namespace
+}  // namespace redlatch

@@ -1,0 +1,124 @@
+// What the tests of the latch's scripts share.
+#ifndef REDLATCH_TESTS_REDIS_LUA_LATCH_FIXTURE_H_
+#define REDLATCH_TESTS_REDIS_LUA_LATCH_FIXTURE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "gtest/gtest.h"
+#include "tests/redis/lua/lock_scripts_fixture.h"
+
+namespace redlatch {
+
+inline constexpr char kLeft[] = "[\"left\"]";
+inline constexpr char kUnknown[] = "[\"unknown\"]";
+inline constexpr char kGone[] = "[\"gone\"]";
+inline constexpr char kGranted[] = "[\"granted\", 0, 30000, 0]";
+inline constexpr int kTtlMs = 60000;
+
+class LatchScriptsTest : public LockScriptsFixture {
+ protected:
+  LatchScriptsTest()
+      : LockScriptsFixture({.acquire = lua::kLatchAcquire,
+                            .release = {},
+                            .renew = {},
+                            .cancel = lua::kLatchCancel,
+                            .inspect = {},
+                            .force_release = {}}) {}
+
+  std::vector<std::string> OwnKeys() const override { return {Counted()}; }
+  std::string Counted() const { return "{" + name_ + "}:counted"; }
+
+  // The latch that client `a` made as its first; another where `made` is another number.
+  static std::string Incarnation(int made = 1) { return Hold('a', made); }
+  static std::string Of(const std::string& incarnation, int ttl_ms = kTtlMs) {
+    return absl::StrCat("latch:", ttl_ms, ":", incarnation);
+  }
+  // One that waits.
+  static Request Waiter(char client, int sequence = 1,
+                        const std::string& incarnation = Incarnation()) {
+    return {.hold = Hold(client, sequence), .owner = Of(incarnation)};
+  }
+  static Request Impatient(Request request) {
+    request.wait = false;
+    return request;
+  }
+
+  // What a script answers, as it is.
+  std::string Say(const redis::ScriptSource& script, const std::vector<std::string>& args) {
+    std::vector<std::string> command = {
+        "EVAL", std::string(script.body), "5", name_, Queue(), Waiters(), Fence(), Counted()};
+    command.insert(command.end(), args.begin(), args.end());
+    return server_->Text(command);
+  }
+  std::string Create(int64_t total, const std::string& incarnation = Incarnation(),
+                     int ttl_ms = kTtlMs) {
+    return Say(lua::kLatchCreate, {absl::StrCat(total), absl::StrCat(ttl_ms), incarnation});
+  }
+  // The count, and notes; when it counted is then in when_.
+  std::string CountDown(const std::string& id, int64_t n = 1,
+                        const std::string& incarnation = Incarnation()) {
+    return WithoutWhen(Say(lua::kLatchCountDown, {Of(incarnation), id, absl::StrCat(n)}));
+  }
+  // As a client repeats it that was told when it counted.
+  std::string Repeat(const std::string& id, const std::string& when, int64_t n = 1) {
+    return WithoutWhen(Say(lua::kLatchCountDown, {Of(Incarnation()), id, absl::StrCat(n), when}));
+  }
+  std::string WithoutWhen(const std::string& reply) {
+    std::vector<std::string> words = absl::StrSplit(reply, ' ');
+    if (words[0] == "GONE" || words[0] == "REFUSED" || words.size() < 2) return reply;
+    if (reply.find_first_not_of("0123456789") != words[0].size()) return reply;  // an error
+    when_ = words[1];
+    words.erase(words.begin() + 1);
+    return absl::StrJoin(words, " ");
+  }
+  std::string Count(const std::string& incarnation = Incarnation()) {
+    return Say(lua::kLatchCount, {Of(incarnation)});
+  }
+  static std::string Made(int64_t count, const std::string& incarnation = Incarnation()) {
+    return absl::StrCat(incarnation, " ", count);
+  }
+  std::string GrantOf(const Request& request) const {
+    return absl::StrCat("grant ", request.hold, " ", request.attempt, " 0 ", request.lease_ms,
+                        " 0 ", name_);
+  }
+  // What is stored of the latch and of who counted.
+  std::vector<std::string> Stored() {
+    std::vector<std::string> stored;
+    for (const std::string& key : {name_, Counted(), Queue(), Waiters()}) {
+      stored.push_back(server_->Text({"DUMP", key}));
+    }
+    return stored;
+  }
+  int64_t Keys() { return server_->Integer({"DBSIZE"}); }
+
+  // So many who wait, who came before everybody else, and hear at that channel.
+  void MakeWaiters(int count, const std::string& channel,
+                   const std::string& incarnation = Incarnation()) {
+    server_->Command({"EVAL", kMakeWaiters, "2", Queue(), Waiters(), absl::StrCat(count),
+                      Of(incarnation), channel, "1"});
+  }
+  std::string when_;  // of the last CountDown()
+
+  // The next message but those that tell how many have counted.
+  static std::string HearGrant(Ear& ear) {
+    std::string message = ear.Hear();
+    while (absl::StartsWith(message, "told ")) message = ear.Hear();
+    return message;
+  }
+  // How many grants there are on that channel.
+  static int Grants(Ear& ear) {
+    int grants = 0;
+    while (absl::StartsWith(HearGrant(ear), "grant ")) ++grants;
+    return grants;
+  }
+};
+
+}  // namespace redlatch
+
+#endif  // REDLATCH_TESTS_REDIS_LUA_LATCH_FIXTURE_H_

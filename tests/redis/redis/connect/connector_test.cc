@@ -1,0 +1,388 @@
+// Attempts to connect: what they end in, when, and who goes on with them.
+#include "src/redis/connect/connector.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "src/base/unique_fd.h"
+#include "tests/redis/redis/link/channel_fixture.h"
+#include "tests/support/punctuality.h"
+#include "tests/support/reserved_port.h"
+#include "tests/support/temp_dir.h"
+
+namespace redlatch::redis {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+using support::Arrival;
+using support::Direction;
+using support::RedisServer;
+using support::ReservedPort;
+using support::TcpProxy;
+
+using Stepped = absl::StatusOr<std::optional<Connection>>;
+
+class ConnectorTest : public ::testing::Test {
+ protected:
+  static Connector To(const std::string& url, TransportFactory open = OpenSocket) {
+    return Connector(UrlOf(url), Handshake::Purpose::kCommands, std::move(open));
+  }
+  static Stepped Step(Connector& connector, absl::Duration wait = kPatience) {
+    return connector.Step(In(wait));
+  }
+  static bool Made(const Stepped& stepped) {
+    EXPECT_TRUE(stepped.ok()) << stepped.status();
+    return stepped.ok() && stepped->has_value();
+  }
+
+  const std::unique_ptr<RedisServer> server_ = RedisServer::Start();
+  TcpProxy proxy_{{.port = server_->port()}};
+};
+
+TEST_F(ConnectorTest, ConnectsOverTcpAndUnixSockets) {
+  for (const std::string& url : {server_->url(), server_->unix_url()}) {
+    Connector connector = To(url);
+    EXPECT_TRUE(Made(Step(connector))) << url;
+  }
+}
+
+TEST_F(ConnectorTest, ConnectsToAUnixSocketWhosePathHoldsASpace) {
+  const support::TempDir place;
+  std::filesystem::create_directory(place.path() + "/my dir");
+  std::filesystem::create_symlink(server_->socket_path(), place.path() + "/my dir/redis.sock");
+  for (const char* path : {"/my dir/redis.sock", "/my%20dir/redis.sock"}) {
+    const std::string url = "unix://" + place.path() + path;
+    Connector connector = To(url);
+    EXPECT_TRUE(Made(Step(connector))) << url;
+  }
+}
+
+TEST_F(ConnectorTest, ConnectsOverIpv6) {
+  if (!std::filesystem::exists("/proc/net/if_inet6")) GTEST_SKIP() << "this machine has no IPv6";
+  const auto server = RedisServer::Start({.ipv6 = true});
+  Connector connector = To(absl::StrCat("redis://[::1]:", server->port()));
+  EXPECT_TRUE(Made(Step(connector)));
+}
+
+// "localhost" is ::1 as well on most machines.
+TEST_F(ConnectorTest, AnAddressThatRefusesLeavesTheTurnToTheNext) {
+  Connector connector = To(absl::StrCat("redis://localhost:", server_->port()));
+  EXPECT_TRUE(Made(Step(connector)));
+}
+
+TEST_F(ConnectorTest, AConnectionThatIsRefusedSaysWhereAndWhy) {
+  const ReservedPort port;
+  const std::string url = absl::StrCat("redis://127.0.0.1:", port.number());
+  Connector connector = To(url);
+  const Stepped stepped = Step(connector);
+  EXPECT_EQ(stepped.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(stepped.status().message()),
+              AllOf(HasSubstr(url), HasSubstr("Connection refused")));
+}
+
+TEST_F(ConnectorTest, AHostThatIsNowhereIsUnavailable) {
+  Connector connector = To("redis://no-such-host.invalid:6379");
+  const Stepped stepped = Step(connector);
+  EXPECT_EQ(stepped.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(stepped.status().message()), HasSubstr("no-such-host.invalid"));
+}
+
+TEST_F(ConnectorTest, ASocketThatIsNowhereIsUnavailable) {
+  Connector connector = To("unix:///nowhere/redis.sock");
+  const Stepped stepped = Step(connector);
+  EXPECT_EQ(stepped.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(stepped.status().message()),
+              AllOf(HasSubstr("/nowhere/redis.sock"), HasSubstr("No such file")));
+}
+
+// As a Unix socket whose mode keeps the user out: root, who runs tests too, is never kept out.
+class Forbidden final : public Transport {
+ public:
+  IoResult Connect() override { return {.kind = IoResult::Kind::kError, .error = EACCES}; }
+  IoResult Read(char*, size_t) override { return {}; }
+  IoResult Write(std::string_view) override { return {}; }
+  Readiness Wait(Interest, int, base::Instant) override { return {}; }
+  void Shutdown() override {}
+  void DiscardUnsent() override {}
+};
+
+TEST_F(ConnectorTest, AServerThatTheUserMayNotReachIsNotSaidToBeDown) {
+  Connector connector =
+      To(server_->unix_url(), [](const SocketAddress&) { return std::make_unique<Forbidden>(); });
+  const Stepped stepped = Step(connector);
+  EXPECT_EQ(stepped.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(stepped.status().message()),
+              AllOf(HasSubstr("Permission denied"), HasSubstr("is this user allowed to connect")));
+}
+
+TEST_F(ConnectorTest, AnAttemptAfterAFailedOneBeginsAnew) {
+  Connector connector = To(proxy_.url());
+  proxy_.SetArrival(Arrival::kRefuse);
+  EXPECT_EQ(Step(connector).status().code(), absl::StatusCode::kUnavailable);
+  proxy_.Heal();
+  EXPECT_TRUE(Made(Step(connector)));
+}
+
+class SilentServerTest : public ConnectorTest, public ::testing::WithParamInterface<Arrival> {
+ protected:
+  void SetUp() override { proxy_.SetArrival(GetParam()); }
+};
+
+TEST_P(SilentServerTest, IsGivenUpAtTheConnectTimeout) {
+  Connector connector = To(proxy_.url() + "?connect_timeout=150ms");
+  const base::Instant deadline = In(absl::Milliseconds(150));
+  Punctuality punctuality;
+  const Stepped stepped = Step(connector);
+  punctuality.Note(deadline);
+  EXPECT_GE(base::Now(), deadline);
+  EXPECT_TRUE(punctuality.Within(kGrace));
+  EXPECT_EQ(stepped.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(stepped.status().message()),
+              AllOf(HasSubstr(proxy_.url()), HasSubstr("150ms")));
+}
+
+TEST_P(SilentServerTest, ACallersDeadlineEndsTheWaitAndNotTheAttempt) {
+  Connector connector = To(proxy_.url() + "?connect_timeout=10s");
+  Punctuality punctuality;
+  for (int i = 0; i < 3; ++i) {
+    const base::Instant deadline = In(absl::Milliseconds(30));
+    const Stepped stepped = connector.Step(deadline);
+    punctuality.Note(deadline);
+    ASSERT_TRUE(stepped.ok()) << stepped.status();
+    ASSERT_FALSE(stepped->has_value());
+  }
+  EXPECT_TRUE(punctuality.Within(kGrace));
+  proxy_.Heal();
+  EXPECT_TRUE(Made(Step(connector)));
+  EXPECT_EQ(proxy_.stats().accepted, 1) << "it was not the same attempt";
+}
+
+TEST_P(SilentServerTest, AnAttemptAsksEachCallerForWhatItHasLeft) {
+  Connector connector = To(proxy_.url() + "?connect_timeout=200ms");
+  const base::Instant begun = base::Now();
+  Stepped stepped;
+  do {
+    stepped = Step(connector, absl::Milliseconds(5));
+  } while (stepped.ok() && !stepped->has_value());
+  EXPECT_EQ(stepped.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_GE(base::Now() - begun, absl::Milliseconds(200));
+}
+
+// Nobody has worked on the attempt meanwhile: that it has taken long tells nothing of the server.
+TEST_P(SilentServerTest, AnAttemptThatWasLeftAloneTooLongBeginsAnew) {
+  Connector connector = To(proxy_.url() + "?connect_timeout=100ms");
+  const Stepped first = Step(connector, absl::Milliseconds(1));
+  ASSERT_TRUE(first.ok()) << first.status();
+  ASSERT_FALSE(first->has_value());
+  absl::SleepFor(absl::Milliseconds(150));
+  proxy_.Heal();
+  EXPECT_TRUE(Made(Step(connector)));
+}
+
+TEST_P(SilentServerTest, IsLeftWhenTheCallerIsWoken) {
+  const base::UniqueFd wake(eventfd(0, EFD_CLOEXEC));
+  Connector connector = To(proxy_.url());
+  std::thread waker([&] {
+    const uint64_t one = 1;
+    EXPECT_EQ(write(wake.get(), &one, sizeof one), sizeof one);
+  });
+  const Stepped stepped = connector.Step(base::Instant::Infinite(), wake.get());
+  waker.join();
+  ASSERT_TRUE(stepped.ok()) << stepped.status();
+  EXPECT_FALSE(stepped->has_value());
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, SilentServerTest,
+                         ::testing::Values(Arrival::kIgnore, Arrival::kHang), [](const auto& kind) {
+                           return kind.param == Arrival::kHang ? "Hangs" : "Ignores";
+                         });
+
+// Where a name has several addresses.
+class Somewhere final : public Endpoint {
+ public:
+  explicit Somewhere(std::vector<int> ports) : ports_(std::move(ports)) {}
+  absl::StatusOr<std::vector<SocketAddress>> Addresses(base::Instant deadline) override {
+    std::vector<SocketAddress> all;
+    for (const int port : ports_) {
+      const Url url = UrlOf(absl::StrCat("redis://127.0.0.1:", port));
+      all.push_back(MakeEndpoint(url)->Addresses(deadline)->front());
+    }
+    return all;
+  }
+
+ private:
+  const std::vector<int> ports_;
+};
+
+class TwoAddressesTest : public ConnectorTest {
+ protected:
+  Connector To(std::vector<int> ports, const std::string& options = "") {
+    return Connector(UrlOf("redis://somewhere" + options), Handshake::Purpose::kCommands,
+                     OpenSocket, std::make_unique<Somewhere>(std::move(ports)));
+  }
+  const ReservedPort nobody_;
+};
+
+TEST_F(TwoAddressesTest, OneThatRefusesLeavesTheTurnToTheNext) {
+  Connector connector = To({nobody_.number(), server_->port()});
+  EXPECT_TRUE(Made(Step(connector)));
+}
+
+TEST_F(TwoAddressesTest, TheLastOneThatRefusedIsNamed) {
+  Connector connector = To({proxy_.port(), nobody_.number()});
+  proxy_.SetArrival(Arrival::kRefuse);
+  const Stepped stepped = Step(connector);
+  EXPECT_EQ(stepped.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(stepped.status().message()),
+              AllOf(HasSubstr("redis://somewhere"),
+                    HasSubstr(absl::StrCat("127.0.0.1:", nobody_.number()))));
+}
+
+TEST_F(TwoAddressesTest, AReplicaLeavesTheTurnToTheNext) {
+  const auto replica = RedisServer::Start({.replica_of = server_->port()});
+  Connector connector = To({replica->port(), server_->port()});
+  const Stepped stepped = Step(connector);
+  ASSERT_TRUE(Made(stepped));
+  EXPECT_EQ((*stepped)->address.text, absl::StrCat("127.0.0.1:", server_->port()));
+}
+
+TEST_F(TwoAddressesTest, AReplicaIsNamedWhereNobodyElseIsThere) {
+  const auto replica = RedisServer::Start({.replica_of = server_->port()});
+  Connector connector = To({replica->port(), nobody_.number()});
+  const Stepped stepped = Step(connector);
+  EXPECT_EQ(stepped.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(stepped.status().message()), HasSubstr("replica"));
+}
+
+TEST_F(TwoAddressesTest, OneThatNeverAnswersTheHandshakeLeavesTimeForTheNext) {
+  proxy_.SetArrival(Arrival::kIgnore);
+  Connector connector = To({proxy_.port(), server_->port()}, "?connect_timeout=400ms");
+  EXPECT_TRUE(Made(Step(connector)));
+}
+
+TEST_F(TwoAddressesTest, OneThatHangsUpLeavesTheTurnToTheNext) {
+  proxy_.CutAfter(Direction::kToClient, 0, support::Scope::kAll);
+  Connector connector = To({proxy_.port(), server_->port()});
+  EXPECT_TRUE(Made(Step(connector)));
+}
+
+// Where the other connection is.
+class WhereaboutsTest : public TwoAddressesTest {
+ protected:
+  Connector To(std::vector<int> ports) {
+    return Connector(UrlOf("redis://somewhere"), Handshake::Purpose::kCommands, OpenSocket,
+                     std::make_unique<Somewhere>(std::move(ports)), [this] { return where_; });
+  }
+  static SocketAddress At(int port) { return Somewhere({port}).Addresses(In(kPatience))->front(); }
+
+  std::optional<SocketAddress> where_;
+};
+
+TEST_F(WhereaboutsTest, AreGoneToWhateverTheUrlLeadsTo) {
+  where_ = At(proxy_.port());
+  Connector connector = To({server_->port()});
+  const Stepped stepped = Step(connector);
+  ASSERT_TRUE(Made(stepped));
+  EXPECT_TRUE((*stepped)->address == *where_);
+}
+
+TEST_F(WhereaboutsTest, ThatAreUnknownLeaveItToTheUrl) {
+  Connector connector = To({server_->port()});
+  const Stepped stepped = Step(connector);
+  ASSERT_TRUE(Made(stepped));
+  EXPECT_TRUE((*stepped)->address == At(server_->port()));
+}
+
+TEST_F(WhereaboutsTest, AreLeftForWhereTheUrlLeadsAfterAnAttemptThatFailed) {
+  where_ = At(nobody_.number());
+  Connector connector = To({server_->port()});
+  EXPECT_FALSE(Step(connector).ok());
+  EXPECT_TRUE(Made(Step(connector)));
+  EXPECT_FALSE(Step(connector).ok());  // and are tried again
+}
+
+TEST_F(WhereaboutsTest, ThatChangeEndAnAttemptAtTheOldOnes) {
+  proxy_.SetArrival(Arrival::kIgnore);
+  where_ = At(proxy_.port());
+  Connector connector = To({});
+  const Stepped begun = Step(connector, absl::Milliseconds(20));
+  ASSERT_TRUE(begun.ok() && !begun->has_value());
+  where_ = At(server_->port());
+  const Stepped stepped = Step(connector);
+  ASSERT_TRUE(Made(stepped));
+  EXPECT_TRUE((*stepped)->address == *where_);
+}
+
+TEST_F(TwoAddressesTest, OneThatSwallowsEverythingLeavesTimeForTheNext) {
+  proxy_.SetArrival(Arrival::kHang);
+  Connector connector = To({proxy_.port(), server_->port()}, "?connect_timeout=400ms");
+  EXPECT_TRUE(Made(Step(connector)));
+}
+
+TEST_F(TwoAddressesTest, OneThatSwallowsEverythingLeavesTimeAlsoWhereCallersAreImpatient) {
+  proxy_.SetArrival(Arrival::kHang);
+  Connector connector = To({proxy_.port(), server_->port()}, "?connect_timeout=400ms");
+  Stepped stepped;
+  do {
+    stepped = Step(connector, absl::Milliseconds(5));
+  } while (stepped.ok() && !stepped->has_value());
+  EXPECT_TRUE(Made(stepped));
+}
+
+class FullBacklogTest : public ConnectorTest {
+ protected:
+  const support::TempDir directory_;
+  const std::string path_ = directory_.path() + "/proxy.sock";
+  TcpProxy proxy_{{.port = server_->port(), .listen_socket_path = path_}};
+};
+
+TEST_F(FullBacklogTest, OfAUnixSocketIsWaitedFor) {
+  proxy_.SetArrival(Arrival::kHang);
+  Connector connector = To(proxy_.unix_url());
+  const Stepped stepped = Step(connector, absl::Milliseconds(50));
+  ASSERT_TRUE(stepped.ok()) << stepped.status();
+  ASSERT_FALSE(stepped->has_value());
+  std::thread healer([&] { proxy_.Heal(); });
+  EXPECT_TRUE(Made(Step(connector)));
+  healer.join();
+}
+
+TEST_F(FullBacklogTest, OfAUnixSocketIsGivenUpAtTheConnectTimeout) {
+  proxy_.SetArrival(Arrival::kHang);
+  Connector connector = To(proxy_.unix_url() + "?connect_timeout=100ms");
+  const base::Instant deadline = In(absl::Milliseconds(100));
+  Punctuality punctuality;
+  EXPECT_EQ(Step(connector).status().code(), absl::StatusCode::kUnavailable);
+  punctuality.Note(deadline);
+  EXPECT_TRUE(punctuality.Within(kGrace));
+}
+
+// What Connect() says of a connection that is not made yet.
+TEST_F(ConnectorTest, ASocketThatIsStillConnectingIsNotConnected) {
+  proxy_.SetArrival(Arrival::kHang);
+  const auto addresses = MakeEndpoint(UrlOf(proxy_.url()))->Addresses(In(kPatience));
+  ASSERT_TRUE(addresses.ok());
+  const auto transport = *OpenSocket(addresses->front());
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(transport->Connect().kind, IoResult::Kind::kAgain);
+  proxy_.Heal();
+  EXPECT_TRUE(Await([&] { return transport->Connect().kind == IoResult::Kind::kDone; }));
+  EXPECT_EQ(transport->Connect().kind, IoResult::Kind::kDone);
+}
+
+}  // namespace
+}  // namespace redlatch::redis

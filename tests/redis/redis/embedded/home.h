@@ -1,0 +1,186 @@
+#ifndef REDLATCH_TESTS_REDIS_REDIS_EMBEDDED_HOME_H_
+#define REDLATCH_TESTS_REDIS_REDIS_EMBEDDED_HOME_H_
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/numbers.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "gtest/gtest.h"
+#include "src/base/clock.h"
+#include "src/base/unique_fd.h"
+#include "src/redis/embedded/embedded.h"
+#include "tests/support/raw_connection.h"
+#include "tests/support/temp_dir.h"
+
+namespace redlatch::redis {
+
+inline std::string Contents(const std::string& path) {
+  // Of a process that ends meanwhile a read fails: an iterator over the file would throw.
+  std::ostringstream contents;
+  contents << std::ifstream(path, std::ios::binary).rdbuf();
+  return contents.str();
+}
+
+// An executable script, for what a machine's redis-server and redis-cli won't do.
+inline void WriteScript(const std::string& path, const std::string& body) {
+  std::ofstream(path) << "#!/bin/sh\n" << body;
+  chmod(path.c_str(), 0700);
+}
+
+// Sets an environment variable, or with a null value removes it, for the time of a scope.
+class ScopedEnvironment {
+ public:
+  ScopedEnvironment(const char* name, const char* value) : name_(name) {
+    if (const char* before = getenv(name)) before_ = before;
+    Set(value);
+  }
+  ~ScopedEnvironment() { Set(before_ ? before_->c_str() : nullptr); }
+  ScopedEnvironment(const ScopedEnvironment&) = delete;
+  ScopedEnvironment& operator=(const ScopedEnvironment&) = delete;
+
+ private:
+  void Set(const char* value) {
+    value == nullptr ? unsetenv(name_) : setenv(name_, value, /*overwrite=*/1);
+  }
+  const char* name_;
+  std::optional<std::string> before_;
+};
+
+// SIGKILL to one process. To kill(2) a number below 1 would mean many: one that comes of a failed
+// look at a server must not get there.
+inline void Kill(pid_t pid) {
+  ASSERT_GT(pid, 1);
+  kill(pid, SIGKILL);
+}
+
+// A process's end as an event. Made while the process lives.
+class ProcessEnd {
+ public:
+  explicit ProcessEnd(pid_t pid) : fd_(static_cast<int>(syscall(SYS_pidfd_open, pid, 0))) {}
+
+  bool WaitFor(absl::Duration timeout) const {
+    pollfd end = {.fd = fd_.get(), .events = POLLIN, .revents = 0};
+    return !fd_.valid() || poll(&end, 1, static_cast<int>(absl::ToInt64Milliseconds(timeout))) == 1;
+  }
+
+ private:
+  base::UniqueFd fd_;
+};
+
+// A directory for one embedded server, whose processes are ended with this object. They are known
+// by their working directory.
+class EmbeddedHome {
+ public:
+  struct Process {
+    pid_t pid;
+    std::string name;
+  };
+
+  ~EmbeddedHome() {
+    // A keeper's last act, or a starting server, may bring one more.
+    for (std::vector<Process> left = Processes(); !left.empty(); left = Processes()) {
+      for (const Process& process : left) {
+        const ProcessEnd end(process.pid);
+        Kill(process.pid);
+        end.WaitFor(absl::Seconds(5));
+      }
+    }
+  }
+
+  const std::string& directory() const { return directory_; }
+  std::string Path(const std::string& name) const { return directory_ + "/" + name; }
+  // Beside the directory, for what the tests add.
+  std::string Aside(const std::string& name) const { return temp_.path() + "/" + name; }
+
+  absl::StatusOr<std::string> Ensure(absl::Duration idle_stop = absl::Seconds(60),
+                                     absl::Duration timeout = absl::Seconds(20)) const {
+    return EnsureEmbeddedServer({.directory = directory_, .idle_stop = idle_stop},
+                                base::Now() + timeout);
+  }
+
+  // A connection to the server, which is started first where there is none.
+  support::RawConnection Connect(absl::Duration idle_stop = absl::Seconds(60)) const {
+    const absl::StatusOr<std::string> socket = Ensure(idle_stop);
+    EXPECT_TRUE(socket.ok()) << socket.status();
+    return support::RawConnection::ToSocket(Path("redis.sock"));
+  }
+
+  std::vector<Process> Processes() const {
+    std::vector<Process> found;
+    std::error_code error;
+    // What changes while it is read may fail to be: that is no reason to throw.
+    std::filesystem::directory_iterator entry("/proc", error);
+    for (; entry != std::filesystem::directory_iterator(); entry.increment(error)) {
+      const std::filesystem::path path = entry->path();
+      pid_t pid = 0;
+      if (!absl::SimpleAtoi(path.filename().string(), &pid)) continue;
+      const std::string cwd = std::filesystem::read_symlink(path / "cwd", error).string();
+      if (error || (cwd != directory_ && cwd != directory_ + " (deleted)")) continue;
+      std::string name = Contents(path / "comm");
+      if (!name.empty()) name.pop_back();
+      found.push_back({pid, name});
+    }
+    return found;
+  }
+
+  std::vector<pid_t> Pids(const std::string& name) const {
+    std::vector<pid_t> pids;
+    for (const Process& process : Processes()) {
+      if (process.name == name) pids.push_back(process.pid);
+    }
+    return pids;
+  }
+
+  // Of its servers, be they Redis or Valkey.
+  std::vector<pid_t> Servers() const {
+    std::vector<pid_t> pids = Pids("redis-server");
+    return pids.empty() ? Pids("valkey-server") : pids;
+  }
+
+  // Whether all processes of the server end in time.
+  bool Empties(absl::Duration timeout = absl::Seconds(10)) const {
+    const base::Instant deadline = base::Now() + timeout;
+    while (!Processes().empty()) {
+      if (base::Now() > deadline) return false;
+      absl::SleepFor(absl::Milliseconds(5));
+    }
+    return true;
+  }
+
+ private:
+  support::TempDir temp_;
+  std::string directory_ = temp_.path() + "/home";
+};
+
+// A number out of INFO; -1 where the server does not answer.
+inline int InfoNumber(support::RawConnection& connection, const std::string& field) {
+  const std::string info = connection.Command({"INFO", "everything"}).text;
+  const size_t at = info.find("\n" + field + ":");
+  return at == std::string::npos ? -1 : atoi(info.c_str() + at + field.size() + 2);
+}
+
+// 0 and a failed test where the server does not answer.
+inline pid_t ServerPid(support::RawConnection& connection) {
+  const int pid = InfoNumber(connection, "process_id");
+  EXPECT_GT(pid, 0) << "the server does not answer";
+  return pid > 0 ? pid : 0;
+}
+
+}  // namespace redlatch::redis
+
+#endif  // REDLATCH_TESTS_REDIS_REDIS_EMBEDDED_HOME_H_

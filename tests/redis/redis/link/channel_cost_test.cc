@@ -1,0 +1,185 @@
+// What calls cost: system calls, processor time, descriptors.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "src/redis/link/channel.h"
+#include "src/redis/wire/codec.h"
+#include "tests/redis/redis/link/channel_fixture.h"
+#include "tests/redis/redis/link/hooked_transport.h"
+#include "tests/support/process_stats.h"
+#include "tests/support/raw_connection.h"
+
+namespace redlatch::redis {
+namespace {
+
+using support::Direction;
+
+constexpr int kCalls = 1000;
+
+class ChannelCostTest : public ChannelFixture {
+ protected:
+  std::unique_ptr<Channel> Counted(absl::Duration spin) {
+    ChannelOptions options;
+    options.spin = spin;
+    options.open = Hooked(hooks_);
+    auto channel = Connected(Direct(std::move(options)));
+    hooks_.ResetCounts();
+    return channel;
+  }
+
+  TransportHooks hooks_;
+};
+
+// A connection that was idle for a while, be it that the machine held the caller up, is looked at
+// with one more read before it is written to.
+TEST_F(ChannelCostTest, AnUncontendedCallWritesWaitsAndReadsOnce) {
+  const auto channel = Counted(absl::ZeroDuration());
+  int busy = 0;
+  for (int i = 0; i < kCalls; ++i) {
+    hooks_.ResetCounts();
+    ASSERT_EQ(Echo(*channel, "counted"), "counted");
+    ASSERT_EQ(hooks_.writes, 1);
+    ASSERT_EQ(hooks_.waits, 1);
+    ASSERT_LE(hooks_.reads, 2);
+    if (hooks_.reads == 1) ++busy;
+  }
+  EXPECT_GT(busy, kCalls * 9 / 10);
+}
+
+// Every look of the spin is a read, and their number is bounded by time alone: they are not
+// counted here. What comes beside them is: one write, and where the spin was in vain one wait and
+// one more read.
+TEST_F(ChannelCostTest, AnUncontendedCallThatSpinsWritesOnceAndWaitsAtMostOnce) {
+  const auto channel = Counted(absl::Microseconds(80));
+  for (int i = 0; i < kCalls; ++i) {
+    hooks_.ResetCounts();
+    ASSERT_EQ(Echo(*channel, "counted"), "counted");
+    ASSERT_EQ(hooks_.writes, 1);
+    ASSERT_LE(hooks_.waits, 1);
+  }
+}
+
+TEST_F(ChannelCostTest, ASpinThatCatchesTheReplyNeedsNoWait) {
+  const auto channel = Counted(absl::Seconds(1));
+  ASSERT_EQ(Echo(*channel, "counted"), "counted");
+  EXPECT_EQ(hooks_.writes, 1);
+  EXPECT_EQ(hooks_.waits, 0);
+}
+
+TEST_F(ChannelCostTest, ABatchTravelsInOneWrite) {
+  const auto channel = Counted(absl::ZeroDuration());
+  std::vector<Command> commands;
+  for (int i = 0; i < 100; ++i) commands.push_back({"ECHO", std::to_string(i)});
+  std::vector<absl::StatusOr<Reply>> replies(commands.size());
+  channel->CallBatch(commands, In(kPatience), absl::MakeSpan(replies));
+  EXPECT_EQ(Text(replies.back()), "\"99\"");
+  EXPECT_EQ(hooks_.writes, 1);
+}
+
+TEST_F(ChannelCostTest, AForgottenCommandCostsOneWrite) {
+  const auto channel = Counted(absl::ZeroDuration());
+  for (int i = 0; i < 100; ++i) ASSERT_TRUE(channel->Send({"INCR", "counter"}).ok());
+  EXPECT_EQ(hooks_.writes, 100);
+  EXPECT_EQ(hooks_.waits, 0);
+  EXPECT_EQ(hooks_.reads, 0);
+}
+
+// The share of a processor that waiting on a slow server may use, beside what calls take on this
+// machine at this moment: those of a plain blocking connection tell, a witness.
+constexpr double kMostCpu = 0.02;
+constexpr int kWitness = 4;
+
+class SlowServerTest : public ChannelFixture {
+ protected:
+  static constexpr absl::Duration kDelay = absl::Milliseconds(50);
+
+  // Of this thread.
+  static absl::Duration CpuOf(const std::function<void()>& call) {
+    const absl::Duration before = support::ThreadCpuTime();
+    call();
+    return support::ThreadCpuTime() - before;
+  }
+
+  // Runs `call` for two seconds; the share of a processor that this thread used meanwhile.
+  static double CpuShare(const std::function<void()>& call) {
+    const base::Instant begun = base::Now();
+    int calls = 0;
+    const absl::Duration cpu = CpuOf([&] {
+      for (; base::Now() - begun < absl::Seconds(2); ++calls) call();
+    });
+    const absl::Duration took = base::Now() - begun;
+    EXPECT_LE(calls, took / kDelay + 1) << "the server was not slow";
+    return absl::FDivDuration(cpu, took);
+  }
+
+  void ExpectHardlyAnyCpu(int threads) {
+    proxy_.Delay(Direction::kToClient, kDelay);
+    support::RawConnection plain = support::RawConnection::ToPort(proxy_.port());
+    double witness = 0;
+    std::thread beside([&] {
+      witness = CpuShare([&] { ASSERT_EQ(plain.Command({"ECHO", "x"}).text, "x"); });
+    });
+    std::vector<double> shares(threads);
+    InThreads(threads, [&](int thread) {
+      const std::string mine = std::to_string(thread);
+      shares[thread] = CpuShare([&] { ASSERT_EQ(Echo(*channel_, mine), mine); });
+    });
+    beside.join();
+    for (const double share : shares) EXPECT_LT(share, kMostCpu + kWitness * witness);
+  }
+
+  const std::unique_ptr<Channel> channel_ = Connected(Proxied());
+};
+
+TEST_F(SlowServerTest, ABlockedCallerUsesHardlyAnyProcessorTime) { ExpectHardlyAnyCpu(1); }
+
+TEST_F(SlowServerTest, ABlockedCallerThatWasUsedToAQuickServerUsesHardlyAnyProcessorTime) {
+  for (int i = 0; i < 2000; ++i) ASSERT_EQ(Echo(*channel_, "quick"), "quick");
+  ExpectHardlyAnyCpu(1);
+}
+
+// The replies to a batch are no crowd of threads, for which a thread would spin longer.
+TEST_F(SlowServerTest, TheFirstSlowCallAfterBatchesUsesHardlyAnyProcessorTime) {
+  std::vector<Command> commands;
+  for (int i = 0; i < 3000; ++i) commands.push_back({"PING"});
+  std::vector<absl::StatusOr<Reply>> replies(commands.size());
+  support::RawConnection plain = support::RawConnection::ToPort(proxy_.port());
+  for (int i = 0; i < 20; ++i) {
+    channel_->CallBatch(commands, In(kPatience), absl::MakeSpan(replies));
+  }
+  proxy_.Delay(Direction::kToClient, kDelay);
+  const absl::Duration cpu = CpuOf([&] { ASSERT_EQ(Echo(*channel_, "slow"), "slow"); });
+  const absl::Duration witness = CpuOf([&] { ASSERT_EQ(plain.Command({"ECHO", "x"}).text, "x"); });
+  EXPECT_LT(cpu, kDelay * kMostCpu + kWitness * witness);
+}
+
+TEST_F(SlowServerTest, AFollowerUsesHardlyAnyProcessorTimeEither) {
+  for (int i = 0; i < 2000; ++i) ASSERT_EQ(Echo(*channel_, "quick"), "quick");
+  ExpectHardlyAnyCpu(4);
+}
+
+// There is no thread that could use any: this tells should one ever come.
+TEST_F(ChannelCostTest, AnIdleChannelHasNoThread) {
+  const int before = support::ThreadCount();
+  const auto channel = Connected(Direct());
+  EXPECT_EQ(Echo(*channel, "used"), "used");
+  EXPECT_EQ(support::ThreadCount(), before);
+}
+
+TEST_F(ChannelCostTest, AChannelHoldsTwoDescriptorsAndGivesThemBack) {
+  const int before = support::OpenDescriptors();
+  {
+    const auto channel = Connected(Direct());
+    EXPECT_EQ(support::OpenDescriptors(), before + 2);
+  }
+  EXPECT_EQ(support::OpenDescriptors(), before);
+}
+
+}  // namespace
+}  // namespace redlatch::redis

@@ -1,0 +1,95 @@
+// What the channel's tests share.
+#ifndef REDLATCH_TESTS_REDIS_REDIS_LINK_CHANNEL_FIXTURE_H_
+#define REDLATCH_TESTS_REDIS_REDIS_LINK_CHANNEL_FIXTURE_H_
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "gtest/gtest.h"
+#include "src/base/clock.h"
+#include "src/redis/link/channel.h"
+#include "src/redis/url/url.h"
+#include "src/redis/wire/errors.h"
+#include "tests/support/redis_server.h"
+#include "tests/support/tcp_proxy.h"
+
+namespace redlatch::redis {
+
+// A sanitizer makes everything slower, and keeps the memory that was freed.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool kSanitized = true;
+#else
+inline constexpr bool kSanitized = false;
+#endif
+
+// How much later than its deadline a call may return.
+inline constexpr absl::Duration kGrace = absl::Milliseconds(kSanitized ? 500 : 50);
+// Longer than anything takes that goes well.
+inline constexpr absl::Duration kPatience = absl::Seconds(20);
+
+inline base::Instant In(absl::Duration wait) { return base::Now() + wait; }
+
+inline Url UrlOf(const std::string& text) {
+  absl::StatusOr<Url> url = ParseUrl(text);
+  EXPECT_TRUE(url.ok()) << url.status();
+  return *std::move(url);
+}
+
+inline std::string Text(const absl::StatusOr<Reply>& reply) {
+  return reply.ok() ? reply->DebugString() : reply.status().ToString();
+}
+
+// The text of ECHO's answer to `text`; the error, where there is one.
+inline std::string Echo(Channel& channel, const std::string& text,
+                        base::Instant deadline = In(kPatience)) {
+  const absl::StatusOr<Reply> reply = channel.Call({"ECHO", text}, deadline);
+  return reply.ok() ? reply->text : reply.status().ToString();
+}
+
+// Waits for what no event tells of; false where it never comes.
+inline bool Await(const std::function<bool()>& condition, absl::Duration wait = kPatience) {
+  const base::Instant deadline = In(wait);
+  while (!condition()) {
+    if (base::Now() > deadline) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
+}
+
+// Runs `body(i)` in so many threads; returns when all have ended.
+inline void InThreads(int threads, const std::function<void(int)>& body) {
+  std::vector<std::thread> running;
+  running.reserve(threads);
+  for (int i = 0; i < threads; ++i) running.emplace_back(body, i);
+  for (std::thread& thread : running) thread.join();
+}
+
+// A server, a proxy before it, and channels to either.
+class ChannelFixture : public ::testing::Test {
+ protected:
+  std::unique_ptr<Channel> Direct(ChannelOptions options = {}) {
+    return std::make_unique<Channel>(UrlOf(server_->url()), std::move(options));
+  }
+  std::unique_ptr<Channel> Proxied(ChannelOptions options = {}) {
+    return std::make_unique<Channel>(UrlOf(proxy_.url()), std::move(options));
+  }
+  // One that is connected already.
+  std::unique_ptr<Channel> Connected(std::unique_ptr<Channel> channel) {
+    const absl::Status connected = channel->Connect(In(kPatience));
+    EXPECT_TRUE(connected.ok()) << connected;
+    return channel;
+  }
+
+  const std::unique_ptr<support::RedisServer> server_ = support::RedisServer::Start();
+  support::TcpProxy proxy_{{.port = server_->port()}};
+};
+
+}  // namespace redlatch::redis
+
+#endif  // REDLATCH_TESTS_REDIS_REDIS_LINK_CHANNEL_FIXTURE_H_

@@ -1,0 +1,232 @@
+#include "src/redis/link/scripts.h"
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "lua/scripts.h"
+#include "src/redis/link/channel.h"
+#include "tests/redis/redis/link/scripts_fixture.h"
+#include "tests/support/redis_server.h"
+#include "tests/support/test_scale.h"
+
+namespace redlatch::redis {
+namespace {
+
+using ::testing::HasSubstr;
+
+class ScriptsTest : public ScriptsFixture {};
+
+TEST_F(ScriptsTest, EachEmbeddedScriptHasTheHashThatTheServerGivesIt) {
+  for (const ScriptSource& script : lua::kAll) {
+    EXPECT_EQ(server_->Text({"SCRIPT", "LOAD", std::string(script.body)}), script.sha1)
+        << script.name;
+  }
+}
+
+TEST_F(ScriptsTest, TheTextIsSentOnceAndTheHashEverAfter) {
+  const OwnScript count(*server_, kCount);
+  for (int i = 1; i <= 10; ++i) {
+    EXPECT_EQ(Text(scripts_.Run(count.Call(kCounter), Soon())), std::to_string(i));
+  }
+  EXPECT_EQ(Calls("eval"), 1 + 1);      // one is the handshake's
+  EXPECT_EQ(Calls("evalsha"), 10 + 1);  // the first of them in vain
+  EXPECT_EQ(Calls("incr"), 10);
+}
+
+TEST_F(ScriptsTest, AFlushBetweenAnyTwoCallsIsHealed) {
+  const OwnScript count(*server_, kCount);
+  for (int i = 1; i <= 20; ++i) {
+    EXPECT_EQ(Text(scripts_.Run(count.Call(kCounter), Soon())), std::to_string(i));
+    server_->Command({"SCRIPT", "FLUSH"});
+  }
+  EXPECT_EQ(Calls("incr"), 20);
+}
+
+TEST_F(ScriptsTest, FlushesAmidTheCallsOfManyThreadsCostNoCallAndRepeatNone) {
+  const OwnScript count(*server_, kCount);
+  const int calls = support::Scaled(2000);
+  std::atomic<bool> stop{false};
+  std::thread flusher([&] {
+    while (!stop) server_->Command({"SCRIPT", "FLUSH"});
+  });
+  std::vector<std::thread> threads;
+  threads.reserve(4);
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < calls; ++i) {
+        const absl::StatusOr<Reply> reply = scripts_.Run(count.Call(kCounter), Soon());
+        ASSERT_TRUE(reply.ok()) << reply.status();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  stop = true;
+  flusher.join();
+  EXPECT_EQ(server_->Text({"GET", "counter"}), std::to_string(4 * calls));
+  EXPECT_GT(Calls("eval"), 2);
+}
+
+TEST_F(ScriptsTest, ABatchOfKnownAndUnknownScriptsIsAnsweredEachForItself) {
+  const OwnScript fails(*server_, "return redis.call('HGET', KEYS[1], 'field')");
+  const OwnScript count(*server_, kCount);
+  const OwnScript echo(*server_, "return {KEYS, ARGV}");
+  ASSERT_TRUE(scripts_.Run(count.Call(kCounter), Soon()).ok());  // known from here
+  const std::string_view keys[] = {"a", "b"};
+  const std::string_view args[] = {"x"};
+  const ScriptCall calls[] = {echo.Call(keys, args), count.Call(kCounter), fails.Call(kCounter),
+                              count.Call(kCounter), echo.Call({}, args)};
+  for (int round = 0; round < 3; ++round) {
+    std::vector<absl::StatusOr<Reply>> results(5);
+    scripts_.RunBatch(calls, Soon(), absl::MakeSpan(results));
+    EXPECT_EQ(Text(results[0]), "[[\"a\", \"b\"], [\"x\"]]");
+    EXPECT_EQ(Text(results[1]), std::to_string(2 + 2 * round));
+    EXPECT_EQ(results[2].status().code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_EQ(Text(results[3]), std::to_string(3 + 2 * round));
+    EXPECT_EQ(Text(results[4]), "[[], [\"x\"]]");
+    if (round == 1) server_->Command({"SCRIPT", "FLUSH"});
+  }
+  EXPECT_EQ(Calls("incr"), 7);
+}
+
+TEST_F(ScriptsTest, AnEmptyBatchSendsNothing) {
+  scripts_.RunBatch({}, Soon(), {});
+  EXPECT_EQ(channel_.stats().connects, 0);
+}
+
+TEST_F(ScriptsTest, EachServerIsTaughtForItself) {
+  const auto other = support::RedisServer::Start();
+  const OwnScript count(*server_, kCount);
+  Channel other_channel(*ParseUrl(other->url()));
+  Scripts other_scripts(other_channel);
+  ASSERT_TRUE(scripts_.Run(count.Call(kCounter), Soon()).ok());
+  for (int i = 1; i <= 3; ++i) {
+    EXPECT_EQ(Text(other_scripts.Run(count.Call(kCounter), Soon())), std::to_string(i));
+  }
+  EXPECT_EQ(redis::Calls(*other, "eval"), 1 + 1);
+  EXPECT_EQ(server_->Text({"GET", "counter"}), "1");
+}
+
+TEST_F(ScriptsTest, ARestartedServerIsTaughtAgain) {
+  const OwnScript count(*server_, kCount);
+  EXPECT_EQ(Text(scripts_.Run(count.Call(kCounter), Soon())), "1");
+  server_->Restart();  // without its data
+  absl::StatusOr<Reply> reply;
+  // The first finds the old connection broken, and may not be sent twice.
+  do {
+    reply = scripts_.Run(count.Call(kCounter), Soon());
+  } while (absl::IsUnavailable(reply.status()));
+  EXPECT_EQ(Text(reply), "1");
+  EXPECT_EQ(Text(scripts_.Run(count.Call(kCounter), Soon())), "2");
+}
+
+TEST_F(ScriptsTest, WhatIsNotWantedAnyMoreIsNotSentAgain) {
+  const OwnScript count(*server_, kCount);
+  int asked = 0;
+  const absl::StatusOr<Reply> reply = scripts_.Run(count.Call(kCounter), Soon(), [&] {
+    ++asked;
+    return false;
+  });
+  EXPECT_EQ(reply.status().code(), absl::StatusCode::kNotFound) << reply.status();
+  EXPECT_EQ(asked, 1);
+  EXPECT_EQ(Calls("incr"), 0);
+  EXPECT_EQ(Calls("eval"), 1);  // the handshake's
+  // Nor is it asked where nothing is to be sent again.
+  ASSERT_TRUE(scripts_.Run(count.Call(kCounter), Soon()).ok());
+  ASSERT_TRUE(scripts_.Run(count.Call(kCounter), Soon(), [&] { return ++asked < 0; }).ok());
+  EXPECT_EQ(asked, 1);
+}
+
+TEST_F(ScriptsTest, KeysAndArgumentsAreAnyBytesAndAnyNumber) {
+  const OwnScript echo(*server_,
+                       "return {#KEYS, #ARGV, KEYS[1], ARGV[1], KEYS[#KEYS], ARGV[#ARGV]}");
+  const std::string odd("\0\r\n$3\r\n\xff{}", 10);
+  const std::string large(1 << 20, '\0');
+  for (const size_t count : {size_t{1}, size_t{23}, size_t{5000}}) {
+    std::vector<std::string_view> keys(count, odd);
+    std::vector<std::string_view> args(count + 1, std::string_view(large).substr(0, 10));
+    keys.back() = "";
+    args.back() = large;
+    if (count == 1) keys.front() = odd;
+    const absl::StatusOr<Reply> reply = scripts_.Run(echo.Call(keys, args), Soon());
+    ASSERT_TRUE(reply.ok()) << reply.status();
+    ASSERT_EQ(reply->elements.size(), 6);
+    EXPECT_EQ(reply->elements[0].integer, count);
+    EXPECT_EQ(reply->elements[1].integer, count + 1);
+    EXPECT_EQ(reply->elements[2].text, odd);
+    EXPECT_EQ(reply->elements[4].text, keys.back());
+    EXPECT_EQ(reply->elements[5].text, large);
+  }
+}
+
+TEST_F(ScriptsTest, ANilIsAReply) {
+  const OwnScript nothing(*server_, "return false");
+  const absl::StatusOr<Reply> reply = scripts_.Run(nothing.Call(), Soon());
+  ASSERT_TRUE(reply.ok());
+  EXPECT_TRUE(reply->is_nil());
+}
+
+TEST_F(ScriptsTest, WrongTypesAndMistakesAreStatuses) {
+  server_->Command({"LPUSH", "counter", "x"});
+  const OwnScript count(*server_, kCount);
+  const absl::Status type = scripts_.Run(count.Call(kCounter), Soon()).status();
+  EXPECT_EQ(type.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(type.message()), HasSubstr("WRONGTYPE"));
+  EXPECT_THAT(std::string(type.message()), HasSubstr(server_->url()));
+  const OwnScript mistake(*server_, "return nil + 1");
+  EXPECT_EQ(scripts_.Run(mistake.Call(), Soon()).status().code(), absl::StatusCode::kInternal);
+  const OwnScript unknown(*server_, "return redis.call('NOSUCH')");  // renamed, as it seems
+  EXPECT_EQ(scripts_.Run(unknown.Call(), Soon()).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+
+  const OwnScript own_error(*server_, "return redis.error_reply('MINE because')");
+  EXPECT_THAT(std::string(scripts_.Run(own_error.Call(), Soon()).status().message()),
+              HasSubstr("MINE because"));
+}
+
+TEST_F(ScriptsTest, OutOfMemoryIsAStatusAndRunsNothingTwice) {
+  const OwnScript count(*server_, kCount);
+  ASSERT_TRUE(scripts_.Run(count.Call(kCounter), Soon()).ok());
+  server_->Command({"CONFIG", "SET", "maxmemory", "1"});
+  const absl::Status full = scripts_.Run(count.Call(kCounter), Soon()).status();
+  EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted) << full;
+  EXPECT_THAT(std::string(full.message()), HasSubstr("maxmemory"));
+  EXPECT_EQ(server_->Text({"GET", "counter"}), "1");
+}
+
+TEST_F(ScriptsTest, APermissionThatAScriptLacksIsAStatus) {
+  server_->Command({"ACL", "SETUSER", "app", "on", ">secret", "~counter", "+@all", "-set"});
+  Channel channel(*ParseUrl("redis://app:secret@" + server_->url().substr(8)));
+  Scripts scripts(channel);
+  const OwnScript count(*server_, kCount);
+  const OwnScript set(*server_, "return redis.call('SET', KEYS[1], 1)");
+  EXPECT_EQ(Text(scripts.Run(count.Call(kCounter), Soon())), "1");
+  const std::string_view other_key[] = {"other"};
+  for (const ScriptCall& call : {set.Call(kCounter), count.Call(other_key)}) {
+    const absl::Status denied = scripts.Run(call, Soon()).status();
+    EXPECT_EQ(denied.code(), absl::StatusCode::kPermissionDenied) << denied;
+    EXPECT_THAT(std::string(denied.message()), HasSubstr("ACL SETUSER"));
+  }
+}
+
+TEST_F(ScriptsTest, AServerThatBecameAReplicaIsUnavailable) {
+  const auto primary = support::RedisServer::Start();
+  const OwnScript count(*server_, kCount);
+  ASSERT_TRUE(scripts_.Run(count.Call(kCounter), Soon()).ok());
+  ASSERT_EQ(server_->Text({"REPLICAOF", "127.0.0.1", std::to_string(primary->port())}), "OK");
+  ASSERT_TRUE(server_->AwaitInfo("master_link_status", "up"));
+  const absl::Status refused =
+      scripts_.Run(count.Call(kCounter), In(absl::Milliseconds(300))).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kUnavailable) << refused;
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("connect to the primary"));
+  EXPECT_EQ(server_->Text({"GET", "counter"}), "");
+}
+
+}  // namespace
+}  // namespace redlatch::redis

@@ -1,0 +1,228 @@
+// Who reads the subscriber's connection: its thread, or one that waits for a message.
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "src/base/parker.h"
+#include "src/redis/link/subscriber.h"
+#include "tests/support/process_stats.h"
+#include "tests/support/raw_connection.h"
+#include "tests/support/subscriber_test_fixture.h"
+
+namespace redlatch::redis {
+namespace {
+
+using base::Parker;
+
+constexpr uint32_t kHeard = 1;
+constexpr uint32_t kTold = 2;
+
+class SubscriberReaderTest : public support::SubscriberTestFixture {
+ protected:
+  // A subscriber of "c" that sets `parker_` for each message, and counts those that were read by
+  // the thread which makes it.
+  void SetUp() override {
+    SubscriberOptions options = ears_.Options();
+    options.on_message = [this, hear = options.on_message, me = std::this_thread::get_id()](
+                             std::string_view channel, std::string_view message) {
+      hear(channel, message);
+      if (std::this_thread::get_id() == me) ++read_by_me_;
+      parker_.Set(kHeard);
+    };
+    subscriber_ = std::make_unique<Subscriber>(*ParseUrl(server_->url()), std::move(options));
+    ASSERT_TRUE(subscriber_->Subscribe("c", Soon()).ok());
+  }
+
+  // What a lock does: asks, and waits for the message that comes of it.
+  uint32_t AskAndAwait(const std::string& message) {
+    parker_.Arm();
+    EXPECT_EQ(Publish("c", message), 1);
+    return subscriber_->Await(parker_, Soon());
+  }
+
+  // The subscriber's thread is asleep, so that the next to wait will read in its place.
+  void BecomeReader() {
+    const base::Instant deadline = Soon();
+    for (int i = 0; read_by_me_ == 0; ++i) {
+      ASSERT_LT(base::Now(), deadline);
+      // Else the message may come before the wait.
+      parker_.Arm();
+      std::thread publisher([&] { Publish("c", "until it is me"); });
+      EXPECT_EQ(subscriber_->Await(parker_, Soon()), kHeard);
+      publisher.join();
+    }
+  }
+
+  Parker parker_;
+  std::atomic<int> read_by_me_{0};
+  std::unique_ptr<Subscriber> subscriber_;
+};
+
+TEST_F(SubscriberReaderTest, WhoWaitsAloneReadsForItself) {
+  BecomeReader();
+  const int before = read_by_me_;
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(AskAndAwait("m"), kHeard);
+  EXPECT_GT(read_by_me_, before + 50);
+}
+
+TEST_F(SubscriberReaderTest, AMessageForWhichNobodyWaitsIsReadSoonAfterAReaderHasLeft) {
+  for (int i = 0; i < 5; ++i) {
+    BecomeReader();
+    const std::string message = "after " + std::to_string(i);
+    ASSERT_EQ(Publish("c", message), 1);
+    EXPECT_TRUE(ears_.Await("message c " + message, 1, absl::Seconds(1)));
+    read_by_me_ = 0;
+  }
+}
+
+TEST_F(SubscriberReaderTest, AWaitEndsAtItsDeadline) {
+  BecomeReader();
+  parker_.Arm();
+  const base::Instant deadline = In(absl::Milliseconds(30));
+  EXPECT_EQ(subscriber_->Await(parker_, deadline), Parker::kArmed);
+  EXPECT_GE(base::Now(), deadline);
+  EXPECT_EQ(AskAndAwait("afterwards"), kHeard);
+}
+
+TEST_F(SubscriberReaderTest, AWaitEndsWhenAnotherThreadSaysSo) {
+  BecomeReader();
+  for (int i = 0; i < 200; ++i) {
+    parker_.Arm();
+    std::thread other([&] { parker_.Set(kTold); });
+    EXPECT_EQ(subscriber_->Await(parker_, Soon()), kTold);
+    other.join();
+  }
+}
+
+TEST_F(SubscriberReaderTest, WhatWasSetBeforeTheWaitEndsItAtOnce) {
+  parker_.Arm();
+  parker_.Set(kTold);
+  EXPECT_EQ(subscriber_->Await(parker_, base::Instant::Infinite()), kTold);
+}
+
+TEST_F(SubscriberReaderTest, ALongWaitCostsNothing) {
+  BecomeReader();
+  parker_.Arm();
+  const absl::Duration before = support::ProcessCpuTime();
+  EXPECT_EQ(subscriber_->Await(parker_, In(absl::Seconds(1))), Parker::kArmed);
+  EXPECT_LT(support::ProcessCpuTime() - before, absl::Milliseconds(20));
+}
+
+TEST_F(SubscriberReaderTest, ChannelsAreSubscribedWhileSomebodyReadsForItself) {
+  BecomeReader();
+  parker_.Arm();
+  std::thread other([&] {
+    for (int i = 0; i < 20; ++i) {
+      const std::string channel = "other " + std::to_string(i);
+      EXPECT_TRUE(subscriber_->Subscribe(channel, Soon()).ok());
+      EXPECT_TRUE(subscriber_->Unsubscribe(channel, Soon()).ok());
+    }
+    parker_.Set(kTold);
+  });
+  EXPECT_EQ(subscriber_->Await(parker_, Soon()), kTold);
+  other.join();
+}
+
+TEST_F(SubscriberReaderTest, ChannelsAreSubscribedAtOnceWhileNobodyReads) {
+  for (int i = 0; i < 20; ++i) {
+    BecomeReader();
+    const std::string channel = "other " + std::to_string(i);
+    EXPECT_TRUE(subscriber_->Subscribe(channel, In(absl::Seconds(1))).ok());
+    EXPECT_TRUE(ArrivesSoon(channel));
+    read_by_me_ = 0;
+  }
+}
+
+TEST_F(SubscriberReaderTest, AConnectionLostWhileSomebodyReadsForItselfComesBack) {
+  for (int i = 1; i <= 5; ++i) {
+    read_by_me_ = 0;
+    BecomeReader();
+    parker_.Arm();
+    std::thread killer([&] {
+      EXPECT_EQ(KillSubscribers(), 1);
+      EXPECT_TRUE(ears_.Await("down", i));
+      EXPECT_TRUE(ears_.Await("live again", i));
+      EXPECT_EQ(Publish("c", "m"), 1);
+    });
+    EXPECT_EQ(subscriber_->Await(parker_, Soon()), kHeard);
+    killer.join();
+  }
+  EXPECT_EQ(subscriber_->stats().breaks, 5);
+}
+
+TEST_F(SubscriberReaderTest, AConnectionLostWhileNobodyReadsComesBack) {
+  BecomeReader();
+  EXPECT_EQ(KillSubscribers(), 1);
+  EXPECT_TRUE(ears_.Await("live again"));
+}
+
+TEST_F(SubscriberReaderTest, StopsWhileNobodyReads) {
+  BecomeReader();
+  const base::Instant begun = base::Now();
+  subscriber_.reset();
+  EXPECT_LT(base::Now() - begun, absl::Seconds(1));
+}
+
+// Each thread waits for messages of its own; whoever reads wakes the others.
+TEST_F(SubscriberReaderTest, WhoComesJustWhenAnotherLeavesHearsItsMessageAtOnce) {
+  BecomeReader();
+  constexpr int kRounds = 400;
+  int late = 0;
+  for (int i = 0; i < kRounds; ++i) {
+    parker_.Arm();
+    const base::Instant leaves = In(absl::Milliseconds(1));
+    std::thread other([&] {
+      Parker parker;
+      EXPECT_EQ(subscriber_->Await(parker, leaves), Parker::kArmed);
+    });
+    base::Instant published;
+    std::thread publisher([&] {
+      Parker().ParkUntil(leaves + absl::Milliseconds(2));
+      published = base::Now();
+      Publish("c", "m");
+    });
+    const base::Instant comes = leaves + absl::Microseconds(i % 200);
+    while (base::Now() < comes) {
+    }
+    EXPECT_EQ(subscriber_->Await(parker_, Soon()), kHeard);
+    const base::Instant heard = base::Now();
+    other.join();
+    publisher.join();
+    late += heard - published > absl::Milliseconds(20) ? 1 : 0;
+  }
+  EXPECT_LE(late, kRounds / 20);
+}
+
+TEST_F(SubscriberReaderTest, ManyWhoWaitAllHearTheirs) {
+  constexpr int kThreads = 4;
+  constexpr int kRounds = 200;
+  std::vector<std::unique_ptr<Parker>> parkers;
+  for (int i = 0; i < kThreads; ++i) parkers.push_back(std::make_unique<Parker>());
+  SubscriberOptions options;
+  options.on_message = [&](std::string_view channel, std::string_view) {
+    parkers[static_cast<size_t>(channel.back() - '0')]->Set(kHeard);
+  };
+  Subscriber subscriber(*ParseUrl(server_->url()), std::move(options));
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&, i] {
+      const std::string channel = std::to_string(i);
+      ASSERT_TRUE(subscriber.Subscribe(channel, Soon()).ok());
+      auto connection = support::RawConnection::ToPort(server_->port());
+      Parker& parker = *parkers[static_cast<size_t>(i)];
+      for (int round = 0; round < kRounds; ++round) {
+        parker.Arm();
+        ASSERT_EQ(connection.Command({"PUBLISH", channel, "m"}).integer, 1);
+        ASSERT_EQ(subscriber.Await(parker, Soon()), kHeard) << "round " << round;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+}  // namespace redlatch::redis

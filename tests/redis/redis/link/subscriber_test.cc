@@ -1,0 +1,279 @@
+#include "src/redis/link/subscriber.h"
+
+#include <pthread.h>
+#include <sys/resource.h>
+#include <time.h>
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "src/base/mutex.h"
+#include "tests/support/process_stats.h"
+#include "tests/support/raw_connection.h"
+#include "tests/support/redis_server.h"
+#include "tests/support/subscriber_test_fixture.h"
+#include "tests/support/tcp_proxy.h"
+
+namespace redlatch::redis {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class SubscriberTest : public support::SubscriberTestFixture {};
+
+TEST_F(SubscriberTest, WhatIsPublishedArrives) {
+  const auto subscriber = Make(server_->url());
+  ASSERT_TRUE(subscriber->Subscribe("c", Soon()).ok());
+  EXPECT_TRUE(subscriber->live());
+  EXPECT_EQ(Publish("c", "hello"), 1);
+  EXPECT_EQ(Publish("another", "nobody hears it"), 0);
+  EXPECT_EQ(Publish("c", "again"), 1);
+  EXPECT_TRUE(ears_.Await("message c again"));
+  EXPECT_THAT(ears_.heard(), ElementsAre("message c hello", "message c again"));
+  EXPECT_EQ(subscriber->stats().messages, 2);
+}
+
+TEST_F(SubscriberTest, TheUnixSocketAndAPasswordServeToo) {
+  const auto locked = support::RedisServer::Start({.password = "p@ss word"});
+  const auto subscriber = Make("unix://:p%40ss%20word@" + locked->socket_path());
+  ASSERT_TRUE(subscriber->Subscribe("c", Soon()).ok());
+  EXPECT_EQ(locked->Integer({"PUBLISH", "c", "m"}), 1);
+  EXPECT_TRUE(ears_.Await("message c m"));
+}
+
+TEST_F(SubscriberTest, ChannelsAndMessagesAreAnyBytes) {
+  const auto subscriber = Make(server_->url());
+  const std::string channels[] = {"", std::string("\0\r\n*3\r\n$7", 9), "\xff\xfe {}:*",
+                                  std::string(70'000, 'c')};
+  const std::string messages[] = {"", std::string("\r\n\0+OK\r\n", 8), "message",
+                                  std::string(300'000, '\0')};
+  for (const std::string& channel : channels) {
+    ASSERT_TRUE(subscriber->Subscribe(channel, Soon()).ok());
+    for (const std::string& message : messages) {
+      EXPECT_EQ(Publish(channel, message), 1);
+      EXPECT_TRUE(ears_.Await("message " + channel + " " + message));
+    }
+    ASSERT_TRUE(subscriber->Unsubscribe(channel, Soon()).ok());
+    EXPECT_EQ(Publish(channel, "late"), 0);
+  }
+}
+
+TEST_F(SubscriberTest, OkOfSubscribeMeansThatTheServerCountsThisReceiver) {
+  const auto subscriber = Make(server_->url());
+  for (int i = 0; i < 500; ++i) {
+    const std::string channel = std::to_string(i);
+    ASSERT_TRUE(subscriber->Subscribe(channel, Soon()).ok());
+    ASSERT_EQ(Publish(channel, "m"), 1) << channel;
+  }
+  EXPECT_TRUE(ears_.Await("message 499 m"));
+  EXPECT_EQ(subscriber->stats().messages, 500);
+}
+
+TEST_F(SubscriberTest, MessagesKeepTheirOrder) {
+  const auto subscriber = Make(server_->url());
+  ASSERT_TRUE(subscriber->Subscribe("a", Soon()).ok());
+  ASSERT_TRUE(subscriber->Subscribe("b", Soon()).ok());
+  auto publisher = support::RawConnection::ToPort(server_->port());
+  support::SubscriberEars::Lines expected;
+  for (int i = 0; i < 5000; ++i) {
+    const std::string channel = i % 3 == 0 ? "a" : "b";
+    // Of all sizes, so that they end anywhere in what is read at once.
+    const std::string message = std::to_string(i) + std::string(static_cast<size_t>(i % 97), '.');
+    ASSERT_TRUE(publisher.Send({"PUBLISH", channel, message}));
+    expected.push_back("message " + channel + " " + message);
+  }
+  EXPECT_TRUE(ears_.Await(expected.back()));
+  EXPECT_EQ(ears_.heard(), expected);
+}
+
+TEST_F(SubscriberTest, ThreadsThatSubscribeOneChannelAskForItOnce) {
+  server_->Command({"CONFIG", "RESETSTAT"});
+  const auto subscriber = Make(server_->url());
+  std::vector<std::thread> threads;
+  threads.reserve(8);
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&] { EXPECT_TRUE(subscriber->Subscribe("c", Soon()).ok()); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(Calls("subscribe"), 1);
+  EXPECT_EQ(Publish("c", "m"), 1);
+}
+
+TEST_F(SubscriberTest, AnUnsubscribedChannelDeliversNothing) {
+  const auto subscriber = Make(server_->url());
+  ASSERT_TRUE(subscriber->Subscribe("c", Soon()).ok());
+  ASSERT_TRUE(subscriber->Subscribe("d", Soon()).ok());
+  ASSERT_TRUE(subscriber->Unsubscribe("c", Soon()).ok());
+  EXPECT_EQ(Publish("c", "m"), 0);
+  EXPECT_EQ(Publish("d", "m"), 1);
+  EXPECT_TRUE(ears_.Await("message d m"));
+  EXPECT_THAT(ears_.heard(), ElementsAre("message d m"));
+  EXPECT_TRUE(subscriber->live());
+}
+
+TEST_F(SubscriberTest, NothingOfAChannelIsDeliveredAfterUnsubscribeWhileOthersPublishToIt) {
+  const auto subscriber = Make(server_->url());
+  std::atomic<bool> stop{false};
+  std::thread publisher([&] {
+    auto connection = support::RawConnection::ToPort(server_->port());
+    while (!stop) EXPECT_FALSE(connection.Command({"PUBLISH", "c", "m"}).is_error());
+  });
+  for (int i = 0; i < 100; ++i) {
+    ASSERT_TRUE(subscriber->Subscribe("c", Soon()).ok());
+    ears_.Forget();
+    EXPECT_TRUE(ears_.Await("message c m"));
+    ASSERT_TRUE(subscriber->Unsubscribe("c", Soon()).ok());
+    ears_.Forget();
+    // The answer to this would come behind any message.
+    ASSERT_TRUE(subscriber->Subscribe("d" + std::to_string(i), Soon()).ok());
+    EXPECT_THAT(ears_.heard(), IsEmpty());
+  }
+  stop = true;
+  publisher.join();
+}
+
+TEST_F(SubscriberTest, UnsubscribingWhatIsUnknownIsOkAndStartsNothing) {
+  const int threads = support::ThreadCount();
+  const auto subscriber = Make(server_->url());
+  EXPECT_TRUE(subscriber->Unsubscribe("c", Soon()).ok());
+  EXPECT_EQ(support::ThreadCount(), threads);
+  ASSERT_TRUE(subscriber->Subscribe("d", Soon()).ok());
+  EXPECT_TRUE(subscriber->Unsubscribe("c", Soon()).ok());
+}
+
+TEST_F(SubscriberTest, UnsubscribeCancelsASubscribeThatWaits) {
+  support::TcpProxy proxy({.port = server_->port()});
+  const auto subscriber = Make(proxy.url());
+  ASSERT_TRUE(subscriber->Subscribe("live", Soon()).ok());
+  proxy.Hold(support::Direction::kToServer);
+  std::thread waiter([&] {
+    const absl::Status ended = subscriber->Subscribe("c", Soon());
+    EXPECT_EQ(ended.code(), absl::StatusCode::kCancelled) << ended;
+    proxy.Heal();  // what follows lets the unsubscription be acknowledged
+  });
+  EXPECT_TRUE(AwaitWaiting(proxy));
+  const absl::Status unsubscribed = subscriber->Unsubscribe("c", Soon());
+  EXPECT_TRUE(unsubscribed.ok()) << unsubscribed;
+  waiter.join();
+  EXPECT_TRUE(subscriber->live());
+  EXPECT_EQ(Publish("c", "m"), 0);
+  EXPECT_EQ(subscriber->stats().breaks, 0);
+}
+
+TEST_F(SubscriberTest, AChannelCanBeSubscribedAgainAtOnce) {
+  const auto subscriber = Make(server_->url());
+  for (int i = 0; i < 200; ++i) {
+    ASSERT_TRUE(subscriber->Subscribe("c", Soon()).ok());
+    ASSERT_EQ(Publish("c", std::to_string(i)), 1);
+    // Not waited for: the next round's request must still come behind this one's.
+    (void)subscriber->Unsubscribe("c", base::Now());
+  }
+  ASSERT_TRUE(subscriber->Subscribe("c", Soon()).ok());
+  EXPECT_EQ(Publish("c", "last"), 1);
+  EXPECT_TRUE(ears_.Await("message c last"));
+}
+
+TEST_F(SubscriberTest, HasNeitherThreadNorConnectionBeforeTheFirstSubscribe) {
+  EXPECT_EQ(server_->Info("connected_clients"), "1");  // the fixture's own
+  const int threads = support::ThreadCount();
+  const int descriptors = support::OpenDescriptors();
+  auto subscriber = Make(server_->url());
+  EXPECT_EQ(support::ThreadCount(), threads);
+  EXPECT_EQ(support::OpenDescriptors(), descriptors);
+  EXPECT_FALSE(subscriber->live());
+  EXPECT_EQ(server_->Info("total_connections_received"), "2");
+  ASSERT_TRUE(subscriber->Subscribe("c", Soon()).ok());
+  EXPECT_EQ(support::ThreadCount(), threads + 1);
+  EXPECT_EQ(server_->Info("total_connections_received"), "3");
+  subscriber.reset();
+  EXPECT_TRUE(AwaitThreads(threads));
+  EXPECT_EQ(support::OpenDescriptors(), descriptors);
+  EXPECT_TRUE(server_->AwaitInfo("pubsub_channels", "0"));
+}
+
+TEST_F(SubscriberTest, AProcessWithoutDescriptorsIsToldAndServedLater) {
+  EXPECT_EQ(Publish("c", "m"), 0);  // connects the fixture
+  rlimit limit = {};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  const rlimit none = {.rlim_cur = 3, .rlim_max = limit.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  const auto subscriber = Make(server_->url());
+  const absl::Status subscribed = subscriber->Subscribe("c", In(absl::Milliseconds(20)));
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  EXPECT_EQ(subscribed.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(subscribed.message()), HasSubstr("ulimit -n"));
+  EXPECT_TRUE(subscriber->Subscribe("c", Soon()).ok());
+}
+
+TEST_F(SubscriberTest, AnIdleSubscribersThreadUsesNoProcessorTime) {
+  base::Mutex mu;
+  pthread_t thread = {};
+  Subscriber subscriber(*ParseUrl(server_->url()),
+                        {.on_message = [&](std::string_view, std::string_view) {
+                          const base::MutexLock lock(mu);
+                          thread = pthread_self();
+                          ears_.Options().on_message("c", "m");
+                        }});
+  ASSERT_TRUE(subscriber.Subscribe("c", Soon()).ok());
+  ASSERT_EQ(Publish("c", "m"), 1);
+  ASSERT_TRUE(ears_.Await("message c m"));
+  clockid_t clock = 0;
+  {
+    const base::MutexLock lock(mu);
+    ASSERT_EQ(pthread_getcpuclockid(thread, &clock), 0);
+  }
+  const auto used = [&] {
+    timespec now = {};
+    EXPECT_EQ(clock_gettime(clock, &now), 0);
+    return absl::DurationFromTimespec(now);
+  };
+  // It is back in poll() when its clock stands still.
+  absl::Duration before;
+  do {
+    before = used();
+    EXPECT_FALSE(ears_.Await("never", 1, absl::Milliseconds(50)));
+  } while (used() != before);
+  EXPECT_FALSE(ears_.Await("never", 1, absl::Milliseconds(500)));
+  EXPECT_EQ(used(), before);
+}
+
+TEST_F(SubscriberTest, APingKeepsAnIdleConnection) {
+  server_->Command({"CONFIG", "RESETSTAT"});
+  const auto subscriber = Make(server_->url(), {.ping_interval = absl::Milliseconds(20)});
+  ASSERT_TRUE(subscriber->Subscribe("c", Soon()).ok());
+  EXPECT_TRUE(AwaitCalls("ping", 5));
+  EXPECT_EQ(Publish("c", "m"), 1);
+  EXPECT_TRUE(ears_.Await("message c m"));
+  EXPECT_EQ(subscriber->stats().breaks, 0);
+  EXPECT_EQ(subscriber->stats().connects, 1);
+}
+
+TEST_F(SubscriberTest, WithoutSubscriptionsNothingIsSent) {
+  const auto subscriber = Make(server_->url(), {.ping_interval = absl::Milliseconds(10)});
+  ASSERT_TRUE(subscriber->Subscribe("c", Soon()).ok());
+  ASSERT_TRUE(subscriber->Unsubscribe("c", Soon()).ok());
+  server_->Command({"CONFIG", "RESETSTAT"});
+  EXPECT_FALSE(ears_.Await("down", 1, absl::Milliseconds(100)));
+  EXPECT_EQ(Calls("ping"), 0);
+}
+
+TEST_F(SubscriberTest, AMessageBeyondTheLimitOfAReplyBreaksOnlyThatConnection) {
+  server_->Command({"CONFIG", "SET", "client-output-buffer-limit", "pubsub 0 0 0"});
+  const auto subscriber = Make(server_->url());
+  ASSERT_TRUE(subscriber->Subscribe("c", Soon()).ok());
+  server_->Command({"PUBLISH", "c", std::string(size_t{65} << 20, 'm')});
+  EXPECT_TRUE(ears_.Await("live again"));
+  EXPECT_THAT(std::string(ears_.why_down().message()), HasSubstr("limit"));
+  EXPECT_EQ(Publish("c", "m"), 1);
+  EXPECT_TRUE(ears_.Await("message c m"));
+}
+
+}  // namespace
+}  // namespace redlatch::redis

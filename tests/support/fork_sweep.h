@@ -1,0 +1,111 @@
+// A process that forks while another of its threads is in the midst of something: in the child that
+// something is never finished. Here a thread is halted at each allocation and each release of
+// memory in turn, the process forks, and the child destroys what the thread was using.
+//
+// Replaces the program's operator new and delete: to be included once.
+#ifndef REDLATCH_TESTS_SUPPORT_FORK_SWEEP_H_
+#define REDLATCH_TESTS_SUPPORT_FORK_SWEEP_H_
+
+#include <sys/prctl.h>
+
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <new>
+#include <thread>
+
+#include "absl/time/time.h"
+#include "gtest/gtest.h"
+#include "tests/support/subprocess.h"
+
+namespace redlatch {
+
+enum Halt : int { kNone, kHalted, kGoOn };
+inline thread_local int steps_left = -1;  // of this thread, until it is halted; -1: it never is
+inline std::atomic<int> halt{kNone};
+
+// Of all threads of that name together.
+inline std::atomic<const char*> sweep_name{nullptr};
+inline std::atomic<int> named_steps_left{-1};
+
+inline bool IsNamed(const char* name) {
+  char own[16] = "";
+  prctl(PR_GET_NAME, own);
+  return std::strcmp(own, name) == 0;
+}
+
+inline void Step() {
+  if (const char* const name = sweep_name; name != nullptr && IsNamed(name)) {
+    if (named_steps_left-- != 0) return;
+  } else if (steps_left < 0 || steps_left-- > 0) {
+    return;
+  }
+  int none = kNone;
+  if (!halt.compare_exchange_strong(none, kHalted)) return;  // it is over
+  halt.notify_all();
+  halt.wait(kHalted);
+}
+
+// Before each block, so that a second release of one is noticed.
+struct alignas(16) Mark {
+  static constexpr uint64_t kInUse = 0x72656c65617365;
+  uint64_t value;
+};
+
+// What the child returns that runs `body`: 0 is well.
+inline int ExitCode(const std::function<void()>& body) {
+  auto child = support::Child::Fork([&](support::LinePipe&) {
+    body();
+    return 0;
+  });
+  const auto status = child->WaitFor(absl::Seconds(10));
+  if (!status.has_value()) return -1;  // it hangs
+  return status->signal != 0 ? 1000 + status->signal : status->code;
+}
+
+// `act` has `steps_left` of some thread, or `named_steps_left`, set to its argument, and returns
+// when that thread is through. Returns how often a thread was halted.
+inline int Sweep(const std::function<void()>& prepare, const std::function<void(int)>& act,
+                 const std::function<void()>& destroy) {
+  for (int steps = 0;; ++steps) {
+    prepare();
+    halt = kNone;
+    std::thread actor([&] {
+      act(steps);
+      int none = kNone;
+      halt.compare_exchange_strong(none, kGoOn);
+      halt.notify_all();
+    });
+    halt.wait(kNone);
+    const bool halted = halt == kHalted;
+    EXPECT_EQ(halted ? ExitCode(destroy) : 0, 0) << "halted at step " << steps;
+    halt = kGoOn;
+    halt.notify_all();
+    actor.join();
+    if (!halted || ::testing::Test::HasFailure()) return steps;
+  }
+}
+
+}  // namespace redlatch
+
+void* operator new(size_t size) {
+  redlatch::Step();
+  auto* mark = static_cast<redlatch::Mark*>(std::malloc(sizeof(redlatch::Mark) + size));
+  if (mark == nullptr) throw std::bad_alloc();
+  mark->value = redlatch::Mark::kInUse;
+  return mark + 1;
+}
+void operator delete(void* memory) noexcept {
+  if (memory == nullptr) return;
+  auto* mark = static_cast<redlatch::Mark*>(memory) - 1;
+  if (mark->value != redlatch::Mark::kInUse) std::abort();
+  mark->value = 0;
+  std::free(mark);
+  redlatch::Step();  // when what points to it has not been changed yet
+}
+void operator delete(void* memory, size_t) noexcept { operator delete(memory); }
+
+#endif  // REDLATCH_TESTS_SUPPORT_FORK_SWEEP_H_

@@ -1,0 +1,236 @@
+// The text for Prometheus.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "redlatch/stats.h"
+#include "tests/unit/api/exposition.h"
+
+namespace redlatch {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+LockStats Lock(std::string name, uint64_t acquired = 0) {
+  LockStats lock;
+  lock.name = std::move(name);
+  lock.acquired = acquired;
+  return lock;
+}
+
+ClientStats ClientOf(std::vector<LockStats> locks, std::string name = "",
+                     std::string server = "redis://127.0.0.1:6379") {
+  ClientStats stats;
+  stats.server = std::move(server);
+  stats.name = std::move(name);
+  stats.id = "0123";
+  stats.locks = std::move(locks);
+  for (const LockStats& lock : stats.locks) stats.all += lock;
+  return stats;
+}
+
+Exposition Parsed(absl::Span<const ClientStats> clients) {
+  Exposition parsed(PrometheusText(clients));
+  EXPECT_THAT(parsed.complaints, IsEmpty());
+  return parsed;
+}
+Exposition Parsed(const ClientStats& client) { return Parsed(absl::MakeConstSpan(&client, 1)); }
+
+TEST(PrometheusText, IsWellFormedAndNoMetricIsWithoutASample) {
+  const Exposition text = Parsed(ClientOf({Lock("orders"), Lock("invoices")}, "billing"));
+  EXPECT_THAT(text.bare, IsEmpty());
+  EXPECT_GT(text.families.size(), 20);
+  for (const auto& [name, family] : text.families) EXPECT_TRUE(name.starts_with("redlatch_"));
+  EXPECT_THAT(text.ValuesOf("lock"), ElementsAre("invoices", "orders"));
+  EXPECT_THAT(text.ValuesOf("client"), ElementsAre("billing"));
+}
+
+TEST(PrometheusText, TellsEachNumberOfALock) {
+  LockStats lock = Lock("orders");
+  const std::vector<std::pair<std::string, uint64_t LockStats::*>> numbers = {
+      {"redlatch_acquired_total", &LockStats::acquired},
+      {"redlatch_passed_on_total", &LockStats::passed_on},
+      {"redlatch_opened_total", &LockStats::opened},
+      {"redlatch_busy_total", &LockStats::busy},
+      {"redlatch_cancelled_total", &LockStats::cancelled},
+      {"redlatch_failed_total", &LockStats::failed},
+      {"redlatch_released_total", &LockStats::released},
+      {"redlatch_releases_failed_total", &LockStats::releases_failed},
+      {"redlatch_lost_total", &LockStats::lost},
+      {"redlatch_renewed_total", &LockStats::renewed},
+      {"redlatch_renewals_failed_total", &LockStats::renewals_failed},
+      {"redlatch_misused_total", &LockStats::misused},
+      {"redlatch_held", &LockStats::held},
+      {"redlatch_permits", &LockStats::permits},
+      {"redlatch_releasing", &LockStats::releasing},
+      {"redlatch_waiting", &LockStats::waiting},
+  };
+  uint64_t next = 100;
+  for (const auto& [name, number] : numbers) lock.*number = next++;
+  const Exposition text = Parsed(ClientOf({lock}));
+  next = 100;
+  for (const auto& [name, number] : numbers) {
+    EXPECT_EQ(text.Value(name, {{"lock", "orders"}}), next++) << name;
+  }
+}
+
+TEST(PrometheusText, TellsEachNumberOfAClient) {
+  ClientStats client = ClientOf({});
+  client.connects = 5;
+  client.breaks = 4;
+  client.reconnects = 3;
+  client.late = 2;
+  const Exposition text = Parsed(client);
+  const Labels labels = {{"server", client.server}};
+  EXPECT_EQ(text.Value("redlatch_connects_total", labels), 5);
+  EXPECT_EQ(text.Value("redlatch_breaks_total", labels), 4);
+  EXPECT_EQ(text.Value("redlatch_reconnects_total", labels), 3);
+  EXPECT_EQ(text.Value("redlatch_late_total", labels), 2);
+  EXPECT_EQ(text.Value("redlatch_client_info", {{"id", "0123"}, {"server", client.server}}), 1);
+}
+
+TEST(PrometheusText, LeavesTheClientsLabelOutWhereItHasNoName) {
+  EXPECT_THAT(Parsed(ClientOf({Lock("orders")})).ValuesOf("client"), IsEmpty());
+}
+
+TEST(PrometheusText, TellsDurationsInSecondsAndCumulates) {
+  LockStats lock = Lock("orders");
+  lock.waited.buckets[0] = 3;   // up to 1 µs
+  lock.waited.buckets[20] = 2;  // up to 1.048576 s
+  lock.waited.buckets[DurationHistogram::kBuckets - 1] = 1;
+  lock.waited.sum = absl::Milliseconds(1500);
+  const Exposition text = Parsed(ClientOf({lock}));
+  const auto bucket = [&](const char* bound) {
+    return text.Value("redlatch_wait_seconds_bucket", {{"le", bound}});
+  };
+  EXPECT_EQ(bucket("1e-06"), 3);
+  EXPECT_EQ(bucket("0.524288"), 3);
+  EXPECT_EQ(bucket("1.048576"), 5);
+  EXPECT_EQ(bucket("1073.741824"), 5);
+  EXPECT_EQ(bucket("+Inf"), 6);
+  EXPECT_EQ(text.Value("redlatch_wait_seconds_count"), 6);
+  EXPECT_EQ(text.Value("redlatch_wait_seconds_sum"), 1.5);
+  EXPECT_EQ(text.Value("redlatch_hold_seconds_count"), 0);
+}
+
+TEST(PrometheusText, LargestNumbersKeepAllTheirDigits) {
+  EXPECT_NE(PrometheusText(ClientOf({Lock("orders", UINT64_MAX)})).find(" 18446744073709551615\n"),
+            std::string::npos);
+}
+
+TEST(PrometheusText, NamesOfAnyBytesBecomeLabelsThatReadBack) {
+  const std::vector<std::pair<std::string, std::string>> names = {
+      {"a b", "a b"},
+      {"quote\"", "quote\""},
+      {"back\\slash", "back\\slash"},
+      {"{orders},lock=\"1\"} 2", "{orders},lock=\"1\"} 2"},
+      {"two\nlines", "two\\x0Alines"},
+      {std::string("\0\r\t\x7f", 4), "\\x00\\x0D\\x09\\x7F"},
+      {"Schlüssel 鍵 🔒", "Schlüssel 鍵 🔒"},
+      {"lone \x80", "lone \\x80"},
+      {"cut \xE9\x8D", "cut \\xE9\\x8D"},
+      {"overlong \xC0\xAF \xE0\x80\xAF \xF0\x80\x80\xAF",
+       "overlong \\xC0\\xAF \\xE0\\x80\\xAF \\xF0\\x80\\x80\\xAF"},
+      {"surrogate \xED\xA0\x80", "surrogate \\xED\\xA0\\x80"},
+      {"beyond \xF4\x90\x80\x80 \xF5", "beyond \\xF4\\x90\\x80\\x80 \\xF5"},
+      {"last \xF4\x8F\xBF\xBF \xED\x9F\xBF \xEF\xBF\xBF",
+       "last \xF4\x8F\xBF\xBF \xED\x9F\xBF \xEF\xBF\xBF"},
+  };
+  std::vector<LockStats> locks;
+  std::set<std::string> labels;
+  for (const auto& [name, label] : names) {
+    locks.push_back(Lock(name, locks.size() + 1));
+    labels.insert(label);
+  }
+  const Exposition text = Parsed(ClientOf(locks));
+  EXPECT_EQ(text.ValuesOf("lock"), labels);
+  for (size_t i = 0; i < names.size(); ++i) {
+    EXPECT_EQ(text.Value("redlatch_acquired_total", {{"lock", names[i].second}}), i + 1);
+  }
+}
+
+TEST(PrometheusText, EveryByteAloneIsWellFormed) {
+  std::vector<LockStats> locks;
+  for (int byte = 0; byte < 256; ++byte) locks.push_back(Lock(std::string(1, char(byte))));
+  EXPECT_EQ(Parsed(ClientOf(locks)).ValuesOf("lock").size(), 256);
+}
+
+TEST(PrometheusText, NamesThatReadAlikeAreAddedUp) {
+  const Exposition text = Parsed(ClientOf({Lock("\xFF", 1), Lock("\\xFF", 2)}));
+  EXPECT_EQ(text.Value("redlatch_acquired_total", {{"lock", "\\xFF"}}), 3);
+}
+
+TEST(PrometheusText, ClientsOfDifferentNamesOrServersAreToldApart) {
+  const std::vector<ClientStats> clients = {
+      ClientOf({Lock("orders", 1)}, "a"),
+      ClientOf({Lock("orders", 2)}, "b"),
+      ClientOf({Lock("orders", 3)}, "a", "unix:///run/redis.sock"),
+  };
+  const Exposition text = Parsed(clients);
+  const auto acquired = [&](const ClientStats& client) {
+    return text.Value("redlatch_acquired_total",
+                      {{"client", client.name}, {"server", client.server}, {"lock", "orders"}});
+  };
+  EXPECT_EQ(acquired(clients[0]), 1);
+  EXPECT_EQ(acquired(clients[1]), 2);
+  EXPECT_EQ(acquired(clients[2]), 3);
+}
+
+TEST(PrometheusText, ClientsOfOneNameAndServerAreAddedUp) {
+  std::vector<ClientStats> clients = {ClientOf({Lock("orders", 1), Lock("invoices", 5)}),
+                                      ClientOf({Lock("orders", 2)})};
+  clients[0].connects = 3;
+  clients[1].connects = 4;
+  clients[1].id = "4567";
+  const Exposition text = Parsed(clients);
+  EXPECT_EQ(text.Value("redlatch_acquired_total", {{"lock", "orders"}}), 3);
+  EXPECT_EQ(text.Value("redlatch_acquired_total", {{"lock", "invoices"}}), 5);
+  EXPECT_EQ(text.Value("redlatch_connects_total"), 7);
+  EXPECT_THAT(text.ValuesOf("id"), ElementsAre("0123", "4567"));
+}
+
+TEST(PrometheusText, AClientThatIsPassedTwiceCountsOnce) {
+  const ClientStats client = ClientOf({Lock("orders", 2)});
+  const Exposition text = Parsed(std::vector<ClientStats>{client, client});
+  EXPECT_EQ(text.Value("redlatch_acquired_total"), 2);
+  EXPECT_THAT(text.ValuesOf("id"), ElementsAre("0123"));
+}
+
+TEST(PrometheusText, OfNoClientHasNoSamples) {
+  const Exposition text = Parsed(absl::Span<const ClientStats>());
+  EXPECT_EQ(text.bare.size(), text.families.size());
+}
+
+// The parser finds what it is there to find.
+TEST(PrometheusText, ParserComplainsOfWhatIsNotOfTheFormat) {
+  const std::string head = "# HELP m_total help\n# TYPE m_total counter\n";
+  EXPECT_THAT(Exposition(head + "m_total{a=\"\\\"\"} 1\n").complaints, IsEmpty());
+  for (const std::string wrong :
+       {"m_total 1", "m_total{a=\"1\"}1\n", "m_total{a=\"1\",a=\"2\"} 1\n",
+        "m_total{a=\"\\x\"} 1\n", "m_total{a=\"1} 1\n", "m_total{1=\"1\"} 1\n", "m_total 1x\n",
+        "m_total  1\n", "m_total -1\n", "other 1\n", "m_total 1\nm_total 2\n",
+        "m_total{a=\"\xFF\"} 1\n", "# HELP m_total again\n", "# TYPE m_total counter\n",
+        "# note\n"}) {
+    EXPECT_FALSE(Exposition(head + wrong).complaints.empty()) << wrong;
+  }
+  const std::string histogram = "# HELP h help\n# TYPE h histogram\n";
+  const std::string well = "h_bucket{le=\"1\"} 1\nh_bucket{le=\"+Inf\"} 2\nh_sum 3\nh_count 2\n";
+  EXPECT_THAT(Exposition(histogram + well).complaints, IsEmpty());
+  for (const std::string wrong :
+       {"h_bucket{le=\"1\"} 1\nh_sum 3\nh_count 1\n",
+        "h_bucket{le=\"1\"} 3\nh_bucket{le=\"+Inf\"} 2\nh_sum 3\nh_count 2\n",
+        "h_bucket{le=\"+Inf\"} 2\nh_sum 3\nh_count 1\n", "h_bucket{le=\"+Inf\"} 2\nh_count 2\n",
+        "h_bucket 2\n", "h 2\n"}) {
+    EXPECT_FALSE(Exposition(histogram + wrong).complaints.empty()) << wrong;
+  }
+}
+
+}  // namespace
+}  // namespace redlatch

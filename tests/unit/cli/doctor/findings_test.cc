@@ -1,0 +1,192 @@
+// What the doctor says of the server, its memory and its data.
+#include "gmock/gmock.h"
+#include "src/cli/term/exit_codes.h"
+#include "tests/unit/cli/doctor/fixture.h"
+
+namespace redlatch::cli {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::Field;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
+
+TEST(DoctorFindings, HasNothingToSayOfAHealthyServer) {
+  const std::vector<Finding> findings = Diagnose(HealthyFacts());
+  EXPECT_THAT(findings,
+              Each(AllOf(Field(&Finding::level, Level::kOk), Field(&Finding::mend, IsEmpty()),
+                         Field(&Finding::commands, IsEmpty()))));
+  EXPECT_EQ(DoctorExitCode(findings), 0);
+}
+
+TEST(DoctorFindings, CountsNothingAsCheckedThatNobodyAsked) {
+  for (const Finding& finding : Diagnose(DoctorFacts())) {
+    if (finding.check == "INFO") {
+      EXPECT_EQ(finding.level, Level::kWarn);
+    } else {
+      EXPECT_EQ(finding.level, Level::kUnchecked) << finding.check << ": " << finding.found;
+    }
+  }
+}
+
+TEST(DoctorFindings, ExitsByTheWorst) {
+  EXPECT_EQ(DoctorExitCode({}), 0);
+  EXPECT_EQ(DoctorExitCode({{.level = Level::kUnchecked}, {.level = Level::kOk}}), 0);
+  EXPECT_EQ(DoctorExitCode({{.level = Level::kNote}}), 0);
+  EXPECT_EQ(DoctorExitCode({{.level = Level::kWarn}, {.level = Level::kNote}}), kNeedsChange);
+  EXPECT_EQ(DoctorExitCode({{.level = Level::kBad}, {.level = Level::kWarn}}), kRefused);
+}
+
+TEST(DoctorFindings, WantsInfo) {
+  DoctorFacts facts = HealthyFacts();
+  facts.info = absl::PermissionDeniedError("NOPERM");
+  EXPECT_EQ(Worst(facts, "INFO").level, Level::kWarn);
+  EXPECT_THAT(Worst(facts, "INFO").commands, ElementsAre("ACL SETUSER app +info"));
+  for (const char* const check : {"version", "mode", "role", "uptime", "eviction", "memory",
+                                  "persistence", "replicas", "connections"}) {
+    EXPECT_EQ(Worst(facts, check).level, Level::kUnchecked) << check;
+  }
+}
+
+TEST(DoctorFindings, WithoutConfigSaysWhatItCouldNotSeeAndNeverConfigSet) {
+  DoctorFacts facts = With("maxmemory_policy", "allkeys-lru");
+  (*facts.info)["used_memory"] = "950";
+  facts.config = absl::FailedPreconditionError("ERR unknown command 'CONFIG'");
+  for (const char* const check : {"failover", "buffers", "timeout", "scripts"}) {
+    EXPECT_EQ(Worst(facts, check).level, Level::kUnchecked) << check;
+  }
+  EXPECT_EQ(Worst(facts, "persistence").level, Level::kNote);
+  EXPECT_THAT(Worst(facts, "eviction").commands, ElementsAre("maxmemory-policy noeviction"));
+  for (const Finding& finding : Diagnose(facts)) {
+    EXPECT_THAT(finding.commands, Each(Not(StartsWith("CONFIG"))));
+  }
+}
+
+TEST(DoctorFindings, KnowsWhichServersHoldLocks) {
+  EXPECT_EQ(Worst(With("redis_version", "6.2.7"), "version").level, Level::kBad);
+  EXPECT_EQ(Worst(With("redis_version", "10.0.1"), "version").level, Level::kOk);
+  EXPECT_EQ(Worst(With("valkey_version", "8.0.0"), "version").found, "Valkey 8.0.0");
+  DoctorFacts silent = HealthyFacts();
+  silent.info->erase("redis_version");
+  EXPECT_EQ(Worst(silent, "version").level, Level::kBad);
+  EXPECT_EQ(Worst(With("redis_mode", "cluster"), "mode").level, Level::kBad);
+  EXPECT_EQ(Worst(With("redis_mode", "sentinel"), "mode").level, Level::kBad);
+}
+
+TEST(DoctorFindings, NamesThePrimaryOfAReplica) {
+  DoctorFacts facts = With("role", "slave");
+  (*facts.info)["master_host"] = "10.0.0.1";
+  (*facts.info)["master_port"] = "6380";
+  (*facts.info)["master_link_status"] = "up";
+  EXPECT_EQ(Worst(facts, "role").level, Level::kBad);
+  EXPECT_THAT(Worst(facts, "role").found, HasSubstr("10.0.0.1:6380"));
+  EXPECT_EQ(Worst(With("loading", "1"), "role").level, Level::kBad);
+}
+
+TEST(DoctorFindings, MentionsARestartAMomentAgo) {
+  EXPECT_EQ(Worst(With("uptime_in_seconds", "29"), "uptime").level, Level::kNote);
+  EXPECT_EQ(Worst(With("uptime_in_seconds", "30"), "uptime").level, Level::kOk);
+}
+
+TEST(DoctorFindings, RefusesEvictionWhereMemoryHasALimit) {
+  DoctorFacts facts = With("maxmemory_policy", "allkeys-lru");
+  EXPECT_EQ(Worst(facts, "eviction").level, Level::kBad);
+  EXPECT_THAT(Worst(facts, "eviction").commands,
+              ElementsAre("CONFIG SET maxmemory-policy noeviction"));
+  facts.eviction_allowed = true;
+  EXPECT_EQ(Worst(facts, "eviction").level, Level::kWarn);
+  facts.eviction_allowed = false;
+  (*facts.info)["maxmemory"] = "0";
+  EXPECT_EQ(Worst(facts, "eviction").level, Level::kWarn);
+}
+
+TEST(DoctorFindings, GradesHowFullMemoryIs) {
+  EXPECT_EQ(Worst(With("used_memory", "749"), "memory").level, Level::kOk);
+  EXPECT_EQ(Worst(With("used_memory", "750"), "memory").level, Level::kNote);
+  EXPECT_EQ(Worst(With("used_memory", "900"), "memory").level, Level::kWarn);
+  EXPECT_EQ(Worst(With("used_memory", "1000"), "memory").level, Level::kBad);
+  EXPECT_THAT(Worst(With("used_memory", "1000"), "memory").commands,
+              ElementsAre("CONFIG SET maxmemory 2000"));
+  // Of the machine's memory where there is no limit: never out of it by a rule of Redis.
+  DoctorFacts unlimited = With("maxmemory", "0");
+  EXPECT_EQ(Worst(unlimited, "memory").level, Level::kOk);
+  (*unlimited.info)["used_memory"] = "100000";
+  EXPECT_EQ(Worst(unlimited, "memory").level, Level::kWarn);
+  unlimited.info->erase("total_system_memory");
+  EXPECT_EQ(Worst(unlimited, "memory").level, Level::kUnchecked);
+}
+
+TEST(DoctorFindings, MentionsKeysThatWereThrownAway) {
+  EXPECT_FALSE(Mentions(With("evicted_keys", "0"), "evicted"));
+  EXPECT_EQ(Worst(With("evicted_keys", "3"), "evicted").level, Level::kNote);
+}
+
+TEST(DoctorFindings, SaysWhatARestartForgets) {
+  DoctorFacts facts = With("aof_enabled", "0");
+  EXPECT_EQ(Worst(facts, "persistence").level, Level::kWarn);
+  EXPECT_THAT(Worst(facts, "persistence").commands,
+              ElementsAre("CONFIG SET appendonly yes", "CONFIG SET appendfsync always"));
+  (*facts.config)["save"] = "";
+  EXPECT_THAT(Worst(facts, "persistence").found, StartsWith("none"));
+  (*facts.config)["save"] = "3600 1";
+  EXPECT_THAT(Worst(facts, "persistence").found, StartsWith("snapshots only"));
+  EXPECT_EQ(Worst(WithConfig("appendfsync", "everysec"), "persistence").level, Level::kNote);
+  EXPECT_EQ(Worst(WithConfig("appendfsync", "no"), "persistence").level, Level::kWarn);
+}
+
+TEST(DoctorFindings, KnowsWhenTheServerTakesNoWrites) {
+  EXPECT_FALSE(Mentions(HealthyFacts(), "disk"));
+  EXPECT_EQ(Worst(With("aof_last_write_status", "err"), "disk").level, Level::kBad);
+  EXPECT_EQ(Worst(With("aof_last_bgrewrite_status", "err"), "disk").level, Level::kWarn);
+  DoctorFacts facts = With("rdb_last_bgsave_status", "err");
+  EXPECT_EQ(Worst(facts, "disk").level, Level::kBad);
+  (*facts.config)["stop-writes-on-bgsave-error"] = "no";
+  EXPECT_EQ(Worst(facts, "disk").level, Level::kWarn);
+}
+
+TEST(DoctorFindings, LooksAtEachReplica) {
+  DoctorFacts facts = HealthyFacts();
+  facts.replicas[0].state = "wait_bgsave";
+  EXPECT_THAT(Worst(facts, "replicas").found, HasSubstr("10.0.0.2:6379 is not in sync"));
+  facts = HealthyFacts();
+  facts.replicas[0].lag = absl::Seconds(11);
+  EXPECT_EQ(Worst(facts, "replicas").level, Level::kWarn);
+  facts = HealthyFacts();
+  facts.confirmation->replicas = 0;
+  EXPECT_EQ(Worst(facts, "WAIT").level, Level::kWarn);
+  facts.confirmation = absl::PermissionDeniedError("NOPERM");
+  EXPECT_EQ(Worst(facts, "WAIT").level, Level::kUnchecked);
+}
+
+TEST(DoctorFindings, WantsAPrimaryThatStopsWhenItIsCutOff) {
+  DoctorFacts facts = WithConfig("min-replicas-to-write", "0");
+  EXPECT_EQ(Worst(facts, "failover").level, Level::kWarn);
+  EXPECT_THAT(Worst(facts, "failover").commands, Contains("CONFIG SET min-replicas-to-write 1"));
+  // More than there are: nobody can lock.
+  EXPECT_EQ(Worst(WithConfig("min-replicas-to-write", "2"), "failover").level, Level::kBad);
+  facts = With("connected_slaves", "0");
+  EXPECT_EQ(Worst(facts, "failover").level, Level::kBad);
+  (*facts.config)["min-replicas-to-write"] = "0";
+  EXPECT_FALSE(Mentions(facts, "failover"));
+  EXPECT_EQ(Worst(facts, "replicas").level, Level::kNote);
+}
+
+TEST(DoctorFindings, SaysWhereAnEmbeddedServerIsAndThatItForgets) {
+  DoctorFacts facts = With("aof_enabled", "0");
+  facts.embedded =
+      EmbeddedFacts{.directory = "/run/user/1000/redlatch", .server_pid = 17, .keeper_pid = 16};
+  EXPECT_THAT(Worst(facts, "embedded").found, HasSubstr("/run/user/1000/redlatch"));
+  EXPECT_THAT(Worst(facts, "keeper").found, HasSubstr("process 16 watches server 17"));
+  EXPECT_EQ(Worst(facts, "persistence").level, Level::kNote);
+  EXPECT_THAT(Worst(facts, "persistence").found, HasSubstr("reboot"));
+  EXPECT_FALSE(Mentions(facts, "replicas"));
+  facts.embedded->keeper_pid = 0;
+  EXPECT_EQ(Worst(facts, "keeper").level, Level::kUnchecked);
+}
+
+}  // namespace
+}  // namespace redlatch::cli

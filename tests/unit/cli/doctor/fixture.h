@@ -1,0 +1,94 @@
+// A server with which the doctor finds nothing, and what it finds in others.
+#ifndef REDLATCH_TESTS_UNIT_CLI_DOCTOR_FIXTURE_H_
+#define REDLATCH_TESTS_UNIT_CLI_DOCTOR_FIXTURE_H_
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "gtest/gtest.h"
+#include "src/cli/doctor/facts.h"
+#include "src/cli/doctor/findings.h"
+
+namespace redlatch::cli {
+
+inline DoctorFacts HealthyFacts() {
+  DoctorFacts facts;
+  facts.server = "redis://redis.example:6379";
+  facts.over_network = true;
+  facts.has_password = true;
+  facts.user = "app";
+  facts.info = Fields{{"redis_version", "7.0.15"}, {"redis_mode", "standalone"},
+                      {"role", "master"},          {"uptime_in_seconds", "86400"},
+                      {"maxmemory", "1000"},       {"maxmemory_policy", "noeviction"},
+                      {"used_memory", "100"},      {"total_system_memory", "100000"},
+                      {"aof_enabled", "1"},        {"aof_last_write_status", "ok"},
+                      {"connected_slaves", "1"},   {"connected_clients", "10"},
+                      {"maxclients", "10000"}};
+  facts.config = Fields{{"appendfsync", "always"},
+                        {"min-replicas-to-write", "1"},
+                        {"min-replicas-max-lag", "10"},
+                        {"client-output-buffer-limit", "normal 0 0 0 pubsub 33554432 8388608 60"},
+                        {"timeout", "0"},
+                        {"tcp-keepalive", "300"},
+                        {"busy-reply-threshold", "5000"},
+                        {"maxmemory-clients", "0"},
+                        {"notify-keyspace-events", ""},
+                        {"latency-monitor-threshold", "100"}};
+  facts.probes = {{.command = "get"}, {.command = "zadd"}, {.command = "publish"}};
+  facts.trials = {{.kind = "simple", .outcome = absl::OkStatus()},
+                  {.kind = "latch", .outcome = absl::OkStatus()}};
+  facts.slowest_pair = absl::Milliseconds(1);
+  facts.message = absl::Microseconds(200);
+  facts.pings = std::vector<absl::Duration>(100, absl::Microseconds(100));
+  for (const int second : {100, 101}) {
+    facts.clock.push_back({.sent = absl::Seconds(second),
+                           .received = absl::Seconds(second) + absl::Milliseconds(1),
+                           .server = absl::FromUnixSeconds(1'700'000'000 + second),
+                           .here = absl::FromUnixSeconds(1'700'000'000 + second)});
+  }
+  facts.slow_commands = std::vector<SlowCommand>();
+  facts.latency_spikes = std::vector<LatencySpike>();
+  facts.replicas = {{.address = "10.0.0.2:6379", .state = "online", .lag = absl::Seconds(1)}};
+  facts.confirmation = Confirmation{.replicas = 1, .took = absl::Milliseconds(1)};
+  facts.pubsub_backlogs = std::vector<PubSubBacklog>();
+  return facts;
+}
+
+// The worst that was found under this name.
+inline Finding Worst(const DoctorFacts& facts, std::string_view check) {
+  Finding worst = {.check = "no such finding"};
+  bool found = false;
+  for (const Finding& finding : Diagnose(facts)) {
+    if (finding.check != check) continue;
+    if (!found || finding.level > worst.level) worst = finding;
+    found = true;
+  }
+  EXPECT_TRUE(found) << check;
+  return worst;
+}
+
+inline bool Mentions(const DoctorFacts& facts, std::string_view check) {
+  const std::vector<Finding> findings = Diagnose(facts);
+  return std::any_of(findings.begin(), findings.end(),
+                     [check](const Finding& finding) { return finding.check == check; });
+}
+
+inline DoctorFacts With(std::string_view info_field, const std::string& value) {
+  DoctorFacts facts = HealthyFacts();
+  (*facts.info)[std::string(info_field)] = value;
+  return facts;
+}
+
+inline DoctorFacts WithConfig(std::string_view name, const std::string& value) {
+  DoctorFacts facts = HealthyFacts();
+  (*facts.config)[std::string(name)] = value;
+  return facts;
+}
+
+}  // namespace redlatch::cli
+
+#endif  // REDLATCH_TESTS_UNIT_CLI_DOCTOR_FIXTURE_H_

@@ -1,0 +1,251 @@
+// How the lock is got: by a reply, by a message, in either order, too late, unwanted.
+#include "tests/unit/engine/machine/machine_fixture.h"
+
+namespace redlatch::engine {
+namespace {
+
+using LockMachineGrantTest = LockMachineTest;
+
+TEST_F(LockMachineGrantTest, ReplyGrantsFromTheSending) {
+  Waiter& waiter = Acquire();
+  const Send send = Fetch(Operation::kAcquire);
+  EXPECT_TRUE(send.bid.wait);
+  EXPECT_EQ(send.bid.attempt, 1U);
+  EXPECT_EQ(send.bid.block, 1U);
+  EXPECT_TRUE(Quiet());
+  Pass(absl::Milliseconds(100));
+  Hear(send, Granted());
+  EXPECT_EQ(waiter.state, State::kGranted);
+  EXPECT_EQ(waiter.token.value(), kToken);
+  EXPECT_TRUE(Woken(waiter));
+  EXPECT_EQ(machine().Deadline(waiter.tenure), send.sent + kValid);
+  EXPECT_EQ(machine().next_expiry(), send.sent + kValid - kLead);
+  EXPECT_EQ(machine().next_send(), send.sent + kThird);
+}
+
+TEST_F(LockMachineGrantTest, MessageBeforeTheReplyOfItsOwnAttempt) {
+  Waiter& waiter = Acquire();
+  const Send send = Fetch(Operation::kAcquire);
+  Pass(absl::Milliseconds(10));
+  EXPECT_TRUE(HearGrant(GrantOf(send)));
+  EXPECT_EQ(waiter.state, State::kGranted);
+  EXPECT_EQ(machine().Deadline(waiter.tenure), send.sent + kValid);
+  Hear(send, Queued());  // as it was before the grant
+  EXPECT_TRUE(Valid(waiter));
+  EXPECT_TRUE(Quiet());
+  EXPECT_EQ(Release(waiter.tenure).kind, Kind::kUnderWay);
+  EXPECT_FALSE(Fetch(Operation::kRelease).tombstone) << "all attempts are answered";
+}
+
+TEST_F(LockMachineGrantTest, ReleaseBeforeTheReplyOfTheGrantedAttempt) {
+  Waiter& waiter = Acquire();
+  const Send send = Fetch(Operation::kAcquire);
+  HearGrant(GrantOf(send));
+  Release(waiter.tenure);
+  const Send release = Fetch(Operation::kRelease);
+  EXPECT_FALSE(release.tombstone) << "the attempt that the grant echoes was executed";
+  Hear(send, Granted());
+  EXPECT_TRUE(Quiet()) << "the release under way takes it with it";
+  Hear(release, ReleasedThen());
+  EXPECT_EQ(machine().Outcome(waiter.tenure).kind, Kind::kDone);
+  EXPECT_TRUE(machine().idle());
+}
+
+TEST_F(LockMachineGrantTest, ReleaseBeforeTheReplyOfALaterAttemptLeavesATombstone) {
+  Waiter& waiter = Queue();
+  Pass(kThird);
+  Fetch(Operation::kAcquire);
+  HearGrant({.hold = kFirst, .attempt = 1, .token = kToken, .claim = kLease});
+  Release(waiter.tenure);
+  EXPECT_TRUE(Fetch(Operation::kRelease).tombstone);
+}
+
+TEST_F(LockMachineGrantTest, ReplyOfALaterAttemptProlongsAHoldByMessage) {
+  Waiter& waiter = Queue();
+  const Grant early{.hold = kFirst, .attempt = 1, .token = kToken, .claim = kLease};
+  const base::Instant first_sent = now();
+  Pass(kThird);
+  const Send heartbeat = Fetch(Operation::kAcquire);
+  EXPECT_EQ(heartbeat.bid.attempt, 2U);
+  EXPECT_EQ(heartbeat.bid.ticket, 77U);
+  Pass(absl::Milliseconds(1));
+  ASSERT_EQ(heartbeat.bid.hold, early.hold);
+  EXPECT_TRUE(HearGrant(early)) << "attempt 1 was answered, and is still remembered";
+  EXPECT_EQ(machine().Deadline(waiter.tenure), first_sent + kValid);
+  Hear(heartbeat, Granted());
+  EXPECT_EQ(machine().Deadline(waiter.tenure), heartbeat.sent + kValid);
+}
+
+TEST_F(LockMachineGrantTest, BothSocketsStalledTheStaleGrantIsAskedForAgain) {
+  Waiter& waiter = Acquire();
+  const Send first = Fetch(Operation::kAcquire);
+  Hear(first, Silence());
+  Pass(kValid);  // the grant of the first attempt was made, and is over
+  const Send second = Fetch(Operation::kAcquire);
+  EXPECT_TRUE(HearGrant(GrantOf(first)));
+  EXPECT_EQ(waiter.state, State::kWaiting);
+  Hear(second, Granted());  // it was there still, and has its lease anew
+  EXPECT_EQ(waiter.state, State::kGranted);
+  EXPECT_EQ(machine().Deadline(waiter.tenure), second.sent + kValid);
+}
+
+TEST_F(LockMachineGrantTest, DeadlineCountsFromTheAttemptThatTheGrantEchoes) {
+  Waiter& waiter = Acquire();
+  const Send first = Fetch(Operation::kAcquire);
+  Hear(first, Silence());
+  Pass(kThird);
+  const Send second = Fetch(Operation::kAcquire);
+  Hear(second, Silence());
+  Pass(kThird);
+  HearGrant(GrantOf(first));
+  EXPECT_EQ(waiter.state, State::kGranted);
+  EXPECT_EQ(machine().Deadline(waiter.tenure), first.sent + kValid);
+  EXPECT_EQ(machine().next_send(), first.sent + kThird) << "re-based at once";
+  Hear(Fetch(Operation::kRenew), Held());
+  EXPECT_EQ(machine().Deadline(waiter.tenure), now() + kValid);
+}
+
+TEST_F(LockMachineGrantTest, ReplyAfterItsDeadlineGrantsNothing) {
+  Waiter& waiter = Acquire();
+  const Send send = Fetch(Operation::kAcquire);
+  Pass(kValid);
+  Hear(send, Granted());
+  EXPECT_EQ(waiter.state, State::kWaiting);
+  PassTo(machine().next_send());
+  const Send again = Fetch(Operation::kAcquire);
+  EXPECT_EQ(again.bid.hold, send.bid.hold);
+  EXPECT_EQ(again.bid.attempt, 2U);
+  // Whoever gives up now leaves a hold behind at the server.
+  Hear(again, Silence(false));
+  GiveUp(waiter);
+  EXPECT_EQ(Fetch(Operation::kCancel).hold, send.bid.hold);
+}
+
+TEST_F(LockMachineGrantTest, GrantOfAForgottenAttemptIsAskedForAgain) {
+  Waiter& waiter = Queue();
+  Pass(kThird);
+  Hear(Fetch(Operation::kAcquire), Queued());
+  EXPECT_TRUE(HearGrant({.hold = kFirst, .attempt = 1, .token = kToken, .claim = kLease}));
+  EXPECT_EQ(waiter.state, State::kWaiting);
+  EXPECT_EQ(Fetch(Operation::kAcquire).bid.attempt, 3U) << "at once";
+}
+
+// An attempt that nobody remembers once counted from the boot of the machine.
+TEST_F(LockMachineGrantTest, ForgottenAttemptIsOverThoughTheLeaseIsLongerThanTheUptime) {
+  const absl::Duration day = absl::Hours(24);
+  Waiter& waiter = Queue({.lease = day});
+  HearGrant({.hold = kFirst, .attempt = 9, .token = kToken, .claim = day});
+  EXPECT_EQ(waiter.state, State::kWaiting);
+}
+
+TEST_F(LockMachineGrantTest, CancelCrossesTheGrant) {
+  Waiter& waiter = Queue({.patience = Patience::kBounded});
+  GiveUp(waiter);
+  EXPECT_EQ(waiter.state, State::kBusy);
+  const Send cancel = Fetch(Operation::kCancel);
+  EXPECT_FALSE(cancel.tombstone) << "no attempt is unanswered";
+  EXPECT_TRUE(HearGrant({.hold = kFirst, .attempt = 1, .token = kToken, .claim = kLease}));
+  EXPECT_EQ(waiter.state, State::kBusy);
+  EXPECT_TRUE(Quiet()) << "it is being cancelled already";
+  Hear(cancel, Cancelled());
+  EXPECT_TRUE(machine().idle());
+}
+
+TEST_F(LockMachineGrantTest, GrantAfterTheCancelIsUnwanted) {
+  Waiter& waiter = Queue();
+  GiveUp(waiter);
+  Hear(Fetch(Operation::kCancel), Cancelled());
+  EXPECT_FALSE(HearGrant({.hold = kFirst, .attempt = 1, .token = kToken, .claim = kLease}));
+  machine().OnUnwanted(1, kLease, 1, now());
+  machine().OnUnwanted(1, kLease, 1, now());
+  Hear(Fetch(Operation::kCancel), Cancelled());
+  EXPECT_TRUE(machine().idle()) << "cancelled once";
+}
+
+TEST_F(LockMachineGrantTest, LateAcquireAfterRetryAndReleaseIsCancelled) {
+  Waiter& waiter = Acquire();
+  const Send first = Fetch(Operation::kAcquire);
+  Hear(first, Silence());
+  PassTo(machine().next_send());
+  Hear(Fetch(Operation::kAcquire), Granted());
+  Release(waiter.tenure);
+  const Send release = Fetch(Operation::kRelease);
+  EXPECT_TRUE(release.tombstone) << "the first attempt may come yet";
+  Hear(release, ReleasedThen());
+  machine().Forget(waiter.tenure);
+  EXPECT_TRUE(machine().idle());
+  Hear(first, Granted());
+  EXPECT_EQ(Fetch(Operation::kCancel).hold, first.bid.hold);
+}
+
+TEST_F(LockMachineGrantTest, QueuedUnwantedIsCancelledToo) {
+  Waiter& waiter = Acquire();
+  const Send send = Fetch(Operation::kAcquire);
+  GiveUp(waiter, State::kStopped);
+  const Send cancel = Fetch(Operation::kCancel);
+  EXPECT_TRUE(cancel.tombstone);
+  Hear(cancel, Cancelled());
+  Hear(send, Queued());
+  Hear(Fetch(Operation::kCancel), Cancelled());
+  EXPECT_TRUE(machine().idle());
+}
+
+TEST_F(LockMachineGrantTest, StaleGrantOfAnEarlierHoldChangesNothing) {
+  Waiter& first = Acquire();
+  const Send send = Fetch(Operation::kAcquire);
+  Hear(send, Granted());
+  Release(first.tenure);
+  Hear(Fetch(Operation::kRelease), ReleasedThen());
+  machine().Forget(first.tenure);
+  Waiter& second = Acquire();
+  EXPECT_FALSE(HearGrant(GrantOf(send)));
+  EXPECT_EQ(second.state, State::kWaiting);
+  Hear(Fetch(Operation::kAcquire), Granted(0, kLease, kToken + 1));
+  EXPECT_FALSE(HearGrant(GrantOf(send)));
+  EXPECT_EQ(second.token.value(), kToken + 1);
+}
+
+TEST_F(LockMachineGrantTest, DuplicateOfTheGrantChangesNothing) {
+  Waiter& waiter = Queue();
+  const Grant grant{.hold = kFirst, .attempt = 1, .token = kToken, .claim = kLease};
+  HearGrant(grant);
+  const base::Instant deadline = machine().Deadline(waiter.tenure);
+  Pass(absl::Milliseconds(5));
+  EXPECT_TRUE(HearGrant(grant));
+  EXPECT_EQ(machine().Deadline(waiter.tenure), deadline);
+}
+
+// The entry in the queue was once left behind, a ghost that could become the owner.
+TEST_F(LockMachineGrantTest, QueuedAfterTheGrantOfAnEarlierAttemptMeansTheHoldIsOver) {
+  Waiter& waiter = Queue();
+  Pass(kThird);
+  const Send heartbeat = Fetch(Operation::kAcquire);
+  HearGrant({.hold = kFirst, .attempt = 1, .token = kToken, .claim = kLease});
+  EXPECT_EQ(waiter.state, State::kGranted);
+  Hear(heartbeat, Queued());  // somebody forced its release meanwhile
+  EXPECT_FALSE(Valid(waiter));
+  ASSERT_EQ(effects().losses.size(), 1U);
+  const Send release = Fetch(Operation::kRelease);
+  EXPECT_EQ(release.hold, heartbeat.bid.hold);
+  Hear(release, NotHeld());
+  EXPECT_TRUE(machine().idle());
+}
+
+TEST_F(LockMachineGrantTest, GoneStartsAFreshHold) {
+  Waiter& waiter = Acquire();
+  const Send send = Fetch(Operation::kAcquire);
+  Hear(send, OfBid({.kind = BidAnswer::Kind::kGone}));
+  EXPECT_EQ(waiter.state, State::kWaiting);
+  EXPECT_NE(Fetch(Operation::kAcquire).bid.hold, send.bid.hold);
+}
+
+TEST_F(LockMachineGrantTest, ManualGrantLastsWhatIsLeftOfIt) {
+  Waiter& waiter = Acquire({.manual = true});
+  const Send send = Fetch(Operation::kAcquire);
+  Hear(send, Granted(0, absl::Seconds(1)));
+  EXPECT_EQ(machine().Deadline(waiter.tenure), send.sent + absl::Milliseconds(988));
+  EXPECT_TRUE(machine().next_send().is_infinite());
+}
+
+}  // namespace
+}  // namespace redlatch::engine

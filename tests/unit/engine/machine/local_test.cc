@@ -1,0 +1,358 @@
+// Inside the client: the local window, retakes, pokes, token blocks, recursion.
+#include "tests/unit/engine/machine/machine_fixture.h"
+
+namespace redlatch::engine {
+namespace {
+
+using LockMachineLocalTest = LockMachineTest;
+constexpr absl::Duration kWindow = absl::Milliseconds(5);
+
+TEST_F(LockMachineLocalTest, PassesOnInsideTheWindow) {
+  auto [holder, other] = Contended({}, {.thread = 2});
+  Pass(kWindow - absl::Nanoseconds(1));
+  EXPECT_EQ(Release(holder->tenure).kind, Kind::kDone);
+  EXPECT_EQ(other->state, State::kGranted);
+  EXPECT_TRUE(Woken(*other));
+  EXPECT_NE(other->tenure, holder->tenure);
+  EXPECT_TRUE(Valid(*other));
+  EXPECT_FALSE(Valid(*holder));
+  EXPECT_TRUE(Quiet());
+}
+
+TEST_F(LockMachineLocalTest, WindowClosesCountedFromTheSending) {
+  auto [holder, other] = Contended({}, {.thread = 2});
+  Pass(kWindow);
+  EXPECT_EQ(Release(holder->tenure).kind, Kind::kUnderWay);
+  EXPECT_EQ(other->state, State::kWaiting);
+  EXPECT_NE(Fetch(Operation::kRelease).bid.hold, 0U);
+}
+
+TEST_F(LockMachineLocalTest, WindowIsClosedWhereOthersWait) {
+  Waiter& holder = Acquire();
+  Waiter& other = Acquire({.thread = 2});
+  Hear(Fetch(Operation::kAcquire), Granted(/*others=*/1));
+  EXPECT_EQ(Release(holder.tenure).kind, Kind::kUnderWay);
+  EXPECT_EQ(other.state, State::kWaiting);
+}
+
+TEST_F(LockMachineLocalTest, RepeatedGrantTellsOfOthers) {
+  Acquire();
+  Waiter& other = Acquire({.thread = 2});
+  const Send send = Fetch(Operation::kAcquire);
+  HearGrant(GrantOf(send));
+  Hear(send, Granted(/*others=*/1));
+  Release(machine().OfThread(1).tenure);
+  EXPECT_EQ(other.state, State::kWaiting);
+}
+
+TEST_F(LockMachineLocalTest, RequeueOpensTheWindowAnewForTwoThreadsThatTakeTurns) {
+  auto [holder, other] = Contended({}, {.thread = 2});
+  Pass(kWindow);
+  Release(holder->tenure);
+  const Send release = Fetch(Operation::kRelease);
+  EXPECT_EQ(release.bid.block, 4096U) << "the thread that releases will come again";
+  Waiter& again = Acquire();
+  Hear(release,
+       ReleasedThen({.kind = BidAnswer::Kind::kGranted, .token = kToken + 9000, .lease = kLease}));
+  ASSERT_EQ(other->state, State::kGranted);
+  Pass(kWindow - absl::Nanoseconds(1));
+  EXPECT_EQ(Release(other->tenure).kind, Kind::kDone);
+  EXPECT_EQ(again.state, State::kGranted);
+  EXPECT_EQ(again.token.value(), kToken + 9001);
+}
+
+TEST_F(LockMachineLocalTest, NoWindowIsStrictOrderBetweenClients) {
+  const absl::Duration none = absl::ZeroDuration();
+  Waiter& holder = Acquire({.local_window = none});
+  Waiter& other = Acquire({.thread = 2, .local_window = none});
+  const Send send = Fetch(Operation::kAcquire);
+  EXPECT_EQ(send.bid.block, 1U);
+  Hear(send, Granted());
+  Release(holder.tenure);
+  EXPECT_EQ(other.state, State::kWaiting);
+  EXPECT_EQ(Fetch(Operation::kRelease).bid.block, 1U);
+}
+
+TEST_F(LockMachineLocalTest, NoPassingOnAfterTheDeadline) {
+  const absl::Duration window = absl::Hours(1);
+  auto [holder, other] = Contended({.local_window = window}, {.thread = 2, .local_window = window});
+  PassTo(machine().next_expiry());
+  EXPECT_EQ(Release(holder->tenure).kind, Kind::kLost);
+  EXPECT_EQ(other->state, State::kWaiting);
+}
+
+TEST_F(LockMachineLocalTest, OtherTermsAreAskedForAtTheServer) {
+  auto [holder, other] = Contended({}, {.thread = 2, .lease = 2 * kLease});
+  Release(holder->tenure);
+  EXPECT_EQ(other->state, State::kWaiting);
+  EXPECT_EQ(Fetch(Operation::kRelease).bid.terms.lease, 2 * kLease);
+}
+
+TEST_F(LockMachineLocalTest, ManualLeaseIsNeverPassedOn) {
+  auto [holder, other] = Contended({.manual = true}, {.thread = 2, .manual = true});
+  EXPECT_EQ(Release(holder->tenure).kind, Kind::kUnderWay);
+  EXPECT_EQ(other->state, State::kWaiting);
+  EXPECT_EQ(Fetch(Operation::kRelease).bid.block, 1U);
+}
+
+TEST_F(LockMachineLocalTest, ExplicitOwnerIsReleasedRemotely) {
+  Make({.reentrant = true, .explicit_owner = true});
+  Waiter& holder = Hold();
+  Waiter& same = Acquire({.thread = 2});
+  EXPECT_EQ(same.state, State::kGranted) << "whoever presents the owner enters";
+  EXPECT_EQ(same.tenure, holder.tenure);
+  EXPECT_EQ(Release(same.tenure).kind, Kind::kDone);
+  EXPECT_TRUE(Valid(holder));
+  EXPECT_EQ(Release(holder.tenure).kind, Kind::kUnderWay);
+  Fetch(Operation::kRelease);
+}
+
+TEST_F(LockMachineLocalTest, TokensOfABlockGrowAndKeepThePaceOfTheClock) {
+  const absl::Duration window = kLease;
+  Waiter& first = Acquire({.local_window = window});
+  Waiter* next = &Acquire({.thread = 2, .local_window = window});
+  const Send send = Fetch(Operation::kAcquire);
+  EXPECT_EQ(send.bid.block, 4096U);
+  Pass(absl::Milliseconds(1));
+  Hear(send, Granted());
+  const base::Instant heard = now();  // the tokens were reserved by then, and perhaps only then
+  EXPECT_EQ(first.not_before, heard);
+  uint64_t tenure = first.tenure;
+  for (uint64_t k = 1; k < 4096; ++k) {
+    Waiter& waiting = Acquire({.thread = k + 2, .local_window = window});
+    ASSERT_EQ(Release(tenure).kind, Kind::kDone) << k;
+    ASSERT_EQ(next->token.value(), kToken + k);
+    ASSERT_EQ(next->not_before, heard + absl::Microseconds(k));
+    tenure = next->tenure;
+    next = &waiting;
+  }
+  EXPECT_EQ(Release(tenure).kind, Kind::kUnderWay) << "the block is exhausted";
+  EXPECT_EQ(next->state, State::kWaiting);
+  const Send release = Fetch(Operation::kRelease);
+  EXPECT_EQ(release.last_used, kToken + 4095);
+  EXPECT_EQ(release.last_reserved, kToken + 4095);
+}
+
+TEST_F(LockMachineLocalTest, PaceOfAGrantByMessageCountsFromTheMessage) {
+  Acquire();
+  Waiter& other = Acquire({.thread = 2});
+  const Send send = Fetch(Operation::kAcquire);
+  Pass(absl::Milliseconds(1));
+  HearGrant(GrantOf(send));
+  Release(machine().OfThread(1).tenure);
+  ASSERT_EQ(other.state, State::kGranted);
+  EXPECT_EQ(other.not_before, now() + absl::Microseconds(1));
+}
+
+TEST_F(LockMachineLocalTest, RetakesAreCountedThenTheHeadHasIt) {
+  auto [holder, head] = Contended({.local_retakes = 3}, {.thread = 2});
+  uint64_t tenure = holder->tenure;
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(Release(tenure).kind, Kind::kDone);
+    EXPECT_EQ(Woken(*head), i == 0) << "poked once";
+    Waiter& again = Acquire({.patience = Patience::kNone});
+    ASSERT_EQ(again.state, State::kGranted) << i;
+    tenure = again.tenure;
+  }
+  EXPECT_EQ(Release(tenure).kind, Kind::kDone);
+  EXPECT_EQ(head->state, State::kGranted);
+}
+
+TEST_F(LockMachineLocalTest, PokedHeadTakesTheFreeHolding) {
+  auto [holder, head] = Contended({.local_retakes = 16}, {.thread = 2});
+  Release(holder->tenure);
+  EXPECT_EQ(head->state, State::kWaiting);
+  EXPECT_TRUE(Woken(*head));
+  Poke(*head);
+  EXPECT_EQ(head->state, State::kGranted);
+}
+
+TEST_F(LockMachineLocalTest, PokedHeadThatComesSecondIsNext) {
+  auto [holder, head] = Contended({.local_retakes = 16}, {.thread = 2});
+  Release(holder->tenure);
+  Waiter& again = Acquire();
+  ASSERT_EQ(again.state, State::kGranted);
+  Poke(*head);
+  EXPECT_EQ(head->state, State::kWaiting);
+  Release(again.tenure);
+  EXPECT_EQ(head->state, State::kGranted) << "no further retakes";
+}
+
+TEST_F(LockMachineLocalTest, LatePokeAsksTheServer) {
+  auto [holder, head] = Contended({.local_retakes = 16}, {.thread = 2});
+  Release(holder->tenure);
+  Pass(kWindow);
+  Poke(*head);
+  EXPECT_EQ(head->state, State::kWaiting);
+  EXPECT_NE(Fetch(Operation::kRelease).bid.hold, 0U);
+}
+
+TEST_F(LockMachineLocalTest, EarlyPokeChangesNothing) {
+  auto [holder, head] = Contended({.local_retakes = 16}, {.thread = 2});
+  Waiter& behind = Acquire({.thread = 3});
+  Poke(behind);
+  EXPECT_EQ(behind.state, State::kWaiting);
+  Release(holder->tenure);
+  Poke(behind);
+  EXPECT_EQ(behind.state, State::kWaiting);
+  EXPECT_EQ(head->state, State::kGranted) << "the running thread ended its retakes";
+  Waiter& queued = Acquire({.thread = 4});
+  Make({});
+  Waiter& alone = Acquire();
+  Poke(alone);
+  EXPECT_EQ(alone.state, State::kWaiting);
+  EXPECT_EQ(queued.state, State::kWaiting);
+}
+
+// A free holding was once renewed for ever.
+TEST_F(LockMachineLocalTest, LostPokeHoldsTheLockNoLongerThanTheRenewalInterval) {
+  auto [holder, head] = Contended({.local_retakes = 16}, {.thread = 2});
+  Release(holder->tenure);
+  PassTo(machine().next_send());
+  EXPECT_EQ(now(), machine().next_expiry() + kLead - kValid + kThird);
+  const Send release = Fetch(Operation::kRelease);
+  EXPECT_NE(release.bid.hold, 0U);
+  Hear(release,
+       ReleasedThen({.kind = BidAnswer::Kind::kGranted, .token = kToken + 9000, .lease = kLease}));
+  EXPECT_EQ(head->state, State::kGranted);
+}
+
+TEST_F(LockMachineLocalTest, PokedHeadThatGivesUpPokesTheNext) {
+  auto [holder, head] =
+      Contended({.local_retakes = 16}, {.thread = 2, .patience = Patience::kBounded});
+  Waiter& behind = Acquire({.thread = 3});
+  Release(holder->tenure);
+  GiveUp(*head);
+  EXPECT_EQ(head->state, State::kBusy);
+  EXPECT_TRUE(Woken(behind));
+  Poke(behind);
+  EXPECT_EQ(behind.state, State::kGranted);
+}
+
+TEST_F(LockMachineLocalTest, LastPokedHeadThatGivesUpReleasesTheHolding) {
+  auto [holder, head] = Contended({.local_retakes = 16}, {.thread = 2});
+  Release(holder->tenure);
+  GiveUp(*head);
+  Hear(Fetch(Operation::kRelease), ReleasedThen());
+  EXPECT_TRUE(machine().idle());
+}
+
+TEST_F(LockMachineLocalTest, FreeHoldingThatExpiresIsNobodysLoss) {
+  auto [holder, head] = Contended({.local_retakes = 16}, {.thread = 2});
+  Release(holder->tenure);
+  PassTo(machine().next_expiry());
+  Expire();
+  EXPECT_TRUE(effects().losses.empty());
+  EXPECT_NE(Fetch(Operation::kRelease).bid.hold, 0U);
+  EXPECT_EQ(head->state, State::kWaiting);
+}
+
+TEST_F(LockMachineLocalTest, OnlyAParkedThreadIsWoken) {
+  auto [holder, other] = Contended({}, {.thread = 2});
+  other->parked = false;
+  Release(holder->tenure);
+  EXPECT_EQ(other->state, State::kGranted);
+  EXPECT_TRUE(effects().wakes.empty());
+}
+
+TEST_F(LockMachineLocalTest, RecursionIsCountedAndCostsNoScript) {
+  Make({.reentrant = true});
+  Waiter& outer = Hold({.face = Face::kStd});
+  Waiter& inner = Acquire({.face = Face::kStd});
+  EXPECT_EQ(inner.state, State::kGranted);
+  EXPECT_EQ(inner.tenure, outer.tenure);
+  EXPECT_EQ(inner.token, outer.token);
+  EXPECT_EQ(machine().OfThread(1).depth, 2U);
+  EXPECT_TRUE(Quiet());
+  EXPECT_EQ(Unlock(1).kind, Kind::kDone);
+  EXPECT_TRUE(Valid(outer));
+  EXPECT_TRUE(Quiet());
+  EXPECT_EQ(Unlock(1).kind, Kind::kUnderWay);
+  Fetch(Operation::kRelease);
+}
+
+TEST_F(LockMachineLocalTest, AnotherThreadDoesNotEnterAReentrantLock) {
+  Make({.reentrant = true});
+  Hold();
+  EXPECT_EQ(Acquire({.thread = 2}).state, State::kWaiting);
+  EXPECT_EQ(Acquire({.thread = 3, .patience = Patience::kNone}).state, State::kBusy);
+}
+
+TEST_F(LockMachineLocalTest, ReleaseNeverEndsALevelOfLock) {
+  Make({.reentrant = true});
+  Waiter& waiter = Hold({.face = Face::kStd});
+  Acquire({.face = Face::kStatus});
+  EXPECT_EQ(Release(waiter.tenure).kind, Kind::kDone);
+  EXPECT_EQ(Release(waiter.tenure).kind, Kind::kNotHeld);
+  EXPECT_EQ(machine().OfThread(1).depth, 1U);
+  EXPECT_EQ(Unlock(1).kind, Kind::kUnderWay);
+}
+
+TEST_F(LockMachineLocalTest, LockingTwiceByLockIsADeadlock) {
+  Hold({.face = Face::kStd});
+  EXPECT_EQ(Acquire({.face = Face::kStd}).state, State::kDeadlock);
+  EXPECT_EQ(Acquire({.face = Face::kStd, .patience = Patience::kNone}).state, State::kDeadlock);
+  EXPECT_EQ(Acquire({.thread = 2, .face = Face::kStd}).state, State::kWaiting);
+}
+
+TEST_F(LockMachineLocalTest, UnlockElsewhereReleasesNothing) {
+  Waiter& waiter = Hold({.face = Face::kStd});
+  EXPECT_EQ(Unlock(2).kind, Kind::kNotHeld);
+  EXPECT_TRUE(Valid(waiter));
+  Make({});
+  Waiter& lease = Hold({.face = Face::kStatus});
+  EXPECT_EQ(Unlock(1).kind, Kind::kNotHeld) << "a Lease is released by its handle";
+  EXPECT_TRUE(Valid(lease));
+}
+
+TEST_F(LockMachineLocalTest, ReenterAndLeaveCountLevels) {
+  EXPECT_FALSE(machine().Reenter(1, Face::kStd, now()).has_value());
+  Hold({.face = Face::kStd});
+  EXPECT_FALSE(machine().Reenter(1, Face::kStd, now()).has_value()) << "not reentrant";
+  Make({.reentrant = true});
+  Waiter& waiter = Hold({.face = Face::kStd});
+  EXPECT_FALSE(machine().Reenter(2, Face::kStd, now()).has_value());
+  EXPECT_FALSE(machine().Leave(1, Face::kStd)) << "the last level is released";
+  const auto standing = machine().Reenter(1, Face::kStd, now());
+  ASSERT_TRUE(standing.has_value());
+  EXPECT_EQ(standing->tenure, waiter.tenure);
+  EXPECT_EQ(standing->depth, 2U);
+  EXPECT_FALSE(machine().Leave(2, Face::kStd));
+  EXPECT_TRUE(machine().Leave(1, Face::kStd));
+  PassTo(machine().next_expiry());
+  EXPECT_FALSE(machine().Reenter(1, Face::kStd, now()).has_value());
+}
+
+TEST_F(LockMachineLocalTest, AHeadThatSleptThroughItsHoldIsWokenAnewForTheNext) {
+  auto [holder, head] = Contended({.local_retakes = 1}, {.thread = 2});
+  Release(holder->tenure);
+  ASSERT_TRUE(Woken(*head));
+  Waiter& faster = Acquire({.thread = 3});
+  ASSERT_EQ(faster.state, State::kGranted);
+  Release(faster.tenure);
+  ASSERT_EQ(head->state, State::kGranted);
+  Pass(kLease);
+  Expire();
+  head->wake_pending = false;
+  head->state = State::kWaiting;
+  Effects effects;
+  machine().Acquire(*head, now(), effects);
+  EXPECT_FALSE(head->poked) << "nobody would wake it";
+}
+
+TEST_F(LockMachineLocalTest, AHoldWhoseThreadReadsAsWellDoesNotPassOn) {
+  const auto [first, second] = Contended({.thread = 1}, {.thread = 2});
+  EXPECT_EQ(machine().Pin(2).depth, 0);
+  EXPECT_EQ(machine().Pin(1).tenure, first->tenure);
+  EXPECT_EQ(Release(first->tenure).kind, Kind::kUnderWay);
+  EXPECT_EQ(second->state, State::kWaiting);
+  const Send release = Fetch(Operation::kRelease);
+  Hear(release, ReleasedThen({.kind = BidAnswer::Kind::kQueued, .ticket = 5}));
+  EXPECT_EQ(second->state, State::kWaiting);
+  // The next hold is as any other.
+  EXPECT_TRUE(HearGrant(GrantOf(release)));
+  EXPECT_EQ(second->state, State::kGranted);
+}
+
+}  // namespace
+}  // namespace redlatch::engine

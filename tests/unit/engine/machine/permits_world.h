@@ -1,0 +1,318 @@
+#ifndef REDLATCH_TESTS_UNIT_ENGINE_MACHINE_PERMITS_WORLD_H_
+#define REDLATCH_TESTS_UNIT_ENGINE_MACHINE_PERMITS_WORLD_H_
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "tests/unit/engine/machine/model_world.h"
+#include "tests/unit/engine/machine/permits_order.h"
+#include "tests/unit/engine/machine/reference_semaphore_server.h"
+
+namespace redlatch::engine {
+
+// Clients that acquire permits, each acquisition by a machine of its own, as Permits has it; and
+// what must be so at each step.
+class PermitsWorld : public ModelWorld<ReferenceSemaphoreServer> {
+ public:
+  PermitsWorld(uint64_t seed, bool verbose) : ModelWorld(seed, verbose) {
+    forcing_ = Chance(6);
+    resizing_ = Chance(2);
+    const uint32_t capacity = 1 + static_cast<uint32_t>(Pick(kMostPermits));
+    const int clients = 1 + Pick(4);
+    for (int c = 0; c < clients; ++c) AddUser(capacity);
+    if (Chance(8)) users_[0].capacity = capacity + 1;  // does not agree
+    options_ = std::make_shared<LockOptions>();
+    // Of a claim that is shorter than the lease, a quarter is more than ExpiryLead(): else a hold
+    // could be granted and lost at once. Claims of real clients are 2 s at least.
+    if (Chance(2)) server_.claim = absl::Milliseconds(60 + Pick(60));
+    if (Chance(2)) server_.window = 1 + static_cast<size_t>(Pick(4));
+  }
+
+  int grants() const { return grants_; }
+
+ protected:
+  using Server = ReferenceSemaphoreServer;
+  static constexpr int kMostPermits = 5;
+  static constexpr int kSlots = 4;
+
+  // A thread, with the one acquisition that it has.
+  struct Slot {
+    PortPtr port;              // null where it has none
+    Waiter* waiter = nullptr;  // under way
+    uint32_t permits = 0;
+    uint32_t most = 0;  // the largest capacity since it asked
+    bool to_go_on = false;
+    bool stopped = false;
+    // Held.
+    uint64_t tenure = 0;
+    HoldNumber hold = 0;
+    Instant deadline;  // as it was last seen
+    bool lost = false;
+  };
+  struct Ending {  // a release under way
+    PortPtr port;
+    uint64_t tenure;
+    HoldNumber hold;
+    Instant deadline;
+  };
+  struct User {             // what a client has beside its machines
+    uint32_t capacity = 0;  // that it expects
+    std::vector<PortPtr> free;
+    std::vector<Slot> slots;
+    std::vector<Ending> endings;
+    std::deque<Waiter> waiters;
+  };
+  struct Granted {  // a hold, as the server last granted it
+    uint32_t permits = 0;
+    size_t since = 0;  // in capacities_
+  };
+
+  void AddUser(uint32_t capacity) {
+    AddClient();
+    users_.push_back({.capacity = capacity});
+    users_.back().slots.resize(kSlots);
+  }
+  void Die(int c) {
+    Replace(c);
+    users_[c] = {.capacity = users_[c].capacity, .slots = std::vector<Slot>(kSlots)};
+  }
+
+  // As Permits::Borrow() and Return() do.
+  PortPtr Borrow(int c) {
+    std::vector<PortPtr>& free = users_[c].free;
+    if (free.empty()) {
+      return AddPort(
+          c, {.sharing = Sharing::kCounted, .longest_heartbeat = Server::kLongestHeartbeat});
+    }
+    PortPtr port = std::move(free.back());
+    free.pop_back();
+    EXPECT_FALSE(port->machine.in_use());  // though it may owe something since
+    return port;
+  }
+  void Return(int c, PortPtr port) {
+    if (port->machine.idle()) users_[c].free.push_back(std::move(port));
+  }
+
+  // ---- The server.
+
+  Answer AtServer(const Server::Caller& caller, const Send& send) override {
+    order_.Before(server_, now_, &send);
+    const Answer answer = server_.Execute(caller, send, now_);
+    Settled(send);
+    return answer;
+  }
+  void SetCapacity(uint32_t capacity) {
+    now_ = now_ + absl::Microseconds(1);
+    Say("capacity is ", capacity);
+    order_.Before(server_, now_, nullptr);
+    server_.SetCapacity(capacity, now_);
+    Settled({});
+    for (User& user : users_) {
+      for (Slot& slot : user.slots) slot.most = std::max(slot.most, capacity);
+    }
+  }
+  void ForceRelease() {
+    now_ = now_ + absl::Microseconds(1);
+    Say("---- force");
+    order_.Before(server_, now_, nullptr);
+    server_.ForceRelease(now_);
+    Settled({});
+  }
+  void Settled(const Send& send) {
+    if (server_.capacity && (capacities_.empty() || capacities_.back() != *server_.capacity)) {
+      capacities_.push_back(*server_.capacity);
+    }
+    if (send.operation == Operation::kAcquire && send.hold != 0) {
+      EXPECT_EQ(send.bid.block, send.bid.terms.permits);
+      wanted_[send.hold] = send.bid.terms.permits;
+    }
+    for (const HoldNumber hold : server_.granted) {
+      Say("the server grants ", hold, ", of ", wanted_[hold]);
+      granted_[hold] = {wanted_[hold], capacities_.size() - 1};
+    }
+    order_.After(server_, now_);
+  }
+
+  // ---- What must be so.
+
+  void OnSend(int c, const Send& send) override {
+    if (send.operation == Operation::kRelease) {
+      EXPECT_GE(Local(c), not_before_[send.hold]) << "whoever lost it may still be at work";
+    }
+    if (send.operation != Operation::kAcquire) return;
+    EXPECT_TRUE(send.bid.ticket == tickets_[send.hold] ||
+                (send.bid.ticket == 0 && missed_.contains(c)))
+        << "it forgets its place";
+    EXPECT_FALSE(send.bid.wait && send.bid.block == 0);
+  }
+  void OnHeard(const Request& request, const Answer& answer) override {
+    if (answer.missed) missed_.insert(request.client);
+    if (answer.bid.kind == BidAnswer::Kind::kQueued) {
+      tickets_[request.send.hold] = answer.bid.ticket;
+    }
+  }
+  void OnTime() override { Check(); }
+
+  void Absorb(int c, Port& port, Effects& effects) override {
+    for (Waiter* waiter : effects.wakes) {
+      EXPECT_TRUE(waiter->wake_pending);
+      waiter->wake_pending = false;
+      if (waiter->state != Waiter::State::kWaiting) waiter->parked = false;
+      for (Slot& slot : users_[c].slots) slot.to_go_on |= slot.waiter == waiter;
+    }
+    for (const Loss& loss : effects.losses) OnLoss(c, port, loss);
+    for (Slot& slot : users_[c].slots) {
+      if (slot.port.get() != &port) continue;
+      if (slot.waiter != nullptr && slot.waiter->state != Waiter::State::kWaiting) {
+        EXPECT_FALSE(slot.waiter->parked) << "decided and not woken";
+      }
+      if (slot.tenure != 0 && !slot.lost) {
+        slot.deadline = std::max(slot.deadline, port.machine.Deadline(slot.tenure));
+      }
+    }
+    Outcomes(c);
+    Check();
+  }
+
+  void OnLoss(int c, Port& port, const Loss& loss) {
+    Say(c, "/", port.caller.machine, " lost: ", loss.reason);
+    EXPECT_TRUE(loss.tenure.view->Lost(Local(c)).stop_requested());
+    for (Slot& slot : users_[c].slots) {
+      if (slot.port.get() != &port || slot.tenure == 0) continue;
+      ASSERT_EQ(slot.tenure, loss.tenure.id);
+      EXPECT_TRUE(Local(c) + ExpiryLead(kLongestLease) >= slot.deadline ||
+                  !server_.Has(slot.hold, now_) || server_.forced.contains(slot.hold))
+          << "lost for nothing";
+      slot.lost = true;
+      if (loss.reason.starts_with("its lease expired")) not_before_[slot.hold] = slot.deadline;
+    }
+  }
+
+  // The thread sees its outcome. False where it asks again.
+  bool Decided(int c, Slot& slot) {
+    const Waiter& waiter = *slot.waiter;
+    Say(c, "/", slot.port->caller.machine, " decided: ", static_cast<int>(waiter.state), " ",
+        waiter.failure.ToString());
+    slot.waiter = nullptr;
+    slot.to_go_on = false;
+    switch (waiter.state) {
+      case Waiter::State::kGranted:
+        return Has(c, slot, waiter);
+      case Waiter::State::kBusy:
+        EXPECT_NE(waiter.patience, Patience::kEndless);
+        break;
+      case Waiter::State::kStopped:
+        EXPECT_TRUE(slot.stopped);
+        break;
+      case Waiter::State::kFailed:
+        EXPECT_TRUE(absl::IsUnavailable(waiter.failure) ||
+                    (absl::IsFailedPrecondition(waiter.failure) &&
+                     server_.refused.contains(slot.port->hold)))
+            << waiter.failure;
+        break;
+      default:
+        ADD_FAILURE() << static_cast<int>(waiter.state);
+    }
+    Return(c, std::exchange(slot.port, nullptr));
+    return true;
+  }
+  bool Has(int c, Slot& slot, const Waiter& waiter) {
+    LockMachine& machine = slot.port->machine;
+    EXPECT_TRUE(tenures_.insert(waiter.tenure).second) << "granted twice";
+    EXPECT_EQ(waiter.token, FencingToken());
+    EXPECT_LE(slot.permits, slot.most);
+    ++grants_;
+    slot.tenure = waiter.tenure;
+    slot.hold = slot.port->hold;
+    slot.deadline = machine.Deadline(waiter.tenure);
+    slot.lost = false;
+    EXPECT_TRUE(machine.Valid(waiter.tenure, Local(c)));
+    EXPECT_EQ(machine.OfThread(waiter.thread).hold, slot.hold);
+    EXPECT_EQ(granted_[slot.hold].permits, slot.permits);
+    return true;
+  }
+
+  void Outcomes(int c) {
+    std::vector<Ending>& endings = users_[c].endings;
+    for (size_t i = 0; i < endings.size();) {
+      const Ending ending = endings[i];
+      const Released outcome = ending.port->machine.Outcome(ending.tenure);
+      const bool forgets = outcome.kind == Released::Kind::kUnderWay && Chance(50);
+      if (forgets) ending.port->machine.Forget(ending.tenure);
+      if (outcome.kind == Released::Kind::kUnderWay && !forgets) {
+        ++i;
+        continue;
+      }
+      endings.erase(endings.begin() + static_cast<ptrdiff_t>(i));
+      if (!forgets) Over(c, ending, outcome);
+      Return(c, ending.port);
+    }
+  }
+  void Over(int c, const Ending& ending, const Released& outcome) {
+    Say(c, " release of ", ending.hold, " ended: ", static_cast<int>(outcome.kind));
+    if (outcome.kind == Released::Kind::kDone) {
+      EXPECT_TRUE(server_.released.contains(ending.hold) || server_.forced.contains(ending.hold))
+          << "it was lost before";
+      EXPECT_TRUE(!server_.Has(ending.hold, now_) || ghosts_.contains(ending.hold));
+    } else {
+      EXPECT_EQ(outcome.kind, Released::Kind::kLost);
+      EXPECT_TRUE(Local(c) >= ending.deadline || server_.forced.contains(ending.hold));
+    }
+  }
+
+  // Permits that are valid by their clients' own clocks never are more than there were at a time
+  // since the oldest of them was granted: who has permits keeps them when the capacity shrinks. Of
+  // what was forced a client does not know at once.
+  void Check() {
+    uint32_t valid = 0;
+    size_t since = capacities_.size();
+    for (int c = 0; c < std::ssize(clients_); ++c) {
+      for (const PortPtr& port : clients_[c]->table) {
+        const auto tenures = port->machine.tenures();
+        EXPECT_LE(tenures.size(), 1U);
+        if (tenures.empty() || !port->machine.Valid(tenures[0], Local(c))) continue;
+        const HoldNumber hold = port->machine.OfThread(ThreadOf(*port)).hold;
+        if (server_.forced.contains(hold)) continue;
+        EXPECT_TRUE(server_.Has(hold, now_)) << hold << " is valid, and the server does not know";
+        valid += granted_[hold].permits;
+        since = std::min(since, granted_[hold].since);
+      }
+    }
+    if (valid == 0) return;
+    EXPECT_LE(valid, *std::max_element(capacities_.begin() + static_cast<ptrdiff_t>(since),
+                                       capacities_.end()))
+        << "more permits than there are";
+  }
+
+  static uint64_t ThreadOf(const Port& port) { return static_cast<uint64_t>(port.caller.machine); }
+  bool AnyWaits() const {
+    return std::any_of(users_.begin(), users_.end(), [](const User& user) {
+      return std::any_of(user.slots.begin(), user.slots.end(),
+                         [](const Slot& slot) { return slot.waiter != nullptr; });
+    });
+  }
+
+  bool forcing_ = false;
+  bool resizing_ = false;
+  std::shared_ptr<const LockOptions> options_;
+  std::vector<User> users_;  // by client
+  PermitsOrder order_;
+  std::vector<uint32_t> capacities_;  // all that there were
+  std::map<HoldNumber, uint32_t> wanted_;
+  std::map<HoldNumber, Granted> granted_;
+  std::map<HoldNumber, uint64_t> tickets_;    // as their clients have heard last
+  std::set<int> missed_;                      // clients that messages did not reach
+  std::map<HoldNumber, Instant> not_before_;  // lost, and not to be given back before
+  std::set<uint64_t> tenures_;
+  int grants_ = 0;
+};
+
+}  // namespace redlatch::engine
+
+#endif  // REDLATCH_TESTS_UNIT_ENGINE_MACHINE_PERMITS_WORLD_H_

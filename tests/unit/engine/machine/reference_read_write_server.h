@@ -1,0 +1,419 @@
+#ifndef REDLATCH_TESTS_UNIT_ENGINE_MACHINE_REFERENCE_READ_WRITE_SERVER_H_
+#define REDLATCH_TESTS_UNIT_ENGINE_MACHINE_REFERENCE_READ_WRITE_SERVER_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "src/engine/machine/script_io.h"
+#include "src/engine/machine/timing.h"
+
+namespace redlatch::engine {
+
+// What the Lua scripts of one read-write lock do, naively and in virtual time. Hold numbers are
+// unique among all clients here.
+class ReferenceReadWriteServer {
+ public:
+  static constexpr absl::Duration kLongestHeartbeat = absl::Seconds(2);
+
+  enum class Side { kWrite, kRead, kNest };
+  struct Caller {
+    int client = 0;
+    int machine = 0;  // unique among all clients
+    Side side = Side::kWrite;
+    bool fair = false;     // a writer's
+    HoldNumber under = 0;  // kNest: its thread's write
+  };
+  struct Message {
+    int client = 0;
+    Grant grant;
+  };
+
+  // `claim`: for how long a hand-over by message makes a waiter a holder, if its lease is longer.
+  explicit ReferenceReadWriteServer(absl::Duration claim = absl::InfiniteDuration())
+      : claim_(claim) {}
+
+  Answer Execute(const Caller& caller, const Send& send, base::Instant at) {
+    Tick(at);
+    look_ = absl::ZeroDuration();
+    missed_ = false;
+    auto& holds = HoldsOf(caller);
+    const auto mine = holds.find(send.hold);
+    const bool held = mine != holds.end();
+    switch (send.operation) {
+      case Operation::kAcquire:
+        return Noted({.kind = Answer::Kind::kBid, .bid = Acquire(caller, send.bid)});
+      case Operation::kRenew:
+        if (!held) return {.kind = Answer::Kind::kNotHeld};
+        mine->second.expires = std::max(mine->second.expires, at + send.lease);
+        if (Reads(caller) && Others() == 0) NoteLetIn(send.hold);  // further threads may join
+        return {.kind = Answer::Kind::kHeld, .bid = {.others = Others()}};
+      case Operation::kRelease:
+        if (held && caller.side == Side::kWrite && fence == send.last_reserved &&
+            send.last_used < send.last_reserved) {
+          fence = send.last_used;
+        }
+        break;
+      case Operation::kCancel:
+        if (held && caller.side == Side::kWrite && send.block > 1 &&
+            fence == mine->second.token + send.block - 1) {
+          fence -= send.block;
+        }
+        break;
+    }
+    return Noted(End(caller, send, held));
+  }
+
+  void Tick(base::Instant at) {
+    now_ = at;
+    std::erase_if(gone_, [&](const auto& each) { return each.second <= at; });
+    std::erase_if(reads_, [&](const auto& each) { return each.second.expires <= at; });
+    std::erase_if(waiters_, [&](const auto& each) { return each.second.dropped <= at; });
+    if (!writes_.empty()) wrote_ = ++steps;
+    // The policy ends with its key.
+    if (std::erase_if(writes_, [&](const auto& each) { return each.second.expires <= at; }) > 0 &&
+        writes_.empty()) {
+      fair_ = false;
+    }
+  }
+
+  // What a machine has here.
+  bool Has(int machine, base::Instant at) const {
+    for (const auto* holds : {&writes_, &reads_}) {
+      for (const auto& [hold, each] : *holds) {
+        if (each.caller.machine == machine && at < each.expires) return true;
+      }
+    }
+    return false;
+  }
+  // Holders and all that wait, with their clients.
+  std::vector<std::pair<HoldNumber, int>> Known(base::Instant at) {
+    Tick(at);
+    std::vector<std::pair<HoldNumber, int>> known;
+    for (const auto* holds : {&writes_, &reads_}) {
+      for (const auto& [hold, each] : *holds) known.emplace_back(hold, each.caller.client);
+    }
+    for (const auto& [hold, each] : waiters_) known.emplace_back(hold, each.caller.client);
+    return known;
+  }
+  bool HasWaiters(base::Instant at) {
+    Tick(at);
+    return !waiters_.empty();
+  }
+  // Whether a reader that asked at that step got in by this hold before a writer that was queued by
+  // then; or by an answer older than its question, which cannot know of such a writer. It counts
+  // what was so when the server let readers in: a writer may have been overdue, and so passed over,
+  // and be back by the time the reader hears that.
+  bool PassedWriter(HoldNumber hold, uint64_t asked) const {
+    const auto found = let_in_.find(hold);
+    return found == let_in_.end() || found->second.step < asked || found->second.writer < asked;
+  }
+  bool WasBuried(HoldNumber hold, base::Instant at) const {  // its tombstone is over
+    const auto found = buried_.find(hold);
+    return found != buried_.end() && found->second <= at;
+  }
+
+  std::vector<bool> subscribed;  // by client
+  std::vector<Message> messages;
+  uint64_t fence = 0;
+  uint64_t steps = 0;  // orders what waits among what the test does
+
+ private:
+  struct Hold {
+    Caller caller;
+    base::Instant expires;
+    uint64_t token = 0;
+  };
+  struct Record {
+    Caller caller;
+    Bid bid;
+    uint64_t ticket = 0;
+    base::Instant overdue;
+    base::Instant dropped;  // when its queue expires
+    uint64_t since = 0;     // the step
+  };
+  struct LetInAt {
+    uint64_t step = 0;
+    uint64_t writer = 0;  // since when the first of those waited that readers may not pass
+  };
+  using Kind = BidAnswer::Kind;
+
+  static bool Reads(const Caller& caller) { return caller.side != Side::kWrite; }
+  std::map<HoldNumber, Hold>& HoldsOf(const Caller& caller) {
+    return Reads(caller) ? reads_ : writes_;
+  }
+  bool WritersWait() const {
+    return std::any_of(waiters_.begin(), waiters_.end(),
+                       [](const auto& each) { return !Reads(each.second.caller); });
+  }
+  int64_t Others() const { return !writes_.empty() || WritersWait() ? 1 : 0; }
+  Answer Noted(Answer answer) const {
+    answer.look = look_;
+    answer.missed = missed_;
+    return answer;
+  }
+
+  void Entomb(HoldNumber hold, bool tombstone, absl::Duration lease) {
+    if (tombstone) gone_[hold] = buried_[hold] = now_ + lease;
+  }
+  void Drop(HoldNumber hold) { waiters_.erase(hold); }
+  void Drop(const std::vector<Record>& records) {
+    for (const Record& record : records) Drop(record.bid.hold);
+  }
+
+  BidAnswer Granted(const Caller& caller, HoldNumber hold) {
+    const Hold& mine = HoldsOf(caller).at(hold);
+    const bool reads = Reads(caller);
+    return {.kind = Kind::kGranted,
+            .token = reads ? fence : mine.token,
+            .lease = mine.expires - now_,
+            .others = reads ? Others() : static_cast<int64_t>(waiters_.size())};
+  }
+
+  void NoteLetIn(HoldNumber hold) {
+    LetInAt& at = let_in_[hold] = {++steps, std::numeric_limits<uint64_t>::max()};
+    for (const auto& [each, record] : waiters_) {
+      // One whose heartbeat is overdue counts as dead, and a phase-fair write ends in favour of the
+      // readers that waited for it.
+      if (Reads(record.caller) || record.overdue < now_) continue;
+      if (!fair_ || wrote_ < record.since) at.writer = std::min(at.writer, record.since);
+    }
+  }
+
+  void Take(const Record& record, absl::Duration lease) {
+    const Bid& bid = record.bid;
+    Drop(bid.hold);
+    Hold hold{record.caller, now_ + lease, 0};
+    if (Reads(record.caller)) {
+      reads_.insert_or_assign(bid.hold, hold);
+      NoteLetIn(bid.hold);
+      return;
+    }
+    if (writes_.empty()) fair_ = record.caller.fair;
+    hold.token = std::max(fence + 1, static_cast<uint64_t>(now_.nanos() / 1000));
+    fence = hold.token + bid.block - 1;
+    writes_.insert_or_assign(bid.hold, hold);
+    wrote_ = ++steps;
+  }
+
+  BidAnswer Acquire(const Caller& caller, const Bid& bid) {
+    if (gone_.contains(bid.hold)) return {.kind = Kind::kGone};
+    missed_ = bid.attempt > 1 && !waiters_.contains(bid.hold);
+    auto& holds = HoldsOf(caller);
+    if (const auto mine = holds.find(bid.hold); mine != holds.end()) {
+      Hold& hold = mine->second;
+      missed_ = bid.attempt > 1;
+      if (!bid.terms.manual) hold.expires = std::max(hold.expires, now_ + bid.terms.lease);
+      Drop(bid.hold);
+      if (Reads(caller)) {
+        Turn(nullptr);
+        look_ = absl::ZeroDuration();  // it reads itself
+      }
+      return Granted(caller, bid.hold);
+    }
+    Record request{caller, bid, bid.ticket, {}, {}};
+    const auto known = waiters_.find(bid.hold);
+    if (known != waiters_.end()) {
+      const Record& record = known->second;
+      request.ticket = bid.ticket == 0 ? record.ticket : std::min(bid.ticket, record.ticket);
+      request.bid.attempt = std::max(bid.attempt, record.bid.attempt);
+      request.since = record.since;
+    } else if (bid.ticket == 0) {
+      request.ticket = static_cast<uint64_t>(now_.nanos() / 1000);
+      for (const auto& [hold, record] : waiters_) {
+        if (Reads(record.caller) != Reads(caller)) continue;
+        request.ticket = std::max(request.ticket, record.ticket + 1);
+      }
+    }
+    return Turn(&request);
+  }
+
+  // Ends a hold, or takes it off the queue, and passes the lock on.
+  Answer End(const Caller& caller, const Send& send, bool held) {
+    Answer answer{.kind = send.operation == Operation::kCancel ? Answer::Kind::kCancelled
+                          : held                               ? Answer::Kind::kReleased
+                                                               : Answer::Kind::kNotHeld};
+    if (held) {
+      HoldsOf(caller).erase(send.hold);
+    } else {
+      Drop(send.hold);
+    }
+    Entomb(send.hold, send.tombstone, send.lease);
+    if (held && send.bid.hold != 0) answer.bid = Acquire(caller, send.bid);
+    if (answer.bid.kind != Kind::kNone && answer.bid.kind != Kind::kGone) return answer;
+    // While others read on and a writer waits it is nobody's turn.
+    if (Reads(caller) && writes_.empty() && !reads_.empty() && WritersWait() && !fair_)
+      return answer;
+    Turn(nullptr);
+    return answer;
+  }
+
+  // Whose turn it is, and what that means for who asks.
+  BidAnswer Turn(const Record* request) {
+    to_tell_.clear();
+    BidAnswer answer;
+    const bool joins = !writes_.empty() ? request != nullptr && JoinsWriter(request->caller)
+                                        : ChooseUnwritten(request);
+    if (joins) {
+      Take(*request, request->bid.terms.lease);
+    } else if (request != nullptr) {
+      answer = StayOut(*request);
+    }
+    if (writes_.empty()) fair_ = false;
+    if (joins) {
+      answer = Granted(request->caller, request->bid.hold);
+      look_ = absl::ZeroDuration();
+    }
+    for (const Record& record : to_tell_) {
+      const BidAnswer grant = Granted(record.caller, record.bid.hold);
+      messages.push_back({.client = record.caller.client,
+                          .grant = {.hold = record.bid.hold,
+                                    .attempt = record.bid.attempt,
+                                    .token = grant.token,
+                                    .claim = ClaimOf(record),
+                                    .others = grant.others}});
+    }
+    return answer;
+  }
+
+  // Somebody writes.
+  bool JoinsWriter(const Caller& caller) const {
+    if (Reads(caller)) return writes_.size() == 1 && writes_.contains(caller.under);
+    return caller.client == writes_.begin()->second.caller.client && reads_.empty();
+  }
+
+  absl::Duration ClaimOf(const Record& record) const {
+    return std::min(claim_, record.bid.terms.lease);
+  }
+  void LetIn(const Record& record) {
+    Take(record, ClaimOf(record));
+    look_ = std::max(look_, ClaimOf(record));
+    to_tell_.push_back(record);
+  }
+  void LetIn(const std::vector<Record>& records) {
+    for (const Record& record : records) LetIn(record);
+  }
+
+  // Nobody writes: lets in others, and answers whether the request joins.
+  bool ChooseUnwritten(const Record* request) {
+    const bool reading = request != nullptr && Reads(request->caller);
+    const bool stands =
+        request != nullptr && (request->bid.wait || waiters_.contains(request->bid.hold));
+    std::vector<Record> line;
+    for (const auto& [hold, record] : waiters_) {
+      if (request == nullptr || hold != request->bid.hold) line.push_back(record);
+    }
+    if (stands) line.push_back(*request);
+    std::sort(line.begin(), line.end(), [](const Record& a, const Record& b) {
+      return std::pair(a.ticket, a.bid.hold) < std::pair(b.ticket, b.bid.hold);
+    });
+
+    std::optional<Record> writer;  // the first live one
+    std::vector<Record> readers, late_readers, dead_readers, late_writers, dead_writers;
+    for (const Record& record : line) {
+      const bool asks = request != nullptr && record.bid.hold == request->bid.hold;
+      const bool reads = Reads(record.caller);
+      if (!reads && writer) continue;
+      if (!asks && !subscribed[record.caller.client]) {
+        (reads ? dead_readers : dead_writers).push_back(record);
+      } else if (!asks && record.overdue < now_) {
+        (reads ? late_readers : late_writers).push_back(record);
+      } else if (!reads) {
+        writer = record;
+      } else if (!asks) {
+        readers.push_back(record);
+      }
+    }
+
+    const bool free = reads_.empty();
+    if (fair_) {
+      Drop(dead_readers);
+      if (!readers.empty() || (reading && stands)) {
+        LetIn(readers);
+        Drop(late_readers);
+        return reading && (stands || !WritersWait());
+      }
+    }
+    first_writer_overdue_ = base::Instant();
+    if (request != nullptr && !reading && !free) return false;
+    Drop(dead_writers);
+    if (writer) {
+      first_writer_overdue_ = writer->overdue;
+      if (!free) return false;
+      Drop(late_writers);
+      if (request != nullptr && writer->bid.hold == request->bid.hold) return true;
+      LetIn(*writer);
+      return false;
+    }
+    Drop(dead_readers);
+    if (!readers.empty() || (reading && stands)) {
+      LetIn(readers);
+      Drop(late_readers);
+      Drop(late_writers);
+      return reading;
+    }
+    if (!late_writers.empty()) {
+      if (!free) return reading;
+      LetIn(late_writers.front());
+      return false;
+    }
+    LetIn(late_readers);
+    return reading || (request != nullptr && free && late_readers.empty());
+  }
+
+  BidAnswer StayOut(const Record& request) {
+    const bool reads = Reads(request.caller);
+    base::Instant until = base::Instant::Infinite();
+    if (!writes_.empty()) {
+      until = base::Instant();
+      for (const auto& [hold, each] : writes_) until = std::max(until, each.expires);
+    }
+    if (!reads) {
+      for (const auto& [hold, each] : reads_) until = std::min(until, each.expires);
+    } else if (writes_.empty()) {
+      until = std::max(now_, first_writer_overdue_);
+    }
+    if (until.is_infinite()) until = now_;
+    const absl::Duration retry_after = absl::Ceil(until - now_, absl::Milliseconds(1));
+    if (!request.bid.wait) return {.kind = Kind::kBusy, .retry_after = retry_after};
+
+    const absl::Duration heartbeat = HeartbeatInterval(request.bid.terms.lease, kLongestHeartbeat);
+    Record& record = waiters_[request.bid.hold] = request;
+    record.overdue = now_ + heartbeat * 5 / 2;
+    if (record.since == 0) record.since = ++steps;
+    int64_t position = 0;
+    for (auto& [hold, each] : waiters_) {
+      if (Reads(each.caller) != reads) continue;
+      each.dropped = std::max(each.dropped, now_ + heartbeat * 3);
+      position += each.ticket < record.ticket ? 1 : 0;
+    }
+    return {.kind = Kind::kQueued,
+            .retry_after = retry_after,
+            .position = position,
+            .ticket = record.ticket};
+  }
+
+  const absl::Duration claim_;
+  base::Instant now_;
+  absl::Duration look_;  // the notes of the present answer
+  bool missed_ = false;
+  base::Instant first_writer_overdue_;  // while it decides: of the writer that keeps readers out
+  std::map<HoldNumber, Hold> writes_;   // of one client
+  std::map<HoldNumber, Hold> reads_;
+  std::map<HoldNumber, Record> waiters_;
+  std::map<HoldNumber, base::Instant> gone_;
+  std::map<HoldNumber, base::Instant> buried_;  // all tombstones that ever were
+  std::map<HoldNumber, LetInAt> let_in_;        // readers, when they were let in last
+  bool fair_ = false;                           // the policy of who writes
+  uint64_t wrote_ = 0;                          // the step at which somebody last wrote
+  std::vector<Record> to_tell_;
+};
+
+}  // namespace redlatch::engine
+
+#endif  // REDLATCH_TESTS_UNIT_ENGINE_MACHINE_REFERENCE_READ_WRITE_SERVER_H_

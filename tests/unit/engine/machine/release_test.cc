@@ -1,0 +1,439 @@
+// What a client owes the server: releases and cancels, repeated until they are answered.
+#include "tests/unit/engine/machine/machine_fixture.h"
+
+namespace redlatch::engine {
+namespace {
+
+using LockMachineReleaseTest = LockMachineTest;
+
+TEST_F(LockMachineReleaseTest, ConfirmedReleaseIsDone) {
+  Waiter& waiter = Hold();
+  const Released released = Release(waiter.tenure);
+  EXPECT_EQ(released.kind, Kind::kUnderWay);
+  EXPECT_EQ(released.token.value(), kToken);
+  EXPECT_FALSE(Valid(waiter));
+  const Send release = Fetch(Operation::kRelease);
+  EXPECT_FALSE(release.tombstone);
+  EXPECT_EQ(release.bid.hold, 0U);
+  Hear(release, ReleasedThen());
+  const Released outcome = machine().Outcome(waiter.tenure);
+  EXPECT_EQ(outcome.kind, Kind::kDone);
+  EXPECT_EQ(outcome.token.value(), kToken);
+  EXPECT_TRUE(machine().idle());
+}
+
+TEST_F(LockMachineReleaseTest, OutcomeIsForgottenOnceItWasTold) {
+  Waiter& waiter = Hold();
+  Release(waiter.tenure);
+  EXPECT_EQ(machine().Outcome(waiter.tenure).kind, Kind::kUnderWay);
+  EXPECT_EQ(machine().Outcome(waiter.tenure).kind, Kind::kUnderWay);
+  Hear(Fetch(Operation::kRelease), ReleasedThen());
+  EXPECT_FALSE(machine().idle()) << "somebody may ask still";
+  EXPECT_EQ(machine().Outcome(waiter.tenure).kind, Kind::kDone);
+  EXPECT_TRUE(machine().idle());
+}
+
+TEST_F(LockMachineReleaseTest, ForgottenReleaseIsFinishedAllTheSame) {
+  Waiter& waiter = Hold();
+  Release(waiter.tenure);
+  machine().Forget(waiter.tenure);
+  Hear(Fetch(Operation::kRelease), Silence());
+  PassTo(machine().next_send());
+  Hear(Fetch(Operation::kRelease), NotHeld());
+  EXPECT_TRUE(machine().idle());
+}
+
+TEST_F(LockMachineReleaseTest, ForgettingASettledReleaseEndsIt) {
+  Waiter& waiter = Hold();
+  Release(waiter.tenure);
+  Hear(Fetch(Operation::kRelease), ReleasedThen());
+  machine().Forget(waiter.tenure);
+  EXPECT_TRUE(machine().idle());
+}
+
+TEST_F(LockMachineReleaseTest, RepeatedReleaseFindsTheFirstExecutedInTime) {
+  Waiter& waiter = Hold();
+  Release(waiter.tenure);
+  Hear(Fetch(Operation::kRelease), Silence());
+  const Released outcome = machine().Outcome(waiter.tenure);
+  EXPECT_EQ(outcome.kind, Kind::kUnderWay);
+  EXPECT_TRUE(absl::IsUnavailable(outcome.failure));
+  Pass(absl::Milliseconds(1));
+  EXPECT_EQ(Release(waiter.tenure).kind, Kind::kUnderWay);
+  Hear(Fetch(Operation::kRelease), NotHeld());  // at once, not after the backoff
+  EXPECT_EQ(machine().Outcome(waiter.tenure).kind, Kind::kDone);
+}
+
+TEST_F(LockMachineReleaseTest, RepeatedReleaseAnsweredAfterTheDeadlineIsLost) {
+  Waiter& waiter = Hold();
+  const base::Instant deadline = machine().Deadline(waiter.tenure);
+  Release(waiter.tenure);
+  Hear(Fetch(Operation::kRelease), Silence());
+  PassTo(machine().next_send());
+  const Send again = Fetch(Operation::kRelease);
+  PassTo(deadline);
+  Hear(again, NotHeld());
+  EXPECT_EQ(machine().Outcome(waiter.tenure).kind, Kind::kLost);
+}
+
+TEST_F(LockMachineReleaseTest, FirstReleaseThatFindsNothingIsLost) {
+  Waiter& waiter = Hold();
+  Release(waiter.tenure);
+  Hear(Fetch(Operation::kRelease), Silence(/*may_have_executed=*/false));
+  PassTo(machine().next_send());
+  Hear(Fetch(Operation::kRelease), NotHeld());
+  EXPECT_EQ(machine().Outcome(waiter.tenure).kind, Kind::kLost);
+}
+
+TEST_F(LockMachineReleaseTest, LateConfirmationIsDone) {
+  Waiter& waiter = Hold();
+  Release(waiter.tenure);
+  const Send release = Fetch(Operation::kRelease);
+  Pass(kLease * 2);
+  Hear(release, ReleasedThen());
+  EXPECT_EQ(machine().Outcome(waiter.tenure).kind, Kind::kDone);
+}
+
+TEST_F(LockMachineReleaseTest, RefusedReleaseTellsWhy) {
+  Waiter& waiter = Hold();
+  Release(waiter.tenure);
+  Hear(Fetch(Operation::kRelease), Refusal(absl::PermissionDeniedError("NOPERM")));
+  EXPECT_TRUE(Quiet());
+  const Released outcome = machine().Outcome(waiter.tenure);
+  EXPECT_EQ(outcome.kind, Kind::kRefused);
+  EXPECT_TRUE(absl::IsPermissionDenied(outcome.failure));
+  EXPECT_TRUE(machine().idle());
+}
+
+TEST_F(LockMachineReleaseTest, ReleaseThatWasNotSentIsRepeatedWhateverTheReason) {
+  Waiter& waiter = Hold();
+  Release(waiter.tenure);
+  for (const absl::Status& refusal :
+       {absl::PermissionDeniedError("NOAUTH"), absl::FailedPreconditionError("maxmemory-policy")}) {
+    Hear(Fetch(Operation::kRelease), NotSent(refusal));
+    const Released outcome = machine().Outcome(waiter.tenure);
+    EXPECT_EQ(outcome.kind, Kind::kUnderWay);
+    EXPECT_EQ(outcome.failure.code(), refusal.code());
+    PassTo(machine().next_send());
+  }
+  Hear(Fetch(Operation::kRelease), ReleasedThen());
+  EXPECT_EQ(machine().Outcome(waiter.tenure).kind, Kind::kDone);
+}
+
+TEST_F(LockMachineReleaseTest, CancelThatWasNotSentIsRepeatedWhateverTheReason) {
+  Waiter& waiter = Queue();
+  GiveUp(waiter);
+  Hear(Fetch(Operation::kCancel), NotSent(absl::PermissionDeniedError("NOAUTH")));
+  PassTo(machine().next_send());
+  Hear(Fetch(Operation::kCancel), Cancelled());
+  EXPECT_TRUE(machine().idle());
+}
+
+TEST_F(LockMachineReleaseTest, ReleaseIsRepeatedUntilTheLeaseIsOver) {
+  Waiter& waiter = Hold();
+  const base::Instant over = now() + kLease;
+  Release(waiter.tenure);
+  int tries = 0;
+  while (!machine().next_send().is_infinite()) {
+    PassTo(machine().next_send());
+    std::optional<Send> send = Next();
+    if (!send) break;
+    ++tries;
+    Hear(*send, Silence());
+  }
+  EXPECT_EQ(now(), over);
+  EXPECT_THAT(tries, ::testing::AllOf(::testing::Ge(6), ::testing::Le(30)));
+  EXPECT_EQ(machine().Outcome(waiter.tenure).kind, Kind::kLost);
+  EXPECT_TRUE(machine().idle());
+}
+
+TEST_F(LockMachineReleaseTest, ATryIsNotRefusedByAHoldOfOursWhoseReleaseItOvertook) {
+  Release(Hold().tenure);
+  for (int i = 0; i < 4; ++i) {  // so that it is repeated late
+    PassTo(machine().next_send());
+    Hear(Fetch(Operation::kRelease), Silence());
+  }
+  ASSERT_GT(machine().next_send(), now() + absl::Milliseconds(10));
+  Waiter& waiter = Acquire({.patience = Patience::kNone});
+  Hear(Fetch(Operation::kAcquire), Busy());
+  EXPECT_EQ(waiter.state, State::kWaiting);
+  const Send again = Fetch(Operation::kRelease);  // at once, since the server answers
+  Pass(absl::Milliseconds(1));
+  const Send behind = Fetch(Operation::kAcquire);
+  Hear(again, ReleasedThen());
+  Hear(behind, Busy());
+  EXPECT_EQ(waiter.state, State::kBusy) << "somebody else has it";
+}
+
+TEST_F(LockMachineReleaseTest, ATryIsRefusedAtOnceWhereARefusedReleaseKeepsTheLock) {
+  Release(Hold().tenure);
+  Hear(Fetch(Operation::kRelease), Refusal(absl::ResourceExhaustedError("OOM")));
+  PassTo(machine().next_send());
+  Hear(Fetch(Operation::kRelease), Refusal(absl::ResourceExhaustedError("OOM")));
+  Waiter& waiter = Acquire({.patience = Patience::kNone});
+  Hear(Fetch(Operation::kAcquire), Busy());
+  EXPECT_EQ(waiter.state, State::kBusy);
+}
+
+TEST_F(LockMachineReleaseTest, FullMemoryDelaysAReleaseAndDoesNotEndIt) {
+  Waiter& waiter = Hold();
+  Release(waiter.tenure);
+  Hear(Fetch(Operation::kRelease), Refusal(absl::ResourceExhaustedError("OOM")));
+  PassTo(machine().next_send());
+  Hear(Fetch(Operation::kRelease), ReleasedThen());
+  EXPECT_EQ(machine().Outcome(waiter.tenure).kind, Kind::kDone);
+}
+
+TEST_F(LockMachineReleaseTest, ReleaseCrossesARenewal) {
+  Waiter& waiter = Hold();
+  Pass(kThird);
+  const Send renewal = Fetch(Operation::kRenew);
+  EXPECT_TRUE(machine().Wants(renewal));
+  Release(waiter.tenure);
+  EXPECT_FALSE(machine().Wants(renewal));
+  const Send release = Fetch(Operation::kRelease);
+  EXPECT_TRUE(Quiet());
+  Hear(release, ReleasedThen());
+  Hear(renewal, Held());
+  EXPECT_TRUE(effects().notices.empty());
+  EXPECT_FALSE(Valid(waiter));
+  Pass(kLease);
+  EXPECT_TRUE(Quiet()) << "no renewal after a release";
+  machine().Forget(waiter.tenure);
+  EXPECT_TRUE(machine().idle());
+}
+
+TEST_F(LockMachineReleaseTest, LateRenewalOfAnEarlierHoldDoesNotTouchTheNext) {
+  Waiter& first = Hold();
+  Pass(kThird);
+  const Send renewal = Fetch(Operation::kRenew);
+  Release(first.tenure);
+  Hear(Fetch(Operation::kRelease), ReleasedThen());
+  machine().Forget(first.tenure);
+  Waiter& second = Hold();
+  const base::Instant deadline = machine().Deadline(second.tenure);
+  Hear(renewal, NotHeld());
+  EXPECT_TRUE(Valid(second));
+  Hear(renewal, Held());
+  EXPECT_EQ(machine().Deadline(second.tenure), deadline);
+}
+
+TEST_F(LockMachineReleaseTest, BidOfTheNextTravelsWithTheReleaseOnce) {
+  auto [holder, other] = Contended({.local_window = absl::ZeroDuration()}, {.thread = 2});
+  Release(holder->tenure);
+  const Send release = Fetch(Operation::kRelease);
+  EXPECT_NE(release.bid.hold, 0U);
+  EXPECT_EQ(release.bid.attempt, 1U);
+  EXPECT_TRUE(machine().Wants(release));
+  EXPECT_TRUE(Quiet());
+  Hear(release, Silence());
+  EXPECT_EQ(other->state, State::kWaiting);
+  PassTo(machine().next_send());
+  std::vector<Send> sends;
+  for (int i = 0; i < 100 && sends.size() < 2; ++i) {
+    if (std::optional<Send> send = Next()) sends.push_back(*send);
+    Pass(absl::Milliseconds(1));
+  }
+  ASSERT_EQ(sends.size(), 2U);
+  if (sends[0].operation != Operation::kRelease) std::swap(sends[0], sends[1]);
+  EXPECT_EQ(sends[0].bid.hold, 0U);
+  EXPECT_EQ(sends[1].operation, Operation::kAcquire);
+  EXPECT_EQ(sends[1].bid.hold, release.bid.hold);
+  EXPECT_EQ(sends[1].bid.attempt, 2U);
+  Hear(sends[1], Granted());
+  EXPECT_EQ(other->state, State::kGranted);
+}
+
+TEST_F(LockMachineReleaseTest, ReleaseThatFoundNothingHasQueuedNothing) {
+  auto [holder, other] = Contended({.local_window = absl::ZeroDuration()}, {.thread = 2});
+  Release(holder->tenure);
+  const Send release = Fetch(Operation::kRelease);
+  Hear(release, NotHeld());
+  EXPECT_EQ(machine().Outcome(holder->tenure).kind, Kind::kLost);
+  Hear(Fetch(Operation::kAcquire), Granted());
+  EXPECT_EQ(other->state, State::kGranted);
+}
+
+TEST_F(LockMachineReleaseTest, ReleaseWhoseBidIsNotWantedAnyMoreIsRepeatedWithoutIt) {
+  auto [holder, other] = Contended({.local_window = absl::ZeroDuration()}, {.thread = 2});
+  Release(holder->tenure);
+  const Send release = Fetch(Operation::kRelease);
+  GiveUp(*other);
+  EXPECT_TRUE(machine().Wants(release)) << "the tombstone sees to its bid";
+  const Send cancel = Fetch(Operation::kCancel);
+  EXPECT_EQ(cancel.hold, release.bid.hold);
+  EXPECT_TRUE(cancel.tombstone);
+  Hear(release, Silence(/*may_have_executed=*/false));
+  Hear(cancel, Cancelled());
+  PassTo(machine().next_send());
+  EXPECT_EQ(Fetch(Operation::kRelease).bid.hold, 0U);
+}
+
+TEST_F(LockMachineReleaseTest, CancelIsRepeatedUntilItIsAnswered) {
+  Waiter& waiter = Acquire();
+  const Send send = Fetch(Operation::kAcquire);
+  GiveUp(waiter, State::kStopped);
+  EXPECT_EQ(waiter.state, State::kStopped);
+  const Send cancel = Fetch(Operation::kCancel);
+  EXPECT_TRUE(cancel.tombstone);
+  Hear(cancel, Silence());
+  Hear(send, Silence());
+  PassTo(machine().next_send());
+  Hear(Fetch(Operation::kCancel), Cancelled());
+  EXPECT_TRUE(machine().idle());
+}
+
+TEST_F(LockMachineReleaseTest, UnansweredCancelExpires) {
+  Waiter& waiter = Queue();
+  GiveUp(waiter);
+  const base::Instant begun = now();
+  while (!machine().next_send().is_infinite()) {
+    PassTo(machine().next_send());
+    if (std::optional<Send> send = Next()) Hear(*send, Silence());
+  }
+  EXPECT_EQ(now(), begun + 2 * kLease) << "three heartbeats in the queue, and the lease";
+  EXPECT_TRUE(machine().idle());
+}
+
+TEST_F(LockMachineReleaseTest, NothingIsOwedForABidThatWasNeverSent) {
+  Waiter& waiter = Acquire();
+  GiveUp(waiter, State::kStopped);
+  EXPECT_TRUE(machine().idle());
+  Waiter& refused = Acquire();
+  Hear(Fetch(Operation::kAcquire), Silence(/*may_have_executed=*/false));
+  GiveUp(refused, State::kStopped);
+  EXPECT_TRUE(machine().idle());
+}
+
+TEST_F(LockMachineReleaseTest, ReconnectedDebtsAreTriedAtOnce) {
+  Waiter& waiter = Hold();
+  Release(waiter.tenure);
+  Hear(Fetch(Operation::kRelease), Silence());
+  Hear(Fetch(Operation::kRelease), Silence());  // once more at once, on a new connection
+  EXPECT_TRUE(Quiet());
+  machine().OnReconnected(now());
+  Hear(Fetch(Operation::kRelease), ReleasedThen());
+}
+
+TEST_F(LockMachineReleaseTest, HoldByLockThatNobodyCanUnlockIsReleased) {
+  Hold({.face = Face::kStd});
+  EndStd();
+  Hear(Fetch(Operation::kRelease), ReleasedThen());
+  EXPECT_TRUE(machine().idle());
+}
+
+TEST_F(LockMachineReleaseTest, LeaseStaysWhereItsThreadCannotUnlockAnyMore) {
+  Make({.reentrant = true});
+  Waiter& lease = Hold();
+  Acquire({.face = Face::kStd});
+  Acquire({.face = Face::kStd});
+  EndStd();
+  EXPECT_TRUE(Valid(lease));
+  EXPECT_TRUE(Quiet());
+  EXPECT_EQ(machine().OfThread(1).depth, 1U);
+  EXPECT_EQ(Release(lease.tenure).kind, Kind::kUnderWay);
+  Hear(Fetch(Operation::kRelease), ReleasedThen());
+  EXPECT_EQ(Release(lease.tenure).kind, Kind::kDone);
+}
+
+TEST_F(LockMachineReleaseTest, LossIsForgottenWhereItsThreadCannotUnlockAnyMore) {
+  Hold({.face = Face::kStd});
+  Pass(kLease);
+  Expire();
+  EXPECT_NE(machine().ViewOf(1), nullptr);
+  EndStd();
+  EXPECT_EQ(machine().ViewOf(1), nullptr);
+  EXPECT_EQ(Unlock(1).kind, Kind::kNotHeld);
+}
+
+TEST_F(LockMachineReleaseTest, ReleaseThatWasSettledMeanwhileIsForgottenOnceItIsTold) {
+  Waiter& waiter = Hold();
+  Release(waiter.tenure);
+  Hear(Fetch(Operation::kRelease), Silence());
+  EXPECT_EQ(machine().Outcome(waiter.tenure).kind, Kind::kUnderWay);
+  Hear(Fetch(Operation::kRelease), ReleasedThen());
+  EXPECT_FALSE(machine().idle()) << "somebody may still ask";
+  EXPECT_EQ(Release(waiter.tenure).kind, Kind::kDone);
+  EXPECT_TRUE(machine().idle());
+}
+
+TEST_F(LockMachineReleaseTest, OptionsOutliveTheEventThatEndsTheirTenure) {
+  std::weak_ptr<const LockOptions> options;
+  Waiter& waiter = Hold();
+  options = waiter.options;
+  waiter.options.reset();
+  Release(waiter.tenure);
+  EXPECT_FALSE(options.expired()) << "a user's destructor would run under the entry's mutex";
+}
+
+TEST_F(LockMachineReleaseTest, UnusedTokensAreGivenBackWithTheRelease) {
+  auto [holder, other] = Contended({}, {.thread = 2});
+  Release(holder->tenure);
+  EXPECT_EQ(other->state, State::kGranted);
+  Release(other->tenure);
+  const Send release = Fetch(Operation::kRelease);
+  EXPECT_EQ(release.last_used, kToken + 1);
+  EXPECT_EQ(release.last_reserved, kToken + 4095);
+}
+
+TEST_F(LockMachineReleaseTest, RenewalInFlightKeepsTheReleaseAlive) {
+  Waiter& waiter = Hold();
+  Pass(kThird);
+  Fetch(Operation::kRenew);  // may be executed at any time
+  Release(waiter.tenure);
+  const base::Instant released = now();
+  while (!machine().next_send().is_infinite()) {
+    PassTo(machine().next_send());
+    if (std::optional<Send> send = Next()) Hear(*send, Silence());
+  }
+  EXPECT_EQ(now(), released + kLease);
+}
+
+TEST_F(LockMachineReleaseTest, RenewalThatWasExecutedLateKeepsTheReleaseAlive) {
+  Waiter& waiter = Hold();
+  Pass(kThird);
+  const Send renewal = Fetch(Operation::kRenew);
+  Release(waiter.tenure);
+  Pass(kThird);
+  Hear(renewal, Held());
+  const base::Instant renewed = now();
+  Hear(Fetch(Operation::kRelease), Silence());
+  while (!machine().next_send().is_infinite()) {
+    PassTo(machine().next_send());
+    if (std::optional<Send> send = Next()) Hear(*send, Silence());
+  }
+  EXPECT_EQ(now(), renewed + kLease);
+}
+
+TEST_F(LockMachineReleaseTest, UnansweredBidKeepsTheReleaseAlive) {
+  Waiter& waiter = Acquire();
+  Hear(Fetch(Operation::kAcquire), Silence());  // may be executed at any time
+  PassTo(machine().next_send());
+  Hear(Fetch(Operation::kAcquire), Granted());
+  Pass(kLease);
+  Expire();
+  EXPECT_FALSE(Valid(waiter));
+  const Send release = Fetch(Operation::kRelease);
+  EXPECT_TRUE(release.tombstone);
+  Hear(release, Silence(/*may_have_executed=*/false));
+  // The server has forgotten the hold, but knows of no tombstone yet.
+  Hear(Fetch(Operation::kRelease), NotHeld());
+  EXPECT_TRUE(machine().idle());
+}
+
+TEST_F(LockMachineReleaseTest, ReleaseIsFetchedByItsOwnThreadWhateverElseIsDue) {
+  Waiter& first = Hold();
+  Release(first.tenure);
+  Waiter& second = Acquire({.thread = 2});
+  GiveUp(second, State::kStopped);
+  EXPECT_FALSE(machine().NextSendOf(first.tenure + 100, now()).has_value());
+  const std::optional<Send> release = machine().NextSendOf(first.tenure, now());
+  ASSERT_TRUE(release.has_value());
+  EXPECT_EQ(release->operation, Operation::kRelease);
+  EXPECT_FALSE(machine().NextSendOf(first.tenure, now()).has_value()) << "it is under way";
+  Hear(*release, ReleasedThen());
+  EXPECT_FALSE(machine().NextSendOf(first.tenure, now()).has_value()) << "it is settled";
+}
+
+}  // namespace
+}  // namespace redlatch::engine

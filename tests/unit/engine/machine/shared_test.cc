@@ -1,0 +1,255 @@
+// Holds that the threads of one client share: readers.
+#include "tests/unit/engine/machine/machine_fixture.h"
+
+namespace redlatch::engine {
+namespace {
+
+class SharedMachineTest : public LockMachineTest {
+ protected:
+  static constexpr absl::Duration kWindow = absl::Milliseconds(5);
+
+  SharedMachineTest() { Make({.reentrant = true, .sharing = Sharing::kJoined}); }
+
+  static Answer HeldWith(int64_t others) {
+    return {.kind = Answer::Kind::kHeld, .bid = {.others = others}};
+  }
+  // Who reads, and knows since when.
+  Waiter& Read(uint64_t thread, int64_t others = 0) {
+    Waiter& waiter = Acquire({.thread = thread});
+    Hear(Fetch(Operation::kAcquire), Granted(others));
+    EXPECT_EQ(waiter.state, State::kGranted);
+    return waiter;
+  }
+};
+
+TEST_F(SharedMachineTest, AReaderJoinsAHeldLeaseWithinTheWindowWithoutARoundTrip) {
+  const Waiter& first = Read(1);
+  Pass(kWindow - absl::Milliseconds(1));
+  const Waiter& second = Acquire({.thread = 2});
+  EXPECT_EQ(second.state, State::kGranted);
+  EXPECT_NE(second.tenure, first.tenure);
+  EXPECT_EQ(second.token, first.token);
+  EXPECT_TRUE(Valid(first));
+  EXPECT_TRUE(Valid(second));
+  EXPECT_TRUE(Quiet());
+}
+
+TEST_F(SharedMachineTest, TheHoldIsReleasedWithTheLastReader) {
+  const Waiter& first = Read(1);
+  const Waiter& second = Acquire({.thread = 2});
+  EXPECT_EQ(Release(first.tenure).kind, Kind::kDone);
+  EXPECT_FALSE(Valid(first));
+  EXPECT_TRUE(Valid(second));
+  EXPECT_TRUE(Quiet());
+  EXPECT_EQ(Release(second.tenure).kind, Kind::kUnderWay);
+  Hear(Fetch(Operation::kRelease), ReleasedThen());
+  EXPECT_EQ(machine().Outcome(second.tenure).kind, Kind::kDone);
+  EXPECT_TRUE(machine().idle());
+}
+
+TEST_F(SharedMachineTest, NobodyJoinsWhereAWriterIsKnownToWait) {
+  Read(1, 1);
+  EXPECT_EQ(Acquire({.thread = 2}).state, State::kElsewhere);
+  EXPECT_TRUE(Quiet());
+}
+
+TEST_F(SharedMachineTest, AReaderReentersThoughAWriterWaits) {
+  Waiter& first = Read(1, 1);
+  Pass(2 * kWindow);
+  const Waiter& again = Acquire({.thread = 1});
+  EXPECT_EQ(again.state, State::kGranted);
+  EXPECT_EQ(again.tenure, first.tenure);
+  EXPECT_EQ(Release(first.tenure).kind, Kind::kDone);
+  EXPECT_TRUE(Valid(first));
+  EXPECT_EQ(Release(first.tenure).kind, Kind::kUnderWay);
+}
+
+TEST_F(SharedMachineTest, AfterTheWindowTheServerIsAskedWhetherReadersMayJoin) {
+  Read(1);
+  Pass(kWindow);
+  Waiter& second = Acquire({.thread = 2});
+  EXPECT_EQ(second.state, State::kWaiting);
+  const Send probe = Fetch(Operation::kRenew);
+  Pass(absl::Milliseconds(1));
+  Hear(probe, HeldWith(0));
+  EXPECT_EQ(second.state, State::kGranted);
+  EXPECT_TRUE(Woken(second));
+  // The window counts from the question.
+  Pass(kWindow - absl::Milliseconds(2));
+  EXPECT_EQ(Acquire({.thread = 3}).state, State::kGranted);
+  Pass(absl::Milliseconds(1));
+  EXPECT_EQ(Acquire({.thread = 4}).state, State::kWaiting);
+}
+
+TEST_F(SharedMachineTest, WhereTheServerSaysThatAWriterWaitsNobodyJoins) {
+  Read(1);
+  Pass(kWindow);
+  Waiter& second = Acquire({.thread = 2});
+  Hear(Fetch(Operation::kRenew), HeldWith(1));
+  EXPECT_EQ(second.state, State::kElsewhere);
+  EXPECT_EQ(Acquire({.thread = 3}).state, State::kElsewhere);
+}
+
+TEST_F(SharedMachineTest, WithoutAWindowAnAnswerCountsForThoseWhoAskedBeforeIt) {
+  Read(1);
+  Waiter& second = Acquire({.thread = 2, .local_window = absl::ZeroDuration()});
+  EXPECT_EQ(second.state, State::kWaiting);
+  const Send probe = Fetch(Operation::kRenew);
+  Pass(absl::Microseconds(50));
+  Waiter& third = Acquire({.thread = 3, .local_window = absl::ZeroDuration()});
+  Hear(probe, HeldWith(0));
+  EXPECT_EQ(second.state, State::kGranted);
+  EXPECT_EQ(third.state, State::kWaiting);
+  Hear(Fetch(Operation::kRenew), HeldWith(0));
+  EXPECT_EQ(third.state, State::kGranted);
+}
+
+TEST_F(SharedMachineTest, AReaderThatIsSentElsewhereTakesNoSilenceAlongThatIsOver) {
+  Read(1);
+  Pass(kWindow);
+  Waiter& second = Acquire({.thread = 2});
+  second.silent_since = now();
+  Pass(absl::Milliseconds(1));
+  Hear(Fetch(Operation::kRenew), HeldWith(1));
+  EXPECT_EQ(second.state, State::kElsewhere);
+  EXPECT_EQ(second.silent_since, base::Instant::Infinite());
+}
+
+TEST_F(SharedMachineTest, WhereTheServerCannotBeAskedReadersGoElsewhere) {
+  Waiter& first = Read(1);
+  Pass(kWindow);
+  Waiter& second = Acquire({.thread = 2});
+  Hear(Fetch(Operation::kRenew), Silence());
+  EXPECT_EQ(second.state, State::kElsewhere);
+  EXPECT_TRUE(Valid(first));
+}
+
+TEST_F(SharedMachineTest, AHoldThatIsGoneIsLostByAllWhoShareIt) {
+  Waiter& first = Read(1);
+  Waiter& second = Acquire({.thread = 2, .face = Face::kStd});
+  Pass(kWindow);
+  Waiter& third = Acquire({.thread = 3});
+  Hear(Fetch(Operation::kRenew), NotHeld());
+  EXPECT_EQ(effects().losses.size(), 2);
+  EXPECT_FALSE(Valid(first));
+  EXPECT_FALSE(Valid(second));
+  EXPECT_TRUE(first.view->Lost(now()).stop_requested());
+  EXPECT_EQ(Unlock(2).kind, Kind::kLost);
+  // Who had come to join asks for a hold of its own.
+  EXPECT_EQ(third.state, State::kWaiting);
+  Hear(Fetch(Operation::kRelease), NotHeld());
+  Hear(Fetch(Operation::kAcquire), Granted());
+  EXPECT_EQ(third.state, State::kGranted);
+}
+
+TEST_F(SharedMachineTest, AHoldThatExpiresIsLostByAllWhoShareIt) {
+  Waiter& first = Read(1);
+  Waiter& second = Acquire({.thread = 2});
+  Pass(kValid - kLead);
+  Expire();
+  EXPECT_EQ(effects().losses.size(), 2);
+  EXPECT_FALSE(Valid(first));
+  EXPECT_FALSE(Valid(second));
+}
+
+TEST_F(SharedMachineTest, AGrantLetsInAllWhoHadComeBeforeItWasAskedFor) {
+  Waiter& first = Acquire({.thread = 1});
+  Waiter& second = Acquire({.thread = 2});
+  const Send bid = Fetch(Operation::kAcquire);
+  Pass(absl::Microseconds(10));
+  // A writer may be queued between the two.
+  EXPECT_EQ(Acquire({.thread = 3}).state, State::kElsewhere);
+  Hear(bid, Granted(1));
+  EXPECT_EQ(first.state, State::kGranted);
+  EXPECT_EQ(second.state, State::kGranted);
+  EXPECT_NE(first.tenure, second.tenure);
+}
+
+TEST_F(SharedMachineTest, OneBidIsForOneLease) {
+  Acquire({.thread = 1});
+  EXPECT_EQ(Acquire({.thread = 2, .lease = absl::Seconds(9)}).state, State::kElsewhere);
+  EXPECT_EQ(Acquire({.thread = 3, .manual = true}).state, State::kElsewhere);
+}
+
+TEST_F(SharedMachineTest, NobodyJoinsAManualHoldOrOneOfAnotherLease) {
+  Read(1);
+  EXPECT_EQ(Acquire({.thread = 2, .lease = absl::Seconds(9)}).state, State::kElsewhere);
+  EXPECT_EQ(Acquire({.thread = 3, .manual = true}).state, State::kElsewhere);
+}
+
+TEST_F(SharedMachineTest, ReadersWhoCameToJoinAHoldThatEndsGetOneOfTheirOwn) {
+  const Waiter& first = Read(1);
+  Pass(kWindow);
+  Waiter& second = Acquire({.thread = 2});
+  const Send probe = Fetch(Operation::kRenew);
+  EXPECT_EQ(Release(first.tenure).kind, Kind::kUnderWay);
+  const Send release = Fetch(Operation::kRelease);
+  EXPECT_EQ(release.bid.hold, 0) << "readers never queue with a release";
+  const Send bid = Fetch(Operation::kAcquire);
+  EXPECT_NE(bid.hold, release.hold);
+  Hear(probe, HeldWith(0));
+  EXPECT_EQ(second.state, State::kWaiting);
+  Hear(release, ReleasedThen());
+  Hear(bid, Granted());
+  EXPECT_EQ(second.state, State::kGranted);
+}
+
+TEST_F(SharedMachineTest, AReadOfThisClientThatEndsIsNoReasonToCallTheLockBusy) {
+  const Waiter& first = Read(1);
+  Pass(kWindow);
+  Waiter& second = Acquire({.thread = 2, .patience = Patience::kBounded});
+  Fetch(Operation::kRenew);
+  Pass(absl::Milliseconds(1));
+  EXPECT_EQ(Release(first.tenure).kind, Kind::kUnderWay);
+  EXPECT_FALSE(machine().KnowsWhy(second));
+  GiveUp(second);
+  EXPECT_EQ(second.state, State::kFailed);
+}
+
+TEST_F(SharedMachineTest, AManualHoldIsOneReadersAlsoWhereTwoComeAtOnce) {
+  Waiter& first = Acquire({.thread = 1, .manual = true});
+  EXPECT_EQ(Acquire({.thread = 2, .manual = true}).state, State::kElsewhere);
+  Hear(Fetch(Operation::kAcquire), Granted());
+  EXPECT_EQ(first.state, State::kGranted);
+  EXPECT_EQ(machine().tenures().size(), 1);
+}
+
+TEST_F(SharedMachineTest, HoweverManyLoseAHoldEachIsToldWhoAsksLate) {
+  const Waiter& first = Read(1);
+  for (uint64_t thread = 2; thread <= 400; ++thread) Acquire({.thread = thread});
+  Pass(kValid - kLead);
+  Expire();
+  EXPECT_EQ(effects().losses.size(), 400);
+  EXPECT_TRUE(first.view->Lost(now()).stop_requested());
+}
+
+TEST_F(SharedMachineTest, WhoJoinsAHoldAtRiskDoesNotHideItsRecovery) {
+  Read(1);
+  Pass(kThird);
+  Hear(Fetch(Operation::kRenew), Silence());
+  EXPECT_THAT(Notices(), ::testing::ElementsAre(Notice::Kind::kAtRisk));
+  EXPECT_EQ(Acquire({.thread = 2, .local_window = kLease}).state, State::kGranted);
+  Pass(kThird / 2);
+  Hear(Fetch(Operation::kRenew), HeldWith(0));
+  EXPECT_THAT(Notices(), ::testing::ElementsAre(Notice::Kind::kRenewed, Notice::Kind::kRecovered));
+}
+
+TEST_F(SharedMachineTest, EachThreadEndsItsOwn) {
+  Acquire({.thread = 1, .face = Face::kStd});
+  Hear(Fetch(Operation::kAcquire), Granted());
+  Acquire({.thread = 2, .face = Face::kStd});
+  EXPECT_EQ(Unlock(3).kind, Kind::kNotHeld);
+  EXPECT_EQ(Unlock(1).kind, Kind::kDone);
+  EXPECT_EQ(Unlock(1).kind, Kind::kNotHeld);
+  EXPECT_EQ(Unlock(2).kind, Kind::kUnderWay);
+}
+
+TEST_F(SharedMachineTest, WhoDoesNotWaitIsRefusedWhereABidIsQueued) {
+  Waiter& first = Acquire({.thread = 1});
+  Hear(Fetch(Operation::kAcquire), Queued());
+  EXPECT_EQ(first.state, State::kWaiting);
+  EXPECT_EQ(Acquire({.thread = 2, .patience = Patience::kNone}).state, State::kBusy);
+}
+
+}  // namespace
+}  // namespace redlatch::engine

@@ -1,0 +1,250 @@
+// What a machine counts of what happens to it.
+#include "src/engine/machine/tally.h"
+#include "tests/unit/engine/machine/machine_fixture.h"
+
+namespace redlatch::engine {
+namespace {
+
+class TallyMachineTest : public LockMachineTest {
+ protected:
+  TallyMachineTest() { Make({.counts = true}); }
+
+  LockStats Counted() {
+    LockStats stats;
+    machine().tally().AddTo(stats);
+    stats.held = machine().tenures().size();
+    stats.waiting = machine().waiting();
+    stats.releasing = machine().releasing();
+    stats.released -= stats.releasing;
+    EXPECT_EQ(stats.acquired,
+              stats.released + stats.releases_failed + stats.lost + stats.held + stats.releasing);
+    return stats;
+  }
+  void ReleaseAtServer(const Waiter& holder) {
+    Release(holder.tenure);
+    Hear(Fetch(Operation::kRelease), ReleasedThen());
+    EXPECT_EQ(machine().Outcome(holder.tenure).kind, Kind::kDone);
+  }
+};
+
+TEST_F(TallyMachineTest, NothingHasHappenedAtFirst) {
+  const LockStats none = Counted();
+  EXPECT_EQ(none.acquired + none.opened + none.busy + none.cancelled + none.failed, 0);
+  EXPECT_EQ(none.waited.count() + none.held_for.count() + none.waiting, 0);
+}
+
+TEST_F(TallyMachineTest, AHoldIsCountedWithItsWaitAndItsTime) {
+  Waiter& holder = Acquire();
+  const Send bid = Fetch(Operation::kAcquire);
+  Hear(bid, Queued());
+  EXPECT_EQ(Counted().waiting, 1);
+  Pass(absl::Milliseconds(100));
+  HearGrant(GrantOf(bid));
+  EXPECT_EQ(Counted().acquired, 1);
+  EXPECT_EQ(Counted().passed_on, 0);
+  EXPECT_EQ(Counted().held, 1);
+  EXPECT_EQ(Counted().waiting, 0);
+  Pass(absl::Milliseconds(7));
+  ReleaseAtServer(holder);
+  EXPECT_EQ(Counted().released, 1);
+  EXPECT_EQ(Counted().releases_failed, 0);
+  EXPECT_EQ(Counted().waited.sum, absl::Milliseconds(100));
+  EXPECT_EQ(Counted().held_for.sum, absl::Milliseconds(7));
+}
+
+TEST_F(TallyMachineTest, WhatThreadsPassOnIsCountedAsSuch) {
+  auto [holder, other] = Contended({}, {.thread = 2});
+  Pass(absl::Milliseconds(1));
+  Release(holder->tenure);
+  EXPECT_EQ(Counted().acquired, 2);
+  EXPECT_EQ(Counted().passed_on, 1);
+  EXPECT_EQ(Counted().released, 1);
+  EXPECT_EQ(Counted().waited.sum, absl::Milliseconds(1));
+  ReleaseAtServer(*other);
+  EXPECT_EQ(Counted().held, 0);
+}
+
+TEST_F(TallyMachineTest, TakingItAgainIsNoHoldOfItsOwn) {
+  Make({.reentrant = true, .counts = true});
+  Waiter& holder = Hold();
+  Waiter& again = Acquire();
+  EXPECT_EQ(again.state, State::kGranted);
+  EXPECT_EQ(Counted().acquired, 1);
+  Release(holder.tenure);
+  EXPECT_EQ(Counted().released, 0);
+  ReleaseAtServer(holder);
+  EXPECT_EQ(Counted().released, 1);
+}
+
+TEST_F(TallyMachineTest, ReadersOfAHoldAreAHoldEach) {
+  Make({.reentrant = true, .sharing = Sharing::kJoined, .counts = true});
+  Waiter& first = Hold();
+  Waiter& second = Acquire({.thread = 2});
+  ASSERT_EQ(second.state, State::kGranted);
+  EXPECT_EQ(Counted().acquired, 2);
+  EXPECT_EQ(Counted().passed_on, 1);
+  EXPECT_EQ(Counted().held, 2);
+  Release(first.tenure);
+  ReleaseAtServer(second);
+  EXPECT_EQ(Counted().released, 2);
+  EXPECT_EQ(Counted().held, 0);
+}
+
+TEST_F(TallyMachineTest, AReaderThatIsSentElsewhereIsNotCountedHere) {
+  Make({.reentrant = true, .sharing = Sharing::kJoined, .counts = true});
+  Acquire();
+  Hear(Fetch(Operation::kAcquire), Granted(/*others=*/1));
+  EXPECT_EQ(Acquire({.thread = 2}).state, State::kElsewhere);
+  const LockStats stats = Counted();
+  EXPECT_EQ(stats.acquired, 1);
+  EXPECT_EQ(stats.busy + stats.cancelled + stats.failed, 0);
+}
+
+TEST_F(TallyMachineTest, CallsThatEndWithoutTheLockAreCountedByTheirReason) {
+  Hold();
+  EXPECT_EQ(Acquire({.thread = 2, .patience = Patience::kNone}).state, State::kBusy);
+  EXPECT_EQ(Counted().busy, 1);
+  GiveUp(Acquire({.thread = 2, .patience = Patience::kBounded}));
+  EXPECT_EQ(Counted().busy, 2);
+  GiveUp(Acquire({.thread = 2}), State::kStopped);
+  EXPECT_EQ(Counted().cancelled, 1);
+  machine().OnRefused(State::kFailed);
+  EXPECT_EQ(Counted().failed, 1);
+  EXPECT_EQ(Counted().waiting, 0);
+  EXPECT_EQ(Counted().waited.count(), 1);
+}
+
+TEST_F(TallyMachineTest, AThreadThatWouldWaitForItselfHasFailed) {
+  Hold({.face = Face::kStd});
+  EXPECT_EQ(Acquire({.face = Face::kStd}).state, State::kDeadlock);
+  EXPECT_EQ(Counted().failed, 1);
+}
+
+TEST_F(TallyMachineTest, SilenceAndRefusalsAreFailuresOfThoseWhoDoNotWait) {
+  Waiter& waiter = Acquire({.patience = Patience::kNone});
+  Hear(Fetch(Operation::kAcquire), Silence());
+  GiveUp(waiter);
+  EXPECT_EQ(Counted().failed, 1);
+  Pass(absl::Seconds(30));
+  machine().Expire(now(), const_cast<Effects&>(effects()));
+  Acquire({.thread = 2});
+  while (const auto send = Next()) {
+    Hear(*send, Refusal(absl::PermissionDeniedError("no")));
+  }
+  EXPECT_EQ(Counted().failed, 2);
+  EXPECT_EQ(Counted().busy, 0);
+}
+
+TEST_F(TallyMachineTest, ALossIsNoReleaseAndEndsAHold) {
+  Waiter& holder = Hold();
+  Pass(kValid);
+  Expire();
+  EXPECT_FALSE(Valid(holder));
+  EXPECT_EQ(Counted().lost, 1);
+  EXPECT_EQ(Counted().released, 0);
+  EXPECT_EQ(Counted().held, 0);
+  EXPECT_EQ(Counted().held_for.sum, kValid);
+  Pass(absl::Seconds(1));
+  while (const auto send = Next()) Hear(*send, NotHeld());
+  EXPECT_EQ(Release(holder.tenure).kind, Kind::kLost);
+  EXPECT_EQ(Counted().releases_failed, 0) << "there was nothing to be released";
+}
+
+TEST_F(TallyMachineTest, RenewalsAreCountedAndTheirFailures) {
+  Hold();
+  Pass(kThird);
+  Hear(Fetch(Operation::kRenew), Held());
+  EXPECT_EQ(Counted().renewed, 1);
+  Pass(kThird);
+  Hear(Fetch(Operation::kRenew), Silence());
+  Pass(absl::Seconds(1));
+  Hear(Fetch(Operation::kRenew), Silence());
+  EXPECT_EQ(Counted().renewed, 1);
+  EXPECT_EQ(Counted().renewals_failed, 2);
+  EXPECT_EQ(Counted().lost, 0);
+}
+
+TEST_F(TallyMachineTest, AReleaseThatFindsNothingHasFailed) {
+  Waiter& holder = Hold();
+  Release(holder.tenure);
+  Hear(Fetch(Operation::kRelease), NotHeld());
+  EXPECT_EQ(machine().Outcome(holder.tenure).kind, Kind::kLost);
+  EXPECT_EQ(Counted().released, 0);
+  EXPECT_EQ(Counted().releases_failed, 1);
+  EXPECT_EQ(Counted().lost, 0);
+}
+
+TEST_F(TallyMachineTest, AReleaseThatNobodyAsksForAnyMoreFailsOnlyWhenItsLeaseIsOver) {
+  Waiter& holder = Hold();
+  Release(holder.tenure);
+  Hear(Fetch(Operation::kRelease), Silence());
+  machine().Forget(holder.tenure);
+  EXPECT_EQ(Counted().releases_failed, 0);
+  EXPECT_EQ(Counted().releasing, 1);
+  Pass(2 * kLease);
+  EXPECT_TRUE(Quiet());
+  EXPECT_EQ(Counted().releasing, 0);
+  EXPECT_EQ(Counted().released, 0);
+  EXPECT_EQ(Counted().releases_failed, 1);
+}
+
+TEST_F(TallyMachineTest, AReleaseThatIsRefusedIsCountedOnceAndToldOnce) {
+  Waiter& holder = Hold();
+  Release(holder.tenure);
+  EXPECT_EQ(Counted().releasing, 1);
+  Hear(Fetch(Operation::kRelease), Refusal(absl::PermissionDeniedError("NOPERM")));
+  ASSERT_EQ(effects().notices.size(), 1U);
+  EXPECT_EQ(effects().notices[0].kind, Notice::Kind::kReleaseFailed);
+  EXPECT_EQ(effects().notices[0].token, holder.token);
+  EXPECT_EQ(effects().notices[0].remaining, kLease);
+  EXPECT_EQ(machine().Outcome(holder.tenure).kind, Kind::kRefused);
+  EXPECT_EQ(Counted().released, 0);
+  EXPECT_EQ(Counted().releases_failed, 1);
+}
+
+TEST_F(TallyMachineTest, WhatIsReleasedLaterThanItsThreadReleasedItIsReleasedThen) {
+  auto [holder, other] = Contended({.local_retakes = 1}, {.thread = 2, .local_retakes = 1});
+  Release(holder->tenure);
+  EXPECT_EQ(Counted().releasing, 1) << "it is between two threads";
+  GiveUp(*other);
+  EXPECT_EQ(Counted().releasing, 1);
+  Hear(Fetch(Operation::kRelease), Refusal(absl::PermissionDeniedError("NOPERM")));
+  ASSERT_EQ(effects().notices.size(), 1U);
+  EXPECT_EQ(effects().notices[0].token, holder->token);
+  EXPECT_EQ(Counted().releases_failed, 1);
+}
+
+TEST_F(TallyMachineTest, ALostHoldIsNotCountedAgainWhereItsReleaseIsRefused) {
+  Hold();
+  Pass(kLease);
+  Expire();
+  Hear(Fetch(Operation::kRelease), Refusal(absl::PermissionDeniedError("NOPERM")));
+  EXPECT_THAT(Notices(), ::testing::IsEmpty());
+  EXPECT_EQ(Counted().lost, 1);
+  EXPECT_EQ(Counted().releases_failed, 0);
+}
+
+TEST_F(TallyMachineTest, AHoldThatNobodyCanReleaseAnyMoreIsReleased) {
+  Hold({.face = Face::kStd});
+  EndStd();
+  EXPECT_EQ(Counted().releasing, 1);
+  Hear(Fetch(Operation::kRelease), ReleasedThen());
+  EXPECT_EQ(Counted().released, 1);
+  EXPECT_EQ(Counted().held, 0);
+}
+
+TEST_F(TallyMachineTest, ALatchOpensAndHoldsNothing) {
+  Make({.sharing = Sharing::kNothing, .counts = true});
+  Queue();
+  Acquire({.thread = 2});
+  EXPECT_EQ(Counted().waiting, 2);
+  Pass(absl::Seconds(1));
+  Hear(Fetch(Operation::kAcquire), Granted());
+  EXPECT_EQ(Counted().opened, 2);
+  EXPECT_EQ(Counted().acquired, 0);
+  EXPECT_EQ(Counted().waited.sum, absl::Seconds(2));
+  EXPECT_EQ(Counted().waiting, 0);
+}
+
+}  // namespace
+}  // namespace redlatch::engine

@@ -1,0 +1,378 @@
+// Waiting for the server: queued, refused, out of time, unreachable.
+#include "tests/unit/engine/machine/machine_fixture.h"
+
+namespace redlatch::engine {
+namespace {
+
+using LockMachineWaitingTest = LockMachineTest;
+
+TEST_F(LockMachineWaitingTest, TryOfAFreeLockTakesIt) {
+  Waiter& waiter = Acquire({.patience = Patience::kNone});
+  const Send send = Fetch(Operation::kAcquire);
+  EXPECT_FALSE(send.bid.wait);
+  Hear(send, Granted());
+  EXPECT_EQ(waiter.state, State::kGranted);
+}
+
+TEST_F(LockMachineWaitingTest, TryOfABusyLockIsRefused) {
+  Waiter& waiter = Acquire({.patience = Patience::kNone});
+  Hear(Fetch(Operation::kAcquire), Busy());
+  EXPECT_EQ(waiter.state, State::kBusy);
+  EXPECT_TRUE(waiter.failure.ok());
+  EXPECT_TRUE(machine().idle());
+}
+
+TEST_F(LockMachineWaitingTest, TryOfASilentServerAsksAgain) {
+  Waiter& waiter = Acquire({.patience = Patience::kNone});
+  Hear(Fetch(Operation::kAcquire), Silence());
+  EXPECT_EQ(waiter.state, State::kWaiting);
+  PassTo(machine().next_send());
+  Hear(Fetch(Operation::kAcquire), Granted());
+  EXPECT_EQ(waiter.state, State::kGranted);
+}
+
+TEST_F(LockMachineWaitingTest, TryOfAServerThatStaysSilentFails) {
+  Waiter& waiter = Acquire({.patience = Patience::kNone});
+  Hear(Fetch(Operation::kAcquire), Silence());
+  GiveUp(waiter);
+  EXPECT_EQ(waiter.state, State::kFailed);
+  EXPECT_TRUE(absl::IsUnavailable(waiter.failure));
+  EXPECT_EQ(Fetch(Operation::kCancel).tombstone, true);
+}
+
+TEST_F(LockMachineWaitingTest, TryWhileThisClientHasItOrIsQueuedIsRefusedAtOnce) {
+  Hold();
+  EXPECT_EQ(Acquire({.thread = 2, .patience = Patience::kNone}).state, State::kBusy);
+  Make({});
+  Queue();
+  EXPECT_EQ(Acquire({.thread = 2, .patience = Patience::kNone}).state, State::kBusy);
+  EXPECT_TRUE(Quiet());
+}
+
+TEST_F(LockMachineWaitingTest, TryWhileQueuedAndUnreachableAsksAtOnce) {
+  Queue();
+  Pass(kThird);
+  for (int i = 0; i < 5; ++i) {  // well into the backoff
+    PassTo(machine().next_send());
+    Hear(Fetch(Operation::kAcquire), Silence());
+  }
+  EXPECT_TRUE(Quiet());
+  Waiter& waiter = Acquire({.thread = 2, .patience = Patience::kNone});
+  EXPECT_EQ(waiter.state, State::kWaiting) << "neither busy nor unreachable is known";
+  Hear(Fetch(Operation::kAcquire), Silence());
+  EXPECT_EQ(waiter.state, State::kWaiting);
+  GiveUp(waiter);
+  EXPECT_EQ(waiter.state, State::kFailed);
+}
+
+TEST_F(LockMachineWaitingTest, TryBesideAPatientWaiterIsRefusedWhenThatIsQueued) {
+  Waiter& patient = Acquire();
+  Waiter& impatient = Acquire({.thread = 2, .patience = Patience::kNone});
+  const Send send = Fetch(Operation::kAcquire);
+  EXPECT_TRUE(send.bid.wait);
+  Hear(send, Queued());
+  EXPECT_EQ(impatient.state, State::kBusy);
+  EXPECT_EQ(patient.state, State::kWaiting);
+}
+
+TEST_F(LockMachineWaitingTest, PatientWaiterBehindATryAsksAgain) {
+  Waiter& impatient = Acquire({.patience = Patience::kNone});
+  const Send first = Fetch(Operation::kAcquire);
+  EXPECT_FALSE(first.bid.wait);
+  Waiter& patient = Acquire({.thread = 2});
+  Hear(first, Busy());
+  EXPECT_EQ(impatient.state, State::kBusy);
+  EXPECT_EQ(patient.state, State::kWaiting);
+  const Send second = Fetch(Operation::kAcquire);
+  EXPECT_TRUE(second.bid.wait);
+  EXPECT_EQ(second.bid.hold, first.bid.hold);
+}
+
+TEST_F(LockMachineWaitingTest, QueuedWaiterSendsHeartbeatsOnly) {
+  Queue();
+  EXPECT_EQ(machine().next_send(), now() + kThird);
+  PassTo(machine().next_send());
+  Hear(Fetch(Operation::kAcquire), Queued());
+  EXPECT_EQ(machine().next_send(), now() + kThird);
+}
+
+TEST_F(LockMachineWaitingTest, HeadOfTheQueueActsWhenTheHolderCouldExpire) {
+  Acquire();
+  Hear(Fetch(Operation::kAcquire), Queued(/*position=*/0, absl::Milliseconds(200)));
+  EXPECT_EQ(machine().next_send(), now() + absl::Milliseconds(201));
+  PassTo(machine().next_send());
+  Hear(Fetch(Operation::kAcquire), Queued(/*position=*/1, absl::Milliseconds(200)));
+  EXPECT_EQ(machine().next_send(), now() + kThird) << "only the head";
+}
+
+TEST_F(LockMachineWaitingTest, HeadPollsAForeignOwner) {
+  Acquire();
+  for (int i = 0; i < 20; ++i) {
+    Hear(Fetch(Operation::kAcquire), Queued(/*position=*/0, absl::Milliseconds(-1)));
+    const absl::Duration pause = machine().next_send() - now();
+    EXPECT_GE(pause, absl::Milliseconds(50));
+    EXPECT_LE(pause, absl::Milliseconds(500));
+    PassTo(machine().next_send());
+  }
+}
+
+TEST_F(LockMachineWaitingTest, ReconnectedWaiterSendsAHeartbeatAtOnce) {
+  Queue();
+  machine().OnReconnected(now());
+  Hear(Fetch(Operation::kAcquire), Queued());
+  EXPECT_EQ(machine().next_send(), now() + kThird);
+}
+
+TEST_F(LockMachineWaitingTest, ReconnectedDuringABidSendsAnother) {
+  Acquire();
+  const Send send = Fetch(Operation::kAcquire);
+  machine().OnReconnected(now());
+  EXPECT_TRUE(Quiet());
+  Hear(send, Queued());  // its grant may have been lost with the old connection
+  Hear(Fetch(Operation::kAcquire), Queued());
+  EXPECT_TRUE(Quiet());
+}
+
+TEST_F(LockMachineWaitingTest, UnansweredBidIsRepeatedWithBackoff) {
+  Waiter& waiter = Acquire();
+  absl::Duration last = absl::ZeroDuration();
+  for (uint32_t attempt = 1; attempt <= 5; ++attempt) {
+    const Send send = Fetch(Operation::kAcquire);
+    EXPECT_EQ(send.bid.attempt, attempt);
+    Hear(send, Silence());
+    const absl::Duration pause = machine().next_send() - now();
+    EXPECT_GE(pause, last);
+    last = pause;
+    PassTo(machine().next_send());
+  }
+  EXPECT_LE(last, absl::Seconds(1));
+  Hear(Fetch(Operation::kAcquire), Granted());
+  EXPECT_EQ(waiter.state, State::kGranted);
+}
+
+TEST_F(LockMachineWaitingTest, RefusalFailsAllWhoWait) {
+  Waiter& first = Acquire();
+  Waiter& second = Acquire({.thread = 2, .patience = Patience::kBounded});
+  Hear(Fetch(Operation::kAcquire), Refusal(absl::PermissionDeniedError("NOPERM")));
+  for (const Waiter* waiter : {&first, &second}) {
+    EXPECT_EQ(waiter->state, State::kFailed);
+    EXPECT_TRUE(absl::IsPermissionDenied(waiter->failure));
+    EXPECT_TRUE(Woken(*waiter));
+  }
+  EXPECT_TRUE(machine().idle());
+}
+
+TEST_F(LockMachineWaitingTest, FullMemoryFailsABidAndSparesAHeartbeat) {
+  Waiter& queued = Queue({.patience = Patience::kBounded});
+  Pass(kThird);
+  Hear(Fetch(Operation::kAcquire), Refusal(absl::ResourceExhaustedError("OOM")));
+  EXPECT_EQ(queued.state, State::kWaiting);
+  PassTo(machine().next_send());
+  Hear(Fetch(Operation::kAcquire), Queued());
+  GiveUp(queued);
+  EXPECT_EQ(queued.state, State::kBusy);
+  Hear(Fetch(Operation::kCancel), Cancelled());
+  Waiter& fresh = Acquire();
+  Hear(Fetch(Operation::kAcquire), Refusal(absl::ResourceExhaustedError("OOM")));
+  EXPECT_EQ(fresh.state, State::kFailed);
+}
+
+TEST_F(LockMachineWaitingTest, EndlessWaitersFailAfterUnreachableAfter) {
+  Make({.unreachable_after = absl::Seconds(2)});
+  Waiter& endless = Acquire();
+  Waiter& bounded = Acquire({.thread = 2, .patience = Patience::kBounded});
+  Hear(Fetch(Operation::kAcquire), Silence());
+  const base::Instant since = now();
+  while (endless.state == State::kWaiting) {
+    PassTo(machine().next_send());
+    Hear(Fetch(Operation::kAcquire), Silence());
+  }
+  EXPECT_EQ(endless.state, State::kFailed);
+  EXPECT_TRUE(absl::IsUnavailable(endless.failure));
+  EXPECT_GE(now() - since, absl::Seconds(2));
+  EXPECT_LE(now() - since, absl::Seconds(3));
+  EXPECT_EQ(bounded.state, State::kWaiting);
+  GiveUp(bounded);
+  EXPECT_EQ(bounded.state, State::kFailed) << "at its deadline: unreachable, not busy";
+  EXPECT_TRUE(absl::IsUnavailable(bounded.failure));
+}
+
+TEST_F(LockMachineWaitingTest, NewcomerWaitsForItsOwnUnreachableAfter) {
+  Make({.unreachable_after = absl::Seconds(2)});
+  Acquire({.patience = Patience::kBounded});
+  base::Instant until = now() + absl::Seconds(5);
+  while (now() < until) {
+    Hear(Fetch(Operation::kAcquire), Silence());
+    PassTo(machine().next_send());
+  }
+  Waiter& late = Acquire({.thread = 2});
+  Hear(Fetch(Operation::kAcquire), Silence());
+  EXPECT_EQ(late.state, State::kWaiting);
+  Pass(absl::Seconds(2));
+  Hear(Fetch(Operation::kAcquire), Silence());
+  EXPECT_EQ(late.state, State::kFailed);
+}
+
+TEST_F(LockMachineWaitingTest, OutageBeginsWithTheFirstCommandThatIsNotAnswered) {
+  constexpr base::Instant kNever = base::Instant::Infinite();
+  Make({.unreachable_after = absl::Seconds(2)});
+  Waiter& endless = Acquire();
+  Waiter& bounded = Acquire({.thread = 2, .patience = Patience::kBounded});
+  EXPECT_EQ(machine().GivesUpAt(endless, kNever), kNever) << "the server was not asked yet";
+  const base::Instant sent = now();
+  const Send bid = Fetch(Operation::kAcquire);
+  EXPECT_EQ(machine().GivesUpAt(endless, kNever), sent + absl::Seconds(2) + kAnswerGrace);
+  Pass(absl::Seconds(1));
+  Hear(bid, Silence());
+  EXPECT_TRUE(Woken(endless)) << "so as to see when it must give up";
+  EXPECT_FALSE(Woken(bounded));
+  EXPECT_EQ(machine().GivesUpAt(endless, kNever), sent + absl::Seconds(2));
+  EXPECT_EQ(machine().GivesUpAt(bounded, kNever), kNever);
+  PassTo(sent + absl::Seconds(2));
+  GiveUp(endless);
+  EXPECT_EQ(endless.state, State::kFailed);
+}
+
+TEST_F(LockMachineWaitingTest, SilenceThatACallHasMetElsewhereBeginsTheOutage) {
+  Make({.unreachable_after = absl::Seconds(2)});
+  Waiter& waiter = Acquire();
+  const base::Instant met = now();
+  waiter.silent_since = met;
+  Pass(absl::Seconds(1));
+  Hear(Fetch(Operation::kAcquire), Silence());
+  EXPECT_EQ(machine().GivesUpAt(waiter, now()), met + absl::Seconds(2));
+  Pass(absl::Milliseconds(500));
+  Hear(Fetch(Operation::kAcquire), Queued());
+  EXPECT_GT(machine().GivesUpAt(waiter, now()), now() + absl::Seconds(2))
+      << "it has answered since";
+}
+
+TEST_F(LockMachineWaitingTest, EndlessWaiterIsNeverToldThatTheLockIsBusy) {
+  Waiter& waiter = Queue();
+  Pass(kThird);
+  Fetch(Operation::kAcquire);
+  GiveUp(waiter);
+  EXPECT_EQ(waiter.state, State::kFailed);
+  EXPECT_TRUE(absl::IsUnavailable(waiter.failure));
+}
+
+TEST_F(LockMachineWaitingTest, AnswerEndsTheOutage) {
+  Make({.unreachable_after = absl::Seconds(2)});
+  Waiter& waiter = Acquire();
+  Hear(Fetch(Operation::kAcquire), Silence());
+  Pass(absl::Seconds(3));
+  Hear(Fetch(Operation::kAcquire), Queued());
+  Pass(kThird);
+  Hear(Fetch(Operation::kAcquire), Silence());
+  EXPECT_EQ(waiter.state, State::kWaiting);
+}
+
+TEST_F(LockMachineWaitingTest, ChangeOfTermsDoesNotEndTheOutage) {
+  Make({.unreachable_after = absl::Seconds(2)});
+  Waiter& first = Acquire({.patience = Patience::kBounded, .manual = true});
+  Waiter& second = Acquire({.thread = 2});
+  Hear(Fetch(Operation::kAcquire), Silence(false));
+  Pass(absl::Seconds(2));
+  GiveUp(first);
+  EXPECT_EQ(first.state, State::kFailed);
+  Hear(Fetch(Operation::kAcquire), Silence(false));
+  EXPECT_EQ(second.state, State::kFailed);
+  EXPECT_TRUE(machine().idle());
+}
+
+TEST_F(LockMachineWaitingTest, OutOfTimeBeforeAnyAnswerIsNotBusy) {
+  Waiter& waiter = Acquire({.patience = Patience::kBounded});
+  Fetch(Operation::kAcquire);
+  Pass(absl::Milliseconds(20));
+  GiveUp(waiter);
+  EXPECT_EQ(waiter.state, State::kFailed);
+  EXPECT_TRUE(absl::IsUnavailable(waiter.failure));
+}
+
+TEST_F(LockMachineWaitingTest, OutOfTimeAfterTheLockWasSeenTakenIsBusy) {
+  auto [holder, other] = Contended(
+      {.local_window = absl::ZeroDuration()},
+      {.thread = 2, .patience = Patience::kBounded, .local_window = absl::ZeroDuration()});
+  Pass(absl::Milliseconds(20));
+  Release(holder->tenure);
+  Fetch(Operation::kRelease);
+  GiveUp(*other);
+  EXPECT_EQ(other->state, State::kBusy);
+}
+
+TEST_F(LockMachineWaitingTest, StoppedIsStoppedThoughTheServerIsUnreachable) {
+  Waiter& waiter = Acquire();
+  Hear(Fetch(Operation::kAcquire), Silence());
+  GiveUp(waiter, State::kStopped);
+  EXPECT_EQ(waiter.state, State::kStopped);
+}
+
+TEST_F(LockMachineWaitingTest, TwoThreadsTimeOutAtOnce) {
+  Waiter& first = Queue({.patience = Patience::kBounded});
+  Waiter& second = Acquire({.thread = 2, .patience = Patience::kBounded});
+  GiveUp(first);
+  EXPECT_TRUE(Quiet()) << "the second has inherited the bid";
+  GiveUp(second);
+  EXPECT_EQ(first.state, State::kBusy);
+  EXPECT_EQ(second.state, State::kBusy);
+  Hear(Fetch(Operation::kCancel), Cancelled());
+  EXPECT_TRUE(Quiet());
+  EXPECT_TRUE(machine().idle());
+}
+
+TEST_F(LockMachineWaitingTest, DecisionStandsAgainstAGivingUpThatComesLater) {
+  Waiter& waiter = Acquire({.patience = Patience::kBounded});
+  Hear(Fetch(Operation::kAcquire), Granted());
+  GiveUp(waiter);
+  EXPECT_EQ(waiter.state, State::kGranted);
+  EXPECT_TRUE(Valid(waiter));
+}
+
+TEST_F(LockMachineWaitingTest, NextOfEqualTermsInheritsTheBid) {
+  Waiter& head = Queue({.patience = Patience::kBounded});
+  Waiter& next = Acquire({.thread = 2});
+  GiveUp(head);
+  EXPECT_TRUE(Quiet());
+  EXPECT_TRUE(HearGrant({.hold = kFirst, .attempt = 1, .token = kToken, .claim = kLease}));
+  EXPECT_EQ(next.state, State::kGranted);
+}
+
+TEST_F(LockMachineWaitingTest, NextOfOtherTermsGetsAFreshBid) {
+  Waiter& head = Queue({.patience = Patience::kBounded});
+  Waiter& next = Acquire({.thread = 2, .lease = 2 * kLease});
+  GiveUp(head);
+  const Send cancel = Fetch(Operation::kCancel);
+  EXPECT_EQ(cancel.hold, kFirst);
+  const Send bid = Fetch(Operation::kAcquire);
+  EXPECT_NE(bid.bid.hold, kFirst);
+  EXPECT_EQ(bid.bid.terms.lease, 2 * kLease);
+  EXPECT_TRUE(HearGrant({.hold = kFirst, .attempt = 1, .token = kToken, .claim = kLease}));
+  EXPECT_EQ(next.state, State::kWaiting);
+  Hear(bid, Granted(0, 2 * kLease));
+  EXPECT_EQ(next.state, State::kGranted);
+}
+
+TEST_F(LockMachineWaitingTest, WithdrawnWaiterBehindTheHeadChangesNothing) {
+  Waiter& head = Queue();
+  Waiter& behind = Acquire({.thread = 2, .patience = Patience::kBounded, .manual = true});
+  GiveUp(behind);
+  EXPECT_EQ(behind.state, State::kBusy);
+  EXPECT_TRUE(Quiet());
+  EXPECT_EQ(head.state, State::kWaiting);
+}
+
+TEST_F(LockMachineWaitingTest, WaitersOfALockObjectThatIsGoneAreStopped) {
+  const int object = 0;
+  Waiter& gone = Queue();
+  gone.object = &object;
+  Waiter& other = Acquire({.thread = 2});
+  Effects effects;
+  machine().StopAll(&object, now(), effects);
+  EXPECT_EQ(gone.state, State::kStopped);
+  EXPECT_THAT(effects.wakes, ::testing::ElementsAre(&gone));
+  EXPECT_EQ(other.state, State::kWaiting);
+  EXPECT_TRUE(Quiet()) << "the other has inherited the bid";
+}
+
+}  // namespace
+}  // namespace redlatch::engine

@@ -1,0 +1,378 @@
+// The contract of lua/README.md, from this side.
+#include "src/engine/protocol/wire.h"
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "src/redis/wire/errors.h"
+
+namespace redlatch::engine {
+namespace {
+
+using redis::Reply;
+using ::testing::ElementsAre;
+
+const Identity kIdentity{.client = "00112233445566778899aabbccddeeff",
+                         .channel = "redlatch:00112233445566778899aabbccddeeff"};
+const std::string kHold7 = kIdentity.client + ":7";
+const std::string kHold8 = kIdentity.client + ":8";
+constexpr char kQueue[] = "redlatch:2:{N}:simple.queue";
+constexpr char kWaiters[] = "redlatch:2:{N}:simple.waiters";
+constexpr char kFence[] = "redlatch:2:{N}:fence";
+constexpr char kMore[] = "redlatch:2:{N}:simple.more";
+const std::string kGone7 = "redlatch:2:{N}:simple.gone." + kIdentity.client + ".7";
+const std::string kGone8 = "redlatch:2:{N}:simple.gone." + kIdentity.client + ".8";
+
+class WireRequest : public ::testing::Test {
+ protected:
+  std::vector<std::string> Words(const Send& send) {
+    Request request({.identity = kIdentity, .keys = keys_, .plan = plan_, .owner = owner_}, send);
+    return Words(request);
+  }
+  std::vector<std::string> Words(Request& request) {
+    const redis::ScriptCall call = request.call();
+    script_ = call.script->name;
+    std::vector<std::string> words(call.keys.begin(), call.keys.end());
+    words.emplace_back("|");
+    words.insert(words.end(), call.args.begin(), call.args.end());
+    return words;
+  }
+
+  const KeySet keys_ = *KeySet::Make("", "N");
+  Plan plan_{.scripts = {.acquire = {.name = "acquire"},
+                         .release = {.name = "release"},
+                         .renew = {.name = "renew"},
+                         .cancel = {.name = "cancel"},
+                         .inspect = {.name = "inspect"},
+                         .force_release = {.name = "force_release"}},
+             .keys = KeyNames("simple")};
+  std::string owner_ = "me";
+  std::string script_;
+};
+
+constexpr absl::Duration kLease = absl::Seconds(30);
+
+Bid SomeBid(HoldNumber hold) {
+  return {.hold = hold,
+          .terms = {.lease = kLease},
+          .attempt = 3,
+          .wait = true,
+          .block = 64,
+          .ticket = 1795227594499240};
+}
+
+TEST_F(WireRequest, Acquire) {
+  EXPECT_THAT(
+      Words({.operation = Operation::kAcquire, .hold = 7, .lease = kLease, .bid = SomeBid(7)}),
+      ElementsAre("N", kQueue, kWaiters, kFence, kGone7, "|", kHold7, "30000",
+                  "64 3 1 10000 0 1795227594499240 30000 0 " + kIdentity.channel, "me"));
+  EXPECT_EQ(script_, "acquire");
+}
+
+TEST_F(WireRequest, LeasesAreRoundedUp) {
+  Bid bid = SomeBid(7);
+  bid.terms = {.lease = absl::Microseconds(1500001), .manual = true};
+  bid.wait = false;
+  bid.ticket = 0;
+  EXPECT_THAT(Words({.operation = Operation::kAcquire, .hold = 7, .bid = bid}),
+              ElementsAre("N", kQueue, kWaiters, kFence, kGone7, "|", kHold7, "1501",
+                          "64 3 0 501 1 0 1501 0 " + kIdentity.channel, "me"));
+}
+
+TEST_F(WireRequest, AThreadsOwnRequestsLeaveTheOwnerOut) {
+  owner_ = kIdentity.client;
+  EXPECT_THAT(
+      Words({.operation = Operation::kAcquire, .hold = 7, .lease = kLease, .bid = SomeBid(7)}),
+      ElementsAre("N", kQueue, kWaiters, kFence, kGone7, "|", kHold7, "30000",
+                  "64 3 1 10000 0 1795227594499240 30000 0 " + kIdentity.channel));
+  EXPECT_THAT(Words({.operation = Operation::kRelease,
+                     .hold = 7,
+                     .lease = kLease,
+                     .last_used = 9,
+                     .last_reserved = 9}),
+              ElementsAre("N", kQueue, kWaiters, kFence, "|", kHold7));
+  EXPECT_EQ(script_, "release");
+}
+
+TEST_F(WireRequest, AReleaseOfAnExplicitOwnerNamesIt) {
+  EXPECT_THAT(
+      Words({.operation = Operation::kRelease,
+             .hold = 7,
+             .lease = kLease,
+             .last_used = 9,
+             .last_reserved = 9}),
+      ElementsAre("N", kQueue, kWaiters, kFence, kGone7, kGone7, "|", kHold7, "9 9 0", "me"));
+}
+
+TEST_F(WireRequest, AReleaseGivesTokensBackAndLeavesATombstone) {
+  owner_ = kIdentity.client;
+  EXPECT_THAT(Words({.operation = Operation::kRelease,
+                     .hold = 7,
+                     .lease = kLease,
+                     .tombstone = true,
+                     .last_used = 9,
+                     .last_reserved = 72}),
+              ElementsAre("N", kQueue, kWaiters, kFence, kGone7, kGone7, "|", kHold7, "9 72 30000",
+                          kIdentity.client));
+}
+
+TEST_F(WireRequest, FurtherKeysAndArgumentsStandLast) {
+  owner_ = kIdentity.client;
+  plan_.keys = KeyNames("simple", {"simple.more"});
+  plan_.extra_args = {"x", "y"};
+  EXPECT_THAT(
+      Words({.operation = Operation::kRelease, .hold = 7, .lease = kLease, .bid = SomeBid(8)}),
+      ElementsAre("N", kQueue, kWaiters, kFence, kGone7, kGone8, kMore, "|", kHold7, "0 0 0",
+                  kIdentity.client, kHold8, "30000",
+                  "64 3 1 10000 0 1795227594499240 30000 0 " + kIdentity.channel, kIdentity.client,
+                  "x", "y"));
+  EXPECT_THAT(Words({.operation = Operation::kRelease, .hold = 7, .lease = kLease}),
+              ElementsAre("N", kQueue, kWaiters, kFence, kMore, "|", kHold7));
+}
+
+TEST_F(WireRequest, AReadersReleaseNeedNotNameIt) {
+  plan_.sharing = Sharing::kJoined;
+  EXPECT_THAT(Words({.operation = Operation::kRelease, .hold = 7, .lease = kLease}),
+              ElementsAre("N", kQueue, kWaiters, kFence, "|", kHold7));
+}
+
+TEST_F(WireRequest, ABidForPermitsTellsWhatCapacityIsExpected) {
+  plan_.sharing = Sharing::kCounted;
+  owner_ = kIdentity.client;
+  Bid bid = SomeBid(7);
+  bid.block = 3;
+  bid.terms.capacity = 8;
+  EXPECT_THAT(Words({.operation = Operation::kAcquire, .hold = 7, .lease = kLease, .bid = bid}),
+              ElementsAre("N", kQueue, kWaiters, kFence, kGone7, "|", kHold7, "30000",
+                          "3 3 1 10000 0 1795227594499240 30000 0 " + kIdentity.channel,
+                          kIdentity.client, "8"));
+}
+
+TEST_F(WireRequest, AWaiterTellsALatchBackWhatItWasTold) {
+  plan_.sharing = Sharing::kNothing;
+  owner_ = "latch:1000:x";
+  Bid bid = SomeBid(7);
+  const size_t words =
+      Words({.operation = Operation::kAcquire, .hold = 7, .lease = kLease, .bid = bid}).size();
+  bid.told = {.counts = 2, .last = 1795227594499240};
+  const auto told =
+      Words({.operation = Operation::kAcquire, .hold = 7, .lease = kLease, .bid = bid});
+  EXPECT_EQ(told.size(), words + 1);
+  EXPECT_EQ(told.back(), "2 1795227594499240");
+}
+
+TEST_F(WireRequest, RenewAndCancel) {
+  EXPECT_THAT(Words({.operation = Operation::kRenew, .hold = 7, .lease = kLease}),
+              ElementsAre("N", kQueue, kWaiters, kFence, "|", kHold7, "30000"));
+  EXPECT_EQ(script_, "renew");
+  EXPECT_THAT(Words({.operation = Operation::kCancel, .hold = 7, .lease = kLease, .block = 64}),
+              ElementsAre("N", kQueue, kWaiters, kFence, kGone7, "|", kHold7, "0", "64"));
+  EXPECT_EQ(script_, "cancel");
+}
+
+TEST_F(WireRequest, ForPeople) {
+  const Subject subject{.identity = kIdentity, .keys = keys_, .plan = plan_, .owner = "me"};
+  Request inspect(subject, plan_.scripts.inspect, {"100"});
+  EXPECT_THAT(Words(inspect), ElementsAre("N", kQueue, kWaiters, kFence, "|", "100"));
+  Request force(subject, plan_.scripts.force_release, {"redlatch:"});
+  EXPECT_THAT(Words(force), ElementsAre("N", kQueue, kWaiters, kFence, "|", "redlatch:"));
+}
+
+Reply Text(std::string text) { return {.type = Reply::Type::kString, .text = std::move(text)}; }
+Reply Number(int64_t number) { return {.type = Reply::Type::kInteger, .integer = number}; }
+Reply List(std::vector<Reply> elements) {
+  return {.type = Reply::Type::kArray, .elements = std::move(elements)};
+}
+
+Answer Read(Operation operation, std::string text) {
+  return ReadAnswer({.operation = operation}, Text(std::move(text)));
+}
+
+TEST(WireAnswer, Granted) {
+  const Answer answer = Read(Operation::kAcquire, "granted 1795227594499240 30000 2");
+  EXPECT_EQ(answer.kind, Answer::Kind::kBid);
+  EXPECT_EQ(answer.bid.kind, BidAnswer::Kind::kGranted);
+  EXPECT_EQ(answer.bid.token, 1795227594499240U);
+  EXPECT_EQ(answer.bid.lease, absl::Seconds(30));
+  EXPECT_EQ(answer.bid.others, 2);
+}
+
+TEST(WireAnswer, QueuedAndReleasedWithWhatWasQueued) {
+  const Answer answer = Read(Operation::kRelease, "released queued -1 3 1795227594499241");
+  EXPECT_EQ(answer.kind, Answer::Kind::kReleased);
+  EXPECT_EQ(answer.bid.kind, BidAnswer::Kind::kQueued);
+  EXPECT_LT(answer.bid.retry_after, absl::ZeroDuration());
+  EXPECT_EQ(answer.bid.position, 3);
+  EXPECT_EQ(answer.bid.ticket, 1795227594499241U);
+  EXPECT_EQ(Read(Operation::kRelease, "released").bid.kind, BidAnswer::Kind::kNone);
+  EXPECT_EQ(Read(Operation::kRelease, "not_held").kind, Answer::Kind::kNotHeld);
+  EXPECT_EQ(Read(Operation::kRenew, "held").kind, Answer::Kind::kHeld);
+  EXPECT_EQ(Read(Operation::kRenew, "not_held").kind, Answer::Kind::kNotHeld);
+  EXPECT_EQ(Read(Operation::kAcquire, "busy 12").bid.kind, BidAnswer::Kind::kBusy);
+  EXPECT_EQ(Read(Operation::kAcquire, "gone").bid.kind, BidAnswer::Kind::kGone);
+  EXPECT_EQ(Read(Operation::kCancel, "left").kind, Answer::Kind::kCancelled);
+}
+
+TEST(WireAnswer, LooksThatAreDueAtOnceAndLater) {
+  const Answer busy = Read(Operation::kAcquire, "busy 17 look 1 look 2000 missed");
+  EXPECT_EQ(busy.look, absl::Milliseconds(1));
+  EXPECT_EQ(busy.look_later, absl::Seconds(2));
+  EXPECT_TRUE(busy.missed);
+  const Answer released = Read(Operation::kRelease, "released look 2000");
+  EXPECT_EQ(released.look, absl::Seconds(2));
+  EXPECT_EQ(released.look_later, absl::ZeroDuration());
+}
+
+TEST(WireAnswer, APartOfAScriptForPeopleTellsHowToGoOn) {
+  const auto part = [](std::string said, int64_t look) {
+    return ReadPart(List({Text(std::move(said)), Number(look)}));
+  };
+  EXPECT_EQ(part("released", 1).next, "more");
+  EXPECT_EQ(part("more 17", 1).next, "more 17");
+  EXPECT_EQ(part("set", 2000).look, absl::Seconds(2));
+  EXPECT_EQ(ReadPart(Text("set")).look, absl::ZeroDuration());
+}
+
+TEST(WireAnswer, WhatTheContractDoesNotAllowIsAFailure) {
+  for (const Operation operation :
+       {Operation::kAcquire, Operation::kRenew, Operation::kRelease, Operation::kCancel}) {
+    for (const Reply& reply :
+         {List({}), List({Text("granted")}), Number(1), Reply(), Text(""), Text("yes"),
+          Text("granted"), Text("granted 12x 1 0"), Text("released granted")}) {
+      const Answer answer = ReadAnswer({.operation = operation}, reply);
+      EXPECT_EQ(answer.kind, Answer::Kind::kFailed) << reply.DebugString();
+      EXPECT_EQ(answer.failure.code(), absl::StatusCode::kInternal);
+      EXPECT_TRUE(answer.may_have_executed);
+    }
+  }
+}
+
+TEST(WireAnswer, AFailureSaysWhetherItMayHaveBeenExecuted) {
+  const absl::Status sent = redis::MarkMayHaveExecuted(absl::UnavailableError("x"));
+  EXPECT_TRUE(ReadAnswer({}, sent).may_have_executed);
+  EXPECT_FALSE(ReadAnswer({}, absl::UnavailableError("x")).may_have_executed);
+  EXPECT_FALSE(ReadAnswer({}, sent).not_sent);
+  EXPECT_TRUE(ReadAnswer({}, redis::MarkNotSent(absl::PermissionDeniedError("x"))).not_sent);
+}
+
+TEST(WireMessage, GrantWithANameThatHasSpaces) {
+  const std::string text = absl::StrCat("grant ", kHold7, " 3 1795227594499240 30000 5 a b ");
+  const auto message = ReadMessage(kIdentity, text);
+  ASSERT_TRUE(message.has_value());
+  EXPECT_EQ(message->kind, Message::Kind::kGrant);
+  EXPECT_EQ(message->grant.hold, 7U);
+  EXPECT_EQ(message->grant.attempt, 3U);
+  EXPECT_EQ(message->grant.token, 1795227594499240U);
+  EXPECT_EQ(message->grant.claim, absl::Seconds(30));
+  EXPECT_EQ(message->grant.others, 5);
+  EXPECT_EQ(message->key, "a b ");
+}
+
+TEST(WireMessage, TheHoldMayBeOneThatIsKept) {
+  const std::string text = absl::StrCat("grant ", kHold7, "k 3 9 30000 5 N");
+  const auto message = ReadMessage(kIdentity, text);
+  ASSERT_TRUE(message.has_value());
+  EXPECT_EQ(message->grant.hold, 7U);
+}
+
+TEST(WireMessage, Forced) {
+  const std::string text = absl::StrCat("forced ", kHold7, " N");
+  const auto message = ReadMessage(kIdentity, text);
+  ASSERT_TRUE(message.has_value());
+  EXPECT_EQ(message->kind, Message::Kind::kForced);
+  EXPECT_EQ(message->grant.hold, 7U);
+  EXPECT_EQ(message->key, "N");
+}
+
+TEST(WireMessage, HowManyHaveCountedALatchDown) {
+  const std::string text = "told " + kIdentity.client + ":7 2 1795227594499240 a latch";
+  const auto message = ReadMessage(kIdentity, text);
+  ASSERT_TRUE(message.has_value());
+  EXPECT_EQ(message->kind, Message::Kind::kTold);
+  EXPECT_EQ(message->grant.hold, 7U);
+  EXPECT_EQ(message->told.counts, 2U);
+  EXPECT_EQ(message->told.last, 1795227594499240U);
+  EXPECT_EQ(message->key, "a latch");
+  EXPECT_FALSE(ReadMessage(kIdentity, "told " + kIdentity.client + ":7 2 soon a latch"));
+}
+
+TEST(WireAnswer, HowManyHaveCountedALatchDown) {
+  const Answer answer = Read(Operation::kAcquire, "queued 1000 0 17 deaf told 2 1795227594499240");
+  EXPECT_TRUE(answer.deaf);
+  EXPECT_EQ(answer.bid.told.counts, 2U);
+  EXPECT_EQ(answer.bid.told.last, 1795227594499240U);
+}
+
+TEST(WireMessage, AnythingElseIsIgnored) {
+  const std::string other(32, 'f');
+  for (const std::string& text :
+       {std::string(), std::string("grant"), std::string("hello world"),
+        absl::StrCat("grant ", other, ":7 3 4 5 6 N"), absl::StrCat("forced ", other, ":7 N"),
+        absl::StrCat("grant ", kIdentity.client, "7 3 4 5 6 N"),
+        absl::StrCat("grant ", kIdentity.client, ": 3 4 5 6 N"),
+        absl::StrCat("grant ", kHold7, " 3 -4 5 6 N"), absl::StrCat("grant ", kHold7, " 3 4"),
+        absl::StrCat("grant ", kHold7, "x 3 4 5 6 N")}) {
+    EXPECT_FALSE(ReadMessage(kIdentity, text).has_value()) << text;
+  }
+}
+
+TEST(WireInspection, TellsHoldersAndWaiters) {
+  const auto info = ReadInspection(
+      List({Text("simple"), Text("99"), List({List({Text("h"), Text("o"), Number(1500)})}),
+            Number(2), List({List({Text("w"), Text("p"), Text("1795227594499240")})})}));
+  ASSERT_TRUE(info.ok()) << info.status();
+  EXPECT_EQ(info->kind, "simple");
+  EXPECT_EQ(info->last_token, FencingToken(99));
+  ASSERT_EQ(info->holders.size(), 1U);
+  EXPECT_EQ(info->holders[0].remaining, absl::Milliseconds(1500));
+  EXPECT_EQ(info->waiting, 2);
+  ASSERT_EQ(info->waiters.size(), 1U);
+  EXPECT_EQ(info->waiters[0].owner, "p");
+  EXPECT_EQ(info->waiters[0].since, absl::FromUnixMicros(1795227594499240));
+  EXPECT_FALSE(ReadInspection(List({Text("simple")})).ok());
+  EXPECT_FALSE(ReadInspection(Number(1)).ok());
+}
+
+TEST(WireInspection, KnowsWhatAScriptNeedNotSay) {
+  const auto info = ReadInspection(
+      List({Text("cooldown"), Text("99"), List({List({Text("h"), Text("o"), Number(-1)})}),
+            Number(1), List({List({Text("w"), Text("p"), Text("0")})})}));
+  ASSERT_TRUE(info.ok()) << info.status();
+  EXPECT_EQ(info->holding, 1);
+  EXPECT_EQ(info->holders[0].permits, 1);
+  EXPECT_EQ(info->holders[0].since, absl::InfinitePast());
+  EXPECT_EQ(info->waiters[0].since, absl::InfinitePast());
+  EXPECT_EQ(info->capacity, 0);
+}
+
+TEST(WireInspection, ReadsTheArrivalFromATicketThatPutsSomeFirst) {
+  for (const char* ticket : {"795227594499240", "1795227594499240", "4795227594499240"}) {
+    const auto info = ReadInspection(List({Text("priority"), Text("99"), List({}), Number(1),
+                                           List({List({Text("w"), Text("p"), Text(ticket)})})}));
+    ASSERT_TRUE(info.ok()) << info.status();
+    EXPECT_EQ(info->waiters[0].since, absl::FromUnixMicros(1795227594499240)) << ticket;
+  }
+}
+
+TEST(WireInspection, TellsSinceWhenAndHowManyMore) {
+  const auto info = ReadInspection(
+      List({Text("semaphore"), Text("0"),
+            List({List({Text("a"), Text("o"), Number(9), Number(3), Text("1795227594499240")}),
+                  List({Text("b"), Text("o"), Number(9), Number(2), Text("0")}),
+                  List({Text("c"), Text("o"), Number(9), Number(1), Text("nan")})}),
+            Number(0), List({}), Number(100'000), Number(7), Number(6)}));
+  ASSERT_TRUE(info.ok()) << info.status();
+  EXPECT_EQ(info->holders[0].permits, 3);
+  EXPECT_EQ(info->holders[0].since, absl::FromUnixMicros(1795227594499240));
+  EXPECT_EQ(info->holders[1].since, absl::InfinitePast());
+  EXPECT_EQ(info->holders[2].since, absl::InfinitePast());
+  EXPECT_EQ(info->holding, 100'000);
+  EXPECT_EQ(info->capacity, 7);
+  EXPECT_EQ(info->used, 6);
+}
+
+}  // namespace
+}  // namespace redlatch::engine

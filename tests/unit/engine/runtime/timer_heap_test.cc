@@ -1,0 +1,92 @@
+#include "src/engine/runtime/timer_heap.h"
+
+#include <algorithm>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "src/engine/runtime/entry.h"
+#include "tests/support/test_scale.h"
+
+namespace redlatch::engine {
+namespace {
+
+base::Instant At(int64_t nanos) { return base::Instant::FromNanos(nanos); }
+
+std::unique_ptr<Entry> MakeEntry() {
+  static std::atomic<uint64_t> numbers{0};
+  return std::make_unique<Entry>(*KeySet::Make("", "x"), "", std::make_shared<const Plan>(),
+                                 LockMachine::Config{.numbers = &numbers}, nullptr);
+}
+
+TEST(TimerHeap, AnEmptyOneIsNeverDue) {
+  TimerHeap heap;
+  EXPECT_TRUE(heap.next().is_infinite());
+  EXPECT_EQ(heap.PopDue(At(1000)), nullptr);
+}
+
+TEST(TimerHeap, ATimerMovesToEarlierMomentsOnly) {
+  TimerHeap heap;
+  const auto entry = MakeEntry();
+  EXPECT_TRUE(heap.SetEarlier(entry->send_timer, At(50)));
+  EXPECT_FALSE(entry->send_timer.IsAfter(At(60)));
+  EXPECT_FALSE(heap.SetEarlier(entry->send_timer, At(60)));
+  EXPECT_EQ(heap.next(), At(50));
+  EXPECT_TRUE(heap.SetEarlier(entry->send_timer, At(40)));
+  EXPECT_EQ(heap.PopDue(At(39)), nullptr);
+  EXPECT_EQ(heap.PopDue(At(40)), entry.get());
+  EXPECT_TRUE(heap.next().is_infinite());
+  EXPECT_TRUE(entry->send_timer.IsAfter(At(1000)));
+}
+
+TEST(TimerHeap, OnlyANewFirstIsReported) {
+  TimerHeap heap;
+  const auto first = MakeEntry();
+  const auto second = MakeEntry();
+  EXPECT_TRUE(heap.SetEarlier(first->send_timer, At(10)));
+  EXPECT_FALSE(heap.SetEarlier(second->send_timer, At(20)));
+}
+
+TEST(TimerHeap, RemovedTimersAreNotSeenAgain) {
+  TimerHeap heap;
+  const auto entry = MakeEntry();
+  heap.Remove(entry->send_timer);  // of one that is not in it: nothing
+  heap.SetEarlier(entry->send_timer, At(10));
+  heap.Remove(entry->send_timer);
+  EXPECT_TRUE(heap.next().is_infinite());
+  EXPECT_TRUE(heap.SetEarlier(entry->send_timer, At(70)));
+}
+
+TEST(TimerHeap, ComesOutInOrderThroughRandomMovesAndRemovals) {
+  const uint32_t seed = support::Seed();
+  SCOPED_TRACE(seed);
+  std::mt19937 random(seed);
+  TimerHeap heap;
+  std::vector<std::unique_ptr<Entry>> entries;
+  for (int i = 0; i < 200; ++i) entries.push_back(MakeEntry());
+  for (int round = 0; round < support::Scaled(200); ++round) {
+    for (int i = 0; i < 500; ++i) {
+      Timer& timer = entries[random() % entries.size()]->send_timer;
+      if (random() % 4 == 0) {
+        heap.Remove(timer);
+      } else {
+        heap.SetEarlier(timer, At(random() % 1000));
+      }
+    }
+    std::vector<int64_t> due;
+    for (const auto& entry : entries) {
+      const int64_t at = entry->send_timer.at;
+      if (at != base::Instant::Infinite().nanos()) due.push_back(at);
+    }
+    std::sort(due.begin(), due.end());
+    for (const int64_t at : due) {
+      ASSERT_EQ(heap.next(), At(at));
+      ASSERT_NE(heap.PopDue(At(at)), nullptr);
+    }
+    ASSERT_TRUE(heap.next().is_infinite());
+  }
+}
+
+}  // namespace
+}  // namespace redlatch::engine

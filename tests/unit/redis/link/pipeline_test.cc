@@ -1,0 +1,326 @@
+#include "src/redis/link/pipeline.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace redlatch::redis {
+namespace {
+
+using ::testing::ElementsAre;
+
+Reply Answer(int64_t value) { return {.type = Reply::Type::kInteger, .integer = value}; }
+
+// An exchange and the place for its results.
+struct Asker {
+  explicit Asker(size_t commands) : results(commands, absl::UnknownError("open")) {
+    exchange.results = absl::MakeSpan(results);
+  }
+
+  // "5 lost: ..." : what came for each command, in order.
+  std::vector<std::string> Heard() const {
+    std::vector<std::string> heard;
+    for (const auto& result : results) {
+      heard.push_back(result.ok() ? result->DebugString() : std::string(result.status().message()));
+    }
+    return heard;
+  }
+
+  Exchange exchange;
+  std::vector<absl::StatusOr<Reply>> results;
+};
+
+class PipelineTest : public ::testing::Test {
+ protected:
+  static Command Numbered(int i) { return Command{"ECHO", std::to_string(i)}; }
+
+  // Appends commands first, first + 1, ... and returns their bytes.
+  std::string Append(Exchange* exchange, int first, int count) {
+    std::vector<Command> commands;
+    std::string bytes;
+    for (int i = first; i < first + count; ++i) {
+      commands.push_back(Numbered(i));
+      bytes.append(commands.back().bytes());
+    }
+    pipeline_.Append(commands, exchange);
+    return bytes;
+  }
+
+  std::string Take() {
+    std::string taken;
+    pipeline_.TakeUnsent(taken);
+    return taken;
+  }
+
+  bool Deliver(int64_t value) { return pipeline_.Deliver(Answer(value), finished_); }
+
+  std::vector<Exchange*> TakeFinished() {
+    std::vector<Exchange*> finished(finished_.begin(), finished_.end());
+    finished_.clear();
+    return finished;
+  }
+
+  bool GiveUp(Asker& asker) {
+    return pipeline_.Abandon(asker.exchange, absl::UnavailableError("sent"),
+                             absl::UnavailableError("unsent"));
+  }
+
+  Pipeline pipeline_;
+  Finished finished_;
+};
+
+TEST_F(PipelineTest, PairsRepliesWithCommandsInOrder) {
+  Asker a(2);
+  Asker b(1);
+  Append(&a.exchange, 0, 2);
+  Append(&b.exchange, 2, 1);
+  Take();
+  EXPECT_TRUE(Deliver(10));
+  EXPECT_THAT(TakeFinished(), ElementsAre());
+  EXPECT_TRUE(Deliver(11));
+  EXPECT_THAT(TakeFinished(), ElementsAre(&a.exchange));
+  EXPECT_TRUE(Deliver(12));
+  EXPECT_THAT(TakeFinished(), ElementsAre(&b.exchange));
+  EXPECT_THAT(a.Heard(), ElementsAre("10", "11"));
+  EXPECT_THAT(b.Heard(), ElementsAre("12"));
+  EXPECT_EQ(pipeline_.size(), 0);
+}
+
+TEST_F(PipelineTest, RefusesAReplyThatNobodyIsDue) {
+  EXPECT_FALSE(Deliver(1));
+  Asker a(1);
+  Append(&a.exchange, 0, 1);
+  EXPECT_FALSE(Deliver(1)) << "it is not sent yet";
+  Take();
+  EXPECT_TRUE(Deliver(2));
+  EXPECT_FALSE(Deliver(3));
+  EXPECT_THAT(a.Heard(), ElementsAre("2"));
+}
+
+TEST_F(PipelineTest, TakesBytesInOrderAndOnlyOnce) {
+  Asker a(2);
+  std::string bytes = Append(&a.exchange, 0, 2);
+  bytes += Append(nullptr, 2, 1);
+  EXPECT_EQ(pipeline_.unsent_bytes(), bytes.size());
+  EXPECT_FALSE(pipeline_.awaits_reply());
+  EXPECT_EQ(Take(), bytes);
+  EXPECT_TRUE(pipeline_.awaits_reply());
+  EXPECT_EQ(Take(), "");
+  EXPECT_EQ(pipeline_.unsent_bytes(), 0);
+  Append(nullptr, 3, 0);
+  const std::string more = Append(nullptr, 3, 1);
+  EXPECT_EQ(Take(), more);
+}
+
+TEST_F(PipelineTest, ThrowsTheReplyOfAForgottenCommandAway) {
+  Asker a(1);
+  Append(nullptr, 0, 1);
+  Append(&a.exchange, 1, 1);
+  Take();
+  EXPECT_TRUE(Deliver(10));
+  EXPECT_THAT(TakeFinished(), ElementsAre());
+  EXPECT_TRUE(Deliver(11));
+  EXPECT_THAT(a.Heard(), ElementsAre("11"));
+}
+
+TEST_F(PipelineTest, LateReplyOfAnAbandonedCommandReachesNobody) {
+  Asker late(2);
+  Asker other(1);
+  Append(&late.exchange, 0, 2);
+  Append(&other.exchange, 2, 1);
+  Take();
+  EXPECT_TRUE(Deliver(10));
+  EXPECT_TRUE(GiveUp(late));
+  EXPECT_THAT(late.Heard(), ElementsAre("10", "sent"));
+  EXPECT_EQ(late.exchange.open, 0);
+  EXPECT_EQ(pipeline_.FirstWaiting(), &other.exchange);
+  EXPECT_TRUE(Deliver(11));
+  EXPECT_TRUE(Deliver(12));
+  EXPECT_THAT(late.Heard(), ElementsAre("10", "sent"));
+  EXPECT_THAT(other.Heard(), ElementsAre("12"));
+  EXPECT_THAT(TakeFinished(), ElementsAre(&other.exchange));
+}
+
+TEST_F(PipelineTest, UnsentBytesOfAnAbandonedCommandAreGone) {
+  Asker before(1);
+  Asker late(2);
+  Asker after(1);
+  std::string kept = Append(&before.exchange, 0, 1);
+  Append(&late.exchange, 1, 2);
+  kept += Append(&after.exchange, 3, 1);
+  EXPECT_FALSE(GiveUp(late));
+  EXPECT_THAT(late.Heard(), ElementsAre("unsent", "unsent"));
+  EXPECT_EQ(Take(), kept);
+  EXPECT_TRUE(Deliver(10));
+  EXPECT_TRUE(Deliver(13));
+  EXPECT_THAT(before.Heard(), ElementsAre("10"));
+  EXPECT_THAT(after.Heard(), ElementsAre("13"));
+}
+
+TEST_F(PipelineTest, CommandsThatNobodyWaitsForAreCountedEach) {
+  for (int i = 0; i < 3; ++i) Append(nullptr, i, 2);
+  EXPECT_EQ(pipeline_.size(), 6);
+  Take();
+  Append(nullptr, 6, 1);
+  EXPECT_EQ(pipeline_.size(), 7);
+  for (int i = 0; i < 6; ++i) EXPECT_TRUE(Deliver(i));
+  EXPECT_FALSE(Deliver(6)) << "the seventh is not sent";
+  Take();
+  EXPECT_TRUE(Deliver(6));
+  EXPECT_EQ(pipeline_.size(), 0);
+}
+
+TEST_F(PipelineTest, UnsentCommandsOfOthersStayInOrderHoweverManyAreAbandoned) {
+  constexpr int kAskers = 100;
+  std::vector<std::unique_ptr<Asker>> askers;
+  std::string kept;
+  for (int i = 0; i < kAskers; ++i) {
+    askers.push_back(std::make_unique<Asker>(2));
+    const std::string bytes = Append(&askers.back()->exchange, 2 * i, 2);
+    if (i % 10 == 3) kept += bytes;
+  }
+  for (int i = 0; i < kAskers; ++i) {
+    if (i % 10 == 3) continue;
+    EXPECT_FALSE(GiveUp(*askers[i]));
+  }
+  EXPECT_EQ(pipeline_.unsent_bytes(), kept.size());
+  EXPECT_EQ(pipeline_.size(), 20);
+  EXPECT_EQ(pipeline_.FirstWaiting(), &askers[3]->exchange);
+  EXPECT_EQ(Take(), kept);
+  for (int i = 0; i < 20; ++i) EXPECT_TRUE(Deliver(i));
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_THAT(askers[10 * i + 3]->Heard(),
+                ElementsAre(std::to_string(2 * i), std::to_string(2 * i + 1)));
+  }
+}
+
+TEST_F(PipelineTest, FailsExactlyTheUnsentCommandsOfThoseNamed) {
+  Asker sent(1);
+  Asker chosen(2);
+  Asker other(1);
+  Append(&sent.exchange, 0, 1);
+  Take();
+  Append(&chosen.exchange, 1, 2);
+  const std::string kept = Append(&other.exchange, 3, 1);
+  Append(nullptr, 4, 1);
+  pipeline_.FailUnsent(
+      [&](const Exchange* each) { return each == &chosen.exchange || each == nullptr; },
+      absl::PermissionDeniedError("refused"), finished_);
+  EXPECT_THAT(TakeFinished(), ElementsAre(&chosen.exchange));
+  EXPECT_THAT(chosen.Heard(), ElementsAre("refused", "refused"));
+  EXPECT_EQ(pipeline_.size(), 2);
+  EXPECT_TRUE(Deliver(10));
+  EXPECT_THAT(sent.Heard(), ElementsAre("10"));
+  EXPECT_EQ(Take(), kept);
+}
+
+TEST_F(PipelineTest, FirstWaitingIsTheOneWhoseReplyIsDueNext) {
+  EXPECT_EQ(pipeline_.FirstWaiting(), nullptr);
+  Asker a(1);
+  Asker b(1);
+  Append(nullptr, 0, 1);
+  EXPECT_EQ(pipeline_.FirstWaiting(), nullptr);
+  Append(&a.exchange, 1, 1);
+  Append(&b.exchange, 2, 1);
+  Take();
+  EXPECT_EQ(pipeline_.FirstWaiting(), &a.exchange);
+  Deliver(10);
+  Deliver(11);
+  EXPECT_EQ(pipeline_.FirstWaiting(), &b.exchange);
+}
+
+TEST_F(PipelineTest, WhatComesBeforeAllOthersLeavesThemAsTheyAre) {
+  Asker gone(1);
+  Asker waits(1);
+  Append(&gone.exchange, 0, 1);
+  const std::string kept = Append(&waits.exchange, 1, 1);
+  EXPECT_FALSE(GiveUp(gone));
+  const Command first = Numbered(2);
+  pipeline_.Prepend(first);
+  EXPECT_EQ(pipeline_.size(), 2);
+  EXPECT_EQ(Take(), absl::StrCat(std::string(first.bytes()), kept));
+  EXPECT_TRUE(Deliver(12));
+  EXPECT_TRUE(Deliver(11));
+  EXPECT_THAT(waits.Heard(), ElementsAre("11"));
+  EXPECT_EQ(pipeline_.size(), 0);
+}
+
+class LostConnectionTest : public PipelineTest {
+ protected:
+  void Lose(const std::string& rest) {
+    pipeline_.ConnectionLost(rest, absl::UnavailableError("lost"), finished_);
+    EXPECT_FALSE(pipeline_.awaits_reply());
+  }
+};
+
+TEST_F(LostConnectionTest, FailsWhatWasSentAndKeepsTheRest) {
+  Asker sent(2);
+  Asker unsent(1);
+  Append(&sent.exchange, 0, 2);
+  Take();
+  const std::string kept = Append(&unsent.exchange, 2, 1);
+  EXPECT_TRUE(Deliver(10));
+  Lose("");
+  EXPECT_THAT(sent.Heard(), ElementsAre("10", "lost"));
+  EXPECT_THAT(TakeFinished(), ElementsAre(&sent.exchange));
+  EXPECT_EQ(pipeline_.FirstWaiting(), &unsent.exchange);
+  EXPECT_EQ(Take(), kept);
+  EXPECT_TRUE(Deliver(12));
+  EXPECT_THAT(unsent.Heard(), ElementsAre("12"));
+}
+
+TEST_F(LostConnectionTest, WhatWasNeverWrittenIsUnsentAgainInItsOrder) {
+  Asker written(1);
+  Asker first(2);
+  Asker second(1);
+  Asker third(1);
+  Append(&written.exchange, 0, 1);
+  std::string rest = Append(&first.exchange, 1, 2);
+  rest += Append(&second.exchange, 3, 1);
+  Take();
+  const std::string waits = Append(&third.exchange, 4, 1);
+  Lose(rest);
+  EXPECT_THAT(TakeFinished(), ElementsAre(&written.exchange));
+  EXPECT_EQ(pipeline_.FirstWaiting(), &first.exchange);
+  EXPECT_EQ(Take(), rest + waits);
+  for (int i = 11; i <= 14; ++i) EXPECT_TRUE(Deliver(i));
+  EXPECT_THAT(first.Heard(), ElementsAre("11", "12"));
+  EXPECT_THAT(second.Heard(), ElementsAre("13"));
+  EXPECT_THAT(third.Heard(), ElementsAre("14"));
+}
+
+TEST_F(LostConnectionTest, WhatWasWrittenInPartFailsWhole) {
+  Asker torn(2);
+  Asker unwritten(1);
+  const std::string bytes = Append(&torn.exchange, 0, 2);
+  const std::string rest = Append(&unwritten.exchange, 2, 1);
+  Take();
+  Lose(bytes.substr(1) + rest);
+  EXPECT_THAT(torn.Heard(), ElementsAre("lost", "lost"));
+  EXPECT_THAT(TakeFinished(), ElementsAre(&torn.exchange));
+  EXPECT_EQ(Take(), rest);
+}
+
+TEST_F(LostConnectionTest, ForgetsWhatNobodyWaitsFor) {
+  Asker late(1);
+  Asker waits(1);
+  std::string rest = Append(&late.exchange, 0, 1);
+  rest += Append(nullptr, 1, 1);
+  Take();
+  EXPECT_TRUE(GiveUp(late));
+  Append(nullptr, 2, 1);
+  const std::string kept = Append(&waits.exchange, 3, 1);
+  Lose(rest);
+  EXPECT_THAT(late.Heard(), ElementsAre("sent"));
+  EXPECT_EQ(pipeline_.size(), 1);
+  EXPECT_EQ(Take(), kept);
+}
+
+}  // namespace
+}  // namespace redlatch::redis

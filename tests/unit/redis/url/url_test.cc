@@ -1,0 +1,420 @@
+#include "src/redis/url/url.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+
+namespace redlatch::redis {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// Every field, for failure messages.
+std::string Describe(const Url& url) {
+  const auto text = [](absl::Duration d) { return absl::FormatDuration(d); };
+  return std::string(url.kind == Url::Kind::kTcp    ? "tcp"
+                     : url.kind == Url::Kind::kUnix ? "unix"
+                                                    : "embedded") +
+         " host=" + url.host + " port=" + std::to_string(url.port) + " path=" + url.path +
+         " user=" + url.user + " password=" + url.password + " db=" + std::to_string(url.db) +
+         " connect=" + text(url.connect_timeout) + " command=" + text(url.command_timeout) +
+         " idle=" + text(url.idle_stop) + " name=" + url.client_name +
+         " evict=" + (url.allow_eviction ? "yes" : "no");
+}
+
+std::string Message(const absl::Status& status) { return std::string(status.message()); }
+
+struct Accepted {
+  std::string_view text;
+  Url expected;
+  std::string_view debug_string;
+};
+
+Url Tcp(std::string host, uint16_t port = 6379, int db = 0) {
+  return {.host = std::move(host), .port = port, .db = db};
+}
+Url Unix(std::string path) { return {.kind = Url::Kind::kUnix, .path = std::move(path)}; }
+Url Embedded(std::string path = "") {
+  return {.kind = Url::Kind::kEmbedded, .path = std::move(path)};
+}
+Url With(Url url, const std::function<void(Url&)>& change) {
+  change(url);
+  return url;
+}
+Url With(Url url, std::string user, std::string password) {
+  url.user = std::move(user);
+  url.password = std::move(password);
+  return url;
+}
+
+TEST(UrlTest, ReadsEveryPart) {
+  const Accepted cases[] = {
+      {"redis://localhost", Tcp("localhost"), "redis://localhost:6379"},
+      {"redis://localhost/", Tcp("localhost"), "redis://localhost:6379"},
+      {"redis://localhost?", Tcp("localhost"), "redis://localhost:6379"},
+      {"REDIS://localhost", Tcp("localhost"), "redis://localhost:6379"},
+      {"Redis://my_host-1.example.com.:1/0", Tcp("my_host-1.example.com.", 1),
+       "redis://my_host-1.example.com.:1"},
+      {"redis://127.0.0.1:65535/15", Tcp("127.0.0.1", 65535, 15), "redis://127.0.0.1:65535/15"},
+      {"redis://h/2147483647", Tcp("h", 6379, 2147483647), "redis://h:6379/2147483647"},
+      {"redis://[::1]", Tcp("::1"), "redis://[::1]:6379"},
+      {"redis://[::1]:7000/2", Tcp("::1", 7000, 2), "redis://[::1]:7000/2"},
+      {"redis://[::ffff:10.0.0.1]:7000", Tcp("::ffff:10.0.0.1", 7000),
+       "redis://[::ffff:10.0.0.1]:7000"},
+      {"redis://[fe80::1%25eth0]:7000", Tcp("fe80::1%eth0", 7000), "redis://[fe80::1%25eth0]:7000"},
+      {"redis://[fe80::1%252]", Tcp("fe80::1%2"), "redis://[fe80::1%252]:6379"},
+
+      {"redis://@h", Tcp("h"), "redis://h:6379"},
+      {"redis://:@h", Tcp("h"), "redis://h:6379"},
+      {"redis://user:@h", With(Tcp("h"), "user", ""), "redis://h:6379"},
+      {"redis://:secret@h", With(Tcp("h"), "", "secret"), "redis://h:6379"},
+      {"redis://user:secret@h:1/2", With(Tcp("h", 1, 2), "user", "secret"), "redis://h:1/2"},
+      {"redis://u:secret@[::1]:1", With(Tcp("::1", 1), "u", "secret"), "redis://[::1]:1"},
+      {"redis://us%65r:%40%3A%2f%3F%23%25%20%00@h",
+       With(Tcp("h"), "user", std::string("@:/?#% \0", 8)), "redis://h:6379"},
+      {"redis://user:a:b:c@h", With(Tcp("h"), "user", "a:b:c"), "redis://h:6379"},
+      {"redis://user:a@b@c@h", With(Tcp("h"), "user", "a@b@c"), "redis://h:6379"},
+      {"redis://:a[]&=+b@h", With(Tcp("h"), "", "a[]&=+b"), "redis://h:6379"},
+      {"redis://:\xc3\xa4@h", With(Tcp("h"), "", "\xc3\xa4"), "redis://h:6379"},
+
+      {"unix:/run/redis.sock", Unix("/run/redis.sock"), "unix:///run/redis.sock"},
+      {"unix:///run/redis.sock", Unix("/run/redis.sock"), "unix:///run/redis.sock"},
+      {"UNIX:///r?db=3", With(Unix("/r"), [](Url& u) { u.db = 3; }), "unix:///r?db=3"},
+      {"unix://u:secret@/r", With(Unix("/r"), "u", "secret"), "unix:///r"},
+      {"unix://:secret@/r", With(Unix("/r"), "", "secret"), "unix:///r"},
+      {"unix:///a%40b%3Fc%25", Unix("/a@b?c%"), "unix:///a%40b%3Fc%25"},
+      {"unix:///my dir/ my sock", Unix("/my dir/ my sock"), "unix:///my%20dir/%20my%20sock"},
+      {"unix:///my%20dir/sock%20", Unix("/my dir/sock "), "unix:///my%20dir/sock%20"},
+      {"unix:/my dir/r?db=3", With(Unix("/my dir/r"), [](Url& u) { u.db = 3; }),
+       "unix:///my%20dir/r?db=3"},
+      {"unix:///caf\xc3\xa9", Unix("/caf\xc3\xa9"), "unix:///caf%C3%A9"},
+
+      {"embedded:", Embedded(), "embedded:"},
+      {"embedded://", Embedded(), "embedded:"},
+      {"Embedded:?", Embedded(), "embedded:"},
+      {"embedded:/dir", Embedded("/dir"), "embedded:/dir"},
+      {"embedded:/my dir", Embedded("/my dir"), "embedded:/my%20dir"},
+      {"embedded:///dir/sub/", Embedded("/dir/sub/"), "embedded:/dir/sub/"},
+      {"embedded://///dir//sub", Embedded("/dir//sub"), "embedded:/dir//sub"},
+      {"unix:////run/%2fs", Unix("/run//s"), "unix:///run//s"},
+      {"embedded:/%2f/dir", Embedded("/dir"), "embedded:/dir"},
+      {"embedded:?idle_stop=5m", With(Embedded(), [](Url& u) { u.idle_stop = absl::Minutes(5); }),
+       "embedded:"},
+      {"embedded:/d?idle_stop=720h&name=x",
+       With(Embedded("/d"),
+            [](Url& u) {
+              u.idle_stop = absl::Hours(720);
+              u.client_name = "x";
+            }),
+       "embedded:/d"},
+
+      {"redis://h?connect_timeout=1ms&command_timeout=24h",
+       With(Tcp("h"),
+            [](Url& u) {
+              u.connect_timeout = absl::Milliseconds(1);
+              u.command_timeout = absl::Hours(24);
+            }),
+       "redis://h:6379"},
+      {"redis://h/1?command_timeout=1.5s&eviction=allow&name=a%26b=c:d/%41+",
+       With(Tcp("h", 6379, 1),
+            [](Url& u) {
+              u.command_timeout = absl::Seconds(1.5);
+              u.allow_eviction = true;
+              u.client_name = "a&b=c:d/A+";
+            }),
+       "redis://h:6379/1"},
+  };
+  for (const Accepted& c : cases) {
+    SCOPED_TRACE(c.text);
+    const absl::StatusOr<Url> url = ParseUrl(c.text);
+    ASSERT_TRUE(url.ok()) << url.status();
+    EXPECT_EQ(Describe(*url), Describe(c.expected));
+    EXPECT_EQ(*url, c.expected);
+    EXPECT_EQ(url->DebugString(), c.debug_string);
+  }
+}
+
+TEST(UrlTest, DebugStringIsReadAgainAsTheSameServer) {
+  for (const std::string_view text :
+       {"redis://u:secret@h/3?name=x", "redis://[fe80::1%25eth0]:1", "unix://:p@/a%25%3f?db=7",
+        "embedded:", "embedded:/d%3Fe?idle_stop=1s"}) {
+    SCOPED_TRACE(text);
+    const absl::StatusOr<Url> url = ParseUrl(text);
+    ASSERT_TRUE(url.ok()) << url.status();
+    Url bare = {.kind = url->kind, .host = url->host, .port = url->port, .path = url->path};
+    bare.db = url->db;
+    const absl::StatusOr<Url> again = ParseUrl(url->DebugString());
+    ASSERT_TRUE(again.ok()) << again.status();
+    EXPECT_EQ(Describe(*again), Describe(bare));
+  }
+}
+
+struct Refused {
+  std::string text;
+  std::string named;  // what the message says
+};
+
+TEST(UrlTest, NamesThePartThatIsWrong) {
+  const std::string v6 = "redis://[::1]:6379";
+  const Refused cases[] = {
+      {"", "empty"},
+      {std::string(8193, 'x'), "8193 bytes; the limit is 8192"},
+
+      {"localhost:6379", "did you mean redis://localhost:6379?"},
+      {"10.0.0.1:6379", "did you mean redis://10.0.0.1:6379?"},
+      {"redis.example.com:7", "did you mean redis://redis.example.com:7?"},
+      {"[::1]:6379", "did you mean redis://[::1]:6379?"},
+      {"localhost", "no scheme; write redis://host:6379"},
+      {"localhost:6379/2", "no scheme"},
+      {"default:12345", "no scheme"},
+      {"/run/redis.sock", "unix:///path/to/socket"},
+      {"://h", "unknown scheme; known are redis://, unix:// and embedded:"},
+      {"http://h", "unknown scheme; known are redis://, unix:// and embedded:"},
+      {"redis", "no scheme"},
+      {"redis:", "no '//' after redis:"},
+      {"redis:/h", "no '//' after redis:"},
+      {"redis:h:6379", "no '//' after redis:"},
+
+      {"redis://h ", "begins or ends with a space"},
+      {" redis://h", "begins or ends with a space"},
+      {"unix:///run/redis.sock ", "write it as %20"},
+      {"redis://h h", "a character that is not allowed in a host name"},
+      {"redis://h\n", "a line break or another control character"},
+      {"redis://h/\t0", "control character"},
+      {std::string("redis://h\0", 10), "control character"},
+      {"redis://h\x7f", "control character"},
+      {"redis://h#x", "'#'"},
+      {"redis://:p#w@h", "%23"},
+
+      {"redis://", "the host is empty"},
+      {"redis:///0", "the host is empty"},
+      {"redis://:6379", "the host is empty"},
+      {"redis://u:p@", "the host is empty"},
+      {"redis://u:p@:6379", "the host is empty"},
+      {"redis://?name=x", "the host is empty"},
+      {"redis://" + std::string(254, 'h'), "longer than 253"},
+      {"redis://h%6Fst", "a character that is not allowed in a host name"},
+      {"redis://h\xc3\xa4", "a character that is not allowed in a host name"},
+      {"redis://h!", "a character that is not allowed in a host name"},
+      {"redis://h1,h2", "a single server"},
+      {"redis://::1:6379", v6},
+      {"redis://fe80::1", v6},
+      {"redis://[::1", "'[' without a ']'"},
+      {"redis://[]", "do not hold an IPv6 address"},
+      {"redis://[::g]", "do not hold an IPv6 address"},
+      {"redis://[127.0.0.1]", "do not hold an IPv6 address"},
+      {"redis://[v1.x]", "do not hold an IPv6 address"},
+      {"redis://[::1]6379", "follow the ']'"},
+      {"redis://[::1]]", "follow the ']'"},
+      {"redis://[fe80::1%25]", "the zone"},
+      {"redis://[fe80::1%eth0]", "%25"},
+      {"redis://[fe80::1%25a%2Fb]", "the zone"},
+      {"redis://[fe80::1%25interface_of_16x]", "the zone"},
+
+      {"redis://h:", "the port"},
+      {"redis://h:0", "the port is not a number from 1 to 65535"},
+      {"redis://h:65536", "the port"},
+      {"redis://h:99999999999999999999", "the port"},
+      {"redis://h:-1", "the port"},
+      {"redis://h:+1", "the port"},
+      {"redis://h:6379x", "the port"},
+      {"redis://h:0x10", "the port"},
+      {"redis://[::1]:x", "the port"},
+      {"redis://user:password", "the port"},
+
+      {"redis://h/-1", "the database after the '/'"},
+      {"redis://h/-0", "the database after the '/'"},
+      {"redis://h/2147483648", "from 0 to 2147483647"},
+      {"redis://h/x", "the database"},
+      {"redis://h/1/", "the database"},
+      {"redis://h//1", "the database"},
+      {"redis://h/%31", "the database"},
+
+      {"redis://user@h", "user:password@"},
+      {"redis://u%00:p@h", "the user contains"},
+      {"redis://u%20v:p@h", "the user contains"},
+      {"redis://u v:p@h", "a space in the user or the password; write it as %20"},
+      {"redis://u:p w@h", "a space in the user or the password; write it as %20"},
+      {"redis://u%4:p@h", "the user contains a '%'"},
+      {"redis://u:%@h", "the password contains a '%'"},
+      {"redis://u:p%2@h", "the password contains a '%'"},
+      {"redis://u:%g0@h", "the password contains a '%'"},
+      {"redis://u:%0g@h", "the password contains a '%'"},
+      {"redis://u:p/w@h", "%2F"},
+      {"redis://u:p?w@h", "%3F"},
+      {"redis://u:p@h/0?name=a@b", "%40"},
+      {"unix:///run/user@1000/s", "%40"},
+
+      {"unix:", "the socket's path is not absolute"},
+      {"unix://", "the socket's path is not absolute"},
+      {"unix:run/s", "unix:///run/redis.sock"},
+      {"unix://run/s", "unix:///run/redis.sock"},
+      {"unix:./s", "not absolute"},
+      {"unix:%2Frun/s", "not absolute"},
+      {"unix://u:p@", "not absolute"},
+      {"unix://u:p@run/s", "not absolute"},
+      {"unix:///run/", "ends with a '/'"},
+      {"unix:///run%2F", "ends with a '/'"},
+      {"unix:///a%00b", "the socket's path contains a control character"},
+      {"unix:///a%0Ab", "the socket's path contains"},
+      {"unix:///a\nb", "a line break or another control character"},
+      {"unix:///a%", "the socket's path contains a '%'"},
+      {"unix:/" + std::string(107, 's'), "has 108 bytes; the limit is 107"},
+      {"unix:/" + std::string(500, 's'), "socket holds 108"},
+
+      {"embedded:dir", "the directory is not absolute"},
+      {"embedded://dir", "the directory is not absolute"},
+      {"embedded://u:p@/dir", "no user and no password"},
+      {"embedded:/", "the root directory"},
+      {"embedded:///%2f", "the root directory"},
+      {"embedded:/a%09b", "the directory contains"},
+      {"embedded:/" + std::string(107, 'd'), "has 108 bytes; the limit is 107"},
+
+      {"redis://h?x=1", "unknown option x; known are connect_timeout, command_timeout, name"},
+      {"redis://h?password=p", "unknown option password"},
+      {"redis://h?" + std::string(33, 'x') + "=1", "unknown option"},
+      {"redis://h?Name=x", "unknown option Name"},
+      {"redis://h?name", "name=value"},
+      {"redis://h?name=", "name=value"},
+      {"redis://h?=x", "name=value"},
+      {"redis://h?&name=x", "name=value"},
+      {"redis://h?name=x&&eviction=allow", "name=value"},
+      {"redis://h?name=x&name=x", "the option name is given twice"},
+      {"redis://h?name=%2", "the value of an option contains a '%'"},
+      {"redis://h?name=a%20b", "CLIENT SETNAME"},
+      {"redis://h?name=a b", "CLIENT SETNAME"},
+      {"redis://h?name=a%0Ab", "CLIENT SETNAME"},
+      {"redis://h?name=%00", "CLIENT SETNAME"},
+      {"redis://h?name=\xc3\xa4", "CLIENT SETNAME"},
+      {"redis://h?name=" + std::string(129, 'n'), "1 to 128"},
+      {"redis://h?connect_timeout=2", "the option connect_timeout is not a duration"},
+      {"redis://h?connect_timeout=2 s", "is not a duration"},
+      {"redis://h?connect_timeout=fast", "such as 2s or 500ms"},
+      {"redis://h?connect_timeout=1%00s", "is not a duration"},
+      {"redis://h?connect_timeout=0", "between 1ms and 24h"},
+      {"redis://h?command_timeout=-1s", "the option command_timeout is not between"},
+      {"redis://h?command_timeout=999us", "between 1ms and 24h"},
+      {"redis://h?command_timeout=inf", "between 1ms and 24h"},
+      {"redis://h?command_timeout=-inf", "between 1ms and 24h"},
+      {"redis://h?command_timeout=24h1ns", "between 1ms and 24h"},
+      {"redis://h?command_timeout=99999999999999999999h", "the option command_timeout"},
+      {"redis://h?eviction=deny", "the only value of the option eviction is allow"},
+      {"redis://h?db=1", "write, for example, redis://host:6379/3"},
+      {"embedded:?db=1", "the option db is for unix: only"},
+      {"unix:/s?db=-1", "the option db is not a number from 0 to 2147483647"},
+      {"unix:/s?db=x", "the option db"},
+      {"redis://h?idle_stop=1s", "the option idle_stop is for embedded: only"},
+      {"unix:/s?idle_stop=1s", "the option idle_stop is for embedded: only"},
+      {"embedded:?idle_stop=721h", "between 1ms and 720h"},
+  };
+  for (const Refused& c : cases) {
+    SCOPED_TRACE(c.text.substr(0, 80));
+    const absl::StatusOr<Url> url = ParseUrl(c.text);
+    ASSERT_FALSE(url.ok()) << Describe(*url);
+    EXPECT_EQ(url.status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(Message(url.status()), HasSubstr("server URL: "));
+    EXPECT_THAT(Message(url.status()), HasSubstr(c.named));
+  }
+}
+
+TEST(UrlTest, SaysNotYetForTheSchemesToCome) {
+  for (const std::string_view scheme : {"rediss", "redis-sentinel", "redis-cluster", "RedisS"}) {
+    SCOPED_TRACE(scheme);
+    const absl::Status status = ParseUrl(std::string(scheme) + "://:hunter2@h1,h2/x").status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+    EXPECT_THAT(Message(status), AllOf(HasSubstr("is not supported yet; until then use redis://"),
+                                       Not(HasSubstr("hunter2"))));
+  }
+}
+
+TEST(UrlTest, AcceptsTheLongestPathsThatFit) {
+  EXPECT_TRUE(ParseUrl("unix:/" + std::string(kMaxSocketPath - 1, 's')).ok());
+  EXPECT_TRUE(ParseUrl("redis://h?name=" + std::string(128, 'n')).ok());
+  EXPECT_TRUE(ParseUrl("redis://:" + std::string(8192 - 11, 'p') + "@h").ok());
+}
+
+// The secret never shows: in no message where the URL is refused, and in no DebugString where it
+// is taken, unless what is left of the URL makes it a host or a path.
+void ExpectSilentAbout(std::string_view secret, const std::string& text) {
+  const absl::StatusOr<Url> url = ParseUrl(text);
+  if (url.ok() && (url->host + url->path).find(secret) != std::string::npos) return;
+  const std::string shown = url.ok() ? url->DebugString() : url.status().ToString();
+  EXPECT_THAT(shown, Not(HasSubstr(std::string(secret)))) << "for " << text;
+}
+
+std::string Replace(std::string text, size_t at, size_t size, std::string_view by) {
+  return text.replace(at, size, by);
+}
+
+const char* const kUrlsWithSecret[] = {
+    "redis://user:hunter2@host:6379/2?name=x&command_timeout=1s",
+    "redis://:hunter2@[::1]:6379",
+    "redis://user:hunter2@host/0",
+    "redis://hunter2@host:6379/0",
+    "redis://host:6379/0?password=hunter2",
+    "redis://host:6379/0?user=u&password=hunter2&name=x",
+    "unix://user:hunter2@/run/redis.sock?db=2",
+    "unix:///run/redis.sock?password=hunter2",
+    "embedded://user:hunter2@/dir",
+    "rediss://user:hunter2@host:6379/2",
+    "http://user:hunter2@host:6379/2",
+    "user:hunter2@host:6379",
+    ":hunter2@localhost:6379",
+};
+
+TEST(UrlTest, NeverShowsASecretWithSpecialCharactersInIt) {
+  for (const std::string_view url : kUrlsWithSecret) {
+    const size_t at = url.find("hunter2");
+    for (const std::string_view special :
+         {"/", "?", "#",  "@",  ":",  "%",   "%2", "%zz", "[",  "]",      "&",
+          "=", " ", "\n", "\\", "//", "://", ",",  "/1?", "1/", "&name=", "\xff"}) {
+      const std::string whole(url);
+      ExpectSilentAbout("hunter2", Replace(whole, at, 0, special));
+      ExpectSilentAbout("hunter2", Replace(whole, at + 7, 0, special));
+      const std::string both = std::string(special) + "hunter2" + std::string(special);
+      ExpectSilentAbout("hunter2", Replace(whole, at, 7, both));
+    }
+  }
+}
+
+TEST(UrlTest, NeverShowsASecretOfAMangledUrl) {
+  const std::string bytes("/?#@:%[]&=,. \n0aZ\0\xff", 19);
+  for (const std::string url : kUrlsWithSecret) {
+    const size_t secret = url.find("hunter2");
+    for (size_t at = 0; at <= url.size(); ++at) {
+      if (at > secret && at < secret + 7) continue;
+      ExpectSilentAbout("hunter2", url.substr(0, at));
+      ExpectSilentAbout("hunter2", url.substr(at));
+      for (const char c : bytes) ExpectSilentAbout("hunter2", Replace(url, at, 0, {&c, 1}));
+      if (at == secret || at == url.size()) continue;
+      ExpectSilentAbout("hunter2", Replace(url, at, 1, ""));
+      for (const char c : bytes) ExpectSilentAbout("hunter2", Replace(url, at, 1, {&c, 1}));
+    }
+  }
+}
+
+TEST(UrlTest, SaysTheSameWhateverTheSecret) {
+  for (const std::string_view url : kUrlsWithSecret) {
+    const size_t at = url.find("hunter2");
+    for (const std::string_view tail : {"", "/", "?", "@", ":", "%", "#", " "}) {
+      const auto say = [&](std::string_view secret) {
+        const absl::StatusOr<Url> parsed =
+            ParseUrl(Replace(std::string(url), at, 7, std::string(secret) + std::string(tail)));
+        return parsed.ok() ? parsed->DebugString() : parsed.status().ToString();
+      };
+      EXPECT_EQ(say("hunter2"), say("another-one")) << url << " with " << tail;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace redlatch::redis

@@ -1,0 +1,147 @@
+#include "src/redis/wire/errors.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+
+namespace redlatch::redis {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+const struct {
+  std::string_view text;  // as servers say it
+  ErrorCode code;
+  absl::StatusCode status;
+  bool transient;
+} kErrors[] = {
+    {"NOSCRIPT No matching script. Please use EVAL.", ErrorCode::kNoScript,
+     absl::StatusCode::kNotFound, false},
+    {"LOADING Redis is loading the dataset in memory", ErrorCode::kLoading,
+     absl::StatusCode::kUnavailable, true},
+    {"BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
+     ErrorCode::kBusy, absl::StatusCode::kUnavailable, true},
+    {"READONLY You can't write against a read only replica.", ErrorCode::kReadOnly,
+     absl::StatusCode::kUnavailable, true},
+    {"MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+     ErrorCode::kMasterDown, absl::StatusCode::kUnavailable, true},
+    {"OOM command not allowed when used memory > 'maxmemory'.", ErrorCode::kOutOfMemory,
+     absl::StatusCode::kResourceExhausted, false},
+    {"NOAUTH Authentication required.", ErrorCode::kNoAuth, absl::StatusCode::kPermissionDenied,
+     false},
+    {"WRONGPASS invalid username-password pair or user is disabled.", ErrorCode::kWrongPass,
+     absl::StatusCode::kPermissionDenied, false},
+    {"NOPERM this user has no permissions to run the 'eval' command", ErrorCode::kNoPermission,
+     absl::StatusCode::kPermissionDenied, false},
+    {"ERR The user executing the script can't run this command or subcommand script: 9a8b, on "
+     "@user_script:1.",
+     ErrorCode::kNoPermission, absl::StatusCode::kPermissionDenied, false},
+    {"ERR The user executing the script can't access at least one of the keys mentioned in the "
+     "command arguments script: 9a8b, on @user_script:1.",
+     ErrorCode::kNoPermission, absl::StatusCode::kPermissionDenied, false},
+    {"ERR ACL failure in script: User bob has no permissions to run the 'hset' command",
+     ErrorCode::kNoPermission, absl::StatusCode::kPermissionDenied, false},
+    {"ERR unknown command 'EVALSHA', with args beginning with: '0' '0' ",
+     ErrorCode::kUnknownCommand, absl::StatusCode::kFailedPrecondition, false},
+    {"ERR Unknown Redis command called from script script: 9a8b, on @user_script:1.",
+     ErrorCode::kUnknownCommand, absl::StatusCode::kFailedPrecondition, false},
+    {"WRONGTYPE Operation against a key holding the wrong kind of value", ErrorCode::kWrongType,
+     absl::StatusCode::kFailedPrecondition, false},
+    {"MOVED 3999 127.0.0.1:6381", ErrorCode::kMoved, absl::StatusCode::kFailedPrecondition, false},
+    {"ASK 3999 127.0.0.1:6381", ErrorCode::kAsk, absl::StatusCode::kFailedPrecondition, false},
+    {"TRYAGAIN Multiple keys request during rehashing of slot", ErrorCode::kTryAgain,
+     absl::StatusCode::kUnavailable, true},
+    {"CLUSTERDOWN The cluster is down", ErrorCode::kClusterDown, absl::StatusCode::kUnavailable,
+     true},
+    {"ERR max number of clients reached", ErrorCode::kTooManyClients,
+     absl::StatusCode::kUnavailable, true},
+    {"ERR max number of clients + cluster connections reached", ErrorCode::kTooManyClients,
+     absl::StatusCode::kUnavailable, true},
+    {"ERR unknown command 'FOO'", ErrorCode::kUnknownCommand, absl::StatusCode::kFailedPrecondition,
+     false},
+    {"BUSYKEY Target key name already exists.", ErrorCode::kOther, absl::StatusCode::kInternal,
+     false},
+    {"NOTBUSY No scripts in execution right now.", ErrorCode::kOther, absl::StatusCode::kInternal,
+     false},
+    {"ERR about key: ERR ACL failure in script", ErrorCode::kOther, absl::StatusCode::kInternal,
+     false},
+    {"ERR NOSCRIPT", ErrorCode::kOther, absl::StatusCode::kInternal, false},
+    {"noscript", ErrorCode::kOther, absl::StatusCode::kInternal, false},
+    {" NOSCRIPT", ErrorCode::kOther, absl::StatusCode::kInternal, false},
+    {"NOSCRIPT", ErrorCode::kNoScript, absl::StatusCode::kNotFound, false},
+    {"", ErrorCode::kOther, absl::StatusCode::kInternal, false},
+};
+
+TEST(ErrorsTest, KnowsAnErrorReplyByItsFirstWords) {
+  for (const auto& error : kErrors) {
+    SCOPED_TRACE(error.text);
+    EXPECT_EQ(ClassifyError(error.text), error.code);
+    EXPECT_EQ(IsTransient(ClassifyError(error.text)), error.transient);
+    EXPECT_EQ(ErrorStatus(error.text, "redis://h:6379").code(), error.status);
+  }
+}
+
+TEST(ErrorsTest, MessagesNameTheServerAndWhatItSaid) {
+  for (const auto& error : kErrors) {
+    const absl::Status status = ErrorStatus(error.text, "redis://h:6379");
+    EXPECT_THAT(std::string(status.message()),
+                StartsWith("redis://h:6379 answered: " +
+                           std::string(error.text.substr(0, error.text.find(" script: 9a8b")))));
+    EXPECT_FALSE(MayHaveExecuted(status));
+  }
+}
+
+TEST(ErrorsTest, MessagesDoNotTellWhichScriptAndLineItWas) {
+  const auto message = [](std::string_view error) {
+    return std::string(ErrorStatus(error, "s").message());
+  };
+  const std::string place =
+      " script: a89a33b5d3074c7b6a6e1246cc4c67de4692b74b, on @user_script:136.";
+  EXPECT_THAT(message("WRONGTYPE the key" + place), StartsWith("s answered: WRONGTYPE the key ("));
+  EXPECT_EQ(message("ERR what" + place), "s answered: ERR what");
+  EXPECT_EQ(message("REFUSED what" + place), "what");
+  for (const std::string_view text :
+       {"ERR my script: stays", "ERR on @user_script:1.", "ERR script: a, on @user_script:1 x"}) {
+    EXPECT_EQ(message(text), "s answered: " + std::string(text));
+  }
+}
+
+TEST(ErrorsTest, MessagesNameTheMend) {
+  const auto message = [](std::string_view error) {
+    return std::string(ErrorStatus(error, "s").message());
+  };
+  EXPECT_THAT(message("NOAUTH x"), HasSubstr("redis://:password@host"));
+  EXPECT_THAT(message("WRONGPASS x"), HasSubstr("user and password"));
+  EXPECT_THAT(message("NOPERM x"), HasSubstr("ACL SETUSER"));
+  EXPECT_THAT(message("WRONGTYPE x"), HasSubstr("choose another name"));
+  EXPECT_THAT(message("READONLY x"), HasSubstr("connect to the primary"));
+  EXPECT_THAT(message("OOM x"), HasSubstr("maxmemory"));
+  EXPECT_THAT(message("BUSY x"), HasSubstr("SCRIPT KILL"));
+  EXPECT_THAT(message("ERR x"), Not(HasSubstr("(")));
+}
+
+TEST(ErrorsTest, RemembersThatACommandMayHaveExecuted) {
+  const absl::Status plain = absl::UnavailableError("no answer");
+  EXPECT_FALSE(MayHaveExecuted(plain));
+  const absl::Status marked = MarkMayHaveExecuted(plain);
+  EXPECT_TRUE(MayHaveExecuted(marked));
+  EXPECT_TRUE(MayHaveExecuted(MarkMayHaveExecuted(marked)));
+  EXPECT_EQ(marked.code(), plain.code());
+  EXPECT_EQ(marked.message(), plain.message());
+  EXPECT_FALSE(MayHaveExecuted(plain));
+}
+
+TEST(ErrorsTest, LeavesASuccessUnmarked) {
+  EXPECT_FALSE(MayHaveExecuted(absl::OkStatus()));
+  EXPECT_TRUE(MarkMayHaveExecuted(absl::OkStatus()).ok());
+  EXPECT_FALSE(MayHaveExecuted(MarkMayHaveExecuted(absl::OkStatus())));
+}
+
+}  // namespace
+}  // namespace redlatch::redis
