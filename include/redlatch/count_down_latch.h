@@ -111,8 +111,8 @@ class REDLATCH_EXPORT CountDownLatch {
  private:
   bool WaitFor(absl::Duration wait);
 
-  class Body;
-  const std::shared_ptr<Body> body_;
+  class LatchBody;
+  const std::shared_ptr<LatchBody> body_;
 };
 
 }  // namespace redlatch

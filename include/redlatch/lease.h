@@ -15,8 +15,8 @@
 namespace redlatch {
 
 namespace engine {
-class Handle;
-class TenureView;
+class LockSession;
+class HoldView;
 }  // namespace engine
 
 // A view of one hold: copy it to wherever the work is done. It keeps nothing: neither the lock
@@ -60,9 +60,9 @@ class REDLATCH_EXPORT Hold {
  private:
   friend class Lease;
   friend class RedisLockBase;
-  Hold(std::shared_ptr<engine::TenureView> view, FencingToken token);
+  Hold(std::shared_ptr<engine::HoldView> view, FencingToken token);
 
-  std::shared_ptr<engine::TenureView> view_;
+  std::shared_ptr<engine::HoldView> view_;
   FencingToken token_;
 };
 
@@ -98,11 +98,11 @@ class REDLATCH_EXPORT Lease : public Hold {
  private:
   friend class RedisLockBase;
   friend class Semaphore;
-  Lease(std::shared_ptr<engine::Handle> handle, uint64_t id,
-        std::shared_ptr<engine::TenureView> view, FencingToken token);
+  Lease(std::shared_ptr<engine::LockSession> session, uint64_t id,
+        std::shared_ptr<engine::HoldView> view, FencingToken token);
   void End() noexcept;
 
-  std::shared_ptr<engine::Handle> handle_;
+  std::shared_ptr<engine::LockSession> session_;
   uint64_t id_ = 0;
   enum class State : uint8_t { kHeld, kReleasing, kReleased, kLost };
   std::atomic<State> state_{State::kReleased};

@@ -150,8 +150,8 @@ class REDLATCH_EXPORT RedisLockBase {
 
   bool TryLockFor(absl::Duration wait);
 
-  class Body;
-  std::unique_ptr<Body> body_;
+  class LockBody;
+  std::unique_ptr<LockBody> body_;
 };
 
 }  // namespace redlatch

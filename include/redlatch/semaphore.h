@@ -125,8 +125,8 @@ class REDLATCH_EXPORT Semaphore {
  private:
   bool TryAcquireFor(absl::Duration wait);
 
-  class Body;
-  const std::shared_ptr<Body> body_;
+  class SemaphoreBody;
+  const std::shared_ptr<SemaphoreBody> body_;
 };
 
 }  // namespace redlatch

@@ -22,7 +22,7 @@
 #include "src/base/random.h"
 #include "src/engine/machine/timing.h"
 #include "src/engine/runtime/core.h"
-#include "src/engine/runtime/handle.h"
+#include "src/engine/runtime/lock_session.h"
 
 namespace redlatch {
 namespace {
@@ -62,14 +62,14 @@ bool HasMoreToTell(const absl::StatusOr<redis::Reply>& reply) {
 }  // namespace
 
 // What a latch object is; a call that is under way keeps it.
-class CountDownLatch::Body {
+class CountDownLatch::LatchBody {
  public:
-  Body(std::shared_ptr<engine::Core> core, std::string_view name, int64_t count,
-       LatchOptions options)
+  LatchBody(std::shared_ptr<engine::Core> core, std::string_view name, int64_t count,
+            LatchOptions options)
       : core_(std::move(core)), name_(name), total_(count), ttl_(options.ttl) {}
 
   // The object goes: its calls that wait end.
-  void Leave() {
+  void Close() {
     if (core_->in_forked_child()) return;
     gone_ = true;
     core_->StopAll(name_, this);
@@ -85,7 +85,7 @@ class CountDownLatch::Body {
  private:
   // The latch as this object has found it at its first use.
   struct Latch {
-    std::shared_ptr<engine::Handle> handle;
+    std::shared_ptr<engine::LockSession> session;
     std::string name;  // of this incarnation, for scripts
   };
   using Attempt = std::function<absl::StatusOr<redis::Reply>()>;
@@ -110,10 +110,10 @@ class CountDownLatch::Body {
   const absl::Duration ttl_;
   std::atomic<bool> gone_{false};
   base::Mutex mu_;
-  Latch latch_ ABSL_GUARDED_BY(mu_);  // without a handle before the first use
+  Latch latch_ ABSL_GUARDED_BY(mu_);  // without a session before the first use
 };
 
-absl::Status CountDownLatch::Body::Check() const {
+absl::Status CountDownLatch::LatchBody::Check() const {
   if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
   if (total_ < 0 || kMostArrivals < total_) {
     return About(
@@ -130,9 +130,9 @@ absl::Status CountDownLatch::Body::Check() const {
 
 // Again and again, as long as the server cannot be reached. Each attempt has its own time: that
 // ends the last one, not `deadline`.
-absl::StatusOr<redis::Reply> CountDownLatch::Body::Persist(base::Instant deadline,
-                                                           const std::stop_token& stop,
-                                                           const Attempt& attempt) {
+absl::StatusOr<redis::Reply> CountDownLatch::LatchBody::Persist(base::Instant deadline,
+                                                                const std::stop_token& stop,
+                                                                const Attempt& attempt) {
   base::Backoff backoff(kFirstBackoff, kLongestBackoff);
   while (true) {
     absl::StatusOr<redis::Reply> reply = attempt();
@@ -149,14 +149,15 @@ absl::StatusOr<redis::Reply> CountDownLatch::Body::Persist(base::Instant deadlin
   }
 }
 
-absl::StatusOr<CountDownLatch::Body::Latch> CountDownLatch::Body::Find(
+absl::StatusOr<CountDownLatch::LatchBody::Latch> CountDownLatch::LatchBody::Find(
     base::Instant answered_by, base::Instant give_up_by, const std::stop_token& stop) {
   if (absl::Status bad = Check(); !bad.ok()) return bad;
   {
     const base::MutexLock lock(mu_);
-    if (latch_.handle != nullptr) return latch_;
+    if (latch_.session != nullptr) return latch_;
   }
-  const auto nameless = engine::Handle::Attach(core_, name_, core_->FreshId(), PlanOfLatches());
+  const auto nameless =
+      engine::LockSession::Attach(core_, name_, core_->FreshId(), PlanOfLatches());
   if (!nameless.ok()) return nameless.status();
   const std::string ttl_ms = absl::StrCat(absl::ToInt64Milliseconds(ttl_));
   const auto made = Persist(std::min(answered_by, give_up_by), stop, [&] {
@@ -168,15 +169,15 @@ absl::StatusOr<CountDownLatch::Body::Latch> CountDownLatch::Body::Find(
   if (!made.ok()) return made.status();
   const std::string incarnation = made->text.substr(0, made->text.find(' '));
   Latch found{.name = absl::StrCat("latch:", ttl_ms, ":", incarnation)};
-  auto handle = engine::Handle::Attach(core_, name_, found.name, PlanOfLatches());
-  if (!handle.ok()) return handle.status();
-  found.handle = *std::move(handle);
+  auto session = engine::LockSession::Attach(core_, name_, found.name, PlanOfLatches());
+  if (!session.ok()) return session.status();
+  found.session = *std::move(session);
   const base::MutexLock lock(mu_);
-  if (latch_.handle == nullptr) latch_ = std::move(found);
+  if (latch_.session == nullptr) latch_ = std::move(found);
   return latch_;
 }
 
-absl::Status CountDownLatch::Body::Wait(const LatchWaitOptions& options) {
+absl::Status CountDownLatch::LatchBody::Wait(const LatchWaitOptions& options) {
   const base::Instant began = base::Now();
   const base::Instant answered_by = began + std::max(options.wait, absl::ZeroDuration()) +
                                     PatienceForAnswer(options.wait, core_->command_timeout());
@@ -194,7 +195,7 @@ absl::Status CountDownLatch::Body::Wait(const LatchWaitOptions& options) {
       options.wait < absl::InfiniteDuration() ? answered_by : GiveUpBy();
   const absl::StatusOr<Latch> latch = Find(answered_by, give_up_by, options.stop);
   if (!latch.ok()) return latch.status();
-  return latch->handle
+  return latch->session
       ->Acquire({
           // Heartbeats come each third of it, and keep the latch alive.
           .terms = {.lease = WaitersLease()},
@@ -208,7 +209,7 @@ absl::Status CountDownLatch::Body::Wait(const LatchWaitOptions& options) {
       .status();
 }
 
-absl::StatusOr<int64_t> CountDownLatch::Body::CountDown(int64_t n, std::string_view id) {
+absl::StatusOr<int64_t> CountDownLatch::LatchBody::CountDown(int64_t n, std::string_view id) {
   if (n < 0 || kMostArrivals < n) {
     return About(absl::StatusCode::kInvalidArgument,
                  absl::StrCat("cannot count down by ", n, "; it is 0 to ", kMostArrivals));
@@ -219,7 +220,7 @@ absl::StatusOr<int64_t> CountDownLatch::Body::CountDown(int64_t n, std::string_v
   std::vector<std::string> args = {
       latch->name, id.empty() ? core_->FreshId() : "user:" + std::string(id), absl::StrCat(n)};
   const auto count_down = [&] {
-    auto reply = latch->handle->Run(lua::kLatchCountDown, args, give_up_by + kAnswerGrace);
+    auto reply = latch->session->Run(lua::kLatchCountDown, args, give_up_by + kAnswerGrace);
     // It may have counted, and somebody have been told so, when the server was lost: then it counts
     // among the first, so that nothing is thought to be missing.
     if (absl::IsUnavailable(reply.status()) && args.size() == 3) args.emplace_back("0");
@@ -232,18 +233,18 @@ absl::StatusOr<int64_t> CountDownLatch::Body::CountDown(int64_t n, std::string_v
   const base::Instant tell_until = base::Now() + kTelling;
   while (HasMoreToTell(reply)) {
     if (tell_until < base::Now()) {
-      latch->handle->GoOn();
+      latch->session->GoOn();
       break;
     }
     reply = count_down();
   }
-  if (count.ok() && !reply.ok()) latch->handle->GoOn();
+  if (count.ok() && !reply.ok()) latch->session->GoOn();
   return count;
 }
 
 // Keeps the count, so that it can be repeated if a server has not received it.
-void CountDownLatch::Body::Remember(const Latch& latch, const std::string& id, int64_t n,
-                                    const redis::Reply& reply, uint64_t sent_in) {
+void CountDownLatch::LatchBody::Remember(const Latch& latch, const std::string& id, int64_t n,
+                                         const redis::Reply& reply, uint64_t sent_in) {
   static const auto* const plan = new engine::Plan(PlanOfLatches());
   const std::vector<std::string> words = absl::StrSplit(reply.text, absl::MaxSplits(' ', 2));
   uint64_t when = 0;
@@ -260,24 +261,24 @@ void CountDownLatch::Body::Remember(const Latch& latch, const std::string& id, i
                       sent_in, pace);
 }
 
-absl::StatusOr<int64_t> CountDownLatch::Body::Count(base::Instant answered_by,
-                                                    const std::stop_token& stop) {
+absl::StatusOr<int64_t> CountDownLatch::LatchBody::Count(base::Instant answered_by,
+                                                         const std::stop_token& stop) {
   const base::Instant give_up_by = answered_by.is_infinite() ? GiveUpBy() : answered_by;
   const absl::StatusOr<Latch> latch = Find(answered_by, give_up_by, stop);
   if (!latch.ok()) return latch.status();
   return ReadCount(Persist(std::min(answered_by, give_up_by), stop, [&] {
-    return latch->handle->Run(lua::kLatchCount, {latch->name},
-                              std::min(answered_by, give_up_by + kAnswerGrace));
+    return latch->session->Run(lua::kLatchCount, {latch->name},
+                               std::min(answered_by, give_up_by + kAnswerGrace));
   }));
 }
 
 CountDownLatch::CountDownLatch(Client client, std::string_view name, int64_t count,
                                LatchOptions options)
-    : body_(std::make_shared<Body>(std::move(client.core_), name, count, options)) {}
+    : body_(std::make_shared<LatchBody>(std::move(client.core_), name, count, options)) {}
 
 CountDownLatch::~CountDownLatch() {
   const base::NoCancellation no_cancellation;
-  body_->Leave();
+  body_->Close();
 }
 
 const std::string& CountDownLatch::name() const { return body_->name(); }
@@ -298,7 +299,7 @@ bool CountDownLatch::WaitFor(absl::Duration wait) {
 
 void CountDownLatch::arrive_and_wait(std::ptrdiff_t n) {
   const base::NoCancellation no_cancellation;
-  const std::shared_ptr<Body> body = body_;
+  const std::shared_ptr<LatchBody> body = body_;
   const absl::StatusOr<int64_t> left = body->CountDown(n, {});
   if (!left.ok()) Throw(left.status());
   if (*left == 0) return;
@@ -307,17 +308,17 @@ void CountDownLatch::arrive_and_wait(std::ptrdiff_t n) {
 
 absl::Status CountDownLatch::Wait(const LatchWaitOptions& options) {
   const base::NoCancellation no_cancellation;
-  return std::shared_ptr<Body>(body_)->Wait(options);
+  return std::shared_ptr<LatchBody>(body_)->Wait(options);
 }
 
 absl::Status CountDownLatch::CountDown(int64_t n, std::string_view id) {
   const base::NoCancellation no_cancellation;
-  return std::shared_ptr<Body>(body_)->CountDown(n, id).status();
+  return std::shared_ptr<LatchBody>(body_)->CountDown(n, id).status();
 }
 
 absl::StatusOr<int64_t> CountDownLatch::Count() {
   const base::NoCancellation no_cancellation;
-  return std::shared_ptr<Body>(body_)->Count(base::Instant::Infinite());
+  return std::shared_ptr<LatchBody>(body_)->Count(base::Instant::Infinite());
 }
 
 }  // namespace redlatch

@@ -3,12 +3,12 @@
 #include <utility>
 
 #include "src/base/no_cancellation.h"
-#include "src/engine/machine/tenure_view.h"
-#include "src/engine/runtime/handle.h"
+#include "src/engine/machine/hold_view.h"
+#include "src/engine/runtime/lock_session.h"
 
 namespace redlatch {
 
-Hold::Hold(std::shared_ptr<engine::TenureView> view, FencingToken token)
+Hold::Hold(std::shared_ptr<engine::HoldView> view, FencingToken token)
     : view_(std::move(view)), token_(token) {}
 
 // If another thread forks in the midst of it, the child that destroys it again finds nothing.
@@ -24,13 +24,13 @@ std::stop_token Hold::lost() const {
   return view_ == nullptr ? std::stop_token() : view_->Lost(base::Now());
 }
 
-Lease::Lease(std::shared_ptr<engine::Handle> handle, uint64_t id,
-             std::shared_ptr<engine::TenureView> view, FencingToken token)
-    : Hold(std::move(view), token), handle_(std::move(handle)), id_(id), state_(State::kHeld) {}
+Lease::Lease(std::shared_ptr<engine::LockSession> session, uint64_t id,
+             std::shared_ptr<engine::HoldView> view, FencingToken token)
+    : Hold(std::move(view), token), session_(std::move(session)), id_(id), state_(State::kHeld) {}
 
 Lease::Lease(Lease&& other) noexcept
     : Hold(std::exchange(static_cast<Hold&>(other), Hold())),
-      handle_(std::move(other.handle_)),
+      session_(std::move(other.session_)),
       id_(other.id_),
       state_(other.state_.exchange(State::kReleased)) {}
 
@@ -38,7 +38,7 @@ Lease& Lease::operator=(Lease&& other) noexcept {
   if (this == &other) return *this;
   End();
   static_cast<Hold&>(*this) = std::exchange(static_cast<Hold&>(other), Hold());
-  handle_ = std::move(other.handle_);
+  session_ = std::move(other.session_);
   id_ = other.id_;
   state_ = other.state_.exchange(State::kReleased);
   return *this;
@@ -48,15 +48,15 @@ Lease::~Lease() { End(); }
 
 void Lease::End() noexcept {
   const base::NoCancellation no_cancellation;
-  if (handle_ != nullptr && state_ == State::kHeld) handle_->Drop(id_);
-  handle_.reset();
+  if (session_ != nullptr && state_ == State::kHeld) session_->ReleaseQuietly(id_);
+  session_.reset();
 }
 
 absl::Status Lease::Release() {
   const base::NoCancellation no_cancellation;
   // In a forked child, the thread that is at it may not be there.
-  if (handle_ != nullptr) {
-    if (absl::Status refused = handle_->Refusal(); !refused.ok()) return refused;
+  if (session_ != nullptr) {
+    if (absl::Status refused = session_->Refusal(); !refused.ok()) return refused;
   }
   State held = State::kHeld;
   while (!state_.compare_exchange_strong(held, State::kReleasing)) {
@@ -67,7 +67,7 @@ absl::Status Lease::Release() {
     state_.wait(State::kReleasing);  // another thread is at it
     held = State::kHeld;
   }
-  absl::Status status = handle_->Release(id_);
+  absl::Status status = session_->Release(id_);
   if (status.ok()) {
     state_ = State::kReleased;
   } else {
@@ -79,8 +79,9 @@ absl::Status Lease::Release() {
 
 absl::Status Lease::Extend(absl::Duration lease) {
   const base::NoCancellation no_cancellation;
-  if (handle_ == nullptr) return absl::FailedPreconditionError("an empty Lease cannot be extended");
-  return handle_->Extend(id_, lease);
+  if (session_ == nullptr)
+    return absl::FailedPreconditionError("an empty Lease cannot be extended");
+  return session_->Extend(id_, lease);
 }
 
 }  // namespace redlatch

@@ -9,7 +9,7 @@
 #include "src/base/mutex.h"
 #include "src/base/no_cancellation.h"
 #include "src/engine/protocol/plan.h"
-#include "src/engine/runtime/handle.h"
+#include "src/engine/runtime/lock_session.h"
 #include "src/engine/shared/readers.h"
 
 namespace redlatch {
@@ -23,10 +23,10 @@ namespace {
 }  // namespace
 
 // What a lock object is; a call that is under way keeps what it needs of it alive.
-class RedisLockBase::Body {
+class RedisLockBase::LockBody {
  public:
-  Body(std::shared_ptr<engine::Core> core, std::string_view name, LockOptions options,
-       std::string_view key_kind)
+  LockBody(std::shared_ptr<engine::Core> core, std::string_view name, LockOptions options,
+           std::string_view key_kind)
       : core_(std::move(core)),
         name_(name),
         key_kind_(key_kind),
@@ -34,16 +34,16 @@ class RedisLockBase::Body {
 
   // What a call works with, also when the object goes meanwhile.
   struct Access {
-    std::shared_ptr<engine::Handle> handle;
+    std::shared_ptr<engine::LockSession> session;
     std::shared_ptr<engine::Readers> readers;  // null: the lock has no shared side
     std::atomic<bool> gone{false};
   };
 
-  ~Body() {
+  ~LockBody() {
     if (access_ == nullptr || core_->in_forked_child()) return;
     access_->gone = true;
-    access_->handle->Leave(this);
-    if (access_->readers != nullptr) access_->readers->Leave();
+    access_->session->RemoveObject(this);
+    if (access_->readers != nullptr) access_->readers->RemoveObject();
   }
 
   const std::string& name() const { return name_; }
@@ -51,8 +51,8 @@ class RedisLockBase::Body {
   const std::shared_ptr<const LockOptions>& options() const { return options_; }
 
   // Null before the first use.
-  engine::Handle* attached() const {
-    return attached_.load(std::memory_order_acquire) ? access_->handle.get() : nullptr;
+  engine::LockSession* attached() const {
+    return attached_.load(std::memory_order_acquire) ? access_->session.get() : nullptr;
   }
 
   absl::StatusOr<std::shared_ptr<Access>> Attach(const RedisLockBase& lock) {
@@ -62,7 +62,7 @@ class RedisLockBase::Body {
     if (access_ == nullptr) {
       const absl::StatusOr<engine::Plan> plan = PlanOf(lock);
       if (!plan.ok()) return plan.status();
-      auto made = engine::Handle::Attach(core_, name_, {}, *plan);
+      auto made = engine::LockSession::Attach(core_, name_, {}, *plan);
       if (!made.ok()) return made.status();
       auto access = std::make_shared<Access>();
       if (const LockScripts scripts = lock.SharedScripts(); !scripts.acquire.body.empty()) {
@@ -73,32 +73,32 @@ class RedisLockBase::Body {
         access->readers = core_->readers().Of(name_, [&] {
           return std::make_shared<engine::Readers>(core_, name_, std::move(shared));
         });
-        access->readers->Enter();
+        access->readers->AddObject();
       }
-      access->handle = *std::move(made);
-      access->handle->Enter();
+      access->session = *std::move(made);
+      access->session->AddObject();
       access_ = std::move(access);
       attached_.store(true, std::memory_order_release);
     }
     return access_;
   }
 
-  // The handle for holds of that owner.
-  absl::StatusOr<std::shared_ptr<engine::Handle>> HandleFor(const RedisLockBase& lock,
-                                                            const Access& access,
-                                                            const Owner& owner) const {
-    if (owner.is_calling_thread()) return access.handle;
+  // The session for holds of that owner.
+  absl::StatusOr<std::shared_ptr<engine::LockSession>> SessionFor(const RedisLockBase& lock,
+                                                                  const Access& access,
+                                                                  const Owner& owner) const {
+    if (owner.is_calling_thread()) return access.session;
     if (!lock.Traits().reentrant) {
       return absl::InvalidArgumentError("lock \"" + name_ +
                                         "\": an Owner is for reentrant locks; leave it out");
     }
     const absl::StatusOr<engine::Plan> plan = PlanOf(lock);
     if (!plan.ok()) return plan.status();
-    return engine::Handle::Attach(core_, name_, "user:" + std::string(owner.name()), *plan);
+    return engine::LockSession::Attach(core_, name_, "user:" + std::string(owner.name()), *plan);
   }
 
-  absl::StatusOr<engine::Readers::Entered> Read(const RedisLockBase& lock, engine::Face face,
-                                                const AcquireOptions& options);
+  absl::StatusOr<engine::SessionHold> Read(const RedisLockBase& lock, engine::Face face,
+                                           const AcquireOptions& options);
 
   // Null where there is no shared side, or none for this process.
   engine::Readers* ReadersOf(const RedisLockBase& lock) {
@@ -109,7 +109,7 @@ class RedisLockBase::Body {
   // kFailedPrecondition where the calling thread reads and would wait for itself.
   absl::Status RefuseUpgrade(const Access& access) const {
     if (access.readers == nullptr || core_->in_forked_child() ||
-        access.handle->OfThisThread().depth > 0 || !access.readers->ThisThreadReads()) {
+        access.session->OfThisThread().depth > 0 || !access.readers->ThisThreadReads()) {
       return absl::OkStatus();
     }
     return absl::FailedPreconditionError("lock \"" + name_ +
@@ -167,7 +167,8 @@ RedisLockBase::RedisLockBase(Client client, std::string_view name, LockOptions o
 
 RedisLockBase::RedisLockBase(Client client, std::string_view name, LockOptions options,
                              std::string_view key_kind)
-    : body_(std::make_unique<Body>(std::move(client.core_), name, std::move(options), key_kind)) {}
+    : body_(std::make_unique<LockBody>(std::move(client.core_), name, std::move(options),
+                                       key_kind)) {}
 
 RedisLockBase::~RedisLockBase() {
   const base::NoCancellation no_cancellation;
@@ -177,7 +178,7 @@ RedisLockBase::~RedisLockBase() {
 const std::string& RedisLockBase::name() const { return body_->name(); }
 
 void RedisLockBase::lock() {
-  if (engine::Handle* const held = body_->attached();
+  if (engine::LockSession* const held = body_->attached();
       held != nullptr && held->Reenter(engine::Face::kStd)) {
     return;
   }
@@ -187,13 +188,13 @@ void RedisLockBase::lock() {
   if (const absl::Status refused = body_->RefuseUpgrade(**access); !refused.ok()) {
     ThrowDeadlock(refused);
   }
-  engine::Handle& handle = *(*access)->handle;
-  const auto won = handle.Acquire(body_->WantOf(**access, engine::Face::kStd, {}));
-  if (won.ok()) return;
-  if (absl::IsFailedPrecondition(won.status()) && handle.OfThisThread().depth > 0) {
-    ThrowDeadlock(won.status());
+  engine::LockSession& session = *(*access)->session;
+  const auto held = session.Acquire(body_->WantOf(**access, engine::Face::kStd, {}));
+  if (held.ok()) return;
+  if (absl::IsFailedPrecondition(held.status()) && session.OfThisThread().depth > 0) {
+    ThrowDeadlock(held.status());
   }
-  Throw(won.status());
+  Throw(held.status());
 }
 
 bool RedisLockBase::try_lock() { return TryLockFor(absl::ZeroDuration()); }
@@ -203,18 +204,18 @@ bool RedisLockBase::TryLockFor(absl::Duration wait) {
   const auto access = body_->Attach(*this);
   if (!access.ok()) Throw(access.status());
   if (!body_->RefuseUpgrade(**access).ok()) return false;
-  engine::Handle& handle = *(*access)->handle;
-  const auto won = handle.Acquire(body_->WantOf(**access, engine::Face::kStd, {.wait = wait}));
-  if (won.ok()) return true;
-  if (IsBusy(won.status())) return false;
-  if (absl::IsFailedPrecondition(won.status()) && handle.OfThisThread().depth > 0) return false;
-  Throw(won.status());
+  engine::LockSession& session = *(*access)->session;
+  const auto held = session.Acquire(body_->WantOf(**access, engine::Face::kStd, {.wait = wait}));
+  if (held.ok()) return true;
+  if (IsBusy(held.status())) return false;
+  if (absl::IsFailedPrecondition(held.status()) && session.OfThisThread().depth > 0) return false;
+  Throw(held.status());
 }
 
 void RedisLockBase::unlock() noexcept {
-  if (engine::Handle* const handle = body_->attached()) return handle->Unlock();
+  if (engine::LockSession* const session = body_->attached()) return session->Unlock();
   const base::NoCancellation no_cancellation;
-  if (const auto access = body_->Attach(*this); access.ok()) return (*access)->handle->Unlock();
+  if (const auto access = body_->Attach(*this); access.ok()) return (*access)->session->Unlock();
   if (body_->core()->in_forked_child()) return;
   body_->core()->Tell([this](Observer& observer) {
     observer.OnMisuse(name(), "unlock() by a thread that does not hold it; nothing was released");
@@ -225,12 +226,12 @@ absl::StatusOr<Lease> RedisLockBase::Acquire(const AcquireOptions& options) {
   const base::NoCancellation no_cancellation;
   const auto access = body_->Attach(*this);
   if (!access.ok()) return access.status();
-  auto handle = body_->HandleFor(*this, **access, options.owner);
-  if (!handle.ok()) return handle.status();
+  auto session = body_->SessionFor(*this, **access, options.owner);
+  if (!session.ok()) return session.status();
   if (absl::Status refused = body_->RefuseUpgrade(**access); !refused.ok()) return refused;
-  auto won = (*handle)->Acquire(body_->WantOf(**access, engine::Face::kStatus, options));
-  if (!won.ok()) return won.status();
-  return Lease(*std::move(handle), won->tenure, std::move(won->view), won->token);
+  auto held = (*session)->Acquire(body_->WantOf(**access, engine::Face::kStatus, options));
+  if (!held.ok()) return held.status();
+  return Lease(*std::move(session), held->hold, std::move(held->view), held->token);
 }
 
 absl::StatusOr<Lease> RedisLockBase::TryAcquire() {
@@ -241,19 +242,19 @@ Hold RedisLockBase::current() const {
   const base::NoCancellation no_cancellation;
   const auto access = body_->Attach(*this);
   if (!access.ok()) return {};
-  engine::Won current = (*access)->handle->Current();
+  engine::Held current = (*access)->session->Current();
   return Hold(std::move(current.view), current.token);
 }
 
 int RedisLockBase::hold_count() const {
   const base::NoCancellation no_cancellation;
   const auto access = body_->Attach(*this);
-  return access.ok() ? static_cast<int>((*access)->handle->OfThisThread().depth) : 0;
+  return access.ok() ? static_cast<int>((*access)->session->OfThisThread().depth) : 0;
 }
 
-absl::StatusOr<engine::Readers::Entered> RedisLockBase::Body::Read(const RedisLockBase& lock,
-                                                                   engine::Face face,
-                                                                   const AcquireOptions& options) {
+absl::StatusOr<engine::SessionHold> RedisLockBase::LockBody::Read(const RedisLockBase& lock,
+                                                                  engine::Face face,
+                                                                  const AcquireOptions& options) {
   const auto attached = Attach(lock);
   if (!attached.ok()) return attached.status();
   if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
@@ -262,20 +263,20 @@ absl::StatusOr<engine::Readers::Entered> RedisLockBase::Body::Read(const RedisLo
     return absl::FailedPreconditionError("lock \"" + name_ + "\" has no shared side");
   }
   engine::Want want = WantOf(*access, face, options);
-  if (const auto writes = access->handle->Pin(); writes.depth > 0) {
+  if (const auto writes = access->session->Pin(); writes.depth > 0) {
     want.write_token = writes.token;
-    want.write_hold = writes.hold;
+    want.write_grant = writes.grant;
   }
   auto entered = access->readers->Acquire(std::move(want));
   if (entered.ok() && face == engine::Face::kStatus) {
     // Whoever has the lease may come again by another object, to the same readers.
     struct Kept {
       std::shared_ptr<engine::Readers> readers;
-      std::shared_ptr<engine::Handle> group;
+      std::shared_ptr<engine::LockSession> group;
     };
-    auto kept = std::make_shared<Kept>(Kept{access->readers, std::move(entered->group)});
-    engine::Handle* const group = kept->group.get();
-    entered->group = std::shared_ptr<engine::Handle>(std::move(kept), group);
+    auto kept = std::make_shared<Kept>(Kept{access->readers, std::move(entered->session)});
+    engine::LockSession* const group = kept->group.get();
+    entered->session = std::shared_ptr<engine::LockSession>(std::move(kept), group);
   }
   return entered;
 }
@@ -301,7 +302,7 @@ void RedisLockBase::UnlockShared() noexcept {
   if (body_->core()->in_forked_child()) return;
   constexpr std::string_view kWhat =
       "unlock_shared() by a thread that does not hold it; nothing was released";
-  if (engine::Handle* const handle = body_->attached()) return handle->Misuse(kWhat);
+  if (engine::LockSession* const session = body_->attached()) return session->Misuse(kWhat);
   body_->core()->Tell([&](Observer& observer) { observer.OnMisuse(name(), kWhat); });
 }
 
@@ -313,8 +314,8 @@ absl::StatusOr<Lease> RedisLockBase::AcquireShared(const AcquireOptions& options
   }
   auto entered = body_->Read(*this, engine::Face::kStatus, options);
   if (!entered.ok()) return entered.status();
-  engine::Won& won = entered->won;
-  return Lease(std::move(entered->group), won.tenure, std::move(won.view), won.token);
+  engine::Held& held = entered->held;
+  return Lease(std::move(entered->session), held.hold, std::move(held.view), held.token);
 }
 
 Hold RedisLockBase::CurrentShared() const {
@@ -322,7 +323,7 @@ Hold RedisLockBase::CurrentShared() const {
   const engine::Readers* const readers = body_->ReadersOf(*this);
   const auto group = readers == nullptr ? nullptr : readers->OfThisThread();
   if (group == nullptr) return {};
-  engine::Won current = group->Current();
+  engine::Held current = group->Current();
   return Hold(std::move(current.view), current.token);
 }
 
@@ -337,14 +338,14 @@ absl::StatusOr<LockInfo> RedisLockBase::Inspect() const {
   const base::NoCancellation no_cancellation;
   const auto access = body_->Attach(*this);
   if (!access.ok()) return access.status();
-  return (*access)->handle->Inspect();
+  return (*access)->session->Inspect();
 }
 
 absl::Status RedisLockBase::ForceRelease() {
   const base::NoCancellation no_cancellation;
   const auto access = body_->Attach(*this);
   if (!access.ok()) return access.status();
-  return (*access)->handle->ForceRelease();
+  return (*access)->session->ForceRelease();
 }
 
 }  // namespace redlatch

@@ -37,10 +37,10 @@ engine::Plan PlanOfSemaphores() {
 }  // namespace
 
 // What a semaphore object is; a call that is under way keeps it.
-class Semaphore::Body {
+class Semaphore::SemaphoreBody {
  public:
-  Body(std::shared_ptr<engine::Core> core, std::string_view name, int64_t capacity,
-       SemaphoreOptions options)
+  SemaphoreBody(std::shared_ptr<engine::Core> core, std::string_view name, int64_t capacity,
+                SemaphoreOptions options)
       : core_(std::move(core)),
         name_(name),
         capacity_(capacity),
@@ -48,7 +48,7 @@ class Semaphore::Body {
             LockOptions{.lease = options.lease, .on_lost = std::move(options.on_lost)})) {}
 
   // The object goes: its calls that wait end.
-  void Leave() {
+  void Close() {
     if (core_->in_forked_child() && !mu_.IsFree()) return;
     gone_ = true;
     std::shared_ptr<engine::Permits> permits;
@@ -56,7 +56,7 @@ class Semaphore::Body {
       const base::MutexLock lock(mu_);
       permits = permits_;
     }
-    if (permits != nullptr) permits->Leave(this);
+    if (permits != nullptr) permits->RemoveObject(this);
   }
 
   const std::string& name() const { return name_; }
@@ -69,12 +69,12 @@ class Semaphore::Body {
       permits_ = core_->permits().Of(name_, [&] {
         return std::make_shared<engine::Permits>(core_, name_, PlanOfSemaphores());
       });
-      permits_->Enter();
+      permits_->AddObject();
     }
     return permits_;
   }
 
-  absl::StatusOr<engine::Handle::Held> Acquire(int64_t count, const AcquireOptions& options) {
+  absl::StatusOr<engine::SessionHold> Acquire(int64_t count, const AcquireOptions& options) {
     if (absl::Status bad = Check(count, "a request"); !bad.ok()) return bad;
     if (!options.owner.is_calling_thread()) {
       return Bad("an Owner is for reentrant locks; leave it out");
@@ -96,28 +96,28 @@ class Semaphore::Body {
 
   // With so many waiters; none: only the numbers.
   absl::StatusOr<LockInfo> Inspect(int most_waiters) {
-    const auto handle = Borrow();
-    if (!handle.ok()) return handle.status();
-    absl::StatusOr<LockInfo> info = (*handle)->Inspect(most_waiters);
+    const auto session = Borrow();
+    if (!session.ok()) return session.status();
+    absl::StatusOr<LockInfo> info = (*session)->Inspect(most_waiters);
     if (info.ok() && info->capacity == 0) info->capacity = capacity_;  // nobody has used it yet
     return info;
   }
 
   absl::Status ForceRelease() {
-    const auto handle = Borrow();
-    if (!handle.ok()) return handle.status();
-    return (*handle)->ForceRelease();
+    const auto session = Borrow();
+    if (!session.ok()) return session.status();
+    return (*session)->ForceRelease();
   }
 
   absl::Status SetCapacity(int64_t capacity) {
     if (absl::Status bad = Check(capacity, "a capacity"); !bad.ok()) return bad;
-    const auto handle = Borrow();
-    if (!handle.ok()) return handle.status();
-    return (*handle)->RunAll(lua::kSemaphoreSetCapacity, absl::StrCat(capacity));
+    const auto session = Borrow();
+    if (!session.ok()) return session.status();
+    return (*session)->RunAll(lua::kSemaphoreSetCapacity, absl::StrCat(capacity));
   }
 
-  // A handle for scripts that are no part of a hold.
-  absl::StatusOr<std::shared_ptr<engine::Handle>> Borrow() {
+  // A session for scripts that are no part of a hold.
+  absl::StatusOr<std::shared_ptr<engine::LockSession>> Borrow() {
     const auto permits = Permits();
     if (!permits.ok()) return permits.status();
     return (*permits)->Borrow();
@@ -146,18 +146,19 @@ class Semaphore::Body {
 
 Semaphore::Semaphore(Client client, std::string_view name, int64_t capacity,
                      SemaphoreOptions options)
-    : body_(std::make_shared<Body>(std::move(client.core_), name, capacity, std::move(options))) {}
+    : body_(std::make_shared<SemaphoreBody>(std::move(client.core_), name, capacity,
+                                            std::move(options))) {}
 
 Semaphore::~Semaphore() {
   const base::NoCancellation no_cancellation;
-  body_->Leave();
+  body_->Close();
 }
 
 const std::string& Semaphore::name() const { return body_->name(); }
 
 bool Semaphore::TryAcquireFor(absl::Duration wait) {
   const base::NoCancellation no_cancellation;
-  const std::shared_ptr<Body> body = body_;
+  const std::shared_ptr<SemaphoreBody> body = body_;
   const auto permits = body->Permits();
   if (!permits.ok()) Throw(permits.status());
   auto held = body->Acquire(1, {.wait = wait});
@@ -170,18 +171,19 @@ bool Semaphore::TryAcquireFor(absl::Duration wait) {
 void Semaphore::release(std::ptrdiff_t permits) {
   const base::NoCancellation no_cancellation;
   if (permits == 0) return;
-  const std::shared_ptr<Body> body = body_;
+  const std::shared_ptr<SemaphoreBody> body = body_;
   const auto all = body->Permits();
   if (!all.ok()) Throw(all.status());
   if (permits < 0) Throw(body->Check(permits, "a release"));
-  if (absl::Status few = (*all)->GiveBack(static_cast<size_t>(permits)); !few.ok()) Throw(few);
+  if (absl::Status few = (*all)->Release(static_cast<size_t>(permits)); !few.ok()) Throw(few);
 }
 
 absl::StatusOr<Permit> Semaphore::Acquire(int64_t permits, const AcquireOptions& options) {
   const base::NoCancellation no_cancellation;
-  auto held = std::shared_ptr<Body>(body_)->Acquire(permits, options);
-  if (!held.ok()) return held.status();
-  return Permit(Lease(std::move(held->handle), held->tenure, std::move(held->view), FencingToken()),
+  auto taken = std::shared_ptr<SemaphoreBody>(body_)->Acquire(permits, options);
+  if (!taken.ok()) return taken.status();
+  return Permit(Lease(std::move(taken->session), taken->held.hold, std::move(taken->held.view),
+                      FencingToken()),
                 permits);
 }
 
@@ -191,24 +193,24 @@ absl::StatusOr<Permit> Semaphore::TryAcquire(int64_t permits) {
 
 absl::Status Semaphore::SetCapacity(int64_t capacity) {
   const base::NoCancellation no_cancellation;
-  return std::shared_ptr<Body>(body_)->SetCapacity(capacity);
+  return std::shared_ptr<SemaphoreBody>(body_)->SetCapacity(capacity);
 }
 
 absl::StatusOr<LockInfo> Semaphore::Inspect() const {
   const base::NoCancellation no_cancellation;
-  return std::shared_ptr<Body>(body_)->Inspect(engine::kWaitersListed);
+  return std::shared_ptr<SemaphoreBody>(body_)->Inspect(engine::kWaitersListed);
 }
 
 absl::StatusOr<int64_t> Semaphore::capacity() const {
   const base::NoCancellation no_cancellation;
-  const absl::StatusOr<LockInfo> info = std::shared_ptr<Body>(body_)->Inspect(0);
+  const absl::StatusOr<LockInfo> info = std::shared_ptr<SemaphoreBody>(body_)->Inspect(0);
   if (!info.ok()) return info.status();
   return info->capacity;
 }
 
 absl::StatusOr<int64_t> Semaphore::available() const {
   const base::NoCancellation no_cancellation;
-  const absl::StatusOr<LockInfo> info = std::shared_ptr<Body>(body_)->Inspect(0);
+  const absl::StatusOr<LockInfo> info = std::shared_ptr<SemaphoreBody>(body_)->Inspect(0);
   if (!info.ok()) return info.status();
   return std::max<int64_t>(0, info->capacity - info->used);
 }
@@ -221,7 +223,7 @@ absl::StatusOr<std::vector<LockInfo::Party>> Semaphore::holders() const {
 
 absl::Status Semaphore::ForceRelease() {
   const base::NoCancellation no_cancellation;
-  return std::shared_ptr<Body>(body_)->ForceRelease();
+  return std::shared_ptr<SemaphoreBody>(body_)->ForceRelease();
 }
 
 }  // namespace redlatch

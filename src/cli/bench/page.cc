@@ -3,13 +3,13 @@
 namespace redlatch::cli {
 namespace {
 
-constexpr Entry kExamples[] = {
+constexpr Item kExamples[] = {
     {"redlatch bench --server redis://redis.example:6379",
      "What locks cost from here, before a program depends on it."},
     {"redlatch bench --time 1m --json > today.json", "To compare with another day."},
 };
 
-constexpr Entry kOptions[] = {
+constexpr Item kOptions[] = {
     {"--time TIME", "How long to measure in all. Default: 5s. From 500ms to 10m."},
     {"--prefix PREFIX",
      "The beginning of all your locks' names, if the server's user may not use other keys."},
@@ -20,7 +20,7 @@ constexpr Entry kOptions[] = {
     kHelpOption,
 };
 
-constexpr Entry kFigures[] = {
+constexpr Item kFigures[] = {
     {"redlatch, plain Redis",
      "Each figure stands beside what plain commands reach, over one blocking connection for each "
      "thread: PING; SET NX PX with a script that compares and deletes; PUBLISH. Redlatch's threads "
@@ -35,7 +35,7 @@ constexpr Entry kFigures[] = {
      "from before a PUBLISH until another thread, which waits for it, has the message."},
 };
 
-constexpr Entry kExitCodes[] = {
+constexpr Item kExitCodes[] = {
     {"0", "everything was measured"},
     {"121", kUnreachableText},
     {"123", "refused by the server; redlatch doctor says why"},
@@ -43,7 +43,7 @@ constexpr Entry kExitCodes[] = {
     {"128+n", "signal n arrived: the results so far are printed, and nothing is left behind"},
 };
 
-constexpr Entry kNotes[] = {
+constexpr Item kNotes[] = {
     {"Load",
      "For the whole --time it loads the server as much as eight threads can. Do not do this to a "
      "server that others need at the time. If others keep the server busy, the figures mean "

@@ -3,14 +3,14 @@
 namespace redlatch::cli {
 namespace {
 
-constexpr Entry kExamples[] = {
+constexpr Item kExamples[] = {
     {"redlatch doctor", "The server in $REDLATCH_URL, or your private one on this machine."},
     {"REDLATCH_URL=redis://app:secret@redis.example:6379 redlatch doctor --prefix orders:",
      "As the user of an application whose lock names all begin with orders:."},
     {"redlatch doctor --json | jq '.checks[] | select(.level == \"bad\")'", "For a script."},
 };
 
-constexpr Entry kOptions[] = {
+constexpr Item kOptions[] = {
     {"--prefix PREFIX",
      "The beginning of all your locks' names, if the server's user may not use other keys."},
     {"--json",
@@ -20,7 +20,7 @@ constexpr Entry kOptions[] = {
     kHelpOption,
 };
 
-constexpr Entry kLevels[] = {
+constexpr Item kLevels[] = {
     {"ok", "as it should be"},
     {"unchecked",
      "the server did not allow this check, so there is no verdict; hosted services often forbid "
@@ -30,7 +30,7 @@ constexpr Entry kLevels[] = {
     {"bad", "unfit for locks as it is"},
 };
 
-constexpr Entry kExitCodes[] = {
+constexpr Item kExitCodes[] = {
     {"0", "nothing needs to be changed; checks that could not be made do not count"},
     {"1", "something should be changed: there is at least one warn"},
     {"121",
@@ -39,7 +39,7 @@ constexpr Entry kExitCodes[] = {
     {"125", "wrong usage"},
 };
 
-constexpr Entry kNotes[] = {
+constexpr Item kNotes[] = {
     {"What it does to the server",
      "It sends about a hundred short commands within a second or so (10 s at most), and takes a "
      "lock of each kind for a moment. Their names begin with PREFIX, redlatch-doctor: and a random "

@@ -3,19 +3,19 @@
 namespace redlatch::cli {
 namespace {
 
-constexpr Entry kExamples[] = {
+constexpr Item kExamples[] = {
     {"redlatch break deploy",
      "Shows who holds the lock, asks for confirmation, and takes it away."},
     {"redlatch break --yes deploy", "Does not ask; for scripts."},
 };
 
-constexpr Entry kOptions[] = {
+constexpr Item kOptions[] = {
     {"--yes", "Do not ask for confirmation. Required if standard input is not a terminal."},
     kServerOption,
     kHelpOption,
 };
 
-constexpr Entry kNotes[] = {
+constexpr Item kNotes[] = {
     {"When to use it",
      "If a process dies, its locks are freed when their leases expire; redlatch inspect shows "
      "when. Break a lock if its holder hangs but keeps renewing it, or if its lease is too long to "
@@ -37,7 +37,7 @@ constexpr Entry kNotes[] = {
      "A program that took the key with SET NX PX is not told. It finds out when it checks."},
 };
 
-constexpr Entry kExitCodes[] = {
+constexpr Item kExitCodes[] = {
     {"0", "the lock was broken, or nobody held it"},
     {"1",
      "nobody is using that name, or you answered no, or the holders changed before you answered"},

@@ -3,17 +3,17 @@
 namespace redlatch::cli {
 namespace {
 
-constexpr Entry kExamples[] = {
+constexpr Item kExamples[] = {
     {"redlatch capacity encoders", "Prints how many permits there are in all."},
     {"redlatch capacity encoders 8", "From now on, at most eight at a time."},
 };
 
-constexpr Entry kOptions[] = {
+constexpr Item kOptions[] = {
     kServerOption,
     kHelpOption,
 };
 
-constexpr Entry kNotes[] = {
+constexpr Item kNotes[] = {
     {"Whose number counts",
      "The first to acquire from a semaphore stores the capacity that it was given, and anyone who "
      "names a different one is refused. Once the capacity has been set by this command, or by "
@@ -27,7 +27,7 @@ constexpr Entry kNotes[] = {
      "held."},
 };
 
-constexpr Entry kExitCodes[] = {
+constexpr Item kExitCodes[] = {
     {"0", "the capacity was printed, or set"},
     {"1", "there is no such semaphore"},
     {"121", kUnreachableText},

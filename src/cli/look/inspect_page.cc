@@ -3,19 +3,19 @@
 namespace redlatch::cli {
 namespace {
 
-constexpr Entry kExamples[] = {
+constexpr Item kExamples[] = {
     {"redlatch inspect deploy", "Who holds the lock, since when, and who is waiting."},
     {"redlatch inspect deploy --json | jq '.holders[0].pid'", "For a script."},
     {"redlatch inspect $'odd\\x01name'", "A name as redlatch ls shows it."},
 };
 
-constexpr Entry kOptions[] = {
+constexpr Item kOptions[] = {
     {"--json", "One JSON object, on one line; see below."},
     kServerOption,
     kHelpOption,
 };
 
-constexpr Entry kShown[] = {
+constexpr Item kShown[] = {
     {"held by, waiting",
      "For each holder and waiter: host, process ID and program, if its client has told the server; "
      "since when, by the server's clock, if that is known; and for holders, how long their leases "
@@ -31,7 +31,7 @@ constexpr Entry kShown[] = {
      "is mainly who is waiting."},
 };
 
-constexpr Entry kJson[] = {
+constexpr Item kJson[] = {
     {"name, server, kind, holding, waiting", "As in redlatch ls."},
     {"holders, waiters",
      "Lists of objects with hold, owner, host, pid, program and since_us (microseconds since 1970 "
@@ -42,7 +42,7 @@ constexpr Entry kJson[] = {
     {"type, ttl_ms", "Of the key itself, for a latch and for a program's own kind of lock."},
 };
 
-constexpr Entry kExitCodes[] = {
+constexpr Item kExitCodes[] = {
     {"0", "the lock was shown"},
     {"1", "nobody is using that name or has used it in the last day, or the key is not a lock"},
     {"121", kUnreachableText},

@@ -3,7 +3,7 @@
 namespace redlatch::cli {
 namespace {
 
-constexpr Entry kExamples[] = {
+constexpr Item kExamples[] = {
     {"redlatch ls", "Which locks are held or waited for, by whom, and for how much longer."},
     {"redlatch ls 'billing:*'", "Only locks whose names match."},
     {"watch -n 1 redlatch ls", "Updated every second."},
@@ -11,7 +11,7 @@ constexpr Entry kExamples[] = {
      "The names of locks with more than ten waiters."},
 };
 
-constexpr Entry kOptions[] = {
+constexpr Item kOptions[] = {
     {"--all",
      "Include locks that nobody holds or waits for, and open latches. The server remembers the "
      "name of a lock for a day after its last use."},
@@ -20,7 +20,7 @@ constexpr Entry kOptions[] = {
     kHelpOption,
 };
 
-constexpr Entry kColumns[] = {
+constexpr Item kColumns[] = {
     {"NAME",
      "The lock's key, including the key_prefix of its clients. Invisible characters and bytes that "
      "are not UTF-8 are shown as \\xNN, and a backslash as two, so that a shell accepts the name "
@@ -42,7 +42,7 @@ constexpr Entry kColumns[] = {
      "KIND first, then LEASE, then WAITING."},
 };
 
-constexpr Entry kJson[] = {
+constexpr Item kJson[] = {
     {"name, kind, in_use, holding, waiting", "For every lock. holding is the number of holders."},
     {"holder",
      "If there is one: hold, remaining_ms (null: without end) and, if they are known, host, pid "
@@ -56,7 +56,7 @@ constexpr Entry kJson[] = {
      "invalid byte."},
 };
 
-constexpr Entry kNotes[] = {
+constexpr Item kNotes[] = {
     {"Locks of other programs",
      "A key that another program took with SET NX PX is a lock to redlatch, too. It is listed if "
      "redlatch has used that name in the last day. Keys that the server's user may not read are "
@@ -68,7 +68,7 @@ constexpr Entry kNotes[] = {
      "A client whose user may not write redlatch:client:* is shown by the first digits of its ID."},
 };
 
-constexpr Entry kExitCodes[] = {
+constexpr Item kExitCodes[] = {
     {"0",
      "success, even if there are no locks, or if your private server is not running (it is not "
      "started for this)"},

@@ -3,7 +3,7 @@
 namespace redlatch::cli {
 namespace {
 
-constexpr Entry kExamples[] = {
+constexpr Item kExamples[] = {
     {"redlatch run backup -- pg_dump -f /backup/db.sql app",
      "Never two at a time on this machine. Nothing has to be set up: a private Redis server is "
      "started for you if none is running."},
@@ -19,7 +19,7 @@ constexpr Entry kExamples[] = {
      "Any number of readers, or one writer."},
 };
 
-constexpr Entry kOptions[] = {
+constexpr Item kOptions[] = {
     {"--wait TIME",
      "How long to wait for the lock; 0 tries once. The default is to wait indefinitely. TIME is "
      "500ms, 10s, 1m30s, 2h, or a number of seconds. A server that is slow to answer gets up to a "
@@ -48,7 +48,7 @@ constexpr Entry kOptions[] = {
     kHelpOption,
 };
 
-constexpr Entry kEnvironment[] = {
+constexpr Item kEnvironment[] = {
     {"REDLATCH_LOCK", "NAME."},
     {"REDLATCH_TOKEN",
      "The fencing token, which is larger than that of every earlier run of NAME. With --shared it "
@@ -57,7 +57,7 @@ constexpr Entry kEnvironment[] = {
     {"REDLATCH_SERVER", "The server's URL, without user and password."},
 };
 
-constexpr Entry kExitCodes[] = {
+constexpr Item kExitCodes[] = {
     {"CMD's own", "CMD ran under the lock to its end; 128+n if signal n ended it"},
     {"120", "busy: someone else held the lock for as long as --wait allowed"},
     {"121",
@@ -73,7 +73,7 @@ constexpr Entry kExitCodes[] = {
     {"128+n", "signal n arrived while waiting for the lock"},
 };
 
-constexpr Entry kNotes[] = {
+constexpr Item kNotes[] = {
     {"Signals",
      "CMD gets every signal that redlatch gets. Signals that a terminal sends reach CMD directly. "
      "If there is a terminal, CMD stays in the shell's job and can read from it as usual; if there "

@@ -13,9 +13,9 @@ namespace {
 
 constexpr size_t kNarrowest = 30;
 
-std::string Plain(const char* title, std::span<const Entry> entries, size_t width) {
+std::string Plain(const char* title, std::span<const Item> entries, size_t width) {
   std::string out = absl::StrCat("\n", title, ":\n");
-  for (const Entry& entry : entries) {
+  for (const Item& entry : entries) {
     absl::StrAppend(&out, "  ", absl::StrReplaceAll(entry.term, {{"\n", "\n  "}}), "\n",
                     Wrapped(entry.text, 6, width));
   }
@@ -68,13 +68,13 @@ std::string RoffSection(const Page& page) {
                                  Roff(page.synopsis), "\n.PP\n", Roff(Wrapped(page.purpose, 0)));
   for (const Section& section : page.sections) {
     absl::StrAppend(&out, ".SS ", Roff(section.title), "\n");
-    for (const Entry& entry : section.entries) {
+    for (const Item& entry : section.entries) {
       absl::StrAppend(&out, ".TP\n.B ", Roff(absl::StrReplaceAll(entry.term, {{"\n", " "}})), "\n",
                       Roff(Wrapped(entry.text, 0)));
     }
   }
   out += ".SS Examples\n";
-  for (const Entry& entry : page.examples) {
+  for (const Item& entry : page.examples) {
     absl::StrAppend(&out, ".PP\n", Roff(Wrapped(entry.text, 0)), ".PP\n.RS 4\n.nf\n",
                     Roff(entry.term), "\n.fi\n.RE\n");
   }

@@ -8,14 +8,14 @@
 
 namespace redlatch::cli {
 
-struct Entry {
+struct Item {
   const char* term;
   const char* text;
 };
 
 struct Section {
   const char* title;  // "Exit codes"
-  std::span<const Entry> entries;
+  std::span<const Item> entries;
 };
 
 struct Page {
@@ -23,12 +23,12 @@ struct Page {
   const char* summary;   // "run a command under a lock": for the list of commands
   const char* synopsis;  // "redlatch run NAME [options] -- CMD [ARGS...]", without line breaks
   const char* purpose;   // a paragraph
-  std::span<const Entry> examples;  // what is typed, and what for
+  std::span<const Item> examples;  // what is typed, and what for
   std::span<const Section> sections;
 };
 
 // What every command has that talks to a server.
-inline constexpr Entry kServerOption = {
+inline constexpr Item kServerOption = {
     "--server URL",
     "redis://[[user]:password@]host[:port][/db], unix:///path/to/socket, or embedded:[/directory], "
     "which is a private server for this user on this machine. Default: $REDLATCH_URL, or embedded: "
@@ -36,7 +36,7 @@ inline constexpr Entry kServerOption = {
 inline constexpr char kUnreachableText[] =
     "unreachable: the server could not be reached, did not answer, or cannot serve right now (it "
     "is a replica, is loading its data, or is busy with a script)";
-inline constexpr Entry kHelpOption = {"--help", "Print this text."};
+inline constexpr Item kHelpOption = {"--help", "Print this text."};
 
 inline constexpr size_t kPageWidth = 80;
 

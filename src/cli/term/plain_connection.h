@@ -17,8 +17,9 @@
 
 namespace redlatch::cli {
 
-// One connection that takes any server for what it is: unlike redis::Channel it refuses none, and
-// is never made again. So one can look at a server that can't hold locks. One thread at a time.
+// One connection that takes any server for what it is: unlike redis::SharedConnection it refuses
+// none, and is never made again. So one can look at a server that can't hold locks. One thread at a
+// time.
 //
 // Every call returns by its deadline; after kUnavailable the connection is of no more use.
 class PlainConnection {

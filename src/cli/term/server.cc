@@ -18,7 +18,7 @@ constexpr absl::Duration kPatience = absl::Seconds(4);
 }  // namespace
 
 Server::Server(const redis::Url& url)
-    : patience_(url.command_timeout + kPatience), channel_(url, {}) {}
+    : patience_(url.command_timeout + kPatience), connection_(url, {}) {}
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Open(std::string_view url) {
   const absl::StatusOr<redis::Url> parsed = redis::ParseUrl(url);
@@ -35,12 +35,12 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Open(std::string_view url) {
     }
   }
   std::unique_ptr<Server> server(new Server(*parsed));
-  if (absl::Status connected =
-          server->channel_.Connect(base::Now() + parsed->connect_timeout + parsed->command_timeout);
+  if (absl::Status connected = server->connection_.Connect(base::Now() + parsed->connect_timeout +
+                                                           parsed->command_timeout);
       !connected.ok()) {
     return connected;
   }
-  for (const std::string& warning : server->channel_.server_info().warnings) {
+  for (const std::string& warning : server->connection_.server_info().warnings) {
     Complain({"warning: ", warning});
   }
   return server;
@@ -56,7 +56,7 @@ bool Server::IsNil(const std::string& error) const {
 
 absl::StatusOr<std::vector<redis::Reply>> Server::Ask(const std::vector<redis::Command>& commands) {
   std::vector<absl::StatusOr<redis::Reply>> results(commands.size(), absl::UnknownError(""));
-  channel_.CallBatch(commands, base::Now() + patience_, absl::MakeSpan(results));
+  connection_.CallBatch(commands, base::Now() + patience_, absl::MakeSpan(results));
   std::vector<redis::Reply> replies;
   replies.reserve(results.size());
   for (absl::StatusOr<redis::Reply>& result : results) {

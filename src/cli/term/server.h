@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "src/redis/link/channel.h"
+#include "src/redis/link/shared_connection.h"
 #include "src/redis/url/url.h"
 #include "src/redis/wire/codec.h"
 #include "src/redis/wire/reply.h"
@@ -36,7 +36,7 @@ class Server {
   absl::StatusOr<int64_t> NowMicros();
 
   // The URL, without user and password.
-  const std::string& name() const { return channel_.server(); }
+  const std::string& name() const { return connection_.server(); }
 
  private:
   explicit Server(const redis::Url& url);
@@ -44,7 +44,7 @@ class Server {
 
   const absl::Duration patience_;
   bool passes_over_forbidden_ = false;
-  redis::Channel channel_;
+  redis::SharedConnection connection_;
 };
 
 // Commands that travel together, and what is done with each one's reply.

@@ -13,14 +13,14 @@
 #include "redlatch/fencing_token.h"
 #include "redlatch/lock_options.h"
 #include "src/base/clock.h"
-#include "src/engine/machine/tenure_view.h"
+#include "src/engine/machine/hold_view.h"
 #include "src/engine/machine/waiter.h"
 
 namespace redlatch::engine {
 
 // One local ownership of the lock, from a grant to the release or loss. Recursion is counted here;
 // Redis knows of the hold only.
-struct Tenure {
+struct ThreadHold {
   uint64_t id = 0;
   uint64_t thread = 0;
   uint32_t depth = 0;      // in all
@@ -28,12 +28,12 @@ struct Tenure {
   FencingToken token;
   base::Instant began;
   std::shared_ptr<const LockOptions> options;
-  std::shared_ptr<TenureView> view;  // made for the first who looks
+  std::shared_ptr<HoldView> view;  // made for the first who looks
 };
 
-// A tenure that was lost, for the notifier.
+// A hold that was lost, for the notifier.
 struct Loss {
-  Tenure tenure;
+  ThreadHold hold;
   std::string reason;
 };
 
@@ -52,7 +52,7 @@ struct Effects {
   absl::InlinedVector<Waiter*, 4> through;  // woken too: nothing is left for them to look at
   std::vector<Loss> losses;
   std::vector<Notice> notices;
-  // Options of tenures that ended: what a user's functions hold on to must not go under a mutex.
+  // Options of holds that ended: what a user's functions hold on to must not go under a mutex.
   absl::InlinedVector<std::shared_ptr<const LockOptions>, 1> ended;
 };
 
@@ -66,7 +66,7 @@ struct Released {
     kRefused,   // the server refused; `failure` tells why
   };
   Kind kind = Kind::kDone;
-  uint64_t tenure = 0;
+  uint64_t hold = 0;
   FencingToken token;
   absl::Status failure;
 };

@@ -15,6 +15,7 @@
 #include "redlatch/fencing_token.h"
 #include "src/base/clock.h"
 #include "src/engine/machine/effects.h"
+#include "src/engine/machine/held.h"
 #include "src/engine/machine/script_io.h"
 #include "src/engine/machine/sharing.h"
 #include "src/engine/machine/tally.h"
@@ -41,7 +42,7 @@ namespace redlatch::engine {
 // Beside that there may be debts: holds to be released or bids to be cancelled at the server, each
 // repeated until it is answered or the lease must be over.
 //
-// Within a holding one Tenure follows another while the local window is open. Between two it is
+// Within a holding one ThreadHold follows another while the local window is open. Between two it is
 // free for whoever comes first, while the head of the queue, which has been poked, is on its way.
 //
 // Not thread-safe.
@@ -55,27 +56,19 @@ class LockMachine {
     absl::Duration longest_heartbeat = absl::Seconds(10);
     absl::Duration unreachable_after = absl::Seconds(10);
     bool counts = false;                       // keeps a tally
-    std::atomic<uint64_t>* numbers = nullptr;  // for holds and tenures; the client's
+    std::atomic<uint64_t>* numbers = nullptr;  // for holds and holds; the client's
   };
 
   explicit LockMachine(const Config& config) : config_(config) {}
   LockMachine(const LockMachine&) = delete;
   LockMachine& operator=(const LockMachine&) = delete;
 
-  struct Standing {  // of a thread
-    uint64_t tenure = 0;
-    FencingToken token;
-    uint32_t depth = 0;
-    HoldNumber hold = 0;                    // where `depth` is not 0
-    std::shared_ptr<TenureView> view = {};  // of Reenter(): Face::kStatus
-  };
-
   // ---- What threads do.
 
   // Takes what the thread has already once more; nothing where it has nothing that it may.
-  std::optional<Standing> Reenter(uint64_t thread, Face face, base::Instant now);
+  std::optional<Held> Reenter(uint64_t thread, Face face, base::Instant now);
   // Ends what Reenter() began; false where it is the last level, or none.
-  bool Leave(uint64_t thread, Face face);
+  bool ReleaseInner(uint64_t thread, Face face);
 
   // The waiter is decided at once (its state says so), or queued. Of a machine that shares holds it
   // joins the present one where the server is known to let readers in, or asks whether it is.
@@ -99,29 +92,29 @@ class LockMachine {
   // The lock object by which they wait is gone: they end as kStopped.
   void StopAll(const void* object, base::Instant now, Effects& effects);
 
-  // Ends one level of a tenure. A repeated call for one that is under way asks the server again.
+  // Ends one level of a hold. A repeated call for one that is under way asks the server again.
   // What is under way, settled or not, is kept until Outcome() or Forget().
-  Released Release(uint64_t tenure, base::Instant now, Effects& effects);
+  Released Release(uint64_t hold, base::Instant now, Effects& effects);
   Released Unlock(uint64_t thread, base::Instant now, Effects& effects);
   // What became of it since; forgets it unless it is under way.
-  Released Outcome(uint64_t tenure);
-  // Nobody will ask for the tenure's outcome any more.
-  void Forget(uint64_t tenure);
+  Released Outcome(uint64_t hold);
+  // Nobody will ask for the hold's outcome any more.
+  void Forget(uint64_t hold);
   // No lock object is left by which a thread could unlock: what was taken by lock() ends.
-  void EndStd(base::Instant now, Effects& effects);
+  void ReleaseStd(base::Instant now, Effects& effects);
   // The thread comes to read: a hold that it has goes back to the server and never passes on inside
   // the client, as the thread may read on.
-  Standing Pin(uint64_t thread);
+  Held Pin(uint64_t thread);
   // A script that gives a manual hold a new lease; nothing where it is renewed, or gone.
-  std::optional<Send> Extend(uint64_t tenure, absl::Duration lease, base::Instant now);
+  std::optional<Send> Extend(uint64_t hold, absl::Duration lease, base::Instant now);
 
   // ---- Scripts.
 
   // The next script to run now; whoever fetches it runs it and brings the answer. `early` is how
   // much sooner than due a renewal may be, to travel with others.
   std::optional<Send> NextSend(base::Instant now, absl::Duration early = absl::ZeroDuration());
-  // The release of that tenure, where it is due: whatever else is, its own thread runs this.
-  std::optional<Send> NextSendOf(uint64_t tenure, base::Instant now);
+  // The release of that hold, where it is due: whatever else is, its own thread runs this.
+  std::optional<Send> NextSendOf(uint64_t hold, base::Instant now);
   void OnAnswer(const Send& send, const Answer& answer, base::Instant now, Effects& effects);
   // False: what this script is for is over, so that it need not be sent again.
   bool Wants(const Send& send) const;
@@ -129,11 +122,11 @@ class LockMachine {
   // ---- What else happens.
 
   // A message. False where the hold is unknown here.
-  bool OnGrant(const Grant& grant, base::Instant now, Effects& effects);
+  bool OnGrant(const NewGrant& news, base::Instant now, Effects& effects);
   // A hold that nobody here wants was granted or queued: it is cancelled.
-  void OnUnwanted(HoldNumber hold, absl::Duration lease, uint32_t block, base::Instant now);
+  void OnUnwanted(GrantId grant, absl::Duration lease, uint32_t block, base::Instant now);
   // What the hold has, or waits for, was changed by somebody else.
-  void OnForced(HoldNumber hold, base::Instant now);
+  void OnForced(GrantId grant, base::Instant now);
   // Of a latch: how many have counted it down.
   void OnTold(const Told& told);
   // A thread used what it does not have, and was told so.
@@ -158,23 +151,23 @@ class LockMachine {
   // Nothing is held here, awaited or owed: others may use it.
   bool vacant() const;
   // What it bids for, or has; 0: neither.
-  HoldNumber hold() const { return pursuit_ ? pursuit_->bid.hold : holding_ ? holding_->hold : 0; }
+  GrantId grant() const { return pursuit_ ? pursuit_->bid.grant : grant_ ? grant_->id : 0; }
   // A thread has it, or is still to unlock what it lost.
   bool in_use() const { return held() || !lost_std_.empty(); }
-  absl::InlinedVector<uint64_t, 1> tenures() const;  // the current ones
-  bool Valid(uint64_t tenure, base::Instant now) const;
-  base::Instant Deadline(uint64_t tenure) const;  // Instant() where it is over
+  absl::InlinedVector<uint64_t, 1> holds() const;  // the current ones
+  bool Valid(uint64_t hold, base::Instant now) const;
+  base::Instant Deadline(uint64_t hold) const;  // Instant() where it is over
   // Of OfThread(); null where that is nothing.
-  std::shared_ptr<TenureView> ViewOf(uint64_t thread);
+  std::shared_ptr<HoldView> ViewOf(uint64_t thread);
 
   const Tally& tally() const { return tally_; }
   uint64_t releasing() const;  // holds that their threads have released, and the server not yet
   uint64_t waiting() const;    // waiters in the queue
-  // What the server knows them to have: of permits, those of all tenures.
-  uint32_t permits() const { return held() ? holding_->terms.permits : 0; }
+  // What the server knows them to have: of permits, those of all holds.
+  uint32_t permits() const { return held() ? grant_->terms.permits : 0; }
 
   // A thread's hold, or one by lock() that was lost and not yet unlocked (its depth is 0 then).
-  Standing OfThread(uint64_t thread) const;
+  Held OfThread(uint64_t thread) const;
 
  private:
   struct Attempt {
@@ -196,8 +189,8 @@ class LockMachine {
     uint32_t failures = 0;
     uint32_t polls = 0;  // of a foreign owner, or without messages
   };
-  struct Holding {
-    HoldNumber hold = 0;
+  struct Grant {
+    GrantId id = 0;
     uint32_t attempt = 0;  // that was granted
     Terms terms;
     bool claimed = false;          // by a message, and not confirmed yet
@@ -212,21 +205,21 @@ class LockMachine {
     uint64_t next_token = 0;
     uint64_t last_token = 0;
     uint64_t first_token = 0;
-    base::Instant reserved;                  // when the command that reserved them was sent
-    absl::InlinedVector<Tenure, 1> tenures;  // several where they are shared
+    base::Instant reserved;                    // when the command that reserved them was sent
+    absl::InlinedVector<ThreadHold, 1> holds;  // several where they are shared
     int retakes_left = 0;
     base::Instant renew_due;
     bool renewing = false;
     bool again = false;     // as in Pursuit
     bool forced = false;    // so it was told; the server's answer tells whether it is gone
-    bool at_risk = false;   // the tenure was told so
+    bool at_risk = false;   // the hold was told so
     uint32_t failures = 0;  // of renewals, since the last that succeeded
     absl::Status last_failure;
   };
   struct Debt {
     Operation operation = Operation::kRelease;  // or kCancel
-    HoldNumber hold = 0;
-    uint64_t tenure = 0;  // whose release it is, while somebody may ask for its outcome
+    GrantId grant = 0;
+    uint64_t hold = 0;  // whose release it is, while somebody may ask for its outcome
     absl::Duration lease;
     bool tombstone = false;
     uint64_t last_used = 0;
@@ -245,7 +238,7 @@ class LockMachine {
     uint32_t failures = 0;
   };
   struct Look {
-    HoldNumber hold = 0;  // none of anybody's: to cancel it changes nothing but a lock that is free
+    GrantId grant = 0;  // none of anybody's: to cancel it changes nothing but a lock that is free
     base::Instant due;
     base::Instant then = base::Instant::Infinite();  // when the next one is due
     bool in_flight = false;
@@ -253,10 +246,10 @@ class LockMachine {
   };
   struct LostStd {  // a hold by lock() that was lost: its unlock() is still to come
     uint64_t thread;
-    uint64_t tenure;
+    uint64_t hold;
     FencingToken token;
     uint32_t depth;
-    std::shared_ptr<TenureView> view;
+    std::shared_ptr<HoldView> view;
   };
 
   // Local (lock_machine_local.cc).
@@ -271,16 +264,18 @@ class LockMachine {
   void LetJoin(base::Instant now, Effects& effects);
   void Settle(uint64_t ended, FencingToken token, base::Instant now, Effects& effects);
   bool joined() const { return config_.sharing == Sharing::kJoined; }
-  bool held() const { return holding_ && !holding_->tenures.empty(); }
-  const Tenure* Find(uint64_t tenure) const;
-  Tenure* Find(uint64_t tenure) { return const_cast<Tenure*>(std::as_const(*this).Find(tenure)); }
-  const Tenure* FindOf(uint64_t thread) const;
-  Tenure* FindOf(uint64_t thread) {
-    return const_cast<Tenure*>(std::as_const(*this).FindOf(thread));
+  bool held() const { return grant_ && !grant_->holds.empty(); }
+  const ThreadHold* Find(uint64_t hold) const;
+  ThreadHold* Find(uint64_t hold) {
+    return const_cast<ThreadHold*>(std::as_const(*this).Find(hold));
   }
-  void EndTenure(const Tenure& tenure, base::Instant now, Effects& effects);
-  std::shared_ptr<TenureView> ViewOf(Tenure& tenure) const;
-  Released EndLevel(Tenure& tenure, Face face, base::Instant now, Effects& effects);
+  const ThreadHold* FindOf(uint64_t thread) const;
+  ThreadHold* FindOf(uint64_t thread) {
+    return const_cast<ThreadHold*>(std::as_const(*this).FindOf(thread));
+  }
+  void EndHold(const ThreadHold& hold, base::Instant now, Effects& effects);
+  std::shared_ptr<HoldView> ViewOf(ThreadHold& hold) const;
+  Released ReleaseLevel(ThreadHold& hold, Face face, base::Instant now, Effects& effects);
 
   // Patience (lock_machine_patience.cc).
   // Those whose call began at `begun_by` or before.
@@ -295,15 +290,15 @@ class LockMachine {
   // Bids (lock_machine_bids.cc).
   void Pursue(base::Instant now);
   void AbandonPursuit(base::Instant now);
-  void LetGo(uint64_t tenure, FencingToken token, base::Instant now);
+  void ReleaseGrant(uint64_t hold, FencingToken token, base::Instant now);
   void Lose(const std::string& reason, base::Instant now, Effects& effects);
   Bid NextBid(base::Instant now, bool contended);
   Send SendDebt(Debt& debt, base::Instant now);
   bool IsOver(const Debt& debt, base::Instant now) const;
   bool HurryDebts(base::Instant now);
   void OnBid(const Send& send, const BidAnswer& answer, base::Instant now, Effects& effects);
-  void OnMissed(HoldNumber hold);
-  void PollSoon(HoldNumber hold, base::Instant now);
+  void OnMissed(GrantId grant);
+  void PollSoon(GrantId grant, base::Instant now);
   void OnBidFailed(const Send& send, const Answer& answer, base::Instant now, Effects& effects);
   // What a hold is granted for, and by which word of the server's.
   struct Basis {
@@ -311,7 +306,7 @@ class LockMachine {
     base::Instant asked;  // when the attempt was sent that it answers
     bool claim = false;   // by a message, for less than the lease
   };
-  void Granted(const Grant& grant, const Basis& basis, base::Instant now, Effects& effects);
+  void Granted(const NewGrant& news, const Basis& basis, base::Instant now, Effects& effects);
   void ConfirmFirst(base::Instant now, Effects& effects);
   absl::Duration Early(absl::Duration early) const;
   void RenewNow(base::Instant now);
@@ -328,7 +323,7 @@ class LockMachine {
 
   // Debts (lock_machine_debts.cc).
   void OnDebtAnswer(const Send& send, const Answer& answer, base::Instant now, Effects& effects);
-  Debt* FindDebt(HoldNumber hold);
+  Debt* FindDebt(GrantId grant);
   void Settled(Debt& debt, Released::Kind kind, absl::Status failure = absl::OkStatus());
   uint64_t NextNumber() {
     return config_.numbers->fetch_add(kNumberStep, std::memory_order_relaxed) + kNumberStep;
@@ -337,13 +332,13 @@ class LockMachine {
   const Config config_;
   WaiterQueue queue_;
   std::optional<Pursuit> pursuit_;
-  std::optional<Holding> holding_;
+  std::optional<Grant> grant_;
   std::vector<Debt> debts_;
   std::optional<Look> look_;
   Told told_;  // of a latch, the most
   // Of the latest grant of which this client was not told: the hold, until the subscription that
   // failed is made anew.
-  HoldNumber missed_ = 0;
+  GrantId missed_ = 0;
   base::Instant missed_since_;  // when its wait began
   uint32_t misses_ = 0;         // how many in a row
   // How long this client mostly waits for the lock, if it has waited: a wait that is much longer

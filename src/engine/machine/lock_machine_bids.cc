@@ -22,13 +22,13 @@ bool MayPass(const absl::Status& failure, bool queued) {
 
 // Brings the pursuit in line with the queue.
 void LockMachine::Pursue(base::Instant now) {
-  if (holding_) return;
+  if (grant_) return;
   const Waiter* const head = queue_.head();
   if (head == nullptr) unreachable_since_.reset();
   if (pursuit_ && (head == nullptr || pursuit_->bid.terms != head->terms)) AbandonPursuit(now);
   if (pursuit_ || head == nullptr) return;
   pursuit_.emplace();
-  pursuit_->bid.hold = NextNumber();
+  pursuit_->bid.grant = NextNumber();
   pursuit_->bid.terms = head->terms;
   pursuit_->began = now;
   pursuit_->due = now;
@@ -40,7 +40,7 @@ void LockMachine::AbandonPursuit(base::Instant now) {
   if (unanswered || pursuit.queued) {
     debts_.push_back({
         .operation = Operation::kCancel,
-        .hold = pursuit.bid.hold,
+        .grant = pursuit.bid.grant,
         .lease = pursuit.bid.terms.lease,
         .tombstone = unanswered,
         .block = pursuit.bid.block,
@@ -85,17 +85,17 @@ void LockMachine::OnBid(const Send& send, const BidAnswer& answer, base::Instant
                         Effects& effects) {
   const Bid& bid = send.bid;
   const bool granted = answer.kind == BidAnswer::Kind::kGranted;
-  if (holding_ && holding_->hold == bid.hold) {  // a message was faster
-    holding_->in_flight = false;
+  if (grant_ && grant_->id == bid.grant) {  // a message was faster
+    grant_->in_flight = false;
     if (granted) {
       Prolong(send.sent, answer.lease, now);
-      holding_->asked = send.sent;
-      holding_->others = answer.others > 0;
-      if (holding_->claimed && answer.lease >= holding_->terms.lease) {
-        holding_->claimed = false;
-        holding_->renew_due = RenewDue(holding_->terms, send.sent);
+      grant_->asked = send.sent;
+      grant_->others = answer.others > 0;
+      if (grant_->claimed && answer.lease >= grant_->terms.lease) {
+        grant_->claimed = false;
+        grant_->renew_due = RenewDue(grant_->terms, send.sent);
       }
-    } else if (answer.kind == BidAnswer::Kind::kQueued && bid.attempt > holding_->attempt) {
+    } else if (answer.kind == BidAnswer::Kind::kQueued && bid.attempt > grant_->attempt) {
       // Queued after a grant that echoes an earlier attempt: the hold was over by then.
       // The release takes it from the queue.
       Lose("the server no longer had it: its lease had expired there, or its release was forced",
@@ -103,10 +103,10 @@ void LockMachine::OnBid(const Send& send, const BidAnswer& answer, base::Instant
     }
     return;
   }
-  if (!pursuit_ || pursuit_->bid.hold != bid.hold) {
+  if (!pursuit_ || pursuit_->bid.grant != bid.grant) {
     const bool holds = granted && config_.sharing != Sharing::kNothing;
     if (holds || answer.kind == BidAnswer::Kind::kQueued) {
-      OnUnwanted(bid.hold, bid.terms.lease, bid.block, now);
+      OnUnwanted(bid.grant, bid.terms.lease, bid.block, now);
     }
     return;
   }
@@ -117,16 +117,16 @@ void LockMachine::OnBid(const Send& send, const BidAnswer& answer, base::Instant
   }
   switch (answer.kind) {
     case BidAnswer::Kind::kGranted: {
-      const Grant grant{.hold = bid.hold,
-                        .attempt = bid.attempt,
-                        .token = answer.token,
-                        .claim = answer.lease,
-                        .others = answer.others};
+      const NewGrant news{.grant = bid.grant,
+                          .attempt = bid.attempt,
+                          .token = answer.token,
+                          .claim = answer.lease,
+                          .others = answer.others};
       // What is left of a claim is not the lease that was asked for.
       const bool claim =
           bid.terms.manual && pursuit_->queued && answer.lease < bid.terms.lease / 10 * 9;
       if (claim) return ConfirmFirst(now, effects);
-      return Granted(grant, {.lease = answer.lease, .asked = send.sent}, now, effects);
+      return Granted(news, {.lease = answer.lease, .asked = send.sent}, now, effects);
     }
     case BidAnswer::Kind::kQueued:
       HurryDebts(now);
@@ -151,18 +151,18 @@ void LockMachine::OnBid(const Send& send, const BidAnswer& answer, base::Instant
 }
 
 // The server says that the hold was granted, or left the queue, and no message said so.
-void LockMachine::OnMissed(HoldNumber hold) {
-  if (!pursuit_ || pursuit_->bid.hold != hold || !pursuit_->queued || pursuit_->claimed) return;
+void LockMachine::OnMissed(GrantId grant) {
+  if (!pursuit_ || pursuit_->bid.grant != grant || !pursuit_->queued || pursuit_->claimed) return;
   ++misses_;
-  missed_ = hold;
+  missed_ = grant;
   missed_since_ = pursuit_->began;
 }
 
 // No message will tell when it is this waiter's turn.
-void LockMachine::PollSoon(HoldNumber hold, base::Instant now) {
-  if (!pursuit_ || pursuit_->bid.hold != hold) return;
+void LockMachine::PollSoon(GrantId grant, base::Instant now) {
+  if (!pursuit_ || pursuit_->bid.grant != grant) return;
   const absl::Duration poll =
-      std::max(kFirstPoll, Spread(kFirstPoll * 2, kLongestPoll, pursuit_->polls++, hold));
+      std::max(kFirstPoll, Spread(kFirstPoll * 2, kLongestPoll, pursuit_->polls++, grant));
   pursuit_->due = std::min(pursuit_->due, now + poll);
 }
 
@@ -183,7 +183,7 @@ void LockMachine::OnQueued(const BidAnswer& answer, base::Instant now, Effects& 
   }
   if (answer.position == 0) {
     if (answer.retry_after < absl::ZeroDuration()) {
-      PollSoon(pursuit.bid.hold, now);
+      PollSoon(pursuit.bid.grant, now);
     } else {
       pursuit.due = std::min(pursuit.due, now + answer.retry_after + absl::Milliseconds(1));
     }
@@ -211,7 +211,7 @@ void LockMachine::LetThrough(base::Instant now, Effects& effects) {
   }
 }
 
-void LockMachine::Granted(const Grant& grant, const Basis& basis, base::Instant now,
+void LockMachine::Granted(const NewGrant& news, const Basis& basis, base::Instant now,
                           Effects& effects) {
   if (config_.sharing == Sharing::kNothing) return LetThrough(now, effects);
   Pursuit& pursuit = *pursuit_;
@@ -219,28 +219,28 @@ void LockMachine::Granted(const Grant& grant, const Basis& basis, base::Instant 
   if (deadline <= now) {  // too late to be used; asking again gives the hold its lease anew
     pursuit.queued = true;
     pursuit.due =
-        now + Spread(kFirstBackoff / 10, kLongestBackoff, pursuit.failures++, pursuit.bid.hold);
+        now + Spread(kFirstBackoff / 10, kLongestBackoff, pursuit.failures++, pursuit.bid.grant);
     return;
   }
   const Terms terms = pursuit.bid.terms;
-  const uint64_t last_token = grant.token + pursuit.bid.block - 1;
-  holding_.emplace(Holding{
-      .hold = grant.hold,
-      .attempt = grant.attempt,
+  const uint64_t last_token = news.token + pursuit.bid.block - 1;
+  grant_.emplace(Grant{
+      .id = news.grant,
+      .attempt = news.attempt,
       .terms = terms,
       .claimed = basis.claim,
       .deadline = deadline,
       .lost_at = deadline - ExpiryLead(terms.lease),
       .server_expires = now + basis.lease,
       .asked = basis.asked,
-      .others = grant.others > 0,
+      .others = news.others > 0,
       // The attempt that the grant echoes was executed, whenever its own answer comes.
-      .in_flight = pursuit.in_flight && grant.attempt < pursuit.bid.attempt,
+      .in_flight = pursuit.in_flight && news.attempt < pursuit.bid.attempt,
       .uncertain = pursuit.uncertain,
       // Tokens that are not handed out one by one are not given back either.
-      .next_token = config_.sharing == Sharing::kExclusive ? grant.token : last_token + 1,
+      .next_token = config_.sharing == Sharing::kExclusive ? news.token : last_token + 1,
       .last_token = last_token,
-      .first_token = grant.token,
+      .first_token = news.token,
       // They were reserved by now, by whichever command: counting from the sending of one would let
       // them run ahead of the server's clock.
       .reserved = now,
@@ -269,11 +269,11 @@ void LockMachine::ConfirmFirst(base::Instant now, Effects& effects) {
 void LockMachine::OnBidFailed(const Send& send, const Answer& answer, base::Instant now,
                               Effects& effects) {
   const Bid& bid = send.bid;
-  if (holding_ && holding_->hold == bid.hold) {
-    holding_->in_flight = false;
-    holding_->uncertain |= answer.may_have_executed;
+  if (grant_ && grant_->id == bid.grant) {
+    grant_->in_flight = false;
+    grant_->uncertain |= answer.may_have_executed;
   }
-  if (!pursuit_ || pursuit_->bid.hold != bid.hold) return;
+  if (!pursuit_ || pursuit_->bid.grant != bid.grant) return;
   Pursuit& pursuit = *pursuit_;
   pursuit.in_flight = false;
   pursuit.uncertain |= answer.may_have_executed;
@@ -287,26 +287,26 @@ void LockMachine::OnBidFailed(const Send& send, const Answer& answer, base::Inst
     FailIf(Patience::kNone, base::Instant::Infinite(), answer.failure, effects);
     Heard(now);
   }
-  pursuit.due = now + Spread(kFirstBackoff, kLongestBackoff, pursuit.failures++, pursuit.bid.hold);
+  pursuit.due = now + Spread(kFirstBackoff, kLongestBackoff, pursuit.failures++, pursuit.bid.grant);
   if (pursuit.again) pursuit.due = now;
   Pursue(now);
 }
 
-void LockMachine::OnUnwanted(HoldNumber hold, absl::Duration lease, uint32_t block,
+void LockMachine::OnUnwanted(GrantId grant, absl::Duration lease, uint32_t block,
                              base::Instant now) {
-  if (FindDebt(hold) != nullptr) return;
+  if (FindDebt(grant) != nullptr) return;
   debts_.push_back({.operation = Operation::kCancel,
-                    .hold = hold,
+                    .grant = grant,
                     .lease = lease,
                     .block = block,
                     .expires = now + LongestGhost(lease, config_.longest_heartbeat),
                     .due = now});
 }
 
-bool LockMachine::OnGrant(const Grant& grant, base::Instant now, Effects& effects) {
-  if (grant.hold == missed_) missed_ = 0;  // it was only slower than the server's answer
-  if (!pursuit_ || pursuit_->bid.hold != grant.hold) {
-    return (holding_ && holding_->hold == grant.hold) || FindDebt(grant.hold) != nullptr;
+bool LockMachine::OnGrant(const NewGrant& news, base::Instant now, Effects& effects) {
+  if (news.grant == missed_) missed_ = 0;  // it was only slower than the server's answer
+  if (!pursuit_ || pursuit_->bid.grant != news.grant) {
+    return (grant_ && grant_->id == news.grant) || FindDebt(news.grant) != nullptr;
   }
   misses_ = 0;
   Heard(now);
@@ -317,15 +317,15 @@ bool LockMachine::OnGrant(const Grant& grant, base::Instant now, Effects& effect
   // An attempt that is too old to be remembered: its deadline has passed, whatever the clock says.
   base::Instant asked = base::Instant::FromNanos(std::numeric_limits<int64_t>::min());
   for (const Attempt& attempt : pursuit_->attempts) {
-    if (attempt.number == grant.attempt) asked = attempt.sent;
+    if (attempt.number == news.attempt) asked = attempt.sent;
   }
   const Terms& terms = pursuit_->bid.terms;
-  const bool claim = grant.claim < terms.lease;
-  const base::Instant deadline = asked + (grant.claim - DriftMargin(grant.claim));
-  if (deadline < now + Scaled(grant.claim, 1, 4) || (claim && (terms.manual || terms.whole))) {
+  const bool claim = news.claim < terms.lease;
+  const base::Instant deadline = asked + (news.claim - DriftMargin(news.claim));
+  if (deadline < now + Scaled(news.claim, 1, 4) || (claim && (terms.manual || terms.whole))) {
     ConfirmFirst(now, effects);
   } else {
-    Granted(grant, {.lease = grant.claim, .asked = asked, .claim = claim}, now, effects);
+    Granted(news, {.lease = news.claim, .asked = asked, .claim = claim}, now, effects);
   }
   return true;
 }

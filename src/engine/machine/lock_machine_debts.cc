@@ -15,9 +15,9 @@ constexpr size_t kMostGhosts = 64;
 
 }  // namespace
 
-LockMachine::Debt* LockMachine::FindDebt(HoldNumber hold) {
+LockMachine::Debt* LockMachine::FindDebt(GrantId grant) {
   for (Debt& debt : debts_) {
-    if (debt.hold == hold && !debt.settled) return &debt;
+    if (debt.grant == grant && !debt.settled) return &debt;
   }
   return nullptr;
 }
@@ -27,7 +27,7 @@ void LockMachine::Settled(Debt& debt, Released::Kind kind, absl::Status failure)
   if (std::exchange(debt.releases, false) && kind != Released::Kind::kDone) {
     ++tally_.releases_failed;
   }
-  if (debt.tenure == 0) {
+  if (debt.hold == 0) {
     debts_.erase(debts_.begin() + (&debt - debts_.data()));
     return;
   }
@@ -39,7 +39,7 @@ void LockMachine::Settled(Debt& debt, Released::Kind kind, absl::Status failure)
 
 void LockMachine::OnDebtAnswer(const Send& send, const Answer& answer, base::Instant now,
                                Effects& effects) {
-  Debt* const debt = FindDebt(send.hold);
+  Debt* const debt = FindDebt(send.grant);
   if (debt == nullptr) return;
   debt->in_flight = false;
   if (answer.kind == Answer::Kind::kNotHeld) {
@@ -66,7 +66,7 @@ void LockMachine::OnDebtAnswer(const Send& send, const Answer& answer, base::Ins
   debt->outcome.failure = base::Unshared(answer.failure);
   const absl::Duration backoff =
       debt->failures == 0 ? absl::ZeroDuration()  // a connection that broke: at once, on the next
-                          : Spread(kFirstBackoff, kLongestBackoff / 2, debt->failures, debt->hold);
+                          : Spread(kFirstBackoff, kLongestBackoff / 2, debt->failures, debt->grant);
   ++debt->failures;
   debt->due = now + backoff;
   if (now < debt->expires) debt->due = std::min(debt->due, debt->expires);
@@ -89,21 +89,21 @@ bool LockMachine::IsOver(const Debt& debt, base::Instant now) const {
   return debt.expires <= now && !(debt.tombstone && debt.silent && debts_.size() <= kMostGhosts);
 }
 
-Released LockMachine::Outcome(uint64_t tenure) {
+Released LockMachine::Outcome(uint64_t hold) {
   for (Debt& debt : debts_) {
-    if (debt.tenure != tenure) continue;
+    if (debt.hold != hold) continue;
     Released outcome = debt.outcome;
     outcome.failure = base::Unshared(outcome.failure);
     if (debt.settled) debts_.erase(debts_.begin() + (&debt - debts_.data()));
     return outcome;
   }
-  return {.kind = Released::Kind::kLost, .tenure = tenure};
+  return {.kind = Released::Kind::kLost, .hold = hold};
 }
 
-void LockMachine::Forget(uint64_t tenure) {
+void LockMachine::Forget(uint64_t hold) {
   for (Debt& debt : debts_) {
-    if (debt.tenure != tenure) continue;
-    debt.tenure = 0;
+    if (debt.hold != hold) continue;
+    debt.hold = 0;
     if (debt.settled) Settled(debt, debt.outcome.kind);
     return;
   }
@@ -116,21 +116,21 @@ base::Instant LockMachine::next_send() const {
   }
   if (pursuit_ && !pursuit_->in_flight) next = std::min(next, std::max(pursuit_->due, embargo_));
   if (look_ && !look_->in_flight) next = std::min(next, look_->due);
-  if (holding_ && !holding_->renewing && holding_->renew_due < next &&
-      holding_->renew_due < next_expiry()) {
-    next = holding_->renew_due;
+  if (grant_ && !grant_->renewing && grant_->renew_due < next &&
+      grant_->renew_due < next_expiry()) {
+    next = grant_->renew_due;
   }
   return next;
 }
 
 base::Instant LockMachine::next_expiry() const {
-  return holding_ ? holding_->lost_at : base::Instant::Infinite();
+  return grant_ ? grant_->lost_at : base::Instant::Infinite();
 }
 
 bool LockMachine::idle() const { return vacant() && !look_; }
 
 bool LockMachine::vacant() const {
-  return queue_.empty() && !pursuit_ && !holding_ && debts_.empty();
+  return queue_.empty() && !pursuit_ && !grant_ && debts_.empty();
 }
 
 }  // namespace redlatch::engine

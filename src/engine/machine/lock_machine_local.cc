@@ -26,22 +26,22 @@ void LockMachine::Decide(Waiter& waiter, Waiter::State state, Effects& effects) 
 void LockMachine::Acquire(Waiter& waiter, base::Instant now, Effects& effects) {
   Expire(now, effects);
   if (held()) {
-    if (const auto standing = Reenter(waiter.thread, waiter.face, now)) {
-      waiter.tenure = standing->tenure;
-      waiter.token = standing->token;
-      waiter.view = standing->view;
+    if (const auto again = Reenter(waiter.thread, waiter.face, now)) {
+      waiter.hold = again->hold;
+      waiter.token = again->token;
+      waiter.view = again->view;
       return Decide(waiter, Waiter::State::kGranted, effects);
     }
     if (joined()) return Join(waiter, now, effects);
-    const Tenure* const mine = FindOf(waiter.thread);
+    const ThreadHold* const mine = FindOf(waiter.thread);
     if (waiter.face == Face::kStd && mine != nullptr && mine->std_depth > 0) {
       return Decide(waiter, Waiter::State::kDeadlock, effects);
     }
-  } else if (holding_ && holding_->retakes_left > 0 && CanPass(waiter, now)) {
-    --holding_->retakes_left;
+  } else if (grant_ && grant_->retakes_left > 0 && CanPass(waiter, now)) {
+    --grant_->retakes_left;
     return GiveTo(waiter, now, effects);
   }
-  const bool taken = holding_ || (pursuit_ && pursuit_->queued && !unreachable_since_);
+  const bool taken = grant_ || (pursuit_ && pursuit_->queued && !unreachable_since_);
   if (taken && waiter.patience == Patience::kNone) {
     return Decide(waiter, Waiter::State::kBusy, effects);
   }
@@ -60,10 +60,10 @@ void LockMachine::Acquire(Waiter& waiter, base::Instant now, Effects& effects) {
 
 // A hold is there, and its threads share it.
 void LockMachine::Join(Waiter& waiter, base::Instant now, Effects& effects) {
-  if (holding_->others || waiter.terms != holding_->terms || waiter.terms.manual) {
+  if (grant_->others || waiter.terms != grant_->terms || waiter.terms.manual) {
     return Decide(waiter, Waiter::State::kElsewhere, effects);
   }
-  if (now < holding_->asked + waiter.options->local_window) return GiveTo(waiter, now, effects);
+  if (now < grant_->asked + waiter.options->local_window) return GiveTo(waiter, now, effects);
   waiter.since = now;
   queue_.Append(waiter);
   RenewNow(now);
@@ -74,69 +74,68 @@ void LockMachine::LetJoin(base::Instant now, Effects& effects) {
   Waiter* next = nullptr;
   for (Waiter* waiter = queue_.head(); waiter != nullptr; waiter = next) {
     next = waiter->next;
-    const bool open = holding_->failures == 0 && !holding_->others;
-    if (open && holding_->asked < waiter->since &&
-        holding_->asked + waiter->options->local_window <= now) {
-      holding_->renew_due = now;  // the answer is older than the question
+    const bool open = grant_->failures == 0 && !grant_->others;
+    if (open && grant_->asked < waiter->since &&
+        grant_->asked + waiter->options->local_window <= now) {
+      grant_->renew_due = now;  // the answer is older than the question
       continue;
     }
     queue_.Remove(*waiter);
     if (open) {
       GiveTo(*waiter, now, effects);
     } else {
-      if (holding_->failures > 0) {
+      if (grant_->failures > 0) {
         waiter->silent_since = std::min(waiter->silent_since, waiter->since);
-        waiter->failure = base::Unshared(holding_->last_failure);
+        waiter->failure = base::Unshared(grant_->last_failure);
       }
       Decide(*waiter, Waiter::State::kElsewhere, effects);
     }
   }
 }
 
-std::optional<LockMachine::Standing> LockMachine::Reenter(uint64_t thread, Face face,
-                                                          base::Instant now) {
+std::optional<Held> LockMachine::Reenter(uint64_t thread, Face face, base::Instant now) {
   if (!config_.reentrant || !held() || next_expiry() <= now) return std::nullopt;
-  Tenure* const mine = config_.explicit_owner ? &holding_->tenures.front() : FindOf(thread);
+  ThreadHold* const mine = config_.explicit_owner ? &grant_->holds.front() : FindOf(thread);
   if (mine == nullptr) return std::nullopt;
-  Tenure& tenure = *mine;
-  ++tenure.depth;
-  if (face == Face::kStd) ++tenure.std_depth;
-  return Standing{.tenure = tenure.id,
-                  .token = tenure.token,
-                  .depth = tenure.depth,
-                  .view = face == Face::kStatus ? ViewOf(tenure) : nullptr};
+  ThreadHold& hold = *mine;
+  ++hold.depth;
+  if (face == Face::kStd) ++hold.std_depth;
+  return Held{.hold = hold.id,
+              .token = hold.token,
+              .depth = hold.depth,
+              .view = face == Face::kStatus ? ViewOf(hold) : nullptr};
 }
 
-bool LockMachine::Leave(uint64_t thread, Face face) {
-  Tenure* const mine = FindOf(thread);
+bool LockMachine::ReleaseInner(uint64_t thread, Face face) {
+  ThreadHold* const mine = FindOf(thread);
   if (mine == nullptr || mine->depth < 2) return false;
-  Tenure& tenure = *mine;
+  ThreadHold& hold = *mine;
   if (face == Face::kStd) {
-    if (tenure.std_depth == 0) return false;
-    --tenure.std_depth;
+    if (hold.std_depth == 0) return false;
+    --hold.std_depth;
   }
-  --tenure.depth;
+  --hold.depth;
   return true;
 }
 
 bool LockMachine::CanPass(const Waiter& waiter, base::Instant now) const {
-  return now < holding_->deadline && !holding_->others && !holding_->pinned &&
-         now < holding_->asked + waiter.options->local_window && waiter.terms == holding_->terms &&
+  return now < grant_->deadline && !grant_->others && !grant_->pinned &&
+         now < grant_->asked + waiter.options->local_window && waiter.terms == grant_->terms &&
          !waiter.terms.manual && !config_.explicit_owner &&
-         config_.sharing == Sharing::kExclusive && holding_->next_token <= holding_->last_token;
+         config_.sharing == Sharing::kExclusive && grant_->next_token <= grant_->last_token;
 }
 
 void LockMachine::GiveTo(Waiter& waiter, base::Instant now, Effects& effects) {
   const uint64_t token =
-      config_.sharing == Sharing::kExclusive ? holding_->next_token++ : holding_->first_token;
+      config_.sharing == Sharing::kExclusive ? grant_->next_token++ : grant_->first_token;
   waiter.token = waiter.write_token == FencingToken() ? FencingToken(token) : waiter.write_token;
-  waiter.tenure = NextNumber();
+  waiter.hold = NextNumber();
   waiter.poked = false;  // it may have to wait again, where it sleeps through its hold
-  const uint64_t before = token - holding_->first_token;
-  waiter.not_before = holding_->reserved + absl::Microseconds(static_cast<int64_t>(before));
-  if (!held()) holding_->at_risk = false;
-  Tenure& tenure = holding_->tenures.emplace_back(Tenure{
-      .id = waiter.tenure,
+  const uint64_t before = token - grant_->first_token;
+  waiter.not_before = grant_->reserved + absl::Microseconds(static_cast<int64_t>(before));
+  if (!held()) grant_->at_risk = false;
+  ThreadHold& hold = grant_->holds.emplace_back(ThreadHold{
+      .id = waiter.hold,
       .thread = waiter.thread,
       .depth = 1,
       .std_depth = waiter.face == Face::kStd ? 1U : 0U,
@@ -144,7 +143,7 @@ void LockMachine::GiveTo(Waiter& waiter, base::Instant now, Effects& effects) {
       .began = now,
       .options = waiter.options,
   });
-  if (waiter.face == Face::kStatus) waiter.view = ViewOf(tenure);
+  if (waiter.face == Face::kStatus) waiter.view = ViewOf(hold);
   if (config_.counts) tally_.waited.Add(waiter.began, now);
   Decide(waiter, Waiter::State::kGranted, effects);
 }
@@ -157,7 +156,7 @@ void LockMachine::GiveToHead(base::Instant now, Effects& effects) {
   }
   Waiter& head = *queue_.head();
   queue_.Remove(head);
-  holding_->retakes_left = head.options->local_retakes;
+  grant_->retakes_left = head.options->local_retakes;
   GiveTo(head, now, effects);
 }
 
@@ -165,10 +164,10 @@ void LockMachine::GiveToHead(base::Instant now, Effects& effects) {
 void LockMachine::Settle(uint64_t ended, FencingToken token, base::Instant now, Effects& effects) {
   Waiter* const head = queue_.head();
   if (head == nullptr || !CanPass(*head, now)) {
-    LetGo(ended, token, now);
+    ReleaseGrant(ended, token, now);
     return Pursue(now);
   }
-  if (holding_->retakes_left <= 0) return GiveToHead(now, effects);
+  if (grant_->retakes_left <= 0) return GiveToHead(now, effects);
   if (head->poked) return;
   head->poked = true;
   Wake(*head, effects);
@@ -177,9 +176,9 @@ void LockMachine::Settle(uint64_t ended, FencingToken token, base::Instant now, 
 void LockMachine::Poked(Waiter& waiter, base::Instant now, Effects& effects) {
   waiter.poked = false;
   Expire(now, effects);
-  if (waiter.state != Waiter::State::kWaiting || !holding_) return;
+  if (waiter.state != Waiter::State::kWaiting || !grant_) return;
   if (held()) {
-    holding_->retakes_left = 0;  // somebody was faster: the next one is ours
+    grant_->retakes_left = 0;  // somebody was faster: the next one is ours
   } else if (queue_.head() == &waiter && CanPass(waiter, now)) {
     GiveToHead(now, effects);
   } else {
@@ -187,124 +186,125 @@ void LockMachine::Poked(Waiter& waiter, base::Instant now, Effects& effects) {
   }
 }
 
-void LockMachine::EndTenure(const Tenure& tenure, base::Instant now, Effects& effects) {
-  if (config_.counts) tally_.held_for.Add(tenure.began, now);
-  if (tenure.view != nullptr) tenure.view->Release();
-  effects.ended.push_back(tenure.options);
-  holding_->tenures.erase(holding_->tenures.begin() + (&tenure - holding_->tenures.data()));
+void LockMachine::EndHold(const ThreadHold& hold, base::Instant now, Effects& effects) {
+  if (config_.counts) tally_.held_for.Add(hold.began, now);
+  if (hold.view != nullptr) hold.view->Release();
+  effects.ended.push_back(hold.options);
+  grant_->holds.erase(grant_->holds.begin() + (&hold - grant_->holds.data()));
 }
 
-Released LockMachine::EndLevel(Tenure& tenure, Face face, base::Instant now, Effects& effects) {
-  Released released{.tenure = tenure.id, .token = tenure.token};
-  --tenure.depth;
-  if (face == Face::kStd) --tenure.std_depth;
-  if (tenure.depth > 0) return released;
-  EndTenure(tenure, now, effects);
+Released LockMachine::ReleaseLevel(ThreadHold& hold, Face face, base::Instant now,
+                                   Effects& effects) {
+  Released released{.hold = hold.id, .token = hold.token};
+  --hold.depth;
+  if (face == Face::kStd) --hold.std_depth;
+  if (hold.depth > 0) return released;
+  EndHold(hold, now, effects);
   if (held()) return released;
-  Settle(released.tenure, released.token, now, effects);
-  if (!holding_) released.kind = Released::Kind::kUnderWay;
+  Settle(released.hold, released.token, now, effects);
+  if (!grant_) released.kind = Released::Kind::kUnderWay;
   return released;
 }
 
-Released LockMachine::Release(uint64_t tenure, base::Instant now, Effects& effects) {
+Released LockMachine::Release(uint64_t hold, base::Instant now, Effects& effects) {
   Expire(now, effects);
-  if (Tenure* const current = Find(tenure)) {
+  if (ThreadHold* const current = Find(hold)) {
     // What is left of it is unlock()'s to end.
     if (current->depth == current->std_depth) return {.kind = Released::Kind::kNotHeld};
-    return EndLevel(*current, Face::kStatus, now, effects);
+    return ReleaseLevel(*current, Face::kStatus, now, effects);
   }
   for (Debt& debt : debts_) {
-    if (debt.tenure != tenure) continue;
-    if (debt.settled) return Outcome(tenure);
+    if (debt.hold != hold) continue;
+    if (debt.settled) return Outcome(hold);
     if (!debt.in_flight) debt.due = now;
-    return {.kind = Released::Kind::kUnderWay, .tenure = tenure, .token = debt.outcome.token};
+    return {.kind = Released::Kind::kUnderWay, .hold = hold, .token = debt.outcome.token};
   }
-  return {.kind = Released::Kind::kLost, .tenure = tenure};
+  return {.kind = Released::Kind::kLost, .hold = hold};
 }
 
 Released LockMachine::Unlock(uint64_t thread, base::Instant now, Effects& effects) {
   Expire(now, effects);
-  if (Tenure* const mine = FindOf(thread); mine != nullptr && mine->std_depth > 0) {
-    return EndLevel(*mine, Face::kStd, now, effects);
+  if (ThreadHold* const mine = FindOf(thread); mine != nullptr && mine->std_depth > 0) {
+    return ReleaseLevel(*mine, Face::kStd, now, effects);
   }
   for (auto lost = lost_std_.begin(); lost != lost_std_.end(); ++lost) {
     if (lost->thread != thread) continue;
-    Released released{.kind = Released::Kind::kLost, .tenure = lost->tenure, .token = lost->token};
+    Released released{.kind = Released::Kind::kLost, .hold = lost->hold, .token = lost->token};
     if (--lost->depth == 0) lost_std_.erase(lost);
     return released;
   }
   return {.kind = Released::Kind::kNotHeld};
 }
 
-void LockMachine::EndStd(base::Instant now, Effects& effects) {
+void LockMachine::ReleaseStd(base::Instant now, Effects& effects) {
   Expire(now, effects);
   lost_std_.clear();
   if (!held()) return;
-  for (size_t i = holding_->tenures.size(); i-- > 0;) {
-    Tenure& tenure = holding_->tenures[i];
-    tenure.depth -= std::exchange(tenure.std_depth, 0);
-    if (tenure.depth == 0) EndTenure(tenure, now, effects);
+  for (size_t i = grant_->holds.size(); i-- > 0;) {
+    ThreadHold& hold = grant_->holds[i];
+    hold.depth -= std::exchange(hold.std_depth, 0);
+    if (hold.depth == 0) EndHold(hold, now, effects);
   }
   if (!held()) Settle(0, FencingToken(), now, effects);
 }
 
-absl::InlinedVector<uint64_t, 1> LockMachine::tenures() const {
+absl::InlinedVector<uint64_t, 1> LockMachine::holds() const {
   absl::InlinedVector<uint64_t, 1> ids;
-  if (holding_) {
-    for (const Tenure& tenure : holding_->tenures) ids.push_back(tenure.id);
+  if (grant_) {
+    for (const ThreadHold& hold : grant_->holds) ids.push_back(hold.id);
   }
   return ids;
 }
 
-const Tenure* LockMachine::Find(uint64_t tenure) const {
-  if (!holding_) return nullptr;
-  for (const Tenure& each : holding_->tenures) {
-    if (each.id == tenure) return &each;
+const ThreadHold* LockMachine::Find(uint64_t hold) const {
+  if (!grant_) return nullptr;
+  for (const ThreadHold& each : grant_->holds) {
+    if (each.id == hold) return &each;
   }
   return nullptr;
 }
 
-const Tenure* LockMachine::FindOf(uint64_t thread) const {
-  if (!holding_) return nullptr;
-  for (const Tenure& each : holding_->tenures) {
+const ThreadHold* LockMachine::FindOf(uint64_t thread) const {
+  if (!grant_) return nullptr;
+  for (const ThreadHold& each : grant_->holds) {
     if (each.thread == thread) return &each;
   }
   return nullptr;
 }
 
-bool LockMachine::Valid(uint64_t tenure, base::Instant now) const {
-  return Find(tenure) != nullptr && now < holding_->deadline;
+bool LockMachine::Valid(uint64_t hold, base::Instant now) const {
+  return Find(hold) != nullptr && now < grant_->deadline;
 }
 
-base::Instant LockMachine::Deadline(uint64_t tenure) const {
-  return Find(tenure) != nullptr ? holding_->deadline : base::Instant();
+base::Instant LockMachine::Deadline(uint64_t hold) const {
+  return Find(hold) != nullptr ? grant_->deadline : base::Instant();
 }
 
-std::shared_ptr<TenureView> LockMachine::ViewOf(Tenure& tenure) const {
-  if (tenure.view == nullptr) tenure.view = std::make_shared<TenureView>(holding_->deadline);
-  return tenure.view;
+std::shared_ptr<HoldView> LockMachine::ViewOf(ThreadHold& hold) const {
+  if (hold.view == nullptr) hold.view = std::make_shared<HoldView>(grant_->deadline);
+  return hold.view;
 }
 
-std::shared_ptr<TenureView> LockMachine::ViewOf(uint64_t thread) {
-  if (Tenure* const mine = FindOf(thread)) return ViewOf(*mine);
+std::shared_ptr<HoldView> LockMachine::ViewOf(uint64_t thread) {
+  if (ThreadHold* const mine = FindOf(thread)) return ViewOf(*mine);
   for (const LostStd& lost : lost_std_) {
     if (lost.thread == thread) return lost.view;
   }
   return nullptr;
 }
 
-LockMachine::Standing LockMachine::Pin(uint64_t thread) {
-  Standing standing = OfThread(thread);
-  if (standing.depth > 0) holding_->pinned = true;
-  return standing;
+Held LockMachine::Pin(uint64_t thread) {
+  Held mine = OfThread(thread);
+  if (mine.depth > 0) grant_->pinned = true;
+  return mine;
 }
 
-LockMachine::Standing LockMachine::OfThread(uint64_t thread) const {
-  if (const Tenure* const mine = FindOf(thread)) {
-    return {.tenure = mine->id, .token = mine->token, .depth = mine->depth, .hold = holding_->hold};
+Held LockMachine::OfThread(uint64_t thread) const {
+  if (const ThreadHold* const mine = FindOf(thread)) {
+    return {.hold = mine->id, .token = mine->token, .depth = mine->depth, .grant = grant_->id};
   }
   for (const LostStd& lost : lost_std_) {
-    if (lost.thread == thread) return {.tenure = lost.tenure, .token = lost.token};
+    if (lost.thread == thread) return {.hold = lost.hold, .token = lost.token};
   }
   return {};
 }

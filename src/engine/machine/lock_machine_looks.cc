@@ -22,18 +22,18 @@ void LockMachine::LookAfter(absl::Duration look, base::Instant now, absl::Durati
     if (!then.is_infinite()) LookAt(then);
     return;
   }
-  if (holding_ && config_.sharing == Sharing::kExclusive) return;
+  if (grant_ && config_.sharing == Sharing::kExclusive) return;
   if (!at_once) return LookAt(due);
   if (look_) {  // which this one does not stand for
     then = std::min({then, look_->then, look_->due > now ? look_->due : then});
   }
-  look_ = Look{.hold = NextNumber(), .due = due, .then = then};
+  look_ = Look{.grant = NextNumber(), .due = due, .then = then};
 }
 
 // The waiter's heartbeat does not stand for it: that may be late, or never come.
 void LockMachine::LookAt(base::Instant due) {
   if (!look_) {
-    look_ = Look{.hold = NextNumber(), .due = due};
+    look_ = Look{.grant = NextNumber(), .due = due};
   } else if (look_->then.is_infinite() || look_->then < due) {
     look_->then = due;  // the latest: by then all claims are over
   }
@@ -42,24 +42,24 @@ void LockMachine::LookAt(base::Instant due) {
 std::optional<Send> LockMachine::NextLook(base::Instant now) {
   if (!look_ || look_->in_flight || now < look_->due) return std::nullopt;
   look_->in_flight = true;
-  return Send{.operation = Operation::kCancel, .hold = look_->hold, .sent = now};
+  return Send{.operation = Operation::kCancel, .grant = look_->grant, .sent = now};
 }
 
 void LockMachine::EndLook() {
   const Look ended = *look_;
   look_.reset();
   if (ended.then.is_infinite()) return;
-  look_ = Look{.hold = NextNumber(), .due = ended.then};
+  look_ = Look{.grant = NextNumber(), .due = ended.then};
 }
 
 // Whether that was the answer to a look.
 bool LockMachine::OnLook(const Send& send, const Answer& answer, base::Instant now) {
-  if (!look_ || look_->hold != send.hold) return false;
+  if (!look_ || look_->grant != send.grant) return false;
   if (answer.kind != Answer::Kind::kFailed || ++look_->failures >= kMostFailures) {
     EndLook();
   } else {
     look_->in_flight = false;
-    look_->due = now + Spread(kFirstBackoff, kLongestBackoff, look_->failures, look_->hold);
+    look_->due = now + Spread(kFirstBackoff, kLongestBackoff, look_->failures, look_->grant);
   }
   return true;
 }

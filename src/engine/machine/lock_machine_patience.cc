@@ -65,7 +65,7 @@ bool LockMachine::IsInTheWay(const Waiter& waiter) const {
 }
 
 bool LockMachine::KnowsWhy(const Waiter& waiter) const {
-  return unreachable_since_ || (holding_ && !joined()) || (pursuit_ && pursuit_->queued) ||
+  return unreachable_since_ || (grant_ && !joined()) || (pursuit_ && pursuit_->queued) ||
          waiter.since <= taken_at_;
 }
 
@@ -77,7 +77,7 @@ base::Instant LockMachine::GivesUpAt(const Waiter& waiter, base::Instant sent) c
   const base::Instant met = SilentSince(waiter);
   if (unreachable_since_) return after(std::min(*unreachable_since_, met));
   base::Instant asked = sent;
-  if (holding_) {
+  if (grant_) {
     if (joined()) asked = std::min(asked, waiter.since);  // whether it may join
   } else if (pursuit_ && pursuit_->in_flight && !pursuit_->attempts.empty()) {
     asked = std::min(asked, pursuit_->attempts.back().sent);
@@ -101,7 +101,7 @@ void LockMachine::GiveUp(Waiter& waiter, Waiter::State as, base::Instant now, Ef
   }
   CountEnd(waiter.state);
   Expire(now, effects);
-  if (holding_ && !held()) {
+  if (grant_ && !held()) {
     Settle(0, FencingToken(), now, effects);
   } else {
     Pursue(now);

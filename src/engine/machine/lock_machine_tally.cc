@@ -25,7 +25,7 @@ void LockMachine::CountEnd(Waiter::State state) {
 void LockMachine::OnMisuse() { ++tally_.misused; }
 
 uint64_t LockMachine::releasing() const {
-  uint64_t holds = holding_ && !held() ? 1 : 0;
+  uint64_t holds = grant_ && !held() ? 1 : 0;
   for (const Debt& debt : debts_) holds += debt.releases && !debt.settled ? 1 : 0;
   return holds;
 }

@@ -12,11 +12,11 @@
 namespace redlatch::engine {
 
 // A hold id without the client's own part: fresh for every acquisition at the server. 0: none.
-using HoldNumber = uint64_t;
+using GrantId = uint64_t;
 
 // From one number to the next: all digits change, as the server's Lua hashes some of them only (see
 // docs/decisions/0017-numbers-whose-digits-all-change.md).
-inline constexpr HoldNumber kNumberStep = 7919;
+inline constexpr GrantId kNumberStep = 7919;
 
 enum class Operation : uint8_t { kAcquire, kRenew, kRelease, kCancel };
 
@@ -30,7 +30,7 @@ struct Told {
 
 // One acquisition at the server, as `acquire` and a re-queueing `release` are given it.
 struct Bid {
-  HoldNumber hold = 0;
+  GrantId grant = 0;
   Terms terms;
   uint32_t attempt = 0;
   bool wait = false;    // be queued where it is not free
@@ -43,7 +43,7 @@ struct Bid {
 // A script to run. Deadlines of what it brings count from `sent`.
 struct Send {
   Operation operation = Operation::kAcquire;
-  HoldNumber hold = 0;
+  GrantId grant = 0;
   base::Instant sent;
   absl::Duration lease = absl::ZeroDuration();  // kRenew: the new one; else the hold's own
   Bid bid;                                      // kAcquire; kRelease where bid.hold is not 0
@@ -92,8 +92,8 @@ struct Answer {
 };
 
 // The message by which a lock is handed over.
-struct Grant {
-  HoldNumber hold = 0;
+struct NewGrant {
+  GrantId grant = 0;
   uint32_t attempt = 0;
   uint64_t token = 0;
   absl::Duration claim = absl::ZeroDuration();  // until it is confirmed

@@ -11,7 +11,7 @@
 #include "redlatch/fencing_token.h"
 #include "redlatch/lock_options.h"
 #include "src/base/clock.h"
-#include "src/engine/machine/tenure_view.h"
+#include "src/engine/machine/hold_view.h"
 
 namespace redlatch::engine {
 
@@ -45,7 +45,7 @@ enum class Patience : uint8_t {
 struct Waiter {
   enum class State : uint8_t {
     kWaiting,
-    kGranted,    // `tenure`, `token`, `not_before` are set; of a Face::kStatus, `view` too
+    kGranted,    // `hold`, `token`, `not_before` are set; of a Face::kStatus, `view` too
     kBusy,       // out of time; or not patient, and the lock is somebody else's
     kDeadlock,   // its thread holds the lock already
     kElsewhere,  // a hold of its own is needed: this one may not be joined
@@ -68,9 +68,9 @@ struct Waiter {
 
   // The outcome.
   State state = State::kWaiting;
-  uint64_t tenure = 0;
+  uint64_t hold = 0;
   FencingToken token;
-  std::shared_ptr<TenureView> view;
+  std::shared_ptr<HoldView> view;
   base::Instant not_before;  // the token must not be used sooner
   absl::Status failure;      // before: what is wrong with the server, where that is known
 

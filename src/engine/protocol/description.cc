@@ -18,13 +18,13 @@ std::string KeyOf(std::string_view client) {
 
 }  // namespace
 
-std::string_view ClientOf(std::string_view hold) {
+std::string_view ClientOf(std::string_view grant) {
   constexpr size_t kSize = 32;
-  if (hold.ends_with('k')) hold.remove_suffix(1);
-  const bool ours = hold.size() > kSize + 1 && hold[kSize] == ':' &&
-                    hold.find_first_not_of("0123456789abcdef") == kSize &&
-                    hold.find_first_not_of("0123456789", kSize + 1) == hold.npos;
-  return ours ? hold.substr(0, kSize) : std::string_view();
+  if (grant.ends_with('k')) grant.remove_suffix(1);
+  const bool ours = grant.size() > kSize + 1 && grant[kSize] == ':' &&
+                    grant.find_first_not_of("0123456789abcdef") == kSize &&
+                    grant.find_first_not_of("0123456789", kSize + 1) == grant.npos;
+  return ours ? grant.substr(0, kSize) : std::string_view();
 }
 
 LockInfo::Process ThisProcess(std::string_view program) {
@@ -42,7 +42,7 @@ redis::Command DescribeCommand(std::string_view client, const LockInfo::Process&
   return redis::Command({"SET", KeyOf(client), WriteDescription(process, since), "PX", millis});
 }
 
-void AddProcesses(redis::Channel& channel, base::Instant deadline, LockInfo& info) {
+void AddProcesses(redis::SharedConnection& connection, base::Instant deadline, LockInfo& info) {
   std::map<std::string_view, std::vector<LockInfo::Party*>> parties;
   for (auto* const list : {&info.holders, &info.waiters}) {
     for (LockInfo::Party& party : *list) {
@@ -56,7 +56,7 @@ void AddProcesses(redis::Channel& channel, base::Instant deadline, LockInfo& inf
   for (const auto& [client, its] : parties) keys.push_back(KeyOf(client));
   std::vector<std::string_view> words = {"MGET"};
   words.insert(words.end(), keys.begin(), keys.end());
-  const absl::StatusOr<redis::Reply> reply = channel.Call(redis::Command(words), deadline);
+  const absl::StatusOr<redis::Reply> reply = connection.Call(redis::Command(words), deadline);
   if (!reply.ok() || reply->elements.size() != keys.size()) return;
   auto described = reply->elements.begin();
   for (const auto& [client, its] : parties) {
@@ -66,9 +66,9 @@ void AddProcesses(redis::Channel& channel, base::Instant deadline, LockInfo& inf
   }
 }
 
-Farewell::Farewell(redis::Channel& channel, std::string_view client)
-    : channel_(channel), command_({"DEL", KeyOf(client)}) {}
+Farewell::Farewell(redis::SharedConnection& connection, std::string_view client)
+    : connection_(connection), command_({"DEL", KeyOf(client)}) {}
 
-Farewell::~Farewell() { channel_.Send(command_).IgnoreError(); }
+Farewell::~Farewell() { connection_.Send(command_).IgnoreError(); }
 
 }  // namespace redlatch::engine

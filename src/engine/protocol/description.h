@@ -9,7 +9,7 @@
 #include "absl/time/time.h"
 #include "redlatch/lock_info.h"
 #include "src/base/clock.h"
-#include "src/redis/link/channel.h"
+#include "src/redis/link/shared_connection.h"
 #include "src/redis/wire/codec.h"
 
 namespace redlatch::engine {
@@ -25,7 +25,7 @@ inline constexpr std::string_view kDescriptionKeyPrefix = "redlatch:client:";
 
 // The client in a hold id: <client>:<number>, and `k` where its holder may keep it. Empty where the
 // text is none of this version of the protocol.
-std::string_view ClientOf(std::string_view hold);
+std::string_view ClientOf(std::string_view grant);
 
 // This process; `program` empty: the program's own name.
 LockInfo::Process ThisProcess(std::string_view program);
@@ -42,20 +42,20 @@ redis::Command DescribeCommand(std::string_view client, const LockInfo::Process&
 
 // Fills in the processes of those holders and waiters whose clients have told of themselves. One
 // command, none where there is nobody; where it fails, nothing is known of anybody.
-void AddProcesses(redis::Channel& channel, base::Instant deadline, LockInfo& info);
+void AddProcesses(redis::SharedConnection& connection, base::Instant deadline, LockInfo& info);
 
 // Takes a client's description away when it is destroyed. Waits for nobody: where the server is not
 // there, the description ends by itself.
 class Farewell {
  public:
-  // The channel outlives this object.
-  Farewell(redis::Channel& channel, std::string_view client);
+  // The connection outlives this object.
+  Farewell(redis::SharedConnection& connection, std::string_view client);
   ~Farewell();
   Farewell(const Farewell&) = delete;
   Farewell& operator=(const Farewell&) = delete;
 
  private:
-  redis::Channel& channel_;
+  redis::SharedConnection& connection_;
   const redis::Command command_;
 };
 

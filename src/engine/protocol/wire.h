@@ -52,7 +52,7 @@ class Request {
 
  private:
   void Keys(const Subject& subject);
-  void Gone(const Subject& subject, HoldNumber hold);
+  void Gone(const Subject& subject, GrantId grant);
   void ExtraKeys(const Subject& subject);
   void Bid(const Subject& subject, const engine::Bid& bid);
   void Begin() { starts_.push_back(text_.size()); }
@@ -63,7 +63,7 @@ class Request {
   void PutKey(const Subject& subject, std::string_view suffix);
   void PutNumber(int64_t value);
   void PutMillis(absl::Duration value);
-  void PutHold(const Subject& subject, HoldNumber hold);
+  void PutHold(const Subject& subject, GrantId grant);
 
   const LuaScript* script_ = nullptr;
   size_t key_count_ = 0;
@@ -86,8 +86,8 @@ Part ReadPart(const redis::Reply& reply);
 struct Message {
   enum class Kind : uint8_t { kGrant, kForced, kTold };
   Kind kind = Kind::kGrant;
-  Grant grant;  // kForced, kTold: its `hold` alone
-  Told told;    // kTold
+  NewGrant news;  // kForced, kTold: its `hold` alone
+  Told told;      // kTold
   std::string_view key;
 };
 // Nothing where the message is none of ours.

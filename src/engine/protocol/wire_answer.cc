@@ -93,12 +93,12 @@ bool ReadText(Operation operation, std::string_view text, Answer& answer) {
   return (!bid || ReadBid(text, answer.bid)) && ReadNotes(text, answer);
 }
 
-bool TakeHold(const Identity& identity, std::string_view& text, HoldNumber& hold) {
+bool TakeHold(const Identity& identity, std::string_view& text, GrantId& grant) {
   std::string_view word = TakeWord(text);
   if (word.ends_with('k')) word.remove_suffix(1);  // of a hold that may be kept
   const size_t colon = identity.client.size();
   return word.size() > colon && word.substr(0, colon) == identity.client && word[colon] == ':' &&
-         ReadNumber(word.substr(colon + 1), hold);
+         ReadNumber(word.substr(colon + 1), grant);
 }
 
 // When that was, in microseconds of the server's clock; what is no such number tells nothing.
@@ -191,7 +191,7 @@ std::optional<Message> ReadMessage(const Identity& identity, std::string_view te
   Message message;
   const std::string_view word = TakeWord(text);
   if (word != "grant" && word != "forced" && word != "told") return std::nullopt;
-  if (!TakeHold(identity, text, message.grant.hold)) return std::nullopt;
+  if (!TakeHold(identity, text, message.news.grant)) return std::nullopt;
   if (word == "forced") {
     message.kind = Message::Kind::kForced;
   } else if (word == "told") {
@@ -199,12 +199,12 @@ std::optional<Message> ReadMessage(const Identity& identity, std::string_view te
     if (!ReadTold(text, message.told)) return std::nullopt;
   } else {
     int64_t claim = 0;
-    Grant& grant = message.grant;
-    if (!ReadNumber(TakeWord(text), grant.attempt) || !ReadNumber(TakeWord(text), grant.token) ||
-        !ReadNumber(TakeWord(text), claim) || !ReadNumber(TakeWord(text), grant.others)) {
+    NewGrant& news = message.news;
+    if (!ReadNumber(TakeWord(text), news.attempt) || !ReadNumber(TakeWord(text), news.token) ||
+        !ReadNumber(TakeWord(text), claim) || !ReadNumber(TakeWord(text), news.others)) {
       return std::nullopt;
     }
-    grant.claim = absl::Milliseconds(claim);
+    news.claim = absl::Milliseconds(claim);
   }
   message.key = text;
   return message;

@@ -67,11 +67,11 @@ void Request::PutNumber(int64_t value) {
 
 void Request::PutMillis(absl::Duration value) { PutNumber(Millis(value)); }
 
-void Request::PutHold(const Subject& subject, HoldNumber hold) {
+void Request::PutHold(const Subject& subject, GrantId grant) {
   Begin();
   text_.append(subject.identity.client);
   text_.append(":");
-  Add(hold);
+  Add(grant);
 }
 
 void Request::Keys(const Subject& subject) {
@@ -81,11 +81,11 @@ void Request::Keys(const Subject& subject) {
   PutKey(subject, kFenceSuffix);
 }
 
-void Request::Gone(const Subject& subject, HoldNumber hold) {
+void Request::Gone(const Subject& subject, GrantId grant) {
   PutKey(subject, subject.plan.keys.gone);
   text_.append(subject.identity.client);
   text_.append(".");
-  Add(hold);
+  Add(grant);
 }
 
 void Request::ExtraKeys(const Subject& subject) {
@@ -94,7 +94,7 @@ void Request::ExtraKeys(const Subject& subject) {
 }
 
 void Request::Bid(const Subject& subject, const engine::Bid& bid) {
-  PutHold(subject, bid.hold);
+  PutHold(subject, bid.grant);
   PutMillis(bid.terms.lease);
   Begin();
   Add(bid.block, " ", bid.attempt, bid.wait ? " 1 " : " 0 ",
@@ -119,14 +119,15 @@ void Request::Bid(const Subject& subject, const engine::Bid& bid) {
 Request::Request(const Subject& subject, const Send& send)
     : script_(&ScriptFor(subject.plan.scripts, send.operation)) {
   const Operation operation = send.operation;
-  const bool again = operation == Operation::kRelease && send.bid.hold != 0;
+  const bool again = operation == Operation::kRelease && send.bid.grant != 0;
   const int64_t gone_ms = send.tombstone ? Millis(send.lease) : 0;
   const bool plain = operation == Operation::kRelease && !again && gone_ms == 0 &&
                      send.last_used == send.last_reserved &&
                      (subject.plan.sharing == Sharing::kJoined || !IsExplicit(subject));
   Keys(subject);
-  if (operation != Operation::kRenew && !plain) Gone(subject, send.hold);
-  if (operation == Operation::kRelease && !plain) Gone(subject, again ? send.bid.hold : send.hold);
+  if (operation != Operation::kRenew && !plain) Gone(subject, send.grant);
+  if (operation == Operation::kRelease && !plain)
+    Gone(subject, again ? send.bid.grant : send.grant);
   ExtraKeys(subject);
   key_count_ = starts_.size();
 
@@ -134,7 +135,7 @@ Request::Request(const Subject& subject, const Send& send)
     Bid(subject, send.bid);
     return;
   }
-  PutHold(subject, send.hold);
+  PutHold(subject, send.grant);
   if (operation == Operation::kRenew) {
     PutMillis(send.lease);
   } else if (operation == Operation::kCancel) {

@@ -7,7 +7,7 @@
 
 #include "src/base/status.h"
 #include "src/engine/machine/timing.h"
-#include "src/engine/runtime/handle.h"
+#include "src/engine/runtime/lock_session.h"
 
 namespace redlatch::engine {
 namespace {
@@ -16,7 +16,7 @@ constexpr absl::Duration kListenTimeout = absl::Milliseconds(500);
 
 }  // namespace
 
-bool Handle::Listen(ParkedWaiter& waiter, base::Instant answered_by, const Want& want) {
+bool LockSession::Listen(ParkedWaiter& waiter, base::Instant answered_by, const Want& want) {
   if (core_->listening()) return true;
   const base::Instant now = base::Now();
   base::Instant end = answered_by;
@@ -41,7 +41,7 @@ bool Handle::Listen(ParkedWaiter& waiter, base::Instant answered_by, const Want&
   return false;
 }
 
-void Handle::Compete(ParkedWaiter& waiter, base::Instant deadline, const Want& want) {
+void LockSession::Compete(ParkedWaiter& waiter, base::Instant deadline, const Want& want) {
   base::Instant answered_by = deadline + PatienceForAnswer(want.wait, core_->command_timeout());
   if (!Listen(waiter, answered_by, want)) return;
   std::optional<std::stop_callback<std::function<void()>>> on_stop;
@@ -82,8 +82,8 @@ void Handle::Compete(ParkedWaiter& waiter, base::Instant deadline, const Want& w
     if (waiter.state == Waiter::State::kWaiting && waiter.poked) {
       machine.Poked(waiter, now, effects);
     }
-    if (waiter.state == Waiter::State::kGranted && waiter.tenure != 0 &&
-        !machine.Valid(waiter.tenure, now)) {
+    if (waiter.state == Waiter::State::kGranted && waiter.hold != 0 &&
+        !machine.Valid(waiter.hold, now)) {
       // The thread did not run for longer than the lease: as if it had never been granted.
       machine.Expire(now, effects);
       waiter.view.reset();

@@ -21,12 +21,12 @@ constexpr std::string_view kTwoServers =
 }  // namespace
 
 Core::Inside::Inside(Core& core)
-    : table({.unreachable_after = core.options_.unreachable_after, .numbers = &core.numbers_},
-            static_cast<size_t>(std::max(core.options_.stats_names, 0)),
-            [this](Entry& entry) {
-              renewer.Remove(entry);
-              notifier.Remove(entry);
-            }),
+    : machines({.unreachable_after = core.options_.unreachable_after, .numbers = &core.numbers_},
+               static_cast<size_t>(std::max(core.options_.stats_names, 0)),
+               [this](Entry& entry) {
+                 renewer.Remove(entry);
+                 notifier.Remove(entry);
+               }),
       renewer(core, core.pace_.refresh),
       notifier(core) {}
 
@@ -43,15 +43,16 @@ Core::Core(redis::Url url, ClientOptions options, DescriptionPace pace)
       pace_(pace),
       description_(DescribeCommand(identity_.client, ThisProcess(options_.program), absl::Now(),
                                    pace_.lifetime)),
-      channel_(std::in_place, url_,
-               redis::ChannelOptions{.on_reconnected = [this] { inside_->renewer.Reconnected(); },
-                                     .on_replica =
-                                         [this] {
-                                           if (!ended_) subscriber_->MakeAnew();
-                                         },
-                                     .introduction = description_}),
-      farewell_(*channel_, identity_.client),
-      scripts_(*channel_),
+      connection_(std::in_place, url_,
+                  redis::SharedConnectionOptions{
+                      .on_reconnected = [this] { inside_->renewer.Reconnected(); },
+                      .on_replica =
+                          [this] {
+                            if (!ended_) subscriber_->MakeAnew();
+                          },
+                      .introduction = description_}),
+      farewell_(*connection_, identity_.client),
+      scripts_(*connection_),
       inside_(std::make_unique<Inside>(*this)) {
   subscriber_.emplace(
       url_,
@@ -62,7 +63,7 @@ Core::Core(redis::Url url, ClientOptions options, DescriptionPace pace)
           // The next acquisition subscribes anew, or says why it cannot.
           .on_refused = [this](std::string_view, const absl::Status&) { listening_.store(false); },
           .where = [this]() -> std::optional<redis::SocketAddress> {
-            std::optional<redis::Peer> peer = channel_->peer();
+            std::optional<redis::Peer> peer = connection_->peer();
             if (!peer) return std::nullopt;
             return std::move(peer->address);
           },
@@ -77,7 +78,7 @@ Core::~Core() {
 // In a forked child, in place of destruction.
 void Core::Abandon() {
   subscriber_.reset();
-  channel_.reset();
+  connection_.reset();
 }
 
 std::shared_ptr<Core> Core::Make(redis::Url url, ClientOptions options, DescriptionPace pace) {
@@ -99,12 +100,12 @@ absl::Status Core::Refusal() const {
 ClientStats Core::Stats() {
   ClientStats stats{.server = server(), .name = url_.client_name, .id = identity_.client};
   if (in_forked_child()) return stats;
-  const redis::Channel::Stats channel = channel_->stats();
-  stats.connects = channel.connects;
-  stats.breaks = channel.breaks;
+  const redis::SharedConnection::Stats connection = connection_->stats();
+  stats.connects = connection.connects;
+  stats.breaks = connection.breaks;
   stats.reconnects = reconnects_.load(std::memory_order_relaxed);
-  stats.late = channel.late;
-  stats.locks = table().Stats();
+  stats.late = connection.late;
+  stats.locks = machines().Stats();
   for (const LockStats& lock : stats.locks) stats.all += lock;
   return stats;
 }
@@ -118,10 +119,10 @@ Subject Core::SubjectOf(const Entry& entry) const {
           .claim = round_trips_.Claim()};
 }
 
-std::string Core::ReaderName(HoldNumber write_hold) {
+std::string Core::ReaderName(GrantId write_grant) {
   const uint64_t fresh = numbers_.fetch_add(1) + 1;
-  if (write_hold == 0) return absl::StrCat("read:", fresh, ":", identity_.client);
-  return absl::StrCat("nest:", fresh, ":", identity_.client, ":", write_hold);
+  if (write_grant == 0) return absl::StrCat("read:", fresh, ":", identity_.client);
+  return absl::StrCat("nest:", fresh, ":", identity_.client, ":", write_grant);
 }
 
 std::string Core::FreshId() {
@@ -173,7 +174,7 @@ void Core::NoteHearing(bool has_subscriber, base::Instant sent) {
     case Hearing::Verdict::kNothingNew:
       return;
     case Hearing::Verdict::kMakeAnew:
-      channel_->MakeAnew(kTwoServers);
+      connection_->MakeAnew(kTwoServers);
       return subscriber_->MakeAnew();
     case Hearing::Verdict::kDeaf:
       return TellWhetherItHears(false);
@@ -193,11 +194,11 @@ void Core::TellWhetherItHears(bool hears) {
 
 // Newest wins: whichever was made anew has found out where the server is now.
 void Core::Align() {
-  const std::optional<redis::Peer> commands = channel_->peer();
+  const std::optional<redis::Peer> commands = connection_->peer();
   const std::optional<redis::Peer> messages = subscriber_->peer();
   if (!commands || !messages || commands->address == messages->address) return;
   if (commands->since < messages->since) {
-    channel_->MakeAnew("its messages come from another address by now");
+    connection_->MakeAnew("its messages come from another address by now");
   } else {
     subscriber_->MakeAnew();
   }
@@ -212,10 +213,10 @@ absl::Status Core::Listen(base::Instant deadline, const std::stop_token& stop) {
   return subscribed;
 }
 
-bool Core::OnGrant(Entry& entry, const Grant& grant) {
+bool Core::OnGrant(Entry& entry, const NewGrant& news) {
   bool known = false;
   Feed(entry, [&](LockMachine& machine, Effects& effects) {
-    known = machine.OnGrant(grant, base::Now(), effects);
+    known = machine.OnGrant(news, base::Now(), effects);
   });
   return known;
 }
@@ -223,36 +224,36 @@ bool Core::OnGrant(Entry& entry, const Grant& grant) {
 void Core::OnMessage(std::string_view text) {
   const std::optional<Message> message = ReadMessage(identity_, text);
   if (!message) return;
-  const Grant& grant = message->grant;
-  Table& table = inside_->table;
-  Entry* const its = table.ReferTo(message->key, grant.hold);
+  const NewGrant& news = message->news;
+  MachineTable& machines = inside_->machines;
+  Entry* const its = machines.ReferTo(message->key, news.grant);
   if (message->kind != Message::Kind::kGrant) {
     if (its == nullptr) return;  // it is over
     Feed(*its, [&](LockMachine& machine, Effects&) {
       if (message->kind == Message::Kind::kTold) return machine.OnTold(message->told);
-      machine.OnForced(grant.hold, base::Now());
+      machine.OnForced(news.grant, base::Now());
     });
-    table.Drop(*its);
+    machines.Unrefer(*its);
     return;
   }
   bool known = false;
   if (its != nullptr) {
-    known = OnGrant(*its, grant);
-    table.Drop(*its);
+    known = OnGrant(*its, news);
+    machines.Unrefer(*its);
   }
   if (known) return;
-  table.Visit(message->key, [&](Entry& entry) { known = known || OnGrant(entry, grant); });
-  table.Visit(message->key, [&](Entry& entry) {
+  machines.Visit(message->key, [&](Entry& entry) { known = known || OnGrant(entry, news); });
+  machines.Visit(message->key, [&](Entry& entry) {
     if (std::exchange(known, true)) return;  // one of them cancels it
     Feed(entry, [&](LockMachine& machine, Effects&) {
-      machine.OnUnwanted(grant.hold, grant.claim, 1, base::Now());
+      machine.OnUnwanted(news.grant, news.claim, 1, base::Now());
     });
   });
 }
 
 void Core::StopAll(std::string_view name, const void* object) {
   if (in_forked_child()) return;
-  table().Visit(absl::StrCat(options_.key_prefix, std::string(name)), [&](Entry& entry) {
+  machines().Visit(absl::StrCat(options_.key_prefix, std::string(name)), [&](Entry& entry) {
     Feed(entry, [&](LockMachine& machine, Effects& effects) {
       machine.StopAll(object, base::Now(), effects);
     });
@@ -261,7 +262,7 @@ void Core::StopAll(std::string_view name, const void* object) {
 
 void Core::Expire(Entry& entry) {
   Feed(entry, [](LockMachine& machine, Effects& effects) { machine.Expire(base::Now(), effects); });
-  inside_->table.Drop(entry);
+  inside_->machines.Unrefer(entry);
 }
 
 void Core::Reconnected() {
@@ -271,7 +272,7 @@ void Core::Reconnected() {
   inside_->notifier.Post(Notifier::Urgency::kNotice, [observer = observer_, server = server()] {
     RunUsersCode("an Observer", [&] { observer->OnReconnected(server); });
   });
-  inside_->table.VisitAll([this](Entry& entry) {
+  inside_->machines.VisitAll([this](Entry& entry) {
     Feed(entry, [](LockMachine& machine, Effects&) { machine.OnReconnected(base::Now()); });
   });
   counts_.RepeatAll();
@@ -279,7 +280,7 @@ void Core::Reconnected() {
 
 void Core::Describe() {
   // Where there is no connection, the next one begins with it.
-  channel_->Send(description_).IgnoreError();
+  connection_->Send(description_).IgnoreError();
 }
 
 void Core::Finish(Entry& entry, Effects& effects) {
@@ -295,17 +296,17 @@ void Core::Finish(Entry& entry, Effects& effects) {
 
 void Core::Post(const Entry& entry, Loss loss) {
   losses_.fetch_add(1, std::memory_order_release);
-  if (loss.tenure.view != nullptr) {
+  if (loss.hold.view != nullptr) {
     inside_->notifier.Post(Notifier::Urgency::kStopToken,
-                           [view = std::move(loss.tenure.view)] { view->Fire(); });
+                           [view = std::move(loss.hold.view)] { view->Fire(); });
   }
   LostLease lost{.lock = std::string(entry.keys.name()),
                  .server = server(),
-                 .token = loss.tenure.token,
+                 .token = loss.hold.token,
                  .reason = std::move(loss.reason)};
   inside_->notifier.Post(
       Notifier::Urgency::kCallback,
-      [observer = observer_, options = std::move(loss.tenure.options), lost = std::move(lost)] {
+      [observer = observer_, options = std::move(loss.hold.options), lost = std::move(lost)] {
         RunUsersCode("an Observer", [&] { observer->OnLost(lost); });
         if (options->on_lost) RunUsersCode("on_lost", [&] { options->on_lost(lost); });
       });

@@ -25,14 +25,14 @@
 #include "src/engine/runtime/counts.h"
 #include "src/engine/runtime/entry.h"
 #include "src/engine/runtime/hearing.h"
+#include "src/engine/runtime/machine_table.h"
 #include "src/engine/runtime/notifier.h"
-#include "src/engine/runtime/registry.h"
 #include "src/engine/runtime/renewer.h"
 #include "src/engine/runtime/round_trips.h"
-#include "src/engine/runtime/table.h"
 #include "src/engine/runtime/users_code.h"
-#include "src/redis/link/channel.h"
+#include "src/engine/runtime/weak_map.h"
 #include "src/redis/link/scripts.h"
+#include "src/redis/link/shared_connection.h"
 #include "src/redis/link/subscriber.h"
 #include "src/redis/url/url.h"
 
@@ -58,19 +58,19 @@ class Core {
   absl::Status Refusal() const;
 
   const ClientOptions& options() const { return options_; }
-  const std::string& server() const { return channel_->server(); }
+  const std::string& server() const { return connection_->server(); }
   absl::Duration command_timeout() const { return url_.command_timeout; }
   absl::Duration connect_timeout() const { return url_.connect_timeout; }
-  redis::Channel& channel() { return *channel_; }
+  redis::SharedConnection& connection() { return *connection_; }
   redis::Scripts& scripts() { return scripts_; }
-  Table& table() { return inside_->table; }
+  MachineTable& machines() { return inside_->machines; }
   bool observed() const { return options_.observer != nullptr; }
   // Tells the observer, the default one if there is no other: a function of it.
   template <class Event>
   void Tell(Event&& event) {
     RunUsersCode("an Observer", [&] { event(*observer_); });
   }
-  // How many tenures were lost so far: who keeps holds looks through them when it grows.
+  // How many holds were lost so far: who keeps holds looks through them when it grows.
   uint64_t losses() const { return losses_.load(std::memory_order_acquire); }
 
   // Empty in a forked child, but for what does not change.
@@ -79,11 +79,11 @@ class Core {
   Subject SubjectOf(const Entry& entry) const;
   // An owner for one hold of readers, "read:<a fresh number>:<client>", or, under that write hold,
   // "nest:<a fresh number>:<the hold>": the server tells by it who reads from who writes.
-  std::string ReaderName(HoldNumber write_hold);
+  std::string ReaderName(GrantId write_grant);
   // "<client>:<a fresh number>"
   std::string FreshId();
-  Registry<Readers>& readers() { return readers_; }
-  Registry<Permits>& permits() { return permits_; }
+  WeakMap<Readers>& readers() { return readers_; }
+  WeakMap<Permits>& permits() { return permits_; }
   const Identity& identity() const { return identity_; }
   // What this client has counted down.
   Counts& counts() { return counts_; }
@@ -142,7 +142,7 @@ class Core {
   struct Inside {
     explicit Inside(Core& core);
     ~Inside();  // ends the threads, which use all of it
-    Table table;
+    MachineTable machines;
     Renewer renewer;
     Notifier notifier;
   };
@@ -154,7 +154,7 @@ class Core {
   void OnMessage(std::string_view text);
   void NoteHearing(bool has_subscriber, base::Instant sent);
   void TellWhetherItHears(bool hears);
-  bool OnGrant(Entry& entry, const Grant& grant);
+  bool OnGrant(Entry& entry, const NewGrant& news);
   void Finish(Entry& entry, Effects& effects);
   void Post(const Entry& entry, Loss loss);
   void Post(const Entry& entry, Notice notice);
@@ -165,8 +165,8 @@ class Core {
   const std::shared_ptr<Observer> observer_;
   const Identity identity_;
   RoundTrips round_trips_;
-  Registry<Readers> readers_;
-  Registry<Permits> permits_;
+  WeakMap<Readers> readers_;
+  WeakMap<Permits> permits_;
   Counts counts_{*this};
   std::atomic<uint64_t> numbers_{0};
   std::atomic<uint64_t> losses_{0};
@@ -181,7 +181,7 @@ class Core {
   base::Instant pinged_ ABSL_GUARDED_BY(hearing_mu_);
   const DescriptionPace pace_;
   const redis::Command description_;
-  std::optional<redis::Channel> channel_;
+  std::optional<redis::SharedConnection> connection_;
   const Farewell farewell_;  // behind whatever those below still send
   redis::Scripts scripts_;
   // Its thread uses all of this object and is stopped before; its descriptor wakes threads in
@@ -200,7 +200,7 @@ void Core::Feed(Entry& entry, Event&& event) {
     event(entry.machine, effects);
     send_at = entry.machine.next_send();
     expiry_at = entry.machine.next_expiry();
-    entry.hold.store(entry.machine.hold(), std::memory_order_relaxed);
+    entry.grant.store(entry.machine.grant(), std::memory_order_relaxed);
   }
   if (!effects.wakes.empty() || !effects.through.empty() || !effects.losses.empty() ||
       !effects.notices.empty()) {

@@ -40,7 +40,7 @@ struct Entry {
 
   // The hold that the machine bids for, or has; 0: none. Who has a message about it finds its entry
   // by this.
-  std::atomic<HoldNumber> hold{0};
+  std::atomic<GrantId> grant{0};
 
   std::atomic<int> objects{0};     // lock objects
   std::atomic<int> references{0};  // handles, and whoever works on the entry just now

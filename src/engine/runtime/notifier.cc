@@ -122,7 +122,7 @@ void Notifier::Work(const std::shared_ptr<State>& shared) {
     }
     const base::Instant now = base::Now();
     if (Entry* const entry = state.timers.PopDue(now)) {
-      Table::Refer(*entry);
+      MachineTable::Refer(*entry);
       state.led = true;
       state.mu.Unlock();
       state.core.Expire(*entry);

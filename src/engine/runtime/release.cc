@@ -5,11 +5,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/base/no_cancellation.h"
-#include "src/engine/runtime/handle.h"
+#include "src/engine/runtime/lock_session.h"
 
 namespace redlatch::engine {
 
-absl::Status Handle::ReleaseStatus(const Released& released) const {
+absl::Status LockSession::ReleaseStatus(const Released& released) const {
   switch (released.kind) {
     case Released::Kind::kDone:
       return absl::OkStatus();
@@ -28,45 +28,45 @@ absl::Status Handle::ReleaseStatus(const Released& released) const {
 }
 
 template <class Event>
-Handle::Ending Handle::Begin(base::Instant deadline, Event event) {
+LockSession::Ending LockSession::Begin(base::Instant deadline, Event event) {
   Ending ending;
   core_->Feed(entry_, [&](LockMachine& machine, Effects& effects) {
     const base::Instant now = base::Now();
     ending.released = event(machine, now, effects);
     if (ending.released.kind == Released::Kind::kUnderWay && now < deadline) {
-      ending.send = machine.NextSendOf(ending.released.tenure, now);
+      ending.send = machine.NextSendOf(ending.released.hold, now);
     }
   });
   return ending;
 }
 
-Handle::Ending Handle::BeginRelease(uint64_t tenure, base::Instant deadline) {
+LockSession::Ending LockSession::BeginRelease(uint64_t hold, base::Instant deadline) {
   return Begin(deadline, [&](LockMachine& machine, base::Instant now, Effects& effects) {
-    return machine.Release(tenure, now, effects);
+    return machine.Release(hold, now, effects);
   });
 }
 
 // What the server said to the script of an ending, and whether there is to be another.
-void Handle::Hear(Ending& ending, const Answer& answer, base::Instant deadline) {
+void LockSession::Hear(Ending& ending, const Answer& answer, base::Instant deadline) {
   core_->Feed(entry_, [&](LockMachine& machine, Effects& effects) {
     const base::Instant now = base::Now();
-    const uint64_t tenure = ending.released.tenure;
+    const uint64_t hold = ending.released.hold;
     machine.OnAnswer(*ending.send, answer, now, effects);
-    ending.released = machine.Outcome(tenure);
+    ending.released = machine.Outcome(hold);
     ending.send.reset();
     if (ending.released.kind == Released::Kind::kUnderWay && now < deadline) {
-      ending.send = machine.NextSendOf(tenure, now);
+      ending.send = machine.NextSendOf(hold, now);
     }
   });
 }
 
 // Runs what a release made due, until it is confirmed, or its time is over: then the renewer goes
 // on with it.
-void Handle::Follow(Ending& ending, base::Instant deadline) {
+void LockSession::Follow(Ending& ending, base::Instant deadline) {
   while (ending.send) Hear(ending, core_->Run(entry_, *ending.send, deadline), deadline);
 }
 
-absl::Status Handle::End(Ending& ending, base::Instant deadline) {
+absl::Status LockSession::End(Ending& ending, base::Instant deadline) {
   Follow(ending, deadline);
   // What failed sooner says nothing of the next.
   if (ending.released.kind == Released::Kind::kUnderWay && base::Now() >= deadline) {
@@ -82,57 +82,57 @@ absl::Status Handle::End(Ending& ending, base::Instant deadline) {
 }
 
 // Nobody will ask for the outcome.
-void Handle::Forget(uint64_t tenure) {
-  core_->Feed(entry_, [&](LockMachine& machine, Effects&) { machine.Forget(tenure); });
+void LockSession::Forget(uint64_t hold) {
+  core_->Feed(entry_, [&](LockMachine& machine, Effects&) { machine.Forget(hold); });
 }
 
-absl::Status Handle::Release(uint64_t tenure) {
+absl::Status LockSession::Release(uint64_t hold) {
   if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
   const base::Instant deadline = base::Now() + core_->command_timeout();
-  Ending ending = BeginRelease(tenure, deadline);
+  Ending ending = BeginRelease(hold, deadline);
   return End(ending, deadline);
 }
 
-void Handle::Drop(uint64_t tenure) {
+void LockSession::ReleaseQuietly(uint64_t hold) {
   if (core_->in_forked_child()) return;
   const base::Instant deadline = core_->DropBy();
-  Ending ending = BeginRelease(tenure, deadline);
-  if (absl::IsUnavailable(End(ending, deadline))) Forget(tenure);
+  Ending ending = BeginRelease(hold, deadline);
+  if (absl::IsUnavailable(End(ending, deadline))) Forget(hold);
 }
 
-void Handle::ReleaseAll(absl::Span<const Held> held) {
-  if (held.empty() || held.front().handle->core_->in_forked_child()) return;
-  if (held.size() == 1) return held.front().handle->Drop(held.front().tenure);
-  Core& core = *held.front().handle->core_;
+void LockSession::ReleaseAll(absl::Span<const SessionHold> holds) {
+  if (holds.empty() || holds.front().session->core_->in_forked_child()) return;
+  if (holds.size() == 1) return holds.front().session->ReleaseQuietly(holds.front().held.hold);
+  Core& core = *holds.front().session->core_;
   std::vector<Ending> endings;
   std::vector<Request> requests;
   std::vector<redis::ScriptCall> calls;
-  requests.reserve(held.size());  // calls refer to them
+  requests.reserve(holds.size());  // calls refer to them
   const base::Instant deadline = core.DropBy();
-  for (const Held& each : held) {
-    Ending& ending = endings.emplace_back(each.handle->BeginRelease(each.tenure, deadline));
+  for (const SessionHold& each : holds) {
+    Ending& ending = endings.emplace_back(each.session->BeginRelease(each.held.hold, deadline));
     if (!ending.send) continue;
-    requests.emplace_back(core.SubjectOf(each.handle->entry_), *ending.send);
+    requests.emplace_back(core.SubjectOf(each.session->entry_), *ending.send);
     calls.push_back(requests.back().call());
   }
   std::vector<absl::StatusOr<redis::Reply>> replies(calls.size());
   core.scripts().RunBatch(calls, deadline, absl::MakeSpan(replies));
   auto reply = replies.begin();
-  for (size_t i = 0; i < held.size(); ++i) {
-    Handle& handle = *held[i].handle;
+  for (size_t i = 0; i < holds.size(); ++i) {
+    LockSession& session = *holds[i].session;
     if (endings[i].send) {
-      handle.Hear(endings[i], ReadAnswer(*endings[i].send, *reply++), deadline);
+      session.Hear(endings[i], ReadAnswer(*endings[i].send, *reply++), deadline);
     }
     // What is not confirmed by now is the renewer's.
-    if (absl::IsUnavailable(handle.End(endings[i], deadline))) handle.Forget(held[i].tenure);
+    if (absl::IsUnavailable(session.End(endings[i], deadline))) session.Forget(holds[i].held.hold);
   }
 }
 
-void Handle::Unlock() noexcept {
+void LockSession::Unlock() noexcept {
   if (core_->in_forked_child()) return;
   if (entry_.plan->traits.reentrant) {
     const base::MutexLock lock(entry_.mu);
-    if (entry_.machine.Leave(ThreadNumber(), Face::kStd)) return;
+    if (entry_.machine.ReleaseInner(ThreadNumber(), Face::kStd)) return;
   }
   const base::NoCancellation no_cancellation;
   const base::Instant deadline = core_->DropBy();
@@ -142,8 +142,8 @@ void Handle::Unlock() noexcept {
   if (ending.released.kind == Released::Kind::kNotHeld) {
     return Misuse("unlock() by a thread that does not hold it; nothing was released");
   }
-  const uint64_t tenure = ending.released.tenure;
-  if (absl::IsUnavailable(End(ending, deadline))) Forget(tenure);
+  const uint64_t hold = ending.released.hold;
+  if (absl::IsUnavailable(End(ending, deadline))) Forget(hold);
 }
 
 }  // namespace redlatch::engine

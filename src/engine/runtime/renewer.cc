@@ -92,7 +92,7 @@ void Renewer::Reconnected() {
 void Renewer::TakeDue(base::Instant now, std::vector<Entry*>& due) {
   if (now < timers_.next()) return;
   while (Entry* const entry = timers_.PopDue(now + kTogether)) {
-    Table::Refer(*entry);
+    MachineTable::Refer(*entry);
     due.push_back(entry);
   }
 }
@@ -119,7 +119,7 @@ void Renewer::Work() {
     if (describe) core_.Describe();
     Serve(due);
     if (repeat) core_.counts().Repeat();
-    for (Entry* const entry : due) core_.table().Drop(*entry);
+    for (Entry* const entry : due) core_.machines().Unrefer(*entry);
     due.clear();
     mu_.Lock();
   }

@@ -13,12 +13,12 @@
 #include "absl/status/statusor.h"
 #include "src/base/mutex.h"
 #include "src/engine/protocol/plan.h"
-#include "src/engine/runtime/handle.h"
+#include "src/engine/runtime/lock_session.h"
 
 namespace redlatch::engine {
 
-// A semaphore on one client. Each acquisition has a handle, an entry and a machine to itself for as
-// long as it waits or holds; those that are done are used again.
+// A semaphore on one client. Each acquisition has a session, an entry and a machine to itself for
+// as long as it waits or holds; those that are done are used again.
 //
 // Thread-safe. Not to be called in a forked child, except that objects and what it handed out may
 // go there.
@@ -30,37 +30,37 @@ class Permits : public std::enable_shared_from_this<Permits> {
   Permits(const Permits&) = delete;
   Permits& operator=(const Permits&) = delete;
 
-  absl::StatusOr<Handle::Held> Acquire(const Want& want);
+  absl::StatusOr<SessionHold> Acquire(const Want& want);
 
   // Those that belong to the client's threads together, one permit each. kCancelled where no object
   // is left: it went back.
-  absl::Status Keep(Handle::Held held);
+  absl::Status Keep(SessionHold hold);
   // Gives so many of them back, first those that were lost: whoever lost one still works, or did,
   // and as long as he has not given it back another's must not seem free. kFailedPrecondition, and
   // nothing else, where there are fewer.
-  absl::Status GiveBack(size_t count);
+  absl::Status Release(size_t count);
 
-  // A handle for scripts that are no part of a hold.
-  absl::StatusOr<std::shared_ptr<Handle>> Borrow();
+  // A session for scripts that are no part of a hold.
+  absl::StatusOr<std::shared_ptr<LockSession>> Borrow();
 
   // An object comes, or goes: its calls that wait end, and with the last object those that Keep()
   // was given go back.
-  void Enter();
-  void Leave(const void* object);
+  void AddObject();
+  void RemoveObject(const void* object);
 
  private:
-  // A handle in use, which comes back here.
+  // A session in use, which comes back here.
   struct Loan;
-  void Return(std::shared_ptr<Handle> handle);
+  void Reclaim(std::shared_ptr<LockSession> session);
   void SortOutLost() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const std::shared_ptr<Core> core_;
   const std::string name_;
   const Plan plan_;
   base::Mutex mu_;
-  std::vector<std::shared_ptr<Handle>> free_ ABSL_GUARDED_BY(mu_);
-  std::vector<Handle::Held> kept_ ABSL_GUARDED_BY(mu_);
-  std::vector<Handle::Held> lost_ ABSL_GUARDED_BY(mu_);  // of them, as far as is known
+  std::vector<std::shared_ptr<LockSession>> free_ ABSL_GUARDED_BY(mu_);
+  std::vector<SessionHold> kept_ ABSL_GUARDED_BY(mu_);
+  std::vector<SessionHold> lost_ ABSL_GUARDED_BY(mu_);  // of them, as far as is known
   uint64_t losses_seen_ ABSL_GUARDED_BY(mu_) = 0;
   int objects_ ABSL_GUARDED_BY(mu_) = 0;
 };

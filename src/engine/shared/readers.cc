@@ -9,26 +9,26 @@ Readers::~Readers() {
   if (!core_->in_forked_child()) core_->readers().Forget(name_);
 }
 
-absl::StatusOr<std::shared_ptr<Handle>> Readers::Found(HoldNumber write_hold) {
+absl::StatusOr<std::shared_ptr<LockSession>> Readers::Found(GrantId write_grant) {
   // Nobody but this list knows of them, and nobody reads there.
   std::erase_if(groups_,
                 [](const auto& group) { return group.use_count() == 1 && !group->in_use(); });
-  auto group = Handle::Attach(core_, name_, core_->ReaderName(write_hold), plan_);
+  auto group = LockSession::Attach(core_, name_, core_->ReaderName(write_grant), plan_);
   if (group.ok()) groups_.push_back(*group);
   return group;
 }
 
-absl::StatusOr<Readers::Entered> Readers::Acquire(Want want) {
+absl::StatusOr<SessionHold> Readers::Acquire(Want want) {
   want.since = base::Now();
-  const bool writes = want.write_hold != 0;
-  std::shared_ptr<Handle> group;
+  const bool writes = want.write_grant != 0;
+  std::shared_ptr<LockSession> group;
   {
     const base::MutexLock lock(mu_);
     for (const auto& each : groups_) {
-      if (const auto won = each->Reenter(want.face)) return Entered{.group = each, .won = *won};
+      if (auto held = each->Reenter(want.face)) return SessionHold{each, *std::move(held)};
     }
     if (writes) {
-      auto own = Found(want.write_hold);
+      auto own = Found(want.write_grant);
       if (!own.ok()) return own.status();
       group = *std::move(own);
     }
@@ -43,36 +43,37 @@ absl::StatusOr<Readers::Entered> Readers::Acquire(Want want) {
       }
       group = latest_;
     }
-    const absl::StatusOr<Won> won = group->Acquire(want);
-    if (!won.ok()) return won.status();
-    if (won->tenure != 0) return Entered{.group = std::move(group), .won = *won};
-    want.silence = won->silence;
+    Silence met;
+    absl::StatusOr<Held> held = group->Acquire(want, &met);
+    if (!held.ok()) return held.status();
+    if (held->hold != 0) return SessionHold{std::move(group), *std::move(held)};
+    want.silence = std::move(met);
   }
 }
 
-std::shared_ptr<Handle> Readers::OfThisThread() const {
+std::shared_ptr<LockSession> Readers::OfThisThread() const {
   const base::MutexLock lock(mu_);
-  std::shared_ptr<Handle> lost;
+  std::shared_ptr<LockSession> lost;
   for (const auto& each : groups_) {
-    const auto standing = each->OfThisThread();
-    if (standing.depth > 0) return each;
-    if (standing.tenure != 0) lost = each;
+    const Held held = each->OfThisThread();
+    if (held.depth > 0) return each;
+    if (held.hold != 0) lost = each;
   }
   return lost;
 }
 
 bool Readers::ThisThreadReads() const {
-  const std::shared_ptr<Handle> group = OfThisThread();
+  const std::shared_ptr<LockSession> group = OfThisThread();
   return group != nullptr && group->OfThisThread().depth > 0;
 }
 
-void Readers::Enter() {
+void Readers::AddObject() {
   const base::MutexLock lock(mu_);
   ++objects_;
 }
 
-void Readers::Leave() {
-  std::vector<std::shared_ptr<Handle>> groups;
+void Readers::RemoveObject() {
+  std::vector<std::shared_ptr<LockSession>> groups;
   {
     const base::MutexLock lock(mu_);
     if (--objects_ > 0) return;
@@ -81,7 +82,7 @@ void Readers::Leave() {
     // Whoever has a lease there may come again by another object.
     std::erase_if(groups_, [](const auto& group) { return group.use_count() == 2; });
   }
-  for (const auto& each : groups) each->EndStd();
+  for (const auto& each : groups) each->ReleaseStd();
 }
 
 }  // namespace redlatch::engine

@@ -11,13 +11,13 @@
 #include "absl/status/statusor.h"
 #include "src/base/mutex.h"
 #include "src/engine/protocol/plan.h"
-#include "src/engine/runtime/handle.h"
+#include "src/engine/runtime/lock_session.h"
 
 namespace redlatch::engine {
 
 // The shared side of one lock on one client: which hold at the server a reading thread joins.
 //
-// Each hold has a handle, an entry and a machine of its own: a *group*. Readers join the latest
+// Each hold has a session, an entry and a machine of its own: a *group*. Readers join the latest
 // group. Where they may not, as a writer waits since that group was let in, whoever comes founds
 // the next one, which queues behind that writer, while the first group finishes. A group that is
 // over is used again.
@@ -34,32 +34,28 @@ class Readers {
   Readers(const Readers&) = delete;
   Readers& operator=(const Readers&) = delete;
 
-  struct Entered {
-    std::shared_ptr<Handle> group;
-    Won won;
-  };
-  absl::StatusOr<Entered> Acquire(Want want);
+  absl::StatusOr<SessionHold> Acquire(Want want);
 
   // The group in which the calling thread reads, or lost what it read by; null: none.
-  std::shared_ptr<Handle> OfThisThread() const;
+  std::shared_ptr<LockSession> OfThisThread() const;
   // It reads, at this moment.
   bool ThisThreadReads() const;
 
   // A lock object comes, or goes: with the last one, the reads that have no lease end.
-  void Enter();
-  void Leave();
+  void AddObject();
+  void RemoveObject();
 
  private:
   // A new group, of one that has this write hold, or of all who come; 0.
-  absl::StatusOr<std::shared_ptr<Handle>> Found(HoldNumber write_hold)
+  absl::StatusOr<std::shared_ptr<LockSession>> Found(GrantId write_grant)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const std::shared_ptr<Core> core_;
   const std::string name_;
   const Plan plan_;
   mutable base::Mutex mu_;
-  std::vector<std::shared_ptr<Handle>> groups_ ABSL_GUARDED_BY(mu_);
-  std::shared_ptr<Handle> latest_ ABSL_GUARDED_BY(mu_);  // among them; null before the first
+  std::vector<std::shared_ptr<LockSession>> groups_ ABSL_GUARDED_BY(mu_);
+  std::shared_ptr<LockSession> latest_ ABSL_GUARDED_BY(mu_);  // among them; null before the first
   int objects_ ABSL_GUARDED_BY(mu_) = 0;
 };
 

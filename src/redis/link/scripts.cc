@@ -52,7 +52,7 @@ void Scripts::RunBatch(absl::Span<const ScriptCall> calls, base::Instant deadlin
     absl::InlinedVector<Command, 1> commands;
     absl::InlinedVector<absl::StatusOr<Reply>, 1> replies(open.size());
     for (const Open& each : open) commands.push_back(Encode(calls[each.index], each.by_text));
-    channel_.CallBatch(commands, deadline, absl::MakeSpan(replies));
+    connection_.CallBatch(commands, deadline, absl::MakeSpan(replies));
 
     absl::InlinedVector<Open, 1> again;
     bool refused_for_now = false;
@@ -63,7 +63,7 @@ void Scripts::RunBatch(absl::Span<const ScriptCall> calls, base::Instant deadlin
         continue;
       }
       const ErrorCode code = ClassifyError(replies[i]->text);
-      results[index] = ErrorStatus(replies[i]->text, channel_.server());
+      results[index] = ErrorStatus(replies[i]->text, connection_.server());
       if (code == ErrorCode::kNoScript && !open[i].by_text) {
         again.push_back({.index = index, .by_text = true});
       } else if (IsTransient(code)) {

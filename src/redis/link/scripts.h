@@ -7,8 +7,8 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "src/base/clock.h"
-#include "src/redis/link/channel.h"
 #include "src/redis/link/script_source.h"
+#include "src/redis/link/shared_connection.h"
 #include "src/redis/wire/reply.h"
 
 namespace redlatch::redis {
@@ -35,7 +35,7 @@ using StillWanted = absl::FunctionRef<bool()>;
 // Thread-safe.
 class Scripts {
  public:
-  explicit Scripts(Channel& channel) : channel_(channel) {}
+  explicit Scripts(SharedConnection& connection) : connection_(connection) {}
 
   // The script's reply. An error reply is a status here: ErrorStatus().
   absl::StatusOr<Reply> Run(const ScriptCall& call, base::Instant deadline,
@@ -49,7 +49,7 @@ class Scripts {
  private:
   static bool Always() { return true; }
 
-  Channel& channel_;
+  SharedConnection& connection_;
 };
 
 }  // namespace redlatch::redis

@@ -7,17 +7,17 @@
 #include "absl/strings/str_cat.h"
 #include "src/base/status.h"
 #include "src/base/thread.h"
-#include "src/redis/link/subscriber_core.h"
+#include "src/redis/link/subscriber_impl.h"
 
 namespace redlatch::redis {
 
 Subscriber::Subscriber(const Url& url, SubscriberOptions options)
-    : server_(url.DebugString()), core_(std::make_unique<Core>(url, std::move(options))) {}
+    : server_(url.DebugString()), impl_(std::make_unique<Impl>(url, std::move(options))) {}
 
 Subscriber::~Subscriber() {
   if (!fork_guard_.InForkedChild()) return;
-  core_->Abandon();
-  (void)core_.release();
+  impl_->Abandon();
+  (void)impl_.release();
 }
 
 absl::Status Subscriber::Refusal() const {
@@ -30,50 +30,50 @@ absl::Status Subscriber::Refusal() const {
 absl::Status Subscriber::Subscribe(std::string_view channel, base::Instant deadline,
                                    const std::stop_token& stop) {
   absl::Status refused = Refusal();
-  return refused.ok() ? core_->Subscribe(channel, deadline, stop) : refused;
+  return refused.ok() ? impl_->Subscribe(channel, deadline, stop) : refused;
 }
 
 absl::Status Subscriber::Unsubscribe(std::string_view channel, base::Instant deadline) {
   absl::Status refused = Refusal();
-  return refused.ok() ? core_->Unsubscribe(channel, deadline) : refused;
+  return refused.ok() ? impl_->Unsubscribe(channel, deadline) : refused;
 }
 
 void Subscriber::MakeAnew() {
-  if (!fork_guard_.InForkedChild()) core_->MakeAnew();
+  if (!fork_guard_.InForkedChild()) impl_->MakeAnew();
 }
 
 void Subscriber::Ping() {
-  if (!fork_guard_.InForkedChild()) core_->Ping();
+  if (!fork_guard_.InForkedChild()) impl_->Ping();
 }
 
 uint32_t Subscriber::Await(base::Parker& parker, base::Instant deadline) {
-  return fork_guard_.InForkedChild() ? parker.ParkUntil(deadline) : core_->Await(parker, deadline);
+  return fork_guard_.InForkedChild() ? parker.ParkUntil(deadline) : impl_->Await(parker, deadline);
 }
 
 void Subscriber::Stop() {
-  if (!fork_guard_.InForkedChild()) core_->Stop();
+  if (!fork_guard_.InForkedChild()) impl_->Stop();
 }
 
-bool Subscriber::live() const { return !fork_guard_.InForkedChild() && core_->live(); }
+bool Subscriber::live() const { return !fork_guard_.InForkedChild() && impl_->live(); }
 
 std::optional<Peer> Subscriber::peer() const {
-  return fork_guard_.InForkedChild() ? std::nullopt : core_->peer();
+  return fork_guard_.InForkedChild() ? std::nullopt : impl_->peer();
 }
 
 Subscriber::Stats Subscriber::stats() const {
-  return fork_guard_.InForkedChild() ? Stats() : core_->stats();
+  return fork_guard_.InForkedChild() ? Stats() : impl_->stats();
 }
 
-Subscriber::Core::Core(const Url& url, SubscriberOptions options)
+Subscriber::Impl::Impl(const Url& url, SubscriberOptions options)
     : options_(std::move(options)),
       server_(url.DebugString()),
       connector_(url, Handshake::Purpose::kSubscriptions, options_.open, nullptr, options_.where),
       comeback_(options_.first_backoff, options_.longest_backoff),
       buffer_(std::make_unique<char[]>(kReadSize)) {}
 
-Subscriber::Core::~Core() { Stop(); }
+Subscriber::Impl::~Impl() { Stop(); }
 
-void Subscriber::Core::Stop() {
+void Subscriber::Impl::Stop() {
   if (!thread_.joinable()) return;
   {
     const base::MutexLock lock(mu_);
@@ -83,13 +83,13 @@ void Subscriber::Core::Stop() {
   thread_.join();
 }
 
-void Subscriber::Core::Abandon() {
+void Subscriber::Impl::Abandon() {
   transport_.reset();
   connector_.CloseInForkedChild();
   wake_.Close();
 }
 
-absl::Status Subscriber::Core::StartThread() {
+absl::Status Subscriber::Impl::StartThread() {
   if (thread_.joinable()) return absl::OkStatus();
   if (!wake_.Open()) {
     return absl::UnavailableError(absl::StrCat(
@@ -104,12 +104,12 @@ absl::Status Subscriber::Core::StartThread() {
   return absl::OkStatus();
 }
 
-Subscriber::Core::SubscriptionPtr Subscriber::Core::Find(std::string_view channel) const {
+Subscriber::Impl::SubscriptionPtr Subscriber::Impl::Find(std::string_view channel) const {
   const auto known = subscriptions_.find(channel);
   return known == subscriptions_.end() ? nullptr : known->second;
 }
 
-void Subscriber::Core::End(Subscription& subscription, absl::Status why) {
+void Subscriber::Impl::End(Subscription& subscription, absl::Status why) {
   subscription.state = State::kEnded;
   subscription.end = std::move(why);
   changed_.SignalAll();
@@ -120,7 +120,7 @@ void Subscriber::Core::End(Subscription& subscription, absl::Status why) {
   }
 }
 
-absl::Status Subscriber::Core::Subscribe(std::string_view channel, base::Instant deadline,
+absl::Status Subscriber::Impl::Subscribe(std::string_view channel, base::Instant deadline,
                                          const std::stop_token& stop) {
   const std::stop_callback on_stop(stop, [this] {
     const base::MutexLock lock(mu_);
@@ -150,7 +150,7 @@ absl::Status Subscriber::Core::Subscribe(std::string_view channel, base::Instant
   return absl::UnavailableError(why + " (still trying in the background)");
 }
 
-absl::Status Subscriber::Core::Unsubscribe(std::string_view channel, base::Instant deadline) {
+absl::Status Subscriber::Impl::Unsubscribe(std::string_view channel, base::Instant deadline) {
   const base::MutexLock lock(mu_);
   const SubscriptionPtr subscription = Find(channel);
   if (subscription == nullptr) return absl::OkStatus();
@@ -174,36 +174,36 @@ absl::Status Subscriber::Core::Unsubscribe(std::string_view channel, base::Insta
       absl::StrCat(server_, " has not acknowledged the end of a subscription"));
 }
 
-void Subscriber::Core::MakeAnew() {
+void Subscriber::Impl::MakeAnew() {
   const base::MutexLock lock(mu_);
   if (make_anew_ || subscriptions_.empty() || !AllLive()) return;
   make_anew_ = true;
   WakeReader();
 }
 
-void Subscriber::Core::Ping() {
+void Subscriber::Impl::Ping() {
   const base::MutexLock lock(mu_);
   if (!connected_ || ping_) return;
   ping_ = true;
   WakeReader();
 }
 
-bool Subscriber::Core::AllLive() const {
+bool Subscriber::Impl::AllLive() const {
   return connected_ && std::none_of(subscriptions_.begin(), subscriptions_.end(),
                                     [](const auto& s) { return s.second->state == State::kAsked; });
 }
 
-bool Subscriber::Core::live() const {
+bool Subscriber::Impl::live() const {
   const base::MutexLock lock(mu_);
   return AllLive();
 }
 
-std::optional<Peer> Subscriber::Core::peer() const {
+std::optional<Peer> Subscriber::Impl::peer() const {
   const base::MutexLock lock(mu_);
   return AllLive() ? peer_ : std::nullopt;
 }
 
-Subscriber::Stats Subscriber::Core::stats() const {
+Subscriber::Stats Subscriber::Impl::stats() const {
   const base::MutexLock lock(mu_);
   return stats_;
 }

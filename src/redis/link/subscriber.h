@@ -111,12 +111,12 @@ class Subscriber {
   Stats stats() const;
 
  private:
-  class Core;  // all but the answer to fork()
+  class Impl;  // all but the answer to fork()
   absl::Status Refusal() const;
 
   const base::ForkGuard fork_guard_;
   const std::string server_;
-  std::unique_ptr<Core> core_;
+  std::unique_ptr<Impl> impl_;
 };
 
 }  // namespace redlatch::redis

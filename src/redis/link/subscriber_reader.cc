@@ -9,7 +9,7 @@
 //
 // All that belongs to the reader passes on under `mu_`. Only the thread makes and ends connections:
 // it may still be in poll on one when a guest has taken over.
-#include "src/redis/link/subscriber_core.h"
+#include "src/redis/link/subscriber_impl.h"
 
 namespace redlatch::redis {
 namespace {
@@ -19,7 +19,7 @@ constexpr absl::Duration kNap = absl::Milliseconds(50);
 
 }  // namespace
 
-uint32_t Subscriber::Core::Await(base::Parker& parker, base::Instant deadline) {
+uint32_t Subscriber::Impl::Await(base::Parker& parker, base::Instant deadline) {
   bool guest = false;
   {
     const base::MutexLock lock(mu_);
@@ -42,7 +42,7 @@ uint32_t Subscriber::Core::Await(base::Parker& parker, base::Instant deadline) {
 }
 
 // Not where others wait: they would depend on when this one leaves.
-bool Subscriber::Core::BecomeGuest() {
+bool Subscriber::Impl::BecomeGuest() {
   if (!connected_ || waiting_ > 1) return false;
   const bool vacant = reader_ == Reader::kThread ? relievable_ : reader_ == Reader::kNobody;
   if (!vacant || recalled_) return false;
@@ -51,7 +51,7 @@ bool Subscriber::Core::BecomeGuest() {
   return true;
 }
 
-void Subscriber::Core::Leave() {
+void Subscriber::Impl::Leave() {
   reader_ = Reader::kNobody;
   if (sleeps_long_ || waiting_ > 1 || broken_ || !requests_.empty()) {
     Recall();
@@ -60,13 +60,13 @@ void Subscriber::Core::Leave() {
   }
 }
 
-void Subscriber::Core::Recall() {
+void Subscriber::Impl::Recall() {
   recalled_ = true;
   back_.SignalOne();
   if (relievable_) wake_.Signal();
 }
 
-void Subscriber::Core::WakeReader() {
+void Subscriber::Impl::WakeReader() {
   if (reader_ == Reader::kNobody) {
     Recall();
   } else {
@@ -74,7 +74,7 @@ void Subscriber::Core::WakeReader() {
   }
 }
 
-Readiness Subscriber::Core::WaitAsGuest(Transport::Interest interest, base::Instant deadline,
+Readiness Subscriber::Impl::WaitAsGuest(Transport::Interest interest, base::Instant deadline,
                                         base::Parker& parker) {
   if (!parker.BeginPolling(wake_.fd())) return {};
   const Readiness ready = transport_->Wait(interest, wake_.fd(), deadline);
@@ -83,7 +83,7 @@ Readiness Subscriber::Core::WaitAsGuest(Transport::Interest interest, base::Inst
   return ready;
 }
 
-Readiness Subscriber::Core::WaitAsThread(Transport::Interest interest, base::Instant deadline) {
+Readiness Subscriber::Impl::WaitAsThread(Transport::Interest interest, base::Instant deadline) {
   {
     const base::MutexLock lock(mu_);
     relievable_ = true;
@@ -100,7 +100,7 @@ Readiness Subscriber::Core::WaitAsThread(Transport::Interest interest, base::Ins
 }
 
 // While guests come and go it naps, so that none of them has to wake it; while one stays it sleeps.
-void Subscriber::Core::StayAway() {
+void Subscriber::Impl::StayAway() {
   uint64_t seen = 0;
   while (!recalled_ && !stopping_) {
     const uint64_t latest = guests_;

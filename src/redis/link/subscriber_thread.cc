@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "src/redis/link/subscriber_core.h"
+#include "src/redis/link/subscriber_impl.h"
 #include "src/redis/wire/errors.h"
 
 namespace redlatch::redis {
@@ -22,7 +22,7 @@ constexpr absl::Duration kLongestSleep = absl::Seconds(1);
 
 }  // namespace
 
-void Subscriber::Core::Run() {
+void Subscriber::Impl::Run() {
   for (;;) {
     bool idle = false;
     {
@@ -45,14 +45,14 @@ void Subscriber::Core::Run() {
 }
 
 // Ends early when the thread is woken, whatever for.
-void Subscriber::Core::SleepUntil(base::Instant deadline) {
+void Subscriber::Impl::SleepUntil(base::Instant deadline) {
   wake_.Open();
   const base::Instant until = std::min(deadline, base::Now() + kLongestSleep);
   pollfd wake = {.fd = wake_.fd(), .events = POLLIN, .revents = 0};
   if (poll(&wake, 1, base::PollTimeout(until)) > 0) wake_.Drain();
 }
 
-void Subscriber::Core::Connect() {
+void Subscriber::Impl::Connect() {
   auto step = connector_.Step(base::Now() + kDeafest, wake_.fd());
   if (!step.ok()) {
     comeback_.Failed();
@@ -76,7 +76,7 @@ void Subscriber::Core::Connect() {
   if (restoring_ == 0) Restored();
 }
 
-void Subscriber::Core::NotConnected(const absl::Status& why) {
+void Subscriber::Impl::NotConnected(const absl::Status& why) {
   lost_ = true;
   {
     const base::MutexLock lock(mu_);
@@ -94,7 +94,7 @@ void Subscriber::Core::NotConnected(const absl::Status& why) {
   if (options_.on_down) options_.on_down(why);
 }
 
-void Subscriber::Core::Break() {
+void Subscriber::Impl::Break() {
   const std::string why = *std::exchange(broken_, std::nullopt);
   transport_.reset();
   parser_.reset();
@@ -108,7 +108,7 @@ void Subscriber::Core::Break() {
     peer_.reset();
     std::move(requests_.begin(), requests_.end(), std::back_inserter(pending_));
     requests_.clear();
-    for (const Request& request : std::exchange(pending_, {})) {
+    for (const ChannelRequest& request : std::exchange(pending_, {})) {
       // With the connection the server's side of it is gone.
       if (request.verb == Verb::kUnsubscribe) {
         End(*request.subscription, request.subscription->end);
@@ -123,8 +123,8 @@ void Subscriber::Core::Break() {
   comeback_.Lost();
 }
 
-void Subscriber::Core::Serve(base::Parker* guest, base::Instant deadline) {
-  std::vector<Request> requests;
+void Subscriber::Impl::Serve(base::Parker* guest, base::Instant deadline) {
+  std::vector<ChannelRequest> requests;
   bool wanted = false;
   bool ping = false;
   {
@@ -134,7 +134,7 @@ void Subscriber::Core::Serve(base::Parker* guest, base::Instant deadline) {
     requests.swap(requests_);
     wanted = !subscriptions_.empty();
   }
-  for (const Request& request : requests) Ask(request);
+  for (const ChannelRequest& request : requests) Ask(request);
   const base::Instant now = base::Now();
   if (pending_.empty() && wanted && (ping || last_read_ + options_.ping_interval <= now)) {
     Ask({Verb::kPing, nullptr});
@@ -159,7 +159,7 @@ void Subscriber::Core::Serve(base::Parker* guest, base::Instant deadline) {
   }
 }
 
-void Subscriber::Core::Ask(const Request& request) {
+void Subscriber::Impl::Ask(const ChannelRequest& request) {
   if (pending_.empty()) last_read_ = base::Now();
   switch (request.verb) {
     case Verb::kSubscribe:
@@ -175,7 +175,7 @@ void Subscriber::Core::Ask(const Request& request) {
   pending_.push_back(request);
 }
 
-void Subscriber::Core::Flush() {
+void Subscriber::Impl::Flush() {
   if (!out_.empty()) transport_->Verify();
   while (!out_.empty()) {
     const IoResult put = transport_->Write(out_);
@@ -185,7 +185,7 @@ void Subscriber::Core::Flush() {
   }
 }
 
-void Subscriber::Core::ReadSome() {
+void Subscriber::Impl::ReadSome() {
   const IoResult got = transport_->Read(buffer_.get(), kReadSize);
   if (got.kind == IoResult::Kind::kAgain) return;
   if (got.kind != IoResult::Kind::kDone) return Fail(Describe(got));
@@ -199,7 +199,7 @@ void Subscriber::Core::ReadSome() {
   }
 }
 
-void Subscriber::Core::Handle(const Reply& reply) {
+void Subscriber::Impl::Handle(const Reply& reply) {
   if (reply.elements.size() == 3 && reply.elements[0].text == "message") {
     return HandleMessage(reply.elements[1].text, reply.elements[2].text);
   }
@@ -208,7 +208,7 @@ void Subscriber::Core::Handle(const Reply& reply) {
   HandleAnswer(reply);
 }
 
-void Subscriber::Core::HandleMessage(const std::string& channel, const std::string& message) {
+void Subscriber::Impl::HandleMessage(const std::string& channel, const std::string& message) {
   {
     const base::MutexLock lock(mu_);
     const SubscriptionPtr known = Find(channel);
@@ -219,8 +219,8 @@ void Subscriber::Core::HandleMessage(const std::string& channel, const std::stri
   if (options_.on_message) options_.on_message(channel, message);
 }
 
-void Subscriber::Core::HandleAnswer(const Reply& reply) {
-  const Request request = std::move(pending_.front());
+void Subscriber::Impl::HandleAnswer(const Reply& reply) {
+  const ChannelRequest request = std::move(pending_.front());
   pending_.pop_front();
   if (request.verb == Verb::kPing) return;  // whatever it said, it is alive
   Subscription& subscription = *request.subscription;
@@ -248,7 +248,7 @@ void Subscriber::Core::HandleAnswer(const Reply& reply) {
   if (restoring_ > 0 && --restoring_ == 0) Restored();
 }
 
-void Subscriber::Core::Refuse(Subscription& subscription, const absl::Status& why) {
+void Subscriber::Impl::Refuse(Subscription& subscription, const absl::Status& why) {
   bool unheard = false;
   {
     const base::MutexLock lock(mu_);
@@ -259,7 +259,7 @@ void Subscriber::Core::Refuse(Subscription& subscription, const absl::Status& wh
 }
 
 // All is live that was subscribed when this connection was made.
-void Subscriber::Core::Restored() {
+void Subscriber::Impl::Restored() {
   {
     const base::MutexLock lock(mu_);
     if (peer_) peer_->since = base::Now();

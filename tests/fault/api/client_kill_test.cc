@@ -12,8 +12,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
-#include "src/redis/link/channel.h"
 #include "src/redis/link/scripts.h"
+#include "src/redis/link/shared_connection.h"
 #include "src/redis/link/subscriber.h"
 #include "src/redis/wire/errors.h"
 #include "tests/redis/redis/link/scripts_fixture.h"
@@ -82,8 +82,8 @@ class ClientKill : public support::SubscriberTestFixture {
   }
 
   static constexpr std::string_view kKeys[] = {"counter"};
-  Channel channel_{*ParseUrl(server_->url())};
-  Scripts scripts_{channel_};
+  SharedConnection connection_{*ParseUrl(server_->url())};
+  Scripts scripts_{connection_};
   const OwnScript count_{*server_, "redis.call('INCR', KEYS[1]); return ARGV[1]"};
   Punctuality punctuality_;
   std::atomic<bool> stop_{false};
@@ -108,7 +108,7 @@ TEST_F(ClientKill, OfEveryConnectionUnderLoadLosesNobodyAndNothingGrows) {
   const int descriptors = support::OpenDescriptors();
   const int threads = support::ThreadCount();
   const int64_t memory = support::ResidentBytes();
-  const uint64_t breaks = channel_.stats().breaks;
+  const uint64_t breaks = connection_.stats().breaks;
 
   for (int i = 0; i < rounds && !HasFatalFailure(); ++i) KillAndAwaitRecovery();
 
@@ -117,7 +117,7 @@ TEST_F(ClientKill, OfEveryConnectionUnderLoadLosesNobodyAndNothingGrows) {
   EXPECT_EQ(support::OpenDescriptors(), descriptors);
   EXPECT_EQ(support::ThreadCount(), threads);
   EXPECT_TRUE(!kMemoryIsOurs || growth < int64_t{1} << 20) << growth;
-  EXPECT_EQ(channel_.stats().breaks - breaks, rounds);
+  EXPECT_EQ(connection_.stats().breaks - breaks, rounds);
   stop_ = true;
   for (std::thread& caller : callers) caller.join();
   // Every script that was answered ran once, and no other but those of which nobody knows.

@@ -22,7 +22,7 @@
 #include "src/base/clock.h"
 #include "src/engine/protocol/description.h"
 #include "src/engine/runtime/core.h"
-#include "src/engine/runtime/handle.h"
+#include "src/engine/runtime/lock_session.h"
 #include "tests/support/punctuality.h"
 #include "tests/support/redis_server.h"
 #include "tests/support/subprocess.h"
@@ -240,19 +240,20 @@ class DescriptionRefresh : public ClientDescription {
     EXPECT_TRUE(url.ok()) << url.status();
     auto core = engine::Core::Make(
         *url, ClientOptions(), {.lifetime = absl::Seconds(30), .refresh = absl::Milliseconds(20)});
-    EXPECT_TRUE(core->channel().Connect(base::Now() + kPatience).ok());
+    EXPECT_TRUE(core->connection().Connect(base::Now() + kPatience).ok());
     return core;
   }
-  static std::shared_ptr<engine::Handle> NewHandle(const std::shared_ptr<engine::Core>& core) {
-    auto handle = engine::Handle::Attach(core, "job", {},
-                                         {.scripts = {.acquire = lua::kSimpleAcquire,
-                                                      .release = lua::kSimpleRelease,
-                                                      .renew = lua::kSimpleRenew,
-                                                      .cancel = lua::kSimpleCancel,
-                                                      .inspect = lua::kSimpleInspect,
-                                                      .force_release = lua::kSimpleForceRelease},
-                                          .traits = {.kind = "simple"},
-                                          .keys = engine::KeyNames("simple")});
+  static std::shared_ptr<engine::LockSession> NewHandle(const std::shared_ptr<engine::Core>& core) {
+    auto handle =
+        engine::LockSession::Attach(core, "job", {},
+                                    {.scripts = {.acquire = lua::kSimpleAcquire,
+                                                 .release = lua::kSimpleRelease,
+                                                 .renew = lua::kSimpleRenew,
+                                                 .cancel = lua::kSimpleCancel,
+                                                 .inspect = lua::kSimpleInspect,
+                                                 .force_release = lua::kSimpleForceRelease},
+                                     .traits = {.kind = "simple"},
+                                     .keys = engine::KeyNames("simple")});
     EXPECT_TRUE(handle.ok()) << handle.status();
     return *handle;
   }
@@ -273,7 +274,7 @@ TEST_F(DescriptionRefresh, KeepsTheHolderOfALongLeaseKnown) {
   ASSERT_TRUE(won.ok()) << won.status();
   EXPECT_TRUE(ComesBack());
   EXPECT_TRUE(ComesBack()) << "again and again";
-  EXPECT_TRUE(handle->Release(won->tenure).ok());
+  EXPECT_TRUE(handle->Release(won->hold).ok());
 }
 
 TEST_F(DescriptionRefresh, KeepsTheHolderOfALeaseThatIsNeverRenewedKnown) {
@@ -283,7 +284,7 @@ TEST_F(DescriptionRefresh, KeepsTheHolderOfALeaseThatIsNeverRenewedKnown) {
   ASSERT_TRUE(won.ok()) << won.status();
   EXPECT_TRUE(ComesBack());
   EXPECT_TRUE(ComesBack());
-  EXPECT_TRUE(handle->Release(won->tenure).ok());
+  EXPECT_TRUE(handle->Release(won->hold).ok());
 }
 
 TEST_F(DescriptionRefresh, GivesItItsWholeLifetime) {
@@ -294,7 +295,7 @@ TEST_F(DescriptionRefresh, GivesItItsWholeLifetime) {
   const std::string key = Keys().front();
   server_->Command({"PEXPIRE", key, "10000"});
   EXPECT_TRUE(Await([&] { return server_->Integer({"PTTL", key}) > 20'000; }));
-  EXPECT_TRUE(handle->Release(won->tenure).ok());
+  EXPECT_TRUE(handle->Release(won->hold).ok());
 }
 
 TEST_F(DescriptionRefresh, EndsWithTheClient) {
@@ -304,7 +305,7 @@ TEST_F(DescriptionRefresh, EndsWithTheClient) {
     const auto won = handle->Acquire(WantOf({.lease = absl::Hours(24)}));
     ASSERT_TRUE(won.ok()) << won.status();
     EXPECT_TRUE(ComesBack());
-    EXPECT_TRUE(handle->Release(won->tenure).ok());
+    EXPECT_TRUE(handle->Release(won->hold).ok());
   }
   EXPECT_TRUE(Await([&] { return Keys().empty(); }));
 }

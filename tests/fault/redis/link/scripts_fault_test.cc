@@ -36,7 +36,7 @@ class ScriptsFault : public ScriptsFixture {
   std::string Counter() { return server_->Text({"GET", "counter"}); }
 
   support::TcpProxy proxy_{{.port = server_->port()}};
-  Channel proxied_{*ParseUrl(proxy_.url())};
+  SharedConnection proxied_{*ParseUrl(proxy_.url())};
   Scripts through_proxy_{proxied_};
 };
 
@@ -141,8 +141,8 @@ TEST_F(ScriptsFault, EachCallOfABatchThatIsRefusedForNowIsTriedAgainAlone) {
     if (++executed == 2) return "-LOADING Redis is loading the dataset in memory\r\n";
     return ":" + asked.command[3] + "\r\n";
   });
-  Channel channel(*ParseUrl(server.url()));
-  Scripts scripts(channel);
+  SharedConnection connection(*ParseUrl(server.url()));
+  Scripts scripts(connection);
   const OwnScript any(*server_, "return 1");
   const std::string_view args[][1] = {{"1"}, {"2"}, {"3"}};
   const ScriptCall calls[] = {any.Call({}, args[0]), any.Call({}, args[1]), any.Call({}, args[2])};
@@ -160,8 +160,8 @@ TEST_F(ScriptsFault, AServerThatNeverLearnsAScriptIsNotTaughtForEver) {
     if (asked.command[0] == "EVAL") ++taught;
     return "-NOSCRIPT No matching script. Please use EVAL.\r\n";
   });
-  Channel channel(*ParseUrl(server.url()));
-  Scripts scripts(channel);
+  SharedConnection connection(*ParseUrl(server.url()));
+  Scripts scripts(connection);
   const OwnScript any(*server_, "return 1");
   const std::string_view args[] = {"mine"};
   const absl::Status status = scripts.Run(any.Call({}, args), Soon()).status();

@@ -25,7 +25,7 @@ constexpr absl::Duration kNever = absl::Hours(1);
 class CountsTest : public ::testing::Test {
  protected:
   CountsTest() {
-    EXPECT_TRUE(core_->channel().Connect(base::Now() + kPatience).ok());
+    EXPECT_TRUE(core_->connection().Connect(base::Now() + kPatience).ok());
     server_->Command(
         {"HSET", "latch", "kind", "latch/2", "incarnation", "it", "total", "4", "count", "4"});
     server_->Command({"PEXPIRE", "latch", "60000"});

@@ -18,7 +18,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "src/base/unique_fd.h"
-#include "tests/redis/redis/link/channel_fixture.h"
+#include "tests/redis/redis/link/shared_connection_fixture.h"
 #include "tests/support/punctuality.h"
 #include "tests/support/reserved_port.h"
 #include "tests/support/temp_dir.h"

@@ -1,4 +1,5 @@
-// What a forked child destroys of a channel or a subscriber that a thread of its parent was using.
+// What a forked child destroys of a connection or a subscriber that a thread of its parent was
+// using.
 #include "tests/support/fork_sweep.h"
 
 #include <atomic>
@@ -10,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "gtest/gtest.h"
-#include "src/redis/link/channel.h"
+#include "src/redis/link/shared_connection.h"
 #include "src/redis/link/subscriber.h"
 #include "src/redis/transport/transport.h"
 #include "tests/support/redis_server.h"
@@ -21,8 +22,8 @@ namespace {
 
 class ForkSweep : public support::SubscriberTestFixture {
  protected:
-  static constexpr char kOne[] = "a channel with a name that is allocated";
-  static constexpr char kOther[] = "another such channel, for the same reason";
+  static constexpr char kOne[] = "a connection with a name that is allocated";
+  static constexpr char kOther[] = "another such connection, for the same reason";
 };
 
 TEST_F(ForkSweep, AChildMayDestroyASubscriberWhateverACallOfItWasDoing) {
@@ -73,22 +74,22 @@ TEST_F(ForkSweep, AChildMayDestroyAChannelWhateverACallOfItWasDoing) {
   const auto url = redis::ParseUrl(
       "redis://:a%20secret@127.0.0.1:" + std::to_string(server->port()) + "/3?name=sweep");
   ASSERT_TRUE(url.ok()) << url.status();
-  std::unique_ptr<redis::Channel> channel;
-  const int halts = Sweep([&] { channel = std::make_unique<redis::Channel>(*url); },
+  std::unique_ptr<redis::SharedConnection> connection;
+  const int halts = Sweep([&] { connection = std::make_unique<redis::SharedConnection>(*url); },
                           [&](int steps) {
                             steps_left = steps;
-                            EXPECT_TRUE(channel->Connect(Soon()).ok());
+                            EXPECT_TRUE(connection->Connect(Soon()).ok());
                             std::vector<absl::StatusOr<redis::Reply>> replies(3);
                             const redis::Command echo{"ECHO", std::string(100, 'x')};
-                            channel->CallBatch(std::vector<redis::Command>(3, echo), Soon(),
-                                               absl::MakeSpan(replies));
-                            EXPECT_TRUE(channel->Send(echo).ok());
-                            EXPECT_TRUE(channel->Call({"QUIT"}, Soon()).ok());
-                            while (!channel->Call(echo, Soon()).ok()) {
+                            connection->CallBatch(std::vector<redis::Command>(3, echo), Soon(),
+                                                  absl::MakeSpan(replies));
+                            EXPECT_TRUE(connection->Send(echo).ok());
+                            EXPECT_TRUE(connection->Call({"QUIT"}, Soon()).ok());
+                            while (!connection->Call(echo, Soon()).ok()) {
                             }
                             steps_left = -1;
                           },
-                          [&] { channel.reset(); });
+                          [&] { connection.reset(); });
   EXPECT_GT(halts, 50);
 }
 

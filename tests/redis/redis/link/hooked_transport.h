@@ -1,7 +1,7 @@
 // A transport around a real one, whose steps a test may watch, replace or hold up.
 //
 //   TransportHooks hooks;
-//   Channel channel(url, {.open = Hooked(hooks)});
+//   SharedConnection connection(url, {.open = Hooked(hooks)});
 //   hooks.write = [](Transport& real, std::string_view bytes) {
 //     return IoResult{.kind = IoResult::Kind::kError, .error = EPIPE};
 //   };

@@ -12,8 +12,8 @@
 #include "absl/strings/numbers.h"
 #include "gtest/gtest.h"
 #include "src/base/clock.h"
-#include "src/redis/link/channel.h"
 #include "src/redis/link/scripts.h"
+#include "src/redis/link/shared_connection.h"
 #include "src/redis/url/url.h"
 #include "tests/support/redis_server.h"
 
@@ -66,8 +66,8 @@ class ScriptsFixture : public ::testing::Test {
   int Calls(const std::string& command) { return redis::Calls(*server_, command); }
 
   const std::unique_ptr<support::RedisServer> server_ = support::RedisServer::Start();
-  Channel channel_{*ParseUrl(server_->url())};
-  Scripts scripts_{channel_};
+  SharedConnection connection_{*ParseUrl(server_->url())};
+  Scripts scripts_{connection_};
 };
 
 }  // namespace redlatch::redis

@@ -11,7 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "lua/scripts.h"
-#include "src/redis/link/channel.h"
+#include "src/redis/link/shared_connection.h"
 #include "tests/redis/redis/link/scripts_fixture.h"
 #include "tests/support/redis_server.h"
 #include "tests/support/test_scale.h"
@@ -97,13 +97,13 @@ TEST_F(ScriptsTest, ABatchOfKnownAndUnknownScriptsIsAnsweredEachForItself) {
 
 TEST_F(ScriptsTest, AnEmptyBatchSendsNothing) {
   scripts_.RunBatch({}, Soon(), {});
-  EXPECT_EQ(channel_.stats().connects, 0);
+  EXPECT_EQ(connection_.stats().connects, 0);
 }
 
 TEST_F(ScriptsTest, EachServerIsTaughtForItself) {
   const auto other = support::RedisServer::Start();
   const OwnScript count(*server_, kCount);
-  Channel other_channel(*ParseUrl(other->url()));
+  SharedConnection other_channel(*ParseUrl(other->url()));
   Scripts other_scripts(other_channel);
   ASSERT_TRUE(scripts_.Run(count.Call(kCounter), Soon()).ok());
   for (int i = 1; i <= 3; ++i) {
@@ -202,8 +202,8 @@ TEST_F(ScriptsTest, OutOfMemoryIsAStatusAndRunsNothingTwice) {
 
 TEST_F(ScriptsTest, APermissionThatAScriptLacksIsAStatus) {
   server_->Command({"ACL", "SETUSER", "app", "on", ">secret", "~counter", "+@all", "-set"});
-  Channel channel(*ParseUrl("redis://app:secret@" + server_->url().substr(8)));
-  Scripts scripts(channel);
+  SharedConnection connection(*ParseUrl("redis://app:secret@" + server_->url().substr(8)));
+  Scripts scripts(connection);
   const OwnScript count(*server_, kCount);
   const OwnScript set(*server_, "return redis.call('SET', KEYS[1], 1)");
   EXPECT_EQ(Text(scripts.Run(count.Call(kCounter), Soon())), "1");

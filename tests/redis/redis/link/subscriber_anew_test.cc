@@ -8,7 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "src/base/parker.h"
-#include "src/redis/link/channel.h"
+#include "src/redis/link/shared_connection.h"
 #include "src/redis/link/subscriber.h"
 #include "tests/support/process_stats.h"
 #include "tests/support/subscriber_test_fixture.h"
@@ -77,7 +77,7 @@ TEST_F(SubscriberAnew, AConnectionThatIsBeingMadeIsLetBe) {
 }
 
 TEST_F(SubscriberAnew, ItGoesWhereItIsTold) {
-  Channel commands(*ParseUrl(proxy_.url()));
+  SharedConnection commands(*ParseUrl(proxy_.url()));
   ASSERT_TRUE(commands.Connect(Soon()).ok());
   SubscriberOptions options;
   options.where = [&] { return std::optional<SocketAddress>(commands.peer()->address); };

@@ -14,8 +14,8 @@ class LockMachineClaimsTest : public LockMachineTest {
   static constexpr absl::Duration kConfirmAfter = absl::Milliseconds(20);
   static constexpr absl::Duration kLook = absl::Seconds(2);
 
-  Grant Claim(uint32_t attempt = 1) const {
-    return {.hold = kFirst, .attempt = attempt, .token = kToken, .claim = kClaim};
+  NewGrant Claim(uint32_t attempt = 1) const {
+    return {.grant = kFirst, .attempt = attempt, .token = kToken, .claim = kClaim};
   }
   // A thread that has the lock by a message.
   Waiter& Claimed(const Want& want = {}) {
@@ -35,23 +35,23 @@ class LockMachineClaimsTest : public LockMachineTest {
   // A client that has released, and by that handed the lock to another.
   void HandOver() {
     Waiter& holder = Hold();
-    Release(holder.tenure);
+    Release(holder.hold);
     Hear(Fetch(Operation::kRelease), With(ReleasedThen(), kLook));
-    machine().Outcome(holder.tenure);
+    machine().Outcome(holder.hold);
   }
 };
 
 TEST_F(LockMachineClaimsTest, AHandOverIsForItsClaimUntilItIsConfirmed) {
   const base::Instant asked = now();
   Waiter& waiter = Claimed();
-  EXPECT_EQ(machine().Deadline(waiter.tenure), asked + kClaimValid);
+  EXPECT_EQ(machine().Deadline(waiter.hold), asked + kClaimValid);
   EXPECT_EQ(machine().next_send(), now() + kConfirmAfter);
   Pass(kConfirmAfter);
   const Send confirmation = Fetch(Operation::kRenew);
   EXPECT_EQ(confirmation.lease, kLease);
   Pass(absl::Milliseconds(1));
   Hear(confirmation, Held());
-  EXPECT_EQ(machine().Deadline(waiter.tenure), confirmation.sent + kValid);
+  EXPECT_EQ(machine().Deadline(waiter.hold), confirmation.sent + kValid);
   EXPECT_EQ(machine().next_send(), confirmation.sent + kThird);
   EXPECT_TRUE(Notices().empty()) << "it is part of the acquisition";
 }
@@ -59,7 +59,7 @@ TEST_F(LockMachineClaimsTest, AHandOverIsForItsClaimUntilItIsConfirmed) {
 TEST_F(LockMachineClaimsTest, ASectionThatIsOverSoonIsNotConfirmed) {
   Waiter& waiter = Claimed();
   Pass(kConfirmAfter - absl::Milliseconds(1));
-  EXPECT_EQ(Release(waiter.tenure).kind, Kind::kUnderWay);
+  EXPECT_EQ(Release(waiter.hold).kind, Kind::kUnderWay);
   Hear(Fetch(Operation::kRelease), ReleasedThen());
   Pass(kLease);
   EXPECT_TRUE(Quiet());
@@ -95,7 +95,7 @@ TEST_F(LockMachineClaimsTest, AHeartbeatThatCrossesTheGrantConfirmsItAsWell) {
   ASSERT_EQ(waiter.state, State::kGranted);
   Hear(heartbeat, Granted());
   EXPECT_EQ(machine().next_send(), heartbeat.sent + kThird) << "nothing is left to confirm";
-  EXPECT_EQ(machine().Deadline(waiter.tenure), heartbeat.sent + kValid);
+  EXPECT_EQ(machine().Deadline(waiter.hold), heartbeat.sent + kValid);
 }
 
 TEST_F(LockMachineClaimsTest, AClaimOfWhichLittleIsLeftIsConfirmedBeforeAThreadGetsIt) {
@@ -109,7 +109,7 @@ TEST_F(LockMachineClaimsTest, AClaimOfWhichLittleIsLeftIsConfirmedBeforeAThreadG
   Hear(ask, Granted(0, kLease, kToken + 7));
   ASSERT_EQ(waiter.state, State::kGranted);
   EXPECT_EQ(waiter.token.value(), kToken + 7) << "of the present grant, which may be a later one";
-  EXPECT_EQ(machine().Deadline(waiter.tenure), ask.sent + kValid);
+  EXPECT_EQ(machine().Deadline(waiter.hold), ask.sent + kValid);
 }
 
 TEST_F(LockMachineClaimsTest, AClaimThatIsOverWhenItIsHeardIsNoLoss) {
@@ -130,7 +130,7 @@ TEST_F(LockMachineClaimsTest, AManualHoldGetsItsWholeLeaseBeforeAThreadGetsIt) {
   EXPECT_FALSE(ask.bid.terms.manual) << "a repeat of a manual one would not extend it";
   Hear(ask, Granted());
   ASSERT_EQ(waiter.state, State::kGranted);
-  EXPECT_EQ(machine().Deadline(waiter.tenure), ask.sent + kValid);
+  EXPECT_EQ(machine().Deadline(waiter.hold), ask.sent + kValid);
   EXPECT_TRUE(machine().next_send().is_infinite()) << "from here on it is manual";
 }
 
@@ -141,7 +141,7 @@ TEST_F(LockMachineClaimsTest, AThreadThatWantsTheWholeLeaseGetsNoClaim) {
   const Send ask = Fetch(Operation::kAcquire);
   Hear(ask, Granted());
   ASSERT_EQ(waiter.state, State::kGranted);
-  EXPECT_EQ(machine().Deadline(waiter.tenure), ask.sent + kValid);
+  EXPECT_EQ(machine().Deadline(waiter.hold), ask.sent + kValid);
   EXPECT_EQ(machine().next_send(), ask.sent + kThird) << "it is renewed";
 }
 
@@ -161,7 +161,7 @@ TEST_F(LockMachineClaimsTest, WhoeverHandedOverLooksWhetherTheLockWasTaken) {
   PassTo(machine().next_send());
   const Send look = Fetch(Operation::kCancel);
   EXPECT_FALSE(look.tombstone);
-  EXPECT_GT(look.hold, kFirst) << "of no hold that anybody has";
+  EXPECT_GT(look.grant, kFirst) << "of no hold that anybody has";
   Hear(look, With(Cancelled(), kLook));  // it had to be handed on
   PassTo(machine().next_send());
   Hear(Fetch(Operation::kCancel), Cancelled());
@@ -214,7 +214,7 @@ TEST_F(LockMachineClaimsTest, WhoIsDeafKeepsItsPlaceThoughItMissesMessages) {
 
 TEST_F(LockMachineClaimsTest, WhoeverDropsAWindowOfDeadWaitersGoesOnAtOnce) {
   Waiter& holder = Hold();
-  Release(holder.tenure);
+  Release(holder.hold);
   Hear(Fetch(Operation::kRelease), With(ReleasedThen(), absl::Milliseconds(1)));
   Hear(Fetch(Operation::kCancel), With(Cancelled(), absl::Milliseconds(1)));
   Hear(Fetch(Operation::kCancel), Cancelled());
@@ -239,9 +239,9 @@ class LockMachinePermitClaimsTest : public LockMachineClaimsTest {
 
 TEST_F(LockMachinePermitClaimsTest, WhatIsHandedOverOnTheWayIsLookedAfterWhenThatIsDone) {
   Waiter& holder = Hold();
-  Release(holder.tenure);
+  Release(holder.hold);
   Hear(Fetch(Operation::kRelease), ToGoOn(ReleasedThen(), kLook));
-  machine().Outcome(holder.tenure);
+  machine().Outcome(holder.hold);
   const base::Instant due = now() + kLook + absl::Milliseconds(5);
   for (int i = 0; i < 3; ++i) {
     Pass(absl::Milliseconds(1));
@@ -279,9 +279,9 @@ TEST_F(LockMachineClaimsTest, AGrantThatWasMissedMakesTheSubscriptionAnewBeforeT
   Pass(kThird);
   Hear(Fetch(Operation::kAcquire), Missed(Granted()));
   ASSERT_EQ(waiter.state, State::kGranted);
-  Release(waiter.tenure);
+  Release(waiter.hold);
   Hear(Fetch(Operation::kRelease), ReleasedThen());
-  machine().Outcome(waiter.tenure);
+  machine().Outcome(waiter.hold);
   Acquire();
   EXPECT_TRUE(Fetch(Operation::kAcquire).anew);
 }
@@ -291,7 +291,7 @@ TEST_F(LockMachineClaimsTest, AMessageThatComesLaterThanTheReplyWasNotMissed) {
   Pass(kThird);
   Hear(Fetch(Operation::kAcquire), Missed(Granted()));
   HearGrant(Claim());
-  Release(waiter.tenure);
+  Release(waiter.hold);
   Acquire();
   EXPECT_FALSE(Fetch(Operation::kRelease).anew);
 }

@@ -18,7 +18,7 @@ TEST_F(LockMachineGrantTest, ReplyGrantsFromTheSending) {
   EXPECT_EQ(waiter.state, State::kGranted);
   EXPECT_EQ(waiter.token.value(), kToken);
   EXPECT_TRUE(Woken(waiter));
-  EXPECT_EQ(machine().Deadline(waiter.tenure), send.sent + kValid);
+  EXPECT_EQ(machine().Deadline(waiter.hold), send.sent + kValid);
   EXPECT_EQ(machine().next_expiry(), send.sent + kValid - kLead);
   EXPECT_EQ(machine().next_send(), send.sent + kThird);
 }
@@ -29,11 +29,11 @@ TEST_F(LockMachineGrantTest, MessageBeforeTheReplyOfItsOwnAttempt) {
   Pass(absl::Milliseconds(10));
   EXPECT_TRUE(HearGrant(GrantOf(send)));
   EXPECT_EQ(waiter.state, State::kGranted);
-  EXPECT_EQ(machine().Deadline(waiter.tenure), send.sent + kValid);
+  EXPECT_EQ(machine().Deadline(waiter.hold), send.sent + kValid);
   Hear(send, Queued());  // as it was before the grant
   EXPECT_TRUE(Valid(waiter));
   EXPECT_TRUE(Quiet());
-  EXPECT_EQ(Release(waiter.tenure).kind, Kind::kUnderWay);
+  EXPECT_EQ(Release(waiter.hold).kind, Kind::kUnderWay);
   EXPECT_FALSE(Fetch(Operation::kRelease).tombstone) << "all attempts are answered";
 }
 
@@ -41,13 +41,13 @@ TEST_F(LockMachineGrantTest, ReleaseBeforeTheReplyOfTheGrantedAttempt) {
   Waiter& waiter = Acquire();
   const Send send = Fetch(Operation::kAcquire);
   HearGrant(GrantOf(send));
-  Release(waiter.tenure);
+  Release(waiter.hold);
   const Send release = Fetch(Operation::kRelease);
   EXPECT_FALSE(release.tombstone) << "the attempt that the grant echoes was executed";
   Hear(send, Granted());
   EXPECT_TRUE(Quiet()) << "the release under way takes it with it";
   Hear(release, ReleasedThen());
-  EXPECT_EQ(machine().Outcome(waiter.tenure).kind, Kind::kDone);
+  EXPECT_EQ(machine().Outcome(waiter.hold).kind, Kind::kDone);
   EXPECT_TRUE(machine().idle());
 }
 
@@ -55,25 +55,25 @@ TEST_F(LockMachineGrantTest, ReleaseBeforeTheReplyOfALaterAttemptLeavesATombston
   Waiter& waiter = Queue();
   Pass(kThird);
   Fetch(Operation::kAcquire);
-  HearGrant({.hold = kFirst, .attempt = 1, .token = kToken, .claim = kLease});
-  Release(waiter.tenure);
+  HearGrant({.grant = kFirst, .attempt = 1, .token = kToken, .claim = kLease});
+  Release(waiter.hold);
   EXPECT_TRUE(Fetch(Operation::kRelease).tombstone);
 }
 
 TEST_F(LockMachineGrantTest, ReplyOfALaterAttemptProlongsAHoldByMessage) {
   Waiter& waiter = Queue();
-  const Grant early{.hold = kFirst, .attempt = 1, .token = kToken, .claim = kLease};
+  const NewGrant early{.grant = kFirst, .attempt = 1, .token = kToken, .claim = kLease};
   const base::Instant first_sent = now();
   Pass(kThird);
   const Send heartbeat = Fetch(Operation::kAcquire);
   EXPECT_EQ(heartbeat.bid.attempt, 2U);
   EXPECT_EQ(heartbeat.bid.ticket, 77U);
   Pass(absl::Milliseconds(1));
-  ASSERT_EQ(heartbeat.bid.hold, early.hold);
+  ASSERT_EQ(heartbeat.bid.grant, early.grant);
   EXPECT_TRUE(HearGrant(early)) << "attempt 1 was answered, and is still remembered";
-  EXPECT_EQ(machine().Deadline(waiter.tenure), first_sent + kValid);
+  EXPECT_EQ(machine().Deadline(waiter.hold), first_sent + kValid);
   Hear(heartbeat, Granted());
-  EXPECT_EQ(machine().Deadline(waiter.tenure), heartbeat.sent + kValid);
+  EXPECT_EQ(machine().Deadline(waiter.hold), heartbeat.sent + kValid);
 }
 
 TEST_F(LockMachineGrantTest, BothSocketsStalledTheStaleGrantIsAskedForAgain) {
@@ -86,7 +86,7 @@ TEST_F(LockMachineGrantTest, BothSocketsStalledTheStaleGrantIsAskedForAgain) {
   EXPECT_EQ(waiter.state, State::kWaiting);
   Hear(second, Granted());  // it was there still, and has its lease anew
   EXPECT_EQ(waiter.state, State::kGranted);
-  EXPECT_EQ(machine().Deadline(waiter.tenure), second.sent + kValid);
+  EXPECT_EQ(machine().Deadline(waiter.hold), second.sent + kValid);
 }
 
 TEST_F(LockMachineGrantTest, DeadlineCountsFromTheAttemptThatTheGrantEchoes) {
@@ -99,10 +99,10 @@ TEST_F(LockMachineGrantTest, DeadlineCountsFromTheAttemptThatTheGrantEchoes) {
   Pass(kThird);
   HearGrant(GrantOf(first));
   EXPECT_EQ(waiter.state, State::kGranted);
-  EXPECT_EQ(machine().Deadline(waiter.tenure), first.sent + kValid);
+  EXPECT_EQ(machine().Deadline(waiter.hold), first.sent + kValid);
   EXPECT_EQ(machine().next_send(), first.sent + kThird) << "re-based at once";
   Hear(Fetch(Operation::kRenew), Held());
-  EXPECT_EQ(machine().Deadline(waiter.tenure), now() + kValid);
+  EXPECT_EQ(machine().Deadline(waiter.hold), now() + kValid);
 }
 
 TEST_F(LockMachineGrantTest, ReplyAfterItsDeadlineGrantsNothing) {
@@ -113,19 +113,19 @@ TEST_F(LockMachineGrantTest, ReplyAfterItsDeadlineGrantsNothing) {
   EXPECT_EQ(waiter.state, State::kWaiting);
   PassTo(machine().next_send());
   const Send again = Fetch(Operation::kAcquire);
-  EXPECT_EQ(again.bid.hold, send.bid.hold);
+  EXPECT_EQ(again.bid.grant, send.bid.grant);
   EXPECT_EQ(again.bid.attempt, 2U);
   // Whoever gives up now leaves a hold behind at the server.
   Hear(again, Silence(false));
   GiveUp(waiter);
-  EXPECT_EQ(Fetch(Operation::kCancel).hold, send.bid.hold);
+  EXPECT_EQ(Fetch(Operation::kCancel).grant, send.bid.grant);
 }
 
 TEST_F(LockMachineGrantTest, GrantOfAForgottenAttemptIsAskedForAgain) {
   Waiter& waiter = Queue();
   Pass(kThird);
   Hear(Fetch(Operation::kAcquire), Queued());
-  EXPECT_TRUE(HearGrant({.hold = kFirst, .attempt = 1, .token = kToken, .claim = kLease}));
+  EXPECT_TRUE(HearGrant({.grant = kFirst, .attempt = 1, .token = kToken, .claim = kLease}));
   EXPECT_EQ(waiter.state, State::kWaiting);
   EXPECT_EQ(Fetch(Operation::kAcquire).bid.attempt, 3U) << "at once";
 }
@@ -134,7 +134,7 @@ TEST_F(LockMachineGrantTest, GrantOfAForgottenAttemptIsAskedForAgain) {
 TEST_F(LockMachineGrantTest, ForgottenAttemptIsOverThoughTheLeaseIsLongerThanTheUptime) {
   const absl::Duration day = absl::Hours(24);
   Waiter& waiter = Queue({.lease = day});
-  HearGrant({.hold = kFirst, .attempt = 9, .token = kToken, .claim = day});
+  HearGrant({.grant = kFirst, .attempt = 9, .token = kToken, .claim = day});
   EXPECT_EQ(waiter.state, State::kWaiting);
 }
 
@@ -144,7 +144,7 @@ TEST_F(LockMachineGrantTest, CancelCrossesTheGrant) {
   EXPECT_EQ(waiter.state, State::kBusy);
   const Send cancel = Fetch(Operation::kCancel);
   EXPECT_FALSE(cancel.tombstone) << "no attempt is unanswered";
-  EXPECT_TRUE(HearGrant({.hold = kFirst, .attempt = 1, .token = kToken, .claim = kLease}));
+  EXPECT_TRUE(HearGrant({.grant = kFirst, .attempt = 1, .token = kToken, .claim = kLease}));
   EXPECT_EQ(waiter.state, State::kBusy);
   EXPECT_TRUE(Quiet()) << "it is being cancelled already";
   Hear(cancel, Cancelled());
@@ -155,7 +155,7 @@ TEST_F(LockMachineGrantTest, GrantAfterTheCancelIsUnwanted) {
   Waiter& waiter = Queue();
   GiveUp(waiter);
   Hear(Fetch(Operation::kCancel), Cancelled());
-  EXPECT_FALSE(HearGrant({.hold = kFirst, .attempt = 1, .token = kToken, .claim = kLease}));
+  EXPECT_FALSE(HearGrant({.grant = kFirst, .attempt = 1, .token = kToken, .claim = kLease}));
   machine().OnUnwanted(1, kLease, 1, now());
   machine().OnUnwanted(1, kLease, 1, now());
   Hear(Fetch(Operation::kCancel), Cancelled());
@@ -168,14 +168,14 @@ TEST_F(LockMachineGrantTest, LateAcquireAfterRetryAndReleaseIsCancelled) {
   Hear(first, Silence());
   PassTo(machine().next_send());
   Hear(Fetch(Operation::kAcquire), Granted());
-  Release(waiter.tenure);
+  Release(waiter.hold);
   const Send release = Fetch(Operation::kRelease);
   EXPECT_TRUE(release.tombstone) << "the first attempt may come yet";
   Hear(release, ReleasedThen());
-  machine().Forget(waiter.tenure);
+  machine().Forget(waiter.hold);
   EXPECT_TRUE(machine().idle());
   Hear(first, Granted());
-  EXPECT_EQ(Fetch(Operation::kCancel).hold, first.bid.hold);
+  EXPECT_EQ(Fetch(Operation::kCancel).grant, first.bid.grant);
 }
 
 TEST_F(LockMachineGrantTest, QueuedUnwantedIsCancelledToo) {
@@ -194,9 +194,9 @@ TEST_F(LockMachineGrantTest, StaleGrantOfAnEarlierHoldChangesNothing) {
   Waiter& first = Acquire();
   const Send send = Fetch(Operation::kAcquire);
   Hear(send, Granted());
-  Release(first.tenure);
+  Release(first.hold);
   Hear(Fetch(Operation::kRelease), ReleasedThen());
-  machine().Forget(first.tenure);
+  machine().Forget(first.hold);
   Waiter& second = Acquire();
   EXPECT_FALSE(HearGrant(GrantOf(send)));
   EXPECT_EQ(second.state, State::kWaiting);
@@ -207,12 +207,12 @@ TEST_F(LockMachineGrantTest, StaleGrantOfAnEarlierHoldChangesNothing) {
 
 TEST_F(LockMachineGrantTest, DuplicateOfTheGrantChangesNothing) {
   Waiter& waiter = Queue();
-  const Grant grant{.hold = kFirst, .attempt = 1, .token = kToken, .claim = kLease};
-  HearGrant(grant);
-  const base::Instant deadline = machine().Deadline(waiter.tenure);
+  const NewGrant news{.grant = kFirst, .attempt = 1, .token = kToken, .claim = kLease};
+  HearGrant(news);
+  const base::Instant deadline = machine().Deadline(waiter.hold);
   Pass(absl::Milliseconds(5));
-  EXPECT_TRUE(HearGrant(grant));
-  EXPECT_EQ(machine().Deadline(waiter.tenure), deadline);
+  EXPECT_TRUE(HearGrant(news));
+  EXPECT_EQ(machine().Deadline(waiter.hold), deadline);
 }
 
 // The entry in the queue was once left behind, a ghost that could become the owner.
@@ -220,13 +220,13 @@ TEST_F(LockMachineGrantTest, QueuedAfterTheGrantOfAnEarlierAttemptMeansTheHoldIs
   Waiter& waiter = Queue();
   Pass(kThird);
   const Send heartbeat = Fetch(Operation::kAcquire);
-  HearGrant({.hold = kFirst, .attempt = 1, .token = kToken, .claim = kLease});
+  HearGrant({.grant = kFirst, .attempt = 1, .token = kToken, .claim = kLease});
   EXPECT_EQ(waiter.state, State::kGranted);
   Hear(heartbeat, Queued());  // somebody forced its release meanwhile
   EXPECT_FALSE(Valid(waiter));
   ASSERT_EQ(effects().losses.size(), 1U);
   const Send release = Fetch(Operation::kRelease);
-  EXPECT_EQ(release.hold, heartbeat.bid.hold);
+  EXPECT_EQ(release.grant, heartbeat.bid.grant);
   Hear(release, NotHeld());
   EXPECT_TRUE(machine().idle());
 }
@@ -236,14 +236,14 @@ TEST_F(LockMachineGrantTest, GoneStartsAFreshHold) {
   const Send send = Fetch(Operation::kAcquire);
   Hear(send, OfBid({.kind = BidAnswer::Kind::kGone}));
   EXPECT_EQ(waiter.state, State::kWaiting);
-  EXPECT_NE(Fetch(Operation::kAcquire).bid.hold, send.bid.hold);
+  EXPECT_NE(Fetch(Operation::kAcquire).bid.grant, send.bid.grant);
 }
 
 TEST_F(LockMachineGrantTest, ManualGrantLastsWhatIsLeftOfIt) {
   Waiter& waiter = Acquire({.manual = true});
   const Send send = Fetch(Operation::kAcquire);
   Hear(send, Granted(0, absl::Seconds(1)));
-  EXPECT_EQ(machine().Deadline(waiter.tenure), send.sent + absl::Milliseconds(988));
+  EXPECT_EQ(machine().Deadline(waiter.hold), send.sent + absl::Milliseconds(988));
   EXPECT_TRUE(machine().next_send().is_infinite());
 }
 

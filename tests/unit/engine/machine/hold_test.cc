@@ -24,7 +24,7 @@ TEST_F(LockMachineHoldTest, RenewalMovesTheDeadlineFromItsSending) {
   Pass(absl::Milliseconds(300));
   Hear(renewal, Held());
   EXPECT_THAT(Notices(), ElementsAre(Notice::Kind::kRenewed));
-  EXPECT_EQ(machine().Deadline(waiter.tenure), renewal.sent + kValid);
+  EXPECT_EQ(machine().Deadline(waiter.hold), renewal.sent + kValid);
   EXPECT_EQ(machine().next_expiry(), renewal.sent + kValid - kLead);
   EXPECT_EQ(machine().next_send(), renewal.sent + kThird);
 }
@@ -57,11 +57,11 @@ TEST_F(LockMachineHoldTest, AtRiskAndRecoveredAreToldOnceEach) {
   EXPECT_THAT(Notices(), ElementsAre(Notice::Kind::kRenewed));
 }
 
-TEST_F(LockMachineHoldTest, NextTenureIsNotToldOfARiskThatIsOver) {
+TEST_F(LockMachineHoldTest, NextHoldIsNotToldOfARiskThatIsOver) {
   auto [holder, other] = Contended({.local_window = kLease}, {.thread = 2, .local_window = kLease});
   Pass(kThird);
   Hear(Fetch(Operation::kRenew), Silence());
-  Release(holder->tenure);
+  Release(holder->hold);
   ASSERT_EQ(other->state, State::kGranted);
   PassTo(machine().next_send());
   Hear(Fetch(Operation::kRenew), Held());
@@ -80,13 +80,13 @@ TEST_F(LockMachineHoldTest, LostAtTheDeadlineWhileIoHangs) {
   Pass(absl::Nanoseconds(1));
   Expire();
   ASSERT_EQ(effects().losses.size(), 1U);
-  EXPECT_EQ(effects().losses[0].tenure.id, waiter.tenure);
-  EXPECT_EQ(effects().losses[0].tenure.token, waiter.token);
+  EXPECT_EQ(effects().losses[0].hold.id, waiter.hold);
+  EXPECT_EQ(effects().losses[0].hold.token, waiter.token);
   EXPECT_FALSE(lost.stop_requested()) << "the notifier fires it";
   EXPECT_TRUE(waiter.view->Lost(now()).stop_requested()) << "for those who ask late";
-  effects().losses[0].tenure.view->Fire();
+  effects().losses[0].hold.view->Fire();
   EXPECT_TRUE(lost.stop_requested());
-  EXPECT_EQ(machine().Deadline(waiter.tenure), base::Instant());
+  EXPECT_EQ(machine().Deadline(waiter.hold), base::Instant());
   Hear(hanging, Held());
   EXPECT_FALSE(Valid(waiter));
   PassTo(machine().next_send());
@@ -100,7 +100,7 @@ TEST_F(LockMachineHoldTest, NobodyIsLetInBeforeTheDeadlineOfALostHold) {
   for (const bool reentrant : {false, true}) {
     Make({.reentrant = reentrant});
     Waiter& waiter = Hold();
-    const base::Instant deadline = machine().Deadline(waiter.tenure);
+    const base::Instant deadline = machine().Deadline(waiter.hold);
     PassTo(machine().next_expiry());
     ASSERT_LT(now(), deadline);
     Expire();
@@ -113,7 +113,7 @@ TEST_F(LockMachineHoldTest, NobodyIsLetInBeforeTheDeadlineOfALostHold) {
     EXPECT_TRUE(Quiet());
     EXPECT_EQ(machine().next_send(), deadline);
     PassTo(deadline);
-    EXPECT_NE(Fetch(Operation::kRelease).bid.hold, 0U);
+    EXPECT_NE(Fetch(Operation::kRelease).bid.grant, 0U);
   }
 }
 
@@ -150,7 +150,7 @@ TEST_F(LockMachineHoldTest, HoldThatIsGoneIsLostAtOnce) {
   Pass(kThird);
   Hear(Fetch(Operation::kRenew), NotHeld());
   ASSERT_EQ(effects().losses.size(), 1U);
-  EXPECT_EQ(Release(waiter.tenure).kind, Kind::kLost);
+  EXPECT_EQ(Release(waiter.hold).kind, Kind::kLost);
   Hear(Fetch(Operation::kRelease), NotHeld());
   EXPECT_TRUE(machine().idle());
 }
@@ -165,31 +165,31 @@ TEST_F(LockMachineHoldTest, OverwrittenKeyIsALoss) {
 
 TEST_F(LockMachineHoldTest, RenewalThatWasNotSentIsRepeatedWhateverTheReason) {
   Waiter& waiter = Hold();
-  const base::Instant deadline = machine().Deadline(waiter.tenure);
+  const base::Instant deadline = machine().Deadline(waiter.hold);
   Pass(kThird);
   for (const absl::Status& refusal :
        {absl::FailedPreconditionError("maxmemory-policy"), absl::PermissionDeniedError("NOAUTH")}) {
     Hear(Fetch(Operation::kRenew), NotSent(refusal));
     EXPECT_TRUE(effects().losses.empty());
-    EXPECT_TRUE(machine().Valid(waiter.tenure, now()));
+    EXPECT_TRUE(machine().Valid(waiter.hold, now()));
     ASSERT_LT(machine().next_send(), deadline);
     PassTo(machine().next_send());
   }
   Hear(Fetch(Operation::kRenew), Held());
-  EXPECT_GT(machine().Deadline(waiter.tenure), deadline);
+  EXPECT_GT(machine().Deadline(waiter.hold), deadline);
 }
 
 TEST_F(LockMachineHoldTest, BidUnderWayMayHaveTakenALostHoldAnew) {
   Queue();
   Pass(kThird);
   const Send heartbeat = Fetch(Operation::kAcquire);
-  HearGrant({.hold = kFirst, .attempt = 1, .token = kToken, .claim = kLease});
+  HearGrant({.grant = kFirst, .attempt = 1, .token = kToken, .claim = kLease});
   machine().OnForced(kFirst, now());
   const Send renewal = Fetch(Operation::kRenew);
   Hear(heartbeat, Granted());  // executed after the renewal, heard before
   Hear(renewal, NotHeld());
   EXPECT_EQ(effects().losses.size(), 1U);
-  EXPECT_EQ(Fetch(Operation::kRelease).hold, kFirst);
+  EXPECT_EQ(Fetch(Operation::kRelease).grant, kFirst);
 }
 
 TEST_F(LockMachineHoldTest, WaitingThreadsGoOnWithAFreshHoldAfterALoss) {
@@ -197,10 +197,10 @@ TEST_F(LockMachineHoldTest, WaitingThreadsGoOnWithAFreshHoldAfterALoss) {
   PassTo(machine().next_expiry());
   Expire();
   ASSERT_EQ(effects().losses.size(), 1U);
-  EXPECT_EQ(effects().losses[0].tenure.id, holder->tenure);
+  EXPECT_EQ(effects().losses[0].hold.id, holder->hold);
   PassTo(machine().next_send());
   const Send release = Fetch(Operation::kRelease);
-  EXPECT_NE(release.bid.hold, release.hold);
+  EXPECT_NE(release.bid.grant, release.grant);
   Hear(release,
        ReleasedThen({.kind = BidAnswer::Kind::kGranted, .token = kToken + 5000, .lease = kLease}));
   EXPECT_EQ(other->state, State::kGranted);
@@ -213,7 +213,7 @@ TEST_F(LockMachineHoldTest, UnlockAfterALossReleasesNothing) {
   Acquire({.face = Face::kStd});
   PassTo(machine().next_expiry());
   Expire();
-  EXPECT_EQ(machine().OfThread(1).tenure, waiter.tenure);
+  EXPECT_EQ(machine().OfThread(1).hold, waiter.hold);
   EXPECT_EQ(machine().OfThread(1).depth, 0U);
   PassTo(machine().next_send());
   Hear(Fetch(Operation::kRelease), NotHeld());
@@ -223,7 +223,7 @@ TEST_F(LockMachineHoldTest, UnlockAfterALossReleasesNothing) {
     EXPECT_EQ(released.token, waiter.token);
   }
   EXPECT_EQ(Unlock(1).kind, Kind::kNotHeld);
-  EXPECT_EQ(machine().OfThread(1).tenure, 0U);
+  EXPECT_EQ(machine().OfThread(1).hold, 0U);
 }
 
 TEST_F(LockMachineHoldTest, LockInsideOfALostOneIsUnlockedFirst) {
@@ -233,14 +233,14 @@ TEST_F(LockMachineHoldTest, LockInsideOfALostOneIsUnlockedFirst) {
   PassTo(machine().next_send());
   Hear(Fetch(Operation::kRelease), NotHeld());
   Waiter& inner = Hold({.face = Face::kStd});
-  EXPECT_EQ(Unlock(1).tenure, inner.tenure);
+  EXPECT_EQ(Unlock(1).hold, inner.hold);
   EXPECT_EQ(Unlock(1).kind, Kind::kLost);
 }
 
-TEST_F(LockMachineHoldTest, ReleasedTenureIsNeverLost) {
+TEST_F(LockMachineHoldTest, ReleasedHoldIsNeverLost) {
   Waiter& waiter = Hold();
   const std::stop_token lost = waiter.view->Lost(now());
-  Release(waiter.tenure);
+  Release(waiter.hold);
   const Send release = Fetch(Operation::kRelease);
   Pass(kLease);
   Expire();
@@ -265,36 +265,36 @@ TEST_F(LockMachineHoldTest, ManualLeaseIsNeverRenewed) {
 TEST_F(LockMachineHoldTest, ExtendMovesAManualDeadline) {
   Waiter& waiter = Hold({.manual = true});
   Pass(kThird);
-  const std::optional<Send> extend = machine().Extend(waiter.tenure, 2 * kLease, now());
+  const std::optional<Send> extend = machine().Extend(waiter.hold, 2 * kLease, now());
   ASSERT_TRUE(extend.has_value());
   EXPECT_EQ(extend->operation, Operation::kRenew);
   EXPECT_TRUE(machine().Wants(*extend));
   Hear(*extend, Held());
-  EXPECT_EQ(machine().Deadline(waiter.tenure), extend->sent + absl::Milliseconds(5938));
+  EXPECT_EQ(machine().Deadline(waiter.hold), extend->sent + absl::Milliseconds(5938));
   EXPECT_THAT(Notices(), IsEmpty());
   EXPECT_TRUE(machine().next_send().is_infinite());
 }
 
 TEST_F(LockMachineHoldTest, FailedExtendLeavesAManualHoldAsItWas) {
   Waiter& waiter = Hold({.manual = true});
-  const base::Instant deadline = machine().Deadline(waiter.tenure);
-  const std::optional<Send> extend = machine().Extend(waiter.tenure, kLease, now());
+  const base::Instant deadline = machine().Deadline(waiter.hold);
+  const std::optional<Send> extend = machine().Extend(waiter.hold, kLease, now());
   ASSERT_TRUE(extend.has_value());
   Hear(*extend, Silence());
   EXPECT_THAT(Notices(), IsEmpty());
   EXPECT_TRUE(machine().next_send().is_infinite()) << "nobody extends it behind its owner's back";
-  EXPECT_EQ(machine().Deadline(waiter.tenure), deadline);
+  EXPECT_EQ(machine().Deadline(waiter.hold), deadline);
 }
 
 TEST_F(LockMachineHoldTest, NothingExtendsAHoldThatIsRenewed) {
-  EXPECT_FALSE(machine().Extend(Hold().tenure, 2 * kLease, now()).has_value());
+  EXPECT_FALSE(machine().Extend(Hold().hold, 2 * kLease, now()).has_value());
 }
 
 TEST_F(LockMachineHoldTest, NothingExtendsAHoldThatIsOver) {
   Waiter& waiter = Hold({.manual = true});
   Pass(kValid);
-  EXPECT_FALSE(machine().Extend(waiter.tenure, kLease, now()).has_value());
-  EXPECT_FALSE(machine().Extend(waiter.tenure + 1, kLease, now()).has_value());
+  EXPECT_FALSE(machine().Extend(waiter.hold, kLease, now()).has_value());
+  EXPECT_FALSE(machine().Extend(waiter.hold + 1, kLease, now()).has_value());
 }
 
 TEST_F(LockMachineHoldTest, ForcedIsLookedAtAtOnce) {
@@ -329,13 +329,13 @@ TEST_F(LockMachineHoldTest, ForcedWhileARenewalIsUnderWayIsLookedAtAfterIt) {
 
 TEST_F(LockMachineHoldTest, LookAtAManualHoldDoesNotExtendIt) {
   Waiter& waiter = Hold({.manual = true});
-  const base::Instant deadline = machine().Deadline(waiter.tenure);
+  const base::Instant deadline = machine().Deadline(waiter.hold);
   Pass(kThird);
   machine().OnForced(kFirst, now());
   const Send look = Fetch(Operation::kRenew);
   EXPECT_EQ(look.lease, absl::Milliseconds(1));
   Hear(look, Held());
-  EXPECT_EQ(machine().Deadline(waiter.tenure), deadline);
+  EXPECT_EQ(machine().Deadline(waiter.hold), deadline);
   EXPECT_THAT(Notices(), IsEmpty());
   EXPECT_TRUE(machine().next_send().is_infinite());
 }

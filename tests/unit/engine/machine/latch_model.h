@@ -183,7 +183,7 @@ class LatchModel : public ModelWorld<ReferenceLatchServer> {
       case Waiter::State::kGranted:
         ++passed_;
         EXPECT_TRUE(server_.opened.contains(incarnation)) << "let through a closed latch";
-        EXPECT_EQ(waiter.tenure, 0U);
+        EXPECT_EQ(waiter.hold, 0U);
         EXPECT_EQ(waiter.token, FencingToken());
         break;
       case Waiter::State::kBusy:
@@ -216,10 +216,10 @@ class LatchModel : public ModelWorld<ReferenceLatchServer> {
 
   // All clients that wait are known to the server.
   bool AllAreQueued() {
-    std::set<HoldNumber> known;
-    for (const auto& [hold, client] : server_.Known(now_)) known.insert(hold);
+    std::set<GrantId> known;
+    for (const auto& [grant, client] : server_.Known(now_)) known.insert(grant);
     for (int c = 0; c < std::ssize(clients_); ++c) {
-      if (Waits(c) && !known.contains(users_[c].port->hold)) return false;
+      if (Waits(c) && !known.contains(users_[c].port->grant)) return false;
     }
     return true;
   }

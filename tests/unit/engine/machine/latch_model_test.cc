@@ -1,12 +1,13 @@
 // Threads of several clients that wait for a latch, against a naive server, through a hostile
 // network, in virtual time. REDLATCH_MODEL_SEED=n replays one seed and tells each of its events.
+#include "tests/unit/engine/machine/latch_model.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "tests/unit/engine/machine/latch_model.h"
 #include "tests/unit/engine/machine/model_schedules.h"
 
 namespace redlatch::engine {

@@ -10,10 +10,10 @@ constexpr absl::Duration kWindow = absl::Milliseconds(5);
 TEST_F(LockMachineLocalTest, PassesOnInsideTheWindow) {
   auto [holder, other] = Contended({}, {.thread = 2});
   Pass(kWindow - absl::Nanoseconds(1));
-  EXPECT_EQ(Release(holder->tenure).kind, Kind::kDone);
+  EXPECT_EQ(Release(holder->hold).kind, Kind::kDone);
   EXPECT_EQ(other->state, State::kGranted);
   EXPECT_TRUE(Woken(*other));
-  EXPECT_NE(other->tenure, holder->tenure);
+  EXPECT_NE(other->hold, holder->hold);
   EXPECT_TRUE(Valid(*other));
   EXPECT_FALSE(Valid(*holder));
   EXPECT_TRUE(Quiet());
@@ -22,16 +22,16 @@ TEST_F(LockMachineLocalTest, PassesOnInsideTheWindow) {
 TEST_F(LockMachineLocalTest, WindowClosesCountedFromTheSending) {
   auto [holder, other] = Contended({}, {.thread = 2});
   Pass(kWindow);
-  EXPECT_EQ(Release(holder->tenure).kind, Kind::kUnderWay);
+  EXPECT_EQ(Release(holder->hold).kind, Kind::kUnderWay);
   EXPECT_EQ(other->state, State::kWaiting);
-  EXPECT_NE(Fetch(Operation::kRelease).bid.hold, 0U);
+  EXPECT_NE(Fetch(Operation::kRelease).bid.grant, 0U);
 }
 
 TEST_F(LockMachineLocalTest, WindowIsClosedWhereOthersWait) {
   Waiter& holder = Acquire();
   Waiter& other = Acquire({.thread = 2});
   Hear(Fetch(Operation::kAcquire), Granted(/*others=*/1));
-  EXPECT_EQ(Release(holder.tenure).kind, Kind::kUnderWay);
+  EXPECT_EQ(Release(holder.hold).kind, Kind::kUnderWay);
   EXPECT_EQ(other.state, State::kWaiting);
 }
 
@@ -41,14 +41,14 @@ TEST_F(LockMachineLocalTest, RepeatedGrantTellsOfOthers) {
   const Send send = Fetch(Operation::kAcquire);
   HearGrant(GrantOf(send));
   Hear(send, Granted(/*others=*/1));
-  Release(machine().OfThread(1).tenure);
+  Release(machine().OfThread(1).hold);
   EXPECT_EQ(other.state, State::kWaiting);
 }
 
 TEST_F(LockMachineLocalTest, RequeueOpensTheWindowAnewForTwoThreadsThatTakeTurns) {
   auto [holder, other] = Contended({}, {.thread = 2});
   Pass(kWindow);
-  Release(holder->tenure);
+  Release(holder->hold);
   const Send release = Fetch(Operation::kRelease);
   EXPECT_EQ(release.bid.block, 4096U) << "the thread that releases will come again";
   Waiter& again = Acquire();
@@ -56,7 +56,7 @@ TEST_F(LockMachineLocalTest, RequeueOpensTheWindowAnewForTwoThreadsThatTakeTurns
        ReleasedThen({.kind = BidAnswer::Kind::kGranted, .token = kToken + 9000, .lease = kLease}));
   ASSERT_EQ(other->state, State::kGranted);
   Pass(kWindow - absl::Nanoseconds(1));
-  EXPECT_EQ(Release(other->tenure).kind, Kind::kDone);
+  EXPECT_EQ(Release(other->hold).kind, Kind::kDone);
   EXPECT_EQ(again.state, State::kGranted);
   EXPECT_EQ(again.token.value(), kToken + 9001);
 }
@@ -68,7 +68,7 @@ TEST_F(LockMachineLocalTest, NoWindowIsStrictOrderBetweenClients) {
   const Send send = Fetch(Operation::kAcquire);
   EXPECT_EQ(send.bid.block, 1U);
   Hear(send, Granted());
-  Release(holder.tenure);
+  Release(holder.hold);
   EXPECT_EQ(other.state, State::kWaiting);
   EXPECT_EQ(Fetch(Operation::kRelease).bid.block, 1U);
 }
@@ -77,20 +77,20 @@ TEST_F(LockMachineLocalTest, NoPassingOnAfterTheDeadline) {
   const absl::Duration window = absl::Hours(1);
   auto [holder, other] = Contended({.local_window = window}, {.thread = 2, .local_window = window});
   PassTo(machine().next_expiry());
-  EXPECT_EQ(Release(holder->tenure).kind, Kind::kLost);
+  EXPECT_EQ(Release(holder->hold).kind, Kind::kLost);
   EXPECT_EQ(other->state, State::kWaiting);
 }
 
 TEST_F(LockMachineLocalTest, OtherTermsAreAskedForAtTheServer) {
   auto [holder, other] = Contended({}, {.thread = 2, .lease = 2 * kLease});
-  Release(holder->tenure);
+  Release(holder->hold);
   EXPECT_EQ(other->state, State::kWaiting);
   EXPECT_EQ(Fetch(Operation::kRelease).bid.terms.lease, 2 * kLease);
 }
 
 TEST_F(LockMachineLocalTest, ManualLeaseIsNeverPassedOn) {
   auto [holder, other] = Contended({.manual = true}, {.thread = 2, .manual = true});
-  EXPECT_EQ(Release(holder->tenure).kind, Kind::kUnderWay);
+  EXPECT_EQ(Release(holder->hold).kind, Kind::kUnderWay);
   EXPECT_EQ(other->state, State::kWaiting);
   EXPECT_EQ(Fetch(Operation::kRelease).bid.block, 1U);
 }
@@ -100,10 +100,10 @@ TEST_F(LockMachineLocalTest, ExplicitOwnerIsReleasedRemotely) {
   Waiter& holder = Hold();
   Waiter& same = Acquire({.thread = 2});
   EXPECT_EQ(same.state, State::kGranted) << "whoever presents the owner enters";
-  EXPECT_EQ(same.tenure, holder.tenure);
-  EXPECT_EQ(Release(same.tenure).kind, Kind::kDone);
+  EXPECT_EQ(same.hold, holder.hold);
+  EXPECT_EQ(Release(same.hold).kind, Kind::kDone);
   EXPECT_TRUE(Valid(holder));
-  EXPECT_EQ(Release(holder.tenure).kind, Kind::kUnderWay);
+  EXPECT_EQ(Release(holder.hold).kind, Kind::kUnderWay);
   Fetch(Operation::kRelease);
 }
 
@@ -117,16 +117,16 @@ TEST_F(LockMachineLocalTest, TokensOfABlockGrowAndKeepThePaceOfTheClock) {
   Hear(send, Granted());
   const base::Instant heard = now();  // the tokens were reserved by then, and perhaps only then
   EXPECT_EQ(first.not_before, heard);
-  uint64_t tenure = first.tenure;
+  uint64_t hold = first.hold;
   for (uint64_t k = 1; k < 4096; ++k) {
     Waiter& waiting = Acquire({.thread = k + 2, .local_window = window});
-    ASSERT_EQ(Release(tenure).kind, Kind::kDone) << k;
+    ASSERT_EQ(Release(hold).kind, Kind::kDone) << k;
     ASSERT_EQ(next->token.value(), kToken + k);
     ASSERT_EQ(next->not_before, heard + absl::Microseconds(k));
-    tenure = next->tenure;
+    hold = next->hold;
     next = &waiting;
   }
-  EXPECT_EQ(Release(tenure).kind, Kind::kUnderWay) << "the block is exhausted";
+  EXPECT_EQ(Release(hold).kind, Kind::kUnderWay) << "the block is exhausted";
   EXPECT_EQ(next->state, State::kWaiting);
   const Send release = Fetch(Operation::kRelease);
   EXPECT_EQ(release.last_used, kToken + 4095);
@@ -139,28 +139,28 @@ TEST_F(LockMachineLocalTest, PaceOfAGrantByMessageCountsFromTheMessage) {
   const Send send = Fetch(Operation::kAcquire);
   Pass(absl::Milliseconds(1));
   HearGrant(GrantOf(send));
-  Release(machine().OfThread(1).tenure);
+  Release(machine().OfThread(1).hold);
   ASSERT_EQ(other.state, State::kGranted);
   EXPECT_EQ(other.not_before, now() + absl::Microseconds(1));
 }
 
 TEST_F(LockMachineLocalTest, RetakesAreCountedThenTheHeadHasIt) {
   auto [holder, head] = Contended({.local_retakes = 3}, {.thread = 2});
-  uint64_t tenure = holder->tenure;
+  uint64_t hold = holder->hold;
   for (int i = 0; i < 3; ++i) {
-    EXPECT_EQ(Release(tenure).kind, Kind::kDone);
+    EXPECT_EQ(Release(hold).kind, Kind::kDone);
     EXPECT_EQ(Woken(*head), i == 0) << "poked once";
     Waiter& again = Acquire({.patience = Patience::kNone});
     ASSERT_EQ(again.state, State::kGranted) << i;
-    tenure = again.tenure;
+    hold = again.hold;
   }
-  EXPECT_EQ(Release(tenure).kind, Kind::kDone);
+  EXPECT_EQ(Release(hold).kind, Kind::kDone);
   EXPECT_EQ(head->state, State::kGranted);
 }
 
 TEST_F(LockMachineLocalTest, PokedHeadTakesTheFreeHolding) {
   auto [holder, head] = Contended({.local_retakes = 16}, {.thread = 2});
-  Release(holder->tenure);
+  Release(holder->hold);
   EXPECT_EQ(head->state, State::kWaiting);
   EXPECT_TRUE(Woken(*head));
   Poke(*head);
@@ -169,22 +169,22 @@ TEST_F(LockMachineLocalTest, PokedHeadTakesTheFreeHolding) {
 
 TEST_F(LockMachineLocalTest, PokedHeadThatComesSecondIsNext) {
   auto [holder, head] = Contended({.local_retakes = 16}, {.thread = 2});
-  Release(holder->tenure);
+  Release(holder->hold);
   Waiter& again = Acquire();
   ASSERT_EQ(again.state, State::kGranted);
   Poke(*head);
   EXPECT_EQ(head->state, State::kWaiting);
-  Release(again.tenure);
+  Release(again.hold);
   EXPECT_EQ(head->state, State::kGranted) << "no further retakes";
 }
 
 TEST_F(LockMachineLocalTest, LatePokeAsksTheServer) {
   auto [holder, head] = Contended({.local_retakes = 16}, {.thread = 2});
-  Release(holder->tenure);
+  Release(holder->hold);
   Pass(kWindow);
   Poke(*head);
   EXPECT_EQ(head->state, State::kWaiting);
-  EXPECT_NE(Fetch(Operation::kRelease).bid.hold, 0U);
+  EXPECT_NE(Fetch(Operation::kRelease).bid.grant, 0U);
 }
 
 TEST_F(LockMachineLocalTest, EarlyPokeChangesNothing) {
@@ -192,7 +192,7 @@ TEST_F(LockMachineLocalTest, EarlyPokeChangesNothing) {
   Waiter& behind = Acquire({.thread = 3});
   Poke(behind);
   EXPECT_EQ(behind.state, State::kWaiting);
-  Release(holder->tenure);
+  Release(holder->hold);
   Poke(behind);
   EXPECT_EQ(behind.state, State::kWaiting);
   EXPECT_EQ(head->state, State::kGranted) << "the running thread ended its retakes";
@@ -207,11 +207,11 @@ TEST_F(LockMachineLocalTest, EarlyPokeChangesNothing) {
 // A free holding was once renewed for ever.
 TEST_F(LockMachineLocalTest, LostPokeHoldsTheLockNoLongerThanTheRenewalInterval) {
   auto [holder, head] = Contended({.local_retakes = 16}, {.thread = 2});
-  Release(holder->tenure);
+  Release(holder->hold);
   PassTo(machine().next_send());
   EXPECT_EQ(now(), machine().next_expiry() + kLead - kValid + kThird);
   const Send release = Fetch(Operation::kRelease);
-  EXPECT_NE(release.bid.hold, 0U);
+  EXPECT_NE(release.bid.grant, 0U);
   Hear(release,
        ReleasedThen({.kind = BidAnswer::Kind::kGranted, .token = kToken + 9000, .lease = kLease}));
   EXPECT_EQ(head->state, State::kGranted);
@@ -221,7 +221,7 @@ TEST_F(LockMachineLocalTest, PokedHeadThatGivesUpPokesTheNext) {
   auto [holder, head] =
       Contended({.local_retakes = 16}, {.thread = 2, .patience = Patience::kBounded});
   Waiter& behind = Acquire({.thread = 3});
-  Release(holder->tenure);
+  Release(holder->hold);
   GiveUp(*head);
   EXPECT_EQ(head->state, State::kBusy);
   EXPECT_TRUE(Woken(behind));
@@ -231,7 +231,7 @@ TEST_F(LockMachineLocalTest, PokedHeadThatGivesUpPokesTheNext) {
 
 TEST_F(LockMachineLocalTest, LastPokedHeadThatGivesUpReleasesTheHolding) {
   auto [holder, head] = Contended({.local_retakes = 16}, {.thread = 2});
-  Release(holder->tenure);
+  Release(holder->hold);
   GiveUp(*head);
   Hear(Fetch(Operation::kRelease), ReleasedThen());
   EXPECT_TRUE(machine().idle());
@@ -239,18 +239,18 @@ TEST_F(LockMachineLocalTest, LastPokedHeadThatGivesUpReleasesTheHolding) {
 
 TEST_F(LockMachineLocalTest, FreeHoldingThatExpiresIsNobodysLoss) {
   auto [holder, head] = Contended({.local_retakes = 16}, {.thread = 2});
-  Release(holder->tenure);
+  Release(holder->hold);
   PassTo(machine().next_expiry());
   Expire();
   EXPECT_TRUE(effects().losses.empty());
-  EXPECT_NE(Fetch(Operation::kRelease).bid.hold, 0U);
+  EXPECT_NE(Fetch(Operation::kRelease).bid.grant, 0U);
   EXPECT_EQ(head->state, State::kWaiting);
 }
 
 TEST_F(LockMachineLocalTest, OnlyAParkedThreadIsWoken) {
   auto [holder, other] = Contended({}, {.thread = 2});
   other->parked = false;
-  Release(holder->tenure);
+  Release(holder->hold);
   EXPECT_EQ(other->state, State::kGranted);
   EXPECT_TRUE(effects().wakes.empty());
 }
@@ -260,7 +260,7 @@ TEST_F(LockMachineLocalTest, RecursionIsCountedAndCostsNoScript) {
   Waiter& outer = Hold({.face = Face::kStd});
   Waiter& inner = Acquire({.face = Face::kStd});
   EXPECT_EQ(inner.state, State::kGranted);
-  EXPECT_EQ(inner.tenure, outer.tenure);
+  EXPECT_EQ(inner.hold, outer.hold);
   EXPECT_EQ(inner.token, outer.token);
   EXPECT_EQ(machine().OfThread(1).depth, 2U);
   EXPECT_TRUE(Quiet());
@@ -282,8 +282,8 @@ TEST_F(LockMachineLocalTest, ReleaseNeverEndsALevelOfLock) {
   Make({.reentrant = true});
   Waiter& waiter = Hold({.face = Face::kStd});
   Acquire({.face = Face::kStatus});
-  EXPECT_EQ(Release(waiter.tenure).kind, Kind::kDone);
-  EXPECT_EQ(Release(waiter.tenure).kind, Kind::kNotHeld);
+  EXPECT_EQ(Release(waiter.hold).kind, Kind::kDone);
+  EXPECT_EQ(Release(waiter.hold).kind, Kind::kNotHeld);
   EXPECT_EQ(machine().OfThread(1).depth, 1U);
   EXPECT_EQ(Unlock(1).kind, Kind::kUnderWay);
 }
@@ -312,24 +312,24 @@ TEST_F(LockMachineLocalTest, ReenterAndLeaveCountLevels) {
   Make({.reentrant = true});
   Waiter& waiter = Hold({.face = Face::kStd});
   EXPECT_FALSE(machine().Reenter(2, Face::kStd, now()).has_value());
-  EXPECT_FALSE(machine().Leave(1, Face::kStd)) << "the last level is released";
-  const auto standing = machine().Reenter(1, Face::kStd, now());
-  ASSERT_TRUE(standing.has_value());
-  EXPECT_EQ(standing->tenure, waiter.tenure);
-  EXPECT_EQ(standing->depth, 2U);
-  EXPECT_FALSE(machine().Leave(2, Face::kStd));
-  EXPECT_TRUE(machine().Leave(1, Face::kStd));
+  EXPECT_FALSE(machine().ReleaseInner(1, Face::kStd)) << "the last level is released";
+  const auto held = machine().Reenter(1, Face::kStd, now());
+  ASSERT_TRUE(held.has_value());
+  EXPECT_EQ(held->hold, waiter.hold);
+  EXPECT_EQ(held->depth, 2U);
+  EXPECT_FALSE(machine().ReleaseInner(2, Face::kStd));
+  EXPECT_TRUE(machine().ReleaseInner(1, Face::kStd));
   PassTo(machine().next_expiry());
   EXPECT_FALSE(machine().Reenter(1, Face::kStd, now()).has_value());
 }
 
 TEST_F(LockMachineLocalTest, AHeadThatSleptThroughItsHoldIsWokenAnewForTheNext) {
   auto [holder, head] = Contended({.local_retakes = 1}, {.thread = 2});
-  Release(holder->tenure);
+  Release(holder->hold);
   ASSERT_TRUE(Woken(*head));
   Waiter& faster = Acquire({.thread = 3});
   ASSERT_EQ(faster.state, State::kGranted);
-  Release(faster.tenure);
+  Release(faster.hold);
   ASSERT_EQ(head->state, State::kGranted);
   Pass(kLease);
   Expire();
@@ -343,8 +343,8 @@ TEST_F(LockMachineLocalTest, AHeadThatSleptThroughItsHoldIsWokenAnewForTheNext) 
 TEST_F(LockMachineLocalTest, AHoldWhoseThreadReadsAsWellDoesNotPassOn) {
   const auto [first, second] = Contended({.thread = 1}, {.thread = 2});
   EXPECT_EQ(machine().Pin(2).depth, 0);
-  EXPECT_EQ(machine().Pin(1).tenure, first->tenure);
-  EXPECT_EQ(Release(first->tenure).kind, Kind::kUnderWay);
+  EXPECT_EQ(machine().Pin(1).hold, first->hold);
+  EXPECT_EQ(Release(first->hold).kind, Kind::kUnderWay);
   EXPECT_EQ(second->state, State::kWaiting);
   const Send release = Fetch(Operation::kRelease);
   Hear(release, ReleasedThen({.kind = BidAnswer::Kind::kQueued, .ticket = 5}));

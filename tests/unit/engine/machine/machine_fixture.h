@@ -39,7 +39,7 @@ class LockMachineTest : public ::testing::Test {
   static constexpr absl::Duration kLead = absl::Milliseconds(10);  // lost so much sooner
   static constexpr absl::Duration kThird = absl::Seconds(1);
   static constexpr uint64_t kToken = 1000;
-  static constexpr HoldNumber kFirst = kNumberStep;
+  static constexpr GrantId kFirst = kNumberStep;
 
   LockMachineTest() { Make({}); }
 
@@ -93,11 +93,11 @@ class LockMachineTest : public ::testing::Test {
     waiter.wake_pending = false;
     machine_->Poked(waiter, now_, Fresh());
   }
-  Released Release(uint64_t tenure) { return machine_->Release(tenure, now_, Fresh()); }
+  Released Release(uint64_t hold) { return machine_->Release(hold, now_, Fresh()); }
   Released Unlock(uint64_t thread) { return machine_->Unlock(thread, now_, Fresh()); }
-  void EndStd() { machine_->EndStd(now_, Fresh()); }
+  void ReleaseStd() { machine_->ReleaseStd(now_, Fresh()); }
   void Expire() { machine_->Expire(now_, Fresh()); }
-  bool Valid(const Waiter& waiter) const { return machine_->Valid(waiter.tenure, now_); }
+  bool Valid(const Waiter& waiter) const { return machine_->Valid(waiter.hold, now_); }
 
   std::optional<Send> Next() { return machine_->NextSend(now_); }
   // The next script, which must be of this kind.
@@ -116,7 +116,7 @@ class LockMachineTest : public ::testing::Test {
   void Hear(const Send& send, const Answer& answer) {
     machine_->OnAnswer(send, answer, now_, Fresh());
   }
-  bool HearGrant(const Grant& grant) { return machine_->OnGrant(grant, now_, Fresh()); }
+  bool HearGrant(const NewGrant& news) { return machine_->OnGrant(news, now_, Fresh()); }
 
   static Answer OfBid(const BidAnswer& bid) { return {.kind = Answer::Kind::kBid, .bid = bid}; }
   static Answer Granted(int64_t others = 0, absl::Duration lease = kLease,
@@ -145,8 +145,8 @@ class LockMachineTest : public ::testing::Test {
   static Answer NotSent(absl::Status failure) {
     return {.failure = std::move(failure), .not_sent = true};
   }
-  static Grant GrantOf(const Send& send, uint64_t token = kToken) {
-    return {.hold = send.bid.hold,
+  static NewGrant GrantOf(const Send& send, uint64_t token = kToken) {
+    return {.grant = send.bid.grant,
             .attempt = send.bid.attempt,
             .token = token,
             .claim = send.bid.terms.lease};

@@ -45,7 +45,7 @@ class ModelChance {
   }
   static std::string Name(const Send& send) {
     static constexpr const char* kNames[] = {"acquire", "renew", "release", "cancel"};
-    return absl::StrCat(kNames[static_cast<int>(send.operation)], " of ", send.hold, "/",
+    return absl::StrCat(kNames[static_cast<int>(send.operation)], " of ", send.grant, "/",
                         send.bid.attempt, send.bid.wait ? " waits" : "",
                         send.tombstone ? " tombstone" : "");
   }

@@ -63,14 +63,14 @@ class Model {
     State state = State::kIdle;
     Waiter* waiter = nullptr;
     bool to_poke = false;
-    uint64_t tenure = 0;
+    uint64_t hold = 0;
     FencingToken token;
     std::vector<Face> faces;  // one a level
-    Instant deadline;         // the tenure's, as it was last seen
+    Instant deadline;         // the hold's, as it was last seen
   };
   struct Ending {  // a release under way
-    uint64_t tenure;
-    HoldNumber hold;
+    uint64_t hold;
+    GrantId grant;
     Instant deadline;
   };
   struct Client {
@@ -135,7 +135,7 @@ class Model {
     client.machine.Acquire(waiter, Local(c), effects);
     if (nested) {
       // Lost at this very moment, it waits as any other.
-      if (waiter.state == Waiter::State::kGranted && waiter.tenure == thread.tenure) {
+      if (waiter.state == Waiter::State::kGranted && waiter.hold == thread.hold) {
         thread.faces.push_back(waiter.face);
         client.waiters.back().second = waiter.state;
         thread.waiter = nullptr;
@@ -181,7 +181,7 @@ class Model {
       if (thread.faces.back() == Face::kStd) {
         EXPECT_EQ(client.machine.Unlock(id, Local(c), effects).kind, Released::Kind::kLost);
       } else {
-        EXPECT_EQ(client.machine.Release(thread.tenure, Local(c), effects).kind,
+        EXPECT_EQ(client.machine.Release(thread.hold, Local(c), effects).kind,
                   Released::Kind::kLost);
       }
       thread.faces.pop_back();
@@ -189,12 +189,12 @@ class Model {
       return Absorb(c, effects);
     }
     if (thread.state != Thread::State::kHolding) return;
-    const HoldNumber hold = server_.HoldOf(c, thread.token.value());
+    const GrantId grant = server_.HoldOf(c, thread.token.value());
     const Face face = thread.faces.back();
     const bool outer = thread.faces.size() == 1;
     const Released released = face == Face::kStd
                                   ? client.machine.Unlock(id, Local(c), effects)
-                                  : client.machine.Release(thread.tenure, Local(c), effects);
+                                  : client.machine.Release(thread.hold, Local(c), effects);
     Say(c, ".", id - 1, " releases: ", static_cast<int>(released.kind));
     if (effects.losses.empty()) {
       thread.faces.pop_back();
@@ -202,7 +202,7 @@ class Model {
         thread.state = Thread::State::kIdle;
       }
       if (released.kind == Released::Kind::kUnderWay) {
-        client.endings.push_back({thread.tenure, hold, thread.deadline});
+        client.endings.push_back({thread.hold, grant, thread.deadline});
       } else {
         EXPECT_EQ(released.kind, Released::Kind::kDone);
       }
@@ -222,11 +222,11 @@ class Model {
   void Fetch(int c) {
     const absl::Duration early = Chance(4) ? absl::Milliseconds(20) : absl::ZeroDuration();
     if (std::optional<Send> send = clients_[c]->machine.NextSend(Local(c), early)) {
-      Say(c, " sends ", static_cast<int>(send->operation), " of ", send->hold, " bid ",
-          send->bid.hold, "/", send->bid.attempt, " tombstone ", send->tombstone);
+      Say(c, " sends ", static_cast<int>(send->operation), " of ", send->grant, " bid ",
+          send->bid.grant, "/", send->bid.attempt, " tombstone ", send->tombstone);
       EXPECT_EQ(send->sent, Local(c));
       if (send->operation == Operation::kRelease || send->operation == Operation::kCancel) {
-        debts_since_.try_emplace(send->hold, now_);
+        debts_since_.try_emplace(send->grant, now_);
       }
       requests_.push_back({c, *std::move(send), {}});
     }
@@ -236,7 +236,7 @@ class Model {
   void Execute(Request& request) {
     now_ = now_ + absl::Microseconds(1);
     request.answer = server_.Execute(request.client, request.send, now_);
-    Say("executed: ", static_cast<int>(request.send.operation), " of ", request.send.hold, " -> ",
+    Say("executed: ", static_cast<int>(request.send.operation), " of ", request.send.grant, " -> ",
         static_cast<int>(request.answer->kind), "/", static_cast<int>(request.answer->bid.kind));
   }
 
@@ -253,7 +253,7 @@ class Model {
       answer = *request.answer;
     }
     Say(request.client, lost ? " hears of no answer to " : " hears the answer to ",
-        request.send.hold, "/", request.send.bid.hold);
+        request.send.grant, "/", request.send.bid.grant);
     Effects effects;
     clients_[request.client]->machine.OnAnswer(request.send, answer, Local(request.client),
                                                effects);
@@ -264,7 +264,7 @@ class Model {
   void Drop(size_t index) {
     const Request request = requests_[index];
     requests_.erase(requests_.begin() + static_cast<ptrdiff_t>(index));
-    Say(request.client, " drops ", request.send.hold, "/", request.send.bid.hold);
+    Say(request.client, " drops ", request.send.grant, "/", request.send.bid.grant);
     Effects effects;
     clients_[request.client]->machine.OnAnswer(
         request.send, {.failure = absl::UnavailableError("not sent again")}, Local(request.client),
@@ -291,13 +291,13 @@ class Model {
     if (!keep) server_.messages.erase(server_.messages.begin() + static_cast<ptrdiff_t>(index));
     Client& client = *clients_[message.client];
     Say(message.client,
-        message.forced ? " hears of force: " : " hears of grant: ", message.grant.hold, "/",
-        message.grant.attempt);
+        message.forced ? " hears of force: " : " hears of grant: ", message.news.grant, "/",
+        message.news.attempt);
     Effects effects;
     if (message.forced) {
-      client.machine.OnForced(message.grant.hold, Local(message.client));
-    } else if (!client.machine.OnGrant(message.grant, Local(message.client), effects)) {
-      client.machine.OnUnwanted(message.grant.hold, message.grant.claim, 1, Local(message.client));
+      client.machine.OnForced(message.news.grant, Local(message.client));
+    } else if (!client.machine.OnGrant(message.news, Local(message.client), effects)) {
+      client.machine.OnUnwanted(message.news.grant, message.news.claim, 1, Local(message.client));
     }
     Absorb(message.client, effects);
   }
@@ -328,9 +328,9 @@ class Model {
     if (Chance(4)) return;
     // What is executed when its tombstone is over, or prolongs a hold behind its client's back,
     // leaves something behind.
-    for (const HoldNumber hold : {request.send.hold, request.send.bid.hold}) {
+    for (const GrantId grant : {request.send.grant, request.send.bid.grant}) {
       const bool renewal = request.send.operation == Operation::kRenew;
-      if (renewal || server_.WasBuried(hold, now_)) ghosts_.insert(hold);
+      if (renewal || server_.WasBuried(grant, now_)) ghosts_.insert(grant);
     }
     Execute(request);
   }
@@ -352,7 +352,7 @@ class Model {
     }
     for (Thread& thread : client.threads) {
       if (thread.state != Thread::State::kHolding) continue;
-      thread.deadline = std::max(thread.deadline, client.machine.Deadline(thread.tenure));
+      thread.deadline = std::max(thread.deadline, client.machine.Deadline(thread.hold));
     }
     Outcomes(c);
     Check();
@@ -360,14 +360,14 @@ class Model {
 
   void OnLoss(int c, const Loss& loss, bool unlocked) {
     Client& client = *clients_[c];
-    Say(c, ".", loss.tenure.thread - 1, " lost: ", loss.reason);
-    Thread& thread = client.threads[loss.tenure.thread - 1];
+    Say(c, ".", loss.hold.thread - 1, " lost: ", loss.reason);
+    Thread& thread = client.threads[loss.hold.thread - 1];
     ASSERT_EQ(thread.state, Thread::State::kHolding);
-    ASSERT_EQ(thread.tenure, loss.tenure.id);
-    EXPECT_TRUE(loss.tenure.view == nullptr || loss.tenure.view->Lost(Local(c)).stop_requested());
-    const HoldNumber hold = server_.HoldOf(c, thread.token.value());
+    ASSERT_EQ(thread.hold, loss.hold.id);
+    EXPECT_TRUE(loss.hold.view == nullptr || loss.hold.view->Lost(Local(c)).stop_requested());
+    const GrantId grant = server_.HoldOf(c, thread.token.value());
     EXPECT_TRUE(Local(c) + ExpiryLead(kLongestLease) >= thread.deadline ||
-                server_.owner(now_) != hold || server_.forced.contains(hold))
+                server_.owner(now_) != grant || server_.forced.contains(grant))
         << "lost for nothing";
     thread.state = Thread::State::kLost;
     if (unlocked) {
@@ -394,11 +394,11 @@ class Model {
     }
     ++grants_;
     thread.state = Thread::State::kHolding;
-    thread.tenure = waiter.tenure;
+    thread.hold = waiter.hold;
     thread.token = waiter.token;
     thread.faces = {waiter.face};
-    thread.deadline = clients_[c]->machine.Deadline(waiter.tenure);
-    EXPECT_TRUE(clients_[c]->machine.Valid(waiter.tenure, Local(c)));
+    thread.deadline = clients_[c]->machine.Deadline(waiter.hold);
+    EXPECT_TRUE(clients_[c]->machine.Valid(waiter.hold, Local(c)));
     if (server_.forced.contains(server_.HoldOf(c, waiter.token.value()))) return;
     if (losing_data_) return;
     EXPECT_GT(waiter.token.value(), last_token_);
@@ -408,20 +408,21 @@ class Model {
   void Outcomes(int c) {
     Client& client = *clients_[c];
     std::erase_if(client.endings, [&](const Ending& ending) {
-      const Released outcome = client.machine.Outcome(ending.tenure);
+      const Released outcome = client.machine.Outcome(ending.hold);
       if (outcome.kind == Released::Kind::kUnderWay) {
         if (!Chance(50)) return false;
-        client.machine.Forget(ending.tenure);
+        client.machine.Forget(ending.hold);
         return true;
       }
-      Say(c, " release of ", ending.hold, " ended: ", static_cast<int>(outcome.kind));
+      Say(c, " release of ", ending.grant, " ended: ", static_cast<int>(outcome.kind));
       if (outcome.kind == Released::Kind::kDone) {
-        EXPECT_TRUE(losing_data_ || ghosts_.contains(ending.hold) ||
-                    server_.owner(now_) != ending.hold);
-        EXPECT_TRUE(server_.released.contains(ending.hold) || server_.forced.contains(ending.hold));
+        EXPECT_TRUE(losing_data_ || ghosts_.contains(ending.grant) ||
+                    server_.owner(now_) != ending.grant);
+        EXPECT_TRUE(server_.released.contains(ending.grant) ||
+                    server_.forced.contains(ending.grant));
       } else {
         EXPECT_EQ(outcome.kind, Released::Kind::kLost);
-        EXPECT_TRUE(Local(c) >= ending.deadline || server_.forced.contains(ending.hold));
+        EXPECT_TRUE(Local(c) >= ending.deadline || server_.forced.contains(ending.grant));
       }
       return true;
     });
@@ -432,11 +433,11 @@ class Model {
     for (int c = 0; c < clients_count_; ++c) {
       for (const Thread& thread : clients_[c]->threads) {
         if (thread.state != Thread::State::kHolding) continue;
-        if (!clients_[c]->machine.Valid(thread.tenure, Local(c))) continue;
-        const HoldNumber hold = server_.HoldOf(c, thread.token.value());
-        if (server_.forced.contains(hold)) continue;
+        if (!clients_[c]->machine.Valid(thread.hold, Local(c))) continue;
+        const GrantId grant = server_.HoldOf(c, thread.token.value());
+        if (server_.forced.contains(grant)) continue;
         ++valid;
-        EXPECT_EQ(server_.owner(now_), hold) << "valid, and the server does not know";
+        EXPECT_EQ(server_.owner(now_), grant) << "valid, and the server does not know";
       }
     }
     EXPECT_LE(valid, 1);
@@ -486,7 +487,7 @@ class Model {
           server_.LoseData(now_);
         }
         if (!client.endings.empty() && Chance(4)) {
-          client.machine.Release(client.endings[0].tenure, Local(c), effects);
+          client.machine.Release(client.endings[0].hold, Local(c), effects);
         }
         return Absorb(c, effects);
       case 14:
@@ -541,15 +542,15 @@ class Model {
   }
 
   // What may be at the server though no client knows of it.
-  bool IsGhost(HoldNumber hold) const {
-    if (ghosts_.contains(hold)) return true;
-    const auto owed = debts_since_.find(hold);  // and perhaps never answered
+  bool IsGhost(GrantId grant) const {
+    if (ghosts_.contains(grant)) return true;
+    const auto owed = debts_since_.find(grant);  // and perhaps never answered
     return owed != debts_since_.end() && owed->second + absl::Milliseconds(290) <= now_;
   }
   bool HasGhost() const {
     if (losing_data_ || forcing_) return true;
-    for (const HoldNumber hold : server_.Known(now_)) {
-      if (IsGhost(hold)) had_ghost_ = true;
+    for (const GrantId grant : server_.Known(now_)) {
+      if (IsGhost(grant)) had_ghost_ = true;
     }
     return had_ghost_;
   }
@@ -590,8 +591,8 @@ class Model {
       for (const auto& [waiter, state] : client->waiters) EXPECT_EQ(waiter.state, state);
     }
     if (losing_data_) return;
-    for (const HoldNumber hold : server_.Known(now_)) {
-      EXPECT_TRUE(IsGhost(hold)) << "the server still has " << hold;
+    for (const GrantId grant : server_.Known(now_)) {
+      EXPECT_TRUE(IsGhost(grant)) << "the server still has " << grant;
     }
   }
 
@@ -609,8 +610,8 @@ class Model {
   std::vector<std::unique_ptr<Client>> clients_;
   std::vector<Request> requests_;
   std::vector<Request> late_;
-  std::set<HoldNumber> ghosts_;                // may be left at the server for a while
-  std::map<HoldNumber, Instant> debts_since_;  // when a release or cancel was first sent
+  std::set<GrantId> ghosts_;                // may be left at the server for a while
+  std::map<GrantId, Instant> debts_since_;  // when a release or cancel was first sent
   mutable bool had_ghost_ = false;
   uint64_t last_token_ = 0;
   int events_ = 0;

@@ -39,7 +39,7 @@ class ModelWorld : public ModelChance {
         : caller(who), machine(config) {}
     const typename Server::Caller caller;
     LockMachine machine;
-    HoldNumber hold = 0;  // that it asked for last
+    GrantId grant = 0;  // that it asked for last
     bool dead = false;
   };
   using PortPtr = std::shared_ptr<Port>;
@@ -153,13 +153,13 @@ class ModelWorld : public ModelChance {
     Say(c, "/", port->caller.machine, " sends ", Name(send));
     EXPECT_EQ(send.sent, Local(c));
     if (send.operation == Operation::kAcquire) {
-      port->hold = send.hold;
+      port->grant = send.grant;
     } else {
-      EXPECT_EQ(send.bid.hold, 0U) << "nothing is queued again";
+      EXPECT_EQ(send.bid.grant, 0U) << "nothing is queued again";
       EXPECT_EQ(send.last_used, send.last_reserved) << "there are no tokens to give back";
     }
     if (send.operation == Operation::kRelease || send.operation == Operation::kCancel) {
-      debts_since_.try_emplace(send.hold, now_);
+      debts_since_.try_emplace(send.grant, now_);
     }
     OnSend(c, send);
     const bool stuck = faulty_ && Chance(16);
@@ -170,7 +170,7 @@ class ModelWorld : public ModelChance {
   void Execute(Request& request) {
     now_ = now_ + absl::Microseconds(1);
     // What is executed when its tombstone is over leaves something behind.
-    if (server_.WasBuried(request.send.hold, now_)) ghosts_.insert(request.send.hold);
+    if (server_.WasBuried(request.send.grant, now_)) ghosts_.insert(request.send.grant);
     request.answer = AtServer(request.port->caller, request.send);
     Say("executed for ", request.client, "/", request.port->caller.machine, ": ",
         Name(request.send), " -> ", static_cast<int>(request.answer->kind), "/",
@@ -206,22 +206,22 @@ class ModelWorld : public ModelChance {
     Say(request.client, "/", request.port->caller.machine, how, Name(request.send));
     using Kind = BidAnswer::Kind;
     if (answer.bid.kind == Kind::kGranted || answer.bid.kind == Kind::kQueued) {
-      Noticed(request.send.hold);
+      Noticed(request.send.grant);
     }
     const Operation operation = request.send.operation;
     if ((operation == Operation::kRelease || operation == Operation::kCancel) &&
         answer.failure.ok()) {
-      debts_since_.erase(request.send.hold);
+      debts_since_.erase(request.send.grant);
     }
     OnHeard(request, answer);
     Effects effects;
     LockMachine& machine = request.port->machine;
     machine.OnAnswer(request.send, answer, Local(request.client), effects);
-    if (answer.bid.kind == Kind::kQueued && !debts_since_.contains(request.send.hold) &&
+    if (answer.bid.kind == Kind::kQueued && !debts_since_.contains(request.send.grant) &&
         !machine.Wants(request.send) &&
-        !machine.Wants({.operation = Operation::kRenew, .hold = request.send.hold})) {
+        !machine.Wants({.operation = Operation::kRenew, .grant = request.send.grant})) {
       EXPECT_LE(machine.next_send(), Local(request.client) + ExpiryLead(kLongestLease))
-          << request.send.hold << " is queued, and nobody cancels it";
+          << request.send.grant << " is queued, and nobody cancels it";
     }
     Absorb(request.client, *request.port, effects);
   }
@@ -248,7 +248,7 @@ class ModelWorld : public ModelChance {
     late_.erase(late_.begin() + static_cast<ptrdiff_t>(index));
     if (Chance(4)) return;
     // Prolonged behind its client's back.
-    if (request.send.operation == Operation::kRenew) ghosts_.insert(request.send.hold);
+    if (request.send.operation == Operation::kRenew) ghosts_.insert(request.send.grant);
     Execute(request);
   }
 
@@ -270,26 +270,26 @@ class ModelWorld : public ModelChance {
     if (c < std::ssize(clients_) && StandsStill(c)) return;
     if (!keep) server_.messages.erase(server_.messages.begin() + static_cast<ptrdiff_t>(index));
     if (c == std::ssize(clients_)) return;
-    const HoldNumber hold = message.grant.hold;
-    Say(c, message.forced ? " hears of force: " : " hears of grant: ", hold, "/",
-        message.grant.attempt);
+    const GrantId grant = message.news.grant;
+    Say(c, message.forced ? " hears of force: " : " hears of grant: ", grant, "/",
+        message.news.attempt);
     const auto table = clients_[c]->table;
-    if (!message.forced) Noticed(hold);
+    if (!message.forced) Noticed(grant);
     bool known = message.forced;
     for (const PortPtr& port : table) {
       Effects effects;
       if (message.forced) {
-        port->machine.OnForced(hold, Local(c));
+        port->machine.OnForced(grant, Local(c));
       } else if (!known) {
-        known = port->machine.OnGrant(message.grant, Local(c), effects);
+        known = port->machine.OnGrant(message.news, Local(c), effects);
       }
       Absorb(c, *port, effects);
     }
     if (known) return;
     if (table.empty()) {
-      ghosts_.insert(hold);
+      ghosts_.insert(grant);
     } else {
-      table[0]->machine.OnUnwanted(hold, message.grant.claim, 1, Local(c));
+      table[0]->machine.OnUnwanted(grant, message.news.claim, 1, Local(c));
     }
   }
 
@@ -305,17 +305,17 @@ class ModelWorld : public ModelChance {
   }
 
   // Its client knows of that ghost now. Where it already owes an end, that one may be executed yet.
-  void Noticed(HoldNumber hold) {
-    if (!debts_since_.contains(hold)) ghosts_.erase(hold);
+  void Noticed(GrantId grant) {
+    if (!debts_since_.contains(grant)) ghosts_.erase(grant);
   }
   // What may be at the server though no client knows of it.
-  bool IsGhost(HoldNumber hold, int owner) const {
-    if (ghosts_.contains(hold)) return true;
+  bool IsGhost(GrantId grant, int owner) const {
+    if (ghosts_.contains(grant)) return true;
     if (std::none_of(clients_.begin(), clients_.end(),
                      [&](const auto& client) { return client->id == owner; })) {
       return true;  // a dead client's
     }
-    const auto owed = debts_since_.find(hold);  // and perhaps never answered
+    const auto owed = debts_since_.find(grant);  // and perhaps never answered
     return owed != debts_since_.end() && owed->second + absl::Milliseconds(290) <= now_;
   }
 
@@ -325,9 +325,9 @@ class ModelWorld : public ModelChance {
   std::vector<std::unique_ptr<Client>> clients_;
   std::vector<Request> requests_;
   std::vector<Request> late_;
-  std::set<HoldNumber> ghosts_;  // may be left at the server for a while
+  std::set<GrantId> ghosts_;  // may be left at the server for a while
   // When a release or cancel was first sent that is not answered.
-  std::map<HoldNumber, Instant> debts_since_;
+  std::map<GrantId, Instant> debts_since_;
 
  private:
   // A connection that breaks: what was on its way to the client is lost.

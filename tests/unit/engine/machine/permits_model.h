@@ -65,7 +65,7 @@ class PermitsModel : public PermitsWorld {
     if (waiter.state == Waiter::State::kWaiting) {
       port->machine.Poked(waiter, Local(c), effects);
     } else if (waiter.state == Waiter::State::kGranted &&
-               !port->machine.Valid(waiter.tenure, Local(c))) {
+               !port->machine.Valid(waiter.hold, Local(c))) {
       Say(c, "/", port->caller.machine, " comes too late");
       port->machine.Expire(Local(c), effects);
       waiter.state = Waiter::State::kWaiting;
@@ -116,17 +116,17 @@ class PermitsModel : public PermitsWorld {
     const PortPtr port = slot.port;
     const Slot was = std::exchange(slot, {});
     Effects effects;
-    const Released released = port->machine.Release(was.tenure, Local(c), effects);
-    Say(c, "/", port->caller.machine, " releases ", was.hold, ": ",
+    const Released released = port->machine.Release(was.hold, Local(c), effects);
+    Say(c, "/", port->caller.machine, " releases ", was.grant, ": ",
         static_cast<int>(released.kind));
     if (was.lost || !effects.losses.empty()) {
       EXPECT_EQ(released.kind, Released::Kind::kLost);
       Return(c, port);
     } else {
       EXPECT_EQ(released.kind, Released::Kind::kUnderWay);
-      users_[c].endings.push_back({port, was.tenure, was.hold, was.deadline});
+      users_[c].endings.push_back({port, was.hold, was.grant, was.deadline});
       if (Chance(2)) {  // the thread itself
-        const std::optional<Send> send = port->machine.NextSendOf(was.tenure, Local(c));
+        const std::optional<Send> send = port->machine.NextSendOf(was.hold, Local(c));
         EXPECT_TRUE(send.has_value());
         if (send) SendIt(c, port, *send);
       }
@@ -138,7 +138,7 @@ class PermitsModel : public PermitsWorld {
     if (endings.empty()) return;
     const Ending ending = endings.front();
     Effects effects;
-    const Released released = ending.port->machine.Release(ending.tenure, Local(c), effects);
+    const Released released = ending.port->machine.Release(ending.hold, Local(c), effects);
     if (released.kind != Released::Kind::kUnderWay) {
       endings.erase(endings.begin());
       Over(c, ending, released);
@@ -151,7 +151,7 @@ class PermitsModel : public PermitsWorld {
   void Extend(int c, Slot& slot) {
     if (!IsHeld(slot)) return;
     const std::optional<Send> send =
-        slot.port->machine.Extend(slot.tenure, absl::Milliseconds(500), Local(c));
+        slot.port->machine.Extend(slot.hold, absl::Milliseconds(500), Local(c));
     if (send) SendIt(c, slot.port, *send);
   }
 };

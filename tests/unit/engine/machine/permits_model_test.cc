@@ -1,5 +1,7 @@
 // Permits of several clients against a naive server, through a hostile network, in virtual time.
 // REDLATCH_MODEL_SEED=n replays one seed and tells each of its events.
+#include "tests/unit/engine/machine/permits_model.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,7 +10,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/unit/engine/machine/model_schedules.h"
-#include "tests/unit/engine/machine/permits_model.h"
 
 namespace redlatch::engine {
 namespace {
@@ -121,13 +122,13 @@ class Schedule : public PermitsModel {
     Advance(absl::Milliseconds(2));
     while (!failed() && Settle(/*releasing=*/false)) {
     }
-    std::set<HoldNumber> known;
-    for (const auto& [hold, client] : server_.Known(now_)) known.insert(hold);
+    std::set<GrantId> known;
+    for (const auto& [grant, client] : server_.Known(now_)) known.insert(grant);
     for (const User& user : users_) {
       for (const Slot& slot : user.slots) {
-        if (slot.waiter == nullptr || granted_.contains(slot.port->hold)) continue;
-        EXPECT_TRUE(known.contains(slot.port->hold))
-            << slot.port->hold << " waits, and the server does not know";
+        if (slot.waiter == nullptr || granted_.contains(slot.port->grant)) continue;
+        EXPECT_TRUE(known.contains(slot.port->grant))
+            << slot.port->grant << " waits, and the server does not know";
       }
     }
   }
@@ -142,8 +143,8 @@ class Schedule : public PermitsModel {
     }
     for (const User& user : users_) {
       for (const Slot& slot : user.slots) {
-        EXPECT_FALSE(slot.waiter != nullptr && server_.told.contains(slot.port->hold))
-            << slot.port->hold << " waits for more than there is";
+        EXPECT_FALSE(slot.waiter != nullptr && server_.told.contains(slot.port->grant))
+            << slot.port->grant << " waits for more than there is";
       }
     }
   }
@@ -152,18 +153,18 @@ class Schedule : public PermitsModel {
   void Force() {
     while (!failed() && Settle(/*releasing=*/false)) {
     }
-    std::set<HoldNumber> held;
-    for (const auto& [hold, client] : server_.Known(now_)) {
-      if (server_.Has(hold, now_)) held.insert(hold);
+    std::set<GrantId> held;
+    for (const auto& [grant, client] : server_.Known(now_)) {
+      if (server_.Has(grant, now_)) held.insert(grant);
     }
     ForceRelease();
     while (!failed() && Settle(/*releasing=*/false)) {
     }
     for (const User& user : users_) {
       for (const Slot& slot : user.slots) {
-        const bool knows = slot.lost || server_.Has(slot.hold, now_);  // or has it anew
-        EXPECT_TRUE(!IsHeld(slot) || !held.contains(slot.hold) || knows)
-            << slot.hold << " was forced, and its client does not know";
+        const bool knows = slot.lost || server_.Has(slot.grant, now_);  // or has it anew
+        EXPECT_TRUE(!IsHeld(slot) || !held.contains(slot.grant) || knows)
+            << slot.grant << " was forced, and its client does not know";
       }
     }
   }
@@ -204,8 +205,8 @@ class Schedule : public PermitsModel {
     }
     // Whose lease must be over is released no more, though the server's clock may be slower.
     now_ = now_ + kLongestLease / 50;
-    for (const auto& [hold, owner] : server_.Known(now_)) {
-      EXPECT_TRUE(IsGhost(hold, owner)) << "the server still has " << hold;
+    for (const auto& [grant, owner] : server_.Known(now_)) {
+      EXPECT_TRUE(IsGhost(grant, owner)) << "the server still has " << grant;
     }
     // What a client has left behind goes with its lease.
     now_ = now_ + kLongestLease;

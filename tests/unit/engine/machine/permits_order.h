@@ -36,45 +36,45 @@ class PermitsOrder {
   // Around each script. `send` is null where it is no client's.
   void Before(Server& server, base::Instant now, const Send* send) {
     before_.clear();
-    for (const Server::Waiting& each : server.queue(now)) before_[each.bid.hold] = each;
+    for (const Server::Waiting& each : server.queue(now)) before_[each.bid.grant] = each;
     given_up_ = 0;
     if (send == nullptr) return;
     if (send->operation != Operation::kAcquire) {
-      given_up_ = send->hold;
+      given_up_ = send->grant;
     } else if (send->bid.ticket != 0) {
-      const auto [place, anew] = places_.try_emplace(send->hold, send->bid.ticket);
+      const auto [place, anew] = places_.try_emplace(send->grant, send->bid.ticket);
       place->second = std::min(place->second, send->bid.ticket);
-    } else if (!before_.contains(send->hold)) {
-      places_.erase(send->hold);
+    } else if (!before_.contains(send->grant)) {
+      places_.erase(send->grant);
     }
   }
 
   void After(Server& server, base::Instant now) {
-    std::map<HoldNumber, Server::Waiting> after;
-    for (const Server::Waiting& each : server.queue(now)) after[each.bid.hold] = each;
+    std::map<GrantId, Server::Waiting> after;
+    for (const Server::Waiting& each : server.queue(now)) after[each.bid.grant] = each;
     uint64_t last = 0;
-    for (const auto& [hold, each] : after) {
-      if (before_.contains(hold)) last = std::max(last, places_.at(hold));
+    for (const auto& [grant, each] : after) {
+      if (before_.contains(grant)) last = std::max(last, places_.at(grant));
     }
-    for (const auto& [hold, each] : after) {
-      if (!places_.try_emplace(hold, each.ticket).second) continue;
-      EXPECT_GT(each.ticket, last) << hold << " arrived before somebody who was there";
+    for (const auto& [grant, each] : after) {
+      if (!places_.try_emplace(grant, each.ticket).second) continue;
+      EXPECT_GT(each.ticket, last) << grant << " arrived before somebody who was there";
     }
-    for (const HoldNumber winner : server.granted) {
+    for (const GrantId winner : server.granted) {
       const auto place = places_.find(winner);
       const uint64_t came =
           place == places_.end() ? std::numeric_limits<uint64_t>::max() : place->second;
-      for (const auto& [hold, each] : after) {
-        EXPECT_FALSE(places_.at(hold) < came && IsLive(server, each, now))
-            << winner << " has overtaken " << hold;
+      for (const auto& [grant, each] : after) {
+        EXPECT_FALSE(places_.at(grant) < came && IsLive(server, each, now))
+            << winner << " has overtaken " << grant;
       }
     }
-    for (const auto& [hold, each] : before_) {
+    for (const auto& [grant, each] : before_) {
       const bool granted =
-          std::find(server.granted.begin(), server.granted.end(), hold) != server.granted.end();
-      EXPECT_TRUE(granted || after.contains(hold) || hold == given_up_ ||
+          std::find(server.granted.begin(), server.granted.end(), grant) != server.granted.end();
+      EXPECT_TRUE(granted || after.contains(grant) || grant == given_up_ ||
                   !IsLive(server, each, now))
-          << hold << " has lost its place";
+          << grant << " has lost its place";
     }
     server.granted.clear();
   }
@@ -87,9 +87,9 @@ class PermitsOrder {
            waiting.bid.block <= *server.capacity;
   }
 
-  std::map<HoldNumber, uint64_t> places_;  // the ticket of each
-  std::map<HoldNumber, Server::Waiting> before_;
-  HoldNumber given_up_ = 0;
+  std::map<GrantId, uint64_t> places_;  // the ticket of each
+  std::map<GrantId, Server::Waiting> before_;
+  GrantId given_up_ = 0;
 };
 
 }  // namespace redlatch::engine

@@ -50,15 +50,15 @@ class PermitsWorld : public ModelWorld<ReferenceSemaphoreServer> {
     bool to_go_on = false;
     bool stopped = false;
     // Held.
-    uint64_t tenure = 0;
-    HoldNumber hold = 0;
+    uint64_t hold = 0;
+    GrantId grant = 0;
     Instant deadline;  // as it was last seen
     bool lost = false;
   };
   struct Ending {  // a release under way
     PortPtr port;
-    uint64_t tenure;
-    HoldNumber hold;
+    uint64_t hold;
+    GrantId grant;
     Instant deadline;
   };
   struct User {             // what a client has beside its machines
@@ -128,13 +128,13 @@ class PermitsWorld : public ModelWorld<ReferenceSemaphoreServer> {
     if (server_.capacity && (capacities_.empty() || capacities_.back() != *server_.capacity)) {
       capacities_.push_back(*server_.capacity);
     }
-    if (send.operation == Operation::kAcquire && send.hold != 0) {
+    if (send.operation == Operation::kAcquire && send.grant != 0) {
       EXPECT_EQ(send.bid.block, send.bid.terms.permits);
-      wanted_[send.hold] = send.bid.terms.permits;
+      wanted_[send.grant] = send.bid.terms.permits;
     }
-    for (const HoldNumber hold : server_.granted) {
-      Say("the server grants ", hold, ", of ", wanted_[hold]);
-      granted_[hold] = {wanted_[hold], capacities_.size() - 1};
+    for (const GrantId grant : server_.granted) {
+      Say("the server grants ", grant, ", of ", wanted_[grant]);
+      granted_[grant] = {wanted_[grant], capacities_.size() - 1};
     }
     order_.After(server_, now_);
   }
@@ -143,10 +143,10 @@ class PermitsWorld : public ModelWorld<ReferenceSemaphoreServer> {
 
   void OnSend(int c, const Send& send) override {
     if (send.operation == Operation::kRelease) {
-      EXPECT_GE(Local(c), not_before_[send.hold]) << "whoever lost it may still be at work";
+      EXPECT_GE(Local(c), not_before_[send.grant]) << "whoever lost it may still be at work";
     }
     if (send.operation != Operation::kAcquire) return;
-    EXPECT_TRUE(send.bid.ticket == tickets_[send.hold] ||
+    EXPECT_TRUE(send.bid.ticket == tickets_[send.grant] ||
                 (send.bid.ticket == 0 && missed_.contains(c)))
         << "it forgets its place";
     EXPECT_FALSE(send.bid.wait && send.bid.block == 0);
@@ -154,7 +154,7 @@ class PermitsWorld : public ModelWorld<ReferenceSemaphoreServer> {
   void OnHeard(const Request& request, const Answer& answer) override {
     if (answer.missed) missed_.insert(request.client);
     if (answer.bid.kind == BidAnswer::Kind::kQueued) {
-      tickets_[request.send.hold] = answer.bid.ticket;
+      tickets_[request.send.grant] = answer.bid.ticket;
     }
   }
   void OnTime() override { Check(); }
@@ -172,8 +172,8 @@ class PermitsWorld : public ModelWorld<ReferenceSemaphoreServer> {
       if (slot.waiter != nullptr && slot.waiter->state != Waiter::State::kWaiting) {
         EXPECT_FALSE(slot.waiter->parked) << "decided and not woken";
       }
-      if (slot.tenure != 0 && !slot.lost) {
-        slot.deadline = std::max(slot.deadline, port.machine.Deadline(slot.tenure));
+      if (slot.hold != 0 && !slot.lost) {
+        slot.deadline = std::max(slot.deadline, port.machine.Deadline(slot.hold));
       }
     }
     Outcomes(c);
@@ -182,15 +182,15 @@ class PermitsWorld : public ModelWorld<ReferenceSemaphoreServer> {
 
   void OnLoss(int c, Port& port, const Loss& loss) {
     Say(c, "/", port.caller.machine, " lost: ", loss.reason);
-    EXPECT_TRUE(loss.tenure.view->Lost(Local(c)).stop_requested());
+    EXPECT_TRUE(loss.hold.view->Lost(Local(c)).stop_requested());
     for (Slot& slot : users_[c].slots) {
-      if (slot.port.get() != &port || slot.tenure == 0) continue;
-      ASSERT_EQ(slot.tenure, loss.tenure.id);
+      if (slot.port.get() != &port || slot.hold == 0) continue;
+      ASSERT_EQ(slot.hold, loss.hold.id);
       EXPECT_TRUE(Local(c) + ExpiryLead(kLongestLease) >= slot.deadline ||
-                  !server_.Has(slot.hold, now_) || server_.forced.contains(slot.hold))
+                  !server_.Has(slot.grant, now_) || server_.forced.contains(slot.grant))
           << "lost for nothing";
       slot.lost = true;
-      if (loss.reason.starts_with("its lease expired")) not_before_[slot.hold] = slot.deadline;
+      if (loss.reason.starts_with("its lease expired")) not_before_[slot.grant] = slot.deadline;
     }
   }
 
@@ -213,7 +213,7 @@ class PermitsWorld : public ModelWorld<ReferenceSemaphoreServer> {
       case Waiter::State::kFailed:
         EXPECT_TRUE(absl::IsUnavailable(waiter.failure) ||
                     (absl::IsFailedPrecondition(waiter.failure) &&
-                     server_.refused.contains(slot.port->hold)))
+                     server_.refused.contains(slot.port->grant)))
             << waiter.failure;
         break;
       default:
@@ -224,17 +224,17 @@ class PermitsWorld : public ModelWorld<ReferenceSemaphoreServer> {
   }
   bool Has(int c, Slot& slot, const Waiter& waiter) {
     LockMachine& machine = slot.port->machine;
-    EXPECT_TRUE(tenures_.insert(waiter.tenure).second) << "granted twice";
+    EXPECT_TRUE(holds_.insert(waiter.hold).second) << "granted twice";
     EXPECT_EQ(waiter.token, FencingToken());
     EXPECT_LE(slot.permits, slot.most);
     ++grants_;
-    slot.tenure = waiter.tenure;
-    slot.hold = slot.port->hold;
-    slot.deadline = machine.Deadline(waiter.tenure);
+    slot.hold = waiter.hold;
+    slot.grant = slot.port->grant;
+    slot.deadline = machine.Deadline(waiter.hold);
     slot.lost = false;
-    EXPECT_TRUE(machine.Valid(waiter.tenure, Local(c)));
-    EXPECT_EQ(machine.OfThread(waiter.thread).hold, slot.hold);
-    EXPECT_EQ(granted_[slot.hold].permits, slot.permits);
+    EXPECT_TRUE(machine.Valid(waiter.hold, Local(c)));
+    EXPECT_EQ(machine.OfThread(waiter.thread).grant, slot.grant);
+    EXPECT_EQ(granted_[slot.grant].permits, slot.permits);
     return true;
   }
 
@@ -242,9 +242,9 @@ class PermitsWorld : public ModelWorld<ReferenceSemaphoreServer> {
     std::vector<Ending>& endings = users_[c].endings;
     for (size_t i = 0; i < endings.size();) {
       const Ending ending = endings[i];
-      const Released outcome = ending.port->machine.Outcome(ending.tenure);
+      const Released outcome = ending.port->machine.Outcome(ending.hold);
       const bool forgets = outcome.kind == Released::Kind::kUnderWay && Chance(50);
-      if (forgets) ending.port->machine.Forget(ending.tenure);
+      if (forgets) ending.port->machine.Forget(ending.hold);
       if (outcome.kind == Released::Kind::kUnderWay && !forgets) {
         ++i;
         continue;
@@ -255,14 +255,14 @@ class PermitsWorld : public ModelWorld<ReferenceSemaphoreServer> {
     }
   }
   void Over(int c, const Ending& ending, const Released& outcome) {
-    Say(c, " release of ", ending.hold, " ended: ", static_cast<int>(outcome.kind));
+    Say(c, " release of ", ending.grant, " ended: ", static_cast<int>(outcome.kind));
     if (outcome.kind == Released::Kind::kDone) {
-      EXPECT_TRUE(server_.released.contains(ending.hold) || server_.forced.contains(ending.hold))
+      EXPECT_TRUE(server_.released.contains(ending.grant) || server_.forced.contains(ending.grant))
           << "it was lost before";
-      EXPECT_TRUE(!server_.Has(ending.hold, now_) || ghosts_.contains(ending.hold));
+      EXPECT_TRUE(!server_.Has(ending.grant, now_) || ghosts_.contains(ending.grant));
     } else {
       EXPECT_EQ(outcome.kind, Released::Kind::kLost);
-      EXPECT_TRUE(Local(c) >= ending.deadline || server_.forced.contains(ending.hold));
+      EXPECT_TRUE(Local(c) >= ending.deadline || server_.forced.contains(ending.grant));
     }
   }
 
@@ -274,14 +274,14 @@ class PermitsWorld : public ModelWorld<ReferenceSemaphoreServer> {
     size_t since = capacities_.size();
     for (int c = 0; c < std::ssize(clients_); ++c) {
       for (const PortPtr& port : clients_[c]->table) {
-        const auto tenures = port->machine.tenures();
-        EXPECT_LE(tenures.size(), 1U);
-        if (tenures.empty() || !port->machine.Valid(tenures[0], Local(c))) continue;
-        const HoldNumber hold = port->machine.OfThread(ThreadOf(*port)).hold;
-        if (server_.forced.contains(hold)) continue;
-        EXPECT_TRUE(server_.Has(hold, now_)) << hold << " is valid, and the server does not know";
-        valid += granted_[hold].permits;
-        since = std::min(since, granted_[hold].since);
+        const auto holds = port->machine.holds();
+        EXPECT_LE(holds.size(), 1U);
+        if (holds.empty() || !port->machine.Valid(holds[0], Local(c))) continue;
+        const GrantId grant = port->machine.OfThread(ThreadOf(*port)).grant;
+        if (server_.forced.contains(grant)) continue;
+        EXPECT_TRUE(server_.Has(grant, now_)) << grant << " is valid, and the server does not know";
+        valid += granted_[grant].permits;
+        since = std::min(since, granted_[grant].since);
       }
     }
     if (valid == 0) return;
@@ -304,12 +304,12 @@ class PermitsWorld : public ModelWorld<ReferenceSemaphoreServer> {
   std::vector<User> users_;  // by client
   PermitsOrder order_;
   std::vector<uint32_t> capacities_;  // all that there were
-  std::map<HoldNumber, uint32_t> wanted_;
-  std::map<HoldNumber, Granted> granted_;
-  std::map<HoldNumber, uint64_t> tickets_;    // as their clients have heard last
-  std::set<int> missed_;                      // clients that messages did not reach
-  std::map<HoldNumber, Instant> not_before_;  // lost, and not to be given back before
-  std::set<uint64_t> tenures_;
+  std::map<GrantId, uint32_t> wanted_;
+  std::map<GrantId, Granted> granted_;
+  std::map<GrantId, uint64_t> tickets_;    // as their clients have heard last
+  std::set<int> missed_;                   // clients that messages did not reach
+  std::map<GrantId, Instant> not_before_;  // lost, and not to be given back before
+  std::set<uint64_t> holds_;
   int grants_ = 0;
 };
 

@@ -42,7 +42,7 @@ class ReadersModel : public ReadersWorld {
       const Face face = Chance(2) ? Face::kStd : Face::kStatus;
       const auto again = thread.read->group->machine.Reenter(thread.id, face, Local(c));
       ASSERT_TRUE(again.has_value());
-      EXPECT_EQ(again->tenure, thread.read->tenure);
+      EXPECT_EQ(again->hold, thread.read->hold);
       thread.read->faces.push_back(face);
       return;
     }
@@ -53,7 +53,7 @@ class ReadersModel : public ReadersWorld {
     if (thread.nested) {
       client.exclusive->machine.Pin(thread.id);
       thread.waiter->write_token = writes.token;
-      thread.at = Found(client, Side::kNest, writes.hold);
+      thread.at = Found(client, Side::kNest, writes.grant);
     }
     EnterGroup(c, thread);
   }
@@ -149,17 +149,17 @@ class ReadersModel : public ReadersWorld {
     Effects effects;
     const bool leaves = face == Face::kStd && !outer && !tenancy->lost;
     const Released released =
-        leaves ? Released{.kind = machine.Leave(thread.id, face) ? Released::Kind::kDone
-                                                                 : Released::Kind::kNotHeld}
+        leaves ? Released{.kind = machine.ReleaseInner(thread.id, face) ? Released::Kind::kDone
+                                                                        : Released::Kind::kNotHeld}
         : face == Face::kStd ? machine.Unlock(thread.id, Local(c), effects)
-                             : machine.Release(tenancy->tenure, Local(c), effects);
+                             : machine.Release(tenancy->hold, Local(c), effects);
     Say(c, ".", thread.id,
         reading ? " reads no more: " : " writes no more: ", static_cast<int>(released.kind));
     if (tenancy->lost) {
       EXPECT_EQ(released.kind, Released::Kind::kLost);
     } else if (released.kind == Released::Kind::kUnderWay) {
       EXPECT_TRUE(outer);
-      client.endings.push_back({group, tenancy->tenure, tenancy->deadline});
+      client.endings.push_back({group, tenancy->hold, tenancy->deadline});
     } else {
       EXPECT_EQ(released.kind, Released::Kind::kDone);
     }
@@ -189,7 +189,7 @@ class ReadersModel : public ReadersWorld {
         Say(c, "/", group->caller.machine, " sends ", Name(*send));
         EXPECT_EQ(send->sent, Local(c));
         if (send->operation == Operation::kRelease || send->operation == Operation::kCancel) {
-          debts_since_.try_emplace(send->hold, now_);
+          debts_since_.try_emplace(send->grant, now_);
         }
         requests_.push_back({c, group, *std::move(send), {}});
         return true;
@@ -201,8 +201,8 @@ class ReadersModel : public ReadersWorld {
 
   static std::string Name(const Send& send) {
     static constexpr const char* kNames[] = {"acquire", "renew", "release", "cancel"};
-    return absl::StrCat(kNames[static_cast<int>(send.operation)], " of ", send.hold, " bid ",
-                        send.bid.hold, "/", send.bid.attempt, send.bid.wait ? " waits" : "",
+    return absl::StrCat(kNames[static_cast<int>(send.operation)], " of ", send.grant, " bid ",
+                        send.bid.grant, "/", send.bid.attempt, send.bid.wait ? " waits" : "",
                         send.tombstone ? " tombstone" : "");
   }
 
@@ -258,10 +258,10 @@ class ReadersModel : public ReadersWorld {
     // What is executed when its tombstone is over, or prolongs a hold behind its client's back,
     // leaves something behind. So does what is executed once more, if a message brought its grant:
     // the hold was then released without a tombstone, as no real network repeats a request.
-    for (const HoldNumber hold : {request.send.hold, request.send.bid.hold}) {
+    for (const GrantId grant : {request.send.grant, request.send.bid.grant}) {
       const bool renewal = request.send.operation == Operation::kRenew;
       const bool again = request.answer.has_value();
-      if (renewal || again || server_.WasBuried(hold, now_)) ghosts_.insert(hold);
+      if (renewal || again || server_.WasBuried(grant, now_)) ghosts_.insert(grant);
     }
     Execute(request);
   }
@@ -274,16 +274,15 @@ class ReadersModel : public ReadersWorld {
     });
     if (found == clients_.end()) return;
     const int c = static_cast<int>(found - clients_.begin());
-    Say(c, " hears of grant: ", message.grant.hold, "/", message.grant.attempt);
+    Say(c, " hears of grant: ", message.news.grant, "/", message.news.attempt);
     const auto table = clients_[c]->table;
     for (const GroupPtr& group : table) {
       Effects effects;
-      const bool known = group->machine.OnGrant(message.grant, Local(c), effects);
+      const bool known = group->machine.OnGrant(message.news, Local(c), effects);
       Absorb(c, *group, effects);
       if (known) return;
     }
-    clients_[c]->exclusive->machine.OnUnwanted(message.grant.hold, message.grant.claim, 1,
-                                               Local(c));
+    clients_[c]->exclusive->machine.OnUnwanted(message.news.grant, message.news.claim, 1, Local(c));
   }
 };
 

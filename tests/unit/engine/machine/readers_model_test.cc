@@ -1,12 +1,13 @@
 // Readers and writers of several clients against a naive server, through a hostile network, in
 // virtual time. REDLATCH_MODEL_SEED=n replays one seed and tells each of its events.
+#include "tests/unit/engine/machine/readers_model.h"
+
 #include <gtest/gtest.h>
 
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "tests/unit/engine/machine/model_schedules.h"
-#include "tests/unit/engine/machine/readers_model.h"
 
 namespace redlatch::engine {
 namespace {
@@ -148,8 +149,8 @@ class Schedule : public ReadersModel {
     for (const auto& client : clients_) {
       for (const auto& group : client->table) EXPECT_TRUE(group->machine.idle());
     }
-    for (const auto& [hold, owner] : server_.Known(now_)) {
-      EXPECT_TRUE(IsGhost(hold, owner)) << "the server still has " << hold;
+    for (const auto& [grant, owner] : server_.Known(now_)) {
+      EXPECT_TRUE(IsGhost(grant, owner)) << "the server still has " << grant;
     }
     // What a client has left behind goes with its lease.
     now_ = now_ + 2 * kLongestLease;
@@ -170,17 +171,17 @@ class PassedWriterTest : public ::testing::Test {
   PassedWriterTest() { server_.subscribed = {true, true, true}; }
 
   // Of the client of that number, by its only machine.
-  BidAnswer::Kind Asks(int client, HoldNumber hold, uint32_t attempt = 1) {
+  BidAnswer::Kind Asks(int client, GrantId grant, uint32_t attempt = 1) {
     const Server::Caller caller{
         .client = client,
         .machine = client,
         .side = client == kWriter ? Server::Side::kWrite : Server::Side::kRead};
-    const Bid bid{.hold = hold,
+    const Bid bid{.grant = grant,
                   .terms = {.lease = absl::Milliseconds(300)},
                   .attempt = attempt,
                   .wait = true};
     const Send send{
-        .operation = Operation::kAcquire, .hold = hold, .lease = bid.terms.lease, .bid = bid};
+        .operation = Operation::kAcquire, .grant = grant, .lease = bid.terms.lease, .bid = bid};
     return server_.Execute(caller, send, now_).bid.kind;
   }
 

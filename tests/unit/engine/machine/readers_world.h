@@ -66,9 +66,9 @@ class ReadersWorld {
     bool dead = false;
   };
   using GroupPtr = std::shared_ptr<Group>;
-  struct Tenancy {  // of a thread: a tenure, until its last level is released
+  struct Tenancy {  // of a thread: a hold, until its last level is released
     GroupPtr group;
-    uint64_t tenure = 0;
+    uint64_t hold = 0;
     FencingToken token;
     std::vector<Face> faces;  // one a level
     Instant deadline;         // as it was last seen
@@ -86,7 +86,7 @@ class ReadersWorld {
   };
   struct Ending {  // a release under way
     GroupPtr group;
-    uint64_t tenure;
+    uint64_t hold;
     Instant deadline;
   };
   struct Client {
@@ -139,7 +139,7 @@ class ReadersWorld {
     for (int i = 1; i <= kThreads; ++i) client->threads.push_back({.id = static_cast<uint64_t>(i)});
     return client;
   }
-  GroupPtr MakeGroup(Client& client, Side side, HoldNumber under = 0) {
+  GroupPtr MakeGroup(Client& client, Side side, GrantId under = 0) {
     auto group = std::make_shared<Group>(
         Server::Caller{.client = client.id,
                        .machine = ++machines_,
@@ -156,13 +156,13 @@ class ReadersWorld {
     return group;
   }
   // As Readers does.
-  GroupPtr Found(Client& client, Side side, HoldNumber under = 0) {
+  GroupPtr Found(Client& client, Side side, GrantId under = 0) {
     std::erase_if(client.groups, [&](const GroupPtr& group) {
       const bool used =
           std::any_of(client.threads.begin(), client.threads.end(), [&](const Thread& thread) {
             return thread.at == group || (thread.read && thread.read->group == group);
           });
-      return group != client.latest && !used && group->machine.tenures().empty();
+      return group != client.latest && !used && group->machine.holds().empty();
     });
     // As the table does: what nobody refers to.
     std::erase_if(client.table, [](const GroupPtr& group) {
@@ -208,7 +208,7 @@ class ReadersWorld {
       for (std::optional<Tenancy>* tenancy : {&thread.write, &thread.read}) {
         if (!*tenancy || (*tenancy)->lost) continue;
         (*tenancy)->deadline =
-            std::max((*tenancy)->deadline, (*tenancy)->group->machine.Deadline((*tenancy)->tenure));
+            std::max((*tenancy)->deadline, (*tenancy)->group->machine.Deadline((*tenancy)->hold));
       }
     }
     Outcomes(c);
@@ -216,13 +216,13 @@ class ReadersWorld {
   }
 
   void OnLoss(int c, Group& group, const Loss& loss) {
-    Say(c, ".", loss.tenure.thread, " lost: ", loss.reason);
-    Thread& thread = clients_[c]->threads[loss.tenure.thread - 1];
+    Say(c, ".", loss.hold.thread, " lost: ", loss.reason);
+    Thread& thread = clients_[c]->threads[loss.hold.thread - 1];
     std::optional<Tenancy>& tenancy =
         group.caller.side == Side::kWrite ? thread.write : thread.read;
     ASSERT_TRUE(tenancy.has_value());
-    ASSERT_EQ(tenancy->tenure, loss.tenure.id);
-    EXPECT_TRUE(loss.tenure.view == nullptr || loss.tenure.view->Lost(Local(c)).stop_requested());
+    ASSERT_EQ(tenancy->hold, loss.hold.id);
+    EXPECT_TRUE(loss.hold.view == nullptr || loss.hold.view->Lost(Local(c)).stop_requested());
     EXPECT_TRUE(Local(c) + ExpiryLead(kLongestLease) >= tenancy->deadline ||
                 !server_.Has(group.caller.machine, now_))
         << "lost for nothing";
@@ -243,17 +243,17 @@ class ReadersWorld {
     Ended(thread);
     EXPECT_NE(waiter.state, Waiter::State::kDeadlock);
     if (waiter.state != Waiter::State::kGranted) return;
-    EXPECT_TRUE(group->machine.Valid(waiter.tenure, Local(c)));
+    EXPECT_TRUE(group->machine.Valid(waiter.hold, Local(c)));
     const bool writes = group->caller.side == Side::kWrite;
     std::optional<Tenancy>& tenancy = writes ? thread.write : thread.read;
     if (writes && tenancy) {
-      EXPECT_EQ(waiter.tenure, tenancy->tenure);
+      EXPECT_EQ(waiter.hold, tenancy->hold);
       tenancy->faces.push_back(waiter.face);
       return;
     }
     ASSERT_FALSE(tenancy.has_value() && !tenancy->lost);
     tenancy = Tenancy{
-        group, waiter.tenure, waiter.token, {waiter.face}, group->machine.Deadline(waiter.tenure)};
+        group, waiter.hold, waiter.token, {waiter.face}, group->machine.Deadline(waiter.hold)};
     ++(writes ? writes_ : reads_);
     if (writes) {
       EXPECT_GT(waiter.token.value(), last_token_);
@@ -267,7 +267,7 @@ class ReadersWorld {
     } else {
       EXPECT_GE(waiter.token.value(), last_token_) << "older than the last write";
       EXPECT_FALSE(options_->local_window == absl::ZeroDuration() &&
-                   server_.PassedWriter(group->machine.hold(), thread.asked))
+                   server_.PassedWriter(group->machine.grant(), thread.asked))
           << "came after a writer and got in before it";
     }
   }
@@ -281,10 +281,10 @@ class ReadersWorld {
   void Outcomes(int c) {
     std::erase_if(clients_[c]->endings, [&](const Ending& ending) {
       LockMachine& machine = ending.group->machine;
-      const Released outcome = machine.Outcome(ending.tenure);
+      const Released outcome = machine.Outcome(ending.hold);
       if (outcome.kind == Released::Kind::kUnderWay) {
         if (!Chance(50)) return false;
-        machine.Forget(ending.tenure);
+        machine.Forget(ending.hold);
         return true;
       }
       if (outcome.kind != Released::Kind::kDone) {
@@ -317,7 +317,7 @@ class ReadersWorld {
   }
   bool IsValid(int c, const std::optional<Tenancy>& tenancy) const {
     if (!tenancy || tenancy->lost) return false;
-    if (!tenancy->group->machine.Valid(tenancy->tenure, Local(c))) return false;
+    if (!tenancy->group->machine.Valid(tenancy->hold, Local(c))) return false;
     EXPECT_TRUE(server_.Has(tenancy->group->caller.machine, now_))
         << "valid, and the server does not know";
     return true;
@@ -347,13 +347,13 @@ class ReadersWorld {
     return false;
   }
   // What may be at the server though no client knows of it.
-  bool IsGhost(HoldNumber hold, int owner) const {
-    if (ghosts_.contains(hold)) return true;
+  bool IsGhost(GrantId grant, int owner) const {
+    if (ghosts_.contains(grant)) return true;
     if (std::none_of(clients_.begin(), clients_.end(),
                      [&](const auto& client) { return client->id == owner; })) {
       return true;  // a dead client's
     }
-    const auto owed = debts_since_.find(hold);  // and perhaps never answered
+    const auto owed = debts_since_.find(grant);  // and perhaps never answered
     return owed != debts_since_.end() && owed->second + absl::Milliseconds(290) <= now_;
   }
 
@@ -371,8 +371,8 @@ class ReadersWorld {
   std::vector<std::unique_ptr<Client>> graveyard_;
   std::vector<Request> requests_;
   std::vector<Request> late_;
-  std::set<HoldNumber> ghosts_;                // may be left at the server for a while
-  std::map<HoldNumber, Instant> debts_since_;  // when a release or cancel was first sent
+  std::set<GrantId> ghosts_;                // may be left at the server for a while
+  std::map<GrantId, Instant> debts_since_;  // when a release or cancel was first sent
   uint64_t last_token_ = 0;
   int events_ = 0;
   int reads_ = 0;

@@ -28,15 +28,15 @@ class ReferenceLatchServer {
   struct Message {
     int client = 0;
     bool forced = false;  // never
-    Grant grant;
+    NewGrant news;
   };
 
   // Of the latch that the client knows, which is not always the present one.
   Answer Execute(const Caller& caller, const Send& send, base::Instant at) {
     Tick(at);
     if (send.operation == Operation::kCancel) {
-      waiters_.erase(send.hold);
-      if (send.tombstone) gone_[send.hold] = buried_[send.hold] = at + send.lease;
+      waiters_.erase(send.grant);
+      if (send.tombstone) gone_[send.grant] = buried_[send.grant] = at + send.lease;
       return {.kind = Answer::Kind::kCancelled, .look = Wake()};
     }
     if (send.operation != Operation::kAcquire) return {.failure = absl::InternalError("no script")};
@@ -62,14 +62,14 @@ class ReferenceLatchServer {
   }
 
   // Who waits, with their clients.
-  std::vector<std::pair<HoldNumber, int>> Known(base::Instant at) {
+  std::vector<std::pair<GrantId, int>> Known(base::Instant at) {
     Tick(at);
-    std::vector<std::pair<HoldNumber, int>> known;
-    for (const auto& [hold, each] : waiters_) known.emplace_back(hold, each.caller.client);
+    std::vector<std::pair<GrantId, int>> known;
+    for (const auto& [grant, each] : waiters_) known.emplace_back(grant, each.caller.client);
     return known;
   }
-  bool WasBuried(HoldNumber hold, base::Instant at) const {  // its tombstone is over
-    const auto found = buried_.find(hold);
+  bool WasBuried(GrantId grant, base::Instant at) const {  // its tombstone is over
+    const auto found = buried_.find(grant);
     return found != buried_.end() && found->second <= at;
   }
 
@@ -100,10 +100,10 @@ class ReferenceLatchServer {
       waiters_.erase(first);
       const int client = each.caller.client;
       if (incarnation_of[client] != incarnation || !subscribed[client]) continue;
-      messages.push_back(
-          {.client = client,
-           .grant = {
-               .hold = each.bid.hold, .attempt = each.bid.attempt, .claim = each.bid.terms.lease}});
+      messages.push_back({.client = client,
+                          .news = {.grant = each.bid.grant,
+                                   .attempt = each.bid.attempt,
+                                   .claim = each.bid.terms.lease}});
     }
     return waiters_.empty() ? absl::ZeroDuration() : absl::Milliseconds(1);
   }
@@ -118,13 +118,13 @@ class ReferenceLatchServer {
     const auto answer = [](const BidAnswer& what) {
       return Answer{.kind = Answer::Kind::kBid, .bid = what};
     };
-    if (gone_.contains(bid.hold)) return answer({.kind = Kind::kGone});
+    if (gone_.contains(bid.grant)) return answer({.kind = Kind::kGone});
     if (incarnation_of[caller.client] != incarnation) {
-      waiters_.erase(bid.hold);
+      waiters_.erase(bid.grant);
       return {.failure = absl::AbortedError("vanished")};
     }
     if (count == 0) {
-      waiters_.erase(bid.hold);
+      waiters_.erase(bid.grant);
       Answer granted = answer({.kind = Kind::kGranted, .lease = bid.terms.lease});
       granted.look = Wake();
       return granted;
@@ -135,30 +135,30 @@ class ReferenceLatchServer {
 
   BidAnswer Enqueue(const Caller& caller, const Bid& bid) {
     Waiting waiting{caller, bid, bid.ticket};
-    if (const auto known = waiters_.find(bid.hold); known != waiters_.end()) {
+    if (const auto known = waiters_.find(bid.grant); known != waiters_.end()) {
       waiting.ticket = known->second.ticket;
       waiting.bid.attempt = std::max(bid.attempt, known->second.bid.attempt);
     } else if (bid.ticket == 0) {
       waiting.ticket = static_cast<uint64_t>(now_.nanos() / 1000);
-      for (const auto& [hold, each] : waiters_) {
+      for (const auto& [grant, each] : waiters_) {
         waiting.ticket = std::max(waiting.ticket, each.ticket + 1);
       }
     }
     if (waiters_.empty()) queue_expires_ = now_;
-    waiters_.insert_or_assign(bid.hold, waiting);
+    waiters_.insert_or_assign(bid.grant, waiting);
     queue_expires_ =
         std::max(queue_expires_, now_ + 3 * HeartbeatInterval(bid.terms.lease, kLongestHeartbeat));
     int64_t position = 0;
-    for (const auto& [hold, each] : waiters_) position += each.ticket < waiting.ticket ? 1 : 0;
+    for (const auto& [grant, each] : waiters_) position += each.ticket < waiting.ticket ? 1 : 0;
     return {
         .kind = Kind::kQueued, .retry_after = kTtl, .position = position, .ticket = waiting.ticket};
   }
 
   base::Instant now_;
-  std::map<HoldNumber, Waiting> waiters_;
+  std::map<GrantId, Waiting> waiters_;
   base::Instant queue_expires_;
-  std::map<HoldNumber, base::Instant> gone_;
-  std::map<HoldNumber, base::Instant> buried_;  // all tombstones that ever were
+  std::map<GrantId, base::Instant> gone_;
+  std::map<GrantId, base::Instant> buried_;  // all tombstones that ever were
 };
 
 }  // namespace redlatch::engine

@@ -22,7 +22,7 @@ class ReferenceLockServer {
   struct Message {
     int client = 0;
     bool forced = false;  // else a grant
-    Grant grant;          // of a forced release, only the hold counts
+    NewGrant news;        // of a forced release, only the hold counts
   };
 
   // `claim`: for how long a hand-over by message makes a waiter the owner, if its lease is longer.
@@ -39,18 +39,18 @@ class ReferenceLockServer {
       case Operation::kAcquire:
         return Noted({.kind = Answer::Kind::kBid, .bid = Acquire(client, send.bid)});
       case Operation::kRenew:
-        if (!Owns(send.hold)) return {.kind = Answer::Kind::kNotHeld};
+        if (!Owns(send.grant)) return {.kind = Answer::Kind::kNotHeld};
         owner_->expires = std::max(owner_->expires, at + send.lease);
         return {.kind = Answer::Kind::kHeld};
       case Operation::kRelease:
         return Noted(Release(client, send));
       case Operation::kCancel:
-        if (Owns(send.hold)) {
+        if (Owns(send.grant)) {
           if (send.block > 1) fence -= send.block;
-          HandOver(send.hold, send.tombstone, send.lease);
+          HandOver(send.grant, send.tombstone, send.lease);
         } else {
-          waiters_.erase(send.hold);
-          Entomb(send.hold, send.tombstone, send.lease);
+          waiters_.erase(send.grant);
+          Entomb(send.grant, send.tombstone, send.lease);
           HandOverIfFree();
         }
         return Noted({.kind = Answer::Kind::kCancelled});
@@ -60,49 +60,49 @@ class ReferenceLockServer {
 
   void Force(base::Instant at) {
     now_ = at;
-    const HoldNumber hold = owner(at);
-    if (hold == 0) return;
-    forced.insert(hold);
-    messages.push_back({.client = owner_->client, .forced = true, .grant = {.hold = hold}});
-    HandOver(hold, false, absl::ZeroDuration());
+    const GrantId grant = owner(at);
+    if (grant == 0) return;
+    forced.insert(grant);
+    messages.push_back({.client = owner_->client, .forced = true, .news = {.grant = grant}});
+    HandOver(grant, false, absl::ZeroDuration());
   }
 
   // A restart without its data; what was held is as good as forced.
   void LoseData(base::Instant at) {
-    if (owner(at) != 0) forced.insert(owner_->hold);
+    if (owner(at) != 0) forced.insert(owner_->grant);
     owner_.reset();
     waiters_.clear();
     gone_.clear();
     fence = 0;
   }
 
-  HoldNumber owner(base::Instant at) const {
-    return owner_ && at < owner_->expires ? owner_->hold : 0;
+  GrantId owner(base::Instant at) const {
+    return owner_ && at < owner_->expires ? owner_->grant : 0;
   }
   // The owner and all that wait.
-  std::vector<HoldNumber> Known(base::Instant at) const {
-    std::vector<HoldNumber> known;
+  std::vector<GrantId> Known(base::Instant at) const {
+    std::vector<GrantId> known;
     if (owner(at) != 0) known.push_back(owner(at));
-    for (const auto& [hold, record] : waiters_) {
-      if (at < record.dropped) known.push_back(hold);
+    for (const auto& [grant, record] : waiters_) {
+      if (at < record.dropped) known.push_back(grant);
     }
     return known;
   }
   // Its tombstone is over.
-  bool WasBuried(HoldNumber hold, base::Instant at) const {
-    const auto found = buried_.find(hold);
+  bool WasBuried(GrantId grant, base::Instant at) const {
+    const auto found = buried_.find(grant);
     return found != buried_.end() && found->second <= at;
   }
   // By which hold a client got a token. After a loss of data two clients may have the same.
-  HoldNumber HoldOf(int client, uint64_t token) const {
+  GrantId HoldOf(int client, uint64_t token) const {
     auto after = minted_.upper_bound({client, token});
     return after == minted_.begin() ? 0 : std::prev(after)->second;
   }
 
   std::vector<bool> subscribed;
   std::vector<Message> messages;
-  std::set<HoldNumber> forced;
-  std::set<HoldNumber> released;
+  std::set<GrantId> forced;
+  std::set<GrantId> released;
   uint64_t fence = 0;
 
  private:
@@ -115,16 +115,16 @@ class ReferenceLockServer {
   };
   struct Owner {
     int client;
-    HoldNumber hold;
+    GrantId grant;
     base::Instant expires;
     uint64_t first;
   };
   using Kind = BidAnswer::Kind;
 
-  bool Owns(HoldNumber hold) const { return owner(now_) == hold; }
+  bool Owns(GrantId grant) const { return owner(now_) == grant; }
 
-  void Entomb(HoldNumber hold, bool tombstone, absl::Duration lease) {
-    if (tombstone) gone_[hold] = buried_[hold] = now_ + lease;
+  void Entomb(GrantId grant, bool tombstone, absl::Duration lease) {
+    if (tombstone) gone_[grant] = buried_[grant] = now_ + lease;
   }
 
   BidAnswer Granted() {
@@ -141,33 +141,34 @@ class ReferenceLockServer {
   }
 
   void Own(int client, const Bid& bid, absl::Duration lease) {
-    waiters_.erase(bid.hold);
+    waiters_.erase(bid.grant);
     const uint64_t first = std::max(fence + 1, static_cast<uint64_t>(now_.nanos() / 1000));
     fence = first + bid.block - 1;
-    minted_[{client, first}] = bid.hold;
-    owner_ = Owner{client, bid.hold, now_ + lease, first};
+    minted_[{client, first}] = bid.grant;
+    owner_ = Owner{client, bid.grant, now_ + lease, first};
   }
 
   void Enqueue(int client, const Bid& bid) {
     uint64_t ticket = bid.ticket;
     if (ticket == 0) {
       ticket = static_cast<uint64_t>(now_.nanos() / 1000);
-      for (const auto& [hold, record] : waiters_) ticket = std::max(ticket, record.ticket + 1);
+      for (const auto& [grant, record] : waiters_) ticket = std::max(ticket, record.ticket + 1);
     }
     const absl::Duration heartbeat = HeartbeatInterval(bid.terms.lease, absl::Seconds(10));
-    const auto [at, fresh] = waiters_.try_emplace(bid.hold, Record{client, bid, ticket, {}, {}});
+    const auto [at, fresh] = waiters_.try_emplace(bid.grant, Record{client, bid, ticket, {}, {}});
     Record& record = at->second;
     const uint32_t attempt = fresh ? bid.attempt : std::max(record.bid.attempt, bid.attempt);
     record.bid = bid;
     record.bid.attempt = attempt;
     record.overdue = now_ + heartbeat * 5 / 2;
-    for (auto& [hold, each] : waiters_) each.dropped = std::max(each.dropped, now_ + heartbeat * 3);
+    for (auto& [grant, each] : waiters_)
+      each.dropped = std::max(each.dropped, now_ + heartbeat * 3);
   }
 
   BidAnswer Acquire(int client, const Bid& bid) {
-    if (gone_.contains(bid.hold)) return {.kind = Kind::kGone};
-    missed_ = bid.attempt > 1 && !waiters_.contains(bid.hold);
-    if (Owns(bid.hold)) {
+    if (gone_.contains(bid.grant)) return {.kind = Kind::kGone};
+    missed_ = bid.attempt > 1 && !waiters_.contains(bid.grant);
+    if (Owns(bid.grant)) {
       if (!bid.terms.manual) owner_->expires = std::max(owner_->expires, now_ + bid.terms.lease);
       return Granted();
     }
@@ -175,21 +176,21 @@ class ReferenceLockServer {
       const absl::Duration retry_after = owner_->expires - now_;
       if (!bid.wait) return {.kind = Kind::kBusy, .retry_after = retry_after};
       Enqueue(client, bid);
-      return Queued(bid.hold, retry_after);
+      return Queued(bid.grant, retry_after);
     }
     if (bid.wait) Enqueue(client, bid);
-    const std::optional<HoldNumber> winner = ChooseWinner(bid.hold);
-    if (winner && *winner != bid.hold) {
+    const std::optional<GrantId> winner = ChooseWinner(bid.grant);
+    if (winner && *winner != bid.grant) {
       GrantByMessage(*winner);
       if (!bid.wait) return {.kind = Kind::kBusy, .retry_after = owner_->expires - now_};
-      return Queued(bid.hold, owner_->expires - now_);
+      return Queued(bid.grant, owner_->expires - now_);
     }
     Own(client, bid, bid.terms.lease);
     return Granted();
   }
 
-  BidAnswer Queued(HoldNumber hold, absl::Duration retry_after) {
-    const uint64_t ticket = waiters_.at(hold).ticket;
+  BidAnswer Queued(GrantId grant, absl::Duration retry_after) {
+    const uint64_t ticket = waiters_.at(grant).ticket;
     int64_t position = 0;
     for (const auto& [other, record] : waiters_) position += record.ticket < ticket ? 1 : 0;
     return {.kind = Kind::kQueued,
@@ -199,64 +200,64 @@ class ReferenceLockServer {
   }
 
   // The first live waiter, as `caller` is by definition; those before it are dropped.
-  std::optional<HoldNumber> ChooseWinner(HoldNumber caller = 0) {
+  std::optional<GrantId> ChooseWinner(GrantId caller = 0) {
     std::erase_if(waiters_, [&](const auto& each) { return each.second.dropped <= now_; });
     std::vector<Record> line;
-    for (const auto& [hold, record] : waiters_) line.push_back(record);
+    for (const auto& [grant, record] : waiters_) line.push_back(record);
     std::sort(line.begin(), line.end(),
               [](const Record& a, const Record& b) { return a.ticket < b.ticket; });
-    std::optional<HoldNumber> overdue;
+    std::optional<GrantId> overdue;
     for (const Record& record : line) {
-      if (record.bid.hold == caller) return caller;
-      if (subscribed[record.client] && now_ < record.overdue) return record.bid.hold;
+      if (record.bid.grant == caller) return caller;
+      if (subscribed[record.client] && now_ < record.overdue) return record.bid.grant;
       if (subscribed[record.client] && !overdue) {
-        overdue = record.bid.hold;
+        overdue = record.bid.grant;
         overdue_ = record;
       }
-      waiters_.erase(record.bid.hold);
+      waiters_.erase(record.bid.grant);
     }
     if (overdue) waiters_.insert_or_assign(*overdue, overdue_);
     return overdue;
   }
 
-  void GrantByMessage(HoldNumber winner) {
+  void GrantByMessage(GrantId winner) {
     const Record record = waiters_.at(winner);
     const absl::Duration claim = std::min(claim_, record.bid.terms.lease);
     Own(record.client, record.bid, claim);
     look_ = claim;
     messages.push_back({.client = record.client,
-                        .grant = {.hold = winner,
-                                  .attempt = record.bid.attempt,
-                                  .token = owner_->first,
-                                  .claim = claim,
-                                  .others = static_cast<int64_t>(waiters_.size())}});
+                        .news = {.grant = winner,
+                                 .attempt = record.bid.attempt,
+                                 .token = owner_->first,
+                                 .claim = claim,
+                                 .others = static_cast<int64_t>(waiters_.size())}});
   }
 
   // Ends the owner's hold.
-  void HandOver(HoldNumber hold, bool tombstone, absl::Duration lease) {
-    const std::optional<HoldNumber> winner = ChooseWinner();
+  void HandOver(GrantId grant, bool tombstone, absl::Duration lease) {
+    const std::optional<GrantId> winner = ChooseWinner();
     owner_.reset();
-    Entomb(hold, tombstone, lease);
+    Entomb(grant, tombstone, lease);
     if (winner) GrantByMessage(*winner);
   }
 
   void HandOverIfFree() {
     if (owner_) return;
-    if (const std::optional<HoldNumber> winner = ChooseWinner()) GrantByMessage(*winner);
+    if (const std::optional<GrantId> winner = ChooseWinner()) GrantByMessage(*winner);
   }
 
   Answer Release(int client, const Send& send) {
-    if (!Owns(send.hold)) {
-      waiters_.erase(send.hold);
-      Entomb(send.hold, send.tombstone, send.lease);
+    if (!Owns(send.grant)) {
+      waiters_.erase(send.grant);
+      Entomb(send.grant, send.tombstone, send.lease);
       HandOverIfFree();
       return {.kind = Answer::Kind::kNotHeld};
     }
-    released.insert(send.hold);
+    released.insert(send.grant);
     if (fence == send.last_reserved && send.last_used < send.last_reserved) fence = send.last_used;
-    HandOver(send.hold, send.tombstone, send.lease);
+    HandOver(send.grant, send.tombstone, send.lease);
     Answer answer{.kind = Answer::Kind::kReleased};
-    if (send.bid.hold != 0) answer.bid = Acquire(client, send.bid);
+    if (send.bid.grant != 0) answer.bid = Acquire(client, send.bid);
     return answer;
   }
 
@@ -265,10 +266,10 @@ class ReferenceLockServer {
   absl::Duration look_;  // the notes of the present answer
   bool missed_ = false;
   std::optional<Owner> owner_;
-  std::map<HoldNumber, Record> waiters_;
-  std::map<HoldNumber, base::Instant> gone_;
-  std::map<HoldNumber, base::Instant> buried_;             // all tombstones that ever were
-  std::map<std::pair<int, uint64_t>, HoldNumber> minted_;  // the first token of each grant
+  std::map<GrantId, Record> waiters_;
+  std::map<GrantId, base::Instant> gone_;
+  std::map<GrantId, base::Instant> buried_;             // all tombstones that ever were
+  std::map<std::pair<int, uint64_t>, GrantId> minted_;  // the first token of each grant
   Record overdue_{};
 };
 

@@ -26,12 +26,12 @@ class ReferenceReadWriteServer {
     int client = 0;
     int machine = 0;  // unique among all clients
     Side side = Side::kWrite;
-    bool fair = false;     // a writer's
-    HoldNumber under = 0;  // kNest: its thread's write
+    bool fair = false;  // a writer's
+    GrantId under = 0;  // kNest: its thread's write
   };
   struct Message {
     int client = 0;
-    Grant grant;
+    NewGrant news;
   };
 
   // `claim`: for how long a hand-over by message makes a waiter a holder, if its lease is longer.
@@ -43,7 +43,7 @@ class ReferenceReadWriteServer {
     look_ = absl::ZeroDuration();
     missed_ = false;
     auto& holds = HoldsOf(caller);
-    const auto mine = holds.find(send.hold);
+    const auto mine = holds.find(send.grant);
     const bool held = mine != holds.end();
     switch (send.operation) {
       case Operation::kAcquire:
@@ -51,7 +51,7 @@ class ReferenceReadWriteServer {
       case Operation::kRenew:
         if (!held) return {.kind = Answer::Kind::kNotHeld};
         mine->second.expires = std::max(mine->second.expires, at + send.lease);
-        if (Reads(caller) && Others() == 0) NoteLetIn(send.hold);  // further threads may join
+        if (Reads(caller) && Others() == 0) NoteLetIn(send.grant);  // further threads may join
         return {.kind = Answer::Kind::kHeld, .bid = {.others = Others()}};
       case Operation::kRelease:
         if (held && caller.side == Side::kWrite && fence == send.last_reserved &&
@@ -85,20 +85,20 @@ class ReferenceReadWriteServer {
   // What a machine has here.
   bool Has(int machine, base::Instant at) const {
     for (const auto* holds : {&writes_, &reads_}) {
-      for (const auto& [hold, each] : *holds) {
+      for (const auto& [grant, each] : *holds) {
         if (each.caller.machine == machine && at < each.expires) return true;
       }
     }
     return false;
   }
   // Holders and all that wait, with their clients.
-  std::vector<std::pair<HoldNumber, int>> Known(base::Instant at) {
+  std::vector<std::pair<GrantId, int>> Known(base::Instant at) {
     Tick(at);
-    std::vector<std::pair<HoldNumber, int>> known;
+    std::vector<std::pair<GrantId, int>> known;
     for (const auto* holds : {&writes_, &reads_}) {
-      for (const auto& [hold, each] : *holds) known.emplace_back(hold, each.caller.client);
+      for (const auto& [grant, each] : *holds) known.emplace_back(grant, each.caller.client);
     }
-    for (const auto& [hold, each] : waiters_) known.emplace_back(hold, each.caller.client);
+    for (const auto& [grant, each] : waiters_) known.emplace_back(grant, each.caller.client);
     return known;
   }
   bool HasWaiters(base::Instant at) {
@@ -109,12 +109,12 @@ class ReferenceReadWriteServer {
   // then; or by an answer older than its question, which cannot know of such a writer. It counts
   // what was so when the server let readers in: a writer may have been overdue, and so passed over,
   // and be back by the time the reader hears that.
-  bool PassedWriter(HoldNumber hold, uint64_t asked) const {
-    const auto found = let_in_.find(hold);
+  bool PassedWriter(GrantId grant, uint64_t asked) const {
+    const auto found = let_in_.find(grant);
     return found == let_in_.end() || found->second.step < asked || found->second.writer < asked;
   }
-  bool WasBuried(HoldNumber hold, base::Instant at) const {  // its tombstone is over
-    const auto found = buried_.find(hold);
+  bool WasBuried(GrantId grant, base::Instant at) const {  // its tombstone is over
+    const auto found = buried_.find(grant);
     return found != buried_.end() && found->second <= at;
   }
 
@@ -144,7 +144,7 @@ class ReferenceReadWriteServer {
   using Kind = BidAnswer::Kind;
 
   static bool Reads(const Caller& caller) { return caller.side != Side::kWrite; }
-  std::map<HoldNumber, Hold>& HoldsOf(const Caller& caller) {
+  std::map<GrantId, Hold>& HoldsOf(const Caller& caller) {
     return Reads(caller) ? reads_ : writes_;
   }
   bool WritersWait() const {
@@ -158,16 +158,16 @@ class ReferenceReadWriteServer {
     return answer;
   }
 
-  void Entomb(HoldNumber hold, bool tombstone, absl::Duration lease) {
-    if (tombstone) gone_[hold] = buried_[hold] = now_ + lease;
+  void Entomb(GrantId grant, bool tombstone, absl::Duration lease) {
+    if (tombstone) gone_[grant] = buried_[grant] = now_ + lease;
   }
-  void Drop(HoldNumber hold) { waiters_.erase(hold); }
+  void Drop(GrantId grant) { waiters_.erase(grant); }
   void Drop(const std::vector<Record>& records) {
-    for (const Record& record : records) Drop(record.bid.hold);
+    for (const Record& record : records) Drop(record.bid.grant);
   }
 
-  BidAnswer Granted(const Caller& caller, HoldNumber hold) {
-    const Hold& mine = HoldsOf(caller).at(hold);
+  BidAnswer Granted(const Caller& caller, GrantId grant) {
+    const Hold& mine = HoldsOf(caller).at(grant);
     const bool reads = Reads(caller);
     return {.kind = Kind::kGranted,
             .token = reads ? fence : mine.token,
@@ -175,8 +175,8 @@ class ReferenceReadWriteServer {
             .others = reads ? Others() : static_cast<int64_t>(waiters_.size())};
   }
 
-  void NoteLetIn(HoldNumber hold) {
-    LetInAt& at = let_in_[hold] = {++steps, std::numeric_limits<uint64_t>::max()};
+  void NoteLetIn(GrantId grant) {
+    LetInAt& at = let_in_[grant] = {++steps, std::numeric_limits<uint64_t>::max()};
     for (const auto& [each, record] : waiters_) {
       // One whose heartbeat is overdue counts as dead, and a phase-fair write ends in favour of the
       // readers that waited for it.
@@ -187,37 +187,37 @@ class ReferenceReadWriteServer {
 
   void Take(const Record& record, absl::Duration lease) {
     const Bid& bid = record.bid;
-    Drop(bid.hold);
-    Hold hold{record.caller, now_ + lease, 0};
+    Drop(bid.grant);
+    Hold grant{record.caller, now_ + lease, 0};
     if (Reads(record.caller)) {
-      reads_.insert_or_assign(bid.hold, hold);
-      NoteLetIn(bid.hold);
+      reads_.insert_or_assign(bid.grant, grant);
+      NoteLetIn(bid.grant);
       return;
     }
     if (writes_.empty()) fair_ = record.caller.fair;
-    hold.token = std::max(fence + 1, static_cast<uint64_t>(now_.nanos() / 1000));
-    fence = hold.token + bid.block - 1;
-    writes_.insert_or_assign(bid.hold, hold);
+    grant.token = std::max(fence + 1, static_cast<uint64_t>(now_.nanos() / 1000));
+    fence = grant.token + bid.block - 1;
+    writes_.insert_or_assign(bid.grant, grant);
     wrote_ = ++steps;
   }
 
   BidAnswer Acquire(const Caller& caller, const Bid& bid) {
-    if (gone_.contains(bid.hold)) return {.kind = Kind::kGone};
-    missed_ = bid.attempt > 1 && !waiters_.contains(bid.hold);
+    if (gone_.contains(bid.grant)) return {.kind = Kind::kGone};
+    missed_ = bid.attempt > 1 && !waiters_.contains(bid.grant);
     auto& holds = HoldsOf(caller);
-    if (const auto mine = holds.find(bid.hold); mine != holds.end()) {
-      Hold& hold = mine->second;
+    if (const auto mine = holds.find(bid.grant); mine != holds.end()) {
+      Hold& grant = mine->second;
       missed_ = bid.attempt > 1;
-      if (!bid.terms.manual) hold.expires = std::max(hold.expires, now_ + bid.terms.lease);
-      Drop(bid.hold);
+      if (!bid.terms.manual) grant.expires = std::max(grant.expires, now_ + bid.terms.lease);
+      Drop(bid.grant);
       if (Reads(caller)) {
         Turn(nullptr);
         look_ = absl::ZeroDuration();  // it reads itself
       }
-      return Granted(caller, bid.hold);
+      return Granted(caller, bid.grant);
     }
     Record request{caller, bid, bid.ticket, {}, {}};
-    const auto known = waiters_.find(bid.hold);
+    const auto known = waiters_.find(bid.grant);
     if (known != waiters_.end()) {
       const Record& record = known->second;
       request.ticket = bid.ticket == 0 ? record.ticket : std::min(bid.ticket, record.ticket);
@@ -225,7 +225,7 @@ class ReferenceReadWriteServer {
       request.since = record.since;
     } else if (bid.ticket == 0) {
       request.ticket = static_cast<uint64_t>(now_.nanos() / 1000);
-      for (const auto& [hold, record] : waiters_) {
+      for (const auto& [grant, record] : waiters_) {
         if (Reads(record.caller) != Reads(caller)) continue;
         request.ticket = std::max(request.ticket, record.ticket + 1);
       }
@@ -239,12 +239,12 @@ class ReferenceReadWriteServer {
                           : held                               ? Answer::Kind::kReleased
                                                                : Answer::Kind::kNotHeld};
     if (held) {
-      HoldsOf(caller).erase(send.hold);
+      HoldsOf(caller).erase(send.grant);
     } else {
-      Drop(send.hold);
+      Drop(send.grant);
     }
-    Entomb(send.hold, send.tombstone, send.lease);
-    if (held && send.bid.hold != 0) answer.bid = Acquire(caller, send.bid);
+    Entomb(send.grant, send.tombstone, send.lease);
+    if (held && send.bid.grant != 0) answer.bid = Acquire(caller, send.bid);
     if (answer.bid.kind != Kind::kNone && answer.bid.kind != Kind::kGone) return answer;
     // While others read on and a writer waits it is nobody's turn.
     if (Reads(caller) && writes_.empty() && !reads_.empty() && WritersWait() && !fair_)
@@ -266,17 +266,17 @@ class ReferenceReadWriteServer {
     }
     if (writes_.empty()) fair_ = false;
     if (joins) {
-      answer = Granted(request->caller, request->bid.hold);
+      answer = Granted(request->caller, request->bid.grant);
       look_ = absl::ZeroDuration();
     }
     for (const Record& record : to_tell_) {
-      const BidAnswer grant = Granted(record.caller, record.bid.hold);
+      const BidAnswer news = Granted(record.caller, record.bid.grant);
       messages.push_back({.client = record.caller.client,
-                          .grant = {.hold = record.bid.hold,
-                                    .attempt = record.bid.attempt,
-                                    .token = grant.token,
-                                    .claim = ClaimOf(record),
-                                    .others = grant.others}});
+                          .news = {.grant = record.bid.grant,
+                                   .attempt = record.bid.attempt,
+                                   .token = news.token,
+                                   .claim = ClaimOf(record),
+                                   .others = news.others}});
     }
     return answer;
   }
@@ -303,20 +303,20 @@ class ReferenceReadWriteServer {
   bool ChooseUnwritten(const Record* request) {
     const bool reading = request != nullptr && Reads(request->caller);
     const bool stands =
-        request != nullptr && (request->bid.wait || waiters_.contains(request->bid.hold));
+        request != nullptr && (request->bid.wait || waiters_.contains(request->bid.grant));
     std::vector<Record> line;
-    for (const auto& [hold, record] : waiters_) {
-      if (request == nullptr || hold != request->bid.hold) line.push_back(record);
+    for (const auto& [grant, record] : waiters_) {
+      if (request == nullptr || grant != request->bid.grant) line.push_back(record);
     }
     if (stands) line.push_back(*request);
     std::sort(line.begin(), line.end(), [](const Record& a, const Record& b) {
-      return std::pair(a.ticket, a.bid.hold) < std::pair(b.ticket, b.bid.hold);
+      return std::pair(a.ticket, a.bid.grant) < std::pair(b.ticket, b.bid.grant);
     });
 
     std::optional<Record> writer;  // the first live one
     std::vector<Record> readers, late_readers, dead_readers, late_writers, dead_writers;
     for (const Record& record : line) {
-      const bool asks = request != nullptr && record.bid.hold == request->bid.hold;
+      const bool asks = request != nullptr && record.bid.grant == request->bid.grant;
       const bool reads = Reads(record.caller);
       if (!reads && writer) continue;
       if (!asks && !subscribed[record.caller.client]) {
@@ -346,7 +346,7 @@ class ReferenceReadWriteServer {
       first_writer_overdue_ = writer->overdue;
       if (!free) return false;
       Drop(late_writers);
-      if (request != nullptr && writer->bid.hold == request->bid.hold) return true;
+      if (request != nullptr && writer->bid.grant == request->bid.grant) return true;
       LetIn(*writer);
       return false;
     }
@@ -371,10 +371,10 @@ class ReferenceReadWriteServer {
     base::Instant until = base::Instant::Infinite();
     if (!writes_.empty()) {
       until = base::Instant();
-      for (const auto& [hold, each] : writes_) until = std::max(until, each.expires);
+      for (const auto& [grant, each] : writes_) until = std::max(until, each.expires);
     }
     if (!reads) {
-      for (const auto& [hold, each] : reads_) until = std::min(until, each.expires);
+      for (const auto& [grant, each] : reads_) until = std::min(until, each.expires);
     } else if (writes_.empty()) {
       until = std::max(now_, first_writer_overdue_);
     }
@@ -383,11 +383,11 @@ class ReferenceReadWriteServer {
     if (!request.bid.wait) return {.kind = Kind::kBusy, .retry_after = retry_after};
 
     const absl::Duration heartbeat = HeartbeatInterval(request.bid.terms.lease, kLongestHeartbeat);
-    Record& record = waiters_[request.bid.hold] = request;
+    Record& record = waiters_[request.bid.grant] = request;
     record.overdue = now_ + heartbeat * 5 / 2;
     if (record.since == 0) record.since = ++steps;
     int64_t position = 0;
-    for (auto& [hold, each] : waiters_) {
+    for (auto& [grant, each] : waiters_) {
       if (Reads(each.caller) != reads) continue;
       each.dropped = std::max(each.dropped, now_ + heartbeat * 3);
       position += each.ticket < record.ticket ? 1 : 0;
@@ -403,14 +403,14 @@ class ReferenceReadWriteServer {
   absl::Duration look_;  // the notes of the present answer
   bool missed_ = false;
   base::Instant first_writer_overdue_;  // while it decides: of the writer that keeps readers out
-  std::map<HoldNumber, Hold> writes_;   // of one client
-  std::map<HoldNumber, Hold> reads_;
-  std::map<HoldNumber, Record> waiters_;
-  std::map<HoldNumber, base::Instant> gone_;
-  std::map<HoldNumber, base::Instant> buried_;  // all tombstones that ever were
-  std::map<HoldNumber, LetInAt> let_in_;        // readers, when they were let in last
-  bool fair_ = false;                           // the policy of who writes
-  uint64_t wrote_ = 0;                          // the step at which somebody last wrote
+  std::map<GrantId, Hold> writes_;      // of one client
+  std::map<GrantId, Hold> reads_;
+  std::map<GrantId, Record> waiters_;
+  std::map<GrantId, base::Instant> gone_;
+  std::map<GrantId, base::Instant> buried_;  // all tombstones that ever were
+  std::map<GrantId, LetInAt> let_in_;        // readers, when they were let in last
+  bool fair_ = false;                        // the policy of who writes
+  uint64_t wrote_ = 0;                       // the step at which somebody last wrote
   std::vector<Record> to_tell_;
 };
 

@@ -28,7 +28,7 @@ class ReferenceSemaphoreServer {
   struct Message {
     int client = 0;
     bool forced = false;
-    Grant grant;
+    NewGrant news;
   };
   struct Waiting {
     Caller caller;
@@ -55,8 +55,8 @@ class ReferenceSemaphoreServer {
     std::erase_if(waiters_, [&](const auto& each) {
       const Waiting& waiting = each.second;
       if (waiting.bid.block <= wanted) return false;
-      Tell(waiting.caller.client, {.forced = true, .grant = {.hold = waiting.bid.hold}});
-      told.insert(waiting.bid.hold);
+      Tell(waiting.caller.client, {.forced = true, .news = {.grant = waiting.bid.grant}});
+      told.insert(waiting.bid.grant);
       return true;
     });
     SettleAll();
@@ -64,35 +64,35 @@ class ReferenceSemaphoreServer {
 
   void ForceRelease(base::Instant at) {
     Tick(at);
-    for (const auto& [hold, each] : holds_) {
-      forced.insert(hold);
-      Tell(each.caller.client, {.forced = true, .grant = {.hold = hold}});
+    for (const auto& [grant, each] : holds_) {
+      forced.insert(grant);
+      Tell(each.caller.client, {.forced = true, .news = {.grant = grant}});
     }
     holds_.clear();
     SettleAll();
   }
 
-  bool Has(HoldNumber hold, base::Instant at) const {
-    const auto found = holds_.find(hold);
+  bool Has(GrantId grant, base::Instant at) const {
+    const auto found = holds_.find(grant);
     return found != holds_.end() && at < found->second.expires;
   }
   // Who waits, in no order.
   std::vector<Waiting> queue(base::Instant at) {
     Tick(at);
     std::vector<Waiting> all;
-    for (const auto& [hold, each] : waiters_) all.push_back(each);
+    for (const auto& [grant, each] : waiters_) all.push_back(each);
     return all;
   }
   // Holders and all that wait, with their clients.
-  std::vector<std::pair<HoldNumber, int>> Known(base::Instant at) {
+  std::vector<std::pair<GrantId, int>> Known(base::Instant at) {
     Tick(at);
-    std::vector<std::pair<HoldNumber, int>> known;
-    for (const auto& [hold, each] : holds_) known.emplace_back(hold, each.caller.client);
-    for (const auto& [hold, each] : waiters_) known.emplace_back(hold, each.caller.client);
+    std::vector<std::pair<GrantId, int>> known;
+    for (const auto& [grant, each] : holds_) known.emplace_back(grant, each.caller.client);
+    for (const auto& [grant, each] : waiters_) known.emplace_back(grant, each.caller.client);
     return known;
   }
-  bool WasBuried(HoldNumber hold, base::Instant at) const {  // its tombstone is over
-    const auto found = buried_.find(hold);
+  bool WasBuried(GrantId grant, base::Instant at) const {  // its tombstone is over
+    const auto found = buried_.find(grant);
     return found != buried_.end() && found->second <= at;
   }
 
@@ -102,9 +102,9 @@ class ReferenceSemaphoreServer {
   std::optional<uint32_t> capacity;
   std::vector<bool> subscribed;  // by client
   std::vector<Message> messages;
-  std::vector<HoldNumber> granted;             // in their order; for the test to clear
-  std::set<HoldNumber> released;               // by their clients
-  std::set<HoldNumber> forced, refused, told;  // told: to ask again, by SetCapacity()
+  std::vector<GrantId> granted;             // in their order; for the test to clear
+  std::set<GrantId> released;               // by their clients
+  std::set<GrantId> forced, refused, told;  // told: to ask again, by SetCapacity()
 
  private:
   struct Hold {
@@ -116,7 +116,7 @@ class ReferenceSemaphoreServer {
 
   Answer Perform(const Caller& caller, const Send& send, base::Instant at) {
     Tick(at);
-    const auto mine = holds_.find(send.hold);
+    const auto mine = holds_.find(send.grant);
     const bool held = mine != holds_.end();
     if (send.operation == Operation::kAcquire) return Acquire(caller, send.bid);
     if (send.operation == Operation::kRenew) {
@@ -127,11 +127,11 @@ class ReferenceSemaphoreServer {
     const bool cancels = send.operation == Operation::kCancel;
     if (held) {
       holds_.erase(mine);
-      if (!cancels) released.insert(send.hold);
+      if (!cancels) released.insert(send.grant);
     } else {
-      waiters_.erase(send.hold);
+      waiters_.erase(send.grant);
     }
-    if (send.tombstone) gone_[send.hold] = buried_[send.hold] = at + send.lease;
+    if (send.tombstone) gone_[send.grant] = buried_[send.grant] = at + send.lease;
     Settle(nullptr);
     return {.kind = cancels ? Answer::Kind::kCancelled
                     : held  ? Answer::Kind::kReleased
@@ -152,27 +152,28 @@ class ReferenceSemaphoreServer {
   }
   int64_t Free() const {
     int64_t free = *capacity;
-    for (const auto& [hold, each] : holds_) free -= each.permits;
+    for (const auto& [grant, each] : holds_) free -= each.permits;
     return free;
   }
 
   Answer Acquire(const Caller& caller, const Bid& bid) {
-    if (gone_.contains(bid.hold)) return {.kind = Answer::Kind::kBid, .bid = {.kind = Kind::kGone}};
+    if (gone_.contains(bid.grant))
+      return {.kind = Answer::Kind::kBid, .bid = {.kind = Kind::kGone}};
     const uint32_t actual = capacity.value_or(bid.terms.capacity);
     if ((actual != bid.terms.capacity && !set_) || bid.block > actual) {
-      refused.insert(bid.hold);
+      refused.insert(bid.grant);
       return {.failure = absl::FailedPreconditionError("refused")};
     }
     capacity = actual;
-    if (const auto mine = holds_.find(bid.hold); mine != holds_.end()) {
+    if (const auto mine = holds_.find(bid.grant); mine != holds_.end()) {
       base::Instant& expires = mine->second.expires;
       if (!bid.terms.manual) expires = std::max(expires, now_ + bid.terms.lease);
       missed_ = bid.attempt > 1;
-      waiters_.erase(bid.hold);
+      waiters_.erase(bid.grant);
       return Granted(expires - now_);
     }
     Waiting request{.caller = caller, .bid = bid, .ticket = bid.ticket, .asked = now_};
-    const auto known = waiters_.find(bid.hold);
+    const auto known = waiters_.find(bid.grant);
     missed_ = bid.attempt > 1 && known == waiters_.end();
     if (known != waiters_.end()) {
       const Waiting& record = known->second;
@@ -180,12 +181,12 @@ class ReferenceSemaphoreServer {
       request.bid.attempt = std::max(bid.attempt, record.bid.attempt);
     } else if (bid.ticket == 0) {
       request.ticket = static_cast<uint64_t>(now_.nanos() / 1000);
-      for (const auto& [hold, record] : waiters_) {
+      for (const auto& [grant, record] : waiters_) {
         request.ticket = std::max(request.ticket, record.ticket + 1);
       }
     }
     Settle(&request);
-    if (holds_.contains(bid.hold)) return Granted(bid.terms.lease);
+    if (holds_.contains(bid.grant)) return Granted(bid.terms.lease);
     return {.kind = Answer::Kind::kBid, .bid = StayOut(request)};
   }
   static Answer Granted(absl::Duration lease) {
@@ -204,15 +205,15 @@ class ReferenceSemaphoreServer {
   // last. If the queue goes on behind the window, those before who do not get in leave.
   void Settle(const Waiting* request) {
     if (!capacity) return;
-    const bool in_queue = request && waiters_.contains(request->bid.hold);
+    const bool in_queue = request && waiters_.contains(request->bid.grant);
     const bool stands = request && (request->bid.wait || in_queue);
     std::vector<Waiting> line;
-    for (const auto& [hold, each] : waiters_) {
-      if (!request || hold != request->bid.hold) line.push_back(each);
+    for (const auto& [grant, each] : waiters_) {
+      if (!request || grant != request->bid.grant) line.push_back(each);
     }
     if (stands) line.push_back(*request);
     std::sort(line.begin(), line.end(), [](const Waiting& a, const Waiting& b) {
-      return std::pair(a.ticket, a.bid.hold) < std::pair(b.ticket, b.bid.hold);
+      return std::pair(a.ticket, a.bid.grant) < std::pair(b.ticket, b.bid.grant);
     });
 
     std::vector<Waiting> late;
@@ -220,22 +221,22 @@ class ReferenceSemaphoreServer {
     size_t seen = 0;
     for (const Waiting& each : line) {
       if (Free() <= 0) return;
-      const bool asks = request && each.bid.hold == request->bid.hold;
+      const bool asks = request && each.bid.grant == request->bid.grant;
       if (!asks || in_queue) ++seen;
       if (seen > window || (!whole && asks && !in_queue && seen == window)) break;
       if (!asks && (!subscribed[each.caller.client] || each.bid.block > *capacity)) {
-        waiters_.erase(each.bid.hold);
+        waiters_.erase(each.bid.grant);
       } else if (!asks && Overdue(each)) {
         late.push_back(each);
       } else {
         if (!LetIn(each, request)) return;
-        for (const Waiting& overtaken : late) waiters_.erase(overtaken.bid.hold);
+        for (const Waiting& overtaken : late) waiters_.erase(overtaken.bid.grant);
         late.clear();
       }
     }
     if (Free() <= 0) return;
     if (!whole) {
-      for (const Waiting& each : late) waiters_.erase(each.bid.hold);
+      for (const Waiting& each : late) waiters_.erase(each.bid.grant);
       unfinished_ = true;
       return;
     }
@@ -251,15 +252,15 @@ class ReferenceSemaphoreServer {
   bool LetIn(const Waiting& waiting, const Waiting* request) {
     const Bid& bid = waiting.bid;
     if (bid.block > Free()) return false;
-    waiters_.erase(bid.hold);
-    const bool asks = request && bid.hold == request->bid.hold;
+    waiters_.erase(bid.grant);
+    const bool asks = request && bid.grant == request->bid.grant;
     const absl::Duration lasting = asks ? bid.terms.lease : std::min(claim, bid.terms.lease);
-    holds_[bid.hold] = {waiting.caller, now_ + lasting, bid.block};
-    granted.push_back(bid.hold);
+    holds_[bid.grant] = {waiting.caller, now_ + lasting, bid.block};
+    granted.push_back(bid.grant);
     if (asks) return true;
     look_ = std::max(look_, lasting);
     Tell(waiting.caller.client,
-         {.grant = {.hold = bid.hold, .attempt = bid.attempt, .claim = lasting}});
+         {.news = {.grant = bid.grant, .attempt = bid.attempt, .claim = lasting}});
     return true;
   }
 
@@ -267,15 +268,15 @@ class ReferenceSemaphoreServer {
     const absl::Duration heartbeat = HeartbeatInterval(request.bid.terms.lease, kLongestHeartbeat);
     base::Instant until = now_ + heartbeat;
     if (!holds_.empty()) until = base::Instant::Infinite();
-    for (const auto& [hold, each] : holds_) until = std::min(until, each.expires);
+    for (const auto& [grant, each] : holds_) until = std::min(until, each.expires);
     const absl::Duration retry_after = absl::Ceil(until - now_, absl::Milliseconds(1));
     if (!request.bid.wait) return {.kind = Kind::kBusy, .retry_after = retry_after};
 
     if (waiters_.empty()) queue_expires_ = now_;
-    waiters_[request.bid.hold] = request;
+    waiters_[request.bid.grant] = request;
     queue_expires_ = std::max(queue_expires_, now_ + 3 * heartbeat);
     int64_t position = 0;
-    for (const auto& [hold, each] : waiters_) position += each.ticket < request.ticket ? 1 : 0;
+    for (const auto& [grant, each] : waiters_) position += each.ticket < request.ticket ? 1 : 0;
     return {.kind = Kind::kQueued,
             .retry_after = retry_after,
             .position = position,
@@ -287,11 +288,11 @@ class ReferenceSemaphoreServer {
   bool unfinished_ = false;
   bool missed_ = false;
   bool set_ = false;  // the capacity, by SetCapacity()
-  std::map<HoldNumber, Hold> holds_;
-  std::map<HoldNumber, Waiting> waiters_;
+  std::map<GrantId, Hold> holds_;
+  std::map<GrantId, Waiting> waiters_;
   base::Instant queue_expires_;
-  std::map<HoldNumber, base::Instant> gone_;
-  std::map<HoldNumber, base::Instant> buried_;  // all tombstones that ever were
+  std::map<GrantId, base::Instant> gone_;
+  std::map<GrantId, base::Instant> buried_;  // all tombstones that ever were
 };
 
 }  // namespace redlatch::engine

@@ -8,15 +8,15 @@ using LockMachineReleaseTest = LockMachineTest;
 
 TEST_F(LockMachineReleaseTest, ConfirmedReleaseIsDone) {
   Waiter& waiter = Hold();
-  const Released released = Release(waiter.tenure);
+  const Released released = Release(waiter.hold);
   EXPECT_EQ(released.kind, Kind::kUnderWay);
   EXPECT_EQ(released.token.value(), kToken);
   EXPECT_FALSE(Valid(waiter));
   const Send release = Fetch(Operation::kRelease);
   EXPECT_FALSE(release.tombstone);
-  EXPECT_EQ(release.bid.hold, 0U);
+  EXPECT_EQ(release.bid.grant, 0U);
   Hear(release, ReleasedThen());
-  const Released outcome = machine().Outcome(waiter.tenure);
+  const Released outcome = machine().Outcome(waiter.hold);
   EXPECT_EQ(outcome.kind, Kind::kDone);
   EXPECT_EQ(outcome.token.value(), kToken);
   EXPECT_TRUE(machine().idle());
@@ -24,19 +24,19 @@ TEST_F(LockMachineReleaseTest, ConfirmedReleaseIsDone) {
 
 TEST_F(LockMachineReleaseTest, OutcomeIsForgottenOnceItWasTold) {
   Waiter& waiter = Hold();
-  Release(waiter.tenure);
-  EXPECT_EQ(machine().Outcome(waiter.tenure).kind, Kind::kUnderWay);
-  EXPECT_EQ(machine().Outcome(waiter.tenure).kind, Kind::kUnderWay);
+  Release(waiter.hold);
+  EXPECT_EQ(machine().Outcome(waiter.hold).kind, Kind::kUnderWay);
+  EXPECT_EQ(machine().Outcome(waiter.hold).kind, Kind::kUnderWay);
   Hear(Fetch(Operation::kRelease), ReleasedThen());
   EXPECT_FALSE(machine().idle()) << "somebody may ask still";
-  EXPECT_EQ(machine().Outcome(waiter.tenure).kind, Kind::kDone);
+  EXPECT_EQ(machine().Outcome(waiter.hold).kind, Kind::kDone);
   EXPECT_TRUE(machine().idle());
 }
 
 TEST_F(LockMachineReleaseTest, ForgottenReleaseIsFinishedAllTheSame) {
   Waiter& waiter = Hold();
-  Release(waiter.tenure);
-  machine().Forget(waiter.tenure);
+  Release(waiter.hold);
+  machine().Forget(waiter.hold);
   Hear(Fetch(Operation::kRelease), Silence());
   PassTo(machine().next_send());
   Hear(Fetch(Operation::kRelease), NotHeld());
@@ -45,61 +45,61 @@ TEST_F(LockMachineReleaseTest, ForgottenReleaseIsFinishedAllTheSame) {
 
 TEST_F(LockMachineReleaseTest, ForgettingASettledReleaseEndsIt) {
   Waiter& waiter = Hold();
-  Release(waiter.tenure);
+  Release(waiter.hold);
   Hear(Fetch(Operation::kRelease), ReleasedThen());
-  machine().Forget(waiter.tenure);
+  machine().Forget(waiter.hold);
   EXPECT_TRUE(machine().idle());
 }
 
 TEST_F(LockMachineReleaseTest, RepeatedReleaseFindsTheFirstExecutedInTime) {
   Waiter& waiter = Hold();
-  Release(waiter.tenure);
+  Release(waiter.hold);
   Hear(Fetch(Operation::kRelease), Silence());
-  const Released outcome = machine().Outcome(waiter.tenure);
+  const Released outcome = machine().Outcome(waiter.hold);
   EXPECT_EQ(outcome.kind, Kind::kUnderWay);
   EXPECT_TRUE(absl::IsUnavailable(outcome.failure));
   Pass(absl::Milliseconds(1));
-  EXPECT_EQ(Release(waiter.tenure).kind, Kind::kUnderWay);
+  EXPECT_EQ(Release(waiter.hold).kind, Kind::kUnderWay);
   Hear(Fetch(Operation::kRelease), NotHeld());  // at once, not after the backoff
-  EXPECT_EQ(machine().Outcome(waiter.tenure).kind, Kind::kDone);
+  EXPECT_EQ(machine().Outcome(waiter.hold).kind, Kind::kDone);
 }
 
 TEST_F(LockMachineReleaseTest, RepeatedReleaseAnsweredAfterTheDeadlineIsLost) {
   Waiter& waiter = Hold();
-  const base::Instant deadline = machine().Deadline(waiter.tenure);
-  Release(waiter.tenure);
+  const base::Instant deadline = machine().Deadline(waiter.hold);
+  Release(waiter.hold);
   Hear(Fetch(Operation::kRelease), Silence());
   PassTo(machine().next_send());
   const Send again = Fetch(Operation::kRelease);
   PassTo(deadline);
   Hear(again, NotHeld());
-  EXPECT_EQ(machine().Outcome(waiter.tenure).kind, Kind::kLost);
+  EXPECT_EQ(machine().Outcome(waiter.hold).kind, Kind::kLost);
 }
 
 TEST_F(LockMachineReleaseTest, FirstReleaseThatFindsNothingIsLost) {
   Waiter& waiter = Hold();
-  Release(waiter.tenure);
+  Release(waiter.hold);
   Hear(Fetch(Operation::kRelease), Silence(/*may_have_executed=*/false));
   PassTo(machine().next_send());
   Hear(Fetch(Operation::kRelease), NotHeld());
-  EXPECT_EQ(machine().Outcome(waiter.tenure).kind, Kind::kLost);
+  EXPECT_EQ(machine().Outcome(waiter.hold).kind, Kind::kLost);
 }
 
 TEST_F(LockMachineReleaseTest, LateConfirmationIsDone) {
   Waiter& waiter = Hold();
-  Release(waiter.tenure);
+  Release(waiter.hold);
   const Send release = Fetch(Operation::kRelease);
   Pass(kLease * 2);
   Hear(release, ReleasedThen());
-  EXPECT_EQ(machine().Outcome(waiter.tenure).kind, Kind::kDone);
+  EXPECT_EQ(machine().Outcome(waiter.hold).kind, Kind::kDone);
 }
 
 TEST_F(LockMachineReleaseTest, RefusedReleaseTellsWhy) {
   Waiter& waiter = Hold();
-  Release(waiter.tenure);
+  Release(waiter.hold);
   Hear(Fetch(Operation::kRelease), Refusal(absl::PermissionDeniedError("NOPERM")));
   EXPECT_TRUE(Quiet());
-  const Released outcome = machine().Outcome(waiter.tenure);
+  const Released outcome = machine().Outcome(waiter.hold);
   EXPECT_EQ(outcome.kind, Kind::kRefused);
   EXPECT_TRUE(absl::IsPermissionDenied(outcome.failure));
   EXPECT_TRUE(machine().idle());
@@ -107,17 +107,17 @@ TEST_F(LockMachineReleaseTest, RefusedReleaseTellsWhy) {
 
 TEST_F(LockMachineReleaseTest, ReleaseThatWasNotSentIsRepeatedWhateverTheReason) {
   Waiter& waiter = Hold();
-  Release(waiter.tenure);
+  Release(waiter.hold);
   for (const absl::Status& refusal :
        {absl::PermissionDeniedError("NOAUTH"), absl::FailedPreconditionError("maxmemory-policy")}) {
     Hear(Fetch(Operation::kRelease), NotSent(refusal));
-    const Released outcome = machine().Outcome(waiter.tenure);
+    const Released outcome = machine().Outcome(waiter.hold);
     EXPECT_EQ(outcome.kind, Kind::kUnderWay);
     EXPECT_EQ(outcome.failure.code(), refusal.code());
     PassTo(machine().next_send());
   }
   Hear(Fetch(Operation::kRelease), ReleasedThen());
-  EXPECT_EQ(machine().Outcome(waiter.tenure).kind, Kind::kDone);
+  EXPECT_EQ(machine().Outcome(waiter.hold).kind, Kind::kDone);
 }
 
 TEST_F(LockMachineReleaseTest, CancelThatWasNotSentIsRepeatedWhateverTheReason) {
@@ -132,7 +132,7 @@ TEST_F(LockMachineReleaseTest, CancelThatWasNotSentIsRepeatedWhateverTheReason) 
 TEST_F(LockMachineReleaseTest, ReleaseIsRepeatedUntilTheLeaseIsOver) {
   Waiter& waiter = Hold();
   const base::Instant over = now() + kLease;
-  Release(waiter.tenure);
+  Release(waiter.hold);
   int tries = 0;
   while (!machine().next_send().is_infinite()) {
     PassTo(machine().next_send());
@@ -143,12 +143,12 @@ TEST_F(LockMachineReleaseTest, ReleaseIsRepeatedUntilTheLeaseIsOver) {
   }
   EXPECT_EQ(now(), over);
   EXPECT_THAT(tries, ::testing::AllOf(::testing::Ge(6), ::testing::Le(30)));
-  EXPECT_EQ(machine().Outcome(waiter.tenure).kind, Kind::kLost);
+  EXPECT_EQ(machine().Outcome(waiter.hold).kind, Kind::kLost);
   EXPECT_TRUE(machine().idle());
 }
 
 TEST_F(LockMachineReleaseTest, ATryIsNotRefusedByAHoldOfOursWhoseReleaseItOvertook) {
-  Release(Hold().tenure);
+  Release(Hold().hold);
   for (int i = 0; i < 4; ++i) {  // so that it is repeated late
     PassTo(machine().next_send());
     Hear(Fetch(Operation::kRelease), Silence());
@@ -166,7 +166,7 @@ TEST_F(LockMachineReleaseTest, ATryIsNotRefusedByAHoldOfOursWhoseReleaseItOverto
 }
 
 TEST_F(LockMachineReleaseTest, ATryIsRefusedAtOnceWhereARefusedReleaseKeepsTheLock) {
-  Release(Hold().tenure);
+  Release(Hold().hold);
   Hear(Fetch(Operation::kRelease), Refusal(absl::ResourceExhaustedError("OOM")));
   PassTo(machine().next_send());
   Hear(Fetch(Operation::kRelease), Refusal(absl::ResourceExhaustedError("OOM")));
@@ -177,11 +177,11 @@ TEST_F(LockMachineReleaseTest, ATryIsRefusedAtOnceWhereARefusedReleaseKeepsTheLo
 
 TEST_F(LockMachineReleaseTest, FullMemoryDelaysAReleaseAndDoesNotEndIt) {
   Waiter& waiter = Hold();
-  Release(waiter.tenure);
+  Release(waiter.hold);
   Hear(Fetch(Operation::kRelease), Refusal(absl::ResourceExhaustedError("OOM")));
   PassTo(machine().next_send());
   Hear(Fetch(Operation::kRelease), ReleasedThen());
-  EXPECT_EQ(machine().Outcome(waiter.tenure).kind, Kind::kDone);
+  EXPECT_EQ(machine().Outcome(waiter.hold).kind, Kind::kDone);
 }
 
 TEST_F(LockMachineReleaseTest, ReleaseCrossesARenewal) {
@@ -189,7 +189,7 @@ TEST_F(LockMachineReleaseTest, ReleaseCrossesARenewal) {
   Pass(kThird);
   const Send renewal = Fetch(Operation::kRenew);
   EXPECT_TRUE(machine().Wants(renewal));
-  Release(waiter.tenure);
+  Release(waiter.hold);
   EXPECT_FALSE(machine().Wants(renewal));
   const Send release = Fetch(Operation::kRelease);
   EXPECT_TRUE(Quiet());
@@ -199,7 +199,7 @@ TEST_F(LockMachineReleaseTest, ReleaseCrossesARenewal) {
   EXPECT_FALSE(Valid(waiter));
   Pass(kLease);
   EXPECT_TRUE(Quiet()) << "no renewal after a release";
-  machine().Forget(waiter.tenure);
+  machine().Forget(waiter.hold);
   EXPECT_TRUE(machine().idle());
 }
 
@@ -207,22 +207,22 @@ TEST_F(LockMachineReleaseTest, LateRenewalOfAnEarlierHoldDoesNotTouchTheNext) {
   Waiter& first = Hold();
   Pass(kThird);
   const Send renewal = Fetch(Operation::kRenew);
-  Release(first.tenure);
+  Release(first.hold);
   Hear(Fetch(Operation::kRelease), ReleasedThen());
-  machine().Forget(first.tenure);
+  machine().Forget(first.hold);
   Waiter& second = Hold();
-  const base::Instant deadline = machine().Deadline(second.tenure);
+  const base::Instant deadline = machine().Deadline(second.hold);
   Hear(renewal, NotHeld());
   EXPECT_TRUE(Valid(second));
   Hear(renewal, Held());
-  EXPECT_EQ(machine().Deadline(second.tenure), deadline);
+  EXPECT_EQ(machine().Deadline(second.hold), deadline);
 }
 
 TEST_F(LockMachineReleaseTest, BidOfTheNextTravelsWithTheReleaseOnce) {
   auto [holder, other] = Contended({.local_window = absl::ZeroDuration()}, {.thread = 2});
-  Release(holder->tenure);
+  Release(holder->hold);
   const Send release = Fetch(Operation::kRelease);
-  EXPECT_NE(release.bid.hold, 0U);
+  EXPECT_NE(release.bid.grant, 0U);
   EXPECT_EQ(release.bid.attempt, 1U);
   EXPECT_TRUE(machine().Wants(release));
   EXPECT_TRUE(Quiet());
@@ -236,9 +236,9 @@ TEST_F(LockMachineReleaseTest, BidOfTheNextTravelsWithTheReleaseOnce) {
   }
   ASSERT_EQ(sends.size(), 2U);
   if (sends[0].operation != Operation::kRelease) std::swap(sends[0], sends[1]);
-  EXPECT_EQ(sends[0].bid.hold, 0U);
+  EXPECT_EQ(sends[0].bid.grant, 0U);
   EXPECT_EQ(sends[1].operation, Operation::kAcquire);
-  EXPECT_EQ(sends[1].bid.hold, release.bid.hold);
+  EXPECT_EQ(sends[1].bid.grant, release.bid.grant);
   EXPECT_EQ(sends[1].bid.attempt, 2U);
   Hear(sends[1], Granted());
   EXPECT_EQ(other->state, State::kGranted);
@@ -246,27 +246,27 @@ TEST_F(LockMachineReleaseTest, BidOfTheNextTravelsWithTheReleaseOnce) {
 
 TEST_F(LockMachineReleaseTest, ReleaseThatFoundNothingHasQueuedNothing) {
   auto [holder, other] = Contended({.local_window = absl::ZeroDuration()}, {.thread = 2});
-  Release(holder->tenure);
+  Release(holder->hold);
   const Send release = Fetch(Operation::kRelease);
   Hear(release, NotHeld());
-  EXPECT_EQ(machine().Outcome(holder->tenure).kind, Kind::kLost);
+  EXPECT_EQ(machine().Outcome(holder->hold).kind, Kind::kLost);
   Hear(Fetch(Operation::kAcquire), Granted());
   EXPECT_EQ(other->state, State::kGranted);
 }
 
 TEST_F(LockMachineReleaseTest, ReleaseWhoseBidIsNotWantedAnyMoreIsRepeatedWithoutIt) {
   auto [holder, other] = Contended({.local_window = absl::ZeroDuration()}, {.thread = 2});
-  Release(holder->tenure);
+  Release(holder->hold);
   const Send release = Fetch(Operation::kRelease);
   GiveUp(*other);
   EXPECT_TRUE(machine().Wants(release)) << "the tombstone sees to its bid";
   const Send cancel = Fetch(Operation::kCancel);
-  EXPECT_EQ(cancel.hold, release.bid.hold);
+  EXPECT_EQ(cancel.grant, release.bid.grant);
   EXPECT_TRUE(cancel.tombstone);
   Hear(release, Silence(/*may_have_executed=*/false));
   Hear(cancel, Cancelled());
   PassTo(machine().next_send());
-  EXPECT_EQ(Fetch(Operation::kRelease).bid.hold, 0U);
+  EXPECT_EQ(Fetch(Operation::kRelease).bid.grant, 0U);
 }
 
 TEST_F(LockMachineReleaseTest, CancelIsRepeatedUntilItIsAnswered) {
@@ -307,7 +307,7 @@ TEST_F(LockMachineReleaseTest, NothingIsOwedForABidThatWasNeverSent) {
 
 TEST_F(LockMachineReleaseTest, ReconnectedDebtsAreTriedAtOnce) {
   Waiter& waiter = Hold();
-  Release(waiter.tenure);
+  Release(waiter.hold);
   Hear(Fetch(Operation::kRelease), Silence());
   Hear(Fetch(Operation::kRelease), Silence());  // once more at once, on a new connection
   EXPECT_TRUE(Quiet());
@@ -317,7 +317,7 @@ TEST_F(LockMachineReleaseTest, ReconnectedDebtsAreTriedAtOnce) {
 
 TEST_F(LockMachineReleaseTest, HoldByLockThatNobodyCanUnlockIsReleased) {
   Hold({.face = Face::kStd});
-  EndStd();
+  ReleaseStd();
   Hear(Fetch(Operation::kRelease), ReleasedThen());
   EXPECT_TRUE(machine().idle());
 }
@@ -327,13 +327,13 @@ TEST_F(LockMachineReleaseTest, LeaseStaysWhereItsThreadCannotUnlockAnyMore) {
   Waiter& lease = Hold();
   Acquire({.face = Face::kStd});
   Acquire({.face = Face::kStd});
-  EndStd();
+  ReleaseStd();
   EXPECT_TRUE(Valid(lease));
   EXPECT_TRUE(Quiet());
   EXPECT_EQ(machine().OfThread(1).depth, 1U);
-  EXPECT_EQ(Release(lease.tenure).kind, Kind::kUnderWay);
+  EXPECT_EQ(Release(lease.hold).kind, Kind::kUnderWay);
   Hear(Fetch(Operation::kRelease), ReleasedThen());
-  EXPECT_EQ(Release(lease.tenure).kind, Kind::kDone);
+  EXPECT_EQ(Release(lease.hold).kind, Kind::kDone);
 }
 
 TEST_F(LockMachineReleaseTest, LossIsForgottenWhereItsThreadCannotUnlockAnyMore) {
@@ -341,36 +341,36 @@ TEST_F(LockMachineReleaseTest, LossIsForgottenWhereItsThreadCannotUnlockAnyMore)
   Pass(kLease);
   Expire();
   EXPECT_NE(machine().ViewOf(1), nullptr);
-  EndStd();
+  ReleaseStd();
   EXPECT_EQ(machine().ViewOf(1), nullptr);
   EXPECT_EQ(Unlock(1).kind, Kind::kNotHeld);
 }
 
 TEST_F(LockMachineReleaseTest, ReleaseThatWasSettledMeanwhileIsForgottenOnceItIsTold) {
   Waiter& waiter = Hold();
-  Release(waiter.tenure);
+  Release(waiter.hold);
   Hear(Fetch(Operation::kRelease), Silence());
-  EXPECT_EQ(machine().Outcome(waiter.tenure).kind, Kind::kUnderWay);
+  EXPECT_EQ(machine().Outcome(waiter.hold).kind, Kind::kUnderWay);
   Hear(Fetch(Operation::kRelease), ReleasedThen());
   EXPECT_FALSE(machine().idle()) << "somebody may still ask";
-  EXPECT_EQ(Release(waiter.tenure).kind, Kind::kDone);
+  EXPECT_EQ(Release(waiter.hold).kind, Kind::kDone);
   EXPECT_TRUE(machine().idle());
 }
 
-TEST_F(LockMachineReleaseTest, OptionsOutliveTheEventThatEndsTheirTenure) {
+TEST_F(LockMachineReleaseTest, OptionsOutliveTheEventThatEndsTheirHold) {
   std::weak_ptr<const LockOptions> options;
   Waiter& waiter = Hold();
   options = waiter.options;
   waiter.options.reset();
-  Release(waiter.tenure);
+  Release(waiter.hold);
   EXPECT_FALSE(options.expired()) << "a user's destructor would run under the entry's mutex";
 }
 
 TEST_F(LockMachineReleaseTest, UnusedTokensAreGivenBackWithTheRelease) {
   auto [holder, other] = Contended({}, {.thread = 2});
-  Release(holder->tenure);
+  Release(holder->hold);
   EXPECT_EQ(other->state, State::kGranted);
-  Release(other->tenure);
+  Release(other->hold);
   const Send release = Fetch(Operation::kRelease);
   EXPECT_EQ(release.last_used, kToken + 1);
   EXPECT_EQ(release.last_reserved, kToken + 4095);
@@ -380,7 +380,7 @@ TEST_F(LockMachineReleaseTest, RenewalInFlightKeepsTheReleaseAlive) {
   Waiter& waiter = Hold();
   Pass(kThird);
   Fetch(Operation::kRenew);  // may be executed at any time
-  Release(waiter.tenure);
+  Release(waiter.hold);
   const base::Instant released = now();
   while (!machine().next_send().is_infinite()) {
     PassTo(machine().next_send());
@@ -393,7 +393,7 @@ TEST_F(LockMachineReleaseTest, RenewalThatWasExecutedLateKeepsTheReleaseAlive) {
   Waiter& waiter = Hold();
   Pass(kThird);
   const Send renewal = Fetch(Operation::kRenew);
-  Release(waiter.tenure);
+  Release(waiter.hold);
   Pass(kThird);
   Hear(renewal, Held());
   const base::Instant renewed = now();
@@ -423,16 +423,16 @@ TEST_F(LockMachineReleaseTest, UnansweredBidKeepsTheReleaseAlive) {
 
 TEST_F(LockMachineReleaseTest, ReleaseIsFetchedByItsOwnThreadWhateverElseIsDue) {
   Waiter& first = Hold();
-  Release(first.tenure);
+  Release(first.hold);
   Waiter& second = Acquire({.thread = 2});
   GiveUp(second, State::kStopped);
-  EXPECT_FALSE(machine().NextSendOf(first.tenure + 100, now()).has_value());
-  const std::optional<Send> release = machine().NextSendOf(first.tenure, now());
+  EXPECT_FALSE(machine().NextSendOf(first.hold + 100, now()).has_value());
+  const std::optional<Send> release = machine().NextSendOf(first.hold, now());
   ASSERT_TRUE(release.has_value());
   EXPECT_EQ(release->operation, Operation::kRelease);
-  EXPECT_FALSE(machine().NextSendOf(first.tenure, now()).has_value()) << "it is under way";
+  EXPECT_FALSE(machine().NextSendOf(first.hold, now()).has_value()) << "it is under way";
   Hear(*release, ReleasedThen());
-  EXPECT_FALSE(machine().NextSendOf(first.tenure, now()).has_value()) << "it is settled";
+  EXPECT_FALSE(machine().NextSendOf(first.hold, now()).has_value()) << "it is settled";
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ TEST_F(SharedMachineTest, AReaderJoinsAHeldLeaseWithinTheWindowWithoutARoundTrip
   Pass(kWindow - absl::Milliseconds(1));
   const Waiter& second = Acquire({.thread = 2});
   EXPECT_EQ(second.state, State::kGranted);
-  EXPECT_NE(second.tenure, first.tenure);
+  EXPECT_NE(second.hold, first.hold);
   EXPECT_EQ(second.token, first.token);
   EXPECT_TRUE(Valid(first));
   EXPECT_TRUE(Valid(second));
@@ -37,13 +37,13 @@ TEST_F(SharedMachineTest, AReaderJoinsAHeldLeaseWithinTheWindowWithoutARoundTrip
 TEST_F(SharedMachineTest, TheHoldIsReleasedWithTheLastReader) {
   const Waiter& first = Read(1);
   const Waiter& second = Acquire({.thread = 2});
-  EXPECT_EQ(Release(first.tenure).kind, Kind::kDone);
+  EXPECT_EQ(Release(first.hold).kind, Kind::kDone);
   EXPECT_FALSE(Valid(first));
   EXPECT_TRUE(Valid(second));
   EXPECT_TRUE(Quiet());
-  EXPECT_EQ(Release(second.tenure).kind, Kind::kUnderWay);
+  EXPECT_EQ(Release(second.hold).kind, Kind::kUnderWay);
   Hear(Fetch(Operation::kRelease), ReleasedThen());
-  EXPECT_EQ(machine().Outcome(second.tenure).kind, Kind::kDone);
+  EXPECT_EQ(machine().Outcome(second.hold).kind, Kind::kDone);
   EXPECT_TRUE(machine().idle());
 }
 
@@ -58,10 +58,10 @@ TEST_F(SharedMachineTest, AReaderReentersThoughAWriterWaits) {
   Pass(2 * kWindow);
   const Waiter& again = Acquire({.thread = 1});
   EXPECT_EQ(again.state, State::kGranted);
-  EXPECT_EQ(again.tenure, first.tenure);
-  EXPECT_EQ(Release(first.tenure).kind, Kind::kDone);
+  EXPECT_EQ(again.hold, first.hold);
+  EXPECT_EQ(Release(first.hold).kind, Kind::kDone);
   EXPECT_TRUE(Valid(first));
-  EXPECT_EQ(Release(first.tenure).kind, Kind::kUnderWay);
+  EXPECT_EQ(Release(first.hold).kind, Kind::kUnderWay);
 }
 
 TEST_F(SharedMachineTest, AfterTheWindowTheServerIsAskedWhetherReadersMayJoin) {
@@ -162,7 +162,7 @@ TEST_F(SharedMachineTest, AGrantLetsInAllWhoHadComeBeforeItWasAskedFor) {
   Hear(bid, Granted(1));
   EXPECT_EQ(first.state, State::kGranted);
   EXPECT_EQ(second.state, State::kGranted);
-  EXPECT_NE(first.tenure, second.tenure);
+  EXPECT_NE(first.hold, second.hold);
 }
 
 TEST_F(SharedMachineTest, OneBidIsForOneLease) {
@@ -182,11 +182,11 @@ TEST_F(SharedMachineTest, ReadersWhoCameToJoinAHoldThatEndsGetOneOfTheirOwn) {
   Pass(kWindow);
   Waiter& second = Acquire({.thread = 2});
   const Send probe = Fetch(Operation::kRenew);
-  EXPECT_EQ(Release(first.tenure).kind, Kind::kUnderWay);
+  EXPECT_EQ(Release(first.hold).kind, Kind::kUnderWay);
   const Send release = Fetch(Operation::kRelease);
-  EXPECT_EQ(release.bid.hold, 0) << "readers never queue with a release";
+  EXPECT_EQ(release.bid.grant, 0) << "readers never queue with a release";
   const Send bid = Fetch(Operation::kAcquire);
-  EXPECT_NE(bid.hold, release.hold);
+  EXPECT_NE(bid.grant, release.grant);
   Hear(probe, HeldWith(0));
   EXPECT_EQ(second.state, State::kWaiting);
   Hear(release, ReleasedThen());
@@ -200,7 +200,7 @@ TEST_F(SharedMachineTest, AReadOfThisClientThatEndsIsNoReasonToCallTheLockBusy) 
   Waiter& second = Acquire({.thread = 2, .patience = Patience::kBounded});
   Fetch(Operation::kRenew);
   Pass(absl::Milliseconds(1));
-  EXPECT_EQ(Release(first.tenure).kind, Kind::kUnderWay);
+  EXPECT_EQ(Release(first.hold).kind, Kind::kUnderWay);
   EXPECT_FALSE(machine().KnowsWhy(second));
   GiveUp(second);
   EXPECT_EQ(second.state, State::kFailed);
@@ -211,7 +211,7 @@ TEST_F(SharedMachineTest, AManualHoldIsOneReadersAlsoWhereTwoComeAtOnce) {
   EXPECT_EQ(Acquire({.thread = 2, .manual = true}).state, State::kElsewhere);
   Hear(Fetch(Operation::kAcquire), Granted());
   EXPECT_EQ(first.state, State::kGranted);
-  EXPECT_EQ(machine().tenures().size(), 1);
+  EXPECT_EQ(machine().holds().size(), 1);
 }
 
 TEST_F(SharedMachineTest, HoweverManyLoseAHoldEachIsToldWhoAsksLate) {

@@ -25,12 +25,12 @@ TEST_F(PermitMachineTest, GivesNoTokensBack) {
   Waiter& waiter = Acquire({.permits = 3});
   Hear(Fetch(Operation::kAcquire), Permitted());
   EXPECT_EQ(waiter.token, FencingToken());
-  EXPECT_EQ(Release(waiter.tenure).kind, Kind::kUnderWay);
+  EXPECT_EQ(Release(waiter.hold).kind, Kind::kUnderWay);
   const Send release = Fetch(Operation::kRelease);
   EXPECT_EQ(release.last_used, release.last_reserved);
   EXPECT_FALSE(release.tombstone);
   Hear(release, ReleasedThen());
-  EXPECT_EQ(machine().Outcome(waiter.tenure).kind, Kind::kDone);
+  EXPECT_EQ(machine().Outcome(waiter.hold).kind, Kind::kDone);
   EXPECT_TRUE(machine().idle());
 }
 
@@ -38,37 +38,37 @@ TEST_F(PermitMachineTest, AHoldNeverPassesOnToWhoWaitsHere) {
   Waiter& holder = Acquire({.thread = 1});
   Hear(Fetch(Operation::kAcquire), Permitted());
   const Waiter& other = Acquire({.thread = 2});
-  Release(holder.tenure);
+  Release(holder.hold);
   EXPECT_EQ(other.state, State::kWaiting);
   const Send release = Fetch(Operation::kRelease);
-  EXPECT_EQ(release.bid.hold, 0U);
-  EXPECT_NE(Fetch(Operation::kAcquire).hold, release.hold);
+  EXPECT_EQ(release.bid.grant, 0U);
+  EXPECT_NE(Fetch(Operation::kAcquire).grant, release.grant);
 }
 
 TEST_F(PermitMachineTest, AWaiterThatIsToldOfAChangeAsksAtOnce) {
   const Waiter& waiter = Queue({.permits = 3});
   ASSERT_TRUE(Quiet());
-  machine().OnForced(machine().hold(), now());
+  machine().OnForced(machine().grant(), now());
   const Send send = Fetch(Operation::kAcquire);
   Hear(send, Refusal(absl::FailedPreconditionError("too many")));
   EXPECT_EQ(waiter.state, State::kFailed);
   EXPECT_EQ(waiter.failure.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(Fetch(Operation::kCancel).hold, send.hold);  // it may be queued again
+  EXPECT_EQ(Fetch(Operation::kCancel).grant, send.grant);  // it may be queued again
 }
 
 TEST_F(PermitMachineTest, AChangeThatCrossesAHeartbeatIsAskedForAgain) {
   Queue({.permits = 3});
   Pass(kThird);
   const Send heartbeat = Fetch(Operation::kAcquire);
-  machine().OnForced(heartbeat.hold, now());
+  machine().OnForced(heartbeat.grant, now());
   EXPECT_TRUE(Quiet());
   Hear(heartbeat, Queued());
-  EXPECT_EQ(Fetch(Operation::kAcquire).hold, heartbeat.hold);
+  EXPECT_EQ(Fetch(Operation::kAcquire).grant, heartbeat.grant);
 }
 
 TEST_F(PermitMachineTest, AChangeOfAnotherHoldIsNoneOfItsBusiness) {
   Queue();
-  machine().OnForced(machine().hold() + 1, now());
+  machine().OnForced(machine().grant() + 1, now());
   EXPECT_TRUE(Quiet());
 }
 
@@ -88,7 +88,7 @@ class LatchMachineTest : public LockMachineTest {
   void ExpectAllThrough() {
     for (const Waiter* waiter : waiting_) {
       EXPECT_EQ(waiter->state, State::kGranted);
-      EXPECT_EQ(waiter->tenure, 0U);
+      EXPECT_EQ(waiter->hold, 0U);
       EXPECT_TRUE(Woken(*waiter));
     }
     EXPECT_TRUE(Quiet());
@@ -140,7 +140,7 @@ TEST_F(LatchMachineTest, TheQueueIsLeftWithTheLastWaiter) {
   const Send send = QueueAll();
   for (Waiter* waiter : waiting_) GiveUp(*waiter);
   const Send cancel = Fetch(Operation::kCancel);
-  EXPECT_EQ(cancel.hold, send.hold);
+  EXPECT_EQ(cancel.grant, send.grant);
   Hear(cancel, Cancelled());
   EXPECT_TRUE(machine().idle());
 }

@@ -1,5 +1,6 @@
 // What a machine counts of what happens to it.
 #include "src/engine/machine/tally.h"
+
 #include "tests/unit/engine/machine/machine_fixture.h"
 
 namespace redlatch::engine {
@@ -12,7 +13,7 @@ class TallyMachineTest : public LockMachineTest {
   LockStats Counted() {
     LockStats stats;
     machine().tally().AddTo(stats);
-    stats.held = machine().tenures().size();
+    stats.held = machine().holds().size();
     stats.waiting = machine().waiting();
     stats.releasing = machine().releasing();
     stats.released -= stats.releasing;
@@ -21,9 +22,9 @@ class TallyMachineTest : public LockMachineTest {
     return stats;
   }
   void ReleaseAtServer(const Waiter& holder) {
-    Release(holder.tenure);
+    Release(holder.hold);
     Hear(Fetch(Operation::kRelease), ReleasedThen());
-    EXPECT_EQ(machine().Outcome(holder.tenure).kind, Kind::kDone);
+    EXPECT_EQ(machine().Outcome(holder.hold).kind, Kind::kDone);
   }
 };
 
@@ -55,7 +56,7 @@ TEST_F(TallyMachineTest, AHoldIsCountedWithItsWaitAndItsTime) {
 TEST_F(TallyMachineTest, WhatThreadsPassOnIsCountedAsSuch) {
   auto [holder, other] = Contended({}, {.thread = 2});
   Pass(absl::Milliseconds(1));
-  Release(holder->tenure);
+  Release(holder->hold);
   EXPECT_EQ(Counted().acquired, 2);
   EXPECT_EQ(Counted().passed_on, 1);
   EXPECT_EQ(Counted().released, 1);
@@ -70,7 +71,7 @@ TEST_F(TallyMachineTest, TakingItAgainIsNoHoldOfItsOwn) {
   Waiter& again = Acquire();
   EXPECT_EQ(again.state, State::kGranted);
   EXPECT_EQ(Counted().acquired, 1);
-  Release(holder.tenure);
+  Release(holder.hold);
   EXPECT_EQ(Counted().released, 0);
   ReleaseAtServer(holder);
   EXPECT_EQ(Counted().released, 1);
@@ -84,7 +85,7 @@ TEST_F(TallyMachineTest, ReadersOfAHoldAreAHoldEach) {
   EXPECT_EQ(Counted().acquired, 2);
   EXPECT_EQ(Counted().passed_on, 1);
   EXPECT_EQ(Counted().held, 2);
-  Release(first.tenure);
+  Release(first.hold);
   ReleaseAtServer(second);
   EXPECT_EQ(Counted().released, 2);
   EXPECT_EQ(Counted().held, 0);
@@ -146,7 +147,7 @@ TEST_F(TallyMachineTest, ALossIsNoReleaseAndEndsAHold) {
   EXPECT_EQ(Counted().held_for.sum, kValid);
   Pass(absl::Seconds(1));
   while (const auto send = Next()) Hear(*send, NotHeld());
-  EXPECT_EQ(Release(holder.tenure).kind, Kind::kLost);
+  EXPECT_EQ(Release(holder.hold).kind, Kind::kLost);
   EXPECT_EQ(Counted().releases_failed, 0) << "there was nothing to be released";
 }
 
@@ -166,9 +167,9 @@ TEST_F(TallyMachineTest, RenewalsAreCountedAndTheirFailures) {
 
 TEST_F(TallyMachineTest, AReleaseThatFindsNothingHasFailed) {
   Waiter& holder = Hold();
-  Release(holder.tenure);
+  Release(holder.hold);
   Hear(Fetch(Operation::kRelease), NotHeld());
-  EXPECT_EQ(machine().Outcome(holder.tenure).kind, Kind::kLost);
+  EXPECT_EQ(machine().Outcome(holder.hold).kind, Kind::kLost);
   EXPECT_EQ(Counted().released, 0);
   EXPECT_EQ(Counted().releases_failed, 1);
   EXPECT_EQ(Counted().lost, 0);
@@ -176,9 +177,9 @@ TEST_F(TallyMachineTest, AReleaseThatFindsNothingHasFailed) {
 
 TEST_F(TallyMachineTest, AReleaseThatNobodyAsksForAnyMoreFailsOnlyWhenItsLeaseIsOver) {
   Waiter& holder = Hold();
-  Release(holder.tenure);
+  Release(holder.hold);
   Hear(Fetch(Operation::kRelease), Silence());
-  machine().Forget(holder.tenure);
+  machine().Forget(holder.hold);
   EXPECT_EQ(Counted().releases_failed, 0);
   EXPECT_EQ(Counted().releasing, 1);
   Pass(2 * kLease);
@@ -190,21 +191,21 @@ TEST_F(TallyMachineTest, AReleaseThatNobodyAsksForAnyMoreFailsOnlyWhenItsLeaseIs
 
 TEST_F(TallyMachineTest, AReleaseThatIsRefusedIsCountedOnceAndToldOnce) {
   Waiter& holder = Hold();
-  Release(holder.tenure);
+  Release(holder.hold);
   EXPECT_EQ(Counted().releasing, 1);
   Hear(Fetch(Operation::kRelease), Refusal(absl::PermissionDeniedError("NOPERM")));
   ASSERT_EQ(effects().notices.size(), 1U);
   EXPECT_EQ(effects().notices[0].kind, Notice::Kind::kReleaseFailed);
   EXPECT_EQ(effects().notices[0].token, holder.token);
   EXPECT_EQ(effects().notices[0].remaining, kLease);
-  EXPECT_EQ(machine().Outcome(holder.tenure).kind, Kind::kRefused);
+  EXPECT_EQ(machine().Outcome(holder.hold).kind, Kind::kRefused);
   EXPECT_EQ(Counted().released, 0);
   EXPECT_EQ(Counted().releases_failed, 1);
 }
 
 TEST_F(TallyMachineTest, WhatIsReleasedLaterThanItsThreadReleasedItIsReleasedThen) {
   auto [holder, other] = Contended({.local_retakes = 1}, {.thread = 2, .local_retakes = 1});
-  Release(holder->tenure);
+  Release(holder->hold);
   EXPECT_EQ(Counted().releasing, 1) << "it is between two threads";
   GiveUp(*other);
   EXPECT_EQ(Counted().releasing, 1);
@@ -226,7 +227,7 @@ TEST_F(TallyMachineTest, ALostHoldIsNotCountedAgainWhereItsReleaseIsRefused) {
 
 TEST_F(TallyMachineTest, AHoldThatNobodyCanReleaseAnyMoreIsReleased) {
   Hold({.face = Face::kStd});
-  EndStd();
+  ReleaseStd();
   EXPECT_EQ(Counted().releasing, 1);
   Hear(Fetch(Operation::kRelease), ReleasedThen());
   EXPECT_EQ(Counted().released, 1);

@@ -85,7 +85,7 @@ TEST_F(LockMachineWaitingTest, PatientWaiterBehindATryAsksAgain) {
   EXPECT_EQ(patient.state, State::kWaiting);
   const Send second = Fetch(Operation::kAcquire);
   EXPECT_TRUE(second.bid.wait);
-  EXPECT_EQ(second.bid.hold, first.bid.hold);
+  EXPECT_EQ(second.bid.grant, first.bid.grant);
 }
 
 TEST_F(LockMachineWaitingTest, QueuedWaiterSendsHeartbeatsOnly) {
@@ -294,7 +294,7 @@ TEST_F(LockMachineWaitingTest, OutOfTimeAfterTheLockWasSeenTakenIsBusy) {
       {.local_window = absl::ZeroDuration()},
       {.thread = 2, .patience = Patience::kBounded, .local_window = absl::ZeroDuration()});
   Pass(absl::Milliseconds(20));
-  Release(holder->tenure);
+  Release(holder->hold);
   Fetch(Operation::kRelease);
   GiveUp(*other);
   EXPECT_EQ(other->state, State::kBusy);
@@ -333,7 +333,7 @@ TEST_F(LockMachineWaitingTest, NextOfEqualTermsInheritsTheBid) {
   Waiter& next = Acquire({.thread = 2});
   GiveUp(head);
   EXPECT_TRUE(Quiet());
-  EXPECT_TRUE(HearGrant({.hold = kFirst, .attempt = 1, .token = kToken, .claim = kLease}));
+  EXPECT_TRUE(HearGrant({.grant = kFirst, .attempt = 1, .token = kToken, .claim = kLease}));
   EXPECT_EQ(next.state, State::kGranted);
 }
 
@@ -342,11 +342,11 @@ TEST_F(LockMachineWaitingTest, NextOfOtherTermsGetsAFreshBid) {
   Waiter& next = Acquire({.thread = 2, .lease = 2 * kLease});
   GiveUp(head);
   const Send cancel = Fetch(Operation::kCancel);
-  EXPECT_EQ(cancel.hold, kFirst);
+  EXPECT_EQ(cancel.grant, kFirst);
   const Send bid = Fetch(Operation::kAcquire);
-  EXPECT_NE(bid.bid.hold, kFirst);
+  EXPECT_NE(bid.bid.grant, kFirst);
   EXPECT_EQ(bid.bid.terms.lease, 2 * kLease);
-  EXPECT_TRUE(HearGrant({.hold = kFirst, .attempt = 1, .token = kToken, .claim = kLease}));
+  EXPECT_TRUE(HearGrant({.grant = kFirst, .attempt = 1, .token = kToken, .claim = kLease}));
   EXPECT_EQ(next.state, State::kWaiting);
   Hear(bid, Granted(0, 2 * kLease));
   EXPECT_EQ(next.state, State::kGranted);

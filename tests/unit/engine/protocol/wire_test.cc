@@ -55,8 +55,8 @@ class WireRequest : public ::testing::Test {
 
 constexpr absl::Duration kLease = absl::Seconds(30);
 
-Bid SomeBid(HoldNumber hold) {
-  return {.hold = hold,
+Bid SomeBid(GrantId grant) {
+  return {.grant = grant,
           .terms = {.lease = kLease},
           .attempt = 3,
           .wait = true,
@@ -66,7 +66,7 @@ Bid SomeBid(HoldNumber hold) {
 
 TEST_F(WireRequest, Acquire) {
   EXPECT_THAT(
-      Words({.operation = Operation::kAcquire, .hold = 7, .lease = kLease, .bid = SomeBid(7)}),
+      Words({.operation = Operation::kAcquire, .grant = 7, .lease = kLease, .bid = SomeBid(7)}),
       ElementsAre("N", kQueue, kWaiters, kFence, kGone7, "|", kHold7, "30000",
                   "64 3 1 10000 0 1795227594499240 30000 0 " + kIdentity.channel, "me"));
   EXPECT_EQ(script_, "acquire");
@@ -77,7 +77,7 @@ TEST_F(WireRequest, LeasesAreRoundedUp) {
   bid.terms = {.lease = absl::Microseconds(1500001), .manual = true};
   bid.wait = false;
   bid.ticket = 0;
-  EXPECT_THAT(Words({.operation = Operation::kAcquire, .hold = 7, .bid = bid}),
+  EXPECT_THAT(Words({.operation = Operation::kAcquire, .grant = 7, .bid = bid}),
               ElementsAre("N", kQueue, kWaiters, kFence, kGone7, "|", kHold7, "1501",
                           "64 3 0 501 1 0 1501 0 " + kIdentity.channel, "me"));
 }
@@ -85,11 +85,11 @@ TEST_F(WireRequest, LeasesAreRoundedUp) {
 TEST_F(WireRequest, AThreadsOwnRequestsLeaveTheOwnerOut) {
   owner_ = kIdentity.client;
   EXPECT_THAT(
-      Words({.operation = Operation::kAcquire, .hold = 7, .lease = kLease, .bid = SomeBid(7)}),
+      Words({.operation = Operation::kAcquire, .grant = 7, .lease = kLease, .bid = SomeBid(7)}),
       ElementsAre("N", kQueue, kWaiters, kFence, kGone7, "|", kHold7, "30000",
                   "64 3 1 10000 0 1795227594499240 30000 0 " + kIdentity.channel));
   EXPECT_THAT(Words({.operation = Operation::kRelease,
-                     .hold = 7,
+                     .grant = 7,
                      .lease = kLease,
                      .last_used = 9,
                      .last_reserved = 9}),
@@ -100,7 +100,7 @@ TEST_F(WireRequest, AThreadsOwnRequestsLeaveTheOwnerOut) {
 TEST_F(WireRequest, AReleaseOfAnExplicitOwnerNamesIt) {
   EXPECT_THAT(
       Words({.operation = Operation::kRelease,
-             .hold = 7,
+             .grant = 7,
              .lease = kLease,
              .last_used = 9,
              .last_reserved = 9}),
@@ -110,7 +110,7 @@ TEST_F(WireRequest, AReleaseOfAnExplicitOwnerNamesIt) {
 TEST_F(WireRequest, AReleaseGivesTokensBackAndLeavesATombstone) {
   owner_ = kIdentity.client;
   EXPECT_THAT(Words({.operation = Operation::kRelease,
-                     .hold = 7,
+                     .grant = 7,
                      .lease = kLease,
                      .tombstone = true,
                      .last_used = 9,
@@ -124,18 +124,18 @@ TEST_F(WireRequest, FurtherKeysAndArgumentsStandLast) {
   plan_.keys = KeyNames("simple", {"simple.more"});
   plan_.extra_args = {"x", "y"};
   EXPECT_THAT(
-      Words({.operation = Operation::kRelease, .hold = 7, .lease = kLease, .bid = SomeBid(8)}),
+      Words({.operation = Operation::kRelease, .grant = 7, .lease = kLease, .bid = SomeBid(8)}),
       ElementsAre("N", kQueue, kWaiters, kFence, kGone7, kGone8, kMore, "|", kHold7, "0 0 0",
                   kIdentity.client, kHold8, "30000",
                   "64 3 1 10000 0 1795227594499240 30000 0 " + kIdentity.channel, kIdentity.client,
                   "x", "y"));
-  EXPECT_THAT(Words({.operation = Operation::kRelease, .hold = 7, .lease = kLease}),
+  EXPECT_THAT(Words({.operation = Operation::kRelease, .grant = 7, .lease = kLease}),
               ElementsAre("N", kQueue, kWaiters, kFence, kMore, "|", kHold7));
 }
 
 TEST_F(WireRequest, AReadersReleaseNeedNotNameIt) {
   plan_.sharing = Sharing::kJoined;
-  EXPECT_THAT(Words({.operation = Operation::kRelease, .hold = 7, .lease = kLease}),
+  EXPECT_THAT(Words({.operation = Operation::kRelease, .grant = 7, .lease = kLease}),
               ElementsAre("N", kQueue, kWaiters, kFence, "|", kHold7));
 }
 
@@ -145,7 +145,7 @@ TEST_F(WireRequest, ABidForPermitsTellsWhatCapacityIsExpected) {
   Bid bid = SomeBid(7);
   bid.block = 3;
   bid.terms.capacity = 8;
-  EXPECT_THAT(Words({.operation = Operation::kAcquire, .hold = 7, .lease = kLease, .bid = bid}),
+  EXPECT_THAT(Words({.operation = Operation::kAcquire, .grant = 7, .lease = kLease, .bid = bid}),
               ElementsAre("N", kQueue, kWaiters, kFence, kGone7, "|", kHold7, "30000",
                           "3 3 1 10000 0 1795227594499240 30000 0 " + kIdentity.channel,
                           kIdentity.client, "8"));
@@ -156,19 +156,19 @@ TEST_F(WireRequest, AWaiterTellsALatchBackWhatItWasTold) {
   owner_ = "latch:1000:x";
   Bid bid = SomeBid(7);
   const size_t words =
-      Words({.operation = Operation::kAcquire, .hold = 7, .lease = kLease, .bid = bid}).size();
+      Words({.operation = Operation::kAcquire, .grant = 7, .lease = kLease, .bid = bid}).size();
   bid.told = {.counts = 2, .last = 1795227594499240};
   const auto told =
-      Words({.operation = Operation::kAcquire, .hold = 7, .lease = kLease, .bid = bid});
+      Words({.operation = Operation::kAcquire, .grant = 7, .lease = kLease, .bid = bid});
   EXPECT_EQ(told.size(), words + 1);
   EXPECT_EQ(told.back(), "2 1795227594499240");
 }
 
 TEST_F(WireRequest, RenewAndCancel) {
-  EXPECT_THAT(Words({.operation = Operation::kRenew, .hold = 7, .lease = kLease}),
+  EXPECT_THAT(Words({.operation = Operation::kRenew, .grant = 7, .lease = kLease}),
               ElementsAre("N", kQueue, kWaiters, kFence, "|", kHold7, "30000"));
   EXPECT_EQ(script_, "renew");
-  EXPECT_THAT(Words({.operation = Operation::kCancel, .hold = 7, .lease = kLease, .block = 64}),
+  EXPECT_THAT(Words({.operation = Operation::kCancel, .grant = 7, .lease = kLease, .block = 64}),
               ElementsAre("N", kQueue, kWaiters, kFence, kGone7, "|", kHold7, "0", "64"));
   EXPECT_EQ(script_, "cancel");
 }
@@ -263,11 +263,11 @@ TEST(WireMessage, GrantWithANameThatHasSpaces) {
   const auto message = ReadMessage(kIdentity, text);
   ASSERT_TRUE(message.has_value());
   EXPECT_EQ(message->kind, Message::Kind::kGrant);
-  EXPECT_EQ(message->grant.hold, 7U);
-  EXPECT_EQ(message->grant.attempt, 3U);
-  EXPECT_EQ(message->grant.token, 1795227594499240U);
-  EXPECT_EQ(message->grant.claim, absl::Seconds(30));
-  EXPECT_EQ(message->grant.others, 5);
+  EXPECT_EQ(message->news.grant, 7U);
+  EXPECT_EQ(message->news.attempt, 3U);
+  EXPECT_EQ(message->news.token, 1795227594499240U);
+  EXPECT_EQ(message->news.claim, absl::Seconds(30));
+  EXPECT_EQ(message->news.others, 5);
   EXPECT_EQ(message->key, "a b ");
 }
 
@@ -275,7 +275,7 @@ TEST(WireMessage, TheHoldMayBeOneThatIsKept) {
   const std::string text = absl::StrCat("grant ", kHold7, "k 3 9 30000 5 N");
   const auto message = ReadMessage(kIdentity, text);
   ASSERT_TRUE(message.has_value());
-  EXPECT_EQ(message->grant.hold, 7U);
+  EXPECT_EQ(message->news.grant, 7U);
 }
 
 TEST(WireMessage, Forced) {
@@ -283,7 +283,7 @@ TEST(WireMessage, Forced) {
   const auto message = ReadMessage(kIdentity, text);
   ASSERT_TRUE(message.has_value());
   EXPECT_EQ(message->kind, Message::Kind::kForced);
-  EXPECT_EQ(message->grant.hold, 7U);
+  EXPECT_EQ(message->news.grant, 7U);
   EXPECT_EQ(message->key, "N");
 }
 
@@ -292,7 +292,7 @@ TEST(WireMessage, HowManyHaveCountedALatchDown) {
   const auto message = ReadMessage(kIdentity, text);
   ASSERT_TRUE(message.has_value());
   EXPECT_EQ(message->kind, Message::Kind::kTold);
-  EXPECT_EQ(message->grant.hold, 7U);
+  EXPECT_EQ(message->news.grant, 7U);
   EXPECT_EQ(message->told.counts, 2U);
   EXPECT_EQ(message->told.last, 1795227594499240U);
   EXPECT_EQ(message->key, "a latch");

@@ -14,21 +14,21 @@
 
 #include "absl/status/status.h"
 #include "absl/time/clock.h"
-#include "src/redis/link/channel.h"
+#include "src/redis/link/shared_connection.h"
 #include "src/redis/wire/codec.h"
 #include "src/redis/wire/errors.h"
-#include "tests/redis/redis/link/channel_fixture.h"
 #include "tests/redis/redis/link/hooked_transport.h"
+#include "tests/redis/redis/link/shared_connection_fixture.h"
 #include "tests/support/punctuality.h"
 #include "tests/support/subprocess.h"
 
 namespace redlatch::redis {
 namespace {
 
-class ChannelRaceTest : public ChannelFixture {
+class SharedConnectionRaceTest : public ChannelFixture {
  protected:
-  std::unique_ptr<Channel> Hooked(absl::Duration spin) {
-    ChannelOptions options;
+  std::unique_ptr<SharedConnection> Hooked(absl::Duration spin) {
+    SharedConnectionOptions options;
     options.spin = spin;
     options.stall_timeout = absl::InfiniteDuration();
     options.open = redis::Hooked(hooks_);
@@ -52,36 +52,36 @@ class ChannelRaceTest : public ChannelFixture {
   TransportHooks hooks_;
 };
 
-TEST_F(ChannelRaceTest, ALeaderThatSpinsWhileItsWriteIsBlockedSeesThatThereIsRoomAgain) {
-  const auto channel = Hooked(absl::Seconds(1));
+TEST_F(SharedConnectionRaceTest, ALeaderThatSpinsWhileItsWriteIsBlockedSeesThatThereIsRoomAgain) {
+  const auto connection = Hooked(absl::Seconds(1));
   BlockOneWrite();
-  std::thread leader([&] { EXPECT_EQ(Echo(*channel, "first", In(absl::Seconds(5))), "first"); });
+  std::thread leader([&] { EXPECT_EQ(Echo(*connection, "first", In(absl::Seconds(5))), "first"); });
   EXPECT_TRUE(AwaitRead());
-  EXPECT_EQ(Echo(*channel, "second", In(absl::Seconds(5))), "second");
+  EXPECT_EQ(Echo(*connection, "second", In(absl::Seconds(5))), "second");
   leader.join();
 }
 
-TEST_F(ChannelRaceTest, ALeaderThatSpinsForgetsAFollowersBytesWithTheFollower) {
-  const auto channel = Hooked(absl::Seconds(1));
+TEST_F(SharedConnectionRaceTest, ALeaderThatSpinsForgetsAFollowersBytesWithTheFollower) {
+  const auto connection = Hooked(absl::Seconds(1));
   BlockOneWrite();
-  std::thread leader([&] { EXPECT_EQ(Echo(*channel, "first", In(absl::Seconds(5))), "first"); });
+  std::thread leader([&] { EXPECT_EQ(Echo(*connection, "first", In(absl::Seconds(5))), "first"); });
   EXPECT_TRUE(AwaitRead());
-  (void)channel->Call({"ECHO", "impatient"}, In(absl::Milliseconds(1)));
+  (void)connection->Call({"ECHO", "impatient"}, In(absl::Milliseconds(1)));
   leader.join();
 }
 
 // Another's big command that waits to be sent costs those who give up no time.
-TEST_F(ChannelRaceTest, ManyWhoGiveUpBehindABigUnsentCommandReturnInTime) {
+TEST_F(SharedConnectionRaceTest, ManyWhoGiveUpBehindABigUnsentCommandReturnInTime) {
   constexpr int kThreads = 64;
   proxy_.Hold(support::Direction::kToServer);
-  const auto channel = Proxied({.open = redis::Hooked(hooks_)});
+  const auto connection = Proxied({.open = redis::Hooked(hooks_)});
   const Command big_command{"ECHO", std::string(size_t{20} << 20, 'b')};
-  std::thread big([&] { (void)channel->Call(big_command, In(absl::Milliseconds(800))); });
+  std::thread big([&] { (void)connection->Call(big_command, In(absl::Milliseconds(800))); });
   EXPECT_TRUE(Await([&] { return hooks_.writes > 0; }));  // the handshake: its command waits
   const base::Instant deadline = In(absl::Milliseconds(500));
   Punctuality punctuality;
   InThreads(kThreads, [&](int thread) {
-    const auto reply = channel->Call({"ECHO", std::to_string(thread)}, deadline);
+    const auto reply = connection->Call({"ECHO", std::to_string(thread)}, deadline);
     punctuality.Note(deadline);
     EXPECT_EQ(reply.status().code(), absl::StatusCode::kUnavailable);
     EXPECT_FALSE(MayHaveExecuted(reply.status()));
@@ -91,7 +91,7 @@ TEST_F(ChannelRaceTest, ManyWhoGiveUpBehindABigUnsentCommandReturnInTime) {
 }
 
 // Lets a write fail after so many bytes of it; those before it go out.
-class BrokenWriteTest : public ChannelRaceTest {
+class BrokenWriteTest : public SharedConnectionRaceTest {
  protected:
   void BreakNextWriteAfter(size_t bytes_that_pass) {
     hooks_.write = [bytes_that_pass, broken = std::make_shared<std::atomic<int>>(0)](
@@ -109,22 +109,22 @@ class BrokenWriteTest : public ChannelRaceTest {
     };
   }
 
-  const std::unique_ptr<Channel> channel_ = Hooked(absl::ZeroDuration());
+  const std::unique_ptr<SharedConnection> connection_ = Hooked(absl::ZeroDuration());
 };
 
 TEST_F(BrokenWriteTest, ACommandOfWhichNoByteWasWrittenGoesOnWithTheNextConnection) {
   BreakNextWriteAfter(0);
-  EXPECT_EQ(Text(channel_->Call({"INCR", "counter"}, In(kPatience))), "1");
-  EXPECT_EQ(channel_->stats().connects, 2);
-  EXPECT_EQ(channel_->stats().breaks, 1);
+  EXPECT_EQ(Text(connection_->Call({"INCR", "counter"}, In(kPatience))), "1");
+  EXPECT_EQ(connection_->stats().connects, 2);
+  EXPECT_EQ(connection_->stats().breaks, 1);
 }
 
 TEST_F(BrokenWriteTest, ACommandWrittenInPartMayHaveExecuted) {
   BreakNextWriteAfter(5);
-  const auto reply = channel_->Call({"INCR", "counter"}, In(kPatience));
+  const auto reply = connection_->Call({"INCR", "counter"}, In(kPatience));
   EXPECT_EQ(reply.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_TRUE(MayHaveExecuted(reply.status()));
-  EXPECT_EQ(Text(channel_->Call({"GET", "counter"}, In(kPatience))), "nil");
+  EXPECT_EQ(Text(connection_->Call({"GET", "counter"}, In(kPatience))), "nil");
 }
 
 TEST_F(BrokenWriteTest, NoHalfOfABatchIsSentAgain) {
@@ -132,28 +132,28 @@ TEST_F(BrokenWriteTest, NoHalfOfABatchIsSentAgain) {
   for (int i = 0; i < 3; ++i) commands.push_back({"INCR", "counter"});
   BreakNextWriteAfter(commands[0].bytes().size() + 3);
   std::vector<absl::StatusOr<Reply>> replies(commands.size());
-  channel_->CallBatch(commands, In(kPatience), absl::MakeSpan(replies));
+  connection_->CallBatch(commands, In(kPatience), absl::MakeSpan(replies));
   for (const auto& reply : replies) {
     EXPECT_EQ(reply.status().code(), absl::StatusCode::kUnavailable);
     EXPECT_TRUE(MayHaveExecuted(reply.status()));
   }
-  EXPECT_THAT(Text(channel_->Call({"GET", "counter"}, In(kPatience))),
+  EXPECT_THAT(Text(connection_->Call({"GET", "counter"}, In(kPatience))),
               ::testing::AnyOf("nil", "\"1\""));
 }
 
 TEST_F(BrokenWriteTest, AForgottenCommandThatWasNotWrittenIsNotSentLater) {
   BreakNextWriteAfter(0);
-  (void)channel_->Send({"INCR", "counter"});
-  EXPECT_EQ(Echo(*channel_, "next"), "next");
-  EXPECT_EQ(Text(channel_->Call({"GET", "counter"}, In(kPatience))), "nil");
+  (void)connection_->Send({"INCR", "counter"});
+  EXPECT_EQ(Echo(*connection_, "next"), "next");
+  EXPECT_EQ(Text(connection_->Call({"GET", "counter"}, In(kPatience))), "nil");
 }
 
 // A follower writes while the leader finds the connection closed: the write succeeds, and its
 // writer comes back to a connection that is no more.
-class WriterComesBackLateTest : public ChannelRaceTest {
+class WriterComesBackLateTest : public SharedConnectionRaceTest {
  protected:
   // Runs `meanwhile` where the leader waits for the writer. What the follower's INCR got.
-  absl::StatusOr<Reply> Run(Channel& channel, const std::function<void()>& meanwhile) {
+  absl::StatusOr<Reply> Run(SharedConnection& connection, const std::function<void()>& meanwhile) {
     std::atomic<bool> leader_waits{false};
     std::atomic<bool> written{false};
     std::atomic<bool> closed{false};
@@ -174,9 +174,9 @@ class WriterComesBackLateTest : public ChannelRaceTest {
       meanwhile();
       return put;
     };
-    std::thread leader([&] { (void)channel.Call({"PING"}, In(kPatience)); });
+    std::thread leader([&] { (void)connection.Call({"PING"}, In(kPatience)); });
     EXPECT_TRUE(Await([&] { return leader_waits.load(); }));
-    absl::StatusOr<Reply> reply = channel.Call({"INCR", "counter"}, In(kPatience));
+    absl::StatusOr<Reply> reply = connection.Call({"INCR", "counter"}, In(kPatience));
     leader.join();
     hooks_.wait = nullptr;
     hooks_.read = nullptr;
@@ -186,24 +186,24 @@ class WriterComesBackLateTest : public ChannelRaceTest {
 };
 
 TEST_F(WriterComesBackLateTest, WhatItWroteIsNotSentAgain) {
-  const auto channel = Hooked(absl::ZeroDuration());
-  const auto reply = Run(*channel, [] {});
+  const auto connection = Hooked(absl::ZeroDuration());
+  const auto reply = Run(*connection, [] {});
   EXPECT_EQ(reply.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_TRUE(MayHaveExecuted(reply.status()));
-  EXPECT_EQ(Text(channel->Call({"GET", "counter"}, In(kPatience))), "\"1\"");
+  EXPECT_EQ(Text(connection->Call({"GET", "counter"}, In(kPatience))), "\"1\"");
 }
 
 TEST_F(WriterComesBackLateTest, AChildForkedMeanwhileCanDestroyTheChannel) {
-  auto channel = Hooked(absl::ZeroDuration());
-  (void)Run(*channel, [&] {
+  auto connection = Hooked(absl::ZeroDuration());
+  (void)Run(*connection, [&] {
     const auto child = support::Child::Fork([&](support::LinePipe&) {
-      channel.reset();
+      connection.reset();
       return 0;
     });
     const auto ended = child->WaitFor(absl::Seconds(5));
     EXPECT_TRUE(ended.has_value() && ended->success());
   });
-  EXPECT_EQ(Echo(*channel, "goes on"), "goes on");
+  EXPECT_EQ(Echo(*connection, "goes on"), "goes on");
 }
 
 }  // namespace

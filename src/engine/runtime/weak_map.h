@@ -1,5 +1,5 @@
-#ifndef REDLATCH_SRC_ENGINE_RUNTIME_REGISTRY_H_
-#define REDLATCH_SRC_ENGINE_RUNTIME_REGISTRY_H_
+#ifndef REDLATCH_SRC_ENGINE_RUNTIME_WEAK_MAP_H_
+#define REDLATCH_SRC_ENGINE_RUNTIME_WEAK_MAP_H_
 
 #include <map>
 #include <memory>
@@ -14,7 +14,7 @@ namespace redlatch::engine {
 
 // What all objects of one name share on a client, for as long as somebody has it. Thread-safe.
 template <class T>
-class Registry {
+class WeakMap {
  public:
   std::shared_ptr<T> Of(std::string_view name, absl::FunctionRef<std::shared_ptr<T>()> make) {
     const base::MutexLock lock(mu_);
@@ -37,4 +37,4 @@ class Registry {
 
 }  // namespace redlatch::engine
 
-#endif  // REDLATCH_SRC_ENGINE_RUNTIME_REGISTRY_H_
+#endif  // REDLATCH_SRC_ENGINE_RUNTIME_WEAK_MAP_H_

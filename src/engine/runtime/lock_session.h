@@ -1,5 +1,5 @@
-#ifndef REDLATCH_SRC_ENGINE_RUNTIME_HANDLE_H_
-#define REDLATCH_SRC_ENGINE_RUNTIME_HANDLE_H_
+#ifndef REDLATCH_SRC_ENGINE_RUNTIME_LOCK_SESSION_H_
+#define REDLATCH_SRC_ENGINE_RUNTIME_LOCK_SESSION_H_
 
 #include <atomic>
 #include <cstdint>
@@ -17,6 +17,7 @@
 #include "redlatch/lock_info.h"
 #include "redlatch/lock_options.h"
 #include "src/base/clock.h"
+#include "src/engine/machine/held.h"
 #include "src/engine/runtime/core.h"
 #include "src/engine/runtime/entry.h"
 
@@ -45,65 +46,63 @@ struct Want {
   const void* object = nullptr;             // the lock object
   const std::atomic<bool>* gone = nullptr;  // whether that is gone; null: there is none
   FencingToken write_token;                 // as a Waiter's
-  HoldNumber write_hold = 0;                // of a reader: the one that its thread has beside it
+  GrantId write_grant = 0;                  // of a reader: the one that its thread has beside it
 };
 
-struct Won {
-  uint64_t tenure = 0;
-  FencingToken token;
-  std::shared_ptr<TenureView> view = {};  // for a Face::kStatus
-  Silence silence = {};                   // with a tenure of 0
+class LockSession;
+
+// A hold, and the session through which it is released.
+struct SessionHold {
+  std::shared_ptr<LockSession> session;
+  Held held;
 };
 
 // The runtime: a lock object's or a lease's way to its machine. It keeps the machine, and nothing
 // held. Calls run their scripts on the calling thread. Thread-safe; refuses, or does nothing, in a
 // forked child.
-class Handle {
+class LockSession {
  public:
   // `owner`: as the server is to know it; empty: the client's threads.
-  static absl::StatusOr<std::shared_ptr<Handle>> Attach(std::shared_ptr<Core> core,
-                                                        std::string_view name,
-                                                        const std::string& owner, const Plan& plan);
-  ~Handle();
-  Handle(const Handle&) = delete;
-  Handle& operator=(const Handle&) = delete;
+  static absl::StatusOr<std::shared_ptr<LockSession>> Attach(std::shared_ptr<Core> core,
+                                                             std::string_view name,
+                                                             const std::string& owner,
+                                                             const Plan& plan);
+  ~LockSession();
+  LockSession(const LockSession&) = delete;
+  LockSession& operator=(const LockSession&) = delete;
 
   // kFailedPrecondition in a forked child.
   absl::Status Refusal() const { return core_->Refusal(); }
 
   // What the calling thread has already, once more; nothing where it has nothing that it may.
   // Cheap.
-  std::optional<Won> Reenter(Face face);
-  // A tenure of 0: these are readers whom this one may not join; or nothing is held here.
-  absl::StatusOr<Won> Acquire(const Want& want);
-  absl::Status Release(uint64_t tenure);
+  std::optional<Held> Reenter(Face face);
+  // A hold of 0: these are readers whom this one may not join, and `met` takes what the wait has
+  // met so far; or nothing is held here.
+  absl::StatusOr<Held> Acquire(const Want& want, Silence* met = nullptr);
+  absl::Status Release(uint64_t hold);
   // The same, where nobody waits to hear of it.
-  void Drop(uint64_t tenure);
+  void ReleaseQuietly(uint64_t hold);
   // Several holds at several machines of one core: their scripts travel in one write.
-  struct Held {
-    std::shared_ptr<Handle> handle;
-    uint64_t tenure = 0;
-    std::shared_ptr<TenureView> view = {};
-  };
-  static void ReleaseAll(absl::Span<const Held> held);
+  static void ReleaseAll(absl::Span<const SessionHold> holds);
   void Unlock() noexcept;
-  absl::Status Extend(uint64_t tenure, absl::Duration lease);
+  absl::Status Extend(uint64_t hold, absl::Duration lease);
   // The calling thread ends what it does not have: nothing happens, but that it is told.
   void Misuse(std::string_view what);
   // The calling thread, which may have the lock, comes to read.
-  LockMachine::Standing Pin();
+  Held Pin();
 
   // A lock object comes.
-  void Enter() { ++entry_.objects; }
+  void AddObject() { ++entry_.objects; }
   // It goes: its calls that wait end, also those of an Owner; with the last object, what was taken
   // by lock().
-  void Leave(const void* object);
+  void RemoveObject(const void* object);
   // What was taken by lock() ends.
-  void EndStd();
+  void ReleaseStd();
 
-  LockMachine::Standing OfThisThread() const;
+  Held OfThisThread() const;
   // The same, to be shown to the user.
-  Won Current() const;
+  Held Current() const;
   bool in_use() const;  // some thread has it, or is still to unlock what it lost
 
   bool vacant() const;  // nothing is held here, awaited or owed
@@ -123,23 +122,23 @@ class Handle {
   absl::Status About(const absl::Status& status) const;
 
  private:
-  Handle(std::shared_ptr<Core> core, Entry& entry) : core_(std::move(core)), entry_(entry) {}
+  LockSession(std::shared_ptr<Core> core, Entry& entry) : core_(std::move(core)), entry_(entry) {}
 
   // False: the waiter has failed.
   bool Listen(ParkedWaiter& waiter, base::Instant answered_by, const Want& want);
   void Compete(ParkedWaiter& waiter, base::Instant deadline, const Want& want);
-  absl::StatusOr<Won> Result(ParkedWaiter& waiter, const Want& want);
+  absl::StatusOr<Held> Result(ParkedWaiter& waiter, const Want& want);
   struct Ending {
     Released released;
     std::optional<Send> send;
   };
   template <class Event>
   Ending Begin(base::Instant deadline, Event event);
-  Ending BeginRelease(uint64_t tenure, base::Instant deadline);
+  Ending BeginRelease(uint64_t hold, base::Instant deadline);
   void Hear(Ending& ending, const Answer& answer, base::Instant deadline);
   void Follow(Ending& ending, base::Instant deadline);
   absl::Status End(Ending& ending, base::Instant deadline);
-  void Forget(uint64_t tenure);
+  void Forget(uint64_t hold);
   absl::Status ReleaseStatus(const Released& released) const;
   std::string Title() const;
 
@@ -149,4 +148,4 @@ class Handle {
 
 }  // namespace redlatch::engine
 
-#endif  // REDLATCH_SRC_ENGINE_RUNTIME_HANDLE_H_
+#endif  // REDLATCH_SRC_ENGINE_RUNTIME_LOCK_SESSION_H_

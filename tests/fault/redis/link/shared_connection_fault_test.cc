@@ -14,9 +14,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "src/base/parker.h"
-#include "src/redis/link/channel.h"
+#include "src/redis/link/shared_connection.h"
 #include "src/redis/wire/errors.h"
-#include "tests/redis/redis/link/channel_fixture.h"
+#include "tests/redis/redis/link/shared_connection_fixture.h"
 #include "tests/support/punctuality.h"
 #include "tests/support/test_scale.h"
 
@@ -34,7 +34,7 @@ constexpr absl::Duration kPatience = absl::Seconds(60);
 
 struct Fault {
   const char* name;
-  // Does it once; it lasts until the next time, or until the channel has mended it.
+  // Does it once; it lasts until the next time, or until the connection has mended it.
   void (*inject)(TcpProxy& proxy, std::minstd_rand& random);
   absl::Duration pause;  // between two
   bool breaks;           // the connection
@@ -92,10 +92,11 @@ struct Tally {
   std::atomic<int64_t> slow{0};  // 5 ms and more
 };
 
-class ChannelFaultTest : public ChannelFixture, public ::testing::WithParamInterface<Fault> {
+class SharedConnectionFaultTest : public ChannelFixture,
+                                  public ::testing::WithParamInterface<Fault> {
  protected:
-  static ChannelOptions Options() {
-    ChannelOptions options;
+  static SharedConnectionOptions Options() {
+    SharedConnectionOptions options;
     options.stall_timeout = absl::Milliseconds(100);
     options.longest_backoff = absl::Milliseconds(20);  // else most of the time nothing happens
     return options;
@@ -103,7 +104,7 @@ class ChannelFaultTest : public ChannelFixture, public ::testing::WithParamInter
 
   void Call(const std::string& unique) {
     const base::Instant begun = base::Now();
-    const absl::StatusOr<Reply> reply = channel_.Call({"ECHO", unique}, begun + kWait);
+    const absl::StatusOr<Reply> reply = connection_.Call({"ECHO", unique}, begun + kWait);
     punctuality_.Note(begun + kWait);
     if (base::Now() - begun >= absl::Milliseconds(5)) ++tally_.slow;
     if (reply.ok()) {
@@ -117,7 +118,7 @@ class ChannelFaultTest : public ChannelFixture, public ::testing::WithParamInter
   // Whether some call met a fault.
   bool Felt() const {
     if (!GetParam().breaks) return tally_.slow > 0;
-    return channel_.stats().breaks > 0 && tally_.unknown > 0;
+    return connection_.stats().breaks > 0 && tally_.unknown > 0;
   }
 
   // Until the calls are done; how often.
@@ -132,12 +133,12 @@ class ChannelFaultTest : public ChannelFixture, public ::testing::WithParamInter
     return times;
   }
 
-  Channel channel_{UrlOf(proxy_.url()), Options()};
+  SharedConnection connection_{UrlOf(proxy_.url()), Options()};
   Punctuality punctuality_;
   Tally tally_;
 };
 
-TEST_P(ChannelFaultTest, EveryCallerGetsItsOwnReplyOrAnErrorInTime) {
+TEST_P(SharedConnectionFaultTest, EveryCallerGetsItsOwnReplyOrAnErrorInTime) {
   const int commands =
       std::min(support::Scaled(kCommands), support::FullBars() ? kCommands : kCommands / 4);
   const base::Instant begun = base::Now();
@@ -162,7 +163,7 @@ TEST_P(ChannelFaultTest, EveryCallerGetsItsOwnReplyOrAnErrorInTime) {
   EXPECT_EQ(tally_.own + tally_.unsent + tally_.unknown, calls);
   EXPECT_GT(tally_.own, calls / 2) << "the faults leave too little to be said of replies";
   EXPECT_GT(faults, 0);
-  const Channel::Stats stats = channel_.stats();
+  const SharedConnection::Stats stats = connection_.stats();
   if (GetParam().breaks) {
     EXPECT_GT(stats.breaks, 0);
     EXPECT_GT(tally_.unknown, 0);
@@ -170,7 +171,7 @@ TEST_P(ChannelFaultTest, EveryCallerGetsItsOwnReplyOrAnErrorInTime) {
     EXPECT_GT(tally_.slow, 0);
   }
   proxy_.Heal();
-  EXPECT_TRUE(Await([&] { return Echo(channel_, "healed") == "healed"; }));
+  EXPECT_TRUE(Await([&] { return Echo(connection_, "healed") == "healed"; }));
   std::puts(absl::StrCat(GetParam().name, ": ", faults, " faults in ", absl::FormatDuration(took),
                          ", ", stats.breaks, " breaks; ", calls, " calls: ", tally_.own.load(),
                          " own replies, ", tally_.unknown.load(), " unknown, ",
@@ -179,7 +180,7 @@ TEST_P(ChannelFaultTest, EveryCallerGetsItsOwnReplyOrAnErrorInTime) {
                 .c_str());
 }
 
-INSTANTIATE_TEST_SUITE_P(Faults, ChannelFaultTest, ::testing::ValuesIn(kFaults),
+INSTANTIATE_TEST_SUITE_P(Faults, SharedConnectionFaultTest, ::testing::ValuesIn(kFaults),
                          [](const auto& fault) { return std::string(fault.param.name); });
 
 }  // namespace

@@ -1,5 +1,5 @@
 // One round trip: PING over a blocking hiredis connection of the thread's own, against PING over
-// one Channel that all threads share.
+// one SharedConnection that all threads share.
 #include <benchmark/benchmark.h>
 #include <hiredis/hiredis.h>
 
@@ -8,7 +8,7 @@
 #include "absl/time/time.h"
 #include "benchmarks/bench_server.h"
 #include "src/base/clock.h"
-#include "src/redis/link/channel.h"
+#include "src/redis/link/shared_connection.h"
 #include "src/redis/url/url.h"
 #include "src/redis/wire/codec.h"
 
@@ -30,15 +30,16 @@ void BM_RawHiredis_Ping(benchmark::State& state) {
 BENCHMARK(BM_RawHiredis_Ping)->UseRealTime();
 BENCHMARK(BM_RawHiredis_Ping)->UseRealTime()->Threads(64);
 
-redis::Channel& SharedChannel() {
-  static redis::Channel* const channel = new redis::Channel(*redis::ParseUrl(ServerUrl()));
-  return *channel;
+redis::SharedConnection& SharedChannel() {
+  static redis::SharedConnection* const connection =
+      new redis::SharedConnection(*redis::ParseUrl(ServerUrl()));
+  return *connection;
 }
 
 void BM_Channel_Ping(benchmark::State& state) {
-  redis::Channel& channel = SharedChannel();
+  redis::SharedConnection& connection = SharedChannel();
   for (auto _ : state) {
-    const auto reply = channel.Call(redis::Command{"PING"}, base::Now() + absl::Seconds(1));
+    const auto reply = connection.Call(redis::Command{"PING"}, base::Now() + absl::Seconds(1));
     if (!reply.ok() || reply->type != redis::Reply::Type::kStatus) {
       state.SkipWithError("PING failed");
       break;

@@ -1,5 +1,5 @@
-#ifndef REDLATCH_SRC_REDIS_LINK_CHANNEL_CORE_H_
-#define REDLATCH_SRC_REDIS_LINK_CHANNEL_CORE_H_
+#ifndef REDLATCH_SRC_REDIS_LINK_SHARED_CONNECTION_IMPL_H_
+#define REDLATCH_SRC_REDIS_LINK_SHARED_CONNECTION_IMPL_H_
 
 #include <atomic>
 #include <cstddef>
@@ -19,8 +19,8 @@
 #include "src/base/wake_event.h"
 #include "src/redis/connect/comeback.h"
 #include "src/redis/connect/connector.h"
-#include "src/redis/link/channel.h"
 #include "src/redis/link/pipeline.h"
+#include "src/redis/link/shared_connection.h"
 #include "src/redis/link/spin_policy.h"
 #include "src/redis/transport/transport.h"
 #include "src/redis/url/url.h"
@@ -29,12 +29,12 @@
 
 namespace redlatch::redis {
 
-// A Channel within the process that made it; the same contracts.
-class Channel::Core {
+// A SharedConnection within the process that made it; the same contracts.
+class SharedConnection::Impl {
  public:
-  Core(const Url& url, ChannelOptions options);
-  Core(const Core&) = delete;
-  Core& operator=(const Core&) = delete;
+  Impl(const Url& url, SharedConnectionOptions options);
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
 
   // In a forked child, in place of destruction: closes the descriptors and touches nothing else.
   // Threads that are not there any more may have been in the midst of it.
@@ -79,7 +79,7 @@ class Channel::Core {
 
   void InterruptLeader() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  const ChannelOptions options_;
+  const SharedConnectionOptions options_;
   const std::string server_;
 
   mutable base::Mutex mu_;
@@ -118,4 +118,4 @@ class Channel::Core {
 
 }  // namespace redlatch::redis
 
-#endif  // REDLATCH_SRC_REDIS_LINK_CHANNEL_CORE_H_
+#endif  // REDLATCH_SRC_REDIS_LINK_SHARED_CONNECTION_IMPL_H_

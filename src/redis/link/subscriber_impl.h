@@ -1,5 +1,5 @@
-#ifndef REDLATCH_SRC_REDIS_LINK_SUBSCRIBER_CORE_H_
-#define REDLATCH_SRC_REDIS_LINK_SUBSCRIBER_CORE_H_
+#ifndef REDLATCH_SRC_REDIS_LINK_SUBSCRIBER_IMPL_H_
+#define REDLATCH_SRC_REDIS_LINK_SUBSCRIBER_IMPL_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -31,12 +31,12 @@
 namespace redlatch::redis {
 
 // A Subscriber within the process that made it; the same contracts.
-class Subscriber::Core {
+class Subscriber::Impl {
  public:
-  Core(const Url& url, SubscriberOptions options);
-  ~Core();
-  Core(const Core&) = delete;
-  Core& operator=(const Core&) = delete;
+  Impl(const Url& url, SubscriberOptions options);
+  ~Impl();
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
 
   // In a forked child, in place of destruction: closes the descriptors and touches nothing else.
   // Threads that are not there any more may have been in the midst of it.
@@ -67,7 +67,7 @@ class Subscriber::Core {
   };
   using SubscriptionPtr = std::shared_ptr<Subscription>;
   enum class Verb : uint8_t { kSubscribe, kUnsubscribe, kPing };
-  struct Request {
+  struct ChannelRequest {
     Verb verb;
     SubscriptionPtr subscription;  // null for kPing
   };
@@ -97,7 +97,7 @@ class Subscriber::Core {
   // What follows is the reader's.
   // One wait, and what came of it; `guest`, where there is one, ends the wait.
   void Serve(base::Parker* guest, base::Instant deadline);
-  void Ask(const Request& request);
+  void Ask(const ChannelRequest& request);
   void Flush();
   void ReadSome();
   void Handle(const Reply& reply);
@@ -119,7 +119,7 @@ class Subscriber::Core {
   bool ping_ ABSL_GUARDED_BY(mu_) = false;       // the reader is to ask
   std::optional<Peer> peer_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, SubscriptionPtr, std::less<>> subscriptions_ ABSL_GUARDED_BY(mu_);
-  std::vector<Request> requests_ ABSL_GUARDED_BY(mu_);  // to be sent, in this order
+  std::vector<ChannelRequest> requests_ ABSL_GUARDED_BY(mu_);  // to be sent, in this order
   absl::Status last_failure_ ABSL_GUARDED_BY(mu_);
   uint64_t refusals_ ABSL_GUARDED_BY(mu_) = 0;  // attempts that the server has refused
   Stats stats_ ABSL_GUARDED_BY(mu_);
@@ -138,11 +138,11 @@ class Subscriber::Core {
   std::unique_ptr<Transport> transport_;  // null: not connected
   std::optional<std::string> broken_;     // why the connection is to be given up
   std::optional<ReplyParser> parser_;
-  std::string out_;              // what is still to be written
-  std::deque<Request> pending_;  // sent, not answered
-  base::Instant last_read_;      // or, where it is later, when `pending_` stopped being empty
-  size_t restoring_ = 0;         // how many of `pending_` were subscribed when it connected
-  bool lost_ = false;            // since on_live_again last ran
+  std::string out_;                     // what is still to be written
+  std::deque<ChannelRequest> pending_;  // sent, not answered
+  base::Instant last_read_;  // or, where it is later, when `pending_` stopped being empty
+  size_t restoring_ = 0;     // how many of `pending_` were subscribed when it connected
+  bool lost_ = false;        // since on_live_again last ran
   const std::unique_ptr<char[]> buffer_;
 
   std::thread thread_;  // last: it uses all of the above
@@ -150,4 +150,4 @@ class Subscriber::Core {
 
 }  // namespace redlatch::redis
 
-#endif  // REDLATCH_SRC_REDIS_LINK_SUBSCRIBER_CORE_H_
+#endif  // REDLATCH_SRC_REDIS_LINK_SUBSCRIBER_IMPL_H_

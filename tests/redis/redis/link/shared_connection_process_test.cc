@@ -1,4 +1,4 @@
-// What a channel does to its process and its children: fork, exec, signals.
+// What a connection does to its process and its children: fork, exec, signals.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -11,9 +11,9 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "src/redis/link/channel.h"
+#include "src/redis/link/shared_connection.h"
 #include "src/redis/wire/codec.h"
-#include "tests/redis/redis/link/channel_fixture.h"
+#include "tests/redis/redis/link/shared_connection_fixture.h"
 #include "tests/support/subprocess.h"
 #include "tests/support/test_scale.h"
 
@@ -25,22 +25,22 @@ using support::LinePipe;
 
 constexpr absl::Duration kChildsTime = absl::Seconds(10);
 
-class ChannelForkTest : public ChannelFixture {
+class SharedConnectionForkTest : public ChannelFixture {
  protected:
-  // Uses `channel` in every way; whether all of it was refused. In a child.
-  static bool RefusesAll(Channel& channel) {
+  // Uses `connection` in every way; whether all of it was refused. In a child.
+  static bool RefusesAll(SharedConnection& connection) {
     const auto refused = [](const absl::Status& status) {
       return absl::IsFailedPrecondition(status) &&
              status.message().find("forked") != absl::string_view::npos;
     };
     absl::StatusOr<Reply> replies[2];
     const Command commands[] = {{"PING"}, {"PING"}};
-    channel.CallBatch(commands, In(kChildsTime), absl::MakeSpan(replies));
-    return refused(channel.Call({"INCR", "counter"}, In(kChildsTime)).status()) &&
-           refused(channel.Send({"INCR", "counter"})) &&
-           refused(channel.Connect(In(kChildsTime))) && refused(replies[0].status()) &&
-           refused(replies[1].status()) && channel.stats().connects == 0 &&
-           channel.server_info().version.empty() && !channel.server().empty();
+    connection.CallBatch(commands, In(kChildsTime), absl::MakeSpan(replies));
+    return refused(connection.Call({"INCR", "counter"}, In(kChildsTime)).status()) &&
+           refused(connection.Send({"INCR", "counter"})) &&
+           refused(connection.Connect(In(kChildsTime))) && refused(replies[0].status()) &&
+           refused(replies[1].status()) && connection.stats().connects == 0 &&
+           connection.server_info().version.empty() && !connection.server().empty();
   }
 
   static void ExpectSuccess(Child& child) {
@@ -49,50 +49,50 @@ class ChannelForkTest : public ChannelFixture {
     EXPECT_TRUE(ended->success());
   }
 
-  std::string ClientId() { return Text(channel_->Call({"CLIENT", "ID"}, In(kPatience))); }
+  std::string ClientId() { return Text(connection_->Call({"CLIENT", "ID"}, In(kPatience))); }
 
-  std::unique_ptr<Channel> channel_ = Connected(Direct());
+  std::unique_ptr<SharedConnection> connection_ = Connected(Direct());
 };
 
-TEST_F(ChannelForkTest, AChildIsRefusedAndItsParentGoesOn) {
+TEST_F(SharedConnectionForkTest, AChildIsRefusedAndItsParentGoesOn) {
   const std::string id = ClientId();
-  const auto child = Child::Fork([&](LinePipe&) { return RefusesAll(*channel_) ? 0 : 1; });
+  const auto child = Child::Fork([&](LinePipe&) { return RefusesAll(*connection_) ? 0 : 1; });
   ExpectSuccess(*child);
-  EXPECT_EQ(Echo(*channel_, "unharmed"), "unharmed");
+  EXPECT_EQ(Echo(*connection_, "unharmed"), "unharmed");
   EXPECT_EQ(ClientId(), id) << "the parent lost its connection";
   EXPECT_EQ(server_->Text({"GET", "counter"}), "");
 }
 
-TEST_F(ChannelForkTest, AChildThatDestroysTheChannelHarmsNotItsParent) {
+TEST_F(SharedConnectionForkTest, AChildThatDestroysTheChannelHarmsNotItsParent) {
   const std::string id = ClientId();
   const auto child = Child::Fork([&](LinePipe&) {
-    channel_.reset();
+    connection_.reset();
     return 0;
   });
   ExpectSuccess(*child);
-  EXPECT_EQ(Echo(*channel_, "unharmed"), "unharmed");
+  EXPECT_EQ(Echo(*connection_, "unharmed"), "unharmed");
   EXPECT_EQ(ClientId(), id) << "the parent lost its connection";
 }
 
-TEST_F(ChannelForkTest, AChildOfAChannelThatWasNeverConnectedIsRefusedToo) {
-  const auto channel = Direct();
-  const auto child = Child::Fork([&](LinePipe&) { return RefusesAll(*channel) ? 0 : 1; });
+TEST_F(SharedConnectionForkTest, AChildOfAChannelThatWasNeverConnectedIsRefusedToo) {
+  const auto connection = Direct();
+  const auto child = Child::Fork([&](LinePipe&) { return RefusesAll(*connection) ? 0 : 1; });
   ExpectSuccess(*child);
-  EXPECT_EQ(Echo(*channel, "unharmed"), "unharmed");
+  EXPECT_EQ(Echo(*connection, "unharmed"), "unharmed");
 }
 
-TEST_F(ChannelForkTest, AChildMayMakeAChannelOfItsOwn) {
+TEST_F(SharedConnectionForkTest, AChildMayMakeAChannelOfItsOwn) {
   const auto child = Child::Fork([&](LinePipe&) {
     const auto own = Direct();
-    return Echo(*own, "own") == "own" && RefusesAll(*channel_) ? 0 : 1;
+    return Echo(*own, "own") == "own" && RefusesAll(*connection_) ? 0 : 1;
   });
   ExpectSuccess(*child);
-  EXPECT_EQ(Echo(*channel_, "unharmed"), "unharmed");
+  EXPECT_EQ(Echo(*connection_, "unharmed"), "unharmed");
 }
 
-// Whatever another thread is doing at that moment: it may hold the channel's mutex, for ever in
+// Whatever another thread is doing at that moment: it may hold the connection's mutex, for ever in
 // the child.
-TEST_F(ChannelForkTest, ChildrenForkedWhileOtherThreadsCallAreRefusedAndTheParentGoesOn) {
+TEST_F(SharedConnectionForkTest, ChildrenForkedWhileOtherThreadsCallAreRefusedAndTheParentGoesOn) {
   std::atomic<bool> stop{false};
   std::atomic<int> calls{0};
   std::vector<std::thread> threads;
@@ -100,15 +100,15 @@ TEST_F(ChannelForkTest, ChildrenForkedWhileOtherThreadsCallAreRefusedAndTheParen
     threads.emplace_back([&, thread] {
       for (int i = 0; !stop; ++i, ++calls) {
         const std::string unique = absl::StrCat(thread, ":", i);
-        ASSERT_EQ(Echo(*channel_, unique), unique);
+        ASSERT_EQ(Echo(*connection_, unique), unique);
       }
     });
   }
   const int children = support::Scaled(60);
   for (int i = 0; i < children; ++i) {
     const auto child = Child::Fork([&](LinePipe&) {
-      if (!RefusesAll(*channel_)) return 1;
-      channel_.reset();
+      if (!RefusesAll(*connection_)) return 1;
+      connection_.reset();
       return 0;
     });
     ExpectSuccess(*child);
@@ -116,15 +116,15 @@ TEST_F(ChannelForkTest, ChildrenForkedWhileOtherThreadsCallAreRefusedAndTheParen
   stop = true;
   for (std::thread& thread : threads) thread.join();
   EXPECT_GT(calls, children);
-  EXPECT_EQ(channel_->stats().connects, 1);
-  EXPECT_EQ(channel_->stats().breaks, 0);
+  EXPECT_EQ(connection_->stats().connects, 1);
+  EXPECT_EQ(connection_->stats().breaks, 0);
 }
 
 // A child that lives on holds a copy of the descriptor: closing ours alone would end nothing, and
 // what the kernel still has to send would arrive.
-class ChildLivesOnTest : public ChannelForkTest {
+class ChildLivesOnTest : public SharedConnectionForkTest {
  protected:
-  // Forks where `channel` is connected.
+  // Forks where `connection` is connected.
   std::unique_ptr<Child> Fork() {
     return Child::Fork([](LinePipe& parent) {
       parent.ReadLine(absl::InfiniteDuration());
@@ -138,38 +138,38 @@ class ChildLivesOnTest : public ChannelForkTest {
 };
 
 TEST_F(ChildLivesOnTest, AConnectionThatIsGivenUpEnds) {
-  ChannelOptions options;
+  SharedConnectionOptions options;
   options.stall_timeout = absl::Milliseconds(1);
-  const auto channel = Connected(Proxied(options));
+  const auto connection = Connected(Proxied(options));
   const auto child = Fork();
   proxy_.Hold(support::Direction::kToClient, support::Scope::kExisting);
-  EXPECT_FALSE(channel->Call({"PING"}, In(absl::Milliseconds(50))).ok());
-  EXPECT_EQ(Echo(*channel, "anew"), "anew");
-  EXPECT_EQ(channel->stats().connects, 2);
+  EXPECT_FALSE(connection->Call({"PING"}, In(absl::Milliseconds(50))).ok());
+  EXPECT_EQ(Echo(*connection, "anew"), "anew");
+  EXPECT_EQ(connection->stats().connects, 2);
   proxy_.ReleaseHeld();
   EXPECT_TRUE(AwaitOpen(1));
 }
 
 TEST_F(ChildLivesOnTest, WhatWasNotSentOverAConnectionThatIsGivenUpNeverArrives) {
-  ChannelOptions options;
+  SharedConnectionOptions options;
   options.stall_timeout = absl::Milliseconds(1);
-  Channel channel(UrlOf(server_->url()), options);
-  ASSERT_TRUE(channel.Connect(In(kPatience)).ok());
+  SharedConnection connection(UrlOf(server_->url()), options);
+  ASSERT_TRUE(connection.Connect(In(kPatience)).ok());
   const auto child = Fork();
   // More than the server's side takes while it stands still; its last byte stays in our kernel.
   server_->Stop();
   const std::string big(size_t{8} << 20, 'b');
-  EXPECT_FALSE(channel.Call({"SET", "big", big}, In(absl::Milliseconds(200))).ok());
+  EXPECT_FALSE(connection.Call({"SET", "big", big}, In(absl::Milliseconds(200))).ok());
   server_->Continue();
-  EXPECT_EQ(Echo(channel, "anew"), "anew");
+  EXPECT_EQ(Echo(connection, "anew"), "anew");
   EXPECT_EQ(server_->Text({"EXISTS", "big"}), "0");
   EXPECT_TRUE(server_->AwaitInfo("connected_clients", "3")) << server_->Info("connected_clients");
 }
 
 TEST_F(ChildLivesOnTest, TheConnectionEndsWithItsChannel) {
-  auto channel = Connected(Proxied());
+  auto connection = Connected(Proxied());
   const auto child = Fork();
-  channel.reset();
+  connection.reset();
   EXPECT_TRUE(AwaitOpen(0));
 }
 
@@ -182,22 +182,22 @@ int DescriptorsOfAnExecedChild() {
   return count;
 }
 
-TEST_F(ChannelForkTest, AnExecedChildInheritsNoDescriptor) {
-  channel_.reset();
+TEST_F(SharedConnectionForkTest, AnExecedChildInheritsNoDescriptor) {
+  connection_.reset();
   const int before = DescriptorsOfAnExecedChild();
-  channel_ = Connected(Direct());
-  const Channel over_unix(UrlOf(server_->unix_url()));
+  connection_ = Connected(Direct());
+  const SharedConnection over_unix(UrlOf(server_->unix_url()));
   EXPECT_EQ(DescriptorsOfAnExecedChild(), before);
 }
 
-TEST_F(ChannelForkTest, WritingToAConnectionThatTheServerClosedRaisesNoSignal) {
+TEST_F(SharedConnectionForkTest, WritingToAConnectionThatTheServerClosedRaisesNoSignal) {
   ASSERT_NE(signal(SIGPIPE, SIG_DFL), SIG_ERR);  // it would end this process
   for (int i = 0; i < 5; ++i) {
     server_->Kill();
     // The first is answered with a reset, the next finds the pipe broken.
-    for (int k = 0; k < 3; ++k) (void)channel_->Send({"PING"});
+    for (int k = 0; k < 3; ++k) (void)connection_->Send({"PING"});
     server_->Restart();
-    EXPECT_TRUE(Await([&] { return Echo(*channel_, "still here") == "still here"; }));
+    EXPECT_TRUE(Await([&] { return Echo(*connection_, "still here") == "still here"; }));
   }
 }
 

@@ -1,5 +1,6 @@
-// Who waits, who leads, who gives up; what the leader does on the connection is in channel_io.cc.
-#include "src/redis/link/channel.h"
+// Who waits, who leads, who gives up; what the leader does on the connection is in
+// shared_connection_io.cc.
+#include "src/redis/link/shared_connection.h"
 
 #include <sched.h>
 
@@ -8,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/base/status.h"
-#include "src/redis/link/channel_core.h"
+#include "src/redis/link/shared_connection_impl.h"
 #include "src/redis/wire/errors.h"
 
 namespace redlatch::redis {
@@ -19,16 +20,16 @@ constexpr size_t kMostUnreadReplies = 1024;              // of commands that nob
 
 }  // namespace
 
-Channel::Channel(const Url& url, ChannelOptions options)
-    : server_(url.DebugString()), core_(std::make_unique<Core>(url, std::move(options))) {}
+SharedConnection::SharedConnection(const Url& url, SharedConnectionOptions options)
+    : server_(url.DebugString()), impl_(std::make_unique<Impl>(url, std::move(options))) {}
 
-Channel::~Channel() {
+SharedConnection::~SharedConnection() {
   if (!fork_guard_.InForkedChild()) return;
-  core_->Abandon();
-  (void)core_.release();
+  impl_->Abandon();
+  (void)impl_.release();
 }
 
-absl::Status Channel::Refusal() const {
+absl::Status SharedConnection::Refusal() const {
   if (fork_guard_.InForkedChild()) {
     return absl::FailedPreconditionError(
         absl::StrCat("the connection to ", server_,
@@ -37,57 +38,57 @@ absl::Status Channel::Refusal() const {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Reply> Channel::Call(const Command& command, base::Instant deadline) {
+absl::StatusOr<Reply> SharedConnection::Call(const Command& command, base::Instant deadline) {
   absl::StatusOr<Reply> result;
   CallBatch(absl::MakeConstSpan(&command, 1), deadline, absl::MakeSpan(&result, 1));
   return result;
 }
 
-void Channel::CallBatch(absl::Span<const Command> commands, base::Instant deadline,
-                        absl::Span<absl::StatusOr<Reply>> results) {
+void SharedConnection::CallBatch(absl::Span<const Command> commands, base::Instant deadline,
+                                 absl::Span<absl::StatusOr<Reply>> results) {
   if (const absl::Status refused = Refusal(); !refused.ok()) {
     std::fill(results.begin(), results.end(), refused);
     return;
   }
   Exchange mine;
   mine.results = results;
-  core_->Run(commands, mine, deadline);
+  impl_->Run(commands, mine, deadline);
 }
 
-absl::Status Channel::Send(const Command& command) {
+absl::Status SharedConnection::Send(const Command& command) {
   absl::Status refused = Refusal();
-  return refused.ok() ? core_->Send(command) : refused;
+  return refused.ok() ? impl_->Send(command) : refused;
 }
 
-absl::Status Channel::Connect(base::Instant deadline) {
+absl::Status SharedConnection::Connect(base::Instant deadline) {
   if (absl::Status refused = Refusal(); !refused.ok()) return refused;
   const Command ping{"PING"};
   absl::StatusOr<Reply> result;
   Exchange mine;
   mine.results = absl::MakeSpan(&result, 1);
   mine.fail_fast = true;
-  core_->Run(absl::MakeConstSpan(&ping, 1), mine, deadline);
+  impl_->Run(absl::MakeConstSpan(&ping, 1), mine, deadline);
   if (result.ok() && result->is_error()) return ErrorStatus(result->text, server_);
   return result.status();
 }
 
-void Channel::MakeAnew(std::string_view why) {
-  if (!fork_guard_.InForkedChild()) core_->MakeAnew(why);
+void SharedConnection::MakeAnew(std::string_view why) {
+  if (!fork_guard_.InForkedChild()) impl_->MakeAnew(why);
 }
 
-std::optional<Peer> Channel::peer() const {
-  return fork_guard_.InForkedChild() ? std::nullopt : core_->peer();
+std::optional<Peer> SharedConnection::peer() const {
+  return fork_guard_.InForkedChild() ? std::nullopt : impl_->peer();
 }
 
-Channel::Stats Channel::stats() const {
-  return fork_guard_.InForkedChild() ? Stats() : core_->stats();
+SharedConnection::Stats SharedConnection::stats() const {
+  return fork_guard_.InForkedChild() ? Stats() : impl_->stats();
 }
 
-ServerInfo Channel::server_info() const {
-  return fork_guard_.InForkedChild() ? ServerInfo() : core_->server_info();
+ServerInfo SharedConnection::server_info() const {
+  return fork_guard_.InForkedChild() ? ServerInfo() : impl_->server_info();
 }
 
-Channel::Core::Core(const Url& url, ChannelOptions options)
+SharedConnection::Impl::Impl(const Url& url, SharedConnectionOptions options)
     : options_(std::move(options)),
       server_(url.DebugString()),
       comeback_(options_.first_backoff, options_.longest_backoff),
@@ -95,14 +96,14 @@ Channel::Core::Core(const Url& url, ChannelOptions options)
       connector_(url, Handshake::Purpose::kCommands, options_.open),
       buffer_(std::make_unique<char[]>(kReadSize)) {}
 
-void Channel::Core::Abandon() {
+void SharedConnection::Impl::Abandon() {
   transport_.reset();
   connector_.CloseInForkedChild();
   wake_.Close();
 }
 
-void Channel::Core::Run(absl::Span<const Command> commands, Exchange& mine,
-                        base::Instant deadline) {
+void SharedConnection::Impl::Run(absl::Span<const Command> commands, Exchange& mine,
+                                 base::Instant deadline) {
   absl::Status refused;
   bool leading = false;
   mine.begun = base::Now();
@@ -136,7 +137,7 @@ void Channel::Core::Run(absl::Span<const Command> commands, Exchange& mine,
   if (leading || Follow(mine, deadline)) Lead(mine, deadline);
 }
 
-absl::Status Channel::Core::Send(const Command& command) {
+absl::Status SharedConnection::Impl::Send(const Command& command) {
   absl::Status status;
   Exchange drain;  // waits for nothing, and reads what is there
   {
@@ -160,7 +161,7 @@ absl::Status Channel::Core::Send(const Command& command) {
   return status;
 }
 
-bool Channel::Core::Follow(Exchange& mine, base::Instant deadline) {
+bool SharedConnection::Impl::Follow(Exchange& mine, base::Instant deadline) {
   if (const absl::Duration spin = spin_.Length(); spin > absl::ZeroDuration()) {
     const base::Instant until = std::min(deadline, base::Now() + spin);
     while (mine.parker.value() == base::Parker::kArmed && base::Now() < until) sched_yield();
@@ -184,7 +185,7 @@ bool Channel::Core::Follow(Exchange& mine, base::Instant deadline) {
   }
 }
 
-void Channel::Core::Lead(Exchange& mine, base::Instant deadline) {
+void SharedConnection::Impl::Lead(Exchange& mine, base::Instant deadline) {
   mine.parker.Arm();
   Finished finished;
   Exchange* next = nullptr;
@@ -223,7 +224,7 @@ void Channel::Core::Lead(Exchange& mine, base::Instant deadline) {
   WakeFinished(mine, finished);
 }
 
-void Channel::Core::GiveUp(Exchange& mine) {
+void SharedConnection::Impl::GiveUp(Exchange& mine) {
   ++stats_.late;
   const absl::Status unsent =
       connected_ || last_failure_.ok()
@@ -244,7 +245,7 @@ void Channel::Core::GiveUp(Exchange& mine) {
   }
 }
 
-void Channel::Core::WakeFinished(const Exchange& mine, Finished& finished) {
+void SharedConnection::Impl::WakeFinished(const Exchange& mine, Finished& finished) {
   for (Exchange* exchange : finished) {
     if (exchange != &mine) exchange->parker.Set(kDone);
   }
@@ -252,24 +253,24 @@ void Channel::Core::WakeFinished(const Exchange& mine, Finished& finished) {
 }
 
 // The next leader gives the connection up.
-void Channel::Core::MakeAnew(std::string_view why) {
+void SharedConnection::Impl::MakeAnew(std::string_view why) {
   const base::MutexLock lock(mu_);
   if (!connected_ || !leaving_.empty()) return;
   leaving_ = std::string(why);
   InterruptLeader();
 }
 
-std::optional<Peer> Channel::Core::peer() const {
+std::optional<Peer> SharedConnection::Impl::peer() const {
   const base::MutexLock lock(mu_);
   return connected_ && leaving_.empty() ? peer_ : std::nullopt;
 }
 
-Channel::Stats Channel::Core::stats() const {
+SharedConnection::Stats SharedConnection::Impl::stats() const {
   const base::MutexLock lock(mu_);
   return stats_;
 }
 
-ServerInfo Channel::Core::server_info() const {
+ServerInfo SharedConnection::Impl::server_info() const {
   const base::MutexLock lock(mu_);
   return info_;
 }

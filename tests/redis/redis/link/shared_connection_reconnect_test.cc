@@ -12,10 +12,10 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "src/redis/link/channel.h"
+#include "src/redis/link/shared_connection.h"
 #include "src/redis/wire/codec.h"
 #include "src/redis/wire/errors.h"
-#include "tests/redis/redis/link/channel_fixture.h"
+#include "tests/redis/redis/link/shared_connection_fixture.h"
 #include "tests/support/punctuality.h"
 
 namespace redlatch::redis {
@@ -29,54 +29,56 @@ using support::Direction;
 // A connection that nobody used for so long is looked at before it is written to.
 constexpr absl::Duration kIdle = absl::Milliseconds(5);
 
-absl::Status Call(Channel& channel, const Command& command, absl::Duration wait = kPatience) {
-  return channel.Call(command, In(wait)).status();
+absl::Status Call(SharedConnection& connection, const Command& command,
+                  absl::Duration wait = kPatience) {
+  return connection.Call(command, In(wait)).status();
 }
 
-class ChannelReconnectTest : public ChannelFixture {
+class SharedConnectionReconnectTest : public ChannelFixture {
  protected:
   std::string Counter() { return server_->Text({"GET", "counter"}); }
 };
 
-TEST_F(ChannelReconnectTest, TheNextCallAfterARestartOfTheServerNoticesNothing) {
-  const auto channel = Connected(Direct());
+TEST_F(SharedConnectionReconnectTest, TheNextCallAfterARestartOfTheServerNoticesNothing) {
+  const auto connection = Connected(Direct());
   for (int i = 1; i <= 5; ++i) {
     server_->Restart();
     const std::string unique = absl::StrCat("restart ", i);
-    ASSERT_EQ(Echo(*channel, unique), unique);
+    ASSERT_EQ(Echo(*connection, unique), unique);
   }
-  EXPECT_EQ(channel->stats().connects, 6);
-  EXPECT_EQ(channel->stats().breaks, 5);
-  EXPECT_EQ(channel->server_info().run_id, server_->Info("run_id"));
+  EXPECT_EQ(connection->stats().connects, 6);
+  EXPECT_EQ(connection->stats().breaks, 5);
+  EXPECT_EQ(connection->server_info().run_id, server_->Info("run_id"));
 }
 
-TEST_F(ChannelReconnectTest, TheNextCallAfterTheServerClosedAnIdleConnectionNoticesNothing) {
-  const auto channel = Connected(Direct());
+TEST_F(SharedConnectionReconnectTest,
+       TheNextCallAfterTheServerClosedAnIdleConnectionNoticesNothing) {
+  const auto connection = Connected(Direct());
   for (int i = 0; i < 5; ++i) {
     server_->Command({"CLIENT", "KILL", "TYPE", "normal"});
     absl::SleepFor(kIdle);
-    ASSERT_EQ(Echo(*channel, "unnoticed"), "unnoticed");
+    ASSERT_EQ(Echo(*connection, "unnoticed"), "unnoticed");
   }
 }
 
-TEST_F(ChannelReconnectTest, ACommandWhoseReplyWasLostMayHaveExecutedAndIsNotSentAgain) {
-  const auto channel = Connected(Proxied());
+TEST_F(SharedConnectionReconnectTest, ACommandWhoseReplyWasLostMayHaveExecutedAndIsNotSentAgain) {
+  const auto connection = Connected(Proxied());
   proxy_.CutAfter(Direction::kToClient, 0);
-  const absl::Status status = Call(*channel, {"INCR", "counter"});
+  const absl::Status status = Call(*connection, {"INCR", "counter"});
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_TRUE(MayHaveExecuted(status));
   EXPECT_THAT(std::string(status.message()), HasSubstr(proxy_.url()));
-  EXPECT_EQ(Echo(*channel, "next"), "next");
+  EXPECT_EQ(Echo(*connection, "next"), "next");
   EXPECT_EQ(Counter(), "1");
 }
 
-TEST_F(ChannelReconnectTest, ABatchCutInItsMiddleKeepsTheAnswersItGot) {
-  const auto channel = Connected(Proxied());
+TEST_F(SharedConnectionReconnectTest, ABatchCutInItsMiddleKeepsTheAnswersItGot) {
+  const auto connection = Connected(Proxied());
   std::vector<Command> commands;
   for (int i = 0; i < 10; ++i) commands.push_back({"ECHO", absl::StrCat("reply ", i)});
   proxy_.CutAfter(Direction::kToClient, 4 * 13 + 5);  // "$7\r\nreply 0\r\n"
   std::vector<absl::StatusOr<Reply>> replies(commands.size());
-  channel->CallBatch(commands, In(kPatience), absl::MakeSpan(replies));
+  connection->CallBatch(commands, In(kPatience), absl::MakeSpan(replies));
   for (int i = 0; i < 10; ++i) {
     if (i < 4) {
       EXPECT_EQ(Text(replies[i]), absl::StrCat("\"reply ", i, "\""));
@@ -86,89 +88,91 @@ TEST_F(ChannelReconnectTest, ABatchCutInItsMiddleKeepsTheAnswersItGot) {
   }
 }
 
-TEST_F(ChannelReconnectTest, ACallWaitsForAServerThatComesBackInTime) {
-  const auto channel = Connected(Direct());
+TEST_F(SharedConnectionReconnectTest, ACallWaitsForAServerThatComesBackInTime) {
+  const auto connection = Connected(Direct());
   server_->Kill();
   absl::SleepFor(kIdle);
-  std::thread call([&] { EXPECT_EQ(Echo(*channel, "patient"), "patient"); });
+  std::thread call([&] { EXPECT_EQ(Echo(*connection, "patient"), "patient"); });
   server_->Restart();
   call.join();
 }
 
-TEST_F(ChannelReconnectTest, ACommandThatCouldNotBeSentNeverExecutes) {
+TEST_F(SharedConnectionReconnectTest, ACommandThatCouldNotBeSentNeverExecutes) {
   for (const Arrival arrival : {Arrival::kRefuse, Arrival::kIgnore}) {
-    const auto channel = Proxied();
+    const auto connection = Proxied();
     proxy_.SetArrival(arrival);
     for (int i = 0; i < 5; ++i) {
-      const absl::Status status = Call(*channel, {"INCR", "counter"}, absl::Milliseconds(20));
+      const absl::Status status = Call(*connection, {"INCR", "counter"}, absl::Milliseconds(20));
       EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
       EXPECT_FALSE(MayHaveExecuted(status)) << status;
       EXPECT_THAT(std::string(status.message()), HasSubstr(proxy_.url()));
     }
     proxy_.Heal();
-    EXPECT_EQ(Echo(*channel, "back"), "back");
+    EXPECT_EQ(Echo(*connection, "back"), "back");
     EXPECT_EQ(Counter(), "");
   }
 }
 
-TEST_F(ChannelReconnectTest, AConnectionThatIsLeftAnswersWhatItWasSent) {
-  const auto channel = Connected(Proxied());
+TEST_F(SharedConnectionReconnectTest, AConnectionThatIsLeftAnswersWhatItWasSent) {
+  const auto connection = Connected(Proxied());
   proxy_.Hold(Direction::kToClient);
-  std::thread first([&] { EXPECT_EQ(Echo(*channel, "first"), "first"); });
+  std::thread first([&] { EXPECT_EQ(Echo(*connection, "first"), "first"); });
   ASSERT_TRUE(proxy_.Await([](const auto& stats) { return stats.bytes_waiting > 0; }));
-  channel->MakeAnew("it is the wrong one");
-  EXPECT_FALSE(channel->peer().has_value());
-  std::thread second([&] { EXPECT_EQ(Echo(*channel, "second"), "second"); });
+  connection->MakeAnew("it is the wrong one");
+  EXPECT_FALSE(connection->peer().has_value());
+  std::thread second([&] { EXPECT_EQ(Echo(*connection, "second"), "second"); });
   absl::SleepFor(absl::Milliseconds(10));
-  EXPECT_EQ(channel->stats().breaks, 0);
+  EXPECT_EQ(connection->stats().breaks, 0);
   proxy_.Heal();
   first.join();
   second.join();
-  EXPECT_EQ(channel->stats().connects, 2);
-  EXPECT_TRUE(channel->peer().has_value());
+  EXPECT_EQ(connection->stats().connects, 2);
+  EXPECT_TRUE(connection->peer().has_value());
 }
 
 // The kernel would send it again after a second.
-TEST_F(ChannelReconnectTest, AConnectionWhoseFirstPacketIsLostIsTriedAgainSoon) {
-  const auto channel = Proxied();
+TEST_F(SharedConnectionReconnectTest, AConnectionWhoseFirstPacketIsLostIsTriedAgainSoon) {
+  const auto connection = Proxied();
   proxy_.SetArrival(Arrival::kHang);
-  std::thread call([&] { EXPECT_EQ(Echo(*channel, "soon", In(absl::Milliseconds(950))), "soon"); });
+  std::thread call(
+      [&] { EXPECT_EQ(Echo(*connection, "soon", In(absl::Milliseconds(950))), "soon"); });
   absl::SleepFor(absl::Milliseconds(50));
   proxy_.Heal();
   call.join();
 }
 
-TEST_F(ChannelReconnectTest, AConnectionThatIsLeftAndSilentIsGivenUp) {
-  ChannelOptions options;
+TEST_F(SharedConnectionReconnectTest, AConnectionThatIsLeftAndSilentIsGivenUp) {
+  SharedConnectionOptions options;
   options.stall_timeout = absl::Milliseconds(100);
-  const auto channel = Connected(Proxied(options));
+  const auto connection = Connected(Proxied(options));
   proxy_.Drop(Direction::kToClient, support::Scope::kExisting);
-  EXPECT_TRUE(MayHaveExecuted(Call(*channel, {"PING"}, absl::Milliseconds(10))));
-  channel->MakeAnew("it is the wrong one");
-  EXPECT_EQ(Echo(*channel, "anew"), "anew");
+  EXPECT_TRUE(MayHaveExecuted(Call(*connection, {"PING"}, absl::Milliseconds(10))));
+  connection->MakeAnew("it is the wrong one");
+  EXPECT_EQ(Echo(*connection, "anew"), "anew");
 }
 
-TEST_F(ChannelReconnectTest, ADeadlineThatHasPassedSendsNothing) {
-  const auto channel = Connected(Direct());
+TEST_F(SharedConnectionReconnectTest, ADeadlineThatHasPassedSendsNothing) {
+  const auto connection = Connected(Direct());
   for (const absl::Duration ago : {absl::ZeroDuration(), absl::Seconds(1)}) {
-    const absl::Status status = Call(*channel, {"INCR", "counter"}, -ago);
+    const absl::Status status = Call(*connection, {"INCR", "counter"}, -ago);
     EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
     EXPECT_FALSE(MayHaveExecuted(status));
   }
-  EXPECT_EQ(Echo(*channel, "behind them"), "behind them");
+  EXPECT_EQ(Echo(*connection, "behind them"), "behind them");
   EXPECT_EQ(Counter(), "");
 }
 
-TEST_F(ChannelReconnectTest, CallsWhileAttemptsAreHeldBackEndByTheirDeadlineWithTheReason) {
-  ChannelOptions options;
+TEST_F(SharedConnectionReconnectTest,
+       CallsWhileAttemptsAreHeldBackEndByTheirDeadlineWithTheReason) {
+  SharedConnectionOptions options;
   options.first_backoff = options.longest_backoff = absl::Seconds(10);
-  const auto channel = Proxied(options);
+  const auto connection = Proxied(options);
   proxy_.SetArrival(Arrival::kRefuse);
   Punctuality punctuality;
   InThreads(8, [&](int thread) {
     for (int i = 0; i < 5; ++i) {
       const base::Instant deadline = In(absl::Milliseconds(10 + 5 * thread));
-      const absl::Status status = channel->Call({"PING"}, deadline).status();
+      const absl::Status status = connection->Call({"PING"}, deadline).status();
       punctuality.Note(deadline);
       EXPECT_GE(base::Now(), deadline) << "an attempt that may yet succeed is waited for";
       EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
@@ -178,78 +182,80 @@ TEST_F(ChannelReconnectTest, CallsWhileAttemptsAreHeldBackEndByTheirDeadlineWith
   EXPECT_TRUE(punctuality.Within(kGrace));
 }
 
-TEST_F(ChannelReconnectTest, AttemptsAreHeldBackWhereTheyFail) {
+TEST_F(SharedConnectionReconnectTest, AttemptsAreHeldBackWhereTheyFail) {
   std::atomic<int> attempts{0};
-  ChannelOptions options;
+  SharedConnectionOptions options;
   options.first_backoff = options.longest_backoff = absl::Milliseconds(100);
   options.open = [&](const SocketAddress& address) {
     ++attempts;
     return OpenSocket(address);
   };
-  const auto channel = Proxied(options);
+  const auto connection = Proxied(options);
   proxy_.SetArrival(Arrival::kRefuse);
-  EXPECT_FALSE(Call(*channel, {"PING"}, absl::Milliseconds(500)).ok());
+  EXPECT_FALSE(Call(*connection, {"PING"}, absl::Milliseconds(500)).ok());
   EXPECT_GE(attempts, 4);
   EXPECT_LE(attempts, 11);  // the pause is jittered down to its half
 }
 
-TEST_F(ChannelReconnectTest, ConnectTellsWhyTheFirstAttemptFailedWithoutWaitingForAnother) {
-  const auto channel = Proxied();
+TEST_F(SharedConnectionReconnectTest,
+       ConnectTellsWhyTheFirstAttemptFailedWithoutWaitingForAnother) {
+  const auto connection = Proxied();
   proxy_.SetArrival(Arrival::kRefuse);
   const base::Instant begun = base::Now();
-  const absl::Status status = channel->Connect(In(kPatience));
+  const absl::Status status = connection->Connect(In(kPatience));
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(status.message()), HasSubstr("Connection refused"));
   EXPECT_LT(base::Now() - begun, kPatience / 2);
   proxy_.Heal();
-  EXPECT_TRUE(channel->Connect(In(kPatience)).ok());
+  EXPECT_TRUE(connection->Connect(In(kPatience)).ok());
 }
 
-TEST_F(ChannelReconnectTest, AServerThatRefusesFailsAllThatWaitAtOnceAndHealsWhenItIsMended) {
-  const auto channel = Direct();
+TEST_F(SharedConnectionReconnectTest,
+       AServerThatRefusesFailsAllThatWaitAtOnceAndHealsWhenItIsMended) {
+  const auto connection = Direct();
   server_->Command({"CONFIG", "SET", "requirepass", "sesame"});
   const base::Instant begun = base::Now();
   InThreads(8, [&](int) {
-    const absl::Status status = Call(*channel, {"INCR", "counter"});
+    const absl::Status status = Call(*connection, {"INCR", "counter"});
     EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied);
     EXPECT_THAT(std::string(status.message()), HasSubstr("NOAUTH"));
     EXPECT_FALSE(MayHaveExecuted(status));
   });
   EXPECT_LT(base::Now() - begun, kPatience / 2);
   server_->Command({"CONFIG", "SET", "requirepass", ""});
-  EXPECT_TRUE(Await([&] { return Call(*channel, {"PING"}).ok(); }));
+  EXPECT_TRUE(Await([&] { return Call(*connection, {"PING"}).ok(); }));
   EXPECT_EQ(Counter(), "");
 }
 
-TEST_F(ChannelReconnectTest, ARefusalKeepsItsCodeUntilTheServerIsAskedAgain) {
-  ChannelOptions options;
+TEST_F(SharedConnectionReconnectTest, ARefusalKeepsItsCodeUntilTheServerIsAskedAgain) {
+  SharedConnectionOptions options;
   options.first_backoff = options.longest_backoff = absl::Seconds(10);
-  const auto channel = Direct(options);
+  const auto connection = Direct(options);
   server_->Command({"CONFIG", "SET", "requirepass", "sesame"});
   for (int i = 0; i < 3; ++i) {
-    const absl::Status status = Call(*channel, {"PING"}, absl::Milliseconds(50));
+    const absl::Status status = Call(*connection, {"PING"}, absl::Milliseconds(50));
     EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr("NOAUTH"));
   }
 }
 
-TEST_F(ChannelReconnectTest, AServerThatEvictsAfterAReconnectIsRefused) {
-  const auto channel = Connected(Direct());
+TEST_F(SharedConnectionReconnectTest, AServerThatEvictsAfterAReconnectIsRefused) {
+  const auto connection = Connected(Direct());
   server_->Command({"CONFIG", "SET", "maxmemory", "100mb"});
   server_->Command({"CONFIG", "SET", "maxmemory-policy", "allkeys-lru"});
   server_->Command({"CLIENT", "KILL", "TYPE", "normal"});
   EXPECT_TRUE(Await(
-      [&] { return Call(*channel, {"PING"}).code() == absl::StatusCode::kFailedPrecondition; }));
+      [&] { return Call(*connection, {"PING"}).code() == absl::StatusCode::kFailedPrecondition; }));
   server_->Command({"CONFIG", "SET", "maxmemory-policy", "noeviction"});
-  EXPECT_TRUE(Await([&] { return Call(*channel, {"PING"}).ok(); }));
+  EXPECT_TRUE(Await([&] { return Call(*connection, {"PING"}).ok(); }));
 }
 
-TEST_F(ChannelReconnectTest, IntroducesItselfBeforeItAsksAnythingOfANewConnection) {
-  ChannelOptions options;
+TEST_F(SharedConnectionReconnectTest, IntroducesItselfBeforeItAsksAnythingOfANewConnection) {
+  SharedConnectionOptions options;
   options.introduction = Command{"INCR", "counter"};
-  const auto channel = Direct(options);
+  const auto connection = Direct(options);
   for (int i = 1; i <= 3; ++i) {
-    const auto counter = channel->Call({"GET", "counter"}, In(kPatience));
+    const auto counter = connection->Call({"GET", "counter"}, In(kPatience));
     ASSERT_TRUE(counter.ok()) << counter.status();
     EXPECT_EQ(counter->text, absl::StrCat(i));
     server_->Command({"CLIENT", "KILL", "TYPE", "normal"});
@@ -257,17 +263,17 @@ TEST_F(ChannelReconnectTest, IntroducesItselfBeforeItAsksAnythingOfANewConnectio
   }
 }
 
-TEST_F(ChannelReconnectTest, ARefusedIntroductionHarmsNothing) {
-  ChannelOptions options;
+TEST_F(SharedConnectionReconnectTest, ARefusedIntroductionHarmsNothing) {
+  SharedConnectionOptions options;
   options.introduction = Command{"NOSUCHCOMMAND", "who"};
-  const auto channel = Connected(Direct(options));
-  EXPECT_EQ(Echo(*channel, "all the same"), "all the same");
-  EXPECT_EQ(channel->stats().breaks, 0);
-  EXPECT_TRUE(channel->server_info().warnings.empty());
+  const auto connection = Connected(Direct(options));
+  EXPECT_EQ(Echo(*connection, "all the same"), "all the same");
+  EXPECT_EQ(connection->stats().breaks, 0);
+  EXPECT_TRUE(connection->server_info().warnings.empty());
 }
 
-TEST_F(ChannelReconnectTest, AServerThatIsRefusedHearsNoIntroduction) {
-  ChannelOptions options;
+TEST_F(SharedConnectionReconnectTest, AServerThatIsRefusedHearsNoIntroduction) {
+  SharedConnectionOptions options;
   options.introduction = Command{"INCR", "counter"};
   server_->Command({"CONFIG", "SET", "maxmemory", "100mb"});
   server_->Command({"CONFIG", "SET", "maxmemory-policy", "allkeys-lru"});
@@ -290,14 +296,14 @@ class NoDescriptors {
   rlimit before_ = {};
 };
 
-TEST_F(ChannelReconnectTest, AProcessWithoutDescriptorsIsUnavailableAndHeals) {
-  const auto channel = Direct();
-  std::unique_ptr<Channel> born_without;
+TEST_F(SharedConnectionReconnectTest, AProcessWithoutDescriptorsIsUnavailableAndHeals) {
+  const auto connection = Direct();
+  std::unique_ptr<SharedConnection> born_without;
   std::vector<absl::Status> refused;  // looked at later: sanitizers need descriptors, too
   {
     const NoDescriptors none;
     born_without = Direct();
-    for (Channel* each : {channel.get(), born_without.get()}) {
+    for (SharedConnection* each : {connection.get(), born_without.get()}) {
       refused.push_back(Call(*each, {"PING"}, absl::Milliseconds(50)));
     }
   }
@@ -306,7 +312,7 @@ TEST_F(ChannelReconnectTest, AProcessWithoutDescriptorsIsUnavailableAndHeals) {
     EXPECT_THAT(std::string(status.message()), HasSubstr("Too many open files"));
     EXPECT_FALSE(MayHaveExecuted(status));
   }
-  EXPECT_EQ(Echo(*channel, "healed"), "healed");
+  EXPECT_EQ(Echo(*connection, "healed"), "healed");
   EXPECT_EQ(Echo(*born_without, "healed as well"), "healed as well");
 }
 

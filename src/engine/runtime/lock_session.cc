@@ -1,4 +1,4 @@
-#include "src/engine/runtime/handle.h"
+#include "src/engine/runtime/lock_session.h"
 
 #include <algorithm>
 #include <atomic>
@@ -28,9 +28,10 @@ uint64_t ThreadNumber() {
   return mine;
 }
 
-absl::StatusOr<std::shared_ptr<Handle>> Handle::Attach(std::shared_ptr<Core> core,
-                                                       std::string_view name,
-                                                       const std::string& owner, const Plan& plan) {
+absl::StatusOr<std::shared_ptr<LockSession>> LockSession::Attach(std::shared_ptr<Core> core,
+                                                                 std::string_view name,
+                                                                 const std::string& owner,
+                                                                 const Plan& plan) {
   if (absl::Status refused = core->Refusal(); !refused.ok()) return refused;
   absl::StatusOr<KeySet> keys = KeySet::Make(core->options().key_prefix, name);
   if (!keys.ok()) return keys.status();
@@ -38,26 +39,26 @@ absl::StatusOr<std::shared_ptr<Handle>> Handle::Attach(std::shared_ptr<Core> cor
   std::string given;
   if (label) RunUsersCode("stats_label", [&] { given = label(name); });
   const absl::StatusOr<Entry*> entry =
-      core->table().Attach(*std::move(keys), owner, plan, label ? given : name);
+      core->machines().Attach(*std::move(keys), owner, plan, label ? given : name);
   if (!entry.ok()) {
     return absl::Status(entry.status().code(), absl::StrCat(std::string(plan.noun), " \"",
                                                             absl::CHexEscape(std::string(name)),
                                                             "\": ", entry.status().message()));
   }
-  return std::shared_ptr<Handle>(new Handle(std::move(core), **entry));
+  return std::shared_ptr<LockSession>(new LockSession(std::move(core), **entry));
 }
 
-Handle::~Handle() {
-  if (!core_->in_forked_child()) core_->table().Drop(entry_);
+LockSession::~LockSession() {
+  if (!core_->in_forked_child()) core_->machines().Unrefer(entry_);
 }
 
-std::string Handle::Title() const {
+std::string LockSession::Title() const {
   return absl::StrCat(std::string(entry_.plan->noun), " \"",
                       absl::CHexEscape(std::string(entry_.keys.name())), "\" (", core_->server(),
                       ")");
 }
 
-absl::Status Handle::About(const absl::Status& status) const {
+absl::Status LockSession::About(const absl::Status& status) const {
   if (status.ok()) return status;
   // The title names the server.
   absl::string_view message = status.message();
@@ -66,17 +67,14 @@ absl::Status Handle::About(const absl::Status& status) const {
                       absl::StrCat(Title(), ": ", of_server ? "the server " : "", message));
 }
 
-std::optional<Won> Handle::Reenter(Face face) {
+std::optional<Held> LockSession::Reenter(Face face) {
   if (!entry_.plan->traits.reentrant || core_->in_forked_child()) return std::nullopt;
   const base::Instant now = base::Now();
   const base::MutexLock lock(entry_.mu);
-  auto standing = entry_.machine.Reenter(ThreadNumber(), face, now);
-  if (!standing) return std::nullopt;
-  return Won{
-      .tenure = standing->tenure, .token = standing->token, .view = std::move(standing->view)};
+  return entry_.machine.Reenter(ThreadNumber(), face, now);
 }
 
-absl::StatusOr<Won> Handle::Acquire(const Want& want) {
+absl::StatusOr<Held> LockSession::Acquire(const Want& want, Silence* met) {
   if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
   if (absl::Status bad = CheckLease(want.terms.lease); !bad.ok()) return About(bad);
   const base::Instant began = want.since.value_or(base::Now());
@@ -98,9 +96,10 @@ absl::StatusOr<Won> Handle::Acquire(const Want& want) {
   if (want.terms.manual) core_->KeepDescribed();
   Compete(waiter, began + std::max(want.wait, absl::ZeroDuration()), want);
   if (waiter.state == Waiter::State::kElsewhere) {
-    return Won{.silence = {.since = waiter.silent_since, .why = std::move(waiter.failure)}};
+    if (met != nullptr) *met = {.since = waiter.silent_since, .why = std::move(waiter.failure)};
+    return Held();
   }
-  absl::StatusOr<Won> result = Result(waiter, want);
+  absl::StatusOr<Held> result = Result(waiter, want);
   const bool holds = entry_.plan->sharing != Sharing::kNothing;
   if (holds && core_->observed()) {
     const absl::Duration waited = base::Now() - began;
@@ -115,12 +114,12 @@ absl::StatusOr<Won> Handle::Acquire(const Want& want) {
   return result;
 }
 
-absl::StatusOr<Won> Handle::Result(ParkedWaiter& waiter, const Want& want) {
+absl::StatusOr<Held> LockSession::Result(ParkedWaiter& waiter, const Want& want) {
   switch (waiter.state) {
     case Waiter::State::kGranted:
       while (base::Now() < waiter.not_before) {
       }
-      return Won{.tenure = waiter.tenure, .token = waiter.token, .view = std::move(waiter.view)};
+      return Held{.hold = waiter.hold, .token = waiter.token, .view = std::move(waiter.view)};
     case Waiter::State::kBusy:
       return About(absl::DeadlineExceededError(
           absl::StrCat(std::string(entry_.plan->busy),
@@ -140,7 +139,7 @@ absl::StatusOr<Won> Handle::Result(ParkedWaiter& waiter, const Want& want) {
   return About(waiter.failure);
 }
 
-absl::Status Handle::Extend(uint64_t tenure, absl::Duration lease) {
+absl::Status LockSession::Extend(uint64_t hold, absl::Duration lease) {
   if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
   if (absl::Status bad = CheckLease(lease); !bad.ok()) return About(bad);
   std::optional<Send> send;
@@ -148,8 +147,8 @@ absl::Status Handle::Extend(uint64_t tenure, absl::Duration lease) {
   core_->Feed(entry_, [&](LockMachine& machine, Effects& effects) {
     const base::Instant now = base::Now();
     machine.Expire(now, effects);
-    send = machine.Extend(tenure, lease, now);
-    renewed = !send && machine.Valid(tenure, now);
+    send = machine.Extend(hold, lease, now);
+    renewed = !send && machine.Valid(hold, now);
   });
   if (renewed) {
     return About(
@@ -162,13 +161,13 @@ absl::Status Handle::Extend(uint64_t tenure, absl::Duration lease) {
   core_->Feed(entry_, [&](LockMachine& machine, Effects& effects) {
     const base::Instant now = base::Now();
     machine.OnAnswer(*send, answer, now, effects);
-    valid = machine.Valid(tenure, now);
+    valid = machine.Valid(hold, now);
   });
   if (!valid) return About(absl::AbortedError("the hold was lost before it was extended"));
   return answer.kind == Answer::Kind::kHeld ? absl::OkStatus() : About(answer.failure);
 }
 
-void Handle::Misuse(std::string_view what) {
+void LockSession::Misuse(std::string_view what) {
   {
     const base::MutexLock lock(entry_.mu);
     entry_.machine.OnMisuse();
@@ -176,54 +175,54 @@ void Handle::Misuse(std::string_view what) {
   core_->Tell([&](Observer& observer) { observer.OnMisuse(entry_.keys.name(), what); });
 }
 
-LockMachine::Standing Handle::Pin() {
+Held LockSession::Pin() {
   const base::MutexLock lock(entry_.mu);
   return entry_.machine.Pin(ThreadNumber());
 }
 
-void Handle::Leave(const void* object) {
+void LockSession::RemoveObject(const void* object) {
   if (core_->in_forked_child()) return;
   core_->StopAll(entry_.keys.name(), object);
   core_->Feed(entry_, [&](LockMachine& machine, Effects& effects) {
     // Under the machine's lock: whoever comes meanwhile takes nothing before this is done.
-    if (--entry_.objects == 0) machine.EndStd(base::Now(), effects);
+    if (--entry_.objects == 0) machine.ReleaseStd(base::Now(), effects);
   });
 }
 
-void Handle::EndStd() {
-  core_->Feed(entry_,
-              [](LockMachine& machine, Effects& effects) { machine.EndStd(base::Now(), effects); });
+void LockSession::ReleaseStd() {
+  core_->Feed(entry_, [](LockMachine& machine, Effects& effects) {
+    machine.ReleaseStd(base::Now(), effects);
+  });
 }
 
-Won Handle::Current() const {
+Held LockSession::Current() const {
   if (core_->in_forked_child()) return {};
   const base::MutexLock lock(entry_.mu);
-  const auto standing = entry_.machine.OfThread(ThreadNumber());
-  return {.tenure = standing.tenure,
-          .token = standing.token,
-          .view = entry_.machine.ViewOf(ThreadNumber())};
+  Held held = entry_.machine.OfThread(ThreadNumber());
+  held.view = entry_.machine.ViewOf(ThreadNumber());
+  return held;
 }
 
-LockMachine::Standing Handle::OfThisThread() const {
+Held LockSession::OfThisThread() const {
   if (core_->in_forked_child()) return {};
   const base::MutexLock lock(entry_.mu);
   return entry_.machine.OfThread(ThreadNumber());
 }
 
-bool Handle::in_use() const {
+bool LockSession::in_use() const {
   if (core_->in_forked_child()) return false;
   const base::MutexLock lock(entry_.mu);
   return entry_.machine.in_use();
 }
 
-bool Handle::vacant() const {
+bool LockSession::vacant() const {
   const base::MutexLock lock(entry_.mu);
   return entry_.machine.vacant();
 }
 
-absl::StatusOr<redis::Reply> Handle::Run(const LuaScript& script,
-                                         absl::Span<const std::string> args, base::Instant deadline,
-                                         std::string_view own_key) {
+absl::StatusOr<redis::Reply> LockSession::Run(const LuaScript& script,
+                                              absl::Span<const std::string> args,
+                                              base::Instant deadline, std::string_view own_key) {
   if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
   Request request(core_->SubjectOf(entry_), script, args, own_key);
   absl::StatusOr<redis::Reply> reply = core_->scripts().Run(
@@ -232,29 +231,30 @@ absl::StatusOr<redis::Reply> Handle::Run(const LuaScript& script,
   return reply;
 }
 
-absl::StatusOr<LockInfo> Handle::Inspect(int most_waiters) {
+absl::StatusOr<LockInfo> LockSession::Inspect(int most_waiters) {
   const absl::StatusOr<redis::Reply> reply =
       Run(entry_.plan->scripts.inspect, {absl::StrCat(most_waiters)});
   if (!reply.ok()) return reply.status();
   absl::StatusOr<LockInfo> info = ReadInspection(*reply);
   if (info.ok()) {
-    AddProcesses(core_->channel(), base::Now() + core_->command_timeout(), *info);
+    AddProcesses(core_->connection(), base::Now() + core_->command_timeout(), *info);
   }
   return info;
 }
 
-void Handle::GoOn() {
+void LockSession::GoOn() {
   core_->Feed(entry_, [](LockMachine& machine, Effects&) {
     machine.LookAfter(absl::Milliseconds(1), base::Now());
   });
 }
 
-absl::Status Handle::ForceRelease() {
+absl::Status LockSession::ForceRelease() {
   const Plan& plan = *entry_.plan;
   return RunAll(plan.scripts.force_release, std::string(kChannelPrefix), plan.forced_key);
 }
 
-absl::Status Handle::RunAll(const LuaScript& script, std::string arg, std::string_view own_key) {
+absl::Status LockSession::RunAll(const LuaScript& script, std::string arg,
+                                 std::string_view own_key) {
   // Each call may take what a command may; there are as many as there are windows.
   const base::Instant deadline = base::Now() + 10 * core_->command_timeout();
   std::vector<std::string> args = {std::move(arg)};

@@ -1,5 +1,5 @@
-#ifndef REDLATCH_SRC_ENGINE_MACHINE_TENURE_VIEW_H_
-#define REDLATCH_SRC_ENGINE_MACHINE_TENURE_VIEW_H_
+#ifndef REDLATCH_SRC_ENGINE_MACHINE_HOLD_VIEW_H_
+#define REDLATCH_SRC_ENGINE_MACHINE_HOLD_VIEW_H_
 
 #include <atomic>
 #include <cstdint>
@@ -13,17 +13,17 @@
 
 namespace redlatch::engine {
 
-// What a Hold shows of a tenure. It outlives the tenure, its lock and its client, and keeps none
+// What a Hold shows of a hold. It outlives the hold, its lock and its client, and keeps none
 // of them. Thread-safe; in a forked child it is over.
-class TenureView {
+class HoldView {
  public:
-  explicit TenureView(base::Instant deadline) : deadline_(deadline.nanos()) {}
-  TenureView(const TenureView&) = delete;
-  TenureView& operator=(const TenureView&) = delete;
+  explicit HoldView(base::Instant deadline) : deadline_(deadline.nanos()) {}
+  HoldView(const HoldView&) = delete;
+  HoldView& operator=(const HoldView&) = delete;
 
   bool Valid(base::Instant now) const { return now < Deadline(); }
   base::Instant Deadline() const;  // Instant() if it is over
-  // One that is requested already, if the tenure is lost, or about to be.
+  // One that is requested already, if the hold is lost, or about to be.
   std::stop_token Lost(base::Instant now);
 
   // For its machine.
@@ -43,4 +43,4 @@ class TenureView {
 
 }  // namespace redlatch::engine
 
-#endif  // REDLATCH_SRC_ENGINE_MACHINE_TENURE_VIEW_H_
+#endif  // REDLATCH_SRC_ENGINE_MACHINE_HOLD_VIEW_H_

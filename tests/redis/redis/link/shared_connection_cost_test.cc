@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "src/redis/link/channel.h"
+#include "src/redis/link/shared_connection.h"
 #include "src/redis/wire/codec.h"
-#include "tests/redis/redis/link/channel_fixture.h"
 #include "tests/redis/redis/link/hooked_transport.h"
+#include "tests/redis/redis/link/shared_connection_fixture.h"
 #include "tests/support/process_stats.h"
 #include "tests/support/raw_connection.h"
 
@@ -22,15 +22,15 @@ using support::Direction;
 
 constexpr int kCalls = 1000;
 
-class ChannelCostTest : public ChannelFixture {
+class SharedConnectionCostTest : public ChannelFixture {
  protected:
-  std::unique_ptr<Channel> Counted(absl::Duration spin) {
-    ChannelOptions options;
+  std::unique_ptr<SharedConnection> Counted(absl::Duration spin) {
+    SharedConnectionOptions options;
     options.spin = spin;
     options.open = Hooked(hooks_);
-    auto channel = Connected(Direct(std::move(options)));
+    auto connection = Connected(Direct(std::move(options)));
     hooks_.ResetCounts();
-    return channel;
+    return connection;
   }
 
   TransportHooks hooks_;
@@ -38,12 +38,12 @@ class ChannelCostTest : public ChannelFixture {
 
 // A connection that was idle for a while, be it that the machine held the caller up, is looked at
 // with one more read before it is written to.
-TEST_F(ChannelCostTest, AnUncontendedCallWritesWaitsAndReadsOnce) {
-  const auto channel = Counted(absl::ZeroDuration());
+TEST_F(SharedConnectionCostTest, AnUncontendedCallWritesWaitsAndReadsOnce) {
+  const auto connection = Counted(absl::ZeroDuration());
   int busy = 0;
   for (int i = 0; i < kCalls; ++i) {
     hooks_.ResetCounts();
-    ASSERT_EQ(Echo(*channel, "counted"), "counted");
+    ASSERT_EQ(Echo(*connection, "counted"), "counted");
     ASSERT_EQ(hooks_.writes, 1);
     ASSERT_EQ(hooks_.waits, 1);
     ASSERT_LE(hooks_.reads, 2);
@@ -55,36 +55,36 @@ TEST_F(ChannelCostTest, AnUncontendedCallWritesWaitsAndReadsOnce) {
 // Every look of the spin is a read, and their number is bounded by time alone: they are not
 // counted here. What comes beside them is: one write, and where the spin was in vain one wait and
 // one more read.
-TEST_F(ChannelCostTest, AnUncontendedCallThatSpinsWritesOnceAndWaitsAtMostOnce) {
-  const auto channel = Counted(absl::Microseconds(80));
+TEST_F(SharedConnectionCostTest, AnUncontendedCallThatSpinsWritesOnceAndWaitsAtMostOnce) {
+  const auto connection = Counted(absl::Microseconds(80));
   for (int i = 0; i < kCalls; ++i) {
     hooks_.ResetCounts();
-    ASSERT_EQ(Echo(*channel, "counted"), "counted");
+    ASSERT_EQ(Echo(*connection, "counted"), "counted");
     ASSERT_EQ(hooks_.writes, 1);
     ASSERT_LE(hooks_.waits, 1);
   }
 }
 
-TEST_F(ChannelCostTest, ASpinThatCatchesTheReplyNeedsNoWait) {
-  const auto channel = Counted(absl::Seconds(1));
-  ASSERT_EQ(Echo(*channel, "counted"), "counted");
+TEST_F(SharedConnectionCostTest, ASpinThatCatchesTheReplyNeedsNoWait) {
+  const auto connection = Counted(absl::Seconds(1));
+  ASSERT_EQ(Echo(*connection, "counted"), "counted");
   EXPECT_EQ(hooks_.writes, 1);
   EXPECT_EQ(hooks_.waits, 0);
 }
 
-TEST_F(ChannelCostTest, ABatchTravelsInOneWrite) {
-  const auto channel = Counted(absl::ZeroDuration());
+TEST_F(SharedConnectionCostTest, ABatchTravelsInOneWrite) {
+  const auto connection = Counted(absl::ZeroDuration());
   std::vector<Command> commands;
   for (int i = 0; i < 100; ++i) commands.push_back({"ECHO", std::to_string(i)});
   std::vector<absl::StatusOr<Reply>> replies(commands.size());
-  channel->CallBatch(commands, In(kPatience), absl::MakeSpan(replies));
+  connection->CallBatch(commands, In(kPatience), absl::MakeSpan(replies));
   EXPECT_EQ(Text(replies.back()), "\"99\"");
   EXPECT_EQ(hooks_.writes, 1);
 }
 
-TEST_F(ChannelCostTest, AForgottenCommandCostsOneWrite) {
-  const auto channel = Counted(absl::ZeroDuration());
-  for (int i = 0; i < 100; ++i) ASSERT_TRUE(channel->Send({"INCR", "counter"}).ok());
+TEST_F(SharedConnectionCostTest, AForgottenCommandCostsOneWrite) {
+  const auto connection = Counted(absl::ZeroDuration());
+  for (int i = 0; i < 100; ++i) ASSERT_TRUE(connection->Send({"INCR", "counter"}).ok());
   EXPECT_EQ(hooks_.writes, 100);
   EXPECT_EQ(hooks_.waits, 0);
   EXPECT_EQ(hooks_.reads, 0);
@@ -128,19 +128,19 @@ class SlowServerTest : public ChannelFixture {
     std::vector<double> shares(threads);
     InThreads(threads, [&](int thread) {
       const std::string mine = std::to_string(thread);
-      shares[thread] = CpuShare([&] { ASSERT_EQ(Echo(*channel_, mine), mine); });
+      shares[thread] = CpuShare([&] { ASSERT_EQ(Echo(*connection_, mine), mine); });
     });
     beside.join();
     for (const double share : shares) EXPECT_LT(share, kMostCpu + kWitness * witness);
   }
 
-  const std::unique_ptr<Channel> channel_ = Connected(Proxied());
+  const std::unique_ptr<SharedConnection> connection_ = Connected(Proxied());
 };
 
 TEST_F(SlowServerTest, ABlockedCallerUsesHardlyAnyProcessorTime) { ExpectHardlyAnyCpu(1); }
 
 TEST_F(SlowServerTest, ABlockedCallerThatWasUsedToAQuickServerUsesHardlyAnyProcessorTime) {
-  for (int i = 0; i < 2000; ++i) ASSERT_EQ(Echo(*channel_, "quick"), "quick");
+  for (int i = 0; i < 2000; ++i) ASSERT_EQ(Echo(*connection_, "quick"), "quick");
   ExpectHardlyAnyCpu(1);
 }
 
@@ -151,31 +151,31 @@ TEST_F(SlowServerTest, TheFirstSlowCallAfterBatchesUsesHardlyAnyProcessorTime) {
   std::vector<absl::StatusOr<Reply>> replies(commands.size());
   support::RawConnection plain = support::RawConnection::ToPort(proxy_.port());
   for (int i = 0; i < 20; ++i) {
-    channel_->CallBatch(commands, In(kPatience), absl::MakeSpan(replies));
+    connection_->CallBatch(commands, In(kPatience), absl::MakeSpan(replies));
   }
   proxy_.Delay(Direction::kToClient, kDelay);
-  const absl::Duration cpu = CpuOf([&] { ASSERT_EQ(Echo(*channel_, "slow"), "slow"); });
+  const absl::Duration cpu = CpuOf([&] { ASSERT_EQ(Echo(*connection_, "slow"), "slow"); });
   const absl::Duration witness = CpuOf([&] { ASSERT_EQ(plain.Command({"ECHO", "x"}).text, "x"); });
   EXPECT_LT(cpu, kDelay * kMostCpu + kWitness * witness);
 }
 
 TEST_F(SlowServerTest, AFollowerUsesHardlyAnyProcessorTimeEither) {
-  for (int i = 0; i < 2000; ++i) ASSERT_EQ(Echo(*channel_, "quick"), "quick");
+  for (int i = 0; i < 2000; ++i) ASSERT_EQ(Echo(*connection_, "quick"), "quick");
   ExpectHardlyAnyCpu(4);
 }
 
 // There is no thread that could use any: this tells should one ever come.
-TEST_F(ChannelCostTest, AnIdleChannelHasNoThread) {
+TEST_F(SharedConnectionCostTest, AnIdleChannelHasNoThread) {
   const int before = support::ThreadCount();
-  const auto channel = Connected(Direct());
-  EXPECT_EQ(Echo(*channel, "used"), "used");
+  const auto connection = Connected(Direct());
+  EXPECT_EQ(Echo(*connection, "used"), "used");
   EXPECT_EQ(support::ThreadCount(), before);
 }
 
-TEST_F(ChannelCostTest, AChannelHoldsTwoDescriptorsAndGivesThemBack) {
+TEST_F(SharedConnectionCostTest, AChannelHoldsTwoDescriptorsAndGivesThemBack) {
   const int before = support::OpenDescriptors();
   {
-    const auto channel = Connected(Direct());
+    const auto connection = Connected(Direct());
     EXPECT_EQ(support::OpenDescriptors(), before + 2);
   }
   EXPECT_EQ(support::OpenDescriptors(), before);

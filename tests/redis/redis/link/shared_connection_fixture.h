@@ -1,6 +1,6 @@
-// What the channel's tests share.
-#ifndef REDLATCH_TESTS_REDIS_REDIS_LINK_CHANNEL_FIXTURE_H_
-#define REDLATCH_TESTS_REDIS_REDIS_LINK_CHANNEL_FIXTURE_H_
+// What the connection's tests share.
+#ifndef REDLATCH_TESTS_REDIS_REDIS_LINK_SHARED_CONNECTION_FIXTURE_H_
+#define REDLATCH_TESTS_REDIS_REDIS_LINK_SHARED_CONNECTION_FIXTURE_H_
 
 #include <chrono>
 #include <functional>
@@ -13,7 +13,7 @@
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
 #include "src/base/clock.h"
-#include "src/redis/link/channel.h"
+#include "src/redis/link/shared_connection.h"
 #include "src/redis/url/url.h"
 #include "src/redis/wire/errors.h"
 #include "tests/support/redis_server.h"
@@ -46,9 +46,9 @@ inline std::string Text(const absl::StatusOr<Reply>& reply) {
 }
 
 // The text of ECHO's answer to `text`; the error, where there is one.
-inline std::string Echo(Channel& channel, const std::string& text,
+inline std::string Echo(SharedConnection& connection, const std::string& text,
                         base::Instant deadline = In(kPatience)) {
-  const absl::StatusOr<Reply> reply = channel.Call({"ECHO", text}, deadline);
+  const absl::StatusOr<Reply> reply = connection.Call({"ECHO", text}, deadline);
   return reply.ok() ? reply->text : reply.status().ToString();
 }
 
@@ -73,17 +73,17 @@ inline void InThreads(int threads, const std::function<void(int)>& body) {
 // A server, a proxy before it, and channels to either.
 class ChannelFixture : public ::testing::Test {
  protected:
-  std::unique_ptr<Channel> Direct(ChannelOptions options = {}) {
-    return std::make_unique<Channel>(UrlOf(server_->url()), std::move(options));
+  std::unique_ptr<SharedConnection> Direct(SharedConnectionOptions options = {}) {
+    return std::make_unique<SharedConnection>(UrlOf(server_->url()), std::move(options));
   }
-  std::unique_ptr<Channel> Proxied(ChannelOptions options = {}) {
-    return std::make_unique<Channel>(UrlOf(proxy_.url()), std::move(options));
+  std::unique_ptr<SharedConnection> Proxied(SharedConnectionOptions options = {}) {
+    return std::make_unique<SharedConnection>(UrlOf(proxy_.url()), std::move(options));
   }
   // One that is connected already.
-  std::unique_ptr<Channel> Connected(std::unique_ptr<Channel> channel) {
-    const absl::Status connected = channel->Connect(In(kPatience));
+  std::unique_ptr<SharedConnection> Connected(std::unique_ptr<SharedConnection> connection) {
+    const absl::Status connected = connection->Connect(In(kPatience));
     EXPECT_TRUE(connected.ok()) << connected;
-    return channel;
+    return connection;
   }
 
   const std::unique_ptr<support::RedisServer> server_ = support::RedisServer::Start();
@@ -92,4 +92,4 @@ class ChannelFixture : public ::testing::Test {
 
 }  // namespace redlatch::redis
 
-#endif  // REDLATCH_TESTS_REDIS_REDIS_LINK_CHANNEL_FIXTURE_H_
+#endif  // REDLATCH_TESTS_REDIS_REDIS_LINK_SHARED_CONNECTION_FIXTURE_H_

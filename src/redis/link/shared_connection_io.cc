@@ -1,4 +1,4 @@
-// What the leader of a channel does on the connection; who leads is in channel.cc.
+// What the leader of a connection does on the connection; who leads is in shared_connection.cc.
 #include <sched.h>
 
 #include <algorithm>
@@ -7,12 +7,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "src/redis/link/channel_core.h"
+#include "src/redis/link/shared_connection_impl.h"
 #include "src/redis/wire/errors.h"
 
 namespace redlatch::redis {
 
-void Channel::Core::Reconnect(Exchange& mine, base::Instant deadline, Finished& finished) {
+void SharedConnection::Impl::Reconnect(Exchange& mine, base::Instant deadline, Finished& finished) {
   const base::Instant next_attempt = comeback_.next_attempt();
   mu_.Unlock();
   WakeFinished(mine, finished);
@@ -44,7 +44,7 @@ void Channel::Core::Reconnect(Exchange& mine, base::Instant deadline, Finished& 
   if (++stats_.connects > 1 && options_.on_reconnected) options_.on_reconnected();
 }
 
-absl::StatusOr<std::optional<Connection>> Channel::Core::Attempt(base::Instant deadline) {
+absl::StatusOr<std::optional<Connection>> SharedConnection::Impl::Attempt(base::Instant deadline) {
   if (!wake_.Open()) {
     return absl::UnavailableError(
         absl::StrCat("cannot connect to ", server_, ": ", std::strerror(errno)));
@@ -52,7 +52,8 @@ absl::StatusOr<std::optional<Connection>> Channel::Core::Attempt(base::Instant d
   return connector_.Step(deadline);
 }
 
-void Channel::Core::Receive(const Exchange& mine, base::Instant deadline, Finished& finished) {
+void SharedConnection::Impl::Receive(const Exchange& mine, base::Instant deadline,
+                                     Finished& finished) {
   mu_.Unlock();
   WakeFinished(mine, finished);
   const IoResult got = Read(deadline);
@@ -84,7 +85,7 @@ void Channel::Core::Receive(const Exchange& mine, base::Instant deadline, Finish
   if (!broken.empty()) doomed_ = std::move(broken);
 }
 
-IoResult Channel::Core::Read(base::Instant deadline) {
+IoResult SharedConnection::Impl::Read(base::Instant deadline) {
   if (deadline == kAtOnce) return transport_->Read(buffer_.get(), kReadSize);
   if (const absl::Duration spin = spin_.Length(); spin > absl::ZeroDuration()) {
     const base::Instant until = std::min(deadline, base::Now() + spin);
@@ -114,7 +115,7 @@ IoResult Channel::Core::Read(base::Instant deadline) {
   return ready.readable ? transport_->Read(buffer_.get(), kReadSize) : IoResult();
 }
 
-void Channel::Core::Break(Finished& finished) {
+void SharedConnection::Impl::Break(Finished& finished) {
   connected_ = false;
   while (writing_) {
     writer_left_.Arm();
@@ -140,20 +141,20 @@ void Channel::Core::Break(Finished& finished) {
   ++stats_.breaks;
 }
 
-bool Channel::Core::MayWrite() const {
+bool SharedConnection::Impl::MayWrite() const {
   return connected_ && !writing_ && !write_blocked_ && doomed_.empty() &&
          (in_flight_done_ < in_flight_.size() ||
           (leaving_.empty() && pipeline_.unsent_bytes() > 0));
 }
 
-void Channel::Core::LeaveOnceAnswered() {
+void SharedConnection::Impl::LeaveOnceAnswered() {
   const bool written = !writing_ && in_flight_done_ == in_flight_.size();
   const bool answered = written && !pipeline_.awaits_reply();
   const bool silent = base::Now() - progress_ >= options_.stall_timeout;
   if (!leaving_.empty() && doomed_.empty() && (answered || silent)) doomed_ = leaving_;
 }
 
-void Channel::Core::Write() {
+void SharedConnection::Impl::Write() {
   while (MayWrite()) {
     if (in_flight_done_ == in_flight_.size()) {
       in_flight_.clear();
@@ -181,12 +182,12 @@ void Channel::Core::Write() {
   }
 }
 
-void Channel::Core::VerifyAndWrite() {
+void SharedConnection::Impl::VerifyAndWrite() {
   if (MayWrite()) transport_->Verify();
   Write();
 }
 
-void Channel::Core::InterruptLeader() {
+void SharedConnection::Impl::InterruptLeader() {
   if (leader_sleeps_) wake_.Signal();
 }
 

@@ -1,5 +1,5 @@
-#ifndef REDLATCH_SRC_ENGINE_RUNTIME_TABLE_H_
-#define REDLATCH_SRC_ENGINE_RUNTIME_TABLE_H_
+#ifndef REDLATCH_SRC_ENGINE_RUNTIME_MACHINE_TABLE_H_
+#define REDLATCH_SRC_ENGINE_RUNTIME_MACHINE_TABLE_H_
 
 #include <atomic>
 #include <cstddef>
@@ -22,11 +22,11 @@ namespace redlatch::engine {
 
 // All entries of a client, by main key and owner. An entry stays for as long as somebody refers to
 // it or its machine has something left to do. Thread-safe.
-class Table {
+class MachineTable {
  public:
   // `leaving` takes an entry out of the timers, under the table's mutex. Statistics are kept apart
   // for so many names.
-  Table(LockMachine::Config config, size_t stats_names, std::function<void(Entry&)> leaving)
+  MachineTable(LockMachine::Config config, size_t stats_names, std::function<void(Entry&)> leaving)
       : config_(config), stats_names_(stats_names), leaving_(std::move(leaving)) {}
 
   // The entry, made where there is none, referred to; then it is counted in that account.
@@ -37,11 +37,11 @@ class Table {
   // By whoever refers to the entry already, or holds the mutex of a heap that its timer is in.
   static void Refer(Entry& entry) { entry.references.fetch_add(1, std::memory_order_relaxed); }
   // Whoever referred to an entry is done with it.
-  void Drop(Entry& entry);
+  void Unrefer(Entry& entry);
 
   // The entry of a main key that bids for this hold, or has it, referred to; null where there is
   // none.
-  Entry* ReferTo(std::string_view key, HoldNumber hold);
+  Entry* ReferTo(std::string_view key, GrantId grant);
   // Calls `visit` with each entry of a main key, or with all; the table is not locked meanwhile.
   void Visit(std::string_view key, absl::FunctionRef<void(Entry&)> visit);
   void VisitAll(absl::FunctionRef<void(Entry&)> visit);
@@ -54,7 +54,7 @@ class Table {
 
   const Plan* Conflict(std::string_view key, const Plan& plan) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Retire(Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Forget(Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<std::shared_ptr<const Plan>> Intern(const Plan& plan)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void VisitReferred(const std::vector<Entry*>& entries, absl::FunctionRef<void(Entry&)> visit);
@@ -73,4 +73,4 @@ class Table {
 
 }  // namespace redlatch::engine
 
-#endif  // REDLATCH_SRC_ENGINE_RUNTIME_TABLE_H_
+#endif  // REDLATCH_SRC_ENGINE_RUNTIME_MACHINE_TABLE_H_

@@ -1,4 +1,4 @@
-#include "src/engine/runtime/table.h"
+#include "src/engine/runtime/machine_table.h"
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
@@ -12,7 +12,7 @@ constexpr size_t kPlansKept = 8;
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<const Plan>> Table::Intern(const Plan& plan) {
+absl::StatusOr<std::shared_ptr<const Plan>> MachineTable::Intern(const Plan& plan) {
   for (const auto& known : plans_) {
     if (known->SameAs(plan)) return known;
   }
@@ -24,7 +24,7 @@ absl::StatusOr<std::shared_ptr<const Plan>> Table::Intern(const Plan& plan) {
 }
 
 // A plan in use for that key by which locks of this one cannot work; null where there is none.
-const Plan* Table::Conflict(std::string_view key, const Plan& plan) const {
+const Plan* MachineTable::Conflict(std::string_view key, const Plan& plan) const {
   for (auto at = entries_.lower_bound(Key(key, std::string_view()));
        at != entries_.end() && at->first.first == key; ++at) {
     const Plan& other = *at->second->plan;
@@ -34,8 +34,8 @@ const Plan* Table::Conflict(std::string_view key, const Plan& plan) const {
   return nullptr;
 }
 
-absl::StatusOr<Entry*> Table::Attach(KeySet keys, const std::string& owner, const Plan& plan,
-                                     std::string_view account) {
+absl::StatusOr<Entry*> MachineTable::Attach(KeySet keys, const std::string& owner, const Plan& plan,
+                                            std::string_view account) {
   const base::MutexLock lock(mu_);
   if (const Plan* const other = Conflict(keys.main(), plan)) {
     const std::string kind(plan.traits.kind);
@@ -70,12 +70,12 @@ absl::StatusOr<Entry*> Table::Attach(KeySet keys, const std::string& owner, cons
   return &entry;
 }
 
-void Table::Drop(Entry& entry) {
+void MachineTable::Unrefer(Entry& entry) {
   const base::MutexLock lock(mu_);
-  if (--entry.references == 0) Retire(entry);
+  if (--entry.references == 0) Forget(entry);
 }
 
-void Table::Retire(Entry& entry) {
+void MachineTable::Forget(Entry& entry) {
   {
     const base::MutexLock lock(entry.mu);
     if (!entry.machine.idle()) return;
@@ -90,26 +90,26 @@ void Table::Retire(Entry& entry) {
   entries_.erase(entries_.find(Key(entry.keys.main(), entry.owner)));
 }
 
-void Table::VisitReferred(const std::vector<Entry*>& entries,
-                          absl::FunctionRef<void(Entry&)> visit) {
+void MachineTable::VisitReferred(const std::vector<Entry*>& entries,
+                                 absl::FunctionRef<void(Entry&)> visit) {
   for (Entry* entry : entries) {
     visit(*entry);
-    Drop(*entry);
+    Unrefer(*entry);
   }
 }
 
-Entry* Table::ReferTo(std::string_view key, HoldNumber hold) {
+Entry* MachineTable::ReferTo(std::string_view key, GrantId grant) {
   const base::MutexLock lock(mu_);
   for (auto at = entries_.lower_bound(Key(key, std::string_view()));
        at != entries_.end() && at->first.first == key; ++at) {
-    if (at->second->hold.load(std::memory_order_relaxed) != hold) continue;
+    if (at->second->grant.load(std::memory_order_relaxed) != grant) continue;
     Refer(*at->second);
     return at->second.get();
   }
   return nullptr;
 }
 
-void Table::Visit(std::string_view key, absl::FunctionRef<void(Entry&)> visit) {
+void MachineTable::Visit(std::string_view key, absl::FunctionRef<void(Entry&)> visit) {
   std::vector<Entry*> found;
   {
     const base::MutexLock lock(mu_);
@@ -122,7 +122,7 @@ void Table::Visit(std::string_view key, absl::FunctionRef<void(Entry&)> visit) {
   VisitReferred(found, visit);
 }
 
-void Table::VisitAll(absl::FunctionRef<void(Entry&)> visit) {
+void MachineTable::VisitAll(absl::FunctionRef<void(Entry&)> visit) {
   std::vector<Entry*> found;
   {
     const base::MutexLock lock(mu_);
@@ -136,7 +136,7 @@ void Table::VisitAll(absl::FunctionRef<void(Entry&)> visit) {
 
 // Whoever comes when all places are taken is counted among the others, for ever: numbers that only
 // grow stay where they are.
-LockStats* Table::AccountOf(std::string_view name) {
+LockStats* MachineTable::AccountOf(std::string_view name) {
   if (name.empty()) name = kOtherNames;
   auto found = accounts_.find(name);
   if (found == accounts_.end()) {
@@ -148,7 +148,7 @@ LockStats* Table::AccountOf(std::string_view name) {
   return &found->second;
 }
 
-std::vector<LockStats> Table::Stats() {
+std::vector<LockStats> MachineTable::Stats() {
   std::vector<LockStats> stats;
   std::map<const LockStats*, size_t> places;
   std::vector<Entry*> found;
@@ -174,7 +174,7 @@ std::vector<LockStats> Table::Stats() {
     const uint64_t releasing = entry.machine.releasing();
     of_name.releasing += releasing;
     of_name.released -= releasing;
-    const uint64_t held = entry.machine.tenures().size();
+    const uint64_t held = entry.machine.holds().size();
     of_name.held += held;
     of_name.permits += entry.plan->sharing == Sharing::kCounted ? entry.machine.permits() : 0;
     of_name.waiting += entry.machine.waiting();

@@ -1,4 +1,4 @@
-#include "src/engine/machine/tenure_view.h"
+#include "src/engine/machine/hold_view.h"
 
 namespace redlatch::engine {
 namespace {
@@ -14,12 +14,12 @@ std::stop_token RequestedToken() {
 
 }  // namespace
 
-base::Instant TenureView::Deadline() const {
+base::Instant HoldView::Deadline() const {
   if (fork_guard_.InForkedChild()) return base::Instant();
   return base::Instant::FromNanos(deadline_.load());
 }
 
-std::stop_token TenureView::Lost(base::Instant now) {
+std::stop_token HoldView::Lost(base::Instant now) {
   if (fork_guard_.InForkedChild()) return {};
   const base::MutexLock lock(mu_);
   const base::Instant deadline = Deadline();
@@ -29,13 +29,13 @@ std::stop_token TenureView::Lost(base::Instant now) {
   return source_.get_token();
 }
 
-void TenureView::Lose() {
+void HoldView::Lose() {
   const base::MutexLock lock(mu_);
   Release();  // first: a hold that is lost is not valid
   is_lost_ = true;
 }
 
-void TenureView::Fire() {
+void HoldView::Fire() {
   std::stop_source source(std::nostopstate);
   {
     const base::MutexLock lock(mu_);

@@ -1,5 +1,5 @@
-#ifndef REDLATCH_SRC_REDIS_LINK_CHANNEL_H_
-#define REDLATCH_SRC_REDIS_LINK_CHANNEL_H_
+#ifndef REDLATCH_SRC_REDIS_LINK_SHARED_CONNECTION_H_
+#define REDLATCH_SRC_REDIS_LINK_SHARED_CONNECTION_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -23,7 +23,7 @@
 
 namespace redlatch::redis {
 
-struct ChannelOptions {
+struct SharedConnectionOptions {
   // A call that ends unanswered gives the connection up where not a byte came for so long.
   absl::Duration stall_timeout = absl::Milliseconds(900);
   // Between attempts to connect that failed, or made a connection of no use (comeback.h); doubles,
@@ -35,8 +35,8 @@ struct ChannelOptions {
   absl::Duration spin = absl::Microseconds(80);
   // Commands that wait to be sent; more are refused.
   size_t backlog_bytes = size_t{64} << 20;
-  // A lost connection was made again. Called by the leader while the channel is locked: returns at
-  // once and does not call the channel.
+  // A lost connection was made again. Called by the leader while the connection is locked: returns
+  // at once and does not call the connection.
   std::function<void()> on_reconnected;
   // A server that was asked has turned out to be a replica. Called as on_reconnected; the
   // connection is given up, see MakeAnew().
@@ -68,13 +68,13 @@ struct ChannelOptions {
 //
 // Thread-safe. In a forked child every call fails with kFailedPrecondition. Destroy it when no
 // call is in progress; a forked child may at any time.
-class Channel {
+class SharedConnection {
  public:
-  explicit Channel(const Url& url, ChannelOptions options = {});
+  explicit SharedConnection(const Url& url, SharedConnectionOptions options = {});
   // In a forked child it only closes.
-  ~Channel();
-  Channel(const Channel&) = delete;
-  Channel& operator=(const Channel&) = delete;
+  ~SharedConnection();
+  SharedConnection(const SharedConnection&) = delete;
+  SharedConnection& operator=(const SharedConnection&) = delete;
 
   // Returns by `deadline`, with the server's answer (an error reply is an answer) or:
   //   kUnavailable                              no connection, or no answer in time
@@ -112,14 +112,14 @@ class Channel {
   const std::string& server() const { return server_; }
 
  private:
-  class Core;  // all but the answer to fork()
+  class Impl;  // all but the answer to fork()
   absl::Status Refusal() const;
 
   const base::ForkGuard fork_guard_;
   const std::string server_;
-  std::unique_ptr<Core> core_;
+  std::unique_ptr<Impl> impl_;
 };
 
 }  // namespace redlatch::redis
 
-#endif  // REDLATCH_SRC_REDIS_LINK_CHANNEL_H_
+#endif  // REDLATCH_SRC_REDIS_LINK_SHARED_CONNECTION_H_

@@ -1,0 +1,24 @@
+#ifndef REDLATCH_SRC_ENGINE_MACHINE_HELD_H_
+#define REDLATCH_SRC_ENGINE_MACHINE_HELD_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "redlatch/fencing_token.h"
+#include "src/engine/machine/hold_view.h"
+#include "src/engine/machine/script_io.h"
+
+namespace redlatch::engine {
+
+// What a thread has of a lock: a hold, under one of its client's grants.
+struct Held {
+  uint64_t hold = 0;  // 0: nothing
+  FencingToken token;
+  uint32_t depth = 0;  // 0: the hold was lost, and unlock() is still to come
+  GrantId grant = 0;   // unless it was lost
+  std::shared_ptr<HoldView> view = {};
+};
+
+}  // namespace redlatch::engine
+
+#endif  // REDLATCH_SRC_ENGINE_MACHINE_HELD_H_
