@@ -41,7 +41,7 @@ constexpr absl::Duration kTelling = absl::Milliseconds(500);
 engine::Plan PlanOfLatches() {
   return {.scripts = {.acquire = lua::kLatchAcquire, .cancel = lua::kLatchCancel},
           .traits = {.kind = "latch"},
-          .sharing = engine::Sharing::kNothing,
+          .sharing = engine::kLatch,
           .noun = "latch",
           .busy = "it has not opened",
           .keys = engine::KeyNames("latch", {"latch.counted"})};

@@ -68,7 +68,7 @@ class RedisLockBase::LockBody {
       if (const LockScripts scripts = lock.SharedScripts(); !scripts.acquire.body.empty()) {
         engine::Plan shared{.scripts = scripts,
                             .traits = plan->traits,
-                            .sharing = engine::Sharing::kJoined,
+                            .sharing = engine::kReaders,
                             .keys = plan->keys};
         access->readers = core_->readers().Of(name_, [&] {
           return std::make_shared<engine::Readers>(core_, name_, std::move(shared));

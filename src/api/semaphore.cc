@@ -27,7 +27,7 @@ engine::Plan PlanOfSemaphores() {
                       .inspect = lua::kSemaphoreInspect,
                       .force_release = lua::kSemaphoreForceRelease},
           .traits = {.kind = "semaphore"},
-          .sharing = engine::Sharing::kCounted,
+          .sharing = engine::kPermits,
           .noun = "semaphore",
           .busy = "too few of its permits are free, or others came first",
           .keys = engine::KeyNames("semaphore", {"semaphore.permits"}),

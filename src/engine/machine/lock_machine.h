@@ -14,8 +14,11 @@
 #include "absl/time/time.h"
 #include "redlatch/fencing_token.h"
 #include "src/base/clock.h"
+#include "src/engine/machine/debts.h"
 #include "src/engine/machine/effects.h"
 #include "src/engine/machine/held.h"
+#include "src/engine/machine/looks.h"
+#include "src/engine/machine/reachability.h"
 #include "src/engine/machine/script_io.h"
 #include "src/engine/machine/sharing.h"
 #include "src/engine/machine/tally.h"
@@ -52,7 +55,7 @@ class LockMachine {
     bool reentrant = false;
     // All holds of this machine belong to one explicit Owner: no thread may be given another's.
     bool explicit_owner = false;
-    Sharing sharing = Sharing::kExclusive;  // kJoined implies `reentrant`
+    Sharing sharing = kExclusive;  // `joins` implies `reentrant`
     absl::Duration longest_heartbeat = absl::Seconds(10);
     absl::Duration unreachable_after = absl::Seconds(10);
     bool counts = false;                       // keeps a tally
@@ -97,9 +100,9 @@ class LockMachine {
   Released Release(uint64_t hold, base::Instant now, Effects& effects);
   Released Unlock(uint64_t thread, base::Instant now, Effects& effects);
   // What became of it since; forgets it unless it is under way.
-  Released Outcome(uint64_t hold);
+  Released Outcome(uint64_t hold) { return debts_.Outcome(hold); }
   // Nobody will ask for the hold's outcome any more.
-  void Forget(uint64_t hold);
+  void Forget(uint64_t hold) { debts_.Forget(hold); }
   // No lock object is left by which a thread could unlock: what was taken by lock() ends.
   void ReleaseStd(base::Instant now, Effects& effects);
   // The thread comes to read: a hold that it has goes back to the server and never passes on inside
@@ -160,7 +163,7 @@ class LockMachine {
   // Of OfThread(); null where that is nothing.
   std::shared_ptr<HoldView> ViewOf(uint64_t thread);
 
-  const Tally& tally() const { return tally_; }
+  void AddCountsTo(LockStats& stats) const { tally_.AddTo(stats, debts_.failed()); }
   uint64_t releasing() const;  // holds that their threads have released, and the server not yet
   uint64_t waiting() const;    // waiters in the queue
   // What the server knows them to have: of permits, those of all holds.
@@ -216,34 +219,6 @@ class LockMachine {
     uint32_t failures = 0;  // of renewals, since the last that succeeded
     absl::Status last_failure;
   };
-  struct Debt {
-    Operation operation = Operation::kRelease;  // or kCancel
-    GrantId grant = 0;
-    uint64_t hold = 0;  // whose release it is, while somebody may ask for its outcome
-    absl::Duration lease;
-    bool tombstone = false;
-    uint64_t last_used = 0;
-    uint64_t last_reserved = 0;
-    uint32_t block = 1;
-    base::Instant deadline;  // the hold's, when it was released
-    base::Instant expires;   // from here on the server has forgotten it
-    base::Instant due;
-    bool in_flight = false;
-    bool tried_once = false;
-    bool uncertain = false;  // a try went unanswered: it may have been executed
-    bool silent = false;     // the latest one did
-    bool settled = false;
-    bool releases = false;  // what a thread had: it is counted how that ends
-    Released outcome;
-    uint32_t failures = 0;
-  };
-  struct Look {
-    GrantId grant = 0;  // none of anybody's: to cancel it changes nothing but a lock that is free
-    base::Instant due;
-    base::Instant then = base::Instant::Infinite();  // when the next one is due
-    bool in_flight = false;
-    uint32_t failures = 0;
-  };
   struct LostStd {  // a hold by lock() that was lost: its unlock() is still to come
     uint64_t thread;
     uint64_t hold;
@@ -263,7 +238,7 @@ class LockMachine {
   void Join(Waiter& waiter, base::Instant now, Effects& effects);
   void LetJoin(base::Instant now, Effects& effects);
   void Settle(uint64_t ended, FencingToken token, base::Instant now, Effects& effects);
-  bool joined() const { return config_.sharing == Sharing::kJoined; }
+  bool joined() const { return config_.sharing.joins; }
   bool held() const { return grant_ && !grant_->holds.empty(); }
   const ThreadHold* Find(uint64_t hold) const;
   ThreadHold* Find(uint64_t hold) {
@@ -282,20 +257,13 @@ class LockMachine {
   void FailIf(Patience patience, base::Instant begun_by, const absl::Status& why, Effects& effects);
   void FailAll(const absl::Status& why, Effects& effects);
   void RefuseImpatient(Effects& effects);
-  void Heard(base::Instant now);
   void Unreachable(base::Instant sent, const absl::Status& why, base::Instant now,
                    Effects& effects);
-  base::Instant SilentSince(const Waiter& waiter) const;
 
   // Bids (lock_machine_bids.cc).
   void Pursue(base::Instant now);
   void AbandonPursuit(base::Instant now);
-  void ReleaseGrant(uint64_t hold, FencingToken token, base::Instant now);
-  void Lose(const std::string& reason, base::Instant now, Effects& effects);
   Bid NextBid(base::Instant now, bool contended);
-  Send SendDebt(Debt& debt, base::Instant now);
-  bool IsOver(const Debt& debt, base::Instant now) const;
-  bool HurryDebts(base::Instant now);
   void OnBid(const Send& send, const BidAnswer& answer, base::Instant now, Effects& effects);
   void OnMissed(GrantId grant);
   void PollSoon(GrantId grant, base::Instant now);
@@ -308,6 +276,13 @@ class LockMachine {
   };
   void Granted(const NewGrant& news, const Basis& basis, base::Instant now, Effects& effects);
   void ConfirmFirst(base::Instant now, Effects& effects);
+
+  // The grant (lock_machine_grant.cc).
+  void ReleaseGrant(uint64_t hold, FencingToken token, base::Instant now);
+  void GiveBack(Debts::Debt debt, base::Instant now);
+  void Lose(const std::string& reason, base::Instant release_at, base::Instant now,
+            Effects& effects);
+  Send WithBid(Debts::Due due, base::Instant now);
   absl::Duration Early(absl::Duration early) const;
   void RenewNow(base::Instant now);
   void AskNow(base::Instant now);
@@ -315,16 +290,6 @@ class LockMachine {
   void OnQueued(const BidAnswer& answer, base::Instant now, Effects& effects);
   void OnRenewal(const Send& send, const Answer& answer, base::Instant now, Effects& effects);
 
-  // Looks (lock_machine_looks.cc).
-  bool OnLook(const Send& send, const Answer& answer, base::Instant now);
-  std::optional<Send> NextLook(base::Instant now);
-  void LookAt(base::Instant due);
-  void EndLook();
-
-  // Debts (lock_machine_debts.cc).
-  void OnDebtAnswer(const Send& send, const Answer& answer, base::Instant now, Effects& effects);
-  Debt* FindDebt(GrantId grant);
-  void Settled(Debt& debt, Released::Kind kind, absl::Status failure = absl::OkStatus());
   uint64_t NextNumber() {
     return config_.numbers->fetch_add(kNumberStep, std::memory_order_relaxed) + kNumberStep;
   }
@@ -333,8 +298,9 @@ class LockMachine {
   WaiterQueue queue_;
   std::optional<Pursuit> pursuit_;
   std::optional<Grant> grant_;
-  std::vector<Debt> debts_;
-  std::optional<Look> look_;
+  Debts debts_;
+  Looks looks_;
+  Reachability server_;
   Told told_;  // of a latch, the most
   // Of the latest grant of which this client was not told: the hold, until the subscription that
   // failed is made anew.
@@ -348,9 +314,6 @@ class LockMachine {
   // under it can stop: until that deadline, this one, nobody is let in by us.
   base::Instant embargo_;
   std::vector<LostStd> lost_std_;
-  std::optional<base::Instant> unreachable_since_;
-  base::Instant heard_at_;  // when the server last answered
-  absl::Status last_failure_;
   Tally tally_;
   base::Instant taken_at_;  // when the lock was last known to be somebody's, or this client's
 };

@@ -24,7 +24,7 @@ bool MayPass(const absl::Status& failure, bool queued) {
 void LockMachine::Pursue(base::Instant now) {
   if (grant_) return;
   const Waiter* const head = queue_.head();
-  if (head == nullptr) unreachable_since_.reset();
+  if (head == nullptr) server_.Forget();
   if (pursuit_ && (head == nullptr || pursuit_->bid.terms != head->terms)) AbandonPursuit(now);
   if (pursuit_ || head == nullptr) return;
   pursuit_.emplace();
@@ -38,7 +38,7 @@ void LockMachine::AbandonPursuit(base::Instant now) {
   const Pursuit& pursuit = *pursuit_;
   const bool unanswered = pursuit.in_flight || pursuit.uncertain;
   if (unanswered || pursuit.queued) {
-    debts_.push_back({
+    debts_.Add({
         .operation = Operation::kCancel,
         .grant = pursuit.bid.grant,
         .lease = pursuit.bid.terms.lease,
@@ -57,7 +57,7 @@ Bid LockMachine::NextBid(base::Instant now, bool contended) {
   const Waiter& head = *queue_.head();
   if (pursuit.bid.attempt == 0) {
     const bool passes_on = contended && !head.terms.manual && !config_.explicit_owner &&
-                           config_.sharing == Sharing::kExclusive &&
+                           config_.sharing.passes_on &&
                            head.options->local_window > absl::ZeroDuration();
     pursuit.bid.block = passes_on ? kBlock : head.terms.permits;
   }
@@ -99,12 +99,12 @@ void LockMachine::OnBid(const Send& send, const BidAnswer& answer, base::Instant
       // Queued after a grant that echoes an earlier attempt: the hold was over by then.
       // The release takes it from the queue.
       Lose("the server no longer had it: its lease had expired there, or its release was forced",
-           now, effects);
+           now, now, effects);
     }
     return;
   }
   if (!pursuit_ || pursuit_->bid.grant != bid.grant) {
-    const bool holds = granted && config_.sharing != Sharing::kNothing;
+    const bool holds = granted && config_.sharing.holds;
     if (holds || answer.kind == BidAnswer::Kind::kQueued) {
       OnUnwanted(bid.grant, bid.terms.lease, bid.block, now);
     }
@@ -129,12 +129,12 @@ void LockMachine::OnBid(const Send& send, const BidAnswer& answer, base::Instant
       return Granted(news, {.lease = answer.lease, .asked = send.sent}, now, effects);
     }
     case BidAnswer::Kind::kQueued:
-      HurryDebts(now);
+      debts_.Hurry(now);
       return OnQueued(answer, now, effects);
     case BidAnswer::Kind::kBusy:
       taken_at_ = now;
       // It may be a hold of ours that keeps us out, whose release was overtaken: ask behind that.
-      if (HurryDebts(now)) {
+      if (debts_.Hurry(now)) {
         pursuit_->due = now + kBehindARelease;
         return;
       }
@@ -213,7 +213,7 @@ void LockMachine::LetThrough(base::Instant now, Effects& effects) {
 
 void LockMachine::Granted(const NewGrant& news, const Basis& basis, base::Instant now,
                           Effects& effects) {
-  if (config_.sharing == Sharing::kNothing) return LetThrough(now, effects);
+  if (!config_.sharing.holds) return LetThrough(now, effects);
   Pursuit& pursuit = *pursuit_;
   const base::Instant deadline = basis.asked + (basis.lease - DriftMargin(basis.lease));
   if (deadline <= now) {  // too late to be used; asking again gives the hold its lease anew
@@ -238,7 +238,7 @@ void LockMachine::Granted(const NewGrant& news, const Basis& basis, base::Instan
       .in_flight = pursuit.in_flight && news.attempt < pursuit.bid.attempt,
       .uncertain = pursuit.uncertain,
       // Tokens that are not handed out one by one are not given back either.
-      .next_token = config_.sharing == Sharing::kExclusive ? news.token : last_token + 1,
+      .next_token = config_.sharing.passes_on ? news.token : last_token + 1,
       .last_token = last_token,
       .first_token = news.token,
       // They were reserved by now, by whichever command: counting from the sending of one would let
@@ -250,7 +250,7 @@ void LockMachine::Granted(const NewGrant& news, const Basis& basis, base::Instan
     usual_wait_ = std::max(Scaled(usual_wait_, 7, 8), now - pursuit.began);
   }
   pursuit_.reset();
-  if (config_.sharing == Sharing::kExclusive) look_.reset();
+  if (config_.sharing.passes_on) looks_.Clear();
   ++tally_.granted;
   GiveToHead(now, effects);
   RefuseImpatient(effects);
@@ -285,7 +285,7 @@ void LockMachine::OnBidFailed(const Send& send, const Answer& answer, base::Inst
     Unreachable(send.sent, answer.failure, now, effects);
   } else {
     FailIf(Patience::kNone, base::Instant::Infinite(), answer.failure, effects);
-    Heard(now);
+    server_.Heard(now);
   }
   pursuit.due = now + Spread(kFirstBackoff, kLongestBackoff, pursuit.failures++, pursuit.bid.grant);
   if (pursuit.again) pursuit.due = now;
@@ -294,23 +294,23 @@ void LockMachine::OnBidFailed(const Send& send, const Answer& answer, base::Inst
 
 void LockMachine::OnUnwanted(GrantId grant, absl::Duration lease, uint32_t block,
                              base::Instant now) {
-  if (FindDebt(grant) != nullptr) return;
-  debts_.push_back({.operation = Operation::kCancel,
-                    .grant = grant,
-                    .lease = lease,
-                    .block = block,
-                    .expires = now + LongestGhost(lease, config_.longest_heartbeat),
-                    .due = now});
+  if (debts_.Has(grant)) return;
+  debts_.Add({.operation = Operation::kCancel,
+              .grant = grant,
+              .lease = lease,
+              .block = block,
+              .expires = now + LongestGhost(lease, config_.longest_heartbeat),
+              .due = now});
 }
 
 bool LockMachine::OnGrant(const NewGrant& news, base::Instant now, Effects& effects) {
   if (news.grant == missed_) missed_ = 0;  // it was only slower than the server's answer
   if (!pursuit_ || pursuit_->bid.grant != news.grant) {
-    return (grant_ && grant_->id == news.grant) || FindDebt(news.grant) != nullptr;
+    return (grant_ && grant_->id == news.grant) || debts_.Has(news.grant);
   }
   misses_ = 0;
-  Heard(now);
-  if (config_.sharing == Sharing::kNothing) {
+  server_.Heard(now);
+  if (!config_.sharing.holds) {
     LetThrough(now, effects);
     return true;
   }

@@ -18,7 +18,7 @@ void LockMachine::Wake(Waiter& waiter, Effects& effects) {
 void LockMachine::Decide(Waiter& waiter, Waiter::State state, Effects& effects) {
   waiter.state = state;
   // What the server has answered since is no silence to be taken along.
-  if (state == Waiter::State::kElsewhere) waiter.silent_since = SilentSince(waiter);
+  if (state == Waiter::State::kElsewhere) waiter.silent_since = server_.Since(waiter.silent_since);
   if (state != Waiter::State::kGranted) CountEnd(state);
   Wake(waiter, effects);
 }
@@ -41,7 +41,7 @@ void LockMachine::Acquire(Waiter& waiter, base::Instant now, Effects& effects) {
     --grant_->retakes_left;
     return GiveTo(waiter, now, effects);
   }
-  const bool taken = grant_ || (pursuit_ && pursuit_->queued && !unreachable_since_);
+  const bool taken = grant_ || (pursuit_ && pursuit_->queued && !server_.silent());
   if (taken && waiter.patience == Patience::kNone) {
     return Decide(waiter, Waiter::State::kBusy, effects);
   }
@@ -121,13 +121,12 @@ bool LockMachine::ReleaseInner(uint64_t thread, Face face) {
 bool LockMachine::CanPass(const Waiter& waiter, base::Instant now) const {
   return now < grant_->deadline && !grant_->others && !grant_->pinned &&
          now < grant_->asked + waiter.options->local_window && waiter.terms == grant_->terms &&
-         !waiter.terms.manual && !config_.explicit_owner &&
-         config_.sharing == Sharing::kExclusive && grant_->next_token <= grant_->last_token;
+         !waiter.terms.manual && !config_.explicit_owner && config_.sharing.passes_on &&
+         grant_->next_token <= grant_->last_token;
 }
 
 void LockMachine::GiveTo(Waiter& waiter, base::Instant now, Effects& effects) {
-  const uint64_t token =
-      config_.sharing == Sharing::kExclusive ? grant_->next_token++ : grant_->first_token;
+  const uint64_t token = config_.sharing.passes_on ? grant_->next_token++ : grant_->first_token;
   waiter.token = waiter.write_token == FencingToken() ? FencingToken(token) : waiter.write_token;
   waiter.hold = NextNumber();
   waiter.poked = false;  // it may have to wait again, where it sleeps through its hold
@@ -213,12 +212,7 @@ Released LockMachine::Release(uint64_t hold, base::Instant now, Effects& effects
     if (current->depth == current->std_depth) return {.kind = Released::Kind::kNotHeld};
     return ReleaseLevel(*current, Face::kStatus, now, effects);
   }
-  for (Debt& debt : debts_) {
-    if (debt.hold != hold) continue;
-    if (debt.settled) return Outcome(hold);
-    if (!debt.in_flight) debt.due = now;
-    return {.kind = Released::Kind::kUnderWay, .hold = hold, .token = debt.outcome.token};
-  }
+  if (auto released = debts_.Repeat(hold, now)) return *std::move(released);
   return {.kind = Released::Kind::kLost, .hold = hold};
 }
 

@@ -29,35 +29,25 @@ void LockMachine::RefuseImpatient(Effects& effects) {
   FailIf(Patience::kNone, base::Instant::Infinite(), absl::OkStatus(), effects);
 }
 
-void LockMachine::Heard(base::Instant now) {
-  unreachable_since_.reset();
-  heard_at_ = now;
-}
-
 // A bid, sent then, went unanswered.
 void LockMachine::Unreachable(base::Instant sent, const absl::Status& why, base::Instant now,
                               Effects& effects) {
-  last_failure_ = base::Unshared(why);
-  if (!unreachable_since_) {
-    unreachable_since_ = sent;
+  base::Instant since = sent;
+  if (!server_.silent()) {
     for (Waiter* waiter = queue_.head(); waiter != nullptr; waiter = waiter->next) {
-      unreachable_since_ = std::min(*unreachable_since_, SilentSince(*waiter));
+      since = std::min(since, server_.Since(waiter->silent_since));
       // From here on it must see to it that it does not wait for too long.
       if (waiter->patience == Patience::kEndless) Wake(*waiter, effects);
     }
   }
-  if (config_.unreachable_after <= now - *unreachable_since_) {
-    FailIf(Patience::kEndless, now - config_.unreachable_after, last_failure_, effects);
+  server_.Unheard(since, why);
+  if (config_.unreachable_after <= now - server_.since()) {
+    FailIf(Patience::kEndless, now - config_.unreachable_after, server_.why(), effects);
   }
 }
 
-// Infinite() where the server has answered since.
-base::Instant LockMachine::SilentSince(const Waiter& waiter) const {
-  return heard_at_ < waiter.silent_since ? waiter.silent_since : base::Instant::Infinite();
-}
-
 bool LockMachine::IsInTheWay(const Waiter& waiter) const {
-  if (!unreachable_since_) return false;
+  if (!server_.silent()) return false;
   for (const Waiter* other = queue_.head(); other != nullptr; other = other->next) {
     if (other != &waiter && other->patience != Patience::kNone) return true;
   }
@@ -65,7 +55,7 @@ bool LockMachine::IsInTheWay(const Waiter& waiter) const {
 }
 
 bool LockMachine::KnowsWhy(const Waiter& waiter) const {
-  return unreachable_since_ || (grant_ && !joined()) || (pursuit_ && pursuit_->queued) ||
+  return server_.silent() || (grant_ && !joined()) || (pursuit_ && pursuit_->queued) ||
          waiter.since <= taken_at_;
 }
 
@@ -74,8 +64,8 @@ base::Instant LockMachine::GivesUpAt(const Waiter& waiter, base::Instant sent) c
   const auto after = [&](base::Instant silent) {
     return std::max(silent, waiter.began) + config_.unreachable_after;
   };
-  const base::Instant met = SilentSince(waiter);
-  if (unreachable_since_) return after(std::min(*unreachable_since_, met));
+  const base::Instant met = server_.Since(waiter.silent_since);
+  if (server_.silent()) return after(std::min(server_.since(), met));
   base::Instant asked = sent;
   if (grant_) {
     if (joined()) asked = std::min(asked, waiter.since);  // whether it may join
@@ -92,9 +82,9 @@ void LockMachine::GiveUp(Waiter& waiter, Waiter::State as, base::Instant now, Ef
   queue_.Remove(waiter);
   waiter.state = as;
   if (as == Waiter::State::kBusy &&
-      (unreachable_since_ || !KnowsWhy(waiter) || waiter.patience == Patience::kEndless)) {
+      (server_.silent() || !KnowsWhy(waiter) || waiter.patience == Patience::kEndless)) {
     waiter.state = Waiter::State::kFailed;
-    if (unreachable_since_) waiter.failure = base::Unshared(last_failure_);
+    if (server_.silent()) waiter.failure = base::Unshared(server_.why());
     if (waiter.failure.ok()) {
       waiter.failure = absl::UnavailableError("the server did not answer in time");
     }

@@ -25,9 +25,8 @@ void LockMachine::CountEnd(Waiter::State state) {
 void LockMachine::OnMisuse() { ++tally_.misused; }
 
 uint64_t LockMachine::releasing() const {
-  uint64_t holds = grant_ && !held() ? 1 : 0;
-  for (const Debt& debt : debts_) holds += debt.releases && !debt.settled ? 1 : 0;
-  return holds;
+  const uint64_t holds = grant_ && !held() ? 1 : 0;
+  return holds + debts_.releasing();
 }
 
 uint64_t LockMachine::waiting() const {

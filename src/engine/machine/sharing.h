@@ -1,17 +1,22 @@
 #ifndef REDLATCH_SRC_ENGINE_MACHINE_SHARING_H_
 #define REDLATCH_SRC_ENGINE_MACHINE_SHARING_H_
 
-#include <cstdint>
-
 namespace redlatch::engine {
 
-// What the threads of one client have of each other's holds.
-enum class Sharing : uint8_t {
-  kExclusive,  // a hold passes from one to the next
-  kJoined,     // they share a hold, each by a hold of its own: readers
-  kCounted,    // each acquisition is a hold of its own, at a machine of its own: permits
-  kNothing,    // nothing is held: whoever waits is let through, all at once: a latch
+// What the threads of one client have of each other's grants.
+struct Sharing {
+  bool passes_on = false;  // a grant goes from one thread to the next, each with a token of its own
+  bool joins = false;      // they share a grant, each by a hold of its own
+  bool counts = false;     // each acquisition is a grant of its own, at a machine of its own
+  bool holds = true;       // false: nothing is held, and all who wait are let through at once
+
+  friend bool operator==(const Sharing&, const Sharing&) = default;
 };
+
+inline constexpr Sharing kExclusive{.passes_on = true};
+inline constexpr Sharing kReaders{.joins = true};
+inline constexpr Sharing kPermits{.counts = true};
+inline constexpr Sharing kLatch{.holds = false};
 
 }  // namespace redlatch::engine
 

@@ -2,7 +2,7 @@
 
 namespace redlatch::engine {
 
-void Tally::AddTo(LockStats& stats) const {
+void Tally::AddTo(LockStats& stats, uint64_t releases_failed) const {
   LockStats counted;
   waited.AddTo(counted.waited);
   held_for.AddTo(counted.held_for);

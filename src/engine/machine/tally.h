@@ -59,14 +59,13 @@ struct Tally {
   uint64_t busy = 0;
   uint64_t cancelled = 0;
   uint64_t failed = 0;
-  uint64_t releases_failed = 0;
   uint64_t lost = 0;
   uint64_t renewed = 0;
   uint64_t renewals_failed = 0;
   uint64_t misused = 0;
 
   // Counts come to what they mean, and are added. What is being released counts as released.
-  void AddTo(LockStats& stats) const;
+  void AddTo(LockStats& stats, uint64_t releases_failed) const;
 };
 
 }  // namespace redlatch::engine

@@ -63,6 +63,9 @@ inline absl::Duration LongestGhost(absl::Duration lease, absl::Duration longest_
   return Scaled(HeartbeatInterval(lease, longest_heartbeat), 3, 1) + lease;
 }
 
+// A renewal never shortens a lease: with this one, it only tells whether the grant is there.
+inline constexpr absl::Duration kLookOnly = absl::Milliseconds(1);
+
 inline base::Instant RenewDue(const Terms& terms, base::Instant sent) {
   return terms.manual ? base::Instant::Infinite() : sent + Scaled(terms.lease, 1, 3);
 }

@@ -16,7 +16,7 @@ struct Plan {
   LockScripts scripts;  // assembled, each with its SHA-1
   LockScripts told;     // as the class told them
   LockTraits traits;
-  Sharing sharing = Sharing::kExclusive;
+  Sharing sharing = kExclusive;
   std::string_view noun = "lock";  // for messages
   std::string_view busy = "someone else holds it";
   KeyNames keys;

@@ -102,7 +102,7 @@ void Request::Bid(const Subject& subject, const engine::Bid& bid) {
       bid.terms.manual ? " 1 " : " 0 ", bid.ticket, " ",
       Millis(std::min(bid.terms.lease, subject.claim)), bid.listen ? " 1 " : " 0 ",
       subject.identity.channel);
-  const bool counted = subject.plan.sharing == Sharing::kCounted;
+  const bool counted = subject.plan.sharing.counts;
   const bool more = !subject.plan.extra_args.empty() || bid.terms.args != nullptr;
   if (counted || IsExplicit(subject) || more) Put(subject.owner);
   if (counted) PutNumber(bid.terms.capacity);
@@ -123,7 +123,7 @@ Request::Request(const Subject& subject, const Send& send)
   const int64_t gone_ms = send.tombstone ? Millis(send.lease) : 0;
   const bool plain = operation == Operation::kRelease && !again && gone_ms == 0 &&
                      send.last_used == send.last_reserved &&
-                     (subject.plan.sharing == Sharing::kJoined || !IsExplicit(subject));
+                     (subject.plan.sharing.joins || !IsExplicit(subject));
   Keys(subject);
   if (operation != Operation::kRenew && !plain) Gone(subject, send.grant);
   if (operation == Operation::kRelease && !plain)

@@ -111,7 +111,7 @@ ClientStats Core::Stats() {
 }
 
 Subject Core::SubjectOf(const Entry& entry) const {
-  const bool own = entry.owner.empty() || entry.plan->sharing == Sharing::kCounted;
+  const bool own = entry.owner.empty() || entry.plan->sharing.counts;
   return {.identity = identity_,
           .keys = entry.keys,
           .plan = *entry.plan,

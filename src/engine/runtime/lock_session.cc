@@ -100,7 +100,7 @@ absl::StatusOr<Held> LockSession::Acquire(const Want& want, Silence* met) {
     return Held();
   }
   absl::StatusOr<Held> result = Result(waiter, want);
-  const bool holds = entry_.plan->sharing != Sharing::kNothing;
+  const bool holds = entry_.plan->sharing.holds;
   if (holds && core_->observed()) {
     const absl::Duration waited = base::Now() - began;
     core_->Tell([&](Observer& observer) {

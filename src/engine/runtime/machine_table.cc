@@ -55,7 +55,7 @@ absl::StatusOr<Entry*> MachineTable::Attach(KeySet keys, const std::string& owne
     LockMachine::Config config = config_;
     config.reentrant = plan.traits.reentrant;
     config.sharing = plan.sharing;
-    config.explicit_owner = !owner.empty() && plan.sharing == Sharing::kExclusive;
+    config.explicit_owner = !owner.empty() && plan.sharing.passes_on;
     config.longest_heartbeat = plan.traits.longest_heartbeat;
     config.counts = stats_names_ > 0;
     absl::StatusOr<std::shared_ptr<const Plan>> interned = Intern(plan);
@@ -84,7 +84,7 @@ void MachineTable::Forget(Entry& entry) {
   if (entry.references != 0) return;  // a timer had just been taken: whoever did that drops it
   if (entry.account != nullptr) {
     const base::MutexLock lock(entry.mu);
-    entry.machine.tally().AddTo(*entry.account);
+    entry.machine.AddCountsTo(*entry.account);
   }
   // `erase(key)` would compare with a key that lies in the entry.
   entries_.erase(entries_.find(Key(entry.keys.main(), entry.owner)));
@@ -170,13 +170,13 @@ std::vector<LockStats> MachineTable::Stats() {
   VisitReferred(found, [&](Entry& entry) {
     LockStats& of_name = stats[places.at(entry.account)];
     const base::MutexLock lock(entry.mu);
-    entry.machine.tally().AddTo(of_name);
+    entry.machine.AddCountsTo(of_name);
     const uint64_t releasing = entry.machine.releasing();
     of_name.releasing += releasing;
     of_name.released -= releasing;
     const uint64_t held = entry.machine.holds().size();
     of_name.held += held;
-    of_name.permits += entry.plan->sharing == Sharing::kCounted ? entry.machine.permits() : 0;
+    of_name.permits += entry.plan->sharing.counts ? entry.machine.permits() : 0;
     of_name.waiting += entry.machine.waiting();
   });
   return stats;

@@ -56,7 +56,7 @@ class CountsTest : public ::testing::Test {
   const engine::Plan plan_ = {
       .scripts = {.acquire = lua::kLatchAcquire, .cancel = lua::kLatchCancel},
       .traits = {.kind = "latch"},
-      .sharing = engine::Sharing::kNothing,
+      .sharing = engine::kLatch,
       .noun = "latch",
       .busy = "it has not opened",
       .keys = engine::KeyNames("latch", {"latch.counted"})};

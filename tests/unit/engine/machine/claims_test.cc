@@ -227,7 +227,7 @@ TEST_F(LockMachineClaimsTest, WhoeverDropsAWindowOfDeadWaitersGoesOnAtOnce) {
 
 class LockMachinePermitClaimsTest : public LockMachineClaimsTest {
  protected:
-  LockMachinePermitClaimsTest() { Make({.sharing = Sharing::kCounted}); }
+  LockMachinePermitClaimsTest() { Make({.sharing = kPermits}); }
 
   // It let a window of waiters in for their claims, and is to go on.
   static Answer ToGoOn(Answer answer, absl::Duration later = absl::ZeroDuration()) {
@@ -348,7 +348,7 @@ TEST_F(LockMachineClaimsTest, AttemptsAfterTheFirstAskWhetherMessagesArrive) {
 
 class LockMachineToldTest : public LockMachineClaimsTest {
  protected:
-  LockMachineToldTest() { Make({.sharing = Sharing::kNothing}); }
+  LockMachineToldTest() { Make({.sharing = kLatch}); }
 
   static Answer Telling(uint64_t counts, uint64_t last) {
     Answer answer = Queued();

@@ -54,10 +54,10 @@ class LatchModel : public ModelWorld<ReferenceLatchServer> {
   void Join(int c) {
     server_.incarnation_of.resize(server_.subscribed.size());
     server_.incarnation_of[clients_[c]->id] = server_.incarnation;
-    users_[c] = {.port = AddPort(c, {.sharing = Sharing::kNothing,
-                                     .longest_heartbeat = Server::kLongestHeartbeat}),
-                 .incarnation = server_.incarnation,
-                 .threads = std::vector<Thread>(kThreads)};
+    users_[c] = {
+        .port = AddPort(c, {.sharing = kLatch, .longest_heartbeat = Server::kLongestHeartbeat}),
+        .incarnation = server_.incarnation,
+        .threads = std::vector<Thread>(kThreads)};
   }
   void Die(int c) {
     Replace(c);

@@ -87,8 +87,7 @@ class PermitsWorld : public ModelWorld<ReferenceSemaphoreServer> {
   PortPtr Borrow(int c) {
     std::vector<PortPtr>& free = users_[c].free;
     if (free.empty()) {
-      return AddPort(
-          c, {.sharing = Sharing::kCounted, .longest_heartbeat = Server::kLongestHeartbeat});
+      return AddPort(c, {.sharing = kPermits, .longest_heartbeat = Server::kLongestHeartbeat});
     }
     PortPtr port = std::move(free.back());
     free.pop_back();

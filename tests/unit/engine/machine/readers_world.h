@@ -146,12 +146,11 @@ class ReadersWorld {
                        .side = side,
                        .fair = client.fair,
                        .under = under},
-        LockMachine::Config{
-            .reentrant = true,
-            .sharing = side == Side::kWrite ? Sharing::kExclusive : Sharing::kJoined,
-            .longest_heartbeat = Server::kLongestHeartbeat,
-            .unreachable_after = absl::Seconds(2),
-            .numbers = &numbers_});
+        LockMachine::Config{.reentrant = true,
+                            .sharing = side == Side::kWrite ? kExclusive : kReaders,
+                            .longest_heartbeat = Server::kLongestHeartbeat,
+                            .unreachable_after = absl::Seconds(2),
+                            .numbers = &numbers_});
     client.table.push_back(group);
     return group;
   }

@@ -8,7 +8,7 @@ class SharedMachineTest : public LockMachineTest {
  protected:
   static constexpr absl::Duration kWindow = absl::Milliseconds(5);
 
-  SharedMachineTest() { Make({.reentrant = true, .sharing = Sharing::kJoined}); }
+  SharedMachineTest() { Make({.reentrant = true, .sharing = kReaders}); }
 
   static Answer HeldWith(int64_t others) {
     return {.kind = Answer::Kind::kHeld, .bid = {.others = others}};

@@ -6,7 +6,7 @@ namespace {
 
 class PermitMachineTest : public LockMachineTest {
  protected:
-  PermitMachineTest() { Make({.sharing = Sharing::kCounted}); }
+  PermitMachineTest() { Make({.sharing = kPermits}); }
 
   static Answer Permitted() { return Granted(0, kLease, 0); }
 };
@@ -74,7 +74,7 @@ TEST_F(PermitMachineTest, AChangeOfAnotherHoldIsNoneOfItsBusiness) {
 
 class LatchMachineTest : public LockMachineTest {
  protected:
-  LatchMachineTest() { Make({.sharing = Sharing::kNothing}); }
+  LatchMachineTest() { Make({.sharing = kLatch}); }
 
   Send QueueAll() {
     for (uint64_t thread = 1; thread <= 3; ++thread) {

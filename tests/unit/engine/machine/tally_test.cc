@@ -12,7 +12,7 @@ class TallyMachineTest : public LockMachineTest {
 
   LockStats Counted() {
     LockStats stats;
-    machine().tally().AddTo(stats);
+    machine().AddCountsTo(stats);
     stats.held = machine().holds().size();
     stats.waiting = machine().waiting();
     stats.releasing = machine().releasing();
@@ -78,7 +78,7 @@ TEST_F(TallyMachineTest, TakingItAgainIsNoHoldOfItsOwn) {
 }
 
 TEST_F(TallyMachineTest, ReadersOfAHoldAreAHoldEach) {
-  Make({.reentrant = true, .sharing = Sharing::kJoined, .counts = true});
+  Make({.reentrant = true, .sharing = kReaders, .counts = true});
   Waiter& first = Hold();
   Waiter& second = Acquire({.thread = 2});
   ASSERT_EQ(second.state, State::kGranted);
@@ -92,7 +92,7 @@ TEST_F(TallyMachineTest, ReadersOfAHoldAreAHoldEach) {
 }
 
 TEST_F(TallyMachineTest, AReaderThatIsSentElsewhereIsNotCountedHere) {
-  Make({.reentrant = true, .sharing = Sharing::kJoined, .counts = true});
+  Make({.reentrant = true, .sharing = kReaders, .counts = true});
   Acquire();
   Hear(Fetch(Operation::kAcquire), Granted(/*others=*/1));
   EXPECT_EQ(Acquire({.thread = 2}).state, State::kElsewhere);
@@ -235,7 +235,7 @@ TEST_F(TallyMachineTest, AHoldThatNobodyCanReleaseAnyMoreIsReleased) {
 }
 
 TEST_F(TallyMachineTest, ALatchOpensAndHoldsNothing) {
-  Make({.sharing = Sharing::kNothing, .counts = true});
+  Make({.sharing = kLatch, .counts = true});
   Queue();
   Acquire({.thread = 2});
   EXPECT_EQ(Counted().waiting, 2);

@@ -134,13 +134,13 @@ TEST_F(WireRequest, FurtherKeysAndArgumentsStandLast) {
 }
 
 TEST_F(WireRequest, AReadersReleaseNeedNotNameIt) {
-  plan_.sharing = Sharing::kJoined;
+  plan_.sharing = kReaders;
   EXPECT_THAT(Words({.operation = Operation::kRelease, .grant = 7, .lease = kLease}),
               ElementsAre("N", kQueue, kWaiters, kFence, "|", kHold7));
 }
 
 TEST_F(WireRequest, ABidForPermitsTellsWhatCapacityIsExpected) {
-  plan_.sharing = Sharing::kCounted;
+  plan_.sharing = kPermits;
   owner_ = kIdentity.client;
   Bid bid = SomeBid(7);
   bid.block = 3;
@@ -152,7 +152,7 @@ TEST_F(WireRequest, ABidForPermitsTellsWhatCapacityIsExpected) {
 }
 
 TEST_F(WireRequest, AWaiterTellsALatchBackWhatItWasTold) {
-  plan_.sharing = Sharing::kNothing;
+  plan_.sharing = kLatch;
   owner_ = "latch:1000:x";
   Bid bid = SomeBid(7);
   const size_t words =

@@ -1,0 +1,174 @@
+#include "src/engine/machine/debts.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "src/base/status.h"
+#include "src/engine/machine/timing.h"
+
+namespace redlatch::engine {
+namespace {
+
+// So many are taken back beyond their time.
+constexpr size_t kMostGhosts = 64;
+
+}  // namespace
+
+const Debts::Debt* Debts::Find(GrantId grant) const {
+  for (const Debt& debt : debts_) {
+    if (debt.grant == grant && !debt.settled) return &debt;
+  }
+  return nullptr;
+}
+
+Debts::Debt* Debts::FindOf(uint64_t hold) {
+  for (Debt& debt : debts_) {
+    if (debt.hold == hold && hold != 0) return &debt;
+  }
+  return nullptr;
+}
+
+void Debts::Prolong(GrantId grant, base::Instant expires) {
+  if (auto* const debt = const_cast<Debt*>(Find(grant))) {
+    debt->expires = std::max(debt->expires, expires);
+  }
+}
+
+Debts::Due Debts::Start(Debt& debt, base::Instant now) {
+  debt.in_flight = true;
+  return {.send = {.operation = debt.operation,
+                   .grant = debt.grant,
+                   .sent = now,
+                   .lease = debt.lease,
+                   .tombstone = debt.tombstone,
+                   .last_used = debt.last_used,
+                   .last_reserved = debt.last_reserved,
+                   .block = debt.block},
+          .first = !std::exchange(debt.tried_once, true)};
+}
+
+std::optional<Debts::Due> Debts::Next(base::Instant now) {
+  for (size_t i = 0; i < debts_.size();) {
+    Debt& debt = debts_[i];
+    const size_t before = debts_.size();
+    if (debt.settled || debt.in_flight || now < debt.due) {
+      ++i;
+    } else if (debt.tried_once && IsOver(debt, now)) {
+      Settle(debt, Released::Kind::kLost);
+      if (debts_.size() == before) ++i;
+    } else {
+      return Start(debt, now);
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<Debts::Due> Debts::NextOf(uint64_t hold, base::Instant now) {
+  Debt* const debt = FindOf(hold);
+  if (debt == nullptr || debt->settled || debt->in_flight || now < debt->due) return std::nullopt;
+  return Start(*debt, now);
+}
+
+base::Instant Debts::due() const {
+  base::Instant due = base::Instant::Infinite();
+  for (const Debt& debt : debts_) {
+    if (!debt.settled && !debt.in_flight) due = std::min(due, debt.due);
+  }
+  return due;
+}
+
+// Forgets the debt, unless somebody may still ask what became of it.
+void Debts::Settle(Debt& debt, Released::Kind kind, absl::Status failure) {
+  if (std::exchange(debt.releases, false) && kind != Released::Kind::kDone) ++failed_;
+  if (debt.hold == 0) return Erase(debt);
+  debt.settled = true;
+  debt.in_flight = false;
+  debt.outcome.kind = kind;
+  debt.outcome.failure = std::move(failure);
+}
+
+void Debts::OnAnswer(const Send& send, const Answer& answer, base::Instant now, Effects& effects) {
+  auto* const debt = const_cast<Debt*>(Find(send.grant));
+  if (debt == nullptr) return;
+  debt->in_flight = false;
+  if (answer.kind == Answer::Kind::kNotHeld) {
+    // An earlier try was executed, as nothing else ends a grant before its deadline; else it had
+    // been lost.
+    const bool by_us = debt->uncertain && now < debt->deadline;
+    return Settle(*debt, by_us ? Released::Kind::kDone : Released::Kind::kLost);
+  }
+  if (answer.kind != Answer::Kind::kFailed) return Settle(*debt, Released::Kind::kDone);
+
+  debt->uncertain |= answer.may_have_executed;
+  debt->silent = answer.may_have_executed;
+  const bool may_pass = answer.not_sent || absl::IsUnavailable(answer.failure) ||
+                        absl::IsResourceExhausted(answer.failure);
+  if (!may_pass) {
+    if (debt->releases) {
+      effects.notices.push_back({.kind = Notice::Kind::kReleaseFailed,
+                                 .token = debt->outcome.token,
+                                 .remaining = std::max(debt->expires - now, absl::ZeroDuration()),
+                                 .why = base::Unshared(answer.failure)});
+    }
+    return Settle(*debt, Released::Kind::kRefused, base::Unshared(answer.failure));
+  }
+  debt->outcome.failure = base::Unshared(answer.failure);
+  const absl::Duration backoff =
+      debt->failures == 0 ? absl::ZeroDuration()  // a connection that broke: at once, on the next
+                          : Spread(kFirstBackoff, kLongestBackoff / 2, debt->failures, debt->grant);
+  ++debt->failures;
+  debt->due = now + backoff;
+  if (now < debt->expires) debt->due = std::min(debt->due, debt->expires);
+}
+
+bool Debts::Hurry(base::Instant now) {
+  bool under_way = false;
+  for (Debt& debt : debts_) {
+    if (debt.settled) continue;
+    if (absl::IsUnavailable(debt.outcome.failure)) debt.due = std::min(debt.due, now);
+    under_way |= debt.in_flight || debt.due <= now;
+  }
+  return under_way;
+}
+
+void Debts::RepeatAll(base::Instant due) {
+  for (Debt& debt : debts_) debt.due = due;
+}
+
+// Whether nothing is left of it at the server. A server that was only stopped still has the request
+// that the debt takes back, and executes it when it goes on, however late.
+bool Debts::IsOver(const Debt& debt, base::Instant now) const {
+  return debt.expires <= now && !(debt.tombstone && debt.silent && debts_.size() <= kMostGhosts);
+}
+
+std::optional<Released> Debts::Repeat(uint64_t hold, base::Instant now) {
+  Debt* const debt = FindOf(hold);
+  if (debt == nullptr) return std::nullopt;
+  if (debt->settled) return Outcome(hold);
+  if (!debt->in_flight) debt->due = now;
+  return Released{.kind = Released::Kind::kUnderWay, .hold = hold, .token = debt->outcome.token};
+}
+
+Released Debts::Outcome(uint64_t hold) {
+  Debt* const debt = FindOf(hold);
+  if (debt == nullptr) return {.kind = Released::Kind::kLost, .hold = hold};
+  Released outcome = debt->outcome;
+  outcome.failure = base::Unshared(outcome.failure);
+  if (debt->settled) Erase(*debt);
+  return outcome;
+}
+
+void Debts::Forget(uint64_t hold) {
+  Debt* const debt = FindOf(hold);
+  if (debt == nullptr) return;
+  debt->hold = 0;
+  if (debt->settled) Erase(*debt);
+}
+
+uint64_t Debts::releasing() const {
+  return static_cast<uint64_t>(std::count_if(debts_.begin(), debts_.end(), [](const Debt& debt) {
+    return debt.releases && !debt.settled;
+  }));
+}
+
+}  // namespace redlatch::engine

@@ -1,0 +1,180 @@
+// What the client has at the server: kept, given back, or lost.
+#include <algorithm>
+#include <utility>
+
+#include "src/base/status.h"
+#include "src/engine/machine/lock_machine.h"
+#include "src/engine/machine/timing.h"
+
+namespace redlatch::engine {
+namespace {
+
+constexpr char kForcedReason[] = "someone forced its release, as redlatch break does";
+constexpr char kGoneReason[] =
+    "the server no longer has it: its lease expired there, the server lost its data, or something "
+    "overwrote it";
+
+}  // namespace
+
+void LockMachine::ReleaseGrant(uint64_t hold, FencingToken token, base::Instant now) {
+  GiveBack({.hold = hold,
+            .due = now,
+            .releases = true,
+            .outcome = {.kind = Released::Kind::kUnderWay,
+                        .hold = hold,
+                        .token = hold != 0 ? token : FencingToken(grant_->next_token - 1)}},
+           now);
+}
+
+// `debt` tells why; the rest is the grant's.
+void LockMachine::GiveBack(Debts::Debt debt, base::Instant now) {
+  const Grant& grant = *grant_;
+  const absl::Duration lease = grant.terms.lease;
+  debt.operation = Operation::kRelease;
+  debt.grant = grant.id;
+  debt.lease = lease;
+  debt.tombstone = grant.in_flight || grant.uncertain;
+  debt.last_used = grant.next_token - 1;
+  debt.last_reserved = grant.last_token;
+  debt.deadline = grant.deadline;
+  // What is on its way may still be executed: a renewal, or a bid, which brings the grant back.
+  debt.expires = grant.server_expires;
+  if (grant.renewing) debt.expires = std::max(debt.expires, now + lease);
+  if (debt.tombstone) {
+    debt.expires = std::max(debt.expires, now + LongestGhost(lease, config_.longest_heartbeat));
+  }
+  debts_.Add(std::move(debt));
+  grant_.reset();
+  if (!joined()) taken_at_ = now;  // readers keep no reader out
+}
+
+// It is released in any case: where the server says that the hold is gone, a bid that was on its
+// way may have brought it back since.
+void LockMachine::Lose(const std::string& reason, base::Instant release_at, base::Instant now,
+                       Effects& effects) {
+  auto holds = std::move(grant_->holds);
+  GiveBack({.due = release_at}, now);
+  for (ThreadHold& hold : holds) {
+    ++tally_.lost;
+    if (config_.counts) tally_.held_for.Add(hold.began, now);
+    // current() shows it until unlock().
+    if (hold.std_depth > 0 && hold.view == nullptr) {
+      hold.view = std::make_shared<HoldView>(base::Instant());
+    }
+    if (hold.view != nullptr) hold.view->Lose();
+    if (hold.std_depth > 0) {
+      lost_std_.push_back({.thread = hold.thread,
+                           .hold = hold.id,
+                           .token = hold.token,
+                           .depth = hold.std_depth,
+                           .view = hold.view});
+    }
+    effects.losses.push_back({.hold = std::move(hold), .reason = reason});
+  }
+  Pursue(now);
+}
+
+void LockMachine::Expire(base::Instant now, Effects& effects) {
+  if (now < next_expiry()) return;
+  std::string reason =
+      grant_->claimed ? "its hand-over was not confirmed in time" : "its lease expired";
+  if (!grant_->last_failure.ok()) {
+    reason += ", because it could not be renewed: " + std::string(grant_->last_failure.message());
+  } else if (!grant_->terms.manual) {
+    reason += ": this process was not running in time, or the server was silent";
+  }
+  if (held()) embargo_ = grant_->deadline;
+  Lose(reason, std::max(now, embargo_), now, effects);
+}
+
+std::optional<Send> LockMachine::Extend(uint64_t hold, absl::Duration lease, base::Instant now) {
+  if (!Valid(hold, now) || !grant_->terms.manual) return std::nullopt;
+  return Send{.operation = Operation::kRenew, .grant = grant_->id, .sent = now, .lease = lease};
+}
+
+void LockMachine::Prolong(base::Instant sent, absl::Duration lease, base::Instant now) {
+  grant_->deadline = std::max(grant_->deadline, sent + (lease - DriftMargin(lease)));
+  grant_->lost_at = grant_->deadline - ExpiryLead(grant_->terms.lease);
+  for (const ThreadHold& hold : grant_->holds) {
+    if (hold.view != nullptr) hold.view->Prolong(grant_->deadline);
+  }
+  grant_->server_expires = std::max(grant_->server_expires, now + lease);
+}
+
+void LockMachine::OnRenewal(const Send& send, const Answer& answer, base::Instant now,
+                            Effects& effects) {
+  if (!grant_ || grant_->id != send.grant) {
+    // It was released meanwhile, and then or later the server gave it its lease anew.
+    if (answer.kind == Answer::Kind::kHeld || answer.may_have_executed) {
+      debts_.Prolong(send.grant, now + send.lease);
+    }
+    return;
+  }
+  Grant& grant = *grant_;
+  const bool extension = grant.terms.manual && send.lease != kLookOnly;
+  if (!extension) grant.renewing = false;
+  // A confirmation is part of the acquisition, and no renewal of which anybody need hear.
+  const bool told = held() && !grant.terms.manual && !grant.claimed;
+  const FencingToken token = held() ? grant.holds.front().token : FencingToken();
+  if (answer.kind == Answer::Kind::kHeld) {
+    Prolong(send.sent, send.lease, now);
+    grant.last_failure = absl::OkStatus();
+    if (extension) return;
+    grant.claimed = false;
+    grant.renew_due = grant.again ? now : RenewDue(grant.terms, send.sent);
+    grant.failures = 0;
+    if (told) {
+      ++tally_.renewed;
+      effects.notices.push_back({.kind = Notice::Kind::kRenewed, .token = token});
+    }
+    if (grant.at_risk) {
+      effects.notices.push_back({.kind = Notice::Kind::kRecovered, .token = token});
+    }
+    grant.at_risk = false;
+    if (joined()) {
+      grant.asked = send.sent;
+      grant.others = answer.bid.others > 0;
+      LetJoin(now, effects);
+    }
+    return;
+  }
+  if (answer.kind == Answer::Kind::kNotHeld) {
+    return Lose(grant.forced ? kForcedReason : kGoneReason, now, now, effects);
+  }
+  if (absl::IsFailedPrecondition(answer.failure) && !answer.not_sent) {
+    return Lose(std::string(answer.failure.message()), now, now, effects);
+  }
+  if (answer.may_have_executed) {
+    grant.server_expires = std::max(grant.server_expires, now + send.lease);
+  }
+  if (extension) return;
+  grant.renew_due =
+      now + Spread(std::min(kFirstBackoff, grant.terms.lease / 10),
+                   std::min(kLongestBackoff, grant.terms.lease / 10), grant.failures++, grant.id);
+  if (grant.again) grant.renew_due = now;
+  grant.last_failure = base::Unshared(answer.failure);
+  if (joined()) LetJoin(now, effects);
+  if (told) ++tally_.renewals_failed;
+  if (grant.at_risk || !told) return;
+  grant.at_risk = true;
+  effects.notices.push_back({.kind = Notice::Kind::kAtRisk,
+                             .token = token,
+                             .remaining = grant.deadline - now,
+                             .why = base::Unshared(answer.failure)});
+}
+
+// The server's answer tells what is so now.
+void LockMachine::OnForced(GrantId grant, base::Instant now) {
+  if (grant_ && grant_->id == grant) {
+    grant_->forced = true;
+    RenewNow(now);
+  }
+  if (pursuit_ && pursuit_->bid.grant == grant) AskNow(now);
+}
+
+void LockMachine::RenewNow(base::Instant now) {
+  grant_->renew_due = now;
+  grant_->again = grant_->renewing;
+}
+
+}  // namespace redlatch::engine
