@@ -92,6 +92,14 @@ class LockMachine {
   // A thread that was woken undecided looks whether the lock is free.
   void Poked(Waiter& waiter, base::Instant now, Effects& effects);
 
+  // A waiter whose thread is about to sleep, and one whose thread runs again.
+  static void Park(Waiter& waiter) { waiter.parked = true; }
+  static void Unpark(Waiter& waiter) { waiter.parked = waiter.wake_pending = false; }
+  // Whether its thread is to be woken: it sleeps, and nobody does that already.
+  static bool Rouse(Waiter& waiter) {
+    return waiter.parked && !std::exchange(waiter.wake_pending, true);
+  }
+
   // The lock object by which they wait is gone: they end as kStopped.
   void StopAll(const void* object, base::Instant now, Effects& effects);
 

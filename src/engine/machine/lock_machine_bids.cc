@@ -205,9 +205,7 @@ void LockMachine::LetThrough(base::Instant now, Effects& effects) {
     waiter->state = Waiter::State::kGranted;
     ++tally_.opened;
     if (config_.counts) tally_.waited.Add(waiter->began, now);
-    if (!waiter->parked || waiter->wake_pending) continue;
-    waiter->wake_pending = true;
-    effects.through.push_back(waiter);
+    if (Rouse(*waiter)) effects.through.push_back(waiter);
   }
 }
 

@@ -10,9 +10,7 @@
 namespace redlatch::engine {
 
 void LockMachine::Wake(Waiter& waiter, Effects& effects) {
-  if (!waiter.parked || waiter.wake_pending) return;
-  waiter.wake_pending = true;
-  effects.wakes.push_back(&waiter);
+  if (Rouse(waiter)) effects.wakes.push_back(&waiter);
 }
 
 void LockMachine::Decide(Waiter& waiter, Waiter::State state, Effects& effects) {

@@ -41,7 +41,17 @@ enum class Patience : uint8_t {
   kEndless,  // for as long as the server is not unreachable for too long
 };
 
-// One call that wants the lock. It lives on its thread's stack; the machine links those that wait.
+// Wakes whoever drives an acquisition. `through`: its outcome is there, and needs no look at the
+// machine; the waiter may be gone as soon as this is called.
+class Waker {
+ public:
+  virtual void Wake(bool through) = 0;
+
+ protected:
+  ~Waker() = default;
+};
+
+// One call that wants the lock, of an Acquisition. The machine links those that wait.
 struct Waiter {
   enum class State : uint8_t {
     kWaiting,
@@ -74,7 +84,8 @@ struct Waiter {
   base::Instant not_before;  // the token must not be used sooner
   absl::Status failure;      // before: what is wrong with the server, where that is known
 
-  // For the runtime: a thread that is parked is woken when there is something for it to see.
+  // One that is parked is woken when there is something for it to see.
+  Waker* waker = nullptr;
   bool parked = false;
   bool wake_pending = false;
 

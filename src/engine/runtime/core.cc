@@ -284,12 +284,8 @@ void Core::Describe() {
 }
 
 void Core::Finish(Entry& entry, Effects& effects) {
-  for (Waiter* const waiter : effects.wakes) {
-    static_cast<ParkedWaiter*>(waiter)->parker.Set(ParkedWaiter::kWoken);
-  }
-  for (Waiter* const waiter : effects.through) {
-    static_cast<ParkedWaiter*>(waiter)->parker.Set(ParkedWaiter::kThrough);
-  }
+  for (Waiter* const waiter : effects.wakes) waiter->waker->Wake(/*through=*/false);
+  for (Waiter* const waiter : effects.through) waiter->waker->Wake(/*through=*/true);
   for (Loss& loss : effects.losses) Post(entry, std::move(loss));
   for (Notice& notice : effects.notices) Post(entry, std::move(notice));
 }

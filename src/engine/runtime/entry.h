@@ -9,9 +9,7 @@
 #include "absl/base/thread_annotations.h"
 #include "redlatch/stats.h"
 #include "src/base/mutex.h"
-#include "src/base/parker.h"
 #include "src/engine/machine/lock_machine.h"
-#include "src/engine/machine/waiter.h"
 #include "src/engine/protocol/plan.h"
 #include "src/engine/runtime/timer_heap.h"
 
@@ -47,13 +45,6 @@ struct Entry {
 
   Timer send_timer{*this};    // the renewer's
   Timer expiry_timer{*this};  // the notifier's
-};
-
-// A waiter whose thread can sleep.
-struct ParkedWaiter : Waiter {
-  static constexpr uint32_t kWoken = 1;
-  static constexpr uint32_t kThrough = 2;  // its outcome is there, and needs no look at the machine
-  base::Parker parker;
 };
 
 }  // namespace redlatch::engine

@@ -14,13 +14,13 @@ namespace {
 constexpr absl::Duration kShortestLease = absl::Milliseconds(10);
 constexpr absl::Duration kLongestLease = absl::Hours(24 * 365);
 
-absl::Status CheckLease(absl::Duration lease) {
+}  // namespace
+
+absl::Status LockSession::CheckLease(absl::Duration lease) {
   if (kShortestLease <= lease && lease <= kLongestLease) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("a lease of ", absl::FormatDuration(lease),
                                                  " is not possible; it must be 10ms to one year"));
 }
-
-}  // namespace
 
 uint64_t ThreadNumber() {
   static std::atomic<uint64_t> last{0};
@@ -72,71 +72,6 @@ std::optional<Held> LockSession::Reenter(Face face) {
   const base::Instant now = base::Now();
   const base::MutexLock lock(entry_.mu);
   return entry_.machine.Reenter(ThreadNumber(), face, now);
-}
-
-absl::StatusOr<Held> LockSession::Acquire(const Want& want, Silence* met) {
-  if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
-  if (absl::Status bad = CheckLease(want.terms.lease); !bad.ok()) return About(bad);
-  const base::Instant began = want.since.value_or(base::Now());
-  ParkedWaiter waiter;
-  waiter.thread = ThreadNumber();
-  waiter.object = want.object;
-  waiter.face = want.face;
-  waiter.terms = want.terms;
-  waiter.options = want.options;
-  waiter.write_token = want.write_token;
-  waiter.began = began;
-  waiter.silent_since = want.silence.since;
-  waiter.failure = want.silence.why;
-  if (want.wait <= absl::ZeroDuration()) {
-    waiter.patience = Patience::kNone;
-  } else if (want.wait < absl::InfiniteDuration()) {
-    waiter.patience = Patience::kBounded;
-  }
-  if (want.terms.manual) core_->KeepDescribed();
-  Compete(waiter, began + std::max(want.wait, absl::ZeroDuration()), want);
-  if (waiter.state == Waiter::State::kElsewhere) {
-    if (met != nullptr) *met = {.since = waiter.silent_since, .why = std::move(waiter.failure)};
-    return Held();
-  }
-  absl::StatusOr<Held> result = Result(waiter, want);
-  const bool holds = entry_.plan->sharing.holds;
-  if (holds && core_->observed()) {
-    const absl::Duration waited = base::Now() - began;
-    core_->Tell([&](Observer& observer) {
-      if (result.ok()) {
-        observer.OnAcquired(entry_.keys.name(), result->token, waited);
-      } else {
-        observer.OnWaitEnded(entry_.keys.name(), waited, result.status());
-      }
-    });
-  }
-  return result;
-}
-
-absl::StatusOr<Held> LockSession::Result(ParkedWaiter& waiter, const Want& want) {
-  switch (waiter.state) {
-    case Waiter::State::kGranted:
-      while (base::Now() < waiter.not_before) {
-      }
-      return Held{.hold = waiter.hold, .token = waiter.token, .view = std::move(waiter.view)};
-    case Waiter::State::kBusy:
-      return About(absl::DeadlineExceededError(
-          absl::StrCat(std::string(entry_.plan->busy),
-                       want.wait <= absl::ZeroDuration()
-                           ? ""
-                           : absl::StrCat("; waited ", absl::FormatDuration(want.wait)))));
-    case Waiter::State::kDeadlock:
-      return About(absl::FailedPreconditionError(
-          "this thread already holds it, and it is not reentrant; ReentrantLock is"));
-    case Waiter::State::kStopped:
-      return About(absl::CancelledError("the wait was stopped"));
-    case Waiter::State::kElsewhere:
-    case Waiter::State::kFailed:
-    case Waiter::State::kWaiting:
-      break;
-  }
-  return About(waiter.failure);
 }
 
 absl::Status LockSession::Extend(uint64_t hold, absl::Duration lease) {

@@ -17,6 +17,7 @@
 #include "redlatch/lock_info.h"
 #include "redlatch/lock_options.h"
 #include "src/base/clock.h"
+#include "src/engine/machine/acquisition.h"
 #include "src/engine/machine/held.h"
 #include "src/engine/runtime/core.h"
 #include "src/engine/runtime/entry.h"
@@ -27,12 +28,6 @@ inline constexpr int kWaitersListed = 100;
 
 // A number that no other thread of this process has, or ever had.
 uint64_t ThreadNumber();
-
-// Of a server that does not answer: since when, and why.
-struct Silence {
-  base::Instant since = base::Instant::Infinite();
-  absl::Status why;
-};
 
 // What one acquisition wants beside its lock.
 struct Want {
@@ -50,6 +45,7 @@ struct Want {
 };
 
 class LockSession;
+class ThreadWaker;
 
 // A hold, and the session through which it is released.
 struct SessionHold {
@@ -124,10 +120,11 @@ class LockSession {
  private:
   LockSession(std::shared_ptr<Core> core, Entry& entry) : core_(std::move(core)), entry_(entry) {}
 
-  // False: the waiter has failed.
-  bool Listen(ParkedWaiter& waiter, base::Instant answered_by, const Want& want);
-  void Compete(ParkedWaiter& waiter, base::Instant deadline, const Want& want);
-  absl::StatusOr<Held> Result(ParkedWaiter& waiter, const Want& want);
+  static absl::Status CheckLease(absl::Duration lease);
+  // False: the acquisition has failed.
+  bool Listen(Acquisition& acquisition, const Want& want);
+  void Compete(Acquisition& acquisition, ThreadWaker& waker, const Want& want);
+  absl::StatusOr<Held> Result(Waiter& waiter, absl::Duration wait) const;
   struct Ending {
     Released released;
     std::optional<Send> send;

@@ -1,0 +1,137 @@
+// The driver of an acquisition that belongs to one thread, which runs scripts and sleeps.
+#include <functional>
+#include <optional>
+#include <stop_token>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "src/base/parker.h"
+#include "src/engine/machine/acquisition.h"
+#include "src/engine/runtime/lock_session.h"
+
+namespace redlatch::engine {
+
+class ThreadWaker final : public Waker {
+ public:
+  static constexpr uint32_t kWoken = 1;
+  static constexpr uint32_t kThrough = 2;
+
+  void Wake(bool through) override { parker.Set(through ? kThrough : kWoken); }
+
+  base::Parker parker;
+};
+
+absl::StatusOr<Held> LockSession::Acquire(const Want& want, Silence* met) {
+  if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
+  if (absl::Status bad = CheckLease(want.terms.lease); !bad.ok()) return About(bad);
+  const base::Instant began = want.since.value_or(base::Now());
+  ThreadWaker waker;
+  Acquisition acquisition({.thread = ThreadNumber(),
+                           .object = want.object,
+                           .face = want.face,
+                           .terms = want.terms,
+                           .options = want.options,
+                           .write_token = want.write_token,
+                           .began = began,
+                           .wait = want.wait,
+                           .met = want.silence,
+                           .command_timeout = core_->command_timeout(),
+                           .unreachable_after = core_->options().unreachable_after,
+                           .waker = &waker});
+  if (want.terms.manual) core_->KeepDescribed();
+  Compete(acquisition, waker, want);
+  Waiter& waiter = acquisition.waiter();
+  if (waiter.state == Waiter::State::kElsewhere) {
+    if (met != nullptr) *met = {.since = waiter.silent_since, .why = std::move(waiter.failure)};
+    return Held();
+  }
+  absl::StatusOr<Held> result = Result(waiter, want.wait);
+  if (entry_.plan->sharing.holds && core_->observed()) {
+    const absl::Duration waited = base::Now() - began;
+    core_->Tell([&](Observer& observer) {
+      if (result.ok()) {
+        observer.OnAcquired(entry_.keys.name(), result->token, waited);
+      } else {
+        observer.OnWaitEnded(entry_.keys.name(), waited, result.status());
+      }
+    });
+  }
+  return result;
+}
+
+absl::StatusOr<Held> LockSession::Result(Waiter& waiter, absl::Duration wait) const {
+  switch (waiter.state) {
+    case Waiter::State::kGranted:
+      while (base::Now() < waiter.not_before) {
+      }
+      return Held{.hold = waiter.hold, .token = waiter.token, .view = std::move(waiter.view)};
+    case Waiter::State::kBusy:
+      return About(absl::DeadlineExceededError(absl::StrCat(
+          std::string(entry_.plan->busy),
+          wait <= absl::ZeroDuration() ? ""
+                                       : absl::StrCat("; waited ", absl::FormatDuration(wait)))));
+    case Waiter::State::kDeadlock:
+      return About(absl::FailedPreconditionError(
+          "this thread already holds it, and it is not reentrant; ReentrantLock is"));
+    case Waiter::State::kStopped:
+      return About(absl::CancelledError("the wait was stopped"));
+    case Waiter::State::kElsewhere:
+    case Waiter::State::kFailed:
+    case Waiter::State::kWaiting:
+      break;
+  }
+  return About(waiter.failure);
+}
+
+bool LockSession::Listen(Acquisition& acquisition, const Want& want) {
+  if (core_->listening()) return true;
+  const base::Instant now = base::Now();
+  absl::Status deaf = core_->Listen(now + acquisition.ListenPatience(now), want.stop);
+  if (deaf.ok()) return true;
+  const base::MutexLock lock(entry_.mu);
+  return acquisition.GoOnDeaf(std::move(deaf), now, entry_.machine);
+}
+
+void LockSession::Compete(Acquisition& acquisition, ThreadWaker& waker, const Want& want) {
+  using Kind = Acquisition::Next::Kind;
+  if (!Listen(acquisition, want)) return;
+  std::optional<std::stop_callback<std::function<void()>>> on_stop;
+  if (want.stop.stop_possible()) {
+    on_stop.emplace(want.stop, [&] {
+      {
+        const base::MutexLock lock(entry_.mu);
+        if (!acquisition.Rouse()) return;
+      }
+      waker.Wake(/*through=*/false);
+    });
+  }
+
+  std::optional<Answer> answer;
+  while (true) {
+    waker.parker.Arm();
+    Acquisition::Next next;
+    core_->Feed(entry_, [&](LockMachine& machine, Effects& effects) {
+      const Acquisition::Event event{.answer = answer ? &*answer : nullptr,
+                                     .stopped = want.stop.stop_requested(),
+                                     .gone = want.gone != nullptr && *want.gone};
+      next = acquisition.Resume(event, base::Now(), machine, effects);
+    });
+    answer.reset();
+    if (next.kind == Kind::kDone) return;
+    if (next.kind == Kind::kRun) {
+      answer = core_->Run(entry_, acquisition.send(), next.until);
+      continue;
+    }
+    const uint32_t woken = core_->Await(waker.parker, next.until);
+    if (woken == ThreadWaker::kThrough) return;
+    if (woken != base::Parker::kArmed) continue;
+    bool being_woken = false;
+    {
+      const base::MutexLock lock(entry_.mu);
+      being_woken = acquisition.Overslept();
+    }
+    if (being_woken) waker.parker.ParkUntil(base::Instant::Infinite());
+  }
+}
+
+}  // namespace redlatch::engine

@@ -1,0 +1,193 @@
+#include "src/engine/machine/acquisition.h"
+
+#include <deque>
+#include <memory>
+#include <optional>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/unit/engine/machine/machine_fixture.h"
+
+namespace redlatch::engine {
+namespace {
+
+using Step = Acquisition::Next;
+
+constexpr absl::Duration kCommandTimeout = absl::Seconds(1);
+constexpr absl::Duration kUnreachableAfter = absl::Seconds(10);
+
+class AcquisitionTest : public LockMachineTest {
+ protected:
+  // A call, and who drives it.
+  struct Thread final : Waker {
+    explicit Thread(Acquisition::Call call)
+        : acquisition([&] {
+            call.waker = this;
+            return std::move(call);
+          }()) {}
+    void Wake(bool through) override { ++(through ? woken_through : woken); }
+    State state() { return acquisition.waiter().state; }
+
+    int woken = 0;
+    int woken_through = 0;
+    Acquisition acquisition;
+  };
+
+  Thread& Call(absl::Duration wait = absl::InfiniteDuration(), uint64_t thread = 1) {
+    return threads_.emplace_back(Acquisition::Call{
+        .thread = thread,
+        .terms = {.lease = kLease},
+        .options =
+            std::make_shared<LockOptions>(LockOptions{.local_window = absl::Milliseconds(5)}),
+        .began = now(),
+        .wait = wait,
+        .command_timeout = kCommandTimeout,
+        .unreachable_after = kUnreachableAfter});
+  }
+  Step Resume(Thread& thread, const Acquisition::Event& event = {}) {
+    Effects effects;
+    const Step next = thread.acquisition.Resume(event, now(), machine(), effects);
+    for (Waiter* waiter : effects.wakes) waiter->waker->Wake(/*through=*/false);
+    for (Waiter* waiter : effects.through) waiter->waker->Wake(/*through=*/true);
+    return next;
+  }
+  Step Resume(Thread& thread, const Answer& answer) { return Resume(thread, {.answer = &answer}); }
+  // It asked, and stands in the server's queue.
+  Thread& CallAndQueue(absl::Duration wait = absl::InfiniteDuration()) {
+    Thread& thread = Call(wait);
+    EXPECT_EQ(Resume(thread).kind, Step::Kind::kRun);
+    EXPECT_EQ(Resume(thread, Queued()).kind, Step::Kind::kSleep);
+    return thread;
+  }
+
+ private:
+  std::deque<Thread> threads_;
+};
+
+TEST_F(AcquisitionTest, OfAFreeLockIsOneScript) {
+  Thread& thread = Call();
+  const Step run = Resume(thread);
+  ASSERT_EQ(run.kind, Step::Kind::kRun);
+  EXPECT_EQ(thread.acquisition.send().operation, Operation::kAcquire);
+  EXPECT_EQ(run.until, now() + kCommandTimeout);
+  EXPECT_EQ(Resume(thread, Granted()).kind, Step::Kind::kDone);
+  EXPECT_EQ(thread.state(), State::kGranted);
+  EXPECT_EQ(thread.acquisition.waiter().token, FencingToken(kToken));
+}
+
+TEST_F(AcquisitionTest, ThatWaitsSleepsUntilItIsGranted) {
+  Thread& thread = CallAndQueue();
+  Acquisition& acquisition = thread.acquisition;
+  EXPECT_TRUE(acquisition.waiter().parked);
+  HearGrant({.grant = machine().grant(), .attempt = 1, .token = kToken, .claim = kLease});
+  EXPECT_TRUE(Woken(acquisition.waiter()));
+  EXPECT_EQ(Resume(thread).kind, Step::Kind::kDone);
+  EXPECT_EQ(thread.state(), State::kGranted);
+}
+
+TEST_F(AcquisitionTest, ThatDoesNotWaitIsRefusedByTheAnswer) {
+  Thread& thread = Call(absl::ZeroDuration());
+  ASSERT_EQ(Resume(thread).kind, Step::Kind::kRun);
+  EXPECT_FALSE(thread.acquisition.send().bid.wait);
+  EXPECT_EQ(Resume(thread, Busy()).kind, Step::Kind::kDone);
+  EXPECT_EQ(thread.state(), State::kBusy);
+}
+
+TEST_F(AcquisitionTest, WhoseWaitIsOverTakesItsBidBackItself) {
+  Thread& thread = CallAndQueue(absl::Milliseconds(200));
+  Pass(absl::Milliseconds(200));
+  const Step run = Resume(thread);
+  ASSERT_EQ(run.kind, Step::Kind::kRun);
+  EXPECT_EQ(thread.acquisition.send().operation, Operation::kCancel);
+  EXPECT_EQ(run.until, now() + kAnswerGrace);
+  EXPECT_EQ(Resume(thread, Cancelled()).kind, Step::Kind::kDone);
+  EXPECT_EQ(thread.state(), State::kBusy);
+}
+
+TEST_F(AcquisitionTest, SleepsNoLongerThanItsWait) {
+  Thread& thread = Call(absl::Milliseconds(200));
+  ASSERT_EQ(Resume(thread).kind, Step::Kind::kRun);
+  const Step sleep = Resume(thread, Queued());
+  ASSERT_EQ(sleep.kind, Step::Kind::kSleep);
+  EXPECT_EQ(sleep.until, now() + absl::Milliseconds(200));
+}
+
+TEST_F(AcquisitionTest, IsStoppedByItsToken) {
+  Thread& thread = CallAndQueue();
+  EXPECT_TRUE(thread.acquisition.Rouse());
+  EXPECT_FALSE(thread.acquisition.Rouse()) << "it is being woken";
+  EXPECT_EQ(Resume(thread, {.stopped = true}).kind, Step::Kind::kRun) << "the cancel";
+  EXPECT_EQ(Resume(thread, Cancelled()).kind, Step::Kind::kDone);
+  EXPECT_EQ(thread.state(), State::kStopped);
+}
+
+TEST_F(AcquisitionTest, OfALockObjectThatIsGoneAsksNothing) {
+  Thread& thread = Call();
+  EXPECT_EQ(Resume(thread, {.gone = true}).kind, Step::Kind::kDone);
+  EXPECT_EQ(thread.state(), State::kStopped);
+  EXPECT_TRUE(Quiet());
+}
+
+TEST_F(AcquisitionTest, ThatSleptThroughItsHoldWaitsAnew) {
+  Thread& thread = CallAndQueue();
+  HearGrant({.grant = machine().grant(), .attempt = 1, .token = kToken, .claim = kLease});
+  EXPECT_EQ(thread.state(), State::kGranted);
+  Pass(kLease);
+  EXPECT_EQ(Resume(thread).kind, Step::Kind::kRun);
+  EXPECT_EQ(thread.state(), State::kWaiting);
+}
+
+TEST_F(AcquisitionTest, WithoutAnEndGivesUpAServerThatStaysSilent) {
+  Thread& thread = Call();
+  const base::Instant began = now();
+  Step next = Resume(thread);
+  while (next.kind != Step::Kind::kDone) {
+    ASSERT_LE(now(), began + kUnreachableAfter + absl::Milliseconds(50));
+    const bool ran = next.kind == Step::Kind::kRun;
+    PassTo(std::max(now(), next.until));
+    next = ran ? Resume(thread, Silence()) : Resume(thread);
+    if (next.kind == Step::Kind::kSleep && machine().next_send() < next.until) {
+      next.until = machine().next_send();  // the renewer's, which finds nobody there either
+      PassTo(std::max(now(), next.until));
+      if (const auto send = machine().NextSend(now())) {
+        PassTo(now() + kCommandTimeout);
+        Hear(*send, Silence());
+      }
+      next = Resume(thread);
+    }
+  }
+  EXPECT_EQ(thread.state(), State::kFailed);
+  EXPECT_GE(now(), began + kUnreachableAfter);
+  EXPECT_TRUE(absl::IsUnavailable(thread.acquisition.waiter().failure));
+}
+
+TEST_F(AcquisitionTest, WithoutASubscriptionGoesOnUnlessItIsRefusedForGood) {
+  Thread& thread = Call();
+  EXPECT_TRUE(thread.acquisition.GoOnDeaf(absl::UnavailableError("silence"), now(), machine()));
+  EXPECT_EQ(Resume(thread).kind, Step::Kind::kRun);
+
+  Thread& refused = Call();
+  EXPECT_FALSE(refused.acquisition.GoOnDeaf(absl::PermissionDeniedError("no"), now(), machine()));
+  EXPECT_EQ(refused.state(), State::kFailed);
+}
+
+TEST_F(AcquisitionTest, GivesASubscriptionHalfOfItsTime) {
+  EXPECT_EQ(Call().acquisition.ListenPatience(now()), absl::Milliseconds(500));
+  EXPECT_EQ(Call(absl::Milliseconds(60)).acquisition.ListenPatience(now()),
+            (absl::Milliseconds(60) + kAnswerGrace) / 2);
+  EXPECT_EQ(Call(absl::ZeroDuration()).acquisition.ListenPatience(now()), kAnswerGrace / 2);
+}
+
+TEST_F(AcquisitionTest, ThatOversleptAwaitsAWakeThatIsOnItsWay) {
+  Thread& thread = CallAndQueue();
+  EXPECT_FALSE(thread.acquisition.Overslept());
+  EXPECT_EQ(Resume(thread).kind, Step::Kind::kSleep);
+  EXPECT_TRUE(thread.acquisition.Rouse());
+  EXPECT_TRUE(thread.acquisition.Overslept());
+  EXPECT_FALSE(thread.acquisition.Rouse()) << "it runs";
+}
+
+}  // namespace
+}  // namespace redlatch::engine
