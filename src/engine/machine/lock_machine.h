@@ -19,6 +19,7 @@
 #include "src/engine/machine/held.h"
 #include "src/engine/machine/looks.h"
 #include "src/engine/machine/reachability.h"
+#include "src/engine/machine/remote_state.h"
 #include "src/engine/machine/script_io.h"
 #include "src/engine/machine/sharing.h"
 #include "src/engine/machine/tally.h"
@@ -181,52 +182,6 @@ class LockMachine {
   Held OfThread(uint64_t thread) const;
 
  private:
-  struct Attempt {
-    uint32_t number;
-    base::Instant sent;
-  };
-  struct Pursuit {
-    // If it is defaulted, clang asks for the members' defaults before the class is complete.
-    Pursuit() {}  // NOLINT(modernize-use-equals-default)
-    Bid bid;
-    bool in_flight = false;
-    bool uncertain = false;  // an attempt went unanswered: it may be executed at any time
-    bool queued = false;
-    bool again = false;    // what is in flight may have been sent too early to tell what is so
-    bool claimed = false;  // a grant was heard that is not enough to work under
-    absl::InlinedVector<Attempt, 1> attempts;  // those that a grant may echo
-    base::Instant due;
-    base::Instant began;  // to wait
-    uint32_t failures = 0;
-    uint32_t polls = 0;  // of a foreign owner, or without messages
-  };
-  struct Grant {
-    GrantId id = 0;
-    uint32_t attempt = 0;  // that was granted
-    Terms terms;
-    bool claimed = false;          // by a message, and not confirmed yet
-    base::Instant deadline;        // from here on another may be the owner
-    base::Instant lost_at;         // from here on it is lost to us: somewhat before
-    base::Instant server_expires;  // from here on the server has forgotten us
-    base::Instant asked;           // when what told of `others` was sent
-    bool others = false;           // waited then
-    bool pinned = false;
-    bool in_flight = false;  // an attempt of the bid that won; its answer is still to come
-    bool uncertain = false;
-    uint64_t next_token = 0;
-    uint64_t last_token = 0;
-    uint64_t first_token = 0;
-    base::Instant reserved;                    // when the command that reserved them was sent
-    absl::InlinedVector<ThreadHold, 1> holds;  // several where they are shared
-    int retakes_left = 0;
-    base::Instant renew_due;
-    bool renewing = false;
-    bool again = false;     // as in Pursuit
-    bool forced = false;    // so it was told; the server's answer tells whether it is gone
-    bool at_risk = false;   // the hold was told so
-    uint32_t failures = 0;  // of renewals, since the last that succeeded
-    absl::Status last_failure;
-  };
   struct LostStd {  // a hold by lock() that was lost: its unlock() is still to come
     uint64_t thread;
     uint64_t hold;
@@ -235,19 +190,23 @@ class LockMachine {
     std::shared_ptr<HoldView> view;
   };
 
-  // Local (lock_machine_local.cc).
+  bool joined() const { return config_.sharing.joins; }
+  bool held() const { return grant_ && !grant_->holds.empty(); }
+  uint64_t NextNumber() {
+    return config_.numbers->fetch_add(kNumberStep, std::memory_order_relaxed) + kNumberStep;
+  }
+
+  // Between threads (lock_machine_local.cc).
   void Decide(Waiter& waiter, Waiter::State state, Effects& effects);
   static void Wake(Waiter& waiter, Effects& effects);
-  void CountEnd(Waiter::State state);
   bool CanPass(const Waiter& waiter, base::Instant now) const;
   void GiveTo(Waiter& waiter, base::Instant now, Effects& effects);
   void GiveToHead(base::Instant now, Effects& effects);
-  void LetThrough(base::Instant now, Effects& effects);
   void Join(Waiter& waiter, base::Instant now, Effects& effects);
   void LetJoin(base::Instant now, Effects& effects);
   void Settle(uint64_t ended, FencingToken token, base::Instant now, Effects& effects);
-  bool joined() const { return config_.sharing.joins; }
-  bool held() const { return grant_ && !grant_->holds.empty(); }
+
+  // Holds (lock_machine_holds.cc).
   const ThreadHold* Find(uint64_t hold) const;
   ThreadHold* Find(uint64_t hold) {
     return const_cast<ThreadHold*>(std::as_const(*this).Find(hold));
@@ -256,9 +215,9 @@ class LockMachine {
   ThreadHold* FindOf(uint64_t thread) {
     return const_cast<ThreadHold*>(std::as_const(*this).FindOf(thread));
   }
-  void EndHold(const ThreadHold& hold, base::Instant now, Effects& effects);
   std::shared_ptr<HoldView> ViewOf(ThreadHold& hold) const;
   Released ReleaseLevel(ThreadHold& hold, Face face, base::Instant now, Effects& effects);
+  void EndHold(const ThreadHold& hold, base::Instant now, Effects& effects);
 
   // Patience (lock_machine_patience.cc).
   // Those whose call began at `begun_by` or before.
@@ -273,10 +232,14 @@ class LockMachine {
   void AbandonPursuit(base::Instant now);
   Bid NextBid(base::Instant now, bool contended);
   void OnBid(const Send& send, const BidAnswer& answer, base::Instant now, Effects& effects);
+  void OnLateBid(const Send& send, const BidAnswer& answer, base::Instant now, Effects& effects);
+  void OnBidFailed(const Send& send, const Answer& answer, base::Instant now, Effects& effects);
+  void OnQueued(const BidAnswer& answer, base::Instant now, Effects& effects);
   void OnMissed(GrantId grant);
   void PollSoon(GrantId grant, base::Instant now);
-  void OnBidFailed(const Send& send, const Answer& answer, base::Instant now, Effects& effects);
-  // What a hold is granted for, and by which word of the server's.
+
+  // The server's word that it is ours (lock_machine_granted.cc).
+  // What a grant is given for, and by which word of the server's.
   struct Basis {
     absl::Duration lease;
     base::Instant asked;  // when the attempt was sent that it answers
@@ -284,23 +247,27 @@ class LockMachine {
   };
   void Granted(const NewGrant& news, const Basis& basis, base::Instant now, Effects& effects);
   void ConfirmFirst(base::Instant now, Effects& effects);
+  void LetThrough(base::Instant now, Effects& effects);
 
   // The grant (lock_machine_grant.cc).
+  void Prolong(base::Instant sent, absl::Duration lease, base::Instant now);
+  void RenewNow(base::Instant now);
+  void OnRenewal(const Send& send, const Answer& answer, base::Instant now, Effects& effects);
+  void OnHeld(const Send& send, const Answer& answer, bool extension, base::Instant now,
+              Effects& effects);
+  // Whether anybody is told of renewals: a confirmation is part of the acquisition.
+  bool TellsOfRenewals() const { return held() && !grant_->terms.manual && !grant_->claimed; }
   void ReleaseGrant(uint64_t hold, FencingToken token, base::Instant now);
   void GiveBack(Debts::Debt debt, base::Instant now);
   void Lose(const std::string& reason, base::Instant release_at, base::Instant now,
             Effects& effects);
+
+  // Scripts (lock_machine_scripts.cc).
   Send WithBid(Debts::Due due, base::Instant now);
   absl::Duration Early(absl::Duration early) const;
-  void RenewNow(base::Instant now);
   void AskNow(base::Instant now);
-  void Prolong(base::Instant sent, absl::Duration lease, base::Instant now);
-  void OnQueued(const BidAnswer& answer, base::Instant now, Effects& effects);
-  void OnRenewal(const Send& send, const Answer& answer, base::Instant now, Effects& effects);
 
-  uint64_t NextNumber() {
-    return config_.numbers->fetch_add(kNumberStep, std::memory_order_relaxed) + kNumberStep;
-  }
+  void CountEnd(Waiter::State state);  // lock_machine_tally.cc
 
   const Config config_;
   WaiterQueue queue_;

@@ -101,6 +101,30 @@ void LockMachine::Prolong(base::Instant sent, absl::Duration lease, base::Instan
   grant_->server_expires = std::max(grant_->server_expires, now + lease);
 }
 
+void LockMachine::OnHeld(const Send& send, const Answer& answer, bool extension, base::Instant now,
+                         Effects& effects) {
+  Grant& grant = *grant_;
+  Prolong(send.sent, send.lease, now);
+  grant.last_failure = absl::OkStatus();
+  if (extension) return;
+  const FencingToken token = held() ? grant.holds.front().token : FencingToken();
+  if (TellsOfRenewals()) {
+    ++tally_.renewed;
+    effects.notices.push_back({.kind = Notice::Kind::kRenewed, .token = token});
+  }
+  if (grant.at_risk) {
+    effects.notices.push_back({.kind = Notice::Kind::kRecovered, .token = token});
+  }
+  grant.at_risk = false;
+  grant.claimed = false;
+  grant.renew_due = grant.again ? now : RenewDue(grant.terms, send.sent);
+  grant.failures = 0;
+  if (!joined()) return;
+  grant.asked = send.sent;
+  grant.others = answer.bid.others > 0;
+  LetJoin(now, effects);
+}
+
 void LockMachine::OnRenewal(const Send& send, const Answer& answer, base::Instant now,
                             Effects& effects) {
   if (!grant_ || grant_->id != send.grant) {
@@ -113,31 +137,7 @@ void LockMachine::OnRenewal(const Send& send, const Answer& answer, base::Instan
   Grant& grant = *grant_;
   const bool extension = grant.terms.manual && send.lease != kLookOnly;
   if (!extension) grant.renewing = false;
-  // A confirmation is part of the acquisition, and no renewal of which anybody need hear.
-  const bool told = held() && !grant.terms.manual && !grant.claimed;
-  const FencingToken token = held() ? grant.holds.front().token : FencingToken();
-  if (answer.kind == Answer::Kind::kHeld) {
-    Prolong(send.sent, send.lease, now);
-    grant.last_failure = absl::OkStatus();
-    if (extension) return;
-    grant.claimed = false;
-    grant.renew_due = grant.again ? now : RenewDue(grant.terms, send.sent);
-    grant.failures = 0;
-    if (told) {
-      ++tally_.renewed;
-      effects.notices.push_back({.kind = Notice::Kind::kRenewed, .token = token});
-    }
-    if (grant.at_risk) {
-      effects.notices.push_back({.kind = Notice::Kind::kRecovered, .token = token});
-    }
-    grant.at_risk = false;
-    if (joined()) {
-      grant.asked = send.sent;
-      grant.others = answer.bid.others > 0;
-      LetJoin(now, effects);
-    }
-    return;
-  }
+  if (answer.kind == Answer::Kind::kHeld) return OnHeld(send, answer, extension, now, effects);
   if (answer.kind == Answer::Kind::kNotHeld) {
     return Lose(grant.forced ? kForcedReason : kGoneReason, now, now, effects);
   }
@@ -154,11 +154,12 @@ void LockMachine::OnRenewal(const Send& send, const Answer& answer, base::Instan
   if (grant.again) grant.renew_due = now;
   grant.last_failure = base::Unshared(answer.failure);
   if (joined()) LetJoin(now, effects);
-  if (told) ++tally_.renewals_failed;
-  if (grant.at_risk || !told) return;
+  if (!TellsOfRenewals()) return;
+  ++tally_.renewals_failed;
+  if (grant.at_risk) return;
   grant.at_risk = true;
   effects.notices.push_back({.kind = Notice::Kind::kAtRisk,
-                             .token = token,
+                             .token = grant.holds.front().token,
                              .remaining = grant.deadline - now,
                              .why = base::Unshared(answer.failure)});
 }

@@ -1,0 +1,152 @@
+// What threads have: how a hold is entered again, ends, and is found.
+#include <cstddef>
+#include <utility>
+
+#include "src/engine/machine/lock_machine.h"
+
+namespace redlatch::engine {
+
+std::optional<Held> LockMachine::Reenter(uint64_t thread, Face face, base::Instant now) {
+  if (!config_.reentrant || !held() || next_expiry() <= now) return std::nullopt;
+  ThreadHold* const mine = config_.explicit_owner ? &grant_->holds.front() : FindOf(thread);
+  if (mine == nullptr) return std::nullopt;
+  ThreadHold& hold = *mine;
+  ++hold.depth;
+  if (face == Face::kStd) ++hold.std_depth;
+  return Held{.hold = hold.id,
+              .token = hold.token,
+              .depth = hold.depth,
+              .view = face == Face::kStatus ? ViewOf(hold) : nullptr};
+}
+
+bool LockMachine::ReleaseInner(uint64_t thread, Face face) {
+  ThreadHold* const mine = FindOf(thread);
+  if (mine == nullptr || mine->depth < 2) return false;
+  ThreadHold& hold = *mine;
+  if (face == Face::kStd) {
+    if (hold.std_depth == 0) return false;
+    --hold.std_depth;
+  }
+  --hold.depth;
+  return true;
+}
+
+void LockMachine::EndHold(const ThreadHold& hold, base::Instant now, Effects& effects) {
+  if (config_.counts) tally_.held_for.Add(hold.began, now);
+  if (hold.view != nullptr) hold.view->Release();
+  effects.ended.push_back(hold.options);
+  grant_->holds.erase(grant_->holds.begin() + (&hold - grant_->holds.data()));
+}
+
+Released LockMachine::ReleaseLevel(ThreadHold& hold, Face face, base::Instant now,
+                                   Effects& effects) {
+  Released released{.hold = hold.id, .token = hold.token};
+  --hold.depth;
+  if (face == Face::kStd) --hold.std_depth;
+  if (hold.depth > 0) return released;
+  EndHold(hold, now, effects);
+  if (held()) return released;
+  Settle(released.hold, released.token, now, effects);
+  if (!grant_) released.kind = Released::Kind::kUnderWay;
+  return released;
+}
+
+Released LockMachine::Release(uint64_t hold, base::Instant now, Effects& effects) {
+  Expire(now, effects);
+  if (ThreadHold* const current = Find(hold)) {
+    // What is left of it is unlock()'s to end.
+    if (current->depth == current->std_depth) return {.kind = Released::Kind::kNotHeld};
+    return ReleaseLevel(*current, Face::kStatus, now, effects);
+  }
+  if (auto released = debts_.Repeat(hold, now)) return *std::move(released);
+  return {.kind = Released::Kind::kLost, .hold = hold};
+}
+
+Released LockMachine::Unlock(uint64_t thread, base::Instant now, Effects& effects) {
+  Expire(now, effects);
+  if (ThreadHold* const mine = FindOf(thread); mine != nullptr && mine->std_depth > 0) {
+    return ReleaseLevel(*mine, Face::kStd, now, effects);
+  }
+  for (auto lost = lost_std_.begin(); lost != lost_std_.end(); ++lost) {
+    if (lost->thread != thread) continue;
+    Released released{.kind = Released::Kind::kLost, .hold = lost->hold, .token = lost->token};
+    if (--lost->depth == 0) lost_std_.erase(lost);
+    return released;
+  }
+  return {.kind = Released::Kind::kNotHeld};
+}
+
+void LockMachine::ReleaseStd(base::Instant now, Effects& effects) {
+  Expire(now, effects);
+  lost_std_.clear();
+  if (!held()) return;
+  for (size_t i = grant_->holds.size(); i-- > 0;) {
+    ThreadHold& hold = grant_->holds[i];
+    hold.depth -= std::exchange(hold.std_depth, 0);
+    if (hold.depth == 0) EndHold(hold, now, effects);
+  }
+  if (!held()) Settle(0, FencingToken(), now, effects);
+}
+
+absl::InlinedVector<uint64_t, 1> LockMachine::holds() const {
+  absl::InlinedVector<uint64_t, 1> ids;
+  if (grant_) {
+    for (const ThreadHold& hold : grant_->holds) ids.push_back(hold.id);
+  }
+  return ids;
+}
+
+const ThreadHold* LockMachine::Find(uint64_t hold) const {
+  if (!grant_) return nullptr;
+  for (const ThreadHold& each : grant_->holds) {
+    if (each.id == hold) return &each;
+  }
+  return nullptr;
+}
+
+const ThreadHold* LockMachine::FindOf(uint64_t thread) const {
+  if (!grant_) return nullptr;
+  for (const ThreadHold& each : grant_->holds) {
+    if (each.thread == thread) return &each;
+  }
+  return nullptr;
+}
+
+bool LockMachine::Valid(uint64_t hold, base::Instant now) const {
+  return Find(hold) != nullptr && now < grant_->deadline;
+}
+
+base::Instant LockMachine::Deadline(uint64_t hold) const {
+  return Find(hold) != nullptr ? grant_->deadline : base::Instant();
+}
+
+std::shared_ptr<HoldView> LockMachine::ViewOf(ThreadHold& hold) const {
+  if (hold.view == nullptr) hold.view = std::make_shared<HoldView>(grant_->deadline);
+  return hold.view;
+}
+
+std::shared_ptr<HoldView> LockMachine::ViewOf(uint64_t thread) {
+  if (ThreadHold* const mine = FindOf(thread)) return ViewOf(*mine);
+  for (const LostStd& lost : lost_std_) {
+    if (lost.thread == thread) return lost.view;
+  }
+  return nullptr;
+}
+
+Held LockMachine::Pin(uint64_t thread) {
+  Held mine = OfThread(thread);
+  if (mine.depth > 0) grant_->pinned = true;
+  return mine;
+}
+
+Held LockMachine::OfThread(uint64_t thread) const {
+  if (const ThreadHold* const mine = FindOf(thread)) {
+    return {.hold = mine->id, .token = mine->token, .depth = mine->depth, .grant = grant_->id};
+  }
+  for (const LostStd& lost : lost_std_) {
+    if (lost.thread == thread) return {.hold = lost.hold, .token = lost.token};
+  }
+  return {};
+}
+
+}  // namespace redlatch::engine

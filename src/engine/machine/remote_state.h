@@ -1,0 +1,67 @@
+// What a client has to do with a lock at the server: it pursues it, or has a grant.
+#ifndef REDLATCH_SRC_ENGINE_MACHINE_REMOTE_STATE_H_
+#define REDLATCH_SRC_ENGINE_MACHINE_REMOTE_STATE_H_
+
+#include <cstdint>
+
+#include "absl/container/inlined_vector.h"
+#include "absl/status/status.h"
+#include "src/base/clock.h"
+#include "src/engine/machine/effects.h"
+#include "src/engine/machine/script_io.h"
+#include "src/engine/machine/waiter.h"
+
+namespace redlatch::engine {
+
+struct Attempt {
+  uint32_t number;
+  base::Instant sent;
+};
+
+// A bid is being made, is queued, or must be repeated.
+struct Pursuit {
+  Bid bid;
+  bool in_flight = false;
+  bool uncertain = false;  // an attempt went unanswered: it may be executed at any time
+  bool queued = false;
+  bool again = false;    // what is in flight may have been sent too early to tell what is so
+  bool claimed = false;  // a grant was heard that is not enough to work under
+  absl::InlinedVector<Attempt, 1> attempts;  // those that a grant may echo
+  base::Instant due;
+  base::Instant began;  // to wait
+  uint32_t failures = 0;
+  uint32_t polls = 0;  // of a foreign owner, or without messages
+};
+
+// What the server granted, and the holds of threads under it.
+struct Grant {
+  GrantId id = 0;
+  uint32_t attempt = 0;  // that was granted
+  Terms terms;
+  bool claimed = false;          // by a message, and not confirmed yet
+  base::Instant deadline;        // from here on another may be the owner
+  base::Instant lost_at;         // from here on it is lost to us: somewhat before
+  base::Instant server_expires;  // from here on the server has forgotten us
+  base::Instant asked;           // when what told of `others` was sent
+  bool others = false;           // waited then
+  bool pinned = false;
+  bool in_flight = false;  // an attempt of the bid that won; its answer is still to come
+  bool uncertain = false;
+  uint64_t next_token = 0;
+  uint64_t last_token = 0;
+  uint64_t first_token = 0;
+  base::Instant reserved;                    // when the command that reserved them was sent
+  absl::InlinedVector<ThreadHold, 1> holds;  // several where they are shared
+  int retakes_left = 0;
+  base::Instant renew_due;
+  bool renewing = false;
+  bool again = false;     // as in Pursuit
+  bool forced = false;    // so it was told; the server's answer tells whether it is gone
+  bool at_risk = false;   // the hold was told so
+  uint32_t failures = 0;  // of renewals, since the last that succeeded
+  absl::Status last_failure;
+};
+
+}  // namespace redlatch::engine
+
+#endif  // REDLATCH_SRC_ENGINE_MACHINE_REMOTE_STATE_H_
