@@ -12,7 +12,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 MOST_LINES = 300
 
 WIRE, URL, TRANSPORT = "redis/wire", "redis/url", "redis/transport"
-CONNECT, EMBEDDED, LINK = "redis/connect", "redis/embedded", "redis/link"
+CONNECT, EMBEDDED = "redis/connect", "redis/embedded"
+LINK, DEPLOYMENT = "redis/link", "redis/deployment"
 MACHINE, PROTOCOL = "engine/machine", "engine/protocol"
 RUNTIME, SHARED = "engine/runtime", "engine/shared"
 TERM, LOOK = "cli/term", "cli/look"
@@ -26,11 +27,12 @@ ARROWS = {
     EMBEDDED: [],
     CONNECT: [WIRE, URL, TRANSPORT, EMBEDDED],
     LINK: [WIRE, URL, TRANSPORT, CONNECT],
+    DEPLOYMENT: [WIRE, URL, LINK],
     MACHINE: [],
-    PROTOCOL: [WIRE, LINK, MACHINE],
-    RUNTIME: [WIRE, URL, LINK, MACHINE, PROTOCOL],
+    PROTOCOL: [WIRE, LINK, DEPLOYMENT, MACHINE],
+    RUNTIME: [WIRE, URL, LINK, DEPLOYMENT, MACHINE, PROTOCOL],
     SHARED: [MACHINE, PROTOCOL, RUNTIME],
-    "api": [WIRE, URL, LINK, MACHINE, PROTOCOL, RUNTIME, SHARED],
+    "api": [WIRE, URL, DEPLOYMENT, MACHINE, PROTOCOL, RUNTIME, SHARED],
     "demo": [],
     TERM: BELOW_TERM,
     LOOK: [TERM, *BELOW_TERM],

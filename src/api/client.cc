@@ -9,7 +9,7 @@
 #include "src/engine/machine/timing.h"
 #include "src/engine/protocol/key_set.h"
 #include "src/engine/runtime/core.h"
-#include "src/redis/link/shared_connection.h"
+#include "src/redis/deployment/deployment.h"
 #include "src/redis/url/url.h"
 #include "src/redis/wire/codec.h"
 #include "src/redis/wire/errors.h"
@@ -36,12 +36,14 @@ absl::StatusOr<Client> Client::Connect(std::string_view url, const ClientOptions
   if (absl::Status bad = engine::CheckKeyPrefix(options.key_prefix); !bad.ok()) return bad;
   Client client(engine::Core::Make(*std::move(parsed), options));
   if (options.connect == ConnectPolicy::kLazy) return client;
-  redis::SharedConnection& connection = client.core_->connection();
+  redis::Deployment& deployment = client.core_->deployment();
   const base::Instant deadline =
       base::Now() + std::min(client.core_->connect_timeout() + client.core_->command_timeout(),
                              options.unreachable_after + engine::kAnswerGrace);
-  if (absl::Status connected = connection.Connect(deadline); !connected.ok()) return connected;
-  for (const std::string& warning : connection.server_info().warnings) Warn(options, warning);
+  std::vector<std::string> warnings;
+  absl::Status connected = deployment.Connect(deadline, warnings);
+  if (!connected.ok()) return connected;
+  for (const std::string& warning : warnings) Warn(options, warning);
   return client;
 }
 
@@ -50,7 +52,7 @@ absl::StatusOr<absl::Duration> Client::Ping() const {
   const redis::Command ping{"PING"};
   const base::Instant sent = base::Now();
   const absl::StatusOr<redis::Reply> reply =
-      core_->connection().Call(ping, sent + core_->command_timeout());
+      core_->deployment().Call({}, ping, sent + core_->command_timeout());
   if (!reply.ok()) return reply.status();
   if (reply->is_error()) return redis::ErrorStatus(reply->text, server());
   return base::Now() - sent;
@@ -61,6 +63,6 @@ ClientStats Client::Stats() const {
   return core_->Stats();
 }
 
-const std::string& Client::server() const { return core_->connection().server(); }
+const std::string& Client::server() const { return core_->server(); }
 
 }  // namespace redlatch

@@ -10,21 +10,18 @@
 #include "absl/strings/str_cat.h"
 
 namespace redlatch::engine {
-namespace {
 
-std::string KeyOf(std::string_view client) {
+std::string DescriptionKey(std::string_view client) {
   return absl::StrCat(std::string(kDescriptionKeyPrefix), std::string(client));
 }
 
-}  // namespace
-
-std::string_view ClientOf(std::string_view grant) {
+std::string_view ClientOf(std::string_view hold) {
   constexpr size_t kSize = 32;
-  if (grant.ends_with('k')) grant.remove_suffix(1);
-  const bool ours = grant.size() > kSize + 1 && grant[kSize] == ':' &&
-                    grant.find_first_not_of("0123456789abcdef") == kSize &&
-                    grant.find_first_not_of("0123456789", kSize + 1) == grant.npos;
-  return ours ? grant.substr(0, kSize) : std::string_view();
+  if (hold.ends_with('k')) hold.remove_suffix(1);
+  const bool ours = hold.size() > kSize + 1 && hold[kSize] == ':' &&
+                    hold.find_first_not_of("0123456789abcdef") == kSize &&
+                    hold.find_first_not_of("0123456789", kSize + 1) == hold.npos;
+  return ours ? hold.substr(0, kSize) : std::string_view();
 }
 
 LockInfo::Process ThisProcess(std::string_view program) {
@@ -39,10 +36,11 @@ LockInfo::Process ThisProcess(std::string_view program) {
 redis::Command DescribeCommand(std::string_view client, const LockInfo::Process& process,
                                absl::Time since, absl::Duration lifetime) {
   const std::string millis = absl::StrCat(absl::ToInt64Milliseconds(lifetime));
-  return redis::Command({"SET", KeyOf(client), WriteDescription(process, since), "PX", millis});
+  return redis::Command(
+      {"SET", DescriptionKey(client), WriteDescription(process, since), "PX", millis});
 }
 
-void AddProcesses(redis::SharedConnection& connection, base::Instant deadline, LockInfo& info) {
+void AddProcesses(redis::Deployment& deployment, base::Instant deadline, LockInfo& info) {
   std::map<std::string_view, std::vector<LockInfo::Party*>> parties;
   for (auto* const list : {&info.holders, &info.waiters}) {
     for (LockInfo::Party& party : *list) {
@@ -53,10 +51,11 @@ void AddProcesses(redis::SharedConnection& connection, base::Instant deadline, L
   }
   if (parties.empty()) return;
   std::vector<std::string> keys;
-  for (const auto& [client, its] : parties) keys.push_back(KeyOf(client));
+  for (const auto& [client, its] : parties) keys.push_back(DescriptionKey(client));
   std::vector<std::string_view> words = {"MGET"};
   words.insert(words.end(), keys.begin(), keys.end());
-  const absl::StatusOr<redis::Reply> reply = connection.Call(redis::Command(words), deadline);
+  const absl::StatusOr<redis::Reply> reply =
+      deployment.Call(words[1], redis::Command(words), deadline);
   if (!reply.ok() || reply->elements.size() != keys.size()) return;
   auto described = reply->elements.begin();
   for (const auto& [client, its] : parties) {
@@ -66,9 +65,9 @@ void AddProcesses(redis::SharedConnection& connection, base::Instant deadline, L
   }
 }
 
-Farewell::Farewell(redis::SharedConnection& connection, std::string_view client)
-    : connection_(connection), command_({"DEL", KeyOf(client)}) {}
+Farewell::Farewell(redis::Deployment& deployment, std::string_view client)
+    : deployment_(deployment), key_(DescriptionKey(client)) {}
 
-Farewell::~Farewell() { connection_.Send(command_).IgnoreError(); }
+Farewell::~Farewell() { deployment_.Send(key_, {"DEL", key_}).IgnoreError(); }
 
 }  // namespace redlatch::engine

@@ -9,7 +9,7 @@
 #include "absl/time/time.h"
 #include "redlatch/lock_info.h"
 #include "src/base/clock.h"
-#include "src/redis/link/shared_connection.h"
+#include "src/redis/deployment/deployment.h"
 #include "src/redis/wire/codec.h"
 
 namespace redlatch::engine {
@@ -25,7 +25,7 @@ inline constexpr std::string_view kDescriptionKeyPrefix = "redlatch:client:";
 
 // The client in a hold id: <client>:<number>, and `k` where its holder may keep it. Empty where the
 // text is none of this version of the protocol.
-std::string_view ClientOf(std::string_view grant);
+std::string_view ClientOf(std::string_view hold);
 
 // This process; `program` empty: the program's own name.
 LockInfo::Process ThisProcess(std::string_view program);
@@ -37,26 +37,29 @@ std::string WriteDescription(const LockInfo::Process& process, absl::Time since)
 // Nothing where it is no such line.
 std::optional<LockInfo::Process> ReadDescription(std::string_view text);
 
+// Under which a client is described.
+std::string DescriptionKey(std::string_view client);
+
 redis::Command DescribeCommand(std::string_view client, const LockInfo::Process& process,
                                absl::Time since, absl::Duration lifetime);
 
 // Fills in the processes of those holders and waiters whose clients have told of themselves. One
 // command, none where there is nobody; where it fails, nothing is known of anybody.
-void AddProcesses(redis::SharedConnection& connection, base::Instant deadline, LockInfo& info);
+void AddProcesses(redis::Deployment& deployment, base::Instant deadline, LockInfo& info);
 
 // Takes a client's description away when it is destroyed. Waits for nobody: where the server is not
 // there, the description ends by itself.
 class Farewell {
  public:
-  // The connection outlives this object.
-  Farewell(redis::SharedConnection& connection, std::string_view client);
+  // The deployment outlives this object.
+  Farewell(redis::Deployment& deployment, std::string_view client);
   ~Farewell();
   Farewell(const Farewell&) = delete;
   Farewell& operator=(const Farewell&) = delete;
 
  private:
-  redis::SharedConnection& connection_;
-  const redis::Command command_;
+  redis::Deployment& deployment_;
+  const std::string key_;
 };
 
 }  // namespace redlatch::engine

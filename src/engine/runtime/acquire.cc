@@ -84,9 +84,11 @@ absl::StatusOr<Held> LockSession::Result(Waiter& waiter, absl::Duration wait) co
 }
 
 bool LockSession::Listen(Acquisition& acquisition, const Want& want) {
-  if (core_->listening()) return true;
+  redis::Deployment& deployment = core_->deployment();
+  const std::string_view key = entry_.keys.main();
+  if (deployment.listening(key)) return true;
   const base::Instant now = base::Now();
-  absl::Status deaf = core_->Listen(now + acquisition.ListenPatience(now), want.stop);
+  absl::Status deaf = deployment.Listen(key, now + acquisition.ListenPatience(now), want.stop);
   if (deaf.ok()) return true;
   const base::MutexLock lock(entry_.mu);
   return acquisition.GoOnDeaf(std::move(deaf), now, entry_.machine);
@@ -122,7 +124,7 @@ void LockSession::Compete(Acquisition& acquisition, ThreadWaker& waker, const Wa
       answer = core_->Run(entry_, acquisition.send(), next.until);
       continue;
     }
-    const uint32_t woken = core_->Await(waker.parker, next.until);
+    const uint32_t woken = core_->deployment().Await(entry_.keys.main(), waker.parker, next.until);
     if (woken == ThreadWaker::kThrough) return;
     if (woken != base::Parker::kArmed) continue;
     bool being_woken = false;

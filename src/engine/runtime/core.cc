@@ -9,16 +9,9 @@
 #include "absl/time/clock.h"
 #include "src/base/no_cancellation.h"
 #include "src/base/status.h"
+#include "src/redis/deployment/single_server.h"
 
 namespace redlatch::engine {
-namespace {
-
-// A client with many waiters has as many heartbeats.
-constexpr absl::Duration kPingsApart = absl::Seconds(1);
-constexpr std::string_view kTwoServers =
-    "messages do not arrive at this address: it leads to several servers, or forbids PUBLISH";
-
-}  // namespace
 
 Core::Inside::Inside(Core& core)
     : machines({.unreachable_after = core.options_.unreachable_after, .numbers = &core.numbers_},
@@ -43,43 +36,20 @@ Core::Core(redis::Url url, ClientOptions options, DescriptionPace pace)
       pace_(pace),
       description_(DescribeCommand(identity_.client, ThisProcess(options_.program), absl::Now(),
                                    pace_.lifetime)),
-      connection_(std::in_place, url_,
-                  redis::SharedConnectionOptions{
-                      .on_reconnected = [this] { inside_->renewer.Reconnected(); },
-                      .on_replica =
-                          [this] {
-                            if (!ended_) subscriber_->MakeAnew();
-                          },
-                      .introduction = description_}),
-      farewell_(*connection_, identity_.client),
-      scripts_(*connection_),
-      inside_(std::make_unique<Inside>(*this)) {
-  subscriber_.emplace(
-      url_,
-      redis::SubscriberOptions{
-          .on_message = [this](std::string_view, std::string_view message) { OnMessage(message); },
-          .on_live_again = [this] { inside_->renewer.Reconnected(); },
-          .on_down = [](const absl::Status&) {},
-          // The next acquisition subscribes anew, or says why it cannot.
-          .on_refused = [this](std::string_view, const absl::Status&) { listening_.store(false); },
-          .where = [this]() -> std::optional<redis::SocketAddress> {
-            std::optional<redis::Peer> peer = connection_->peer();
-            if (!peer) return std::nullopt;
-            return std::move(peer->address);
-          },
-      });
-}
+      deployment_(std::make_unique<redis::SingleServer>(
+          url_, identity_.channel, description_,
+          redis::Deployment::Events{
+              .on_message = [this](std::string_view message) { OnMessage(message); },
+              .on_reconnected = [this] { inside_->renewer.Reconnected(); },
+              .on_hearing = [this](bool hears,
+                                   std::string_view why) { TellWhetherItHears(hears, why); }})),
+      farewell_(*deployment_, identity_.client),
+      inside_(std::make_unique<Inside>(*this)) {}
 
-Core::~Core() {
-  ended_ = true;
-  subscriber_->Stop();
-}
+Core::~Core() { deployment_->Stop(); }
 
 // In a forked child, in place of destruction.
-void Core::Abandon() {
-  subscriber_.reset();
-  connection_.reset();
-}
+void Core::Abandon() { deployment_.reset(); }
 
 std::shared_ptr<Core> Core::Make(redis::Url url, ClientOptions options, DescriptionPace pace) {
   return {new Core(std::move(url), std::move(options), pace), [](Core* core) {
@@ -100,11 +70,11 @@ absl::Status Core::Refusal() const {
 ClientStats Core::Stats() {
   ClientStats stats{.server = server(), .name = url_.client_name, .id = identity_.client};
   if (in_forked_child()) return stats;
-  const redis::SharedConnection::Stats connection = connection_->stats();
-  stats.connects = connection.connects;
-  stats.breaks = connection.breaks;
+  const redis::Deployment::Stats connections = deployment_->stats();
+  stats.connects = connections.connects;
+  stats.breaks = connections.breaks;
   stats.reconnects = reconnects_.load(std::memory_order_relaxed);
-  stats.late = connection.late;
+  stats.late = connections.late;
   stats.locks = machines().Stats();
   for (const LockStats& lock : stats.locks) stats.all += lock;
   return stats;
@@ -130,87 +100,34 @@ std::string Core::FreshId() {
 }
 
 Answer Core::Run(Entry& entry, Send send, base::Instant deadline) {
-  Prepare(send);
-  send.bid.listen = send.bid.listen || ask_.load(std::memory_order_relaxed);
+  Prepare(entry, send);
+  send.bid.listen = send.bid.listen || deployment_->wants_to_know(entry.keys.main());
   Request request(SubjectOf(entry), send);
   const auto wanted = [&] {
     const base::MutexLock lock(entry.mu);
     return entry.machine.Wants(send);
   };
-  const absl::StatusOr<redis::Reply> reply = scripts_.Run(request.call(), deadline, wanted);
+  const absl::StatusOr<redis::Reply> reply = deployment_->Run(request.call(), deadline, wanted);
   if (reply.ok()) round_trips_.Add(base::Now() - send.sent);
   Answer answer = ReadAnswer(send, reply);
-  NoteAnswer(send, answer);
+  NoteAnswer(entry, send, answer);
   return answer;
 }
 
-void Core::Prepare(const Send& send) {
+void Core::Prepare(const Entry& entry, const Send& send) {
   const bool heartbeat = send.operation == Operation::kAcquire && send.bid.attempt > 1;
   if (!heartbeat && !send.anew) return;
-  // A message that was missed while there was no subscription says nothing of the present one.
-  const std::optional<redis::Peer> peer = send.anew ? subscriber_->peer() : std::nullopt;
-  const bool anew = peer && peer->since <= send.missed_since;
-  {
-    const base::MutexLock lock(hearing_mu_);
-    if (!anew || hearing_.deaf()) {
-      if (send.sent < pinged_ + kPingsApart) return;
-      pinged_ = send.sent;
-      return subscriber_->Ping();
-    }
-  }
-  subscriber_->MakeAnew();
+  deployment_->Doubt(entry.keys.main(), send.sent,
+                     send.anew ? std::optional(send.missed_since) : std::nullopt);
 }
 
-void Core::NoteHearing(bool has_subscriber, base::Instant sent) {
-  const std::optional<redis::Peer> peer = subscriber_->peer();
-  const base::Instant live = peer ? peer->since : base::Instant::Infinite();
-  Hearing::Verdict verdict;
-  {
-    const base::MutexLock lock(hearing_mu_);
-    verdict = hearing_.Told(has_subscriber, sent, live, base::Now());
-  }
-  if (has_subscriber) ask_.store(false, std::memory_order_relaxed);
-  switch (verdict) {
-    case Hearing::Verdict::kNothingNew:
-      return;
-    case Hearing::Verdict::kMakeAnew:
-      connection_->MakeAnew(kTwoServers);
-      return subscriber_->MakeAnew();
-    case Hearing::Verdict::kDeaf:
-      return TellWhetherItHears(false);
-    case Hearing::Verdict::kHearsAgain:
-      return TellWhetherItHears(true);
-  }
-}
-
-void Core::TellWhetherItHears(bool hears) {
-  inside_->notifier.Post(
-      Notifier::Urgency::kNotice, [hears, observer = observer_, server = server()] {
-        RunUsersCode("an Observer", [&] {
-          hears ? observer->OnHearsAgain(server) : observer->OnDeaf(server, kTwoServers);
-        });
-      });
-}
-
-// Newest wins: whichever was made anew has found out where the server is now.
-void Core::Align() {
-  const std::optional<redis::Peer> commands = connection_->peer();
-  const std::optional<redis::Peer> messages = subscriber_->peer();
-  if (!commands || !messages || commands->address == messages->address) return;
-  if (commands->since < messages->since) {
-    connection_->MakeAnew("its messages come from another address by now");
-  } else {
-    subscriber_->MakeAnew();
-  }
-}
-
-absl::Status Core::Listen(base::Instant deadline, const std::stop_token& stop) {
-  absl::Status subscribed = subscriber_->Subscribe(identity_.channel, deadline, stop);
-  if (subscribed.ok()) {
-    listening_.store(true, std::memory_order_release);
-    Align();
-  }
-  return subscribed;
+void Core::TellWhetherItHears(bool hears, std::string_view why) {
+  inside_->notifier.Post(Notifier::Urgency::kNotice,
+                         [hears, why, observer = observer_, server = server()] {
+                           RunUsersCode("an Observer", [&] {
+                             hears ? observer->OnHearsAgain(server) : observer->OnDeaf(server, why);
+                           });
+                         });
 }
 
 bool Core::OnGrant(Entry& entry, const NewGrant& news) {
@@ -266,8 +183,7 @@ void Core::Expire(Entry& entry) {
 }
 
 void Core::Reconnected() {
-  ask_.store(true, std::memory_order_relaxed);
-  Align();
+  deployment_->Realign();
   reconnects_.fetch_add(1, std::memory_order_relaxed);
   inside_->notifier.Post(Notifier::Urgency::kNotice, [observer = observer_, server = server()] {
     RunUsersCode("an Observer", [&] { observer->OnReconnected(server); });
@@ -280,7 +196,7 @@ void Core::Reconnected() {
 
 void Core::Describe() {
   // Where there is no connection, the next one begins with it.
-  connection_->Send(description_).IgnoreError();
+  deployment_->Send(DescriptionKey(identity_.client), description_).IgnoreError();
 }
 
 void Core::Finish(Entry& entry, Effects& effects) {

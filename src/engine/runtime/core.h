@@ -24,16 +24,13 @@
 #include "src/engine/protocol/wire.h"
 #include "src/engine/runtime/counts.h"
 #include "src/engine/runtime/entry.h"
-#include "src/engine/runtime/hearing.h"
 #include "src/engine/runtime/machine_table.h"
 #include "src/engine/runtime/notifier.h"
 #include "src/engine/runtime/renewer.h"
 #include "src/engine/runtime/round_trips.h"
 #include "src/engine/runtime/users_code.h"
 #include "src/engine/runtime/weak_map.h"
-#include "src/redis/link/scripts.h"
-#include "src/redis/link/shared_connection.h"
-#include "src/redis/link/subscriber.h"
+#include "src/redis/deployment/deployment.h"
 #include "src/redis/url/url.h"
 
 namespace redlatch::engine {
@@ -58,11 +55,11 @@ class Core {
   absl::Status Refusal() const;
 
   const ClientOptions& options() const { return options_; }
-  const std::string& server() const { return connection_->server(); }
+  // The one that has the key; for messages.
+  const std::string& server(std::string_view key = {}) const { return deployment_->server(key); }
   absl::Duration command_timeout() const { return url_.command_timeout; }
   absl::Duration connect_timeout() const { return url_.connect_timeout; }
-  redis::SharedConnection& connection() { return *connection_; }
-  redis::Scripts& scripts() { return scripts_; }
+  redis::Deployment& deployment() { return *deployment_; }
   MachineTable& machines() { return inside_->machines; }
   bool observed() const { return options_.observer != nullptr; }
   // Tells the observer, the default one if there is no other: a function of it.
@@ -104,25 +101,15 @@ class Core {
     return base::Now() + (silent ? absl::ZeroDuration() : command_timeout());
   }
   void NoteSilence() { silent_.store(true, std::memory_order_relaxed); }
-  void NoteAnswer(const Send& send, const Answer& answer) {
+  void NoteAnswer(const Entry& entry, const Send& send, const Answer& answer) {
     if (send.bid.listen && answer.bid.kind == BidAnswer::Kind::kQueued) {
-      NoteHearing(!answer.deaf, send.sent);
+      deployment_->NoteHearing(entry.keys.main(), !answer.deaf, send.sent);
     }
     if (answer.kind == Answer::Kind::kFailed && absl::IsUnavailable(answer.failure)) return;
     if (silent_.load(std::memory_order_relaxed)) silent_.store(false, std::memory_order_relaxed);
   }
-
-  // Grants can reach this client once it has listened.
-  bool listening() const { return listening_.load(std::memory_order_acquire); }
-  // Sees to that; two may do so at once. kUnavailable, by the deadline or when the stop is
-  // requested: it goes on in the background.
-  absl::Status Listen(base::Instant deadline, const std::stop_token& stop);
   // Before it is sent: sees to a subscription that does not bring messages, or may not.
-  void Prepare(const Send& send);
-  // Sleeps until a waiter is woken, as by a grant; see Subscriber::Await().
-  uint32_t Await(base::Parker& parker, base::Instant deadline) {
-    return subscriber_->Await(parker, deadline);
-  }
+  void Prepare(const Entry& entry, const Send& send);
 
   // An object of that name goes: its calls that wait end, at whichever machine they do.
   void StopAll(std::string_view name, const void* object);
@@ -132,8 +119,6 @@ class Core {
 
   // By the client's own threads.
   void Expire(Entry& entry);
-  // Where the two connections lead to two addresses, the older one is made anew.
-  void Align();
   // Tells people anew who this client is; waits for nobody.
   void Describe();
   void Reconnected();
@@ -152,8 +137,7 @@ class Core {
   void Abandon();
 
   void OnMessage(std::string_view text);
-  void NoteHearing(bool has_subscriber, base::Instant sent);
-  void TellWhetherItHears(bool hears);
+  void TellWhetherItHears(bool hears, std::string_view why);
   bool OnGrant(Entry& entry, const NewGrant& news);
   void Finish(Entry& entry, Effects& effects);
   void Post(const Entry& entry, Loss loss);
@@ -171,22 +155,13 @@ class Core {
   std::atomic<uint64_t> numbers_{0};
   std::atomic<uint64_t> losses_{0};
   std::atomic<uint64_t> reconnects_{0};
-  std::atomic<bool> listening_{false};
   std::atomic<bool> silent_{false};
-  std::atomic<bool> ended_{false};
-  // Either connection is new: the next who is queued asks whether messages arrive.
-  std::atomic<bool> ask_{true};
-  base::Mutex hearing_mu_;
-  Hearing hearing_ ABSL_GUARDED_BY(hearing_mu_);
-  base::Instant pinged_ ABSL_GUARDED_BY(hearing_mu_);
   const DescriptionPace pace_;
   const redis::Command description_;
-  std::optional<redis::SharedConnection> connection_;
+  // Its threads use all of this object, and are stopped before; its descriptor wakes threads that
+  // sleep, which those inside may just be doing.
+  std::unique_ptr<redis::Deployment> deployment_;
   const Farewell farewell_;  // behind whatever those below still send
-  redis::Scripts scripts_;
-  // Its thread uses all of this object and is stopped before; its descriptor wakes threads in
-  // Await(), which those inside may just be doing.
-  std::optional<redis::Subscriber> subscriber_;
   std::unique_ptr<Inside> inside_;
 };
 

@@ -111,7 +111,7 @@ void Counts::Repeat() {
   }
   for (Request& request : requests) calls.push_back(request.call());
   std::vector<absl::StatusOr<redis::Reply>> replies(calls.size());
-  core_.scripts().RunBatch(calls, base::Now() + Timeout(), absl::MakeSpan(replies));
+  core_.deployment().RunBatch(calls, base::Now() + Timeout(), absl::MakeSpan(replies));
 
   const base::MutexLock lock(mu_);
   const bool silent = std::any_of(replies.begin(), replies.end(), [](const auto& reply) {

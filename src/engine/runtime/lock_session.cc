@@ -54,15 +54,16 @@ LockSession::~LockSession() {
 
 std::string LockSession::Title() const {
   return absl::StrCat(std::string(entry_.plan->noun), " \"",
-                      absl::CHexEscape(std::string(entry_.keys.name())), "\" (", core_->server(),
-                      ")");
+                      absl::CHexEscape(std::string(entry_.keys.name())), "\" (",
+                      core_->server(entry_.keys.main()), ")");
 }
 
 absl::Status LockSession::About(const absl::Status& status) const {
   if (status.ok()) return status;
   // The title names the server.
   absl::string_view message = status.message();
-  const bool of_server = absl::ConsumePrefix(&message, absl::StrCat(core_->server(), " "));
+  const bool of_server =
+      absl::ConsumePrefix(&message, absl::StrCat(core_->server(entry_.keys.main()), " "));
   return absl::Status(status.code(),
                       absl::StrCat(Title(), ": ", of_server ? "the server " : "", message));
 }
@@ -160,8 +161,9 @@ absl::StatusOr<redis::Reply> LockSession::Run(const LuaScript& script,
                                               base::Instant deadline, std::string_view own_key) {
   if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
   Request request(core_->SubjectOf(entry_), script, args, own_key);
-  absl::StatusOr<redis::Reply> reply = core_->scripts().Run(
-      request.call(), std::min(deadline, base::Now() + core_->command_timeout()));
+  absl::StatusOr<redis::Reply> reply = core_->deployment().Run(
+      request.call(), std::min(deadline, base::Now() + core_->command_timeout()),
+      redis::Scripts::Always);
   if (!reply.ok()) return About(reply.status());
   return reply;
 }
@@ -172,7 +174,7 @@ absl::StatusOr<LockInfo> LockSession::Inspect(int most_waiters) {
   if (!reply.ok()) return reply.status();
   absl::StatusOr<LockInfo> info = ReadInspection(*reply);
   if (info.ok()) {
-    AddProcesses(core_->connection(), base::Now() + core_->command_timeout(), *info);
+    AddProcesses(core_->deployment(), base::Now() + core_->command_timeout(), *info);
   }
   return info;
 }

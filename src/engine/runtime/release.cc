@@ -116,7 +116,7 @@ void LockSession::ReleaseAll(absl::Span<const SessionHold> holds) {
     calls.push_back(requests.back().call());
   }
   std::vector<absl::StatusOr<redis::Reply>> replies(calls.size());
-  core.scripts().RunBatch(calls, deadline, absl::MakeSpan(replies));
+  core.deployment().RunBatch(calls, deadline, absl::MakeSpan(replies));
   auto reply = replies.begin();
   for (size_t i = 0; i < holds.size(); ++i) {
     LockSession& session = *holds[i].session;

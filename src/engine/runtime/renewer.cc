@@ -133,7 +133,7 @@ void Renewer::Serve(const std::vector<Entry*>& due) {
     core_.Feed(*entry, [&](LockMachine& machine, Effects&) {
       const base::Instant now = base::Now();
       while (const std::optional<Send> send = machine.NextSend(now, kTogether)) {
-        core_.Prepare(*send);
+        core_.Prepare(*entry, *send);
         jobs.push_back({entry, *send, Request(core_.SubjectOf(*entry), *send)});
         timeout = std::min(timeout, std::max(kShortestTimeout, send->lease / 3));
       }
@@ -145,11 +145,11 @@ void Renewer::Serve(const std::vector<Entry*>& due) {
     calls.reserve(batch.size());
     for (Job& job : batch) calls.push_back(job.request.call());
     std::vector<absl::StatusOr<redis::Reply>> replies(batch.size());
-    core_.scripts().RunBatch(calls, std::min(base::Now() + timeout, StopBy()),
-                             absl::MakeSpan(replies));
+    core_.deployment().RunBatch(calls, std::min(base::Now() + timeout, StopBy()),
+                                absl::MakeSpan(replies));
     for (size_t i = 0; i < batch.size(); ++i) {
       const Answer answer = ReadAnswer(batch[i].send, replies[i]);
-      core_.NoteAnswer(batch[i].send, answer);
+      core_.NoteAnswer(*batch[i].entry, batch[i].send, answer);
       core_.Feed(*batch[i].entry, [&](LockMachine& machine, Effects& effects) {
         machine.OnAnswer(batch[i].send, answer, base::Now(), effects);
       });

@@ -46,9 +46,9 @@ class Scripts {
   void RunBatch(absl::Span<const ScriptCall> calls, base::Instant deadline,
                 absl::Span<absl::StatusOr<Reply>> results, StillWanted still_wanted = Always);
 
- private:
   static bool Always() { return true; }
 
+ private:
   SharedConnection& connection_;
 };
 

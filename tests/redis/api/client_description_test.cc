@@ -240,7 +240,8 @@ class DescriptionRefresh : public ClientDescription {
     EXPECT_TRUE(url.ok()) << url.status();
     auto core = engine::Core::Make(
         *url, ClientOptions(), {.lifetime = absl::Seconds(30), .refresh = absl::Milliseconds(20)});
-    EXPECT_TRUE(core->connection().Connect(base::Now() + kPatience).ok());
+    std::vector<std::string> warnings;
+    EXPECT_TRUE(core->deployment().Connect(base::Now() + kPatience, warnings).ok());
     return core;
   }
   static std::shared_ptr<engine::LockSession> NewHandle(const std::shared_ptr<engine::Core>& core) {

@@ -25,7 +25,8 @@ constexpr absl::Duration kNever = absl::Hours(1);
 class CountsTest : public ::testing::Test {
  protected:
   CountsTest() {
-    EXPECT_TRUE(core_->connection().Connect(base::Now() + kPatience).ok());
+    std::vector<std::string> warnings;
+    EXPECT_TRUE(core_->deployment().Connect(base::Now() + kPatience, warnings).ok());
     server_->Command(
         {"HSET", "latch", "kind", "latch/2", "incarnation", "it", "total", "4", "count", "4"});
     server_->Command({"PEXPIRE", "latch", "60000"});

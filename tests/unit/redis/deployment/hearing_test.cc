@@ -1,9 +1,9 @@
-#include "src/engine/runtime/hearing.h"
+#include "src/redis/deployment/hearing.h"
 
 #include "gtest/gtest.h"
 #include "src/base/clock.h"
 
-namespace redlatch::engine {
+namespace redlatch::redis {
 namespace {
 
 using Verdict = Hearing::Verdict;
@@ -70,4 +70,4 @@ TEST_F(HearingTest, ADeafClientMakesItsConnectionsAnewMoreAndMoreSeldom) {
 }
 
 }  // namespace
-}  // namespace redlatch::engine
+}  // namespace redlatch::redis

@@ -1,8 +1,8 @@
-#include "src/engine/runtime/hearing.h"
+#include "src/redis/deployment/hearing.h"
 
 #include <utility>
 
-namespace redlatch::engine {
+namespace redlatch::redis {
 
 Hearing::Verdict Hearing::Told(bool has_subscriber, base::Instant sent, base::Instant live,
                                base::Instant now) {
@@ -27,4 +27,4 @@ Hearing::Verdict Hearing::Told(bool has_subscriber, base::Instant sent, base::In
   return Verdict::kDeaf;
 }
 
-}  // namespace redlatch::engine
+}  // namespace redlatch::redis

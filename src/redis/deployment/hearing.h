@@ -1,5 +1,5 @@
-#ifndef REDLATCH_SRC_ENGINE_RUNTIME_HEARING_H_
-#define REDLATCH_SRC_ENGINE_RUNTIME_HEARING_H_
+#ifndef REDLATCH_SRC_REDIS_DEPLOYMENT_HEARING_H_
+#define REDLATCH_SRC_REDIS_DEPLOYMENT_HEARING_H_
 
 #include <cstdint>
 
@@ -7,7 +7,7 @@
 #include "src/base/clock.h"
 #include "src/base/random.h"
 
-namespace redlatch::engine {
+namespace redlatch::redis {
 
 // Whether messages reach this client. A script that it runs over its command connection tells
 // whether the server which runs it has a subscriber of the client's channel. If it has none, though
@@ -48,6 +48,6 @@ class Hearing {
   base::Backoff backoff_{absl::Seconds(2), absl::Minutes(1)};
 };
 
-}  // namespace redlatch::engine
+}  // namespace redlatch::redis
 
-#endif  // REDLATCH_SRC_ENGINE_RUNTIME_HEARING_H_
+#endif  // REDLATCH_SRC_REDIS_DEPLOYMENT_HEARING_H_

@@ -1,0 +1,96 @@
+#ifndef REDLATCH_SRC_REDIS_DEPLOYMENT_DEPLOYMENT_H_
+#define REDLATCH_SRC_REDIS_DEPLOYMENT_DEPLOYMENT_H_
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "src/base/clock.h"
+#include "src/base/parker.h"
+#include "src/redis/link/scripts.h"
+#include "src/redis/wire/codec.h"
+#include "src/redis/wire/reply.h"
+
+namespace redlatch::redis {
+
+// All that the engine knows of servers: what goes to which of them is decided here, by key, and so
+// is over which connections. Each server has two: one for commands, one for messages, which are
+// seen to it that they lead to the same server.
+//
+// Thread-safe. Not to be used in a forked child, except that it may be destroyed there, and that
+// what is asked of it fails with kFailedPrecondition.
+class Deployment {
+ public:
+  // They run on any thread, also on one that is just calling; they return at once and do not call
+  // the deployment.
+  struct Events {
+    std::function<void(std::string_view message)> on_message;
+    // A connection was lost and made again: whatever was under way may be lost. A thread of the
+    // client's own is to call Realign() soon.
+    std::function<void()> on_reconnected;
+    // Messages do not arrive, for that reason, or arrive again.
+    std::function<void(bool hears, std::string_view why)> on_hearing;
+  };
+
+  virtual ~Deployment() = default;
+
+  // The server that has the key, for messages to people.
+  virtual const std::string& server(std::string_view key) const = 0;
+
+  // Makes the first connections, or tells by the deadline why that failed; what the servers warn of
+  // is appended to `warnings`. Calls connect by themselves.
+  virtual absl::Status Connect(base::Instant deadline, std::vector<std::string>& warnings) = 0;
+
+  // The answer of the server that has the key. See SharedConnection::Call().
+  virtual absl::StatusOr<Reply> Call(std::string_view key, const Command& command,
+                                     base::Instant deadline) = 0;
+  // The answer of the server that has the call's first key. See Scripts.
+  virtual absl::StatusOr<Reply> Run(const ScriptCall& call, base::Instant deadline,
+                                    StillWanted still_wanted) = 0;
+  // Those to one server travel in one write.
+  virtual void RunBatch(absl::Span<const ScriptCall> calls, base::Instant deadline,
+                        absl::Span<absl::StatusOr<Reply>> results) = 0;
+  // To the server that has the key. Waits for nobody, and throws the reply away.
+  virtual absl::Status Send(std::string_view key, const Command& command) = 0;
+
+  // Messages about the key can reach this client.
+  virtual bool listening(std::string_view key) const = 0;
+  // Sees to that; two may do so at once. kUnavailable, by the deadline or when the stop is
+  // requested: it goes on in the background.
+  virtual absl::Status Listen(std::string_view key, base::Instant deadline,
+                              const std::stop_token& stop) = 0;
+  // Sleeps until the parker is set, as by a message; see Subscriber::Await().
+  virtual uint32_t Await(std::string_view key, base::Parker& parker, base::Instant deadline) = 0;
+
+  // Whether the next script for the key is to ask if messages arrive, and what it was told.
+  // `asked`: when it was sent.
+  virtual bool wants_to_know(std::string_view key) const = 0;
+  virtual void NoteHearing(std::string_view key, bool hears, base::Instant asked) = 0;
+  // Messages about the key may not arrive: a wait lasts, or one that began then ended without the
+  // message that was due.
+  virtual void Doubt(std::string_view key, base::Instant now,
+                     std::optional<base::Instant> missed_since) = 0;
+  // After on_reconnected, by a thread of the client's own.
+  virtual void Realign() = 0;
+
+  struct Stats {
+    uint64_t connects = 0;  // connections for commands: made, lost or given up
+    uint64_t breaks = 0;
+    uint64_t late = 0;  // calls whose deadline came first
+  };
+  virtual Stats stats() const = 0;
+
+  // No event comes any more. Calls can be made.
+  virtual void Stop() = 0;
+};
+
+}  // namespace redlatch::redis
+
+#endif  // REDLATCH_SRC_REDIS_DEPLOYMENT_DEPLOYMENT_H_

@@ -1,0 +1,125 @@
+#include "src/redis/deployment/single_server.h"
+
+#include <utility>
+
+namespace redlatch::redis {
+namespace {
+
+// A client with many waiters has as many heartbeats.
+constexpr absl::Duration kPingsApart = absl::Seconds(1);
+constexpr std::string_view kTwoServers =
+    "messages do not arrive at this address: it leads to several servers, or forbids PUBLISH";
+
+}  // namespace
+
+SingleServer::SingleServer(const Url& url, std::string channel, const Command& introduction,
+                           Events events)
+    : channel_(std::move(channel)),
+      events_(std::move(events)),
+      commands_(std::in_place, url,
+                SharedConnectionOptions{.on_reconnected = [this] { events_.on_reconnected(); },
+                                        .on_replica =
+                                            [this] {
+                                              if (!stopped_) messages_->MakeAnew();
+                                            },
+                                        .introduction = introduction}),
+      scripts_(*commands_) {
+  messages_.emplace(
+      url,
+      SubscriberOptions{
+          .on_message = [this](std::string_view,
+                               std::string_view message) { events_.on_message(message); },
+          .on_live_again = [this] { events_.on_reconnected(); },
+          .on_down = [](const absl::Status&) {},
+          // The next acquisition subscribes anew, or says why it cannot.
+          .on_refused = [this](std::string_view, const absl::Status&) { listening_.store(false); },
+          .where = [this]() -> std::optional<SocketAddress> {
+            std::optional<Peer> peer = commands_->peer();
+            if (!peer) return std::nullopt;
+            return std::move(peer->address);
+          },
+      });
+}
+
+void SingleServer::Stop() {
+  stopped_ = true;
+  messages_->Stop();
+}
+
+absl::Status SingleServer::Connect(base::Instant deadline, std::vector<std::string>& warnings) {
+  absl::Status connected = commands_->Connect(deadline);
+  if (connected.ok()) warnings = commands_->server_info().warnings;
+  return connected;
+}
+
+absl::Status SingleServer::Listen(std::string_view, base::Instant deadline,
+                                  const std::stop_token& stop) {
+  absl::Status subscribed = messages_->Subscribe(channel_, deadline, stop);
+  if (subscribed.ok()) {
+    listening_.store(true, std::memory_order_release);
+    Align();
+  }
+  return subscribed;
+}
+
+void SingleServer::Doubt(std::string_view, base::Instant now,
+                         std::optional<base::Instant> missed_since) {
+  // A message that was missed while there was no subscription says nothing of the present one.
+  const std::optional<Peer> peer = missed_since ? messages_->peer() : std::nullopt;
+  const bool anew = peer && peer->since <= *missed_since;
+  {
+    const base::MutexLock lock(hearing_mu_);
+    if (!anew || hearing_.deaf()) {
+      if (now < pinged_ + kPingsApart) return;
+      pinged_ = now;
+      return messages_->Ping();
+    }
+  }
+  messages_->MakeAnew();
+}
+
+void SingleServer::NoteHearing(std::string_view, bool hears, base::Instant asked) {
+  const std::optional<Peer> peer = messages_->peer();
+  const base::Instant live = peer ? peer->since : base::Instant::Infinite();
+  Hearing::Verdict verdict;
+  {
+    const base::MutexLock lock(hearing_mu_);
+    verdict = hearing_.Told(hears, asked, live, base::Now());
+  }
+  if (hears) ask_.store(false, std::memory_order_relaxed);
+  switch (verdict) {
+    case Hearing::Verdict::kNothingNew:
+      return;
+    case Hearing::Verdict::kMakeAnew:
+      commands_->MakeAnew(kTwoServers);
+      return messages_->MakeAnew();
+    case Hearing::Verdict::kDeaf:
+      return events_.on_hearing(false, kTwoServers);
+    case Hearing::Verdict::kHearsAgain:
+      return events_.on_hearing(true, {});
+  }
+}
+
+void SingleServer::Realign() {
+  ask_.store(true, std::memory_order_relaxed);
+  Align();
+}
+
+// Newest wins: whichever was made anew has found out where the server is now.
+void SingleServer::Align() {
+  const std::optional<Peer> commands = commands_->peer();
+  const std::optional<Peer> messages = messages_->peer();
+  if (!commands || !messages || commands->address == messages->address) return;
+  if (commands->since < messages->since) {
+    commands_->MakeAnew("its messages come from another address by now");
+  } else {
+    messages_->MakeAnew();
+  }
+}
+
+Deployment::Stats SingleServer::stats() const {
+  const SharedConnection::Stats stats = commands_->stats();
+  return {.connects = stats.connects, .breaks = stats.breaks, .late = stats.late};
+}
+
+}  // namespace redlatch::redis

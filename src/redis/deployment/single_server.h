@@ -1,0 +1,85 @@
+#ifndef REDLATCH_SRC_REDIS_DEPLOYMENT_SINGLE_SERVER_H_
+#define REDLATCH_SRC_REDIS_DEPLOYMENT_SINGLE_SERVER_H_
+
+#include <atomic>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "src/base/clock.h"
+#include "src/base/mutex.h"
+#include "src/redis/deployment/deployment.h"
+#include "src/redis/deployment/hearing.h"
+#include "src/redis/link/scripts.h"
+#include "src/redis/link/shared_connection.h"
+#include "src/redis/link/subscriber.h"
+#include "src/redis/url/url.h"
+
+namespace redlatch::redis {
+
+// One server that has all keys, wherever the URL leads.
+class SingleServer final : public Deployment {
+ public:
+  // `channel`: on which messages come. `introduction`: the first command of each connection.
+  SingleServer(const Url& url, std::string channel, const Command& introduction, Events events);
+  SingleServer(const SingleServer&) = delete;
+  SingleServer& operator=(const SingleServer&) = delete;
+
+  const std::string& server(std::string_view) const override { return commands_->server(); }
+  absl::Status Connect(base::Instant deadline, std::vector<std::string>& warnings) override;
+  absl::StatusOr<Reply> Call(std::string_view, const Command& command,
+                             base::Instant deadline) override {
+    return commands_->Call(command, deadline);
+  }
+  absl::StatusOr<Reply> Run(const ScriptCall& call, base::Instant deadline,
+                            StillWanted still_wanted) override {
+    return scripts_.Run(call, deadline, still_wanted);
+  }
+  void RunBatch(absl::Span<const ScriptCall> calls, base::Instant deadline,
+                absl::Span<absl::StatusOr<Reply>> results) override {
+    scripts_.RunBatch(calls, deadline, results);
+  }
+  absl::Status Send(std::string_view, const Command& command) override {
+    return commands_->Send(command);
+  }
+  bool listening(std::string_view) const override {
+    return listening_.load(std::memory_order_acquire);
+  }
+  absl::Status Listen(std::string_view key, base::Instant deadline,
+                      const std::stop_token& stop) override;
+  uint32_t Await(std::string_view, base::Parker& parker, base::Instant deadline) override {
+    return messages_->Await(parker, deadline);
+  }
+  bool wants_to_know(std::string_view) const override {
+    return ask_.load(std::memory_order_relaxed);
+  }
+  void NoteHearing(std::string_view key, bool hears, base::Instant asked) override;
+  void Doubt(std::string_view key, base::Instant now,
+             std::optional<base::Instant> missed_since) override;
+  void Realign() override;
+  Stats stats() const override;
+  void Stop() override;
+
+ private:
+  void Align();
+
+  const std::string channel_;
+  const Events events_;
+  std::atomic<bool> listening_{false};
+  std::atomic<bool> stopped_{false};
+  // Either connection is new: the next who is queued asks whether messages arrive.
+  std::atomic<bool> ask_{true};
+  base::Mutex hearing_mu_;
+  Hearing hearing_ ABSL_GUARDED_BY(hearing_mu_);
+  base::Instant pinged_ ABSL_GUARDED_BY(hearing_mu_);
+  std::optional<SharedConnection> commands_;
+  Scripts scripts_;
+  // Its thread uses all of this object.
+  std::optional<Subscriber> messages_;
+};
+
+}  // namespace redlatch::redis
+
+#endif  // REDLATCH_SRC_REDIS_DEPLOYMENT_SINGLE_SERVER_H_
