@@ -16,7 +16,7 @@
 #include "redlatch/client.h"
 #include "redlatch/simple_lock.h"
 #include "src/base/clock.h"
-#include "src/base/sha1.h"
+#include "src/cli/bench/plain_lock.h"
 #include "src/cli/look/lock_remains.h"
 #include "src/cli/term/plain_connection.h"
 #include "src/redis/wire/codec.h"
@@ -31,11 +31,6 @@ using redis::Reply;
 constexpr int kSlices = 10;  // a round
 constexpr absl::Duration kPatience = absl::Seconds(5);
 constexpr absl::Duration kLease = absl::Seconds(5);
-constexpr char kLeaseMillis[] = "5000";
-constexpr std::string_view kPlainRelease =
-    "if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end\n"
-    "return redis.call('DEL', KEYS[1])";
-
 std::string OwnName(const BenchPlan& plan, int thread) {
   return absl::StrCat(plan.name, ":own:", thread);
 }
@@ -43,52 +38,6 @@ std::string SharedName(const BenchPlan& plan) { return absl::StrCat(plan.name, "
 std::string HandOverName(const BenchPlan& plan) { return absl::StrCat(plan.name, ":hand-over"); }
 
 base::Instant Soon() { return base::Now() + kPatience; }
-
-// The answer; an error reply is an error.
-absl::StatusOr<Reply> Ask(PlainConnection& connection, const Command& command,
-                          const BenchPlan& plan) {
-  absl::StatusOr<Reply> reply = connection.Call(command, Soon());
-  if (reply.ok() && reply->is_error()) {
-    return redis::ErrorStatus(reply->text, plan.url.DebugString());
-  }
-  return reply;
-}
-
-// A lock as one writes it without redlatch. One thread.
-class PlainLock {
- public:
-  PlainLock(PlainConnection& connection, const BenchPlan& plan, const std::string& key, int owner)
-      : connection_(connection),
-        plan_(plan),
-        owner_(absl::StrCat(owner)),
-        take_{"SET", key, owner_, "NX", "PX", kLeaseMillis},
-        release_{"EVALSHA", base::Sha1Hex(kPlainRelease), "1", key, owner_},
-        teach_{"EVAL", kPlainRelease, "1", key, owner_} {}
-
-  // Teaches the server the script.
-  absl::Status Prepare() { return Ask(connection_, teach_, plan_).status(); }
-
-  // Tries again at once as long as another has it; false where it never got it.
-  absl::StatusOr<bool> Pair(const std::stop_token& stop) {
-    for (;;) {
-      const absl::StatusOr<Reply> taken = Ask(connection_, take_, plan_);
-      if (!taken.ok()) return taken.status();
-      if (!taken->is_nil()) break;
-      if (stop.stop_requested()) return false;
-    }
-    absl::Status released = Ask(connection_, release_, plan_).status();
-    if (!released.ok()) return released;
-    return true;
-  }
-
- private:
-  PlainConnection& connection_;
-  const BenchPlan& plan_;
-  const std::string owner_;
-  const Command take_;
-  const Command release_;
-  const Command teach_;
-};
 
 // Calls `pair` until the token fires; how often a second it returned true.
 absl::StatusOr<double> RateOf(const std::stop_token& stop,

@@ -21,125 +21,10 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "src/base/uninterrupted.h"
+#include "src/redis/embedded/keeper_scripts.h"
 
 namespace redlatch::redis {
 namespace {
-
-// POSIX sh. The server is started with `dbfilename boot.rdb`, and saves to kept.rdb, only when it
-// is stopped here: so a start loads what the last idle stop kept, once, and never what was on disk
-// before a crash.
-constexpr std::string_view kKeeperScript = R"sh(# redlatch: the keeper of an embedded redis-server.
-# $1 directory, $2 redis-server, $3 redis-cli, $4 seconds between two looks at the server,
-# $5 how many looks in a row must find it unused before it is stopped; 0: it never is.
-# Descriptor 3 reads the FIFO that tells that a server is alive: the server alone keeps it.
-directory=$1 program=$2 client=$3 interval=$4 looks=$5
-socket=$directory/redis.sock
-
-# "<process id> <connections accepted so far> <used|unused>"
-census="
-  local info = redis.call('INFO')
-  local function field(name) return info:match('\n' .. name .. ':(%d+)') end
-  -- What stays when nobody uses it any more: the next server loads it.
-  local function stays(key)
-    if key:find('^redlatch:') then
-      return key:find(':fence\$') or key:find(':latch%.counted\$') or
-             key:find('^redlatch:client:')
-    end
-    if redis.call('TYPE', key).ok ~= 'hash' then return false end
-    local kind = redis.call('HGET', key, 'kind')
-    return kind and kind:find('^semaphore/') or kind and kind:find('^latch/')
-  end
-  local function unused()
-    if field('connected_clients') ~= '1' then return false end
-    for db, keys in info:gmatch('\ndb(%d+):keys=(%d+)') do
-      if tonumber(keys) > 20000 then return false end  -- too many to look at while others wait
-      redis.call('SELECT', db)
-      local cursor = '0'
-      repeat
-        local page = redis.call('SCAN', cursor, 'COUNT', 1000)
-        for _, key in ipairs(page[2]) do
-          if not stays(key) then return false end
-        end
-        cursor = page[1]
-      until cursor == '0'
-    end
-    return true
-  end
-  return field('process_id') .. ' ' .. field('total_connections_received') .. ' ' ..
-         (unused() and 'unused' or 'used')
-"
-
-ask() {
-  "$client" -s "$socket" "$@" 2>/dev/null
-}
-
-# No newcomer can reach our server any more: its directory or its socket was removed. End it, so
-# that its clients learn it and meet all others on the next one. Not by SIGTERM: it would then
-# remove the socket at its path, which may be another server's.
-abandon() {
-  echo "keeper: $socket no longer leads to server $server: killing it"
-  kill -KILL "$server"
-  exit
-}
-
-# A client that comes after the look is not harmed: all it did is loaded by the next server.
-stop() {
-  echo "keeper: server $server is unused: stopping it"
-  rm -f boot.rdb
-  if [ "$(ask CONFIG SET dbfilename kept.rdb)" = OK ]; then ask SHUTDOWN SAVE; fi
-  [ -S "$socket" ] || exit 0
-}
-
-# What cleans /tmp by age shall not find ours old.
-freshen() {
-  touch -c alive lock log
-}
-
-watch() {
-  trap 'kill "$nap"; exit' TERM
-  unused=0 seen=
-  while sleep "$interval" & nap=$!; wait "$nap"; do
-    answer=$(ask EVAL_RO "$census" 0)
-    case ${answer%% *} in
-    "$server") freshen ;;
-    '' | *[!0-9]*)  # not up yet, or it refuses: too many clients, a password, a busy script
-      if [ "$seen" ] && ! [ -S "$socket" ]; then abandon; fi
-      unused=0
-      continue ;;
-    *) abandon ;;
-    esac
-    answer=${answer#* }
-    # Each look is one connection itself; one more, and somebody came and went in between.
-    if [ "$answer" = "$((seen + 1)) unused" ]; then unused=$((unused + 1)); else unused=0; fi
-    seen=${answer% *}
-    if [ "$unused" -ge "$looks" ]; then stop; unused=0; fi
-  done
-}
-
-keep() {
-  freshen
-  mv -f kept.rdb boot.rdb 2>/dev/null || rm -f boot.rdb
-  # Here, and so by relative paths: Valkey 8 takes no path with a quotation mark from its arguments.
-  "$program" --port 0 --unixsocket redis.sock --unixsocketperm 600 --dir . \
-    --logfile log --daemonize no --save '' --appendonly no --dbfilename boot.rdb \
-    --enable-protected-configs local --maxmemory 0 --maxmemory-policy noeviction &
-  server=$!
-  exec 3<&-
-  if [ "$looks" = 0 ]; then
-    echo "keeper: this server does not stop by itself: so it was asked, or there is no redis-cli"
-    wait "$server"
-  else
-    watch &
-    watcher=$!
-    wait "$server"
-    kill "$watcher" 2>/dev/null
-  fi
-}
-
-umask 077
-PATH=${PATH:+$PATH:}/usr/bin:/bin
-cd "$directory" && : >log && { keep >>log 2>&1 & }
-)sh";
 
 bool IsProgram(const std::string& path) {
   struct stat file;
@@ -241,8 +126,6 @@ int SpawnShell(const std::string& alive, char* const* argv, char* const* envp, p
 
 }  // namespace
 
-std::string_view KeeperScript() { return kKeeperScript; }
-
 absl::StatusOr<ServerPrograms> FindServerPrograms() {
   ServerPrograms programs;
   const std::string named = Environment("REDLATCH_REDIS_SERVER");
@@ -286,7 +169,8 @@ absl::Status SpawnKeptServer(const std::string& directory, const std::string& al
                                         programs.server,
                                         programs.client,
                                         seconds,
-                                        absl::StrFormat("%.0f", looks)};
+                                        absl::StrFormat("%.0f", looks),
+                                        std::string(kCensusScript)};
   std::vector<std::string> environment = KeeperEnvironment();
   pid_t pid = -1;
   const int error =

@@ -4,7 +4,6 @@
 #define REDLATCH_SRC_REDIS_EMBEDDED_KEEPER_H_
 
 #include <string>
-#include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -31,9 +30,6 @@ absl::StatusOr<ServerPrograms> FindServerPrograms();
 // REQUIRES: the caller keeps others from doing the same for `directory` meanwhile.
 absl::Status SpawnKeptServer(const std::string& directory, const std::string& alive,
                              const ServerPrograms& programs, absl::Duration idle_stop);
-
-// For shellcheck.
-std::string_view KeeperScript();
 
 }  // namespace redlatch::redis
 

@@ -17,6 +17,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "src/base/random.h"
+#include "src/redis/embedded/keeper_scripts.h"
 #include "tests/redis/redis/embedded/home.h"
 #include "tests/support/subprocess.h"
 
@@ -319,7 +320,7 @@ TEST(Keeper, AnyOfItsProcessesMayBeKilledAtAnyMoment) {
 
 TEST(Keeper, IsCleanShell) {
   const auto shellcheck = support::Child::Exec({"shellcheck", "-s", "sh", "-"});
-  std::string script(KeeperScript());
+  std::string script(kKeeperScript);
   shellcheck->pipe().WriteLine(script);
   shellcheck->pipe().CloseWrite();
   std::string findings;

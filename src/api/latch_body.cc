@@ -1,0 +1,218 @@
+#include "src/api/latch_body.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "lua/scripts.h"
+#include "src/base/clock.h"
+#include "src/base/mutex.h"
+#include "src/base/parker.h"
+#include "src/base/random.h"
+#include "src/engine/machine/timing.h"
+#include "src/engine/runtime/core.h"
+#include "src/engine/runtime/lock_session.h"
+
+namespace redlatch {
+namespace {
+
+using engine::kAnswerGrace;
+using engine::PatienceForAnswer;
+
+constexpr int64_t kMostArrivals = 1'000'000'000'000'000;  // Lua counts exactly that far
+constexpr absl::Duration kShortestTtl = absl::Seconds(1);
+constexpr absl::Duration kLongestTtl = absl::Hours(24 * 365);
+constexpr absl::Duration kFirstBackoff = absl::Milliseconds(10);
+constexpr absl::Duration kLongestBackoff = absl::Milliseconds(500);
+// For so long whoever opens a latch tells the others itself, as its process may end then.
+constexpr absl::Duration kTelling = absl::Milliseconds(500);
+
+engine::Plan PlanOfLatches() {
+  return {.scripts = {.acquire = lua::kLatchAcquire, .cancel = lua::kLatchCancel},
+          .traits = {.kind = "latch"},
+          .sharing = engine::kLatch,
+          .noun = "latch",
+          .busy = "it has not opened",
+          .keys = engine::KeyNames("latch", {"latch.counted"})};
+}
+
+absl::StatusOr<int64_t> ReadCount(const absl::StatusOr<redis::Reply>& reply) {
+  if (!reply.ok()) return reply.status();
+  int64_t count = 0;
+  if (absl::SimpleAtoi(reply->text.substr(0, reply->text.find(' ')), &count)) return count;
+  return absl::InternalError("a script's reply is not a count: " + reply->DebugString());
+}
+
+// Whether there are more who wait than the script has told that the latch is open.
+bool HasMoreToTell(const absl::StatusOr<redis::Reply>& reply) {
+  return reply.ok() && absl::EndsWith(reply->text, " look 1");
+}
+
+}  // namespace
+
+absl::Status CountDownLatch::LatchBody::Check() const {
+  if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
+  if (total_ < 0 || kMostArrivals < total_) {
+    return About(
+        absl::StatusCode::kInvalidArgument,
+        absl::StrCat("a count of ", total_, " is not possible; it must be 0 to ", kMostArrivals));
+  }
+  if (ttl_ < kShortestTtl || kLongestTtl < ttl_) {
+    return About(absl::StatusCode::kInvalidArgument,
+                 absl::StrCat("a ttl of ", absl::FormatDuration(ttl_),
+                              " is not possible; it must be 1s to one year"));
+  }
+  return absl::OkStatus();
+}
+
+// Again and again, as long as the server cannot be reached. Each attempt has its own time: that
+// ends the last one, not `deadline`.
+absl::StatusOr<redis::Reply> CountDownLatch::LatchBody::Persist(base::Instant deadline,
+                                                                const std::stop_token& stop,
+                                                                const Attempt& attempt) {
+  base::Backoff backoff(kFirstBackoff, kLongestBackoff);
+  while (true) {
+    absl::StatusOr<redis::Reply> reply = attempt();
+    if (!absl::IsUnavailable(reply.status())) return reply;
+    if (stop.stop_requested() || gone_) {
+      return About(absl::StatusCode::kCancelled, "the wait was stopped");
+    }
+    const base::Instant next = base::Now() + backoff.Next();
+    if (deadline <= next) return reply;
+    base::Parker parker;
+    parker.Arm();
+    const std::stop_callback on_stop(stop, [&parker] { parker.Set(1); });
+    parker.ParkUntil(next);
+  }
+}
+
+absl::StatusOr<CountDownLatch::LatchBody::Latch> CountDownLatch::LatchBody::Find(
+    base::Instant answered_by, base::Instant give_up_by, const std::stop_token& stop) {
+  if (absl::Status bad = Check(); !bad.ok()) return bad;
+  {
+    const base::MutexLock lock(mu_);
+    if (latch_.session != nullptr) return latch_;
+  }
+  const auto nameless =
+      engine::LockSession::Attach(core_, name_, core_->FreshId(), PlanOfLatches());
+  if (!nameless.ok()) return nameless.status();
+  const std::string ttl_ms = absl::StrCat(absl::ToInt64Milliseconds(ttl_));
+  const auto made = Persist(std::min(answered_by, give_up_by), stop, [&] {
+    // A fresh incarnation each time: an attempt that arrives late, when the latch has vanished,
+    // must not bring back the one that another attempt has made.
+    return (*nameless)->Run(lua::kLatchCreate, {absl::StrCat(total_), ttl_ms, core_->FreshId()},
+                            std::min(answered_by, give_up_by + kAnswerGrace));
+  });
+  if (!made.ok()) return made.status();
+  const std::string incarnation = made->text.substr(0, made->text.find(' '));
+  Latch found{.name = absl::StrCat("latch:", ttl_ms, ":", incarnation)};
+  auto session = engine::LockSession::Attach(core_, name_, found.name, PlanOfLatches());
+  if (!session.ok()) return session.status();
+  found.session = *std::move(session);
+  const base::MutexLock lock(mu_);
+  if (latch_.session == nullptr) latch_ = std::move(found);
+  return latch_;
+}
+
+absl::Status CountDownLatch::LatchBody::Wait(const LatchWaitOptions& options) {
+  const base::Instant began = base::Now();
+  const base::Instant answered_by = began + std::max(options.wait, absl::ZeroDuration()) +
+                                    PatienceForAnswer(options.wait, core_->command_timeout());
+  if (options.wait <= absl::ZeroDuration()) {
+    const absl::StatusOr<int64_t> count = Count(answered_by, options.stop);
+    if (!count.ok()) return count.status();
+    return *count == 0 ? absl::OkStatus()
+                       : About(absl::StatusCode::kDeadlineExceeded,
+                               absl::StrCat("it has not opened; its count is still ", *count));
+  }
+  static const auto* const lock_options =
+      new std::shared_ptr<const LockOptions>(std::make_shared<const LockOptions>());
+  // A wait with an end of its own is not given up before.
+  const base::Instant give_up_by =
+      options.wait < absl::InfiniteDuration() ? answered_by : GiveUpBy();
+  const absl::StatusOr<Latch> latch = Find(answered_by, give_up_by, options.stop);
+  if (!latch.ok()) return latch.status();
+  return latch->session
+      ->Acquire({
+          // Heartbeats come each third of it, and keep the latch alive.
+          .terms = {.lease = WaitersLease()},
+          .wait = options.wait,
+          .since = began,
+          .stop = options.stop,
+          .options = *lock_options,
+          .object = this,
+          .gone = &gone_,
+      })
+      .status();
+}
+
+absl::StatusOr<int64_t> CountDownLatch::LatchBody::CountDown(int64_t n, std::string_view id) {
+  if (n < 0 || kMostArrivals < n) {
+    return About(absl::StatusCode::kInvalidArgument,
+                 absl::StrCat("cannot count down by ", n, "; it is 0 to ", kMostArrivals));
+  }
+  const base::Instant give_up_by = GiveUpBy();
+  const absl::StatusOr<Latch> latch = Find(base::Instant::Infinite(), give_up_by, {});
+  if (!latch.ok()) return latch.status();
+  std::vector<std::string> args = {
+      latch->name, id.empty() ? core_->FreshId() : "user:" + std::string(id), absl::StrCat(n)};
+  const auto count_down = [&] {
+    auto reply = latch->session->Run(lua::kLatchCountDown, args, give_up_by + kAnswerGrace);
+    // It may have counted, and somebody have been told so, when the server was lost: then it counts
+    // among the first, so that nothing is thought to be missing.
+    if (absl::IsUnavailable(reply.status()) && args.size() == 3) args.emplace_back("0");
+    return reply;
+  };
+  const uint64_t sent_in = core_->counts().era();
+  auto reply = Persist(give_up_by, {}, count_down);
+  absl::StatusOr<int64_t> count = ReadCount(reply);
+  if (count.ok() && n > 0) Remember(*latch, args[1], n, *reply, sent_in);
+  const base::Instant tell_until = base::Now() + kTelling;
+  while (HasMoreToTell(reply)) {
+    if (tell_until < base::Now()) {
+      latch->session->GoOn();
+      break;
+    }
+    reply = count_down();
+  }
+  if (count.ok() && !reply.ok()) latch->session->GoOn();
+  return count;
+}
+
+// Keeps the count, so that it can be repeated if a server has not received it.
+void CountDownLatch::LatchBody::Remember(const Latch& latch, const std::string& id, int64_t n,
+                                         const redis::Reply& reply, uint64_t sent_in) {
+  static const auto* const plan = new engine::Plan(PlanOfLatches());
+  const std::vector<std::string> words = absl::StrSplit(reply.text, absl::MaxSplits(' ', 2));
+  uint64_t when = 0;
+  if (words.size() < 2 || !absl::SimpleAtoi(words[1], &when)) return;
+  const absl::Duration pace =
+      engine::HeartbeatInterval(WaitersLease(), plan->traits.longest_heartbeat);
+  core_->counts().Add({.name = name_,
+                       .latch = latch.name,
+                       .id = id,
+                       .n = n,
+                       .when = when,
+                       .plan = plan,
+                       .script = &lua::kLatchCountDown},
+                      sent_in, pace);
+}
+
+absl::StatusOr<int64_t> CountDownLatch::LatchBody::Count(base::Instant answered_by,
+                                                         const std::stop_token& stop) {
+  const base::Instant give_up_by = answered_by.is_infinite() ? GiveUpBy() : answered_by;
+  const absl::StatusOr<Latch> latch = Find(answered_by, give_up_by, stop);
+  if (!latch.ok()) return latch.status();
+  return ReadCount(Persist(std::min(answered_by, give_up_by), stop, [&] {
+    return latch->session->Run(lua::kLatchCount, {latch->name},
+                               std::min(answered_by, give_up_by + kAnswerGrace));
+  }));
+}
+
+}  // namespace redlatch

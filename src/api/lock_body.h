@@ -1,0 +1,83 @@
+#ifndef REDLATCH_SRC_API_LOCK_BODY_H_
+#define REDLATCH_SRC_API_LOCK_BODY_H_
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "redlatch/redis_lock_base.h"
+#include "src/base/mutex.h"
+#include "src/engine/protocol/plan.h"
+#include "src/engine/runtime/lock_session.h"
+#include "src/engine/shared/readers.h"
+
+namespace redlatch {
+
+// What a lock object is; a call that is under way keeps what it needs of it alive.
+class RedisLockBase::LockBody {
+ public:
+  LockBody(std::shared_ptr<engine::Core> core, std::string_view name, LockOptions options,
+           std::string_view key_kind)
+      : core_(std::move(core)),
+        name_(name),
+        key_kind_(key_kind),
+        options_(std::make_shared<const LockOptions>(std::move(options))) {}
+
+  // What a call works with, also when the object goes meanwhile.
+  struct Access {
+    std::shared_ptr<engine::LockSession> session;
+    std::shared_ptr<engine::Readers> readers;  // null: the lock has no shared side
+    std::atomic<bool> gone{false};
+  };
+
+  ~LockBody();
+
+  const std::string& name() const { return name_; }
+  const std::shared_ptr<engine::Core>& core() const { return core_; }
+  const std::shared_ptr<const LockOptions>& options() const { return options_; }
+
+  // Null before the first use.
+  engine::LockSession* attached() const {
+    return attached_.load(std::memory_order_acquire) ? access_->session.get() : nullptr;
+  }
+
+  absl::StatusOr<std::shared_ptr<Access>> Attach(const RedisLockBase& lock);
+
+  // The session for holds of that owner.
+  absl::StatusOr<std::shared_ptr<engine::LockSession>> SessionFor(const RedisLockBase& lock,
+                                                                  const Access& access,
+                                                                  const Owner& owner) const;
+
+  absl::StatusOr<engine::SessionHold> Read(const RedisLockBase& lock, engine::Face face,
+                                           const AcquireOptions& options);
+
+  // Null where there is no shared side, or none for this process.
+  engine::Readers* ReadersOf(const RedisLockBase& lock) {
+    const bool there = Attach(lock).ok() && !core_->in_forked_child();
+    return there ? access_->readers.get() : nullptr;
+  }
+
+  // kFailedPrecondition where the calling thread reads and would wait for itself.
+  absl::Status RefuseUpgrade(const Access& access) const;
+
+  engine::Want WantOf(const Access& access, engine::Face face, const AcquireOptions& options) const;
+
+ private:
+  absl::StatusOr<engine::Plan> PlanOf(const RedisLockBase& lock) const;
+
+  const std::shared_ptr<engine::Core> core_;
+  const std::string name_;
+  const std::string_view key_kind_;  // empty: a user's class
+  const std::shared_ptr<const LockOptions> options_;
+  base::Mutex mu_;
+  std::atomic<bool> attached_{false};
+  std::shared_ptr<Access> access_;  // does not change once `attached_`
+};
+
+}  // namespace redlatch
+
+#endif  // REDLATCH_SRC_API_LOCK_BODY_H_
