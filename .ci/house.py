@@ -10,6 +10,8 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MOST_LINES = 300
+# To be cut; none is to grow, or to come.
+LONGER = {"src/cli/run/keeper.cc": 334}
 
 WIRE, URL, TRANSPORT = "redis/wire", "redis/url", "redis/transport"
 CONNECT, EMBEDDED = "redis/connect", "redis/embedded"
@@ -55,8 +57,9 @@ def faults(path):
             continue
         if included[1] not in ARROWS[folder] or folder == "demo":
             yield f"line {number}: {folder} may not include {included[1]}"
-    if len(lines) > MOST_LINES:
-        yield f"has {len(lines)} lines; {MOST_LINES} is the most"
+    most = LONGER.get(path.relative_to(ROOT).as_posix(), MOST_LINES)
+    if len(lines) > most:
+        yield f"has {len(lines)} lines; {most} is the most"
 
 
 def main():

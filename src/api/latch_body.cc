@@ -1,7 +1,6 @@
 #include "src/api/latch_body.h"
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 #include <vector>
 

@@ -22,6 +22,7 @@
 #include "redlatch/client.h"
 #include "redlatch/simple_lock.h"
 #include "src/demo/crew.h"
+#include "src/demo/directory.h"
 #include "src/demo/store.h"
 #include "src/demo/sum.h"
 #include "src/demo/table.h"
@@ -53,26 +54,6 @@ its lease, and then carried on as if it still held the lock, its older token gav
 changed nothing.)";
 
 volatile sig_atomic_t interrupted = 0;
-
-// A directory with one file, gone when this is.
-class Directory {
- public:
-  Directory() {
-    std::error_code error;
-    std::string path = (std::filesystem::temp_directory_path(error) / "redlatch-demo.XXXXXX");
-    if (!error && mkdtemp(path.data()) != nullptr) path_ = path;
-  }
-  ~Directory() {
-    std::error_code ignored;
-    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
-  }
-  Directory(const Directory&) = delete;
-  Directory& operator=(const Directory&) = delete;
-  const std::string& path() const { return path_; }  // empty: it could not be made
-
- private:
-  std::string path_;
-};
 
 class Show {
  public:

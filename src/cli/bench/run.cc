@@ -26,7 +26,6 @@ namespace redlatch::cli {
 namespace {
 
 using redis::Command;
-using redis::Reply;
 
 constexpr int kSlices = 10;  // a round
 constexpr absl::Duration kPatience = absl::Seconds(5);

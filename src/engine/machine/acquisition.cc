@@ -94,7 +94,7 @@ void Acquisition::GiveUpInTime(const Event& event, base::Instant now, LockMachin
 Acquisition::Next Acquisition::Resume(const Event& event, base::Instant now, LockMachine& machine,
                                       Effects& effects) {
   using State = Waiter::State;
-  machine.Unpark(waiter_);
+  LockMachine::Unpark(waiter_);
   if (!std::exchange(asked_, true)) Ask(event, now, machine, effects);
   if (event.answer != nullptr) TakeAnswer(*event.answer, now, machine, effects);
   send_.reset();
@@ -122,7 +122,7 @@ Acquisition::Next Acquisition::Resume(const Event& event, base::Instant now, Loc
             .until = std::min({answered_by_, gives_up_at_, now + command_timeout_})};
   }
   if (waiter_.state != State::kWaiting) return {};
-  machine.Park(waiter_);
+  LockMachine::Park(waiter_);
   return {.kind = Next::Kind::kSleep,
           .until = std::min(now < deadline_ ? deadline_ : answered_by_, gives_up_at_)};
 }

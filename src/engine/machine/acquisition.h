@@ -32,8 +32,8 @@ struct Silence {
 //
 // A waker that is called with `through` says that the outcome is there: no Resume() is needed.
 //
-// Everything but waiter(), once it is done, needs the machine's mutex. It is to be driven until it
-// is done.
+// All but ListenPatience(), send(), and waiter() once it is done, needs the machine's mutex. It is
+// to be driven until it is done.
 class Acquisition {
  public:
   struct Call {

@@ -1,6 +1,7 @@
 #include "src/engine/machine/debts.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <utility>
 
 #include "src/base/status.h"

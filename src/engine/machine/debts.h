@@ -1,7 +1,6 @@
 #ifndef REDLATCH_SRC_ENGINE_MACHINE_DEBTS_H_
 #define REDLATCH_SRC_ENGINE_MACHINE_DEBTS_H_
 
-#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <utility>

@@ -19,7 +19,7 @@
 namespace redlatch::engine {
 
 // One local ownership of the lock, from a grant to the release or loss. Recursion is counted here;
-// Redis knows of the hold only.
+// Redis knows of the grant only.
 struct ThreadHold {
   uint64_t id = 0;
   uint64_t thread = 0;

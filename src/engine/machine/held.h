@@ -14,9 +14,11 @@ namespace redlatch::engine {
 struct Held {
   uint64_t hold = 0;  // 0: nothing
   FencingToken token;
-  uint32_t depth = 0;  // 0: the hold was lost, and unlock() is still to come
-  GrantId grant = 0;   // unless it was lost
-  std::shared_ptr<HoldView> view = {};
+  // What a thread has already, where it is looked up: how often. 0: it was lost, and unlock() is
+  // still to come.
+  uint32_t depth = 0;
+  GrantId grant = 0;                    // the same, unless it was lost
+  std::shared_ptr<HoldView> view = {};  // where it is to be shown to the user
 };
 
 }  // namespace redlatch::engine

@@ -13,8 +13,8 @@
 
 namespace redlatch::engine {
 
-// What a Hold shows of a hold. It outlives the hold, its lock and its client, and keeps none
-// of them. Thread-safe; in a forked child it is over.
+// What a redlatch::Hold shows of a thread's hold. It outlives the hold, its lock and its client,
+// and keeps none of them. Thread-safe; in a forked child it is over.
 class HoldView {
  public:
   explicit HoldView(base::Instant deadline) : deadline_(deadline.nanos()) {}

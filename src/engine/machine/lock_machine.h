@@ -37,16 +37,16 @@ namespace redlatch::engine {
 //                     be repeated after a failure                 the last waiter's end
 //   pursuit, claimed  a message named us the owner for a claim    the server's word
 //                     too short to work under
-//   holding, claimed  a message named us the owner for a claim    its confirmation: holding
-//   holding           the server named us the owner               Release, loss
+//   grant, claimed    a message named us the owner for a claim    its confirmation
+//   grant             the server named us the owner               Release, loss
 //
 // A script by which the lock was handed over by message is followed by a look, when the claim is
 // over: if the new owner is frozen or deaf, that passes the lock on.
 //
-// Beside that there may be debts: holds to be released or bids to be cancelled at the server, each
+// Beside that there may be debts: grants to be released or bids to be cancelled at the server, each
 // repeated until it is answered or the lease must be over.
 //
-// Within a holding one ThreadHold follows another while the local window is open. Between two it is
+// Within a grant one hold follows another while the local window is open. Between two it is
 // free for whoever comes first, while the head of the queue, which has been poked, is on its way.
 //
 // Not thread-safe.
@@ -60,7 +60,7 @@ class LockMachine {
     absl::Duration longest_heartbeat = absl::Seconds(10);
     absl::Duration unreachable_after = absl::Seconds(10);
     bool counts = false;                       // keeps a tally
-    std::atomic<uint64_t>* numbers = nullptr;  // for holds and holds; the client's
+    std::atomic<uint64_t>* numbers = nullptr;  // for grants and holds; the client's
   };
 
   explicit LockMachine(const Config& config) : config_(config) {}
@@ -74,8 +74,8 @@ class LockMachine {
   // Ends what Reenter() began; false where it is the last level, or none.
   bool ReleaseInner(uint64_t thread, Face face);
 
-  // The waiter is decided at once (its state says so), or queued. Of a machine that shares holds it
-  // joins the present one where the server is known to let readers in, or asks whether it is.
+  // The waiter is decided at once (its state says so), or queued. Of a machine that shares grants
+  // it joins the present one where the server is known to let readers in, or asks whether it is.
   void Acquire(Waiter& waiter, base::Instant now, Effects& effects);
   // Its time is over, or its stop token fired. Where it was decided meanwhile, that stands. `as`
   // kBusy becomes kFailed where nobody knows that the lock is taken: the server does not answer, or
@@ -133,11 +133,11 @@ class LockMachine {
 
   // ---- What else happens.
 
-  // A message. False where the hold is unknown here.
+  // A message. False where the grant is unknown here.
   bool OnGrant(const NewGrant& news, base::Instant now, Effects& effects);
-  // A hold that nobody here wants was granted or queued: it is cancelled.
+  // A bid that nobody here wants any more was granted or queued: it is cancelled.
   void OnUnwanted(GrantId grant, absl::Duration lease, uint32_t block, base::Instant now);
-  // What the hold has, or waits for, was changed by somebody else.
+  // What the grant has, or the bid waits for, was changed by somebody else.
   void OnForced(GrantId grant, base::Instant now);
   // Of a latch: how many have counted it down.
   void OnTold(const Told& told);
@@ -277,7 +277,7 @@ class LockMachine {
   Looks looks_;
   Reachability server_;
   Told told_;  // of a latch, the most
-  // Of the latest grant of which this client was not told: the hold, until the subscription that
+  // Of the latest grant of which this client was not told: its id, until the subscription that
   // failed is made anew.
   GrantId missed_ = 0;
   base::Instant missed_since_;  // when its wait began
@@ -285,7 +285,7 @@ class LockMachine {
   // How long this client mostly waits for the lock, if it has waited: a wait that is much longer
   // may mean that the server is not what it was, and asks before the heartbeat is due.
   absl::Duration usual_wait_;
-  // A hold that ran out is told to be lost somewhat before its deadline, so that whoever works
+  // A grant that ran out is told to be lost somewhat before its deadline, so that whoever works
   // under it can stop: until that deadline, this one, nobody is let in by us.
   base::Instant embargo_;
   std::vector<LostStd> lost_std_;

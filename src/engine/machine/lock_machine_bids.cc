@@ -1,7 +1,6 @@
 // What the client asks of the server so as to get the lock, and what it hears.
 #include <algorithm>
 
-#include "src/base/status.h"
 #include "src/engine/machine/lock_machine.h"
 #include "src/engine/machine/timing.h"
 
@@ -93,7 +92,7 @@ void LockMachine::OnLateBid(const Send& send, const BidAnswer& answer, base::Ins
       grant_->renew_due = RenewDue(grant_->terms, send.sent);
     }
   } else if (answer.kind == BidAnswer::Kind::kQueued && send.bid.attempt > grant_->attempt) {
-    // Queued after a grant that echoes an earlier attempt: the hold was over by then.
+    // Queued after a grant that echoes an earlier attempt: the grant was over by then.
     // The release takes it from the queue.
     Lose("the server no longer had it: its lease had expired there, or its release was forced", now,
          now, effects);
@@ -135,7 +134,7 @@ void LockMachine::OnBid(const Send& send, const BidAnswer& answer, base::Instant
       return OnQueued(answer, now, effects);
     case BidAnswer::Kind::kBusy:
       taken_at_ = now;
-      // It may be a hold of ours that keeps us out, whose release was overtaken: ask behind that.
+      // It may be a grant of ours that keeps us out, whose release was overtaken: ask behind that.
       if (debts_.Hurry(now)) {
         pursuit_->due = now + kBehindARelease;
         return;
@@ -152,7 +151,7 @@ void LockMachine::OnBid(const Send& send, const BidAnswer& answer, base::Instant
   }
 }
 
-// The server says that the hold was granted, or left the queue, and no message said so.
+// The server says that the bid was granted, or left the queue, and no message said so.
 void LockMachine::OnMissed(GrantId grant) {
   if (!pursuit_ || pursuit_->bid.grant != grant || !pursuit_->queued || pursuit_->claimed) return;
   ++misses_;

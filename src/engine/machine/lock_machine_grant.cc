@@ -48,7 +48,7 @@ void LockMachine::GiveBack(Debts::Debt debt, base::Instant now) {
   if (!joined()) taken_at_ = now;  // readers keep no reader out
 }
 
-// It is released in any case: where the server says that the hold is gone, a bid that was on its
+// It is released in any case: where the server says that the grant is gone, a bid that was on its
 // way may have brought it back since.
 void LockMachine::Lose(const std::string& reason, base::Instant release_at, base::Instant now,
                        Effects& effects) {

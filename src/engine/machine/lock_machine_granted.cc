@@ -51,7 +51,7 @@ void LockMachine::Granted(const NewGrant& news, const Basis& basis, base::Instan
   if (!config_.sharing.holds) return LetThrough(now, effects);
   Pursuit& pursuit = *pursuit_;
   const base::Instant deadline = basis.asked + (basis.lease - DriftMargin(basis.lease));
-  if (deadline <= now) {  // too late to be used; asking again gives the hold its lease anew
+  if (deadline <= now) {  // too late to be used; asking again gives the grant its lease anew
     pursuit.queued = true;
     pursuit.due =
         now + Spread(kFirstBackoff / 10, kLongestBackoff, pursuit.failures++, pursuit.bid.grant);

@@ -1,11 +1,8 @@
 // Inside the client: who of its threads has the lock, who waits, what a release means.
 #include <algorithm>
-#include <cstddef>
-#include <utility>
 
 #include "src/base/status.h"
 #include "src/engine/machine/lock_machine.h"
-#include "src/engine/machine/timing.h"
 
 namespace redlatch::engine {
 
@@ -56,7 +53,7 @@ void LockMachine::Acquire(Waiter& waiter, base::Instant now, Effects& effects) {
   if (waiter.patience == Patience::kNone && pursuit_ && now < pursuit_->due) pursuit_->due = now;
 }
 
-// A hold is there, and its threads share it.
+// A grant is there, and its threads share it.
 void LockMachine::Join(Waiter& waiter, base::Instant now, Effects& effects) {
   if (grant_->others || waiter.terms != grant_->terms || waiter.terms.manual) {
     return Decide(waiter, Waiter::State::kElsewhere, effects);
@@ -132,7 +129,7 @@ void LockMachine::GiveToHead(base::Instant now, Effects& effects) {
   GiveTo(head, now, effects);
 }
 
-// The holding is free: it passes on inside the client, or goes back to the server.
+// The grant is free: it passes on inside the client, or goes back to the server.
 void LockMachine::Settle(uint64_t ended, FencingToken token, base::Instant now, Effects& effects) {
   Waiter* const head = queue_.head();
   if (head == nullptr || !CanPass(*head, now)) {

@@ -94,7 +94,7 @@ void LockMachine::OnAnswer(const Send& send, const Answer& answer, base::Instant
   if (answer.look > absl::ZeroDuration()) LookAfter(answer.look, now, answer.look_later);
 }
 
-// How much sooner than due a renewal may be; a confirmation is spared if the hold ends before it.
+// How much sooner than due a renewal may be; a confirmation is spared if the grant ends before it.
 absl::Duration LockMachine::Early(absl::Duration early) const {
   return grant_->claimed ? absl::ZeroDuration()
                          : std::min(early, Scaled(grant_->terms.lease, 1, 32));

@@ -25,7 +25,7 @@ class Reachability {
   }
   void Unheard(base::Instant since, const absl::Status& why) {
     why_ = base::Unshared(why);
-    if (!since_ || since < *since_) since_ = since;
+    if (!since_) since_ = since;
   }
   // Nobody wants to know.
   void Forget() { since_.reset(); }

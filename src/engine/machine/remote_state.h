@@ -57,7 +57,7 @@ struct Grant {
   bool renewing = false;
   bool again = false;     // as in Pursuit
   bool forced = false;    // so it was told; the server's answer tells whether it is gone
-  bool at_risk = false;   // the hold was told so
+  bool at_risk = false;   // its thread was told so
   uint32_t failures = 0;  // of renewals, since the last that succeeded
   absl::Status last_failure;
 };

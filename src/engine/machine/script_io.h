@@ -11,7 +11,8 @@
 
 namespace redlatch::engine {
 
-// A hold id without the client's own part: fresh for every acquisition at the server. 0: none.
+// A grant, and the bid that it answers: the server's hold id without the client's own part. Fresh
+// for every acquisition at the server. 0: none.
 using GrantId = uint64_t;
 
 // From one number to the next: all digits change, as the server's Lua hashes some of them only (see
@@ -46,7 +47,7 @@ struct Send {
   GrantId grant = 0;
   base::Instant sent;
   absl::Duration lease = absl::ZeroDuration();  // kRenew: the new one; else the hold's own
-  Bid bid;                                      // kAcquire; kRelease where bid.hold is not 0
+  Bid bid;                                      // kAcquire; kRelease where bid.grant is not 0
   bool tombstone = false;                       // kRelease, kCancel: an acquire is unanswered
   uint64_t last_used = 0;                       // kRelease: tokens, to give back the rest
   uint64_t last_reserved = 0;

@@ -15,7 +15,7 @@
 
 namespace redlatch::engine {
 
-// What an acquisition asks of the server. A hold serves waiters of equal terms only.
+// What an acquisition asks of the server. A grant serves waiters of equal terms only.
 struct Terms {
   absl::Duration lease = absl::ZeroDuration();
   bool manual = false;  // never renewed
@@ -58,7 +58,7 @@ struct Waiter {
     kGranted,    // `hold`, `token`, `not_before` are set; of a Face::kStatus, `view` too
     kBusy,       // out of time; or not patient, and the lock is somebody else's
     kDeadlock,   // its thread holds the lock already
-    kElsewhere,  // a hold of its own is needed: this one may not be joined
+    kElsewhere,  // a grant of its own is needed: this one may not be joined
     kStopped,    // its stop token fired, or its lock object is gone
     kFailed,     // `failure` is set
   };

@@ -86,7 +86,7 @@ Part ReadPart(const redis::Reply& reply);
 struct Message {
   enum class Kind : uint8_t { kGrant, kForced, kTold };
   Kind kind = Kind::kGrant;
-  NewGrant news;  // kForced, kTold: its `hold` alone
+  NewGrant news;  // kForced, kTold: its `grant` alone
   Told told;      // kTold
   std::string_view key;
 };

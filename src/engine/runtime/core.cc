@@ -123,7 +123,7 @@ void Core::Prepare(const Entry& entry, const Send& send) {
 
 void Core::TellWhetherItHears(bool hears, std::string_view why) {
   inside_->notifier.Post(Notifier::Urgency::kNotice,
-                         [hears, why, observer = observer_, server = server()] {
+                         [hears, why = std::string(why), observer = observer_, server = server()] {
                            RunUsersCode("an Observer", [&] {
                              hears ? observer->OnHearsAgain(server) : observer->OnDeaf(server, why);
                            });

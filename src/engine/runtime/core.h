@@ -2,16 +2,11 @@
 #define REDLATCH_SRC_ENGINE_RUNTIME_CORE_H_
 
 #include <atomic>
-#include <functional>
 #include <memory>
-#include <optional>
-#include <stop_token>
 #include <string>
 #include <string_view>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "redlatch/client.h"
 #include "redlatch/observer.h"
@@ -19,7 +14,6 @@
 #include "src/base/clock.h"
 #include "src/base/fork_guard.h"
 #include "src/base/mutex.h"
-#include "src/base/parker.h"
 #include "src/engine/protocol/description.h"
 #include "src/engine/protocol/wire.h"
 #include "src/engine/runtime/counts.h"
@@ -41,7 +35,7 @@ class Readers;
 // What a Client is a handle to: the connections, the machines of all its locks, and the threads
 // that drive them. It lives until the last client handle, lock object and lease is gone.
 //
-// In a forked child, everything but the connections' descriptors is left as it is for ever: mutexes
+// In a forked child, everything but the deployment is left as it is for ever: mutexes
 // may be held by threads that are not there.
 class Core {
  public:
@@ -74,8 +68,8 @@ class Core {
   ClientStats Stats();
 
   Subject SubjectOf(const Entry& entry) const;
-  // An owner for one hold of readers, "read:<a fresh number>:<client>", or, under that write hold,
-  // "nest:<a fresh number>:<the hold>": the server tells by it who reads from who writes.
+  // An owner for one grant of readers, "read:<a fresh number>:<client>", or, under that write
+  // grant, "nest:<a fresh number>:<the grant>": the server tells by it who reads from who writes.
   std::string ReaderName(GrantId write_grant);
   // "<client>:<a fresh number>"
   std::string FreshId();

@@ -36,12 +36,12 @@ struct Entry {
   base::Mutex mu;
   LockMachine machine ABSL_GUARDED_BY(mu);
 
-  // The hold that the machine bids for, or has; 0: none. Who has a message about it finds its entry
-  // by this.
+  // The grant that the machine bids for, or has; 0: none. Who has a message about it finds its
+  // entry by this.
   std::atomic<GrantId> grant{0};
 
   std::atomic<int> objects{0};     // lock objects
-  std::atomic<int> references{0};  // handles, and whoever works on the entry just now
+  std::atomic<int> references{0};  // sessions, and whoever works on the entry just now
 
   Timer send_timer{*this};    // the renewer's
   Timer expiry_timer{*this};  // the notifier's

@@ -81,7 +81,8 @@ void MachineTable::Forget(Entry& entry) {
     if (!entry.machine.idle()) return;
   }
   leaving_(entry);
-  if (entry.references != 0) return;  // a timer had just been taken: whoever did that drops it
+  if (entry.references != 0)
+    return;  // a timer had just been taken: whoever did that is still to unrefer it
   if (entry.account != nullptr) {
     const base::MutexLock lock(entry.mu);
     entry.machine.AddCountsTo(*entry.account);

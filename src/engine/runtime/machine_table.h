@@ -39,7 +39,7 @@ class MachineTable {
   // Whoever referred to an entry is done with it.
   void Unrefer(Entry& entry);
 
-  // The entry of a main key that bids for this hold, or has it, referred to; null where there is
+  // The entry of a main key that bids for this grant, or has it, referred to; null where there is
   // none.
   Entry* ReferTo(std::string_view key, GrantId grant);
   // Calls `visit` with each entry of a main key, or with all; the table is not locked meanwhile.

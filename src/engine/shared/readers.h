@@ -15,9 +15,9 @@
 
 namespace redlatch::engine {
 
-// The shared side of one lock on one client: which hold at the server a reading thread joins.
+// The shared side of one lock on one client: which grant a reading thread joins.
 //
-// Each hold has a session, an entry and a machine of its own: a *group*. Readers join the latest
+// Each grant has a session, an entry and a machine of its own: a *group*. Readers join the latest
 // group. Where they may not, as a writer waits since that group was let in, whoever comes founds
 // the next one, which queues behind that writer, while the first group finishes. A group that is
 // over is used again.
@@ -46,7 +46,7 @@ class Readers {
   void RemoveObject();
 
  private:
-  // A new group, of one that has this write hold, or of all who come; 0.
+  // A new group, of one that has this write grant, or of all who come; 0.
   absl::StatusOr<std::shared_ptr<LockSession>> Found(GrantId write_grant)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 

@@ -21,15 +21,15 @@
 namespace redlatch::redis {
 
 // All that the engine knows of servers: what goes to which of them is decided here, by key, and so
-// is over which connections. Each server has two: one for commands, one for messages, which are
-// seen to it that they lead to the same server.
+// is over which connections. Each server has two, one for commands and one for messages, and it is
+// seen to that both lead to the same server.
 //
 // Thread-safe. Not to be used in a forked child, except that it may be destroyed there, and that
 // what is asked of it fails with kFailedPrecondition.
 class Deployment {
  public:
-  // They run on any thread, also on one that is just calling; they return at once and do not call
-  // the deployment.
+  // They run on any thread, also on one that is just calling; they return at once and call
+  // nothing of the deployment but server().
   struct Events {
     std::function<void(std::string_view message)> on_message;
     // A connection was lost and made again: whatever was under way may be lost. A thread of the

@@ -48,7 +48,9 @@ void SingleServer::Stop() {
 
 absl::Status SingleServer::Connect(base::Instant deadline, std::vector<std::string>& warnings) {
   absl::Status connected = commands_->Connect(deadline);
-  if (connected.ok()) warnings = commands_->server_info().warnings;
+  if (!connected.ok()) return connected;
+  const ServerInfo info = commands_->server_info();
+  warnings.insert(warnings.end(), info.warnings.begin(), info.warnings.end());
   return connected;
 }
 

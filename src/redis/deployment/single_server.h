@@ -19,7 +19,11 @@
 
 namespace redlatch::redis {
 
-// One server that has all keys, wherever the URL leads.
+// One server that has all keys, wherever the URL leads. Connects, and starts its thread, when it is
+// first used: its events need not be ready sooner.
+//
+// In a forked child it is destroyed while threads that are not there any more may have been in the
+// midst of it: no member but the two connections, which know that, may do anything as it goes.
 class SingleServer final : public Deployment {
  public:
   // `channel`: on which messages come. `introduction`: the first command of each connection.

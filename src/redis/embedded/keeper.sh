@@ -1,7 +1,7 @@
 #!/bin/sh
 # redlatch: the keeper of an embedded redis-server.
 # $1 directory, $2 redis-server, $3 redis-cli, $4 seconds between two looks at the server,
-# $5 how many looks in a row must find it unused before it is stopped; 0: it never is; $6 census.lua.
+# $5 how many looks in a row must find it unused before it is stopped, 0: it never is; $6 census.lua.
 # The server is started with `dbfilename boot.rdb`, and saves to kept.rdb, only when it is stopped
 # here: so a start loads what the last idle stop kept, once, and never what was on disk before a
 # crash.

@@ -1,4 +1,4 @@
-// What the leader of a connection does on the connection; who leads is in shared_connection.cc.
+// What the leader does on the connection; who leads is in shared_connection.cc.
 #include <sched.h>
 
 #include <algorithm>

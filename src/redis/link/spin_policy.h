@@ -11,7 +11,7 @@
 
 namespace redlatch::redis {
 
-// How the threads of a channel wait for replies: *eagerly*, looking again and again for a moment
+// How the threads of a connection wait for replies: *eagerly*, looking again and again for a moment
 // and giving way to each other in between, before they sleep; or *patiently*, asleep at once.
 //
 // Which is faster depends on things no program can see: whether the server is near, whether its
@@ -19,7 +19,7 @@ namespace redlatch::redis {
 // it is measured: for one thread alone by the time of its calls; for a crowd by the time from
 // answer to answer, which is what a crowd is slow or fast in.
 //
-// Any thread may ask; whoever leads the channel tells.
+// Any thread may ask; whoever leads the connection tells.
 class SpinPolicy {
  public:
   // `length`: how long one thread alone is eager, at most; zero: never.

@@ -1,8 +1,5 @@
 #include "src/redis/url/url.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -10,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "src/redis/url/host_and_port.h"
 #include "src/redis/url/url_options.h"
 #include "src/redis/url/url_text.h"
 
@@ -17,81 +15,6 @@ namespace redlatch::redis {
 namespace {
 
 constexpr size_t kMaxLength = 8192;
-constexpr size_t kMaxHost = 253;  // of a domain name
-constexpr size_t kMaxZone = 15;   // of an interface's name
-
-absl::Status ParsePort(std::string_view text, Url* url) {
-  const std::optional<int> port = ParseNumber(text, 1, 65535);
-  if (!port) {
-    return InvalidUrl(
-        {"the port is not a number from 1 to 65535 (if you meant a user and a password, end them "
-         "with '@': redis://user:password@host)"});
-  }
-  url->port = static_cast<uint16_t>(*port);
-  return absl::OkStatus();
-}
-
-absl::Status ParseIpv6(std::string_view text, Url* url) {
-  const size_t percent = text.find('%');
-  const std::string address(text.substr(0, percent));
-  in6_addr ignored;
-  if (inet_pton(AF_INET6, address.c_str(), &ignored) != 1) {
-    return InvalidUrl(
-        {"the brackets do not hold an IPv6 address; write, for example, redis://[::1]:6379"});
-  }
-  url->host = address;
-  if (percent == std::string_view::npos) return absl::OkStatus();
-  std::string_view zone = text.substr(percent);
-  const bool encoded = absl::StartsWith(Abseil(zone), "%25");
-  zone.remove_prefix(encoded ? 3 : 1);
-  if (!encoded || zone.empty() || zone.size() > kMaxZone ||
-      !std::all_of(zone.begin(), zone.end(), IsNameChar)) {
-    return InvalidUrl(
-        {"the zone of the IPv6 address is not %25 and the name of an interface; write, for "
-         "example, redis://[fe80::1%25eth0]:6379"});
-  }
-  url->host.append("%").append(zone);
-  return absl::OkStatus();
-}
-
-absl::Status ParseHostName(std::string_view text, Url* url) {
-  if (text.empty())
-    return InvalidUrl({"the host is empty; write, for example, redis://localhost:6379"});
-  if (text.size() > kMaxHost) return InvalidUrl({"the host is longer than 253 characters"});
-  if (text.find(',') != std::string_view::npos) {
-    return InvalidUrl({"the host contains a ','; redis:// names a single server"});
-  }
-  if (!std::all_of(text.begin(), text.end(), IsNameChar)) {
-    return InvalidUrl({"the host contains a character that is not allowed in a host name"});
-  }
-  url->host = text;
-  return absl::OkStatus();
-}
-
-absl::Status ParseHostAndPort(std::string_view text, Url* url) {
-  size_t colon = std::string_view::npos;
-  if (!text.empty() && text.front() == '[') {
-    const size_t bracket = text.find(']');
-    if (bracket == std::string_view::npos)
-      return InvalidUrl({"the host contains a '[' without a ']'"});
-    if (absl::Status s = ParseIpv6(text.substr(1, bracket - 1), url); !s.ok()) return s;
-    text.remove_prefix(bracket + 1);
-    if (text.empty()) return absl::OkStatus();
-    if (text.front() != ':') return InvalidUrl({"only ':' and the port can follow the ']'"});
-    colon = 0;
-  } else {
-    colon = text.find(':');
-    if (colon != text.rfind(':')) {
-      return InvalidUrl(
-          {"there is more than one ':' in host and port; put an IPv6 address in brackets, as in "
-           "redis://[::1]:6379, and end a password with '@'"});
-    }
-    if (absl::Status s = ParseHostName(text.substr(0, colon), url); !s.ok()) return s;
-  }
-  if (colon == std::string_view::npos) return absl::OkStatus();
-  return ParsePort(text.substr(colon + 1), url);
-}
-
 absl::Status ParseUserAndPassword(std::string_view text, Url* url) {
   if (text.empty()) return absl::OkStatus();
   if (text.find(' ') != std::string_view::npos) {

@@ -173,7 +173,7 @@ TEST_F(ClientDescription, OfAForkedChildThatConnectsAnewIsItsOwn) {
     const auto anew = Client::Connect(server_->url());
     if (!anew.ok() || Keys().size() != 2) return 1;
     SimpleLock theirs(*anew, "theirs");
-    const auto won = theirs.Acquire();
+    const auto held = theirs.Acquire();
     const auto info = theirs.Inspect();
     const auto of_parent = SimpleLock(*anew, "ours").Inspect();
     const bool told = info.ok() && info->holders.at(0).process.pid == getpid() && of_parent.ok() &&
@@ -244,8 +244,9 @@ class DescriptionRefresh : public ClientDescription {
     EXPECT_TRUE(core->deployment().Connect(base::Now() + kPatience, warnings).ok());
     return core;
   }
-  static std::shared_ptr<engine::LockSession> NewHandle(const std::shared_ptr<engine::Core>& core) {
-    auto handle =
+  static std::shared_ptr<engine::LockSession> NewSession(
+      const std::shared_ptr<engine::Core>& core) {
+    auto session =
         engine::LockSession::Attach(core, "job", {},
                                     {.scripts = {.acquire = lua::kSimpleAcquire,
                                                  .release = lua::kSimpleRelease,
@@ -255,8 +256,8 @@ class DescriptionRefresh : public ClientDescription {
                                                  .force_release = lua::kSimpleForceRelease},
                                      .traits = {.kind = "simple"},
                                      .keys = engine::KeyNames("simple")});
-    EXPECT_TRUE(handle.ok()) << handle.status();
-    return *handle;
+    EXPECT_TRUE(session.ok()) << session.status();
+    return *session;
   }
   static engine::Want WantOf(engine::Terms terms) {
     return {.terms = terms, .options = std::make_shared<LockOptions>()};
@@ -270,43 +271,43 @@ class DescriptionRefresh : public ClientDescription {
 
 TEST_F(DescriptionRefresh, KeepsTheHolderOfALongLeaseKnown) {
   const auto core = NewCore();
-  const auto handle = NewHandle(core);
-  const auto won = handle->Acquire(WantOf({.lease = absl::Hours(24)}));
-  ASSERT_TRUE(won.ok()) << won.status();
+  const auto session = NewSession(core);
+  const auto held = session->Acquire(WantOf({.lease = absl::Hours(24)}));
+  ASSERT_TRUE(held.ok()) << held.status();
   EXPECT_TRUE(ComesBack());
   EXPECT_TRUE(ComesBack()) << "again and again";
-  EXPECT_TRUE(handle->Release(won->hold).ok());
+  EXPECT_TRUE(session->Release(held->hold).ok());
 }
 
 TEST_F(DescriptionRefresh, KeepsTheHolderOfALeaseThatIsNeverRenewedKnown) {
   const auto core = NewCore();
-  const auto handle = NewHandle(core);
-  const auto won = handle->Acquire(WantOf({.lease = absl::Hours(24), .manual = true}));
-  ASSERT_TRUE(won.ok()) << won.status();
+  const auto session = NewSession(core);
+  const auto held = session->Acquire(WantOf({.lease = absl::Hours(24), .manual = true}));
+  ASSERT_TRUE(held.ok()) << held.status();
   EXPECT_TRUE(ComesBack());
   EXPECT_TRUE(ComesBack());
-  EXPECT_TRUE(handle->Release(won->hold).ok());
+  EXPECT_TRUE(session->Release(held->hold).ok());
 }
 
 TEST_F(DescriptionRefresh, GivesItItsWholeLifetime) {
   const auto core = NewCore();
-  const auto handle = NewHandle(core);
-  const auto won = handle->Acquire(WantOf({.lease = absl::Hours(24)}));
-  ASSERT_TRUE(won.ok()) << won.status();
+  const auto session = NewSession(core);
+  const auto held = session->Acquire(WantOf({.lease = absl::Hours(24)}));
+  ASSERT_TRUE(held.ok()) << held.status();
   const std::string key = Keys().front();
   server_->Command({"PEXPIRE", key, "10000"});
   EXPECT_TRUE(Await([&] { return server_->Integer({"PTTL", key}) > 20'000; }));
-  EXPECT_TRUE(handle->Release(won->hold).ok());
+  EXPECT_TRUE(session->Release(held->hold).ok());
 }
 
 TEST_F(DescriptionRefresh, EndsWithTheClient) {
   {
     const auto core = NewCore();
-    const auto handle = NewHandle(core);
-    const auto won = handle->Acquire(WantOf({.lease = absl::Hours(24)}));
-    ASSERT_TRUE(won.ok()) << won.status();
+    const auto session = NewSession(core);
+    const auto held = session->Acquire(WantOf({.lease = absl::Hours(24)}));
+    ASSERT_TRUE(held.ok()) << held.status();
     EXPECT_TRUE(ComesBack());
-    EXPECT_TRUE(handle->Release(won->hold).ok());
+    EXPECT_TRUE(session->Release(held->hold).ok());
   }
   EXPECT_TRUE(Await([&] { return Keys().empty(); }));
 }

@@ -204,7 +204,7 @@ TEST_F(LockMachineLocalTest, EarlyPokeChangesNothing) {
   EXPECT_EQ(queued.state, State::kWaiting);
 }
 
-// A free holding was once renewed for ever.
+// A free grant was once renewed for ever.
 TEST_F(LockMachineLocalTest, LostPokeHoldsTheLockNoLongerThanTheRenewalInterval) {
   auto [holder, head] = Contended({.local_retakes = 16}, {.thread = 2});
   Release(holder->hold);
