@@ -66,7 +66,8 @@ class LatchAmbiguity : public LatchConformance {
 };
 
 TEST_P(LatchAmbiguity, OfACountWhoseReplyWasLostCountsOnce) {
-  // Of the default ttl: nobody waits, and so nothing keeps the latch while this thread does not run.
+  // Of the default ttl: nobody waits, and so nothing keeps the latch while this thread does not
+  // run.
   const auto far = NewLatch(NewFarClient(), kTotal);
   const auto latch = NewLatch(near_, kTotal);
   int64_t left = kTotal;
