@@ -40,7 +40,7 @@ function(redlatch_find_archives out)
   endif()
 endfunction()
 
-# REQUIRES: `target` links Abseil and hiredis through redlatch_objects alone, whose libraries come last.
+# REQUIRES: `target` links Abseil and hiredis through targets of objects, whose libraries come last.
 function(redlatch_link_archives target)
   set(runtime -static-libstdc++ -static-libgcc)
   redlatch_find_archives(archives ${runtime})

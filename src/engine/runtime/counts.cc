@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <iterator>
+#include <set>
 #include <utility>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
@@ -97,7 +97,7 @@ void Counts::Repeat() {
   std::vector<redis::ScriptCall> calls;
   keys.reserve(due.size());  // requests and calls refer to them
   requests.reserve(due.size());
-  absl::flat_hash_set<uint64_t> numbers;
+  std::set<uint64_t> numbers;
   for (const Kept& kept : due) {
     const Count& count = kept.count;
     numbers.insert(kept.number);
