@@ -1,7 +1,6 @@
 // What statistics cost: each loop on a client that counts and on one that does not, turn by turn.
 #include <benchmark/benchmark.h>
 
-#include <algorithm>
 #include <functional>
 #include <memory>
 #include <thread>
@@ -10,13 +9,12 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "benchmarks/bench_server.h"
-#include "benchmarks/lock_loop.h"
+#include "benchmarks/turns.h"
 #include "redlatch/client.h"
 #include "redlatch/reentrant_lock.h"
 #include "redlatch/reentrant_read_write_lock.h"
 #include "redlatch/semaphore.h"
 #include "redlatch/simple_lock.h"
-#include "src/base/clock.h"
 
 namespace redlatch::bench {
 namespace {
@@ -33,48 +31,6 @@ const Client& ClientThat(bool counts) {
     return made;
   }();
   return (*clients)[counts ? 1 : 0];
-}
-
-double Median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
-// `rounds` times `work`, with and without, in an order that changes from turn to turn. What is told
-// is the median over turns, of the ratio too: who else uses the processors shows in few of them.
-using Work = std::function<void(int rounds)>;
-void Compare(benchmark::State& state, int rounds, const Work& without, const Work& with) {
-  std::vector<double> without_ns;
-  std::vector<double> with_ns;
-  std::vector<double> ratios;
-  const auto measure = [rounds](const Work& work) {
-    const base::Instant began = base::Now();
-    work(rounds);
-    return absl::ToDoubleNanoseconds(base::Now() - began) / rounds;
-  };
-  without(rounds);
-  with(rounds);
-  bool first = false;
-  for (auto _ : state) {
-    first = !first;
-    if (first) without_ns.push_back(measure(without));
-    with_ns.push_back(measure(with));
-    if (!first) without_ns.push_back(measure(without));
-    ratios.push_back(with_ns.back() / without_ns.back());
-  }
-  state.counters["without_ns"] = Median(std::move(without_ns));
-  state.counters["with_ns"] = Median(std::move(with_ns));
-  state.counters["ratio"] = Median(std::move(ratios));
-}
-
-template <class Lock>
-void Pairs(Lock& lock, int rounds) {
-  for (int i = 0; i < rounds; ++i) {
-    lock.lock();
-    benchmark::ClobberMemory();
-    lock.unlock();
-  }
 }
 
 void BM_Stats_Uncontended(benchmark::State& state) {

@@ -45,7 +45,7 @@ if(NOT BUILD_SHARED_LIBS)
   list(GET hiredis_version 1 hiredis_minor)
   math(EXPR next_minor "${hiredis_minor} + 1")
   string(APPEND development_depends ", libhiredis-dev (>= ${hiredis_major}.${hiredis_minor})"
-    ", libhiredis-dev (<< ${hiredis_major}.${next_minor}~)")
+    ", libhiredis-dev (<< ${hiredis_major}.${next_minor}~), libssl-dev (>= 3)")
 endif()
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libredlatch-dev)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)

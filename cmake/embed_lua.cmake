@@ -56,7 +56,7 @@ set(header "// Generated from lua/ by cmake/embed_lua.cmake.
 #ifndef REDLATCH_LUA_SCRIPTS_H_
 #define REDLATCH_LUA_SCRIPTS_H_
 
-#include \"src/redis/link/script_source.h\"
+#include \"redlatch/lua_script.h\"
 
 namespace redlatch::lua {
 ")
@@ -91,7 +91,7 @@ foreach(file IN LISTS files)
   endforeach()
   string(SHA1 sha1 "${body}")
   string(APPEND header "
-inline constexpr redis::ScriptSource ${constant}{
+inline constexpr LuaScript ${constant}{
     .name = \"${name}\",
     .body = R\"${delimiter}(${body})${delimiter}\",
     .sha1 = \"${sha1}\",
@@ -131,7 +131,7 @@ file(COPY_FILE "${OUTPUT_DIR}/pieces.h.new" "${OUTPUT_DIR}/pieces.h" ONLY_IF_DIF
 
 string(REGEX REPLACE ", $" "" all "${all}")
 string(APPEND header "
-inline constexpr redis::ScriptSource kAll[] = {${all}};
+inline constexpr LuaScript kAll[] = {${all}};
 
 }  // namespace redlatch::lua
 

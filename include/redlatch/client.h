@@ -72,6 +72,7 @@ struct ClientOptions {
 // URLs:
 //
 //   redis://[[user]:password@]host[:port][/db]    over TCP
+//   rediss://[[user]:password@]host[:port][/db]   over TLS 1.2 or 1.3; see below
 //   unix://[[user]:password@]/path[?db=N]         over a Unix socket
 //   embedded:[/directory]                         a private server of this user on this machine,
 //                                                 started where none runs; nothing to install but
@@ -85,6 +86,15 @@ struct ClientOptions {
 //   eviction=allow        takes a server that may evict locks, and so lose them
 //   idle_stop=60s         embedded: only; the server ends when unused for so long
 //
+// and with TLS, where the server's certificate is verified:
+//
+//   ca=/path              who may have signed it: a PEM file, or a directory as `openssl rehash`
+//                         makes it; those whom the system trusts unless it is given
+//   servername=...        whom it must be for; the host unless it is given
+//   cert=/path, key=/path this client's own certificate, and its key, if the server wants to see
+//                         one; both may be in one PEM file
+//   tls=insecure          takes any certificate, and warns: whoever is between can read all
+//
 // A lost connection is made again by the next call that needs it. The client's own threads, named
 // redlatch-*, leave signals that are meant for the process to the program's threads, of which one
 // may be in sigwait(). Thread-safe. The last copy must
@@ -97,7 +107,8 @@ class REDLATCH_EXPORT Client {
   //   kUnimplemented        a scheme that is not supported yet
   //   kUnavailable          the server cannot be reached, or does not answer in time
   //   kPermissionDenied     it refuses the user, the password, or scripts
-  //   kFailedPrecondition   it cannot hold locks: too old, or it may evict them
+  //   kFailedPrecondition   it cannot hold locks: too old, or it may evict them; or, over TLS, its
+  //                         certificate or this client's is not accepted
   static absl::StatusOr<Client> Connect(std::string_view url, const ClientOptions& options = {});
 
   // One round trip to the server and how long it took; kUnavailable where it does not answer

@@ -15,7 +15,7 @@
 namespace redlatch {
 
 namespace engine {
-class LockSession;
+class Holder;
 class HoldView;
 }  // namespace engine
 
@@ -98,11 +98,11 @@ class REDLATCH_EXPORT Lease : public Hold {
  private:
   friend class RedisLockBase;
   friend class Semaphore;
-  Lease(std::shared_ptr<engine::LockSession> session, uint64_t id,
-        std::shared_ptr<engine::HoldView> view, FencingToken token);
+  Lease(std::shared_ptr<engine::Holder> holder, uint64_t id, std::shared_ptr<engine::HoldView> view,
+        FencingToken token);
   void End() noexcept;
 
-  std::shared_ptr<engine::LockSession> session_;
+  std::shared_ptr<engine::Holder> holder_;
   uint64_t id_ = 0;
   enum class State : uint8_t { kHeld, kReleasing, kReleased, kLost };
   std::atomic<State> state_{State::kReleased};

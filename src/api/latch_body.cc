@@ -15,12 +15,14 @@
 #include "src/base/parker.h"
 #include "src/base/random.h"
 #include "src/engine/machine/timing.h"
+#include "src/engine/protocol/kinds.h"
 #include "src/engine/runtime/core.h"
 #include "src/engine/runtime/lock_session.h"
 
 namespace redlatch {
 namespace {
 
+namespace kinds = engine::kinds;
 using engine::kAnswerGrace;
 using engine::PatienceForAnswer;
 
@@ -34,11 +36,11 @@ constexpr absl::Duration kTelling = absl::Milliseconds(500);
 
 engine::Plan PlanOfLatches() {
   return {.scripts = {.acquire = lua::kLatchAcquire, .cancel = lua::kLatchCancel},
-          .traits = {.kind = "latch"},
+          .traits = {.kind = kinds::kLatch},
           .sharing = engine::kLatch,
           .noun = "latch",
           .busy = "it has not opened",
-          .keys = engine::KeyNames("latch", {"latch.counted"})};
+          .keys = engine::KeyNames(kinds::kLatch, {std::string(kinds::kCountedSuffix)})};
 }
 
 absl::StatusOr<int64_t> ReadCount(const absl::StatusOr<redis::Reply>& reply) {

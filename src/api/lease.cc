@@ -2,9 +2,10 @@
 
 #include <utility>
 
+#include "src/base/clock.h"
 #include "src/base/no_cancellation.h"
 #include "src/engine/machine/hold_view.h"
-#include "src/engine/runtime/lock_session.h"
+#include "src/engine/machine/holder.h"
 
 namespace redlatch {
 
@@ -24,13 +25,13 @@ std::stop_token Hold::lost() const {
   return view_ == nullptr ? std::stop_token() : view_->Lost(base::Now());
 }
 
-Lease::Lease(std::shared_ptr<engine::LockSession> session, uint64_t id,
+Lease::Lease(std::shared_ptr<engine::Holder> holder, uint64_t id,
              std::shared_ptr<engine::HoldView> view, FencingToken token)
-    : Hold(std::move(view), token), session_(std::move(session)), id_(id), state_(State::kHeld) {}
+    : Hold(std::move(view), token), holder_(std::move(holder)), id_(id), state_(State::kHeld) {}
 
 Lease::Lease(Lease&& other) noexcept
     : Hold(std::exchange(static_cast<Hold&>(other), Hold())),
-      session_(std::move(other.session_)),
+      holder_(std::move(other.holder_)),
       id_(other.id_),
       state_(other.state_.exchange(State::kReleased)) {}
 
@@ -38,7 +39,7 @@ Lease& Lease::operator=(Lease&& other) noexcept {
   if (this == &other) return *this;
   End();
   static_cast<Hold&>(*this) = std::exchange(static_cast<Hold&>(other), Hold());
-  session_ = std::move(other.session_);
+  holder_ = std::move(other.holder_);
   id_ = other.id_;
   state_ = other.state_.exchange(State::kReleased);
   return *this;
@@ -48,15 +49,15 @@ Lease::~Lease() { End(); }
 
 void Lease::End() noexcept {
   const base::NoCancellation no_cancellation;
-  if (session_ != nullptr && state_ == State::kHeld) session_->ReleaseQuietly(id_);
-  session_.reset();
+  if (holder_ != nullptr && state_ == State::kHeld) holder_->ReleaseQuietly(id_);
+  holder_.reset();
 }
 
 absl::Status Lease::Release() {
   const base::NoCancellation no_cancellation;
   // In a forked child, the thread that is at it may not be there.
-  if (session_ != nullptr) {
-    if (absl::Status refused = session_->Refusal(); !refused.ok()) return refused;
+  if (holder_ != nullptr) {
+    if (absl::Status refused = holder_->Refusal(); !refused.ok()) return refused;
   }
   State held = State::kHeld;
   while (!state_.compare_exchange_strong(held, State::kReleasing)) {
@@ -67,7 +68,7 @@ absl::Status Lease::Release() {
     state_.wait(State::kReleasing);  // another thread is at it
     held = State::kHeld;
   }
-  absl::Status status = session_->Release(id_);
+  absl::Status status = holder_->Release(id_);
   if (status.ok()) {
     state_ = State::kReleased;
   } else {
@@ -79,9 +80,8 @@ absl::Status Lease::Release() {
 
 absl::Status Lease::Extend(absl::Duration lease) {
   const base::NoCancellation no_cancellation;
-  if (session_ == nullptr)
-    return absl::FailedPreconditionError("an empty Lease cannot be extended");
-  return session_->Extend(id_, lease);
+  if (holder_ == nullptr) return absl::FailedPreconditionError("an empty Lease cannot be extended");
+  return holder_->Extend(id_, lease);
 }
 
 }  // namespace redlatch

@@ -5,11 +5,12 @@
 #include <vector>
 
 #include "lua/scripts.h"
+#include "src/engine/protocol/kinds.h"
 
 namespace redlatch {
 
 ReentrantLock::ReentrantLock(Client client, std::string_view name, LockOptions options)
-    : RedisLockBase(std::move(client), name, std::move(options), "reentrant") {}
+    : RedisLockBase(std::move(client), name, std::move(options), engine::kinds::kReentrant) {}
 
 LockScripts ReentrantLock::Scripts() const {
   return {.acquire = lua::kReentrantAcquire,
@@ -20,8 +21,12 @@ LockScripts ReentrantLock::Scripts() const {
           .force_release = lua::kReentrantForceRelease};
 }
 
-std::vector<std::string> ReentrantLock::ExtraKeys() const { return {"reentrant.holds"}; }
+std::vector<std::string> ReentrantLock::ExtraKeys() const {
+  return {std::string(engine::kinds::kHoldsSuffix)};
+}
 
-LockTraits ReentrantLock::Traits() const { return {.kind = "reentrant", .reentrant = true}; }
+LockTraits ReentrantLock::Traits() const {
+  return {.kind = engine::kinds::kReentrant, .reentrant = true};
+}
 
 }  // namespace redlatch

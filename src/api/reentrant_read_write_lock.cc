@@ -3,13 +3,16 @@
 #include <utility>
 
 #include "lua/scripts.h"
-#include "src/engine/protocol/key_set.h"
+#include "src/engine/protocol/kinds.h"
 
 namespace redlatch {
 
+namespace kinds = engine::kinds;
+
 ReentrantReadWriteLock::ReentrantReadWriteLock(Client client, std::string_view name,
                                                LockOptions options, Policy policy)
-    : RedisLockBase(std::move(client), name, std::move(options), "rw"), policy_(policy) {}
+    : RedisLockBase(std::move(client), name, std::move(options), kinds::InKeys(kinds::kReadWrite)),
+      policy_(policy) {}
 
 ReentrantReadWriteLock::~ReentrantReadWriteLock() = default;
 
@@ -38,11 +41,12 @@ LockScripts ReentrantReadWriteLock::SharedScripts() const {
 LockTraits ReentrantReadWriteLock::Traits() const {
   // Often, since a writer that dies while it waits keeps readers out until its heartbeat is
   // overdue.
-  return {.kind = "read_write", .reentrant = true, .longest_heartbeat = absl::Seconds(2)};
+  return {.kind = kinds::kReadWrite, .reentrant = true, .longest_heartbeat = absl::Seconds(2)};
 }
 
 std::vector<std::string> ReentrantReadWriteLock::ExtraKeys() const {
-  return {std::string(engine::kReadersSuffix), "rw.writers", "rw.holds"};
+  return {std::string(kinds::kReadersSuffix), std::string(kinds::kWritersSuffix),
+          std::string(kinds::kWriteHoldsSuffix)};
 }
 
 std::vector<std::string> ReentrantReadWriteLock::ExtraArgs() const {

@@ -11,11 +11,14 @@
 #include "src/api/throw.h"
 #include "src/base/mutex.h"
 #include "src/base/no_cancellation.h"
+#include "src/engine/protocol/kinds.h"
 #include "src/engine/runtime/core.h"
 #include "src/engine/shared/permits.h"
 
 namespace redlatch {
 namespace {
+
+namespace kinds = engine::kinds;
 
 constexpr int64_t kMostPermits = 1'000'000'000;
 
@@ -26,12 +29,12 @@ engine::Plan PlanOfSemaphores() {
                       .cancel = lua::kSemaphoreCancel,
                       .inspect = lua::kSemaphoreInspect,
                       .force_release = lua::kSemaphoreForceRelease},
-          .traits = {.kind = "semaphore"},
+          .traits = {.kind = kinds::kSemaphore},
           .sharing = engine::kPermits,
           .noun = "semaphore",
           .busy = "too few of its permits are free, or others came first",
-          .keys = engine::KeyNames("semaphore", {"semaphore.permits"}),
-          .forced_key = "semaphore.forced"};
+          .keys = engine::KeyNames(kinds::kSemaphore, {std::string(kinds::kPermitsSuffix)}),
+          .forced_key = kinds::kForcedSuffix};
 }
 
 }  // namespace

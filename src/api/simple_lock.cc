@@ -3,11 +3,12 @@
 #include <utility>
 
 #include "lua/scripts.h"
+#include "src/engine/protocol/kinds.h"
 
 namespace redlatch {
 
 SimpleLock::SimpleLock(Client client, std::string_view name, LockOptions options)
-    : RedisLockBase(std::move(client), name, std::move(options), "simple") {}
+    : RedisLockBase(std::move(client), name, std::move(options), engine::kinds::kSimple) {}
 
 LockScripts SimpleLock::Scripts() const {
   return {.acquire = lua::kSimpleAcquire,
@@ -18,6 +19,6 @@ LockScripts SimpleLock::Scripts() const {
           .force_release = lua::kSimpleForceRelease};
 }
 
-LockTraits SimpleLock::Traits() const { return {.kind = "simple"}; }
+LockTraits SimpleLock::Traits() const { return {.kind = engine::kinds::kSimple}; }
 
 }  // namespace redlatch

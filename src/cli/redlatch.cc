@@ -10,45 +10,30 @@
 
 #include "absl/strings/escaping.h"
 #include "redlatch/version.h"
-#include "src/cli/bench/bench.h"
-#include "src/cli/doctor/doctor.h"
-#include "src/cli/look/break.h"
-#include "src/cli/look/capacity.h"
-#include "src/cli/look/inspect.h"
-#include "src/cli/look/ls.h"
-#include "src/cli/run/run.h"
-#include "src/cli/term/complain.h"
+#include "src/cli/term/commands.h"
 #include "src/cli/term/descriptors.h"
-#include "src/cli/term/exit_codes.h"
 #include "src/cli/term/manual.h"
+#include "src/cli/term/outcome.h"
 #include "src/cli/term/suggestion.h"
 
 namespace redlatch::cli {
 namespace {
 
 struct Command {
-  const Page* page;
+  const char* name;
   int (*run)(const std::vector<std::string>& words);
 };
 
 constexpr Command kCommands[] = {
-    {&kRunPage, Run},           {&kLsPage, Ls},
-    {&kInspectPage, Inspect},   {&kBreakPage, Break},
-    {&kCapacityPage, Capacity}, {&kDoctorPage, Doctor},
-    {&kBenchPage, Bench},
+    {"run", Run},           {"ls", Ls},         {"inspect", Inspect}, {"break", Break},
+    {"capacity", Capacity}, {"doctor", Doctor}, {"bench", Bench},
 };
 
 const Command* Find(std::string_view name) {
   for (const Command& command : kCommands) {
-    if (name == command.page->name) return &command;
+    if (name == command.name) return &command;
   }
   return nullptr;
-}
-
-std::vector<const Page*> Pages() {
-  std::vector<const Page*> pages;
-  for (const Command& command : kCommands) pages.push_back(command.page);
-  return pages;
 }
 
 // The code, if all output could be written.
@@ -76,7 +61,7 @@ int RefuseUnknown(const std::string& word) {
     return kFailure;
   }
   std::vector<std::string> names = {"help", "version"};
-  for (const Command& command : kCommands) names.emplace_back(command.page->name);
+  for (const Command& command : kCommands) names.emplace_back(command.name);
   Complain({"there is no command \"", absl::Utf8SafeCEscape(word), "\"", DidYouMean(word, names),
             " (redlatch --help lists them)"});
   return kFailure;
@@ -84,7 +69,7 @@ int RefuseUnknown(const std::string& word) {
 
 int Main(const std::vector<std::string>& words) {
   if (words.empty()) {
-    std::fputs(Overview(Pages()).c_str(), stderr);
+    std::fputs(Overview().c_str(), stderr);
     return kFailure;
   }
   const std::string& first = words[0];
@@ -92,14 +77,14 @@ int Main(const std::vector<std::string>& words) {
     return Written(command->run({words.begin() + 1, words.end()}));
   }
   if (IsOneOf(first, {"--help", "-h", "help"})) {
-    if (words.size() == 1) return Say(Overview(Pages()));
+    if (words.size() == 1) return Say(Overview());
     const Command* const asked_for = Find(words[1]);
-    return asked_for != nullptr ? Say(Help(*asked_for->page)) : RefuseUnknown(words[1]);
+    return asked_for != nullptr ? Say(Help(asked_for->name)) : RefuseUnknown(words[1]);
   }
   if (IsOneOf(first, {"--version", "-V", "version"})) {
     return Say("redlatch " REDLATCH_VERSION_STRING "\n");
   }
-  if (first == "--man") return Say(ManPage(Pages()));
+  if (first == "--man") return Say(ManPage());
   return RefuseUnknown(first);
 }
 

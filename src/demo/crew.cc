@@ -9,7 +9,6 @@
 
 #include <array>
 #include <cerrno>
-#include <optional>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
@@ -44,7 +43,7 @@ Worker::State After(const Report& report, Worker::State before) {
 }
 
 void Note(Worker& worker, const Report& report) {
-  if (report.event == Report::Event::kStarted) worker.host = report.text;
+  if (report.event == Report::Event::kStarted) worker.host = report.text.data();
   if (report.event == Report::Event::kHolds) worker.token = report.token;
   if (report.event == Report::Event::kWrote) ++worker.told;
   if (worker.pid > 0) worker.state = After(report, worker.state);
@@ -112,23 +111,12 @@ void Crew::Attend(absl::Duration wait,
 }
 
 void Crew::Read(const std::function<void(const Worker&, const Report&)>& heard) {
-  std::array<char, 4096> bytes;
-  ssize_t count = 0;
-  while ((count = read(reports_, bytes.data(), bytes.size())) > 0) {
-    unread_.append(bytes.data(), static_cast<size_t>(count));
+  Report report;
+  while (read(reports_, &report, sizeof report) == sizeof report) {
+    Worker& worker = workers_.at(static_cast<size_t>(report.worker) - 1);
+    Note(worker, report);
+    heard(worker, report);
   }
-  size_t begin = 0;
-  for (size_t end = 0; (end = unread_.find('\n', begin)) != std::string::npos; begin = end + 1) {
-    const std::optional<Report> report =
-        Report::Decode(std::string_view(unread_).substr(begin, end - begin));
-    if (!report || report->worker < 1 || workers_.size() < static_cast<size_t>(report->worker)) {
-      continue;
-    }
-    Worker& worker = workers_[static_cast<size_t>(report->worker) - 1];
-    Note(worker, *report);
-    heard(worker, *report);
-  }
-  unread_.erase(0, begin);
 }
 
 void Crew::Reap() {

@@ -5,7 +5,6 @@
 
 #include <functional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -70,7 +69,6 @@ class Crew {
   std::vector<Worker> workers_;
   int reports_ = -1;  // the pipe that is all workers' standard output
   int reports_write_ = -1;
-  std::string unread_;
 };
 
 }  // namespace redlatch::demo

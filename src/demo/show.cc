@@ -11,9 +11,10 @@
 #include <functional>
 #include <optional>
 #include <string_view>
+#include <system_error>
 #include <utility>
-#include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
@@ -22,7 +23,6 @@
 #include "redlatch/client.h"
 #include "redlatch/simple_lock.h"
 #include "src/demo/crew.h"
-#include "src/demo/directory.h"
 #include "src/demo/store.h"
 #include "src/demo/sum.h"
 #include "src/demo/table.h"
@@ -62,13 +62,9 @@ class Show {
 
   // An error: the demonstration could not go on.
   absl::Status Run() {
-    for (const auto act : {&Show::Begin, &Show::KillOne, &Show::FreezeOne, &Show::Finish}) {
-      if (absl::Status failed = (this->*act)(); !failed.ok()) {
-        table_.End();
-        return failed;
-      }
-    }
-    return absl::OkStatus();
+    (void)(Begin() && KillOne() && FreezeOne() && Finish());
+    table_.End();
+    return failure_;
   }
 
   // True: all is as it should be.
@@ -95,22 +91,23 @@ class Show {
   void Say(std::string_view text) { table_.Event(elapsed(), text); }
 
   void Heard(const Worker& by, const Report& report) {
-    if (report.event == Report::Event::kFailed)
-      failure_ = absl::StrCat("worker ", by.number, ": ", report.text);
+    if (report.event == Report::Event::kFailed) {
+      Fails(absl::InternalError(absl::StrCat("worker ", by.number, ": ", report.text.data())));
+    }
     if (report.event == Report::Event::kWrote || report.event == Report::Event::kHolds) {
       count_ = std::max(count_, report.count);
     }
     if (report.event == Report::Event::kLost) {
       Say(absl::StrFormat("redlatch tells worker %d that it lost the lock: %s", by.number,
-                          report.text));
+                          report.text.data()));
     }
     if (report.event == Report::Event::kRefused) {
       if (by.number == kSleeper) refused_ = true;
       Say(absl::StrFormat("worker %d writes %d: REJECTED, because its %s", by.number, report.count,
-                          report.text));
+                          report.text.data()));
     }
-    if (report.event == Report::Event::kRests && !report.text.empty()) {
-      Say(absl::StrFormat("in worker %d, RunLocked() returns: %s", by.number, report.text));
+    if (report.event == Report::Event::kRests && report.text[0] != '\0') {
+      Say(absl::StrFormat("in worker %d, RunLocked() returns: %s", by.number, report.text.data()));
     }
   }
 
@@ -125,35 +122,42 @@ class Show {
                  .workers = &crew_.workers()});
   }
 
-  // Until something is so: an error where it is not in time.
-  absl::Status Until(std::string_view what, const Condition& so, absl::Duration wait = kPatience) {
+  // Until something is so. False: it is not in time, or the demonstration has failed.
+  bool Until(std::string_view what, const Condition& so, absl::Duration wait = kPatience) {
     const absl::Duration end = elapsed() + wait;
     while (!so()) {
-      if (interrupted != 0) return absl::CancelledError("interrupted");
-      if (end <= elapsed())
-        return absl::DeadlineExceededError(
-            absl::StrCat("this did not happen in time: ", std::string(what)));
+      if (interrupted != 0) return Fails(absl::CancelledError("interrupted"));
+      if (end <= elapsed()) {
+        return Fails(absl::DeadlineExceededError(
+            absl::StrCat("this did not happen in time: ", std::string(what))));
+      }
       crew_.Attend(kTick, [this](const Worker& by, const Report& report) { Heard(by, report); });
       Look();
       for (const Worker& each : crew_.workers()) {
-        if (each.state == Worker::State::kFailed && failure_.empty()) {
-          failure_ = absl::StrCat("worker ", each.number, " ended early");
+        if (each.state == Worker::State::kFailed) {
+          Fails(absl::InternalError(absl::StrCat("worker ", each.number, " ended early")));
         }
       }
-      if (!failure_.empty()) return absl::InternalError(failure_);
+      if (!failure_.ok()) return false;
     }
-    return absl::OkStatus();
+    return true;
   }
 
-  absl::Status Watch(absl::Duration time) {
+  // The first failure counts.
+  bool Fails(absl::Status why) {
+    failure_.Update(std::move(why));
+    return false;
+  }
+
+  bool Watch(absl::Duration time) {
     const absl::Duration end = elapsed() + time;
     return Until(
         "the time to pass", [&] { return end <= elapsed(); }, time + kPatience);
   }
 
-  absl::Status UntilSomebodyElseHolds(uint64_t than) {
+  bool UntilSomebodyElseHolds(uint64_t than) {
     return Until("another worker to get the lock", [&] {
-      return std::any_of(crew_.workers().begin(), crew_.workers().end(), [&](const Worker& each) {
+      return std::ranges::any_of(crew_.workers(), [&](const Worker& each) {
         if (each.token <= than || each.state != Worker::State::kHolds) return false;
         successor_ = each.number;
         return true;
@@ -161,9 +165,8 @@ class Show {
     });
   }
 
-  // Until the worker has the lock and has done what the order says of it; how its lease stands
-  // then.
-  absl::Status UntilDallying(int number, Order order) {
+  // Until the worker has the lock and has done what the order says of it.
+  bool UntilDallying(int number, Order order) {
     crew_.Tell(worker(number), order);
     return Until("a worker to get the lock",
                  [&] { return worker(number).state == Worker::State::kDallies; });
@@ -176,19 +179,17 @@ class Show {
                            absl::ToDoubleSeconds(info->holders.front().remaining));
   }
 
-  absl::Status Begin() {
-    if (absl::Status created = counter_.Create(); !created.ok()) return created;
-    if (absl::Status started = crew_.Start(
-            kWorkers, {.url = url_, .lock = lock_.name(), .counter_path = counter_path_});
-        !started.ok()) {
-      return started;
+  bool Begin() {
+    failure_ = counter_.Create();
+    if (failure_.ok()) {
+      failure_ =
+          crew_.Start(kWorkers, {.url = url_, .lock = lock_.name(), .counter_path = counter_path_});
     }
+    if (!failure_.ok()) return false;
     const auto started = [](const Worker& each) { return each.state != Worker::State::kStarting; };
-    if (absl::Status begun = Until(
-            "the workers to start",
-            [&] { return std::all_of(crew_.workers().begin(), crew_.workers().end(), started); });
-        !begun.ok()) {
-      return begun;
+    if (!Until("the workers to start",
+               [&] { return std::ranges::all_of(crew_.workers(), started); })) {
+      return false;
     }
     Say(absl::StrFormat(
         "%d workers have started; a lease lasts %.0f s and is renewed while its process lives",
@@ -196,52 +197,46 @@ class Show {
     return Watch(absl::Seconds(1.8));
   }
 
-  absl::Status KillOne() {
-    if (absl::Status at = UntilDallying(kVictim, Order::kDallyAfterWrite); !at.ok()) return at;
+  bool KillOne() {
+    if (!UntilDallying(kVictim, Order::kDallyAfterWrite)) return false;
     Worker& victim = worker(kVictim);
     const absl::Duration killed = elapsed();
     Crew::Kill(victim);
     Say(absl::StrFormat("worker %d was killed while it held the lock; %s", kVictim, LeaseText()));
-    if (absl::Status passed = UntilSomebodyElseHolds(victim.token); !passed.ok()) return passed;
+    if (!UntilSomebodyElseHolds(victim.token)) return false;
     Say(absl::StrFormat("its lease has expired: worker %d holds the lock, %.1f s after the kill",
                         successor_, absl::ToDoubleSeconds(elapsed() - killed)));
     return Watch(absl::Seconds(1));
   }
 
-  absl::Status FreezeOne() {
-    if (absl::Status at = UntilDallying(kSleeper, Order::kDallyBeforeWrite); !at.ok()) return at;
+  bool FreezeOne() {
+    if (!UntilDallying(kSleeper, Order::kDallyBeforeWrite)) return false;
     Worker& sleeper = worker(kSleeper);
     const int64_t read = count_;
     Crew::Freeze(sleeper);
     Say(absl::StrFormat("worker %d was frozen after reading %d and before writing; %s", kSleeper,
                         read, LeaseText()));
-    if (absl::Status passed = UntilSomebodyElseHolds(sleeper.token); !passed.ok()) return passed;
+    if (!UntilSomebodyElseHolds(sleeper.token)) return false;
     Say(absl::StrFormat("its lease has expired: worker %d holds the lock, with a newer token",
                         successor_));
-    if (absl::Status watched = Watch(absl::Seconds(1)); !watched.ok()) return watched;
+    if (!Watch(absl::Seconds(1))) return false;
     Say(absl::StrFormat(
         "worker %d carries on as if no time had passed: it has read %d, but the number is now %d",
         kSleeper, read, count_));
     const int64_t told = sleeper.told;
     crew_.Tell(sleeper, Order::kGo);
     Crew::Thaw(sleeper);
-    if (absl::Status tried =
-            Until("the late write", [&] { return refused_ || sleeper.told > told; });
-        !tried.ok()) {
-      return tried;
-    }
-    return Watch(absl::Seconds(1));
+    return Until("the late write", [&] { return refused_ || sleeper.told > told; }) &&
+           Watch(absl::Seconds(1));
   }
 
-  absl::Status Finish() {
+  bool Finish() {
     crew_.Dismiss();
-    absl::Status ended = Until("the workers to end", [&] {
-      return std::all_of(crew_.workers().begin(), crew_.workers().end(),
-                         [](const Worker& each) { return each.pid < 0; });
+    const bool ended = Until("the workers to end", [&] {
+      return std::ranges::all_of(crew_.workers(), [](const Worker& each) { return each.pid < 0; });
     });
     next_look_ = absl::ZeroDuration();
     Look();
-    table_.End();
     return ended;
   }
 
@@ -257,7 +252,7 @@ class Show {
   int64_t count_ = 0;
   int successor_ = 0;
   bool refused_ = false;
-  std::string failure_;
+  absl::Status failure_;  // why the demonstration cannot go on
 };
 
 int Fail(const absl::Status& status) {
@@ -275,16 +270,20 @@ int RunShow(const std::string& url) {
   }
   signal(SIGPIPE, SIG_IGN);
 
-  const Directory directory;
-  if (directory.path().empty()) return Fail(absl::UnavailableError("no temporary directory"));
+  std::error_code error;
+  std::string directory = std::filesystem::temp_directory_path(error) / "redlatch-demo.XXXXXX";
+  if (error || mkdtemp(directory.data()) == nullptr) {
+    return Fail(absl::UnavailableError("no temporary directory"));
+  }
+  const absl::Cleanup removed = [&] { std::filesystem::remove_all(directory, error); };
   const absl::StatusOr<Client> client = Client::Connect(url);
   if (!client.ok()) return Fail(client.status());
   std::printf("redlatch at %s\n%.*s\n", client->server().c_str(),
               static_cast<int>(kPrologue.size()), kPrologue.data());
 
   // A lock of this run's own, as its number is.
-  const std::string name = "redlatch-demo" + directory.path().substr(directory.path().rfind('.'));
-  Show show(url, *client, name, directory.path());
+  const std::string name = "redlatch-demo" + directory.substr(directory.rfind('.'));
+  Show show(url, *client, name, directory);
   if (absl::Status ran = show.Run(); !ran.ok()) return Fail(ran);
   return show.SumUp() ? 0 : 1;
 }

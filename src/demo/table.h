@@ -2,7 +2,6 @@
 #define REDLATCH_SRC_DEMO_TABLE_H_
 
 #include <cstdint>
-#include <string>
 #include <string_view>
 #include <vector>
 

@@ -6,15 +6,15 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <memory>
+#include <optional>
 #include <stop_token>
+#include <string_view>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
 #include "redlatch/client.h"
 #include "redlatch/observer.h"
@@ -30,10 +30,10 @@ constexpr absl::Duration kThinking = absl::Milliseconds(40);  // between reading
 constexpr absl::Duration kRest = absl::Milliseconds(30);      // times 0 to 4, between two holds
 constexpr absl::Duration kPatience = absl::Seconds(20);
 
-void Say(const Report& report) {
-  const std::string line = absl::StrCat(report.Encode(), "\n");
-  // One write of less than PIPE_BUF: lines of several workers do not mix.
-  if (write(STDOUT_FILENO, line.data(), line.size()) < 0) _exit(1);
+void Say(Report report, std::string_view text = {}) {
+  text.copy(report.text.data(), report.text.size() - 1);
+  std::ranges::replace(report.text, '\n', ' ');
+  if (write(STDOUT_FILENO, &report, sizeof report) < 0) _exit(1);
 }
 
 // The next order, if one comes within `wait`.
@@ -54,10 +54,8 @@ class TellingObserver : public Observer {
  public:
   explicit TellingObserver(int worker) : worker_(worker) {}
   void OnLost(const LostLease& lost) override {
-    Say({.worker = worker_,
-         .event = Report::Event::kLost,
-         .token = lost.token.value(),
-         .text = lost.reason});
+    Say({.worker = worker_, .event = Report::Event::kLost, .token = lost.token.value()},
+        lost.reason);
   }
 
  private:
@@ -82,18 +80,15 @@ class Worker {
       if (refused_ && added.ok()) {
         return absl::InternalError("the store refused a hold that redlatch says was never lost");
       }
-      Tell(Report::Event::kRests, {}, 0, std::string(added.message()));
+      Tell(Report::Event::kRests, {}, 0, added.message());
     }
   }
 
  private:
   void Tell(Report::Event event, FencingToken token = {}, int64_t count = 0,
-            std::string text = {}) const {
-    Say({.worker = number_,
-         .event = event,
-         .token = token.value(),
-         .count = count,
-         .text = std::move(text)});
+            absl::string_view text = {}) const {
+    Say({.worker = number_, .event = event, .token = token.value(), .count = count},
+        {text.data(), text.size()});
   }
 
   // Reads, thinks, writes: all of it under the lock.
@@ -126,7 +121,7 @@ class Worker {
   absl::Status Refused(const absl::Status& why, FencingToken token, int64_t count) {
     if (!absl::IsFailedPrecondition(why)) return why;
     refused_ = true;
-    Tell(Report::Event::kRefused, token, count, std::string(why.message()));
+    Tell(Report::Event::kRefused, token, count, why.message());
     return absl::OkStatus();
   }
 
@@ -144,52 +139,24 @@ class Worker {
 
 }  // namespace
 
-std::string Report::Encode() const {
-  std::string flat = text.substr(0, 300);
-  std::replace(flat.begin(), flat.end(), '\n', ' ');
-  return absl::StrFormat("%d %c %u %d %s", worker, static_cast<char>(event), token, count, flat);
-}
-
-std::optional<Report> Report::Decode(std::string_view line) {
-  const std::string copy(line);
-  Report report;
-  char event = 0;
-  unsigned long long token = 0;
-  long long count = 0;
-  int read = 0;
-  if (std::sscanf(copy.c_str(), "%d %c %llu %lld %n", &report.worker, &event, &token, &count,
-                  &read) != 4) {
-    return std::nullopt;
-  }
-  report.event = static_cast<Event>(event);
-  report.token = token;
-  report.count = count;
-  report.text = copy.substr(static_cast<size_t>(read));
-  return report;
-}
-
 int RunWorker(const WorkerTask& task) {
   // However the demo ends, so does this: frozen or not.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   alarm(static_cast<unsigned>(absl::ToInt64Seconds(kLongestRun)));
-  Report last{.worker = task.worker, .event = Report::Event::kFailed};
+  const auto fail = [&task](const absl::Status& why) {
+    Say({.worker = task.worker, .event = Report::Event::kFailed}, why.ToString());
+    return 1;
+  };
 
   const absl::StatusOr<Client> client =
       Client::Connect(task.url, {.observer = std::make_shared<TellingObserver>(task.worker),
                                  .on_warning = [](std::string_view) {}});
-  if (!client.ok()) {
-    last.text = client.status().ToString();
-    Say(last);
-    return 1;
-  }
+  if (!client.ok()) return fail(client.status());
   char host[256] = {};
   gethostname(host, sizeof host - 1);
-  Say({.worker = task.worker, .event = Report::Event::kStarted, .text = host});
+  Say({.worker = task.worker, .event = Report::Event::kStarted}, host);
   const absl::Status done = Worker(task, *client).Work();
-  if (done.ok()) return 0;
-  last.text = done.ToString();
-  Say(last);
-  return 1;
+  return done.ok() ? 0 : fail(done);
 }
 
 }  // namespace redlatch::demo

@@ -1,10 +1,10 @@
 #ifndef REDLATCH_SRC_DEMO_WORKER_H_
 #define REDLATCH_SRC_DEMO_WORKER_H_
 
+#include <array>
+#include <climits>
 #include <cstdint>
-#include <optional>
 #include <string>
-#include <string_view>
 
 #include "absl/time/time.h"
 
@@ -22,7 +22,7 @@ enum class Order : char {
   kGo = 'g',
 };
 
-// What a worker tells, one line each, on its standard output.
+// What a worker tells on its standard output: these bytes, in one write each.
 struct Report {
   enum class Event : char {
     kStarted = 's',  // text: its host
@@ -39,11 +39,9 @@ struct Report {
   Event event = Event::kStarted;
   uint64_t token = 0;
   int64_t count = 0;
-  std::string text;
-
-  std::string Encode() const;  // a line, without its end
-  static std::optional<Report> Decode(std::string_view line);
+  std::array<char, 256> text = {};  // of one line, with a NUL at its end
 };
+static_assert(sizeof(Report) <= PIPE_BUF, "so that those of several workers do not mix");
 
 struct WorkerTask {
   int worker = 0;

@@ -8,12 +8,12 @@
 #include <iterator>
 #include <optional>
 #include <sstream>
-#include <thread>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "src/base/clock.h"
 #include "src/base/mutex.h"
+#include "tests/support/await.h"
 #include "tests/support/fatal.h"
 #include "tests/support/raw_connection.h"
 #include "tests/support/reserved_port.h"
@@ -66,11 +66,13 @@ std::string ReadAll(const std::string& path) {
 }
 
 std::string Configuration(const RedisServerOptions& options, const std::string& directory,
-                          const std::string& socket_path, int port) {
+                          const std::string& socket_path, int port, int tls_port) {
   std::ostringstream out;
   out << "dir " << directory << "\nunixsocket " << socket_path << "\nport " << port
       << "\nbind 127.0.0.1"
-      << (options.ipv6 ? " ::1" : "")
+      << (options.ipv6  ? " ::1"
+          : options.tls ? " -::1"
+                        : "")
       // No snapshots; nothing waits for its time; DEBUG SLEEP works.
       << "\nsave \"\"\nrepl-diskless-sync-delay 0\nshutdown-timeout 0"
       << "\nenable-debug-command local\nappendfsync no\nappendonly "
@@ -80,6 +82,11 @@ std::string Configuration(const RedisServerOptions& options, const std::string& 
   if (options.replica_of != 0) {
     out << "replicaof 127.0.0.1 " << options.replica_of << "\nmasteruser " << kUser
         << "\nmasterauth " << kPassword << "\n";
+  }
+  if (options.tls) {
+    out << "tls-port " << tls_port << "\ntls-cert-file " << options.tls->cert << "\ntls-key-file "
+        << options.tls->cert << "\ntls-ca-cert-file " << options.tls->ca << "\ntls-auth-clients "
+        << (options.tls->of_clients ? "yes" : "no") << "\n";
   }
   for (const std::string& line : options.config) out << line << "\n";
   return std::move(out).str();
@@ -123,6 +130,8 @@ class RedisServer::Process {
       : options_(std::move(options)), socket_path_(directory_.path() + "/redis.sock") {}
 
   int port() const { return port_.has_value() ? port_->number() : 0; }
+  int tls_port() const { return tls_port_.has_value() ? tls_port_->number() : 0; }
+  const RedisServerOptions& options() const { return options_; }
   const std::string& socket_path() const { return socket_path_; }
   const std::string& directory() const { return directory_.path(); }
   std::string Log() const { return ReadAll(LogPath()); }
@@ -131,7 +140,9 @@ class RedisServer::Process {
     base::MutexLock lock(mutex_);
     for (int attempt = 1;; ++attempt) {
       if (options_.tcp) port_.emplace();
-      std::ofstream(ConfigPath()) << Configuration(options_, directory(), socket_path_, port());
+      if (options_.tls) tls_port_.emplace();
+      std::ofstream(ConfigPath()) << Configuration(options_, directory(), socket_path_, port(),
+                                                   tls_port());
       if (Launch()) return;
       const bool port_taken = Log().find("Failed listening on port") != std::string::npos;
       if (!port_taken || attempt == kPortAttempts) FailToStart();
@@ -185,7 +196,8 @@ class RedisServer::Process {
   const RedisServerOptions options_;
   const TempDir directory_;
   const std::string socket_path_;
-  std::optional<ReservedPort> port_;  // set before the server is handed out
+  std::optional<ReservedPort> port_;  // set before the server is handed out, as the next
+  std::optional<ReservedPort> tls_port_;
   base::Mutex mutex_;
   std::unique_ptr<Child> child_ ABSL_GUARDED_BY(mutex_);
 };
@@ -207,6 +219,11 @@ const std::string& RedisServer::socket_path() const { return process_->socket_pa
 const std::string& RedisServer::directory() const { return process_->directory(); }
 std::string RedisServer::url() const { return "redis://127.0.0.1:" + std::to_string(port()); }
 std::string RedisServer::unix_url() const { return "unix://" + socket_path(); }
+int RedisServer::tls_port() const { return process_->tls_port(); }
+std::string RedisServer::tls_url() const {
+  return "rediss://127.0.0.1:" + std::to_string(tls_port()) +
+         "?ca=" + process_->options().tls.value().ca;
+}
 std::string RedisServer::Log() const { return process_->Log(); }
 
 pid_t RedisServer::pid() const {
@@ -272,12 +289,7 @@ std::string RedisServer::Version() {
 
 bool RedisServer::AwaitInfo(std::string_view field, std::string_view value,
                             absl::Duration timeout) {
-  const base::Instant deadline = base::Now() + timeout;
-  while (Info(field) != value) {
-    if (base::Now() >= deadline) return false;
-    std::this_thread::sleep_for(absl::ToChronoMilliseconds(kPoll));
-  }
-  return true;
+  return Await([&] { return Info(field) == value; }, timeout);
 }
 
 }  // namespace redlatch::support

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,11 +15,20 @@
 
 namespace redlatch::support {
 
+// How a server speaks TLS, beside its plain port.
+struct ServerTls {
+  std::string cert;         // and its key, in one file
+  std::string ca;           // of the server's certificate, and of those that clients show
+  bool of_clients = false;  // each client must show one
+};
+
 struct RedisServerOptions {
   // Listen on 127.0.0.1, at a port of this server's own. The Unix socket is always there.
   bool tcp = true;
   // Listen on ::1 as well, at the same port.
   bool ipv6 = false;
+  // Listen for TLS on 127.0.0.1 and ::1 too, at a port of its own.
+  std::optional<ServerTls> tls = {};
   // Keep an append-only file, so that Restart() finds the data again. Each write reaches the
   // kernel before its reply is sent.
   bool append_only = false;
@@ -61,6 +71,10 @@ class RedisServer {
   // "redis://127.0.0.1:port" and "unix:///path", neither with user or password.
   std::string url() const;
   std::string unix_url() const;
+
+  int tls_port() const;  // 0 without tls
+  // "rediss://127.0.0.1:port?ca=/path", of a server with tls.
+  std::string tls_url() const;
 
   // The process; -1 where none runs.
   pid_t pid() const;

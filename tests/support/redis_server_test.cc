@@ -4,10 +4,8 @@
 #include <sys/socket.h>
 
 #include <cerrno>
-#include <chrono>
 #include <cstdlib>
 #include <filesystem>
-#include <functional>
 #include <memory>
 #include <set>
 #include <string>
@@ -17,6 +15,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "src/base/clock.h"
+#include "tests/support/await.h"
 #include "tests/support/child_entry.h"
 #include "tests/support/process_stats.h"
 #include "tests/support/raw_connection.h"
@@ -30,15 +29,6 @@ using ::testing::StartsWith;
 
 // A zombie has no memory and counts as gone: who inherits it reaps it in its own time.
 bool Runs(pid_t pid) { return ResidentBytes(pid) > 0; }
-
-bool Await(const std::function<bool()>& condition) {
-  const base::Instant deadline = base::Now() + absl::Seconds(10);
-  while (!condition()) {
-    if (base::Now() > deadline) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  }
-  return true;
-}
 
 TEST(RedisServer, AnswersOnItsPortAndItsSocket) {
   const auto server = RedisServer::Start();

@@ -9,6 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "src/base/clock.h"
+#include "tests/support/await.h"
 #include "tests/support/child_entry.h"
 #include "tests/support/process_stats.h"
 #include "tests/support/temp_dir.h"
@@ -189,11 +190,7 @@ TEST(SpawnedChild, ItsOwnChildrenDieWhenItIsKilled) {
   ASSERT_TRUE(sleeper.has_value());
   EXPECT_GT(ResidentBytes(std::stoi(*sleeper)), 0);
   child->Kill();
-  const base::Instant deadline = base::Now() + absl::Seconds(10);
-  while (ResidentBytes(std::stoi(*sleeper)) > 0 && base::Now() < deadline) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  }
-  EXPECT_EQ(ResidentBytes(std::stoi(*sleeper)), 0);
+  EXPECT_TRUE(Await([&] { return ResidentBytes(std::stoi(*sleeper)) == 0; }));
 }
 
 }  // namespace

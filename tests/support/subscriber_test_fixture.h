@@ -13,6 +13,7 @@
 #include "src/base/clock.h"
 #include "src/redis/link/subscriber.h"
 #include "src/redis/url/url.h"
+#include "tests/support/await.h"
 #include "tests/support/process_stats.h"
 #include "tests/support/redis_server.h"
 #include "tests/support/subscriber_ears.h"
@@ -64,20 +65,12 @@ class SubscriberTestFixture : public ::testing::Test {
     return absl::SimpleAtoi(line.substr(begin, line.find(',') - begin), &calls) ? calls : 0;
   }
   bool AwaitCalls(std::string_view command, int64_t calls) {
-    const base::Instant deadline = Soon();
-    while (Calls(command) < calls) {
-      if (deadline <= base::Now()) return false;
-    }
-    return true;
+    return Await([&] { return Calls(command) >= calls; });
   }
 
   // A thread that was joined may be seen in /proc a moment longer.
   static bool AwaitThreads(int count) {
-    const base::Instant deadline = Soon();
-    while (ThreadCount() != count) {
-      if (deadline <= base::Now()) return false;
-    }
-    return true;
+    return Await([&] { return ThreadCount() == count; });
   }
 
   // Until a proxy holds bytes back.

@@ -1,6 +1,5 @@
-#include "src/cli/bench/bench.h"
-
 #include <cstdio>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "src/base/random.h"
@@ -8,10 +7,9 @@
 #include "src/cli/bench/run.h"
 #include "src/cli/bench/slice.h"
 #include "src/cli/term/command_line.h"
-#include "src/cli/term/complain.h"
-#include "src/cli/term/exit_codes.h"
+#include "src/cli/term/commands.h"
 #include "src/cli/term/measures.h"
-#include "src/cli/term/refusal.h"
+#include "src/cli/term/outcome.h"
 #include "src/engine/protocol/key_set.h"
 #include "src/redis/url/url.h"
 
@@ -51,17 +49,9 @@ int Bench(const std::vector<std::string>& words) {
   line.Flag("--json", &json);
   line.Text("--prefix", "the beginning of your locks' names", &prefix);
   line.Time("--time", &time);
-  absl::Status parsed = line.Parse(words);
-  if (parsed.ok() && !line.help() && (time < kShortest || time > kLongest)) {
-    parsed = WrongUsage("--time is out of range", "say 500ms to 10m");
-  }
-  if (!parsed.ok()) {
-    Complain({std::string(parsed.message())});
-    return kFailure;
-  }
-  if (line.help()) {
-    std::fputs(Help(kBenchPage).c_str(), stdout);
-    return 0;
+  if (const std::optional<int> over = line.Parse(words)) return *over;
+  if (time < kShortest || time > kLongest) {
+    return Refuse(WrongUsage("--time is out of range", "say 500ms to 10m"));
   }
   const absl::StatusOr<redis::Url> url = redis::ParseUrl(line.server());
   if (!url.ok()) return Refuse(url.status());

@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "src/cli/term/measures.h"
-#include "src/cli/term/page.h"
 #include "src/cli/term/text.h"
 
 namespace redlatch::cli {

@@ -19,7 +19,7 @@ constexpr std::string_view kRelease =
 
 }  // namespace
 
-absl::StatusOr<redis::Reply> Ask(PlainConnection& connection, const redis::Command& command,
+absl::StatusOr<redis::Reply> Ask(redis::PlainConnection& connection, const redis::Command& command,
                                  const BenchPlan& plan) {
   absl::StatusOr<redis::Reply> reply = connection.Call(command, base::Now() + kPatience);
   if (reply.ok() && reply->is_error()) {
@@ -28,8 +28,8 @@ absl::StatusOr<redis::Reply> Ask(PlainConnection& connection, const redis::Comma
   return reply;
 }
 
-PlainLock::PlainLock(PlainConnection& connection, const BenchPlan& plan, const std::string& key,
-                     int owner)
+PlainLock::PlainLock(redis::PlainConnection& connection, const BenchPlan& plan,
+                     const std::string& key, int owner)
     : connection_(connection),
       plan_(plan),
       owner_(absl::StrCat(owner)),

@@ -8,20 +8,21 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "src/cli/bench/run.h"
-#include "src/cli/term/plain_connection.h"
+#include "src/redis/connect/plain_connection.h"
 #include "src/redis/wire/codec.h"
 #include "src/redis/wire/reply.h"
 
 namespace redlatch::cli {
 
 // The answer, within five seconds; an error reply is an error.
-absl::StatusOr<redis::Reply> Ask(PlainConnection& connection, const redis::Command& command,
+absl::StatusOr<redis::Reply> Ask(redis::PlainConnection& connection, const redis::Command& command,
                                  const BenchPlan& plan);
 
 // SET NX PX, and a compare-and-delete by EVALSHA. One thread.
 class PlainLock {
  public:
-  PlainLock(PlainConnection& connection, const BenchPlan& plan, const std::string& key, int owner);
+  PlainLock(redis::PlainConnection& connection, const BenchPlan& plan, const std::string& key,
+            int owner);
 
   // Teaches the server the script.
   absl::Status Prepare() { return Ask(connection_, teach_, plan_).status(); }
@@ -30,7 +31,7 @@ class PlainLock {
   absl::StatusOr<bool> Pair(const std::stop_token& stop);
 
  private:
-  PlainConnection& connection_;
+  redis::PlainConnection& connection_;
   const BenchPlan& plan_;
   const std::string owner_;
   const redis::Command take_;

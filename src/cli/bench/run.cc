@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <functional>
 #include <latch>
-#include <memory>
 #include <numeric>
 #include <stop_token>
 #include <string_view>
@@ -17,15 +16,15 @@
 #include "redlatch/simple_lock.h"
 #include "src/base/clock.h"
 #include "src/cli/bench/plain_lock.h"
-#include "src/cli/look/lock_remains.h"
-#include "src/cli/term/plain_connection.h"
+#include "src/cli/look/lock_keys.h"
+#include "src/redis/connect/plain_connection.h"
 #include "src/redis/wire/codec.h"
-#include "src/redis/wire/errors.h"
 
 namespace redlatch::cli {
 namespace {
 
 using redis::Command;
+using redis::PlainConnection;
 
 constexpr int kSlices = 10;  // a round
 constexpr absl::Duration kPatience = absl::Seconds(5);

@@ -5,7 +5,6 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#include <cstdint>
 #include <thread>
 #include <vector>
 

@@ -1,12 +1,10 @@
 // Whether this user may do all that locks need, and whether they then work.
-#include <algorithm>
 #include <map>
 #include <set>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "src/cli/doctor/checks.h"
-#include "src/cli/term/measures.h"
 #include "src/engine/protocol/key_set.h"
 
 namespace redlatch::cli {
@@ -33,14 +31,13 @@ void BadKeys(const DoctorFacts& facts, const std::string& who, Findings& finding
                  "all names",
                  {Grant(facts, "~*")});
   } else {
-    const std::string stem =
-        absl::StrCat(engine::HasTag(facts.prefix) ? ".tag:" : ":{", facts.prefix);
-    findings.Bad("permissions",
-                 absl::StrCat(who, " may not use all of ", facts.prefix, "..., redlatch:2", stem,
-                              "... and redlatch:rw", stem, "... as keys"),
-                 "locks need them; grant them",
-                 {Grant(facts, absl::StrCat("~", facts.prefix, "* ~redlatch:2", stem,
-                                            "* ~redlatch:rw", stem, "*"))});
+    const auto [versioned, readers] = engine::KeyBeginnings(facts.prefix);
+    findings.Bad(
+        "permissions",
+        absl::StrCat(who, " may not use all of ", facts.prefix, "..., ", versioned, "... and ",
+                     readers, "... as keys"),
+        "locks need them; grant them",
+        {Grant(facts, absl::StrCat("~", facts.prefix, "* ~", versioned, "* ~", readers, "*"))});
   }
 }
 
@@ -84,11 +81,7 @@ void CheckPermissions(const DoctorFacts& facts, Findings& findings) {
                  "nobody would be told that it is his turn; grant them",
                  {Grant(facts, "&redlatch:*")});
   }
-  const bool all_allowed =
-      std::all_of(facts.probes.begin(), facts.probes.end(), [](const CommandProbe& probe) {
-        return probe.optional || probe.outcome == Outcome::kAllowed;
-      });
-  if (all_allowed) {
+  if (facts.MayDoAll()) {
     findings.Ok("permissions",
                 absl::StrCat(who, " may run all ", commands[Outcome::kAllowed].size(),
                              " commands that locks need"));

@@ -76,25 +76,25 @@ Told<Fields> ConfigAnswer(const Reply& reply) {
   return fields;
 }
 
-Told<std::vector<SlowCommand>> SlowLogAnswer(const Reply& reply, absl::Time now) {
+Told<std::vector<Delay>> SlowLogAnswer(const Reply& reply, absl::Time now) {
   if (!reply.is_array()) return Refusal(reply);
-  std::vector<SlowCommand> commands;
+  std::vector<Delay> commands;
   for (const Reply& entry : reply.elements) {
     if (entry.elements.size() < 4 || entry.elements[3].elements.empty()) continue;
-    commands.push_back({.command = entry.elements[3].elements[0].text,
+    commands.push_back({.what = entry.elements[3].elements[0].text,
                         .took = absl::Microseconds(entry.elements[2].integer),
                         .ago = now - absl::FromUnixSeconds(entry.elements[1].integer)});
   }
   return commands;
 }
 
-Told<std::vector<LatencySpike>> LatencyAnswer(const Reply& reply, absl::Time now) {
+Told<std::vector<Delay>> LatencyAnswer(const Reply& reply, absl::Time now) {
   if (!reply.is_array()) return Refusal(reply);
-  std::vector<LatencySpike> spikes;
+  std::vector<Delay> spikes;
   for (const Reply& entry : reply.elements) {
     if (entry.elements.size() < 4) continue;
-    spikes.push_back({.event = entry.elements[0].text,
-                      .worst = absl::Milliseconds(entry.elements[3].integer),
+    spikes.push_back({.what = entry.elements[0].text,
+                      .took = absl::Milliseconds(entry.elements[3].integer),
                       .ago = now - absl::FromUnixSeconds(entry.elements[1].integer)});
   }
   return spikes;

@@ -2,8 +2,6 @@
 #ifndef REDLATCH_SRC_CLI_DOCTOR_ANSWERS_H_
 #define REDLATCH_SRC_CLI_DOCTOR_ANSWERS_H_
 
-#include <string>
-#include <string_view>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -15,8 +13,8 @@ namespace redlatch::cli {
 // An error reply is an error here, kPermissionDenied where that is why.
 Told<Fields> InfoAnswer(const redis::Reply& reply);
 Told<Fields> ConfigAnswer(const redis::Reply& reply);
-Told<std::vector<SlowCommand>> SlowLogAnswer(const redis::Reply& reply, absl::Time now);
-Told<std::vector<LatencySpike>> LatencyAnswer(const redis::Reply& reply, absl::Time now);
+Told<std::vector<Delay>> SlowLogAnswer(const redis::Reply& reply, absl::Time now);
+Told<std::vector<Delay>> LatencyAnswer(const redis::Reply& reply, absl::Time now);
 Told<std::vector<PubSubBacklog>> ClientListAnswer(const redis::Reply& reply);
 Told<absl::Time> TimeAnswer(const redis::Reply& reply);
 

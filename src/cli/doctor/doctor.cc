@@ -1,18 +1,16 @@
-#include "src/cli/doctor/doctor.h"
-
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
 
 #include "src/base/clock.h"
 #include "src/cli/doctor/findings.h"
 #include "src/cli/doctor/gather.h"
 #include "src/cli/doctor/report.h"
 #include "src/cli/term/command_line.h"
-#include "src/cli/term/complain.h"
-#include "src/cli/term/exit_codes.h"
-#include "src/cli/term/refusal.h"
+#include "src/cli/term/commands.h"
+#include "src/cli/term/outcome.h"
 #include "src/cli/term/text.h"
 #include "src/redis/url/url.h"
 
@@ -34,14 +32,7 @@ int Doctor(const std::vector<std::string>& words) {
   std::string prefix;
   line.Flag("--json", &json);
   line.Text("--prefix", "the beginning of your locks' names", &prefix);
-  if (absl::Status parsed = line.Parse(words); !parsed.ok()) {
-    Complain({std::string(parsed.message())});
-    return kFailure;
-  }
-  if (line.help()) {
-    std::fputs(Help(kDoctorPage).c_str(), stdout);
-    return 0;
-  }
+  if (const std::optional<int> over = line.Parse(words)) return *over;
   const absl::StatusOr<redis::Url> url = redis::ParseUrl(line.server());
   if (!url.ok()) return Refuse(url.status());
   DoctorFacts facts;

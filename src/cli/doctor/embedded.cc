@@ -7,13 +7,11 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "src/cli/doctor/checks.h"
-#include "src/cli/term/plain_connection.h"
 #include "src/redis/embedded/directory.h"
+#include "src/redis/embedded/embedded.h"
 
 namespace redlatch::cli {
 namespace {
-
-constexpr absl::Duration kPatience = absl::Milliseconds(500);
 
 // The parent of a process; 0 where that can't be seen.
 int64_t ParentOf(int64_t pid) {
@@ -33,10 +31,8 @@ EmbeddedLook::EmbeddedLook(const redis::Url& url) {
   if (url.kind != redis::Url::Kind::kEmbedded) return;
   const absl::StatusOr<std::string> directory = redis::EmbeddedDirectory(url.path);
   directory_ = directory.value_or(url.path);
-  redis::Url socket;
-  socket.kind = redis::Url::Kind::kUnix;
-  socket.path = absl::StrCat(*directory_, "/redis.sock");
-  was_there_ = PlainConnection::Open(socket, base::Now() + kPatience).ok();
+  const absl::StatusOr<std::optional<std::string>> socket = redis::FindEmbeddedServer(url.path);
+  was_there_ = socket.ok() && socket->has_value();
 }
 
 std::optional<EmbeddedFacts> EmbeddedLook::Facts(const Told<Fields>& info) const {

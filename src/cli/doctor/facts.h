@@ -2,6 +2,7 @@
 #ifndef REDLATCH_SRC_CLI_DOCTOR_FACTS_H_
 #define REDLATCH_SRC_CLI_DOCTOR_FACTS_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -49,15 +50,10 @@ struct ClockReading {
   absl::Time here;    // this machine's wall clock on receiving it
 };
 
-struct SlowCommand {
-  std::string command;
+// What all others had to wait for.
+struct Delay {
+  std::string what;  // a command, or an event
   absl::Duration took;
-  absl::Duration ago;
-};
-
-struct LatencySpike {
-  std::string event;
-  absl::Duration worst;
   absl::Duration ago;
 };
 
@@ -86,6 +82,13 @@ struct EmbeddedFacts {
 };
 
 struct DoctorFacts {
+  // Nothing that locks need was refused.
+  bool MayDoAll() const {
+    return std::ranges::all_of(probes, [](const CommandProbe& probe) {
+      return probe.optional || probe.outcome == CommandProbe::Outcome::kAllowed;
+    });
+  }
+
   std::string server;             // its URL without secrets
   bool over_network = false;      // neither a Unix socket nor this machine's loopback
   bool eviction_allowed = false;  // by the URL
@@ -107,8 +110,8 @@ struct DoctorFacts {
   std::vector<absl::Duration> pings;
   std::vector<ClockReading> clock;
 
-  Told<std::vector<SlowCommand>> slow_commands = absl::UnknownError("not asked");
-  Told<std::vector<LatencySpike>> latency_spikes = absl::UnknownError("not asked");
+  Told<std::vector<Delay>> slow_commands = absl::UnknownError("not asked");
+  Told<std::vector<Delay>> latency_spikes = absl::UnknownError("not asked");
   std::vector<Replica> replicas;
   Told<Confirmation> confirmation = absl::UnknownError("not asked");
   Told<std::vector<PubSubBacklog>> pubsub_backlogs = absl::UnknownError("not asked");

@@ -5,25 +5,9 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "src/cli/doctor/checks.h"
-#include "src/cli/term/exit_codes.h"
+#include "src/cli/term/outcome.h"
 
 namespace redlatch::cli {
-
-std::string_view LevelName(Level level) {
-  switch (level) {
-    case Level::kOk:
-      return "ok";
-    case Level::kUnchecked:
-      return "unchecked";
-    case Level::kNote:
-      return "note";
-    case Level::kWarn:
-      return "warn";
-    case Level::kBad:
-      return "bad";
-  }
-  return "";
-}
 
 std::vector<Finding> Diagnose(const DoctorFacts& facts) {
   Findings findings;

@@ -4,10 +4,8 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "absl/time/time.h"
 #include "src/cli/doctor/facts.h"
 
 namespace redlatch::cli {
@@ -19,8 +17,6 @@ enum class Level : uint8_t {
   kWarn,       // should be changed
   kBad,        // not fit for locks as it is
 };
-
-std::string_view LevelName(Level level);
 
 struct Finding {
   Level level = Level::kOk;

@@ -13,15 +13,16 @@
 #include "src/cli/doctor/embedded.h"
 #include "src/cli/doctor/probes.h"
 #include "src/cli/doctor/trial.h"
-#include "src/cli/look/lock_remains.h"
+#include "src/cli/look/lock_keys.h"
 #include "src/cli/term/measures.h"
-#include "src/cli/term/plain_connection.h"
 #include "src/engine/protocol/key_set.h"
+#include "src/redis/connect/plain_connection.h"
 
 namespace redlatch::cli {
 namespace {
 
 using redis::Command;
+using redis::PlainConnection;
 using redis::Reply;
 
 constexpr absl::Duration kPatience = absl::Seconds(2);  // with one answer
@@ -221,21 +222,14 @@ class Gatherer {
   // What redlatch would say of a server that it does not take, or a user who lacks a permission, is
   // known without trying; and a trial that stops halfway leaves something behind.
   bool WorthATrial() const {
-    if (facts_.info.ok()) {
-      const auto is = [this](std::string_view field, std::string_view value) {
-        const auto found = facts_.info->find(field);
-        return found != facts_.info->end() && found->second == value;
-      };
-      const bool evicts = !facts_.eviction_allowed && !is("maxmemory", "0") &&
-                          !is("maxmemory_policy", "noeviction");
-      if (is("role", "slave") || is("redis_mode", "cluster") || is("redis_mode", "sentinel") ||
-          evicts) {
-        return false;
-      }
-    }
-    return std::all_of(facts_.probes.begin(), facts_.probes.end(), [](const CommandProbe& probe) {
-      return probe.optional || probe.outcome == CommandProbe::Outcome::kAllowed;
-    });
+    const auto is = [this](std::string_view field, std::string_view value) {
+      return TextIn(facts_.info, field) == value;
+    };
+    const bool evicts = facts_.info.ok() && !facts_.eviction_allowed && !is("maxmemory", "0") &&
+                        !is("maxmemory_policy", "noeviction");
+    const bool taken = !evicts && !is("role", "slave") && !is("redis_mode", "cluster") &&
+                       !is("redis_mode", "sentinel");
+    return taken && facts_.MayDoAll();
   }
 
   absl::Status Try(PlainConnection& connection) {

@@ -1,6 +1,5 @@
 // Whether held locks stay in memory, and new ones find room there.
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "src/cli/doctor/checks.h"
 #include "src/cli/term/measures.h"
 

@@ -1,5 +1,4 @@
 // Whether those who wait are told when it is their turn.
-#include <algorithm>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"

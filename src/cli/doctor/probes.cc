@@ -8,8 +8,8 @@
 namespace redlatch::cli {
 
 std::vector<ProbeWords> ProbesOf(const std::string& key, const std::string& channel) {
-  const std::string queue = engine::AuxiliaryKey(key, QueueSuffix("simple"));
-  const std::string readers = engine::AuxiliaryKey(key, engine::kReadersSuffix);
+  const std::string queue = engine::AuxiliaryKey(key, QueueSuffix(engine::kinds::kSimple));
+  const std::string readers = engine::AuxiliaryKey(key, engine::kinds::kReadersSuffix);
   return {
       {"ping", {"PING"}},
       {.command = "set", .words = {"SET", key, "0", "PX", "5000"}, .makes_key = true},
@@ -55,8 +55,8 @@ std::vector<ProbeWords> ProbesOf(const std::string& key, const std::string& chan
 CommandProbe::Outcome ProbeOutcome(const redis::Reply& reply) {
   using Outcome = CommandProbe::Outcome;
   if (!reply.is_error()) return Outcome::kAllowed;
-  if (absl::StartsWith(reply.text, "ERR unknown command") ||
-      absl::StartsWith(reply.text, "ERR unknown subcommand")) {
+  if (reply.text.starts_with("ERR unknown command") ||
+      reply.text.starts_with("ERR unknown subcommand")) {
     return Outcome::kUnknownToServer;
   }
   if (redis::ClassifyError(reply.text) != redis::ErrorCode::kNoPermission) {
@@ -64,7 +64,7 @@ CommandProbe::Outcome ProbeOutcome(const redis::Reply& reply) {
   }
   // What Redis 7.0 says of a channel, and what later servers and Valkey do.
   if (absl::StrContains(reply.text, "to access one of the channels") ||
-      absl::EndsWith(reply.text, " channel")) {
+      reply.text.ends_with(" channel")) {
     return Outcome::kNoChannel;
   }
   return absl::StrContains(reply.text, "to access ") ? Outcome::kNoKey : Outcome::kNoCommand;

@@ -3,7 +3,6 @@
 #define REDLATCH_SRC_CLI_DOCTOR_PROBES_H_
 
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "src/cli/doctor/facts.h"

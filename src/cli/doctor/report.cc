@@ -6,63 +6,40 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
-#include "src/cli/term/exit_codes.h"
+#include "src/cli/term/outcome.h"
 #include "src/cli/term/text.h"
 
 namespace redlatch::cli {
 namespace {
 
-constexpr size_t kWidth = 80;
 constexpr size_t kLevelColumns = 11;
 constexpr size_t kCheckColumns = 13;
 constexpr size_t kTextColumn = kLevelColumns + kCheckColumns;
 
-std::string_view Colour(Level level) {
-  switch (level) {
-    case Level::kOk:
-      return "\033[32m";
-    case Level::kUnchecked:
-      return "\033[2m";
-    case Level::kNote:
-      return "\033[36m";
-    case Level::kWarn:
-      return "\033[33m";
-    case Level::kBad:
-      return "\033[1;31m";
-  }
-  return "";
-}
+struct Look {
+  std::string_view name;
+  std::string_view colour;
+};
 
-// The words in lines of kWidth columns, of which the first begins with `first` and the others
-// with `indent` blanks.
-std::string Filled(const std::string& first, size_t indent, const std::string& text) {
-  std::string out = first;
-  size_t column = indent;
-  bool begins = true;
-  for (const absl::string_view word : absl::StrSplit(text, ' ', absl::SkipEmpty())) {
-    const size_t columns = Columns({word.data(), word.size()});
-    if (!begins && column + 1 + columns > kWidth) {
-      absl::StrAppend(&out, "\n", std::string(indent, ' '), word);
-      column = indent + columns;
-    } else {
-      absl::StrAppend(&out, begins ? "" : " ", word);
-      column += columns + (begins ? 0 : 1);
-    }
-    begins = false;
-  }
-  return out + "\n";
+const Look& LookOf(Level level) {
+  static constexpr Look kLooks[] = {{"ok", "\033[32m"},
+                                    {"unchecked", "\033[2m"},
+                                    {"note", "\033[36m"},
+                                    {"warn", "\033[33m"},
+                                    {"bad", "\033[1;31m"}};
+  return kLooks[static_cast<size_t>(level)];
 }
 
 std::string TextOf(const Finding& finding, bool colour) {
-  std::string level = Padded(LevelName(finding.level), kLevelColumns);
-  if (colour) level = absl::StrCat(std::string(Colour(finding.level)), level, "\033[0m");
+  std::string level = Padded(LookOf(finding.level).name, kLevelColumns);
+  if (colour) level = absl::StrCat(std::string(LookOf(finding.level).colour), level, "\033[0m");
   std::string out =
-      Filled(level + Padded(finding.check, kCheckColumns), kTextColumn, Printable(finding.found));
-  if (!finding.mend.empty()) {
-    out += Filled(std::string(kTextColumn, ' ') + "-> ", kTextColumn + 3, Printable(finding.mend));
-  }
+      absl::StrCat(level, Padded(finding.check, kCheckColumns),
+                   Wrapped(Printable(finding.found), kTextColumn).substr(kTextColumn));
   bool pointed = !finding.mend.empty();
+  if (pointed) {
+    out += Wrapped(Printable(finding.mend), kTextColumn + 3).replace(kTextColumn, 3, "-> ");
+  }
   for (const std::string& command : finding.commands) {
     // In one line: it is there to be copied.
     absl::StrAppend(&out, std::string(kTextColumn, ' '), pointed ? "   " : "-> ",
@@ -106,9 +83,10 @@ std::string TextReport(const std::string& server, const std::vector<Finding>& fi
   for (const Finding& finding : findings) out += TextOf(finding, colour);
   absl::StrAppend(&out, "\n", Summary(findings), "\n");
   if (NamesConfigSet(findings)) {
-    out += Filled("", 0,
-                  "Run these commands in redis-cli. To keep the changes across a restart, use "
-                  "CONFIG REWRITE and ACL SAVE, or redis.conf.");
+    out += Wrapped(
+        "Run these commands in redis-cli. To keep the changes across a restart, use CONFIG REWRITE "
+        "and ACL SAVE, or redis.conf.",
+        0);
   }
   return out;
 }
@@ -121,7 +99,7 @@ std::string JsonReport(const std::string& server, const std::vector<Finding>& fi
     for (const std::string& command : finding.commands) commands.push_back(JsonText(command));
     JsonObject check;
     check.Text("check", finding.check);
-    check.Text("level", LevelName(finding.level));
+    check.Text("level", LookOf(finding.level).name);
     check.Text("found", finding.found);
     check.Text("mend", finding.mend);
     check.Json("commands", absl::StrCat("[", absl::StrJoin(commands, ","), "]"));

@@ -1,5 +1,4 @@
 // What a restart forgets, and what a failover loses.
-#include <algorithm>
 
 #include "absl/strings/str_cat.h"
 #include "src/cli/doctor/checks.h"

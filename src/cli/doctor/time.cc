@@ -18,18 +18,22 @@ constexpr absl::Duration kSlowP99 = absl::Milliseconds(20);
 constexpr absl::Duration kClockNoise = absl::Milliseconds(5);
 constexpr absl::Duration kSkew = absl::Seconds(1);
 
+// Null: none was recent, or they were not told.
+const Delay* WorstRecent(const Told<std::vector<Delay>>& delays) {
+  const Delay* worst = nullptr;
+  if (!delays.ok()) return nullptr;
+  for (const Delay& delay : *delays) {
+    if (delay.ago >= kRecent) continue;
+    if (worst == nullptr || delay.took > worst->took) worst = &delay;
+  }
+  return worst;
+}
+
 absl::Duration WorstSeen(const DoctorFacts& facts) {
   absl::Duration worst = facts.slowest_pair / 2;
   for (const absl::Duration ping : facts.pings) worst = std::max(worst, ping);
-  if (facts.slow_commands.ok()) {
-    for (const SlowCommand& slow : *facts.slow_commands) {
-      if (slow.ago < kRecent) worst = std::max(worst, slow.took);
-    }
-  }
-  if (facts.latency_spikes.ok()) {
-    for (const LatencySpike& spike : *facts.latency_spikes) {
-      if (spike.ago < kRecent) worst = std::max(worst, spike.worst);
-    }
+  for (const auto* const delays : {&facts.slow_commands, &facts.latency_spikes}) {
+    if (const Delay* const delay = WorstRecent(*delays)) worst = std::max(worst, delay->took);
   }
   return worst;
 }
@@ -58,18 +62,14 @@ void CheckSlowCommands(const DoctorFacts& facts, Findings& findings) {
     findings.Unchecked("slow log", "only SLOWLOG shows which commands hold up all others");
     return;
   }
-  const SlowCommand* worst = nullptr;
-  for (const SlowCommand& slow : *facts.slow_commands) {
-    if (slow.ago >= kRecent) continue;
-    if (worst == nullptr || slow.took > worst->took) worst = &slow;
-  }
+  const Delay* const worst = WorstRecent(facts.slow_commands);
   if (worst == nullptr) {
     findings.Ok("slow log", "nothing in the last 24 hours");
     return;
   }
   const std::string found =
-      absl::StrCat("the slowest in the last 24 hours: ", worst->command, ", ",
-                   ShortTime(worst->took), ", ", ShortTime(worst->ago), " ago");
+      absl::StrCat("the slowest in the last 24 hours: ", worst->what, ", ", ShortTime(worst->took),
+                   ", ", ShortTime(worst->ago), " ago");
   if (worst->took >= kSlow) {
     findings.Warn("slow log", absl::StrCat(found, "; every renewal had to wait for it"),
                   worst->took >= kVerySlow
@@ -92,16 +92,12 @@ void CheckSpikes(const DoctorFacts& facts, Findings& findings) {
                        "to make it do so", {Setting(facts, "latency-monitor-threshold", "100")});
     return;
   }
-  const LatencySpike* worst = nullptr;
-  for (const LatencySpike& spike : *facts.latency_spikes) {
-    if (spike.ago >= kRecent) continue;
-    if (worst == nullptr || spike.worst > worst->worst) worst = &spike;
-  }
-  if (worst == nullptr || worst->worst < kSlow) {
+  const Delay* const worst = WorstRecent(facts.latency_spikes);
+  if (worst == nullptr || worst->took < kSlow) {
     findings.Ok("stalls", "none worth mentioning in the last 24 hours");
   } else {
     findings.Warn("stalls",
-                  absl::StrCat("the longest: ", worst->event, ", ", ShortTime(worst->worst)),
+                  absl::StrCat("the longest: ", worst->what, ", ", ShortTime(worst->took)),
                   "ask the server what can be done", {"LATENCY DOCTOR"});
   }
 }

@@ -12,9 +12,12 @@
 #include "redlatch/reentrant_read_write_lock.h"
 #include "redlatch/semaphore.h"
 #include "redlatch/simple_lock.h"
+#include "src/engine/protocol/kinds.h"
 
 namespace redlatch::cli {
 namespace {
+
+namespace kinds = engine::kinds;
 
 // How long one that could not be released stays.
 constexpr absl::Duration kLease = absl::Seconds(2);
@@ -63,8 +66,6 @@ absl::Status MeasurePairs(SimpleLock& lock, base::Instant deadline, absl::Durati
   return absl::OkStatus();
 }
 
-constexpr std::string_view kKinds[] = {"simple", "reentrant", "read-write", "semaphore", "latch"};
-
 std::string NameOf(const std::string& name, std::string_view kind) {
   return absl::StrCat(name, ":", std::string(kind));
 }
@@ -81,12 +82,13 @@ void TryLocks(const std::string& url, const std::string& name, base::Instant dea
   facts->library = client.status();
   if (!client.ok()) return;
 
-  SimpleLock simple(*client, NameOf(name, "simple"));
-  ReentrantLock reentrant(*client, NameOf(name, "reentrant"));
-  ReentrantReadWriteLock read_write(*client, NameOf(name, "read-write"));
-  Semaphore semaphore(*client, NameOf(name, "semaphore"), 2);
-  CountDownLatch latch(*client, NameOf(name, "latch"), 1, {.ttl = kLease});
+  SimpleLock simple(*client, NameOf(name, kinds::kSimple));
+  ReentrantLock reentrant(*client, NameOf(name, kinds::kReentrant));
+  ReentrantReadWriteLock read_write(*client, NameOf(name, kinds::kReadWrite));
+  Semaphore semaphore(*client, NameOf(name, kinds::kSemaphore), 2);
+  CountDownLatch latch(*client, NameOf(name, kinds::kLatch), 1, {.ttl = kLease});
   const std::function<absl::Status()> tries[] = {
+      // as kinds::kAll
       [&] { return TryLock(simple); }, [&] { return TryLock(reentrant); },
       [&] { return TryReadWrite(read_write); }, [&] { return TrySemaphore(semaphore); },
       [&] { return TryLatch(latch); }};
@@ -95,7 +97,8 @@ void TryLocks(const std::string& url, const std::string& name, base::Instant dea
     goes_on = goes_on && base::Now() < deadline;
     const absl::Status outcome = goes_on ? tries[i]() : absl::CancelledError("not tried");
     goes_on = goes_on && !absl::IsUnavailable(outcome);
-    facts->trials.push_back({.kind = std::string(kKinds[i]), .outcome = outcome});
+    facts->trials.push_back({.kind = std::string(kinds::kAll[i]), .outcome = outcome});
+    std::ranges::replace(facts->trials.back().kind, '_', '-');  // for people
   }
   if (!goes_on) return;
   // The first of all had to teach the server its scripts.
@@ -105,7 +108,7 @@ void TryLocks(const std::string& url, const std::string& name, base::Instant dea
 
 std::vector<std::string> TrialNames(const std::string& name) {
   std::vector<std::string> names;
-  for (const std::string_view kind : kKinds) names.push_back(NameOf(name, kind));
+  for (const std::string_view kind : kinds::kAll) names.push_back(NameOf(name, kind));
   return names;
 }
 

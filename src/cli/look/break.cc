@@ -1,19 +1,17 @@
-#include "src/cli/look/break.h"
-
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
 #include "src/cli/look/sight.h"
 #include "src/cli/term/command_line.h"
-#include "src/cli/term/complain.h"
-#include "src/cli/term/exit_codes.h"
-#include "src/cli/term/refusal.h"
+#include "src/cli/term/commands.h"
+#include "src/cli/term/outcome.h"
 #include "src/cli/term/server.h"
 #include "src/cli/term/text.h"
 
@@ -52,9 +50,9 @@ bool Confirm() {
 }
 
 // Breaks what has been looked at.
-int BreakIt(Server& server, const std::string& url, const Sight& seen) {
-  if (absl::Status broken = Break(url, seen.row); !broken.ok()) return Refuse(broken);
-  const absl::StatusOr<Sight> after = LookClosely(server, url, seen.row.name);
+int BreakIt(Server& server, const Sight& seen) {
+  if (absl::Status broken = Break(server, seen.row); !broken.ok()) return Refuse(broken);
+  const absl::StatusOr<Sight> after = LookClosely(server, seen.row.name);
   if (!after.ok()) {
     Complain({"the lock is broken, but it cannot be determined who has it now: ",
               std::string(after.status().message())});
@@ -68,8 +66,8 @@ int BreakIt(Server& server, const std::string& url, const Sight& seen) {
   return 0;
 }
 
-int AskAndBreak(Server& server, const std::string& url, const std::string& name, bool yes) {
-  const absl::StatusOr<Sight> seen = LookClosely(server, url, name);
+int AskAndBreak(Server& server, const std::string& name, bool yes) {
+  const absl::StatusOr<Sight> seen = LookClosely(server, name);
   if (!seen.ok()) return Refuse(seen.status());
   if (!seen->exists) {
     Complain({"there is no lock \"", Printable(name), "\" at ", server.name(),
@@ -82,7 +80,7 @@ int AskAndBreak(Server& server, const std::string& url, const std::string& name,
   }
   const bool breakable = seen->row.is_known() && !seen->row.is_latch();
   if (seen->row.type != "none" && !breakable) {
-    Complain({std::string(Break(url, seen->row).message())});
+    Complain({std::string(Break(server, seen->row).message())});
     return kRefused;
   }
   if (seen->info.holders.empty()) {
@@ -90,7 +88,7 @@ int AskAndBreak(Server& server, const std::string& url, const std::string& name,
     return 0;
   }
   SayHolders(absl::StrCat("At ", server.name(), " ", Called(seen->row), " is held by:"), *seen);
-  if (yes) return BreakIt(server, url, *seen);
+  if (yes) return BreakIt(server, *seen);
   if (isatty(STDIN_FILENO) == 0) {
     Complain({"there is no terminal to ask on; use --yes to break it without asking"});
     return kFailure;
@@ -99,13 +97,13 @@ int AskAndBreak(Server& server, const std::string& url, const std::string& name,
     std::puts("Nothing was done.");
     return kNo;
   }
-  const absl::StatusOr<Sight> now = LookClosely(server, url, name);
+  const absl::StatusOr<Sight> now = LookClosely(server, name);
   if (!now.ok()) return Refuse(now.status());
   if (HoldsOf(*now) != HoldsOf(*seen)) {
     Complain({"the lock has other holders by now; nothing was done"});
     return kNo;
   }
-  return BreakIt(server, url, *seen);
+  return BreakIt(server, *seen);
 }
 
 }  // namespace
@@ -115,22 +113,11 @@ int Break(const std::vector<std::string>& words) {
   CommandLine line("break");
   line.Flag("--yes", &yes);
   line.Operands(1, "say one name: redlatch break NAME");
-  absl::Status parsed = line.Parse(words);
-  if (parsed.ok() && !line.help() && (line.operands().empty() || line.operands()[0].empty())) {
-    parsed =
-        WrongUsage("the lock's name is missing", "say redlatch break NAME; redlatch ls lists them");
-  }
-  if (!parsed.ok()) {
-    Complain({std::string(parsed.message())});
-    return kFailure;
-  }
-  if (line.help()) {
-    std::fputs(Help(kBreakPage).c_str(), stdout);
-    return 0;
-  }
+  line.NeedsName("lock", "say redlatch break NAME; redlatch ls lists them");
+  if (const std::optional<int> over = line.Parse(words)) return *over;
   const absl::StatusOr<std::unique_ptr<Server>> server = Server::Open(line.server());
   if (!server.ok()) return Refuse(server.status());
-  return AskAndBreak(**server, line.server(), line.operands()[0], yes);
+  return AskAndBreak(**server, line.operands()[0], yes);
 }
 
 }  // namespace redlatch::cli

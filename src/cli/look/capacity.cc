@@ -1,5 +1,3 @@
-#include "src/cli/look/capacity.h"
-
 #include <cstdint>
 #include <cstdio>
 #include <memory>
@@ -9,17 +7,16 @@
 #include "absl/strings/str_cat.h"
 #include "src/cli/look/sight.h"
 #include "src/cli/term/command_line.h"
-#include "src/cli/term/complain.h"
-#include "src/cli/term/exit_codes.h"
-#include "src/cli/term/refusal.h"
+#include "src/cli/term/commands.h"
+#include "src/cli/term/outcome.h"
 #include "src/cli/term/server.h"
 #include "src/cli/term/text.h"
 
 namespace redlatch::cli {
 namespace {
 
-int Set(const std::string& url, const Sight& seen, const std::string& name, int64_t capacity) {
-  if (absl::Status set = SetCapacity(url, name, capacity); !set.ok()) return Refuse(set);
+int Set(const Server& server, const Sight& seen, const std::string& name, int64_t capacity) {
+  if (absl::Status set = SetCapacity(server, name, capacity); !set.ok()) return Refuse(set);
   const std::string before = !seen.exists ? "nobody has used that name lately"
                                           : absl::StrCat(seen.info.capacity, " before");
   std::printf("semaphore \"%s\": %s in all, %s\n", Printable(name).c_str(),
@@ -27,15 +24,14 @@ int Set(const std::string& url, const Sight& seen, const std::string& name, int6
   return 0;
 }
 
-int ShowOrSet(Server& server, const std::string& url, const std::string& name,
-              std::optional<int64_t> capacity) {
-  const absl::StatusOr<Sight> seen = LookClosely(server, url, name);
+int ShowOrSet(Server& server, const std::string& name, std::optional<int64_t> capacity) {
+  const absl::StatusOr<Sight> seen = LookClosely(server, name);
   if (!seen.ok()) return Refuse(seen.status());
-  if (seen->exists && seen->row.kind != "semaphore") {
+  if (seen->exists && !seen->row.is_semaphore()) {
     Complain({Called(seen->row), " is not a semaphore; redlatch inspect shows what it is"});
     return kRefused;
   }
-  if (capacity) return Set(url, *seen, name, *capacity);
+  if (capacity) return Set(server, *seen, name, *capacity);
   if (!seen->exists) {
     Complain({"there is no semaphore \"", Printable(name), "\" at ", server.name(),
               "; redlatch ls --all lists what there is"});
@@ -50,32 +46,19 @@ int ShowOrSet(Server& server, const std::string& url, const std::string& name,
 int Capacity(const std::vector<std::string>& words) {
   CommandLine line("capacity");
   line.Operands(2, "say redlatch capacity NAME [N]");
-  absl::Status parsed = line.Parse(words);
+  line.NeedsName("semaphore", "say redlatch capacity NAME [N]");
+  if (const std::optional<int> over = line.Parse(words)) return *over;
   std::optional<int64_t> capacity;
-  if (parsed.ok() && !line.help()) {
-    if (line.operands().empty() || line.operands()[0].empty()) {
-      parsed = WrongUsage("the semaphore's name is missing", "say redlatch capacity NAME [N]");
-    } else if (line.operands().size() > 1) {
-      int64_t number = 0;
-      if (absl::SimpleAtoi(line.operands()[1], &number)) {
-        capacity = number;
-      } else {
-        parsed = WrongUsage(absl::StrCat("\"", Printable(line.operands()[1]), "\" is not a number"),
-                            "say how many permits there are to be in all");
-      }
+  if (line.operands().size() > 1) {
+    const std::string& number = line.operands()[1];
+    if (!absl::SimpleAtoi(number, &capacity.emplace())) {
+      return Refuse(WrongUsage(absl::StrCat("\"", Printable(number), "\" is not a number"),
+                               "say how many permits there are to be in all"));
     }
-  }
-  if (!parsed.ok()) {
-    Complain({std::string(parsed.message())});
-    return kFailure;
-  }
-  if (line.help()) {
-    std::fputs(Help(kCapacityPage).c_str(), stdout);
-    return 0;
   }
   const absl::StatusOr<std::unique_ptr<Server>> server = Server::Open(line.server());
   if (!server.ok()) return Refuse(server.status());
-  return ShowOrSet(**server, line.server(), line.operands()[0], capacity);
+  return ShowOrSet(**server, line.operands()[0], capacity);
 }
 
 }  // namespace redlatch::cli

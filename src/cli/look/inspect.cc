@@ -1,17 +1,15 @@
-#include "src/cli/look/inspect.h"
-
 #include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
 #include "src/cli/look/lock_keys.h"
 #include "src/cli/look/sight.h"
 #include "src/cli/term/command_line.h"
-#include "src/cli/term/complain.h"
-#include "src/cli/term/exit_codes.h"
-#include "src/cli/term/refusal.h"
+#include "src/cli/term/commands.h"
+#include "src/cli/term/outcome.h"
 #include "src/cli/term/server.h"
 #include "src/cli/term/text.h"
 
@@ -28,8 +26,8 @@ std::string JsonOf(const LockInfo::Party& party, bool holder, const Sight& sight
     json.Millis(holder ? "held_ms" : "waited_ms", sight.now() - party.since);
   }
   if (holder) json.Millis("remaining_ms", party.remaining);
-  if (sight.row.kind == "semaphore") json.Number("permits", party.permits);
-  if (sight.row.kind == "read_write") {
+  if (sight.row.is_semaphore()) json.Number("permits", party.permits);
+  if (sight.row.is_read_write()) {
     json.Text("mode", party.owner.starts_with("read") ? "read" : "write");
   }
   return json.Finish();
@@ -61,8 +59,8 @@ std::string JsonOf(const Sight& sight, const std::string& server) {
   json.Json("waiters", ListOf(info.waiters, false, sight));
   if (info.last_token.value() > 0)
     json.Number("token", static_cast<int64_t>(info.last_token.value()));
-  if (row.kind == "read_write") json.Number("waiting_writers", row.waiting_writers);
-  if (row.kind == "semaphore") {
+  if (row.is_read_write()) json.Number("waiting_writers", row.waiting_writers);
+  if (row.is_semaphore()) {
     json.Number("used", info.used);
     json.Number("capacity", info.capacity);
   }
@@ -106,8 +104,7 @@ std::string Heading(const LockRow& row) {
     return absl::StrCat(out, ": a kind of its own",
                         row.kind.empty() ? "" : absl::StrCat(", \"", Printable(row.kind), "\""));
   }
-  const std::string kind =
-      row.is_latch() || row.kind == "semaphore" ? "" : absl::StrCat(row.kind, ", ");
+  const std::string kind = row.is_latch() || row.is_semaphore() ? "" : absl::StrCat(row.kind, ", ");
   return absl::StrCat(out, ": ", kind, StateOf(row));
 }
 
@@ -129,8 +126,8 @@ void Print(const Sight& sight, const std::string& server) {
   Say("server", server);
 }
 
-int Show(Server& server, const std::string& url, const std::string& name, bool as_json) {
-  const absl::StatusOr<Sight> sight = LookClosely(server, url, name);
+int Show(Server& server, const std::string& name, bool as_json) {
+  const absl::StatusOr<Sight> sight = LookClosely(server, name);
   if (!sight.ok()) return Refuse(sight.status());
   if (!sight->exists) {
     Complain({"there is no lock \"", Printable(name), "\" at ", server.name(),
@@ -156,22 +153,11 @@ int Inspect(const std::vector<std::string>& words) {
   CommandLine line("inspect");
   line.Flag("--json", &as_json);
   line.Operands(1, "say one name: redlatch inspect NAME");
-  absl::Status parsed = line.Parse(words);
-  if (parsed.ok() && !line.help() && (line.operands().empty() || line.operands()[0].empty())) {
-    parsed = WrongUsage("the lock's name is missing",
-                        "say redlatch inspect NAME; redlatch ls lists them");
-  }
-  if (!parsed.ok()) {
-    Complain({std::string(parsed.message())});
-    return kFailure;
-  }
-  if (line.help()) {
-    std::fputs(Help(kInspectPage).c_str(), stdout);
-    return 0;
-  }
+  line.NeedsName("lock", "say redlatch inspect NAME; redlatch ls lists them");
+  if (const std::optional<int> over = line.Parse(words)) return *over;
   const absl::StatusOr<std::unique_ptr<Server>> server = Server::Open(line.server());
   if (!server.ok()) return Refuse(server.status());
-  return Show(**server, line.server(), line.operands()[0], as_json);
+  return Show(**server, line.operands()[0], as_json);
 }
 
 }  // namespace redlatch::cli

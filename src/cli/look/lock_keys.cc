@@ -1,29 +1,25 @@
 #include "src/cli/look/lock_keys.h"
 
 #include <algorithm>
-#include <iterator>
-
-#include "src/engine/protocol/key_set.h"
+#include <optional>
 
 namespace redlatch::cli {
 namespace {
 
-constexpr std::string_view kOwn = "redlatch:";
+namespace kinds = engine::kinds;
+
 constexpr std::string_view kVersion = "/2";  // of the protocol, in `kind`
 constexpr std::string_view kQueueEnd = ".queue";
 
-// What a kind is called in keys, and the other way round.
 std::string InKeys(std::string_view kind) {
-  if (kind == "read_write") return "rw";
-  return std::ranges::find(kKinds, kind) == std::end(kKinds) ? "x." + std::string(kind)
-                                                             : std::string(kind);
+  return kinds::IsOurs(kind) ? std::string(kinds::InKeys(kind))
+                             : std::string(kinds::kUsers).append(kind);
 }
 
 Part PartOf(std::string_view suffix) {
-  if (suffix == engine::kFenceSuffix) return kFence;
-  if (suffix == engine::kReadersSuffix) return kReaders;
-  if (suffix == kPermitsSuffix) return kPermits;
-  if (suffix == kWritersSuffix) return kWriters;
+  for (const PartSuffix& each : kPartSuffixes) {
+    if (suffix == each.suffix) return each.part;
+  }
   return suffix.ends_with(kQueueEnd) ? kQueue : kNoPart;
 }
 
@@ -66,23 +62,10 @@ bool Takes(char c, std::string_view& pattern) {
 }  // namespace
 
 LockKey ReadLockKey(std::string_view key) {
-  if (!key.starts_with(kOwn)) {
-    return engine::CheckMainKey(key).ok() ? LockKey{.name = key, .part = kMain} : LockKey();
-  }
-  // redlatch:<version>:{<name>}:<suffix>, or redlatch:<version>.tag:<name>:<suffix>
-  const size_t field = key.find(':', kOwn.size());
-  const size_t last = key.rfind(':');
-  if (field == std::string_view::npos || field == last) return {};
-  std::string_view name = key.substr(field + 1, last - field - 1);
-  if (!key.substr(0, field).ends_with(".tag")) {
-    if (name.size() < 2) return {};
-    name = name.substr(1, name.size() - 2);
-  }
-  std::string_view suffix = key.substr(last + 1);
-  if (suffix == "readers") suffix = engine::kReadersSuffix;
-  // Exactly what the library makes of that name and suffix is one of its keys.
-  if (!engine::CheckMainKey(name).ok() || engine::AuxiliaryKey(name, suffix) != key) return {};
-  return {.name = name, .part = PartOf(suffix), .suffix = suffix};
+  if (engine::CheckMainKey(key).ok()) return {.name = key, .part = kMain};
+  const std::optional<engine::KeyParts> other = engine::ReadAuxiliaryKey(key);
+  if (!other) return {};
+  return {.name = other->main, .part = PartOf(other->suffix), .suffix = other->suffix};
 }
 
 std::string QueueSuffix(std::string_view kind) { return InKeys(kind).append(kQueueEnd); }
@@ -90,9 +73,10 @@ std::string QueueSuffix(std::string_view kind) { return InKeys(kind).append(kQue
 std::string WaitersSuffix(std::string_view kind) { return InKeys(kind) + ".waiters"; }
 
 std::string KindOfQueue(std::string_view suffix) {
-  const std::string_view kind = suffix.substr(0, suffix.size() - kQueueEnd.size());
-  if (kind == "rw") return "read_write";
-  return std::string(kind.starts_with("x.") ? kind.substr(2) : kind);
+  std::string_view kind = suffix.substr(0, suffix.size() - kQueueEnd.size());
+  if (kind == kinds::InKeys(kinds::kReadWrite)) return std::string(kinds::kReadWrite);
+  if (kind.starts_with(kinds::kUsers)) kind.remove_prefix(kinds::kUsers.size());
+  return std::string(kind);
 }
 
 std::string_view KindIn(std::string_view text) {
@@ -102,7 +86,29 @@ std::string_view KindIn(std::string_view text) {
 
 bool IsKindOfOurs(std::string_view text) {
   const std::string_view kind = text.substr(0, text.find('/'));
-  return kind != "simple" && std::ranges::find(kKinds, kind) != std::end(kKinds);
+  return kind != kinds::kSimple && kinds::IsOurs(kind);
+}
+
+redis::Command DeleteLocks(const std::vector<std::string>& names) {
+  std::vector<std::string> keys;
+  for (const std::string& name : names) {
+    keys.push_back(name);
+    const auto add = [&](std::string_view suffix) {
+      keys.push_back(engine::AuxiliaryKey(name, suffix));
+    };
+    for (const PartSuffix& each : kPartSuffixes) add(each.suffix);
+    for (const std::string_view suffix : {kinds::kForcedSuffix, kinds::kCountedSuffix,
+                                          kinds::kHoldsSuffix, kinds::kWriteHoldsSuffix}) {
+      add(suffix);
+    }
+    for (const std::string_view kind : kinds::kAll) {
+      add(QueueSuffix(kind));
+      add(WaitersSuffix(kind));
+    }
+  }
+  std::vector<std::string_view> words = {"DEL"};
+  words.insert(words.end(), keys.begin(), keys.end());
+  return redis::Command(words);
 }
 
 bool MatchesGlob(std::string_view text, std::string_view pattern) {

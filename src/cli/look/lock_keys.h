@@ -5,6 +5,11 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
+
+#include "src/engine/protocol/key_set.h"
+#include "src/engine/protocol/kinds.h"
+#include "src/redis/wire/codec.h"
 
 namespace redlatch::cli {
 
@@ -19,12 +24,15 @@ enum Part : uint8_t {
   kWriters = 32,
 };
 
-inline constexpr std::string_view kHoldsSuffix = "reentrant.holds";
-inline constexpr std::string_view kWriteHoldsSuffix = "rw.holds";
-inline constexpr std::string_view kPermitsSuffix = "semaphore.permits";
-inline constexpr std::string_view kForcedSuffix = "semaphore.forced";
-inline constexpr std::string_view kWritersSuffix = "rw.writers";
-inline constexpr std::string_view kCountedSuffix = "latch.counted";
+// Those that each lock has one key of, at most.
+struct PartSuffix {
+  std::string_view suffix;
+  Part part;
+};
+inline constexpr PartSuffix kPartSuffixes[] = {{engine::kFenceSuffix, kFence},
+                                               {engine::kinds::kReadersSuffix, kReaders},
+                                               {engine::kinds::kPermitsSuffix, kPermits},
+                                               {engine::kinds::kWritersSuffix, kWriters}};
 
 struct LockKey {
   std::string_view name;  // of the lock; within the key
@@ -40,15 +48,14 @@ std::string WaitersSuffix(std::string_view kind);
 // The kind whose queue has that suffix.
 std::string KindOfQueue(std::string_view suffix);
 
-// The kinds of the library's own.
-inline constexpr std::string_view kKinds[] = {"simple", "reentrant", "read_write", "semaphore",
-                                              "latch"};
-
 // What the `kind` of a lock's hash says, "reentrant/2", without the version of the protocol; as it
 // stands where it is of another version, or a kind of a program's own.
 std::string_view KindIn(std::string_view text);
 // Whether it is one of the library's, of whatever version.
 bool IsKindOfOurs(std::string_view text);
+
+// Deletes whatever locks of these names, of any kind, have left but tombstones.
+redis::Command DeleteLocks(const std::vector<std::string>& names);
 
 // As Redis matches: * ? [a-z] [^a-z], and \ before what is meant as it stands.
 bool MatchesGlob(std::string_view text, std::string_view pattern);

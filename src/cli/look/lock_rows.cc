@@ -11,6 +11,7 @@
 namespace redlatch::cli {
 namespace {
 
+namespace kinds = engine::kinds;
 using redis::Reply;
 
 // Of a row's holders who are kept in a zset, each by the end of its own lease: how many there are,
@@ -50,7 +51,7 @@ void GuessHold(const Reply& field, const Reply& value, LockRow& row) {
 }
 
 void TakeHolds(const Reply& page, int64_t now, LockRow& row) {
-  if (page.elements.size() != 2 || row.kind == "semaphore" || row.is_latch()) return;
+  if (page.elements.size() != 2 || row.is_semaphore() || row.is_latch()) return;
   const std::vector<Reply>& fields = page.elements[1].elements;
   for (size_t i = 0; i + 1 < fields.size(); i += 2) {
     if (row.is_known()) {
@@ -62,7 +63,7 @@ void TakeHolds(const Reply& page, int64_t now, LockRow& row) {
 }
 
 void AskString(Questions& questions, LockRow& row) {
-  row.kind = "simple";
+  row.kind = kinds::kSimple;
   questions.Add({"GETRANGE", row.name, "0", "127"}, [&row](const Reply& reply) {
     row.hold = reply.text;
     row.holding = reply.text.empty() ? 0 : 1;  // empty: it has ended meanwhile
@@ -102,35 +103,30 @@ void AskAll(Questions& questions, const FoundLock& lock, int64_t now, LockRow& r
                   [&row](const Reply& reply) { row.token = NumberIn(reply); });
   }
   if ((parts & kPermits) != 0)
-    AskHolders(questions, key(kPermitsSuffix), now, /*reading=*/false, row);
+    AskHolders(questions, key(kinds::kPermitsSuffix), now, /*reading=*/false, row);
   if ((parts & kWriters) != 0) {
-    questions.Add({"ZCARD", key(kWritersSuffix)}, [&row](const Reply& reply) {
+    questions.Add({"ZCARD", key(kinds::kWritersSuffix)}, [&row](const Reply& reply) {
       row.waiting_writers = reply.integer;
       row.waiting += reply.integer;
     });
   }
   if ((parts & kReaders) != 0)
-    AskHolders(questions, key(engine::kReadersSuffix), now, /*reading=*/true, row);
+    AskHolders(questions, key(kinds::kReadersSuffix), now, /*reading=*/true, row);
 }
 
 void Complete(const FoundLock& lock, LockRow& row) {
   const uint8_t parts = lock.parts;
-  if (row.kind == "semaphore") row.used = row.holding == 0 ? 0 : row.used + row.holding;
-  if (row.type == "none" && (parts & (kReaders | kWriters)) != 0) row.kind = "read_write";
+  if (row.is_semaphore()) row.used = row.holding == 0 ? 0 : row.used + row.holding;
+  if (row.type == "none" && (parts & (kReaders | kWriters)) != 0) row.kind = kinds::kReadWrite;
   if (row.type == "none" && row.kind.empty() && !lock.queues.empty()) {
     // Semaphores and latches are nothing without their key.
     std::string kind = KindOfQueue(lock.queues.front());
-    if (kind != "semaphore" && kind != "latch") row.kind = std::move(kind);
+    if (kind != kinds::kSemaphore && kind != kinds::kLatch) row.kind = std::move(kind);
   }
   if (!row.is_known() && row.type != "none") row.holding = std::max<int64_t>(row.holding, 1);
 }
 
 }  // namespace
-
-bool LockRow::is_known() const {
-  return kind == "simple" || kind == "reentrant" || kind == "read_write" || kind == "semaphore" ||
-         kind == "latch";
-}
 
 bool LockRow::in_use() const { return holding > 0 || waiting > 0 || (is_latch() && to_go > 0); }
 
@@ -166,10 +162,10 @@ absl::StatusOr<std::vector<LockRow>> LookAt(Server& server, absl::Span<const Fou
 
 std::string StateOf(const LockRow& row) {
   if (row.is_latch()) return row.to_go == 0 ? "open" : absl::StrCat(row.to_go, " to go");
-  if (row.kind == "semaphore") return absl::StrCat(row.used, " of ", row.capacity);
+  if (row.is_semaphore()) return absl::StrCat(row.used, " of ", row.capacity);
   if (row.holding == 0) return "free";
   if (row.reading) return absl::StrCat("read by ", row.holding);
-  return row.kind == "read_write" ? "written" : "held";
+  return row.is_read_write() ? "written" : "held";
 }
 
 }  // namespace redlatch::cli

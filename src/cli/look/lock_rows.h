@@ -12,6 +12,7 @@
 #include "src/cli/look/lock_finder.h"
 #include "src/cli/look/processes.h"
 #include "src/cli/term/server.h"
+#include "src/engine/protocol/kinds.h"
 
 namespace redlatch::cli {
 
@@ -33,8 +34,10 @@ struct LockRow {
   int64_t total = 0;  // of a latch
   int64_t to_go = 0;
 
-  bool is_latch() const { return kind == "latch"; }
-  bool is_known() const;  // a kind of redlatch's own
+  bool is_latch() const { return kind == engine::kinds::kLatch; }
+  bool is_semaphore() const { return kind == engine::kinds::kSemaphore; }
+  bool is_read_write() const { return kind == engine::kinds::kReadWrite; }
+  bool is_known() const { return engine::kinds::IsOurs(kind); }  // redlatch's own
   // Held or waited for; of a latch, that it is closed.
   bool in_use() const;
 };

@@ -1,8 +1,7 @@
-#include "src/cli/look/ls.h"
-
 #include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
@@ -11,9 +10,8 @@
 #include "src/cli/look/lock_rows.h"
 #include "src/cli/look/processes.h"
 #include "src/cli/term/command_line.h"
-#include "src/cli/term/complain.h"
-#include "src/cli/term/exit_codes.h"
-#include "src/cli/term/refusal.h"
+#include "src/cli/term/commands.h"
+#include "src/cli/term/outcome.h"
 #include "src/cli/term/server.h"
 #include "src/cli/term/terminal.h"
 #include "src/cli/term/text.h"
@@ -49,11 +47,11 @@ std::string JsonOf(const LockRow& row) {
     json.Json("holder", holder.Finish());
   }
   json.Number("waiting", row.waiting);
-  if (row.kind == "read_write") {
+  if (row.is_read_write()) {
     json.Text("mode", row.holding == 0 ? "free" : row.reading ? "read" : "write");
     json.Number("waiting_writers", row.waiting_writers);
   }
-  if (row.kind == "semaphore") {
+  if (row.is_semaphore()) {
     json.Number("used", row.used);
     json.Number("capacity", row.capacity);
   }
@@ -151,14 +149,7 @@ int Ls(const std::vector<std::string>& words) {
   line.Flag("--all", &options.all);
   line.Flag("--json", &options.json);
   line.Operands(1, "say one pattern, in quotes: redlatch ls 'orders:*'");
-  if (absl::Status parsed = line.Parse(words); !parsed.ok()) {
-    Complain({std::string(parsed.message())});
-    return kFailure;
-  }
-  if (line.help()) {
-    std::fputs(Help(kLsPage).c_str(), stdout);
-    return 0;
-  }
+  if (const std::optional<int> over = line.Parse(words)) return *over;
   if (!line.operands().empty()) options.pattern = line.operands()[0];
   const absl::StatusOr<std::unique_ptr<Server>> server = Server::Open(line.server());
   if (absl::IsNotFound(server.status())) {

@@ -1,7 +1,6 @@
 #include "src/cli/look/processes.h"
 
 #include "absl/strings/str_cat.h"
-#include "src/cli/look/lock_keys.h"
 #include "src/engine/protocol/description.h"
 
 namespace redlatch::cli {

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/status/status.h"
 #include "redlatch/lock_info.h"
 #include "src/cli/term/server.h"
 #include "src/cli/term/text.h"

@@ -1,12 +1,9 @@
 #include "src/cli/look/sight.h"
 
-#include <algorithm>
-#include <iterator>
 #include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/types/span.h"
 #include "redlatch/client.h"
 #include "redlatch/reentrant_lock.h"
 #include "redlatch/reentrant_read_write_lock.h"
@@ -21,16 +18,10 @@
 namespace redlatch::cli {
 namespace {
 
+namespace kinds = engine::kinds;
 using redis::Reply;
 
 constexpr std::string_view kMostWaiters = "99";  // as an index: a hundred
-
-constexpr std::pair<std::string_view, Part> kParts[] = {
-    {engine::kFenceSuffix, kFence},
-    {engine::kReadersSuffix, kReaders},
-    {kPermitsSuffix, kPermits},
-    {kWritersSuffix, kWriters},
-};
 
 // kInvalidArgument if no lock can have that name; a key of another lock is told from it.
 absl::Status CheckName(const std::string& name) {
@@ -62,33 +53,34 @@ absl::StatusOr<FoundLock> Find(Server& server, const std::string& name) {
                  [&kind](const Reply& reply) { kind = KindIn(reply.text); });
   if (absl::Status asked = about_kind.Ask(server); !asked.ok()) return asked;
   add(name, kMain);
-  for (const auto& [suffix, part] : kParts) add(engine::AuxiliaryKey(name, suffix), part);
-  for (const std::string_view each : kKinds) add_queue(each);
-  if (!kind.empty() && std::ranges::find(kKinds, kind) == std::end(kKinds)) add_queue(kind);
+  for (const auto& [suffix, part] : kPartSuffixes) add(engine::AuxiliaryKey(name, suffix), part);
+  for (const std::string_view each : kinds::kAll) add_queue(each);
+  if (!kind.empty() && !kinds::IsOurs(kind)) add_queue(kind);
   if (absl::Status asked = questions.Ask(server); !asked.ok()) return asked;
   return found;
 }
 
 // What the server warns of has been said by Server::Open().
-absl::StatusOr<Client> QuietClient(const std::string& url) {
-  return Client::Connect(url, {.program = "redlatch", .on_warning = [](std::string_view) {}});
+absl::StatusOr<Client> QuietClient(const Server& server) {
+  return Client::Connect(server.url(),
+                         {.program = "redlatch", .on_warning = [](std::string_view) {}});
 }
 
 // Does something with the lock object that a row is of.
 template <class Do>
-auto With(const std::string& url, const LockRow& row, Do&& act)
+auto With(const Server& server, const LockRow& row, Do&& act)
     -> decltype(act(std::declval<SimpleLock&>())) {
-  const absl::StatusOr<Client> client = QuietClient(url);
+  const absl::StatusOr<Client> client = QuietClient(server);
   if (!client.ok()) return client.status();
-  if (row.kind == "reentrant") {
+  if (row.kind == kinds::kReentrant) {
     ReentrantLock lock(*client, row.name);
     return act(lock);
   }
-  if (row.kind == "read_write") {
+  if (row.is_read_write()) {
     ReentrantReadWriteLock lock(*client, row.name);
     return act(lock);
   }
-  if (row.kind == "semaphore") {
+  if (row.is_semaphore()) {
     Semaphore semaphore(*client, row.name, 1);  // its capacity counts when it is acquired
     return act(semaphore);
   }
@@ -142,11 +134,16 @@ bool MayBeData(const LockRow& row, uint8_t parts) {
   return engine::ClientOf(row.hold).empty() && row.remaining == absl::InfiniteDuration();
 }
 
+// A replica, or a user who may only read: the keys tell less of it.
+bool MayOnlyLook(const Server& server, const absl::Status& refused) {
+  return server.is_replica() ? absl::IsUnavailable(refused) : absl::IsPermissionDenied(refused);
+}
+
 bool IsLibrarys(const LockRow& row) { return row.is_known() && !row.is_latch(); }
 
 }  // namespace
 
-absl::StatusOr<Sight> LookClosely(Server& server, const std::string& url, const std::string& name) {
+absl::StatusOr<Sight> LookClosely(Server& server, const std::string& name) {
   if (absl::Status bad = CheckName(name); !bad.ok()) return bad;
   const absl::StatusOr<FoundLock> found = Find(server, name);
   if (!found.ok()) return found.status();
@@ -160,21 +157,30 @@ absl::StatusOr<Sight> LookClosely(Server& server, const std::string& url, const 
   if (rows->empty()) return absl::InternalError("a key has no type");
   sight.row = std::move(rows->front());
   sight.may_be_data = MayBeData(sight.row, found->parts);
-  const bool librarys = IsLibrarys(sight.row);
-  absl::StatusOr<LockInfo> info =
-      librarys ? With(url, sight.row, [](auto& lock) { return lock.Inspect(); })
-               : WaitersOf(server, *found, sight.row, *now);
+  if (IsLibrarys(sight.row)) {  // of one moment
+    absl::StatusOr<LockInfo> info =
+        With(server, sight.row, [](auto& lock) { return lock.Inspect(); });
+    if (info.ok()) {
+      sight.info = *std::move(info);
+      sight.row.holding = sight.info.holding;
+      sight.row.used = sight.info.used;
+      sight.row.capacity = sight.info.capacity;
+      return sight;
+    }
+    if (!MayOnlyLook(server, info.status())) return info.status();
+  }
+  absl::StatusOr<LockInfo> info = WaitersOf(server, *found, sight.row, *now);
   if (!info.ok()) return info.status();
   sight.info = *std::move(info);
-  if (librarys) {  // of one moment
-    sight.row.holding = sight.info.holding;
-    sight.row.used = sight.info.used;
-    sight.row.capacity = sight.info.capacity;
+  if (IsLibrarys(sight.row)) {
+    sight.info.holding = sight.row.holding;
+    sight.info.used = sight.row.used;
+    sight.info.capacity = sight.row.capacity;
   }
   return sight;
 }
 
-absl::Status Break(const std::string& url, const LockRow& row) {
+absl::Status Break(const Server& server, const LockRow& row) {
   if (row.is_latch()) {
     return absl::UnimplementedError(absl::StrCat(
         Called(row), " cannot be broken, because nobody holds a latch. It opens after ", row.to_go,
@@ -190,11 +196,11 @@ absl::Status Break(const std::string& url, const LockRow& row) {
         Called(row),
         " is of a program's own kind, so only that program can break it, with ForceRelease()"));
   }
-  return With(url, row, [](auto& lock) { return lock.ForceRelease(); });
+  return With(server, row, [](auto& lock) { return lock.ForceRelease(); });
 }
 
-absl::Status SetCapacity(const std::string& url, const std::string& name, int64_t capacity) {
-  const absl::StatusOr<Client> client = QuietClient(url);
+absl::Status SetCapacity(const Server& server, const std::string& name, int64_t capacity) {
+  const absl::StatusOr<Client> client = QuietClient(server);
   if (!client.ok()) return client.status();
   return Semaphore(*client, name, /*capacity=*/1).SetCapacity(capacity);
 }
@@ -207,9 +213,9 @@ std::string SayMayBeData(const LockRow& row) {
 }
 
 std::string Called(const LockRow& row) {
-  const std::string_view noun = row.is_latch()            ? "latch"
-                                : row.kind == "semaphore" ? "semaphore"
-                                                          : "lock";
+  const std::string_view noun = row.is_latch()       ? "latch"
+                                : row.is_semaphore() ? "semaphore"
+                                                     : "lock";
   return absl::StrCat("the ", std::string(noun), " \"", Printable(row.name), "\"");
 }
 

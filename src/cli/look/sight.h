@@ -25,14 +25,14 @@ struct Sight {
   absl::Time now() const { return absl::FromUnixMicros(now_us); }
 };
 
-// Of the lock whose key is `name`. `url` is the server's, once more.
-absl::StatusOr<Sight> LookClosely(Server& server, const std::string& url, const std::string& name);
+// Of the lock whose key is `name`.
+absl::StatusOr<Sight> LookClosely(Server& server, const std::string& name);
 
 // Takes it from whoever has it. kUnimplemented for latches and kinds of a program's own.
-absl::Status Break(const std::string& url, const LockRow& row);
+absl::Status Break(const Server& server, const LockRow& row);
 
 // Of the semaphore, for everyone who uses it.
-absl::Status SetCapacity(const std::string& url, const std::string& name, int64_t capacity);
+absl::Status SetCapacity(const Server& server, const std::string& name, int64_t capacity);
 
 // What such a key is, and what to do where it is a lock all the same.
 std::string SayMayBeData(const LockRow& row);

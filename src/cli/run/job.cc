@@ -11,8 +11,9 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "src/base/uninterrupted.h"
 #include "src/cli/run/family.h"
-#include "src/cli/term/exit_codes.h"
+#include "src/cli/term/outcome.h"
 
 namespace redlatch::cli {
 namespace {
@@ -23,22 +24,14 @@ int Look(const std::string& path) {
   return S_ISREG(what.st_mode) && access(path.c_str(), X_OK) == 0 ? 0 : kNotExecutable;
 }
 
-void Close(int& descriptor) {
-  if (descriptor >= 0) close(descriptor);
-  descriptor = -1;
+ssize_t ReadSome(const base::UniqueFd& from, void* bytes, size_t size) {
+  return base::Uninterrupted([&] { return read(from.get(), bytes, size); });
 }
 
-ssize_t ReadSome(int from, void* bytes, size_t size) {
-  ssize_t got = 0;
-  while ((got = read(from, bytes, size)) < 0 && errno == EINTR) {
-  }
-  return got;
-}
-
-bool WriteAll(int to, std::string_view bytes) {
+bool WriteAll(const base::UniqueFd& to, std::string_view bytes) {
   while (!bytes.empty()) {
-    const ssize_t put = write(to, bytes.data(), bytes.size());
-    if (put < 0 && errno == EINTR) continue;
+    const ssize_t put =
+        base::Uninterrupted([&] { return write(to.get(), bytes.data(), bytes.size()); });
     if (put <= 0) return false;
     bytes.remove_prefix(static_cast<size_t>(put));
   }
@@ -70,11 +63,11 @@ Job::Job(const std::vector<std::string>& command, const sigset_t& mask, bool own
   std::array<int, 2> go = {-1, -1};
   std::array<int, 2> failure = {-1, -1};
   if (pipe2(go.data(), O_CLOEXEC) != 0) return;
-  childs_go_ = go[0];
-  go_ = go[1];
+  childs_go_ = base::UniqueFd(go[0]);
+  go_ = base::UniqueFd(go[1]);
   if (pipe2(failure.data(), O_CLOEXEC) != 0) return;
-  failure_ = failure[0];
-  childs_failure_ = failure[1];
+  failure_ = base::UniqueFd(failure[0]);
+  childs_failure_ = base::UniqueFd(failure[1]);
   const pid_t parent = getpid();
   pid_ = fork();
   if (pid_ == 0) {
@@ -84,23 +77,21 @@ Job::Job(const std::vector<std::string>& command, const sigset_t& mask, bool own
     if (getppid() != parent) _exit(kFailure);
     Become(command, mask);
   }
-  Close(childs_go_);
-  Close(childs_failure_);
+  childs_go_.Reset();
+  childs_failure_.Reset();
 }
 
 Job::~Job() {
-  const bool unstarted = go_ >= 0;
-  Close(go_);
-  Close(failure_);
+  const bool unstarted = go_.valid();
+  go_.Reset();
   if (unstarted && pid_ > 0) {
-    while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
-    }
+    base::Uninterrupted([this] { return waitpid(pid_, nullptr, 0); });
   }
 }
 
 void Job::Become(const std::vector<std::string>& command, const sigset_t& mask) const {
-  close(go_);
-  close(failure_);
+  close(go_.get());
+  close(failure_.get());
   if (own_group_) setpgid(0, 0);
   std::string told;
   std::array<char, 1024> bytes = {};
@@ -124,7 +115,7 @@ void Job::Become(const std::vector<std::string>& command, const sigset_t& mask) 
   sigprocmask(SIG_SETMASK, &mask, nullptr);
   execvp(argv[0], argv.data());
   const int error = errno;
-  (void)!write(childs_failure_, &error, sizeof error);
+  (void)!write(childs_failure_.get(), &error, sizeof error);
   _exit(kNotExecutable);
 }
 
@@ -135,14 +126,14 @@ int Job::Start(const std::vector<std::string>& environment) {
     told += '\0';
   }
   const bool written = WriteAll(go_, told);
-  Close(go_);
+  go_.Reset();
   int error = 0;
   if (!written) {
     error = ECHILD;  // somebody has killed it
   } else if (ReadSome(failure_, &error, sizeof error) != sizeof error) {
     error = 0;
   }
-  Close(failure_);
+  failure_.Reset();
   if (error != 0) waitpid(pid_, nullptr, 0);
   return error;
 }

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "src/base/unique_fd.h"
+
 namespace redlatch::cli {
 
 // Where a shell would find the command: 0, or kNotFound or kNotExecutable.
@@ -29,7 +31,7 @@ class Job {
   // -1: it could not be forked.
   pid_t pid() const { return pid_; }
   // That it needs until Start() has returned.
-  std::array<int, 2> descriptors() const { return {go_, failure_}; }
+  std::array<int, 2> descriptors() const { return {go_.get(), failure_.get()}; }
 
   // Sets ("NAME=value") or removes ("NAME") variables of the environment, and executes the command.
   // 0, or the errno of why it can't be executed.
@@ -49,10 +51,10 @@ class Job {
   [[noreturn]] void Become(const std::vector<std::string>& command, const sigset_t& mask) const;
 
   const bool own_group_;
-  int go_ = -1;       // what it reads its environment from
-  int failure_ = -1;  // where it writes why it failed; closed by its success
-  int childs_go_ = -1;
-  int childs_failure_ = -1;
+  base::UniqueFd go_;       // what it reads its environment from
+  base::UniqueFd failure_;  // where it writes why it failed; closed by its success
+  base::UniqueFd childs_go_;
+  base::UniqueFd childs_failure_;
   pid_t pid_ = -1;
   std::optional<int> code_;
 };

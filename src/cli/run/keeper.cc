@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <memory>
@@ -16,7 +15,6 @@
 #include <stop_token>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <vector>
 
 #include "absl/strings/escaping.h"
@@ -25,9 +23,8 @@
 #include "src/cli/run/hold.h"
 #include "src/cli/run/job.h"
 #include "src/cli/run/notices.h"
-#include "src/cli/run/refusal.h"
-#include "src/cli/term/complain.h"
 #include "src/cli/term/descriptors.h"
+#include "src/cli/term/outcome.h"
 
 namespace redlatch::cli {
 namespace {
@@ -38,17 +35,13 @@ namespace {
 constexpr absl::Duration kKillEarly = absl::Milliseconds(500);
 // When what did not die of SIGKILL, or was just born, is looked for and gets it again: more and
 // more seldom.
-constexpr int64_t kFirstRepeat = 10'000'000;
-constexpr int64_t kLastRepeat = 1'000'000'000;
+constexpr absl::Duration kFirstRepeat = absl::Milliseconds(10);
+constexpr absl::Duration kLastRepeat = absl::Seconds(1);
 constexpr absl::Duration kReasonPatience = absl::Milliseconds(200);
 constexpr std::string_view kIsLost = " is lost (";
 
 bool Ends(int signal) {
   return signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT;
-}
-
-int64_t Later(absl::Duration by) {
-  return by == absl::InfiniteDuration() ? kNever : NowNanos() + absl::ToInt64Nanoseconds(by);
 }
 
 class Keeper {
@@ -101,7 +94,7 @@ class Keeper {
     } else if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) {
       link_ = -1;  // poll() passes over it
       if (!hold_) {
-        CallOff(SIGKILL);
+        attempt_->CallOff(SIGKILL);
       } else {
         Complain({"redlatch was killed; ending its command"});
         End(options_.grace);
@@ -111,7 +104,7 @@ class Keeper {
 
   void Take(const Forwarded& forwarded) {
     if (!hold_) {
-      if (Ends(forwarded.signal)) CallOff(forwarded.signal);
+      if (Ends(forwarded.signal)) attempt_->CallOff(forwarded.signal);
       return;
     }
     if (!forwarded.command_has_it) job_.Signal(forwarded.signal);
@@ -119,40 +112,12 @@ class Keeper {
     if (Ends(forwarded.signal) && code_) End(options_.grace);
   }
 
-  // The waiting ends.
-  void CallOff(int signal) {
-    called_off_ = signal;
-    Phase connecting = Phase::kConnecting;
-    if (phase_.compare_exchange_strong(connecting, Phase::kCalledOff)) {
-      _exit(kSignalled + signal);  // with nothing to be taken back
-    }
-    stop_.request_stop();
-  }
-
   std::optional<int> Acquire() {
-    absl::StatusOr<RunHold> result = absl::UnknownError("");
-    RunAttempt attempt{.what = what_};
-    std::atomic<bool> done = false;
-    std::thread acquirer([&] {
-      const auto connected = [this] {
-        Phase connecting = Phase::kConnecting;
-        if (phase_.compare_exchange_strong(connecting, Phase::kAcquiring)) return;
-        for (;;) pause();  // the process is ending
-      };
-      result = AcquireHold(options_, notices_, stop_.get_token(), connected, attempt);
-      done = true;
-      notices_->Nudge();
-    });
-    while (!done) Await();
-    acquirer.join();
-    if (!result.ok()) {
-      return called_off_ != 0 ? kSignalled + called_off_
-                              : ExplainRefusal(result.status(), options_, attempt);
-    }
-    hold_.emplace(*std::move(result));
-    if (called_off_ == 0) return std::nullopt;
-    (void)Release();
-    return kSignalled + called_off_;
+    attempt_.emplace(options_, notices_, what_, Nudger{notices_.get()});
+    while (!attempt_->done()) Await();
+    const std::optional<int> failed = attempt_->Take(&hold_);
+    if (failed && hold_) (void)Release();
+    return failed;
   }
 
   std::optional<int> Start() {
@@ -168,7 +133,7 @@ class Keeper {
     (void)!send(link_, &armed, sizeof armed, MSG_DONTWAIT | MSG_NOSIGNAL);
     const int error = job_.Start(environment);
     if (error == 0) return std::nullopt;
-    watch_.deadline = kNever;
+    watch_.deadline = base::Instant::Infinite();
     (void)Release();
     Complain({absl::Utf8SafeCEscape(options_.command[0]),
               " cannot be executed: ", std::strerror(error)});
@@ -176,7 +141,7 @@ class Keeper {
   }
 
   void Publish(absl::Duration remaining) {
-    if (options_.kill_on_lost) watch_.deadline = Later(remaining);
+    if (options_.kill_on_lost) watch_.deadline = base::Now() + remaining;
   }
 
   // What is due now. True: the command is gone, and all that it left.
@@ -184,28 +149,28 @@ class Keeper {
     if (!code_) {
       code_ = job_.Ended();
       if (code_) watch_.command = kReaped;
-      if (code_ && !ending_) kill_or_term_at_ = Later(options_.grace);
+      if (code_ && !ending_) kill_or_term_at_ = base::Now() + options_.grace;
     }
     if (code_ && !job_.Lives()) return true;
     LookAtHold();
     if (notices_->loss_told()) TellOfLoss(kIsLost);
-    if (ending_ && kill_or_term_at_ <= NowNanos()) {
+    if (ending_ && kill_or_term_at_ <= base::Now()) {
       job_.SignalFamily(SIGKILL);
-      kill_or_term_at_ = NowNanos() + repeat_;
+      kill_or_term_at_ = base::Now() + repeat_;
       if (repeat_ < kLastRepeat && kLastRepeat <= 2 * repeat_) {
         Complain(
             {"the command survives SIGKILL; look for processes of another user, or in state D"});
       }
       repeat_ = std::min(2 * repeat_, kLastRepeat);
-    } else if (!ending_ && code_ && kill_or_term_at_ <= NowNanos()) {
+    } else if (!ending_ && code_ && kill_or_term_at_ <= base::Now()) {
       Complain(
           {"the command has exited and left processes running; ending them in order to release ",
            what_, " (use setsid(1) for a daemon that may go on without the lock)"});
       End(options_.grace);
     }
-    int64_t next = kill_or_term_at_;
+    base::Instant next = kill_or_term_at_;
     if (!lost_ && options_.kill_on_lost) {
-      next = std::min(next, Later(hold_->remaining() - options_.grace - early_));
+      next = std::min(next, base::Now() + (hold_->remaining() - options_.grace - early_));
     }
     alarm_.Set(next);
     return false;
@@ -225,7 +190,7 @@ class Keeper {
     if (!lost && remaining > options_.grace + early_) return;
     lost_ = true;
     // As long as the lease was known to last, at most, though somebody has forced its release.
-    const absl::Duration left = absl::Nanoseconds(watch_.deadline - NowNanos());
+    const absl::Duration left = watch_.deadline.load() - base::Now();
     const absl::Duration grace = std::clamp(left - early_, absl::ZeroDuration(), options_.grace);
     untold_ = absl::StrCat("SIGTERM to the command now, SIGKILL in ", Rounded(grace));
     if (!lost) TellOfLoss(" is about to be lost (");
@@ -234,10 +199,10 @@ class Keeper {
 
   // Where the command ended faster than the reason came.
   void AwaitReason() const {
-    const int64_t until = Later(kReasonPatience);
-    while (!untold_.empty() && !notices_->loss_told() && NowNanos() < until) {
+    const base::Instant until = base::Now() + kReasonPatience;
+    while (!untold_.empty() && !notices_->loss_told() && base::Now() < until) {
       pollfd told = {.fd = notices_->fd(), .events = POLLIN, .revents = 0};
-      poll(&told, 1, static_cast<int>((until - NowNanos()) / 1'000'000 + 1));
+      poll(&told, 1, base::PollTimeout(until));
       notices_->Clear();
     }
   }
@@ -250,7 +215,7 @@ class Keeper {
 
   // SIGTERM now, also to what is stopped, and SIGKILL after the grace.
   void End(absl::Duration grace) {
-    const int64_t at = Later(grace);
+    const base::Instant at = base::Now() + grace;
     kill_or_term_at_ = ending_ ? std::min(kill_or_term_at_, at) : at;
     if (!ending_) {
       job_.SignalFamily(SIGTERM);
@@ -268,7 +233,7 @@ class Keeper {
   }
 
   int Finish() {
-    watch_.deadline = kNever;
+    watch_.deadline = base::Instant::Infinite();
     AwaitReason();
     TellOfLoss(kIsLost);
     const absl::Status released = Release();
@@ -298,20 +263,16 @@ class Keeper {
   int children_ = -1;
   Alarm alarm_;
 
-  std::stop_source stop_;
-  enum class Phase : uint8_t { kConnecting, kAcquiring, kCalledOff };
-  std::atomic<Phase> phase_ = Phase::kConnecting;
-  int called_off_ = 0;  // by which signal
-
+  std::optional<RunAttempt> attempt_;
   std::optional<RunHold> hold_;
   std::optional<std::stop_callback<Nudger>> told_;
-  bool lost_ = false;              // or about to be, so that the command is ended
-  std::string untold_;             // what follows from it, until it is told why
-  bool ending_ = false;            // SIGTERM was sent
-  int64_t repeat_ = kFirstRepeat;  // of SIGKILL
+  bool lost_ = false;                     // or about to be, so that the command is ended
+  std::string untold_;                    // what follows from it, until it is told why
+  bool ending_ = false;                   // SIGTERM was sent
+  absl::Duration repeat_ = kFirstRepeat;  // of SIGKILL
   std::optional<int> code_;
   // Of SIGKILL where `ending_`, else of SIGTERM to what the command has left.
-  int64_t kill_or_term_at_ = kNever;
+  base::Instant kill_or_term_at_ = base::Instant::Infinite();
 };
 
 }  // namespace

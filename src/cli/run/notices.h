@@ -2,35 +2,23 @@
 #ifndef REDLATCH_SRC_CLI_RUN_NOTICES_H_
 #define REDLATCH_SRC_CLI_RUN_NOTICES_H_
 
-#include <sys/eventfd.h>
-#include <unistd.h>
-
 #include <atomic>
-#include <cstdint>
 #include <mutex>
 #include <string>
 #include <string_view>
 
 #include "redlatch/observer.h"
+#include "src/base/wake_event.h"
 
 namespace redlatch::cli {
 
 class Notices : public Observer {
  public:
-  Notices() : fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
-  ~Notices() override { close(fd_); }
-  Notices(const Notices&) = delete;
-  Notices& operator=(const Notices&) = delete;
+  Notices() { event_.Open(); }
 
-  int fd() const { return fd_; }  // can be read when something has happened
-  void Nudge() const {
-    const uint64_t one = 1;
-    (void)!write(fd_, &one, sizeof one);
-  }
-  void Clear() const {
-    uint64_t ignored = 0;
-    (void)!read(fd_, &ignored, sizeof ignored);
-  }
+  int fd() const { return event_.fd(); }  // can be read when something has happened; -1: none
+  void Nudge() const { event_.Signal(); }
+  void Clear() { event_.Drain(); }
 
   // The stop token fires a moment before it is told why.
   bool loss_told() const { return loss_told_; }
@@ -64,7 +52,7 @@ class Notices : public Observer {
     Nudge();
   }
 
-  const int fd_;
+  base::WakeEvent event_;
   std::atomic<bool> loss_told_ = false;
   mutable std::mutex mutex_;
   std::string why_;

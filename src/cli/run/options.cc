@@ -51,42 +51,38 @@ absl::Status CompleteTimes(const CommandLine& line, RunOptions& options) {
 
 }  // namespace
 
-absl::StatusOr<RunOptions> ParseRunOptions(const std::vector<std::string>& words) {
-  RunOptions options;
+std::optional<int> ParseRunOptions(const std::vector<std::string>& words, RunOptions* options) {
   CommandLine line("run");
   bool chosen = false;
-  int64_t busy_code = options.busy_code;
+  int64_t busy_code = options->busy_code;
   std::string on_lost = "kill";
   line.Flag("--shared", &chosen);
   line.Flag("--write", &chosen);
-  line.Number("--permits", 1, &options.permits);
-  line.Number("--capacity", 1, &options.capacity);
-  line.Time("--wait", &options.wait);
-  line.Time("--lease", &options.lease);
-  line.Time("--grace", &options.grace);
+  line.Number("--permits", 1, &options->permits);
+  line.Number("--capacity", 1, &options->capacity);
+  line.Time("--wait", &options->wait);
+  line.Time("--lease", &options->lease);
+  line.Time("--grace", &options->grace);
   line.Choice("--on-lost", {"kill", "warn"}, &on_lost);
   line.Number("--busy-code", 0, &busy_code);
   line.Operands(1, "put -- before the command: redlatch run NAME -- CMD ARGS");
+  line.NeedsName("lock", "say redlatch run NAME -- CMD ARGS");
   line.CommandFollows();
-  if (absl::Status parsed = line.Parse(words); !parsed.ok()) return parsed;
-
-  options.help = line.help();
-  if (options.help) return options;
-  if (line.operands().empty() || line.operands()[0].empty()) {
-    return WrongUsage("the lock's name is missing", "say redlatch run NAME -- CMD ARGS");
-  }
+  if (const std::optional<int> over = line.Parse(words)) return over;
   if (line.following().empty()) {
-    return WrongUsage("the command is missing", "say redlatch run NAME -- CMD ARGS");
+    return Refuse(WrongUsage("the command is missing", "say redlatch run NAME -- CMD ARGS"));
   }
-  if (busy_code > 255) return WrongUsage("--busy-code is out of range", "say 0 to 255");
-  options.name = line.operands()[0];
-  options.command = line.following();
-  options.kill_on_lost = on_lost == "kill";
-  options.busy_code = static_cast<int>(busy_code);
-  options.server = line.server();
-  if (absl::Status complete = CompleteKind(line, options); !complete.ok()) return complete;
-  if (absl::Status complete = CompleteTimes(line, options); !complete.ok()) return complete;
-  return options;
+  if (busy_code > 255) {
+    return Refuse(WrongUsage("--busy-code is out of range", "say 0 to 255"));
+  }
+  options->name = line.operands()[0];
+  options->command = line.following();
+  options->kill_on_lost = on_lost == "kill";
+  options->busy_code = static_cast<int>(busy_code);
+  options->server = line.server();
+  absl::Status complete = CompleteKind(line, *options);
+  if (complete.ok()) complete = CompleteTimes(line, *options);
+  return complete.ok() ? std::nullopt : std::optional(Refuse(complete));
 }
 
 }  // namespace redlatch::cli

@@ -3,12 +3,12 @@
 #define REDLATCH_SRC_CLI_RUN_OPTIONS_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "src/cli/term/exit_codes.h"
+#include "src/cli/term/outcome.h"
 
 namespace redlatch::cli {
 
@@ -32,11 +32,10 @@ struct RunOptions {
   bool kill_on_lost = true;
   int busy_code = kBusy;
   std::string server;  // a URL
-  bool help = false;   // nothing else counts
 };
 
-// kInvalidArgument: one line that says what is wrong and how to mend it.
-absl::StatusOr<RunOptions> ParseRunOptions(const std::vector<std::string>& words);
+// The exit code if that is all: see CommandLine::Parse().
+std::optional<int> ParseRunOptions(const std::vector<std::string>& words, RunOptions* options);
 
 }  // namespace redlatch::cli
 

@@ -14,7 +14,7 @@
 #include "src/base/clock.h"
 #include "src/cli/look/processes.h"
 #include "src/cli/run/family.h"
-#include "src/cli/term/complain.h"
+#include "src/cli/term/outcome.h"
 #include "src/cli/term/text.h"
 #include "src/engine/protocol/description.h"
 

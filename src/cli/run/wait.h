@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
 #include "redlatch/lock_info.h"
 #include "src/cli/run/options.h"
 #include "src/cli/term/terminal.h"

@@ -13,23 +13,15 @@
 
 #include <sys/timerfd.h>
 #include <sys/types.h>
-#include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
-#include <limits>
+
+#include "src/base/clock.h"
 
 namespace redlatch::cli {
-
-// By the clock that counts on while the machine sleeps, as leases do.
-inline int64_t NowNanos() {
-  timespec now = {};
-  clock_gettime(CLOCK_BOOTTIME, &now);
-  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
-}
-
-inline constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
 // A descriptor that can be read from a moment on.
 class Alarm {
@@ -40,10 +32,10 @@ class Alarm {
   Alarm& operator=(const Alarm&) = delete;
 
   int fd() const { return fd_; }
-  void Set(int64_t at) {
+  void Set(base::Instant at) {
     itimerspec when = {};
-    if (at != kNever) {
-      const int64_t some = at > 1 ? at : 1;  // zero would mean never
+    if (!at.is_infinite()) {
+      const int64_t some = std::max<int64_t>(at.nanos(), 1);  // zero would mean never
       when.it_value = {.tv_sec = some / 1'000'000'000, .tv_nsec = some % 1'000'000'000};
     }
     timerfd_settime(fd_, TFD_TIMER_ABSTIME, &when, nullptr);
@@ -59,10 +51,10 @@ inline constexpr pid_t kReaped = -1;  // its number may be another's by now
 struct Watch {
   // When the command must be gone: the lease's end as this client counts it, which is before the
   // server gives the lock to another. Renewals move it.
-  std::atomic<int64_t> deadline{kNever};
+  std::atomic<base::Instant> deadline{base::Instant::Infinite()};
   std::atomic<pid_t> command{0};  // 0: not started; or kReaped
 };
-static_assert(std::atomic<int64_t>::is_always_lock_free);
+static_assert(std::atomic<base::Instant>::is_always_lock_free);
 
 // From the front to the keeper.
 struct Forwarded {

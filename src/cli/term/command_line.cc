@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <utility>
 
@@ -9,6 +10,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "src/cli/term/manual.h"
+#include "src/cli/term/outcome.h"
 #include "src/cli/term/suggestion.h"
 
 namespace redlatch::cli {
@@ -93,7 +96,22 @@ void CommandLine::Operands(size_t most, const std::string& mend) {
   too_many_ = mend;
 }
 
-absl::Status CommandLine::Parse(const std::vector<std::string>& words) {
+void CommandLine::NeedsName(const std::string& noun, const std::string& mend) {
+  no_name_ = WrongUsage(absl::StrCat("the ", noun, "'s name is missing"), mend);
+}
+
+std::optional<int> CommandLine::Parse(const std::vector<std::string>& words) {
+  absl::Status taken = TakeAll(words);
+  if (taken.ok() && help_) {
+    std::fputs(Help(command_).c_str(), stdout);
+    return 0;
+  }
+  if (taken.ok() && (operands_.empty() || operands_[0].empty())) taken = no_name_;
+  if (!taken.ok()) return Refuse(taken);
+  return std::nullopt;
+}
+
+absl::Status CommandLine::TakeAll(const std::vector<std::string>& words) {
   bool separated = false;
   for (size_t at = 0; at < words.size() && !help_;) {
     const std::string& word = words[at];

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -25,7 +26,7 @@ absl::Status WrongUsage(const std::string& what, const std::string& mend);
 // does not teach.
 class CommandLine {
  public:
-  // `command` is "run".
+  // `command` is "run", of which there is a page.
   explicit CommandLine(std::string command);
 
   // What is pointed at must outlive Parse(), and keeps its value where the option is not given.
@@ -37,14 +38,15 @@ class CommandLine {
   void Choice(const std::string& option, const std::vector<std::string>& words, std::string* word);
   // More operands than these are refused with `mend`. Without this call any is.
   void Operands(size_t most, const std::string& mend);
+  // The first operand is the name of a `noun`, and must be there; `mend` says how.
+  void NeedsName(const std::string& noun, const std::string& mend);
   // What follows `--` is another's command, and left alone.
   void CommandFollows() { command_follows_ = true; }
 
-  // kInvalidArgument: one line that says what is wrong and how to mend it. After --help nothing
-  // counts.
-  absl::Status Parse(const std::vector<std::string>& words);
+  // The exit code if that is all: it has printed the help, after which nothing counts, or said what
+  // is wrong and how to mend it.
+  std::optional<int> Parse(const std::vector<std::string>& words);
 
-  bool help() const { return help_; }
   bool given(const std::string& option) const { return given_.contains(option); }
   const std::vector<std::string>& operands() const { return operands_; }
   const std::vector<std::string>& following() const { return following_; }
@@ -58,6 +60,7 @@ class CommandLine {
     Take take;
   };
 
+  absl::Status TakeAll(const std::vector<std::string>& words);
   absl::Status TakeOperand(const std::string& word);
   std::vector<std::string> OptionNames() const;
   std::string MendOfUnknown() const;
@@ -68,6 +71,7 @@ class CommandLine {
   std::map<std::string, Option> options_;
   size_t most_operands_ = 0;
   std::string too_many_;
+  absl::Status no_name_;
   bool command_follows_ = false;
 
   bool help_ = false;

@@ -1,12 +1,15 @@
 #include "src/cli/term/server.h"
 
 #include <optional>
+#include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "src/base/clock.h"
-#include "src/cli/term/complain.h"
+#include "src/cli/term/outcome.h"
+#include "src/redis/connect/handshake.h"
 #include "src/redis/embedded/embedded.h"
+#include "src/redis/transport/tls.h"
 #include "src/redis/wire/errors.h"
 
 namespace redlatch::cli {
@@ -17,8 +20,11 @@ constexpr absl::Duration kPatience = absl::Seconds(4);
 
 }  // namespace
 
-Server::Server(const redis::Url& url)
-    : patience_(url.command_timeout + kPatience), connection_(url, {}) {}
+Server::Server(const redis::Url& parsed, std::string_view url, redis::PlainConnection connection)
+    : url_(url),
+      name_(parsed.DebugString()),
+      patience_(parsed.command_timeout + kPatience),
+      connection_(std::move(connection)) {}
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Open(std::string_view url) {
   const absl::StatusOr<redis::Url> parsed = redis::ParseUrl(url);
@@ -34,16 +40,28 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Open(std::string_view url) {
                        "--server or $REDLATCH_URL"));
     }
   }
-  std::unique_ptr<Server> server(new Server(*parsed));
-  if (absl::Status connected = server->connection_.Connect(base::Now() + parsed->connect_timeout +
-                                                           parsed->command_timeout);
-      !connected.ok()) {
-    return connected;
+  auto connection = redis::PlainConnection::Open(
+      *parsed, base::Now() + parsed->connect_timeout + parsed->command_timeout);
+  if (!connection.ok()) return connection.status();
+  std::unique_ptr<Server> server(new Server(*parsed, url, *std::move(connection)));
+  if (parsed->tls != nullptr && parsed->tls->options().insecure) {
+    Complain({"warning: ", redis::NotVerified(server->name())});
   }
-  for (const std::string& warning : server->connection_.server_info().warnings) {
-    Complain({"warning: ", warning});
+  server->LookAtRole();
+  if (server->is_replica()) {
+    Complain({"warning: ", server->name(), " is a replica: it may show what is no longer so"});
   }
   return server;
+}
+
+// Every user may ask for that; what does not know it may serve all the same.
+void Server::LookAtRole() {
+  const absl::StatusOr<redis::Reply> hello =
+      connection_.Call(redis::Command{"HELLO"}, base::Now() + patience_);
+  if (!hello.ok()) return;
+  for (size_t i = 0; i + 1 < hello->elements.size(); i += 2) {
+    if (hello->elements[i].text == "role") is_replica_ = hello->elements[i + 1].text == "replica";
+  }
 }
 
 bool Server::IsNil(const std::string& error) const {
@@ -55,17 +73,12 @@ bool Server::IsNil(const std::string& error) const {
 }
 
 absl::StatusOr<std::vector<redis::Reply>> Server::Ask(const std::vector<redis::Command>& commands) {
-  std::vector<absl::StatusOr<redis::Reply>> results(commands.size(), absl::UnknownError(""));
-  connection_.CallBatch(commands, base::Now() + patience_, absl::MakeSpan(results));
-  std::vector<redis::Reply> replies;
-  replies.reserve(results.size());
-  for (absl::StatusOr<redis::Reply>& result : results) {
-    if (!result.ok()) return result.status();
-    if (result->is_error()) {
-      if (!IsNil(result->text)) return redis::ErrorStatus(result->text, name());
-      *result = {};
-    }
-    replies.push_back(*std::move(result));
+  auto replies = connection_.CallAll(commands, base::Now() + patience_);
+  if (!replies.ok()) return replies.status();
+  for (redis::Reply& reply : *replies) {
+    if (!reply.is_error()) continue;
+    if (!IsNil(reply.text)) return redis::ErrorStatus(reply.text, name());
+    reply = {};
   }
   return replies;
 }

@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "src/redis/link/shared_connection.h"
+#include "src/redis/connect/plain_connection.h"
 #include "src/redis/url/url.h"
 #include "src/redis/wire/codec.h"
 #include "src/redis/wire/reply.h"
@@ -19,7 +19,7 @@
 namespace redlatch::cli {
 
 // A server that is looked at: by plain commands, none of which takes long, and as no client of its
-// locks.
+// locks. So it may be a replica, and its user one who may only read.
 class Server {
  public:
   // Errors as those of Client::Connect(), and kNotFound where the URL is that of an embedded server
@@ -30,21 +30,27 @@ class Server {
   // what this user may not see; any other refusal is the status of them all.
   absl::StatusOr<std::vector<redis::Reply>> Ask(const std::vector<redis::Command>& commands);
 
+  bool is_replica() const { return is_replica_; }
   void PassOverWhatIsForbidden() { passes_over_forbidden_ = true; }
 
   // What the server's clock says, in µs.
   absl::StatusOr<int64_t> NowMicros();
 
+  const std::string& url() const { return url_; }
   // The URL, without user and password.
-  const std::string& name() const { return connection_.server(); }
+  const std::string& name() const { return name_; }
 
  private:
-  explicit Server(const redis::Url& url);
+  Server(const redis::Url& parsed, std::string_view url, redis::PlainConnection connection);
+  void LookAtRole();
   bool IsNil(const std::string& error) const;
 
+  const std::string url_;
+  const std::string name_;
   const absl::Duration patience_;
   bool passes_over_forbidden_ = false;
-  redis::SharedConnection connection_;
+  bool is_replica_ = false;
+  redis::PlainConnection connection_;
 };
 
 // Commands that travel together, and what is done with each one's reply.

@@ -6,6 +6,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
 #include "src/base/utf8.h"
 
 namespace redlatch::cli {
@@ -53,6 +54,15 @@ size_t ColumnsOf(uint32_t code) {
   }};
   if (0x300 <= code && code <= 0x36f) return 0;
   return IsIn(kWide, code) ? 2 : 1;
+}
+
+bool IsUtf8(std::string_view bytes) {
+  while (!bytes.empty()) {
+    const size_t size = base::FirstCharacter(bytes).size;
+    if (size == 0) return false;
+    bytes.remove_prefix(size);
+  }
+  return true;
 }
 
 }  // namespace
@@ -120,6 +130,25 @@ std::string Padded(std::string_view printable, size_t columns) {
   return absl::StrCat(std::string(printable), std::string(has < columns ? columns - has : 0, ' '));
 }
 
+std::string Wrapped(std::string_view printable, size_t indent, size_t width) {
+  std::string out(indent, ' ');
+  size_t column = indent;
+  for (const absl::string_view word : absl::StrSplit(
+           absl::string_view(printable.data(), printable.size()), ' ', absl::SkipEmpty())) {
+    const size_t columns = Columns({word.data(), word.size()});
+    if (column > indent && column + 1 + columns > width) {
+      absl::StrAppend(&out, "\n", std::string(indent, ' '));
+      column = indent;
+    } else if (column > indent) {
+      out += ' ';
+      ++column;
+    }
+    absl::StrAppend(&out, word);
+    column += columns;
+  }
+  return out + "\n";
+}
+
 std::string Brief(absl::Duration time) {
   if (time == absl::InfiniteDuration()) return "-";
   const int64_t seconds = absl::ToInt64Seconds(time);
@@ -137,45 +166,15 @@ std::string Counted(int64_t count, std::string_view noun) {
   return absl::StrCat(count, " ", std::string(noun), count == 1 ? "" : "s");
 }
 
-bool IsUtf8(std::string_view bytes) {
-  while (!bytes.empty()) {
-    const size_t size = base::FirstCharacter(bytes).size;
-    if (size == 0) return false;
-    bytes.remove_prefix(size);
-  }
-  return true;
-}
-
-void JsonObject::Key(std::string_view key) {
-  absl::StrAppend(&members_, members_.empty() ? "" : ",", JsonText(key), ":");
-}
-
 void JsonObject::Text(std::string_view key, std::string_view bytes) {
-  Key(key);
-  members_ += JsonText(bytes);
+  Json(key, JsonText(bytes));
   if (IsUtf8(bytes)) return;
-  Key(absl::StrCat(std::string(key), "_base64"));
-  members_ += JsonText(absl::Base64Escape(absl::string_view(bytes.data(), bytes.size())));
-}
-
-void JsonObject::Number(std::string_view key, int64_t number) {
-  Key(key);
-  absl::StrAppend(&members_, number);
-}
-
-void JsonObject::Bool(std::string_view key, bool value) {
-  Key(key);
-  members_ += value ? "true" : "false";
-}
-
-void JsonObject::Null(std::string_view key) {
-  Key(key);
-  members_ += "null";
+  Json(absl::StrCat(std::string(key), "_base64"),
+       JsonText(absl::Base64Escape(absl::string_view(bytes.data(), bytes.size()))));
 }
 
 void JsonObject::Json(std::string_view key, std::string_view json) {
-  Key(key);
-  members_ += json;
+  absl::StrAppend(&members_, members_.empty() ? "" : ",", JsonText(key), ":", std::string(json));
 }
 
 void JsonObject::Millis(std::string_view key, absl::Duration time) {

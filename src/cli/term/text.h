@@ -22,13 +22,15 @@ std::string Cut(std::string_view printable, size_t columns);
 // With spaces behind it, up to so many columns.
 std::string Padded(std::string_view printable, size_t columns);
 
+inline constexpr size_t kPageWidth = 80;
+// The words in lines of so many columns, each of which begins with `indent` spaces.
+std::string Wrapped(std::string_view printable, size_t indent, size_t width = kPageWidth);
+
 // "0.3s", "21.4s", "3m12s", "2h05m", "3d04h"; "-" for an infinite one.
 std::string Brief(absl::Duration time);
 
 // "1 permit", "2 permits".
 std::string Counted(int64_t count, std::string_view noun);
-
-bool IsUtf8(std::string_view bytes);
 
 // A string of JSON, quotes included; of bytes that are not UTF-8 each one is U+FFFD.
 std::string JsonText(std::string_view bytes);
@@ -38,9 +40,9 @@ class JsonObject {
  public:
   // Of bytes that are not UTF-8 each one is U+FFFD, and `key`_base64 tells them all.
   void Text(std::string_view key, std::string_view bytes);
-  void Number(std::string_view key, int64_t number);
-  void Bool(std::string_view key, bool value);
-  void Null(std::string_view key);
+  void Number(std::string_view key, int64_t number) { Json(key, std::to_string(number)); }
+  void Bool(std::string_view key, bool value) { Json(key, value ? "true" : "false"); }
+  void Null(std::string_view key) { Json(key, "null"); }
   void Json(std::string_view key, std::string_view json);
   // Milliseconds; null where it is infinite.
   void Millis(std::string_view key, absl::Duration time);
@@ -48,7 +50,6 @@ class JsonObject {
   std::string Finish() const { return "{" + members_ + "}"; }
 
  private:
-  void Key(std::string_view key);
   std::string members_;
 };
 

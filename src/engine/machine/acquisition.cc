@@ -47,7 +47,7 @@ absl::Duration Acquisition::ListenPatience(base::Instant now) const {
   return std::min(kListenTimeout, (end - now) / 2);
 }
 
-bool Acquisition::GoOnDeaf(absl::Status why, base::Instant now, LockMachine& machine) {
+bool Acquisition::GoOnDeaf(absl::Status why, base::Instant now, Bidder& machine) {
   waiter_.failure = std::move(why);
   if (absl::IsUnavailable(waiter_.failure)) {
     waiter_.silent_since = std::min(waiter_.silent_since, now);
@@ -58,23 +58,22 @@ bool Acquisition::GoOnDeaf(absl::Status why, base::Instant now, LockMachine& mac
   return false;
 }
 
-void Acquisition::Ask(const Event& event, base::Instant now, LockMachine& machine,
-                      Effects& effects) {
+void Acquisition::Ask(const Event& event, base::Instant now, Bidder& machine, Effects& effects) {
   if (!event.gone) return machine.Acquire(waiter_, now, effects);
   waiter_.state = Waiter::State::kStopped;
   machine.OnRefused(waiter_.state);
 }
 
-void Acquisition::TakeAnswer(const Answer& answer, base::Instant now, LockMachine& machine,
+void Acquisition::TakeAnswer(const Answer& answer, base::Instant now, Bidder& machine,
                              Effects& effects) {
-  if (absl::IsUnavailable(answer.failure)) {
+  if (answer.unreachable()) {
     waiter_.silent_since = std::min(waiter_.silent_since, send_->sent);
-    waiter_.failure = base::Unshared(answer.failure);
+    waiter_.failure = base::Unshared(answer.failed()->why);
   }
   machine.OnAnswer(*send_, answer, now, effects);
 }
 
-void Acquisition::GiveUpInTime(const Event& event, base::Instant now, LockMachine& machine,
+void Acquisition::GiveUpInTime(const Event& event, base::Instant now, Bidder& machine,
                                Effects& effects) {
   const bool waited =
       deadline_ <= now && waiter_.patience != Patience::kNone && machine.KnowsWhy(waiter_);
@@ -91,10 +90,10 @@ void Acquisition::GiveUpInTime(const Event& event, base::Instant now, LockMachin
   }
 }
 
-Acquisition::Next Acquisition::Resume(const Event& event, base::Instant now, LockMachine& machine,
+Acquisition::Next Acquisition::Resume(const Event& event, base::Instant now, Bidder& machine,
                                       Effects& effects) {
   using State = Waiter::State;
-  LockMachine::Unpark(waiter_);
+  Bidder::Unpark(waiter_);
   if (!std::exchange(asked_, true)) Ask(event, now, machine, effects);
   if (event.answer != nullptr) TakeAnswer(*event.answer, now, machine, effects);
   send_.reset();
@@ -109,29 +108,29 @@ Acquisition::Next Acquisition::Resume(const Event& event, base::Instant now, Loc
   if (waiter_.state != State::kWaiting) return {};
 
   const bool due = machine.next_send() <= now;
-  Await(due ? now : base::Instant::Infinite(), machine);
+  BoundSilence(due ? now : base::Instant::Infinite(), machine);
   GiveUpInTime(event, now, machine, effects);
   // Else it is the renewer's, who waits for as long as a command may take.
   const bool hasty = answered_by_ < now + command_timeout_ && machine.IsInTheWay(waiter_);
   if (now < answered_by_ && !hasty) send_ = machine.NextSend(now);
   if (due || send_) {  // else nothing has changed since
-    Await(send_ ? send_->sent : base::Instant::Infinite(), machine);
+    BoundSilence(send_ ? send_->sent : base::Instant::Infinite(), machine);
   }
   if (send_) {
     return {.kind = Next::Kind::kRun,
             .until = std::min({answered_by_, gives_up_at_, now + command_timeout_})};
   }
   if (waiter_.state != State::kWaiting) return {};
-  LockMachine::Park(waiter_);
+  Bidder::Park(waiter_);
   return {.kind = Next::Kind::kSleep,
           .until = std::min(now < deadline_ ? deadline_ : answered_by_, gives_up_at_)};
 }
 
-bool Acquisition::Rouse() { return LockMachine::Rouse(waiter_); }
+bool Acquisition::Rouse() { return Bidder::Rouse(waiter_); }
 
 bool Acquisition::Overslept() {
   const bool being_woken = waiter_.wake_pending;
-  LockMachine::Unpark(waiter_);
+  Bidder::Unpark(waiter_);
   return being_woken;
 }
 

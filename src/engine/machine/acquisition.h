@@ -10,8 +10,8 @@
 #include "redlatch/fencing_token.h"
 #include "redlatch/lock_options.h"
 #include "src/base/clock.h"
+#include "src/engine/machine/bidder.h"
 #include "src/engine/machine/effects.h"
-#include "src/engine/machine/lock_machine.h"
 #include "src/engine/machine/script_io.h"
 #include "src/engine/machine/waiter.h"
 
@@ -58,7 +58,7 @@ class Acquisition {
   // asking, which can succeed without.
   absl::Duration ListenPatience(base::Instant now) const;
   // There is no subscription, for that reason. False: the call has failed.
-  bool GoOnDeaf(absl::Status why, base::Instant now, LockMachine& machine);
+  bool GoOnDeaf(absl::Status why, base::Instant now, Bidder& machine);
 
   struct Event {
     const Answer* answer = nullptr;  // to send(), if that was run
@@ -70,7 +70,7 @@ class Acquisition {
     Kind kind = Kind::kDone;
     base::Instant until;
   };
-  Next Resume(const Event& event, base::Instant now, LockMachine& machine, Effects& effects);
+  Next Resume(const Event& event, base::Instant now, Bidder& machine, Effects& effects);
   const Send& send() const { return *send_; }
 
   // Something happened that Resume() is to see. False: it does not sleep, or is being woken.
@@ -81,10 +81,10 @@ class Acquisition {
   Waiter& waiter() { return waiter_; }
 
  private:
-  void Ask(const Event& event, base::Instant now, LockMachine& machine, Effects& effects);
-  void TakeAnswer(const Answer& answer, base::Instant now, LockMachine& machine, Effects& effects);
-  void GiveUpInTime(const Event& event, base::Instant now, LockMachine& machine, Effects& effects);
-  void Await(base::Instant sent, const LockMachine& machine) {
+  void Ask(const Event& event, base::Instant now, Bidder& machine, Effects& effects);
+  void TakeAnswer(const Answer& answer, base::Instant now, Bidder& machine, Effects& effects);
+  void GiveUpInTime(const Event& event, base::Instant now, Bidder& machine, Effects& effects);
+  void BoundSilence(base::Instant sent, const Bidder& machine) {
     gives_up_at_ = machine.GivesUpAt(waiter_, sent);
   }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <utility>
+#include <variant>
 
 #include "src/base/status.h"
 #include "src/engine/machine/timing.h"
@@ -15,9 +16,9 @@ constexpr size_t kMostGhosts = 64;
 
 }  // namespace
 
-const Debts::Debt* Debts::Find(GrantId grant) const {
-  for (const Debt& debt : debts_) {
-    if (debt.grant == grant && !debt.settled) return &debt;
+Debts::Debt* Debts::Find(GrantId grant) {
+  for (Debt& debt : debts_) {
+    if (debt.send.grant == grant && !debt.settled) return &debt;
   }
   return nullptr;
 }
@@ -30,22 +31,15 @@ Debts::Debt* Debts::FindOf(uint64_t hold) {
 }
 
 void Debts::Prolong(GrantId grant, base::Instant expires) {
-  if (auto* const debt = const_cast<Debt*>(Find(grant))) {
+  if (Debt* const debt = Find(grant)) {
     debt->expires = std::max(debt->expires, expires);
   }
 }
 
 Debts::Due Debts::Start(Debt& debt, base::Instant now) {
   debt.in_flight = true;
-  return {.send = {.operation = debt.operation,
-                   .grant = debt.grant,
-                   .sent = now,
-                   .lease = debt.lease,
-                   .tombstone = debt.tombstone,
-                   .last_used = debt.last_used,
-                   .last_reserved = debt.last_reserved,
-                   .block = debt.block},
-          .first = !std::exchange(debt.tried_once, true)};
+  debt.send.sent = now;
+  return {.send = debt.send, .first = !std::exchange(debt.tried_once, true)};
 }
 
 std::optional<Debts::Due> Debts::Next(base::Instant now) {
@@ -89,34 +83,35 @@ void Debts::Settle(Debt& debt, Released::Kind kind, absl::Status failure) {
 }
 
 void Debts::OnAnswer(const Send& send, const Answer& answer, base::Instant now, Effects& effects) {
-  auto* const debt = const_cast<Debt*>(Find(send.grant));
+  Debt* const debt = Find(send.grant);
   if (debt == nullptr) return;
   debt->in_flight = false;
-  if (answer.kind == Answer::Kind::kNotHeld) {
+  if (std::holds_alternative<NotHeld>(answer.what)) {
     // An earlier try was executed, as nothing else ends a grant before its deadline; else it had
     // been lost.
     const bool by_us = debt->uncertain && now < debt->deadline;
     return Settle(*debt, by_us ? Released::Kind::kDone : Released::Kind::kLost);
   }
-  if (answer.kind != Answer::Kind::kFailed) return Settle(*debt, Released::Kind::kDone);
+  const Failed* const failed = answer.failed();
+  if (failed == nullptr) return Settle(*debt, Released::Kind::kDone);
 
-  debt->uncertain |= answer.may_have_executed;
-  debt->silent = answer.may_have_executed;
-  const bool may_pass = answer.not_sent || absl::IsUnavailable(answer.failure) ||
-                        absl::IsResourceExhausted(answer.failure);
+  debt->uncertain |= failed->may_have_executed;
+  debt->silent = failed->may_have_executed;
+  const bool may_pass = failed->not_sent || absl::IsUnavailable(failed->why) ||
+                        absl::IsResourceExhausted(failed->why);
   if (!may_pass) {
     if (debt->releases) {
       effects.notices.push_back({.kind = Notice::Kind::kReleaseFailed,
                                  .token = debt->outcome.token,
                                  .remaining = std::max(debt->expires - now, absl::ZeroDuration()),
-                                 .why = base::Unshared(answer.failure)});
+                                 .why = base::Unshared(failed->why)});
     }
-    return Settle(*debt, Released::Kind::kRefused, base::Unshared(answer.failure));
+    return Settle(*debt, Released::Kind::kRefused, base::Unshared(failed->why));
   }
-  debt->outcome.failure = base::Unshared(answer.failure);
+  debt->outcome.failure = base::Unshared(failed->why);
   const absl::Duration backoff =
       debt->failures == 0 ? absl::ZeroDuration()  // a connection that broke: at once, on the next
-                          : Spread(kFirstBackoff, kLongestBackoff / 2, debt->failures, debt->grant);
+                          : Spread(kFirstBackoff, kLongestBackoff / 2, debt->failures, send.grant);
   ++debt->failures;
   debt->due = now + backoff;
   if (now < debt->expires) debt->due = std::min(debt->due, debt->expires);
@@ -139,7 +134,8 @@ void Debts::RepeatAll(base::Instant due) {
 // Whether nothing is left of it at the server. A server that was only stopped still has the request
 // that the debt takes back, and executes it when it goes on, however late.
 bool Debts::IsOver(const Debt& debt, base::Instant now) const {
-  return debt.expires <= now && !(debt.tombstone && debt.silent && debts_.size() <= kMostGhosts);
+  return debt.expires <= now &&
+         !(debt.send.leaves_tombstone() && debt.silent && debts_.size() <= kMostGhosts);
 }
 
 std::optional<Released> Debts::Repeat(uint64_t hold, base::Instant now) {

@@ -30,14 +30,8 @@ namespace redlatch::engine {
 class Debts {
  public:
   struct Debt {
-    Operation operation = Operation::kRelease;  // or kCancel
-    GrantId grant = 0;
-    uint64_t hold = 0;  // whose release it is, while somebody may ask for its outcome
-    absl::Duration lease;
-    bool tombstone = false;
-    uint64_t last_used = 0;
-    uint64_t last_reserved = 0;
-    uint32_t block = 1;
+    Send send;               // ToRelease or ToCancel
+    uint64_t hold = 0;       // whose release it is, while somebody may ask for its outcome
     base::Instant deadline;  // the grant's, when it was released
     base::Instant expires;   // from here on the server has forgotten it
     base::Instant due;
@@ -60,7 +54,7 @@ class Debts {
   bool empty() const { return debts_.empty(); }
   void Add(Debt debt) { debts_.push_back(std::move(debt)); }
   // Whether anything is owed for that grant.
-  bool Has(GrantId grant) const { return Find(grant) != nullptr; }
+  bool Has(GrantId grant) { return Find(grant) != nullptr; }
   // The grant has its lease anew: it is at the server until then.
   void Prolong(GrantId grant, base::Instant expires);
 
@@ -93,7 +87,7 @@ class Debts {
   uint64_t failed() const { return failed_; }
 
  private:
-  const Debt* Find(GrantId grant) const;
+  Debt* Find(GrantId grant);
   Debt* FindOf(uint64_t hold);
   void Settle(Debt& debt, Released::Kind kind, absl::Status failure = absl::OkStatus());
   void Erase(const Debt& debt) { debts_.erase(debts_.begin() + (&debt - debts_.data())); }

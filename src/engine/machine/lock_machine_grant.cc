@@ -1,6 +1,7 @@
 // What the client has at the server: kept, given back, or lost.
 #include <algorithm>
 #include <utility>
+#include <variant>
 
 #include "src/base/status.h"
 #include "src/engine/machine/lock_machine.h"
@@ -17,30 +18,30 @@ constexpr char kGoneReason[] =
 }  // namespace
 
 void LockMachine::ReleaseGrant(uint64_t hold, FencingToken token, base::Instant now) {
-  GiveBack({.hold = hold,
-            .due = now,
-            .releases = true,
-            .outcome = {.kind = Released::Kind::kUnderWay,
-                        .hold = hold,
-                        .token = hold != 0 ? token : FencingToken(grant_->next_token - 1)}},
-           now);
+  Owe({.hold = hold,
+       .due = now,
+       .releases = true,
+       .outcome = {.kind = Released::Kind::kUnderWay,
+                   .hold = hold,
+                   .token = hold != 0 ? token : FencingToken(grant_->next_token - 1)}},
+      now);
 }
 
 // `debt` tells why; the rest is the grant's.
-void LockMachine::GiveBack(Debts::Debt debt, base::Instant now) {
+void LockMachine::Owe(Debts::Debt debt, base::Instant now) {
   const Grant& grant = *grant_;
   const absl::Duration lease = grant.terms.lease;
-  debt.operation = Operation::kRelease;
-  debt.grant = grant.id;
-  debt.lease = lease;
-  debt.tombstone = grant.in_flight || grant.uncertain;
-  debt.last_used = grant.next_token - 1;
-  debt.last_reserved = grant.last_token;
+  const bool tombstone = grant.in_flight || grant.uncertain;
+  debt.send = {.what = ToRelease{.tombstone = tombstone,
+                                 .last_used = grant.next_token - 1,
+                                 .last_reserved = grant.last_token},
+               .grant = grant.id,
+               .lease = lease};
   debt.deadline = grant.deadline;
   // What is on its way may still be executed: a renewal, or a bid, which brings the grant back.
   debt.expires = grant.server_expires;
   if (grant.renewing) debt.expires = std::max(debt.expires, now + lease);
-  if (debt.tombstone) {
+  if (tombstone) {
     debt.expires = std::max(debt.expires, now + LongestGhost(lease, config_.longest_heartbeat));
   }
   debts_.Add(std::move(debt));
@@ -53,7 +54,7 @@ void LockMachine::GiveBack(Debts::Debt debt, base::Instant now) {
 void LockMachine::Lose(const std::string& reason, base::Instant release_at, base::Instant now,
                        Effects& effects) {
   auto holds = std::move(grant_->holds);
-  GiveBack({.due = release_at}, now);
+  Owe({.due = release_at}, now);
   for (ThreadHold& hold : holds) {
     ++tally_.lost;
     if (config_.counts) tally_.held_for.Add(hold.began, now);
@@ -89,7 +90,7 @@ void LockMachine::Expire(base::Instant now, Effects& effects) {
 
 std::optional<Send> LockMachine::Extend(uint64_t hold, absl::Duration lease, base::Instant now) {
   if (!Valid(hold, now) || !grant_->terms.manual) return std::nullopt;
-  return Send{.operation = Operation::kRenew, .grant = grant_->id, .sent = now, .lease = lease};
+  return Send{.what = ToRenew(), .grant = grant_->id, .lease = lease, .sent = now};
 }
 
 void LockMachine::Prolong(base::Instant sent, absl::Duration lease, base::Instant now) {
@@ -101,8 +102,8 @@ void LockMachine::Prolong(base::Instant sent, absl::Duration lease, base::Instan
   grant_->server_expires = std::max(grant_->server_expires, now + lease);
 }
 
-void LockMachine::OnHeld(const Send& send, const Answer& answer, bool extension, base::Instant now,
-                         Effects& effects) {
+void LockMachine::OnHeld(const Send& send, const StillHeld& answer, bool extension,
+                         base::Instant now, Effects& effects) {
   Grant& grant = *grant_;
   Prolong(send.sent, send.lease, now);
   grant.last_failure = absl::OkStatus();
@@ -121,15 +122,18 @@ void LockMachine::OnHeld(const Send& send, const Answer& answer, bool extension,
   grant.failures = 0;
   if (!joined()) return;
   grant.asked = send.sent;
-  grant.others = answer.bid.others > 0;
+  grant.others = answer.others > 0;
   LetJoin(now, effects);
 }
 
 void LockMachine::OnRenewal(const Send& send, const Answer& answer, base::Instant now,
                             Effects& effects) {
-  if (!grant_ || grant_->id != send.grant) {
+  const auto* const held = std::get_if<StillHeld>(&answer.what);
+  const Failed* const failed = answer.failed();
+  const bool may_have_executed = failed != nullptr && failed->may_have_executed;
+  if (!Has(send.grant)) {
     // It was released meanwhile, and then or later the server gave it its lease anew.
-    if (answer.kind == Answer::Kind::kHeld || answer.may_have_executed) {
+    if (held != nullptr || may_have_executed) {
       debts_.Prolong(send.grant, now + send.lease);
     }
     return;
@@ -137,14 +141,14 @@ void LockMachine::OnRenewal(const Send& send, const Answer& answer, base::Instan
   Grant& grant = *grant_;
   const bool extension = grant.terms.manual && send.lease != kLookOnly;
   if (!extension) grant.renewing = false;
-  if (answer.kind == Answer::Kind::kHeld) return OnHeld(send, answer, extension, now, effects);
-  if (answer.kind == Answer::Kind::kNotHeld) {
+  if (held != nullptr) return OnHeld(send, *held, extension, now, effects);
+  if (failed == nullptr) {
     return Lose(grant.forced ? kForcedReason : kGoneReason, now, now, effects);
   }
-  if (absl::IsFailedPrecondition(answer.failure) && !answer.not_sent) {
-    return Lose(std::string(answer.failure.message()), now, now, effects);
+  if (absl::IsFailedPrecondition(failed->why) && !failed->not_sent) {
+    return Lose(std::string(failed->why.message()), now, now, effects);
   }
-  if (answer.may_have_executed) {
+  if (may_have_executed) {
     grant.server_expires = std::max(grant.server_expires, now + send.lease);
   }
   if (extension) return;
@@ -152,7 +156,7 @@ void LockMachine::OnRenewal(const Send& send, const Answer& answer, base::Instan
       now + Spread(std::min(kFirstBackoff, grant.terms.lease / 10),
                    std::min(kLongestBackoff, grant.terms.lease / 10), grant.failures++, grant.id);
   if (grant.again) grant.renew_due = now;
-  grant.last_failure = base::Unshared(answer.failure);
+  grant.last_failure = base::Unshared(failed->why);
   if (joined()) LetJoin(now, effects);
   if (!TellsOfRenewals()) return;
   ++tally_.renewals_failed;
@@ -161,16 +165,16 @@ void LockMachine::OnRenewal(const Send& send, const Answer& answer, base::Instan
   effects.notices.push_back({.kind = Notice::Kind::kAtRisk,
                              .token = grant.holds.front().token,
                              .remaining = grant.deadline - now,
-                             .why = base::Unshared(answer.failure)});
+                             .why = base::Unshared(failed->why)});
 }
 
 // The server's answer tells what is so now.
 void LockMachine::OnForced(GrantId grant, base::Instant now) {
-  if (grant_ && grant_->id == grant) {
+  if (Has(grant)) {
     grant_->forced = true;
     RenewNow(now);
   }
-  if (pursuit_ && pursuit_->bid.grant == grant) AskNow(now);
+  Bidder::OnForced(grant, now);
 }
 
 void LockMachine::RenewNow(base::Instant now) {

@@ -1,23 +1,14 @@
 // The server's word that the lock is ours: by the answer to a bid, or by message.
 #include <algorithm>
 #include <limits>
+#include <variant>
 
 #include "src/engine/machine/lock_machine.h"
 #include "src/engine/machine/timing.h"
 
 namespace redlatch::engine {
 
-bool LockMachine::OnGrant(const NewGrant& news, base::Instant now, Effects& effects) {
-  if (news.grant == missed_) missed_ = 0;  // it was only slower than the server's answer
-  if (!pursuit_ || pursuit_->bid.grant != news.grant) {
-    return (grant_ && grant_->id == news.grant) || debts_.Has(news.grant);
-  }
-  misses_ = 0;
-  server_.Heard(now);
-  if (!config_.sharing.holds) {
-    LetThrough(now, effects);
-    return true;
-  }
+void LockMachine::OnGrantMessage(const NewGrant& news, base::Instant now, Effects& effects) {
   // An attempt that is too old to be remembered: its deadline has passed, whatever the clock says.
   base::Instant asked = base::Instant::FromNanos(std::numeric_limits<int64_t>::min());
   for (const Attempt& attempt : pursuit_->attempts) {
@@ -27,28 +18,13 @@ bool LockMachine::OnGrant(const NewGrant& news, base::Instant now, Effects& effe
   const bool claim = news.claim < terms.lease;
   const base::Instant deadline = asked + (news.claim - DriftMargin(news.claim));
   if (deadline < now + Scaled(news.claim, 1, 4) || (claim && (terms.manual || terms.whole))) {
-    ConfirmFirst(now, effects);
-  } else {
-    Granted(news, {.lease = news.claim, .asked = asked, .claim = claim}, now, effects);
+    return ConfirmFirst(now, effects);
   }
-  return true;
+  OnGranted(news, {.lease = news.claim, .asked = asked, .claim = claim}, now, effects);
 }
 
-// There is nothing to hold: all who wait may go on.
-void LockMachine::LetThrough(base::Instant now, Effects& effects) {
-  pursuit_.reset();
-  while (Waiter* const waiter = queue_.head()) {
-    queue_.Remove(*waiter);
-    waiter->state = Waiter::State::kGranted;
-    ++tally_.opened;
-    if (config_.counts) tally_.waited.Add(waiter->began, now);
-    if (Rouse(*waiter)) effects.through.push_back(waiter);
-  }
-}
-
-void LockMachine::Granted(const NewGrant& news, const Basis& basis, base::Instant now,
-                          Effects& effects) {
-  if (!config_.sharing.holds) return LetThrough(now, effects);
+void LockMachine::OnGranted(const NewGrant& news, const Basis& basis, base::Instant now,
+                            Effects& effects) {
   Pursuit& pursuit = *pursuit_;
   const base::Instant deadline = basis.asked + (basis.lease - DriftMargin(basis.lease));
   if (deadline <= now) {  // too late to be used; asking again gives the grant its lease anew
@@ -91,14 +67,29 @@ void LockMachine::Granted(const NewGrant& news, const Basis& basis, base::Instan
   RefuseImpatient(effects);
 }
 
-// A grant that is not enough to work under: the server is asked for the lease before a thread gets
-// it. It answers with the token of the present grant, which need not be this one. The head's thread
-// asks, if it is there.
-void LockMachine::ConfirmFirst(base::Instant now, Effects& effects) {
-  pursuit_->claimed = true;
-  pursuit_->queued = true;
-  AskNow(now);
-  if (Waiter* const head = queue_.head()) Wake(*head, effects);
+// The answer to a bid that a message has granted meanwhile.
+bool LockMachine::OnLateAnswer(const Bade& bade, const Answer& answer, base::Instant now,
+                               Effects& effects) {
+  if (!Has(bade.bid.grant)) return false;
+  Grant& grant = *grant_;
+  grant.in_flight = false;
+  if (const Failed* const failed = answer.failed()) {
+    grant.uncertain |= failed->may_have_executed;
+  } else if (const auto* const granted = std::get_if<BidGranted>(&answer.bid())) {
+    Prolong(bade.sent, granted->lease, now);
+    grant.asked = bade.sent;
+    grant.others = granted->others > 0;
+    if (grant.claimed && granted->lease >= grant.terms.lease) {
+      grant.claimed = false;
+      grant.renew_due = RenewDue(grant.terms, bade.sent);
+    }
+  } else if (std::holds_alternative<BidQueued>(answer.bid()) && bade.bid.attempt > grant.attempt) {
+    // Queued after a grant that echoes an earlier attempt: the grant was over by then.
+    // The release takes it from the queue.
+    Lose("the server no longer had it: its lease had expired there, or its release was forced", now,
+         now, effects);
+  }
+  return true;
 }
 
 }  // namespace redlatch::engine

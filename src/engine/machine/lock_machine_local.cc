@@ -6,18 +6,6 @@
 
 namespace redlatch::engine {
 
-void LockMachine::Wake(Waiter& waiter, Effects& effects) {
-  if (Rouse(waiter)) effects.wakes.push_back(&waiter);
-}
-
-void LockMachine::Decide(Waiter& waiter, Waiter::State state, Effects& effects) {
-  waiter.state = state;
-  // What the server has answered since is no silence to be taken along.
-  if (state == Waiter::State::kElsewhere) waiter.silent_since = server_.Since(waiter.silent_since);
-  if (state != Waiter::State::kGranted) CountEnd(state);
-  Wake(waiter, effects);
-}
-
 void LockMachine::Acquire(Waiter& waiter, base::Instant now, Effects& effects) {
   Expire(now, effects);
   if (held()) {
@@ -46,11 +34,7 @@ void LockMachine::Acquire(Waiter& waiter, base::Instant now, Effects& effects) {
     // own.
     return Decide(waiter, Waiter::State::kElsewhere, effects);
   }
-  waiter.since = now;
-  queue_.Append(waiter);
-  Pursue(now);
-  // Whoever does not wait is not kept until a retry is due.
-  if (waiter.patience == Patience::kNone && pursuit_ && now < pursuit_->due) pursuit_->due = now;
+  Enqueue(waiter, now);
 }
 
 // A grant is there, and its threads share it.
@@ -153,6 +137,22 @@ void LockMachine::Poked(Waiter& waiter, base::Instant now, Effects& effects) {
   } else {
     Settle(0, FencingToken(), now, effects);
   }
+}
+
+// Whoever was to have it is gone.
+void LockMachine::OnGivenUp(base::Instant now, Effects& effects) {
+  Expire(now, effects);
+  if (grant_ && !held()) return Settle(0, FencingToken(), now, effects);
+  Pursue(now);
+}
+
+bool LockMachine::KnowsWhy(const Waiter& waiter) const {
+  return (grant_ && !joined()) || Bidder::KnowsWhy(waiter);
+}
+
+base::Instant LockMachine::AskedAt(const Waiter& waiter) const {
+  if (!grant_) return Bidder::AskedAt(waiter);
+  return joined() ? waiter.since : base::Instant::Infinite();  // whether it may join
 }
 
 }  // namespace redlatch::engine

@@ -32,14 +32,14 @@ void Looks::AddAtOnce(base::Instant now, base::Instant then, Fresh fresh) {
 std::optional<Send> Looks::Next(base::Instant now) {
   if (none() || in_flight_ || now < due_) return std::nullopt;
   in_flight_ = true;
-  return Send{.operation = Operation::kCancel, .grant = grant_, .sent = now};
+  return Send{.what = ToCancel(), .grant = grant_, .sent = now};
 }
 
 base::Instant Looks::due() const { return none() || in_flight_ ? base::Instant::Infinite() : due_; }
 
 bool Looks::OnAnswer(const Send& send, const Answer& answer, base::Instant now, Fresh fresh) {
   if (none() || grant_ != send.grant) return false;
-  if (answer.kind == Answer::Kind::kFailed && ++failures_ < kMostFailures) {
+  if (answer.failed() != nullptr && ++failures_ < kMostFailures) {
     in_flight_ = false;
     due_ = now + Spread(kFirstBackoff, kLongestBackoff, failures_, grant_);
     return true;

@@ -2,7 +2,6 @@
 #define REDLATCH_SRC_ENGINE_MACHINE_REACHABILITY_H_
 
 #include <algorithm>
-#include <optional>
 
 #include "absl/status/status.h"
 #include "src/base/clock.h"
@@ -14,21 +13,21 @@ namespace redlatch::engine {
 class Reachability {
  public:
   // A bid went unanswered, and none has been answered since.
-  bool silent() const { return since_.has_value(); }
+  bool silent() const { return !since_.is_infinite(); }
   // REQUIRES: silent().
-  base::Instant since() const { return *since_; }
+  base::Instant since() const { return since_; }
   const absl::Status& why() const { return why_; }
 
   void Heard(base::Instant now) {
-    since_.reset();
+    since_ = base::Instant::Infinite();
     heard_at_ = now;
   }
   void Unheard(base::Instant since, const absl::Status& why) {
     why_ = base::Unshared(why);
-    if (!since_) since_ = since;
+    if (!silent()) since_ = since;
   }
   // Nobody wants to know.
-  void Forget() { since_.reset(); }
+  void Forget() { since_ = base::Instant::Infinite(); }
 
   // What a waiter met elsewhere: Infinite() where the server has answered here since.
   base::Instant Since(base::Instant met) const {
@@ -36,7 +35,7 @@ class Reachability {
   }
 
  private:
-  std::optional<base::Instant> since_;
+  base::Instant since_ = base::Instant::Infinite();
   base::Instant heard_at_;  // when the server last answered
   absl::Status why_;
 };

@@ -3,6 +3,9 @@
 #define REDLATCH_SRC_ENGINE_MACHINE_SCRIPT_IO_H_
 
 #include <cstdint>
+#include <optional>
+#include <utility>
+#include <variant>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -18,8 +21,6 @@ using GrantId = uint64_t;
 // From one number to the next: all digits change, as the server's Lua hashes some of them only (see
 // docs/decisions/0017-numbers-whose-digits-all-change.md).
 inline constexpr GrantId kNumberStep = 7919;
-
-enum class Operation : uint8_t { kAcquire, kRenew, kRelease, kCancel };
 
 // How many have counted a latch down, and when the last of them did, in microseconds of the
 // server's clock. A waiter tells it back, so that a server that has not received all of them is
@@ -38,58 +39,101 @@ struct Bid {
   bool listen = false;  // be told whether messages reach this client
   uint32_t block = 1;   // tokens to reserve; never changes for a hold
   uint64_t ticket = 0;  // the place in the queue it once had
-  Told told = {};       // of a latch
+};
+
+// What a script is for: one alternative an operation.
+struct ToAcquire {
+  Bid bid;
+  Told told = {};  // of a latch
+};
+struct ToRenew {};
+struct ToRelease {
+  bool tombstone = false;  // an acquire is unanswered
+  uint64_t last_used = 0;  // tokens, to give back the rest
+  uint64_t last_reserved = 0;
+  std::optional<Bid> next = std::nullopt;  // made behind it
+};
+struct ToCancel {
+  bool tombstone = false;  // as of ToRelease
+  uint32_t block = 1;      // what it may have reserved
 };
 
 // A script to run. Deadlines of what it brings count from `sent`.
 struct Send {
-  Operation operation = Operation::kAcquire;
+  std::variant<ToAcquire, ToRenew, ToRelease, ToCancel> what;
   GrantId grant = 0;
+  absl::Duration lease = absl::ZeroDuration();  // the grant's; of ToRenew the new one
   base::Instant sent;
-  absl::Duration lease = absl::ZeroDuration();  // kRenew: the new one; else the hold's own
-  Bid bid;                                      // kAcquire; kRelease where bid.grant is not 0
-  bool tombstone = false;                       // kRelease, kCancel: an acquire is unanswered
-  uint64_t last_used = 0;                       // kRelease: tokens, to give back the rest
-  uint64_t last_reserved = 0;
-  uint32_t block = 1;          // kCancel: what it may have reserved
-  bool anew = false;           // over a new subscription, unless it is: the present one may be deaf
-  base::Instant missed_since;  // `anew`: when the wait began in which a message was missed
+  // It is run over a new subscription, unless that is new already: the present one may be deaf, as
+  // the wait that began then ended without a message.
+  std::optional<base::Instant> missed_since = std::nullopt;
+
+  bool leaves_tombstone() const {
+    if (const auto* cancel = std::get_if<ToCancel>(&what)) return cancel->tombstone;
+    const auto* const release = std::get_if<ToRelease>(&what);
+    return release != nullptr && release->tombstone;
+  }
+  // The bid that it makes; null: none.
+  Bid* bid() { return const_cast<Bid*>(std::as_const(*this).bid()); }
+  const Bid* bid() const {
+    if (const auto* acquire = std::get_if<ToAcquire>(&what)) return &acquire->bid;
+    const auto* const release = std::get_if<ToRelease>(&what);
+    return release != nullptr && release->next ? &*release->next : nullptr;
+  }
 };
 
 // What became of a bid.
-struct BidAnswer {
-  enum class Kind : uint8_t { kNone, kGranted, kQueued, kBusy, kGone };
-  Kind kind = Kind::kNone;
-  uint64_t token = 0;                           // kGranted: the first of the block
-  absl::Duration lease = absl::ZeroDuration();  // kGranted: what is left of it
-  int64_t others = 0;                           // kGranted: who wait; also of a shared kHeld
-  // kQueued: when what blocks could expire; negative: unknown, so ask now and then.
-  absl::Duration retry_after = absl::ZeroDuration();
-  int64_t position = 0;  // kQueued; 0: the head
-  uint64_t ticket = 0;   // kQueued
-  Told told = {};        // kQueued, at a latch
+struct BidGranted {
+  uint64_t token = 0;                           // the first of the block
+  absl::Duration lease = absl::ZeroDuration();  // what is left of it
+  int64_t others = 0;                           // who wait
 };
+struct BidQueued {
+  // When what blocks could expire; negative: unknown, so ask now and then.
+  absl::Duration retry_after = absl::ZeroDuration();
+  int64_t position = 0;  // 0: the head
+  uint64_t ticket = 0;
+  Told told = {};  // at a latch
+};
+struct BidBusy {};
+struct BidGone {};    // it was cancelled
+struct BidUnmade {};  // there was nothing to be released, so nothing was queued behind it
+using BidAnswer = std::variant<BidUnmade, BidGranted, BidQueued, BidBusy, BidGone>;
+
+// What became of a script.
+struct Failed {
+  absl::Status why;
+  bool may_have_executed = false;
+  bool not_sent = false;  // no connection, or a server that refused it: it said nothing to this
+};
+struct StillHeld {
+  int64_t others = 0;  // who wait, of a grant that is shared
+};
+struct Freed {
+  BidAnswer next = {};
+};
+struct NotHeld {};  // of ToRenew, ToRelease
+struct Cancelled {};
 
 struct Answer {
-  enum class Kind : uint8_t {
-    kBid,       // of kAcquire: see `bid`
-    kHeld,      // of kRenew
-    kReleased,  // of kRelease; `bid` tells of what was re-queued
-    kNotHeld,   // of kRenew, kRelease
-    kCancelled,
-    kFailed,  // `failure`
-  };
-  Kind kind = Kind::kFailed;
-  BidAnswer bid;
+  std::variant<Failed, BidAnswer, StillHeld, Freed, NotHeld, Cancelled> what;
   // The lock was handed over by message: so long after, somebody looks whether it was taken. 0: no.
   absl::Duration look = absl::ZeroDuration();
   // That after a look of a millisecond: of what the present script handed over. 0: nothing.
   absl::Duration look_later = absl::ZeroDuration();
   bool deaf = false;    // the server has no subscription of this client
   bool missed = false;  // the hold was granted, or left the queue, and this client was not told
-  absl::Status failure;
-  bool may_have_executed = false;
-  bool not_sent = false;  // no connection, or a server that refused it: it said nothing to this
+
+  // Null: it did not fail.
+  const Failed* failed() const { return std::get_if<Failed>(&what); }
+  // What became of the bid, where one was made.
+  const BidAnswer& bid() const {
+    static constexpr BidAnswer kUnmade;
+    if (const auto* const bid = std::get_if<BidAnswer>(&what)) return *bid;
+    const auto* const freed = std::get_if<Freed>(&what);
+    return freed != nullptr ? freed->next : kUnmade;
+  }
+  bool unreachable() const { return failed() != nullptr && absl::IsUnavailable(failed()->why); }
 };
 
 // The message by which a lock is handed over.

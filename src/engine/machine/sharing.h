@@ -8,7 +8,7 @@ struct Sharing {
   bool passes_on = false;  // a grant goes from one thread to the next, each with a token of its own
   bool joins = false;      // they share a grant, each by a hold of its own
   bool counts = false;     // each acquisition is a grant of its own, at a machine of its own
-  bool holds = true;       // false: nothing is held, and all who wait are let through at once
+  bool holds = true;       // false: there are none, as of a latch
 
   friend bool operator==(const Sharing&, const Sharing&) = default;
 };

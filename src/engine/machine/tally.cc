@@ -2,6 +2,25 @@
 
 namespace redlatch::engine {
 
+void Tally::CountEnd(Waiter::State state) {
+  switch (state) {
+    case Waiter::State::kBusy:
+      ++busy;
+      return;
+    case Waiter::State::kStopped:
+      ++cancelled;
+      return;
+    case Waiter::State::kDeadlock:
+    case Waiter::State::kFailed:
+      ++failed;
+      return;
+    case Waiter::State::kGranted:    // GiveTo() counts it, or it was reentry
+    case Waiter::State::kElsewhere:  // its call goes on
+    case Waiter::State::kWaiting:
+      return;
+  }
+}
+
 void Tally::AddTo(LockStats& stats, uint64_t releases_failed) const {
   LockStats counted;
   waited.AddTo(counted.waited);

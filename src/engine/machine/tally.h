@@ -11,6 +11,7 @@
 
 #include "redlatch/stats.h"
 #include "src/base/clock.h"
+#include "src/engine/machine/waiter.h"
 
 namespace redlatch::engine {
 
@@ -64,6 +65,8 @@ struct Tally {
   uint64_t renewals_failed = 0;
   uint64_t misused = 0;
 
+  // A call ended so.
+  void CountEnd(Waiter::State state);
   // Counts come to what they mean, and are added. What is being released counts as released.
   void AddTo(LockStats& stats, uint64_t releases_failed) const;
 };

@@ -3,13 +3,34 @@
 #include <errno.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 
 namespace redlatch::engine {
+namespace {
+
+constexpr size_t kLongestPart = 255;
+
+// On one line, with no control characters, and not cut within a character.
+std::string Tidy(std::string_view text) {
+  size_t size = std::min(text.size(), kLongestPart);
+  while (size > 0 && size < text.size() &&
+         (static_cast<unsigned char>(text[size]) & 0xC0U) == 0x80U) {
+    --size;
+  }
+  std::string tidy(text.substr(0, size));
+  const auto control = [](char c) { return (c >= 0 && c < ' ') || c == 0x7F; };
+  std::replace_if(tidy.begin(), tidy.end(), control, '?');
+  return tidy;
+}
+
+}  // namespace
 
 std::string DescriptionKey(std::string_view client) {
   return absl::StrCat(std::string(kDescriptionKeyPrefix), std::string(client));
@@ -30,6 +51,27 @@ LockInfo::Process ThisProcess(std::string_view program) {
   if (gethostname(host.data(), host.size() - 1) == 0) process.host = host.data();
   process.pid = getpid();
   process.program = program.empty() ? program_invocation_short_name : program;
+  return process;
+}
+
+std::string WriteDescription(const LockInfo::Process& process, absl::Time since) {
+  std::string host = Tidy(process.host);
+  std::replace(host.begin(), host.end(), ' ', '_');
+  return absl::StrCat(process.pid, " ", absl::ToUnixMicros(since), " ", host, " ",
+                      Tidy(process.program));
+}
+
+std::optional<LockInfo::Process> ReadDescription(std::string_view text) {
+  const std::vector<std::string> words =
+      absl::StrSplit(absl::string_view(text.data(), text.size()), absl::MaxSplits(' ', 3));
+  LockInfo::Process process;
+  int64_t since = 0;
+  if (words.size() < 4 || !absl::SimpleAtoi(words[0], &process.pid) || process.pid <= 0 ||
+      !absl::SimpleAtoi(words[1], &since)) {
+    return std::nullopt;
+  }
+  process.host = words[2];
+  process.program = words[3];
   return process;
 }
 
@@ -66,8 +108,8 @@ void AddProcesses(redis::Deployment& deployment, base::Instant deadline, LockInf
 }
 
 Farewell::Farewell(redis::Deployment& deployment, std::string_view client)
-    : deployment_(deployment), key_(DescriptionKey(client)) {}
+    : deployment_(deployment), key_(DescriptionKey(client)), command_({"DEL", key_}) {}
 
-Farewell::~Farewell() { deployment_.Send(key_, {"DEL", key_}).IgnoreError(); }
+Farewell::~Farewell() { deployment_.Send(key_, command_).IgnoreError(); }
 
 }  // namespace redlatch::engine

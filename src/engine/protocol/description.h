@@ -60,6 +60,7 @@ class Farewell {
  private:
   redis::Deployment& deployment_;
   const std::string key_;
+  const redis::Command command_;
 };
 
 }  // namespace redlatch::engine

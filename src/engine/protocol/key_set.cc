@@ -6,6 +6,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "src/engine/protocol/kinds.h"
 
 namespace redlatch::engine {
 namespace {
@@ -16,7 +17,6 @@ constexpr std::string_view kOwn = "redlatch:";
 constexpr std::string_view kVersioned = "redlatch:2";     // the version of the protocol
 constexpr std::string_view kUnversioned = "redlatch:rw";  // readers
 constexpr std::string_view kReadersPart = "readers";
-constexpr std::string_view kUsers = "x.";  // before all that a user's class names
 
 std::string Quoted(std::string_view text) {
   return absl::StrCat("\"", absl::CHexEscape(std::string(text)), "\"");
@@ -34,14 +34,20 @@ absl::Status CheckUsersPart(std::string_view what, std::string_view text) {
   return absl::OkStatus();
 }
 
-}  // namespace
-
+// Whether a cluster hashes a part of the key alone: what stands between its first { and the next },
+// if that is not empty.
 bool HasTag(std::string_view key) {
   const size_t open = key.find('{');
   if (open == std::string_view::npos) return false;
   const size_t close = key.find('}', open);
   return close != std::string_view::npos && close > open + 1;
 }
+
+// What stands between the version and the main key: a hash tag's beginning, unless the main key has
+// a tag of its own.
+std::string_view Opening(std::string_view main) { return HasTag(main) ? ".tag:" : ":{"; }
+
+}  // namespace
 
 KeyNames::KeyNames(std::string_view kind, std::vector<std::string> extra_keys)
     : queue(std::string(kind) + ".queue"),
@@ -62,9 +68,9 @@ absl::StatusOr<KeyNames> UsersKeyNames(std::string_view kind,
           " could be that of a queue of redlatch's own; choose one that does not end in .queue or "
           ".waiters and has no .gone. in it"));
     }
-    suffixes.push_back(std::string(kUsers).append(extra));
+    suffixes.push_back(std::string(kinds::kUsers).append(extra));
   }
-  return KeyNames(std::string(kUsers).append(kind), std::move(suffixes));
+  return KeyNames(std::string(kinds::kUsers).append(kind), std::move(suffixes));
 }
 
 absl::Status CheckMainKey(std::string_view main) {
@@ -106,6 +112,27 @@ std::string AuxiliaryKey(std::string_view main, std::string_view suffix) {
   return key;
 }
 
+std::optional<KeyParts> ReadAuxiliaryKey(std::string_view key) {
+  // redlatch:<version>:{<main>}:<suffix>, or redlatch:<version>.tag:<main>:<suffix>
+  const size_t field = key.starts_with(kOwn) ? key.find(':', kOwn.size()) : std::string_view::npos;
+  const size_t last = key.rfind(':');
+  if (field == std::string_view::npos || field == last) return std::nullopt;
+  KeyParts parts = {key.substr(field + 1, last - field - 1), key.substr(last + 1)};
+  if (!key.substr(0, field).ends_with(".tag")) {
+    if (parts.main.size() < 2) return std::nullopt;
+    parts.main = parts.main.substr(1, parts.main.size() - 2);
+  }
+  if (parts.suffix == kReadersPart) parts.suffix = kinds::kReadersSuffix;
+  const bool made_so =
+      CheckMainKey(parts.main).ok() && AuxiliaryKey(parts.main, parts.suffix) == key;
+  return made_so ? std::optional(parts) : std::nullopt;
+}
+
+std::array<std::string, 2> KeyBeginnings(std::string_view prefix) {
+  const std::string stem = std::string(Opening(prefix)).append(prefix);
+  return {std::string(kVersioned).append(stem), std::string(kUnversioned).append(stem)};
+}
+
 absl::StatusOr<KeySet> KeySet::Make(std::string_view prefix, std::string_view name) {
   const std::string main = std::string(prefix).append(name);
   if (absl::Status bad = CheckMainKey(name.empty() ? name : main); !bad.ok()) return bad;
@@ -115,15 +142,16 @@ absl::StatusOr<KeySet> KeySet::Make(std::string_view prefix, std::string_view na
 KeySet::KeySet(std::string_view main, size_t prefix_size)
     : main_size_(static_cast<uint32_t>(main.size())),
       prefix_size_(static_cast<uint32_t>(prefix_size)) {
-  const bool tagged = HasTag(main);
+  const std::string_view opening = Opening(main);
   text_.reserve(2 * main.size() + kVersioned.size() + 6);
-  text_.append(main).append(kVersioned).append(tagged ? ".tag:" : ":{");
-  text_.append(main).append(tagged ? ":" : "}:");
+  text_.append(main).append(kVersioned).append(opening);
+  text_.append(main).append(opening.ends_with('{') ? "}:" : ":");
 }
 
 std::array<std::string_view, 3> KeySet::Parts(std::string_view suffix) const {
   const std::string_view stem = std::string_view(text_).substr(main_size_);
-  if (suffix == kReadersSuffix) return {kUnversioned, stem.substr(kVersioned.size()), kReadersPart};
+  if (suffix == kinds::kReadersSuffix)
+    return {kUnversioned, stem.substr(kVersioned.size()), kReadersPart};
   return {stem, suffix, ""};
 }
 

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,10 +14,6 @@
 #include "absl/status/statusor.h"
 
 namespace redlatch::engine {
-
-// Whether a cluster hashes a part of the key alone: what stands between its first { and the next },
-// if that is not empty.
-bool HasTag(std::string_view key);
 
 // The suffixes of a class of locks. No two classes share one but `fence`.
 struct KeyNames {
@@ -37,10 +34,6 @@ inline constexpr std::string_view kFenceSuffix = "fence";
 // an extra key cannot be part of a key.
 absl::StatusOr<KeyNames> UsersKeyNames(std::string_view kind,
                                        const std::vector<std::string>& extras);
-
-// The zset of readers has a suffix like the others', but no version in its key: writers of every
-// version obey it.
-inline constexpr std::string_view kReadersSuffix = "rw.readers";
 
 // kInvalidArgument if a lock cannot have this main key, its key_prefix and name.
 absl::Status CheckMainKey(std::string_view main);
@@ -72,6 +65,16 @@ class KeySet {
 
 // One other key of the lock with that main key, in the same cluster slot.
 std::string AuxiliaryKey(std::string_view main, std::string_view suffix);
+
+// What AuxiliaryKey() makes a key of; nothing if it does not make this one.
+struct KeyParts {
+  std::string_view main;  // within the key
+  std::string_view suffix;
+};
+std::optional<KeyParts> ReadAuxiliaryKey(std::string_view key);
+
+// What all keys but the main key begin with, of the locks whose main keys begin with `prefix`.
+std::array<std::string, 2> KeyBeginnings(std::string_view prefix);
 
 }  // namespace redlatch::engine
 

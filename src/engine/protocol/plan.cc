@@ -1,15 +1,53 @@
 #include "src/engine/protocol/plan.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "lua/pieces.h"
 #include "src/base/sha1.h"
-#include "src/engine/protocol/assemble.h"
 
 namespace redlatch::engine {
 namespace {
 
+constexpr std::string_view kInclude = "-- include: ";
+
 bool SameScript(const LuaScript& a, const LuaScript& b) {
   return a.body.data() == b.body.data() || a.body == b.body;
+}
+
+const lua::Piece* Find(std::string_view name) {
+  for (const lua::Piece& piece : lua::kPieces) {
+    if (piece.name == name) return &piece;
+  }
+  return nullptr;
+}
+
+// Pieces do not include one another in a circle: the build has seen to that.
+absl::Status Append(std::string_view text, std::vector<std::string_view>& included,
+                    std::string& assembled) {
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size() - 1) + 1;
+    const std::string_view line = text.substr(0, end);
+    text.remove_prefix(end);
+    if (!line.starts_with(kInclude)) {
+      assembled.append(line);
+      continue;
+    }
+    std::string_view name = line.substr(kInclude.size());
+    name = name.substr(0, name.find_last_not_of(" \r\n") + 1);
+    const lua::Piece* const piece = Find(name);
+    if (piece == nullptr) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("a script includes \"", std::string(name),
+                       "\", and redlatch has no such piece; they are the files of its lua/"));
+    }
+    if (std::find(included.begin(), included.end(), piece->name) != included.end()) continue;
+    included.push_back(piece->name);
+    if (absl::Status status = Append(piece->text, included, assembled); !status.ok()) return status;
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -22,6 +60,13 @@ bool Plan::SameAs(const Plan& other) const {
          SameScript(told.renew, other.scripts.renew) &&
          SameScript(told.cancel, other.scripts.cancel) && keys == other.keys &&
          extra_args == other.extra_args;
+}
+
+absl::StatusOr<std::string> Assemble(std::string_view script) {
+  std::vector<std::string_view> included;
+  std::string assembled;
+  if (absl::Status status = Append(script, included, assembled); !status.ok()) return status;
+  return assembled;
 }
 
 absl::StatusOr<Plan> Complete(Plan plan) {

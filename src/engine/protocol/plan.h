@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "redlatch/lua_script.h"
 #include "src/engine/machine/sharing.h"
 #include "src/engine/protocol/key_set.h"
@@ -27,6 +28,11 @@ struct Plan {
   // Of a plan that is complete: whether the class of `other`, which need not be, is the same.
   bool SameAs(const Plan& other) const;
 };
+
+// A user's script with each line `-- include: <piece>` replaced by that piece of redlatch's own
+// (lua/README.md), the first time it is asked for, as the build does with redlatch's scripts.
+// kInvalidArgument for a piece that there is not.
+absl::StatusOr<std::string> Assemble(std::string_view script);
 
 // Assembles a user's own scripts, and fills in the SHA-1s that are missing.
 absl::StatusOr<Plan> Complete(Plan plan);

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "absl/container/inlined_vector.h"
@@ -15,7 +16,7 @@
 #include "src/base/short_text.h"
 #include "src/engine/machine/script_io.h"
 #include "src/engine/protocol/plan.h"
-#include "src/redis/link/scripts.h"
+#include "src/redis/link/script_call.h"
 #include "src/redis/wire/reply.h"
 
 namespace redlatch::engine {
@@ -51,10 +52,14 @@ class Request {
   redis::ScriptCall call();
 
  private:
+  void Ask(const Subject& subject, const Send& send, const ToAcquire& what);
+  void Ask(const Subject& subject, const Send& send, const ToRenew& what);
+  void Ask(const Subject& subject, const Send& send, const ToRelease& what);
+  void Ask(const Subject& subject, const Send& send, const ToCancel& what);
   void Keys(const Subject& subject);
   void Gone(const Subject& subject, GrantId grant);
   void ExtraKeys(const Subject& subject);
-  void Bid(const Subject& subject, const engine::Bid& bid);
+  void Bid(const Subject& subject, const engine::Bid& bid, const Told& told = {});
   void Begin() { starts_.push_back(text_.size()); }
   // To the word that is begun.
   template <class... Pieces>

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <charconv>
 #include <limits>
+#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "src/engine/protocol/wire.h"
@@ -33,20 +34,23 @@ std::string_view TakeWord(std::string_view& text) {
 }
 
 bool ReadBid(std::string_view& text, BidAnswer& bid) {
-  using Kind = BidAnswer::Kind;
   const std::string_view word = TakeWord(text);
   if (word == "granted") {
-    bid.kind = Kind::kGranted;
-    return ReadNumber(TakeWord(text), bid.token) && ReadMillis(TakeWord(text), bid.lease) &&
-           ReadNumber(TakeWord(text), bid.others);
+    auto& granted = bid.emplace<BidGranted>();
+    return ReadNumber(TakeWord(text), granted.token) && ReadMillis(TakeWord(text), granted.lease) &&
+           ReadNumber(TakeWord(text), granted.others);
   }
   if (word == "queued") {
-    bid.kind = Kind::kQueued;
-    return ReadMillis(TakeWord(text), bid.retry_after) &&
-           ReadNumber(TakeWord(text), bid.position) && ReadNumber(TakeWord(text), bid.ticket);
+    auto& queued = bid.emplace<BidQueued>();
+    return ReadMillis(TakeWord(text), queued.retry_after) &&
+           ReadNumber(TakeWord(text), queued.position) && ReadNumber(TakeWord(text), queued.ticket);
   }
-  bid.kind = word == "busy" ? Kind::kBusy : Kind::kGone;
-  return word == "busy" || word == "gone";
+  if (word == "busy") {
+    bid = BidBusy();
+    return true;
+  }
+  bid = BidGone();
+  return word == "gone";
 }
 
 bool ReadTold(std::string_view& text, Told& told) {
@@ -61,36 +65,50 @@ bool ReadNotes(std::string_view text, Answer& answer) {
       absl::Duration& look = answer.look > absl::ZeroDuration() ? answer.look_later : answer.look;
       if (!ReadMillis(TakeWord(text), look)) return false;
     }
-    if (word == "told" && !ReadTold(text, answer.bid.told)) return false;
+    if (word == "told") {
+      Told told;
+      if (!ReadTold(text, told)) return false;
+      auto* const bid = std::get_if<BidAnswer>(&answer.what);
+      auto* const queued = bid != nullptr ? std::get_if<BidQueued>(bid) : nullptr;
+      if (queued != nullptr) queued->told = told;
+    }
     answer.deaf |= word == "deaf";
     answer.missed |= word == "missed";
   }
   return true;
 }
 
-bool ReadText(Operation operation, std::string_view text, Answer& answer) {
-  if (operation == Operation::kAcquire) {
-    answer.kind = Answer::Kind::kBid;
-    return ReadBid(text, answer.bid) && ReadNotes(text, answer);
-  }
+// What a script says, by what it is for; then come the notes.
+bool ReadWords(const ToAcquire&, std::string_view& text, Answer& answer) {
+  return ReadBid(text, answer.what.emplace<BidAnswer>());
+}
+
+bool ReadWords(const ToCancel&, std::string_view& text, Answer& answer) {
   const std::string_view word = TakeWord(text);
-  if (operation == Operation::kCancel) {
-    answer.kind = Answer::Kind::kCancelled;
-    return (word == "left" || word == "passed_on" || word == "unknown") && ReadNotes(text, answer);
-  }
+  answer.what = Cancelled();
+  return word == "left" || word == "passed_on" || word == "unknown";
+}
+
+bool ReadWords(const ToRenew&, std::string_view& text, Answer& answer) {
+  const std::string_view word = TakeWord(text);
   if (word == "not_held") {
-    answer.kind = Answer::Kind::kNotHeld;
-    return ReadNotes(text, answer);
+    answer.what = NotHeld();
+    return true;
   }
-  if (operation == Operation::kRenew) {
-    answer.kind = Answer::Kind::kHeld;
-    return word == "held" && (text.empty() || ReadNumber(TakeWord(text), answer.bid.others)) &&
-           ReadNotes(text, answer);
+  auto& held = answer.what.emplace<StillHeld>();
+  return word == "held" && (text.empty() || ReadNumber(TakeWord(text), held.others));
+}
+
+bool ReadWords(const ToRelease&, std::string_view& text, Answer& answer) {
+  const std::string_view word = TakeWord(text);
+  if (word == "not_held") {
+    answer.what = NotHeld();
+    return true;
   }
-  answer.kind = Answer::Kind::kReleased;
+  auto& freed = answer.what.emplace<Freed>();
   if (word != "released") return false;
   const bool bid = !text.empty() && !text.starts_with("look ");
-  return (!bid || ReadBid(text, answer.bid)) && ReadNotes(text, answer);
+  return !bid || ReadBid(text, freed.next);
 }
 
 bool TakeHold(const Identity& identity, std::string_view& text, GrantId& grant) {
@@ -139,16 +157,18 @@ bool ReadParty(const Reply& reply, bool holder, LockInfo::Party& party) {
 Answer ReadAnswer(const Send& send, const absl::StatusOr<Reply>& reply) {
   Answer answer;
   if (!reply.ok()) {
-    answer.failure = reply.status();
-    answer.may_have_executed = redis::MayHaveExecuted(reply.status());
-    answer.not_sent = redis::NotSent(reply.status());
+    answer.what = Failed{.why = reply.status(),
+                         .may_have_executed = redis::MayHaveExecuted(reply.status()),
+                         .not_sent = redis::NotSent(reply.status())};
     return answer;
   }
-  if (ReadText(send.operation, reply->text, answer)) return answer;
+  std::string_view text = reply->text;
+  const auto read = [&](const auto& what) { return ReadWords(what, text, answer); };
+  if (std::visit(read, send.what) && ReadNotes(text, answer)) return answer;
   answer = {};
-  answer.failure = absl::InternalError(
-      absl::StrCat("a script's reply violates its contract: ", reply->DebugString()));
-  answer.may_have_executed = true;
+  answer.what = Failed{.why = absl::InternalError(absl::StrCat(
+                           "a script's reply violates its contract: ", reply->DebugString())),
+                       .may_have_executed = true};
   return answer;
 }
 

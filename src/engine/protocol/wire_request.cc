@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -18,20 +19,6 @@ int64_t Millis(absl::Duration value) {
 
 // An owner that is not the client itself.
 bool IsExplicit(const Subject& subject) { return subject.owner != subject.identity.client; }
-
-const LuaScript& ScriptFor(const LockScripts& scripts, Operation operation) {
-  switch (operation) {
-    case Operation::kAcquire:
-      return scripts.acquire;
-    case Operation::kRenew:
-      return scripts.renew;
-    case Operation::kRelease:
-      return scripts.release;
-    case Operation::kCancel:
-      return scripts.cancel;
-  }
-  return scripts.acquire;
-}
 
 }  // namespace
 
@@ -93,7 +80,7 @@ void Request::ExtraKeys(const Subject& subject) {
   key_count_ = starts_.size();
 }
 
-void Request::Bid(const Subject& subject, const engine::Bid& bid) {
+void Request::Bid(const Subject& subject, const engine::Bid& bid, const Told& told) {
   PutHold(subject, bid.grant);
   PutMillis(bid.terms.lease);
   Begin();
@@ -106,9 +93,9 @@ void Request::Bid(const Subject& subject, const engine::Bid& bid) {
   const bool more = !subject.plan.extra_args.empty() || bid.terms.args != nullptr;
   if (counted || IsExplicit(subject) || more) Put(subject.owner);
   if (counted) PutNumber(bid.terms.capacity);
-  if (bid.told.counts > 0) {
+  if (told.counts > 0) {
     Begin();
-    Add(bid.told.counts, " ", bid.told.last);
+    Add(told.counts, " ", told.last);
   }
   for (const std::string& arg : subject.plan.extra_args) Put(arg);
   if (bid.terms.args != nullptr) {
@@ -116,37 +103,49 @@ void Request::Bid(const Subject& subject, const engine::Bid& bid) {
   }
 }
 
-Request::Request(const Subject& subject, const Send& send)
-    : script_(&ScriptFor(subject.plan.scripts, send.operation)) {
-  const Operation operation = send.operation;
-  const bool again = operation == Operation::kRelease && send.bid.grant != 0;
-  const int64_t gone_ms = send.tombstone ? Millis(send.lease) : 0;
-  const bool plain = operation == Operation::kRelease && !again && gone_ms == 0 &&
-                     send.last_used == send.last_reserved &&
-                     (subject.plan.sharing.joins || !IsExplicit(subject));
+Request::Request(const Subject& subject, const Send& send) {
   Keys(subject);
-  if (operation != Operation::kRenew && !plain) Gone(subject, send.grant);
-  if (operation == Operation::kRelease && !plain)
-    Gone(subject, again ? send.bid.grant : send.grant);
-  ExtraKeys(subject);
-  key_count_ = starts_.size();
+  std::visit([&](const auto& what) { Ask(subject, send, what); }, send.what);
+}
 
-  if (operation == Operation::kAcquire) {
-    Bid(subject, send.bid);
-    return;
-  }
+void Request::Ask(const Subject& subject, const Send& send, const ToAcquire& what) {
+  script_ = &subject.plan.scripts.acquire;
+  Gone(subject, send.grant);
+  ExtraKeys(subject);
+  Bid(subject, what.bid, what.told);
+}
+
+void Request::Ask(const Subject& subject, const Send& send, const ToRenew&) {
+  script_ = &subject.plan.scripts.renew;
+  ExtraKeys(subject);
   PutHold(subject, send.grant);
-  if (operation == Operation::kRenew) {
-    PutMillis(send.lease);
-  } else if (operation == Operation::kCancel) {
-    PutNumber(gone_ms);
-    PutNumber(send.block);
-  } else if (!plain) {
-    Begin();
-    Add(send.last_used, " ", send.last_reserved, " ", gone_ms);
-    Put(subject.owner);
-    if (again) Bid(subject, send.bid);
+  PutMillis(send.lease);
+}
+
+void Request::Ask(const Subject& subject, const Send& send, const ToRelease& what) {
+  script_ = &subject.plan.scripts.release;
+  const bool plain = !what.next && !what.tombstone && what.last_used == what.last_reserved &&
+                     (subject.plan.sharing.joins || !IsExplicit(subject));
+  if (!plain) {
+    Gone(subject, send.grant);
+    Gone(subject, what.next ? what.next->grant : send.grant);
   }
+  ExtraKeys(subject);
+  PutHold(subject, send.grant);
+  if (plain) return;
+  Begin();
+  Add(what.last_used, " ", what.last_reserved, " ", what.tombstone ? Millis(send.lease) : 0);
+  Put(subject.owner);
+  if (what.next) Bid(subject, *what.next);
+}
+
+void Request::Ask(const Subject& subject, const Send& send, const ToCancel& what) {
+  script_ = &subject.plan.scripts.cancel;
+  Gone(subject, send.grant);
+  ExtraKeys(subject);
+  PutHold(subject, send.grant);
+  PutNumber(what.tombstone ? Millis(send.lease) : 0);
+  PutNumber(what.block);
 }
 
 Request::Request(const Subject& subject, const LuaScript& script,

@@ -24,7 +24,7 @@ class ThreadWaker final : public Waker {
 absl::StatusOr<Held> LockSession::Acquire(const Want& want, Silence* met) {
   if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
   if (absl::Status bad = CheckLease(want.terms.lease); !bad.ok()) return About(bad);
-  const base::Instant began = want.since.value_or(base::Now());
+  const base::Instant began = want.since ? *want.since : base::Now();
   ThreadWaker waker;
   Acquisition acquisition({.thread = ThreadNumber(),
                            .object = want.object,
@@ -62,7 +62,7 @@ absl::StatusOr<Held> LockSession::Acquire(const Want& want, Silence* met) {
 absl::StatusOr<Held> LockSession::Result(Waiter& waiter, absl::Duration wait) const {
   switch (waiter.state) {
     case Waiter::State::kGranted:
-      while (base::Now() < waiter.not_before) {
+      while (waiter.began < waiter.not_before && base::Now() < waiter.not_before) {
       }
       return Held{.hold = waiter.hold, .token = waiter.token, .view = std::move(waiter.view)};
     case Waiter::State::kBusy:
@@ -91,7 +91,7 @@ bool LockSession::Listen(Acquisition& acquisition, const Want& want) {
   absl::Status deaf = deployment.Listen(key, now + acquisition.ListenPatience(now), want.stop);
   if (deaf.ok()) return true;
   const base::MutexLock lock(entry_.mu);
-  return acquisition.GoOnDeaf(std::move(deaf), now, entry_.machine);
+  return acquisition.GoOnDeaf(std::move(deaf), now, *entry_.machine);
 }
 
 void LockSession::Compete(Acquisition& acquisition, ThreadWaker& waker, const Want& want) {
@@ -112,7 +112,7 @@ void LockSession::Compete(Acquisition& acquisition, ThreadWaker& waker, const Wa
   while (true) {
     waker.parker.Arm();
     Acquisition::Next next;
-    core_->Feed(entry_, [&](LockMachine& machine, Effects& effects) {
+    core_->Feed(entry_, [&](Bidder& machine, Effects& effects) {
       const Acquisition::Event event{.answer = answer ? &*answer : nullptr,
                                      .stopped = want.stop.stop_requested(),
                                      .gone = want.gone != nullptr && *want.gone};

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <functional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -101,11 +100,13 @@ std::string Core::FreshId() {
 
 Answer Core::Run(Entry& entry, Send send, base::Instant deadline) {
   Prepare(entry, send);
-  send.bid.listen = send.bid.listen || deployment_->wants_to_know(entry.keys.main());
+  if (Bid* const bid = send.bid()) {
+    bid->listen = bid->listen || deployment_->wants_to_know(entry.keys.main());
+  }
   Request request(SubjectOf(entry), send);
   const auto wanted = [&] {
     const base::MutexLock lock(entry.mu);
-    return entry.machine.Wants(send);
+    return entry.machine->Wants(send);
   };
   const absl::StatusOr<redis::Reply> reply = deployment_->Run(request.call(), deadline, wanted);
   if (reply.ok()) round_trips_.Add(base::Now() - send.sent);
@@ -115,24 +116,28 @@ Answer Core::Run(Entry& entry, Send send, base::Instant deadline) {
 }
 
 void Core::Prepare(const Entry& entry, const Send& send) {
-  const bool heartbeat = send.operation == Operation::kAcquire && send.bid.attempt > 1;
-  if (!heartbeat && !send.anew) return;
-  deployment_->Doubt(entry.keys.main(), send.sent,
-                     send.anew ? std::optional(send.missed_since) : std::nullopt);
+  const Bid* const bid = send.bid();
+  const bool heartbeat = bid != nullptr && bid->attempt > 1;
+  if (!heartbeat && !send.missed_since) return;
+  deployment_->Doubt(entry.keys.main(), send.sent, send.missed_since);
+}
+
+void Core::TellLater(std::function<void(Observer&)> event) {
+  inside_->notifier.Post(Notifier::Urgency::kNotice,
+                         [observer = observer_, event = std::move(event)] {
+                           RunUsersCode("an Observer", [&] { event(*observer); });
+                         });
 }
 
 void Core::TellWhetherItHears(bool hears, std::string_view why) {
-  inside_->notifier.Post(Notifier::Urgency::kNotice,
-                         [hears, why = std::string(why), observer = observer_, server = server()] {
-                           RunUsersCode("an Observer", [&] {
-                             hears ? observer->OnHearsAgain(server) : observer->OnDeaf(server, why);
-                           });
-                         });
+  TellLater([hears, why = std::string(why), server = server()](Observer& observer) {
+    hears ? observer.OnHearsAgain(server) : observer.OnDeaf(server, why);
+  });
 }
 
 bool Core::OnGrant(Entry& entry, const NewGrant& news) {
   bool known = false;
-  Feed(entry, [&](LockMachine& machine, Effects& effects) {
+  Feed(entry, [&](Bidder& machine, Effects& effects) {
     known = machine.OnGrant(news, base::Now(), effects);
   });
   return known;
@@ -146,7 +151,7 @@ void Core::OnMessage(std::string_view text) {
   Entry* const its = machines.ReferTo(message->key, news.grant);
   if (message->kind != Message::Kind::kGrant) {
     if (its == nullptr) return;  // it is over
-    Feed(*its, [&](LockMachine& machine, Effects&) {
+    Feed(*its, [&](Bidder& machine, Effects&) {
       if (message->kind == Message::Kind::kTold) return machine.OnTold(message->told);
       machine.OnForced(news.grant, base::Now());
     });
@@ -162,7 +167,7 @@ void Core::OnMessage(std::string_view text) {
   machines.Visit(message->key, [&](Entry& entry) { known = known || OnGrant(entry, news); });
   machines.Visit(message->key, [&](Entry& entry) {
     if (std::exchange(known, true)) return;  // one of them cancels it
-    Feed(entry, [&](LockMachine& machine, Effects&) {
+    Feed(entry, [&](Bidder& machine, Effects&) {
       machine.OnUnwanted(news.grant, news.claim, 1, base::Now());
     });
   });
@@ -171,25 +176,22 @@ void Core::OnMessage(std::string_view text) {
 void Core::StopAll(std::string_view name, const void* object) {
   if (in_forked_child()) return;
   machines().Visit(absl::StrCat(options_.key_prefix, std::string(name)), [&](Entry& entry) {
-    Feed(entry, [&](LockMachine& machine, Effects& effects) {
-      machine.StopAll(object, base::Now(), effects);
-    });
+    Feed(entry,
+         [&](Bidder& machine, Effects& effects) { machine.StopAll(object, base::Now(), effects); });
   });
 }
 
 void Core::Expire(Entry& entry) {
-  Feed(entry, [](LockMachine& machine, Effects& effects) { machine.Expire(base::Now(), effects); });
+  Feed(entry, [](Bidder& machine, Effects& effects) { machine.Expire(base::Now(), effects); });
   inside_->machines.Unrefer(entry);
 }
 
 void Core::Reconnected() {
   deployment_->Realign();
   reconnects_.fetch_add(1, std::memory_order_relaxed);
-  inside_->notifier.Post(Notifier::Urgency::kNotice, [observer = observer_, server = server()] {
-    RunUsersCode("an Observer", [&] { observer->OnReconnected(server); });
-  });
+  TellLater([server = server()](Observer& observer) { observer.OnReconnected(server); });
   inside_->machines.VisitAll([this](Entry& entry) {
-    Feed(entry, [](LockMachine& machine, Effects&) { machine.OnReconnected(base::Now()); });
+    Feed(entry, [](Bidder& machine, Effects&) { machine.OnReconnected(base::Now()); });
   });
   counts_.RepeatAll();
 }
@@ -208,25 +210,28 @@ void Core::Finish(Entry& entry, Effects& effects) {
 
 void Core::Post(const Entry& entry, Loss loss) {
   losses_.fetch_add(1, std::memory_order_release);
-  if (loss.hold.view != nullptr) {
-    inside_->notifier.Post(Notifier::Urgency::kStopToken,
-                           [view = std::move(loss.hold.view)] { view->Fire(); });
+  std::shared_ptr<HoldView> view = std::move(loss.hold.view);
+  if (view != nullptr) {
+    inside_->notifier.Post(Notifier::Urgency::kStopToken, [view] { view->Fire(); });
   }
   LostLease lost{.lock = std::string(entry.keys.name()),
-                 .server = server(),
+                 .server = server(entry.keys.main()),
                  .token = loss.hold.token,
                  .reason = std::move(loss.reason)};
-  inside_->notifier.Post(
-      Notifier::Urgency::kCallback,
-      [observer = observer_, options = std::move(loss.hold.options), lost = std::move(lost)] {
-        RunUsersCode("an Observer", [&] { observer->OnLost(lost); });
-        if (options->on_lost) RunUsersCode("on_lost", [&] { options->on_lost(lost); });
-      });
+  inside_->notifier.Post(Notifier::Urgency::kCallback,
+                         [observer = observer_, options = std::move(loss.hold.options),
+                          lost = std::move(lost), view = std::move(view)] {
+                           // The thread that does it may not have come to it.
+                           if (view != nullptr) view->Fire();
+                           RunUsersCode("an Observer", [&] { observer->OnLost(lost); });
+                           if (options->on_lost)
+                             RunUsersCode("on_lost", [&] { options->on_lost(lost); });
+                         });
 }
 
 void Core::Post(const Entry& entry, Notice notice) {
   if (!observed() && notice.kind != Notice::Kind::kReleaseFailed) return;
-  const auto tell = [](Observer& observer, std::string_view lock, const Notice& what) {
+  TellLater([lock = std::string(entry.keys.name()), what = std::move(notice)](Observer& observer) {
     switch (what.kind) {
       case Notice::Kind::kRenewed:
         return observer.OnRenewed(lock, what.token);
@@ -237,12 +242,7 @@ void Core::Post(const Entry& entry, Notice notice) {
       case Notice::Kind::kReleaseFailed:
         return observer.OnReleaseFailed(lock, what.token, what.remaining, what.why);
     }
-  };
-  inside_->notifier.Post(Notifier::Urgency::kNotice,
-                         [tell, observer = observer_, lock = std::string(entry.keys.name()),
-                          notice = std::move(notice)] {
-                           RunUsersCode("an Observer", [&] { tell(*observer, lock, notice); });
-                         });
+  });
 }
 
 }  // namespace redlatch::engine

@@ -2,9 +2,11 @@
 #define REDLATCH_SRC_ENGINE_RUNTIME_CORE_H_
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -35,8 +37,8 @@ class Readers;
 // What a Client is a handle to: the connections, the machines of all its locks, and the threads
 // that drive them. It lives until the last client handle, lock object and lease is gone.
 //
-// In a forked child, everything but the deployment is left as it is for ever: mutexes
-// may be held by threads that are not there.
+// In a forked child, everything but the deployment is left as it is for ever: mutexes may be held
+// by threads that are not there.
 class Core {
  public:
   static std::shared_ptr<Core> Make(redis::Url url, ClientOptions options,
@@ -80,8 +82,8 @@ class Core {
   Counts& counts() { return counts_; }
   void WakeRenewer() { inside_->renewer.Wake(); }
 
-  // Gives the entry's machine an event, as a function of machine and effects, and sees to what
-  // follows of it.
+  // Gives the entry's machine, a Bidder& or a LockMachine&, an event, as a function of machine and
+  // effects, and sees to what follows of it.
   template <class Event>
   void Feed(Entry& entry, Event&& event);
 
@@ -90,16 +92,17 @@ class Core {
   // By when a release must be confirmed of which nobody waits to hear: at once, so that the renewer
   // sees to it, if one has gone unanswered and the server has not been heard of since. So all of
   // them together are held up once.
-  base::Instant DropBy() const {
+  base::Instant ReleaseBy() const {
     const bool silent = silent_.load(std::memory_order_relaxed);
     return base::Now() + (silent ? absl::ZeroDuration() : command_timeout());
   }
   void NoteSilence() { silent_.store(true, std::memory_order_relaxed); }
   void NoteAnswer(const Entry& entry, const Send& send, const Answer& answer) {
-    if (send.bid.listen && answer.bid.kind == BidAnswer::Kind::kQueued) {
+    const Bid* const bid = send.bid();
+    if (bid != nullptr && bid->listen && std::holds_alternative<BidQueued>(answer.bid())) {
       deployment_->NoteHearing(entry.keys.main(), !answer.deaf, send.sent);
     }
-    if (answer.kind == Answer::Kind::kFailed && absl::IsUnavailable(answer.failure)) return;
+    if (answer.unreachable()) return;
     if (silent_.load(std::memory_order_relaxed)) silent_.store(false, std::memory_order_relaxed);
   }
   // Before it is sent: sees to a subscription that does not bring messages, or may not.
@@ -131,6 +134,8 @@ class Core {
   void Abandon();
 
   void OnMessage(std::string_view text);
+  // The same as Tell(), as a notice of the notifier: see Notifier::Urgency.
+  void TellLater(std::function<void(Observer&)> event);
   void TellWhetherItHears(bool hears, std::string_view why);
   bool OnGrant(Entry& entry, const NewGrant& news);
   void Finish(Entry& entry, Effects& effects);
@@ -166,10 +171,14 @@ void Core::Feed(Entry& entry, Event&& event) {
   base::Instant expiry_at;
   {
     const base::MutexLock lock(entry.mu);
-    event(entry.machine, effects);
-    send_at = entry.machine.next_send();
-    expiry_at = entry.machine.next_expiry();
-    entry.grant.store(entry.machine.grant(), std::memory_order_relaxed);
+    if constexpr (std::is_invocable_v<Event&, Bidder&, Effects&>) {
+      event(*entry.machine, effects);
+    } else {
+      event(entry.lock(), effects);
+    }
+    send_at = entry.machine->next_send();
+    expiry_at = entry.machine->next_expiry();
+    entry.grant.store(entry.machine->grant_id(), std::memory_order_relaxed);
   }
   if (!effects.wakes.empty() || !effects.through.empty() || !effects.losses.empty() ||
       !effects.notices.empty()) {

@@ -2,6 +2,7 @@
 #define REDLATCH_SRC_ENGINE_RUNTIME_ENTRY_H_
 
 #include <atomic>
+#include <cassert>
 #include <memory>
 #include <string>
 #include <utility>
@@ -9,6 +10,8 @@
 #include "absl/base/thread_annotations.h"
 #include "redlatch/stats.h"
 #include "src/base/mutex.h"
+#include "src/engine/machine/bidder.h"
+#include "src/engine/machine/latch_machine.h"
 #include "src/engine/machine/lock_machine.h"
 #include "src/engine/protocol/plan.h"
 #include "src/engine/runtime/timer_heap.h"
@@ -20,12 +23,12 @@ namespace redlatch::engine {
 // for it, as for another client.
 struct Entry {
   Entry(KeySet key_set, std::string holder, std::shared_ptr<const Plan> lock_plan,
-        const LockMachine::Config& config, LockStats* counted_in)
+        const Bidder::Config& config, LockStats* counted_in)
       : keys(std::move(key_set)),
         owner(std::move(holder)),
         plan(std::move(lock_plan)),
         account(counted_in),
-        machine(config) {}
+        machine(Make(*plan, config)) {}
 
   const KeySet keys;
   const std::string owner;  // empty: the client's threads
@@ -34,7 +37,12 @@ struct Entry {
   LockStats* const account;
 
   base::Mutex mu;
-  LockMachine machine ABSL_GUARDED_BY(mu);
+  const std::unique_ptr<Bidder> machine ABSL_PT_GUARDED_BY(mu);
+  // The same, of what can be held: of all but a latch.
+  LockMachine& lock() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
+    assert(plan->sharing.holds);
+    return static_cast<LockMachine&>(*machine);
+  }
 
   // The grant that the machine bids for, or has; 0: none. Who has a message about it finds its
   // entry by this.
@@ -45,6 +53,12 @@ struct Entry {
 
   Timer send_timer{*this};    // the renewer's
   Timer expiry_timer{*this};  // the notifier's
+
+ private:
+  static std::unique_ptr<Bidder> Make(const Plan& plan, const Bidder::Config& config) {
+    if (plan.sharing.holds) return std::make_unique<LockMachine>(config);
+    return std::make_unique<LatchMachine>(config);
+  }
 };
 
 }  // namespace redlatch::engine

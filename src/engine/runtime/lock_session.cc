@@ -72,7 +72,7 @@ std::optional<Held> LockSession::Reenter(Face face) {
   if (!entry_.plan->traits.reentrant || core_->in_forked_child()) return std::nullopt;
   const base::Instant now = base::Now();
   const base::MutexLock lock(entry_.mu);
-  return entry_.machine.Reenter(ThreadNumber(), face, now);
+  return entry_.lock().Reenter(ThreadNumber(), face, now);
 }
 
 absl::Status LockSession::Extend(uint64_t hold, absl::Duration lease) {
@@ -100,20 +100,20 @@ absl::Status LockSession::Extend(uint64_t hold, absl::Duration lease) {
     valid = machine.Valid(hold, now);
   });
   if (!valid) return About(absl::AbortedError("the hold was lost before it was extended"));
-  return answer.kind == Answer::Kind::kHeld ? absl::OkStatus() : About(answer.failure);
+  return answer.failed() == nullptr ? absl::OkStatus() : About(answer.failed()->why);
 }
 
 void LockSession::Misuse(std::string_view what) {
   {
     const base::MutexLock lock(entry_.mu);
-    entry_.machine.OnMisuse();
+    entry_.lock().OnMisuse();
   }
   core_->Tell([&](Observer& observer) { observer.OnMisuse(entry_.keys.name(), what); });
 }
 
 Held LockSession::Pin() {
   const base::MutexLock lock(entry_.mu);
-  return entry_.machine.Pin(ThreadNumber());
+  return entry_.lock().Pin(ThreadNumber());
 }
 
 void LockSession::RemoveObject(const void* object) {
@@ -134,26 +134,26 @@ void LockSession::ReleaseStd() {
 Held LockSession::Current() const {
   if (core_->in_forked_child()) return {};
   const base::MutexLock lock(entry_.mu);
-  Held held = entry_.machine.OfThread(ThreadNumber());
-  held.view = entry_.machine.ViewOf(ThreadNumber());
+  Held held = entry_.lock().OfThread(ThreadNumber());
+  held.view = entry_.lock().ViewOf(ThreadNumber());
   return held;
 }
 
 Held LockSession::OfThisThread() const {
   if (core_->in_forked_child()) return {};
   const base::MutexLock lock(entry_.mu);
-  return entry_.machine.OfThread(ThreadNumber());
+  return entry_.lock().OfThread(ThreadNumber());
 }
 
 bool LockSession::in_use() const {
   if (core_->in_forked_child()) return false;
   const base::MutexLock lock(entry_.mu);
-  return entry_.machine.in_use();
+  return entry_.lock().in_use();
 }
 
 bool LockSession::vacant() const {
   const base::MutexLock lock(entry_.mu);
-  return entry_.machine.vacant();
+  return entry_.machine->vacant();
 }
 
 absl::StatusOr<redis::Reply> LockSession::Run(const LuaScript& script,
@@ -162,8 +162,7 @@ absl::StatusOr<redis::Reply> LockSession::Run(const LuaScript& script,
   if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
   Request request(core_->SubjectOf(entry_), script, args, own_key);
   absl::StatusOr<redis::Reply> reply = core_->deployment().Run(
-      request.call(), std::min(deadline, base::Now() + core_->command_timeout()),
-      redis::Scripts::Always);
+      request.call(), std::min(deadline, base::Now() + core_->command_timeout()));
   if (!reply.ok()) return About(reply.status());
   return reply;
 }
@@ -180,7 +179,7 @@ absl::StatusOr<LockInfo> LockSession::Inspect(int most_waiters) {
 }
 
 void LockSession::GoOn() {
-  core_->Feed(entry_, [](LockMachine& machine, Effects&) {
+  core_->Feed(entry_, [](Bidder& machine, Effects&) {
     machine.LookAfter(absl::Milliseconds(1), base::Now());
   });
 }
@@ -210,9 +209,8 @@ absl::Status LockSession::RunAll(const LuaScript& script, std::string arg,
       part.look = std::max(part.look, core_->SubjectOf(entry_).claim);
     }
     if (part.look > absl::ZeroDuration()) {
-      core_->Feed(entry_, [&](LockMachine& machine, Effects&) {
-        machine.LookAfter(part.look, base::Now());
-      });
+      core_->Feed(entry_,
+                  [&](Bidder& machine, Effects&) { machine.LookAfter(part.look, base::Now()); });
     }
     return absl::OkStatus();
   }

@@ -19,6 +19,7 @@
 #include "src/base/clock.h"
 #include "src/engine/machine/acquisition.h"
 #include "src/engine/machine/held.h"
+#include "src/engine/machine/holder.h"
 #include "src/engine/runtime/core.h"
 #include "src/engine/runtime/entry.h"
 
@@ -55,20 +56,19 @@ struct SessionHold {
 
 // The runtime: a lock object's or a lease's way to its machine. It keeps the machine, and nothing
 // held. Calls run their scripts on the calling thread. Thread-safe; refuses, or does nothing, in a
-// forked child.
-class LockSession {
+// forked child. A latch's holds nothing: it acquires, runs scripts, and goes on with them.
+class LockSession final : public Holder {
  public:
   // `owner`: as the server is to know it; empty: the client's threads.
   static absl::StatusOr<std::shared_ptr<LockSession>> Attach(std::shared_ptr<Core> core,
                                                              std::string_view name,
                                                              const std::string& owner,
                                                              const Plan& plan);
-  ~LockSession();
+  ~LockSession() override;
   LockSession(const LockSession&) = delete;
   LockSession& operator=(const LockSession&) = delete;
 
-  // kFailedPrecondition in a forked child.
-  absl::Status Refusal() const { return core_->Refusal(); }
+  absl::Status Refusal() const override { return core_->Refusal(); }
 
   // What the calling thread has already, once more; nothing where it has nothing that it may.
   // Cheap.
@@ -76,13 +76,12 @@ class LockSession {
   // A hold of 0: these are readers whom this one may not join, and `met` takes what the wait has
   // met so far; or nothing is held here.
   absl::StatusOr<Held> Acquire(const Want& want, Silence* met = nullptr);
-  absl::Status Release(uint64_t hold);
-  // The same, where nobody waits to hear of it.
-  void ReleaseQuietly(uint64_t hold);
+  absl::Status Release(uint64_t hold) override;
+  void ReleaseQuietly(uint64_t hold) override;
   // Several holds at several machines of one core: their scripts travel in one write.
   static void ReleaseAll(absl::Span<const SessionHold> holds);
   void Unlock() noexcept;
-  absl::Status Extend(uint64_t hold, absl::Duration lease);
+  absl::Status Extend(uint64_t hold, absl::Duration lease) override;
   // The calling thread ends what it does not have: nothing happens, but that it is told.
   void Misuse(std::string_view what);
   // The calling thread, which may have the lock, comes to read.
@@ -133,9 +132,8 @@ class LockSession {
   Ending Begin(base::Instant deadline, Event event);
   Ending BeginRelease(uint64_t hold, base::Instant deadline);
   void Hear(Ending& ending, const Answer& answer, base::Instant deadline);
-  void Follow(Ending& ending, base::Instant deadline);
   absl::Status End(Ending& ending, base::Instant deadline);
-  void Forget(uint64_t hold);
+  void EndQuietly(Ending& ending, base::Instant deadline);
   absl::Status ReleaseStatus(const Released& released) const;
   std::string Title() const;
 

@@ -52,7 +52,7 @@ absl::StatusOr<Entry*> MachineTable::Attach(KeySet keys, const std::string& owne
   }
   auto found = entries_.find(Key(keys.main(), owner));
   if (found == entries_.end()) {
-    LockMachine::Config config = config_;
+    Bidder::Config config = config_;
     config.reentrant = plan.traits.reentrant;
     config.sharing = plan.sharing;
     config.explicit_owner = !owner.empty() && plan.sharing.passes_on;
@@ -78,14 +78,14 @@ void MachineTable::Unrefer(Entry& entry) {
 void MachineTable::Forget(Entry& entry) {
   {
     const base::MutexLock lock(entry.mu);
-    if (!entry.machine.idle()) return;
+    if (!entry.machine->idle()) return;
   }
   leaving_(entry);
   if (entry.references != 0)
     return;  // a timer had just been taken: whoever did that is still to unrefer it
   if (entry.account != nullptr) {
     const base::MutexLock lock(entry.mu);
-    entry.machine.AddCountsTo(*entry.account);
+    entry.machine->AddCountsTo(*entry.account);
   }
   // `erase(key)` would compare with a key that lies in the entry.
   entries_.erase(entries_.find(Key(entry.keys.main(), entry.owner)));
@@ -171,14 +171,8 @@ std::vector<LockStats> MachineTable::Stats() {
   VisitReferred(found, [&](Entry& entry) {
     LockStats& of_name = stats[places.at(entry.account)];
     const base::MutexLock lock(entry.mu);
-    entry.machine.AddCountsTo(of_name);
-    const uint64_t releasing = entry.machine.releasing();
-    of_name.releasing += releasing;
-    of_name.released -= releasing;
-    const uint64_t held = entry.machine.holds().size();
-    of_name.held += held;
-    of_name.permits += entry.plan->sharing.counts ? entry.machine.permits() : 0;
-    of_name.waiting += entry.machine.waiting();
+    entry.machine->AddCountsTo(of_name);
+    entry.machine->AddStateTo(of_name);
   });
   return stats;
 }

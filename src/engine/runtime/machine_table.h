@@ -26,7 +26,7 @@ class MachineTable {
  public:
   // `leaving` takes an entry out of the timers, under the table's mutex. Statistics are kept apart
   // for so many names.
-  MachineTable(LockMachine::Config config, size_t stats_names, std::function<void(Entry&)> leaving)
+  MachineTable(Bidder::Config config, size_t stats_names, std::function<void(Entry&)> leaving)
       : config_(config), stats_names_(stats_names), leaving_(std::move(leaving)) {}
 
   // The entry, made where there is none, referred to; then it is counted in that account.
@@ -61,7 +61,7 @@ class MachineTable {
 
   LockStats* AccountOf(std::string_view name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  const LockMachine::Config config_;
+  const Bidder::Config config_;
   const size_t stats_names_;
   const std::function<void(Entry&)> leaving_;
   base::Mutex mu_;

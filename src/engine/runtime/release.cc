@@ -48,26 +48,16 @@ LockSession::Ending LockSession::BeginRelease(uint64_t hold, base::Instant deadl
 
 // What the server said to the script of an ending, and whether there is to be another.
 void LockSession::Hear(Ending& ending, const Answer& answer, base::Instant deadline) {
-  core_->Feed(entry_, [&](LockMachine& machine, Effects& effects) {
-    const base::Instant now = base::Now();
-    const uint64_t hold = ending.released.hold;
+  ending = Begin(deadline, [&](LockMachine& machine, base::Instant now, Effects& effects) {
     machine.OnAnswer(*ending.send, answer, now, effects);
-    ending.released = machine.Outcome(hold);
-    ending.send.reset();
-    if (ending.released.kind == Released::Kind::kUnderWay && now < deadline) {
-      ending.send = machine.NextSendOf(hold, now);
-    }
+    return machine.Outcome(ending.released.hold);
   });
 }
 
 // Runs what a release made due, until it is confirmed, or its time is over: then the renewer goes
 // on with it.
-void LockSession::Follow(Ending& ending, base::Instant deadline) {
-  while (ending.send) Hear(ending, core_->Run(entry_, *ending.send, deadline), deadline);
-}
-
 absl::Status LockSession::End(Ending& ending, base::Instant deadline) {
-  Follow(ending, deadline);
+  while (ending.send) Hear(ending, core_->Run(entry_, *ending.send, deadline), deadline);
   // What failed sooner says nothing of the next.
   if (ending.released.kind == Released::Kind::kUnderWay && base::Now() >= deadline) {
     core_->NoteSilence();
@@ -81,8 +71,10 @@ absl::Status LockSession::End(Ending& ending, base::Instant deadline) {
   return status;
 }
 
-// Nobody will ask for the outcome.
-void LockSession::Forget(uint64_t hold) {
+// Nobody will ask for the outcome: what is not confirmed by then is the renewer's.
+void LockSession::EndQuietly(Ending& ending, base::Instant deadline) {
+  const uint64_t hold = ending.released.hold;
+  if (!absl::IsUnavailable(End(ending, deadline))) return;
   core_->Feed(entry_, [&](LockMachine& machine, Effects&) { machine.Forget(hold); });
 }
 
@@ -95,9 +87,9 @@ absl::Status LockSession::Release(uint64_t hold) {
 
 void LockSession::ReleaseQuietly(uint64_t hold) {
   if (core_->in_forked_child()) return;
-  const base::Instant deadline = core_->DropBy();
+  const base::Instant deadline = core_->ReleaseBy();
   Ending ending = BeginRelease(hold, deadline);
-  if (absl::IsUnavailable(End(ending, deadline))) Forget(hold);
+  EndQuietly(ending, deadline);
 }
 
 void LockSession::ReleaseAll(absl::Span<const SessionHold> holds) {
@@ -108,7 +100,7 @@ void LockSession::ReleaseAll(absl::Span<const SessionHold> holds) {
   std::vector<Request> requests;
   std::vector<redis::ScriptCall> calls;
   requests.reserve(holds.size());  // calls refer to them
-  const base::Instant deadline = core.DropBy();
+  const base::Instant deadline = core.ReleaseBy();
   for (const SessionHold& each : holds) {
     Ending& ending = endings.emplace_back(each.session->BeginRelease(each.held.hold, deadline));
     if (!ending.send) continue;
@@ -123,8 +115,7 @@ void LockSession::ReleaseAll(absl::Span<const SessionHold> holds) {
     if (endings[i].send) {
       session.Hear(endings[i], ReadAnswer(*endings[i].send, *reply++), deadline);
     }
-    // What is not confirmed by now is the renewer's.
-    if (absl::IsUnavailable(session.End(endings[i], deadline))) session.Forget(holds[i].held.hold);
+    session.EndQuietly(endings[i], deadline);
   }
 }
 
@@ -132,18 +123,17 @@ void LockSession::Unlock() noexcept {
   if (core_->in_forked_child()) return;
   if (entry_.plan->traits.reentrant) {
     const base::MutexLock lock(entry_.mu);
-    if (entry_.machine.ReleaseInner(ThreadNumber(), Face::kStd)) return;
+    if (entry_.lock().ReleaseInner(ThreadNumber(), Face::kStd)) return;
   }
   const base::NoCancellation no_cancellation;
-  const base::Instant deadline = core_->DropBy();
+  const base::Instant deadline = core_->ReleaseBy();
   Ending ending = Begin(deadline, [](LockMachine& machine, base::Instant now, Effects& effects) {
     return machine.Unlock(ThreadNumber(), now, effects);
   });
   if (ending.released.kind == Released::Kind::kNotHeld) {
     return Misuse("unlock() by a thread that does not hold it; nothing was released");
   }
-  const uint64_t hold = ending.released.hold;
-  if (absl::IsUnavailable(End(ending, deadline))) Forget(hold);
+  EndQuietly(ending, deadline);
 }
 
 }  // namespace redlatch::engine

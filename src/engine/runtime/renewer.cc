@@ -130,7 +130,7 @@ void Renewer::Serve(const std::vector<Entry*>& due) {
   std::vector<Job> jobs;
   absl::Duration timeout = core_.command_timeout();
   for (Entry* const entry : due) {
-    core_.Feed(*entry, [&](LockMachine& machine, Effects&) {
+    core_.Feed(*entry, [&](Bidder& machine, Effects&) {
       const base::Instant now = base::Now();
       while (const std::optional<Send> send = machine.NextSend(now, kTogether)) {
         core_.Prepare(*entry, *send);
@@ -150,7 +150,7 @@ void Renewer::Serve(const std::vector<Entry*>& due) {
     for (size_t i = 0; i < batch.size(); ++i) {
       const Answer answer = ReadAnswer(batch[i].send, replies[i]);
       core_.NoteAnswer(*batch[i].entry, batch[i].send, answer);
-      core_.Feed(*batch[i].entry, [&](LockMachine& machine, Effects& effects) {
+      core_.Feed(*batch[i].entry, [&](Bidder& machine, Effects& effects) {
         machine.OnAnswer(batch[i].send, answer, base::Now(), effects);
       });
     }

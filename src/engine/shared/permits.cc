@@ -12,17 +12,6 @@ constexpr size_t kMostFree = 64;
 
 }  // namespace
 
-struct Permits::Loan {
-  Loan(std::shared_ptr<Permits> lender, std::shared_ptr<LockSession> lent)
-      : permits(std::move(lender)), session(std::move(lent)) {}
-  ~Loan() { permits->Reclaim(std::move(session)); }
-  Loan(const Loan&) = delete;
-  Loan& operator=(const Loan&) = delete;
-
-  const std::shared_ptr<Permits> permits;
-  std::shared_ptr<LockSession> session;
-};
-
 Permits::~Permits() {
   if (!core_->in_forked_child()) core_->permits().Forget(name_);
 }
@@ -42,8 +31,10 @@ absl::StatusOr<std::shared_ptr<LockSession>> Permits::Borrow() {
     session = *std::move(made);
   }
   LockSession* const lent = session.get();
-  auto loan = std::make_shared<Loan>(shared_from_this(), std::move(session));
-  return std::shared_ptr<LockSession>(std::move(loan), lent);
+  return std::shared_ptr<LockSession>(
+      lent, [permits = shared_from_this(), session = std::move(session)](LockSession*) mutable {
+        permits->Reclaim(std::move(session));
+      });
 }
 
 void Permits::Reclaim(std::shared_ptr<LockSession> session) {

@@ -49,8 +49,7 @@ class Permits : public std::enable_shared_from_this<Permits> {
   void RemoveObject(const void* object);
 
  private:
-  // A session in use, which comes back here.
-  struct Loan;
+  // Of a session that was borrowed.
   void Reclaim(std::shared_ptr<LockSession> session);
   void SortOutLost() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 

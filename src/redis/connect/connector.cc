@@ -3,11 +3,11 @@
 #include <errno.h>
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "src/redis/transport/tls.h"
 #include "src/redis/wire/errors.h"
 
 namespace redlatch::redis {
@@ -25,33 +25,45 @@ Connector::Connector(const Url& url, Handshake::Purpose purpose, TransportFactor
     : url_(url),
       server_(url.DebugString()),
       handshake_(url, purpose),
-      open_(std::move(open)),
+      open_(open ? std::move(open) : OpenTransport),
       endpoint_(endpoint != nullptr ? std::move(endpoint) : MakeEndpoint(url)),
       where_(std::move(where)) {}
 
 absl::Status Connector::Unreachable(const Attempt& attempt, const std::string& why) const {
   const std::string address =
-      attempt.transport != nullptr && attempt.next_address > 0 && attempt.addresses.size() > 1
-          ? attempt.addresses[attempt.next_address - 1].text + ": "
+      attempt.dialogue.transport != nullptr && attempt.next_target > 0 && attempt.targets.size() > 1
+          ? attempt.target().address.text + ": "
           : "";
   return absl::UnavailableError(absl::StrCat("cannot connect to ", server_, ": ", address, why));
 }
 
-absl::Status Connector::HungUp(const Attempt& attempt, const std::string& why) const {
-  if (attempt.replies.empty() || !attempt.replies.back().is_error()) {
-    return Unreachable(attempt, why);
+absl::Status Connector::HungUp(const Attempt& attempt, const absl::Status& broken) const {
+  const std::string why(broken.message());
+  if (attempt.dialogue.replies.empty() || !attempt.dialogue.replies.back().is_error()) {
+    const std::string hint = attempt.dialogue.replies.empty() ? Hint() : "";
+    return {broken.code(), Unreachable(attempt, absl::StrCat(why, hint)).message()};
   }
-  const absl::Status last_words = ErrorStatus(attempt.replies.back().text, server_);
+  const absl::Status last_words =
+      ErrorStatus(WithoutArguments(attempt.dialogue.replies.back().text), server_);
   return absl::UnavailableError(absl::StrCat(std::string(last_words.message()), "; ", why));
+}
+
+// What may be wrong where the server ends the conversation before it has said a word.
+std::string Connector::Hint() const {
+  if (url_.kind != Url::Kind::kTcp) return "";
+  if (url_.tls == nullptr) return " (if it speaks TLS at that port, write rediss://)";
+  return url_.tls->options().cert.empty() ? " (does it want to see a certificate of this client? "
+                                            "Name the files: cert=/path&key=/path)"
+                                          : "";
 }
 
 void Connector::BeginAttempt() {
   attempt_ = Attempt();
   attempt_->deadline = base::Now() + url_.connect_timeout;
   if (!where_ || !trust_where_) return;
-  if (std::optional<SocketAddress> address = where_()) {
+  if (std::optional<Target> target = where_()) {
     attempt_->told_where = true;
-    attempt_->addresses.push_back(*std::move(address));
+    attempt_->targets.push_back(*std::move(target));
   }
 }
 
@@ -61,11 +73,11 @@ absl::StatusOr<std::optional<Connection>> Connector::Failed(absl::Status why) {
   return why;
 }
 
-// Whether `where` names another address by now than the one of the attempt.
+// Whether `where` names another address by now than that of the attempt.
 bool Connector::Moved() const {
   if (!attempt_.has_value() || !attempt_->told_where) return false;
-  const std::optional<SocketAddress> address = where_();
-  return address.has_value() && *address != attempt_->addresses.front();
+  const std::optional<Target> target = where_();
+  return target.has_value() && target->address != attempt_->targets.front().address;
 }
 
 absl::StatusOr<std::optional<Connection>> Connector::Step(base::Instant deadline, int wake_fd) {
@@ -73,21 +85,28 @@ absl::StatusOr<std::optional<Connection>> Connector::Step(base::Instant deadline
   const bool over = attempt_.has_value() && attempt_->deadline <= base::Now();
   if (!attempt_.has_value() || over || Moved()) BeginAttempt();
   Attempt& attempt = *attempt_;
-  if (attempt.transport != nullptr) attempt.transport->Verify();
+  if (attempt.dialogue.transport != nullptr) attempt.dialogue.transport->Verify();
   const base::Instant limit = std::min(deadline, attempt.deadline);
   for (;;) {
     const Outcome outcome = Advance(attempt, limit, wake_fd);
     absl::Status failed = outcome.status();
     if (outcome.ok() && *outcome == Progress::kOutOfTime) {
       if (base::Now() < attempt.deadline) return std::nullopt;
-      return Failed(Unreachable(attempt, Late(attempt)));
+      if (attempt.targets.empty()) return Failed(attempt.refusal);
+      const char* const missing =
+          attempt.connected ? "no answer to the handshake" : "no connection";
+      const char* const hint = attempt.connected && url_.tls != nullptr
+                                   ? " (does it speak TLS at that port? If not, write redis://)"
+                                   : "";
+      return Failed(Unreachable(
+          attempt,
+          absl::StrCat(missing, " within ", absl::FormatDuration(url_.connect_timeout), hint)));
     }
     if (outcome.ok()) {
-      Connection made{.transport = std::move(attempt.transport),
-                      .parser = std::move(attempt.parser),
+      Connection made{.dialogue = std::move(attempt.dialogue),
                       .info = ServerInfo(),
-                      .address = attempt.addresses[attempt.next_address - 1]};
-      failed = handshake_.Check(attempt.replies, &made.info);
+                      .target = attempt.target()};
+      failed = handshake_.Check(std::exchange(made.dialogue.replies, {}), &made.info);
       if (failed.ok()) {
         attempt_.reset();
         trust_where_ = true;
@@ -95,7 +114,7 @@ absl::StatusOr<std::optional<Connection>> Connector::Step(base::Instant deadline
       }
     }
     const bool reached = attempt.connected && absl::IsUnavailable(failed);
-    if (!reached || attempt.next_address == attempt.addresses.size()) {
+    if (!reached || attempt.next_target == attempt.targets.size()) {
       return Failed(std::move(failed));
     }
     attempt.GoOn(std::move(failed));
@@ -104,32 +123,17 @@ absl::StatusOr<std::optional<Connection>> Connector::Step(base::Instant deadline
 
 void Connector::Attempt::GoOn(absl::Status why) {
   refusal = std::move(why);
-  transport = nullptr;
+  dialogue = Dialogue();
   connected = false;
-  written = 0;
-  parser = ReplyParser();
-  replies.clear();
-}
-
-std::string Connector::Late(const Attempt& attempt) const {
-  return absl::StrCat(attempt.connected ? "no answer to the handshake" : "no connection",
-                      " within ", absl::FormatDuration(url_.connect_timeout));
-}
-
-Connector::Outcome Connector::FindAddresses(Attempt& attempt, base::Instant limit) {
-  auto addresses = endpoint_->Addresses(limit);
-  if (!addresses.ok()) {
-    if (limit <= base::Now()) return Progress::kOutOfTime;
-    return addresses.status();
-  }
-  attempt.addresses = *std::move(addresses);
-  return Progress::kReady;
 }
 
 Connector::Outcome Connector::Advance(Attempt& attempt, base::Instant limit, int wake_fd) {
-  if (attempt.addresses.empty()) {
-    Outcome found = FindAddresses(attempt, limit);
-    if (!found.ok() || *found != Progress::kReady) return found;
+  if (attempt.targets.empty()) {
+    auto targets = endpoint_->Targets(limit);
+    attempt.refusal = targets.status();
+    if (!targets.ok() && limit <= base::Now()) return Progress::kOutOfTime;
+    if (!targets.ok()) return targets.status();
+    attempt.targets = *std::move(targets);
   }
   if (!attempt.connected) {
     Outcome connected = ConnectToOne(attempt, limit, wake_fd);
@@ -139,7 +143,7 @@ Connector::Outcome Connector::Advance(Attempt& attempt, base::Instant limit, int
 }
 
 absl::Status Connector::OpenNext(Attempt& attempt) {
-  const size_t left = attempt.addresses.size() - attempt.next_address;
+  const size_t left = attempt.targets.size() - attempt.next_target;
   if (left == 0) {
     if (!attempt.refusal.ok()) return attempt.refusal;
     const bool denied = attempt.last_errno == EACCES || attempt.last_errno == EPERM;
@@ -150,44 +154,45 @@ absl::Status Connector::OpenNext(Attempt& attempt) {
   }
   // An address that swallows everything must not use up the time of those behind it.
   const base::Instant now = base::Now();
-  attempt.address_deadline = now + (attempt.deadline - now) / static_cast<int64_t>(left);
-  ++attempt.next_address;
+  attempt.target_deadline = now + (attempt.deadline - now) / static_cast<int64_t>(left);
+  ++attempt.next_target;
   return Open(attempt, kFirstPatience);
 }
 
 absl::Status Connector::Open(Attempt& attempt, absl::Duration patience) {
-  absl::StatusOr<std::unique_ptr<Transport>> opened =
-      open_(attempt.addresses[attempt.next_address - 1]);
+  absl::StatusOr<std::unique_ptr<Transport>> opened = open_(attempt.target());
   if (!opened.ok()) return opened.status();
-  attempt.transport = *std::move(opened);
+  attempt.dialogue.transport = *std::move(opened);
   attempt.patience = patience;
   attempt.patient_until = base::Now() + patience;
   // The next one is to have more.
   const base::Instant enough = attempt.patient_until + 2 * patience;
-  if (attempt.address_deadline < enough) attempt.patient_until = attempt.address_deadline;
+  if (attempt.target_deadline < enough) attempt.patient_until = attempt.target_deadline;
   return absl::OkStatus();
 }
 
 Connector::Outcome Connector::ConnectToOne(Attempt& attempt, base::Instant limit, int wake_fd) {
+  std::unique_ptr<Transport>& transport = attempt.dialogue.transport;
   for (;;) {
-    if (attempt.transport == nullptr) {
+    if (transport == nullptr) {
       if (absl::Status opened = OpenNext(attempt); !opened.ok()) return opened;
     }
-    const IoResult result = attempt.transport->Connect();
+    const IoResult result = transport->Connect();
     if (result.kind == IoResult::Kind::kDone) {
       attempt.connected = true;
+      attempt.dialogue.unwritten = handshake_.bytes();
       return Progress::kReady;
     }
-    if (result.kind == IoResult::Kind::kAgain) {
+    if (result.blocked()) {
       const base::Instant until = std::min(limit, attempt.patient_until);
-      const Readiness ready = attempt.transport->Wait(Transport::Interest::kWrite, wake_fd, until);
-      if (ready.writable) {
+      const Readiness ready = transport->Wait(result.wants(), wake_fd, until);
+      if (ready.Meets(result.wants())) {
         if (limit <= base::Now()) return Progress::kOutOfTime;
         continue;
       }
       if (ready.woken || limit <= base::Now()) return Progress::kOutOfTime;
       if (base::Now() < attempt.patient_until) continue;
-      if (attempt.patient_until < attempt.address_deadline) {
+      if (attempt.patient_until < attempt.target_deadline) {
         absl::Status opened = Open(attempt, kPatienceGrows * attempt.patience);
         if (!opened.ok()) return opened;
         continue;
@@ -197,50 +202,24 @@ Connector::Outcome Connector::ConnectToOne(Attempt& attempt, base::Instant limit
       attempt.last_error = Describe(result);
     }
     attempt.last_errno = result.kind == IoResult::Kind::kError ? result.error : 0;
-    if (attempt.addresses.size() > 1) {
-      attempt.last_error =
-          absl::StrCat(attempt.addresses[attempt.next_address - 1].text, ": ", attempt.last_error);
+    if (attempt.targets.size() > 1) {
+      attempt.last_error = absl::StrCat(attempt.target().address.text, ": ", attempt.last_error);
     }
-    attempt.transport = nullptr;
+    transport = nullptr;
   }
 }
 
 Connector::Outcome Connector::Greet(Attempt& attempt, base::Instant limit, int wake_fd) {
-  char buffer[4096];
-  const bool last = attempt.next_address == attempt.addresses.size();
-  const base::Instant until = last ? limit : std::min(limit, attempt.address_deadline);
-  while (attempt.replies.size() < handshake_.reply_count()) {
-    if (until <= base::Now()) {
-      if (limit <= base::Now()) return Progress::kOutOfTime;
-      return Unreachable(attempt, "no answer to the handshake");
-    }
-    const std::string_view rest = std::string_view(handshake_.bytes()).substr(attempt.written);
-    if (!rest.empty()) {
-      const IoResult put = attempt.transport->Write(rest);
-      if (put.kind == IoResult::Kind::kDone) {
-        attempt.written += put.bytes;
-        continue;
-      }
-      // A server that hangs up before it was asked has said why, and that can be read.
-      if (put.kind != IoResult::Kind::kAgain) attempt.written = handshake_.bytes().size();
-    }
-    const IoResult got = attempt.transport->Read(buffer, sizeof buffer);
-    if (got.kind == IoResult::Kind::kAgain) {
-      const auto interest =
-          rest.empty() ? Transport::Interest::kRead : Transport::Interest::kReadAndWrite;
-      if (attempt.transport->Wait(interest, wake_fd, until).woken) return Progress::kOutOfTime;
-      continue;
-    }
-    if (got.kind != IoResult::Kind::kDone) return HungUp(attempt, Describe(got));
-    attempt.parser.Feed({buffer, got.bytes});
-    for (;;) {
-      auto reply = attempt.parser.Next();
-      if (!reply.ok()) return Unreachable(attempt, std::string(reply.status().message()));
-      if (!reply->has_value()) break;
-      attempt.replies.push_back(**std::move(reply));
-    }
+  Dialogue& dialogue = attempt.dialogue;
+  const bool last = attempt.next_target == attempt.targets.size();
+  const base::Instant until = last ? limit : std::min(limit, attempt.target_deadline);
+  const absl::StatusOr<bool> done = dialogue.GoOn(handshake_.reply_count(), until, wake_fd);
+  if (!done.ok()) return HungUp(attempt, done.status());
+  if (!*done) {
+    if (limit <= base::Now() || base::Now() < until) return Progress::kOutOfTime;
+    return Unreachable(attempt, "no answer to the handshake");
   }
-  if (attempt.replies.size() > handshake_.reply_count()) {
+  if (dialogue.replies.size() > handshake_.reply_count()) {
     return Unreachable(attempt, "it sent a reply that nothing had asked for");
   }
   return Progress::kReady;

@@ -10,30 +10,29 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "src/base/clock.h"
+#include "src/redis/connect/dialogue.h"
 #include "src/redis/connect/endpoint.h"
 #include "src/redis/connect/handshake.h"
-#include "src/redis/transport/transport.h"
+#include "src/redis/transport/open.h"
 #include "src/redis/url/url.h"
-#include "src/redis/wire/codec.h"
 
 namespace redlatch::redis {
 
 // A connection that has been greeted and accepted, ready for commands.
 struct Connection {
-  std::unique_ptr<Transport> transport;
-  ReplyParser parser;
+  Dialogue dialogue;
   ServerInfo info;
-  SocketAddress address;
+  Target target;
 };
 
 // Whom a connection leads to, and since when.
 struct Peer {
-  SocketAddress address;
+  Target target;
   base::Instant since;
 };
 
 // Where to connect to, whatever the URL leads to by now; nothing: where the URL leads.
-using Whereabouts = std::function<std::optional<SocketAddress>()>;
+using Whereabouts = std::function<std::optional<Target>()>;
 
 // Makes connections: finds the addresses, connects to one, shakes hands. An address that cannot be
 // reached, or whose server cannot serve now, as a replica can't, leaves the turn to the next. The
@@ -42,9 +41,9 @@ using Whereabouts = std::function<std::optional<SocketAddress>()>;
 // attempt takes no longer than the URL's connect_timeout. Not thread-safe.
 class Connector {
  public:
-  // No `endpoint`: where the URL leads. `where`, if given, is asked first; after an attempt there
-  // has failed, the next one goes where the URL leads.
-  Connector(const Url& url, Handshake::Purpose purpose, TransportFactory open = OpenSocket,
+  // No `open`: OpenTransport(). No `endpoint`: where the URL leads. `where`, if given, is asked
+  // first; after an attempt there has failed, the next one goes where the URL leads.
+  Connector(const Url& url, Handshake::Purpose purpose, TransportFactory open = nullptr,
             std::unique_ptr<Endpoint> endpoint = nullptr, Whereabouts where = nullptr);
 
   // A connection; nothing where `deadline` came first; an error where the attempt has failed:
@@ -56,28 +55,26 @@ class Connector {
   void Abandon() { attempt_.reset(); }
   // In a forked child: closes its socket, and touches nothing else.
   void CloseInForkedChild() {
-    if (attempt_.has_value()) attempt_->transport.reset();
+    if (attempt_.has_value()) attempt_->dialogue.transport.reset();
   }
 
  private:
   struct Attempt {
     base::Instant deadline;
-    bool told_where = false;  // `where` has named the address
-    std::vector<SocketAddress> addresses;
-    size_t next_address = 0;
-    base::Instant address_deadline;
+    bool told_where = false;  // `where` has named the target
+    std::vector<Target> targets;
+    size_t next_target = 0;
+    base::Instant target_deadline;
     absl::Duration patience;  // of the present socket, for the server's first word
     base::Instant patient_until;
-    std::unique_ptr<Transport> transport;
+    Dialogue dialogue;
     bool connected = false;
-    size_t written = 0;  // of the handshake
-    ReplyParser parser;
-    std::vector<Reply> replies;
     std::string last_error;
     int last_errno = 0;
-    absl::Status refusal;  // by the last server that was reached
+    absl::Status refusal;  // by the last server that was reached, or why no targets are known
 
-    void GoOn(absl::Status why);  // from a server that was reached to the next address
+    const Target& target() const { return targets[next_target - 1]; }
+    void GoOn(absl::Status why);  // from a server that was reached to the next target
   };
   enum class Progress { kReady, kOutOfTime };
   using Outcome = absl::StatusOr<Progress>;
@@ -86,14 +83,13 @@ class Connector {
   bool Moved() const;
   absl::StatusOr<std::optional<Connection>> Failed(absl::Status why);
   Outcome Advance(Attempt& attempt, base::Instant limit, int wake_fd);
-  Outcome FindAddresses(Attempt& attempt, base::Instant limit);
   Outcome ConnectToOne(Attempt& attempt, base::Instant limit, int wake_fd);
   Outcome Greet(Attempt& attempt, base::Instant limit, int wake_fd);
   absl::Status OpenNext(Attempt& attempt);
   absl::Status Open(Attempt& attempt, absl::Duration patience);
-  std::string Late(const Attempt& attempt) const;
   absl::Status Unreachable(const Attempt& attempt, const std::string& why) const;
-  absl::Status HungUp(const Attempt& attempt, const std::string& why) const;
+  absl::Status HungUp(const Attempt& attempt, const absl::Status& broken) const;
+  std::string Hint() const;
 
   const Url url_;
   const std::string server_;

@@ -2,7 +2,9 @@
 
 #include <netdb.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 
+#include <cstddef>
 #include <cstring>
 #include <string>
 #include <system_error>
@@ -17,22 +19,22 @@
 namespace redlatch::redis {
 namespace {
 
-using Addresses = absl::StatusOr<std::vector<SocketAddress>>;
+using Targets = absl::StatusOr<std::vector<Target>>;
 
-Addresses LookUp(const std::string& host, uint16_t port, int flags) {
+Targets LookUp(const Target& named, uint16_t port, int flags) {
   addrinfo hints = {};
   hints.ai_family = AF_UNSPEC;
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = flags | AI_NUMERICSERV;
   addrinfo* found = nullptr;
-  const int error = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
+  const int error = getaddrinfo(named.host.c_str(), std::to_string(port).c_str(), &hints, &found);
   if (error != 0) {
     return absl::UnavailableError(
-        absl::StrCat("cannot find the host '", host, "': ", gai_strerror(error)));
+        absl::StrCat("cannot find the host '", named.host, "': ", gai_strerror(error)));
   }
-  std::vector<SocketAddress> addresses;
+  std::vector<Target> targets;
   for (const addrinfo* each = found; each != nullptr; each = each->ai_next) {
-    SocketAddress& address = addresses.emplace_back();
+    SocketAddress& address = targets.emplace_back(named).address;
     memcpy(&address.storage, each->ai_addr, each->ai_addrlen);
     address.size = each->ai_addrlen;
     char text[NI_MAXHOST] = "";
@@ -41,7 +43,7 @@ Addresses LookUp(const std::string& host, uint16_t port, int flags) {
                                                : absl::StrCat(text, ":", port);
   }
   freeaddrinfo(found);
-  return addresses;
+  return targets;
 }
 
 // getaddrinfo() has no deadline, so a name is looked up by a thread of its own, which outlives
@@ -50,15 +52,16 @@ struct Lookup {
   base::Mutex mu;
   base::CondVar changed;
   bool done ABSL_GUARDED_BY(mu) = false;
-  Addresses result ABSL_GUARDED_BY(mu);
+  Targets result ABSL_GUARDED_BY(mu);
 };
 
 class TcpEndpoint final : public Endpoint {
  public:
-  TcpEndpoint(std::string host, uint16_t port) : host_(std::move(host)), port_(port) {}
+  // `named`: all but the address.
+  TcpEndpoint(Target named, uint16_t port) : named_(std::move(named)), port_(port) {}
 
-  absl::StatusOr<std::vector<SocketAddress>> Addresses(base::Instant deadline) override {
-    if (auto numeric = LookUp(host_, port_, AI_NUMERICHOST); numeric.ok()) return numeric;
+  absl::StatusOr<std::vector<Target>> Targets(base::Instant deadline) override {
+    if (auto numeric = LookUp(named_, port_, AI_NUMERICHOST); numeric.ok()) return numeric;
     if (lookup_ == nullptr) {
       if (absl::Status started = StartLookup(); !started.ok()) return started;
     }
@@ -67,7 +70,7 @@ class TcpEndpoint final : public Endpoint {
     while (!lookup->done) {
       if (deadline <= base::Now()) {
         return absl::UnavailableError(
-            absl::StrCat("the name server has not answered yet for the host '", host_, "'"));
+            absl::StrCat("the name server has not answered yet for the host '", named_.host, "'"));
       }
       lookup->changed.WaitUntil(lookup->mu, deadline);
     }
@@ -79,8 +82,8 @@ class TcpEndpoint final : public Endpoint {
   absl::Status StartLookup() {
     auto lookup = std::make_shared<Lookup>();
     try {
-      base::StartThread("redlatch-lookup", [lookup, host = host_, port = port_] {
-        auto result = LookUp(host, port, AI_ADDRCONFIG);
+      base::StartThread("redlatch-lookup", [lookup, named = named_, port = port_] {
+        auto result = LookUp(named, port, AI_ADDRCONFIG);
         const base::MutexLock lock(lookup->mu);
         lookup->result = std::move(result);
         lookup->done = true;
@@ -94,23 +97,30 @@ class TcpEndpoint final : public Endpoint {
     return absl::OkStatus();
   }
 
-  const std::string host_;
+  const Target named_;
   const uint16_t port_;
   std::shared_ptr<Lookup> lookup_;  // one that was begun and not yet used
 };
 
-absl::StatusOr<std::vector<SocketAddress>> OneUnixAddress(std::string_view path) {
-  absl::StatusOr<SocketAddress> address = UnixAddress(path);
-  if (!address.ok()) return address.status();
-  return std::vector<SocketAddress>{*std::move(address)};
+absl::StatusOr<std::vector<Target>> UnixSocket(const std::string& path) {
+  Target target;
+  auto* unix_address = reinterpret_cast<sockaddr_un*>(&target.address.storage);
+  if (path.empty() || path.size() >= sizeof unix_address->sun_path) {
+    return absl::InvalidArgumentError(absl::StrCat("the socket path '", path, "' has ", path.size(),
+                                                   " bytes; a Unix socket's may have 1 to ",
+                                                   sizeof unix_address->sun_path - 1));
+  }
+  unix_address->sun_family = AF_UNIX;
+  memcpy(unix_address->sun_path, path.data(), path.size());
+  target.address.size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + path.size() + 1);
+  target.address.text = path;
+  return std::vector<Target>{std::move(target)};
 }
 
 class UnixEndpoint final : public Endpoint {
  public:
   explicit UnixEndpoint(std::string path) : path_(std::move(path)) {}
-  absl::StatusOr<std::vector<SocketAddress>> Addresses(base::Instant) override {
-    return OneUnixAddress(path_);
-  }
+  absl::StatusOr<std::vector<Target>> Targets(base::Instant) override { return UnixSocket(path_); }
 
  private:
   const std::string path_;
@@ -119,10 +129,10 @@ class UnixEndpoint final : public Endpoint {
 class EmbeddedEndpoint final : public Endpoint {
  public:
   explicit EmbeddedEndpoint(EmbeddedOptions options) : options_(std::move(options)) {}
-  absl::StatusOr<std::vector<SocketAddress>> Addresses(base::Instant deadline) override {
+  absl::StatusOr<std::vector<Target>> Targets(base::Instant deadline) override {
     absl::StatusOr<std::string> path = EnsureEmbeddedServer(options_, deadline);
     if (!path.ok()) return path.status();
-    return OneUnixAddress(*path);
+    return UnixSocket(*path);
   }
 
  private:
@@ -134,7 +144,7 @@ class EmbeddedEndpoint final : public Endpoint {
 std::unique_ptr<Endpoint> MakeEndpoint(const Url& url) {
   switch (url.kind) {
     case Url::Kind::kTcp:
-      return std::make_unique<TcpEndpoint>(url.host, url.port);
+      return std::make_unique<TcpEndpoint>(Target{.host = url.host, .tls = url.tls}, url.port);
     case Url::Kind::kUnix:
       return std::make_unique<UnixEndpoint>(url.path);
     case Url::Kind::kEmbedded:

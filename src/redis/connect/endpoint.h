@@ -6,7 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "src/base/clock.h"
-#include "src/redis/transport/transport.h"
+#include "src/redis/transport/open.h"
 #include "src/redis/url/url.h"
 
 namespace redlatch::redis {
@@ -16,9 +16,9 @@ class Endpoint {
  public:
   virtual ~Endpoint() = default;
 
-  // The addresses to try, in order; never empty. Returns by `deadline`, with an error; what takes
+  // What to try, in order; never empty. Returns by `deadline`, with an error; what takes
   // longer (a name server, a server that starts) goes on, and the next call has it sooner.
-  virtual absl::StatusOr<std::vector<SocketAddress>> Addresses(base::Instant deadline) = 0;
+  virtual absl::StatusOr<std::vector<Target>> Targets(base::Instant deadline) = 0;
 };
 
 std::unique_ptr<Endpoint> MakeEndpoint(const Url& url);

@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "src/redis/connect/needs.h"
+#include "src/redis/transport/tls.h"
 #include "src/redis/wire/codec.h"
 #include "src/redis/wire/errors.h"
 
@@ -15,15 +17,6 @@ namespace {
 constexpr int kOldestMajor = 7;
 // EVALSHA of it answers NOSCRIPT to who may run it, and NOPERM to who may not.
 constexpr std::string_view kNoSuchScript = "0000000000000000000000000000000000000000";
-// The commands of other names that locks need, of those that the server does not know. None is
-// executed: each has a word too few or too many.
-constexpr std::string_view kCommandsProbe = R"(
-local missing = {}
-for _, call in ipairs({{'TIME', ''}, {'PUBLISH'}, {'PUBSUB'}, {'SUBSCRIBE'}}) do
-  local answer = redis.pcall(unpack(call))
-  if answer.err and string.find(answer.err, 'nknown') then missing[#missing + 1] = call[1] end
-end
-return missing)";
 
 // The value of `field` in the answer to INFO, or an empty view.
 std::string_view InfoField(std::string_view info, std::string_view field) {
@@ -55,12 +48,14 @@ bool CannotAsk(const Reply& reply) {
   return error == ErrorCode::kNoPermission || error == ErrorCode::kUnknownCommand;
 }
 
-// A server that does not know a command repeats its arguments, and AUTH's are secret.
-std::string_view WithoutArguments(std::string_view error) {
-  return error.substr(0, error.find(", with args"));
-}
-
 }  // namespace
+
+std::string NotVerified(std::string_view server) {
+  return absl::StrCat(std::string(server),
+                      " is not verified (tls=insecure): whoever is between can read and change all "
+                      "that is said, passwords too (name its authority instead: "
+                      "ca=/path/to/ca.pem)");
+}
 
 Handshake::Handshake(const Url& url, Purpose purpose)
     : url_(url), server_(url.DebugString()), purpose_(purpose) {
@@ -72,24 +67,30 @@ Handshake::Handshake(const Url& url, Purpose purpose)
     }
   }
   if (url.db != 0) Add(Step::kSelect, {"SELECT", std::to_string(url.db)});
+  if (purpose == Purpose::kQuestions) {
+    Add(Step::kPing, {"PING"});
+    return;
+  }
   if (!url.client_name.empty()) Add(Step::kSetName, {"CLIENT", "SETNAME", url.client_name});
   Add(Step::kHello, {"HELLO"});
   if (purpose == Purpose::kSubscriptions) return;
   Add(Step::kInfoServer, {"INFO", "server"});
   Add(Step::kInfoReplication, {"INFO", "replication"});
   Add(Step::kInfoMemory, {"INFO", "memory"});
-  Add(Step::kCommands, {"EVAL", kCommandsProbe, "0"});
+  Add(Step::kCommands, NeedsProbe());
   Add(Step::kScript, {"EVALSHA", kNoSuchScript, "0"});
 }
 
-void Handshake::Add(Step step, absl::Span<const std::string_view> args) {
-  const Command command(args);
+void Handshake::Add(Step step, const Command& command) {
   bytes_.append(command.bytes());
   steps_.push_back(step);
 }
 
 absl::Status Handshake::Check(absl::Span<const Reply> replies, ServerInfo* info) const {
   *info = ServerInfo();
+  if (url_.tls != nullptr && url_.tls->options().insecure) {
+    info->warnings.push_back(NotVerified(server_));
+  }
   Nature nature;
   for (size_t i = 0; i < steps_.size(); ++i) {
     absl::Status status = CheckStep(steps_[i], replies[i], nature, info);
@@ -131,6 +132,8 @@ absl::Status Handshake::CheckStep(Step step, const Reply& reply, Nature& nature,
       return CheckCommands(reply);
     case Step::kScript:
       return CheckScript(reply);
+    case Step::kPing:
+      return CheckPing(reply);
   }
   return absl::OkStatus();
 }
@@ -139,13 +142,6 @@ absl::Status Handshake::Refusal(const Reply& reply) const {
   absl::Status status = ErrorStatus(reply.text, server_);
   if (absl::IsUnavailable(status) || absl::IsPermissionDenied(status)) return status;
   return absl::FailedPreconditionError(status.message());
-}
-
-absl::Status Handshake::LacksCommands(const std::string& names) const {
-  return absl::FailedPreconditionError(
-      absl::StrCat(server_, " does not know ", names,
-                   ", which locks need under that name (remove its rename-command line from the "
-                   "server's configuration)"));
 }
 
 // What does not know the command, as some proxies don't, may serve all the same.
@@ -213,12 +209,10 @@ absl::Status Handshake::ReadReplication(const Reply& reply, Nature& nature) cons
 }
 
 absl::Status Handshake::CheckCommands(const Reply& reply) const {
-  if (reply.is_error()) return CheckScript(reply);
-  std::string missing;
-  for (const Reply& name : reply.elements) {
-    missing.append(missing.empty() ? "" : ", ").append(name.text);
+  if (reply.is_error() && ClassifyError(reply.text) != ErrorCode::kNoPermission) {
+    return CheckScript(reply);
   }
-  return missing.empty() ? absl::OkStatus() : LacksCommands(missing);
+  return CheckNeeds(reply, server_, url_.user);
 }
 
 absl::Status Handshake::CheckScript(const Reply& reply) const {
@@ -230,6 +224,14 @@ absl::Status Handshake::CheckScript(const Reply& reply) const {
                      " (grant it: ACL SETUSER <user> +eval +evalsha +script)"));
   }
   return Refusal(reply);
+}
+
+// Whoever may not say PING was let in all the same. So was one for whom the server can't write:
+// what else it answers tells why.
+absl::Status Handshake::CheckPing(const Reply& reply) const {
+  const bool let_in = !reply.is_error() || reply.text.starts_with("MISCONF ") ||
+                      ClassifyError(reply.text) == ErrorCode::kNoPermission;
+  return let_in ? absl::OkStatus() : Refusal(reply);
 }
 
 absl::Status Handshake::CheckServer(const Nature& nature, ServerInfo* info) const {

@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "src/redis/url/url.h"
+#include "src/redis/wire/codec.h"
 #include "src/redis/wire/reply.h"
 
 namespace redlatch::redis {
@@ -19,19 +20,23 @@ struct ServerInfo {
   std::vector<std::string> warnings;  // each says what is wrong and how to mend it
 };
 
+// A warning: whoever answers for `server` is taken for it.
+std::string NotVerified(std::string_view server);
+
 // The first commands of every connection, sent in one write: AUTH, SELECT, CLIENT SETNAME, HELLO,
 // and for a connection that runs scripts a probe of what redlatch needs. The probe is repeated with
 // every reconnect, since another server may be there by then. INFO is for what HELLO doesn't tell:
-// a server or a user without it gets a warning.
+// a server or a user without it gets a warning. A connection for questions takes any server, and
+// says only who asks, and PING.
 class Handshake {
  public:
-  enum class Purpose { kCommands, kSubscriptions };
+  enum class Purpose { kCommands, kSubscriptions, kQuestions };
   Handshake(const Url& url, Purpose purpose);
 
   const std::string& bytes() const { return bytes_; }
   size_t reply_count() const { return steps_.size(); }
 
-  // OK where the server accepts this client and is one that can hold locks. Otherwise
+  // OK where the server accepts this client and, unless for questions, can hold locks. Otherwise
   // kUnavailable where a later attempt may succeed, kPermissionDenied or kFailedPrecondition where
   // somebody must mend something first. `info` is filled for Purpose::kCommands.
   absl::Status Check(absl::Span<const Reply> replies, ServerInfo* info) const;
@@ -46,7 +51,8 @@ class Handshake {
     kInfoMemory,
     kInfoReplication,
     kCommands,
-    kScript
+    kScript,
+    kPing
   };
   // What HELLO and INFO say of a server; empty where neither does.
   struct Nature {
@@ -57,16 +63,16 @@ class Handshake {
     std::string_view primary_host;
     std::string_view primary_port;
   };
-  void Add(Step step, absl::Span<const std::string_view> args);
+  void Add(Step step, const Command& command);
   absl::Status CheckStep(Step step, const Reply& reply, Nature& nature, ServerInfo* info) const;
   absl::Status Refusal(const Reply& reply) const;
-  absl::Status LacksCommands(const std::string& names) const;
   absl::Status ReadHello(const Reply& reply, Nature& nature) const;
   absl::Status ReadServer(const Reply& reply, Nature& nature, ServerInfo* info) const;
   absl::Status ReadReplication(const Reply& reply, Nature& nature) const;
   absl::Status CheckMemory(const Reply& reply, ServerInfo* info) const;
   absl::Status CheckCommands(const Reply& reply) const;
   absl::Status CheckScript(const Reply& reply) const;
+  absl::Status CheckPing(const Reply& reply) const;
   absl::Status CheckServer(const Nature& nature, ServerInfo* info) const;
   absl::Status CheckRole(const Nature& nature) const;
 

@@ -14,7 +14,7 @@
 #include "absl/types/span.h"
 #include "src/base/clock.h"
 #include "src/base/parker.h"
-#include "src/redis/link/scripts.h"
+#include "src/redis/link/script_call.h"
 #include "src/redis/wire/codec.h"
 #include "src/redis/wire/reply.h"
 
@@ -53,12 +53,14 @@ class Deployment {
                                      base::Instant deadline) = 0;
   // The answer of the server that has the call's first key. See Scripts.
   virtual absl::StatusOr<Reply> Run(const ScriptCall& call, base::Instant deadline,
-                                    StillWanted still_wanted) = 0;
+                                    StillWanted still_wanted = AlwaysWanted) = 0;
   // Those to one server travel in one write.
   virtual void RunBatch(absl::Span<const ScriptCall> calls, base::Instant deadline,
                         absl::Span<absl::StatusOr<Reply>> results) = 0;
-  // To the server that has the key. Waits for nobody, and throws the reply away.
-  virtual absl::Status Send(std::string_view key, const Command& command) = 0;
+  // To the server that has the key; see SharedConnection.
+  using Done = std::function<void(absl::StatusOr<Reply> answer)>;
+  virtual absl::Status Send(std::string_view key, const Command& command, Done done = nullptr) = 0;
+  virtual bool Drain(std::string_view key, base::Instant until) = 0;
 
   // Messages about the key can reach this client.
   virtual bool listening(std::string_view key) const = 0;

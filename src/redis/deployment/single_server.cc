@@ -16,27 +16,26 @@ SingleServer::SingleServer(const Url& url, std::string channel, const Command& i
                            Events events)
     : channel_(std::move(channel)),
       events_(std::move(events)),
-      commands_(std::in_place, url,
-                SharedConnectionOptions{.on_reconnected = [this] { events_.on_reconnected(); },
-                                        .on_replica =
-                                            [this] {
-                                              if (!stopped_) messages_->MakeAnew();
-                                            },
-                                        .introduction = introduction}),
+      commands_(std::make_unique<SharedConnection>(
+          url, SharedConnectionOptions{.on_reconnected = [this] { events_.on_reconnected(); },
+                                       .on_replica =
+                                           [this] {
+                                             if (!stopped_) messages_->MakeAnew();
+                                           },
+                                       .introduction = introduction})),
       scripts_(*commands_) {
-  messages_.emplace(
+  messages_ = std::make_unique<Subscriber>(
       url,
       SubscriberOptions{
           .on_message = [this](std::string_view,
                                std::string_view message) { events_.on_message(message); },
           .on_live_again = [this] { events_.on_reconnected(); },
-          .on_down = [](const absl::Status&) {},
           // The next acquisition subscribes anew, or says why it cannot.
           .on_refused = [this](std::string_view, const absl::Status&) { listening_.store(false); },
-          .where = [this]() -> std::optional<SocketAddress> {
+          .where = [this]() -> std::optional<Target> {
             std::optional<Peer> peer = commands_->peer();
             if (!peer) return std::nullopt;
-            return std::move(peer->address);
+            return std::move(peer->target);
           },
       });
 }
@@ -111,7 +110,7 @@ void SingleServer::Realign() {
 void SingleServer::Align() {
   const std::optional<Peer> commands = commands_->peer();
   const std::optional<Peer> messages = messages_->peer();
-  if (!commands || !messages || commands->address == messages->address) return;
+  if (!commands || !messages || commands->target.address == messages->target.address) return;
   if (commands->since < messages->since) {
     commands_->MakeAnew("its messages come from another address by now");
   } else {

@@ -2,6 +2,7 @@
 #define REDLATCH_SRC_REDIS_DEPLOYMENT_SINGLE_SERVER_H_
 
 #include <atomic>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -45,9 +46,10 @@ class SingleServer final : public Deployment {
                 absl::Span<absl::StatusOr<Reply>> results) override {
     scripts_.RunBatch(calls, deadline, results);
   }
-  absl::Status Send(std::string_view, const Command& command) override {
-    return commands_->Send(command);
+  absl::Status Send(std::string_view, const Command& command, Done done) override {
+    return commands_->Send(command, std::move(done));
   }
+  bool Drain(std::string_view, base::Instant until) override { return commands_->Drain(until); }
   bool listening(std::string_view) const override {
     return listening_.load(std::memory_order_acquire);
   }
@@ -78,10 +80,10 @@ class SingleServer final : public Deployment {
   base::Mutex hearing_mu_;
   Hearing hearing_ ABSL_GUARDED_BY(hearing_mu_);
   base::Instant pinged_ ABSL_GUARDED_BY(hearing_mu_);
-  std::optional<SharedConnection> commands_;
+  const std::unique_ptr<SharedConnection> commands_;
   Scripts scripts_;
   // Its thread uses all of this object.
-  std::optional<Subscriber> messages_;
+  std::unique_ptr<Subscriber> messages_;
 };
 
 }  // namespace redlatch::redis

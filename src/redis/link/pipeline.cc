@@ -86,16 +86,18 @@ void Pipeline::Compact() {
   dead_bytes_ = 0;
 }
 
-void Pipeline::ConnectionLost(std::string_view rest, const absl::Status& why, Finished& finished) {
+void Pipeline::ConnectionLost(std::string_view rest, const absl::Status& sent,
+                              const absl::Status& unsent, Finished& finished) {
   size_t left = rest.size();
   while (sent_ > 0 && segments_[sent_ - 1].bytes <= left) left -= segments_[--sent_].bytes;
   unsent_.insert(0, rest.substr(left));
   for (; sent_ > 0; --sent_) {
-    Fail(segments_.front(), why, finished);
+    Fail(segments_.front(), sent, finished);
     size_ -= segments_.front().replies;
     segments_.pop_front();
   }
-  FailUnsent([](const Exchange* each) { return each == nullptr; }, why, finished);
+  FailUnsent([](const Exchange* each) { return each == nullptr || !each->waits(); }, unsent,
+             finished);
 }
 
 void Pipeline::FailUnsent(absl::FunctionRef<bool(const Exchange*)> which, const absl::Status& why,
@@ -124,7 +126,7 @@ bool Pipeline::Abandon(Exchange& exchange, const absl::Status& sent, const absl:
 
 Exchange* Pipeline::FirstWaiting() const {
   for (const Segment& segment : segments_) {
-    if (segment.exchange != nullptr) return segment.exchange;
+    if (segment.exchange != nullptr && segment.exchange->waits()) return segment.exchange;
   }
   return nullptr;
 }

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <deque>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -18,18 +19,22 @@
 
 namespace redlatch::redis {
 
-// What one thread has asked for, on that thread's stack: its commands' results, and the word on
-// which it sleeps. It may leave its frame when it has seen its parker say so, or when it has
+// What was asked for together, and who is to hear the answers: a thread, on whose stack this is, or
+// a function. The thread may leave its frame when it has seen its parker say so, or when it has
 // taken itself out of the pipeline.
 struct Exchange {
   absl::Span<absl::StatusOr<Reply>> results;
   size_t open = 0;  // results still to come
   base::Instant begun;
   bool fail_fast = false;  // give up where the attempt to connect fails
-  base::Parker parker;
+  base::Parker parker;     // the word on which the thread sleeps
+  // In place of the thread: called when all results are in. The exchange may go then.
+  std::function<void()> done;
+
+  bool waits() const { return done == nullptr; }
 };
 
-// The exchanges whose last result came in; to be woken when the lock is let go.
+// The exchanges whose last result came in; to be told when the lock is let go.
 using Finished = absl::InlinedVector<Exchange*, 64>;
 
 // The commands of one connection in the order of the wire: those whose bytes were handed to a
@@ -55,9 +60,10 @@ class Pipeline {
   bool Deliver(Reply reply, Finished& finished);
 
   // The connection is lost, and `rest`, the end of the bytes taken last, was never written. Fails
-  // with `why` every exchange of which a byte was, and forgets what nobody waits for. All else is
-  // unsent, be it again.
-  void ConnectionLost(std::string_view rest, const absl::Status& why, Finished& finished);
+  // with `sent` every exchange of which a byte was, and with `unsent` those others for which no
+  // thread waits. All else is unsent, be it again.
+  void ConnectionLost(std::string_view rest, const absl::Status& sent, const absl::Status& unsent,
+                      Finished& finished);
 
   // Removes and fails the unsent commands of the exchanges that `which` names.
   void FailUnsent(absl::FunctionRef<bool(const Exchange*)> which, const absl::Status& why,
@@ -67,7 +73,7 @@ class Pipeline {
   // replies to those sent will be thrown away and they fail with `sent`. True where they were sent.
   bool Abandon(Exchange& exchange, const absl::Status& sent, const absl::Status& unsent);
 
-  // The exchange whose result is due next; null where nobody waits.
+  // Of those for which a thread waits, the one whose result is due next; null where none does.
   Exchange* FirstWaiting() const;
 
   // Commands whose replies have not come.

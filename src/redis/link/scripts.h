@@ -3,25 +3,14 @@
 
 #include <string_view>
 
-#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "src/base/clock.h"
-#include "src/redis/link/script_source.h"
+#include "src/redis/link/script_call.h"
 #include "src/redis/link/shared_connection.h"
 #include "src/redis/wire/reply.h"
 
 namespace redlatch::redis {
-
-// One call of a script. Nothing is copied: all of it must live until the call returns.
-struct ScriptCall {
-  const ScriptSource* script = nullptr;
-  absl::Span<const std::string_view> keys;
-  absl::Span<const std::string_view> args;
-};
-
-// Asked before a script is sent again; false ends the call with what it has.
-using StillWanted = absl::FunctionRef<bool()>;
 
 // Runs scripts on a server by their SHA-1 (EVALSHA), and where the server does not know one, by
 // its text (EVAL), which also teaches it. So a restarted server, a flushed script cache or a
@@ -39,14 +28,12 @@ class Scripts {
 
   // The script's reply. An error reply is a status here: ErrorStatus().
   absl::StatusOr<Reply> Run(const ScriptCall& call, base::Instant deadline,
-                            StillWanted still_wanted = Always);
+                            StillWanted still_wanted = AlwaysWanted);
 
   // All calls in one pipelined write, each answered for itself. Those that must be sent again go
   // together in a second one: calls of one batch have no order among each other.
   void RunBatch(absl::Span<const ScriptCall> calls, base::Instant deadline,
-                absl::Span<absl::StatusOr<Reply>> results, StillWanted still_wanted = Always);
-
-  static bool Always() { return true; }
+                absl::Span<absl::StatusOr<Reply>> results, StillWanted still_wanted = AlwaysWanted);
 
  private:
   SharedConnection& connection_;

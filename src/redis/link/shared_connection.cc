@@ -8,8 +8,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "src/base/status.h"
-#include "src/redis/link/shared_connection_impl.h"
 #include "src/redis/wire/errors.h"
 
 namespace redlatch::redis {
@@ -18,15 +16,48 @@ namespace {
 constexpr absl::Duration kIdle = absl::Milliseconds(5);  // the connection may have ended
 constexpr size_t kMostUnreadReplies = 1024;              // of commands that nobody waits for
 
+// A command whose answer is given to a function.
+struct Sent {
+  Sent(SharedConnection::Done then, std::atomic<size_t>& untold) {
+    exchange.results = absl::MakeSpan(&answer, 1);
+    exchange.done = [this, then = std::move(then), &untold] {
+      const std::unique_ptr<Sent> self(this);
+      then(std::move(answer));
+      --untold;
+    };
+  }
+
+  absl::StatusOr<Reply> answer;
+  Exchange exchange;
+};
+
 }  // namespace
 
 SharedConnection::SharedConnection(const Url& url, SharedConnectionOptions options)
-    : server_(url.DebugString()), impl_(std::make_unique<Impl>(url, std::move(options))) {}
+    : options_(std::move(options)),
+      server_(url.DebugString()),
+      comeback_(options_.first_backoff, options_.longest_backoff),
+      spin_(options_.spin),
+      connector_(url, Handshake::Purpose::kCommands, options_.open),
+      buffer_(std::make_unique<char[]>(kReadSize)) {}
 
 SharedConnection::~SharedConnection() {
-  if (!fork_guard_.InForkedChild()) return;
-  impl_->Abandon();
-  (void)impl_.release();
+  Finished finished;
+  {
+    const base::MutexLock lock(mu_);
+    FailSent(absl::StrCat("the connection to ", server_, " was closed"), finished);
+  }
+  TellFinished({}, finished);
+}
+
+void SharedConnection::operator delete(SharedConnection* connection, std::destroying_delete_t) {
+  if (connection->fork_guard_.InForkedChild()) {
+    connection->transport_.reset();
+    connection->connector_.CloseInForkedChild();
+    return connection->wake_.Close();
+  }
+  connection->~SharedConnection();
+  ::operator delete(connection);
 }
 
 absl::Status SharedConnection::Refusal() const {
@@ -46,68 +77,28 @@ absl::StatusOr<Reply> SharedConnection::Call(const Command& command, base::Insta
 
 void SharedConnection::CallBatch(absl::Span<const Command> commands, base::Instant deadline,
                                  absl::Span<absl::StatusOr<Reply>> results) {
-  if (const absl::Status refused = Refusal(); !refused.ok()) {
-    std::fill(results.begin(), results.end(), refused);
-    return;
-  }
   Exchange mine;
   mine.results = results;
-  impl_->Run(commands, mine, deadline);
-}
-
-absl::Status SharedConnection::Send(const Command& command) {
-  absl::Status refused = Refusal();
-  return refused.ok() ? impl_->Send(command) : refused;
+  Run(commands, mine, deadline);
 }
 
 absl::Status SharedConnection::Connect(base::Instant deadline) {
-  if (absl::Status refused = Refusal(); !refused.ok()) return refused;
   const Command ping{"PING"};
   absl::StatusOr<Reply> result;
   Exchange mine;
   mine.results = absl::MakeSpan(&result, 1);
   mine.fail_fast = true;
-  impl_->Run(absl::MakeConstSpan(&ping, 1), mine, deadline);
+  Run(absl::MakeConstSpan(&ping, 1), mine, deadline);
   if (result.ok() && result->is_error()) return ErrorStatus(result->text, server_);
   return result.status();
 }
 
-void SharedConnection::MakeAnew(std::string_view why) {
-  if (!fork_guard_.InForkedChild()) impl_->MakeAnew(why);
-}
-
-std::optional<Peer> SharedConnection::peer() const {
-  return fork_guard_.InForkedChild() ? std::nullopt : impl_->peer();
-}
-
-SharedConnection::Stats SharedConnection::stats() const {
-  return fork_guard_.InForkedChild() ? Stats() : impl_->stats();
-}
-
-ServerInfo SharedConnection::server_info() const {
-  return fork_guard_.InForkedChild() ? ServerInfo() : impl_->server_info();
-}
-
-SharedConnection::Impl::Impl(const Url& url, SharedConnectionOptions options)
-    : options_(std::move(options)),
-      server_(url.DebugString()),
-      comeback_(options_.first_backoff, options_.longest_backoff),
-      spin_(options_.spin),
-      connector_(url, Handshake::Purpose::kCommands, options_.open),
-      buffer_(std::make_unique<char[]>(kReadSize)) {}
-
-void SharedConnection::Impl::Abandon() {
-  transport_.reset();
-  connector_.CloseInForkedChild();
-  wake_.Close();
-}
-
-void SharedConnection::Impl::Run(absl::Span<const Command> commands, Exchange& mine,
-                                 base::Instant deadline) {
-  absl::Status refused;
+void SharedConnection::Run(absl::Span<const Command> commands, Exchange& mine,
+                           base::Instant deadline) {
+  absl::Status refused = Refusal();
   bool leading = false;
   mine.begun = base::Now();
-  if (deadline <= mine.begun) {
+  if (refused.ok() && deadline <= mine.begun) {
     refused = absl::UnavailableError(
         absl::StrCat("there was no time left to ask ", server_, " (the command was not sent)"));
   }
@@ -137,9 +128,12 @@ void SharedConnection::Impl::Run(absl::Span<const Command> commands, Exchange& m
   if (leading || Follow(mine, deadline)) Lead(mine, deadline);
 }
 
-absl::Status SharedConnection::Impl::Send(const Command& command) {
-  absl::Status status;
+absl::Status SharedConnection::Send(const Command& command, Done done) {
+  absl::Status status = Refusal();
+  if (!status.ok()) return status;
+  auto sent = done ? std::make_unique<Sent>(std::move(done), untold_) : nullptr;
   Exchange drain;  // waits for nothing, and reads what is there
+  drain.begun = base::Now();
   {
     const base::MutexLock lock(mu_);
     if (!connected_) {
@@ -149,10 +143,12 @@ absl::Status SharedConnection::Impl::Send(const Command& command) {
       status = absl::UnavailableError(
           absl::StrCat("not sent to ", server_, ": it does not keep up with the commands"));
     } else {
-      pipeline_.Append(absl::MakeConstSpan(&command, 1), nullptr);
+      if (sent != nullptr) ++untold_;
+      pipeline_.Append(absl::MakeConstSpan(&command, 1),
+                       sent != nullptr ? &sent.release()->exchange : nullptr);
       has_unsent_.store(true, std::memory_order_release);
     }
-    if (leader_ == nullptr) write_blocked_ = false;  // nobody has looked for room since
+    if (leader_ == nullptr) write_wants_ = Interest::kNone;  // nobody has looked for room since
     if (leader_ == nullptr || leader_sleeps_) VerifyAndWrite();
     if (leader_ != nullptr || pipeline_.size() < kMostUnreadReplies) return status;
     leader_ = &drain;
@@ -161,7 +157,26 @@ absl::Status SharedConnection::Impl::Send(const Command& command) {
   return status;
 }
 
-bool SharedConnection::Impl::Follow(Exchange& mine, base::Instant deadline) {
+bool SharedConnection::Drain(base::Instant until) {
+  if (fork_guard_.InForkedChild()) return true;
+  Exchange drain;
+  drain.begun = base::Now();
+  bool leading = false;
+  {
+    const base::MutexLock lock(mu_);
+    leading = leader_ == nullptr && connected_ && pipeline_.size() > 0;
+    if (leading) leader_ = &drain;
+  }
+  if (leading) Lead(drain, until);
+  return untold_ == 0;
+}
+
+bool SharedConnection::GoesOn(const Exchange& mine) const {
+  if (!mine.results.empty()) return mine.open > 0;
+  return connected_ && pipeline_.size() > 0 && pipeline_.FirstWaiting() == nullptr;
+}
+
+bool SharedConnection::Follow(Exchange& mine, base::Instant deadline) {
   if (const absl::Duration spin = spin_.Length(); spin > absl::ZeroDuration()) {
     const base::Instant until = std::min(deadline, base::Now() + spin);
     while (mine.parker.value() == base::Parker::kArmed && base::Now() < until) sched_yield();
@@ -185,7 +200,7 @@ bool SharedConnection::Impl::Follow(Exchange& mine, base::Instant deadline) {
   }
 }
 
-void SharedConnection::Impl::Lead(Exchange& mine, base::Instant deadline) {
+void SharedConnection::Lead(Exchange& mine, base::Instant deadline) {
   mine.parker.Arm();
   Finished finished;
   Exchange* next = nullptr;
@@ -208,9 +223,11 @@ void SharedConnection::Impl::Lead(Exchange& mine, base::Instant deadline) {
         Reconnect(mine, deadline, finished);
       }
       if (!doomed_.empty()) Break(finished);
-    } while (mine.open > 0 && base::Now() < deadline);
+    } while (GoesOn(mine) && base::Now() < deadline);
     if (mine.open > 0) {
       GiveUp(mine);
+    } else if (mine.results.empty() && deadline != kAtOnce && deadline <= base::Now()) {
+      GiveUpIfStalled();
     } else if (mine.results.size() == 1 && mine.results[0].ok()) {
       spin_.Completed(mine.begun, base::Now());
     }
@@ -221,10 +238,10 @@ void SharedConnection::Impl::Lead(Exchange& mine, base::Instant deadline) {
   }
   // The others first in the queue go on first.
   if (next != nullptr) next->parker.Set(kLead);
-  WakeFinished(mine, finished);
+  TellFinished(mine, finished);
 }
 
-void SharedConnection::Impl::GiveUp(Exchange& mine) {
+void SharedConnection::GiveUp(Exchange& mine) {
   ++stats_.late;
   const absl::Status unsent =
       connected_ || last_failure_.ok()
@@ -234,43 +251,45 @@ void SharedConnection::Impl::GiveUp(Exchange& mine) {
                 last_failure_.code(),
                 absl::StrCat(std::string(last_failure_.message()),
                              " (the command was not sent; it was tried until the deadline)")));
-  const bool sent = pipeline_.Abandon(
-      mine,
-      MarkMayHaveExecuted(absl::UnavailableError(absl::StrCat(
-          server_, " did not answer in time (the command was sent and may have been executed)"))),
-      unsent);
-  if (sent && connected_ && base::Now() - progress_ >= options_.stall_timeout) {
-    doomed_ = "it has not answered for " + absl::FormatDuration(options_.stall_timeout);
-    InterruptLeader();
-  }
+  const absl::Status sent = WhenSent(server_ + " did not answer in time");
+  if (pipeline_.Abandon(mine, sent, unsent)) GiveUpIfStalled();
 }
 
-void SharedConnection::Impl::WakeFinished(const Exchange& mine, Finished& finished) {
+void SharedConnection::TellFinished(const Exchange& mine, Finished& finished) {
   for (Exchange* exchange : finished) {
-    if (exchange != &mine) exchange->parker.Set(kDone);
+    if (exchange == &mine) continue;
+    if (exchange->waits()) {
+      exchange->parker.Set(kDone);
+    } else {
+      std::exchange(exchange->done, nullptr)();
+    }
   }
   finished.clear();
 }
 
 // The next leader gives the connection up.
-void SharedConnection::Impl::MakeAnew(std::string_view why) {
+void SharedConnection::MakeAnew(std::string_view why) {
+  if (fork_guard_.InForkedChild()) return;
   const base::MutexLock lock(mu_);
   if (!connected_ || !leaving_.empty()) return;
   leaving_ = std::string(why);
   InterruptLeader();
 }
 
-std::optional<Peer> SharedConnection::Impl::peer() const {
+std::optional<Peer> SharedConnection::peer() const {
+  if (fork_guard_.InForkedChild()) return std::nullopt;
   const base::MutexLock lock(mu_);
   return connected_ && leaving_.empty() ? peer_ : std::nullopt;
 }
 
-SharedConnection::Stats SharedConnection::Impl::stats() const {
+SharedConnection::Stats SharedConnection::stats() const {
+  if (fork_guard_.InForkedChild()) return {};
   const base::MutexLock lock(mu_);
   return stats_;
 }
 
-ServerInfo SharedConnection::Impl::server_info() const {
+ServerInfo SharedConnection::server_info() const {
+  if (fork_guard_.InForkedChild()) return {};
   const base::MutexLock lock(mu_);
   return info_;
 }

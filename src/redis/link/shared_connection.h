@@ -1,21 +1,32 @@
 #ifndef REDLATCH_SRC_REDIS_LINK_SHARED_CONNECTION_H_
 #define REDLATCH_SRC_REDIS_LINK_SHARED_CONNECTION_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <new>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "src/base/clock.h"
 #include "src/base/fork_guard.h"
+#include "src/base/mutex.h"
+#include "src/base/parker.h"
+#include "src/base/wake_event.h"
+#include "src/redis/connect/comeback.h"
 #include "src/redis/connect/connector.h"
 #include "src/redis/connect/handshake.h"
+#include "src/redis/link/pipeline.h"
+#include "src/redis/link/spin_policy.h"
+#include "src/redis/transport/open.h"
 #include "src/redis/transport/transport.h"
 #include "src/redis/url/url.h"
 #include "src/redis/wire/codec.h"
@@ -44,7 +55,7 @@ struct SharedConnectionOptions {
   // The first command of each connection that the handshake has accepted, before whatever waits to
   // be sent; what the server says to it does not matter.
   std::optional<Command> introduction = {};
-  TransportFactory open = OpenSocket;
+  TransportFactory open;  // empty: OpenTransport()
 };
 
 // One connection to a server, shared by any number of threads, with no thread of its own.
@@ -67,12 +78,14 @@ struct SharedConnectionOptions {
 // all that wait, at once, with its reason.
 //
 // Thread-safe. In a forked child every call fails with kFailedPrecondition. Destroy it when no
-// call is in progress; a forked child may at any time.
+// call is in progress; a forked child may at any time delete one that was made by `new`.
 class SharedConnection {
  public:
   explicit SharedConnection(const Url& url, SharedConnectionOptions options = {});
-  // In a forked child it only closes.
   ~SharedConnection();
+  // In a forked child, in place of destruction: closes the descriptors and touches nothing else.
+  // Threads that are not there any more may have been in the midst of it.
+  static void operator delete(SharedConnection* connection, std::destroying_delete_t);
   SharedConnection(const SharedConnection&) = delete;
   SharedConnection& operator=(const SharedConnection&) = delete;
 
@@ -86,9 +99,19 @@ class SharedConnection {
   void CallBatch(absl::Span<const Command> commands, base::Instant deadline,
                  absl::Span<absl::StatusOr<Reply>> results);
 
-  // Sends a command and forgets it: the reply is thrown away when it comes. Does not wait for the
-  // server: kUnavailable where there is no connection at the moment.
-  absl::Status Send(const Command& command);
+  // The server's answer to what was sent, or as Call() says: the connection was lost, or is gone.
+  using Done = std::function<void(absl::StatusOr<Reply> answer)>;
+
+  // Sends a command and does not wait for the server: kUnavailable, and nothing more, where there
+  // is no connection at the moment, kFailedPrecondition in a forked child. The answer comes to
+  // whichever thread reads next, in a call of its own or in Drain(), and is given to `done` there;
+  // without `done` it is thrown away. `done` returns at once and calls nothing of the connection.
+  absl::Status Send(const Command& command, Done done = nullptr);
+
+  // Reads the answers to what was sent so, until there are none to come or it is `until`; where
+  // another thread reads, that does it, and this returns at once. True: each `done` has returned. A
+  // connection that stalls is given up, as by a call.
+  bool Drain(base::Instant until);
 
   // Makes the first connection, or tells by `deadline` why the first attempt failed. Calls
   // connect by themselves; this is for who wants to know early.
@@ -112,12 +135,89 @@ class SharedConnection {
   const std::string& server() const { return server_; }
 
  private:
-  class Impl;  // all but the answer to fork()
+  static constexpr size_t kReadSize = size_t{64} << 10;
+  static constexpr base::Instant kAtOnce{};  // a deadline: what is there, without waiting
+
+  static constexpr uint32_t kDone = 1;  // to a follower: all your results are in
+  static constexpr uint32_t kLead = 2;  // you are the leader now
+
   absl::Status Refusal() const;
+  // `mine` has its results, and nothing else yet.
+  void Run(absl::Span<const Command> commands, Exchange& mine, base::Instant deadline);
+  // True where following ended in leadership, false where `mine` is finished.
+  bool Follow(Exchange& mine, base::Instant deadline) ABSL_LOCKS_EXCLUDED(mu_);
+  void Lead(Exchange& mine, base::Instant deadline) ABSL_LOCKS_EXCLUDED(mu_);
+  void GiveUp(Exchange& mine) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void GiveUpIfStalled() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // What a command ends with that was sent, and for that reason not answered.
+  static absl::Status WhenSent(const std::string& why);
+  void FailSent(const std::string& why, Finished& finished) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  static void TellFinished(const Exchange& mine, Finished& finished);
+  // Whether the leader is to go on: for its own results, or, draining, for those of functions.
+  bool GoesOn(const Exchange& mine) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  // The leader's steps. They let go of `mu_` while they wait.
+  void Reconnect(Exchange& mine, base::Instant deadline, Finished& finished)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::StatusOr<std::optional<Connection>> Attempt(base::Instant deadline)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  void Receive(const Exchange& mine, base::Instant deadline, Finished& finished)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  IoResult Read(base::Instant deadline, bool may_spin) ABSL_LOCKS_EXCLUDED(mu_);
+  IoResult ReadOnce();
+  void HoldWriters() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Break(Finished& finished) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  // Writes what the kernel takes; the leader's, or a follower's while the leader sleeps.
+  bool MayWrite() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void LeaveOnceAnswered() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Write() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void VerifyAndWrite() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  void InterruptLeader() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const base::ForkGuard fork_guard_;
+  const SharedConnectionOptions options_;
   const std::string server_;
-  std::unique_ptr<Impl> impl_;
+
+  mutable base::Mutex mu_;
+  Exchange* leader_ ABSL_GUARDED_BY(mu_) = nullptr;
+  bool leader_sleeps_ ABSL_GUARDED_BY(mu_) = false;  // in poll, on the connection
+  Pipeline pipeline_ ABSL_GUARDED_BY(mu_);
+  std::atomic<bool> has_unsent_{false};  // in `pipeline_`; for the leader that spins
+  std::atomic<size_t> untold_{0};        // of the functions given to Send()
+
+  bool writing_ ABSL_GUARDED_BY(mu_) = false;       // somebody is in Write(), without `mu_`
+  bool writers_held_ ABSL_GUARDED_BY(mu_) = false;  // by the leader: nobody else begins to write
+  base::Parker writer_left_;                        // while they were held
+  // What the rest waits for; kNone: nothing has kept it from being written.
+  Interest write_wants_ ABSL_GUARDED_BY(mu_) = Interest::kNone;
+  std::string in_flight_ ABSL_GUARDED_BY(mu_);  // is not changed while `writing_`
+  size_t in_flight_done_ ABSL_GUARDED_BY(mu_) = 0;
+
+  bool connected_ ABSL_GUARDED_BY(mu_) = false;
+  std::optional<Peer> peer_ ABSL_GUARDED_BY(mu_);
+  std::string leaving_ ABSL_GUARDED_BY(mu_);     // why no further command goes over the connection
+  std::string doomed_ ABSL_GUARDED_BY(mu_);      // why the leader must give the connection up
+  base::Instant progress_ ABSL_GUARDED_BY(mu_);  // the last byte read, or the first sent since
+  Comeback comeback_ ABSL_GUARDED_BY(mu_);
+  absl::Status last_failure_ ABSL_GUARDED_BY(mu_);
+  ServerInfo info_ ABSL_GUARDED_BY(mu_);
+  Stats stats_ ABSL_GUARDED_BY(mu_);
+
+  SpinPolicy spin_;
+
+  // The leader's own. A follower uses the transport too, to write while `connected_`; it is
+  // replaced only where nobody is `writing_`. Where it is not full-duplex, the leader holds the
+  // writers whenever it reads, and lets them write while it waits.
+  Connector connector_;
+  base::WakeEvent wake_;  // gets the leader out of poll
+  std::unique_ptr<Transport> transport_;
+  bool full_duplex_ = false;  // the transport
+  Interest read_wants_ = Interest::kRead;
+  std::optional<ReplyParser> parser_;
+  std::vector<Reply> arrived_;
+  const std::unique_ptr<char[]> buffer_;
 };
 
 }  // namespace redlatch::redis

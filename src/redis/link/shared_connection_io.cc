@@ -7,15 +7,15 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "src/redis/link/shared_connection_impl.h"
+#include "src/redis/link/shared_connection.h"
 #include "src/redis/wire/errors.h"
 
 namespace redlatch::redis {
 
-void SharedConnection::Impl::Reconnect(Exchange& mine, base::Instant deadline, Finished& finished) {
+void SharedConnection::Reconnect(Exchange& mine, base::Instant deadline, Finished& finished) {
   const base::Instant next_attempt = comeback_.next_attempt();
   mu_.Unlock();
-  WakeFinished(mine, finished);
+  TellFinished(mine, finished);
   if (base::Now() < next_attempt) {
     mine.parker.ParkUntil(std::min(deadline, next_attempt));  // nobody wakes the leader
     mu_.Lock();
@@ -28,23 +28,27 @@ void SharedConnection::Impl::Reconnect(Exchange& mine, base::Instant deadline, F
     comeback_.Failed();
     const bool lasting = !absl::IsUnavailable(last_failure_);
     pipeline_.FailUnsent(
-        [&](const Exchange* each) { return lasting || each == nullptr || each->fail_fast; },
+        [&](const Exchange* each) {
+          return lasting || each == nullptr || each->fail_fast || !each->waits();
+        },
         last_failure_, finished);
     return;
   }
   if (!step->has_value()) return;
-  transport_ = std::move((*step)->transport);
-  parser_ = std::move((*step)->parser);
+  transport_ = std::move((*step)->dialogue.transport);
+  full_duplex_ = transport_->full_duplex();
+  read_wants_ = (*step)->dialogue.read_wants;
+  parser_ = std::move((*step)->dialogue.parser);
   info_ = std::move((*step)->info);
   connected_ = true;
   progress_ = base::Now();
-  peer_ = Peer{.address = std::move((*step)->address), .since = progress_};
+  peer_ = Peer{.target = std::move((*step)->target), .since = progress_};
   comeback_.Made();
   if (options_.introduction) pipeline_.Prepend(*options_.introduction);
   if (++stats_.connects > 1 && options_.on_reconnected) options_.on_reconnected();
 }
 
-absl::StatusOr<std::optional<Connection>> SharedConnection::Impl::Attempt(base::Instant deadline) {
+absl::StatusOr<std::optional<Connection>> SharedConnection::Attempt(base::Instant deadline) {
   if (!wake_.Open()) {
     return absl::UnavailableError(
         absl::StrCat("cannot connect to ", server_, ": ", std::strerror(errno)));
@@ -52,11 +56,13 @@ absl::StatusOr<std::optional<Connection>> SharedConnection::Impl::Attempt(base::
   return connector_.Step(deadline);
 }
 
-void SharedConnection::Impl::Receive(const Exchange& mine, base::Instant deadline,
-                                     Finished& finished) {
+void SharedConnection::Receive(const Exchange& mine, base::Instant deadline, Finished& finished) {
+  if (!full_duplex_) HoldWriters();
+  // Not beside a write that waits for what a read would take in.
+  const bool may_spin = write_wants_ != Interest::kRead;
   mu_.Unlock();
-  WakeFinished(mine, finished);
-  const IoResult got = Read(deadline);
+  TellFinished(mine, finished);
+  const IoResult got = Read(deadline, may_spin);
   std::string broken;
   if (got.kind == IoResult::Kind::kDone) {
     parser_->Feed({buffer_.get(), got.bytes});
@@ -66,10 +72,12 @@ void SharedConnection::Impl::Receive(const Exchange& mine, base::Instant deadlin
       if (!reply.ok() || !reply->has_value()) break;
       arrived_.push_back(**std::move(reply));
     }
-  } else if (got.kind != IoResult::Kind::kAgain) {
+  } else if (!got.blocked()) {
     broken = Describe(got);
   }
   mu_.Lock();
+  writers_held_ = false;
+  if (write_wants_ == Interest::kRead) write_wants_ = Interest::kNone;  // it may be taken in
   if (got.kind == IoResult::Kind::kDone) progress_ = base::Now();
   comeback_.Heard(arrived_.size());
   for (Reply& reply : arrived_) {
@@ -85,23 +93,25 @@ void SharedConnection::Impl::Receive(const Exchange& mine, base::Instant deadlin
   if (!broken.empty()) doomed_ = std::move(broken);
 }
 
-IoResult SharedConnection::Impl::Read(base::Instant deadline) {
-  if (deadline == kAtOnce) return transport_->Read(buffer_.get(), kReadSize);
-  if (const absl::Duration spin = spin_.Length(); spin > absl::ZeroDuration()) {
+IoResult SharedConnection::Read(base::Instant deadline, bool may_spin) {
+  if (deadline == kAtOnce) return ReadOnce();
+  const absl::Duration spin = spin_.Length();
+  if (may_spin && spin > absl::ZeroDuration()) {
     const base::Instant until = std::min(deadline, base::Now() + spin);
     for (;;) {
-      const IoResult got = transport_->Read(buffer_.get(), kReadSize);
-      if (got.kind != IoResult::Kind::kAgain) return got;
-      if (until <= base::Now()) break;
+      const IoResult got = ReadOnce();
+      if (!got.blocked()) return got;
+      if (got.kind == IoResult::Kind::kWantWrite || until <= base::Now()) break;
       sched_yield();  // the server, or a follower with more to send, may want this processor
       if (has_unsent_.load(std::memory_order_acquire)) break;  // where it can be sent, see below
     }
   }
-  auto interest = Transport::Interest::kRead;
+  Interest interest = read_wants_;
   {
     const base::MutexLock lock(mu_);
+    writers_held_ = false;
     if (MayWrite() || !doomed_.empty()) return IoResult();  // neither came to the leader's ears
-    if (write_blocked_) interest = Transport::Interest::kReadAndWrite;
+    interest = interest | write_wants_;
     if (!leaving_.empty()) deadline = std::min(deadline, progress_ + options_.stall_timeout);
     leader_sleeps_ = true;
   }
@@ -109,52 +119,83 @@ IoResult SharedConnection::Impl::Read(base::Instant deadline) {
   {
     const base::MutexLock lock(mu_);
     leader_sleeps_ = false;
-    if (ready.writable) write_blocked_ = false;
+    if (ready.Meets(write_wants_)) write_wants_ = Interest::kNone;
+    if (!full_duplex_) HoldWriters();
   }
   if (ready.woken) wake_.Drain();
-  return ready.readable ? transport_->Read(buffer_.get(), kReadSize) : IoResult();
+  return ready.Meets(read_wants_) ? ReadOnce() : IoResult();
 }
 
-void SharedConnection::Impl::Break(Finished& finished) {
-  connected_ = false;
+IoResult SharedConnection::ReadOnce() {
+  const IoResult got = transport_->Read(buffer_.get(), kReadSize);
+  read_wants_ = got.wants();
+  return got;
+}
+
+// Until the leader lets them go on. Whoever is in Write() leaves what is left to the leader.
+void SharedConnection::HoldWriters() {
+  writers_held_ = true;
   while (writing_) {
     writer_left_.Arm();
     mu_.Unlock();
     writer_left_.ParkUntil(base::Instant::Infinite());
     mu_.Lock();
+    has_unsent_.store(true, std::memory_order_relaxed);
   }
+}
+
+absl::Status SharedConnection::WhenSent(const std::string& why) {
+  return MarkMayHaveExecuted(
+      absl::UnavailableError(why + " (the command was sent and may have been executed)"));
+}
+
+void SharedConnection::FailSent(const std::string& why, Finished& finished) {
+  const std::string_view unwritten = std::string_view(in_flight_).substr(in_flight_done_);
+  const absl::Status unsent =
+      MarkNotSent(absl::UnavailableError(why + " (the command was not sent)"));
+  pipeline_.ConnectionLost(unwritten, WhenSent(why), unsent, finished);
+}
+
+void SharedConnection::GiveUpIfStalled() {
+  if (!connected_ || !pipeline_.awaits_reply()) return;
+  if (base::Now() - progress_ < options_.stall_timeout) return;
+  doomed_ = "it has not answered for " + absl::FormatDuration(options_.stall_timeout);
+  InterruptLeader();
+}
+
+void SharedConnection::Break(Finished& finished) {
+  connected_ = false;
+  HoldWriters();
   transport_->DiscardUnsent();
   transport_.reset();
   peer_.reset();
   leaving_.clear();
-  write_blocked_ = false;
+  writers_held_ = false;
+  write_wants_ = Interest::kNone;
   last_failure_ = absl::UnavailableError(
       absl::StrCat("lost the connection to ", server_, ": ", std::exchange(doomed_, {})));
-  pipeline_.ConnectionLost(std::string_view(in_flight_).substr(in_flight_done_),
-                           MarkMayHaveExecuted(absl::UnavailableError(
-                               absl::StrCat(std::string(last_failure_.message()),
-                                            " (the command was sent and may have been executed)"))),
-                           finished);
+  FailSent(std::string(last_failure_.message()), finished);
   in_flight_.clear();
   in_flight_done_ = 0;
   comeback_.Lost();
   ++stats_.breaks;
 }
 
-bool SharedConnection::Impl::MayWrite() const {
-  return connected_ && !writing_ && !write_blocked_ && doomed_.empty() &&
+bool SharedConnection::MayWrite() const {
+  return connected_ && !writing_ && !writers_held_ && write_wants_ == Interest::kNone &&
+         doomed_.empty() &&
          (in_flight_done_ < in_flight_.size() ||
           (leaving_.empty() && pipeline_.unsent_bytes() > 0));
 }
 
-void SharedConnection::Impl::LeaveOnceAnswered() {
+void SharedConnection::LeaveOnceAnswered() {
   const bool written = !writing_ && in_flight_done_ == in_flight_.size();
   const bool answered = written && !pipeline_.awaits_reply();
   const bool silent = base::Now() - progress_ >= options_.stall_timeout;
   if (!leaving_.empty() && doomed_.empty() && (answered || silent)) doomed_ = leaving_;
 }
 
-void SharedConnection::Impl::Write() {
+void SharedConnection::Write() {
   while (MayWrite()) {
     if (in_flight_done_ == in_flight_.size()) {
       in_flight_.clear();
@@ -170,24 +211,25 @@ void SharedConnection::Impl::Write() {
     mu_.Lock();
     writing_ = false;
     if (put.kind == IoResult::Kind::kDone) in_flight_done_ += put.bytes;
-    if (!connected_) {
-      writer_left_.Set(kDone);
-      return;
-    }
+    if (writers_held_) writer_left_.Set(kDone);
+    if (!connected_) return;
     if (put.kind == IoResult::Kind::kDone) continue;
-    // What is left waits for the leader, who looks for room from here on.
-    write_blocked_ = put.kind == IoResult::Kind::kAgain;
-    if (!write_blocked_) doomed_ = Describe(put);
+    // What is left waits for the leader, who waits for what it wants from here on.
+    if (put.blocked()) {
+      write_wants_ = put.wants();
+    } else {
+      doomed_ = Describe(put);
+    }
     InterruptLeader();
   }
 }
 
-void SharedConnection::Impl::VerifyAndWrite() {
+void SharedConnection::VerifyAndWrite() {
   if (MayWrite()) transport_->Verify();
   Write();
 }
 
-void SharedConnection::Impl::InterruptLeader() {
+void SharedConnection::InterruptLeader() {
   if (leader_sleeps_) wake_.Signal();
 }
 

@@ -7,17 +7,25 @@
 #include "absl/strings/str_cat.h"
 #include "src/base/status.h"
 #include "src/base/thread.h"
-#include "src/redis/link/subscriber_impl.h"
 
 namespace redlatch::redis {
 
 Subscriber::Subscriber(const Url& url, SubscriberOptions options)
-    : server_(url.DebugString()), impl_(std::make_unique<Impl>(url, std::move(options))) {}
+    : options_(std::move(options)),
+      server_(url.DebugString()),
+      connector_(url, Handshake::Purpose::kSubscriptions, options_.open, nullptr, options_.where),
+      comeback_(options_.first_backoff, options_.longest_backoff) {}
 
-Subscriber::~Subscriber() {
-  if (!fork_guard_.InForkedChild()) return;
-  impl_->Abandon();
-  (void)impl_.release();
+Subscriber::~Subscriber() { Stop(); }
+
+void Subscriber::operator delete(Subscriber* subscriber, std::destroying_delete_t) {
+  if (subscriber->fork_guard_.InForkedChild()) {
+    subscriber->dialogue_.transport.reset();
+    subscriber->connector_.CloseInForkedChild();
+    return subscriber->wake_.Close();
+  }
+  subscriber->~Subscriber();
+  ::operator delete(subscriber);
 }
 
 absl::Status Subscriber::Refusal() const {
@@ -27,54 +35,8 @@ absl::Status Subscriber::Refusal() const {
                    " belong to the process that forked this one; connect again after fork()"));
 }
 
-absl::Status Subscriber::Subscribe(std::string_view channel, base::Instant deadline,
-                                   const std::stop_token& stop) {
-  absl::Status refused = Refusal();
-  return refused.ok() ? impl_->Subscribe(channel, deadline, stop) : refused;
-}
-
-absl::Status Subscriber::Unsubscribe(std::string_view channel, base::Instant deadline) {
-  absl::Status refused = Refusal();
-  return refused.ok() ? impl_->Unsubscribe(channel, deadline) : refused;
-}
-
-void Subscriber::MakeAnew() {
-  if (!fork_guard_.InForkedChild()) impl_->MakeAnew();
-}
-
-void Subscriber::Ping() {
-  if (!fork_guard_.InForkedChild()) impl_->Ping();
-}
-
-uint32_t Subscriber::Await(base::Parker& parker, base::Instant deadline) {
-  return fork_guard_.InForkedChild() ? parker.ParkUntil(deadline) : impl_->Await(parker, deadline);
-}
-
 void Subscriber::Stop() {
-  if (!fork_guard_.InForkedChild()) impl_->Stop();
-}
-
-bool Subscriber::live() const { return !fork_guard_.InForkedChild() && impl_->live(); }
-
-std::optional<Peer> Subscriber::peer() const {
-  return fork_guard_.InForkedChild() ? std::nullopt : impl_->peer();
-}
-
-Subscriber::Stats Subscriber::stats() const {
-  return fork_guard_.InForkedChild() ? Stats() : impl_->stats();
-}
-
-Subscriber::Impl::Impl(const Url& url, SubscriberOptions options)
-    : options_(std::move(options)),
-      server_(url.DebugString()),
-      connector_(url, Handshake::Purpose::kSubscriptions, options_.open, nullptr, options_.where),
-      comeback_(options_.first_backoff, options_.longest_backoff),
-      buffer_(std::make_unique<char[]>(kReadSize)) {}
-
-Subscriber::Impl::~Impl() { Stop(); }
-
-void Subscriber::Impl::Stop() {
-  if (!thread_.joinable()) return;
+  if (fork_guard_.InForkedChild() || !thread_.joinable()) return;
   {
     const base::MutexLock lock(mu_);
     stopping_ = true;
@@ -83,13 +45,7 @@ void Subscriber::Impl::Stop() {
   thread_.join();
 }
 
-void Subscriber::Impl::Abandon() {
-  transport_.reset();
-  connector_.CloseInForkedChild();
-  wake_.Close();
-}
-
-absl::Status Subscriber::Impl::StartThread() {
+absl::Status Subscriber::StartThread() {
   if (thread_.joinable()) return absl::OkStatus();
   if (!wake_.Open()) {
     return absl::UnavailableError(absl::StrCat(
@@ -104,12 +60,12 @@ absl::Status Subscriber::Impl::StartThread() {
   return absl::OkStatus();
 }
 
-Subscriber::Impl::SubscriptionPtr Subscriber::Impl::Find(std::string_view channel) const {
+Subscriber::SubscriptionPtr Subscriber::Find(std::string_view channel) const {
   const auto known = subscriptions_.find(channel);
   return known == subscriptions_.end() ? nullptr : known->second;
 }
 
-void Subscriber::Impl::End(Subscription& subscription, absl::Status why) {
+void Subscriber::End(Subscription& subscription, absl::Status why) {
   subscription.state = State::kEnded;
   subscription.end = std::move(why);
   changed_.SignalAll();
@@ -120,8 +76,9 @@ void Subscriber::Impl::End(Subscription& subscription, absl::Status why) {
   }
 }
 
-absl::Status Subscriber::Impl::Subscribe(std::string_view channel, base::Instant deadline,
-                                         const std::stop_token& stop) {
+absl::Status Subscriber::Subscribe(std::string_view channel, base::Instant deadline,
+                                   const std::stop_token& stop) {
+  if (absl::Status refused = Refusal(); !refused.ok()) return refused;
   const std::stop_callback on_stop(stop, [this] {
     const base::MutexLock lock(mu_);
     changed_.SignalAll();
@@ -150,7 +107,8 @@ absl::Status Subscriber::Impl::Subscribe(std::string_view channel, base::Instant
   return absl::UnavailableError(why + " (still trying in the background)");
 }
 
-absl::Status Subscriber::Impl::Unsubscribe(std::string_view channel, base::Instant deadline) {
+absl::Status Subscriber::Unsubscribe(std::string_view channel, base::Instant deadline) {
+  if (absl::Status refused = Refusal(); !refused.ok()) return refused;
   const base::MutexLock lock(mu_);
   const SubscriptionPtr subscription = Find(channel);
   if (subscription == nullptr) return absl::OkStatus();
@@ -174,36 +132,41 @@ absl::Status Subscriber::Impl::Unsubscribe(std::string_view channel, base::Insta
       absl::StrCat(server_, " has not acknowledged the end of a subscription"));
 }
 
-void Subscriber::Impl::MakeAnew() {
+void Subscriber::MakeAnew() {
+  if (fork_guard_.InForkedChild()) return;
   const base::MutexLock lock(mu_);
   if (make_anew_ || subscriptions_.empty() || !AllLive()) return;
   make_anew_ = true;
   WakeReader();
 }
 
-void Subscriber::Impl::Ping() {
+void Subscriber::Ping() {
+  if (fork_guard_.InForkedChild()) return;
   const base::MutexLock lock(mu_);
   if (!connected_ || ping_) return;
   ping_ = true;
   WakeReader();
 }
 
-bool Subscriber::Impl::AllLive() const {
+bool Subscriber::AllLive() const {
   return connected_ && std::none_of(subscriptions_.begin(), subscriptions_.end(),
                                     [](const auto& s) { return s.second->state == State::kAsked; });
 }
 
-bool Subscriber::Impl::live() const {
+bool Subscriber::live() const {
+  if (fork_guard_.InForkedChild()) return false;
   const base::MutexLock lock(mu_);
   return AllLive();
 }
 
-std::optional<Peer> Subscriber::Impl::peer() const {
+std::optional<Peer> Subscriber::peer() const {
+  if (fork_guard_.InForkedChild()) return std::nullopt;
   const base::MutexLock lock(mu_);
   return AllLive() ? peer_ : std::nullopt;
 }
 
-Subscriber::Stats Subscriber::Impl::stats() const {
+Subscriber::Stats Subscriber::stats() const {
+  if (fork_guard_.InForkedChild()) return {};
   const base::MutexLock lock(mu_);
   return stats_;
 }

@@ -1,22 +1,36 @@
 #ifndef REDLATCH_SRC_REDIS_LINK_SUBSCRIBER_H_
 #define REDLATCH_SRC_REDIS_LINK_SUBSCRIBER_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
+#include <map>
 #include <memory>
+#include <new>
 #include <optional>
 #include <stop_token>
 #include <string>
 #include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "src/base/clock.h"
 #include "src/base/fork_guard.h"
+#include "src/base/mutex.h"
 #include "src/base/parker.h"
+#include "src/base/wake_event.h"
+#include "src/redis/connect/comeback.h"
 #include "src/redis/connect/connector.h"
+#include "src/redis/connect/dialogue.h"
+#include "src/redis/transport/open.h"
 #include "src/redis/transport/transport.h"
 #include "src/redis/url/url.h"
+#include "src/redis/wire/reply.h"
 
 namespace redlatch::redis {
 
@@ -43,7 +57,7 @@ struct SubscriberOptions {
   absl::Duration longest_backoff = absl::Seconds(1);
   // Where to connect to, if that is known; see Connector.
   Whereabouts where;
-  TransportFactory open = OpenSocket;
+  TransportFactory open;  // empty: OpenTransport()
 };
 
 // One connection to a server that receives what is published there, and the thread that reads it.
@@ -60,12 +74,14 @@ struct SubscriberOptions {
 // server refuses this client altogether: a password may be changed back.
 //
 // Thread-safe, but for destruction, which no call may overlap. In a forked child every call fails
-// with kFailedPrecondition.
+// with kFailedPrecondition; it may at any time delete a subscriber that was made by `new`.
 class Subscriber {
  public:
   Subscriber(const Url& url, SubscriberOptions options);
-  // Stops. In a forked child it only closes.
-  ~Subscriber();
+  ~Subscriber();  // stops
+  // In a forked child, in place of destruction: closes the descriptors and touches nothing else.
+  // Threads that are not there any more may have been in the midst of it.
+  static void operator delete(Subscriber* subscriber, std::destroying_delete_t);
   Subscriber(const Subscriber&) = delete;
   Subscriber& operator=(const Subscriber&) = delete;
 
@@ -111,12 +127,95 @@ class Subscriber {
   Stats stats() const;
 
  private:
-  class Impl;  // all but the answer to fork()
+  enum class State : uint8_t { kAsked, kLive, kLeaving, kEnded };
+  struct Subscription {  // guarded by `mu_`, but for its name
+    explicit Subscription(std::string_view name) : channel(name) {}
+    const std::string channel;
+    State state = State::kAsked;
+    absl::Status end;  // kLeaving, kEnded: what a Subscribe() that waits is told
+    // Somebody counts on it who does not wait: it was live, or Subscribe() has left it asked for.
+    bool promised = false;
+  };
+  using SubscriptionPtr = std::shared_ptr<Subscription>;
+  enum class Verb : uint8_t { kSubscribe, kUnsubscribe, kPing };
+  struct ChannelRequest {
+    Verb verb;
+    SubscriptionPtr subscription;  // null for kPing
+  };
+
   absl::Status Refusal() const;
+  absl::Status StartThread() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool AllLive() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  SubscriptionPtr Find(std::string_view channel) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void End(Subscription& subscription, absl::Status why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  // Who reads: see subscriber_reader.cc.
+  enum class Reader : uint8_t { kThread, kGuest, kNobody };
+  void WakeReader() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Recall() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool BecomeGuest() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Leave() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Readiness WaitAsThread(Interest interest, base::Instant deadline);
+  Readiness WaitAsGuest(Interest interest, base::Instant deadline, base::Parker& parker);
+  void StayAway() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  // What follows runs on the thread.
+  void Run();
+  void SleepUntil(base::Instant deadline);
+  void Connect();
+  void NotConnected(const absl::Status& why);
+  void Break();
+
+  // What follows is the reader's.
+  // One wait, and what came of it; `guest`, where there is one, ends the wait.
+  void Serve(base::Parker* guest, base::Instant deadline);
+  void Ask(const ChannelRequest& request);
+  void ReadSome();
+  void Handle(const Reply& reply);
+  void HandleAnswer(const Reply& reply);
+  void HandleMessage(const std::string& channel, const std::string& message);
+  void Refuse(Subscription& subscription, const absl::Status& why);
+  void Restored();
+  void Fail(std::string why) { broken_ = std::move(why); }
 
   const base::ForkGuard fork_guard_;
+  const SubscriberOptions options_;
   const std::string server_;
-  std::unique_ptr<Impl> impl_;
+  base::WakeEvent wake_;  // out of poll, whoever is there; opened before the thread starts
+
+  mutable base::Mutex mu_;
+  base::CondVar changed_;  // some subscription's state
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  bool connected_ ABSL_GUARDED_BY(mu_) = false;
+  bool make_anew_ ABSL_GUARDED_BY(mu_) = false;  // the reader is to give the connection up
+  bool ping_ ABSL_GUARDED_BY(mu_) = false;       // the reader is to ask
+  std::optional<Peer> peer_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, SubscriptionPtr, std::less<>> subscriptions_ ABSL_GUARDED_BY(mu_);
+  std::vector<ChannelRequest> requests_ ABSL_GUARDED_BY(mu_);  // to be sent, in this order
+  absl::Status last_failure_ ABSL_GUARDED_BY(mu_);
+  uint64_t refusals_ ABSL_GUARDED_BY(mu_) = 0;  // attempts that the server has refused
+  Stats stats_ ABSL_GUARDED_BY(mu_);
+
+  Reader reader_ ABSL_GUARDED_BY(mu_) = Reader::kThread;
+  bool relievable_ ABSL_GUARDED_BY(mu_) = false;  // the thread reads, and is asleep
+  base::CondVar back_;                            // the thread, which stays away, is wanted
+  bool recalled_ ABSL_GUARDED_BY(mu_) = false;
+  bool sleeps_long_ ABSL_GUARDED_BY(mu_) = false;  // until it is recalled
+  uint64_t guests_ ABSL_GUARDED_BY(mu_) = 0;       // so far
+  int waiting_ ABSL_GUARDED_BY(mu_) = 0;           // threads in Await()
+
+  // The reader's own.
+  Connector connector_;
+  Comeback comeback_;
+  Dialogue dialogue_;                   // without a transport: not connected
+  std::vector<Reply> arrived_;          // being handled
+  std::optional<std::string> broken_;   // why the connection is to be given up
+  std::deque<ChannelRequest> pending_;  // sent, not answered
+  base::Instant last_read_;  // or, where it is later, when `pending_` stopped being empty
+  size_t restoring_ = 0;     // how many of `pending_` were subscribed when it connected
+  bool lost_ = false;        // since on_live_again last ran
+
+  std::thread thread_;  // last: it uses all of the above
 };
 
 }  // namespace redlatch::redis

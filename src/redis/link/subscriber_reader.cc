@@ -9,7 +9,7 @@
 //
 // All that belongs to the reader passes on under `mu_`. Only the thread makes and ends connections:
 // it may still be in poll on one when a guest has taken over.
-#include "src/redis/link/subscriber_impl.h"
+#include "src/redis/link/subscriber.h"
 
 namespace redlatch::redis {
 namespace {
@@ -19,7 +19,8 @@ constexpr absl::Duration kNap = absl::Milliseconds(50);
 
 }  // namespace
 
-uint32_t Subscriber::Impl::Await(base::Parker& parker, base::Instant deadline) {
+uint32_t Subscriber::Await(base::Parker& parker, base::Instant deadline) {
+  if (fork_guard_.InForkedChild()) return parker.ParkUntil(deadline);
   bool guest = false;
   {
     const base::MutexLock lock(mu_);
@@ -42,7 +43,7 @@ uint32_t Subscriber::Impl::Await(base::Parker& parker, base::Instant deadline) {
 }
 
 // Not where others wait: they would depend on when this one leaves.
-bool Subscriber::Impl::BecomeGuest() {
+bool Subscriber::BecomeGuest() {
   if (!connected_ || waiting_ > 1) return false;
   const bool vacant = reader_ == Reader::kThread ? relievable_ : reader_ == Reader::kNobody;
   if (!vacant || recalled_) return false;
@@ -51,7 +52,7 @@ bool Subscriber::Impl::BecomeGuest() {
   return true;
 }
 
-void Subscriber::Impl::Leave() {
+void Subscriber::Leave() {
   reader_ = Reader::kNobody;
   if (sleeps_long_ || waiting_ > 1 || broken_ || !requests_.empty()) {
     Recall();
@@ -60,13 +61,13 @@ void Subscriber::Impl::Leave() {
   }
 }
 
-void Subscriber::Impl::Recall() {
+void Subscriber::Recall() {
   recalled_ = true;
   back_.SignalOne();
   if (relievable_) wake_.Signal();
 }
 
-void Subscriber::Impl::WakeReader() {
+void Subscriber::WakeReader() {
   if (reader_ == Reader::kNobody) {
     Recall();
   } else {
@@ -74,21 +75,20 @@ void Subscriber::Impl::WakeReader() {
   }
 }
 
-Readiness Subscriber::Impl::WaitAsGuest(Transport::Interest interest, base::Instant deadline,
-                                        base::Parker& parker) {
+Readiness Subscriber::WaitAsGuest(Interest interest, base::Instant deadline, base::Parker& parker) {
   if (!parker.BeginPolling(wake_.fd())) return {};
-  const Readiness ready = transport_->Wait(interest, wake_.fd(), deadline);
+  const Readiness ready = dialogue_.transport->Wait(interest, wake_.fd(), deadline);
   parker.EndPolling();
   if (ready.woken) wake_.Drain();
   return ready;
 }
 
-Readiness Subscriber::Impl::WaitAsThread(Transport::Interest interest, base::Instant deadline) {
+Readiness Subscriber::WaitAsThread(Interest interest, base::Instant deadline) {
   {
     const base::MutexLock lock(mu_);
     relievable_ = true;
   }
-  const Readiness ready = transport_->Wait(interest, wake_.fd(), deadline);
+  const Readiness ready = dialogue_.transport->Wait(interest, wake_.fd(), deadline);
   const base::MutexLock lock(mu_);
   relievable_ = false;
   if (reader_ != Reader::kThread) {
@@ -100,7 +100,7 @@ Readiness Subscriber::Impl::WaitAsThread(Transport::Interest interest, base::Ins
 }
 
 // While guests come and go it naps, so that none of them has to wake it; while one stays it sleeps.
-void Subscriber::Impl::StayAway() {
+void Subscriber::StayAway() {
   uint64_t seen = 0;
   while (!recalled_ && !stopping_) {
     const uint64_t latest = guests_;

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "src/redis/link/subscriber_impl.h"
+#include "src/redis/link/subscriber.h"
 #include "src/redis/wire/errors.h"
 
 namespace redlatch::redis {
@@ -22,7 +22,7 @@ constexpr absl::Duration kLongestSleep = absl::Seconds(1);
 
 }  // namespace
 
-void Subscriber::Impl::Run() {
+void Subscriber::Run() {
   for (;;) {
     bool idle = false;
     {
@@ -30,7 +30,7 @@ void Subscriber::Impl::Run() {
       if (stopping_) return;
       idle = subscriptions_.empty();
     }
-    if (transport_ != nullptr) {
+    if (dialogue_.transport != nullptr) {
       Serve(nullptr, base::Instant::Infinite());
       if (broken_) Break();
     } else if (idle) {
@@ -45,22 +45,21 @@ void Subscriber::Impl::Run() {
 }
 
 // Ends early when the thread is woken, whatever for.
-void Subscriber::Impl::SleepUntil(base::Instant deadline) {
+void Subscriber::SleepUntil(base::Instant deadline) {
   wake_.Open();
   const base::Instant until = std::min(deadline, base::Now() + kLongestSleep);
   pollfd wake = {.fd = wake_.fd(), .events = POLLIN, .revents = 0};
   if (poll(&wake, 1, base::PollTimeout(until)) > 0) wake_.Drain();
 }
 
-void Subscriber::Impl::Connect() {
+void Subscriber::Connect() {
   auto step = connector_.Step(base::Now() + kDeafest, wake_.fd());
   if (!step.ok()) {
     comeback_.Failed();
     return NotConnected(step.status());
   }
   if (!step->has_value()) return wake_.Drain();
-  transport_ = std::move((*step)->transport);
-  parser_ = std::move((*step)->parser);
+  dialogue_ = std::move((*step)->dialogue);
   last_read_ = base::Now();
   comeback_.Made();
   {
@@ -70,13 +69,13 @@ void Subscriber::Impl::Connect() {
     }
     restoring_ = requests_.size();
     connected_ = true;
-    peer_ = Peer{.address = std::move((*step)->address), .since = last_read_};
+    peer_ = Peer{.target = std::move((*step)->target), .since = last_read_};
     ++stats_.connects;
   }
   if (restoring_ == 0) Restored();
 }
 
-void Subscriber::Impl::NotConnected(const absl::Status& why) {
+void Subscriber::NotConnected(const absl::Status& why) {
   lost_ = true;
   {
     const base::MutexLock lock(mu_);
@@ -94,11 +93,9 @@ void Subscriber::Impl::NotConnected(const absl::Status& why) {
   if (options_.on_down) options_.on_down(why);
 }
 
-void Subscriber::Impl::Break() {
+void Subscriber::Break() {
   const std::string why = *std::exchange(broken_, std::nullopt);
-  transport_.reset();
-  parser_.reset();
-  out_.clear();
+  dialogue_ = Dialogue();
   {
     const base::MutexLock lock(mu_);
     ++stats_.breaks;
@@ -123,7 +120,7 @@ void Subscriber::Impl::Break() {
   comeback_.Lost();
 }
 
-void Subscriber::Impl::Serve(base::Parker* guest, base::Instant deadline) {
+void Subscriber::Serve(base::Parker* guest, base::Instant deadline) {
   std::vector<ChannelRequest> requests;
   bool wanted = false;
   bool ping = false;
@@ -139,67 +136,56 @@ void Subscriber::Impl::Serve(base::Parker* guest, base::Instant deadline) {
   if (pending_.empty() && wanted && (ping || last_read_ + options_.ping_interval <= now)) {
     Ask({Verb::kPing, nullptr});
   }
-  Flush();
-  if (broken_) return;
+  if (!dialogue_.unwritten.empty()) dialogue_.transport->Verify();
+  const Interest interest = dialogue_.Write() | dialogue_.read_wants;
 
   if (!wake_.OpenAgain(now)) return Fail("no file descriptor is left (raise ulimit -n)");
   base::Instant until = std::min(deadline, now + kLongestSleep);
-  if (!pending_.empty()) {
+  if (!dialogue_.unwritable.empty()) {
+    until = now;  // what it said before is read
+  } else if (!pending_.empty()) {
     until = std::min(until, last_read_ + options_.answer_timeout);
   } else if (wanted) {
     until = std::min(until, last_read_ + options_.ping_interval);
   }
-  const auto interest =
-      out_.empty() ? Transport::Interest::kRead : Transport::Interest::kReadAndWrite;
   const Readiness ready =
       guest == nullptr ? WaitAsThread(interest, until) : WaitAsGuest(interest, until, *guest);
-  if (ready.readable) return ReadSome();
+  if (ready.Meets(dialogue_.read_wants)) return ReadSome();
+  if (!dialogue_.unwritable.empty()) return Fail(dialogue_.unwritable);
   if (!pending_.empty() && last_read_ + options_.answer_timeout <= base::Now()) {
     Fail("no answer within " + absl::FormatDuration(options_.answer_timeout));
   }
 }
 
-void Subscriber::Impl::Ask(const ChannelRequest& request) {
+void Subscriber::Ask(const ChannelRequest& request) {
   if (pending_.empty()) last_read_ = base::Now();
   switch (request.verb) {
     case Verb::kSubscribe:
-      out_.append(Command{"SUBSCRIBE", request.subscription->channel}.bytes());
+      dialogue_.unwritten.append(Command{"SUBSCRIBE", request.subscription->channel}.bytes());
       break;
     case Verb::kUnsubscribe:
-      out_.append(Command{"UNSUBSCRIBE", request.subscription->channel}.bytes());
+      dialogue_.unwritten.append(Command{"UNSUBSCRIBE", request.subscription->channel}.bytes());
       break;
     case Verb::kPing:
-      out_.append(Command{"PING"}.bytes());
+      dialogue_.unwritten.append(Command{"PING"}.bytes());
       break;
   }
   pending_.push_back(request);
 }
 
-void Subscriber::Impl::Flush() {
-  if (!out_.empty()) transport_->Verify();
-  while (!out_.empty()) {
-    const IoResult put = transport_->Write(out_);
-    if (put.kind == IoResult::Kind::kAgain) return;
-    if (put.kind != IoResult::Kind::kDone) return Fail(Describe(put));
-    out_.erase(0, put.bytes);
-  }
-}
-
-void Subscriber::Impl::ReadSome() {
-  const IoResult got = transport_->Read(buffer_.get(), kReadSize);
-  if (got.kind == IoResult::Kind::kAgain) return;
-  if (got.kind != IoResult::Kind::kDone) return Fail(Describe(got));
+void Subscriber::ReadSome() {
+  const absl::StatusOr<bool> got = dialogue_.Read();
+  if (got.ok() && !*got) return;
   last_read_ = base::Now();
-  parser_->Feed({buffer_.get(), got.bytes});
-  while (!broken_) {
-    auto reply = parser_->Next();
-    if (!reply.ok()) return Fail(std::string(reply.status().message()));
-    if (!reply->has_value()) return;
-    Handle(**reply);
+  arrived_.swap(dialogue_.replies);
+  for (const Reply& reply : arrived_) {
+    if (!broken_) Handle(reply);
   }
+  arrived_.clear();
+  if (!got.ok() && !broken_) Fail(std::string(got.status().message()));
 }
 
-void Subscriber::Impl::Handle(const Reply& reply) {
+void Subscriber::Handle(const Reply& reply) {
   if (reply.elements.size() == 3 && reply.elements[0].text == "message") {
     return HandleMessage(reply.elements[1].text, reply.elements[2].text);
   }
@@ -208,7 +194,7 @@ void Subscriber::Impl::Handle(const Reply& reply) {
   HandleAnswer(reply);
 }
 
-void Subscriber::Impl::HandleMessage(const std::string& channel, const std::string& message) {
+void Subscriber::HandleMessage(const std::string& channel, const std::string& message) {
   {
     const base::MutexLock lock(mu_);
     const SubscriptionPtr known = Find(channel);
@@ -219,7 +205,7 @@ void Subscriber::Impl::HandleMessage(const std::string& channel, const std::stri
   if (options_.on_message) options_.on_message(channel, message);
 }
 
-void Subscriber::Impl::HandleAnswer(const Reply& reply) {
+void Subscriber::HandleAnswer(const Reply& reply) {
   const ChannelRequest request = std::move(pending_.front());
   pending_.pop_front();
   if (request.verb == Verb::kPing) return;  // whatever it said, it is alive
@@ -248,7 +234,7 @@ void Subscriber::Impl::HandleAnswer(const Reply& reply) {
   if (restoring_ > 0 && --restoring_ == 0) Restored();
 }
 
-void Subscriber::Impl::Refuse(Subscription& subscription, const absl::Status& why) {
+void Subscriber::Refuse(Subscription& subscription, const absl::Status& why) {
   bool unheard = false;
   {
     const base::MutexLock lock(mu_);
@@ -259,7 +245,7 @@ void Subscriber::Impl::Refuse(Subscription& subscription, const absl::Status& wh
 }
 
 // All is live that was subscribed when this connection was made.
-void Subscriber::Impl::Restored() {
+void Subscriber::Restored() {
   {
     const base::MutexLock lock(mu_);
     if (peer_) peer_->since = base::Now();

@@ -1,12 +1,12 @@
+#include "src/redis/transport/socket_transport.h"
+
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 
 #include <algorithm>
-#include <cstddef>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -17,15 +17,15 @@
 #include "src/base/fork_guard.h"
 #include "src/base/known_fd.h"
 #include "src/base/unique_fd.h"
-#include "src/redis/transport/transport.h"
 
 namespace redlatch::redis {
 namespace {
 
-IoResult Failed(int error) {
+// `want`: what the step waits for where it is no failure.
+IoResult Failed(int error, IoResult::Kind want) {
   if (error == EAGAIN || error == EWOULDBLOCK || error == EINTR || error == EINPROGRESS ||
       error == EALREADY) {
-    return {.kind = IoResult::Kind::kAgain};
+    return {.kind = want};
   }
   return {.kind = IoResult::Kind::kError, .error = error};
 }
@@ -52,33 +52,35 @@ class SocketTransport final : public Transport {
 
   // Closing alone would end nothing as long as a forked child holds a copy.
   ~SocketTransport() override {
-    if (!fork_guard_.InForkedChild()) SocketTransport::Shutdown();
+    if (!fork_guard_.InForkedChild() && fd_.Verify()) shutdown(fd_.get(), SHUT_RDWR);
   }
 
   // Called again, connect() tells what became of the first call. That there is no error yet
   // (SO_ERROR) would not mean that the connection is made.
   IoResult Connect() override {
-    if (!fd_.Verify()) return Failed(EBADF);
+    if (!fd_.Verify()) return Failed(EBADF, IoResult::Kind::kWantWrite);
     const auto* address = reinterpret_cast<const sockaddr*>(&address_.storage);
     const bool connected = connect(fd_.get(), address, address_.size) == 0 || errno == EISCONN;
     // A Unix socket whose backlog is full says EAGAIN, and poll() cannot tell when there is room.
     backlog_full_ = !connected && errno == EAGAIN;
     if (connected) return {.kind = IoResult::Kind::kDone};
-    return Failed(errno);
+    return Failed(errno, IoResult::Kind::kWantWrite);
   }
 
   IoResult Read(char* buffer, size_t size) override {
     const ssize_t got = recv(fd_.get(), buffer, size, MSG_DONTWAIT);
     if (got > 0) return {.kind = IoResult::Kind::kDone, .bytes = static_cast<size_t>(got)};
     if (got == 0) return {.kind = IoResult::Kind::kClosed};
-    return Failed(errno);
+    return Failed(errno, IoResult::Kind::kWantRead);
   }
 
   IoResult Write(std::string_view bytes) override {
     const ssize_t put = fd_.Send(bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (put >= 0) return {.kind = IoResult::Kind::kDone, .bytes = static_cast<size_t>(put)};
-    return Failed(errno);
+    return Failed(errno, IoResult::Kind::kWantWrite);
   }
+
+  bool full_duplex() const override { return true; }
 
   Readiness Wait(Interest interest, int wake_fd, base::Instant deadline) override {
     constexpr absl::Duration kMoment = absl::Microseconds(200);
@@ -91,8 +93,8 @@ class SocketTransport final : public Transport {
     }
     pollfd fds[2] = {{.fd = fd_.get(), .events = 0, .revents = 0},
                      {.fd = wake_fd, .events = POLLIN, .revents = 0}};
-    if (interest != Interest::kWrite) fds[0].events |= POLLIN;
-    if (interest != Interest::kRead) fds[0].events |= POLLOUT;
+    if (Has(interest, Interest::kRead)) fds[0].events |= POLLIN;
+    if (Has(interest, Interest::kWrite)) fds[0].events |= POLLOUT;
     const base::Instant began = base::Now();
     const int ready = poll(fds, wake_fd < 0 ? 1 : 2, base::PollTimeout(deadline));
     // Even if poll() still has the old one.
@@ -106,10 +108,6 @@ class SocketTransport final : public Transport {
   }
 
   void Verify() override { fd_.Verify(); }
-
-  void Shutdown() override {
-    if (fd_.Verify()) shutdown(fd_.get(), SHUT_RDWR);
-  }
 
   // A reset, and nothing that closing could bring about: a forked child may hold a copy.
   void DiscardUnsent() override {
@@ -129,6 +127,7 @@ class SocketTransport final : public Transport {
 }  // namespace
 
 std::string Describe(const IoResult& failure) {
+  if (!failure.why.empty()) return std::string(failure.why);
   if (failure.kind == IoResult::Kind::kClosed) return "the server closed the connection";
   if (failure.error == EBADF || failure.error == ENOTSOCK) {
     return "other code of this process has closed the connection's descriptor";
@@ -145,21 +144,6 @@ absl::StatusOr<std::unique_ptr<Transport>> OpenSocket(const SocketAddress& addre
   }
   if (family != AF_UNIX) TuneTcp(fd.get());
   return std::make_unique<SocketTransport>(std::move(fd), address);
-}
-
-absl::StatusOr<SocketAddress> UnixAddress(std::string_view path) {
-  SocketAddress address;
-  auto* unix_address = reinterpret_cast<sockaddr_un*>(&address.storage);
-  if (path.empty() || path.size() >= sizeof unix_address->sun_path) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the socket path '", std::string(path), "' has ", path.size(),
-                     " bytes; a Unix socket's may have 1 to ", sizeof unix_address->sun_path - 1));
-  }
-  unix_address->sun_family = AF_UNIX;
-  memcpy(unix_address->sun_path, path.data(), path.size());
-  address.size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + path.size() + 1);
-  address.text = std::string(path);
-  return address;
 }
 
 }  // namespace redlatch::redis

@@ -1,5 +1,3 @@
-#include "src/redis/url/host_and_port.h"
-
 #include <arpa/inet.h>
 #include <netinet/in.h>
 
@@ -7,8 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "absl/strings/match.h"
-#include "src/redis/url/url_text.h"
+#include "src/redis/url/url_parts.h"
 
 namespace redlatch::redis {
 namespace {
@@ -38,7 +35,7 @@ absl::Status ParseIpv6(std::string_view text, Url* url) {
   url->host = address;
   if (percent == std::string_view::npos) return absl::OkStatus();
   std::string_view zone = text.substr(percent);
-  const bool encoded = absl::StartsWith(Abseil(zone), "%25");
+  const bool encoded = zone.starts_with("%25");
   zone.remove_prefix(encoded ? 3 : 1);
   if (!encoded || zone.empty() || zone.size() > kMaxZone ||
       !std::all_of(zone.begin(), zone.end(), IsNameChar)) {

@@ -1,15 +1,10 @@
 #include "src/redis/url/url.h"
 
-#include <algorithm>
-#include <optional>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
-#include "src/redis/url/host_and_port.h"
-#include "src/redis/url/url_options.h"
-#include "src/redis/url/url_text.h"
+#include "src/redis/url/url_parts.h"
 
 namespace redlatch::redis {
 namespace {
@@ -64,7 +59,7 @@ struct Parts {
 
 absl::StatusOr<Parts> Split(std::string_view text) {
   Parts parts;
-  if (absl::StartsWith(Abseil(text), "//")) {
+  if (text.starts_with("//")) {
     text.remove_prefix(2);
     parts.host_and_port = text.substr(0, text.find_first_of("/?"));
     text.remove_prefix(parts.host_and_port.size());
@@ -125,10 +120,12 @@ struct Scheme {
   std::string_view name;
   Url::Kind kind;
   absl::Status (*parse)(const Parts&, Url*);
+  bool tls = false;
 };
 
 constexpr Scheme kSchemes[] = {
     {"redis", Url::Kind::kTcp, ParseTcp},
+    {"rediss", Url::Kind::kTcp, ParseTcp, /*tls=*/true},
     {"unix", Url::Kind::kUnix, ParseUnix},
     {"embedded", Url::Kind::kEmbedded, ParseEmbedded},
 };
@@ -139,9 +136,6 @@ struct LaterScheme {
 };
 
 constexpr LaterScheme kLaterSchemes[] = {
-    {"rediss",
-     "server URL: TLS (rediss://) is not supported yet; until then use redis:// in a private "
-     "network, or through a TLS tunnel"},
     {"redis-sentinel",
      "server URL: Redis Sentinel (redis-sentinel://) is not supported yet; until then use redis:// "
      "with the primary's address"},
@@ -196,9 +190,9 @@ std::string BracketedHost(const std::string& host) {
 }
 
 absl::StatusOr<Url> ParseRest(std::string_view text, const Scheme& scheme) {
-  if (scheme.kind == Url::Kind::kTcp && !absl::StartsWith(Abseil(text), "//")) {
-    return InvalidUrl(
-        {"there is no '//' after redis:; write, for example, redis://localhost:6379"});
+  if (scheme.kind == Url::Kind::kTcp && !text.starts_with("//")) {
+    return InvalidUrl({"there is no '//' after ", scheme.name, ":; write, for example, ",
+                       scheme.name, "://localhost:6379"});
   }
   absl::StatusOr<Parts> parts = Split(text);
   if (!parts.ok()) return parts.status();
@@ -206,7 +200,7 @@ absl::StatusOr<Url> ParseRest(std::string_view text, const Scheme& scheme) {
   url.kind = scheme.kind;
   if (absl::Status s = scheme.parse(*parts, &url); !s.ok()) return s;
   if (absl::Status s = ParseUserAndPassword(parts->user_and_password, &url); !s.ok()) return s;
-  if (absl::Status s = ParseUrlOptions(parts->options, &url); !s.ok()) return s;
+  if (absl::Status s = ParseUrlOptions(parts->options, scheme.tls, &url); !s.ok()) return s;
   return url;
 }
 
@@ -224,16 +218,16 @@ absl::StatusOr<Url> ParseUrl(std::string_view text) {
   for (const Scheme& scheme : kSchemes) {
     if (name == scheme.name) return ParseRest(rest, scheme);
   }
-  if (!absl::StartsWith(Abseil(rest), "//")) return NoScheme(text);
-  return InvalidUrl({"unknown scheme; known are redis://, unix:// and embedded:"});
+  if (!rest.starts_with("//")) return NoScheme(text);
+  return InvalidUrl({"unknown scheme; known are redis://, rediss://, unix:// and embedded:"});
 }
 
 std::string Url::DebugString() const {
   const std::string db_text = std::to_string(db);
   switch (kind) {
     case Kind::kTcp:
-      return "redis://" + BracketedHost(host) + ":" + std::to_string(port) +
-             (db == 0 ? "" : "/" + db_text);
+      return (tls != nullptr ? "rediss://" : "redis://") + BracketedHost(host) + ":" +
+             std::to_string(port) + (db == 0 ? "" : "/" + db_text);
     case Kind::kUnix:
       return "unix://" + PercentEncodePath(path) + (db == 0 ? "" : "?db=" + db_text);
     case Kind::kEmbedded:

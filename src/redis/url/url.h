@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -11,9 +12,12 @@
 
 namespace redlatch::redis {
 
+class Tls;
+
 // A server's address, as a user writes it:
 //
 //   redis://[[user]:[password]@]host[:port][/db][?options]     host may be [v6]; port 6379
+//   rediss://…                                                 the same over TLS
 //   unix://[[user]:[password]@]/path/to/socket[?options]       also unix:/path/to/socket
 //   embedded:[/directory][?options]                            also embedded:///directory
 //
@@ -29,6 +33,15 @@ namespace redlatch::redis {
 //   db=3                  unix: only (redis:// names it in the path)
 //   eviction=allow        accept a server that may evict held locks, with a warning
 //   idle_stop=60s         embedded: only; the server stops by itself when unused for so long
+//
+// and for TLS, all files PEM:
+//
+//   ca=/path              the authorities that may sign the server's certificate: a file, or a
+//                         directory; else those that the system trusts
+//   cert=/path            this client's certificate
+//   key=/path             its key; else it is in the same file
+//   servername=redis      whom the server's certificate must be for, if not the host
+//   tls=insecure          any certificate will do: whoever is between can read and change all
 struct Url {
   enum class Kind : uint8_t { kTcp, kUnix, kEmbedded };
 
@@ -44,6 +57,7 @@ struct Url {
   absl::Duration command_timeout = absl::Seconds(1);
   absl::Duration idle_stop = absl::Seconds(60);
   std::string client_name;
+  std::shared_ptr<Tls> tls;  // null: TLS is not spoken
   bool allow_eviction = false;
 
   // The server and its database, for messages and logs: never a user, a password or another
@@ -59,7 +73,7 @@ struct Url {
 inline constexpr size_t kMaxSocketPath = 107;
 
 // kInvalidArgument names the part that is wrong and says what would be right; kUnimplemented for
-// the schemes that are known and not there yet (rediss, redis-sentinel, redis-cluster). No message
+// the schemes that are known and not there yet (redis-sentinel, redis-cluster). No message
 // contains the password, nor any part of a URL that may hold one: of a URL that is refused, only
 // the names of its options are repeated, and a text that is nothing but a host and a port.
 absl::StatusOr<Url> ParseUrl(std::string_view text);

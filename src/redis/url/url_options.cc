@@ -1,15 +1,16 @@
-#include "src/redis/url/url_options.h"
-
 #include <algorithm>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/ascii.h"
 #include "absl/time/time.h"
-#include "src/redis/url/url_text.h"
+#include "src/redis/transport/tls.h"
+#include "src/redis/url/url_parts.h"
 
 namespace redlatch::redis {
 namespace {
@@ -66,16 +67,62 @@ absl::Status ParseIdleStop(std::string_view text, Url* url) {
   return ParseDuration("idle_stop", text, absl::Hours(24 * 30), &url->idle_stop);
 }
 
+// What the options say of TLS.
+struct TlsDraft {
+  bool spoken = false;
+  TlsOptions options;
+  std::string_view named;  // an option that means nothing without TLS
+};
+
+absl::Status ParseTls(std::string_view text, const Url& url, TlsDraft& draft) {
+  if (url.kind != Url::Kind::kTcp) {
+    return InvalidUrl({"the option tls is for redis:// and rediss:// only"});
+  }
+  if (text != "on" && text != "insecure") {
+    return InvalidUrl({"the option tls is neither on nor insecure (which takes any certificate)"});
+  }
+  draft.spoken = true;
+  draft.options.insecure = text == "insecure";
+  return absl::OkStatus();
+}
+
+std::string* TlsOptionOf(std::string_view name, TlsOptions& options) {
+  if (name == "ca") return &options.ca;
+  if (name == "cert") return &options.cert;
+  if (name == "key") return &options.key;
+  return name == "servername" ? &options.server_name : nullptr;
+}
+
+absl::Status FinishTls(TlsDraft draft, Url* url) {
+  const TlsOptions& options = draft.options;
+  if (!draft.spoken && !draft.named.empty()) {
+    return InvalidUrl({"the option ", draft.named, " is for TLS; write rediss://"});
+  }
+  if (options.insecure && !(options.ca.empty() && options.server_name.empty())) {
+    return InvalidUrl(
+        {"tls=insecure takes any certificate, so ca and servername would check nothing; leave "
+         "either these or tls=insecure out"});
+  }
+  if (options.server_name.starts_with('.')) {
+    return InvalidUrl({"the option servername begins with a '.', and must be a whole name"});
+  }
+  if (options.cert.empty() && !options.key.empty()) {
+    return InvalidUrl({"the option key is the key of a certificate; name that as well: cert=..."});
+  }
+  if (draft.spoken) url->tls = std::make_shared<Tls>(std::move(draft.options));
+  return absl::OkStatus();
+}
+
 absl::Status UnknownOption(std::string_view name) {
   const bool repeatable =
       name.size() <= kMaxRepeatedName && std::all_of(name.begin(), name.end(), IsNameChar);
   return InvalidUrl({"unknown option ", repeatable ? name : "",
-                     "; known are connect_timeout, command_timeout, name, eviction, db (unix: "
-                     "only) and idle_stop (embedded: only); a password stands before the host, "
-                     "redis://:password@host"});
+                     "; known are connect_timeout, command_timeout, name, eviction, tls, ca, cert, "
+                     "key, servername (rediss: only), db (unix: only) and idle_stop (embedded: "
+                     "only); a password stands before the host, redis://:password@host"});
 }
 
-absl::Status SetOption(std::string_view name, std::string_view value, Url* url) {
+absl::Status SetOption(std::string_view name, std::string_view value, TlsDraft& tls, Url* url) {
   constexpr absl::Duration kLongest = absl::Hours(24);
   if (name == "connect_timeout") {
     return ParseDuration(name, value, kLongest, &url->connect_timeout);
@@ -87,6 +134,15 @@ absl::Status SetOption(std::string_view name, std::string_view value, Url* url) 
   if (name == "eviction") return ParseEviction(value, url);
   if (name == "db") return ParseDatabaseOption(value, url);
   if (name == "idle_stop") return ParseIdleStop(value, url);
+  if (name == "tls") return ParseTls(value, *url, tls);
+  if (std::string* const option = TlsOptionOf(name, tls.options)) {
+    if (HasControlCharacter(value)) {
+      return InvalidUrl({"the option ", name, " contains a control character"});
+    }
+    *option = value;
+    tls.named = name;
+    return absl::OkStatus();
+  }
   return UnknownOption(name);
 }
 
@@ -99,7 +155,8 @@ absl::Status ParseUrlDatabase(std::string_view text, std::string_view part, Url*
   return absl::OkStatus();
 }
 
-absl::Status ParseUrlOptions(std::string_view text, Url* url) {
+absl::Status ParseUrlOptions(std::string_view text, bool tls, Url* url) {
+  TlsDraft draft{.spoken = tls, .options = {}, .named = {}};
   std::vector<std::string_view> seen;
   while (!text.empty()) {
     const size_t ampersand = text.find('&');
@@ -113,13 +170,13 @@ absl::Status ParseUrlOptions(std::string_view text, Url* url) {
     absl::StatusOr<std::string> value =
         PercentDecode(option.substr(equals + 1), "the value of an option");
     if (!value.ok()) return value.status();
-    if (absl::Status s = SetOption(name, *value, url); !s.ok()) return s;
+    if (absl::Status s = SetOption(name, *value, draft, url); !s.ok()) return s;
     if (std::find(seen.begin(), seen.end(), name) != seen.end()) {
       return InvalidUrl({"the option ", name, " is given twice"});
     }
     seen.push_back(name);
   }
-  return absl::OkStatus();
+  return FinishTls(std::move(draft), url);
 }
 
 }  // namespace redlatch::redis

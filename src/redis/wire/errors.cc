@@ -104,6 +104,10 @@ const Known* Find(std::string_view text) {
 
 }  // namespace
 
+std::string_view WithoutArguments(std::string_view error_text) {
+  return error_text.substr(0, error_text.find(", with args"));
+}
+
 ErrorCode ClassifyError(std::string_view error_text) {
   const Known* known = Find(error_text);
   return known == nullptr ? ErrorCode::kOther : known->code;

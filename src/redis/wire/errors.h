@@ -40,6 +40,9 @@ bool IsTransient(ErrorCode code);
 // The server is a replica, or has become one: whatever it is asked, the primary is elsewhere.
 bool IsReplicas(ErrorCode code);
 
+// A server that does not know a command repeats its arguments, and AUTH's are secret.
+std::string_view WithoutArguments(std::string_view error_text);
+
 // A status for an error reply of `server`, with what to do about it, if that is known.
 absl::Status ErrorStatus(std::string_view reply, std::string_view server);
 

@@ -1,153 +1,114 @@
 // Replies that are lost and requests that are late: what the server may have done, once or not at
 // all, and what the client makes of it.
 #include <atomic>
-#include <functional>
 #include <memory>
 #include <optional>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "gtest/gtest.h"
+#include "tests/conformance/api/behind_proxy.h"
 #include "tests/conformance/api/conformance.h"
-#include "tests/conformance/api/recorder.h"
 #include "tests/support/tcp_proxy.h"
 
 namespace redlatch::conformance {
 namespace {
 
-using support::Direction;
-using support::Scope;
-
-constexpr char kUrlOptions[] = "command_timeout=150ms";
 constexpr absl::Duration kShort = absl::Milliseconds(600);
 
-class Ambiguity : public Conformance {
+class AmbiguityBehindProxy : public BehindProxy<Conformance> {
  protected:
-  // Behind the proxy, and used already, so that both its connections are there.
-  Client NewFarClient() {
-    Client client = ClientAt(proxy_.url(), kUrlOptions, {.observer = heard_});
-    EXPECT_OK(Try(client, "warm"));
+  // Used already, so that both its connections are there.
+  Client NewUsedClient() {
+    Client client = NewFarClient();
+    EXPECT_OK(Try(*NewAny(client, "warm")));
     return client;
   }
-  std::unique_ptr<RedisLockBase> NewFarLock() {
-    return NewLock(NewFarClient(), kName, LeaseOf(kShort));
+  std::unique_ptr<support::AnyLock> NewFar(absl::Duration lease = kShort) {
+    return NewAny(NewUsedClient(), kName, LeaseOf(lease));
   }
-  // The next reply is lost with its connection: the client knows at once that it will not come.
-  void LoseNextReply() { proxy_.CutAfter(Direction::kToClient, 0); }
-  // Requests that are sent from now on wait in the proxy, while their sender is told that its
-  // connection is over; what it sends after that passes.
-  void DelayRequestsOf(Crew& crew, std::function<void()> call) {
-    proxy_.Hold(Direction::kToServer, Scope::kExisting);
-    crew.Start(std::move(call));
-    EXPECT_TRUE(
-        proxy_.Await([](const support::ProxyStats& stats) { return stats.bytes_waiting > 0; }));
-    proxy_.HalfClose(Direction::kToClient);
-  }
-  void DeliverWhatWaits() {
-    proxy_.ReleaseHeld();
-    EXPECT_TRUE(
-        proxy_.Await([](const support::ProxyStats& stats) { return stats.bytes_waiting == 0; }));
-  }
+  auto TryNear() { return Try(*NewAny(near_)); }
   size_t Holders() {
-    const auto info = NewLock(near_)->Inspect();
+    const auto info = NewAny(near_)->Inspect();
     EXPECT_OK(info);
     return info.ok() ? info->holders.size() : 0;
   }
-
-  support::TcpProxy proxy_{{.port = server().port()}};
-  const std::shared_ptr<Recorder> heard_ = std::make_shared<Recorder>();
-  const Client near_ = NewClient();
 };
 
+// Of whatever excludes others.
+class Ambiguity : public AmbiguityBehindProxy {};
+INSTANTIATE_FOR_ALL_THAT_EXCLUDE_OVER_TCP(Ambiguity);
+
 TEST_P(Ambiguity, ASubscriptionThatHangsDoesNotFailAFirstTry) {
-  const Client client = ClientAt(proxy_.url(), kUrlOptions);
+  const Client client = NewFarClient();
   proxy_.SetArrival(support::Arrival::kHang);
-  EXPECT_OK(NewLock(client)->TryAcquire());
+  EXPECT_OK(NewAny(client)->TryAcquire());
   proxy_.Heal();
 }
 
 TEST_P(Ambiguity, OfAnAcquireWhoseReplyWasLostIsOneAcquisition) {
   for (const bool silently : {false, true}) {
-    const auto lock = NewFarLock();
-    silently ? proxy_.DropReplies(1) : LoseNextReply();
+    const auto lock = NewFar();
+    LoseNextReply(silently);
     auto lease = lock->Acquire({.wait = kPatience});
     ASSERT_OK(lease);
     EXPECT_TRUE(lease->valid());
     EXPECT_EQ(Holders(), 1);
-    EXPECT_EQ(CodeOf(Try(near_)), kBusy);
+    EXPECT_EQ(CodeOf(TryNear()), kBusy);
     EXPECT_OK(lease->Release());
     EXPECT_EQ(Holders(), 0);
-    EXPECT_OK(Try(near_));
+    EXPECT_OK(TryNear());
   }
 }
 
-TEST_P(Ambiguity, OfALockWhoseReplyWasLostIsCountedOnce) {
-  const auto lock = NewFarLock();
-  LoseNextReply();
-  lock->lock();
-  EXPECT_EQ(lock->hold_count(), 1);
-  lock->unlock();
-  EXPECT_OK(Try(near_));
-}
-
 TEST_P(Ambiguity, OfAnAcquireThatIsGivenUpLeavesNoHold) {
-  const auto lock = NewFarLock();
+  const auto lock = NewFar();
   proxy_.Drop(Direction::kToClient);
   EXPECT_EQ(CodeOf(lock->TryAcquire()), kUnreachable);
   proxy_.Heal();
-  EXPECT_OK(NewLock(near_)->Acquire({.wait = kShort / 2}));  // it is given back in the background
+  EXPECT_OK(NewAny(near_)->Acquire({.wait = kShort / 2}));  // it is given back in the background
 }
 
 TEST_P(Ambiguity, OfAReleaseWhoseReplyWasLostIsOneReleaseAndItMayBeCalledAgain) {
-  const auto lock = NewFarLock();
-  auto lease = lock->Acquire();
-  ASSERT_OK(lease);
-  LoseNextReply();
-  const absl::Status first = lease->Release();
-  EXPECT_TRUE(first.ok() || first.code() == kUnreachable) << first;
-  EXPECT_FALSE(lease->valid());
-  const auto theirs = Try(near_);  // it was executed
-  ASSERT_OK(theirs);
-  absl::Status again;
-  EXPECT_TRUE(Await([&] {
-    again = lease->Release();
-    return again.code() != kUnreachable;
-  }));
-  EXPECT_OK(again);
-  EXPECT_TRUE(theirs->valid());
-  EXPECT_EQ(Holders(), 1);
+  for (const bool silently : {false, true}) {
+    // A connection that only goes silent is given up after a second.
+    const auto lock = NewFar(silently ? kLease : kShort);
+    auto lease = lock->Acquire();
+    ASSERT_OK(lease);
+    LoseNextReply(silently);
+    const absl::Status first = lease->Release();
+    EXPECT_TRUE(first.ok() || first.code() == kUnreachable) << first;
+    EXPECT_FALSE(lease->valid());
+    const auto theirs = TryNear();  // it was executed
+    ASSERT_OK(theirs);
+    absl::Status again;
+    EXPECT_TRUE(Await([&] {
+      again = lease->Release();
+      return again.code() != kUnreachable;
+    }));
+    EXPECT_OK(again);
+    EXPECT_TRUE(theirs->valid());
+    EXPECT_EQ(Holders(), 1);
+  }
   EXPECT_EQ(heard_->Count("lost"), 0);
 }
 
-TEST_P(Ambiguity, OfAnUnlockWhoseReplyWasLostIsNoHindranceToOthersOrOneself) {
-  const auto lock = NewFarLock();
-  lock->lock();
-  LoseNextReply();
-  lock->unlock();
-  EXPECT_OK(Try(near_));
-  EXPECT_OK(lock->Acquire({.wait = kPatience}));
-}
-
 TEST_P(Ambiguity, OfAReleaseThatNeverArrivedIsMendedInTheBackground) {
-  const auto lock = NewFarLock();
+  const auto lock = NewFar();
   auto lease = std::make_optional(*lock->Acquire());
   proxy_.Drop(Direction::kToServer);
   lease.reset();
   EXPECT_TRUE(IsHeld());
   proxy_.Heal();
-  EXPECT_OK(NewLock(near_)->Acquire({.wait = kPatience}));
+  EXPECT_OK(NewAny(near_)->Acquire({.wait = kPatience}));
 }
 
 TEST_P(Ambiguity, OfARenewalWhoseReplyWasLostIsNoLoss) {
   for (const bool silently : {false, true}) {
     // A connection that only goes silent is given up after a second.
-    const auto lock =
-        NewLock(NewFarClient(), kName, silently ? LeaseOf(absl::Seconds(3)) : LeaseOf(kShort));
+    const auto lock = NewFar(silently ? absl::Seconds(3) : kShort);
     auto lease = lock->Acquire();
     ASSERT_OK(lease);
     const int risks = heard_->Count("at risk");
-    silently ? proxy_.DropReplies(1) : LoseNextReply();
+    LoseNextReply(silently);
     ASSERT_TRUE(heard_->Await("at risk", risks + 1));
     EXPECT_TRUE(heard_->Await("recovered", risks + 1));
     EXPECT_TRUE(lease->valid());
@@ -157,9 +118,9 @@ TEST_P(Ambiguity, OfARenewalWhoseReplyWasLostIsNoLoss) {
 }
 
 TEST_P(Ambiguity, OfAGrantWhoseMessageWasLostIsMendedByTheHeartbeat) {
-  auto lease = NewLock(near_)->Acquire();
+  auto lease = NewAny(near_)->Acquire();
   ASSERT_OK(lease);
-  const auto lock = NewFarLock();
+  const auto lock = NewFar();
   Crew crew;
   crew.Start([&] {
     const auto mine = lock->Acquire({.wait = kPatience});
@@ -175,22 +136,21 @@ TEST_P(Ambiguity, OfAGrantWhoseMessageWasLostIsMendedByTheHeartbeat) {
 }
 
 TEST_P(Ambiguity, OfARequestThatArrivesAfterTheReleaseTakesAndQueuesNothing) {
-  const auto lock = NewFarLock();
+  const auto lock = NewFar();
   Crew crew;
   DelayRequestsOf(crew, [&] {
     const auto lease = lock->Acquire({.wait = kPatience});  // by its second attempt
     EXPECT_OK(lease);
   });
   crew.Join();
-  // The release left a tombstone.
-  EXPECT_TRUE(Await([&] { return !server().Command({"KEYS", "*.gone.*"}).elements.empty(); }));
+  EXPECT_TRUE(AwaitTombstone());  // of the release
   DeliverWhatWaits();
-  EXPECT_OK(Try(near_));
+  EXPECT_OK(TryNear());
   EXPECT_EQ(server().Integer({"EXISTS", Auxiliary("queue")}), 0);
 }
 
 TEST_P(Ambiguity, OfARequestThatArrivesAfterItsTryWasGivenUpTakesNothing) {
-  const auto lock = NewFarLock();
+  const auto lock = NewFar();
   Crew crew;
   DelayRequestsOf(crew, [&] {
     // It may have tried a second time on a new connection, where it had an answer.
@@ -198,15 +158,15 @@ TEST_P(Ambiguity, OfARequestThatArrivesAfterItsTryWasGivenUpTakesNothing) {
     EXPECT_TRUE(lease.ok() || CodeOf(lease) == kUnreachable) << lease.status();
   });
   crew.Join();
-  EXPECT_TRUE(Await([&] { return !server().Command({"KEYS", "*.gone.*"}).elements.empty(); }));
+  EXPECT_TRUE(AwaitTombstone());
   DeliverWhatWaits();
-  EXPECT_OK(Try(near_));
+  EXPECT_OK(TryNear());
 }
 
 TEST_P(Ambiguity, OfARequestThatArrivesAfterItsWaiterWasServedQueuesNothing) {
-  auto occupied = NewLock(near_)->Acquire();
+  auto occupied = NewAny(near_)->Acquire();
   ASSERT_OK(occupied);
-  const auto lock = NewFarLock();
+  const auto lock = NewFar();
   Crew crew;
   DelayRequestsOf(crew, [&] { EXPECT_OK(lock->Acquire({.wait = kPatience})); });
   ASSERT_TRUE(AwaitQueued(1));
@@ -214,11 +174,37 @@ TEST_P(Ambiguity, OfARequestThatArrivesAfterItsWaiterWasServedQueuesNothing) {
   crew.Join();
   EXPECT_TRUE(AwaitHeld(false));
   DeliverWhatWaits();
-  EXPECT_OK(Try(near_));
+  EXPECT_OK(TryNear());
   EXPECT_EQ(server().Integer({"EXISTS", Auxiliary("queue")}), 0);
 }
 
-TEST_P(Ambiguity, OfAGrantThatArrivesAfterItsLeaseIsOverIsNoHold) {
+class AmbiguityOfLocks : public AmbiguityBehindProxy {
+ protected:
+  std::unique_ptr<RedisLockBase> NewFarLock() {
+    return NewLock(NewUsedClient(), kName, LeaseOf(kShort));
+  }
+};
+INSTANTIATE_FOR_KINDS(AmbiguityOfLocks);
+
+TEST_P(AmbiguityOfLocks, OfALockWhoseReplyWasLostIsCountedOnce) {
+  const auto lock = NewFarLock();
+  LoseNextReply();
+  lock->lock();
+  EXPECT_EQ(lock->hold_count(), 1);
+  lock->unlock();
+  EXPECT_OK(TryNear());
+}
+
+TEST_P(AmbiguityOfLocks, OfAnUnlockWhoseReplyWasLostIsNoHindranceToOthersOrOneself) {
+  const auto lock = NewFarLock();
+  lock->lock();
+  LoseNextReply();
+  lock->unlock();
+  EXPECT_OK(TryNear());
+  EXPECT_OK(lock->Acquire({.wait = kPatience}));
+}
+
+TEST_P(AmbiguityOfLocks, OfAGrantThatArrivesAfterItsLeaseIsOverIsNoHold) {
   auto lease = NewLock(near_)->Acquire();
   ASSERT_OK(lease);
   const Client far = ClientAt(proxy_.url(), "command_timeout=2s");
@@ -246,8 +232,8 @@ TEST_P(Ambiguity, OfAGrantThatArrivesAfterItsLeaseIsOverIsNoHold) {
   EXPECT_EQ(shared.touches(), 3);
 }
 
-TEST_P(Ambiguity, OfEveryReplyAtRandomLosesNothing) {
-  const Client far[] = {NewFarClient(), NewFarClient()};
+TEST_P(AmbiguityOfLocks, OfEveryReplyAtRandomLosesNothing) {
+  const Client far[] = {NewUsedClient(), NewUsedClient()};
   Protected shared;
   std::atomic<bool> stop{false};
   std::atomic<int> unsure{0};
@@ -274,8 +260,6 @@ TEST_P(Ambiguity, OfEveryReplyAtRandomLosesNothing) {
   crew.Join();
   EXPECT_EQ(heard_->Count("lost"), 0);
 }
-
-INSTANTIATE_FOR_KINDS(Ambiguity);
 
 }  // namespace
 }  // namespace redlatch::conformance

@@ -3,18 +3,16 @@
 //
 // A test is a TEST_P of a suite that derives from Conformance. INSTANTIATE_CONFORMANCE(Suite)
 // runs it with each kind of lock and each deployment; INSTANTIATE_FOR_KINDS(Suite), where the
-// deployment makes no difference, with each kind over TCP.
+// deployment makes no difference, with each kind over TCP. INSTANTIATE_FOR_ALL_THAT_EXCLUDE(Suite)
+// and its sibling OVER_TCP add a semaphore to the kinds: such a suite makes its locks by NewAny().
 #ifndef REDLATCH_TESTS_CONFORMANCE_API_CONFORMANCE_H_
 #define REDLATCH_TESTS_CONFORMANCE_API_CONFORMANCE_H_
 
-#include <atomic>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <ostream>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -29,13 +27,20 @@
 #include "redlatch/redis_lock_base.h"
 #include "redlatch/reentrant_lock.h"
 #include "redlatch/reentrant_read_write_lock.h"
+#include "redlatch/semaphore.h"
 #include "redlatch/simple_lock.h"
-#include "src/base/clock.h"
+#include "tests/conformance/api/crew.h"
+#include "tests/conformance/api/outcome.h"
+#include "tests/support/any_lock.h"
+#include "tests/support/authority.h"
+#include "tests/support/await.h"
 #include "tests/support/lock_keys.h"
 #include "tests/support/redis_server.h"
 #include "tests/support/test_scale.h"
 
 namespace redlatch::conformance {
+
+using support::Await;
 
 // A class of locks. A new one gets a line in Kinds().
 struct Kind {
@@ -51,6 +56,10 @@ std::unique_ptr<RedisLockBase> Make(const Client& client, std::string_view name,
   return std::make_unique<Lock>(client, name, std::move(options));
 }
 
+// A semaphore each of whose holders takes all permits.
+constexpr int64_t kAllPermits = 2;
+inline Kind AllPermits() { return {.name = "semaphore", .reentrant = false, .make = nullptr}; }
+
 inline std::vector<Kind> Kinds() {
   return {
       {.name = "simple", .reentrant = false, .make = Make<SimpleLock>},
@@ -64,6 +73,7 @@ inline std::vector<Kind> Kinds() {
 struct Deployment {
   std::string_view name;
   bool unix_socket = false;
+  bool tls = false;
   std::string_view key_prefix = {};
   absl::Duration local_window = LockOptions().local_window;
 };
@@ -72,6 +82,7 @@ inline std::vector<Deployment> Deployments() {
   return {
       {.name = "tcp"},
       {.name = "unix", .unix_socket = true},
+      {.name = "tls", .tls = true},
       {.name = "prefix", .key_prefix = "app:"},
       {.name = "no_window", .local_window = absl::ZeroDuration()},
   };
@@ -104,6 +115,27 @@ inline std::vector<Case> CasesOverTcp() {
   return cases;
 }
 
+// A semaphore has no local window; it is no RedisLockBase either, so that nothing makes one.
+inline std::vector<Case> SemaphoreCases() {
+  std::vector<Case> cases;
+  for (const Deployment& deployment : Deployments()) {
+    if (deployment.name != "no_window") cases.push_back({AllPermits(), deployment});
+  }
+  return cases;
+}
+
+// What has one holder at a time, be it a lock or not.
+inline std::vector<Case> ExclusiveCases() {
+  std::vector<Case> cases = Cases();
+  for (const Case& each : SemaphoreCases()) cases.push_back(each);
+  return cases;
+}
+inline std::vector<Case> ExclusiveCasesOverTcp() {
+  std::vector<Case> cases = CasesOverTcp();
+  cases.push_back(SemaphoreCases().front());
+  return cases;
+}
+
 inline std::string NameOfCase(const ::testing::TestParamInfo<Case>& info) {
   return info.param.name();
 }
@@ -115,21 +147,22 @@ inline std::string NameOfCase(const ::testing::TestParamInfo<Case>& info) {
   INSTANTIATE_TEST_SUITE_P(Locks, suite,                                                 \
                            ::testing::ValuesIn(::redlatch::conformance::CasesOverTcp()), \
                            ::redlatch::conformance::NameOfCase)
+#define INSTANTIATE_FOR_ALL_THAT_EXCLUDE(suite)                                            \
+  INSTANTIATE_TEST_SUITE_P(Locks, suite,                                                   \
+                           ::testing::ValuesIn(::redlatch::conformance::ExclusiveCases()), \
+                           ::redlatch::conformance::NameOfCase)
+#define INSTANTIATE_FOR_ALL_THAT_EXCLUDE_OVER_TCP(suite)                                          \
+  INSTANTIATE_TEST_SUITE_P(Locks, suite,                                                          \
+                           ::testing::ValuesIn(::redlatch::conformance::ExclusiveCasesOverTcp()), \
+                           ::redlatch::conformance::NameOfCase)
 
 constexpr absl::Duration kPatience = absl::Seconds(10);    // for what must come, but when is open
 constexpr absl::Duration kGrace = absl::Milliseconds(50);  // how late a call may come back
 constexpr absl::Duration kLease = absl::Seconds(2);
+// How long a semaphore that nobody uses is kept: a day, and some minutes, so that not every use
+// need say so.
+inline const absl::Duration kKept = absl::Hours(24) + absl::Minutes(15) + kLease;
 constexpr char kName[] = "lock";
-
-// Until `condition` holds; false where it never does.
-inline bool Await(const std::function<bool()>& condition, absl::Duration patience = kPatience) {
-  const base::Instant until = base::Now() + patience;
-  while (!condition()) {
-    if (until <= base::Now()) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  return true;
-}
 
 // A client that lives in a process of its own is told of its case by name.
 inline Case CaseNamed(std::string_view name) {
@@ -139,49 +172,6 @@ inline Case CaseNamed(std::string_view name) {
   ADD_FAILURE() << "no case is called " << name;
   return Cases().front();
 }
-
-// What only the holder of a lock may touch. Two at a time, an update that is lost, and a token that
-// does not grow all show; so does a hold that is not valid.
-class Protected {
- public:
-  void Touch(const Hold& hold) {
-    EXPECT_FALSE(inside_.exchange(true)) << "two holders at a time";
-    EXPECT_TRUE(hold.valid());
-    EXPECT_GT(hold.fencing_token().value(), token_.load());
-    token_ = hold.fencing_token().value();
-    const int64_t seen = touches_;
-    if (seen % 4 == 0) std::this_thread::yield();
-    touches_ = seen + 1;
-    inside_ = false;
-  }
-  int64_t touches() const { return touches_; }
-
- private:
-  std::atomic<bool> inside_{false};
-  std::atomic<uint64_t> token_{0};
-  std::atomic<int64_t> touches_{0};
-};
-
-// Threads that are joined when this goes.
-class Crew {
- public:
-  Crew() = default;
-  ~Crew() { Join(); }
-  Crew(const Crew&) = delete;
-  Crew& operator=(const Crew&) = delete;
-
-  void Start(std::function<void()> work) { threads_.emplace_back(std::move(work)); }
-  void Start(int threads, const std::function<void(int)>& work) {
-    for (int i = 0; i < threads; ++i) Start([work, i] { work(i); });
-  }
-  void Join() {
-    for (std::thread& thread : threads_) thread.join();
-    threads_.clear();
-  }
-
- private:
-  std::vector<std::thread> threads_;
-};
 
 class Conformance : public ::testing::TestWithParam<Case> {
  protected:
@@ -193,16 +183,27 @@ class Conformance : public ::testing::TestWithParam<Case> {
 
   // One for all tests of this program; whoever stops it lets it go on.
   static support::RedisServer& SharedServer() {
-    static const std::unique_ptr<support::RedisServer> server = support::RedisServer::Start();
+    static std::unique_ptr<support::RedisServer> servers[2];
+    auto& server = servers[GetParam().deployment.tls ? 1 : 0];
+    if (server == nullptr) server = Start();
     return *server;
   }
   // For a test that does what others could not bear; before any client is made.
   void UseOwnServer(support::RedisServerOptions options = {}) {
-    own_server_ = support::RedisServer::Start(std::move(options));
+    own_server_ = Start(std::move(options));
   }
   support::RedisServer& server() { return own_server_ ? *own_server_ : SharedServer(); }
+  static std::unique_ptr<support::RedisServer> Start(support::RedisServerOptions options = {}) {
+    if (GetParam().deployment.tls) {
+      static support::Authority authority;
+      static const std::string cert = authority.Certify();
+      options.tls = support::ServerTls{.cert = cert, .ca = authority.file()};
+    }
+    return support::RedisServer::Start(std::move(options));
+  }
 
   static std::string UrlOf(support::RedisServer& server, const Case& which) {
+    if (which.deployment.tls) return server.tls_url();
     return which.deployment.unix_socket ? server.unix_url() : server.url();
   }
   std::string url() { return UrlOf(server(), GetParam()); }
@@ -218,7 +219,8 @@ class Conformance : public ::testing::TestWithParam<Case> {
   static Client Connected(const std::string& url, const Case& which,
                           std::string_view url_options = {}, ClientOptions options = {}) {
     if (options.key_prefix.empty()) options.key_prefix = std::string(which.deployment.key_prefix);
-    const std::string whole = absl::StrCat(url, "?", std::string(url_options));
+    const std::string whole =
+        absl::StrCat(url, url.find('?') == std::string::npos ? "?" : "&", std::string(url_options));
     absl::StatusOr<Client> client = Client::Connect(url_options.empty() ? url : whole, options);
     EXPECT_TRUE(client.ok()) << client.status();
     return *std::move(client);
@@ -241,9 +243,25 @@ class Conformance : public ::testing::TestWithParam<Case> {
     return GetParam().kind.make(client, name, std::move(options));
   }
 
+  std::unique_ptr<support::AnyLock> NewAny(const Client& client, std::string_view name = kName) {
+    return NewAny(client, name, Options());
+  }
+  std::unique_ptr<support::AnyLock> NewAny(const Client& client, std::string_view name,
+                                           LockOptions options) {
+    if (GetParam().kind.make != nullptr) {
+      return std::make_unique<support::AnyLock>(NewLock(client, name, std::move(options)));
+    }
+    return std::make_unique<support::AnyLock>(
+        std::make_unique<Semaphore>(
+            client, name, kAllPermits,
+            SemaphoreOptions{.lease = options.lease, .on_lost = options.on_lost}),
+        kAllPermits);
+  }
+
   // TryAcquire() where the server is well: a machine that runs it 40 ms late is no answer.
-  static absl::StatusOr<Lease> Try(RedisLockBase& lock) {
-    absl::StatusOr<Lease> lease = lock.TryAcquire();
+  template <class Lock>
+  static auto Try(Lock& lock) {
+    auto lease = lock.TryAcquire();
     for (int i = 0; i < 100 && absl::IsUnavailable(lease.status()); ++i) lease = lock.TryAcquire();
     return lease;
   }
@@ -267,7 +285,8 @@ class Conformance : public ::testing::TestWithParam<Case> {
   }
 
   bool IsHeld(std::string_view name = kName) {
-    return server().Integer({"EXISTS", Key(name)}) == 1;
+    const std::string key = KeyKind() == "semaphore" ? Auxiliary("permits", name) : Key(name);
+    return server().Integer({"EXISTS", key}) == 1;
   }
   bool AwaitHeld(bool held = true, std::string_view name = kName) {
     return Await([&] { return IsHeld(name) == held; });
@@ -279,13 +298,16 @@ class Conformance : public ::testing::TestWithParam<Case> {
     return Await([&] { return server().Integer({"ZCARD", Auxiliary(queue, name)}) == clients; });
   }
 
-  // All keys but the fences and who the clients are; every key that can stay for ever is a failure
-  // of the test.
+  // All keys but the fences, who the clients are, and semaphores, which outlive their last user by
+  // a day; every key that can stay for ever is a failure of the test.
   std::vector<std::string> KeysLeft() {
     std::vector<std::string> left;
     for (const redis::Reply& key : server().Command({"KEYS", "*"}).elements) {
-      if (server().Integer({"PTTL", key.text}) == -1) {
-        ADD_FAILURE() << "without a TTL: " << key.text;
+      const int64_t ttl_ms = server().Integer({"PTTL", key.text});
+      if (ttl_ms == -1) ADD_FAILURE() << "without a TTL: " << key.text;
+      if (server().Text({"HGET", key.text, "kind"}) == "semaphore/2") {
+        EXPECT_LE(absl::Milliseconds(ttl_ms), kKept) << key.text;
+        continue;
       }
       const bool stays = key.text.ends_with(":fence") || key.text.starts_with("redlatch:client:");
       if (!stays) left.push_back(key.text);
@@ -307,30 +329,6 @@ class Conformance : public ::testing::TestWithParam<Case> {
  private:
   std::unique_ptr<support::RedisServer> own_server_;
 };
-
-// EXPECT_OK(status), and the same for StatusOr.
-inline const absl::Status& StatusOf(const absl::Status& status) { return status; }
-template <class T>
-const absl::Status& StatusOf(const absl::StatusOr<T>& result) {
-  return result.status();
-}
-#define EXPECT_OK(expression) \
-  EXPECT_EQ(::redlatch::conformance::StatusOf(expression), absl::OkStatus())
-#define ASSERT_OK(expression) \
-  ASSERT_EQ(::redlatch::conformance::StatusOf(expression), absl::OkStatus())
-
-// The code of what came out: EXPECT_EQ(CodeOf(lock.TryAcquire()), kBusy).
-template <class Result>
-absl::StatusCode CodeOf(const Result& result) {
-  return StatusOf(result).code();
-}
-inline constexpr absl::StatusCode kOk = absl::StatusCode::kOk;
-inline constexpr absl::StatusCode kBusy = absl::StatusCode::kDeadlineExceeded;
-inline constexpr absl::StatusCode kUnreachable = absl::StatusCode::kUnavailable;
-inline constexpr absl::StatusCode kCancelled = absl::StatusCode::kCancelled;
-inline constexpr absl::StatusCode kLost = absl::StatusCode::kAborted;
-inline constexpr absl::StatusCode kMisuse = absl::StatusCode::kFailedPrecondition;
-inline constexpr absl::StatusCode kBadInput = absl::StatusCode::kInvalidArgument;
 
 }  // namespace redlatch::conformance
 

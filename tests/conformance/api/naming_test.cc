@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <unistd.h>
 
-#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,20 +11,21 @@
 #include "absl/time/clock.h"
 #include "gtest/gtest.h"
 #include "tests/conformance/api/conformance.h"
+#include "tests/conformance/api/names.h"
 #include "tests/support/punctuality.h"
 
 namespace redlatch::conformance {
 namespace {
 
 using redis::Punctuality;
-using std::string_literals::operator""s;
 
 constexpr absl::Duration kClockGrain = absl::Milliseconds(1);
 // A token that was reserved with others may be so much ahead of the clock.
 constexpr absl::Duration kBlock = absl::Milliseconds(5);
 
-class Naming : public Conformance {
+class NamingTest : public Conformance {
  protected:
+  std::string_view key_prefix() const { return GetParam().deployment.key_prefix; }
   // What Redis Cluster hashes of a key.
   static std::string Hashed(const std::string& key) {
     const size_t open = key.find('{');
@@ -34,60 +34,37 @@ class Naming : public Conformance {
     if (close == std::string::npos || close == open + 1) return key;
     return key.substr(open + 1, close - open - 1);
   }
-  void ExpectKeysShareASlot() {
+  void ExpectKeysShareASlot(const std::string& name) {
     for (const std::string& key : server().LockKeys()) {
-      if (key == Key(name_)) continue;
-      EXPECT_EQ(Hashed(key), Hashed(Key(name_))) << absl::CHexEscape(key);
+      if (key == Key(name)) continue;
+      EXPECT_EQ(Hashed(key), Hashed(Key(name))) << absl::CHexEscape(key);
     }
   }
-  // The kind of lock that this one is not.
-  static const Kind& AnotherKind() {
-    static const std::vector<Kind> kinds = Kinds();
-    // What a user made of the simple lock's pieces has a key of the same type as that.
-    const bool simple = GetParam().kind.name == "simple" || GetParam().kind.of_users;
-    return simple ? kinds[1] : kinds[0];
-  }
 
-  std::string name_;
   const Client client_ = NewClient();
   const Client other_ = NewClient();
 };
 
-TEST_P(Naming, TakesAnyBytesWhoseKeysCanShareASlot) {
-  const std::string names[] = {
-      "a",
-      "with spaces and\ttabs",
-      "line\nbreak\r\n",
-      "nul\0inside"s,
-      "\0"s,
-      "Grüße, 世界 🔒",
-      "\xff\xfe\x80",
-      "a:b:queue",
-      "{tag}:rest",
-      "rest:{tag}",
-      "{a}{b}",
-      "half {open",
-      "x}{y}",
-      "redlatch-bench:x",
-      "a:redlatch:x",
-      std::string(4096 - GetParam().deployment.key_prefix.size(), 'y'),
-  };
-  for (const std::string& name : names) {
+// Of whatever excludes others.
+class NamingOfAll : public NamingTest {};
+INSTANTIATE_FOR_ALL_THAT_EXCLUDE(NamingOfAll);
+
+TEST_P(NamingOfAll, TakesAnyBytesWhoseKeysCanShareASlot) {
+  for (const std::string& name : GoodNames(key_prefix())) {
     SCOPED_TRACE(absl::CHexEscape(name.substr(0, 40)));
-    name_ = name;
-    const auto lock = NewLock(client_, name);
+    const auto lock = NewAny(client_, name);
     EXPECT_EQ(lock->name(), name);
     auto lease = Try(*lock);
     ASSERT_OK(lease);
-    EXPECT_TRUE(IsHeld(name));
-    EXPECT_EQ(CodeOf(NewLock(other_, name)->Acquire({.wait = absl::Milliseconds(1)})), kBusy);
-    ExpectKeysShareASlot();
+    EXPECT_EQ(server().Integer({"EXISTS", Key(name)}), 1);
+    EXPECT_EQ(CodeOf(NewAny(other_, name)->Acquire({.wait = absl::Milliseconds(1)})), kBusy);
+    ExpectKeysShareASlot(name);
     const auto info = lock->Inspect();
     ASSERT_OK(info);
     EXPECT_EQ(info->holders.size(), 1);
     // The hand-over names the key as well.
     Crew crew;
-    crew.Start([&] { EXPECT_OK(NewLock(other_, name)->Acquire({.wait = kPatience})); });
+    crew.Start([&] { EXPECT_OK(NewAny(other_, name)->Acquire({.wait = kPatience})); });
     EXPECT_TRUE(Await([&] { return lock->Inspect()->waiting == 1; }));
     EXPECT_OK(lease->Release());
     crew.Join();
@@ -95,14 +72,20 @@ TEST_P(Naming, TakesAnyBytesWhoseKeysCanShareASlot) {
   }
 }
 
+class Naming : public NamingTest {
+ protected:
+  // The kind of lock that this one is not.
+  static const Kind& AnotherKind() {
+    static const std::vector<Kind> kinds = Kinds();
+    // What a user made of the simple lock's pieces has a key of the same type as that.
+    const bool simple = GetParam().kind.name == "simple" || GetParam().kind.of_users;
+    return simple ? kinds[1] : kinds[0];
+  }
+};
+
 TEST_P(Naming, RefusesTheOthersAtFirstUseAndTouchesNothing) {
-  const std::string too_long(4097, 'z');
-  for (const std::string& name : {""s, "{}"s, "{}a"s, "a}b"s, "}{"s, "a}b{c"s, "}"s, "a{}{b}"s,
-                                  too_long, "redlatch:2:{x}:fence"s}) {
+  for (const std::string& name : BadNames(key_prefix())) {
     SCOPED_TRACE(absl::CHexEscape(name.substr(0, 40)));
-    const bool behind_prefix =
-        name.starts_with("redlatch:") && !GetParam().deployment.key_prefix.empty();
-    if (behind_prefix) continue;  // its keys do not begin so
     const auto lock = NewLock(client_, name);
     const auto lease = lock->TryAcquire();
     EXPECT_EQ(CodeOf(lease), kBadInput) << lease.status();

@@ -1,10 +1,6 @@
 // Releasing, renewing, extending: what a Lease and unlock() do with a hold, and cannot do.
-#include <atomic>
 #include <limits>
 #include <memory>
-#include <optional>
-#include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -18,15 +14,21 @@ namespace {
 
 constexpr absl::Duration kShort = absl::Milliseconds(200);
 
-class Releasing : public Conformance {
+class ReleasingTest : public Conformance {
  protected:
-  bool BusyForOthers() { return CodeOf(Try(other_)) == kBusy; }
+  bool BusyForOthers() { return CodeOf(Try(*NewAny(other_))) == kBusy; }
 
   const std::shared_ptr<Recorder> heard_ = std::make_shared<Recorder>();
   const Client client_ = NewClient({}, {.observer = heard_});
   const Client other_ = NewClient();
-  const std::unique_ptr<RedisLockBase> lock_ = NewLock(client_);
 };
+
+// Of whatever excludes others.
+class Releasing : public ReleasingTest {
+ protected:
+  const std::unique_ptr<support::AnyLock> lock_ = NewAny(client_);
+};
+INSTANTIATE_FOR_ALL_THAT_EXCLUDE(Releasing);
 
 TEST_P(Releasing, ALeaseEndsTheHoldOnceAndSaysSoEachTime) {
   auto lease = lock_->Acquire();
@@ -34,15 +36,16 @@ TEST_P(Releasing, ALeaseEndsTheHoldOnceAndSaysSoEachTime) {
   EXPECT_TRUE(lease->valid());
   EXPECT_GT(lease->remaining(), kLease / 2);
   EXPECT_LT(lease->remaining(), kLease);
-  EXPECT_GT(lease->fencing_token(), FencingToken());
   EXPECT_OK(lease->Release());
   EXPECT_FALSE(lease->valid());
   EXPECT_EQ(lease->remaining(), absl::ZeroDuration());
   EXPECT_FALSE(BusyForOthers());
-  const auto theirs = Try(other_);
+  const auto theirs = Try(*NewAny(other_));
+  ASSERT_OK(theirs);
   EXPECT_OK(lease->Release());
   EXPECT_TRUE(theirs->valid());
   EXPECT_FALSE(lease->lost().stop_requested());
+  EXPECT_EQ(heard_->Count("released"), 1);
 }
 
 TEST_P(Releasing, ByManyThreadsAtATimeIsOneRelease) {
@@ -55,7 +58,82 @@ TEST_P(Releasing, ByManyThreadsAtATimeIsOneRelease) {
   EXPECT_FALSE(BusyForOthers());
 }
 
-TEST_P(Releasing, AnEmptyLeaseOrHoldIsNothing) {
+TEST_P(Releasing, AMovedLeaseIsStillToldOfItsLoss) {
+  support::AnyHold first = *lock_->Acquire();
+  const std::stop_token lost = first.lost();
+  std::vector<support::AnyHold> elsewhere;
+  elsewhere.push_back(std::move(first));
+  EXPECT_OK(NewAny(other_)->ForceRelease());
+  EXPECT_TRUE(Await([&] { return lost.stop_requested(); }));
+  EXPECT_TRUE(elsewhere[0].lost().stop_requested());
+  EXPECT_FALSE(elsewhere[0].valid());
+}
+
+class Renewing : public Releasing {};
+INSTANTIATE_FOR_ALL_THAT_EXCLUDE_OVER_TCP(Renewing);
+
+TEST_P(Renewing, KeepsAHoldForManyLeases) {
+  const auto lock = NewAny(client_, kName, LeaseOf(kShort));
+  auto lease = lock->Acquire();
+  ASSERT_OK(lease);
+  const FencingToken token = lease->fencing_token();
+  const base::Instant began = base::Now();
+  while (base::Now() < began + 4 * kShort) {
+    EXPECT_EQ(CodeOf(Try(*NewAny(other_))), kBusy);
+    EXPECT_TRUE(lease->valid());
+    EXPECT_TRUE(heard_->Await("renewed", heard_->Count("renewed") + 1));
+  }
+  EXPECT_GE(heard_->Count("renewed"), 8);
+  EXPECT_EQ(lease->fencing_token(), token);
+  EXPECT_OK(lease->Release());
+  EXPECT_EQ(heard_->Count("lost"), 0);
+}
+
+TEST_P(Renewing, AnExtensionIsForManualLeases) {
+  auto lease = lock_->Acquire();
+  ASSERT_OK(lease);
+  EXPECT_EQ(CodeOf(lease->Extend(kLease)), kMisuse);
+  EXPECT_TRUE(lease->valid());
+}
+
+TEST_P(Renewing, ALeaseIsTenMillisecondsToAYear) {
+  for (const absl::Duration lease :
+       {absl::ZeroDuration(), -kLease, absl::Milliseconds(9), absl::Hours(24 * 366),
+        absl::Milliseconds(std::numeric_limits<int64_t>::max()), absl::InfiniteDuration()}) {
+    EXPECT_EQ(CodeOf(lock_->Acquire({.lease = lease})), kBadInput) << lease;
+    EXPECT_EQ(CodeOf(NewAny(client_, kName, LeaseOf(lease))->TryAcquire()), kBadInput) << lease;
+  }
+  EXPECT_EQ(server().LockKeys().size(), 0);
+  EXPECT_OK(lock_->Acquire({.lease = absl::Milliseconds(10)}).status());
+  EXPECT_FALSE(BusyForOthers());
+}
+
+TEST_P(Renewing, AManualLeaseIsExtendingIt) {
+  auto lease = lock_->Acquire({.lease = kShort});
+  ASSERT_OK(lease);
+  const base::Instant began = base::Now();
+  while (base::Now() < began + 3 * kShort) {
+    EXPECT_OK(lease->Extend(kShort));
+    EXPECT_GT(lease->remaining(), kShort / 2);
+    EXPECT_TRUE(BusyForOthers());
+  }
+  EXPECT_OK(lease->Extend(kLease));
+  EXPECT_GT(lease->remaining(), kLease / 2);
+  EXPECT_EQ(CodeOf(lease->Extend(absl::Milliseconds(1))), kBadInput);
+  EXPECT_EQ(CodeOf(lease->Extend(absl::InfiniteDuration())), kBadInput);
+  EXPECT_TRUE(lease->valid());
+  EXPECT_OK(lease->Release());
+  EXPECT_EQ(CodeOf(lease->Extend(kLease)), kLost);
+  EXPECT_FALSE(BusyForOthers());
+}
+
+class ReleasingLocks : public ReleasingTest {
+ protected:
+  const std::unique_ptr<RedisLockBase> lock_ = NewLock(client_);
+};
+INSTANTIATE_CONFORMANCE(ReleasingLocks);
+
+TEST_P(ReleasingLocks, AnEmptyLeaseOrHoldIsNothing) {
   Lease lease;
   EXPECT_FALSE(lease.valid());
   EXPECT_FALSE(lease.lost().stop_requested());
@@ -66,7 +144,7 @@ TEST_P(Releasing, AnEmptyLeaseOrHoldIsNothing) {
   EXPECT_EQ(Hold().remaining(), absl::ZeroDuration());
 }
 
-TEST_P(Releasing, AMovedLeaseTakesTheHoldWithItAndAnAssignedOneReleasesItsOwn) {
+TEST_P(ReleasingLocks, AMovedLeaseTakesTheHoldWithItAndAnAssignedOneReleasesItsOwn) {
   auto first = *lock_->Acquire();
   const FencingToken token = first.fencing_token();
   Lease second(std::move(first));
@@ -83,30 +161,20 @@ TEST_P(Releasing, AMovedLeaseTakesTheHoldWithItAndAnAssignedOneReleasesItsOwn) {
   EXPECT_EQ(CodeOf(Try(other_, "another")), kBusy);
 }
 
-TEST_P(Releasing, AMovedLeaseIsStillToldOfItsLoss) {
-  Lease first = *lock_->Acquire();
-  const std::stop_token lost = first.lost();
-  std::vector<Lease> elsewhere;
-  elsewhere.push_back(std::move(first));
-  EXPECT_OK(NewLock(other_)->ForceRelease());
-  EXPECT_TRUE(Await([&] { return lost.stop_requested(); }));
-  EXPECT_TRUE(elsewhere[0].lost().stop_requested());
-  EXPECT_FALSE(elsewhere[0].valid());
-}
-
-TEST_P(Releasing, ALeaseMayEndOnAnotherThread) {
+TEST_P(ReleasingLocks, ALeaseMayEndOnAnotherThread) {
   auto lease = std::make_unique<Lease>(*lock_->Acquire());
   Crew().Start([&] { lease.reset(); });
   EXPECT_FALSE(BusyForOthers());
   EXPECT_EQ(lock_->hold_count(), 0);
 }
 
-TEST_P(Releasing, CurrentIsTheHoldOfTheCallingThread) {
+TEST_P(ReleasingLocks, CurrentIsTheHoldOfTheCallingThread) {
   EXPECT_FALSE(lock_->current().valid());
   EXPECT_EQ(lock_->hold_count(), 0);
   const auto lease = lock_->Acquire();
   EXPECT_TRUE(lock_->current().valid());
   EXPECT_EQ(lock_->current().fencing_token(), lease->fencing_token());
+  EXPECT_GT(lease->fencing_token(), FencingToken());
   EXPECT_EQ(lock_->hold_count(), 1);
   Crew().Start([&] {
     EXPECT_FALSE(lock_->current().valid());
@@ -114,7 +182,7 @@ TEST_P(Releasing, CurrentIsTheHoldOfTheCallingThread) {
   });
 }
 
-TEST_P(Releasing, ByAThreadOrClientThatDoesNotHoldIsMisuseAndReleasesNothing) {
+TEST_P(ReleasingLocks, ByAThreadOrClientThatDoesNotHoldIsMisuseAndReleasesNothing) {
   lock_->lock();
   Crew().Start([&] { lock_->unlock(); });
   EXPECT_TRUE(heard_->Await("misuse"));
@@ -127,7 +195,7 @@ TEST_P(Releasing, ByAThreadOrClientThatDoesNotHoldIsMisuseAndReleasesNothing) {
   EXPECT_TRUE(heard_->Await("misuse", 2));
 }
 
-TEST_P(Releasing, ByUnlockOfWhatALeaseHoldsIsMisuseAndReleasesNothing) {
+TEST_P(ReleasingLocks, ByUnlockOfWhatALeaseHoldsIsMisuseAndReleasesNothing) {
   const auto lease = lock_->Acquire();
   ASSERT_OK(lease);
   lock_->unlock();
@@ -136,12 +204,12 @@ TEST_P(Releasing, ByUnlockOfWhatALeaseHoldsIsMisuseAndReleasesNothing) {
   EXPECT_TRUE(BusyForOthers());
 }
 
-TEST_P(Releasing, ByUnlockOfALockThatWasNeverUsedIsMisuse) {
+TEST_P(ReleasingLocks, ByUnlockOfALockThatWasNeverUsedIsMisuse) {
   NewLock(client_, "fresh")->unlock();
   EXPECT_TRUE(heard_->Await("misuse"));
 }
 
-TEST_P(Releasing, IsHeardByTheObserver) {
+TEST_P(ReleasingLocks, IsHeardByTheObserver) {
   const auto lease = lock_->Acquire();
   ASSERT_OK(lease);
   EXPECT_EQ(
@@ -154,26 +222,15 @@ TEST_P(Releasing, IsHeardByTheObserver) {
   if (GetParam().kind.reentrant) lock_->unlock();
 }
 
-class Renewing : public Releasing {};
+class RenewingLocks : public ReleasingLocks {};
+INSTANTIATE_FOR_KINDS(RenewingLocks);
 
-TEST_P(Renewing, KeepsAHoldForManyLeases) {
-  const auto lock = NewLock(client_, kName, LeaseOf(kShort));
-  auto lease = lock->Acquire();
-  ASSERT_OK(lease);
-  const FencingToken token = lease->fencing_token();
-  const base::Instant began = base::Now();
-  while (base::Now() < began + 4 * kShort) {
-    EXPECT_EQ(CodeOf(Try(other_)), kBusy);
-    EXPECT_TRUE(lease->valid());
-    EXPECT_TRUE(heard_->Await("renewed", heard_->Count("renewed") + 1));
-  }
-  EXPECT_GE(heard_->Count("renewed"), 8);
-  EXPECT_EQ(lease->fencing_token(), token);
-  EXPECT_OK(lease->Release());
-  EXPECT_EQ(heard_->Count("lost"), 0);
+TEST_P(RenewingLocks, ALeaseMayBeAYear) {
+  EXPECT_OK(lock_->Acquire({.lease = absl::Hours(24 * 365)}).status());
+  EXPECT_FALSE(BusyForOthers());
 }
 
-TEST_P(Renewing, EndsWithTheRelease) {
+TEST_P(RenewingLocks, EndsWithTheRelease) {
   const auto lock = NewLock(client_, kName, LeaseOf(kShort));
   const auto other = NewLock(client_, "other", LeaseOf(kShort));
   auto lease = lock->Acquire();
@@ -195,7 +252,7 @@ TEST_P(Renewing, EndsWithTheRelease) {
   EXPECT_FALSE(IsHeld());
 }
 
-TEST_P(Renewing, IsNotDoneForAManualLease) {
+TEST_P(RenewingLocks, IsNotDoneForAManualLease) {
   const auto lease = lock_->Acquire({.lease = kShort});
   ASSERT_OK(lease);
   EXPECT_LT(lease->remaining(), kShort);
@@ -209,45 +266,6 @@ TEST_P(Renewing, IsNotDoneForAManualLease) {
   EXPECT_FALSE(lease->valid());
   EXPECT_EQ(heard_->Count("renewed"), 0);
 }
-
-TEST_P(Renewing, AnExtensionIsForManualLeases) {
-  const auto lease = lock_->Acquire();
-  ASSERT_OK(lease);
-  EXPECT_EQ(CodeOf(const_cast<Lease&>(*lease).Extend(kLease)), kMisuse);
-  EXPECT_TRUE(lease->valid());
-}
-
-TEST_P(Renewing, ALeaseIsTenMillisecondsToAYear) {
-  for (const absl::Duration lease :
-       {absl::ZeroDuration(), -kLease, absl::Milliseconds(9), absl::Hours(24 * 366),
-        absl::Milliseconds(std::numeric_limits<int64_t>::max()), absl::InfiniteDuration()}) {
-    EXPECT_EQ(CodeOf(lock_->Acquire({.lease = lease})), kBadInput) << lease;
-  }
-  EXPECT_OK(lock_->Acquire({.lease = absl::Hours(24 * 365)}).status());
-  EXPECT_FALSE(BusyForOthers());
-}
-
-TEST_P(Renewing, AManualLeaseIsExtendingIt) {
-  auto lease = lock_->Acquire({.lease = kShort});
-  ASSERT_OK(lease);
-  const base::Instant began = base::Now();
-  while (base::Now() < began + 3 * kShort) {
-    EXPECT_OK(lease->Extend(kShort));
-    EXPECT_GT(lease->remaining(), kShort / 2);
-    EXPECT_EQ(CodeOf(Try(other_)), kBusy);
-  }
-  EXPECT_OK(lease->Extend(kLease));
-  EXPECT_GT(lease->remaining(), kLease / 2);
-  EXPECT_EQ(CodeOf(lease->Extend(absl::Milliseconds(1))), kBadInput);
-  EXPECT_EQ(CodeOf(lease->Extend(absl::InfiniteDuration())), kBadInput);
-  EXPECT_TRUE(lease->valid());
-  EXPECT_OK(lease->Release());
-  EXPECT_EQ(CodeOf(lease->Extend(kLease)), kLost);
-  EXPECT_FALSE(BusyForOthers());
-}
-
-INSTANTIATE_CONFORMANCE(Releasing);
-INSTANTIATE_FOR_KINDS(Renewing);
 
 }  // namespace
 }  // namespace redlatch::conformance

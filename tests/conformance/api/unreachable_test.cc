@@ -13,6 +13,7 @@
 #include "redlatch/status.h"
 #include "src/base/parker.h"
 #include "tests/conformance/api/conformance.h"
+#include "tests/conformance/api/outage.h"
 #include "tests/conformance/api/recorder.h"
 #include "tests/support/punctuality.h"
 
@@ -23,76 +24,49 @@ using redis::Punctuality;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr absl::Duration kTimeout = absl::Milliseconds(200);
-constexpr char kUrlOptions[] = "command_timeout=200ms&connect_timeout=200ms";
-
-class Unreachable : public Conformance {
+class UnreachableServer : public WithOutages<Conformance> {
  protected:
-  Unreachable() { UseOwnServer(); }
-
-  // The server hangs, or is gone, in this scope.
-  enum class How : uint8_t { kHangs, kIsDown };
-  class Outage {
-   public:
-    Outage(support::RedisServer& server, How how) : server_(server), how_(how) {
-      how == How::kHangs ? server.Stop() : server.Kill();
-    }
-    ~Outage() { how_ == How::kHangs ? server_.Continue() : server_.Restart(); }
-
-   private:
-    support::RedisServer& server_;
-    const How how_;
-  };
-
-  Client NewClient(ClientOptions options = {}) {
-    return Conformance::NewClient(kUrlOptions, std::move(options));
-  }
   // A client that has used the lock already.
   Client NewWarmClient(ClientOptions options = {}) {
     Client client = NewClient(std::move(options));
-    EXPECT_OK(Try(client));
+    EXPECT_OK(Try(*NewAny(client)));
     return client;
   }
   // What is given up without an answer leaves a tombstone, for as long as its lease.
-  std::unique_ptr<RedisLockBase> NewShort(const Client& client, std::string_view name = kName) {
-    return NewLock(client, name, LeaseOf(kLease / 5));
+  std::unique_ptr<support::AnyLock> NewShort(const Client& client, std::string_view name = kName) {
+    return NewAny(client, name, LeaseOf(kLease / 5));
   }
-  static void ExpectUnreachable(RedisLockBase& lock) {
-    // A cold program is late for the pages that it has to fetch first.
-    (void)AskInTime(lock);
-    EXPECT_TRUE(AskInTime(lock));
-  }
-  static ::testing::AssertionResult AskInTime(RedisLockBase& lock) {
-    Punctuality punctuality;
-    base::Instant deadline = base::Now() + kTimeout;
-    EXPECT_EQ(CodeOf(lock.TryAcquire()), kUnreachable);
-    EXPECT_GE(base::Now(), deadline);
-    punctuality.Note(deadline);
-    deadline = base::Now() + kTimeout;
-    try {
-      ADD_FAILURE() << "try_lock() returned " << lock.try_lock();
-    } catch (const std::system_error& error) {
-      EXPECT_EQ(error.code(), MakeErrorCode(kUnreachable)) << error.what();
-    }
-    punctuality.Note(deadline);
-    for (const absl::Duration wait : {absl::Milliseconds(1), absl::Milliseconds(80)}) {
-      deadline = base::Now() + wait;
-      EXPECT_EQ(CodeOf(lock.Acquire({.wait = wait})), kUnreachable);
-      EXPECT_GE(base::Now(), deadline);
-      punctuality.Note(deadline);
-    }
-    return punctuality.Within(kGrace);
+  static void ExpectNotBusyInTime(support::AnyLock& lock) {
+    const auto waits = [&](int wait_ms) {
+      return CodeOf(lock.Acquire({.wait = absl::Milliseconds(wait_ms)}));
+    };
+    const auto tries = [&](int wait_ms) {
+      return Thrown([&] { (void)lock.try_lock_for(std::chrono::milliseconds(wait_ms)); });
+    };
+    ExpectUnreachable({{kTimeout, [&] { return CodeOf(lock.TryAcquire()); }},
+                       {kTimeout, [&] { return Thrown([&] { (void)lock.try_lock(); }); }},
+                       {absl::Milliseconds(1), [&] { return waits(1); }},
+                       {absl::Milliseconds(1), [&] { return tries(1); }},
+                       {absl::Milliseconds(80), [&] { return waits(80); }},
+                       {absl::Milliseconds(80), [&] { return tries(80); }}});
   }
 };
 
-TEST_P(Unreachable, HangingServerIsNoBusyLock) {
+// Of whatever excludes others.
+class Unreachable : public UnreachableServer {};
+INSTANTIATE_FOR_ALL_THAT_EXCLUDE_OVER_TCP(Unreachable);
+
+TEST_P(Unreachable, ServerIsNoBusyLock) {
   const Client client = NewWarmClient();
   const auto lock = NewShort(client);
-  {
-    const Outage outage(server(), How::kHangs);
-    ExpectUnreachable(*lock);
+  for (const How how : {How::kHangs, How::kIsDown}) {
+    {
+      const Outage outage(server(), how);
+      ExpectNotBusyInTime(*lock);
+      if (how == How::kIsDown) ExpectNotBusyInTime(*NewShort(client, "unused"));
+    }
+    EXPECT_TRUE(Await([&] { return lock->Acquire().ok(); }));  // attempts to connect are held back
   }
-  EXPECT_OK(lock->Acquire());
 }
 
 TEST_P(Unreachable, HangingServerIsNoBusyLockForTheFirstCallOfAClientEither) {
@@ -102,7 +76,7 @@ TEST_P(Unreachable, HangingServerIsNoBusyLockForTheFirstCallOfAClientEither) {
     EXPECT_EQ(CodeOf(NewShort(clients[0])->TryAcquire()), kUnreachable);
     EXPECT_EQ(CodeOf(NewShort(clients[1])->Acquire({.wait = absl::Milliseconds(30)})),
               kUnreachable);
-    ExpectUnreachable(*NewShort(clients[2]));
+    ExpectNotBusyInTime(*NewShort(clients[2]));
   }
   for (const Client& client : clients) EXPECT_OK(NewShort(client)->Acquire());
 }
@@ -123,35 +97,8 @@ TEST_P(Unreachable, HangingServerIsNoBusyLockForSeveralThreads) {
   EXPECT_OK(lock->Acquire());
 }
 
-TEST_P(Unreachable, DeadServerIsNoBusyLock) {
-  const Client client = NewWarmClient();
-  const auto lock = NewShort(client);
-  {
-    const Outage outage(server(), How::kIsDown);
-    ExpectUnreachable(*lock);
-    ExpectUnreachable(*NewShort(client, "unused"));
-  }
-  EXPECT_OK(lock->Acquire());
-}
-
-// std::lock() tries all but one of its locks.
-TEST_P(Unreachable, ServerThatComesBackInTimeFailsNobodyWhoLocksTwo) {
-  const Client client = Conformance::NewClient("command_timeout=20s");
-  const auto one = NewLock(client);
-  const auto two = NewLock(client, "two");
-  for (const How how : {How::kHangs, How::kIsDown}) {
-    EXPECT_OK(one->Acquire());
-    std::optional<Outage> outage(std::in_place, server(), how);
-    Crew crew;
-    crew.Start([&] { EXPECT_NO_THROW(const std::scoped_lock both(*one, *two)); });
-    crew.Start([&] { EXPECT_OK(NewLock(client, "three")->TryAcquire()); });
-    base::Parker().ParkUntil(base::Now() + absl::Milliseconds(300));
-    outage.reset();
-  }
-}
-
 TEST_P(Unreachable, HangingServerDoesNotKeepATryFromBeingStopped) {
-  const auto lock = NewShort(Conformance::NewClient("command_timeout=20s"));
+  const auto lock = NewShort(ClientAt(url(), "command_timeout=20s"));
   EXPECT_OK(lock->TryAcquire());
   const Outage outage(server(), How::kHangs);
   std::stop_source stop;
@@ -181,18 +128,6 @@ TEST_P(Unreachable, DeadServerIsNamedWithWhatIsWrongAndWhatToLookFor) {
   }
 }
 
-TEST_P(Unreachable, LockOfThisClientIsBusyThoughTheServerHangs) {
-  const auto lock = NewLock(NewWarmClient());
-  auto lease = lock->Acquire();
-  ASSERT_OK(lease);
-  {
-    const Outage outage(server(), How::kHangs);
-    Crew().Start([&] { EXPECT_EQ(CodeOf(lock->TryAcquire()), kBusy); });
-    EXPECT_TRUE(lease->valid());
-  }
-  EXPECT_OK(lease->Release());
-}
-
 TEST_P(Unreachable, ServerFailsCallsWithoutADeadlineAfterAWhile) {
   constexpr absl::Duration kGiveUp = absl::Milliseconds(200);
   const auto lock = NewShort(NewWarmClient({.unreachable_after = kGiveUp}));
@@ -204,7 +139,7 @@ TEST_P(Unreachable, ServerFailsCallsWithoutADeadlineAfterAWhile) {
     punctuality.Note(give_up_at);
     EXPECT_GE(base::Now(), give_up_at);
     give_up_at = base::Now() + kGiveUp;
-    EXPECT_THROW(lock->lock(), std::system_error);
+    EXPECT_EQ(Thrown([&] { lock->lock(); }), kUnreachable);
     punctuality.Note(give_up_at);
     EXPECT_TRUE(punctuality.Within(kGrace));
   }
@@ -237,8 +172,12 @@ TEST_P(Unreachable, ServerThatComesBackInTimeIsWaitedFor) {
   for (const How how : {How::kHangs, How::kIsDown}) {
     std::optional<Outage> outage(std::in_place, server(), how);
     Crew crew;
-    crew.Start([&] { EXPECT_OK(lock->Acquire()); });
+    crew.Start(2, [&](int) { EXPECT_OK(lock->Acquire()); });
     crew.Start([&] { EXPECT_OK(lock->Acquire({.wait = kPatience})); });
+    crew.Start([&] {
+      lock->lock();
+      lock->unlock();
+    });
     EXPECT_EQ(CodeOf(lock->TryAcquire()), kUnreachable);
     outage.reset();
   }
@@ -290,7 +229,38 @@ TEST_P(Unreachable, HangingServerDoesNotKeepTheFirstCallOfAClientFromBeingStoppe
   }
 }
 
-TEST_P(Unreachable, HangingServerDelaysAReleaseNoLongerThanTheCommandTimeout) {
+class UnreachableOfLocks : public UnreachableServer {};
+INSTANTIATE_FOR_KINDS(UnreachableOfLocks);
+
+// std::lock() tries all but one of its locks.
+TEST_P(UnreachableOfLocks, ServerThatComesBackInTimeFailsNobodyWhoLocksTwo) {
+  const Client client = ClientAt(url(), "command_timeout=20s");
+  const auto one = NewLock(client);
+  const auto two = NewLock(client, "two");
+  for (const How how : {How::kHangs, How::kIsDown}) {
+    EXPECT_OK(one->Acquire());
+    std::optional<Outage> outage(std::in_place, server(), how);
+    Crew crew;
+    crew.Start([&] { EXPECT_NO_THROW(const std::scoped_lock both(*one, *two)); });
+    crew.Start([&] { EXPECT_OK(NewLock(client, "three")->TryAcquire()); });
+    base::Parker().ParkUntil(base::Now() + absl::Milliseconds(300));
+    outage.reset();
+  }
+}
+
+TEST_P(UnreachableOfLocks, LockOfThisClientIsBusyThoughTheServerHangs) {
+  const auto lock = NewLock(NewWarmClient());
+  auto lease = lock->Acquire();
+  ASSERT_OK(lease);
+  {
+    const Outage outage(server(), How::kHangs);
+    Crew().Start([&] { EXPECT_EQ(CodeOf(lock->TryAcquire()), kBusy); });
+    EXPECT_TRUE(lease->valid());
+  }
+  EXPECT_OK(lease->Release());
+}
+
+TEST_P(UnreachableOfLocks, HangingServerDelaysAReleaseNoLongerThanTheCommandTimeout) {
   const Client client = NewWarmClient();
   const auto lock = NewLock(client);
   const auto other = NewLock(client, "other");
@@ -319,7 +289,7 @@ TEST_P(Unreachable, HangingServerDelaysAReleaseNoLongerThanTheCommandTimeout) {
   EXPECT_OK(NewLock(client)->Acquire());
 }
 
-TEST_P(Unreachable, HangingServerHoldsUpAllDestructorsAndUnlocksTogetherOnce) {
+TEST_P(UnreachableOfLocks, HangingServerHoldsUpAllDestructorsAndUnlocksTogetherOnce) {
   const Client client = NewWarmClient();
   std::vector<std::unique_ptr<RedisLockBase>> locks;
   std::vector<Lease> leases;
@@ -346,7 +316,7 @@ TEST_P(Unreachable, HangingServerHoldsUpAllDestructorsAndUnlocksTogetherOnce) {
   EXPECT_FALSE(IsHeld());
 }
 
-TEST_P(Unreachable, ServerThatRestartsWithItsDataKeepsHoldsAndWaiters) {
+TEST_P(UnreachableOfLocks, ServerThatRestartsWithItsDataKeepsHoldsAndWaiters) {
   UseOwnServer({.append_only = true});
   const Client client = NewWarmClient();
   const auto lock = NewLock(client);
@@ -369,7 +339,7 @@ TEST_P(Unreachable, ServerThatRestartsWithItsDataKeepsHoldsAndWaiters) {
   EXPECT_EQ(shared.touches(), 2);
 }
 
-TEST_P(Unreachable, ServerThatRestartsWithoutItsDataIsTheLossOfItsHoldsAndTokensStillGrow) {
+TEST_P(UnreachableOfLocks, ServerThatRestartsWithoutItsDataIsTheLossOfItsHoldsAndTokensStillGrow) {
   const auto heard = std::make_shared<Recorder>();
   const Client client = NewWarmClient({.observer = heard});
   const auto lock = NewLock(client);
@@ -390,8 +360,6 @@ TEST_P(Unreachable, ServerThatRestartsWithoutItsDataIsTheLossOfItsHoldsAndTokens
   EXPECT_TRUE(theirs->valid());
   EXPECT_EQ(CodeOf(Try(client)), kBusy);
 }
-
-INSTANTIATE_FOR_KINDS(Unreachable);
 
 }  // namespace
 }  // namespace redlatch::conformance

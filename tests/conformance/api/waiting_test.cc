@@ -2,8 +2,6 @@
 #include <atomic>
 #include <memory>
 #include <stop_token>
-#include <string>
-#include <vector>
 
 #include "gtest/gtest.h"
 #include "tests/conformance/api/conformance.h"
@@ -14,12 +12,12 @@ namespace {
 
 using redis::Punctuality;
 
-class Waiting : public Conformance {
+class WaitingTest : public Conformance {
  protected:
   // A lock that somebody else has, for as long as this test.
   void Occupy() {
-    lease_ = *NewLock(owner_)->Acquire();
-    ASSERT_TRUE(lease_.valid());
+    lease_.emplace(*NewAny(owner_)->Acquire());
+    ASSERT_TRUE(lease_->valid());
   }
   // A call that may take so long takes it, and not much more.
   template <class Call>
@@ -32,9 +30,13 @@ class Waiting : public Conformance {
 
   const Client owner_ = NewClient();
   const Client client_ = NewClient();
-  const std::unique_ptr<RedisLockBase> lock_ = NewLock(client_);
-  Lease lease_;
+  const std::unique_ptr<support::AnyLock> lock_ = NewAny(client_);
+  std::optional<support::AnyHold> lease_;
 };
+
+// Of whatever excludes others.
+class Waiting : public WaitingTest {};
+INSTANTIATE_FOR_ALL_THAT_EXCLUDE(Waiting);
 
 TEST_P(Waiting, EndsWhenItsTimeIsUpNeverEarlyAndHardlyLate) {
   Occupy();
@@ -51,14 +53,15 @@ TEST_P(Waiting, EndsWhenItsTimeIsUpNeverEarlyAndHardlyLate) {
   }
   crew.Join();
   EXPECT_TRUE(punctuality.Within(kGrace));
-  EXPECT_TRUE(lease_.valid());
+  EXPECT_TRUE(AwaitQueued(0));
+  EXPECT_TRUE(lease_->valid());
 }
 
 TEST_P(Waiting, EndsInTimeForTheFirstCallOfAClientToo) {
   Occupy();
   Punctuality punctuality;
   for (int i = 0; i < 3; ++i) {
-    const auto lock = NewLock(NewClient());
+    const auto lock = NewAny(NewClient());
     ExpectTakes(absl::Milliseconds(10), punctuality,
                 [&] { EXPECT_EQ(CodeOf(lock->Acquire({.wait = absl::Milliseconds(10)})), kBusy); });
   }
@@ -81,8 +84,8 @@ TEST_P(Waiting, LeavesNoPlaceInTheQueueWhenItEnds) {
   Occupy();
   EXPECT_EQ(CodeOf(lock_->Acquire({.wait = absl::Milliseconds(5)})), kBusy);
   EXPECT_TRUE(AwaitQueued(0));
-  EXPECT_OK(lease_.Release());
-  EXPECT_OK(Try(owner_));
+  EXPECT_OK(lease_->Release());
+  EXPECT_OK(Try(*NewAny(owner_)));
 }
 
 TEST_P(Waiting, EndsAsSoonAsTheLockIsReleased) {
@@ -96,28 +99,9 @@ TEST_P(Waiting, EndsAsSoonAsTheLockIsReleased) {
   });
   ASSERT_TRUE(AwaitQueued(1));
   const base::Instant released = base::Now();
-  EXPECT_OK(lease_.Release());
+  EXPECT_OK(lease_->Release());
   crew.Join();
   EXPECT_LT(got - released, kLease / 6);  // no heartbeat was needed
-}
-
-TEST_P(Waiting, EndsForAllThreadsOfAllClientsOneAfterTheOther) {
-  Occupy();
-  Protected shared;
-  Crew crew;
-  const Client others[] = {NewClient(), NewClient()};
-  for (const Client& client : others) {
-    crew.Start(3, [&](int) {
-      const auto lock = NewLock(client);
-      const auto lease = lock->Acquire({.wait = kPatience});
-      ASSERT_OK(lease);
-      shared.Touch(*lease);
-    });
-  }
-  ASSERT_TRUE(AwaitQueued(2));
-  EXPECT_OK(lease_.Release());
-  crew.Join();
-  EXPECT_EQ(shared.touches(), 6);
 }
 
 TEST_P(Waiting, OfAThreadWhoseClientHoldsTheLockEndsWithTheRelease) {
@@ -139,9 +123,9 @@ TEST_P(Waiting, IsPassedOverWhereItsTimeEndedBeforeTheRelease) {
   EXPECT_EQ(CodeOf(lock_->Acquire({.wait = absl::Milliseconds(5)})), kBusy);
   Crew crew;
   const Client third = NewClient();
-  crew.Start([&] { EXPECT_OK(NewLock(third)->Acquire({.wait = kPatience})); });
+  crew.Start([&] { EXPECT_OK(NewAny(third)->Acquire({.wait = kPatience})); });
   EXPECT_TRUE(AwaitQueued(1));
-  EXPECT_OK(lease_.Release());
+  EXPECT_OK(lease_->Release());
 }
 
 TEST_P(Waiting, IsStoppedByItsStopToken) {
@@ -170,6 +154,7 @@ TEST_P(Waiting, DoesNotBeginWhereItsStopTokenHasFired) {
   EXPECT_EQ(CodeOf(lock_->Acquire({.stop = stop.get_token()})), kCancelled);
   EXPECT_EQ(CodeOf(lock_->Acquire({.wait = absl::Seconds(5), .stop = stop.get_token()})),
             kCancelled);
+  EXPECT_TRUE(AwaitQueued(0));
 }
 
 TEST_P(Waiting, StoppedForOneThreadGoesOnForTheOthers) {
@@ -182,7 +167,7 @@ TEST_P(Waiting, StoppedForOneThreadGoesOnForTheOthers) {
   crew.Start(2, [&](int) { EXPECT_OK(lock_->Acquire({.wait = kPatience})); });
   stop.request_stop();
   stopped.Join();
-  EXPECT_OK(lease_.Release());
+  EXPECT_OK(lease_->Release());
 }
 
 TEST_P(Waiting, StoppedAfterItsEndDoesNotTouchTheHold) {
@@ -192,11 +177,33 @@ TEST_P(Waiting, StoppedAfterItsEndDoesNotTouchTheHold) {
   stop.request_stop();
   EXPECT_TRUE(lease->valid());
   EXPECT_FALSE(lease->lost().stop_requested());
-  EXPECT_EQ(CodeOf(Try(owner_)), kBusy);
+  EXPECT_EQ(CodeOf(Try(*NewAny(owner_))), kBusy);
   EXPECT_OK(lease->Release());
 }
 
-TEST_P(Waiting, StoppedAtRandomLosesNoLockAndNoWaiter) {
+class WaitingOfLocks : public WaitingTest {};
+INSTANTIATE_CONFORMANCE(WaitingOfLocks);
+
+TEST_P(WaitingOfLocks, EndsForAllThreadsOfAllClientsOneAfterTheOther) {
+  Occupy();
+  Protected shared;
+  Crew crew;
+  const Client others[] = {NewClient(), NewClient()};
+  for (const Client& client : others) {
+    crew.Start(3, [&](int) {
+      const auto lock = NewLock(client);
+      const auto lease = lock->Acquire({.wait = kPatience});
+      ASSERT_OK(lease);
+      shared.Touch(*lease);
+    });
+  }
+  ASSERT_TRUE(AwaitQueued(2));
+  EXPECT_OK(lease_->Release());
+  crew.Join();
+  EXPECT_EQ(shared.touches(), 6);
+}
+
+TEST_P(WaitingOfLocks, StoppedAtRandomLosesNoLockAndNoWaiter) {
   const Client others[] = {client_, owner_};
   Protected shared;
   std::atomic<int> cancelled{0};
@@ -222,8 +229,6 @@ TEST_P(Waiting, StoppedAtRandomLosesNoLockAndNoWaiter) {
   EXPECT_EQ(shared.touches() + cancelled, 4 * support::Scaled(40));
   EXPECT_OK(lock_->Acquire({.wait = kLease / 2}));
 }
-
-INSTANTIATE_CONFORMANCE(Waiting);
 
 }  // namespace
 }  // namespace redlatch::conformance

@@ -10,10 +10,10 @@
 #include <system_error>
 #include <vector>
 
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/await.h"
 #include "tests/support/redis_server.h"
 #include "tests/support/subprocess.h"
 #include "tests/support/temp_dir.h"
@@ -77,9 +77,8 @@ TEST_F(DemoTest, CountsExactlyThoughAWorkerIsKilledAndAnotherFrozen) {
 
 TEST_F(DemoTest, InterruptedItLeavesNothingBehind) {
   const auto demo = Start(server_->unix_url());
-  for (int i = 0; i < 1000 && output().find("workers have started") == std::string::npos; ++i) {
-    absl::SleepFor(absl::Milliseconds(10));
-  }
+  EXPECT_TRUE(
+      support::Await([&] { return output().find("workers have started") != std::string::npos; }));
   demo->Signal(SIGTERM);
   const std::optional<support::ExitStatus> status = demo->WaitFor(absl::Seconds(30));
   ASSERT_TRUE(status.has_value()) << output();

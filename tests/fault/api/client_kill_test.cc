@@ -2,8 +2,6 @@
 // subscriptions are live again, and nothing grows.
 #include <atomic>
 #include <cstdint>
-#include <cstdio>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -17,6 +15,7 @@
 #include "src/redis/link/subscriber.h"
 #include "src/redis/wire/errors.h"
 #include "tests/redis/redis/link/scripts_fixture.h"
+#include "tests/support/await.h"
 #include "tests/support/process_stats.h"
 #include "tests/support/punctuality.h"
 #include "tests/support/subscriber_test_fixture.h"
@@ -58,13 +57,7 @@ class ClientKill : public support::SubscriberTestFixture {
   }
   // Returns when the callers have got so many answers more.
   bool AwaitAnswers(int64_t more) {
-    const base::Instant patience = Soon();
-    const int64_t enough = answered_ + more;
-    while (answered_ < enough) {
-      if (patience <= base::Now()) return false;
-      std::this_thread::yield();
-    }
-    return true;
+    return support::Await([this, enough = answered_ + more] { return answered_ >= enough; });
   }
   void KillEveryConnection() {
     EXPECT_EQ(server_->Integer({"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"}), 1);

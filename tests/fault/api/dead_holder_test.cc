@@ -7,16 +7,14 @@
 #include <string>
 #include <string_view>
 #include <thread>
-#include <vector>
 
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
 #include "redlatch/client.h"
-#include "redlatch/reentrant_lock.h"
-#include "redlatch/reentrant_read_write_lock.h"
-#include "redlatch/simple_lock.h"
 #include "src/base/clock.h"
 #include "src/base/parker.h"
+#include "tests/fault/api/any_kind.h"
+#include "tests/support/await.h"
 #include "tests/support/child_entry.h"
 #include "tests/support/lock_keys.h"
 #include "tests/support/punctuality.h"
@@ -28,17 +26,9 @@ namespace {
 constexpr absl::Duration kLease = absl::Seconds(2);
 constexpr absl::Duration kGrace = absl::Milliseconds(100);
 
-std::unique_ptr<RedisLockBase> Make(std::string_view kind, const Client& client) {
-  if (kind == "simple") return std::make_unique<SimpleLock>(client, "lock", LockOptions{kLease});
-  if (kind == "reentrant") {
-    return std::make_unique<ReentrantLock>(client, "lock", LockOptions{kLease});
-  }
-  return std::make_unique<ReentrantReadWriteLock>(client, "lock", LockOptions{kLease});
-}
-
 REDLATCH_CHILD(DoomedHolder) {
-  const auto lock = Make(args.at(1), *Client::Connect(args.at(0)));
-  lock->lock();
+  support::AnyLock lock = MakeLock(args.at(1), *Client::Connect(args.at(0)), kLease);
+  lock.lock();
   parent.WriteLine("held");
   (void)parent.ReadLine(absl::Hours(1));
   return 0;
@@ -47,15 +37,10 @@ REDLATCH_CHILD(DoomedHolder) {
 class DeadHolder : public ::testing::TestWithParam<std::string_view> {
  protected:
   bool AwaitQueued(int64_t waiters) {
-    const base::Instant patience = base::Now() + absl::Seconds(10);
     const std::string suffix =
         GetParam() == "read_write" ? "rw.writers" : std::string(GetParam()) + ".queue";
     const std::string queue = support::AuxiliaryKey("lock", suffix);
-    while (server_->Integer({"ZCARD", queue}) != waiters) {
-      if (patience < base::Now()) return false;
-      std::this_thread::yield();
-    }
-    return true;
+    return support::Await([&] { return server_->Integer({"ZCARD", queue}) == waiters; });
   }
 
   const std::unique_ptr<support::RedisServer> server_ = support::RedisServer::Start();
@@ -70,8 +55,8 @@ TEST_P(DeadHolder, IsFollowedByTheFirstWaiterWhenItsLeaseIsOver) {
     ASSERT_EQ(holder->pipe().ReadLine(), "held");
     std::atomic<int64_t> killed{0};
     std::thread waiter([&] {
-      const auto lock = Make(GetParam(), *Client::Connect(server_->url()));
-      const auto lease = lock->Acquire();
+      support::AnyLock lock = MakeLock(GetParam(), *Client::Connect(server_->url()), kLease);
+      const auto lease = lock.Acquire();
       const base::Instant now = base::Now();
       ASSERT_TRUE(lease.ok()) << lease.status();
       const base::Instant death = base::Instant::FromNanos(killed);
@@ -96,8 +81,8 @@ TEST_P(DeadHolder, IsFollowedByTheNextWhereTheFirstWaiterDiedToo) {
   ASSERT_TRUE(AwaitQueued(1));
   std::atomic<int64_t> killed{0};
   std::thread waiter([&] {
-    const auto lock = Make(kind, *Client::Connect(server_->url()));
-    const auto lease = lock->Acquire();
+    support::AnyLock lock = MakeLock(kind, *Client::Connect(server_->url()), kLease);
+    const auto lease = lock.Acquire();
     ASSERT_TRUE(lease.ok()) << lease.status();
     // It was not the head, so that it looks with a heartbeat.
     punctuality.Note(base::Instant::FromNanos(killed) + kLease + kLease / 3);
@@ -110,7 +95,7 @@ TEST_P(DeadHolder, IsFollowedByTheNextWhereTheFirstWaiterDiedToo) {
   EXPECT_TRUE(punctuality.Within(kGrace));
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, DeadHolder, ::testing::Values("simple", "reentrant", "read_write"),
+INSTANTIATE_TEST_SUITE_P(Kinds, DeadHolder, ::testing::ValuesIn(kAllKinds),
                          [](const auto& kind) { return std::string(kind.param); });
 
 }  // namespace

@@ -19,6 +19,7 @@
 #include "redlatch/simple_lock.h"
 #include "src/base/clock.h"
 #include "src/base/parker.h"
+#include "tests/support/await.h"
 #include "tests/support/redis_server.h"
 #include "tests/support/tcp_proxy.h"
 #include "tests/support/test_scale.h"
@@ -51,11 +52,10 @@ class Failover : public ::testing::Test {
   }
   // REQUIRES: nothing more is written.
   void AwaitReplication() {
-    const base::Instant patience = base::Now() + kPatience;
-    while (primary_->Info("master_repl_offset") != replica_->Info("slave_repl_offset")) {
-      ASSERT_LT(base::Now(), patience) << "the replica does not keep up";
-      std::this_thread::yield();
-    }
+    const auto keeps_up = [this] {
+      return primary_->Info("master_repl_offset") == replica_->Info("slave_repl_offset");
+    };
+    ASSERT_TRUE(support::Await(keeps_up, kPatience)) << "the replica does not keep up";
   }
 
   const std::unique_ptr<support::RedisServer> primary_ = support::RedisServer::Start();
@@ -95,11 +95,8 @@ class FailoverOfWaiters : public Failover {
     for (size_t i = 0; i < kClients; ++i) least = std::min(least, acquired_[i] - before[i]);
     return least;
   }
-  template <class Condition>
-  static void Await(Condition condition) {
-    const base::Instant patience = base::Now() + kPatience;
-    while (!condition() && base::Now() < patience) Sleep(absl::Milliseconds(1));
-    EXPECT_TRUE(condition());
+  static void Await(const std::function<bool()>& condition) {
+    EXPECT_TRUE(support::Await(condition, kPatience));
   }
 
   // What was acquired at the old primary does not count: from here on nothing can be.

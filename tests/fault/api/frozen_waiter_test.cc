@@ -9,12 +9,12 @@
 #include <thread>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
 #include "redlatch/client.h"
 #include "src/base/clock.h"
 #include "tests/fault/api/any_kind.h"
+#include "tests/support/await.h"
 #include "tests/support/child_entry.h"
 #include "tests/support/punctuality.h"
 #include "tests/support/redis_server.h"
@@ -26,7 +26,7 @@ constexpr absl::Duration kLease = absl::Seconds(30);
 constexpr absl::Duration kManualLease = absl::Seconds(40);
 
 REDLATCH_CHILD(Frozen) {
-  AnyKind lock(args.at(1), *Client::Connect(args.at(0)), kLease);
+  support::AnyLock lock = MakeLock(args.at(1), *Client::Connect(args.at(0)), kLease);
   AcquireOptions options;
   if (args.at(2) == "manual") options.lease = kManualLease;
   const auto lease = lock.Acquire(options);
@@ -38,11 +38,8 @@ REDLATCH_CHILD(Frozen) {
 class FrozenWaiter : public ::testing::TestWithParam<std::string_view> {
  protected:
   void AwaitQueued(int64_t waiters) {
-    const base::Instant patience = base::Now() + absl::Seconds(20);
-    while (holder_.Inspect()->waiting != waiters) {
-      ASSERT_LT(base::Now(), patience);
-      std::this_thread::yield();
-    }
+    ASSERT_TRUE(
+        support::Await([&] { return holder_.Inspect()->waiting == waiters; }, absl::Seconds(20)));
   }
 
   // How long the lock is idle when it is released with so many frozen waiters before a live one.
@@ -60,7 +57,7 @@ class FrozenWaiter : public ::testing::TestWithParam<std::string_view> {
     std::atomic<int64_t> released{0};
     std::thread live([&] {
       const Client client = *Client::Connect(server_->url());
-      AnyKind lock(GetParam(), client, kLease);
+      support::AnyLock lock = MakeLock(GetParam(), client, kLease);
       const auto got = lock.Acquire();
       const base::Instant now = base::Now();
       ASSERT_TRUE(got.ok()) << got.status();
@@ -77,7 +74,7 @@ class FrozenWaiter : public ::testing::TestWithParam<std::string_view> {
 
   const std::unique_ptr<support::RedisServer> server_ = support::RedisServer::Start();
   const Client client_ = *Client::Connect(server_->url());
-  AnyKind holder_{GetParam(), client_, kLease};
+  support::AnyLock holder_ = MakeLock(GetParam(), client_, kLease);
 };
 
 TEST_P(FrozenWaiter, KeepsTheLockIdleForItsClaim) { IsIdleAtMost(absl::Milliseconds(2500), 1); }

@@ -4,9 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
-#include <functional>
 #include <memory>
-#include <optional>
 #include <random>
 #include <string>
 #include <thread>
@@ -19,12 +17,15 @@
 #include "redlatch/count_down_latch.h"
 #include "src/base/clock.h"
 #include "src/base/parker.h"
+#include "tests/support/await.h"
 #include "tests/support/child_entry.h"
 #include "tests/support/redis_server.h"
 #include "tests/support/test_scale.h"
 
 namespace redlatch {
 namespace {
+
+using support::Await;
 
 constexpr absl::Duration kPatience = absl::Seconds(10);
 // The default; a waiter's heartbeats are 10 s apart then.
@@ -83,14 +84,6 @@ class LatchCrash : public ::testing::Test {
     const std::string words = waiter.pipe().ReadLine().value_or("nothing 0");
     EXPECT_EQ(words.substr(0, 3), "OK ") << words;
     return base::Instant::FromNanos(std::atoll(words.substr(words.find(' ')).c_str()));
-  }
-  static bool Await(const std::function<bool()>& condition, absl::Duration patience = kPatience) {
-    const base::Instant until = base::Now() + patience;
-    while (!condition()) {
-      if (until < base::Now()) return false;
-      std::this_thread::yield();
-    }
-    return true;
   }
   int64_t Queued() { return server_->Integer({"ZCARD", "redlatch:2:{latch}:latch.queue"}); }
   int64_t Stored() { return std::atoll(server_->Text({"HGET", "latch", "count"}).c_str()); }

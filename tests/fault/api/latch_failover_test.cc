@@ -14,6 +14,7 @@
 #include "redlatch/client.h"
 #include "redlatch/count_down_latch.h"
 #include "src/base/clock.h"
+#include "tests/support/await.h"
 #include "tests/support/redis_server.h"
 
 namespace redlatch {
@@ -37,12 +38,7 @@ class LatchFailover : public ::testing::Test {
   }
 
   static bool Await(const std::function<bool()>& condition) {
-    const base::Instant until = base::Now() + kPatience;
-    while (!condition()) {
-      if (until < base::Now()) return false;
-      std::this_thread::yield();
-    }
-    return true;
+    return support::Await(condition, kPatience);
   }
   Client Connect() { return *Client::Connect(primary_->url()); }
   static std::string CountAt(support::RedisServer& server) {

@@ -17,6 +17,7 @@
 #include "redlatch/reentrant_read_write_lock.h"
 #include "src/base/clock.h"
 #include "src/base/parker.h"
+#include "tests/support/await.h"
 #include "tests/support/child_entry.h"
 #include "tests/support/punctuality.h"
 #include "tests/support/redis_server.h"
@@ -75,13 +76,10 @@ class ReadWriteCrash : public ::testing::Test {
   }
 
   bool AwaitWaiting(int64_t clients) {
-    const base::Instant until = base::Now() + kPatience;
-    while (base::Now() < until) {
+    return support::Await([&] {
       const absl::StatusOr<LockInfo> info = lock_.Inspect();
-      if (info.ok() && info->waiting == clients) return true;
-      std::this_thread::yield();
-    }
-    return false;
+      return info.ok() && info->waiting == clients;
+    });
   }
   static base::Instant Kill(support::Child& child) {
     const base::Instant now = base::Now();

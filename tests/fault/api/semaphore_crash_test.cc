@@ -1,14 +1,11 @@
 // Bars: permits of a process that is killed are free when its lease is over, and 100 ms at most
 // later; one that waits and is killed or stopped holds nobody up for longer than it takes to see.
 #include <algorithm>
-#include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -20,6 +17,7 @@
 #include "redlatch/status.h"
 #include "src/base/clock.h"
 #include "src/base/parker.h"
+#include "tests/support/await.h"
 #include "tests/support/child_entry.h"
 #include "tests/support/punctuality.h"
 #include "tests/support/redis_server.h"
@@ -77,24 +75,19 @@ class SemaphoreCrash : public ::testing::Test {
   }
 
   bool Await(const std::function<bool(const LockInfo&)>& condition) {
-    const base::Instant until = base::Now() + kPatience;
-    while (base::Now() < until) {
+    return support::Await([&] {
       const absl::StatusOr<LockInfo> info = semaphore_->Inspect();
-      if (info.ok() && condition(*info)) return true;
-      std::this_thread::yield();
-    }
-    return false;
+      return info.ok() && condition(*info);
+    });
   }
   bool AwaitWaiting(int64_t waiters) {
     return Await([=](const LockInfo& info) { return info.waiting == waiters; });
   }
   // Until the server has read that a process's connections are closed.
   bool AwaitListeners(size_t clients) {
-    const base::Instant until = base::Now() + kPatience;
-    while (server_->Command({"PUBSUB", "CHANNELS", "*"}).elements.size() > clients) {
-      if (until <= base::Now()) return false;
-    }
-    return true;
+    return support::Await([&] {
+      return server_->Command({"PUBSUB", "CHANNELS", "*"}).elements.size() <= clients;
+    });
   }
   // The permits that holders have at the server: what must never be exceeded.
   int64_t Taken() {

@@ -1,4 +1,4 @@
-// The life of one process of a soak: two threads work until their parent says that it is over.
+// The life of one process of a soak: its threads work until their parent says that it is over.
 #ifndef REDLATCH_TESTS_FAULT_SOAK_CHILD_H_
 #define REDLATCH_TESTS_FAULT_SOAK_CHILD_H_
 
@@ -30,6 +30,16 @@ struct Tally {
   std::atomic<int64_t> lost{0};
 };
 
+// What one thread of a process is given.
+struct Task {
+  const Client& client;
+  support::HistoryWriter& history;
+  Tally& tally;
+  int thread;
+  uint64_t seed;
+  absl::Duration longest_lease;
+};
+
 class StrictObserver : public Observer {
  public:
   explicit StrictObserver(Tally& tally) : tally_(tally) {}
@@ -45,7 +55,7 @@ class StrictObserver : public Observer {
 // Of a REDLATCH_CHILD(SoakWorker), which a Crew spawns; its last words are what became of its
 // calls.
 template <class Worker>
-int RunWorkers(support::LinePipe& parent, const std::vector<std::string>& args) {
+int RunWorkers(support::LinePipe& parent, const std::vector<std::string>& args, int threads = 2) {
   const std::string& url = args.at(0);
   support::HistoryWriter history(args.at(1), std::stoi(args.at(2)));
   Dice dice(std::stoull(args.at(3)));
@@ -59,15 +69,15 @@ int RunWorkers(support::LinePipe& parent, const std::vector<std::string>& args) 
         url,
         {.connect = ConnectPolicy::kLazy, .observer = std::make_shared<StrictObserver>(tally)});
     if (!client.ok()) return 2;
-    std::vector<std::thread> threads;
-    for (int i = 0; i < 2; ++i) {
-      threads.emplace_back([&, i, seed = dice.Seed()] {
-        Worker(*client, history, tally, i, seed, longest_lease).Work(stopping);
+    std::vector<std::thread> running;
+    for (int i = 0; i < threads; ++i) {
+      running.emplace_back([&, i, seed = dice.Seed()] {
+        Worker({*client, history, tally, i, seed, longest_lease}).Work(stopping);
       });
     }
     (void)parent.ReadLine(absl::Hours(1));
     stopping = true;
-    for (std::thread& thread : threads) thread.join();
+    for (std::thread& thread : running) thread.join();
   }
   parent.WriteLine(absl::StrCat(tally.held.load(), " held, ", tally.busy.load(), " busy, ",
                                 tally.unreachable.load(), " unreachable, ", tally.lost.load(),

@@ -2,24 +2,31 @@
 #ifndef REDLATCH_TESTS_FAULT_SOAK_PLAN_H_
 #define REDLATCH_TESTS_FAULT_SOAK_PLAN_H_
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <random>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "gtest/gtest.h"
 #include "redlatch/reentrant_lock.h"
 #include "redlatch/simple_lock.h"
 #include "src/base/clock.h"
 #include "src/base/parker.h"
+#include "src/base/random.h"
 
 namespace redlatch::soak {
 
 // Locks are numbers; the even ones are simple, the odd ones reentrant.
 constexpr int kLocks = 4;
+constexpr absl::Duration kShortestLease = absl::Milliseconds(300);
 
 inline std::string NameOf(int lock) { return absl::StrCat("soak-", lock); }
 
@@ -49,6 +56,24 @@ class Dice {
 inline int64_t FromEnvironment(const char* name, int64_t otherwise) {
   const char* const value = std::getenv(name);
   return value == nullptr || *value == '\0' ? otherwise : std::strtoll(value, nullptr, 10);
+}
+
+// Of the environment, or any; said, so that it can be repeated.
+inline uint64_t SeedOfRun() {
+  const auto seed = static_cast<uint64_t>(FromEnvironment(
+      "REDLATCH_SOAK_SEED", static_cast<int64_t>(base::RandomBits() % 1'000'000'000)));
+  std::printf("REDLATCH_SOAK_SEED=%llu\n", static_cast<unsigned long long>(seed));
+  std::fflush(stdout);
+  return seed;
+}
+
+// Fails the test with the first of them.
+inline void Report(const char* what, const std::vector<std::string>& violations) {
+  constexpr size_t kShown = 10;
+  for (size_t i = 0; i < std::min(kShown, violations.size()); ++i) {
+    ADD_FAILURE() << what << ": " << violations[i];
+  }
+  if (violations.size() > kShown) ADD_FAILURE() << what << ": " << violations.size() << " in all";
 }
 
 // The time for which a lock is held or a fault lasts: what is paced here, nothing waits for.

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <array>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,7 +12,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "lua/scripts.h"
@@ -23,6 +21,7 @@
 #include "src/engine/protocol/description.h"
 #include "src/engine/runtime/core.h"
 #include "src/engine/runtime/lock_session.h"
+#include "tests/support/await.h"
 #include "tests/support/punctuality.h"
 #include "tests/support/redis_server.h"
 #include "tests/support/subprocess.h"
@@ -30,6 +29,7 @@
 namespace redlatch {
 namespace {
 
+using support::Await;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
@@ -37,14 +37,6 @@ constexpr absl::Duration kPatience = absl::Seconds(10);
 
 class ClientDescription : public ::testing::Test {
  protected:
-  static bool Await(const std::function<bool()>& condition) {
-    const base::Instant until = base::Now() + kPatience;
-    while (!condition()) {
-      if (base::Now() >= until) return false;
-      absl::SleepFor(absl::Milliseconds(1));
-    }
-    return true;
-  }
   std::vector<std::string> Keys() const {
     std::vector<std::string> keys;
     for (const redis::Reply& key : server_->Command({"KEYS", "redlatch:client:*"}).elements) {

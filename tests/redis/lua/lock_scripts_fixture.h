@@ -1,9 +1,10 @@
-// What the tests of the locks' scripts share: a server, clients that are only names, and calls.
+// What the tests of the locks' scripts share: a server, and calls.
 #ifndef REDLATCH_TESTS_REDIS_LUA_LOCK_SCRIPTS_FIXTURE_H_
 #define REDLATCH_TESTS_REDIS_LUA_LOCK_SCRIPTS_FIXTURE_H_
 
 #include <algorithm>
-#include <deque>
+#include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <utility>
@@ -11,108 +12,21 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "gtest/gtest.h"
-#include "lua/scripts.h"
 #include "redlatch/lua_script.h"
-#include "src/base/clock.h"
 #include "src/redis/wire/reply.h"
-#include "tests/support/raw_connection.h"
+#include "tests/redis/lua/lock_kinds.h"
+#include "tests/redis/lua/script_clients.h"
+#include "tests/support/await.h"
 #include "tests/support/redis_server.h"
 
 namespace redlatch {
 
-// What acquire is asked for; everything has the value that a test most often wants.
-struct Request {
-  std::string hold;
-  std::string owner;
-  int lease_ms = 30000;
-  int attempt = 1;
-  bool wait = true;
-  int heartbeat_ms = 10000;
-  int block = 1;
-  bool manual = false;
-  std::string ticket = "0";
-  int claim_ms = 0;                    // 0: the lease
-  bool listen = false;                 // be told whether the channel has a subscriber
-  std::vector<std::string> more = {};  // ARGV that a primitive adds
-
-  std::string client() const { return hold.substr(0, 32); }
-  std::string channel() const { return "redlatch:" + client(); }
-  std::vector<std::string> Args() const {
-    std::vector<std::string> args = {
-        hold, absl::StrCat(lease_ms),
-        absl::StrCat(block, " ", attempt, wait ? " 1 " : " 0 ", heartbeat_ms,
-                     manual ? " 1 " : " 0 ", ticket, " ", claim_ms > 0 ? claim_ms : lease_ms,
-                     listen ? " 1 " : " 0 ", channel()),
-        owner};
-    args.insert(args.end(), more.begin(), more.end());
-    return args;
-  }
-};
-
-// Makes ARGV[1] waiters of owner ARGV[2] whose grants go to ARGV[3], with the tickets 1, 2, ...:
-// they came before everybody else, and told a moment ago that they live. They want ARGV[5]; else 1.
-inline constexpr char kMakeWaiters[] = R"lua(
-local time = redis.call('TIME')
-local now = string.format('%.0f', time[1] * 1000000 + time[2])
-for i = 1, tonumber(ARGV[1]) do
-  local hold = string.format('%032x:', i) .. ARGV[4]
-  redis.call('ZADD', KEYS[1], i, hold)
-  redis.call('HSET', KEYS[2], hold, now .. ' 30000 ' .. (ARGV[5] or 1) .. ' 1 1 10000 0 ' .. i ..
-    ' 2000 0 ' .. ARGV[3] .. ' ' .. #ARGV[2] .. ' ' .. ARGV[2])
-end
-redis.call('PEXPIRE', KEYS[1], 30000)
-redis.call('PEXPIRE', KEYS[2], 30000)
-)lua";
-
-inline LockScripts SimpleScripts() {
-  return {.acquire = lua::kSimpleAcquire,
-          .release = lua::kSimpleRelease,
-          .renew = lua::kSimpleRenew,
-          .cancel = lua::kSimpleCancel,
-          .inspect = lua::kSimpleInspect,
-          .force_release = lua::kSimpleForceRelease};
-}
-inline LockScripts ReentrantScripts() {
-  return {.acquire = lua::kReentrantAcquire,
-          .release = lua::kReentrantRelease,
-          .renew = lua::kReentrantRenew,
-          .cancel = lua::kReentrantCancel,
-          .inspect = lua::kReentrantInspect,
-          .force_release = lua::kReentrantForceRelease};
-}
-
-// A client's subscription to its grant channel.
-class Ear {
- public:
-  Ear(support::RedisServer& server, const std::string& channel,
-      const std::string& subscribe = "SUBSCRIBE")
-      : connection_(support::RawConnection::ToSocket(server.socket_path())) {
-    EXPECT_EQ(connection_.Command({subscribe, channel}).elements.size(), 3);
-  }
-  // The next message; "" where there is none.
-  std::string Hear() {
-    connection_.Send({"PING"});
-    redis::Reply reply = connection_.Receive();
-    for (; reply.elements.size() == 3; reply = connection_.Receive()) {
-      heard_.push_back(reply.elements[2].text);
-    }  // until the pong
-    if (heard_.empty()) return "";
-    std::string message = std::move(heard_.front());
-    heard_.pop_front();
-    return message;
-  }
-
- private:
-  support::RawConnection connection_;
-  std::deque<std::string> heard_;
-};
-
 class LockScriptsFixture : public ::testing::Test {
  protected:
-  explicit LockScriptsFixture(LockScripts scripts, support::RedisServerOptions options = {})
-      : scripts_(std::move(scripts)), server_(support::RedisServer::Start(std::move(options))) {}
+  explicit LockScriptsFixture(LockKind kind) : kind_(std::move(kind)) {}
 
   void TearDown() override { ExpectATtlOnEveryKey(); }
 
@@ -129,6 +43,20 @@ class LockScriptsFixture : public ::testing::Test {
   static Request Of(char client, int sequence = 1) {
     return {.hold = Hold(client, sequence), .owner = std::string(32, client)};
   }
+  // The same, as this kind is asked.
+  Request By(char client, int sequence = 1) const {
+    Request request = Of(client, sequence);
+    request.owner = absl::StrReplaceAll(kind_.owner, {{"CLIENT", request.client()}});
+    request.more = kind_.more_args;
+    request.block = kind_.block;
+    return request;
+  }
+  // Of the explicit owner that several share.
+  Request Job(char client, int sequence = 1) const {
+    Request request = By(client, sequence);
+    request.owner = kJob;
+    return request;
+  }
   static std::string Channel(char client) { return "redlatch:" + std::string(32, client); }
 
   // Scripts do not care what their keys are called.
@@ -140,13 +68,12 @@ class LockScriptsFixture : public ::testing::Test {
   std::string Fence() const { return Auxiliary("fence"); }
   std::string Gone(const std::string& hold) const { return Auxiliary("gone:" + hold); }
 
-  // The scripts that serve this request, and the keys that they are given last.
+  // The scripts that serve this request.
   virtual const LockScripts& ScriptsFor(const Request&) const { return scripts_; }
-  virtual std::vector<std::string> OwnKeys() const { return {}; }
 
-  redis::Reply Eval(const redis::ScriptSource& script, std::vector<std::string> more_keys,
+  redis::Reply Eval(const LuaScript& script, std::vector<std::string> more_keys,
                     const std::vector<std::string>& args) {
-    for (std::string& key : OwnKeys()) more_keys.push_back(std::move(key));
+    for (const std::string& key : kind_.own_keys) more_keys.push_back(Auxiliary(key));
     std::vector<std::string> command = {"EVAL",
                                         std::string(script.body),
                                         absl::StrCat(4 + more_keys.size()),
@@ -232,10 +159,15 @@ class LockScriptsFixture : public ::testing::Test {
   std::string Inspect(int most = 10) {
     return Eval(scripts_.inspect, {}, {absl::StrCat(most)}).DebugString();
   }
-  std::string ForceRelease() { return PartOf(scripts_.force_release, {"redlatch:"}).DebugString(); }
+  std::string ForceRelease() { return PartOfForce({"redlatch:"}).DebugString(); }
+  redis::Reply PartOfForce(const std::vector<std::string>& args) {
+    std::vector<std::string> keys;
+    for (const std::string& key : kind_.force_keys) keys.push_back(Auxiliary(key));
+    return PartOf(scripts_.force_release, args, keys);
+  }
   // The reply of a script whose work may take several calls; the look that it asks for is in
   // notes_.
-  redis::Reply PartOf(const redis::ScriptSource& script, const std::vector<std::string>& args,
+  redis::Reply PartOf(const LuaScript& script, const std::vector<std::string>& args,
                       const std::vector<std::string>& keys = {}) {
     redis::Reply reply = Eval(script, keys, args);
     if (reply.elements.size() > 1 && reply.elements[1].type == redis::Reply::Type::kInteger) {
@@ -249,13 +181,56 @@ class LockScriptsFixture : public ::testing::Test {
     return reply.elements.empty() ? reply.DebugString() : reply.elements[0].text;
   }
 
+  // The members of a zset.
+  std::vector<std::string> Members(const std::string& key) {
+    std::vector<std::string> members;
+    for (const redis::Reply& member : server_->Command({"ZRANGE", key, "0", "-1"}).elements) {
+      members.push_back(member.text);
+    }
+    return members;
+  }
+  // All that wait, in the order in which they will be served.
   std::vector<std::string> Waiting() {
     std::vector<std::string> holds;
-    for (const redis::Reply& hold : server_->Command({"ZRANGE", Queue(), "0", "-1"}).elements) {
-      holds.push_back(hold.text);
+    for (const std::string& queue : kind_.queues) {
+      for (std::string& hold : Members(Auxiliary(queue))) holds.push_back(std::move(hold));
     }
     EXPECT_EQ(static_cast<int64_t>(holds.size()), server_->Integer({"HLEN", Waiters()}));
     return holds;
+  }
+  // Many waiters; those whose channel nobody hears are dead.
+  void MakeWaiters(int count, const std::string& channel = "redlatch:nobody", int permits = 1) {
+    Request like = By('x');
+    like.block = permits;
+    MakeWaitersIn(Auxiliary(kind_.queues.front()), like, count, channel);
+  }
+  void MakeWaitersIn(const std::string& queue, const Request& like, int count,
+                     const std::string& channel) {
+    server_->Command({"EVAL", kMakeWaiters, "2", queue, Waiters(), absl::StrCat(count), like.owner,
+                      channel, like.hold.substr(33), absl::StrCat(like.block)});
+  }
+  std::string Record(const std::string& hold) { return server_->Text({"HGET", Waiters(), hold}); }
+  void SetRecord(const std::string& hold, const std::string& record) {
+    server_->Command({"HSET", Waiters(), hold, record});
+  }
+  // As if the waiter's last heartbeat were long ago.
+  void MakeOverdue(const std::string& hold) {
+    std::string record = Record(hold);
+    SetRecord(hold, record.replace(0, record.find(' '), "1000"));
+  }
+  // As whoever looks does it.
+  std::string Look() { return Cancel(By('f', 99)); }
+  // What a client is told that is granted what it waits for.
+  std::string GrantOf(const Request& request, int64_t token = 0, int waiting = 0) const {
+    return absl::StrCat("grant ", request.hold, " ", request.attempt, " ", token, " ",
+                        request.lease_ms, " ", waiting, " ", name_);
+  }
+  // How many holds that owner has of a lock that is a hash; one that was always alone is not
+  // counted.
+  std::string Count(const std::string& owner) {
+    if (server_->Text({"HGET", name_, "owner"}) != owner) return "";
+    const std::string count = server_->Text({"HGET", name_, "holds"});
+    return count.empty() ? "1" : count;
   }
   int64_t StoredFence() { return std::atoll(server_->Text({"GET", Fence()}).c_str()); }
   int64_t Pttl(const std::string& key) { return server_->Integer({"PTTL", key}); }
@@ -267,10 +242,22 @@ class LockScriptsFixture : public ::testing::Test {
   }
   // Waits until the server says that the key has expired.
   void AwaitExpiry(const std::string& key) {
-    const base::Instant deadline = base::Now() + absl::Seconds(10);
-    while (server_->Integer({"EXISTS", key}) != 0 && base::Now() < deadline) {
-    }
-    ASSERT_EQ(server_->Integer({"EXISTS", key}), 0);
+    ASSERT_TRUE(support::Await([&] { return server_->Integer({"EXISTS", key}) == 0; }));
+  }
+  // In how many ms of server time a member's expiry comes.
+  double Remaining(const std::string& key, const std::string& hold) {
+    const redis::Reply time = server_->Command({"TIME"});
+    const double now = std::stod(time.elements[0].text) * 1e6 + std::stod(time.elements[1].text);
+    return (std::atof(server_->Text({"ZSCORE", key, hold}).c_str()) - now) / 1000;
+  }
+  void AwaitEnd(const std::string& key, const std::string& hold) {
+    ASSERT_TRUE(support::Await([&] { return Remaining(key, hold) <= 0; }));
+  }
+  // Until the server has seen that nobody hears that client's channel any more.
+  void AwaitDeaf(char client) {
+    ASSERT_TRUE(support::Await([&] {
+      return server_->Command({"PUBSUB", "NUMSUB", Channel(client)}).elements[1].integer == 0;
+    }));
   }
 
   // A refusal with this text in it, by every script, that leaves the key as it is.
@@ -287,8 +274,9 @@ class LockScriptsFixture : public ::testing::Test {
     server_->Command({"CONFIG", "SET", "maxmemory", "1"});
   }
 
-  const LockScripts scripts_;
-  const std::unique_ptr<support::RedisServer> server_;
+  const LockKind kind_;
+  const LockScripts& scripts_ = kind_.scripts;
+  const std::unique_ptr<support::RedisServer> server_ = support::RedisServer::Start();
   std::string name_ = "orders:42";
   std::string notes_;  // of the last reply
 };

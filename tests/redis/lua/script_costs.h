@@ -6,8 +6,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <functional>
-#include <ostream>
-#include <string>
 
 #include "gtest/gtest.h"
 #include "src/redis/wire/reply.h"
@@ -15,6 +13,23 @@
 #include "tests/support/test_scale.h"
 
 namespace redlatch {
+
+// KEYS 1 a zset of expiries, and 2, perhaps, the hash of a writer's holds. ARGV 1 how many, 2 in
+// how many us they end.
+inline constexpr char kMakeExpiries[] = R"lua(
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+for i = 1, tonumber(ARGV[1]) do
+  local hold = string.format('%032x:3', i)
+  local expiry = string.format('%.0f', now + ARGV[2] + i)
+  redis.call('ZADD', KEYS[1], expiry, hold)
+  if KEYS[2] then
+    redis.call('HSET', KEYS[2], hold, expiry .. ' 17')
+    redis.call('HINCRBY', KEYS[2], 'holds', 1)
+  end
+end
+for _, key in ipairs(KEYS) do redis.call('PEXPIRE', key, 90000) end
+)lua";
 
 // Prints what a script costs by each size, and expects that a crowd makes it no dearer than a few.
 // REDLATCH_FULL_BARS=1: up to 100,000, and none may take the server longer than a millisecond.

@@ -26,7 +26,7 @@ TEST(Sha1, LengthsAroundABlocksEnd) {
 }
 
 TEST(Sha1, AgreesWithTheBuildOnEveryScript) {
-  for (const redis::ScriptSource& script : lua::kAll) {
+  for (const LuaScript& script : lua::kAll) {
     EXPECT_EQ(Sha1Hex(script.body), script.sha1) << script.name;
   }
 }

@@ -8,8 +8,10 @@
 #include <string>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/str_join.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "src/redis/connect/needs.h"
 
 namespace redlatch {
 namespace {
@@ -46,6 +48,11 @@ TEST(PermissionsDoc, NamesEveryCommandThatAScriptCalls) {
   for (const std::string& command : called) {
     EXPECT_THAT(permitted, ::testing::Contains(command));
   }
+  // What each connection asks for is just that, and what needs no script.
+  const std::set<std::string> asked =
+      Find(absl::StrJoin(redis::NeededCommands(), " "), std::regex("([a-z]+)[^ ]*"));
+  called.insert({"eval", "evalsha", "ping", "subscribe", "unsubscribe"});
+  EXPECT_EQ(asked, called);
 }
 
 }  // namespace

@@ -39,7 +39,7 @@ TEST(LuaEmbedding, ListsEveryScriptButTheIncluded) {
   ASSERT_EQ(std::size(lua::kAll), 2U);
   EXPECT_EQ(lua::kAll[0].name, "awkward/no_final_newline");
   EXPECT_EQ(lua::kAll[1].name, "awkward/quoting_of_all");
-  for (const redis::ScriptSource& script : lua::kAll) {
+  for (const LuaScript& script : lua::kAll) {
     EXPECT_THAT(script.body, Not(HasSubstr("-- include:"))) << script.name;
   }
 }

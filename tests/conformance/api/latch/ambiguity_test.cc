@@ -1,13 +1,11 @@
 // Replies that are lost and requests that are late: each arrival counts once, and nobody misses the
 // opening.
 #include <atomic>
-#include <functional>
 #include <memory>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "gtest/gtest.h"
+#include "tests/conformance/api/behind_proxy.h"
 #include "tests/conformance/api/latch/fixture.h"
 #include "tests/support/punctuality.h"
 #include "tests/support/tcp_proxy.h"
@@ -16,70 +14,45 @@
 namespace redlatch::conformance {
 namespace {
 
-using support::Direction;
-using support::Scope;
-
-constexpr char kUrlOptions[] = "command_timeout=150ms";
 constexpr int64_t kTotal = 100;
 // A heartbeat comes each third of it while somebody waits.
 constexpr LatchOptions kOptions{.ttl = absl::Milliseconds(1500)};
 
-class LatchAmbiguity : public LatchConformance {
+class LatchAmbiguity : public BehindProxy<LatchConformance> {
  protected:
-  // Behind the proxy, and used already, so that both its connections are there.
-  Client NewFarClient(absl::Duration unreachable_after = kPatience) {
-    Client client = ClientAt(proxy_.url(), kUrlOptions, {.unreachable_after = unreachable_after});
-    WarmUp(client);
+  // Used already, so that both its connections are there.
+  Client NewUsedClient(absl::Duration unreachable_after = kPatience) {
+    Client client = NewFarClient({.unreachable_after = unreachable_after});
+    CountDownLatch warm(client, "warm", 1);
+    EXPECT_EQ(CodeOf(WaitFor(warm, absl::Milliseconds(20))), kBusy);
     EXPECT_TRUE(AwaitQueued(0, "warm"));  // nothing of it is on its way any more
     return client;
   }
-  static void WarmUp(const Client& client) {
-    CountDownLatch warm(client, "warm", 1);
-    EXPECT_EQ(CodeOf(WaitFor(warm, absl::Milliseconds(20))), kBusy);
-  }
   // Has been used, or is yet to make the latch.
   std::unique_ptr<CountDownLatch> NewFarLatch(bool used = true) {
-    auto latch = NewLatch(NewFarClient(), kTotal, kOptions);
+    auto latch = NewLatch(NewUsedClient(), kTotal, kOptions);
     EXPECT_TRUE(!used || CountOf(*latch) >= 0);
     return latch;
   }
-  // The next reply is lost with its connection: the client knows at once that it will not come.
-  void LoseNextReply() { proxy_.CutAfter(Direction::kToClient, 0); }
-  // Requests that are sent from now on wait in the proxy, while their sender is told that its
-  // connection is over; what it sends after that passes.
-  void DelayRequestsOf(Crew& crew, std::function<void()> call) {
-    proxy_.Hold(Direction::kToServer, Scope::kExisting);
-    crew.Start(std::move(call));
-    EXPECT_TRUE(
-        proxy_.Await([](const support::ProxyStats& stats) { return stats.bytes_waiting > 0; }));
-    proxy_.HalfClose(Direction::kToClient);
-  }
-  void DeliverWhatWaits() {
-    proxy_.ReleaseHeld();
-    EXPECT_TRUE(
-        proxy_.Await([](const support::ProxyStats& stats) { return stats.bytes_waiting == 0; }));
-  }
 
-  support::TcpProxy proxy_{{.port = server().port()}};
-  const Client near_ = NewClient();
   const std::unique_ptr<CountDownLatch> latch_ = NewLatch(near_, kTotal, kOptions);
 };
 
 TEST_P(LatchAmbiguity, OfACountWhoseReplyWasLostCountsOnce) {
   // Of the default ttl: nobody waits, and so nothing keeps the latch while this thread does not
   // run.
-  const auto far = NewLatch(NewFarClient(), kTotal);
+  const auto far = NewLatch(NewUsedClient(), kTotal);
   const auto latch = NewLatch(near_, kTotal);
   int64_t left = kTotal;
   EXPECT_EQ(CountOf(*far), left);
   for (const bool silently : {false, true}) {
-    silently ? proxy_.DropReplies(1) : LoseNextReply();
+    LoseNextReply(silently);
     far->count_down();
     EXPECT_EQ(CountOf(*latch), --left);
-    silently ? proxy_.DropReplies(1) : LoseNextReply();
+    LoseNextReply(silently);
     EXPECT_OK(far->CountDown(3));
     EXPECT_EQ(CountOf(*latch), left -= 3);
-    silently ? proxy_.DropReplies(1) : LoseNextReply();
+    LoseNextReply(silently);
     EXPECT_OK(far->CountDown(2, silently ? "job" : "other job"));
     EXPECT_EQ(CountOf(*latch), left -= 2);
   }
@@ -89,7 +62,7 @@ TEST_P(LatchAmbiguity, OfTheFirstUseWhoseReplyWasLostMakesOneLatch) {
   for (const bool silently : {false, true}) {
     server().Command({"DEL", Key(), Auxiliary("counted")});
     const auto far = NewFarLatch(/*used=*/false);
-    silently ? proxy_.DropReplies(1) : LoseNextReply();
+    LoseNextReply(silently);
     far->count_down();
     EXPECT_EQ(StoredCount(), kTotal - 1);
     EXPECT_EQ(CountOf(*far), kTotal - 1);
@@ -111,7 +84,7 @@ TEST_P(LatchAmbiguity, OfAFirstUseThatArrivesWhenItsLatchHasVanishedDoesNotBring
 
 // Only what was refused for good is known not to have counted.
 TEST_P(LatchAmbiguity, OfACountThatGaveUpIsMendedByTheSameId) {
-  const auto far = NewLatch(NewFarClient(absl::Milliseconds(300)), kTotal, kOptions);
+  const auto far = NewLatch(NewUsedClient(absl::Milliseconds(300)), kTotal, kOptions);
   EXPECT_OK(far->CountDown(0));  // the server knows the script from here on
   proxy_.Drop(Direction::kToClient);
   EXPECT_EQ(CodeOf(far->CountDown(5, "job")), kUnreachable);
@@ -151,9 +124,9 @@ TEST_P(LatchAmbiguity, OfTheLastCountOpensItAndSaysSo) {
 
 TEST_P(LatchAmbiguity, OfAWaitWhoseReplyWasLostIsMended) {
   for (const std::string how : {"at once", "silently"}) {
-    const auto far = NewLatch(NewFarClient(), 1, how);
+    const auto far = NewLatch(NewUsedClient(), 1, how);
     EXPECT_EQ(CountOf(*far), 1);
-    how == "silently" ? proxy_.DropReplies(1) : LoseNextReply();
+    LoseNextReply(how == "silently");
     Crew crew;
     std::atomic<bool> passed{false};
     crew.Start([&] {
@@ -168,13 +141,12 @@ TEST_P(LatchAmbiguity, OfAWaitWhoseReplyWasLostIsMended) {
 
 TEST_P(LatchAmbiguity, OfAWaitThatHasNoAnswerEndsWithItsObject) {
   for (const bool used : {true, false}) {  // else it hangs in making the latch
-    auto far = NewLatch(NewFarClient(), 1, "hanging");
+    auto far = NewLatch(NewUsedClient(), 1, "hanging");
     EXPECT_TRUE(!used || CountOf(*far) == 1);
     proxy_.Hold(Direction::kToServer);
     Crew crew;
     crew.Start([&latch = *far] { EXPECT_EQ(CodeOf(latch.Wait()), kCancelled); });
-    EXPECT_TRUE(
-        proxy_.Await([](const support::ProxyStats& stats) { return stats.bytes_waiting > 0; }));
+    EXPECT_TRUE(AwaitHeldBack());
     const base::Instant destroyed = base::Now();
     far.reset();
     crew.Join();
@@ -201,7 +173,7 @@ TEST_P(LatchAmbiguity, OfAWaitThatArrivesAfterItsEndQueuesNothing) {
   DelayRequestsOf(crew,
                   [&] { EXPECT_EQ(CodeOf(far->Wait({.wait = absl::Milliseconds(300)})), kBusy); });
   crew.Join();
-  EXPECT_TRUE(Await([&] { return !server().Command({"KEYS", "*.gone.*"}).elements.empty(); }));
+  EXPECT_TRUE(AwaitTombstone());
   EXPECT_TRUE(AwaitQueued(0));
   DeliverWhatWaits();
   EXPECT_EQ(CountOf(*far), kTotal);
@@ -219,8 +191,8 @@ TEST_P(LatchAmbiguity, OfALookWhoseReplyWasLostIsNoAnswer) {
 
 // The first use of an object makes the latch before it waits, and both take their time.
 TEST_P(LatchAmbiguity, OfASlowServerMakesNoWaitLate) {
-  const Client far = NewFarClient();
-  const Client fresh = ClientAt(proxy_.url(), kUrlOptions);
+  const Client far = NewUsedClient();
+  const Client fresh = NewFarClient();
   proxy_.Delay(Direction::kToClient, absl::Milliseconds(30));
   redis::Punctuality punctuality;
   for (const Client& client : {far, fresh}) {
@@ -243,7 +215,7 @@ TEST_P(LatchAmbiguity, OfEveryReplyAtRandomCountsEachArrivalOnce) {
   constexpr int kThreads = 4;
   const int each = support::Scaled(200);
   const int64_t total = int64_t{kThreads} * each + 1;
-  const Client far[] = {NewFarClient(), NewFarClient()};
+  const Client far[] = {NewUsedClient(), NewUsedClient()};
   const auto all = NewLatch(near_, total, "random");
   EXPECT_EQ(CountOf(*all), total);
   Crew waiters;

@@ -8,7 +8,6 @@
 #include <string>
 #include <string_view>
 #include <system_error>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -17,7 +16,6 @@
 #include "gtest/gtest.h"
 #include "redlatch/count_down_latch.h"
 #include "redlatch/status.h"
-#include "src/base/clock.h"
 #include "tests/conformance/api/conformance.h"
 
 namespace redlatch::conformance {
@@ -26,8 +24,6 @@ class LatchConformance : public Conformance {
  protected:
   // What comes sooner was not left to a heartbeat.
   static inline const absl::Duration kSoon = absl::Milliseconds(300);
-
-  std::string_view KeyKind() const override { return "latch"; }
 
   static std::unique_ptr<CountDownLatch> NewLatch(const Client& client, int64_t count,
                                                   std::string_view name = kName) {
@@ -61,17 +57,6 @@ class LatchConformance : public Conformance {
   }
   static absl::Status PatientWait(CountDownLatch& latch) {
     return latch.Wait({.wait = 2 * kPatience});
-  }
-  // The code of what a call of the std face throws; kOk where it returns.
-  template <class Call>
-  static absl::StatusCode Thrown(const Call& call) {
-    try {
-      call();
-    } catch (const std::system_error& error) {
-      EXPECT_EQ(error.code().category(), error_category()) << error.what();
-      return static_cast<absl::StatusCode>(error.code().value());
-    }
-    return kOk;
   }
   // -1 where it cannot be told.
   static int64_t CountOf(CountDownLatch& latch) { return latch.Count().value_or(-1); }

@@ -11,6 +11,7 @@
 #include "lua/scripts.h"
 #include "src/base/parker.h"
 #include "tests/conformance/api/latch/fixture.h"
+#include "tests/conformance/api/outage.h"
 #include "tests/support/punctuality.h"
 
 namespace redlatch::conformance {
@@ -18,32 +19,13 @@ namespace {
 
 using redis::Punctuality;
 
-constexpr absl::Duration kTimeout = absl::Milliseconds(200);
 constexpr absl::Duration kGiveUp = absl::Milliseconds(300);
 constexpr absl::Duration kBackoff = absl::Milliseconds(500);  // between attempts, at most
-constexpr char kUrlOptions[] = "command_timeout=200ms&connect_timeout=200ms";
 
-class LatchUnreachable : public LatchConformance {
+class LatchUnreachable : public WithOutages<LatchConformance> {
  protected:
-  LatchUnreachable() { UseOwnServer({.append_only = true}); }
+  LatchUnreachable() : WithOutages({.append_only = true}) {}
 
-  // The server hangs, or is gone, in this scope.
-  enum class How : uint8_t { kHangs, kIsDown };
-  class Outage {
-   public:
-    Outage(support::RedisServer& server, How how) : server_(server), how_(how) {
-      how == How::kHangs ? server.Stop() : server.Kill();
-    }
-    ~Outage() { how_ == How::kHangs ? server_.Continue() : server_.Restart(); }
-
-   private:
-    support::RedisServer& server_;
-    const How how_;
-  };
-
-  Client NewClient(ClientOptions options = {}) {
-    return Conformance::NewClient(kUrlOptions, std::move(options));
-  }
   // One to go, of two. Has waited once, so that its client is subscribed.
   std::unique_ptr<CountDownLatch> NewUsedLatch(const Client& client) {
     auto latch = NewLatch(client, 2);
@@ -52,25 +34,14 @@ class LatchUnreachable : public LatchConformance {
     EXPECT_TRUE(AwaitQueued(0));
     return latch;
   }
-  static void ExpectUnreachable(CountDownLatch& latch) {
-    // A cold program is late for the pages that it has to fetch first.
-    (void)AskInTime(latch);
-    EXPECT_TRUE(AskInTime(latch));
-  }
-  static ::testing::AssertionResult AskInTime(CountDownLatch& latch) {
-    Punctuality punctuality;
-    base::Instant deadline = base::Now() + kTimeout;
-    EXPECT_EQ(CodeOf(latch.Wait({.wait = absl::ZeroDuration()})), kUnreachable);
-    punctuality.Note(deadline);
-    deadline = base::Now() + kTimeout;
-    EXPECT_EQ(Thrown([&] { (void)latch.try_wait(); }), kUnreachable);
-    punctuality.Note(deadline);
-    for (const absl::Duration wait : {absl::Milliseconds(1), absl::Milliseconds(80)}) {
-      deadline = base::Now() + wait;
-      EXPECT_EQ(CodeOf(latch.Wait({.wait = wait})), kUnreachable);
-      punctuality.Note(deadline);
-    }
-    return punctuality.Within(kGrace);
+  static void ExpectNotClosedInTime(CountDownLatch& latch) {
+    const auto waits = [&](int wait_ms) {
+      return CodeOf(latch.Wait({.wait = absl::Milliseconds(wait_ms)}));
+    };
+    ExpectUnreachable({{kTimeout, [&] { return waits(0); }},
+                       {kTimeout, [&] { return Thrown([&] { (void)latch.try_wait(); }); }},
+                       {absl::Milliseconds(1), [&] { return waits(1); }},
+                       {absl::Milliseconds(80), [&] { return waits(80); }}});
   }
 };
 
@@ -80,15 +51,15 @@ TEST_P(LatchUnreachable, ServerIsNoClosedLatch) {
   const auto unused = NewLatch(client, 2, "unused");
   for (const How how : {How::kHangs, How::kIsDown}) {
     const Outage outage(server(), how);
-    ExpectUnreachable(*latch);
-    ExpectUnreachable(*unused);
+    ExpectNotClosedInTime(*latch);
+    ExpectNotClosedInTime(*unused);
   }
   EXPECT_TRUE(Await([&] { return CountOf(*latch) == 1; }));
   EXPECT_TRUE(Await([&] { return CountOf(*unused) == 2; }));
 }
 
 TEST_P(LatchUnreachable, ServerThatComesBackInTimeFailsNobodyWhoLooks) {
-  const Client client = Conformance::NewClient("command_timeout=20s");
+  const Client client = ClientAt(url(), "command_timeout=20s");
   const auto used = NewUsedLatch(client);
   for (const How how : {How::kHangs, How::kIsDown}) {
     const auto unused = NewLatch(client, 2, how == How::kHangs ? "hangs" : "is down");

@@ -1,14 +1,12 @@
 // Replies that are lost and requests that are late: never more permits than there are, and all of
-// them free in the end.
+// them free in the end. What it has in common with the locks: ../ambiguity_test.cc.
 #include <atomic>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <stop_token>
-#include <string>
-#include <utility>
 
 #include "gtest/gtest.h"
+#include "tests/conformance/api/behind_proxy.h"
 #include "tests/conformance/api/semaphore/fixture.h"
 #include "tests/support/tcp_proxy.h"
 #include "tests/support/test_scale.h"
@@ -16,70 +14,24 @@
 namespace redlatch::conformance {
 namespace {
 
-using support::Direction;
-using support::Scope;
-
-constexpr char kUrlOptions[] = "command_timeout=150ms";
 constexpr absl::Duration kShort = absl::Milliseconds(600);
 
-class SemaphoreAmbiguity : public SemaphoreConformance {
+class SemaphoreAmbiguity : public BehindProxy<SemaphoreConformance> {
  protected:
-  // Behind the proxy, and used already, so that both its connections are there.
-  Client NewFarClient() {
-    Client client = ClientAt(proxy_.url(), kUrlOptions, {.observer = heard_});
+  // Used already, so that both its connections are there.
+  Client NewUsedClient() {
+    Client client = NewFarClient();
     EXPECT_TRUE(GetsIn(*NewSemaphore(client, kCapacity, "warm")));
     return client;
   }
-  std::unique_ptr<Semaphore> NewFar(absl::Duration lease = kShort) {
-    return NewSemaphore(NewFarClient(), {.lease = lease});
-  }
-  // The next reply is lost with its connection, or without a sound.
-  void LoseNextReply(bool silently) {
-    silently ? proxy_.DropReplies(1) : proxy_.CutAfter(Direction::kToClient, 0);
-  }
-  // Requests that are sent from now on wait in the proxy, while their sender is told that its
-  // connection is over; what it sends after that passes.
-  void DelayRequestsOf(Crew& crew, std::function<void()> call) {
-    proxy_.Hold(Direction::kToServer, Scope::kExisting);
-    crew.Start(std::move(call));
-    EXPECT_TRUE(
-        proxy_.Await([](const support::ProxyStats& stats) { return stats.bytes_waiting > 0; }));
-    proxy_.HalfClose(Direction::kToClient);
-  }
-  void DeliverWhatWaits() {
-    proxy_.ReleaseHeld();
-    EXPECT_TRUE(
-        proxy_.Await([](const support::ProxyStats& stats) { return stats.bytes_waiting == 0; }));
-  }
-  bool AwaitTombstone() {
-    return Await([&] { return !server().Command({"KEYS", "*.gone.*"}).elements.empty(); });
-  }
+  std::unique_ptr<Semaphore> NewFar() { return NewSemaphore(NewUsedClient(), {.lease = kShort}); }
 
-  support::TcpProxy proxy_{{.port = server().port()}};
-  const std::shared_ptr<Recorder> heard_ = std::make_shared<Recorder>();
-  const Client near_ = NewClient();
   const std::unique_ptr<Semaphore> theirs_ = NewSemaphore(near_);
 };
 
-TEST_P(SemaphoreAmbiguity, OfAnAcquireWhoseReplyWasLostIsOneAcquisition) {
-  for (const int64_t permits : {1, 2}) {
-    for (const bool silently : {false, true}) {
-      const auto semaphore = NewFar();
-      LoseNextReply(silently);
-      auto permit = semaphore->Acquire(permits, {.wait = kPatience});
-      ASSERT_OK(permit);
-      EXPECT_TRUE(permit->valid());
-      EXPECT_EQ(Free(*theirs_), kCapacity - permits);
-      EXPECT_EQ(theirs_->holders()->size(), 1);
-      EXPECT_OK(permit->Release());
-      EXPECT_EQ(Free(*theirs_), kCapacity);
-    }
-  }
-}
-
 TEST_P(SemaphoreAmbiguity, OfAnAcquireByTheStdFaceIsOnePermit) {
   const auto semaphore = NewFar();
-  LoseNextReply(/*silently=*/false);
+  LoseNextReply();
   semaphore->acquire();
   EXPECT_EQ(Free(*theirs_), kCapacity - 1);
   semaphore->release();
@@ -87,45 +39,11 @@ TEST_P(SemaphoreAmbiguity, OfAnAcquireByTheStdFaceIsOnePermit) {
   EXPECT_EQ(Thrown([&] { semaphore->release(); }), kMisuse);
 }
 
-TEST_P(SemaphoreAmbiguity, OfAnAcquireThatIsGivenUpKeepsNoPermit) {
-  for (const int64_t permits : {int64_t{1}, kCapacity}) {
-    const auto semaphore = NewFar();
-    proxy_.Drop(Direction::kToClient);
-    EXPECT_EQ(CodeOf(semaphore->TryAcquire(permits)), kUnreachable);
-    proxy_.Heal();
-    EXPECT_OK(theirs_->Acquire(kCapacity, {.wait = kShort / 2}));  // by the background
-  }
-}
-
-TEST_P(SemaphoreAmbiguity, OfAReleaseWhoseReplyWasLostIsOneReleaseAndItMayBeCalledAgain) {
-  for (const bool silently : {false, true}) {
-    // A connection that only goes silent is given up after a second.
-    const auto semaphore = NewFar(silently ? kLease : kShort);
-    auto permit = semaphore->Acquire(2);
-    ASSERT_OK(permit);
-    LoseNextReply(silently);
-    const absl::Status first = permit->Release();
-    EXPECT_TRUE(first.ok() || first.code() == kUnreachable) << first;
-    EXPECT_FALSE(permit->valid());
-    const auto all = Try(*theirs_, kCapacity);  // it was executed
-    ASSERT_OK(all);
-    absl::Status again;
-    EXPECT_TRUE(Await([&] {
-      again = permit->Release();
-      return again.code() != kUnreachable;
-    }));
-    EXPECT_OK(again);
-    EXPECT_TRUE(all->valid());
-    EXPECT_EQ(Free(*theirs_), 0);
-  }
-  EXPECT_EQ(heard_->Count("lost"), 0);
-}
-
 TEST_P(SemaphoreAmbiguity, OfAReleaseByTheStdFaceCountsOnce) {
   const auto semaphore = NewFar();
   semaphore->acquire();
   semaphore->acquire();
-  LoseNextReply(/*silently=*/false);
+  LoseNextReply();
   const absl::StatusCode thrown = Thrown([&] { semaphore->release(); });
   EXPECT_TRUE(thrown == kOk || thrown == kUnreachable);
   EXPECT_TRUE(AwaitFree(*theirs_, kCapacity - 1));
@@ -146,19 +64,6 @@ TEST_P(SemaphoreAmbiguity, OfAReleaseThatNeverArrivedIsMendedInTheBackground) {
   EXPECT_OK(theirs_->Acquire(kCapacity, {.wait = kPatience}));
 }
 
-TEST_P(SemaphoreAmbiguity, OfARenewalWhoseReplyWasLostIsNoLoss) {
-  const auto semaphore = NewFar();
-  auto permit = semaphore->Acquire(2);
-  ASSERT_OK(permit);
-  for (int risk = 1; risk <= 3; ++risk) {
-    LoseNextReply(/*silently=*/false);
-    EXPECT_TRUE(heard_->Await("recovered", risk));
-  }
-  EXPECT_TRUE(permit->valid());
-  EXPECT_OK(permit->Release());
-  EXPECT_EQ(heard_->Count("lost"), 0);
-}
-
 TEST_P(SemaphoreAmbiguity, OfAGrantWhoseMessageWasLostIsMendedByTheHeartbeat) {
   auto taken = Try(*theirs_, kCapacity);
   ASSERT_OK(taken);
@@ -176,46 +81,6 @@ TEST_P(SemaphoreAmbiguity, OfAGrantWhoseMessageWasLostIsMendedByTheHeartbeat) {
   EXPECT_TRUE(first.permit().valid() && second.permit().valid());
   EXPECT_EQ(Free(*theirs_), 0);
   EXPECT_EQ(theirs_->holders()->size(), 2);
-}
-
-TEST_P(SemaphoreAmbiguity, OfARequestThatArrivesAfterTheReleaseTakesAndQueuesNothing) {
-  const auto semaphore = NewFar();
-  Crew crew;
-  DelayRequestsOf(crew, [&] { EXPECT_OK(semaphore->Acquire(2, {.wait = kPatience})); });
-  crew.Join();
-  EXPECT_TRUE(AwaitTombstone());
-  DeliverWhatWaits();
-  EXPECT_TRUE(GetsIn(*theirs_, kCapacity));
-  EXPECT_EQ(server().Integer({"EXISTS", Auxiliary("queue")}), 0);
-}
-
-TEST_P(SemaphoreAmbiguity, OfARequestThatArrivesAfterItsTryWasGivenUpTakesNothing) {
-  const auto semaphore = NewFar();
-  Crew crew;
-  DelayRequestsOf(crew, [&] {
-    // It may have tried a second time on a new connection, where it had an answer.
-    const auto permit = semaphore->TryAcquire(2);
-    EXPECT_TRUE(permit.ok() || CodeOf(permit) == kUnreachable) << permit.status();
-  });
-  crew.Join();
-  EXPECT_TRUE(AwaitTombstone());
-  DeliverWhatWaits();
-  EXPECT_TRUE(GetsIn(*theirs_, kCapacity));
-}
-
-TEST_P(SemaphoreAmbiguity, OfARequestThatArrivesAfterItsWaiterWasServedQueuesNothing) {
-  auto taken = Try(*theirs_, kCapacity);
-  ASSERT_OK(taken);
-  const auto semaphore = NewFar();
-  Crew crew;
-  DelayRequestsOf(crew, [&] { EXPECT_OK(semaphore->Acquire(2, {.wait = kPatience})); });
-  ASSERT_TRUE(AwaitQueued(1));
-  EXPECT_OK(taken->Release());
-  crew.Join();
-  EXPECT_TRUE(AwaitFree(*theirs_));
-  DeliverWhatWaits();
-  EXPECT_TRUE(GetsIn(*theirs_, kCapacity));
-  EXPECT_EQ(server().Integer({"EXISTS", Auxiliary("queue")}), 0);
 }
 
 // The waiter gives up while its grant is held back on its way.
@@ -241,7 +106,7 @@ TEST_P(SemaphoreAmbiguity, OfACancelThatCrossesAGrantGivesThePermitsOn) {
 }
 
 TEST_P(SemaphoreAmbiguity, OfEveryReplyAtRandomLosesNothing) {
-  const Client far[] = {NewFarClient(), NewFarClient()};
+  const Client far[] = {NewUsedClient(), NewUsedClient()};
   Room room(kCapacity);
   std::atomic<bool> stop{false};
   Crew crew;

@@ -5,17 +5,12 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <optional>
-#include <string>
 #include <string_view>
-#include <system_error>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
 #include "redlatch/semaphore.h"
@@ -26,42 +21,12 @@
 
 namespace redlatch::conformance {
 
-// A semaphore's key outlives its last user by a day. It is all that a test may leave behind.
-//
 // The heartbeats of those who wait are kLease / 3 apart: what comes sooner than kSoon was not left
 // to one.
 class SemaphoreConformance : public Conformance {
  protected:
   static constexpr int64_t kCapacity = 3;
   static inline const absl::Duration kSoon = kLease / 6;
-  // A day, and some minutes, so that not every use need say so.
-  static inline const absl::Duration kKept = absl::Hours(24) + absl::Minutes(15) + kLease;
-
-  std::string_view KeyKind() const override { return "semaphore"; }
-
-  // Here: the semaphores and clients of the classes that derive are gone by now.
-  ~SemaphoreConformance() override {
-    std::vector<std::string> others;
-    (void)Await(
-        [&] {
-          others = KeysBesideSemaphores();
-          return others.empty() || HasFailure();
-        },
-        2 * kLease);
-    EXPECT_TRUE(others.empty()) << "left behind: " << absl::StrJoin(others, ", ");
-    for (const std::string& key : KeysLeft()) {
-      EXPECT_LE(absl::Milliseconds(server().Integer({"PTTL", key})), kKept) << key;
-      server().Command({"DEL", key});
-    }
-  }
-
-  std::vector<std::string> KeysBesideSemaphores() {
-    std::vector<std::string> others;
-    for (const std::string& key : KeysLeft()) {
-      if (server().Text({"HGET", key, "kind"}) != "semaphore/2") others.push_back(key);
-    }
-    return others;
-  }
 
   static std::unique_ptr<Semaphore> NewSemaphore(const Client& client, int64_t capacity = kCapacity,
                                                  std::string_view name = kName) {
@@ -99,18 +64,6 @@ class SemaphoreConformance : public Conformance {
   }
   // Each acquisition that waits has an entry of its own.
   int64_t Queued() { return server().Integer({"ZCARD", Auxiliary("queue")}); }
-
-  // The code of what a call of the std face throws.
-  template <class Call>
-  static absl::StatusCode Thrown(const Call& call) {
-    try {
-      call();
-    } catch (const std::system_error& error) {
-      EXPECT_EQ(error.code().category(), error_category()) << error.what();
-      return static_cast<absl::StatusCode>(error.code().value());
-    }
-    return kOk;
-  }
 
   // Somebody who waits in a thread of its own, and keeps what it gets for as long as this lives.
   class Waiter {
@@ -201,16 +154,6 @@ class SemaphoreOfThree : public SemaphoreConformance {
   const std::unique_ptr<Semaphore> theirs_ = NewSemaphore(other_);
   const std::unique_ptr<Semaphore> thirds_ = NewSemaphore(third_);
 };
-
-// A semaphore has no local window; it is no RedisLockBase either, so that nothing makes one.
-inline std::vector<Case> SemaphoreCases() {
-  const Kind kind = {.name = "semaphore", .reentrant = false, .make = nullptr};
-  std::vector<Case> cases;
-  for (const Deployment& deployment : Deployments()) {
-    if (deployment.name != "no_window") cases.push_back({kind, deployment});
-  }
-  return cases;
-}
 
 #define INSTANTIATE_FOR_SEMAPHORE(suite)                                                   \
   INSTANTIATE_TEST_SUITE_P(Semaphores, suite,                                              \

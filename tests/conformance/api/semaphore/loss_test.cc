@@ -1,11 +1,8 @@
-// The loss of permits: who is told, when, and what the loser can no longer do.
+// The loss of permits: who is told, when, and what the loser can no longer do. What it has in
+// common with that of locks: ../loss_test.cc.
 #include <atomic>
 #include <memory>
-#include <optional>
-#include <stop_token>
-#include <string>
 
-#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/conformance/api/semaphore/fixture.h"
 #include "tests/support/punctuality.h"
@@ -13,9 +10,6 @@
 
 namespace redlatch::conformance {
 namespace {
-
-using redis::Punctuality;
-using ::testing::ElementsAre;
 
 constexpr absl::Duration kShort = absl::Milliseconds(300);
 
@@ -64,31 +58,6 @@ TEST_P(SemaphoreLoss, OfThousandsIsToldAtOnceToo) {
   EXPECT_LT(base::Now() - forced, kPatience / 2) << "not with the renewals";
 }
 
-TEST_P(SemaphoreLoss, IsToldByTokenThenObserverThenCallback) {
-  std::atomic<bool> fired{false};
-  std::atomic<bool> valid{true};
-  const auto semaphore =
-      NewSemaphore(client_, {.lease = kLease, .on_lost = [&](const LostLease& lost) {
-                               EXPECT_TRUE(fired);
-                               EXPECT_EQ(lost.lock, kName);
-                               EXPECT_EQ(lost.server, client_.server());
-                               EXPECT_EQ(lost.token, FencingToken());
-                               EXPECT_FALSE(lost.reason.empty());
-                               heard_->Note({.what = "callback"});
-                             }});
-  const auto permit = semaphore->Acquire(2);
-  ASSERT_OK(permit);
-  const std::stop_callback on_lost(permit->lost(), [&] {
-    valid = permit->valid();
-    fired = true;
-    heard_->Note({.what = "token"});
-  });
-  EXPECT_OK(theirs_->ForceRelease());
-  EXPECT_TRUE(heard_->Await("callback"));
-  EXPECT_FALSE(valid);
-  EXPECT_THAT(heard_->Story(), ElementsAre("acquired", "token", "lost", "callback"));
-}
-
 TEST_P(SemaphoreLoss, OfWhatAcquireTookIsToldToo) {
   std::atomic<int> told{0};
   const auto semaphore =
@@ -131,30 +100,6 @@ TEST_P(SemaphoreLoss, ByDataThatAreGoneLeavesNobodyWaiting) {
   EXPECT_EQ(Free(*theirs_), 0);
 }
 
-TEST_P(SemaphoreLoss, WhileTheServerHangsIsToldByTheLocalDeadline) {
-  const auto brief = NewSemaphore(client_, {.lease = kShort});
-  auto permit = Try(*brief, 2);
-  ASSERT_OK(permit);
-  std::atomic<int64_t> fired{0};
-  const std::stop_callback on_lost(permit->lost(), [&] { fired = base::Now().nanos(); });
-  Punctuality punctuality;
-  base::Instant deadline;
-  server().Stop();
-  EXPECT_TRUE(Await([&] {
-    const absl::Duration left = permit->remaining();
-    if (left > absl::ZeroDuration()) deadline = base::Now() + left;
-    return !permit->valid();
-  }));
-  EXPECT_TRUE(Await([&] { return fired != 0; }));
-  EXPECT_EQ(CodeOf(permit->Release()), kLost);
-  server().Continue();
-  punctuality.Note(deadline, base::Instant::FromNanos(fired));
-  EXPECT_TRUE(punctuality.Within(absl::Milliseconds(2)));
-  EXPECT_TRUE(heard_->Await("lost"));
-  EXPECT_GE(heard_->Count("at risk"), 1);
-  EXPECT_TRUE(AwaitFree(*theirs_));
-}
-
 TEST_P(SemaphoreLoss, ToAServerThatIsGoneIsToldByTheLocalDeadline) {
   const auto brief = NewSemaphore(client_, {.lease = kShort});
   auto permit = Try(*brief);
@@ -169,19 +114,6 @@ TEST_P(SemaphoreLoss, ToAServerThatIsGoneIsToldByTheLocalDeadline) {
   brief->release();
   server().Restart();
   EXPECT_OK(brief->Acquire(kCapacity, {.wait = kPatience}));
-}
-
-TEST_P(SemaphoreLoss, DoesNotComeWherePermitsThatWereAtRiskRecover) {
-  const auto semaphore = NewSemaphore(client_, {.lease = absl::Milliseconds(1500)});
-  auto permit = Try(*semaphore, 2);
-  ASSERT_OK(permit);
-  server().Stop();
-  EXPECT_TRUE(heard_->Await("at risk"));
-  server().Continue();
-  EXPECT_TRUE(heard_->Await("recovered"));
-  EXPECT_TRUE(permit->valid());
-  EXPECT_OK(permit->Release());
-  EXPECT_EQ(heard_->Count("lost"), 0);
 }
 
 TEST_P(SemaphoreLoss, OfOneHoldIsNoneOfTheOthers) {
@@ -211,29 +143,6 @@ TEST_P(SemaphoreLoss, TakesNothingOfTheNext) {
   mine = Permit();
   EXPECT_TRUE(next.permit().valid());
   EXPECT_EQ(Free(*theirs_), kCapacity - 2);
-}
-
-TEST_P(SemaphoreLoss, IsNotReportedOfWhatWasReleased) {
-  auto released = Try(*semaphore_, 2);
-  ASSERT_OK(released);
-  const std::stop_token quiet = released->lost();
-  EXPECT_OK(released->Release());
-  auto lost = Try(*semaphore_);
-  ASSERT_OK(lost);
-  EXPECT_OK(theirs_->ForceRelease());
-  EXPECT_TRUE(AwaitLost(*lost));
-  EXPECT_TRUE(heard_->Await("lost"));
-  EXPECT_FALSE(quiet.stop_requested());
-  EXPECT_OK(released->Release());
-  EXPECT_EQ(heard_->Count("lost"), 1);
-}
-
-TEST_P(SemaphoreLoss, ByForceOfAFreeSemaphoreIsNone) {
-  EXPECT_OK(semaphore_->ForceRelease());
-  EXPECT_TRUE(GetsIn(*semaphore_));
-  EXPECT_OK(semaphore_->ForceRelease());
-  EXPECT_EQ(Free(*theirs_), kCapacity);
-  EXPECT_EQ(heard_->Count("lost"), 0);
 }
 
 // As a person may do by hand: the capacity is forgotten, the holds are not, and all goes on.

@@ -1,14 +1,13 @@
-// Permits: what the handle says in each of its states, and how what it holds ends.
+// Permits: what the handle says in each of its states, and how what it holds ends. What it has in
+// common with a lease: ../release_test.cc.
 #include "redlatch/permit.h"
 
 #include <limits>
 #include <memory>
 #include <optional>
 #include <stop_token>
-#include <string>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 #include "gtest/gtest.h"
 #include "tests/conformance/api/semaphore/fixture.h"
@@ -81,28 +80,6 @@ TEST_P(SemaphorePermit, OfSeveralIsOneHold) {
   EXPECT_FALSE(GetsIn(*theirs_, 3));
 }
 
-TEST_P(SemaphorePermit, ReleasedSaysSoEachTimeAndTakesNothingOfTheNext) {
-  auto mine = Try(*semaphore_, kCapacity);
-  ASSERT_OK(mine);
-  EXPECT_OK(mine->Release());
-  const auto theirs = Try(*theirs_, kCapacity);
-  ASSERT_OK(theirs);
-  EXPECT_OK(mine->Release());
-  EXPECT_TRUE(theirs->valid());
-  EXPECT_EQ(Free(*thirds_), 0);
-  EXPECT_EQ(heard_->Count("released"), 1);
-}
-
-TEST_P(SemaphorePermit, ReleasedByManyThreadsAtATimeIsReleasedOnce) {
-  auto mine = Try(*semaphore_, 2);
-  ASSERT_OK(mine);
-  Crew crew;
-  crew.Start(4, [&](int) { EXPECT_OK(mine->Release()); });
-  crew.Join();
-  EXPECT_EQ(heard_->Count("released"), 1);
-  EXPECT_EQ(Free(*thirds_), kCapacity);
-}
-
 TEST_P(SemaphorePermit, MovedTakesItsPermitsWithItAndAssignedOverGivesItsOwnBack) {
   Permit first = *Try(*semaphore_, 2);
   Permit second(std::move(first));
@@ -119,16 +96,6 @@ TEST_P(SemaphorePermit, MovedTakesItsPermitsWithItAndAssignedOverGivesItsOwnBack
   second = Permit();
   ExpectOver(second, /*lost=*/false, 0);
   EXPECT_EQ(Free(*thirds_), kCapacity);
-}
-
-TEST_P(SemaphorePermit, MovedIsStillToldOfItsLoss) {
-  Permit first = *Try(*semaphore_);
-  const std::stop_token lost = first.lost();
-  std::vector<Permit> elsewhere;
-  elsewhere.push_back(std::move(first));
-  EXPECT_OK(thirds_->ForceRelease());
-  EXPECT_TRUE(Await([&] { return lost.stop_requested(); }));
-  ExpectOver(elsewhere[0], /*lost=*/true, 1);
 }
 
 TEST_P(SemaphorePermit, GoesOnAnyThreadAndGivesItsPermitsBackThen) {
@@ -162,18 +129,6 @@ TEST_P(SemaphorePermit, ThatOutlivesItsClientIsStillToldOfItsLoss) {
   EXPECT_OK(thirds_->ForceRelease());
   EXPECT_TRUE(Await([&] { return lost.stop_requested(); }));
   EXPECT_EQ(CodeOf(permit.Release()), kLost);
-}
-
-TEST_P(SemaphorePermit, IsRenewedForManyLeases) {
-  const auto brief = NewSemaphore(client_, {.lease = kShort});
-  auto permit = Try(*brief, 2);
-  ASSERT_OK(permit);
-  EXPECT_TRUE(heard_->Await("renewed", 10));
-  EXPECT_TRUE(permit->valid());
-  EXPECT_EQ(Free(*thirds_), kCapacity - 2);
-  EXPECT_FALSE(GetsIn(*theirs_, 2));
-  EXPECT_OK(permit->Release());
-  EXPECT_EQ(heard_->Count("lost"), 0);
 }
 
 TEST_P(SemaphorePermit, WithALeaseOfItsOwnEndsWithItAndOthersDoNot) {
@@ -211,43 +166,6 @@ TEST_P(SemaphorePermit, WithAShorterLeaseShortensNoOther) {
   EXPECT_OK(beside->Release());
   EXPECT_TRUE(AwaitFree(*thirds_, kCapacity - 1));
   EXPECT_TRUE(longest->valid());
-}
-
-TEST_P(SemaphorePermit, WithALeaseOfItsOwnExtendsAtWill) {
-  auto manual = semaphore_->Acquire(2, {.wait = kPatience, .lease = kShort});
-  ASSERT_OK(manual);
-  const base::Instant began = base::Now();
-  while (base::Now() < began + 3 * kShort) {
-    ASSERT_OK(manual->Extend(kShort));
-    EXPECT_GT(manual->remaining(), kShort / 2);
-    EXPECT_FALSE(GetsIn(*theirs_, 2));
-  }
-  EXPECT_OK(manual->Extend(kLease));
-  EXPECT_GT(manual->remaining(), kLease / 2);
-  EXPECT_EQ(CodeOf(manual->Extend(absl::Milliseconds(1))), kBadInput);
-  EXPECT_EQ(CodeOf(manual->Extend(absl::InfiniteDuration())), kBadInput);
-  EXPECT_TRUE(manual->valid());
-  EXPECT_OK(manual->Release());
-  EXPECT_EQ(CodeOf(manual->Extend(kLease)), kLost);
-  EXPECT_EQ(Free(*thirds_), kCapacity);
-}
-
-TEST_P(SemaphorePermit, ThatIsRenewedByItselfIsNotExtended) {
-  auto permit = Try(*semaphore_);
-  ASSERT_OK(permit);
-  EXPECT_EQ(CodeOf(permit->Extend(kLease)), kMisuse);
-  EXPECT_TRUE(permit->valid());
-}
-
-TEST_P(SemaphorePermit, TakesALeaseOfTenMillisecondsToAYear) {
-  for (const absl::Duration lease :
-       {absl::ZeroDuration(), -kLease, absl::Milliseconds(9), absl::Hours(24 * 366),
-        absl::Milliseconds(std::numeric_limits<int64_t>::max()), absl::InfiniteDuration()}) {
-    EXPECT_EQ(CodeOf(semaphore_->Acquire(1, {.lease = lease})), kBadInput) << lease;
-    EXPECT_EQ(CodeOf(NewSemaphore(client_, {.lease = lease})->TryAcquire()), kBadInput) << lease;
-  }
-  EXPECT_EQ(server().LockKeys().size(), 0);
-  EXPECT_OK(semaphore_->Acquire(1, {.lease = absl::Milliseconds(10)}));
 }
 
 TEST_P(SemaphorePermit, IsHeardOfByTheObserver) {

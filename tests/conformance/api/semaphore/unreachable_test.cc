@@ -1,14 +1,13 @@
 // A server that hangs, is down or is not there yet: it is never taken for a semaphore without free
-// permits.
+// permits. What it has in common with the locks: ../unreachable_test.cc.
 #include <memory>
 #include <optional>
 #include <stop_token>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "gtest/gtest.h"
 #include "src/base/parker.h"
+#include "tests/conformance/api/outage.h"
 #include "tests/conformance/api/semaphore/fixture.h"
 #include "tests/support/punctuality.h"
 
@@ -17,92 +16,16 @@ namespace {
 
 using redis::Punctuality;
 
-constexpr absl::Duration kTimeout = absl::Milliseconds(200);
-constexpr char kUrlOptions[] = "command_timeout=200ms&connect_timeout=200ms";
-
-class SemaphoreUnreachable : public SemaphoreConformance {
+class SemaphoreUnreachable : public WithOutages<SemaphoreConformance> {
  protected:
-  SemaphoreUnreachable() { UseOwnServer(); }
-
-  // The server hangs, or is gone, in this scope.
-  enum class How : uint8_t { kHangs, kIsDown };
-  class Outage {
-   public:
-    Outage(support::RedisServer& server, How how) : server_(server), how_(how) {
-      how == How::kHangs ? server.Stop() : server.Kill();
-    }
-    ~Outage() { how_ == How::kHangs ? server_.Continue() : server_.Restart(); }
-
-   private:
-    support::RedisServer& server_;
-    const How how_;
-  };
-
-  Client NewClient(ClientOptions options = {}) {
-    return Conformance::NewClient(kUrlOptions, std::move(options));
-  }
   // What is given up without an answer leaves a tombstone, for as long as its lease.
   static std::unique_ptr<Semaphore> NewShort(const Client& client) {
     return NewSemaphore(client, {.lease = kLease / 5});
   }
-  // Of a client that has used it already.
-  std::unique_ptr<Semaphore> NewWarm(ClientOptions options = {}) {
-    auto semaphore = NewShort(NewClient(std::move(options)));
-    EXPECT_TRUE(GetsIn(*semaphore));
-    return semaphore;
-  }
-  static void ExpectUnreachable(Semaphore& semaphore) {
-    // A cold program is late for the pages that it has to fetch first.
-    (void)AskInTime(semaphore);
-    EXPECT_TRUE(AskInTime(semaphore));
-  }
-  static ::testing::AssertionResult AskInTime(Semaphore& semaphore) {
-    Punctuality punctuality;
-    const auto expect = [&](absl::Duration wait, const auto& call) {
-      const base::Instant deadline = base::Now() + wait;
-      EXPECT_EQ(call(), kUnreachable);
-      EXPECT_GE(base::Now(), deadline);
-      punctuality.Note(deadline);
-    };
-    expect(kTimeout, [&] { return CodeOf(semaphore.TryAcquire(2)); });
-    expect(kTimeout, [&] { return Thrown([&] { (void)semaphore.try_acquire(); }); });
-    for (const int wait_ms : {1, 80}) {
-      const absl::Duration wait = absl::Milliseconds(wait_ms);
-      expect(wait, [&] { return CodeOf(semaphore.Acquire(2, {.wait = wait})); });
-      expect(wait, [&] {
-        const std::chrono::milliseconds time(wait_ms);
-        return Thrown([&] { (void)semaphore.try_acquire_for(time); });
-      });
-    }
-    return punctuality.Within(kGrace);
-  }
 };
 
-TEST_P(SemaphoreUnreachable, ServerIsNoLackOfPermits) {
-  const auto semaphore = NewWarm();
-  for (const How how : {How::kHangs, How::kIsDown}) {
-    {
-      const Outage outage(server(), how);
-      ExpectUnreachable(*semaphore);
-    }
-    // Attempts to connect are held back.
-    EXPECT_TRUE(Await([&] { return semaphore->Acquire(kCapacity).ok(); }));
-  }
-}
-
-TEST_P(SemaphoreUnreachable, ServerIsNoLackOfPermitsForTheFirstCallOfAClientEither) {
-  const auto cold = NewShort(NewClient());
-  const auto other = NewShort(NewClient());
-  {
-    const Outage outage(server(), How::kHangs);
-    EXPECT_EQ(CodeOf(other->Acquire(1, {.wait = absl::Milliseconds(30)})), kUnreachable);
-    ExpectUnreachable(*cold);
-  }
-  EXPECT_OK(cold->Acquire(kCapacity));
-}
-
 TEST_P(SemaphoreUnreachable, ServerThatComesBackInTimeFailsNobodyWhoTries) {
-  const auto semaphore = NewSemaphore(Conformance::NewClient("command_timeout=20s"));
+  const auto semaphore = NewSemaphore(ClientAt(url(), "command_timeout=20s"));
   EXPECT_TRUE(GetsIn(*semaphore));
   for (const How how : {How::kHangs, How::kIsDown}) {
     std::optional<Outage> outage(std::in_place, server(), how);
@@ -124,67 +47,12 @@ TEST_P(SemaphoreUnreachable, ServerIsNoLackOfPermitsThoughThisClientHasThemAll) 
   }
 }
 
-TEST_P(SemaphoreUnreachable, ServerFailsCallsWithoutADeadlineAfterAWhile) {
-  constexpr absl::Duration kGiveUp = absl::Milliseconds(200);
-  const auto semaphore = NewWarm({.unreachable_after = kGiveUp});
-  for (const How how : {How::kHangs, How::kIsDown}) {
-    const Outage outage(server(), how);
-    Punctuality punctuality;
-    base::Instant give_up_at = base::Now() + kGiveUp;
-    EXPECT_EQ(CodeOf(semaphore->Acquire(2)), kUnreachable);
-    punctuality.Note(give_up_at);
-    EXPECT_GE(base::Now(), give_up_at);
-    give_up_at = base::Now() + kGiveUp;
-    EXPECT_EQ(Thrown([&] { semaphore->acquire(); }), kUnreachable);
-    punctuality.Note(give_up_at);
-    EXPECT_TRUE(punctuality.Within(kGrace));
-  }
-  EXPECT_TRUE(Await([&] { return semaphore->Acquire(kCapacity).ok(); }));
-}
-
-TEST_P(SemaphoreUnreachable, ServerThatComesBackInTimeIsWaitedForByEveryThread) {
-  const auto semaphore = NewWarm();
-  for (const How how : {How::kHangs, How::kIsDown}) {
-    std::optional<Outage> outage(std::in_place, server(), how);
-    Crew crew;
-    crew.Start(3, [&](int thread) { EXPECT_OK(semaphore->Acquire(1 + thread)); });
-    crew.Start([&] {
-      semaphore->acquire();
-      semaphore->release();
-    });
-    EXPECT_EQ(CodeOf(semaphore->TryAcquire()), kUnreachable);
-    outage.reset();
-  }
-}
-
-TEST_P(SemaphoreUnreachable, ServerMayBeDownWhenAProgramStarts) {
-  std::optional<Outage> outage(std::in_place, server(), How::kIsDown);
+TEST_P(SemaphoreUnreachable, ServerFailsWhoAsksAboutIt) {
+  const Outage outage(server(), How::kIsDown);
   const auto semaphore = NewShort(NewClient({.connect = ConnectPolicy::kLazy}));
-  EXPECT_EQ(CodeOf(semaphore->TryAcquire()), kUnreachable);
   EXPECT_EQ(CodeOf(semaphore->SetCapacity(5)), kUnreachable);
   EXPECT_EQ(CodeOf(semaphore->available()), kUnreachable);
   EXPECT_EQ(CodeOf(semaphore->ForceRelease()), kUnreachable);
-  Crew crew;
-  crew.Start([&] { EXPECT_OK(semaphore->Acquire(2)); });
-  outage.reset();
-}
-
-TEST_P(SemaphoreUnreachable, ServerDoesNotKeepACallFromBeingStopped) {
-  const auto semaphore = NewWarm();
-  {
-    const Outage outage(server(), How::kHangs);
-    std::stop_source stop;
-    Waiter first(*semaphore, 1, {.stop = stop.get_token()});
-    Waiter second(*semaphore, 2, {.stop = stop.get_token()});
-    Punctuality punctuality;
-    const base::Instant deadline = base::Now() + kTimeout;  // for the call that was sent already
-    stop.request_stop();
-    EXPECT_EQ(first.code(), kCancelled);
-    EXPECT_EQ(second.code(), kCancelled);
-    punctuality.Note(deadline);
-    EXPECT_TRUE(punctuality.Within(kGrace));
-  }
-  EXPECT_OK(semaphore->Acquire(kCapacity));
 }
 
 TEST_P(SemaphoreUnreachable, ServerDelaysAReleaseNoLongerThanTheCommandTimeout) {

@@ -1,10 +1,9 @@
-// Waiting for permits: how long, what stops it, and what ends with the semaphore's objects.
+// Waiting for permits, and what ends with the semaphore's objects. What it has in common with
+// waiting for locks: ../waiting_test.cc.
 #include <atomic>
-#include <memory>
 #include <optional>
 #include <stop_token>
 #include <string>
-#include <vector>
 
 #include "gtest/gtest.h"
 #include "src/base/parker.h"
@@ -15,8 +14,6 @@
 namespace redlatch::conformance {
 namespace {
 
-using redis::Punctuality;
-
 class SemaphoreWaiting : public SemaphoreOfThree {
  protected:
   // All are taken, for as long as this test.
@@ -26,52 +23,6 @@ class SemaphoreWaiting : public SemaphoreOfThree {
   }
   Permit taken_;
 };
-
-TEST_P(SemaphoreWaiting, EndsWhenItsTimeIsUpNeverEarlyAndHardlyLate) {
-  Occupy();
-  Punctuality punctuality;
-  Crew crew;
-  for (const int wait_ms : {1, 20, 55, 90, 130}) {
-    crew.Start([&, wait_ms] {
-      const absl::Duration wait = absl::Milliseconds(wait_ms);
-      for (int64_t permits = 1; permits <= kCapacity; ++permits) {
-        const base::Instant deadline = base::Now() + wait;
-        EXPECT_EQ(CodeOf(semaphore_->Acquire(permits, {.wait = wait})), kBusy);
-        EXPECT_GE(base::Now(), deadline);
-        punctuality.Note(deadline);
-      }
-    });
-  }
-  crew.Join();
-  EXPECT_TRUE(punctuality.Within(kGrace));
-  EXPECT_TRUE(AwaitQueued(0));
-}
-
-TEST_P(SemaphoreWaiting, EndsInTimeForTheFirstCallOfAClientToo) {
-  Occupy();
-  Punctuality punctuality;
-  for (int i = 0; i < 3; ++i) {
-    const auto semaphore = NewSemaphore(NewClient());
-    const base::Instant deadline = base::Now() + absl::Milliseconds(10);
-    EXPECT_EQ(CodeOf(semaphore->Acquire(1, {.wait = absl::Milliseconds(10)})), kBusy);
-    EXPECT_GE(base::Now(), deadline);
-    punctuality.Note(deadline);
-  }
-  EXPECT_TRUE(punctuality.Within(kGrace));
-}
-
-TEST_P(SemaphoreWaiting, IsNotDoneByThoseWhoTry) {
-  Occupy();
-  Punctuality punctuality;
-  const base::Instant deadline = base::Now();
-  const auto tried = semaphore_->TryAcquire();
-  EXPECT_TRUE(CodeOf(tried) == kBusy || CodeOf(tried) == kUnreachable) << tried.status();
-  punctuality.Note(deadline);
-  EXPECT_EQ(CodeOf(Try(*semaphore_)), kBusy);
-  EXPECT_EQ(CodeOf(Try(*semaphore_, kCapacity)), kBusy);
-  EXPECT_TRUE(punctuality.Within(kGrace));
-  EXPECT_EQ(Queued(), 0);
-}
 
 TEST_P(SemaphoreWaiting, LastsForManyLeases) {
   auto taken = theirs_->Acquire(kCapacity);
@@ -92,45 +43,6 @@ TEST_P(SemaphoreWaiting, LastsForManyLeases) {
   EXPECT_OK(taken->Release());
   EXPECT_OK(waiter.status());
   EXPECT_TRUE(waiter.permit().valid());
-}
-
-TEST_P(SemaphoreWaiting, IsStoppedByItsStopToken) {
-  Occupy();
-  std::stop_source stop;
-  Waiter stopped(*semaphore_, 2, {.stop = stop.get_token()});
-  ASSERT_TRUE(AwaitQueued(1));
-  Waiter other(*semaphore_);
-  ASSERT_TRUE(AwaitQueued(2));
-  Punctuality punctuality;
-  const base::Instant at = base::Now();
-  stop.request_stop();
-  EXPECT_EQ(stopped.code(), kCancelled);
-  punctuality.Note(base::Now() - (stopped.ended() - at));
-  EXPECT_TRUE(punctuality.Within(kGrace));
-  EXPECT_TRUE(AwaitQueued(1));
-  EXPECT_OK(taken_.Release());
-  EXPECT_OK(other.status());
-}
-
-TEST_P(SemaphoreWaiting, DoesNotBeginWhereItsStopTokenHasFired) {
-  Occupy();
-  std::stop_source stop;
-  stop.request_stop();
-  EXPECT_EQ(CodeOf(semaphore_->Acquire(1, {.stop = stop.get_token()})), kCancelled);
-  EXPECT_EQ(CodeOf(semaphore_->Acquire(2, {.wait = kPatience, .stop = stop.get_token()})),
-            kCancelled);
-  EXPECT_TRUE(AwaitQueued(0));
-}
-
-TEST_P(SemaphoreWaiting, StoppedAfterItsEndDoesNotTouchThePermits) {
-  std::stop_source stop;
-  auto permit = semaphore_->Acquire(2, {.stop = stop.get_token()});
-  ASSERT_OK(permit);
-  stop.request_stop();
-  EXPECT_TRUE(permit->valid());
-  EXPECT_FALSE(permit->lost().stop_requested());
-  EXPECT_EQ(Free(*thirds_), kCapacity - 2);
-  EXPECT_OK(permit->Release());
 }
 
 TEST_P(SemaphoreWaiting, EndsWithTheObjectInWhichItIsAndGoesOnInOthers) {

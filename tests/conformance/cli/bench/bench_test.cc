@@ -5,10 +5,10 @@
 #include <memory>
 #include <string>
 
-#include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/conformance/cli/command_fixture.h"
+#include "tests/support/await.h"
 #include "tests/support/tcp_proxy.h"
 
 namespace redlatch {
@@ -36,9 +36,7 @@ class RedlatchBenchTest : public RedlatchCommandTest {
   std::unique_ptr<support::Child> StartAndAwaitLoad(const Words& words) const {
     const int64_t before = Pings();
     auto bench = StartRedlatch(Join({"bench", "--time", "10m"}, words));
-    const absl::Time limit = absl::Now() + absl::Seconds(30);
-    while (Pings() < before + 100 && absl::Now() < limit) {
-    }
+    EXPECT_TRUE(support::Await([&] { return Pings() >= before + 100; }, absl::Seconds(30)));
     return bench;
   }
 };

@@ -8,21 +8,18 @@
 #include <cstdint>
 #include <fstream>
 #include <functional>
-#include <memory>
 #include <stop_token>
 #include <string>
-#include <string_view>
 #include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
 #include "gtest/gtest.h"
 #include "redlatch/client.h"
 #include "redlatch/lock_info.h"
 #include "redlatch/lock_options.h"
-#include "src/base/clock.h"
 #include "tests/conformance/cli/command_fixture.h"
+#include "tests/support/await.h"
 
 namespace redlatch {
 
@@ -87,12 +84,7 @@ print(eval(sys.argv[2])))py";
   }
 
   bool AwaitQueued(const std::string& queue, int64_t clients = 1) const {
-    const base::Instant deadline = base::Now() + absl::Seconds(10);
-    while (server_->Integer({"ZCARD", queue}) != clients) {
-      if (base::Now() > deadline) return false;
-      std::this_thread::yield();
-    }
-    return true;
+    return support::Await([&] { return server_->Integer({"ZCARD", queue}) == clients; });
   }
 };
 

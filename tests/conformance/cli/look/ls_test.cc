@@ -2,10 +2,7 @@
 #include <sys/stat.h>
 
 #include <memory>
-#include <optional>
 #include <string>
-#include <thread>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_split.h"
@@ -16,9 +13,9 @@
 #include "redlatch/reentrant_read_write_lock.h"
 #include "redlatch/semaphore.h"
 #include "redlatch/simple_lock.h"
-#include "src/base/clock.h"
 #include "tests/conformance/cli/look/fixture.h"
 #include "tests/redis/redis/embedded/home.h"
+#include "tests/support/await.h"
 #include "tests/support/tcp_proxy.h"
 
 namespace redlatch {
@@ -360,9 +357,7 @@ TEST_F(RedlatchLsTest, LeavesNothingBehind) {
   EXPECT_EQ(server_->Integer({"DBSIZE"}), keys);
   EXPECT_EQ(Redlatch({"inspect", "job"}).code, 0);
   // It says farewell without waiting for the answer.
-  const base::Instant deadline = base::Now() + absl::Seconds(10);
-  while (server_->Integer({"DBSIZE"}) != keys && base::Now() < deadline) std::this_thread::yield();
-  EXPECT_EQ(server_->Integer({"DBSIZE"}), keys);
+  EXPECT_TRUE(support::Await([&] { return server_->Integer({"DBSIZE"}) == keys; }));
 }
 
 TEST_F(RedlatchLsTest, TeachesWithExamples) {

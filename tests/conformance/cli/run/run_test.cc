@@ -4,7 +4,6 @@
 
 #include <filesystem>
 #include <fstream>
-#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -18,6 +17,7 @@
 #include "redlatch/simple_lock.h"
 #include "tests/conformance/cli/run/fixture.h"
 #include "tests/redis/redis/embedded/home.h"
+#include "tests/support/await.h"
 
 namespace redlatch {
 namespace {
@@ -114,11 +114,9 @@ TEST_F(RedlatchRunTest, TellsWhatItRunsWhileItDoesAndLeavesNothingOfThat) {
   run->pipe().WriteLine("done");
   EXPECT_EQ(CodeOf(*run), 0);
   EXPECT_EQ(Code({"other", "--", "no-such-program"}), 127);
-  const base::Instant until = base::Now() + absl::Seconds(10);
-  while (server_->Command({"KEYS", "redlatch:client:*"}).elements.size() > 0 &&
-         base::Now() < until) {
-  }
-  EXPECT_THAT(server_->Command({"KEYS", "redlatch:client:*"}).elements, SizeIs(0));
+  EXPECT_TRUE(support::Await([&] {
+    return server_->Command({"KEYS", "redlatch:client:*"}).elements.empty();
+  }));
 }
 
 TEST_F(RedlatchRunTest, IsBusyForAsLongAsItWasToldToWait) {
@@ -305,11 +303,8 @@ TEST_F(RedlatchRunTest, StopsAndGoesOnWithTheCommand) {
     return TextOf("/proc/" + std::to_string(pid) + "/stat").find(") T ") != std::string::npos;
   };
   run->Signal(SIGTSTP);
-  for (int i = 0; i < 1000 && !(is_stopped(command.pid()) && is_stopped(run->pid())); ++i) {
-    absl::SleepFor(absl::Milliseconds(5));
-  }
-  EXPECT_TRUE(is_stopped(command.pid()));
-  EXPECT_TRUE(is_stopped(run->pid()));
+  EXPECT_TRUE(support::Await([&] { return is_stopped(command.pid()); }));
+  EXPECT_TRUE(support::Await([&] { return is_stopped(run->pid()); }));
   run->Signal(SIGCONT);
   run->pipe().WriteLine("on");
   EXPECT_EQ(run->pipe().ReadLine(), "on");
@@ -348,8 +343,7 @@ TEST_F(RedlatchRunTest, LeavesTheQueueWhereASignalEndsItsWaiting) {
     const auto info = lock.Inspect();
     return info.ok() ? info->waiting : -1;
   };
-  for (int i = 0; i < 1000 && waiting() != 1; ++i) absl::SleepFor(absl::Milliseconds(5));
-  ASSERT_EQ(waiting(), 1);
+  ASSERT_TRUE(support::Await([&] { return waiting() == 1; }));
   waiter->Signal(SIGINT);
   EXPECT_EQ(CodeOf(*waiter), 128 + SIGINT);
   EXPECT_EQ(waiter->pipe().ReadLine(), std::nullopt);

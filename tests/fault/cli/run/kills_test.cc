@@ -4,7 +4,6 @@
 #include <signal.h>
 
 #include <cstdlib>
-#include <memory>
 #include <random>
 #include <string>
 #include <vector>
@@ -19,6 +18,7 @@
 #include "src/base/parker.h"
 #include "src/base/random.h"
 #include "tests/conformance/cli/run/fixture.h"
+#include "tests/support/await.h"
 #include "tests/support/test_scale.h"
 
 namespace redlatch {
@@ -69,12 +69,7 @@ class RedlatchRunKillsTest : public RedlatchRunTest {
   }
 
   static bool AllEnd(const std::string& mark, absl::Duration patience) {
-    const base::Instant until = base::Now() + patience;
-    while (!StartedBy(mark, /*commands=*/false).empty()) {
-      if (until <= base::Now()) return false;
-      absl::SleepFor(absl::Milliseconds(5));
-    }
-    return true;
+    return support::Await([&] { return StartedBy(mark, /*commands=*/false).empty(); }, patience);
   }
 };
 

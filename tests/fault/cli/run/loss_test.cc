@@ -4,13 +4,13 @@
 
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "redlatch/client.h"
 #include "redlatch/simple_lock.h"
 #include "tests/conformance/cli/run/fixture.h"
+#include "tests/support/await.h"
 #include "tests/support/tcp_proxy.h"
 
 namespace redlatch {
@@ -139,9 +139,8 @@ TEST_F(RedlatchRunLossTest, WithWarnTheCommandGoesOn) {
                            {"REDLATCH_URL=" + proxy_.url()});
     ASSERT_EQ(run->pipe().ReadLine(), "on");
     proxy_.Drop(support::Direction::kToClient);
-    for (int i = 0; i < 2000 && Errors().find("goes on without it") == std::string::npos; ++i) {
-      absl::SleepFor(absl::Milliseconds(5));
-    }
+    EXPECT_TRUE(
+        support::Await([&] { return Errors().find("goes on without it") != std::string::npos; }));
     EXPECT_THAT(Errors(), HasSubstr("lock \"job\" is lost"));
     run->pipe().WriteLine("go");
     EXPECT_EQ(CodeOf(*run), expected);
@@ -205,12 +204,10 @@ TEST_F(RedlatchRunLossTest, KilledWhileItWaitsItLeavesTheQueue) {
   ASSERT_TRUE(client.ok());
   SimpleLock lock(*client, "job");
   const auto waiting = [&](int64_t count) {
-    for (int i = 0; i < 2000; ++i) {
+    return support::Await([&] {
       const auto info = lock.Inspect();
-      if (info.ok() && info->waiting == count) return true;
-      absl::SleepFor(absl::Milliseconds(5));
-    }
-    return false;
+      return info.ok() && info->waiting == count;
+    });
   };
   ASSERT_TRUE(waiting(1));
   waiter->Kill();

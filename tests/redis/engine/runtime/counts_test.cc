@@ -12,6 +12,7 @@
 #include "src/base/clock.h"
 #include "src/engine/runtime/core.h"
 #include "src/redis/url/url.h"
+#include "tests/support/await.h"
 #include "tests/support/redis_server.h"
 #include "tests/support/tcp_proxy.h"
 
@@ -46,11 +47,7 @@ class CountsTest : public ::testing::Test {
     return !server_->Command({"ZSCORE", kCounted, id}).is_nil();
   }
   bool AwaitReceived(const std::string& id) {
-    const base::Instant until = base::Now() + kPatience;
-    while (!Received(id)) {
-      if (until < base::Now()) return false;
-    }
-    return true;
+    return support::Await([&] { return Received(id); });
   }
 
   // Before the core, whose thread uses it.

@@ -15,23 +15,13 @@
 
 namespace redlatch {
 
-inline constexpr char kLeft[] = "[\"left\"]";
-inline constexpr char kUnknown[] = "[\"unknown\"]";
-inline constexpr char kGone[] = "[\"gone\"]";
 inline constexpr char kGranted[] = "[\"granted\", 0, 30000, 0]";
 inline constexpr int kTtlMs = 60000;
 
 class LatchScriptsTest : public LockScriptsFixture {
  protected:
-  LatchScriptsTest()
-      : LockScriptsFixture({.acquire = lua::kLatchAcquire,
-                            .release = {},
-                            .renew = {},
-                            .cancel = lua::kLatchCancel,
-                            .inspect = {},
-                            .force_release = {}}) {}
+  LatchScriptsTest() : LockScriptsFixture(LatchKind()) {}
 
-  std::vector<std::string> OwnKeys() const override { return {Counted()}; }
   std::string Counted() const { return "{" + name_ + "}:counted"; }
 
   // The latch that client `a` made as its first; another where `made` is another number.
@@ -44,13 +34,8 @@ class LatchScriptsTest : public LockScriptsFixture {
                         const std::string& incarnation = Incarnation()) {
     return {.hold = Hold(client, sequence), .owner = Of(incarnation)};
   }
-  static Request Impatient(Request request) {
-    request.wait = false;
-    return request;
-  }
-
   // What a script answers, as it is.
-  std::string Say(const redis::ScriptSource& script, const std::vector<std::string>& args) {
+  std::string Say(const LuaScript& script, const std::vector<std::string>& args) {
     std::vector<std::string> command = {
         "EVAL", std::string(script.body), "5", name_, Queue(), Waiters(), Fence(), Counted()};
     command.insert(command.end(), args.begin(), args.end());
@@ -83,10 +68,6 @@ class LatchScriptsTest : public LockScriptsFixture {
   static std::string Made(int64_t count, const std::string& incarnation = Incarnation()) {
     return absl::StrCat(incarnation, " ", count);
   }
-  std::string GrantOf(const Request& request) const {
-    return absl::StrCat("grant ", request.hold, " ", request.attempt, " 0 ", request.lease_ms,
-                        " 0 ", name_);
-  }
   // What is stored of the latch and of who counted.
   std::vector<std::string> Stored() {
     std::vector<std::string> stored;
@@ -100,8 +81,7 @@ class LatchScriptsTest : public LockScriptsFixture {
   // So many who wait, who came before everybody else, and hear at that channel.
   void MakeWaiters(int count, const std::string& channel,
                    const std::string& incarnation = Incarnation()) {
-    server_->Command({"EVAL", kMakeWaiters, "2", Queue(), Waiters(), absl::StrCat(count),
-                      Of(incarnation), channel, "1"});
+    MakeWaitersIn(Queue(), Waiter('x', 1, incarnation), count, channel);
   }
   std::string when_;  // of the last CountDown()
 

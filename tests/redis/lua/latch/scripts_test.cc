@@ -189,9 +189,7 @@ TEST_F(LatchScriptsTest, AnOverdueWaiterIsToldAsWell) {
   Ear ear(*server_, Channel('b'));
   Create(1);
   Ask(Waiter('b'));
-  std::string record = server_->Text({"HGET", Waiters(), Hold('b')});
-  record.replace(0, record.find(' '), "1000");
-  server_->Command({"HSET", Waiters(), Hold('b'), record});
+  MakeOverdue(Hold('b'));
   CountDown("job");
   EXPECT_EQ(ear.Hear(), GrantOf(Waiter('b')));
 }

@@ -1,5 +1,4 @@
 // A latch for which many wait: each call tells a window of them that it is open.
-#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
@@ -17,9 +16,6 @@ using ::testing::StartsWith;
 
 class LatchWindowsTest : public LatchScriptsTest {
  protected:
-  // As whoever looks does it.
-  std::string Look() { return Cancel(Waiter('f', 99)); }
-
   Ear ear_{*server_, Channel('b')};
 };
 

@@ -33,9 +33,10 @@ struct State {
 class AnyOrderTest : public ReadWriteScriptsTest, public ::testing::WithParamInterface<int> {
  protected:
   AnyOrderTest()
-      : bodies_{Narrow(scripts_.acquire), Narrow(scripts_.release), Narrow(scripts_.cancel),
-                Narrow(reading_.acquire), Narrow(reading_.release), Narrow(reading_.cancel),
-                Narrow(scripts_.renew),   Narrow(reading_.renew)} {
+      : bodies_{Narrow(scripts_.acquire),         Narrow(scripts_.release),
+                Narrow(scripts_.cancel),          Narrow(reading_.scripts.acquire),
+                Narrow(reading_.scripts.release), Narrow(reading_.scripts.cancel),
+                Narrow(scripts_.renew),           Narrow(reading_.scripts.renew)} {
     const auto script = [this](size_t i) { return LuaScript{.body = bodies_[i], .sha1 = ""}; };
     writers_scripts_ = {.acquire = script(0),
                         .release = script(1),
@@ -51,8 +52,8 @@ class AnyOrderTest : public ReadWriteScriptsTest, public ::testing::WithParamInt
                         .force_release = scripts_.force_release};
   }
   const LockScripts& ScriptsFor(const Request& request) const override {
-    return &ReadWriteScriptsTest::ScriptsFor(request) == &reading_ ? readers_scripts_
-                                                                   : writers_scripts_;
+    return &ReadWriteScriptsTest::ScriptsFor(request) == &reading_.scripts ? readers_scripts_
+                                                                           : writers_scripts_;
   }
   static std::string Narrow(const LuaScript& script) {
     return absl::StrReplaceAll(

@@ -11,32 +11,15 @@
 namespace redlatch {
 namespace {
 
-// KEYS 1 a zset of expiries, and 2, perhaps, the hash of a writer's holds. ARGV 1 how many, 2 in
-// how many us they end.
-constexpr char kMakeHolds[] = R"lua(
-local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
-for i = 1, tonumber(ARGV[1]) do
-  local hold = string.format('%032x:3', i)
-  local expiry = string.format('%.0f', now + ARGV[2] + i)
-  redis.call('ZADD', KEYS[1], expiry, hold)
-  if KEYS[2] then
-    redis.call('HSET', KEYS[2], hold, expiry .. ' 17')
-    redis.call('HINCRBY', KEYS[2], 'holds', 1)
-  end
-end
-redis.call('PEXPIRE', KEYS[1], 60000)
-)lua";
-
 class ReadWriteCostTest : public ReadWriteScriptsTest {
  protected:
   void MakeReads(int count, int64_t ending_us) {
     server_->Command(
-        {"EVAL", kMakeHolds, "1", Readers(), absl::StrCat(count), absl::StrCat(ending_us)});
+        {"EVAL", kMakeExpiries, "1", Readers(), absl::StrCat(count), absl::StrCat(ending_us)});
   }
   void MakeWrites(int count, int64_t ending_us) {
     server_->Command(
-        {"EVAL", kMakeHolds, "2", Holds(), name_, absl::StrCat(count), absl::StrCat(ending_us)});
+        {"EVAL", kMakeExpiries, "2", Holds(), name_, absl::StrCat(count), absl::StrCat(ending_us)});
   }
 
   using Call = ScriptCosts::Call;

@@ -1,11 +1,7 @@
 // Those who write alone, and those who read alone.
 #include <cstdint>
-#include <memory>
-#include <string>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/redis/lua/read_write/fixture.h"
@@ -16,7 +12,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
-using ::testing::StartsWith;
 
 TEST_F(ReadWriteScriptsTest, AFreeLockIsGrantedToAWriterAsAHashWithTheLeaseAsItsTtl) {
   for (int round = 0; round < 2; ++round) {  // the second finds a fence, and takes the short way
@@ -42,56 +37,6 @@ TEST_F(ReadWriteScriptsTest, AWriterWritesDownItsPolicy) {
     EXPECT_EQ(Release(Fair('a')), kReleased);
     EXPECT_EQ(server_->Integer({"EXISTS", name_}), 0);
   }
-}
-
-TEST_F(ReadWriteScriptsTest, ARepeatedAcquireIsOneHoldWithItsToken) {
-  Request request = Writer('a');
-  request.block = 8;
-  const int64_t token = Token(request);
-  EXPECT_EQ(Acquire(request), Granted(token));
-  EXPECT_EQ(Count(request.owner), "1");
-  EXPECT_EQ(StoredFence(), token + 7);
-  EXPECT_EQ(Release(request, token, token + 7), kReleased);
-  EXPECT_EQ(StoredFence(), token);
-  EXPECT_EQ(Release(request), kNotHeld);
-}
-
-TEST_F(ReadWriteScriptsTest, AWriterThatHasTheLockIsLetInAtOncePastTheQueue) {
-  Ear ear(*server_, Channel('c'));
-  const int64_t first = Token(Job('a'));
-  Ask(Writer('c'));
-  // They stand for one another, so a store must take the tokens of both.
-  EXPECT_EQ(Token(Job('b')), first);
-  EXPECT_EQ(Token(Job('a')), first);
-  EXPECT_EQ(Count(kJob), "2");
-  EXPECT_EQ(Release(Job('a')), kReleased);
-  EXPECT_EQ(Release(Job('a')), kNotHeld);
-  EXPECT_EQ(ear.Hear(), "");
-  EXPECT_EQ(Release(Job('b')), kReleased);
-  EXPECT_THAT(ear.Hear(), StartsWith("grant " + Hold('c')));
-  EXPECT_EQ(Count(Writer('c').owner), "1");
-  EXPECT_EQ(Count(kJob), "");
-}
-
-TEST_F(ReadWriteScriptsTest, FurtherHoldsOfAClientHaveTokensOfTheirOwn) {
-  const int64_t first = Token(Writer('a'));
-  const int64_t second = Token(Writer('a', 2));
-  EXPECT_GT(second, first);
-  EXPECT_EQ(Token(Writer('a')), first);
-  EXPECT_EQ(Count(Writer('a').owner), "2");
-  EXPECT_EQ(Release(Writer('a', 2)), kReleased);
-  EXPECT_EQ(Renew(Writer('a')), kHeld);
-  EXPECT_EQ(Release(Writer('a')), kReleased);
-  EXPECT_EQ(server_->Integer({"DBSIZE"}), 1) << "the fence";
-}
-
-TEST_F(ReadWriteScriptsTest, AWriteHoldIsRenewedAndNeverShortened) {
-  Token(For(5000, Writer('a')));
-  EXPECT_EQ(Renew(For(20000, Writer('a'))), kHeld);
-  EXPECT_GT(Pttl(name_), 19000);
-  EXPECT_EQ(Renew(For(1000, Writer('a'))), kHeld);
-  EXPECT_GT(Pttl(name_), 19000);
-  EXPECT_EQ(Renew(Writer('b')), kNotHeld);
 }
 
 TEST_F(ReadWriteScriptsTest, ReadersShareTheLockEachWithAnExpiryOfItsOwn) {
@@ -128,35 +73,6 @@ TEST_F(ReadWriteScriptsTest, AReadersTokenIsTheLastWritesAndTheFenceStays) {
   EXPECT_EQ(Cancel(Reader('c')), kPassedOn);
   EXPECT_EQ(StoredFence(), token);
   EXPECT_GT(Token(Writer('a', 2)), token);
-}
-
-TEST_F(ReadWriteScriptsTest, ARepeatedReadIsReArmedAndNeverShortened) {
-  Ask(For(5000, Reader('a')));
-  EXPECT_EQ(Acquire(For(20000, Reader('a'))), Granted(0, 0, 20000));
-  EXPECT_GT(Remaining(Readers(), Hold('a')), 19000);
-  EXPECT_GT(Ask(For(1000, Reader('a'))).elements[2].integer, 19000);
-  EXPECT_GT(Remaining(Readers(), Hold('a')), 19000);
-  EXPECT_GT(Pttl(Readers()), 19000);
-  EXPECT_EQ(Reading().size(), 1);
-}
-
-TEST_F(ReadWriteScriptsTest, AManualReadIsNotExtendedByARepeat) {
-  Request request = For(5000, Reader('a'));
-  request.manual = true;
-  Ask(request);
-  request.lease_ms = 60000;
-  EXPECT_LE(Ask(request).elements[2].integer, 5000);
-  EXPECT_LE(Remaining(Readers(), Hold('a')), 5000);
-}
-
-TEST_F(ReadWriteScriptsTest, AReadIsRenewedAndNeverShortened) {
-  Ask(For(5000, Reader('a')));
-  EXPECT_EQ(Renew(For(20000, Reader('a'))), kReading);
-  EXPECT_GT(Remaining(Readers(), Hold('a')), 19000);
-  EXPECT_GT(Pttl(Readers()), 19000);
-  EXPECT_EQ(Renew(For(1000, Reader('a'))), kReading);
-  EXPECT_GT(Remaining(Readers(), Hold('a')), 19000);
-  EXPECT_EQ(Renew(Reader('b')), kNotHeld);
 }
 
 TEST_F(ReadWriteScriptsTest, ACrashedReaderExpiresAloneWhileOthersRenew) {

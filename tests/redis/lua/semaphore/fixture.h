@@ -8,9 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
 #include "gtest/gtest.h"
-#include "src/base/clock.h"
 #include "tests/redis/lua/lock_scripts_fixture.h"
 
 namespace redlatch {
@@ -32,28 +30,15 @@ redis.call('PEXPIRE', KEYS[1], 60000)
 
 class SemaphoreScriptsFixture : public LockScriptsFixture {
  protected:
-  static constexpr char kHeld[] = "[\"held\"]";
-  static constexpr char kNotHeld[] = "[\"not_held\"]";
-  static constexpr char kReleased[] = "[\"released\"]";
-  static constexpr char kLeft[] = "[\"left\"]";
-  static constexpr char kPassedOn[] = "[\"passed_on\"]";
-  static constexpr char kUnknown[] = "[\"unknown\"]";
   static constexpr char kSet[] = "[\"set\"]";
 
-  SemaphoreScriptsFixture()
-      : LockScriptsFixture({.acquire = lua::kSemaphoreAcquire,
-                            .release = lua::kSemaphoreRelease,
-                            .renew = lua::kSemaphoreRenew,
-                            .cancel = lua::kSemaphoreCancel,
-                            .inspect = lua::kSemaphoreInspect,
-                            .force_release = lua::kSemaphoreForceRelease}) {}
+  SemaphoreScriptsFixture() : LockScriptsFixture(SemaphoreKind()) {}
 
   void TearDown() override {
     ExpectConsistent();
     LockScriptsFixture::TearDown();
   }
 
-  std::vector<std::string> OwnKeys() const override { return {Permits()}; }
   std::string Permits() const { return "{" + name_ + "}:permits"; }
   std::string Untold() const { return "{" + name_ + "}:forced"; }
 
@@ -68,26 +53,8 @@ class SemaphoreScriptsFixture : public LockScriptsFixture {
     request.block = permits;
     return request;
   }
-  static Request Impatient(Request request) {
-    request.wait = false;
-    return request;
-  }
-  static Request For(int lease_ms, Request request) {
-    request.lease_ms = lease_ms;
-    return request;
-  }
-  // The same hold at another attempt, as a client repeats it: at its ticket, if it has one.
-  static Request Again(Request request, const std::string& ticket = "0") {
-    ++request.attempt;
-    request.ticket = ticket;
-    return request;
-  }
   static std::string Granted(int lease_ms = 30000) {
     return absl::StrCat("[\"granted\", 0, ", lease_ms, ", 0]");
-  }
-  std::string GrantOf(const Request& request) const {
-    return absl::StrCat("grant ", request.hold, " ", request.attempt, " 0 ", request.lease_ms,
-                        " 0 ", name_);
   }
 
   std::string SetCapacity(int capacity, const std::string& more = "") {
@@ -95,48 +62,24 @@ class SemaphoreScriptsFixture : public LockScriptsFixture {
     if (!more.empty()) args.push_back(more);
     return PartOf(lua::kSemaphoreSetCapacity, args).DebugString();
   }
-  redis::Reply PartOfForce(const std::vector<std::string>& args) {
-    return PartOf(scripts_.force_release, args, {Untold()});
-  }
-  std::string ForceRelease() { return PartOfForce({"redlatch:"}).DebugString(); }
-  // As whoever looks does it.
-  std::string Look() { return Cancel(One('z', 99)); }
 
-  // Waiters for so many permits each, who came before everybody else and hear at that channel.
-  void MakeWaiters(int count, const std::string& channel = "redlatch:nobody", int permits = 1) {
-    server_->Command({"EVAL", kMakeWaiters, "2", Queue(), Waiters(), absl::StrCat(count), "x",
-                      channel, "1", absl::StrCat(permits)});
-  }
   // Holds of so many permits each that end in so many us.
   void MakeHolds(int count, int64_t ending_us, int permits = 1) {
     server_->Command({"EVAL", kMakeHolds, "2", Permits(), name_, absl::StrCat(count),
                       absl::StrCat(ending_us), absl::StrCat(permits)});
   }
 
-  std::vector<std::string> Holding() {
-    std::vector<std::string> holds;
-    for (const redis::Reply& hold : server_->Command({"ZRANGE", Permits(), "0", "-1"}).elements) {
-      holds.push_back(hold.text);
-    }
-    return holds;
-  }
+  std::vector<std::string> Holding() { return Members(Permits()); }
   std::string Field(const std::string& field) { return server_->Text({"HGET", name_, field}); }
   int64_t Used() { return Eval(scripts_.inspect, {}, {"0"}).elements.at(7).integer; }
 
-  // In how many ms of server time a hold's expiry comes.
   double Remaining(const std::string& hold) {
-    const redis::Reply time = server_->Command({"TIME"});
-    const double now = std::stod(time.elements[0].text) * 1e6 + std::stod(time.elements[1].text);
-    return (std::atof(server_->Text({"ZSCORE", Permits(), hold}).c_str()) - now) / 1000;
+    return LockScriptsFixture::Remaining(Permits(), hold);
   }
-  // As if the hold's lease had ended, or its last heartbeat were long ago.
+  void AwaitEnd(const std::string& hold) { LockScriptsFixture::AwaitEnd(Permits(), hold); }
+  // As if the hold's lease had ended.
   void Expire(const std::string& hold) {
     server_->Command({"ZADD", Permits(), "XX", "1000", hold});
-  }
-  void MakeOverdue(const std::string& hold) {
-    std::string record = server_->Text({"HGET", Waiters(), hold});
-    record.replace(0, record.find(' '), "1000");
-    server_->Command({"HSET", Waiters(), hold, record});
   }
 
   // That the weights are those of holds that there are, and are summed up; and that the semaphore

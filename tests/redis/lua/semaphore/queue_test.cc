@@ -1,8 +1,6 @@
 // Who gets the semaphore's permits, and when.
-#include <memory>
 #include <sstream>
 #include <string>
-#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -13,7 +11,6 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
-using ::testing::StartsWith;
 
 class SemaphoreScriptsQueueTest : public SemaphoreScriptsFixture {};
 
@@ -90,21 +87,6 @@ TEST_F(SemaphoreScriptsQueueTest, WhoLeavesTheHeadOfTheQueueMakesRoomForThoseBeh
   EXPECT_EQ(d.Hear(), "");
   EXPECT_EQ(Release(Many(3, 'b', 2)), kNotHeld);
   EXPECT_EQ(d.Hear(), GrantOf(Many(2, 'd')));
-}
-
-TEST_F(SemaphoreScriptsQueueTest, TheDeadArePassedOverAndReturnToTheirTickets) {
-  Ear monitor(*server_, "redlatch:*", "PSUBSCRIBE"), c(*server_, Channel('c'));
-  Ask(One('a'));
-  Ask(One('a', 2));
-  const std::string ticket = Ask(One('b')).elements[3].text;  // nobody listens there
-  server_->Command({"ZADD", Queue(), "2", Hold('x')});        // no record
-  Ask(One('c'));
-  Ask(One('d'));
-  EXPECT_EQ(Release(One('a')), kReleased);
-  EXPECT_EQ(c.Hear(), GrantOf(One('c')));
-  EXPECT_THAT(Waiting(), ElementsAre(Hold('d')));
-  EXPECT_EQ(Ask(Again(One('b'), ticket)).elements[2].integer, 0);
-  EXPECT_THAT(Waiting(), ElementsAre(Hold('b'), Hold('d')));
 }
 
 TEST_F(SemaphoreScriptsQueueTest, TheOverdueArePassedOverForTheLiveAndElseGetInInTurn) {
@@ -269,44 +251,6 @@ TEST_F(SemaphoreScriptsQueueTest, ALateReleaseOfAnExpiredHoldDoesNotLetOneTooMan
   EXPECT_EQ(Used(), 2);
   EXPECT_EQ(Release(One('y')), kReleased);
   EXPECT_EQ(b.Hear(), GrantOf(One('b', 2)));
-}
-
-TEST_F(SemaphoreScriptsQueueTest, TicketsGrowThoughTheServersClockWentBack) {
-  Ask(Many(2, 'a'));
-  Ask(One('b'));
-  const std::string ahead = "1999999999000000";
-  server_->Command({"ZADD", Queue(), ahead, Hold('b')});
-  const redis::Reply reply = Ask(One('c'));
-  EXPECT_EQ(reply.elements[3].text, "1999999999000001");
-  EXPECT_EQ(reply.elements[2].integer, 1);
-  Ask(One('d'));
-  EXPECT_THAT(Waiting(), ElementsAre(Hold('b'), Hold('c'), Hold('d')));
-}
-
-TEST_F(SemaphoreScriptsQueueTest, OfTicketsTheOlderCountsAndOfAttemptsTheLarger) {
-  Ear c(*server_, Channel('c'));
-  Ask(Many(2, 'a'));
-  Ask(One('b'));
-  Request c1 = One('c');
-  c1.attempt = 10;
-  Ask(c1);
-  c1.attempt = 1;
-  EXPECT_EQ(Ask(c1).elements[2].integer, 1) << "the first attempt, late";
-  c1.attempt = 9;
-  c1.ticket = "5";
-  EXPECT_EQ(Ask(c1).elements[2].integer, 0);
-  c1.ticket = "1999999999000000";
-  EXPECT_EQ(Ask(c1).elements[3].integer, 5);
-  Release(Many(2, 'a'));
-  EXPECT_THAT(c.Hear(), StartsWith("grant " + c1.hold + " 10 "));
-}
-
-TEST_F(SemaphoreScriptsQueueTest, AnImpatientRepeatOfAWaiterLeavesItInTheQueue) {
-  Ask(Many(2, 'a'));
-  Ask(One('b'));
-  EXPECT_EQ(Outcome(Impatient(One('b'))), "busy");
-  EXPECT_EQ(Outcome(Impatient(Many(2, 'c'))), "busy");
-  EXPECT_THAT(Waiting(), ElementsAre(Hold('b')));
 }
 
 // Each costs about a microsecond of the server's only thread.

@@ -7,14 +7,11 @@
 #include <random>
 #include <set>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "src/base/clock.h"
 #include "tests/redis/lua/semaphore/fixture.h"
 #include "tests/support/test_scale.h"
 
@@ -331,10 +328,7 @@ TEST_F(SemaphoreScriptsRandomTest, WhateverExpiresAndDiesNobodyIsOneTooManyOrFor
         ears[client] = std::make_unique<Ear>(*server_, Channel(client));
       } else if (Below(3) == 0) {
         ears[client].reset();
-        const base::Instant deadline = base::Now() + absl::Seconds(10);
-        while (server_->Command({"PUBSUB", "NUMSUB", Channel(client)}).elements[1].integer > 0 &&
-               base::Now() < deadline) {
-        }
+        AwaitDeaf(client);
       }
       settles = false;
     } else if (operation == 10 && Below(3) == 0) {

@@ -17,6 +17,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "src/base/parker.h"
 #include "src/base/unique_fd.h"
 #include "tests/redis/redis/link/shared_connection_fixture.h"
 #include "tests/support/punctuality.h"
@@ -39,7 +40,7 @@ using Stepped = absl::StatusOr<std::optional<Connection>>;
 
 class ConnectorTest : public ::testing::Test {
  protected:
-  static Connector To(const std::string& url, TransportFactory open = OpenSocket) {
+  static Connector To(const std::string& url, TransportFactory open = nullptr) {
     return Connector(UrlOf(url), Handshake::Purpose::kCommands, std::move(open));
   }
   static Stepped Step(Connector& connector, absl::Duration wait = kPatience) {
@@ -117,13 +118,12 @@ class Forbidden final : public Transport {
   IoResult Read(char*, size_t) override { return {}; }
   IoResult Write(std::string_view) override { return {}; }
   Readiness Wait(Interest, int, base::Instant) override { return {}; }
-  void Shutdown() override {}
   void DiscardUnsent() override {}
 };
 
 TEST_F(ConnectorTest, AServerThatTheUserMayNotReachIsNotSaidToBeDown) {
   Connector connector =
-      To(server_->unix_url(), [](const SocketAddress&) { return std::make_unique<Forbidden>(); });
+      To(server_->unix_url(), [](const Target&) { return std::make_unique<Forbidden>(); });
   const Stepped stepped = Step(connector);
   EXPECT_EQ(stepped.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(stepped.status().message()),
@@ -216,11 +216,11 @@ INSTANTIATE_TEST_SUITE_P(Kinds, SilentServerTest,
 class Somewhere final : public Endpoint {
  public:
   explicit Somewhere(std::vector<int> ports) : ports_(std::move(ports)) {}
-  absl::StatusOr<std::vector<SocketAddress>> Addresses(base::Instant deadline) override {
-    std::vector<SocketAddress> all;
+  absl::StatusOr<std::vector<Target>> Targets(base::Instant deadline) override {
+    std::vector<Target> all;
     for (const int port : ports_) {
       const Url url = UrlOf(absl::StrCat("redis://127.0.0.1:", port));
-      all.push_back(MakeEndpoint(url)->Addresses(deadline)->front());
+      all.push_back(MakeEndpoint(url)->Targets(deadline)->front());
     }
     return all;
   }
@@ -229,11 +229,31 @@ class Somewhere final : public Endpoint {
   const std::vector<int> ports_;
 };
 
+// A name server that does not answer.
+class NobodyKnowsWhere final : public Endpoint {
+ public:
+  absl::StatusOr<std::vector<Target>> Targets(base::Instant deadline) override {
+    base::Parker nobody;
+    nobody.Arm();
+    nobody.ParkUntil(deadline);
+    return absl::UnavailableError("still looking up 'somewhere'");
+  }
+};
+
+TEST(EndpointTest, WhyNoAddressWasFoundInTimeIsSaid) {
+  Connector connector(UrlOf("redis://somewhere?connect_timeout=50ms"),
+                      Handshake::Purpose::kCommands, nullptr, std::make_unique<NobodyKnowsWhere>());
+  const Stepped early = connector.Step(In(absl::Milliseconds(1)));
+  EXPECT_TRUE(early.ok() && !early->has_value()) << early.status();
+  EXPECT_EQ(connector.Step(In(kPatience)).status(),
+            absl::UnavailableError("still looking up 'somewhere'"));
+}
+
 class TwoAddressesTest : public ConnectorTest {
  protected:
   Connector To(std::vector<int> ports, const std::string& options = "") {
-    return Connector(UrlOf("redis://somewhere" + options), Handshake::Purpose::kCommands,
-                     OpenSocket, std::make_unique<Somewhere>(std::move(ports)));
+    return Connector(UrlOf("redis://somewhere" + options), Handshake::Purpose::kCommands, nullptr,
+                     std::make_unique<Somewhere>(std::move(ports)));
   }
   const ReservedPort nobody_;
 };
@@ -258,7 +278,7 @@ TEST_F(TwoAddressesTest, AReplicaLeavesTheTurnToTheNext) {
   Connector connector = To({replica->port(), server_->port()});
   const Stepped stepped = Step(connector);
   ASSERT_TRUE(Made(stepped));
-  EXPECT_EQ((*stepped)->address.text, absl::StrCat("127.0.0.1:", server_->port()));
+  EXPECT_EQ((*stepped)->target.address.text, absl::StrCat("127.0.0.1:", server_->port()));
 }
 
 TEST_F(TwoAddressesTest, AReplicaIsNamedWhereNobodyElseIsThere) {
@@ -285,12 +305,12 @@ TEST_F(TwoAddressesTest, OneThatHangsUpLeavesTheTurnToTheNext) {
 class WhereaboutsTest : public TwoAddressesTest {
  protected:
   Connector To(std::vector<int> ports) {
-    return Connector(UrlOf("redis://somewhere"), Handshake::Purpose::kCommands, OpenSocket,
+    return Connector(UrlOf("redis://somewhere"), Handshake::Purpose::kCommands, nullptr,
                      std::make_unique<Somewhere>(std::move(ports)), [this] { return where_; });
   }
-  static SocketAddress At(int port) { return Somewhere({port}).Addresses(In(kPatience))->front(); }
+  static Target At(int port) { return Somewhere({port}).Targets(In(kPatience))->front(); }
 
-  std::optional<SocketAddress> where_;
+  std::optional<Target> where_;
 };
 
 TEST_F(WhereaboutsTest, AreGoneToWhateverTheUrlLeadsTo) {
@@ -298,14 +318,14 @@ TEST_F(WhereaboutsTest, AreGoneToWhateverTheUrlLeadsTo) {
   Connector connector = To({server_->port()});
   const Stepped stepped = Step(connector);
   ASSERT_TRUE(Made(stepped));
-  EXPECT_TRUE((*stepped)->address == *where_);
+  EXPECT_TRUE((*stepped)->target.address == where_->address);
 }
 
 TEST_F(WhereaboutsTest, ThatAreUnknownLeaveItToTheUrl) {
   Connector connector = To({server_->port()});
   const Stepped stepped = Step(connector);
   ASSERT_TRUE(Made(stepped));
-  EXPECT_TRUE((*stepped)->address == At(server_->port()));
+  EXPECT_TRUE((*stepped)->target.address == At(server_->port()).address);
 }
 
 TEST_F(WhereaboutsTest, AreLeftForWhereTheUrlLeadsAfterAnAttemptThatFailed) {
@@ -325,7 +345,7 @@ TEST_F(WhereaboutsTest, ThatChangeEndAnAttemptAtTheOldOnes) {
   where_ = At(server_->port());
   const Stepped stepped = Step(connector);
   ASSERT_TRUE(Made(stepped));
-  EXPECT_TRUE((*stepped)->address == *where_);
+  EXPECT_TRUE((*stepped)->target.address == where_->address);
 }
 
 TEST_F(TwoAddressesTest, OneThatSwallowsEverythingLeavesTimeForTheNext) {
@@ -375,10 +395,10 @@ TEST_F(FullBacklogTest, OfAUnixSocketIsGivenUpAtTheConnectTimeout) {
 // What Connect() says of a connection that is not made yet.
 TEST_F(ConnectorTest, ASocketThatIsStillConnectingIsNotConnected) {
   proxy_.SetArrival(Arrival::kHang);
-  const auto addresses = MakeEndpoint(UrlOf(proxy_.url()))->Addresses(In(kPatience));
-  ASSERT_TRUE(addresses.ok());
-  const auto transport = *OpenSocket(addresses->front());
-  for (int i = 0; i < 3; ++i) EXPECT_EQ(transport->Connect().kind, IoResult::Kind::kAgain);
+  const auto targets = MakeEndpoint(UrlOf(proxy_.url()))->Targets(In(kPatience));
+  ASSERT_TRUE(targets.ok());
+  const auto transport = *OpenTransport(targets->front());
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(transport->Connect().kind, IoResult::Kind::kWantWrite);
   proxy_.Heal();
   EXPECT_TRUE(Await([&] { return transport->Connect().kind == IoResult::Kind::kDone; }));
   EXPECT_EQ(transport->Connect().kind, IoResult::Kind::kDone);

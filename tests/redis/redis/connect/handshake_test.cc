@@ -10,7 +10,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "src/redis/connect/connector.h"
+#include "src/redis/connect/needs.h"
 #include "src/redis/url/url.h"
 #include "tests/support/redis_server.h"
 
@@ -115,10 +118,53 @@ class AclTest : public ::testing::Test {
   std::unique_ptr<RedisServer> server_;
 };
 
+// As an ACL rule.
+std::string AllThatIsNeeded() { return absl::StrCat("+", absl::StrJoin(NeededCommands(), " +")); }
+
 TEST_F(AclTest, AUserWhoMayDoWhatIsNeededIsAccepted) {
-  const Greeting greeting = GreetAs("+eval +evalsha +script +info +ping");
+  const Greeting greeting = GreetAs(AllThatIsNeeded() + " +info");
   EXPECT_EQ(greeting.code, absl::StatusCode::kOk) << greeting.message;
   EXPECT_THAT(greeting.info.warnings, IsEmpty());
+}
+
+// All of it in one message, and what that says to do is enough.
+TEST_F(AclTest, AUserWhoLacksSomethingIsToldAllOfItAndTheRuleThatGrantsIt) {
+  for (const char* rules : {"-@all +eval +evalsha +get", "+@all -hset -zadd -pubsub resetchannels",
+                            "+@all -publish", "-@all", "+@all resetchannels &redlatch:other"}) {
+    Greeting greeting = GreetAs(absl::StrCat(rules, " +info"));
+    EXPECT_EQ(greeting.code, absl::StatusCode::kPermissionDenied) << rules;
+    const size_t begin = greeting.message.find("ACL SETUSER alice ");
+    ASSERT_NE(begin, std::string::npos) << greeting.message;
+    const size_t end = greeting.message.find_first_of(";)", begin);
+    server_->Command(absl::StrSplit(greeting.message.substr(begin, end - begin), ' '));
+    greeting = Greet(With(*server_, "alice:sesame"));
+    EXPECT_EQ(greeting.code, absl::StatusCode::kOk) << greeting.message;
+  }
+}
+
+// Which keys locks will have is not known yet. Servers have crashed when asked about less.
+TEST_F(AclTest, AUserOfSomeKeysIsAskedForTheRest) {
+  for (const char* keys : {"~orders:*", "~redlatch:client:*", "~none"}) {
+    const Greeting greeting = GreetAs(absl::StrCat("+@all resetkeys ", keys));
+    EXPECT_EQ(greeting.code, absl::StatusCode::kOk) << greeting.message;
+    EXPECT_LE(server_->Command({"ACL", "LOG"}).elements.size(), 1);
+    EXPECT_THAT(GreetAs(absl::StrCat("+@all -publish -time resetkeys ", keys)).message,
+                HasSubstr("ACL SETUSER alice +time +publish;"));
+  }
+  // It may read all, and writes its own.
+  EXPECT_EQ(GreetAs("+@all resetkeys %R~* ~orders:*").code, absl::StatusCode::kOk);
+}
+
+TEST_F(AclTest, NothingIsExecutedThatIsAskedFor) {
+  EXPECT_EQ(GreetAs("+@all").code, absl::StatusCode::kOk);
+  EXPECT_EQ(server_->Integer({"DBSIZE"}), 0);
+  GreetAs("+@all -set resetkeys %R~*");
+  EXPECT_EQ(server_->Integer({"DBSIZE"}), 0);
+}
+
+TEST_F(AclTest, WhatIsLackingIsNamedAndNothingElse) {
+  const Greeting greeting = GreetAs("+@all -hset -zadd resetchannels &mine:*");
+  EXPECT_THAT(greeting.message, HasSubstr("ACL SETUSER alice &redlatch:* +hset +zadd)"));
 }
 
 TEST_F(AclTest, AUserWithAWrongPasswordIsRefused) {

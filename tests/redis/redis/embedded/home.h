@@ -7,7 +7,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -18,12 +17,12 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/numbers.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
 #include "src/base/clock.h"
 #include "src/base/unique_fd.h"
 #include "src/redis/embedded/embedded.h"
+#include "tests/support/await.h"
 #include "tests/support/raw_connection.h"
 #include "tests/support/temp_dir.h"
 
@@ -154,12 +153,7 @@ class EmbeddedHome {
 
   // Whether all processes of the server end in time.
   bool Empties(absl::Duration timeout = absl::Seconds(10)) const {
-    const base::Instant deadline = base::Now() + timeout;
-    while (!Processes().empty()) {
-      if (base::Now() > deadline) return false;
-      absl::SleepFor(absl::Milliseconds(5));
-    }
-    return true;
+    return support::Await([this] { return Processes().empty(); }, timeout);
   }
 
  private:

@@ -17,8 +17,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "src/base/random.h"
-#include "src/redis/embedded/keeper_scripts.h"
 #include "tests/redis/redis/embedded/home.h"
+#include "tests/support/await.h"
 #include "tests/support/subprocess.h"
 
 namespace redlatch::redis {
@@ -28,7 +28,6 @@ namespace fs = std::filesystem;
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 constexpr absl::Duration kLong = absl::Seconds(10);
 
@@ -43,11 +42,9 @@ std::set<std::string> Files(const std::string& directory) {
 // Returns when the keeper has looked at the server `looks` times more: each look is a connection.
 void AwaitLooks(support::RawConnection& connection, int looks) {
   const int enough = InfoNumber(connection, "total_connections_received") + looks;
-  const base::Instant deadline = base::Now() + kLong;
-  while (InfoNumber(connection, "total_connections_received") < enough) {
-    ASSERT_LT(base::Now(), deadline) << "the keeper does not look";
-    absl::SleepFor(absl::Milliseconds(5));
-  }
+  ASSERT_TRUE(support::Await([&] {
+    return InfoNumber(connection, "total_connections_received") >= enough;
+  })) << "the keeper does not look";
 }
 
 TEST(Keeper, StopsAnUnusedServerAndEnds) {
@@ -316,17 +313,6 @@ TEST(Keeper, AnyOfItsProcessesMayBeKilledAtAnyMoment) {
   auto connection = home.Connect();
   EXPECT_EQ(connection.Command({"PING"}).text, "PONG");
   EXPECT_THAT(home.Servers(), ElementsAre(ServerPid(connection)));
-}
-
-TEST(Keeper, IsCleanShell) {
-  const auto shellcheck = support::Child::Exec({"shellcheck", "-s", "sh", "-"});
-  std::string script(kKeeperScript);
-  shellcheck->pipe().WriteLine(script);
-  shellcheck->pipe().CloseWrite();
-  std::string findings;
-  while (const auto line = shellcheck->pipe().ReadLine(kLong)) findings += *line + "\n";
-  if (shellcheck->Wait().code == 127) GTEST_SKIP() << "no shellcheck";
-  EXPECT_THAT(findings, IsEmpty());
 }
 
 }  // namespace

@@ -13,7 +13,7 @@
 #include "gtest/gtest.h"
 #include "src/redis/link/shared_connection.h"
 #include "src/redis/link/subscriber.h"
-#include "src/redis/transport/transport.h"
+#include "src/redis/transport/open.h"
 #include "tests/support/redis_server.h"
 #include "tests/support/subscriber_test_fixture.h"
 
@@ -47,9 +47,9 @@ TEST_F(ForkSweep, AChildMayDestroyASubscriberWhateverItsThreadWasDoing) {
   std::unique_ptr<redis::Subscriber> subscriber;
   std::atomic<int> next_steps{-1};
   redis::SubscriberOptions options;
-  options.open = [&](const redis::SocketAddress& address) {
+  options.open = [&](const redis::Target& target) {
     steps_left = next_steps;  // the subscriber's thread connects
-    return redis::OpenSocket(address);
+    return redis::OpenTransport(target);
   };
   options.on_message = [](std::string_view, std::string_view) { steps_left = -1; };
   const int halts = Sweep(

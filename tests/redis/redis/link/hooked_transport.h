@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "src/base/clock.h"
+#include "src/redis/transport/open.h"
 #include "src/redis/transport/transport.h"
 
 namespace redlatch::redis {
@@ -24,7 +25,7 @@ namespace redlatch::redis {
 struct TransportHooks {
   std::function<IoResult(Transport& real, char* buffer, size_t size)> read;
   std::function<IoResult(Transport& real, std::string_view bytes)> write;
-  std::function<Readiness(Transport& real, Transport::Interest, int wake_fd, base::Instant)> wait;
+  std::function<Readiness(Transport& real, Interest, int wake_fd, base::Instant)> wait;
 
   std::atomic<int> reads = 0;
   std::atomic<int> writes = 0;
@@ -52,7 +53,7 @@ class HookedTransport final : public Transport {
     return hooks_.wait ? hooks_.wait(*real_, interest, wake_fd, deadline)
                        : real_->Wait(interest, wake_fd, deadline);
   }
-  void Shutdown() override { real_->Shutdown(); }
+  bool full_duplex() const override { return real_->full_duplex(); }
   void DiscardUnsent() override { real_->DiscardUnsent(); }
 
  private:
@@ -60,10 +61,10 @@ class HookedTransport final : public Transport {
   const std::unique_ptr<Transport> real_;
 };
 
-inline TransportFactory Hooked(TransportHooks& hooks, TransportFactory open = OpenSocket) {
+inline TransportFactory Hooked(TransportHooks& hooks, TransportFactory open = OpenTransport) {
   return [&hooks, open = std::move(open)](
-             const SocketAddress& address) -> absl::StatusOr<std::unique_ptr<Transport>> {
-    auto real = open(address);
+             const Target& target) -> absl::StatusOr<std::unique_ptr<Transport>> {
+    auto real = open(target);
     if (!real.ok()) return real.status();
     return std::make_unique<HookedTransport>(hooks, *std::move(real));
   };

@@ -48,7 +48,7 @@ class OwnScript {
  private:
   const std::string body_;
   const std::string sha1_;
-  const ScriptSource source_{.name = "test/script", .body = body_, .sha1 = sha1_};
+  const LuaScript source_{.name = "test/script", .body = body_, .sha1 = sha1_};
 };
 
 class ScriptsFixture : public ::testing::Test {

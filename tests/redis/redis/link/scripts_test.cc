@@ -24,7 +24,7 @@ using ::testing::HasSubstr;
 class ScriptsTest : public ScriptsFixture {};
 
 TEST_F(ScriptsTest, EachEmbeddedScriptHasTheHashThatTheServerGivesIt) {
-  for (const ScriptSource& script : lua::kAll) {
+  for (const LuaScript& script : lua::kAll) {
     EXPECT_EQ(server_->Text({"SCRIPT", "LOAD", std::string(script.body)}), script.sha1)
         << script.name;
   }
@@ -201,12 +201,13 @@ TEST_F(ScriptsTest, OutOfMemoryIsAStatusAndRunsNothingTwice) {
 }
 
 TEST_F(ScriptsTest, APermissionThatAScriptLacksIsAStatus) {
-  server_->Command({"ACL", "SETUSER", "app", "on", ">secret", "~counter", "+@all", "-set"});
+  server_->Command({"ACL", "SETUSER", "app", "on", ">secret", "~counter", "&*", "+@all"});
   SharedConnection connection(*ParseUrl("redis://app:secret@" + server_->url().substr(8)));
   Scripts scripts(connection);
   const OwnScript count(*server_, kCount);
   const OwnScript set(*server_, "return redis.call('SET', KEYS[1], 1)");
   EXPECT_EQ(Text(scripts.Run(count.Call(kCounter), Soon())), "1");
+  server_->Command({"ACL", "SETUSER", "app", "-set"});
   const std::string_view other_key[] = {"other"};
   for (const ScriptCall& call : {set.Call(kCounter), count.Call(other_key)}) {
     const absl::Status denied = scripts.Run(call, Soon()).status();

@@ -2,7 +2,6 @@
 #ifndef REDLATCH_TESTS_REDIS_REDIS_LINK_SHARED_CONNECTION_FIXTURE_H_
 #define REDLATCH_TESTS_REDIS_REDIS_LINK_SHARED_CONNECTION_FIXTURE_H_
 
-#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -16,6 +15,7 @@
 #include "src/redis/link/shared_connection.h"
 #include "src/redis/url/url.h"
 #include "src/redis/wire/errors.h"
+#include "tests/support/await.h"
 #include "tests/support/redis_server.h"
 #include "tests/support/tcp_proxy.h"
 
@@ -32,6 +32,8 @@ inline constexpr bool kSanitized = false;
 inline constexpr absl::Duration kGrace = absl::Milliseconds(kSanitized ? 500 : 50);
 // Longer than anything takes that goes well.
 inline constexpr absl::Duration kPatience = absl::Seconds(20);
+
+using support::Await;
 
 inline base::Instant In(absl::Duration wait) { return base::Now() + wait; }
 
@@ -50,16 +52,6 @@ inline std::string Echo(SharedConnection& connection, const std::string& text,
                         base::Instant deadline = In(kPatience)) {
   const absl::StatusOr<Reply> reply = connection.Call({"ECHO", text}, deadline);
   return reply.ok() ? reply->text : reply.status().ToString();
-}
-
-// Waits for what no event tells of; false where it never comes.
-inline bool Await(const std::function<bool()>& condition, absl::Duration wait = kPatience) {
-  const base::Instant deadline = In(wait);
-  while (!condition()) {
-    if (base::Now() > deadline) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  return true;
 }
 
 // Runs `body(i)` in so many threads; returns when all have ended.

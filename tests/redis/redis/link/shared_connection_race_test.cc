@@ -39,7 +39,7 @@ class SharedConnectionRaceTest : public ChannelFixture {
   void BlockOneWrite() {
     hooks_.write = [blocked = std::make_shared<std::atomic<bool>>(false)](Transport& real,
                                                                           std::string_view bytes) {
-      if (!blocked->exchange(true)) return IoResult{.kind = IoResult::Kind::kAgain};
+      if (!blocked->exchange(true)) return IoResult{.kind = IoResult::Kind::kWantWrite};
       return real.Write(bytes);
     };
   }
@@ -157,7 +157,7 @@ class WriterComesBackLateTest : public SharedConnectionRaceTest {
     std::atomic<bool> leader_waits{false};
     std::atomic<bool> written{false};
     std::atomic<bool> closed{false};
-    hooks_.wait = [&](Transport& real, Transport::Interest interest, int wake, base::Instant at) {
+    hooks_.wait = [&](Transport& real, Interest interest, int wake, base::Instant at) {
       leader_waits = true;
       EXPECT_TRUE(Await([&] { return written.load(); }));
       return real.Wait(interest, wake, at);

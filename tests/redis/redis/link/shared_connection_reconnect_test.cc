@@ -186,9 +186,9 @@ TEST_F(SharedConnectionReconnectTest, AttemptsAreHeldBackWhereTheyFail) {
   std::atomic<int> attempts{0};
   SharedConnectionOptions options;
   options.first_backoff = options.longest_backoff = absl::Milliseconds(100);
-  options.open = [&](const SocketAddress& address) {
+  options.open = [&](const Target& target) {
     ++attempts;
-    return OpenSocket(address);
+    return OpenTransport(target);
   };
   const auto connection = Proxied(options);
   proxy_.SetArrival(Arrival::kRefuse);

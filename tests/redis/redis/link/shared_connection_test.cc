@@ -155,13 +155,12 @@ class SharedConnectionBacklogTest : public SharedConnectionTest {
  protected:
   void SetUp() override {
     hooks_.write = [this](Transport& real, std::string_view bytes) {
-      return blocked_ ? IoResult{.kind = IoResult::Kind::kAgain} : real.Write(bytes);
+      return blocked_ ? IoResult{.kind = IoResult::Kind::kWantWrite} : real.Write(bytes);
     };
-    hooks_.wait = [this](Transport& real, Transport::Interest, int wake_fd, base::Instant until) {
+    hooks_.wait = [this](Transport& real, Interest, int wake_fd, base::Instant until) {
       Readiness ready;
       do {
-        ready = real.Wait(Transport::Interest::kRead, wake_fd,
-                          std::min(until, In(absl::Milliseconds(2))));
+        ready = real.Wait(Interest::kRead, wake_fd, std::min(until, In(absl::Milliseconds(2))));
         ready.writable = !blocked_;
       } while (!ready.readable && !ready.writable && !ready.woken && base::Now() < until);
       return ready;

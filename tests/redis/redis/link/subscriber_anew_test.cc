@@ -80,11 +80,11 @@ TEST_F(SubscriberAnew, ItGoesWhereItIsTold) {
   SharedConnection commands(*ParseUrl(proxy_.url()));
   ASSERT_TRUE(commands.Connect(Soon()).ok());
   SubscriberOptions options;
-  options.where = [&] { return std::optional<SocketAddress>(commands.peer()->address); };
+  options.where = [&] { return std::optional<Target>(commands.peer()->target); };
   const auto subscriber = Make(server_->url(), std::move(options));
   ASSERT_TRUE(subscriber->Subscribe("c", Soon()).ok());
   EXPECT_EQ(proxy_.stats().accepted, 2);
-  EXPECT_TRUE(subscriber->peer()->address == commands.peer()->address);
+  EXPECT_TRUE(subscriber->peer()->target.address == commands.peer()->target.address);
   EXPECT_TRUE(ArrivesSoon("c"));
 }
 

@@ -53,13 +53,13 @@ TEST(DoctorAnswers, TakesListsApart) {
       now);
   ASSERT_TRUE(slow.ok());
   ASSERT_EQ(slow->size(), 1U);
-  EXPECT_EQ(slow->at(0).command, "KEYS");
+  EXPECT_EQ(slow->at(0).what, "KEYS");
   EXPECT_EQ(slow->at(0).took, absl::Milliseconds(25));
   EXPECT_EQ(slow->at(0).ago, absl::Seconds(10));
   const auto spikes =
       LatencyAnswer(Array({Array({Text("fork"), Number(900), Number(7), Number(70)})}), now);
   ASSERT_TRUE(spikes.ok());
-  EXPECT_EQ(spikes->at(0).worst, absl::Milliseconds(70));
+  EXPECT_EQ(spikes->at(0).took, absl::Milliseconds(70));
   const auto clients = ClientListAnswer(
       Text("id=3 addr=1.2.3.4:5 name=a omem=17 cmd=subscribe\nid=4 addr=b name= omem=0\n"));
   ASSERT_TRUE(clients.ok());

@@ -1,6 +1,6 @@
 // What the doctor says of the server, its memory and its data.
 #include "gmock/gmock.h"
-#include "src/cli/term/exit_codes.h"
+#include "src/cli/term/outcome.h"
 #include "tests/unit/cli/doctor/fixture.h"
 
 namespace redlatch::cli {

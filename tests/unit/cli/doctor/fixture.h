@@ -50,8 +50,8 @@ inline DoctorFacts HealthyFacts() {
                            .server = absl::FromUnixSeconds(1'700'000'000 + second),
                            .here = absl::FromUnixSeconds(1'700'000'000 + second)});
   }
-  facts.slow_commands = std::vector<SlowCommand>();
-  facts.latency_spikes = std::vector<LatencySpike>();
+  facts.slow_commands = std::vector<Delay>();
+  facts.latency_spikes = std::vector<Delay>();
   facts.replicas = {{.address = "10.0.0.2:6379", .state = "online", .lag = absl::Seconds(1)}};
   facts.confirmation = Confirmation{.replicas = 1, .took = absl::Milliseconds(1)};
   facts.pubsub_backlogs = std::vector<PubSubBacklog>();

@@ -121,9 +121,9 @@ TEST(DoctorFindings, GradesRoundTrips) {
 
 TEST(DoctorFindings, ForgetsSlowCommandsAfterADay) {
   DoctorFacts facts = HealthyFacts();
-  facts.slow_commands = std::vector<SlowCommand>{
-      {.command = "KEYS", .took = absl::Seconds(3), .ago = absl::Hours(25)},
-      {.command = "SORT", .took = absl::Milliseconds(50), .ago = absl::Hours(1)}};
+  facts.slow_commands =
+      std::vector<Delay>{{.what = "KEYS", .took = absl::Seconds(3), .ago = absl::Hours(25)},
+                         {.what = "SORT", .took = absl::Milliseconds(50), .ago = absl::Hours(1)}};
   EXPECT_EQ(Worst(facts, "slow log").level, Level::kNote);
   EXPECT_THAT(Worst(facts, "slow log").found, HasSubstr("SORT, 50 ms"));
   EXPECT_THAT(Worst(facts, "lease").found, HasSubstr("at least 1 s"));
@@ -136,8 +136,8 @@ TEST(DoctorFindings, ForgetsSlowCommandsAfterADay) {
 
 TEST(DoctorFindings, SaysWhatHasStalledTheServer) {
   DoctorFacts facts = HealthyFacts();
-  facts.latency_spikes = std::vector<LatencySpike>{
-      {.event = "fork", .worst = absl::Milliseconds(300), .ago = absl::Hours(1)}};
+  facts.latency_spikes =
+      std::vector<Delay>{{.what = "fork", .took = absl::Milliseconds(300), .ago = absl::Hours(1)}};
   EXPECT_EQ(Worst(facts, "stalls").level, Level::kWarn);
   EXPECT_THAT(Worst(facts, "lease").found, HasSubstr("at least 10 s"));
   facts.latency_spikes->at(0).ago = absl::Hours(30);

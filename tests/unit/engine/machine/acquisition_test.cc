@@ -70,7 +70,7 @@ TEST_F(AcquisitionTest, OfAFreeLockIsOneScript) {
   Thread& thread = Call();
   const Step run = Resume(thread);
   ASSERT_EQ(run.kind, Step::Kind::kRun);
-  EXPECT_EQ(thread.acquisition.send().operation, Operation::kAcquire);
+  EXPECT_TRUE(std::holds_alternative<ToAcquire>(thread.acquisition.send().what));
   EXPECT_EQ(run.until, now() + kCommandTimeout);
   EXPECT_EQ(Resume(thread, Granted()).kind, Step::Kind::kDone);
   EXPECT_EQ(thread.state(), State::kGranted);
@@ -81,7 +81,7 @@ TEST_F(AcquisitionTest, ThatWaitsSleepsUntilItIsGranted) {
   Thread& thread = CallAndQueue();
   Acquisition& acquisition = thread.acquisition;
   EXPECT_TRUE(acquisition.waiter().parked);
-  HearGrant({.grant = machine().grant(), .attempt = 1, .token = kToken, .claim = kLease});
+  HearGrant({.grant = machine().grant_id(), .attempt = 1, .token = kToken, .claim = kLease});
   EXPECT_TRUE(Woken(acquisition.waiter()));
   EXPECT_EQ(Resume(thread).kind, Step::Kind::kDone);
   EXPECT_EQ(thread.state(), State::kGranted);
@@ -90,7 +90,7 @@ TEST_F(AcquisitionTest, ThatWaitsSleepsUntilItIsGranted) {
 TEST_F(AcquisitionTest, ThatDoesNotWaitIsRefusedByTheAnswer) {
   Thread& thread = Call(absl::ZeroDuration());
   ASSERT_EQ(Resume(thread).kind, Step::Kind::kRun);
-  EXPECT_FALSE(thread.acquisition.send().bid.wait);
+  EXPECT_FALSE(BidOf(thread.acquisition.send()).wait);
   EXPECT_EQ(Resume(thread, Busy()).kind, Step::Kind::kDone);
   EXPECT_EQ(thread.state(), State::kBusy);
 }
@@ -100,7 +100,7 @@ TEST_F(AcquisitionTest, WhoseWaitIsOverTakesItsBidBackItself) {
   Pass(absl::Milliseconds(200));
   const Step run = Resume(thread);
   ASSERT_EQ(run.kind, Step::Kind::kRun);
-  EXPECT_EQ(thread.acquisition.send().operation, Operation::kCancel);
+  EXPECT_TRUE(std::holds_alternative<ToCancel>(thread.acquisition.send().what));
   EXPECT_EQ(run.until, now() + kAnswerGrace);
   EXPECT_EQ(Resume(thread, Cancelled()).kind, Step::Kind::kDone);
   EXPECT_EQ(thread.state(), State::kBusy);
@@ -132,7 +132,7 @@ TEST_F(AcquisitionTest, OfALockObjectThatIsGoneAsksNothing) {
 
 TEST_F(AcquisitionTest, ThatSleptThroughItsHoldWaitsAnew) {
   Thread& thread = CallAndQueue();
-  HearGrant({.grant = machine().grant(), .attempt = 1, .token = kToken, .claim = kLease});
+  HearGrant({.grant = machine().grant_id(), .attempt = 1, .token = kToken, .claim = kLease});
   EXPECT_EQ(thread.state(), State::kGranted);
   Pass(kLease);
   EXPECT_EQ(Resume(thread).kind, Step::Kind::kRun);

@@ -36,7 +36,7 @@ class LockMachineClaimsTest : public LockMachineTest {
   void HandOver() {
     Waiter& holder = Hold();
     Release(holder.hold);
-    Hear(Fetch(Operation::kRelease), With(ReleasedThen(), kLook));
+    Hear(Fetch<ToRelease>(), With(ReleasedThen(), kLook));
     machine().Outcome(holder.hold);
   }
 };
@@ -47,7 +47,7 @@ TEST_F(LockMachineClaimsTest, AHandOverIsForItsClaimUntilItIsConfirmed) {
   EXPECT_EQ(machine().Deadline(waiter.hold), asked + kClaimValid);
   EXPECT_EQ(machine().next_send(), now() + kConfirmAfter);
   Pass(kConfirmAfter);
-  const Send confirmation = Fetch(Operation::kRenew);
+  const Send confirmation = Fetch<ToRenew>();
   EXPECT_EQ(confirmation.lease, kLease);
   Pass(absl::Milliseconds(1));
   Hear(confirmation, Held());
@@ -60,7 +60,7 @@ TEST_F(LockMachineClaimsTest, ASectionThatIsOverSoonIsNotConfirmed) {
   Waiter& waiter = Claimed();
   Pass(kConfirmAfter - absl::Milliseconds(1));
   EXPECT_EQ(Release(waiter.hold).kind, Kind::kUnderWay);
-  Hear(Fetch(Operation::kRelease), ReleasedThen());
+  Hear(Fetch<ToRelease>(), ReleasedThen());
   Pass(kLease);
   EXPECT_TRUE(Quiet());
 }
@@ -69,7 +69,7 @@ TEST_F(LockMachineClaimsTest, AConfirmationThatIsNotAnsweredIsRepeatedAndTheClai
   const base::Instant asked = now();
   Waiter& waiter = Claimed();
   Pass(kConfirmAfter);
-  Hear(Fetch(Operation::kRenew), Silence());
+  Hear(Fetch<ToRenew>(), Silence());
   EXPECT_LT(machine().next_send(), now() + absl::Milliseconds(20));
   EXPECT_TRUE(Valid(waiter));
   PassTo(asked + kClaimValid - kLead);
@@ -82,7 +82,7 @@ TEST_F(LockMachineClaimsTest, AConfirmationThatIsNotAnsweredIsRepeatedAndTheClai
 TEST_F(LockMachineClaimsTest, AConfirmationThatFindsNoHoldIsALoss) {
   Waiter& waiter = Claimed();
   Pass(kConfirmAfter);
-  Hear(Fetch(Operation::kRenew), NotHeld());
+  Hear(Fetch<ToRenew>(), NotHeld());
   EXPECT_FALSE(Valid(waiter));
   EXPECT_EQ(effects().losses.size(), 1U);
 }
@@ -90,7 +90,7 @@ TEST_F(LockMachineClaimsTest, AConfirmationThatFindsNoHoldIsALoss) {
 TEST_F(LockMachineClaimsTest, AHeartbeatThatCrossesTheGrantConfirmsItAsWell) {
   Waiter& waiter = Queue();
   Pass(kThird);
-  const Send heartbeat = Fetch(Operation::kAcquire);
+  const Send heartbeat = Fetch<ToAcquire>();
   HearGrant(Claim(2));
   ASSERT_EQ(waiter.state, State::kGranted);
   Hear(heartbeat, Granted());
@@ -104,7 +104,7 @@ TEST_F(LockMachineClaimsTest, AClaimOfWhichLittleIsLeftIsConfirmedBeforeAThreadG
   EXPECT_TRUE(HearGrant(Claim()));
   EXPECT_EQ(waiter.state, State::kWaiting);
   EXPECT_TRUE(Woken(waiter)) << "its thread is to ask";
-  const Send ask = Fetch(Operation::kAcquire);  // at once
+  const Send ask = Fetch<ToAcquire>();  // at once
   Pass(absl::Milliseconds(3));
   Hear(ask, Granted(0, kLease, kToken + 7));
   ASSERT_EQ(waiter.state, State::kGranted);
@@ -116,7 +116,7 @@ TEST_F(LockMachineClaimsTest, AClaimThatIsOverWhenItIsHeardIsNoLoss) {
   Waiter& waiter = Queue();
   Pass(kClaim);
   HearGrant(Claim());
-  Hear(Fetch(Operation::kAcquire), Queued());
+  Hear(Fetch<ToAcquire>(), Queued());
   EXPECT_EQ(waiter.state, State::kWaiting);
   EXPECT_TRUE(effects().losses.empty());
   EXPECT_GT(machine().next_send(), now());
@@ -126,8 +126,8 @@ TEST_F(LockMachineClaimsTest, AManualHoldGetsItsWholeLeaseBeforeAThreadGetsIt) {
   Waiter& waiter = Queue({.manual = true});
   HearGrant(Claim());
   EXPECT_EQ(waiter.state, State::kWaiting);
-  const Send ask = Fetch(Operation::kAcquire);
-  EXPECT_FALSE(ask.bid.terms.manual) << "a repeat of a manual one would not extend it";
+  const Send ask = Fetch<ToAcquire>();
+  EXPECT_FALSE(BidOf(ask).terms.manual) << "a repeat of a manual one would not extend it";
   Hear(ask, Granted());
   ASSERT_EQ(waiter.state, State::kGranted);
   EXPECT_EQ(machine().Deadline(waiter.hold), ask.sent + kValid);
@@ -138,7 +138,7 @@ TEST_F(LockMachineClaimsTest, AThreadThatWantsTheWholeLeaseGetsNoClaim) {
   Waiter& waiter = Queue({.whole = true});
   HearGrant(Claim());
   EXPECT_EQ(waiter.state, State::kWaiting);
-  const Send ask = Fetch(Operation::kAcquire);
+  const Send ask = Fetch<ToAcquire>();
   Hear(ask, Granted());
   ASSERT_EQ(waiter.state, State::kGranted);
   EXPECT_EQ(machine().Deadline(waiter.hold), ask.sent + kValid);
@@ -148,9 +148,9 @@ TEST_F(LockMachineClaimsTest, AThreadThatWantsTheWholeLeaseGetsNoClaim) {
 TEST_F(LockMachineClaimsTest, WhatIsLeftOfAManualClaimIsNotTakenForItsLease) {
   Waiter& waiter = Queue({.manual = true});
   Pass(kThird);
-  Hear(Fetch(Operation::kAcquire), Granted(0, kClaim));  // the message is lost
+  Hear(Fetch<ToAcquire>(), Granted(0, kClaim));  // the message is lost
   EXPECT_EQ(waiter.state, State::kWaiting);
-  EXPECT_FALSE(Fetch(Operation::kAcquire).bid.terms.manual);
+  EXPECT_FALSE(BidOf(Fetch<ToAcquire>()).terms.manual);
 }
 
 TEST_F(LockMachineClaimsTest, WhoeverHandedOverLooksWhetherTheLockWasTaken) {
@@ -159,12 +159,12 @@ TEST_F(LockMachineClaimsTest, WhoeverHandedOverLooksWhetherTheLockWasTaken) {
   EXPECT_TRUE(machine().vacant());
   EXPECT_EQ(machine().next_send(), now() + kLook + absl::Milliseconds(5));
   PassTo(machine().next_send());
-  const Send look = Fetch(Operation::kCancel);
-  EXPECT_FALSE(look.tombstone);
+  const Send look = Fetch<ToCancel>();
+  EXPECT_FALSE(look.leaves_tombstone());
   EXPECT_GT(look.grant, kFirst) << "of no hold that anybody has";
   Hear(look, With(Cancelled(), kLook));  // it had to be handed on
   PassTo(machine().next_send());
-  Hear(Fetch(Operation::kCancel), Cancelled());
+  Hear(Fetch<ToCancel>(), Cancelled());
   EXPECT_TRUE(machine().idle());
 }
 
@@ -173,14 +173,14 @@ TEST_F(LockMachineClaimsTest, ALookThatIsNotAnsweredIsRepeatedAFewTimes) {
   int looks = 0;
   for (; !machine().idle() && looks < 100; ++looks) {
     PassTo(machine().next_send());
-    Hear(Fetch(Operation::kCancel), Silence());
+    Hear(Fetch<ToCancel>(), Silence());
   }
   EXPECT_EQ(looks, 4);
 }
 
 TEST_F(LockMachineClaimsTest, AClientThatIsGrantedTheLockMeanwhileNeedNotLook) {
   HandOver();
-  Hear((Acquire(), Fetch(Operation::kAcquire)), Granted());
+  Hear((Acquire(), Fetch<ToAcquire>()), Granted());
   EXPECT_EQ(machine().next_send(), now() + kThird);
 }
 
@@ -188,41 +188,41 @@ TEST_F(LockMachineClaimsTest, AWaiterLooksThoughItsHeartbeatIsLaterOrItGivesUp) 
   for (const bool gives_up : {false, true}) {
     Make({});
     Waiter& waiter = Acquire();
-    Hear(Fetch(Operation::kAcquire), With(Queued(), absl::Milliseconds(100)));
+    Hear(Fetch<ToAcquire>(), With(Queued(), absl::Milliseconds(100)));
     const base::Instant due = now() + absl::Milliseconds(105);
     if (gives_up) {
       GiveUp(waiter);
-      Hear(Fetch(Operation::kCancel), Cancelled());
+      Hear(Fetch<ToCancel>(), Cancelled());
     }
     EXPECT_EQ(machine().next_send(), due);
     PassTo(due);
-    Hear(Fetch(Operation::kCancel), Cancelled());
+    Hear(Fetch<ToCancel>(), Cancelled());
     if (!gives_up) GiveUp(waiter);
   }
 }
 
 TEST_F(LockMachineClaimsTest, WhoIsDeafKeepsItsPlaceThoughItMissesMessages) {
   Acquire();
-  Hear(Fetch(Operation::kAcquire), Queued());
+  Hear(Fetch<ToAcquire>(), Queued());
   Answer answer = Queued();
   answer.missed = answer.deaf = true;
   PassTo(machine().next_send());
-  Hear(Fetch(Operation::kAcquire), answer);
+  Hear(Fetch<ToAcquire>(), answer);
   PassTo(machine().next_send());
-  EXPECT_EQ(Fetch(Operation::kAcquire).bid.ticket, 77);
+  EXPECT_EQ(BidOf(Fetch<ToAcquire>()).ticket, 77);
 }
 
 TEST_F(LockMachineClaimsTest, WhoeverDropsAWindowOfDeadWaitersGoesOnAtOnce) {
   Waiter& holder = Hold();
   Release(holder.hold);
-  Hear(Fetch(Operation::kRelease), With(ReleasedThen(), absl::Milliseconds(1)));
-  Hear(Fetch(Operation::kCancel), With(Cancelled(), absl::Milliseconds(1)));
-  Hear(Fetch(Operation::kCancel), Cancelled());
+  Hear(Fetch<ToRelease>(), With(ReleasedThen(), absl::Milliseconds(1)));
+  Hear(Fetch<ToCancel>(), With(Cancelled(), absl::Milliseconds(1)));
+  Hear(Fetch<ToCancel>(), Cancelled());
   EXPECT_TRUE(Quiet());
 
   Acquire({.patience = Patience::kNone});
-  Hear(Fetch(Operation::kAcquire), With(Busy(), absl::Milliseconds(1)));
-  Fetch(Operation::kCancel);
+  Hear(Fetch<ToAcquire>(), With(Busy(), absl::Milliseconds(1)));
+  Fetch<ToCancel>();
 }
 
 class LockMachinePermitClaimsTest : public LockMachineClaimsTest {
@@ -240,83 +240,83 @@ class LockMachinePermitClaimsTest : public LockMachineClaimsTest {
 TEST_F(LockMachinePermitClaimsTest, WhatIsHandedOverOnTheWayIsLookedAfterWhenThatIsDone) {
   Waiter& holder = Hold();
   Release(holder.hold);
-  Hear(Fetch(Operation::kRelease), ToGoOn(ReleasedThen(), kLook));
+  Hear(Fetch<ToRelease>(), ToGoOn(ReleasedThen(), kLook));
   machine().Outcome(holder.hold);
   const base::Instant due = now() + kLook + absl::Milliseconds(5);
   for (int i = 0; i < 3; ++i) {
     Pass(absl::Milliseconds(1));
-    Hear(Fetch(Operation::kCancel), i < 2 ? ToGoOn(Cancelled()) : Cancelled());
+    Hear(Fetch<ToCancel>(), i < 2 ? ToGoOn(Cancelled()) : Cancelled());
   }
   EXPECT_EQ(machine().next_send(), due);
   PassTo(due);
-  Hear(Fetch(Operation::kCancel), Cancelled());
+  Hear(Fetch<ToCancel>(), Cancelled());
   EXPECT_TRUE(machine().idle());
 }
 
 TEST_F(LockMachinePermitClaimsTest, OneThatGetsInByTheReplyLooksAfterTheOthersAllTheSame) {
   Acquire();
-  Hear(Fetch(Operation::kAcquire), ToGoOn(Granted(), kLook));
+  Hear(Fetch<ToAcquire>(), ToGoOn(Granted(), kLook));
   const base::Instant due = now() + kLook + absl::Milliseconds(5);
-  Hear(Fetch(Operation::kCancel), Cancelled());
+  Hear(Fetch<ToCancel>(), Cancelled());
   Pass(kThird);
-  Hear(Fetch(Operation::kRenew), Held());
+  Hear(Fetch<ToRenew>(), Held());
   PassTo(due);
-  Fetch(Operation::kCancel);
+  Fetch<ToCancel>();
 }
 
 TEST_F(LockMachinePermitClaimsTest, AWaiterThatGoesOnByItsHeartbeatLooksAfterTheOthersToo) {
   Acquire();
-  Hear(Fetch(Operation::kAcquire), ToGoOn(Queued(), absl::Milliseconds(500)));
+  Hear(Fetch<ToAcquire>(), ToGoOn(Queued(), absl::Milliseconds(500)));
   const base::Instant due = now() + absl::Milliseconds(505);
-  Hear(Fetch(Operation::kAcquire), Queued());
+  Hear(Fetch<ToAcquire>(), Queued());
   EXPECT_EQ(machine().next_send(), due);
   PassTo(due);
-  Fetch(Operation::kCancel);
+  Fetch<ToCancel>();
 }
 
 TEST_F(LockMachineClaimsTest, AGrantThatWasMissedMakesTheSubscriptionAnewBeforeTheNextAttempt) {
   Waiter& waiter = Queue();
   Pass(kThird);
-  Hear(Fetch(Operation::kAcquire), Missed(Granted()));
+  Hear(Fetch<ToAcquire>(), Missed(Granted()));
   ASSERT_EQ(waiter.state, State::kGranted);
   Release(waiter.hold);
-  Hear(Fetch(Operation::kRelease), ReleasedThen());
+  Hear(Fetch<ToRelease>(), ReleasedThen());
   machine().Outcome(waiter.hold);
   Acquire();
-  EXPECT_TRUE(Fetch(Operation::kAcquire).anew);
+  EXPECT_TRUE(Fetch<ToAcquire>().missed_since.has_value());
 }
 
 TEST_F(LockMachineClaimsTest, AMessageThatComesLaterThanTheReplyWasNotMissed) {
   Waiter& waiter = Queue();
   Pass(kThird);
-  Hear(Fetch(Operation::kAcquire), Missed(Granted()));
+  Hear(Fetch<ToAcquire>(), Missed(Granted()));
   HearGrant(Claim());
   Release(waiter.hold);
   Acquire();
-  EXPECT_FALSE(Fetch(Operation::kRelease).anew);
+  EXPECT_FALSE(Fetch<ToRelease>().missed_since.has_value());
 }
 
 TEST_F(LockMachineClaimsTest, ARepeatOfAnUnansweredFirstAttemptMissedNothing) {
   Acquire();
-  Hear(Fetch(Operation::kAcquire), Silence());
+  Hear(Fetch<ToAcquire>(), Silence());
   Pass(kThird);
-  Hear(Fetch(Operation::kAcquire), Missed(Queued()));
+  Hear(Fetch<ToAcquire>(), Missed(Queued()));
   Pass(kThird);
-  const Send next = Fetch(Operation::kAcquire);
-  EXPECT_FALSE(next.anew);
-  EXPECT_EQ(next.bid.ticket, 77U);
+  const Send next = Fetch<ToAcquire>();
+  EXPECT_FALSE(next.missed_since.has_value());
+  EXPECT_EQ(BidOf(next).ticket, 77U);
 }
 
 TEST_F(LockMachineClaimsTest, WhoeverMissedOneComesLastUntilAMessageReachesIt) {
   Queue();
   Pass(kThird);
-  Hear(Fetch(Operation::kAcquire), Missed(Queued()));
+  Hear(Fetch<ToAcquire>(), Missed(Queued()));
   Pass(kThird);
-  const Send again = Fetch(Operation::kAcquire);
-  EXPECT_TRUE(again.anew);
-  EXPECT_EQ(again.bid.ticket, 0U) << "the place that the server still knows, else the last";
+  const Send again = Fetch<ToAcquire>();
+  EXPECT_TRUE(again.missed_since.has_value());
+  EXPECT_EQ(BidOf(again).ticket, 0U) << "the place that the server still knows, else the last";
   Hear(again, Queued());
-  HearGrant(Claim(again.bid.attempt));
+  HearGrant(Claim(BidOf(again).attempt));
   Waiter& next = Acquire({.thread = 2});
   Release(1);
   EXPECT_EQ(next.state, State::kWaiting);
@@ -327,77 +327,40 @@ TEST_F(LockMachineClaimsTest, OneWhoseChannelHasNoSubscriberAtTheServerPolls) {
   Answer deaf = Queued();
   deaf.deaf = true;
   for (int i = 0; i < 10; ++i) {
-    Hear(Fetch(Operation::kAcquire), deaf);
+    Hear(Fetch<ToAcquire>(), deaf);
     const absl::Duration poll = machine().next_send() - now();
     EXPECT_GE(poll, absl::Milliseconds(50));
     EXPECT_LE(poll, absl::Milliseconds(i == 0 ? 100 : 500));
     Pass(poll);
   }
-  Hear(Fetch(Operation::kAcquire), Queued());
+  Hear(Fetch<ToAcquire>(), Queued());
   EXPECT_GE(machine().next_send() - now(), absl::Seconds(1));
 }
 
 TEST_F(LockMachineClaimsTest, AttemptsAfterTheFirstAskWhetherMessagesArrive) {
   Acquire();
-  const Send first = Fetch(Operation::kAcquire);
-  EXPECT_FALSE(first.bid.listen);
+  const Send first = Fetch<ToAcquire>();
+  EXPECT_FALSE(BidOf(first).listen);
   Hear(first, Queued());
   Pass(kThird);
-  EXPECT_TRUE(Fetch(Operation::kAcquire).bid.listen);
-}
-
-class LockMachineToldTest : public LockMachineClaimsTest {
- protected:
-  LockMachineToldTest() { Make({.sharing = kLatch}); }
-
-  static Answer Telling(uint64_t counts, uint64_t last) {
-    Answer answer = Queued();
-    answer.bid.told = {.counts = counts, .last = last};
-    return answer;
-  }
-};
-
-TEST_F(LockMachineToldTest, WhoeverWaitsForALatchTellsBackTheMostThatItWasTold) {
-  Acquire();
-  const Send first = Fetch(Operation::kAcquire);
-  EXPECT_EQ(first.bid.told.counts, 0U);
-  Hear(first, Telling(2, 20));
-  Pass(kThird);
-  const Send second = Fetch(Operation::kAcquire);
-  EXPECT_EQ(second.bid.told.counts, 2U);
-  EXPECT_EQ(second.bid.told.last, 20U);
-  machine().OnTold({.counts = 3, .last = 30});
-  Hear(second, Telling(1, 10));  // another server, which has received fewer
-  Pass(kThird);
-  const Send third = Fetch(Operation::kAcquire);
-  EXPECT_EQ(third.bid.told.counts, 3U);
-  EXPECT_EQ(third.bid.told.last, 30U);
-}
-
-TEST_F(LockMachineToldTest, ALaterWaitKnowsWhatAnEarlierOneWasTold) {
-  Waiter& waiter = Acquire();
-  Hear(Fetch(Operation::kAcquire), Telling(2, 20));
-  GiveUp(waiter, State::kStopped);
-  Hear(Fetch(Operation::kCancel), Cancelled());
-  Acquire();
-  EXPECT_EQ(Fetch(Operation::kAcquire).bid.told.counts, 2U);
+  EXPECT_TRUE(BidOf(Fetch<ToAcquire>()).listen);
 }
 
 // The server is stopped, and executes the request when it goes on, however much later.
 TEST_F(LockMachineClaimsTest, AnAbandonedRequestToASilentServerIsTakenBackHoweverLate) {
   Waiter& waiter = Acquire();
-  Hear(Fetch(Operation::kAcquire), Silence());
+  Hear(Fetch<ToAcquire>(), Silence());
   GiveUp(waiter, State::kStopped);
   const base::Instant late = now() + absl::Minutes(2);
   int tries = 0;
   while (now() < late) {
     PassTo(machine().next_send());
-    Hear(Fetch(Operation::kCancel), Silence());
+    Hear(Fetch<ToCancel>(), Silence());
     ASSERT_LT(++tries, 1000);
   }
   PassTo(machine().next_send());
-  const Send cancel = Fetch(Operation::kCancel);
-  EXPECT_TRUE(cancel.tombstone);
+  const Send cancel = Fetch<ToCancel>();
+  EXPECT_TRUE(cancel.leaves_tombstone());
   Hear(cancel, Cancelled());
   EXPECT_TRUE(machine().idle());
 }

@@ -25,9 +25,8 @@ class DebtsTest : public ::testing::Test {
   }
   // The release of grant 1, at the server until 1000, ours until 900.
   void AddRelease(uint64_t hold = kHold) {
-    debts_.Add({.grant = 1,
+    debts_.Add({.send = {.what = ToRelease(), .grant = 1, .lease = absl::Seconds(1)},
                 .hold = hold,
-                .lease = absl::Seconds(1),
                 .deadline = At(900),
                 .expires = At(1000),
                 .due = At(0),
@@ -35,9 +34,7 @@ class DebtsTest : public ::testing::Test {
                 .outcome = {.kind = Kind::kUnderWay, .hold = hold}});
   }
   void AddCancel(GrantId grant, int64_t expires, bool tombstone) {
-    debts_.Add({.operation = Operation::kCancel,
-                .grant = grant,
-                .tombstone = tombstone,
+    debts_.Add({.send = {.what = ToCancel{.tombstone = tombstone}, .grant = grant},
                 .expires = At(expires),
                 .due = At(0)});
   }
@@ -50,10 +47,10 @@ class DebtsTest : public ::testing::Test {
     debts_.OnAnswer(send, answer, At(at), effects_);
   }
   static Answer Unanswered() {
-    return {.failure = absl::UnavailableError("silence"), .may_have_executed = true};
+    return {.what = Failed{.why = absl::UnavailableError("silence"), .may_have_executed = true}};
   }
-  static Answer Done() { return {.kind = Answer::Kind::kReleased}; }
-  static Answer NotHeld() { return {.kind = Answer::Kind::kNotHeld}; }
+  static Answer Done() { return {.what = Freed()}; }
+  static Answer NotHeld() { return {.what = engine::NotHeld()}; }
 
   Debts debts_;
   Effects effects_;
@@ -63,10 +60,10 @@ TEST_F(DebtsTest, ADebtIsFetchedOnceAndGoneWithItsAnswer) {
   AddCancel(1, 1000, false);
   EXPECT_EQ(debts_.due(), At(0));
   const Send send = Fetch(0);
-  EXPECT_EQ(send.operation, Operation::kCancel);
+  EXPECT_TRUE(std::holds_alternative<ToCancel>(send.what));
   EXPECT_FALSE(debts_.Next(At(0)).has_value()) << "it is in flight";
   EXPECT_EQ(debts_.due(), base::Instant::Infinite());
-  Hear(send, {.kind = Answer::Kind::kCancelled}, 1);
+  Hear(send, {.what = Cancelled()}, 1);
   EXPECT_TRUE(debts_.empty());
 }
 
@@ -137,7 +134,7 @@ TEST_F(DebtsTest, ARequestThatAStoppedServerStillHasIsTakenBackBeyondItsTime) {
 
 TEST_F(DebtsTest, ARefusalIsToldAndEndsIt) {
   AddRelease();
-  Hear(Fetch(0), {.failure = absl::PermissionDeniedError("no")}, 1);
+  Hear(Fetch(0), {.what = Failed{.why = absl::PermissionDeniedError("no")}}, 1);
   ASSERT_EQ(effects_.notices.size(), 1U);
   EXPECT_EQ(effects_.notices[0].kind, Notice::Kind::kReleaseFailed);
   EXPECT_EQ(effects_.notices[0].remaining, absl::Milliseconds(999));
@@ -146,7 +143,7 @@ TEST_F(DebtsTest, ARefusalIsToldAndEndsIt) {
 
 TEST_F(DebtsTest, ARefusalOfTheConnectionAloneIsRepeated) {
   AddRelease();
-  Hear(Fetch(0), {.failure = absl::PermissionDeniedError("no"), .not_sent = true}, 1);
+  Hear(Fetch(0), {.what = Failed{.why = absl::PermissionDeniedError("no"), .not_sent = true}}, 1);
   EXPECT_TRUE(effects_.notices.empty());
   EXPECT_TRUE(debts_.Next(At(1)).has_value());
 }

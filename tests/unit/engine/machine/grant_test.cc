@@ -8,10 +8,10 @@ using LockMachineGrantTest = LockMachineTest;
 
 TEST_F(LockMachineGrantTest, ReplyGrantsFromTheSending) {
   Waiter& waiter = Acquire();
-  const Send send = Fetch(Operation::kAcquire);
-  EXPECT_TRUE(send.bid.wait);
-  EXPECT_EQ(send.bid.attempt, 1U);
-  EXPECT_EQ(send.bid.block, 1U);
+  const Send send = Fetch<ToAcquire>();
+  EXPECT_TRUE(BidOf(send).wait);
+  EXPECT_EQ(BidOf(send).attempt, 1U);
+  EXPECT_EQ(BidOf(send).block, 1U);
   EXPECT_TRUE(Quiet());
   Pass(absl::Milliseconds(100));
   Hear(send, Granted());
@@ -25,7 +25,7 @@ TEST_F(LockMachineGrantTest, ReplyGrantsFromTheSending) {
 
 TEST_F(LockMachineGrantTest, MessageBeforeTheReplyOfItsOwnAttempt) {
   Waiter& waiter = Acquire();
-  const Send send = Fetch(Operation::kAcquire);
+  const Send send = Fetch<ToAcquire>();
   Pass(absl::Milliseconds(10));
   EXPECT_TRUE(HearGrant(GrantOf(send)));
   EXPECT_EQ(waiter.state, State::kGranted);
@@ -34,16 +34,16 @@ TEST_F(LockMachineGrantTest, MessageBeforeTheReplyOfItsOwnAttempt) {
   EXPECT_TRUE(Valid(waiter));
   EXPECT_TRUE(Quiet());
   EXPECT_EQ(Release(waiter.hold).kind, Kind::kUnderWay);
-  EXPECT_FALSE(Fetch(Operation::kRelease).tombstone) << "all attempts are answered";
+  EXPECT_FALSE(Fetch<ToRelease>().leaves_tombstone()) << "all attempts are answered";
 }
 
 TEST_F(LockMachineGrantTest, ReleaseBeforeTheReplyOfTheGrantedAttempt) {
   Waiter& waiter = Acquire();
-  const Send send = Fetch(Operation::kAcquire);
+  const Send send = Fetch<ToAcquire>();
   HearGrant(GrantOf(send));
   Release(waiter.hold);
-  const Send release = Fetch(Operation::kRelease);
-  EXPECT_FALSE(release.tombstone) << "the attempt that the grant echoes was executed";
+  const Send release = Fetch<ToRelease>();
+  EXPECT_FALSE(release.leaves_tombstone()) << "the attempt that the grant echoes was executed";
   Hear(send, Granted());
   EXPECT_TRUE(Quiet()) << "the release under way takes it with it";
   Hear(release, ReleasedThen());
@@ -54,10 +54,10 @@ TEST_F(LockMachineGrantTest, ReleaseBeforeTheReplyOfTheGrantedAttempt) {
 TEST_F(LockMachineGrantTest, ReleaseBeforeTheReplyOfALaterAttemptLeavesATombstone) {
   Waiter& waiter = Queue();
   Pass(kThird);
-  Fetch(Operation::kAcquire);
+  Fetch<ToAcquire>();
   HearGrant({.grant = kFirst, .attempt = 1, .token = kToken, .claim = kLease});
   Release(waiter.hold);
-  EXPECT_TRUE(Fetch(Operation::kRelease).tombstone);
+  EXPECT_TRUE(Fetch<ToRelease>().leaves_tombstone());
 }
 
 TEST_F(LockMachineGrantTest, ReplyOfALaterAttemptProlongsAHoldByMessage) {
@@ -65,11 +65,11 @@ TEST_F(LockMachineGrantTest, ReplyOfALaterAttemptProlongsAHoldByMessage) {
   const NewGrant early{.grant = kFirst, .attempt = 1, .token = kToken, .claim = kLease};
   const base::Instant first_sent = now();
   Pass(kThird);
-  const Send heartbeat = Fetch(Operation::kAcquire);
-  EXPECT_EQ(heartbeat.bid.attempt, 2U);
-  EXPECT_EQ(heartbeat.bid.ticket, 77U);
+  const Send heartbeat = Fetch<ToAcquire>();
+  EXPECT_EQ(BidOf(heartbeat).attempt, 2U);
+  EXPECT_EQ(BidOf(heartbeat).ticket, 77U);
   Pass(absl::Milliseconds(1));
-  ASSERT_EQ(heartbeat.bid.grant, early.grant);
+  ASSERT_EQ(BidOf(heartbeat).grant, early.grant);
   EXPECT_TRUE(HearGrant(early)) << "attempt 1 was answered, and is still remembered";
   EXPECT_EQ(machine().Deadline(waiter.hold), first_sent + kValid);
   Hear(heartbeat, Granted());
@@ -78,10 +78,10 @@ TEST_F(LockMachineGrantTest, ReplyOfALaterAttemptProlongsAHoldByMessage) {
 
 TEST_F(LockMachineGrantTest, BothSocketsStalledTheStaleGrantIsAskedForAgain) {
   Waiter& waiter = Acquire();
-  const Send first = Fetch(Operation::kAcquire);
+  const Send first = Fetch<ToAcquire>();
   Hear(first, Silence());
   Pass(kValid);  // the grant of the first attempt was made, and is over
-  const Send second = Fetch(Operation::kAcquire);
+  const Send second = Fetch<ToAcquire>();
   EXPECT_TRUE(HearGrant(GrantOf(first)));
   EXPECT_EQ(waiter.state, State::kWaiting);
   Hear(second, Granted());  // it was there still, and has its lease anew
@@ -91,43 +91,43 @@ TEST_F(LockMachineGrantTest, BothSocketsStalledTheStaleGrantIsAskedForAgain) {
 
 TEST_F(LockMachineGrantTest, DeadlineCountsFromTheAttemptThatTheGrantEchoes) {
   Waiter& waiter = Acquire();
-  const Send first = Fetch(Operation::kAcquire);
+  const Send first = Fetch<ToAcquire>();
   Hear(first, Silence());
   Pass(kThird);
-  const Send second = Fetch(Operation::kAcquire);
+  const Send second = Fetch<ToAcquire>();
   Hear(second, Silence());
   Pass(kThird);
   HearGrant(GrantOf(first));
   EXPECT_EQ(waiter.state, State::kGranted);
   EXPECT_EQ(machine().Deadline(waiter.hold), first.sent + kValid);
   EXPECT_EQ(machine().next_send(), first.sent + kThird) << "re-based at once";
-  Hear(Fetch(Operation::kRenew), Held());
+  Hear(Fetch<ToRenew>(), Held());
   EXPECT_EQ(machine().Deadline(waiter.hold), now() + kValid);
 }
 
 TEST_F(LockMachineGrantTest, ReplyAfterItsDeadlineGrantsNothing) {
   Waiter& waiter = Acquire();
-  const Send send = Fetch(Operation::kAcquire);
+  const Send send = Fetch<ToAcquire>();
   Pass(kValid);
   Hear(send, Granted());
   EXPECT_EQ(waiter.state, State::kWaiting);
   PassTo(machine().next_send());
-  const Send again = Fetch(Operation::kAcquire);
-  EXPECT_EQ(again.bid.grant, send.bid.grant);
-  EXPECT_EQ(again.bid.attempt, 2U);
+  const Send again = Fetch<ToAcquire>();
+  EXPECT_EQ(BidOf(again).grant, BidOf(send).grant);
+  EXPECT_EQ(BidOf(again).attempt, 2U);
   // Whoever gives up now leaves a hold behind at the server.
   Hear(again, Silence(false));
   GiveUp(waiter);
-  EXPECT_EQ(Fetch(Operation::kCancel).grant, send.bid.grant);
+  EXPECT_EQ(Fetch<ToCancel>().grant, BidOf(send).grant);
 }
 
 TEST_F(LockMachineGrantTest, GrantOfAForgottenAttemptIsAskedForAgain) {
   Waiter& waiter = Queue();
   Pass(kThird);
-  Hear(Fetch(Operation::kAcquire), Queued());
+  Hear(Fetch<ToAcquire>(), Queued());
   EXPECT_TRUE(HearGrant({.grant = kFirst, .attempt = 1, .token = kToken, .claim = kLease}));
   EXPECT_EQ(waiter.state, State::kWaiting);
-  EXPECT_EQ(Fetch(Operation::kAcquire).bid.attempt, 3U) << "at once";
+  EXPECT_EQ(BidOf(Fetch<ToAcquire>()).attempt, 3U) << "at once";
 }
 
 // An attempt that nobody remembers once counted from the boot of the machine.
@@ -142,8 +142,8 @@ TEST_F(LockMachineGrantTest, CancelCrossesTheGrant) {
   Waiter& waiter = Queue({.patience = Patience::kBounded});
   GiveUp(waiter);
   EXPECT_EQ(waiter.state, State::kBusy);
-  const Send cancel = Fetch(Operation::kCancel);
-  EXPECT_FALSE(cancel.tombstone) << "no attempt is unanswered";
+  const Send cancel = Fetch<ToCancel>();
+  EXPECT_FALSE(cancel.leaves_tombstone()) << "no attempt is unanswered";
   EXPECT_TRUE(HearGrant({.grant = kFirst, .attempt = 1, .token = kToken, .claim = kLease}));
   EXPECT_EQ(waiter.state, State::kBusy);
   EXPECT_TRUE(Quiet()) << "it is being cancelled already";
@@ -154,53 +154,53 @@ TEST_F(LockMachineGrantTest, CancelCrossesTheGrant) {
 TEST_F(LockMachineGrantTest, GrantAfterTheCancelIsUnwanted) {
   Waiter& waiter = Queue();
   GiveUp(waiter);
-  Hear(Fetch(Operation::kCancel), Cancelled());
+  Hear(Fetch<ToCancel>(), Cancelled());
   EXPECT_FALSE(HearGrant({.grant = kFirst, .attempt = 1, .token = kToken, .claim = kLease}));
   machine().OnUnwanted(1, kLease, 1, now());
   machine().OnUnwanted(1, kLease, 1, now());
-  Hear(Fetch(Operation::kCancel), Cancelled());
+  Hear(Fetch<ToCancel>(), Cancelled());
   EXPECT_TRUE(machine().idle()) << "cancelled once";
 }
 
 TEST_F(LockMachineGrantTest, LateAcquireAfterRetryAndReleaseIsCancelled) {
   Waiter& waiter = Acquire();
-  const Send first = Fetch(Operation::kAcquire);
+  const Send first = Fetch<ToAcquire>();
   Hear(first, Silence());
   PassTo(machine().next_send());
-  Hear(Fetch(Operation::kAcquire), Granted());
+  Hear(Fetch<ToAcquire>(), Granted());
   Release(waiter.hold);
-  const Send release = Fetch(Operation::kRelease);
-  EXPECT_TRUE(release.tombstone) << "the first attempt may come yet";
+  const Send release = Fetch<ToRelease>();
+  EXPECT_TRUE(release.leaves_tombstone()) << "the first attempt may come yet";
   Hear(release, ReleasedThen());
   machine().Forget(waiter.hold);
   EXPECT_TRUE(machine().idle());
   Hear(first, Granted());
-  EXPECT_EQ(Fetch(Operation::kCancel).grant, first.bid.grant);
+  EXPECT_EQ(Fetch<ToCancel>().grant, BidOf(first).grant);
 }
 
 TEST_F(LockMachineGrantTest, QueuedUnwantedIsCancelledToo) {
   Waiter& waiter = Acquire();
-  const Send send = Fetch(Operation::kAcquire);
+  const Send send = Fetch<ToAcquire>();
   GiveUp(waiter, State::kStopped);
-  const Send cancel = Fetch(Operation::kCancel);
-  EXPECT_TRUE(cancel.tombstone);
+  const Send cancel = Fetch<ToCancel>();
+  EXPECT_TRUE(cancel.leaves_tombstone());
   Hear(cancel, Cancelled());
   Hear(send, Queued());
-  Hear(Fetch(Operation::kCancel), Cancelled());
+  Hear(Fetch<ToCancel>(), Cancelled());
   EXPECT_TRUE(machine().idle());
 }
 
 TEST_F(LockMachineGrantTest, StaleGrantOfAnEarlierHoldChangesNothing) {
   Waiter& first = Acquire();
-  const Send send = Fetch(Operation::kAcquire);
+  const Send send = Fetch<ToAcquire>();
   Hear(send, Granted());
   Release(first.hold);
-  Hear(Fetch(Operation::kRelease), ReleasedThen());
+  Hear(Fetch<ToRelease>(), ReleasedThen());
   machine().Forget(first.hold);
   Waiter& second = Acquire();
   EXPECT_FALSE(HearGrant(GrantOf(send)));
   EXPECT_EQ(second.state, State::kWaiting);
-  Hear(Fetch(Operation::kAcquire), Granted(0, kLease, kToken + 1));
+  Hear(Fetch<ToAcquire>(), Granted(0, kLease, kToken + 1));
   EXPECT_FALSE(HearGrant(GrantOf(send)));
   EXPECT_EQ(second.token.value(), kToken + 1);
 }
@@ -219,29 +219,29 @@ TEST_F(LockMachineGrantTest, DuplicateOfTheGrantChangesNothing) {
 TEST_F(LockMachineGrantTest, QueuedAfterTheGrantOfAnEarlierAttemptMeansTheHoldIsOver) {
   Waiter& waiter = Queue();
   Pass(kThird);
-  const Send heartbeat = Fetch(Operation::kAcquire);
+  const Send heartbeat = Fetch<ToAcquire>();
   HearGrant({.grant = kFirst, .attempt = 1, .token = kToken, .claim = kLease});
   EXPECT_EQ(waiter.state, State::kGranted);
   Hear(heartbeat, Queued());  // somebody forced its release meanwhile
   EXPECT_FALSE(Valid(waiter));
   ASSERT_EQ(effects().losses.size(), 1U);
-  const Send release = Fetch(Operation::kRelease);
-  EXPECT_EQ(release.grant, heartbeat.bid.grant);
+  const Send release = Fetch<ToRelease>();
+  EXPECT_EQ(release.grant, BidOf(heartbeat).grant);
   Hear(release, NotHeld());
   EXPECT_TRUE(machine().idle());
 }
 
 TEST_F(LockMachineGrantTest, GoneStartsAFreshHold) {
   Waiter& waiter = Acquire();
-  const Send send = Fetch(Operation::kAcquire);
-  Hear(send, OfBid({.kind = BidAnswer::Kind::kGone}));
+  const Send send = Fetch<ToAcquire>();
+  Hear(send, {.what = BidGone()});
   EXPECT_EQ(waiter.state, State::kWaiting);
-  EXPECT_NE(Fetch(Operation::kAcquire).bid.grant, send.bid.grant);
+  EXPECT_NE(BidOf(Fetch<ToAcquire>()).grant, BidOf(send).grant);
 }
 
 TEST_F(LockMachineGrantTest, ManualGrantLastsWhatIsLeftOfIt) {
   Waiter& waiter = Acquire({.manual = true});
-  const Send send = Fetch(Operation::kAcquire);
+  const Send send = Fetch<ToAcquire>();
   Hear(send, Granted(0, absl::Seconds(1)));
   EXPECT_EQ(machine().Deadline(waiter.hold), send.sent + absl::Milliseconds(988));
   EXPECT_TRUE(machine().next_send().is_infinite());

@@ -17,7 +17,7 @@ TEST_F(LockMachineHoldTest, RenewalMovesTheDeadlineFromItsSending) {
   Pass(kThird - absl::Nanoseconds(1));
   EXPECT_TRUE(Quiet());
   Pass(absl::Nanoseconds(1));
-  const Send renewal = Fetch(Operation::kRenew);
+  const Send renewal = Fetch<ToRenew>();
   EXPECT_EQ(renewal.lease, kLease);
   EXPECT_TRUE(Quiet());
   EXPECT_TRUE(machine().next_send().is_infinite());
@@ -39,32 +39,32 @@ TEST_F(LockMachineHoldTest, RenewalTravelsALittleEarlyWithOthers) {
 TEST_F(LockMachineHoldTest, AtRiskAndRecoveredAreToldOnceEach) {
   Waiter& waiter = Hold();
   Pass(kThird);
-  Hear(Fetch(Operation::kRenew), Silence());
+  Hear(Fetch<ToRenew>(), Silence());
   ASSERT_THAT(Notices(), ElementsAre(Notice::Kind::kAtRisk));
   EXPECT_EQ(effects().notices[0].token, waiter.token);
   EXPECT_EQ(effects().notices[0].remaining, kValid - kThird);
   EXPECT_TRUE(absl::IsUnavailable(effects().notices[0].why));
   for (int i = 0; i < 3; ++i) {
     PassTo(machine().next_send());
-    Hear(Fetch(Operation::kRenew), Silence());
+    Hear(Fetch<ToRenew>(), Silence());
     EXPECT_THAT(Notices(), IsEmpty());
   }
   PassTo(machine().next_send());
-  Hear(Fetch(Operation::kRenew), Held());
+  Hear(Fetch<ToRenew>(), Held());
   EXPECT_THAT(Notices(), ElementsAre(Notice::Kind::kRenewed, Notice::Kind::kRecovered));
   PassTo(machine().next_send());
-  Hear(Fetch(Operation::kRenew), Held());
+  Hear(Fetch<ToRenew>(), Held());
   EXPECT_THAT(Notices(), ElementsAre(Notice::Kind::kRenewed));
 }
 
 TEST_F(LockMachineHoldTest, NextHoldIsNotToldOfARiskThatIsOver) {
   auto [holder, other] = Contended({.local_window = kLease}, {.thread = 2, .local_window = kLease});
   Pass(kThird);
-  Hear(Fetch(Operation::kRenew), Silence());
+  Hear(Fetch<ToRenew>(), Silence());
   Release(holder->hold);
   ASSERT_EQ(other->state, State::kGranted);
   PassTo(machine().next_send());
-  Hear(Fetch(Operation::kRenew), Held());
+  Hear(Fetch<ToRenew>(), Held());
   EXPECT_THAT(Notices(), ElementsAre(Notice::Kind::kRenewed));
 }
 
@@ -72,7 +72,7 @@ TEST_F(LockMachineHoldTest, LostAtTheDeadlineWhileIoHangs) {
   Waiter& waiter = Hold();
   const std::stop_token lost = waiter.view->Lost(now());
   Pass(kThird);
-  const Send hanging = Fetch(Operation::kRenew);
+  const Send hanging = Fetch<ToRenew>();
   PassTo(machine().next_expiry() - absl::Nanoseconds(1));
   Expire();
   EXPECT_TRUE(Valid(waiter));
@@ -90,7 +90,7 @@ TEST_F(LockMachineHoldTest, LostAtTheDeadlineWhileIoHangs) {
   Hear(hanging, Held());
   EXPECT_FALSE(Valid(waiter));
   PassTo(machine().next_send());
-  Hear(Fetch(Operation::kRelease), NotHeld());
+  Hear(Fetch<ToRelease>(), NotHeld());
   EXPECT_TRUE(machine().idle());
 }
 
@@ -113,7 +113,7 @@ TEST_F(LockMachineHoldTest, NobodyIsLetInBeforeTheDeadlineOfALostHold) {
     EXPECT_TRUE(Quiet());
     EXPECT_EQ(machine().next_send(), deadline);
     PassTo(deadline);
-    EXPECT_NE(Fetch(Operation::kRelease).bid.grant, 0U);
+    EXPECT_NE(Fetch<ToRelease>().bid(), nullptr);
   }
 }
 
@@ -128,7 +128,7 @@ TEST_F(LockMachineHoldTest, InvalidFromTheDeadlineThoughNobodyNotices) {
 TEST_F(LockMachineHoldTest, HeldHeardAfterTheDeadlineIsTooLate) {
   Waiter& waiter = Hold();
   Pass(kThird);
-  const Send renewal = Fetch(Operation::kRenew);
+  const Send renewal = Fetch<ToRenew>();
   PassTo(machine().next_expiry());
   Hear(renewal, Held());
   EXPECT_FALSE(Valid(waiter));
@@ -138,7 +138,7 @@ TEST_F(LockMachineHoldTest, HeldHeardAfterTheDeadlineIsTooLate) {
 TEST_F(LockMachineHoldTest, ReasonOfALossNamesTheLastFailure) {
   Hold();
   Pass(kThird);
-  Hear(Fetch(Operation::kRenew), Silence());
+  Hear(Fetch<ToRenew>(), Silence());
   PassTo(machine().next_expiry());
   Expire();
   ASSERT_EQ(effects().losses.size(), 1U);
@@ -148,17 +148,17 @@ TEST_F(LockMachineHoldTest, ReasonOfALossNamesTheLastFailure) {
 TEST_F(LockMachineHoldTest, HoldThatIsGoneIsLostAtOnce) {
   Waiter& waiter = Hold();
   Pass(kThird);
-  Hear(Fetch(Operation::kRenew), NotHeld());
+  Hear(Fetch<ToRenew>(), NotHeld());
   ASSERT_EQ(effects().losses.size(), 1U);
   EXPECT_EQ(Release(waiter.hold).kind, Kind::kLost);
-  Hear(Fetch(Operation::kRelease), NotHeld());
+  Hear(Fetch<ToRelease>(), NotHeld());
   EXPECT_TRUE(machine().idle());
 }
 
 TEST_F(LockMachineHoldTest, OverwrittenKeyIsALoss) {
   Hold();
   Pass(kThird);
-  Hear(Fetch(Operation::kRenew), Refusal(absl::FailedPreconditionError("WRONGTYPE")));
+  Hear(Fetch<ToRenew>(), Refusal(absl::FailedPreconditionError("WRONGTYPE")));
   ASSERT_EQ(effects().losses.size(), 1U);
   EXPECT_THAT(effects().losses[0].reason, HasSubstr("WRONGTYPE"));
 }
@@ -169,27 +169,27 @@ TEST_F(LockMachineHoldTest, RenewalThatWasNotSentIsRepeatedWhateverTheReason) {
   Pass(kThird);
   for (const absl::Status& refusal :
        {absl::FailedPreconditionError("maxmemory-policy"), absl::PermissionDeniedError("NOAUTH")}) {
-    Hear(Fetch(Operation::kRenew), NotSent(refusal));
+    Hear(Fetch<ToRenew>(), NotSent(refusal));
     EXPECT_TRUE(effects().losses.empty());
     EXPECT_TRUE(machine().Valid(waiter.hold, now()));
     ASSERT_LT(machine().next_send(), deadline);
     PassTo(machine().next_send());
   }
-  Hear(Fetch(Operation::kRenew), Held());
+  Hear(Fetch<ToRenew>(), Held());
   EXPECT_GT(machine().Deadline(waiter.hold), deadline);
 }
 
 TEST_F(LockMachineHoldTest, BidUnderWayMayHaveTakenALostHoldAnew) {
   Queue();
   Pass(kThird);
-  const Send heartbeat = Fetch(Operation::kAcquire);
+  const Send heartbeat = Fetch<ToAcquire>();
   HearGrant({.grant = kFirst, .attempt = 1, .token = kToken, .claim = kLease});
   machine().OnForced(kFirst, now());
-  const Send renewal = Fetch(Operation::kRenew);
+  const Send renewal = Fetch<ToRenew>();
   Hear(heartbeat, Granted());  // executed after the renewal, heard before
   Hear(renewal, NotHeld());
   EXPECT_EQ(effects().losses.size(), 1U);
-  EXPECT_EQ(Fetch(Operation::kRelease).grant, kFirst);
+  EXPECT_EQ(Fetch<ToRelease>().grant, kFirst);
 }
 
 TEST_F(LockMachineHoldTest, WaitingThreadsGoOnWithAFreshHoldAfterALoss) {
@@ -199,10 +199,9 @@ TEST_F(LockMachineHoldTest, WaitingThreadsGoOnWithAFreshHoldAfterALoss) {
   ASSERT_EQ(effects().losses.size(), 1U);
   EXPECT_EQ(effects().losses[0].hold.id, holder->hold);
   PassTo(machine().next_send());
-  const Send release = Fetch(Operation::kRelease);
-  EXPECT_NE(release.bid.grant, release.grant);
-  Hear(release,
-       ReleasedThen({.kind = BidAnswer::Kind::kGranted, .token = kToken + 5000, .lease = kLease}));
+  const Send release = Fetch<ToRelease>();
+  EXPECT_NE(BidOf(release).grant, release.grant);
+  Hear(release, ReleasedThen(BidGranted{.token = kToken + 5000, .lease = kLease}));
   EXPECT_EQ(other->state, State::kGranted);
   EXPECT_EQ(other->token.value(), kToken + 5000);
 }
@@ -216,7 +215,7 @@ TEST_F(LockMachineHoldTest, UnlockAfterALossReleasesNothing) {
   EXPECT_EQ(machine().OfThread(1).hold, waiter.hold);
   EXPECT_EQ(machine().OfThread(1).depth, 0U);
   PassTo(machine().next_send());
-  Hear(Fetch(Operation::kRelease), NotHeld());
+  Hear(Fetch<ToRelease>(), NotHeld());
   for (int level = 0; level < 2; ++level) {
     const Released released = Unlock(1);
     EXPECT_EQ(released.kind, Kind::kLost);
@@ -231,7 +230,7 @@ TEST_F(LockMachineHoldTest, LockInsideOfALostOneIsUnlockedFirst) {
   PassTo(machine().next_expiry());
   Expire();
   PassTo(machine().next_send());
-  Hear(Fetch(Operation::kRelease), NotHeld());
+  Hear(Fetch<ToRelease>(), NotHeld());
   Waiter& inner = Hold({.face = Face::kStd});
   EXPECT_EQ(Unlock(1).hold, inner.hold);
   EXPECT_EQ(Unlock(1).kind, Kind::kLost);
@@ -241,7 +240,7 @@ TEST_F(LockMachineHoldTest, ReleasedHoldIsNeverLost) {
   Waiter& waiter = Hold();
   const std::stop_token lost = waiter.view->Lost(now());
   Release(waiter.hold);
-  const Send release = Fetch(Operation::kRelease);
+  const Send release = Fetch<ToRelease>();
   Pass(kLease);
   Expire();
   Hear(release, NotHeld());
@@ -267,7 +266,7 @@ TEST_F(LockMachineHoldTest, ExtendMovesAManualDeadline) {
   Pass(kThird);
   const std::optional<Send> extend = machine().Extend(waiter.hold, 2 * kLease, now());
   ASSERT_TRUE(extend.has_value());
-  EXPECT_EQ(extend->operation, Operation::kRenew);
+  EXPECT_TRUE(std::holds_alternative<ToRenew>(extend->what));
   EXPECT_TRUE(machine().Wants(*extend));
   Hear(*extend, Held());
   EXPECT_EQ(machine().Deadline(waiter.hold), extend->sent + absl::Milliseconds(5938));
@@ -303,7 +302,7 @@ TEST_F(LockMachineHoldTest, ForcedIsLookedAtAtOnce) {
   EXPECT_TRUE(Quiet());
   machine().OnForced(kFirst, now());
   EXPECT_TRUE(Valid(waiter)) << "the answer tells";
-  Hear(Fetch(Operation::kRenew), NotHeld());
+  Hear(Fetch<ToRenew>(), NotHeld());
   ASSERT_EQ(effects().losses.size(), 1U);
   EXPECT_THAT(effects().losses[0].reason, HasSubstr("forced"));
 }
@@ -311,7 +310,7 @@ TEST_F(LockMachineHoldTest, ForcedIsLookedAtAtOnce) {
 TEST_F(LockMachineHoldTest, AHoldThatIsGoneUntoldIsNotSaidToHaveBeenForced) {
   Hold();
   Pass(kThird);
-  Hear(Fetch(Operation::kRenew), NotHeld());
+  Hear(Fetch<ToRenew>(), NotHeld());
   ASSERT_EQ(effects().losses.size(), 1U);
   EXPECT_THAT(effects().losses[0].reason, Not(HasSubstr("forced")));
 }
@@ -319,11 +318,11 @@ TEST_F(LockMachineHoldTest, AHoldThatIsGoneUntoldIsNotSaidToHaveBeenForced) {
 TEST_F(LockMachineHoldTest, ForcedWhileARenewalIsUnderWayIsLookedAtAfterIt) {
   Hold();
   Pass(kThird);
-  const Send renewal = Fetch(Operation::kRenew);
+  const Send renewal = Fetch<ToRenew>();
   machine().OnForced(kFirst, now());
   EXPECT_TRUE(Quiet());
   Hear(renewal, Held());  // it was executed before
-  Hear(Fetch(Operation::kRenew), NotHeld());
+  Hear(Fetch<ToRenew>(), NotHeld());
   EXPECT_EQ(effects().losses.size(), 1U);
 }
 
@@ -332,7 +331,7 @@ TEST_F(LockMachineHoldTest, LookAtAManualHoldDoesNotExtendIt) {
   const base::Instant deadline = machine().Deadline(waiter.hold);
   Pass(kThird);
   machine().OnForced(kFirst, now());
-  const Send look = Fetch(Operation::kRenew);
+  const Send look = Fetch<ToRenew>();
   EXPECT_EQ(look.lease, absl::Milliseconds(1));
   Hear(look, Held());
   EXPECT_EQ(machine().Deadline(waiter.hold), deadline);
@@ -343,14 +342,14 @@ TEST_F(LockMachineHoldTest, LookAtAManualHoldDoesNotExtendIt) {
 TEST_F(LockMachineHoldTest, ReconnectedHoldIsRenewedAtOnce) {
   Hold();
   machine().OnReconnected(now());
-  Hear(Fetch(Operation::kRenew), Held());
+  Hear(Fetch<ToRenew>(), Held());
   EXPECT_EQ(machine().next_send(), now() + kThird);
 }
 
 TEST_F(LockMachineHoldTest, RenewalIsNotAnnouncedBeyondTheDeadline) {
   Hold();
   PassTo(machine().next_expiry() - absl::Nanoseconds(1));
-  Hear(Fetch(Operation::kRenew), Silence());
+  Hear(Fetch<ToRenew>(), Silence());
   EXPECT_TRUE(machine().next_send().is_infinite());
   PassTo(machine().next_expiry());
   EXPECT_TRUE(Quiet());

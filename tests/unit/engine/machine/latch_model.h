@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/engine/machine/latch_machine.h"
 #include "tests/unit/engine/machine/model_world.h"
 #include "tests/unit/engine/machine/reference_latch_server.h"
 
@@ -17,15 +18,15 @@ namespace redlatch::engine {
 
 // Clients whose threads wait for a latch, all by one machine a client; and what must be so at each
 // step.
-class LatchModel : public ModelWorld<ReferenceLatchServer> {
+class LatchModel : public ModelWorld {
  public:
   LatchModel(uint64_t seed, bool verbose) : ModelWorld(seed, verbose) {
+    steps_ = 400;
     vanishing_ = Chance(3);
     if (Chance(2)) server_.window = 1 + static_cast<size_t>(Pick(2));
     server_.count = 1 + Pick(12);
-    options_ = std::make_shared<LockOptions>();
-    const int clients = 1 + Pick(4);
-    for (int c = 0; c < clients; ++c) {
+    const int count = 1 + Pick(4);
+    for (int c = 0; c < count; ++c) {
       AddClient();
       users_.emplace_back();
       Join(c);
@@ -54,10 +55,10 @@ class LatchModel : public ModelWorld<ReferenceLatchServer> {
   void Join(int c) {
     server_.incarnation_of.resize(server_.subscribed.size());
     server_.incarnation_of[clients_[c]->id] = server_.incarnation;
-    users_[c] = {
-        .port = AddPort(c, {.sharing = kLatch, .longest_heartbeat = Server::kLongestHeartbeat}),
-        .incarnation = server_.incarnation,
-        .threads = std::vector<Thread>(kThreads)};
+    users_[c] = {.port = AddPort<LatchMachine>(
+                     c, {.sharing = kLatch, .longest_heartbeat = Server::kLongestHeartbeat}),
+                 .incarnation = server_.incarnation,
+                 .threads = std::vector<Thread>(kThreads)};
   }
   void Die(int c) {
     Replace(c);
@@ -66,6 +67,7 @@ class LatchModel : public ModelWorld<ReferenceLatchServer> {
 
   // ---- The latch.
 
+  Server& server() override { return server_; }
   void CountDown(bool dies = false) {
     now_ = now_ + absl::Microseconds(1);
     server_.CountDown(1 + Pick(2), now_, dies);
@@ -91,7 +93,7 @@ class LatchModel : public ModelWorld<ReferenceLatchServer> {
     waiter.options = options_;
     Say(c, ".", waiter.thread, " waits, patience ", static_cast<int>(waiter.patience));
     Effects effects;
-    user.port->machine.Acquire(waiter, Local(c), effects);
+    user.port->machine->Acquire(waiter, Local(c), effects);
     waiter.parked = waiter.state == Waiter::State::kWaiting;
     Absorb(c, *user.port, effects);
   }
@@ -101,7 +103,7 @@ class LatchModel : public ModelWorld<ReferenceLatchServer> {
     if (thread.waiter == nullptr || (!thread.to_go_on && !early)) return;
     thread.to_go_on = false;
     Effects effects;
-    users_[c].port->machine.Poked(*thread.waiter, Local(c), effects);
+    users_[c].port->machine->Poked(*thread.waiter, Local(c), effects);
     Absorb(c, *users_[c].port, effects);
   }
 
@@ -112,7 +114,7 @@ class LatchModel : public ModelWorld<ReferenceLatchServer> {
     thread.stopped |= stop;
     thread.waiter->parked = false;
     Effects effects;
-    users_[c].port->machine.GiveUp(
+    users_[c].port->machine->GiveUp(
         *thread.waiter, stop ? Waiter::State::kStopped : Waiter::State::kBusy, Local(c), effects);
     Absorb(c, *users_[c].port, effects);
   }
@@ -126,7 +128,7 @@ class LatchModel : public ModelWorld<ReferenceLatchServer> {
       thread.stopped |= thread.waiter != nullptr && thread.waiter->object == object;
     }
     Effects effects;
-    user.port->machine.StopAll(object, Local(c), effects);
+    user.port->machine->StopAll(object, Local(c), effects);
     Absorb(c, *user.port, effects);
     for (const Thread& thread : user.threads) EXPECT_FALSE(thread.waiter && thread.stopped);
   }
@@ -134,27 +136,23 @@ class LatchModel : public ModelWorld<ReferenceLatchServer> {
   // ---- What must be so.
 
   void OnSend(int /*c*/, const Send& send) override {
-    EXPECT_TRUE(send.operation == Operation::kAcquire || send.operation == Operation::kCancel)
+    EXPECT_TRUE(std::holds_alternative<ToAcquire>(send.what) ||
+                std::holds_alternative<ToCancel>(send.what))
         << "there is nothing to renew or release";
   }
 
   void Absorb(int c, Port& port, Effects& effects) override {
     EXPECT_TRUE(effects.losses.empty());
     EXPECT_TRUE(effects.notices.empty());
-    EXPECT_FALSE(port.machine.in_use());
-    EXPECT_TRUE(port.machine.next_expiry().is_infinite());
+    EXPECT_TRUE(port.machine->next_expiry().is_infinite());
     User& user = users_[c];
     for (Waiter* waiter : effects.wakes) {
-      EXPECT_TRUE(waiter->wake_pending);
-      waiter->wake_pending = false;
-      if (waiter->state != Waiter::State::kWaiting) waiter->parked = false;
+      Wake(*waiter);
       user.threads[waiter->thread - 1].to_go_on = true;
     }
     for (Waiter* waiter : effects.through) {
-      EXPECT_TRUE(waiter->wake_pending);
       EXPECT_EQ(waiter->state, Waiter::State::kGranted);
-      waiter->wake_pending = false;
-      waiter->parked = false;
+      Wake(*waiter);
     }
     bool all = false;
     for (Thread& thread : user.threads) {
@@ -207,8 +205,8 @@ class LatchModel : public ModelWorld<ReferenceLatchServer> {
     return std::any_of(users_[c].threads.begin(), users_[c].threads.end(),
                        [](const Thread& thread) { return thread.waiter != nullptr; });
   }
-  bool AnyWaits() const {
-    for (int c = 0; c < std::ssize(clients_); ++c) {
+  bool AnyWaits() const override {
+    for (int c = 0; c < clients(); ++c) {
       if (Waits(c)) return true;
     }
     return false;
@@ -218,7 +216,7 @@ class LatchModel : public ModelWorld<ReferenceLatchServer> {
   bool AllAreQueued() {
     std::set<GrantId> known;
     for (const auto& [grant, client] : server_.Known(now_)) known.insert(grant);
-    for (int c = 0; c < std::ssize(clients_); ++c) {
+    for (int c = 0; c < clients(); ++c) {
       if (Waits(c) && !known.contains(users_[c].port->grant)) return false;
     }
     return true;
@@ -230,8 +228,8 @@ class LatchModel : public ModelWorld<ReferenceLatchServer> {
   }
 
   static constexpr absl::Duration kLease = absl::Milliseconds(300);
+  Server server_;
   bool vanishing_ = false;
-  std::shared_ptr<const LockOptions> options_;
   std::vector<User> users_;  // by client
   int passed_ = 0;
 };

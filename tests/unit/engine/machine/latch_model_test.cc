@@ -4,30 +4,19 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <string>
-
-#include "absl/strings/str_cat.h"
 #include "tests/unit/engine/machine/model_schedules.h"
 
 namespace redlatch::engine {
 namespace {
-
-constexpr int kStepsPerSchedule = 400;
 
 // What happens when, by chance.
 class Schedule : public LatchModel {
  public:
   using LatchModel::LatchModel;
 
-  void Run() {
-    for (int i = 0; i < kStepsPerSchedule && !failed(); ++i) Step();
-    if (!failed()) CalmDown();
-  }
-
  private:
-  void Step() {
-    const int c = Pick(static_cast<int>(clients_.size()));
+  void Step() override {
+    const int c = Pick(clients());
     const int what = Pick(16);
     if (StandsStill(c) && what < 7) return;
     Thread& thread = users_[c].threads[Pick(kThreads)];
@@ -59,8 +48,7 @@ class Schedule : public LatchModel {
         if (vanishing_ && Chance(20)) Vanish();
         return;
       default:
-        return Advance(Chance(fast_ ? 2 : 8) ? absl::Milliseconds(Pick(150))
-                                             : absl::Microseconds(Pick(3000)));
+        return Pass();
     }
   }
 
@@ -71,27 +59,9 @@ class Schedule : public LatchModel {
     if (Chance(8)) return StandStill(c, absl::Milliseconds(Pick(1500)));
   }
 
-  // Faults have stopped: everything is executed and heard at once.
-  bool Settle() {
-    bool progress = false;
-    for (int c = 0; c < std::ssize(clients_) && !failed(); ++c) {
-      for (Thread& thread : users_[c].threads) GoOn(c, thread, false);
-      while (!failed() && Fetch(c)) progress = true;
-    }
-    while (!requests_.empty() && !failed()) {
-      if (!requests_[0].answer) Execute(requests_[0]);
-      Deliver(0, false);
-      progress = true;
-    }
-    while (!server_.messages.empty() && !failed()) {
-      DeliverMessage(0, false);
-      progress = true;
-    }
-    return progress;
-  }
-  void SettleAll() {
-    while (!failed() && Settle()) {
-    }
+  bool GoOnInCalm(int c) override {
+    for (Thread& thread : users_[c].threads) GoOn(c, thread, false);
+    return false;
   }
 
   // Time goes on until only those still wait whose latch is closed.
@@ -99,35 +69,30 @@ class Schedule : public LatchModel {
     while (!failed()) {
       SettleAll();
       bool waits = false;
-      for (int c = 0; c < std::ssize(clients_); ++c) {
+      for (int c = 0; c < clients(); ++c) {
         const int latch = users_[c].incarnation;
         waits |= Waits(c) && (server_.opened.contains(latch) || server_.vanished.contains(latch));
       }
       if (!waits) return;
       ASSERT_LT(NextTimer(), decided_by) << "a waiter is left undecided";
-      Advance(std::max(NextTimer() - now_, absl::Microseconds(1)));
+      AwaitTimer();
     }
   }
 
-  void CalmDown() {
-    Say("---- calm");
-    for (auto& client : clients_) client->stands_still_until = now_;
+  void CalmDown() override {
+    Calm();
     const bool giving_up = Chance(2);
     if (giving_up) GiveUpAll();
-    while (!late_.empty() && !failed()) Late();
+    AllLate();
     EXPECT_TRUE(!giving_up || AnyWaits() || OnlyGhostsWait());
     const bool reconnecting = Chance(2);
-    for (int c = 0; c < std::ssize(clients_); ++c) {
-      if (reconnecting || !server_.subscribed[clients_[c]->id]) Reconnect(c, true);
-    }
+    ReconnectAll(reconnecting);
     // Who has reconnected asks at once; else a heartbeat repairs all, or the longest backoff.
     AwaitOutcomes(now_ + absl::Milliseconds(reconnecting ? 0 : 1100));
     Open();
     if (failed()) return;
     PayDebts();
-    for (const auto& client : clients_) {
-      for (const PortPtr& port : client->table) EXPECT_TRUE(port->machine.idle());
-    }
+    ExpectIdle();
     EXPECT_TRUE(OnlyGhostsWait());
     now_ = now_ + kLease;
     EXPECT_TRUE(server_.Known(now_).empty());
@@ -135,7 +100,7 @@ class Schedule : public LatchModel {
 
   // Nobody stays in the queue who does not wait any more.
   void GiveUpAll() {
-    for (int c = 0; c < std::ssize(clients_); ++c) {
+    for (int c = 0; c < clients(); ++c) {
       for (Thread& thread : users_[c].threads) GiveUp(c, thread);
     }
     PayDebts();
@@ -143,14 +108,14 @@ class Schedule : public LatchModel {
   void PayDebts() {
     SettleAll();
     while (!failed() && !AnyWaits() && !NextTimer().is_infinite()) {
-      Advance(std::max(NextTimer() - now_, absl::Microseconds(1)));
+      AwaitTimer();
       SettleAll();
     }
   }
 
   // In calm everybody who is queued hears of it at once.
   void Open() {
-    for (int c = 0; c < std::ssize(clients_); ++c) {
+    for (int c = 0; c < clients(); ++c) {
       for (Thread& thread : users_[c].threads) {
         if (Chance(2)) Wait(c, thread);
       }
@@ -159,7 +124,7 @@ class Schedule : public LatchModel {
     const Instant queued_by = now_ + absl::Milliseconds(1100);
     while (!failed() && !AllAreQueued()) {
       ASSERT_LT(NextTimer(), queued_by) << "a waiter does not ask";
-      Advance(std::max(NextTimer() - now_, absl::Microseconds(1)));
+      AwaitTimer();
       SettleAll();
     }
     while (server_.count > 0) CountDown();

@@ -24,13 +24,13 @@ TEST_F(LockMachineLocalTest, WindowClosesCountedFromTheSending) {
   Pass(kWindow);
   EXPECT_EQ(Release(holder->hold).kind, Kind::kUnderWay);
   EXPECT_EQ(other->state, State::kWaiting);
-  EXPECT_NE(Fetch(Operation::kRelease).bid.grant, 0U);
+  EXPECT_NE(Fetch<ToRelease>().bid(), nullptr);
 }
 
 TEST_F(LockMachineLocalTest, WindowIsClosedWhereOthersWait) {
   Waiter& holder = Acquire();
   Waiter& other = Acquire({.thread = 2});
-  Hear(Fetch(Operation::kAcquire), Granted(/*others=*/1));
+  Hear(Fetch<ToAcquire>(), Granted(/*others=*/1));
   EXPECT_EQ(Release(holder.hold).kind, Kind::kUnderWay);
   EXPECT_EQ(other.state, State::kWaiting);
 }
@@ -38,7 +38,7 @@ TEST_F(LockMachineLocalTest, WindowIsClosedWhereOthersWait) {
 TEST_F(LockMachineLocalTest, RepeatedGrantTellsOfOthers) {
   Acquire();
   Waiter& other = Acquire({.thread = 2});
-  const Send send = Fetch(Operation::kAcquire);
+  const Send send = Fetch<ToAcquire>();
   HearGrant(GrantOf(send));
   Hear(send, Granted(/*others=*/1));
   Release(machine().OfThread(1).hold);
@@ -49,11 +49,10 @@ TEST_F(LockMachineLocalTest, RequeueOpensTheWindowAnewForTwoThreadsThatTakeTurns
   auto [holder, other] = Contended({}, {.thread = 2});
   Pass(kWindow);
   Release(holder->hold);
-  const Send release = Fetch(Operation::kRelease);
-  EXPECT_EQ(release.bid.block, 4096U) << "the thread that releases will come again";
+  const Send release = Fetch<ToRelease>();
+  EXPECT_EQ(BidOf(release).block, 4096U) << "the thread that releases will come again";
   Waiter& again = Acquire();
-  Hear(release,
-       ReleasedThen({.kind = BidAnswer::Kind::kGranted, .token = kToken + 9000, .lease = kLease}));
+  Hear(release, ReleasedThen(BidGranted{.token = kToken + 9000, .lease = kLease}));
   ASSERT_EQ(other->state, State::kGranted);
   Pass(kWindow - absl::Nanoseconds(1));
   EXPECT_EQ(Release(other->hold).kind, Kind::kDone);
@@ -65,12 +64,12 @@ TEST_F(LockMachineLocalTest, NoWindowIsStrictOrderBetweenClients) {
   const absl::Duration none = absl::ZeroDuration();
   Waiter& holder = Acquire({.local_window = none});
   Waiter& other = Acquire({.thread = 2, .local_window = none});
-  const Send send = Fetch(Operation::kAcquire);
-  EXPECT_EQ(send.bid.block, 1U);
+  const Send send = Fetch<ToAcquire>();
+  EXPECT_EQ(BidOf(send).block, 1U);
   Hear(send, Granted());
   Release(holder.hold);
   EXPECT_EQ(other.state, State::kWaiting);
-  EXPECT_EQ(Fetch(Operation::kRelease).bid.block, 1U);
+  EXPECT_EQ(BidOf(Fetch<ToRelease>()).block, 1U);
 }
 
 TEST_F(LockMachineLocalTest, NoPassingOnAfterTheDeadline) {
@@ -85,14 +84,14 @@ TEST_F(LockMachineLocalTest, OtherTermsAreAskedForAtTheServer) {
   auto [holder, other] = Contended({}, {.thread = 2, .lease = 2 * kLease});
   Release(holder->hold);
   EXPECT_EQ(other->state, State::kWaiting);
-  EXPECT_EQ(Fetch(Operation::kRelease).bid.terms.lease, 2 * kLease);
+  EXPECT_EQ(BidOf(Fetch<ToRelease>()).terms.lease, 2 * kLease);
 }
 
 TEST_F(LockMachineLocalTest, ManualLeaseIsNeverPassedOn) {
   auto [holder, other] = Contended({.manual = true}, {.thread = 2, .manual = true});
   EXPECT_EQ(Release(holder->hold).kind, Kind::kUnderWay);
   EXPECT_EQ(other->state, State::kWaiting);
-  EXPECT_EQ(Fetch(Operation::kRelease).bid.block, 1U);
+  EXPECT_EQ(BidOf(Fetch<ToRelease>()).block, 1U);
 }
 
 TEST_F(LockMachineLocalTest, ExplicitOwnerIsReleasedRemotely) {
@@ -104,15 +103,15 @@ TEST_F(LockMachineLocalTest, ExplicitOwnerIsReleasedRemotely) {
   EXPECT_EQ(Release(same.hold).kind, Kind::kDone);
   EXPECT_TRUE(Valid(holder));
   EXPECT_EQ(Release(holder.hold).kind, Kind::kUnderWay);
-  Fetch(Operation::kRelease);
+  Fetch<ToRelease>();
 }
 
 TEST_F(LockMachineLocalTest, TokensOfABlockGrowAndKeepThePaceOfTheClock) {
   const absl::Duration window = kLease;
   Waiter& first = Acquire({.local_window = window});
   Waiter* next = &Acquire({.thread = 2, .local_window = window});
-  const Send send = Fetch(Operation::kAcquire);
-  EXPECT_EQ(send.bid.block, 4096U);
+  const Send send = Fetch<ToAcquire>();
+  EXPECT_EQ(BidOf(send).block, 4096U);
   Pass(absl::Milliseconds(1));
   Hear(send, Granted());
   const base::Instant heard = now();  // the tokens were reserved by then, and perhaps only then
@@ -128,15 +127,15 @@ TEST_F(LockMachineLocalTest, TokensOfABlockGrowAndKeepThePaceOfTheClock) {
   }
   EXPECT_EQ(Release(hold).kind, Kind::kUnderWay) << "the block is exhausted";
   EXPECT_EQ(next->state, State::kWaiting);
-  const Send release = Fetch(Operation::kRelease);
-  EXPECT_EQ(release.last_used, kToken + 4095);
-  EXPECT_EQ(release.last_reserved, kToken + 4095);
+  const Send release = Fetch<ToRelease>();
+  EXPECT_EQ(As<ToRelease>(release).last_used, kToken + 4095);
+  EXPECT_EQ(As<ToRelease>(release).last_reserved, kToken + 4095);
 }
 
 TEST_F(LockMachineLocalTest, PaceOfAGrantByMessageCountsFromTheMessage) {
   Acquire();
   Waiter& other = Acquire({.thread = 2});
-  const Send send = Fetch(Operation::kAcquire);
+  const Send send = Fetch<ToAcquire>();
   Pass(absl::Milliseconds(1));
   HearGrant(GrantOf(send));
   Release(machine().OfThread(1).hold);
@@ -184,7 +183,7 @@ TEST_F(LockMachineLocalTest, LatePokeAsksTheServer) {
   Pass(kWindow);
   Poke(*head);
   EXPECT_EQ(head->state, State::kWaiting);
-  EXPECT_NE(Fetch(Operation::kRelease).bid.grant, 0U);
+  EXPECT_NE(Fetch<ToRelease>().bid(), nullptr);
 }
 
 TEST_F(LockMachineLocalTest, EarlyPokeChangesNothing) {
@@ -210,10 +209,9 @@ TEST_F(LockMachineLocalTest, LostPokeHoldsTheLockNoLongerThanTheRenewalInterval)
   Release(holder->hold);
   PassTo(machine().next_send());
   EXPECT_EQ(now(), machine().next_expiry() + kLead - kValid + kThird);
-  const Send release = Fetch(Operation::kRelease);
-  EXPECT_NE(release.bid.grant, 0U);
-  Hear(release,
-       ReleasedThen({.kind = BidAnswer::Kind::kGranted, .token = kToken + 9000, .lease = kLease}));
+  const Send release = Fetch<ToRelease>();
+  EXPECT_NE(release.bid(), nullptr);
+  Hear(release, ReleasedThen(BidGranted{.token = kToken + 9000, .lease = kLease}));
   EXPECT_EQ(head->state, State::kGranted);
 }
 
@@ -233,7 +231,7 @@ TEST_F(LockMachineLocalTest, LastPokedHeadThatGivesUpReleasesTheHolding) {
   auto [holder, head] = Contended({.local_retakes = 16}, {.thread = 2});
   Release(holder->hold);
   GiveUp(*head);
-  Hear(Fetch(Operation::kRelease), ReleasedThen());
+  Hear(Fetch<ToRelease>(), ReleasedThen());
   EXPECT_TRUE(machine().idle());
 }
 
@@ -243,7 +241,7 @@ TEST_F(LockMachineLocalTest, FreeHoldingThatExpiresIsNobodysLoss) {
   PassTo(machine().next_expiry());
   Expire();
   EXPECT_TRUE(effects().losses.empty());
-  EXPECT_NE(Fetch(Operation::kRelease).bid.grant, 0U);
+  EXPECT_NE(Fetch<ToRelease>().bid(), nullptr);
   EXPECT_EQ(head->state, State::kWaiting);
 }
 
@@ -268,7 +266,7 @@ TEST_F(LockMachineLocalTest, RecursionIsCountedAndCostsNoScript) {
   EXPECT_TRUE(Valid(outer));
   EXPECT_TRUE(Quiet());
   EXPECT_EQ(Unlock(1).kind, Kind::kUnderWay);
-  Fetch(Operation::kRelease);
+  Fetch<ToRelease>();
 }
 
 TEST_F(LockMachineLocalTest, AnotherThreadDoesNotEnterAReentrantLock) {
@@ -346,8 +344,8 @@ TEST_F(LockMachineLocalTest, AHoldWhoseThreadReadsAsWellDoesNotPassOn) {
   EXPECT_EQ(machine().Pin(1).hold, first->hold);
   EXPECT_EQ(Release(first->hold).kind, Kind::kUnderWay);
   EXPECT_EQ(second->state, State::kWaiting);
-  const Send release = Fetch(Operation::kRelease);
-  Hear(release, ReleasedThen({.kind = BidAnswer::Kind::kQueued, .ticket = 5}));
+  const Send release = Fetch<ToRelease>();
+  Hear(release, ReleasedThen(BidQueued{.ticket = 5}));
   EXPECT_EQ(second->state, State::kWaiting);
   // The next hold is as any other.
   EXPECT_TRUE(HearGrant(GrantOf(release)));

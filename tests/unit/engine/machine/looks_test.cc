@@ -29,8 +29,8 @@ class LooksTest : public ::testing::Test {
     return send.value_or(Send());
   }
   bool Hear(const Send& send, int64_t at, bool failed = false) {
-    Answer answer{.kind = Answer::Kind::kCancelled};
-    if (failed) answer = {.failure = absl::UnavailableError("silence")};
+    Answer answer{.what = Cancelled()};
+    if (failed) answer = {.what = Failed{.why = absl::UnavailableError("silence")}};
     return looks_.OnAnswer(send, answer, At(at), [this] { return ++last_; });
   }
 
@@ -44,7 +44,7 @@ TEST_F(LooksTest, OneIsAskedWhenItIsDueAndIsOverWithItsAnswer) {
   EXPECT_EQ(looks_.due(), At(10));
   EXPECT_FALSE(looks_.Next(At(9)).has_value());
   const Send send = Fetch(10);
-  EXPECT_EQ(send.operation, Operation::kCancel);
+  EXPECT_TRUE(std::holds_alternative<ToCancel>(send.what));
   EXPECT_EQ(looks_.due(), base::Instant::Infinite()) << "it is in flight";
   EXPECT_TRUE(Hear(send, 11));
   EXPECT_TRUE(looks_.none());

@@ -9,8 +9,10 @@
 #include <memory>
 #include <optional>
 
+#include "src/engine/machine/latch_machine.h"
 #include "src/engine/machine/lock_machine.h"
 #include "src/engine/machine/timing.h"
+#include "tests/unit/engine/machine/script_values.h"
 
 namespace redlatch::engine {
 
@@ -30,7 +32,8 @@ struct Want {
 
 // A machine at a time of the test's making. A lease of 3 s has a margin of 32 ms and is renewed,
 // as waiters send their heartbeats, each second.
-class LockMachineTest : public ::testing::Test {
+template <class Machine>
+class MachineTest : public ::testing::Test {
  protected:
   using State = Waiter::State;
   using Kind = Released::Kind;
@@ -41,13 +44,13 @@ class LockMachineTest : public ::testing::Test {
   static constexpr uint64_t kToken = 1000;
   static constexpr GrantId kFirst = kNumberStep;
 
-  LockMachineTest() { Make({}); }
+  MachineTest() { Make({}); }
 
-  void Make(LockMachine::Config config) {
+  void Make(Bidder::Config config) {
     config.numbers = &numbers_;
-    machine_ = std::make_unique<LockMachine>(config);
+    machine_ = std::make_unique<Machine>(config);
   }
-  LockMachine& machine() { return *machine_; }
+  Machine& machine() { return *machine_; }
 
   base::Instant now() const { return now_; }
   void Pass(absl::Duration time) { now_ = now_ + time; }
@@ -101,13 +104,14 @@ class LockMachineTest : public ::testing::Test {
 
   std::optional<Send> Next() { return machine_->NextSend(now_); }
   // The next script, which must be of this kind.
-  Send Fetch(Operation operation) {
+  template <class What>
+  Send Fetch() {
     std::optional<Send> send = Next();
     if (!send) {
       ADD_FAILURE() << "nothing to send";
-      return {};
+      return {.what = What()};
     }
-    EXPECT_EQ(send->operation, operation);
+    EXPECT_TRUE(std::holds_alternative<What>(send->what)) << "it is of kind " << send->what.index();
     EXPECT_EQ(send->sent, now_);
     return *send;
   }
@@ -118,51 +122,44 @@ class LockMachineTest : public ::testing::Test {
   }
   bool HearGrant(const NewGrant& news) { return machine_->OnGrant(news, now_, Fresh()); }
 
-  static Answer OfBid(const BidAnswer& bid) { return {.kind = Answer::Kind::kBid, .bid = bid}; }
   static Answer Granted(int64_t others = 0, absl::Duration lease = kLease,
                         uint64_t token = kToken) {
-    return OfBid(
-        {.kind = BidAnswer::Kind::kGranted, .token = token, .lease = lease, .others = others});
+    return {.what = BidGranted{.token = token, .lease = lease, .others = others}};
   }
   static Answer Queued(int64_t position = 1, absl::Duration retry_after = kLease) {
-    return OfBid({.kind = BidAnswer::Kind::kQueued,
-                  .retry_after = retry_after,
-                  .position = position,
-                  .ticket = 77});
+    return {.what = BidQueued{.retry_after = retry_after, .position = position, .ticket = 77}};
   }
-  static Answer Busy() { return OfBid({.kind = BidAnswer::Kind::kBusy}); }
-  static Answer Plain(Answer::Kind kind) { return {.kind = kind}; }
-  static Answer Held() { return Plain(Answer::Kind::kHeld); }
-  static Answer NotHeld() { return Plain(Answer::Kind::kNotHeld); }
-  static Answer Cancelled() { return Plain(Answer::Kind::kCancelled); }
-  static Answer ReleasedThen(const BidAnswer& bid = {}) {
-    return {.kind = Answer::Kind::kReleased, .bid = bid};
-  }
+  static Answer Busy() { return {.what = BidBusy()}; }
+  static Answer Held() { return {.what = StillHeld()}; }
+  static Answer NotHeld() { return {.what = engine::NotHeld()}; }
+  static Answer Cancelled() { return {.what = engine::Cancelled()}; }
+  static Answer ReleasedThen(const BidAnswer& next = {}) { return {.what = Freed{.next = next}}; }
   static Answer Silence(bool may_have_executed = true) {
-    return {.failure = absl::UnavailableError("no answer"), .may_have_executed = may_have_executed};
+    return {.what = Failed{.why = absl::UnavailableError("no answer"),
+                           .may_have_executed = may_have_executed}};
   }
-  static Answer Refusal(absl::Status failure) { return {.failure = std::move(failure)}; }
-  static Answer NotSent(absl::Status failure) {
-    return {.failure = std::move(failure), .not_sent = true};
+  static Answer Refusal(absl::Status why) { return {.what = Failed{.why = std::move(why)}}; }
+  static Answer NotSent(absl::Status why) {
+    return {.what = Failed{.why = std::move(why), .not_sent = true}};
   }
   static NewGrant GrantOf(const Send& send, uint64_t token = kToken) {
-    return {.grant = send.bid.grant,
-            .attempt = send.bid.attempt,
+    return {.grant = BidOf(send).grant,
+            .attempt = BidOf(send).attempt,
             .token = token,
-            .claim = send.bid.terms.lease};
+            .claim = BidOf(send).terms.lease};
   }
 
   // A thread that has the lock.
   Waiter& Hold(const Want& want = {}) {
     Waiter& waiter = Acquire(want);
-    Hear(Fetch(Operation::kAcquire), Granted(0, want.lease));
+    Hear(Fetch<ToAcquire>(), Granted(0, want.lease));
     EXPECT_EQ(waiter.state, State::kGranted);
     return waiter;
   }
   // A thread that waits in the server's queue.
   Waiter& Queue(Want want = {}) {
     Waiter& waiter = Acquire(want);
-    Hear(Fetch(Operation::kAcquire), Queued());
+    Hear(Fetch<ToAcquire>(), Queued());
     EXPECT_EQ(waiter.state, State::kWaiting);
     return waiter;
   }
@@ -170,7 +167,7 @@ class LockMachineTest : public ::testing::Test {
   std::pair<Waiter*, Waiter*> Contended(const Want& first, const Want& second) {
     Waiter& holder = Acquire(first);
     Waiter& other = Acquire(second);
-    Hear(Fetch(Operation::kAcquire), Granted());
+    Hear(Fetch<ToAcquire>(), Granted());
     EXPECT_EQ(holder.state, State::kGranted);
     EXPECT_EQ(other.state, State::kWaiting);
     return {&holder, &other};
@@ -180,11 +177,14 @@ class LockMachineTest : public ::testing::Test {
   Effects& Fresh() { return effects_ = Effects(); }
 
   std::atomic<uint64_t> numbers_{0};
-  std::unique_ptr<LockMachine> machine_;
+  std::unique_ptr<Machine> machine_;
   base::Instant now_ = base::Instant::FromNanos(1'000'000'000'000);
   Effects effects_;
   std::deque<Waiter> waiters_;
 };
+
+using LockMachineTest = MachineTest<LockMachine>;
+using LatchMachineTest = MachineTest<LatchMachine>;
 
 }  // namespace redlatch::engine
 

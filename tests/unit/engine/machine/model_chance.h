@@ -43,13 +43,6 @@ class ModelChance {
       std::cerr << absl::StrCat((now_.nanos() - kStart) / 1000, " us: ", args...) << "\n";
     }
   }
-  static std::string Name(const Send& send) {
-    static constexpr const char* kNames[] = {"acquire", "renew", "release", "cancel"};
-    return absl::StrCat(kNames[static_cast<int>(send.operation)], " of ", send.grant, "/",
-                        send.bid.attempt, send.bid.wait ? " waits" : "",
-                        send.tombstone ? " tombstone" : "");
-  }
-
   Instant now_ = Instant::FromNanos(kStart);
   bool faulty_ = false;
   bool fast_ = false;  // time passes

@@ -27,13 +27,9 @@ class PermitsModel : public PermitsWorld {
     slot.waiter = &waiter;
     waiter.thread = ThreadOf(*slot.port);
     waiter.object = &user.slots[Pick(2)];
-    waiter.patience = static_cast<Patience>(Pick(3));
-    waiter.began = now_;
-    waiter.terms = {.lease = absl::Milliseconds(300)};
-    if (Chance(8)) waiter.terms = {.lease = kLongestLease, .manual = Chance(2)};
+    Ask(waiter);
     waiter.terms.permits = slot.permits;
     waiter.terms.capacity = user.capacity;
-    waiter.options = options_;
     Say(c, "/", slot.port->caller.machine, " wants ", slot.permits, ", patience ",
         static_cast<int>(waiter.patience));
     Enter(c, slot);
@@ -43,7 +39,7 @@ class PermitsModel : public PermitsWorld {
   void Enter(int c, Slot& slot) {
     const PortPtr port = slot.port;
     Effects effects;
-    port->machine.Acquire(*slot.waiter, Local(c), effects);
+    port->lock().Acquire(*slot.waiter, Local(c), effects);
     Park(c, slot, effects);
   }
   void Park(int c, Slot& slot, Effects& effects) {
@@ -51,6 +47,48 @@ class PermitsModel : public PermitsWorld {
     slot.waiter->parked = slot.waiter->state == Waiter::State::kWaiting;
     if (!slot.waiter->parked) Decided(c, slot);
     Absorb(c, *port, effects);
+  }
+
+  // The thread sees its outcome.
+  void Decided(int c, Slot& slot) {
+    const Waiter& waiter = *slot.waiter;
+    Say(c, "/", slot.port->caller.machine, " decided: ", static_cast<int>(waiter.state), " ",
+        waiter.failure.ToString());
+    slot.waiter = nullptr;
+    slot.to_go_on = false;
+    switch (waiter.state) {
+      case Waiter::State::kGranted:
+        return Has(c, slot, waiter);
+      case Waiter::State::kBusy:
+        EXPECT_NE(waiter.patience, Patience::kEndless);
+        break;
+      case Waiter::State::kStopped:
+        EXPECT_TRUE(slot.stopped);
+        break;
+      case Waiter::State::kFailed:
+        EXPECT_TRUE(absl::IsUnavailable(waiter.failure) ||
+                    (absl::IsFailedPrecondition(waiter.failure) &&
+                     server_.refused.contains(slot.port->grant)))
+            << waiter.failure;
+        break;
+      default:
+        ADD_FAILURE() << static_cast<int>(waiter.state);
+    }
+    Return(c, std::exchange(slot.port, nullptr));
+  }
+  void Has(int c, Slot& slot, const Waiter& waiter) {
+    LockMachine& machine = slot.port->lock();
+    EXPECT_TRUE(holds_.insert(waiter.hold).second) << "granted twice";
+    EXPECT_EQ(waiter.token, FencingToken());
+    EXPECT_LE(slot.permits, slot.most);
+    ++grants_;
+    slot.hold = waiter.hold;
+    slot.grant = slot.port->grant;
+    slot.deadline = machine.Deadline(waiter.hold);
+    slot.lost = false;
+    EXPECT_TRUE(machine.Valid(waiter.hold, Local(c)));
+    EXPECT_EQ(machine.OfThread(waiter.thread).grant, slot.grant);
+    EXPECT_EQ(granted_[slot.grant].permits, slot.permits);
   }
 
   // A thread that was woken, or is `early`.
@@ -63,13 +101,13 @@ class PermitsModel : public PermitsWorld {
     Effects effects;
     waiter.parked = false;
     if (waiter.state == Waiter::State::kWaiting) {
-      port->machine.Poked(waiter, Local(c), effects);
+      port->lock().Poked(waiter, Local(c), effects);
     } else if (waiter.state == Waiter::State::kGranted &&
-               !port->machine.Valid(waiter.hold, Local(c))) {
+               !port->lock().Valid(waiter.hold, Local(c))) {
       Say(c, "/", port->caller.machine, " comes too late");
-      port->machine.Expire(Local(c), effects);
+      port->lock().Expire(Local(c), effects);
       waiter.state = Waiter::State::kWaiting;
-      port->machine.Acquire(waiter, Local(c), effects);
+      port->lock().Acquire(waiter, Local(c), effects);
     }
     Park(c, slot, effects);
   }
@@ -82,8 +120,8 @@ class PermitsModel : public PermitsWorld {
     const bool stop = slot.waiter->patience == Patience::kEndless;
     slot.stopped |= stop;
     slot.waiter->parked = false;
-    port->machine.GiveUp(*slot.waiter, stop ? Waiter::State::kStopped : Waiter::State::kBusy,
-                         Local(c), effects);
+    port->lock().GiveUp(*slot.waiter, stop ? Waiter::State::kStopped : Waiter::State::kBusy,
+                        Local(c), effects);
     if (slot.waiter->state == Waiter::State::kGranted) {
       slot.to_go_on = true;  // it stands
       return Absorb(c, *port, effects);
@@ -103,7 +141,7 @@ class PermitsModel : public PermitsWorld {
       const bool waits = slot.waiter->state == Waiter::State::kWaiting;
       slot.stopped |= slot.waiter->object == object;
       Effects effects;
-      port->machine.StopAll(object, Local(c), effects);
+      port->lock().StopAll(object, Local(c), effects);
       EXPECT_EQ(waits && slot.waiter->object == object,
                 waits && slot.waiter->state != Waiter::State::kWaiting);
       Absorb(c, *port, effects);
@@ -116,7 +154,7 @@ class PermitsModel : public PermitsWorld {
     const PortPtr port = slot.port;
     const Slot was = std::exchange(slot, {});
     Effects effects;
-    const Released released = port->machine.Release(was.hold, Local(c), effects);
+    const Released released = port->lock().Release(was.hold, Local(c), effects);
     Say(c, "/", port->caller.machine, " releases ", was.grant, ": ",
         static_cast<int>(released.kind));
     if (was.lost || !effects.losses.empty()) {
@@ -126,7 +164,7 @@ class PermitsModel : public PermitsWorld {
       EXPECT_EQ(released.kind, Released::Kind::kUnderWay);
       users_[c].endings.push_back({port, was.hold, was.grant, was.deadline});
       if (Chance(2)) {  // the thread itself
-        const std::optional<Send> send = port->machine.NextSendOf(was.hold, Local(c));
+        const std::optional<Send> send = port->lock().NextSendOf(was.hold, Local(c));
         EXPECT_TRUE(send.has_value());
         if (send) SendIt(c, port, *send);
       }
@@ -138,7 +176,7 @@ class PermitsModel : public PermitsWorld {
     if (endings.empty()) return;
     const Ending ending = endings.front();
     Effects effects;
-    const Released released = ending.port->machine.Release(ending.hold, Local(c), effects);
+    const Released released = ending.port->lock().Release(ending.hold, Local(c), effects);
     if (released.kind != Released::Kind::kUnderWay) {
       endings.erase(endings.begin());
       Over(c, ending, released);
@@ -151,7 +189,7 @@ class PermitsModel : public PermitsWorld {
   void Extend(int c, Slot& slot) {
     if (!IsHeld(slot)) return;
     const std::optional<Send> send =
-        slot.port->machine.Extend(slot.hold, absl::Milliseconds(500), Local(c));
+        slot.port->lock().Extend(slot.hold, absl::Milliseconds(500), Local(c));
     if (send) SendIt(c, slot.port, *send);
   }
 };

@@ -4,31 +4,21 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <set>
-#include <string>
 
-#include "absl/strings/str_cat.h"
 #include "tests/unit/engine/machine/model_schedules.h"
 
 namespace redlatch::engine {
 namespace {
-
-constexpr int kStepsPerSchedule = 600;
 
 // What happens when, by chance.
 class Schedule : public PermitsModel {
  public:
   using PermitsModel::PermitsModel;
 
-  void Run() {
-    for (int i = 0; i < kStepsPerSchedule && !failed(); ++i) Step();
-    if (!failed()) CalmDown();
-  }
-
  private:
-  void Step() {
-    const int c = Pick(static_cast<int>(clients_.size()));
+  void Step() override {
+    const int c = Pick(clients());
     const int what = Pick(20);
     if (StandsStill(c) && what < 11) return;
     Slot& slot = users_[c].slots[Pick(kSlots)];
@@ -64,8 +54,7 @@ class Schedule : public PermitsModel {
       case 16:
         return Chance(2) ? Mishap(c) : Late();
       default:
-        return Advance(Chance(fast_ ? 2 : 8) ? absl::Milliseconds(Pick(150))
-                                             : absl::Microseconds(Pick(3000)));
+        return Pass();
     }
   }
 
@@ -85,31 +74,18 @@ class Schedule : public PermitsModel {
     if (Chance(8)) return StandStill(c, absl::Milliseconds(Pick(600)));
   }
 
-  // Faults have stopped: everything is executed, heard and, where `releasing`, released at once.
-  bool Settle(bool releasing) {
+  bool GoOnInCalm(int c) override {
     bool progress = false;
-    for (int c = 0; c < std::ssize(clients_) && !failed(); ++c) {
-      Expire(c);
-      for (Slot& slot : users_[c].slots) {
-        if (slot.to_go_on) {
-          GoOn(c, slot, false);
-          progress = true;
-        }
-        if (releasing && IsHeld(slot) && !failed()) {
-          Release(c, slot);
-          progress = true;
-        }
+    Expire(c);
+    for (Slot& slot : users_[c].slots) {
+      if (slot.to_go_on) {
+        GoOn(c, slot, false);
+        progress = true;
       }
-      while (!failed() && Fetch(c)) progress = true;
-    }
-    while (!requests_.empty() && !failed()) {
-      if (!requests_[0].answer) Execute(requests_[0]);
-      Deliver(0, false);
-      progress = true;
-    }
-    while (!server_.messages.empty() && !failed()) {
-      DeliverMessage(0, false);
-      progress = true;
+      if (releasing_ && IsHeld(slot) && !failed()) {
+        Release(c, slot);
+        progress = true;
+      }
     }
     return progress;
   }
@@ -117,11 +93,9 @@ class Schedule : public PermitsModel {
   // Who has reconnected asks at once, but where a grant came too late to be used; and once more,
   // 1 ms later, if it was refused while its client was taking something back.
   void AllAsk() {
-    while (!failed() && Settle(/*releasing=*/false)) {
-    }
+    SettleAll();
     Advance(absl::Milliseconds(2));
-    while (!failed() && Settle(/*releasing=*/false)) {
-    }
+    SettleAll();
     std::set<GrantId> known;
     for (const auto& [grant, client] : server_.Known(now_)) known.insert(grant);
     for (const User& user : users_) {
@@ -135,12 +109,10 @@ class Schedule : public PermitsModel {
 
   // Whoever waits for more permits than there will be hears it, and ends, at once.
   void Shrink() {
-    while (!failed() && Settle(/*releasing=*/false)) {
-    }
+    SettleAll();
     server_.told.clear();
     SetCapacity(1 + static_cast<uint32_t>(Pick(2)));
-    while (!failed() && Settle(/*releasing=*/false)) {
-    }
+    SettleAll();
     for (const User& user : users_) {
       for (const Slot& slot : user.slots) {
         EXPECT_FALSE(slot.waiter != nullptr && server_.told.contains(slot.port->grant))
@@ -151,15 +123,13 @@ class Schedule : public PermitsModel {
 
   // Whoever loses his permits by force hears it at once.
   void Force() {
-    while (!failed() && Settle(/*releasing=*/false)) {
-    }
+    SettleAll();
     std::set<GrantId> held;
     for (const auto& [grant, client] : server_.Known(now_)) {
       if (server_.Has(grant, now_)) held.insert(grant);
     }
     ForceRelease();
-    while (!failed() && Settle(/*releasing=*/false)) {
-    }
+    SettleAll();
     for (const User& user : users_) {
       for (const Slot& slot : user.slots) {
         const bool knows = slot.lost || server_.Has(slot.grant, now_);  // or has it anew
@@ -169,49 +139,35 @@ class Schedule : public PermitsModel {
     }
   }
 
-  void CalmDown() {
-    Say("---- calm");
-    for (auto& client : clients_) client->stands_still_until = now_;
-    while (!late_.empty() && !failed()) Late();
+  void CalmDown() override {
+    Calm();
+    AllLate();
     const bool reconnecting = Chance(2);
-    for (int c = 0; c < std::ssize(clients_); ++c) {
-      if (reconnecting || !server_.subscribed[clients_[c]->id]) Reconnect(c, true);
-    }
+    ReconnectAll(reconnecting);
     if (reconnecting) AllAsk();
     if (Chance(2)) Shrink();
     if (forcing_) Force();
     // What nobody knows of ends with its lease; who is not the head of the queue finds that out by
     // his heartbeat. Beside that a heartbeat, or the longest backoff, repairs all.
-    const Instant calm = now_;
-    const Instant decided_by = calm + kLongestLease + kLongestLease / 3 + absl::Milliseconds(20) +
+    const Instant decided_by = now_ + kLongestLease + kLongestLease / 3 + absl::Milliseconds(20) +
                                (reconnecting ? absl::ZeroDuration() : absl::Seconds(1));
-    while (!failed()) {
-      if (Settle(/*releasing=*/true)) continue;
-      const Instant next = NextTimer();
-      if (next.is_infinite()) break;
-      if (AnyWaits()) {
-        ASSERT_LT(next, decided_by) << "a waiter is left undecided";
-      }
-      ASSERT_LT(next, calm + absl::Seconds(60));
-      Advance(std::max(next - now_, absl::Microseconds(1)));
-    }
+    releasing_ = true;
+    RunOut([&] { return decided_by; });
     if (failed()) return;
-    EXPECT_FALSE(AnyWaits()) << "nobody does anything for a waiter";
-    for (int c = 0; c < std::ssize(clients_); ++c) {
-      for (const PortPtr& port : clients_[c]->table) EXPECT_TRUE(port->machine.idle());
+    for (int c = 0; c < clients(); ++c) {
       DropPorts(c);
       EXPECT_EQ(clients_[c]->table.size(), users_[c].free.size())
           << "a machine is kept for nothing";
     }
     // Whose lease must be over is released no more, though the server's clock may be slower.
     now_ = now_ + kLongestLease / 50;
-    for (const auto& [grant, owner] : server_.Known(now_)) {
-      EXPECT_TRUE(IsGhost(grant, owner)) << "the server still has " << grant;
-    }
+    ExpectOnlyGhosts();
     // What a client has left behind goes with its lease.
     now_ = now_ + kLongestLease;
     EXPECT_TRUE(server_.Known(now_).empty());
   }
+
+  bool releasing_ = false;  // in calm
 };
 
 TEST(LockMachinePermitsModel, KeepsItsPromisesThroughRandomSchedules) {

@@ -39,11 +39,11 @@ class PermitsOrder {
     for (const Server::Waiting& each : server.queue(now)) before_[each.bid.grant] = each;
     given_up_ = 0;
     if (send == nullptr) return;
-    if (send->operation != Operation::kAcquire) {
+    if (!std::holds_alternative<ToAcquire>(send->what)) {
       given_up_ = send->grant;
-    } else if (send->bid.ticket != 0) {
-      const auto [place, anew] = places_.try_emplace(send->grant, send->bid.ticket);
-      place->second = std::min(place->second, send->bid.ticket);
+    } else if (send->bid()->ticket != 0) {
+      const auto [place, anew] = places_.try_emplace(send->grant, send->bid()->ticket);
+      place->second = std::min(place->second, send->bid()->ticket);
     } else if (!before_.contains(send->grant)) {
       places_.erase(send->grant);
     }

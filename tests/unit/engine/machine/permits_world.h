@@ -18,16 +18,15 @@ namespace redlatch::engine {
 
 // Clients that acquire permits, each acquisition by a machine of its own, as Permits has it; and
 // what must be so at each step.
-class PermitsWorld : public ModelWorld<ReferenceSemaphoreServer> {
+class PermitsWorld : public ModelWorld {
  public:
   PermitsWorld(uint64_t seed, bool verbose) : ModelWorld(seed, verbose) {
+    steps_ = 600;
     forcing_ = Chance(6);
     resizing_ = Chance(2);
     const uint32_t capacity = 1 + static_cast<uint32_t>(Pick(kMostPermits));
-    const int clients = 1 + Pick(4);
-    for (int c = 0; c < clients; ++c) AddUser(capacity);
+    for (int left = 1 + Pick(4); left > 0; --left) AddUser(capacity);
     if (Chance(8)) users_[0].capacity = capacity + 1;  // does not agree
-    options_ = std::make_shared<LockOptions>();
     // Of a claim that is shorter than the lease, a quarter is more than ExpiryLead(): else a hold
     // could be granted and lost at once. Claims of real clients are 2 s at least.
     if (Chance(2)) server_.claim = absl::Milliseconds(60 + Pick(60));
@@ -91,16 +90,17 @@ class PermitsWorld : public ModelWorld<ReferenceSemaphoreServer> {
     }
     PortPtr port = std::move(free.back());
     free.pop_back();
-    EXPECT_FALSE(port->machine.in_use());  // though it may owe something since
+    EXPECT_FALSE(port->lock().in_use());  // though it may owe something since
     return port;
   }
   void Return(int c, PortPtr port) {
-    if (port->machine.idle()) users_[c].free.push_back(std::move(port));
+    if (port->lock().idle()) users_[c].free.push_back(std::move(port));
   }
 
   // ---- The server.
 
-  Answer AtServer(const Server::Caller& caller, const Send& send) override {
+  Server& server() override { return server_; }
+  Answer AtServer(const Caller& caller, const Send& send) override {
     order_.Before(server_, now_, &send);
     const Answer answer = server_.Execute(caller, send, now_);
     Settled(send);
@@ -127,9 +127,9 @@ class PermitsWorld : public ModelWorld<ReferenceSemaphoreServer> {
     if (server_.capacity && (capacities_.empty() || capacities_.back() != *server_.capacity)) {
       capacities_.push_back(*server_.capacity);
     }
-    if (send.operation == Operation::kAcquire && send.grant != 0) {
-      EXPECT_EQ(send.bid.block, send.bid.terms.permits);
-      wanted_[send.grant] = send.bid.terms.permits;
+    if (std::holds_alternative<ToAcquire>(send.what) && send.grant != 0) {
+      EXPECT_EQ(BidOf(send).block, BidOf(send).terms.permits);
+      wanted_[send.grant] = BidOf(send).terms.permits;
     }
     for (const GrantId grant : server_.granted) {
       Say("the server grants ", grant, ", of ", wanted_[grant]);
@@ -141,28 +141,30 @@ class PermitsWorld : public ModelWorld<ReferenceSemaphoreServer> {
   // ---- What must be so.
 
   void OnSend(int c, const Send& send) override {
-    if (send.operation == Operation::kRelease) {
+    if (const auto* release = std::get_if<ToRelease>(&send.what)) {
+      EXPECT_EQ(release->last_used, release->last_reserved) << "there are no tokens to give back";
       EXPECT_GE(Local(c), not_before_[send.grant]) << "whoever lost it may still be at work";
     }
-    if (send.operation != Operation::kAcquire) return;
-    EXPECT_TRUE(send.bid.ticket == tickets_[send.grant] ||
-                (send.bid.ticket == 0 && missed_.contains(c)))
+    if (!std::holds_alternative<ToAcquire>(send.what)) {
+      EXPECT_EQ(send.bid(), nullptr) << "nothing is queued again";
+      return;
+    }
+    EXPECT_TRUE(BidOf(send).ticket == tickets_[send.grant] ||
+                (BidOf(send).ticket == 0 && missed_.contains(c)))
         << "it forgets its place";
-    EXPECT_FALSE(send.bid.wait && send.bid.block == 0);
+    EXPECT_FALSE(BidOf(send).wait && BidOf(send).block == 0);
   }
   void OnHeard(const Request& request, const Answer& answer) override {
     if (answer.missed) missed_.insert(request.client);
-    if (answer.bid.kind == BidAnswer::Kind::kQueued) {
-      tickets_[request.send.grant] = answer.bid.ticket;
+    if (const auto* queued = std::get_if<BidQueued>(&answer.bid())) {
+      tickets_[request.send.grant] = queued->ticket;
     }
   }
   void OnTime() override { Check(); }
 
   void Absorb(int c, Port& port, Effects& effects) override {
     for (Waiter* waiter : effects.wakes) {
-      EXPECT_TRUE(waiter->wake_pending);
-      waiter->wake_pending = false;
-      if (waiter->state != Waiter::State::kWaiting) waiter->parked = false;
+      Wake(*waiter);
       for (Slot& slot : users_[c].slots) slot.to_go_on |= slot.waiter == waiter;
     }
     for (const Loss& loss : effects.losses) OnLoss(c, port, loss);
@@ -172,7 +174,7 @@ class PermitsWorld : public ModelWorld<ReferenceSemaphoreServer> {
         EXPECT_FALSE(slot.waiter->parked) << "decided and not woken";
       }
       if (slot.hold != 0 && !slot.lost) {
-        slot.deadline = std::max(slot.deadline, port.machine.Deadline(slot.hold));
+        slot.deadline = std::max(slot.deadline, port.lock().Deadline(slot.hold));
       }
     }
     Outcomes(c);
@@ -193,57 +195,13 @@ class PermitsWorld : public ModelWorld<ReferenceSemaphoreServer> {
     }
   }
 
-  // The thread sees its outcome. False where it asks again.
-  bool Decided(int c, Slot& slot) {
-    const Waiter& waiter = *slot.waiter;
-    Say(c, "/", slot.port->caller.machine, " decided: ", static_cast<int>(waiter.state), " ",
-        waiter.failure.ToString());
-    slot.waiter = nullptr;
-    slot.to_go_on = false;
-    switch (waiter.state) {
-      case Waiter::State::kGranted:
-        return Has(c, slot, waiter);
-      case Waiter::State::kBusy:
-        EXPECT_NE(waiter.patience, Patience::kEndless);
-        break;
-      case Waiter::State::kStopped:
-        EXPECT_TRUE(slot.stopped);
-        break;
-      case Waiter::State::kFailed:
-        EXPECT_TRUE(absl::IsUnavailable(waiter.failure) ||
-                    (absl::IsFailedPrecondition(waiter.failure) &&
-                     server_.refused.contains(slot.port->grant)))
-            << waiter.failure;
-        break;
-      default:
-        ADD_FAILURE() << static_cast<int>(waiter.state);
-    }
-    Return(c, std::exchange(slot.port, nullptr));
-    return true;
-  }
-  bool Has(int c, Slot& slot, const Waiter& waiter) {
-    LockMachine& machine = slot.port->machine;
-    EXPECT_TRUE(holds_.insert(waiter.hold).second) << "granted twice";
-    EXPECT_EQ(waiter.token, FencingToken());
-    EXPECT_LE(slot.permits, slot.most);
-    ++grants_;
-    slot.hold = waiter.hold;
-    slot.grant = slot.port->grant;
-    slot.deadline = machine.Deadline(waiter.hold);
-    slot.lost = false;
-    EXPECT_TRUE(machine.Valid(waiter.hold, Local(c)));
-    EXPECT_EQ(machine.OfThread(waiter.thread).grant, slot.grant);
-    EXPECT_EQ(granted_[slot.grant].permits, slot.permits);
-    return true;
-  }
-
   void Outcomes(int c) {
     std::vector<Ending>& endings = users_[c].endings;
     for (size_t i = 0; i < endings.size();) {
       const Ending ending = endings[i];
-      const Released outcome = ending.port->machine.Outcome(ending.hold);
+      const Released outcome = ending.port->lock().Outcome(ending.hold);
       const bool forgets = outcome.kind == Released::Kind::kUnderWay && Chance(50);
-      if (forgets) ending.port->machine.Forget(ending.hold);
+      if (forgets) ending.port->lock().Forget(ending.hold);
       if (outcome.kind == Released::Kind::kUnderWay && !forgets) {
         ++i;
         continue;
@@ -271,12 +229,12 @@ class PermitsWorld : public ModelWorld<ReferenceSemaphoreServer> {
   void Check() {
     uint32_t valid = 0;
     size_t since = capacities_.size();
-    for (int c = 0; c < std::ssize(clients_); ++c) {
+    for (int c = 0; c < clients(); ++c) {
       for (const PortPtr& port : clients_[c]->table) {
-        const auto holds = port->machine.holds();
+        const auto holds = port->lock().holds();
         EXPECT_LE(holds.size(), 1U);
-        if (holds.empty() || !port->machine.Valid(holds[0], Local(c))) continue;
-        const GrantId grant = port->machine.OfThread(ThreadOf(*port)).grant;
+        if (holds.empty() || !port->lock().Valid(holds[0], Local(c))) continue;
+        const GrantId grant = port->lock().OfThread(ThreadOf(*port)).grant;
         if (server_.forced.contains(grant)) continue;
         EXPECT_TRUE(server_.Has(grant, now_)) << grant << " is valid, and the server does not know";
         valid += granted_[grant].permits;
@@ -290,16 +248,16 @@ class PermitsWorld : public ModelWorld<ReferenceSemaphoreServer> {
   }
 
   static uint64_t ThreadOf(const Port& port) { return static_cast<uint64_t>(port.caller.machine); }
-  bool AnyWaits() const {
+  bool AnyWaits() const override {
     return std::any_of(users_.begin(), users_.end(), [](const User& user) {
       return std::any_of(user.slots.begin(), user.slots.end(),
                          [](const Slot& slot) { return slot.waiter != nullptr; });
     });
   }
 
+  Server server_;
   bool forcing_ = false;
   bool resizing_ = false;
-  std::shared_ptr<const LockOptions> options_;
   std::vector<User> users_;  // by client
   PermitsOrder order_;
   std::vector<uint32_t> capacities_;  // all that there were

@@ -4,31 +4,20 @@
 
 #include <gtest/gtest.h>
 
-#include <string>
-
-#include "absl/strings/str_cat.h"
 #include "tests/unit/engine/machine/model_schedules.h"
 
 namespace redlatch::engine {
 namespace {
-
-constexpr int kStepsPerSchedule = 500;
 
 // What happens when, by chance.
 class Schedule : public ReadersModel {
  public:
   using ReadersModel::ReadersModel;
 
-  void Run() {
-    for (int i = 0; i < kStepsPerSchedule && !failed(); ++i) Step();
-    if (!failed()) CalmDown();
-  }
-
  private:
-  void Step() {
-    const int c = Pick(clients_count_);
-    Client& client = *clients_[c];
-    Thread& thread = client.threads[Pick(kThreads)];
+  void Step() override {
+    const int c = Pick(clients());
+    Thread& thread = users_[c].threads[Pick(kThreads)];
     switch (Pick(20)) {
       case 0:
       case 1:
@@ -62,33 +51,8 @@ class Schedule : public ReadersModel {
       case 17:
         return Expire(c);
       default:
-        return Advance(Chance(fast_ ? 2 : 8) ? absl::Milliseconds(Pick(150))
-                                             : absl::Microseconds(Pick(3000)));
+        return Pass();
     }
-  }
-
-  void Network() {
-    if (requests_.empty()) return;
-    const auto index = static_cast<size_t>(Pick(static_cast<int>(requests_.size())));
-    const bool faulty = faulty_ && Chance(8);
-    Request& request = requests_[index];
-    if (!request.answer && Chance(10) && !request.group->machine.Wants(request.send)) {
-      return Drop(index);
-    }
-    if (!request.answer && !faulty) Execute(request);
-    if (Chance(3) || (!request.answer && !faulty)) return;
-    Deliver(index, faulty);
-  }
-
-  void Messages() {
-    if (server_.messages.empty()) return;
-    const auto index = static_cast<size_t>(Pick(static_cast<int>(server_.messages.size())));
-    if (faulty_ && Chance(10)) {
-      Say("a message is lost");
-      server_.messages.erase(server_.messages.begin() + static_cast<ptrdiff_t>(index));
-      return;
-    }
-    DeliverMessage(index, /*keep=*/Chance(10));
   }
 
   void Mishap(int c) {
@@ -97,61 +61,32 @@ class Schedule : public ReadersModel {
     if (Chance(8)) return Reconnect(c, Chance(2));
   }
 
-  // Faults have stopped: everything is executed, heard and released at once.
-  bool Settle() {
+  bool GoOnInCalm(int c) override {
     bool progress = false;
-    for (int c = 0; c < clients_count_ && !failed(); ++c) {
-      Expire(c);
-      for (Thread& thread : clients_[c]->threads) {
-        if (thread.to_go_on) {
-          GoOn(c, thread, false);
+    Expire(c);
+    for (Thread& thread : users_[c].threads) {
+      if (thread.to_go_on) {
+        GoOn(c, thread, false);
+        progress = true;
+      }
+      for (const bool reading : {true, false}) {
+        while (CanRelease(thread, reading) && !failed()) {
+          Release(c, thread, reading);
           progress = true;
         }
-        for (const bool reading : {true, false}) {
-          while (CanRelease(thread, reading) && !failed()) {
-            Release(c, thread, reading);
-            progress = true;
-          }
-        }
       }
-      while (!failed() && Fetch(c)) progress = true;
-    }
-    while (!requests_.empty() && !failed()) {
-      if (!requests_[0].answer) Execute(requests_[0]);
-      Deliver(0, false);
-      progress = true;
-    }
-    while (!server_.messages.empty() && !failed()) {
-      DeliverMessage(0, false);
-      progress = true;
     }
     return progress;
   }
 
-  void CalmDown() {
-    Say("---- calm");
-    while (!late_.empty() && !failed()) Late();
-    for (int c = 0; c < clients_count_; ++c) Reconnect(c, true);
-    const Instant calm = now_;
-    const Instant decided_by = calm + kLongestLease + kLongestLease / 3 + absl::Milliseconds(5);
-    while (!failed()) {
-      if (Settle()) continue;
-      const Instant next = NextTimer();
-      if (next.is_infinite()) break;
-      if (AnyWaits()) {
-        ASSERT_LT(next, decided_by) << "a waiter is left undecided";
-      }
-      ASSERT_LT(next, calm + absl::Seconds(60));
-      Advance(std::max(next - now_, absl::Microseconds(1)));
-    }
+  void CalmDown() override {
+    Calm();
+    AllLate();
+    ReconnectAll(true);
+    const Instant decided_by = now_ + kLongestLease + kLongestLease / 3 + absl::Milliseconds(5);
+    RunOut([&] { return decided_by; });
     if (failed()) return;
-    EXPECT_FALSE(AnyWaits()) << "nobody does anything for a waiter";
-    for (const auto& client : clients_) {
-      for (const auto& group : client->table) EXPECT_TRUE(group->machine.idle());
-    }
-    for (const auto& [grant, owner] : server_.Known(now_)) {
-      EXPECT_TRUE(IsGhost(grant, owner)) << "the server still has " << grant;
-    }
+    ExpectOnlyGhosts();
     // What a client has left behind goes with its lease.
     now_ = now_ + 2 * kLongestLease;
     EXPECT_TRUE(server_.Known(now_).empty());
@@ -171,7 +106,7 @@ class PassedWriterTest : public ::testing::Test {
   PassedWriterTest() { server_.subscribed = {true, true, true}; }
 
   // Of the client of that number, by its only machine.
-  BidAnswer::Kind Asks(int client, GrantId grant, uint32_t attempt = 1) {
+  BidAnswer Asks(int client, GrantId grant, uint32_t attempt = 1) {
     const Server::Caller caller{
         .client = client,
         .machine = client,
@@ -180,9 +115,8 @@ class PassedWriterTest : public ::testing::Test {
                   .terms = {.lease = absl::Milliseconds(300)},
                   .attempt = attempt,
                   .wait = true};
-    const Send send{
-        .operation = Operation::kAcquire, .grant = grant, .lease = bid.terms.lease, .bid = bid};
-    return server_.Execute(caller, send, now_).bid.kind;
+    const Send send{.what = ToAcquire{bid}, .grant = grant, .lease = bid.terms.lease};
+    return server_.Execute(caller, send, now_).bid();
   }
 
   static constexpr int kWriter = 0;
@@ -191,19 +125,19 @@ class PassedWriterTest : public ::testing::Test {
 };
 
 TEST_F(PassedWriterTest, NotIfTheWriterWasOverdueThoughItIsBackBeforeTheReaderHears) {
-  ASSERT_EQ(Asks(1, 1), BidAnswer::Kind::kGranted);
-  ASSERT_EQ(Asks(kWriter, 2), BidAnswer::Kind::kQueued);
+  ASSERT_TRUE(std::holds_alternative<BidGranted>(Asks(1, 1)));
+  ASSERT_TRUE(std::holds_alternative<BidQueued>(Asks(kWriter, 2)));
   now_ = now_ + absl::Milliseconds(251);  // 2.5 heartbeats
   const uint64_t asked = ++server_.steps;
-  ASSERT_EQ(Asks(2, 3), BidAnswer::Kind::kGranted);
-  ASSERT_EQ(Asks(kWriter, 2, 2), BidAnswer::Kind::kQueued);
+  ASSERT_TRUE(std::holds_alternative<BidGranted>(Asks(2, 3)));
+  ASSERT_TRUE(std::holds_alternative<BidQueued>(Asks(kWriter, 2, 2)));
   EXPECT_FALSE(server_.PassedWriter(3, asked));
 }
 
 TEST_F(PassedWriterTest, IfTheReaderAskedAfterItsHoldWasLetIn) {
   const uint64_t before = ++server_.steps;
-  ASSERT_EQ(Asks(1, 1), BidAnswer::Kind::kGranted);
-  ASSERT_EQ(Asks(kWriter, 2), BidAnswer::Kind::kQueued);
+  ASSERT_TRUE(std::holds_alternative<BidGranted>(Asks(1, 1)));
+  ASSERT_TRUE(std::holds_alternative<BidQueued>(Asks(kWriter, 2)));
   EXPECT_FALSE(server_.PassedWriter(1, before));
   EXPECT_TRUE(server_.PassedWriter(1, ++server_.steps));
 }

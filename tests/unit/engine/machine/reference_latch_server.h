@@ -9,39 +9,15 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "src/engine/machine/script_io.h"
-#include "src/engine/machine/timing.h"
+#include "tests/unit/engine/machine/reference_server.h"
 
 namespace redlatch::engine {
 
-// What the Lua scripts of latches of one name promise, naively and in virtual time. Hold numbers
-// are unique among all clients here.
-class ReferenceLatchServer {
+// What the Lua scripts of latches of one name promise.
+class ReferenceLatchServer final : public ReferenceServer {
  public:
   static constexpr absl::Duration kLongestHeartbeat = absl::Seconds(10);
   static constexpr absl::Duration kTtl = absl::Hours(1);
-
-  struct Caller {
-    int client = 0;
-    int machine = 0;
-  };
-  struct Message {
-    int client = 0;
-    bool forced = false;  // never
-    NewGrant news;
-  };
-
-  // Of the latch that the client knows, which is not always the present one.
-  Answer Execute(const Caller& caller, const Send& send, base::Instant at) {
-    Tick(at);
-    if (send.operation == Operation::kCancel) {
-      waiters_.erase(send.grant);
-      if (send.tombstone) gone_[send.grant] = buried_[send.grant] = at + send.lease;
-      return {.kind = Answer::Kind::kCancelled, .look = Wake()};
-    }
-    if (send.operation != Operation::kAcquire) return {.failure = absl::InternalError("no script")};
-    return Acquire(caller, send.bid);
-  }
 
   // If it opens, `dies` before all are told.
   void CountDown(int by, base::Instant at, bool dies = false) {
@@ -49,8 +25,9 @@ class ReferenceLatchServer {
     count = std::max(count - by, 0);
     if (count > 0) return;
     opened.insert(incarnation);
-    while (Wake() > absl::ZeroDuration() && !dies) {
-    }
+    do {
+      Wake();
+    } while (unfinished_ && !dies);
   }
   // The latch is lost, with its queue or without, and perhaps made anew with `fresh_count`.
   void Vanish(bool with_queue, int fresh_count) {
@@ -61,16 +38,11 @@ class ReferenceLatchServer {
     if (count == 0) opened.insert(incarnation);
   }
 
-  // Who waits, with their clients.
-  std::vector<std::pair<GrantId, int>> Known(base::Instant at) {
+  std::vector<std::pair<GrantId, int>> Known(base::Instant at) override {
     Tick(at);
     std::vector<std::pair<GrantId, int>> known;
     for (const auto& [grant, each] : waiters_) known.emplace_back(grant, each.caller.client);
     return known;
-  }
-  bool WasBuried(GrantId grant, base::Instant at) const {  // its tombstone is over
-    const auto found = buried_.find(grant);
-    return found != buried_.end() && found->second <= at;
   }
 
   size_t window = 64;  // how many of the queue a script tells
@@ -78,8 +50,6 @@ class ReferenceLatchServer {
   int incarnation = 1;
   std::set<int> opened, vanished;   // incarnations
   std::vector<int> incarnation_of;  // by client: the latch that it knows
-  std::vector<bool> subscribed;     // by client
-  std::vector<Message> messages;
 
  private:
   struct Waiting {
@@ -87,49 +57,53 @@ class ReferenceLatchServer {
     Bid bid;
     uint64_t ticket;
   };
-  using Kind = BidAnswer::Kind;
 
-  // At an open latch a window of those who wait is told; the look is to go on at once.
-  absl::Duration Wake() {
-    if (count > 0) return absl::ZeroDuration();
-    for (size_t told = 0; told < window && !waiters_.empty(); ++told) {
-      const auto first = std::min_element(
-          waiters_.begin(), waiters_.end(),
-          [](const auto& a, const auto& b) { return a.second.ticket < b.second.ticket; });
-      const Waiting each = first->second;
-      waiters_.erase(first);
-      const int client = each.caller.client;
-      if (incarnation_of[client] != incarnation || !subscribed[client]) continue;
-      messages.push_back({.client = client,
-                          .news = {.grant = each.bid.grant,
-                                   .attempt = each.bid.attempt,
-                                   .claim = each.bid.terms.lease}});
-    }
-    return waiters_.empty() ? absl::ZeroDuration() : absl::Milliseconds(1);
+  void Lapse() override {
+    if (queue_expires_ <= now_) waiters_.clear();
   }
 
-  void Tick(base::Instant at) {
-    now_ = at;
-    std::erase_if(gone_, [&](const auto& each) { return each.second <= at; });
-    if (queue_expires_ <= at) waiters_.clear();
+  // Of the latch that the client knows, which is not always the present one.
+  Answer Perform(const Caller& caller, const Send& send) override {
+    if (std::holds_alternative<ToCancel>(send.what)) {
+      waiters_.erase(send.grant);
+      Wake();
+      return {.what = Cancelled()};
+    }
+    if (!std::holds_alternative<ToAcquire>(send.what)) {
+      return {.what = Failed{.why = absl::InternalError("no script")}};
+    }
+    return Acquire(caller, BidOf(send));
+  }
+
+  // At an open latch a window of those who wait is told; somebody is to go on at once.
+  void Wake() {
+    if (count > 0) return;
+    size_t told = 0;
+    for (const Waiting& each : InTurn(waiters_)) {
+      if (told++ == window) break;
+      waiters_.erase(each.bid.grant);
+      const int client = each.caller.client;
+      if (incarnation_of[client] != incarnation) continue;
+      Tell(client, {.news = {.grant = each.bid.grant,
+                             .attempt = each.bid.attempt,
+                             .claim = each.bid.terms.lease}});
+    }
+    unfinished_ = !waiters_.empty();
   }
 
   Answer Acquire(const Caller& caller, const Bid& bid) {
-    const auto answer = [](const BidAnswer& what) {
-      return Answer{.kind = Answer::Kind::kBid, .bid = what};
-    };
-    if (gone_.contains(bid.grant)) return answer({.kind = Kind::kGone});
+    const auto answer = [](const BidAnswer& what) { return Answer{.what = what}; };
+    if (IsBuried(bid.grant)) return answer(BidGone());
     if (incarnation_of[caller.client] != incarnation) {
       waiters_.erase(bid.grant);
-      return {.failure = absl::AbortedError("vanished")};
+      return {.what = Failed{.why = absl::AbortedError("vanished")}};
     }
     if (count == 0) {
       waiters_.erase(bid.grant);
-      Answer granted = answer({.kind = Kind::kGranted, .lease = bid.terms.lease});
-      granted.look = Wake();
-      return granted;
+      Wake();
+      return answer(BidGranted{.lease = bid.terms.lease});
     }
-    if (!bid.wait) return answer({.kind = Kind::kBusy, .retry_after = kTtl});
+    if (!bid.wait) return answer(BidBusy());
     return answer(Enqueue(caller, bid));
   }
 
@@ -139,26 +113,19 @@ class ReferenceLatchServer {
       waiting.ticket = known->second.ticket;
       waiting.bid.attempt = std::max(bid.attempt, known->second.bid.attempt);
     } else if (bid.ticket == 0) {
-      waiting.ticket = static_cast<uint64_t>(now_.nanos() / 1000);
-      for (const auto& [grant, each] : waiters_) {
-        waiting.ticket = std::max(waiting.ticket, each.ticket + 1);
-      }
+      waiting.ticket = NewTicket(waiters_);
     }
     if (waiters_.empty()) queue_expires_ = now_;
     waiters_.insert_or_assign(bid.grant, waiting);
     queue_expires_ =
         std::max(queue_expires_, now_ + 3 * HeartbeatInterval(bid.terms.lease, kLongestHeartbeat));
-    int64_t position = 0;
-    for (const auto& [grant, each] : waiters_) position += each.ticket < waiting.ticket ? 1 : 0;
-    return {
-        .kind = Kind::kQueued, .retry_after = kTtl, .position = position, .ticket = waiting.ticket};
+    return BidQueued{.retry_after = kTtl,
+                     .position = Position(waiters_, waiting.ticket),
+                     .ticket = waiting.ticket};
   }
 
-  base::Instant now_;
   std::map<GrantId, Waiting> waiters_;
   base::Instant queue_expires_;
-  std::map<GrantId, base::Instant> gone_;
-  std::map<GrantId, base::Instant> buried_;  // all tombstones that ever were
 };
 
 }  // namespace redlatch::engine

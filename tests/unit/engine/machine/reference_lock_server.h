@@ -10,61 +10,20 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "src/engine/machine/script_io.h"
-#include "src/engine/machine/timing.h"
+#include "tests/unit/engine/machine/reference_server.h"
 
 namespace redlatch::engine {
 
-// What the Lua scripts of one simple lock do, naively and in virtual time. Hold numbers are unique
-// among all clients here.
-class ReferenceLockServer {
+// What the Lua scripts of one simple lock do.
+class ReferenceLockServer final : public ReferenceServer {
  public:
-  struct Message {
-    int client = 0;
-    bool forced = false;  // else a grant
-    NewGrant news;        // of a forced release, only the hold counts
-  };
-
-  // `claim`: for how long a hand-over by message makes a waiter the owner, if its lease is longer.
-  explicit ReferenceLockServer(int clients, absl::Duration claim = absl::InfiniteDuration())
-      : subscribed(clients, true), claim_(claim) {}
-
-  Answer Execute(int client, const Send& send, base::Instant at) {
-    now_ = at;
-    look_ = absl::ZeroDuration();
-    missed_ = false;
-    std::erase_if(gone_, [&](const auto& tombstone) { return tombstone.second <= at; });
-    if (owner_ && owner_->expires <= at) owner_.reset();
-    switch (send.operation) {
-      case Operation::kAcquire:
-        return Noted({.kind = Answer::Kind::kBid, .bid = Acquire(client, send.bid)});
-      case Operation::kRenew:
-        if (!Owns(send.grant)) return {.kind = Answer::Kind::kNotHeld};
-        owner_->expires = std::max(owner_->expires, at + send.lease);
-        return {.kind = Answer::Kind::kHeld};
-      case Operation::kRelease:
-        return Noted(Release(client, send));
-      case Operation::kCancel:
-        if (Owns(send.grant)) {
-          if (send.block > 1) fence -= send.block;
-          HandOver(send.grant, send.tombstone, send.lease);
-        } else {
-          waiters_.erase(send.grant);
-          Entomb(send.grant, send.tombstone, send.lease);
-          HandOverIfFree();
-        }
-        return Noted({.kind = Answer::Kind::kCancelled});
-    }
-    return {};
-  }
-
   void Force(base::Instant at) {
-    now_ = at;
+    Tick(at);
     const GrantId grant = owner(at);
     if (grant == 0) return;
     forced.insert(grant);
-    messages.push_back({.client = owner_->client, .forced = true, .news = {.grant = grant}});
-    HandOver(grant, false, absl::ZeroDuration());
+    Tell(owner_->client, {.forced = true, .news = {.grant = grant}});
+    HandOver();
   }
 
   // A restart without its data; what was held is as good as forced.
@@ -72,26 +31,20 @@ class ReferenceLockServer {
     if (owner(at) != 0) forced.insert(owner_->grant);
     owner_.reset();
     waiters_.clear();
-    gone_.clear();
+    ForgetTombstones();
     fence = 0;
   }
 
   GrantId owner(base::Instant at) const {
     return owner_ && at < owner_->expires ? owner_->grant : 0;
   }
-  // The owner and all that wait.
-  std::vector<GrantId> Known(base::Instant at) const {
-    std::vector<GrantId> known;
-    if (owner(at) != 0) known.push_back(owner(at));
+  std::vector<std::pair<GrantId, int>> Known(base::Instant at) override {
+    std::vector<std::pair<GrantId, int>> known;
+    if (owner(at) != 0) known.emplace_back(owner(at), owner_->client);
     for (const auto& [grant, record] : waiters_) {
-      if (at < record.dropped) known.push_back(grant);
+      if (at < record.dropped) known.emplace_back(grant, record.client);
     }
     return known;
-  }
-  // Its tombstone is over.
-  bool WasBuried(GrantId grant, base::Instant at) const {
-    const auto found = buried_.find(grant);
-    return found != buried_.end() && found->second <= at;
   }
   // By which hold a client got a token. After a loss of data two clients may have the same.
   GrantId HoldOf(int client, uint64_t token) const {
@@ -99,8 +52,6 @@ class ReferenceLockServer {
     return after == minted_.begin() ? 0 : std::prev(after)->second;
   }
 
-  std::vector<bool> subscribed;
-  std::vector<Message> messages;
   std::set<GrantId> forced;
   std::set<GrantId> released;
   uint64_t fence = 0;
@@ -119,25 +70,51 @@ class ReferenceLockServer {
     base::Instant expires;
     uint64_t first;
   };
-  using Kind = BidAnswer::Kind;
+
+  void Lapse() override {
+    if (owner_ && owner_->expires <= now_) owner_.reset();
+  }
+
+  Answer Perform(const Caller& caller, const Send& send) override {
+    if (const auto* acquire = std::get_if<ToAcquire>(&send.what)) {
+      return {.what = Acquire(caller.client, acquire->bid)};
+    }
+    const bool owns = Owns(send.grant);
+    if (std::holds_alternative<ToRenew>(send.what)) {
+      if (!owns) return {.what = NotHeld()};
+      owner_->expires = std::max(owner_->expires, now_ + send.lease);
+      return {.what = StillHeld()};
+    }
+    const auto* const release = std::get_if<ToRelease>(&send.what);
+    if (!owns) {
+      waiters_.erase(send.grant);
+      HandOverIfFree();
+      if (release == nullptr) return {.what = Cancelled()};
+      return {.what = NotHeld()};
+    }
+    if (release == nullptr) {
+      const uint32_t block = As<ToCancel>(send).block;
+      if (block > 1) fence -= block;
+      HandOver();
+      return {.what = Cancelled()};
+    }
+    released.insert(send.grant);
+    if (fence == release->last_reserved && release->last_used < release->last_reserved) {
+      fence = release->last_used;
+    }
+    HandOver();
+    if (const Bid* const next = send.bid()) {
+      return {.what = Freed{Acquire(caller.client, *next)}};
+    }
+    return {.what = Freed()};
+  }
 
   bool Owns(GrantId grant) const { return owner(now_) == grant; }
 
-  void Entomb(GrantId grant, bool tombstone, absl::Duration lease) {
-    if (tombstone) gone_[grant] = buried_[grant] = now_ + lease;
-  }
-
   BidAnswer Granted() {
-    return {.kind = Kind::kGranted,
-            .token = owner_->first,
-            .lease = owner_->expires - now_,
-            .others = static_cast<int64_t>(waiters_.size())};
-  }
-
-  Answer Noted(Answer answer) const {
-    answer.look = look_;
-    answer.missed = missed_;
-    return answer;
+    return BidGranted{.token = owner_->first,
+                      .lease = owner_->expires - now_,
+                      .others = static_cast<int64_t>(waiters_.size())};
   }
 
   void Own(int client, const Bid& bid, absl::Duration lease) {
@@ -149,11 +126,7 @@ class ReferenceLockServer {
   }
 
   void Enqueue(int client, const Bid& bid) {
-    uint64_t ticket = bid.ticket;
-    if (ticket == 0) {
-      ticket = static_cast<uint64_t>(now_.nanos() / 1000);
-      for (const auto& [grant, record] : waiters_) ticket = std::max(ticket, record.ticket + 1);
-    }
+    const uint64_t ticket = bid.ticket == 0 ? NewTicket(waiters_) : bid.ticket;
     const absl::Duration heartbeat = HeartbeatInterval(bid.terms.lease, absl::Seconds(10));
     const auto [at, fresh] = waiters_.try_emplace(bid.grant, Record{client, bid, ticket, {}, {}});
     Record& record = at->second;
@@ -166,7 +139,7 @@ class ReferenceLockServer {
   }
 
   BidAnswer Acquire(int client, const Bid& bid) {
-    if (gone_.contains(bid.grant)) return {.kind = Kind::kGone};
+    if (IsBuried(bid.grant)) return BidGone();
     missed_ = bid.attempt > 1 && !waiters_.contains(bid.grant);
     if (Owns(bid.grant)) {
       if (!bid.terms.manual) owner_->expires = std::max(owner_->expires, now_ + bid.terms.lease);
@@ -174,7 +147,7 @@ class ReferenceLockServer {
     }
     if (owner_) {
       const absl::Duration retry_after = owner_->expires - now_;
-      if (!bid.wait) return {.kind = Kind::kBusy, .retry_after = retry_after};
+      if (!bid.wait) return BidBusy();
       Enqueue(client, bid);
       return Queued(bid.grant, retry_after);
     }
@@ -182,7 +155,7 @@ class ReferenceLockServer {
     const std::optional<GrantId> winner = ChooseWinner(bid.grant);
     if (winner && *winner != bid.grant) {
       GrantByMessage(*winner);
-      if (!bid.wait) return {.kind = Kind::kBusy, .retry_after = owner_->expires - now_};
+      if (!bid.wait) return BidBusy();
       return Queued(bid.grant, owner_->expires - now_);
     }
     Own(client, bid, bid.terms.lease);
@@ -191,23 +164,16 @@ class ReferenceLockServer {
 
   BidAnswer Queued(GrantId grant, absl::Duration retry_after) {
     const uint64_t ticket = waiters_.at(grant).ticket;
-    int64_t position = 0;
-    for (const auto& [other, record] : waiters_) position += record.ticket < ticket ? 1 : 0;
-    return {.kind = Kind::kQueued,
-            .retry_after = absl::Ceil(retry_after, absl::Milliseconds(1)),
-            .position = position,
-            .ticket = ticket};
+    return BidQueued{.retry_after = absl::Ceil(retry_after, absl::Milliseconds(1)),
+                     .position = Position(waiters_, ticket),
+                     .ticket = ticket};
   }
 
   // The first live waiter, as `caller` is by definition; those before it are dropped.
   std::optional<GrantId> ChooseWinner(GrantId caller = 0) {
     std::erase_if(waiters_, [&](const auto& each) { return each.second.dropped <= now_; });
-    std::vector<Record> line;
-    for (const auto& [grant, record] : waiters_) line.push_back(record);
-    std::sort(line.begin(), line.end(),
-              [](const Record& a, const Record& b) { return a.ticket < b.ticket; });
     std::optional<GrantId> overdue;
-    for (const Record& record : line) {
+    for (const Record& record : InTurn(waiters_)) {
       if (record.bid.grant == caller) return caller;
       if (subscribed[record.client] && now_ < record.overdue) return record.bid.grant;
       if (subscribed[record.client] && !overdue) {
@@ -222,23 +188,19 @@ class ReferenceLockServer {
 
   void GrantByMessage(GrantId winner) {
     const Record record = waiters_.at(winner);
-    const absl::Duration claim = std::min(claim_, record.bid.terms.lease);
-    Own(record.client, record.bid, claim);
-    look_ = claim;
-    messages.push_back({.client = record.client,
-                        .news = {.grant = winner,
-                                 .attempt = record.bid.attempt,
-                                 .token = owner_->first,
-                                 .claim = claim,
-                                 .others = static_cast<int64_t>(waiters_.size())}});
+    look_ = ClaimOf(record.bid);
+    Own(record.client, record.bid, look_);
+    Tell(record.client, {.news = {.grant = winner,
+                                  .attempt = record.bid.attempt,
+                                  .token = owner_->first,
+                                  .claim = look_,
+                                  .others = static_cast<int64_t>(waiters_.size())}});
   }
 
   // Ends the owner's hold.
-  void HandOver(GrantId grant, bool tombstone, absl::Duration lease) {
-    const std::optional<GrantId> winner = ChooseWinner();
+  void HandOver() {
     owner_.reset();
-    Entomb(grant, tombstone, lease);
-    if (winner) GrantByMessage(*winner);
+    HandOverIfFree();
   }
 
   void HandOverIfFree() {
@@ -246,29 +208,8 @@ class ReferenceLockServer {
     if (const std::optional<GrantId> winner = ChooseWinner()) GrantByMessage(*winner);
   }
 
-  Answer Release(int client, const Send& send) {
-    if (!Owns(send.grant)) {
-      waiters_.erase(send.grant);
-      Entomb(send.grant, send.tombstone, send.lease);
-      HandOverIfFree();
-      return {.kind = Answer::Kind::kNotHeld};
-    }
-    released.insert(send.grant);
-    if (fence == send.last_reserved && send.last_used < send.last_reserved) fence = send.last_used;
-    HandOver(send.grant, send.tombstone, send.lease);
-    Answer answer{.kind = Answer::Kind::kReleased};
-    if (send.bid.grant != 0) answer.bid = Acquire(client, send.bid);
-    return answer;
-  }
-
-  const absl::Duration claim_;
-  base::Instant now_;
-  absl::Duration look_;  // the notes of the present answer
-  bool missed_ = false;
   std::optional<Owner> owner_;
   std::map<GrantId, Record> waiters_;
-  std::map<GrantId, base::Instant> gone_;
-  std::map<GrantId, base::Instant> buried_;             // all tombstones that ever were
   std::map<std::pair<int, uint64_t>, GrantId> minted_;  // the first token of each grant
   Record overdue_{};
 };

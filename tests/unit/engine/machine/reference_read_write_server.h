@@ -10,77 +10,14 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "src/engine/machine/script_io.h"
-#include "src/engine/machine/timing.h"
+#include "tests/unit/engine/machine/reference_server.h"
 
 namespace redlatch::engine {
 
-// What the Lua scripts of one read-write lock do, naively and in virtual time. Hold numbers are
-// unique among all clients here.
-class ReferenceReadWriteServer {
+// What the Lua scripts of one read-write lock do.
+class ReferenceReadWriteServer final : public ReferenceServer {
  public:
   static constexpr absl::Duration kLongestHeartbeat = absl::Seconds(2);
-
-  enum class Side { kWrite, kRead, kNest };
-  struct Caller {
-    int client = 0;
-    int machine = 0;  // unique among all clients
-    Side side = Side::kWrite;
-    bool fair = false;  // a writer's
-    GrantId under = 0;  // kNest: its thread's write
-  };
-  struct Message {
-    int client = 0;
-    NewGrant news;
-  };
-
-  // `claim`: for how long a hand-over by message makes a waiter a holder, if its lease is longer.
-  explicit ReferenceReadWriteServer(absl::Duration claim = absl::InfiniteDuration())
-      : claim_(claim) {}
-
-  Answer Execute(const Caller& caller, const Send& send, base::Instant at) {
-    Tick(at);
-    look_ = absl::ZeroDuration();
-    missed_ = false;
-    auto& holds = HoldsOf(caller);
-    const auto mine = holds.find(send.grant);
-    const bool held = mine != holds.end();
-    switch (send.operation) {
-      case Operation::kAcquire:
-        return Noted({.kind = Answer::Kind::kBid, .bid = Acquire(caller, send.bid)});
-      case Operation::kRenew:
-        if (!held) return {.kind = Answer::Kind::kNotHeld};
-        mine->second.expires = std::max(mine->second.expires, at + send.lease);
-        if (Reads(caller) && Others() == 0) NoteLetIn(send.grant);  // further threads may join
-        return {.kind = Answer::Kind::kHeld, .bid = {.others = Others()}};
-      case Operation::kRelease:
-        if (held && caller.side == Side::kWrite && fence == send.last_reserved &&
-            send.last_used < send.last_reserved) {
-          fence = send.last_used;
-        }
-        break;
-      case Operation::kCancel:
-        if (held && caller.side == Side::kWrite && send.block > 1 &&
-            fence == mine->second.token + send.block - 1) {
-          fence -= send.block;
-        }
-        break;
-    }
-    return Noted(End(caller, send, held));
-  }
-
-  void Tick(base::Instant at) {
-    now_ = at;
-    std::erase_if(gone_, [&](const auto& each) { return each.second <= at; });
-    std::erase_if(reads_, [&](const auto& each) { return each.second.expires <= at; });
-    std::erase_if(waiters_, [&](const auto& each) { return each.second.dropped <= at; });
-    if (!writes_.empty()) wrote_ = ++steps;
-    // The policy ends with its key.
-    if (std::erase_if(writes_, [&](const auto& each) { return each.second.expires <= at; }) > 0 &&
-        writes_.empty()) {
-      fair_ = false;
-    }
-  }
 
   // What a machine has here.
   bool Has(int machine, base::Instant at) const {
@@ -91,8 +28,7 @@ class ReferenceReadWriteServer {
     }
     return false;
   }
-  // Holders and all that wait, with their clients.
-  std::vector<std::pair<GrantId, int>> Known(base::Instant at) {
+  std::vector<std::pair<GrantId, int>> Known(base::Instant at) override {
     Tick(at);
     std::vector<std::pair<GrantId, int>> known;
     for (const auto* holds : {&writes_, &reads_}) {
@@ -113,13 +49,7 @@ class ReferenceReadWriteServer {
     const auto found = let_in_.find(grant);
     return found == let_in_.end() || found->second.step < asked || found->second.writer < asked;
   }
-  bool WasBuried(GrantId grant, base::Instant at) const {  // its tombstone is over
-    const auto found = buried_.find(grant);
-    return found != buried_.end() && found->second <= at;
-  }
 
-  std::vector<bool> subscribed;  // by client
-  std::vector<Message> messages;
   uint64_t fence = 0;
   uint64_t steps = 0;  // orders what waits among what the test does
 
@@ -141,7 +71,42 @@ class ReferenceReadWriteServer {
     uint64_t step = 0;
     uint64_t writer = 0;  // since when the first of those waited that readers may not pass
   };
-  using Kind = BidAnswer::Kind;
+
+  void Lapse() override {
+    std::erase_if(reads_, [&](const auto& each) { return each.second.expires <= now_; });
+    std::erase_if(waiters_, [&](const auto& each) { return each.second.dropped <= now_; });
+    if (!writes_.empty()) wrote_ = ++steps;
+    // The policy ends with its key.
+    if (std::erase_if(writes_, [&](const auto& each) { return each.second.expires <= now_; }) > 0 &&
+        writes_.empty()) {
+      fair_ = false;
+    }
+  }
+
+  Answer Perform(const Caller& caller, const Send& send) override {
+    auto& holds = HoldsOf(caller);
+    const auto mine = holds.find(send.grant);
+    const bool held = mine != holds.end();
+    if (const auto* acquire = std::get_if<ToAcquire>(&send.what)) {
+      return {.what = Acquire(caller, acquire->bid)};
+    }
+    if (std::holds_alternative<ToRenew>(send.what)) {
+      if (!held) return {.what = NotHeld()};
+      mine->second.expires = std::max(mine->second.expires, now_ + send.lease);
+      if (Reads(caller) && Others() == 0) NoteLetIn(send.grant);  // further threads may join
+      return {.what = StillHeld{.others = Others()}};
+    }
+    const bool writes = held && caller.side == Side::kWrite;
+    if (const auto* release = std::get_if<ToRelease>(&send.what)) {
+      if (writes && fence == release->last_reserved && release->last_used < fence) {
+        fence = release->last_used;
+      }
+    } else if (const uint32_t block = As<ToCancel>(send).block;
+               writes && block > 1 && fence == mine->second.token + block - 1) {
+      fence -= block;
+    }
+    return End(caller, send, held);
+  }
 
   static bool Reads(const Caller& caller) { return caller.side != Side::kWrite; }
   std::map<GrantId, Hold>& HoldsOf(const Caller& caller) {
@@ -152,27 +117,18 @@ class ReferenceReadWriteServer {
                        [](const auto& each) { return !Reads(each.second.caller); });
   }
   int64_t Others() const { return !writes_.empty() || WritersWait() ? 1 : 0; }
-  Answer Noted(Answer answer) const {
-    answer.look = look_;
-    answer.missed = missed_;
-    return answer;
-  }
 
-  void Entomb(GrantId grant, bool tombstone, absl::Duration lease) {
-    if (tombstone) gone_[grant] = buried_[grant] = now_ + lease;
-  }
   void Drop(GrantId grant) { waiters_.erase(grant); }
   void Drop(const std::vector<Record>& records) {
     for (const Record& record : records) Drop(record.bid.grant);
   }
 
-  BidAnswer Granted(const Caller& caller, GrantId grant) {
+  BidGranted Granted(const Caller& caller, GrantId grant) {
     const Hold& mine = HoldsOf(caller).at(grant);
     const bool reads = Reads(caller);
-    return {.kind = Kind::kGranted,
-            .token = reads ? fence : mine.token,
-            .lease = mine.expires - now_,
-            .others = reads ? Others() : static_cast<int64_t>(waiters_.size())};
+    return BidGranted{.token = reads ? fence : mine.token,
+                      .lease = mine.expires - now_,
+                      .others = reads ? Others() : static_cast<int64_t>(waiters_.size())};
   }
 
   void NoteLetIn(GrantId grant) {
@@ -202,7 +158,7 @@ class ReferenceReadWriteServer {
   }
 
   BidAnswer Acquire(const Caller& caller, const Bid& bid) {
-    if (gone_.contains(bid.grant)) return {.kind = Kind::kGone};
+    if (IsBuried(bid.grant)) return BidGone();
     missed_ = bid.attempt > 1 && !waiters_.contains(bid.grant);
     auto& holds = HoldsOf(caller);
     if (const auto mine = holds.find(bid.grant); mine != holds.end()) {
@@ -235,22 +191,22 @@ class ReferenceReadWriteServer {
 
   // Ends a hold, or takes it off the queue, and passes the lock on.
   Answer End(const Caller& caller, const Send& send, bool held) {
-    Answer answer{.kind = send.operation == Operation::kCancel ? Answer::Kind::kCancelled
-                          : held                               ? Answer::Kind::kReleased
-                                                               : Answer::Kind::kNotHeld};
     if (held) {
       HoldsOf(caller).erase(send.grant);
     } else {
       Drop(send.grant);
     }
-    Entomb(send.grant, send.tombstone, send.lease);
-    if (held && send.bid.grant != 0) answer.bid = Acquire(caller, send.bid);
-    if (answer.bid.kind != Kind::kNone && answer.bid.kind != Kind::kGone) return answer;
+    BidAnswer next;
+    if (const Bid* const bid = send.bid(); held && bid != nullptr) next = Acquire(caller, *bid);
+    const bool behind =
+        std::holds_alternative<BidUnmade>(next) || std::holds_alternative<BidGone>(next);
     // While others read on and a writer waits it is nobody's turn.
-    if (Reads(caller) && writes_.empty() && !reads_.empty() && WritersWait() && !fair_)
-      return answer;
-    Turn(nullptr);
-    return answer;
+    const bool nobodys =
+        Reads(caller) && writes_.empty() && !reads_.empty() && WritersWait() && !fair_;
+    if (behind && !nobodys) Turn(nullptr);
+    if (std::holds_alternative<ToCancel>(send.what)) return {.what = Cancelled()};
+    if (!held) return {.what = NotHeld()};
+    return {.what = Freed{next}};
   }
 
   // Whose turn it is, and what that means for who asks.
@@ -270,13 +226,12 @@ class ReferenceReadWriteServer {
       look_ = absl::ZeroDuration();
     }
     for (const Record& record : to_tell_) {
-      const BidAnswer news = Granted(record.caller, record.bid.grant);
-      messages.push_back({.client = record.caller.client,
-                          .news = {.grant = record.bid.grant,
-                                   .attempt = record.bid.attempt,
-                                   .token = news.token,
-                                   .claim = ClaimOf(record),
-                                   .others = news.others}});
+      const BidGranted news = Granted(record.caller, record.bid.grant);
+      Tell(record.caller.client, {.news = {.grant = record.bid.grant,
+                                           .attempt = record.bid.attempt,
+                                           .token = news.token,
+                                           .claim = ClaimOf(record.bid),
+                                           .others = news.others}});
     }
     return answer;
   }
@@ -287,12 +242,9 @@ class ReferenceReadWriteServer {
     return caller.client == writes_.begin()->second.caller.client && reads_.empty();
   }
 
-  absl::Duration ClaimOf(const Record& record) const {
-    return std::min(claim_, record.bid.terms.lease);
-  }
   void LetIn(const Record& record) {
-    Take(record, ClaimOf(record));
-    look_ = std::max(look_, ClaimOf(record));
+    Take(record, ClaimOf(record.bid));
+    look_ = std::max(look_, ClaimOf(record.bid));
     to_tell_.push_back(record);
   }
   void LetIn(const std::vector<Record>& records) {
@@ -304,18 +256,9 @@ class ReferenceReadWriteServer {
     const bool reading = request != nullptr && Reads(request->caller);
     const bool stands =
         request != nullptr && (request->bid.wait || waiters_.contains(request->bid.grant));
-    std::vector<Record> line;
-    for (const auto& [grant, record] : waiters_) {
-      if (request == nullptr || grant != request->bid.grant) line.push_back(record);
-    }
-    if (stands) line.push_back(*request);
-    std::sort(line.begin(), line.end(), [](const Record& a, const Record& b) {
-      return std::pair(a.ticket, a.bid.grant) < std::pair(b.ticket, b.bid.grant);
-    });
-
     std::optional<Record> writer;  // the first live one
     std::vector<Record> readers, late_readers, dead_readers, late_writers, dead_writers;
-    for (const Record& record : line) {
+    for (const Record& record : InTurn(waiters_, request, stands)) {
       const bool asks = request != nullptr && record.bid.grant == request->bid.grant;
       const bool reads = Reads(record.caller);
       if (!reads && writer) continue;
@@ -380,7 +323,7 @@ class ReferenceReadWriteServer {
     }
     if (until.is_infinite()) until = now_;
     const absl::Duration retry_after = absl::Ceil(until - now_, absl::Milliseconds(1));
-    if (!request.bid.wait) return {.kind = Kind::kBusy, .retry_after = retry_after};
+    if (!request.bid.wait) return BidBusy();
 
     const absl::Duration heartbeat = HeartbeatInterval(request.bid.terms.lease, kLongestHeartbeat);
     Record& record = waiters_[request.bid.grant] = request;
@@ -392,25 +335,16 @@ class ReferenceReadWriteServer {
       each.dropped = std::max(each.dropped, now_ + heartbeat * 3);
       position += each.ticket < record.ticket ? 1 : 0;
     }
-    return {.kind = Kind::kQueued,
-            .retry_after = retry_after,
-            .position = position,
-            .ticket = record.ticket};
+    return BidQueued{.retry_after = retry_after, .position = position, .ticket = record.ticket};
   }
 
-  const absl::Duration claim_;
-  base::Instant now_;
-  absl::Duration look_;  // the notes of the present answer
-  bool missed_ = false;
   base::Instant first_writer_overdue_;  // while it decides: of the writer that keeps readers out
   std::map<GrantId, Hold> writes_;      // of one client
   std::map<GrantId, Hold> reads_;
   std::map<GrantId, Record> waiters_;
-  std::map<GrantId, base::Instant> gone_;
-  std::map<GrantId, base::Instant> buried_;  // all tombstones that ever were
-  std::map<GrantId, LetInAt> let_in_;        // readers, when they were let in last
-  bool fair_ = false;                        // the policy of who writes
-  uint64_t wrote_ = 0;                       // the step at which somebody last wrote
+  std::map<GrantId, LetInAt> let_in_;  // readers, when they were let in last
+  bool fair_ = false;                  // the policy of who writes
+  uint64_t wrote_ = 0;                 // the step at which somebody last wrote
   std::vector<Record> to_tell_;
 };
 

@@ -10,42 +10,21 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "src/engine/machine/script_io.h"
-#include "src/engine/machine/timing.h"
+#include "tests/unit/engine/machine/reference_server.h"
 
 namespace redlatch::engine {
 
-// What the Lua scripts of one semaphore promise, naively and in virtual time. Hold numbers are
-// unique among all clients here.
-class ReferenceSemaphoreServer {
+// What the Lua scripts of one semaphore promise.
+class ReferenceSemaphoreServer final : public ReferenceServer {
  public:
   static constexpr absl::Duration kLongestHeartbeat = absl::Seconds(10);
 
-  struct Caller {
-    int client = 0;
-    int machine = 0;  // unique among all clients
-  };
-  struct Message {
-    int client = 0;
-    bool forced = false;
-    NewGrant news;
-  };
   struct Waiting {
     Caller caller;
     Bid bid;
     uint64_t ticket = 0;
     base::Instant asked;
   };
-
-  Answer Execute(const Caller& caller, const Send& send, base::Instant at) {
-    Answer answer = Perform(caller, send, at);
-    answer.look = look_;
-    if (unfinished_) {
-      answer.look_later = std::exchange(answer.look, absl::Milliseconds(1));
-    }
-    answer.missed = missed_;
-    return answer;
-  }
 
   // Whoever waits for more is told to ask again.
   void SetCapacity(uint32_t wanted, base::Instant at) {
@@ -83,25 +62,16 @@ class ReferenceSemaphoreServer {
     for (const auto& [grant, each] : waiters_) all.push_back(each);
     return all;
   }
-  // Holders and all that wait, with their clients.
-  std::vector<std::pair<GrantId, int>> Known(base::Instant at) {
+  std::vector<std::pair<GrantId, int>> Known(base::Instant at) override {
     Tick(at);
     std::vector<std::pair<GrantId, int>> known;
     for (const auto& [grant, each] : holds_) known.emplace_back(grant, each.caller.client);
     for (const auto& [grant, each] : waiters_) known.emplace_back(grant, each.caller.client);
     return known;
   }
-  bool WasBuried(GrantId grant, base::Instant at) const {  // its tombstone is over
-    const auto found = buried_.find(grant);
-    return found != buried_.end() && found->second <= at;
-  }
 
-  // For how long a hand-over by message makes a waiter a holder, if its lease is longer.
-  absl::Duration claim = absl::InfiniteDuration();
   size_t window = 64;  // how many of the queue a script looks at
   std::optional<uint32_t> capacity;
-  std::vector<bool> subscribed;  // by client
-  std::vector<Message> messages;
   std::vector<GrantId> granted;             // in their order; for the test to clear
   std::set<GrantId> released;               // by their clients
   std::set<GrantId> forced, refused, told;  // told: to ask again, by SetCapacity()
@@ -112,43 +82,32 @@ class ReferenceSemaphoreServer {
     base::Instant expires;
     uint32_t permits;
   };
-  using Kind = BidAnswer::Kind;
 
-  Answer Perform(const Caller& caller, const Send& send, base::Instant at) {
-    Tick(at);
+  Answer Perform(const Caller& caller, const Send& send) override {
     const auto mine = holds_.find(send.grant);
     const bool held = mine != holds_.end();
-    if (send.operation == Operation::kAcquire) return Acquire(caller, send.bid);
-    if (send.operation == Operation::kRenew) {
-      if (!held) return {.kind = Answer::Kind::kNotHeld};
-      mine->second.expires = std::max(mine->second.expires, at + send.lease);
-      return {.kind = Answer::Kind::kHeld};
+    if (std::holds_alternative<ToAcquire>(send.what)) return Acquire(caller, BidOf(send));
+    if (std::holds_alternative<ToRenew>(send.what)) {
+      if (!held) return {.what = NotHeld()};
+      mine->second.expires = std::max(mine->second.expires, now_ + send.lease);
+      return {.what = StillHeld()};
     }
-    const bool cancels = send.operation == Operation::kCancel;
+    const bool cancels = std::holds_alternative<ToCancel>(send.what);
     if (held) {
       holds_.erase(mine);
       if (!cancels) released.insert(send.grant);
     } else {
       waiters_.erase(send.grant);
     }
-    if (send.tombstone) gone_[send.grant] = buried_[send.grant] = at + send.lease;
     Settle(nullptr);
-    return {.kind = cancels ? Answer::Kind::kCancelled
-                    : held  ? Answer::Kind::kReleased
-                            : Answer::Kind::kNotHeld};
+    if (cancels) return {.what = Cancelled()};
+    if (!held) return {.what = NotHeld()};
+    return {.what = Freed()};
   }
 
-  void Tick(base::Instant at) {
-    now_ = at;
-    look_ = absl::ZeroDuration();
-    unfinished_ = missed_ = false;
-    std::erase_if(gone_, [&](const auto& each) { return each.second <= at; });
-    std::erase_if(holds_, [&](const auto& each) { return each.second.expires <= at; });
-    if (queue_expires_ <= at) waiters_.clear();
-  }
-  void Tell(int client, Message message) {
-    message.client = client;
-    if (subscribed[client]) messages.push_back(message);
+  void Lapse() override {
+    std::erase_if(holds_, [&](const auto& each) { return each.second.expires <= now_; });
+    if (queue_expires_ <= now_) waiters_.clear();
   }
   int64_t Free() const {
     int64_t free = *capacity;
@@ -157,12 +116,11 @@ class ReferenceSemaphoreServer {
   }
 
   Answer Acquire(const Caller& caller, const Bid& bid) {
-    if (gone_.contains(bid.grant))
-      return {.kind = Answer::Kind::kBid, .bid = {.kind = Kind::kGone}};
+    if (IsBuried(bid.grant)) return {.what = BidGone()};
     const uint32_t actual = capacity.value_or(bid.terms.capacity);
     if ((actual != bid.terms.capacity && !set_) || bid.block > actual) {
       refused.insert(bid.grant);
-      return {.failure = absl::FailedPreconditionError("refused")};
+      return {.what = Failed{.why = absl::FailedPreconditionError("refused")}};
     }
     capacity = actual;
     if (const auto mine = holds_.find(bid.grant); mine != holds_.end()) {
@@ -180,18 +138,13 @@ class ReferenceSemaphoreServer {
       request.ticket = bid.ticket == 0 ? record.ticket : std::min(bid.ticket, record.ticket);
       request.bid.attempt = std::max(bid.attempt, record.bid.attempt);
     } else if (bid.ticket == 0) {
-      request.ticket = static_cast<uint64_t>(now_.nanos() / 1000);
-      for (const auto& [grant, record] : waiters_) {
-        request.ticket = std::max(request.ticket, record.ticket + 1);
-      }
+      request.ticket = NewTicket(waiters_);
     }
     Settle(&request);
     if (holds_.contains(bid.grant)) return Granted(bid.terms.lease);
-    return {.kind = Answer::Kind::kBid, .bid = StayOut(request)};
+    return {.what = StayOut(request)};
   }
-  static Answer Granted(absl::Duration lease) {
-    return {.kind = Answer::Kind::kBid, .bid = {.kind = Kind::kGranted, .lease = lease}};
-  }
+  static Answer Granted(absl::Duration lease) { return {.what = BidGranted{.lease = lease}}; }
 
   // What the one that sets a capacity or forces a release goes on with.
   void SettleAll() {
@@ -207,19 +160,10 @@ class ReferenceSemaphoreServer {
     if (!capacity) return;
     const bool in_queue = request && waiters_.contains(request->bid.grant);
     const bool stands = request && (request->bid.wait || in_queue);
-    std::vector<Waiting> line;
-    for (const auto& [grant, each] : waiters_) {
-      if (!request || grant != request->bid.grant) line.push_back(each);
-    }
-    if (stands) line.push_back(*request);
-    std::sort(line.begin(), line.end(), [](const Waiting& a, const Waiting& b) {
-      return std::pair(a.ticket, a.bid.grant) < std::pair(b.ticket, b.bid.grant);
-    });
-
     std::vector<Waiting> late;
     const bool whole = waiters_.size() < window;
     size_t seen = 0;
-    for (const Waiting& each : line) {
+    for (const Waiting& each : InTurn(waiters_, request, stands)) {
       if (Free() <= 0) return;
       const bool asks = request && each.bid.grant == request->bid.grant;
       if (!asks || in_queue) ++seen;
@@ -254,7 +198,7 @@ class ReferenceSemaphoreServer {
     if (bid.block > Free()) return false;
     waiters_.erase(bid.grant);
     const bool asks = request && bid.grant == request->bid.grant;
-    const absl::Duration lasting = asks ? bid.terms.lease : std::min(claim, bid.terms.lease);
+    const absl::Duration lasting = asks ? bid.terms.lease : ClaimOf(bid);
     holds_[bid.grant] = {waiting.caller, now_ + lasting, bid.block};
     granted.push_back(bid.grant);
     if (asks) return true;
@@ -270,29 +214,20 @@ class ReferenceSemaphoreServer {
     if (!holds_.empty()) until = base::Instant::Infinite();
     for (const auto& [grant, each] : holds_) until = std::min(until, each.expires);
     const absl::Duration retry_after = absl::Ceil(until - now_, absl::Milliseconds(1));
-    if (!request.bid.wait) return {.kind = Kind::kBusy, .retry_after = retry_after};
+    if (!request.bid.wait) return BidBusy();
 
     if (waiters_.empty()) queue_expires_ = now_;
     waiters_[request.bid.grant] = request;
     queue_expires_ = std::max(queue_expires_, now_ + 3 * heartbeat);
-    int64_t position = 0;
-    for (const auto& [grant, each] : waiters_) position += each.ticket < request.ticket ? 1 : 0;
-    return {.kind = Kind::kQueued,
-            .retry_after = retry_after,
-            .position = position,
-            .ticket = request.ticket};
+    return BidQueued{.retry_after = retry_after,
+                     .position = Position(waiters_, request.ticket),
+                     .ticket = request.ticket};
   }
 
-  base::Instant now_;
-  absl::Duration look_;  // the notes of the present answer
-  bool unfinished_ = false;
-  bool missed_ = false;
   bool set_ = false;  // the capacity, by SetCapacity()
   std::map<GrantId, Hold> holds_;
   std::map<GrantId, Waiting> waiters_;
   base::Instant queue_expires_;
-  std::map<GrantId, base::Instant> gone_;
-  std::map<GrantId, base::Instant> buried_;  // all tombstones that ever were
 };
 
 }  // namespace redlatch::engine

@@ -12,9 +12,9 @@ TEST_F(LockMachineReleaseTest, ConfirmedReleaseIsDone) {
   EXPECT_EQ(released.kind, Kind::kUnderWay);
   EXPECT_EQ(released.token.value(), kToken);
   EXPECT_FALSE(Valid(waiter));
-  const Send release = Fetch(Operation::kRelease);
-  EXPECT_FALSE(release.tombstone);
-  EXPECT_EQ(release.bid.grant, 0U);
+  const Send release = Fetch<ToRelease>();
+  EXPECT_FALSE(release.leaves_tombstone());
+  EXPECT_EQ(release.bid(), nullptr);
   Hear(release, ReleasedThen());
   const Released outcome = machine().Outcome(waiter.hold);
   EXPECT_EQ(outcome.kind, Kind::kDone);
@@ -27,7 +27,7 @@ TEST_F(LockMachineReleaseTest, OutcomeIsForgottenOnceItWasTold) {
   Release(waiter.hold);
   EXPECT_EQ(machine().Outcome(waiter.hold).kind, Kind::kUnderWay);
   EXPECT_EQ(machine().Outcome(waiter.hold).kind, Kind::kUnderWay);
-  Hear(Fetch(Operation::kRelease), ReleasedThen());
+  Hear(Fetch<ToRelease>(), ReleasedThen());
   EXPECT_FALSE(machine().idle()) << "somebody may ask still";
   EXPECT_EQ(machine().Outcome(waiter.hold).kind, Kind::kDone);
   EXPECT_TRUE(machine().idle());
@@ -37,16 +37,16 @@ TEST_F(LockMachineReleaseTest, ForgottenReleaseIsFinishedAllTheSame) {
   Waiter& waiter = Hold();
   Release(waiter.hold);
   machine().Forget(waiter.hold);
-  Hear(Fetch(Operation::kRelease), Silence());
+  Hear(Fetch<ToRelease>(), Silence());
   PassTo(machine().next_send());
-  Hear(Fetch(Operation::kRelease), NotHeld());
+  Hear(Fetch<ToRelease>(), NotHeld());
   EXPECT_TRUE(machine().idle());
 }
 
 TEST_F(LockMachineReleaseTest, ForgettingASettledReleaseEndsIt) {
   Waiter& waiter = Hold();
   Release(waiter.hold);
-  Hear(Fetch(Operation::kRelease), ReleasedThen());
+  Hear(Fetch<ToRelease>(), ReleasedThen());
   machine().Forget(waiter.hold);
   EXPECT_TRUE(machine().idle());
 }
@@ -54,13 +54,13 @@ TEST_F(LockMachineReleaseTest, ForgettingASettledReleaseEndsIt) {
 TEST_F(LockMachineReleaseTest, RepeatedReleaseFindsTheFirstExecutedInTime) {
   Waiter& waiter = Hold();
   Release(waiter.hold);
-  Hear(Fetch(Operation::kRelease), Silence());
+  Hear(Fetch<ToRelease>(), Silence());
   const Released outcome = machine().Outcome(waiter.hold);
   EXPECT_EQ(outcome.kind, Kind::kUnderWay);
   EXPECT_TRUE(absl::IsUnavailable(outcome.failure));
   Pass(absl::Milliseconds(1));
   EXPECT_EQ(Release(waiter.hold).kind, Kind::kUnderWay);
-  Hear(Fetch(Operation::kRelease), NotHeld());  // at once, not after the backoff
+  Hear(Fetch<ToRelease>(), NotHeld());  // at once, not after the backoff
   EXPECT_EQ(machine().Outcome(waiter.hold).kind, Kind::kDone);
 }
 
@@ -68,9 +68,9 @@ TEST_F(LockMachineReleaseTest, RepeatedReleaseAnsweredAfterTheDeadlineIsLost) {
   Waiter& waiter = Hold();
   const base::Instant deadline = machine().Deadline(waiter.hold);
   Release(waiter.hold);
-  Hear(Fetch(Operation::kRelease), Silence());
+  Hear(Fetch<ToRelease>(), Silence());
   PassTo(machine().next_send());
-  const Send again = Fetch(Operation::kRelease);
+  const Send again = Fetch<ToRelease>();
   PassTo(deadline);
   Hear(again, NotHeld());
   EXPECT_EQ(machine().Outcome(waiter.hold).kind, Kind::kLost);
@@ -79,16 +79,16 @@ TEST_F(LockMachineReleaseTest, RepeatedReleaseAnsweredAfterTheDeadlineIsLost) {
 TEST_F(LockMachineReleaseTest, FirstReleaseThatFindsNothingIsLost) {
   Waiter& waiter = Hold();
   Release(waiter.hold);
-  Hear(Fetch(Operation::kRelease), Silence(/*may_have_executed=*/false));
+  Hear(Fetch<ToRelease>(), Silence(/*may_have_executed=*/false));
   PassTo(machine().next_send());
-  Hear(Fetch(Operation::kRelease), NotHeld());
+  Hear(Fetch<ToRelease>(), NotHeld());
   EXPECT_EQ(machine().Outcome(waiter.hold).kind, Kind::kLost);
 }
 
 TEST_F(LockMachineReleaseTest, LateConfirmationIsDone) {
   Waiter& waiter = Hold();
   Release(waiter.hold);
-  const Send release = Fetch(Operation::kRelease);
+  const Send release = Fetch<ToRelease>();
   Pass(kLease * 2);
   Hear(release, ReleasedThen());
   EXPECT_EQ(machine().Outcome(waiter.hold).kind, Kind::kDone);
@@ -97,7 +97,7 @@ TEST_F(LockMachineReleaseTest, LateConfirmationIsDone) {
 TEST_F(LockMachineReleaseTest, RefusedReleaseTellsWhy) {
   Waiter& waiter = Hold();
   Release(waiter.hold);
-  Hear(Fetch(Operation::kRelease), Refusal(absl::PermissionDeniedError("NOPERM")));
+  Hear(Fetch<ToRelease>(), Refusal(absl::PermissionDeniedError("NOPERM")));
   EXPECT_TRUE(Quiet());
   const Released outcome = machine().Outcome(waiter.hold);
   EXPECT_EQ(outcome.kind, Kind::kRefused);
@@ -110,22 +110,22 @@ TEST_F(LockMachineReleaseTest, ReleaseThatWasNotSentIsRepeatedWhateverTheReason)
   Release(waiter.hold);
   for (const absl::Status& refusal :
        {absl::PermissionDeniedError("NOAUTH"), absl::FailedPreconditionError("maxmemory-policy")}) {
-    Hear(Fetch(Operation::kRelease), NotSent(refusal));
+    Hear(Fetch<ToRelease>(), NotSent(refusal));
     const Released outcome = machine().Outcome(waiter.hold);
     EXPECT_EQ(outcome.kind, Kind::kUnderWay);
     EXPECT_EQ(outcome.failure.code(), refusal.code());
     PassTo(machine().next_send());
   }
-  Hear(Fetch(Operation::kRelease), ReleasedThen());
+  Hear(Fetch<ToRelease>(), ReleasedThen());
   EXPECT_EQ(machine().Outcome(waiter.hold).kind, Kind::kDone);
 }
 
 TEST_F(LockMachineReleaseTest, CancelThatWasNotSentIsRepeatedWhateverTheReason) {
   Waiter& waiter = Queue();
   GiveUp(waiter);
-  Hear(Fetch(Operation::kCancel), NotSent(absl::PermissionDeniedError("NOAUTH")));
+  Hear(Fetch<ToCancel>(), NotSent(absl::PermissionDeniedError("NOAUTH")));
   PassTo(machine().next_send());
-  Hear(Fetch(Operation::kCancel), Cancelled());
+  Hear(Fetch<ToCancel>(), Cancelled());
   EXPECT_TRUE(machine().idle());
 }
 
@@ -151,15 +151,15 @@ TEST_F(LockMachineReleaseTest, ATryIsNotRefusedByAHoldOfOursWhoseReleaseItOverto
   Release(Hold().hold);
   for (int i = 0; i < 4; ++i) {  // so that it is repeated late
     PassTo(machine().next_send());
-    Hear(Fetch(Operation::kRelease), Silence());
+    Hear(Fetch<ToRelease>(), Silence());
   }
   ASSERT_GT(machine().next_send(), now() + absl::Milliseconds(10));
   Waiter& waiter = Acquire({.patience = Patience::kNone});
-  Hear(Fetch(Operation::kAcquire), Busy());
+  Hear(Fetch<ToAcquire>(), Busy());
   EXPECT_EQ(waiter.state, State::kWaiting);
-  const Send again = Fetch(Operation::kRelease);  // at once, since the server answers
+  const Send again = Fetch<ToRelease>();  // at once, since the server answers
   Pass(absl::Milliseconds(1));
-  const Send behind = Fetch(Operation::kAcquire);
+  const Send behind = Fetch<ToAcquire>();
   Hear(again, ReleasedThen());
   Hear(behind, Busy());
   EXPECT_EQ(waiter.state, State::kBusy) << "somebody else has it";
@@ -167,31 +167,31 @@ TEST_F(LockMachineReleaseTest, ATryIsNotRefusedByAHoldOfOursWhoseReleaseItOverto
 
 TEST_F(LockMachineReleaseTest, ATryIsRefusedAtOnceWhereARefusedReleaseKeepsTheLock) {
   Release(Hold().hold);
-  Hear(Fetch(Operation::kRelease), Refusal(absl::ResourceExhaustedError("OOM")));
+  Hear(Fetch<ToRelease>(), Refusal(absl::ResourceExhaustedError("OOM")));
   PassTo(machine().next_send());
-  Hear(Fetch(Operation::kRelease), Refusal(absl::ResourceExhaustedError("OOM")));
+  Hear(Fetch<ToRelease>(), Refusal(absl::ResourceExhaustedError("OOM")));
   Waiter& waiter = Acquire({.patience = Patience::kNone});
-  Hear(Fetch(Operation::kAcquire), Busy());
+  Hear(Fetch<ToAcquire>(), Busy());
   EXPECT_EQ(waiter.state, State::kBusy);
 }
 
 TEST_F(LockMachineReleaseTest, FullMemoryDelaysAReleaseAndDoesNotEndIt) {
   Waiter& waiter = Hold();
   Release(waiter.hold);
-  Hear(Fetch(Operation::kRelease), Refusal(absl::ResourceExhaustedError("OOM")));
+  Hear(Fetch<ToRelease>(), Refusal(absl::ResourceExhaustedError("OOM")));
   PassTo(machine().next_send());
-  Hear(Fetch(Operation::kRelease), ReleasedThen());
+  Hear(Fetch<ToRelease>(), ReleasedThen());
   EXPECT_EQ(machine().Outcome(waiter.hold).kind, Kind::kDone);
 }
 
 TEST_F(LockMachineReleaseTest, ReleaseCrossesARenewal) {
   Waiter& waiter = Hold();
   Pass(kThird);
-  const Send renewal = Fetch(Operation::kRenew);
+  const Send renewal = Fetch<ToRenew>();
   EXPECT_TRUE(machine().Wants(renewal));
   Release(waiter.hold);
   EXPECT_FALSE(machine().Wants(renewal));
-  const Send release = Fetch(Operation::kRelease);
+  const Send release = Fetch<ToRelease>();
   EXPECT_TRUE(Quiet());
   Hear(release, ReleasedThen());
   Hear(renewal, Held());
@@ -206,9 +206,9 @@ TEST_F(LockMachineReleaseTest, ReleaseCrossesARenewal) {
 TEST_F(LockMachineReleaseTest, LateRenewalOfAnEarlierHoldDoesNotTouchTheNext) {
   Waiter& first = Hold();
   Pass(kThird);
-  const Send renewal = Fetch(Operation::kRenew);
+  const Send renewal = Fetch<ToRenew>();
   Release(first.hold);
-  Hear(Fetch(Operation::kRelease), ReleasedThen());
+  Hear(Fetch<ToRelease>(), ReleasedThen());
   machine().Forget(first.hold);
   Waiter& second = Hold();
   const base::Instant deadline = machine().Deadline(second.hold);
@@ -221,9 +221,9 @@ TEST_F(LockMachineReleaseTest, LateRenewalOfAnEarlierHoldDoesNotTouchTheNext) {
 TEST_F(LockMachineReleaseTest, BidOfTheNextTravelsWithTheReleaseOnce) {
   auto [holder, other] = Contended({.local_window = absl::ZeroDuration()}, {.thread = 2});
   Release(holder->hold);
-  const Send release = Fetch(Operation::kRelease);
-  EXPECT_NE(release.bid.grant, 0U);
-  EXPECT_EQ(release.bid.attempt, 1U);
+  const Send release = Fetch<ToRelease>();
+  EXPECT_NE(release.bid(), nullptr);
+  EXPECT_EQ(BidOf(release).attempt, 1U);
   EXPECT_TRUE(machine().Wants(release));
   EXPECT_TRUE(Quiet());
   Hear(release, Silence());
@@ -235,11 +235,11 @@ TEST_F(LockMachineReleaseTest, BidOfTheNextTravelsWithTheReleaseOnce) {
     Pass(absl::Milliseconds(1));
   }
   ASSERT_EQ(sends.size(), 2U);
-  if (sends[0].operation != Operation::kRelease) std::swap(sends[0], sends[1]);
-  EXPECT_EQ(sends[0].bid.grant, 0U);
-  EXPECT_EQ(sends[1].operation, Operation::kAcquire);
-  EXPECT_EQ(sends[1].bid.grant, release.bid.grant);
-  EXPECT_EQ(sends[1].bid.attempt, 2U);
+  if (!std::holds_alternative<ToRelease>(sends[0].what)) std::swap(sends[0], sends[1]);
+  EXPECT_EQ(sends[0].bid(), nullptr);
+  EXPECT_TRUE(std::holds_alternative<ToAcquire>(sends[1].what));
+  EXPECT_EQ(BidOf(sends[1]).grant, BidOf(release).grant);
+  EXPECT_EQ(BidOf(sends[1]).attempt, 2U);
   Hear(sends[1], Granted());
   EXPECT_EQ(other->state, State::kGranted);
 }
@@ -247,39 +247,39 @@ TEST_F(LockMachineReleaseTest, BidOfTheNextTravelsWithTheReleaseOnce) {
 TEST_F(LockMachineReleaseTest, ReleaseThatFoundNothingHasQueuedNothing) {
   auto [holder, other] = Contended({.local_window = absl::ZeroDuration()}, {.thread = 2});
   Release(holder->hold);
-  const Send release = Fetch(Operation::kRelease);
+  const Send release = Fetch<ToRelease>();
   Hear(release, NotHeld());
   EXPECT_EQ(machine().Outcome(holder->hold).kind, Kind::kLost);
-  Hear(Fetch(Operation::kAcquire), Granted());
+  Hear(Fetch<ToAcquire>(), Granted());
   EXPECT_EQ(other->state, State::kGranted);
 }
 
 TEST_F(LockMachineReleaseTest, ReleaseWhoseBidIsNotWantedAnyMoreIsRepeatedWithoutIt) {
   auto [holder, other] = Contended({.local_window = absl::ZeroDuration()}, {.thread = 2});
   Release(holder->hold);
-  const Send release = Fetch(Operation::kRelease);
+  const Send release = Fetch<ToRelease>();
   GiveUp(*other);
   EXPECT_TRUE(machine().Wants(release)) << "the tombstone sees to its bid";
-  const Send cancel = Fetch(Operation::kCancel);
-  EXPECT_EQ(cancel.grant, release.bid.grant);
-  EXPECT_TRUE(cancel.tombstone);
+  const Send cancel = Fetch<ToCancel>();
+  EXPECT_EQ(cancel.grant, BidOf(release).grant);
+  EXPECT_TRUE(cancel.leaves_tombstone());
   Hear(release, Silence(/*may_have_executed=*/false));
   Hear(cancel, Cancelled());
   PassTo(machine().next_send());
-  EXPECT_EQ(Fetch(Operation::kRelease).bid.grant, 0U);
+  EXPECT_EQ(Fetch<ToRelease>().bid(), nullptr);
 }
 
 TEST_F(LockMachineReleaseTest, CancelIsRepeatedUntilItIsAnswered) {
   Waiter& waiter = Acquire();
-  const Send send = Fetch(Operation::kAcquire);
+  const Send send = Fetch<ToAcquire>();
   GiveUp(waiter, State::kStopped);
   EXPECT_EQ(waiter.state, State::kStopped);
-  const Send cancel = Fetch(Operation::kCancel);
-  EXPECT_TRUE(cancel.tombstone);
+  const Send cancel = Fetch<ToCancel>();
+  EXPECT_TRUE(cancel.leaves_tombstone());
   Hear(cancel, Silence());
   Hear(send, Silence());
   PassTo(machine().next_send());
-  Hear(Fetch(Operation::kCancel), Cancelled());
+  Hear(Fetch<ToCancel>(), Cancelled());
   EXPECT_TRUE(machine().idle());
 }
 
@@ -300,7 +300,7 @@ TEST_F(LockMachineReleaseTest, NothingIsOwedForABidThatWasNeverSent) {
   GiveUp(waiter, State::kStopped);
   EXPECT_TRUE(machine().idle());
   Waiter& refused = Acquire();
-  Hear(Fetch(Operation::kAcquire), Silence(/*may_have_executed=*/false));
+  Hear(Fetch<ToAcquire>(), Silence(/*may_have_executed=*/false));
   GiveUp(refused, State::kStopped);
   EXPECT_TRUE(machine().idle());
 }
@@ -308,17 +308,17 @@ TEST_F(LockMachineReleaseTest, NothingIsOwedForABidThatWasNeverSent) {
 TEST_F(LockMachineReleaseTest, ReconnectedDebtsAreTriedAtOnce) {
   Waiter& waiter = Hold();
   Release(waiter.hold);
-  Hear(Fetch(Operation::kRelease), Silence());
-  Hear(Fetch(Operation::kRelease), Silence());  // once more at once, on a new connection
+  Hear(Fetch<ToRelease>(), Silence());
+  Hear(Fetch<ToRelease>(), Silence());  // once more at once, on a new connection
   EXPECT_TRUE(Quiet());
   machine().OnReconnected(now());
-  Hear(Fetch(Operation::kRelease), ReleasedThen());
+  Hear(Fetch<ToRelease>(), ReleasedThen());
 }
 
 TEST_F(LockMachineReleaseTest, HoldByLockThatNobodyCanUnlockIsReleased) {
   Hold({.face = Face::kStd});
   ReleaseStd();
-  Hear(Fetch(Operation::kRelease), ReleasedThen());
+  Hear(Fetch<ToRelease>(), ReleasedThen());
   EXPECT_TRUE(machine().idle());
 }
 
@@ -332,7 +332,7 @@ TEST_F(LockMachineReleaseTest, LeaseStaysWhereItsThreadCannotUnlockAnyMore) {
   EXPECT_TRUE(Quiet());
   EXPECT_EQ(machine().OfThread(1).depth, 1U);
   EXPECT_EQ(Release(lease.hold).kind, Kind::kUnderWay);
-  Hear(Fetch(Operation::kRelease), ReleasedThen());
+  Hear(Fetch<ToRelease>(), ReleasedThen());
   EXPECT_EQ(Release(lease.hold).kind, Kind::kDone);
 }
 
@@ -349,9 +349,9 @@ TEST_F(LockMachineReleaseTest, LossIsForgottenWhereItsThreadCannotUnlockAnyMore)
 TEST_F(LockMachineReleaseTest, ReleaseThatWasSettledMeanwhileIsForgottenOnceItIsTold) {
   Waiter& waiter = Hold();
   Release(waiter.hold);
-  Hear(Fetch(Operation::kRelease), Silence());
+  Hear(Fetch<ToRelease>(), Silence());
   EXPECT_EQ(machine().Outcome(waiter.hold).kind, Kind::kUnderWay);
-  Hear(Fetch(Operation::kRelease), ReleasedThen());
+  Hear(Fetch<ToRelease>(), ReleasedThen());
   EXPECT_FALSE(machine().idle()) << "somebody may still ask";
   EXPECT_EQ(Release(waiter.hold).kind, Kind::kDone);
   EXPECT_TRUE(machine().idle());
@@ -371,15 +371,15 @@ TEST_F(LockMachineReleaseTest, UnusedTokensAreGivenBackWithTheRelease) {
   Release(holder->hold);
   EXPECT_EQ(other->state, State::kGranted);
   Release(other->hold);
-  const Send release = Fetch(Operation::kRelease);
-  EXPECT_EQ(release.last_used, kToken + 1);
-  EXPECT_EQ(release.last_reserved, kToken + 4095);
+  const Send release = Fetch<ToRelease>();
+  EXPECT_EQ(As<ToRelease>(release).last_used, kToken + 1);
+  EXPECT_EQ(As<ToRelease>(release).last_reserved, kToken + 4095);
 }
 
 TEST_F(LockMachineReleaseTest, RenewalInFlightKeepsTheReleaseAlive) {
   Waiter& waiter = Hold();
   Pass(kThird);
-  Fetch(Operation::kRenew);  // may be executed at any time
+  Fetch<ToRenew>();  // may be executed at any time
   Release(waiter.hold);
   const base::Instant released = now();
   while (!machine().next_send().is_infinite()) {
@@ -392,12 +392,12 @@ TEST_F(LockMachineReleaseTest, RenewalInFlightKeepsTheReleaseAlive) {
 TEST_F(LockMachineReleaseTest, RenewalThatWasExecutedLateKeepsTheReleaseAlive) {
   Waiter& waiter = Hold();
   Pass(kThird);
-  const Send renewal = Fetch(Operation::kRenew);
+  const Send renewal = Fetch<ToRenew>();
   Release(waiter.hold);
   Pass(kThird);
   Hear(renewal, Held());
   const base::Instant renewed = now();
-  Hear(Fetch(Operation::kRelease), Silence());
+  Hear(Fetch<ToRelease>(), Silence());
   while (!machine().next_send().is_infinite()) {
     PassTo(machine().next_send());
     if (std::optional<Send> send = Next()) Hear(*send, Silence());
@@ -407,17 +407,17 @@ TEST_F(LockMachineReleaseTest, RenewalThatWasExecutedLateKeepsTheReleaseAlive) {
 
 TEST_F(LockMachineReleaseTest, UnansweredBidKeepsTheReleaseAlive) {
   Waiter& waiter = Acquire();
-  Hear(Fetch(Operation::kAcquire), Silence());  // may be executed at any time
+  Hear(Fetch<ToAcquire>(), Silence());  // may be executed at any time
   PassTo(machine().next_send());
-  Hear(Fetch(Operation::kAcquire), Granted());
+  Hear(Fetch<ToAcquire>(), Granted());
   Pass(kLease);
   Expire();
   EXPECT_FALSE(Valid(waiter));
-  const Send release = Fetch(Operation::kRelease);
-  EXPECT_TRUE(release.tombstone);
+  const Send release = Fetch<ToRelease>();
+  EXPECT_TRUE(release.leaves_tombstone());
   Hear(release, Silence(/*may_have_executed=*/false));
   // The server has forgotten the hold, but knows of no tombstone yet.
-  Hear(Fetch(Operation::kRelease), NotHeld());
+  Hear(Fetch<ToRelease>(), NotHeld());
   EXPECT_TRUE(machine().idle());
 }
 
@@ -429,7 +429,7 @@ TEST_F(LockMachineReleaseTest, ReleaseIsFetchedByItsOwnThreadWhateverElseIsDue) 
   EXPECT_FALSE(machine().NextSendOf(first.hold + 100, now()).has_value());
   const std::optional<Send> release = machine().NextSendOf(first.hold, now());
   ASSERT_TRUE(release.has_value());
-  EXPECT_EQ(release->operation, Operation::kRelease);
+  EXPECT_TRUE(std::holds_alternative<ToRelease>(release->what));
   EXPECT_FALSE(machine().NextSendOf(first.hold, now()).has_value()) << "it is under way";
   Hear(*release, ReleasedThen());
   EXPECT_FALSE(machine().NextSendOf(first.hold, now()).has_value()) << "it is settled";

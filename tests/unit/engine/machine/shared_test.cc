@@ -10,13 +10,11 @@ class SharedMachineTest : public LockMachineTest {
 
   SharedMachineTest() { Make({.reentrant = true, .sharing = kReaders}); }
 
-  static Answer HeldWith(int64_t others) {
-    return {.kind = Answer::Kind::kHeld, .bid = {.others = others}};
-  }
+  static Answer HeldWith(int64_t others) { return {.what = StillHeld{.others = others}}; }
   // Who reads, and knows since when.
   Waiter& Read(uint64_t thread, int64_t others = 0) {
     Waiter& waiter = Acquire({.thread = thread});
-    Hear(Fetch(Operation::kAcquire), Granted(others));
+    Hear(Fetch<ToAcquire>(), Granted(others));
     EXPECT_EQ(waiter.state, State::kGranted);
     return waiter;
   }
@@ -42,7 +40,7 @@ TEST_F(SharedMachineTest, TheHoldIsReleasedWithTheLastReader) {
   EXPECT_TRUE(Valid(second));
   EXPECT_TRUE(Quiet());
   EXPECT_EQ(Release(second.hold).kind, Kind::kUnderWay);
-  Hear(Fetch(Operation::kRelease), ReleasedThen());
+  Hear(Fetch<ToRelease>(), ReleasedThen());
   EXPECT_EQ(machine().Outcome(second.hold).kind, Kind::kDone);
   EXPECT_TRUE(machine().idle());
 }
@@ -69,7 +67,7 @@ TEST_F(SharedMachineTest, AfterTheWindowTheServerIsAskedWhetherReadersMayJoin) {
   Pass(kWindow);
   Waiter& second = Acquire({.thread = 2});
   EXPECT_EQ(second.state, State::kWaiting);
-  const Send probe = Fetch(Operation::kRenew);
+  const Send probe = Fetch<ToRenew>();
   Pass(absl::Milliseconds(1));
   Hear(probe, HeldWith(0));
   EXPECT_EQ(second.state, State::kGranted);
@@ -85,7 +83,7 @@ TEST_F(SharedMachineTest, WhereTheServerSaysThatAWriterWaitsNobodyJoins) {
   Read(1);
   Pass(kWindow);
   Waiter& second = Acquire({.thread = 2});
-  Hear(Fetch(Operation::kRenew), HeldWith(1));
+  Hear(Fetch<ToRenew>(), HeldWith(1));
   EXPECT_EQ(second.state, State::kElsewhere);
   EXPECT_EQ(Acquire({.thread = 3}).state, State::kElsewhere);
 }
@@ -94,13 +92,13 @@ TEST_F(SharedMachineTest, WithoutAWindowAnAnswerCountsForThoseWhoAskedBeforeIt) 
   Read(1);
   Waiter& second = Acquire({.thread = 2, .local_window = absl::ZeroDuration()});
   EXPECT_EQ(second.state, State::kWaiting);
-  const Send probe = Fetch(Operation::kRenew);
+  const Send probe = Fetch<ToRenew>();
   Pass(absl::Microseconds(50));
   Waiter& third = Acquire({.thread = 3, .local_window = absl::ZeroDuration()});
   Hear(probe, HeldWith(0));
   EXPECT_EQ(second.state, State::kGranted);
   EXPECT_EQ(third.state, State::kWaiting);
-  Hear(Fetch(Operation::kRenew), HeldWith(0));
+  Hear(Fetch<ToRenew>(), HeldWith(0));
   EXPECT_EQ(third.state, State::kGranted);
 }
 
@@ -110,7 +108,7 @@ TEST_F(SharedMachineTest, AReaderThatIsSentElsewhereTakesNoSilenceAlongThatIsOve
   Waiter& second = Acquire({.thread = 2});
   second.silent_since = now();
   Pass(absl::Milliseconds(1));
-  Hear(Fetch(Operation::kRenew), HeldWith(1));
+  Hear(Fetch<ToRenew>(), HeldWith(1));
   EXPECT_EQ(second.state, State::kElsewhere);
   EXPECT_EQ(second.silent_since, base::Instant::Infinite());
 }
@@ -119,7 +117,7 @@ TEST_F(SharedMachineTest, WhereTheServerCannotBeAskedReadersGoElsewhere) {
   Waiter& first = Read(1);
   Pass(kWindow);
   Waiter& second = Acquire({.thread = 2});
-  Hear(Fetch(Operation::kRenew), Silence());
+  Hear(Fetch<ToRenew>(), Silence());
   EXPECT_EQ(second.state, State::kElsewhere);
   EXPECT_TRUE(Valid(first));
 }
@@ -129,7 +127,7 @@ TEST_F(SharedMachineTest, AHoldThatIsGoneIsLostByAllWhoShareIt) {
   Waiter& second = Acquire({.thread = 2, .face = Face::kStd});
   Pass(kWindow);
   Waiter& third = Acquire({.thread = 3});
-  Hear(Fetch(Operation::kRenew), NotHeld());
+  Hear(Fetch<ToRenew>(), NotHeld());
   EXPECT_EQ(effects().losses.size(), 2);
   EXPECT_FALSE(Valid(first));
   EXPECT_FALSE(Valid(second));
@@ -137,8 +135,8 @@ TEST_F(SharedMachineTest, AHoldThatIsGoneIsLostByAllWhoShareIt) {
   EXPECT_EQ(Unlock(2).kind, Kind::kLost);
   // Who had come to join asks for a hold of its own.
   EXPECT_EQ(third.state, State::kWaiting);
-  Hear(Fetch(Operation::kRelease), NotHeld());
-  Hear(Fetch(Operation::kAcquire), Granted());
+  Hear(Fetch<ToRelease>(), NotHeld());
+  Hear(Fetch<ToAcquire>(), Granted());
   EXPECT_EQ(third.state, State::kGranted);
 }
 
@@ -155,7 +153,7 @@ TEST_F(SharedMachineTest, AHoldThatExpiresIsLostByAllWhoShareIt) {
 TEST_F(SharedMachineTest, AGrantLetsInAllWhoHadComeBeforeItWasAskedFor) {
   Waiter& first = Acquire({.thread = 1});
   Waiter& second = Acquire({.thread = 2});
-  const Send bid = Fetch(Operation::kAcquire);
+  const Send bid = Fetch<ToAcquire>();
   Pass(absl::Microseconds(10));
   // A writer may be queued between the two.
   EXPECT_EQ(Acquire({.thread = 3}).state, State::kElsewhere);
@@ -181,11 +179,11 @@ TEST_F(SharedMachineTest, ReadersWhoCameToJoinAHoldThatEndsGetOneOfTheirOwn) {
   const Waiter& first = Read(1);
   Pass(kWindow);
   Waiter& second = Acquire({.thread = 2});
-  const Send probe = Fetch(Operation::kRenew);
+  const Send probe = Fetch<ToRenew>();
   EXPECT_EQ(Release(first.hold).kind, Kind::kUnderWay);
-  const Send release = Fetch(Operation::kRelease);
-  EXPECT_EQ(release.bid.grant, 0) << "readers never queue with a release";
-  const Send bid = Fetch(Operation::kAcquire);
+  const Send release = Fetch<ToRelease>();
+  EXPECT_EQ(release.bid(), nullptr) << "readers never queue with a release";
+  const Send bid = Fetch<ToAcquire>();
   EXPECT_NE(bid.grant, release.grant);
   Hear(probe, HeldWith(0));
   EXPECT_EQ(second.state, State::kWaiting);
@@ -198,7 +196,7 @@ TEST_F(SharedMachineTest, AReadOfThisClientThatEndsIsNoReasonToCallTheLockBusy) 
   const Waiter& first = Read(1);
   Pass(kWindow);
   Waiter& second = Acquire({.thread = 2, .patience = Patience::kBounded});
-  Fetch(Operation::kRenew);
+  Fetch<ToRenew>();
   Pass(absl::Milliseconds(1));
   EXPECT_EQ(Release(first.hold).kind, Kind::kUnderWay);
   EXPECT_FALSE(machine().KnowsWhy(second));
@@ -209,7 +207,7 @@ TEST_F(SharedMachineTest, AReadOfThisClientThatEndsIsNoReasonToCallTheLockBusy) 
 TEST_F(SharedMachineTest, AManualHoldIsOneReadersAlsoWhereTwoComeAtOnce) {
   Waiter& first = Acquire({.thread = 1, .manual = true});
   EXPECT_EQ(Acquire({.thread = 2, .manual = true}).state, State::kElsewhere);
-  Hear(Fetch(Operation::kAcquire), Granted());
+  Hear(Fetch<ToAcquire>(), Granted());
   EXPECT_EQ(first.state, State::kGranted);
   EXPECT_EQ(machine().holds().size(), 1);
 }
@@ -226,17 +224,17 @@ TEST_F(SharedMachineTest, HoweverManyLoseAHoldEachIsToldWhoAsksLate) {
 TEST_F(SharedMachineTest, WhoJoinsAHoldAtRiskDoesNotHideItsRecovery) {
   Read(1);
   Pass(kThird);
-  Hear(Fetch(Operation::kRenew), Silence());
+  Hear(Fetch<ToRenew>(), Silence());
   EXPECT_THAT(Notices(), ::testing::ElementsAre(Notice::Kind::kAtRisk));
   EXPECT_EQ(Acquire({.thread = 2, .local_window = kLease}).state, State::kGranted);
   Pass(kThird / 2);
-  Hear(Fetch(Operation::kRenew), HeldWith(0));
+  Hear(Fetch<ToRenew>(), HeldWith(0));
   EXPECT_THAT(Notices(), ::testing::ElementsAre(Notice::Kind::kRenewed, Notice::Kind::kRecovered));
 }
 
 TEST_F(SharedMachineTest, EachThreadEndsItsOwn) {
   Acquire({.thread = 1, .face = Face::kStd});
-  Hear(Fetch(Operation::kAcquire), Granted());
+  Hear(Fetch<ToAcquire>(), Granted());
   Acquire({.thread = 2, .face = Face::kStd});
   EXPECT_EQ(Unlock(3).kind, Kind::kNotHeld);
   EXPECT_EQ(Unlock(1).kind, Kind::kDone);
@@ -246,7 +244,7 @@ TEST_F(SharedMachineTest, EachThreadEndsItsOwn) {
 
 TEST_F(SharedMachineTest, WhoDoesNotWaitIsRefusedWhereABidIsQueued) {
   Waiter& first = Acquire({.thread = 1});
-  Hear(Fetch(Operation::kAcquire), Queued());
+  Hear(Fetch<ToAcquire>(), Queued());
   EXPECT_EQ(first.state, State::kWaiting);
   EXPECT_EQ(Acquire({.thread = 2, .patience = Patience::kNone}).state, State::kBusy);
 }

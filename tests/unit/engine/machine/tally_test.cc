@@ -13,17 +13,14 @@ class TallyMachineTest : public LockMachineTest {
   LockStats Counted() {
     LockStats stats;
     machine().AddCountsTo(stats);
-    stats.held = machine().holds().size();
-    stats.waiting = machine().waiting();
-    stats.releasing = machine().releasing();
-    stats.released -= stats.releasing;
+    machine().AddStateTo(stats);
     EXPECT_EQ(stats.acquired,
               stats.released + stats.releases_failed + stats.lost + stats.held + stats.releasing);
     return stats;
   }
   void ReleaseAtServer(const Waiter& holder) {
     Release(holder.hold);
-    Hear(Fetch(Operation::kRelease), ReleasedThen());
+    Hear(Fetch<ToRelease>(), ReleasedThen());
     EXPECT_EQ(machine().Outcome(holder.hold).kind, Kind::kDone);
   }
 };
@@ -36,7 +33,7 @@ TEST_F(TallyMachineTest, NothingHasHappenedAtFirst) {
 
 TEST_F(TallyMachineTest, AHoldIsCountedWithItsWaitAndItsTime) {
   Waiter& holder = Acquire();
-  const Send bid = Fetch(Operation::kAcquire);
+  const Send bid = Fetch<ToAcquire>();
   Hear(bid, Queued());
   EXPECT_EQ(Counted().waiting, 1);
   Pass(absl::Milliseconds(100));
@@ -94,7 +91,7 @@ TEST_F(TallyMachineTest, ReadersOfAHoldAreAHoldEach) {
 TEST_F(TallyMachineTest, AReaderThatIsSentElsewhereIsNotCountedHere) {
   Make({.reentrant = true, .sharing = kReaders, .counts = true});
   Acquire();
-  Hear(Fetch(Operation::kAcquire), Granted(/*others=*/1));
+  Hear(Fetch<ToAcquire>(), Granted(/*others=*/1));
   EXPECT_EQ(Acquire({.thread = 2}).state, State::kElsewhere);
   const LockStats stats = Counted();
   EXPECT_EQ(stats.acquired, 1);
@@ -123,7 +120,7 @@ TEST_F(TallyMachineTest, AThreadThatWouldWaitForItselfHasFailed) {
 
 TEST_F(TallyMachineTest, SilenceAndRefusalsAreFailuresOfThoseWhoDoNotWait) {
   Waiter& waiter = Acquire({.patience = Patience::kNone});
-  Hear(Fetch(Operation::kAcquire), Silence());
+  Hear(Fetch<ToAcquire>(), Silence());
   GiveUp(waiter);
   EXPECT_EQ(Counted().failed, 1);
   Pass(absl::Seconds(30));
@@ -154,12 +151,12 @@ TEST_F(TallyMachineTest, ALossIsNoReleaseAndEndsAHold) {
 TEST_F(TallyMachineTest, RenewalsAreCountedAndTheirFailures) {
   Hold();
   Pass(kThird);
-  Hear(Fetch(Operation::kRenew), Held());
+  Hear(Fetch<ToRenew>(), Held());
   EXPECT_EQ(Counted().renewed, 1);
   Pass(kThird);
-  Hear(Fetch(Operation::kRenew), Silence());
+  Hear(Fetch<ToRenew>(), Silence());
   Pass(absl::Seconds(1));
-  Hear(Fetch(Operation::kRenew), Silence());
+  Hear(Fetch<ToRenew>(), Silence());
   EXPECT_EQ(Counted().renewed, 1);
   EXPECT_EQ(Counted().renewals_failed, 2);
   EXPECT_EQ(Counted().lost, 0);
@@ -168,7 +165,7 @@ TEST_F(TallyMachineTest, RenewalsAreCountedAndTheirFailures) {
 TEST_F(TallyMachineTest, AReleaseThatFindsNothingHasFailed) {
   Waiter& holder = Hold();
   Release(holder.hold);
-  Hear(Fetch(Operation::kRelease), NotHeld());
+  Hear(Fetch<ToRelease>(), NotHeld());
   EXPECT_EQ(machine().Outcome(holder.hold).kind, Kind::kLost);
   EXPECT_EQ(Counted().released, 0);
   EXPECT_EQ(Counted().releases_failed, 1);
@@ -178,7 +175,7 @@ TEST_F(TallyMachineTest, AReleaseThatFindsNothingHasFailed) {
 TEST_F(TallyMachineTest, AReleaseThatNobodyAsksForAnyMoreFailsOnlyWhenItsLeaseIsOver) {
   Waiter& holder = Hold();
   Release(holder.hold);
-  Hear(Fetch(Operation::kRelease), Silence());
+  Hear(Fetch<ToRelease>(), Silence());
   machine().Forget(holder.hold);
   EXPECT_EQ(Counted().releases_failed, 0);
   EXPECT_EQ(Counted().releasing, 1);
@@ -193,7 +190,7 @@ TEST_F(TallyMachineTest, AReleaseThatIsRefusedIsCountedOnceAndToldOnce) {
   Waiter& holder = Hold();
   Release(holder.hold);
   EXPECT_EQ(Counted().releasing, 1);
-  Hear(Fetch(Operation::kRelease), Refusal(absl::PermissionDeniedError("NOPERM")));
+  Hear(Fetch<ToRelease>(), Refusal(absl::PermissionDeniedError("NOPERM")));
   ASSERT_EQ(effects().notices.size(), 1U);
   EXPECT_EQ(effects().notices[0].kind, Notice::Kind::kReleaseFailed);
   EXPECT_EQ(effects().notices[0].token, holder.token);
@@ -209,7 +206,7 @@ TEST_F(TallyMachineTest, WhatIsReleasedLaterThanItsThreadReleasedItIsReleasedThe
   EXPECT_EQ(Counted().releasing, 1) << "it is between two threads";
   GiveUp(*other);
   EXPECT_EQ(Counted().releasing, 1);
-  Hear(Fetch(Operation::kRelease), Refusal(absl::PermissionDeniedError("NOPERM")));
+  Hear(Fetch<ToRelease>(), Refusal(absl::PermissionDeniedError("NOPERM")));
   ASSERT_EQ(effects().notices.size(), 1U);
   EXPECT_EQ(effects().notices[0].token, holder->token);
   EXPECT_EQ(Counted().releases_failed, 1);
@@ -219,7 +216,7 @@ TEST_F(TallyMachineTest, ALostHoldIsNotCountedAgainWhereItsReleaseIsRefused) {
   Hold();
   Pass(kLease);
   Expire();
-  Hear(Fetch(Operation::kRelease), Refusal(absl::PermissionDeniedError("NOPERM")));
+  Hear(Fetch<ToRelease>(), Refusal(absl::PermissionDeniedError("NOPERM")));
   EXPECT_THAT(Notices(), ::testing::IsEmpty());
   EXPECT_EQ(Counted().lost, 1);
   EXPECT_EQ(Counted().releases_failed, 0);
@@ -229,22 +226,9 @@ TEST_F(TallyMachineTest, AHoldThatNobodyCanReleaseAnyMoreIsReleased) {
   Hold({.face = Face::kStd});
   ReleaseStd();
   EXPECT_EQ(Counted().releasing, 1);
-  Hear(Fetch(Operation::kRelease), ReleasedThen());
+  Hear(Fetch<ToRelease>(), ReleasedThen());
   EXPECT_EQ(Counted().released, 1);
   EXPECT_EQ(Counted().held, 0);
-}
-
-TEST_F(TallyMachineTest, ALatchOpensAndHoldsNothing) {
-  Make({.sharing = kLatch, .counts = true});
-  Queue();
-  Acquire({.thread = 2});
-  EXPECT_EQ(Counted().waiting, 2);
-  Pass(absl::Seconds(1));
-  Hear(Fetch(Operation::kAcquire), Granted());
-  EXPECT_EQ(Counted().opened, 2);
-  EXPECT_EQ(Counted().acquired, 0);
-  EXPECT_EQ(Counted().waited.sum, absl::Seconds(2));
-  EXPECT_EQ(Counted().waiting, 0);
 }
 
 }  // namespace

@@ -8,15 +8,15 @@ using LockMachineWaitingTest = LockMachineTest;
 
 TEST_F(LockMachineWaitingTest, TryOfAFreeLockTakesIt) {
   Waiter& waiter = Acquire({.patience = Patience::kNone});
-  const Send send = Fetch(Operation::kAcquire);
-  EXPECT_FALSE(send.bid.wait);
+  const Send send = Fetch<ToAcquire>();
+  EXPECT_FALSE(BidOf(send).wait);
   Hear(send, Granted());
   EXPECT_EQ(waiter.state, State::kGranted);
 }
 
 TEST_F(LockMachineWaitingTest, TryOfABusyLockIsRefused) {
   Waiter& waiter = Acquire({.patience = Patience::kNone});
-  Hear(Fetch(Operation::kAcquire), Busy());
+  Hear(Fetch<ToAcquire>(), Busy());
   EXPECT_EQ(waiter.state, State::kBusy);
   EXPECT_TRUE(waiter.failure.ok());
   EXPECT_TRUE(machine().idle());
@@ -24,20 +24,20 @@ TEST_F(LockMachineWaitingTest, TryOfABusyLockIsRefused) {
 
 TEST_F(LockMachineWaitingTest, TryOfASilentServerAsksAgain) {
   Waiter& waiter = Acquire({.patience = Patience::kNone});
-  Hear(Fetch(Operation::kAcquire), Silence());
+  Hear(Fetch<ToAcquire>(), Silence());
   EXPECT_EQ(waiter.state, State::kWaiting);
   PassTo(machine().next_send());
-  Hear(Fetch(Operation::kAcquire), Granted());
+  Hear(Fetch<ToAcquire>(), Granted());
   EXPECT_EQ(waiter.state, State::kGranted);
 }
 
 TEST_F(LockMachineWaitingTest, TryOfAServerThatStaysSilentFails) {
   Waiter& waiter = Acquire({.patience = Patience::kNone});
-  Hear(Fetch(Operation::kAcquire), Silence());
+  Hear(Fetch<ToAcquire>(), Silence());
   GiveUp(waiter);
   EXPECT_EQ(waiter.state, State::kFailed);
   EXPECT_TRUE(absl::IsUnavailable(waiter.failure));
-  EXPECT_EQ(Fetch(Operation::kCancel).tombstone, true);
+  EXPECT_EQ(Fetch<ToCancel>().leaves_tombstone(), true);
 }
 
 TEST_F(LockMachineWaitingTest, TryWhileThisClientHasItOrIsQueuedIsRefusedAtOnce) {
@@ -54,12 +54,12 @@ TEST_F(LockMachineWaitingTest, TryWhileQueuedAndUnreachableAsksAtOnce) {
   Pass(kThird);
   for (int i = 0; i < 5; ++i) {  // well into the backoff
     PassTo(machine().next_send());
-    Hear(Fetch(Operation::kAcquire), Silence());
+    Hear(Fetch<ToAcquire>(), Silence());
   }
   EXPECT_TRUE(Quiet());
   Waiter& waiter = Acquire({.thread = 2, .patience = Patience::kNone});
   EXPECT_EQ(waiter.state, State::kWaiting) << "neither busy nor unreachable is known";
-  Hear(Fetch(Operation::kAcquire), Silence());
+  Hear(Fetch<ToAcquire>(), Silence());
   EXPECT_EQ(waiter.state, State::kWaiting);
   GiveUp(waiter);
   EXPECT_EQ(waiter.state, State::kFailed);
@@ -68,8 +68,8 @@ TEST_F(LockMachineWaitingTest, TryWhileQueuedAndUnreachableAsksAtOnce) {
 TEST_F(LockMachineWaitingTest, TryBesideAPatientWaiterIsRefusedWhenThatIsQueued) {
   Waiter& patient = Acquire();
   Waiter& impatient = Acquire({.thread = 2, .patience = Patience::kNone});
-  const Send send = Fetch(Operation::kAcquire);
-  EXPECT_TRUE(send.bid.wait);
+  const Send send = Fetch<ToAcquire>();
+  EXPECT_TRUE(BidOf(send).wait);
   Hear(send, Queued());
   EXPECT_EQ(impatient.state, State::kBusy);
   EXPECT_EQ(patient.state, State::kWaiting);
@@ -77,38 +77,38 @@ TEST_F(LockMachineWaitingTest, TryBesideAPatientWaiterIsRefusedWhenThatIsQueued)
 
 TEST_F(LockMachineWaitingTest, PatientWaiterBehindATryAsksAgain) {
   Waiter& impatient = Acquire({.patience = Patience::kNone});
-  const Send first = Fetch(Operation::kAcquire);
-  EXPECT_FALSE(first.bid.wait);
+  const Send first = Fetch<ToAcquire>();
+  EXPECT_FALSE(BidOf(first).wait);
   Waiter& patient = Acquire({.thread = 2});
   Hear(first, Busy());
   EXPECT_EQ(impatient.state, State::kBusy);
   EXPECT_EQ(patient.state, State::kWaiting);
-  const Send second = Fetch(Operation::kAcquire);
-  EXPECT_TRUE(second.bid.wait);
-  EXPECT_EQ(second.bid.grant, first.bid.grant);
+  const Send second = Fetch<ToAcquire>();
+  EXPECT_TRUE(BidOf(second).wait);
+  EXPECT_EQ(BidOf(second).grant, BidOf(first).grant);
 }
 
 TEST_F(LockMachineWaitingTest, QueuedWaiterSendsHeartbeatsOnly) {
   Queue();
   EXPECT_EQ(machine().next_send(), now() + kThird);
   PassTo(machine().next_send());
-  Hear(Fetch(Operation::kAcquire), Queued());
+  Hear(Fetch<ToAcquire>(), Queued());
   EXPECT_EQ(machine().next_send(), now() + kThird);
 }
 
 TEST_F(LockMachineWaitingTest, HeadOfTheQueueActsWhenTheHolderCouldExpire) {
   Acquire();
-  Hear(Fetch(Operation::kAcquire), Queued(/*position=*/0, absl::Milliseconds(200)));
+  Hear(Fetch<ToAcquire>(), Queued(/*position=*/0, absl::Milliseconds(200)));
   EXPECT_EQ(machine().next_send(), now() + absl::Milliseconds(201));
   PassTo(machine().next_send());
-  Hear(Fetch(Operation::kAcquire), Queued(/*position=*/1, absl::Milliseconds(200)));
+  Hear(Fetch<ToAcquire>(), Queued(/*position=*/1, absl::Milliseconds(200)));
   EXPECT_EQ(machine().next_send(), now() + kThird) << "only the head";
 }
 
 TEST_F(LockMachineWaitingTest, HeadPollsAForeignOwner) {
   Acquire();
   for (int i = 0; i < 20; ++i) {
-    Hear(Fetch(Operation::kAcquire), Queued(/*position=*/0, absl::Milliseconds(-1)));
+    Hear(Fetch<ToAcquire>(), Queued(/*position=*/0, absl::Milliseconds(-1)));
     const absl::Duration pause = machine().next_send() - now();
     EXPECT_GE(pause, absl::Milliseconds(50));
     EXPECT_LE(pause, absl::Milliseconds(500));
@@ -119,17 +119,17 @@ TEST_F(LockMachineWaitingTest, HeadPollsAForeignOwner) {
 TEST_F(LockMachineWaitingTest, ReconnectedWaiterSendsAHeartbeatAtOnce) {
   Queue();
   machine().OnReconnected(now());
-  Hear(Fetch(Operation::kAcquire), Queued());
+  Hear(Fetch<ToAcquire>(), Queued());
   EXPECT_EQ(machine().next_send(), now() + kThird);
 }
 
 TEST_F(LockMachineWaitingTest, ReconnectedDuringABidSendsAnother) {
   Acquire();
-  const Send send = Fetch(Operation::kAcquire);
+  const Send send = Fetch<ToAcquire>();
   machine().OnReconnected(now());
   EXPECT_TRUE(Quiet());
   Hear(send, Queued());  // its grant may have been lost with the old connection
-  Hear(Fetch(Operation::kAcquire), Queued());
+  Hear(Fetch<ToAcquire>(), Queued());
   EXPECT_TRUE(Quiet());
 }
 
@@ -137,8 +137,8 @@ TEST_F(LockMachineWaitingTest, UnansweredBidIsRepeatedWithBackoff) {
   Waiter& waiter = Acquire();
   absl::Duration last = absl::ZeroDuration();
   for (uint32_t attempt = 1; attempt <= 5; ++attempt) {
-    const Send send = Fetch(Operation::kAcquire);
-    EXPECT_EQ(send.bid.attempt, attempt);
+    const Send send = Fetch<ToAcquire>();
+    EXPECT_EQ(BidOf(send).attempt, attempt);
     Hear(send, Silence());
     const absl::Duration pause = machine().next_send() - now();
     EXPECT_GE(pause, last);
@@ -146,14 +146,14 @@ TEST_F(LockMachineWaitingTest, UnansweredBidIsRepeatedWithBackoff) {
     PassTo(machine().next_send());
   }
   EXPECT_LE(last, absl::Seconds(1));
-  Hear(Fetch(Operation::kAcquire), Granted());
+  Hear(Fetch<ToAcquire>(), Granted());
   EXPECT_EQ(waiter.state, State::kGranted);
 }
 
 TEST_F(LockMachineWaitingTest, RefusalFailsAllWhoWait) {
   Waiter& first = Acquire();
   Waiter& second = Acquire({.thread = 2, .patience = Patience::kBounded});
-  Hear(Fetch(Operation::kAcquire), Refusal(absl::PermissionDeniedError("NOPERM")));
+  Hear(Fetch<ToAcquire>(), Refusal(absl::PermissionDeniedError("NOPERM")));
   for (const Waiter* waiter : {&first, &second}) {
     EXPECT_EQ(waiter->state, State::kFailed);
     EXPECT_TRUE(absl::IsPermissionDenied(waiter->failure));
@@ -165,15 +165,15 @@ TEST_F(LockMachineWaitingTest, RefusalFailsAllWhoWait) {
 TEST_F(LockMachineWaitingTest, FullMemoryFailsABidAndSparesAHeartbeat) {
   Waiter& queued = Queue({.patience = Patience::kBounded});
   Pass(kThird);
-  Hear(Fetch(Operation::kAcquire), Refusal(absl::ResourceExhaustedError("OOM")));
+  Hear(Fetch<ToAcquire>(), Refusal(absl::ResourceExhaustedError("OOM")));
   EXPECT_EQ(queued.state, State::kWaiting);
   PassTo(machine().next_send());
-  Hear(Fetch(Operation::kAcquire), Queued());
+  Hear(Fetch<ToAcquire>(), Queued());
   GiveUp(queued);
   EXPECT_EQ(queued.state, State::kBusy);
-  Hear(Fetch(Operation::kCancel), Cancelled());
+  Hear(Fetch<ToCancel>(), Cancelled());
   Waiter& fresh = Acquire();
-  Hear(Fetch(Operation::kAcquire), Refusal(absl::ResourceExhaustedError("OOM")));
+  Hear(Fetch<ToAcquire>(), Refusal(absl::ResourceExhaustedError("OOM")));
   EXPECT_EQ(fresh.state, State::kFailed);
 }
 
@@ -181,11 +181,11 @@ TEST_F(LockMachineWaitingTest, EndlessWaitersFailAfterUnreachableAfter) {
   Make({.unreachable_after = absl::Seconds(2)});
   Waiter& endless = Acquire();
   Waiter& bounded = Acquire({.thread = 2, .patience = Patience::kBounded});
-  Hear(Fetch(Operation::kAcquire), Silence());
+  Hear(Fetch<ToAcquire>(), Silence());
   const base::Instant since = now();
   while (endless.state == State::kWaiting) {
     PassTo(machine().next_send());
-    Hear(Fetch(Operation::kAcquire), Silence());
+    Hear(Fetch<ToAcquire>(), Silence());
   }
   EXPECT_EQ(endless.state, State::kFailed);
   EXPECT_TRUE(absl::IsUnavailable(endless.failure));
@@ -202,14 +202,14 @@ TEST_F(LockMachineWaitingTest, NewcomerWaitsForItsOwnUnreachableAfter) {
   Acquire({.patience = Patience::kBounded});
   base::Instant until = now() + absl::Seconds(5);
   while (now() < until) {
-    Hear(Fetch(Operation::kAcquire), Silence());
+    Hear(Fetch<ToAcquire>(), Silence());
     PassTo(machine().next_send());
   }
   Waiter& late = Acquire({.thread = 2});
-  Hear(Fetch(Operation::kAcquire), Silence());
+  Hear(Fetch<ToAcquire>(), Silence());
   EXPECT_EQ(late.state, State::kWaiting);
   Pass(absl::Seconds(2));
-  Hear(Fetch(Operation::kAcquire), Silence());
+  Hear(Fetch<ToAcquire>(), Silence());
   EXPECT_EQ(late.state, State::kFailed);
 }
 
@@ -220,7 +220,7 @@ TEST_F(LockMachineWaitingTest, OutageBeginsWithTheFirstCommandThatIsNotAnswered)
   Waiter& bounded = Acquire({.thread = 2, .patience = Patience::kBounded});
   EXPECT_EQ(machine().GivesUpAt(endless, kNever), kNever) << "the server was not asked yet";
   const base::Instant sent = now();
-  const Send bid = Fetch(Operation::kAcquire);
+  const Send bid = Fetch<ToAcquire>();
   EXPECT_EQ(machine().GivesUpAt(endless, kNever), sent + absl::Seconds(2) + kAnswerGrace);
   Pass(absl::Seconds(1));
   Hear(bid, Silence());
@@ -239,10 +239,10 @@ TEST_F(LockMachineWaitingTest, SilenceThatACallHasMetElsewhereBeginsTheOutage) {
   const base::Instant met = now();
   waiter.silent_since = met;
   Pass(absl::Seconds(1));
-  Hear(Fetch(Operation::kAcquire), Silence());
+  Hear(Fetch<ToAcquire>(), Silence());
   EXPECT_EQ(machine().GivesUpAt(waiter, now()), met + absl::Seconds(2));
   Pass(absl::Milliseconds(500));
-  Hear(Fetch(Operation::kAcquire), Queued());
+  Hear(Fetch<ToAcquire>(), Queued());
   EXPECT_GT(machine().GivesUpAt(waiter, now()), now() + absl::Seconds(2))
       << "it has answered since";
 }
@@ -250,7 +250,7 @@ TEST_F(LockMachineWaitingTest, SilenceThatACallHasMetElsewhereBeginsTheOutage) {
 TEST_F(LockMachineWaitingTest, EndlessWaiterIsNeverToldThatTheLockIsBusy) {
   Waiter& waiter = Queue();
   Pass(kThird);
-  Fetch(Operation::kAcquire);
+  Fetch<ToAcquire>();
   GiveUp(waiter);
   EXPECT_EQ(waiter.state, State::kFailed);
   EXPECT_TRUE(absl::IsUnavailable(waiter.failure));
@@ -259,11 +259,11 @@ TEST_F(LockMachineWaitingTest, EndlessWaiterIsNeverToldThatTheLockIsBusy) {
 TEST_F(LockMachineWaitingTest, AnswerEndsTheOutage) {
   Make({.unreachable_after = absl::Seconds(2)});
   Waiter& waiter = Acquire();
-  Hear(Fetch(Operation::kAcquire), Silence());
+  Hear(Fetch<ToAcquire>(), Silence());
   Pass(absl::Seconds(3));
-  Hear(Fetch(Operation::kAcquire), Queued());
+  Hear(Fetch<ToAcquire>(), Queued());
   Pass(kThird);
-  Hear(Fetch(Operation::kAcquire), Silence());
+  Hear(Fetch<ToAcquire>(), Silence());
   EXPECT_EQ(waiter.state, State::kWaiting);
 }
 
@@ -271,18 +271,18 @@ TEST_F(LockMachineWaitingTest, ChangeOfTermsDoesNotEndTheOutage) {
   Make({.unreachable_after = absl::Seconds(2)});
   Waiter& first = Acquire({.patience = Patience::kBounded, .manual = true});
   Waiter& second = Acquire({.thread = 2});
-  Hear(Fetch(Operation::kAcquire), Silence(false));
+  Hear(Fetch<ToAcquire>(), Silence(false));
   Pass(absl::Seconds(2));
   GiveUp(first);
   EXPECT_EQ(first.state, State::kFailed);
-  Hear(Fetch(Operation::kAcquire), Silence(false));
+  Hear(Fetch<ToAcquire>(), Silence(false));
   EXPECT_EQ(second.state, State::kFailed);
   EXPECT_TRUE(machine().idle());
 }
 
 TEST_F(LockMachineWaitingTest, OutOfTimeBeforeAnyAnswerIsNotBusy) {
   Waiter& waiter = Acquire({.patience = Patience::kBounded});
-  Fetch(Operation::kAcquire);
+  Fetch<ToAcquire>();
   Pass(absl::Milliseconds(20));
   GiveUp(waiter);
   EXPECT_EQ(waiter.state, State::kFailed);
@@ -295,14 +295,14 @@ TEST_F(LockMachineWaitingTest, OutOfTimeAfterTheLockWasSeenTakenIsBusy) {
       {.thread = 2, .patience = Patience::kBounded, .local_window = absl::ZeroDuration()});
   Pass(absl::Milliseconds(20));
   Release(holder->hold);
-  Fetch(Operation::kRelease);
+  Fetch<ToRelease>();
   GiveUp(*other);
   EXPECT_EQ(other->state, State::kBusy);
 }
 
 TEST_F(LockMachineWaitingTest, StoppedIsStoppedThoughTheServerIsUnreachable) {
   Waiter& waiter = Acquire();
-  Hear(Fetch(Operation::kAcquire), Silence());
+  Hear(Fetch<ToAcquire>(), Silence());
   GiveUp(waiter, State::kStopped);
   EXPECT_EQ(waiter.state, State::kStopped);
 }
@@ -315,14 +315,14 @@ TEST_F(LockMachineWaitingTest, TwoThreadsTimeOutAtOnce) {
   GiveUp(second);
   EXPECT_EQ(first.state, State::kBusy);
   EXPECT_EQ(second.state, State::kBusy);
-  Hear(Fetch(Operation::kCancel), Cancelled());
+  Hear(Fetch<ToCancel>(), Cancelled());
   EXPECT_TRUE(Quiet());
   EXPECT_TRUE(machine().idle());
 }
 
 TEST_F(LockMachineWaitingTest, DecisionStandsAgainstAGivingUpThatComesLater) {
   Waiter& waiter = Acquire({.patience = Patience::kBounded});
-  Hear(Fetch(Operation::kAcquire), Granted());
+  Hear(Fetch<ToAcquire>(), Granted());
   GiveUp(waiter);
   EXPECT_EQ(waiter.state, State::kGranted);
   EXPECT_TRUE(Valid(waiter));
@@ -341,11 +341,11 @@ TEST_F(LockMachineWaitingTest, NextOfOtherTermsGetsAFreshBid) {
   Waiter& head = Queue({.patience = Patience::kBounded});
   Waiter& next = Acquire({.thread = 2, .lease = 2 * kLease});
   GiveUp(head);
-  const Send cancel = Fetch(Operation::kCancel);
+  const Send cancel = Fetch<ToCancel>();
   EXPECT_EQ(cancel.grant, kFirst);
-  const Send bid = Fetch(Operation::kAcquire);
-  EXPECT_NE(bid.bid.grant, kFirst);
-  EXPECT_EQ(bid.bid.terms.lease, 2 * kLease);
+  const Send bid = Fetch<ToAcquire>();
+  EXPECT_NE(BidOf(bid).grant, kFirst);
+  EXPECT_EQ(BidOf(bid).terms.lease, 2 * kLease);
   EXPECT_TRUE(HearGrant({.grant = kFirst, .attempt = 1, .token = kToken, .claim = kLease}));
   EXPECT_EQ(next.state, State::kWaiting);
   Hear(bid, Granted(0, 2 * kLease));

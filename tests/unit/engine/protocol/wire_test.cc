@@ -65,10 +65,9 @@ Bid SomeBid(GrantId grant) {
 }
 
 TEST_F(WireRequest, Acquire) {
-  EXPECT_THAT(
-      Words({.operation = Operation::kAcquire, .grant = 7, .lease = kLease, .bid = SomeBid(7)}),
-      ElementsAre("N", kQueue, kWaiters, kFence, kGone7, "|", kHold7, "30000",
-                  "64 3 1 10000 0 1795227594499240 30000 0 " + kIdentity.channel, "me"));
+  EXPECT_THAT(Words({.what = ToAcquire{SomeBid(7)}, .grant = 7, .lease = kLease}),
+              ElementsAre("N", kQueue, kWaiters, kFence, kGone7, "|", kHold7, "30000",
+                          "64 3 1 10000 0 1795227594499240 30000 0 " + kIdentity.channel, "me"));
   EXPECT_EQ(script_, "acquire");
 }
 
@@ -77,44 +76,33 @@ TEST_F(WireRequest, LeasesAreRoundedUp) {
   bid.terms = {.lease = absl::Microseconds(1500001), .manual = true};
   bid.wait = false;
   bid.ticket = 0;
-  EXPECT_THAT(Words({.operation = Operation::kAcquire, .grant = 7, .bid = bid}),
+  EXPECT_THAT(Words({.what = ToAcquire{bid}, .grant = 7}),
               ElementsAre("N", kQueue, kWaiters, kFence, kGone7, "|", kHold7, "1501",
                           "64 3 0 501 1 0 1501 0 " + kIdentity.channel, "me"));
 }
 
 TEST_F(WireRequest, AThreadsOwnRequestsLeaveTheOwnerOut) {
   owner_ = kIdentity.client;
+  EXPECT_THAT(Words({.what = ToAcquire{SomeBid(7)}, .grant = 7, .lease = kLease}),
+              ElementsAre("N", kQueue, kWaiters, kFence, kGone7, "|", kHold7, "30000",
+                          "64 3 1 10000 0 1795227594499240 30000 0 " + kIdentity.channel));
   EXPECT_THAT(
-      Words({.operation = Operation::kAcquire, .grant = 7, .lease = kLease, .bid = SomeBid(7)}),
-      ElementsAre("N", kQueue, kWaiters, kFence, kGone7, "|", kHold7, "30000",
-                  "64 3 1 10000 0 1795227594499240 30000 0 " + kIdentity.channel));
-  EXPECT_THAT(Words({.operation = Operation::kRelease,
-                     .grant = 7,
-                     .lease = kLease,
-                     .last_used = 9,
-                     .last_reserved = 9}),
-              ElementsAre("N", kQueue, kWaiters, kFence, "|", kHold7));
+      Words({.what = ToRelease{.last_used = 9, .last_reserved = 9}, .grant = 7, .lease = kLease}),
+      ElementsAre("N", kQueue, kWaiters, kFence, "|", kHold7));
   EXPECT_EQ(script_, "release");
 }
 
 TEST_F(WireRequest, AReleaseOfAnExplicitOwnerNamesIt) {
   EXPECT_THAT(
-      Words({.operation = Operation::kRelease,
-             .grant = 7,
-             .lease = kLease,
-             .last_used = 9,
-             .last_reserved = 9}),
+      Words({.what = ToRelease{.last_used = 9, .last_reserved = 9}, .grant = 7, .lease = kLease}),
       ElementsAre("N", kQueue, kWaiters, kFence, kGone7, kGone7, "|", kHold7, "9 9 0", "me"));
 }
 
 TEST_F(WireRequest, AReleaseGivesTokensBackAndLeavesATombstone) {
   owner_ = kIdentity.client;
-  EXPECT_THAT(Words({.operation = Operation::kRelease,
+  EXPECT_THAT(Words({.what = ToRelease{.tombstone = true, .last_used = 9, .last_reserved = 72},
                      .grant = 7,
-                     .lease = kLease,
-                     .tombstone = true,
-                     .last_used = 9,
-                     .last_reserved = 72}),
+                     .lease = kLease}),
               ElementsAre("N", kQueue, kWaiters, kFence, kGone7, kGone7, "|", kHold7, "9 72 30000",
                           kIdentity.client));
 }
@@ -123,19 +111,18 @@ TEST_F(WireRequest, FurtherKeysAndArgumentsStandLast) {
   owner_ = kIdentity.client;
   plan_.keys = KeyNames("simple", {"simple.more"});
   plan_.extra_args = {"x", "y"};
-  EXPECT_THAT(
-      Words({.operation = Operation::kRelease, .grant = 7, .lease = kLease, .bid = SomeBid(8)}),
-      ElementsAre("N", kQueue, kWaiters, kFence, kGone7, kGone8, kMore, "|", kHold7, "0 0 0",
-                  kIdentity.client, kHold8, "30000",
-                  "64 3 1 10000 0 1795227594499240 30000 0 " + kIdentity.channel, kIdentity.client,
-                  "x", "y"));
-  EXPECT_THAT(Words({.operation = Operation::kRelease, .grant = 7, .lease = kLease}),
+  EXPECT_THAT(Words({.what = ToRelease{.next = SomeBid(8)}, .grant = 7, .lease = kLease}),
+              ElementsAre("N", kQueue, kWaiters, kFence, kGone7, kGone8, kMore, "|", kHold7,
+                          "0 0 0", kIdentity.client, kHold8, "30000",
+                          "64 3 1 10000 0 1795227594499240 30000 0 " + kIdentity.channel,
+                          kIdentity.client, "x", "y"));
+  EXPECT_THAT(Words({.what = ToRelease(), .grant = 7, .lease = kLease}),
               ElementsAre("N", kQueue, kWaiters, kFence, kMore, "|", kHold7));
 }
 
 TEST_F(WireRequest, AReadersReleaseNeedNotNameIt) {
   plan_.sharing = kReaders;
-  EXPECT_THAT(Words({.operation = Operation::kRelease, .grant = 7, .lease = kLease}),
+  EXPECT_THAT(Words({.what = ToRelease(), .grant = 7, .lease = kLease}),
               ElementsAre("N", kQueue, kWaiters, kFence, "|", kHold7));
 }
 
@@ -145,7 +132,7 @@ TEST_F(WireRequest, ABidForPermitsTellsWhatCapacityIsExpected) {
   Bid bid = SomeBid(7);
   bid.block = 3;
   bid.terms.capacity = 8;
-  EXPECT_THAT(Words({.operation = Operation::kAcquire, .grant = 7, .lease = kLease, .bid = bid}),
+  EXPECT_THAT(Words({.what = ToAcquire{bid}, .grant = 7, .lease = kLease}),
               ElementsAre("N", kQueue, kWaiters, kFence, kGone7, "|", kHold7, "30000",
                           "3 3 1 10000 0 1795227594499240 30000 0 " + kIdentity.channel,
                           kIdentity.client, "8"));
@@ -155,20 +142,18 @@ TEST_F(WireRequest, AWaiterTellsALatchBackWhatItWasTold) {
   plan_.sharing = kLatch;
   owner_ = "latch:1000:x";
   Bid bid = SomeBid(7);
-  const size_t words =
-      Words({.operation = Operation::kAcquire, .grant = 7, .lease = kLease, .bid = bid}).size();
-  bid.told = {.counts = 2, .last = 1795227594499240};
-  const auto told =
-      Words({.operation = Operation::kAcquire, .grant = 7, .lease = kLease, .bid = bid});
+  const size_t words = Words({.what = ToAcquire{bid}, .grant = 7, .lease = kLease}).size();
+  const Told most{.counts = 2, .last = 1795227594499240};
+  const auto told = Words({.what = ToAcquire{bid, most}, .grant = 7, .lease = kLease});
   EXPECT_EQ(told.size(), words + 1);
   EXPECT_EQ(told.back(), "2 1795227594499240");
 }
 
 TEST_F(WireRequest, RenewAndCancel) {
-  EXPECT_THAT(Words({.operation = Operation::kRenew, .grant = 7, .lease = kLease}),
+  EXPECT_THAT(Words({.what = ToRenew(), .grant = 7, .lease = kLease}),
               ElementsAre("N", kQueue, kWaiters, kFence, "|", kHold7, "30000"));
   EXPECT_EQ(script_, "renew");
-  EXPECT_THAT(Words({.operation = Operation::kCancel, .grant = 7, .lease = kLease, .block = 64}),
+  EXPECT_THAT(Words({.what = ToCancel{.block = 64}, .grant = 7, .lease = kLease}),
               ElementsAre("N", kQueue, kWaiters, kFence, kGone7, "|", kHold7, "0", "64"));
   EXPECT_EQ(script_, "cancel");
 }
@@ -187,41 +172,43 @@ Reply List(std::vector<Reply> elements) {
   return {.type = Reply::Type::kArray, .elements = std::move(elements)};
 }
 
-Answer Read(Operation operation, std::string text) {
-  return ReadAnswer({.operation = operation}, Text(std::move(text)));
+template <class What>
+Answer Read(std::string text) {
+  return ReadAnswer({.what = What()}, Text(std::move(text)));
 }
 
 TEST(WireAnswer, Granted) {
-  const Answer answer = Read(Operation::kAcquire, "granted 1795227594499240 30000 2");
-  EXPECT_EQ(answer.kind, Answer::Kind::kBid);
-  EXPECT_EQ(answer.bid.kind, BidAnswer::Kind::kGranted);
-  EXPECT_EQ(answer.bid.token, 1795227594499240U);
-  EXPECT_EQ(answer.bid.lease, absl::Seconds(30));
-  EXPECT_EQ(answer.bid.others, 2);
+  const Answer answer = Read<ToAcquire>("granted 1795227594499240 30000 2");
+  const auto* const granted = std::get_if<BidGranted>(&std::get<BidAnswer>(answer.what));
+  ASSERT_NE(granted, nullptr);
+  EXPECT_EQ(granted->token, 1795227594499240U);
+  EXPECT_EQ(granted->lease, absl::Seconds(30));
+  EXPECT_EQ(granted->others, 2);
 }
 
 TEST(WireAnswer, QueuedAndReleasedWithWhatWasQueued) {
-  const Answer answer = Read(Operation::kRelease, "released queued -1 3 1795227594499241");
-  EXPECT_EQ(answer.kind, Answer::Kind::kReleased);
-  EXPECT_EQ(answer.bid.kind, BidAnswer::Kind::kQueued);
-  EXPECT_LT(answer.bid.retry_after, absl::ZeroDuration());
-  EXPECT_EQ(answer.bid.position, 3);
-  EXPECT_EQ(answer.bid.ticket, 1795227594499241U);
-  EXPECT_EQ(Read(Operation::kRelease, "released").bid.kind, BidAnswer::Kind::kNone);
-  EXPECT_EQ(Read(Operation::kRelease, "not_held").kind, Answer::Kind::kNotHeld);
-  EXPECT_EQ(Read(Operation::kRenew, "held").kind, Answer::Kind::kHeld);
-  EXPECT_EQ(Read(Operation::kRenew, "not_held").kind, Answer::Kind::kNotHeld);
-  EXPECT_EQ(Read(Operation::kAcquire, "busy 12").bid.kind, BidAnswer::Kind::kBusy);
-  EXPECT_EQ(Read(Operation::kAcquire, "gone").bid.kind, BidAnswer::Kind::kGone);
-  EXPECT_EQ(Read(Operation::kCancel, "left").kind, Answer::Kind::kCancelled);
+  const Answer answer = Read<ToRelease>("released queued -1 3 1795227594499241");
+  const auto* const queued = std::get_if<BidQueued>(&std::get<Freed>(answer.what).next);
+  ASSERT_NE(queued, nullptr);
+  EXPECT_LT(queued->retry_after, absl::ZeroDuration());
+  EXPECT_EQ(queued->position, 3);
+  EXPECT_EQ(queued->ticket, 1795227594499241U);
+  EXPECT_TRUE(
+      std::holds_alternative<BidUnmade>(std::get<Freed>(Read<ToRelease>("released").what).next));
+  EXPECT_TRUE(std::holds_alternative<NotHeld>(Read<ToRelease>("not_held").what));
+  EXPECT_TRUE(std::holds_alternative<StillHeld>(Read<ToRenew>("held").what));
+  EXPECT_TRUE(std::holds_alternative<NotHeld>(Read<ToRenew>("not_held").what));
+  EXPECT_TRUE(std::holds_alternative<BidBusy>(Read<ToAcquire>("busy 12").bid()));
+  EXPECT_TRUE(std::holds_alternative<BidGone>(Read<ToAcquire>("gone").bid()));
+  EXPECT_TRUE(std::holds_alternative<Cancelled>(Read<ToCancel>("left").what));
 }
 
 TEST(WireAnswer, LooksThatAreDueAtOnceAndLater) {
-  const Answer busy = Read(Operation::kAcquire, "busy 17 look 1 look 2000 missed");
+  const Answer busy = Read<ToAcquire>("busy 17 look 1 look 2000 missed");
   EXPECT_EQ(busy.look, absl::Milliseconds(1));
   EXPECT_EQ(busy.look_later, absl::Seconds(2));
   EXPECT_TRUE(busy.missed);
-  const Answer released = Read(Operation::kRelease, "released look 2000");
+  const Answer released = Read<ToRelease>("released look 2000");
   EXPECT_EQ(released.look, absl::Seconds(2));
   EXPECT_EQ(released.look_later, absl::ZeroDuration());
 }
@@ -237,25 +224,26 @@ TEST(WireAnswer, APartOfAScriptForPeopleTellsHowToGoOn) {
 }
 
 TEST(WireAnswer, WhatTheContractDoesNotAllowIsAFailure) {
-  for (const Operation operation :
-       {Operation::kAcquire, Operation::kRenew, Operation::kRelease, Operation::kCancel}) {
+  for (const Send& send : {Send{.what = ToAcquire()}, Send{.what = ToRenew()},
+                           Send{.what = ToRelease()}, Send{.what = ToCancel()}}) {
     for (const Reply& reply :
          {List({}), List({Text("granted")}), Number(1), Reply(), Text(""), Text("yes"),
           Text("granted"), Text("granted 12x 1 0"), Text("released granted")}) {
-      const Answer answer = ReadAnswer({.operation = operation}, reply);
-      EXPECT_EQ(answer.kind, Answer::Kind::kFailed) << reply.DebugString();
-      EXPECT_EQ(answer.failure.code(), absl::StatusCode::kInternal);
-      EXPECT_TRUE(answer.may_have_executed);
+      const Answer answer = ReadAnswer(send, reply);
+      ASSERT_NE(answer.failed(), nullptr) << reply.DebugString();
+      EXPECT_EQ(answer.failed()->why.code(), absl::StatusCode::kInternal);
+      EXPECT_TRUE(answer.failed()->may_have_executed);
     }
   }
 }
 
 TEST(WireAnswer, AFailureSaysWhetherItMayHaveBeenExecuted) {
   const absl::Status sent = redis::MarkMayHaveExecuted(absl::UnavailableError("x"));
-  EXPECT_TRUE(ReadAnswer({}, sent).may_have_executed);
-  EXPECT_FALSE(ReadAnswer({}, absl::UnavailableError("x")).may_have_executed);
-  EXPECT_FALSE(ReadAnswer({}, sent).not_sent);
-  EXPECT_TRUE(ReadAnswer({}, redis::MarkNotSent(absl::PermissionDeniedError("x"))).not_sent);
+  EXPECT_TRUE(ReadAnswer({}, sent).failed()->may_have_executed);
+  EXPECT_FALSE(ReadAnswer({}, absl::UnavailableError("x")).failed()->may_have_executed);
+  EXPECT_FALSE(ReadAnswer({}, sent).failed()->not_sent);
+  EXPECT_TRUE(
+      ReadAnswer({}, redis::MarkNotSent(absl::PermissionDeniedError("x"))).failed()->not_sent);
 }
 
 TEST(WireMessage, GrantWithANameThatHasSpaces) {
@@ -300,10 +288,10 @@ TEST(WireMessage, HowManyHaveCountedALatchDown) {
 }
 
 TEST(WireAnswer, HowManyHaveCountedALatchDown) {
-  const Answer answer = Read(Operation::kAcquire, "queued 1000 0 17 deaf told 2 1795227594499240");
+  const Answer answer = Read<ToAcquire>("queued 1000 0 17 deaf told 2 1795227594499240");
   EXPECT_TRUE(answer.deaf);
-  EXPECT_EQ(answer.bid.told.counts, 2U);
-  EXPECT_EQ(answer.bid.told.last, 1795227594499240U);
+  EXPECT_EQ(std::get<BidQueued>(answer.bid()).told.counts, 2U);
+  EXPECT_EQ(std::get<BidQueued>(answer.bid()).told.last, 1795227594499240U);
 }
 
 TEST(WireMessage, AnythingElseIsIgnored) {

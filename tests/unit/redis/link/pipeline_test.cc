@@ -254,7 +254,8 @@ TEST_F(PipelineTest, WhatComesBeforeAllOthersLeavesThemAsTheyAre) {
 class LostConnectionTest : public PipelineTest {
  protected:
   void Lose(const std::string& rest) {
-    pipeline_.ConnectionLost(rest, absl::UnavailableError("lost"), finished_);
+    pipeline_.ConnectionLost(rest, absl::UnavailableError("lost"),
+                             absl::UnavailableError("not sent"), finished_);
     EXPECT_FALSE(pipeline_.awaits_reply());
   }
 };

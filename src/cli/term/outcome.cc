@@ -1,0 +1,32 @@
+#include "src/cli/term/outcome.h"
+
+#include <unistd.h>
+
+#include <string>
+
+namespace redlatch::cli {
+
+void Complain(std::initializer_list<std::string_view> parts) {
+  std::string line = "redlatch: ";
+  for (const std::string_view part : parts) line += part;
+  for (char& byte : line) {
+    if (byte == '\n' || byte == '\r') byte = ' ';
+  }
+  line += '\n';
+  (void)!write(STDERR_FILENO, line.data(), line.size());
+}
+
+int Refuse(const absl::Status& why) {
+  const std::string message(why.message());
+  if (absl::IsUnavailable(why)) {
+    Complain({message, message.ends_with('?') ? " " : "; ",
+              "set the server with --server or $REDLATCH_URL"});
+    return kUnreachable;
+  }
+  Complain({message});
+  if (absl::IsNotFound(why)) return kNo;
+  const bool wrong_usage = absl::IsInvalidArgument(why) || absl::IsUnimplemented(why);
+  return wrong_usage ? kFailure : kRefused;
+}
+
+}  // namespace redlatch::cli

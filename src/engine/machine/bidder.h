@@ -1,0 +1,240 @@
+#ifndef REDLATCH_SRC_ENGINE_MACHINE_BIDDER_H_
+#define REDLATCH_SRC_ENGINE_MACHINE_BIDDER_H_
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "redlatch/stats.h"
+#include "src/base/clock.h"
+#include "src/engine/machine/debts.h"
+#include "src/engine/machine/effects.h"
+#include "src/engine/machine/looks.h"
+#include "src/engine/machine/reachability.h"
+#include "src/engine/machine/remote_state.h"
+#include "src/engine/machine/script_io.h"
+#include "src/engine/machine/sharing.h"
+#include "src/engine/machine/tally.h"
+#include "src/engine/machine/waiter.h"
+
+namespace redlatch::engine {
+
+// The decisions of one client about something that its threads wait for at a server: what to ask
+// for them and when, what the answers mean, how long each waits. What it means to get it is said by
+// a LockMachine or a LatchMachine. Pure: no I/O, no clock, no thread. Events come in with the time
+// at which they happen; what follows is in the Effects, in NextSend() and in the two timers.
+//
+//   remote state      means                                       leaves it by
+//   nothing           nobody here waits                           a waiter
+//   pursuit           a bid is being made, is queued, or must     a grant (reply or message),
+//                     be repeated after a failure                 the last waiter's end
+//   pursuit, claimed  a message named us the owner for a claim    the server's word
+//                     too short to work under
+//
+// A script by which the lock was handed over by message is followed by a look, when the claim is
+// over: if the new owner is frozen or deaf, that passes the lock on.
+//
+// Beside that there may be debts: grants to be released or bids to be cancelled at the server, each
+// repeated until it is answered or the lease must be over.
+//
+// Not thread-safe.
+class Bidder {
+ public:
+  struct Config {
+    bool reentrant = false;
+    // All holds of this machine belong to one explicit Owner: no thread may be given another's.
+    bool explicit_owner = false;
+    Sharing sharing = kExclusive;  // `joins` implies `reentrant`
+    bool counts = false;           // keeps a tally
+    absl::Duration longest_heartbeat = absl::Seconds(10);
+    absl::Duration unreachable_after = absl::Seconds(10);
+    std::atomic<uint64_t>* numbers = nullptr;  // for grants and holds; the client's
+  };
+
+  virtual ~Bidder() = default;
+  Bidder(const Bidder&) = delete;
+  Bidder& operator=(const Bidder&) = delete;
+
+  // ---- What threads do.
+
+  // The waiter is decided at once (its state says so), or queued.
+  virtual void Acquire(Waiter& waiter, base::Instant now, Effects& effects) = 0;
+  // Its time is over, or its stop token fired. Where it was decided meanwhile, that stands. `as`
+  // kBusy becomes kFailed where nobody knows that the lock is taken: the server does not answer, or
+  // has not answered since the waiter came.
+  void GiveUp(Waiter& waiter, Waiter::State as, base::Instant now, Effects& effects);
+  // Whether it is known since the waiter came that the lock is taken, or cannot be reached: where
+  // it is not, giving up now would be for no reason.
+  virtual bool KnowsWhy(const Waiter& waiter) const;
+  // When an endless waiter has waited long enough for a server that does not answer; Infinite()
+  // where that is not so. `sent`: when its thread has sent what is not answered yet.
+  base::Instant GivesUpAt(const Waiter& waiter, base::Instant sent) const;
+  // Whether the server is silent, and somebody else waits who is not refused at once: an attempt
+  // that ends with the call of this waiter would tell him nothing of a server that is only slow.
+  bool IsInTheWay(const Waiter& waiter) const;
+  // A thread that was woken undecided looks whether the lock is free.
+  virtual void Poked(Waiter& waiter, base::Instant, Effects&) { waiter.poked = false; }
+
+  // A waiter whose thread is about to sleep, and one whose thread runs again.
+  static void Park(Waiter& waiter) { waiter.parked = true; }
+  static void Unpark(Waiter& waiter) { waiter.parked = waiter.wake_pending = false; }
+  // Whether its thread is to be woken: it sleeps, and nobody does that already.
+  static bool Rouse(Waiter& waiter) {
+    return waiter.parked && !std::exchange(waiter.wake_pending, true);
+  }
+
+  // The lock object by which they wait is gone: they end as kStopped.
+  void StopAll(const void* object, base::Instant now, Effects& effects);
+
+  // ---- Scripts.
+
+  // The next script to run now; whoever fetches it runs it and brings the answer. `early` is how
+  // much sooner than due a renewal may be, to travel with others.
+  virtual std::optional<Send> NextSend(base::Instant now,
+                                       absl::Duration early = absl::ZeroDuration());
+  virtual void OnAnswer(const Send& send, const Answer& answer, base::Instant now,
+                        Effects& effects);
+  // False: what this script is for is over, so that it need not be sent again.
+  virtual bool Wants(const Send& send) const;
+
+  // ---- What else happens.
+
+  // A message. False where the grant is unknown here.
+  bool OnGrant(const NewGrant& news, base::Instant now, Effects& effects);
+  // A bid that nobody here wants any more was granted or queued: it is cancelled.
+  void OnUnwanted(GrantId grant, absl::Duration lease, uint32_t block, base::Instant now);
+  // What the grant has, or the bid waits for, was changed by somebody else.
+  virtual void OnForced(GrantId grant, base::Instant now);
+  // Of a latch: how many have counted it down.
+  virtual void OnTold(const Told&) {}
+  // A call ended so before it could become a waiter.
+  void OnRefused(Waiter::State as) { tally_.CountEnd(as); }
+  // A script handed the lock over by message, or, with a look of a millisecond, is to go on at
+  // once; `later` is then the look after what it handed over itself.
+  virtual void LookAfter(absl::Duration look, base::Instant now,
+                         absl::Duration later = absl::ZeroDuration());
+  // Connections are new: whatever was under way may be lost.
+  virtual void OnReconnected(base::Instant now);
+  // Loses a hold whose local deadline has come, or is about to.
+  virtual void Expire(base::Instant, Effects&) {}
+
+  // When NextSend() has something, if nothing happens before.
+  virtual base::Instant next_send() const;
+  virtual base::Instant next_expiry() const { return base::Instant::Infinite(); }
+
+  // ---- What is so.
+
+  bool idle() const { return vacant() && looks_.none(); }
+  // Nothing is held here, awaited or owed: others may use it.
+  virtual bool vacant() const { return queue_.empty() && !pursuit_ && debts_.empty(); }
+  // What it bids for, or has; 0: neither.
+  virtual GrantId grant_id() const { return pursuit_ ? pursuit_->bid.grant : 0; }
+  // Of a hold that a waiter was given.
+  virtual bool Valid(uint64_t hold, base::Instant now) const = 0;
+
+  // What was counted.
+  void AddCountsTo(LockStats& stats) const { tally_.AddTo(stats, debts_.failed()); }
+  // What is there at this moment.
+  virtual void AddStateTo(LockStats& stats) const;
+  uint64_t waiting() const;  // waiters in the queue
+
+ protected:
+  explicit Bidder(const Config& config) : config_(config) {}
+
+  // A bid, and when it was sent.
+  struct Bade {
+    const Bid& bid;
+    base::Instant sent;
+  };
+  // What a grant is given for, and by which word of the server's.
+  struct Basis {
+    absl::Duration lease;
+    base::Instant asked;  // when the attempt was sent that it answers
+    bool claim = false;   // by a message, for less than the lease
+  };
+
+  // The pursued grant is there: by the answer to the bid, and by message.
+  virtual void OnGranted(const NewGrant& news, const Basis& basis, base::Instant now,
+                         Effects& effects) = 0;
+  virtual void OnGrantMessage(const NewGrant& news, base::Instant now, Effects& effects) = 0;
+  // The answer to a bid that nobody pursues any more. True: there is no need to cancel it.
+  virtual bool OnLateAnswer(const Bade& bade, const Answer& answer, base::Instant now,
+                            Effects& effects) = 0;
+  // Whether that is had already.
+  virtual bool Has(GrantId) const { return false; }
+  // A waiter has given up: what is there, or is pursued, may be nobody's.
+  virtual void OnGivenUp(base::Instant now, Effects&) { Pursue(now); }
+  // Whether there is nothing to be pursued, whoever waits.
+  virtual bool satisfied() const { return false; }
+  // Since when the server owes this waiter an answer; Infinite(): it does not.
+  virtual base::Instant AskedAt(const Waiter& waiter) const;
+
+  uint64_t NextNumber() {
+    return config_.numbers->fetch_add(kNumberStep, std::memory_order_relaxed) + kNumberStep;
+  }
+  void Enqueue(Waiter& waiter, base::Instant now);
+  void Decide(Waiter& waiter, Waiter::State state, Effects& effects);
+  static void Wake(Waiter& waiter, Effects& effects);
+  // Those whose call began at `begun_by` or before.
+  void FailIf(Patience patience, base::Instant begun_by, const absl::Status& why, Effects& effects);
+  void RefuseImpatient(Effects& effects);
+
+  // Brings the pursuit in line with the queue.
+  void Pursue(base::Instant now);
+  // The pursuit's next attempt. `contended`: several threads of this client are after the lock.
+  Bid NextBid(base::Instant now, bool contended);
+  // The bid of those who wait here travels with the first try of a release.
+  Send WithBid(Debts::Due due, base::Instant now);
+  void AskNow(base::Instant now);
+  // What is left of a claim is not enough to work under.
+  void ConfirmFirst(base::Instant now, Effects& effects);
+
+  const Config config_;
+  WaiterQueue queue_;
+  std::optional<Pursuit> pursuit_;
+  Debts debts_;
+  Looks looks_;
+  Reachability server_;
+  Tally tally_;
+  // How long this client mostly waits for the lock, if it has waited: a wait that is much longer
+  // may mean that the server is not what it was, and asks before the heartbeat is due.
+  absl::Duration usual_wait_;
+  // A grant that ran out is told to be lost somewhat before its deadline, so that whoever works
+  // under it can stop: until that deadline, this one, nobody is let in by us.
+  base::Instant embargo_;
+  base::Instant taken_at_;  // when the lock was last known to be somebody's, or this client's
+
+ private:
+  // Patience (bidder_patience.cc).
+  void FailAll(const absl::Status& why, Effects& effects);
+  void Unreachable(base::Instant sent, const absl::Status& why, base::Instant now,
+                   Effects& effects);
+
+  // Answers (bidder_answers.cc).
+  void OnBidAnswer(const Bade& bade, const Answer& answer, base::Instant now, Effects& effects);
+  void OnBid(const Bade& bade, const BidAnswer& answer, base::Instant now, Effects& effects);
+  void OnBidGranted(const Bade& bade, const BidGranted& answer, base::Instant now,
+                    Effects& effects);
+  void OnQueued(const BidQueued& answer, base::Instant now, Effects& effects);
+  void OnBusy(base::Instant now, Effects& effects);
+  void OnBidFailed(const Bade& bade, const Failed& failed, base::Instant now, Effects& effects);
+  void OnMissed(GrantId grant);
+  void PollSoon(GrantId grant, base::Instant now);
+
+  void CancelPursuit(base::Instant now);
+  std::optional<base::Instant> TakeMissed();
+  bool IsPursued(GrantId grant) const { return pursuit_ && pursuit_->bid.grant == grant; }
+
+  // Of the latest grant of which this client was not told: its id, until the subscription that
+  // failed is made anew.
+  GrantId missed_ = 0;
+  base::Instant missed_since_;  // when its wait began
+  uint32_t misses_ = 0;         // how many in a row
+};
+
+}  // namespace redlatch::engine
+
+#endif  // REDLATCH_SRC_ENGINE_MACHINE_BIDDER_H_

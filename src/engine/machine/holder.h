@@ -1,0 +1,28 @@
+#ifndef REDLATCH_SRC_ENGINE_MACHINE_HOLDER_H_
+#define REDLATCH_SRC_ENGINE_MACHINE_HOLDER_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+
+namespace redlatch::engine {
+
+// Whom a lease has its hold from, and through whom that ends: a lock of one deployment, or of
+// several. Thread-safe; refuses, or does nothing, in a forked child.
+class Holder {
+ public:
+  virtual ~Holder() = default;
+
+  // kFailedPrecondition in a forked child.
+  virtual absl::Status Refusal() const = 0;
+  // As Lease::Release() and Lease::Extend() say.
+  virtual absl::Status Release(uint64_t hold) = 0;
+  virtual absl::Status Extend(uint64_t hold, absl::Duration lease) = 0;
+  // Release(), where nobody waits to hear of it.
+  virtual void ReleaseQuietly(uint64_t hold) = 0;
+};
+
+}  // namespace redlatch::engine
+
+#endif  // REDLATCH_SRC_ENGINE_MACHINE_HOLDER_H_

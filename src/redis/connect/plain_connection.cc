@@ -1,0 +1,58 @@
+#include "src/redis/connect/plain_connection.h"
+
+#include <iterator>
+
+#include "absl/strings/str_cat.h"
+#include "src/redis/connect/connector.h"
+#include "src/redis/connect/handshake.h"
+#include "src/redis/wire/errors.h"
+
+namespace redlatch::redis {
+
+absl::StatusOr<PlainConnection> PlainConnection::Open(const Url& url, base::Instant deadline) {
+  PlainConnection connection(url.DebugString());
+  auto made = Connector(url, Handshake::Purpose::kQuestions).Step(deadline);
+  if (!made.ok()) return made.status();
+  if (!made->has_value()) {
+    return absl::UnavailableError(
+        absl::StrCat("cannot connect to ", connection.server_, ": no answer in time"));
+  }
+  connection.dialogue_ = std::move((*made)->dialogue);
+  return connection;
+}
+
+absl::StatusOr<Reply> PlainConnection::Call(const Command& command, base::Instant deadline) {
+  dialogue_.unwritten += command.bytes();
+  return Receive(deadline);
+}
+
+absl::StatusOr<std::vector<Reply>> PlainConnection::CallAll(absl::Span<const Command> commands,
+                                                            base::Instant deadline) {
+  for (const Command& command : commands) dialogue_.unwritten += command.bytes();
+  return Hear(commands.size(), deadline);
+}
+
+absl::StatusOr<Reply> PlainConnection::Receive(base::Instant deadline) {
+  auto replies = Hear(1, deadline);
+  if (!replies.ok()) return replies.status();
+  return std::move(replies->front());
+}
+
+absl::StatusOr<std::vector<Reply>> PlainConnection::Hear(size_t count, base::Instant deadline) {
+  std::vector<Reply>& heard = dialogue_.replies;
+  const absl::StatusOr<bool> done = dialogue_.GoOn(count, deadline);
+  if (done.ok() && *done) {
+    const auto end = heard.begin() + static_cast<ptrdiff_t>(count);
+    std::vector<Reply> replies(std::move_iterator(heard.begin()), std::move_iterator(end));
+    heard.erase(heard.begin(), end);
+    return replies;
+  }
+  // What a server says before it hangs up is why.
+  if (!heard.empty() && heard.back().is_error()) return ErrorStatus(heard.back().text, server_);
+  const std::string why = !done.ok()                    ? std::string(done.status().message())
+                          : dialogue_.unwritten.empty() ? "no answer in time"
+                                                        : "it takes no bytes";
+  return absl::UnavailableError(absl::StrCat("the connection to ", server_, " broke: ", why));
+}
+
+}  // namespace redlatch::redis

@@ -1,0 +1,49 @@
+#ifndef REDLATCH_SRC_REDIS_CONNECT_PLAIN_CONNECTION_H_
+#define REDLATCH_SRC_REDIS_CONNECT_PLAIN_CONNECTION_H_
+
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "src/base/clock.h"
+#include "src/redis/connect/dialogue.h"
+#include "src/redis/url/url.h"
+#include "src/redis/wire/codec.h"
+#include "src/redis/wire/reply.h"
+
+namespace redlatch::redis {
+
+// One connection that takes any server for what it is: unlike SharedConnection it refuses none,
+// and is never made again. So one can look at a server that can't hold locks. One thread at a time.
+//
+// Every call returns by its deadline; after kUnavailable the connection is of no more use.
+class PlainConnection {
+ public:
+  // Connects, and says user, password and database.
+  //   kUnavailable         no connection, or no answer; also where it hangs up on user and password
+  //   kPermissionDenied    user or password are wrong, or missing
+  //   kFailedPrecondition  it does not have that database
+  static absl::StatusOr<PlainConnection> Open(const Url& url, base::Instant deadline);
+
+  absl::StatusOr<Reply> Call(const Command& command, base::Instant deadline);
+  // All in one write; as many replies.
+  absl::StatusOr<std::vector<Reply>> CallAll(absl::Span<const Command> commands,
+                                             base::Instant deadline);
+  // The next reply, or message.
+  absl::StatusOr<Reply> Receive(base::Instant deadline);
+
+ private:
+  explicit PlainConnection(std::string server) : server_(std::move(server)) {}
+
+  absl::StatusOr<std::vector<Reply>> Hear(size_t count, base::Instant deadline);
+
+  std::string server_;
+  Dialogue dialogue_;
+};
+
+}  // namespace redlatch::redis
+
+#endif  // REDLATCH_SRC_REDIS_CONNECT_PLAIN_CONNECTION_H_

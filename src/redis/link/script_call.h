@@ -1,0 +1,25 @@
+#ifndef REDLATCH_SRC_REDIS_LINK_SCRIPT_CALL_H_
+#define REDLATCH_SRC_REDIS_LINK_SCRIPT_CALL_H_
+
+#include <string_view>
+
+#include "absl/functional/function_ref.h"
+#include "absl/types/span.h"
+#include "redlatch/lua_script.h"
+
+namespace redlatch::redis {
+
+// One call of a script. Nothing is copied: all of it must live until the call returns.
+struct ScriptCall {
+  const LuaScript* script = nullptr;
+  absl::Span<const std::string_view> keys;
+  absl::Span<const std::string_view> args;
+};
+
+// Asked before a script is sent again; false ends the call with what it has.
+using StillWanted = absl::FunctionRef<bool()>;
+inline bool AlwaysWanted() { return true; }
+
+}  // namespace redlatch::redis
+
+#endif  // REDLATCH_SRC_REDIS_LINK_SCRIPT_CALL_H_

@@ -1,0 +1,75 @@
+#ifndef REDLATCH_SRC_REDIS_TRANSPORT_TLS_H_
+#define REDLATCH_SRC_REDIS_TRANSPORT_TLS_H_
+
+#include <openssl/ssl.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "src/base/mutex.h"
+#include "src/redis/transport/tls_options.h"
+
+namespace redlatch::redis {
+
+template <auto kFree>
+struct FreeBy {
+  template <class T>
+  void operator()(T* object) const {
+    kFree(object);
+  }
+};
+using UniqueSsl = std::unique_ptr<SSL, FreeBy<SSL_free>>;
+using UniqueSslContext = std::unique_ptr<SSL_CTX, FreeBy<SSL_CTX_free>>;
+using UniqueSslSession = std::unique_ptr<SSL_SESSION, FreeBy<SSL_SESSION_free>>;
+
+// One connection's view of whom it speaks to. It lives for as long as the SSL that it was given to.
+struct TlsPeer {
+  std::string name;   // what the server's certificate must be for
+  std::string fault;  // what was wrong with the certificate; empty: nothing so far
+};
+
+// How the connections of one URL speak TLS. Its files are read when the first connection is made,
+// and again when they have changed: certificates are renewed while programs run. Whoever connects
+// again goes on with the session of the last connection to a server of that name, which spares both
+// sides most of the work. Thread-safe.
+class Tls {
+ public:
+  explicit Tls(TlsOptions options) : options_(std::move(options)) {}
+  Tls(const Tls&) = delete;
+  Tls& operator=(const Tls&) = delete;
+
+  const TlsOptions& options() const { return options_; }
+
+  // What speaks to a server that is called `host`, an address or a name, and has not begun to.
+  // kFailedPrecondition: a file is missing, or not what it should be; the message names it.
+  absl::StatusOr<UniqueSsl> Begin(const std::string& host, TlsPeer& peer);
+
+ private:
+  // Of a file, to see that it has changed.
+  using Stamp = std::pair<int64_t, int64_t>;
+
+  static int OnNewSession(SSL* ssl, SSL_SESSION* session);
+  static int OnCertificate(int good, X509_STORE_CTX* chain);
+  std::vector<Stamp> Stamps() const;
+  absl::Status LoadIfChanged() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::StatusOr<UniqueSslContext> Load();
+  absl::Status LoadAuthorities(SSL_CTX* context) const;
+  absl::Status LoadCertificate(SSL_CTX* context) const;
+
+  const TlsOptions options_;
+  base::Mutex mu_;
+  UniqueSslContext context_ ABSL_GUARDED_BY(mu_);
+  std::vector<Stamp> stamps_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, UniqueSslSession, std::less<>> sessions_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace redlatch::redis
+
+#endif  // REDLATCH_SRC_REDIS_TRANSPORT_TLS_H_

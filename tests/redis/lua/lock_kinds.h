@@ -1,0 +1,110 @@
+// The kinds of locks, as their scripts know them.
+#ifndef REDLATCH_TESTS_REDIS_LUA_LOCK_KINDS_H_
+#define REDLATCH_TESTS_REDIS_LUA_LOCK_KINDS_H_
+
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "lua/scripts.h"
+#include "redlatch/lua_script.h"
+
+namespace redlatch {
+
+// What the scripts of a kind are given besides what all are, and where they keep things.
+struct LockKind {
+  std::string name;
+  LockScripts scripts;
+  std::string stored = name;                 // as the main key says, if that is a hash
+  std::vector<std::string> own_keys = {};    // what their names end with: "holds"
+  std::vector<std::string> force_keys = {};  // those of a forced release alone
+  std::vector<std::string> more_args = {};   // ARGV of an acquire
+  std::string owner = "CLIENT";              // of a request of that client
+  int block = 1;                             // tokens to reserve, or permits
+  bool has_tokens = true;                    // and its grants tell how many wait
+  std::string held = "[\"held\"]";           // what a renewal answers
+  std::string leased = "";                   // the key that ends with its hold; else the main one
+  std::vector<std::string> queues = {"queue"};  // in the order in which they are served
+};
+
+inline void PrintTo(const LockKind& kind, std::ostream* out) { *out << kind.name; }
+inline std::string NameOfKind(const ::testing::TestParamInfo<LockKind>& info) {
+  return info.param.name;
+}
+
+inline LockKind SimpleKind() {
+  return {.name = "simple",
+          .scripts = {.acquire = lua::kSimpleAcquire,
+                      .release = lua::kSimpleRelease,
+                      .renew = lua::kSimpleRenew,
+                      .cancel = lua::kSimpleCancel,
+                      .inspect = lua::kSimpleInspect,
+                      .force_release = lua::kSimpleForceRelease}};
+}
+inline LockKind ReentrantKind() {
+  return {.name = "reentrant",
+          .scripts = {.acquire = lua::kReentrantAcquire,
+                      .release = lua::kReentrantRelease,
+                      .renew = lua::kReentrantRenew,
+                      .cancel = lua::kReentrantCancel,
+                      .inspect = lua::kReentrantInspect,
+                      .force_release = lua::kReentrantForceRelease},
+          .own_keys = {"holds"}};
+}
+// Those who write, and those who read.
+inline LockKind WriteKind() {
+  return {.name = "write",
+          .scripts = {.acquire = lua::kReadWriteAcquire,
+                      .release = lua::kReadWriteRelease,
+                      .renew = lua::kReadWriteRenew,
+                      .cancel = lua::kReadWriteCancel,
+                      .inspect = lua::kReadWriteInspect,
+                      .force_release = lua::kReadWriteForceRelease},
+          .stored = "read_write",
+          .own_keys = {"readers", "writers", "holds"},
+          .more_args = {"writer_first"},
+          .queues = {"writers", "queue"}};
+}
+inline LockKind ReadKind() {
+  return {.name = "read",
+          .scripts = {.acquire = lua::kReadWriteAcquireRead,
+                      .release = lua::kReadWriteReleaseRead,
+                      .renew = lua::kReadWriteRenewRead,
+                      .cancel = lua::kReadWriteCancelRead,
+                      .inspect = lua::kReadWriteInspect,
+                      .force_release = lua::kReadWriteForceRelease},
+          .stored = "read_write",
+          .own_keys = {"readers", "writers", "holds"},
+          .owner = "read:1:CLIENT",
+          .held = "[\"held\", 0]",
+          .leased = "readers"};
+}
+// Each of whose holds has all of so many permits.
+inline LockKind SemaphoreKind(int permits = 1) {
+  return {.name = permits == 1 ? "semaphore" : "permits",
+          .scripts = {.acquire = lua::kSemaphoreAcquire,
+                      .release = lua::kSemaphoreRelease,
+                      .renew = lua::kSemaphoreRenew,
+                      .cancel = lua::kSemaphoreCancel,
+                      .inspect = lua::kSemaphoreInspect,
+                      .force_release = lua::kSemaphoreForceRelease},
+          .stored = "semaphore",
+          .own_keys = {"permits"},
+          .force_keys = {"forced"},
+          .more_args = {std::to_string(permits)},
+          .block = permits,
+          .has_tokens = false,
+          .leased = "permits"};
+}
+inline LockKind LatchKind() {
+  return {.name = "latch",
+          .scripts = {.acquire = lua::kLatchAcquire, .cancel = lua::kLatchCancel},
+          .own_keys = {"counted"},
+          .owner = "latch:60000:CLIENT:1",
+          .has_tokens = false};
+}
+
+}  // namespace redlatch
+
+#endif  // REDLATCH_TESTS_REDIS_LUA_LOCK_KINDS_H_

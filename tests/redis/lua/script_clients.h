@@ -1,0 +1,130 @@
+// Clients that are only names: what they ask, are answered, and hear.
+#ifndef REDLATCH_TESTS_REDIS_LUA_SCRIPT_CLIENTS_H_
+#define REDLATCH_TESTS_REDIS_LUA_SCRIPT_CLIENTS_H_
+
+#include <deque>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "src/redis/wire/reply.h"
+#include "tests/support/raw_connection.h"
+#include "tests/support/redis_server.h"
+
+namespace redlatch {
+
+inline constexpr char kHeld[] = "[\"held\"]";
+inline constexpr char kNotHeld[] = "[\"not_held\"]";
+inline constexpr char kReleased[] = "[\"released\"]";
+inline constexpr char kLeft[] = "[\"left\"]";
+inline constexpr char kPassedOn[] = "[\"passed_on\"]";
+inline constexpr char kUnknown[] = "[\"unknown\"]";
+inline constexpr char kGone[] = "[\"gone\"]";
+inline constexpr char kFree[] = "[\"free\"]";
+
+// An owner that several clients share.
+inline constexpr char kJob[] = "user:job 7";
+
+// What acquire is asked for; everything has the value that a test most often wants.
+struct Request {
+  std::string hold;
+  std::string owner;
+  int lease_ms = 30000;
+  int attempt = 1;
+  bool wait = true;
+  int heartbeat_ms = 10000;
+  int block = 1;
+  bool manual = false;
+  std::string ticket = "0";
+  int claim_ms = 0;                    // 0: the lease
+  bool listen = false;                 // be told whether the channel has a subscriber
+  std::vector<std::string> more = {};  // ARGV that a primitive adds
+
+  std::string client() const { return hold.substr(0, 32); }
+  std::string channel() const { return "redlatch:" + client(); }
+  std::vector<std::string> Args() const {
+    std::vector<std::string> args = {
+        hold, absl::StrCat(lease_ms),
+        absl::StrCat(block, " ", attempt, wait ? " 1 " : " 0 ", heartbeat_ms,
+                     manual ? " 1 " : " 0 ", ticket, " ", claim_ms > 0 ? claim_ms : lease_ms,
+                     listen ? " 1 " : " 0 ", channel()),
+        owner};
+    args.insert(args.end(), more.begin(), more.end());
+    return args;
+  }
+};
+
+// The same request, otherwise.
+inline Request Impatient(Request request) {
+  request.wait = false;
+  return request;
+}
+inline Request For(int lease_ms, Request request) {
+  request.lease_ms = lease_ms;
+  return request;
+}
+inline Request Manual(Request request) {
+  request.manual = true;
+  return request;
+}
+inline Request Beating(int heartbeat_ms, Request request) {
+  request.heartbeat_ms = heartbeat_ms;
+  return request;
+}
+inline Request Claiming(int claim_ms, Request request) {
+  request.claim_ms = claim_ms;
+  return request;
+}
+// As a client repeats it: at its ticket, if it has one.
+inline Request Again(Request request, const std::string& ticket = "") {
+  ++request.attempt;
+  if (!ticket.empty()) request.ticket = ticket;
+  return request;
+}
+
+// Makes ARGV[1] waiters of owner ARGV[2] whose grants go to ARGV[3], with the tickets 1, 2, ...:
+// they came before everybody else, and told a moment ago that they live. They want ARGV[5]; else 1.
+inline constexpr char kMakeWaiters[] = R"lua(
+local time = redis.call('TIME')
+local now = string.format('%.0f', time[1] * 1000000 + time[2])
+for i = 1, tonumber(ARGV[1]) do
+  local hold = string.format('%032x:', i) .. ARGV[4]
+  redis.call('ZADD', KEYS[1], i, hold)
+  redis.call('HSET', KEYS[2], hold, now .. ' 30000 ' .. (ARGV[5] or 1) .. ' 1 1 10000 0 ' .. i ..
+    ' 2000 0 ' .. ARGV[3] .. ' ' .. #ARGV[2] .. ' ' .. ARGV[2])
+end
+redis.call('PEXPIRE', KEYS[1], 30000)
+redis.call('PEXPIRE', KEYS[2], 30000)
+)lua";
+
+// A client's subscription to its grant channel.
+class Ear {
+ public:
+  Ear(support::RedisServer& server, const std::string& channel,
+      const std::string& subscribe = "SUBSCRIBE")
+      : connection_(support::RawConnection::ToSocket(server.socket_path())) {
+    EXPECT_EQ(connection_.Command({subscribe, channel}).elements.size(), 3);
+  }
+  // The next message; "" where there is none.
+  std::string Hear() {
+    connection_.Send({"PING"});
+    redis::Reply reply = connection_.Receive();
+    for (; reply.elements.size() == 3; reply = connection_.Receive()) {
+      heard_.push_back(reply.elements[2].text);
+    }  // until the pong
+    if (heard_.empty()) return "";
+    std::string message = std::move(heard_.front());
+    heard_.pop_front();
+    return message;
+  }
+
+ private:
+  support::RawConnection connection_;
+  std::deque<std::string> heard_;
+};
+
+}  // namespace redlatch
+
+#endif  // REDLATCH_TESTS_REDIS_LUA_SCRIPT_CLIENTS_H_

@@ -1,0 +1,132 @@
+// A connection that takes any server for what it is.
+#include "src/redis/connect/plain_connection.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "tests/redis/redis/link/shared_connection_fixture.h"
+#include "tests/support/fake_server.h"
+
+namespace redlatch::redis {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+using support::FakeServer;
+using support::RedisServer;
+
+absl::StatusOr<PlainConnection> Open(const std::string& url) {
+  return PlainConnection::Open(UrlOf(url), In(kPatience));
+}
+
+std::string With(const std::string& url, const std::string& user_and_password) {
+  return "redis://" + user_and_password + "@" + url.substr(std::string("redis://").size());
+}
+
+TEST(PlainConnectionTest, AnswersInTheOrderOfTheCommands) {
+  const auto server = RedisServer::Start();
+  auto connection = Open(server->url() + "/3");
+  ASSERT_TRUE(connection.ok()) << connection.status();
+  const std::vector<Command> commands = {{"SET", "key", "value"}, {"GET", "key"}, {"NONSENSE"}};
+  const auto replies = connection->CallAll(commands, In(kPatience));
+  ASSERT_TRUE(replies.ok()) << replies.status();
+  ASSERT_EQ(replies->size(), 3);
+  EXPECT_EQ((*replies)[1].text, "value");
+  EXPECT_TRUE((*replies)[2].is_error());
+  EXPECT_EQ(Text(connection->Call({"GET", "key"}, In(kPatience))), "\"value\"");
+}
+
+// One listens, and has not received what the other has published since.
+class TwoMessagesTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(listener.ok() && speaker.ok());
+    EXPECT_TRUE(listener->Call({"SUBSCRIBE", "c"}, In(kPatience)).ok());
+    const std::vector<Command> two = {{"PUBLISH", "c", "first"}, {"PUBLISH", "c", "second"}};
+    EXPECT_TRUE(speaker->CallAll(two, In(kPatience)).ok());
+  }
+
+  const std::unique_ptr<RedisServer> server = RedisServer::Start();
+  absl::StatusOr<PlainConnection> listener = Open(server->url());
+  absl::StatusOr<PlainConnection> speaker = Open(server->url());
+};
+
+TEST_F(TwoMessagesTest, ReceivesTheMessagesThatComeAfterTheAnswer) {
+  for (const char* message : {"first", "second"}) {
+    const auto heard = listener->Receive(In(kPatience));
+    ASSERT_TRUE(heard.ok()) << heard.status();
+    EXPECT_EQ(heard->elements.at(2).text, message);
+  }
+}
+
+TEST_F(TwoMessagesTest, SendsACommandThoughAMessageLiesThereThatNobodyHasReceived) {
+  EXPECT_TRUE(listener->Receive(In(kPatience)).ok());  // both came with it
+  const auto next = listener->Call({"UNSUBSCRIBE", "c"}, In(kPatience));
+  ASSERT_TRUE(next.ok()) << next.status();
+  EXPECT_EQ(next->elements.at(2).text, "second");
+  EXPECT_TRUE(Await([&] {
+    const auto heard = speaker->Call({"PUBLISH", "c", "third"}, In(kPatience));
+    return heard.ok() && heard->integer == 0;
+  }));
+}
+
+TEST(PlainConnectionTest, TakesServersThatCannotHoldLocks) {
+  const auto primary = RedisServer::Start();
+  const auto replica = RedisServer::Start({.replica_of = primary->port()});
+  const auto evicting = RedisServer::Start(
+      {.config = {"maxmemory 100mb", "maxmemory-policy allkeys-lru", "rename-command EVAL \"\""}});
+  EXPECT_TRUE(Open(replica->url()).ok());
+  EXPECT_TRUE(Open(evicting->url()).ok());
+}
+
+TEST(PlainConnectionTest, TakesAUserWhoMayNotSayPing) {
+  const auto server = RedisServer::Start({.acl = {"user quiet on >secret ~* +get"}});
+  auto connection = Open(With(server->url(), "quiet:secret"));
+  ASSERT_TRUE(connection.ok()) << connection.status();
+  EXPECT_EQ(Text(connection->Call({"GET", "key"}, In(kPatience))), "nil");
+}
+
+TEST(PlainConnectionTest, SaysWhyItWasNotLetIn) {
+  const auto server = RedisServer::Start({.password = "secret"});
+  EXPECT_EQ(Open(server->url()).status().code(), absl::StatusCode::kPermissionDenied);
+  const absl::Status wrong = Open(With(server->url(), ":wr0ng")).status();
+  EXPECT_EQ(wrong.code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_THAT(std::string(wrong.message()),
+              AllOf(HasSubstr(server->url()), Not(HasSubstr("wr0ng"))));
+  const absl::Status no_such_database = Open(With(server->url(), ":secret") + "/99").status();
+  EXPECT_EQ(no_such_database.code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST(PlainConnectionTest, WhatAServerSaysBeforeItHangsUpIsWhy) {
+  const FakeServer server([](const FakeServer::Asked& asked) -> std::optional<std::string> {
+    if (asked.command.at(0) == "GET") asked.hang_up = true;
+    return asked.command.at(0) == "GET" ? "-ERR enough of that\r\n" : FakeServer::Polite(asked);
+  });
+  auto connection = Open(server.url());
+  ASSERT_TRUE(connection.ok()) << connection.status();
+  const std::vector<Command> commands = {{"GET", "a"}, {"GET", "b"}};
+  const auto replies = connection->CallAll(commands, In(kPatience));
+  EXPECT_THAT(std::string(replies.status().message()), HasSubstr("enough of that"));
+}
+
+TEST(PlainConnectionTest, EndsAtItsDeadline) {
+  const auto server = RedisServer::Start();
+  auto connection = Open(server->url());
+  ASSERT_TRUE(connection.ok()) << connection.status();
+  const auto reply = connection->Call({"BLPOP", "nothing", "0"}, In(absl::Milliseconds(20)));
+  EXPECT_EQ(reply.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(reply.status().message()),
+              AllOf(HasSubstr(server->url()), HasSubstr("no answer in time")));
+}
+
+}  // namespace
+}  // namespace redlatch::redis

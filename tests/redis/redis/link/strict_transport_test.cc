@@ -1,0 +1,180 @@
+// The proof that TLS will fit: all that uses a transport calls it one thread at a time, and waits
+// for what a step wants rather than for what its name says.
+#include "tests/redis/redis/link/strict_transport.h"
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "src/base/parker.h"
+#include "src/redis/connect/connector.h"
+#include "src/redis/link/shared_connection.h"
+#include "src/redis/link/subscriber.h"
+#include "tests/redis/redis/link/shared_connection_fixture.h"
+#include "tests/support/subscriber_test_fixture.h"
+
+namespace redlatch::redis {
+namespace {
+
+void ExpectPutToTheTest(const StrictCounts& counts) {
+  EXPECT_EQ(counts.meetings, 0);
+  EXPECT_GT(counts.writes_that_read, 0);
+  EXPECT_GT(counts.reads_that_write, 0);
+}
+
+class StrictConnectorTest : public ChannelFixture {};
+
+TEST_F(StrictConnectorTest, ConnectsWhateverTheStepsWant) {
+  StrictCounts counts;
+  for (int i = 0; i < 100; ++i) {
+    Connector connector(UrlOf(server_->url()), Handshake::Purpose::kCommands, Strict(counts));
+    const auto made = connector.Step(In(kPatience));
+    ASSERT_TRUE(made.ok()) << made.status();
+    ASSERT_TRUE(made->has_value());
+  }
+  ExpectPutToTheTest(counts);
+}
+
+TEST_F(StrictConnectorTest, GoesOnWhereACallOfLittlePatienceHasStopped) {
+  StrictCounts counts;
+  proxy_.Delay(support::Direction::kToClient, absl::Milliseconds(5));
+  for (int i = 0; i < 20; ++i) {
+    Connector connector(UrlOf(proxy_.url()), Handshake::Purpose::kCommands, Strict(counts));
+    EXPECT_TRUE(Await([&] {
+      const auto made = connector.Step(In(absl::Microseconds(200)));
+      return made.ok() && made->has_value();
+    }));
+  }
+  ExpectPutToTheTest(counts);
+}
+
+// How long a leader spins, and how many bytes a thread's echoes have at most.
+class StrictSharedConnectionTest
+    : public ChannelFixture,
+      public ::testing::WithParamInterface<std::tuple<absl::Duration, size_t>> {
+ protected:
+  std::unique_ptr<SharedConnection> Make() {
+    SharedConnectionOptions options;
+    options.spin = std::get<0>(GetParam());
+    options.first_backoff = options.longest_backoff = absl::Milliseconds(1);
+    options.open = Strict(counts_);
+    return Connected(Direct(std::move(options)));
+  }
+
+  StrictCounts counts_;
+};
+
+TEST_P(StrictSharedConnectionTest, ManyThreadsGetEachItsOwnReplies) {
+  constexpr int kThreads = 6;
+  constexpr int kCalls = 250;
+  const auto connection = Make();
+  InThreads(kThreads, [&](int thread) {
+    for (int i = 0; i < kCalls; ++i) {
+      const std::string mine =
+          absl::StrCat(thread, ":", i, std::string(i * std::get<1>(GetParam()) / kCalls, 'x'));
+      ASSERT_EQ(Echo(*connection, mine), mine);
+      if (i % 5 == 0) {
+        ASSERT_TRUE(connection->Send({"INCR", "sent"}).ok());
+      }
+    }
+  });
+  EXPECT_EQ(Text(connection->Call({"GET", "sent"}, In(kPatience))),
+            absl::StrCat("\"", kThreads * kCalls / 5, "\""));
+  EXPECT_EQ(connection->stats().connects, 1);
+  EXPECT_EQ(connection->stats().late, 0);
+  ExpectPutToTheTest(counts_);
+}
+
+TEST_P(StrictSharedConnectionTest, OneThreadAmongThoseThatOnlySendGetsItsReplies) {
+  constexpr int kCalls = 500;
+  const auto connection = Make();
+  std::thread sender([&] {
+    for (int i = 0; i < 10 * kCalls; ++i) {
+      EXPECT_TRUE(connection->Send({"INCR", "sent"}).ok());
+    }
+  });
+  for (int i = 0; i < kCalls; ++i) {
+    const std::string mine = std::to_string(i);
+    EXPECT_EQ(Echo(*connection, mine), mine);
+  }
+  sender.join();
+  EXPECT_EQ(connection->stats().connects, 1);
+  ExpectPutToTheTest(counts_);
+}
+
+// A writer is inside, and its connection goes.
+TEST_P(StrictSharedConnectionTest, ConnectionsAreGivenUpWithNobodyInside) {
+  const auto connection = Make();
+  std::atomic<bool> stop{false};
+  std::thread breaker([&] {
+    for (int i = 0; i < 50; ++i) {
+      connection->MakeAnew("a test wants it");
+      (void)connection->Call({"PING"}, In(kPatience));
+    }
+    stop = true;
+  });
+  InThreads(3, [&](int thread) {
+    const std::string mine = std::to_string(thread);
+    while (!stop) EXPECT_EQ(Echo(*connection, mine), mine);
+  });
+  breaker.join();
+  EXPECT_GT(connection->stats().connects, 10);
+  ExpectPutToTheTest(counts_);
+}
+
+INSTANTIATE_TEST_SUITE_P(Spins, StrictSharedConnectionTest,
+                         ::testing::Combine(::testing::Values(absl::ZeroDuration(),
+                                                              absl::Microseconds(80),
+                                                              absl::Milliseconds(20)),
+                                            ::testing::Values(0, 200'000)),
+                         [](const auto& values) {
+                           const auto spin = absl::ToInt64Microseconds(std::get<0>(values.param));
+                           return absl::StrCat(spin, "us",
+                                               std::get<1>(values.param) == 0 ? "Small" : "Big");
+                         });
+
+class StrictSubscriberTest : public support::SubscriberTestFixture {};
+
+TEST_F(StrictSubscriberTest, MessagesArriveWhileGuestsReadAndChannelsComeAndGo) {
+  constexpr int kMessages = 300;
+  constexpr uint32_t kHeard = 1;
+  StrictCounts counts;
+  base::Parker parker;
+  SubscriberOptions options;
+  options.open = Strict(counts);
+  options.on_message = [&](std::string_view channel, std::string_view) {
+    if (channel == "c") parker.Set(kHeard);
+  };
+  const auto subscriber = std::make_unique<Subscriber>(*ParseUrl(server_->url()), options);
+  ASSERT_TRUE(subscriber->Subscribe("c", Soon()).ok());
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> others;
+  for (const char* channel : {"d", "e"}) {
+    others.emplace_back([&, channel] {
+      while (!stop) {
+        EXPECT_TRUE(subscriber->Subscribe(channel, Soon()).ok());
+        subscriber->Ping();
+        EXPECT_TRUE(subscriber->Unsubscribe(channel, Soon()).ok());
+      }
+    });
+  }
+  for (int i = 0; i < kMessages; ++i) {
+    parker.Arm();
+    EXPECT_EQ(Publish("c", std::to_string(i)), 1);
+    EXPECT_EQ(subscriber->Await(parker, Soon()), kHeard);
+  }
+  stop = true;
+  for (std::thread& each : others) each.join();
+  EXPECT_EQ(subscriber->stats().breaks, 0);
+  ExpectPutToTheTest(counts);
+}
+
+}  // namespace
+}  // namespace redlatch::redis

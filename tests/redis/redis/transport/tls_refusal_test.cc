@@ -1,0 +1,150 @@
+// What is wrong with a certificate, or with who speaks what, is said, with what mends it.
+#include <gmock/gmock.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <string>
+#include <string_view>
+#include <thread>
+
+#include "absl/status/status.h"
+#include "src/base/unique_fd.h"
+#include "src/redis/connect/plain_connection.h"
+#include "tests/redis/redis/transport/tls_fixture.h"
+
+namespace redlatch::redis {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class TlsRefusalTest : public TlsTest {
+ protected:
+  std::string Good() { return authority_.Certify(); }
+};
+
+TEST_F(TlsRefusalTest, AnAuthorityThatNobodyKnows) {
+  const auto server = Showing(Good());
+  EXPECT_THAT(WhyNot(absl::StrCat("rediss://127.0.0.1:", server->tls_port())),
+              AllOf(HasSubstr(absl::StrCat("rediss://127.0.0.1:", server->tls_port())),
+                    HasSubstr("signed by 'redlatch test authority'"), HasSubstr("ca=")));
+  const Authority other("another authority");
+  EXPECT_THAT(WhyNot(absl::StrCat("rediss://127.0.0.1:", server->tls_port(), "?ca=", other.file())),
+              AllOf(HasSubstr("none of those in ca=" + other.file())));
+}
+
+TEST_F(TlsRefusalTest, ACertificateOfAnotherTime) {
+  const auto expired = Showing(
+      authority_.Certify({.valid_from = -absl::Hours(48), .valid_until = -absl::Hours(24)}));
+  EXPECT_THAT(WhyNot(expired->tls_url()),
+              AllOf(HasSubstr("has expired, on 20"), HasSubstr("renew")));
+  const auto early =
+      Showing(authority_.Certify({.valid_from = absl::Hours(24), .valid_until = absl::Hours(48)}));
+  EXPECT_THAT(WhyNot(early->tls_url()),
+              AllOf(HasSubstr("is not valid before 20"), HasSubstr("clock")));
+}
+
+TEST_F(TlsRefusalTest, ACertificateOfAnotherHost) {
+  const auto server = Showing(authority_.Certify({.names = {"redis.example", "10.1.2.3"}}));
+  for (const char* host : {"127.0.0.1", "localhost", "[::1]"}) {
+    EXPECT_THAT(
+        WhyNot(UrlAt(host, server->tls_port())),
+        AllOf(HasSubstr("is for redis.example, 10.1.2.3"), HasSubstr("servername=redis.example")));
+  }
+  EXPECT_EQ(Connect(UrlAt("localhost", server->tls_port(), "servername=redis.example")),
+            absl::OkStatus());
+  EXPECT_EQ(Connect(UrlAt("localhost", server->tls_port(), "servername=10.1.2.3")),
+            absl::OkStatus());
+  EXPECT_THAT(WhyNot(UrlAt("localhost", server->tls_port(), "servername=redis.examples")),
+              HasSubstr("not for redis.examples"));
+}
+
+// Whoever answers chooses the names, and messages go into logs.
+TEST_F(TlsRefusalTest, NamesInACertificateCannotForgeALine) {
+  const auto server = Showing(authority_.Certify({.subject = "a\nb", .names = {}}));
+  const std::string why = WhyNot(server->tls_url());
+  EXPECT_THAT(why, AllOf(HasSubstr("a?b"), Not(HasSubstr("\n"))));
+}
+
+TEST_F(TlsRefusalTest, NoCertificateOfTheClient) {
+  const auto server = Showing(Good(), /*of_clients=*/true);
+  EXPECT_THAT(std::string(Connect(server->tls_url()).message()),
+              AllOf(HasSubstr("certificate of this client"), HasSubstr("cert=")));
+}
+
+TEST_F(TlsRefusalTest, ACertificateOfTheClientThatTheServerDoesNotAccept) {
+  const auto server = Showing(Good(), /*of_clients=*/true);
+  Authority other("another authority");
+  const std::string cert = other.Certify({.subject = "a client"});
+  EXPECT_THAT(std::string(Connect(server->tls_url() + "&cert=" + cert).message()),
+              HasSubstr(server->tls_url().substr(0, server->tls_url().find('?'))));
+  EXPECT_EQ(Connect(server->tls_url() + "&cert=" + Good()), absl::OkStatus());
+}
+
+TEST_F(TlsRefusalTest, AServerThatDoesNotSpeakTls) {
+  const auto server = RedisServer::Start();
+  const std::string url = UrlAt("127.0.0.1", server->port(), "connect_timeout=300ms");
+  const base::Instant began = base::Now();
+  const absl::Status status = Connect(url);
+  EXPECT_LT(base::Now() - began, absl::Milliseconds(300) + kGrace);
+  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("TLS"), HasSubstr("redis://")))
+      << "Redis may wait for the end of a line that never comes";
+}
+
+TEST_F(TlsRefusalTest, AServerThatAnswersInPlainTextAtOnce) {
+  const base::UniqueFd listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  auto* const generic = reinterpret_cast<sockaddr*>(&address);
+  ASSERT_TRUE(bind(listener.get(), generic, size) == 0 && listen(listener.get(), 1) == 0 &&
+              getsockname(listener.get(), generic, &size) == 0);
+  std::thread server([&] {
+    const base::UniqueFd client(accept(listener.get(), nullptr, nullptr));
+    constexpr std::string_view kAnswer = "-ERR I do not understand\r\n";
+    EXPECT_EQ(write(client.get(), kAnswer.data(), kAnswer.size()), ssize_t(kAnswer.size()));
+    char ignored[4096];
+    while (read(client.get(), ignored, sizeof ignored) > 0) {
+    }
+  });
+  EXPECT_THAT(WhyNot(UrlAt("127.0.0.1", ntohs(address.sin_port))),
+              AllOf(HasSubstr("it does not speak TLS there"), HasSubstr("redis://")));
+  server.join();
+}
+
+TEST_F(TlsRefusalTest, APlainClientWhereTlsIsSpoken) {
+  const auto server = Showing(Good());
+  EXPECT_THAT(WhyNot(absl::StrCat("redis://127.0.0.1:", server->tls_port()),
+                     absl::StatusCode::kUnavailable),
+              HasSubstr("rediss://"));
+}
+
+TEST_F(TlsRefusalTest, FilesThatAreNotWhatTheyShouldBe) {
+  const auto server = Showing(Good());
+  const std::string url = absl::StrCat("rediss://127.0.0.1:", server->tls_port(), "?");
+  EXPECT_THAT(WhyNot(url + "ca=/nowhere/ca.pem"),
+              AllOf(HasSubstr("ca=/nowhere/ca.pem"), HasSubstr("No such file")));
+  const std::string rubbish = authority_.File("rubbish", "not a certificate");
+  EXPECT_THAT(WhyNot(url + "ca=" + rubbish), HasSubstr("holds no certificate"));
+  const std::string more = url + "ca=" + authority_.file();
+  EXPECT_THAT(WhyNot(more + "&cert=/nowhere/c.pem"), HasSubstr("cert=/nowhere/c.pem"));
+  EXPECT_THAT(WhyNot(more + "&cert=" + rubbish), HasSubstr("holds no certificate"));
+  EXPECT_THAT(WhyNot(more + "&cert=" + Good() + "&key=/nowhere/k"), HasSubstr("key=/nowhere/k"));
+  EXPECT_THAT(WhyNot(more + "&cert=" + Good() + "&key=" + Good()),
+              HasSubstr("no key of that certificate"));
+}
+
+TEST_F(TlsRefusalTest, IsSaidToWhoeverAsksAServerOfAnyKind) {
+  const auto server = Showing(Good());
+  const absl::Status refused =
+      PlainConnection::Open(UrlOf(absl::StrCat("rediss://127.0.0.1:", server->tls_port())),
+                            In(kPatience))
+          .status();
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("signed by 'redlatch test authority'"));
+}
+
+}  // namespace
+}  // namespace redlatch::redis

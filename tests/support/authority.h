@@ -1,0 +1,51 @@
+#ifndef REDLATCH_TESTS_SUPPORT_AUTHORITY_H_
+#define REDLATCH_TESTS_SUPPORT_AUTHORITY_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "tests/support/temp_dir.h"
+
+namespace redlatch::support {
+
+// What a certificate is to say.
+struct CertificateWish {
+  std::string subject = "redlatch test server";
+  std::vector<std::string> names = {"localhost", "127.0.0.1", "::1"};  // whom it is for
+  absl::Duration valid_from = -absl::Hours(1);                         // from now
+  absl::Duration valid_until = absl::Hours(24);
+};
+
+// An authority of the test's own, which signs certificates. All files go with it.
+class Authority {
+ public:
+  explicit Authority(const std::string& name = "redlatch test authority");
+  ~Authority();
+  Authority(const Authority&) = delete;
+  Authority& operator=(const Authority&) = delete;
+
+  // Its own certificate: what `ca=` wants.
+  const std::string& file() const { return file_; }
+
+  // A new certificate, and its key, in one file; the path of it.
+  std::string Certify(const CertificateWish& wish = {});
+  // The same into a file that may be there already.
+  void CertifyInto(const std::string& path, const CertificateWish& wish);
+
+  // A file in its directory, with this text in it.
+  std::string File(const std::string& name, const std::string& text);
+
+ private:
+  struct Signer;
+
+  const TempDir directory_;
+  const std::string file_;
+  std::unique_ptr<Signer> signer_;
+  int certified_ = 0;
+};
+
+}  // namespace redlatch::support
+
+#endif  // REDLATCH_TESTS_SUPPORT_AUTHORITY_H_

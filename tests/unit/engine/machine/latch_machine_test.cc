@@ -1,0 +1,153 @@
+// Those who wait for a latch, where nothing is held.
+#include "src/engine/machine/latch_machine.h"
+
+#include "tests/unit/engine/machine/machine_fixture.h"
+
+namespace redlatch::engine {
+namespace {
+
+class LatchQueueTest : public LatchMachineTest {
+ protected:
+  LatchQueueTest() { Make({.sharing = kLatch}); }
+
+  Send QueueAll() {
+    for (uint64_t thread = 1; thread <= 3; ++thread) {
+      waiting_.push_back(&Acquire({.thread = thread}));
+    }
+    const Send send = Fetch<ToAcquire>();
+    EXPECT_TRUE(Quiet());  // one bid for all
+    Hear(send, Queued());
+    return send;
+  }
+  void ExpectAllThrough() {
+    for (const Waiter* waiter : waiting_) {
+      EXPECT_EQ(waiter->state, State::kGranted);
+      EXPECT_EQ(waiter->hold, 0U);
+      EXPECT_TRUE(Woken(*waiter));
+    }
+    EXPECT_TRUE(Quiet());
+    EXPECT_TRUE(machine().idle());
+  }
+
+  std::vector<Waiter*> waiting_;
+};
+
+TEST_F(LatchQueueTest, AMessageLetsAllThroughAndNothingIsHeld) {
+  EXPECT_TRUE(HearGrant(GrantOf(QueueAll(), 0)));
+  ExpectAllThrough();
+}
+
+TEST_F(LatchQueueTest, AnAnswerLetsAllThroughAndNothingIsHeld) {
+  QueueAll();
+  Pass(kThird);
+  Hear(Fetch<ToAcquire>(), Granted(0, kLease, 0));
+  ExpectAllThrough();
+}
+
+TEST_F(LatchQueueTest, AGrantIsGoodHoweverLateItComes) {
+  const Send send = QueueAll();
+  Pass(100 * kLease);
+  EXPECT_TRUE(HearGrant(GrantOf(send, 0)));
+  ExpectAllThrough();
+}
+
+TEST_F(LatchQueueTest, WhatWasUnderWayWhenTheMessageCameNeedsNoCancel) {
+  QueueAll();
+  Pass(kThird);
+  const Send heartbeat = Fetch<ToAcquire>();
+  EXPECT_TRUE(HearGrant(GrantOf(heartbeat, 0)));
+  Hear(heartbeat, Granted(0, kLease, 0));
+  EXPECT_TRUE(Quiet());
+  EXPECT_TRUE(machine().idle());
+}
+
+TEST_F(LatchQueueTest, WhoComesWhileOthersWaitAsksForNothing) {
+  QueueAll();
+  waiting_.push_back(&Acquire({.thread = 4}));
+  EXPECT_TRUE(Quiet());
+  GiveUp(*waiting_.front());
+  EXPECT_TRUE(Quiet());  // the others wait on
+  waiting_.erase(waiting_.begin());
+}
+
+TEST_F(LatchQueueTest, TheQueueIsLeftWithTheLastWaiter) {
+  const Send send = QueueAll();
+  for (Waiter* waiter : waiting_) GiveUp(*waiter);
+  const Send cancel = Fetch<ToCancel>();
+  EXPECT_EQ(cancel.grant, send.grant);
+  Hear(cancel, Cancelled());
+  EXPECT_TRUE(machine().idle());
+}
+
+TEST_F(LatchQueueTest, ALatchThatHasVanishedFailsAll) {
+  QueueAll();
+  Pass(kThird);
+  Hear(Fetch<ToAcquire>(), Refusal(absl::AbortedError("it has vanished")));
+  for (const Waiter* waiter : waiting_) {
+    EXPECT_EQ(waiter->state, State::kFailed);
+    EXPECT_EQ(waiter->failure.code(), absl::StatusCode::kAborted);
+  }
+}
+
+class LatchToldTest : public LatchMachineTest {
+ protected:
+  LatchToldTest() { Make({.sharing = kLatch}); }
+
+  static Answer Telling(uint64_t counts, uint64_t last) {
+    Answer answer = Queued();
+    std::get<BidQueued>(std::get<BidAnswer>(answer.what)).told = {.counts = counts, .last = last};
+    return answer;
+  }
+};
+
+TEST_F(LatchToldTest, WhoeverWaitsForALatchTellsBackTheMostThatItWasTold) {
+  Acquire();
+  const Send first = Fetch<ToAcquire>();
+  EXPECT_EQ(As<ToAcquire>(first).told.counts, 0U);
+  Hear(first, Telling(2, 20));
+  Pass(kThird);
+  const Send second = Fetch<ToAcquire>();
+  EXPECT_EQ(As<ToAcquire>(second).told.counts, 2U);
+  EXPECT_EQ(As<ToAcquire>(second).told.last, 20U);
+  machine().OnTold({.counts = 3, .last = 30});
+  Hear(second, Telling(1, 10));  // another server, which has received fewer
+  Pass(kThird);
+  const Send third = Fetch<ToAcquire>();
+  EXPECT_EQ(As<ToAcquire>(third).told.counts, 3U);
+  EXPECT_EQ(As<ToAcquire>(third).told.last, 30U);
+}
+
+TEST_F(LatchToldTest, ALaterWaitKnowsWhatAnEarlierOneWasTold) {
+  Waiter& waiter = Acquire();
+  Hear(Fetch<ToAcquire>(), Telling(2, 20));
+  GiveUp(waiter, State::kStopped);
+  Hear(Fetch<ToCancel>(), Cancelled());
+  Acquire();
+  EXPECT_EQ(As<ToAcquire>(Fetch<ToAcquire>()).told.counts, 2U);
+}
+
+class LatchTallyTest : public LatchMachineTest {
+ protected:
+  LockStats Counted() {
+    LockStats stats;
+    machine().AddCountsTo(stats);
+    machine().AddStateTo(stats);
+    return stats;
+  }
+};
+
+TEST_F(LatchTallyTest, ALatchOpensAndHoldsNothing) {
+  Make({.sharing = kLatch, .counts = true});
+  Queue();
+  Acquire({.thread = 2});
+  EXPECT_EQ(Counted().waiting, 2);
+  Pass(absl::Seconds(1));
+  Hear(Fetch<ToAcquire>(), Granted());
+  EXPECT_EQ(Counted().opened, 2);
+  EXPECT_EQ(Counted().acquired, 0);
+  EXPECT_EQ(Counted().waited.sum, absl::Seconds(2));
+  EXPECT_EQ(Counted().waiting, 0);
+}
+
+}  // namespace
+}  // namespace redlatch::engine
