@@ -172,7 +172,9 @@ class RedisServer::Process {
 
   // False where the server ended instead of answering.
   bool Launch() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    child_ = Child::Exec({ServerProgram(), ConfigPath()}, {.output_path = LogPath()});
+    std::vector<std::string> command = {ServerProgram(), ConfigPath()};
+    if (options_.sentinel) command.push_back("--sentinel");
+    child_ = Child::Exec(command, {.output_path = LogPath()});
     const base::Instant deadline = base::Now() + kStartTimeout;
     Connection connection(socket_path_);
     while (connection.Call({"PING"}).text != "PONG") {

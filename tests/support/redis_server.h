@@ -37,6 +37,8 @@ struct RedisServerOptions {
   // ACL rules as in an ACL file: "user alice on >secret ~* &* +@all". Where they say nothing of
   // the user `default`, it may do everything.
   std::vector<std::string> acl = {};
+  // Run as a sentinel: what it watches is in `config`, or set by commands.
+  bool sentinel = false;
   // Replicate the server (or the proxy before it) at this port of 127.0.0.1. 0: a primary.
   int replica_of = 0;
   // More lines of redis.conf: "maxmemory 10mb".

@@ -30,8 +30,9 @@ Connector::Connector(const Url& url, Handshake::Purpose purpose, TransportFactor
       where_(std::move(where)) {}
 
 absl::Status Connector::Unreachable(const Attempt& attempt, const std::string& why) const {
+  const bool one_of_several = attempt.targets.size() > 1 || url_.kind == Url::Kind::kSentinel;
   const std::string address =
-      attempt.dialogue.transport != nullptr && attempt.next_target > 0 && attempt.targets.size() > 1
+      attempt.dialogue.transport != nullptr && attempt.next_target > 0 && one_of_several
           ? attempt.target().address.text + ": "
           : "";
   return absl::UnavailableError(absl::StrCat("cannot connect to ", server_, ": ", address, why));
@@ -50,8 +51,11 @@ absl::Status Connector::HungUp(const Attempt& attempt, const absl::Status& broke
 
 // What may be wrong where the server ends the conversation before it has said a word.
 std::string Connector::Hint() const {
-  if (url_.kind != Url::Kind::kTcp) return "";
-  if (url_.tls == nullptr) return " (if it speaks TLS at that port, write rediss://)";
+  if (url_.kind != Url::Kind::kTcp && url_.kind != Url::Kind::kSentinel) return "";
+  if (url_.tls == nullptr) {
+    return url_.kind == Url::Kind::kTcp ? " (if it speaks TLS at that port, write rediss://)"
+                                        : " (if it speaks TLS at that port, add tls=on)";
+  }
   return url_.tls->options().cert.empty() ? " (does it want to see a certificate of this client? "
                                             "Name the files: cert=/path&key=/path)"
                                           : "";
@@ -202,7 +206,7 @@ Connector::Outcome Connector::ConnectToOne(Attempt& attempt, base::Instant limit
       attempt.last_error = Describe(result);
     }
     attempt.last_errno = result.kind == IoResult::Kind::kError ? result.error : 0;
-    if (attempt.targets.size() > 1) {
+    if (attempt.targets.size() > 1 || url_.kind == Url::Kind::kSentinel) {
       attempt.last_error = absl::StrCat(attempt.target().address.text, ": ", attempt.last_error);
     }
     transport = nullptr;

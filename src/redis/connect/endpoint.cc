@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "src/base/mutex.h"
 #include "src/base/thread.h"
+#include "src/redis/connect/sentinel_endpoint.h"
 #include "src/redis/embedded/embedded.h"
 
 namespace redlatch::redis {
@@ -147,6 +148,8 @@ std::unique_ptr<Endpoint> MakeEndpoint(const Url& url) {
       return std::make_unique<TcpEndpoint>(Target{.host = url.host, .tls = url.tls}, url.port);
     case Url::Kind::kUnix:
       return std::make_unique<UnixEndpoint>(url.path);
+    case Url::Kind::kSentinel:
+      return MakeSentinelEndpoint(url);
     case Url::Kind::kEmbedded:
       break;
   }

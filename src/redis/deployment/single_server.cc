@@ -5,6 +5,10 @@
 namespace redlatch::redis {
 namespace {
 
+// Sentinels are asked again so often, at least, while there is no primary: it can be used soon
+// after.
+constexpr absl::Duration kLongestBackoff = absl::Milliseconds(400);
+
 // A client with many waiters has as many heartbeats.
 constexpr absl::Duration kPingsApart = absl::Seconds(1);
 constexpr std::string_view kTwoServers =
@@ -16,36 +20,61 @@ SingleServer::SingleServer(const Url& url, std::string channel, const Command& i
                            Events events)
     : channel_(std::move(channel)),
       events_(std::move(events)),
-      commands_(std::make_unique<SharedConnection>(
-          url, SharedConnectionOptions{.on_reconnected = [this] { events_.on_reconnected(); },
-                                       .on_replica =
-                                           [this] {
-                                             if (!stopped_) messages_->MakeAnew();
-                                           },
-                                       .introduction = introduction})),
+      commands_(std::make_unique<SharedConnection>(url, OptionsOfCommands(url, introduction))),
       scripts_(*commands_) {
-  messages_ = std::make_unique<Subscriber>(
-      url,
-      SubscriberOptions{
-          .on_message = [this](std::string_view,
-                               std::string_view message) { events_.on_message(message); },
-          .on_live_again = [this] { events_.on_reconnected(); },
-          // The next acquisition subscribes anew, or says why it cannot.
-          .on_refused = [this](std::string_view, const absl::Status&) { listening_.store(false); },
-          .where = [this]() -> std::optional<Target> {
-            std::optional<Peer> peer = commands_->peer();
-            if (!peer) return std::nullopt;
-            return std::move(peer->target);
-          },
-      });
+  SubscriberOptions options{
+      .on_message = [this](std::string_view,
+                           std::string_view message) { events_.on_message(message); },
+      .on_live_again = [this] { events_.on_reconnected(); },
+      // The next acquisition subscribes anew, or says why it cannot.
+      .on_refused = [this](std::string_view, const absl::Status&) { listening_.store(false); },
+      .where = [this]() -> std::optional<Target> {
+        std::optional<Peer> peer = commands_->peer();
+        if (!peer) return std::nullopt;
+        return std::move(peer->target);
+      },
+  };
+  if (url.sentinels != nullptr) {
+    options.longest_backoff = kLongestBackoff;
+    watch_ =
+        std::make_unique<SentinelWatch>(url, [this](std::string_view address) { Moved(address); });
+  }
+  messages_ = std::make_unique<Subscriber>(url, std::move(options));
+}
+
+SharedConnectionOptions SingleServer::OptionsOfCommands(const Url& url,
+                                                        const Command& introduction) {
+  SharedConnectionOptions options{.on_reconnected = [this] { events_.on_reconnected(); },
+                                  .on_replica =
+                                      [this] {
+                                        if (!stopped_) messages_->MakeAnew();
+                                      },
+                                  .introduction = introduction};
+  if (url.sentinels != nullptr) {
+    options.longest_backoff = kLongestBackoff;
+    options.loading_is_replicas = true;
+  }
+  return options;
+}
+
+// Whoever holds something is to learn whether the new primary has it, and whoever waits is to queue
+// there, though neither has anything to say just now.
+void SingleServer::Moved(std::string_view address) {
+  const std::optional<Peer> commands = commands_->peer();
+  if (stopped_ || (commands && commands->target.address.text == address)) return;
+  commands_->MakeAnew("the sentinels say that the primary has moved");
+  messages_->MakeAnew();
+  events_.on_reconnected();
 }
 
 void SingleServer::Stop() {
   stopped_ = true;
+  if (watch_ != nullptr) watch_->Stop();
   messages_->Stop();
 }
 
 absl::Status SingleServer::Connect(base::Instant deadline, std::vector<std::string>& warnings) {
+  Watch();
   absl::Status connected = commands_->Connect(deadline);
   if (!connected.ok()) return connected;
   const ServerInfo info = commands_->server_info();

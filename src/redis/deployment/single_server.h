@@ -14,14 +14,16 @@
 #include "src/redis/deployment/deployment.h"
 #include "src/redis/deployment/hearing.h"
 #include "src/redis/link/scripts.h"
+#include "src/redis/link/sentinel_watch.h"
 #include "src/redis/link/shared_connection.h"
 #include "src/redis/link/subscriber.h"
 #include "src/redis/url/url.h"
 
 namespace redlatch::redis {
 
-// One server that has all keys, wherever the URL leads. Connects, and starts its thread, when it is
-// first used: its events need not be ready sooner.
+// One server that has all keys, wherever the URL leads: with sentinels, to whichever is the
+// primary. Connects, and starts its thread, when it is first used: its events need not be ready
+// sooner.
 //
 // In a forked child it is destroyed while threads that are not there any more may have been in the
 // midst of it: no member but the two connections, which know that, may do anything as it goes.
@@ -36,10 +38,12 @@ class SingleServer final : public Deployment {
   absl::Status Connect(base::Instant deadline, std::vector<std::string>& warnings) override;
   absl::StatusOr<Reply> Call(std::string_view, const Command& command,
                              base::Instant deadline) override {
+    Watch();
     return commands_->Call(command, deadline);
   }
   absl::StatusOr<Reply> Run(const ScriptCall& call, base::Instant deadline,
                             StillWanted still_wanted) override {
+    Watch();
     return scripts_.Run(call, deadline, still_wanted);
   }
   void RunBatch(absl::Span<const ScriptCall> calls, base::Instant deadline,
@@ -69,6 +73,11 @@ class SingleServer final : public Deployment {
   void Stop() override;
 
  private:
+  void Watch() {
+    if (watch_ != nullptr) watch_->Begin();
+  }
+  SharedConnectionOptions OptionsOfCommands(const Url& url, const Command& introduction);
+  void Moved(std::string_view address);
   void Align();
 
   const std::string channel_;
@@ -84,6 +93,7 @@ class SingleServer final : public Deployment {
   Scripts scripts_;
   // Its thread uses all of this object.
   std::unique_ptr<Subscriber> messages_;
+  std::unique_ptr<SentinelWatch> watch_;  // so does its
 };
 
 }  // namespace redlatch::redis

@@ -30,6 +30,7 @@
 #include "src/redis/transport/transport.h"
 #include "src/redis/url/url.h"
 #include "src/redis/wire/codec.h"
+#include "src/redis/wire/errors.h"
 #include "src/redis/wire/reply.h"
 
 namespace redlatch::redis {
@@ -52,6 +53,8 @@ struct SharedConnectionOptions {
   // A server that was asked has turned out to be a replica. Called as on_reconnected; the
   // connection is given up, see MakeAnew().
   std::function<void()> on_replica;
+  // One that answers LOADING is one, as it replaces its data by another's.
+  bool loading_is_replicas = false;
   // The first command of each connection that the handshake has accepted, before whatever waits to
   // be sent; what the server says to it does not matter.
   std::optional<Command> introduction = {};
@@ -165,6 +168,7 @@ class SharedConnection {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   IoResult Read(base::Instant deadline, bool may_spin) ABSL_LOCKS_EXCLUDED(mu_);
   IoResult ReadOnce();
+  bool IsOfReplica(ErrorCode code) const;
   void HoldWriters() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Break(Finished& finished) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 

@@ -81,7 +81,7 @@ void SharedConnection::Receive(const Exchange& mine, base::Instant deadline, Fin
   if (got.kind == IoResult::Kind::kDone) progress_ = base::Now();
   comeback_.Heard(arrived_.size());
   for (Reply& reply : arrived_) {
-    if (reply.is_error() && IsReplicas(ClassifyError(reply.text)) && leaving_.empty()) {
+    if (reply.is_error() && leaving_.empty() && IsOfReplica(ClassifyError(reply.text))) {
       leaving_ = "it is a replica now";
       if (options_.on_replica) options_.on_replica();
     }
@@ -91,6 +91,10 @@ void SharedConnection::Receive(const Exchange& mine, base::Instant deadline, Fin
   arrived_.clear();
   if (!finished.empty()) spin_.Received(finished.size());  // a batch is no crowd
   if (!broken.empty()) doomed_ = std::move(broken);
+}
+
+bool SharedConnection::IsOfReplica(ErrorCode code) const {
+  return IsReplicas(code) || (options_.loading_is_replicas && code == ErrorCode::kLoading);
 }
 
 IoResult SharedConnection::Read(base::Instant deadline, bool may_spin) {

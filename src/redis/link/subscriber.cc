@@ -10,10 +10,12 @@
 
 namespace redlatch::redis {
 
-Subscriber::Subscriber(const Url& url, SubscriberOptions options)
+Subscriber::Subscriber(const Url& url, SubscriberOptions options,
+                       std::unique_ptr<Endpoint> endpoint)
     : options_(std::move(options)),
       server_(url.DebugString()),
-      connector_(url, Handshake::Purpose::kSubscriptions, options_.open, nullptr, options_.where),
+      connector_(url, Handshake::Purpose::kSubscriptions, options_.open, std::move(endpoint),
+                 options_.where),
       comeback_(options_.first_backoff, options_.longest_backoff) {}
 
 Subscriber::~Subscriber() { Stop(); }

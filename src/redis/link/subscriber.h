@@ -77,7 +77,9 @@ struct SubscriberOptions {
 // with kFailedPrecondition; it may at any time delete a subscriber that was made by `new`.
 class Subscriber {
  public:
-  Subscriber(const Url& url, SubscriberOptions options);
+  // No `endpoint`: where the URL leads.
+  Subscriber(const Url& url, SubscriberOptions options,
+             std::unique_ptr<Endpoint> endpoint = nullptr);
   ~Subscriber();  // stops
   // In a forked child, in place of destruction: closes the descriptors and touches nothing else.
   // Threads that are not there any more may have been in the midst of it.

@@ -2,9 +2,12 @@
 #include <netinet/in.h>
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
+#include "src/redis/url/sentinels.h"
 #include "src/redis/url/url_parts.h"
 
 namespace redlatch::redis {
@@ -52,7 +55,9 @@ absl::Status ParseHostName(std::string_view text, Url* url) {
     return InvalidUrl({"the host is empty; write, for example, redis://localhost:6379"});
   if (text.size() > kMaxHost) return InvalidUrl({"the host is longer than 253 characters"});
   if (text.find(',') != std::string_view::npos) {
-    return InvalidUrl({"the host contains a ','; redis:// names a single server"});
+    return InvalidUrl(
+        {"the host contains a ','; redis:// names a single server (and redis-sentinel:// several "
+         "sentinels)"});
   }
   if (!std::all_of(text.begin(), text.end(), IsNameChar)) {
     return InvalidUrl({"the host contains a character that is not allowed in a host name"});
@@ -85,6 +90,35 @@ absl::Status ParseHostAndPort(std::string_view text, Url* url) {
   }
   if (colon == std::string_view::npos) return absl::OkStatus();
   return ParsePort(text.substr(colon + 1), url);
+}
+
+absl::Status ParseSentinels(std::string_view hosts, std::string_view path, Url* url) {
+  Sentinels::Options options;
+  for (bool more = true; more;) {
+    const size_t comma = hosts.find(',');
+    more = comma != std::string_view::npos;
+    Url one;
+    one.port = Sentinels::kPort;
+    if (absl::Status s = ParseHostAndPort(hosts.substr(0, comma), &one); !s.ok()) return s;
+    options.hosts.push_back({.host = std::move(one.host), .port = one.port});
+    if (more) hosts.remove_prefix(comma + 1);
+  }
+  if (path.size() <= 1) {
+    return InvalidUrl(
+        {"the name of the primary is missing, as its sentinels call it; write, for example, "
+         "redis-sentinel://host1,host2,host3/mymaster"});
+  }
+  absl::StatusOr<std::string> name = PercentDecode(path.substr(1), "the primary's name");
+  if (!name.ok()) return name.status();
+  // What Sentinel itself accepts in the name of a primary.
+  if (!std::all_of(name->begin(), name->end(), IsNameChar)) {
+    return InvalidUrl(
+        {"the primary's name holds something else than letters, digits, '.', '-' and '_' (the "
+         "database is an option: db=2)"});
+  }
+  options.primary = *std::move(name);
+  url->sentinels = std::make_shared<Sentinels>(std::move(options));
+  return absl::OkStatus();
 }
 
 }  // namespace redlatch::redis

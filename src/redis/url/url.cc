@@ -4,12 +4,14 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
+#include "src/redis/url/sentinels.h"
 #include "src/redis/url/url_parts.h"
 
 namespace redlatch::redis {
 namespace {
 
 constexpr size_t kMaxLength = 8192;
+
 absl::Status ParseUserAndPassword(std::string_view text, Url* url) {
   if (text.empty()) return absl::OkStatus();
   if (text.find(' ') != std::string_view::npos) {
@@ -85,6 +87,10 @@ absl::Status ParseTcp(const Parts& parts, Url* url) {
   return ParseUrlDatabase(parts.path.substr(1), "the database after the '/'", url);
 }
 
+absl::Status ParseSentinel(const Parts& parts, Url* url) {
+  return ParseSentinels(parts.host_and_port, parts.path, url);
+}
+
 absl::Status ParseUnix(const Parts& parts, Url* url) {
   if (!parts.host_and_port.empty() || parts.path.empty() || parts.path.front() != '/') {
     return InvalidUrl(
@@ -128,21 +134,13 @@ constexpr Scheme kSchemes[] = {
     {"rediss", Url::Kind::kTcp, ParseTcp, /*tls=*/true},
     {"unix", Url::Kind::kUnix, ParseUnix},
     {"embedded", Url::Kind::kEmbedded, ParseEmbedded},
+    {"redis-sentinel", Url::Kind::kSentinel, ParseSentinel},
 };
 
-struct LaterScheme {
-  std::string_view name;
-  std::string_view message;
-};
-
-constexpr LaterScheme kLaterSchemes[] = {
-    {"redis-sentinel",
-     "server URL: Redis Sentinel (redis-sentinel://) is not supported yet; until then use redis:// "
-     "with the primary's address"},
-    {"redis-cluster",
-     "server URL: Redis Cluster (redis-cluster://) is not supported yet; until then use redis:// "
-     "with a standalone server"},
-};
+constexpr std::string_view kLaterScheme = "redis-cluster";
+constexpr std::string_view kLater =
+    "server URL: Redis Cluster (redis-cluster://) is not supported yet; until then use redis:// "
+    "with a standalone server";
 
 // A host and a port alone, which can be repeated: a name with a dot, an address or localhost.
 bool IsBareServer(std::string_view text) {
@@ -189,8 +187,18 @@ std::string BracketedHost(const std::string& host) {
   return "[" + host.substr(0, percent) + "%25" + host.substr(percent + 1) + "]";
 }
 
+std::string SentinelText(const Sentinels& sentinels) {
+  std::string text = "redis-sentinel://";
+  for (const HostAndPort& each : sentinels.options().hosts) {
+    if (!text.ends_with('/')) text.push_back(',');
+    text += BracketedHost(each.host) + ":" + std::to_string(each.port);
+  }
+  return text + "/" + sentinels.options().primary;
+}
+
 absl::StatusOr<Url> ParseRest(std::string_view text, const Scheme& scheme) {
-  if (scheme.kind == Url::Kind::kTcp && !text.starts_with("//")) {
+  const bool over_network = scheme.kind == Url::Kind::kTcp || scheme.kind == Url::Kind::kSentinel;
+  if (over_network && !text.starts_with("//")) {
     return InvalidUrl({"there is no '//' after ", scheme.name, ":; write, for example, ",
                        scheme.name, "://localhost:6379"});
   }
@@ -212,14 +220,13 @@ absl::StatusOr<Url> ParseUrl(std::string_view text) {
   if (colon == std::string_view::npos) return NoScheme(text);
   const std::string name = absl::AsciiStrToLower(Abseil(text.substr(0, colon)));
   const std::string_view rest = text.substr(colon + 1);
-  for (const LaterScheme& later : kLaterSchemes) {
-    if (name == later.name) return absl::UnimplementedError(Abseil(later.message));
-  }
+  if (name == kLaterScheme) return absl::UnimplementedError(Abseil(kLater));
   for (const Scheme& scheme : kSchemes) {
     if (name == scheme.name) return ParseRest(rest, scheme);
   }
   if (!rest.starts_with("//")) return NoScheme(text);
-  return InvalidUrl({"unknown scheme; known are redis://, rediss://, unix:// and embedded:"});
+  return InvalidUrl(
+      {"unknown scheme; known are redis://, rediss://, redis-sentinel://, unix:// and embedded:"});
 }
 
 std::string Url::DebugString() const {
@@ -232,6 +239,9 @@ std::string Url::DebugString() const {
       return "unix://" + PercentEncodePath(path) + (db == 0 ? "" : "?db=" + db_text);
     case Kind::kEmbedded:
       return "embedded:" + PercentEncodePath(path);
+    case Kind::kSentinel:
+      return SentinelText(*sentinels) + (tls != nullptr ? "?tls=on" : "") +
+             (db == 0 ? "" : (tls != nullptr ? "&db=" : "?db=") + db_text);
   }
   return {};
 }

@@ -12,6 +12,7 @@
 
 namespace redlatch::redis {
 
+class Sentinels;
 class Tls;
 
 // A server's address, as a user writes it:
@@ -20,6 +21,7 @@ class Tls;
 //   rediss://…                                                 the same over TLS
 //   unix://[[user]:[password]@]/path/to/socket[?options]       also unix:/path/to/socket
 //   embedded:[/directory][?options]                            also embedded:///directory
+//   redis-sentinel://[[user]:[password]@]host[:port],…/primary[?options]      port 26379
 //
 // User, password, path and option values are percent-decoded; the scheme's case does not matter.
 // The last '@' before the path ends the password. A '/', '?', '#', '%', space or control character
@@ -30,7 +32,7 @@ class Tls;
 //   connect_timeout=2s    one attempt to connect, handshake included
 //   command_timeout=1s    what waits for an answer where the call names no deadline of its own
 //   name=orders           CLIENT SETNAME; shows in CLIENT LIST
-//   db=3                  unix: only (redis:// names it in the path)
+//   db=3                  unix: and redis-sentinel: (redis:// names it in the path)
 //   eviction=allow        accept a server that may evict held locks, with a warning
 //   idle_stop=60s         embedded: only; the server stops by itself when unused for so long
 //
@@ -42,14 +44,20 @@ class Tls;
 //   key=/path             its key; else it is in the same file
 //   servername=redis      whom the server's certificate must be for, if not the host
 //   tls=insecure          any certificate will do: whoever is between can read and change all
+//
+// and for redis-sentinel, whose user and password are those of the servers:
+//
+//   sentinel_user=, sentinel_password=    those of the sentinels, if they have some
+//   tls=on                                servers and sentinels speak TLS, with the options above
+//   sentinel_tls=off                      only the servers do
 struct Url {
-  enum class Kind : uint8_t { kTcp, kUnix, kEmbedded };
+  enum class Kind : uint8_t { kTcp, kUnix, kEmbedded, kSentinel };
 
   Kind kind = Kind::kTcp;
   std::string host;      // kTcp; as getaddrinfo() takes it: no brackets, "fe80::1%eth0"
   uint16_t port = 6379;  // kTcp
   std::string path;      // kUnix: the socket; kEmbedded: the directory, empty for the default
-  std::string user;      // empty for the default user; kTcp and kUnix
+  std::string user;      // empty for the default user; not kEmbedded
   std::string password;  // any bytes; AUTH is due where this or the user is not empty
   int db = 0;
 
@@ -57,12 +65,14 @@ struct Url {
   absl::Duration command_timeout = absl::Seconds(1);
   absl::Duration idle_stop = absl::Seconds(60);
   std::string client_name;
-  std::shared_ptr<Tls> tls;  // null: TLS is not spoken
+  std::shared_ptr<Tls> tls;              // null: TLS is not spoken
+  std::shared_ptr<Sentinels> sentinels;  // kSentinel
   bool allow_eviction = false;
 
   // The server and its database, for messages and logs: never a user, a password or another
   // option. ParseUrl() takes it again.
-  // "redis://[::1]:6379/2", "unix:///run/redis.sock?db=2", "embedded:".
+  // "redis://[::1]:6379/2", "unix:///run/redis.sock?db=2", "embedded:",
+  // "redis-sentinel://s1:26379,s2:26379/orders".
   std::string DebugString() const;
 
   friend bool operator==(const Url&, const Url&) = default;
@@ -73,9 +83,9 @@ struct Url {
 inline constexpr size_t kMaxSocketPath = 107;
 
 // kInvalidArgument names the part that is wrong and says what would be right; kUnimplemented for
-// the schemes that are known and not there yet (redis-sentinel, redis-cluster). No message
-// contains the password, nor any part of a URL that may hold one: of a URL that is refused, only
-// the names of its options are repeated, and a text that is nothing but a host and a port.
+// the scheme that is known and not there yet (redis-cluster). No message contains the password, nor
+// any part of a URL that may hold one: of a URL that is refused, only the names of its options are
+// repeated, and a text that is nothing but a host and a port.
 absl::StatusOr<Url> ParseUrl(std::string_view text);
 
 }  // namespace redlatch::redis

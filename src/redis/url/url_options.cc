@@ -10,6 +10,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/time/time.h"
 #include "src/redis/transport/tls.h"
+#include "src/redis/url/sentinels.h"
 #include "src/redis/url/url_parts.h"
 
 namespace redlatch::redis {
@@ -52,10 +53,12 @@ absl::Status ParseEviction(std::string_view text, Url* url) {
 
 absl::Status ParseDatabaseOption(std::string_view text, Url* url) {
   if (url->kind == Url::Kind::kTcp) {
-    return InvalidUrl({"the option db is for unix: only; write, for example, redis://host:6379/3"});
+    return InvalidUrl(
+        {"the option db is for unix: and redis-sentinel: only; write, for example, "
+         "redis://host:6379/3"});
   }
   if (url->kind == Url::Kind::kEmbedded) {
-    return InvalidUrl({"the option db is for unix: only"});
+    return InvalidUrl({"the option db is for unix: and redis-sentinel: only"});
   }
   return ParseUrlDatabase(text, "the option db", url);
 }
@@ -75,8 +78,8 @@ struct TlsDraft {
 };
 
 absl::Status ParseTls(std::string_view text, const Url& url, TlsDraft& draft) {
-  if (url.kind != Url::Kind::kTcp) {
-    return InvalidUrl({"the option tls is for redis:// and rediss:// only"});
+  if (url.kind != Url::Kind::kTcp && url.kind != Url::Kind::kSentinel) {
+    return InvalidUrl({"the option tls is for redis://, rediss:// and redis-sentinel:// only"});
   }
   if (text != "on" && text != "insecure") {
     return InvalidUrl({"the option tls is neither on nor insecure (which takes any certificate)"});
@@ -96,7 +99,9 @@ std::string* TlsOptionOf(std::string_view name, TlsOptions& options) {
 absl::Status FinishTls(TlsDraft draft, Url* url) {
   const TlsOptions& options = draft.options;
   if (!draft.spoken && !draft.named.empty()) {
-    return InvalidUrl({"the option ", draft.named, " is for TLS; write rediss://"});
+    return InvalidUrl({"the option ", draft.named,
+                       url->kind == Url::Kind::kSentinel ? " is for TLS; add tls=on"
+                                                         : " is for TLS; write rediss://"});
   }
   if (options.insecure && !(options.ca.empty() && options.server_name.empty())) {
     return InvalidUrl(
@@ -113,13 +118,35 @@ absl::Status FinishTls(TlsDraft draft, Url* url) {
   return absl::OkStatus();
 }
 
+// `text` is a secret, perhaps.
+absl::Status ParseSentinelOption(std::string_view name, std::string_view text, Url* url) {
+  if (url->kind != Url::Kind::kSentinel) {
+    return InvalidUrl({"the option ", name, " is for redis-sentinel: only"});
+  }
+  Sentinels::Options options = url->sentinels->options();
+  if (name == "sentinel_tls") {
+    if (text != "off") return InvalidUrl({"the only value of the option sentinel_tls is off"});
+    options.tls = false;
+  } else {
+    if (name == "sentinel_user" &&
+        (HasControlCharacter(text) || text.find(' ') != std::string_view::npos)) {
+      return InvalidUrl({"the option sentinel_user contains a space or a control character"});
+    }
+    (name == "sentinel_user" ? options.user : options.password) = text;
+  }
+  url->sentinels = std::make_shared<Sentinels>(std::move(options));
+  return absl::OkStatus();
+}
+
 absl::Status UnknownOption(std::string_view name) {
   const bool repeatable =
       name.size() <= kMaxRepeatedName && std::all_of(name.begin(), name.end(), IsNameChar);
-  return InvalidUrl({"unknown option ", repeatable ? name : "",
-                     "; known are connect_timeout, command_timeout, name, eviction, tls, ca, cert, "
-                     "key, servername (rediss: only), db (unix: only) and idle_stop (embedded: "
-                     "only); a password stands before the host, redis://:password@host"});
+  return InvalidUrl(
+      {"unknown option ", repeatable ? name : "",
+       "; known are connect_timeout, command_timeout, name, eviction, tls, ca, cert, "
+       "key, servername (rediss: only), db (unix: and redis-sentinel: only), "
+       "sentinel_user, sentinel_password, sentinel_tls (redis-sentinel: only) and "
+       "idle_stop (embedded: only); a password stands before the host, redis://:password@host"});
 }
 
 absl::Status SetOption(std::string_view name, std::string_view value, TlsDraft& tls, Url* url) {
@@ -134,6 +161,9 @@ absl::Status SetOption(std::string_view name, std::string_view value, TlsDraft& 
   if (name == "eviction") return ParseEviction(value, url);
   if (name == "db") return ParseDatabaseOption(value, url);
   if (name == "idle_stop") return ParseIdleStop(value, url);
+  if (name == "sentinel_user" || name == "sentinel_password" || name == "sentinel_tls") {
+    return ParseSentinelOption(name, value, url);
+  }
   if (name == "tls") return ParseTls(value, *url, tls);
   if (std::string* const option = TlsOptionOf(name, tls.options)) {
     if (HasControlCharacter(value)) {

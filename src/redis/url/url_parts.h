@@ -38,6 +38,9 @@ std::optional<int> ParseNumber(std::string_view text, int least, int most);
 // "host", "host:port", "[address]" or "[address]:port", into the URL.
 absl::Status ParseHostAndPort(std::string_view text, Url* url);
 
+// "host:port,host:port", both as above, and what follows the '/': a primary's name.
+absl::Status ParseSentinels(std::string_view hosts, std::string_view path, Url* url);
+
 // "name=value&name=value", still percent-encoded, into `url`, whose kind is set. `tls`: its scheme
 // says that TLS is spoken.
 absl::Status ParseUrlOptions(std::string_view text, bool tls, Url* url);

@@ -12,11 +12,13 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "src/redis/transport/tls.h"
+#include "src/redis/url/sentinels.h"
 
 namespace redlatch::redis {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -179,8 +181,10 @@ TEST(UrlTest, NamesThePartThatIsWrong) {
       {"localhost:6379/2", "no scheme"},
       {"default:12345", "no scheme"},
       {"/run/redis.sock", "unix:///path/to/socket"},
-      {"://h", "unknown scheme; known are redis://, rediss://, unix:// and embedded:"},
-      {"http://h", "unknown scheme; known are redis://, rediss://, unix:// and embedded:"},
+      {"://h",
+       "unknown scheme; known are redis://, rediss://, redis-sentinel://, unix:// and embedded:"},
+      {"http://h",
+       "unknown scheme; known are redis://, rediss://, redis-sentinel://, unix:// and embedded:"},
       {"redis", "no scheme"},
       {"redis:", "no '//' after redis:"},
       {"redis:/h", "no '//' after redis:"},
@@ -311,7 +315,7 @@ TEST(UrlTest, NamesThePartThatIsWrong) {
       {"redis://h?command_timeout=99999999999999999999h", "the option command_timeout"},
       {"redis://h?eviction=deny", "the only value of the option eviction is allow"},
       {"redis://h?db=1", "write, for example, redis://host:6379/3"},
-      {"embedded:?db=1", "the option db is for unix: only"},
+      {"embedded:?db=1", "the option db is for unix: and redis-sentinel: only"},
       {"unix:/s?db=-1", "the option db is not a number from 0 to 2147483647"},
       {"unix:/s?db=x", "the option db"},
       {"redis://h?idle_stop=1s", "the option idle_stop is for embedded: only"},
@@ -355,8 +359,8 @@ TEST(UrlTest, RefusesWhatMakesNoSenseOfTls) {
            {"rediss://h?tls=insecure&servername=x", "would check nothing"},
            {"rediss://h?key=/k", "name that as well: cert="},
            {"rediss://h?ca=a%00b", "control character"},
-           {"unix:///s?tls=on", "for redis:// and rediss:// only"},
-           {"embedded:?tls=on", "for redis:// and rediss:// only"},
+           {"unix:///s?tls=on", "for redis://, rediss:// and redis-sentinel:// only"},
+           {"embedded:?tls=on", "for redis://, rediss:// and redis-sentinel:// only"},
            {"unix:///s?ca=/x", "is for TLS"},
            {"rediss:h", "no '//' after rediss:"}}) {
     const absl::Status status = ParseUrl(url).status();
@@ -365,8 +369,66 @@ TEST(UrlTest, RefusesWhatMakesNoSenseOfTls) {
   }
 }
 
-TEST(UrlTest, SaysNotYetForTheSchemesToCome) {
-  for (const std::string_view scheme : {"redis-sentinel", "redis-cluster", "Redis-Cluster"}) {
+TEST(UrlTest, ReadsSentinels) {
+  const absl::StatusOr<Url> url = ParseUrl(
+      "Redis-Sentinel://u:p%40ss@s1,s2:1,[::1]:2/my-master.1?sentinel_user=w&"
+      "sentinel_password=x%20y&db=3&tls=on&sentinel_tls=off&connect_timeout=1s");
+  ASSERT_TRUE(url.ok()) << url.status();
+  EXPECT_EQ(url->kind, Url::Kind::kSentinel);
+  EXPECT_EQ(url->user, "u");
+  EXPECT_EQ(url->password, "p@ss");
+  EXPECT_EQ(url->db, 3);
+  EXPECT_NE(url->tls, nullptr);
+  const Sentinels::Options& options = url->sentinels->options();
+  EXPECT_EQ(options.primary, "my-master.1");
+  EXPECT_EQ(options.user, "w");
+  EXPECT_EQ(options.password, "x y");
+  EXPECT_FALSE(options.tls);
+  EXPECT_THAT(options.hosts,
+              ElementsAre(HostAndPort{"s1", 26379}, HostAndPort{"s2", 1}, HostAndPort{"::1", 2}));
+  EXPECT_EQ(url->DebugString(), "redis-sentinel://s1:26379,s2:1,[::1]:2/my-master.1?tls=on&db=3");
+  const absl::StatusOr<Url> again = ParseUrl(url->DebugString());
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(again->DebugString(), url->DebugString());
+}
+
+TEST(UrlTest, SaysWhatIsWrongWithSentinels) {
+  for (const auto& [url, said] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"redis-sentinel:h/m", "no '//' after redis-sentinel:"},
+           {"redis-sentinel://h1,h2", "the name of the primary is missing"},
+           {"redis-sentinel://h1,h2/", "the name of the primary is missing"},
+           {"redis-sentinel:///m", "the host is empty"},
+           {"redis-sentinel://h1,,h2/m", "the host is empty"},
+           {"redis-sentinel://h1,/m", "the host is empty"},
+           {"redis-sentinel://h1:x,h2/m", "the port is not a number"},
+           {"redis-sentinel://h/m/2", "the database is an option: db=2"},
+           {"redis-sentinel://h/a%20b", "the primary's name holds something else"},
+           {"redis-sentinel://h/m?ca=/x", "is for TLS; add tls=on"},
+           {"redis-sentinel://h/m?sentinel_tls=on", "the only value of the option sentinel_tls"},
+           {"redis-sentinel://h/m?sentinel_user=a%20b", "contains a space"},
+           {"redis-sentinel://h/m?idle_stop=1s", "is for embedded: only"},
+           {"redis://h?sentinel_password=hunter2", "is for redis-sentinel: only"},
+           {"redis://h1,h2", "redis-sentinel:// several sentinels"}}) {
+    const absl::Status status = ParseUrl(url).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << url;
+    EXPECT_THAT(Message(status), AllOf(HasSubstr(said), Not(HasSubstr("hunter2")))) << url;
+  }
+}
+
+TEST(UrlTest, SentinelsAreLearnedBesideThoseOfTheUrl) {
+  Sentinels sentinels({.hosts = {{"a", 1}, {"b", 2}}, .primary = "m"});
+  sentinels.Learn({{"b", 2}, {"c", 3}});
+  EXPECT_THAT(sentinels.Known(),
+              ElementsAre(HostAndPort{"a", 1}, HostAndPort{"b", 2}, HostAndPort{"c", 3}));
+  sentinels.Learn({});
+  EXPECT_EQ(sentinels.Known().size(), 3);
+  sentinels.Learn({{"d", 4}});
+  EXPECT_THAT(sentinels.Known(),
+              ElementsAre(HostAndPort{"a", 1}, HostAndPort{"b", 2}, HostAndPort{"d", 4}));
+}
+
+TEST(UrlTest, SaysNotYetForTheSchemeToCome) {
+  for (const std::string_view scheme : {"redis-cluster", "Redis-Cluster"}) {
     SCOPED_TRACE(scheme);
     const absl::Status status = ParseUrl(std::string(scheme) + "://:hunter2@h1,h2/x").status();
     EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);

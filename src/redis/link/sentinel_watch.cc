@@ -1,0 +1,54 @@
+#include "src/redis/link/sentinel_watch.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_split.h"
+#include "src/base/clock.h"
+#include "src/redis/connect/sentinel_endpoint.h"
+#include "src/redis/url/sentinels.h"
+
+namespace redlatch::redis {
+namespace {
+
+constexpr char kChannel[] = "+switch-master";
+// A sentinel that hangs is found out sooner than a server: nothing else asks it anything.
+constexpr absl::Duration kPingInterval = absl::Seconds(5);
+
+Url OfSentinels(Url url) {
+  const Sentinels::Options& options = url.sentinels->options();
+  url.user = options.user;
+  url.password = options.password;
+  url.db = 0;
+  if (!options.tls) url.tls = nullptr;
+  return url;
+}
+
+}  // namespace
+
+SentinelWatch::SentinelWatch(const Url& url, Moved moved)
+    : primary_(url.sentinels->options().primary),
+      moved_(std::move(moved)),
+      subscriber_(std::make_unique<Subscriber>(
+          OfSentinels(url),
+          SubscriberOptions{
+              .on_message =
+                  [this](std::string_view, std::string_view message) {
+                    // name, old host, old port, new host, new port
+                    const std::vector<std::string> words =
+                        absl::StrSplit(absl::string_view(message.data(), message.size()), ' ');
+                    if (words.size() < 5 || words[0] != primary_) return;
+                    moved_(words[3] + ":" + words[4]);
+                  },
+              .on_live_again = [this] { moved_({}); },
+              .ping_interval = kPingInterval,
+          },
+          MakeEndpointOfSentinels(url))) {}
+
+void SentinelWatch::BeginNow() {
+  if (begun_.exchange(true)) return;
+  // It goes on by itself.
+  subscriber_->Subscribe(kChannel, base::Now()).IgnoreError();
+}
+
+}  // namespace redlatch::redis

@@ -1,0 +1,191 @@
+// Finding a primary through sentinels, of which some are dead, slow or wrong.
+#include "src/redis/connect/sentinel_endpoint.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "src/base/parker.h"
+#include "tests/redis/redis/link/shared_connection_fixture.h"
+#include "tests/support/fake_server.h"
+#include "tests/support/redis_server.h"
+#include "tests/support/reserved_port.h"
+#include "tests/support/sentinel_group.h"
+#include "tests/support/tcp_proxy.h"
+
+namespace redlatch::redis {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+using support::FakeServer;
+using support::RedisServer;
+using support::SentinelGroup;
+
+std::string Bulk(const std::string& text) {
+  return absl::StrCat("$", text.size(), "\r\n", text, "\r\n");
+}
+std::string Array(const std::vector<std::string>& texts) {
+  std::string array = absl::StrCat("*", texts.size(), "\r\n");
+  for (const std::string& each : texts) array += Bulk(each);
+  return array;
+}
+
+// A sentinel that names whichever port `names` does, 0: it knows no primary of that name.
+class FakeSentinel {
+ public:
+  explicit FakeSentinel(std::function<int()> names, int epoch = 1)
+      : server_([this, names = std::move(names), epoch](const FakeServer::Asked& asked) {
+          return Answer(asked, names(), epoch);
+        }) {}
+
+  std::string address() const { return server_.url().substr(std::string("redis://").size()); }
+  int asked() const { return asked_; }
+
+ private:
+  std::optional<std::string> Answer(const FakeServer::Asked& asked, int port, int epoch) {
+    if (asked.command[0] != "SENTINEL") return FakeServer::Polite(asked);
+    const std::string& what = asked.command[1];
+    if (what == "GET-MASTER-ADDR-BY-NAME") {
+      ++asked_;
+      return port == 0 ? "*-1\r\n" : Array({"127.0.0.1", std::to_string(port)});
+    }
+    if (what == "MASTER") return Array({"name", "m", "config-epoch", std::to_string(epoch)});
+    if (what == "MASTERS") return "*1\r\n" + Array({"name", "another"});
+    if (what == "MYID") return Bulk(absl::StrCat("id of ", asked.connection, address()));
+    return "*0\r\n";
+  }
+
+  std::atomic<int> asked_{0};
+  FakeServer server_;
+};
+
+Url Through(const std::vector<std::string>& sentinels, const std::string& options = "") {
+  return UrlOf("redis-sentinel://" + absl::StrJoin(sentinels, ",") + "/m" + options);
+}
+
+// Where the endpoint leads; a failure as text.
+std::string Found(Endpoint& endpoint, absl::Duration patience = kPatience) {
+  const auto targets = endpoint.Targets(In(patience));
+  return targets.ok() ? targets->front().address.text : targets.status().ToString();
+}
+std::string Found(const Url& url) { return Found(*MakeEndpoint(url)); }
+
+std::string At(int port) { return absl::StrCat("127.0.0.1:", port); }
+
+std::string Nobody() { return At(support::ReservedPort().number()); }
+
+class SentinelEndpointTest : public ::testing::Test {
+ protected:
+  const std::unique_ptr<RedisServer> primary_ = RedisServer::Start();
+  const std::unique_ptr<RedisServer> replica_ =
+      RedisServer::Start({.replica_of = primary_->port()});
+  FakeSentinel honest_{[this] { return primary_->port(); }};
+};
+
+TEST_F(SentinelEndpointTest, AsksTheOthersWhereSomeAreDeadSlowAndWrong) {
+  FakeSentinel wrong([this] { return replica_->port(); });
+  support::TcpProxy slow({.port = primary_->port()});
+  slow.SetArrival(support::Arrival::kIgnore);
+  const Url url = Through({At(slow.port()), Nobody(), wrong.address()}, "?connect_timeout=20s");
+  const base::Instant begun = base::Now();
+  // A replica tells who its primary is.
+  EXPECT_EQ(Found(url), At(primary_->port()));
+  EXPECT_LT(base::Now() - begun, absl::Seconds(5));
+}
+
+TEST_F(SentinelEndpointTest, TheAddressThatMostNameIsBelieved) {
+  const auto old = RedisServer::Start();  // it says that it is a primary, too
+  FakeSentinel behind([&] { return old->port(); }, /*epoch=*/1);
+  FakeSentinel second([this] { return primary_->port(); }, /*epoch=*/2);
+  const auto endpoint =
+      MakeEndpoint(Through({behind.address(), honest_.address(), second.address()}));
+  Found(*endpoint);  // it is in a hurry, and takes the first that it hears of
+  EXPECT_EQ(Found(*endpoint), At(primary_->port()));
+  // Nor is the minority's if the other does not answer.
+  primary_->Kill();
+  EXPECT_THAT(Found(*endpoint), AllOf(HasSubstr("UNAVAILABLE"), HasSubstr("names")));
+}
+
+TEST_F(SentinelEndpointTest, OfTwoThatDisagreeTheNewerIsBelieved) {
+  const auto old = RedisServer::Start();
+  FakeSentinel behind([&] { return old->port(); }, /*epoch=*/1);
+  FakeSentinel newer([this] { return primary_->port(); }, /*epoch=*/2);
+  const auto endpoint = MakeEndpoint(Through({behind.address(), newer.address()}));
+  Found(*endpoint);
+  EXPECT_EQ(Found(*endpoint), At(primary_->port()));
+}
+
+TEST_F(SentinelEndpointTest, AsksAgainWhileWhoeverIsNamedDoesNotAnswer) {
+  support::TcpProxy silent({.port = primary_->port()});
+  silent.SetArrival(support::Arrival::kIgnore);
+  std::atomic<int> named{silent.port()};
+  FakeSentinel sentinel([&] { return named.load(); });
+  const auto endpoint = MakeEndpoint(Through({sentinel.address()}, "?connect_timeout=20s"));
+  EXPECT_THAT(Found(*endpoint, absl::Milliseconds(100)), HasSubstr("which has not answered yet"));
+  named = primary_->port();
+  const base::Instant begun = base::Now();
+  EXPECT_EQ(Found(*endpoint), At(primary_->port()));
+  EXPECT_LT(base::Now() - begun, absl::Seconds(5));
+}
+
+TEST_F(SentinelEndpointTest, SaysWhyEachHasFailed) {
+  const std::string nobody = Nobody();
+  FakeSentinel wrong([this] { return replica_->port(); });
+  primary_->Kill();
+  EXPECT_THAT(
+      Found(Through({nobody, wrong.address()})),
+      AllOf(HasSubstr("UNAVAILABLE: cannot find the primary of redis-sentinel://"),
+            HasSubstr(nobody), HasSubstr("Connection refused"),
+            HasSubstr(absl::StrCat("names ", At(replica_->port()), ", which is a replica"))));
+}
+
+TEST_F(SentinelEndpointTest, SaysThatNoneKnowsThePrimary) {
+  FakeSentinel other([] { return 0; });
+  EXPECT_THAT(Found(Through({other.address()})),
+              AllOf(HasSubstr("FAILED_PRECONDITION"),
+                    HasSubstr("knows no primary called 'm' (but another)")));
+}
+
+TEST_F(SentinelEndpointTest, OneThatDoesNotKnowThePrimaryIsOutdone) {
+  FakeSentinel other([] { return 0; });
+  EXPECT_EQ(Found(Through({other.address(), honest_.address()})), At(primary_->port()));
+}
+
+TEST(SentinelEndpointOfAGroupTest, LearnsOfFurtherSentinels) {
+  const auto group = SentinelGroup::Start();
+  const auto endpoint = MakeEndpoint(UrlOf(absl::StrCat(
+      "redis-sentinel://127.0.0.1:", group->sentinel(1).port(), "/", SentinelGroup::kPrimary)));
+  EXPECT_EQ(Found(*endpoint), At(group->port(0)));
+  group->sentinel(1).Kill();
+  EXPECT_EQ(Found(*endpoint), At(group->port(0)));
+}
+
+TEST(SentinelEndpointOfAGroupTest, TellsTheSentinelsTheirOwnUserAndPassword) {
+  const auto group = SentinelGroup::Start(
+      {.replicas = 0, .server = {.password = "one"}, .sentinel = {.password = "two"}});
+  const auto with = [&](const std::string& options) {
+    std::string url = group->url() + options;
+    return Found(UrlOf(url.replace(url.find("//"), 2, "//:one@")));
+  };
+  EXPECT_EQ(with("?sentinel_password=two"), At(group->port(0)));
+  EXPECT_THAT(with("?sentinel_password=wrong"), HasSubstr("PERMISSION_DENIED"));
+  EXPECT_THAT(with(""),
+              AllOf(HasSubstr("PERMISSION_DENIED"), HasSubstr("cannot find the primary")));
+  // What the server has to say of a wrong password it says to whoever connects.
+  EXPECT_EQ(Found(UrlOf(group->url() + "?sentinel_password=two")), At(group->port(0)));
+}
+
+}  // namespace
+}  // namespace redlatch::redis

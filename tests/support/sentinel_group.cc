@@ -1,0 +1,154 @@
+#include "tests/support/sentinel_group.h"
+
+#include <map>
+#include <utility>
+
+#include "tests/support/await.h"
+#include "tests/support/fatal.h"
+
+namespace redlatch::support {
+namespace {
+
+constexpr char kHost[] = "127.0.0.1";
+// The user of the fixture's own, of whom redis_server.cc tells.
+constexpr char kUser[] = "redlatch-test";
+constexpr char kPassword[] = "none";
+
+void Do(RedisServer& server, const std::vector<std::string>& command) {
+  const redis::Reply reply = server.Command(command);
+  if (reply.is_error()) Fatal(command.at(0) + ": " + reply.text);
+}
+
+std::string Millis(absl::Duration duration) {
+  return std::to_string(absl::ToInt64Milliseconds(duration));
+}
+
+// Of a list of names and values.
+std::string Field(const redis::Reply& list, const std::string& name) {
+  for (size_t i = 0; i + 1 < list.elements.size(); i += 2) {
+    if (list.elements[i].text == name) return list.elements[i + 1].text;
+  }
+  return {};
+}
+
+}  // namespace
+
+SentinelGroup::~SentinelGroup() {
+  // Nobody is to promote what is just going.
+  sentinels_.clear();
+}
+
+std::unique_ptr<SentinelGroup> SentinelGroup::Start(SentinelGroupOptions options) {
+  return std::unique_ptr<SentinelGroup>(new SentinelGroup(std::move(options)));
+}
+
+SentinelGroup::SentinelGroup(SentinelGroupOptions options) : options_(std::move(options)) {
+  for (int i = 0; i <= options_.replicas; ++i) {
+    servers_.push_back(RedisServer::Start(options_.server));
+    RedisServer& server = *servers_.back();
+    if (options_.proxied) {
+      proxies_.push_back(std::make_unique<TcpProxy>(TcpProxyOptions{.port = server.port()}));
+    }
+    const std::string announced = std::to_string(port(static_cast<size_t>(i)));
+    Do(server, {"CONFIG", "SET", "masteruser", kUser, "masterauth", kPassword,
+                "replica-announce-ip", kHost, "replica-announce-port", announced});
+    Do(server, {"CONFIG", "REWRITE"});
+    if (i > 0) Do(server, {"REPLICAOF", kHost, std::to_string(port(0))});
+  }
+  for (int i = 0; i < options_.sentinels; ++i) {
+    RedisServerOptions sentinel = options_.sentinel;
+    sentinel.sentinel = true;
+    sentinels_.push_back(RedisServer::Start(std::move(sentinel)));
+    RedisServer& each = *sentinels_.back();
+    Do(each, {"SENTINEL", "DEBUG", "info-period", "100", "publish-period", "100", "ping-period",
+              "100", "ask-period", "100", "election-timeout", "1000"});
+    const std::string quorum = std::to_string(options_.sentinels / 2 + 1);
+    Do(each, {"SENTINEL", "MONITOR", kPrimary, kHost, std::to_string(port(0)), quorum});
+    Do(each, {"SENTINEL", "SET", kPrimary, "down-after-milliseconds", Millis(options_.down_after),
+              "failover-timeout", "2000", "auth-user", kUser, "auth-pass", kPassword});
+  }
+  if (!AwaitWell()) Fatal("the sentinels do not find the servers:\n" + sentinels_.at(0)->Log());
+}
+
+int SentinelGroup::port(size_t i) const {
+  return options_.proxied ? proxies_[i]->port() : servers_[i]->port();
+}
+
+std::string SentinelGroup::url() const {
+  std::string url = "redis-sentinel://";
+  for (const auto& each : sentinels_) {
+    if (each != sentinels_.front()) url += ",";
+    url += std::string(kHost) + ":" + std::to_string(each->port());
+  }
+  return url + "/" + kPrimary;
+}
+
+std::optional<size_t> SentinelGroup::NamedBy(RedisServer& sentinel) {
+  if (sentinel.pid() < 0) return std::nullopt;
+  const redis::Reply named = sentinel.Command({"SENTINEL", "GET-MASTER-ADDR-BY-NAME", kPrimary});
+  for (size_t i = 0; named.elements.size() == 2 && i < servers_.size(); ++i) {
+    if (named.elements[1].text == std::to_string(port(i))) return i;
+  }
+  return std::nullopt;
+}
+
+std::optional<size_t> SentinelGroup::Primary() {
+  std::map<size_t, size_t> votes;
+  for (const auto& each : sentinels_) {
+    const std::optional<size_t> named = NamedBy(*each);
+    if (named && 2 * ++votes[*named] > sentinels_.size()) {
+      if (servers_[*named]->pid() < 0) return std::nullopt;
+      const redis::Reply role = servers_[*named]->Command({"ROLE"});
+      const bool primary = !role.elements.empty() && role.elements[0].text == "master";
+      return primary ? named : std::nullopt;
+    }
+  }
+  return std::nullopt;
+}
+
+size_t SentinelGroup::AwaitPrimaryOtherThan(size_t old, absl::Duration patience) {
+  std::optional<size_t> primary;
+  const bool found = Await(
+      [&] {
+        primary = Primary();
+        return primary && *primary != old;
+      },
+      patience);
+  if (!found) Fatal("no other primary comes:\n" + sentinels_.back()->Log());
+  return *primary;
+}
+
+bool SentinelGroup::Well() {
+  const std::optional<size_t> primary = Primary();
+  if (!primary) return false;
+  for (size_t i = 0; i < servers_.size(); ++i) {
+    RedisServer& server = *servers_[i];
+    if (i == *primary) continue;
+    if (server.Info("role") != "slave" || server.Info("master_link_status") != "up" ||
+        server.Info("master_port") != std::to_string(port(*primary))) {
+      return false;
+    }
+  }
+  for (const auto& each : sentinels_) {
+    const redis::Reply master = each->Command({"SENTINEL", "MASTER", kPrimary});
+    if (Field(master, "flags") != "master" ||
+        Field(master, "num-slaves") != std::to_string(servers_.size() - 1) ||
+        Field(master, "num-other-sentinels") != std::to_string(sentinels_.size() - 1)) {
+      return false;
+    }
+    // What it knows of the replicas is from their own words.
+    for (const redis::Reply& replica : each->Command({"SENTINEL", "REPLICAS", kPrimary}).elements) {
+      if (Field(replica, "flags") != "slave" || Field(replica, "master-link-status") != "ok" ||
+          Field(replica, "master-port") != std::to_string(port(*primary))) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+bool SentinelGroup::AwaitWell(absl::Duration patience) {
+  return Await([this] { return Well(); }, patience);
+}
+
+}  // namespace redlatch::support
