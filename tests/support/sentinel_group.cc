@@ -60,8 +60,8 @@ SentinelGroup::SentinelGroup(SentinelGroupOptions options) : options_(std::move(
     sentinel.sentinel = true;
     sentinels_.push_back(RedisServer::Start(std::move(sentinel)));
     RedisServer& each = *sentinels_.back();
-    Do(each, {"SENTINEL", "DEBUG", "info-period", "100", "publish-period", "100", "ping-period",
-              "100", "ask-period", "100", "election-timeout", "1000"});
+    Do(each, {"SENTINEL", "DEBUG", "info-period", "400", "publish-period", "100", "ping-period",
+              "400", "ask-period", "100", "election-timeout", "1000"});
     const std::string quorum = std::to_string(options_.sentinels / 2 + 1);
     Do(each, {"SENTINEL", "MONITOR", kPrimary, kHost, std::to_string(port(0)), quorum});
     Do(each, {"SENTINEL", "SET", kPrimary, "down-after-milliseconds", Millis(options_.down_after),
@@ -92,29 +92,38 @@ std::optional<size_t> SentinelGroup::NamedBy(RedisServer& sentinel) {
   return std::nullopt;
 }
 
-std::optional<size_t> SentinelGroup::Primary() {
+std::optional<size_t> SentinelGroup::NamedByMost() {
   std::map<size_t, size_t> votes;
   for (const auto& each : sentinels_) {
     const std::optional<size_t> named = NamedBy(*each);
-    if (named && 2 * ++votes[*named] > sentinels_.size()) {
-      if (servers_[*named]->pid() < 0) return std::nullopt;
-      const redis::Reply role = servers_[*named]->Command({"ROLE"});
-      const bool primary = !role.elements.empty() && role.elements[0].text == "master";
-      return primary ? named : std::nullopt;
-    }
+    if (named && 2 * ++votes[*named] > sentinels_.size()) return named;
   }
   return std::nullopt;
 }
 
+bool SentinelGroup::SaysThatItIsOne(size_t server) {
+  const redis::Reply role = servers_[server]->Command({"ROLE"});
+  return !role.elements.empty() && role.elements[0].text == "master";
+}
+
+std::optional<size_t> SentinelGroup::Primary() {
+  const std::optional<size_t> named = NamedByMost();
+  return named && SaysThatItIsOne(*named) ? named : std::nullopt;
+}
+
+std::optional<size_t> SentinelGroup::PrimaryOtherThan(size_t old) {
+  const std::optional<size_t> named = NamedByMost();
+  return named && *named != old && SaysThatItIsOne(*named) ? named : std::nullopt;
+}
+
 size_t SentinelGroup::AwaitPrimaryOtherThan(size_t old, absl::Duration patience) {
   std::optional<size_t> primary;
-  const bool found = Await(
-      [&] {
-        primary = Primary();
-        return primary && *primary != old;
-      },
-      patience);
-  if (!found) Fatal("no other primary comes:\n" + sentinels_.back()->Log());
+  const auto found = [&] { return (primary = PrimaryOtherThan(old)).has_value(); };
+  if (!Await(found, patience)) {
+    std::string logs;
+    for (const auto& each : sentinels_) logs += each->Log() + "\n";
+    Fatal("no other primary comes:\n" + logs);
+  }
   return *primary;
 }
 

@@ -27,7 +27,7 @@ struct SentinelGroupOptions {
 };
 
 // A primary, its replicas, and real sentinels that watch over them: what they hear of each other
-// every few seconds, here they hear ten times a second.
+// every few seconds, here they hear a few times a second.
 class SentinelGroup {
  public:
   static constexpr char kPrimary[] = "orders";  // what the sentinels call it
@@ -48,6 +48,8 @@ class SentinelGroup {
 
   // Which server most sentinels take for the primary, and that says so itself.
   std::optional<size_t> Primary();
+  // The same where it is not `old`, which is asked nothing, as it may hang.
+  std::optional<size_t> PrimaryOtherThan(size_t old);
   // Waits for one that is not `old`; ends the process where there never is one.
   size_t AwaitPrimaryOtherThan(size_t old, absl::Duration patience = absl::Seconds(30));
   // Waits until all servers are well: one primary, each other its replica, with all data, and the
@@ -57,6 +59,8 @@ class SentinelGroup {
  private:
   explicit SentinelGroup(SentinelGroupOptions options);
   std::optional<size_t> NamedBy(RedisServer& sentinel);
+  std::optional<size_t> NamedByMost();
+  bool SaysThatItIsOne(size_t server);
   bool Well();
 
   const SentinelGroupOptions options_;

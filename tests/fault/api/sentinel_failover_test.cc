@@ -1,0 +1,191 @@
+// Primaries that die, hang, are cut off or step down, one after the other, under processes that
+// lock through Sentinel.
+//
+//   REDLATCH_FAILOVERS=20    so many. Where unset: 4, one of each kind
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "gtest/gtest.h"
+#include "redlatch/client.h"
+#include "src/base/clock.h"
+#include "tests/fault/soak/plan.h"
+#include "tests/support/await.h"
+#include "tests/support/child_entry.h"
+#include "tests/support/history_checker.h"
+#include "tests/support/lock_history.h"
+#include "tests/support/sentinel_group.h"
+#include "tests/support/subprocess.h"
+#include "tests/support/temp_dir.h"
+#include "tests/support/test_scale.h"
+
+namespace redlatch {
+namespace {
+
+using soak::Dice;
+using soak::MakeLock;
+using support::Acquisition;
+using support::Direction;
+using support::SentinelGroup;
+
+constexpr int kProcesses = 8;
+constexpr int kLocks = 2;  // a simple one and a reentrant one
+constexpr absl::Duration kPatience = absl::Seconds(60);
+
+// One process: it locks and unlocks, with leases of 30 s, until its parent says that it is over.
+REDLATCH_CHILD(FailoverWorker) {
+  support::HistoryWriter history(args.at(1), std::stoi(args.at(2)));
+  Dice dice(std::stoull(args.at(3)));
+  const absl::StatusOr<Client> client = Client::Connect(args.at(0));
+  if (!client.ok()) return 2;
+  std::vector<std::unique_ptr<RedisLockBase>> locks;
+  for (int i = 0; i < kLocks; ++i) locks.push_back(MakeLock(*client, i));
+  for (int round = 0; !parent.ReadLine(absl::ZeroDuration()) && !history.full(); ++round) {
+    const int which = round % kLocks;
+    const uint32_t number = history.Invoke(which, 0, /*waits=*/true);
+    absl::StatusOr<Lease> lease =
+        locks[static_cast<size_t>(which)]->Acquire({.wait = absl::Seconds(30)});
+    if (!lease.ok()) {
+      history.Refused(number);
+      continue;
+    }
+    history.Held(number, lease->fencing_token().value());
+    history.Remaining(number, base::Now(), lease->remaining());
+    soak::Pass(dice.Between(absl::ZeroDuration(), absl::Milliseconds(2)));
+    const base::Instant asked = base::Now();
+    history.Remaining(number, asked, lease->remaining());
+    history.ReleaseInvoked(number);
+    (void)lease->Release();
+  }
+  return 0;
+}
+
+class SentinelFailover : public ::testing::Test {
+ public:
+  SentinelFailover() {
+    for (int i = 0; i < kProcesses; ++i) {
+      paths_.push_back(absl::StrCat(directory_.path(), "/", i));
+      crew_.push_back(support::SpawnChild(
+          "FailoverWorker", {group_->url(), paths_.back(), absl::StrCat(i), absl::StrCat(i)}));
+    }
+    AwaitAllSince(base::Now());
+  }
+
+  // When the last of the processes that had to acquire something after `since` did so; their calls
+  // may have begun sooner.
+  base::Instant AwaitAllSince(base::Instant since) {
+    base::Instant last = since;
+    for (const std::string& path : paths_) {
+      base::Instant first = base::Instant::Infinite();
+      EXPECT_TRUE(support::Await(
+          [&] {
+            for (const Acquisition& one : support::ReadHistory(path)) {
+              const bool counts =
+                  one.outcome == Acquisition::Outcome::kHeld && since < one.returned;
+              if (counts) first = std::min(first, one.returned);
+            }
+            return first != base::Instant::Infinite();
+          },
+          kPatience))
+          << path << " never locks again";
+      last = std::max(last, first);
+    }
+    return last;
+  }
+
+  // Returns the next primary.
+  size_t Dies(size_t old) {
+    group_->server(old).Kill();
+    const size_t next = group_->AwaitPrimaryOtherThan(old);
+    mend_ = [this, old] { group_->server(old).Restart(); };
+    return next;
+  }
+  size_t Hangs(size_t old) {
+    group_->server(old).Stop();
+    const size_t next = group_->AwaitPrimaryOtherThan(old);
+    mend_ = [this, old] { group_->server(old).Continue(); };
+    return next;
+  }
+  // A sentinel that finds no replica ready gives up, and has to be asked again.
+  size_t StepsDown(size_t old) {
+    mend_ = [] {};
+    std::optional<size_t> primary;
+    EXPECT_TRUE(support::Await(
+        [&] {
+          group_->sentinel(0).Command({"SENTINEL", "FAILOVER", SentinelGroup::kPrimary});
+          primary = group_->PrimaryOtherThan(old);
+          return primary.has_value();
+        },
+        kPatience));
+    return primary.value();
+  }
+  size_t IsCutOff(size_t old) {
+    group_->proxy(old).Drop(Direction::kToServer);
+    group_->proxy(old).Drop(Direction::kToClient);
+    const size_t next = group_->AwaitPrimaryOtherThan(old);
+    mend_ = [this, old] { group_->proxy(old).Heal(); };
+    return next;
+  }
+
+  const support::TempDir directory_;
+  const std::unique_ptr<SentinelGroup> group_ = SentinelGroup::Start({.proxied = true});
+  std::vector<std::string> paths_;
+  std::vector<std::unique_ptr<support::Child>> crew_;
+  std::function<void()> mend_;
+};
+
+TEST_F(SentinelFailover, EverybodyLocksAgainSoonAndTokensGrow) {
+  struct Kind {
+    const char* name;
+    size_t (SentinelFailover::*strike)(size_t old);
+  };
+  const std::array<Kind, 4> kinds = {{{"killed", &SentinelFailover::Dies},
+                                      {"stopped", &SentinelFailover::Hangs},
+                                      {"told to step down", &SentinelFailover::StepsDown},
+                                      {"cut off", &SentinelFailover::IsCutOff}}};
+  const int64_t failovers = soak::FromEnvironment("REDLATCH_FAILOVERS", 4);
+  absl::Duration longest;
+  for (int64_t i = 0; i < failovers; ++i) {
+    const Kind& kind = kinds[static_cast<size_t>(i) % kinds.size()];
+    const size_t old = group_->Primary().value();
+    const base::Instant begun = base::Now();
+    const size_t primary = (this->*kind.strike)(old);
+    const base::Instant answers = base::Now();
+    const absl::Duration after = AwaitAllSince(answers) - answers;
+    longest = std::max(longest, after);
+    std::printf(
+        "server %zu was %s; after %.2f s server %zu was the primary; all had locked again "
+        "%.3f s later\n",
+        old, kind.name, absl::ToDoubleSeconds(answers - begun), primary,
+        absl::ToDoubleSeconds(after));
+    mend_();
+    ASSERT_TRUE(group_->AwaitWell());
+    AwaitAllSince(base::Now());
+  }
+  for (const auto& child : crew_) child->pipe().WriteLine("stop");
+  support::History history;
+  for (size_t i = 0; i < crew_.size(); ++i) {
+    const auto status = crew_[i]->WaitFor(kPatience);
+    EXPECT_TRUE(status && status->success()) << "process " << i;
+    for (const Acquisition& one : support::ReadHistory(paths_[i])) {
+      history.acquisitions.push_back(one);
+    }
+  }
+  const std::vector<std::string> overlaps = support::CheckExclusion(history);
+  std::printf("%zu acquisitions, %zu overlaps\n", history.acquisitions.size(), overlaps.size());
+  for (const std::string& each : overlaps) std::printf("  %s\n", each.c_str());
+  soak::Report("tokens", support::CheckTokens(history));
+  EXPECT_LE(longest, absl::Seconds(support::FullBars() ? 1 : 5));
+}
+
+}  // namespace
+}  // namespace redlatch
