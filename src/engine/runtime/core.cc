@@ -80,11 +80,15 @@ ClientStats Core::Stats() {
 }
 
 Subject Core::SubjectOf(const Entry& entry) const {
-  const bool own = entry.owner.empty() || entry.plan->sharing.counts;
+  return SubjectOf(entry.keys, *entry.plan, entry.owner);
+}
+
+Subject Core::SubjectOf(const KeySet& keys, const Plan& plan, std::string_view owner) const {
+  const bool own = owner.empty() || plan.sharing.counts;
   return {.identity = identity_,
-          .keys = entry.keys,
-          .plan = *entry.plan,
-          .owner = own ? std::string_view(identity_.client) : entry.owner,
+          .keys = keys,
+          .plan = plan,
+          .owner = own ? std::string_view(identity_.client) : owner,
           .claim = round_trips_.Claim()};
 }
 
@@ -194,6 +198,7 @@ void Core::Reconnected() {
     Feed(entry, [](Bidder& machine, Effects&) { machine.OnReconnected(base::Now()); });
   });
   counts_.RepeatAll();
+  releases_.RepeatAll();
 }
 
 void Core::Describe() {

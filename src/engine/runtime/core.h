@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <variant>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -22,6 +23,7 @@
 #include "src/engine/runtime/entry.h"
 #include "src/engine/runtime/machine_table.h"
 #include "src/engine/runtime/notifier.h"
+#include "src/engine/runtime/releases.h"
 #include "src/engine/runtime/renewer.h"
 #include "src/engine/runtime/round_trips.h"
 #include "src/engine/runtime/users_code.h"
@@ -70,6 +72,7 @@ class Core {
   ClientStats Stats();
 
   Subject SubjectOf(const Entry& entry) const;
+  Subject SubjectOf(const KeySet& keys, const Plan& plan, std::string_view owner) const;
   // An owner for one grant of readers, "read:<a fresh number>:<client>", or, under that write
   // grant, "nest:<a fresh number>:<the grant>": the server tells by it who reads from who writes.
   std::string ReaderName(GrantId write_grant);
@@ -80,6 +83,8 @@ class Core {
   const Identity& identity() const { return identity_; }
   // What this client has counted down.
   Counts& counts() { return counts_; }
+  // What it has released.
+  Releases& releases() { return releases_; }
   void WakeRenewer() { inside_->renewer.Wake(); }
 
   // Gives the entry's machine, a Bidder& or a LockMachine&, an event, as a function of machine and
@@ -102,6 +107,7 @@ class Core {
     if (bid != nullptr && bid->listen && std::holds_alternative<BidQueued>(answer.bid())) {
       deployment_->NoteHearing(entry.keys.main(), !answer.deaf, send.sent);
     }
+    if (std::holds_alternative<Freed>(answer.what)) releases_.Add(entry, send);
     if (answer.unreachable()) return;
     if (silent_.load(std::memory_order_relaxed)) silent_.store(false, std::memory_order_relaxed);
   }
@@ -151,6 +157,7 @@ class Core {
   WeakMap<Readers> readers_;
   WeakMap<Permits> permits_;
   Counts counts_{*this};
+  Releases releases_{*this};
   std::atomic<uint64_t> numbers_{0};
   std::atomic<uint64_t> losses_{0};
   std::atomic<uint64_t> reconnects_{0};

@@ -113,7 +113,9 @@ void LockSession::ReleaseAll(absl::Span<const SessionHold> holds) {
   for (size_t i = 0; i < holds.size(); ++i) {
     LockSession& session = *holds[i].session;
     if (endings[i].send) {
-      session.Hear(endings[i], ReadAnswer(*endings[i].send, *reply++), deadline);
+      const Answer answer = ReadAnswer(*endings[i].send, *reply++);
+      core.NoteAnswer(session.entry_, *endings[i].send, answer);
+      session.Hear(endings[i], answer, deadline);
     }
     session.EndQuietly(endings[i], deadline);
   }

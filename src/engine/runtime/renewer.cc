@@ -107,7 +107,7 @@ void Renewer::Work() {
     const base::Instant now = base::Now();
     const bool describe = describe_at_ <= now && !last;
     if (describe) describe_at_ = now + refresh_;
-    const base::Instant repeat_at = core_.counts().due();
+    const base::Instant repeat_at = std::min(core_.counts().due(), core_.releases().due());
     const bool repeat = repeat_at <= now && !last;
     TakeDue(now, due);
     if (due.empty() && !reconnected && !describe && !repeat && !last) {
@@ -118,6 +118,7 @@ void Renewer::Work() {
     if (reconnected) core_.Reconnected();
     if (describe) core_.Describe();
     Serve(due);
+    if (repeat) core_.releases().Repeat();
     if (repeat) core_.counts().Repeat();
     for (Entry* const entry : due) core_.machines().Unrefer(*entry);
     due.clear();

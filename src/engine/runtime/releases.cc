@@ -1,0 +1,88 @@
+#include "src/engine/runtime/releases.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "src/engine/protocol/wire.h"
+#include "src/engine/runtime/core.h"
+#include "src/engine/runtime/entry.h"
+
+namespace redlatch::engine {
+namespace {
+
+// What a replica is behind by is mostly the last millisecond.
+constexpr size_t kMostKept = 256;
+// The renewer has renewals to send meanwhile.
+constexpr absl::Duration kTimeout = absl::Milliseconds(250);
+
+}  // namespace
+
+// A full ring takes the room of the oldest, text and all: nothing is allocated then.
+void Releases::Add(const Entry& entry, const Send& send) {
+  const base::Instant expires = base::Now() + send.lease;
+  const base::MutexLock lock(mu_);
+  if (latest_.size() < kMostKept) {
+    latest_.emplace_back();
+    next_ = latest_.size() - 1;
+  }
+  Kept& kept = latest_[next_];
+  next_ = (next_ + 1) % kMostKept;
+  kept.key = entry.keys.main();
+  kept.prefix_size = entry.keys.main().size() - entry.keys.name().size();
+  kept.owner = entry.owner;
+  kept.plan = entry.plan;
+  kept.grant = send.grant;
+  kept.lease = send.lease;
+  kept.expires = expires;
+}
+
+void Releases::RepeatAll() {
+  const base::MutexLock lock(mu_);
+  std::move(latest_.begin(), latest_.end(), std::back_inserter(to_repeat_));
+  latest_.clear();
+  if (!to_repeat_.empty()) due_ = base::Now();
+}
+
+base::Instant Releases::due() const {
+  const base::MutexLock lock(mu_);
+  return due_;
+}
+
+std::vector<Releases::Kept> Releases::TakeDue(base::Instant now) {
+  const base::MutexLock lock(mu_);
+  if (now < due_) return {};
+  due_ = base::Instant::Infinite();
+  std::vector<Kept> due = std::exchange(to_repeat_, {});
+  due.erase(
+      std::remove_if(due.begin(), due.end(), [&](const Kept& kept) { return kept.expires <= now; }),
+      due.end());
+  return due;
+}
+
+void Releases::Repeat() {
+  std::vector<Kept> due = TakeDue(base::Now());
+  if (due.empty()) return;
+  std::vector<KeySet> keys;
+  std::vector<Request> requests;
+  std::vector<redis::ScriptCall> calls;
+  keys.reserve(due.size());  // requests refer to them, and calls to these
+  requests.reserve(due.size());
+  for (const Kept& kept : due) {
+    const KeySet& its = keys.emplace_back(kept.key, kept.prefix_size);
+    Send send{.what = ToRelease(), .grant = kept.grant, .lease = kept.lease};
+    requests.emplace_back(core_.SubjectOf(its, *kept.plan, kept.owner), send);
+    calls.push_back(requests.back().call());
+  }
+  std::vector<absl::StatusOr<redis::Reply>> replies(calls.size());
+  core_.deployment().RunBatch(calls, base::Now() + kTimeout, absl::MakeSpan(replies));
+  const base::MutexLock lock(mu_);
+  for (size_t i = 0; i < due.size(); ++i) {
+    if (absl::IsUnavailable(replies[i].status())) to_repeat_.push_back(std::move(due[i]));
+  }
+  if (!to_repeat_.empty()) due_ = std::min(due_, base::Now() + kTimeout);
+}
+
+}  // namespace redlatch::engine

@@ -1,0 +1,61 @@
+#ifndef REDLATCH_SRC_ENGINE_RUNTIME_RELEASES_H_
+#define REDLATCH_SRC_ENGINE_RUNTIME_RELEASES_H_
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/time/time.h"
+#include "src/base/clock.h"
+#include "src/base/mutex.h"
+#include "src/engine/machine/script_io.h"
+#include "src/engine/protocol/plan.h"
+
+namespace redlatch::engine {
+
+class Core;
+struct Entry;
+
+// What a client has released, and was told so: repeated when a connection is new, since the server
+// may be another that has not received it, and would keep everybody out until the lease is over.
+// The latest are kept. Thread-safe.
+class Releases {
+ public:
+  explicit Releases(Core& core) : core_(core) {}
+  Releases(const Releases&) = delete;
+  Releases& operator=(const Releases&) = delete;
+
+  // The server's answer was that it has ended what `send` was to release.
+  void Add(const Entry& entry, const Send& send);
+  // A connection is new.
+  void RepeatAll();
+
+  base::Instant due() const;
+  // What is due, by the renewer's thread.
+  void Repeat();
+
+ private:
+  struct Kept {
+    std::string key;
+    size_t prefix_size = 0;
+    std::string owner;
+    std::shared_ptr<const Plan> plan;
+    GrantId grant = 0;
+    absl::Duration lease;
+    base::Instant expires;  // no server has it from here on
+  };
+  std::vector<Kept> TakeDue(base::Instant now);
+
+  Core& core_;
+  mutable base::Mutex mu_;
+  std::vector<Kept> latest_ ABSL_GUARDED_BY(mu_);  // a ring
+  size_t next_ ABSL_GUARDED_BY(mu_) = 0;           // the place of the next, once it is full
+  std::vector<Kept> to_repeat_ ABSL_GUARDED_BY(mu_);
+  base::Instant due_ ABSL_GUARDED_BY(mu_) = base::Instant::Infinite();
+};
+
+}  // namespace redlatch::engine
+
+#endif  // REDLATCH_SRC_ENGINE_RUNTIME_RELEASES_H_
