@@ -20,7 +20,8 @@ constexpr int kMostHops = 4;  // from a replica to its primary, which may be one
 absl::StatusOr<std::optional<HostAndPort>> SentinelSurvey::Await(base::Instant deadline) {
   for (;;) {
     if (next_question_ <= base::Now()) {
-      next_question_ = base::Now() + kQuestionsApart;
+      asked_ = base::Now();
+      next_question_ = asked_ + kQuestionsApart;
       AskAll();
     }
     const base::MutexLock lock(mu_);
@@ -28,11 +29,9 @@ absl::StatusOr<std::optional<HostAndPort>> SentinelSurvey::Await(base::Instant d
     base::Instant until = std::min(deadline, next_question_);
     if (std::optional<HostAndPort> found = Leading()) {
       const base::Instant now = base::Now();
-      if (!first_found_) first_found_ = now;
-      const base::Instant patient_until =
-          *first_found_ + std::max(*first_found_ - begun_, patience_);
-      if (all_told || patient_until <= now) return found;
-      until = std::min(until, patient_until);
+      if (!patient_until_) patient_until_ = now + std::max(now - asked_, patience_);
+      if (all_told || *patient_until_ <= now) return found;
+      until = std::min(until, *patient_until_);
     } else if (all_told) {
       return Failure();
     }

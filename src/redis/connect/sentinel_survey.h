@@ -33,8 +33,7 @@ namespace redlatch::redis {
 // While none is found, all are asked again four times a second: a failover may be under way.
 class SentinelSurvey : public std::enable_shared_from_this<SentinelSurvey> {
  public:
-  SentinelSurvey(const Url& url, absl::Duration patience)
-      : url_(url), patience_(patience), begun_(base::Now()) {}
+  SentinelSurvey(const Url& url, absl::Duration patience) : url_(url), patience_(patience) {}
 
   // The primary, or nothing where `deadline` came first: the search goes on, and the next call has
   // it sooner. An error, after all have failed, says why each has; kUnavailable where another
@@ -74,13 +73,14 @@ class SentinelSurvey : public std::enable_shared_from_this<SentinelSurvey> {
 
   const Url url_;
   const absl::Duration patience_;
-  const base::Instant begun_;
-  base::Instant next_question_;  // the caller's own
+  base::Instant asked_;  // this and the next are the caller's own
+  base::Instant next_question_;
+  // For those that have not answered: set when a primary is found.
+  std::optional<base::Instant> patient_until_;
   mutable base::Mutex mu_;
   base::CondVar changed_;
   std::map<HostAndPort, Sentinel> sentinels_ ABSL_GUARDED_BY(mu_);
   std::map<HostAndPort, Server> servers_ ABSL_GUARDED_BY(mu_);
-  std::optional<base::Instant> first_found_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace redlatch::redis
