@@ -54,6 +54,10 @@ class REDLATCH_EXPORT Hold {
 
   FencingToken fencing_token() const { return token_; }
 
+  // How many replicas had the hold when it was last acquired or renewed; 0 unless LockOptions asks
+  // for that.
+  int acked_by() const;
+
   // Fires when the hold is lost, also while the network hangs; never on a release.
   std::stop_token lost() const;
 

@@ -37,6 +37,18 @@ struct LockOptions {
   // thread switch for each acquisition.
   int local_retakes = 16;
 
+  // A hold counts only when so many replicas have confirmed that they have it, and each renewal of
+  // it too, so that it outlives the loss of its server if one of those takes over: with all of them
+  // here, whichever does. Fewer, by `ack_timeout`: Acquire() gives the lock back and fails, with
+  // kUnavailable, which says how many there were; a renewal does not count. Costs a wait for the
+  // replicas, in each acquisition at the server and each renewal, and a connection of the client's.
+  int replica_acks = 0;
+  absl::Duration ack_timeout = absl::Seconds(1);
+
+  // The same for the server's own disk (its append-only file): holds outlive a crash of its
+  // machine. Redis 7.2 and later, and Valkey.
+  bool fsync = false;
+
   // Runs on a thread of the client's own after the hold's stop token has fired. It may do anything
   // but destroy the client. Signals are blocked on that thread: end the process from there by
   // kill(getpid(), SIGTERM), not by raise(); and what is started from there begins with them

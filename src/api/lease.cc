@@ -21,6 +21,8 @@ absl::Duration Hold::remaining() const {
   return view_ == nullptr ? absl::ZeroDuration() : base::Until(view_->Deadline());
 }
 
+int Hold::acked_by() const { return view_ == nullptr ? 0 : view_->acked_by(); }
+
 std::stop_token Hold::lost() const {
   return view_ == nullptr ? std::stop_token() : view_->Lost(base::Now());
 }

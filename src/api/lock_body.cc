@@ -96,7 +96,10 @@ engine::Want RedisLockBase::LockBody::WantOf(const Access& access, engine::Face 
                                              const AcquireOptions& options) const {
   engine::Terms terms{.lease = options.lease.value_or(options_->lease),
                       .manual = options.lease.has_value(),
-                      .whole = options.whole_lease};
+                      .whole = options.whole_lease,
+                      .acks = {.replicas = options_->replica_acks,
+                               .fsync = options_->fsync,
+                               .patience = options_->ack_timeout}};
   if (!options.args.empty()) {
     terms.args = std::make_shared<const std::vector<std::string>>(options.args);
   }

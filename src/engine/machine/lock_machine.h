@@ -65,6 +65,9 @@ class LockMachine final : public Bidder {
   Held Pin(uint64_t thread);
   // A script that gives a manual hold a new lease; nothing where it is renewed, or gone.
   std::optional<Send> Extend(uint64_t hold, absl::Duration lease, base::Instant now);
+  // The renewal without which a hold that wants acks does not count; nothing where its grant has
+  // them, or it is over.
+  std::optional<Send> Confirm(uint64_t hold, base::Instant now) const;
 
   // ---- Scripts.
 
@@ -156,6 +159,7 @@ class LockMachine final : public Bidder {
   // The grant (lock_machine_grant.cc).
   void Prolong(base::Instant sent, absl::Duration lease, base::Instant now);
   void RenewNow(base::Instant now);
+  Send Renewal(absl::Duration lease, base::Instant now) const;
   void OnRenewal(const Send& send, const Answer& answer, base::Instant now, Effects& effects);
   void OnHeld(const Send& send, const StillHeld& answer, bool extension, base::Instant now,
               Effects& effects);

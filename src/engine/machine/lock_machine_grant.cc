@@ -90,7 +90,19 @@ void LockMachine::Expire(base::Instant now, Effects& effects) {
 
 std::optional<Send> LockMachine::Extend(uint64_t hold, absl::Duration lease, base::Instant now) {
   if (!Valid(hold, now) || !grant_->terms.manual) return std::nullopt;
-  return Send{.what = ToRenew(), .grant = grant_->id, .lease = lease, .sent = now};
+  return Renewal(lease, now);
+}
+
+Send LockMachine::Renewal(absl::Duration lease, base::Instant now) const {
+  return Send{.what = ToRenew{.acks = grant_->terms.acks, .deadline = grant_->deadline},
+              .grant = grant_->id,
+              .lease = lease,
+              .sent = now};
+}
+
+std::optional<Send> LockMachine::Confirm(uint64_t hold, base::Instant now) const {
+  if (!Valid(hold, now) || grant_->acked) return std::nullopt;
+  return Renewal(grant_->terms.lease, now);
 }
 
 void LockMachine::Prolong(base::Instant sent, absl::Duration lease, base::Instant now) {
@@ -107,6 +119,13 @@ void LockMachine::OnHeld(const Send& send, const StillHeld& answer, bool extensi
   Grant& grant = *grant_;
   Prolong(send.sent, send.lease, now);
   grant.last_failure = absl::OkStatus();
+  if (answer.acked) {
+    grant.acked = true;
+    grant.acked_by = answer.acked_by;
+    for (const ThreadHold& hold : grant.holds) {
+      if (hold.view != nullptr) hold.view->SetAckedBy(answer.acked_by);
+    }
+  }
   if (extension) return;
   const FencingToken token = held() ? grant.holds.front().token : FencingToken();
   if (TellsOfRenewals()) {

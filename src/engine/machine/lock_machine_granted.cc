@@ -17,7 +17,8 @@ void LockMachine::OnGrantMessage(const NewGrant& news, base::Instant now, Effect
   const Terms& terms = pursuit_->bid.terms;
   const bool claim = news.claim < terms.lease;
   const base::Instant deadline = asked + (news.claim - DriftMargin(news.claim));
-  if (deadline < now + Scaled(news.claim, 1, 4) || (claim && (terms.manual || terms.whole))) {
+  if (deadline < now + Scaled(news.claim, 1, 4) ||
+      (claim && (terms.manual || terms.whole || terms.acks.any()))) {
     return ConfirmFirst(now, effects);
   }
   OnGranted(news, {.lease = news.claim, .asked = asked, .claim = claim}, now, effects);
@@ -76,7 +77,7 @@ bool LockMachine::OnLateAnswer(const Bade& bade, const Answer& answer, base::Ins
   if (const Failed* const failed = answer.failed()) {
     grant.uncertain |= failed->may_have_executed;
   } else if (const auto* const granted = std::get_if<BidGranted>(&answer.bid())) {
-    Prolong(bade.sent, granted->lease, now);
+    if (!grant.terms.acks.any()) Prolong(bade.sent, granted->lease, now);
     grant.asked = bade.sent;
     grant.others = granted->others > 0;
     if (grant.claimed && granted->lease >= grant.terms.lease) {

@@ -121,7 +121,10 @@ base::Instant LockMachine::Deadline(uint64_t hold) const {
 }
 
 std::shared_ptr<HoldView> LockMachine::ViewOf(ThreadHold& hold) const {
-  if (hold.view == nullptr) hold.view = std::make_shared<HoldView>(grant_->deadline);
+  if (hold.view == nullptr) {
+    hold.view = std::make_shared<HoldView>(grant_->deadline);
+    hold.view->SetAckedBy(grant_->acked_by);
+  }
   return hold.view;
 }
 

@@ -21,10 +21,10 @@ std::optional<Send> LockMachine::NextSend(base::Instant now, absl::Duration earl
   }
   grant_->renewing = true;
   grant_->again = false;
-  return Send{.what = ToRenew(),
-              .grant = grant_->id,
-              .lease = grant_->terms.manual ? kLookOnly : grant_->terms.lease,
-              .sent = now};
+  if (grant_->terms.manual) {
+    return Send{.what = ToRenew(), .grant = grant_->id, .lease = kLookOnly, .sent = now};
+  }
+  return Renewal(grant_->terms.lease, now);
 }
 
 std::optional<Send> LockMachine::NextSendOf(uint64_t hold, base::Instant now) {

@@ -39,6 +39,8 @@ struct Grant {
   uint32_t attempt = 0;  // that was granted
   Terms terms;
   bool claimed = false;          // by a message, and not confirmed yet
+  bool acked = false;            // by all that its terms want
+  int acked_by = 0;              // replicas, the last time that it counted
   base::Instant deadline;        // from here on another may be the owner
   base::Instant lost_at;         // from here on it is lost to us: somewhat before
   base::Instant server_expires;  // from here on the server has forgotten us

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "src/base/acks.h"
 #include "src/base/clock.h"
 #include "src/engine/machine/waiter.h"
 
@@ -46,7 +47,10 @@ struct ToAcquire {
   Bid bid;
   Told told = {};  // of a latch
 };
-struct ToRenew {};
+struct ToRenew {
+  base::AcksWanted acks = {};   // it fails where not all of them have it in time
+  base::Instant deadline = {};  // the grant's, where acks are wanted
+};
 struct ToRelease {
   bool tombstone = false;  // an acquire is unanswered
   uint64_t last_used = 0;  // tokens, to give back the rest
@@ -108,6 +112,8 @@ struct Failed {
 };
 struct StillHeld {
   int64_t others = 0;  // who wait, of a grant that is shared
+  bool acked = false;  // by all that were wanted
+  int acked_by = 0;    // replicas
 };
 struct Freed {
   BidAnswer next = {};

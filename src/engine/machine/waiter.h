@@ -10,6 +10,7 @@
 #include "absl/time/time.h"
 #include "redlatch/fencing_token.h"
 #include "redlatch/lock_options.h"
+#include "src/base/acks.h"
 #include "src/base/clock.h"
 #include "src/engine/machine/hold_view.h"
 
@@ -18,15 +19,16 @@ namespace redlatch::engine {
 // What an acquisition asks of the server. A grant serves waiters of equal terms only.
 struct Terms {
   absl::Duration lease = absl::ZeroDuration();
-  bool manual = false;  // never renewed
-  bool whole = false;   // a claim is not enough: the lease, before a thread gets it
+  bool manual = false;    // never renewed
+  bool whole = false;     // a claim is not enough: the lease, before a thread gets it
+  base::AcksWanted acks;  // it counts only when those have it
   // Of a semaphore: how many are wanted, of how many that there should be.
   uint32_t permits = 1;
   uint32_t capacity = 0;
   std::shared_ptr<const std::vector<std::string>> args = nullptr;  // of a user's own class
 
   friend bool operator==(const Terms& a, const Terms& b) {
-    return a.lease == b.lease && a.manual == b.manual && a.whole == b.whole &&
+    return a.lease == b.lease && a.manual == b.manual && a.whole == b.whole && a.acks == b.acks &&
            a.permits == b.permits && a.capacity == b.capacity &&
            (a.args == b.args || (a.args && b.args && *a.args == *b.args));
   }

@@ -46,6 +46,11 @@ absl::StatusOr<Held> LockSession::Acquire(const Want& want, Silence* met) {
     return Held();
   }
   absl::StatusOr<Held> result = Result(waiter, want.wait);
+  if (result.ok() && want.terms.acks.any()) {
+    if (absl::Status acked = AwaitAcks(result->hold, want.face); !acked.ok()) {
+      result = About(acked);
+    }
+  }
   if (entry_.plan->sharing.holds && core_->observed()) {
     const absl::Duration waited = base::Now() - began;
     core_->Tell([&](Observer& observer) {
@@ -57,6 +62,30 @@ absl::StatusOr<Held> LockSession::Acquire(const Want& want, Silence* met) {
     });
   }
   return result;
+}
+
+// A grant that replicas do not have may be lost with its server: it is no thread's before they do.
+absl::Status LockSession::AwaitAcks(uint64_t hold, Face face) {
+  std::optional<Send> send;
+  core_->Feed(entry_, [&](LockMachine& machine, Effects& effects) {
+    const base::Instant now = base::Now();
+    machine.Expire(now, effects);
+    send = machine.Confirm(hold, now);
+  });
+  Answer answer;
+  if (send) answer = core_->acked_renewals().Run(entry_, *send);
+  bool valid = false;
+  core_->Feed(entry_, [&](LockMachine& machine, Effects& effects) {
+    const base::Instant now = base::Now();
+    if (send && answer.failed() == nullptr) machine.OnAnswer(*send, answer, now, effects);
+    valid = machine.Valid(hold, now);
+  });
+  const bool failed = send && answer.failed() != nullptr;
+  if (valid && !failed) return absl::OkStatus();
+  face == Face::kStd ? Unlock() : ReleaseQuietly(hold);
+  return failed
+             ? absl::UnavailableError(absl::StrCat("given back: ", answer.failed()->why.message()))
+             : absl::UnavailableError("it was lost before it was confirmed");
 }
 
 absl::StatusOr<Held> LockSession::Result(Waiter& waiter, absl::Duration wait) const {

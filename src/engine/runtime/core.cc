@@ -19,11 +19,13 @@ Core::Inside::Inside(Core& core)
                  renewer.Remove(entry);
                  notifier.Remove(entry);
                }),
+      acked(core),
       renewer(core, core.pace_.refresh),
       notifier(core) {}
 
 Core::Inside::~Inside() {
   renewer.Stop();
+  acked.Stop();
   notifier.Stop();
 }
 

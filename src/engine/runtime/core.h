@@ -19,6 +19,7 @@
 #include "src/base/mutex.h"
 #include "src/engine/protocol/description.h"
 #include "src/engine/protocol/wire.h"
+#include "src/engine/runtime/acked_renewals.h"
 #include "src/engine/runtime/counts.h"
 #include "src/engine/runtime/entry.h"
 #include "src/engine/runtime/machine_table.h"
@@ -59,6 +60,7 @@ class Core {
   absl::Duration connect_timeout() const { return url_.connect_timeout; }
   redis::Deployment& deployment() { return *deployment_; }
   MachineTable& machines() { return inside_->machines; }
+  AckedRenewals& acked_renewals() { return inside_->acked; }
   bool observed() const { return options_.observer != nullptr; }
   // Tells the observer, the default one if there is no other: a function of it.
   template <class Event>
@@ -131,6 +133,7 @@ class Core {
     explicit Inside(Core& core);
     ~Inside();  // ends the threads, which use all of it
     MachineTable machines;
+    AckedRenewals acked;
     Renewer renewer;
     Notifier notifier;
   };

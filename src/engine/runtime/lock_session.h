@@ -123,6 +123,7 @@ class LockSession final : public Holder {
   // False: the acquisition has failed.
   bool Listen(Acquisition& acquisition, const Want& want);
   void Compete(Acquisition& acquisition, ThreadWaker& waker, const Want& want);
+  absl::Status AwaitAcks(uint64_t hold, Face face);
   absl::StatusOr<Held> Result(Waiter& waiter, absl::Duration wait) const;
   struct Ending {
     Released released;

@@ -4,6 +4,7 @@
 #include <optional>
 #include <system_error>
 #include <utility>
+#include <variant>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -134,6 +135,11 @@ void Renewer::Serve(const std::vector<Entry*>& due) {
     core_.Feed(*entry, [&](Bidder& machine, Effects&) {
       const base::Instant now = base::Now();
       while (const std::optional<Send> send = machine.NextSend(now, kTogether)) {
+        const auto* const renewal = std::get_if<ToRenew>(&send->what);
+        if (renewal != nullptr && renewal->acks.any()) {
+          core_.acked_renewals().Post(*entry, *send);
+          continue;
+        }
         core_.Prepare(*entry, *send);
         jobs.push_back({entry, *send, Request(core_.SubjectOf(*entry), *send)});
         timeout = std::min(timeout, std::max(kShortestTimeout, send->lease / 3));

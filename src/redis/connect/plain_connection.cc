@@ -1,17 +1,19 @@
 #include "src/redis/connect/plain_connection.h"
 
 #include <iterator>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "src/redis/connect/connector.h"
 #include "src/redis/connect/handshake.h"
 #include "src/redis/wire/errors.h"
 
 namespace redlatch::redis {
 
-absl::StatusOr<PlainConnection> PlainConnection::Open(const Url& url, base::Instant deadline) {
+absl::StatusOr<PlainConnection> PlainConnection::Open(const Url& url, base::Instant deadline,
+                                                      Whereabouts where) {
   PlainConnection connection(url.DebugString());
-  auto made = Connector(url, Handshake::Purpose::kQuestions).Step(deadline);
+  auto made = Connector(url, Handshake::Purpose::kQuestions, nullptr, nullptr, std::move(where))
+                  .Step(deadline);
   if (!made.ok()) return made.status();
   if (!made->has_value()) {
     return absl::UnavailableError(

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "src/base/clock.h"
+#include "src/redis/connect/connector.h"
 #include "src/redis/connect/dialogue.h"
 #include "src/redis/url/url.h"
 #include "src/redis/wire/codec.h"
@@ -26,7 +27,9 @@ class PlainConnection {
   //   kUnavailable         no connection, or no answer; also where it hangs up on user and password
   //   kPermissionDenied    user or password are wrong, or missing
   //   kFailedPrecondition  it does not have that database
-  static absl::StatusOr<PlainConnection> Open(const Url& url, base::Instant deadline);
+  // `where`, if given, names the address; see Connector.
+  static absl::StatusOr<PlainConnection> Open(const Url& url, base::Instant deadline,
+                                              Whereabouts where = nullptr);
 
   absl::StatusOr<Reply> Call(const Command& command, base::Instant deadline);
   // All in one write; as many replies.

@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "src/base/acks.h"
 #include "src/base/clock.h"
 #include "src/base/parker.h"
 #include "src/redis/link/script_call.h"
@@ -57,6 +58,12 @@ class Deployment {
   // Those to one server travel in one write.
   virtual void RunBatch(absl::Span<const ScriptCall> calls, base::Instant deadline,
                         absl::Span<absl::StatusOr<Reply>> results) = 0;
+  // The same at the server that has the keys of all of them, and who has them then; see
+  // AckedConnection. One caller at a time.
+  virtual absl::StatusOr<base::Acks> RunAcked(absl::Span<const ScriptCall> calls,
+                                              const base::AcksWanted& wanted,
+                                              base::Instant deadline,
+                                              absl::Span<absl::StatusOr<Reply>> results) = 0;
   // To the server that has the key; see SharedConnection.
   using Done = std::function<void(absl::StatusOr<Reply> answer)>;
   virtual absl::Status Send(std::string_view key, const Command& command, Done done = nullptr) = 0;

@@ -21,18 +21,15 @@ SingleServer::SingleServer(const Url& url, std::string channel, const Command& i
     : channel_(std::move(channel)),
       events_(std::move(events)),
       commands_(std::make_unique<SharedConnection>(url, OptionsOfCommands(url, introduction))),
-      scripts_(*commands_) {
+      scripts_(*commands_),
+      acked_(url, introduction, [this] { return Where(); }) {
   SubscriberOptions options{
       .on_message = [this](std::string_view,
                            std::string_view message) { events_.on_message(message); },
       .on_live_again = [this] { events_.on_reconnected(); },
       // The next acquisition subscribes anew, or says why it cannot.
       .on_refused = [this](std::string_view, const absl::Status&) { listening_.store(false); },
-      .where = [this]() -> std::optional<Target> {
-        std::optional<Peer> peer = commands_->peer();
-        if (!peer) return std::nullopt;
-        return std::move(peer->target);
-      },
+      .where = [this] { return Where(); },
   };
   if (url.sentinels != nullptr) {
     options.longest_backoff = kLongestBackoff;
@@ -65,6 +62,12 @@ void SingleServer::Moved(std::string_view address) {
   commands_->MakeAnew("the sentinels say that the primary has moved");
   messages_->MakeAnew();
   events_.on_reconnected();
+}
+
+std::optional<Target> SingleServer::Where() const {
+  std::optional<Peer> peer = commands_->peer();
+  if (!peer) return std::nullopt;
+  return std::move(peer->target);
 }
 
 void SingleServer::Stop() {

@@ -13,6 +13,7 @@
 #include "src/base/mutex.h"
 #include "src/redis/deployment/deployment.h"
 #include "src/redis/deployment/hearing.h"
+#include "src/redis/link/acked_connection.h"
 #include "src/redis/link/scripts.h"
 #include "src/redis/link/sentinel_watch.h"
 #include "src/redis/link/shared_connection.h"
@@ -50,6 +51,11 @@ class SingleServer final : public Deployment {
                 absl::Span<absl::StatusOr<Reply>> results) override {
     scripts_.RunBatch(calls, deadline, results);
   }
+  absl::StatusOr<base::Acks> RunAcked(absl::Span<const ScriptCall> calls,
+                                      const base::AcksWanted& wanted, base::Instant deadline,
+                                      absl::Span<absl::StatusOr<Reply>> results) override {
+    return acked_.Run(calls, wanted, deadline, results);
+  }
   absl::Status Send(std::string_view, const Command& command, Done done) override {
     return commands_->Send(command, std::move(done));
   }
@@ -79,6 +85,7 @@ class SingleServer final : public Deployment {
   SharedConnectionOptions OptionsOfCommands(const Url& url, const Command& introduction);
   void Moved(std::string_view address);
   void Align();
+  std::optional<Target> Where() const;
 
   const std::string channel_;
   const Events events_;
@@ -91,6 +98,7 @@ class SingleServer final : public Deployment {
   base::Instant pinged_ ABSL_GUARDED_BY(hearing_mu_);
   const std::unique_ptr<SharedConnection> commands_;
   Scripts scripts_;
+  AckedConnection acked_;
   // Its thread uses all of this object.
   std::unique_ptr<Subscriber> messages_;
   std::unique_ptr<SentinelWatch> watch_;  // so does its

@@ -22,7 +22,9 @@ struct Open {
   bool by_text;
 };
 
-Command Encode(const ScriptCall& call, bool by_text) {
+}  // namespace
+
+Command EncodeCall(const ScriptCall& call, bool by_text) {
   absl::InlinedVector<std::string_view, 24> words;
   const std::string key_count = std::to_string(call.keys.size());
   words.push_back(by_text ? "EVAL" : "EVALSHA");
@@ -32,8 +34,6 @@ Command Encode(const ScriptCall& call, bool by_text) {
   words.insert(words.end(), call.args.begin(), call.args.end());
   return Command(words);
 }
-
-}  // namespace
 
 absl::StatusOr<Reply> Scripts::Run(const ScriptCall& call, base::Instant deadline,
                                    StillWanted still_wanted) {
@@ -51,7 +51,7 @@ void Scripts::RunBatch(absl::Span<const ScriptCall> calls, base::Instant deadlin
   while (!open.empty()) {
     absl::InlinedVector<Command, 1> commands;
     absl::InlinedVector<absl::StatusOr<Reply>, 1> replies(open.size());
-    for (const Open& each : open) commands.push_back(Encode(calls[each.index], each.by_text));
+    for (const Open& each : open) commands.push_back(EncodeCall(calls[each.index], each.by_text));
     connection_.CallBatch(commands, deadline, absl::MakeSpan(replies));
 
     absl::InlinedVector<Open, 1> again;

@@ -8,9 +8,13 @@
 #include "src/base/clock.h"
 #include "src/redis/link/script_call.h"
 #include "src/redis/link/shared_connection.h"
+#include "src/redis/wire/codec.h"
 #include "src/redis/wire/reply.h"
 
 namespace redlatch::redis {
+
+// EVALSHA, or EVAL with the script's text.
+Command EncodeCall(const ScriptCall& call, bool by_text);
 
 // Runs scripts on a server by their SHA-1 (EVALSHA), and where the server does not know one, by
 // its text (EVAL), which also teaches it. So a restarted server, a flushed script cache or a

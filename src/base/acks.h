@@ -1,0 +1,30 @@
+#ifndef REDLATCH_SRC_BASE_ACKS_H_
+#define REDLATCH_SRC_BASE_ACKS_H_
+
+#include "absl/time/time.h"
+
+namespace redlatch::base {
+
+// Who is to have what was written, beside the server's memory.
+struct AcksWanted {
+  int replicas = 0;
+  bool fsync = false;  // the server's own disk
+  absl::Duration patience = absl::ZeroDuration();
+
+  bool any() const { return replicas > 0 || fsync; }
+  friend bool operator==(const AcksWanted&, const AcksWanted&) = default;
+};
+
+// Who says that they have it.
+struct Acks {
+  int replicas = 0;
+  bool synced = false;
+
+  bool enough(const AcksWanted& wanted) const {
+    return replicas >= wanted.replicas && (synced || !wanted.fsync);
+  }
+};
+
+}  // namespace redlatch::base
+
+#endif  // REDLATCH_SRC_BASE_ACKS_H_

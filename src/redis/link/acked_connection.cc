@@ -1,0 +1,101 @@
+#include "src/redis/link/acked_connection.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "src/redis/link/scripts.h"
+#include "src/redis/wire/errors.h"
+
+namespace redlatch::redis {
+namespace {
+
+// How much longer than it was told to wait a server may take to say so.
+constexpr absl::Duration kAnswerGrace = absl::Milliseconds(250);
+
+}  // namespace
+
+AckedConnection::AckedConnection(const Url& url, Command mark, Whereabouts where)
+    : url_(url), server_(url.DebugString()), mark_(std::move(mark)), where_(std::move(where)) {}
+
+absl::Status AckedConnection::Connect(base::Instant deadline) {
+  std::optional<Target> target = where_();
+  if (connection_ && target && target_ && target->address == target_->address) {
+    return absl::OkStatus();
+  }
+  connection_.reset();
+  auto opened = PlainConnection::Open(url_, deadline, [&] { return target; });
+  if (!opened.ok()) return opened.status();
+  connection_ = *std::move(opened);
+  target_ = std::move(target);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<Reply>> AckedConnection::Ask(absl::Span<const ScriptCall> calls,
+                                                        const base::AcksWanted& wanted,
+                                                        bool by_text, base::Instant deadline) {
+  std::vector<Command> commands;
+  for (const ScriptCall& call : calls) commands.push_back(EncodeCall(call, by_text));
+  commands.push_back(mark_);
+  const std::string millis =
+      std::to_string(std::max<int64_t>(absl::ToInt64Milliseconds(wanted.patience), 1));
+  const std::string replicas = std::to_string(wanted.replicas);
+  commands.push_back(wanted.fsync ? Command({"WAITAOF", "1", replicas, millis})
+                                  : Command({"WAIT", replicas, millis}));
+  return connection_->CallAll(commands, deadline);
+}
+
+absl::StatusOr<base::Acks> AckedConnection::Run(absl::Span<const ScriptCall> calls,
+                                                const base::AcksWanted& wanted,
+                                                base::Instant deadline,
+                                                absl::Span<absl::StatusOr<Reply>> results) {
+  deadline = std::min(deadline, base::Now() + wanted.patience + kAnswerGrace);
+  absl::StatusOr<base::Acks> acks;
+  const auto fail = [&](absl::Status why) {
+    std::fill(results.begin(), results.end(), why);
+    return why;
+  };
+  if (absl::Status connected = Connect(deadline); !connected.ok()) {
+    return fail(MarkNotSent(std::move(connected)));
+  }
+  for (const bool by_text : {false, true}) {
+    auto replies = Ask(calls, wanted, by_text, deadline);
+    if (!replies.ok()) {
+      connection_.reset();
+      return fail(MarkMayHaveExecuted(replies.status()));
+    }
+    bool unknown = false;
+    for (size_t i = 0; i < calls.size(); ++i) {
+      Reply& reply = (*replies)[i];
+      const ErrorCode code = reply.is_error() ? ClassifyError(reply.text) : ErrorCode::kOther;
+      unknown |= code == ErrorCode::kNoScript;
+      if (IsReplicas(code)) connection_.reset();
+      results[i] = reply.is_error() ? absl::StatusOr<Reply>(ErrorStatus(reply.text, server_))
+                                    : std::move(reply);
+    }
+    acks = Read((*replies)[calls.size()], (*replies)[calls.size() + 1], wanted.fsync);
+    if (!unknown || by_text || !connection_) break;
+  }
+  return acks;
+}
+
+absl::StatusOr<base::Acks> AckedConnection::Read(const Reply& mark, const Reply& answer,
+                                                 bool fsync) const {
+  if (mark.is_error()) return ErrorStatus(mark.text, server_);
+  if (answer.is_error() && fsync && ClassifyError(answer.text) == ErrorCode::kUnknownCommand) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(server_, " does not know WAITAOF; fsync needs Redis 7.2 or later, or Valkey"));
+  }
+  if (answer.is_error()) return ErrorStatus(answer.text, server_);
+  if (!fsync) return base::Acks{.replicas = static_cast<int>(answer.integer), .synced = false};
+  if (answer.elements.size() != 2) {
+    return absl::UnavailableError(
+        absl::StrCat(server_, " answered ", answer.DebugString(), " to WAITAOF"));
+  }
+  return base::Acks{.replicas = static_cast<int>(answer.elements[1].integer),
+                    .synced = answer.elements[0].integer > 0};
+}
+
+}  // namespace redlatch::redis

@@ -1,0 +1,55 @@
+#ifndef REDLATCH_SRC_REDIS_LINK_ACKED_CONNECTION_H_
+#define REDLATCH_SRC_REDIS_LINK_ACKED_CONNECTION_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "src/base/acks.h"
+#include "src/base/clock.h"
+#include "src/redis/connect/connector.h"
+#include "src/redis/connect/plain_connection.h"
+#include "src/redis/link/script_call.h"
+#include "src/redis/transport/open.h"
+#include "src/redis/url/url.h"
+#include "src/redis/wire/codec.h"
+#include "src/redis/wire/reply.h"
+
+namespace redlatch::redis {
+
+// A connection on which scripts are run, and replicas then waited for. That takes time in which
+// nothing else can be asked there; and WAIT speaks of the connection that says it, so this one is
+// never made anew behind the caller's back. One caller at a time.
+class AckedConnection {
+ public:
+  // `mark`: a command that writes, whatever is there. Newer servers answer WAIT behind commands
+  // that changed nothing without waiting for what others wrote before; so it stands before each
+  // WAIT. `where`: the server that is to be asked; nothing: wherever the URL leads.
+  AckedConnection(const Url& url, Command mark, Whereabouts where);
+
+  // The answers to the calls, and who has them all, and with them whatever was written before: the
+  // replication stream keeps the order. An error where that is unknown: nothing may be concluded.
+  absl::StatusOr<base::Acks> Run(absl::Span<const ScriptCall> calls, const base::AcksWanted& wanted,
+                                 base::Instant deadline, absl::Span<absl::StatusOr<Reply>> results);
+
+ private:
+  absl::Status Connect(base::Instant deadline);
+  absl::StatusOr<std::vector<Reply>> Ask(absl::Span<const ScriptCall> calls,
+                                         const base::AcksWanted& wanted, bool by_text,
+                                         base::Instant deadline);
+  absl::StatusOr<base::Acks> Read(const Reply& mark, const Reply& answer, bool fsync) const;
+
+  const Url url_;
+  const std::string server_;
+  const Command mark_;
+  const Whereabouts where_;
+  std::optional<Target> target_;  // of `connection_`, where that was told
+  std::optional<PlainConnection> connection_;
+};
+
+}  // namespace redlatch::redis
+
+#endif  // REDLATCH_SRC_REDIS_LINK_ACKED_CONNECTION_H_
