@@ -121,7 +121,7 @@ void AckedRenewals::RunTogether(absl::Span<Job> jobs) {
   wanted.patience = std::max(wanted.patience, kShortestPatience);
   std::vector<absl::StatusOr<redis::Reply>> replies(calls.size());
   const absl::StatusOr<base::Acks> acks = core_.deployment().RunAcked(
-      calls, wanted, now + core_.command_timeout() + wanted.patience, absl::MakeSpan(replies));
+      calls, wanted, now + core_.command_timeout() + 2 * wanted.patience, absl::MakeSpan(replies));
   for (size_t i = 0; i < jobs.size(); ++i) {
     Answer answer = ReadAnswer(jobs[i].send, replies[i]);
     if (auto* const held = std::get_if<StillHeld>(&answer.what)) {

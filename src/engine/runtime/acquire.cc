@@ -24,6 +24,7 @@ class ThreadWaker final : public Waker {
 absl::StatusOr<Held> LockSession::Acquire(const Want& want, Silence* met) {
   if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
   if (absl::Status bad = CheckLease(want.terms.lease); !bad.ok()) return About(bad);
+  if (absl::Status bad = CheckAcks(want.terms.acks); !bad.ok()) return About(bad);
   const base::Instant began = want.since ? *want.since : base::Now();
   ThreadWaker waker;
   Acquisition acquisition({.thread = ThreadNumber(),
@@ -80,12 +81,11 @@ absl::Status LockSession::AwaitAcks(uint64_t hold, Face face) {
     if (send && answer.failed() == nullptr) machine.OnAnswer(*send, answer, now, effects);
     valid = machine.Valid(hold, now);
   });
-  const bool failed = send && answer.failed() != nullptr;
-  if (valid && !failed) return absl::OkStatus();
+  const Failed* const failed = send ? answer.failed() : nullptr;
+  if (valid && failed == nullptr) return absl::OkStatus();
   face == Face::kStd ? Unlock() : ReleaseQuietly(hold);
-  return failed
-             ? absl::UnavailableError(absl::StrCat("given back: ", answer.failed()->why.message()))
-             : absl::UnavailableError("it was lost before it was confirmed");
+  if (failed == nullptr) return absl::UnavailableError("it was lost before it was confirmed");
+  return {failed->why.code(), absl::StrCat("given back: ", failed->why.message())};
 }
 
 absl::StatusOr<Held> LockSession::Result(Waiter& waiter, absl::Duration wait) const {

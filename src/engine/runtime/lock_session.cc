@@ -22,6 +22,18 @@ absl::Status LockSession::CheckLease(absl::Duration lease) {
                                                  " is not possible; it must be 10ms to one year"));
 }
 
+absl::Status LockSession::CheckAcks(const base::AcksWanted& wanted) {
+  if (!wanted.any() && wanted.replicas == 0) return absl::OkStatus();
+  if (wanted.replicas < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("replica_acks is ", wanted.replicas, "; it must be 0 or more"));
+  }
+  if (wanted.patience >= absl::Milliseconds(1)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("an ack_timeout of ",
+                                                 absl::FormatDuration(wanted.patience),
+                                                 " is not possible; it must be 1ms or more"));
+}
+
 uint64_t ThreadNumber() {
   static std::atomic<uint64_t> last{0};
   thread_local const uint64_t mine = last.fetch_add(1, std::memory_order_relaxed) + 1;

@@ -120,6 +120,7 @@ class LockSession final : public Holder {
   LockSession(std::shared_ptr<Core> core, Entry& entry) : core_(std::move(core)), entry_(entry) {}
 
   static absl::Status CheckLease(absl::Duration lease);
+  static absl::Status CheckAcks(const base::AcksWanted& wanted);
   // False: the acquisition has failed.
   bool Listen(Acquisition& acquisition, const Want& want);
   void Compete(Acquisition& acquisition, ThreadWaker& waker, const Want& want);

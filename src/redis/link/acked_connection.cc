@@ -51,7 +51,6 @@ absl::StatusOr<base::Acks> AckedConnection::Run(absl::Span<const ScriptCall> cal
                                                 const base::AcksWanted& wanted,
                                                 base::Instant deadline,
                                                 absl::Span<absl::StatusOr<Reply>> results) {
-  deadline = std::min(deadline, base::Now() + wanted.patience + kAnswerGrace);
   absl::StatusOr<base::Acks> acks;
   const auto fail = [&](absl::Status why) {
     std::fill(results.begin(), results.end(), why);
@@ -61,7 +60,8 @@ absl::StatusOr<base::Acks> AckedConnection::Run(absl::Span<const ScriptCall> cal
     return fail(MarkNotSent(std::move(connected)));
   }
   for (const bool by_text : {false, true}) {
-    auto replies = Ask(calls, wanted, by_text, deadline);
+    const base::Instant until = base::Now() + wanted.patience + kAnswerGrace;
+    auto replies = Ask(calls, wanted, by_text, std::min(deadline, until));
     if (!replies.ok()) {
       connection_.reset();
       return fail(MarkMayHaveExecuted(replies.status()));

@@ -9,6 +9,7 @@
 #define REDLATCH_TESTS_CONFORMANCE_API_CONFORMANCE_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <ostream>
 #include <string>
@@ -74,6 +75,8 @@ struct Deployment {
   std::string_view name;
   bool unix_socket = false;
   bool tls = false;
+  bool sentinel = false;
+  // With a prefix, the user may do no more than docs/operations.md says that he must.
   std::string_view key_prefix = {};
   absl::Duration local_window = LockOptions().local_window;
 };
@@ -83,7 +86,8 @@ inline std::vector<Deployment> Deployments() {
       {.name = "tcp"},
       {.name = "unix", .unix_socket = true},
       {.name = "tls", .tls = true},
-      {.name = "prefix", .key_prefix = "app:"},
+      {.name = "sentinel", .sentinel = true},
+      {.name = "acl_user", .key_prefix = "app:"},
       {.name = "no_window", .local_window = absl::ZeroDuration()},
   };
 }
@@ -156,6 +160,15 @@ inline std::string NameOfCase(const ::testing::TestParamInfo<Case>& info) {
                            ::testing::ValuesIn(::redlatch::conformance::ExclusiveCasesOverTcp()), \
                            ::redlatch::conformance::NameOfCase)
 
+// As docs/operations.md has it, for the prefix `app:`.
+constexpr char kUserOfApp[] =
+    "user app on >password resetchannels &redlatch:* "
+    "~app:* ~redlatch:2:{app:* ~redlatch:rw:{app:* ~redlatch:client:* "
+    "+eval +evalsha +script +info +ping +subscribe +unsubscribe +publish +pubsub|numsub +time "
+    "+get +mget +getrange +set +setrange +psetex +del +unlink +rename +exists +pexpire "
+    "+pexpireat +pttl +hget +hset +hsetnx +hdel +hexists +hgetall +hkeys +hmget +hincrby "
+    "+zadd +zrem +zremrangebyrank +zcard +zcount +zrange +zrangebyscore +zrank +zscore";
+
 constexpr absl::Duration kPatience = absl::Seconds(10);    // for what must come, but when is open
 constexpr absl::Duration kGrace = absl::Milliseconds(50);  // how late a call may come back
 constexpr absl::Duration kLease = absl::Seconds(2);
@@ -183,8 +196,9 @@ class Conformance : public ::testing::TestWithParam<Case> {
 
   // One for all tests of this program; whoever stops it lets it go on.
   static support::RedisServer& SharedServer() {
-    static std::unique_ptr<support::RedisServer> servers[2];
-    auto& server = servers[GetParam().deployment.tls ? 1 : 0];
+    static std::map<std::string_view, std::unique_ptr<support::RedisServer>> servers;
+    const Deployment& way = GetParam().deployment;
+    auto& server = servers[way.tls || way.sentinel || !way.key_prefix.empty() ? way.name : ""];
     if (server == nullptr) server = Start();
     return *server;
   }
@@ -199,11 +213,43 @@ class Conformance : public ::testing::TestWithParam<Case> {
       static const std::string cert = authority.Certify();
       options.tls = support::ServerTls{.cert = cert, .ca = authority.file()};
     }
-    return support::RedisServer::Start(std::move(options));
+    if (!GetParam().deployment.key_prefix.empty()) options.acl.emplace_back(kUserOfApp);
+    auto server = support::RedisServer::Start(std::move(options));
+    if (GetParam().deployment.sentinel) {
+      for (const auto& each : Sentinels()) {
+        const std::string port = absl::StrCat(server->port());
+        const auto watched = each->Command({"SENTINEL", "MONITOR", port, "127.0.0.1", port, "2"});
+        EXPECT_FALSE(watched.is_error()) << watched.text;
+        for (const char* const option : {"auth-user", "auth-pass"}) {
+          each->Command({"SENTINEL", "SET", port, option, "redlatch-test"});
+        }
+      }
+    }
+    return server;
+  }
+  // One set of them for all servers, each of which they call by its port.
+  static const std::vector<std::unique_ptr<support::RedisServer>>& Sentinels() {
+    static const auto* const sentinels = [] {
+      auto* const all = new std::vector<std::unique_ptr<support::RedisServer>>();
+      for (int i = 0; i < 3; ++i) {
+        all->push_back(support::RedisServer::Start({.sentinel = true}));
+      }
+      return all;
+    }();
+    return *sentinels;
   }
 
   static std::string UrlOf(support::RedisServer& server, const Case& which) {
     if (which.deployment.tls) return server.tls_url();
+    if (which.deployment.sentinel) {
+      std::vector<std::string> hosts;
+      for (const auto& each : Sentinels())
+        hosts.push_back(absl::StrCat("127.0.0.1:", each->port()));
+      return absl::StrCat("redis-sentinel://", absl::StrJoin(hosts, ","), "/", server.port());
+    }
+    if (!which.deployment.key_prefix.empty()) {
+      return absl::StrCat("redis://app:password@127.0.0.1:", server.port());
+    }
     return which.deployment.unix_socket ? server.unix_url() : server.url();
   }
   std::string url() { return UrlOf(server(), GetParam()); }

@@ -1,0 +1,206 @@
+// Holds that count only when replicas have them.
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "redlatch/client.h"
+#include "redlatch/reentrant_lock.h"
+#include "redlatch/reentrant_read_write_lock.h"
+#include "redlatch/simple_lock.h"
+#include "redlatch/status.h"
+#include "src/base/clock.h"
+#include "src/base/parker.h"
+#include "tests/support/await.h"
+#include "tests/support/redis_server.h"
+#include "tests/support/tcp_proxy.h"
+
+namespace redlatch {
+namespace {
+
+using ::testing::HasSubstr;
+
+using support::Await;
+using support::Direction;
+
+void Sleep(absl::Duration time) { base::Parker().ParkUntil(base::Now() + time); }
+
+class ReplicaAcks : public ::testing::Test {
+ protected:
+  ReplicaAcks() {
+    for (int i = 0; i < 2; ++i) {
+      links_.push_back(
+          std::make_unique<support::TcpProxy>(support::TcpProxyOptions{.port = primary_->port()}));
+      replicas_.push_back(support::RedisServer::Start({.replica_of = links_.back()->port()}));
+    }
+    EXPECT_TRUE(Await([&] {
+      primary_->Command({"SET", "first", "", "PX", "1"});
+      return primary_->Integer({"WAIT", "2", "100"}) == 2;
+    }));
+  }
+  // From here on it receives nothing; the primary goes on as if it did.
+  void Separate(size_t replica) {
+    links_[replica]->Drop(Direction::kToServer);
+    links_[replica]->Drop(Direction::kToClient);
+  }
+  static LockOptions Acked(int replicas, absl::Duration lease = absl::Seconds(30)) {
+    return {.lease = lease, .replica_acks = replicas, .ack_timeout = absl::Milliseconds(300)};
+  }
+
+  const std::unique_ptr<support::RedisServer> primary_ = support::RedisServer::Start();
+  std::vector<std::unique_ptr<support::TcpProxy>> links_;
+  std::vector<std::unique_ptr<support::RedisServer>> replicas_;
+  const Client client_ = *Client::Connect(primary_->url());
+};
+
+using Take = std::function<absl::StatusOr<Lease>()>;
+
+TEST_F(ReplicaAcks, WhenAcquireReturnsTheReplicasHaveTheHold) {
+  SimpleLock simple(client_, "simple", Acked(2));
+  ReentrantLock reentrant(client_, "reentrant", Acked(2));
+  ReentrantReadWriteLock written(client_, "written", Acked(2));
+  ReentrantReadWriteLock read(client_, "read", Acked(2));
+  const std::vector<std::pair<std::string, Take>> ways = {
+      {"simple", [&] { return simple.Acquire(); }},
+      {"reentrant", [&] { return reentrant.Acquire({.lease = absl::Seconds(20)}); }},
+      {"written", [&] { return written.Acquire({}); }},
+      {"redlatch:rw:{read}:readers", [&] { return read.AcquireRead({}); }}};
+  for (const auto& [key, take] : ways) {
+    SCOPED_TRACE(key);
+    for (int round = 0; round < 20; ++round) {
+      absl::StatusOr<Lease> lease = take();
+      ASSERT_TRUE(lease.ok()) << lease.status();
+      EXPECT_EQ(lease->acked_by(), 2);
+      for (const auto& each : replicas_) EXPECT_EQ(each->Integer({"EXISTS", key}), 1);
+      EXPECT_TRUE(lease->Release().ok());
+    }
+  }
+}
+
+TEST_F(ReplicaAcks, WithoutEnoughOfThemTheLockIsGivenBack) {
+  Separate(1);
+  SimpleLock lock(client_, "lock", Acked(2));
+  const absl::StatusOr<Lease> lease = lock.Acquire();
+  EXPECT_EQ(lease.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(lease.status().message()),
+              AllOf(HasSubstr("lock \"lock\""), HasSubstr("1 of 2 replicas have confirmed it")));
+  EXPECT_EQ(primary_->Integer({"EXISTS", "lock"}), 0);
+  try {
+    lock.lock();
+    ADD_FAILURE() << "it is taken";
+  } catch (const std::system_error& error) {
+    EXPECT_EQ(error.code(), MakeErrorCode(absl::StatusCode::kUnavailable));
+  }
+  EXPECT_EQ(primary_->Integer({"EXISTS", "lock"}), 0);
+  // One is enough for another lock; and for this one, as soon as both are back.
+  SimpleLock modest(client_, "modest", Acked(1));
+  EXPECT_EQ(modest.Acquire()->acked_by(), 1);
+  links_[1]->Heal();
+  EXPECT_TRUE(Await([&] { return lock.Acquire().ok(); }, absl::Seconds(30)));
+}
+
+TEST_F(ReplicaAcks, ARenewalThatTheyDoNotHaveDoesNotCount) {
+  constexpr absl::Duration kLease = absl::Seconds(2);
+  SimpleLock plain(client_, "plain", {.lease = kLease});
+  SimpleLock lock(client_, "lock", Acked(1, kLease));
+  absl::StatusOr<Lease> other = plain.Acquire();
+  absl::StatusOr<Lease> lease = lock.Acquire();
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  Sleep(kLease * 1.5);
+  EXPECT_TRUE(lease->valid()) << "renewed, as the replicas are there";
+  Separate(0);
+  Separate(1);
+  const base::Instant separated = base::Now();
+  EXPECT_TRUE(Await([&] { return lease->lost().stop_requested(); }, 2 * kLease));
+  EXPECT_FALSE(lease->valid());
+  EXPECT_LE(base::Now() - separated, kLease + absl::Milliseconds(100));
+  EXPECT_TRUE(other->valid());
+}
+
+TEST_F(ReplicaAcks, WhoeverIsHandedTheLockHasItConfirmedFirst) {
+  const Client second = *Client::Connect(primary_->url());
+  SimpleLock here(client_, "lock", Acked(2));
+  SimpleLock there(second, "lock", Acked(2));
+  for (int round = 0; round < 10; ++round) {
+    absl::StatusOr<Lease> lease = here.Acquire();
+    ASSERT_TRUE(lease.ok()) << lease.status();
+    absl::StatusOr<Lease> next;
+    std::thread waiter([&] { next = there.Acquire(); });
+    EXPECT_TRUE(Await([&] {
+      return primary_->Integer({"ZCARD", "redlatch:2:{lock}:simple.queue"}) == 1;
+    }));
+    EXPECT_TRUE(lease->Release().ok());
+    waiter.join();
+    ASSERT_TRUE(next.ok()) << next.status();
+    EXPECT_EQ(next->acked_by(), 2);
+    EXPECT_GT(next->remaining(), absl::Seconds(25));
+  }
+}
+
+TEST_F(ReplicaAcks, NumbersThatMakeNoSenseAreRefused) {
+  for (const LockOptions& options :
+       {LockOptions{.replica_acks = -1},
+        LockOptions{.replica_acks = 1, .ack_timeout = absl::ZeroDuration()}}) {
+    SimpleLock lock(client_, "lock", options);
+    EXPECT_EQ(lock.Acquire().status().code(), absl::StatusCode::kInvalidArgument);
+  }
+}
+
+// The run that overlaps without acks, and with them does not.
+TEST_F(ReplicaAcks, APrimaryThatIsCutOffGrantsNothingThatAnotherMayGrantToo) {
+  Separate(0);
+  Separate(1);
+  SimpleLock plain(client_, "plain");
+  SimpleLock acked(client_, "acked", Acked(2));
+  absl::StatusOr<Lease> lost = plain.Acquire();
+  EXPECT_EQ(acked.Acquire().status().code(), absl::StatusCode::kUnavailable);
+  replicas_[0]->Command({"REPLICAOF", "NO", "ONE"});
+  const Client second = *Client::Connect(replicas_[0]->url());
+  SimpleLock again(second, "plain");
+  const absl::StatusOr<Lease> overlapping = again.Acquire();
+  ASSERT_TRUE(overlapping.ok()) << overlapping.status();
+  EXPECT_TRUE(lost->valid() && overlapping->valid()) << "two holders";
+  EXPECT_NE(lost->fencing_token(), overlapping->fencing_token());
+}
+
+TEST_F(ReplicaAcks, ThoseWhoWereGrantedBeforeKeepOthersOutAtTheNewPrimary) {
+  SimpleLock acked(client_, "acked", Acked(2));
+  const absl::StatusOr<Lease> lease = acked.Acquire();
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  Separate(0);
+  Separate(1);
+  replicas_[0]->Command({"REPLICAOF", "NO", "ONE"});
+  const Client second = *Client::Connect(replicas_[0]->url());
+  SimpleLock again(second, "acked");
+  EXPECT_TRUE(IsBusy(again.Acquire({.wait = absl::Milliseconds(100)}).status()));
+  EXPECT_TRUE(lease->valid());
+}
+
+TEST(DiskAcks, AreOfTheServersThatHaveThem) {
+  const auto server = support::RedisServer::Start({.append_only = true});
+  const Client client = *Client::Connect(server->url());
+  SimpleLock lock(client, "lock", {.fsync = true});
+  const absl::StatusOr<Lease> lease = lock.Acquire();
+  if (server->Command({"COMMAND", "INFO", "WAITAOF"}).elements.at(0).elements.empty()) {
+    EXPECT_EQ(lease.status().code(), absl::StatusCode::kFailedPrecondition) << lease.status();
+    EXPECT_THAT(std::string(lease.status().message()), HasSubstr("needs Redis 7.2 or later"));
+    EXPECT_EQ(server->Integer({"EXISTS", "lock"}), 0);
+    return;
+  }
+  // The fixture leaves syncing to the kernel: nothing is on the disk for certain.
+  EXPECT_EQ(lease.status().code(), absl::StatusCode::kUnavailable) << lease.status();
+  server->Command({"CONFIG", "SET", "appendfsync", "everysec"});
+  EXPECT_TRUE(Await([&] { return lock.Acquire().ok(); }, absl::Seconds(30)));
+}
+
+}  // namespace
+}  // namespace redlatch
