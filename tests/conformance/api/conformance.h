@@ -163,7 +163,8 @@ inline std::string NameOfCase(const ::testing::TestParamInfo<Case>& info) {
 // As docs/operations.md has it, for the prefix `app:`.
 constexpr char kUserOfApp[] =
     "user app on >password resetchannels &redlatch:* "
-    "~app:* ~redlatch:2:{app:* ~redlatch:rw:{app:* ~redlatch:client:* "
+    "~app:* ~redlatch:2:{app:* ~redlatch:rw:{app:* ~redlatch:2.tag:app:* ~redlatch:rw.tag:app:* "
+    "~redlatch:client:* "
     "+eval +evalsha +script +info +ping +subscribe +unsubscribe +publish +pubsub|numsub +time "
     "+get +mget +getrange +set +setrange +psetex +del +unlink +rename +exists +pexpire "
     "+pexpireat +pttl +hget +hset +hsetnx +hdel +hexists +hgetall +hkeys +hmget +hincrby "
