@@ -29,6 +29,8 @@ struct KeyNames {
   bool operator==(const KeyNames&) const = default;
 };
 inline constexpr std::string_view kFenceSuffix = "fence";
+// Not of one lock: who reigns at this server, for the quarantine after a promotion.
+inline constexpr std::string_view kReignKey = "redlatch:reign";
 
 // Those of a user's class, which all begin with `x.`; kInvalidArgument if its kind or the suffix of
 // an extra key cannot be part of a key.

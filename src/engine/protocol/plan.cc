@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "lua/pieces.h"
 #include "src/base/sha1.h"
+#include "src/engine/protocol/kinds.h"
 
 namespace redlatch::engine {
 namespace {
@@ -81,6 +82,26 @@ absl::StatusOr<Plan> Complete(Plan plan) {
     script->body = plan.texts.emplace_back(*std::move(assembled));
     script->sha1 = plan.texts.emplace_back(base::Sha1Hex(script->body));
   }
+  return plan;
+}
+
+Plan Quarantined(Plan plan) {
+  const bool read_write = plan.traits.kind == kinds::kReadWrite;
+  const auto before = [&](std::string_view piece, LuaScript& script) {
+    absl::StatusOr<std::string> first =
+        Assemble(absl::StrCat(std::string(kInclude), std::string(piece), "\n"));
+    script.body = plan.texts.emplace_back(*std::move(first) + std::string(script.body));
+    script.sha1 = plan.texts.emplace_back(base::Sha1Hex(script.body));
+  };
+  // What refers to them must not move.
+  plan.texts.reserve(24);
+  before(read_write ? "read_write/common/quarantine_bid" : "common/quarantine_bid",
+         plan.scripts.acquire);
+  for (LuaScript* script :
+       {&plan.scripts.release, &plan.scripts.cancel, &plan.scripts.force_release}) {
+    before("common/quarantine_end", *script);
+  }
+  plan.quarantined = true;
   return plan;
 }
 

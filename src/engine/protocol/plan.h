@@ -23,6 +23,7 @@ struct Plan {
   KeyNames keys;
   std::string_view forced_key;  // the suffix of one that only force_release is given, or empty
   std::vector<std::string> extra_args;
+  bool quarantined = false;  // its scripts look whether there is a quarantine; see Quarantined()
   std::vector<std::string> texts;  // what a user's own scripts and their SHA-1s refer to
 
   // Of a plan that is complete: whether the class of `other`, which need not be, is the same.
@@ -33,6 +34,10 @@ struct Plan {
 // (lua/README.md), the first time it is asked for, as the build does with redlatch's scripts.
 // kInvalidArgument for a piece that there is not.
 absl::StatusOr<std::string> Assemble(std::string_view script);
+
+// A complete plan whose scripts grant nothing while there is a quarantine, and take the words of a
+// Reign for that (lua/common/quarantine.lua).
+Plan Quarantined(Plan plan);
 
 // Assembles a user's own scripts, and fills in the SHA-1s that are missing.
 absl::StatusOr<Plan> Complete(Plan plan);

@@ -29,6 +29,13 @@ struct Identity {
 Identity NewIdentity();
 inline constexpr std::string_view kChannelPrefix = "redlatch:";
 
+// What scripts are told so that nothing is granted too soon after a promotion: see
+// lua/common/quarantine.lua.
+struct Reign {
+  std::string id;  // of the server's replication stream, as far as it is known
+  absl::Duration quarantine = absl::ZeroDuration();
+};
+
 // The lock that is asked for. All of it outlives the request.
 struct Subject {
   const Identity& identity;
@@ -37,6 +44,7 @@ struct Subject {
   std::string_view owner;  // of holds, as the server knows it
   // For how long a hand-over by message makes it the owner, if its lease is longer.
   absl::Duration claim = absl::InfiniteDuration();
+  Reign reign = {};  // of a plan that is Quarantined()
 };
 
 // One script call with the text of its keys and arguments.
@@ -58,7 +66,8 @@ class Request {
   void Ask(const Subject& subject, const Send& send, const ToCancel& what);
   void Keys(const Subject& subject);
   void Gone(const Subject& subject, GrantId grant);
-  void ExtraKeys(const Subject& subject);
+  void ExtraKeys(const Subject& subject, bool quarantined);
+  void PutReign(const Subject& subject);
   void Bid(const Subject& subject, const engine::Bid& bid, const Told& told = {});
   void Begin() { starts_.push_back(text_.size()); }
   // To the word that is begun.

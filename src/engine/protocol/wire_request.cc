@@ -75,9 +75,17 @@ void Request::Gone(const Subject& subject, GrantId grant) {
   Add(grant);
 }
 
-void Request::ExtraKeys(const Subject& subject) {
+void Request::ExtraKeys(const Subject& subject, bool quarantined) {
   for (const std::string& suffix : subject.plan.keys.extras) PutKey(subject, suffix);
+  if (quarantined) Put(kReignKey);
   key_count_ = starts_.size();
+}
+
+// The last words of a script that looks whether there is a quarantine.
+void Request::PutReign(const Subject& subject) {
+  if (!subject.plan.quarantined) return;
+  Put(subject.reign.id);
+  PutMillis(subject.reign.quarantine);
 }
 
 void Request::Bid(const Subject& subject, const engine::Bid& bid, const Told& told) {
@@ -111,13 +119,14 @@ Request::Request(const Subject& subject, const Send& send) {
 void Request::Ask(const Subject& subject, const Send& send, const ToAcquire& what) {
   script_ = &subject.plan.scripts.acquire;
   Gone(subject, send.grant);
-  ExtraKeys(subject);
+  ExtraKeys(subject, subject.plan.quarantined);
   Bid(subject, what.bid, what.told);
+  PutReign(subject);
 }
 
 void Request::Ask(const Subject& subject, const Send& send, const ToRenew&) {
   script_ = &subject.plan.scripts.renew;
-  ExtraKeys(subject);
+  ExtraKeys(subject, false);
   PutHold(subject, send.grant);
   PutMillis(send.lease);
 }
@@ -130,22 +139,24 @@ void Request::Ask(const Subject& subject, const Send& send, const ToRelease& wha
     Gone(subject, send.grant);
     Gone(subject, what.next ? what.next->grant : send.grant);
   }
-  ExtraKeys(subject);
+  ExtraKeys(subject, subject.plan.quarantined);
   PutHold(subject, send.grant);
-  if (plain) return;
+  if (plain) return PutReign(subject);
   Begin();
   Add(what.last_used, " ", what.last_reserved, " ", what.tombstone ? Millis(send.lease) : 0);
   Put(subject.owner);
   if (what.next) Bid(subject, *what.next);
+  PutReign(subject);
 }
 
 void Request::Ask(const Subject& subject, const Send& send, const ToCancel& what) {
   script_ = &subject.plan.scripts.cancel;
   Gone(subject, send.grant);
-  ExtraKeys(subject);
+  ExtraKeys(subject, subject.plan.quarantined);
   PutHold(subject, send.grant);
   PutNumber(what.tombstone ? Millis(send.lease) : 0);
   PutNumber(what.block);
+  PutReign(subject);
 }
 
 Request::Request(const Subject& subject, const LuaScript& script,
@@ -153,8 +164,10 @@ Request::Request(const Subject& subject, const LuaScript& script,
     : script_(&script) {
   Keys(subject);
   if (!own_key.empty()) PutKey(subject, own_key);
-  ExtraKeys(subject);
+  const bool hands_over = &script == &subject.plan.scripts.force_release;
+  ExtraKeys(subject, hands_over && subject.plan.quarantined);
   for (const std::string& arg : args) Put(arg);
+  if (hands_over) PutReign(subject);
 }
 
 redis::ScriptCall Request::call() {

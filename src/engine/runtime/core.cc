@@ -15,6 +15,7 @@ namespace redlatch::engine {
 Core::Inside::Inside(Core& core)
     : machines({.unreachable_after = core.options_.unreachable_after, .numbers = &core.numbers_},
                static_cast<size_t>(std::max(core.options_.stats_names, 0)),
+               core.url_.quarantine > absl::ZeroDuration(),
                [this](Entry& entry) {
                  renewer.Remove(entry);
                  notifier.Remove(entry);
@@ -91,7 +92,10 @@ Subject Core::SubjectOf(const KeySet& keys, const Plan& plan, std::string_view o
           .keys = keys,
           .plan = plan,
           .owner = own ? std::string_view(identity_.client) : owner,
-          .claim = round_trips_.Claim()};
+          .claim = round_trips_.Claim(),
+          .reign = plan.quarantined
+                       ? Reign{.id = deployment_->reign(keys.main()), .quarantine = url_.quarantine}
+                       : Reign{}};
 }
 
 std::string Core::ReaderName(GrantId write_grant) {

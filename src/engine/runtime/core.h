@@ -58,6 +58,12 @@ class Core {
   const std::string& server(std::string_view key = {}) const { return deployment_->server(key); }
   absl::Duration command_timeout() const { return url_.command_timeout; }
   absl::Duration connect_timeout() const { return url_.connect_timeout; }
+  // So that none outlives the quarantine after a promotion.
+  absl::Duration longest_lease() const {
+    return url_.quarantine > absl::ZeroDuration()
+               ? url_.quarantine - deployment_->grants_alone_for()
+               : absl::InfiniteDuration();
+  }
   redis::Deployment& deployment() { return *deployment_; }
   MachineTable& machines() { return inside_->machines; }
   AckedRenewals& acked_renewals() { return inside_->acked; }

@@ -16,8 +16,16 @@ constexpr absl::Duration kLongestLease = absl::Hours(24 * 365);
 
 }  // namespace
 
-absl::Status LockSession::CheckLease(absl::Duration lease) {
-  if (kShortestLease <= lease && lease <= kLongestLease) return absl::OkStatus();
+absl::Status LockSession::CheckLease(absl::Duration lease) const {
+  const absl::Duration longest = core_->longest_lease();
+  if (kShortestLease <= lease && lease <= std::min(longest, kLongestLease)) return absl::OkStatus();
+  if (kShortestLease <= lease && lease <= kLongestLease) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a lease of ", absl::FormatDuration(lease), " could outlive the quarantine, which allows ",
+        absl::FormatDuration(std::max(longest, absl::ZeroDuration())),
+        " (quarantine= must be longer than the lease by the server's min-replicas-max-lag and a "
+        "second)"));
+  }
   return absl::InvalidArgumentError(absl::StrCat("a lease of ", absl::FormatDuration(lease),
                                                  " is not possible; it must be 10ms to one year"));
 }

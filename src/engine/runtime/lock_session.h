@@ -119,7 +119,7 @@ class LockSession final : public Holder {
  private:
   LockSession(std::shared_ptr<Core> core, Entry& entry) : core_(std::move(core)), entry_(entry) {}
 
-  static absl::Status CheckLease(absl::Duration lease);
+  absl::Status CheckLease(absl::Duration lease) const;
   static absl::Status CheckAcks(const base::AcksWanted& wanted);
   // False: the acquisition has failed.
   bool Listen(Acquisition& acquisition, const Want& want);

@@ -18,7 +18,9 @@ absl::StatusOr<std::shared_ptr<const Plan>> MachineTable::Intern(const Plan& pla
   }
   absl::StatusOr<Plan> complete = Complete(plan);
   if (!complete.ok()) return complete.status();
-  auto made = std::make_shared<const Plan>(*std::move(complete));
+  const bool guard = quarantined_ && complete->sharing.holds;
+  auto made = std::make_shared<const Plan>(guard ? Quarantined(*std::move(complete))
+                                                 : *std::move(complete));
   if (plans_.size() < kPlansKept) plans_.push_back(made);
   return made;
 }

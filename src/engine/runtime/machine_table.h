@@ -26,8 +26,13 @@ class MachineTable {
  public:
   // `leaving` takes an entry out of the timers, under the table's mutex. Statistics are kept apart
   // for so many names.
-  MachineTable(Bidder::Config config, size_t stats_names, std::function<void(Entry&)> leaving)
-      : config_(config), stats_names_(stats_names), leaving_(std::move(leaving)) {}
+  // `quarantined`: locks grant nothing while there is a quarantine.
+  MachineTable(Bidder::Config config, size_t stats_names, bool quarantined,
+               std::function<void(Entry&)> leaving)
+      : config_(config),
+        stats_names_(stats_names),
+        quarantined_(quarantined),
+        leaving_(std::move(leaving)) {}
 
   // The entry, made where there is none, referred to; then it is counted in that account.
   // kFailedPrecondition where the name is in use by another class of locks.
@@ -63,6 +68,7 @@ class MachineTable {
 
   const Bidder::Config config_;
   const size_t stats_names_;
+  const bool quarantined_;
   const std::function<void(Entry&)> leaving_;
   base::Mutex mu_;
   // By name; of the entries that are gone.

@@ -76,6 +76,9 @@ Handshake::Handshake(const Url& url, Purpose purpose)
   if (purpose == Purpose::kSubscriptions) return;
   Add(Step::kInfoServer, {"INFO", "server"});
   Add(Step::kInfoReplication, {"INFO", "replication"});
+  if (url.quarantine > absl::ZeroDuration()) {
+    Add(Step::kReplicaLag, {"CONFIG", "GET", "min-replicas-max-lag"});
+  }
   Add(Step::kInfoMemory, {"INFO", "memory"});
   Add(Step::kCommands, NeedsProbe());
   Add(Step::kScript, {"EVALSHA", kNoSuchScript, "0"});
@@ -124,8 +127,14 @@ absl::Status Handshake::CheckStep(Step step, const Reply& reply, Nature& nature,
       if (absl::Status said = ReadServer(reply, nature, info); !said.ok()) return said;
       return CheckServer(nature, info);
     case Step::kInfoReplication:
-      if (absl::Status said = ReadReplication(reply, nature); !said.ok()) return said;
+      if (absl::Status said = ReadReplication(reply, nature, info); !said.ok()) return said;
       return CheckRole(nature);
+    case Step::kReplicaLag:
+      // Many a user may not ask; then it is what it is where nobody has set it.
+      if (reply.elements.size() == 2) {
+        info->longest_replica_lag = absl::Seconds(std::atoi(reply.elements[1].text.c_str()));
+      }
+      return absl::OkStatus();
     case Step::kInfoMemory:
       return CheckMemory(reply, info);
     case Step::kCommands:
@@ -199,10 +208,19 @@ absl::Status Handshake::CheckMemory(const Reply& reply, ServerInfo* info) const 
       absl::StrCat(what, ", or accept the risk with ?eviction=allow in the URL)"));
 }
 
-absl::Status Handshake::ReadReplication(const Reply& reply, Nature& nature) const {
-  if (CannotAsk(reply)) return absl::OkStatus();
+absl::Status Handshake::ReadReplication(const Reply& reply, Nature& nature,
+                                        ServerInfo* info) const {
+  if (CannotAsk(reply)) {
+    if (url_.quarantine <= absl::ZeroDuration()) return absl::OkStatus();
+    return absl::PermissionDeniedError(
+        absl::StrCat(server_,
+                     " does not let this user run INFO, by which a promotion is known: "
+                     "quarantine= needs it (grant it: ACL SETUSER <user> +info; or use "
+                     "LockOptions::replica_acks instead)"));
+  }
   if (reply.is_error()) return Refusal(reply);
   nature.role = InfoField(reply.text, "role");
+  info->replication_id = std::string(InfoField(reply.text, "master_replid"));
   nature.primary_host = InfoField(reply.text, "master_host");
   nature.primary_port = InfoField(reply.text, "master_port");
   return absl::OkStatus();

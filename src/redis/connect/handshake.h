@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "src/redis/url/url.h"
 #include "src/redis/wire/codec.h"
@@ -15,8 +16,12 @@ namespace redlatch::redis {
 
 // What a server said of itself when the connection was made.
 struct ServerInfo {
-  std::string version;                // "7.0.15"; Valkey's own, where it is Valkey
-  std::string run_id;                 // changes when the server restarts
+  std::string version;         // "7.0.15"; Valkey's own, where it is Valkey
+  std::string run_id;          // changes when the server restarts
+  std::string replication_id;  // changes with each promotion
+  // For how long it goes on accepting writes though no replica answers; asked where there is to be
+  // a quarantine.
+  absl::Duration longest_replica_lag = absl::Seconds(10);
   std::vector<std::string> warnings;  // each says what is wrong and how to mend it
 };
 
@@ -50,6 +55,7 @@ class Handshake {
     kInfoServer,
     kInfoMemory,
     kInfoReplication,
+    kReplicaLag,
     kCommands,
     kScript,
     kPing
@@ -68,7 +74,7 @@ class Handshake {
   absl::Status Refusal(const Reply& reply) const;
   absl::Status ReadHello(const Reply& reply, Nature& nature) const;
   absl::Status ReadServer(const Reply& reply, Nature& nature, ServerInfo* info) const;
-  absl::Status ReadReplication(const Reply& reply, Nature& nature) const;
+  absl::Status ReadReplication(const Reply& reply, Nature& nature, ServerInfo* info) const;
   absl::Status CheckMemory(const Reply& reply, ServerInfo* info) const;
   absl::Status CheckCommands(const Reply& reply) const;
   absl::Status CheckScript(const Reply& reply) const;

@@ -45,6 +45,13 @@ class Deployment {
   // The server that has the key, for messages to people.
   virtual const std::string& server(std::string_view key) const = 0;
 
+  // The id of the replication stream of the server that has the key; empty: whoever needs it is to
+  // ask there, as is due now and then: a server that stepped down and came back unnoticed has
+  // another.
+  virtual std::string reign(std::string_view key) = 0;
+  // For how long a server that lost its replicas goes on granting, as far as that is known.
+  virtual absl::Duration grants_alone_for() const = 0;
+
   // Makes the first connections, or tells by the deadline why that failed; what the servers warn of
   // is appended to `warnings`. Calls connect by themselves.
   virtual absl::Status Connect(base::Instant deadline, std::vector<std::string>& warnings) = 0;

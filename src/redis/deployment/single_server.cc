@@ -9,6 +9,8 @@ namespace {
 // after.
 constexpr absl::Duration kLongestBackoff = absl::Milliseconds(400);
 
+constexpr absl::Duration kReignAskedEach = absl::Seconds(10);
+
 // A client with many waiters has as many heartbeats.
 constexpr absl::Duration kPingsApart = absl::Seconds(1);
 constexpr std::string_view kTwoServers =
@@ -62,6 +64,15 @@ void SingleServer::Moved(std::string_view address) {
   commands_->MakeAnew("the sentinels say that the primary has moved");
   messages_->MakeAnew();
   events_.on_reconnected();
+}
+
+std::string SingleServer::reign(std::string_view) {
+  const base::Instant now = base::Now();
+  if (reign_due_.load(std::memory_order_relaxed) <= now.nanos()) {
+    reign_due_.store((now + kReignAskedEach).nanos(), std::memory_order_relaxed);
+    return {};
+  }
+  return commands_->server_info().replication_id;
 }
 
 std::optional<Target> SingleServer::Where() const {

@@ -36,6 +36,10 @@ class SingleServer final : public Deployment {
   SingleServer& operator=(const SingleServer&) = delete;
 
   const std::string& server(std::string_view) const override { return commands_->server(); }
+  std::string reign(std::string_view) override;
+  absl::Duration grants_alone_for() const override {
+    return commands_->server_info().longest_replica_lag + absl::Seconds(1);
+  }
   absl::Status Connect(base::Instant deadline, std::vector<std::string>& warnings) override;
   absl::StatusOr<Reply> Call(std::string_view, const Command& command,
                              base::Instant deadline) override {
@@ -93,6 +97,7 @@ class SingleServer final : public Deployment {
   std::atomic<bool> stopped_{false};
   // Either connection is new: the next who is queued asks whether messages arrive.
   std::atomic<bool> ask_{true};
+  std::atomic<int64_t> reign_due_{0};  // when the server is to be asked, in ns
   base::Mutex hearing_mu_;
   Hearing hearing_ ABSL_GUARDED_BY(hearing_mu_);
   base::Instant pinged_ ABSL_GUARDED_BY(hearing_mu_);

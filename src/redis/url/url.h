@@ -33,6 +33,7 @@ class Tls;
 //   command_timeout=1s    what waits for an answer where the call names no deadline of its own
 //   name=orders           CLIENT SETNAME; shows in CLIENT LIST
 //   db=3                  unix: and redis-sentinel: (redis:// names it in the path)
+//   quarantine=60s        after a promotion nobody is granted anything for so long; not embedded:
 //   eviction=allow        accept a server that may evict held locks, with a warning
 //   idle_stop=60s         embedded: only; the server stops by itself when unused for so long
 //
@@ -64,6 +65,7 @@ struct Url {
   absl::Duration connect_timeout = absl::Seconds(2);
   absl::Duration command_timeout = absl::Seconds(1);
   absl::Duration idle_stop = absl::Seconds(60);
+  absl::Duration quarantine = absl::ZeroDuration();  // none
   std::string client_name;
   std::shared_ptr<Tls> tls;              // null: TLS is not spoken
   std::shared_ptr<Sentinels> sentinels;  // kSentinel

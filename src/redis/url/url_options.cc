@@ -70,6 +70,13 @@ absl::Status ParseIdleStop(std::string_view text, Url* url) {
   return ParseDuration("idle_stop", text, absl::Hours(24 * 30), &url->idle_stop);
 }
 
+absl::Status ParseQuarantine(std::string_view text, Url* url) {
+  if (url->kind == Url::Kind::kEmbedded) {
+    return InvalidUrl({"the option quarantine is for servers that may be replaced, not embedded:"});
+  }
+  return ParseDuration("quarantine", text, absl::Hours(24), &url->quarantine);
+}
+
 // What the options say of TLS.
 struct TlsDraft {
   bool spoken = false;
@@ -143,7 +150,7 @@ absl::Status UnknownOption(std::string_view name) {
       name.size() <= kMaxRepeatedName && std::all_of(name.begin(), name.end(), IsNameChar);
   return InvalidUrl(
       {"unknown option ", repeatable ? name : "",
-       "; known are connect_timeout, command_timeout, name, eviction, tls, ca, cert, "
+       "; known are connect_timeout, command_timeout, name, quarantine, eviction, tls, ca, cert, "
        "key, servername (rediss: only), db (unix: and redis-sentinel: only), "
        "sentinel_user, sentinel_password, sentinel_tls (redis-sentinel: only) and "
        "idle_stop (embedded: only); a password stands before the host, redis://:password@host"});
@@ -160,6 +167,7 @@ absl::Status SetOption(std::string_view name, std::string_view value, TlsDraft& 
   if (name == "name") return ParseClientName(value, url);
   if (name == "eviction") return ParseEviction(value, url);
   if (name == "db") return ParseDatabaseOption(value, url);
+  if (name == "quarantine") return ParseQuarantine(value, url);
   if (name == "idle_stop") return ParseIdleStop(value, url);
   if (name == "sentinel_user" || name == "sentinel_password" || name == "sentinel_tls") {
     return ParseSentinelOption(name, value, url);
