@@ -1,0 +1,193 @@
+// After a promotion nobody is granted anything until what the server before it can have granted is
+// over.
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "redlatch/client.h"
+#include "redlatch/lease.h"
+#include "redlatch/reentrant_lock.h"
+#include "redlatch/reentrant_read_write_lock.h"
+#include "redlatch/semaphore.h"
+#include "redlatch/simple_lock.h"
+#include "redlatch/status.h"
+#include "src/base/clock.h"
+#include "tests/support/await.h"
+#include "tests/support/redis_server.h"
+#include "tests/support/tcp_proxy.h"
+
+namespace redlatch {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+using support::Await;
+using support::RedisServer;
+
+constexpr absl::Duration kQuarantine = absl::Seconds(3);
+constexpr absl::Duration kLease = absl::Seconds(1);  // what min-replicas-max-lag leaves of it
+constexpr absl::Duration kPatience = absl::Seconds(20);
+// Scripts know whole milliseconds, and a margin is on the safe side.
+constexpr absl::Duration kMargin = absl::Milliseconds(100);
+
+class Quarantine : public ::testing::Test {
+ protected:
+  static std::unique_ptr<RedisServer> StartServer(int replica_of = 0) {
+    return RedisServer::Start({.replica_of = replica_of, .config = {"min-replicas-max-lag 1"}});
+  }
+  static Client Connect(const std::string& url) { return *Client::Connect(url + "?quarantine=3s"); }
+  // Some lock has been taken, so that the quarantine of the first use is over.
+  static void SitOut(const Client& client) {
+    SimpleLock lock(client, "first", {.lease = kLease});
+    EXPECT_TRUE(lock.Acquire({.wait = kPatience}).ok());
+  }
+
+  const std::unique_ptr<RedisServer> primary_ = StartServer();
+};
+
+TEST_F(Quarantine, BeginsWithTheFirstUseOfAServer) {
+  const Client client = Connect(primary_->url());
+  SimpleLock lock(client, "lock", {.lease = kLease});
+  const base::Instant begun = base::Now();
+  EXPECT_TRUE(IsBusy(lock.TryAcquire().status()));
+  EXPECT_TRUE(lock.Acquire({.wait = kPatience}).ok());
+  EXPECT_GE(base::Now() - begun, kQuarantine - kMargin);
+  EXPECT_LE(base::Now() - begun, kQuarantine + absl::Seconds(2));
+  const Client second = Connect(primary_->url());
+  EXPECT_TRUE(SimpleLock(second, "another", {.lease = kLease}).TryAcquire().ok());
+}
+
+TEST_F(Quarantine, IsTheSameForAll) {
+  SitOut(Connect(primary_->url()));
+  const Client other = *Client::Connect(primary_->url() + "?quarantine=4s");
+  const absl::Status refused = SimpleLock(other, "lock", {.lease = kLease}).Acquire().status();
+  EXPECT_FALSE(refused.ok());
+  EXPECT_THAT(std::string(refused.message()), AllOf(HasSubstr("4000 ms"), HasSubstr("3000 ms")));
+}
+
+TEST_F(Quarantine, RefusesLeasesThatWouldOutliveIt) {
+  const Client client = Connect(primary_->url());
+  SimpleLock lock(client, "lock", {.lease = 1.1 * kLease});
+  const absl::Status refused = lock.Acquire().status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("could outlive the quarantine"));
+}
+
+TEST_F(Quarantine, NeedsInfo) {
+  const auto server = RedisServer::Start({.acl = {"user app on nopass ~* &* +@all -info"}});
+  const std::string port = absl::StrCat(server->port());
+  const auto client = Client::Connect("redis://app:x@127.0.0.1:" + port + "?quarantine=60s");
+  EXPECT_EQ(client.status().code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_THAT(std::string(client.status().message()), HasSubstr("quarantine= needs it"));
+}
+
+class Promotion : public Quarantine {
+ protected:
+  Promotion() {
+    EXPECT_TRUE(replica_->AwaitInfo("master_link_status", "up"));
+    SitOut(client_);
+  }
+  void AwaitReplication() {
+    EXPECT_TRUE(Await([this] {
+      return primary_->Info("master_repl_offset") == replica_->Info("slave_repl_offset");
+    }));
+  }
+  void Promote() { replica_->Command({"REPLICAOF", "NO", "ONE"}); }
+
+  support::TcpProxy link_{{.port = primary_->port()}};
+  const std::unique_ptr<RedisServer> replica_ = StartServer(link_.port());
+  support::TcpProxy way_{{.port = primary_->port()}};
+  const Client client_ = Connect(way_.url());
+};
+
+// The run that overlaps without a quarantine, and with it does not.
+TEST_F(Promotion, WhoeverTheOldPrimaryHasGrantedALockIsAloneWithIt) {
+  link_.Drop(support::Direction::kToServer);
+  link_.Drop(support::Direction::kToClient);
+  for (const bool quarantined : {false, true}) {
+    const std::string name = quarantined ? "quarantined" : "plain";
+    const std::string options = quarantined ? "?quarantine=3s" : "";
+    const Client old_client = *Client::Connect(primary_->url() + options);
+    SimpleLock old_lock(old_client, name, {.lease = kLease});
+    const absl::StatusOr<Lease> lost = old_lock.Acquire({.lease = kLease});
+    ASSERT_TRUE(lost.ok()) << lost.status();
+    Promote();
+    const Client client = *Client::Connect(replica_->url() + options);
+    SimpleLock lock(client, name, {.lease = kLease});
+    const absl::StatusOr<Lease> lease = lock.Acquire({.wait = kPatience});
+    ASSERT_TRUE(lease.ok()) << lease.status();
+    EXPECT_EQ(lost->valid(), !quarantined);
+  }
+}
+
+TEST_F(Promotion, WhoStillHoldsThereKeepsItAndWhatEndsIsHandedToNobodyBefore) {
+  SimpleLock simple(client_, "simple", {.lease = kLease});
+  ReentrantLock reentrant(client_, "reentrant", {.lease = kLease});
+  ReentrantReadWriteLock written(client_, "written", {.lease = kLease});
+  ReentrantReadWriteLock read(client_, "read", {.lease = kLease});
+  Semaphore semaphore(client_, "semaphore", 1, {.lease = kLease});
+  std::vector<Lease> held;
+  held.push_back(*simple.Acquire());
+  held.push_back(*reentrant.Acquire());
+  held.push_back(*written.Acquire());
+  held.push_back(*read.AcquireRead());
+  Permit permit = *semaphore.Acquire();
+  AwaitReplication();
+  Promote();
+  way_.LeadTo({replica_->port()});
+  way_.ResetAll();
+
+  const Client other = Connect(replica_->url());
+  SimpleLock next(other, "simple", {.lease = kLease});
+  ReentrantLock next_reentrant(other, "reentrant", {.lease = kLease});
+  ReentrantReadWriteLock next_written(other, "written", {.lease = kLease});
+  ReentrantReadWriteLock next_read(other, "read", {.lease = kLease});
+  Semaphore next_semaphore(other, "semaphore", 1, {.lease = kLease});
+  const base::Instant begun = base::Now();
+  EXPECT_TRUE(IsBusy(SimpleLock(other, "free", {.lease = kLease}).TryAcquire().status()));
+  // All of them go on beyond their leases.
+  EXPECT_TRUE(Await([&] { return base::Now() - begun > 1.5 * kLease; }));
+  for (const Lease& each : held) EXPECT_TRUE(each.valid());
+  EXPECT_TRUE(permit.valid());
+
+  std::vector<std::function<bool()>> takes = {
+      [&] { return next.Acquire({.wait = kPatience}).ok(); },
+      [&] { return next_reentrant.Acquire({.wait = kPatience}).ok(); },
+      [&] { return next_written.Acquire({.wait = kPatience}).ok(); },
+      [&] { return next_written.AcquireRead({.wait = kPatience}).ok(); },
+      [&] { return next_read.Acquire({.wait = kPatience}).ok(); },
+      [&] { return next_semaphore.Acquire(1, {.wait = kPatience}).ok(); }};
+  std::vector<absl::Duration> took(takes.size());
+  std::vector<std::thread> waiters;
+  for (size_t i = 0; i < takes.size(); ++i) {
+    waiters.emplace_back([&, i] {
+      EXPECT_TRUE(takes[i]()) << i;
+      took[i] = base::Now() - begun;
+    });
+  }
+  EXPECT_TRUE(Await([&] {
+    return replica_->Integer({"ZCARD", "redlatch:2:{simple}:simple.queue"}) == 1;
+  }));
+  for (Lease& each : held) EXPECT_TRUE(each.Release().ok());
+  EXPECT_TRUE(permit.Release().ok());
+  EXPECT_EQ(replica_->Integer({"EXISTS", "simple"}), 0);
+  EXPECT_LT(base::Now() - begun, kQuarantine);
+  for (std::thread& each : waiters) each.join();
+  for (const absl::Duration each : took) {
+    EXPECT_GE(each, kQuarantine - kMargin);
+    EXPECT_LE(each, kQuarantine + absl::Seconds(3));
+  }
+}
+
+}  // namespace
+}  // namespace redlatch
