@@ -66,13 +66,20 @@ Told<Fields> InfoAnswer(const Reply& reply) {
   return fields;
 }
 
-Told<Fields> ConfigAnswer(const Reply& reply) {
+Told<Fields> PairsAnswer(const Reply& reply) {
   if (!reply.is_array()) return Refusal(reply);
   Fields fields;
   for (size_t i = 0; i + 1 < reply.elements.size(); i += 2) {
     fields[absl::AsciiStrToLower(reply.elements[i].text)] = reply.elements[i + 1].text;
   }
-  if (fields.empty()) return absl::FailedPreconditionError("CONFIG GET tells nothing");
+  return fields;
+}
+
+Told<Fields> ConfigAnswer(const Reply& reply) {
+  Told<Fields> fields = PairsAnswer(reply);
+  if (fields.ok() && fields->empty()) {
+    return absl::FailedPreconditionError("CONFIG GET tells nothing");
+  }
   return fields;
 }
 

@@ -13,6 +13,8 @@ namespace redlatch::cli {
 // An error reply is an error here, kPermissionDenied where that is why.
 Told<Fields> InfoAnswer(const redis::Reply& reply);
 Told<Fields> ConfigAnswer(const redis::Reply& reply);
+// Of names and values in turn, as CONFIG GET and SENTINEL MASTER answer.
+Told<Fields> PairsAnswer(const redis::Reply& reply);
 Told<std::vector<Delay>> SlowLogAnswer(const redis::Reply& reply, absl::Time now);
 Told<std::vector<Delay>> LatencyAnswer(const redis::Reply& reply, absl::Time now);
 Told<std::vector<PubSubBacklog>> ClientListAnswer(const redis::Reply& reply);

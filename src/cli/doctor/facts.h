@@ -68,6 +68,13 @@ struct Confirmation {  // of WAIT
   absl::Duration took;
 };
 
+// What one sentinel says of the primary, or why it says nothing.
+struct SentinelView {
+  std::string address;
+  std::string names;    // whom it takes for the primary
+  Told<Fields> master;  // SENTINEL MASTER
+};
+
 struct PubSubBacklog {
   std::string address;
   std::string name;
@@ -92,6 +99,10 @@ struct DoctorFacts {
   std::string server;             // its URL without secrets
   bool over_network = false;      // neither a Unix socket nor this machine's loopback
   bool eviction_allowed = false;  // by the URL
+  absl::Duration quarantine;      // by the URL
+  absl::Time looked_at;
+  std::optional<absl::Time> certificate_until;  // the server's, over TLS
+  std::vector<SentinelView> sentinels;          // of a URL that names some
   std::optional<EmbeddedFacts> embedded;
   std::string user = "default";  // whom ACL SETUSER has to name
   bool has_password = false;

@@ -12,10 +12,13 @@ namespace redlatch::cli {
 std::vector<Finding> Diagnose(const DoctorFacts& facts) {
   Findings findings;
   CheckServer(facts, findings);
+  CheckCertificate(facts, findings);
+  CheckSentinels(facts, findings);
   CheckAccess(facts, findings);
   CheckMemory(facts, findings);
   CheckStorage(facts, findings);
   CheckReplicas(facts, findings);
+  CheckPromise(facts, findings);
   CheckMessages(facts, findings);
   CheckLatency(facts, findings);
   CheckClock(facts, findings);

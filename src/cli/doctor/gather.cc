@@ -17,6 +17,8 @@
 #include "src/cli/term/measures.h"
 #include "src/engine/protocol/key_set.h"
 #include "src/redis/connect/plain_connection.h"
+#include "src/redis/connect/sentinel_questions.h"
+#include "src/redis/url/sentinels.h"
 
 namespace redlatch::cli {
 namespace {
@@ -48,6 +50,8 @@ class Gatherer {
     facts_.over_network = url.kind == redis::Url::Kind::kTcp && url.host != "localhost" &&
                           url.host != "::1" && !url.host.starts_with("127.");
     facts_.eviction_allowed = url.allow_eviction;
+    facts_.quarantine = url.quarantine;
+    facts_.looked_at = absl::Now();
     facts_.has_password = !url.password.empty();
     if (!url.user.empty()) facts_.user = url.user;
   }
@@ -58,6 +62,8 @@ class Gatherer {
     auto opened = PlainConnection::Open(url_, Soon());
     if (!opened.ok()) return opened.status();
     PlainConnection connection = *std::move(opened);
+    facts_.certificate_until = connection.certificate_until();
+    if (url_.sentinels != nullptr) AskSentinels();
     for (const auto step :
          {&Gatherer::AskServer, &Gatherer::AskForSubscribers, &Gatherer::AskForTime,
           &Gatherer::Probe, &Gatherer::Ping, &Gatherer::AskForTime, &Gatherer::SendMessages,
@@ -77,7 +83,8 @@ class Gatherer {
         Command{"CONFIG", "GET", "save", "appendfsync", "stop-writes-on-bgsave-error",
                 "min-replicas-to-write", "min-replicas-max-lag", "client-output-buffer-limit",
                 "timeout", "tcp-keepalive", "busy-reply-threshold", "lua-time-limit",
-                "maxmemory-clients", "notify-keyspace-events", "latency-monitor-threshold"},
+                "repl-backlog-ttl", "maxmemory-clients", "notify-keyspace-events",
+                "latency-monitor-threshold"},
         Command{"SLOWLOG", "GET", "128"}, Command{"LATENCY", "LATEST"}, Command{"TIME"}};
     const auto replies = connection.CallAll(commands, Soon());
     if (!replies.ok()) return replies.status();
@@ -217,6 +224,23 @@ class Gatherer {
     facts_.confirmation =
         Confirmation{.replicas = (*replies)[1].integer, .took = base::Now() - sent};
     return absl::OkStatus();
+  }
+
+  void AskSentinels() {
+    const std::string& primary = url_.sentinels->options().primary;
+    for (const redis::HostAndPort& each : url_.sentinels->Known()) {
+      SentinelView& view = facts_.sentinels.emplace_back(
+          SentinelView{.address = each.text(), .names = {}, .master = Fields()});
+      auto sentinel = PlainConnection::Open(UrlOfSentinel(url_, each), Soon());
+      if (!sentinel.ok()) {
+        view.master = sentinel.status();
+        continue;
+      }
+      const auto reply = sentinel->Call(Command{"SENTINEL", "MASTER", primary}, Soon());
+      view.master = reply.ok() ? PairsAnswer(*reply) : Told<Fields>(reply.status());
+      view.names = absl::StrCat(TextIn(view.master, "ip").value_or("?"), ":",
+                                TextIn(view.master, "port").value_or("?"));
+    }
   }
 
   // What redlatch would say of a server that it does not take, or a user who lacks a permission, is

@@ -2,11 +2,13 @@
 #define REDLATCH_SRC_REDIS_CONNECT_PLAIN_CONNECTION_H_
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "src/base/clock.h"
 #include "src/redis/connect/connector.h"
@@ -35,6 +37,10 @@ class PlainConnection {
   // All in one write; as many replies.
   absl::StatusOr<std::vector<Reply>> CallAll(absl::Span<const Command> commands,
                                              base::Instant deadline);
+  // Of a server that was reached over TLS: until when its certificate is good.
+  std::optional<absl::Time> certificate_until() const {
+    return dialogue_.transport->certificate_until();
+  }
   // The next reply, or message.
   absl::StatusOr<Reply> Receive(base::Instant deadline);
 

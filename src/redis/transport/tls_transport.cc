@@ -3,12 +3,17 @@
 #include <openssl/bio.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
+#include <openssl/x509.h>
 
 #include <atomic>
+#include <ctime>
+#include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "src/base/fork_guard.h"
 #include "src/redis/transport/tls_errors.h"
 
@@ -124,6 +129,16 @@ class TlsTransport final : public Transport {
   }
 
   void Verify() override { below_.socket->Verify(); }
+
+  // Of a handshake that is over.
+  std::optional<absl::Time> certificate_until() const override {
+    const std::unique_ptr<X509, FreeBy<X509_free>> shown(SSL_get1_peer_certificate(ssl_.get()));
+    tm until = {};
+    if (shown == nullptr || ASN1_TIME_to_tm(X509_get0_notAfter(shown.get()), &until) != 1) {
+      return std::nullopt;
+    }
+    return absl::FromTM(until, absl::UTCTimeZone());
+  }
 
   void DiscardUnsent() override {
     ended_ = true;

@@ -5,9 +5,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
+#include "absl/time/time.h"
 #include "src/base/clock.h"
 
 namespace redlatch::redis {
@@ -92,6 +94,9 @@ class Transport {
   // To be called if the connection was left alone for a while; Wait() does it itself, and Write()
   // does it as well as it can without a system call.
   virtual void Verify() {}
+
+  // Until when the certificate is good that the server has shown; nothing where it has shown none.
+  virtual std::optional<absl::Time> certificate_until() const { return std::nullopt; }
 
   // Called before destruction where what the kernel still has to send must not arrive any more.
   // Nobody is in a step.

@@ -148,6 +148,68 @@ TEST(DoctorFindings, KnowsWhenTheServerTakesNoWrites) {
   EXPECT_EQ(Worst(facts, "disk").level, Level::kWarn);
 }
 
+TEST(DoctorFindings, LooksAtTheCertificate) {
+  DoctorFacts facts = HealthyFacts();
+  EXPECT_FALSE(Mentions(facts, "TLS"));
+  facts.looked_at = absl::FromUnixSeconds(1'700'000'000);
+  facts.certificate_until = facts.looked_at + absl::Hours(24 * 60);
+  EXPECT_EQ(Worst(facts, "TLS").level, Level::kOk);
+  facts.certificate_until = facts.looked_at + absl::Hours(24 * 5);
+  EXPECT_EQ(Worst(facts, "TLS").level, Level::kWarn);
+  EXPECT_THAT(Worst(facts, "TLS").found, HasSubstr("ends on 2023-11-19"));
+}
+
+DoctorFacts WithSentinels(int count) {
+  DoctorFacts facts = HealthyFacts();
+  for (int i = 1; i <= count; ++i) {
+    facts.sentinels.push_back(
+        {.address = absl::StrCat("10.0.1.", i, ":26379"),
+         .names = "10.0.0.1:6379",
+         .master =
+             Fields{{"quorum", "2"}, {"flags", "master"}, {"down-after-milliseconds", "5000"}}});
+  }
+  return facts;
+}
+
+TEST(DoctorFindings, LooksAtWhatSentinelsSee) {
+  EXPECT_FALSE(Mentions(HealthyFacts(), "sentinels"));
+  DoctorFacts facts = WithSentinels(3);
+  EXPECT_EQ(Worst(facts, "sentinels").level, Level::kOk);
+  EXPECT_THAT(Worst(facts, "sentinels").found,
+              AllOf(HasSubstr("all 3 name 10.0.0.1:6379"), HasSubstr("silent for 5 s")));
+  facts.sentinels[2].names = "10.0.0.9:6379";
+  EXPECT_EQ(Worst(facts, "sentinels").level, Level::kBad);
+  EXPECT_THAT(Worst(facts, "sentinels").found, HasSubstr("they disagree"));
+  facts = WithSentinels(3);
+  facts.sentinels[0].master = absl::UnavailableError("10.0.1.1:26379 is dead");
+  EXPECT_EQ(Worst(facts, "sentinels").level, Level::kWarn);
+  facts.sentinels[1].master = absl::UnavailableError("10.0.1.2:26379 is dead");
+  EXPECT_EQ(Worst(facts, "sentinels").level, Level::kBad);
+  EXPECT_THAT(Worst(facts, "sentinels").found, HasSubstr("nobody would replace the primary"));
+  EXPECT_EQ(Worst(WithSentinels(2), "sentinels").level, Level::kWarn);
+  facts = WithSentinels(3);
+  (*facts.sentinels[1].master)["quorum"] = "1";
+  EXPECT_EQ(Worst(facts, "sentinels").level, Level::kWarn);
+  facts = WithSentinels(3);
+  (*facts.sentinels[1].master)["flags"] = "master,s_down";
+  EXPECT_THAT(Worst(facts, "sentinels").found, HasSubstr("calls the primary master,s_down"));
+}
+
+TEST(DoctorFindings, SaysWhatIsPromised) {
+  DoctorFacts facts = HealthyFacts();
+  facts.quarantine = absl::ZeroDuration();
+  EXPECT_EQ(Worst(facts, "promise").level, Level::kNote);
+  EXPECT_THAT(Worst(facts, "promise").mend, HasSubstr("replica_acks = 1"));
+  facts = HealthyFacts();
+  EXPECT_EQ(Worst(facts, "promise").level, Level::kOk);
+  (*facts.config)["repl-backlog-ttl"] = "3600";
+  EXPECT_THAT(Worst(facts, "quarantine").commands, ElementsAre("CONFIG SET repl-backlog-ttl 0"));
+  (*facts.config)["min-replicas-to-write"] = "0";
+  EXPECT_EQ(Worst(facts, "promise").level, Level::kNote);
+  facts = With("connected_slaves", "0");
+  EXPECT_THAT(Worst(facts, "promise").found, HasSubstr("nothing replaces it"));
+}
+
 TEST(DoctorFindings, LooksAtEachReplica) {
   DoctorFacts facts = HealthyFacts();
   facts.replicas[0].state = "wait_bgsave";

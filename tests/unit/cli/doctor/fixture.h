@@ -20,6 +20,7 @@ inline DoctorFacts HealthyFacts() {
   facts.server = "redis://redis.example:6379";
   facts.over_network = true;
   facts.has_password = true;
+  facts.quarantine = absl::Minutes(1);
   facts.user = "app";
   facts.info = Fields{{"redis_version", "7.0.15"}, {"redis_mode", "standalone"},
                       {"role", "master"},          {"uptime_in_seconds", "86400"},
