@@ -74,6 +74,9 @@ struct ClientOptions {
 //   redis://[[user]:password@]host[:port][/db]    over TCP
 //   rediss://[[user]:password@]host[:port][/db]   over TLS 1.2 or 1.3; see below
 //   unix://[[user]:password@]/path[?db=N]         over a Unix socket
+//   redis-sentinel://[[user]:password@]host[:port],.../primary
+//                                                 the primary of that name, whichever server it is,
+//                                                 as these sentinels, and those they know, say
 //   embedded:[/directory]                         a private server of this user on this machine,
 //                                                 started where none runs; nothing to install but
 //                                                 redis-server, nothing to configure
@@ -83,6 +86,9 @@ struct ClientOptions {
 //   connect_timeout=2s    how long one attempt to connect may take; 2s unless it is given
 //   command_timeout=1s    how long to wait for an answer, try_lock() too; 1s unless it is given
 //   name=...              the connection's name, in the server's CLIENT LIST
+//   quarantine=60s        after a server was promoted, grants nothing for so long, so that whatever
+//                         the one before it granted is over; leases must be shorter, by the
+//                         server's min-replicas-max-lag and a second; the same for all programs
 //   eviction=allow        takes a server that may evict locks, and so lose them
 //   idle_stop=60s         embedded: only; the server ends when unused for so long
 //
@@ -94,6 +100,13 @@ struct ClientOptions {
 //   cert=/path, key=/path this client's own certificate, and its key, if the server wants to see
 //                         one; both may be in one PEM file
 //   tls=insecure          takes any certificate, and warns: whoever is between can read all
+//
+// and of sentinels:
+//
+//   sentinel_user=, sentinel_password=    theirs, if they have some
+//   tls=on                                they and the servers speak TLS, with the options above
+//   sentinel_tls=off                      only the servers do
+//   db=N                                  the database
 //
 // A lost connection is made again by the next call that needs it. The client's own threads, named
 // redlatch-*, leave signals that are meant for the process to the program's threads, of which one
