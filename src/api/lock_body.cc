@@ -94,12 +94,11 @@ absl::StatusOr<engine::SessionHold> RedisLockBase::LockBody::Read(const RedisLoc
 
 engine::Want RedisLockBase::LockBody::WantOf(const Access& access, engine::Face face,
                                              const AcquireOptions& options) const {
-  engine::Terms terms{.lease = options.lease.value_or(options_->lease),
-                      .manual = options.lease.has_value(),
-                      .whole = options.whole_lease,
-                      .acks = {.replicas = options_->replica_acks,
-                               .fsync = options_->fsync,
-                               .patience = options_->ack_timeout}};
+  engine::Terms terms{
+      .lease = options.lease.value_or(options_->lease),
+      .manual = options.lease.has_value(),
+      .whole = options.whole_lease,
+      .acks = {.replicas = static_cast<int16_t>(options_->replica_acks), .fsync = options_->fsync}};
   if (!options.args.empty()) {
     terms.args = std::make_shared<const std::vector<std::string>>(options.args);
   }
@@ -115,7 +114,7 @@ engine::Want RedisLockBase::LockBody::WantOf(const Access& access, engine::Face 
 absl::StatusOr<engine::Plan> RedisLockBase::LockBody::PlanOf(const RedisLockBase& lock) const {
   const LockTraits traits = lock.Traits();
   absl::StatusOr<engine::KeyNames> keys;
-  if (key_kind_.empty()) {
+  if (key_kind_ == nullptr) {
     keys = engine::UsersKeyNames(traits.kind, lock.ExtraKeys());
     if (!keys.ok()) {
       return absl::InvalidArgumentError("lock \"" + name_ +

@@ -24,7 +24,7 @@ class RedisLockBase::LockBody {
            std::string_view key_kind)
       : core_(std::move(core)),
         name_(name),
-        key_kind_(key_kind),
+        key_kind_(key_kind.data()),
         options_(std::make_shared<const LockOptions>(std::move(options))) {}
 
   // What a call works with, also when the object goes meanwhile.
@@ -71,7 +71,7 @@ class RedisLockBase::LockBody {
 
   const std::shared_ptr<engine::Core> core_;
   const std::string name_;
-  const std::string_view key_kind_;  // empty: a user's class
+  const char* const key_kind_;  // a literal of the library's; null: a user's class
   const std::shared_ptr<const LockOptions> options_;
   base::Mutex mu_;
   std::atomic<bool> attached_{false};

@@ -1,15 +1,14 @@
 #ifndef REDLATCH_SRC_BASE_ACKS_H_
 #define REDLATCH_SRC_BASE_ACKS_H_
 
-#include "absl/time/time.h"
+#include <cstdint>
 
 namespace redlatch::base {
 
-// Who is to have what was written, beside the server's memory.
+// Who is to have what was written, beside the server's memory. In little room: every grant says it.
 struct AcksWanted {
-  int replicas = 0;
+  int16_t replicas = 0;
   bool fsync = false;  // the server's own disk
-  absl::Duration patience = absl::ZeroDuration();
 
   bool any() const { return replicas > 0 || fsync; }
   friend bool operator==(const AcksWanted&, const AcksWanted&) = default;
@@ -17,7 +16,7 @@ struct AcksWanted {
 
 // Who says that they have it.
 struct Acks {
-  int replicas = 0;
+  int16_t replicas = 0;
   bool synced = false;
 
   bool enough(const AcksWanted& wanted) const {

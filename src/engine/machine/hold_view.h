@@ -29,7 +29,7 @@ class HoldView {
   int acked_by() const { return acked_by_.load(std::memory_order_relaxed); }
 
   // For its machine.
-  void SetAckedBy(int replicas) { acked_by_.store(replicas, std::memory_order_relaxed); }
+  void SetAckedBy(int16_t replicas) { acked_by_.store(replicas, std::memory_order_relaxed); }
   void Prolong(base::Instant deadline) { deadline_.store(deadline.nanos()); }
   void Release() { Prolong(base::Instant()); }
   void Lose();
@@ -39,8 +39,8 @@ class HoldView {
  private:
   const base::ForkGuard fork_guard_;
   std::atomic<int64_t> deadline_;
-  std::atomic<int> acked_by_{0};
   base::Mutex mu_;
+  std::atomic<int16_t> acked_by_{0};
   bool is_lost_ ABSL_GUARDED_BY(mu_) = false;
   std::stop_source source_ ABSL_GUARDED_BY(mu_){std::nostopstate};  // made for the first who asks
 };

@@ -94,10 +94,9 @@ std::optional<Send> LockMachine::Extend(uint64_t hold, absl::Duration lease, bas
 }
 
 Send LockMachine::Renewal(absl::Duration lease, base::Instant now) const {
-  return Send{.what = ToRenew{.acks = grant_->terms.acks, .deadline = grant_->deadline},
-              .grant = grant_->id,
-              .lease = lease,
-              .sent = now};
+  ToRenew what{.acks = grant_->terms.acks, .deadline = grant_->deadline};
+  if (what.acks.any()) what.patience = grant_->holds.front().options->ack_timeout;
+  return Send{.what = what, .grant = grant_->id, .lease = lease, .sent = now};
 }
 
 std::optional<Send> LockMachine::Confirm(uint64_t hold, base::Instant now) const {

@@ -38,17 +38,17 @@ void LockMachine::OnGranted(const NewGrant& news, const Basis& basis, base::Inst
   const uint64_t last_token = news.token + pursuit.bid.block - 1;
   grant_.emplace(Grant{
       .id = news.grant,
-      .attempt = news.attempt,
       .terms = terms,
+      .attempt = news.attempt,
       .claimed = basis.claim,
-      .deadline = deadline,
-      .lost_at = deadline - ExpiryLead(terms.lease),
-      .server_expires = now + basis.lease,
-      .asked = basis.asked,
       .others = news.others > 0,
       // The attempt that the grant echoes was executed, whenever its own answer comes.
       .in_flight = pursuit.in_flight && news.attempt < pursuit.bid.attempt,
       .uncertain = pursuit.uncertain,
+      .deadline = deadline,
+      .lost_at = deadline - ExpiryLead(terms.lease),
+      .server_expires = now + basis.lease,
+      .asked = basis.asked,
       // Tokens that are not handed out one by one are not given back either.
       .next_token = config_.sharing.passes_on ? news.token : last_token + 1,
       .last_token = last_token,

@@ -34,27 +34,27 @@ struct Pursuit {
 };
 
 // What the server granted, and the holds of threads under it.
-struct Grant {
+struct Grant {  // its order leaves no gaps: a client may have very many
   GrantId id = 0;
-  uint32_t attempt = 0;  // that was granted
   Terms terms;
-  bool claimed = false;          // by a message, and not confirmed yet
+  uint32_t attempt = 0;  // that was granted
+  int retakes_left = 0;
+  bool claimed = false;    // by a message, and not confirmed yet
+  bool others = false;     // waited when it was asked
+  bool pinned = false;     // never passes on inside the client
+  bool in_flight = false;  // an attempt of the bid that won; its answer is still to come
+  bool uncertain = false;
   bool acked = false;            // by all that its terms want
-  int acked_by = 0;              // replicas, the last time that it counted
+  int16_t acked_by = 0;          // replicas, the last time that it counted
   base::Instant deadline;        // from here on another may be the owner
   base::Instant lost_at;         // from here on it is lost to us: somewhat before
   base::Instant server_expires;  // from here on the server has forgotten us
   base::Instant asked;           // when what told of `others` was sent
-  bool others = false;           // waited then
-  bool pinned = false;
-  bool in_flight = false;  // an attempt of the bid that won; its answer is still to come
-  bool uncertain = false;
   uint64_t next_token = 0;
   uint64_t last_token = 0;
   uint64_t first_token = 0;
   base::Instant reserved;                    // when the command that reserved them was sent
   absl::InlinedVector<ThreadHold, 1> holds;  // several where they are shared
-  int retakes_left = 0;
   base::Instant renew_due;
   bool renewing = false;
   bool again = false;     // as in Pursuit

@@ -48,8 +48,9 @@ struct ToAcquire {
   Told told = {};  // of a latch
 };
 struct ToRenew {
-  base::AcksWanted acks = {};   // it fails where not all of them have it in time
-  base::Instant deadline = {};  // the grant's, where acks are wanted
+  base::AcksWanted acks = {};                      // it fails where not all of them have it in time
+  absl::Duration patience = absl::ZeroDuration();  // for them
+  base::Instant deadline = {};                     // the grant's, where acks are wanted
 };
 struct ToRelease {
   bool tombstone = false;  // an acquire is unanswered
@@ -111,9 +112,9 @@ struct Failed {
   bool not_sent = false;  // no connection, or a server that refused it: it said nothing to this
 };
 struct StillHeld {
-  int64_t others = 0;  // who wait, of a grant that is shared
-  bool acked = false;  // by all that were wanted
-  int acked_by = 0;    // replicas
+  int64_t others = 0;    // who wait, of a grant that is shared
+  bool acked = false;    // by all that were wanted
+  int16_t acked_by = 0;  // replicas
 };
 struct Freed {
   BidAnswer next = {};

@@ -21,12 +21,12 @@ constexpr absl::Duration kShortestPatience = absl::Milliseconds(1);
 
 const base::AcksWanted& Wanted(const Send& send) { return std::get<ToRenew>(send.what).acks; }
 
-std::string Short(const base::AcksWanted& wanted, const base::Acks& acks) {
+std::string Short(const base::AcksWanted& wanted, const base::Acks& acks, absl::Duration patience) {
   const std::string synced =
       wanted.fsync && !acks.synced ? "not on the server's disk yet, and " : "";
   return absl::StrCat(synced, acks.replicas, " of ", wanted.replicas,
                       wanted.replicas == 1 ? " replica has" : " replicas have",
-                      " confirmed it within ", absl::FormatDuration(wanted.patience),
+                      " confirmed it within ", absl::FormatDuration(patience),
                       " (are they connected? see redlatch doctor)");
 }
 
@@ -107,29 +107,31 @@ void AckedRenewals::Work() {
 // Of equal wants, but for their patience, of which the shortest counts: nobody's lease may end
 // while it is waited for another's.
 void AckedRenewals::RunTogether(absl::Span<Job> jobs) {
-  base::AcksWanted wanted = Wanted(jobs.front().send);
+  const base::AcksWanted wanted = Wanted(jobs.front().send);
+  absl::Duration patience = absl::InfiniteDuration();
   std::vector<Request> requests;
   std::vector<redis::ScriptCall> calls;
   requests.reserve(jobs.size());  // calls refer to them
   const base::Instant now = base::Now();
   for (const Job& job : jobs) {
-    const absl::Duration half_left = (std::get<ToRenew>(job.send.what).deadline - now) / 2;
-    wanted.patience = std::min({wanted.patience, Wanted(job.send).patience, half_left});
+    const auto& renewal = std::get<ToRenew>(job.send.what);
+    patience = std::min({patience, renewal.patience, (renewal.deadline - now) / 2});
     requests.emplace_back(core_.SubjectOf(*job.entry), job.send);
     calls.push_back(requests.back().call());
   }
-  wanted.patience = std::max(wanted.patience, kShortestPatience);
+  patience = std::max(patience, kShortestPatience);
   std::vector<absl::StatusOr<redis::Reply>> replies(calls.size());
   const absl::StatusOr<base::Acks> acks = core_.deployment().RunAcked(
-      calls, wanted, now + core_.command_timeout() + 2 * wanted.patience, absl::MakeSpan(replies));
+      calls, wanted, patience, now + core_.command_timeout() + 2 * patience,
+      absl::MakeSpan(replies));
   for (size_t i = 0; i < jobs.size(); ++i) {
     Answer answer = ReadAnswer(jobs[i].send, replies[i]);
     if (auto* const held = std::get_if<StillHeld>(&answer.what)) {
       if (!acks.ok()) {
         answer.what = Failed{.why = acks.status(), .may_have_executed = true};
       } else if (!acks->enough(wanted)) {
-        answer.what =
-            Failed{.why = absl::UnavailableError(Short(wanted, *acks)), .may_have_executed = true};
+        answer.what = Failed{.why = absl::UnavailableError(Short(wanted, *acks, patience)),
+                             .may_have_executed = true};
       } else {
         held->acked_by = acks->replicas;
         held->acked = true;

@@ -24,7 +24,9 @@ class ThreadWaker final : public Waker {
 absl::StatusOr<Held> LockSession::Acquire(const Want& want, Silence* met) {
   if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
   if (absl::Status bad = CheckLease(want.terms.lease); !bad.ok()) return About(bad);
-  if (absl::Status bad = CheckAcks(want.terms.acks); !bad.ok()) return About(bad);
+  if (want.options != nullptr) {
+    if (absl::Status bad = CheckAcks(*want.options); !bad.ok()) return About(bad);
+  }
   const base::Instant began = want.since ? *want.since : base::Now();
   ThreadWaker waker;
   Acquisition acquisition({.thread = ThreadNumber(),

@@ -30,15 +30,15 @@ absl::Status LockSession::CheckLease(absl::Duration lease) const {
                                                  " is not possible; it must be 10ms to one year"));
 }
 
-absl::Status LockSession::CheckAcks(const base::AcksWanted& wanted) {
-  if (!wanted.any() && wanted.replicas == 0) return absl::OkStatus();
-  if (wanted.replicas < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("replica_acks is ", wanted.replicas, "; it must be 0 or more"));
+absl::Status LockSession::CheckAcks(const LockOptions& options) {
+  constexpr int kMostReplicas = 1000;
+  if (options.replica_acks < 0 || options.replica_acks > kMostReplicas) {
+    return absl::InvalidArgumentError(absl::StrCat("replica_acks is ", options.replica_acks,
+                                                   "; it must be 0 to ", kMostReplicas));
   }
-  if (wanted.patience >= absl::Milliseconds(1)) return absl::OkStatus();
+  if (options.ack_timeout >= absl::Milliseconds(1)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("an ack_timeout of ",
-                                                 absl::FormatDuration(wanted.patience),
+                                                 absl::FormatDuration(options.ack_timeout),
                                                  " is not possible; it must be 1ms or more"));
 }
 

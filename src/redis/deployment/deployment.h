@@ -69,7 +69,7 @@ class Deployment {
   // AckedConnection. One caller at a time.
   virtual absl::StatusOr<base::Acks> RunAcked(absl::Span<const ScriptCall> calls,
                                               const base::AcksWanted& wanted,
-                                              base::Instant deadline,
+                                              absl::Duration patience, base::Instant deadline,
                                               absl::Span<absl::StatusOr<Reply>> results) = 0;
   // To the server that has the key; see SharedConnection.
   using Done = std::function<void(absl::StatusOr<Reply> answer)>;

@@ -56,9 +56,10 @@ class SingleServer final : public Deployment {
     scripts_.RunBatch(calls, deadline, results);
   }
   absl::StatusOr<base::Acks> RunAcked(absl::Span<const ScriptCall> calls,
-                                      const base::AcksWanted& wanted, base::Instant deadline,
+                                      const base::AcksWanted& wanted, absl::Duration patience,
+                                      base::Instant deadline,
                                       absl::Span<absl::StatusOr<Reply>> results) override {
-    return acked_.Run(calls, wanted, deadline, results);
+    return acked_.Run(calls, wanted, patience, deadline, results);
   }
   absl::Status Send(std::string_view, const Command& command, Done done) override {
     return commands_->Send(command, std::move(done));

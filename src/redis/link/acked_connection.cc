@@ -35,12 +35,13 @@ absl::Status AckedConnection::Connect(base::Instant deadline) {
 
 absl::StatusOr<std::vector<Reply>> AckedConnection::Ask(absl::Span<const ScriptCall> calls,
                                                         const base::AcksWanted& wanted,
-                                                        bool by_text, base::Instant deadline) {
+                                                        absl::Duration patience, bool by_text,
+                                                        base::Instant deadline) {
   std::vector<Command> commands;
   for (const ScriptCall& call : calls) commands.push_back(EncodeCall(call, by_text));
   commands.push_back(mark_);
   const std::string millis =
-      std::to_string(std::max<int64_t>(absl::ToInt64Milliseconds(wanted.patience), 1));
+      std::to_string(std::max<int64_t>(absl::ToInt64Milliseconds(patience), 1));
   const std::string replicas = std::to_string(wanted.replicas);
   commands.push_back(wanted.fsync ? Command({"WAITAOF", "1", replicas, millis})
                                   : Command({"WAIT", replicas, millis}));
@@ -49,7 +50,7 @@ absl::StatusOr<std::vector<Reply>> AckedConnection::Ask(absl::Span<const ScriptC
 
 absl::StatusOr<base::Acks> AckedConnection::Run(absl::Span<const ScriptCall> calls,
                                                 const base::AcksWanted& wanted,
-                                                base::Instant deadline,
+                                                absl::Duration patience, base::Instant deadline,
                                                 absl::Span<absl::StatusOr<Reply>> results) {
   absl::StatusOr<base::Acks> acks;
   const auto fail = [&](absl::Status why) {
@@ -60,8 +61,8 @@ absl::StatusOr<base::Acks> AckedConnection::Run(absl::Span<const ScriptCall> cal
     return fail(MarkNotSent(std::move(connected)));
   }
   for (const bool by_text : {false, true}) {
-    const base::Instant until = base::Now() + wanted.patience + kAnswerGrace;
-    auto replies = Ask(calls, wanted, by_text, std::min(deadline, until));
+    const base::Instant until = base::Now() + patience + kAnswerGrace;
+    auto replies = Ask(calls, wanted, patience, by_text, std::min(deadline, until));
     if (!replies.ok()) {
       connection_.reset();
       return fail(MarkMayHaveExecuted(replies.status()));
@@ -89,12 +90,12 @@ absl::StatusOr<base::Acks> AckedConnection::Read(const Reply& mark, const Reply&
         absl::StrCat(server_, " does not know WAITAOF; fsync needs Redis 7.2 or later, or Valkey"));
   }
   if (answer.is_error()) return ErrorStatus(answer.text, server_);
-  if (!fsync) return base::Acks{.replicas = static_cast<int>(answer.integer), .synced = false};
+  if (!fsync) return base::Acks{.replicas = static_cast<int16_t>(answer.integer), .synced = false};
   if (answer.elements.size() != 2) {
     return absl::UnavailableError(
         absl::StrCat(server_, " answered ", answer.DebugString(), " to WAITAOF"));
   }
-  return base::Acks{.replicas = static_cast<int>(answer.elements[1].integer),
+  return base::Acks{.replicas = static_cast<int16_t>(answer.elements[1].integer),
                     .synced = answer.elements[0].integer > 0};
 }
 

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "src/base/acks.h"
 #include "src/base/clock.h"
@@ -33,13 +34,14 @@ class AckedConnection {
   // The answers to the calls, and who has them all, and with them whatever was written before: the
   // replication stream keeps the order. An error where that is unknown: nothing may be concluded.
   absl::StatusOr<base::Acks> Run(absl::Span<const ScriptCall> calls, const base::AcksWanted& wanted,
-                                 base::Instant deadline, absl::Span<absl::StatusOr<Reply>> results);
+                                 absl::Duration patience, base::Instant deadline,
+                                 absl::Span<absl::StatusOr<Reply>> results);
 
  private:
   absl::Status Connect(base::Instant deadline);
   absl::StatusOr<std::vector<Reply>> Ask(absl::Span<const ScriptCall> calls,
-                                         const base::AcksWanted& wanted, bool by_text,
-                                         base::Instant deadline);
+                                         const base::AcksWanted& wanted, absl::Duration patience,
+                                         bool by_text, base::Instant deadline);
   absl::StatusOr<base::Acks> Read(const Reply& mark, const Reply& answer, bool fsync) const;
 
   const Url url_;

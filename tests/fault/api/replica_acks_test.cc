@@ -53,7 +53,7 @@ class ReplicaAcks : public ::testing::Test {
     links_[replica]->Drop(Direction::kToClient);
   }
   static LockOptions Acked(int replicas, absl::Duration lease = absl::Seconds(30)) {
-    return {.lease = lease, .replica_acks = replicas, .ack_timeout = absl::Milliseconds(300)};
+    return {.lease = lease, .replica_acks = replicas, .ack_timeout = absl::Seconds(1)};
   }
 
   const std::unique_ptr<support::RedisServer> primary_ = support::RedisServer::Start();
