@@ -5,6 +5,8 @@
 -- Who reigns is known by the id of the server's replication stream, which each promotion renews. The
 -- caller tells the id that it knows; where the key has another, the server itself is asked.
 --
+-- `ends_hold` is set before.
+--
 -- KEYS   the last one is taken away: '<replication id> <until_ms> <quarantine_ms>'
 -- ARGV   so are the last two: the id that the caller knows, and quarantine_ms
 local quarantined_ms = 0
@@ -23,6 +25,9 @@ do
     local true_id = string.match(redis.call('INFO', 'replication'), 'master_replid:(%x+)')
     if id ~= true_id then
       until_ms = string.format('%.0f', now_ms + quarantine_ms)
+    end
+    if ends_hold then
+      redis.call('PEXPIRE', reign_key, '2592000000')  -- opens the way where memory is full
     end
     redis.call('SET', reign_key, true_id .. ' ' .. until_ms .. ' ' .. quarantine_ms, 'PX',
       '2592000000')

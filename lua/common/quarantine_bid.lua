@@ -1,4 +1,5 @@
 -- Before acquire: queues the hold, or refuses it, as long as there is a quarantine.
+-- include: common/quarantine_bids
 -- include: common/quarantine
 if quarantined_ms > 0 then
 -- include: common/time

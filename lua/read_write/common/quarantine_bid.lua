@@ -1,4 +1,5 @@
 -- Before acquire and acquire_read: as common/quarantine_bid.
+-- include: common/quarantine_bids
 -- include: common/quarantine
 if quarantined_ms > 0 then
 -- include: common/time

@@ -82,6 +82,16 @@ redis::Command DescribeCommand(std::string_view client, const LockInfo::Process&
       {"SET", DescriptionKey(client), WriteDescription(process, since), "PX", millis});
 }
 
+redis::Command DescribeAnewCommand(std::string_view client, const LockInfo::Process& process,
+                                   absl::Time since, absl::Duration lifetime) {
+  // DEL needs no memory, and opens the way.
+  constexpr std::string_view kScript =
+      "redis.call('DEL', KEYS[1]) return redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])";
+  const std::string millis = absl::StrCat(absl::ToInt64Milliseconds(lifetime));
+  return redis::Command(
+      {"EVAL", kScript, "1", DescriptionKey(client), WriteDescription(process, since), millis});
+}
+
 void AddProcesses(redis::Deployment& deployment, base::Instant deadline, LockInfo& info) {
   std::map<std::string_view, std::vector<LockInfo::Party*>> parties;
   for (auto* const list : {&info.holders, &info.waiters}) {

@@ -43,6 +43,10 @@ std::string DescriptionKey(std::string_view client);
 redis::Command DescribeCommand(std::string_view client, const LockInfo::Process& process,
                                absl::Time since, absl::Duration lifetime);
 
+// The same where memory is full, too: it always writes.
+redis::Command DescribeAnewCommand(std::string_view client, const LockInfo::Process& process,
+                                   absl::Time since, absl::Duration lifetime);
+
 // Fills in the processes of those holders and waiters whose clients have told of themselves. One
 // command, none where there is nobody; where it fails, nothing is known of anybody.
 void AddProcesses(redis::Deployment& deployment, base::Instant deadline, LockInfo& info);

@@ -72,7 +72,7 @@ absl::StatusOr<std::string> Assemble(std::string_view script) {
 
 absl::StatusOr<Plan> Complete(Plan plan) {
   plan.told = plan.scripts;
-  plan.texts.reserve(12);
+  plan.texts.reserve(24);  // what refers to them must not move, here or in Quarantined()
   for (LuaScript* script :
        {&plan.scripts.acquire, &plan.scripts.release, &plan.scripts.renew, &plan.scripts.cancel,
         &plan.scripts.inspect, &plan.scripts.force_release}) {
@@ -93,8 +93,6 @@ Plan Quarantined(Plan plan) {
     script.body = plan.texts.emplace_back(*std::move(first) + std::string(script.body));
     script.sha1 = plan.texts.emplace_back(base::Sha1Hex(script.body));
   };
-  // What refers to them must not move.
-  plan.texts.reserve(24);
   before(read_write ? "read_write/common/quarantine_bid" : "common/quarantine_bid",
          plan.scripts.acquire);
   for (LuaScript* script :

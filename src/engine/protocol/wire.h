@@ -16,6 +16,7 @@
 #include "src/base/short_text.h"
 #include "src/engine/machine/script_io.h"
 #include "src/engine/protocol/plan.h"
+#include "src/redis/deployment/deployment.h"
 #include "src/redis/link/script_call.h"
 #include "src/redis/wire/reply.h"
 
@@ -32,7 +33,7 @@ inline constexpr std::string_view kChannelPrefix = "redlatch:";
 // What scripts are told so that nothing is granted too soon after a promotion: see
 // lua/common/quarantine.lua.
 struct Reign {
-  std::string id;  // of the server's replication stream, as far as it is known
+  redis::Deployment* deployment = nullptr;  // knows the id of the server's replication stream
   absl::Duration quarantine = absl::ZeroDuration();
 };
 

@@ -84,7 +84,7 @@ void Request::ExtraKeys(const Subject& subject, bool quarantined) {
 // The last words of a script that looks whether there is a quarantine.
 void Request::PutReign(const Subject& subject) {
   if (!subject.plan.quarantined) return;
-  Put(subject.reign.id);
+  Put(subject.reign.deployment->reign(subject.keys.main()));
   PutMillis(subject.reign.quarantine);
 }
 

@@ -1,6 +1,7 @@
 #include "src/engine/runtime/acked_renewals.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -17,6 +18,7 @@ namespace redlatch::engine {
 namespace {
 
 constexpr uint32_t kAnswered = 1;
+constexpr ptrdiff_t kLargestBatch = 512;
 constexpr absl::Duration kShortestPatience = absl::Milliseconds(1);
 
 const base::AcksWanted& Wanted(const Send& send) { return std::get<ToRenew>(send.what).acks; }
@@ -94,8 +96,9 @@ void AckedRenewals::Work() {
     std::stable_sort(jobs.begin(), jobs.end(),
                      [&](const Job& a, const Job& b) { return key(a) < key(b); });
     for (auto begin = jobs.begin(); begin != jobs.end();) {
+      const auto most = begin + std::min<ptrdiff_t>(kLargestBatch, jobs.end() - begin);
       const auto end =
-          std::find_if(begin, jobs.end(), [&](const Job& job) { return key(job) != key(*begin); });
+          std::find_if(begin, most, [&](const Job& job) { return key(job) != key(*begin); });
       RunTogether(absl::MakeSpan(&*begin, static_cast<size_t>(end - begin)));
       begin = end;
     }
@@ -126,15 +129,16 @@ void AckedRenewals::RunTogether(absl::Span<Job> jobs) {
       absl::MakeSpan(replies));
   for (size_t i = 0; i < jobs.size(); ++i) {
     Answer answer = ReadAnswer(jobs[i].send, replies[i]);
-    if (auto* const held = std::get_if<StillHeld>(&answer.what)) {
-      if (!acks.ok()) {
-        answer.what = Failed{.why = acks.status(), .may_have_executed = true};
-      } else if (!acks->enough(wanted)) {
-        answer.what = Failed{.why = absl::UnavailableError(Short(wanted, *acks, patience)),
-                             .may_have_executed = true};
-      } else {
+    if (!acks.ok() && answer.failed() == nullptr) {
+      // Nor is it believed that a hold is gone: who said so may be a replica.
+      answer.what = Failed{.why = acks.status(), .may_have_executed = true};
+    } else if (auto* const held = std::get_if<StillHeld>(&answer.what)) {
+      if (acks->enough(wanted)) {
         held->acked_by = acks->replicas;
         held->acked = true;
+      } else {
+        answer.what = Failed{.why = absl::UnavailableError(Short(wanted, *acks, patience)),
+                             .may_have_executed = true};
       }
     }
     Finish(jobs[i], std::move(answer));

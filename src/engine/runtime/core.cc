@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "lua/scripts.h"
 #include "src/base/no_cancellation.h"
 #include "src/base/status.h"
 #include "src/redis/deployment/single_server.h"
@@ -30,6 +32,17 @@ Core::Inside::~Inside() {
   notifier.Stop();
 }
 
+namespace {
+
+// What is said first over each connection.
+std::optional<redis::Command> OpeningOf(const redis::Url& url) {
+  if (url.quarantine <= absl::ZeroDuration()) return std::nullopt;
+  const std::string millis = absl::StrCat(absl::ToInt64Milliseconds(url.quarantine));
+  return redis::Command({"EVAL", lua::kReignBegin.body, "1", kReignKey, "", millis});
+}
+
+}  // namespace
+
 Core::Core(redis::Url url, ClientOptions options, DescriptionPace pace)
     : url_(std::move(url)),
       options_(std::move(options)),
@@ -39,7 +52,9 @@ Core::Core(redis::Url url, ClientOptions options, DescriptionPace pace)
       description_(DescribeCommand(identity_.client, ThisProcess(options_.program), absl::Now(),
                                    pace_.lifetime)),
       deployment_(std::make_unique<redis::SingleServer>(
-          url_, identity_.channel, description_,
+          url_, identity_.channel, OpeningOf(url_), description_,
+          DescribeAnewCommand(identity_.client, ThisProcess(options_.program), absl::Now(),
+                              pace_.lifetime),
           redis::Deployment::Events{
               .on_message = [this](std::string_view message) { OnMessage(message); },
               .on_reconnected = [this] { inside_->renewer.Reconnected(); },
@@ -94,7 +109,7 @@ Subject Core::SubjectOf(const KeySet& keys, const Plan& plan, std::string_view o
           .owner = own ? std::string_view(identity_.client) : owner,
           .claim = round_trips_.Claim(),
           .reign = plan.quarantined
-                       ? Reign{.id = deployment_->reign(keys.main()), .quarantine = url_.quarantine}
+                       ? Reign{.deployment = deployment_.get(), .quarantine = url_.quarantine}
                        : Reign{}};
 }
 

@@ -9,6 +9,7 @@
 #include "src/engine/protocol/wire.h"
 #include "src/engine/runtime/core.h"
 #include "src/engine/runtime/entry.h"
+#include "src/redis/wire/errors.h"
 
 namespace redlatch::engine {
 namespace {
@@ -80,7 +81,10 @@ void Releases::Repeat() {
   core_.deployment().RunBatch(calls, base::Now() + kTimeout, absl::MakeSpan(replies));
   const base::MutexLock lock(mu_);
   for (size_t i = 0; i < due.size(); ++i) {
-    if (absl::IsUnavailable(replies[i].status())) to_repeat_.push_back(std::move(due[i]));
+    const absl::Status& status = replies[i].status();
+    const bool may_pass =
+        absl::IsUnavailable(status) || absl::IsResourceExhausted(status) || redis::NotSent(status);
+    if (may_pass) to_repeat_.push_back(std::move(due[i]));
   }
   if (!to_repeat_.empty()) due_ = std::min(due_, base::Now() + kTimeout);
 }

@@ -132,12 +132,13 @@ void Renewer::Serve(const std::vector<Entry*>& due) {
   std::vector<Job> jobs;
   absl::Duration timeout = core_.command_timeout();
   for (Entry* const entry : due) {
+    std::vector<Send> acked;
     core_.Feed(*entry, [&](Bidder& machine, Effects&) {
       const base::Instant now = base::Now();
       while (const std::optional<Send> send = machine.NextSend(now, kTogether)) {
         const auto* const renewal = std::get_if<ToRenew>(&send->what);
         if (renewal != nullptr && renewal->acks.any()) {
-          core_.acked_renewals().Post(*entry, *send);
+          acked.push_back(*send);
           continue;
         }
         core_.Prepare(*entry, *send);
@@ -145,6 +146,7 @@ void Renewer::Serve(const std::vector<Entry*>& due) {
         timeout = std::min(timeout, std::max(kShortestTimeout, send->lease / 3));
       }
     });
+    for (const Send& send : acked) core_.acked_renewals().Post(*entry, send);
   }
   for (size_t begin = 0; begin < jobs.size(); begin += kLargestBatch) {
     const auto batch = absl::MakeSpan(jobs).subspan(begin, kLargestBatch);

@@ -37,6 +37,7 @@ class PlainConnection {
   // All in one write; as many replies.
   absl::StatusOr<std::vector<Reply>> CallAll(absl::Span<const Command> commands,
                                              base::Instant deadline);
+  void CloseInForkedChild() { dialogue_.transport.reset(); }
   // Of a server that was reached over TLS: until when its certificate is good.
   std::optional<absl::Time> certificate_until() const {
     return dialogue_.transport->certificate_until();

@@ -23,11 +23,19 @@ namespace {
 // wrong. Whoever connects for the first time is not kept waiting.
 constexpr absl::Duration kPatience = absl::Milliseconds(50);
 
+constexpr absl::Duration kForgotten = absl::Seconds(1);
+
 class SentinelEndpoint final : public Endpoint {
  public:
   explicit SentinelEndpoint(const Url& url) : url_(url) {}
 
   absl::StatusOr<std::vector<Target>> Targets(base::Instant deadline) override {
+    const bool old = last_ + kForgotten < base::Now();
+    if (old) {  // nobody waited for what is known from then
+      survey_ = nullptr;
+      named_ = nullptr;
+    }
+    last_ = base::Now() < deadline ? deadline : base::Now();
     if (named_ == nullptr) {
       if (survey_ == nullptr) {
         survey_ = std::make_shared<SentinelSurvey>(url_, again_ ? kPatience : absl::ZeroDuration());
@@ -50,6 +58,7 @@ class SentinelEndpoint final : public Endpoint {
  private:
   const Url url_;
   bool again_ = false;
+  base::Instant last_;  // until when somebody waited
   std::shared_ptr<SentinelSurvey> survey_;
   std::unique_ptr<Endpoint> named_;  // the primary by its name, which is looked up
 };

@@ -125,19 +125,22 @@ std::optional<HostAndPort> SentinelSurvey::Leading() const {
   const std::map<HostAndPort, Votes> tally = Tally();
   const Votes* best = nullptr;
   std::optional<HostAndPort> found;
-  int most = 0;
   for (const auto& [address, votes] : tally) {
-    most = std::max(most, votes.count);
     const auto server = servers_.find(address);
     const bool primary =
         server != servers_.end() && server->second.role && server->second.role->primary;
-    const bool better = best == nullptr || votes.count > best->count ||
-                        (votes.count == best->count && votes.epoch > best->epoch);
+    // A promotion has the newer epoch; the old primary may say for seconds that it is one.
+    const bool better = best == nullptr || votes.epoch > best->epoch ||
+                        (votes.epoch == best->epoch && votes.count > best->count);
     if (!primary || !better) continue;
     best = &votes;
     found = address;
   }
-  if (best != nullptr && best->count < most) return std::nullopt;
+  for (const auto& [address, votes] : tally) {
+    if (best != nullptr && votes.epoch >= best->epoch && votes.count > best->count) {
+      return std::nullopt;
+    }
+  }
   return found;
 }
 

@@ -25,7 +25,8 @@ namespace redlatch::redis {
 // what it is, since the old primary, or a replica, may be named still.
 //
 //   a primary is found where a server says that it is one, and
-//     no other is named by more sentinels, of those that have answered; and
+//     of several the newer epoch counts, then who is named by more sentinels, of those that have
+//     answered; no other of such an epoch is named by more; and
 //     all have answered, or those that have not were given as much time again as that had taken,
 //     and at least the patience of whoever asks.
 //   a sentinel that names a replica counts as one that names its primary.

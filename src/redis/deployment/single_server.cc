@@ -9,6 +9,7 @@ namespace {
 // after.
 constexpr absl::Duration kLongestBackoff = absl::Milliseconds(400);
 
+constexpr absl::Duration kAMoment = absl::Milliseconds(200);
 constexpr absl::Duration kReignAskedEach = absl::Seconds(10);
 
 // A client with many waiters has as many heartbeats.
@@ -18,13 +19,16 @@ constexpr std::string_view kTwoServers =
 
 }  // namespace
 
-SingleServer::SingleServer(const Url& url, std::string channel, const Command& introduction,
-                           Events events)
+SingleServer::SingleServer(const Url& url, std::string channel, std::optional<Command> opening,
+                           const Command& introduction, Command mark, Events events)
     : channel_(std::move(channel)),
       events_(std::move(events)),
-      commands_(std::make_unique<SharedConnection>(url, OptionsOfCommands(url, introduction))),
+      commands_(std::make_unique<SharedConnection>(
+          url, OptionsOfCommands(url, opening ? std::vector<Command>{*opening, introduction}
+                                              : std::vector<Command>{introduction}))),
       scripts_(*commands_),
-      acked_(url, introduction, [this] { return Where(); }) {
+      acked_(std::make_unique<AckedConnection>(url, std::move(mark),
+                                               [this] { return commands_->peer(); })) {
   SubscriberOptions options{
       .on_message = [this](std::string_view,
                            std::string_view message) { events_.on_message(message); },
@@ -42,13 +46,13 @@ SingleServer::SingleServer(const Url& url, std::string channel, const Command& i
 }
 
 SharedConnectionOptions SingleServer::OptionsOfCommands(const Url& url,
-                                                        const Command& introduction) {
+                                                        std::vector<Command> first) {
   SharedConnectionOptions options{.on_reconnected = [this] { events_.on_reconnected(); },
                                   .on_replica =
                                       [this] {
                                         if (!stopped_) messages_->MakeAnew();
                                       },
-                                  .introduction = introduction};
+                                  .first = std::move(first)};
   if (url.sentinels != nullptr) {
     options.longest_backoff = kLongestBackoff;
     options.loading_is_replicas = true;
@@ -61,7 +65,12 @@ SharedConnectionOptions SingleServer::OptionsOfCommands(const Url& url,
 void SingleServer::Moved(std::string_view address) {
   const std::optional<Peer> commands = commands_->peer();
   if (stopped_ || (commands && commands->target.address.text == address)) return;
-  commands_->MakeAnew("the sentinels say that the primary has moved");
+  // Nothing can have been missed since a moment ago.
+  if (address.empty() && commands && base::Now() - commands->since < kAMoment) return;
+  // Also one that is just being made: it may lead to where the primary was.
+  if (commands || !address.empty()) {
+    commands_->MakeAnew("the sentinels say that the primary has moved");
+  }
   messages_->MakeAnew();
   events_.on_reconnected();
 }

@@ -27,11 +27,13 @@ namespace redlatch::redis {
 // sooner.
 //
 // In a forked child it is destroyed while threads that are not there any more may have been in the
-// midst of it: no member but the two connections, which know that, may do anything as it goes.
+// midst of it: no member but the connections, which know that, may do anything as it goes.
 class SingleServer final : public Deployment {
  public:
-  // `channel`: on which messages come. `introduction`: the first command of each connection.
-  SingleServer(const Url& url, std::string channel, const Command& introduction, Events events);
+  // `channel`: on which messages come. `opening`, if there is one, and `introduction` are the first
+  // commands of each connection. `mark`: see AckedConnection.
+  SingleServer(const Url& url, std::string channel, std::optional<Command> opening,
+               const Command& introduction, Command mark, Events events);
   SingleServer(const SingleServer&) = delete;
   SingleServer& operator=(const SingleServer&) = delete;
 
@@ -59,7 +61,7 @@ class SingleServer final : public Deployment {
                                       const base::AcksWanted& wanted, absl::Duration patience,
                                       base::Instant deadline,
                                       absl::Span<absl::StatusOr<Reply>> results) override {
-    return acked_.Run(calls, wanted, patience, deadline, results);
+    return acked_->Run(calls, wanted, patience, deadline, results);
   }
   absl::Status Send(std::string_view, const Command& command, Done done) override {
     return commands_->Send(command, std::move(done));
@@ -87,7 +89,7 @@ class SingleServer final : public Deployment {
   void Watch() {
     if (watch_ != nullptr) watch_->Begin();
   }
-  SharedConnectionOptions OptionsOfCommands(const Url& url, const Command& introduction);
+  SharedConnectionOptions OptionsOfCommands(const Url& url, std::vector<Command> first);
   void Moved(std::string_view address);
   void Align();
   std::optional<Target> Where() const;
@@ -104,7 +106,7 @@ class SingleServer final : public Deployment {
   base::Instant pinged_ ABSL_GUARDED_BY(hearing_mu_);
   const std::unique_ptr<SharedConnection> commands_;
   Scripts scripts_;
-  AckedConnection acked_;
+  const std::unique_ptr<AckedConnection> acked_;
   // Its thread uses all of this object.
   std::unique_ptr<Subscriber> messages_;
   std::unique_ptr<SentinelWatch> watch_;  // so does its

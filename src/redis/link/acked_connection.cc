@@ -17,19 +17,35 @@ constexpr absl::Duration kAnswerGrace = absl::Milliseconds(250);
 
 }  // namespace
 
-AckedConnection::AckedConnection(const Url& url, Command mark, Whereabouts where)
-    : url_(url), server_(url.DebugString()), mark_(std::move(mark)), where_(std::move(where)) {}
+AckedConnection::AckedConnection(const Url& url, Command mark,
+                                 std::function<std::optional<Peer>()> whom)
+    : url_(url), server_(url.DebugString()), mark_(std::move(mark)), whom_(std::move(whom)) {}
 
-absl::Status AckedConnection::Connect(base::Instant deadline) {
-  std::optional<Target> target = where_();
-  if (connection_ && target && target_ && target->address == target_->address) {
-    return absl::OkStatus();
+void AckedConnection::operator delete(AckedConnection* connection, std::destroying_delete_t) {
+  if (connection->fork_guard_.InForkedChild()) {
+    if (connection->connection_) connection->connection_->CloseInForkedChild();
+    return;
   }
+  connection->~AckedConnection();
+  ::operator delete(connection);
+}
+
+// One that leads to another server than commands do by now, or to what was there before they were
+// connected anew, is of no use.
+absl::Status AckedConnection::Connect(base::Instant deadline) {
+  std::optional<Peer> peer = whom_();
+  const bool same =
+      peer && peer_ && peer->target.address == peer_->target.address && peer->since == peer_->since;
+  if (connection_ && (!peer || same)) return absl::OkStatus();
   connection_.reset();
-  auto opened = PlainConnection::Open(url_, deadline, [&] { return target; });
+  const Whereabouts where = [&]() -> std::optional<Target> {
+    if (!peer) return std::nullopt;
+    return peer->target;
+  };
+  auto opened = PlainConnection::Open(url_, deadline, where);
   if (!opened.ok()) return opened.status();
   connection_ = *std::move(opened);
-  target_ = std::move(target);
+  peer_ = std::move(peer);
   return absl::OkStatus();
 }
 
@@ -76,6 +92,8 @@ absl::StatusOr<base::Acks> AckedConnection::Run(absl::Span<const ScriptCall> cal
       results[i] = reply.is_error() ? absl::StatusOr<Reply>(ErrorStatus(reply.text, server_))
                                     : std::move(reply);
     }
+    const Reply& mark = (*replies)[calls.size()];
+    if (mark.is_error() && IsReplicas(ClassifyError(mark.text))) connection_.reset();
     acks = Read((*replies)[calls.size()], (*replies)[calls.size() + 1], wanted.fsync);
     if (!unknown || by_text || !connection_) break;
   }

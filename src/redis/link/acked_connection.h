@@ -1,6 +1,8 @@
 #ifndef REDLATCH_SRC_REDIS_LINK_ACKED_CONNECTION_H_
 #define REDLATCH_SRC_REDIS_LINK_ACKED_CONNECTION_H_
 
+#include <functional>
+#include <new>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,6 +13,7 @@
 #include "absl/types/span.h"
 #include "src/base/acks.h"
 #include "src/base/clock.h"
+#include "src/base/fork_guard.h"
 #include "src/redis/connect/connector.h"
 #include "src/redis/connect/plain_connection.h"
 #include "src/redis/link/script_call.h"
@@ -26,10 +29,15 @@ namespace redlatch::redis {
 // never made anew behind the caller's back. One caller at a time.
 class AckedConnection {
  public:
-  // `mark`: a command that writes, whatever is there. Newer servers answer WAIT behind commands
-  // that changed nothing without waiting for what others wrote before; so it stands before each
-  // WAIT. `where`: the server that is to be asked; nothing: wherever the URL leads.
-  AckedConnection(const Url& url, Command mark, Whereabouts where);
+  // `mark`: a command that writes, whatever is there, and also where memory is full. Newer servers
+  // answer WAIT behind commands that changed nothing without waiting for what others wrote before;
+  // so it stands before each WAIT. `whom`: who is to be asked, and since when that is known;
+  // nothing: nobody knows, and a connection that is there is kept.
+  AckedConnection(const Url& url, Command mark, std::function<std::optional<Peer>()> whom);
+  // In a forked child, in place of destruction: closes the descriptor and touches nothing else.
+  static void operator delete(AckedConnection* connection, std::destroying_delete_t);
+  AckedConnection(const AckedConnection&) = delete;
+  AckedConnection& operator=(const AckedConnection&) = delete;
 
   // The answers to the calls, and who has them all, and with them whatever was written before: the
   // replication stream keeps the order. An error where that is unknown: nothing may be concluded.
@@ -47,8 +55,9 @@ class AckedConnection {
   const Url url_;
   const std::string server_;
   const Command mark_;
-  const Whereabouts where_;
-  std::optional<Target> target_;  // of `connection_`, where that was told
+  const std::function<std::optional<Peer>()> whom_;
+  const base::ForkGuard fork_guard_;
+  std::optional<Peer> peer_;  // of `connection_`, where that was told
   std::optional<PlainConnection> connection_;
 };
 

@@ -38,7 +38,8 @@ SentinelWatch::SentinelWatch(const Url& url, Moved moved)
                     const std::vector<std::string> words =
                         absl::StrSplit(absl::string_view(message.data(), message.size()), ' ');
                     if (words.size() < 5 || words[0] != primary_) return;
-                    moved_(words[3] + ":" + words[4]);
+                    const bool v6 = words[3].find(':') != std::string::npos;
+                    moved_((v6 ? "[" + words[3] + "]:" : words[3] + ":") + words[4]);
                   },
               .on_live_again = [this] { moved_({}); },
               .ping_interval = kPingInterval,

@@ -271,6 +271,7 @@ void SharedConnection::TellFinished(const Exchange& mine, Finished& finished) {
 void SharedConnection::MakeAnew(std::string_view why) {
   if (fork_guard_.InForkedChild()) return;
   const base::MutexLock lock(mu_);
+  if (!connected_) stale_ = std::string(why);
   if (!connected_ || !leaving_.empty()) return;
   leaving_ = std::string(why);
   InterruptLeader();

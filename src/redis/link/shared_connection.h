@@ -55,9 +55,9 @@ struct SharedConnectionOptions {
   std::function<void()> on_replica;
   // One that answers LOADING is one, as it replaces its data by another's.
   bool loading_is_replicas = false;
-  // The first command of each connection that the handshake has accepted, before whatever waits to
-  // be sent; what the server says to it does not matter.
-  std::optional<Command> introduction = {};
+  // The first commands of each connection that the handshake has accepted, before whatever waits to
+  // be sent; what the server says to them does not matter.
+  std::vector<Command> first = {};
   TransportFactory open;  // empty: OpenTransport()
 };
 
@@ -201,6 +201,7 @@ class SharedConnection {
 
   bool connected_ ABSL_GUARDED_BY(mu_) = false;
   std::optional<Peer> peer_ ABSL_GUARDED_BY(mu_);
+  std::string stale_ ABSL_GUARDED_BY(mu_);       // why the one that is being made is to be left
   std::string leaving_ ABSL_GUARDED_BY(mu_);     // why no further command goes over the connection
   std::string doomed_ ABSL_GUARDED_BY(mu_);      // why the leader must give the connection up
   base::Instant progress_ ABSL_GUARDED_BY(mu_);  // the last byte read, or the first sent since

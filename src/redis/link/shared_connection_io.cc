@@ -24,6 +24,7 @@ void SharedConnection::Reconnect(Exchange& mine, base::Instant deadline, Finishe
   auto step = Attempt(deadline);
   mu_.Lock();
   if (!step.ok()) {
+    stale_.clear();  // the next attempt looks anew
     last_failure_ = MarkNotSent(step.status());
     comeback_.Failed();
     const bool lasting = !absl::IsUnavailable(last_failure_);
@@ -44,7 +45,10 @@ void SharedConnection::Reconnect(Exchange& mine, base::Instant deadline, Finishe
   progress_ = base::Now();
   peer_ = Peer{.target = std::move((*step)->target), .since = progress_};
   comeback_.Made();
-  if (options_.introduction) pipeline_.Prepend(*options_.introduction);
+  for (auto each = options_.first.rbegin(); each != options_.first.rend(); ++each) {
+    pipeline_.Prepend(*each);
+  }
+  leaving_ = std::exchange(stale_, {});
   if (++stats_.connects > 1 && options_.on_reconnected) options_.on_reconnected();
 }
 

@@ -130,6 +130,20 @@ TEST_F(Promotion, WhoeverTheOldPrimaryHasGrantedALockIsAloneWithIt) {
   }
 }
 
+// What it composed before it knew who reigns says the old one.
+TEST_F(Promotion, HoldsForAClientThatKnewTheOldPrimaryToo) {
+  SimpleLock lock(client_, "lock", {.lease = kLease});
+  EXPECT_TRUE(lock.TryAcquire().ok());
+  AwaitReplication();
+  Promote();
+  way_.LeadTo({replica_->port()});
+  way_.ResetAll();
+  const base::Instant begun = base::Now();
+  EXPECT_FALSE(lock.TryAcquire().ok());
+  EXPECT_TRUE(lock.Acquire({.wait = kPatience}).ok());
+  EXPECT_GE(base::Now() - begun, kQuarantine - kMargin);
+}
+
 TEST_F(Promotion, WhoStillHoldsThereKeepsItAndWhatEndsIsHandedToNobodyBefore) {
   SimpleLock simple(client_, "simple", {.lease = kLease});
   ReentrantLock reentrant(client_, "reentrant", {.lease = kLease});

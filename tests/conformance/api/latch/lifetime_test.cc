@@ -71,7 +71,7 @@ TEST_P(LatchLifetime, OfManyLatchesLeavesNoThreadNoDescriptorAndNoSubscriptionBe
   })) << support::ThreadCount()
       << " threads, " << support::OpenDescriptors() << " descriptors";
   EXPECT_TRUE(Await([&] {
-    return server().Command({"PUBSUB", "CHANNELS", "*"}).elements.empty();
+    return server().Command({"PUBSUB", "CHANNELS", "redlatch:*"}).elements.empty();
   }));
 }
 

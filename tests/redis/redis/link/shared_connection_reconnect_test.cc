@@ -252,7 +252,7 @@ TEST_F(SharedConnectionReconnectTest, AServerThatEvictsAfterAReconnectIsRefused)
 
 TEST_F(SharedConnectionReconnectTest, IntroducesItselfBeforeItAsksAnythingOfANewConnection) {
   SharedConnectionOptions options;
-  options.introduction = Command{"INCR", "counter"};
+  options.first = {Command{"INCR", "counter"}};
   const auto connection = Direct(options);
   for (int i = 1; i <= 3; ++i) {
     const auto counter = connection->Call({"GET", "counter"}, In(kPatience));
@@ -265,7 +265,7 @@ TEST_F(SharedConnectionReconnectTest, IntroducesItselfBeforeItAsksAnythingOfANew
 
 TEST_F(SharedConnectionReconnectTest, ARefusedIntroductionHarmsNothing) {
   SharedConnectionOptions options;
-  options.introduction = Command{"NOSUCHCOMMAND", "who"};
+  options.first = {Command{"NOSUCHCOMMAND", "who"}};
   const auto connection = Connected(Direct(options));
   EXPECT_EQ(Echo(*connection, "all the same"), "all the same");
   EXPECT_EQ(connection->stats().breaks, 0);
@@ -274,7 +274,7 @@ TEST_F(SharedConnectionReconnectTest, ARefusedIntroductionHarmsNothing) {
 
 TEST_F(SharedConnectionReconnectTest, AServerThatIsRefusedHearsNoIntroduction) {
   SharedConnectionOptions options;
-  options.introduction = Command{"INCR", "counter"};
+  options.first = {Command{"INCR", "counter"}};
   server_->Command({"CONFIG", "SET", "maxmemory", "100mb"});
   server_->Command({"CONFIG", "SET", "maxmemory-policy", "allkeys-lru"});
   EXPECT_EQ(Direct(options)->Connect(In(kPatience)).code(), absl::StatusCode::kFailedPrecondition);
