@@ -2,16 +2,17 @@
 -- granted anything until every lease that the one before it can have granted is over. How much
 -- longer that is, says quarantined_ms: 0, it is over.
 --
--- Who reigns is known by the id of the server's replication stream, which each promotion renews. The
--- caller tells the id that it knows; where the key has another, the server itself is asked.
+-- Who reigns is known by the id of the server's replication stream, which each promotion renews.
+-- The caller tells the id that it knows; where the key has another, the server itself is asked.
 --
 -- `ends_hold` is set before.
 --
 -- KEYS   the last one is taken away: '<replication id> <until_ms> <quarantine_ms>'
 -- ARGV   so are the last two: the id that the caller knows, and quarantine_ms
-local quarantined_ms = 0
+local quarantined_ms
 do
-  local reign_key, quarantine_ms, known = table.remove(KEYS), table.remove(ARGV), table.remove(ARGV)
+  local reign_key = table.remove(KEYS)
+  local quarantine_ms, known = table.remove(ARGV), table.remove(ARGV)
   local id, until_ms, stored_ms = string.match(redis.call('GET', reign_key) or '',
     '^(%x+) (%d+) (%d+)$')
   if id and stored_ms ~= quarantine_ms then

@@ -1,5 +1,5 @@
--- Before release, cancel and force_release: as long as there is a quarantine, what ends is handed to
--- nobody: the script finds its queues empty. Whoever is queued asks again when the quarantine ends.
+-- Before release, cancel and force_release: as long as there is a quarantine, what ends is handed
+-- to nobody: the script finds its queues empty. Whoever is queued asks again when the quarantine ends.
 local ends_hold = true
 -- include: common/quarantine
 if quarantined_ms > 0 then
