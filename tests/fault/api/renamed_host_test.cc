@@ -43,9 +43,7 @@ constexpr absl::Duration kPatience = absl::Seconds(20);
 
 class RenamedHost : public ::testing::Test {
  protected:
-  RenamedHost() {
-    EXPECT_TRUE(second_->AwaitInfo("master_link_status", "up"));
-  }
+  RenamedHost() { EXPECT_TRUE(second_->AwaitInfo("master_link_status", "up")); }
   ~RenamedHost() override { leads_to = 0; }
   void AwaitReplication() {
     EXPECT_TRUE(support::Await([this] {
