@@ -1,18 +1,10 @@
--- Before acquire: queues the hold, or refuses it, as long as there is a quarantine.
--- include: common/quarantine_bids
+-- Before acquire: as long as there is a quarantine, nobody is granted anything.
 -- include: common/quarantine
-if quarantined_ms > 0 then
--- include: common/time
+local quarantined_ms, refused = quarantine(false)
+if refused then
+  return refused
+elseif quarantined_ms > 0 then
 -- include: common/request
--- include: common/queue
-  if redis.call('EXISTS', KEYS[5]) == 1 then
-    return 'gone'
-  end
-  local request = read_request(0)
-  if not request.wait then
-    return 'busy ' .. quarantined_ms
-  end
-  local now = now_us()
-  find_place(request, now)
-  return enqueue(request, quarantined_ms, now)
+-- include: common/sit_out
+  return sit_out(read_request(0), quarantined_ms)
 end

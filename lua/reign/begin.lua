@@ -4,6 +4,6 @@
 -- KEYS   1 the key of the reign
 -- ARGV   1 nothing  2 quarantine_ms
 -- reply  how much longer it lasts, in ms
--- include: common/quarantine_bids
 -- include: common/quarantine
-return quarantined_ms
+local quarantined_ms, refused = quarantine(false)
+return refused or quarantined_ms

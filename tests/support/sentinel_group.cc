@@ -23,14 +23,6 @@ std::string Millis(absl::Duration duration) {
   return std::to_string(absl::ToInt64Milliseconds(duration));
 }
 
-// Of a list of names and values.
-std::string Field(const redis::Reply& list, const std::string& name) {
-  for (size_t i = 0; i + 1 < list.elements.size(); i += 2) {
-    if (list.elements[i].text == name) return list.elements[i + 1].text;
-  }
-  return {};
-}
-
 }  // namespace
 
 SentinelGroup::~SentinelGroup() {
@@ -140,15 +132,16 @@ bool SentinelGroup::Well() {
   }
   for (const auto& each : sentinels_) {
     const redis::Reply master = each->Command({"SENTINEL", "MASTER", kPrimary});
-    if (Field(master, "flags") != "master" ||
-        Field(master, "num-slaves") != std::to_string(servers_.size() - 1) ||
-        Field(master, "num-other-sentinels") != std::to_string(sentinels_.size() - 1)) {
+    if (redis::ValueOf(master, "flags") != "master" ||
+        redis::ValueOf(master, "num-slaves") != std::to_string(servers_.size() - 1) ||
+        redis::ValueOf(master, "num-other-sentinels") != std::to_string(sentinels_.size() - 1)) {
       return false;
     }
     // What it knows of the replicas is from their own words.
     for (const redis::Reply& replica : each->Command({"SENTINEL", "REPLICAS", kPrimary}).elements) {
-      if (Field(replica, "flags") != "slave" || Field(replica, "master-link-status") != "ok" ||
-          Field(replica, "master-port") != std::to_string(port(*primary))) {
+      if (redis::ValueOf(replica, "flags") != "slave" ||
+          redis::ValueOf(replica, "master-link-status") != "ok" ||
+          redis::ValueOf(replica, "master-port") != std::to_string(port(*primary))) {
         return false;
       }
     }

@@ -1,18 +1,10 @@
 -- Before acquire and acquire_read: as common/quarantine_bid.
--- include: common/quarantine_bids
 -- include: common/quarantine
-if quarantined_ms > 0 then
--- include: common/time
--- include: common/queue
+local quarantined_ms, refused = quarantine(false)
+if refused then
+  return refused
+elseif quarantined_ms > 0 then
 -- include: read_write/common/read_bid
-  if redis.call('EXISTS', KEYS[5]) == 1 then
-    return 'gone'
-  end
-  local request = read_bid(0)
-  if not request.wait then
-    return 'busy ' .. quarantined_ms
-  end
-  local now = now_us()
-  find_place(request, now)
-  return enqueue(request, quarantined_ms, now)
+-- include: common/sit_out
+  return sit_out(read_bid(0), quarantined_ms)
 end

@@ -35,10 +35,10 @@ Core::Inside::~Inside() {
 namespace {
 
 // What is said first over each connection.
-std::optional<redis::Command> OpeningOf(const redis::Url& url) {
-  if (url.quarantine <= absl::ZeroDuration()) return std::nullopt;
+std::vector<redis::Command> FirstOf(const redis::Url& url, const redis::Command& description) {
+  if (url.quarantine <= absl::ZeroDuration()) return {description};
   const std::string millis = absl::StrCat(absl::ToInt64Milliseconds(url.quarantine));
-  return redis::Command({"EVAL", lua::kReignBegin.body, "1", kReignKey, "", millis});
+  return {redis::Command({"EVAL", lua::kReignBegin.body, "1", kReignKey, "", millis}), description};
 }
 
 }  // namespace
@@ -52,7 +52,7 @@ Core::Core(redis::Url url, ClientOptions options, DescriptionPace pace)
       description_(DescribeCommand(identity_.client, ThisProcess(options_.program), absl::Now(),
                                    pace_.lifetime)),
       deployment_(std::make_unique<redis::SingleServer>(
-          url_, identity_.channel, OpeningOf(url_), description_,
+          url_, identity_.channel, FirstOf(url_, description_),
           DescribeAnewCommand(identity_.client, ThisProcess(options_.program), absl::Now(),
                               pace_.lifetime),
           redis::Deployment::Events{

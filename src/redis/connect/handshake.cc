@@ -33,14 +33,6 @@ std::string_view InfoField(std::string_view info, std::string_view field) {
   return {};
 }
 
-// The value of `field` in the answer to HELLO, a list of names and values.
-std::string_view HelloField(const Reply& hello, std::string_view field) {
-  for (size_t i = 0; i + 1 < hello.elements.size(); i += 2) {
-    if (hello.elements[i].text == field) return hello.elements[i + 1].text;
-  }
-  return {};
-}
-
 // A command that the server, or this user, does not have.
 bool CannotAsk(const Reply& reply) {
   if (!reply.is_error()) return false;
@@ -160,10 +152,10 @@ absl::Status Handshake::ReadHello(const Reply& reply, Nature& nature) const {
     const bool tells = absl::IsUnavailable(status) || absl::IsPermissionDenied(status);
     return tells && !CannotAsk(reply) ? status : absl::OkStatus();
   }
-  nature.version = HelloField(reply, "version");
-  nature.valkey = HelloField(reply, "server") == "valkey";
-  nature.mode = HelloField(reply, "mode");
-  nature.role = HelloField(reply, "role");
+  nature.version = ValueOf(reply, "version");
+  nature.valkey = ValueOf(reply, "server") == "valkey";
+  nature.mode = ValueOf(reply, "mode");
+  nature.role = ValueOf(reply, "role");
   return absl::OkStatus();
 }
 

@@ -35,7 +35,7 @@ class SentinelEndpoint final : public Endpoint {
       survey_ = nullptr;
       named_ = nullptr;
     }
-    last_ = base::Now() < deadline ? deadline : base::Now();
+    last_ = std::max(base::Now(), deadline);
     if (named_ == nullptr) {
       if (survey_ == nullptr) {
         survey_ = std::make_shared<SentinelSurvey>(url_, again_ ? kPatience : absl::ZeroDuration());

@@ -16,22 +16,13 @@
 namespace redlatch::redis {
 namespace {
 
-Url UrlOf(const Url& url, const HostAndPort& where) {
-  Url one = url;
-  one.kind = Url::Kind::kTcp;
-  one.sentinels = nullptr;
-  one.host = where.host;
-  one.port = where.port;
-  one.db = 0;
-  return one;
-}
-
-// In a list of names and values.
-std::string_view Field(const Reply& list, std::string_view name) {
-  for (size_t i = 0; i + 1 < list.elements.size(); i += 2) {
-    if (list.elements[i].text == name) return list.elements[i + 1].text;
-  }
-  return {};
+Url Towards(const HostAndPort& where, Url url) {
+  url.kind = Url::Kind::kTcp;
+  url.sentinels = nullptr;
+  url.host = where.host;
+  url.port = where.port;
+  url.db = 0;
+  return url;
 }
 
 int64_t Number(std::string_view text) {
@@ -40,18 +31,12 @@ int64_t Number(std::string_view text) {
   return number;
 }
 
-std::optional<HostAndPort> Address(std::string_view host, std::string_view port) {
-  const int64_t number = Number(port);
-  if (host.empty() || number < 1 || number > 65535) return std::nullopt;
-  return HostAndPort{.host = std::string(host), .port = static_cast<uint16_t>(number)};
-}
-
 absl::Status Unknown(PlainConnection& connection, const Url& url, const HostAndPort& sentinel,
                      base::Instant deadline) {
   std::vector<std::string> names;
   const auto all = connection.Call(Command({"SENTINEL", "MASTERS"}), deadline);
   if (all.ok()) {
-    for (const Reply& each : all->elements) names.emplace_back(Field(each, "name"));
+    for (const Reply& each : all->elements) names.emplace_back(ValueOf(each, "name"));
   }
   return absl::FailedPreconditionError(
       absl::StrCat("the sentinel at ", sentinel.text(), " knows no primary called '",
@@ -61,15 +46,26 @@ absl::Status Unknown(PlainConnection& connection, const Url& url, const HostAndP
 
 }  // namespace
 
-Url UrlOfServer(const Url& url, const HostAndPort& server) { return UrlOf(url, server); }
+Url UrlOfServer(const Url& url, const HostAndPort& server) { return Towards(server, url); }
+
+std::optional<HostAndPort> MakeHostAndPort(std::string_view host, std::string_view port) {
+  const int64_t number = Number(port);
+  if (host.empty() || number < 1 || number > 65535) return std::nullopt;
+  return HostAndPort{.host = std::string(host), .port = static_cast<uint16_t>(number)};
+}
+
+Url AsToSentinels(const Url& url) {
+  const Sentinels::Options& options = url.sentinels->options();
+  Url theirs = url;
+  theirs.user = options.user;
+  theirs.password = options.password;
+  theirs.db = 0;
+  if (!options.tls) theirs.tls = nullptr;
+  return theirs;
+}
 
 Url UrlOfSentinel(const Url& url, const HostAndPort& sentinel) {
-  const Sentinels::Options& options = url.sentinels->options();
-  Url one = UrlOf(url, sentinel);
-  one.user = options.user;
-  one.password = options.password;
-  if (!options.tls) one.tls = nullptr;
-  return one;
+  return Towards(sentinel, AsToSentinels(url));
 }
 
 absl::StatusOr<SentinelAnswer> AskSentinel(const Url& url, const HostAndPort& sentinel,
@@ -88,16 +84,16 @@ absl::StatusOr<SentinelAnswer> AskSentinel(const Url& url, const HostAndPort& se
   }
   if (where.elements.empty()) return Unknown(*connection, url, sentinel, deadline);
   const std::optional<HostAndPort> primary =
-      where.elements.size() == 2 ? Address(where.elements[0].text, where.elements[1].text)
+      where.elements.size() == 2 ? MakeHostAndPort(where.elements[0].text, where.elements[1].text)
                                  : std::nullopt;
   if (!primary) {
     return absl::UnavailableError(absl::StrCat("the sentinel at ", sentinel.text(),
                                                " names no address: ", where.DebugString()));
   }
   SentinelAnswer answer{.id = sentinel.text(), .primary = *primary, .epoch = 0, .others = {}};
-  answer.epoch = Number(Field((*replies)[1], "config-epoch"));
+  answer.epoch = Number(ValueOf((*replies)[1], "config-epoch"));
   for (const Reply& each : (*replies)[2].elements) {
-    if (auto other = Address(Field(each, "ip"), Field(each, "port"))) {
+    if (auto other = MakeHostAndPort(ValueOf(each, "ip"), ValueOf(each, "port"))) {
       answer.others.push_back(*std::move(other));
     }
   }
@@ -126,9 +122,9 @@ absl::StatusOr<ServerRole> AskRole(const Url& url, const HostAndPort& server,
     const std::string port = role.elements[2].text.empty()
                                  ? std::to_string(role.elements[2].integer)
                                  : role.elements[2].text;
-    return ServerRole{.primary = false, .replica_of = Address(role.elements[1].text, port)};
+    return ServerRole{.primary = false, .replica_of = MakeHostAndPort(role.elements[1].text, port)};
   }
-  return ServerRole{.primary = Field(hello, "role") != "replica", .replica_of = {}};
+  return ServerRole{.primary = ValueOf(hello, "role") != "replica", .replica_of = {}};
 }
 
 }  // namespace redlatch::redis

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -15,9 +16,14 @@
 
 namespace redlatch::redis {
 
-// What leads to a sentinel, or to a server, itself; `url` is of Kind::kSentinel.
+// `url` is of Kind::kSentinel in all of these: with the user, password and transport for sentinels;
+// what leads to one of them; and to one of the servers.
+Url AsToSentinels(const Url& url);
 Url UrlOfSentinel(const Url& url, const HostAndPort& sentinel);
 Url UrlOfServer(const Url& url, const HostAndPort& server);
+
+// As sentinels name them; nothing where that is no address.
+std::optional<HostAndPort> MakeHostAndPort(std::string_view host, std::string_view port);
 
 struct SentinelAnswer {
   std::string id;  // of the sentinel; its address where it does not tell

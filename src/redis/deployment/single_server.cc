@@ -19,13 +19,11 @@ constexpr std::string_view kTwoServers =
 
 }  // namespace
 
-SingleServer::SingleServer(const Url& url, std::string channel, std::optional<Command> opening,
-                           const Command& introduction, Command mark, Events events)
+SingleServer::SingleServer(const Url& url, std::string channel, std::vector<Command> first,
+                           Command mark, Events events)
     : channel_(std::move(channel)),
       events_(std::move(events)),
-      commands_(std::make_unique<SharedConnection>(
-          url, OptionsOfCommands(url, opening ? std::vector<Command>{*opening, introduction}
-                                              : std::vector<Command>{introduction}))),
+      commands_(std::make_unique<SharedConnection>(url, OptionsOfCommands(url, std::move(first)))),
       scripts_(*commands_),
       acked_(std::make_unique<AckedConnection>(url, std::move(mark),
                                                [this] { return commands_->peer(); })) {

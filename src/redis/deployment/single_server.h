@@ -30,10 +30,10 @@ namespace redlatch::redis {
 // midst of it: no member but the connections, which know that, may do anything as it goes.
 class SingleServer final : public Deployment {
  public:
-  // `channel`: on which messages come. `opening`, if there is one, and `introduction` are the first
-  // commands of each connection. `mark`: see AckedConnection.
-  SingleServer(const Url& url, std::string channel, std::optional<Command> opening,
-               const Command& introduction, Command mark, Events events);
+  // `channel`: on which messages come. `first`: see SharedConnectionOptions. `mark`: see
+  // AckedConnection.
+  SingleServer(const Url& url, std::string channel, std::vector<Command> first, Command mark,
+               Events events);
   SingleServer(const SingleServer&) = delete;
   SingleServer& operator=(const SingleServer&) = delete;
 

@@ -86,15 +86,13 @@ absl::StatusOr<base::Acks> AckedConnection::Run(absl::Span<const ScriptCall> cal
     bool unknown = false;
     for (size_t i = 0; i < calls.size(); ++i) {
       Reply& reply = (*replies)[i];
-      const ErrorCode code = reply.is_error() ? ClassifyError(reply.text) : ErrorCode::kOther;
-      unknown |= code == ErrorCode::kNoScript;
-      if (IsReplicas(code)) connection_.reset();
+      unknown |= reply.is_error() && ClassifyError(reply.text) == ErrorCode::kNoScript;
       results[i] = reply.is_error() ? absl::StatusOr<Reply>(ErrorStatus(reply.text, server_))
                                     : std::move(reply);
     }
     const Reply& mark = (*replies)[calls.size()];
     if (mark.is_error() && IsReplicas(ClassifyError(mark.text))) connection_.reset();
-    acks = Read((*replies)[calls.size()], (*replies)[calls.size() + 1], wanted.fsync);
+    acks = Read(mark, (*replies)[calls.size() + 1], wanted.fsync);
     if (!unknown || by_text || !connection_) break;
   }
   return acks;

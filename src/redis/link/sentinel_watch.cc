@@ -6,6 +6,7 @@
 #include "absl/strings/str_split.h"
 #include "src/base/clock.h"
 #include "src/redis/connect/sentinel_endpoint.h"
+#include "src/redis/connect/sentinel_questions.h"
 #include "src/redis/url/sentinels.h"
 
 namespace redlatch::redis {
@@ -15,22 +16,13 @@ constexpr char kChannel[] = "+switch-master";
 // A sentinel that hangs is found out sooner than a server: nothing else asks it anything.
 constexpr absl::Duration kPingInterval = absl::Seconds(5);
 
-Url OfSentinels(Url url) {
-  const Sentinels::Options& options = url.sentinels->options();
-  url.user = options.user;
-  url.password = options.password;
-  url.db = 0;
-  if (!options.tls) url.tls = nullptr;
-  return url;
-}
-
 }  // namespace
 
 SentinelWatch::SentinelWatch(const Url& url, Moved moved)
     : primary_(url.sentinels->options().primary),
       moved_(std::move(moved)),
       subscriber_(std::make_unique<Subscriber>(
-          OfSentinels(url),
+          AsToSentinels(url),
           SubscriberOptions{
               .on_message =
                   [this](std::string_view, std::string_view message) {
@@ -38,8 +30,8 @@ SentinelWatch::SentinelWatch(const Url& url, Moved moved)
                     const std::vector<std::string> words =
                         absl::StrSplit(absl::string_view(message.data(), message.size()), ' ');
                     if (words.size() < 5 || words[0] != primary_) return;
-                    const bool v6 = words[3].find(':') != std::string::npos;
-                    moved_((v6 ? "[" + words[3] + "]:" : words[3] + ":") + words[4]);
+                    const auto now_at = MakeHostAndPort(words[3], words[4]);
+                    moved_(now_at ? now_at->text() : "");
                   },
               .on_live_again = [this] { moved_({}); },
               .ping_interval = kPingInterval,

@@ -57,4 +57,11 @@ std::string Reply::DebugString() const {
   return out;
 }
 
+std::string_view ValueOf(const Reply& list, std::string_view name) {
+  for (size_t i = 0; i + 1 < list.elements.size(); i += 2) {
+    if (list.elements[i].text == name) return list.elements[i + 1].text;
+  }
+  return {};
+}
+
 }  // namespace redlatch::redis

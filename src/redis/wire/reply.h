@@ -28,6 +28,9 @@ struct Reply {
   friend bool operator==(const Reply&, const Reply&) = default;
 };
 
+// In a list of names and values; empty where the name is not there.
+std::string_view ValueOf(const Reply& list, std::string_view name);
+
 }  // namespace redlatch::redis
 
 #endif  // REDLATCH_SRC_REDIS_WIRE_REPLY_H_
