@@ -39,6 +39,9 @@ void Debts::Prolong(GrantId grant, base::Instant expires) {
 Debts::Due Debts::Start(Debt& debt, base::Instant now) {
   debt.in_flight = true;
   debt.send.sent = now;
+  if (auto* const release = std::get_if<ToRelease>(&debt.send.what)) {
+    release->expires = debt.expires;
+  }
   return {.send = debt.send, .first = !std::exchange(debt.tried_once, true)};
 }
 

@@ -54,6 +54,8 @@ void LockMachine::Owe(Debts::Debt debt, base::Instant now) {
 void LockMachine::Lose(const std::string& reason, base::Instant release_at, base::Instant now,
                        Effects& effects) {
   auto holds = std::move(grant_->holds);
+  // Nobody was given it yet: whoever asked is told that it failed.
+  const bool unconfirmed = grant_->terms.acks.any() && !grant_->acked;
   Owe({.due = release_at}, now);
   for (ThreadHold& hold : holds) {
     ++tally_.lost;
@@ -70,7 +72,7 @@ void LockMachine::Lose(const std::string& reason, base::Instant release_at, base
                            .depth = hold.std_depth,
                            .view = hold.view});
     }
-    effects.losses.push_back({.hold = std::move(hold), .reason = reason});
+    if (!unconfirmed) effects.losses.push_back({.hold = std::move(hold), .reason = reason});
   }
   Pursue(now);
 }

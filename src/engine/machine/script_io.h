@@ -53,8 +53,9 @@ struct ToRenew {
   base::Instant deadline = {};                     // the grant's, where acks are wanted
 };
 struct ToRelease {
-  bool tombstone = false;  // an acquire is unanswered
-  uint64_t last_used = 0;  // tokens, to give back the rest
+  base::Instant expires = {};  // from here on the server has forgotten what is released
+  bool tombstone = false;      // an acquire is unanswered
+  uint64_t last_used = 0;      // tokens, to give back the rest
   uint64_t last_reserved = 0;
   std::optional<Bid> next = std::nullopt;  // made behind it
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -20,16 +21,26 @@ namespace {
 constexpr uint32_t kAnswered = 1;
 constexpr ptrdiff_t kLargestBatch = 512;
 constexpr absl::Duration kShortestPatience = absl::Milliseconds(1);
+// For one batch: others may be due, and may want fewer.
+constexpr absl::Duration kLongestPatience = absl::Milliseconds(50);
 
-const base::AcksWanted& Wanted(const Send& send) { return std::get<ToRenew>(send.what).acks; }
+const ToRenew& RenewalOf(const Send& send) { return std::get<ToRenew>(send.what); }
 
-std::string Short(const base::AcksWanted& wanted, const base::Acks& acks, absl::Duration patience) {
+std::string Short(const ToRenew& renewal, const base::Acks& acks) {
+  const base::AcksWanted& wanted = renewal.acks;
   const std::string synced =
       wanted.fsync && !acks.synced ? "not on the server's disk yet, and " : "";
   return absl::StrCat(synced, acks.replicas, " of ", wanted.replicas,
                       wanted.replicas == 1 ? " replica has" : " replicas have",
-                      " confirmed it within ", absl::FormatDuration(patience),
+                      " confirmed it within ", absl::FormatDuration(renewal.patience),
                       " (are they connected? see redlatch doctor)");
+}
+
+Answer NotRun() {
+  return {.what =
+              Failed{.why = absl::UnavailableError("there is no thread to wait for replicas, or "
+                                                   "the client ends"),
+                     .not_sent = true}};
 }
 
 }  // namespace
@@ -55,6 +66,11 @@ bool AckedRenewals::Add(Job job) {
       return false;
     }
   }
+  // At most half of what is left of the hold is spent on it.
+  const base::Instant now = base::Now();
+  const ToRenew& renewal = RenewalOf(job.send);
+  job.until = now + std::clamp((renewal.deadline - now) / 2, kShortestPatience,
+                               std::max(renewal.patience, kShortestPatience));
   MachineTable::Refer(*job.entry);
   jobs_.push_back(std::move(job));
   changed_.SignalOne();
@@ -64,84 +80,97 @@ bool AckedRenewals::Add(Job job) {
 Answer AckedRenewals::Run(Entry& entry, const Send& send) {
   Caller caller;
   caller.parker.Arm();
-  if (!Add({.entry = &entry, .send = send, .caller = &caller})) {
-    return {.what = Failed{.why = absl::UnavailableError("there is no thread to wait for replicas"),
-                           .not_sent = true}};
-  }
+  if (!Add({.entry = &entry, .send = send, .caller = &caller, .until = {}})) return NotRun();
   while (caller.parker.ParkUntil(base::Instant::Infinite()) != kAnswered) {
   }
   return std::move(caller.answer);
 }
 
 void AckedRenewals::Post(Entry& entry, const Send& send) {
-  Job job{.entry = &entry, .send = send, .caller = nullptr};
+  Job job{.entry = &entry, .send = send, .caller = nullptr, .until = {}};
   if (Add(job)) return;
   MachineTable::Refer(entry);
-  Finish(job, {.what = Failed{.why = absl::UnavailableError("the client ends"), .not_sent = true}});
+  Finish(job, NotRun());
 }
 
 void AckedRenewals::Work() {
+  Jobs jobs;
   mu_.Lock();
-  while (!stopping_ || !jobs_.empty()) {
-    if (jobs_.empty()) {
+  while (!stopping_) {
+    std::move(jobs_.begin(), jobs_.end(), std::back_inserter(jobs));
+    jobs_.clear();
+    if (jobs.empty()) {
       changed_.WaitUntil(mu_, base::Instant::Infinite());
       continue;
     }
-    std::vector<Job> jobs = std::exchange(jobs_, {});
     mu_.Unlock();
-    // Each WAIT is for those of its own number: one that never comes keeps no others waiting.
-    const auto key = [](const Job& job) {
-      return std::pair(Wanted(job.send).fsync, Wanted(job.send).replicas);
-    };
-    std::stable_sort(jobs.begin(), jobs.end(),
-                     [&](const Job& a, const Job& b) { return key(a) < key(b); });
-    for (auto begin = jobs.begin(); begin != jobs.end();) {
-      const auto most = begin + std::min<ptrdiff_t>(kLargestBatch, jobs.end() - begin);
-      const auto end =
-          std::find_if(begin, most, [&](const Job& job) { return key(job) != key(*begin); });
-      RunTogether(absl::MakeSpan(&*begin, static_cast<size_t>(end - begin)));
-      begin = end;
-    }
+    RunEach(jobs);
     mu_.Lock();
   }
+  std::move(jobs_.begin(), jobs_.end(), std::back_inserter(jobs));
+  jobs_.clear();
   mu_.Unlock();
+  for (Job& job : jobs) Finish(job, NotRun());
 }
 
-// Of equal wants, but for their patience, of which the shortest counts: nobody's lease may end
-// while it is waited for another's.
-void AckedRenewals::RunTogether(absl::Span<Job> jobs) {
-  const base::AcksWanted wanted = Wanted(jobs.front().send);
-  absl::Duration patience = absl::InfiniteDuration();
+void AckedRenewals::RunEach(Jobs& jobs) {
+  const auto key = [](const Job& job) {
+    const base::AcksWanted& wanted = RenewalOf(job.send).acks;
+    return std::pair(wanted.fsync, wanted.replicas);
+  };
+  std::stable_sort(jobs.begin(), jobs.end(),
+                   [&](const Job& a, const Job& b) { return key(a) < key(b); });
+  Jobs again;
+  for (auto begin = jobs.begin(); begin != jobs.end();) {
+    const auto end =
+        std::find_if(begin, jobs.end(), [&](const Job& job) { return key(job) != key(*begin); });
+    const auto batch_end = begin + std::min<ptrdiff_t>(kLargestBatch, end - begin);
+    // Behind those that have not had their turn.
+    const auto rest = std::vector<Job>(std::move_iterator(batch_end), std::move_iterator(end));
+    again.insert(again.end(), rest.begin(), rest.end());
+    RunTogether(absl::MakeSpan(&*begin, static_cast<size_t>(batch_end - begin)), again);
+    begin = end;
+  }
+  jobs = std::move(again);
+}
+
+// Those that are run again are sent again, since the connection may be another then; their
+// deadlines count from the first time.
+void AckedRenewals::RunTogether(absl::Span<Job> jobs, Jobs& again) {
+  const base::AcksWanted wanted = RenewalOf(jobs.front().send).acks;
   std::vector<Request> requests;
   std::vector<redis::ScriptCall> calls;
   requests.reserve(jobs.size());  // calls refer to them
   const base::Instant now = base::Now();
+  absl::Duration patience = kLongestPatience;
   for (const Job& job : jobs) {
-    const auto& renewal = std::get<ToRenew>(job.send.what);
-    patience = std::min({patience, renewal.patience, (renewal.deadline - now) / 2});
+    patience = std::min(patience, job.until - now);
     requests.emplace_back(core_.SubjectOf(*job.entry), job.send);
     calls.push_back(requests.back().call());
   }
   patience = std::max(patience, kShortestPatience);
   std::vector<absl::StatusOr<redis::Reply>> replies(calls.size());
   const absl::StatusOr<base::Acks> acks = core_.deployment().RunAcked(
-      calls, wanted, patience, now + core_.command_timeout() + 2 * patience,
-      absl::MakeSpan(replies));
+      calls, wanted, patience, now + core_.command_timeout(), absl::MakeSpan(replies));
+  const base::Instant then = base::Now();
   for (size_t i = 0; i < jobs.size(); ++i) {
-    Answer answer = ReadAnswer(jobs[i].send, replies[i]);
+    Job& job = jobs[i];
+    Answer answer = ReadAnswer(job.send, replies[i]);
+    auto* const held = std::get_if<StillHeld>(&answer.what);
     if (!acks.ok() && answer.failed() == nullptr) {
       // Nor is it believed that a hold is gone: who said so may be a replica.
       answer.what = Failed{.why = acks.status(), .may_have_executed = true};
-    } else if (auto* const held = std::get_if<StillHeld>(&answer.what)) {
-      if (acks->enough(wanted)) {
-        held->acked_by = acks->replicas;
-        held->acked = true;
-      } else {
-        answer.what = Failed{.why = absl::UnavailableError(Short(wanted, *acks, patience)),
-                             .may_have_executed = true};
-      }
+    } else if (held != nullptr && acks->enough(wanted)) {
+      held->acked_by = acks->replicas;
+      held->acked = true;
+    } else if (held != nullptr && then < job.until) {
+      again.push_back(std::move(job));
+      continue;
+    } else if (held != nullptr) {
+      answer.what = Failed{.why = absl::UnavailableError(Short(RenewalOf(job.send), *acks)),
+                           .may_have_executed = true};
     }
-    Finish(jobs[i], std::move(answer));
+    Finish(job, std::move(answer));
   }
 }
 

@@ -18,13 +18,15 @@ namespace redlatch::engine {
 
 class Core;
 
-// The renewals that count only when replicas have them, and the thread that runs them: one batch at
-// a time, and what comes meanwhile travels together in the next, since all wait for the same
-// stream. The thread starts when it is first needed. Thread-safe.
+// The renewals that count only when replicas have them, and the thread that runs them: those of
+// equal wants in one batch, and what comes meanwhile in the next, since all wait for the same
+// stream. What is not confirmed at once joins the next batch, as often as its patience allows: so
+// replicas that are slow keep only those waiting who want them. The thread starts when it is first
+// needed. Thread-safe.
 class AckedRenewals {
  public:
   explicit AckedRenewals(Core& core) : core_(core) {}
-  // Ends the thread, when it has run what is under way.
+  // Ends the thread, when it has run what is under way; the rest fails.
   void Stop();
   AckedRenewals(const AckedRenewals&) = delete;
   AckedRenewals& operator=(const AckedRenewals&) = delete;
@@ -42,20 +44,25 @@ class AckedRenewals {
   struct Job {
     Entry* entry;  // referred to
     Send send;
-    Caller* caller;  // null: its machine is told
+    Caller* caller;       // null: its machine is told
+    base::Instant until;  // it is waited for
   };
+  using Jobs = std::vector<Job>;
 
   // False: there is no thread to run it.
   bool Add(Job job);
   void Work();
-  void RunTogether(absl::Span<Job> jobs);
+  // One batch of each group of equal wants; keeps those that are to be run once more.
+  void RunEach(Jobs& jobs);
+  // Those that are to be run once more are put into `again`.
+  void RunTogether(absl::Span<Job> jobs, Jobs& again);
   void Finish(Job& job, Answer answer);
 
   Core& core_;
   base::Mutex mu_;
   base::CondVar changed_;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
-  std::vector<Job> jobs_ ABSL_GUARDED_BY(mu_);
+  Jobs jobs_ ABSL_GUARDED_BY(mu_);
   std::thread thread_ ABSL_GUARDED_BY(mu_);
 };
 

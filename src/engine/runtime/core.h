@@ -115,7 +115,10 @@ class Core {
     if (bid != nullptr && bid->listen && std::holds_alternative<BidQueued>(answer.bid())) {
       deployment_->NoteHearing(entry.keys.main(), !answer.deaf, send.sent);
     }
-    if (std::holds_alternative<Freed>(answer.what)) releases_.Add(entry, send);
+    if (const auto* const release = std::get_if<ToRelease>(&send.what);
+        release != nullptr && !answer.failed()) {
+      releases_.Add(entry, send, *release);
+    }
     if (answer.unreachable()) return;
     if (silent_.load(std::memory_order_relaxed)) silent_.store(false, std::memory_order_relaxed);
   }

@@ -22,29 +22,39 @@ constexpr absl::Duration kTimeout = absl::Milliseconds(250);
 }  // namespace
 
 // A full ring takes the room of the oldest, text and all: nothing is allocated then.
-void Releases::Add(const Entry& entry, const Send& send) {
-  const base::Instant expires = base::Now() + send.lease;
-  const base::MutexLock lock(mu_);
-  if (latest_.size() < kMostKept) {
-    latest_.emplace_back();
-    next_ = latest_.size() - 1;
+void Releases::Add(const Entry& entry, const Send& send, const ToRelease& what) {
+  bool late = false;
+  {
+    const base::MutexLock lock(mu_);
+    if (latest_.size() < kMostKept) {
+      latest_.emplace_back();
+      next_ = latest_.size() - 1;
+    }
+    Kept& kept = latest_[next_];
+    next_ = (next_ + 1) % kMostKept;
+    kept.key = entry.keys.main();
+    kept.prefix_size = entry.keys.main().size() - entry.keys.name().size();
+    kept.owner = entry.owner;
+    kept.plan = entry.plan;
+    kept.grant = send.grant;
+    kept.lease = send.lease;
+    kept.expires = what.expires;
+    late = send.sent <= anew_;
+    if (late) RepeatSoon(kept);
   }
-  Kept& kept = latest_[next_];
-  next_ = (next_ + 1) % kMostKept;
-  kept.key = entry.keys.main();
-  kept.prefix_size = entry.keys.main().size() - entry.keys.name().size();
-  kept.owner = entry.owner;
-  kept.plan = entry.plan;
-  kept.grant = send.grant;
-  kept.lease = send.lease;
-  kept.expires = expires;
+  if (late) core_.WakeRenewer();
 }
 
 void Releases::RepeatAll() {
   const base::MutexLock lock(mu_);
-  std::move(latest_.begin(), latest_.end(), std::back_inserter(to_repeat_));
-  latest_.clear();
-  if (!to_repeat_.empty()) due_ = base::Now();
+  anew_ = base::Now();
+  to_repeat_.clear();  // it is among the latest
+  for (const Kept& kept : latest_) RepeatSoon(kept);
+}
+
+void Releases::RepeatSoon(const Kept& kept) {
+  to_repeat_.push_back(kept);
+  due_ = std::min(due_, base::Now());
 }
 
 base::Instant Releases::due() const {

@@ -18,17 +18,17 @@ namespace redlatch::engine {
 class Core;
 struct Entry;
 
-// What a client has released, and was told so: repeated when a connection is new, since the server
-// may be another that has not received it, and would keep everybody out until the lease is over.
-// The latest are kept. Thread-safe.
+// What a client has released, and was told so: repeated whenever a connection is new, since the
+// server may be another that has not received it, and would keep everybody out until the lease is
+// over. The latest are kept. Thread-safe.
 class Releases {
  public:
   explicit Releases(Core& core) : core_(core) {}
   Releases(const Releases&) = delete;
   Releases& operator=(const Releases&) = delete;
 
-  // The server's answer was that it has ended what `send` was to release.
-  void Add(const Entry& entry, const Send& send);
+  // The server's answer was that what `send` was to release has ended.
+  void Add(const Entry& entry, const Send& send, const ToRelease& what);
   // A connection is new.
   void RepeatAll();
 
@@ -46,12 +46,15 @@ class Releases {
     absl::Duration lease;
     base::Instant expires;  // no server has it from here on
   };
+  void RepeatSoon(const Kept& kept) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::vector<Kept> TakeDue(base::Instant now);
 
   Core& core_;
   mutable base::Mutex mu_;
   std::vector<Kept> latest_ ABSL_GUARDED_BY(mu_);  // a ring
   size_t next_ ABSL_GUARDED_BY(mu_) = 0;           // the place of the next, once it is full
+  // What was sent before may have gone to another server than the present one.
+  base::Instant anew_ ABSL_GUARDED_BY(mu_);
   std::vector<Kept> to_repeat_ ABSL_GUARDED_BY(mu_);
   base::Instant due_ ABSL_GUARDED_BY(mu_) = base::Instant::Infinite();
 };

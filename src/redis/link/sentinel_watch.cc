@@ -34,6 +34,7 @@ SentinelWatch::SentinelWatch(const Url& url, Moved moved)
                     moved_(now_at ? now_at->text() : "");
                   },
               .on_live_again = [this] { moved_({}); },
+              .first_is_again = true,
               .ping_interval = kPingInterval,
           },
           MakeEndpointOfSentinels(url))) {}

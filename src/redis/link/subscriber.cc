@@ -16,7 +16,8 @@ Subscriber::Subscriber(const Url& url, SubscriberOptions options,
       server_(url.DebugString()),
       connector_(url, Handshake::Purpose::kSubscriptions, options_.open, std::move(endpoint),
                  options_.where),
-      comeback_(options_.first_backoff, options_.longest_backoff) {}
+      comeback_(options_.first_backoff, options_.longest_backoff),
+      lost_(options_.first_is_again) {}
 
 Subscriber::~Subscriber() { Stop(); }
 

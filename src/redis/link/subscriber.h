@@ -42,6 +42,8 @@ struct SubscriberOptions {
   // what was published meanwhile is lost, and whoever waits for a message must look for himself
   // now. Once for each loss.
   std::function<void()> on_live_again;
+  // What was published before the first connection may have been missed as well.
+  bool first_is_again = false;
   // The connection was lost, or could not be made.
   std::function<void(const absl::Status& why)> on_down;
   // The server does not permit this client a channel that was live, or that Subscribe() has left
@@ -215,7 +217,7 @@ class Subscriber {
   std::deque<ChannelRequest> pending_;  // sent, not answered
   base::Instant last_read_;  // or, where it is later, when `pending_` stopped being empty
   size_t restoring_ = 0;     // how many of `pending_` were subscribed when it connected
-  bool lost_ = false;        // since on_live_again last ran
+  bool lost_;                // since on_live_again last ran
 
   std::thread thread_;  // last: it uses all of the above
 };

@@ -145,17 +145,20 @@ absl::Status ParseSentinelOption(std::string_view name, std::string_view text, U
   return absl::OkStatus();
 }
 
-absl::Status UnknownOption(std::string_view name) {
-  const bool repeatable =
-      name.size() <= kMaxRepeatedName && std::all_of(name.begin(), name.end(), IsNameChar);
+// What stands behind a password may be a part of it.
+absl::Status UnknownOption(std::string_view name, bool behind_password) {
+  const bool repeatable = !behind_password && name.size() <= kMaxRepeatedName &&
+                          std::all_of(name.begin(), name.end(), IsNameChar);
   return InvalidUrl(
       {"unknown option ", repeatable ? name : "",
+       behind_password ? "behind sentinel_password (write '&' in a password as %26)" : "",
        "; known are connect_timeout, command_timeout, name, quarantine, eviction, tls, ca, cert, "
        "key, servername (rediss: only), db (unix: and redis-sentinel: only), "
        "sentinel_user, sentinel_password, sentinel_tls (redis-sentinel: only) and "
        "idle_stop (embedded: only); a password stands before the host, redis://:password@host"});
 }
 
+// kNotFound: there is no such option.
 absl::Status SetOption(std::string_view name, std::string_view value, TlsDraft& tls, Url* url) {
   constexpr absl::Duration kLongest = absl::Hours(24);
   if (name == "connect_timeout") {
@@ -181,7 +184,7 @@ absl::Status SetOption(std::string_view name, std::string_view value, TlsDraft& 
     tls.named = name;
     return absl::OkStatus();
   }
-  return UnknownOption(name);
+  return absl::NotFoundError("");
 }
 
 }  // namespace
@@ -208,7 +211,11 @@ absl::Status ParseUrlOptions(std::string_view text, bool tls, Url* url) {
     absl::StatusOr<std::string> value =
         PercentDecode(option.substr(equals + 1), "the value of an option");
     if (!value.ok()) return value.status();
-    if (absl::Status s = SetOption(name, *value, draft, url); !s.ok()) return s;
+    const absl::Status set = SetOption(name, *value, draft, url);
+    if (absl::IsNotFound(set)) {
+      return UnknownOption(name, !seen.empty() && seen.back() == "sentinel_password");
+    }
+    if (!set.ok()) return set;
     if (std::find(seen.begin(), seen.end(), name) != seen.end()) {
       return InvalidUrl({"the option ", name, " is given twice"});
     }

@@ -175,6 +175,60 @@ TYPED_TEST(FailoverOfOne, AHoldIsReleasedAtTheNewPrimary) {
   EXPECT_EQ(this->replica_->Integer({"EXISTS", "lock"}), 0);
 }
 
+// What the replica, made a primary, has not received of the old one's last moments.
+TYPED_TEST(FailoverOfOne, AReleaseThatEachNewPrimaryHasNotReceivedIsRepeatedThere) {
+  const Client client = *Client::Connect(this->proxy_.url());
+  TypeParam lock(client, "lock");
+  TypeParam other(client, "other");  // is told that its connection is gone
+  auto lease = lock.Acquire();
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  this->AwaitReplication();
+  const std::string held = this->primary_->Text({"DUMP", "lock"});
+  this->replica_->Command({"REPLICAOF", "NO", "ONE"});
+  EXPECT_TRUE(lease->Release().ok());
+  EXPECT_EQ(this->primary_->Integer({"EXISTS", "lock"}), 0);
+  EXPECT_EQ(this->replica_->Integer({"EXISTS", "lock"}), 1);
+  this->Promote();
+  this->proxy_.ResetAll();
+  EXPECT_TRUE(other.Acquire().ok());
+  EXPECT_TRUE(support::Await(
+      [&] {
+        return this->replica_->Integer({"EXISTS", "lock"}) == 0;
+      },
+      kPatience));
+  // And once more.
+  EXPECT_EQ(this->primary_->Text({"RESTORE", "lock", "30000", held}), "OK");
+  this->proxy_.LeadTo({this->primary_->port()});
+  this->proxy_.ResetAll();
+  EXPECT_TRUE(other.Acquire().ok());
+  EXPECT_TRUE(support::Await(
+      [&] {
+        return this->primary_->Integer({"EXISTS", "lock"}) == 0;
+      },
+      kPatience));
+}
+
+TYPED_TEST(FailoverOfOne, AReleaseIsRepeatedAsLongAsTheHoldWasExtended) {
+  const Client client = *Client::Connect(this->proxy_.url());
+  TypeParam lock(client, "lock");
+  TypeParam other(client, "other");
+  auto lease = lock.Acquire({.lease = absl::Milliseconds(300)});
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  ASSERT_TRUE(lease->Extend(absl::Minutes(1)).ok());
+  this->AwaitReplication();
+  this->replica_->Command({"REPLICAOF", "NO", "ONE"});
+  EXPECT_TRUE(lease->Release().ok());
+  Sleep(absl::Milliseconds(400));
+  this->Promote();
+  this->proxy_.ResetAll();
+  EXPECT_TRUE(other.Acquire().ok());
+  EXPECT_TRUE(support::Await(
+      [&] {
+        return this->replica_->Integer({"EXISTS", "lock"}) == 0;
+      },
+      kPatience));
+}
+
 TEST_F(Failover, AnAddressThatLeadsToAReplicaIsNamed) {
   SimpleLock lock(*Client::Connect(primary_->url()), "lock");
   ASSERT_TRUE(lock.Acquire().ok());

@@ -1,4 +1,5 @@
 // Holds that count only when replicas have them.
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
@@ -144,6 +145,44 @@ TEST_F(ReplicaAcks, WhoeverIsHandedTheLockHasItConfirmedFirst) {
     EXPECT_EQ(next->acked_by(), 2);
     EXPECT_GT(next->remaining(), absl::Seconds(25));
   }
+}
+
+TEST_F(ReplicaAcks, WhoWantsFewerIsNotKeptWaitingByWhoWantsMore) {
+  Separate(1);
+  SimpleLock demanding(
+      client_, "demanding",
+      {.lease = absl::Minutes(2), .replica_acks = 2, .ack_timeout = absl::Seconds(30)});
+  SimpleLock modest(client_, "modest", Acked(1));
+  absl::Status refused;
+  std::thread waiter([&] { refused = demanding.Acquire().status(); });
+  EXPECT_TRUE(Await([&] { return primary_->Integer({"EXISTS", "demanding"}) == 1; }));
+  const base::Instant began = base::Now();
+  for (int round = 0; round < 10; ++round) {
+    const absl::StatusOr<Lease> lease = modest.Acquire();
+    ASSERT_TRUE(lease.ok()) << lease.status();
+    EXPECT_EQ(lease->acked_by(), 1);
+  }
+  EXPECT_LE(base::Now() - began, absl::Seconds(10));
+  links_[1]->Heal();
+  waiter.join();
+  EXPECT_TRUE(refused.ok()) << refused;
+}
+
+TEST_F(ReplicaAcks, WhatWasNeverConfirmedIsNotLost) {
+  Separate(1);
+  std::atomic<int> lost{0};
+  SimpleLock lock(client_, "lock",
+                  {.lease = absl::Milliseconds(300),
+                   .replica_acks = 2,
+                   .ack_timeout = absl::Seconds(10),
+                   .on_lost = [&](const LostLease&) { ++lost; }});
+  links_[0]->Drop(Direction::kToServer);
+  links_[0]->Drop(Direction::kToClient);
+  const absl::StatusOr<Lease> lease = lock.Acquire();
+  EXPECT_EQ(lease.status().code(), absl::StatusCode::kUnavailable) << lease.status();
+  for (const auto& link : links_) link->Heal();
+  EXPECT_TRUE(Await([&] { return lock.Acquire().ok(); }, absl::Seconds(30)));
+  EXPECT_EQ(lost, 0);
 }
 
 TEST_F(ReplicaAcks, NumbersThatMakeNoSenseAreRefused) {

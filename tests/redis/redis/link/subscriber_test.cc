@@ -40,6 +40,17 @@ TEST_F(SubscriberTest, WhatIsPublishedArrives) {
   EXPECT_EQ(subscriber->stats().messages, 2);
 }
 
+TEST_F(SubscriberTest, TheFirstConnectionCountsAsANewOneWhereThatIsWanted) {
+  const auto plain = Make(server_->url());
+  ASSERT_TRUE(plain->Subscribe("a", Soon()).ok());
+  EXPECT_EQ(ears_.Count("live again"), 0);
+  const auto wary = Make(server_->url(), {.first_is_again = true});
+  ASSERT_TRUE(wary->Subscribe("b", Soon()).ok());
+  EXPECT_TRUE(ears_.Await("live again"));
+  ASSERT_TRUE(wary->Subscribe("c", Soon()).ok());
+  EXPECT_EQ(ears_.Count("live again"), 1);
+}
+
 TEST_F(SubscriberTest, TheUnixSocketAndAPasswordServeToo) {
   const auto locked = support::RedisServer::Start({.password = "p@ss word"});
   const auto subscriber = Make("unix://:p%40ss%20word@" + locked->socket_path());

@@ -408,6 +408,7 @@ TEST(UrlTest, SaysWhatIsWrongWithSentinels) {
            {"redis-sentinel://h/m?sentinel_user=a%20b", "contains a space"},
            {"redis-sentinel://h/m?idle_stop=1s", "is for embedded: only"},
            {"redis://h?sentinel_password=hunter2", "is for redis-sentinel: only"},
+           {"redis-sentinel://h/m?sentinel_password=x&hunter2=y", "write '&' in a password as %26"},
            {"redis://h1,h2", "redis-sentinel:// several sentinels"}}) {
     const absl::Status status = ParseUrl(url).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << url;
