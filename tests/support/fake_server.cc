@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -83,6 +84,8 @@ void FakeServer::Run() {
     }
     if (watched[1].revents == 0) continue;
     base::UniqueFd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    const int at_once = 1;  // as servers do
+    setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &at_once, sizeof at_once);
     if (!fd.valid()) continue;
     const base::MutexLock lock(mu_);
     open_.push_back({++accepted_, std::move(fd), redis::ReplyParser()});

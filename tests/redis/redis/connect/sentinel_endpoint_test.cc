@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,7 +16,7 @@
 #include "absl/strings/str_join.h"
 #include "src/base/parker.h"
 #include "tests/redis/redis/link/shared_connection_fixture.h"
-#include "tests/support/fake_server.h"
+#include "tests/support/fake_sentinel.h"
 #include "tests/support/redis_server.h"
 #include "tests/support/reserved_port.h"
 #include "tests/support/sentinel_group.h"
@@ -29,47 +28,9 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-using support::FakeServer;
+using support::FakeSentinel;
 using support::RedisServer;
 using support::SentinelGroup;
-
-std::string Bulk(const std::string& text) {
-  return absl::StrCat("$", text.size(), "\r\n", text, "\r\n");
-}
-std::string Array(const std::vector<std::string>& texts) {
-  std::string array = absl::StrCat("*", texts.size(), "\r\n");
-  for (const std::string& each : texts) array += Bulk(each);
-  return array;
-}
-
-// A sentinel that names whichever port `names` does, 0: it knows no primary of that name.
-class FakeSentinel {
- public:
-  explicit FakeSentinel(std::function<int()> names, int epoch = 1)
-      : server_([this, names = std::move(names), epoch](const FakeServer::Asked& asked) {
-          return Answer(asked, names(), epoch);
-        }) {}
-
-  std::string address() const { return server_.url().substr(std::string("redis://").size()); }
-  int asked() const { return asked_; }
-
- private:
-  std::optional<std::string> Answer(const FakeServer::Asked& asked, int port, int epoch) {
-    if (asked.command[0] != "SENTINEL") return FakeServer::Polite(asked);
-    const std::string& what = asked.command[1];
-    if (what == "GET-MASTER-ADDR-BY-NAME") {
-      ++asked_;
-      return port == 0 ? "*-1\r\n" : Array({"127.0.0.1", std::to_string(port)});
-    }
-    if (what == "MASTER") return Array({"name", "m", "config-epoch", std::to_string(epoch)});
-    if (what == "MASTERS") return "*1\r\n" + Array({"name", "another"});
-    if (what == "MYID") return Bulk(absl::StrCat("id of ", asked.connection, address()));
-    return "*0\r\n";
-  }
-
-  std::atomic<int> asked_{0};
-  FakeServer server_;
-};
 
 Url Through(const std::vector<std::string>& sentinels, const std::string& options = "") {
   return UrlOf("redis-sentinel://" + absl::StrJoin(sentinels, ",") + "/m" + options);
