@@ -23,8 +23,9 @@ namespace redlatch::engine {
 struct ThreadHold {
   uint64_t id = 0;
   uint64_t thread = 0;
-  uint32_t depth = 0;      // in all
-  uint32_t std_depth = 0;  // of them, by lock()
+  uint32_t depth = 0;        // in all
+  uint32_t std_depth = 0;    // of them, by lock()
+  bool unconfirmed = false;  // Confirm() asks for it; if it is lost now, its thread never had it
   FencingToken token;
   base::Instant began;
   std::shared_ptr<const LockOptions> options;

@@ -67,7 +67,7 @@ class LockMachine final : public Bidder {
   std::optional<Send> Extend(uint64_t hold, absl::Duration lease, base::Instant now);
   // The renewal without which a hold that wants acks does not count; nothing where its grant has
   // them, or it is over.
-  std::optional<Send> Confirm(uint64_t hold, base::Instant now) const;
+  std::optional<Send> Confirm(uint64_t hold, base::Instant now);
 
   // ---- Scripts.
 

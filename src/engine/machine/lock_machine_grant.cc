@@ -40,7 +40,9 @@ void LockMachine::Owe(Debts::Debt debt, base::Instant now) {
   debt.deadline = grant.deadline;
   // What is on its way may still be executed: a renewal, or a bid, which brings the grant back.
   debt.expires = grant.server_expires;
-  if (grant.renewing) debt.expires = std::max(debt.expires, now + lease);
+  if (grant.renewing || grant.terms.acks.any()) {
+    debt.expires = std::max(debt.expires, now + lease);
+  }
   if (tombstone) {
     debt.expires = std::max(debt.expires, now + LongestGhost(lease, config_.longest_heartbeat));
   }
@@ -54,8 +56,6 @@ void LockMachine::Owe(Debts::Debt debt, base::Instant now) {
 void LockMachine::Lose(const std::string& reason, base::Instant release_at, base::Instant now,
                        Effects& effects) {
   auto holds = std::move(grant_->holds);
-  // Nobody was given it yet: whoever asked is told that it failed.
-  const bool unconfirmed = grant_->terms.acks.any() && !grant_->acked;
   Owe({.due = release_at}, now);
   for (ThreadHold& hold : holds) {
     ++tally_.lost;
@@ -72,7 +72,7 @@ void LockMachine::Lose(const std::string& reason, base::Instant release_at, base
                            .depth = hold.std_depth,
                            .view = hold.view});
     }
-    if (!unconfirmed) effects.losses.push_back({.hold = std::move(hold), .reason = reason});
+    if (!hold.unconfirmed) effects.losses.push_back({.hold = std::move(hold), .reason = reason});
   }
   Pursue(now);
 }
@@ -101,8 +101,9 @@ Send LockMachine::Renewal(absl::Duration lease, base::Instant now) const {
   return Send{.what = what, .grant = grant_->id, .lease = lease, .sent = now};
 }
 
-std::optional<Send> LockMachine::Confirm(uint64_t hold, base::Instant now) const {
+std::optional<Send> LockMachine::Confirm(uint64_t hold, base::Instant now) {
   if (!Valid(hold, now) || grant_->acked) return std::nullopt;
+  for (ThreadHold& each : grant_->holds) each.unconfirmed = each.unconfirmed || each.id == hold;
   return Renewal(grant_->terms.lease, now);
 }
 
@@ -123,7 +124,8 @@ void LockMachine::OnHeld(const Send& send, const StillHeld& answer, bool extensi
   if (answer.acked) {
     grant.acked = true;
     grant.acked_by = answer.acked_by;
-    for (const ThreadHold& hold : grant.holds) {
+    for (ThreadHold& hold : grant.holds) {
+      hold.unconfirmed = false;
       if (hold.view != nullptr) hold.view->SetAckedBy(answer.acked_by);
     }
   }

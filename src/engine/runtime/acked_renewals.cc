@@ -21,8 +21,7 @@ namespace {
 constexpr uint32_t kAnswered = 1;
 constexpr ptrdiff_t kLargestBatch = 512;
 constexpr absl::Duration kShortestPatience = absl::Milliseconds(1);
-// For one batch: others may be due, and may want fewer.
-constexpr absl::Duration kLongestPatience = absl::Milliseconds(50);
+constexpr absl::Duration kLongestSlice = absl::Seconds(1);
 
 const ToRenew& RenewalOf(const Send& send) { return std::get<ToRenew>(send.what); }
 
@@ -142,16 +141,15 @@ void AckedRenewals::RunTogether(absl::Span<Job> jobs, Jobs& again) {
   std::vector<redis::ScriptCall> calls;
   requests.reserve(jobs.size());  // calls refer to them
   const base::Instant now = base::Now();
-  absl::Duration patience = kLongestPatience;
+  absl::Duration patience = kShortestPatience;
   for (const Job& job : jobs) {
-    patience = std::min(patience, job.until - now);
+    patience = std::max(patience, std::min(job.slice, job.until - now));
     requests.emplace_back(core_.SubjectOf(*job.entry), job.send);
     calls.push_back(requests.back().call());
   }
-  patience = std::max(patience, kShortestPatience);
   std::vector<absl::StatusOr<redis::Reply>> replies(calls.size());
   const absl::StatusOr<base::Acks> acks = core_.deployment().RunAcked(
-      calls, wanted, patience, now + core_.command_timeout(), absl::MakeSpan(replies));
+      calls, wanted, patience, now + patience + core_.command_timeout(), absl::MakeSpan(replies));
   const base::Instant then = base::Now();
   for (size_t i = 0; i < jobs.size(); ++i) {
     Job& job = jobs[i];
@@ -164,6 +162,7 @@ void AckedRenewals::RunTogether(absl::Span<Job> jobs, Jobs& again) {
       held->acked_by = acks->replicas;
       held->acked = true;
     } else if (held != nullptr && then < job.until) {
+      job.slice = std::min(2 * patience, kLongestSlice);
       again.push_back(std::move(job));
       continue;
     } else if (held != nullptr) {

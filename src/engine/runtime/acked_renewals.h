@@ -20,9 +20,9 @@ class Core;
 
 // The renewals that count only when replicas have them, and the thread that runs them: those of
 // equal wants in one batch, and what comes meanwhile in the next, since all wait for the same
-// stream. What is not confirmed at once joins the next batch, as often as its patience allows: so
-// replicas that are slow keep only those waiting who want them. The thread starts when it is first
-// needed. Thread-safe.
+// stream. What is not confirmed soon joins the next batch, and is given twice the time, as often as
+// its patience allows: so replicas that are slow keep others waiting for a second at most. The
+// thread starts when it is first needed. Thread-safe.
 class AckedRenewals {
  public:
   explicit AckedRenewals(Core& core) : core_(core) {}
@@ -44,8 +44,9 @@ class AckedRenewals {
   struct Job {
     Entry* entry;  // referred to
     Send send;
-    Caller* caller;       // null: its machine is told
-    base::Instant until;  // it is waited for
+    Caller* caller;                                 // null: its machine is told
+    base::Instant until;                            // it is waited for
+    absl::Duration slice = absl::Milliseconds(50);  // of that, the next time
   };
   using Jobs = std::vector<Job>;
 

@@ -16,6 +16,7 @@ namespace {
 
 // What a replica is behind by is mostly the last millisecond.
 constexpr size_t kMostKept = 256;
+constexpr int kMostTries = 3;
 // The renewer has renewals to send meanwhile.
 constexpr absl::Duration kTimeout = absl::Milliseconds(250);
 
@@ -48,8 +49,11 @@ void Releases::Add(const Entry& entry, const Send& send, const ToRelease& what) 
 void Releases::RepeatAll() {
   const base::MutexLock lock(mu_);
   anew_ = base::Now();
-  to_repeat_.clear();  // it is among the latest
-  for (const Kept& kept : latest_) RepeatSoon(kept);
+  for (const Kept& kept : latest_) {
+    const bool known = std::any_of(to_repeat_.begin(), to_repeat_.end(),
+                                   [&](const Kept& other) { return other.grant == kept.grant; });
+    if (!known) RepeatSoon(kept);
+  }
 }
 
 void Releases::RepeatSoon(const Kept& kept) {
@@ -92,9 +96,11 @@ void Releases::Repeat() {
   const base::MutexLock lock(mu_);
   for (size_t i = 0; i < due.size(); ++i) {
     const absl::Status& status = replies[i].status();
+    // One that was sent a few times has arrived, though the answer takes longer.
+    const bool arrived = redis::MayHaveExecuted(status) && ++due[i].tries >= kMostTries;
     const bool may_pass =
         absl::IsUnavailable(status) || absl::IsResourceExhausted(status) || redis::NotSent(status);
-    if (may_pass) to_repeat_.push_back(std::move(due[i]));
+    if (may_pass && !arrived) to_repeat_.push_back(std::move(due[i]));
   }
   if (!to_repeat_.empty()) due_ = std::min(due_, base::Now() + kTimeout);
 }

@@ -45,6 +45,7 @@ class Releases {
     GrantId grant = 0;
     absl::Duration lease;
     base::Instant expires;  // no server has it from here on
+    int tries = 0;
   };
   void RepeatSoon(const Kept& kept) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::vector<Kept> TakeDue(base::Instant now);

@@ -63,7 +63,8 @@ SharedConnectionOptions SingleServer::OptionsOfCommands(const Url& url,
 void SingleServer::Moved(std::string_view address) {
   const std::optional<Peer> commands = commands_->peer();
   if (stopped_ || (commands && commands->target.address.text == address)) return;
-  // Nothing can have been missed since a moment ago.
+  // Before the first connection nothing can have been missed, nor since a moment ago.
+  if (address.empty() && !commands && commands_->stats().connects == 0) return;
   if (address.empty() && commands && base::Now() - commands->since < kAMoment) return;
   // Also one that is just being made: it may lead to where the primary was.
   if (commands || !address.empty()) {

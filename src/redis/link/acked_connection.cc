@@ -10,12 +10,6 @@
 #include "src/redis/wire/errors.h"
 
 namespace redlatch::redis {
-namespace {
-
-// How much longer than it was told to wait a server may take to say so.
-constexpr absl::Duration kAnswerGrace = absl::Milliseconds(250);
-
-}  // namespace
 
 AckedConnection::AckedConnection(const Url& url, Command mark,
                                  std::function<std::optional<Peer>()> whom)
@@ -77,8 +71,7 @@ absl::StatusOr<base::Acks> AckedConnection::Run(absl::Span<const ScriptCall> cal
     return fail(MarkNotSent(std::move(connected)));
   }
   for (const bool by_text : {false, true}) {
-    const base::Instant until = base::Now() + patience + kAnswerGrace;
-    auto replies = Ask(calls, wanted, patience, by_text, std::min(deadline, until));
+    auto replies = Ask(calls, wanted, patience, by_text, deadline);
     if (!replies.ok()) {
       connection_.reset();
       return fail(MarkMayHaveExecuted(replies.status()));

@@ -168,6 +168,19 @@ TEST_F(ReplicaAcks, WhoWantsFewerIsNotKeptWaitingByWhoWantsMore) {
   EXPECT_TRUE(refused.ok()) << refused;
 }
 
+TEST_F(ReplicaAcks, ReplicasThatAreSlowButSureConfirm) {
+  for (const auto& link : links_) link->Delay(Direction::kToServer, absl::Milliseconds(150));
+  SimpleLock lock(client_, "lock", Acked(2, absl::Seconds(3)));
+  for (int round = 0; round < 3; ++round) {
+    const absl::StatusOr<Lease> lease = lock.Acquire();
+    ASSERT_TRUE(lease.ok()) << lease.status();
+    EXPECT_EQ(lease->acked_by(), 2);
+  }
+  const absl::StatusOr<Lease> lease = lock.Acquire();
+  Sleep(absl::Seconds(4));
+  EXPECT_TRUE(lease->valid()) << "renewed, though that takes a while";
+}
+
 TEST_F(ReplicaAcks, WhatWasNeverConfirmedIsNotLost) {
   Separate(1);
   std::atomic<int> lost{0};
