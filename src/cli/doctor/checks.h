@@ -63,6 +63,9 @@ void CheckLimits(const DoctorFacts& facts, Findings& findings);
 std::optional<std::string> TextIn(const Told<Fields>& fields, std::string_view name);
 std::optional<int64_t> NumberIn(const Told<Fields>& fields, std::string_view name);
 
+// A primary that is cut off from its replicas stops, as far as CONFIG tells.
+bool StopsAlone(const DoctorFacts& facts);
+
 // What sets a parameter: "CONFIG SET name value", or "name value" for who can't read CONFIG.
 std::string Setting(const DoctorFacts& facts, std::string_view name, std::string_view value);
 // A sentence for the latter; else empty.

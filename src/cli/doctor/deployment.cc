@@ -68,6 +68,57 @@ void CheckViews(const DoctorFacts& facts, Findings& findings) {
   }
 }
 
+// What is wrong with the quarantine that the URL asks for, or does not ask for.
+void CheckQuarantine(const DoctorFacts& facts, Findings& findings) {
+  const std::string wanted = absl::FormatDuration(facts.quarantine);
+  if (facts.reign && facts.reign->quarantine != facts.quarantine) {
+    const std::string theirs = absl::FormatDuration(facts.reign->quarantine);
+    const bool none = facts.quarantine <= absl::ZeroDuration();
+    findings.Bad("quarantine",
+                 absl::StrCat("others that use this server ask for a quarantine of ", theirs,
+                              ", and this URL for ",
+                              none ? "none: its clients grant what the others hold back"
+                                   : absl::StrCat("one of ", wanted, ": they refuse each other")),
+                 absl::StrCat("say quarantine=", theirs,
+                              " in each URL; or stop all of them, and "
+                              "DEL redlatch:reign"));
+  }
+  if (facts.quarantine <= absl::ZeroDuration()) return;
+  if (!facts.info.ok()) {
+    findings.Bad("quarantine", "this user may not run INFO, by which a promotion is known",
+                 absl::StrCat("ACL SETUSER ", facts.user, " +info; or use replica_acks instead"));
+    return;
+  }
+  if (facts.reign && facts.reign->until > facts.looked_at) {
+    findings.Note(
+        "quarantine",
+        absl::StrCat("the server is new, or was promoted: nobody is granted anything for ",
+                     ShortTime(facts.reign->until - facts.looked_at), " more"));
+  }
+  const auto lag = NumberIn(facts.config, "min-replicas-max-lag");
+  const absl::Duration alone = absl::Seconds(lag.value_or(10) + 1);
+  if (facts.quarantine <= alone) {
+    findings.Bad("quarantine",
+                 absl::StrCat(wanted, " is too short: a primary that is cut off grants for ",
+                              absl::FormatDuration(alone), " more (min-replicas-max-lag)"),
+                 "make it longer than that and the longest lease together");
+  } else if (!lag) {
+    findings.Unchecked("quarantine",
+                       "only CONFIG shows for how long a primary that is cut off goes on: it is "
+                       "taken for the usual 10 s",
+                       absl::StrCat("ACL SETUSER ", facts.user, " +config|get"));
+  }
+  const auto ttl = NumberIn(facts.config, "repl-backlog-ttl");
+  if (ttl.value_or(0) > 0) {
+    findings.Warn("quarantine",
+                  absl::StrCat("repl-backlog-ttl is ", *ttl,
+                               " s: a primary without replicas for so long counts as promoted, "
+                               "and grants nothing for ",
+                               wanted),
+                  WhereToSet(facts), {Setting(facts, "repl-backlog-ttl", "0")});
+  }
+}
+
 }  // namespace
 
 void CheckCertificate(const DoctorFacts& facts, Findings& findings) {
@@ -91,31 +142,30 @@ void CheckSentinels(const DoctorFacts& facts, Findings& findings) {
 
 // What docs/guarantees.md says of failovers, for this deployment.
 void CheckPromise(const DoctorFacts& facts, Findings& findings) {
+  if (facts.embedded) return;
+  CheckQuarantine(facts, findings);
   const auto replicas = NumberIn(facts.info, "connected_slaves");
-  if (facts.embedded || !replicas) return;
-  if (facts.quarantine > absl::ZeroDuration()) {
-    const auto ttl = NumberIn(facts.config, "repl-backlog-ttl");
-    if (ttl.value_or(0) > 0) {
-      findings.Warn("quarantine",
-                    absl::StrCat("repl-backlog-ttl is ", *ttl,
-                                 " s: a primary without replicas for so long counts as promoted, "
-                                 "and grants nothing for ",
-                                 absl::FormatDuration(facts.quarantine)),
-                    WhereToSet(facts), {Setting(facts, "repl-backlog-ttl", "0")});
-    }
-  }
+  if (!replicas) return;
   if (*replicas == 0) {
     findings.Note("promise",
                   "one holder at a time, for as long as this server keeps its data; nothing "
                   "replaces it if it fails");
     return;
   }
-  const bool stops = NumberIn(facts.config, "min-replicas-to-write").value_or(0) > 0;
+  const bool stops = StopsAlone(facts);
   if (facts.quarantine > absl::ZeroDuration() && stops) {
     findings.Ok("promise",
                 absl::StrCat("one holder at a time, also across a failover, after which nobody is "
                              "granted anything for ",
                              absl::FormatDuration(facts.quarantine)));
+    return;
+  }
+  if (facts.quarantine > absl::ZeroDuration()) {
+    findings.Note("promise",
+                  "one holder at a time; a primary that is cut off, and not stopped by "
+                  "min-replicas-to-write, may grant a lock that the new one grants after the "
+                  "quarantine",
+                  WhereToSet(facts), {Setting(facts, "min-replicas-to-write", "1")});
     return;
   }
   findings.Note("promise",

@@ -81,6 +81,12 @@ struct PubSubBacklog {
   int64_t bytes = 0;
 };
 
+// What the clients that ask for a quarantine have left at the server.
+struct ReignFacts {
+  absl::Duration quarantine;  // as they ask for it
+  absl::Time until;           // by the server's clock
+};
+
 struct EmbeddedFacts {
   std::string directory;
   int64_t server_pid = 0;
@@ -100,6 +106,7 @@ struct DoctorFacts {
   bool over_network = false;      // neither a Unix socket nor this machine's loopback
   bool eviction_allowed = false;  // by the URL
   absl::Duration quarantine;      // by the URL
+  std::optional<ReignFacts> reign;
   absl::Time looked_at;
   std::optional<absl::Time> certificate_until;  // the server's, over TLS
   std::vector<SentinelView> sentinels;          // of a URL that names some

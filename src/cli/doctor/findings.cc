@@ -47,6 +47,12 @@ std::optional<int64_t> NumberIn(const Told<Fields>& fields, std::string_view nam
   return number;
 }
 
+// A lag of 0 switches it off.
+bool StopsAlone(const DoctorFacts& facts) {
+  return NumberIn(facts.config, "min-replicas-to-write").value_or(0) > 0 &&
+         NumberIn(facts.config, "min-replicas-max-lag").value_or(10) > 0;
+}
+
 std::string Setting(const DoctorFacts& facts, std::string_view name, std::string_view value) {
   return absl::StrCat(facts.config.ok() ? "CONFIG SET " : "", std::string(name), " ",
                       std::string(value));

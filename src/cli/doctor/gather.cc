@@ -5,7 +5,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "src/base/random.h"
 #include "src/cli/doctor/answers.h"
@@ -33,6 +35,17 @@ constexpr size_t kMostPings = 500;
 constexpr size_t kMostMessages = 20;
 constexpr int64_t kMostListed = 5000;  // connections
 constexpr char kWaitMillis[] = "200";
+
+// A look neither waits for a quarantine nor begins one.
+std::string WithoutQuarantine(std::string url) {
+  for (size_t at = url.find("quarantine="); at != std::string::npos;
+       at = url.find("quarantine=", at + 1)) {
+    if (at == 0 || (url[at - 1] != '?' && url[at - 1] != '&')) continue;
+    const size_t end = url.find('&', at);
+    return end == std::string::npos ? url.substr(0, at - 1) : url.erase(at, end + 1 - at);
+  }
+  return url;
+}
 
 class Gatherer {
  public:
@@ -65,9 +78,9 @@ class Gatherer {
     facts_.certificate_until = connection.certificate_until();
     if (url_.sentinels != nullptr) AskSentinels();
     for (const auto step :
-         {&Gatherer::AskServer, &Gatherer::AskForSubscribers, &Gatherer::AskForTime,
-          &Gatherer::Probe, &Gatherer::Ping, &Gatherer::AskForTime, &Gatherer::SendMessages,
-          &Gatherer::AskReplicas, &Gatherer::Try, &Gatherer::AskForTime}) {
+         {&Gatherer::AskServer, &Gatherer::AskForReign, &Gatherer::AskForSubscribers,
+          &Gatherer::AskForTime, &Gatherer::Probe, &Gatherer::Ping, &Gatherer::AskForTime,
+          &Gatherer::SendMessages, &Gatherer::AskReplicas, &Gatherer::Try, &Gatherer::AskForTime}) {
       if (absl::Status done = (this->*step)(connection); !done.ok()) return done;
     }
     facts_.embedded = embedded.Facts(facts_.info);
@@ -94,6 +107,21 @@ class Gatherer {
     facts_.slow_commands = SlowLogAnswer((*replies)[2], now);
     facts_.latency_spikes = LatencyAnswer((*replies)[3], now);
     if (facts_.info.ok()) facts_.replicas = ReplicasIn(*facts_.info);
+    return absl::OkStatus();
+  }
+
+  absl::Status AskForReign(PlainConnection& connection) {
+    const auto reply = connection.Call(Command{"GET", engine::kReignKey}, Soon());
+    if (!reply.ok()) return reply.status();
+    // id until_ms quarantine_ms
+    const std::vector<std::string> words = absl::StrSplit(reply->text, ' ');
+    int64_t until_ms = 0;
+    int64_t quarantine_ms = 0;
+    if (!reply->is_error() && words.size() == 3 && absl::SimpleAtoi(words[1], &until_ms) &&
+        absl::SimpleAtoi(words[2], &quarantine_ms)) {
+      facts_.reign = ReignFacts{.quarantine = absl::Milliseconds(quarantine_ms),
+                                .until = absl::FromUnixMillis(until_ms)};
+    }
     return absl::OkStatus();
   }
 
@@ -258,7 +286,7 @@ class Gatherer {
 
   absl::Status Try(PlainConnection& connection) {
     if (!WorthATrial()) return absl::OkStatus();
-    TryLocks(url_text_, name_, deadline_ - 2 * kPatience, &facts_);
+    TryLocks(WithoutQuarantine(url_text_), name_, deadline_ - 2 * kPatience, &facts_);
     return connection.Call(DeleteLocks(TrialNames(name_)), Soon()).status();
   }
 

@@ -109,7 +109,7 @@ void CheckFailover(const DoctorFacts& facts, int64_t connected, Findings& findin
                               " replicas: no lock can be taken or kept"),
                  "bring the replicas back, or require fewer",
                  {Setting(facts, "min-replicas-to-write", absl::StrCat(connected))});
-  } else if (*wanted == 0) {
+  } else if (!StopsAlone(facts)) {
     findings.Warn("failover",
                   "a primary that is cut off from its replicas keeps granting locks, while a "
                   "promoted replica may grant the same ones",

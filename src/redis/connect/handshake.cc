@@ -122,11 +122,7 @@ absl::Status Handshake::CheckStep(Step step, const Reply& reply, Nature& nature,
       if (absl::Status said = ReadReplication(reply, nature, info); !said.ok()) return said;
       return CheckRole(nature);
     case Step::kReplicaLag:
-      // Many a user may not ask; then it is what it is where nobody has set it.
-      if (reply.elements.size() == 2) {
-        info->longest_replica_lag = absl::Seconds(std::atoi(reply.elements[1].text.c_str()));
-      }
-      return absl::OkStatus();
+      return ReadReplicaLag(reply, info);
     case Step::kInfoMemory:
       return CheckMemory(reply, info);
     case Step::kCommands:
@@ -213,9 +209,35 @@ absl::Status Handshake::ReadReplication(const Reply& reply, Nature& nature,
   if (reply.is_error()) return Refusal(reply);
   nature.role = InfoField(reply.text, "role");
   info->replication_id = std::string(InfoField(reply.text, "master_replid"));
+  if (info->replication_id.empty() && url_.quarantine > absl::ZeroDuration()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        server_,
+        " does not tell its master_replid, by which a promotion is known: quarantine= needs it "
+        "(use LockOptions::replica_acks instead)"));
+  }
   nature.primary_host = InfoField(reply.text, "master_host");
   nature.primary_port = InfoField(reply.text, "master_port");
   return absl::OkStatus();
+}
+
+// Where this user may not ask, it is what it is where nobody has set it.
+absl::Status Handshake::ReadReplicaLag(const Reply& reply, ServerInfo* info) const {
+  if (reply.elements.size() == 2) {
+    info->longest_replica_lag = absl::Seconds(std::atoi(reply.elements[1].text.c_str()));
+  } else {
+    info->warnings.push_back(absl::StrCat(
+        server_,
+        " does not let this user read its min-replicas-max-lag, which quarantine= needs: it is "
+        "taken for ",
+        absl::FormatDuration(info->longest_replica_lag),
+        " (grant it: ACL SETUSER <user> +config|get; or see that it is no more)"));
+  }
+  const absl::Duration alone = info->longest_replica_lag + absl::Seconds(1);
+  if (alone < url_.quarantine) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      server_, " may grant for ", absl::FormatDuration(alone),
+      " after it was cut off (min-replicas-max-lag): quarantine= must be longer than that and the "
+      "longest lease together"));
 }
 
 absl::Status Handshake::CheckCommands(const Reply& reply) const {

@@ -75,6 +75,7 @@ class Handshake {
   absl::Status ReadHello(const Reply& reply, Nature& nature) const;
   absl::Status ReadServer(const Reply& reply, Nature& nature, ServerInfo* info) const;
   absl::Status ReadReplication(const Reply& reply, Nature& nature, ServerInfo* info) const;
+  absl::Status ReadReplicaLag(const Reply& reply, ServerInfo* info) const;
   absl::Status CheckMemory(const Reply& reply, ServerInfo* info) const;
   absl::Status CheckCommands(const Reply& reply) const;
   absl::Status CheckScript(const Reply& reply) const;

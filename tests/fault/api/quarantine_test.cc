@@ -29,6 +29,7 @@ namespace redlatch {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::HasSubstr;
 
 using support::Await;
@@ -89,6 +90,23 @@ TEST_F(Quarantine, NeedsInfo) {
   const auto client = Client::Connect("redis://app:x@127.0.0.1:" + port + "?quarantine=60s");
   EXPECT_EQ(client.status().code(), absl::StatusCode::kPermissionDenied);
   EXPECT_THAT(std::string(client.status().message()), HasSubstr("quarantine= needs it"));
+}
+
+TEST_F(Quarantine, SaysWhereTheLagIsGuessed) {
+  const auto server = RedisServer::Start({.acl = {"user app on nopass ~* &* +@all -config"}});
+  const std::string url = absl::StrCat("redis://app:x@127.0.0.1:", server->port());
+  std::vector<std::string> warnings;
+  ClientOptions options;
+  options.on_warning = [&](std::string_view warning) { warnings.emplace_back(warning); };
+  EXPECT_TRUE(Client::Connect(url + "?quarantine=60s", options).ok());
+  EXPECT_THAT(warnings, Contains(HasSubstr("min-replicas-max-lag, which quarantine= needs: it is "
+                                           "taken for 10s")));
+}
+
+TEST_F(Quarantine, IsLongerThanAPrimaryGoesOnAlone) {
+  const absl::Status refused = Client::Connect(primary_->url() + "?quarantine=2s").status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("may grant for 2s after it was cut off"));
 }
 
 class Promotion : public Quarantine {

@@ -88,6 +88,25 @@ TEST_F(RedlatchDoctorTest, FindsAServerFitThatIsAndLeavesNothingBehind) {
   EXPECT_THAT(Errors(), IsEmpty());
 }
 
+TEST_F(RedlatchDoctorTest, NeitherWaitsForAQuarantineNorBeginsOne) {
+  const auto server = RedisServer::Start({.append_only = true,
+                                          .password = "secret",
+                                          .config = {"appendfsync always", "repl-backlog-ttl 0"}});
+  const std::string url = UrlOf(*server, ":secret");
+  const Look first = LookAt(url + "?quarantine=60s");
+  EXPECT_THAT(first.Levels("locks"), ElementsAre("ok")) << first.output;
+  EXPECT_TRUE(IsEmptyServer(*server));
+  const std::string until = absl::StrCat(absl::ToUnixMillis(absl::Now() + absl::Seconds(60)));
+  server->Command({"SET", "redlatch:reign", "1f " + until + " 60000"});
+  const Look during = LookAt(url + "?connect_timeout=3s&quarantine=60s");
+  EXPECT_THAT(during.Levels("locks"), ElementsAre("ok")) << during.output;
+  EXPECT_THAT(during.Levels("quarantine"), ElementsAre("note"));
+  EXPECT_THAT(during.output, HasSubstr("nobody is granted anything for "));
+  EXPECT_THAT(LookAt(url).output, HasSubstr("grant what the others hold back"));
+  EXPECT_THAT(LookAt(url + "?quarantine=50s").output, HasSubstr("they refuse each other"));
+  EXPECT_THAT(LookAt(url + "?quarantine=5s").output, HasSubstr("is too short"));
+}
+
 TEST_F(RedlatchDoctorTest, PrintsALineForEachCheckAndNoColourIntoAPipe) {
   const auto doctor = StartRedlatch({"doctor"});
   const std::string output = OutputOf(*doctor);

@@ -206,6 +206,13 @@ TEST(DoctorFindings, SaysWhatIsPromised) {
   EXPECT_THAT(Worst(facts, "quarantine").commands, ElementsAre("CONFIG SET repl-backlog-ttl 0"));
   (*facts.config)["min-replicas-to-write"] = "0";
   EXPECT_EQ(Worst(facts, "promise").level, Level::kNote);
+  EXPECT_THAT(Worst(facts, "promise").commands, ElementsAre("CONFIG SET min-replicas-to-write 1"));
+  facts = WithConfig("min-replicas-max-lag", "0");  // which switches that off
+  EXPECT_EQ(Worst(facts, "promise").level, Level::kNote);
+  EXPECT_EQ(Worst(facts, "failover").level, Level::kWarn);
+  facts = HealthyFacts();
+  facts.info = absl::PermissionDeniedError("NOPERM");
+  EXPECT_EQ(Worst(facts, "quarantine").level, Level::kBad);
   facts = With("connected_slaves", "0");
   EXPECT_THAT(Worst(facts, "promise").found, HasSubstr("nothing replaces it"));
 }
