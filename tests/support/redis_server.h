@@ -43,6 +43,8 @@ struct RedisServerOptions {
   int replica_of = 0;
   // More lines of redis.conf: "maxmemory 10mb".
   std::vector<std::string> config = {};
+  // Of the process: "NAME=value".
+  std::vector<std::string> environment = {};
 };
 
 // A real redis-server of the test's own: own directory, own port, own Unix socket.

@@ -36,17 +36,6 @@ constexpr size_t kMostMessages = 20;
 constexpr int64_t kMostListed = 5000;  // connections
 constexpr char kWaitMillis[] = "200";
 
-// A look neither waits for a quarantine nor begins one.
-std::string WithoutQuarantine(std::string url) {
-  for (size_t at = url.find("quarantine="); at != std::string::npos;
-       at = url.find("quarantine=", at + 1)) {
-    if (at == 0 || (url[at - 1] != '?' && url[at - 1] != '&')) continue;
-    const size_t end = url.find('&', at);
-    return end == std::string::npos ? url.substr(0, at - 1) : url.erase(at, end + 1 - at);
-  }
-  return url;
-}
-
 class Gatherer {
  public:
   Gatherer(const redis::Url& url, std::string url_text, const std::string& prefix,
@@ -286,7 +275,7 @@ class Gatherer {
 
   absl::Status Try(PlainConnection& connection) {
     if (!WorthATrial()) return absl::OkStatus();
-    TryLocks(WithoutQuarantine(url_text_), name_, deadline_ - 2 * kPatience, &facts_);
+    TryLocks(url_text_, name_, deadline_ - 2 * kPatience, &facts_);
     return connection.Call(DeleteLocks(TrialNames(name_)), Soon()).status();
   }
 

@@ -98,6 +98,10 @@ absl::StatusOr<base::Acks> AckedConnection::Read(const Reply& mark, const Reply&
     return absl::FailedPreconditionError(
         absl::StrCat(server_, " does not know WAITAOF; fsync needs Redis 7.2 or later, or Valkey"));
   }
+  if (answer.is_error() && fsync && answer.text.find("appendonly") != std::string::npos) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        server_, " keeps no append-only file, which fsync needs (CONFIG SET appendonly yes)"));
+  }
   if (answer.is_error()) return ErrorStatus(answer.text, server_);
   if (!fsync) return base::Acks{.replicas = static_cast<int16_t>(answer.integer), .synced = false};
   if (answer.elements.size() != 2) {
