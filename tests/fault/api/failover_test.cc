@@ -16,6 +16,8 @@
 #include "gtest/gtest.h"
 #include "redlatch/client.h"
 #include "redlatch/reentrant_lock.h"
+#include "redlatch/reentrant_read_write_lock.h"
+#include "redlatch/semaphore.h"
 #include "redlatch/simple_lock.h"
 #include "src/base/clock.h"
 #include "src/base/parker.h"
@@ -145,6 +147,14 @@ TEST_F(FailoverOfWaiters, ToANewPrimaryWhileTheOldHostIsGoneWithoutAWord) {
   ExpectThatAllGoOn();
 }
 
+TEST_F(FailoverOfWaiters, ByTheServersOwnCommand) {
+  const std::string port = std::to_string(replica_->port());
+  EXPECT_EQ(primary_->Text({"FAILOVER", "TO", "127.0.0.1", port}), "OK");
+  EXPECT_TRUE(replica_->AwaitInfo("role", "master"));
+  proxy_.LeadTo({replica_->port()});
+  ExpectThatAllGoOn();
+}
+
 template <class Lock>
 class FailoverOfOne : public Failover {};
 using Locks = ::testing::Types<SimpleLock, ReentrantLock>;
@@ -227,6 +237,45 @@ TYPED_TEST(FailoverOfOne, AReleaseIsRepeatedAsLongAsTheHoldWasExtended) {
         return this->replica_->Integer({"EXISTS", "lock"}) == 0;
       },
       kPatience));
+}
+
+// What the replica, made a primary, has not received: places in queues, and a hold.
+TEST_F(Failover, WhoeverWaitsForPermitsOrToReadIsServedAndALostHoldIsTold) {
+  const Client holder = *Client::Connect(proxy_.url());
+  const Client waiter = *Client::Connect(proxy_.url());
+  Semaphore permits(holder, "permits", 1);
+  ReentrantReadWriteLock written(holder, "written");
+  auto permit = permits.Acquire();
+  auto lease = written.Acquire();
+  ASSERT_TRUE(permit.ok() && lease.ok());
+  AwaitReplication();
+  replica_->Command({"REPLICAOF", "NO", "ONE"});
+  SimpleLock unreceived(holder, "unreceived");
+  auto lost = unreceived.Acquire();
+  ASSERT_TRUE(lost.ok()) << lost.status();
+  absl::Status had_a_permit;
+  absl::Status has_read;
+  std::thread wants_a_permit([&] {
+    had_a_permit = Semaphore(waiter, "permits", 1).Acquire(1, {.wait = kPatience}).status();
+  });
+  std::thread wants_to_read([&] {
+    ReentrantReadWriteLock lock(waiter, "written");
+    has_read = lock.AcquireRead({.wait = kPatience}).status();
+  });
+  EXPECT_TRUE(support::Await([&] {
+    return primary_->Integer({"ZCARD", "redlatch:2:{permits}:semaphore.queue"}) == 1 &&
+           primary_->Integer({"ZCARD", "redlatch:2:{written}:rw.queue"}) == 1;
+  }));
+  Promote();
+  proxy_.ResetAll();
+  EXPECT_TRUE(permit->Release().ok());
+  EXPECT_TRUE(lease->Release().ok());
+  wants_a_permit.join();
+  wants_to_read.join();
+  EXPECT_TRUE(had_a_permit.ok()) << had_a_permit;
+  EXPECT_TRUE(has_read.ok()) << has_read;
+  EXPECT_TRUE(support::Await([&] { return lost->lost().stop_requested(); }));
+  EXPECT_FALSE(lost->valid());
 }
 
 TEST_F(Failover, AnAddressThatLeadsToAReplicaIsNamed) {

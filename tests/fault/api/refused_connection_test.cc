@@ -77,6 +77,20 @@ class RefusedConnection : public ::testing::Test {
     proxy_.ResetAll();
   }
 
+  void RefuseByAcl() {
+    ASSERT_EQ(server_->Text({"ACL", "SETUSER", "default", "-eval", "-evalsha"}), "OK");
+    proxy_.ResetAll();
+  }
+  // For no connection more than there are by then.
+  void RefuseForWantOfRoom() {
+    Set("maxclients", "1");
+    proxy_.ResetAll();
+  }
+  void Welcome() {
+    ASSERT_EQ(server_->Text({"ACL", "SETUSER", "default", "+eval", "+evalsha"}), "OK");
+    Set("maxclients", "10000");
+  }
+
   const std::unique_ptr<support::RedisServer> server_ = support::RedisServer::Start();
   support::TcpProxy proxy_{{.port = server_->port()}};
   const std::shared_ptr<Events> events_ = std::make_shared<Events>();
@@ -98,6 +112,21 @@ TYPED_TEST(RefusedConnection, DoesNotMakeAReleaseFinal) {
   EXPECT_THAT(std::string(released.message()), HasSubstr("NOAUTH"));
   this->Set("requirepass", "");
   EXPECT_TRUE(others.Acquire({.wait = kPatience}).ok());  // the lease is 30 s
+}
+
+TYPED_TEST(RefusedConnection, ForWantOfAPermissionOrOfRoomDoesNotMakeAReleaseFinal) {
+  TypeParam lock(this->client_, "lock");
+  TypeParam others(this->other_, "lock");
+  for (const bool by_acl : {true, false}) {
+    SCOPED_TRACE(by_acl);
+    absl::StatusOr<Lease> lease = lock.Acquire({.wait = kPatience});
+    ASSERT_TRUE(lease.ok()) << lease.status();
+    by_acl ? this->RefuseByAcl() : this->RefuseForWantOfRoom();
+    const absl::Status released = lease->Release();
+    EXPECT_TRUE(absl::IsUnavailable(released)) << released;
+    this->Welcome();
+    EXPECT_TRUE(others.Acquire({.wait = kPatience}).ok());
+  }
 }
 
 TYPED_TEST(RefusedConnection, DoesNotMakeAnUnlockFinal) {

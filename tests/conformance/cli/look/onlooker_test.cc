@@ -18,6 +18,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 class OnlookerTest : public RedlatchLookTest {
  protected:
@@ -29,11 +30,15 @@ class OnlookerTest : public RedlatchLookTest {
 
   // The words of the command that docs/operations.md has for this user.
   static std::vector<std::string> RuleOf(const std::string& user) {
+    return WordsFrom("ACL SETUSER " + user + " ", "```");
+  }
+  // Of docs/operations.md.
+  static std::vector<std::string> WordsFrom(const std::string& first, const std::string& end) {
     const std::filesystem::path man = REDLATCH_MAN_PAGE;
     const std::string text = TextOf(man.parent_path().parent_path() / "operations.md");
-    const size_t begin = text.find("ACL SETUSER " + user + " ");
+    const size_t begin = text.find(first);
     EXPECT_NE(begin, std::string::npos);
-    const std::string block = text.substr(begin, text.find("```", begin) - begin);
+    const std::string block = text.substr(begin, text.find(end, begin) - begin);
     return absl::StrSplit(block, absl::ByAnyChar(" \n"), absl::SkipEmpty());
   }
 
@@ -78,6 +83,18 @@ TEST_F(OnlookerTest, AUserOfTheDocumentsRuleMayUseLocksOfEachKind) {
       Redlatch({"doctor", "--json", "--server",
                 absl::StrCat("redis://app:password@127.0.0.1:", server_->port())});
   EXPECT_THAT(doctor.output, HasSubstr("taken, kept and released"));
+}
+
+TEST_F(OnlookerTest, ADoctorWithTheDocumentsFurtherRightsLooksAtAll) {
+  std::vector<std::string> rule = RuleOf("app");
+  const std::vector<std::string> further = WordsFrom("+info +config|get", "`");
+  rule.insert(rule.end(), further.begin(), further.end());
+  EXPECT_EQ(server_->Text(rule), "OK");
+  EXPECT_EQ(server_->Text({"CONFIG", "SET", "latency-monitor-threshold", "100"}), "OK");
+  const Outcome doctor =
+      Redlatch({"doctor", "--json", "--server",
+                absl::StrCat("redis://app:password@127.0.0.1:", server_->port())});
+  EXPECT_THAT(doctor.output, Not(HasSubstr("\"level\":\"unchecked\""))) << doctor.output;
 }
 
 }  // namespace
