@@ -149,7 +149,8 @@ TEST_F(FailoverOfWaiters, ToANewPrimaryWhileTheOldHostIsGoneWithoutAWord) {
 
 TEST_F(FailoverOfWaiters, ByTheServersOwnCommand) {
   const std::string port = std::to_string(replica_->port());
-  EXPECT_EQ(primary_->Text({"FAILOVER", "TO", "127.0.0.1", port}), "OK");
+  // It is refused until the replica counts as online.
+  Await([&] { return primary_->Text({"FAILOVER", "TO", "127.0.0.1", port}) == "OK"; });
   EXPECT_TRUE(replica_->AwaitInfo("role", "master"));
   proxy_.LeadTo({replica_->port()});
   ExpectThatAllGoOn();
