@@ -1,7 +1,6 @@
 #include "src/cli/doctor/embedded.h"
 
 #include <fstream>
-#include <iterator>
 #include <string>
 
 #include "absl/strings/numbers.h"
@@ -16,7 +15,8 @@ namespace {
 // The parent of a process; 0 where that can't be seen.
 int64_t ParentOf(int64_t pid) {
   std::ifstream file(absl::StrCat("/proc/", pid, "/stat"));
-  const std::string stat{std::istreambuf_iterator<char>(file), {}};
+  std::string stat;
+  std::getline(file, stat, '\0');  // of what is left of it: the process may end meanwhile
   // "17 (a name, with anything in it) S 16 ..."
   const size_t behind_name = stat.rfind(") ");
   if (behind_name == std::string::npos || behind_name + 4 > stat.size()) return 0;
