@@ -174,8 +174,7 @@ class RedisServer::Process {
   bool Launch() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     std::vector<std::string> command = {ServerProgram(), ConfigPath()};
     if (options_.sentinel) command.push_back("--sentinel");
-    child_ = Child::Exec(command,
-                         {.environment = options_.environment, .output_path = LogPath()});
+    child_ = Child::Exec(command, {.environment = options_.environment, .output_path = LogPath()});
     const base::Instant deadline = base::Now() + kStartTimeout;
     Connection connection(socket_path_);
     while (connection.Call({"PING"}).text != "PONG") {

@@ -211,7 +211,7 @@ absl::Status ParseUrlOptions(std::string_view text, bool tls, Url* url) {
     absl::StatusOr<std::string> value =
         PercentDecode(option.substr(equals + 1), "the value of an option");
     if (!value.ok()) return value.status();
-    const absl::Status set = SetOption(name, *value, draft, url);
+    absl::Status set = SetOption(name, *value, draft, url);
     if (absl::IsNotFound(set)) {
       return UnknownOption(name, !seen.empty() && seen.back() == "sentinel_password");
     }
