@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "src/engine/protocol/kinds.h"
@@ -131,6 +132,20 @@ std::optional<KeyParts> ReadAuxiliaryKey(std::string_view key) {
 std::array<std::string, 2> KeyBeginnings(std::string_view prefix) {
   const std::string stem = std::string(Opening(prefix)).append(prefix);
   return {std::string(kVersioned).append(stem), std::string(kUnversioned).append(stem)};
+}
+
+std::string KeyRules(std::string_view main) {
+  std::string pattern;
+  for (const char c : main) {
+    // No rule can have a space, and nobody types the others.
+    const bool types = absl::ascii_isgraph(static_cast<unsigned char>(c));
+    if (types && std::string_view("*?[\\").find(c) != std::string_view::npos) pattern += '\\';
+    pattern += types ? c : '?';
+  }
+  const std::string rest =
+      std::string(Opening(main)).append(pattern).append(HasTag(main) ? ":*" : "}:*");
+  return absl::StrCat("~", pattern, " ~", std::string(kVersioned), rest, " ~",
+                      std::string(kUnversioned), rest);
 }
 
 absl::StatusOr<KeySet> KeySet::Make(std::string_view prefix, std::string_view name) {

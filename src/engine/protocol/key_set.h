@@ -77,6 +77,8 @@ std::optional<KeyParts> ReadAuxiliaryKey(std::string_view key);
 
 // What all keys but the main key begin with, of the locks whose main keys begin with `prefix`.
 std::array<std::string, 2> KeyBeginnings(std::string_view prefix);
+// The ACL rules that grant all keys of the lock with that main key.
+std::string KeyRules(std::string_view main);
 
 }  // namespace redlatch::engine
 

@@ -56,6 +56,8 @@ class Core {
   const ClientOptions& options() const { return options_; }
   // The one that has the key; for messages.
   const std::string& server(std::string_view key = {}) const { return deployment_->server(key); }
+  // As ACL SETUSER has it.
+  std::string user() const { return url_.user.empty() ? "default" : url_.user; }
   absl::Duration command_timeout() const { return url_.command_timeout; }
   absl::Duration connect_timeout() const { return url_.connect_timeout; }
   // So that none outlives the quarantine after a promotion.

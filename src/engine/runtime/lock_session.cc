@@ -7,6 +7,8 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "src/engine/protocol/description.h"
+#include "src/redis/wire/errors.h"
 
 namespace redlatch::engine {
 namespace {
@@ -84,8 +86,15 @@ absl::Status LockSession::About(const absl::Status& status) const {
   absl::string_view message = status.message();
   const bool of_server =
       absl::ConsumePrefix(&message, absl::StrCat(core_->server(entry_.keys.main()), " "));
-  return absl::Status(status.code(),
-                      absl::StrCat(Title(), ": ", of_server ? "the server " : "", message));
+  std::string text = absl::StrCat(Title(), ": ", of_server ? "the server " : "", message);
+  // What keys a lock has is not known before it is used: here is where they are named.
+  if (absl::IsPermissionDenied(status) && redis::DeniesKey({message.data(), message.size()})) {
+    absl::StrAppend(&text, "; this lock's: ACL SETUSER ", core_->user(), " ",
+                    KeyRules(entry_.keys.main()), " ~", std::string(kDescriptionKeyPrefix), "*",
+                    entry_.plan->quarantined ? " ~" : "",
+                    std::string(entry_.plan->quarantined ? kReignKey : ""));
+  }
+  return absl::Status(status.code(), text);
 }
 
 std::optional<Held> LockSession::Reenter(Face face) {

@@ -16,6 +16,8 @@ namespace {
 constexpr char kMayHaveExecuted[] = "redlatch.may_have_executed";
 constexpr char kNotSent[] = "redlatch.not_sent";
 
+constexpr std::string_view kGrantKeys =
+    "its user lacks a key pattern that locks need; docs/operations.md lists them";
 constexpr std::string_view kRenamed =
     "locks need the command under this name; remove its rename-command line from the server's "
     "configuration";
@@ -132,6 +134,14 @@ bool IsReplicas(ErrorCode code) {
   return code == ErrorCode::kReadOnly || code == ErrorCode::kMasterDown;
 }
 
+// "... to access one of the keys ...", "... can't access at least one of the keys ...", "No
+// permissions to access a key".
+bool DeniesKey(std::string_view error_text) {
+  const size_t access = error_text.find(" access ");
+  return access != std::string_view::npos &&
+         error_text.substr(access).find(" key") != std::string_view::npos;
+}
+
 absl::Status ErrorStatus(std::string_view reply, std::string_view server) {
   const std::string_view error_text = WithoutPlace(reply);
   const Known* known = Find(error_text);
@@ -143,7 +153,9 @@ absl::Status ErrorStatus(std::string_view reply, std::string_view server) {
   std::string message(server);
   message.append(" answered: ").append(error_text);
   if (known == nullptr) return absl::Status(absl::StatusCode::kInternal, message);
-  if (!known->mend.empty()) message.append(" (").append(known->mend).append(")");
+  const bool of_key = known->code == ErrorCode::kNoPermission && DeniesKey(error_text);
+  const std::string_view mend = of_key ? kGrantKeys : known->mend;
+  if (!mend.empty()) message.append(" (").append(mend).append(")");
   return absl::Status(known->status, message);
 }
 

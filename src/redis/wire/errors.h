@@ -43,6 +43,9 @@ bool IsReplicas(ErrorCode code);
 // A server that does not know a command repeats its arguments, and AUTH's are secret.
 std::string_view WithoutArguments(std::string_view error_text);
 
+// Whether that is what a server says to a user who lacks a key pattern.
+bool DeniesKey(std::string_view error_text);
+
 // A status for an error reply of `server`, with what to do about it, if that is known.
 absl::Status ErrorStatus(std::string_view reply, std::string_view server);
 

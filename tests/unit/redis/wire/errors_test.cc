@@ -119,6 +119,7 @@ TEST(ErrorsTest, MessagesNameTheMend) {
   EXPECT_THAT(message("NOAUTH x"), HasSubstr("redis://:password@host"));
   EXPECT_THAT(message("WRONGPASS x"), HasSubstr("user and password"));
   EXPECT_THAT(message("NOPERM x"), HasSubstr("ACL SETUSER"));
+  EXPECT_THAT(message("NOPERM No permissions to access a key"), HasSubstr("key pattern"));
   EXPECT_THAT(message("WRONGTYPE x"), HasSubstr("choose another name"));
   EXPECT_THAT(message("READONLY x"), HasSubstr("connect to the primary"));
   EXPECT_THAT(message("OOM x"), HasSubstr("maxmemory"));

@@ -1,0 +1,100 @@
+// A user who may use some keys only. Which keys a lock has is known when it is used: the error then
+// says how to grant all of them.
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "redlatch/client.h"
+#include "redlatch/count_down_latch.h"
+#include "redlatch/reentrant_lock.h"
+#include "redlatch/reentrant_read_write_lock.h"
+#include "redlatch/semaphore.h"
+#include "redlatch/simple_lock.h"
+#include "tests/support/redis_server.h"
+
+namespace redlatch {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class KeyDenied : public ::testing::Test {
+ protected:
+  Client Connect(const std::string& options = "") {
+    return *Client::Connect(
+        absl::StrCat("redis://app:pw@127.0.0.1:", server_->port(), "/", options));
+  }
+  // What the message says to do is enough.
+  void Mend(const absl::Status& denied) {
+    EXPECT_EQ(denied.code(), absl::StatusCode::kPermissionDenied) << denied;
+    const std::string message(denied.message());
+    const size_t begin = message.find("ACL SETUSER app ");
+    ASSERT_NE(begin, std::string::npos) << message;
+    const std::vector<std::string> command = absl::StrSplit(message.substr(begin), ' ');
+    ASSERT_EQ(server_->Text(command), "OK") << message;
+  }
+  void Forget() { ASSERT_EQ(server_->Text({"ACL", "SETUSER", "app", "resetkeys"}), "OK"); }
+
+  const std::unique_ptr<support::RedisServer> server_ =
+      support::RedisServer::Start({.acl = {"user app on >pw &* +@all"}});
+};
+
+template <class Lock>
+class KeyDeniedToA : public KeyDenied {};
+using Locks = ::testing::Types<SimpleLock, ReentrantLock, ReentrantReadWriteLock>;
+TYPED_TEST_SUITE(KeyDeniedToA, Locks);
+
+TYPED_TEST(KeyDeniedToA, LockIsMendedByWhatTheErrorSays) {
+  for (const char* options : {"", "?quarantine=60s"}) {
+    const Client client = this->Connect(options);
+    for (const char* name : {"orders:1", "{orders}:1", "a*[b c]?\\d", "{x}{y}"}) {
+      SCOPED_TRACE(absl::StrCat(options, " ", name));
+      TypeParam lock(client, name);
+      this->Mend(lock.TryAcquire().status());
+      absl::StatusOr<Lease> lease = lock.TryAcquire();
+      // A new server waits out its quarantine first, as it may.
+      EXPECT_THAT(std::string(lease.status().message()), Not(HasSubstr("ACL"))) << lease.status();
+      if (*options == '\0') {
+        ASSERT_TRUE(lease.ok()) << lease.status();
+        EXPECT_TRUE(lease->Release().ok());
+      }
+      this->Forget();
+    }
+  }
+}
+
+TEST_F(KeyDenied, SharedSideSemaphoreAndLatchAreMendedByWhatTheErrorSays) {
+  const Client client = Connect();
+  ReentrantReadWriteLock read_write(client, "prices");
+  Mend(read_write.AcquireRead({.wait = absl::ZeroDuration()}).status());
+  EXPECT_TRUE(read_write.AcquireRead({.wait = absl::ZeroDuration()}).ok());
+  Semaphore semaphore(client, "encoders", 2);
+  Mend(semaphore.TryAcquire().status());
+  EXPECT_TRUE(semaphore.TryAcquire().ok());
+  CountDownLatch latch(client, "started", 1);
+  Mend(latch.CountDown());
+  EXPECT_TRUE(latch.CountDown().ok());
+}
+
+// A prefix is part of each key.
+TEST_F(KeyDenied, RuleHasTheKeyPrefix) {
+  const Client client = *Client::Connect(absl::StrCat("redis://app:pw@127.0.0.1:", server_->port()),
+                                         {.key_prefix = "shop:"});
+  SimpleLock lock(client, "orders");
+  const absl::Status denied = lock.TryAcquire().status();
+  EXPECT_THAT(std::string(denied.message()), HasSubstr("lock \"orders\" ("));
+  EXPECT_THAT(std::string(denied.message()),
+              HasSubstr("ACL SETUSER app ~shop:orders ~redlatch:2:{shop:orders}:* "
+                        "~redlatch:rw:{shop:orders}:* ~redlatch:client:*"));
+  Mend(denied);
+  EXPECT_TRUE(lock.TryAcquire().ok());
+}
+
+}  // namespace
+}  // namespace redlatch
