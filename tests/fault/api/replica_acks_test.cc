@@ -43,7 +43,8 @@ class ReplicaAcks : public ::testing::Test {
           std::make_unique<support::TcpProxy>(support::TcpProxyOptions{.port = primary_->port()}));
       replicas_.push_back(support::RedisServer::Start({.replica_of = links_.back()->port()}));
     }
-    // Twice: one that has just copied all data has the first, and then may hear nothing for a second.
+    // Twice: one that has just copied all data has the first, and then may hear nothing for a
+    // second.
     for (int i = 0; i < 2; ++i) {
       EXPECT_TRUE(Await([&] {
         primary_->Command({"SET", "first", "", "PX", "1"});
