@@ -17,7 +17,7 @@ constexpr char kMayHaveExecuted[] = "redlatch.may_have_executed";
 constexpr char kNotSent[] = "redlatch.not_sent";
 
 constexpr std::string_view kGrantKeys =
-    "its user lacks a key pattern that locks need; docs/operations.md lists them";
+    "grant the key patterns of locks with ACL SETUSER; docs/operations.md lists them";
 constexpr std::string_view kRenamed =
     "locks need the command under this name; remove its rename-command line from the server's "
     "configuration";
