@@ -26,8 +26,18 @@ Server::Server(const redis::Url& parsed, std::string_view url, redis::PlainConne
       patience_(parsed.command_timeout + kPatience),
       connection_(std::move(connection)) {}
 
+absl::StatusOr<redis::Url> ParseUrlOfServer(std::string_view url) {
+  absl::StatusOr<redis::Url> parsed = redis::ParseUrl(url);
+  if (parsed.ok() && parsed->kind == redis::Url::Kind::kCluster) {
+    return absl::UnimplementedError(
+        absl::StrCat("this command looks at one server only so far, and ", parsed->DebugString(),
+                     " is a cluster; name one of its primaries: redis://host:port"));
+  }
+  return parsed;
+}
+
 absl::StatusOr<std::unique_ptr<Server>> Server::Open(std::string_view url) {
-  const absl::StatusOr<redis::Url> parsed = redis::ParseUrl(url);
+  const absl::StatusOr<redis::Url> parsed = ParseUrlOfServer(url);
   if (!parsed.ok()) return parsed.status();
   if (parsed->kind == redis::Url::Kind::kEmbedded) {
     const absl::StatusOr<std::optional<std::string>> socket =

@@ -18,6 +18,9 @@
 
 namespace redlatch::cli {
 
+// kUnimplemented for a cluster.
+absl::StatusOr<redis::Url> ParseUrlOfServer(std::string_view url);
+
 // A server that is looked at: by plain commands, none of which takes long, and as no client of its
 // locks. So it may be a replica, and its user one who may only read.
 class Server {

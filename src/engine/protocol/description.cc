@@ -104,14 +104,10 @@ void AddProcesses(redis::Deployment& deployment, base::Instant deadline, LockInf
   if (parties.empty()) return;
   std::vector<std::string> keys;
   for (const auto& [client, its] : parties) keys.push_back(DescriptionKey(client));
-  std::vector<std::string_view> words = {"MGET"};
-  words.insert(words.end(), keys.begin(), keys.end());
-  const absl::StatusOr<redis::Reply> reply =
-      deployment.Call(words[1], redis::Command(words), deadline);
-  if (!reply.ok() || reply->elements.size() != keys.size()) return;
-  auto described = reply->elements.begin();
+  const std::vector<std::string> texts = deployment.Get(keys, deadline);
+  auto text = texts.begin();
   for (const auto& [client, its] : parties) {
-    const auto process = ReadDescription((described++)->text);
+    const auto process = ReadDescription(*text++);
     if (!process) continue;
     for (LockInfo::Party* const party : its) party->process = *process;
   }

@@ -22,12 +22,13 @@
 
 namespace redlatch::engine {
 
-// Who asks: the parts of arguments that are the same for all scripts of a client.
+// Who asks: the part of arguments that is the same for all scripts of a client.
 struct Identity {
-  std::string client;   // 32 hex digits
-  std::string channel;  // where grants are published to it
+  std::string client;  // 32 hex digits
 };
 Identity NewIdentity();
+// Grants are published to a client on a channel that is called so, and then, perhaps with a tag
+// before it (Deployment::channel_tag()), as the client is.
 inline constexpr std::string_view kChannelPrefix = "redlatch:";
 
 // What scripts are told so that nothing is granted too soon after a promotion: see
@@ -40,6 +41,7 @@ struct Reign {
 // The lock that is asked for. All of it outlives the request.
 struct Subject {
   const Identity& identity;
+  std::string channel_tag;
   const KeySet& keys;
   const Plan& plan;
   std::string_view owner;  // of holds, as the server knows it

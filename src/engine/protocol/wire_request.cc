@@ -25,7 +25,6 @@ bool IsExplicit(const Subject& subject) { return subject.owner != subject.identi
 Identity NewIdentity() {
   Identity identity;
   identity.client = absl::StrFormat("%016x%016x", base::RandomBits(), base::RandomBits());
-  identity.channel = std::string(kChannelPrefix) + identity.client;
   return identity;
 }
 
@@ -96,7 +95,8 @@ void Request::Bid(const Subject& subject, const engine::Bid& bid, const Told& to
       Millis(HeartbeatInterval(bid.terms.lease, subject.plan.traits.longest_heartbeat)),
       bid.terms.manual ? " 1 " : " 0 ", bid.ticket, " ",
       Millis(std::min(bid.terms.lease, subject.claim)), bid.listen ? " 1 " : " 0 ",
-      subject.identity.channel);
+      absl::string_view(kChannelPrefix.data(), kChannelPrefix.size()), subject.channel_tag,
+      subject.identity.client);
   const bool counted = subject.plan.sharing.counts;
   const bool more = !subject.plan.extra_args.empty() || bid.terms.args != nullptr;
   if (counted || IsExplicit(subject) || more) Put(subject.owner);

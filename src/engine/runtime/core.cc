@@ -10,6 +10,7 @@
 #include "lua/scripts.h"
 #include "src/base/no_cancellation.h"
 #include "src/base/status.h"
+#include "src/redis/deployment/cluster.h"
 #include "src/redis/deployment/single_server.h"
 
 namespace redlatch::engine {
@@ -51,17 +52,32 @@ Core::Core(redis::Url url, ClientOptions options, DescriptionPace pace)
       pace_(pace),
       description_(DescribeCommand(identity_.client, ThisProcess(options_.program), absl::Now(),
                                    pace_.lifetime)),
-      deployment_(std::make_unique<redis::SingleServer>(
-          url_, identity_.channel, FirstOf(url_, description_),
-          DescribeAnewCommand(identity_.client, ThisProcess(options_.program), absl::Now(),
-                              pace_.lifetime),
-          redis::Deployment::Events{
-              .on_message = [this](std::string_view message) { OnMessage(message); },
-              .on_reconnected = [this] { inside_->renewer.Reconnected(); },
-              .on_hearing = [this](bool hears,
-                                   std::string_view why) { TellWhetherItHears(hears, why); }})),
+      deployment_(MakeDeployment()),
       farewell_(*deployment_, identity_.client),
       inside_(std::make_unique<Inside>(*this)) {}
+
+std::unique_ptr<redis::Deployment> Core::MakeDeployment() {
+  const auto channel = [client = identity_.client](std::string_view tag) {
+    return absl::StrCat(std::string(kChannelPrefix), std::string(tag), client);
+  };
+  const auto mark = [this](std::string_view key) {
+    return DescribeAnewCommand(deployment_->channel_tag(key) + identity_.client,
+                               ThisProcess(options_.program), absl::Now(), pace_.lifetime);
+  };
+  redis::Deployment::Events events{
+      .on_message = [this](std::string_view message) { OnMessage(message); },
+      .on_reconnected = [this] { inside_->renewer.Reconnected(); },
+      .on_hearing = [this](bool hears, std::string_view why) { TellWhetherItHears(hears, why); }};
+  if (url_.kind == redis::Url::Kind::kCluster) {
+    return std::make_unique<redis::Cluster>(
+        url_, channel,
+        redis::Cluster::Description{.key = DescriptionKey(identity_.client),
+                                    .command = description_},
+        mark, std::move(events));
+  }
+  return std::make_unique<redis::SingleServer>(url_, channel({}), FirstOf(url_, description_), mark,
+                                               std::move(events));
+}
 
 Core::~Core() { deployment_->Stop(); }
 
@@ -104,6 +120,7 @@ Subject Core::SubjectOf(const Entry& entry) const {
 Subject Core::SubjectOf(const KeySet& keys, const Plan& plan, std::string_view owner) const {
   const bool own = owner.empty() || plan.sharing.counts;
   return {.identity = identity_,
+          .channel_tag = deployment_->channel_tag(keys.main()),
           .keys = keys,
           .plan = plan,
           .owner = own ? std::string_view(identity_.client) : owner,
@@ -212,14 +229,15 @@ void Core::Expire(Entry& entry) {
 }
 
 void Core::Reconnected() {
-  deployment_->Realign();
+  const redis::Deployment::Concerned concerned = deployment_->Realign();
   reconnects_.fetch_add(1, std::memory_order_relaxed);
   TellLater([server = server()](Observer& observer) { observer.OnReconnected(server); });
-  inside_->machines.VisitAll([this](Entry& entry) {
+  inside_->machines.VisitAll([&](Entry& entry) {
+    if (concerned && !concerned(entry.keys.main())) return;
     Feed(entry, [](Bidder& machine, Effects&) { machine.OnReconnected(base::Now()); });
   });
-  counts_.RepeatAll();
-  releases_.RepeatAll();
+  counts_.RepeatAll(concerned);
+  releases_.RepeatAll(concerned);
 }
 
 void Core::Describe() {

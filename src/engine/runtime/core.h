@@ -151,6 +151,7 @@ class Core {
 
   Core(redis::Url url, ClientOptions options, DescriptionPace pace);
   ~Core();
+  std::unique_ptr<redis::Deployment> MakeDeployment();
   void Abandon();
 
   void OnMessage(std::string_view text);

@@ -48,10 +48,10 @@ void Counts::Add(Count count, uint64_t sent_in, absl::Duration pace) {
   core_.WakeRenewer();
 }
 
-void Counts::RepeatAll() {
+void Counts::RepeatAll(const redis::Deployment::Concerned& concerned) {
   const base::MutexLock lock(mu_);
   ++era_;
-  MarkAll();
+  MarkAll(concerned);
   if (!counts_.empty()) due_ = base::Now();
 }
 
@@ -59,8 +59,11 @@ bool Counts::RepeatsAll() const {
   return std::any_of(counts_.begin(), counts_.end(), [](auto& kept) { return kept.repeat; });
 }
 
-void Counts::MarkAll() {
-  for (Kept& kept : counts_) kept.repeat = true;
+void Counts::MarkAll(const redis::Deployment::Concerned& concerned) {
+  for (Kept& kept : counts_) {
+    kept.repeat = kept.repeat || !concerned ||
+                  concerned(absl::StrCat(core_.options().key_prefix, kept.count.name));
+  }
 }
 
 base::Instant Counts::due() const {
@@ -106,7 +109,7 @@ void Counts::Repeat() {
     keys.push_back(*std::move(set));
     const std::vector<std::string> args = {count.latch, count.id, absl::StrCat(count.n),
                                            absl::StrCat(count.when)};
-    const Subject subject{.identity = core_.identity(), .keys = keys.back(), .plan = *count.plan};
+    const Subject subject = core_.SubjectOf(keys.back(), *count.plan, {});
     requests.emplace_back(subject, *count.script, args);
   }
   for (Request& request : requests) calls.push_back(request.call());

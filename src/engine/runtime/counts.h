@@ -14,6 +14,7 @@
 #include "src/base/clock.h"
 #include "src/base/mutex.h"
 #include "src/engine/protocol/plan.h"
+#include "src/redis/deployment/deployment.h"
 #include "src/redis/wire/reply.h"
 
 namespace redlatch::engine {
@@ -43,8 +44,8 @@ class Counts {
   // `count` was sent in `sent_in`, or later. From here on the latest is repeated each `pace`, to
   // notice a change of server, until the latch is known to be open, or gone.
   void Add(Count count, uint64_t sent_in, absl::Duration pace);
-  // A connection is new: all are repeated.
-  void RepeatAll();
+  // A connection is new: all are repeated that it concerns.
+  void RepeatAll(const redis::Deployment::Concerned& concerned = nullptr);
 
   base::Instant due() const;
   // What is due, by the renewer's thread.
@@ -65,7 +66,8 @@ class Counts {
   Batch TakeDue(base::Instant now);
   absl::Duration Timeout() const;
   bool RepeatsAll() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void MarkAll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void MarkAll(const redis::Deployment::Concerned& concerned = nullptr)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Hear(const Count& count, const absl::StatusOr<redis::Reply>& reply)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 

@@ -217,7 +217,9 @@ void LockSession::GoOn() {
 
 absl::Status LockSession::ForceRelease() {
   const Plan& plan = *entry_.plan;
-  return RunAll(plan.scripts.force_release, std::string(kChannelPrefix), plan.forced_key);
+  return RunAll(plan.scripts.force_release,
+                std::string(kChannelPrefix) + core_->deployment().channel_tag(entry_.keys.main()),
+                plan.forced_key);
 }
 
 absl::Status LockSession::RunAll(const LuaScript& script, std::string arg,

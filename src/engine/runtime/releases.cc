@@ -46,10 +46,11 @@ void Releases::Add(const Entry& entry, const Send& send, const ToRelease& what) 
   if (late) core_.WakeRenewer();
 }
 
-void Releases::RepeatAll() {
+void Releases::RepeatAll(const redis::Deployment::Concerned& concerned) {
   const base::MutexLock lock(mu_);
   anew_ = base::Now();
   for (const Kept& kept : latest_) {
+    if (concerned && !concerned(kept.key)) continue;
     const bool known = std::any_of(to_repeat_.begin(), to_repeat_.end(),
                                    [&](const Kept& other) { return other.grant == kept.grant; });
     if (!known) RepeatSoon(kept);

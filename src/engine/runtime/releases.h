@@ -12,6 +12,7 @@
 #include "src/base/mutex.h"
 #include "src/engine/machine/script_io.h"
 #include "src/engine/protocol/plan.h"
+#include "src/redis/deployment/deployment.h"
 
 namespace redlatch::engine {
 
@@ -29,8 +30,8 @@ class Releases {
 
   // The server's answer was that what `send` was to release has ended.
   void Add(const Entry& entry, const Send& send, const ToRelease& what);
-  // A connection is new.
-  void RepeatAll();
+  // A connection is new, and concerns some.
+  void RepeatAll(const redis::Deployment::Concerned& concerned = nullptr);
 
   base::Instant due() const;
   // What is due, by the renewer's thread.

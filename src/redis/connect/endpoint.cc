@@ -150,6 +150,9 @@ std::unique_ptr<Endpoint> MakeEndpoint(const Url& url) {
       return std::make_unique<UnixEndpoint>(url.path);
     case Url::Kind::kSentinel:
       return MakeSentinelEndpoint(url);
+    case Url::Kind::kCluster:
+      return std::make_unique<TcpEndpoint>(Target{.host = url.nodes.front().host, .tls = url.tls},
+                                           url.nodes.front().port);
     case Url::Kind::kEmbedded:
       break;
   }

@@ -18,21 +18,6 @@ constexpr int kOldestMajor = 7;
 // EVALSHA of it answers NOSCRIPT to who may run it, and NOPERM to who may not.
 constexpr std::string_view kNoSuchScript = "0000000000000000000000000000000000000000";
 
-// The value of `field` in the answer to INFO, or an empty view.
-std::string_view InfoField(std::string_view info, std::string_view field) {
-  size_t at = 0;
-  while (at < info.size()) {
-    const size_t end = std::min(info.find("\r\n", at), info.size());
-    const std::string_view line = info.substr(at, end - at);
-    if (line.size() > field.size() && line.substr(0, field.size()) == field &&
-        line[field.size()] == ':') {
-      return line.substr(field.size() + 1);
-    }
-    at = end + 2;
-  }
-  return {};
-}
-
 // A command that the server, or this user, does not have.
 bool CannotAsk(const Reply& reply) {
   if (!reply.is_error()) return false;
@@ -72,7 +57,7 @@ Handshake::Handshake(const Url& url, Purpose purpose)
     Add(Step::kReplicaLag, {"CONFIG", "GET", "min-replicas-max-lag"});
   }
   Add(Step::kInfoMemory, {"INFO", "memory"});
-  Add(Step::kCommands, NeedsProbe());
+  Add(Step::kCommands, NeedsProbe(url.in_cluster));
   Add(Step::kScript, {"EVALSHA", kNoSuchScript, "0"});
 }
 
@@ -244,7 +229,7 @@ absl::Status Handshake::CheckCommands(const Reply& reply) const {
   if (reply.is_error() && ClassifyError(reply.text) != ErrorCode::kNoPermission) {
     return CheckScript(reply);
   }
-  return CheckNeeds(reply, server_, url_.user);
+  return CheckNeeds(reply, server_, url_.user, url_.in_cluster);
 }
 
 absl::Status Handshake::CheckScript(const Reply& reply) const {
@@ -272,10 +257,13 @@ absl::Status Handshake::CheckServer(const Nature& nature, ServerInfo* info) cons
     return absl::FailedPreconditionError(absl::StrCat(server_, " is Redis ", info->version,
                                                       "; redlatch needs 7.0 or later, or Valkey"));
   }
-  if (nature.mode == "cluster") {
-    return absl::FailedPreconditionError(absl::StrCat(
-        server_,
-        " is a node of a cluster; clusters are not supported yet (use a standalone server)"));
+  if (nature.mode == "cluster" && !url_.in_cluster) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(server_, " is a node of a cluster (begin the URL with redis-cluster://)"));
+  }
+  if (url_.in_cluster && !nature.mode.empty() && nature.mode != "cluster") {
+    return absl::FailedPreconditionError(
+        absl::StrCat(server_, " is no node of a cluster (begin the URL with redis://)"));
   }
   return absl::OkStatus();
 }

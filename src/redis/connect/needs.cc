@@ -12,11 +12,14 @@ namespace {
 // Each with all the arguments that it takes: a server may crash that is asked about less
 // (Redis 7.0, of EVAL). @ is a key, & a channel.
 constexpr absl::string_view kNeeds =
-    "eval x 0;evalsha x 0;ping;time;publish & x;subscribe &;unsubscribe &;pubsub|numsub &;"
+    "eval x 0;evalsha x 0;ping;time;"
     "get @;getrange @ 0 0;set @ x;setrange @ 0 x;psetex @ 1 x;del @;unlink @;rename @ @;exists @;"
     "pexpire @ 1;pexpireat @ 1;pttl @;hget @ f;hset @ f v;hsetnx @ f v;hdel @ f;hexists @ f;"
     "hgetall @;hkeys @;hmget @ f;hincrby @ f 1;zadd @ 1 m;zrem @ m;zremrangebyrank @ 0 0;zcard @;"
     "zcount @ 0 0;zrange @ 0 0;zrangebyscore @ 0 0;zrank @ m;zscore @ m";
+constexpr absl::string_view kMessages = "publish & x;subscribe &;unsubscribe &;pubsub|numsub &;";
+constexpr absl::string_view kShardedMessages =
+    "spublish & x;ssubscribe &;sunsubscribe &;pubsub|shardnumsub &;cluster|slots;cluster|info;";
 constexpr std::string_view kKey = "redlatch:probe";
 constexpr std::string_view kChannels = "redlatch:*";
 
@@ -25,7 +28,8 @@ constexpr std::string_view kChannels = "redlatch:*";
 // is tried, and refused, since only the refusal tells a command from a key.
 constexpr std::string_view kProbe = R"(
 local unknown, denied = {}, {}
-for _, call in ipairs({{'TIME', ''}, {'PUBLISH'}, {'PUBSUB'}, {'SUBSCRIBE'}}) do
+local shard = ARGV[4]
+for _, call in ipairs({{'TIME', ''}, {shard .. 'PUBLISH'}, {'PUBSUB'}, {shard .. 'SUBSCRIBE'}}) do
   local answer = redis.pcall(unpack(call))
   if answer.err and string.find(answer.err, 'nknown') then unknown[#unknown + 1] = call[1] end
 end
@@ -42,7 +46,7 @@ for line in string.gmatch(ARGV[1], '[^;]+') do
       words[#words + 1] = word == '@' and ARGV[2] or word == '&' and ARGV[3] or word
     end
   end
-  if not (keyed and key_denied) and not (name == 'subscribe' and channel_denied) then
+  if not (keyed and key_denied) and not (string.find(name, '^s?subscribe') and channel_denied) then
     local known, allowed = pcall(redis.acl_check_cmd, unpack(words))
     if known and not allowed then
       local answer = redis.pcall(unpack(words))
@@ -62,6 +66,10 @@ for line in string.gmatch(ARGV[1], '[^;]+') do
 end
 return {unknown, denied})";
 
+std::string Needs(bool in_cluster) {
+  return absl::StrCat(in_cluster ? kShardedMessages : kMessages, kNeeds);
+}
+
 std::vector<std::string> TextsOf(const Reply& list) {
   std::vector<std::string> texts;
   for (const Reply& each : list.elements) texts.push_back(each.text);
@@ -77,25 +85,27 @@ absl::Status Lacks(std::string_view server, std::string_view user, const std::st
 
 }  // namespace
 
-std::vector<std::string> NeededCommands() {
+std::vector<std::string> NeededCommands(bool in_cluster) {
   std::vector<std::string> names;
-  for (const absl::string_view need : absl::StrSplit(kNeeds, ';')) {
+  const std::string needs = Needs(in_cluster);
+  for (const absl::string_view need : absl::StrSplit(needs, ';')) {
     names.emplace_back(need.substr(0, need.find(' ')));
   }
   return names;
 }
 
-Command NeedsProbe() {
-  return {"EVAL", kProbe, "0", std::string_view(kNeeds.data(), kNeeds.size()), kKey, kChannels};
+Command NeedsProbe(bool in_cluster) {
+  return {"EVAL", kProbe, "0", Needs(in_cluster), kKey, kChannels, in_cluster ? "S" : ""};
 }
 
-absl::Status CheckNeeds(const Reply& reply, std::string_view server, std::string_view user) {
+absl::Status CheckNeeds(const Reply& reply, std::string_view server, std::string_view user,
+                        bool in_cluster) {
   // It could not be asked for the channels. Who has all of them can't be given some.
   const std::string and_channels =
       absl::StrCat("; and &", std::string(kChannels), " if it has not all channels");
   if (reply.is_error()) {
     return Lacks(server, user,
-                 absl::StrCat("+", absl::StrJoin(NeededCommands(), " +"), and_channels));
+                 absl::StrCat("+", absl::StrJoin(NeededCommands(in_cluster), " +"), and_channels));
   }
   if (reply.elements.size() != 2) return absl::OkStatus();  // its Lua is another
   const std::vector<std::string> unknown = TextsOf(reply.elements[0]);
@@ -107,7 +117,9 @@ absl::Status CheckNeeds(const Reply& reply, std::string_view server, std::string
   }
   const std::vector<std::string> denied = TextsOf(reply.elements[1]);
   if (denied.empty()) return absl::OkStatus();
-  const bool channels_unknown = std::find(denied.begin(), denied.end(), "+publish") != denied.end();
+  const bool channels_unknown = std::any_of(
+      denied.begin(), denied.end(),
+      [](const std::string& rule) { return rule == "+publish" || rule == "+spublish"; });
   return Lacks(server, user,
                absl::StrCat(absl::StrJoin(denied, " "), channels_unknown ? and_channels : ""));
 }

@@ -59,6 +59,9 @@ class Deployment {
   // The answer of the server that has the key. See SharedConnection::Call().
   virtual absl::StatusOr<Reply> Call(std::string_view key, const Command& command,
                                      base::Instant deadline) = 0;
+  // The strings at these keys, wherever each is; empty where there is none, or no answer.
+  virtual std::vector<std::string> Get(absl::Span<const std::string> keys,
+                                       base::Instant deadline) = 0;
   // The answer of the server that has the call's first key. See Scripts.
   virtual absl::StatusOr<Reply> Run(const ScriptCall& call, base::Instant deadline,
                                     StillWanted still_wanted = AlwaysWanted) = 0;
@@ -76,6 +79,9 @@ class Deployment {
   virtual absl::Status Send(std::string_view key, const Command& command, Done done = nullptr) = 0;
   virtual bool Drain(std::string_view key, base::Instant until) = 0;
 
+  // What stands in the names of channels before the client's id, where channels have their place as
+  // keys have: a hash tag and ':'. Empty where they are one server's.
+  virtual std::string channel_tag(std::string_view key) const = 0;
   // Messages about the key can reach this client.
   virtual bool listening(std::string_view key) const = 0;
   // Sees to that; two may do so at once. kUnavailable, by the deadline or when the stop is
@@ -93,8 +99,10 @@ class Deployment {
   // message that was due.
   virtual void Doubt(std::string_view key, base::Instant now,
                      std::optional<base::Instant> missed_since) = 0;
-  // After on_reconnected, by a thread of the client's own.
-  virtual void Realign() = 0;
+  // After on_reconnected, by a thread of the client's own: whose locks are concerned, as a function
+  // of the key, or all.
+  using Concerned = std::function<bool(std::string_view key)>;
+  virtual Concerned Realign() = 0;
 
   struct Stats {
     uint64_t connects = 0;  // connections for commands: made, lost or given up

@@ -20,27 +20,38 @@ constexpr std::string_view kTwoServers =
 }  // namespace
 
 SingleServer::SingleServer(const Url& url, std::string channel, std::vector<Command> first,
-                           Command mark, Events events)
+                           AckedConnection::Mark mark, Events events, NodeEvents node)
     : channel_(std::move(channel)),
       events_(std::move(events)),
+      node_(std::move(node)),
       commands_(std::make_unique<SharedConnection>(url, OptionsOfCommands(url, std::move(first)))),
       scripts_(*commands_),
       acked_(std::make_unique<AckedConnection>(url, std::move(mark),
                                                [this] { return commands_->peer(); })) {
+  if (url.sentinels != nullptr) {
+    watch_ =
+        std::make_unique<SentinelWatch>(url, [this](std::string_view address) { Moved(address); });
+  }
+  messages_ = std::make_unique<Subscriber>(url, OptionsOfMessages(url));
+}
+
+SubscriberOptions SingleServer::OptionsOfMessages(const Url& url) {
   SubscriberOptions options{
       .on_message = [this](std::string_view,
                            std::string_view message) { events_.on_message(message); },
       .on_live_again = [this] { events_.on_reconnected(); },
       // The next acquisition subscribes anew, or says why it cannot.
-      .on_refused = [this](std::string_view, const absl::Status&) { listening_.store(false); },
+      .on_refused =
+          [this](std::string_view channel, const absl::Status&) {
+            listening_.store(false);
+            if (node_.on_silent) node_.on_silent(channel);
+          },
+      .sharded = url.in_cluster,
       .where = [this] { return Where(); },
   };
-  if (url.sentinels != nullptr) {
-    options.longest_backoff = kLongestBackoff;
-    watch_ =
-        std::make_unique<SentinelWatch>(url, [this](std::string_view address) { Moved(address); });
-  }
-  messages_ = std::make_unique<Subscriber>(url, std::move(options));
+  if (node_.on_down) options.on_down = [this](const absl::Status&) { node_.on_down(); };
+  if (url.sentinels != nullptr) options.longest_backoff = kLongestBackoff;
+  return options;
 }
 
 SharedConnectionOptions SingleServer::OptionsOfCommands(const Url& url,
@@ -50,6 +61,7 @@ SharedConnectionOptions SingleServer::OptionsOfCommands(const Url& url,
                                       [this] {
                                         if (!stopped_) messages_->MakeAnew();
                                       },
+                                  .fail_fast = url.in_cluster,
                                   .first = std::move(first)};
   if (url.sentinels != nullptr) {
     options.longest_backoff = kLongestBackoff;
@@ -104,9 +116,21 @@ absl::Status SingleServer::Connect(base::Instant deadline, std::vector<std::stri
   return connected;
 }
 
-absl::Status SingleServer::Listen(std::string_view, base::Instant deadline,
-                                  const std::stop_token& stop) {
-  absl::Status subscribed = messages_->Subscribe(channel_, deadline, stop);
+std::vector<std::string> SingleServer::Get(absl::Span<const std::string> keys,
+                                           base::Instant deadline) {
+  std::vector<std::string> texts(keys.size());
+  std::vector<std::string_view> words = {"MGET"};
+  words.insert(words.end(), keys.begin(), keys.end());
+  absl::StatusOr<Reply> reply = Call({}, Command(words), deadline);
+  for (size_t i = 0; reply.ok() && i < reply->elements.size() && i < texts.size(); ++i) {
+    texts[i] = std::move(reply->elements[i].text);
+  }
+  return texts;
+}
+
+absl::Status SingleServer::ListenTo(std::string_view channel, base::Instant deadline,
+                                    const std::stop_token& stop) {
+  absl::Status subscribed = messages_->Subscribe(channel, deadline, stop);
   if (subscribed.ok()) {
     listening_.store(true, std::memory_order_release);
     Align();
@@ -152,9 +176,10 @@ void SingleServer::NoteHearing(std::string_view, bool hears, base::Instant asked
   }
 }
 
-void SingleServer::Realign() {
+Deployment::Concerned SingleServer::Realign() {
   ask_.store(true, std::memory_order_relaxed);
   Align();
+  return {};
 }
 
 // Newest wins: whichever was made anew has found out where the server is now.

@@ -2,6 +2,7 @@
 #define REDLATCH_SRC_REDIS_DEPLOYMENT_SINGLE_SERVER_H_
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,6 +23,14 @@
 
 namespace redlatch::redis {
 
+// What a cluster hears of one of its nodes. Called as Deployment::Events are.
+struct NodeEvents {
+  // Messages on that channel do not come from there any more, or never did.
+  std::function<void(std::string_view channel)> on_silent;
+  // It cannot be reached.
+  std::function<void()> on_down;
+};
+
 // One server that has all keys, wherever the URL leads: with sentinels, to whichever is the
 // primary. Connects, and starts its thread, when it is first used: its events need not be ready
 // sooner.
@@ -32,8 +41,9 @@ class SingleServer final : public Deployment {
  public:
   // `channel`: on which messages come. `first`: see SharedConnectionOptions. `mark`: see
   // AckedConnection.
-  SingleServer(const Url& url, std::string channel, std::vector<Command> first, Command mark,
-               Events events);
+  // `node`: of one that is a cluster's.
+  SingleServer(const Url& url, std::string channel, std::vector<Command> first,
+               AckedConnection::Mark mark, Events events, NodeEvents node = {});
   SingleServer(const SingleServer&) = delete;
   SingleServer& operator=(const SingleServer&) = delete;
 
@@ -48,6 +58,7 @@ class SingleServer final : public Deployment {
     Watch();
     return commands_->Call(command, deadline);
   }
+  std::vector<std::string> Get(absl::Span<const std::string> keys, base::Instant deadline) override;
   absl::StatusOr<Reply> Run(const ScriptCall& call, base::Instant deadline,
                             StillWanted still_wanted) override {
     Watch();
@@ -70,8 +81,22 @@ class SingleServer final : public Deployment {
   bool listening(std::string_view) const override {
     return listening_.load(std::memory_order_acquire);
   }
-  absl::Status Listen(std::string_view key, base::Instant deadline,
-                      const std::stop_token& stop) override;
+  absl::Status Listen(std::string_view, base::Instant deadline,
+                      const std::stop_token& stop) override {
+    return ListenTo(channel_, deadline, stop);
+  }
+  // To another channel than its own.
+  absl::Status ListenTo(std::string_view channel, base::Instant deadline,
+                        const std::stop_token& stop);
+  std::string channel_tag(std::string_view) const override { return {}; }
+  // Not any more.
+  void Forget(std::string_view channel) {
+    messages_->Unsubscribe(channel, base::Now()).IgnoreError();
+  }
+  // There is a connection for commands.
+  bool connected() const { return commands_->peer().has_value(); }
+  // All commands in one write, their answers given to one thread: see SharedConnection.
+  SharedConnection& commands() { return *commands_; }
   uint32_t Await(std::string_view, base::Parker& parker, base::Instant deadline) override {
     return messages_->Await(parker, deadline);
   }
@@ -81,7 +106,7 @@ class SingleServer final : public Deployment {
   void NoteHearing(std::string_view key, bool hears, base::Instant asked) override;
   void Doubt(std::string_view key, base::Instant now,
              std::optional<base::Instant> missed_since) override;
-  void Realign() override;
+  Concerned Realign() override;
   Stats stats() const override;
   void Stop() override;
 
@@ -90,12 +115,14 @@ class SingleServer final : public Deployment {
     if (watch_ != nullptr) watch_->Begin();
   }
   SharedConnectionOptions OptionsOfCommands(const Url& url, std::vector<Command> first);
+  SubscriberOptions OptionsOfMessages(const Url& url);
   void Moved(std::string_view address);
   void Align();
   std::optional<Target> Where() const;
 
   const std::string channel_;
   const Events events_;
+  const NodeEvents node_;
   std::atomic<bool> listening_{false};
   std::atomic<bool> stopped_{false};
   // Either connection is new: the next who is queued asks whether messages arrive.

@@ -11,7 +11,7 @@
 
 namespace redlatch::redis {
 
-AckedConnection::AckedConnection(const Url& url, Command mark,
+AckedConnection::AckedConnection(const Url& url, Mark mark,
                                  std::function<std::optional<Peer>()> whom)
     : url_(url), server_(url.DebugString()), mark_(std::move(mark)), whom_(std::move(whom)) {}
 
@@ -49,7 +49,7 @@ absl::StatusOr<std::vector<Reply>> AckedConnection::Ask(absl::Span<const ScriptC
                                                         base::Instant deadline) {
   std::vector<Command> commands;
   for (const ScriptCall& call : calls) commands.push_back(EncodeCall(call, by_text));
-  commands.push_back(mark_);
+  commands.push_back(mark_(calls.empty() ? std::string_view() : calls.front().keys.front()));
   const std::string millis =
       std::to_string(std::max<int64_t>(absl::ToInt64Milliseconds(patience), 1));
   const std::string replicas = std::to_string(wanted.replicas);

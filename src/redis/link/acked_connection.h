@@ -5,6 +5,7 @@
 #include <new>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -29,11 +30,13 @@ namespace redlatch::redis {
 // never made anew behind the caller's back. One caller at a time.
 class AckedConnection {
  public:
-  // `mark`: a command that writes, whatever is there, and also where memory is full. Newer servers
-  // answer WAIT behind commands that changed nothing without waiting for what others wrote before;
-  // so it stands before each WAIT. `whom`: who is to be asked, and since when that is known;
-  // nothing: nobody knows, and a connection that is there is kept.
-  AckedConnection(const Url& url, Command mark, std::function<std::optional<Peer>()> whom);
+  // `mark`: a command that writes, whatever is there, and also where memory is full, at a key of
+  // its own in the slot of the one it is given. Newer servers answer WAIT behind commands that
+  // changed nothing without waiting for what others wrote before; so it stands before each WAIT.
+  // `whom`: who is to be asked, and since when that is known; nothing: nobody knows, and a
+  // connection that is there is kept.
+  using Mark = std::function<Command(std::string_view key)>;
+  AckedConnection(const Url& url, Mark mark, std::function<std::optional<Peer>()> whom);
   // In a forked child, in place of destruction: closes the descriptor and touches nothing else.
   static void operator delete(AckedConnection* connection, std::destroying_delete_t);
   AckedConnection(const AckedConnection&) = delete;
@@ -54,7 +57,7 @@ class AckedConnection {
 
   const Url url_;
   const std::string server_;
-  const Command mark_;
+  const Mark mark_;
   const std::function<std::optional<Peer>()> whom_;
   const base::ForkGuard fork_guard_;
   std::optional<Peer> peer_;  // of `connection_`, where that was told

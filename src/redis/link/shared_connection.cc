@@ -1,5 +1,5 @@
 // Who waits, who leads, who gives up; what the leader does on the connection is in
-// shared_connection_io.cc.
+// shared_connection_io.cc, and what nobody waits for in shared_connection_send.cc.
 #include "src/redis/link/shared_connection.h"
 
 #include <sched.h>
@@ -14,22 +14,6 @@ namespace redlatch::redis {
 namespace {
 
 constexpr absl::Duration kIdle = absl::Milliseconds(5);  // the connection may have ended
-constexpr size_t kMostUnreadReplies = 1024;              // of commands that nobody waits for
-
-// A command whose answer is given to a function.
-struct Sent {
-  Sent(SharedConnection::Done then, std::atomic<size_t>& untold) {
-    exchange.results = absl::MakeSpan(&answer, 1);
-    exchange.done = [this, then = std::move(then), &untold] {
-      const std::unique_ptr<Sent> self(this);
-      then(std::move(answer));
-      --untold;
-    };
-  }
-
-  absl::StatusOr<Reply> answer;
-  Exchange exchange;
-};
 
 }  // namespace
 
@@ -126,49 +110,6 @@ void SharedConnection::Run(absl::Span<const Command> commands, Exchange& mine,
     return;
   }
   if (leading || Follow(mine, deadline)) Lead(mine, deadline);
-}
-
-absl::Status SharedConnection::Send(const Command& command, Done done) {
-  absl::Status status = Refusal();
-  if (!status.ok()) return status;
-  auto sent = done ? std::make_unique<Sent>(std::move(done), untold_) : nullptr;
-  Exchange drain;  // waits for nothing, and reads what is there
-  drain.begun = base::Now();
-  {
-    const base::MutexLock lock(mu_);
-    if (!connected_) {
-      return absl::UnavailableError(absl::StrCat("not sent to ", server_, ": not connected"));
-    }
-    if (pipeline_.unsent_bytes() > options_.backlog_bytes) {
-      status = absl::UnavailableError(
-          absl::StrCat("not sent to ", server_, ": it does not keep up with the commands"));
-    } else {
-      if (sent != nullptr) ++untold_;
-      pipeline_.Append(absl::MakeConstSpan(&command, 1),
-                       sent != nullptr ? &sent.release()->exchange : nullptr);
-      has_unsent_.store(true, std::memory_order_release);
-    }
-    if (leader_ == nullptr) write_wants_ = Interest::kNone;  // nobody has looked for room since
-    if (leader_ == nullptr || leader_sleeps_) VerifyAndWrite();
-    if (leader_ != nullptr || pipeline_.size() < kMostUnreadReplies) return status;
-    leader_ = &drain;
-  }
-  Lead(drain, kAtOnce);
-  return status;
-}
-
-bool SharedConnection::Drain(base::Instant until) {
-  if (fork_guard_.InForkedChild()) return true;
-  Exchange drain;
-  drain.begun = base::Now();
-  bool leading = false;
-  {
-    const base::MutexLock lock(mu_);
-    leading = leader_ == nullptr && connected_ && pipeline_.size() > 0;
-    if (leading) leader_ = &drain;
-  }
-  if (leading) Lead(drain, until);
-  return untold_ == 0;
 }
 
 bool SharedConnection::GoesOn(const Exchange& mine) const {

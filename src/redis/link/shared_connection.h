@@ -55,6 +55,9 @@ struct SharedConnectionOptions {
   std::function<void()> on_replica;
   // One that answers LOADING is one, as it replaces its data by another's.
   bool loading_is_replicas = false;
+  // An attempt to connect that fails ends every call that waits for it: another server may have
+  // what this one was asked for.
+  bool fail_fast = false;
   // The first commands of each connection that the handshake has accepted, before whatever waits to
   // be sent; what the server says to them does not matter.
   std::vector<Command> first = {};
@@ -110,6 +113,9 @@ class SharedConnection {
   // whichever thread reads next, in a call of its own or in Drain(), and is given to `done` there;
   // without `done` it is thrown away. `done` returns at once and calls nothing of the connection.
   absl::Status Send(const Command& command, Done done = nullptr);
+  // The same for several, in one write; `done` is given their answers together.
+  using AllDone = std::function<void(absl::Span<absl::StatusOr<Reply>> answers)>;
+  absl::Status SendAll(absl::Span<const Command> commands, AllDone done);
 
   // Reads the answers to what was sent so, until there are none to come or it is `until`; where
   // another thread reads, that does it, and this returns at once. True: each `done` has returned. A
@@ -144,7 +150,10 @@ class SharedConnection {
   static constexpr uint32_t kDone = 1;  // to a follower: all your results are in
   static constexpr uint32_t kLead = 2;  // you are the leader now
 
+  struct Sent;
+
   absl::Status Refusal() const;
+  absl::Status Post(absl::Span<const Command> commands, std::unique_ptr<Sent> sent);
   // `mine` has its results, and nothing else yet.
   void Run(absl::Span<const Command> commands, Exchange& mine, base::Instant deadline);
   // True where following ended in leadership, false where `mine` is finished.

@@ -27,7 +27,7 @@ void SharedConnection::Reconnect(Exchange& mine, base::Instant deadline, Finishe
     stale_.clear();  // the next attempt looks anew
     last_failure_ = MarkNotSent(step.status());
     comeback_.Failed();
-    const bool lasting = !absl::IsUnavailable(last_failure_);
+    const bool lasting = !absl::IsUnavailable(last_failure_) || options_.fail_fast;
     pipeline_.FailUnsent(
         [&](const Exchange* each) {
           return lasting || each == nullptr || each->fail_fast || !each->waits();

@@ -49,6 +49,9 @@ struct SubscriberOptions {
   // The server does not permit this client a channel that was live, or that Subscribe() has left
   // asked for: it is forgotten.
   std::function<void(std::string_view channel, const absl::Status& why)> on_refused;
+  // The channels are a cluster's, each in a slot, and are served by whoever serves that. One that
+  // was live and is served elsewhere by now is forgotten: on_refused.
+  bool sharded = false;
 
   // A connection on which nothing came for so long is asked whether it is alive. Rarely, since each
   // client that waits pays for it, and whoever misses a message has a heartbeat to find out.
@@ -179,6 +182,8 @@ class Subscriber {
   void HandleAnswer(const Reply& reply);
   void HandleMessage(const std::string& channel, const std::string& message);
   void Refuse(Subscription& subscription, const absl::Status& why);
+  bool IsLeftBehind(const Reply& reply) const;
+  void LeaveBehind(const std::string& channel);
   void Restored();
   void Fail(std::string why) { broken_ = std::move(why); }
 

@@ -161,10 +161,14 @@ void Subscriber::Ask(const ChannelRequest& request) {
   if (pending_.empty()) last_read_ = base::Now();
   switch (request.verb) {
     case Verb::kSubscribe:
-      dialogue_.unwritten.append(Command{"SUBSCRIBE", request.subscription->channel}.bytes());
+      dialogue_.unwritten.append(
+          Command{options_.sharded ? "SSUBSCRIBE" : "SUBSCRIBE", request.subscription->channel}
+              .bytes());
       break;
     case Verb::kUnsubscribe:
-      dialogue_.unwritten.append(Command{"UNSUBSCRIBE", request.subscription->channel}.bytes());
+      dialogue_.unwritten.append(
+          Command{options_.sharded ? "SUNSUBSCRIBE" : "UNSUBSCRIBE", request.subscription->channel}
+              .bytes());
       break;
     case Verb::kPing:
       dialogue_.unwritten.append(Command{"PING"}.bytes());
@@ -186,9 +190,11 @@ void Subscriber::ReadSome() {
 }
 
 void Subscriber::Handle(const Reply& reply) {
-  if (reply.elements.size() == 3 && reply.elements[0].text == "message") {
+  if (reply.elements.size() == 3 &&
+      reply.elements[0].text == (options_.sharded ? "smessage" : "message")) {
     return HandleMessage(reply.elements[1].text, reply.elements[2].text);
   }
+  if (IsLeftBehind(reply)) return LeaveBehind(reply.elements[1].text);
   if (pending_.empty())
     return Fail("it sent something that nothing had asked for: " + reply.DebugString());
   HandleAnswer(reply);
@@ -217,7 +223,9 @@ void Subscriber::HandleAnswer(const Reply& reply) {
     }
     Refuse(subscription, why);
   } else {
-    const std::string verb = request.verb == Verb::kSubscribe ? "subscribe" : "unsubscribe";
+    const std::string verb =
+        absl::StrCat(options_.sharded ? "s" : "",
+                     request.verb == Verb::kSubscribe ? "subscribe" : "unsubscribe");
     if (reply.elements.size() != 3 || reply.elements[0].text != verb ||
         reply.elements[1].text != subscription.channel) {
       return Fail("it answered " + reply.DebugString() + " instead of " + verb);
@@ -242,6 +250,28 @@ void Subscriber::Refuse(Subscription& subscription, const absl::Status& why) {
     End(subscription, why);
   }
   if (unheard && options_.on_refused) options_.on_refused(subscription.channel, why);
+}
+
+// A server from which a slot moves says so of each channel in it, unasked.
+bool Subscriber::IsLeftBehind(const Reply& reply) const {
+  if (!options_.sharded || reply.elements.size() != 3 || reply.elements[0].text != "sunsubscribe") {
+    return false;
+  }
+  const bool asked = !pending_.empty() && pending_.front().verb == Verb::kUnsubscribe &&
+                     pending_.front().subscription->channel == reply.elements[1].text;
+  return !asked;
+}
+
+void Subscriber::LeaveBehind(const std::string& channel) {
+  const absl::Status why = absl::FailedPreconditionError(
+      absl::StrCat(server_, " does not serve the slot of ", channel, " any more"));
+  {
+    const base::MutexLock lock(mu_);
+    const SubscriptionPtr known = Find(channel);
+    if (known == nullptr || known->state != State::kLive) return;
+    End(*known, why);
+  }
+  if (options_.on_refused) options_.on_refused(channel, why);
 }
 
 // All is live that was subscribed when this connection was made.

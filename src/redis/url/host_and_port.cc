@@ -1,3 +1,5 @@
+#include "src/redis/url/host_and_port.h"
+
 #include <arpa/inet.h>
 #include <netinet/in.h>
 
@@ -6,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "src/redis/url/sentinels.h"
 #include "src/redis/url/url_parts.h"
@@ -56,8 +59,8 @@ absl::Status ParseHostName(std::string_view text, Url* url) {
   if (text.size() > kMaxHost) return InvalidUrl({"the host is longer than 253 characters"});
   if (text.find(',') != std::string_view::npos) {
     return InvalidUrl(
-        {"the host contains a ','; redis:// names a single server (and redis-sentinel:// several "
-         "sentinels)"});
+        {"the host contains a ','; redis:// names a single server (redis-sentinel:// several "
+         "sentinels, redis-cluster:// several nodes)"});
   }
   if (!std::all_of(text.begin(), text.end(), IsNameChar)) {
     return InvalidUrl({"the host contains a character that is not allowed in a host name"});
@@ -66,7 +69,27 @@ absl::Status ParseHostName(std::string_view text, Url* url) {
   return absl::OkStatus();
 }
 
+// "host:port,host:port"; each with `port` where it names none.
+absl::StatusOr<std::vector<HostAndPort>> ParseHosts(std::string_view text, uint16_t port) {
+  std::vector<HostAndPort> hosts;
+  for (bool more = true; more;) {
+    const size_t comma = text.find(',');
+    more = comma != std::string_view::npos;
+    Url one;
+    one.port = port;
+    if (absl::Status s = ParseHostAndPort(text.substr(0, comma), &one); !s.ok()) return s;
+    hosts.push_back({.host = std::move(one.host), .port = one.port});
+    if (more) text.remove_prefix(comma + 1);
+  }
+  return hosts;
+}
+
 }  // namespace
+
+std::string HostAndPort::text() const {
+  const bool v6 = host.find(':') != std::string::npos;
+  return (v6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
+}
 
 absl::Status ParseHostAndPort(std::string_view text, Url* url) {
   size_t colon = std::string_view::npos;
@@ -92,17 +115,23 @@ absl::Status ParseHostAndPort(std::string_view text, Url* url) {
   return ParsePort(text.substr(colon + 1), url);
 }
 
+absl::Status ParseCluster(std::string_view hosts, std::string_view path, Url* url) {
+  if (path.size() > 1) {
+    return InvalidUrl(
+        {"there is something after the nodes; a cluster has no database but 0 (options come after "
+         "a '?')"});
+  }
+  absl::StatusOr<std::vector<HostAndPort>> parsed = ParseHosts(hosts, url->port);
+  if (!parsed.ok()) return parsed.status();
+  url->nodes = *std::move(parsed);
+  return absl::OkStatus();
+}
+
 absl::Status ParseSentinels(std::string_view hosts, std::string_view path, Url* url) {
   Sentinels::Options options;
-  for (bool more = true; more;) {
-    const size_t comma = hosts.find(',');
-    more = comma != std::string_view::npos;
-    Url one;
-    one.port = Sentinels::kPort;
-    if (absl::Status s = ParseHostAndPort(hosts.substr(0, comma), &one); !s.ok()) return s;
-    options.hosts.push_back({.host = std::move(one.host), .port = one.port});
-    if (more) hosts.remove_prefix(comma + 1);
-  }
+  absl::StatusOr<std::vector<HostAndPort>> parsed = ParseHosts(hosts, Sentinels::kPort);
+  if (!parsed.ok()) return parsed.status();
+  options.hosts = *std::move(parsed);
   if (path.size() <= 1) {
     return InvalidUrl(
         {"the name of the primary is missing, as its sentinels call it; write, for example, "

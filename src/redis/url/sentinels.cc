@@ -5,11 +5,6 @@
 
 namespace redlatch::redis {
 
-std::string HostAndPort::text() const {
-  const bool v6 = host.find(':') != std::string::npos;
-  return (v6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
-}
-
 std::vector<HostAndPort> Sentinels::Known() const {
   std::vector<HostAndPort> known = options_.hosts;
   const base::MutexLock lock(mu_);

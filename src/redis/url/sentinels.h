@@ -8,18 +8,9 @@
 
 #include "absl/base/thread_annotations.h"
 #include "src/base/mutex.h"
+#include "src/redis/url/host_and_port.h"
 
 namespace redlatch::redis {
-
-struct HostAndPort {
-  std::string host;  // as Url::host
-  uint16_t port = 0;
-
-  // "127.0.0.1:6379", "[::1]:6379"
-  std::string text() const;
-  friend bool operator==(const HostAndPort&, const HostAndPort&) = default;
-  friend auto operator<=>(const HostAndPort&, const HostAndPort&) = default;
-};
 
 // Who watches over a primary, and how to speak to them. What one connection of a URL learns of
 // further sentinels is known to the others. Thread-safe.

@@ -91,6 +91,10 @@ absl::Status ParseSentinel(const Parts& parts, Url* url) {
   return ParseSentinels(parts.host_and_port, parts.path, url);
 }
 
+absl::Status ParseNodes(const Parts& parts, Url* url) {
+  return ParseCluster(parts.host_and_port, parts.path, url);
+}
+
 absl::Status ParseUnix(const Parts& parts, Url* url) {
   if (!parts.host_and_port.empty() || parts.path.empty() || parts.path.front() != '/') {
     return InvalidUrl(
@@ -135,12 +139,8 @@ constexpr Scheme kSchemes[] = {
     {"unix", Url::Kind::kUnix, ParseUnix},
     {"embedded", Url::Kind::kEmbedded, ParseEmbedded},
     {"redis-sentinel", Url::Kind::kSentinel, ParseSentinel},
+    {"redis-cluster", Url::Kind::kCluster, ParseNodes},
 };
-
-constexpr std::string_view kLaterScheme = "redis-cluster";
-constexpr std::string_view kLater =
-    "server URL: Redis Cluster (redis-cluster://) is not supported yet; until then use redis:// "
-    "with a standalone server";
 
 // A host and a port alone, which can be repeated: a name with a dot, an address or localhost.
 bool IsBareServer(std::string_view text) {
@@ -187,17 +187,16 @@ std::string BracketedHost(const std::string& host) {
   return "[" + host.substr(0, percent) + "%25" + host.substr(percent + 1) + "]";
 }
 
-std::string SentinelText(const Sentinels& sentinels) {
-  std::string text = "redis-sentinel://";
-  for (const HostAndPort& each : sentinels.options().hosts) {
+std::string HostsText(std::string text, const std::vector<HostAndPort>& hosts) {
+  for (const HostAndPort& each : hosts) {
     if (!text.ends_with('/')) text.push_back(',');
     text += BracketedHost(each.host) + ":" + std::to_string(each.port);
   }
-  return text + "/" + sentinels.options().primary;
+  return text;
 }
 
 absl::StatusOr<Url> ParseRest(std::string_view text, const Scheme& scheme) {
-  const bool over_network = scheme.kind == Url::Kind::kTcp || scheme.kind == Url::Kind::kSentinel;
+  const bool over_network = scheme.kind != Url::Kind::kUnix && scheme.kind != Url::Kind::kEmbedded;
   if (over_network && !text.starts_with("//")) {
     return InvalidUrl({"there is no '//' after ", scheme.name, ":; write, for example, ",
                        scheme.name, "://localhost:6379"});
@@ -220,13 +219,14 @@ absl::StatusOr<Url> ParseUrl(std::string_view text) {
   if (colon == std::string_view::npos) return NoScheme(text);
   const std::string name = absl::AsciiStrToLower(Abseil(text.substr(0, colon)));
   const std::string_view rest = text.substr(colon + 1);
-  if (name == kLaterScheme) return absl::UnimplementedError(Abseil(kLater));
   for (const Scheme& scheme : kSchemes) {
     if (name == scheme.name) return ParseRest(rest, scheme);
   }
   if (!rest.starts_with("//")) return NoScheme(text);
   return InvalidUrl(
-      {"unknown scheme; known are redis://, rediss://, redis-sentinel://, unix:// and embedded:"});
+      {"unknown scheme; known are redis://, rediss://, redis-sentinel://, redis-cluster://, "
+       "unix:// and "
+       "embedded:"});
 }
 
 std::string Url::DebugString() const {
@@ -240,8 +240,11 @@ std::string Url::DebugString() const {
     case Kind::kEmbedded:
       return "embedded:" + PercentEncodePath(path);
     case Kind::kSentinel:
-      return SentinelText(*sentinels) + (tls != nullptr ? "?tls=on" : "") +
+      return HostsText("redis-sentinel://", sentinels->options().hosts) + "/" +
+             sentinels->options().primary + (tls != nullptr ? "?tls=on" : "") +
              (db == 0 ? "" : (tls != nullptr ? "&db=" : "?db=") + db_text);
+    case Kind::kCluster:
+      return HostsText("redis-cluster://", nodes) + (tls != nullptr ? "?tls=on" : "");
   }
   return {};
 }

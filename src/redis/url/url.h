@@ -6,9 +6,12 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "src/redis/url/host_and_port.h"
 
 namespace redlatch::redis {
 
@@ -22,6 +25,7 @@ class Tls;
 //   unix://[[user]:[password]@]/path/to/socket[?options]       also unix:/path/to/socket
 //   embedded:[/directory][?options]                            also embedded:///directory
 //   redis-sentinel://[[user]:[password]@]host[:port],…/primary[?options]      port 26379
+//   redis-cluster://[[user]:[password]@]host[:port],…[?options]               some of its nodes
 //
 // User, password, path and option values are percent-decoded; the scheme's case does not matter.
 // The last '@' before the path ends the password. A '/', '?', '#', '%', space or control character
@@ -51,8 +55,11 @@ class Tls;
 //   sentinel_user=, sentinel_password=    those of the sentinels, if they have some
 //   tls=on                                servers and sentinels speak TLS, with the options above
 //   sentinel_tls=off                      only the servers do
+// and for redis-cluster, where its nodes are not reached at the addresses that they announce:
+//
+//   map=10.0.0.7:6379/127.0.0.1:7001,...     announced/reached
 struct Url {
-  enum class Kind : uint8_t { kTcp, kUnix, kEmbedded, kSentinel };
+  enum class Kind : uint8_t { kTcp, kUnix, kEmbedded, kSentinel, kCluster };
 
   Kind kind = Kind::kTcp;
   std::string host;      // kTcp; as getaddrinfo() takes it: no brackets, "fe80::1%eth0"
@@ -69,12 +76,16 @@ struct Url {
   std::string client_name;
   std::shared_ptr<Tls> tls;              // null: TLS is not spoken
   std::shared_ptr<Sentinels> sentinels;  // kSentinel
+  std::vector<HostAndPort> nodes;        // kCluster: where to begin
+  // kCluster: what its nodes call themselves, and where they are reached.
+  std::vector<std::pair<HostAndPort, HostAndPort>> mapped;
+  bool in_cluster = false;  // kTcp: one of a cluster's nodes
   bool allow_eviction = false;
 
   // The server and its database, for messages and logs: never a user, a password or another
   // option. ParseUrl() takes it again.
   // "redis://[::1]:6379/2", "unix:///run/redis.sock?db=2", "embedded:",
-  // "redis-sentinel://s1:26379,s2:26379/orders".
+  // "redis-sentinel://s1:26379,s2:26379/orders", "redis-cluster://n1:6379,n2:6379".
   std::string DebugString() const;
 
   friend bool operator==(const Url&, const Url&) = default;
@@ -84,10 +95,9 @@ struct Url {
 // socket stands in it: whoever makes that socket refuses what is too long.
 inline constexpr size_t kMaxSocketPath = 107;
 
-// kInvalidArgument names the part that is wrong and says what would be right; kUnimplemented for
-// the scheme that is known and not there yet (redis-cluster). No message contains the password, nor
-// any part of a URL that may hold one: of a URL that is refused, only the names of its options are
-// repeated, and a text that is nothing but a host and a port.
+// kInvalidArgument names the part that is wrong and says what would be right. No message contains
+// the password, nor any part of a URL that may hold one: of a URL that is refused, only the names
+// of its options are repeated, and a text that is nothing but a host and a port.
 absl::StatusOr<Url> ParseUrl(std::string_view text);
 
 }  // namespace redlatch::redis

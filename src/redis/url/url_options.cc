@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/ascii.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "src/redis/transport/tls.h"
 #include "src/redis/url/sentinels.h"
@@ -57,6 +58,9 @@ absl::Status ParseDatabaseOption(std::string_view text, Url* url) {
         {"the option db is for unix: and redis-sentinel: only; write, for example, "
          "redis://host:6379/3"});
   }
+  if (url->kind == Url::Kind::kCluster) {
+    return InvalidUrl({"the option db is not for redis-cluster:, where there is no other than 0"});
+  }
   if (url->kind == Url::Kind::kEmbedded) {
     return InvalidUrl({"the option db is for unix: and redis-sentinel: only"});
   }
@@ -74,6 +78,9 @@ absl::Status ParseQuarantine(std::string_view text, Url* url) {
   if (url->kind == Url::Kind::kEmbedded) {
     return InvalidUrl({"the option quarantine is for servers that may be replaced, not embedded:"});
   }
+  if (url->kind == Url::Kind::kCluster) {
+    return InvalidUrl({"the option quarantine is not supported with redis-cluster: yet"});
+  }
   return ParseDuration("quarantine", text, absl::Hours(24), &url->quarantine);
 }
 
@@ -85,8 +92,9 @@ struct TlsDraft {
 };
 
 absl::Status ParseTls(std::string_view text, const Url& url, TlsDraft& draft) {
-  if (url.kind != Url::Kind::kTcp && url.kind != Url::Kind::kSentinel) {
-    return InvalidUrl({"the option tls is for redis://, rediss:// and redis-sentinel:// only"});
+  if (url.kind == Url::Kind::kUnix || url.kind == Url::Kind::kEmbedded) {
+    return InvalidUrl(
+        {"the option tls is for redis://, rediss://, redis-sentinel:// and redis-cluster:// only"});
   }
   if (text != "on" && text != "insecure") {
     return InvalidUrl({"the option tls is neither on nor insecure (which takes any certificate)"});
@@ -107,8 +115,8 @@ absl::Status FinishTls(TlsDraft draft, Url* url) {
   const TlsOptions& options = draft.options;
   if (!draft.spoken && !draft.named.empty()) {
     return InvalidUrl({"the option ", draft.named,
-                       url->kind == Url::Kind::kSentinel ? " is for TLS; add tls=on"
-                                                         : " is for TLS; write rediss://"});
+                       url->kind == Url::Kind::kTcp ? " is for TLS; write rediss://"
+                                                    : " is for TLS; add tls=on"});
   }
   if (options.insecure && !(options.ca.empty() && options.server_name.empty())) {
     return InvalidUrl(
@@ -145,6 +153,27 @@ absl::Status ParseSentinelOption(std::string_view name, std::string_view text, U
   return absl::OkStatus();
 }
 
+absl::Status ParseMap(std::string_view text, Url* url) {
+  if (url->kind != Url::Kind::kCluster) {
+    return InvalidUrl({"the option map is for redis-cluster: only"});
+  }
+  for (const absl::string_view pair : absl::StrSplit(Abseil(text), ',')) {
+    const std::vector<absl::string_view> both = absl::StrSplit(pair, '/');
+    Url announced;
+    Url reached;
+    if (both.size() != 2 || !ParseHostAndPort({both[0].data(), both[0].size()}, &announced).ok() ||
+        !ParseHostAndPort({both[1].data(), both[1].size()}, &reached).ok()) {
+      return InvalidUrl(
+          {"the option map is not a list such as 10.0.0.7:6379/127.0.0.1:7001, of addresses as "
+           "nodes "
+           "announce them and where they are reached"});
+    }
+    url->mapped.push_back({{.host = announced.host, .port = announced.port},
+                           {.host = reached.host, .port = reached.port}});
+  }
+  return absl::OkStatus();
+}
+
 // What stands behind a password may be a part of it.
 absl::Status UnknownOption(std::string_view name, bool behind_password) {
   const bool repeatable = !behind_password && name.size() <= kMaxRepeatedName &&
@@ -154,8 +183,9 @@ absl::Status UnknownOption(std::string_view name, bool behind_password) {
        behind_password ? "behind sentinel_password (write '&' in a password as %26)" : "",
        "; known are connect_timeout, command_timeout, name, quarantine, eviction, tls, ca, cert, "
        "key, servername (rediss: only), db (unix: and redis-sentinel: only), "
-       "sentinel_user, sentinel_password, sentinel_tls (redis-sentinel: only) and "
-       "idle_stop (embedded: only); a password stands before the host, redis://:password@host"});
+       "sentinel_user, sentinel_password, sentinel_tls (redis-sentinel: only), map "
+       "(redis-cluster: only) and idle_stop (embedded: only); a password stands before the host, "
+       "redis://:password@host"});
 }
 
 // kNotFound: there is no such option.
@@ -171,6 +201,7 @@ absl::Status SetOption(std::string_view name, std::string_view value, TlsDraft& 
   if (name == "eviction") return ParseEviction(value, url);
   if (name == "db") return ParseDatabaseOption(value, url);
   if (name == "quarantine") return ParseQuarantine(value, url);
+  if (name == "map") return ParseMap(value, url);
   if (name == "idle_stop") return ParseIdleStop(value, url);
   if (name == "sentinel_user" || name == "sentinel_password" || name == "sentinel_tls") {
     return ParseSentinelOption(name, value, url);

@@ -41,6 +41,9 @@ absl::Status ParseHostAndPort(std::string_view text, Url* url);
 // "host:port,host:port", both as above, and what follows the '/': a primary's name.
 absl::Status ParseSentinels(std::string_view hosts, std::string_view path, Url* url);
 
+// "host:port,host:port", and what follows the '/', which is to be nothing.
+absl::Status ParseCluster(std::string_view hosts, std::string_view path, Url* url);
+
 // "name=value&name=value", still percent-encoded, into `url`, whose kind is set. `tls`: its scheme
 // says that TLS is spoken.
 absl::Status ParseUrlOptions(std::string_view text, bool tls, Url* url);

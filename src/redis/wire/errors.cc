@@ -4,10 +4,13 @@
 #include <iterator>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/cord.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/types/optional.h"
 
 namespace redlatch::redis {
@@ -15,9 +18,12 @@ namespace {
 
 constexpr char kMayHaveExecuted[] = "redlatch.may_have_executed";
 constexpr char kNotSent[] = "redlatch.not_sent";
+constexpr char kRedirect[] = "redlatch.redirect";
 
 constexpr std::string_view kGrantKeys =
     "grant the key patterns of locks with ACL SETUSER; docs/operations.md lists them";
+constexpr std::string_view kOfCluster =
+    "it is one node of a cluster; begin the URL with redis-cluster://";
 constexpr std::string_view kRenamed =
     "locks need the command under this name; remove its rename-command line from the server's "
     "configuration";
@@ -58,10 +64,8 @@ constexpr Known kKnown[] = {
      "the key holds something other than this kind of lock; choose another name"},
     {"REFUSED", ErrorCode::kOther, absl::StatusCode::kFailedPrecondition, "", true},
     {"GONE", ErrorCode::kOther, absl::StatusCode::kAborted, "", true},
-    {"MOVED", ErrorCode::kMoved, absl::StatusCode::kFailedPrecondition,
-     "it is a cluster node; clusters are not supported yet"},
-    {"ASK", ErrorCode::kAsk, absl::StatusCode::kFailedPrecondition,
-     "it is a cluster node; clusters are not supported yet"},
+    {"MOVED", ErrorCode::kMoved, absl::StatusCode::kFailedPrecondition, kOfCluster},
+    {"ASK", ErrorCode::kAsk, absl::StatusCode::kFailedPrecondition, kOfCluster},
     {"TRYAGAIN", ErrorCode::kTryAgain, absl::StatusCode::kUnavailable, "its slots are moving"},
     {"CLUSTERDOWN", ErrorCode::kClusterDown, absl::StatusCode::kUnavailable, "its cluster is down"},
     {"ERR max number of clients", ErrorCode::kTooManyClients, absl::StatusCode::kUnavailable,
@@ -156,7 +160,33 @@ absl::Status ErrorStatus(std::string_view reply, std::string_view server) {
   const bool of_key = known->code == ErrorCode::kNoPermission && DeniesKey(error_text);
   const std::string_view mend = of_key ? kGrantKeys : known->mend;
   if (!mend.empty()) message.append(" (").append(mend).append(")");
-  return absl::Status(known->status, message);
+  absl::Status status(known->status, message);
+  if (known->code == ErrorCode::kMoved || known->code == ErrorCode::kAsk) {
+    status.SetPayload(kRedirect, absl::Cord(std::string(error_text)));
+  }
+  return status;
+}
+
+// "MOVED 3999 127.0.0.1:6381", "ASK 3999 ::1:6381", "MOVED 3999 :6381"
+std::optional<Redirect> RedirectOf(const absl::Status& status) {
+  const absl::optional<absl::Cord> payload = status.GetPayload(kRedirect);
+  if (!payload.has_value()) return std::nullopt;
+  const std::string text(*payload);
+  const std::vector<std::string> words = absl::StrSplit(text, ' ');
+  Redirect redirect{.once = words[0] == "ASK"};
+  int slot = 0;
+  int port = 0;
+  if (words.size() < 3 || !absl::SimpleAtoi(words[1], &slot)) return std::nullopt;
+  const size_t colon = words[2].rfind(':');
+  if (colon == std::string::npos || !absl::SimpleAtoi(words[2].substr(colon + 1), &port)) {
+    return std::nullopt;
+  }
+  if (slot < 0 || slot > 16383 || port < 1 || port > 65535) return std::nullopt;
+  redirect.slot = static_cast<uint16_t>(slot);
+  redirect.host = words[2].substr(0, colon);
+  if (redirect.host == "?") redirect.host.clear();
+  redirect.port = static_cast<uint16_t>(port);
+  return redirect;
 }
 
 bool MayHaveExecuted(const absl::Status& status) {

@@ -3,6 +3,8 @@
 #define REDLATCH_SRC_REDIS_WIRE_ERRORS_H_
 
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <string_view>
 
 #include "absl/status/status.h"
@@ -48,6 +50,16 @@ bool DeniesKey(std::string_view error_text);
 
 // A status for an error reply of `server`, with what to do about it, if that is known.
 absl::Status ErrorStatus(std::string_view reply, std::string_view server);
+
+// Where else a node of a cluster says that a key is.
+struct Redirect {
+  bool once = false;  // for this command alone, behind ASKING: the slot is on the move
+  uint16_t slot = 0;
+  std::string host;  // empty: that of the node which says so
+  uint16_t port = 0;
+};
+// Of the status that ErrorStatus() made of such an answer: nothing was executed.
+std::optional<Redirect> RedirectOf(const absl::Status& status);
 
 // Whether a command that failed with this status may have been executed by the server all the
 // same: its bytes, or some of them, were handed to the kernel, and no answer came.

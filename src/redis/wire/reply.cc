@@ -64,4 +64,18 @@ std::string_view ValueOf(const Reply& list, std::string_view name) {
   return {};
 }
 
+std::string_view InfoField(std::string_view info, std::string_view field) {
+  size_t at = 0;
+  while (at < info.size()) {
+    const size_t end = std::min(info.find("\r\n", at), info.size());
+    const std::string_view line = info.substr(at, end - at);
+    if (line.size() > field.size() && line.substr(0, field.size()) == field &&
+        line[field.size()] == ':') {
+      return line.substr(field.size() + 1);
+    }
+    at = end + 2;
+  }
+  return {};
+}
+
 }  // namespace redlatch::redis

@@ -31,6 +31,9 @@ struct Reply {
 // In a list of names and values; empty where the name is not there.
 std::string_view ValueOf(const Reply& list, std::string_view name);
 
+// Of a line "field:value" in the answer to INFO, or CLUSTER INFO; empty where there is none.
+std::string_view InfoField(std::string_view info, std::string_view field);
+
 }  // namespace redlatch::redis
 
 #endif  // REDLATCH_SRC_REDIS_WIRE_REPLY_H_

@@ -207,7 +207,7 @@ TEST_P(AmbiguityOfLocks, OfAnUnlockWhoseReplyWasLostIsNoHindranceToOthersOrOnese
 TEST_P(AmbiguityOfLocks, OfAGrantThatArrivesAfterItsLeaseIsOverIsNoHold) {
   auto lease = NewLock(near_)->Acquire();
   ASSERT_OK(lease);
-  const Client far = ClientAt(proxy_.url(), "command_timeout=2s");
+  const Client far = ClientAt(UrlThrough(proxy_), "command_timeout=2s");
   const auto lock = NewLock(far, kName, LeaseOf(kShort));
   Protected shared;
   shared.Touch(*lease);

@@ -23,7 +23,7 @@ class BehindProxy : public Base {
  protected:
   Client NewFarClient(ClientOptions options = {}) {
     if (options.observer == nullptr) options.observer = heard_;
-    return this->ClientAt(proxy_.url(), "command_timeout=150ms", std::move(options));
+    return this->ClientAt(this->UrlThrough(proxy_), "command_timeout=150ms", std::move(options));
   }
   // The next reply is lost: without a sound, or with its connection, so that the client knows at
   // once that it will not come.

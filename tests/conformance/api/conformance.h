@@ -35,8 +35,10 @@
 #include "tests/support/any_lock.h"
 #include "tests/support/authority.h"
 #include "tests/support/await.h"
+#include "tests/support/cluster_group.h"
 #include "tests/support/lock_keys.h"
 #include "tests/support/redis_server.h"
+#include "tests/support/tcp_proxy.h"
 #include "tests/support/test_scale.h"
 
 namespace redlatch::conformance {
@@ -76,6 +78,7 @@ struct Deployment {
   bool unix_socket = false;
   bool tls = false;
   bool sentinel = false;
+  bool cluster = false;  // of one primary: what several do is in tests/fault/api/cluster_test.cc
   // With a prefix, the user may do no more than docs/operations.md says that he must.
   std::string_view key_prefix = {};
   absl::Duration local_window = LockOptions().local_window;
@@ -87,6 +90,7 @@ inline std::vector<Deployment> Deployments() {
       {.name = "unix", .unix_socket = true},
       {.name = "tls", .tls = true},
       {.name = "sentinel", .sentinel = true},
+      {.name = "cluster", .cluster = true},
       {.name = "acl_user", .key_prefix = "app:"},
       {.name = "no_window", .local_window = absl::ZeroDuration()},
   };
@@ -199,7 +203,8 @@ class Conformance : public ::testing::TestWithParam<Case> {
   static support::RedisServer& SharedServer() {
     static std::map<std::string_view, std::unique_ptr<support::RedisServer>> servers;
     const Deployment& way = GetParam().deployment;
-    auto& server = servers[way.tls || way.sentinel || !way.key_prefix.empty() ? way.name : ""];
+    auto& server =
+        servers[way.tls || way.sentinel || way.cluster || !way.key_prefix.empty() ? way.name : ""];
     if (server == nullptr) server = Start();
     return *server;
   }
@@ -215,6 +220,7 @@ class Conformance : public ::testing::TestWithParam<Case> {
       options.tls = support::ServerTls{.cert = cert, .ca = authority.file()};
     }
     if (!GetParam().deployment.key_prefix.empty()) options.acl.emplace_back(kUserOfApp);
+    if (GetParam().deployment.cluster) return support::StartClusterOfOne(std::move(options));
     auto server = support::RedisServer::Start(std::move(options));
     if (GetParam().deployment.sentinel) {
       for (const auto& each : Sentinels()) {
@@ -248,12 +254,19 @@ class Conformance : public ::testing::TestWithParam<Case> {
         hosts.push_back(absl::StrCat("127.0.0.1:", each->port()));
       return absl::StrCat("redis-sentinel://", absl::StrJoin(hosts, ","), "/", server.port());
     }
+    if (which.deployment.cluster) {
+      return absl::StrCat("redis-cluster://127.0.0.1:", server.port());
+    }
     if (!which.deployment.key_prefix.empty()) {
       return absl::StrCat("redis://app:password@127.0.0.1:", server.port());
     }
     return which.deployment.unix_socket ? server.unix_url() : server.url();
   }
   std::string url() { return UrlOf(server(), GetParam()); }
+  std::string UrlThrough(const support::TcpProxy& proxy) {
+    if (!GetParam().deployment.cluster) return proxy.url();
+    return absl::StrCat(url(), "?map=127.0.0.1:", server().port(), "/127.0.0.1:", proxy.port());
+  }
 
   // `options` come behind the `?` of the URL.
   Client NewClient(std::string_view url_options = {}, ClientOptions options = {}) {

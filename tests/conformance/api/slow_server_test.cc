@@ -24,7 +24,7 @@ TEST_P(SlowServer, EndlessCallOutlastsPausesThatAreEachShorterThanItsPatience) {
   auto lease = NewLock(holder)->Acquire();
   ASSERT_OK(lease);
   const Client client =
-      ClientAt(proxy_.url(), "command_timeout=100ms", {.unreachable_after = kGiveUp});
+      ClientAt(UrlThrough(proxy_), "command_timeout=100ms", {.unreachable_after = kGiveUp});
   Crew crew;
   std::atomic<bool> over{false};
   crew.Start(2, [&](int) {
@@ -46,7 +46,7 @@ TEST_P(SlowServer, EndlessCallOutlastsPausesThatAreEachShorterThanItsPatience) {
 }
 
 TEST_P(SlowServer, CallsTooShortForItDoNotKeepALongOneFromBeingAnswered) {
-  const Client client = ClientAt(proxy_.url(), "", {.unreachable_after = absl::Seconds(1)});
+  const Client client = ClientAt(UrlThrough(proxy_), "", {.unreachable_after = absl::Seconds(1)});
   for (const absl::Duration wait : {absl::InfiniteDuration(), absl::Seconds(2)}) {
     proxy_.Delay(Direction::kToClient, absl::Milliseconds(60));
     std::atomic<bool> over{false};

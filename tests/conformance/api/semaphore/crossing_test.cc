@@ -26,7 +26,7 @@ class SemaphoreCrossing : public SemaphoreConformance {
   }
 
   support::TcpProxy proxy_{{.port = server().port()}};
-  const Client far_ = ClientAt(proxy_.url(), "command_timeout=150ms");
+  const Client far_ = ClientAt(UrlThrough(proxy_), "command_timeout=150ms");
   const Client near_ = NewClient();
   const std::unique_ptr<Semaphore> semaphore_ = NewSemaphore(far_, {.lease = kLong});
   const std::unique_ptr<Semaphore> theirs_ = NewSemaphore(near_);

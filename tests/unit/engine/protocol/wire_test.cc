@@ -15,8 +15,8 @@ namespace {
 using redis::Reply;
 using ::testing::ElementsAre;
 
-const Identity kIdentity{.client = "00112233445566778899aabbccddeeff",
-                         .channel = "redlatch:00112233445566778899aabbccddeeff"};
+const Identity kIdentity{.client = "00112233445566778899aabbccddeeff"};
+const std::string kChannel = "redlatch:00112233445566778899aabbccddeeff";
 const std::string kHold7 = kIdentity.client + ":7";
 const std::string kHold8 = kIdentity.client + ":8";
 constexpr char kQueue[] = "redlatch:2:{N}:simple.queue";
@@ -29,7 +29,9 @@ const std::string kGone8 = "redlatch:2:{N}:simple.gone." + kIdentity.client + ".
 class WireRequest : public ::testing::Test {
  protected:
   std::vector<std::string> Words(const Send& send) {
-    Request request({.identity = kIdentity, .keys = keys_, .plan = plan_, .owner = owner_}, send);
+    Request request(
+        {.identity = kIdentity, .channel_tag = {}, .keys = keys_, .plan = plan_, .owner = owner_},
+        send);
     return Words(request);
   }
   std::vector<std::string> Words(Request& request) {
@@ -67,7 +69,7 @@ Bid SomeBid(GrantId grant) {
 TEST_F(WireRequest, Acquire) {
   EXPECT_THAT(Words({.what = ToAcquire{SomeBid(7)}, .grant = 7, .lease = kLease}),
               ElementsAre("N", kQueue, kWaiters, kFence, kGone7, "|", kHold7, "30000",
-                          "64 3 1 10000 0 1795227594499240 30000 0 " + kIdentity.channel, "me"));
+                          "64 3 1 10000 0 1795227594499240 30000 0 " + kChannel, "me"));
   EXPECT_EQ(script_, "acquire");
 }
 
@@ -78,14 +80,14 @@ TEST_F(WireRequest, LeasesAreRoundedUp) {
   bid.ticket = 0;
   EXPECT_THAT(Words({.what = ToAcquire{bid}, .grant = 7}),
               ElementsAre("N", kQueue, kWaiters, kFence, kGone7, "|", kHold7, "1501",
-                          "64 3 0 501 1 0 1501 0 " + kIdentity.channel, "me"));
+                          "64 3 0 501 1 0 1501 0 " + kChannel, "me"));
 }
 
 TEST_F(WireRequest, AThreadsOwnRequestsLeaveTheOwnerOut) {
   owner_ = kIdentity.client;
   EXPECT_THAT(Words({.what = ToAcquire{SomeBid(7)}, .grant = 7, .lease = kLease}),
               ElementsAre("N", kQueue, kWaiters, kFence, kGone7, "|", kHold7, "30000",
-                          "64 3 1 10000 0 1795227594499240 30000 0 " + kIdentity.channel));
+                          "64 3 1 10000 0 1795227594499240 30000 0 " + kChannel));
   EXPECT_THAT(
       Words({.what = ToRelease{.last_used = 9, .last_reserved = 9}, .grant = 7, .lease = kLease}),
       ElementsAre("N", kQueue, kWaiters, kFence, "|", kHold7));
@@ -114,8 +116,8 @@ TEST_F(WireRequest, FurtherKeysAndArgumentsStandLast) {
   EXPECT_THAT(Words({.what = ToRelease{.next = SomeBid(8)}, .grant = 7, .lease = kLease}),
               ElementsAre("N", kQueue, kWaiters, kFence, kGone7, kGone8, kMore, "|", kHold7,
                           "0 0 0", kIdentity.client, kHold8, "30000",
-                          "64 3 1 10000 0 1795227594499240 30000 0 " + kIdentity.channel,
-                          kIdentity.client, "x", "y"));
+                          "64 3 1 10000 0 1795227594499240 30000 0 " + kChannel, kIdentity.client,
+                          "x", "y"));
   EXPECT_THAT(Words({.what = ToRelease(), .grant = 7, .lease = kLease}),
               ElementsAre("N", kQueue, kWaiters, kFence, kMore, "|", kHold7));
 }
@@ -132,10 +134,10 @@ TEST_F(WireRequest, ABidForPermitsTellsWhatCapacityIsExpected) {
   Bid bid = SomeBid(7);
   bid.block = 3;
   bid.terms.capacity = 8;
-  EXPECT_THAT(Words({.what = ToAcquire{bid}, .grant = 7, .lease = kLease}),
-              ElementsAre("N", kQueue, kWaiters, kFence, kGone7, "|", kHold7, "30000",
-                          "3 3 1 10000 0 1795227594499240 30000 0 " + kIdentity.channel,
-                          kIdentity.client, "8"));
+  EXPECT_THAT(
+      Words({.what = ToAcquire{bid}, .grant = 7, .lease = kLease}),
+      ElementsAre("N", kQueue, kWaiters, kFence, kGone7, "|", kHold7, "30000",
+                  "3 3 1 10000 0 1795227594499240 30000 0 " + kChannel, kIdentity.client, "8"));
 }
 
 TEST_F(WireRequest, AWaiterTellsALatchBackWhatItWasTold) {
@@ -159,7 +161,8 @@ TEST_F(WireRequest, RenewAndCancel) {
 }
 
 TEST_F(WireRequest, ForPeople) {
-  const Subject subject{.identity = kIdentity, .keys = keys_, .plan = plan_, .owner = "me"};
+  const Subject subject{
+      .identity = kIdentity, .channel_tag = {}, .keys = keys_, .plan = plan_, .owner = "me"};
   Request inspect(subject, plan_.scripts.inspect, {"100"});
   EXPECT_THAT(Words(inspect), ElementsAre("N", kQueue, kWaiters, kFence, "|", "100"));
   Request force(subject, plan_.scripts.force_release, {"redlatch:"});

@@ -182,9 +182,11 @@ TEST(UrlTest, NamesThePartThatIsWrong) {
       {"default:12345", "no scheme"},
       {"/run/redis.sock", "unix:///path/to/socket"},
       {"://h",
-       "unknown scheme; known are redis://, rediss://, redis-sentinel://, unix:// and embedded:"},
+       "unknown scheme; known are redis://, rediss://, redis-sentinel://, redis-cluster://, "
+       "unix:// and embedded:"},
       {"http://h",
-       "unknown scheme; known are redis://, rediss://, redis-sentinel://, unix:// and embedded:"},
+       "unknown scheme; known are redis://, rediss://, redis-sentinel://, redis-cluster://, "
+       "unix:// and embedded:"},
       {"redis", "no scheme"},
       {"redis:", "no '//' after redis:"},
       {"redis:/h", "no '//' after redis:"},
@@ -359,8 +361,10 @@ TEST(UrlTest, RefusesWhatMakesNoSenseOfTls) {
            {"rediss://h?tls=insecure&servername=x", "would check nothing"},
            {"rediss://h?key=/k", "name that as well: cert="},
            {"rediss://h?ca=a%00b", "control character"},
-           {"unix:///s?tls=on", "for redis://, rediss:// and redis-sentinel:// only"},
-           {"embedded:?tls=on", "for redis://, rediss:// and redis-sentinel:// only"},
+           {"unix:///s?tls=on",
+            "for redis://, rediss://, redis-sentinel:// and redis-cluster:// only"},
+           {"embedded:?tls=on",
+            "for redis://, rediss://, redis-sentinel:// and redis-cluster:// only"},
            {"unix:///s?ca=/x", "is for TLS"},
            {"rediss:h", "no '//' after rediss:"}}) {
     const absl::Status status = ParseUrl(url).status();
@@ -428,13 +432,42 @@ TEST(UrlTest, SentinelsAreLearnedBesideThoseOfTheUrl) {
               ElementsAre(HostAndPort{"a", 1}, HostAndPort{"b", 2}, HostAndPort{"d", 4}));
 }
 
-TEST(UrlTest, SaysNotYetForTheSchemeToCome) {
-  for (const std::string_view scheme : {"redis-cluster", "Redis-Cluster"}) {
-    SCOPED_TRACE(scheme);
-    const absl::Status status = ParseUrl(std::string(scheme) + "://:hunter2@h1,h2/x").status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
-    EXPECT_THAT(Message(status), AllOf(HasSubstr("is not supported yet; until then use redis://"),
-                                       Not(HasSubstr("hunter2"))));
+TEST(UrlTest, ParsesClusterUrls) {
+  const auto url = ParseUrl(
+      "Redis-Cluster://u:p%40ss@n1,n2:1,[::1]:2?tls=on&ca=/ca.pem&name=x&map=a:1/b:2,[::1]:3/c");
+  ASSERT_TRUE(url.ok()) << url.status();
+  EXPECT_EQ(url->kind, Url::Kind::kCluster);
+  const std::pair<HostAndPort, HostAndPort> mapped[] = {{{"a", 1}, {"b", 2}},
+                                                        {{"::1", 3}, {"c", 6379}}};
+  EXPECT_THAT(url->mapped, ::testing::ElementsAreArray(mapped));
+  EXPECT_EQ(url->user, "u");
+  EXPECT_EQ(url->password, "p@ss");
+  EXPECT_THAT(url->nodes,
+              ElementsAre(HostAndPort{"n1", 6379}, HostAndPort{"n2", 1}, HostAndPort{"::1", 2}));
+  ASSERT_NE(url->tls, nullptr);
+  EXPECT_EQ(url->DebugString(), "redis-cluster://n1:6379,n2:1,[::1]:2?tls=on");
+  EXPECT_TRUE(ParseUrl("redis-cluster://n1").ok());
+  EXPECT_TRUE(ParseUrl("redis-cluster://n1/").ok());
+}
+
+TEST(UrlTest, ABadClusterUrlSaysWhatWouldBeRight) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"redis-cluster:n1", "no '//' after redis-cluster:"},
+      {"redis-cluster://", "the host is empty"},
+      {"redis-cluster://n1,", "the host is empty"},
+      {"redis-cluster://n1:x", "the port is not a number"},
+      {"redis-cluster://n1/3", "a cluster has no database but 0"},
+      {"redis-cluster://n1?db=3", "there is no other than 0"},
+      {"redis-cluster://n1?ca=/x", "is for TLS; add tls=on"},
+      {"redis-cluster://n1?quarantine=60s", "redis-cluster: yet"},
+      {"redis-cluster://n1?map=a:1", "is not a list such as"},
+      {"redis-cluster://n1?map=a:1/b:x", "is not a list such as"},
+      {"redis://n1?map=a:1/b:2", "for redis-cluster: only"},
+  };
+  for (const auto& [text, why] : cases) {
+    const absl::Status status = ParseUrl(text).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
+    EXPECT_THAT(Message(status), HasSubstr(why)) << text;
   }
 }
 

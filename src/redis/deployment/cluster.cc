@@ -1,0 +1,202 @@
+#include "src/redis/deployment/cluster.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "absl/container/inlined_vector.h"
+#include "absl/strings/str_cat.h"
+#include "src/base/random.h"
+#include "src/redis/link/scripts.h"
+#include "src/redis/wire/errors.h"
+
+namespace redlatch::redis {
+namespace {
+
+// Between attempts that were refused for a reason that passes.
+constexpr absl::Duration kFirstBackoff = absl::Milliseconds(2);
+constexpr absl::Duration kLongestBackoff = absl::Milliseconds(50);
+// One redirection leads to the owner, and a second one if it was on the move.
+constexpr int kRedirectsAtOnce = 3;
+constexpr absl::Duration kPatience = absl::Milliseconds(500);
+
+}  // namespace
+
+Cluster::Cluster(const Url& url, ChannelOf channel, Description description,
+                 AckedConnection::Mark mark, Events events)
+    : url_(url),
+      name_(url.DebugString()),
+      channel_(std::move(channel)),
+      description_(std::move(description)),
+      mark_(std::move(mark)),
+      events_(std::move(events)),
+      map_(std::make_unique<ClusterMap>(
+          url,
+          ClusterMap::Hooks{.make = [this](const HostAndPort& where) { return MakeNode(where); },
+                            .on_moved = [this](Slot slot) { Concern(slot); },
+                            .chores = [this] { DoChores(); }})) {}
+
+Cluster::~Cluster() { Stop(); }
+
+void Cluster::operator delete(Cluster* cluster, std::destroying_delete_t) {
+  if (cluster->fork_guard_.InForkedChild()) return cluster->map_->CloseInForkedChild();
+  cluster->~Cluster();
+  ::operator delete(cluster);
+}
+
+std::unique_ptr<SingleServer> Cluster::MakeNode(const HostAndPort& where) {
+  auto self = std::make_shared<const SingleServer*>(nullptr);
+  Events events = events_;
+  events.on_reconnected = [this, self] {
+    ConcernAllOf(*self);
+    events_.on_reconnected();
+  };
+  auto node = std::make_unique<SingleServer>(
+      UrlOfNode(url_, where), std::string(), std::vector<Command>(), mark_, std::move(events),
+      NodeEvents{.on_silent = [this](std::string_view channel) { Silent(channel); },
+                 .on_down = [this] { map_->Doubt(); }});
+  *self = node.get();
+  return node;
+}
+
+const std::string& Cluster::server(std::string_view key) const {
+  const ClusterNode* const owner = key.empty() ? nullptr : map_->Owner(SlotOf(key));
+  return owner == nullptr ? name_ : owner->server->server({});
+}
+
+absl::Status Cluster::Connect(base::Instant deadline, std::vector<std::string>& warnings) {
+  const absl::StatusOr<ClusterNode*> node = map_->AwaitOwner(0, deadline);
+  if (!node.ok()) return node.status();
+  return (*node)->server->Connect(deadline, warnings);
+}
+
+absl::StatusOr<Reply> Cluster::AskOwner(Slot slot, base::Instant deadline, StillWanted still_wanted,
+                                        Ask ask) {
+  base::Backoff backoff(kFirstBackoff, kLongestBackoff);
+  ClusterNode* asked_once = nullptr;
+  for (int redirects = 0;;) {
+    ClusterNode* node = std::exchange(asked_once, nullptr);
+    const bool asking = node != nullptr;
+    if (!asking) {
+      const absl::StatusOr<ClusterNode*> owner = map_->AwaitOwner(slot, deadline);
+      if (!owner.ok()) return owner.status();
+      node = *owner;
+    }
+    absl::StatusOr<Reply> answer = ask(*node, asking);
+    if (answer.ok()) return answer;
+    const std::optional<Redirect> redirect = RedirectOf(answer.status());
+    // Not sent, or refused for now: elsewhere it may be another matter.
+    const bool refused = absl::IsUnavailable(answer.status()) && !MayHaveExecuted(answer.status());
+    const bool elsewhere =
+        refused && (asking || NotSent(answer.status()) || map_->Owner(slot) != node);
+    if (!redirect && !elsewhere) return answer;
+    if (deadline <= base::Now() || !still_wanted()) return answer;
+    if (redirect) {
+      ClusterNode& next = map_->Follow(*redirect, *node);
+      if (redirect->once) asked_once = &next;
+      if (++redirects % kRedirectsAtOnce != 0) continue;
+    } else if (map_->Owner(slot) != node) {
+      continue;
+    } else if (NotSent(answer.status())) {
+      map_->Refresh(deadline);
+      continue;
+    }
+    const base::Instant next = base::Now() + backoff.Next();
+    if (deadline <= next) return answer;
+    base::Parker().ParkUntil(next);
+  }
+}
+
+absl::StatusOr<Reply> Cluster::Call(std::string_view key, const Command& command,
+                                    base::Instant deadline) {
+  return AskOwner(SlotOf(key), deadline, AlwaysWanted,
+                  [&](ClusterNode& node, bool asking) -> absl::StatusOr<Reply> {
+                    std::vector<Command> commands;
+                    if (asking) commands.push_back(Command({"ASKING"}));
+                    commands.push_back(command);
+                    std::vector<absl::StatusOr<Reply>> answers(commands.size());
+                    node.server->commands().CallBatch(commands, deadline, absl::MakeSpan(answers));
+                    absl::StatusOr<Reply>& answer = answers.back();
+                    if (!answer.ok() || !answer->is_error()) return std::move(answer);
+                    absl::Status refused = ErrorStatus(answer->text, node.server->server({}));
+                    if (RedirectOf(refused)) return refused;
+                    return std::move(answer);
+                  });
+}
+
+std::vector<std::string> Cluster::Get(absl::Span<const std::string> keys, base::Instant deadline) {
+  std::vector<std::string> texts(keys.size());
+  for (size_t i = 0; i < keys.size(); ++i) {
+    absl::StatusOr<Reply> reply = Call(keys[i], Command({"GET", keys[i]}), deadline);
+    if (reply.ok() && !reply->is_error()) texts[i] = std::move(reply->text);
+  }
+  return texts;
+}
+
+absl::StatusOr<Reply> Cluster::Run(const ScriptCall& plain, base::Instant deadline,
+                                   StillWanted still_wanted) {
+  const ScriptCall call = scripts_.Of(plain);
+  const Slot slot = SlotOf(call.keys.front());
+  return AskOwner(slot, deadline, still_wanted, [&](ClusterNode& node, bool asking) {
+    if (asking) return RunAsking(node, call, deadline);
+    return node.server->Run(call, deadline, [&] {
+      map_->Doubt();  // it was refused for now
+      return map_->Owner(slot) == &node && still_wanted();
+    });
+  });
+}
+
+absl::StatusOr<Reply> Cluster::RunAsking(ClusterNode& node, const ScriptCall& call,
+                                         base::Instant deadline) {
+  for (const bool by_text : {false, true}) {
+    const Command commands[] = {Command({"ASKING"}), EncodeCall(call, by_text)};
+    absl::StatusOr<Reply> answers[2];
+    node.server->commands().CallBatch(commands, deadline, absl::MakeSpan(answers));
+    absl::StatusOr<Reply>& answer = answers[1];
+    if (!answer.ok() || !answer->is_error()) return std::move(answer);
+    if (by_text || ClassifyError(answer->text) != ErrorCode::kNoScript) {
+      return ErrorStatus(answer->text, node.server->server({}));
+    }
+  }
+  return absl::InternalError("");  // not reached
+}
+
+absl::Status Cluster::Send(std::string_view key, const Command& command, Done done) {
+  ClusterNode* const owner = map_->Owner(SlotOf(key));
+  if (owner == nullptr) {
+    return absl::UnavailableError(absl::StrCat("not sent to ", name_, ": not connected"));
+  }
+  return owner->server->Send(key, command, std::move(done));
+}
+
+bool Cluster::Drain(std::string_view key, base::Instant until) {
+  ClusterNode* const owner = map_->Owner(SlotOf(key));
+  return owner == nullptr || owner->server->Drain(key, until);
+}
+
+Deployment::Concerned Cluster::Realign() {
+  for (ClusterNode* const node : map_->nodes()) node->server->Realign();
+  const base::MutexLock lock(mu_);
+  return [concerned = std::exchange(concerned_, {})](std::string_view key) {
+    return concerned.test(SlotOf(key));
+  };
+}
+
+Deployment::Stats Cluster::stats() const {
+  Stats sum;
+  for (const ClusterNode* const node : map_->nodes()) {
+    const Stats stats = node->server->stats();
+    sum.connects += stats.connects;
+    sum.breaks += stats.breaks;
+    sum.late += stats.late;
+  }
+  return sum;
+}
+
+void Cluster::Stop() {
+  map_->Stop();
+  for (ClusterNode* const node : map_->nodes()) node->server->Stop();
+}
+
+}  // namespace redlatch::redis

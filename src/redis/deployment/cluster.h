@@ -1,0 +1,123 @@
+#ifndef REDLATCH_SRC_REDIS_DEPLOYMENT_CLUSTER_H_
+#define REDLATCH_SRC_REDIS_DEPLOYMENT_CLUSTER_H_
+
+#include <array>
+#include <atomic>
+#include <bitset>
+#include <functional>
+#include <memory>
+#include <new>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "src/base/clock.h"
+#include "src/base/fork_guard.h"
+#include "src/base/mutex.h"
+#include "src/redis/deployment/cluster_map.h"
+#include "src/redis/deployment/deployment.h"
+#include "src/redis/deployment/sharded_scripts.h"
+#include "src/redis/deployment/single_server.h"
+#include "src/redis/url/url.h"
+#include "src/redis/wire/slot.h"
+
+namespace redlatch::redis {
+
+// Redis Cluster: each key at the primary that serves its slot, over two connections each, made when
+// they are first needed. Messages come on one channel a slot, which lies in that slot, so that the
+// node which runs a script knows whether anybody listens.
+//
+//   a node answers, or              follows
+//   MOVED                           that slot's owner is known anew, and asked
+//   ASK                             asked there, behind ASKING, this once
+//   TRYAGAIN, CLUSTERDOWN           asked again, soon, wherever the slot is then
+//   it cannot be reached            the cluster is asked who serves what, and the slot's owner
+//   again it sends sunsubscribe           subscribed at the new owner; whoever waits looks again
+//
+// All within the caller's deadline, and nothing is sent twice that may have been executed.
+class Cluster final : public Deployment {
+ public:
+  // `channel`: the name of this client's channel with that tag. `description`: a command that tells
+  // who this client is, and the key at which it does.
+  using ChannelOf = std::function<std::string(std::string_view tag)>;
+  struct Description {
+    std::string key;
+    Command command;
+  };
+  Cluster(const Url& url, ChannelOf channel, Description description, AckedConnection::Mark mark,
+          Events events);
+  ~Cluster() override;
+  // In a forked child, in place of destruction.
+  static void operator delete(Cluster* cluster, std::destroying_delete_t);
+  Cluster(const Cluster&) = delete;
+  Cluster& operator=(const Cluster&) = delete;
+
+  const std::string& server(std::string_view key) const override;
+  std::string reign(std::string_view) override { return {}; }
+  absl::Duration grants_alone_for() const override { return absl::ZeroDuration(); }
+  absl::Status Connect(base::Instant deadline, std::vector<std::string>& warnings) override;
+  absl::StatusOr<Reply> Call(std::string_view key, const Command& command,
+                             base::Instant deadline) override;
+  std::vector<std::string> Get(absl::Span<const std::string> keys, base::Instant deadline) override;
+  absl::StatusOr<Reply> Run(const ScriptCall& call, base::Instant deadline,
+                            StillWanted still_wanted) override;
+  void RunBatch(absl::Span<const ScriptCall> calls, base::Instant deadline,
+                absl::Span<absl::StatusOr<Reply>> results) override;
+  absl::StatusOr<base::Acks> RunAcked(absl::Span<const ScriptCall> calls,
+                                      const base::AcksWanted& wanted, absl::Duration patience,
+                                      base::Instant deadline,
+                                      absl::Span<absl::StatusOr<Reply>> results) override;
+  absl::Status Send(std::string_view key, const Command& command, Done done) override;
+  bool Drain(std::string_view key, base::Instant until) override;
+  std::string channel_tag(std::string_view key) const override;
+  bool listening(std::string_view key) const override;
+  absl::Status Listen(std::string_view key, base::Instant deadline,
+                      const std::stop_token& stop) override;
+  uint32_t Await(std::string_view key, base::Parker& parker, base::Instant deadline) override;
+  bool wants_to_know(std::string_view key) const override;
+  void NoteHearing(std::string_view key, bool hears, base::Instant asked) override;
+  void Doubt(std::string_view key, base::Instant now,
+             std::optional<base::Instant> missed_since) override;
+  Concerned Realign() override;
+  Stats stats() const override;
+  void Stop() override;
+
+ private:
+  // Asks the owner of the slot, and whoever else it is then, as the table above says.
+  using Ask = absl::FunctionRef<absl::StatusOr<Reply>(ClusterNode& node, bool asking)>;
+  absl::StatusOr<Reply> AskOwner(Slot slot, base::Instant deadline, StillWanted still_wanted,
+                                 Ask ask);
+  absl::StatusOr<Reply> RunAsking(ClusterNode& node, const ScriptCall& call,
+                                  base::Instant deadline);
+  std::unique_ptr<SingleServer> MakeNode(const HostAndPort& where);
+  absl::Status ListenTo(Slot slot, base::Instant deadline, const std::stop_token& stop);
+  void Concern(Slot slot);
+  void ConcernAllOf(const SingleServer* server);
+  void Silent(std::string_view channel);
+  // By the map's thread.
+  void DoChores();
+  void Describe();
+  void ListenAnew();
+
+  const Url url_;
+  const std::string name_;
+  const ChannelOf channel_;
+  const Description description_;
+  const AckedConnection::Mark mark_;
+  const Events events_;
+  const base::ForkGuard fork_guard_;
+  ShardedScripts scripts_;
+  // Where the slot's channel is subscribed, if it is.
+  std::array<std::atomic<ClusterNode*>, kSlots> heard_at_{};
+
+  mutable base::Mutex mu_;
+  std::bitset<kSlots> concerned_ ABSL_GUARDED_BY(mu_);  // since Realign()
+  std::bitset<kSlots> silent_ ABSL_GUARDED_BY(mu_);     // to be subscribed anew
+  bool described_ ABSL_GUARDED_BY(mu_) = false;         // where that belongs by now
+  std::unique_ptr<ClusterMap> map_;                     // its thread uses all of this object
+};
+
+}  // namespace redlatch::redis
+
+#endif  // REDLATCH_SRC_REDIS_DEPLOYMENT_CLUSTER_H_

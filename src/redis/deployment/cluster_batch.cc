@@ -1,0 +1,182 @@
+// Many calls at once. Each node's share travels in one write; those of several nodes are under way
+// at the same time, and a node that is down holds nobody up but its own.
+#include <algorithm>
+#include <iterator>
+#include <limits>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "src/redis/deployment/cluster.h"
+#include "src/redis/link/scripts.h"
+#include "src/redis/wire/errors.h"
+
+namespace redlatch::redis {
+namespace {
+
+// How long a node that is not connected may take in each batch, to become so in time.
+constexpr absl::Duration kBriefly = absl::Milliseconds(50);
+constexpr absl::Duration kTurn = absl::Milliseconds(1);
+// Before what a slot on the move has refused is run again.
+constexpr absl::Duration kPause = absl::Milliseconds(5);
+
+// What goes to one node, and what came of it. The answers may come when nobody waits any more.
+struct Share {
+  ClusterNode* node = nullptr;
+  std::vector<size_t> indexes;  // among all calls
+  base::Mutex mu;
+  base::CondVar changed;
+  bool answered ABSL_GUARDED_BY(mu) = false;
+  std::vector<absl::StatusOr<Reply>> answers ABSL_GUARDED_BY(mu);
+};
+using Shares = std::vector<std::shared_ptr<Share>>;
+
+bool SendShare(const std::shared_ptr<Share>& share, absl::Span<const ScriptCall> calls) {
+  std::vector<Command> commands;
+  for (const size_t i : share->indexes) commands.push_back(EncodeCall(calls[i], /*by_text=*/false));
+  const absl::Status sent = share->node->server->commands().SendAll(
+      commands, [share](absl::Span<absl::StatusOr<Reply>> answers) {
+        const base::MutexLock lock(share->mu);
+        share->answers.assign(std::make_move_iterator(answers.begin()),
+                              std::make_move_iterator(answers.end()));
+        share->answered = true;
+        share->changed.SignalAll();
+      });
+  return sent.ok();
+}
+
+bool Answered(Share& share, base::Instant until) {
+  share.node->server->commands().Drain(until);
+  const base::MutexLock lock(share.mu);
+  // Where another thread reads the connection, that brings the answers.
+  if (!share.answered && base::Now() < until) share.changed.WaitUntil(share.mu, until);
+  return share.answered;
+}
+
+// To be asked once more, by itself: elsewhere, with the script's text, or in a moment.
+bool AskAgain(const Reply& reply) {
+  if (!reply.is_error()) return false;
+  const ErrorCode code = ClassifyError(reply.text);
+  return code == ErrorCode::kMoved || code == ErrorCode::kAsk || code == ErrorCode::kNoScript ||
+         IsTransient(code);
+}
+
+}  // namespace
+
+void Cluster::RunBatch(absl::Span<const ScriptCall> plain, base::Instant deadline,
+                       absl::Span<absl::StatusOr<Reply>> results) {
+  std::vector<ScriptCall> calls;
+  for (const ScriptCall& call : plain) calls.push_back(scripts_.Of(call));
+  std::map<ClusterNode*, std::shared_ptr<Share>> by_node;
+  std::vector<size_t> again;
+  for (size_t i = 0; i < calls.size(); ++i) {
+    ClusterNode* const owner = map_->Owner(SlotOf(calls[i].keys.front()));
+    if (owner == nullptr) {
+      again.push_back(i);
+      continue;
+    }
+    std::shared_ptr<Share>& share = by_node[owner];
+    if (share == nullptr) share = std::make_shared<Share>();
+    share->node = owner;
+    share->indexes.push_back(i);
+  }
+  Shares sent;
+  Shares unsent;
+  for (auto& [node, share] : by_node) (SendShare(share, calls) ? sent : unsent).push_back(share);
+
+  for (bool waits = !sent.empty(); waits;) {
+    waits = false;
+    for (const auto& share : sent) {
+      const bool alone = sent.size() == 1;
+      waits |= !Answered(*share, alone ? deadline : std::min(deadline, base::Now() + kTurn));
+    }
+    if (deadline <= base::Now()) break;
+  }
+  for (const auto& share : sent) {
+    const base::MutexLock lock(share->mu);
+    for (size_t i = 0; i < share->indexes.size(); ++i) {
+      absl::StatusOr<Reply>& result = results[share->indexes[i]];
+      if (!share->answered) {
+        result = MarkMayHaveExecuted(
+            absl::UnavailableError(share->node->server->server({}) + " did not answer in time"));
+      } else if (!share->answers[i].ok() || !share->answers[i]->is_error()) {
+        result = std::move(share->answers[i]);
+      } else if (AskAgain(*share->answers[i])) {
+        again.push_back(share->indexes[i]);
+      } else {
+        result = ErrorStatus(share->answers[i]->text, share->node->server->server({}));
+      }
+    }
+  }
+  for (const auto& share : unsent) {
+    std::vector<ScriptCall> its;
+    for (const size_t i : share->indexes) its.push_back(calls[i]);
+    std::vector<absl::StatusOr<Reply>> answers(its.size());
+    const bool alone = by_node.size() == 1;
+    share->node->server->RunBatch(its,
+                                  alone ? deadline : std::min(deadline, base::Now() + kBriefly),
+                                  absl::MakeSpan(answers));
+    for (size_t i = 0; i < its.size(); ++i) {
+      const bool elsewhere = RedirectOf(answers[i].status()).has_value();
+      if (elsewhere) again.push_back(share->indexes[i]);
+      results[share->indexes[i]] = std::move(answers[i]);
+    }
+    if (NotSent(results[share->indexes.front()].status())) map_->Doubt();
+  }
+  for (const size_t i : again) results[i] = Run(plain[i], deadline, AlwaysWanted);
+}
+
+// What was not executed, since the slot moves, is run again: where it is then.
+absl::StatusOr<base::Acks> Cluster::RunAcked(absl::Span<const ScriptCall> plain,
+                                             const base::AcksWanted& wanted,
+                                             absl::Duration patience, base::Instant deadline,
+                                             absl::Span<absl::StatusOr<Reply>> results) {
+  base::Acks all{.replicas = std::numeric_limits<int16_t>::max(), .synced = true};
+  absl::Status failure;
+  std::vector<size_t> open(plain.size());
+  std::iota(open.begin(), open.end(), size_t{0});
+  while (!open.empty()) {
+    std::map<ClusterNode*, std::vector<size_t>> by_node;
+    for (const size_t i : open) {
+      const auto owner = map_->AwaitOwner(SlotOf(plain[i].keys.front()), deadline);
+      if (!owner.ok()) {
+        results[i] = failure = owner.status();
+        continue;
+      }
+      by_node[*owner].push_back(i);
+    }
+    open.clear();
+    for (const auto& [node, indexes] : by_node) {
+      std::vector<ScriptCall> its;
+      for (const size_t i : indexes) its.push_back(scripts_.Of(plain[i]));
+      std::vector<absl::StatusOr<Reply>> answers(its.size());
+      const absl::StatusOr<base::Acks> acks =
+          node->server->RunAcked(its, wanted, patience, deadline, absl::MakeSpan(answers));
+      bool moving = !acks.ok() && RedirectOf(acks.status());
+      for (const absl::StatusOr<Reply>& answer : answers) {
+        const std::optional<Redirect> redirect = RedirectOf(answer.status());
+        if (redirect) map_->Follow(*redirect, *node);
+        moving |= redirect || (absl::IsUnavailable(answer.status()) &&
+                               !MayHaveExecuted(answer.status()) && !NotSent(answer.status()));
+      }
+      for (size_t i = 0; i < indexes.size(); ++i) results[indexes[i]] = std::move(answers[i]);
+      if (moving && base::Now() + kPause < deadline) {
+        open.insert(open.end(), indexes.begin(), indexes.end());
+      } else if (!acks.ok()) {
+        failure = acks.status();
+        if (NotSent(failure)) map_->Doubt();
+      } else {
+        all.replicas = std::min(all.replicas, acks->replicas);
+        all.synced = all.synced && acks->synced;
+      }
+    }
+    if (!open.empty()) base::Parker().ParkUntil(base::Now() + kPause);
+  }
+  if (!failure.ok()) return failure;
+  return all;
+}
+
+}  // namespace redlatch::redis

@@ -1,0 +1,140 @@
+// Where a cluster client's messages come from, slot by slot, and what the map's thread does about
+// those that do not come any more.
+#include <bitset>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "src/redis/deployment/cluster.h"
+#include "src/redis/wire/errors.h"
+
+namespace redlatch::redis {
+namespace {
+
+constexpr absl::Duration kPatience = absl::Milliseconds(500);
+
+}  // namespace
+
+std::string Cluster::channel_tag(std::string_view key) const { return TagOf(SlotOf(key)) + ":"; }
+
+bool Cluster::listening(std::string_view key) const {
+  const Slot slot = SlotOf(key);
+  const ClusterNode* const at = heard_at_[slot].load(std::memory_order_acquire);
+  return at != nullptr && at == map_->Owner(slot);
+}
+
+absl::Status Cluster::Listen(std::string_view key, base::Instant deadline,
+                             const std::stop_token& stop) {
+  return ListenTo(SlotOf(key), deadline, stop);
+}
+
+absl::Status Cluster::ListenTo(Slot slot, base::Instant deadline, const std::stop_token& stop) {
+  const std::string channel = channel_(TagOf(slot) + ":");
+  for (;;) {
+    const absl::StatusOr<ClusterNode*> owner = map_->AwaitOwner(slot, deadline);
+    if (!owner.ok()) return owner.status();
+    ClusterNode& node = **owner;
+    ClusterNode* const before = heard_at_[slot].exchange(nullptr);
+    if (before != nullptr && before != &node) before->server->Forget(channel);
+    absl::Status subscribed = node.server->ListenTo(channel, deadline, stop);
+    if (subscribed.ok()) {
+      heard_at_[slot].store(&node, std::memory_order_release);
+      if (map_->Owner(slot) == &node) return subscribed;
+    } else if (const std::optional<Redirect> redirect = RedirectOf(subscribed)) {
+      map_->Follow(*redirect, node);
+    } else {
+      return subscribed;
+    }
+    if (deadline <= base::Now() || stop.stop_requested()) {
+      return absl::UnavailableError(
+          absl::StrCat("the slot of ", channel, " moves (still trying in the background)"));
+    }
+  }
+}
+
+uint32_t Cluster::Await(std::string_view key, base::Parker& parker, base::Instant deadline) {
+  ClusterNode* const at = heard_at_[SlotOf(key)].load(std::memory_order_acquire);
+  return at == nullptr ? parker.ParkUntil(deadline) : at->server->Await(key, parker, deadline);
+}
+
+bool Cluster::wants_to_know(std::string_view key) const {
+  const ClusterNode* const owner = map_->Owner(SlotOf(key));
+  return owner != nullptr && owner->server->wants_to_know(key);
+}
+
+void Cluster::NoteHearing(std::string_view key, bool hears, base::Instant asked) {
+  // One that is just being subscribed anew says nothing of the connections.
+  if (listening(key)) map_->Owner(SlotOf(key))->server->NoteHearing(key, hears, asked);
+}
+
+void Cluster::Doubt(std::string_view key, base::Instant now,
+                    std::optional<base::Instant> missed_since) {
+  if (listening(key)) map_->Owner(SlotOf(key))->server->Doubt(key, now, missed_since);
+}
+
+void Cluster::Concern(Slot slot) {
+  {
+    const base::MutexLock lock(mu_);
+    concerned_.set(slot);
+    described_ = described_ && slot != SlotOf(description_.key);
+    if (heard_at_[slot].load(std::memory_order_acquire) != nullptr) silent_.set(slot);
+  }
+  map_->Wake();
+  events_.on_reconnected();
+}
+
+void Cluster::ConcernAllOf(const SingleServer* server) {
+  const base::MutexLock lock(mu_);
+  for (int slot = 0; slot < kSlots; ++slot) {
+    const ClusterNode* const owner = map_->Owner(static_cast<Slot>(slot));
+    if (owner == nullptr || owner->server.get() == server) concerned_.set(static_cast<Slot>(slot));
+  }
+  described_ = described_ && !concerned_.test(SlotOf(description_.key));
+}
+
+void Cluster::Silent(std::string_view channel) {
+  const Slot slot = SlotOf(channel);
+  {
+    const base::MutexLock lock(mu_);
+    silent_.set(slot);
+  }
+  map_->Doubt();
+  map_->Wake();
+}
+
+void Cluster::DoChores() {
+  Describe();
+  ListenAnew();
+}
+
+void Cluster::Describe() {
+  {
+    const base::MutexLock lock(mu_);
+    if (std::exchange(described_, true)) return;
+  }
+  Call(description_.key, description_.command, base::Now() + kPatience).IgnoreError();
+}
+
+void Cluster::ListenAnew() {
+  std::bitset<kSlots> silent;
+  {
+    const base::MutexLock lock(mu_);
+    silent = std::exchange(silent_, {});
+  }
+  bool heard = false;
+  bool failed = false;
+  for (int each = 0; each < kSlots; ++each) {
+    const auto slot = static_cast<Slot>(each);
+    if (!silent.test(slot)) continue;
+    const bool done = ListenTo(slot, base::Now() + kPatience, {}).ok();
+    (done ? heard : failed) = true;
+    const base::MutexLock lock(mu_);
+    (done ? concerned_ : silent_).set(slot);
+  }
+  // What was published meanwhile is lost: whoever waits looks for himself.
+  if (heard) events_.on_reconnected();
+  if (failed) map_->Doubt();  // which leads here again
+}
+
+}  // namespace redlatch::redis

@@ -1,0 +1,226 @@
+#include "src/redis/deployment/cluster_map.h"
+
+#include <algorithm>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "src/base/status.h"
+#include "src/base/thread.h"
+
+namespace redlatch::redis {
+namespace {
+
+// Between looks, however many ask for one.
+constexpr absl::Duration kApart = absl::Milliseconds(100);
+// How long one node may take to answer, while there are others.
+constexpr absl::Duration kPatience = absl::Milliseconds(500);
+
+}  // namespace
+
+ClusterMap::ClusterMap(const Url& url, Hooks hooks)
+    : url_(url), name_(url.DebugString()), hooks_(std::move(hooks)) {}
+
+ClusterMap::~ClusterMap() { Stop(); }
+
+void ClusterMap::Stop() {
+  {
+    const base::MutexLock lock(mu_);
+    stopping_ = true;
+    wake_.SignalAll();
+    found_.SignalAll();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+absl::Status ClusterMap::StartThread() {
+  if (thread_.joinable() || stopping_) return absl::OkStatus();
+  try {
+    thread_ = base::StartThread("redlatch-map", [this] { Run(); });
+  } catch (const std::system_error& error) {
+    return absl::UnavailableError(
+        absl::StrCat("cannot start a thread to find the nodes of ", name_, ": ", error.what()));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ClusterNode*> ClusterMap::AwaitOwner(Slot slot, base::Instant deadline) {
+  if (ClusterNode* const owner = Owner(slot)) return owner;
+  const base::MutexLock lock(mu_);
+  if (absl::Status started = StartThread(); !started.ok()) return started;
+  doubted_ = true;
+  wake_.SignalOne();
+  const uint64_t begun = begun_;
+  while (Owner(slot) == nullptr && !stopping_ && base::Now() < deadline) {
+    // A refusal lasts until somebody mends something.
+    if (ended_ > begun && !last_failure_.ok() && !absl::IsUnavailable(last_failure_)) break;
+    found_.WaitUntil(mu_, deadline);
+    doubted_ = true;
+    wake_.SignalOne();
+  }
+  if (ClusterNode* const owner = Owner(slot)) return owner;
+  if (!last_failure_.ok()) return MarkNotSent(base::Unshared(last_failure_));
+  return MarkNotSent(absl::UnavailableError(
+      absl::StrCat("it is not known which node of ", name_, " serves slot ", slot)));
+}
+
+void ClusterMap::Doubt() {
+  const base::MutexLock lock(mu_);
+  StartThread().IgnoreError();  // the next who needs it is told
+  if (std::exchange(doubted_, true)) return;
+  wake_.SignalOne();
+}
+
+bool ClusterMap::Refresh(base::Instant deadline) {
+  const base::MutexLock lock(mu_);
+  if (!StartThread().ok()) return false;
+  doubted_ = true;
+  wake_.SignalOne();
+  const uint64_t begun = begun_;
+  while (ended_ <= begun && !stopping_ && base::Now() < deadline) found_.WaitUntil(mu_, deadline);
+  return ended_ > begun;
+}
+
+void ClusterMap::Wake() {
+  const base::MutexLock lock(mu_);
+  StartThread().IgnoreError();
+  chores_ = true;
+  wake_.SignalOne();
+}
+
+void ClusterMap::Run() {
+  base::Instant next;
+  mu_.Lock();
+  while (!stopping_) {
+    const bool look = doubted_ && next <= base::Now();
+    if (!look && !chores_) {
+      wake_.WaitUntil(mu_, doubted_ ? next : base::Instant::Infinite());
+      continue;
+    }
+    absl::Status status;
+    const bool chores = std::exchange(chores_, false);
+    if (look) {
+      doubted_ = false;
+      ++begun_;
+    }
+    mu_.Unlock();
+    if (look) status = Look();
+    if (look || chores) hooks_.chores();
+    mu_.Lock();
+    if (!look) continue;
+    last_failure_ = std::move(status);
+    ended_ = begun_;
+    next = base::Now() + base::Jittered(kApart);
+    found_.SignalAll();
+  }
+  mu_.Unlock();
+}
+
+// Those that have been of use first.
+std::vector<HostAndPort> ClusterMap::WhomToAsk() const {
+  std::vector<HostAndPort> whom;
+  const auto add = [&](const HostAndPort& one) {
+    if (std::find(whom.begin(), whom.end(), one) == whom.end()) whom.push_back(one);
+  };
+  std::vector<ClusterNode*> known = nodes();
+  std::stable_partition(known.begin(), known.end(),
+                        [](const ClusterNode* node) { return node->server->connected(); });
+  for (const ClusterNode* node : known) add(node->where);
+  for (const HostAndPort& each : url_.nodes) add(each);
+  const base::MutexLock lock(mu_);
+  for (const HostAndPort& each : replicas_) add(each);
+  return whom;
+}
+
+// The first who is well and not behind; else whoever is least behind.
+absl::Status ClusterMap::Look() {
+  absl::Status why;
+  std::optional<ClusterView> best;
+  for (const HostAndPort& each : WhomToAsk()) {
+    {
+      const base::MutexLock lock(mu_);
+      if (stopping_) break;
+    }
+    const base::Instant deadline = base::Now() + std::min(kPatience, url_.connect_timeout);
+    absl::StatusOr<ClusterView> view = AskForView(url_, each, deadline);
+    if (!view.ok()) {
+      why = view.status();
+      continue;
+    }
+    if (view->ranges.empty()) {
+      why =
+          absl::UnavailableError(absl::StrCat(each.text(), " knows of no node that serves slots"));
+      continue;
+    }
+    const bool good = view->well && epoch_ <= view->epoch;
+    if (!best || best->epoch < view->epoch || good) best = *std::move(view);
+    if (good) break;
+  }
+  if (!best) return why;
+  epoch_ = std::max(epoch_, best->epoch);
+  Take(*best);
+  return absl::OkStatus();
+}
+
+void ClusterMap::Take(const ClusterView& view) {
+  std::vector<Slot> moved;
+  {
+    const base::MutexLock lock(mu_);
+    replicas_.clear();
+    for (const SlotRange& range : view.ranges) {
+      ClusterNode& node = NodeAt(range.primary);
+      replicas_.insert(replicas_.end(), range.replicas.begin(), range.replicas.end());
+      for (int slot = range.first; slot <= range.last; ++slot) {
+        if (Assign(static_cast<Slot>(slot), node)) moved.push_back(static_cast<Slot>(slot));
+      }
+    }
+  }
+  for (const Slot slot : moved) hooks_.on_moved(slot);
+}
+
+ClusterNode& ClusterMap::NodeAt(const HostAndPort& where) {
+  std::unique_ptr<ClusterNode>& node = nodes_[where];
+  if (node == nullptr) {
+    node.reset(new ClusterNode{.where = where,
+                               .server = hooks_.make(where),
+                               .older = latest_.load(std::memory_order_relaxed)});
+    latest_.store(node.get(), std::memory_order_release);
+  }
+  return *node;
+}
+
+// Whether another one had it.
+bool ClusterMap::Assign(Slot slot, ClusterNode& node) {
+  ClusterNode* const old = owners_[slot].exchange(&node, std::memory_order_acq_rel);
+  return old != nullptr && old != &node;
+}
+
+ClusterNode& ClusterMap::Follow(const Redirect& redirect, const ClusterNode& from) {
+  ClusterNode* node = nullptr;
+  bool moved = false;
+  {
+    const base::MutexLock lock(mu_);
+    node = &NodeAt(
+        {.host = redirect.host.empty() ? from.where.host : redirect.host, .port = redirect.port});
+    if (!redirect.once) moved = Assign(redirect.slot, *node);
+  }
+  if (moved) {
+    hooks_.on_moved(redirect.slot);
+    Doubt();  // where one has gone, others may
+  }
+  return *node;
+}
+
+std::vector<ClusterNode*> ClusterMap::nodes() const {
+  std::vector<ClusterNode*> nodes;
+  ClusterNode* node = latest_.load(std::memory_order_acquire);
+  for (; node != nullptr; node = node->older) nodes.push_back(node);
+  return nodes;
+}
+
+void ClusterMap::CloseInForkedChild() {
+  for (ClusterNode* const node : nodes()) node->server.reset();
+}
+
+}  // namespace redlatch::redis

@@ -1,0 +1,104 @@
+#ifndef REDLATCH_SRC_REDIS_DEPLOYMENT_CLUSTER_MAP_H_
+#define REDLATCH_SRC_REDIS_DEPLOYMENT_CLUSTER_MAP_H_
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "src/base/clock.h"
+#include "src/base/mutex.h"
+#include "src/base/random.h"
+#include "src/redis/deployment/single_server.h"
+#include "src/redis/link/cluster_view.h"
+#include "src/redis/url/host_and_port.h"
+#include "src/redis/url/url.h"
+#include "src/redis/wire/errors.h"
+#include "src/redis/wire/slot.h"
+
+namespace redlatch::redis {
+
+// A primary of a cluster, or what was one once.
+struct ClusterNode {
+  const HostAndPort where;
+  std::unique_ptr<SingleServer> server;
+  ClusterNode* const older;  // the one before, in the order in which they came
+};
+
+// Which node serves which slot, as far as is known, and the thread that finds out: from one node
+// after the other, when somebody asks for it, and never in a hurry, however many do. A redirection
+// is believed at once, for its slot.
+//
+// Thread-safe. Nodes stay for as long as this does: calls may be under way there.
+class ClusterMap {
+ public:
+  struct Hooks {
+    std::function<std::unique_ptr<SingleServer>(const HostAndPort& where)> make;
+    // Another node serves that slot by now than did.
+    std::function<void(Slot slot)> on_moved;
+    // What else the thread has to do, now and then, and when Wake() is called.
+    std::function<void()> chores;
+  };
+
+  // `url`: of Kind::kCluster.
+  ClusterMap(const Url& url, Hooks hooks);
+  ~ClusterMap();  // stops
+
+  ClusterNode* Owner(Slot slot) const { return owners_[slot].load(std::memory_order_acquire); }
+  // Waits until it is known; else why it is not.
+  absl::StatusOr<ClusterNode*> AwaitOwner(Slot slot, base::Instant deadline);
+  // Whom the redirection leads to, by `from`.
+  ClusterNode& Follow(const Redirect& redirect, const ClusterNode& from);
+
+  // It may be out of date.
+  void Doubt();
+  // The same, and waits until it has been looked at since; false where the deadline came first.
+  bool Refresh(base::Instant deadline);
+  void Wake();
+
+  std::vector<ClusterNode*> nodes() const;
+  void Stop();
+  // In a forked child, in place of destruction: closes the descriptors and touches nothing else.
+  void CloseInForkedChild();
+
+ private:
+  absl::Status StartThread() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Run();
+  absl::Status Look();
+  std::vector<HostAndPort> WhomToAsk() const;
+  void Take(const ClusterView& view);
+  ClusterNode& NodeAt(const HostAndPort& where) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool Assign(Slot slot, ClusterNode& node) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  const Url url_;
+  const std::string name_;
+  const Hooks hooks_;
+  std::array<std::atomic<ClusterNode*>, kSlots> owners_{};
+  std::atomic<ClusterNode*> latest_{nullptr};  // of the nodes; without a lock, for a forked child
+
+  mutable base::Mutex mu_;
+  base::CondVar wake_;   // of the thread
+  base::CondVar found_;  // of those that wait for it
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  bool doubted_ ABSL_GUARDED_BY(mu_) = false;
+  bool chores_ ABSL_GUARDED_BY(mu_) = false;
+  uint64_t begun_ ABSL_GUARDED_BY(mu_) = 0;  // looks
+  uint64_t ended_ ABSL_GUARDED_BY(mu_) = 0;
+  absl::Status last_failure_ ABSL_GUARDED_BY(mu_);
+  std::map<HostAndPort, std::unique_ptr<ClusterNode>> nodes_ ABSL_GUARDED_BY(mu_);
+  std::vector<HostAndPort> replicas_ ABSL_GUARDED_BY(mu_);  // to ask as well
+  int64_t epoch_ = 0;                                       // the thread's
+  std::thread thread_;
+};
+
+}  // namespace redlatch::redis
+
+#endif  // REDLATCH_SRC_REDIS_DEPLOYMENT_CLUSTER_MAP_H_

@@ -1,0 +1,93 @@
+#include "src/redis/link/cluster_view.h"
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "src/redis/connect/plain_connection.h"
+#include "src/redis/wire/codec.h"
+#include "src/redis/wire/errors.h"
+
+namespace redlatch::redis {
+namespace {
+
+// [host, port, id, [name, value, ...]]. A node that does not know its own host, or is to be called
+// by a name that it was not given, leaves it out, or says "?".
+std::optional<HostAndPort> ReadNode(const Reply& node, const HostAndPort& asked) {
+  if (node.elements.size() < 2) return std::nullopt;
+  const int64_t port = node.elements[1].integer;
+  if (port < 1 || port > 65535) return std::nullopt;
+  std::string host = node.elements[0].text;
+  if (host == "?" && node.elements.size() > 3) host = ValueOf(node.elements[3], "ip");
+  if (host.empty() || host == "?") host = asked.host;
+  return HostAndPort{.host = std::move(host), .port = static_cast<uint16_t>(port)};
+}
+
+std::optional<SlotRange> ReadRange(const Reply& range, const HostAndPort& asked) {
+  if (range.elements.size() < 3) return std::nullopt;
+  const int64_t first = range.elements[0].integer;
+  const int64_t last = range.elements[1].integer;
+  const std::optional<HostAndPort> primary = ReadNode(range.elements[2], asked);
+  if (first < 0 || last < first || last >= kSlots || !primary) return std::nullopt;
+  SlotRange read{.first = static_cast<Slot>(first),
+                 .last = static_cast<Slot>(last),
+                 .primary = *primary,
+                 .replicas = {}};
+  for (size_t i = 3; i < range.elements.size(); ++i) {
+    if (auto replica = ReadNode(range.elements[i], asked)) {
+      read.replicas.push_back(*std::move(replica));
+    }
+  }
+  return read;
+}
+
+}  // namespace
+
+absl::StatusOr<ClusterView> ReadView(const Reply& slots, const Reply& info,
+                                     const HostAndPort& asked) {
+  if (slots.is_error()) return ErrorStatus(slots.text, asked.text());
+  ClusterView view;
+  for (const Reply& each : slots.elements) {
+    std::optional<SlotRange> range = ReadRange(each, asked);
+    if (!range) {
+      return absl::UnavailableError(
+          absl::StrCat(asked.text(), " answered ", each.DebugString(), " to CLUSTER SLOTS"));
+    }
+    view.ranges.push_back(*std::move(range));
+  }
+  if (info.is_error()) return ErrorStatus(info.text, asked.text());
+  view.well = InfoField(info.text, "cluster_state") == "ok";
+  const std::string_view epoch = InfoField(info.text, "cluster_current_epoch");
+  if (!absl::SimpleAtoi(absl::string_view(epoch.data(), epoch.size()), &view.epoch)) view.epoch = 0;
+  return view;
+}
+
+Url UrlOfNode(const Url& url, const HostAndPort& node) {
+  Url one = url;
+  one.kind = Url::Kind::kTcp;
+  HostAndPort reached = node;
+  for (const auto& [announced, its] : url.mapped) {
+    if (announced == node) reached = its;
+  }
+  one.host = std::move(reached.host);
+  one.port = reached.port;
+  one.mapped.clear();
+  one.nodes.clear();
+  one.in_cluster = true;
+  return one;
+}
+
+absl::StatusOr<ClusterView> AskForView(const Url& url, const HostAndPort& node,
+                                       base::Instant deadline) {
+  auto connection = PlainConnection::Open(UrlOfNode(url, node), deadline);
+  if (!connection.ok()) return connection.status();
+  const Command questions[] = {Command({"CLUSTER", "SLOTS"}), Command({"CLUSTER", "INFO"})};
+  auto answers = connection->CallAll(questions, deadline);
+  if (!answers.ok()) return answers.status();
+  return ReadView((*answers)[0], (*answers)[1], node);
+}
+
+}  // namespace redlatch::redis

@@ -1,0 +1,44 @@
+// Who serves which slots, as one node of a cluster sees it.
+#ifndef REDLATCH_SRC_REDIS_LINK_CLUSTER_VIEW_H_
+#define REDLATCH_SRC_REDIS_LINK_CLUSTER_VIEW_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "src/base/clock.h"
+#include "src/redis/url/host_and_port.h"
+#include "src/redis/url/url.h"
+#include "src/redis/wire/reply.h"
+#include "src/redis/wire/slot.h"
+
+namespace redlatch::redis {
+
+struct SlotRange {
+  Slot first = 0;
+  Slot last = 0;
+  HostAndPort primary;
+  std::vector<HostAndPort> replicas;
+};
+
+struct ClusterView {
+  std::vector<SlotRange> ranges;
+  bool well = false;  // the node sees all slots served, and most primaries
+  int64_t epoch = 0;  // grows with each failover; one that is behind is cut off, or has been
+};
+
+// Of CLUSTER SLOTS and CLUSTER INFO. `asked`: the node that says so; its host stands where it knows
+// none for itself.
+absl::StatusOr<ClusterView> ReadView(const Reply& slots, const Reply& info,
+                                     const HostAndPort& asked);
+
+// A URL for one node, with all that `url`, of Kind::kCluster, says besides.
+Url UrlOfNode(const Url& url, const HostAndPort& node);
+
+// On a connection of its own.
+absl::StatusOr<ClusterView> AskForView(const Url& url, const HostAndPort& node,
+                                       base::Instant deadline);
+
+}  // namespace redlatch::redis
+
+#endif  // REDLATCH_SRC_REDIS_LINK_CLUSTER_VIEW_H_

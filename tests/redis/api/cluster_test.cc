@@ -1,0 +1,159 @@
+// Locks on a cluster, as one client sees it; the conformance suite runs there too.
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "redlatch/client.h"
+#include "redlatch/count_down_latch.h"
+#include "redlatch/reentrant_read_write_lock.h"
+#include "redlatch/semaphore.h"
+#include "redlatch/simple_lock.h"
+#include "src/base/clock.h"
+#include "tests/support/await.h"
+#include "tests/support/cluster_group.h"
+
+namespace redlatch {
+namespace {
+
+using support::Await;
+using support::ClusterGroup;
+using ::testing::HasSubstr;
+
+constexpr absl::Duration kPatience = absl::Seconds(10);
+
+class ClusterTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() { group_ = ClusterGroup::Start().release(); }
+  static void TearDownTestSuite() { delete std::exchange(group_, nullptr); }
+
+  static ClusterGroup* group_;
+  const Client client_ = *Client::Connect(group_->url());
+  const Client other_ = *Client::Connect(group_->url());
+};
+
+ClusterGroup* ClusterTest::group_ = nullptr;
+
+TEST_F(ClusterTest, LocksLieAtAllPrimariesAndExclude) {
+  for (int i = 0; i < 60; ++i) {
+    const std::string name = absl::StrCat("lock:", i);
+    SimpleLock lock(client_, name);
+    SimpleLock others(other_, name);
+    absl::StatusOr<Lease> lease = lock.Acquire();
+    ASSERT_TRUE(lease.ok()) << lease.status();
+    EXPECT_EQ(group_->CommandAt(name, {"EXISTS", name}).integer, 1);
+    EXPECT_EQ(others.TryAcquire().status().code(), absl::StatusCode::kDeadlineExceeded);
+    EXPECT_TRUE(lease->Release().ok());
+    EXPECT_TRUE(others.TryAcquire().ok());
+  }
+  for (size_t i = 0; i < group_->servers(); ++i) {
+    EXPECT_GT(group_->server(i).Integer({"DBSIZE"}), 0) << i;
+  }
+}
+
+TEST_F(ClusterTest, AWaiterIsToldByMessage) {
+  for (int i = 0; i < 20; ++i) {
+    const std::string name = absl::StrCat("waited:", i);
+    SimpleLock lock(client_, name, {.lease = absl::Minutes(5)});
+    SimpleLock others(other_, name, {.lease = absl::Minutes(5)});
+    absl::StatusOr<Lease> lease = lock.Acquire();
+    ASSERT_TRUE(lease.ok()) << lease.status();
+    absl::StatusOr<Lease> taken;
+    std::thread waiter([&] { taken = others.Acquire({.wait = kPatience}); });
+    EXPECT_TRUE(Await([&] {
+      return group_
+                 ->CommandAt(name, {"ZCARD", absl::StrCat("redlatch:2:{", name, "}:simple.queue")})
+                 .integer == 1;
+    }));
+    const base::Instant released = base::Now();
+    EXPECT_TRUE(lease->Release().ok());
+    waiter.join();
+    EXPECT_TRUE(taken.ok()) << taken.status();
+    EXPECT_LE(base::Now() - released, absl::Seconds(1));  // its heartbeat comes each 10 s
+  }
+}
+
+TEST_F(ClusterTest, EveryKindOfLockGoesOnWhileItsSlotMoves) {
+  SimpleLock simple(client_, "{moving}:simple");
+  ReentrantReadWriteLock read_write(client_, "{moving}:read_write");
+  Semaphore semaphore(client_, "{moving}:semaphore", 2);
+  CountDownLatch latch(client_, "{moving}:latch", 2);
+  const redis::Slot slot = redis::SlotOf("{moving}");
+  for (int round = 0; round < 6; ++round) {
+    SCOPED_TRACE(round);
+    absl::StatusOr<Lease> held = simple.Acquire();
+    ASSERT_TRUE(held.ok()) << held.status();
+    absl::StatusOr<Lease> read = read_write.AcquireRead();
+    ASSERT_TRUE(read.ok()) << read.status();
+    absl::StatusOr<Permit> permit = semaphore.Acquire();
+    ASSERT_TRUE(permit.ok()) << permit.status();
+    if (round < 2) {
+      EXPECT_TRUE(latch.CountDown().ok());
+    }
+    group_->Move(slot, (*group_->OwnerOf(slot) + 1) % group_->servers());
+    EXPECT_TRUE(held->valid());
+    EXPECT_TRUE(held->Release().ok());
+    EXPECT_TRUE(read->Release().ok());
+    EXPECT_TRUE(permit->Release().ok());
+  }
+  EXPECT_EQ(*latch.Count(), 0);
+}
+
+TEST_F(ClusterTest, WhoWaitsIsToldThoughTheSlotMovedMeanwhile) {
+  const std::string name = "mover";
+  const redis::Slot slot = redis::SlotOf(name);
+  for (int round = 0; round < 6; ++round) {
+    SimpleLock lock(client_, name, {.lease = absl::Minutes(5)});
+    SimpleLock others(other_, name, {.lease = absl::Minutes(5)});
+    absl::StatusOr<Lease> lease = lock.Acquire();
+    ASSERT_TRUE(lease.ok()) << lease.status();
+    absl::StatusOr<Lease> taken;
+    std::thread waiter([&] { taken = others.Acquire({.wait = kPatience}); });
+    const std::string queue = absl::StrCat("redlatch:2:{", name, "}:simple.queue");
+    EXPECT_TRUE(Await([&] { return group_->CommandAt(name, {"ZCARD", queue}).integer == 1; }));
+    group_->Move(slot, (*group_->OwnerOf(slot) + 1) % group_->servers());
+    const base::Instant released = base::Now();
+    const absl::Status status = lease->Release();
+    EXPECT_TRUE(status.ok()) << status;
+    waiter.join();
+    EXPECT_TRUE(taken.ok()) << taken.status();
+    EXPECT_LE(base::Now() - released, absl::Seconds(1));
+  }
+}
+
+TEST_F(ClusterTest, InspectNamesTheProcesses) {
+  SimpleLock lock(client_, "seen");
+  absl::StatusOr<Lease> lease = lock.Acquire();
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  const absl::StatusOr<LockInfo> info = lock.Inspect();
+  ASSERT_TRUE(info.ok()) << info.status();
+  ASSERT_EQ(info->holders.size(), 1);
+}
+
+TEST_F(ClusterTest, AnyNodeWillDoToBeginWith) {
+  for (size_t i = 0; i < group_->servers(); ++i) {
+    const auto client = Client::Connect(
+        absl::StrCat("redis-cluster://127.0.0.1:1,127.0.0.1:", group_->server(i).port()));
+    ASSERT_TRUE(client.ok()) << client.status();
+    EXPECT_TRUE(SimpleLock(*client, "any").TryAcquire().ok());
+  }
+}
+
+TEST_F(ClusterTest, ErrorsSayWhatToDo) {
+  const absl::Status single =
+      Client::Connect(absl::StrCat("redis://127.0.0.1:", group_->server(0).port())).status();
+  EXPECT_EQ(single.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(single.message()), HasSubstr("redis-cluster://"));
+  const auto standalone = support::RedisServer::Start();
+  const absl::Status none =
+      Client::Connect(absl::StrCat("redis-cluster://127.0.0.1:", standalone->port())).status();
+  EXPECT_THAT(std::string(none.message()), HasSubstr("cluster support disabled")) << none;
+}
+
+}  // namespace
+}  // namespace redlatch

@@ -1,0 +1,68 @@
+#ifndef REDLATCH_TESTS_SUPPORT_CLUSTER_GROUP_H_
+#define REDLATCH_TESTS_SUPPORT_CLUSTER_GROUP_H_
+
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "src/redis/wire/slot.h"
+#include "tests/support/redis_server.h"
+#include "tests/support/reserved_port.h"
+
+namespace redlatch::support {
+
+struct ClusterGroupOptions {
+  size_t primaries = 3;
+  size_t replicas = 0;  // of each
+  // How long a node must be silent to count as down.
+  absl::Duration node_timeout = absl::Milliseconds(1000);
+  RedisServerOptions server = {};  // each of them
+};
+
+// One server that is a whole cluster: ready at once.
+std::unique_ptr<RedisServer> StartClusterOfOne(RedisServerOptions options = {});
+
+// A real Redis Cluster on loopback. Its slots are spread evenly over the primaries, which are the
+// first of the servers.
+class ClusterGroup {
+ public:
+  // Returns when every node sees all others, all slots served, and all replicas in step.
+  static std::unique_ptr<ClusterGroup> Start(ClusterGroupOptions options = {});
+  ~ClusterGroup();
+
+  // "redis-cluster://127.0.0.1:p1,127.0.0.1:p2", of all nodes.
+  std::string url() const;
+
+  size_t servers() const { return servers_.size(); }
+  RedisServer& server(size_t i) { return *servers_[i]; }
+
+  // Which server serves the slot, as it says itself.
+  std::optional<size_t> OwnerOf(redis::Slot slot);
+  // Runs a command at the server that has the key.
+  redis::Reply CommandAt(std::string_view key, const std::vector<std::string>& command);
+  // Moves a slot with its keys, as `redis-cli --cluster reshard` does: in steps, during each of
+  // which clients are redirected.
+  void BeginMove(redis::Slot slot, size_t to);
+  void FinishMove(redis::Slot slot, size_t to);
+  void Move(redis::Slot slot, size_t to);
+
+  bool AwaitWell(absl::Duration patience = absl::Seconds(30));
+
+ private:
+  explicit ClusterGroup(ClusterGroupOptions options);
+  bool Well();
+  std::string IdOf(size_t server);
+
+  const ClusterGroupOptions options_;
+  std::deque<ReservedPort> bus_ports_;
+  std::vector<std::unique_ptr<RedisServer>> servers_;
+};
+
+}  // namespace redlatch::support
+
+#endif  // REDLATCH_TESTS_SUPPORT_CLUSTER_GROUP_H_
