@@ -263,6 +263,8 @@ class Conformance : public ::testing::TestWithParam<Case> {
     return which.deployment.unix_socket ? server.unix_url() : server.url();
   }
   std::string url() { return UrlOf(server(), GetParam()); }
+  // Of a user who may do everything.
+  std::string UrlOfAnyUser() { return GetParam().deployment.cluster ? url() : server().url(); }
   std::string UrlThrough(const support::TcpProxy& proxy) {
     if (!GetParam().deployment.cluster) return proxy.url();
     return absl::StrCat(url(), "?map=127.0.0.1:", server().port(), "/127.0.0.1:", proxy.port());

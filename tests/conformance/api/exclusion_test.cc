@@ -201,7 +201,7 @@ TEST_P(Exclusion, AKeyPrefixSeparatesClientsAndIsPartOfTheKey) {
   const auto lease = lock->Acquire();
   ASSERT_OK(lease);
   EXPECT_EQ(lock->name(), kName);
-  EXPECT_OK(Try(ClientAt(server().url(), {}, {.key_prefix = "elsewhere:"})));
+  EXPECT_OK(Try(ClientAt(UrlOfAnyUser(), {}, {.key_prefix = "elsewhere:"})));
   const std::string key = Key();
   const auto same = NewLock(NewClient({}, {.key_prefix = key.substr(0, 2)}), key.substr(2));
   EXPECT_EQ(CodeOf(Try(*same)), kBusy);

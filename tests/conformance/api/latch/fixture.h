@@ -70,7 +70,9 @@ class LatchConformance : public Conformance {
 
   // How often the server has executed a command, scripts' calls included.
   int64_t CallsOf(std::string_view command) {
-    const std::string line = server().Info(absl::StrCat("cmdstat_", std::string(command)));
+    const bool sharded = GetParam().deployment.cluster && command == "publish";
+    const std::string line =
+        server().Info(absl::StrCat(sharded ? "cmdstat_s" : "cmdstat_", std::string(command)));
     return line.empty() ? 0 : std::atoll(line.substr(line.find('=') + 1).c_str());
   }
 
