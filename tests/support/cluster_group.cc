@@ -1,5 +1,6 @@
 #include "tests/support/cluster_group.h"
 
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -141,10 +142,21 @@ redis::Reply ClusterGroup::CommandAt(std::string_view key,
   return servers_[*owner]->Command(command);
 }
 
+bool ClusterGroup::OfOneEpoch() {
+  std::set<std::string> epochs;
+  for (const auto& each : servers_) {
+    if (each->pid() < 0) continue;
+    const std::string info = each->Text({"CLUSTER", "INFO"});
+    epochs.emplace(redis::InfoField(info, "cluster_current_epoch"));
+  }
+  return epochs.size() == 1;
+}
+
 void ClusterGroup::BeginMove(redis::Slot slot, size_t to) {
   const std::string number = std::to_string(slot);
   const std::optional<size_t> from = OwnerOf(slot);
   if (!from || *from == to) return;
+  if (!Await([this] { return OfOneEpoch(); }, absl::Seconds(30))) Fatal("the epochs differ");
   Do(*servers_[to], {"CLUSTER", "SETSLOT", number, "IMPORTING", IdOf(*from)});
   Do(*servers_[*from], {"CLUSTER", "SETSLOT", number, "MIGRATING", IdOf(to)});
 }

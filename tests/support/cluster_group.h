@@ -46,7 +46,8 @@ class ClusterGroup {
   // Runs a command at the server that has the key.
   redis::Reply CommandAt(std::string_view key, const std::vector<std::string>& command);
   // Moves a slot with its keys, as `redis-cli --cluster reshard` does: in steps, during each of
-  // which clients are redirected.
+  // which clients are redirected. Waits before until all nodes are of one epoch: a node that takes
+  // a slot without knowing the latest loses it again, and the keys with it.
   void BeginMove(redis::Slot slot, size_t to);
   void FinishMove(redis::Slot slot, size_t to);
   void Move(redis::Slot slot, size_t to);
@@ -56,6 +57,7 @@ class ClusterGroup {
  private:
   explicit ClusterGroup(ClusterGroupOptions options);
   bool Well();
+  bool OfOneEpoch();
   std::string IdOf(size_t server);
 
   const ClusterGroupOptions options_;

@@ -17,6 +17,7 @@
 #include "src/base/clock.h"
 #include "tests/support/await.h"
 #include "tests/support/cluster_group.h"
+#include "tests/support/subprocess.h"
 
 namespace redlatch {
 namespace {
@@ -133,6 +134,35 @@ TEST_F(ClusterTest, InspectNamesTheProcesses) {
   const absl::StatusOr<LockInfo> info = lock.Inspect();
   ASSERT_TRUE(info.ok()) << info.status();
   ASSERT_EQ(info->holders.size(), 1);
+}
+
+TEST_F(ClusterTest, AForkedChildIsRefusedAndDestroysWhatItHas) {
+  auto client = std::make_unique<Client>(*Client::Connect(group_->url()));
+  auto lock = std::make_unique<SimpleLock>(*client, "forked");
+  absl::StatusOr<Lease> lease = lock->Acquire();
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  auto child = support::Child::Fork([&](support::LinePipe&) {
+    const bool refused =
+        lock->TryAcquire().status().code() == absl::StatusCode::kFailedPrecondition;
+    lease = absl::CancelledError("");
+    lock.reset();
+    client.reset();
+    return refused ? 0 : 1;
+  });
+  const auto status = child->WaitFor(kPatience);
+  ASSERT_TRUE(status.has_value()) << "it hangs";
+  EXPECT_EQ(status->signal, 0);
+  EXPECT_EQ(status->code, 0);
+  EXPECT_TRUE(lease->Release().ok());
+}
+
+TEST_F(ClusterTest, ReplicaAcksAreOfTheNodeThatHasTheLock) {
+  for (int i = 0; i < 6; ++i) {
+    SimpleLock lock(client_, absl::StrCat("acked:", i),
+                    {.replica_acks = 1, .ack_timeout = absl::Milliseconds(100)});
+    const absl::Status none = lock.TryAcquire().status();
+    EXPECT_THAT(std::string(none.message()), HasSubstr("0 of 1 replica has confirmed")) << none;
+  }
 }
 
 TEST_F(ClusterTest, AnyNodeWillDoToBeginWith) {
