@@ -77,6 +77,8 @@ struct ClientOptions {
 //   redis-sentinel://[[user]:password@]host[:port],.../primary
 //                                                 the primary of that name, whichever server it is,
 //                                                 as these sentinels, and those they know, say
+//   redis-cluster://[[user]:password@]host[:port],...
+//                                                 a cluster, of which these are some nodes
 //   embedded:[/directory]                         a private server of this user on this machine,
 //                                                 started where none runs; nothing to install but
 //                                                 redis-server, nothing to configure
@@ -107,6 +109,11 @@ struct ClientOptions {
 //   tls=on                                they and the servers speak TLS, with the options above
 //   sentinel_tls=off                      only the servers do
 //   db=N                                  the database
+//
+// and of a cluster, which has no quarantine= yet:
+//
+//   tls=on                                its nodes speak TLS, with the options above
+//   map=announced/reached,...             where nodes are, if not at the addresses they announce
 //
 // A lost connection is made again by the next call that needs it. The client's own threads, named
 // redlatch-*, leave signals that are meant for the process to the program's threads, of which one
