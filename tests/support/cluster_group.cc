@@ -124,6 +124,18 @@ bool ClusterGroup::AwaitWell(absl::Duration patience) {
 }
 
 std::optional<size_t> ClusterGroup::OwnerOf(redis::Slot slot) {
+  // None says so for a moment after a move, until it has heard that the one before knows of it.
+  std::optional<size_t> owner;
+  Await(
+      [&] {
+        owner = Claimant(slot);
+        return owner.has_value();
+      },
+      absl::Seconds(5));
+  return owner;
+}
+
+std::optional<size_t> ClusterGroup::Claimant(redis::Slot slot) {
   for (size_t i = 0; i < servers_.size(); ++i) {
     if (servers_[i]->pid() < 0 || servers_[i]->Info("role") != "master") continue;
     const std::string id = IdOf(i);

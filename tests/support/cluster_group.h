@@ -57,6 +57,7 @@ class ClusterGroup {
  private:
   explicit ClusterGroup(ClusterGroupOptions options);
   bool Well();
+  std::optional<size_t> Claimant(redis::Slot slot);
   bool OfOneEpoch();
   std::string IdOf(size_t server);
 

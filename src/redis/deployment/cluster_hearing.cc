@@ -1,5 +1,6 @@
 // Where a cluster client's messages come from, slot by slot, and what the map's thread does about
 // those that do not come any more.
+#include <algorithm>
 #include <bitset>
 #include <optional>
 #include <string>
@@ -13,6 +14,8 @@ namespace redlatch::redis {
 namespace {
 
 constexpr absl::Duration kPatience = absl::Milliseconds(500);
+// Before a channel is tried again that was sent away while it was waited for.
+constexpr absl::Duration kPause = absl::Milliseconds(1);
 
 }  // namespace
 
@@ -43,6 +46,9 @@ absl::Status Cluster::ListenTo(Slot slot, base::Instant deadline, const std::sto
       if (map_->Owner(slot) == &node) return subscribed;
     } else if (const std::optional<Redirect> redirect = RedirectOf(subscribed)) {
       map_->Follow(*redirect, node);
+    } else if (NotSent(subscribed) || absl::IsCancelled(subscribed)) {
+      map_->Doubt();  // the slot has just left
+      base::Parker().ParkUntil(std::min(deadline, base::Now() + kPause));
     } else {
       return subscribed;
     }

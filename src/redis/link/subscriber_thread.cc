@@ -218,10 +218,16 @@ void Subscriber::HandleAnswer(const Reply& reply) {
   Subscription& subscription = *request.subscription;
   if (reply.is_error()) {
     const absl::Status why = ErrorStatus(reply.text, server_);
-    if (request.verb != Verb::kSubscribe || absl::IsUnavailable(why)) {
+    const bool moved = RedirectOf(why).has_value();
+    if ((request.verb != Verb::kSubscribe && !moved) || absl::IsUnavailable(why)) {
       return Fail(std::string(why.message()));
     }
-    Refuse(subscription, why);
+    if (request.verb == Verb::kSubscribe) {
+      Refuse(subscription, why);
+    } else {  // it was left behind
+      const base::MutexLock lock(mu_);
+      End(subscription, subscription.end);
+    }
   } else {
     const std::string verb =
         absl::StrCat(options_.sharded ? "s" : "",
@@ -263,8 +269,8 @@ bool Subscriber::IsLeftBehind(const Reply& reply) const {
 }
 
 void Subscriber::LeaveBehind(const std::string& channel) {
-  const absl::Status why = absl::FailedPreconditionError(
-      absl::StrCat(server_, " does not serve the slot of ", channel, " any more"));
+  const absl::Status why = MarkNotSent(absl::UnavailableError(
+      absl::StrCat(server_, " does not serve the slot of ", channel, " any more")));
   {
     const base::MutexLock lock(mu_);
     const SubscriptionPtr known = Find(channel);
