@@ -165,7 +165,7 @@ TEST_F(ClientTest, AServerThatCannotHoldLocksIsRefused) {
   });
   ExpectRefusal(old.url(), kUnfit, old.url(), "6.2.0", "7.0 or later");
   const auto cluster = support::RedisServer::Start({.config = {"cluster-enabled yes"}});
-  ExpectRefusal(cluster->url(), kUnfit, cluster->url(), "cluster", "standalone server");
+  ExpectRefusal(cluster->url(), kUnfit, cluster->url(), "cluster", "redis-cluster://");
   const auto replica = support::RedisServer::Start({.replica_of = server_->port()});
   ExpectRefusal(replica->url(), absl::StatusCode::kUnavailable, replica->url(), "replica",
                 "connect to the primary");
