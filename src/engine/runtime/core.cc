@@ -229,10 +229,12 @@ void Core::Expire(Entry& entry) {
 }
 
 void Core::Reconnected() {
-  const redis::Deployment::Concerned concerned = deployment_->Realign();
-  reconnects_.fetch_add(1, std::memory_order_relaxed);
-  TellLater([server = server()](Observer& observer) { observer.OnReconnected(server); });
-  inside_->machines.VisitAll([&](Entry& entry) {
+  const auto [concerned, reconnected] = deployment_->Realign();
+  if (reconnected) {
+    reconnects_.fetch_add(1, std::memory_order_relaxed);
+    TellLater([server = server()](Observer& observer) { observer.OnReconnected(server); });
+  }
+  inside_->machines.VisitAll([this, &concerned = concerned](Entry& entry) {
     if (concerned && !concerned(entry.keys.main())) return;
     Feed(entry, [](Bidder& machine, Effects&) { machine.OnReconnected(base::Now()); });
   });

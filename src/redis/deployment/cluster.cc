@@ -98,8 +98,7 @@ absl::StatusOr<Reply> Cluster::AskOwner(Slot slot, base::Instant deadline, Still
       if (++redirects % kRedirectsAtOnce != 0) continue;
     } else if (map_->Owner(slot) != node) {
       continue;
-    } else if (NotSent(answer.status())) {
-      map_->Refresh(deadline);
+    } else if (NotSent(answer.status()) && map_->Refresh(deadline)) {
       continue;
     }
     const base::Instant next = base::Now() + backoff.Next();
@@ -175,12 +174,12 @@ bool Cluster::Drain(std::string_view key, base::Instant until) {
   return owner == nullptr || owner->server->Drain(key, until);
 }
 
-Deployment::Concerned Cluster::Realign() {
+Deployment::Realigned Cluster::Realign() {
   for (ClusterNode* const node : map_->nodes()) node->server->Realign();
   const base::MutexLock lock(mu_);
-  return [concerned = std::exchange(concerned_, {})](std::string_view key) {
-    return concerned.test(SlotOf(key));
-  };
+  return {.concerned = [concerned = std::exchange(concerned_, {})](
+                           std::string_view key) { return concerned.test(SlotOf(key)); },
+          .reconnected = std::exchange(reconnected_, false)};
 }
 
 Deployment::Stats Cluster::stats() const {

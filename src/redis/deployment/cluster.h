@@ -79,7 +79,7 @@ class Cluster final : public Deployment {
   void NoteHearing(std::string_view key, bool hears, base::Instant asked) override;
   void Doubt(std::string_view key, base::Instant now,
              std::optional<base::Instant> missed_since) override;
-  Concerned Realign() override;
+  Realigned Realign() override;
   Stats stats() const override;
   void Stop() override;
 
@@ -113,6 +113,7 @@ class Cluster final : public Deployment {
 
   mutable base::Mutex mu_;
   std::bitset<kSlots> concerned_ ABSL_GUARDED_BY(mu_);  // since Realign()
+  bool reconnected_ ABSL_GUARDED_BY(mu_) = false;       // since then
   std::bitset<kSlots> silent_ ABSL_GUARDED_BY(mu_);     // to be subscribed anew
   bool described_ ABSL_GUARDED_BY(mu_) = false;         // where that belongs by now
   std::unique_ptr<ClusterMap> map_;                     // its thread uses all of this object

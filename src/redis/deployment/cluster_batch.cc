@@ -85,15 +85,16 @@ void Cluster::RunBatch(absl::Span<const ScriptCall> plain, base::Instant deadlin
   }
   Shares sent;
   Shares unsent;
-  for (auto& [node, share] : by_node) (SendShare(share, calls) ? sent : unsent).push_back(share);
-
-  for (bool waits = !sent.empty(); waits;) {
+  const bool alone = by_node.size() == 1;
+  for (auto& [node, share] : by_node) {
+    (!alone && SendShare(share, calls) ? sent : unsent).push_back(share);
+  }
+  for (bool waits = !sent.empty(); waits && base::Now() < deadline;) {
     waits = false;
+    // Whoever reads a connection may leave it before these answers have come.
     for (const auto& share : sent) {
-      const bool alone = sent.size() == 1;
-      waits |= !Answered(*share, alone ? deadline : std::min(deadline, base::Now() + kTurn));
+      waits |= !Answered(*share, std::min(deadline, base::Now() + kTurn));
     }
-    if (deadline <= base::Now()) break;
   }
   for (const auto& share : sent) {
     const base::MutexLock lock(share->mu);
@@ -115,7 +116,6 @@ void Cluster::RunBatch(absl::Span<const ScriptCall> plain, base::Instant deadlin
     std::vector<ScriptCall> its;
     for (const size_t i : share->indexes) its.push_back(calls[i]);
     std::vector<absl::StatusOr<Reply>> answers(its.size());
-    const bool alone = by_node.size() == 1;
     share->node->server->RunBatch(its,
                                   alone ? deadline : std::min(deadline, base::Now() + kBriefly),
                                   absl::MakeSpan(answers));

@@ -97,6 +97,7 @@ void Cluster::ConcernAllOf(const SingleServer* server) {
     if (owner == nullptr || owner->server.get() == server) concerned_.set(static_cast<Slot>(slot));
   }
   described_ = described_ && !concerned_.test(SlotOf(description_.key));
+  reconnected_ = true;
 }
 
 void Cluster::Silent(std::string_view channel) {

@@ -99,10 +99,13 @@ class Deployment {
   // message that was due.
   virtual void Doubt(std::string_view key, base::Instant now,
                      std::optional<base::Instant> missed_since) = 0;
-  // After on_reconnected, by a thread of the client's own: whose locks are concerned, as a function
-  // of the key, or all.
+  // After on_reconnected, by a thread of the client's own.
   using Concerned = std::function<bool(std::string_view key)>;
-  virtual Concerned Realign() = 0;
+  struct Realigned {
+    Concerned concerned = nullptr;  // whose locks that is about; null: all
+    bool reconnected = true;        // a connection was made again; else a slot has moved
+  };
+  virtual Realigned Realign() = 0;
 
   struct Stats {
     uint64_t connects = 0;  // connections for commands: made, lost or given up

@@ -176,7 +176,7 @@ void SingleServer::NoteHearing(std::string_view, bool hears, base::Instant asked
   }
 }
 
-Deployment::Concerned SingleServer::Realign() {
+Deployment::Realigned SingleServer::Realign() {
   ask_.store(true, std::memory_order_relaxed);
   Align();
   return {};

@@ -106,7 +106,7 @@ class SingleServer final : public Deployment {
   void NoteHearing(std::string_view key, bool hears, base::Instant asked) override;
   void Doubt(std::string_view key, base::Instant now,
              std::optional<base::Instant> missed_since) override;
-  Concerned Realign() override;
+  Realigned Realign() override;
   Stats stats() const override;
   void Stop() override;
 
