@@ -65,6 +65,9 @@ void Scripts::RunBatch(absl::Span<const ScriptCall> calls, base::Instant deadlin
       const ErrorCode code = ClassifyError(replies[i]->text);
       results[index] = ErrorStatus(replies[i]->text, connection_.server());
       if (code == ErrorCode::kNoScript && !open[i].by_text) {
+        // What it comes to if it is not wanted any more.
+        results[index] = MarkNotSent(absl::UnavailableError(
+            connection_.server() + " does not know the script, and was not given it any more"));
         again.push_back({.index = index, .by_text = true});
       } else if (IsTransient(code)) {
         refused_for_now = true;
