@@ -5,6 +5,7 @@
 #include <iterator>
 #include <string>
 #include <system_error>
+#include <tuple>
 #include <utility>
 #include <variant>
 
@@ -113,9 +114,11 @@ void AckedRenewals::Work() {
 }
 
 void AckedRenewals::RunEach(Jobs& jobs) {
+  // Those of one server together, since each has replicas of its own.
+  for (Job& job : jobs) job.server = &core_.server(job.entry->keys.main());
   const auto key = [](const Job& job) {
     const base::AcksWanted& wanted = RenewalOf(job.send).acks;
-    return std::pair(wanted.fsync, wanted.replicas);
+    return std::tuple(wanted.fsync, wanted.replicas, job.server);
   };
   std::stable_sort(jobs.begin(), jobs.end(),
                    [&](const Job& a, const Job& b) { return key(a) < key(b); });

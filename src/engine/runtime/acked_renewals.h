@@ -2,6 +2,7 @@
 #define REDLATCH_SRC_ENGINE_RUNTIME_ACKED_RENEWALS_H_
 
 #include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -47,6 +48,7 @@ class AckedRenewals {
     Caller* caller;                                 // null: its machine is told
     base::Instant until;                            // it is waited for
     absl::Duration slice = absl::Milliseconds(50);  // of that, the next time
+    const std::string* server = nullptr;            // the name of the one that has it now
   };
   using Jobs = std::vector<Job>;
 

@@ -86,10 +86,12 @@ absl::StatusOr<Reply> Cluster::AskOwner(Slot slot, base::Instant deadline, Still
     absl::StatusOr<Reply> answer = ask(*node, asking);
     if (answer.ok()) return answer;
     const std::optional<Redirect> redirect = RedirectOf(answer.status());
+    if (absl::IsUnavailable(answer.status())) map_->Doubt();
     // Not sent, or refused for now: elsewhere it may be another matter.
+    const bool not_sent = NotSent(answer.status()) && (absl::IsUnavailable(answer.status()) ||
+                                                       absl::IsNotFound(answer.status()));
     const bool refused = absl::IsUnavailable(answer.status()) && !MayHaveExecuted(answer.status());
-    const bool elsewhere =
-        refused && (asking || NotSent(answer.status()) || map_->Owner(slot) != node);
+    const bool elsewhere = not_sent || (refused && (asking || map_->Owner(slot) != node));
     if (!redirect && !elsewhere) return answer;
     if (deadline <= base::Now() || !still_wanted()) return answer;
     if (redirect) {
@@ -98,7 +100,7 @@ absl::StatusOr<Reply> Cluster::AskOwner(Slot slot, base::Instant deadline, Still
       if (++redirects % kRedirectsAtOnce != 0) continue;
     } else if (map_->Owner(slot) != node) {
       continue;
-    } else if (NotSent(answer.status()) && map_->Refresh(deadline)) {
+    } else if (not_sent && map_->Refresh(deadline)) {
       continue;
     }
     const base::Instant next = base::Now() + backoff.Next();
@@ -194,6 +196,7 @@ Deployment::Stats Cluster::stats() const {
 }
 
 void Cluster::Stop() {
+  stopped_ = true;
   map_->Stop();
   for (ClusterNode* const node : map_->nodes()) node->server->Stop();
 }

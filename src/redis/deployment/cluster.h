@@ -92,6 +92,7 @@ class Cluster final : public Deployment {
                                   base::Instant deadline);
   std::unique_ptr<SingleServer> MakeNode(const HostAndPort& where);
   absl::Status ListenTo(Slot slot, base::Instant deadline, const std::stop_token& stop);
+  absl::Status Subscribe(Slot slot, base::Instant deadline, const std::stop_token& stop);
   void Concern(Slot slot);
   void ConcernAllOf(const SingleServer* server);
   void Silent(std::string_view channel);
@@ -108,13 +109,17 @@ class Cluster final : public Deployment {
   const Events events_;
   const base::ForkGuard fork_guard_;
   ShardedScripts scripts_;
-  // Where the slot's channel is subscribed, if it is.
+  // Where the slot's channel is subscribed, if it is, and where that was asked for last.
   std::array<std::atomic<ClusterNode*>, kSlots> heard_at_{};
+  std::array<std::atomic<ClusterNode*>, kSlots> asked_at_{};
+  std::atomic<bool> stopped_{false};
 
   mutable base::Mutex mu_;
   std::bitset<kSlots> concerned_ ABSL_GUARDED_BY(mu_);  // since Realign()
   bool reconnected_ ABSL_GUARDED_BY(mu_) = false;       // since then
+  std::bitset<kSlots> wanted_ ABSL_GUARDED_BY(mu_);     // somebody has listened
   std::bitset<kSlots> silent_ ABSL_GUARDED_BY(mu_);     // to be subscribed anew
+  int next_silent_ ABSL_GUARDED_BY(mu_) = 0;            // where the next round begins
   bool described_ ABSL_GUARDED_BY(mu_) = false;         // where that belongs by now
   std::unique_ptr<ClusterMap> map_;                     // its thread uses all of this object
 };

@@ -89,6 +89,23 @@ void Cluster::RunBatch(absl::Span<const ScriptCall> plain, base::Instant deadlin
   for (auto& [node, share] : by_node) {
     (!alone && SendShare(share, calls) ? sent : unsent).push_back(share);
   }
+  for (const auto& share : unsent) {
+    std::vector<ScriptCall> its;
+    for (const size_t i : share->indexes) its.push_back(calls[i]);
+    std::vector<absl::StatusOr<Reply>> answers(its.size());
+    share->node->server->RunBatchOnce(its,
+                                      alone ? deadline : std::min(deadline, base::Now() + kBriefly),
+                                      absl::MakeSpan(answers), [] { return false; });
+    for (size_t i = 0; i < its.size(); ++i) {
+      const absl::Status& status = answers[i].status();
+      const bool refused = absl::IsUnavailable(status) || absl::IsNotFound(status);
+      if (RedirectOf(status) || (refused && !MayHaveExecuted(status))) {
+        again.push_back(share->indexes[i]);
+      }
+      if (absl::IsUnavailable(status)) map_->Doubt();
+      results[share->indexes[i]] = std::move(answers[i]);
+    }
+  }
   for (bool waits = !sent.empty(); waits && base::Now() < deadline;) {
     waits = false;
     // Whoever reads a connection may leave it before these answers have come.
@@ -112,21 +129,11 @@ void Cluster::RunBatch(absl::Span<const ScriptCall> plain, base::Instant deadlin
       }
     }
   }
-  for (const auto& share : unsent) {
-    std::vector<ScriptCall> its;
-    for (const size_t i : share->indexes) its.push_back(calls[i]);
-    std::vector<absl::StatusOr<Reply>> answers(its.size());
-    share->node->server->RunBatch(its,
-                                  alone ? deadline : std::min(deadline, base::Now() + kBriefly),
-                                  absl::MakeSpan(answers));
-    for (size_t i = 0; i < its.size(); ++i) {
-      const bool elsewhere = RedirectOf(answers[i].status()).has_value();
-      if (elsewhere) again.push_back(share->indexes[i]);
-      results[share->indexes[i]] = std::move(answers[i]);
-    }
-    if (NotSent(results[share->indexes.front()].status())) map_->Doubt();
+  for (const size_t i : again) {
+    const bool only = calls.size() == 1;
+    const base::Instant until = only ? deadline : std::min(deadline, base::Now() + kBriefly);
+    results[i] = Run(plain[i], until, AlwaysWanted);
   }
-  for (const size_t i : again) results[i] = Run(plain[i], deadline, AlwaysWanted);
 }
 
 // What was not executed, since the slot moves, is run again: where it is then.

@@ -7,15 +7,19 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "src/base/random.h"
 #include "src/redis/deployment/cluster.h"
 #include "src/redis/wire/errors.h"
 
 namespace redlatch::redis {
 namespace {
 
-constexpr absl::Duration kPatience = absl::Milliseconds(500);
-// Before a channel is tried again that was sent away while it was waited for.
-constexpr absl::Duration kPause = absl::Milliseconds(1);
+// Of the map's thread, for one slot, and for all that it has to do before it looks again.
+constexpr absl::Duration kPatience = absl::Milliseconds(100);
+constexpr absl::Duration kRound = absl::Milliseconds(300);
+// Before a channel is tried again whose slot is on the move.
+constexpr absl::Duration kFirstPause = absl::Milliseconds(1);
+constexpr absl::Duration kLongestPause = absl::Milliseconds(50);
 
 }  // namespace
 
@@ -33,13 +37,38 @@ absl::Status Cluster::Listen(std::string_view key, base::Instant deadline,
 }
 
 absl::Status Cluster::ListenTo(Slot slot, base::Instant deadline, const std::stop_token& stop) {
+  const ClusterNode* const before = heard_at_[slot].load();
+  {
+    const base::MutexLock lock(mu_);
+    wanted_.set(slot);
+  }
+  absl::Status subscribed = Subscribe(slot, deadline, stop);
+  bool moved = false;
+  {
+    const base::MutexLock lock(mu_);
+    // Goes on in the background, unless it is refused for good.
+    if (absl::IsUnavailable(subscribed)) silent_.set(slot);
+    if (!subscribed.ok() && !absl::IsUnavailable(subscribed)) wanted_.reset(slot);
+    moved = subscribed.ok() && before != nullptr && before != heard_at_[slot].load();
+    if (moved) concerned_.set(slot);
+  }
+  // What was published meanwhile is lost: whoever waits looks for himself.
+  if (moved) events_.on_reconnected();
+  if (absl::IsUnavailable(subscribed)) map_->Doubt();
+  return subscribed;
+}
+
+absl::Status Cluster::Subscribe(Slot slot, base::Instant deadline, const std::stop_token& stop) {
   const std::string channel = channel_(TagOf(slot) + ":");
+  base::Backoff backoff(kFirstPause, kLongestPause);
   for (;;) {
     const absl::StatusOr<ClusterNode*> owner = map_->AwaitOwner(slot, deadline);
     if (!owner.ok()) return owner.status();
     ClusterNode& node = **owner;
-    ClusterNode* const before = heard_at_[slot].exchange(nullptr);
-    if (before != nullptr && before != &node) before->server->Forget(channel);
+    ClusterNode* const before = asked_at_[slot].exchange(&node);
+    if (before != nullptr && before != &node && before != map_->Owner(slot)) {
+      before->server->Forget(channel);
+    }
     absl::Status subscribed = node.server->ListenTo(channel, deadline, stop);
     if (subscribed.ok()) {
       heard_at_[slot].store(&node, std::memory_order_release);
@@ -48,14 +77,15 @@ absl::Status Cluster::ListenTo(Slot slot, base::Instant deadline, const std::sto
       map_->Follow(*redirect, node);
     } else if (NotSent(subscribed) || absl::IsCancelled(subscribed)) {
       map_->Doubt();  // the slot has just left
-      base::Parker().ParkUntil(std::min(deadline, base::Now() + kPause));
     } else {
       return subscribed;
     }
-    if (deadline <= base::Now() || stop.stop_requested()) {
+    const base::Instant next = base::Now() + backoff.Next();
+    if (deadline <= next || stop.stop_requested()) {
       return absl::UnavailableError(
           absl::StrCat("the slot of ", channel, " moves (still trying in the background)"));
     }
+    base::Parker().ParkUntil(next);
   }
 }
 
@@ -84,7 +114,7 @@ void Cluster::Concern(Slot slot) {
     const base::MutexLock lock(mu_);
     concerned_.set(slot);
     described_ = described_ && slot != SlotOf(description_.key);
-    if (heard_at_[slot].load(std::memory_order_acquire) != nullptr) silent_.set(slot);
+    if (wanted_.test(slot)) silent_.set(slot);
   }
   map_->Wake();
   events_.on_reconnected();
@@ -125,23 +155,34 @@ void Cluster::Describe() {
 
 void Cluster::ListenAnew() {
   std::bitset<kSlots> silent;
+  int first = 0;
   {
     const base::MutexLock lock(mu_);
     silent = std::exchange(silent_, {});
+    first = next_silent_;
   }
+  const base::Instant until = base::Now() + kRound;
   bool heard = false;
-  bool failed = false;
-  for (int each = 0; each < kSlots; ++each) {
+  for (int i = 0; i < kSlots && silent.any(); ++i) {
+    const int each = (first + i) % kSlots;
     const auto slot = static_cast<Slot>(each);
     if (!silent.test(slot)) continue;
-    const bool done = ListenTo(slot, base::Now() + kPatience, {}).ok();
-    (done ? heard : failed) = true;
+    const base::Instant now = base::Now();
+    if (stopped_ || until <= now) break;
+    silent.reset(slot);
+    const bool done = ListenTo(slot, std::min(until, now + kPatience), {}).ok();
+    heard |= done;
     const base::MutexLock lock(mu_);
-    (done ? concerned_ : silent_).set(slot);
+    if (done) concerned_.set(slot);
+    next_silent_ = (each + 1) % kSlots;
   }
-  // What was published meanwhile is lost: whoever waits looks for himself.
   if (heard) events_.on_reconnected();
-  if (failed) map_->Doubt();  // which leads here again
+  if (silent.none() || stopped_) return;
+  {
+    const base::MutexLock lock(mu_);
+    silent_ |= silent;
+  }
+  map_->Doubt();  // which leads here again
 }
 
 }  // namespace redlatch::redis

@@ -35,7 +35,7 @@ void ClusterMap::Stop() {
 }
 
 absl::Status ClusterMap::StartThread() {
-  if (thread_.joinable() || stopping_) return absl::OkStatus();
+  if (stopping_ || thread_.joinable()) return absl::OkStatus();
   try {
     thread_ = base::StartThread("redlatch-map", [this] { Run(); });
   } catch (const std::system_error& error) {
@@ -77,6 +77,7 @@ bool ClusterMap::Refresh(base::Instant deadline) {
   if (!StartThread().ok()) return false;
   doubted_ = true;
   wake_.SignalOne();
+  if (std::this_thread::get_id() == thread_.get_id()) return false;  // in its chores
   const uint64_t begun = begun_;
   while (ended_ <= begun && !stopping_ && base::Now() < deadline) found_.WaitUntil(mu_, deadline);
   return ended_ > begun;
@@ -106,13 +107,16 @@ void ClusterMap::Run() {
     }
     mu_.Unlock();
     if (look) status = Look();
+    mu_.Lock();
+    if (look) {
+      last_failure_ = std::move(status);
+      ended_ = begun_;
+      next = base::Now() + base::Jittered(kApart);
+      found_.SignalAll();
+    }
+    mu_.Unlock();
     if (look || chores) hooks_.chores();
     mu_.Lock();
-    if (!look) continue;
-    last_failure_ = std::move(status);
-    ended_ = begun_;
-    next = base::Now() + base::Jittered(kApart);
-    found_.SignalAll();
   }
   mu_.Unlock();
 }
@@ -158,7 +162,7 @@ absl::Status ClusterMap::Look() {
     if (good) break;
   }
   if (!best) return why;
-  epoch_ = std::max(epoch_, best->epoch);
+  epoch_ = best->epoch;  // less than it was, if all who answer are behind: it is another cluster
   Take(*best);
   return absl::OkStatus();
 }

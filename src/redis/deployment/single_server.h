@@ -68,6 +68,11 @@ class SingleServer final : public Deployment {
                 absl::Span<absl::StatusOr<Reply>> results) override {
     scripts_.RunBatch(calls, deadline, results);
   }
+  // The same, but that nothing is sent again that is not wanted any more.
+  void RunBatchOnce(absl::Span<const ScriptCall> calls, base::Instant deadline,
+                    absl::Span<absl::StatusOr<Reply>> results, StillWanted still_wanted) {
+    scripts_.RunBatch(calls, deadline, results, still_wanted);
+  }
   absl::StatusOr<base::Acks> RunAcked(absl::Span<const ScriptCall> calls,
                                       const base::AcksWanted& wanted, absl::Duration patience,
                                       base::Instant deadline,

@@ -66,8 +66,7 @@ void Scripts::RunBatch(absl::Span<const ScriptCall> calls, base::Instant deadlin
       results[index] = ErrorStatus(replies[i]->text, connection_.server());
       if (code == ErrorCode::kNoScript && !open[i].by_text) {
         // What it comes to if it is not wanted any more.
-        results[index] = MarkNotSent(absl::UnavailableError(
-            connection_.server() + " does not know the script, and was not given it any more"));
+        results[index] = MarkNotSent(std::move(results[index]).status());
         again.push_back({.index = index, .by_text = true});
       } else if (IsTransient(code)) {
         refused_for_now = true;

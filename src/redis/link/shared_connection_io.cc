@@ -14,6 +14,10 @@ namespace redlatch::redis {
 
 void SharedConnection::Reconnect(Exchange& mine, base::Instant deadline, Finished& finished) {
   const base::Instant next_attempt = comeback_.next_attempt();
+  if (options_.fail_fast && base::Now() < next_attempt && !last_failure_.ok()) {
+    const absl::Status why = MarkNotSent(last_failure_);
+    return pipeline_.FailUnsent([](const Exchange*) { return true; }, why, finished);
+  }
   mu_.Unlock();
   TellFinished(mine, finished);
   if (base::Now() < next_attempt) {

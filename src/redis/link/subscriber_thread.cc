@@ -219,11 +219,13 @@ void Subscriber::HandleAnswer(const Reply& reply) {
   if (reply.is_error()) {
     const absl::Status why = ErrorStatus(reply.text, server_);
     const bool moved = RedirectOf(why).has_value();
-    if ((request.verb != Verb::kSubscribe && !moved) || absl::IsUnavailable(why)) {
+    // Of this channel's slot alone.
+    const bool unserved = options_.sharded && ClassifyError(reply.text) == ErrorCode::kClusterDown;
+    if ((request.verb != Verb::kSubscribe && !moved) || (absl::IsUnavailable(why) && !unserved)) {
       return Fail(std::string(why.message()));
     }
     if (request.verb == Verb::kSubscribe) {
-      Refuse(subscription, why);
+      Refuse(subscription, unserved ? MarkNotSent(why) : why);
     } else {  // it was left behind
       const base::MutexLock lock(mu_);
       End(subscription, subscription.end);

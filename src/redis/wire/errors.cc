@@ -68,6 +68,8 @@ constexpr Known kKnown[] = {
     {"ASK", ErrorCode::kAsk, absl::StatusCode::kFailedPrecondition, kOfCluster},
     {"TRYAGAIN", ErrorCode::kTryAgain, absl::StatusCode::kUnavailable, "its slots are moving"},
     {"CLUSTERDOWN", ErrorCode::kClusterDown, absl::StatusCode::kUnavailable, "its cluster is down"},
+    {"ERR Script attempted to access a non local key", ErrorCode::kOther,
+     absl::StatusCode::kUnavailable, "its slot moves, and the script may have stopped half-way"},
     {"ERR max number of clients", ErrorCode::kTooManyClients, absl::StatusCode::kUnavailable,
      "raise maxclients, or close connections that are not needed"},
     {"ERR unknown command", ErrorCode::kUnknownCommand, absl::StatusCode::kFailedPrecondition,
@@ -164,6 +166,8 @@ absl::Status ErrorStatus(std::string_view reply, std::string_view server) {
   if (known->code == ErrorCode::kMoved || known->code == ErrorCode::kAsk) {
     status.SetPayload(kRedirect, absl::Cord(std::string(error_text)));
   }
+  // Where its first keys had been moved away: what it did before stands.
+  if (error_text.starts_with("ERR Script attempted")) return MarkMayHaveExecuted(std::move(status));
   return status;
 }
 
