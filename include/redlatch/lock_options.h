@@ -43,10 +43,11 @@ struct LockOptions {
   // kUnavailable, which says how many there were; a renewal does not count. Costs a wait for the
   // replicas, in each acquisition at the server and each renewal, and a connection of the client's.
   int replica_acks = 0;
-  absl::Duration ack_timeout = absl::Seconds(1);
+  absl::Duration ack_timeout = absl::Seconds(2);
 
   // The same for the server's own disk (its append-only file): holds outlive a crash of its
-  // machine. Redis 7.2 and later, and Valkey.
+  // machine. Redis 7.2 and later, and Valkey. One that syncs each second (`appendfsync everysec`)
+  // needs an `ack_timeout` of more than that.
   bool fsync = false;
 
   // Runs on a thread of the client's own after the hold's stop token has fired. It may do anything

@@ -23,6 +23,8 @@ constexpr uint32_t kAnswered = 1;
 constexpr ptrdiff_t kLargestBatch = 512;
 constexpr absl::Duration kShortestPatience = absl::Milliseconds(1);
 constexpr absl::Duration kLongestSlice = absl::Seconds(1);
+// Each try writes anew, and what syncs its disk each second would always be one try behind.
+constexpr absl::Duration kSliceOfFsync = absl::Seconds(2);
 
 const ToRenew& RenewalOf(const Send& send) { return std::get<ToRenew>(send.what); }
 
@@ -71,6 +73,7 @@ bool AckedRenewals::Add(Job job) {
   const ToRenew& renewal = RenewalOf(job.send);
   job.until = now + std::clamp((renewal.deadline - now) / 2, kShortestPatience,
                                std::max(renewal.patience, kShortestPatience));
+  if (renewal.acks.fsync) job.slice = kSliceOfFsync;
   MachineTable::Refer(*job.entry);
   jobs_.push_back(std::move(job));
   changed_.SignalOne();
@@ -165,7 +168,7 @@ void AckedRenewals::RunTogether(absl::Span<Job> jobs, Jobs& again) {
       held->acked_by = acks->replicas;
       held->acked = true;
     } else if (held != nullptr && then < job.until) {
-      job.slice = std::min(2 * patience, kLongestSlice);
+      if (!wanted.fsync) job.slice = std::min(2 * patience, kLongestSlice);
       again.push_back(std::move(job));
       continue;
     } else if (held != nullptr) {
