@@ -19,7 +19,6 @@ constexpr absl::Duration kFirstBackoff = absl::Milliseconds(2);
 constexpr absl::Duration kLongestBackoff = absl::Milliseconds(50);
 // One redirection leads to the owner, and a second one if it was on the move.
 constexpr int kRedirectsAtOnce = 3;
-constexpr absl::Duration kPatience = absl::Milliseconds(500);
 
 }  // namespace
 
@@ -98,9 +97,7 @@ absl::StatusOr<Reply> Cluster::AskOwner(Slot slot, base::Instant deadline, Still
       ClusterNode& next = map_->Follow(*redirect, *node);
       if (redirect->once) asked_once = &next;
       if (++redirects % kRedirectsAtOnce != 0) continue;
-    } else if (map_->Owner(slot) != node) {
-      continue;
-    } else if (not_sent && map_->Refresh(deadline)) {
+    } else if (map_->Owner(slot) != node || (not_sent && map_->Refresh(deadline))) {
       continue;
     }
     const base::Instant next = base::Now() + backoff.Next();
