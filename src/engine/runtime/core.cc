@@ -60,9 +60,10 @@ std::unique_ptr<redis::Deployment> Core::MakeDeployment() {
   const auto channel = [client = identity_.client](std::string_view tag) {
     return absl::StrCat(std::string(kChannelPrefix), std::string(tag), client);
   };
-  const auto mark = [this](std::string_view key) {
-    return DescribeAnewCommand(deployment_->channel_tag(key) + identity_.client,
-                               ThisProcess(options_.program), absl::Now(), pace_.lifetime);
+  const auto mark = [this, process = ThisProcess(options_.program),
+                     since = absl::Now()](std::string_view key) {
+    return DescribeAnewCommand(deployment_->channel_tag(key) + identity_.client, process, since,
+                               pace_.lifetime);
   };
   redis::Deployment::Events events{
       .on_message = [this](std::string_view message) { OnMessage(message); },

@@ -1,11 +1,8 @@
 #include "src/redis/deployment/cluster.h"
 
-#include <algorithm>
-#include <map>
 #include <optional>
 #include <utility>
 
-#include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
 #include "src/base/random.h"
 #include "src/redis/link/scripts.h"
@@ -19,6 +16,24 @@ constexpr absl::Duration kFirstBackoff = absl::Milliseconds(2);
 constexpr absl::Duration kLongestBackoff = absl::Milliseconds(50);
 // One redirection leads to the owner, and a second one if it was on the move.
 constexpr int kRedirectsAtOnce = 3;
+
+// At a node to which a slot is on its way.
+absl::StatusOr<Reply> CallAsking(ClusterNode& node, const Command& command,
+                                 base::Instant deadline) {
+  const Command commands[] = {Command({"ASKING"}), command};
+  absl::StatusOr<Reply> answers[2];
+  node.server->commands().CallBatch(commands, deadline, absl::MakeSpan(answers));
+  return std::move(answers[1]);
+}
+
+absl::StatusOr<Reply> RunAsking(ClusterNode& node, const ScriptCall& call, base::Instant deadline) {
+  auto answer = CallAsking(node, EncodeCall(call, /*by_text=*/false), deadline);
+  if (answer.ok() && answer->is_error() && ClassifyError(answer->text) == ErrorCode::kNoScript) {
+    answer = CallAsking(node, EncodeCall(call, /*by_text=*/true), deadline);
+  }
+  if (!answer.ok() || !answer->is_error()) return answer;
+  return ErrorStatus(answer->text, node.server->server({}));
+}
 
 }  // namespace
 
@@ -54,7 +69,7 @@ std::unique_ptr<SingleServer> Cluster::MakeNode(const HostAndPort& where) {
   auto node = std::make_unique<SingleServer>(
       UrlOfNode(url_, where), std::string(), std::vector<Command>(), mark_, std::move(events),
       NodeEvents{.on_silent = [this](std::string_view channel) { Silent(channel); },
-                 .on_down = [this] { map_->Doubt(); }});
+                 .on_down = [this] { map_->LookSoon(); }});
   *self = node.get();
   return node;
 }
@@ -85,7 +100,7 @@ absl::StatusOr<Reply> Cluster::AskOwner(Slot slot, base::Instant deadline, Still
     absl::StatusOr<Reply> answer = ask(*node, asking);
     if (answer.ok()) return answer;
     const std::optional<Redirect> redirect = RedirectOf(answer.status());
-    if (absl::IsUnavailable(answer.status())) map_->Doubt();
+    if (absl::IsUnavailable(answer.status())) map_->LookSoon();
     // Not sent, or refused for now: elsewhere it may be another matter.
     const bool not_sent = NotSent(answer.status()) && (absl::IsUnavailable(answer.status()) ||
                                                        absl::IsNotFound(answer.status()));
@@ -110,16 +125,13 @@ absl::StatusOr<Reply> Cluster::Call(std::string_view key, const Command& command
                                     base::Instant deadline) {
   return AskOwner(SlotOf(key), deadline, AlwaysWanted,
                   [&](ClusterNode& node, bool asking) -> absl::StatusOr<Reply> {
-                    std::vector<Command> commands;
-                    if (asking) commands.push_back(Command({"ASKING"}));
-                    commands.push_back(command);
-                    std::vector<absl::StatusOr<Reply>> answers(commands.size());
-                    node.server->commands().CallBatch(commands, deadline, absl::MakeSpan(answers));
-                    absl::StatusOr<Reply>& answer = answers.back();
-                    if (!answer.ok() || !answer->is_error()) return std::move(answer);
+                    absl::StatusOr<Reply> answer = asking
+                                                       ? CallAsking(node, command, deadline)
+                                                       : node.server->Call(key, command, deadline);
+                    if (!answer.ok() || !answer->is_error()) return answer;
                     absl::Status refused = ErrorStatus(answer->text, node.server->server({}));
                     if (RedirectOf(refused)) return refused;
-                    return std::move(answer);
+                    return answer;
                   });
 }
 
@@ -139,25 +151,10 @@ absl::StatusOr<Reply> Cluster::Run(const ScriptCall& plain, base::Instant deadli
   return AskOwner(slot, deadline, still_wanted, [&](ClusterNode& node, bool asking) {
     if (asking) return RunAsking(node, call, deadline);
     return node.server->Run(call, deadline, [&] {
-      map_->Doubt();  // it was refused for now
+      map_->LookSoon();  // it was refused for now
       return map_->Owner(slot) == &node && still_wanted();
     });
   });
-}
-
-absl::StatusOr<Reply> Cluster::RunAsking(ClusterNode& node, const ScriptCall& call,
-                                         base::Instant deadline) {
-  for (const bool by_text : {false, true}) {
-    const Command commands[] = {Command({"ASKING"}), EncodeCall(call, by_text)};
-    absl::StatusOr<Reply> answers[2];
-    node.server->commands().CallBatch(commands, deadline, absl::MakeSpan(answers));
-    absl::StatusOr<Reply>& answer = answers[1];
-    if (!answer.ok() || !answer->is_error()) return std::move(answer);
-    if (by_text || ClassifyError(answer->text) != ErrorCode::kNoScript) {
-      return ErrorStatus(answer->text, node.server->server({}));
-    }
-  }
-  return absl::InternalError("");  // not reached
 }
 
 absl::Status Cluster::Send(std::string_view key, const Command& command, Done done) {

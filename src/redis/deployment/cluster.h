@@ -32,8 +32,8 @@ namespace redlatch::redis {
 //   MOVED                           that slot's owner is known anew, and asked
 //   ASK                             asked there, behind ASKING, this once
 //   TRYAGAIN, CLUSTERDOWN           asked again, soon, wherever the slot is then
-//   it cannot be reached            the cluster is asked who serves what, and the slot's owner
-//   again it sends sunsubscribe           subscribed at the new owner; whoever waits looks again
+//   it cannot be reached            the cluster is asked who serves what, and that node then
+//   sunsubscribe                    subscribed at the new owner; whoever waits looks again
 //
 // All within the caller's deadline, and nothing is sent twice that may have been executed.
 class Cluster final : public Deployment {
@@ -88,8 +88,6 @@ class Cluster final : public Deployment {
   using Ask = absl::FunctionRef<absl::StatusOr<Reply>(ClusterNode& node, bool asking)>;
   absl::StatusOr<Reply> AskOwner(Slot slot, base::Instant deadline, StillWanted still_wanted,
                                  Ask ask);
-  absl::StatusOr<Reply> RunAsking(ClusterNode& node, const ScriptCall& call,
-                                  base::Instant deadline);
   std::unique_ptr<SingleServer> MakeNode(const HostAndPort& where);
   absl::Status ListenTo(Slot slot, base::Instant deadline, const std::stop_token& stop);
   absl::Status Subscribe(Slot slot, base::Instant deadline, const std::stop_token& stop);

@@ -95,14 +95,14 @@ void Cluster::RunBatch(absl::Span<const ScriptCall> plain, base::Instant deadlin
     std::vector<absl::StatusOr<Reply>> answers(its.size());
     share->node->server->RunBatchOnce(its,
                                       alone ? deadline : std::min(deadline, base::Now() + kBriefly),
-                                      absl::MakeSpan(answers), [] { return false; });
+                                      absl::MakeSpan(answers));
     for (size_t i = 0; i < its.size(); ++i) {
       const absl::Status& status = answers[i].status();
       const bool refused = absl::IsUnavailable(status) || absl::IsNotFound(status);
       if (RedirectOf(status) || (refused && !MayHaveExecuted(status))) {
         again.push_back(share->indexes[i]);
       }
-      if (absl::IsUnavailable(status)) map_->Doubt();
+      if (absl::IsUnavailable(status)) map_->LookSoon();
       results[share->indexes[i]] = std::move(answers[i]);
     }
   }
@@ -174,7 +174,7 @@ absl::StatusOr<base::Acks> Cluster::RunAcked(absl::Span<const ScriptCall> plain,
         open.insert(open.end(), indexes.begin(), indexes.end());
       } else if (!acks.ok()) {
         failure = acks.status();
-        if (NotSent(failure)) map_->Doubt();
+        if (NotSent(failure)) map_->LookSoon();
       } else {
         all.replicas = std::min(all.replicas, acks->replicas);
         all.synced = all.synced && acks->synced;

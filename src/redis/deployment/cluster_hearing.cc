@@ -54,7 +54,7 @@ absl::Status Cluster::ListenTo(Slot slot, base::Instant deadline, const std::sto
   }
   // What was published meanwhile is lost: whoever waits looks for himself.
   if (moved) events_.on_reconnected();
-  if (absl::IsUnavailable(subscribed)) map_->Doubt();
+  if (absl::IsUnavailable(subscribed)) map_->LookSoon();
   return subscribed;
 }
 
@@ -76,7 +76,7 @@ absl::Status Cluster::Subscribe(Slot slot, base::Instant deadline, const std::st
     } else if (const std::optional<Redirect> redirect = RedirectOf(subscribed)) {
       map_->Follow(*redirect, node);
     } else if (NotSent(subscribed) || absl::IsCancelled(subscribed)) {
-      map_->Doubt();  // the slot has just left
+      map_->LookSoon();  // the slot has just left
     } else {
       return subscribed;
     }
@@ -136,7 +136,7 @@ void Cluster::Silent(std::string_view channel) {
     const base::MutexLock lock(mu_);
     silent_.set(slot);
   }
-  map_->Doubt();
+  map_->LookSoon();
   map_->Wake();
 }
 
@@ -182,7 +182,7 @@ void Cluster::ListenAnew() {
     const base::MutexLock lock(mu_);
     silent_ |= silent;
   }
-  map_->Doubt();  // which leads here again
+  map_->LookSoon();  // which leads here again
 }
 
 }  // namespace redlatch::redis

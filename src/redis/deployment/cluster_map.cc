@@ -49,14 +49,14 @@ absl::StatusOr<ClusterNode*> ClusterMap::AwaitOwner(Slot slot, base::Instant dea
   if (ClusterNode* const owner = Owner(slot)) return owner;
   const base::MutexLock lock(mu_);
   if (absl::Status started = StartThread(); !started.ok()) return started;
-  doubted_ = true;
+  look_wanted_ = true;
   wake_.SignalOne();
   const uint64_t begun = begun_;
   while (Owner(slot) == nullptr && !stopping_ && base::Now() < deadline) {
     // A refusal lasts until somebody mends something.
     if (ended_ > begun && !last_failure_.ok() && !absl::IsUnavailable(last_failure_)) break;
     found_.WaitUntil(mu_, deadline);
-    doubted_ = true;
+    look_wanted_ = true;
     wake_.SignalOne();
   }
   if (ClusterNode* const owner = Owner(slot)) return owner;
@@ -65,17 +65,17 @@ absl::StatusOr<ClusterNode*> ClusterMap::AwaitOwner(Slot slot, base::Instant dea
       absl::StrCat("it is not known which node of ", name_, " serves slot ", slot)));
 }
 
-void ClusterMap::Doubt() {
+void ClusterMap::LookSoon() {
   const base::MutexLock lock(mu_);
   StartThread().IgnoreError();  // the next who needs it is told
-  if (std::exchange(doubted_, true)) return;
+  if (std::exchange(look_wanted_, true)) return;
   wake_.SignalOne();
 }
 
 bool ClusterMap::Refresh(base::Instant deadline) {
   const base::MutexLock lock(mu_);
   if (!StartThread().ok()) return false;
-  doubted_ = true;
+  look_wanted_ = true;
   wake_.SignalOne();
   if (std::this_thread::get_id() == thread_.get_id()) return false;  // in its chores
   const uint64_t begun = begun_;
@@ -94,15 +94,15 @@ void ClusterMap::Run() {
   base::Instant next;
   mu_.Lock();
   while (!stopping_) {
-    const bool look = doubted_ && next <= base::Now();
+    const bool look = look_wanted_ && next <= base::Now();
     if (!look && !chores_) {
-      wake_.WaitUntil(mu_, doubted_ ? next : base::Instant::Infinite());
+      wake_.WaitUntil(mu_, look_wanted_ ? next : base::Instant::Infinite());
       continue;
     }
     absl::Status status;
     const bool chores = std::exchange(chores_, false);
     if (look) {
-      doubted_ = false;
+      look_wanted_ = false;
       ++begun_;
     }
     mu_.Unlock();
@@ -211,7 +211,7 @@ ClusterNode& ClusterMap::Follow(const Redirect& redirect, const ClusterNode& fro
   }
   if (moved) {
     hooks_.on_moved(redirect.slot);
-    Doubt();  // where one has gone, others may
+    LookSoon();  // where one has gone, others may
   }
   return *node;
 }

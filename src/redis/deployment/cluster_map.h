@@ -59,7 +59,7 @@ class ClusterMap {
   ClusterNode& Follow(const Redirect& redirect, const ClusterNode& from);
 
   // It may be out of date.
-  void Doubt();
+  void LookSoon();
   // The same, and waits until it has been looked at since; false where the deadline came first.
   bool Refresh(base::Instant deadline);
   void Wake();
@@ -88,7 +88,7 @@ class ClusterMap {
   base::CondVar wake_;   // of the thread
   base::CondVar found_;  // of those that wait for it
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
-  bool doubted_ ABSL_GUARDED_BY(mu_) = false;
+  bool look_wanted_ ABSL_GUARDED_BY(mu_) = false;
   bool chores_ ABSL_GUARDED_BY(mu_) = false;
   uint64_t begun_ ABSL_GUARDED_BY(mu_) = 0;  // looks
   uint64_t ended_ ABSL_GUARDED_BY(mu_) = 0;

@@ -68,10 +68,10 @@ class SingleServer final : public Deployment {
                 absl::Span<absl::StatusOr<Reply>> results) override {
     scripts_.RunBatch(calls, deadline, results);
   }
-  // The same, but that nothing is sent again that is not wanted any more.
+  // The same, but that nothing is sent a second time, for whatever reason it was refused.
   void RunBatchOnce(absl::Span<const ScriptCall> calls, base::Instant deadline,
-                    absl::Span<absl::StatusOr<Reply>> results, StillWanted still_wanted) {
-    scripts_.RunBatch(calls, deadline, results, still_wanted);
+                    absl::Span<absl::StatusOr<Reply>> results) {
+    scripts_.RunBatch(calls, deadline, results, [] { return false; });
   }
   absl::StatusOr<base::Acks> RunAcked(absl::Span<const ScriptCall> calls,
                                       const base::AcksWanted& wanted, absl::Duration patience,
@@ -100,7 +100,7 @@ class SingleServer final : public Deployment {
   }
   // There is a connection for commands.
   bool connected() const { return commands_->peer().has_value(); }
-  // All commands in one write, their answers given to one thread: see SharedConnection.
+  // For what goes over it in a way of the cluster's own.
   SharedConnection& commands() { return *commands_; }
   uint32_t Await(std::string_view, base::Parker& parker, base::Instant deadline) override {
     return messages_->Await(parker, deadline);

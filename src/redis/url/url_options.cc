@@ -165,8 +165,7 @@ absl::Status ParseMap(std::string_view text, Url* url) {
         !ParseHostAndPort({both[1].data(), both[1].size()}, &reached).ok()) {
       return InvalidUrl(
           {"the option map is not a list such as 10.0.0.7:6379/127.0.0.1:7001, of addresses as "
-           "nodes "
-           "announce them and where they are reached"});
+           "nodes announce them and where they are reached"});
     }
     url->mapped.push_back({{.host = announced.host, .port = announced.port},
                            {.host = reached.host, .port = reached.port}});

@@ -68,7 +68,7 @@ constexpr Known kKnown[] = {
     {"ASK", ErrorCode::kAsk, absl::StatusCode::kFailedPrecondition, kOfCluster},
     {"TRYAGAIN", ErrorCode::kTryAgain, absl::StatusCode::kUnavailable, "its slots are moving"},
     {"CLUSTERDOWN", ErrorCode::kClusterDown, absl::StatusCode::kUnavailable, "its cluster is down"},
-    {"ERR Script attempted to access a non local key", ErrorCode::kOther,
+    {"ERR Script attempted to access a non local key", ErrorCode::kStoppedMidway,
      absl::StatusCode::kUnavailable, "its slot moves, and the script may have stopped half-way"},
     {"ERR max number of clients", ErrorCode::kTooManyClients, absl::StatusCode::kUnavailable,
      "raise maxclients, or close connections that are not needed"},
@@ -166,9 +166,9 @@ absl::Status ErrorStatus(std::string_view reply, std::string_view server) {
   if (known->code == ErrorCode::kMoved || known->code == ErrorCode::kAsk) {
     status.SetPayload(kRedirect, absl::Cord(std::string(error_text)));
   }
-  // Where its first keys had been moved away: what it did before stands.
-  if (error_text.starts_with("ERR Script attempted")) return MarkMayHaveExecuted(std::move(status));
-  return status;
+  // What it did before it came to a key that had been moved away stands.
+  const bool midway = known->code == ErrorCode::kStoppedMidway;
+  return midway ? MarkMayHaveExecuted(std::move(status)) : status;
 }
 
 // "MOVED 3999 127.0.0.1:6381", "ASK 3999 ::1:6381", "MOVED 3999 :6381"
@@ -185,8 +185,8 @@ std::optional<Redirect> RedirectOf(const absl::Status& status) {
   if (colon == std::string::npos || !absl::SimpleAtoi(words[2].substr(colon + 1), &port)) {
     return std::nullopt;
   }
-  if (slot < 0 || slot > 16383 || port < 1 || port > 65535) return std::nullopt;
-  redirect.slot = static_cast<uint16_t>(slot);
+  if (slot < 0 || slot >= kSlots || port < 1 || port > 65535) return std::nullopt;
+  redirect.slot = static_cast<Slot>(slot);
   redirect.host = words[2].substr(0, colon);
   if (redirect.host == "?") redirect.host.clear();
   redirect.port = static_cast<uint16_t>(port);

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "absl/status/status.h"
+#include "src/redis/wire/slot.h"
 
 namespace redlatch::redis {
 
@@ -30,6 +31,7 @@ enum class ErrorCode : uint8_t {
   kClusterDown,
   kTooManyClients,
   kUnknownCommand,
+  kStoppedMidway,  // a script, at a key that has moved
 };
 
 ErrorCode ClassifyError(std::string_view error_text);
@@ -54,7 +56,7 @@ absl::Status ErrorStatus(std::string_view reply, std::string_view server);
 // Where else a node of a cluster says that a key is.
 struct Redirect {
   bool once = false;  // for this command alone, behind ASKING: the slot is on the move
-  uint16_t slot = 0;
+  Slot slot = 0;
   std::string host;  // empty: that of the node which says so
   uint16_t port = 0;
 };

@@ -115,7 +115,6 @@ TEST_F(ClusterReshard, NobodyNotices) {
   for (int i = 0; i < kClients; ++i) {
     clients_.push_back(*Client::Connect(group_->url(), {.observer = observer_}));
   }
-  std::vector<std::unique_ptr<CountDownLatch>> latches;
   std::vector<std::thread> threads;
   for (int tag = 0; tag < kTags; ++tag) {
     for (int i = 0; i < kClients; ++i) {
