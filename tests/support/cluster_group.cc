@@ -12,17 +12,10 @@ namespace redlatch::support {
 namespace {
 
 constexpr char kHost[] = "127.0.0.1";
-// The user of the fixture's own, of whom redis_server.cc tells.
-constexpr char kUser[] = "redlatch-test";
-constexpr char kPassword[] = "none";
+constexpr auto& kUser = RedisServer::kOwnUser;
+constexpr auto& kPassword = RedisServer::kOwnPassword;
 constexpr char kKeysAtOnce[] = "100";
 constexpr char kMigrateTimeoutMs[] = "5000";
-
-redis::Reply Do(RedisServer& server, const std::vector<std::string>& command) {
-  redis::Reply reply = server.Command(command);
-  if (reply.is_error()) Fatal(command.at(0) + " " + command.at(1) + ": " + reply.text);
-  return reply;
-}
 
 }  // namespace
 
@@ -32,7 +25,7 @@ std::unique_ptr<RedisServer> StartClusterOfOne(RedisServerOptions options) {
   options.config.push_back("cluster-enabled yes");
   options.config.push_back("cluster-port " + std::to_string(bus.number()));
   auto server = RedisServer::Start(std::move(options));
-  Do(*server, {"CLUSTER", "ADDSLOTSRANGE", "0", std::to_string(redis::kSlots - 1)});
+  server->Do({"CLUSTER", "ADDSLOTSRANGE", "0", std::to_string(redis::kSlots - 1)});
   const auto well = [&] {
     return redis::InfoField(server->Text({"CLUSTER", "INFO"}), "cluster_state") == "ok";
   };
@@ -60,19 +53,19 @@ ClusterGroup::ClusterGroup(ClusterGroupOptions options) : options_(std::move(opt
       one.config.push_back(line);
     }
     servers_.push_back(RedisServer::Start(std::move(one)));
-    Do(*servers_.back(), {"CLUSTER", "SET-CONFIG-EPOCH", std::to_string(i + 1)});
+    servers_.back()->Do({"CLUSTER", "SET-CONFIG-EPOCH", std::to_string(i + 1)});
   }
   // All with all: gossip alone takes seconds.
   for (size_t i = 0; i < count; ++i) {
     for (size_t j = i + 1; j < count; ++j) {
-      Do(*servers_[i], {"CLUSTER", "MEET", kHost, std::to_string(servers_[j]->port()),
-                        std::to_string(bus_ports_[j].number())});
+      servers_[i]->Do({"CLUSTER", "MEET", kHost, std::to_string(servers_[j]->port()),
+                       std::to_string(bus_ports_[j].number())});
     }
   }
   for (size_t i = 0; i < options_.primaries; ++i) {
     const size_t first = redis::kSlots * i / options_.primaries;
     const size_t next = redis::kSlots * (i + 1) / options_.primaries;
-    Do(*servers_[i], {"CLUSTER", "ADDSLOTSRANGE", std::to_string(first), std::to_string(next - 1)});
+    servers_[i]->Do({"CLUSTER", "ADDSLOTSRANGE", std::to_string(first), std::to_string(next - 1)});
   }
   for (size_t i = options_.primaries; i < count; ++i) {
     const std::string its = IdOf(i % options_.primaries);
@@ -169,8 +162,8 @@ void ClusterGroup::BeginMove(redis::Slot slot, size_t to) {
   const std::optional<size_t> from = OwnerOf(slot);
   if (!from || *from == to) return;
   if (!Await([this] { return OfOneEpoch(); }, absl::Seconds(30))) Fatal("the epochs differ");
-  Do(*servers_[to], {"CLUSTER", "SETSLOT", number, "IMPORTING", IdOf(*from)});
-  Do(*servers_[*from], {"CLUSTER", "SETSLOT", number, "MIGRATING", IdOf(to)});
+  servers_[to]->Do({"CLUSTER", "SETSLOT", number, "IMPORTING", IdOf(*from)});
+  servers_[*from]->Do({"CLUSTER", "SETSLOT", number, "MIGRATING", IdOf(to)});
 }
 
 void ClusterGroup::FinishMove(redis::Slot slot, size_t to) {
@@ -179,18 +172,18 @@ void ClusterGroup::FinishMove(redis::Slot slot, size_t to) {
   if (!from || *from == to) return;
   for (;;) {
     const redis::Reply keys =
-        Do(*servers_[*from], {"CLUSTER", "GETKEYSINSLOT", number, kKeysAtOnce});
+        servers_[*from]->Do({"CLUSTER", "GETKEYSINSLOT", number, kKeysAtOnce});
     if (keys.elements.empty()) break;
     std::vector<std::string> migrate = {"MIGRATE", kHost, std::to_string(server(to).port()),
                                         "",        "0",   kMigrateTimeoutMs,
                                         "AUTH2",   kUser, kPassword,
                                         "KEYS"};
     for (const redis::Reply& key : keys.elements) migrate.push_back(key.text);
-    Do(*servers_[*from], migrate);
+    servers_[*from]->Do(migrate);
   }
   const std::string id = IdOf(to);
-  Do(*servers_[to], {"CLUSTER", "SETSLOT", number, "NODE", id});
-  Do(*servers_[*from], {"CLUSTER", "SETSLOT", number, "NODE", id});
+  servers_[to]->Do({"CLUSTER", "SETSLOT", number, "NODE", id});
+  servers_[*from]->Do({"CLUSTER", "SETSLOT", number, "NODE", id});
   for (const auto& each : servers_) {
     if (each->pid() >= 0 && each->Info("role") == "master") {
       each->Command({"CLUSTER", "SETSLOT", number, "NODE", id});

@@ -25,9 +25,8 @@ namespace {
 
 using redis::Reply;
 
-// The user of Command() and of replicas: it may do everything, whatever ACL a test sets up.
-constexpr char kUser[] = "redlatch-test";
-constexpr char kPassword[] = "none";  // any will do
+constexpr auto& kUser = RedisServer::kOwnUser;
+constexpr auto& kPassword = RedisServer::kOwnPassword;
 
 constexpr absl::Duration kStartTimeout = absl::Seconds(20);
 constexpr absl::Duration kStopTimeout = absl::Seconds(20);
@@ -255,6 +254,12 @@ void RedisServer::Continue() {
 }
 
 Reply RedisServer::Command(const std::vector<std::string>& args) { return connection_->Call(args); }
+
+Reply RedisServer::Do(const std::vector<std::string>& args) {
+  Reply reply = Command(args);
+  if (reply.is_error()) Fatal(args.at(0) + ": " + reply.text);
+  return reply;
+}
 
 std::string RedisServer::Text(const std::vector<std::string>& args) {
   const Reply reply = Command(args);

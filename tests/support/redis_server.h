@@ -62,6 +62,11 @@ struct RedisServerOptions {
 // Thread-safe. It belongs to the process that started it; a forked child leaves it alone.
 class RedisServer {
  public:
+  // The user of Command() and of replicas, who may do everything, whatever ACL a test sets up. Any
+  // password will do.
+  static constexpr char kOwnUser[] = "redlatch-test";
+  static constexpr char kOwnPassword[] = "none";
+
   // Returns when the server answers PING.
   static std::unique_ptr<RedisServer> Start(RedisServerOptions options = {});
 
@@ -98,6 +103,8 @@ class RedisServer {
   // A broken connection is an error reply, "ERR connection: ..."; the next call makes a new one.
   redis::Reply Command(const std::vector<std::string>& args);
 
+  // Command(), where an error ends the process.
+  redis::Reply Do(const std::vector<std::string>& args);
   // Command(), where the reply is a string, a status or an integer, as text. An error's text too.
   std::string Text(const std::vector<std::string>& args);
   // Command(), where the reply is an integer; anything else ends the process.

@@ -10,14 +10,8 @@ namespace redlatch::support {
 namespace {
 
 constexpr char kHost[] = "127.0.0.1";
-// The user of the fixture's own, of whom redis_server.cc tells.
-constexpr char kUser[] = "redlatch-test";
-constexpr char kPassword[] = "none";
-
-void Do(RedisServer& server, const std::vector<std::string>& command) {
-  const redis::Reply reply = server.Command(command);
-  if (reply.is_error()) Fatal(command.at(0) + ": " + reply.text);
-}
+constexpr auto& kUser = RedisServer::kOwnUser;
+constexpr auto& kPassword = RedisServer::kOwnPassword;
 
 std::string Millis(absl::Duration duration) {
   return std::to_string(absl::ToInt64Milliseconds(duration));
@@ -42,22 +36,22 @@ SentinelGroup::SentinelGroup(SentinelGroupOptions options) : options_(std::move(
       proxies_.push_back(std::make_unique<TcpProxy>(TcpProxyOptions{.port = server.port()}));
     }
     const std::string announced = std::to_string(port(static_cast<size_t>(i)));
-    Do(server, {"CONFIG", "SET", "masteruser", kUser, "masterauth", kPassword,
-                "replica-announce-ip", kHost, "replica-announce-port", announced});
-    Do(server, {"CONFIG", "REWRITE"});
-    if (i > 0) Do(server, {"REPLICAOF", kHost, std::to_string(port(0))});
+    server.Do({"CONFIG", "SET", "masteruser", kUser, "masterauth", kPassword, "replica-announce-ip",
+               kHost, "replica-announce-port", announced});
+    server.Do({"CONFIG", "REWRITE"});
+    if (i > 0) server.Do({"REPLICAOF", kHost, std::to_string(port(0))});
   }
   for (int i = 0; i < options_.sentinels; ++i) {
     RedisServerOptions sentinel = options_.sentinel;
     sentinel.sentinel = true;
     sentinels_.push_back(RedisServer::Start(std::move(sentinel)));
     RedisServer& each = *sentinels_.back();
-    Do(each, {"SENTINEL", "DEBUG", "info-period", "400", "publish-period", "100", "ping-period",
-              "400", "ask-period", "100", "election-timeout", "1000"});
+    each.Do({"SENTINEL", "DEBUG", "info-period", "400", "publish-period", "100", "ping-period",
+             "400", "ask-period", "100", "election-timeout", "1000"});
     const std::string quorum = std::to_string(options_.sentinels / 2 + 1);
-    Do(each, {"SENTINEL", "MONITOR", kPrimary, kHost, std::to_string(port(0)), quorum});
-    Do(each, {"SENTINEL", "SET", kPrimary, "down-after-milliseconds", Millis(options_.down_after),
-              "failover-timeout", "2000", "auth-user", kUser, "auth-pass", kPassword});
+    each.Do({"SENTINEL", "MONITOR", kPrimary, kHost, std::to_string(port(0)), quorum});
+    each.Do({"SENTINEL", "SET", kPrimary, "down-after-milliseconds", Millis(options_.down_after),
+             "failover-timeout", "2000", "auth-user", kUser, "auth-pass", kPassword});
   }
   if (!AwaitWell()) Fatal("the sentinels do not find the servers:\n" + sentinels_.at(0)->Log());
 }

@@ -31,23 +31,19 @@ Identity NewIdentity();
 // before it (Deployment::channel_tag()), as the client is.
 inline constexpr std::string_view kChannelPrefix = "redlatch:";
 
-// What scripts are told so that nothing is granted too soon after a promotion: see
-// lua/common/quarantine.lua.
-struct Reign {
-  redis::Deployment* deployment = nullptr;  // knows the id of the server's replication stream
-  absl::Duration quarantine = absl::ZeroDuration();
-};
-
 // The lock that is asked for. All of it outlives the request.
 struct Subject {
   const Identity& identity;
-  std::string channel_tag;
   const KeySet& keys;
   const Plan& plan;
   std::string_view owner;  // of holds, as the server knows it
   // For how long a hand-over by message makes it the owner, if its lease is longer.
   absl::Duration claim = absl::InfiniteDuration();
-  Reign reign = {};  // of a plan that is Quarantined()
+  // Knows where channels are, and whose server this is; null: channels have no place of their own.
+  redis::Deployment* deployment = nullptr;
+  // Of a plan that is Quarantined(), so that nothing is granted too soon after a promotion: see
+  // lua/common/quarantine.lua.
+  absl::Duration quarantine = absl::ZeroDuration();
 };
 
 // One script call with the text of its keys and arguments.

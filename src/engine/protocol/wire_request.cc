@@ -83,8 +83,8 @@ void Request::ExtraKeys(const Subject& subject, bool quarantined) {
 // The last words of a script that looks whether there is a quarantine.
 void Request::PutReign(const Subject& subject) {
   if (!subject.plan.quarantined) return;
-  Put(subject.reign.deployment->reign(subject.keys.main()));
-  PutMillis(subject.reign.quarantine);
+  Put(subject.deployment->reign(subject.keys.main()));
+  PutMillis(subject.quarantine);
 }
 
 void Request::Bid(const Subject& subject, const engine::Bid& bid, const Told& told) {
@@ -95,7 +95,8 @@ void Request::Bid(const Subject& subject, const engine::Bid& bid, const Told& to
       Millis(HeartbeatInterval(bid.terms.lease, subject.plan.traits.longest_heartbeat)),
       bid.terms.manual ? " 1 " : " 0 ", bid.ticket, " ",
       Millis(std::min(bid.terms.lease, subject.claim)), bid.listen ? " 1 " : " 0 ",
-      absl::string_view(kChannelPrefix.data(), kChannelPrefix.size()), subject.channel_tag,
+      absl::string_view(kChannelPrefix.data(), kChannelPrefix.size()),
+      subject.deployment == nullptr ? "" : subject.deployment->channel_tag(subject.keys.main()),
       subject.identity.client);
   const bool counted = subject.plan.sharing.counts;
   const bool more = !subject.plan.extra_args.empty() || bid.terms.args != nullptr;

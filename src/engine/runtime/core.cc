@@ -121,14 +121,12 @@ Subject Core::SubjectOf(const Entry& entry) const {
 Subject Core::SubjectOf(const KeySet& keys, const Plan& plan, std::string_view owner) const {
   const bool own = owner.empty() || plan.sharing.counts;
   return {.identity = identity_,
-          .channel_tag = deployment_->channel_tag(keys.main()),
           .keys = keys,
           .plan = plan,
           .owner = own ? std::string_view(identity_.client) : owner,
           .claim = round_trips_.Claim(),
-          .reign = plan.quarantined
-                       ? Reign{.deployment = deployment_.get(), .quarantine = url_.quarantine}
-                       : Reign{}};
+          .deployment = deployment_.get(),
+          .quarantine = url_.quarantine};
 }
 
 std::string Core::ReaderName(GrantId write_grant) {

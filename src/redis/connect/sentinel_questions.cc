@@ -16,15 +16,6 @@
 namespace redlatch::redis {
 namespace {
 
-Url Towards(const HostAndPort& where, Url url) {
-  url.kind = Url::Kind::kTcp;
-  url.sentinels = nullptr;
-  url.host = where.host;
-  url.port = where.port;
-  url.db = 0;
-  return url;
-}
-
 int64_t Number(std::string_view text) {
   int64_t number = 0;
   std::from_chars(text.data(), text.data() + text.size(), number);
@@ -46,7 +37,7 @@ absl::Status Unknown(PlainConnection& connection, const Url& url, const HostAndP
 
 }  // namespace
 
-Url UrlOfServer(const Url& url, const HostAndPort& server) { return Towards(server, url); }
+Url UrlOfServer(const Url& url, const HostAndPort& server) { return UrlTowards(url, server); }
 
 std::optional<HostAndPort> MakeHostAndPort(std::string_view host, std::string_view port) {
   const int64_t number = Number(port);
@@ -65,7 +56,7 @@ Url AsToSentinels(const Url& url) {
 }
 
 Url UrlOfSentinel(const Url& url, const HostAndPort& sentinel) {
-  return Towards(sentinel, AsToSentinels(url));
+  return UrlTowards(AsToSentinels(url), sentinel);
 }
 
 absl::StatusOr<SentinelAnswer> AskSentinel(const Url& url, const HostAndPort& sentinel,

@@ -66,16 +66,11 @@ absl::StatusOr<ClusterView> ReadView(const Reply& slots, const Reply& info,
 }
 
 Url UrlOfNode(const Url& url, const HostAndPort& node) {
-  Url one = url;
-  one.kind = Url::Kind::kTcp;
   HostAndPort reached = node;
   for (const auto& [announced, its] : url.mapped) {
     if (announced == node) reached = its;
   }
-  one.host = std::move(reached.host);
-  one.port = reached.port;
-  one.mapped.clear();
-  one.nodes.clear();
+  Url one = UrlTowards(url, reached);
   one.in_cluster = true;
   return one;
 }

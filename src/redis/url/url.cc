@@ -229,6 +229,17 @@ absl::StatusOr<Url> ParseUrl(std::string_view text) {
        "embedded:"});
 }
 
+Url UrlTowards(Url url, const HostAndPort& server) {
+  url.kind = Url::Kind::kTcp;
+  url.host = server.host;
+  url.port = server.port;
+  url.db = 0;
+  url.sentinels = nullptr;
+  url.nodes.clear();
+  url.mapped.clear();
+  return url;
+}
+
 std::string Url::DebugString() const {
   const std::string db_text = std::to_string(db);
   switch (kind) {

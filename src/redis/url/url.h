@@ -100,6 +100,9 @@ inline constexpr size_t kMaxSocketPath = 107;
 // of its options are repeated, and a text that is nothing but a host and a port.
 absl::StatusOr<Url> ParseUrl(std::string_view text);
 
+// What leads to one of the servers of which a URL names several, with all that it says besides.
+Url UrlTowards(Url url, const HostAndPort& server);
+
 }  // namespace redlatch::redis
 
 #endif  // REDLATCH_SRC_REDIS_URL_URL_H_

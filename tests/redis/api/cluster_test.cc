@@ -1,4 +1,5 @@
 // Locks on a cluster, as one client sees it; the conformance suite runs there too.
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -33,6 +34,27 @@ class ClusterTest : public ::testing::Test {
   static void SetUpTestSuite() { group_ = ClusterGroup::Start().release(); }
   static void TearDownTestSuite() { delete std::exchange(group_, nullptr); }
 
+  // One client holds the lock, the other waits, and is told of the release that comes after
+  // `meanwhile`.
+  void HandOver(const std::string& name, const std::function<void()>& meanwhile) {
+    SCOPED_TRACE(name);
+    SimpleLock lock(client_, name, {.lease = absl::Minutes(5)});
+    SimpleLock others(other_, name, {.lease = absl::Minutes(5)});
+    absl::StatusOr<Lease> lease = lock.Acquire();
+    ASSERT_TRUE(lease.ok()) << lease.status();
+    absl::StatusOr<Lease> taken;
+    std::thread waiter([&] { taken = others.Acquire({.wait = kPatience}); });
+    const std::string queue = absl::StrCat("redlatch:2:{", name, "}:simple.queue");
+    EXPECT_TRUE(Await([&] { return group_->CommandAt(name, {"ZCARD", queue}).integer == 1; }));
+    meanwhile();
+    const base::Instant released = base::Now();
+    const absl::Status status = lease->Release();
+    EXPECT_TRUE(status.ok()) << status;
+    waiter.join();
+    EXPECT_TRUE(taken.ok()) << taken.status();
+    EXPECT_LE(base::Now() - released, absl::Seconds(1));  // its heartbeat comes each 10 s
+  }
+
   static ClusterGroup* group_;
   const Client client_ = *Client::Connect(group_->url());
   const Client other_ = *Client::Connect(group_->url());
@@ -58,25 +80,7 @@ TEST_F(ClusterTest, LocksLieAtAllPrimariesAndExclude) {
 }
 
 TEST_F(ClusterTest, AWaiterIsToldByMessage) {
-  for (int i = 0; i < 20; ++i) {
-    const std::string name = absl::StrCat("waited:", i);
-    SimpleLock lock(client_, name, {.lease = absl::Minutes(5)});
-    SimpleLock others(other_, name, {.lease = absl::Minutes(5)});
-    absl::StatusOr<Lease> lease = lock.Acquire();
-    ASSERT_TRUE(lease.ok()) << lease.status();
-    absl::StatusOr<Lease> taken;
-    std::thread waiter([&] { taken = others.Acquire({.wait = kPatience}); });
-    EXPECT_TRUE(Await([&] {
-      return group_
-                 ->CommandAt(name, {"ZCARD", absl::StrCat("redlatch:2:{", name, "}:simple.queue")})
-                 .integer == 1;
-    }));
-    const base::Instant released = base::Now();
-    EXPECT_TRUE(lease->Release().ok());
-    waiter.join();
-    EXPECT_TRUE(taken.ok()) << taken.status();
-    EXPECT_LE(base::Now() - released, absl::Seconds(1));  // its heartbeat comes each 10 s
-  }
+  for (int i = 0; i < 20; ++i) HandOver(absl::StrCat("waited:", i), [] {});
 }
 
 TEST_F(ClusterTest, EveryKindOfLockGoesOnWhileItsSlotMoves) {
@@ -106,24 +110,10 @@ TEST_F(ClusterTest, EveryKindOfLockGoesOnWhileItsSlotMoves) {
 }
 
 TEST_F(ClusterTest, WhoWaitsIsToldThoughTheSlotMovedMeanwhile) {
-  const std::string name = "mover";
-  const redis::Slot slot = redis::SlotOf(name);
+  const redis::Slot slot = redis::SlotOf("mover");
   for (int round = 0; round < 6; ++round) {
-    SimpleLock lock(client_, name, {.lease = absl::Minutes(5)});
-    SimpleLock others(other_, name, {.lease = absl::Minutes(5)});
-    absl::StatusOr<Lease> lease = lock.Acquire();
-    ASSERT_TRUE(lease.ok()) << lease.status();
-    absl::StatusOr<Lease> taken;
-    std::thread waiter([&] { taken = others.Acquire({.wait = kPatience}); });
-    const std::string queue = absl::StrCat("redlatch:2:{", name, "}:simple.queue");
-    EXPECT_TRUE(Await([&] { return group_->CommandAt(name, {"ZCARD", queue}).integer == 1; }));
-    group_->Move(slot, (*group_->OwnerOf(slot) + 1) % group_->servers());
-    const base::Instant released = base::Now();
-    const absl::Status status = lease->Release();
-    EXPECT_TRUE(status.ok()) << status;
-    waiter.join();
-    EXPECT_TRUE(taken.ok()) << taken.status();
-    EXPECT_LE(base::Now() - released, absl::Seconds(1));
+    HandOver("mover",
+             [&] { group_->Move(slot, (*group_->OwnerOf(slot) + 1) % group_->servers()); });
   }
 }
 

@@ -29,9 +29,7 @@ const std::string kGone8 = "redlatch:2:{N}:simple.gone." + kIdentity.client + ".
 class WireRequest : public ::testing::Test {
  protected:
   std::vector<std::string> Words(const Send& send) {
-    Request request(
-        {.identity = kIdentity, .channel_tag = {}, .keys = keys_, .plan = plan_, .owner = owner_},
-        send);
+    Request request({.identity = kIdentity, .keys = keys_, .plan = plan_, .owner = owner_}, send);
     return Words(request);
   }
   std::vector<std::string> Words(Request& request) {
@@ -161,8 +159,7 @@ TEST_F(WireRequest, RenewAndCancel) {
 }
 
 TEST_F(WireRequest, ForPeople) {
-  const Subject subject{
-      .identity = kIdentity, .channel_tag = {}, .keys = keys_, .plan = plan_, .owner = "me"};
+  const Subject subject{.identity = kIdentity, .keys = keys_, .plan = plan_, .owner = "me"};
   Request inspect(subject, plan_.scripts.inspect, {"100"});
   EXPECT_THAT(Words(inspect), ElementsAre("N", kQueue, kWaiters, kFence, "|", "100"));
   Request force(subject, plan_.scripts.force_release, {"redlatch:"});
