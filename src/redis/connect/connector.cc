@@ -18,6 +18,9 @@ namespace {
 constexpr absl::Duration kFirstPatience = absl::Milliseconds(250);
 constexpr int kPatienceGrows = 3;
 
+// Before Poll() is called again while a name is looked up.
+constexpr absl::Duration kLookUpPause = absl::Milliseconds(5);
+
 }  // namespace
 
 Connector::Connector(const Url& url, Handshake::Purpose purpose, TransportFactory open,
@@ -88,9 +91,33 @@ absl::StatusOr<std::optional<Connection>> Connector::Step(base::Instant deadline
   // What ended while nobody worked on it tells nothing of the server.
   const bool over = attempt_.has_value() && attempt_->deadline <= base::Now();
   if (!attempt_.has_value() || over || Moved()) BeginAttempt();
+  return Proceed(std::min(deadline, attempt_->deadline), wake_fd);
+}
+
+absl::StatusOr<std::optional<Connection>> Connector::Poll(Awaited* awaited) {
+  if (!attempt_.has_value() || Moved()) BeginAttempt();
+  auto made = Proceed(std::min(base::Now(), attempt_->deadline), -1);
+  if (!made.ok() || made->has_value()) return made;
+  const Attempt& attempt = *attempt_;
+  const Dialogue& dialogue = attempt.dialogue;
+  if (dialogue.transport == nullptr) {
+    *awaited = {.until = base::Now() + kLookUpPause};
+  } else if (attempt.connected) {
+    *awaited = {.transport = dialogue.transport.get(),
+                .interest = dialogue.read_wants | dialogue.write_wants,
+                .until = attempt.target_deadline};
+  } else {
+    *awaited = {.transport = dialogue.transport.get(),
+                .interest = Interest::kWrite,
+                .until = attempt.patient_until};
+  }
+  awaited->until = std::min(awaited->until, attempt.deadline);
+  return made;
+}
+
+absl::StatusOr<std::optional<Connection>> Connector::Proceed(base::Instant limit, int wake_fd) {
   Attempt& attempt = *attempt_;
   if (attempt.dialogue.transport != nullptr) attempt.dialogue.transport->Verify();
-  const base::Instant limit = std::min(deadline, attempt.deadline);
   for (;;) {
     const Outcome outcome = Advance(attempt, limit, wake_fd);
     absl::Status failed = outcome.status();
@@ -194,8 +221,10 @@ Connector::Outcome Connector::ConnectToOne(Attempt& attempt, base::Instant limit
         if (limit <= base::Now()) return Progress::kOutOfTime;
         continue;
       }
-      if (ready.woken || limit <= base::Now()) return Progress::kOutOfTime;
-      if (base::Now() < attempt.patient_until) continue;
+      if (base::Now() < attempt.patient_until) {
+        if (ready.woken || limit <= base::Now()) return Progress::kOutOfTime;
+        continue;
+      }
       if (attempt.patient_until < attempt.target_deadline) {
         absl::Status opened = Open(attempt, kPatienceGrows * attempt.patience);
         if (!opened.ok()) return opened;
@@ -220,7 +249,7 @@ Connector::Outcome Connector::Greet(Attempt& attempt, base::Instant limit, int w
   const absl::StatusOr<bool> done = dialogue.GoOn(handshake_.reply_count(), until, wake_fd);
   if (!done.ok()) return HungUp(attempt, done.status());
   if (!*done) {
-    if (limit <= base::Now() || base::Now() < until) return Progress::kOutOfTime;
+    if (last || base::Now() < attempt.target_deadline) return Progress::kOutOfTime;
     return Unreachable(attempt, "no answer to the handshake");
   }
   if (dialogue.replies.size() > handshake_.reply_count()) {

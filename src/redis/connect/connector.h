@@ -51,6 +51,10 @@ class Connector {
   // `wake_fd` (or -1) becoming readable ends the call like the deadline does.
   absl::StatusOr<std::optional<Connection>> Step(base::Instant deadline, int wake_fd = -1);
 
+  // The same for who must not block, and calls again when what it awaits has come, which it is told
+  // where there is nothing yet.
+  absl::StatusOr<std::optional<Connection>> Poll(Awaited* awaited);
+
   // Drops the attempt under way, its socket with it.
   void Abandon() { attempt_.reset(); }
   // In a forked child: closes its socket, and touches nothing else.
@@ -79,6 +83,7 @@ class Connector {
   enum class Progress { kReady, kOutOfTime };
   using Outcome = absl::StatusOr<Progress>;
 
+  absl::StatusOr<std::optional<Connection>> Proceed(base::Instant limit, int wake_fd);
   void BeginAttempt();
   bool Moved() const;
   absl::StatusOr<std::optional<Connection>> Failed(absl::Status why);

@@ -10,12 +10,12 @@ namespace redlatch::redis {
 Interest Dialogue::Write() {
   while (!unwritten.empty()) {
     const IoResult put = transport->Write(unwritten);
-    if (put.blocked()) return put.wants();
+    if (put.blocked()) return write_wants = put.wants();
     const bool done = put.kind == IoResult::Kind::kDone;
     if (!done) unwritable = Describe(put);
     unwritten.erase(0, done ? put.bytes : unwritten.size());
   }
-  return Interest::kNone;
+  return write_wants = Interest::kNone;
 }
 
 absl::StatusOr<bool> Dialogue::Read() {
@@ -36,7 +36,7 @@ absl::StatusOr<bool> Dialogue::Read() {
 
 absl::StatusOr<bool> Dialogue::GoOn(size_t count, base::Instant deadline, int wake_fd) {
   for (bool over = false;;) {
-    const Interest write_wants = Write();
+    Write();
     if (unwritten.empty() && replies.size() >= count) return true;
     if (over) return false;
     const Readiness ready = transport->Wait(read_wants | write_wants, wake_fd, deadline);

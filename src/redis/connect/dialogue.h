@@ -22,6 +22,7 @@ struct Dialogue {
   ReplyParser parser;
   std::vector<Reply> replies;
   Interest read_wants = Interest::kRead;
+  Interest write_wants = Interest::kNone;  // of the rest, when Write() was last called
 
   // Both never block. An error is the bare reason, and the connection is of no more use:
   // kFailedPrecondition where somebody must mend something first, else kUnavailable.

@@ -68,7 +68,8 @@ std::unique_ptr<SingleServer> Cluster::MakeNode(const HostAndPort& where) {
   };
   auto node = std::make_unique<SingleServer>(
       UrlOfNode(url_, where), std::string(), std::vector<Command>(), mark_, std::move(events),
-      NodeEvents{.on_silent = [this](std::string_view channel) { Silent(channel); },
+      Membership{.thread = listening_thread_,
+                 .on_silent = [this](std::string_view channel) { Silent(channel); },
                  .on_down = [this] { map_->LookSoon(); }});
   *self = node.get();
   return node;

@@ -106,6 +106,7 @@ class Cluster final : public Deployment {
   const AckedConnection::Mark mark_;
   const Events events_;
   const base::ForkGuard fork_guard_;
+  const std::shared_ptr<ListeningThread> listening_thread_ = std::make_shared<ListeningThread>();
   ShardedScripts scripts_;
   // Where the slot's channel is subscribed, if it is, and where that was asked for last.
   std::array<std::atomic<ClusterNode*>, kSlots> heard_at_{};

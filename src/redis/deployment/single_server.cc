@@ -20,7 +20,7 @@ constexpr std::string_view kTwoServers =
 }  // namespace
 
 SingleServer::SingleServer(const Url& url, std::string channel, std::vector<Command> first,
-                           AckedConnection::Mark mark, Events events, NodeEvents node)
+                           AckedConnection::Mark mark, Events events, Membership node)
     : channel_(std::move(channel)),
       events_(std::move(events)),
       node_(std::move(node)),
@@ -48,6 +48,7 @@ SubscriberOptions SingleServer::OptionsOfMessages(const Url& url) {
           },
       .sharded = url.in_cluster,
       .where = [this] { return Where(); },
+      .thread = node_.thread,
   };
   if (node_.on_down) options.on_down = [this](const absl::Status&) { node_.on_down(); };
   if (url.sentinels != nullptr) options.longest_backoff = kLongestBackoff;

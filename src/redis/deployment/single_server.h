@@ -23,8 +23,10 @@
 
 namespace redlatch::redis {
 
-// What a cluster hears of one of its nodes. Called as Deployment::Events are.
-struct NodeEvents {
+// What a cluster hears of one of its nodes, called as Deployment::Events are, and the thread that
+// listens to all of them.
+struct Membership {
+  std::shared_ptr<ListeningThread> thread;
   // Messages on that channel do not come from there any more, or never did.
   std::function<void(std::string_view channel)> on_silent;
   // It cannot be reached.
@@ -43,7 +45,7 @@ class SingleServer final : public Deployment {
   // AckedConnection.
   // `node`: of one that is a cluster's.
   SingleServer(const Url& url, std::string channel, std::vector<Command> first,
-               AckedConnection::Mark mark, Events events, NodeEvents node = {});
+               AckedConnection::Mark mark, Events events, Membership node = {});
   SingleServer(const SingleServer&) = delete;
   SingleServer& operator=(const SingleServer&) = delete;
 
@@ -127,7 +129,7 @@ class SingleServer final : public Deployment {
 
   const std::string channel_;
   const Events events_;
-  const NodeEvents node_;
+  const Membership node_;
   std::atomic<bool> listening_{false};
   std::atomic<bool> stopped_{false};
   // Either connection is new: the next who is queued asks whether messages arrive.

@@ -1,12 +1,10 @@
 #include "src/redis/link/subscriber.h"
 
 #include <algorithm>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "src/base/status.h"
-#include "src/base/thread.h"
 
 namespace redlatch::redis {
 
@@ -14,6 +12,7 @@ Subscriber::Subscriber(const Url& url, SubscriberOptions options,
                        std::unique_ptr<Endpoint> endpoint)
     : options_(std::move(options)),
       server_(url.DebugString()),
+      thread_(options_.thread != nullptr ? options_.thread : std::make_shared<ListeningThread>()),
       connector_(url, Handshake::Purpose::kSubscriptions, options_.open, std::move(endpoint),
                  options_.where),
       comeback_(options_.first_backoff, options_.longest_backoff),
@@ -25,6 +24,7 @@ void Subscriber::operator delete(Subscriber* subscriber, std::destroying_delete_
   if (subscriber->fork_guard_.InForkedChild()) {
     subscriber->dialogue_.transport.reset();
     subscriber->connector_.CloseInForkedChild();
+    subscriber->thread_->CloseInForkedChild();
     return subscriber->wake_.Close();
   }
   subscriber->~Subscriber();
@@ -39,27 +39,16 @@ absl::Status Subscriber::Refusal() const {
 }
 
 void Subscriber::Stop() {
-  if (fork_guard_.InForkedChild() || !thread_.joinable()) return;
-  {
-    const base::MutexLock lock(mu_);
-    stopping_ = true;
-    WakeReader();
-  }
-  thread_.join();
+  if (!fork_guard_.InForkedChild()) thread_->Remove(*this);
 }
 
-absl::Status Subscriber::StartThread() {
-  if (thread_.joinable()) return absl::OkStatus();
-  if (!wake_.Open()) {
-    return absl::UnavailableError(absl::StrCat(
-        "no file descriptor is left for the subscriptions at ", server_, " (raise ulimit -n)"));
+absl::Status Subscriber::Begin() {
+  if (begun_) return absl::OkStatus();
+  if (absl::Status added = thread_->Add(*this); !added.ok()) {
+    return absl::UnavailableError(
+        absl::StrCat("cannot listen at ", server_, ": ", std::string(added.message())));
   }
-  try {
-    thread_ = base::StartThread("redlatch-listen", [this] { Run(); });
-  } catch (const std::system_error& error) {
-    return absl::UnavailableError(absl::StrCat("cannot start a thread for the subscriptions at ",
-                                               server_, ": ", error.what()));
-  }
+  begun_ = true;
   return absl::OkStatus();
 }
 
@@ -89,7 +78,7 @@ absl::Status Subscriber::Subscribe(std::string_view channel, base::Instant deadl
   const base::MutexLock lock(mu_);
   SubscriptionPtr subscription = Find(channel);
   if (subscription == nullptr || subscription->state == State::kLeaving) {
-    if (absl::Status started = StartThread(); !started.ok()) return started;
+    if (absl::Status begun = Begin(); !begun.ok()) return begun;
     subscription = std::make_shared<Subscription>(channel);
     subscriptions_[subscription->channel] = subscription;
     if (connected_) requests_.push_back({Verb::kSubscribe, subscription});

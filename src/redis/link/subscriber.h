@@ -12,7 +12,6 @@
 #include <stop_token>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -27,6 +26,7 @@
 #include "src/redis/connect/comeback.h"
 #include "src/redis/connect/connector.h"
 #include "src/redis/connect/dialogue.h"
+#include "src/redis/link/listening_thread.h"
 #include "src/redis/transport/open.h"
 #include "src/redis/transport/transport.h"
 #include "src/redis/url/url.h"
@@ -63,6 +63,8 @@ struct SubscriberOptions {
   // Where to connect to, if that is known; see Connector.
   Whereabouts where;
   TransportFactory open;  // empty: OpenTransport()
+  // Which reads it, beside others; null: one of its own.
+  std::shared_ptr<ListeningThread> thread;
 };
 
 // One connection to a server that receives what is published there, and the thread that reads it.
@@ -80,7 +82,7 @@ struct SubscriberOptions {
 //
 // Thread-safe, but for destruction, which no call may overlap. In a forked child every call fails
 // with kFailedPrecondition; it may at any time delete a subscriber that was made by `new`.
-class Subscriber {
+class Subscriber final : private ListeningThread::Listener {
  public:
   // No `endpoint`: where the URL leads.
   Subscriber(const Url& url, SubscriberOptions options,
@@ -116,7 +118,8 @@ class Subscriber {
   // meanwhile, and is spared the hop from the subscriber's thread. The callbacks may run on it.
   uint32_t Await(base::Parker& parker, base::Instant deadline);
 
-  // Ends the thread; no callback runs afterwards. What was armed for Await() may still be set.
+  // Leaves the thread; no callback runs on it afterwards. What was armed for Await() may still be
+  // set.
   void Stop();
 
   // Connected, and every subscription acknowledged.
@@ -151,7 +154,7 @@ class Subscriber {
   };
 
   absl::Status Refusal() const;
-  absl::Status StartThread() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status Begin() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool AllLive() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   SubscriptionPtr Find(std::string_view channel) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void End(Subscription& subscription, absl::Status why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -162,20 +165,19 @@ class Subscriber {
   void Recall() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool BecomeGuest() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Leave() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  Readiness WaitAsThread(Interest interest, base::Instant deadline);
-  Readiness WaitAsGuest(Interest interest, base::Instant deadline, base::Parker& parker);
-  void StayAway() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Readiness WaitAsGuest(const Awaited& awaited, base::Parker& parker);
+  bool StaysAway(base::Instant now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   // What follows runs on the thread.
-  void Run();
-  void SleepUntil(base::Instant deadline);
-  void Connect();
+  Awaited Turn(const Readiness& ready, int wake_fd) override;
+  std::optional<Awaited> Connect(int wake_fd);
   void NotConnected(const absl::Status& why);
   void Break();
 
   // What follows is the reader's.
-  // One wait, and what came of it; `guest`, where there is one, ends the wait.
-  void Serve(base::Parker* guest, base::Instant deadline);
+  // What is to be said, and then what to wait for; and what came of it.
+  Awaited Prepare(base::Instant deadline);
+  void Take(const Readiness& ready);
   void Ask(const ChannelRequest& request);
   void ReadSome();
   void Handle(const Reply& reply);
@@ -190,11 +192,12 @@ class Subscriber {
   const base::ForkGuard fork_guard_;
   const SubscriberOptions options_;
   const std::string server_;
-  base::WakeEvent wake_;  // out of poll, whoever is there; opened before the thread starts
+  const std::shared_ptr<ListeningThread> thread_;
+  base::WakeEvent wake_;  // a guest out of poll
 
   mutable base::Mutex mu_;
-  base::CondVar changed_;  // some subscription's state
-  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  base::CondVar changed_;                    // some subscription's state
+  bool begun_ ABSL_GUARDED_BY(mu_) = false;  // the thread serves it
   bool connected_ ABSL_GUARDED_BY(mu_) = false;
   bool make_anew_ ABSL_GUARDED_BY(mu_) = false;  // the reader is to give the connection up
   bool ping_ ABSL_GUARDED_BY(mu_) = false;       // the reader is to ask
@@ -207,11 +210,11 @@ class Subscriber {
 
   Reader reader_ ABSL_GUARDED_BY(mu_) = Reader::kThread;
   bool relievable_ ABSL_GUARDED_BY(mu_) = false;  // the thread reads, and is asleep
-  base::CondVar back_;                            // the thread, which stays away, is wanted
-  bool recalled_ ABSL_GUARDED_BY(mu_) = false;
-  bool sleeps_long_ ABSL_GUARDED_BY(mu_) = false;  // until it is recalled
-  uint64_t guests_ ABSL_GUARDED_BY(mu_) = 0;       // so far
-  int waiting_ ABSL_GUARDED_BY(mu_) = 0;           // threads in Await()
+  bool recalled_ ABSL_GUARDED_BY(mu_) = false;    // the thread, which stays away, is wanted
+  std::optional<base::Instant> nap_until_ ABSL_GUARDED_BY(mu_);  // while it stays away
+  uint64_t guests_at_nap_ ABSL_GUARDED_BY(mu_) = 0;              // when that began
+  uint64_t guests_ ABSL_GUARDED_BY(mu_) = 0;                     // so far
+  int waiting_ ABSL_GUARDED_BY(mu_) = 0;                         // threads in Await()
 
   // The reader's own.
   Connector connector_;
@@ -223,8 +226,6 @@ class Subscriber {
   base::Instant last_read_;  // or, where it is later, when `pending_` stopped being empty
   size_t restoring_ = 0;     // how many of `pending_` were subscribed when it connected
   bool lost_;                // since on_live_again last ran
-
-  std::thread thread_;  // last: it uses all of the above
 };
 
 }  // namespace redlatch::redis

@@ -9,6 +9,8 @@
 //
 // All that belongs to the reader passes on under `mu_`. Only the thread makes and ends connections:
 // it may still be in poll on one when a guest has taken over.
+#include <algorithm>
+
 #include "src/redis/link/subscriber.h"
 
 namespace redlatch::redis {
@@ -16,6 +18,9 @@ namespace {
 
 // How long a message may lie unread that nobody waits for.
 constexpr absl::Duration kNap = absl::Milliseconds(50);
+
+// Of a guest, whom nothing wakes any more if somebody else has closed its descriptors.
+constexpr absl::Duration kLongestSleep = absl::Seconds(1);
 
 }  // namespace
 
@@ -31,7 +36,8 @@ uint32_t Subscriber::Await(base::Parker& parker, base::Instant deadline) {
   }
   if (guest) {
     while (!broken_ && parker.value() == base::Parker::kArmed && base::Now() < deadline) {
-      Serve(&parker, deadline);
+      const Awaited awaited = Prepare(deadline);
+      if (!broken_) Take(WaitAsGuest(awaited, parker));
     }
     const base::MutexLock lock(mu_);
     Leave();
@@ -46,7 +52,7 @@ uint32_t Subscriber::Await(base::Parker& parker, base::Instant deadline) {
 bool Subscriber::BecomeGuest() {
   if (!connected_ || waiting_ > 1) return false;
   const bool vacant = reader_ == Reader::kThread ? relievable_ : reader_ == Reader::kNobody;
-  if (!vacant || recalled_) return false;
+  if (!vacant || recalled_ || !wake_.OpenAgain(base::Now())) return false;
   reader_ = Reader::kGuest;
   ++guests_;
   return true;
@@ -54,64 +60,60 @@ bool Subscriber::BecomeGuest() {
 
 void Subscriber::Leave() {
   reader_ = Reader::kNobody;
-  if (sleeps_long_ || waiting_ > 1 || broken_ || !requests_.empty()) {
+  const bool sleeps_long = nap_until_ && nap_until_->is_infinite();
+  if (sleeps_long || waiting_ > 1 || broken_ || !requests_.empty()) {
     Recall();
   } else if (relievable_) {
-    wake_.Signal();  // it has not noticed that it was relieved, and would not nap but sleep
+    thread_->Wake();  // it has not noticed that it was relieved, and would not nap but sleep
   }
 }
 
 void Subscriber::Recall() {
   recalled_ = true;
-  back_.SignalOne();
-  if (relievable_) wake_.Signal();
+  thread_->Wake();
 }
 
 void Subscriber::WakeReader() {
   if (reader_ == Reader::kNobody) {
     Recall();
-  } else {
+  } else if (reader_ == Reader::kGuest) {
     wake_.Signal();
+  } else {
+    thread_->Wake();
   }
 }
 
-Readiness Subscriber::WaitAsGuest(Interest interest, base::Instant deadline, base::Parker& parker) {
+Readiness Subscriber::WaitAsGuest(const Awaited& awaited, base::Parker& parker) {
+  const base::Instant now = base::Now();
+  if (!wake_.OpenAgain(now)) {
+    Fail("no file descriptor is left (raise ulimit -n)");
+    return {};
+  }
   if (!parker.BeginPolling(wake_.fd())) return {};
-  const Readiness ready = dialogue_.transport->Wait(interest, wake_.fd(), deadline);
+  const Readiness ready = awaited.transport->Wait(awaited.interest, wake_.fd(),
+                                                  std::min(awaited.until, now + kLongestSleep));
   parker.EndPolling();
   if (ready.woken) wake_.Drain();
   return ready;
 }
 
-Readiness Subscriber::WaitAsThread(Interest interest, base::Instant deadline) {
-  {
-    const base::MutexLock lock(mu_);
-    relievable_ = true;
+// Whether the thread leaves the reading to guests. While they come and go it naps, so that none of
+// them has to wake it; while one stays it sleeps.
+bool Subscriber::StaysAway(base::Instant now) {
+  if (reader_ == Reader::kThread) return false;
+  const bool nap_over = nap_until_ && *nap_until_ <= now;
+  const bool same = guests_ == guests_at_nap_;
+  if (recalled_ || (nap_over && same && reader_ == Reader::kNobody)) {
+    recalled_ = false;
+    nap_until_.reset();
+    reader_ = Reader::kThread;
+    return false;
   }
-  const Readiness ready = dialogue_.transport->Wait(interest, wake_.fd(), deadline);
-  const base::MutexLock lock(mu_);
-  relievable_ = false;
-  if (reader_ != Reader::kThread) {
-    StayAway();
-    return {};
-  }
-  if (ready.woken) wake_.Drain();  // under the lock: it may not be a guest's
-  return ready;
-}
-
-// While guests come and go it naps, so that none of them has to wake it; while one stays it sleeps.
-void Subscriber::StayAway() {
-  uint64_t seen = 0;
-  while (!recalled_ && !stopping_) {
-    const uint64_t latest = guests_;
-    sleeps_long_ = reader_ == Reader::kGuest && latest == seen;
-    back_.WaitUntil(mu_, sleeps_long_ ? base::Instant::Infinite() : base::Now() + kNap);
-    sleeps_long_ = false;
-    if (reader_ == Reader::kNobody && guests_ == latest) break;
-    seen = latest;
-  }
-  recalled_ = false;
-  reader_ = Reader::kThread;
+  if (nap_until_ && !nap_over) return true;
+  const bool one_stays = nap_over && same && reader_ == Reader::kGuest;
+  nap_until_ = one_stays ? base::Instant::Infinite() : now + kNap;
+  guests_at_nap_ = guests_;
+  return true;
 }
 
 }  // namespace redlatch::redis

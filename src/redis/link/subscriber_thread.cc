@@ -1,6 +1,4 @@
 // What the reader of a subscriber does; what its callers do is in subscriber.cc.
-#include <poll.h>
-
 #include <algorithm>
 #include <iterator>
 #include <utility>
@@ -16,49 +14,46 @@ namespace {
 // with it the destructor, may take.
 constexpr absl::Duration kDeafest = absl::Milliseconds(100);
 
-// Somebody else may close the descriptors that it polls, and then nothing wakes it any more: it
-// looks so often.
-constexpr absl::Duration kLongestSleep = absl::Seconds(1);
-
 }  // namespace
 
-void Subscriber::Run() {
+Awaited Subscriber::Turn(const Readiness& ready, int wake_fd) {
+  bool idle = false;
+  {
+    const base::MutexLock lock(mu_);
+    relievable_ = false;
+    if (StaysAway(base::Now())) return {.until = *nap_until_};
+    idle = subscriptions_.empty();
+  }
+  if (dialogue_.transport != nullptr && !broken_) Take(ready);
   for (;;) {
-    bool idle = false;
-    {
-      const base::MutexLock lock(mu_);
-      if (stopping_) return;
-      idle = subscriptions_.empty();
+    if (broken_) Break();
+    if (dialogue_.transport == nullptr) {
+      if (idle) {
+        connector_.Abandon();
+        return {};
+      }
+      if (base::Now() < comeback_.next_attempt()) return {.until = comeback_.next_attempt()};
+      if (const std::optional<Awaited> awaited = Connect(wake_fd)) return *awaited;
     }
-    if (dialogue_.transport != nullptr) {
-      Serve(nullptr, base::Instant::Infinite());
-      if (broken_) Break();
-    } else if (idle) {
-      connector_.Abandon();
-      SleepUntil(base::Instant::Infinite());
-    } else if (base::Now() < comeback_.next_attempt()) {
-      SleepUntil(comeback_.next_attempt());
-    } else {
-      Connect();
-    }
+    const Awaited next = Prepare(base::Instant::Infinite());
+    if (broken_) continue;
+    const base::MutexLock lock(mu_);
+    relievable_ = true;
+    return next;
   }
 }
 
-// Ends early when the thread is woken, whatever for.
-void Subscriber::SleepUntil(base::Instant deadline) {
-  wake_.Open();
-  const base::Instant until = std::min(deadline, base::Now() + kLongestSleep);
-  pollfd wake = {.fd = wake_.fd(), .events = POLLIN, .revents = 0};
-  if (poll(&wake, 1, base::PollTimeout(until)) > 0) wake_.Drain();
-}
-
-void Subscriber::Connect() {
-  auto step = connector_.Step(base::Now() + kDeafest, wake_.fd());
+// Nothing where it is done.
+std::optional<Awaited> Subscriber::Connect(int wake_fd) {
+  Awaited awaited{.until = base::Instant()};  // as long as nobody else wants a turn
+  auto step =
+      wake_fd >= 0 ? connector_.Step(base::Now() + kDeafest, wake_fd) : connector_.Poll(&awaited);
   if (!step.ok()) {
     comeback_.Failed();
-    return NotConnected(step.status());
+    NotConnected(step.status());
+    return Awaited{.until = comeback_.next_attempt()};
   }
-  if (!step->has_value()) return wake_.Drain();
+  if (!step->has_value()) return awaited;
   dialogue_ = std::move((*step)->dialogue);
   last_read_ = base::Now();
   comeback_.Made();
@@ -73,6 +68,7 @@ void Subscriber::Connect() {
     ++stats_.connects;
   }
   if (restoring_ == 0) Restored();
+  return std::nullopt;
 }
 
 void Subscriber::NotConnected(const absl::Status& why) {
@@ -120,14 +116,17 @@ void Subscriber::Break() {
   comeback_.Lost();
 }
 
-void Subscriber::Serve(base::Parker* guest, base::Instant deadline) {
+Awaited Subscriber::Prepare(base::Instant deadline) {
   std::vector<ChannelRequest> requests;
   bool wanted = false;
   bool ping = false;
   {
     const base::MutexLock lock(mu_);
     ping = std::exchange(ping_, false);
-    if (make_anew_) return Fail("a new connection was asked for");
+    if (make_anew_) {
+      Fail("a new connection was asked for");
+      return {};
+    }
     requests.swap(requests_);
     wanted = !subscriptions_.empty();
   }
@@ -137,19 +136,20 @@ void Subscriber::Serve(base::Parker* guest, base::Instant deadline) {
     Ask({Verb::kPing, nullptr});
   }
   if (!dialogue_.unwritten.empty()) dialogue_.transport->Verify();
-  const Interest interest = dialogue_.Write() | dialogue_.read_wants;
-
-  if (!wake_.OpenAgain(now)) return Fail("no file descriptor is left (raise ulimit -n)");
-  base::Instant until = std::min(deadline, now + kLongestSleep);
+  Awaited awaited{.transport = dialogue_.transport.get(),
+                  .interest = dialogue_.Write() | dialogue_.read_wants,
+                  .until = deadline};
   if (!dialogue_.unwritable.empty()) {
-    until = now;  // what it said before is read
+    awaited.until = now;  // what it said before is read
   } else if (!pending_.empty()) {
-    until = std::min(until, last_read_ + options_.answer_timeout);
+    awaited.until = std::min(deadline, last_read_ + options_.answer_timeout);
   } else if (wanted) {
-    until = std::min(until, last_read_ + options_.ping_interval);
+    awaited.until = std::min(deadline, last_read_ + options_.ping_interval);
   }
-  const Readiness ready =
-      guest == nullptr ? WaitAsThread(interest, until) : WaitAsGuest(interest, until, *guest);
+  return awaited;
+}
+
+void Subscriber::Take(const Readiness& ready) {
   if (ready.Meets(dialogue_.read_wants)) return ReadSome();
   if (!dialogue_.unwritable.empty()) return Fail(dialogue_.unwritable);
   if (!pending_.empty() && last_read_ + options_.answer_timeout <= base::Now()) {

@@ -45,6 +45,8 @@ void TuneTcp(int fd) {
   SetOption(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, 6'000);
 }
 
+constexpr Readiness kBroken = {.readable = true, .writable = true};
+
 class SocketTransport final : public Transport {
  public:
   SocketTransport(base::UniqueFd fd, const SocketAddress& address)
@@ -83,28 +85,37 @@ class SocketTransport final : public Transport {
   bool full_duplex() const override { return true; }
 
   Readiness Wait(Interest interest, int wake_fd, base::Instant deadline) override {
-    constexpr absl::Duration kMoment = absl::Microseconds(200);
-    constexpr int kBacklogPauseMs = 2;
-    constexpr Readiness kBroken = {.readable = true, .writable = true};
-    if (fd_.get() < 0) return kBroken;
-    if (backlog_full_) {
-      poll(nullptr, 0, std::min(kBacklogPauseMs, base::PollTimeout(deadline)));
-      return {.writable = true};
-    }
-    pollfd fds[2] = {{.fd = fd_.get(), .events = 0, .revents = 0},
-                     {.fd = wake_fd, .events = POLLIN, .revents = 0}};
-    if (Has(interest, Interest::kRead)) fds[0].events |= POLLIN;
-    if (Has(interest, Interest::kWrite)) fds[0].events |= POLLOUT;
+    const Polled polled = BeginPoll(interest);
+    if (polled.already.readable) return polled.already;
+    pollfd fds[2] = {{.fd = polled.fd, .events = polled.events, .revents = 0},
+                     {.fd = polled.fd < 0 ? -1 : wake_fd, .events = POLLIN, .revents = 0}};
     const base::Instant began = base::Now();
-    const int ready = poll(fds, wake_fd < 0 ? 1 : 2, base::PollTimeout(deadline));
+    const int ready =
+        poll(fds, fds[1].fd < 0 ? 1 : 2, base::PollTimeout(std::min(deadline, polled.until)));
+    Readiness came = EndPoll(polled, ready <= 0 ? int16_t{0} : fds[0].revents, began);
+    came.woken = ready > 0 && fds[1].fd >= 0 && fds[1].revents != 0;
+    return came;
+  }
+
+  Polled BeginPoll(Interest interest) override {
+    constexpr absl::Duration kBacklogPause = absl::Milliseconds(2);
+    if (fd_.get() < 0) return {.already = kBroken};
+    if (backlog_full_) return {.until = base::Now() + kBacklogPause};
+    Polled polled{.fd = fd_.get()};
+    if (Has(interest, Interest::kRead)) polled.events |= POLLIN;
+    if (Has(interest, Interest::kWrite)) polled.events |= POLLOUT;
+    return polled;
+  }
+
+  Readiness EndPoll(const Polled& polled, int16_t came, base::Instant began) override {
+    constexpr absl::Duration kMoment = absl::Microseconds(200);
+    if (polled.fd < 0) return {.writable = true};  // the backlog may have room by now
     // Even if poll() still has the old one.
     const base::Instant now = base::Now();
     if (!(now < began + kMoment ? fd_.VerifyAgain(now) : fd_.Verify())) return kBroken;
-    if (ready <= 0) return {};
-    const bool broken = (fds[0].revents & (POLLERR | POLLHUP | POLLNVAL)) != 0;
-    return {.readable = broken || (fds[0].revents & POLLIN) != 0,
-            .writable = broken || (fds[0].revents & POLLOUT) != 0,
-            .woken = wake_fd >= 0 && fds[1].revents != 0};
+    const bool broken = (came & (POLLERR | POLLHUP | POLLNVAL)) != 0;
+    return {.readable = broken || (came & POLLIN) != 0,
+            .writable = broken || (came & POLLOUT) != 0};
   }
 
   void Verify() override { fd_.Verify(); }

@@ -121,11 +121,18 @@ class TlsTransport final : public Transport {
   }
 
   Readiness Wait(Interest interest, int wake_fd, base::Instant deadline) override {
-    if (ended_.load(std::memory_order_relaxed)) return {.readable = true, .writable = true};
-    if (Has(interest, Interest::kRead) && taken_in_.load(std::memory_order_relaxed)) {
-      return {.readable = true};
-    }
-    return below_.socket->Wait(interest, wake_fd, deadline);
+    const Readiness already = Already(interest);
+    return already.Meets(interest) ? already : below_.socket->Wait(interest, wake_fd, deadline);
+  }
+
+  Polled BeginPoll(Interest interest) override {
+    const Readiness already = Already(interest);
+    return already.Meets(interest) ? Polled{.already = already}
+                                   : below_.socket->BeginPoll(interest);
+  }
+
+  Readiness EndPoll(const Polled& polled, int16_t came, base::Instant began) override {
+    return below_.socket->EndPoll(polled, came, began);
   }
 
   void Verify() override { below_.socket->Verify(); }
@@ -146,6 +153,12 @@ class TlsTransport final : public Transport {
   }
 
  private:
+  Readiness Already(Interest interest) const {
+    if (ended_.load(std::memory_order_relaxed)) return {.readable = true, .writable = true};
+    return {.readable =
+                Has(interest, Interest::kRead) && taken_in_.load(std::memory_order_relaxed)};
+  }
+
   template <class SslStep>
   IoResult Step(SslStep step) {
     if (ended_) return end_;

@@ -89,6 +89,17 @@ class Transport {
   // readable at once. A connection that broke is ready for everything.
   virtual Readiness Wait(Interest interest, int wake_fd, base::Instant deadline) = 0;
 
+  // The same for who polls several connections at once: what to poll, and afterwards what came of
+  // it. The poll began at `began`. As free to be called as Wait().
+  struct Polled {
+    int fd = -1;  // none: nothing to be polled
+    int16_t events = 0;
+    base::Instant until = base::Instant::Infinite();  // no longer
+    Readiness already = {};                           // in place of polling
+  };
+  virtual Polled BeginPoll(Interest interest) = 0;
+  virtual Readiness EndPoll(const Polled& polled, int16_t came, base::Instant began) = 0;
+
   // Looks whether the descriptor is still this connection's: other code of the process may have
   // closed it, and its number may name something else since. If so, everything fails from here on.
   // To be called if the connection was left alone for a while; Wait() does it itself, and Write()
@@ -101,6 +112,14 @@ class Transport {
   // Called before destruction where what the kernel still has to send must not arrive any more.
   // Nobody is in a step.
   virtual void DiscardUnsent() = 0;
+};
+
+// What somebody waits for whom another calls when it has come: a connection, an instant, or
+// nothing.
+struct Awaited {
+  Transport* transport = nullptr;
+  Interest interest = Interest::kNone;
+  base::Instant until = base::Instant::Infinite();
 };
 
 }  // namespace redlatch::redis

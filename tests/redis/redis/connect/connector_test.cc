@@ -118,6 +118,8 @@ class Forbidden final : public Transport {
   IoResult Read(char*, size_t) override { return {}; }
   IoResult Write(std::string_view) override { return {}; }
   Readiness Wait(Interest, int, base::Instant) override { return {}; }
+  Polled BeginPoll(Interest) override { return {}; }
+  Readiness EndPoll(const Polled&, int16_t, base::Instant) override { return {}; }
   void DiscardUnsent() override {}
 };
 

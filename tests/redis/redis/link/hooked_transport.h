@@ -53,6 +53,13 @@ class HookedTransport final : public Transport {
     return hooks_.wait ? hooks_.wait(*real_, interest, wake_fd, deadline)
                        : real_->Wait(interest, wake_fd, deadline);
   }
+  Polled BeginPoll(Interest interest) override {
+    ++hooks_.waits;
+    return real_->BeginPoll(interest);
+  }
+  Readiness EndPoll(const Polled& polled, int16_t came, base::Instant began) override {
+    return real_->EndPoll(polled, came, began);
+  }
   bool full_duplex() const override { return real_->full_duplex(); }
   void DiscardUnsent() override { real_->DiscardUnsent(); }
 

@@ -77,6 +77,16 @@ class StrictTransport final : public Transport {
     return real_->Wait(interest, wake_fd, deadline);
   }
 
+  Polled BeginPoll(Interest interest) override {
+    const Readiness already = Wait(interest, -1, base::Instant());
+    return already.Meets(interest) ? Polled{.already = already} : real_->BeginPoll(interest);
+  }
+  Readiness EndPoll(const Polled& polled, int16_t came, base::Instant began) override {
+    const Readiness ready = real_->EndPoll(polled, came, began);
+    if (ready.writable) to_write_ = false;
+    return ready;
+  }
+
   void Verify() override { real_->Verify(); }
 
   void DiscardUnsent() override {

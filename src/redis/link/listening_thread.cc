@@ -1,0 +1,123 @@
+#include "src/redis/link/listening_thread.h"
+
+#include <algorithm>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "src/base/clock.h"
+#include "src/base/thread.h"
+
+namespace redlatch::redis {
+namespace {
+
+// Somebody else may close the descriptors that it polls, and then nothing wakes it any more: it
+// looks so often, and more often where there is none to wake it by.
+constexpr absl::Duration kLongestSleep = absl::Seconds(1);
+constexpr absl::Duration kLongestDeafSleep = absl::Milliseconds(50);
+
+}  // namespace
+
+ListeningThread::~ListeningThread() {
+  std::thread thread;
+  {
+    const base::MutexLock lock(mu_);
+    stopping_ = true;
+    thread = std::move(thread_);
+  }
+  if (!thread.joinable()) return;
+  Wake();
+  thread.join();
+}
+
+absl::Status ListeningThread::Add(Listener& listener) {
+  const base::MutexLock lock(mu_);
+  if (!thread_.joinable()) {
+    if (!wake_.Open()) {
+      return absl::UnavailableError("no file descriptor is left (raise ulimit -n)");
+    }
+    try {
+      thread_ = base::StartThread("redlatch-listen", [this] { Run(); });
+    } catch (const std::system_error& error) {
+      return absl::UnavailableError(absl::StrCat("cannot start a thread: ", error.what()));
+    }
+  }
+  listeners_.push_back(&listener);
+  ++changes_;
+  Wake();
+  return absl::OkStatus();
+}
+
+void ListeningThread::Remove(Listener& listener) {
+  const base::MutexLock lock(mu_);
+  const auto found = std::find(listeners_.begin(), listeners_.end(), &listener);
+  if (found == listeners_.end()) return;
+  listeners_.erase(found);
+  const uint64_t change = ++changes_;
+  Wake();
+  while (changes_seen_ < change) seen_.Wait(mu_);
+}
+
+// Also those that came, or have left. False where the thread is to end.
+bool ListeningThread::Seat(std::vector<Place>& places) {
+  const base::MutexLock lock(mu_);
+  if (stopping_) return false;
+  if (changes_seen_ == changes_) return true;
+  std::vector<Place> seated;
+  for (Listener* const listener : listeners_) {
+    const auto known = std::find_if(places.begin(), places.end(),
+                                    [&](const Place& place) { return place.listener == listener; });
+    seated.push_back(known == places.end() ? Place{.listener = listener} : *known);
+  }
+  places = std::move(seated);
+  changes_seen_ = changes_;
+  seen_.SignalAll();
+  return true;
+}
+
+void ListeningThread::Run() {
+  std::vector<Place> places;
+  bool woken = false;
+  while (Seat(places)) {
+    const int alone = places.size() == 1 ? wake_.fd() : -1;
+    const base::Instant now = base::Now();
+    for (Place& place : places) {
+      const Readiness ready = std::exchange(place.ready, {});
+      if (woken || ready.Meets(place.awaited.interest) || place.awaited.until <= now) {
+        place.awaited = place.listener->Turn(ready, alone);
+      }
+    }
+    woken = Sleep(places);
+  }
+}
+
+// Whether it was woken.
+bool ListeningThread::Sleep(std::vector<Place>& places) {
+  const base::Instant began = base::Now();
+  const bool hears = wake_.OpenAgain(began);
+  base::Instant until = began + (hears ? kLongestSleep : kLongestDeafSleep);
+  fds_.assign(1, {.fd = wake_.fd(), .events = POLLIN, .revents = 0});
+  for (Place& place : places) {
+    Transport* const transport = place.awaited.transport;
+    place.polled =
+        transport == nullptr ? Transport::Polled() : transport->BeginPoll(place.awaited.interest);
+    until = std::min({until, place.awaited.until, place.polled.until});
+    if (place.polled.already.Meets(Interest::kReadAndWrite)) until = began;
+    fds_.push_back({.fd = place.polled.fd, .events = place.polled.events, .revents = 0});
+  }
+  const bool came = poll(fds_.data(), fds_.size(), base::PollTimeout(until)) > 0;
+  for (size_t i = 0; i < places.size(); ++i) {
+    Place& place = places[i];
+    Transport* const transport = place.awaited.transport;
+    if (transport == nullptr) continue;
+    place.ready =
+        place.polled.already.Meets(Interest::kReadAndWrite)
+            ? place.polled.already
+            : transport->EndPoll(place.polled, came ? fds_[i + 1].revents : int16_t{0}, began);
+  }
+  if (!came || fds_[0].revents == 0) return false;
+  wake_.Drain();
+  return true;
+}
+
+}  // namespace redlatch::redis

@@ -1,0 +1,74 @@
+#ifndef REDLATCH_SRC_REDIS_LINK_LISTENING_THREAD_H_
+#define REDLATCH_SRC_REDIS_LINK_LISTENING_THREAD_H_
+
+#include <poll.h>
+
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "src/base/mutex.h"
+#include "src/base/wake_event.h"
+#include "src/redis/transport/transport.h"
+
+namespace redlatch::redis {
+
+// One thread for the connections of any number of subscribers: it sleeps until something has come
+// for one of them, or is due, and gives that one a turn. It begins with the first of them.
+//
+// Thread-safe. In a forked child it is neither used nor destroyed.
+class ListeningThread {
+ public:
+  class Listener {
+   public:
+    // What came of what it awaited: does what is to be done now, and says what it awaits next.
+    // With a `wake_fd` it is the only one, and may take its time until that is readable; with -1
+    // others depend on the thread, and it must not block.
+    virtual Awaited Turn(const Readiness& ready, int wake_fd) = 0;
+
+   protected:
+    ~Listener() = default;
+  };
+
+  ListeningThread() = default;
+  ~ListeningThread();
+  ListeningThread(const ListeningThread&) = delete;
+  ListeningThread& operator=(const ListeningThread&) = delete;
+
+  // It gets its first turn at once.
+  absl::Status Add(Listener& listener);
+  // It gets no turn any more, and none is under way. Not from a turn.
+  void Remove(Listener& listener);
+  // A turn for each, now.
+  void Wake() const { wake_.Signal(); }
+
+  void CloseInForkedChild() { wake_.Close(); }
+
+ private:
+  struct Place {
+    Listener* listener;
+    Awaited awaited = {.until = base::Instant()};
+    Transport::Polled polled = {};
+    Readiness ready = {};
+  };
+
+  void Run();
+  bool Seat(std::vector<Place>& places);
+  bool Sleep(std::vector<Place>& places);
+
+  base::WakeEvent wake_;     // opened before the thread starts
+  std::vector<pollfd> fds_;  // the thread's own
+  base::Mutex mu_;
+  base::CondVar seen_;  // by the thread: all changes so far
+  std::vector<Listener*> listeners_ ABSL_GUARDED_BY(mu_);
+  uint64_t changes_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t changes_seen_ ABSL_GUARDED_BY(mu_) = 0;
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  std::thread thread_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace redlatch::redis
+
+#endif  // REDLATCH_SRC_REDIS_LINK_LISTENING_THREAD_H_
