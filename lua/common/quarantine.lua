@@ -25,11 +25,14 @@ local function quarantine(opens_the_way)
     if id ~= true_id then
       until_ms = string.format('%.0f', now_ms + quarantine_ms)
     end
-    if opens_the_way then
-      redis.call('PEXPIRE', reign_key, '2592000000')
+    -- 30 days, and again each day.
+    if id ~= true_id or redis.call('PTTL', reign_key) < 2505600000 then
+      if opens_the_way then
+        redis.call('PEXPIRE', reign_key, '2592000000')
+      end
+      redis.call('SET', reign_key, true_id .. ' ' .. until_ms .. ' ' .. quarantine_ms, 'PX',
+        '2592000000')
     end
-    redis.call('SET', reign_key, true_id .. ' ' .. until_ms .. ' ' .. quarantine_ms, 'PX',
-      '2592000000')
   end
   return math.max(0, until_ms - now_ms)
 end

@@ -100,7 +100,7 @@ class Gatherer {
   }
 
   absl::Status AskForReign(PlainConnection& connection) {
-    const auto reply = connection.Call(Command{"GET", engine::kReignKey}, Soon());
+    const auto reply = connection.Call(Command{"GET", engine::ReignKey({})}, Soon());
     if (!reply.ok()) return reply.status();
     // id until_ms quarantine_ms
     const std::vector<std::string> words = absl::StrSplit(reply->text, ' ');

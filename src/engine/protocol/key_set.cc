@@ -134,6 +134,10 @@ std::array<std::string, 2> KeyBeginnings(std::string_view prefix) {
   return {std::string(kVersioned).append(stem), std::string(kUnversioned).append(stem)};
 }
 
+std::string ReignKey(std::string_view slot_tag) {
+  return std::string(kOwn).append(slot_tag).append("reign");
+}
+
 std::string KeyRules(std::string_view main) {
   std::string pattern;
   for (const char c : main) {

@@ -29,8 +29,9 @@ struct KeyNames {
   bool operator==(const KeyNames&) const = default;
 };
 inline constexpr std::string_view kFenceSuffix = "fence";
-// Not of one lock: who reigns at this server, for the quarantine after a promotion.
-inline constexpr std::string_view kReignKey = "redlatch:reign";
+// Not of one lock: who reigns at the server that has it, for the quarantine after a promotion;
+// `slot_tag` as in Deployment, in a pattern "*".
+std::string ReignKey(std::string_view slot_tag);
 
 // Those of a user's class, which all begin with `x.`; kInvalidArgument if its kind or the suffix of
 // an extra key cannot be part of a key.

@@ -28,7 +28,7 @@ struct Identity {
 };
 Identity NewIdentity();
 // Grants are published to a client on a channel that is called so, and then, perhaps with a tag
-// before it (Deployment::channel_tag()), as the client is.
+// before it (Deployment::slot_tag()), as the client is.
 inline constexpr std::string_view kChannelPrefix = "redlatch:";
 
 // The lock that is asked for. All of it outlives the request.

@@ -76,7 +76,7 @@ void Request::Gone(const Subject& subject, GrantId grant) {
 
 void Request::ExtraKeys(const Subject& subject, bool quarantined) {
   for (const std::string& suffix : subject.plan.keys.extras) PutKey(subject, suffix);
-  if (quarantined) Put(kReignKey);
+  if (quarantined) Put(ReignKey(subject.deployment->slot_tag(subject.keys.main())));
   key_count_ = starts_.size();
 }
 
@@ -96,7 +96,7 @@ void Request::Bid(const Subject& subject, const engine::Bid& bid, const Told& to
       bid.terms.manual ? " 1 " : " 0 ", bid.ticket, " ",
       Millis(std::min(bid.terms.lease, subject.claim)), bid.listen ? " 1 " : " 0 ",
       absl::string_view(kChannelPrefix.data(), kChannelPrefix.size()),
-      subject.deployment == nullptr ? "" : subject.deployment->channel_tag(subject.keys.main()),
+      subject.deployment == nullptr ? "" : subject.deployment->slot_tag(subject.keys.main()),
       subject.identity.client);
   const bool counted = subject.plan.sharing.counts;
   const bool more = !subject.plan.extra_args.empty() || bid.terms.args != nullptr;

@@ -35,11 +35,15 @@ Core::Inside::~Inside() {
 
 namespace {
 
+std::string QuarantineMs(const redis::Url& url) {
+  return absl::StrCat(absl::ToInt64Milliseconds(url.quarantine));
+}
+
 // What is said first over each connection.
 std::vector<redis::Command> FirstOf(const redis::Url& url, const redis::Command& description) {
   if (url.quarantine <= absl::ZeroDuration()) return {description};
-  const std::string millis = absl::StrCat(absl::ToInt64Milliseconds(url.quarantine));
-  return {redis::Command({"EVAL", lua::kReignBegin.body, "1", kReignKey, "", millis}), description};
+  return {redis::Command({"EVAL", lua::kReignBegin.body, "1", ReignKey({}), "", QuarantineMs(url)}),
+          description};
 }
 
 }  // namespace
@@ -62,7 +66,7 @@ std::unique_ptr<redis::Deployment> Core::MakeDeployment() {
   };
   const auto mark = [this, process = ThisProcess(options_.program),
                      since = absl::Now()](std::string_view key) {
-    return DescribeAnewCommand(deployment_->channel_tag(key) + identity_.client, process, since,
+    return DescribeAnewCommand(deployment_->slot_tag(key) + identity_.client, process, since,
                                pace_.lifetime);
   };
   redis::Deployment::Events events{
@@ -71,10 +75,15 @@ std::unique_ptr<redis::Deployment> Core::MakeDeployment() {
       .on_hearing = [this](bool hears, std::string_view why) { TellWhetherItHears(hears, why); }};
   if (url_.kind == redis::Url::Kind::kCluster) {
     return std::make_unique<redis::Cluster>(
-        url_, channel,
-        redis::Cluster::Description{.key = DescriptionKey(identity_.client),
-                                    .command = description_},
-        mark, std::move(events));
+        url_,
+        redis::Cluster::Own{.channel = channel,
+                            .description_key = DescriptionKey(identity_.client),
+                            .description = description_,
+                            .mark = mark,
+                            .reigns = {.begin = &lua::kReignBegin,
+                                       .quarantine_ms = QuarantineMs(url_),
+                                       .key = ReignKey}},
+        std::move(events));
   }
   return std::make_unique<redis::SingleServer>(url_, channel({}), FirstOf(url_, description_), mark,
                                                std::move(events));

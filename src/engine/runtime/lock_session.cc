@@ -91,8 +91,9 @@ absl::Status LockSession::About(const absl::Status& status) const {
   if (absl::IsPermissionDenied(status) && redis::DeniesKey({message.data(), message.size()})) {
     absl::StrAppend(&text, "; this lock's: ACL SETUSER ", core_->user(), " ",
                     KeyRules(entry_.keys.main()), " ~", std::string(kDescriptionKeyPrefix), "*",
-                    entry_.plan->quarantined ? " ~" : "",
-                    std::string(entry_.plan->quarantined ? kReignKey : ""));
+                    entry_.plan->quarantined
+                        ? " ~" + ReignKey(core_->deployment().slot_tag({}).empty() ? "" : "*")
+                        : "");
   }
   return absl::Status(status.code(), text);
 }
@@ -218,7 +219,7 @@ void LockSession::GoOn() {
 absl::Status LockSession::ForceRelease() {
   const Plan& plan = *entry_.plan;
   return RunAll(plan.scripts.force_release,
-                std::string(kChannelPrefix) + core_->deployment().channel_tag(entry_.keys.main()),
+                std::string(kChannelPrefix) + core_->deployment().slot_tag(entry_.keys.main()),
                 plan.forced_key);
 }
 

@@ -1,5 +1,6 @@
 #include "src/redis/deployment/cluster.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -37,18 +38,18 @@ absl::StatusOr<Reply> RunAsking(ClusterNode& node, const ScriptCall& call, base:
 
 }  // namespace
 
-Cluster::Cluster(const Url& url, ChannelOf channel, Description description,
-                 AckedConnection::Mark mark, Events events)
+Cluster::Cluster(const Url& url, Own own, Events events)
     : url_(url),
       name_(url.DebugString()),
-      channel_(std::move(channel)),
-      description_(std::move(description)),
-      mark_(std::move(mark)),
+      own_(std::move(own)),
       events_(std::move(events)),
+      reigns_(url.quarantine > absl::ZeroDuration() ? std::make_unique<ClusterReigns>(own_.reigns)
+                                                    : nullptr),
       map_(std::make_unique<ClusterMap>(
           url,
           ClusterMap::Hooks{.make = [this](const HostAndPort& where) { return MakeNode(where); },
                             .on_moved = [this](Slot slot) { Concern(slot); },
+                            .on_view = [this] { BeginReigns(); },
                             .chores = [this] { DoChores(); }})) {}
 
 Cluster::~Cluster() { Stop(); }
@@ -67,12 +68,21 @@ std::unique_ptr<SingleServer> Cluster::MakeNode(const HostAndPort& where) {
     events_.on_reconnected();
   };
   auto node = std::make_unique<SingleServer>(
-      UrlOfNode(url_, where), std::string(), std::vector<Command>(), mark_, std::move(events),
+      UrlOfNode(url_, where), std::string(), std::vector<Command>(), own_.mark, std::move(events),
       Membership{.thread = listening_thread_,
                  .on_silent = [this](std::string_view channel) { Silent(channel); },
                  .on_down = [this] { map_->LookSoon(); }});
   *self = node.get();
   return node;
+}
+
+absl::Duration Cluster::grants_alone_for() const {
+  std::optional<absl::Duration> longest;
+  for (const ClusterNode* const node : map_->nodes()) {
+    if (!node->server->known()) continue;
+    longest = std::max(longest.value_or(absl::ZeroDuration()), node->server->grants_alone_for());
+  }
+  return longest.value_or(ServerInfo().longest_replica_lag + absl::Seconds(1));
 }
 
 const std::string& Cluster::server(std::string_view key) const {

@@ -16,6 +16,7 @@
 #include "src/base/fork_guard.h"
 #include "src/base/mutex.h"
 #include "src/redis/deployment/cluster_map.h"
+#include "src/redis/deployment/cluster_reigns.h"
 #include "src/redis/deployment/deployment.h"
 #include "src/redis/deployment/sharded_scripts.h"
 #include "src/redis/deployment/single_server.h"
@@ -38,15 +39,17 @@ namespace redlatch::redis {
 // All within the caller's deadline, and nothing is sent twice that may have been executed.
 class Cluster final : public Deployment {
  public:
-  // `channel`: the name of this client's channel with that tag. `description`: a command that tells
-  // who this client is, and the key at which it does.
-  using ChannelOf = std::function<std::string(std::string_view tag)>;
-  struct Description {
-    std::string key;
-    Command command;
+  // What this client says of its own.
+  struct Own {
+    // The name of its channel with that tag.
+    std::function<std::string(std::string_view slot_tag)> channel;
+    // A command that tells who it is, and the key at which it does.
+    std::string description_key;
+    Command description;
+    AckedConnection::Mark mark;
+    ClusterReigns::Options reigns;  // of one that counts a quarantine
   };
-  Cluster(const Url& url, ChannelOf channel, Description description, AckedConnection::Mark mark,
-          Events events);
+  Cluster(const Url& url, Own own, Events events);
   ~Cluster() override;
   // In a forked child, in place of destruction.
   static void operator delete(Cluster* cluster, std::destroying_delete_t);
@@ -54,8 +57,9 @@ class Cluster final : public Deployment {
   Cluster& operator=(const Cluster&) = delete;
 
   const std::string& server(std::string_view key) const override;
+  // Nobody knows whose connection it will go over: the server that runs the script is asked.
   std::string reign(std::string_view) override { return {}; }
-  absl::Duration grants_alone_for() const override { return absl::ZeroDuration(); }
+  absl::Duration grants_alone_for() const override;
   absl::Status Connect(base::Instant deadline, std::vector<std::string>& warnings) override;
   absl::StatusOr<Reply> Call(std::string_view key, const Command& command,
                              base::Instant deadline) override;
@@ -70,7 +74,7 @@ class Cluster final : public Deployment {
                                       absl::Span<absl::StatusOr<Reply>> results) override;
   absl::Status Send(std::string_view key, const Command& command, Done done) override;
   bool Drain(std::string_view key, base::Instant until) override;
-  std::string channel_tag(std::string_view key) const override;
+  std::string slot_tag(std::string_view key) const override;
   bool listening(std::string_view key) const override;
   absl::Status Listen(std::string_view key, base::Instant deadline,
                       const std::stop_token& stop) override;
@@ -98,12 +102,11 @@ class Cluster final : public Deployment {
   void DoChores();
   void Describe();
   void ListenAnew();
+  void BeginReigns();
 
   const Url url_;
   const std::string name_;
-  const ChannelOf channel_;
-  const Description description_;
-  const AckedConnection::Mark mark_;
+  const Own own_;
   const Events events_;
   const base::ForkGuard fork_guard_;
   const std::shared_ptr<ListeningThread> listening_thread_ = std::make_shared<ListeningThread>();
@@ -120,6 +123,7 @@ class Cluster final : public Deployment {
   std::bitset<kSlots> silent_ ABSL_GUARDED_BY(mu_);     // to be subscribed anew
   int next_silent_ ABSL_GUARDED_BY(mu_) = 0;            // where the next round begins
   bool described_ ABSL_GUARDED_BY(mu_) = false;         // where that belongs by now
+  std::unique_ptr<ClusterReigns> reigns_;               // null: there is no quarantine
   std::unique_ptr<ClusterMap> map_;                     // its thread uses all of this object
 };
 

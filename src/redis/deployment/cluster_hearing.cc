@@ -23,7 +23,7 @@ constexpr absl::Duration kLongestPause = absl::Milliseconds(50);
 
 }  // namespace
 
-std::string Cluster::channel_tag(std::string_view key) const { return TagOf(SlotOf(key)) + ":"; }
+std::string Cluster::slot_tag(std::string_view key) const { return TagOf(SlotOf(key)) + ":"; }
 
 bool Cluster::listening(std::string_view key) const {
   const Slot slot = SlotOf(key);
@@ -59,7 +59,7 @@ absl::Status Cluster::ListenTo(Slot slot, base::Instant deadline, const std::sto
 }
 
 absl::Status Cluster::Subscribe(Slot slot, base::Instant deadline, const std::stop_token& stop) {
-  const std::string channel = channel_(TagOf(slot) + ":");
+  const std::string channel = own_.channel(TagOf(slot) + ":");
   base::Backoff backoff(kFirstPause, kLongestPause);
   for (;;) {
     const absl::StatusOr<ClusterNode*> owner = map_->AwaitOwner(slot, deadline);
@@ -113,7 +113,7 @@ void Cluster::Concern(Slot slot) {
   {
     const base::MutexLock lock(mu_);
     concerned_.set(slot);
-    described_ = described_ && slot != SlotOf(description_.key);
+    described_ = described_ && slot != SlotOf(own_.description_key);
     if (wanted_.test(slot)) silent_.set(slot);
   }
   map_->Wake();
@@ -121,12 +121,16 @@ void Cluster::Concern(Slot slot) {
 }
 
 void Cluster::ConcernAllOf(const SingleServer* server) {
+  if (reigns_ != nullptr) {
+    reigns_->Doubt(server);
+    map_->LookSoon();
+  }
   const base::MutexLock lock(mu_);
   for (int slot = 0; slot < kSlots; ++slot) {
     const ClusterNode* const owner = map_->Owner(static_cast<Slot>(slot));
     if (owner == nullptr || owner->server.get() == server) concerned_.set(static_cast<Slot>(slot));
   }
-  described_ = described_ && !concerned_.test(SlotOf(description_.key));
+  described_ = described_ && !concerned_.test(SlotOf(own_.description_key));
   reconnected_ = true;
 }
 
@@ -150,7 +154,12 @@ void Cluster::Describe() {
     const base::MutexLock lock(mu_);
     if (std::exchange(described_, true)) return;
   }
-  Call(description_.key, description_.command, base::Now() + kPatience).IgnoreError();
+  Call(own_.description_key, own_.description, base::Now() + kPatience).IgnoreError();
+}
+
+void Cluster::BeginReigns() {
+  if (reigns_ == nullptr || reigns_->GoOn(*map_, base::Now() + kRound)) return;
+  map_->LookSoon();  // which leads here again
 }
 
 void Cluster::ListenAnew() {

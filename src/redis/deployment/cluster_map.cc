@@ -181,6 +181,7 @@ void ClusterMap::Take(const ClusterView& view) {
     }
   }
   for (const Slot slot : moved) hooks_.on_moved(slot);
+  hooks_.on_view();
 }
 
 ClusterNode& ClusterMap::NodeAt(const HostAndPort& where) {

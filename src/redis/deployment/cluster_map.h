@@ -44,6 +44,8 @@ class ClusterMap {
     std::function<std::unique_ptr<SingleServer>(const HostAndPort& where)> make;
     // Another node serves that slot by now than did.
     std::function<void(Slot slot)> on_moved;
+    // All of it is known anew; on the thread.
+    std::function<void()> on_view;
     // What else the thread has to do, now and then, and when Wake() is called.
     std::function<void()> chores;
   };

@@ -79,9 +79,9 @@ class Deployment {
   virtual absl::Status Send(std::string_view key, const Command& command, Done done = nullptr) = 0;
   virtual bool Drain(std::string_view key, base::Instant until) = 0;
 
-  // What stands in the names of channels before the client's id, where channels have their place as
-  // keys have: a hash tag and ':'. Empty where they are one server's.
-  virtual std::string channel_tag(std::string_view key) const = 0;
+  // What stands in the names of channels, and of keys that are no lock's, for them to lie where
+  // `key` does: a hash tag and ':'. Empty where all is one server's.
+  virtual std::string slot_tag(std::string_view key) const = 0;
   // Messages about the key can reach this client.
   virtual bool listening(std::string_view key) const = 0;
   // Sees to that; two may do so at once. kUnavailable, by the deadline or when the stop is

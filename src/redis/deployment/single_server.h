@@ -95,11 +95,13 @@ class SingleServer final : public Deployment {
   // To another channel than its own.
   absl::Status ListenTo(std::string_view channel, base::Instant deadline,
                         const std::stop_token& stop);
-  std::string channel_tag(std::string_view) const override { return {}; }
+  std::string slot_tag(std::string_view) const override { return {}; }
   // Not any more.
   void Forget(std::string_view channel) {
     messages_->Unsubscribe(channel, base::Now()).IgnoreError();
   }
+  // There was a connection, so that it is known what server this is.
+  bool known() const { return commands_->stats().connects > 0; }
   // There is a connection for commands.
   bool connected() const { return commands_->peer().has_value(); }
   // For what goes over it in a way of the cluster's own.

@@ -78,9 +78,6 @@ absl::Status ParseQuarantine(std::string_view text, Url* url) {
   if (url->kind == Url::Kind::kEmbedded) {
     return InvalidUrl({"the option quarantine is for servers that may be replaced, not embedded:"});
   }
-  if (url->kind == Url::Kind::kCluster) {
-    return InvalidUrl({"the option quarantine is not supported with redis-cluster: yet"});
-  }
   return ParseDuration("quarantine", text, absl::Hours(24), &url->quarantine);
 }
 

@@ -459,7 +459,6 @@ TEST(UrlTest, ABadClusterUrlSaysWhatWouldBeRight) {
       {"redis-cluster://n1/3", "a cluster has no database but 0"},
       {"redis-cluster://n1?db=3", "there is no other than 0"},
       {"redis-cluster://n1?ca=/x", "is for TLS; add tls=on"},
-      {"redis-cluster://n1?quarantine=60s", "redis-cluster: yet"},
       {"redis-cluster://n1?map=a:1", "is not a list such as"},
       {"redis-cluster://n1?map=a:1/b:x", "is not a list such as"},
       {"redis://n1?map=a:1/b:2", "for redis-cluster: only"},

@@ -1,0 +1,61 @@
+#ifndef REDLATCH_SRC_REDIS_DEPLOYMENT_CLUSTER_REIGNS_H_
+#define REDLATCH_SRC_REDIS_DEPLOYMENT_CLUSTER_REIGNS_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/types/span.h"
+#include "redlatch/lua_script.h"
+#include "src/base/clock.h"
+#include "src/base/mutex.h"
+#include "src/redis/deployment/cluster_map.h"
+
+namespace redlatch::redis {
+
+// Begins the quarantine in all slots of a primary that is new, as whoever locks there would in that
+// one slot: so that it is over for all soon after the promotion, and not for each some time after
+// it was used first. One client does it, and writes down at the primary's first slot that it is
+// done.
+class ClusterReigns {
+ public:
+  struct Options {
+    const LuaScript* begin = nullptr;  // reign/begin
+    std::string quarantine_ms;
+    std::function<std::string(std::string_view slot_tag)> key;
+  };
+  explicit ClusterReigns(Options options) : options_(std::move(options)) {}
+
+  // The node's connection is new: it may be another server, or have lost what it knew.
+  void Doubt(const SingleServer* server);
+  // By one thread. False where something is left to do, by then or by somebody else.
+  bool GoOn(const ClusterMap& map, base::Instant until);
+
+ private:
+  struct Round {
+    enum class State : uint8_t { kUnknown, kOurs, kDone };
+    State state = State::kUnknown;
+    std::string id;          // of the promotion
+    std::vector<Slot> left;  // kOurs: to be begun, from the back
+  };
+
+  // Whether it is done.
+  bool GoOnAt(SingleServer& server, const std::vector<Slot>& slots, Round& round,
+              base::Instant until) const;
+  bool Begin(SingleServer& server, absl::Span<const Slot> slots, base::Instant deadline) const;
+  std::string KeyOf(Slot slot) const { return options_.key(TagOf(slot) + ":"); }
+
+  const Options options_;
+  base::Mutex mu_;
+  std::vector<const SingleServer*> doubted_ ABSL_GUARDED_BY(mu_);
+  std::map<ClusterNode*, Round> rounds_;  // the one thread's
+};
+
+}  // namespace redlatch::redis
+
+#endif  // REDLATCH_SRC_REDIS_DEPLOYMENT_CLUSTER_REIGNS_H_
