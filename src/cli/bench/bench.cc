@@ -54,7 +54,7 @@ int Bench(const std::vector<std::string>& words) {
   if (time < kShortest || time > kLongest) {
     return Refuse(WrongUsage("--time is out of range", "say 500ms to 10m"));
   }
-  const absl::StatusOr<redis::Url> url = ParseUrlOfServer(line.server());
+  const absl::StatusOr<redis::Url> url = redis::ParseUrl(line.server());
   if (!url.ok()) return Refuse(url.status());
   const std::string random = absl::StrCat(absl::Hex(base::RandomBits(), absl::kZeroPad16));
   const std::string name = absl::StrCat(prefix, "redlatch-bench:", random);

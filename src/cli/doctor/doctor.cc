@@ -34,7 +34,7 @@ int Doctor(const std::vector<std::string>& words) {
   line.Flag("--json", &json);
   line.Text("--prefix", "the beginning of your locks' names", &prefix);
   if (const std::optional<int> over = line.Parse(words)) return *over;
-  const absl::StatusOr<redis::Url> url = ParseUrlOfServer(line.server());
+  const absl::StatusOr<redis::Url> url = redis::ParseUrl(line.server());
   if (!url.ok()) return Refuse(url.status());
   DoctorFacts facts;
   const absl::Status gathered =

@@ -20,18 +20,21 @@ class Finder {
  public:
   Finder(Server& server, std::string_view pattern) : server_(server), pattern_(pattern) {}
 
-  // False: that was the last page.
-  absl::StatusOr<bool> TakePage() {
-    const absl::StatusOr<std::vector<redis::Reply>> replies =
-        server_.Ask({redis::Command{"SCAN", cursor_, "COUNT", kPage}});
-    if (!replies.ok()) return replies.status();
-    const redis::Reply& page = replies->front();
-    if (page.elements.size() != 2) return absl::InternalError("SCAN answered no page");
+  // False: that was the last page of this part.
+  absl::StatusOr<bool> TakePage(size_t part) {
+    const absl::StatusOr<redis::Reply> page =
+        server_.AskPart(part, redis::Command{"SCAN", cursor_, "COUNT", kPage});
+    if (!page.ok()) {
+      cursor_ = "0";
+      if (server_.PassesOver(page.status())) return false;
+      return page.status();
+    }
+    if (page->elements.size() != 2) return absl::InternalError("SCAN answered no page");
     std::vector<Candidate> candidates;
-    for (const redis::Reply& key : page.elements[1].elements) Sort(key.text, candidates);
-    keys_ += static_cast<int64_t>(page.elements[1].elements.size());
+    for (const redis::Reply& key : page->elements[1].elements) Sort(key.text, candidates);
+    keys_ += static_cast<int64_t>(page->elements[1].elements.size());
     if (absl::Status sifted = Sift(candidates); !sifted.ok()) return sifted;
-    cursor_ = page.elements[0].text;
+    cursor_ = page->elements[0].text;
     return cursor_ != "0";
   }
 
@@ -114,12 +117,15 @@ class Finder {
 absl::StatusOr<std::vector<FoundLock>> FindLocks(
     Server& server, std::string_view pattern, const std::function<void(int64_t keys)>& progress) {
   Finder finder(server, pattern);
-  for (;;) {
-    const absl::StatusOr<bool> more = finder.TakePage();
-    if (!more.ok()) return more.status();
-    if (!*more) return finder.Result();
-    progress(finder.keys());
+  for (size_t part = 0; part < server.parts(); ++part) {  // more may show on the way
+    for (;;) {
+      const absl::StatusOr<bool> more = finder.TakePage(part);
+      if (!more.ok()) return more.status();
+      if (!*more) break;
+      progress(finder.keys());
+    }
   }
+  return finder.Result();
 }
 
 }  // namespace redlatch::cli

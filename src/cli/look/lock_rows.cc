@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "src/cli/look/lock_keys.h"
@@ -126,14 +127,31 @@ void Complete(const FoundLock& lock, LockRow& row) {
   if (!row.is_known() && row.type != "none") row.holding = std::max<int64_t>(row.holding, 1);
 }
 
+// What the clocks say of those parts where locks are, each of which is asked once.
+class Clocks {
+ public:
+  explicit Clocks(Server& server) : server_(server) {}
+
+  absl::StatusOr<int64_t> Of(std::string_view key) {
+    const size_t part = server_.PartOf(key);
+    if (const auto known = now_.find(part); known != now_.end()) return known->second;
+    absl::StatusOr<int64_t> now = server_.NowMicros(key);
+    if (now.ok()) now_[part] = *now;
+    return now;
+  }
+
+ private:
+  Server& server_;
+  absl::flat_hash_map<size_t, int64_t> now_;  // by part
+};
+
 }  // namespace
 
 bool LockRow::in_use() const { return holding > 0 || waiting > 0 || (is_latch() && to_go > 0); }
 
 absl::StatusOr<std::vector<LockRow>> LookAt(Server& server, absl::Span<const FoundLock> locks,
                                             Processes& processes) {
-  const absl::StatusOr<int64_t> now = server.NowMicros();
-  if (!now.ok()) return now.status();
+  Clocks clocks(server);
   std::vector<LockRow> rows(locks.size());
   Questions of_keys;
   for (size_t i = 0; i < rows.size(); ++i) {
@@ -146,7 +164,11 @@ absl::StatusOr<std::vector<LockRow>> LookAt(Server& server, absl::Span<const Fou
   }
   if (absl::Status asked = of_keys.Ask(server); !asked.ok()) return asked;
   Questions of_contents;
-  for (size_t i = 0; i < rows.size(); ++i) AskAll(of_contents, locks[i], *now, rows[i]);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const absl::StatusOr<int64_t> now = clocks.Of(rows[i].name);
+    if (!now.ok()) return now.status();
+    AskAll(of_contents, locks[i], *now, rows[i]);
+  }
   if (absl::Status asked = of_contents.Ask(server); !asked.ok()) return asked;
   std::vector<std::string> holds;
   for (size_t i = 0; i < rows.size(); ++i) {

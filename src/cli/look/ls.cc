@@ -115,8 +115,19 @@ class List {
   int64_t waited_for_ = 0;
 };
 
+// The exit code, for what the nodes of a cluster that did not answer would have told.
+int SayMissing(const Server& server) {
+  int code = 0;
+  for (const absl::Status& why : server.missing()) {
+    Complain({"some locks are not shown: ", std::string(why.message())});
+    code = std::max(code, absl::IsUnavailable(why) ? kUnreachable : kRefused);
+  }
+  return code;
+}
+
 int Show(Server& server, const LsOptions& options) {
   server.PassOverWhatIsForbidden();
+  if (server.is_cluster()) server.PassOverWhatIsUnreachable();
   Progress progress;
   const absl::StatusOr<std::vector<FoundLock>> found = FindLocks(
       server, options.pattern, [&](int64_t keys) { progress.Show("keys scanned", keys); });
@@ -138,7 +149,7 @@ int Show(Server& server, const LsOptions& options) {
   progress.Clear();
   std::fflush(stdout);
   list.SumUp(all.size(), server.name());
-  return 0;
+  return SayMissing(server);
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ void Processes::Ask(Server& server, const std::vector<std::string>& holds) {
                         engine::ReadDescription(reply.text).value_or(LockInfo::Process());
                   });
   }
-  (void)questions.Ask(server);
+  (void)questions.Ask(server, Unreachable::kIsNil);
 }
 
 LockInfo::Process Processes::Of(std::string_view hold) const {

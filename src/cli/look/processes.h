@@ -15,7 +15,7 @@ namespace redlatch::cli {
 // Which process a client is of, as the clients have told the server. Each is asked for once.
 class Processes {
  public:
-  // Of these holds' clients. Where the server refuses that, they stay unknown.
+  // Of these holds' clients. Where a server refuses that, or is not there, they stay unknown.
   void Ask(Server& server, const std::vector<std::string>& holds);
   // Nobody, with a pid of 0, where it is not known.
   LockInfo::Process Of(std::string_view hold) const;

@@ -134,9 +134,12 @@ bool MayBeData(const LockRow& row, uint8_t parts) {
   return engine::ClientOf(row.hold).empty() && row.remaining == absl::InfiniteDuration();
 }
 
-// A replica, or a user who may only read: the keys tell less of it.
+// A replica, a user who may only read, or a slot of a cluster that is on the move: the keys tell
+// less of it.
 bool MayOnlyLook(const Server& server, const absl::Status& refused) {
-  return server.is_replica() ? absl::IsUnavailable(refused) : absl::IsPermissionDenied(refused);
+  const bool refuses_scripts = server.is_replica() || server.is_cluster();
+  return (refuses_scripts && absl::IsUnavailable(refused)) ||
+         (!server.is_replica() && absl::IsPermissionDenied(refused));
 }
 
 bool IsLibrarys(const LockRow& row) { return row.is_known() && !row.is_latch(); }
@@ -147,7 +150,7 @@ absl::StatusOr<Sight> LookClosely(Server& server, const std::string& name) {
   if (absl::Status bad = CheckName(name); !bad.ok()) return bad;
   const absl::StatusOr<FoundLock> found = Find(server, name);
   if (!found.ok()) return found.status();
-  const absl::StatusOr<int64_t> now = server.NowMicros();
+  const absl::StatusOr<int64_t> now = server.NowMicros(name);
   if (!now.ok()) return now.status();
   Sight sight{.exists = found->parts != 0, .now_us = *now};
   if (!sight.exists) return sight;
