@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "src/cli/doctor/checks.h"
+#include "src/cli/doctor/probes.h"
 #include "src/engine/protocol/key_set.h"
 
 namespace redlatch::cli {
@@ -45,12 +46,24 @@ void BadKeys(const DoctorFacts& facts, const std::string& who, Findings& finding
 void CheckIntroduction(const DoctorFacts& facts, const std::string& who, Findings& findings) {
   for (const CommandProbe& probe : facts.probes) {
     if (!probe.optional || probe.outcome == Outcome::kAllowed) continue;
+    if (probe.command == kAsking) continue;
     findings.Note("names",
                   absl::StrCat(who,
                                " may not say or read which process it is: ls and inspect name "
                                "no host, process or program"),
                   "", {Grant(facts, "+mget ~redlatch:client:*")});
     return;
+  }
+}
+
+void CheckMoves(const DoctorFacts& facts, const std::string& who, Findings& findings) {
+  for (const CommandProbe& probe : facts.probes) {
+    if (probe.command != kAsking || probe.outcome == Outcome::kAllowed) continue;
+    findings.Warn("permissions",
+                  absl::StrCat(who,
+                               " may not say ASKING: while a slot moves, clients can't follow "
+                               "the locks that have moved already"),
+                  "grant it", {Grant(facts, "+asking")});
   }
 }
 
@@ -85,11 +98,17 @@ void CheckPermissions(const DoctorFacts& facts, Findings& findings) {
     findings.Ok("permissions",
                 absl::StrCat(who, " may run all ", commands[Outcome::kAllowed].size(),
                              " commands that locks need"));
+    CheckMoves(facts, who, findings);
     CheckIntroduction(facts, who, findings);
   }
 }
 
 void CheckLocks(const DoctorFacts& facts, Findings& findings) {
+  if (facts.place == Place::kReplica) return;
+  if (facts.locks_elsewhere) {
+    findings.Unchecked("locks", absl::StrCat("none that begins with ", facts.prefix, " is here"));
+    return;
+  }
   if (!facts.library.ok()) {
     findings.Bad(
         "locks",

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/cli/doctor/cluster_facts.h"
 #include "src/cli/doctor/facts.h"
 #include "src/cli/doctor/findings.h"
 
@@ -37,8 +38,11 @@ class Findings {
   }
   void Add(Level level, std::string_view check, std::string found, std::string mend,
            std::vector<std::string> commands) {
-    all_.push_back(
-        {level, std::string(check), std::move(found), std::move(mend), std::move(commands)});
+    all_.push_back({.level = level,
+                    .check = std::string(check),
+                    .found = std::move(found),
+                    .mend = std::move(mend),
+                    .commands = std::move(commands)});
   }
   std::vector<Finding> Take() { return std::move(all_); }
 
@@ -46,6 +50,8 @@ class Findings {
   std::vector<Finding> all_;
 };
 
+void CheckCluster(const ClusterFacts& facts, Findings& findings);
+void CheckCoverage(const DoctorFacts& facts, Findings& findings);
 void CheckServer(const DoctorFacts& facts, Findings& findings);
 void CheckMemory(const DoctorFacts& facts, Findings& findings);
 void CheckStorage(const DoctorFacts& facts, Findings& findings);

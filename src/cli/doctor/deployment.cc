@@ -74,14 +74,15 @@ void CheckQuarantine(const DoctorFacts& facts, Findings& findings) {
   if (facts.reign && facts.reign->quarantine != facts.quarantine) {
     const std::string theirs = absl::FormatDuration(facts.reign->quarantine);
     const bool none = facts.quarantine <= absl::ZeroDuration();
-    findings.Bad("quarantine",
-                 absl::StrCat("others that use this server ask for a quarantine of ", theirs,
-                              ", and this URL for ",
-                              none ? "none: its clients grant what the others hold back"
-                                   : absl::StrCat("one of ", wanted, ": they refuse each other")),
-                 absl::StrCat("say quarantine=", theirs,
-                              " in each URL; or stop all of them, and "
-                              "DEL redlatch:reign"));
+    findings.Bad(
+        "quarantine",
+        absl::StrCat("others that use this server ask for a quarantine of ", theirs,
+                     ", and this URL for ",
+                     none ? "none: its clients grant what the others hold back"
+                          : absl::StrCat("one of ", wanted, ": they refuse each other")),
+        absl::StrCat("say quarantine=", theirs, " in each URL; or stop all of them, and delete ",
+                     facts.place == Place::kAlone ? "redlatch:reign"
+                                                  : "all redlatch:{*}:reign* at each primary"));
   }
   if (facts.quarantine <= absl::ZeroDuration()) return;
   if (!facts.info.ok()) {
@@ -146,6 +147,15 @@ void CheckPromise(const DoctorFacts& facts, Findings& findings) {
   CheckQuarantine(facts, findings);
   const auto replicas = NumberIn(facts.info, "connected_slaves");
   if (!replicas) return;
+  if (facts.place == Place::kPrimary && facts.quarantine <= absl::ZeroDuration()) {
+    if (*replicas == 0) return;
+    findings.Note("promise",
+                  "one holder at a time; a failover that loses the last writes may give a lock to "
+                  "a second one, for a lease at most",
+                  "if that must not be, acquire with replica_acks = 1; fencing tokens grow in any "
+                  "case");
+    return;
+  }
   if (*replicas == 0) {
     findings.Note("promise",
                   "one holder at a time, for as long as this server keeps its data; nothing "

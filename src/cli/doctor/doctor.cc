@@ -7,11 +7,11 @@
 #include "src/base/clock.h"
 #include "src/cli/doctor/findings.h"
 #include "src/cli/doctor/gather.h"
+#include "src/cli/doctor/gather_cluster.h"
 #include "src/cli/doctor/report.h"
 #include "src/cli/term/command_line.h"
 #include "src/cli/term/commands.h"
 #include "src/cli/term/outcome.h"
-#include "src/cli/term/server.h"
 #include "src/cli/term/text.h"
 #include "src/redis/url/url.h"
 
@@ -25,6 +25,23 @@ bool WantsColour() {
   return isatty(STDOUT_FILENO) == 1 && (no_colour == nullptr || *no_colour == '\0');
 }
 
+// What there is to say of the server, or of the cluster; not OK where it says nothing. `name`: it.
+absl::StatusOr<std::vector<Finding>> Examine(const redis::Url& url, const std::string& url_text,
+                                             const std::string& prefix, std::string* name) {
+  *name = url.DebugString();
+  if (url.kind == redis::Url::Kind::kCluster) {
+    ClusterFacts facts;
+    absl::Status gathered = GatherCluster(url, url_text, prefix, kLongestLook, &facts);
+    if (!gathered.ok()) return gathered;
+    return Diagnose(facts);
+  }
+  DoctorFacts facts;
+  const Patient patient = {.url = url, .url_text = url_text, .prefix = prefix};
+  absl::Status gathered = Gather(patient, base::Now() + kLongestLook, &facts);
+  if (!gathered.ok()) return gathered;
+  return Diagnose(facts);
+}
+
 }  // namespace
 
 int Doctor(const std::vector<std::string>& words) {
@@ -36,25 +53,24 @@ int Doctor(const std::vector<std::string>& words) {
   if (const std::optional<int> over = line.Parse(words)) return *over;
   const absl::StatusOr<redis::Url> url = redis::ParseUrl(line.server());
   if (!url.ok()) return Refuse(url.status());
-  DoctorFacts facts;
-  const absl::Status gathered =
-      Gather(*url, line.server(), prefix, base::Now() + kLongestLook, &facts);
-  if (!gathered.ok()) {
+  std::string server;
+  const absl::StatusOr<std::vector<Finding>> findings =
+      Examine(*url, line.server(), prefix, &server);
+  if (!findings.ok()) {
     if (json) {
       JsonObject report;
-      report.Text("server", facts.server);
-      report.Text("verdict", absl::IsUnavailable(gathered) ? "unreachable" : "unusable");
-      report.Text("error", std::string(gathered.message()));
+      report.Text("server", server);
+      report.Text("verdict", absl::IsUnavailable(findings.status()) ? "unreachable" : "unusable");
+      report.Text("error", std::string(findings.status().message()));
       report.Json("checks", "[]");
       std::puts(report.Finish().c_str());
     }
-    return Refuse(gathered);
+    return Refuse(findings.status());
   }
-  const std::vector<Finding> findings = Diagnose(facts);
   const std::string report =
-      json ? JsonReport(facts.server, findings) : TextReport(facts.server, findings, WantsColour());
+      json ? JsonReport(server, *findings) : TextReport(server, *findings, WantsColour());
   std::fputs(report.c_str(), stdout);
-  return DoctorExitCode(findings);
+  return DoctorExitCode(*findings);
 }
 
 }  // namespace redlatch::cli

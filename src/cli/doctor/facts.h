@@ -94,6 +94,13 @@ struct EmbeddedFacts {
   bool started_by_us = false;  // none ran before
 };
 
+// What a server is to its locks.
+enum class Place : uint8_t {
+  kAlone,    // it has all of them, replicas of its own or not
+  kPrimary,  // of a shard of a cluster
+  kReplica,  // likewise: it has none, and will have if the primary fails
+};
+
 struct DoctorFacts {
   // Nothing that locks need was refused.
   bool MayDoAll() const {
@@ -102,7 +109,9 @@ struct DoctorFacts {
     });
   }
 
-  std::string server;             // its URL without secrets
+  std::string server;  // its URL without secrets
+  Place place = Place::kAlone;
+  bool locks_elsewhere = false;   // no name that begins with the prefix is of its shard
   bool over_network = false;      // neither a Unix socket nor this machine's loopback
   bool eviction_allowed = false;  // by the URL
   absl::Duration quarantine;      // by the URL

@@ -13,6 +13,15 @@ std::vector<Finding> Diagnose(const DoctorFacts& facts) {
   Findings findings;
   CheckServer(facts, findings);
   CheckCertificate(facts, findings);
+  if (facts.place != Place::kAlone) CheckCoverage(facts, findings);
+  if (facts.place == Place::kReplica) {
+    CheckAccess(facts, findings);
+    CheckMemory(facts, findings);
+    CheckStorage(facts, findings);
+    CheckClock(facts, findings);
+    CheckLimits(facts, findings);
+    return findings.Take();
+  }
   CheckSentinels(facts, findings);
   CheckAccess(facts, findings);
   CheckMemory(facts, findings);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "src/cli/doctor/cluster_facts.h"
 #include "src/cli/doctor/facts.h"
 
 namespace redlatch::cli {
@@ -26,10 +27,16 @@ struct Finding {
   // To be typed as they are: for redis-cli, or lines of its configuration where the server lets
   // nobody set it.
   std::vector<std::string> commands;
+  // Of a cluster: the nodes of which this was found, as text too. Empty: of the cluster itself.
+  std::vector<std::string> nodes = {};
+  std::string where = {};
+  bool differs = false;  // but for its figures, which are those of the first
 };
 
 // One line or more for each check, in a fixed order.
 std::vector<Finding> Diagnose(const DoctorFacts& facts);
+// First of the cluster itself, then of its nodes: what is found of several is one finding.
+std::vector<Finding> Diagnose(const ClusterFacts& facts);
 
 // 0, kNeedsChange or kRefused.
 int DoctorExitCode(const std::vector<Finding>& findings);

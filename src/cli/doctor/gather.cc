@@ -1,6 +1,7 @@
 #include "src/cli/doctor/gather.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "src/cli/doctor/answers.h"
 #include "src/cli/doctor/checks.h"
 #include "src/cli/doctor/embedded.h"
+#include "src/cli/doctor/message_trial.h"
 #include "src/cli/doctor/probes.h"
 #include "src/cli/doctor/trial.h"
 #include "src/cli/look/lock_keys.h"
@@ -32,30 +34,31 @@ using redis::Reply;
 constexpr absl::Duration kPatience = absl::Seconds(2);  // with one answer
 constexpr absl::Duration kPinging = absl::Milliseconds(500);
 constexpr size_t kMostPings = 500;
-constexpr size_t kMostMessages = 20;
 constexpr int64_t kMostListed = 5000;  // connections
 constexpr char kWaitMillis[] = "200";
 
 class Gatherer {
  public:
-  Gatherer(const redis::Url& url, std::string url_text, const std::string& prefix,
-           base::Instant deadline, DoctorFacts* facts)
-      : url_(url),
-        url_text_(std::move(url_text)),
+  Gatherer(const Patient& patient, base::Instant deadline, DoctorFacts* facts)
+      : url_(patient.url),
+        url_text_(patient.url_text),
+        shard_(patient.shard),
         random_(absl::StrCat(absl::Hex(base::RandomBits(), absl::kZeroPad16))),
-        name_(absl::StrCat(prefix, "redlatch-doctor:", random_)),
-        channel_(absl::StrCat("redlatch:doctor:", random_)),
+        name_(Here(absl::StrCat(patient.prefix, "redlatch-doctor:", random_))),
+        channel_(absl::StrCat("redlatch:", TagHere(), "doctor:", random_)),
         deadline_(deadline),
         facts_(*facts) {
-    facts_.server = url.DebugString();
-    facts_.prefix = prefix;
-    facts_.over_network = url.kind == redis::Url::Kind::kTcp && url.host != "localhost" &&
-                          url.host != "::1" && !url.host.starts_with("127.");
-    facts_.eviction_allowed = url.allow_eviction;
-    facts_.quarantine = url.quarantine;
+    facts_.server = url_.DebugString();
+    facts_.place = patient.place;
+    facts_.locks_elsewhere = shard_ != nullptr && !shard_->Has(name_);
+    facts_.prefix = patient.prefix;
+    facts_.over_network = url_.kind == redis::Url::Kind::kTcp && url_.host != "localhost" &&
+                          url_.host != "::1" && !url_.host.starts_with("127.");
+    facts_.eviction_allowed = url_.allow_eviction;
+    facts_.quarantine = url_.quarantine;
     facts_.looked_at = absl::Now();
-    facts_.has_password = !url.password.empty();
-    if (!url.user.empty()) facts_.user = url.user;
+    facts_.has_password = !url_.password.empty();
+    if (!url_.user.empty()) facts_.user = url_.user;
   }
 
   absl::Status Run() {
@@ -66,18 +69,45 @@ class Gatherer {
     PlainConnection connection = *std::move(opened);
     facts_.certificate_until = connection.certificate_until();
     if (url_.sentinels != nullptr) AskSentinels();
-    for (const auto step :
-         {&Gatherer::AskServer, &Gatherer::AskForReign, &Gatherer::AskForSubscribers,
-          &Gatherer::AskForTime, &Gatherer::Probe, &Gatherer::Ping, &Gatherer::AskForTime,
-          &Gatherer::SendMessages, &Gatherer::AskReplicas, &Gatherer::Try, &Gatherer::AskForTime}) {
-      if (absl::Status done = (this->*step)(connection); !done.ok()) return done;
-    }
+    absl::Status done =
+        facts_.place == Place::kReplica ? LookAtReplica(connection) : LookAtPrimary(connection);
     facts_.embedded = embedded.Facts(facts_.info);
-    return absl::OkStatus();
+    return done;
   }
 
  private:
   base::Instant Soon() const { return std::min(deadline_, base::Now() + kPatience); }
+
+  // The same, or with something behind it that makes it one of this shard, if there is such a name.
+  std::string Here(const std::string& name) const {
+    return shard_ == nullptr ? name : NameIn(*shard_, name).value_or(name);
+  }
+  // A hash tag of this shard, and a colon.
+  std::string TagHere() const {
+    if (shard_ == nullptr) return "";
+    redis::Slot slot = 0;
+    while (!shard_->slots.test(slot) && slot + 1 < redis::kSlots) ++slot;
+    return redis::TagOf(slot) + ":";
+  }
+
+  using Step = absl::Status (Gatherer::*)(PlainConnection& connection);
+  absl::Status Take(std::initializer_list<Step> steps, PlainConnection& connection) {
+    for (const Step step : steps) {
+      if (absl::Status done = (this->*step)(connection); !done.ok()) return done;
+    }
+    return absl::OkStatus();
+  }
+  absl::Status LookAtPrimary(PlainConnection& connection) {
+    return Take({&Gatherer::AskServer, &Gatherer::AskForReign, &Gatherer::AskForSubscribers,
+                 &Gatherer::AskForTime, &Gatherer::Probe, &Gatherer::Ping, &Gatherer::AskForTime,
+                 &Gatherer::Send, &Gatherer::AskReplicas, &Gatherer::Try, &Gatherer::AskForTime},
+                connection);
+  }
+  absl::Status LookAtReplica(PlainConnection& connection) {
+    return Take({&Gatherer::AskServer, &Gatherer::AskForTime, &Gatherer::Probe, &Gatherer::Ping,
+                 &Gatherer::AskForTime},
+                connection);
+  }
 
   absl::Status AskServer(PlainConnection& connection) {
     const std::vector<Command> commands = {
@@ -86,7 +116,8 @@ class Gatherer {
                 "min-replicas-to-write", "min-replicas-max-lag", "client-output-buffer-limit",
                 "timeout", "tcp-keepalive", "busy-reply-threshold", "lua-time-limit",
                 "repl-backlog-ttl", "maxmemory-clients", "notify-keyspace-events",
-                "latency-monitor-threshold"},
+                "latency-monitor-threshold", "cluster-node-timeout",
+                "cluster-require-full-coverage", "cluster-allow-pubsubshard-when-down"},
         Command{"SLOWLOG", "GET", "128"}, Command{"LATENCY", "LATEST"}, Command{"TIME"}};
     const auto replies = connection.CallAll(commands, Soon());
     if (!replies.ok()) return replies.status();
@@ -100,7 +131,7 @@ class Gatherer {
   }
 
   absl::Status AskForReign(PlainConnection& connection) {
-    const auto reply = connection.Call(Command{"GET", engine::ReignKey({})}, Soon());
+    const auto reply = connection.Call(Command{"GET", engine::ReignKey(TagHere())}, Soon());
     if (!reply.ok()) return reply.status();
     // id until_ms quarantine_ms
     const std::vector<std::string> words = absl::StrSplit(reply->text, ' ');
@@ -143,7 +174,7 @@ class Gatherer {
   absl::Status Probe(PlainConnection& connection) {
     std::vector<ProbeWords> first;
     std::vector<ProbeWords> others;
-    for (ProbeWords& probe : ProbesOf(name_, channel_)) {
+    for (ProbeWords& probe : ProbesOf(name_, channel_, shard_ != nullptr)) {
       (probe.makes_key ? first : others).push_back(std::move(probe));
     }
     if (absl::Status done = ProbeAll(connection, first); !done.ok()) return done;
@@ -182,49 +213,12 @@ class Gatherer {
     return absl::OkStatus();
   }
 
-  absl::Status SendMessages(PlainConnection& connection) {
-    auto opened = PlainConnection::Open(url_, Soon());
-    if (!opened.ok()) {
-      facts_.message = absl::FailedPreconditionError(opened.status().message());
-      return absl::OkStatus();
-    }
-    PlainConnection listener = *std::move(opened);
-    const auto subscribed = listener.Call(Command{"SUBSCRIBE", channel_}, Soon());
-    if (!subscribed.ok()) return subscribed.status();
-    facts_.probes.push_back({.command = "subscribe", .outcome = ProbeOutcome(*subscribed)});
-    if (subscribed->is_error()) {
-      facts_.message = absl::PermissionDeniedError(subscribed->text);
-      return absl::OkStatus();
-    }
-    std::vector<absl::Duration> times;
-    const base::Instant until = base::Now() + kPinging;
-    while (times.empty() || (times.size() < kMostMessages && base::Now() < until)) {
-      const base::Instant sent = base::Now();
-      const auto published = connection.Call(Command{"PUBLISH", channel_, "x"}, Soon());
-      if (!published.ok()) return published.status();
-      if (published->is_error()) {
-        facts_.message = absl::PermissionDeniedError(published->text);
-        return absl::OkStatus();
-      }
-      if (!listener.Receive(Soon()).ok()) {
-        facts_.message = absl::DeadlineExceededError(
-            published->integer == 0
-                ? std::string("this address leads to several servers: one connection subscribed, "
-                              "and another that published found no subscriber")
-                : absl::StrCat("none came within ", absl::FormatDuration(kPatience)));
-        return absl::OkStatus();
-      }
-      times.push_back(base::Now() - sent);
-    }
-    facts_.message = SpreadOf(std::move(times)).p50;
-    const auto left = listener.Call(Command{"UNSUBSCRIBE", channel_}, Soon());
-    if (!left.ok()) return left.status();
-    facts_.probes.push_back({.command = "unsubscribe", .outcome = ProbeOutcome(*left)});
-    return absl::OkStatus();
+  absl::Status Send(PlainConnection& connection) {
+    return SendMessages(url_, channel_, connection, deadline_, &facts_);
   }
 
   absl::Status AskReplicas(PlainConnection& connection) {
-    if (facts_.replicas.empty()) return absl::OkStatus();
+    if (facts_.replicas.empty() || facts_.locks_elsewhere) return absl::OkStatus();
     const std::string replicas = absl::StrCat(facts_.replicas.size());
     const base::Instant sent = base::Now();
     const std::vector<Command> commands = {Command{"SET", name_, "0", "PX", "1000"},
@@ -268,19 +262,26 @@ class Gatherer {
     };
     const bool evicts = facts_.info.ok() && !facts_.eviction_allowed && !is("maxmemory", "0") &&
                         !is("maxmemory_policy", "noeviction");
-    const bool taken = !evicts && !is("role", "slave") && !is("redis_mode", "cluster") &&
-                       !is("redis_mode", "sentinel");
-    return taken && facts_.MayDoAll();
+    const bool other = shard_ == nullptr && is("redis_mode", "cluster");
+    const bool taken = !evicts && !is("role", "slave") && !other && !is("redis_mode", "sentinel");
+    return taken && facts_.MayDoAll() && !facts_.locks_elsewhere;
   }
 
   absl::Status Try(PlainConnection& connection) {
     if (!WorthATrial()) return absl::OkStatus();
-    TryLocks(url_text_, name_, deadline_ - 2 * kPatience, &facts_);
-    return connection.Call(DeleteLocks(TrialNames(name_)), Soon()).status();
+    std::vector<std::string> names;
+    std::vector<Command> deletions;
+    for (const std::string_view kind : engine::kinds::kAll) {
+      names.push_back(Here(absl::StrCat(name_, ":", std::string(kind))));
+      deletions.push_back(DeleteLocks({names.back()}));
+    }
+    TryLocks(url_text_, names, deadline_ - 2 * kPatience, &facts_);
+    return connection.CallAll(deletions, Soon()).status();
   }
 
   const redis::Url& url_;
-  const std::string url_text_;
+  const std::string& url_text_;
+  const Shard* const shard_;
   const std::string random_;
   const std::string name_;
   const std::string channel_;
@@ -290,9 +291,8 @@ class Gatherer {
 
 }  // namespace
 
-absl::Status Gather(const redis::Url& url, const std::string& url_text, const std::string& prefix,
-                    base::Instant deadline, DoctorFacts* facts) {
-  return Gatherer(url, url_text, prefix, deadline, facts).Run();
+absl::Status Gather(const Patient& patient, base::Instant deadline, DoctorFacts* facts) {
+  return Gatherer(patient, deadline, facts).Run();
 }
 
 }  // namespace redlatch::cli

@@ -76,6 +76,15 @@ void CheckMessages(const DoctorFacts& facts, Findings& findings) {
   if (facts.message.ok()) {
     findings.Ok("messages",
                 absl::StrCat("a published message arrived after ", ShortTime(*facts.message)));
+  } else if (facts.place != Place::kAlone && absl::IsPermissionDenied(facts.message.status())) {
+    findings.Bad(
+        "messages",
+        absl::StrCat("sharded channels are refused: ",
+                     std::string(facts.message.status().message())),
+        "in a cluster redlatch tells waiters of their turn by them; permit them, or, if a hosted "
+        "service forbids them, use it without cluster mode",
+        {absl::StrCat("ACL SETUSER ", facts.user,
+                      " +spublish +ssubscribe +sunsubscribe +pubsub|shardnumsub &redlatch:*")});
   } else if (absl::IsPermissionDenied(facts.message.status()) ||
              absl::IsDeadlineExceeded(facts.message.status())) {
     findings.Bad(

@@ -7,10 +7,11 @@
 
 namespace redlatch::cli {
 
-std::vector<ProbeWords> ProbesOf(const std::string& key, const std::string& channel) {
+std::vector<ProbeWords> ProbesOf(const std::string& key, const std::string& channel,
+                                 bool in_cluster) {
   const std::string queue = engine::AuxiliaryKey(key, QueueSuffix(engine::kinds::kSimple));
   const std::string readers = engine::AuxiliaryKey(key, engine::kinds::kReadersSuffix);
-  return {
+  std::vector<ProbeWords> probes = {
       {"ping", {"PING"}},
       {.command = "set", .words = {"SET", key, "0", "PX", "5000"}, .makes_key = true},
       {.command = "psetex", .words = {"PSETEX", key, "5000", "0"}, .makes_key = true},
@@ -40,8 +41,6 @@ std::vector<ProbeWords> ProbesOf(const std::string& key, const std::string& chan
       {"zrank", {"ZRANK", key, "m"}},
       {"zscore", {"ZSCORE", key, "m"}},
       {"time", {"TIME"}},
-      {"publish", {"PUBLISH", channel, ""}},
-      {"pubsub|numsub", {"PUBSUB", "NUMSUB", channel}},
       {"eval", {"EVAL", "return 0", "0"}},
       {"evalsha", {"EVALSHA", "0000000000000000000000000000000000000000", "0"}},
       {.command = "exists", .words = {"EXISTS", "redlatch:client:doctor"}, .optional = true},
@@ -50,6 +49,17 @@ std::vector<ProbeWords> ProbesOf(const std::string& key, const std::string& chan
       {"unlink", {"UNLINK", queue}},
       {"del", {"DEL", key}},
   };
+  if (!in_cluster) {
+    probes.push_back({"publish", {"PUBLISH", channel, ""}});
+    probes.push_back({"pubsub|numsub", {"PUBSUB", "NUMSUB", channel}});
+    return probes;
+  }
+  probes.push_back({"spublish", {"SPUBLISH", channel, ""}});
+  probes.push_back({"pubsub|shardnumsub", {"PUBSUB", "SHARDNUMSUB", channel}});
+  probes.push_back({"cluster|slots", {"CLUSTER", "SLOTS"}});
+  probes.push_back({"cluster|info", {"CLUSTER", "INFO"}});
+  probes.push_back({.command = std::string(kAsking), .words = {"ASKING"}, .optional = true});
+  return probes;
 }
 
 CommandProbe::Outcome ProbeOutcome(const redis::Reply& reply) {

@@ -3,6 +3,7 @@
 #define REDLATCH_SRC_CLI_DOCTOR_PROBES_H_
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "src/cli/doctor/facts.h"
@@ -18,11 +19,16 @@ struct ProbeWords {
   bool optional = false;   // as CommandProbe has it
 };
 
+// The one by which a slot is followed while it moves: without it, locks there wait for its end.
+inline constexpr std::string_view kAsking = "asking";
+
 // Those that make `key` first, then all others in this order, leave nothing: `key` is a string that
 // vanishes after some seconds. What would make one of another type finds this, or is given what the
-// server refuses, but only after it has looked whether the user may. The last deletes it. One of
-// them looks for the other keys of the lock `key`.
-std::vector<ProbeWords> ProbesOf(const std::string& key, const std::string& channel);
+// server refuses, but only after it has looked whether the user may. DEL deletes it. One of them
+// looks for the other keys of the lock `key`. At a node of a cluster that has not the key's slot
+// each is refused, but only after the same look.
+std::vector<ProbeWords> ProbesOf(const std::string& key, const std::string& channel,
+                                 bool in_cluster = false);
 
 CommandProbe::Outcome ProbeOutcome(const redis::Reply& reply);
 

@@ -33,9 +33,10 @@ const Look& LookOf(Level level) {
 std::string TextOf(const Finding& finding, bool colour) {
   std::string level = Padded(LookOf(finding.level).name, kLevelColumns);
   if (colour) level = absl::StrCat(std::string(LookOf(finding.level).colour), level, "\033[0m");
-  std::string out =
-      absl::StrCat(level, Padded(finding.check, kCheckColumns),
-                   Wrapped(Printable(finding.found), kTextColumn).substr(kTextColumn));
+  const std::string found =
+      finding.where.empty() ? finding.found : absl::StrCat(finding.where, ": ", finding.found);
+  std::string out = absl::StrCat(level, Padded(finding.check, kCheckColumns),
+                                 Wrapped(Printable(found), kTextColumn).substr(kTextColumn));
   bool pointed = !finding.mend.empty();
   if (pointed) {
     out += Wrapped(Printable(finding.mend), kTextColumn + 3).replace(kTextColumn, 3, "-> ");
@@ -75,6 +76,12 @@ bool NamesConfigSet(const std::vector<Finding>& findings) {
   return false;
 }
 
+std::string ListOf(const std::vector<std::string>& texts) {
+  std::vector<std::string> list;
+  for (const std::string& text : texts) list.push_back(JsonText(text));
+  return absl::StrCat("[", absl::StrJoin(list, ","), "]");
+}
+
 }  // namespace
 
 std::string TextReport(const std::string& server, const std::vector<Finding>& findings,
@@ -83,9 +90,15 @@ std::string TextReport(const std::string& server, const std::vector<Finding>& fi
   for (const Finding& finding : findings) out += TextOf(finding, colour);
   absl::StrAppend(&out, "\n", Summary(findings), "\n");
   if (NamesConfigSet(findings)) {
+    const bool of_nodes = std::ranges::any_of(
+        findings, [](const Finding& finding) { return !finding.nodes.empty(); });
     out += Wrapped(
-        "Run these commands in redis-cli. To keep the changes across a restart, use CONFIG REWRITE "
-        "and ACL SAVE, or redis.conf.",
+        of_nodes
+            ? "Run these commands in redis-cli at each node that is named. To keep the changes "
+              "across a restart, use CONFIG REWRITE and ACL SAVE, or redis.conf."
+            : "Run these commands in redis-cli. To keep the changes across a restart, use CONFIG "
+              "REWRITE "
+              "and ACL SAVE, or redis.conf.",
         0);
   }
   return out;
@@ -95,14 +108,13 @@ std::string JsonReport(const std::string& server, const std::vector<Finding>& fi
   const int code = DoctorExitCode(findings);
   std::vector<std::string> checks;
   for (const Finding& finding : findings) {
-    std::vector<std::string> commands;
-    for (const std::string& command : finding.commands) commands.push_back(JsonText(command));
     JsonObject check;
     check.Text("check", finding.check);
     check.Text("level", LookOf(finding.level).name);
     check.Text("found", finding.found);
     check.Text("mend", finding.mend);
-    check.Json("commands", absl::StrCat("[", absl::StrJoin(commands, ","), "]"));
+    check.Json("commands", ListOf(finding.commands));
+    if (!finding.nodes.empty()) check.Json("nodes", ListOf(finding.nodes));
     checks.push_back(check.Finish());
   }
   JsonObject report;

@@ -31,9 +31,11 @@ void CheckVersion(const DoctorFacts& facts, Findings& findings) {
 
 void CheckMode(const DoctorFacts& facts, Findings& findings) {
   const std::string mode = TextIn(facts.info, "redis_mode").value_or("");
-  if (mode == "cluster") {
-    findings.Bad("mode", "a node of a cluster, which redlatch does not support yet",
-                 "use a standalone server, or a primary with replicas");
+  if (mode == "cluster" && facts.place == Place::kAlone) {
+    findings.Bad("mode", "a node of a cluster, of whose locks it has only a part",
+                 "begin the URL with redis-cluster://");
+  } else if (mode == "cluster") {
+    findings.Ok("mode", "a node of a cluster");
   } else if (mode == "sentinel") {
     findings.Bad(
         "mode", "a Sentinel, which watches servers and cannot hold locks",
@@ -43,10 +45,25 @@ void CheckMode(const DoctorFacts& facts, Findings& findings) {
   }
 }
 
-// True where nothing else about the server matters.
+void CheckReplicaRole(const DoctorFacts& facts, const std::string& role, Findings& findings) {
+  if (role != "slave") {
+    findings.Note("role", "it was a replica when this check began, and is none any more");
+  } else if (TextIn(facts.info, "master_link_status") != "up") {
+    findings.Warn("role", "a replica that is not connected to its primary",
+                  "see its log; are masteruser and masterauth set? It may take over with old data");
+  } else {
+    findings.Ok("role", "a replica, connected to its primary");
+  }
+}
+
 void CheckRole(const DoctorFacts& facts, Findings& findings) {
   const std::string role = TextIn(facts.info, "role").value_or("");
-  if (role == "slave") {
+  if (facts.place == Place::kReplica) {
+    CheckReplicaRole(facts, role, findings);
+  } else if (role == "slave" && facts.place == Place::kPrimary) {
+    findings.Note("role", "it was a primary when this check began: there was a failover",
+                  "check again");
+  } else if (role == "slave") {
     const std::string primary = absl::StrCat(TextIn(facts.info, "master_host").value_or("?"), ":",
                                              TextIn(facts.info, "master_port").value_or("?"));
     const bool up = TextIn(facts.info, "master_link_status") == "up";

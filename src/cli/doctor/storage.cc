@@ -109,6 +109,11 @@ void CheckFailover(const DoctorFacts& facts, int64_t connected, Findings& findin
                               " replicas: no lock can be taken or kept"),
                  "bring the replicas back, or require fewer",
                  {Setting(facts, "min-replicas-to-write", absl::StrCat(connected))});
+  } else if (const auto silence = NumberIn(facts.config, "cluster-node-timeout");
+             facts.place == Place::kPrimary && silence) {
+    findings.Ok("failover", absl::StrCat("a primary that is cut off from most others stops after ",
+                                         ShortTime(absl::Milliseconds(*silence)),
+                                         ", and a replica takes over soon after"));
   } else if (!StopsAlone(facts)) {
     findings.Warn("failover",
                   "a primary that is cut off from its replicas keeps granting locks, while a "
@@ -137,9 +142,16 @@ void CheckReplicas(const DoctorFacts& facts, Findings& findings) {
     return;
   }
   if (*connected == 0) {
+    if (facts.place == Place::kPrimary) {
+      findings.Warn("replicas",
+                    "none: if it fails, nobody serves its slots, and no lock there can be taken or "
+                    "kept, until it is back",
+                    "add a replica: redis-cli --cluster add-node NEW:PORT ANY:PORT "
+                    "--cluster-slave --cluster-master-id ID");
+    }
     if (NumberIn(facts.config, "min-replicas-to-write").value_or(0) > 0) {
       CheckFailover(facts, 0, findings);
-    } else {
+    } else if (facts.place == Place::kAlone) {
       findings.Note("replicas", "none: if this machine fails, there are no locks until it is back");
     }
     return;

@@ -77,13 +77,9 @@ std::string WithoutQuarantine(std::string url) {
   return url;
 }
 
-std::string NameOf(const std::string& name, std::string_view kind) {
-  return absl::StrCat(name, ":", std::string(kind));
-}
-
 }  // namespace
 
-void TryLocks(const std::string& url, const std::string& name, base::Instant deadline,
+void TryLocks(const std::string& url, const std::vector<std::string>& names, base::Instant deadline,
               DoctorFacts* facts) {
   ClientOptions options;
   options.unreachable_after = kPatience;
@@ -93,11 +89,11 @@ void TryLocks(const std::string& url, const std::string& name, base::Instant dea
   facts->library = client.status();
   if (!client.ok()) return;
 
-  SimpleLock simple(*client, NameOf(name, kinds::kSimple));
-  ReentrantLock reentrant(*client, NameOf(name, kinds::kReentrant));
-  ReentrantReadWriteLock read_write(*client, NameOf(name, kinds::kReadWrite));
-  Semaphore semaphore(*client, NameOf(name, kinds::kSemaphore), 2);
-  CountDownLatch latch(*client, NameOf(name, kinds::kLatch), 1, {.ttl = kLease});
+  SimpleLock simple(*client, names[0]);
+  ReentrantLock reentrant(*client, names[1]);
+  ReentrantReadWriteLock read_write(*client, names[2]);
+  Semaphore semaphore(*client, names[3], 2);
+  CountDownLatch latch(*client, names[4], 1, {.ttl = kLease});
   const std::function<absl::Status()> tries[] = {
       // as kinds::kAll
       [&] { return TryLock(simple); }, [&] { return TryLock(reentrant); },
@@ -115,12 +111,6 @@ void TryLocks(const std::string& url, const std::string& name, base::Instant dea
   // The first of all had to teach the server its scripts.
   const absl::Status measured = MeasurePairs(simple, deadline, &facts->slowest_pair);
   if (!measured.ok()) facts->trials[0].outcome = measured;
-}
-
-std::vector<std::string> TrialNames(const std::string& name) {
-  std::vector<std::string> names;
-  for (const std::string_view kind : kinds::kAll) names.push_back(NameOf(name, kind));
-  return names;
 }
 
 }  // namespace redlatch::cli

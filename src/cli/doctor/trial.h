@@ -11,12 +11,10 @@
 namespace redlatch::cli {
 
 // Fills library, trials and slowest_pair; the outcome of what it did not come to is kCancelled.
-// What is left of the locks are the keys of TrialKeys(), each with a TTL. Ends soon after
-// `deadline`.
-void TryLocks(const std::string& url, const std::string& name, base::Instant deadline,
+// `names`: one for each of kinds::kAll. What is left of the locks are their keys, each with a TTL.
+// Ends soon after `deadline`.
+void TryLocks(const std::string& url, const std::vector<std::string>& names, base::Instant deadline,
               DoctorFacts* facts);
-
-std::vector<std::string> TrialNames(const std::string& name);
 
 }  // namespace redlatch::cli
 

@@ -1,0 +1,106 @@
+// What is found at several nodes of a cluster is said once.
+#include <algorithm>
+#include <set>
+#include <string_view>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "src/cli/doctor/checks.h"
+
+namespace redlatch::cli {
+namespace {
+
+constexpr size_t kMostNamed = 6;
+
+bool IsUnit(std::string_view word) {
+  static const auto* const units = new std::set<std::string_view>{
+      "µs", "ms", "s", "min", "h", "days", "bytes", "KiB", "MiB", "GiB", "TiB"};
+  while (!word.empty() && (word.back() == ',' || word.back() == ')')) word.remove_suffix(1);
+  return units->contains(word);
+}
+
+// A sentence without its figures.
+std::string ShapeOf(const std::string& text) {
+  std::string shape;
+  for (const absl::string_view each : absl::StrSplit(text, ' ')) {
+    const std::string_view word(each.data(), each.size());
+    const bool figure = word.find_first_of("0123456789") != std::string_view::npos;
+    if (IsUnit(word) && shape.ends_with("# ")) continue;
+    shape.append(figure ? "#" : word).append(" ");
+  }
+  return shape;
+}
+
+// Figures matter only where something is to be changed.
+bool Alike(const Finding& one, const Finding& other) {
+  if (one.level != other.level || one.check != other.check || one.commands != other.commands) {
+    return false;
+  }
+  const bool exactly = one.level == Level::kWarn || one.level == Level::kBad;
+  return one.mend == other.mend &&
+         (exactly ? one.found == other.found : ShapeOf(one.found) == ShapeOf(other.found));
+}
+
+// "all 3 primaries", "127.0.0.1:7001, 127.0.0.1:7002"
+std::string Where(const Finding& finding, const ClusterFacts& facts) {
+  const auto replicas =
+      static_cast<size_t>(std::ranges::count(facts.nodes, true, &NodeFacts::is_replica));
+  const size_t primaries = facts.nodes.size() - replicas;
+  const auto is_replica = [&](const std::string& address) {
+    return std::ranges::any_of(facts.nodes, [&](const NodeFacts& node) {
+      return node.is_replica && node.address == address;
+    });
+  };
+  const size_t count = finding.nodes.size();
+  const auto of_replicas = static_cast<size_t>(std::ranges::count_if(finding.nodes, is_replica));
+  std::string where;
+  if (count == 1) {
+    where = finding.nodes.front();
+  } else if (count == facts.nodes.size() && replicas > 0) {
+    where = absl::StrCat("all ", count, " nodes");
+  } else if (count == primaries && of_replicas == 0) {
+    where = absl::StrCat("all ", count, " primaries");
+  } else if (count == replicas && of_replicas == count) {
+    where = absl::StrCat("all ", count, " replicas");
+  } else {
+    const auto end = finding.nodes.begin() + static_cast<ptrdiff_t>(std::min(count, kMostNamed));
+    where = absl::StrJoin(finding.nodes.begin(), end, ", ");
+    if (count > kMostNamed) absl::StrAppend(&where, " and ", count - kMostNamed, " more");
+  }
+  if (finding.differs) absl::StrAppend(&where, " (figures of ", finding.nodes.front(), ")");
+  return where;
+}
+
+}  // namespace
+
+std::vector<Finding> Diagnose(const ClusterFacts& facts) {
+  Findings of_cluster;
+  CheckCluster(facts, of_cluster);
+  std::vector<Finding> all = of_cluster.Take();
+  std::vector<Finding> merged;
+  for (const NodeFacts& node : facts.nodes) {
+    if (!node.reached.ok()) continue;
+    for (Finding& finding : Diagnose(node.facts)) {
+      const auto same =
+          std::ranges::find_if(merged, [&](const Finding& each) { return Alike(each, finding); });
+      if (same != merged.end()) {
+        if (same->nodes.back() != node.address) same->nodes.push_back(node.address);
+        same->differs = same->differs || same->found != finding.found;
+        continue;
+      }
+      finding.nodes = {node.address};
+      // Behind what else was found of that.
+      const auto last =
+          std::ranges::find(merged.rbegin(), merged.rend(), finding.check, &Finding::check);
+      merged.insert(last == merged.rend() ? merged.end() : last.base(), std::move(finding));
+    }
+  }
+  for (Finding& finding : merged) {
+    finding.where = Where(finding, facts);
+    all.push_back(std::move(finding));
+  }
+  return all;
+}
+
+}  // namespace redlatch::cli

@@ -1,0 +1,172 @@
+#include "src/cli/doctor/gather_cluster.h"
+
+#include <algorithm>
+#include <atomic>
+#include <bitset>
+#include <functional>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "src/base/clock.h"
+#include "src/cli/doctor/answers.h"
+#include "src/cli/doctor/gather.h"
+#include "src/cli/term/shards.h"
+#include "src/redis/connect/plain_connection.h"
+#include "src/redis/link/cluster_view.h"
+#include "src/redis/wire/errors.h"
+
+namespace redlatch::cli {
+namespace {
+
+using redis::Command;
+using redis::PlainConnection;
+using redis::Reply;
+
+// Nodes that are looked at together.
+constexpr size_t kAtOnce = 8;
+
+void ForEach(size_t count, const std::function<void(size_t i)>& work) {
+  std::atomic<size_t> next = 0;
+  std::vector<std::jthread> threads;
+  for (size_t i = 0; i < std::min(count, kAtOnce); ++i) {
+    threads.emplace_back([&] {
+      for (size_t mine = next++; mine < count; mine = next++) work(mine);
+    });
+  }
+}
+
+std::string RangesOf(const std::bitset<redis::kSlots>& slots) {
+  std::string text;
+  for (size_t first = 0; first < slots.size(); ++first) {
+    if (!slots.test(first)) continue;
+    size_t last = first;
+    while (last + 1 < slots.size() && slots.test(last + 1)) ++last;
+    absl::StrAppend(&text, text.empty() ? "" : ", ", first);
+    if (last > first) absl::StrAppend(&text, "-", last);
+    first = last;
+  }
+  return text;
+}
+
+// "[93->-id]", which leaves, or "[93-<-id]", which comes.
+void ReadOpen(absl::string_view word, std::vector<OpenSlot>& open) {
+  if (word.size() < 2 || word.front() != '[' || word.back() != ']') return;
+  word = word.substr(1, word.size() - 2);
+  const size_t dash = word.find('-');
+  OpenSlot slot;
+  if (dash == word.npos || dash + 3 > word.size()) return;
+  if (!absl::SimpleAtoi(word.substr(0, dash), &slot.slot)) return;
+  slot.leaving = word[dash + 1] == '>';
+  slot.other = std::string(word.substr(dash + 3));
+  open.push_back(std::move(slot));
+}
+
+Told<std::vector<ClusterLine>> NodesAnswer(const Reply& reply, const std::string& node) {
+  if (reply.is_error()) return redis::ErrorStatus(reply.text, node);
+  return ReadClusterNodes(reply.text);
+}
+
+void AskSeed(const redis::Url& url, const redis::HostAndPort& node, SeedFacts* seed) {
+  seed->address = node.text();
+  const base::Instant deadline = base::Now() + url.connect_timeout + url.command_timeout;
+  auto connection = PlainConnection::Open(redis::UrlOfNode(url, node), deadline);
+  seed->reached = connection.status();
+  if (!connection.ok()) return;
+  const Command questions[] = {Command{"CLUSTER", "SLOTS"}, Command{"CLUSTER", "NODES"}};
+  const auto answers = connection->CallAll(questions, deadline);
+  seed->reached = answers.status();
+  if (!answers.ok()) return;
+  if ((*answers)[0].is_error()) {
+    seed->reached = redis::ErrorStatus((*answers)[0].text, seed->address);
+    return;
+  }
+  for (const Reply& range : (*answers)[0].elements) {
+    if (range.elements.size() < 3 || range.elements[2].elements.size() < 3) continue;
+    seed->primaries.insert(range.elements[2].elements[2].text);
+  }
+  const auto lines = NodesAnswer((*answers)[1], seed->address);
+  if (!lines.ok()) return;
+  for (const ClusterLine& line : *lines) {
+    if (line.flags.contains("myself")) seed->announced = line.address;
+  }
+}
+
+void LookAtNode(const Patient& patient, absl::Duration longest, NodeFacts* node) {
+  node->facts.server = patient.url.DebugString();
+  const base::Instant deadline =
+      base::Now() + patient.url.connect_timeout + patient.url.command_timeout;
+  auto connection = PlainConnection::Open(patient.url, deadline);
+  node->reached = connection.status();
+  if (!connection.ok()) return;
+  const Command questions[] = {Command{"CLUSTER", "INFO"}, Command{"CLUSTER", "NODES"}};
+  const auto answers = connection->CallAll(questions, deadline);
+  node->reached = answers.status();
+  if (!answers.ok()) return;
+  node->state = InfoAnswer((*answers)[0]);
+  node->nodes = NodesAnswer((*answers)[1], node->address);
+  node->reached = Gather(patient, base::Now() + longest, &node->facts);
+}
+
+}  // namespace
+
+// id address@port[,host] flags primary ping pong epoch link slots...
+std::vector<ClusterLine> ReadClusterNodes(const std::string& text) {
+  std::vector<ClusterLine> lines;
+  for (const absl::string_view row : absl::StrSplit(text, '\n', absl::SkipWhitespace())) {
+    const std::vector<absl::string_view> words = absl::StrSplit(row, ' ', absl::SkipEmpty());
+    if (words.size() < 8) continue;
+    ClusterLine line = {.id = std::string(words[0]),
+                        .address = std::string(words[1].substr(0, words[1].find('@'))),
+                        .flags = absl::StrSplit(words[2], ','),
+                        .open = {}};
+    for (size_t i = 8; i < words.size(); ++i) ReadOpen(words[i], line.open);
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+absl::Status GatherCluster(const redis::Url& url, const std::string& url_text,
+                           const std::string& prefix, absl::Duration longest, ClusterFacts* facts) {
+  facts->server = url.DebugString();
+  const absl::StatusOr<redis::ClusterView> view = FindCluster(url, url.nodes);
+  if (!view.ok()) return view.status();
+  facts->seeds.resize(url.nodes.size());
+  ForEach(url.nodes.size(), [&](size_t i) { AskSeed(url, url.nodes[i], &facts->seeds[i]); });
+
+  const std::vector<Shard> shards = ShardsOf(*view);
+  std::vector<Patient> patients;
+  std::bitset<redis::kSlots> unserved;
+  unserved.set();
+  const auto add = [&](const redis::HostAndPort& node, const Shard& shard, Place place) {
+    patients.push_back({.url = redis::UrlOfNode(url, node),
+                        .url_text = url_text,
+                        .prefix = prefix,
+                        .place = place,
+                        .shard = &shard});
+    const bool is_replica = place == Place::kReplica;
+    NodeFacts one;
+    one.address = node.text();
+    one.is_replica = is_replica;
+    if (!is_replica) one.slots = RangesOf(shard.slots);
+    facts->nodes.push_back(std::move(one));
+  };
+  for (const Shard& shard : shards) {
+    unserved &= ~shard.slots;
+    add(shard.primary, shard, Place::kPrimary);
+  }
+  for (const Shard& shard : shards) {
+    for (const redis::HostAndPort& replica : shard.replicas) add(replica, shard, Place::kReplica);
+  }
+  facts->unserved = unserved.count();
+  facts->unserved_slots = RangesOf(unserved);
+  ForEach(patients.size(), [&](size_t i) { LookAtNode(patients[i], longest, &facts->nodes[i]); });
+  return absl::OkStatus();
+}
+
+}  // namespace redlatch::cli
