@@ -117,7 +117,7 @@ void CheckOpenSlots(const ClusterFacts& facts, const Addresses& addresses, Findi
   findings.Warn("moves",
                 absl::StrCat("on the move: slot ", absl::StrJoin(named, ", "),
                              "; until it is there, locks in it can't be taken, kept or released"),
-                "if nobody is moving it, redlatch needs that ended: redis-cli --cluster fix");
+                "if nobody is moving them, end that with redis-cli --cluster fix");
 }
 
 struct Flagged {

@@ -51,7 +51,7 @@ struct ClusterFacts {
   std::string server;  // the URL without secrets
   std::vector<SeedFacts> seeds;
   std::vector<NodeFacts> nodes;
-  size_t unserved = 0;         // slots that no node has
+  size_t unserved = 0;         // slots of which some node knows nobody who serves them
   std::string unserved_slots;  // "0-99, 200"
 };
 

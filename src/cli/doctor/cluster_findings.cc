@@ -42,32 +42,35 @@ bool Alike(const Finding& one, const Finding& other) {
          (exactly ? one.found == other.found : ShapeOf(one.found) == ShapeOf(other.found));
 }
 
-// "all 3 primaries", "127.0.0.1:7001, 127.0.0.1:7002"
+// "all 3 primaries", "127.0.0.1:7001, 127.0.0.1:7002": of those that were looked at.
 std::string Where(const Finding& finding, const ClusterFacts& facts) {
-  const auto replicas =
-      static_cast<size_t>(std::ranges::count(facts.nodes, true, &NodeFacts::is_replica));
-  const size_t primaries = facts.nodes.size() - replicas;
-  const auto is_replica = [&](const std::string& address) {
-    return std::ranges::any_of(facts.nodes, [&](const NodeFacts& node) {
-      return node.is_replica && node.address == address;
-    });
-  };
+  size_t found[2] = {};   // primaries, replicas
+  size_t looked[2] = {};  // likewise
+  for (const NodeFacts& node : facts.nodes) {
+    if (!node.reached.ok()) continue;
+    const size_t kind = node.is_replica ? 1 : 0;
+    ++looked[kind];
+    if (std::ranges::find(finding.nodes, node.address) != finding.nodes.end()) ++found[kind];
+  }
   const size_t count = finding.nodes.size();
-  const auto of_replicas = static_cast<size_t>(std::ranges::count_if(finding.nodes, is_replica));
+  const bool all[2] = {found[0] == looked[0], found[1] == looked[1]};
   std::string where;
   if (count == 1) {
     where = finding.nodes.front();
-  } else if (count == facts.nodes.size() && replicas > 0) {
-    where = absl::StrCat("all ", count, " nodes");
-  } else if (count == primaries && of_replicas == 0) {
+  } else if (all[0] && all[1]) {
+    where = absl::StrCat("all ", count, looked[1] > 0 ? " nodes" : " primaries");
+  } else if (all[0] && found[1] == 0) {
     where = absl::StrCat("all ", count, " primaries");
-  } else if (count == replicas && of_replicas == count) {
+  } else if (all[1] && found[0] == 0) {
     where = absl::StrCat("all ", count, " replicas");
   } else {
     const auto end = finding.nodes.begin() + static_cast<ptrdiff_t>(std::min(count, kMostNamed));
     where = absl::StrJoin(finding.nodes.begin(), end, ", ");
     if (count > kMostNamed) absl::StrAppend(&where, " and ", count - kMostNamed, " more");
   }
+  const bool is_all = where.starts_with("all ");
+  const bool some_missing = looked[0] + looked[1] < facts.nodes.size();
+  if (is_all && some_missing) where += " that answer";
   if (finding.differs) absl::StrAppend(&where, " (figures of ", finding.nodes.front(), ")");
   return where;
 }

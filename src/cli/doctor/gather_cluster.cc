@@ -41,7 +41,9 @@ void ForEach(size_t count, const std::function<void(size_t i)>& work) {
   }
 }
 
-std::string RangesOf(const std::bitset<redis::kSlots>& slots) {
+using Slots = std::bitset<redis::kSlots>;
+
+std::string RangesOf(const Slots& slots) {
   std::string text;
   for (size_t first = 0; first < slots.size(); ++first) {
     if (!slots.test(first)) continue;
@@ -97,17 +99,27 @@ void AskSeed(const redis::Url& url, const redis::HostAndPort& node, SeedFacts* s
   }
 }
 
-void LookAtNode(const Patient& patient, absl::Duration longest, NodeFacts* node) {
+Slots ServedIn(const redis::ClusterView& view) {
+  Slots served;
+  for (const Shard& shard : ShardsOf(view)) served |= shard.slots;
+  return served;
+}
+
+// `served`: those that somebody serves, as this node knows.
+void LookAtNode(const Patient& patient, absl::Duration longest, NodeFacts* node, Slots* served) {
   node->facts.server = patient.url.DebugString();
   const base::Instant deadline =
       base::Now() + patient.url.connect_timeout + patient.url.command_timeout;
   auto connection = PlainConnection::Open(patient.url, deadline);
   node->reached = connection.status();
   if (!connection.ok()) return;
-  const Command questions[] = {Command{"CLUSTER", "INFO"}, Command{"CLUSTER", "NODES"}};
+  const Command questions[] = {Command{"CLUSTER", "INFO"}, Command{"CLUSTER", "NODES"},
+                               Command{"CLUSTER", "SLOTS"}};
   const auto answers = connection->CallAll(questions, deadline);
   node->reached = answers.status();
   if (!answers.ok()) return;
+  const auto view = redis::ReadView((*answers)[2], (*answers)[0], {});
+  if (view.ok()) *served = ServedIn(*view);
   node->state = InfoAnswer((*answers)[0]);
   node->nodes = NodesAnswer((*answers)[1], node->address);
   node->reached = Gather(patient, base::Now() + longest, &node->facts);
@@ -141,8 +153,6 @@ absl::Status GatherCluster(const redis::Url& url, const std::string& url_text,
 
   const std::vector<Shard> shards = ShardsOf(*view);
   std::vector<Patient> patients;
-  std::bitset<redis::kSlots> unserved;
-  unserved.set();
   const auto add = [&](const redis::HostAndPort& node, const Shard& shard, Place place) {
     patients.push_back({.url = redis::UrlOfNode(url, node),
                         .url_text = url_text,
@@ -157,15 +167,18 @@ absl::Status GatherCluster(const redis::Url& url, const std::string& url_text,
     facts->nodes.push_back(std::move(one));
   };
   for (const Shard& shard : shards) {
-    unserved &= ~shard.slots;
     add(shard.primary, shard, Place::kPrimary);
   }
   for (const Shard& shard : shards) {
     for (const redis::HostAndPort& replica : shard.replicas) add(replica, shard, Place::kReplica);
   }
+  std::vector<Slots> served(patients.size(), ServedIn(*view));
+  ForEach(patients.size(),
+          [&](size_t i) { LookAtNode(patients[i], longest, &facts->nodes[i], &served[i]); });
+  Slots unserved;
+  for (const Slots& each : served) unserved |= ~each;
   facts->unserved = unserved.count();
   facts->unserved_slots = RangesOf(unserved);
-  ForEach(patients.size(), [&](size_t i) { LookAtNode(patients[i], longest, &facts->nodes[i]); });
   return absl::OkStatus();
 }
 

@@ -1,0 +1,226 @@
+// `redlatch doctor`, beside clusters that are well, and that are not.
+#include <memory>
+#include <regex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/conformance/cli/command_fixture.h"
+#include "tests/support/await.h"
+#include "tests/support/cluster_group.h"
+#include "tests/support/reserved_port.h"
+
+namespace redlatch {
+namespace {
+
+using support::Await;
+using support::ClusterGroup;
+using ::testing::AllOf;
+using ::testing::AnyOf;
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::SizeIs;
+
+class RedlatchClusterDoctorTest : public RedlatchCommandTest {
+ protected:
+  static void SetUpTestSuite() {
+    group_ =
+        ClusterGroup::Start({.server = {.config = {"cluster-require-full-coverage no"}}}).release();
+  }
+  static void TearDownTestSuite() { delete std::exchange(group_, nullptr); }
+
+  struct Look {
+    int code = -1;
+    std::string output;
+
+    // What was found under this name, as lines of JSON.
+    std::vector<std::string> Of(const std::string& check) const {
+      std::vector<std::string> lines;
+      const std::regex line("\\{\"check\":\"" + check + "\".*\\}");
+      for (std::sregex_iterator at(output.begin(), output.end(), line);
+           at != std::sregex_iterator(); ++at) {
+        lines.push_back(absl::StrReplaceAll(at->str(), {{"\\/", "/"}}));
+      }
+      return lines;
+    }
+    std::string Only(const std::string& check) const {
+      const std::vector<std::string> all = Of(check);
+      EXPECT_THAT(all, SizeIs(1)) << output;
+      return all.empty() ? "" : all.front();
+    }
+  };
+
+  Look LookAt(const std::string& url) const {
+    const auto doctor = StartRedlatch({"doctor", "--json"}, {"REDLATCH_URL=" + url});
+    Look look;
+    look.output = OutputOf(*doctor);
+    look.code = CodeOf(*doctor);
+    return look;
+  }
+
+  static std::string AddressOf(ClusterGroup& group, size_t server) {
+    return absl::StrCat("127.0.0.1:", group.server(server).port());
+  }
+  static std::string AddressOf(size_t server) { return AddressOf(*group_, server); }
+
+  static auto Says(const std::string& level) { return HasSubstr("\"level\":\"" + level + "\""); }
+
+  static ClusterGroup* group_;
+};
+
+ClusterGroup* RedlatchClusterDoctorTest::group_ = nullptr;
+
+TEST_F(RedlatchClusterDoctorTest, FindsAClusterFitThatIsAndLeavesNothingBehind) {
+  const auto group = ClusterGroup::Start(
+      {.replicas = 1, .server = {.append_only = true, .config = {"appendfsync always"}}});
+  const Look look = LookAt(group->url());
+  // Times are the machine's; all else is well.
+  EXPECT_THAT(look.code, AnyOf(0, 1)) << look.output << Errors();
+  for (const char* const check :
+       {"seeds", "slots", "state", "nodes", "moves", "version", "mode", "permissions", "locks",
+        "eviction", "persistence", "failover", "messages", "connections"}) {
+    EXPECT_THAT(look.Only(check), Says("ok")) << check;
+  }
+  EXPECT_THAT(look.Of("role"), AllOf(SizeIs(2), Each(Says("ok"))));
+  EXPECT_THAT(look.Of("versions"), IsEmpty());
+  EXPECT_THAT(look.Of("replicas"), IsEmpty()) << "each has one";
+  EXPECT_THAT(look.Only("coverage"), Says("note"));
+  EXPECT_THAT(look.Only("locks"),
+              AllOf(HasSubstr(AddressOf(*group, 0)), HasSubstr(AddressOf(*group, 2)),
+                    Not(HasSubstr(AddressOf(*group, 3)))));
+  EXPECT_THAT(look.Only("permissions"), HasSubstr(AddressOf(*group, 5)));
+  for (size_t i = 0; i < group->servers(); ++i) {
+    EXPECT_TRUE(Await([&] { return group->server(i).Integer({"DBSIZE"}) == 0; }));
+  }
+}
+
+TEST_F(RedlatchClusterDoctorTest, NamesThePrimariesWithoutReplica) {
+  const Look look = LookAt(group_->url());
+  EXPECT_EQ(look.code, 1) << look.output;
+  EXPECT_THAT(look.Only("replicas"),
+              AllOf(Says("warn"), HasSubstr("nobody serves its slots"), HasSubstr(AddressOf(0)),
+                    HasSubstr(AddressOf(1)), HasSubstr(AddressOf(2))));
+  EXPECT_THAT(look.Only("coverage"), Says("ok"));
+}
+
+TEST_F(RedlatchClusterDoctorTest, SaysWhatAllHaveInCommonOnce) {
+  const auto doctor = StartRedlatch({"doctor"}, {"REDLATCH_URL=" + group_->url()});
+  const std::string output = OutputOf(*doctor);
+  EXPECT_THAT(output, AllOf(HasSubstr("mode         all 3 primaries: a node of a cluster\n"),
+                            HasSubstr("round trip   all 3 primaries (figures of 127.0.0.1:"),
+                            HasSubstr("in redis-cli at each node that is named")));
+}
+
+TEST_F(RedlatchClusterDoctorTest, NamesASlotThatIsOnTheMove) {
+  group_->BeginMove(93, 1);
+  const Look look = LookAt(group_->url());
+  EXPECT_THAT(look.Only("moves"),
+              AllOf(Says("warn"), HasSubstr(absl::StrCat("slot 93 from ", AddressOf(0), " to ",
+                                                         AddressOf(1), ";"))));
+  group_->FinishMove(93, 1);
+  EXPECT_THAT(LookAt(group_->url()).Only("moves"), Says("ok"));
+}
+
+TEST_F(RedlatchClusterDoctorTest, NamesSlotsThatNobodyServes) {
+  for (const char* const covered : {"yes", "no"}) {
+    for (size_t i = 0; i < group_->servers(); ++i) {
+      group_->server(i).Do({"CONFIG", "SET", "cluster-require-full-coverage", covered});
+    }
+    group_->server(0).Do({"CLUSTER", "DELSLOTSRANGE", "100", "109"});
+    const Look look = LookAt(group_->url());
+    EXPECT_EQ(look.code, 123);
+    EXPECT_THAT(look.Only("slots"),
+                AllOf(Says("bad"), HasSubstr("nobody serves 10 of them (100-109)")))
+        << covered;
+    group_->server(0).Do({"CLUSTER", "ADDSLOTSRANGE", "100", "109"});
+    ASSERT_TRUE(group_->AwaitWell());
+  }
+  EXPECT_THAT(LookAt(group_->url()).Only("slots"), Says("ok"));
+}
+
+TEST_F(RedlatchClusterDoctorTest, NamesASeedOfAnotherClusterAndOneOfNone) {
+  const auto other = support::StartClusterOfOne();
+  const std::string others = absl::StrCat("127.0.0.1:", other->port());
+  const std::string none = absl::StrCat("127.0.0.1:", server_->port());
+  const Look look = LookAt(absl::StrCat(group_->url(), ",", others, ",", none));
+  EXPECT_EQ(look.code, 123);
+  const std::vector<std::string> seeds = look.Of("seeds");
+  ASSERT_THAT(seeds, SizeIs(2)) << look.output;
+  EXPECT_THAT(seeds[0], AllOf(Says("bad"), HasSubstr(absl::StrCat(others,
+                                                                  " belongs to another "
+                                                                  "cluster than ",
+                                                                  AddressOf(0)))));
+  EXPECT_THAT(seeds[1], AllOf(Says("bad"), HasSubstr(none + " is no node of a cluster")));
+}
+
+TEST_F(RedlatchClusterDoctorTest, SaysWhatAUserLacksAndWhere) {
+  const std::vector<std::string> all = {"ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all"};
+  for (size_t i : {0, 1, 2}) group_->server(i).Do(all);
+  group_->server(1).Do({"ACL", "SETUSER", "app", "-ssubscribe", "-spublish"});
+  group_->server(2).Do({"ACL", "SETUSER", "app", "-asking"});
+  const std::string url =
+      absl::StrReplaceAll(group_->url(), {{"redis-cluster://", "redis-cluster://app:pw@"}});
+  const Look look = LookAt(url);
+  EXPECT_EQ(look.code, 123);
+  EXPECT_THAT(look.Of("messages"),
+              ::testing::Contains(AllOf(Says("bad"), HasSubstr("sharded channels are refused"),
+                                        HasSubstr(AddressOf(1)), HasSubstr("+spublish"))));
+  EXPECT_THAT(look.Of("permissions"),
+              ::testing::Contains(AllOf(Says("warn"), HasSubstr("ASKING"), HasSubstr("+asking"),
+                                        HasSubstr(AddressOf(2)))));
+  group_->server(1).Do({"ACL", "DELUSER", "app"});
+  EXPECT_THAT(LookAt(url).Only("nodes"),
+              AllOf(Says("bad"), HasSubstr(AddressOf(1) + " does not let this user in")));
+  for (size_t i : {0, 2}) group_->server(i).Do({"ACL", "DELUSER", "app"});
+}
+
+TEST_F(RedlatchClusterDoctorTest, NamesANodeThatIsNotWhereItSaysAndTheMapThatLeadsThere) {
+  const support::ReservedPort nowhere;
+  const std::string announced = absl::StrCat("127.0.0.1:", nowhere.number());
+  group_->server(2).Do({"CONFIG", "SET", "cluster-announce-port", absl::StrCat(nowhere.number())});
+  const auto known = [&](const std::string& address) {
+    return group_->server(0).Text({"CLUSTER", "NODES"}).find(address + "@") != std::string::npos;
+  };
+  ASSERT_TRUE(Await([&] { return known(announced); }, absl::Seconds(20)));
+  const std::string map = absl::StrCat("map=", announced, "/", AddressOf(2));
+  EXPECT_THAT(LookAt(group_->url()).Only("nodes"),
+              AllOf(Says("bad"), HasSubstr(announced + " can't be reached"), HasSubstr(map)));
+  EXPECT_THAT(LookAt(absl::StrCat(group_->url(), "?", map)).Only("nodes"), Says("ok"));
+  group_->server(2).Do({"CONFIG", "SET", "cluster-announce-port", "0"});
+  EXPECT_TRUE(Await([&] { return known(AddressOf(2)); }, absl::Seconds(20)));
+}
+
+TEST_F(RedlatchClusterDoctorTest, NamesANodeThatIsDown) {
+  const auto group = ClusterGroup::Start();
+  group->server(1).Kill();
+  const Look soon = LookAt(group->url());
+  EXPECT_EQ(soon.code, 123);
+  EXPECT_THAT(soon.Only("nodes"), AllOf(Says("bad"), HasSubstr(AddressOf(*group, 1))));
+  EXPECT_THAT(soon.Only("seeds"), AllOf(Says("warn"), HasSubstr(AddressOf(*group, 1))));
+  ASSERT_TRUE(Await(
+      [&] {
+        const std::string info = group->server(0).Text({"CLUSTER", "INFO"});
+        return redis::InfoField(info, "cluster_state") == "fail";
+      },
+      absl::Seconds(20)));
+  const Look later = LookAt(group->url());
+  EXPECT_EQ(later.code, 123);
+  EXPECT_THAT(later.Only("nodes"), AllOf(Says("bad"), HasSubstr(AddressOf(*group, 1) +
+                                                                " has failed; no lock in slots")));
+  EXPECT_THAT(later.Only("state"), AllOf(Says("bad"), HasSubstr(AddressOf(*group, 0))));
+}
+
+TEST_F(RedlatchClusterDoctorTest, SaysOfOneNodeThatItIsAPartOnly) {
+  const Look look = LookAt(group_->server(0).url());
+  EXPECT_EQ(look.code, 123);
+  EXPECT_THAT(look.Only("mode"), AllOf(Says("bad"), HasSubstr("redis-cluster://")));
+}
+
+}  // namespace
+}  // namespace redlatch
