@@ -1,16 +1,19 @@
 #include <cstdio>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "src/base/random.h"
 #include "src/cli/bench/figures.h"
+#include "src/cli/bench/places.h"
 #include "src/cli/bench/run.h"
 #include "src/cli/bench/slice.h"
 #include "src/cli/term/command_line.h"
 #include "src/cli/term/commands.h"
 #include "src/cli/term/measures.h"
 #include "src/cli/term/outcome.h"
-#include "src/cli/term/server.h"
+#include "src/cli/term/shards.h"
 #include "src/engine/protocol/key_set.h"
 #include "src/redis/url/url.h"
 
@@ -59,12 +62,21 @@ int Bench(const std::vector<std::string>& words) {
   const std::string random = absl::StrCat(absl::Hex(base::RandomBits(), absl::kZeroPad16));
   const std::string name = absl::StrCat(prefix, "redlatch-bench:", random);
   if (absl::Status bad = engine::CheckMainKey(name); !bad.ok()) return Refuse(bad);
-  return Measure({.url = *url,
-                  .url_text = line.server(),
-                  .name = name,
-                  .channel = absl::StrCat("redlatch:bench:", random),
-                  .time = time},
-                 json);
+  std::vector<Shard> shards;
+  if (url->kind == redis::Url::Kind::kCluster) {
+    const auto view = FindCluster(*url, url->nodes);
+    if (!view.ok()) return Refuse(view.status());
+    shards = ShardsOf(*view);
+  }
+  BenchPlan plan = {.url = *url,
+                    .url_text = line.server(),
+                    .shards = std::move(shards),
+                    .name = name,
+                    .own_names = {},
+                    .channel = absl::StrCat("redlatch:bench:", random),
+                    .time = time};
+  plan.own_names = OwnNames(plan);
+  return Measure(plan, json);
 }
 
 }  // namespace redlatch::cli

@@ -15,6 +15,7 @@
 #include "redlatch/client.h"
 #include "redlatch/simple_lock.h"
 #include "src/base/clock.h"
+#include "src/cli/bench/places.h"
 #include "src/cli/bench/plain_lock.h"
 #include "src/cli/look/lock_keys.h"
 #include "src/redis/connect/plain_connection.h"
@@ -29,11 +30,6 @@ using redis::PlainConnection;
 constexpr int kSlices = 10;  // a round
 constexpr absl::Duration kPatience = absl::Seconds(5);
 constexpr absl::Duration kLease = absl::Seconds(5);
-std::string OwnName(const BenchPlan& plan, int thread) {
-  return absl::StrCat(plan.name, ":own:", thread);
-}
-std::string SharedName(const BenchPlan& plan) { return absl::StrCat(plan.name, ":shared"); }
-std::string HandOverName(const BenchPlan& plan) { return absl::StrCat(plan.name, ":hand-over"); }
 
 base::Instant Soon() { return base::Now() + kPatience; }
 
@@ -115,7 +111,8 @@ class Run {
   absl::Status PlainRoundTrips() {
     return MeasureTimes(&figures_.round_trips.plain,
                         [this](const std::stop_token& stop, Times& times) -> absl::Status {
-                          auto connection = PlainConnection::Open(plan_.url, Soon());
+                          // Where a client's own PING goes.
+                          auto connection = PlainConnection::Open(UrlOf(plan_, ""), Soon());
                           if (!connection.ok()) return connection.status();
                           const Command ping{"PING"};
                           while (!stop.stop_requested()) {
@@ -162,16 +159,17 @@ class Run {
                             const std::function<std::string(int thread)>& key) {
     return MeasureRate(threads, rates,
                        [&](int thread, const std::stop_token& stop) -> absl::StatusOr<double> {
-                         auto connection = PlainConnection::Open(plan_.url, Soon());
+                         const std::string name = key(thread);
+                         auto connection = PlainConnection::Open(UrlOf(plan_, name), Soon());
                          if (!connection.ok()) return connection.status();
-                         PlainLock lock(*connection, plan_, key(thread), thread);
+                         PlainLock lock(*connection, plan_, name, thread);
                          if (absl::Status ready = lock.Prepare(); !ready.ok()) return ready;
                          return RateOf(stop, [&] { return lock.Pair(stop); });
                        });
   }
 
   absl::Status MeasureLocks(int threads, Compared<Rates>* rates) {
-    const auto name = [this](int thread) { return OwnName(plan_, thread); };
+    const auto name = [this](int thread) { return plan_.own_names[static_cast<size_t>(thread)]; };
     if (absl::Status done = MeasurePlain(threads, &rates->plain, name); !done.ok()) return done;
     return MeasureRate(threads, &rates->redlatch, [&](int thread, const std::stop_token& stop) {
       SimpleLock lock(client_, name(thread), {.lease = kLease});
@@ -209,33 +207,34 @@ class Run {
   }
 
   absl::Status PlainMessages() {
-    const auto channel = [this](int thread) { return absl::StrCat(plan_.channel, ":", thread); };
+    const Talk talk(plan_);
     // The first may begin when both can hear it.
     std::latch subscribed(2);
-    return MeasureTurns(
-        &figures_.hand_overs.plain,
-        [&](int thread, Turns& turns, const std::stop_token& stop) -> absl::Status {
-          auto speaker = PlainConnection::Open(plan_.url, Soon());
-          auto listener = PlainConnection::Open(plan_.url, Soon());
-          absl::Status ready = speaker.status();
-          ready.Update(listener.status());
-          if (ready.ok()) {
-            ready = Ask(*listener, Command{"SUBSCRIBE", channel(thread)}, plan_).status();
-          }
-          subscribed.arrive_and_wait();
-          if (!ready.ok()) return ready;
-          const Command publish{"PUBLISH", channel(1 - thread), "x"};
-          for (bool first = thread == 0; !stop.stop_requested(); first = false) {
-            if (!first) {
-              auto got = listener->Receive(Soon());
-              if (!got.ok()) return stop.stop_requested() ? absl::OkStatus() : got.status();
-              turns.Arrived(thread);
-            }
-            turns.Stamp(thread);
-            if (auto sent = Ask(*speaker, publish, plan_); !sent.ok()) return sent.status();
-          }
-          return Ask(*speaker, publish, plan_).status();  // the other may wait
-        });
+    return MeasureTurns(&figures_.hand_overs.plain,
+                        [&](int thread, Turns& turns, const std::stop_token& stop) -> absl::Status {
+                          auto speaker = PlainConnection::Open(talk.url(), Soon());
+                          auto listener = PlainConnection::Open(talk.url(), Soon());
+                          absl::Status ready = speaker.status();
+                          ready.Update(listener.status());
+                          if (ready.ok()) {
+                            ready = Ask(*listener, talk.Subscribe(thread), plan_).status();
+                          }
+                          subscribed.arrive_and_wait();
+                          if (!ready.ok()) return ready;
+                          const Command publish = talk.Publish(1 - thread);
+                          for (bool first = thread == 0; !stop.stop_requested(); first = false) {
+                            if (!first) {
+                              auto got = listener->Receive(Soon());
+                              if (!got.ok())
+                                return stop.stop_requested() ? absl::OkStatus() : got.status();
+                              turns.Arrived(thread);
+                            }
+                            turns.Stamp(thread);
+                            if (auto sent = Ask(*speaker, publish, plan_); !sent.ok())
+                              return sent.status();
+                          }
+                          return Ask(*speaker, publish, plan_).status();  // the other may wait
+                        });
   }
 
   // Two clients take the lock in turn: who releases it waits for it again.
@@ -277,11 +276,16 @@ absl::Status RunBench(const BenchPlan& plan, Slices& slices, BenchFigures* figur
 }
 
 absl::Status ForgetBench(const BenchPlan& plan) {
-  auto connection = PlainConnection::Open(plan.url, Soon());
-  if (!connection.ok()) return connection.status();
   std::vector<std::string> names = {SharedName(plan), HandOverName(plan)};
-  for (int thread = 0; thread < kBenchThreads; ++thread) names.push_back(OwnName(plan, thread));
-  return Ask(*connection, DeleteLocks(names), plan).status();
+  names.insert(names.end(), plan.own_names.begin(), plan.own_names.end());
+  absl::Status status;
+  for (const std::string& name : names) {
+    auto connection = PlainConnection::Open(UrlOf(plan, name), Soon());
+    status.Update(connection.ok() ? Ask(*connection, DeleteLocks({name}), plan).status()
+                                  : connection.status());
+    if (absl::IsUnavailable(status)) break;  // and so would the next ones be, each after a while
+  }
+  return status;
 }
 
 }  // namespace redlatch::cli

@@ -12,8 +12,10 @@ namespace {
 
 // With one node, while there are others.
 constexpr absl::Duration kPatience = absl::Milliseconds(500);
-// A shard of few slots takes many names, but not without end.
+// A shard of few slots takes many names, but not without end; and so many of one slot have a hash
+// tag.
 constexpr int kMostNames = 300'000;
+constexpr int kEnoughOfOneSlot = 100;
 
 absl::Status Explained(const absl::Status& why, const redis::HostAndPort& node) {
   if (why.message().find("cluster support disabled") == absl::string_view::npos) return why;
@@ -40,9 +42,14 @@ std::vector<Shard> ShardsOf(const redis::ClusterView& view) {
 }
 
 std::optional<std::string> NameIn(const Shard& shard, std::string_view beginning) {
-  for (int i = 0; i < kMostNames; ++i) {
+  std::optional<redis::Slot> first;
+  bool spread = false;
+  for (int i = 0; i < kMostNames && (spread || i < kEnoughOfOneSlot); ++i) {
     std::string name = absl::StrCat(std::string(beginning), ":", i);
-    if (shard.Has(name)) return name;
+    const redis::Slot slot = redis::SlotOf(name);
+    if (shard.slots.test(slot)) return name;
+    spread = spread || slot != first.value_or(slot);
+    first = slot;
   }
   return std::nullopt;
 }
