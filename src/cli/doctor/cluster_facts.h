@@ -8,25 +8,9 @@
 #include <vector>
 
 #include "src/cli/doctor/facts.h"
-#include "src/redis/wire/reply.h"
+#include "src/cli/term/cluster_nodes.h"
 
 namespace redlatch::cli {
-
-// A slot that has not come to the end of its way, as one of the two nodes says.
-struct OpenSlot {
-  int slot = 0;
-  bool leaving = false;  // the node that says so; else it comes there
-  std::string other;     // the id of the other node
-};
-
-// One node, as a node tells in CLUSTER NODES.
-struct ClusterLine {
-  std::string id;
-  std::string address;          // that it announces; ":0" if that is not known
-  std::set<std::string> flags;  // "master", "fail?"
-  std::vector<OpenSlot> open;   // only of the node that tells
-};
-std::vector<ClusterLine> ReadClusterNodes(const std::string& text);
 
 // A node that the URL names.
 struct SeedFacts {

@@ -9,10 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "src/base/clock.h"
 #include "src/cli/doctor/answers.h"
 #include "src/cli/doctor/gather.h"
@@ -54,19 +51,6 @@ std::string RangesOf(const Slots& slots) {
     first = last;
   }
   return text;
-}
-
-// "[93->-id]", which leaves, or "[93-<-id]", which comes.
-void ReadOpen(absl::string_view word, std::vector<OpenSlot>& open) {
-  if (word.size() < 2 || word.front() != '[' || word.back() != ']') return;
-  word = word.substr(1, word.size() - 2);
-  const size_t dash = word.find('-');
-  OpenSlot slot;
-  if (dash == word.npos || dash + 3 > word.size()) return;
-  if (!absl::SimpleAtoi(word.substr(0, dash), &slot.slot)) return;
-  slot.leaving = word[dash + 1] == '>';
-  slot.other = std::string(word.substr(dash + 3));
-  open.push_back(std::move(slot));
 }
 
 Told<std::vector<ClusterLine>> NodesAnswer(const Reply& reply, const std::string& node) {
@@ -126,22 +110,6 @@ void LookAtNode(const Patient& patient, absl::Duration longest, NodeFacts* node,
 }
 
 }  // namespace
-
-// id address@port[,host] flags primary ping pong epoch link slots...
-std::vector<ClusterLine> ReadClusterNodes(const std::string& text) {
-  std::vector<ClusterLine> lines;
-  for (const absl::string_view row : absl::StrSplit(text, '\n', absl::SkipWhitespace())) {
-    const std::vector<absl::string_view> words = absl::StrSplit(row, ' ', absl::SkipEmpty());
-    if (words.size() < 8) continue;
-    ClusterLine line = {.id = std::string(words[0]),
-                        .address = std::string(words[1].substr(0, words[1].find('@'))),
-                        .flags = absl::StrSplit(words[2], ','),
-                        .open = {}};
-    for (size_t i = 8; i < words.size(); ++i) ReadOpen(words[i], line.open);
-    lines.push_back(std::move(line));
-  }
-  return lines;
-}
 
 absl::Status GatherCluster(const redis::Url& url, const std::string& url_text,
                            const std::string& prefix, absl::Duration longest, ClusterFacts* facts) {

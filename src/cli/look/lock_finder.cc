@@ -117,6 +117,7 @@ class Finder {
 absl::StatusOr<std::vector<FoundLock>> FindLocks(
     Server& server, std::string_view pattern, const std::function<void(int64_t keys)>& progress) {
   Finder finder(server, pattern);
+  server.FindAllParts();
   for (size_t part = 0; part < server.parts(); ++part) {  // more may show on the way
     for (;;) {
       const absl::StatusOr<bool> more = finder.TakePage(part);

@@ -1,11 +1,15 @@
 #include "src/cli/term/cluster_server.h"
 
 #include <algorithm>
+#include <set>
+#include <string>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "src/base/parker.h"
 #include "src/base/random.h"
+#include "src/cli/term/cluster_nodes.h"
 #include "src/cli/term/shards.h"
 #include "src/redis/link/cluster_view.h"
 #include "src/redis/wire/errors.h"
@@ -52,6 +56,25 @@ absl::Status ClusterServer::Learn() {
   return absl::OkStatus();
 }
 
+// A slot may be on its way to a primary that has none; so may its keys.
+void ClusterServer::FindAllParts() {
+  for (size_t part = 0; part < nodes_.size(); ++part) {
+    const absl::StatusOr<redis::Reply> told = AskPart(part, redis::Command{"CLUSTER", "NODES"});
+    if (absl::IsPermissionDenied(told.status())) return;
+    if (!told.ok()) continue;
+    for (const ClusterLine& line : ReadClusterNodes(told->text)) {
+      const size_t colon = line.address.rfind(':');
+      int port = 0;
+      if (line.serves || line.flags != std::set<std::string>{"master"} || colon == 0 ||
+          colon == std::string::npos || !absl::SimpleAtoi(line.address.substr(colon + 1), &port)) {
+        continue;
+      }
+      NodeAt({.host = line.address.substr(0, colon), .port = static_cast<uint16_t>(port)});
+    }
+    return;
+  }
+}
+
 size_t ClusterServer::NodeAt(const redis::HostAndPort& where) {
   const auto found = std::ranges::find(nodes_, where, &Node::where);
   if (found != nodes_.end()) return static_cast<size_t>(found - nodes_.begin());
@@ -77,6 +100,7 @@ absl::StatusOr<std::vector<redis::Reply>> ClusterServer::AskNode(
 
 absl::StatusOr<redis::Reply> ClusterServer::AskPart(size_t part, const redis::Command& command) {
   Node& node = nodes_[part];
+  if (passes_over_unreachable() && !node.failure.ok()) return node.failure;
   auto replies = AskNode(node, {&command, 1}, base::Now() + patience_);
   if (!replies.ok()) return replies.status();
   if (!replies->front().is_error()) return std::move(replies->front());
@@ -116,7 +140,7 @@ absl::Status ClusterServer::AskAll(std::vector<Pending> pending, Call& call) {
     pending = std::exchange(call.again, {});
     const bool circles = !pending.empty() && rounds % kRoundsAtOnce == 0;
     if (call.later.ok() && !circles) continue;
-    const absl::Status why =
+    absl::Status why =
         circles && call.later.ok()
             ? absl::UnavailableError(absl::StrCat(name(), " sends from one node to the other"))
             : std::exchange(call.later, absl::OkStatus());

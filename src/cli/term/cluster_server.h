@@ -33,6 +33,7 @@ class ClusterServer final : public Server {
                                                 absl::Span<const redis::Slot> slots,
                                                 Unreachable unreachable) override;
   size_t parts() const override { return nodes_.size(); }
+  void FindAllParts() override;
   size_t PartOf(std::string_view key) const override { return owners_[redis::SlotOf(key)]; }
   absl::StatusOr<redis::Reply> AskPart(size_t part, const redis::Command& command) override;
   bool is_cluster() const override { return true; }

@@ -48,6 +48,8 @@ class Server {
 
   // Each has keys of its own: one, or the primaries of a cluster, of which more may show.
   virtual size_t parts() const = 0;
+  // Makes sure that those are among them which serve no slots yet, if the server tells.
+  virtual void FindAllParts() {}
   // Where the key is, as far as it is known.
   virtual size_t PartOf(std::string_view key) const = 0;
   virtual absl::StatusOr<redis::Reply> AskPart(size_t part, const redis::Command& command) = 0;

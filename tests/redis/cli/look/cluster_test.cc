@@ -12,6 +12,7 @@
 #include "redlatch/simple_lock.h"
 #include "tests/conformance/cli/look/fixture.h"
 #include "tests/support/cluster_group.h"
+#include "tests/support/reserved_port.h"
 
 namespace redlatch {
 namespace {
@@ -47,6 +48,12 @@ class RedlatchClusterLookTest : public RedlatchLookTest {
   }
   static std::string QueueOf(const std::string& name) {
     return absl::StrCat("redlatch:2:{", name, "}:simple.queue");
+  }
+  // "id 127.0.0.1:port@bus myself,..."
+  static std::string BusPortOf(support::RedisServer& server) {
+    const std::string nodes = server.Text({"CLUSTER", "NODES"});
+    const size_t at = nodes.rfind('@', nodes.find(" myself")) + 1;
+    return nodes.substr(at, nodes.find_first_of(" ,", at) - at);
   }
   static bool AwaitOneQueued(const std::string& name) {
     return Await([&] { return group_->CommandAt(name, {"ZCARD", QueueOf(name)}).integer == 1; });
@@ -106,6 +113,59 @@ TEST_F(RedlatchClusterLookTest, ShowsALockOnceAndWholeWhileItsSlotIsHalfMoved) {
   EXPECT_EQ(group_->OwnerOf(slot), 1);
   EXPECT_THAT(AtCluster({"inspect", name}).output,
               AllOf(HasSubstr(Me("billing")), HasSubstr(Me("other"))));
+}
+
+TEST_F(RedlatchClusterLookTest, FindsKeysThatCameToAPrimaryBeforeItHasASlot) {
+  const auto group = ClusterGroup::Start();
+  const std::string name = NameAt(*group, 0, "moving");
+  const std::string slot = absl::StrCat(redis::SlotOf(name));
+  const auto lease = SimpleLock(ClientOf(*group, "billing"), name).Acquire();
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  const support::ReservedPort bus;
+  const auto fresh = support::RedisServer::Start(
+      {.config = {"cluster-enabled yes", absl::StrCat("cluster-port ", bus.number())}});
+  const std::string id = fresh->Text({"CLUSTER", "MYID"});
+  fresh->Do({"CLUSTER", "MEET", "127.0.0.1", absl::StrCat(group->server(0).port()),
+             BusPortOf(group->server(0))});
+  for (size_t i = 0; i < group->servers(); ++i) {
+    ASSERT_TRUE(Await(
+        [&] {
+          const std::string nodes = group->server(i).Text({"CLUSTER", "NODES"});
+          const size_t line = nodes.find(id);
+          return line != std::string::npos &&
+                 nodes.substr(line, nodes.find('\n', line) - line).find(" master ") !=
+                     std::string::npos;
+        },
+        absl::Seconds(20)));
+  }
+  ASSERT_TRUE(Await(
+      [&] {
+        return redis::InfoField(fresh->Text({"CLUSTER", "INFO"}), "cluster_state") == "ok";
+      },
+      absl::Seconds(20)));
+  fresh->Do({"CLUSTER", "SETSLOT", slot, "IMPORTING", group->server(0).Text({"CLUSTER", "MYID"})});
+  group->server(0).Do({"CLUSTER", "SETSLOT", slot, "MIGRATING", id});
+  std::vector<std::string> migrate = {"MIGRATE",
+                                      "127.0.0.1",
+                                      absl::StrCat(fresh->port()),
+                                      "",
+                                      "0",
+                                      "5000",
+                                      "AUTH2",
+                                      support::RedisServer::kOwnUser,
+                                      support::RedisServer::kOwnPassword,
+                                      "KEYS"};
+  for (const auto& key : group->server(0).Do({"CLUSTER", "GETKEYSINSLOT", slot, "10"}).elements) {
+    migrate.push_back(key.text);
+  }
+  group->server(0).Do(migrate);
+  const Outcome list = Redlatch({"ls", "--json", "--server", group->url()});
+  EXPECT_EQ(list.code, 0) << list.errors;
+  EXPECT_EQ(Json(list.output, "[(row['name'], row['holding']) for row in rows]"),
+            absl::StrCat("[('", name, "', 1)]"));
+  // So that the lock can be released.
+  group->server(0).Do({"CLUSTER", "SETSLOT", slot, "NODE", id});
+  fresh->Do({"CLUSTER", "SETSLOT", slot, "NODE", id});
 }
 
 TEST_F(RedlatchClusterLookTest, BreaksALockAtEachPrimaryAndTellsHolderAndWaiter) {
