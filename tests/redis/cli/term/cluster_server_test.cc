@@ -1,0 +1,110 @@
+// What the commands do about a node of a cluster that sends them elsewhere, or asks for patience.
+#include <atomic>
+#include <optional>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "src/redis/wire/slot.h"
+#include "tests/conformance/cli/command_fixture.h"
+#include "tests/support/fake_server.h"
+
+namespace redlatch {
+namespace {
+
+using support::FakeServer;
+using ::testing::HasSubstr;
+
+constexpr char kName[] = "job";
+
+std::string Bulk(const std::string& text) {
+  return absl::StrCat("$", text.size(), "\r\n", text, "\r\n");
+}
+
+// A node that believes it serves all slots, and has no keys.
+class Node {
+ public:
+  // What it answers to a question about a key; nothing: what it has.
+  using Refusal = std::function<std::optional<std::string>()>;
+
+  explicit Node(Refusal refusal = [] { return std::nullopt; })
+      : refusal_(std::move(refusal)),
+        server_([this](const FakeServer::Asked& asked) { return Answer(asked); }) {
+    port_ = server_.url().substr(server_.url().rfind(':') + 1);
+    is_known_ = true;
+  }
+
+  std::string url() const { return "redis-cluster://127.0.0.1:" + port_; }
+  std::string MovedHere() const {
+    return absl::StrCat("-MOVED ", redis::SlotOf(kName), " 127.0.0.1:", port_, "\r\n");
+  }
+  int asked() const { return asked_; }
+
+ private:
+  std::optional<std::string> Answer(const FakeServer::Asked& asked) {
+    const std::string& command = asked.command[0];
+    if (command == "CLUSTER" && asked.command[1] == "INFO") {
+      return Bulk("cluster_state:ok\r\ncluster_current_epoch:1\r\n");
+    }
+    if (command == "CLUSTER" && is_known_) {
+      return absl::StrCat("*1\r\n*3\r\n:0\r\n:16383\r\n*3\r\n", Bulk("127.0.0.1"), ":", port_,
+                          "\r\n", Bulk("id"));
+    }
+    if (command == "TIME") return "*2\r\n" + Bulk("1") + Bulk("1");
+    if (command != "HGET" && command != "EXISTS") return FakeServer::Polite(asked);
+    ++asked_;
+    if (std::optional<std::string> refused = refusal_()) return refused;
+    return command == "HGET" ? "$-1\r\n" : ":0\r\n";
+  }
+
+  const Refusal refusal_;
+  std::string port_;
+  std::atomic<bool> is_known_ = false;
+  std::atomic<int> asked_ = 0;
+  FakeServer server_;
+};
+
+class RedlatchClusterServerTest : public RedlatchCommandTest {
+ protected:
+  // 1: nobody uses the name.
+  int Inspect(const std::string& url) const {
+    const auto command = StartRedlatch({"inspect", kName}, {"REDLATCH_URL=" + url});
+    return CodeOf(*command);
+  }
+};
+
+TEST_F(RedlatchClusterServerTest, FollowsASlotToTheNodeThatHasIt) {
+  const Node owner;
+  const Node former([&] { return owner.MovedHere(); });
+  EXPECT_EQ(Inspect(former.url()), 1) << Errors();
+  EXPECT_GT(former.asked(), 0);
+  EXPECT_GT(owner.asked(), 1);
+}
+
+TEST_F(RedlatchClusterServerTest, AsksAgainWhatIsRefusedForNow) {
+  for (const char* const refusal : {"-TRYAGAIN Multiple keys request during rehashing of slot\r\n",
+                                    "-CLUSTERDOWN The cluster is down\r\n"}) {
+    std::atomic<int> left = 3;
+    const Node node([&]() -> std::optional<std::string> {
+      if (left-- > 0) return refusal;
+      return std::nullopt;
+    });
+    EXPECT_EQ(Inspect(node.url()), 1) << Errors();
+    EXPECT_GT(node.asked(), 3);
+  }
+}
+
+TEST_F(RedlatchClusterServerTest, DoesNotAskForEver) {
+  const Node* self = nullptr;
+  const Node circle([&] { return self->MovedHere(); });
+  self = &circle;
+  const absl::Time begun = absl::Now();
+  EXPECT_EQ(Inspect(circle.url() + "?command_timeout=10ms"), 121);
+  EXPECT_LT(absl::Now() - begun, absl::Seconds(15));
+  EXPECT_THAT(Errors(), HasSubstr("sends from one node to the other"));
+  EXPECT_LT(circle.asked(), 1000) << "in no hurry";
+}
+
+}  // namespace
+}  // namespace redlatch
