@@ -1,7 +1,9 @@
 // What the commands do about a node of a cluster that sends them elsewhere, or asks for patience.
 #include <atomic>
+#include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
@@ -96,8 +98,8 @@ TEST_F(RedlatchClusterServerTest, AsksAgainWhatIsRefusedForNow) {
 }
 
 TEST_F(RedlatchClusterServerTest, DoesNotAskForEver) {
-  const Node* self = nullptr;
-  const Node circle([&] { return self->MovedHere(); });
+  std::atomic<const Node*> self = nullptr;
+  const Node circle([&] { return self.load()->MovedHere(); });
   self = &circle;
   const absl::Time begun = absl::Now();
   EXPECT_EQ(Inspect(circle.url() + "?command_timeout=10ms"), 121);
