@@ -1,5 +1,7 @@
 #include "tests/support/cluster_group.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <set>
 #include <utility>
 
@@ -7,15 +9,35 @@
 #include "src/redis/wire/reply.h"
 #include "tests/support/await.h"
 #include "tests/support/fatal.h"
+#include "tests/support/raw_connection.h"
 
 namespace redlatch::support {
 namespace {
 
-constexpr char kHost[] = "127.0.0.1";
 constexpr auto& kUser = RedisServer::kOwnUser;
 constexpr auto& kPassword = RedisServer::kOwnPassword;
 constexpr char kKeysAtOnce[] = "100";
 constexpr char kMigrateTimeoutMs[] = "5000";
+
+// A command for each slot: `verb`, the slot, `end`. None waits for the answer to the one before.
+std::vector<redis::Reply> Pipelined(RedisServer& server, const std::vector<redis::Slot>& slots,
+                                    const std::vector<std::string>& verb,
+                                    const std::vector<std::string>& end) {
+  RawConnection connection = RawConnection::ToSocket(server.socket_path());
+  connection.Command({"AUTH", kUser, kPassword});
+  for (const redis::Slot slot : slots) {
+    std::vector<std::string> command = verb;
+    command.push_back(std::to_string(slot));
+    command.insert(command.end(), end.begin(), end.end());
+    if (!connection.Send(command)) break;
+  }
+  std::vector<redis::Reply> replies;
+  for (size_t i = 0; i < slots.size(); ++i) {
+    replies.push_back(connection.Receive());
+    if (replies.back().is_error()) Fatal(absl::StrCat(verb.back(), ": ", replies.back().text));
+  }
+  return replies;
+}
 
 }  // namespace
 
@@ -52,14 +74,17 @@ ClusterGroup::ClusterGroup(ClusterGroupOptions options) : options_(std::move(opt
           absl::StrCat("masterauth ", kPassword)}) {
       one.config.push_back(line);
     }
+    if (one.tls) {
+      one.config.insert(one.config.end(), {"tls-cluster yes", "tls-replication yes"});
+    }
     servers_.push_back(RedisServer::Start(std::move(one)));
     servers_.back()->Do({"CLUSTER", "SET-CONFIG-EPOCH", std::to_string(i + 1)});
   }
   // All with all: gossip alone takes seconds.
   for (size_t i = 0; i < count; ++i) {
     for (size_t j = i + 1; j < count; ++j) {
-      servers_[i]->Do({"CLUSTER", "MEET", kHost, std::to_string(servers_[j]->port()),
-                       std::to_string(bus_ports_[j].number())});
+      servers_[i]->Do(
+          {"CLUSTER", "MEET", options_.host, PortOf(j), std::to_string(bus_ports_[j].number())});
     }
   }
   for (size_t i = 0; i < options_.primaries; ++i) {
@@ -77,13 +102,30 @@ ClusterGroup::ClusterGroup(ClusterGroupOptions options) : options_(std::move(opt
   if (!AwaitWell()) Fatal("the cluster does not come about:\n" + servers_[0]->Log());
 }
 
-std::string ClusterGroup::url() const {
+std::string ClusterGroup::UrlOf(int (RedisServer::*port)() const) const {
+  const bool numeric6 = options_.host.find(':') != std::string::npos;
+  const std::string host = numeric6 ? absl::StrCat("[", options_.host, "]") : options_.host;
   std::string url = "redis-cluster://";
   for (const auto& each : servers_) {
     if (each != servers_.front()) url += ",";
-    url += absl::StrCat(kHost, ":", each->port());
+    absl::StrAppend(&url, host, ":", (each.get()->*port)());
   }
   return url;
+}
+
+std::string ClusterGroup::url() const { return UrlOf(&RedisServer::port); }
+
+std::string ClusterGroup::tls_url() const {
+  return absl::StrCat(UrlOf(&RedisServer::tls_port), "?tls=on&ca=", options_.server.tls.value().ca);
+}
+
+std::string ClusterGroup::PortOf(size_t server) const {
+  const RedisServer& one = *servers_[server];
+  return std::to_string(options_.server.tls ? one.tls_port() : one.port());
+}
+
+bool ClusterGroup::IsPrimary(size_t server) {
+  return servers_[server]->pid() >= 0 && servers_[server]->Info("role") == "master";
 }
 
 std::string ClusterGroup::IdOf(size_t server) {
@@ -130,14 +172,23 @@ std::optional<size_t> ClusterGroup::OwnerOf(redis::Slot slot) {
 
 std::optional<size_t> ClusterGroup::Claimant(redis::Slot slot) {
   for (size_t i = 0; i < servers_.size(); ++i) {
-    if (servers_[i]->pid() < 0 || servers_[i]->Info("role") != "master") continue;
-    const std::string id = IdOf(i);
-    for (const redis::Reply& range : servers_[i]->Command({"CLUSTER", "SLOTS"}).elements) {
-      const bool has = range.elements[0].integer <= slot && slot <= range.elements[1].integer;
-      if (has && range.elements[2].elements[2].text == id) return i;
-    }
+    if (!Claimed(i, slot, slot).empty()) return i;
   }
   return std::nullopt;
+}
+
+std::vector<redis::Slot> ClusterGroup::Claimed(size_t server, redis::Slot first, redis::Slot last) {
+  std::vector<redis::Slot> claimed;
+  if (!IsPrimary(server)) return claimed;
+  const std::string id = IdOf(server);
+  for (const redis::Reply& range : servers_[server]->Command({"CLUSTER", "SLOTS"}).elements) {
+    if (range.elements[2].elements[2].text != id) continue;
+    const int64_t end = std::min<int64_t>(last, range.elements[1].integer);
+    for (int64_t slot = std::max<int64_t>(first, range.elements[0].integer); slot <= end; ++slot) {
+      claimed.push_back(static_cast<redis::Slot>(slot));
+    }
+  }
+  return claimed;
 }
 
 redis::Reply ClusterGroup::CommandAt(std::string_view key,
@@ -170,24 +221,56 @@ void ClusterGroup::FinishMove(redis::Slot slot, size_t to) {
   const std::string number = std::to_string(slot);
   const std::optional<size_t> from = OwnerOf(slot);
   if (!from || *from == to) return;
-  for (;;) {
-    const redis::Reply keys =
-        servers_[*from]->Do({"CLUSTER", "GETKEYSINSLOT", number, kKeysAtOnce});
-    if (keys.elements.empty()) break;
-    std::vector<std::string> migrate = {"MIGRATE", kHost, std::to_string(server(to).port()),
-                                        "",        "0",   kMigrateTimeoutMs,
-                                        "AUTH2",   kUser, kPassword,
-                                        "KEYS"};
-    for (const redis::Reply& key : keys.elements) migrate.push_back(key.text);
-    servers_[*from]->Do(migrate);
-  }
+  MoveKeys(slot, *from, to);
   const std::string id = IdOf(to);
   servers_[to]->Do({"CLUSTER", "SETSLOT", number, "NODE", id});
   servers_[*from]->Do({"CLUSTER", "SETSLOT", number, "NODE", id});
-  for (const auto& each : servers_) {
-    if (each->pid() >= 0 && each->Info("role") == "master") {
-      each->Command({"CLUSTER", "SETSLOT", number, "NODE", id});
-    }
+  for (size_t i = 0; i < servers_.size(); ++i) {
+    if (IsPrimary(i)) servers_[i]->Command({"CLUSTER", "SETSLOT", number, "NODE", id});
+  }
+}
+
+void ClusterGroup::MoveKeys(redis::Slot slot, size_t from, size_t to) {
+  for (;;) {
+    const redis::Reply keys =
+        servers_[from]->Do({"CLUSTER", "GETKEYSINSLOT", std::to_string(slot), kKeysAtOnce});
+    if (keys.elements.empty()) return;
+    std::vector<std::string> migrate = {
+        "MIGRATE",         options_.host, PortOf(to), "",        "0",
+        kMigrateTimeoutMs, "AUTH2",       kUser,      kPassword, "KEYS"};
+    for (const redis::Reply& key : keys.elements) migrate.push_back(key.text);
+    servers_[from]->Do(migrate);
+  }
+}
+
+size_t ClusterGroup::MoveRange(redis::Slot first, redis::Slot last, size_t to) {
+  if (!Await([this] { return OfOneEpoch(); }, absl::Seconds(30))) Fatal("the epochs differ");
+  size_t moved = 0;
+  for (size_t from = 0; from < servers_.size(); ++from) {
+    if (from == to) continue;
+    const std::vector<redis::Slot> slots = Claimed(from, first, last);
+    if (!slots.empty()) MoveSlots(slots, from, to);
+    moved += slots.size();
+  }
+  return moved;
+}
+
+void ClusterGroup::MoveSlots(const std::vector<redis::Slot>& slots, size_t from, size_t to) {
+  const auto at = [&](size_t server, const std::vector<std::string>& verb,
+                      const std::vector<std::string>& end) {
+    return Pipelined(*servers_[server], slots, verb, end);
+  };
+  at(to, {"CLUSTER", "SETSLOT"}, {"IMPORTING", IdOf(from)});
+  at(from, {"CLUSTER", "SETSLOT"}, {"MIGRATING", IdOf(to)});
+  const std::vector<redis::Reply> keys = at(from, {"CLUSTER", "COUNTKEYSINSLOT"}, {});
+  for (size_t i = 0; i < slots.size(); ++i) {
+    if (keys[i].integer > 0) MoveKeys(slots[i], from, to);
+  }
+  const std::string id = IdOf(to);
+  at(to, {"CLUSTER", "SETSLOT"}, {"NODE", id});
+  at(from, {"CLUSTER", "SETSLOT"}, {"NODE", id});
+  for (size_t i = 0; i < servers_.size(); ++i) {
+    if (i != from && i != to && IsPrimary(i)) at(i, {"CLUSTER", "SETSLOT"}, {"NODE", id});
   }
 }
 

@@ -21,7 +21,10 @@ struct ClusterGroupOptions {
   size_t replicas = 0;  // of each
   // How long a node must be silent to count as down.
   absl::Duration node_timeout = absl::Milliseconds(1000);
-  RedisServerOptions server = {};  // each of them
+  // By which nodes know each other, and clients them; "::1" wants `server.ipv6`.
+  std::string host = "127.0.0.1";
+  // Each of them. With tls they speak nothing else among themselves.
+  RedisServerOptions server = {};
 };
 
 // One server that is a whole cluster: ready at once.
@@ -37,6 +40,8 @@ class ClusterGroup {
 
   // "redis-cluster://127.0.0.1:p1,127.0.0.1:p2", of all nodes.
   std::string url() const;
+  // The same with the ports for TLS, and "?tls=on&ca=/path".
+  std::string tls_url() const;
 
   size_t servers() const { return servers_.size(); }
   RedisServer& server(size_t i) { return *servers_[i]; }
@@ -51,15 +56,25 @@ class ClusterGroup {
   void BeginMove(redis::Slot slot, size_t to);
   void FinishMove(redis::Slot slot, size_t to);
   void Move(redis::Slot slot, size_t to);
+  // The same with many slots at a time; how many of them were elsewhere before.
+  size_t MoveRange(redis::Slot first, redis::Slot last, size_t to);
 
   bool AwaitWell(absl::Duration patience = absl::Seconds(30));
 
  private:
   explicit ClusterGroup(ClusterGroupOptions options);
   bool Well();
+  std::string UrlOf(int (RedisServer::*port)() const) const;
+  bool IsPrimary(size_t server);
+  // The slots of the range that this server says it serves.
+  std::vector<redis::Slot> Claimed(size_t server, redis::Slot first, redis::Slot last);
   std::optional<size_t> Claimant(redis::Slot slot);
   bool OfOneEpoch();
   std::string IdOf(size_t server);
+  // Where another node reaches it.
+  std::string PortOf(size_t server) const;
+  void MoveKeys(redis::Slot slot, size_t from, size_t to);
+  void MoveSlots(const std::vector<redis::Slot>& slots, size_t from, size_t to);
 
   const ClusterGroupOptions options_;
   std::deque<ReservedPort> bus_ports_;
