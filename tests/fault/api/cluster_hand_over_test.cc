@@ -1,0 +1,118 @@
+// How long it takes to hand a lock over whose slot was moved while it was held and waited for,
+// against one whose slot stayed: from the release to the return of who waits.
+#include <algorithm>
+#include <cstddef>
+#include <cstdio>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "gtest/gtest.h"
+#include "redlatch/client.h"
+#include "redlatch/simple_lock.h"
+#include "src/base/clock.h"
+#include "src/redis/wire/slot.h"
+#include "tests/support/await.h"
+#include "tests/support/cluster_group.h"
+#include "tests/support/test_scale.h"
+
+namespace redlatch {
+namespace {
+
+using support::Await;
+using support::ClusterGroup;
+
+constexpr absl::Duration kPatience = absl::Seconds(20);
+constexpr char kName[] = "moved";
+
+absl::Duration Median(std::vector<absl::Duration> all) {
+  std::sort(all.begin(), all.end());
+  return all.at(all.size() / 2);
+}
+
+class ClusterHandOver : public ::testing::Test {
+ protected:
+  // `meanwhile`: between the waiter's coming and the release.
+  absl::Duration HandOver(const std::function<void()>& meanwhile) {
+    absl::StatusOr<Lease> held = holders_.Acquire({.wait = kPatience});
+    EXPECT_TRUE(held.ok()) << held.status();
+    absl::StatusOr<Lease> taken;
+    base::Instant returned;
+    std::thread waiter([&] {
+      taken = waiters_.Acquire({.wait = kPatience});
+      returned = base::Now();
+    });
+    const std::string queue = absl::StrCat("redlatch:2:{", kName, "}:simple.queue");
+    EXPECT_TRUE(Await([&] { return group_->CommandAt(kName, {"ZCARD", queue}).integer == 1; }));
+    meanwhile();
+    const base::Instant released = base::Now();
+    const absl::Status status = held->Release();
+    EXPECT_TRUE(status.ok()) << status;
+    waiter.join();
+    EXPECT_TRUE(taken.ok()) << taken.status();
+    EXPECT_TRUE(taken->Release().ok());
+    return returned - released;
+  }
+
+  void Move() { group_->Move(slot_, (*group_->OwnerOf(slot_) + 1) % group_->servers()); }
+  // Until the waiter hears what is said where its slot is.
+  void AwaitHeard() {
+    const std::string channels = absl::StrCat("redlatch:", redis::TagOf(slot_), ":*");
+    EXPECT_TRUE(Await([&] {
+      return !group_->CommandAt(kName, {"PUBSUB", "SHARDCHANNELS", channels}).elements.empty();
+    }));
+  }
+  absl::Duration RoundTrip() const {
+    std::vector<absl::Duration> all;
+    for (int i = 0; i < 100; ++i) all.push_back(*holder_.Ping());
+    return Median(std::move(all));
+  }
+
+  const redis::Slot slot_ = redis::SlotOf(kName);
+  const std::unique_ptr<ClusterGroup> group_ = ClusterGroup::Start();
+  const Client holder_ = *Client::Connect(group_->url());
+  const Client waiter_ = *Client::Connect(group_->url());
+  SimpleLock holders_{holder_, kName};
+  SimpleLock waiters_{waiter_, kName};
+};
+
+TEST_F(ClusterHandOver, OfALockWhoseSlotHasMovedIsNoSlowerThanTwoOthers) {
+  const int rounds = support::FullBars() ? 100 : 20;
+  // Everybody knows every node.
+  for (size_t i = 0; i < 2 * group_->servers(); ++i) HandOver([&] { Move(); });
+  std::vector<absl::Duration> stayed;
+  std::vector<absl::Duration> moved;
+  std::vector<absl::Duration> heard;
+  for (int i = 0; i < rounds; ++i) {
+    stayed.push_back(HandOver([] {}));
+    moved.push_back(HandOver([&] { Move(); }));
+    heard.push_back(HandOver([&] {
+      Move();
+      AwaitHeard();
+    }));
+  }
+  const absl::Duration round_trip = RoundTrip();
+  const auto micros = [](absl::Duration time) { return absl::ToDoubleMicroseconds(time); };
+  std::printf(
+      "medians of %d hand-overs: %.0f us; %.0f us if the slot has just moved, %.0f us once the "
+      "waiter hears there; a round trip takes %.0f us\n",
+      rounds, micros(Median(stayed)), micros(Median(moved)), micros(Median(heard)),
+      micros(round_trip));
+  std::printf("longest: %.0f us; %.0f us; %.0f us\n",
+              micros(*std::max_element(stayed.begin(), stayed.end())),
+              micros(*std::max_element(moved.begin(), moved.end())),
+              micros(*std::max_element(heard.begin(), heard.end())));
+  const absl::Duration bar = support::FullBars() ? 2 * Median(stayed) + round_trip
+                                                 : 5 * Median(stayed) + absl::Milliseconds(2);
+  EXPECT_LE(Median(moved), bar);
+  EXPECT_LE(Median(heard), bar);
+}
+
+}  // namespace
+}  // namespace redlatch
