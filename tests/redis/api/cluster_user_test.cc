@@ -1,8 +1,9 @@
 // A user with the least rights that locks on a cluster need, as docs/operations.md says them, and
 // with less.
-#include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -16,6 +17,7 @@
 #include "redlatch/simple_lock.h"
 #include "src/base/clock.h"
 #include "src/redis/connect/needs.h"
+#include "src/redis/wire/slot.h"
 #include "tests/redis/api/cluster_tour.h"
 #include "tests/support/cluster_group.h"
 
@@ -124,7 +126,7 @@ TEST_F(ClusterUser, LocksWhileSlotsMove) {
   const Client client = *Client::Connect(Url());
   const std::string name = NameAt(*group_, 1, "moving");
   SimpleLock lock(client, name, {.lease = absl::Minutes(1)});
-  for (size_t to : {2, 0, 1}) {
+  for (const size_t to : {2, 0, 1}) {
     absl::StatusOr<Lease> lease = lock.Acquire({.wait = absl::Seconds(10)});
     ASSERT_TRUE(lease.ok()) << lease.status();
     group_->Move(redis::SlotOf(name), to);
