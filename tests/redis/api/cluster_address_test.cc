@@ -47,6 +47,15 @@ TEST(ClusterOverTls, IsUsedLikeAnyOther) {
   EXPECT_THAT(WhyNot(url.substr(0, url.find("&ca="))), HasSubstr("nobody whom this system trusts"));
 }
 
+TEST(ClusterOverTls, WhoForgetsToSaySoIsToldTo) {
+  Authority authority;
+  const auto group = ClusterGroup::Start(
+      {.server = {.tcp = false,
+                  .tls = support::ServerTls{.cert = authority.Certify(), .ca = authority.file()}}});
+  const std::string url = group->tls_url();
+  EXPECT_THAT(WhyNot(url.substr(0, url.find('?'))), HasSubstr("tls=on"));
+}
+
 TEST(ClusterOverTls, CertificatesAreForTheHostNamesThatNodesAnnounce) {
   Authority authority;
   const std::string cert = authority.Certify({.names = {"localhost"}});
