@@ -36,6 +36,8 @@ namespace redlatch::load {
 constexpr absl::Duration kPatience = absl::Seconds(30);
 constexpr int kShared = 6;  // names of each kind that all processes use
 constexpr int kOwn = 200;   // names of simple locks that one process uses
+constexpr int kHeld = 20;   // and that it holds all the time
+constexpr absl::Duration kHeldLease = absl::Seconds(2);
 constexpr int kCapacity = 3;
 constexpr size_t kLatches = 4;
 constexpr int64_t kArrivals = 1'000'000;  // more than there will be
@@ -65,6 +67,13 @@ class LoadProcess {
     for (size_t i = 0; i < kLatches; ++i) {
       latches_.push_back(std::make_unique<CountDownLatch>(*client, LatchName(i), kArrivals));
     }
+    for (int i = 0; i < kHeld; ++i) {
+      SimpleLock lock(*client, absl::StrCat("load:held:", process * kHeld + i),
+                      {.lease = kHeldLease});
+      absl::StatusOr<Lease> lease = lock.Acquire({.wait = kPatience});
+      EXPECT_TRUE(lease.ok()) << lease.status();
+      if (lease.ok()) held_.push_back(*std::move(lease));
+    }
     threads_.emplace_back([this] { Work(0, &LoadProcess::Simple); });
     threads_.emplace_back([this, client = *client] {
       Work(1,
@@ -78,9 +87,20 @@ class LoadProcess {
   LoadProcess(const LoadProcess&) = delete;
   LoadProcess& operator=(const LoadProcess&) = delete;
 
+  // What is held all the time was never lost.
+  void ReleaseHeld() {
+    for (Lease& lease : held_) {
+      const absl::Status released = lease.Release();
+      EXPECT_TRUE(released.ok()) << released;
+    }
+    held_.clear();
+  }
   // From here on a server may die: releases may be lost, and, if replicas are to confirm, holds
   // may be refused.
-  void MayLose() { may_lose_ = true; }
+  void MayLose() {
+    ReleaseHeld();
+    may_lose_ = true;
+  }
 
   // What is taken from here on is kept until it is lost, or this is over.
   void Keep(bool keep) { keep_ = keep; }
@@ -224,6 +244,7 @@ class LoadProcess {
   std::vector<std::unique_ptr<ReentrantReadWriteLock>> read_write_;
   std::vector<std::unique_ptr<Semaphore>> semaphores_;
   std::vector<std::unique_ptr<CountDownLatch>> latches_;
+  std::vector<Lease> held_;
   std::atomic<bool> may_lose_{false};
   std::atomic<bool> keep_{false};
   std::atomic<bool> stop_{false};

@@ -21,7 +21,6 @@ namespace {
 
 using support::Authority;
 using support::ClusterGroup;
-using support::RedisServerOptions;
 using support::TcpProxy;
 using ::testing::HasSubstr;
 
