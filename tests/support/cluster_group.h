@@ -54,6 +54,7 @@ class ClusterGroup {
   // which clients are redirected. Waits before until all nodes are of one epoch: a node that takes
   // a slot without knowing the latest loses it again, and the keys with it.
   void BeginMove(redis::Slot slot, size_t to);
+  void MoveKeys(redis::Slot slot, size_t from, size_t to);
   void FinishMove(redis::Slot slot, size_t to);
   void Move(redis::Slot slot, size_t to);
   // The same with many slots at a time; how many of them were elsewhere before.
@@ -73,7 +74,6 @@ class ClusterGroup {
   std::string IdOf(size_t server);
   // Where another node reaches it.
   std::string PortOf(size_t server) const;
-  void MoveKeys(redis::Slot slot, size_t from, size_t to);
   void MoveSlots(const std::vector<redis::Slot>& slots, size_t from, size_t to);
 
   const ClusterGroupOptions options_;

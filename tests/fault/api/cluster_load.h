@@ -69,7 +69,7 @@ class LoadProcess {
     }
     for (int i = 0; i < kHeld; ++i) {
       SimpleLock lock(*client, absl::StrCat("load:held:", process * kHeld + i),
-                      {.lease = kHeldLease});
+                      {.lease = kHeldLease, .replica_acks = acks});
       absl::StatusOr<Lease> lease = lock.Acquire({.wait = kPatience});
       EXPECT_TRUE(lease.ok()) << lease.status();
       if (lease.ok()) held_.push_back(*std::move(lease));

@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -60,6 +61,29 @@ class ClusterLongMove : public ::testing::Test {
 TEST_F(ClusterLongMove, WhoUsesWhatIsThereWaitsUntilItIsOver) {
   for (const auto& use : Uses()) EXPECT_TRUE(use().ok());
   ExpectAllWait();
+}
+
+// Its keys are where the slot is not yet.
+TEST_F(ClusterLongMove, WhatIsHeldIsRenewedAfterIt) {
+  constexpr absl::Duration kLease = absl::Seconds(4);  // renewed each third
+  const redis::Slot slot = redis::SlotOf("{moving}");
+  const size_t from = *group_->OwnerOf(slot);
+  const size_t to = (from + 1) % group_->servers();
+  std::vector<std::unique_ptr<SimpleLock>> locks;
+  std::vector<Lease> leases;
+  for (const char* name : {"{moving}:1", "{moving}:2", "stays"}) {
+    locks.push_back(std::make_unique<SimpleLock>(client_, name, LockOptions{.lease = kLease}));
+    leases.push_back(*locks.back()->Acquire({.wait = kPatience}));
+  }
+  for (int round = 0; round < 2; ++round) {
+    group_->BeginMove(slot, round == 0 ? to : from);
+    group_->MoveKeys(slot, round == 0 ? from : to, round == 0 ? to : from);
+    soak::Pass(kMove);
+    group_->FinishMove(slot, round == 0 ? to : from);
+    soak::Pass(kLease - kMove);
+    for (const Lease& lease : leases) EXPECT_TRUE(lease.valid());
+  }
+  for (Lease& lease : leases) EXPECT_TRUE(lease.Release().ok());
 }
 
 TEST_F(ClusterLongMove, WhoUsesANewNameWaitsUntilItIsOver) { ExpectAllWait(); }
