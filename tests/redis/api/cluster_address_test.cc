@@ -39,8 +39,13 @@ std::string WhyNot(const std::string& url) {
 TEST(ClusterOverTls, IsUsedLikeAnyOther) {
   Authority authority;
   const auto group = ClusterGroup::Start(
-      {.server = {.tcp = false,
+      {.replicas = 1,
+       .server = {.tcp = false,
                   .tls = support::ServerTls{.cert = authority.Certify(), .ca = authority.file()}}});
+  ClusterTour(*group, group->tls_url()).Go();
+  EXPECT_EQ(group->server(3).Text({"CLUSTER", "FAILOVER"}), "OK");
+  EXPECT_TRUE(group->server(3).AwaitInfo("role", "master"));
+  EXPECT_TRUE(group->AwaitWell());
   ClusterTour(*group, group->tls_url()).Go();
   const std::string url = group->tls_url();
   EXPECT_THAT(WhyNot(url.substr(0, url.find("&ca="))), HasSubstr("nobody whom this system trusts"));

@@ -26,7 +26,7 @@
 
 namespace redlatch {
 
-// A name, beginning so, that lies at that server.
+// A name, beginning so, that lies at that server, a primary.
 inline std::string NameAt(support::ClusterGroup& group, size_t server, std::string_view prefix) {
   for (int i = 0;; ++i) {
     const std::string name = absl::StrCat(std::string(prefix), ":", i);
@@ -47,6 +47,7 @@ class ClusterTour {
     static int tours = 0;
     const std::string prefix = absl::StrCat("tour", ++tours);
     for (size_t i = 0; i < group_.servers(); ++i) {
+      if (group_.server(i).Info("role") != "master") continue;
       const std::string tag = absl::StrCat("{", NameAt(group_, i, prefix), "}");
       SCOPED_TRACE(tag);
       HandOver(*client, *other, tag + "simple");
