@@ -1,0 +1,123 @@
+// What a cluster costs each of its clients: a thread for all nodes, and two sockets at each.
+#include <cstddef>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/time.h"
+#include "gtest/gtest.h"
+#include "redlatch/client.h"
+#include "redlatch/simple_lock.h"
+#include "tests/redis/api/cluster_tour.h"
+#include "tests/support/await.h"
+#include "tests/support/child_entry.h"
+#include "tests/support/cluster_group.h"
+#include "tests/support/process_stats.h"
+#include "tests/support/subprocess.h"
+
+namespace redlatch {
+namespace {
+
+using support::ClusterGroup;
+
+constexpr absl::Duration kPatience = absl::Seconds(8);  // less than a heartbeat
+constexpr char kClientName[] = "measured";
+
+int Sockets() {
+  int sockets = 0;
+  std::error_code gone;  // the descriptor that reads the directory, for one
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    if (read_symlink(entry.path(), gone).string().starts_with("socket:")) ++sockets;
+  }
+  return sockets;
+}
+
+// A client, with nothing else in its process, that waits for each lock in turn, and then tells what
+// it has more than it had at first: threads, sockets.
+REDLATCH_CHILD(MeasuredClient) {
+  const int threads = support::ThreadCount();
+  const int sockets = Sockets();
+  const absl::StatusOr<Client> client = Client::Connect(args.at(0));
+  EXPECT_TRUE(client.ok()) << client.status();
+  for (size_t i = 1; i < args.size(); ++i) {
+    SimpleLock lock(*client, args[i]);
+    absl::StatusOr<Lease> lease = lock.Acquire({.wait = kPatience});
+    EXPECT_TRUE(lease.ok()) << lease.status();
+    EXPECT_TRUE(lease->Release().ok());
+  }
+  // One by which it asks who serves what is closed again.
+  const int most = sockets + 2 * static_cast<int>(args.size() - 1);
+  support::Await([&] { return Sockets() <= most; }, absl::Seconds(2));
+  parent.WriteLine(absl::StrCat(support::ThreadCount() - threads, " ", Sockets() - sockets));
+  parent.ReadLine();
+  return 0;
+}
+
+struct Cost {
+  int threads = 0;
+  int sockets = 0;
+  std::vector<size_t> connections;  // at each server
+};
+
+size_t ConnectionsAt(support::RedisServer& server) {
+  const std::vector<std::string> clients =
+      absl::StrSplit(server.Text({"CLIENT", "LIST"}), absl::StrCat(" name=", kClientName, " "));
+  return clients.size() - 1;
+}
+
+Cost CostOf(ClusterGroup& group) {
+  const Client holder = *Client::Connect(group.url());
+  std::vector<std::string> args = {absl::StrCat(group.url(), "?name=", kClientName)};
+  std::vector<std::unique_ptr<SimpleLock>> locks;
+  std::vector<Lease> leases;
+  for (size_t i = 0; i < group.servers(); ++i) {
+    args.push_back(NameAt(group, i, "cost"));
+    locks.push_back(std::make_unique<SimpleLock>(holder, args.back()));
+    leases.push_back(*locks.back()->Acquire({.wait = kPatience}));
+  }
+  const auto child = support::SpawnChild("MeasuredClient", args);
+  for (size_t i = 0; i < locks.size(); ++i) {
+    EXPECT_TRUE(support::Await([&] { return locks[i]->Inspect()->waiting == 1; }));
+    EXPECT_TRUE(leases[i].Release().ok());
+  }
+  Cost cost;
+  std::istringstream words(child->pipe().ReadLine(2 * kPatience).value_or(""));
+  words >> cost.threads >> cost.sockets;
+  EXPECT_TRUE(words) << "it does not end";
+  for (size_t i = 0; i < group.servers(); ++i) {
+    cost.connections.push_back(ConnectionsAt(group.server(i)));
+  }
+  child->pipe().WriteLine("end");
+  const auto status = child->WaitFor(kPatience);
+  EXPECT_TRUE(status && status->success());
+  std::printf("%zu primaries: %d threads, %d sockets\n", group.servers(), cost.threads,
+              cost.sockets);
+  return cost;
+}
+
+class ClusterCost : public ::testing::Test {
+ protected:
+  const std::unique_ptr<ClusterGroup> three_ = ClusterGroup::Start();
+};
+
+TEST_F(ClusterCost, IsTwoSocketsAtEachPrimaryThatIsUsed) {
+  const Cost cost = CostOf(*three_);
+  EXPECT_EQ(cost.sockets, 6);
+  for (const size_t connections : cost.connections) EXPECT_EQ(connections, 2);
+}
+
+TEST_F(ClusterCost, InThreadsDoesNotGrowWithThePrimaries) {
+  const auto one = ClusterGroup::Start({.primaries = 1});
+  EXPECT_EQ(CostOf(*three_).threads, CostOf(*one).threads);
+}
+
+}  // namespace
+}  // namespace redlatch
