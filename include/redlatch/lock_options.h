@@ -40,8 +40,9 @@ struct LockOptions {
   // A hold counts only when so many replicas have confirmed that they have it, and each renewal of
   // it too, so that it outlives the loss of its server if one of those takes over: with all of them
   // here, whichever does. Fewer, by `ack_timeout`: Acquire() gives the lock back and fails, with
-  // kUnavailable, which says how many there were; a renewal does not count. Costs a wait for the
-  // replicas, in each acquisition at the server and each renewal, and a connection of the client's.
+  // kUnavailable, which says how many there were; a renewal does not count. Where the server itself
+  // fails meanwhile it asks again, as long as it may wait. Costs a wait for the replicas, in each
+  // acquisition at the server and each renewal, and a connection of the client's.
   int replica_acks = 0;
   absl::Duration ack_timeout = absl::Seconds(2);
 

@@ -111,6 +111,7 @@ struct Failed {
   absl::Status why;
   bool may_have_executed = false;
   bool not_sent = false;  // no connection, or a server that refused it: it said nothing to this
+  bool too_few = false;   // have confirmed it who were asked to
 };
 struct StillHeld {
   int64_t others = 0;    // who wait, of a grant that is shared

@@ -173,7 +173,8 @@ void AckedRenewals::RunTogether(absl::Span<Job> jobs, Jobs& again) {
       continue;
     } else if (held != nullptr) {
       answer.what = Failed{.why = absl::UnavailableError(Short(RenewalOf(job.send), *acks)),
-                           .may_have_executed = true};
+                           .may_have_executed = true,
+                           .too_few = true};
     }
     Finish(job, std::move(answer));
   }

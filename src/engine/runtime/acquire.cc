@@ -6,10 +6,18 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/base/parker.h"
+#include "src/base/random.h"
 #include "src/engine/machine/acquisition.h"
 #include "src/engine/runtime/lock_session.h"
 
 namespace redlatch::engine {
+namespace {
+
+// Before a grant is asked for anew that a server has lost, which was to confirm it.
+constexpr absl::Duration kFirstPause = absl::Milliseconds(5);
+constexpr absl::Duration kLongestPause = absl::Milliseconds(200);
+
+}  // namespace
 
 class ThreadWaker final : public Waker {
  public:
@@ -28,6 +36,36 @@ absl::StatusOr<Held> LockSession::Acquire(const Want& want, Silence* met) {
     if (absl::Status bad = CheckAcks(*want.options); !bad.ok()) return About(bad);
   }
   const base::Instant began = want.since ? *want.since : base::Now();
+  base::Backoff backoff(kFirstPause, kLongestPause);
+  absl::StatusOr<Held> result;
+  for (bool again = true; again;) {
+    std::optional<absl::StatusOr<Held>> granted = AcquireOnce(want, began, met);
+    if (!granted) return Held();  // it goes on elsewhere
+    result = *std::move(granted);
+    again = false;
+    if (!result.ok() || !want.terms.acks.any()) break;
+    const Unconfirmed unconfirmed = AwaitAcks(result->hold, want.face);
+    if (unconfirmed.why.ok()) break;
+    result = About(unconfirmed.why);
+    const base::Instant next = base::Now() + backoff.Next();
+    again = unconfirmed.by_a_fault && next < began + want.wait && !want.stop.stop_requested();
+    if (again) base::Parker().ParkUntil(next);
+  }
+  if (entry_.plan->sharing.holds && core_->observed()) {
+    const absl::Duration waited = base::Now() - began;
+    core_->Tell([&](Observer& observer) {
+      if (result.ok()) {
+        observer.OnAcquired(entry_.keys.name(), result->token, waited);
+      } else {
+        observer.OnWaitEnded(entry_.keys.name(), waited, result.status());
+      }
+    });
+  }
+  return result;
+}
+
+std::optional<absl::StatusOr<Held>> LockSession::AcquireOnce(const Want& want, base::Instant began,
+                                                             Silence* met) {
   ThreadWaker waker;
   Acquisition acquisition({.thread = ThreadNumber(),
                            .object = want.object,
@@ -46,29 +84,13 @@ absl::StatusOr<Held> LockSession::Acquire(const Want& want, Silence* met) {
   Waiter& waiter = acquisition.waiter();
   if (waiter.state == Waiter::State::kElsewhere) {
     if (met != nullptr) *met = {.since = waiter.silent_since, .why = std::move(waiter.failure)};
-    return Held();
+    return std::nullopt;
   }
-  absl::StatusOr<Held> result = Result(waiter, want.wait);
-  if (result.ok() && want.terms.acks.any()) {
-    if (absl::Status acked = AwaitAcks(result->hold, want.face); !acked.ok()) {
-      result = About(acked);
-    }
-  }
-  if (entry_.plan->sharing.holds && core_->observed()) {
-    const absl::Duration waited = base::Now() - began;
-    core_->Tell([&](Observer& observer) {
-      if (result.ok()) {
-        observer.OnAcquired(entry_.keys.name(), result->token, waited);
-      } else {
-        observer.OnWaitEnded(entry_.keys.name(), waited, result.status());
-      }
-    });
-  }
-  return result;
+  return Result(waiter, want.wait);
 }
 
 // A grant that replicas do not have may be lost with its server: it is no thread's before they do.
-absl::Status LockSession::AwaitAcks(uint64_t hold, Face face) {
+LockSession::Unconfirmed LockSession::AwaitAcks(uint64_t hold, Face face) {
   std::optional<Send> send;
   core_->Feed(entry_, [&](LockMachine& machine, Effects& effects) {
     const base::Instant now = base::Now();
@@ -84,10 +106,13 @@ absl::Status LockSession::AwaitAcks(uint64_t hold, Face face) {
     valid = machine.Valid(hold, now);
   });
   const Failed* const failed = send ? answer.failed() : nullptr;
-  if (valid && failed == nullptr) return absl::OkStatus();
+  if (valid && failed == nullptr) return {};
   face == Face::kStd ? Unlock() : ReleaseQuietly(hold);
-  if (failed == nullptr) return absl::UnavailableError("it was lost before it was confirmed");
-  return {failed->why.code(), absl::StrCat("given back: ", failed->why.message())};
+  if (failed == nullptr) {
+    return {absl::UnavailableError("it was lost before it was confirmed"), /*by_a_fault=*/true};
+  }
+  return {absl::Status(failed->why.code(), absl::StrCat("given back: ", failed->why.message())),
+          absl::IsUnavailable(failed->why) && !failed->too_few};
 }
 
 absl::StatusOr<Held> LockSession::Result(Waiter& waiter, absl::Duration wait) const {

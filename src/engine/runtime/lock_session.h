@@ -124,7 +124,14 @@ class LockSession final : public Holder {
   // False: the acquisition has failed.
   bool Listen(Acquisition& acquisition, const Want& want);
   void Compete(Acquisition& acquisition, ThreadWaker& waker, const Want& want);
-  absl::Status AwaitAcks(uint64_t hold, Face face);
+  // Nothing: it goes on elsewhere.
+  std::optional<absl::StatusOr<Held>> AcquireOnce(const Want& want, base::Instant began,
+                                                  Silence* met);
+  struct Unconfirmed {
+    absl::Status why;         // OK: it is confirmed
+    bool by_a_fault = false;  // of a server; else it was too few who have confirmed it
+  };
+  Unconfirmed AwaitAcks(uint64_t hold, Face face);
   absl::StatusOr<Held> Result(Waiter& waiter, absl::Duration wait) const;
   struct Ending {
     Released released;

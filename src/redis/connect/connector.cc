@@ -56,8 +56,9 @@ absl::Status Connector::HungUp(const Attempt& attempt, const absl::Status& broke
 std::string Connector::Hint() const {
   if (url_.kind != Url::Kind::kTcp && url_.kind != Url::Kind::kSentinel) return "";
   if (url_.tls == nullptr) {
-    return url_.kind == Url::Kind::kTcp ? " (if it speaks TLS at that port, write rediss://)"
-                                        : " (if it speaks TLS at that port, add tls=on)";
+    return url_.kind == Url::Kind::kTcp && !url_.in_cluster
+               ? " (if it speaks TLS at that port, write rediss://)"
+               : " (if it speaks TLS at that port, add tls=on)";
   }
   return url_.tls->options().cert.empty() ? " (does it want to see a certificate of this client? "
                                             "Name the files: cert=/path&key=/path)"

@@ -19,7 +19,8 @@ constexpr absl::string_view kNeeds =
     "zcount @ 0 0;zrange @ 0 0;zrangebyscore @ 0 0;zrank @ m;zscore @ m";
 constexpr absl::string_view kMessages = "publish & x;subscribe &;unsubscribe &;pubsub|numsub &;";
 constexpr absl::string_view kShardedMessages =
-    "spublish & x;ssubscribe &;sunsubscribe &;pubsub|shardnumsub &;cluster|slots;cluster|info;";
+    "spublish & x;ssubscribe &;sunsubscribe &;pubsub|shardnumsub "
+    "&;asking;cluster|slots;cluster|info;";
 constexpr std::string_view kKey = "redlatch:probe";
 constexpr std::string_view kChannels = "redlatch:*";
 

@@ -15,8 +15,6 @@ namespace {
 // Between attempts that were refused for a reason that passes.
 constexpr absl::Duration kFirstBackoff = absl::Milliseconds(2);
 constexpr absl::Duration kLongestBackoff = absl::Milliseconds(50);
-// One redirection leads to the owner, and a second one if it was on the move.
-constexpr int kRedirectsAtOnce = 3;
 
 // At a node to which a slot is on its way.
 absl::StatusOr<Reply> CallAsking(ClusterNode& node, const Command& command,
@@ -37,6 +35,12 @@ absl::StatusOr<Reply> RunAsking(ClusterNode& node, const ScriptCall& call, base:
 }
 
 }  // namespace
+
+absl::Status Cluster::StillMoves(const absl::Status& redirected) {
+  const std::optional<Redirect> redirect = RedirectOf(redirected);
+  return absl::UnavailableError(absl::StrCat("its slot ", redirect ? redirect->slot : 0,
+                                             " is on the move, for longer than this could wait"));
+}
 
 Cluster::Cluster(const Url& url, Own own, Events events)
     : url_(url),
@@ -91,9 +95,16 @@ const std::string& Cluster::server(std::string_view key) const {
 }
 
 absl::Status Cluster::Connect(base::Instant deadline, std::vector<std::string>& warnings) {
-  const absl::StatusOr<ClusterNode*> node = map_->AwaitOwner(0, deadline);
-  if (!node.ok()) return node.status();
-  return (*node)->server->Connect(deadline, warnings);
+  if (absl::Status found = map_->AwaitSome(deadline); !found.ok()) return found;
+  std::vector<ClusterNode*> nodes = map_->nodes();
+  absl::Status connected;
+  for (size_t left = nodes.size(); left > 0; --left) {
+    const base::Instant now = base::Now();
+    connected = nodes[left - 1]->server->Connect(
+        now + (deadline - now) / static_cast<int64_t>(left), warnings);
+    if (!absl::IsUnavailable(connected)) break;
+  }
+  return connected;
 }
 
 absl::StatusOr<Reply> Cluster::AskOwner(Slot slot, base::Instant deadline, StillWanted still_wanted,
@@ -118,6 +129,7 @@ absl::StatusOr<Reply> Cluster::AskOwner(Slot slot, base::Instant deadline, Still
     const bool refused = absl::IsUnavailable(answer.status()) && !MayHaveExecuted(answer.status());
     const bool elsewhere = not_sent || (refused && (asking || map_->Owner(slot) != node));
     if (!redirect && !elsewhere) return answer;
+    if (redirect) answer = StillMoves(answer.status());
     if (deadline <= base::Now() || !still_wanted()) return answer;
     if (redirect) {
       ClusterNode& next = map_->Follow(*redirect, *node);
@@ -144,15 +156,6 @@ absl::StatusOr<Reply> Cluster::Call(std::string_view key, const Command& command
                     if (RedirectOf(refused)) return refused;
                     return answer;
                   });
-}
-
-std::vector<std::string> Cluster::Get(absl::Span<const std::string> keys, base::Instant deadline) {
-  std::vector<std::string> texts(keys.size());
-  for (size_t i = 0; i < keys.size(); ++i) {
-    absl::StatusOr<Reply> reply = Call(keys[i], Command({"GET", keys[i]}), deadline);
-    if (reply.ok() && !reply->is_error()) texts[i] = std::move(reply->text);
-  }
-  return texts;
 }
 
 absl::StatusOr<Reply> Cluster::Run(const ScriptCall& plain, base::Instant deadline,

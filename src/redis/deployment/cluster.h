@@ -88,10 +88,16 @@ class Cluster final : public Deployment {
   void Stop() override;
 
  private:
+  // One redirection leads to the owner, and a second one if it was on the move; then it is given
+  // time.
+  static constexpr int kRedirectsAtOnce = 3;
+
   // Asks the owner of the slot, and whoever else it is then, as the table above says.
   using Ask = absl::FunctionRef<absl::StatusOr<Reply>(ClusterNode& node, bool asking)>;
   absl::StatusOr<Reply> AskOwner(Slot slot, base::Instant deadline, StillWanted still_wanted,
                                  Ask ask);
+  // Of what was redirected, where no time is left to follow. It was not executed.
+  static absl::Status StillMoves(const absl::Status& redirected);
   std::unique_ptr<SingleServer> MakeNode(const HostAndPort& where);
   absl::Status ListenTo(Slot slot, base::Instant deadline, const std::stop_token& stop);
   absl::Status Subscribe(Slot slot, base::Instant deadline, const std::stop_token& stop);
@@ -121,7 +127,7 @@ class Cluster final : public Deployment {
   bool reconnected_ ABSL_GUARDED_BY(mu_) = false;       // since then
   std::bitset<kSlots> wanted_ ABSL_GUARDED_BY(mu_);     // somebody has listened
   std::bitset<kSlots> silent_ ABSL_GUARDED_BY(mu_);     // to be subscribed anew
-  int next_silent_ ABSL_GUARDED_BY(mu_) = 0;            // where the next round begins
+  size_t next_silent_ ABSL_GUARDED_BY(mu_) = 0;         // where the next round begins
   bool described_ ABSL_GUARDED_BY(mu_) = false;         // where that belongs by now
   std::unique_ptr<ClusterReigns> reigns_;               // null: there is no quarantine
   std::unique_ptr<ClusterMap> map_;                     // its thread uses all of this object

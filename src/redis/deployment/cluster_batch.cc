@@ -34,9 +34,31 @@ struct Share {
 };
 using Shares = std::vector<std::shared_ptr<Share>>;
 
-bool SendShare(const std::shared_ptr<Share>& share, absl::Span<const ScriptCall> calls) {
+// One for each node that serves some of those keys; the others are homeless.
+Shares ShareOut(const ClusterMap& map, size_t count,
+                absl::FunctionRef<std::string_view(size_t index)> key_of,
+                std::vector<size_t>& homeless) {
+  std::map<ClusterNode*, std::shared_ptr<Share>> by_node;
+  for (size_t i = 0; i < count; ++i) {
+    ClusterNode* const owner = map.Owner(SlotOf(key_of(i)));
+    if (owner == nullptr) {
+      homeless.push_back(i);
+      continue;
+    }
+    std::shared_ptr<Share>& share = by_node[owner];
+    if (share == nullptr) share = std::make_shared<Share>();
+    share->node = owner;
+    share->indexes.push_back(i);
+  }
+  Shares shares;
+  for (auto& [node, share] : by_node) shares.push_back(std::move(share));
+  return shares;
+}
+
+bool SendShare(const std::shared_ptr<Share>& share,
+               absl::FunctionRef<Command(size_t index)> command_of) {
   std::vector<Command> commands;
-  for (const size_t i : share->indexes) commands.push_back(EncodeCall(calls[i], /*by_text=*/false));
+  for (const size_t i : share->indexes) commands.push_back(command_of(i));
   const absl::Status sent = share->node->server->commands().SendAll(
       commands, [share](absl::Span<absl::StatusOr<Reply>> answers) {
         const base::MutexLock lock(share->mu);
@@ -56,6 +78,16 @@ bool Answered(Share& share, base::Instant until) {
   return share.answered;
 }
 
+// Whoever reads a connection may leave it before these answers have come.
+void AwaitAll(const Shares& sent, base::Instant deadline) {
+  for (bool waits = !sent.empty(); waits && base::Now() < deadline;) {
+    waits = false;
+    for (const auto& share : sent) {
+      waits |= !Answered(*share, std::min(deadline, base::Now() + kTurn));
+    }
+  }
+}
+
 // To be asked once more, by itself: elsewhere, with the script's text, or in a moment.
 bool AskAgain(const Reply& reply) {
   if (!reply.is_error()) return false;
@@ -70,24 +102,15 @@ void Cluster::RunBatch(absl::Span<const ScriptCall> plain, base::Instant deadlin
                        absl::Span<absl::StatusOr<Reply>> results) {
   std::vector<ScriptCall> calls;
   for (const ScriptCall& call : plain) calls.push_back(scripts_.Of(call));
-  std::map<ClusterNode*, std::shared_ptr<Share>> by_node;
   std::vector<size_t> again;
-  for (size_t i = 0; i < calls.size(); ++i) {
-    ClusterNode* const owner = map_->Owner(SlotOf(calls[i].keys.front()));
-    if (owner == nullptr) {
-      again.push_back(i);
-      continue;
-    }
-    std::shared_ptr<Share>& share = by_node[owner];
-    if (share == nullptr) share = std::make_shared<Share>();
-    share->node = owner;
-    share->indexes.push_back(i);
-  }
+  const Shares shares = ShareOut(
+      *map_, calls.size(), [&](size_t i) { return calls[i].keys.front(); }, again);
   Shares sent;
   Shares unsent;
-  const bool alone = by_node.size() == 1;
-  for (auto& [node, share] : by_node) {
-    (!alone && SendShare(share, calls) ? sent : unsent).push_back(share);
+  const bool alone = shares.size() == 1;
+  const auto encode = [&](size_t i) { return EncodeCall(calls[i], /*by_text=*/false); };
+  for (const auto& share : shares) {
+    (!alone && SendShare(share, encode) ? sent : unsent).push_back(share);
   }
   for (const auto& share : unsent) {
     std::vector<ScriptCall> its;
@@ -106,13 +129,7 @@ void Cluster::RunBatch(absl::Span<const ScriptCall> plain, base::Instant deadlin
       results[share->indexes[i]] = std::move(answers[i]);
     }
   }
-  for (bool waits = !sent.empty(); waits && base::Now() < deadline;) {
-    waits = false;
-    // Whoever reads a connection may leave it before these answers have come.
-    for (const auto& share : sent) {
-      waits |= !Answered(*share, std::min(deadline, base::Now() + kTurn));
-    }
-  }
+  AwaitAll(sent, deadline);
   for (const auto& share : sent) {
     const base::MutexLock lock(share->mu);
     for (size_t i = 0; i < share->indexes.size(); ++i) {
@@ -134,6 +151,38 @@ void Cluster::RunBatch(absl::Span<const ScriptCall> plain, base::Instant deadlin
     const base::Instant until = only ? deadline : std::min(deadline, base::Now() + kBriefly);
     results[i] = Run(plain[i], until, AlwaysWanted);
   }
+}
+
+std::vector<std::string> Cluster::Get(absl::Span<const std::string> keys, base::Instant deadline) {
+  std::vector<std::string> texts(keys.size());
+  std::vector<size_t> again;
+  const Shares shares = ShareOut(
+      *map_, keys.size(), [&](size_t i) { return std::string_view(keys[i]); }, again);
+  const auto get = [&](size_t i) { return Command({"GET", keys[i]}); };
+  Shares sent;
+  for (const auto& share : shares) {
+    std::vector<std::string> warnings;
+    const base::Instant until = std::min(deadline, base::Now() + kBriefly);
+    if (SendShare(share, get) ||
+        (share->node->server->Connect(until, warnings).ok() && SendShare(share, get))) {
+      sent.push_back(share);
+    }
+  }
+  AwaitAll(sent, deadline);
+  for (const auto& share : sent) {
+    const base::MutexLock lock(share->mu);
+    for (size_t i = 0; share->answered && i < share->indexes.size(); ++i) {
+      absl::StatusOr<Reply>& answer = share->answers[i];
+      if (answer.ok() && AskAgain(*answer)) again.push_back(share->indexes[i]);
+      if (answer.ok() && !answer->is_error()) texts[share->indexes[i]] = std::move(answer->text);
+    }
+  }
+  for (const size_t i : again) {
+    absl::StatusOr<Reply> answer =
+        Call(keys[i], get(i), std::min(deadline, base::Now() + kBriefly));
+    if (answer.ok() && !answer->is_error()) texts[i] = std::move(answer->text);
+  }
+  return texts;
 }
 
 // What was not executed, since the slot moves, is run again: where it is then.
@@ -169,11 +218,14 @@ absl::StatusOr<base::Acks> Cluster::RunAcked(absl::Span<const ScriptCall> plain,
         moving |= redirect || (absl::IsUnavailable(answer.status()) &&
                                !MayHaveExecuted(answer.status()) && !NotSent(answer.status()));
       }
-      for (size_t i = 0; i < indexes.size(); ++i) results[indexes[i]] = std::move(answers[i]);
+      for (size_t i = 0; i < indexes.size(); ++i) {
+        results[indexes[i]] = RedirectOf(answers[i].status()) ? StillMoves(answers[i].status())
+                                                              : std::move(answers[i]);
+      }
       if (moving && base::Now() + kPause < deadline) {
         open.insert(open.end(), indexes.begin(), indexes.end());
       } else if (!acks.ok()) {
-        failure = acks.status();
+        failure = RedirectOf(acks.status()) ? StillMoves(acks.status()) : acks.status();
         if (NotSent(failure)) map_->LookSoon();
       } else {
         all.replicas = std::min(all.replicas, acks->replicas);

@@ -61,7 +61,7 @@ absl::Status Cluster::ListenTo(Slot slot, base::Instant deadline, const std::sto
 absl::Status Cluster::Subscribe(Slot slot, base::Instant deadline, const std::stop_token& stop) {
   const std::string channel = own_.channel(TagOf(slot) + ":");
   base::Backoff backoff(kFirstPause, kLongestPause);
-  for (;;) {
+  for (int redirects = 0;;) {
     const absl::StatusOr<ClusterNode*> owner = map_->AwaitOwner(slot, deadline);
     if (!owner.ok()) return owner.status();
     ClusterNode& node = **owner;
@@ -75,6 +75,7 @@ absl::Status Cluster::Subscribe(Slot slot, base::Instant deadline, const std::st
       if (map_->Owner(slot) == &node) return subscribed;
     } else if (const std::optional<Redirect> redirect = RedirectOf(subscribed)) {
       map_->Follow(*redirect, node);
+      if (++redirects % kRedirectsAtOnce != 0) continue;
     } else if (NotSent(subscribed) || absl::IsCancelled(subscribed)) {
       map_->LookSoon();  // the slot has just left
     } else {
@@ -164,7 +165,7 @@ void Cluster::BeginReigns() {
 
 void Cluster::ListenAnew() {
   std::bitset<kSlots> silent;
-  int first = 0;
+  size_t first = 0;
   {
     const base::MutexLock lock(mu_);
     silent = std::exchange(silent_, {});
@@ -172,13 +173,14 @@ void Cluster::ListenAnew() {
   }
   const base::Instant until = base::Now() + kRound;
   bool heard = false;
-  for (int i = 0; i < kSlots && silent.any(); ++i) {
-    const int each = (first + i) % kSlots;
+  for (size_t i = 0, left = silent.count(); i < kSlots && left > 0; ++i) {
+    const size_t each = (first + i) % kSlots;
     const auto slot = static_cast<Slot>(each);
     if (!silent.test(slot)) continue;
     const base::Instant now = base::Now();
     if (stopped_ || until <= now) break;
     silent.reset(slot);
+    --left;
     const bool done = ListenTo(slot, std::min(until, now + kPatience), {}).ok();
     heard |= done;
     const base::MutexLock lock(mu_);

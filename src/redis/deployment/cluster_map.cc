@@ -45,24 +45,33 @@ absl::Status ClusterMap::StartThread() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<ClusterNode*> ClusterMap::AwaitOwner(Slot slot, base::Instant deadline) {
-  if (ClusterNode* const owner = Owner(slot)) return owner;
+absl::Status ClusterMap::Await(absl::FunctionRef<bool()> known, base::Instant deadline) {
+  if (known()) return absl::OkStatus();
   const base::MutexLock lock(mu_);
   if (absl::Status started = StartThread(); !started.ok()) return started;
   look_wanted_ = true;
   wake_.SignalOne();
   const uint64_t begun = begun_;
-  while (Owner(slot) == nullptr && !stopping_ && base::Now() < deadline) {
+  while (!known() && !stopping_ && base::Now() < deadline) {
     // A refusal lasts until somebody mends something.
     if (ended_ > begun && !last_failure_.ok() && !absl::IsUnavailable(last_failure_)) break;
     found_.WaitUntil(mu_, deadline);
     look_wanted_ = true;
     wake_.SignalOne();
   }
-  if (ClusterNode* const owner = Owner(slot)) return owner;
+  if (known()) return absl::OkStatus();
   if (!last_failure_.ok()) return MarkNotSent(base::Unshared(last_failure_));
-  return MarkNotSent(absl::UnavailableError(
-      absl::StrCat("it is not known which node of ", name_, " serves slot ", slot)));
+  return MarkNotSent(absl::UnavailableError(absl::StrCat("no node of ", name_, " serves it")));
+}
+
+absl::StatusOr<ClusterNode*> ClusterMap::AwaitOwner(Slot slot, base::Instant deadline) {
+  absl::Status known = Await([&] { return Owner(slot) != nullptr; }, deadline);
+  if (!known.ok()) return known;
+  return Owner(slot);
+}
+
+absl::Status ClusterMap::AwaitSome(base::Instant deadline) {
+  return Await([this] { return latest_.load() != nullptr; }, deadline);
 }
 
 void ClusterMap::LookSoon() {
@@ -99,24 +108,23 @@ void ClusterMap::Run() {
       wake_.WaitUntil(mu_, look_wanted_ ? next : base::Instant::Infinite());
       continue;
     }
-    absl::Status status;
-    const bool chores = std::exchange(chores_, false);
-    if (look) {
-      look_wanted_ = false;
-      ++begun_;
+    // First, since a look takes longer.
+    if (std::exchange(chores_, false)) {
+      mu_.Unlock();
+      hooks_.chores();
+      mu_.Lock();
     }
+    if (!look || stopping_) continue;
+    look_wanted_ = false;
+    ++begun_;
     mu_.Unlock();
-    if (look) status = Look();
+    absl::Status status = Look();
     mu_.Lock();
-    if (look) {
-      last_failure_ = std::move(status);
-      ended_ = begun_;
-      next = base::Now() + base::Jittered(kApart);
-      found_.SignalAll();
-    }
-    mu_.Unlock();
-    if (look || chores) hooks_.chores();
-    mu_.Lock();
+    last_failure_ = std::move(status);
+    ended_ = begun_;
+    next = base::Now() + base::Jittered(kApart);
+    found_.SignalAll();
+    chores_ = true;
   }
   mu_.Unlock();
 }

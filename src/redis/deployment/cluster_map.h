@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "src/base/clock.h"
@@ -55,7 +56,9 @@ class ClusterMap {
   ~ClusterMap();  // stops
 
   ClusterNode* Owner(Slot slot) const { return owners_[slot].load(std::memory_order_acquire); }
-  // Waits until it is known; else why it is not.
+  // Waits until the nodes are known; else why they are not.
+  absl::Status AwaitSome(base::Instant deadline);
+  // The same for the one that serves a slot.
   absl::StatusOr<ClusterNode*> AwaitOwner(Slot slot, base::Instant deadline);
   // Whom the redirection leads to, by `from`.
   ClusterNode& Follow(const Redirect& redirect, const ClusterNode& from);
@@ -72,6 +75,7 @@ class ClusterMap {
   void CloseInForkedChild();
 
  private:
+  absl::Status Await(absl::FunctionRef<bool()> known, base::Instant deadline);
   absl::Status StartThread() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Run();
   absl::Status Look();

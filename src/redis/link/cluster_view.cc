@@ -82,6 +82,12 @@ absl::StatusOr<ClusterView> AskForView(const Url& url, const HostAndPort& node,
   const Command questions[] = {Command({"CLUSTER", "SLOTS"}), Command({"CLUSTER", "INFO"})};
   auto answers = connection->CallAll(questions, deadline);
   if (!answers.ok()) return answers.status();
+  for (const Reply& answer : *answers) {
+    if (!answer.is_error() || ClassifyError(answer.text) != ErrorCode::kNoPermission) continue;
+    return absl::PermissionDeniedError(
+        absl::StrCat(node.text(), " answered: ", answer.text, " (grant it: ACL SETUSER ",
+                     url.user.empty() ? "default" : url.user, " +cluster|slots +cluster|info)"));
+  }
   return ReadView((*answers)[0], (*answers)[1], node);
 }
 

@@ -22,6 +22,8 @@ constexpr char kRedirect[] = "redlatch.redirect";
 
 constexpr std::string_view kGrantKeys =
     "grant the key patterns of locks with ACL SETUSER; docs/operations.md lists them";
+constexpr std::string_view kGrantChannels =
+    "grant the channels of locks: ACL SETUSER <user> &redlatch:*";
 constexpr std::string_view kOfCluster =
     "it is one node of a cluster; begin the URL with redis-cluster://";
 constexpr std::string_view kRenamed =
@@ -44,6 +46,9 @@ constexpr Known kKnown[] = {
      "another client's script has been running for too long; SCRIPT KILL ends it"},
     {"READONLY", ErrorCode::kReadOnly, absl::StatusCode::kUnavailable,
      "it is a replica; connect to the primary"},
+    // To a WAIT.
+    {"UNBLOCKED", ErrorCode::kReadOnly, absl::StatusCode::kUnavailable,
+     "it has become a replica; connect to the primary"},
     {"MASTERDOWN", ErrorCode::kMasterDown, absl::StatusCode::kUnavailable,
      "it is a replica that lost its primary; connect to the primary"},
     {"MISCONF", ErrorCode::kOther, absl::StatusCode::kUnavailable,
@@ -143,9 +148,10 @@ bool IsReplicas(ErrorCode code) {
 // "... to access one of the keys ...", "... can't access at least one of the keys ...", "No
 // permissions to access a key".
 bool DeniesKey(std::string_view error_text) {
-  const size_t access = error_text.find(" access ");
+  const std::string_view said = error_text.substr(0, error_text.find(" ("));  // without the mend
+  const size_t access = said.find(" access ");
   return access != std::string_view::npos &&
-         error_text.substr(access).find(" key") != std::string_view::npos;
+         said.substr(access).find(" key") != std::string_view::npos;
 }
 
 absl::Status ErrorStatus(std::string_view reply, std::string_view server) {
@@ -159,8 +165,13 @@ absl::Status ErrorStatus(std::string_view reply, std::string_view server) {
   std::string message(server);
   message.append(" answered: ").append(error_text);
   if (known == nullptr) return absl::Status(absl::StatusCode::kInternal, message);
-  const bool of_key = known->code == ErrorCode::kNoPermission && DeniesKey(error_text);
-  const std::string_view mend = of_key ? kGrantKeys : known->mend;
+  std::string_view mend = known->mend;
+  if (known->code == ErrorCode::kNoPermission && DeniesKey(error_text)) {
+    mend = kGrantKeys;
+  } else if (known->code == ErrorCode::kNoPermission &&
+             error_text.find(" channel") != std::string_view::npos) {
+    mend = kGrantChannels;
+  }
   if (!mend.empty()) message.append(" (").append(mend).append(")");
   absl::Status status(known->status, message);
   if (known->code == ErrorCode::kMoved || known->code == ErrorCode::kAsk) {
