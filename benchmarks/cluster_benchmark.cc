@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -15,7 +16,9 @@
 #include "benchmarks/turns.h"
 #include "redlatch/client.h"
 #include "redlatch/simple_lock.h"
+#include "src/redis/wire/slot.h"
 #include "tests/support/cluster_group.h"
+#include "tests/support/raw_connection.h"
 #include "tests/support/redis_server.h"
 
 namespace redlatch::bench {
@@ -80,6 +83,43 @@ void BM_Cluster_Spread(benchmark::State& state) {
   state.counters["busiest"] = absl::FDivDuration(busiest, all);
 }
 BENCHMARK(BM_Cluster_Spread)->Iterations(5)->UseRealTime();
+
+// What the channels of clients that each listen for 10,000 names cost a server: one for each name,
+// or one for each slot that has some of them.
+void BM_Cluster_Channels(benchmark::State& state) {
+  constexpr int kNames = 10'000;
+  const bool by_slot = state.range(0) == 1;
+  const std::unique_ptr<RedisServer> server = support::StartClusterOfOne();
+  const auto memory = [&] {
+    int64_t bytes = 0;
+    if (!absl::SimpleAtoi(absl::string_view(server->Info("used_memory")), &bytes)) abort();
+    return static_cast<double>(bytes);
+  };
+  const double before = memory();
+  const absl::Duration worked = Worked(*server);
+  std::vector<support::RawConnection> clients;
+  size_t channels = 0;
+  for ([[maybe_unused]] auto round : state) {
+    support::RawConnection connection = support::RawConnection::ToPort(server->port());
+    const std::string client =
+        absl::StrCat("redlatch-client-", clients.size(), "-0123456789abcdef");
+    std::set<std::string> own;
+    for (int i = 0; i < kNames; ++i) {
+      const std::string name = absl::StrCat("orders:", i);
+      const std::string tag = by_slot ? redis::TagOf(redis::SlotOf(name)) : "{" + name + "}";
+      own.insert(absl::StrCat("redlatch:", tag, ":", client));
+    }
+    for (const std::string& channel : own) connection.Command({"SSUBSCRIBE", channel});
+    channels += own.size();
+    clients.push_back(std::move(connection));
+  }
+  const auto count = static_cast<double>(state.iterations());
+  state.SetLabel(by_slot ? "by slot" : "by name");
+  state.counters["channels"] = static_cast<double>(channels) / count;
+  state.counters["bytes"] = (memory() - before) / count;
+  state.counters["server_ms"] = absl::ToDoubleMilliseconds(Worked(*server) - worked) / count;
+}
+BENCHMARK(BM_Cluster_Channels)->Arg(0)->Arg(1)->Iterations(10)->UseRealTime();
 
 }  // namespace
 }  // namespace redlatch::bench

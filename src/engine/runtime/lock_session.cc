@@ -92,7 +92,8 @@ absl::Status LockSession::About(const absl::Status& status) const {
     absl::StrAppend(&text, "; this lock's: ACL SETUSER ", core_->user(), " ",
                     KeyRules(entry_.keys.main()), " ~", std::string(kDescriptionKeyPrefix), "*",
                     entry_.plan->quarantined
-                        ? " ~" + ReignKey(core_->deployment().slot_tag({}).empty() ? "" : "*")
+                        ? " ~" + (core_->deployment().slot_tag({}).empty() ? ReignKey({})
+                                                                           : ReignKey("*") + "*")
                         : "");
   }
   return absl::Status(status.code(), text);

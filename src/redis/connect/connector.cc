@@ -222,8 +222,10 @@ Connector::Outcome Connector::ConnectToOne(Attempt& attempt, base::Instant limit
         if (limit <= base::Now()) return Progress::kOutOfTime;
         continue;
       }
-      if (base::Now() < attempt.patient_until) {
-        if (ready.woken || limit <= base::Now()) return Progress::kOutOfTime;
+      const base::Instant now = base::Now();
+      if (ready.woken || attempt.deadline <= now) return Progress::kOutOfTime;
+      if (now < attempt.patient_until) {
+        if (limit <= now) return Progress::kOutOfTime;
         continue;
       }
       if (attempt.patient_until < attempt.target_deadline) {

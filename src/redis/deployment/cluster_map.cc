@@ -145,6 +145,13 @@ std::vector<HostAndPort> ClusterMap::WhomToAsk() const {
   return whom;
 }
 
+// Where an address was, another cluster may be by now.
+bool ClusterMap::IsOurs(const ClusterView& view) const {
+  return ids_.empty() || view.ids.empty() ||
+         std::any_of(view.ids.begin(), view.ids.end(),
+                     [this](const std::string& id) { return ids_.contains(id); });
+}
+
 // The first who is well and not behind; else whoever is least behind.
 absl::Status ClusterMap::Look() {
   absl::Status why;
@@ -165,12 +172,16 @@ absl::Status ClusterMap::Look() {
           absl::UnavailableError(absl::StrCat(each.text(), " knows of no node that serves slots"));
       continue;
     }
-    const bool good = view->well && epoch_ <= view->epoch;
-    if (!best || best->epoch < view->epoch || good) best = *std::move(view);
+    const bool ours = IsOurs(*view);
+    const bool good = ours && view->well && epoch_ <= view->epoch;
+    if (!best || good || std::pair(IsOurs(*best), best->epoch) < std::pair(ours, view->epoch)) {
+      best = *std::move(view);
+    }
     if (good) break;
   }
   if (!best) return why;
   epoch_ = best->epoch;  // less than it was, if all who answer are behind: it is another cluster
+  ids_ = best->ids;
   Take(*best);
   return absl::OkStatus();
 }

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -80,6 +81,7 @@ class ClusterMap {
   void Run();
   absl::Status Look();
   std::vector<HostAndPort> WhomToAsk() const;
+  bool IsOurs(const ClusterView& view) const;
   void Take(const ClusterView& view);
   ClusterNode& NodeAt(const HostAndPort& where) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool Assign(Slot slot, ClusterNode& node) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -101,7 +103,9 @@ class ClusterMap {
   absl::Status last_failure_ ABSL_GUARDED_BY(mu_);
   std::map<HostAndPort, std::unique_ptr<ClusterNode>> nodes_ ABSL_GUARDED_BY(mu_);
   std::vector<HostAndPort> replicas_ ABSL_GUARDED_BY(mu_);  // to ask as well
-  int64_t epoch_ = 0;                                       // the thread's
+  // The thread's: what was seen last.
+  int64_t epoch_ = 0;
+  std::set<std::string> ids_;
   std::thread thread_;
 };
 

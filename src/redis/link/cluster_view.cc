@@ -57,6 +57,11 @@ absl::StatusOr<ClusterView> ReadView(const Reply& slots, const Reply& info,
           absl::StrCat(asked.text(), " answered ", each.DebugString(), " to CLUSTER SLOTS"));
     }
     view.ranges.push_back(*std::move(range));
+    // [first, last, [host, port, id, ...], ...]
+    for (size_t i = 2; i < each.elements.size(); ++i) {
+      const std::vector<Reply>& node = each.elements[i].elements;
+      if (node.size() > 2) view.ids.insert(node[2].text);
+    }
   }
   if (info.is_error()) return ErrorStatus(info.text, asked.text());
   view.well = InfoField(info.text, "cluster_state") == "ok";

@@ -3,6 +3,8 @@
 #define REDLATCH_SRC_REDIS_LINK_CLUSTER_VIEW_H_
 
 #include <cstdint>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -25,6 +27,7 @@ struct ClusterView {
   std::vector<SlotRange> ranges;
   bool well = false;  // the node sees all slots served, and most primaries
   int64_t epoch = 0;  // grows with each failover; one that is behind is cut off, or has been
+  std::set<std::string> ids;  // of the nodes, for ever
 };
 
 // Of CLUSTER SLOTS and CLUSTER INFO. `asked`: the node that says so; its host stands where it knows

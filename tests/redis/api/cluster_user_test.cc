@@ -30,7 +30,7 @@ using ::testing::HasSubstr;
 constexpr char kRights[] =
     "on >secret ~* resetchannels &redlatch:* -@all "
     "+eval +evalsha +script +info +ping +time "
-    "+spublish +ssubscribe +sunsubscribe +pubsub|shardnumsub +cluster|slots +cluster|info "
+    "+spublish +ssubscribe +sunsubscribe +pubsub|shardnumsub +cluster|slots +cluster|info +asking "
     "+get +mget +getrange +set +setrange +psetex +del +unlink +rename +exists +pexpire +pexpireat "
     "+pttl +hget +hset +hsetnx +hdel +hexists +hgetall +hkeys +hmget +hincrby "
     "+zadd +zrem +zremrangebyrank +zcard +zcount +zrange +zrangebyscore +zrank +zscore";

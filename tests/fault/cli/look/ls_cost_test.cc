@@ -132,7 +132,8 @@ class RedlatchLsCostTest : public RedlatchLookTest {
     for (const redis::Reply& word : entry.elements[3].elements) words.push_back(word.text);
     for (int i = 0; i < 20; ++i) {
       server_->Text({"SLOWLOG", "RESET"});
-      EXPECT_FALSE(server_->Command(words).is_error());
+      const redis::Reply reply = server_->Command(words);
+      EXPECT_FALSE(reply.is_error()) << entry.DebugString() << ": " << reply.text;
       if (server_->Integer({"SLOWLOG", "LEN"}) == 0) return false;
     }
     return true;
