@@ -15,6 +15,7 @@
 #include "src/base/thread.h"
 #include "src/engine/protocol/wire.h"
 #include "src/engine/runtime/core.h"
+#include "src/redis/wire/errors.h"
 
 namespace redlatch::engine {
 namespace {
@@ -161,6 +162,14 @@ void AckedRenewals::RunTogether(absl::Span<Job> jobs, Jobs& again) {
     Job& job = jobs[i];
     Answer answer = ReadAnswer(job.send, replies[i]);
     auto* const held = std::get_if<StillHeld>(&answer.what);
+    // As by a slot that moves.
+    const absl::Status& refused = replies[i].status();
+    const bool for_now = absl::IsUnavailable(refused) && !redis::MayHaveExecuted(refused) &&
+                         !redis::NotSent(refused);
+    if (for_now && then < job.until) {
+      again.push_back(std::move(job));
+      continue;
+    }
     if (!acks.ok() && answer.failed() == nullptr) {
       // Nor is it believed that a hold is gone: who said so may be a replica.
       answer.what = Failed{.why = acks.status(), .may_have_executed = true};

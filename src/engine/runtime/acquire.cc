@@ -36,21 +36,11 @@ absl::StatusOr<Held> LockSession::Acquire(const Want& want, Silence* met) {
     if (absl::Status bad = CheckAcks(*want.options); !bad.ok()) return About(bad);
   }
   const base::Instant began = want.since ? *want.since : base::Now();
-  base::Backoff backoff(kFirstPause, kLongestPause);
-  absl::StatusOr<Held> result;
-  for (bool again = true; again;) {
-    std::optional<absl::StatusOr<Held>> granted = AcquireOnce(want, began, met);
-    if (!granted) return Held();  // it goes on elsewhere
-    result = *std::move(granted);
-    again = false;
-    if (!result.ok() || !want.terms.acks.any()) break;
-    const Unconfirmed unconfirmed = AwaitAcks(result->hold, want.face);
-    if (unconfirmed.why.ok()) break;
-    result = About(unconfirmed.why);
-    const base::Instant next = base::Now() + backoff.Next();
-    again = unconfirmed.by_a_fault && next < began + want.wait && !want.stop.stop_requested();
-    if (again) base::Parker().ParkUntil(next);
-  }
+  std::optional<absl::StatusOr<Held>> granted = AcquireOnce(want, began, met);
+  if (!granted) return Held();  // it goes on elsewhere
+  absl::StatusOr<Held> result = *std::move(granted);
+  if (result.ok() && want.terms.acks.any())
+    result = Confirmed(want, began, *std::move(result), met);
   if (entry_.plan->sharing.holds && core_->observed()) {
     const absl::Duration waited = base::Now() - began;
     core_->Tell([&](Observer& observer) {
@@ -87,6 +77,29 @@ std::optional<absl::StatusOr<Held>> LockSession::AcquireOnce(const Want& want, b
     return std::nullopt;
   }
   return Result(waiter, want.wait);
+}
+
+// One that a fault of the server kept from being confirmed is asked for anew: as long as the caller
+// waits, or, where that is for ever, until the server has been of no use for too long.
+absl::StatusOr<Held> LockSession::Confirmed(const Want& want, base::Instant began, Held held,
+                                            Silence* met) {
+  base::Backoff backoff(kFirstPause, kLongestPause);
+  const base::Instant end = want.wait == absl::InfiniteDuration()
+                                ? base::Now() + core_->options().unreachable_after
+                                : began + want.wait;
+  for (;;) {
+    const Unconfirmed unconfirmed = AwaitAcks(held.hold, want.face);
+    if (unconfirmed.why.ok()) return held;
+    const base::Instant next = base::Now() + backoff.Next();
+    if (!unconfirmed.by_a_fault || end <= next || want.stop.stop_requested()) {
+      return About(unconfirmed.why);
+    }
+    base::Parker().ParkUntil(next);
+    std::optional<absl::StatusOr<Held>> again = AcquireOnce(want, began, met);
+    if (!again) return Held();
+    if (!again->ok()) return About(unconfirmed.why);
+    held = **std::move(again);
+  }
 }
 
 // A grant that replicas do not have may be lost with its server: it is no thread's before they do.

@@ -7,11 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "lua/scripts.h"
 #include "src/base/no_cancellation.h"
 #include "src/base/status.h"
-#include "src/redis/deployment/cluster.h"
-#include "src/redis/deployment/single_server.h"
 
 namespace redlatch::engine {
 
@@ -33,21 +30,6 @@ Core::Inside::~Inside() {
   notifier.Stop();
 }
 
-namespace {
-
-std::string QuarantineMs(const redis::Url& url) {
-  return absl::StrCat(absl::ToInt64Milliseconds(url.quarantine));
-}
-
-// What is said first over each connection.
-std::vector<redis::Command> FirstOf(const redis::Url& url, const redis::Command& description) {
-  if (url.quarantine <= absl::ZeroDuration()) return {description};
-  return {redis::Command({"EVAL", lua::kReignBegin.body, "1", ReignKey({}), "", QuarantineMs(url)}),
-          description};
-}
-
-}  // namespace
-
 Core::Core(redis::Url url, ClientOptions options, DescriptionPace pace)
     : url_(std::move(url)),
       options_(std::move(options)),
@@ -59,35 +41,6 @@ Core::Core(redis::Url url, ClientOptions options, DescriptionPace pace)
       deployment_(MakeDeployment()),
       farewell_(*deployment_, identity_.client),
       inside_(std::make_unique<Inside>(*this)) {}
-
-std::unique_ptr<redis::Deployment> Core::MakeDeployment() {
-  const auto channel = [client = identity_.client](std::string_view tag) {
-    return absl::StrCat(std::string(kChannelPrefix), std::string(tag), client);
-  };
-  const auto mark = [this, process = ThisProcess(options_.program),
-                     since = absl::Now()](std::string_view key) {
-    return DescribeAnewCommand(deployment_->slot_tag(key) + identity_.client, process, since,
-                               pace_.lifetime);
-  };
-  redis::Deployment::Events events{
-      .on_message = [this](std::string_view message) { OnMessage(message); },
-      .on_reconnected = [this] { inside_->renewer.Reconnected(); },
-      .on_hearing = [this](bool hears, std::string_view why) { TellWhetherItHears(hears, why); }};
-  if (url_.kind == redis::Url::Kind::kCluster) {
-    return std::make_unique<redis::Cluster>(
-        url_,
-        redis::Cluster::Own{.channel = channel,
-                            .description_key = DescriptionKey(identity_.client),
-                            .description = description_,
-                            .mark = mark,
-                            .reigns = {.begin = &lua::kReignBegin,
-                                       .quarantine_ms = QuarantineMs(url_),
-                                       .key = ReignKey}},
-        std::move(events));
-  }
-  return std::make_unique<redis::SingleServer>(url_, channel({}), FirstOf(url_, description_), mark,
-                                               std::move(events));
-}
 
 Core::~Core() { deployment_->Stop(); }
 

@@ -89,12 +89,12 @@ absl::Status LockSession::About(const absl::Status& status) const {
   std::string text = absl::StrCat(Title(), ": ", of_server ? "the server " : "", message);
   // What keys a lock has is not known before it is used: here is where they are named.
   if (absl::IsPermissionDenied(status) && redis::DeniesKey({message.data(), message.size()})) {
-    absl::StrAppend(&text, "; this lock's: ACL SETUSER ", core_->user(), " ",
-                    KeyRules(entry_.keys.main()), " ~", std::string(kDescriptionKeyPrefix), "*",
-                    entry_.plan->quarantined
-                        ? " ~" + (core_->deployment().slot_tag({}).empty() ? ReignKey({})
-                                                                           : ReignKey("*") + "*")
-                        : "");
+    absl::StrAppend(
+        &text, "; this lock's: ACL SETUSER ", core_->user(), " ", KeyRules(entry_.keys.main()),
+        " ~", std::string(kDescriptionKeyPrefix), "*",
+        entry_.plan->quarantined
+            ? " ~" + (core_->deployment().slot_tag({}).empty() ? ReignKey({}) : ReignKey("*") + "*")
+            : "");
   }
   return absl::Status(status.code(), text);
 }

@@ -127,6 +127,7 @@ class LockSession final : public Holder {
   // Nothing: it goes on elsewhere.
   std::optional<absl::StatusOr<Held>> AcquireOnce(const Want& want, base::Instant began,
                                                   Silence* met);
+  absl::StatusOr<Held> Confirmed(const Want& want, base::Instant began, Held held, Silence* met);
   struct Unconfirmed {
     absl::Status why;         // OK: it is confirmed
     bool by_a_fault = false;  // of a server; else it was too few who have confirmed it

@@ -163,7 +163,13 @@ Connector::Outcome Connector::Advance(Attempt& attempt, base::Instant limit, int
   if (attempt.targets.empty()) {
     auto targets = endpoint_->Targets(limit);
     attempt.refusal = targets.status();
-    if (!targets.ok() && limit <= base::Now()) return Progress::kOutOfTime;
+    if (absl::IsDeadlineExceeded(targets.status())) {
+      attempt.refusal = absl::UnavailableError(targets.status().message());
+      return Progress::kOutOfTime;
+    }
+    // Of what is asked of several, or started.
+    const bool looked_up = url_.kind == Url::Kind::kTcp;
+    if (!targets.ok() && !looked_up && limit <= base::Now()) return Progress::kOutOfTime;
     if (!targets.ok()) return targets.status();
     attempt.targets = *std::move(targets);
   }

@@ -70,7 +70,7 @@ class TcpEndpoint final : public Endpoint {
     const base::MutexLock lock(lookup->mu);
     while (!lookup->done) {
       if (deadline <= base::Now()) {
-        return absl::UnavailableError(
+        return absl::DeadlineExceededError(
             absl::StrCat("the name server has not answered yet for the host '", named_.host, "'"));
       }
       lookup->changed.WaitUntil(lookup->mu, deadline);

@@ -53,8 +53,8 @@ Cluster::Cluster(const Url& url, Own own, Events events)
           url,
           ClusterMap::Hooks{.make = [this](const HostAndPort& where) { return MakeNode(where); },
                             .on_moved = [this](Slot slot) { Concern(slot); },
-                            .on_view = [this] { BeginReigns(); },
-                            .chores = [this] { DoChores(); }})) {}
+                            .on_view = [this] { view_whole_ = true; },
+                            .chores = [this] { return DoChores(); }})) {}
 
 Cluster::~Cluster() { Stop(); }
 

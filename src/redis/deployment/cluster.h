@@ -105,10 +105,9 @@ class Cluster final : public Deployment {
   void ConcernAllOf(const SingleServer* server);
   void Silent(std::string_view channel);
   // By the map's thread.
-  void DoChores();
+  base::Instant DoChores();
   void Describe();
   void ListenAnew();
-  void BeginReigns();
 
   const Url url_;
   const std::string name_;
@@ -121,6 +120,7 @@ class Cluster final : public Deployment {
   std::array<std::atomic<ClusterNode*>, kSlots> heard_at_{};
   std::array<std::atomic<ClusterNode*>, kSlots> asked_at_{};
   std::atomic<bool> stopped_{false};
+  std::atomic<bool> view_whole_{false};  // of the map, as a node has told it
 
   mutable base::Mutex mu_;
   std::bitset<kSlots> concerned_ ABSL_GUARDED_BY(mu_);  // since Realign()

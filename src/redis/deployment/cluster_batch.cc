@@ -190,6 +190,8 @@ absl::StatusOr<base::Acks> Cluster::RunAcked(absl::Span<const ScriptCall> plain,
                                              const base::AcksWanted& wanted,
                                              absl::Duration patience, base::Instant deadline,
                                              absl::Span<absl::StatusOr<Reply>> results) {
+  // Others wait behind these.
+  const base::Instant until = std::min(deadline, base::Now() + kBriefly);
   base::Acks all{.replicas = std::numeric_limits<int16_t>::max(), .synced = true};
   absl::Status failure;
   std::vector<size_t> open(plain.size());
@@ -211,23 +213,24 @@ absl::StatusOr<base::Acks> Cluster::RunAcked(absl::Span<const ScriptCall> plain,
       std::vector<absl::StatusOr<Reply>> answers(its.size());
       const absl::StatusOr<base::Acks> acks =
           node->server->RunAcked(its, wanted, patience, deadline, absl::MakeSpan(answers));
-      bool moving = !acks.ok() && RedirectOf(acks.status());
-      for (const absl::StatusOr<Reply>& answer : answers) {
-        const std::optional<Redirect> redirect = RedirectOf(answer.status());
-        if (redirect) map_->Follow(*redirect, *node);
-        moving |= redirect || (absl::IsUnavailable(answer.status()) &&
-                               !MayHaveExecuted(answer.status()) && !NotSent(answer.status()));
-      }
+      // The client's description lies in the first one's slot.
+      const bool all_move = RedirectOf(acks.status()).has_value();
       for (size_t i = 0; i < indexes.size(); ++i) {
-        results[indexes[i]] = RedirectOf(answers[i].status()) ? StillMoves(answers[i].status())
-                                                              : std::move(answers[i]);
+        const absl::Status& status = answers[i].status();
+        const std::optional<Redirect> redirect = RedirectOf(status);
+        if (redirect) map_->Follow(*redirect, *node);
+        const bool refused =
+            absl::IsUnavailable(status) && !MayHaveExecuted(status) && !NotSent(status);
+        const bool moves = all_move || redirect || refused;
+        if (moves && base::Now() + kPause < until) open.push_back(indexes[i]);
+        results[indexes[i]] = redirect   ? StillMoves(status)
+                              : all_move ? StillMoves(acks.status())
+                                         : std::move(answers[i]);
       }
-      if (moving && base::Now() + kPause < deadline) {
-        open.insert(open.end(), indexes.begin(), indexes.end());
-      } else if (!acks.ok()) {
-        failure = RedirectOf(acks.status()) ? StillMoves(acks.status()) : acks.status();
+      if (!acks.ok() && !all_move) {
+        failure = acks.status();
         if (NotSent(failure)) map_->LookSoon();
-      } else {
+      } else if (acks.ok()) {
         all.replicas = std::min(all.replicas, acks->replicas);
         all.synced = all.synced && acks->synced;
       }

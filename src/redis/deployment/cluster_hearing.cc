@@ -111,6 +111,7 @@ void Cluster::Doubt(std::string_view key, base::Instant now,
 }
 
 void Cluster::Concern(Slot slot) {
+  view_whole_ = false;
   {
     const base::MutexLock lock(mu_);
     concerned_.set(slot);
@@ -124,7 +125,7 @@ void Cluster::Concern(Slot slot) {
 void Cluster::ConcernAllOf(const SingleServer* server) {
   if (reigns_ != nullptr) {
     reigns_->Doubt(server);
-    map_->LookSoon();
+    map_->Wake();
   }
   const base::MutexLock lock(mu_);
   for (int slot = 0; slot < kSlots; ++slot) {
@@ -141,13 +142,16 @@ void Cluster::Silent(std::string_view channel) {
     const base::MutexLock lock(mu_);
     silent_.set(slot);
   }
+  map_->Wake();  // before it looks, which takes longer
   map_->LookSoon();
-  map_->Wake();
 }
 
-void Cluster::DoChores() {
+base::Instant Cluster::DoChores() {
   Describe();
   ListenAnew();
+  // What is followed slot by slot is not all that a node has.
+  const bool begins = reigns_ != nullptr && view_whole_;
+  return begins ? reigns_->GoOn(*map_, base::Now() + kRound) : base::Instant::Infinite();
 }
 
 void Cluster::Describe() {
@@ -156,11 +160,6 @@ void Cluster::Describe() {
     if (std::exchange(described_, true)) return;
   }
   Call(own_.description_key, own_.description, base::Now() + kPatience).IgnoreError();
-}
-
-void Cluster::BeginReigns() {
-  if (reigns_ == nullptr || reigns_->GoOn(*map_, base::Now() + kRound)) return;
-  map_->LookSoon();  // which leads here again
 }
 
 void Cluster::ListenAnew() {

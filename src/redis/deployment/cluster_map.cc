@@ -101,17 +101,20 @@ void ClusterMap::Wake() {
 
 void ClusterMap::Run() {
   base::Instant next;
+  base::Instant chores_due = base::Instant::Infinite();
   mu_.Lock();
   while (!stopping_) {
-    const bool look = look_wanted_ && next <= base::Now();
-    if (!look && !chores_) {
-      wake_.WaitUntil(mu_, look_wanted_ ? next : base::Instant::Infinite());
+    const base::Instant now = base::Now();
+    const bool look = look_wanted_ && next <= now;
+    const bool chores = std::exchange(chores_, false) || chores_due <= now;
+    if (!look && !chores) {
+      wake_.WaitUntil(mu_, look_wanted_ ? std::min(next, chores_due) : chores_due);
       continue;
     }
     // First, since a look takes longer.
-    if (std::exchange(chores_, false)) {
+    if (chores) {
       mu_.Unlock();
-      hooks_.chores();
+      chores_due = hooks_.chores();
       mu_.Lock();
     }
     if (!look || stopping_) continue;

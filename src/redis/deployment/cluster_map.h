@@ -48,8 +48,9 @@ class ClusterMap {
     std::function<void(Slot slot)> on_moved;
     // All of it is known anew; on the thread.
     std::function<void()> on_view;
-    // What else the thread has to do, now and then, and when Wake() is called.
-    std::function<void()> chores;
+    // What else the thread has to do, now and then, and when Wake() is called. When it is to be
+    // called again, at the latest.
+    std::function<base::Instant()> chores;
   };
 
   // `url`: of Kind::kCluster.

@@ -12,11 +12,21 @@ namespace {
 
 // How long one node may take to answer.
 constexpr absl::Duration kPatience = absl::Milliseconds(250);
+// Before it is tried again where it can't be done now, or where another client does it.
+constexpr absl::Duration kFirstPause = absl::Milliseconds(100);
+constexpr absl::Duration kLongestPause = absl::Seconds(10);
 // Then another client does it instead.
 constexpr std::string_view kClaimMs = "10000";
-constexpr std::string_view kDoneMs = "2505600000";  // 29 days: less than what it tells of
+// So often it is looked whether a slot's key needs to be renewed that nobody uses.
+constexpr absl::Duration kDay = absl::Hours(24);
+constexpr std::string_view kDayMs = "86400000";
 // In one write, and some milliseconds of the server's time.
 constexpr size_t kAtOnce = 256;
+constexpr size_t kLeastAtOnce = 16;
+
+bool Denied(const absl::StatusOr<Reply>& reply) {
+  return reply.ok() && reply->is_error() && ClassifyError(reply->text) == ErrorCode::kNoPermission;
+}
 
 }  // namespace
 
@@ -25,7 +35,7 @@ void ClusterReigns::Doubt(const SingleServer* server) {
   doubted_.push_back(server);
 }
 
-bool ClusterReigns::GoOn(const ClusterMap& map, base::Instant until) {
+base::Instant ClusterReigns::GoOn(const ClusterMap& map, base::Instant until) {
   std::map<ClusterNode*, std::vector<Slot>> slots;
   for (int each = 0; each < kSlots; ++each) {
     const auto slot = static_cast<Slot>(each);
@@ -37,57 +47,93 @@ bool ClusterReigns::GoOn(const ClusterMap& map, base::Instant until) {
     doubted.swap(doubted_);
   }
   // One that serves nothing just now will be new when it does.
-  std::erase_if(rounds_, [&](const auto& round) {
-    const SingleServer* const server = round.first->server.get();
-    return !slots.contains(round.first) ||
-           std::find(doubted.begin(), doubted.end(), server) != doubted.end();
-  });
-  bool done = true;
-  for (const auto& [node, its] : slots) {
-    done &= until > base::Now() && GoOnAt(*node->server, its, rounds_[node], until);
+  std::erase_if(rounds_, [&](const auto& round) { return !slots.contains(round.first); });
+  for (auto& [node, round] : rounds_) {
+    const bool new_again =
+        std::find(doubted.begin(), doubted.end(), node->server.get()) != doubted.end();
+    if (new_again) round.state = Round::State::kUnknown;
+    if (new_again) round.next = base::Instant();
   }
-  return done;
+  base::Instant next = base::Instant::Infinite();
+  auto each = slots.upper_bound(latest_);
+  for (size_t i = 0; i < slots.size(); ++i, ++each) {
+    if (each == slots.end()) each = slots.begin();
+    auto& [node, its] = *each;
+    Round& round =
+        rounds_
+            .try_emplace(node, Round{.at_once = kAtOnce, .backoff = {kFirstPause, kLongestPause}})
+            .first->second;
+    const base::Instant now = base::Now();
+    if (round.next <= now && now < until) {
+      GoOnAt(*node->server, its, round, until);
+      latest_ = node;
+    }
+    next = std::min(next, round.next);
+  }
+  return next;
 }
 
-bool ClusterReigns::GoOnAt(SingleServer& server, const std::vector<Slot>& slots, Round& round,
+void ClusterReigns::GoOnAt(SingleServer& server, const std::vector<Slot>& slots, Round& round,
                            base::Instant until) const {
   using enum Round::State;
-  bool refused = false;
-  const auto ask = [&](const Command& command) {
-    absl::StatusOr<Reply> reply =
-        server.Call({}, command, std::min(until, base::Now() + kPatience));
-    const bool error = reply.ok() && reply->is_error();
-    refused = error && ClassifyError(reply->text) == ErrorCode::kNoPermission;
-    return reply.ok() && !error ? std::move(reply->text) : std::string();
-  };
-  const std::string done_key = KeyOf(slots.front()) + ".begun";
-  if (round.state == kUnknown) {
-    round.id = InfoField(ask({"INFO", "replication"}), "master_replid");
-    if (round.id.empty()) return false;
-    if (ask({"GET", done_key}) == round.id) {
-      round.state = kDone;
-    } else if (ask({"SET", done_key + round.id, "", "NX", "PX", kClaimMs}) == "OK") {
-      round.state = kOurs;
-      round.left = slots;
-    } else if (refused) {
-      round.state = kDone;  // by whoever may
+  if (round.state == kDone) round.state = kUnknown;  // a day ago
+  if (round.state == kUnknown) Find(server, slots, round, until);
+  while (round.state == kOurs && !round.left.empty() && base::Now() < until) {
+    const size_t count = std::min(round.at_once, round.left.size());
+    const auto some = absl::MakeSpan(round.left).last(count);
+    const Outcome outcome = Begin(server, some, std::min(until, base::Now() + kPatience));
+    if (outcome == Outcome::kDenied) round.state = kDone;  // by who may, or where it is used
+    if (outcome == Outcome::kFailed) {
+      round.at_once = std::max(round.at_once / 2, kLeastAtOnce);
+      break;
     }
-  }
-  while (round.state == kOurs && base::Now() < until) {
-    const size_t count = std::min(kAtOnce, round.left.size());
-    const auto next = absl::MakeSpan(round.left).last(count);
-    if (!Begin(server, next, std::min(until, base::Now() + kPatience))) break;
     round.left.resize(round.left.size() - count);
-    if (!round.left.empty()) continue;
-    ask({"SET", done_key, round.id, "PX", kDoneMs});
-    round.state = kDone;
+    round.backoff.Reset();
+    round.next = base::Now();
   }
-  return round.state == kDone;
+  if (round.state == kOurs && round.left.empty()) {
+    const std::string key = KeyOf(slots.front()) + ".begun";
+    const auto told = server.Call({}, Command({"SET", key, round.id, "PX", kDayMs}),
+                                  std::min(until, base::Now() + kPatience));
+    if ((told.ok() && told->text == "OK") || Denied(told)) round.state = kDone;
+  }
+  if (round.state == kDone) {
+    round.next = base::Now() + kDay;
+  } else if (round.next <= base::Now() && until > base::Now()) {
+    round.next = base::Now() + round.backoff.Next();
+  }
+}
+
+// Whether that has been done, or who does it.
+void ClusterReigns::Find(SingleServer& server, const std::vector<Slot>& slots, Round& round,
+                         base::Instant until) const {
+  using enum Round::State;
+  const auto ask = [&](const Command& command) {
+    return server.Call({}, command, std::min(until, base::Now() + kPatience));
+  };
+  const auto text = [](const absl::StatusOr<Reply>& reply) {
+    return reply.ok() && !reply->is_error() ? reply->text : std::string();
+  };
+  round.id = InfoField(text(ask({"INFO", "replication"})), "master_replid");
+  if (round.id.empty()) return;
+  const std::string done_key = KeyOf(slots.front()) + ".begun";
+  const std::string claim_key = done_key + round.id;
+  if (text(ask({"GET", done_key})) == round.id) {
+    round.state = kDone;
+    return;
+  }
+  const auto claim = ask({"SET", claim_key, options_.client, "NX", "PX", kClaimMs});
+  if (Denied(claim)) {
+    round.state = kDone;  // by who may, or where it is used
+  } else if (text(claim) == "OK" || text(ask({"GET", claim_key})) == options_.client) {
+    round.state = kOurs;
+    round.left = slots;
+  }
 }
 
 // Each for itself: those that have moved meanwhile are begun by whoever locks there.
-bool ClusterReigns::Begin(SingleServer& server, absl::Span<const Slot> slots,
-                          base::Instant deadline) const {
+ClusterReigns::Outcome ClusterReigns::Begin(SingleServer& server, absl::Span<const Slot> slots,
+                                            base::Instant deadline) const {
   const std::array<std::string_view, 2> args = {"", options_.quarantine_ms};
   std::vector<std::string> keys;
   std::transform(slots.begin(), slots.end(), std::back_inserter(keys),
@@ -100,9 +146,12 @@ bool ClusterReigns::Begin(SingleServer& server, absl::Span<const Slot> slots,
   }
   std::vector<absl::StatusOr<Reply>> answers(calls.size());
   server.RunBatch(calls, deadline, absl::MakeSpan(answers));
-  return std::none_of(answers.begin(), answers.end(), [](const auto& answer) {
-    return absl::IsUnavailable(answer.status()) && !RedirectOf(answer.status());
-  });
+  Outcome outcome = Outcome::kOk;
+  for (const auto& answer : answers) {
+    if (absl::IsPermissionDenied(answer.status())) return Outcome::kDenied;
+    if (!answer.ok() && !RedirectOf(answer.status())) outcome = Outcome::kFailed;
+  }
+  return outcome;
 }
 
 }  // namespace redlatch::redis

@@ -14,6 +14,7 @@
 #include "redlatch/lua_script.h"
 #include "src/base/clock.h"
 #include "src/base/mutex.h"
+#include "src/base/random.h"
 #include "src/redis/deployment/cluster_map.h"
 
 namespace redlatch::redis {
@@ -27,14 +28,15 @@ class ClusterReigns {
   struct Options {
     const LuaScript* begin = nullptr;  // reign/begin
     std::string quarantine_ms;
+    std::string client;  // whose claim it is
     std::function<std::string(std::string_view slot_tag)> key;
   };
   explicit ClusterReigns(Options options) : options_(std::move(options)) {}
 
   // The node's connection is new: it may be another server, or have lost what it knew.
   void Doubt(const SingleServer* server);
-  // By one thread. False where something is left to do, by then or by somebody else.
-  bool GoOn(const ClusterMap& map, base::Instant until);
+  // By one thread; when it is to be called again, at the latest.
+  base::Instant GoOn(const ClusterMap& map, base::Instant until);
 
  private:
   struct Round {
@@ -42,18 +44,25 @@ class ClusterReigns {
     State state = State::kUnknown;
     std::string id;          // of the promotion
     std::vector<Slot> left;  // kOurs: to be begun, from the back
+    size_t at_once;
+    base::Backoff backoff;
+    base::Instant next = {};  // when there is something to do again
   };
+  enum class Outcome : uint8_t { kOk, kDenied, kFailed };
 
-  // Whether it is done.
-  bool GoOnAt(SingleServer& server, const std::vector<Slot>& slots, Round& round,
+  void GoOnAt(SingleServer& server, const std::vector<Slot>& slots, Round& round,
               base::Instant until) const;
-  bool Begin(SingleServer& server, absl::Span<const Slot> slots, base::Instant deadline) const;
+  void Find(SingleServer& server, const std::vector<Slot>& slots, Round& round,
+            base::Instant until) const;
+  Outcome Begin(SingleServer& server, absl::Span<const Slot> slots, base::Instant deadline) const;
   std::string KeyOf(Slot slot) const { return options_.key(TagOf(slot) + ":"); }
 
   const Options options_;
   base::Mutex mu_;
   std::vector<const SingleServer*> doubted_ ABSL_GUARDED_BY(mu_);
-  std::map<ClusterNode*, Round> rounds_;  // the one thread's
+  // The one thread's.
+  std::map<ClusterNode*, Round> rounds_;
+  ClusterNode* latest_ = nullptr;  // who had its turn last: the next begins behind it
 };
 
 }  // namespace redlatch::redis

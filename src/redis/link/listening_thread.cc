@@ -110,10 +110,14 @@ bool ListeningThread::Sleep(std::vector<Place>& places) {
     Place& place = places[i];
     Transport* const transport = place.awaited.transport;
     if (transport == nullptr) continue;
-    place.ready =
-        place.polled.already.Meets(Interest::kReadAndWrite)
-            ? place.polled.already
-            : transport->EndPoll(place.polled, came ? fds_[i + 1].revents : int16_t{0}, began);
+    const int16_t here = came ? fds_[i + 1].revents : int16_t{0};
+    if (place.polled.already.Meets(Interest::kReadAndWrite)) {
+      place.ready = place.polled.already;
+    } else if (here != 0 || !came || !place.polled.until.is_infinite() ||
+               place.looked_at + kLongestSleep <= began) {
+      place.looked_at = began;
+      place.ready = transport->EndPoll(place.polled, here, began);
+    }
   }
   if (!came || fds_[0].revents == 0) return false;
   wake_.Drain();

@@ -65,7 +65,8 @@ class ClusterHandOver : public ::testing::Test {
   void AwaitHeard() {
     const std::string channels = absl::StrCat("redlatch:", redis::TagOf(slot_), ":*");
     EXPECT_TRUE(Await([&] {
-      return !group_->CommandAt(kName, {"PUBSUB", "SHARDCHANNELS", channels}).elements.empty();
+      // The holder's, who has waited as well, and the waiter's.
+      return group_->CommandAt(kName, {"PUBSUB", "SHARDCHANNELS", channels}).elements.size() == 2;
     }));
   }
   absl::Duration RoundTrip() const {
