@@ -60,6 +60,8 @@ class ClusterGroup {
   // The same with many slots at a time; how many of them were elsewhere before.
   size_t MoveRange(redis::Slot first, redis::Slot last, size_t to);
 
+  // All nodes know of the last move.
+  bool OfOneEpoch();
   bool AwaitWell(absl::Duration patience = absl::Seconds(30));
 
  private:
@@ -70,7 +72,6 @@ class ClusterGroup {
   // The slots of the range that this server says it serves.
   std::vector<redis::Slot> Claimed(size_t server, redis::Slot first, redis::Slot last);
   std::optional<size_t> Claimant(redis::Slot slot);
-  bool OfOneEpoch();
   std::string IdOf(size_t server);
   // Where another node reaches it.
   std::string PortOf(size_t server) const;

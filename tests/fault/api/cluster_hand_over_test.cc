@@ -61,12 +61,13 @@ class ClusterHandOver : public ::testing::Test {
   }
 
   void Move() { group_->Move(slot_, (*group_->OwnerOf(slot_) + 1) % group_->servers()); }
-  // Until the waiter hears what is said where its slot is.
+  // Until the waiter hears what is said where its slot is, and no node syncs its nodes.conf.
   void AwaitHeard() {
     const std::string channels = absl::StrCat("redlatch:", redis::TagOf(slot_), ":*");
     EXPECT_TRUE(Await([&] {
       // The holder's, who has waited as well, and the waiter's.
-      return group_->CommandAt(kName, {"PUBSUB", "SHARDCHANNELS", channels}).elements.size() == 2;
+      return group_->CommandAt(kName, {"PUBSUB", "SHARDCHANNELS", channels}).elements.size() == 2 &&
+             group_->OfOneEpoch();
     }));
   }
   // For how long a node that was given a slot answers nothing: it syncs its nodes.conf to the disk.
