@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "src/redis/wire/errors.h"
 #include "src/redis/wire/reply.h"
 #include "tests/support/await.h"
 #include "tests/support/fatal.h"
@@ -239,7 +240,13 @@ void ClusterGroup::MoveKeys(redis::Slot slot, size_t from, size_t to) {
         "MIGRATE",         options_.host, PortOf(to), "",        "0",
         kMigrateTimeoutMs, "AUTH2",       kUser,      kPassword, "KEYS"};
     for (const redis::Reply& key : keys.elements) migrate.push_back(key.text);
-    servers_[from]->Do(migrate);
+    // On a machine that is busy the nodes may lose sight of each other for a moment.
+    redis::Reply reply;
+    const auto taken = [&] {
+      reply = servers_[from]->Command(migrate);
+      return redis::ClassifyError(reply.text) != redis::ErrorCode::kClusterDown;
+    };
+    if (!Await(taken, absl::Seconds(30)) || reply.is_error()) Fatal("MIGRATE: " + reply.text);
   }
 }
 

@@ -17,7 +17,8 @@ class Endpoint {
   virtual ~Endpoint() = default;
 
   // What to try, in order; never empty. Returns by `deadline`, with an error; what takes
-  // longer (a name server, a server that starts) goes on, and the next call has it sooner.
+  // longer (a name server, a server that starts) goes on, and the next call has it sooner. That of
+  // a name server that has not answered yet is kDeadlineExceeded.
   virtual absl::StatusOr<std::vector<Target>> Targets(base::Instant deadline) = 0;
 };
 

@@ -238,7 +238,7 @@ class NobodyKnowsWhere final : public Endpoint {
     base::Parker nobody;
     nobody.Arm();
     nobody.ParkUntil(deadline);
-    return absl::UnavailableError("still looking up 'somewhere'");
+    return absl::DeadlineExceededError("still looking up 'somewhere'");
   }
 };
 
