@@ -46,24 +46,12 @@ void BadKeys(const DoctorFacts& facts, const std::string& who, Findings& finding
 void CheckIntroduction(const DoctorFacts& facts, const std::string& who, Findings& findings) {
   for (const CommandProbe& probe : facts.probes) {
     if (!probe.optional || probe.outcome == Outcome::kAllowed) continue;
-    if (probe.command == kAsking) continue;
     findings.Note("names",
                   absl::StrCat(who,
                                " may not say or read which process it is: ls and inspect name "
                                "no host, process or program"),
                   "", {Grant(facts, "+mget ~redlatch:client:*")});
     return;
-  }
-}
-
-void CheckMoves(const DoctorFacts& facts, const std::string& who, Findings& findings) {
-  for (const CommandProbe& probe : facts.probes) {
-    if (probe.command != kAsking || probe.outcome == Outcome::kAllowed) continue;
-    findings.Warn("permissions",
-                  absl::StrCat(who,
-                               " may not say ASKING: while a slot moves, clients can't follow "
-                               "the locks that have moved already"),
-                  "grant it", {Grant(facts, "+asking")});
   }
 }
 
@@ -98,7 +86,6 @@ void CheckPermissions(const DoctorFacts& facts, Findings& findings) {
     findings.Ok("permissions",
                 absl::StrCat(who, " may run all ", commands[Outcome::kAllowed].size(),
                              " commands that locks need"));
-    CheckMoves(facts, who, findings);
     CheckIntroduction(facts, who, findings);
   }
 }

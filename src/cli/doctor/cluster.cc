@@ -61,11 +61,12 @@ void CheckSlots(const ClusterFacts& facts, Findings& findings) {
   const auto primaries =
       static_cast<size_t>(std::ranges::count(facts.nodes, false, &NodeFacts::is_replica));
   if (facts.unserved > 0) {
-    findings.Bad("slots",
-                 absl::StrCat("nobody serves ", facts.unserved, " of them (", facts.unserved_slots,
-                              "): no lock there can be taken or kept"),
-                 "bring their primary back; if it is lost for good, redis-cli --cluster fix gives "
-                 "them to others, without their keys");
+    findings.Bad(
+        "slots",
+        absl::StrCat("nobody serves ", facts.unserved, " of them (", facts.unserved_slots,
+                     "): no lock there can be taken or kept"),
+        "bring their primary back; if it is lost for good, redis-cli --cluster fix HOST:PORT gives "
+        "them to others, without their keys");
   } else {
     findings.Ok("slots", absl::StrCat("all are served, by ", primaries, " primaries"));
   }
@@ -117,7 +118,7 @@ void CheckOpenSlots(const ClusterFacts& facts, const Addresses& addresses, Findi
   findings.Warn("moves",
                 absl::StrCat("on the move: slot ", absl::StrJoin(named, ", "),
                              "; until it is there, locks in it can't be taken, kept or released"),
-                "if nobody is moving them, end that with redis-cli --cluster fix");
+                "if nobody is moving them, end that with redis-cli --cluster fix HOST:PORT");
 }
 
 struct Flagged {
@@ -166,13 +167,17 @@ void CheckUnreached(const ClusterFacts& facts, const NodeFacts& node, bool faile
   if (failed) {
     findings.Add(level, "nodes", absl::StrCat(who, " has failed", so),
                  "start it again, or replace it", {});
+  } else if (absl::IsUnavailable(node.reached) && !why.starts_with("cannot connect")) {
+    findings.Add(level, "nodes", absl::StrCat(who, " does not answer as it should: ", why, so), "",
+                 {});
   } else if (absl::IsUnavailable(node.reached)) {
     findings.Add(level, "nodes",
                  absl::StrCat(who, " can't be reached at the address that it announces: ", why, so),
                  MapOf(facts, node), {});
   } else {
     findings.Add(level, "nodes", absl::StrCat(who, " does not let this user in: ", why, so),
-                 "each node has users and settings of its own: make them the same at all", {});
+                 "each node has users and settings of its own: make them the same at all nodes",
+                 {});
   }
 }
 
@@ -192,7 +197,9 @@ void CheckNodes(const ClusterFacts& facts, Findings& findings) {
     findings.Warn("nodes", absl::StrCat(List(who), std::string(what)), mend);
     well = false;
   };
-  warn(flagged.failed, " counts as failed", "start it again, or CLUSTER FORGET it at each node");
+  warn(flagged.failed, " counts as failed",
+       "start it again; if it is gone for good and serves no slots, CLUSTER FORGET its id at each "
+       "node");
   warn(flagged.suspected, " is not heard by some other nodes (pfail)",
        "check its load, and the network between the nodes' bus ports");
   warn(flagged.unmet, " is in a handshake",
@@ -271,7 +278,7 @@ void CheckCoverage(const DoctorFacts& facts, Findings& findings) {
   }
   if (TextIn(facts.config, "cluster-allow-pubsubshard-when-down").value_or("yes") == "no") {
     findings.Note("coverage",
-                  "cluster-allow-pubsubshard-when-down is no: when the cluster was down, clients "
+                  "cluster-allow-pubsubshard-when-down is no: after the cluster was down, clients "
                   "have to subscribe again before they hear of their turn",
                   "", {"CONFIG SET cluster-allow-pubsubshard-when-down yes"});
   }

@@ -14,6 +14,7 @@
 #include "src/cli/doctor/answers.h"
 #include "src/cli/doctor/gather.h"
 #include "src/cli/term/shards.h"
+#include "src/engine/protocol/key_set.h"
 #include "src/redis/connect/plain_connection.h"
 #include "src/redis/link/cluster_view.h"
 #include "src/redis/wire/errors.h"
@@ -114,6 +115,7 @@ void LookAtNode(const Patient& patient, absl::Duration longest, NodeFacts* node,
 absl::Status GatherCluster(const redis::Url& url, const std::string& url_text,
                            const std::string& prefix, absl::Duration longest, ClusterFacts* facts) {
   facts->server = url.DebugString();
+  if (absl::Status bad = engine::CheckMainKey(prefix + "redlatch-doctor:0"); !bad.ok()) return bad;
   const absl::StatusOr<redis::ClusterView> view = FindCluster(url, url.nodes);
   if (!view.ok()) return view.status();
   facts->seeds.resize(url.nodes.size());

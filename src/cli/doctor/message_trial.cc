@@ -32,11 +32,13 @@ struct Commands {
 constexpr Commands kPlain = {"PUBLISH", "SUBSCRIBE", "UNSUBSCRIBE"};
 constexpr Commands kSharded = {"SPUBLISH", "SSUBSCRIBE", "SUNSUBSCRIBE"};
 
-// A slot that has moved away meanwhile says nothing about messages.
-absl::Status Refusal(const Reply& reply, const std::string& server) {
-  const absl::Status why = redis::ErrorStatus(reply.text, server);
-  return redis::RedirectOf(why) ? absl::FailedPreconditionError(reply.text)
-                                : absl::PermissionDeniedError(reply.text);
+// Whatever else it is says nothing about messages, as that a slot has moved away meanwhile.
+absl::Status Refusal(const Reply& reply) {
+  const redis::ErrorCode code = redis::ClassifyError(reply.text);
+  const bool refused =
+      code == redis::ErrorCode::kNoPermission || code == redis::ErrorCode::kUnknownCommand;
+  return refused ? absl::PermissionDeniedError(reply.text)
+                 : absl::FailedPreconditionError(reply.text);
 }
 
 }  // namespace
@@ -59,7 +61,7 @@ absl::Status SendMessages(const redis::Url& url, const std::string& channel,
   if (!subscribed.ok()) return subscribed.status();
   probed(say.subscribe, *subscribed);
   if (subscribed->is_error()) {
-    facts->message = Refusal(*subscribed, facts->server);
+    facts->message = Refusal(*subscribed);
     return absl::OkStatus();
   }
   std::vector<absl::Duration> times;
@@ -69,7 +71,7 @@ absl::Status SendMessages(const redis::Url& url, const std::string& channel,
     const auto published = speaker.Call(Command{say.publish, channel, "x"}, soon());
     if (!published.ok()) return published.status();
     if (published->is_error()) {
-      facts->message = Refusal(*published, facts->server);
+      facts->message = Refusal(*published);
       return absl::OkStatus();
     }
     if (!listener.Receive(soon()).ok()) {

@@ -58,7 +58,7 @@ std::vector<ProbeWords> ProbesOf(const std::string& key, const std::string& chan
   probes.push_back({"pubsub|shardnumsub", {"PUBSUB", "SHARDNUMSUB", channel}});
   probes.push_back({"cluster|slots", {"CLUSTER", "SLOTS"}});
   probes.push_back({"cluster|info", {"CLUSTER", "INFO"}});
-  probes.push_back({.command = std::string(kAsking), .words = {"ASKING"}, .optional = true});
+  probes.push_back({.command = "asking", .words = {"ASKING"}});
   return probes;
 }
 

@@ -19,9 +19,6 @@ struct ProbeWords {
   bool optional = false;   // as CommandProbe has it
 };
 
-// The one by which a slot is followed while it moves: without it, locks there wait for its end.
-inline constexpr std::string_view kAsking = "asking";
-
 // Those that make `key` first, then all others in this order, leave nothing: `key` is a string that
 // vanishes after some seconds. What would make one of another type finds this, or is given what the
 // server refuses, but only after it has looked whether the user may. DEL deletes it. One of them

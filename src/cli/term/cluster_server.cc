@@ -130,7 +130,13 @@ absl::Status ClusterServer::AskAll(std::vector<Pending> pending, Call& call) {
   base::Backoff backoff(kFirstBackoff, kLongestBackoff);
   for (int rounds = 1; !pending.empty(); ++rounds) {
     std::ranges::stable_sort(pending, {}, &Pending::node);
+    std::set<size_t> left;
+    for (const Pending& each : pending) left.insert(each.node);
     for (auto first = pending.begin(); first != pending.end();) {
+      // One that hangs leaves the others their time.
+      const base::Instant now = base::Now();
+      call.nodes_share = now + (call.deadline - now) / static_cast<int64_t>(left.size());
+      left.erase(first->node);
       const auto last = std::find_if(first, pending.end(),
                                      [&](const Pending& p) { return p.node != first->node; });
       absl::Status asked = AskTogether({&*first, static_cast<size_t>(last - first)}, call);
@@ -169,13 +175,16 @@ absl::Status ClusterServer::AskTogether(absl::Span<const Pending> group, Call& c
     return absl::OkStatus();
   }
   Node& node = nodes_[group.front().node];
-  if (call.nil_if_unreachable && !node.failure.ok()) return absl::OkStatus();
+  if (call.nil_if_unreachable && !node.failure.ok()) {
+    (void)PassesOver(node.failure);
+    return absl::OkStatus();
+  }
   std::vector<redis::Command> commands;
   for (const Pending& each : group) {
     if (each.asking) commands.push_back(redis::Command{"ASKING"});
     commands.push_back(call.commands[each.index]);
   }
-  auto replies = AskNode(node, commands, call.deadline);
+  auto replies = AskNode(node, commands, call.nodes_share);
   if (!replies.ok()) return TakeFailure(group, replies.status(), call);
   auto reply = replies->begin();
   for (const Pending& each : group) {

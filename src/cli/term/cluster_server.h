@@ -57,6 +57,7 @@ class ClusterServer final : public Server {
     absl::Span<const redis::Slot> slots;
     bool nil_if_unreachable = false;
     base::Instant deadline;
+    base::Instant nodes_share = {};  // of it, of the node whose turn it is
     std::vector<redis::Reply> replies;
     std::vector<Pending> again = {};        // in the next round
     absl::Status later = absl::OkStatus();  // why that has to wait, if it has

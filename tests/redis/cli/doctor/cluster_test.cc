@@ -172,7 +172,7 @@ TEST_F(RedlatchClusterDoctorTest, SaysWhatAUserLacksAndWhere) {
               ::testing::Contains(AllOf(Says("bad"), HasSubstr("sharded channels are refused"),
                                         HasSubstr(AddressOf(1)), HasSubstr("+spublish"))));
   EXPECT_THAT(look.Of("permissions"),
-              ::testing::Contains(AllOf(Says("warn"), HasSubstr("ASKING"), HasSubstr("+asking"),
+              ::testing::Contains(AllOf(Says("bad"), HasSubstr("asking"), HasSubstr("+asking"),
                                         HasSubstr(AddressOf(2)))));
   group_->server(1).Do({"ACL", "DELUSER", "app"});
   EXPECT_THAT(LookAt(url).Only("nodes"),
