@@ -66,11 +66,6 @@ absl::StatusOr<redis::ClusterView> FindCluster(const redis::Url& url,
         why = Explained(view.status(), node);
         continue;
       }
-      if (view->ranges.empty()) {
-        why = absl::UnavailableError(
-            absl::StrCat(node.text(), " knows of no node that serves slots"));
-        continue;
-      }
       if (!best || best->epoch < view->epoch || view->well) best = *std::move(view);
       if (best->well) break;
     }

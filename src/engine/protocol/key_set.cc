@@ -152,6 +152,10 @@ std::string KeyRules(std::string_view main) {
                       std::string(kUnversioned), rest);
 }
 
+std::string ReignRule(std::string_view slot_tag) {
+  return "~" + (slot_tag.empty() ? ReignKey({}) : ReignKey("*") + "*");
+}
+
 absl::StatusOr<KeySet> KeySet::Make(std::string_view prefix, std::string_view name) {
   const std::string main = std::string(prefix).append(name);
   if (absl::Status bad = CheckMainKey(name.empty() ? name : main); !bad.ok()) return bad;

@@ -29,8 +29,8 @@ struct KeyNames {
   bool operator==(const KeyNames&) const = default;
 };
 inline constexpr std::string_view kFenceSuffix = "fence";
-// Not of one lock: who reigns at the server that has it, for the quarantine after a promotion;
-// `slot_tag` as in Deployment, in a pattern "*".
+// Not of one lock: who reigns at the server that has it, for the quarantine after a promotion.
+// `slot_tag`: of Deployment.
 std::string ReignKey(std::string_view slot_tag);
 
 // Those of a user's class, which all begin with `x.`; kInvalidArgument if its kind or the suffix of
@@ -80,6 +80,8 @@ std::optional<KeyParts> ReadAuxiliaryKey(std::string_view key);
 std::array<std::string, 2> KeyBeginnings(std::string_view prefix);
 // The ACL rules that grant all keys of the lock with that main key.
 std::string KeyRules(std::string_view main);
+// The one that grants ReignKey(), whatever its tag, and what stands beside it.
+std::string ReignRule(std::string_view slot_tag);
 
 }  // namespace redlatch::engine
 

@@ -162,11 +162,8 @@ void AckedRenewals::RunTogether(absl::Span<Job> jobs, Jobs& again) {
     Job& job = jobs[i];
     Answer answer = ReadAnswer(job.send, replies[i]);
     auto* const held = std::get_if<StillHeld>(&answer.what);
-    // As by a slot that moves.
-    const absl::Status& refused = replies[i].status();
-    const bool for_now = absl::IsUnavailable(refused) && !redis::MayHaveExecuted(refused) &&
-                         !redis::NotSent(refused);
-    if (for_now && then < job.until) {
+    // As where a slot moves.
+    if (redis::RefusedForNow(replies[i].status()) && then < job.until) {
       again.push_back(std::move(job));
       continue;
     }

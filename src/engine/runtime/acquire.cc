@@ -39,8 +39,9 @@ absl::StatusOr<Held> LockSession::Acquire(const Want& want, Silence* met) {
   std::optional<absl::StatusOr<Held>> granted = AcquireOnce(want, began, met);
   if (!granted) return Held();  // it goes on elsewhere
   absl::StatusOr<Held> result = *std::move(granted);
-  if (result.ok() && want.terms.acks.any())
+  if (result.ok() && want.terms.acks.any()) {
     result = Confirmed(want, began, *std::move(result), met);
+  }
   if (entry_.plan->sharing.holds && core_->observed()) {
     const absl::Duration waited = base::Now() - began;
     core_->Tell([&](Observer& observer) {

@@ -92,9 +92,7 @@ absl::Status LockSession::About(const absl::Status& status) const {
     absl::StrAppend(
         &text, "; this lock's: ACL SETUSER ", core_->user(), " ", KeyRules(entry_.keys.main()),
         " ~", std::string(kDescriptionKeyPrefix), "*",
-        entry_.plan->quarantined
-            ? " ~" + (core_->deployment().slot_tag({}).empty() ? ReignKey({}) : ReignKey("*") + "*")
-            : "");
+        entry_.plan->quarantined ? " " + ReignRule(core_->deployment().slot_tag({})) : "");
   }
   return absl::Status(status.code(), text);
 }

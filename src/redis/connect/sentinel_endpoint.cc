@@ -48,7 +48,7 @@ class SentinelEndpoint final : public Endpoint {
       }
       survey_ = nullptr;
       if (!primary.ok()) return primary.status();
-      named_ = MakeEndpoint(UrlOfServer(url_, **primary));
+      named_ = MakeEndpoint(UrlTowards(url_, **primary));
     }
     auto targets = named_->Targets(deadline);
     if (targets.ok() || base::Now() < deadline) named_ = nullptr;

@@ -37,8 +37,6 @@ absl::Status Unknown(PlainConnection& connection, const Url& url, const HostAndP
 
 }  // namespace
 
-Url UrlOfServer(const Url& url, const HostAndPort& server) { return UrlTowards(url, server); }
-
 std::optional<HostAndPort> MakeHostAndPort(std::string_view host, std::string_view port) {
   const int64_t number = Number(port);
   if (host.empty() || number < 1 || number > 65535) return std::nullopt;
@@ -95,7 +93,7 @@ absl::StatusOr<SentinelAnswer> AskSentinel(const Url& url, const HostAndPort& se
 
 absl::StatusOr<ServerRole> AskRole(const Url& url, const HostAndPort& server,
                                    base::Instant deadline) {
-  auto connection = PlainConnection::Open(UrlOfServer(url, server), deadline);
+  auto connection = PlainConnection::Open(UrlTowards(url, server), deadline);
   if (absl::IsPermissionDenied(connection.status())) {
     return ServerRole{.primary = true, .replica_of = {}};
   }

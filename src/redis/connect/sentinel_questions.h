@@ -16,11 +16,10 @@
 
 namespace redlatch::redis {
 
-// `url` is of Kind::kSentinel in all of these: with the user, password and transport for sentinels;
-// what leads to one of them; and to one of the servers.
+// `url` is of Kind::kSentinel in both: with the user, password and transport for sentinels; and
+// what leads to one of them.
 Url AsToSentinels(const Url& url);
 Url UrlOfSentinel(const Url& url, const HostAndPort& sentinel);
-Url UrlOfServer(const Url& url, const HostAndPort& server);
 
 // As sentinels name them; nothing where that is no address.
 std::optional<HostAndPort> MakeHostAndPort(std::string_view host, std::string_view port);

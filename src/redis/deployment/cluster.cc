@@ -126,8 +126,8 @@ absl::StatusOr<Reply> Cluster::AskOwner(Slot slot, base::Instant deadline, Still
     // Not sent, or refused for now: elsewhere it may be another matter.
     const bool not_sent = NotSent(answer.status()) && (absl::IsUnavailable(answer.status()) ||
                                                        absl::IsNotFound(answer.status()));
-    const bool refused = absl::IsUnavailable(answer.status()) && !MayHaveExecuted(answer.status());
-    const bool elsewhere = not_sent || (refused && (asking || map_->Owner(slot) != node));
+    const bool elsewhere =
+        not_sent || (RefusedForNow(answer.status()) && (asking || map_->Owner(slot) != node));
     if (!redirect && !elsewhere) return answer;
     if (redirect) answer = StillMoves(answer.status());
     if (deadline <= base::Now() || !still_wanted()) return answer;

@@ -219,9 +219,7 @@ absl::StatusOr<base::Acks> Cluster::RunAcked(absl::Span<const ScriptCall> plain,
         const absl::Status& status = answers[i].status();
         const std::optional<Redirect> redirect = RedirectOf(status);
         if (redirect) map_->Follow(*redirect, *node);
-        const bool refused =
-            absl::IsUnavailable(status) && !MayHaveExecuted(status) && !NotSent(status);
-        const bool moves = all_move || redirect || refused;
+        const bool moves = all_move || redirect || RefusedForNow(status);
         if (moves && base::Now() + kPause < until) open.push_back(indexes[i]);
         results[indexes[i]] = redirect   ? StillMoves(status)
                               : all_move ? StillMoves(acks.status())

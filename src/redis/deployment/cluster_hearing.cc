@@ -124,7 +124,7 @@ void Cluster::Concern(Slot slot) {
 
 void Cluster::ConcernAllOf(const SingleServer* server) {
   if (reigns_ != nullptr) {
-    reigns_->Doubt(server);
+    reigns_->CheckAgain(server);
     map_->Wake();
   }
   const base::MutexLock lock(mu_);

@@ -170,11 +170,6 @@ absl::Status ClusterMap::Look() {
       why = view.status();
       continue;
     }
-    if (view->ranges.empty()) {
-      why =
-          absl::UnavailableError(absl::StrCat(each.text(), " knows of no node that serves slots"));
-      continue;
-    }
     const bool ours = IsOurs(*view);
     const bool good = ours && view->well && epoch_ <= view->epoch;
     if (!best || good || std::pair(IsOurs(*best), best->epoch) < std::pair(ours, view->epoch)) {

@@ -30,27 +30,33 @@ bool Denied(const absl::StatusOr<Reply>& reply) {
 
 }  // namespace
 
-void ClusterReigns::Doubt(const SingleServer* server) {
+void ClusterReigns::CheckAgain(const SingleServer* server) {
   const base::MutexLock lock(mu_);
-  doubted_.push_back(server);
+  to_check_.push_back(server);
 }
 
 base::Instant ClusterReigns::GoOn(const ClusterMap& map, base::Instant until) {
   std::map<ClusterNode*, std::vector<Slot>> slots;
+  ClusterNode* before = nullptr;
+  std::vector<Slot>* owned = nullptr;
   for (int each = 0; each < kSlots; ++each) {
     const auto slot = static_cast<Slot>(each);
-    if (ClusterNode* const owner = map.Owner(slot)) slots[owner].push_back(slot);
+    ClusterNode* const owner = map.Owner(slot);
+    if (owner == nullptr) continue;
+    if (owner != before) owned = &slots[owner];
+    before = owner;
+    owned->push_back(slot);
   }
-  std::vector<const SingleServer*> doubted;
+  std::vector<const SingleServer*> to_check;
   {
     const base::MutexLock lock(mu_);
-    doubted.swap(doubted_);
+    to_check.swap(to_check_);
   }
   // One that serves nothing just now will be new when it does.
   std::erase_if(rounds_, [&](const auto& round) { return !slots.contains(round.first); });
   for (auto& [node, round] : rounds_) {
     const bool new_again =
-        std::find(doubted.begin(), doubted.end(), node->server.get()) != doubted.end();
+        std::find(to_check.begin(), to_check.end(), node->server.get()) != to_check.end();
     if (new_again) round.state = Round::State::kUnknown;
     if (new_again) round.next = base::Instant();
   }

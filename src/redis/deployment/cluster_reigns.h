@@ -34,7 +34,7 @@ class ClusterReigns {
   explicit ClusterReigns(Options options) : options_(std::move(options)) {}
 
   // The node's connection is new: it may be another server, or have lost what it knew.
-  void Doubt(const SingleServer* server);
+  void CheckAgain(const SingleServer* server);
   // By one thread; when it is to be called again, at the latest.
   base::Instant GoOn(const ClusterMap& map, base::Instant until);
 
@@ -59,7 +59,7 @@ class ClusterReigns {
 
   const Options options_;
   base::Mutex mu_;
-  std::vector<const SingleServer*> doubted_ ABSL_GUARDED_BY(mu_);
+  std::vector<const SingleServer*> to_check_ ABSL_GUARDED_BY(mu_);
   // The one thread's.
   std::map<ClusterNode*, Round> rounds_;
   ClusterNode* latest_ = nullptr;  // who had its turn last: the next begins behind it

@@ -93,7 +93,11 @@ absl::StatusOr<ClusterView> AskForView(const Url& url, const HostAndPort& node,
         absl::StrCat(node.text(), " answered: ", answer.text, " (grant it: ACL SETUSER ",
                      url.user.empty() ? "default" : url.user, " +cluster|slots +cluster|info)"));
   }
-  return ReadView((*answers)[0], (*answers)[1], node);
+  auto view = ReadView((*answers)[0], (*answers)[1], node);
+  if (view.ok() && view->ranges.empty()) {
+    return absl::UnavailableError(absl::StrCat(node.text(), " knows of no node that serves slots"));
+  }
+  return view;
 }
 
 }  // namespace redlatch::redis

@@ -38,7 +38,7 @@ absl::StatusOr<ClusterView> ReadView(const Reply& slots, const Reply& info,
 // A URL for one node, with all that `url`, of Kind::kCluster, says besides.
 Url UrlOfNode(const Url& url, const HostAndPort& node);
 
-// On a connection of its own.
+// On a connection of its own. kUnavailable where the node knows of none that serves slots.
 absl::StatusOr<ClusterView> AskForView(const Url& url, const HostAndPort& node,
                                        base::Instant deadline);
 

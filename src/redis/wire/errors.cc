@@ -215,6 +215,10 @@ absl::Status MarkMayHaveExecuted(absl::Status status) {
 
 bool NotSent(const absl::Status& status) { return status.GetPayload(kNotSent).has_value(); }
 
+bool RefusedForNow(const absl::Status& status) {
+  return absl::IsUnavailable(status) && !MayHaveExecuted(status) && !NotSent(status);
+}
+
 absl::Status MarkNotSent(absl::Status status) {
   status.SetPayload(kNotSent, absl::Cord("1"));
   return status;

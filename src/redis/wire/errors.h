@@ -72,6 +72,9 @@ absl::Status MarkMayHaveExecuted(absl::Status status);
 // its code, the server has said nothing to the command itself. A password that was wrong for a
 // moment may be right the next time.
 bool NotSent(const absl::Status& status);
+
+// Whether the server itself has refused it, for a reason that passes, and executed nothing.
+bool RefusedForNow(const absl::Status& status);
 absl::Status MarkNotSent(absl::Status status);
 
 }  // namespace redlatch::redis
