@@ -19,6 +19,7 @@ void Bidder::Pursue(base::Instant now) {
   const Waiter* const head = queue_.head();
   if (head == nullptr) server_.Forget();
   if (pursuit_ && (head == nullptr || pursuit_->bid.terms != head->terms)) CancelPursuit(now);
+  if (pursuit_ && pursuit_->looks) AskNow(now);  // whoever was to do so may have left
   if (pursuit_ || head == nullptr) return;
   pursuit_.emplace();
   pursuit_->bid.grant = NextNumber();
@@ -59,7 +60,7 @@ Bid Bidder::NextBid(base::Instant now, bool contended) {
   }
   ++pursuit.bid.attempt;
   pursuit.bid.listen = pursuit.bid.attempt > 1;
-  pursuit.again = false;
+  pursuit.again = pursuit.looks = false;
   pursuit.attempts.push_back({.number = pursuit.bid.attempt, .sent = now});
   pursuit.in_flight = true;
   Bid bid = pursuit.bid;
@@ -86,6 +87,21 @@ void Bidder::Enqueue(Waiter& waiter, base::Instant now) {
 void Bidder::AskNow(base::Instant now) {
   pursuit_->due = now;
   pursuit_->again = pursuit_->in_flight;
+}
+
+// By the head's own thread, which is woken for it: nobody is as near.
+void Bidder::OnLook(GrantId grant, Effects& effects) {
+  Waiter* const head = queue_.head();
+  if (!IsPursued(grant) || head == nullptr) return;
+  pursuit_->looks = true;
+  pursuit_->again |= pursuit_->in_flight;
+  head->poked = true;
+  Wake(*head, effects);
+}
+
+void Bidder::Poked(Waiter& waiter, base::Instant now, Effects&) {
+  waiter.poked = false;
+  if (pursuit_ && pursuit_->looks) AskNow(now);
 }
 
 void Bidder::OnUnwanted(GrantId grant, absl::Duration lease, uint32_t block, base::Instant now) {

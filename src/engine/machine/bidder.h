@@ -76,7 +76,7 @@ class Bidder {
   // that ends with the call of this waiter would tell him nothing of a server that is only slow.
   bool IsInTheWay(const Waiter& waiter) const;
   // A thread that was woken undecided looks whether the lock is free.
-  virtual void Poked(Waiter& waiter, base::Instant, Effects&) { waiter.poked = false; }
+  virtual void Poked(Waiter& waiter, base::Instant now, Effects& effects);
 
   // A waiter whose thread is about to sleep, and one whose thread runs again.
   static void Park(Waiter& waiter) { waiter.parked = true; }
@@ -108,6 +108,8 @@ class Bidder {
   void OnUnwanted(GrantId grant, absl::Duration lease, uint32_t block, base::Instant now);
   // What the grant has, or the bid waits for, was changed by somebody else.
   virtual void OnForced(GrantId grant, base::Instant now);
+  // It may be this bid's turn, which only asking again can tell.
+  void OnLook(GrantId grant, Effects& effects);
   // Of a latch: how many have counted it down.
   virtual void OnTold(const Told&) {}
   // A call ended so before it could become a waiter.

@@ -127,7 +127,7 @@ void LockMachine::Settle(uint64_t ended, FencingToken token, base::Instant now, 
 }
 
 void LockMachine::Poked(Waiter& waiter, base::Instant now, Effects& effects) {
-  waiter.poked = false;
+  Bidder::Poked(waiter, now, effects);
   Expire(now, effects);
   if (waiter.state != Waiter::State::kWaiting || !grant_) return;
   if (held()) {

@@ -25,6 +25,7 @@ struct Pursuit {
   bool uncertain = false;  // an attempt went unanswered: it may be executed at any time
   bool queued = false;
   bool again = false;    // what is in flight may have been sent too early to tell what is so
+  bool looks = false;    // to be repeated by the first thread that runs: it may be our turn
   bool claimed = false;  // a grant was heard that is not enough to work under
   absl::InlinedVector<Attempt, 1> attempts;  // those that a grant may echo
   base::Instant due;

@@ -97,9 +97,9 @@ Part ReadPart(const redis::Reply& reply);
 
 // A message on the client's channel, for the lock whose main key is `key`.
 struct Message {
-  enum class Kind : uint8_t { kGrant, kForced, kTold };
+  enum class Kind : uint8_t { kGrant, kForced, kTold, kLook };
   Kind kind = Kind::kGrant;
-  NewGrant news;  // kForced, kTold: its `grant` alone
+  NewGrant news;  // but for kGrant, its `grant` alone
   Told told;      // kTold
   std::string_view key;
 };

@@ -210,10 +210,13 @@ absl::StatusOr<LockInfo> ReadInspection(const Reply& reply) {
 std::optional<Message> ReadMessage(const Identity& identity, std::string_view text) {
   Message message;
   const std::string_view word = TakeWord(text);
-  if (word != "grant" && word != "forced" && word != "told") return std::nullopt;
+  const bool known = word == "grant" || word == "forced" || word == "told" || word == "look";
+  if (!known) return std::nullopt;
   if (!TakeHold(identity, text, message.news.grant)) return std::nullopt;
   if (word == "forced") {
     message.kind = Message::Kind::kForced;
+  } else if (word == "look") {
+    message.kind = Message::Kind::kLook;
   } else if (word == "told") {
     message.kind = Message::Kind::kTold;
     if (!ReadTold(text, message.told)) return std::nullopt;

@@ -154,8 +154,9 @@ void Core::OnMessage(std::string_view text) {
   Entry* const its = machines.ReferTo(message->key, news.grant);
   if (message->kind != Message::Kind::kGrant) {
     if (its == nullptr) return;  // it is over
-    Feed(*its, [&](Bidder& machine, Effects&) {
+    Feed(*its, [&](Bidder& machine, Effects& effects) {
       if (message->kind == Message::Kind::kTold) return machine.OnTold(message->told);
+      if (message->kind == Message::Kind::kLook) return machine.OnLook(news.grant, effects);
       machine.OnForced(news.grant, base::Now());
     });
     machines.Unrefer(*its);

@@ -1,0 +1,45 @@
+// A mutex on several independent servers, of which any minority may fail.
+#ifndef REDLATCH_RED_LOCK_H_
+#define REDLATCH_RED_LOCK_H_
+
+#include <string_view>
+#include <vector>
+
+#include "redlatch/client.h"
+#include "redlatch/export.h"
+#include "redlatch/lock_options.h"
+#include "redlatch/redis_lock_base.h"
+
+namespace redlatch {
+
+// A lock that is held when a majority of independent servers say so, and so outlives the failure of
+// the others:
+//
+//   redlatch::RedLock lock({a, b, c, d, e}, "orders:42");
+//   std::scoped_lock guard(lock);
+//
+// Each server is a Client of any kind: a server, one behind sentinels, a cluster. All of them are
+// asked at the same time, and none is waited for once a majority has answered. The lock has
+// connections of its own to them, which all RedLocks on the same clients share.
+//
+// It is used as every lock here: both faces, fencing tokens, RunLocked(), Inspect(). Tokens grow
+// whichever majority gives them. `LockOptions::replica_acks` and `fsync` are not for it.
+//
+// Servers that may lose what they have granted, as by a restart without their data, weaken a
+// majority; `restart_delay=` in the URLs sees to that: docs/tutorials/10-quorum.md.
+class REDLATCH_EXPORT RedLock final : public RedisLockBase {
+ public:
+  // Two clients of one server would be asked twice: name each server once.
+  RedLock(const std::vector<Client>& clients, std::string_view name, LockOptions options = {});
+  // Of a client that was connected to all of them: Client::Connect("redlock:redis://a,redis://b").
+  RedLock(Client client, std::string_view name, LockOptions options = {});
+
+ private:
+  LockScripts Scripts() const override;
+  LockTraits Traits() const override;
+  std::vector<std::string> ExtraKeys() const override;
+};
+
+}  // namespace redlatch
+
+#endif  // REDLATCH_RED_LOCK_H_
