@@ -14,6 +14,7 @@ MOST_LINES = 300
 WIRE, URL, TRANSPORT = "redis/wire", "redis/url", "redis/transport"
 CONNECT, EMBEDDED = "redis/connect", "redis/embedded"
 LINK, DEPLOYMENT = "redis/link", "redis/deployment"
+QUORUM = "quorum"
 MACHINE, PROTOCOL = "engine/machine", "engine/protocol"
 RUNTIME, SHARED = "engine/runtime", "engine/shared"
 TERM, LOOK = "cli/term", "cli/look"
@@ -27,10 +28,11 @@ ARROWS = {
     EMBEDDED: [],
     CONNECT: [WIRE, URL, TRANSPORT, EMBEDDED],
     LINK: [WIRE, URL, TRANSPORT, CONNECT],
-    DEPLOYMENT: [WIRE, URL, LINK],
+    DEPLOYMENT: [WIRE, URL, TRANSPORT, LINK],
+    QUORUM: [WIRE, LINK, DEPLOYMENT],
     MACHINE: [],
     PROTOCOL: [WIRE, LINK, DEPLOYMENT, MACHINE],
-    RUNTIME: [WIRE, URL, LINK, DEPLOYMENT, MACHINE, PROTOCOL],
+    RUNTIME: [WIRE, URL, LINK, DEPLOYMENT, QUORUM, MACHINE, PROTOCOL],
     SHARED: [MACHINE, PROTOCOL, RUNTIME],
     "api": [WIRE, URL, DEPLOYMENT, MACHINE, PROTOCOL, RUNTIME, SHARED],
     "demo": [],

@@ -17,6 +17,7 @@ namespace redlatch {
 
 class CountDownLatch;
 class Observer;
+class RedLock;
 class RedisLockBase;
 class Semaphore;
 
@@ -144,6 +145,7 @@ class REDLATCH_EXPORT Client {
 
  private:
   friend class CountDownLatch;
+  friend class RedLock;
   friend class RedisLockBase;
   friend class Semaphore;
   explicit Client(std::shared_ptr<engine::Core> core);

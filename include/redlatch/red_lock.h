@@ -2,6 +2,7 @@
 #ifndef REDLATCH_RED_LOCK_H_
 #define REDLATCH_RED_LOCK_H_
 
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -35,6 +36,7 @@ class REDLATCH_EXPORT RedLock final : public RedisLockBase {
   RedLock(Client client, std::string_view name, LockOptions options = {});
 
  private:
+  static Client OfQuorum(const std::vector<Client>& clients);
   LockScripts Scripts() const override;
   LockTraits Traits() const override;
   std::vector<std::string> ExtraKeys() const override;

@@ -145,6 +145,7 @@ class REDLATCH_EXPORT RedisLockBase {
   friend class SimpleLock;
   friend class ReentrantLock;
   friend class ReentrantReadWriteLock;
+  friend class RedLock;
   RedisLockBase(Client client, std::string_view name, LockOptions options,
                 std::string_view key_kind);
 

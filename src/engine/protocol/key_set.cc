@@ -138,6 +138,10 @@ std::string ReignKey(std::string_view slot_tag) {
   return std::string(kOwn).append(slot_tag).append("reign");
 }
 
+std::string QuorumKey(std::string_view slot_tag) {
+  return std::string(kOwn).append(slot_tag).append("quorum");
+}
+
 std::string KeyRules(std::string_view main) {
   std::string pattern;
   for (const char c : main) {

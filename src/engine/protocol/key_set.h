@@ -32,6 +32,8 @@ inline constexpr std::string_view kFenceSuffix = "fence";
 // Not of one lock: who reigns at the server that has it, for the quarantine after a promotion.
 // `slot_tag`: of Deployment.
 std::string ReignKey(std::string_view slot_tag);
+// The same: which run of the server of a quorum has been seen, for the delay after a restart.
+std::string QuorumKey(std::string_view slot_tag);
 
 // Those of a user's class, which all begin with `x.`; kInvalidArgument if its kind or the suffix of
 // an extra key cannot be part of a key.

@@ -12,7 +12,9 @@ inline constexpr std::string_view kReentrant = "reentrant";
 inline constexpr std::string_view kReadWrite = "read_write";
 inline constexpr std::string_view kSemaphore = "semaphore";
 inline constexpr std::string_view kLatch = "latch";
-inline constexpr std::string_view kAll[] = {kSimple, kReentrant, kReadWrite, kSemaphore, kLatch};
+inline constexpr std::string_view kQuorum = "quorum";
+inline constexpr std::string_view kAll[] = {kSimple,    kReentrant, kReadWrite,
+                                            kSemaphore, kLatch,     kQuorum};
 
 inline bool IsOurs(std::string_view kind) {
   return std::ranges::find(kAll, kind) != std::ranges::end(kAll);
@@ -33,6 +35,7 @@ inline constexpr std::string_view kWriteHoldsSuffix = "rw.holds";
 inline constexpr std::string_view kPermitsSuffix = "semaphore.permits";
 inline constexpr std::string_view kForcedSuffix = "semaphore.forced";
 inline constexpr std::string_view kCountedSuffix = "latch.counted";
+inline constexpr std::string_view kTurnSuffix = "quorum.turn";
 // The zset of readers has a suffix like the others', but no version in its key: writers of every
 // version obey it.
 inline constexpr std::string_view kReadersSuffix = "rw.readers";

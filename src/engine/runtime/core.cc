@@ -30,8 +30,9 @@ Core::Inside::~Inside() {
   notifier.Stop();
 }
 
-Core::Core(redis::Url url, ClientOptions options, DescriptionPace pace)
+Core::Core(redis::Url url, ClientOptions options, DescriptionPace pace, std::string url_problem)
     : url_(std::move(url)),
+      url_problem_(std::move(url_problem)),
       options_(std::move(options)),
       observer_(options_.observer ? options_.observer : std::make_shared<Observer>()),
       identity_(NewIdentity()),
@@ -47,13 +48,37 @@ Core::~Core() { deployment_->Stop(); }
 // In a forked child, in place of destruction.
 void Core::Abandon() { deployment_.reset(); }
 
-std::shared_ptr<Core> Core::Make(redis::Url url, ClientOptions options, DescriptionPace pace) {
-  return {new Core(std::move(url), std::move(options), pace), [](Core* core) {
+std::shared_ptr<Core> Core::Make(redis::Url url, ClientOptions options, DescriptionPace pace,
+                                 std::string url_problem) {
+  return {new Core(std::move(url), std::move(options), pace, std::move(url_problem)), [](Core* core) {
             // Whatever goes last: a client, a lock, a lease.
             const base::NoCancellation no_cancellation;
             if (core->in_forked_child()) return core->Abandon();
             delete core;
           }};
+}
+
+std::shared_ptr<Core> Core::QuorumOf(const std::vector<std::shared_ptr<Core>>& members) {
+  if (members.size() == 1 && members.front()->is_quorum()) return members.front();
+  std::vector<redis::Url> urls;
+  std::string name;
+  std::string problem;
+  for (const std::shared_ptr<Core>& member : members) {
+    urls.push_back(member->url_);
+    absl::StrAppend(&name, member->identity_.client, " ");
+    if (member->options_.key_prefix != members.front()->options_.key_prefix) {
+      problem = "the clients of a quorum have different key prefixes; give all the same";
+    }
+  }
+  absl::StatusOr<redis::Url> url = redis::QuorumOf(std::move(urls));
+  if (!url.ok()) problem = std::string(url.status().message());
+  const auto make = [&] {
+    return Make(url.ok() ? *std::move(url) : redis::Url{.kind = redis::Url::Kind::kQuorum},
+                members.empty() ? ClientOptions() : members.front()->options_, {},
+                std::move(problem));
+  };
+  if (members.empty() || members.front()->in_forked_child()) return make();
+  return members.front()->quorums_.Of(name, make);
 }
 
 absl::Status Core::Refusal() const {

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <type_traits>
 #include <variant>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -30,6 +31,7 @@
 #include "src/engine/runtime/users_code.h"
 #include "src/engine/runtime/weak_map.h"
 #include "src/redis/deployment/deployment.h"
+#include "src/redis/deployment/single_server.h"
 #include "src/redis/url/url.h"
 
 namespace redlatch::engine {
@@ -45,7 +47,10 @@ class Readers;
 class Core {
  public:
   static std::shared_ptr<Core> Make(redis::Url url, ClientOptions options,
-                                    DescriptionPace pace = {});
+                                    DescriptionPace pace = {}, std::string url_problem = {});
+  // The quorum of these servers, whoever asks for it; one that is a quorum already, alone, is it
+  // itself. What is wrong with them is told when it is used.
+  static std::shared_ptr<Core> QuorumOf(const std::vector<std::shared_ptr<Core>>& members);
   Core(const Core&) = delete;
   Core& operator=(const Core&) = delete;
 
@@ -60,13 +65,15 @@ class Core {
   std::string user() const { return url_.user.empty() ? "default" : url_.user; }
   absl::Duration command_timeout() const { return url_.command_timeout; }
   absl::Duration connect_timeout() const { return url_.connect_timeout; }
-  // So that none outlives the quarantine after a promotion.
+  // So that none outlives the quarantine after a promotion, or a restart's delay.
   absl::Duration longest_lease() const {
+    if (url_.restart_delay > absl::ZeroDuration() && is_quorum()) return url_.restart_delay;
     return url_.quarantine > absl::ZeroDuration()
                ? url_.quarantine - deployment_->grants_alone_for()
                : absl::InfiniteDuration();
   }
   redis::Deployment& deployment() { return *deployment_; }
+  bool is_quorum() const { return url_.kind == redis::Url::Kind::kQuorum; }
   MachineTable& machines() { return inside_->machines; }
   AckedRenewals& acked_renewals() { return inside_->acked; }
   bool observed() const { return options_.observer != nullptr; }
@@ -149,9 +156,13 @@ class Core {
     Notifier notifier;
   };
 
-  Core(redis::Url url, ClientOptions options, DescriptionPace pace);
+  Core(redis::Url url, ClientOptions options, DescriptionPace pace, std::string url_problem = {});
   ~Core();
   std::unique_ptr<redis::Deployment> MakeDeployment();
+  std::unique_ptr<redis::Deployment> MakeDeployment(const redis::Url& url,
+                                                    redis::Deployment::Events events,
+                                                    redis::Membership node = {});
+  std::string ChannelName(std::string_view slot_tag) const;
   void Abandon();
 
   void OnMessage(std::string_view text);
@@ -165,12 +176,14 @@ class Core {
 
   const base::ForkGuard fork_guard_;
   const redis::Url url_;
+  const std::string url_problem_;  // why it is of no use, or empty
   const ClientOptions options_;
   const std::shared_ptr<Observer> observer_;
   const Identity identity_;
   RoundTrips round_trips_;
   WeakMap<Readers> readers_;
   WeakMap<Permits> permits_;
+  WeakMap<Core> quorums_;  // of which this one was named first
   Counts counts_{*this};
   Releases releases_{*this};
   std::atomic<uint64_t> numbers_{0};

@@ -11,6 +11,7 @@
 #include "src/engine/protocol/description.h"
 #include "src/engine/protocol/key_set.h"
 #include "src/engine/runtime/core.h"
+#include "src/quorum/quorum.h"
 #include "src/redis/deployment/cluster.h"
 #include "src/redis/deployment/single_server.h"
 
@@ -31,33 +32,56 @@ std::vector<redis::Command> FirstOf(const redis::Url& url, const redis::Command&
 }  // namespace
 
 std::unique_ptr<redis::Deployment> Core::MakeDeployment() {
-  const auto channel = [client = identity_.client](std::string_view tag) {
-    return absl::StrCat(std::string(kChannelPrefix), std::string(tag), client);
-  };
+  redis::Deployment::Events events{
+      .on_message = [this](std::string_view message) { OnMessage(message); },
+      .on_reconnected = [this] { inside_->renewer.Reconnected(); },
+      .on_hearing = [this](bool hears, std::string_view why) { TellWhetherItHears(hears, why); }};
+  if (url_.kind != redis::Url::Kind::kQuorum) return MakeDeployment(url_, std::move(events));
+  // All nodes' messages come to one thread.
+  const auto thread = std::make_shared<redis::ListeningThread>();
+  return std::make_unique<quorum::Quorum>(
+      quorum::Quorum::Options{
+          .name = url_.DebugString(),
+          .restart_delay = url_.restart_delay,
+          .problem = url_problem_,
+          .nodes = url_.members.size(),
+          .make =
+              [this, thread](size_t node, redis::Deployment::Events its) {
+                return MakeDeployment(url_.members[node], std::move(its), {.thread = thread});
+              },
+          .channel = [this](std::string_view tag) { return ChannelName(tag); },
+          .node_key = [](std::string_view tag) { return QuorumKey(tag); }},
+      std::move(events));
+}
+
+std::string Core::ChannelName(std::string_view tag) const {
+  return absl::StrCat(std::string(kChannelPrefix), std::string(tag), identity_.client);
+}
+
+std::unique_ptr<redis::Deployment> Core::MakeDeployment(const redis::Url& url,
+                                                        redis::Deployment::Events events,
+                                                        redis::Membership node) {
+  const auto channel = [this](std::string_view tag) { return ChannelName(tag); };
   const auto mark = [this, process = ThisProcess(options_.program),
                      since = absl::Now()](std::string_view key) {
     return DescribeAnewCommand(deployment_->slot_tag(key) + identity_.client, process, since,
                                pace_.lifetime);
   };
-  redis::Deployment::Events events{
-      .on_message = [this](std::string_view message) { OnMessage(message); },
-      .on_reconnected = [this] { inside_->renewer.Reconnected(); },
-      .on_hearing = [this](bool hears, std::string_view why) { TellWhetherItHears(hears, why); }};
-  if (url_.kind == redis::Url::Kind::kCluster) {
+  if (url.kind == redis::Url::Kind::kCluster) {
     return std::make_unique<redis::Cluster>(
-        url_,
+        url,
         redis::Cluster::Own{.channel = channel,
                             .description_key = DescriptionKey(identity_.client),
                             .description = description_,
                             .mark = mark,
                             .reigns = {.begin = &lua::kReignBegin,
-                                       .quarantine_ms = QuarantineMs(url_),
+                                       .quarantine_ms = QuarantineMs(url),
                                        .client = identity_.client,
                                        .key = ReignKey}},
         std::move(events));
   }
-  return std::make_unique<redis::SingleServer>(url_, channel({}), FirstOf(url_, description_), mark,
-                                               std::move(events));
+  return std::make_unique<redis::SingleServer>(url, ChannelName({}), FirstOf(url, description_), mark,
+                                               std::move(events), std::move(node));
 }
 
 }  // namespace redlatch::engine

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "src/engine/protocol/description.h"
+#include "src/engine/protocol/kinds.h"
 #include "src/redis/wire/errors.h"
 
 namespace redlatch::engine {
@@ -21,6 +22,11 @@ constexpr absl::Duration kLongestLease = absl::Hours(24 * 365);
 absl::Status LockSession::CheckLease(absl::Duration lease) const {
   const absl::Duration longest = core_->longest_lease();
   if (kShortestLease <= lease && lease <= std::min(longest, kLongestLease)) return absl::OkStatus();
+  if (kShortestLease <= lease && lease <= kLongestLease && core_->is_quorum()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a lease of ", absl::FormatDuration(lease), " could outlive the restart delay of ",
+        absl::FormatDuration(longest), "; restart_delay= must not be shorter"));
+  }
   if (kShortestLease <= lease && lease <= kLongestLease) {
     return absl::InvalidArgumentError(absl::StrCat(
         "a lease of ", absl::FormatDuration(lease), " could outlive the quarantine, which allows ",
@@ -32,8 +38,13 @@ absl::Status LockSession::CheckLease(absl::Duration lease) const {
                                                  " is not possible; it must be 10ms to one year"));
 }
 
-absl::Status LockSession::CheckAcks(const LockOptions& options) {
+absl::Status LockSession::CheckAcks(const LockOptions& options) const {
   constexpr int kMostReplicas = 1000;
+  if (core_->is_quorum() && (options.replica_acks != 0 || options.fsync)) {
+    return absl::InvalidArgumentError(
+        "replica_acks and fsync are not for a RedLock, whose servers are no replicas; leave them "
+        "out");
+  }
   if (options.replica_acks < 0 || options.replica_acks > kMostReplicas) {
     return absl::InvalidArgumentError(absl::StrCat("replica_acks is ", options.replica_acks,
                                                    "; it must be 0 to ", kMostReplicas));
@@ -60,6 +71,13 @@ absl::StatusOr<std::shared_ptr<LockSession>> LockSession::Attach(std::shared_ptr
   const auto& label = core->options().stats_label;
   std::string given;
   if (label) RunUsersCode("stats_label", [&] { given = label(name); });
+  const bool quorum_lock = plan.traits.kind == kinds::kQuorum;
+  if (core->is_quorum() && !quorum_lock) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        std::string(plan.noun), " \"", absl::CHexEscape(std::string(name)),
+        "\": its client is of a quorum of servers, which only RedLock can ask; use a RedLock, or a "
+        "client of one server"));
+  }
   const absl::StatusOr<Entry*> entry =
       core->machines().Attach(*std::move(keys), owner, plan, label ? given : name);
   if (!entry.ok()) {

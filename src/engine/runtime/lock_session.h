@@ -120,7 +120,7 @@ class LockSession final : public Holder {
   LockSession(std::shared_ptr<Core> core, Entry& entry) : core_(std::move(core)), entry_(entry) {}
 
   absl::Status CheckLease(absl::Duration lease) const;
-  static absl::Status CheckAcks(const LockOptions& options);
+  absl::Status CheckAcks(const LockOptions& options) const;
   // False: the acquisition has failed.
   bool Listen(Acquisition& acquisition, const Want& want);
   void Compete(Acquisition& acquisition, ThreadWaker& waker, const Want& want);

@@ -151,6 +151,7 @@ std::unique_ptr<Endpoint> MakeEndpoint(const Url& url) {
     case Url::Kind::kSentinel:
       return MakeSentinelEndpoint(url);
     case Url::Kind::kCluster:
+    case Url::Kind::kQuorum:
       return std::make_unique<TcpEndpoint>(Target{.host = url.nodes.front().host, .tls = url.tls},
                                            url.nodes.front().port);
     case Url::Kind::kEmbedded:

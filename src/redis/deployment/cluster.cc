@@ -184,6 +184,11 @@ bool Cluster::Drain(std::string_view key, base::Instant until) {
   return owner == nullptr || owner->server->Drain(key, until);
 }
 
+Transport::Polled Cluster::BeginPoll(std::string_view key) {
+  ClusterNode* const owner = map_->Owner(SlotOf(key));
+  return owner == nullptr ? Transport::Polled() : owner->server->BeginPoll(key);
+}
+
 Deployment::Realigned Cluster::Realign() {
   for (ClusterNode* const node : map_->nodes()) node->server->Realign();
   const base::MutexLock lock(mu_);

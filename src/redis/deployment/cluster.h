@@ -59,11 +59,13 @@ class Cluster final : public Deployment {
   const std::string& server(std::string_view key) const override;
   // Nobody knows whose connection it will go over: the server that runs the script is asked.
   std::string reign(std::string_view) override { return {}; }
+  std::string run_id(std::string_view) override { return {}; }
   absl::Duration grants_alone_for() const override;
   absl::Status Connect(base::Instant deadline, std::vector<std::string>& warnings) override;
   absl::StatusOr<Reply> Call(std::string_view key, const Command& command,
                              base::Instant deadline) override;
   std::vector<std::string> Get(absl::Span<const std::string> keys, base::Instant deadline) override;
+  ScriptCall WordingOf(const ScriptCall& call) override { return scripts_.Of(call); }
   absl::StatusOr<Reply> Run(const ScriptCall& call, base::Instant deadline,
                             StillWanted still_wanted) override;
   void RunBatch(absl::Span<const ScriptCall> calls, base::Instant deadline,
@@ -74,6 +76,7 @@ class Cluster final : public Deployment {
                                       absl::Span<absl::StatusOr<Reply>> results) override;
   absl::Status Send(std::string_view key, const Command& command, Done done) override;
   bool Drain(std::string_view key, base::Instant until) override;
+  Transport::Polled BeginPoll(std::string_view key) override;
   std::string slot_tag(std::string_view key) const override;
   bool listening(std::string_view key) const override;
   absl::Status Listen(std::string_view key, base::Instant deadline,

@@ -16,6 +16,7 @@
 #include "src/base/clock.h"
 #include "src/base/parker.h"
 #include "src/redis/link/script_call.h"
+#include "src/redis/transport/transport.h"
 #include "src/redis/wire/codec.h"
 #include "src/redis/wire/reply.h"
 
@@ -49,6 +50,8 @@ class Deployment {
   // ask there, as is due now and then: a server that stepped down and came back unnoticed has
   // another.
   virtual std::string reign(std::string_view key) = 0;
+  // The id of its present run; empty where nobody knows.
+  virtual std::string run_id(std::string_view key) = 0;
   // For how long a server that lost its replicas goes on granting, as far as that is known.
   virtual absl::Duration grants_alone_for() const = 0;
 
@@ -62,6 +65,8 @@ class Deployment {
   // The strings at these keys, wherever each is; empty where there is none, or no answer.
   virtual std::vector<std::string> Get(absl::Span<const std::string> keys,
                                        base::Instant deadline) = 0;
+  // The call as that server is to be given it.
+  virtual ScriptCall WordingOf(const ScriptCall& call) { return call; }
   // The answer of the server that has the call's first key. See Scripts.
   virtual absl::StatusOr<Reply> Run(const ScriptCall& call, base::Instant deadline,
                                     StillWanted still_wanted = AlwaysWanted) = 0;
@@ -78,6 +83,9 @@ class Deployment {
   using Done = std::function<void(absl::StatusOr<Reply> answer)>;
   virtual absl::Status Send(std::string_view key, const Command& command, Done done = nullptr) = 0;
   virtual bool Drain(std::string_view key, base::Instant until) = 0;
+  // For who polls several at once: where the answers come from that Drain() reads, its descriptor
+  // -1 while another thread reads them.
+  virtual Transport::Polled BeginPoll(std::string_view key) = 0;
 
   // What stands in the names of channels, and of keys that are no lock's, for them to lie where
   // `key` does: a hash tag and ':'. Empty where all is one server's.

@@ -51,6 +51,7 @@ class SingleServer final : public Deployment {
 
   const std::string& server(std::string_view) const override { return commands_->server(); }
   std::string reign(std::string_view) override;
+  std::string run_id(std::string_view) override { return commands_->server_info().run_id; }
   absl::Duration grants_alone_for() const override {
     return commands_->server_info().longest_replica_lag + absl::Seconds(1);
   }
@@ -85,6 +86,7 @@ class SingleServer final : public Deployment {
     return commands_->Send(command, std::move(done));
   }
   bool Drain(std::string_view, base::Instant until) override { return commands_->Drain(until); }
+  Transport::Polled BeginPoll(std::string_view) override { return commands_->BeginPoll(); }
   bool listening(std::string_view) const override {
     return listening_.load(std::memory_order_acquire);
   }

@@ -121,6 +121,9 @@ class SharedConnection {
   // another thread reads, that does it, and this returns at once. True: each `done` has returned. A
   // connection that stalls is given up, as by a call.
   bool Drain(base::Instant until);
+  // For who polls several connections, and drains those that are readable. No descriptor: another
+  // thread reads, or there is no connection.
+  Transport::Polled BeginPoll();
 
   // Makes the first connection, or tells by `deadline` why the first attempt failed. Calls
   // connect by themselves; this is for who wants to know early.

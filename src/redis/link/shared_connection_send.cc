@@ -86,4 +86,11 @@ bool SharedConnection::Drain(base::Instant until) {
   return untold_ == 0;
 }
 
+Transport::Polled SharedConnection::BeginPoll() {
+  if (fork_guard_.InForkedChild()) return {};
+  const base::MutexLock lock(mu_);
+  return connected_ && leader_ == nullptr ? transport_->BeginPoll(read_wants_)
+                                          : Transport::Polled();
+}
+
 }  // namespace redlatch::redis

@@ -26,6 +26,7 @@ class Tls;
 //   embedded:[/directory][?options]                            also embedded:///directory
 //   redis-sentinel://[[user]:[password]@]host[:port],…/primary[?options]      port 26379
 //   redis-cluster://[[user]:[password]@]host[:port],…[?options]               some of its nodes
+//   redlock:URL,URL,URL                                        a quorum of servers, each as above
 //
 // User, password, path and option values are percent-decoded; the scheme's case does not matter.
 // The last '@' before the path ends the password. A '/', '?', '#', '%', space or control character
@@ -38,6 +39,7 @@ class Tls;
 //   name=orders           CLIENT SETNAME; shows in CLIENT LIST
 //   db=3                  unix: and redis-sentinel: (redis:// names it in the path)
 //   quarantine=60s        after a promotion nobody is granted anything for so long; not embedded:
+//   restart_delay=60s     in a quorum: a server that has started grants nothing for so long
 //   eviction=allow        accept a server that may evict held locks, with a warning
 //   idle_stop=60s         embedded: only; the server stops by itself when unused for so long
 //
@@ -59,7 +61,7 @@ class Tls;
 //
 //   map=10.0.0.7:6379/127.0.0.1:7001,...     announced/reached
 struct Url {
-  enum class Kind : uint8_t { kTcp, kUnix, kEmbedded, kSentinel, kCluster };
+  enum class Kind : uint8_t { kTcp, kUnix, kEmbedded, kSentinel, kCluster, kQuorum };
 
   Kind kind = Kind::kTcp;
   std::string host;      // kTcp; as getaddrinfo() takes it: no brackets, "fe80::1%eth0"
@@ -79,6 +81,8 @@ struct Url {
   std::vector<HostAndPort> nodes;        // kCluster: where to begin
   // kCluster: what its nodes call themselves, and where they are reached.
   std::vector<std::pair<HostAndPort, HostAndPort>> mapped;
+  std::vector<Url> members;  // kQuorum: the servers, none of which is a quorum
+  absl::Duration restart_delay = absl::ZeroDuration();  // none; of a quorum its members'
   bool in_cluster = false;  // kTcp: one of a cluster's nodes
   bool allow_eviction = false;
 
@@ -99,6 +103,9 @@ inline constexpr size_t kMaxSocketPath = 107;
 // the password, nor any part of a URL that may hold one: of a URL that is refused, only the names
 // of its options are repeated, and a text that is nothing but a host and a port.
 absl::StatusOr<Url> ParseUrl(std::string_view text);
+
+// A quorum of those servers. kInvalidArgument where they cannot be one.
+absl::StatusOr<Url> QuorumOf(std::vector<Url> members);
 
 // What leads to one of the servers of which a URL names several, with all that it says besides.
 Url UrlTowards(Url url, const HostAndPort& server);

@@ -81,6 +81,13 @@ absl::Status ParseQuarantine(std::string_view text, Url* url) {
   return ParseDuration("quarantine", text, absl::Hours(24), &url->quarantine);
 }
 
+absl::Status ParseRestartDelay(std::string_view text, Url* url) {
+  if (url->kind == Url::Kind::kEmbedded) {
+    return InvalidUrl({"the option restart_delay is for servers of a quorum, not embedded:"});
+  }
+  return ParseDuration("restart_delay", text, absl::Hours(24), &url->restart_delay);
+}
+
 // What the options say of TLS.
 struct TlsDraft {
   bool spoken = false;
@@ -177,7 +184,7 @@ absl::Status UnknownOption(std::string_view name, bool behind_password) {
   return InvalidUrl(
       {"unknown option ", repeatable ? name : "",
        behind_password ? "behind sentinel_password (write '&' in a password as %26)" : "",
-       "; known are connect_timeout, command_timeout, name, quarantine, eviction, tls, ca, cert, "
+       "; known are connect_timeout, command_timeout, name, quarantine, restart_delay, eviction, tls, ca, cert, "
        "key, servername (rediss: only), db (unix: and redis-sentinel: only), "
        "sentinel_user, sentinel_password, sentinel_tls (redis-sentinel: only), map "
        "(redis-cluster: only) and idle_stop (embedded: only); a password stands before the host, "
@@ -197,6 +204,7 @@ absl::Status SetOption(std::string_view name, std::string_view value, TlsDraft& 
   if (name == "eviction") return ParseEviction(value, url);
   if (name == "db") return ParseDatabaseOption(value, url);
   if (name == "quarantine") return ParseQuarantine(value, url);
+  if (name == "restart_delay") return ParseRestartDelay(value, url);
   if (name == "map") return ParseMap(value, url);
   if (name == "idle_stop") return ParseIdleStop(value, url);
   if (name == "sentinel_user" || name == "sentinel_password" || name == "sentinel_tls") {

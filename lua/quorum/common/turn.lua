@@ -1,0 +1,46 @@
+-- include: common/choose
+-- include: common/remove_waiter
+-- include: common/remove_waiters
+-- include: common/notes
+
+-- A node hands nothing over by itself: whoever is next is told to ask all nodes, and the node keeps
+-- itself for him for so long. The turn's key is the last one: '<hold> <until, in us>'. It outlives
+-- the turn, so that who did not come is known.
+local turn_ms = 100
+
+-- turn_of(now): the hold whose turn it is, and for how many ms more, 0 if it did not come in time;
+-- nil if it is nobody's.
+local function turn_of(now)
+  local hold, until_us = string.match(redis.call('GET', KEYS[#KEYS]) or '', '^(%S+) (%d+)$')
+  return hold, hold and math.max(0, math.ceil((until_us - now) / 1000))
+end
+
+-- pass_turn(choice, now): tells whom choose() chose, of a node that is free, to ask. Answers the
+-- look that the caller is asked for, a note.
+local function pass_turn(choice, now)
+  local winner = choice.winner
+  remove_waiters(choice.passed_over)
+  if not winner then
+    redis.call('DEL', KEYS[#KEYS])
+    return choice.unfinished and look_note(1) or ''
+  end
+  redis.call('SET', KEYS[#KEYS], string.format('%s %.0f', winner.hold, now + turn_ms * 1000), 'PX',
+    60000)
+  redis.call('PUBLISH', winner.channel, 'look ' .. winner.hold .. ' ' .. KEYS[1])
+  return look_note(turn_ms)
+end
+
+-- pass_on(now, leaver): the same on a node that is free, unless it is somebody's turn. Whoever did
+-- not come leaves the queue, and returns to his ticket when he asks again.
+local function pass_on(now, leaver)
+  local turn, left_ms = turn_of(now)
+  if turn and turn ~= leaver then
+    if left_ms > 0 then
+      return ''
+    end
+    remove_waiter(turn)
+  elseif not turn and redis.call('EXISTS', KEYS[2]) == 0 then
+    return ''
+  end
+  return pass_turn(choose(nil, now), now)
+end

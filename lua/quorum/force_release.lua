@@ -1,0 +1,25 @@
+-- For people: ends whatever hold this node has granted, a foreign one too, tells its client, and the
+-- next live waiter to ask.
+--
+-- KEYS   1 to 4 as acquire's; 5 whose turn it is
+-- ARGV   1 what a grant channel begins with, before the client id  2 'more': only pass on
+-- reply  { 'released', look_ms, hold }, { 'free', look_ms } or { 'told', look_ms }
+-- include: common/time
+-- include: common/hold_id
+-- include: quorum/common/turn
+
+local holder = redis.call('GETRANGE', KEYS[1], '0', '63')
+local free = redis.call('EXISTS', KEYS[1]) == 0
+local look_ms = function(look)
+  return tonumber(string.match(look, '%d+')) or 0
+end
+if free or ARGV[2] == 'more' then
+  return {free and 'free' or 'told', free and look_ms(pass_on(now_us())) or 0}
+end
+local client = client_of(holder)
+redis.call('DEL', KEYS[1])
+if client then
+  redis.call('PUBLISH', ARGV[1] .. client, 'forced ' .. holder .. ' ' .. KEYS[1])
+end
+local now = now_us()
+return {'released', look_ms(pass_turn(choose(nil, now), now)), holder}

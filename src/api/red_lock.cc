@@ -1,0 +1,40 @@
+#include "redlatch/red_lock.h"
+
+#include <memory>
+#include <utility>
+
+#include "lua/scripts.h"
+#include "src/engine/protocol/kinds.h"
+#include "src/engine/runtime/core.h"
+
+namespace redlatch {
+
+RedLock::RedLock(const std::vector<Client>& clients, std::string_view name, LockOptions options)
+    : RedisLockBase(OfQuorum(clients), name, std::move(options), engine::kinds::kQuorum) {}
+
+RedLock::RedLock(Client client, std::string_view name, LockOptions options)
+    : RedLock(std::vector<Client>{std::move(client)}, name, std::move(options)) {}
+
+LockScripts RedLock::Scripts() const {
+  return {.acquire = lua::kQuorumAcquire,
+          .release = lua::kQuorumRelease,
+          .renew = lua::kQuorumRenew,
+          .cancel = lua::kQuorumCancel,
+          .inspect = lua::kQuorumInspect,
+          .force_release = lua::kQuorumForceRelease};
+}
+
+LockTraits RedLock::Traits() const { return {.kind = engine::kinds::kQuorum}; }
+
+std::vector<std::string> RedLock::ExtraKeys() const {
+  return {std::string(engine::kinds::kTurnSuffix)};
+}
+
+Client RedLock::OfQuorum(const std::vector<Client>& clients) {
+  std::vector<std::shared_ptr<engine::Core>> cores;
+  cores.reserve(clients.size());
+  for (const Client& client : clients) cores.push_back(client.core_);
+  return Client(engine::Core::QuorumOf(cores));
+}
+
+}  // namespace redlatch

@@ -1,0 +1,85 @@
+#include "src/quorum/ledger.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "absl/time/time.h"
+
+namespace redlatch::quorum {
+
+Ledger::Entry* Ledger::Find(std::string_view hold) {
+  const auto found = entries_.find(hold);
+  return found == entries_.end() ? nullptr : &found->second;
+}
+
+// Of holds that nobody ended, as their leases were over.
+void Ledger::Sweep(base::Instant now) {
+  if (entries_.size() < sweep_at_) return;
+  std::erase_if(entries_, [&](const auto& each) { return each.second.forget_at < now; });
+  sweep_at_ = std::max<size_t>(1024, 2 * entries_.size());
+}
+
+void Ledger::Begin(std::string_view hold, std::string_view gone_key, int64_t lease_ms,
+                   base::Instant now) {
+  const base::MutexLock lock(mu_);
+  Entry* entry = Find(hold);
+  if (entry == nullptr) {
+    Sweep(now);
+    entry = &entries_[std::string(hold)];
+    entry->hold.gone_key = gone_key;
+  }
+  entry->hold.lease_ms = lease_ms;
+  entry->looked = 0;
+  // A waiter asks again each ten seconds at least, and so does whoever renews.
+  entry->forget_at = now + absl::Milliseconds(lease_ms) + absl::Minutes(1);
+}
+
+void Ledger::Uncertain(std::string_view hold, size_t node) {
+  const base::MutexLock lock(mu_);
+  if (Entry* const entry = Find(hold)) entry->hold.uncertain |= Only(node);
+}
+
+void Ledger::Granted(std::string_view hold, uint64_t last_token) {
+  const base::MutexLock lock(mu_);
+  Entry* const entry = Find(hold);
+  if (entry == nullptr) return;
+  entry->hold.last_token = last_token;
+  entry->hold.splits = 0;
+  entry->stands = true;
+}
+
+int Ledger::Split(std::string_view hold) {
+  const base::MutexLock lock(mu_);
+  Entry* const entry = Find(hold);
+  return entry == nullptr ? 0 : entry->hold.splits++;
+}
+
+std::optional<Ledger::Hold> Ledger::End(std::string_view hold) {
+  const base::MutexLock lock(mu_);
+  const auto found = entries_.find(hold);
+  if (found == entries_.end()) return std::nullopt;
+  Hold ended = std::move(found->second.hold);
+  entries_.erase(found);
+  return ended;
+}
+
+void Ledger::WhileItStands(std::string_view hold, absl::FunctionRef<void(const Hold&)> heal) {
+  const base::MutexLock lock(mu_);
+  Entry* const entry = Find(hold);
+  if (entry == nullptr || !entry->stands) return;
+  entry->forget_at = std::max(
+      entry->forget_at, base::Now() + absl::Milliseconds(entry->hold.lease_ms) + absl::Minutes(1));
+  heal(entry->hold);
+}
+
+bool Ledger::Look(std::string_view hold, size_t node, size_t majority) {
+  const base::MutexLock lock(mu_);
+  Entry* const entry = Find(hold);
+  if (entry == nullptr) return false;
+  const bool was_enough = static_cast<size_t>(std::popcount(entry->looked)) >= majority;
+  entry->looked |= Only(node);
+  return !was_enough && static_cast<size_t>(std::popcount(entry->looked)) >= majority;
+}
+
+}  // namespace redlatch::quorum

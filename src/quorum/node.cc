@@ -1,0 +1,193 @@
+#include "src/quorum/node.h"
+
+#include <algorithm>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "src/base/thread.h"
+
+namespace redlatch::quorum {
+namespace {
+
+// A node that has not been there for so long is not waited for to come.
+constexpr absl::Duration kComingFor = absl::Milliseconds(300);
+constexpr absl::Duration kTurn = absl::Milliseconds(100);  // of an attempt to connect
+constexpr absl::Duration kPause = absl::Milliseconds(10);
+// Nobody has asked it for so long: then it is not connected to.
+constexpr absl::Duration kWantedFor = absl::Seconds(30);
+constexpr absl::Duration kStalled = absl::Milliseconds(900);
+constexpr size_t kMostOwed = 1024;
+
+}  // namespace
+
+Node::Node(std::unique_ptr<redis::Deployment> at) : at_(std::move(at)) {}
+
+// The answers that are still due use all the rest.
+Node::~Node() {
+  Stop();
+  at_.reset();
+}
+
+void Node::Stop() {
+  std::thread thread;
+  {
+    const base::MutexLock lock(mu_);
+    stopping_ = true;
+    thread = std::move(thread_);
+  }
+  changed_.SignalAll();
+  if (thread.joinable()) thread.join();
+}
+
+void Node::StartThread() {
+  if (thread_.joinable() || stopping_) return;
+  try {
+    thread_ = base::StartThread("redlatch-node", [this] { Work(); });
+  } catch (const std::system_error&) {
+    // There is no thread to be had: the next question tries again.
+  }
+}
+
+Node::Sent Node::Ask(std::string_view key, const redis::Command& command, const Done& done,
+                     const Come& come) {
+  const base::Instant now = base::Now();
+  // One that hangs is found out by nobody else: nobody waits for it.
+  const int64_t since = pending_since_.load(std::memory_order_relaxed);
+  if (since != 0 && now - base::Instant::FromNanos(since) > kStalled) at_->Drain(key, now);
+  if (pending_.fetch_add(1) == 0) pending_since_ = now.nanos();
+  const absl::Status sent = at_->Send(key, command, [this, done](absl::StatusOr<redis::Reply> a) {
+    pending_since_ = pending_.fetch_sub(1) == 1 ? 0 : base::Now().nanos();
+    done(std::move(a));
+  });
+  if (sent.ok()) return Sent::kSent;
+  if (pending_.fetch_sub(1) == 1) pending_since_ = 0;
+  const base::MutexLock lock(mu_);
+  key_ = key;
+  wanted_until_ = now + kWantedFor;
+  absent_since_ = std::min(absent_since_, now);
+  if (!wanted_) changed_.SignalAll();
+  wanted_ = true;
+  StartThread();
+  if (now - absent_since_ > kComingFor || !thread_.joinable()) {
+    if (failure_.ok()) failure_ = sent;
+    return Sent::kDown;
+  }
+  coming_.push_back(come);
+  return Sent::kComing;
+}
+
+absl::Status Node::failure() const {
+  const base::MutexLock lock(mu_);
+  return failure_;
+}
+
+std::vector<std::string> Node::TakeWarnings() {
+  const base::MutexLock lock(mu_);
+  return std::exchange(warnings_, {});
+}
+
+void Node::Do(std::function<void()> job) {
+  {
+    const base::MutexLock lock(mu_);
+    jobs_.push_back(std::move(job));
+    StartThread();
+  }
+  changed_.SignalAll();
+}
+
+void Node::Tell(std::string key, redis::Command command, base::Instant expires) {
+  auto owed = std::make_shared<Owed>(
+      Owed{.key = std::move(key), .command = std::move(command), .expires = expires});
+  const absl::Status sent =
+      at_->Send(owed->key, owed->command, [this, owed](absl::StatusOr<redis::Reply> answer) {
+        if (absl::IsUnavailable(answer.status())) Owe(owed->key, [&] { return owed->command; }, owed->expires);
+      });
+  if (!sent.ok()) Owe(owed->key, [&] { return owed->command; }, owed->expires);
+}
+
+void Node::Owe(std::string key, absl::FunctionRef<redis::Command()> command,
+               base::Instant expires) {
+  const base::MutexLock lock(mu_);
+  if (stopping_) return;
+  wanted_until_ = std::max(wanted_until_, expires);
+  key_ = key;
+  owed_.push_back({.key = std::move(key), .command = command(), .expires = expires});
+  if (owed_.size() > kMostOwed) owed_.pop_front();
+  absent_since_ = std::min(absent_since_, base::Now());
+  wanted_ = true;
+  StartThread();
+  changed_.SignalAll();
+}
+
+void Node::Work() {
+  mu_.Lock();
+  while (!stopping_) {
+    if (!jobs_.empty()) {
+      const std::function<void()> job = std::move(jobs_.front());
+      jobs_.pop_front();
+      mu_.Unlock();
+      job();
+      mu_.Lock();
+      continue;
+    }
+    if (!wanted_) {
+      changed_.Wait(mu_);
+      continue;
+    }
+    mu_.Unlock();
+    Connect();
+    mu_.Lock();
+  }
+  mu_.Unlock();
+}
+
+void Node::Connect() {
+  std::string key;
+  {
+    const base::MutexLock lock(mu_);
+    key = key_;
+  }
+  const base::Instant until = base::Now() + kTurn;
+  std::vector<std::string> warnings;
+  absl::Status status = at_->Connect(until, warnings);
+  // Of a cluster, the one that has the key.
+  if (status.ok() && !key.empty()) {
+    status = at_->Call(key, redis::Command({"PING"}), until).status();
+  }
+  std::vector<Come> coming;
+  {
+    const base::MutexLock lock(mu_);
+    failure_ = status;
+    const bool lasting = !status.ok() && !absl::IsUnavailable(status);
+    if (status.ok() || lasting || base::Now() - absent_since_ > kComingFor) {
+      coming = std::exchange(coming_, {});
+    }
+    if (status.ok()) {
+      wanted_ = false;
+      absent_since_ = base::Instant::Infinite();
+      warnings_.insert(warnings_.end(), warnings.begin(), warnings.end());
+    } else if (wanted_until_ < base::Now()) {
+      wanted_ = false;
+    }
+  }
+  for (const Come& each : coming) each(status);
+  if (status.ok()) return Settle();
+  const base::MutexLock lock(mu_);
+  if (!stopping_) changed_.WaitUntil(mu_, base::Now() + kPause);
+}
+
+// In the order in which it was owed.
+void Node::Settle() {
+  std::deque<Owed> owed;
+  {
+    const base::MutexLock lock(mu_);
+    owed = std::exchange(owed_, {});
+  }
+  const base::Instant now = base::Now();
+  for (Owed& each : owed) {
+    if (now < each.expires) Tell(std::move(each.key), std::move(each.command), each.expires);
+  }
+}
+
+}  // namespace redlatch::quorum

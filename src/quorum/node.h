@@ -1,0 +1,104 @@
+#ifndef REDLATCH_SRC_QUORUM_NODE_H_
+#define REDLATCH_SRC_QUORUM_NODE_H_
+
+#include <atomic>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "src/base/clock.h"
+#include "src/base/mutex.h"
+#include "src/redis/deployment/deployment.h"
+#include "src/redis/wire/codec.h"
+
+namespace redlatch::quorum {
+
+// One server of a quorum, which nobody ever waits for by himself: what it is asked is sent at once
+// or not at all, and what takes longer, as connecting does, is done by a thread of the node's own.
+//
+//   the node is     a question is           and
+//   up              sent                    an answer comes, or the connection breaks
+//   coming          not sent                is told when it can be
+//   down            refused, with why       its thread goes on trying while somebody asks
+//
+// What is owed to a node, so that it keeps nothing that is over, is sent as soon as it is there
+// again, until it would have ended by itself. Thread-safe.
+class Node {
+ public:
+  using Done = redis::Deployment::Done;
+
+  explicit Node(std::unique_ptr<redis::Deployment> at);
+  ~Node();
+  Node(const Node&) = delete;
+  Node& operator=(const Node&) = delete;
+
+  redis::Deployment& at() { return *at_; }
+  const redis::Deployment& at() const { return *at_; }
+  const std::string& server() const { return at_->server({}); }
+
+  enum class Sent : uint8_t { kSent, kComing, kDown };
+  // kComing: `come` is called when it can be asked, or with the reason why not.
+  using Come = std::function<void(const absl::Status& failure)>;
+  Sent Ask(std::string_view key, const redis::Command& command, const Done& done, const Come& come);
+  // Why it is down.
+  absl::Status failure() const;
+
+  // A command whose answer is nobody's, and that may come late or twice.
+  void Tell(std::string key, redis::Command command, base::Instant expires);
+  // The same, but not at once: for who must not use the connection now.
+  void Owe(std::string key, absl::FunctionRef<redis::Command()> command, base::Instant expires);
+
+  // By the node's own thread: something that takes long, once.
+  void Do(std::function<void()> job);
+  // What the server warned of when it was connected to.
+  std::vector<std::string> TakeWarnings();
+
+  // Its thread ends; a call of it that is under way is waited for, briefly.
+  void Stop();
+  // In a forked child, before the node is left as it is.
+  void CloseInForkedChild() { at_.reset(); }
+
+ private:
+  struct Owed {
+    std::string key;
+    redis::Command command;
+    base::Instant expires;
+  };
+
+  void StartThread() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Work();
+  void Connect();
+  void Settle();
+
+  std::unique_ptr<redis::Deployment> at_;
+
+  mutable base::Mutex mu_;
+  base::CondVar changed_;
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  bool wanted_ ABSL_GUARDED_BY(mu_) = false;  // a connection
+  base::Instant wanted_until_ ABSL_GUARDED_BY(mu_);
+  base::Instant absent_since_ ABSL_GUARDED_BY(mu_) = base::Instant::Infinite();
+  std::string key_ ABSL_GUARDED_BY(mu_);  // of the latest question
+  absl::Status failure_ ABSL_GUARDED_BY(mu_);
+  std::vector<Come> coming_ ABSL_GUARDED_BY(mu_);
+  std::deque<std::function<void()>> jobs_ ABSL_GUARDED_BY(mu_);
+  std::deque<Owed> owed_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::string> warnings_ ABSL_GUARDED_BY(mu_);
+  std::thread thread_ ABSL_GUARDED_BY(mu_);
+
+  // Since when an answer is due that has not come, in ns; 0: none is.
+  std::atomic<int64_t> pending_since_{0};
+  std::atomic<int> pending_{0};
+};
+
+}  // namespace redlatch::quorum
+
+#endif  // REDLATCH_SRC_QUORUM_NODE_H_

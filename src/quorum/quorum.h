@@ -1,0 +1,129 @@
+#ifndef REDLATCH_SRC_QUORUM_QUORUM_H_
+#define REDLATCH_SRC_QUORUM_QUORUM_H_
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <new>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "src/base/clock.h"
+#include "src/base/fork_guard.h"
+#include "src/base/mutex.h"
+#include "src/quorum/ledger.h"
+#include "src/quorum/node.h"
+#include "src/quorum/round.h"
+#include "src/quorum/token_clock.h"
+#include "src/redis/deployment/deployment.h"
+
+namespace redlatch::quorum {
+
+// Several independent servers as one: the engine asks it as it asks a server, in the words of
+// lua/README.md, and is answered what a majority of the nodes has answered to the scripts of
+// lua/quorum/. Nothing else of the engine's knows that there are several.
+//
+//   the engine asks   all nodes are asked, and             then
+//   acquire           a majority grants one same token     granted
+//                     a majority grants, not one same      `raise` where it is granted; granted
+//                     a majority cannot grant              given back everywhere; queued, or busy
+//   renew             a majority has it                    held; the others are healed
+//   release, cancel   a majority has answered              released; who has not is told once more
+//
+// A node that does not answer is waited for by nobody once the others have decided.
+class Quorum final : public redis::Deployment {
+ public:
+  struct Options {
+    std::string name;  // for messages
+    absl::Duration restart_delay = absl::ZeroDuration();
+    std::string problem;  // why it cannot be used, or empty
+    // Makes the deployment of that number.
+    size_t nodes = 0;
+    std::function<std::unique_ptr<redis::Deployment>(size_t node, Events events)> make;
+    std::function<std::string(std::string_view slot_tag)> channel;
+    // The key of a node's own, with that tag.
+    std::function<std::string(std::string_view slot_tag)> node_key;
+  };
+  Quorum(Options options, Events events);
+  ~Quorum() override;
+  // In a forked child, in place of destruction.
+  static void operator delete(Quorum* quorum, std::destroying_delete_t);
+  Quorum(const Quorum&) = delete;
+  Quorum& operator=(const Quorum&) = delete;
+
+  const std::string& server(std::string_view) const override { return options_.name; }
+  std::string reign(std::string_view) override { return {}; }
+  std::string run_id(std::string_view) override { return {}; }
+  absl::Duration grants_alone_for() const override { return absl::ZeroDuration(); }
+  absl::Status Connect(base::Instant deadline, std::vector<std::string>& warnings) override;
+  absl::StatusOr<redis::Reply> Call(std::string_view key, const redis::Command& command,
+                                    base::Instant deadline) override;
+  std::vector<std::string> Get(absl::Span<const std::string> keys, base::Instant deadline) override;
+  absl::StatusOr<redis::Reply> Run(const redis::ScriptCall& call, base::Instant deadline,
+                                   redis::StillWanted still_wanted) override;
+  void RunBatch(absl::Span<const redis::ScriptCall> calls, base::Instant deadline,
+                absl::Span<absl::StatusOr<redis::Reply>> results) override;
+  absl::StatusOr<base::Acks> RunAcked(absl::Span<const redis::ScriptCall> calls,
+                                      const base::AcksWanted& wanted, absl::Duration patience,
+                                      base::Instant deadline,
+                                      absl::Span<absl::StatusOr<redis::Reply>> results) override;
+  absl::Status Send(std::string_view key, const redis::Command& command, Done done) override;
+  bool Drain(std::string_view key, base::Instant until) override;
+  redis::Transport::Polled BeginPoll(std::string_view) override { return {}; }
+  std::string slot_tag(std::string_view) const override { return {}; }
+  bool listening(std::string_view key) const override;
+  absl::Status Listen(std::string_view key, base::Instant deadline,
+                      const std::stop_token& stop) override;
+  uint32_t Await(std::string_view, base::Parker& parker, base::Instant deadline) override {
+    return parker.ParkUntil(deadline);
+  }
+  bool wants_to_know(std::string_view key) const override;
+  // Each node's votes tell that of itself.
+  void NoteHearing(std::string_view, bool, base::Instant) override {}
+  void Doubt(std::string_view key, base::Instant now,
+             std::optional<base::Instant> missed_since) override;
+  Realigned Realign() override;
+  Stats stats() const override;
+  void Stop() override;
+
+ private:
+  struct Case;
+
+  size_t majority() const;
+  absl::Status Problem() const;
+  void OnMessage(size_t node, std::string_view message);
+
+  // Rounds (quorum_rounds.cc).
+  void Begin(Case& one);
+  void Ask(Round& round, Case& one);
+  // Whether it is known what the case comes to, or needs another question, which is put then.
+  bool Decided(Round& round, Case& one);
+  void Finish(Case& one);
+  void GiveBack(Case& one);
+  void Heal(const Case& one);
+  OwnCall CallFor(const Case& one, size_t node) const;
+  Question::Hear HearFor(const Case& one, size_t node);
+  absl::StatusOr<redis::Reply> ResultOf(Case& one);
+  absl::StatusOr<redis::Reply> WhenGranted(Case& one, uint64_t token);
+  absl::StatusOr<redis::Reply> WhenNotGranted(Case& one);
+  void AddNodeWords(OwnCall& call, size_t node) const;
+  void UseChannelOf(size_t node, std::string_view key, std::string& terms) const;
+
+  const Options options_;
+  const Events events_;
+  const base::ForkGuard fork_guard_;
+  const std::string delay_ms_;
+  std::vector<std::string> servers_;  // of the nodes, for messages
+  std::atomic<bool> stopped_{false};
+  const std::shared_ptr<Ledger> ledger_ = std::make_shared<Ledger>();
+  TokenClock clock_;
+  base::Mutex mu_;
+  base::CondVar heard_;  // a node listens, or cannot
+  Nodes nodes_;  // their threads use all of this object
+};
+
+}  // namespace redlatch::quorum
+
+#endif  // REDLATCH_SRC_QUORUM_QUORUM_H_

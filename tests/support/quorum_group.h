@@ -1,0 +1,50 @@
+#ifndef REDLATCH_TESTS_SUPPORT_QUORUM_GROUP_H_
+#define REDLATCH_TESTS_SUPPORT_QUORUM_GROUP_H_
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/support/redis_server.h"
+
+namespace redlatch::support {
+
+// Independent servers of a test's own.
+class QuorumGroup {
+ public:
+  explicit QuorumGroup(size_t size = 5, const RedisServerOptions& options = {}) {
+    for (size_t i = 0; i < size; ++i) servers_.push_back(RedisServer::Start(options));
+  }
+
+  size_t size() const { return servers_.size(); }
+  RedisServer& operator[](size_t i) { return *servers_[i]; }
+
+  // "redlock:redis://...,redis://...", each with these options.
+  std::string url(const std::string& options = {}) const {
+    std::string text;
+    for (const auto& server : servers_) {
+      absl::StrAppend(&text, text.empty() ? "redlock:" : ",", server->url(),
+                      options.empty() ? "" : "?", options);
+    }
+    return text;
+  }
+
+  // On how many servers a key is.
+  size_t Having(const std::string& key) {
+    size_t count = 0;
+    for (const auto& server : servers_) {
+      count += server->Integer({"EXISTS", key}) > 0 ? 1U : 0U;
+    }
+    return count;
+  }
+
+ private:
+  std::vector<std::unique_ptr<RedisServer>> servers_;
+};
+
+}  // namespace redlatch::support
+
+#endif  // REDLATCH_TESTS_SUPPORT_QUORUM_GROUP_H_
