@@ -19,6 +19,7 @@ constexpr absl::Duration kLinger = absl::Milliseconds(2);
 constexpr absl::Duration kShortestSplit = absl::Milliseconds(2);
 constexpr int kMostDoublings = 6;
 constexpr size_t kTermsWord = 2;
+constexpr size_t kNextBid = 3;  // in a release, the words of the next bid
 
 enum class Op : uint8_t { kAcquire, kRenew, kRelease, kCancel, kOther };
 
@@ -70,6 +71,12 @@ void Quorum::Begin(Case& one) {
       one.lease_ms = Number(one.call.args[1]);
       break;
     case Op::kRelease:
+      if (one.call.args.size() > kNextBid + kTermsWord) {  // the bid that follows
+        ledger_->Begin(one.call.args[kNextBid], one.call.keys[5],
+                       Number(one.call.args[kNextBid + 1]), one.asked_at);
+      }
+      one.ending = ledger_->End(one.hold);
+      break;
     case Op::kCancel:
       one.ending = ledger_->End(one.hold);
       break;
@@ -108,8 +115,8 @@ OwnCall Quorum::CallFor(const Case& one, size_t node) const {
       AddNodeWords(call, node);
       break;
     case Op::kRelease:
-      if (call.args.size() > 3 + kTermsWord) {
-        UseChannelOf(node, call.keys.front(), call.args[3 + kTermsWord]);
+      if (call.args.size() > kNextBid + kTermsWord) {
+        UseChannelOf(node, call.keys.front(), call.args[kNextBid + kTermsWord]);
       }
       break;
     case Op::kCancel:
@@ -145,7 +152,10 @@ Question::Hear Quorum::HearFor(const Case& one, size_t node) {
   const base::Instant expires = one.asked_at + absl::Milliseconds(one.ending->lease_ms);
   Node& its = *nodes_[node];
   return [&its, cancel, expires](const absl::StatusOr<redis::Reply>& answer) {
-    if (!absl::IsUnavailable(answer.status())) return;
+    // Whoever asked may be gone, with what was to be sent once more.
+    const bool unknown = answer.ok() && answer->is_error() &&
+                         redis::ClassifyError(answer->text) == redis::ErrorCode::kNoScript;
+    if (!unknown && !absl::IsUnavailable(answer.status())) return;
     its.Owe(
         cancel->keys.front(), [&] { return Encode(its, *cancel, /*by_text=*/true); }, expires);
   };
@@ -238,9 +248,8 @@ absl::StatusOr<redis::Reply> Quorum::WhenNotGranted(Case& one) {
   // If a majority is free, or will be, several were after it at the same time.
   const int64_t wait_ms = std::max<int64_t>(WaitFor(votes), 0);
   absl::Duration wait = absl::Milliseconds(wait_ms);
-  const bool given_back = std::any_of(votes.begin(), votes.end(), [](const Vote& vote) {
-    return vote.kind == Vote::Kind::kYes;
-  });
+  const bool given_back = std::any_of(
+      votes.begin(), votes.end(), [](const Vote& vote) { return vote.kind == Vote::Kind::kYes; });
   const int splits = given_back ? ledger_->Split(one.hold) : 0;
   wait += base::Jittered(kShortestSplit * (1 << std::min(splits, kMostDoublings)));
   return NotGranted(votes, one.terms, absl::ToInt64Milliseconds(wait));
@@ -269,8 +278,7 @@ absl::StatusOr<redis::Reply> Quorum::ResultOf(Case& one) {
   }
   if (Counted(votes) < majority()) return WhyNoQuorum(votes, servers_);
   const Verdict verdict = Judge(votes);
-  const bool yes =
-      verdict.kind == Verdict::Kind::kYes || verdict.kind == Verdict::Kind::kRaise;
+  const bool yes = verdict.kind == Verdict::Kind::kYes || verdict.kind == Verdict::Kind::kRaise;
   switch (one.op) {
     case Op::kRenew:
       if (yes) Heal(one);
@@ -308,8 +316,7 @@ void Quorum::RunBatch(absl::Span<const redis::ScriptCall> calls, base::Instant d
   // Where a round has failed, a moment shows who has granted.
   const auto settled = [](const std::unique_ptr<Case>& one) {
     const std::vector<Vote>& votes = one->asked->votes;
-    return one->op != Op::kAcquire || one->granted ||
-           Open(votes) == 0;
+    return one->op != Op::kAcquire || one->granted || Open(votes) == 0;
   };
   if (!std::all_of(cases.begin(), cases.end(), settled)) {
     round.Await([&] { return std::all_of(cases.begin(), cases.end(), settled); },

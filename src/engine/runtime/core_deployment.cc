@@ -22,8 +22,18 @@ std::string QuarantineMs(const redis::Url& url) {
   return absl::StrCat(absl::ToInt64Milliseconds(url.quarantine));
 }
 
-// What is said first over each connection.
-std::vector<redis::Command> FirstOf(const redis::Url& url, const redis::Command& description) {
+// What is said first over each connection. Nobody waits for a node of a quorum so as to repeat a
+// script to it with its text.
+std::vector<redis::Command> FirstOf(const redis::Url& url, const redis::Command& description,
+                                    bool of_quorum) {
+  if (of_quorum) {
+    std::vector<redis::Command> first = {description};
+    for (const LuaScript& script :
+         {lua::kQuorumAcquire, lua::kQuorumRelease, lua::kQuorumRenew, lua::kQuorumCancel}) {
+      first.push_back(redis::Command({"SCRIPT", "LOAD", script.body}));
+    }
+    return first;
+  }
   if (url.quarantine <= absl::ZeroDuration()) return {description};
   return {redis::Command({"EVAL", lua::kReignBegin.body, "1", ReignKey({}), "", QuarantineMs(url)}),
           description};
@@ -40,17 +50,17 @@ std::unique_ptr<redis::Deployment> Core::MakeDeployment() {
   // All nodes' messages come to one thread.
   const auto thread = std::make_shared<redis::ListeningThread>();
   return std::make_unique<quorum::Quorum>(
-      quorum::Quorum::Options{
-          .name = url_.DebugString(),
-          .restart_delay = url_.restart_delay,
-          .problem = url_problem_,
-          .nodes = url_.members.size(),
-          .make =
-              [this, thread](size_t node, redis::Deployment::Events its) {
-                return MakeDeployment(url_.members[node], std::move(its), {.thread = thread});
-              },
-          .channel = [this](std::string_view tag) { return ChannelName(tag); },
-          .node_key = [](std::string_view tag) { return QuorumKey(tag); }},
+      quorum::Quorum::Options{.name = url_.DebugString(),
+                              .restart_delay = url_.restart_delay,
+                              .problem = url_problem_,
+                              .nodes = url_.members.size(),
+                              .make =
+                                  [this, thread](size_t node, redis::Deployment::Events its) {
+                                    return MakeDeployment(url_.members[node], std::move(its),
+                                                          {.thread = thread});
+                                  },
+                              .channel = [this](std::string_view tag) { return ChannelName(tag); },
+                              .node_key = [](std::string_view tag) { return QuorumKey(tag); }},
       std::move(events));
 }
 
@@ -80,7 +90,8 @@ std::unique_ptr<redis::Deployment> Core::MakeDeployment(const redis::Url& url,
                                        .key = ReignKey}},
         std::move(events));
   }
-  return std::make_unique<redis::SingleServer>(url, ChannelName({}), FirstOf(url, description_), mark,
+  return std::make_unique<redis::SingleServer>(url, ChannelName({}),
+                                               FirstOf(url, description_, is_quorum()), mark,
                                                std::move(events), std::move(node));
 }
 
