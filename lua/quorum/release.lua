@@ -30,9 +30,7 @@ local now = now_us()
 if held then
   call('DEL', lock)
 end
-if plain then
-  return 'not_held' .. (call('EXISTS', lock) == 0 and pass_on(now, ARGV[1]) or '')
-elseif not held then
+if not held then  -- it may have waited here, while others granted it
   leave(ARGV[1], ending.gone_ms)
   return 'not_held' .. (call('EXISTS', lock) == 0 and pass_on(now, ARGV[1]) or '')
 end

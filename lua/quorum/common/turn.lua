@@ -6,7 +6,7 @@
 -- A node hands nothing over by itself: whoever is next is told to ask all nodes, and the node keeps
 -- itself for him for so long. The turn's key is the last one: '<hold> <until, in us>'. It outlives
 -- the turn, so that who did not come is known.
-local turn_ms = 100
+local turn_ms, known_ms = 100, 2000
 
 -- turn_of(now): the hold whose turn it is, and for how many ms more, 0 if it did not come in time;
 -- nil if it is nobody's.
@@ -25,7 +25,7 @@ local function pass_turn(choice, now)
     return choice.unfinished and look_note(1) or ''
   end
   redis.call('SET', KEYS[#KEYS], string.format('%s %.0f', winner.hold, now + turn_ms * 1000), 'PX',
-    60000)
+    known_ms)
   redis.call('PUBLISH', winner.channel, 'look ' .. winner.hold .. ' ' .. KEYS[1])
   return look_note(turn_ms)
 end

@@ -51,7 +51,7 @@ class BehindProxy : public Base {
     return Await([this] { return !this->server().Command({"KEYS", "*.gone.*"}).elements.empty(); });
   }
 
-  support::TcpProxy proxy_{{.port = this->server().port()}};
+  Proxies proxy_{this->server().ports()};
   const std::shared_ptr<Recorder> heard_ = std::make_shared<Recorder>();
   const Client near_ = this->NewClient();
 };

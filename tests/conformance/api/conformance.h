@@ -21,10 +21,12 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "absl/time/time.h"
 #include "docs/code/06-a-lock-of-your-own/priority_lock.h"
 #include "gtest/gtest.h"
 #include "redlatch/client.h"
+#include "redlatch/red_lock.h"
 #include "redlatch/redis_lock_base.h"
 #include "redlatch/reentrant_lock.h"
 #include "redlatch/reentrant_read_write_lock.h"
@@ -32,6 +34,7 @@
 #include "redlatch/simple_lock.h"
 #include "tests/conformance/api/crew.h"
 #include "tests/conformance/api/outcome.h"
+#include "tests/conformance/api/servers.h"
 #include "tests/support/any_lock.h"
 #include "tests/support/authority.h"
 #include "tests/support/await.h"
@@ -51,6 +54,7 @@ struct Kind {
   bool reentrant;
   std::unique_ptr<RedisLockBase> (*make)(const Client&, std::string_view, LockOptions);
   bool of_users = false;  // as a user would write it: how the server is reached is no matter
+  bool quorum = false;    // of several servers
 };
 
 template <class Lock>
@@ -69,6 +73,7 @@ inline std::vector<Kind> Kinds() {
       {.name = "reentrant", .reentrant = true, .make = Make<ReentrantLock>},
       {.name = "read_write", .reentrant = true, .make = Make<ReentrantReadWriteLock>},
       {.name = "priority", .reentrant = false, .make = Make<PriorityLock>, .of_users = true},
+      {.name = "quorum", .reentrant = false, .make = Make<RedLock>, .quorum = true},
   };
 }
 
@@ -79,6 +84,7 @@ struct Deployment {
   bool tls = false;
   bool sentinel = false;
   bool cluster = false;  // of one primary: what several do is in tests/fault/api/cluster_test.cc
+  bool quorum = false;   // of five servers, each of which has what happens to the server
   // With a prefix, the user may do no more than docs/operations.md says that he must.
   std::string_view key_prefix = {};
   absl::Duration local_window = LockOptions().local_window;
@@ -93,6 +99,7 @@ inline std::vector<Deployment> Deployments() {
       {.name = "cluster", .cluster = true},
       {.name = "acl_user", .key_prefix = "app:"},
       {.name = "no_window", .local_window = absl::ZeroDuration()},
+      {.name = "quorum", .quorum = true},
   };
 }
 
@@ -110,6 +117,7 @@ inline std::vector<Case> Cases() {
   std::vector<Case> cases;
   for (const Kind& kind : Kinds()) {
     for (const Deployment& deployment : Deployments()) {
+      if (kind.quorum != deployment.quorum) continue;
       cases.push_back({kind, deployment});
       if (kind.of_users) break;
     }
@@ -119,7 +127,9 @@ inline std::vector<Case> Cases() {
 
 inline std::vector<Case> CasesOverTcp() {
   std::vector<Case> cases;
-  for (const Kind& kind : Kinds()) cases.push_back({kind, Deployments().front()});
+  for (const Kind& kind : Kinds()) {
+    cases.push_back({kind, kind.quorum ? Deployments().back() : Deployments().front()});
+  }
   return cases;
 }
 
@@ -127,7 +137,8 @@ inline std::vector<Case> CasesOverTcp() {
 inline std::vector<Case> SemaphoreCases() {
   std::vector<Case> cases;
   for (const Deployment& deployment : Deployments()) {
-    if (deployment.name != "no_window") cases.push_back({AllPermits(), deployment});
+    if (deployment.name != "no_window" && !deployment.quorum)
+      cases.push_back({AllPermits(), deployment});
   }
   return cases;
 }
@@ -181,6 +192,7 @@ constexpr absl::Duration kLease = absl::Seconds(2);
 // need say so.
 inline const absl::Duration kKept = absl::Hours(24) + absl::Minutes(15) + kLease;
 constexpr char kName[] = "lock";
+constexpr size_t kQuorum = 5;
 
 // A client that lives in a process of its own is told of its case by name.
 inline Case CaseNamed(std::string_view name) {
@@ -200,11 +212,13 @@ class Conformance : public ::testing::TestWithParam<Case> {
   }
 
   // One for all tests of this program; whoever stops it lets it go on.
-  static support::RedisServer& SharedServer() {
-    static std::map<std::string_view, std::unique_ptr<support::RedisServer>> servers;
+  static Servers& SharedServer() {
+    static std::map<std::string_view, std::unique_ptr<Servers>> servers;
     const Deployment& way = GetParam().deployment;
     auto& server =
-        servers[way.tls || way.sentinel || way.cluster || !way.key_prefix.empty() ? way.name : ""];
+        servers[way.tls || way.sentinel || way.cluster || way.quorum || !way.key_prefix.empty()
+                    ? way.name
+                    : ""];
     if (server == nullptr) server = Start();
     return *server;
   }
@@ -212,8 +226,14 @@ class Conformance : public ::testing::TestWithParam<Case> {
   void UseOwnServer(support::RedisServerOptions options = {}) {
     own_server_ = Start(std::move(options));
   }
-  support::RedisServer& server() { return own_server_ ? *own_server_ : SharedServer(); }
-  static std::unique_ptr<support::RedisServer> Start(support::RedisServerOptions options = {}) {
+  Servers& server() { return own_server_ ? *own_server_ : SharedServer(); }
+  static std::unique_ptr<Servers> Start(const support::RedisServerOptions& options = {}) {
+    std::vector<std::unique_ptr<support::RedisServer>> all;
+    const size_t count = GetParam().deployment.quorum ? kQuorum : 1;
+    while (all.size() < count) all.push_back(StartOne(options));
+    return std::make_unique<Servers>(std::move(all));
+  }
+  static std::unique_ptr<support::RedisServer> StartOne(support::RedisServerOptions options) {
     if (GetParam().deployment.tls) {
       static support::Authority authority;
       static const std::string cert = authority.Certify();
@@ -246,7 +266,7 @@ class Conformance : public ::testing::TestWithParam<Case> {
     return *sentinels;
   }
 
-  static std::string UrlOf(support::RedisServer& server, const Case& which) {
+  static std::string UrlOf(const Servers& server, const Case& which) {
     if (which.deployment.tls) return server.tls_url();
     if (which.deployment.sentinel) {
       std::vector<std::string> hosts;
@@ -265,9 +285,16 @@ class Conformance : public ::testing::TestWithParam<Case> {
   std::string url() { return UrlOf(server(), GetParam()); }
   // Of a user who may do everything.
   std::string UrlOfAnyUser() { return GetParam().deployment.cluster ? url() : server().url(); }
-  std::string UrlThrough(const support::TcpProxy& proxy) {
-    if (!GetParam().deployment.cluster) return proxy.url();
-    return absl::StrCat(url(), "?map=127.0.0.1:", server().port(), "/127.0.0.1:", proxy.port());
+  std::string UrlThrough(const Proxies& proxy) {
+    if (GetParam().deployment.cluster) {
+      return absl::StrCat(url(), "?map=127.0.0.1:", server().port(),
+                          "/127.0.0.1:", proxy.ports().front());
+    }
+    std::string text = GetParam().deployment.quorum ? "redlock:" : "";
+    for (const int port : proxy.ports()) {
+      absl::StrAppend(&text, port == proxy.ports().front() ? "" : ",", "redis://127.0.0.1:", port);
+    }
+    return text;
   }
 
   // `options` come behind the `?` of the URL.
@@ -281,8 +308,12 @@ class Conformance : public ::testing::TestWithParam<Case> {
   static Client Connected(const std::string& url, const Case& which,
                           std::string_view url_options = {}, ClientOptions options = {}) {
     if (options.key_prefix.empty()) options.key_prefix = std::string(which.deployment.key_prefix);
-    const std::string whole =
+    std::string whole =
         absl::StrCat(url, url.find('?') == std::string::npos ? "?" : "&", std::string(url_options));
+    if (which.deployment.quorum) {  // each of them
+      whole = absl::StrReplaceAll(
+          whole, {{",redis:", absl::StrCat("?", std::string(url_options), ",redis:")}});
+    }
     absl::StatusOr<Client> client = Client::Connect(url_options.empty() ? url : whole, options);
     EXPECT_TRUE(client.ok()) << client.status();
     return *std::move(client);
@@ -338,6 +369,7 @@ class Conformance : public ::testing::TestWithParam<Case> {
   // What they are called beside `fence`: "simple".
   virtual std::string_view KeyKind() const {
     if (GetParam().kind.of_users) return "x.priority";
+    if (GetParam().kind.quorum) return "quorum";
     return GetParam().kind.name == "read_write" ? "rw" : GetParam().kind.name;
   }
   // "queue" is that of this kind.
@@ -366,6 +398,7 @@ class Conformance : public ::testing::TestWithParam<Case> {
     std::vector<std::string> left;
     for (const redis::Reply& key : server().Command({"KEYS", "*"}).elements) {
       const int64_t ttl_ms = server().Integer({"PTTL", key.text});
+      if (!server().Have(key.text)) continue;  // it has just ended
       if (ttl_ms == -1) ADD_FAILURE() << "without a TTL: " << key.text;
       if (server().Text({"HGET", key.text, "kind"}) == "semaphore/2") {
         EXPECT_LE(absl::Milliseconds(ttl_ms), kKept) << key.text;
@@ -389,7 +422,7 @@ class Conformance : public ::testing::TestWithParam<Case> {
   }
 
  private:
-  std::unique_ptr<support::RedisServer> own_server_;
+  std::unique_ptr<Servers> own_server_;
 };
 
 }  // namespace redlatch::conformance

@@ -23,7 +23,7 @@ enum class How : uint8_t { kHangs, kIsDown };
 // The server hangs, or is gone, in this scope.
 class Outage {
  public:
-  Outage(support::RedisServer& server, How how) : server_(server), how_(how) {
+  Outage(Servers& server, How how) : server_(server), how_(how) {
     how == How::kHangs ? server.Stop() : server.Kill();
   }
   ~Outage() { how_ == How::kHangs ? server_.Continue() : server_.Restart(); }
@@ -31,7 +31,7 @@ class Outage {
   Outage& operator=(const Outage&) = delete;
 
  private:
-  support::RedisServer& server_;
+  Servers& server_;
   const How how_;
 };
 

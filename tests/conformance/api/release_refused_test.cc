@@ -48,8 +48,7 @@ class ReleaseRefused : public Conformance {
     server().Command({"ACL", "SETUSER", "app", "on", ">x", "~*", "&*", rule});
   }
   Client NewAppClient(ClientOptions options = {}) {
-    std::string url = server().url();
-    return ClientAt(url.insert(url.find("//") + 2, "app:x@"), {}, std::move(options));
+    return ClientAt(server().UrlOfUser("app:x"), {}, std::move(options));
   }
   void ExpectCountedOnce(const Client& client) {
     const LockStats stats = StatsOf(client, kName);

@@ -15,7 +15,7 @@ class SlowServer : public Conformance {
  protected:
   void Pause(absl::Duration how_long) { base::Parker().ParkUntil(base::Now() + how_long); }
 
-  support::TcpProxy proxy_{{.port = server().port()}};
+  Proxies proxy_{server().ports()};
 };
 
 TEST_P(SlowServer, EndlessCallOutlastsPausesThatAreEachShorterThanItsPatience) {

@@ -25,7 +25,7 @@ class SemaphoreCrossing : public SemaphoreConformance {
     }
   }
 
-  support::TcpProxy proxy_{{.port = server().port()}};
+  Proxies proxy_{server().ports()};
   const Client far_ = ClientAt(UrlThrough(proxy_), "command_timeout=150ms");
   const Client near_ = NewClient();
   const std::unique_ptr<Semaphore> semaphore_ = NewSemaphore(far_, {.lease = kLong});

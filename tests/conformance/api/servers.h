@@ -1,0 +1,195 @@
+// The servers of a test: one, or those of a quorum, to which everything happens at once.
+#ifndef REDLATCH_TESTS_CONFORMANCE_API_SERVERS_H_
+#define REDLATCH_TESTS_CONFORMANCE_API_SERVERS_H_
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "src/redis/wire/reply.h"
+#include "tests/support/redis_server.h"
+#include "tests/support/tcp_proxy.h"
+
+namespace redlatch::conformance {
+
+// Each call is for all of them; what it answers is what most of them do.
+class Servers {
+ public:
+  explicit Servers(std::vector<std::unique_ptr<support::RedisServer>> all) : all_(std::move(all)) {}
+
+  std::string url() const {
+    return QuorumUrl([](const auto& each) { return each.url(); });
+  }
+  support::RedisServer& first() { return *all_.front(); }
+  std::string unix_url() const { return all_.front()->unix_url(); }
+  std::string tls_url() const { return all_.front()->tls_url(); }
+  int port() const { return all_.front()->port(); }
+  std::vector<int> ports() const {
+    std::vector<int> ports;
+    for (const auto& each : all_) ports.push_back(each->port());
+    return ports;
+  }
+  // Of a user of theirs.
+  std::string UrlOfUser(const std::string& user) const {
+    return QuorumUrl([&](const auto& each) {
+      return absl::StrCat("redis://", user, "@127.0.0.1:", each.port());
+    });
+  }
+
+  void Stop() {
+    ForEach([](auto& each) { each.Stop(); });
+  }
+  void Continue() {
+    ForEach([](auto& each) { each.Continue(); });
+  }
+  void Kill() {
+    ForEach([](auto& each) { each.Kill(); });
+  }
+  void Restart() {
+    ForEach([](auto& each) { each.Restart(); });
+  }
+
+  // Of a list, what is on any of them.
+  redis::Reply Command(const std::vector<std::string>& args) {
+    redis::Reply first = all_.front()->Command(args);
+    for (size_t i = 1; i < all_.size(); ++i) {
+      redis::Reply reply = all_[i]->Command(args);
+      for (redis::Reply& element : reply.elements) first.elements.push_back(std::move(element));
+    }
+    return first;
+  }
+  std::string Text(const std::vector<std::string>& args) {
+    return MostOften<std::string>([&](auto& each) { return each.Text(args); });
+  }
+  int64_t Integer(const std::vector<std::string>& args) {
+    return MostOften<int64_t>([&](auto& each) { return each.Integer(args); });
+  }
+  // The longest list of any.
+  size_t MostElements(const std::vector<std::string>& args) {
+    size_t most = 0;
+    ForEach([&](auto& each) { most = std::max(most, each.Command(args).elements.size()); });
+    return most;
+  }
+  // On any of them.
+  bool Have(const std::string& key) {
+    bool any = false;
+    ForEach([&](auto& each) { any |= each.Integer({"EXISTS", key}) > 0; });
+    return any;
+  }
+  std::string Info(std::string_view field) { return all_.front()->Info(field); }
+  std::vector<std::string> LockKeys() {
+    std::map<std::string, size_t> count;
+    ForEach([&](auto& each) {
+      for (const std::string& key : each.LockKeys()) ++count[key];
+    });
+    std::vector<std::string> keys;
+    for (const auto& [key, servers] : count) {
+      if (servers > all_.size() / 2) keys.push_back(key);
+    }
+    return keys;
+  }
+
+ private:
+  template <class Function>
+  void ForEach(Function function) {
+    for (const auto& each : all_) function(*each);
+  }
+  template <class Value, class Function>
+  Value MostOften(Function function) {
+    std::map<Value, size_t> count;
+    ForEach([&](auto& each) { ++count[function(each)]; });
+    Value most{};
+    size_t best = 0;
+    for (const auto& [value, times] : count) {
+      if (times > std::exchange(best, std::max(best, times))) most = value;
+    }
+    return most;
+  }
+  template <class Function>
+  std::string QuorumUrl(Function url_of) const {
+    if (all_.size() == 1) return url_of(*all_.front());
+    std::string text = "redlock:";
+    for (const auto& each : all_)
+      absl::StrAppend(&text, each == all_.front() ? "" : ",", url_of(*each));
+    return text;
+  }
+
+  const std::vector<std::unique_ptr<support::RedisServer>> all_;
+};
+
+// A proxy before each of them.
+class Proxies {
+ public:
+  explicit Proxies(const std::vector<int>& ports) {
+    for (const int port : ports) {
+      all_.push_back(std::make_unique<support::TcpProxy>(support::TcpProxyOptions{.port = port}));
+    }
+  }
+
+  std::vector<int> ports() const {
+    std::vector<int> ports;
+    for (const auto& each : all_) ports.push_back(each->port());
+    return ports;
+  }
+  void Delay(support::Direction direction, absl::Duration delay) {
+    ForEach([&](auto& each) { each.Delay(direction, delay); });
+  }
+  void Hold(support::Direction direction, support::Scope scope = support::Scope::kAll) {
+    ForEach([&](auto& each) { each.Hold(direction, scope); });
+  }
+  void ReleaseHeld() {
+    ForEach([](auto& each) { each.ReleaseHeld(); });
+  }
+  void Drop(support::Direction direction, support::Scope scope = support::Scope::kAll) {
+    ForEach([&](auto& each) { each.Drop(direction, scope); });
+  }
+  void DropReplies(int connections) {
+    ForEach([&](auto& each) { each.DropReplies(connections); });
+  }
+  void CutAfter(support::Direction direction, int64_t bytes,
+                support::Scope scope = support::Scope::kExisting) {
+    ForEach([&](auto& each) { each.CutAfter(direction, bytes, scope); });
+  }
+  void ResetAll() {
+    ForEach([](auto& each) { each.ResetAll(); });
+  }
+  void CloseAll() {
+    ForEach([](auto& each) { each.CloseAll(); });
+  }
+  void HalfClose(support::Direction direction) {
+    ForEach([&](auto& each) { each.HalfClose(direction); });
+  }
+  void SetArrival(support::Arrival arrival) {
+    ForEach([&](auto& each) { each.SetArrival(arrival); });
+  }
+  void Heal() {
+    ForEach([](auto& each) { each.Heal(); });
+  }
+  // At all of them.
+  template <class Condition>
+  bool Await(Condition condition) const {
+    bool all = true;
+    for (const auto& each : all_) all = each->Await(condition) && all;
+    return all;
+  }
+
+ private:
+  template <class Function>
+  void ForEach(Function function) {
+    for (const auto& each : all_) function(*each);
+  }
+
+  std::vector<std::unique_ptr<support::TcpProxy>> all_;
+};
+
+}  // namespace redlatch::conformance
+
+#endif  // REDLATCH_TESTS_CONFORMANCE_API_SERVERS_H_
