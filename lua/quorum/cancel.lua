@@ -7,8 +7,9 @@
 -- include: common/time
 -- include: common/leave
 -- include: quorum/common/turn
+-- include: quorum/common/holder
 
-local held = redis.call('GETRANGE', KEYS[1], '0', '63') == ARGV[1]
+local held = is_held_by(ARGV[1])
 if held then
   redis.call('DEL', KEYS[1])
 end

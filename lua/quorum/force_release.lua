@@ -7,9 +7,10 @@
 -- include: common/time
 -- include: common/hold_id
 -- include: quorum/common/turn
+-- include: quorum/common/holder
 
-local holder = redis.call('GETRANGE', KEYS[1], '0', '63')
-local free = redis.call('EXISTS', KEYS[1]) == 0
+local holder = read_holder()
+local free = holder == ''
 local look_ms = function(look)
   return tonumber(string.match(look, '%d+')) or 0
 end

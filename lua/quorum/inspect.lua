@@ -7,11 +7,12 @@
 -- include: common/hold_id
 -- include: common/since
 -- include: common/list_waiters
+-- include: quorum/common/holder
 
 local holders = {}
-local holder = redis.call('EXISTS', KEYS[1]) == 1 and redis.call('GETRANGE', KEYS[1], '0', '63')
+local holder = read_holder()
 local fence = redis.call('GET', KEYS[4]) or '0'
-if holder then
+if holder ~= '' then
   local client = client_of(holder)
   holders[1] = {holder, client or '', redis.call('PTTL', KEYS[1]), 1,
     client and since(fence, now_us()) or '0'}

@@ -2,16 +2,16 @@
 -- stands; or heals a node that has lost a hold which a majority has.
 --
 -- KEYS   1 to 5 as acquire's
--- ARGV   1 hold  2 its last token  3 lease_ms of a hold to be healed, else '0'
+-- ARGV   1 hold  2 its last token  3 lease_ms of a hold to be healed, else '0'  4 its attempt
 -- reply  'raised' or 'not_held'
 -- include: common/fence
+-- include: quorum/common/holder
 
-local holder = redis.call('GETRANGE', KEYS[1], '0', '63')
-if holder ~= ARGV[1] then
+if not is_held_by(ARGV[1]) then
   if ARGV[3] == '0' or redis.call('EXISTS', KEYS[1], KEYS[5]) > 0 then
     return 'not_held'
   end
-  redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[3])
+  redis.call('SET', KEYS[1], ARGV[1] .. ' ' .. ARGV[4], 'PX', ARGV[3])
 end
 local fence, last = read_fence(), tonumber(ARGV[2])
 if fence < last then

@@ -13,8 +13,9 @@
 -- include: common/request
 -- include: common/leave
 -- include: quorum/common/turn
+-- include: quorum/common/holder
 local call, lock = redis.call, KEYS[1]
-local held = call('GETRANGE', lock, '0', '63') == ARGV[1]
+local held = is_held_by(ARGV[1])
 local plain = not ARGV[2]
 if held and plain then
   call('DEL', lock)

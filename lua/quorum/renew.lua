@@ -6,9 +6,10 @@
 -- include: common/fence
 -- include: quorum/common/words
 -- include: quorum/common/young
+-- include: quorum/common/holder
 
 local run_id, delay_ms = take_words(2)
-if redis.call('GETRANGE', KEYS[1], '0', '63') ~= ARGV[1] then
+if not is_held_by(ARGV[1]) then
   return 'not_held'
 end
 if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then

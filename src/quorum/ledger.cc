@@ -40,11 +40,12 @@ void Ledger::Uncertain(std::string_view hold, size_t node) {
   if (Entry* const entry = Find(hold)) entry->hold.uncertain |= Only(node);
 }
 
-void Ledger::Granted(std::string_view hold, uint64_t last_token) {
+void Ledger::Granted(std::string_view hold, uint32_t attempt, uint64_t last_token) {
   const base::MutexLock lock(mu_);
   Entry* const entry = Find(hold);
   if (entry == nullptr) return;
   entry->hold.last_token = last_token;
+  entry->hold.attempt = attempt;
   entry->hold.splits = 0;
   entry->stands = true;
 }

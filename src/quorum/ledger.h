@@ -23,17 +23,18 @@ inline constexpr NodeSet Only(size_t node) { return NodeSet{1} << node; }
 class Ledger {
  public:
   struct Hold {
-    std::string gone_key;      // of its tombstones
+    std::string gone_key;  // of its tombstones
     int64_t lease_ms = 0;
-    NodeSet uncertain = 0;     // where an `acquire` may yet be executed, over a connection that broke
-    uint64_t last_token = 0;   // of one that a majority has granted
-    int splits = 0;            // rounds in a row in which nobody got a majority
+    NodeSet uncertain = 0;  // where an `acquire` may yet be executed, over a connection that broke
+    uint64_t last_token = 0;  // of one that a majority has granted
+    uint32_t attempt = 0;     // and which of its attempts that was
+    int splits = 0;           // rounds in a row in which nobody got a majority
   };
 
   // It is asked for.
   void Begin(std::string_view hold, std::string_view gone_key, int64_t lease_ms, base::Instant now);
   void Uncertain(std::string_view hold, size_t node);
-  void Granted(std::string_view hold, uint64_t last_token);
+  void Granted(std::string_view hold, uint32_t attempt, uint64_t last_token);
   int Split(std::string_view hold);
   // It is given up from here on: no node is healed any more.
   std::optional<Hold> End(std::string_view hold);

@@ -21,7 +21,8 @@ constexpr size_t kMostOwed = 1024;
 
 }  // namespace
 
-Node::Node(std::unique_ptr<redis::Deployment> at) : at_(std::move(at)) {}
+Node::Node(std::unique_ptr<redis::Deployment> at, std::function<void()> on_up)
+    : at_(std::move(at)), on_up_(std::move(on_up)) {}
 
 // The answers that are still due use all the rest.
 Node::~Node() {
@@ -101,9 +102,13 @@ void Node::Tell(std::string key, redis::Command command, base::Instant expires) 
       Owed{.key = std::move(key), .command = std::move(command), .expires = expires});
   const absl::Status sent =
       at_->Send(owed->key, owed->command, [this, owed](absl::StatusOr<redis::Reply> answer) {
-        if (absl::IsUnavailable(answer.status())) Owe(owed->key, [&] { return owed->command; }, owed->expires);
+        if (absl::IsUnavailable(answer.status()))
+          Owe(
+              owed->key, [&] { return owed->command; }, owed->expires);
       });
-  if (!sent.ok()) Owe(owed->key, [&] { return owed->command; }, owed->expires);
+  if (!sent.ok())
+    Owe(
+        owed->key, [&] { return owed->command; }, owed->expires);
 }
 
 void Node::Owe(std::string key, absl::FunctionRef<redis::Command()> command,
@@ -172,7 +177,10 @@ void Node::Connect() {
     }
   }
   for (const Come& each : coming) each(status);
-  if (status.ok()) return Settle();
+  if (status.ok()) {
+    Settle();
+    return on_up_();
+  }
   const base::MutexLock lock(mu_);
   if (!stopping_) changed_.WaitUntil(mu_, base::Now() + kPause);
 }

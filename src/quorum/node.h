@@ -35,7 +35,8 @@ class Node {
  public:
   using Done = redis::Deployment::Done;
 
-  explicit Node(std::unique_ptr<redis::Deployment> at);
+  // `on_up`: it was not there, and is now; returns at once.
+  Node(std::unique_ptr<redis::Deployment> at, std::function<void()> on_up);
   ~Node();
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;
@@ -79,6 +80,7 @@ class Node {
   void Settle();
 
   std::unique_ptr<redis::Deployment> at_;
+  const std::function<void()> on_up_;
 
   mutable base::Mutex mu_;
   base::CondVar changed_;

@@ -23,10 +23,14 @@ Quorum::Quorum(Options options, Events events)
     Events its{.on_message = [this, node](std::string_view text) { OnMessage(node, text); },
                .on_reconnected =
                    [this] {
+                     reconnected_ = true;
                      if (!stopped_) events_.on_reconnected();
                    },
                .on_hearing = [](bool, std::string_view) {}};
-    nodes_.push_back(std::make_unique<Node>(options_.make(node, std::move(its))));
+    // Whatever is held is to stand there too, and whoever waits is to wait there.
+    nodes_.push_back(std::make_unique<Node>(options_.make(node, std::move(its)), [this] {
+      if (!stopped_) events_.on_reconnected();
+    }));
     servers_.push_back(nodes_.back()->server());
   }
 }
@@ -56,8 +60,7 @@ absl::Status Quorum::Problem() const {
         absl::StrCat("the connections to ", options_.name,
                      " belong to the process that forked this one; connect again after fork()"));
   }
-  return options_.problem.empty() ? absl::OkStatus()
-                                  : absl::InvalidArgumentError(options_.problem);
+  return options_.problem.empty() ? absl::OkStatus() : absl::InvalidArgumentError(options_.problem);
 }
 
 // "look <hold> <name>": one node's word; the engine hears of it when a majority has said so.
@@ -87,8 +90,8 @@ absl::StatusOr<redis::Reply> Quorum::Call(std::string_view key, const redis::Com
   Question question(nodes_.size(), key, [&](size_t) { return OwnCall(command); });
   Round round(nodes_);
   round.Put(question);
-  round.Await(
-      [&] { return Counted(question.votes) >= majority() || Open(question.votes) == 0; }, deadline);
+  round.Await([&] { return Counted(question.votes) >= majority() || Open(question.votes) == 0; },
+              deadline);
   if (Counted(question.votes) < majority()) return WhyNoQuorum(question.votes, servers_);
   for (absl::StatusOr<redis::Reply>& answer : question.answers) {
     if (answer.ok() && answer->type != redis::Reply::Type::kNil) return std::move(answer);
@@ -104,8 +107,8 @@ std::vector<std::string> Quorum::Get(absl::Span<const std::string> keys, base::I
   Question question(nodes_.size(), {}, [&](size_t) { return OwnCall(command); });
   Round round(nodes_);
   round.Put(question);
-  round.Await(
-      [&] { return Counted(question.votes) >= majority() || Open(question.votes) == 0; }, deadline);
+  round.Await([&] { return Counted(question.votes) >= majority() || Open(question.votes) == 0; },
+              deadline);
   for (const absl::StatusOr<redis::Reply>& answer : question.answers) {
     for (size_t i = 0; answer.ok() && i < answer->elements.size() && i < texts.size(); ++i) {
       if (texts[i].empty()) texts[i] = answer->elements[i].text;
@@ -189,16 +192,15 @@ void Quorum::Doubt(std::string_view key, base::Instant now,
 
 redis::Deployment::Realigned Quorum::Realign() {
   for (const auto& node : nodes_) node->at().Realign();
-  return {};
+  return {.reconnected = reconnected_.exchange(false)};
 }
 
 redis::Deployment::Stats Quorum::stats() const {
-  Stats all;
+  Stats all{.late = late_};
   for (const auto& node : nodes_) {
     const Stats its = node->at().stats();
     all.connects += its.connects;
     all.breaks += its.breaks;
-    all.late += its.late;
   }
   return all;
 }

@@ -117,11 +117,13 @@ class Quorum final : public redis::Deployment {
   const std::string delay_ms_;
   std::vector<std::string> servers_;  // of the nodes, for messages
   std::atomic<bool> stopped_{false};
+  std::atomic<bool> reconnected_{false};  // since Realign()
   const std::shared_ptr<Ledger> ledger_ = std::make_shared<Ledger>();
   TokenClock clock_;
+  std::atomic<uint64_t> late_{0};  // rounds that had not come to an end in time
   base::Mutex mu_;
   base::CondVar heard_;  // a node listens, or cannot
-  Nodes nodes_;  // their threads use all of this object
+  Nodes nodes_;          // their threads use all of this object
 };
 
 }  // namespace redlatch::quorum

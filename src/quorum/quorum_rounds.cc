@@ -204,7 +204,7 @@ bool Quorum::Decided(Round& round, Case& one) {
     const std::string last = absl::StrCat(one.raised_to + one.terms.block - 1);
     return OwnCall(lua::kQuorumRaise,
                    std::vector<std::string>(one.call.keys.begin(), one.call.keys.begin() + 5),
-                   {one.hold, last, "0"});
+                   {one.hold, last, "0", "0"});
   });
   round.Put(*one.raised, to);
   return false;
@@ -237,7 +237,7 @@ void Quorum::GiveBack(Case& one) {
 }
 
 absl::StatusOr<redis::Reply> Quorum::WhenGranted(Case& one, uint64_t token) {
-  ledger_->Granted(one.hold, token + one.terms.block - 1);
+  ledger_->Granted(one.hold, one.terms.attempt, token + one.terms.block - 1);
   return GrantedBy(one.asked->votes, token);
 }
 
@@ -264,7 +264,8 @@ void Quorum::Heal(const Case& one) {
       std::vector<std::string> keys(one.call.keys.begin(), one.call.keys.begin() + 4);
       keys.push_back(hold.gone_key);
       const OwnCall heal(lua::kQuorumRaise, std::move(keys),
-                         {one.hold, absl::StrCat(hold.last_token), absl::StrCat(one.lease_ms)});
+                         {one.hold, absl::StrCat(hold.last_token), absl::StrCat(one.lease_ms),
+                          absl::StrCat(hold.attempt)});
       const redis::Command command = Encode(*nodes_[node], heal, /*by_text=*/true);
       nodes_[node]->at().Send(heal.keys.front(), command, nullptr).IgnoreError();
     }
@@ -313,6 +314,8 @@ void Quorum::RunBatch(absl::Span<const redis::ScriptCall> calls, base::Instant d
         return all;
       },
       deadline);
+  late_ += static_cast<uint64_t>(
+      std::count_if(cases.begin(), cases.end(), [](const auto& one) { return !one->decided; }));
   // Where a round has failed, a moment shows who has granted.
   const auto settled = [](const std::unique_ptr<Case>& one) {
     const std::vector<Vote>& votes = one->asked->votes;

@@ -28,6 +28,7 @@ class Servers {
   std::string url() const {
     return QuorumUrl([](const auto& each) { return each.url(); });
   }
+  size_t size() const { return all_.size(); }
   support::RedisServer& first() { return *all_.front(); }
   std::string unix_url() const { return all_.front()->unix_url(); }
   std::string tls_url() const { return all_.front()->tls_url(); }
