@@ -14,7 +14,7 @@ namespace redlatch::quorum {
 class ModelClient {
  public:
   enum class State { kIdle, kAsking, kRaising, kHolding };
-  enum class Next { kNothing, kRaise, kReturn, kRollBack };
+  enum class Next { kNothing, kRaise, kReturn, kExtend, kRollBack };
 
   static constexpr int kMostNodes = 5;
   static constexpr Micros kLease = 20'000;
@@ -39,13 +39,18 @@ class ModelClient {
     state_ = State::kAsking;
     granted_.reset();
     refused_.reset();
-    const Micros counted = kLease - kMargin;
-    deadline_ = now + counted + counted * drift_ / 1'000'000;
+    deadline_ = DeadlineFrom(now);
   }
   void BeginToRaise() {
     state_ = State::kRaising;
     raised_.reset();
     not_raised_.reset();
+  }
+  void BeginToRenew(Micros now) {
+    ++attempt_;
+    held_.reset();
+    not_held_.reset();
+    renewed_deadline_ = DeadlineFrom(now);
   }
   void End() { state_ = State::kIdle; }
 
@@ -53,6 +58,12 @@ class ModelClient {
   bool Return(Micros now) {
     if (now >= deadline_) return false;
     state_ = State::kHolding;
+    return true;
+  }
+
+  bool Extend(Micros now) {
+    if (now >= deadline_) return false;
+    deadline_ = renewed_deadline_;
     return true;
   }
 
@@ -83,6 +94,15 @@ class ModelClient {
     return AreTooMany(not_raised_) ? Next::kRollBack : Next::kNothing;
   }
 
+  Next Renewed(int node, ModelNode::Says says) {
+    if (state_ != State::kHolding) return Next::kNothing;
+    const bool is_majority_already = IsMajority(held_.count());
+    (says == ModelNode::Says::kHeld ? held_ : not_held_).set(node);
+    if (AreTooMany(not_held_)) return Next::kRollBack;
+    return IsMajority(held_.count()) && !is_majority_already ? Next::kExtend : Next::kNothing;
+  }
+  bool IsToBeHealed(int node) const { return not_held_[node]; }
+
   // What its proposals are made of.
   void Learn(int64_t token, Micros clock, Micros now) {
     clock_ahead_ = clock - now;
@@ -98,6 +118,10 @@ class ModelClient {
  private:
   using Nodes = std::bitset<kMostNodes>;
 
+  Micros DeadlineFrom(Micros sent) const {
+    const Micros counted = kLease - kMargin;
+    return sent + counted + counted * drift_ / 1'000'000;
+  }
   bool IsMajority(size_t count) const { return 2 * count > static_cast<size_t>(nodes_); }
   bool AreTooMany(const Nodes& refusals) const {
     return !IsMajority(static_cast<size_t>(nodes_) - refusals.count());
@@ -117,7 +141,8 @@ class ModelClient {
   int attempt_ = 0;
   bool waits_for_all_ = false;
   Micros deadline_ = 0;
-  Nodes granted_, refused_, raised_, not_raised_;
+  Micros renewed_deadline_ = 0;
+  Nodes granted_, refused_, raised_, not_raised_, held_, not_held_;
   int64_t tokens_[kMostNodes] = {};
   int64_t token_ = 0;
   int64_t seen_ = 0;

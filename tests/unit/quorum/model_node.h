@@ -13,7 +13,7 @@ using Micros = int64_t;
 // own wall clock, as they do on Redis.
 class ModelNode {
  public:
-  enum class Says { kGranted, kBusy, kGone, kYoung, kRaised, kNotHeld };
+  enum class Says { kGranted, kBusy, kGone, kYoung, kRaised, kHeld, kNotHeld };
 
   // `ahead`: of steady time. `delay`: the restart delay, or 0. The node has long been in use.
   explicit ModelNode(Micros ahead = 0, Micros delay = 0) : ahead_(ahead), delay_(delay) {}
@@ -43,6 +43,23 @@ class ModelNode {
   Says WriteBack(int64_t token) {
     data_.fence = std::max(data_.fence, token);
     return Says::kRaised;
+  }
+
+  // Where the hold stands; it does not count while the node is young.
+  Says Renew(int hold, Micros lease, Micros now) {
+    if (!Holds(hold, now)) return Says::kNotHeld;
+    data_.until = std::max(data_.until, Clock(now) + lease);
+    return IsYoung(now) ? Says::kYoung : Says::kHeld;
+  }
+
+  // Of a hold that a majority has and this node has not.
+  void Heal(int hold, int64_t token, Micros lease, Micros now) {
+    if (!Holds(hold, now)) {
+      if (Clock(now) < data_.until || IsGone(hold)) return;
+      data_.holder = hold;
+      data_.until = Clock(now) + lease;
+    }
+    WriteBack(token);
   }
 
   // A request of this hold that comes later finds it gone.

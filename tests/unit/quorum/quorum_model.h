@@ -28,6 +28,7 @@ class QuorumModel {
   struct Counts {
     int leases = 0;
     int raises = 0;
+    int renewals = 0;
     int overlaps = 0;  // of two leases: must not be
     int falls = 0;     // leases whose token is no larger than the one before: must not be
   };
@@ -57,6 +58,12 @@ class QuorumModel {
     SendAll(c, What::kAcquire, proposal);
   }
 
+  void Renew(int c) {
+    clients_[c].BeginToRenew(now_);
+    Say(c, " renews hold ", clients_[c].hold());
+    SendAll(c, What::kRenew, 0);
+  }
+
   // Ends a round, or a lease.
   void Release(int c) {
     Say(c, " releases hold ", clients_[c].hold());
@@ -75,7 +82,7 @@ class QuorumModel {
  protected:
   QuorumModel(TokenRule rule, bool verbose) : rule_(rule), verbose_(verbose) {}
 
-  enum class What { kAcquire, kRaise, kRelease };
+  enum class What { kAcquire, kRaise, kRenew, kHeal, kRelease };
   struct Message {
     int client;
     int node;
@@ -133,6 +140,9 @@ class QuorumModel {
       case What::kRelease:
         Say("node ", message.node, " releases hold ", message.hold);
         return node.Release(message.hold);
+      case What::kHeal:
+        Say("node ", message.node, " is healed with hold ", message.hold);
+        return node.Heal(message.hold, message.token, ModelClient::kLease, now_);
       case What::kAcquire:
         message.says = node.Acquire(message.hold, ModelClient::kLease, message.token, now_);
         message.token = node.fence();
@@ -141,6 +151,10 @@ class QuorumModel {
         message.says = rule_ == TokenRule::kAnyMajority
                            ? node.WriteBack(message.token)
                            : node.Raise(message.hold, message.token, now_);
+        break;
+      case What::kRenew:
+        message.says = node.Renew(message.hold, ModelClient::kLease, now_);
+        message.token = node.fence();
         break;
     }
     Say("node ", message.node, " answers hold ", message.hold, " ", NameOf(message.says), " ",
@@ -155,12 +169,30 @@ class QuorumModel {
     ModelClient& client = clients_[message.client];
     client.Learn(message.token, message.clock, now_);
     if (client.hold() != message.hold || client.attempt() != message.attempt) return;
-    const Next next = message.what == What::kAcquire
-                          ? client.Acquired(message.node, message.says, message.token)
-                          : client.Raised(message.node, message.says);
-    if (next == Next::kRaise) Raise(message.client);
-    if (next == Next::kReturn) Return(message.client);
-    if (next == Next::kRollBack) Release(message.client);
+    switch (NextOf(client, message)) {
+      case Next::kNothing:
+        return;
+      case Next::kRaise:
+        return Raise(message.client);
+      case Next::kReturn:
+        return Return(message.client);
+      case Next::kExtend:
+        return Extend(message.client);
+      case Next::kRollBack:
+        return Release(message.client);
+    }
+  }
+  static ModelClient::Next NextOf(ModelClient& client, const Message& message) {
+    switch (message.what) {
+      case What::kAcquire:
+        return client.Acquired(message.node, message.says, message.token);
+      case What::kRaise:
+        return client.Raised(message.node, message.says);
+      case What::kRenew:
+        return client.Renewed(message.node, message.says);
+      default:
+        return ModelClient::Next::kNothing;
+    }
   }
 
   void Raise(int c) {
@@ -190,8 +222,19 @@ class QuorumModel {
     last_token_ = client.token();
   }
 
+  void Extend(int c) {
+    ModelClient& client = clients_[c];
+    if (!client.Extend(now_)) return Release(c);
+    Say(c, " has extended hold ", client.hold());
+    ++counts_.renewals;
+    for (int n = 0; n < static_cast<int>(nodes_.size()); ++n) {
+      if (client.IsToBeHealed(n)) Send(c, n, What::kHeal, client.token());
+    }
+  }
+
   static const char* NameOf(ModelNode::Says says) {
-    constexpr const char* kNames[] = {"granted", "busy", "gone", "young", "raised", "not held"};
+    constexpr const char* kNames[] = {"granted", "busy", "gone",    "young",
+                                      "raised",  "held", "not held"};
     return kNames[static_cast<int>(says)];
   }
 

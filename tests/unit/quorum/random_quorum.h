@@ -60,7 +60,7 @@ class RandomQuorum : public QuorumModel {
 
   void Run() {
     for (int step = 0; step < kSteps; ++step) {
-      Pass(dice_.Chance(perils_.hazardous ? 50 : 200) ? dice_.Pick(ModelClient::kLease)
+      Pass(dice_.Chance(perils_.hazardous ? 80 : 200) ? dice_.Pick(ModelClient::kLease)
                                                       : dice_.Pick(pace_));
       Step();
     }
@@ -100,8 +100,10 @@ class RandomQuorum : public QuorumModel {
         if (dice_.Chance(40)) Release(c);
         return;
       case ModelClient::State::kHolding:
-        if (!client.HoldsAt(now_) || dice_.Chance(perils_.hazardous ? 8 : 1)) Release(c);
-        return;
+        if (client.HoldsAt(now_) && !dice_.Chance(perils_.hazardous ? 8 : 1)) {
+          return dice_.Chance(2) ? Renew(c) : void();
+        }
+        return Release(c);
     }
   }
   void Begin(int c) {
@@ -128,19 +130,21 @@ class RandomQuorum : public QuorumModel {
 
   void Mishap() {
     const int n = dice_.Pick(static_cast<int>(nodes_.size()));
-    switch (dice_.Pick(perils_.restarts ? 6 : 4)) {
+    switch (dice_.Pick(perils_.restarts ? 8 : 4)) {
       case 0:
         return StepClock(n);
+      case 1:
+      case 2:
+      case 3:
+        return Break();
       case 4:
         return nodes_[n].Save();
-      case 5:
-        return Restart(n);
       default:
-        return Break();
+        return Restart(n);
     }
   }
   void StepClock(int n) {
-    const Micros by = dice_.Around(kApart);
+    const Micros by = dice_.Around(perils_.hazardous ? ModelClient::kLease : kApart);
     if (by > forward_[n]) return;
     if (by > 0) forward_[n] -= by;
     Say("the clock of node ", n, " steps by ", by);
@@ -177,6 +181,7 @@ struct Outcome {
   int schedules = 0;
   int64_t leases = 0;
   int64_t raises = 0;
+  int64_t renewals = 0;
   std::vector<int> overlapping;  // seeds
   std::vector<int> falling;
 };
@@ -194,13 +199,14 @@ inline Outcome RunSchedules(std::string_view what, int count, const Perils& peri
     ++outcome.schedules;
     outcome.leases += schedule.counts().leases;
     outcome.raises += schedule.counts().raises;
+    outcome.renewals += schedule.counts().renewals;
     if (schedule.counts().overlaps > 0) outcome.overlapping.push_back(seed);
     if (schedule.counts().falls > 0) outcome.falling.push_back(seed);
   }
-  std::cout << what << ": " << outcome.schedules << " schedules, " << outcome.leases
-            << " leases, of which " << outcome.raises << " raised; tokens fell or repeated in "
-            << outcome.falling.size() << ", leases overlapped in " << outcome.overlapping.size()
-            << "\n";
+  std::cout << what << ": " << outcome.schedules << " schedules, " << outcome.leases << " leases, "
+            << outcome.raises << " raised, " << outcome.renewals
+            << " renewed; tokens fell or repeated in " << outcome.falling.size()
+            << ", leases overlapped in " << outcome.overlapping.size() << "\n";
   return outcome;
 }
 

@@ -24,11 +24,12 @@ TEST(RestartDelay, LeasesDoNotOverlapWithADelayOfTheLongestLease) {
   EXPECT_THAT(outcome.overlapping, IsEmpty());
   EXPECT_THAT(outcome.falling, IsEmpty());
   EXPECT_GT(outcome.leases, outcome.schedules / 2);
+  EXPECT_GT(outcome.renewals, outcome.schedules / 4);
 }
 
-TEST(RestartDelay, LeasesOverlapWithHalfThatDelay) {
+TEST(RestartDelay, LeasesOverlapWithADelayThatIsTooShort) {
   const Outcome outcome =
-      RunSchedules("half of it", kSchedules, WithDelay(ModelClient::kLease / 2));
+      RunSchedules("a quarter of it", kSchedules, WithDelay(ModelClient::kLease / 4));
   EXPECT_THAT(outcome.overlapping, Not(IsEmpty()));
 }
 
