@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "redlatch/observer.h"
+#include "redlatch/red_lock.h"
 #include "redlatch/reentrant_read_write_lock.h"
 #include "redlatch/semaphore.h"
 #include "redlatch/simple_lock.h"
@@ -31,6 +32,11 @@ absl::Status Explain(const absl::Status& why, const Semaphore& semaphore,
       absl::StrCat("semaphore \"", name, "\" has ", Counted(*capacity, "permit"), " in all, not ",
                    options.capacity, "; say --capacity ", *capacity,
                    ", or change it for everyone: redlatch capacity ", name, " ", options.capacity));
+}
+
+bool IsOfQuorum(std::string_view server) {
+  const absl::StatusOr<redis::Url> url = redis::ParseUrl(server);
+  return url.ok() && url->kind == redis::Url::Kind::kQuorum;
 }
 
 }  // namespace
@@ -112,6 +118,10 @@ absl::StatusOr<RunHold> RunAttempt::TakeFor(const Client& client, absl::Duration
     return hold;
   }
   if (options_.kind == RunKind::kPlain) {
+    if (IsOfQuorum(options_.server)) {
+      RedLock lock(client, options_.name, {.lease = options_.lease});
+      return TakeBy(client, lock, [&] { return lock.Acquire(how); });
+    }
     SimpleLock lock(client, options_.name, {.lease = options_.lease});
     return TakeBy(client, lock, [&] { return lock.Acquire(how); });
   }
