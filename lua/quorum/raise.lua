@@ -3,7 +3,8 @@
 --
 -- KEYS   1 to 5 as acquire's
 -- ARGV   1 hold  2 its last token  3 lease_ms of a hold to be healed, else '0'  4 its attempt
--- reply  'raised' or 'not_held'
+-- reply  'raised'; 'above' where this node has granted a larger one, which is still on its way; or
+--        'not_held'
 -- include: common/fence
 -- include: quorum/common/holder
 
@@ -14,6 +15,9 @@ if not is_held_by(ARGV[1]) then
   redis.call('SET', KEYS[1], ARGV[1] .. ' ' .. ARGV[4], 'PX', ARGV[3])
 end
 local fence, last = read_fence(), tonumber(ARGV[2])
+if fence > last and ARGV[3] == '0' then
+  return 'above'
+end
 if fence < last then
   reserve_tokens(fence, 1, last)
 end

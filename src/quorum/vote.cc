@@ -95,7 +95,7 @@ bool TakeWords(std::string_view& text, Vote& vote) {
     return true;
   }
   vote.kind = Kind::kNo;
-  return word == "not_held" || word == "left" || word == "unknown";
+  return word == "not_held" || word == "above" || word == "left" || word == "unknown";
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ using Micros = int64_t;
 // own wall clock, as they do on Redis.
 class ModelNode {
  public:
-  enum class Says { kGranted, kBusy, kGone, kYoung, kRaised, kHeld, kNotHeld };
+  enum class Says { kGranted, kBusy, kGone, kYoung, kRaised, kAbove, kHeld, kNotHeld };
 
   // `ahead`: of steady time. `delay`: the restart delay, or 0. The node has long been in use.
   explicit ModelNode(Micros ahead = 0, Micros delay = 0) : ahead_(ahead), delay_(delay) {}
@@ -33,10 +33,10 @@ class ModelNode {
     return Says::kGranted;
   }
 
-  // Where the hold stands.
+  // Where the hold stands, and was given no larger one.
   Says Raise(int hold, int64_t token, Micros now) {
     if (!Holds(hold, now)) return Says::kNotHeld;
-    return WriteBack(token);
+    return data_.fence > token ? Says::kAbove : WriteBack(token);
   }
 
   // Whoever holds.

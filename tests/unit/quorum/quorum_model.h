@@ -1,6 +1,7 @@
 #ifndef REDLATCH_TESTS_UNIT_QUORUM_QUORUM_MODEL_H_
 #define REDLATCH_TESTS_UNIT_QUORUM_QUORUM_MODEL_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <iostream>
@@ -31,6 +32,7 @@ class QuorumModel {
     int renewals = 0;
     int overlaps = 0;  // of two leases: must not be
     int falls = 0;     // leases whose token is no larger than the one before: must not be
+    int repeats = 0;   // leases whose token an earlier one had: not even if clocks are stepped
   };
 
   // Nodes whose clocks are so far ahead of steady time.
@@ -48,6 +50,11 @@ class QuorumModel {
 
   Micros now() const { return now_; }
   void Pass(Micros time) { now_ += time; }
+
+  void StepClock(int n, Micros by) {
+    Say("the clock of node ", n, " steps by ", by);
+    nodes_[n].StepClock(by);
+  }
 
   // Begins a round of a new hold, or one more attempt of the present one.
   void Ask(int c, int64_t proposal = 0, bool waits_for_all = false) {
@@ -215,11 +222,14 @@ class QuorumModel {
       Say("BUT hold ", other.hold(), " is valid");
       ++counts_.overlaps;
     }
-    if (client.token() <= last_token_) {
-      Say("BUT the last token was ", last_token_);
+    if (!tokens_.empty() && client.token() <= tokens_.back()) {
+      Say("BUT the last token was ", tokens_.back());
       ++counts_.falls;
     }
-    last_token_ = client.token();
+    if (std::find(tokens_.begin(), tokens_.end(), client.token()) != tokens_.end()) {
+      ++counts_.repeats;
+    }
+    tokens_.push_back(client.token());
   }
 
   void Extend(int c) {
@@ -239,7 +249,7 @@ class QuorumModel {
   }
 
   std::vector<int> written_to_;
-  int64_t last_token_ = 0;
+  std::vector<int64_t> tokens_;
   Counts counts_;
 };
 

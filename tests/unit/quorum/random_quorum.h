@@ -132,7 +132,7 @@ class RandomQuorum : public QuorumModel {
     const int n = dice_.Pick(static_cast<int>(nodes_.size()));
     switch (dice_.Pick(perils_.restarts ? 8 : 4)) {
       case 0:
-        return StepClock(n);
+        return StepClockOf(n);
       case 1:
       case 2:
       case 3:
@@ -143,12 +143,11 @@ class RandomQuorum : public QuorumModel {
         return Restart(n);
     }
   }
-  void StepClock(int n) {
+  void StepClockOf(int n) {
     const Micros by = dice_.Around(perils_.hazardous ? ModelClient::kLease : kApart);
     if (by > forward_[n]) return;
     if (by > 0) forward_[n] -= by;
-    Say("the clock of node ", n, " steps by ", by);
-    nodes_[n].StepClock(by);
+    QuorumModel::StepClock(n, by);
   }
   // A connection breaks: an answer is lost; a request as well, or it is executed after others.
   void Break() {
@@ -184,6 +183,7 @@ struct Outcome {
   int64_t renewals = 0;
   std::vector<int> overlapping;  // seeds
   std::vector<int> falling;
+  std::vector<int> repeating;
 };
 
 // Runs the schedules of seeds 1 to `count`; or the one of REDLATCH_MODEL_SEED, which tells
@@ -202,6 +202,7 @@ inline Outcome RunSchedules(std::string_view what, int count, const Perils& peri
     outcome.renewals += schedule.counts().renewals;
     if (schedule.counts().overlaps > 0) outcome.overlapping.push_back(seed);
     if (schedule.counts().falls > 0) outcome.falling.push_back(seed);
+    if (schedule.counts().repeats > 0) outcome.repeating.push_back(seed);
   }
   std::cout << what << ": " << outcome.schedules << " schedules, " << outcome.leases << " leases, "
             << outcome.raises << " raised, " << outcome.renewals
