@@ -11,7 +11,9 @@ source=$2
 home=$(mktemp -d /tmp/redlatch-docs.XXXXXX)
 export REDLATCH_EMBEDDED_DIRECTORY=$home/server
 finish() {
-  redis-cli -s "$REDLATCH_EMBEDDED_DIRECTORY/redis.sock" SHUTDOWN NOSAVE >/dev/null 2>&1 || true
+  for socket in "$home"/*/redis.sock; do
+    redis-cli -s "$socket" SHUTDOWN NOSAVE >/dev/null 2>&1 || true
+  done
   rm -rf "$home"
 }
 trap finish EXIT

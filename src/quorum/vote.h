@@ -16,7 +16,7 @@ struct Vote {
   enum class Kind : uint8_t {
     kOpen,     // no answer yet
     kYes,      // granted, held, released, raised
-    kNo,       // not_held, above, busy; left or unknown, of a hold that is given up
+    kNo,       // not_held, busy; left or unknown, of a hold that is given up
     kQueued,   // to be told when it is its turn
     kYoung,    // the node has no vote for so long: it started lately
     kGone,     // the hold was given up
@@ -25,12 +25,12 @@ struct Vote {
   };
 
   Kind kind = Kind::kOpen;
-  uint64_t token = 0;    // granted: the first; held, young: what the fence says
-  int64_t lease_ms = 0;  // granted
-  bool others = false;   // granted: somebody waits
-  int64_t clock_us = 0;  // granted: the node's
-  int64_t wait_ms = 0;   // not granted: when it could be; -1: nobody knows
-  uint64_t ticket = 0;   // queued, also behind a release
+  uint64_t token = 0;        // granted: the first; held, young: what the fence says
+  int64_t lease_ms = 0;      // granted
+  bool others = false;       // granted: somebody waits
+  int64_t clock_us = 0;      // granted: the node's
+  int64_t wait_ms = 0;       // not granted: when it could be; -1: nobody knows
+  uint64_t ticket = 0;       // queued, also behind a release
   bool queued_behind = false;
   bool gone_behind = false;
   int64_t look_ms = 0;
