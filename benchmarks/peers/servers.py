@@ -1,0 +1,87 @@
+"""redis-servers for a race, and processes that end with the one that started them."""
+
+import contextlib
+import ctypes
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+PATIENCE = 30  # seconds that a server may take to start, or to answer
+PR_SET_PDEATHSIG = 1
+
+
+# ---- Processes, each of which ends with this one, however that ends.
+
+def die_with_parent():
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def start(stack, command, **options):
+    process = subprocess.Popen(command, preexec_fn=die_with_parent, **options)
+    stack.callback(end, process)
+    return process
+
+
+def end(process):
+    if process.poll() is None:
+        process.kill()
+    process.wait()
+    for pipe in (process.stdin, process.stdout):
+        if pipe:
+            with contextlib.suppress(OSError):  # of what it did not read
+                pipe.close()
+
+
+# ---- Servers.
+
+def server_program():
+    for name in (os.environ.get("REDLATCH_REDIS_SERVER"), "redis-server", "valkey-server"):
+        if name and shutil.which(name):
+            return shutil.which(name)
+    sys.exit("neither redis-server nor valkey-server is on PATH. Debian: apt-get install redis-server")
+
+
+class Server:
+    """A redis-server on a port of its own, which keeps nothing."""
+
+    def __init__(self, stack, directory):
+        for _ in range(20):
+            with socket.create_server(("127.0.0.1", 0)) as free:
+                self.port = free.getsockname()[1]
+            self.process = start(
+                stack, [server_program(), "--port", str(self.port), "--bind", "127.0.0.1", "--dir", directory,
+                        "--save", "", "--appendonly", "no"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+            if self.answers():
+                return
+            end(self.process)  # somebody else has taken the port meanwhile
+        sys.exit("no redis-server would start")
+
+    def answers(self):
+        """Whether it is this server that listens on the port, once somebody does."""
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline and self.process.poll() is None:
+            with contextlib.suppress(OSError):
+                found = re.search(r"process_id:(\d+)", self.ask("INFO server"))
+                return bool(found) and int(found[1]) == self.process.pid
+            time.sleep(0.005)
+        return False
+
+    def ask(self, command):
+        with socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE) as connection, \
+                connection.makefile("rb") as answers:
+            connection.sendall(command.encode() + b"\r\n")
+            line = answers.readline().decode().strip()
+            return answers.read(int(line[1:])).decode() if line.startswith("$") else line
+
+    def flush(self):
+        for command in ("FLUSHALL SYNC", "SCRIPT FLUSH SYNC"):
+            if (answer := self.ask(command)) != "+OK":
+                sys.exit(f"a server answered {command} by {answer}")
+
+    def url(self):
+        return f"redis://127.0.0.1:{self.port}"
