@@ -36,7 +36,9 @@ Servers Connect(const Contender& contender) {
 }
 
 int RaceMutex(const Contender& contender, const Servers& servers) {
-  sw::redis::RedMutex mutex(servers.begin(), servers.end(), kContendedLock);
+  // Never destroyed: the thread that extends it may come to hold the last reference, and then joins
+  // itself.
+  auto& mutex = *new sw::redis::RedMutex(servers.begin(), servers.end(), kContendedLock);
   return contender.Race(
       [&] {
         mutex.lock();

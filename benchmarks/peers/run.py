@@ -28,7 +28,7 @@ sys.dont_write_bytecode = True
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 from compare import stay_awake
-from contenders import Absent, BUILD, PEERS, redlatch
+from contenders import Absent, BUILD, PEERS, Contender, redlatch
 from servers import PATIENCE, Server, start
 
 OURS = HERE.parent.parent / "build" / "release" / "benchmarks" / "quorum_contender"
@@ -87,7 +87,7 @@ def race(contender, servers, directory, processes, seconds):
 
 
 def tuned(peer, servers, directory, seconds):
-    """The peer with those of its tunings that acquire most."""
+    """The peer with that of its tunings which acquires most."""
     best, most = None, -1.0
     for tuning in peer.tunings:
         label = " ".join(option.removeprefix("--") for option in tuning)
@@ -99,24 +99,40 @@ def tuned(peer, servers, directory, seconds):
     return best
 
 
+@dataclasses.dataclass
+class Results:
+    contender: Contender
+    contended: list = dataclasses.field(default_factory=list)  # the Outcome of each round
+    alone: list = dataclasses.field(default_factory=list)
+
+
 def measure(contenders, options):
-    """The contenders, with the tuned peers among them; what each did in each round, and alone."""
+    """The results of each contender, ours first; and which peers failed, and how."""
     BUILD.mkdir(parents=True, exist_ok=True)
+    failures = []
     with contextlib.ExitStack() as stack:
         directory = stack.enter_context(tempfile.TemporaryDirectory(dir=BUILD))
         servers = [Server(stack, directory) for _ in range(SERVERS)]
-        if options.tune > 0:
-            contenders = contenders + [tuned(peer, servers, directory, options.tune)
-                                       for peer in contenders if peer.tunings]
-        contended = {contender.name: [] for contender in contenders}
-        alone = {contender.name: [] for contender in contenders}
+        running = [Results(contender) for contender in contenders]
+        for peer in contenders[1:] if options.tune > 0 else ():
+            try:
+                running.append(Results(tuned(peer, servers, directory, options.tune)))
+            except RaceFailed as failure:
+                failures.append(f"failed: {failure}")
         for number in range(options.rounds):
-            turn = number % len(contenders)
-            for contender in contenders[turn:] + contenders[:turn]:
-                contended[contender.name].append(race(contender, servers, directory, PROCESSES, options.seconds))
-                alone[contender.name].append(race(contender, servers, directory, 1, options.seconds / 5))
+            turn = number % len(running)
+            for results in running[turn:] + running[:turn]:
+                try:
+                    results.contended.append(
+                        race(results.contender, servers, directory, PROCESSES, options.seconds))
+                    results.alone.append(race(results.contender, servers, directory, 1, options.seconds / 5))
+                except RaceFailed as failure:
+                    if results.contender is contenders[0]:
+                        raise
+                    failures.append(f"failed: {failure}")
+                    running.remove(results)
             print(f"round {number + 1} of {options.rounds}", file=sys.stderr)
-    return contenders, contended, alone
+    return running, failures
 
 
 # ---- The report.
@@ -126,39 +142,38 @@ def ratio(ours, others):
     return statistics.median(us.per_second / max(it.per_second, 1e-9) for us, it in zip(ours, others, strict=True))
 
 
-def print_table(contenders, contended, alone):
+def print_table(everybody):
     def line(name, cells):
         print(f"{name:54}" + "".join(f"{cell:>16}" for cell in cells))
 
-    ours = contenders[0].name
+    ours = everybody[0]
     line("", ["acquisitions/s", "smallest share", "longest wait", "gave up", "overlaps", "ours / its",
               "alone: pairs/s", "ours / its"])
-    for contender in contenders:
-        rounds, lone = contended[contender.name], alone[contender.name]
-        line(contender.name, [
-            f"{statistics.median(it.per_second for it in rounds):.0f}",
-            f"{min(it.smallest_share for it in rounds):.2f}",
-            f"{max(it.longest_wait_ms for it in rounds):.0f} ms",
-            sum(it.failed for it in rounds), sum(it.overlaps for it in rounds),
-            f"{ratio(contended[ours], rounds):.2f}",
-            f"{statistics.median(it.per_second for it in lone):.0f}", f"{ratio(alone[ours], lone):.2f}"])
+    for it in everybody:
+        line(it.contender.name, [
+            f"{statistics.median(outcome.per_second for outcome in it.contended):.0f}",
+            f"{min(outcome.smallest_share for outcome in it.contended):.2f}",
+            f"{max(outcome.longest_wait_ms for outcome in it.contended):.0f} ms",
+            sum(outcome.failed for outcome in it.contended), sum(outcome.overlaps for outcome in it.contended),
+            f"{ratio(ours.contended, it.contended):.2f}",
+            f"{statistics.median(outcome.per_second for outcome in it.alone):.0f}",
+            f"{ratio(ours.alone, it.alone):.2f}"])
     print("acquisitions/s: the median over rounds. Smallest share: of the slowest process in the worst round, "
           "where 1 is\nan equal share. Ratios: the median over rounds. Only they count: the machine's mood is in "
           f"all else. Its load is {os.getloadavg()[0]:.1f}.")
 
 
-def shortcomings(contenders, contended, missing):
+def shortcomings(everybody):
     """What keeps ours from the bar."""
-    yield from missing
-    ours = contended[contenders[0].name]
-    share = min(it.smallest_share for it in ours)
+    ours = everybody[0].contended
+    share = min(outcome.smallest_share for outcome in ours)
     if share < FAIR:
         yield f"our smallest share is {share:.2f}; {FAIR:g} is asked for"
-    if overlaps := sum(it.overlaps for it in ours):
+    if overlaps := sum(outcome.overlaps for outcome in ours):
         yield f"two processes of ours were inside at once, {overlaps} times"
-    for peer in contenders[1:]:
-        if (times := ratio(ours, contended[peer.name])) < FASTER:
-            yield f"ours acquires {times:.2f} times as often as {peer.name}; {FASTER:g} is asked for"
+    for peer in everybody[1:]:
+        if (times := ratio(ours, peer.contended)) < FASTER:
+            yield f"ours acquires {times:.2f} times as often as {peer.contender.name}; {FASTER:g} is asked for"
 
 
 def arguments():
@@ -192,18 +207,19 @@ def main():
     if options.awake:
         stay_awake()
     try:
-        contenders, contended, alone = measure(contenders, options)
+        everybody, failures = measure(contenders, options)
     except RaceFailed as failure:
         sys.exit(str(failure))
 
-    print_table(contenders, contended, alone)
-    print("\n".join(missing), end="\n" if missing else "")
+    missing += failures
+    print_table(everybody)
+    print("".join(f"{line}\n" for line in missing), end="")
     if options.json:
         pathlib.Path(options.json).write_text(json.dumps({
-            "contended": {name: [vars(it) for it in rounds] for name, rounds in contended.items()},
-            "alone": {name: [vars(it) for it in rounds] for name, rounds in alone.items()},
+            "results": [{"name": it.contender.name, "contended": [vars(outcome) for outcome in it.contended],
+                         "alone": [vars(outcome) for outcome in it.alone]} for it in everybody],
             "missing": missing, "seconds": options.seconds, "awake": options.awake}, indent=1) + "\n")
-    if options.check and (found := list(shortcomings(contenders, contended, missing))):
+    if options.check and (found := missing + list(shortcomings(everybody))):
         sys.exit("\n".join(found))
 
 
