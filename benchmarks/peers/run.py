@@ -195,7 +195,7 @@ def arguments():
 
 def main():
     options = arguments()
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: sys.exit("interrupted"))
     contenders, missing = [redlatch(options.ours)], []
     for peer in PEERS:
