@@ -7,6 +7,61 @@
 --        and ticket that are proposed; run id; delay_ms
 -- reply  'granted <token> <lease_ms> <others> <now>', 'queued <retry_after_ms> <position> <ticket>',
 --        'busy <retry_after_ms>', 'young <ms>' or 'gone', and notes
+
+-- The common cases come first, all in line, for the reason that simple/acquire gives: one token is
+-- wanted, there is no delay, and the proposal is the token, as neither clock nor fence is ahead.
+local call, keys, args = redis.call, KEYS, ARGV
+local lock, queue, waiters, me, terms = keys[1], keys[2], keys[3], args[1], args[3]
+local count = #args
+local asked_attempt = string.match(terms, '^1 (%d+) ')
+local existing = call('EXISTS', lock, queue, keys[5], keys[6])
+if asked_attempt and args[count] == '0' and args[count - 3] == 'take' then
+  local my_turn = existing > 0 and
+    string.sub(call('GET', keys[6]) or '', 1, #me + 1) == me .. ' '
+  if my_turn then
+    -- Unless this attempt was overtaken by what gave it up.
+    local recorded = string.match(call('HGET', waiters, me) or '', '^%d+ %d+ %d+ (%d+) ')
+    my_turn = recorded and tonumber(recorded) < tonumber(asked_attempt)
+  end
+  local time = call('TIME')
+  local now = time[1] .. (#time[2] == 6 and time[2] or string.sub('00000' .. time[2], -6))
+  local token = args[count - 2]
+  local plausible = #token == 16 and token >= now and token - now < 1000000
+
+  -- Free, and nobody waits, or it is this hold's turn; it was not given up.
+  if existing == 0 or my_turn and call('EXISTS', lock, keys[5]) == 0 then
+    local fence = plausible and call('GET', keys[4])
+    if fence and #fence == 16 and fence < token and fence >= string.sub(token, 1, 8) then
+      local others = ' 0 '
+      if my_turn then
+        call('ZREM', queue, me)
+        call('HDEL', waiters, me)
+        call('DEL', keys[6])
+        others = call('EXISTS', queue) == 1 and ' 1 ' or ' 0 '
+      end
+      call('SETRANGE', keys[4], '0', token)
+      call('PSETEX', lock, args[2], me .. ' ' .. asked_attempt)
+      return 'granted ' .. token .. ' ' .. args[2] .. others .. now
+    end
+
+  -- Another hold's, and the first attempt of one that would wait.
+  elseif plausible and asked_attempt == '1' then
+    local heartbeat_ms = string.match(terms, '^%d+ 1 1 (%d+) %d 0 %d+ 0 ')
+    local holder = heartbeat_ms and call('GETRANGE', lock, '0', '79') or ''
+    if string.match(holder, '^%x+:%d+ %d+$') and string.sub(holder, 1, #me + 1) ~= me .. ' ' and
+        call('EXISTS', keys[5]) == 0 then
+      local owner = count > 7 and #args[4] .. ' ' .. args[4] or '32 ' .. string.sub(me, 1, 32)
+      call('ZADD', queue, token, me)
+      call('HSET', waiters, me, now .. ' ' .. args[2] .. ' ' .. terms .. ' ' .. owner)
+      if call('PTTL', queue) < 2.5 * heartbeat_ms then  -- or none: it is new
+        call('PEXPIRE', queue, 3 * heartbeat_ms)
+        call('PEXPIRE', waiters, 3 * heartbeat_ms)
+      end
+      return 'queued ' .. call('PTTL', lock) .. ' ' .. call('ZRANK', queue, me) .. ' ' .. token
+    end
+  end
+end
+
 -- include: common/time
 -- include: common/fence
 -- include: common/hold_id
@@ -14,19 +69,18 @@
 -- include: common/queue
 -- include: quorum/common/words
 -- include: quorum/common/young
--- include: quorum/common/holder
+-- include: quorum/common/read_holder
 local mode, proposed, run_id, delay_ms = take_words(4)
 local young_ms, refused = young(run_id, delay_ms)
 if refused then
   return refused
 end
-local call, lock = redis.call, KEYS[1]
 local now = now_us()
 -- The clocks of nodes differ; one that is far from this one proposes nothing.
 local clock = math.abs(proposed - now) < 1000000 and math.max(now, proposed) or now
 
 local function granted_now(token, lease_ms)
-  return string.format('granted %s %.0f %d %.0f', token, lease_ms, call('EXISTS', KEYS[2]), now)
+  return string.format('granted %s %.0f %d %.0f', token, lease_ms, call('EXISTS', queue), now)
 end
 
 local function grant(request)
@@ -39,9 +93,6 @@ local request = read_request(0)
 if request.ticket == 0 then
   request.ticket = clock  -- so that it stands at the same place on all nodes
 end
-
--- Free, nobody waits, and the hold was not given up: the common case.
-local existing = call('EXISTS', lock, KEYS[2], KEYS[5], KEYS[6])
 if existing == 0 and mode == 'take' and young_ms == 0 then
   return grant(request)
 end

@@ -7,7 +7,7 @@
 -- include: common/time
 -- include: common/leave
 -- include: quorum/common/turn
--- include: quorum/common/holder
+-- include: quorum/common/is_held_by
 
 local held = is_held_by(ARGV[1])
 if held then

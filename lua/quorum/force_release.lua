@@ -7,7 +7,7 @@
 -- include: common/time
 -- include: common/hold_id
 -- include: quorum/common/turn
--- include: quorum/common/holder
+-- include: quorum/common/read_holder
 
 local holder = read_holder()
 local free = holder == ''
@@ -23,4 +23,9 @@ if client then
   redis.call('PUBLISH', ARGV[1] .. client, 'forced ' .. holder .. ' ' .. KEYS[1])
 end
 local now = now_us()
-return {'released', look_ms(pass_turn(choose(nil, now), now)), holder}
+local look = pass_turn(choose(nil, now), now)
+if look == '' then
+  -- It had its turn: for as long as other nodes may still have it, it is not healed here.
+  redis.call('SET', KEYS[#KEYS], holder .. ' 0', 'PX', 2000)
+end
+return {'released', look_ms(look), holder}

@@ -7,7 +7,7 @@
 -- include: common/hold_id
 -- include: common/since
 -- include: common/list_waiters
--- include: quorum/common/holder
+-- include: quorum/common/read_holder
 
 local holders = {}
 local holder = read_holder()

@@ -1,15 +1,16 @@
 -- Sees to it that no token up to the hold's last one is given again by this node, where that hold
 -- stands; or heals a node that has lost a hold which a majority has.
 --
--- KEYS   1 to 5 as acquire's
+-- KEYS   as acquire's, but for the node's run
 -- ARGV   1 hold  2 its last token  3 lease_ms of a hold to be healed, else '0'  4 its attempt
 -- reply  'raised'; 'above' where this node has granted a larger one, which is still on its way; or
 --        'not_held'
 -- include: common/fence
--- include: quorum/common/holder
+-- include: quorum/common/is_held_by
 
 if not is_held_by(ARGV[1]) then
-  if ARGV[3] == '0' or redis.call('EXISTS', KEYS[1], KEYS[5]) > 0 then
+  -- A node that keeps itself for somebody, or whose hold was forced to end, is not healed.
+  if ARGV[3] == '0' or redis.call('EXISTS', KEYS[1], KEYS[5], KEYS[6]) > 0 then
     return 'not_held'
   end
   redis.call('SET', KEYS[1], ARGV[1] .. ' ' .. ARGV[4], 'PX', ARGV[3])

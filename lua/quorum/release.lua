@@ -6,6 +6,31 @@
 -- ARGV   as in lua/README.md
 -- reply  'released', 'released ' and 'queued <retry_after_ms> <position> <ticket>' or 'gone' for the
 --        fresh hold, or 'not_held'; and notes
+local call, keys = redis.call, KEYS
+local lock, queue, turn_key = keys[1], keys[2], keys[#keys]
+local plain = not ARGV[2]
+
+-- The common cases come first, in line, as acquire's.
+if plain and string.sub(call('GETRANGE', lock, '0', '79'), 1, #ARGV[1] + 1) == ARGV[1] .. ' ' then
+  local head = call('ZRANGE', queue, '0', '0')[1]
+  if not head then
+    call('DEL', lock)
+    return 'released'
+  end
+  -- The head of the queue is live.
+  local asked_us, heartbeat_ms, channel = string.match(call('HGET', keys[3], head) or '',
+    '^(%d+) %d+ %d+ %d+ 1 (%d+) [01] %d+ %d+ [01] (%S+) ')
+  local time = call('TIME')
+  local now = time[1] * 1000000 + time[2]
+  if asked_us and now - asked_us < 2500 * heartbeat_ms and
+      call('PUBSUB', 'NUMSUB', channel)[2] > 0 then
+    call('DEL', lock)
+    call('PSETEX', turn_key, '2000', head .. ' ' .. string.format('%.0f', now + 100000))
+    call('PUBLISH', channel, 'look ' .. head .. ' ' .. lock)
+    return 'released look 100'
+  end
+end
+
 -- include: common/time
 -- include: common/give_back
 -- include: common/fence
@@ -13,15 +38,10 @@
 -- include: common/request
 -- include: common/leave
 -- include: quorum/common/turn
--- include: quorum/common/holder
-local call, lock = redis.call, KEYS[1]
+-- include: quorum/common/is_held_by
 local held = is_held_by(ARGV[1])
-local plain = not ARGV[2]
 if held and plain then
   call('DEL', lock)
-  if call('EXISTS', KEYS[2]) == 0 then
-    return 'released'
-  end
   local now = now_us()
   return 'released' .. pass_turn(choose(nil, now), now)
 end

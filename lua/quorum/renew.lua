@@ -6,7 +6,7 @@
 -- include: common/fence
 -- include: quorum/common/words
 -- include: quorum/common/young
--- include: quorum/common/holder
+-- include: quorum/common/is_held_by
 
 local run_id, delay_ms = take_words(2)
 if not is_held_by(ARGV[1]) then

@@ -203,7 +203,7 @@ bool Quorum::Decided(Round& round, Case& one) {
   one.raised = std::make_unique<Question>(nodes_.size(), one.call.keys.front(), [&one](size_t) {
     const std::string last = absl::StrCat(one.raised_to + one.terms.block - 1);
     return OwnCall(lua::kQuorumRaise,
-                   std::vector<std::string>(one.call.keys.begin(), one.call.keys.begin() + 5),
+                   std::vector<std::string>(one.call.keys.begin(), one.call.keys.begin() + 6),
                    {one.hold, last, "0", "0"});
   });
   round.Put(*one.raised, to);
@@ -263,6 +263,7 @@ void Quorum::Heal(const Case& one) {
       if (votes[node].kind != Vote::Kind::kNo) continue;
       std::vector<std::string> keys(one.call.keys.begin(), one.call.keys.begin() + 4);
       keys.push_back(hold.gone_key);
+      keys.emplace_back(one.call.keys.back());
       const OwnCall heal(lua::kQuorumRaise, std::move(keys),
                          {one.hold, absl::StrCat(hold.last_token), absl::StrCat(one.lease_ms),
                           absl::StrCat(hold.attempt)});

@@ -4,7 +4,7 @@
 -- include: common/notes
 
 -- A node hands nothing over by itself: whoever is next is told to ask all nodes, and the node keeps
--- itself for him for so long. The turn's key is the last one: '<hold> <until, in us>'. It outlives
+-- itself for him for so long (release has the number in line). The turn's key is the last one: '<hold> <until, in us>'. It outlives
 -- the turn, so that who did not come is known.
 local turn_ms, known_ms = 100, 2000
 

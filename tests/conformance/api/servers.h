@@ -54,7 +54,9 @@ class Servers {
   void Kill() {
     ForEach([](auto& each) { each.Kill(); });
   }
+  // None of them is there while another is still what it was.
   void Restart() {
+    if (all_.size() > 1) Kill();
     ForEach([](auto& each) { each.Restart(); });
   }
 
