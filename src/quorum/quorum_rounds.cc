@@ -186,9 +186,12 @@ bool Quorum::Decided(Round& round, Case& one) {
     one.granted = verdict.kind == Verdict::Kind::kYes;
     return one.decided = verdict.kind != Verdict::Kind::kOpen;
   }
+  if (one.op != Op::kAcquire) {
+    return one.decided = JudgeStanding(votes).kind != Verdict::Kind::kOpen;
+  }
   const Verdict verdict = Judge(votes);
   if (verdict.kind == Verdict::Kind::kOpen) return false;
-  if (one.op != Op::kAcquire || verdict.kind != Verdict::Kind::kRaise) {
+  if (verdict.kind != Verdict::Kind::kRaise) {
     one.granted = verdict.kind == Verdict::Kind::kYes;
     one.raised_to = verdict.token;
     return one.decided = true;
@@ -278,22 +281,19 @@ absl::StatusOr<redis::Reply> Quorum::ResultOf(Case& one) {
   if (one.op == Op::kAcquire) {
     return one.granted ? WhenGranted(one, one.raised_to) : WhenNotGranted(one);
   }
-  if (Counted(votes) < majority()) return WhyNoQuorum(votes, servers_);
-  const Verdict verdict = Judge(votes);
-  const bool yes = verdict.kind == Verdict::Kind::kYes || verdict.kind == Verdict::Kind::kRaise;
-  switch (one.op) {
-    case Op::kRenew:
-      if (yes) Heal(one);
-      return TextReply(yes ? "held" : "not_held");
-    case Op::kRelease:
-      return yes ? ReleasedBy(votes) : TextReply("not_held" + NotesOf(votes));
-    case Op::kCancel:
-      return TextReply((yes ? "passed_on" : "unknown") + NotesOf(votes));
-    case Op::kAcquire:
-    case Op::kOther:
-      break;
+  if (one.op == Op::kOther || one.op == Op::kCancel) {
+    if (Counted(votes) < majority()) return WhyNoQuorum(votes, servers_);
+    if (one.op == Op::kCancel) return TextReply("unknown" + NotesOf(votes));
+    return MostTelling(one.asked->answers);
   }
-  return MostTelling(one.asked->answers);
+  const Verdict verdict = JudgeStanding(votes);
+  const bool yes = verdict.kind == Verdict::Kind::kYes;
+  if (!yes && verdict.kind != Verdict::Kind::kNo) return WhyNoQuorum(votes, servers_);
+  if (one.op == Op::kRelease) {
+    return yes ? ReleasedBy(votes) : TextReply("not_held" + NotesOf(votes));
+  }
+  if (yes) Heal(one);
+  return TextReply(yes ? "held" : "not_held");
 }
 
 void Quorum::RunBatch(absl::Span<const redis::ScriptCall> calls, base::Instant deadline,

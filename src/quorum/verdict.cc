@@ -60,6 +60,15 @@ Verdict Judge(absl::Span<const Vote> votes) {
   return {.kind = Verdict::Kind::kNoQuorum};
 }
 
+Verdict JudgeStanding(absl::Span<const Vote> votes) {
+  const size_t needed = Majority(votes.size());
+  const size_t yes = Count(votes, Kind::kYes);
+  const size_t unknown = votes.size() - Counted(votes);
+  if (yes >= needed) return {.kind = Verdict::Kind::kYes};
+  if (yes + unknown < needed) return {.kind = Verdict::Kind::kNo};
+  return {.kind = Open(votes) > 0 ? Verdict::Kind::kOpen : Verdict::Kind::kNoQuorum};
+}
+
 int64_t WaitFor(absl::Span<const Vote> votes) {
   constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
   std::vector<int64_t> waits;
@@ -95,9 +104,8 @@ absl::Status WhyNoQuorum(absl::Span<const Vote> votes, absl::Span<const std::str
     absl::StrAppend(&why, why.empty() ? "" : "; ", text);
     if (vote.kind == Kind::kFailed && !absl::IsUnavailable(vote.failure)) lasting = vote.failure;
   }
-  const std::string text =
-      absl::StrCat(answered, " of ", votes.size(), " servers answered, and ",
-                   Majority(votes.size()), " are needed: ", why);
+  const std::string text = absl::StrCat(answered, " of ", votes.size(), " servers answered, and ",
+                                        Majority(votes.size()), " are needed: ", why);
   const absl::StatusCode code = lasting.ok() ? absl::StatusCode::kUnavailable : lasting.code();
   absl::Status status(code, text);
   return may_have_executed ? redis::MarkMayHaveExecuted(std::move(status)) : status;
@@ -179,8 +187,8 @@ absl::StatusOr<redis::Reply> MostTelling(absl::Span<const absl::StatusOr<redis::
     if (first == nullptr) first = &*answer;
     const auto& words = answer->elements;
     if (words.size() > 3 && words[2].is_array()) ++holders[HolderOf(*answer)];
-    if (words.size() == 3 && telling == nullptr) telling = &*answer;           // it was released
-    if (words.size() >= 2 && words[1].integer == 1) telling = &*answer;        // there is more
+    if (words.size() == 3 && telling == nullptr) telling = &*answer;     // it was released
+    if (words.size() >= 2 && words[1].integer == 1) telling = &*answer;  // there is more
   }
   if (first == nullptr) return absl::UnavailableError("no server answered");
   if (holders.empty()) return telling == nullptr ? *first : *telling;

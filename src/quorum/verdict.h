@@ -31,8 +31,11 @@ struct Verdict {
   uint64_t token = 0;  // of kYes, kRaise; of a renewal what the fences say
 };
 
-// Of an `acquire`, a `renew`, a `release` or a `raise`.
+// Of an `acquire` or a `raise`.
 Verdict Judge(absl::Span<const Vote> votes);
+// Of a `renew` or a `release`, of a hold that stands somewhere: nodes that do not answer may have
+// it.
+Verdict JudgeStanding(absl::Span<const Vote> votes);
 
 // When a majority could grant what they did not, in ms; -1: nobody knows.
 int64_t WaitFor(absl::Span<const Vote> votes);
