@@ -32,6 +32,7 @@ Quorum::Quorum(Options options, Events events)
       if (!stopped_) events_.on_reconnected();
     }));
     servers_.push_back(nodes_.back()->server());
+    alike_ = alike_ && nodes_.back()->at().slot_tag("a").empty();
   }
 }
 
@@ -87,7 +88,7 @@ absl::Status Quorum::Connect(base::Instant deadline, std::vector<std::string>& w
 absl::StatusOr<redis::Reply> Quorum::Call(std::string_view key, const redis::Command& command,
                                           base::Instant deadline) {
   if (absl::Status problem = Problem(); !problem.ok()) return problem;
-  Question question(nodes_.size(), key, [&](size_t) { return OwnCall(command); });
+  Question question(nodes_.size(), key, /*same=*/true, [&](size_t) { return OwnCall(command); });
   Round round(nodes_);
   round.Put(question);
   round.Await([&] { return Counted(question.votes) >= majority() || Open(question.votes) == 0; },
@@ -104,7 +105,7 @@ std::vector<std::string> Quorum::Get(absl::Span<const std::string> keys, base::I
   if (!Problem().ok()) return texts;
   std::vector<std::string> command = {"MGET"};
   command.insert(command.end(), keys.begin(), keys.end());
-  Question question(nodes_.size(), {}, [&](size_t) { return OwnCall(command); });
+  Question question(nodes_.size(), {}, /*same=*/true, [&](size_t) { return OwnCall(command); });
   Round round(nodes_);
   round.Put(question);
   round.Await([&] { return Counted(question.votes) >= majority() || Open(question.votes) == 0; },

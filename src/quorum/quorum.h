@@ -115,7 +115,8 @@ class Quorum final : public redis::Deployment {
   const Events events_;
   const base::ForkGuard fork_guard_;
   const std::string delay_ms_;
-  std::vector<std::string> servers_;  // of the nodes, for messages
+  bool alike_ = options_.restart_delay == absl::ZeroDuration();  // all are asked in the same words
+  std::vector<std::string> servers_;                             // of the nodes, for messages
   std::atomic<bool> stopped_{false};
   std::atomic<bool> reconnected_{false};  // since Realign()
   const std::shared_ptr<Ledger> ledger_ = std::make_shared<Ledger>();

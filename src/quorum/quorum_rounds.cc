@@ -1,15 +1,12 @@
-// What the engine asks, as questions to all nodes, and what their votes come to.
+// What the votes of all nodes come to, and what follows of that.
 #include <algorithm>
-#include <optional>
 #include <utility>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "lua/scripts.h"
 #include "src/base/random.h"
-#include "src/quorum/quorum.h"
+#include "src/quorum/quorum_case.h"
 #include "src/quorum/verdict.h"
-#include "src/redis/wire/errors.h"
 
 namespace redlatch::quorum {
 namespace {
@@ -18,162 +15,8 @@ namespace {
 constexpr absl::Duration kLinger = absl::Milliseconds(2);
 constexpr absl::Duration kShortestSplit = absl::Milliseconds(2);
 constexpr int kMostDoublings = 6;
-constexpr size_t kTermsWord = 2;
-constexpr size_t kNextBid = 3;  // in a release, the words of the next bid
-
-enum class Op : uint8_t { kAcquire, kRenew, kRelease, kCancel, kOther };
-
-Op OpOf(const LuaScript& script) {
-  if (script.sha1 == lua::kQuorumAcquire.sha1) return Op::kAcquire;
-  if (script.sha1 == lua::kQuorumRenew.sha1) return Op::kRenew;
-  if (script.sha1 == lua::kQuorumRelease.sha1) return Op::kRelease;
-  if (script.sha1 == lua::kQuorumCancel.sha1) return Op::kCancel;
-  return Op::kOther;
-}
-
-int64_t Number(std::string_view text) {
-  int64_t number = 0;
-  return absl::SimpleAtoi(absl::string_view(text.data(), text.size()), &number) ? number : 0;
-}
 
 }  // namespace
-
-// A script that the engine wants to be run, on its way.
-struct Quorum::Case {
-  explicit Case(const redis::ScriptCall& plain)
-      : call(plain), op(OpOf(*plain.script)), hold(plain.args.empty() ? "" : plain.args[0]) {}
-
-  const redis::ScriptCall call;
-  const Op op;
-  const std::string hold;
-  int64_t lease_ms = 0;
-  Terms terms;                         // of kAcquire
-  int64_t proposed = 0;                // of kAcquire
-  std::optional<Ledger::Hold> ending;  // of kRelease and kCancel
-  std::unique_ptr<Question> asked;
-  std::unique_ptr<Question> raised;  // null: no need
-  uint64_t raised_to = 0;            // the first token of the block
-  base::Instant asked_at;
-  bool granted = false;
-  bool decided = false;
-};
-
-void Quorum::Begin(Case& one) {
-  one.asked_at = base::Now();
-  switch (one.op) {
-    case Op::kAcquire:
-      one.lease_ms = Number(one.call.args[1]);
-      one.terms = ReadTerms(one.call.args[kTermsWord]);
-      one.proposed = clock_.Propose(one.asked_at);
-      ledger_->Begin(one.hold, one.call.keys[4], one.lease_ms, one.asked_at);
-      break;
-    case Op::kRenew:
-      one.lease_ms = Number(one.call.args[1]);
-      break;
-    case Op::kRelease:
-      if (one.call.args.size() > kNextBid + kTermsWord) {  // the bid that follows
-        ledger_->Begin(one.call.args[kNextBid], one.call.keys[5],
-                       Number(one.call.args[kNextBid + 1]), one.asked_at);
-      }
-      one.ending = ledger_->End(one.hold);
-      break;
-    case Op::kCancel:
-      one.ending = ledger_->End(one.hold);
-      break;
-    case Op::kOther:
-      break;
-  }
-}
-
-// The word by which a node knows where to publish, with the tag of its own, if it is a cluster.
-void Quorum::UseChannelOf(size_t node, std::string_view key, std::string& terms) const {
-  const std::string tag = nodes_[node]->at().slot_tag(key);
-  const size_t last = terms.rfind(' ');
-  if (!tag.empty() && last != std::string::npos) {
-    terms.replace(last + 1, std::string::npos, options_.channel(tag));
-  }
-}
-
-// What its run is, as far as this client knows, and the delay: a key more, and two words.
-void Quorum::AddNodeWords(OwnCall& call, size_t node) const {
-  redis::Deployment& at = nodes_[node]->at();
-  const bool delays = options_.restart_delay > absl::ZeroDuration();
-  call.args.push_back(delays ? at.run_id(call.keys.front()) : "");
-  call.args.push_back(delay_ms_);
-  if (delays) call.keys.push_back(options_.node_key(at.slot_tag(call.keys.front())));
-}
-
-OwnCall Quorum::CallFor(const Case& one, size_t node) const {
-  OwnCall call(one.call);
-  switch (one.op) {
-    case Op::kAcquire:
-      UseChannelOf(node, call.keys.front(), call.args[kTermsWord]);
-      call.args.insert(call.args.end(), {"take", absl::StrCat(one.proposed)});
-      AddNodeWords(call, node);
-      break;
-    case Op::kRenew:
-      AddNodeWords(call, node);
-      break;
-    case Op::kRelease:
-      if (call.args.size() > kNextBid + kTermsWord) {
-        UseChannelOf(node, call.keys.front(), call.args[kNextBid + kTermsWord]);
-      }
-      break;
-    case Op::kCancel:
-    case Op::kOther:
-      break;
-  }
-  return call;
-}
-
-namespace {
-
-// Ends a hold at a node where it may yet come into being.
-OwnCall CancelOf(const redis::ScriptCall& call, const std::string& hold,
-                 const std::string& gone_key, int64_t gone_ms) {
-  std::vector<std::string> keys(call.keys.begin(), call.keys.begin() + 4);
-  keys.push_back(gone_key);
-  keys.emplace_back(call.keys.back());
-  return {lua::kQuorumCancel, std::move(keys), {hold, absl::StrCat(gone_ms), "1"}};
-}
-
-}  // namespace
-
-// What is to be done about an answer, whenever it comes.
-Question::Hear Quorum::HearFor(const Case& one, size_t node) {
-  if (one.op == Op::kAcquire) {
-    return [ledger = ledger_, hold = one.hold, node](const absl::StatusOr<redis::Reply>& answer) {
-      if (redis::MayHaveExecuted(answer.status())) ledger->Uncertain(hold, node);
-    };
-  }
-  if (!one.ending) return nullptr;
-  auto cancel = std::make_shared<const OwnCall>(
-      CancelOf(one.call, one.hold, one.ending->gone_key, one.ending->lease_ms));
-  const base::Instant expires = one.asked_at + absl::Milliseconds(one.ending->lease_ms);
-  Node& its = *nodes_[node];
-  return [&its, cancel, expires](const absl::StatusOr<redis::Reply>& answer) {
-    // Whoever asked may be gone, with what was to be sent once more.
-    const bool unknown = answer.ok() && answer->is_error() &&
-                         redis::ClassifyError(answer->text) == redis::ErrorCode::kNoScript;
-    if (!unknown && !absl::IsUnavailable(answer.status())) return;
-    its.Owe(
-        cancel->keys.front(), [&] { return Encode(its, *cancel, /*by_text=*/true); }, expires);
-  };
-}
-
-void Quorum::Ask(Round& round, Case& one) {
-  one.asked = std::make_unique<Question>(
-      nodes_.size(), one.call.keys.front(),
-      [this, &one](size_t node) {
-        const bool uncertain = one.ending && (one.ending->uncertain & Only(node)) != 0;
-        if (uncertain && one.op == Op::kRelease) {
-          return CancelOf(one.call, one.hold, one.ending->gone_key, one.ending->lease_ms);
-        }
-        return CallFor(one, node);
-      },
-      [this, &one](size_t node) { return HearFor(one, node); });
-  round.Put(*one.asked);
-}
 
 bool Quorum::Decided(Round& round, Case& one) {
   if (one.decided) return true;
@@ -203,12 +46,13 @@ bool Quorum::Decided(Round& round, Case& one) {
     if (kind == Vote::Kind::kYes || kind == Vote::Kind::kOpen) to |= Only(node);
   }
   one.raised_to = verdict.token;
-  one.raised = std::make_unique<Question>(nodes_.size(), one.call.keys.front(), [&one](size_t) {
-    const std::string last = absl::StrCat(one.raised_to + one.terms.block - 1);
-    return OwnCall(lua::kQuorumRaise,
-                   std::vector<std::string>(one.call.keys.begin(), one.call.keys.begin() + 6),
-                   {one.hold, last, "0", "0"});
-  });
+  one.raised =
+      std::make_unique<Question>(nodes_.size(), one.call.keys.front(), alike_, [&one](size_t) {
+        const std::string last = absl::StrCat(one.raised_to + one.terms.block - 1);
+        return OwnCall(lua::kQuorumRaise,
+                       std::vector<std::string>(one.call.keys.begin(), one.call.keys.begin() + 6),
+                       {one.hold, last, "0", "0"});
+      });
   round.Put(*one.raised, to);
   return false;
 }
@@ -231,8 +75,7 @@ void Quorum::GiveBack(Case& one) {
       call.args[kTermsWord] = WithTicket(call.args[kTermsWord], ticket);
     } else {
       const int64_t gone_ms = votes[node].uncertain() ? one.lease_ms : 0;
-      call = CancelOf(one.call, one.hold, std::string(one.call.keys[4]), gone_ms);
-      call.keys.back() = one.call.keys[5];
+      call = CancelOf(one.call, one.call.keys[5], one.hold, std::string(one.call.keys[4]), gone_ms);
     }
     nodes_[node]->Tell(std::string(one.call.keys.front()),
                        Encode(*nodes_[node], call, /*by_text=*/true), expires);

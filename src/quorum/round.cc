@@ -51,7 +51,6 @@ void Round::Put(Question& question, uint64_t to) {
 
 void Round::Send(size_t index, size_t node, bool by_text) {
   Question& question = *questions_[index];
-  const OwnCall call = question.call_of(node);
   const Question::Hear hear = question.hear_of ? question.hear_of(node) : nullptr;
   const auto deliver = [mailbox = mailbox_, index, node,
                         hear](absl::StatusOr<redis::Reply> answer) {
@@ -66,7 +65,13 @@ void Round::Send(size_t index, size_t node, bool by_text) {
     if (!failure.ok()) letter.answer = redis::MarkNotSent(failure);
     mailbox->Deliver(std::move(letter));
   };
-  const redis::Command command = Encode(*nodes_[node], call, by_text);
+  std::optional<redis::Command> own;
+  if (!question.alike || by_text) {
+    own = Encode(*nodes_[node], question.call_of(node), by_text);
+  } else if (!question.words) {
+    question.words = Encode(*nodes_[node], question.call_of(node), by_text);
+  }
+  const redis::Command& command = own ? *own : *question.words;
   if (nodes_[node]->Ask(question.key, command, deliver, come) == Node::Sent::kDown) {
     question.votes[node].kind = Vote::Kind::kFailed;
     question.votes[node].failure = redis::MarkNotSent(nodes_[node]->failure());

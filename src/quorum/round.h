@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -32,8 +33,7 @@ struct OwnCall {
           std::vector<std::string> its_args)
       : script(&its_script), keys(std::move(its_keys)), args(std::move(its_args)) {}
 
-  explicit OwnCall(std::vector<std::string> command)
-      : script(nullptr), args(std::move(command)) {}
+  explicit OwnCall(std::vector<std::string> command) : script(nullptr), args(std::move(command)) {}
   explicit OwnCall(const redis::Command& command) : script(nullptr), plain(&command) {}
 
   const LuaScript* script;
@@ -55,22 +55,26 @@ class Question {
   using HearOf = std::function<Hear(size_t node)>;
 
   // `at`: the key where it belongs, in a cluster.
-  Question(size_t nodes, std::string_view at, CallOf call, HearOf hear = nullptr)
+  // `same`: all nodes are asked in the same words.
+  Question(size_t nodes, std::string_view at, bool same, CallOf call, HearOf hear = nullptr)
       : key(at),
+        alike(same),
         call_of(std::move(call)),
         hear_of(std::move(hear)),
         votes(nodes),
         answers(nodes) {}
 
   const std::string_view key;
+  const bool alike;
   const CallOf call_of;
   const HearOf hear_of;
+  std::optional<redis::Command> words;  // of all, once they are known
   std::vector<Vote> votes;
   std::vector<absl::StatusOr<redis::Reply>> answers;
 };
 
-// Asks questions and takes in what comes. Nobody is waited for who need not be: the caller says when
-// it has heard enough.
+// Asks questions and takes in what comes. Nobody is waited for who need not be: the caller says
+// when it has heard enough.
 class Round {
  public:
   explicit Round(Nodes& nodes) : nodes_(nodes), mailbox_(Mailbox::Open()) {}

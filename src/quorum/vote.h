@@ -25,12 +25,12 @@ struct Vote {
   };
 
   Kind kind = Kind::kOpen;
-  uint64_t token = 0;        // granted: the first; held, young: what the fence says
-  int64_t lease_ms = 0;      // granted
-  bool others = false;       // granted: somebody waits
-  int64_t clock_us = 0;      // granted: the node's
-  int64_t wait_ms = 0;       // not granted: when it could be; -1: nobody knows
-  uint64_t ticket = 0;       // queued, also behind a release
+  uint64_t token = 0;    // granted: the first; held, young: what the fence says
+  int64_t lease_ms = 0;  // granted
+  bool others = false;   // granted: somebody waits
+  int64_t clock_us = 0;  // granted: the node's
+  int64_t wait_ms = 0;   // not granted: when it could be; -1: nobody knows
+  uint64_t ticket = 0;   // queued, also behind a release
   bool queued_behind = false;
   bool gone_behind = false;
   int64_t look_ms = 0;

@@ -83,7 +83,7 @@ struct Url {
   std::vector<std::pair<HostAndPort, HostAndPort>> mapped;
   std::vector<Url> members;  // kQuorum: the servers, none of which is a quorum
   absl::Duration restart_delay = absl::ZeroDuration();  // none; of a quorum its members'
-  bool in_cluster = false;  // kTcp: one of a cluster's nodes
+  bool in_cluster = false;                              // kTcp: one of a cluster's nodes
   bool allow_eviction = false;
 
   // The server and its database, for messages and logs: never a user, a password or another

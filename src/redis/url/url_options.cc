@@ -184,7 +184,8 @@ absl::Status UnknownOption(std::string_view name, bool behind_password) {
   return InvalidUrl(
       {"unknown option ", repeatable ? name : "",
        behind_password ? "behind sentinel_password (write '&' in a password as %26)" : "",
-       "; known are connect_timeout, command_timeout, name, quarantine, restart_delay, eviction, tls, ca, cert, "
+       "; known are connect_timeout, command_timeout, name, quarantine, restart_delay, eviction, "
+       "tls, ca, cert, "
        "key, servername (rediss: only), db (unix: and redis-sentinel: only), "
        "sentinel_user, sentinel_password, sentinel_tls (redis-sentinel: only), map "
        "(redis-cluster: only) and idle_stop (embedded: only); a password stands before the host, "

@@ -44,6 +44,12 @@ absl::Status ParseSentinels(std::string_view hosts, std::string_view path, Url* 
 // "host:port,host:port", and what follows the '/', which is to be nothing.
 absl::Status ParseCluster(std::string_view hosts, std::string_view path, Url* url);
 
+// Of a quorum: "redlock:", and one URL behind the other.
+inline constexpr std::string_view kQuorumScheme = "redlock";
+absl::StatusOr<Url> ParseQuorum(std::string_view urls);
+// Whether the text may be a URL.
+bool BeginsWithScheme(std::string_view text);
+
 // "name=value&name=value", still percent-encoded, into `url`, whose kind is set. `tls`: its scheme
 // says that TLS is spoken.
 absl::Status ParseUrlOptions(std::string_view text, bool tls, Url* url);
