@@ -64,8 +64,8 @@ struct ClientOptions {
   std::function<void(std::string_view message)> on_warning = {};
 };
 
-// A handle to one server's connection. Copies share it; it is closed with the last of them, and of
-// the locks and leases made with it.
+// A handle to the connection to one server, or a quorum of them. Copies share it; it is closed with
+// the last of them, and of the locks and leases made with it.
 //
 //   absl::StatusOr<redlatch::Client> client = redlatch::Client::Connect("redis://127.0.0.1:6379");
 //   if (!client.ok()) return client.status();
@@ -80,6 +80,8 @@ struct ClientOptions {
 //                                                 as these sentinels, and those they know, say
 //   redis-cluster://[[user]:password@]host[:port],...
 //                                                 a cluster, of which these are some nodes
+//   redlock:URL,URL,URL                           a quorum of independent servers, each one of
+//                                                 these: for RedLock
 //   embedded:[/directory]                         a private server of this user on this machine,
 //                                                 started where none runs; nothing to install but
 //                                                 redis-server, nothing to configure
@@ -92,6 +94,8 @@ struct ClientOptions {
 //   quarantine=60s        after a server was promoted, grants nothing for so long, so that whatever
 //                         the one before it granted is over; leases must be shorter, by the
 //                         server's min-replicas-max-lag and a second; the same for all programs
+//   restart_delay=60s     in a quorum: a server that has started, or is new, grants nothing for so
+//                         long; leases must not be longer; the same for all programs
 //   eviction=allow        takes a server that may evict locks, and so lose them
 //   idle_stop=60s         embedded: only; the server ends when unused for so long
 //
