@@ -93,7 +93,8 @@ absl::Status WhyNoQuorum(absl::Span<const Vote> votes, absl::Span<const std::str
   absl::Status lasting;
   for (size_t i = 0; i < votes.size(); ++i) {
     const Vote& vote = votes[i];
-    may_have_executed |= vote.uncertain();
+    // Where it was queued, or granted, there is something to be taken back.
+    may_have_executed |= vote.uncertain() || vote.kind == Kind::kQueued || vote.kind == Kind::kYes;
     if (vote.counts()) {
       ++answered;
       continue;
