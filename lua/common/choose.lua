@@ -1,43 +1,53 @@
 -- include: common/queue
 -- include: common/window
+-- include: common/unheeding
 
 -- choose(request, now): who gets a lock that is free, as { request, winner (nil: the request, if
--- there is one), passed_over, unfinished }. Reads only.
+-- there is one), asked, passed_over, unfinished, freed }. Reads only.
 --
 -- The first live waiter from the head gets it: one whose heartbeat is not overdue and whose channel
 -- has a subscriber. Whoever asks and would wait is live, and comes at its ticket. If nobody is
 -- live, the first who is merely overdue gets it: the server may have been paused. If nobody in the
 -- window is live and the queue goes on behind it, all of the window are passed over, nobody gets
 -- the lock, and the work is `unfinished`: the caller goes on with it at once.
+--
+-- If whoever is to get it waits for several names, nobody gets it: that one is `asked` whether it
+-- can take all of them. `freed`: it may not know yet that this one is free.
 local function choose(request, now)
   local stands = false
   if request then
     find_place(request, now)
     stands = request.wait or request.queued
   end
+  local choice = {request = request, freed = not request or request.frees}
   local seen, dead, overdue = {}, {}, {}
-  local function all_passed_over()
-    for _, late in ipairs(overdue) do
-      dead[#dead + 1] = late.hold
+  local function passing_over(late)
+    for _, waiter in ipairs(late) do
+      dead[#dead + 1] = waiter.hold
     end
-    return dead
+    choice.passed_over = dead
+    return choice
+  end
+  local function goes_to(waiter, late)
+    choice[waiter.tail and 'asked' or 'winner'] = waiter
+    return passing_over(late)
   end
   for waiter in each_waiter(KEYS[2], now, seen) do
     if request and
         (waiter.hold == request.hold or request.wait and waiter.ticket > request.ticket) then
-      return {request = request, passed_over = all_passed_over()}
-    elseif waiter.dead then
+      return passing_over(overdue)
+    elseif waiter.dead or waiter.tail and is_unheeding(waiter, now) then
       dead[#dead + 1] = waiter.hold
     elseif waiter.overdue then
       overdue[#overdue + 1] = waiter
     else
-      return {request = request, winner = waiter, passed_over = all_passed_over()}
+      return goes_to(waiter, overdue)
     end
   end
   if not seen.whole then
-    return {request = request, passed_over = all_passed_over(), unfinished = true}
+    choice.unfinished = true
   elseif not stands and overdue[1] then
-    return {request = request, winner = overdue[1], passed_over = dead}
+    return goes_to(overdue[1], {})
   end
-  return {request = request, passed_over = all_passed_over()}
+  return passing_over(overdue)
 end

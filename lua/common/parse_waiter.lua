@@ -1,11 +1,16 @@
 -- parse_waiter(hold, record): what a record in KEYS[3] says; nil if there is none. The owner's
 -- length stands before it, so that words behind it, of a later version, are ignored.
+-- One who waits for several names has 2 in the place of the 1, and a `tail` behind the owner: see
+-- nudge().
 local function parse_waiter(hold, record)
-  local asked_us, lease_ms, block, attempt, heartbeat_ms, manual, claim_ms, polls, channel, size,
-    rest = string.match(record or '',
-      '^(%d+) (%d+) (%d+) (%d+) 1 (%d+) ([01]) %d+ (%d+) ([01]) (%S+) (%d+) (.*)$')
+  local asked_us, lease_ms, block, attempt, wait, heartbeat_ms, manual, claim_ms, polls, channel,
+    size, rest = string.match(record or '',
+      '^(%d+) (%d+) (%d+) (%d+) ([12]) (%d+) ([01]) %d+ (%d+) ([01]) (%S+) (%d+) (.*)$')
   return asked_us and {
     hold = hold,
+    asked_us = tonumber(asked_us),
+    record = record,
+    tail = wait == '2' and string.sub(rest, size + 1) or nil,
     attempt = tonumber(attempt),
     lease_ms = tonumber(lease_ms),
     block = tonumber(block),

@@ -7,7 +7,8 @@ if refused then
 elseif quarantined_ms > 0 then
   redis.call('HDEL', KEYS[3], ARGV[1])
   for i, key in ipairs(KEYS) do
-    if i == 2 or i > 4 and string.sub(key, -11) == ':rw.writers' then
+    if i == 2 or i > 4 and
+        (string.sub(key, -11) == ':rw.writers' or string.sub(key, -13) == ':simple.queue') then
       redis.call('ZREM', key, ARGV[1])
       KEYS[i] = key .. '.none'
     end

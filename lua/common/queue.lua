@@ -42,10 +42,11 @@ local function enqueue(request, retry_after_ms, now, look_ms, unfinished)
   end
   redis.call('ZADD', queue_key, ticket, request.hold)
   -- Joined by '..', since %s ends at a NUL.
-  redis.call('HSET', KEYS[3], request.hold, string.format('%.0f %.0f %.0f %.0f 1 %.0f %d ', now,
-    request.lease_ms, request.block, request.attempt, request.heartbeat_ms,
-    request.manual and 1 or 0) .. ticket .. string.format(' %.0f %d ', request.claim_ms,
-    request.deaf and 1 or 0) .. request.channel .. ' ' .. #request.owner .. ' ' .. request.owner)
+  redis.call('HSET', KEYS[3], request.hold, string.format('%.0f %.0f %.0f %.0f %d %.0f %d ', now,
+    request.lease_ms, request.block, request.attempt, request.names and 2 or 1,
+    request.heartbeat_ms, request.manual and 1 or 0) .. ticket .. string.format(' %.0f %d ',
+    request.claim_ms, request.deaf and 1 or 0) .. request.channel .. ' ' .. #request.owner ..
+    ' ' .. request.owner .. (request.names and ' 0 ' .. request.names or ''))
   lengthen_ttl(queue_key, ttl_ms)
   lengthen_ttl(KEYS[3], ttl_ms)
   return 'queued ' .. retry_after_ms .. ' ' .. redis.call('ZRANK', queue_key, request.hold) ..

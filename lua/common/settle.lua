@@ -3,6 +3,7 @@
 -- include: common/remove_waiters
 -- include: common/granted
 -- include: common/publish_grant
+-- include: common/nudge
 
 -- settle(choice, fence, now): carries out what choose() chose, on a lock that is free. Answers the
 -- request (acquire's reply, nil without one), and the look that the caller is asked for: a note, ''
@@ -11,16 +12,21 @@
 local function settle(choice, fence, now)
   local request, winner = choice.request, choice.winner
   remove_waiters(choice.passed_over)
-  if winner or choice.unfinished then
-    local look_ms = winner and winner.claim_ms or 1
+  if winner or choice.unfinished or choice.asked then
+    local look_ms = 1
+    if winner then
+      look_ms = winner.claim_ms
+    elseif choice.asked then
+      look_ms = nudge(choice, now)
+    end
     if winner then
       remove_waiter(winner.hold)
     end
     local reply
     if request and request.wait then
-      reply = enqueue(request, look_ms, now, look_ms)
+      reply = enqueue(request, look_ms or choice.asked.claim_ms, now, look_ms)
     elseif request then
-      reply = 'busy ' .. look_ms .. look_note(look_ms)
+      reply = 'busy ' .. (look_ms or choice.asked.claim_ms) .. look_note(look_ms)
     end
     if winner then
       local token = reserve_tokens(fence, winner.block, now)

@@ -55,7 +55,11 @@ local now = now_us()
 local fence = read_fence()
 local again = ARGV[4] ~= nil
 local given_up = again and redis.call('EXISTS', KEYS[6]) == 1
-local choice = choose(again and not given_up and read_request(3) or nil, now)
+local request = again and not given_up and read_request(3) or nil
+if request then
+  request.frees = true
+end
+local choice = choose(request, now)
 
 redis.call('DEL', KEYS[1])
 if ending.gone_ms ~= '0' then

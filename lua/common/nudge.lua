@@ -1,0 +1,32 @@
+-- nudge(choice, now): asks whoever is first here, and waits for several names, to look whether it
+-- can take all of them: only its own acquire has the keys to tell. It is asked if it may not know
+-- that this name is free, or has not asked for a while; once, until it comes. Answers in how many
+-- ms the caller is to look whether it came, or nil.
+--
+-- The `tail` of its record is ' <when it was asked, in us> <the first of its names>'; by that name
+-- its client knows the lock.
+local function nudge(choice, now)
+  local waiter, request = choice.asked, choice.request
+  local nudged, first = string.match(waiter.tail, '^ (%d+) (.*)$')
+  local claim_us = 1000 * waiter.claim_ms
+  local since_us = nudged == '0' and waiter.asked_us or tonumber(nudged)
+  local asks = nudged == '0' and
+    (choice.freed or choice.passed_over[1] or 2 * (now - since_us) > claim_us)
+  if asks then
+    redis.call('PEXPIRE', KEYS[2], '1', 'GT')  -- opens the way where memory is full
+    redis.call('HSET', KEYS[3], waiter.hold, string.sub(waiter.record, 1, -1 - #waiter.tail) ..
+      string.format(' %.0f ', now) .. first)
+    redis.call('PUBLISH', waiter.channel, 'look ' .. waiter.hold .. ' ' .. first)
+    since_us = now
+  end
+  -- The one that follows it looks, or whoever has asked for those that are behind it.
+  local behind, follows = redis.call('ZCARD', KEYS[2]) > 1, choice.follows
+  if request and request.wait then
+    follows = not request.queued and not behind or
+      request.queued and redis.call('ZRANK', KEYS[2], request.hold) == 1
+  end
+  if follows or behind and (asks or not request and follows == nil) then
+    return math.max(2, math.ceil((since_us + claim_us - now) / 1000))
+  end
+  return nil
+end

@@ -1,0 +1,16 @@
+-- Extends a hold of all names, and never shortens it.
+--
+-- KEYS   1 to 4 of each name, as in lua/README.md
+-- ARGV   1 hold  2 lease_ms
+-- reply  'held' or, if one name is not held, 'not_held'
+for i = 1, #KEYS, 4 do
+  if redis.call('GETRANGE', KEYS[i], '0', '63') ~= ARGV[1] then
+    return 'not_held'
+  end
+end
+for i = 1, #KEYS, 4 do
+  if redis.call('PTTL', KEYS[i]) < tonumber(ARGV[2]) then
+    redis.call('PEXPIRE', KEYS[i], ARGV[2])
+  end
+end
+return 'held'

@@ -1,0 +1,148 @@
+// Scripted clients of simple locks, and of locks of several of their names.
+#ifndef REDLATCH_TESTS_REDIS_LUA_MULTI_FIXTURE_H_
+#define REDLATCH_TESTS_REDIS_LUA_MULTI_FIXTURE_H_
+
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "lua/scripts.h"
+#include "redlatch/lua_script.h"
+#include "src/redis/wire/reply.h"
+#include "tests/redis/lua/script_clients.h"
+#include "tests/support/await.h"
+#include "tests/support/lock_keys.h"
+#include "tests/support/redis_server.h"
+
+namespace redlatch {
+
+using Names = std::vector<std::string>;
+
+class MultiScriptsFixture : public ::testing::Test {
+ protected:
+  void TearDown() override { ExpectATtlOnEveryKey(); }
+
+  void ExpectATtlOnEveryKey() {
+    for (const redis::Reply& key : server_->Command({"KEYS", "*"}).elements) {
+      EXPECT_NE(server_->Integer({"PTTL", key.text}), -1) << key.text;
+    }
+  }
+
+  static Request By(char client, int sequence = 1) {
+    return {.hold = absl::StrCat(std::string(32, client), ":", sequence),
+            .owner = std::string(32, client)};
+  }
+  static std::string Channel(char client) { return "redlatch:" + std::string(32, client); }
+
+  // What several names are asked for; of one, what a simple lock is.
+  std::string Ask(const Names& names, const Request& request) {
+    return Run(names, names.size() > 1 ? lua::kMultiAcquire : lua::kSimpleAcquire,
+               {Gone(names, request.hold)}, ArgsOf(names, request));
+  }
+  std::string Release(const Names& names, const Request& held, int gone_ms = 0) {
+    const LuaScript& script = names.size() > 1 ? lua::kMultiRelease : lua::kSimpleRelease;
+    if (gone_ms == 0) return Run(names, script, {}, {held.hold});
+    return Run(names, script, {Gone(names, held.hold), Gone(names, held.hold)},
+               {held.hold, absl::StrCat("0 0 ", gone_ms), held.owner});
+  }
+  std::string ReleaseAndQueue(const Names& names, const Request& held, const Request& fresh) {
+    std::vector<std::string> args = {held.hold, "0 0 0", held.owner};
+    for (std::string& arg : ArgsOf(names, fresh)) args.push_back(std::move(arg));
+    return Run(names, names.size() > 1 ? lua::kMultiRelease : lua::kSimpleRelease,
+               {Gone(names, held.hold), Gone(names, fresh.hold)}, args);
+  }
+  std::string Cancel(const Names& names, const Request& request, int gone_ms = 0) {
+    return Run(names, names.size() > 1 ? lua::kMultiCancel : lua::kSimpleCancel,
+               {Gone(names, request.hold)},
+               {request.hold, absl::StrCat(gone_ms), absl::StrCat(request.block)});
+  }
+  // As whoever looks does it.
+  std::string Look(const Names& names) { return Cancel(names, By('f', 99)); }
+  std::string Renew(const Names& names, const Request& held) {
+    return Run(names, names.size() > 1 ? lua::kMultiRenew : lua::kSimpleRenew, {},
+               {held.hold, absl::StrCat(held.lease_ms)});
+  }
+  redis::Reply Force(const Names& names) {
+    return Eval(names, names.size() > 1 ? lua::kMultiForceRelease : lua::kSimpleForceRelease, {},
+                {"redlatch:"});
+  }
+  redis::Reply Inspect(const Names& names) {
+    return Eval(names, names.size() > 1 ? lua::kMultiInspect : lua::kSimpleInspect, {}, {"10"});
+  }
+
+  std::string Holder(const std::string& name) { return server_->Text({"GET", name}); }
+  static std::string Queue(const std::string& name) {
+    return support::AuxiliaryKey(name, "simple.queue");
+  }
+  static std::string Waiters(const std::string& name) {
+    return support::AuxiliaryKey(name, "simple.waiters");
+  }
+  int64_t Fence(const std::string& name) {
+    return std::atoll(server_->Text({"GET", support::AuxiliaryKey(name, "fence")}).c_str());
+  }
+  // All that wait for it, in their order.
+  std::vector<std::string> Waiting(const std::string& name) {
+    std::vector<std::string> holds;
+    for (const redis::Reply& each : server_->Command({"ZRANGE", Queue(name), "0", "-1"}).elements) {
+      holds.push_back(each.text);
+    }
+    EXPECT_EQ(static_cast<int64_t>(holds.size()), server_->Integer({"HLEN", Waiters(name)}));
+    return holds;
+  }
+  void Expire(const std::string& key) {
+    server_->Command({"PEXPIRE", key, "1"});
+    ASSERT_TRUE(support::Await([&] { return server_->Integer({"EXISTS", key}) == 0; }));
+  }
+
+  static std::string Word(std::string_view text, int place) {
+    size_t begin = 0;
+    for (int i = 0; i < place && begin != text.npos; ++i) {
+      begin = text.find(' ', begin);
+      begin += begin == text.npos ? 0 : 1;
+    }
+    return begin == text.npos ? "" : std::string(text.substr(begin, text.find(' ', begin) - begin));
+  }
+
+  const std::unique_ptr<support::RedisServer> server_ = support::RedisServer::Start();
+
+ private:
+  static std::string Gone(const Names& names, const std::string& hold) {
+    return support::AuxiliaryKey(names.front(), "simple.gone." + hold);
+  }
+  static std::vector<std::string> ArgsOf(const Names& names, const Request& request) {
+    std::vector<std::string> args = request.Args();
+    if (names.size() > 1 && request.wait) {
+      const std::string before = absl::StrCat(request.block, " ", request.attempt, " ");
+      args[2].replace(before.size(), 1, "2");
+    }
+    return args;
+  }
+  std::string Run(const Names& names, const LuaScript& script, const std::vector<std::string>& own,
+                  const std::vector<std::string>& args) {
+    return Eval(names, script, own, args).text;
+  }
+  redis::Reply Eval(const Names& names, const LuaScript& script,
+                    const std::vector<std::string>& own, const std::vector<std::string>& args) {
+    std::vector<std::string> keys;
+    for (const std::string& name : names) {
+      const std::vector<std::string> its = {name, Queue(name), Waiters(name),
+                                            support::AuxiliaryKey(name, "fence")};
+      keys.insert(keys.end(), its.begin(), its.end());
+      if (keys.size() == 4) keys.insert(keys.end(), own.begin(), own.end());
+    }
+    std::vector<std::string> command = {"EVAL", std::string(script.body),
+                                        absl::StrCat(keys.size())};
+    command.insert(command.end(), keys.begin(), keys.end());
+    command.insert(command.end(), args.begin(), args.end());
+    return server_->Command(command);
+  }
+};
+
+}  // namespace redlatch
+
+#endif  // REDLATCH_TESTS_REDIS_LUA_MULTI_FIXTURE_H_
