@@ -93,6 +93,8 @@ void Bidder::AskNow(base::Instant now) {
 void Bidder::OnLook(GrantId grant, Effects& effects) {
   Waiter* const head = queue_.head();
   if (!IsPursued(grant) || head == nullptr) return;
+  misses_ = 0;  // it hears
+  if (grant == missed_) missed_ = 0;
   pursuit_->looks = true;
   pursuit_->again |= pursuit_->in_flight;
   head->poked = true;

@@ -3,10 +3,13 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <stop_token>
+#include <string_view>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/time/time.h"
+#include "redlatch/fencing_token.h"
 #include "src/base/clock.h"
 #include "src/base/fork_guard.h"
 #include "src/base/mutex.h"
@@ -20,13 +23,15 @@ class HoldView {
   explicit HoldView(base::Instant deadline) : deadline_(deadline.nanos()) {}
   HoldView(const HoldView&) = delete;
   HoldView& operator=(const HoldView&) = delete;
+  virtual ~HoldView() = default;
 
   bool Valid(base::Instant now) const { return now < Deadline(); }
-  base::Instant Deadline() const;  // Instant() if it is over
+  virtual base::Instant Deadline() const;  // Instant() if it is over
   // One that is requested already, if the hold is lost, or about to be.
-  std::stop_token Lost(base::Instant now);
-
-  int acked_by() const { return acked_by_.load(std::memory_order_relaxed); }
+  virtual std::stop_token Lost(base::Instant now);
+  virtual int acked_by() const { return acked_by_.load(std::memory_order_relaxed); }
+  // Where it is one of several locks: the token of that one.
+  virtual std::optional<FencingToken> TokenOf(std::string_view) const { return std::nullopt; }
 
   // For its machine.
   void SetAckedBy(int16_t replicas) { acked_by_.store(replicas, std::memory_order_relaxed); }

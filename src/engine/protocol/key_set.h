@@ -54,6 +54,7 @@ class KeySet {
 
   std::string_view main() const { return std::string_view(text_).substr(0, main_size_); }
   std::string_view name() const { return main().substr(prefix_size_); }
+  bool operator==(const KeySet&) const = default;
   // The key with that suffix goes behind what is in `text`.
   template <class Text>
   void AppendTo(Text& text, std::string_view suffix) const {

@@ -13,6 +13,8 @@ inline constexpr std::string_view kReadWrite = "read_write";
 inline constexpr std::string_view kSemaphore = "semaphore";
 inline constexpr std::string_view kLatch = "latch";
 inline constexpr std::string_view kQuorum = "quorum";
+// Of several names, each of which is a simple lock's.
+inline constexpr std::string_view kMulti = "multi";
 inline constexpr std::string_view kAll[] = {kSimple,    kReentrant, kReadWrite,
                                             kSemaphore, kLatch,     kQuorum};
 

@@ -1,6 +1,7 @@
 #include "src/engine/protocol/plan.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -60,7 +61,15 @@ bool Plan::SameAs(const Plan& other) const {
          SameScript(told.release, other.scripts.release) &&
          SameScript(told.renew, other.scripts.renew) &&
          SameScript(told.cancel, other.scripts.cancel) && keys == other.keys &&
-         extra_args == other.extra_args;
+         extra_args == other.extra_args && others == other.others;
+}
+
+std::string Plan::OthersId() const {
+  std::string id;
+  for (const KeySet& other : others) {
+    id.append(std::to_string(other.main().size())).append(":").append(other.main());
+  }
+  return id;
 }
 
 absl::StatusOr<std::string> Assemble(std::string_view script) {

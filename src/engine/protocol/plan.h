@@ -23,11 +23,19 @@ struct Plan {
   KeyNames keys;
   std::string_view forced_key;  // the suffix of one that only force_release is given, or empty
   std::vector<std::string> extra_args;
+  // Of a lock of several names: the keys of those behind the first, which is the entry's own.
+  std::vector<KeySet> others;
+  std::string title;         // and what it is called; else by its name
   bool quarantined = false;  // its scripts look whether there is a quarantine; see Quarantined()
   std::vector<std::string> texts;  // what a user's own scripts and their SHA-1s refer to
 
   // Of a plan that is complete: whether the class of `other`, which need not be, is the same.
   bool SameAs(const Plan& other) const;
+  // Whether locks of the two, though of one main key, know nothing of each other in this client: at
+  // the server they exclude each other, as those of two clients do.
+  bool ApartFrom(const Plan& other) const { return keys == other.keys && others != other.others; }
+  // What tells entries of one main key apart, as an owner does; empty without `others`.
+  std::string OthersId() const;
 };
 
 // A user's script with each line `-- include: <piece>` replaced by that piece of redlatch's own

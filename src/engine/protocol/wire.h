@@ -63,7 +63,7 @@ class Request {
   void Ask(const Subject& subject, const Send& send, const ToRenew& what);
   void Ask(const Subject& subject, const Send& send, const ToRelease& what);
   void Ask(const Subject& subject, const Send& send, const ToCancel& what);
-  void Keys(const Subject& subject);
+  void Keys(const Plan& plan, const KeySet& keys);
   void Gone(const Subject& subject, GrantId grant);
   void ExtraKeys(const Subject& subject, bool quarantined);
   void PutReign(const Subject& subject);
@@ -73,7 +73,7 @@ class Request {
   template <class... Pieces>
   void Add(const Pieces&... pieces);
   void Put(std::string_view value);
-  void PutKey(const Subject& subject, std::string_view suffix);
+  void PutKey(const KeySet& keys, std::string_view suffix);
   void PutNumber(int64_t value);
   void PutMillis(absl::Duration value);
   void PutHold(const Subject& subject, GrantId grant);

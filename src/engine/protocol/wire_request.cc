@@ -41,9 +41,9 @@ void Request::Put(std::string_view value) {
   text_.append(value);
 }
 
-void Request::PutKey(const Subject& subject, std::string_view suffix) {
+void Request::PutKey(const KeySet& keys, std::string_view suffix) {
   Begin();
-  subject.keys.AppendTo(text_, suffix);
+  keys.AppendTo(text_, suffix);
 }
 
 void Request::PutNumber(int64_t value) {
@@ -60,22 +60,23 @@ void Request::PutHold(const Subject& subject, GrantId grant) {
   Add(grant);
 }
 
-void Request::Keys(const Subject& subject) {
-  Put(subject.keys.main());
-  PutKey(subject, subject.plan.keys.queue);
-  PutKey(subject, subject.plan.keys.waiters);
-  PutKey(subject, kFenceSuffix);
+void Request::Keys(const Plan& plan, const KeySet& keys) {
+  Put(keys.main());
+  PutKey(keys, plan.keys.queue);
+  PutKey(keys, plan.keys.waiters);
+  PutKey(keys, kFenceSuffix);
 }
 
 void Request::Gone(const Subject& subject, GrantId grant) {
-  PutKey(subject, subject.plan.keys.gone);
+  PutKey(subject.keys, subject.plan.keys.gone);
   text_.append(subject.identity.client);
   text_.append(".");
   Add(grant);
 }
 
 void Request::ExtraKeys(const Subject& subject, bool quarantined) {
-  for (const std::string& suffix : subject.plan.keys.extras) PutKey(subject, suffix);
+  for (const std::string& suffix : subject.plan.keys.extras) PutKey(subject.keys, suffix);
+  for (const KeySet& other : subject.plan.others) Keys(subject.plan, other);
   if (quarantined) Put(ReignKey(subject.deployment->slot_tag(subject.keys.main())));
   key_count_ = starts_.size();
 }
@@ -91,7 +92,8 @@ void Request::Bid(const Subject& subject, const engine::Bid& bid, const Told& to
   PutHold(subject, bid.grant);
   PutMillis(bid.terms.lease);
   Begin();
-  Add(bid.block, " ", bid.attempt, bid.wait ? " 1 " : " 0 ",
+  const absl::string_view waits = subject.plan.others.empty() ? " 1 " : " 2 ";
+  Add(bid.block, " ", bid.attempt, bid.wait ? waits : " 0 ",
       Millis(HeartbeatInterval(bid.terms.lease, subject.plan.traits.longest_heartbeat)),
       bid.terms.manual ? " 1 " : " 0 ", bid.ticket, " ",
       Millis(std::min(bid.terms.lease, subject.claim)), bid.listen ? " 1 " : " 0 ",
@@ -113,7 +115,7 @@ void Request::Bid(const Subject& subject, const engine::Bid& bid, const Told& to
 }
 
 Request::Request(const Subject& subject, const Send& send) {
-  Keys(subject);
+  Keys(subject.plan, subject.keys);
   std::visit([&](const auto& what) { Ask(subject, send, what); }, send.what);
 }
 
@@ -163,8 +165,8 @@ void Request::Ask(const Subject& subject, const Send& send, const ToCancel& what
 Request::Request(const Subject& subject, const LuaScript& script,
                  absl::Span<const std::string> args, std::string_view own_key)
     : script_(&script) {
-  Keys(subject);
-  if (!own_key.empty()) PutKey(subject, own_key);
+  Keys(subject.plan, subject.keys);
+  if (!own_key.empty()) PutKey(subject.keys, own_key);
   const bool hands_over = &script == &subject.plan.scripts.force_release;
   ExtraKeys(subject, hands_over && subject.plan.quarantined);
   for (const std::string& arg : args) Put(arg);

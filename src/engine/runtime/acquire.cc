@@ -46,9 +46,9 @@ absl::StatusOr<Held> LockSession::Acquire(const Want& want, Silence* met) {
     const absl::Duration waited = base::Now() - began;
     core_->Tell([&](Observer& observer) {
       if (result.ok()) {
-        observer.OnAcquired(entry_.keys.name(), result->token, waited);
+        observer.OnAcquired(entry_.name(), result->token, waited);
       } else {
-        observer.OnWaitEnded(entry_.keys.name(), waited, result.status());
+        observer.OnWaitEnded(entry_.name(), waited, result.status());
       }
     });
   }

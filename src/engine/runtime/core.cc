@@ -106,7 +106,7 @@ Subject Core::SubjectOf(const Entry& entry) const {
 }
 
 Subject Core::SubjectOf(const KeySet& keys, const Plan& plan, std::string_view owner) const {
-  const bool own = owner.empty() || plan.sharing.counts;
+  const bool own = owner.empty() || plan.sharing.counts || !plan.others.empty();
   return {.identity = identity_,
           .keys = keys,
           .plan = plan,
@@ -176,7 +176,9 @@ void Core::OnMessage(std::string_view text) {
   if (!message) return;
   const NewGrant& news = message->news;
   MachineTable& machines = inside_->machines;
-  Entry* const its = machines.ReferTo(message->key, news.grant);
+  Entry* its = machines.ReferTo(message->key, news.grant);
+  // Of a lock of several names it is perhaps not the first.
+  if (its == nullptr && message->kind == Message::Kind::kForced) its = machines.ReferTo(news.grant);
   if (message->kind != Message::Kind::kGrant) {
     if (its == nullptr) return;  // it is over
     Feed(*its, [&](Bidder& machine, Effects& effects) {
@@ -247,7 +249,7 @@ void Core::Post(const Entry& entry, Loss loss) {
   if (view != nullptr) {
     inside_->notifier.Post(Notifier::Urgency::kStopToken, [view] { view->Fire(); });
   }
-  LostLease lost{.lock = std::string(entry.keys.name()),
+  LostLease lost{.lock = std::string(entry.name()),
                  .server = server(entry.keys.main()),
                  .token = loss.hold.token,
                  .reason = std::move(loss.reason)};
@@ -264,7 +266,7 @@ void Core::Post(const Entry& entry, Loss loss) {
 
 void Core::Post(const Entry& entry, Notice notice) {
   if (!observed() && notice.kind != Notice::Kind::kReleaseFailed) return;
-  TellLater([lock = std::string(entry.keys.name()), what = std::move(notice)](Observer& observer) {
+  TellLater([lock = std::string(entry.name()), what = std::move(notice)](Observer& observer) {
     switch (what.kind) {
       case Notice::Kind::kRenewed:
         return observer.OnRenewed(lock, what.token);

@@ -5,6 +5,7 @@
 #include <cassert>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
@@ -31,8 +32,10 @@ struct Entry {
         machine(Make(*plan, config)) {}
 
   const KeySet keys;
-  const std::string owner;  // empty: the client's threads
+  const std::string owner;  // empty: the client's threads; of several names: Plan::OthersId()
   const std::shared_ptr<const Plan> plan;
+  // What people call it.
+  std::string_view name() const { return plan->title.empty() ? keys.name() : plan->title; }
   // The table's: takes what the machine has counted when the entry goes; null: nothing is counted.
   LockStats* const account;
 

@@ -68,21 +68,23 @@ absl::StatusOr<std::shared_ptr<LockSession>> LockSession::Attach(std::shared_ptr
   if (absl::Status refused = core->Refusal(); !refused.ok()) return refused;
   absl::StatusOr<KeySet> keys = KeySet::Make(core->options().key_prefix, name);
   if (!keys.ok()) return keys.status();
+  const std::string_view called = plan.title.empty() ? name : plan.title;
   const auto& label = core->options().stats_label;
   std::string given;
-  if (label) RunUsersCode("stats_label", [&] { given = label(name); });
+  if (label) RunUsersCode("stats_label", [&] { given = label(called); });
   const bool quorum_lock = plan.traits.kind == kinds::kQuorum;
   if (core->is_quorum() && !quorum_lock) {
     return absl::FailedPreconditionError(absl::StrCat(
-        std::string(plan.noun), " \"", absl::CHexEscape(std::string(name)),
+        std::string(plan.noun), " \"", absl::CHexEscape(std::string(called)),
         "\": its client is of a quorum of servers, which only RedLock can ask; use a RedLock, or a "
         "client of one server"));
   }
   const absl::StatusOr<Entry*> entry =
-      core->machines().Attach(*std::move(keys), owner, plan, label ? given : name);
+      core->machines().Attach(*std::move(keys), plan.others.empty() ? owner : plan.OthersId(), plan,
+                              label ? given : called);
   if (!entry.ok()) {
     return absl::Status(entry.status().code(), absl::StrCat(std::string(plan.noun), " \"",
-                                                            absl::CHexEscape(std::string(name)),
+                                                            absl::CHexEscape(std::string(called)),
                                                             "\": ", entry.status().message()));
   }
   return std::shared_ptr<LockSession>(new LockSession(std::move(core), **entry));
@@ -94,7 +96,7 @@ LockSession::~LockSession() {
 
 std::string LockSession::Title() const {
   return absl::StrCat(std::string(entry_.plan->noun), " \"",
-                      absl::CHexEscape(std::string(entry_.keys.name())), "\" (",
+                      absl::CHexEscape(std::string(entry_.name())), "\" (",
                       core_->server(entry_.keys.main()), ")");
 }
 
@@ -107,9 +109,11 @@ absl::Status LockSession::About(const absl::Status& status) const {
   std::string text = absl::StrCat(Title(), ": ", of_server ? "the server " : "", message);
   // What keys a lock has is not known before it is used: here is where they are named.
   if (absl::IsPermissionDenied(status) && redis::DeniesKey({message.data(), message.size()})) {
+    std::string rules = KeyRules(entry_.keys.main());
+    for (const KeySet& other : entry_.plan->others) rules += " " + KeyRules(other.main());
     absl::StrAppend(
-        &text, "; this lock's: ACL SETUSER ", core_->user(), " ", KeyRules(entry_.keys.main()),
-        " ~", std::string(kDescriptionKeyPrefix), "*",
+        &text, "; this lock's: ACL SETUSER ", core_->user(), " ", rules, " ~",
+        std::string(kDescriptionKeyPrefix), "*",
         entry_.plan->quarantined ? " " + ReignRule(core_->deployment().slot_tag({})) : "");
   }
   return absl::Status(status.code(), text);
@@ -157,7 +161,7 @@ void LockSession::Misuse(std::string_view what) {
     const base::MutexLock lock(entry_.mu);
     entry_.lock().OnMisuse();
   }
-  core_->Tell([&](Observer& observer) { observer.OnMisuse(entry_.keys.name(), what); });
+  core_->Tell([&](Observer& observer) { observer.OnMisuse(entry_.name(), what); });
 }
 
 Held LockSession::Pin() {

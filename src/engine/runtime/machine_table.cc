@@ -6,8 +6,8 @@
 namespace redlatch::engine {
 namespace {
 
-// Most programs have one plan a class; where extra arguments differ from lock to lock, sharing
-// them is not worth a search.
+// Most programs have one plan a class; where extra arguments differ from lock to lock, or names
+// belong together, sharing them is not worth a search.
 constexpr size_t kPlansKept = 8;
 
 }  // namespace
@@ -21,7 +21,7 @@ absl::StatusOr<std::shared_ptr<const Plan>> MachineTable::Intern(const Plan& pla
   const bool guard = quarantined_ && complete->sharing.holds;
   auto made = std::make_shared<const Plan>(guard ? Quarantined(*std::move(complete))
                                                  : *std::move(complete));
-  if (plans_.size() < kPlansKept) plans_.push_back(made);
+  if (made->others.empty() && plans_.size() < kPlansKept) plans_.push_back(made);
   return made;
 }
 
@@ -30,6 +30,7 @@ const Plan* MachineTable::Conflict(std::string_view key, const Plan& plan) const
   for (auto at = entries_.lower_bound(Key(key, std::string_view()));
        at != entries_.end() && at->first.first == key; ++at) {
     const Plan& other = *at->second->plan;
+    if (other.ApartFrom(plan)) continue;
     if (other.sharing == plan.sharing) return other.SameAs(plan) ? nullptr : &other;
     if (other.traits.kind != plan.traits.kind) return &other;
   }
@@ -57,7 +58,7 @@ absl::StatusOr<Entry*> MachineTable::Attach(KeySet keys, const std::string& owne
     Bidder::Config config = config_;
     config.reentrant = plan.traits.reentrant;
     config.sharing = plan.sharing;
-    config.explicit_owner = !owner.empty() && plan.sharing.passes_on;
+    config.explicit_owner = !owner.empty() && plan.sharing.passes_on && plan.others.empty();
     config.longest_heartbeat = plan.traits.longest_heartbeat;
     config.counts = stats_names_ > 0;
     absl::StatusOr<std::shared_ptr<const Plan>> interned = Intern(plan);
@@ -108,6 +109,17 @@ Entry* MachineTable::ReferTo(std::string_view key, GrantId grant) {
     if (at->second->grant.load(std::memory_order_relaxed) != grant) continue;
     Refer(*at->second);
     return at->second.get();
+  }
+  return nullptr;
+}
+
+Entry* MachineTable::ReferTo(GrantId grant) {
+  const base::MutexLock lock(mu_);
+  for (const auto& [key, entry] : entries_) {
+    if (entry->plan->others.empty() || entry->grant.load(std::memory_order_relaxed) != grant)
+      continue;
+    Refer(*entry);
+    return entry.get();
   }
   return nullptr;
 }

@@ -65,7 +65,7 @@ absl::Status LockSession::End(Ending& ending, base::Instant deadline) {
   absl::Status status = ReleaseStatus(ending.released);
   if (core_->observed()) {
     core_->Tell([&](Observer& observer) {
-      observer.OnReleased(entry_.keys.name(), ending.released.token, status);
+      observer.OnReleased(entry_.name(), ending.released.token, status);
     });
   }
   return status;

@@ -322,6 +322,21 @@ TEST_F(LockMachineClaimsTest, WhoeverMissedOneComesLastUntilAMessageReachesIt) {
   EXPECT_EQ(next.state, State::kWaiting);
 }
 
+TEST_F(LockMachineClaimsTest, ALookReachesItTooAndItAsksAtOnceAtItsPlace) {
+  Waiter& waiter = Queue();
+  Pass(kThird);
+  Hear(Fetch<ToAcquire>(), Missed(Queued()));
+  Bidder::Park(waiter);
+  Effects effects;
+  machine().OnLook(kFirst, effects);
+  ASSERT_EQ(effects.wakes.size(), 1U);
+  EXPECT_EQ(effects.wakes[0], &waiter);
+  machine().Poked(waiter, now(), effects);
+  const Send next = Fetch<ToAcquire>();
+  EXPECT_FALSE(next.missed_since.has_value());
+  EXPECT_EQ(BidOf(next).ticket, 77U);
+}
+
 TEST_F(LockMachineClaimsTest, OneWhoseChannelHasNoSubscriberAtTheServerPolls) {
   Acquire();
   Answer deaf = Queued();

@@ -50,6 +50,21 @@ TEST(Plan, DigestsThatAreMissingAreComputed) {
   EXPECT_EQ(plan.scripts.renew.sha1, base::Sha1Hex(""));
 }
 
+TEST(Plan, OfSeveralNamesIsApartFromThatOfOneAndOfOthers) {
+  const Plan one{.keys = KeyNames("simple")};
+  Plan two = one;
+  two.others = {KeySet("b"), KeySet("c")};
+  Plan three = one;
+  three.others = {KeySet("b1:c")};
+  EXPECT_TRUE(one.ApartFrom(two));
+  EXPECT_TRUE(two.ApartFrom(three));
+  EXPECT_FALSE(two.ApartFrom(two));
+  EXPECT_FALSE(two.ApartFrom({.keys = KeyNames("reentrant")})) << "which a client may not mix";
+  EXPECT_FALSE((*Complete(two)).SameAs(one));
+  EXPECT_EQ(one.OthersId(), "");
+  EXPECT_NE(two.OthersId(), three.OthersId());
+}
+
 TEST(Plan, IsTheSameByScriptsTraitsKeysAndArguments) {
   const Plan plan{.scripts = {.acquire = {.body = "a"}}, .traits = {.kind = "k"}};
   const Plan complete = *Complete(plan);

@@ -107,6 +107,31 @@ TEST_F(WireRequest, AReleaseGivesTokensBackAndLeavesATombstone) {
                           kIdentity.client));
 }
 
+TEST_F(WireRequest, OfSeveralNamesTheKeysOfTheOthersStandLastAndWaitIsTwo) {
+  plan_.others = {*KeySet::Make("", "O"), *KeySet::Make("", "P")};
+  const auto with_others = [](std::vector<std::string> words) {
+    for (const std::string name : {"O", "P"}) {
+      const std::string stem = "redlatch:2:{" + name + "}:";
+      for (const std::string& key :
+           {name, stem + "simple.queue", stem + "simple.waiters", stem + "fence"}) {
+        words.push_back(key);
+      }
+    }
+    return words;
+  };
+  auto expected = with_others({"N", kQueue, kWaiters, kFence, kGone7});
+  for (const std::string& word :
+       {std::string("|"), kHold7, std::string("30000"),
+        "64 3 2 10000 0 1795227594499240 30000 0 " + kChannel, std::string("me")}) {
+    expected.push_back(word);
+  }
+  EXPECT_EQ(Words({.what = ToAcquire{SomeBid(7)}, .grant = 7, .lease = kLease}), expected);
+  owner_ = kIdentity.client;
+  expected = with_others({"N", kQueue, kWaiters, kFence});
+  expected.insert(expected.end(), {"|", kHold7});
+  EXPECT_EQ(Words({.what = ToRelease(), .grant = 7, .lease = kLease}), expected);
+}
+
 TEST_F(WireRequest, FurtherKeysAndArgumentsStandLast) {
   owner_ = kIdentity.client;
   plan_.keys = KeyNames("simple", {"simple.more"});

@@ -1,0 +1,46 @@
+#ifndef REDLATCH_SRC_ENGINE_MACHINE_JOINT_VIEW_H_
+#define REDLATCH_SRC_ENGINE_MACHINE_JOINT_VIEW_H_
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "redlatch/fencing_token.h"
+#include "src/base/clock.h"
+#include "src/engine/machine/hold_view.h"
+
+namespace redlatch::engine {
+
+// The view of a hold that is made of several: it lasts until the first of them ends, and is lost
+// with the first that is. Thread-safe.
+class JointView final : public HoldView {
+ public:
+  struct Part {
+    std::string name;
+    FencingToken token;
+    std::shared_ptr<HoldView> view;
+  };
+
+  JointView(std::vector<Part> parts, base::Instant now);
+
+  base::Instant Deadline() const override;
+  std::stop_token Lost(base::Instant now) override;
+  int acked_by() const override;  // the fewest
+  // None of a name that no part has, or several have.
+  std::optional<FencingToken> TokenOf(std::string_view name) const override;
+
+ private:
+  using OnLoss = std::stop_callback<std::function<void()>>;
+
+  const std::vector<Part> parts_;
+  const std::stop_source lost_;
+  std::vector<std::unique_ptr<OnLoss>> on_loss_;  // what a part's token does to this one's
+};
+
+}  // namespace redlatch::engine
+
+#endif  // REDLATCH_SRC_ENGINE_MACHINE_JOINT_VIEW_H_

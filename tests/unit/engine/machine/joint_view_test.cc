@@ -1,0 +1,77 @@
+#include "src/engine/machine/joint_view.h"
+
+#include <memory>
+#include <optional>
+#include <stop_token>
+
+#include "absl/time/time.h"
+#include "gtest/gtest.h"
+#include "src/base/clock.h"
+
+namespace redlatch::engine {
+namespace {
+
+class JointViewTest : public ::testing::Test {
+ protected:
+  static base::Instant At(int seconds) {
+    return base::Instant::FromNanos(absl::ToInt64Nanoseconds(absl::Seconds(seconds)));
+  }
+
+  const std::shared_ptr<HoldView> a_ = std::make_shared<HoldView>(At(10));
+  const std::shared_ptr<HoldView> b_ = std::make_shared<HoldView>(At(20));
+  std::optional<JointView> both_{
+      std::in_place,
+      std::vector<JointView::Part>{{"a", FencingToken(1), a_}, {"b", FencingToken(2), b_}}, At(0)};
+};
+
+TEST_F(JointViewTest, LastsUntilTheFirstOfItsPartsEnds) {
+  EXPECT_EQ(both_->Deadline(), At(10));
+  a_->Prolong(At(30));
+  EXPECT_EQ(both_->Deadline(), At(20));
+  EXPECT_TRUE(both_->Valid(At(19)));
+  EXPECT_FALSE(both_->Valid(At(20)));
+}
+
+TEST_F(JointViewTest, IsLostWithTheFirstPartThatIs) {
+  const std::stop_token lost = both_->Lost(At(1));
+  EXPECT_FALSE(lost.stop_requested());
+  b_->Lose();
+  EXPECT_FALSE(both_->Valid(At(1)));
+  EXPECT_FALSE(lost.stop_requested()) << "tokens fire by themselves";
+  EXPECT_TRUE(both_->Lost(At(1)).stop_requested());
+  b_->Fire();
+  EXPECT_TRUE(lost.stop_requested());
+}
+
+TEST_F(JointViewTest, IsNotLostByARelease) {
+  const std::stop_token lost = both_->Lost(At(1));
+  b_->Release();
+  a_->Release();
+  EXPECT_FALSE(both_->Valid(At(1)));
+  EXPECT_FALSE(lost.stop_requested());
+  EXPECT_FALSE(both_->Lost(At(50)).stop_requested());
+}
+
+TEST_F(JointViewTest, MayGoWhileItsLossIsBeingTold) {
+  const std::stop_callback gone(both_->Lost(At(1)), [this] { both_.reset(); });
+  a_->Lose();
+  a_->Fire();
+  EXPECT_FALSE(both_.has_value());
+}
+
+TEST_F(JointViewTest, HasATokenForEachNameThatOnePartAloneHas) {
+  EXPECT_EQ(both_->TokenOf("b"), FencingToken(2));
+  EXPECT_EQ(both_->TokenOf("c"), FencingToken());
+  const JointView same({{"a", FencingToken(1), a_}, {"a", FencingToken(2), b_}}, At(0));
+  EXPECT_EQ(same.TokenOf("a"), FencingToken());
+}
+
+TEST_F(JointViewTest, IsConfirmedByThoseThatConfirmedAll) {
+  a_->SetAckedBy(3);
+  EXPECT_EQ(both_->acked_by(), 0);
+  b_->SetAckedBy(2);
+  EXPECT_EQ(both_->acked_by(), 2);
+}
+
+}  // namespace
+}  // namespace redlatch::engine
