@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <stop_token>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -53,6 +54,9 @@ class REDLATCH_EXPORT Hold {
   absl::Duration remaining() const;
 
   FencingToken fencing_token() const { return token_; }
+  // That of the lock of that name. A MultiLock of locks that lie apart has one for each, and no
+  // other; every other hold has but one, whatever the name.
+  FencingToken fencing_token(std::string_view name) const;
 
   // How many replicas had the hold when it was last acquired or renewed; 0 unless LockOptions asks
   // for that.
@@ -63,6 +67,7 @@ class REDLATCH_EXPORT Hold {
 
  private:
   friend class Lease;
+  friend class MultiLock;
   friend class RedisLockBase;
   Hold(std::shared_ptr<engine::HoldView> view, FencingToken token);
 
@@ -100,6 +105,7 @@ class REDLATCH_EXPORT Lease : public Hold {
   absl::Status Extend(absl::Duration lease);
 
  private:
+  friend class MultiLock;
   friend class RedisLockBase;
   friend class Semaphore;
   Lease(std::shared_ptr<engine::Holder> holder, uint64_t id, std::shared_ptr<engine::HoldView> view,

@@ -64,6 +64,9 @@ namespace redlatch {
 //
 // Thread-safe. Neither copied nor moved.
 //
+// Those of its methods that are virtual are so for MultiLock; a lock of your own overrides the
+// private ones alone.
+//
 // A lock of your own is a subclass with Lua of your own: docs/tutorials/06-a-lock-of-your-own.md.
 class REDLATCH_EXPORT RedisLockBase {
  public:
@@ -73,7 +76,7 @@ class REDLATCH_EXPORT RedisLockBase {
 
   // The std face. Throws std::system_error whose code is of redlatch::error_category(), or
   // std::errc::resource_deadlock_would_occur for a thread that locks again what it holds.
-  void lock();
+  virtual void lock();
   // False for busy only; throws if the server has not answered within the `command_timeout`.
   bool try_lock();
   template <class Rep, class Period>
@@ -85,7 +88,7 @@ class REDLATCH_EXPORT RedisLockBase {
     return TryLockFor(internal::UntilStd(deadline));
   }
   // By a thread without a hold, or after a loss, it releases nothing and tells the observer.
-  void unlock() noexcept;
+  virtual void unlock() noexcept;
 
   // The status face:
   //   kDeadlineExceeded     busy for as long as `wait`
@@ -96,22 +99,22 @@ class REDLATCH_EXPORT RedisLockBase {
   //   kPermissionDenied     the server does not permit a command or channel
   //   kResourceExhausted    the server's memory is full
   //   kInternal             the server answered what no redlatch script says
-  absl::StatusOr<Lease> Acquire(const AcquireOptions& options = {});
+  virtual absl::StatusOr<Lease> Acquire(const AcquireOptions& options = {});
   // Acquire() that does not wait.
   absl::StatusOr<Lease> TryAcquire();
 
   // The calling thread's hold: by lock(), or by an Acquire() of its own that named no Owner; else a
   // Hold of nothing. After a loss it tells so until unlock().
-  Hold current() const;
+  virtual Hold current() const;
   // How often the calling thread holds the lock.
-  int hold_count() const;
+  virtual int hold_count() const;
 
   // What the server knows of the lock: out of date when it arrives.
-  absl::StatusOr<LockInfo> Inspect() const;
+  virtual absl::StatusOr<LockInfo> Inspect() const;
   // Takes the lock from whoever holds it, and hands it to the next waiter. Holders are told at
   // once, or at their next renewal; what they do until then is no longer protected, except by
   // fencing tokens. OK where nobody holds it.
-  absl::Status ForceRelease();
+  virtual absl::Status ForceRelease();
 
   const std::string& name() const;
 
@@ -142,6 +145,7 @@ class REDLATCH_EXPORT RedisLockBase {
 
   // The library's own classes, whose keys no other class can have: what `key_kind` says begins
   // their suffixes, and ExtraKeys() are whole ones.
+  friend class MultiLock;
   friend class SimpleLock;
   friend class ReentrantLock;
   friend class ReentrantReadWriteLock;
@@ -149,9 +153,12 @@ class REDLATCH_EXPORT RedisLockBase {
   RedisLockBase(Client client, std::string_view name, LockOptions options,
                 std::string_view key_kind);
 
-  bool TryLockFor(absl::Duration wait);
+  virtual bool TryLockFor(absl::Duration wait);
 
   class LockBody;
+  explicit RedisLockBase(std::unique_ptr<LockBody> body);
+  static const std::shared_ptr<engine::Core>& CoreOf(const Client& client);
+
   std::unique_ptr<LockBody> body_;
 };
 

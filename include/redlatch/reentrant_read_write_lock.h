@@ -100,6 +100,7 @@ class REDLATCH_EXPORT ReentrantReadWriteLock final : public RedisLockBase {
     void unlock() noexcept { lock_.unlock_shared(); }
 
    private:
+    friend class MultiLock;
     friend class ReentrantReadWriteLock;
     explicit ReadView(ReentrantReadWriteLock& lock) : lock_(lock) {}
     ReentrantReadWriteLock& lock_;

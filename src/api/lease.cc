@@ -1,5 +1,6 @@
 #include "redlatch/lease.h"
 
+#include <optional>
 #include <utility>
 
 #include "src/base/clock.h"
@@ -22,6 +23,11 @@ absl::Duration Hold::remaining() const {
 }
 
 int Hold::acked_by() const { return view_ == nullptr ? 0 : view_->acked_by(); }
+
+FencingToken Hold::fencing_token(std::string_view name) const {
+  const auto its = view_ == nullptr ? std::nullopt : view_->TokenOf(name);
+  return its ? *its : token_;
+}
 
 std::stop_token Hold::lost() const {
   return view_ == nullptr ? std::stop_token() : view_->Lost(base::Now());

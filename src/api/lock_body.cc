@@ -3,7 +3,19 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_join.h"
+#include "src/engine/protocol/kinds.h"
+
 namespace redlatch {
+
+RedisLockBase::LockBody::LockBody(std::shared_ptr<engine::Core> core,
+                                  std::vector<std::string> names,
+                                  std::shared_ptr<const LockOptions> options)
+    : core_(std::move(core)),
+      name_(absl::StrJoin(names, ", ")),
+      names_(names.size() > 1 ? std::move(names) : std::vector<std::string>()),
+      key_kind_(engine::kinds::kSimple.data()),
+      options_(std::move(options)) {}
 
 RedisLockBase::LockBody::~LockBody() {
   if (access_ == nullptr || core_->in_forked_child()) return;
@@ -20,7 +32,8 @@ auto RedisLockBase::LockBody::Attach(const RedisLockBase& lock)
   if (access_ == nullptr) {
     const absl::StatusOr<engine::Plan> plan = PlanOf(lock);
     if (!plan.ok()) return plan.status();
-    auto made = engine::LockSession::Attach(core_, name_, {}, *plan);
+    auto made =
+        engine::LockSession::Attach(core_, names_.empty() ? name_ : names_.front(), {}, *plan);
     if (!made.ok()) return made.status();
     auto access = std::make_shared<Access>();
     if (const LockScripts scripts = lock.SharedScripts(); !scripts.acquire.body.empty()) {
@@ -123,10 +136,18 @@ absl::StatusOr<engine::Plan> RedisLockBase::LockBody::PlanOf(const RedisLockBase
   } else {
     keys = engine::KeyNames(key_kind_, lock.ExtraKeys());
   }
-  return engine::Plan{.scripts = lock.Scripts(),
-                      .traits = traits,
-                      .keys = *std::move(keys),
-                      .extra_args = lock.ExtraArgs()};
+  engine::Plan plan{.scripts = lock.Scripts(),
+                    .traits = traits,
+                    .keys = *std::move(keys),
+                    .extra_args = lock.ExtraArgs()};
+  if (names_.empty()) return plan;
+  plan.title = name_;
+  for (size_t i = 1; i < names_.size(); ++i) {
+    auto other = engine::KeySet::Make(core_->options().key_prefix, names_[i]);
+    if (!other.ok()) return other.status();
+    plan.others.push_back(*std::move(other));
+  }
+  return plan;
 }
 
 }  // namespace redlatch

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -27,6 +28,10 @@ class RedisLockBase::LockBody {
         key_kind_(key_kind.data()),
         options_(std::make_shared<const LockOptions>(std::move(options))) {}
 
+  // A simple lock of several names, each once and in their order; of one it is a SimpleLock.
+  LockBody(std::shared_ptr<engine::Core> core, std::vector<std::string> names,
+           std::shared_ptr<const LockOptions> options);
+
   // What a call works with, also when the object goes meanwhile.
   struct Access {
     std::shared_ptr<engine::LockSession> session;
@@ -37,6 +42,7 @@ class RedisLockBase::LockBody {
   ~LockBody();
 
   const std::string& name() const { return name_; }
+  bool several() const { return !names_.empty(); }  // names, at one server
   const std::shared_ptr<engine::Core>& core() const { return core_; }
   const std::shared_ptr<const LockOptions>& options() const { return options_; }
 
@@ -71,7 +77,8 @@ class RedisLockBase::LockBody {
 
   const std::shared_ptr<engine::Core> core_;
   const std::string name_;
-  const char* const key_kind_;  // a literal of the library's; null: a user's class
+  const std::vector<std::string> names_;  // empty: only that
+  const char* const key_kind_;            // a literal of the library's; null: a user's class
   const std::shared_ptr<const LockOptions> options_;
   base::Mutex mu_;
   std::atomic<bool> attached_{false};

@@ -1,6 +1,5 @@
 #include "redlatch/redis_lock_base.h"
 
-#include <system_error>
 #include <utility>
 
 #include "redlatch/status.h"
@@ -11,14 +10,6 @@
 #include "src/engine/shared/readers.h"
 
 namespace redlatch {
-namespace {
-
-[[noreturn]] void ThrowDeadlock(const absl::Status& status) {
-  throw std::system_error(std::make_error_code(std::errc::resource_deadlock_would_occur),
-                          std::string(status.message()));
-}
-
-}  // namespace
 
 RedisLockBase::RedisLockBase(Client client, std::string_view name, LockOptions options)
     : RedisLockBase(std::move(client), name, std::move(options), {}) {}
@@ -27,6 +18,12 @@ RedisLockBase::RedisLockBase(Client client, std::string_view name, LockOptions o
                              std::string_view key_kind)
     : body_(std::make_unique<LockBody>(std::move(client.core_), name, std::move(options),
                                        key_kind)) {}
+
+RedisLockBase::RedisLockBase(std::unique_ptr<LockBody> body) : body_(std::move(body)) {}
+
+const std::shared_ptr<engine::Core>& RedisLockBase::CoreOf(const Client& client) {
+  return client.core_;
+}
 
 RedisLockBase::~RedisLockBase() {
   const base::NoCancellation no_cancellation;

@@ -14,6 +14,12 @@ namespace redlatch {
   throw std::system_error(MakeErrorCode(status.code()), std::string(status.message()));
 }
 
+// Of a thread that would wait for itself.
+[[noreturn]] inline void ThrowDeadlock(const absl::Status& status) {
+  throw std::system_error(std::make_error_code(std::errc::resource_deadlock_would_occur),
+                          std::string(status.message()));
+}
+
 }  // namespace redlatch
 
 #endif  // REDLATCH_SRC_API_THROW_H_

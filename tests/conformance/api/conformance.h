@@ -8,6 +8,7 @@
 #ifndef REDLATCH_TESTS_CONFORMANCE_API_CONFORMANCE_H_
 #define REDLATCH_TESTS_CONFORMANCE_API_CONFORMANCE_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -26,6 +27,7 @@
 #include "docs/code/06-a-lock-of-your-own/priority_lock.h"
 #include "gtest/gtest.h"
 #include "redlatch/client.h"
+#include "redlatch/multi_lock.h"
 #include "redlatch/red_lock.h"
 #include "redlatch/redis_lock_base.h"
 #include "redlatch/reentrant_lock.h"
@@ -63,6 +65,20 @@ std::unique_ptr<RedisLockBase> Make(const Client& client, std::string_view name,
   return std::make_unique<Lock>(client, name, std::move(options));
 }
 
+// Three names in one slot, or only that one if no other can be in its slot, or is short enough.
+inline std::vector<std::string> ThreeNames(std::string_view name) {
+  const std::string first(name);
+  const bool plain = !first.empty() && first.find_first_of("{}") == std::string::npos;
+  const bool tagged = first.find('}') != std::string::npos;
+  if (first.size() > 1000 || !(plain || tagged || first.empty())) return {first};
+  const std::string stem = plain ? "{" + first + "}" : first;
+  return {first, stem + ".b", stem + ".c"};
+}
+inline std::unique_ptr<RedisLockBase> MakeMulti(const Client& client, std::string_view name,
+                                                LockOptions options) {
+  return std::make_unique<MultiLock>(client, ThreeNames(name), std::move(options));
+}
+
 // A semaphore each of whose holders takes all permits.
 constexpr int64_t kAllPermits = 2;
 inline Kind AllPermits() { return {.name = "semaphore", .reentrant = false, .make = nullptr}; }
@@ -72,6 +88,7 @@ inline std::vector<Kind> Kinds() {
       {.name = "simple", .reentrant = false, .make = Make<SimpleLock>},
       {.name = "reentrant", .reentrant = true, .make = Make<ReentrantLock>},
       {.name = "read_write", .reentrant = true, .make = Make<ReentrantReadWriteLock>},
+      {.name = "multi", .reentrant = false, .make = MakeMulti},
       {.name = "priority", .reentrant = false, .make = Make<PriorityLock>, .of_users = true},
       {.name = "quorum", .reentrant = false, .make = Make<RedLock>, .quorum = true},
   };
@@ -366,10 +383,18 @@ class Conformance : public ::testing::TestWithParam<Case> {
   std::string Key(std::string_view name = kName) const {
     return absl::StrCat(std::string(GetParam().deployment.key_prefix), std::string(name));
   }
+  // What people are told that its name is.
+  static std::string Called(std::string_view name = kName) {
+    if (GetParam().kind.name != "multi") return std::string(name);
+    std::vector<std::string> names = ThreeNames(name);
+    std::sort(names.begin(), names.end());
+    return absl::StrJoin(names, ", ");
+  }
   // What they are called beside `fence`: "simple".
   virtual std::string_view KeyKind() const {
     if (GetParam().kind.of_users) return "x.priority";
     if (GetParam().kind.quorum) return "quorum";
+    if (GetParam().kind.name == "multi") return "simple";
     return GetParam().kind.name == "read_write" ? "rw" : GetParam().kind.name;
   }
   // "queue" is that of this kind.

@@ -63,7 +63,7 @@ TEST_P(Loss, IsToldByTokenThenObserverThenCallback) {
   LockOptions options = Options();
   options.on_lost = [&](const LostLease& lost) {
     EXPECT_TRUE(token.stop_requested());
-    EXPECT_EQ(lost.lock, kName);
+    EXPECT_EQ(lost.lock, Called());
     EXPECT_EQ(lost.server, client_.server());
     EXPECT_EQ(lost.token, lease->fencing_token());
     EXPECT_FALSE(lost.reason.empty());

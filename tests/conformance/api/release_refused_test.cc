@@ -51,7 +51,7 @@ class ReleaseRefused : public Conformance {
     return ClientAt(server().UrlOfUser("app:x"), {}, std::move(options));
   }
   void ExpectCountedOnce(const Client& client) {
-    const LockStats stats = StatsOf(client, kName);
+    const LockStats stats = StatsOf(client, Called());
     EXPECT_EQ(stats.acquired, 1);
     EXPECT_EQ(stats.released, 0);
     EXPECT_EQ(stats.releases_failed, 1);

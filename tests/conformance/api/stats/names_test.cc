@@ -20,18 +20,19 @@ TEST_P(StatsNames, NamesBeyondTheBoundAreCountedTogether) {
   for (const char* name : {"a", "b", "c", "d", "a", "c"}) EXPECT_OK(Try(client, name));
   const auto held = NewLock(client, "e")->Acquire();
   ASSERT_OK(held);
-  EXPECT_THAT(NamesOf(client), ElementsAre(kOtherNames, "a", "b"));
-  EXPECT_EQ(StatsOf(client, "a").acquired, 2);
-  EXPECT_EQ(StatsOf(client, "b").acquired, 1);
+  EXPECT_THAT(NamesOf(client), ElementsAre(kOtherNames, Called("a"), Called("b")));
+  EXPECT_EQ(StatsOf(client, Called("a")).acquired, 2);
+  EXPECT_EQ(StatsOf(client, Called("b")).acquired, 1);
   EXPECT_THAT(StatsOf(client, kOtherNames), Counts({.acquired = 4, .released = 3, .held = 1}));
   EXPECT_THAT(client.Stats().all, Counts({.acquired = 7, .released = 6, .held = 1}));
   EXPECT_EQ(client.Stats().all.name, "");
 }
 
 TEST_P(StatsNames, LockOfTheOthersNameIsOneOfThem) {
+  if (Called(kOtherNames) != kOtherNames) GTEST_SKIP() << "none of several names is called so";
   const Client client = NewClient({}, {.stats_names = 1});
   for (const char* name : {kOtherNames, "a", "b"}) EXPECT_OK(Try(client, name));
-  EXPECT_THAT(NamesOf(client), ElementsAre(kOtherNames, "a"));
+  EXPECT_THAT(NamesOf(client), ElementsAre(kOtherNames, Called("a")));
   EXPECT_EQ(StatsOf(client, kOtherNames).acquired, 2);
 }
 
@@ -43,7 +44,7 @@ TEST_P(StatsNames, LabelIsTheNameUnderWhichALockIsCounted) {
   for (const char* name : {"orders:1", "orders:2", ":", "orders:3", "x"}) {
     EXPECT_OK(Try(client, name));
   }
-  EXPECT_THAT(NamesOf(client), ElementsAre(kOtherNames, "orders", "x"));
+  EXPECT_THAT(NamesOf(client), ElementsAre(kOtherNames, "orders", Called("x")));
   EXPECT_EQ(StatsOf(client, "orders").acquired, 3);
   EXPECT_EQ(StatsOf(client, kOtherNames).acquired, 1);
 }

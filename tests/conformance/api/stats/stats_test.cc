@@ -24,7 +24,7 @@ using ::testing::IsEmpty;
 
 class Stats : public Conformance {
  protected:
-  LockStats Of(std::string_view name = kName) { return StatsOf(client_, name); }
+  LockStats Of(std::string_view name = kName) { return StatsOf(client_, Called(name)); }
   bool AwaitWaitingHere(uint64_t calls) {
     return Await([&] { return Of().waiting == calls; });
   }
@@ -128,12 +128,12 @@ TEST_P(Stats, UnreachableServerIsAFailureAndNotBusy) {
   const Client client = NewClient("command_timeout=200ms&connect_timeout=200ms");
   const auto lock = NewLock(client, kName, LeaseOf(kLease / 5));
   EXPECT_OK(Try(*lock));
-  const uint64_t before = StatsOf(client, kName).failed;  // of a slow machine
+  const uint64_t before = StatsOf(client, Called()).failed;  // of a slow machine
   server().Stop();
   EXPECT_EQ(CodeOf(lock->TryAcquire()), kUnreachable);
   EXPECT_EQ(CodeOf(lock->Acquire({.wait = absl::Milliseconds(10)})), kUnreachable);
   server().Continue();
-  const LockStats stats = StatsOf(client, kName);
+  const LockStats stats = StatsOf(client, Called());
   EXPECT_EQ(stats.failed - before, 2);
   EXPECT_EQ(stats.busy, 0);
   EXPECT_GE(client.Stats().late, 2);
@@ -169,10 +169,10 @@ TEST_P(Stats, RenewalsThatFailAreCountedUntilTheHoldIsLost) {
   ASSERT_OK(lease);
   server().Stop();
   ASSERT_TRUE(heard->Await("at risk"));
-  EXPECT_GE(StatsOf(client, kName).renewals_failed, 1);
+  EXPECT_GE(StatsOf(client, Called()).renewals_failed, 1);
   ASSERT_TRUE(heard->Await("lost"));
   server().Continue();
-  const LockStats stats = StatsOf(client, kName);
+  const LockStats stats = StatsOf(client, Called());
   EXPECT_EQ(stats.lost, 1);
   EXPECT_EQ(stats.held, 0);
 }

@@ -1,0 +1,37 @@
+#ifndef REDLATCH_SRC_API_JOINT_HOLDER_H_
+#define REDLATCH_SRC_API_JOINT_HOLDER_H_
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "redlatch/lease.h"
+#include "src/engine/machine/holder.h"
+#include "src/engine/runtime/core.h"
+
+namespace redlatch {
+
+// Whom the lease of several locks has its hold from: their leases, which end with it, the last one
+// first. There is one hold, whatever it is called.
+class JointHolder final : public engine::Holder {
+ public:
+  JointHolder(std::shared_ptr<engine::Core> core, std::vector<Lease> leases)
+      : core_(std::move(core)), leases_(std::move(leases)) {}
+  ~JointHolder() override;
+
+  absl::Status Refusal() const override { return core_->Refusal(); }
+  absl::Status Release(uint64_t hold) override;
+  absl::Status Extend(uint64_t hold, absl::Duration lease) override;
+  void ReleaseQuietly(uint64_t hold) override;
+
+ private:
+  const std::shared_ptr<engine::Core> core_;  // of one of them
+  std::vector<Lease> leases_;
+};
+
+}  // namespace redlatch
+
+#endif  // REDLATCH_SRC_API_JOINT_HOLDER_H_

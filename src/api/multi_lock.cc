@@ -1,0 +1,217 @@
+#include "redlatch/multi_lock.h"
+
+#include <algorithm>
+#include <tuple>
+#include <typeinfo>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "lua/scripts.h"
+#include "redlatch/simple_lock.h"
+#include "redlatch/status.h"
+#include "src/api/lock_body.h"
+#include "src/api/multi_lock_apart.h"
+#include "src/api/throw.h"
+#include "src/base/no_cancellation.h"
+#include "src/engine/protocol/kinds.h"
+
+namespace redlatch {
+namespace {
+
+constexpr size_t kMostLocks = 64;
+
+absl::Status CheckCount(size_t locks) {
+  if (locks == 0) return absl::InvalidArgumentError("a MultiLock must have at least one lock");
+  if (locks <= kMostLocks) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("a MultiLock of ", locks, " locks is too large; ", kMostLocks, " are the most"));
+}
+
+std::vector<std::string> EachOnce(std::vector<std::string> names) {
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  return names;
+}
+
+// Whether one script can have the keys of all.
+bool InOneSlot(engine::Core& core, const std::vector<std::string>& names) {
+  const auto tag = [&](const std::string& name) {
+    return core.deployment().slot_tag(core.options().key_prefix + name);
+  };
+  return std::all_of(names.begin(), names.end(),
+                     [&](const std::string& name) { return tag(name) == tag(names.front()); });
+}
+
+}  // namespace
+
+MultiLock::Part::Part(ReentrantReadWriteLock::ReadView* side)
+    : lock_(side == nullptr ? nullptr : &side->lock_), reads_(true) {}
+
+struct MultiLock::Made {
+  std::unique_ptr<LockBody> body;
+  std::shared_ptr<Apart> apart;
+};
+
+MultiLock::MultiLock(Made made)
+    : RedisLockBase(std::move(made.body)), apart_(std::move(made.apart)) {}
+
+MultiLock::MultiLock(Client client, std::vector<std::string> names, LockOptions options)
+    : MultiLock(Make(client, EachOnce(std::move(names)), std::move(options))) {}
+
+MultiLock::MultiLock(std::vector<Part> locks) : MultiLock(Make(std::move(locks))) {}
+
+MultiLock::~MultiLock() {
+  if (apart_ != nullptr) apart_->End();
+}
+
+MultiLock::Made MultiLock::Make(const Client& client, std::vector<std::string> names,
+                                LockOptions options) {
+  Made made;
+  const auto shared = std::make_shared<const LockOptions>(std::move(options));
+  made.body = std::make_unique<LockBody>(CoreOf(client), names, shared);
+  absl::Status bad = CheckCount(names.size());
+  if (bad.ok() && InOneSlot(*CoreOf(client), names)) return made;
+  std::vector<std::unique_ptr<RedisLockBase>> own;
+  std::vector<Part> parts;
+  for (size_t i = 0; bad.ok() && i < names.size(); ++i) {
+    own.push_back(std::make_unique<SimpleLock>(client, names[i], *shared));
+    parts.emplace_back(own.back().get());
+  }
+  made.apart = std::make_shared<Apart>(std::move(parts), std::move(own), std::move(bad));
+  return made;
+}
+
+// Those that one script can take are names of a lock of its own.
+MultiLock::Made MultiLock::Make(std::vector<Part> locks) {
+  Made made;
+  absl::Status bad = Arrange(locks);
+  if (!bad.ok()) locks.clear();
+  const LockBody* const first = bad.ok() ? locks.front().lock_->body_.get() : nullptr;
+  std::vector<std::string> names;
+  bool together = bad.ok();
+  for (const Part& part : locks) {
+    names.push_back(part.lock_->name());
+    together = together && dynamic_cast<const SimpleLock*>(part.lock_) != nullptr &&
+               part.lock_->body_->core() == first->core();
+  }
+  together = together && InOneSlot(*first->core(), names);
+  made.body = std::make_unique<LockBody>(
+      first != nullptr ? first->core() : nullptr, std::move(names),
+      first != nullptr ? first->options() : std::make_shared<const LockOptions>());
+  if (together) return made;
+  made.apart = std::make_shared<Apart>(
+      std::move(locks), std::vector<std::unique_ptr<RedisLockBase>>(), std::move(bad));
+  return made;
+}
+
+// In their order, each lock once; or why they cannot be taken together.
+absl::Status MultiLock::Arrange(std::vector<Part>& locks) {
+  for (const Part& part : locks) {
+    if (part.lock_ == nullptr) return absl::InvalidArgumentError("a MultiLock of a null pointer");
+    if (dynamic_cast<const MultiLock*>(part.lock_) != nullptr) {
+      return absl::InvalidArgumentError("a MultiLock in a MultiLock; name its locks instead");
+    }
+  }
+  const auto place = [](const Part& part) {
+    const engine::Core& core = *part.lock_->body_->core();
+    const std::string key = core.options().key_prefix + part.lock_->name();
+    return std::tuple(core.server(), &core, key);
+  };
+  std::stable_sort(locks.begin(), locks.end(),
+                   [&](const Part& a, const Part& b) { return place(a) < place(b); });
+  const auto same = [&](const Part& a, const Part& b) { return place(a) == place(b); };
+  for (size_t i = 1; i < locks.size(); ++i) {
+    const Part& before = locks[i - 1];
+    if (!same(before, locks[i]) ||
+        (before.reads_ == locks[i].reads_ && typeid(*before.lock_) == typeid(*locks[i].lock_))) {
+      continue;
+    }
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a MultiLock has \"", before.lock_->name(),
+        "\" twice, in two ways: as a reader and a writer, or as locks of two classes"));
+  }
+  locks.erase(std::unique(locks.begin(), locks.end(), same), locks.end());
+  return CheckCount(locks.size());
+}
+
+// What a call that waits uses stays, though the object goes meanwhile.
+
+void MultiLock::lock() {
+  const std::shared_ptr<Apart> apart = apart_;
+  if (apart == nullptr) return RedisLockBase::lock();
+  const base::NoCancellation no_cancellation;
+  const absl::Status locked =
+      apart->bad().ok() ? apart->Lock(absl::InfiniteDuration()) : apart->bad();
+  if (!locked.ok() && apart->Deadlocks(locked)) ThrowDeadlock(locked);
+  if (!locked.ok()) Throw(locked);
+}
+
+bool MultiLock::TryLockFor(absl::Duration wait) {
+  const std::shared_ptr<Apart> apart = apart_;
+  if (apart == nullptr) return RedisLockBase::TryLockFor(wait);
+  const base::NoCancellation no_cancellation;
+  const absl::Status locked = apart->bad().ok() ? apart->Lock(wait) : apart->bad();
+  if (locked.ok()) return true;
+  if (IsBusy(locked) || apart->Deadlocks(locked)) return false;
+  Throw(locked);
+}
+
+void MultiLock::unlock() noexcept {
+  if (apart_ == nullptr) return RedisLockBase::unlock();
+  const base::NoCancellation no_cancellation;
+  if (apart_->bad().ok()) apart_->Unlock();
+}
+
+absl::StatusOr<Lease> MultiLock::Acquire(const AcquireOptions& options) {
+  const std::shared_ptr<Apart> apart = apart_;
+  if (apart == nullptr) return RedisLockBase::Acquire(options);
+  const base::NoCancellation no_cancellation;
+  if (!apart->bad().ok()) return apart->bad();
+  return apart->Acquire(options);
+}
+
+Hold MultiLock::current() const {
+  if (apart_ == nullptr) return RedisLockBase::current();
+  return apart_->bad().ok() ? apart_->Current() : Hold();
+}
+
+int MultiLock::hold_count() const {
+  if (apart_ == nullptr) return RedisLockBase::hold_count();
+  return apart_->bad().ok() ? apart_->HoldCount() : 0;
+}
+
+absl::StatusOr<LockInfo> MultiLock::Inspect() const {
+  if (apart_ == nullptr) return RedisLockBase::Inspect();
+  if (!apart_->bad().ok()) return apart_->bad();
+  return apart_->Inspect();
+}
+
+absl::Status MultiLock::ForceRelease() {
+  if (apart_ == nullptr) return RedisLockBase::ForceRelease();
+  if (!apart_->bad().ok()) return apart_->bad();
+  return apart_->ForceRelease();
+}
+
+// Of one name it is the simple lock of that name.
+LockScripts MultiLock::Scripts() const {
+  if (!body_->several()) {
+    return {.acquire = lua::kSimpleAcquire,
+            .release = lua::kSimpleRelease,
+            .renew = lua::kSimpleRenew,
+            .cancel = lua::kSimpleCancel,
+            .inspect = lua::kSimpleInspect,
+            .force_release = lua::kSimpleForceRelease};
+  }
+  return {.acquire = lua::kMultiAcquire,
+          .release = lua::kMultiRelease,
+          .renew = lua::kMultiRenew,
+          .cancel = lua::kMultiCancel,
+          .inspect = lua::kMultiInspect,
+          .force_release = lua::kMultiForceRelease};
+}
+
+LockTraits MultiLock::Traits() const {
+  return {.kind = !body_->several() ? engine::kinds::kSimple : engine::kinds::kMulti};
+}
+
+}  // namespace redlatch

@@ -1,0 +1,402 @@
+#include "redlatch/multi_lock.h"
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <stop_token>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "redlatch/client.h"
+#include "redlatch/red_lock.h"
+#include "redlatch/reentrant_lock.h"
+#include "redlatch/reentrant_read_write_lock.h"
+#include "redlatch/run_locked.h"
+#include "redlatch/simple_lock.h"
+#include "src/base/clock.h"
+#include "tests/support/await.h"
+#include "tests/support/cluster_group.h"
+#include "tests/support/lock_keys.h"
+#include "tests/support/redis_server.h"
+
+namespace redlatch {
+namespace {
+
+using support::Await;
+using ::testing::HasSubstr;
+
+constexpr absl::Duration kPatience = absl::Seconds(10);
+
+bool IsFree(const Client& client, const std::string& name) {
+  return SimpleLock(client, name).TryAcquire().ok();
+}
+
+class MultiLockTest : public ::testing::Test {
+ protected:
+  bool AwaitQueued(const std::string& name, int waiters = 1) {
+    return Await([&] {
+      return server_->Integer({"ZCARD", support::AuxiliaryKey(name, "simple.queue")}) == waiters;
+    });
+  }
+
+  const std::unique_ptr<support::RedisServer> server_ = support::RedisServer::Start();
+  const Client client_ = *Client::Connect(server_->url());
+  const Client other_ = *Client::Connect(server_->url());
+};
+
+TEST_F(MultiLockTest, ExcludesEachOfItsNamesAndNoOther) {
+  MultiLock lock(client_, {"a", "b", "c"});
+  EXPECT_EQ(lock.name(), "a, b, c");
+  auto lease = lock.Acquire();
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  for (const char* name : {"a", "b", "c"}) {
+    EXPECT_FALSE(IsFree(other_, name)) << name;
+    EXPECT_FALSE(IsFree(client_, name)) << name << ": by itself it is another lock";
+    EXPECT_EQ(lease->fencing_token(name), lease->fencing_token());
+  }
+  EXPECT_TRUE(IsFree(other_, "d"));
+  EXPECT_FALSE(MultiLock(other_, {"c", "d"}).TryAcquire().ok());
+  EXPECT_TRUE(IsFree(other_, "d")) << "all or nothing";
+  EXPECT_TRUE(lease->Release().ok());
+  EXPECT_TRUE(MultiLock(other_, {"c", "d"}).TryAcquire().ok());
+}
+
+TEST_F(MultiLockTest, OrderAndRepetitionOfNamesDoNotMatter) {
+  MultiLock lock(client_, {"b", "a", "b"});
+  MultiLock same(client_, {"a", "b"});
+  const std::scoped_lock guard(lock);
+  EXPECT_EQ(same.hold_count(), 1);
+  EXPECT_TRUE(same.current().valid());
+}
+
+TEST_F(MultiLockTest, OfOneNameIsTheSimpleLockOfThatName) {
+  MultiLock lock(client_, {"a", "a"});
+  SimpleLock same(client_, "a");
+  const std::scoped_lock guard(lock);
+  EXPECT_EQ(same.hold_count(), 1);
+}
+
+TEST_F(MultiLockTest, WaitsForAllAndHoldsNoneMeanwhile) {
+  SimpleLock b(other_, "b");
+  auto held = b.Acquire();
+  MultiLock lock(client_, {"a", "b", "c"});
+  absl::StatusOr<Lease> got;
+  std::thread waiter([&] { got = lock.Acquire({.wait = kPatience}); });
+  ASSERT_TRUE(AwaitQueued("b"));
+  EXPECT_EQ(server_->Integer({"EXISTS", "a", "c"}), 0);
+  const base::Instant released = base::Now();
+  EXPECT_TRUE(held->Release().ok());
+  waiter.join();
+  EXPECT_LT(base::Now() - released, absl::Seconds(1)) << "by message, not by a heartbeat";
+  ASSERT_TRUE(got.ok()) << got.status();
+  EXPECT_FALSE(IsFree(other_, "a"));
+}
+
+TEST_F(MultiLockTest, OneThatGivesUpLeavesAllQueues) {
+  SimpleLock b(other_, "b");
+  auto held = b.Acquire();
+  MultiLock lock(client_, {"a", "b", "c"});
+  EXPECT_TRUE(absl::IsDeadlineExceeded(lock.Acquire({.wait = absl::Milliseconds(50)}).status()));
+  for (const char* name : {"a", "b", "c"}) EXPECT_TRUE(AwaitQueued(name, 0)) << name;
+  EXPECT_TRUE(IsFree(other_, "a"));
+}
+
+TEST_F(MultiLockTest, AForcedReleaseOfOneNameIsTheLossOfAllAtOnce) {
+  // Not the first of its names, and a lease whose renewals are far apart.
+  MultiLock lock(client_, {"a", "b", "c"}, {.lease = absl::Minutes(10)});
+  auto lease = lock.Acquire();
+  ASSERT_TRUE(lease.ok());
+  const std::stop_token lost = lease->lost();
+  EXPECT_TRUE(SimpleLock(other_, "b").ForceRelease().ok());
+  EXPECT_TRUE(Await([&] { return lost.stop_requested(); }, absl::Seconds(2)));
+  EXPECT_FALSE(lease->valid());
+  for (const char* name : {"a", "b", "c"}) {
+    EXPECT_TRUE(Await([&] { return IsFree(other_, name); })) << name;
+  }
+  EXPECT_TRUE(absl::IsAborted(lease->Release()));
+}
+
+TEST_F(MultiLockTest, RunsAFunctionUnderAll) {
+  MultiLock lock(client_, {"a", "b"});
+  EXPECT_TRUE(RunLocked(lock, {}, [&](const std::stop_token&) {
+                return IsFree(other_, "a") ? absl::InternalError("free") : absl::OkStatus();
+              }).ok());
+  EXPECT_TRUE(IsFree(other_, "a"));
+}
+
+TEST_F(MultiLockTest, TakesSimpleLocksOfOneClientAsOne) {
+  SimpleLock a(client_, "a");
+  SimpleLock b(client_, "b");
+  MultiLock lock({&a, &b});
+  EXPECT_EQ(lock.name(), "a, b");
+  const std::string before = server_->Info("total_commands_processed");
+  auto lease = lock.Acquire();
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  EXPECT_NE(lease->fencing_token(), FencingToken());
+  EXPECT_EQ(a.hold_count(), 0);
+  EXPECT_FALSE(IsFree(other_, "a"));
+  EXPECT_FALSE(IsFree(other_, "b"));
+}
+
+TEST_F(MultiLockTest, TakesLocksOfAnyClassAndSharedSides) {
+  ReentrantLock reentrant(client_, "reentrant");
+  ReentrantReadWriteLock prices(client_, "prices");
+  ReentrantReadWriteLock read_elsewhere(other_, "prices");
+  SimpleLock simple(client_, "simple");
+  MultiLock lock({&simple, &prices.read_lock(), &reentrant});
+  {
+    auto lease = lock.Acquire({.wait = kPatience});
+    ASSERT_TRUE(lease.ok()) << lease.status();
+    EXPECT_TRUE(lease->valid());
+    EXPECT_GT(lease->remaining(), absl::Seconds(1));
+    EXPECT_EQ(lease->fencing_token(), FencingToken());
+    EXPECT_NE(lease->fencing_token("simple"), FencingToken());
+    EXPECT_NE(lease->fencing_token("reentrant"), lease->fencing_token("simple"));
+    EXPECT_EQ(lease->fencing_token("another"), FencingToken());
+    EXPECT_FALSE(IsFree(other_, "simple"));
+    EXPECT_TRUE(read_elsewhere.try_lock_shared());
+    read_elsewhere.unlock_shared();
+    EXPECT_FALSE(read_elsewhere.try_lock());
+    EXPECT_TRUE(lease->Release().ok());
+    EXPECT_FALSE(lease->valid());
+    EXPECT_FALSE(lease->lost().stop_requested());
+  }
+  {
+    const std::scoped_lock guard(lock);
+    EXPECT_EQ(lock.hold_count(), 1);
+    EXPECT_TRUE(lock.current().valid());
+    EXPECT_EQ(prices.read_hold_count(), 1);
+    EXPECT_FALSE(read_elsewhere.try_lock());
+  }
+  EXPECT_EQ(lock.hold_count(), 0);
+  EXPECT_TRUE(read_elsewhere.try_lock());
+  EXPECT_FALSE(lock.try_lock_for(std::chrono::milliseconds(20)));
+  EXPECT_TRUE(IsFree(other_, "simple"));
+  read_elsewhere.unlock();
+}
+
+TEST_F(MultiLockTest, TheLossOfOneOfSeveralIsThatOfAll) {
+  ReentrantLock a(client_, "a");
+  SimpleLock b(client_, "b");
+  MultiLock lock({&a, &b});
+  auto lease = lock.Acquire();
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  const std::stop_token lost = lease->lost();
+  EXPECT_TRUE(a.ForceRelease().ok());
+  EXPECT_TRUE(Await([&] { return lost.stop_requested(); }));
+  EXPECT_FALSE(lease->valid());
+  EXPECT_TRUE(lease->lost().stop_requested());
+  EXPECT_FALSE(IsFree(other_, "b")) << "until it is released";
+  EXPECT_TRUE(absl::IsAborted(lease->Release()));
+  EXPECT_TRUE(IsFree(other_, "b"));
+}
+
+TEST_F(MultiLockTest, StdLockTakesThemTooAndSoDoesScopedLock) {
+  SimpleLock a(client_, "a");
+  ReentrantLock b(other_, "b");
+  MultiLock both(client_, {"c", "d"});
+  std::lock(a, b, both);
+  EXPECT_FALSE(IsFree(other_, "d"));
+  a.unlock();
+  b.unlock();
+  both.unlock();
+  const std::scoped_lock guard(a, b, both);
+  EXPECT_FALSE(IsFree(other_, "a"));
+}
+
+TEST_F(MultiLockTest, SaysWhatCannotBeTaken) {
+  const auto refusal = [](MultiLock& lock) {
+    EXPECT_FALSE(lock.current().valid());
+    EXPECT_EQ(lock.hold_count(), 0);
+    lock.unlock();
+    EXPECT_THROW(lock.lock(), std::system_error);
+    const absl::Status status = lock.TryAcquire().status();
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+    EXPECT_EQ(lock.Inspect().status(), status);
+    EXPECT_EQ(lock.ForceRelease(), status);
+    return std::string(status.message());
+  };
+  MultiLock none(client_, {});
+  EXPECT_THAT(refusal(none), HasSubstr("at least one"));
+  MultiLock empty(std::vector<MultiLock::Part>{});
+  EXPECT_THAT(refusal(empty), HasSubstr("at least one"));
+  std::vector<std::string> names;
+  for (int i = 0; i < 65; ++i) names.push_back(absl::StrCat(i));
+  MultiLock large(client_, names);
+  EXPECT_THAT(refusal(large), HasSubstr("64"));
+  ReentrantReadWriteLock prices(client_, "prices");
+  MultiLock sides({&prices, &prices.read_lock()});
+  EXPECT_THAT(refusal(sides), HasSubstr("twice"));
+  SimpleLock a(client_, "a");
+  MultiLock inner({&a});
+  MultiLock outer({&a, &inner});
+  EXPECT_THAT(refusal(outer), HasSubstr("name its locks"));
+  MultiLock nothing({&a, static_cast<SimpleLock*>(nullptr)});
+  EXPECT_THAT(refusal(nothing), HasSubstr("null"));
+}
+
+TEST_F(MultiLockTest, OfTheMostNamesAndOfLongOnes) {
+  std::vector<std::string> names;
+  for (int i = 0; i < 64; ++i) names.push_back(absl::StrCat(std::string(4000, 'x'), i));
+  MultiLock lock(client_, names);
+  MultiLock same(other_, names);
+  auto lease = lock.Acquire();
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  absl::StatusOr<Lease> got;
+  std::thread waiter([&] { got = same.Acquire({.wait = kPatience}); });
+  ASSERT_TRUE(AwaitQueued(names.back()));
+  EXPECT_TRUE(lease->Release().ok());
+  waiter.join();
+  EXPECT_TRUE(got.ok()) << got.status();
+}
+
+// Two orders of taking, and two ways to name a server.
+TEST_F(MultiLockTest, OfSeveralServersNobodyWaitsInACircle) {
+  const auto second = support::RedisServer::Start();
+  std::vector<std::thread> threads;
+  std::atomic<int> inside{0};
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&, i] {
+      const Client here = *Client::Connect(i % 2 == 0 ? server_->url() : server_->unix_url());
+      const Client there = *Client::Connect(i < 2 ? second->url() : second->unix_url());
+      SimpleLock a(here, "a");
+      SimpleLock b(there, "b");
+      MultiLock lock({&a, &b});
+      for (int times = 0; times < 25; ++times) {
+        auto lease = lock.Acquire({.wait = kPatience});
+        ASSERT_TRUE(lease.ok()) << lease.status();
+        EXPECT_EQ(++inside, 1);
+        --inside;
+        ASSERT_TRUE(lease->Release().ok());
+        const std::scoped_lock guard(lock);
+        EXPECT_EQ(++inside, 1);
+        --inside;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST_F(MultiLockTest, OfSeveralServersAllOrNothing) {
+  const auto second = support::RedisServer::Start();
+  const Client there = *Client::Connect(second->url());
+  SimpleLock a(client_, "a");
+  SimpleLock b(there, "b");
+  MultiLock lock({&b, &a});
+  SimpleLock others(*Client::Connect(second->url()), "b");
+  auto held = others.Acquire();
+  ASSERT_TRUE(held.ok());
+  EXPECT_TRUE(absl::IsDeadlineExceeded(lock.Acquire({.wait = absl::Milliseconds(60)}).status()));
+  EXPECT_FALSE(lock.try_lock());
+  EXPECT_TRUE(IsFree(other_, "a"));
+  second->Kill();
+  const absl::Status down = lock.Acquire({.wait = absl::Milliseconds(100)}).status();
+  EXPECT_TRUE(absl::IsUnavailable(down)) << down;
+  EXPECT_THROW((void)lock.try_lock_for(std::chrono::milliseconds(50)), std::system_error);
+  EXPECT_TRUE(Await([&] { return IsFree(other_, "a"); }));
+}
+
+TEST_F(MultiLockTest, TakesALockOfAQuorumBesideOthers) {
+  std::vector<std::unique_ptr<support::RedisServer>> servers;
+  std::vector<Client> clients;
+  for (int i = 0; i < 3; ++i) {
+    servers.push_back(support::RedisServer::Start());
+    clients.push_back(*Client::Connect(servers.back()->url()));
+  }
+  RedLock quorum(clients, "q");
+  SimpleLock simple(client_, "s");
+  MultiLock lock({&quorum, &simple});
+  auto lease = lock.Acquire({.wait = kPatience});
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  EXPECT_NE(lease->fencing_token("q"), FencingToken());
+  EXPECT_FALSE(quorum.TryAcquire().ok());
+  EXPECT_FALSE(IsFree(other_, "s"));
+}
+
+TEST_F(MultiLockTest, CallsThatWaitEndWhenTheObjectGoes) {
+  ReentrantLock a(client_, "a");
+  ReentrantLock b(client_, "b");
+  ReentrantLock there(other_, "c");
+  ReentrantLock holder(*Client::Connect(server_->url()), "b");
+  auto held = holder.Acquire();
+  for (const bool one_client : {true, false}) {
+    auto lock = one_client ? std::make_unique<MultiLock>(std::vector<MultiLock::Part>{&a, &b})
+                           : std::make_unique<MultiLock>(std::vector<MultiLock::Part>{&b, &there});
+    absl::Status ended;
+    std::thread waiter([&] { ended = lock->Acquire().status(); });
+    const std::string queue = support::AuxiliaryKey("b", "reentrant.queue");
+    ASSERT_TRUE(Await([&] { return server_->Integer({"ZCARD", queue}) == 1; }));
+    lock.reset();
+    waiter.join();
+    EXPECT_TRUE(absl::IsCancelled(ended)) << ended;
+    EXPECT_TRUE(Await([&] { return server_->Integer({"ZCARD", queue}) == 0; }));
+  }
+}
+
+TEST_F(MultiLockTest, AThreadDoesNotWaitForItself) {
+  ReentrantReadWriteLock prices(client_, "prices");
+  SimpleLock simple(client_, "s");
+  MultiLock lock({&prices, &simple});
+  prices.lock_shared();
+  EXPECT_FALSE(lock.try_lock());
+  try {
+    lock.lock();
+    ADD_FAILURE() << "it reads what it was to write";
+  } catch (const std::system_error& refused) {
+    EXPECT_EQ(refused.code(), std::errc::resource_deadlock_would_occur);
+  }
+  prices.unlock_shared();
+  EXPECT_TRUE(IsFree(other_, "s"));
+  EXPECT_TRUE(lock.try_lock());
+  lock.unlock();
+}
+
+TEST_F(MultiLockTest, AQuarantineKeepsAllNamesFromAll) {
+  server_->Do({"CONFIG", "SET", "min-replicas-max-lag", "1"});
+  const std::string url = server_->url() + "?quarantine=3s";
+  const Client client = *Client::Connect(url);
+  const LockOptions options = {.lease = absl::Milliseconds(500)};
+  MultiLock lock(client, {"a", "b"}, options);
+  EXPECT_TRUE(absl::IsDeadlineExceeded(lock.TryAcquire().status()));
+  const base::Instant begun = base::Now();
+  auto lease = lock.Acquire({.wait = kPatience});
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  EXPECT_GT(base::Now() - begun, absl::Seconds(1));
+  SimpleLock b(*Client::Connect(url), "b", options);
+  EXPECT_FALSE(b.TryAcquire().ok());
+  EXPECT_TRUE(lease->Release().ok());
+  EXPECT_TRUE(b.TryAcquire().ok());
+}
+
+TEST(MultiLockInACluster, TakesNamesOfOneSlotTogetherAndOthersInTheirOrder) {
+  const auto group = support::ClusterGroup::Start();
+  const Client client = *Client::Connect(group->url());
+  const Client other = *Client::Connect(group->url());
+  MultiLock together(client, {"{orders}:1", "{orders}:2"});
+  auto lease = together.Acquire();
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  EXPECT_NE(lease->fencing_token(), FencingToken());
+  EXPECT_FALSE(IsFree(other, "{orders}:2"));
+  MultiLock apart(client, {"a", "b", "c"});
+  MultiLock others(other, {"c", "b", "d"});
+  auto all = apart.Acquire();
+  ASSERT_TRUE(all.ok()) << all.status();
+  EXPECT_NE(all->fencing_token("a"), FencingToken());
+  EXPECT_TRUE(absl::IsDeadlineExceeded(others.Acquire({.wait = absl::Milliseconds(50)}).status()));
+  EXPECT_TRUE(IsFree(client, "d"));
+  EXPECT_TRUE(all->Release().ok());
+  EXPECT_TRUE(others.Acquire({.wait = kPatience}).ok());
+}
+
+}  // namespace
+}  // namespace redlatch
