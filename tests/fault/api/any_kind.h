@@ -3,10 +3,13 @@
 #define REDLATCH_TESTS_FAULT_API_ANY_KIND_H_
 
 #include <memory>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "redlatch/client.h"
+#include "redlatch/multi_lock.h"
 #include "redlatch/reentrant_lock.h"
 #include "redlatch/reentrant_read_write_lock.h"
 #include "redlatch/semaphore.h"
@@ -15,7 +18,8 @@
 
 namespace redlatch {
 
-inline constexpr std::string_view kAllKinds[] = {"simple", "reentrant", "read_write", "semaphore"};
+inline constexpr std::string_view kAllKinds[] = {"simple", "reentrant", "read_write", "semaphore",
+                                                 "multi"};
 
 inline support::AnyLock MakeLock(std::string_view kind, const Client& client,
                                  absl::Duration lease) {
@@ -26,6 +30,9 @@ inline support::AnyLock MakeLock(std::string_view kind, const Client& client,
   std::unique_ptr<RedisLockBase> lock;
   if (kind == "simple") {
     lock = std::make_unique<SimpleLock>(client, "lock", options);
+  } else if (kind == "multi") {
+    lock = std::make_unique<MultiLock>(client, std::vector<std::string>{"lock", "lock.b", "lock.c"},
+                                       options);
   } else if (kind == "reentrant") {
     lock = std::make_unique<ReentrantLock>(client, "lock", options);
   } else {

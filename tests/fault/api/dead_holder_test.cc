@@ -37,8 +37,8 @@ REDLATCH_CHILD(DoomedHolder) {
 class DeadHolder : public ::testing::TestWithParam<std::string_view> {
  protected:
   bool AwaitQueued(int64_t waiters) {
-    const std::string suffix =
-        GetParam() == "read_write" ? "rw.writers" : std::string(GetParam()) + ".queue";
+    const std::string kind(GetParam() == "multi" ? "simple" : GetParam());
+    const std::string suffix = kind == "read_write" ? "rw.writers" : kind + ".queue";
     const std::string queue = support::AuxiliaryKey("lock", suffix);
     return support::Await([&] { return server_->Integer({"ZCARD", queue}) == waiters; });
   }
