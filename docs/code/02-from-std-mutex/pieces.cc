@@ -78,6 +78,19 @@ void Transfer(redlatch::SimpleLock& from, redlatch::SimpleLock& to, std::mutex& 
 }
 // [/several]
 
+// [together]
+#include <mutex>
+#include <string>
+
+#include "redlatch/multi_lock.h"
+
+void Move(const redlatch::Client& client, const std::string& from, const std::string& to) {
+  redlatch::MultiLock both(client, {"{accounts}:" + from, "{accounts}:" + to});
+  std::scoped_lock guard(both);  // one round trip
+  // ...
+}
+// [/together]
+
 // [condition]
 #include <condition_variable>
 #include <mutex>
@@ -187,6 +200,11 @@ int main() {
   {
     std::jthread there([&] { Transfer(a, b, c); });
     std::jthread back([&] { Transfer(b, a, c); });
+  }
+
+  {
+    std::jthread there([&] { Move(client, "1", "2"); });
+    std::jthread back([&] { Move(client, "2", "1"); });
   }
 
   Mailbox box(client);
