@@ -148,8 +148,9 @@ class MultiRandom : public MultiScriptsFixture {
         Bid(actor);
       } else if (Word(text, 0) == "grant") {
         EXPECT_EQ(actor.names.size(), 1) << "of several names nobody else can grant one";
-        const std::string held = Renew(actor.names, actor.request);
-        if (held == "held") Got(actor, Word(text, 3));
+        // One that is heard when its claim is over is a cause to ask.
+        const bool held = Renew(actor.names, actor.request) == "held";
+        held ? Got(actor, Word(text, 3)) : Bid(actor);
       }
     }
     return any;
