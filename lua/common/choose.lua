@@ -1,4 +1,4 @@
--- include: common/queue
+-- include: common/find_place
 -- include: common/window
 -- include: common/unheeding
 

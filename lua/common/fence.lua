@@ -1,11 +1,4 @@
--- read_fence(): the largest token that can have been handed out, 0 where none is known.
-local function read_fence()
-  local fence = tonumber(redis.call('GET', KEYS[4]) or 0)
-  if fence and fence >= 0 and fence < 9e15 and fence % 1 == 0 then
-    return fence
-  end
-  error(redis.error_reply('WRONGTYPE ' .. KEYS[4] .. ' holds something that is no fencing token'))
-end
+-- include: common/read_fence
 
 -- reserve_tokens(fence, block, now): makes `block` tokens the lock's, and answers the first. The
 -- key stays for 24 hours after the period of 100 s that the last of them is in; within it the TTL

@@ -1,3 +1,4 @@
+-- include: common/queue
 -- include: common/choose
 -- include: common/remove_waiter
 -- include: common/remove_waiters

@@ -1,31 +1,31 @@
--- One node's vote for a hold: grants it, or queues it to be told when it is its turn, or refuses it.
--- The client has the lock when a majority of nodes have granted it.
+-- One node's vote for a hold: grants it, or queues it to be told when it is its turn, or refuses
+-- it. The client has the lock when a majority of nodes have granted it.
 --
 -- KEYS   1 the lock: a string, the owner's hold id and the attempt that was granted; 2 to 5 as in
 --        lua/README.md; 6 whose turn it is; 7 the node's run, if there is a restart delay
 -- ARGV   as in lua/README.md; then 'take', or 'queue' to give a vote back and only wait; the token
 --        and ticket that are proposed; run id; delay_ms
--- reply  'granted <token> <lease_ms> <others> <now>', 'queued <retry_after_ms> <position> <ticket>',
---        'busy <retry_after_ms>', 'young <ms>' or 'gone', and notes
+-- reply  'granted <token> <lease_ms> <others> <now>', 'queued <retry_after_ms> <position>
+--        <ticket>', 'busy <retry_after_ms>', 'young <ms>' or 'gone', and notes
 
 -- The common cases come first, all in line, for the reason that simple/acquire gives: one token is
 -- wanted, there is no delay, and the proposal is the token, as neither clock nor fence is ahead.
 local call, keys, args = redis.call, KEYS, ARGV
-local lock, queue, waiters, me, terms = keys[1], keys[2], keys[3], args[1], args[3]
-local count = #args
+local lock, queue, records, me, terms = keys[1], keys[2], keys[3], args[1], args[3]
+local argc = #args
 local asked_attempt = string.match(terms, '^1 (%d+) ')
 local existing = call('EXISTS', lock, queue, keys[5], keys[6])
-if asked_attempt and args[count] == '0' and args[count - 3] == 'take' then
+if asked_attempt and args[argc] == '0' and args[argc - 3] == 'take' then
   local my_turn = existing > 0 and
     string.sub(call('GET', keys[6]) or '', 1, #me + 1) == me .. ' '
   if my_turn then
     -- Unless this attempt was overtaken by what gave it up.
-    local recorded = string.match(call('HGET', waiters, me) or '', '^%d+ %d+ %d+ (%d+) ')
+    local recorded = string.match(call('HGET', records, me) or '', '^%d+ %d+ %d+ (%d+) ')
     my_turn = recorded and tonumber(recorded) < tonumber(asked_attempt)
   end
   local time = call('TIME')
   local now = time[1] .. (#time[2] == 6 and time[2] or string.sub('00000' .. time[2], -6))
-  local token = args[count - 2]
+  local token = args[argc - 2]
   local plausible = #token == 16 and token >= now and token - now < 1000000
 
   -- Free, and nobody waits, or it is this hold's turn; it was not given up.
@@ -35,7 +35,7 @@ if asked_attempt and args[count] == '0' and args[count - 3] == 'take' then
       local others = ' 0 '
       if my_turn then
         call('ZREM', queue, me)
-        call('HDEL', waiters, me)
+        call('HDEL', records, me)
         call('DEL', keys[6])
         others = call('EXISTS', queue) == 1 and ' 1 ' or ' 0 '
       end
@@ -50,12 +50,12 @@ if asked_attempt and args[count] == '0' and args[count - 3] == 'take' then
     local holder = heartbeat_ms and call('GETRANGE', lock, '0', '79') or ''
     if string.match(holder, '^%x+:%d+ %d+$') and string.sub(holder, 1, #me + 1) ~= me .. ' ' and
         call('EXISTS', keys[5]) == 0 then
-      local owner = count > 7 and #args[4] .. ' ' .. args[4] or '32 ' .. string.sub(me, 1, 32)
+      local owner = argc > 7 and #args[4] .. ' ' .. args[4] or '32 ' .. string.sub(me, 1, 32)
       call('ZADD', queue, token, me)
-      call('HSET', waiters, me, now .. ' ' .. args[2] .. ' ' .. terms .. ' ' .. owner)
+      call('HSET', records, me, now .. ' ' .. args[2] .. ' ' .. terms .. ' ' .. owner)
       if call('PTTL', queue) < 2.5 * heartbeat_ms then  -- or none: it is new
         call('PEXPIRE', queue, 3 * heartbeat_ms)
-        call('PEXPIRE', waiters, 3 * heartbeat_ms)
+        call('PEXPIRE', records, 3 * heartbeat_ms)
       end
       return 'queued ' .. call('PTTL', lock) .. ' ' .. call('ZRANK', queue, me) .. ' ' .. token
     end
@@ -70,6 +70,8 @@ end
 -- include: quorum/common/words
 -- include: quorum/common/young
 -- include: quorum/common/read_holder
+-- include: common/remove_waiter
+-- include: quorum/common/turn
 local mode, proposed, run_id, delay_ms = take_words(4)
 local young_ms, refused = young(run_id, delay_ms)
 if refused then
@@ -97,7 +99,6 @@ if existing == 0 and mode == 'take' and young_ms == 0 then
   return grant(request)
 end
 
--- include: quorum/common/turn
 if call('EXISTS', KEYS[5]) == 1 then
   return 'gone'
 end

@@ -1,12 +1,12 @@
--- For people: ends whatever hold this node has granted, a foreign one too, tells its client, and the
--- next live waiter to ask.
+-- For people: ends whatever hold this node has granted, a foreign one too, tells its client, and
+-- the next live waiter to ask.
 --
 -- KEYS   1 to 4 as acquire's; 5 whose turn it is
 -- ARGV   1 what a grant channel begins with, before the client id  2 'more': only pass on
 -- reply  { 'released', look_ms, hold }, { 'free', look_ms } or { 'told', look_ms }
 -- include: common/time
 -- include: common/hold_id
--- include: quorum/common/turn
+-- include: quorum/common/pass_on
 -- include: quorum/common/read_holder
 
 local holder = read_holder()

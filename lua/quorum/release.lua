@@ -1,11 +1,11 @@
 -- Ends a hold at one node, and tells the next live waiter to ask all nodes. Queues the same client
 -- again where it asks for that.
 --
--- KEYS   1 to 4 as acquire's; but for a plain release, 5 as acquire's and 6 as 5, of the fresh hold;
---        the last one whose turn it is
+-- KEYS   1 to 4 as acquire's; but for a plain release, 5 as acquire's and 6 as 5, of the fresh
+--        hold; the last one whose turn it is
 -- ARGV   as in lua/README.md
--- reply  'released', 'released ' and 'queued <retry_after_ms> <position> <ticket>' or 'gone' for the
---        fresh hold, or 'not_held'; and notes
+-- reply  'released', 'released ' and 'queued <retry_after_ms> <position> <ticket>' or 'gone' for
+--        the fresh hold, or 'not_held'; and notes
 local call, keys = redis.call, KEYS
 local lock, queue, turn_key = keys[1], keys[2], keys[#keys]
 local plain = not ARGV[2]
@@ -33,11 +33,12 @@ end
 
 -- include: common/time
 -- include: common/give_back
--- include: common/fence
+-- include: common/read_fence
 -- include: common/ending
+-- include: common/queue
 -- include: common/request
 -- include: common/leave
--- include: quorum/common/turn
+-- include: quorum/common/pass_on
 -- include: quorum/common/is_held_by
 local held = is_held_by(ARGV[1])
 if held and plain then

@@ -3,7 +3,7 @@
 -- KEYS   1 to 4 as acquire's; 5 whose turn it is; 6 the node's run, if there is a restart delay
 -- ARGV   1 hold  2 lease_ms  3 run id  4 delay_ms
 -- reply  'held <fence>'; 'young <fence>', which does not count; or 'not_held'
--- include: common/fence
+-- include: common/read_fence
 -- include: quorum/common/words
 -- include: quorum/common/young
 -- include: quorum/common/is_held_by

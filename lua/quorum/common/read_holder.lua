@@ -1,5 +1,5 @@
--- The lock holds '<hold> <attempt>': which attempt of the hold was granted, so that what gives up an
--- earlier one, and comes late, does not end it.
+-- The lock holds '<hold> <attempt>': which attempt of the hold was granted, so that what gives up
+-- an earlier one, and comes late, does not end it.
 
 -- read_holder(): hold and attempt; '' and 0 where the lock is free, and a part of what a foreign
 -- owner has stored. Any other type is an error.

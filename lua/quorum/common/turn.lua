@@ -1,11 +1,10 @@
 -- include: common/choose
--- include: common/remove_waiter
 -- include: common/remove_waiters
--- include: common/notes
+-- include: common/look_note
 
 -- A node hands nothing over by itself: whoever is next is told to ask all nodes, and the node keeps
--- itself for him for so long (release has the number in line). The turn's key is the last one: '<hold> <until, in us>'. It outlives
--- the turn, so that who did not come is known.
+-- itself for him for so long (release has the number in line). The turn's key is the last one:
+-- '<hold> <until, in us>'. It outlives the turn, so that who did not come is known.
 local turn_ms, known_ms = 100, 2000
 
 -- turn_of(now): the hold whose turn it is, and for how many ms more, 0 if it did not come in time;
@@ -28,19 +27,4 @@ local function pass_turn(choice, now)
     known_ms)
   redis.call('PUBLISH', winner.channel, 'look ' .. winner.hold .. ' ' .. KEYS[1])
   return look_note(turn_ms)
-end
-
--- pass_on(now, leaver): the same on a node that is free, unless it is somebody's turn. Whoever did
--- not come leaves the queue, and returns to his ticket when he asks again.
-local function pass_on(now, leaver)
-  local turn, left_ms = turn_of(now)
-  if turn and turn ~= leaver then
-    if left_ms > 0 then
-      return ''
-    end
-    remove_waiter(turn)
-  elseif not turn and redis.call('EXISTS', KEYS[2]) == 0 then
-    return ''
-  end
-  return pass_turn(choose(nil, now), now)
 end

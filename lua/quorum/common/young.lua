@@ -2,9 +2,9 @@
 -- started lately: it may have lost what it granted before, or have brought back what was over. And
 -- an error, to be replied, where others count another delay. A delay of '0' is none.
 --
--- The node's key remembers which run of the server it has seen, by the run id: whoever finds another
--- one there starts the time. A clock that is stepped, or a client that has just come, changes
--- nothing. `opens_the_way`: as quarantine's.
+-- The node's key remembers which run of the server it has seen, by the run id: whoever finds
+-- another one there starts the time. A clock that is stepped, or a client that has just come,
+-- changes nothing. `opens_the_way`: as quarantine's.
 --
 -- KEYS   with a delay, the last one is taken away: '<run id> <until_ms> <delay_ms>'
 local function young(run_id, delay_ms, opens_the_way)
