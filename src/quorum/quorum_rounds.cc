@@ -82,6 +82,14 @@ void Quorum::GiveBack(Case& one) {
   }
 }
 
+// A node that could not be asked says why, though it was still hoped for.
+absl::Status Quorum::NoQuorum(std::vector<Vote> votes) const {
+  for (size_t node = 0; node < votes.size(); ++node) {
+    if (votes[node].kind == Vote::Kind::kOpen) votes[node].failure = nodes_[node]->failure();
+  }
+  return WhyNoQuorum(votes, servers_);
+}
+
 absl::StatusOr<redis::Reply> Quorum::WhenGranted(Case& one, uint64_t token) {
   ledger_->Granted(one.hold, one.terms.attempt, token + one.terms.block - 1);
   return GrantedBy(one.asked->votes, token);
@@ -90,7 +98,7 @@ absl::StatusOr<redis::Reply> Quorum::WhenGranted(Case& one, uint64_t token) {
 absl::StatusOr<redis::Reply> Quorum::WhenNotGranted(Case& one) {
   GiveBack(one);
   const std::vector<Vote>& votes = one.asked->votes;
-  if (Counted(votes) < majority()) return WhyNoQuorum(votes, servers_);
+  if (Counted(votes) < majority()) return NoQuorum(votes);
   // If a majority is free, or will be, several were after it at the same time.
   const int64_t wait_ms = std::max<int64_t>(WaitFor(votes), 0);
   absl::Duration wait = absl::Milliseconds(wait_ms);
@@ -125,13 +133,13 @@ absl::StatusOr<redis::Reply> Quorum::ResultOf(Case& one) {
     return one.granted ? WhenGranted(one, one.raised_to) : WhenNotGranted(one);
   }
   if (one.op == Op::kOther || one.op == Op::kCancel) {
-    if (Counted(votes) < majority()) return WhyNoQuorum(votes, servers_);
+    if (Counted(votes) < majority()) return NoQuorum(votes);
     if (one.op == Op::kCancel) return TextReply("unknown" + NotesOf(votes));
     return MostTelling(one.asked->answers);
   }
   const Verdict verdict = JudgeStanding(votes);
   const bool yes = verdict.kind == Verdict::Kind::kYes;
-  if (!yes && verdict.kind != Verdict::Kind::kNo) return WhyNoQuorum(votes, servers_);
+  if (!yes && verdict.kind != Verdict::Kind::kNo) return NoQuorum(votes);
   if (one.op == Op::kRelease) {
     return yes ? ReleasedBy(votes) : TextReply("not_held" + NotesOf(votes));
   }

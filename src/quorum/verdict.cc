@@ -99,7 +99,7 @@ absl::Status WhyNoQuorum(absl::Span<const Vote> votes, absl::Span<const std::str
       ++answered;
       continue;
     }
-    const std::string text = vote.kind == Kind::kOpen
+    const std::string text = vote.failure.ok()
                                  ? absl::StrCat(servers[i], " did not answer in time")
                                  : std::string(vote.failure.message());
     absl::StrAppend(&why, why.empty() ? "" : "; ", text);
