@@ -8,11 +8,11 @@
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
+#include "src/cli/look/looker.h"
 #include "src/cli/look/sight.h"
 #include "src/cli/term/command_line.h"
 #include "src/cli/term/commands.h"
 #include "src/cli/term/outcome.h"
-#include "src/cli/term/server.h"
 #include "src/cli/term/text.h"
 
 namespace redlatch::cli {
@@ -23,6 +23,11 @@ constexpr size_t kMostNamed = 10;
 void SayHolders(std::string_view intro, const Sight& sight) {
   const std::vector<LockInfo::Party>& holders = sight.info.holders;
   std::string text = absl::StrCat(std::string(intro), "\n");
+  if (holders.empty()) {  // nobody has a majority of a quorum's servers
+    for (const SaidByServer& each : sight.servers) {
+      if (!each.hold.empty()) absl::StrAppend(&text, "  at ", each.server, ": ", each.text, "\n");
+    }
+  }
   const size_t named = std::min(holders.size(), kMostNamed);
   for (size_t i = 0; i < named; ++i) {
     absl::StrAppend(&text, "  ", LineOf(holders[i], sight), "\n");
@@ -36,7 +41,19 @@ void SayHolders(std::string_view intro, const Sight& sight) {
 std::set<std::string> HoldsOf(const Sight& sight) {
   std::set<std::string> holds;
   for (const LockInfo::Party& holder : sight.info.holders) holds.insert(holder.hold);
+  for (const SaidByServer& each : sight.servers) {
+    if (!each.hold.empty()) holds.insert(each.hold);
+  }
   return holds;
+}
+
+// Of one server of a quorum.
+void WarnOfTheOthers(const LockRow& row) {
+  if (!row.is_quorum() || row.whole) return;
+  Complain(
+      {"warning: this is one server of a quorum, and the lock is broken there alone: whoever has "
+       "it at most servers keeps it, and may give it back to this one; to break it, name all of "
+       "them: --server redlock:URL,URL,URL"});
 }
 
 // Whether the user says so.
@@ -49,15 +66,27 @@ bool Confirm() {
   return first == 'y' || first == 'Y';
 }
 
+// Servers of a quorum of which it is not known that they have let go of it.
+void SayUnbroken(const Sight& seen, const Sight& after) {
+  for (size_t i = 0; i < after.servers.size(); ++i) {
+    const SaidByServer& now = after.servers[i];
+    const bool still = !now.hold.empty() && now.hold == seen.servers[i].hold;
+    if (now.failure.ok() && !still) continue;
+    Complain({"warning: not broken at ", now.server, ", which may keep it until its lease ends: ",
+              still ? "its client has renewed it" : std::string(now.failure.message())});
+  }
+}
+
 // Breaks what has been looked at.
-int BreakIt(Server& server, const Sight& seen) {
-  if (absl::Status broken = Break(server, seen.row); !broken.ok()) return Refuse(broken);
-  const absl::StatusOr<Sight> after = LookClosely(server, seen.row.name);
+int BreakIt(Looker& looker, const Sight& seen) {
+  if (absl::Status broken = looker.Break(seen); !broken.ok()) return Refuse(broken);
+  const absl::StatusOr<Sight> after = looker.LookClosely(seen.row.name);
   if (!after.ok()) {
     Complain({"the lock is broken, but it cannot be determined who has it now: ",
               std::string(after.status().message())});
     return 0;
   }
+  SayUnbroken(seen, *after);
   if (after->info.holders.empty()) {
     std::printf("Broken. Nobody holds it now.\n");
   } else {
@@ -66,11 +95,11 @@ int BreakIt(Server& server, const Sight& seen) {
   return 0;
 }
 
-int AskAndBreak(Server& server, const std::string& name, bool yes) {
-  const absl::StatusOr<Sight> seen = LookClosely(server, name);
+int AskAndBreak(Looker& looker, const std::string& name, bool yes) {
+  const absl::StatusOr<Sight> seen = looker.LookClosely(name);
   if (!seen.ok()) return Refuse(seen.status());
   if (!seen->exists) {
-    Complain({"there is no lock \"", Printable(name), "\" at ", server.name(),
+    Complain({"there is no lock \"", Printable(name), "\" at ", looker.name(),
               "; redlatch ls lists the locks in use"});
     return kNo;
   }
@@ -80,15 +109,17 @@ int AskAndBreak(Server& server, const std::string& name, bool yes) {
   }
   const bool breakable = seen->row.is_known() && !seen->row.is_latch();
   if (seen->row.type != "none" && !breakable) {
-    Complain({std::string(Break(server, seen->row).message())});
+    Complain({std::string(looker.Break(*seen).message())});
     return kRefused;
   }
-  if (seen->info.holders.empty()) {
+  if (absl::Status undecided = looker.undecided(); !undecided.ok()) return Refuse(undecided);
+  if (HoldsOf(*seen).empty()) {
     std::printf("Nobody holds %s: there is nothing to break.\n", Called(seen->row).c_str());
     return 0;
   }
-  SayHolders(absl::StrCat("At ", server.name(), " ", Called(seen->row), " is held by:"), *seen);
-  if (yes) return BreakIt(server, *seen);
+  SayHolders(absl::StrCat("At ", looker.name(), " ", Called(seen->row), " is held by:"), *seen);
+  WarnOfTheOthers(seen->row);
+  if (yes) return BreakIt(looker, *seen);
   if (isatty(STDIN_FILENO) == 0) {
     Complain({"there is no terminal to ask on; use --yes to break it without asking"});
     return kFailure;
@@ -97,13 +128,13 @@ int AskAndBreak(Server& server, const std::string& name, bool yes) {
     std::puts("Nothing was done.");
     return kNo;
   }
-  const absl::StatusOr<Sight> now = LookClosely(server, name);
+  const absl::StatusOr<Sight> now = looker.LookClosely(name);
   if (!now.ok()) return Refuse(now.status());
   if (HoldsOf(*now) != HoldsOf(*seen)) {
     Complain({"the lock has other holders by now; nothing was done"});
     return kNo;
   }
-  return BreakIt(server, *seen);
+  return BreakIt(looker, *seen);
 }
 
 }  // namespace
@@ -115,9 +146,9 @@ int Break(const std::vector<std::string>& words) {
   line.Operands(1, "say one name: redlatch break NAME");
   line.NeedsName("lock", "say redlatch break NAME; redlatch ls lists them");
   if (const std::optional<int> over = line.Parse(words)) return *over;
-  const absl::StatusOr<std::unique_ptr<Server>> server = Server::Open(line.server());
-  if (!server.ok()) return Refuse(server.status());
-  return AskAndBreak(**server, line.operands()[0], yes);
+  const absl::StatusOr<std::unique_ptr<Looker>> looker = Looker::Open(line.server());
+  if (!looker.ok()) return Refuse(looker.status());
+  return AskAndBreak(**looker, line.operands()[0], yes);
 }
 
 }  // namespace redlatch::cli

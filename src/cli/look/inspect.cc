@@ -6,11 +6,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/cli/look/lock_keys.h"
+#include "src/cli/look/looker.h"
 #include "src/cli/look/sight.h"
 #include "src/cli/term/command_line.h"
 #include "src/cli/term/commands.h"
 #include "src/cli/term/outcome.h"
-#include "src/cli/term/server.h"
 #include "src/cli/term/text.h"
 
 namespace redlatch::cli {
@@ -42,8 +42,29 @@ std::string ListOf(const std::vector<LockInfo::Party>& parties, bool holders, co
 }
 
 int64_t HoldingOf(const Sight& sight) {
+  if (sight.row.whole) return sight.row.holding;
   return std::max({sight.info.holding, static_cast<int64_t>(sight.info.holders.size()),
                    sight.row.is_known() ? 0 : sight.row.holding});
+}
+
+// What each server of a quorum says.
+std::string ServersOf(const Sight& sight) {
+  std::string list = "[";
+  for (const SaidByServer& each : sight.servers) {
+    JsonObject json;
+    json.Text("server", each.server);
+    if (each.failure.ok()) {
+      json.Text("says", each.text);
+    } else {
+      json.Text("error", std::string(each.failure.message()));
+    }
+    if (!each.hold.empty()) {
+      json.Text("hold", each.hold);
+      json.Millis("remaining_ms", each.remaining);
+    }
+    absl::StrAppend(&list, list.size() > 1 ? "," : "", json.Finish());
+  }
+  return list + "]";
 }
 
 std::string JsonOf(const Sight& sight, const std::string& server) {
@@ -67,6 +88,10 @@ std::string JsonOf(const Sight& sight, const std::string& server) {
   if (row.is_latch()) {
     json.Number("to_go", row.to_go);
     json.Number("total", row.total);
+  }
+  if (row.whole) {
+    json.Number("held_on", row.held_on);
+    json.Json("servers", ServersOf(sight));
   }
   if (row.type != "none" && (row.is_latch() || !row.is_known())) {
     json.Text("type", row.type);
@@ -93,10 +118,21 @@ void SayAll(std::string_view what, const std::vector<LockInfo::Party>& parties, 
   if (all > number) Say("", absl::StrCat("and ", all - number, " more"));
 }
 
+std::string QuorumState(const LockRow& row) {
+  const std::string on = absl::StrCat(" on ", row.held_on, " of ", row.quorum);
+  if (row.holding > 0) return absl::StrCat("held", on);
+  if (MayBeHeld(row)) {
+    return absl::StrCat("granted", on, ", and ", row.unknown,
+                        " could not be asked: it is not known whether it is held");
+  }
+  return row.held_on == 0 ? "free" : absl::StrCat("granted", on, " only: nobody holds it");
+}
+
 std::string Heading(const LockRow& row) {
   std::string out = Called(row).substr(4);
   out[0] = static_cast<char>(out[0] & ~0x20);
-  if (row.type == "none" && row.kind.empty()) return absl::StrCat(out, ": nobody holds it");
+  if (!row.whole && row.type == "none" && row.kind.empty())
+    return absl::StrCat(out, ": nobody holds it");
   if (IsKindOfOurs(row.kind) && !row.is_known()) {
     return absl::StrCat(out, ": another version of redlatch, \"", Printable(row.kind), "\"");
   }
@@ -104,6 +140,7 @@ std::string Heading(const LockRow& row) {
     return absl::StrCat(out, ": a kind of its own",
                         row.kind.empty() ? "" : absl::StrCat(", \"", Printable(row.kind), "\""));
   }
+  if (row.whole) return absl::StrCat(out, ": quorum, ", QuorumState(row));
   const std::string kind = row.is_latch() || row.is_semaphore() ? "" : absl::StrCat(row.kind, ", ");
   return absl::StrCat(out, ": ", kind, StateOf(row));
 }
@@ -123,14 +160,26 @@ void Print(const Sight& sight, const std::string& server) {
     if (!row.is_known()) Say("key", absl::StrCat("a ", row.type));
     Say(row.is_latch() ? "forgotten in" : "key expires in", Brief(row.remaining));
   }
+  if (row.whole) {
+    for (const SaidByServer& each : sight.servers) {
+      Say(&each == &sight.servers.front() ? "servers" : "",
+          absl::StrCat(each.server, ": ", each.text));
+    }
+    return;
+  }
+  if (row.is_quorum()) {
+    Say("quorum", "of several servers, of which this one alone was asked");
+  }
   Say("server", server);
 }
 
-int Show(Server& server, const std::string& name, bool as_json) {
-  const absl::StatusOr<Sight> sight = LookClosely(server, name);
+int Show(Looker& looker, const std::string& name, bool as_json) {
+  const absl::StatusOr<Sight> sight = looker.LookClosely(name);
   if (!sight.ok()) return Refuse(sight.status());
+  const absl::Status undecided = looker.undecided();
+  if (!sight->exists && !undecided.ok()) return Refuse(undecided);
   if (!sight->exists) {
-    Complain({"there is no lock \"", Printable(name), "\" at ", server.name(),
+    Complain({"there is no lock \"", Printable(name), "\" at ", looker.name(),
               ", and has not been one in the last day; redlatch ls --all lists what there is"});
     return kNo;
   }
@@ -139,11 +188,12 @@ int Show(Server& server, const std::string& name, bool as_json) {
     return kNo;
   }
   if (as_json) {
-    std::puts(JsonOf(*sight, server.name()).c_str());
+    std::puts(JsonOf(*sight, looker.name()).c_str());
   } else {
-    Print(*sight, server.name());
+    Print(*sight, looker.name());
   }
-  return 0;
+  std::fflush(stdout);
+  return undecided.ok() ? 0 : Refuse(undecided);
 }
 
 }  // namespace
@@ -155,9 +205,9 @@ int Inspect(const std::vector<std::string>& words) {
   line.Operands(1, "say one name: redlatch inspect NAME");
   line.NeedsName("lock", "say redlatch inspect NAME; redlatch ls lists them");
   if (const std::optional<int> over = line.Parse(words)) return *over;
-  const absl::StatusOr<std::unique_ptr<Server>> server = Server::Open(line.server());
-  if (!server.ok()) return Refuse(server.status());
-  return Show(**server, line.operands()[0], as_json);
+  const absl::StatusOr<std::unique_ptr<Looker>> looker = Looker::Open(line.server());
+  if (!looker.ok()) return Refuse(looker.status());
+  return Show(**looker, line.operands()[0], as_json);
 }
 
 }  // namespace redlatch::cli

@@ -14,7 +14,7 @@ namespace {
 // So few that a page takes the server a fraction of a millisecond.
 constexpr std::string_view kPage = "250";
 // Of a string, to see whether it is a hold: no more, since it may be anybody's and huge.
-constexpr std::string_view kLongestHold = "63";
+constexpr std::string_view kLongestHold = "79";
 
 class Finder {
  public:
@@ -88,10 +88,11 @@ class Finder {
     Questions about_contents;
     for (Candidate& each : candidates) {
       if (each.type == "string") {
-        about_contents.Add({"GETRANGE", each.name, "0", kLongestHold},
-                           [&each](const redis::Reply& reply) {
-                             each.is_lock = !engine::ClientOf(reply.text).empty();
-                           });
+        about_contents.Add(
+            {"GETRANGE", each.name, "0", kLongestHold}, [&each](const redis::Reply& reply) {
+              each.is_lock =
+                  !engine::ClientOf(reply.text).empty() || !QuorumHoldIn(reply.text).empty();
+            });
       } else if (each.type == "hash") {
         about_contents.Add({"HGET", each.name, "kind"}, [&each](const redis::Reply& reply) {
           each.is_lock = !reply.is_nil() && IsKindOfOurs(reply.text);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "src/engine/protocol/description.h"
+
 namespace redlatch::cli {
 namespace {
 
@@ -89,6 +91,15 @@ bool IsKindOfOurs(std::string_view text) {
   return kind != kinds::kSimple && kinds::IsOurs(kind);
 }
 
+std::string_view QuorumHoldIn(std::string_view value) {
+  const size_t space = value.find(' ');
+  if (space == value.npos) return {};
+  const std::string_view attempt = value.substr(space + 1);
+  const bool is_number = !attempt.empty() && attempt.find_first_not_of("0123456789") == value.npos;
+  const std::string_view hold = value.substr(0, space);
+  return is_number && !engine::ClientOf(hold).empty() ? hold : std::string_view();
+}
+
 redis::Command DeleteLocks(const std::vector<std::string>& names) {
   std::vector<std::string> keys;
   for (const std::string& name : names) {
@@ -97,8 +108,9 @@ redis::Command DeleteLocks(const std::vector<std::string>& names) {
       keys.push_back(engine::AuxiliaryKey(name, suffix));
     };
     for (const PartSuffix& each : kPartSuffixes) add(each.suffix);
-    for (const std::string_view suffix : {kinds::kForcedSuffix, kinds::kCountedSuffix,
-                                          kinds::kHoldsSuffix, kinds::kWriteHoldsSuffix}) {
+    for (const std::string_view suffix :
+         {kinds::kForcedSuffix, kinds::kCountedSuffix, kinds::kHoldsSuffix,
+          kinds::kWriteHoldsSuffix, kinds::kTurnSuffix}) {
       add(suffix);
     }
     for (const std::string_view kind : kinds::kAll) {

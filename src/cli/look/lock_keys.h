@@ -54,6 +54,9 @@ std::string_view KindIn(std::string_view text);
 // Whether it is one of the library's, of whatever version.
 bool IsKindOfOurs(std::string_view text);
 
+// The hold in what one server of a quorum stores for it, "<hold> <attempt>"; empty if it is none.
+std::string_view QuorumHoldIn(std::string_view value);
+
 // Deletes whatever locks of these names, of any kind, have left but tombstones.
 redis::Command DeleteLocks(const std::vector<std::string>& names);
 

@@ -66,7 +66,9 @@ void TakeHolds(const Reply& page, int64_t now, LockRow& row) {
 void AskString(Questions& questions, LockRow& row) {
   row.kind = kinds::kSimple;
   questions.Add({"GETRANGE", row.name, "0", "127"}, [&row](const Reply& reply) {
-    row.hold = reply.text;
+    const std::string_view granted = QuorumHoldIn(reply.text);
+    if (!granted.empty()) row.kind = kinds::kQuorum;
+    row.hold = granted.empty() ? reply.text : std::string(granted);
     row.holding = reply.text.empty() ? 0 : 1;  // empty: it has ended meanwhile
   });
 }
@@ -124,6 +126,10 @@ void Complete(const FoundLock& lock, LockRow& row) {
     std::string kind = KindOfQueue(lock.queues.front());
     if (kind != kinds::kSemaphore && kind != kinds::kLatch) row.kind = std::move(kind);
   }
+  const bool foreign = row.kind == kinds::kSimple && engine::ClientOf(row.hold).empty();
+  if (foreign && lock.queues == std::vector<std::string>{QueueSuffix(kinds::kQuorum)}) {
+    row.kind = kinds::kQuorum;
+  }
   if (!row.is_known() && row.type != "none") row.holding = std::max<int64_t>(row.holding, 1);
 }
 
@@ -147,7 +153,9 @@ class Clocks {
 
 }  // namespace
 
-bool LockRow::in_use() const { return holding > 0 || waiting > 0 || (is_latch() && to_go > 0); }
+bool LockRow::in_use() const {
+  return holding > 0 || waiting > 0 || held_on > 0 || (is_latch() && to_go > 0);
+}
 
 absl::StatusOr<std::vector<LockRow>> LookAt(Server& server, absl::Span<const FoundLock> locks,
                                             Processes& processes) {
@@ -182,9 +190,15 @@ absl::StatusOr<std::vector<LockRow>> LookAt(Server& server, absl::Span<const Fou
   return rows;
 }
 
+bool MayBeHeld(const LockRow& row) { return row.held_on + row.unknown > row.quorum / 2; }
+
 std::string StateOf(const LockRow& row) {
   if (row.is_latch()) return row.to_go == 0 ? "open" : absl::StrCat(row.to_go, " to go");
   if (row.is_semaphore()) return absl::StrCat(row.used, " of ", row.capacity);
+  if (row.whole && row.held_on > 0) {
+    const char* const word = row.holding > 0 ? "held " : MayBeHeld(row) ? "maybe " : "part ";
+    return absl::StrCat(word, row.held_on, "/", row.quorum);
+  }
   if (row.holding == 0) return "free";
   if (row.reading) return absl::StrCat("read by ", row.holding);
   return row.is_read_write() ? "written" : "held";

@@ -1,6 +1,7 @@
 #ifndef REDLATCH_SRC_CLI_LOOK_LOCK_ROWS_H_
 #define REDLATCH_SRC_CLI_LOOK_LOCK_ROWS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -33,7 +34,12 @@ struct LockRow {
   int64_t used = 0;
   int64_t total = 0;  // of a latch
   int64_t to_go = 0;
+  int64_t quorum = 0;   // of how many servers; of a lock that a majority of them grants
+  int64_t held_on = 0;  // how many of these have granted the first hold; of all, if asked
+  int64_t unknown = 0;  // how many of them could not be asked
+  bool whole = false;   // all of them were asked, not one
 
+  bool is_quorum() const { return kind == engine::kinds::kQuorum; }
   bool is_latch() const { return kind == engine::kinds::kLatch; }
   bool is_semaphore() const { return kind == engine::kinds::kSemaphore; }
   bool is_read_write() const { return kind == engine::kinds::kReadWrite; }
@@ -42,11 +48,18 @@ struct LockRow {
   bool in_use() const;
 };
 
+// Locks that are looked at together, so that no server is kept for long.
+inline constexpr size_t kLookedAtTogether = 100;
+
 // By a few short commands for each, all of which travel together.
 absl::StatusOr<std::vector<LockRow>> LookAt(Server& server, absl::Span<const FoundLock> locks,
                                             Processes& processes);
 
-// "held", "free", "3 of 4", "read by 2", "5 to go": what there is to say of its state in a word.
+// Of a quorum's lock, whether those that could not be asked may make it a majority.
+bool MayBeHeld(const LockRow& row);
+
+// "held", "free", "held 4/5", "3 of 4", "read by 2", "5 to go": what there is to say of its state
+// in a word.
 std::string StateOf(const LockRow& row);
 
 }  // namespace redlatch::cli

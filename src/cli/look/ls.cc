@@ -9,18 +9,18 @@
 #include "src/cli/look/lock_finder.h"
 #include "src/cli/look/lock_rows.h"
 #include "src/cli/look/processes.h"
+#include "src/cli/look/quorum_list.h"
 #include "src/cli/term/command_line.h"
 #include "src/cli/term/commands.h"
 #include "src/cli/term/outcome.h"
+#include "src/cli/term/quorum_servers.h"
 #include "src/cli/term/server.h"
 #include "src/cli/term/terminal.h"
 #include "src/cli/term/text.h"
+#include "src/redis/url/url.h"
 
 namespace redlatch::cli {
 namespace {
-
-// Locks that are looked at together.
-constexpr size_t kBatch = 100;
 
 struct LsOptions {
   std::string pattern = "*";
@@ -39,7 +39,7 @@ std::string JsonOf(const LockRow& row) {
   json.Text("kind", row.kind.empty() ? "unknown" : row.kind);
   json.Bool("in_use", row.in_use());
   json.Number("holding", row.holding);
-  if (row.holding > 0 && !row.is_latch()) {
+  if ((row.holding > 0 || row.held_on > 0) && !row.is_latch()) {
     JsonObject holder;
     if (!row.hold.empty()) holder.Text("hold", row.hold);
     AddProcess(row.process, holder);
@@ -59,6 +59,11 @@ std::string JsonOf(const LockRow& row) {
     json.Number("to_go", row.to_go);
     json.Number("total", row.total);
   }
+  if (row.whole) {
+    json.Number("held_on", row.held_on);
+    json.Number("servers", row.quorum);
+    json.Number("not_asked", row.unknown);
+  }
   if (row.token > 0) json.Number("token", row.token);
   return json.Finish();
 }
@@ -66,8 +71,10 @@ std::string JsonOf(const LockRow& row) {
 // The list, a line at a time.
 class List {
  public:
-  List(const LsOptions& options, const std::vector<FoundLock>& found)
-      : options_(options), width_(TerminalWidth()), columns_(width_, LongestName(found)) {}
+  // `locks`: what will be listed, of which each has a name.
+  template <class Locks>
+  List(const LsOptions& options, const Locks& locks)
+      : options_(options), width_(TerminalWidth()), columns_(width_, LongestName(locks)) {}
 
   void Take(const LockRow& row) {
     held_ += row.holding > 0 ? 1 : 0;
@@ -78,7 +85,7 @@ class List {
       Print(columns_.Line({"NAME", "KIND", "STATE", "LEASE", "WAITING", "HELD BY"}));
     }
     ++shown_;
-    const bool has_lease = row.holding > 0 && !row.is_latch();
+    const bool has_lease = (row.holding > 0 || row.held_on > 0) && !row.is_latch();
     std::string holder = has_lease && !row.hold.empty() ? Described(row.process, row.hold) : "";
     if (row.holding > 1) absl::StrAppend(&holder, " and ", row.holding - 1, " more");
     Print(columns_.Line({.name = Printable(row.name),
@@ -101,9 +108,10 @@ class List {
   }
 
  private:
-  static size_t LongestName(const std::vector<FoundLock>& found) {
+  template <class Locks>
+  static size_t LongestName(const Locks& locks) {
     size_t longest = 4;
-    for (const FoundLock& lock : found) longest = std::max(longest, Columns(Printable(lock.name)));
+    for (const auto& lock : locks) longest = std::max(longest, Columns(Printable(lock.name)));
     return longest;
   }
 
@@ -135,9 +143,9 @@ int Show(Server& server, const LsOptions& options) {
   Processes processes;
   List list(options, *found);
   const absl::Span<const FoundLock> all(*found);
-  for (size_t at = 0; at < all.size(); at += kBatch) {
+  for (size_t at = 0; at < all.size(); at += kLookedAtTogether) {
     const absl::StatusOr<std::vector<LockRow>> rows =
-        LookAt(server, all.subspan(at, kBatch), processes);
+        LookAt(server, all.subspan(at, kLookedAtTogether), processes);
     if (!rows.ok()) return Refuse(rows.status());
     progress.Clear();
     for (const LockRow& row : *rows) list.Take(row);
@@ -152,6 +160,26 @@ int Show(Server& server, const LsOptions& options) {
   return SayMissing(server);
 }
 
+int ShowQuorum(QuorumServers& servers, const LsOptions& options) {
+  const QuorumList found = ListQuorum(servers, options.pattern);
+  const absl::Status undecided = servers.Majority(found.outcomes);
+  if (std::ranges::none_of(found.outcomes, &absl::Status::ok)) return Refuse(undecided);
+  List list(options, found.rows);
+  for (const LockRow& row : found.rows) list.Take(row);
+  std::fflush(stdout);
+  list.SumUp(found.rows.size(), servers.name());
+  if (found.others > 0 && !options.json) {
+    std::fprintf(stderr, "%zu locks of other kinds are not shown; list each server by itself\n",
+                 found.others);
+  }
+  if (!undecided.ok()) return Refuse(undecided);
+  // All that is held is on a majority, of which one at least has been asked.
+  for (const absl::Status& outcome : found.outcomes) {
+    if (!outcome.ok()) Complain({"warning: ", std::string(outcome.message())});
+  }
+  return 0;
+}
+
 }  // namespace
 
 int Ls(const std::vector<std::string>& words) {
@@ -162,6 +190,12 @@ int Ls(const std::vector<std::string>& words) {
   line.Operands(1, "say one pattern, in quotes: redlatch ls 'orders:*'");
   if (const std::optional<int> over = line.Parse(words)) return *over;
   if (!line.operands().empty()) options.pattern = line.operands()[0];
+  const absl::StatusOr<redis::Url> url = redis::ParseUrl(line.server());
+  if (!url.ok()) return Refuse(url.status());
+  if (url->kind == redis::Url::Kind::kQuorum) {
+    QuorumServers servers(*url, line.server());
+    return ShowQuorum(servers, options);
+  }
   const absl::StatusOr<std::unique_ptr<Server>> server = Server::Open(line.server());
   if (absl::IsNotFound(server.status())) {
     if (!options.json) std::fprintf(stderr, "%s\n", std::string(server.status().message()).c_str());

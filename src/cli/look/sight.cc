@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "redlatch/client.h"
+#include "redlatch/red_lock.h"
 #include "redlatch/reentrant_lock.h"
 #include "redlatch/reentrant_read_write_lock.h"
 #include "redlatch/semaphore.h"
@@ -14,6 +15,7 @@
 #include "src/cli/term/text.h"
 #include "src/engine/protocol/description.h"
 #include "src/engine/protocol/key_set.h"
+#include "src/redis/url/quorum_url.h"
 
 namespace redlatch::cli {
 namespace {
@@ -61,17 +63,21 @@ absl::StatusOr<FoundLock> Find(Server& server, const std::string& name) {
 }
 
 // What the server warns of has been said by Server::Open().
-absl::StatusOr<Client> QuietClient(const Server& server) {
-  return Client::Connect(server.url(),
-                         {.program = "redlatch", .on_warning = [](std::string_view) {}});
+absl::StatusOr<Client> QuietClient(const std::string& url) {
+  return Client::Connect(url, {.program = "redlatch", .on_warning = [](std::string_view) {}});
 }
 
 // Does something with the lock object that a row is of.
 template <class Do>
 auto With(const Server& server, const LockRow& row, Do&& act)
     -> decltype(act(std::declval<SimpleLock&>())) {
-  const absl::StatusOr<Client> client = QuietClient(server);
+  const absl::StatusOr<Client> client =
+      QuietClient(row.is_quorum() ? redis::AsQuorum(server.url()) : server.url());
   if (!client.ok()) return client.status();
+  if (row.is_quorum()) {
+    RedLock lock(*client, row.name);
+    return act(lock);
+  }
   if (row.kind == kinds::kReentrant) {
     ReentrantLock lock(*client, row.name);
     return act(lock);
@@ -203,7 +209,7 @@ absl::Status Break(const Server& server, const LockRow& row) {
 }
 
 absl::Status SetCapacity(const Server& server, const std::string& name, int64_t capacity) {
-  const absl::StatusOr<Client> client = QuietClient(server);
+  const absl::StatusOr<Client> client = QuietClient(server.url());
   if (!client.ok()) return client.status();
   return Semaphore(*client, name, /*capacity=*/1).SetCapacity(capacity);
 }

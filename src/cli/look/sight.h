@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -11,6 +12,15 @@
 #include "src/cli/term/server.h"
 
 namespace redlatch::cli {
+
+// What one server of a quorum says of a lock.
+struct SaidByServer {
+  std::string server;    // its URL, without user and password
+  absl::Status failure;  // why it says nothing
+  std::string hold;      // that it has granted; empty: none
+  std::string text;      // what it has to say, for people
+  absl::Duration remaining = absl::ZeroDuration();
+};
 
 // All that can be seen of one lock.
 struct Sight {
@@ -21,6 +31,7 @@ struct Sight {
   LockRow row;
   LockInfo info;       // holders are not known of kinds that are a program's own
   int64_t now_us = 0;  // by the server's clock
+  std::vector<SaidByServer> servers = {};  // of a quorum that was looked at as a whole
 
   absl::Time now() const { return absl::FromUnixMicros(now_us); }
 };

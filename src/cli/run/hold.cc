@@ -117,6 +117,10 @@ absl::StatusOr<RunHold> RunAttempt::TakeFor(const Client& client, absl::Duration
     if (!hold.ok()) return Explain(hold.status(), semaphore, options_);
     return hold;
   }
+  if (options_.kind == RunKind::kQuorum) {
+    RedLock lock(client, options_.name, {.lease = options_.lease});
+    return TakeBy(client, lock, [&] { return lock.Acquire(how); });
+  }
   if (options_.kind == RunKind::kPlain) {
     if (IsOfQuorum(options_.server)) {
       RedLock lock(client, options_.name, {.lease = options_.lease});

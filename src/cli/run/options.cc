@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/cli/term/command_line.h"
+#include "src/redis/url/url.h"
 
 namespace redlatch::cli {
 namespace {
@@ -32,6 +33,23 @@ absl::Status CompleteKind(const CommandLine& line, RunOptions& options) {
     return WrongUsage("--permits is more than --capacity", "that many can never be free");
   }
   options.kind = RunKind::kPermits;
+  return absl::OkStatus();
+}
+
+// Which lock a quorum of servers has.
+absl::Status CompleteQuorum(const CommandLine& line, RunOptions& options) {
+  const absl::StatusOr<redis::Url> url = redis::ParseUrl(options.server);
+  // Whoever connects says what is wrong with it.
+  if (!url.ok() || url->kind != redis::Url::Kind::kQuorum) return absl::OkStatus();
+  for (const char* const option : {"--shared", "--write", "--permits", "--capacity"}) {
+    if (!line.given(option)) continue;
+    return WrongUsage(absl::StrCat(option,
+                                   " is not for a quorum of servers, which has plain locks "
+                                   "only"),
+                      absl::StrCat("name one server for it, as in --server ",
+                                   url->members.front().DebugString()));
+  }
+  options.kind = RunKind::kQuorum;
   return absl::OkStatus();
 }
 
@@ -81,6 +99,7 @@ std::optional<int> ParseRunOptions(const std::vector<std::string>& words, RunOpt
   options->busy_code = static_cast<int>(busy_code);
   options->server = line.server();
   absl::Status complete = CompleteKind(line, *options);
+  if (complete.ok()) complete = CompleteQuorum(line, *options);
   if (complete.ok()) complete = CompleteTimes(line, *options);
   return complete.ok() ? std::nullopt : std::optional(Refuse(complete));
 }

@@ -17,6 +17,7 @@ enum class RunKind : uint8_t {
   kShared,   // the readers' side of a ReentrantReadWriteLock
   kWrite,    // its writer's side
   kPermits,  // some permits of a Semaphore
+  kQuorum,   // a RedLock, of a URL that names a quorum of servers
 };
 
 struct RunOptions {

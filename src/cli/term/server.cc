@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "src/cli/term/cluster_server.h"
 #include "src/cli/term/one_server.h"
 #include "src/cli/term/outcome.h"
@@ -24,6 +25,12 @@ Server::Server(const redis::Url& parsed, std::string_view url)
 absl::StatusOr<std::unique_ptr<Server>> Server::Open(std::string_view url) {
   const absl::StatusOr<redis::Url> parsed = redis::ParseUrl(url);
   if (!parsed.ok()) return parsed.status();
+  if (parsed->kind == redis::Url::Kind::kQuorum) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "a quorum of servers has no semaphores, latches or read-write locks; ask one server: "
+        "--server ",
+        parsed->members.front().DebugString()));
+  }
   auto server = parsed->kind == redis::Url::Kind::kCluster ? ClusterServer::Open(*parsed, url)
                                                            : OneServer::Open(*parsed, url);
   if (server.ok() && parsed->tls != nullptr && parsed->tls->options().insecure) {

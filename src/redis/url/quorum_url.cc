@@ -1,3 +1,5 @@
+#include "src/redis/url/quorum_url.h"
+
 #include <algorithm>
 #include <utility>
 
@@ -6,20 +8,40 @@
 
 namespace redlatch::redis {
 
+namespace {
+
 // A comma is followed by a server's scheme, or is a URL's own.
-absl::StatusOr<Url> ParseQuorum(std::string_view text) {
-  std::vector<Url> members;
+std::vector<std::string> Split(std::string_view text) {
+  std::vector<std::string> members;
   while (!text.empty()) {
     size_t end = text.find(',');
     while (end != std::string_view::npos && !BeginsWithScheme(text.substr(end + 1))) {
       end = text.find(',', end + 1);
     }
-    absl::StatusOr<Url> member = ParseUrl(text.substr(0, end));
-    if (!member.ok()) return member.status();
-    members.push_back(*std::move(member));
+    members.emplace_back(text.substr(0, end));
     text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
   }
+  return members;
+}
+
+}  // namespace
+
+absl::StatusOr<Url> ParseQuorum(std::string_view text) {
+  std::vector<Url> members;
+  for (const std::string& each : Split(text)) {
+    absl::StatusOr<Url> member = ParseUrl(each);
+    if (!member.ok()) return member.status();
+    members.push_back(*std::move(member));
+  }
   return QuorumOf(std::move(members));
+}
+
+std::vector<std::string> MembersOf(std::string_view quorum) {
+  return Split(quorum.substr(quorum.find(':') + 1));
+}
+
+std::string AsQuorum(std::string_view member) {
+  return std::string(kQuorumScheme).append(":").append(member);
 }
 
 absl::StatusOr<Url> QuorumOf(std::vector<Url> members) {

@@ -44,6 +44,15 @@ TEST(LockKeys, QueuesAreThoseOfAKind) {
   EXPECT_EQ(WaitersSuffix("own"), "x.own.waiters");
 }
 
+TEST(LockKeys, AQuorumsServerStoresAHoldAndItsAttempt) {
+  const std::string hold = std::string(32, 'a') + ":7";
+  EXPECT_EQ(QuorumHoldIn(hold + " 12"), hold);
+  for (const char* const rest : {"", " ", " x", " 1 2", " -1", "k1"}) {
+    EXPECT_EQ(QuorumHoldIn(hold + rest), "") << rest;
+  }
+  EXPECT_EQ(QuorumHoldIn("another program 1"), "");
+}
+
 TEST(LockKeys, KindsHaveTheVersionOfTheProtocol) {
   EXPECT_EQ(KindIn("reentrant/2"), "reentrant");
   for (const char* const other : {"reentrant", "reentrant/3", "cooldown", "cooldown/2", ""}) {

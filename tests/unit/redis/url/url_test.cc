@@ -183,10 +183,10 @@ TEST(UrlTest, NamesThePartThatIsWrong) {
       {"/run/redis.sock", "unix:///path/to/socket"},
       {"://h",
        "unknown scheme; known are redis://, rediss://, redis-sentinel://, redis-cluster://, "
-       "unix:// and embedded:"},
+       "unix://, embedded: and redlock:"},
       {"http://h",
        "unknown scheme; known are redis://, rediss://, redis-sentinel://, redis-cluster://, "
-       "unix:// and embedded:"},
+       "unix://, embedded: and redlock:"},
       {"redis", "no scheme"},
       {"redis:", "no '//' after redis:"},
       {"redis:/h", "no '//' after redis:"},
