@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "src/base/random.h"
 #include "src/cli/bench/figures.h"
+#include "src/cli/bench/forget.h"
 #include "src/cli/bench/places.h"
 #include "src/cli/bench/run.h"
 #include "src/cli/bench/slice.h"
@@ -62,6 +63,11 @@ int Bench(const std::vector<std::string>& words) {
   const std::string random = absl::StrCat(absl::Hex(base::RandomBits(), absl::kZeroPad16));
   const std::string name = absl::StrCat(prefix, "redlatch-bench:", random);
   if (absl::Status bad = engine::CheckMainKey(name); !bad.ok()) return Refuse(bad);
+  for (const redis::Url& member : url->members) {
+    if (member.kind != redis::Url::Kind::kCluster) continue;
+    return Refuse(WrongUsage("a quorum of which a server is a cluster can't be measured",
+                             "measure the cluster: --server " + member.DebugString()));
+  }
   std::vector<Shard> shards;
   if (url->kind == redis::Url::Kind::kCluster) {
     const auto view = FindCluster(*url, url->nodes);

@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "redlatch/red_lock.h"
+#include "redlatch/simple_lock.h"
 #include "src/cli/bench/figures.h"
 #include "src/redis/link/cluster_view.h"
 #include "src/redis/wire/slot.h"
@@ -31,7 +33,14 @@ redis::Url UrlOf(const BenchPlan& plan, std::string_view key) {
   for (const Shard& shard : plan.shards) {
     if (shard.Has(key)) return redis::UrlOfNode(plan.url, shard.primary);
   }
-  return plan.url;
+  return plan.url.members.empty() ? plan.url : plan.url.members.front();
+}
+
+std::unique_ptr<RedisLockBase> LockOf(const BenchPlan& plan, const Client& client,
+                                      const std::string& name, absl::Duration lease) {
+  const LockOptions options = {.lease = lease};
+  if (!plan.url.members.empty()) return std::make_unique<RedLock>(client, name, options);
+  return std::make_unique<SimpleLock>(client, name, options);
 }
 
 Talk::Talk(const BenchPlan& plan)

@@ -13,11 +13,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "redlatch/client.h"
-#include "redlatch/simple_lock.h"
+#include "redlatch/redis_lock_base.h"
 #include "src/base/clock.h"
 #include "src/cli/bench/places.h"
 #include "src/cli/bench/plain_lock.h"
-#include "src/cli/look/lock_keys.h"
 #include "src/redis/connect/plain_connection.h"
 #include "src/redis/wire/codec.h"
 
@@ -46,7 +45,7 @@ absl::StatusOr<double> RateOf(const std::stop_token& stop,
   return static_cast<double>(pairs) / absl::ToDoubleSeconds(base::Now() - begun);
 }
 
-absl::StatusOr<bool> LockPair(SimpleLock& lock) {
+absl::StatusOr<bool> LockPair(RedisLockBase& lock) {
   absl::StatusOr<Lease> lease = lock.Acquire({.wait = kPatience});
   if (!lease.ok()) return lease.status();
   if (absl::Status released = lease->Release(); !released.ok()) return released;
@@ -172,8 +171,8 @@ class Run {
     const auto name = [this](int thread) { return plan_.own_names[static_cast<size_t>(thread)]; };
     if (absl::Status done = MeasurePlain(threads, &rates->plain, name); !done.ok()) return done;
     return MeasureRate(threads, &rates->redlatch, [&](int thread, const std::stop_token& stop) {
-      SimpleLock lock(client_, name(thread), {.lease = kLease});
-      return RateOf(stop, [&lock] { return LockPair(lock); });
+      const auto lock = LockOf(plan_, client_, name(thread), kLease);
+      return RateOf(stop, [&lock] { return LockPair(*lock); });
     });
   }
 
@@ -186,10 +185,10 @@ class Run {
         !done.ok()) {
       return done;
     }
-    SimpleLock lock(client_, SharedName(plan_), {.lease = kLease});
+    const auto lock = LockOf(plan_, client_, SharedName(plan_), kLease);
     return MeasureRate(kBenchThreads, &figures_.one_lock.redlatch,
                        [&lock](int, const std::stop_token& stop) {
-                         return RateOf(stop, [&lock] { return LockPair(lock); });
+                         return RateOf(stop, [&lock] { return LockPair(*lock); });
                        });
   }
 
@@ -241,9 +240,9 @@ class Run {
   absl::Status HandOvers() {
     return MeasureTurns(&figures_.hand_overs.redlatch, [this](int thread, Turns& turns,
                                                               const std::stop_token& stop) {
-      SimpleLock lock(thread == 0 ? client_ : other_, HandOverName(plan_), {.lease = kLease});
+      const auto lock = LockOf(plan_, thread == 0 ? client_ : other_, HandOverName(plan_), kLease);
       while (!stop.stop_requested()) {
-        absl::StatusOr<Lease> lease = lock.Acquire({.wait = kPatience});
+        absl::StatusOr<Lease> lease = lock->Acquire({.wait = kPatience});
         if (!lease.ok()) return lease.status();
         turns.Arrived(thread);
         turns.Stamp(thread);
@@ -273,19 +272,6 @@ absl::Status RunBench(const BenchPlan& plan, Slices& slices, BenchFigures* figur
   absl::StatusOr<Client> other = Client::Connect(plan.url_text, silent);
   if (!other.ok()) return other.status();
   return Run(plan, slices, *std::move(client), *std::move(other), figures).All();
-}
-
-absl::Status ForgetBench(const BenchPlan& plan) {
-  std::vector<std::string> names = {SharedName(plan), HandOverName(plan)};
-  names.insert(names.end(), plan.own_names.begin(), plan.own_names.end());
-  absl::Status status;
-  for (const std::string& name : names) {
-    auto connection = PlainConnection::Open(UrlOf(plan, name), Soon());
-    status.Update(connection.ok() ? Ask(*connection, DeleteLocks({name}), plan).status()
-                                  : connection.status());
-    if (absl::IsUnavailable(status)) break;  // and so would the next ones be, each after a while
-  }
-  return status;
 }
 
 }  // namespace redlatch::cli

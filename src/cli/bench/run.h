@@ -26,11 +26,8 @@ struct BenchPlan {
 // Measures one thing after another. In a cluster the threads' own locks are spread over the shards;
 // if a slot moves meanwhile, plain commands fail. Where it ends early (a signal, or the server
 // fails) `figures` hold what was measured to the end, and all locks are released. What is left are
-// keys that ForgetBench() deletes.
+// keys that ForgetBench() (forget.h) deletes.
 absl::Status RunBench(const BenchPlan& plan, Slices& slices, BenchFigures* figures);
-
-// Deletes the keys of a bench that is over.
-absl::Status ForgetBench(const BenchPlan& plan);
 
 }  // namespace redlatch::cli
 

@@ -130,6 +130,18 @@ Told<absl::Time> TimeAnswer(const Reply& reply) {
   return absl::FromUnixSeconds(seconds) + absl::Microseconds(micros);
 }
 
+Told<Holdback> HoldbackAnswer(const Reply& reply) {
+  if (reply.is_error()) return Refusal(reply);
+  const std::vector<std::string> words = absl::StrSplit(reply.text, ' ');
+  int64_t until_ms = 0;
+  int64_t length_ms = 0;
+  if (words.size() != 3 || !absl::SimpleAtoi(words[1], &until_ms) ||
+      !absl::SimpleAtoi(words[2], &length_ms)) {
+    return absl::NotFoundError("no such record");
+  }
+  return Holdback{.until = absl::FromUnixMillis(until_ms), .length = absl::Milliseconds(length_ms)};
+}
+
 std::vector<Replica> ReplicasIn(const Fields& info) {
   std::vector<Replica> replicas;
   for (const auto& [name, value] : info) {

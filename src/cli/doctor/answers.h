@@ -19,6 +19,8 @@ Told<std::vector<Delay>> SlowLogAnswer(const redis::Reply& reply, absl::Time now
 Told<std::vector<Delay>> LatencyAnswer(const redis::Reply& reply, absl::Time now);
 Told<std::vector<PubSubBacklog>> ClientListAnswer(const redis::Reply& reply);
 Told<absl::Time> TimeAnswer(const redis::Reply& reply);
+// "<id> <until, in ms> <length, in ms>"; kNotFound if there is nothing.
+Told<Holdback> HoldbackAnswer(const redis::Reply& reply);
 
 // From INFO's "slave0:ip=...,port=...,state=online,offset=1,lag=0".
 std::vector<Replica> ReplicasIn(const Fields& info);

@@ -12,6 +12,7 @@
 #include "src/cli/doctor/cluster_facts.h"
 #include "src/cli/doctor/facts.h"
 #include "src/cli/doctor/findings.h"
+#include "src/cli/doctor/quorum_facts.h"
 
 namespace redlatch::cli {
 
@@ -50,6 +51,8 @@ class Findings {
   std::vector<Finding> all_;
 };
 
+void CheckQuorum(const QuorumFacts& facts, Findings& findings);
+void CheckRestartDelay(const DoctorFacts& facts, Findings& findings);
 void CheckCluster(const ClusterFacts& facts, Findings& findings);
 void CheckCoverage(const DoctorFacts& facts, Findings& findings);
 void CheckServer(const DoctorFacts& facts, Findings& findings);

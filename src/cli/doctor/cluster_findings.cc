@@ -1,4 +1,4 @@
-// What is found at several nodes of a cluster is said once.
+// What is found at several nodes of a cluster, or servers of a quorum, is said once.
 #include <algorithm>
 #include <set>
 #include <string_view>
@@ -42,11 +42,14 @@ bool Alike(const Finding& one, const Finding& other) {
          (exactly ? one.found == other.found : ShapeOf(one.found) == ShapeOf(other.found));
 }
 
-// "all 3 primaries", "127.0.0.1:7001, 127.0.0.1:7002": of those that were looked at.
-std::string Where(const Finding& finding, const ClusterFacts& facts) {
+using Nodes = std::vector<NodeFacts>;
+
+// "all 3 primaries", "127.0.0.1:7001, 127.0.0.1:7002": of those that were looked at. `called`:
+// "primaries".
+std::string Where(const Finding& finding, const Nodes& nodes, std::string_view called) {
   size_t found[2] = {};   // primaries, replicas
   size_t looked[2] = {};  // likewise
-  for (const NodeFacts& node : facts.nodes) {
+  for (const NodeFacts& node : nodes) {
     if (!node.reached.ok()) continue;
     const size_t kind = node.is_replica ? 1 : 0;
     ++looked[kind];
@@ -58,7 +61,7 @@ std::string Where(const Finding& finding, const ClusterFacts& facts) {
   if (count == 1) {
     where = finding.nodes.front();
   } else if (all[0] && all[1]) {
-    where = absl::StrCat("all ", count, looked[1] > 0 ? " nodes" : " primaries");
+    where = absl::StrCat("all ", count, " ", looked[1] > 0 ? "nodes" : std::string(called));
   } else if (all[0] && found[1] == 0) {
     where = absl::StrCat("all ", count, " primaries");
   } else if (all[1] && found[0] == 0) {
@@ -69,20 +72,17 @@ std::string Where(const Finding& finding, const ClusterFacts& facts) {
     if (count > kMostNamed) absl::StrAppend(&where, " and ", count - kMostNamed, " more");
   }
   const bool is_all = where.starts_with("all ");
-  const bool some_missing = looked[0] + looked[1] < facts.nodes.size();
+  const bool some_missing = looked[0] + looked[1] < nodes.size();
   if (is_all && some_missing) where += " that answer";
   if (finding.differs) absl::StrAppend(&where, " (figures of ", finding.nodes.front(), ")");
   return where;
 }
 
-}  // namespace
-
-std::vector<Finding> Diagnose(const ClusterFacts& facts) {
-  Findings of_cluster;
-  CheckCluster(facts, of_cluster);
-  std::vector<Finding> all = of_cluster.Take();
+// Behind what was found of the whole.
+std::vector<Finding> WithNodes(std::vector<Finding> all, const Nodes& nodes,
+                               std::string_view called) {
   std::vector<Finding> merged;
-  for (const NodeFacts& node : facts.nodes) {
+  for (const NodeFacts& node : nodes) {
     if (!node.reached.ok()) continue;
     for (Finding& finding : Diagnose(node.facts)) {
       const auto same =
@@ -100,10 +100,24 @@ std::vector<Finding> Diagnose(const ClusterFacts& facts) {
     }
   }
   for (Finding& finding : merged) {
-    finding.where = Where(finding, facts);
+    finding.where = Where(finding, nodes, called);
     all.push_back(std::move(finding));
   }
   return all;
+}
+
+}  // namespace
+
+std::vector<Finding> Diagnose(const ClusterFacts& facts) {
+  Findings of_cluster;
+  CheckCluster(facts, of_cluster);
+  return WithNodes(of_cluster.Take(), facts.nodes, "primaries");
+}
+
+std::vector<Finding> Diagnose(const QuorumFacts& facts) {
+  Findings of_quorum;
+  CheckQuorum(facts, of_quorum);
+  return WithNodes(of_quorum.Take(), facts.nodes, "servers");
 }
 
 }  // namespace redlatch::cli

@@ -8,6 +8,7 @@
 #include "src/cli/doctor/findings.h"
 #include "src/cli/doctor/gather.h"
 #include "src/cli/doctor/gather_cluster.h"
+#include "src/cli/doctor/gather_quorum.h"
 #include "src/cli/doctor/report.h"
 #include "src/cli/term/command_line.h"
 #include "src/cli/term/commands.h"
@@ -25,13 +26,20 @@ bool WantsColour() {
   return isatty(STDOUT_FILENO) == 1 && (no_colour == nullptr || *no_colour == '\0');
 }
 
-// What there is to say of the server, or of the cluster; not OK where it says nothing. `name`: it.
+// What there is to say of the server, the cluster or the quorum; not OK where it says nothing.
+// `name`: it.
 absl::StatusOr<std::vector<Finding>> Examine(const redis::Url& url, const std::string& url_text,
                                              const std::string& prefix, std::string* name) {
   *name = url.DebugString();
   if (url.kind == redis::Url::Kind::kCluster) {
     ClusterFacts facts;
     absl::Status gathered = GatherCluster(url, url_text, prefix, kLongestLook, &facts);
+    if (!gathered.ok()) return gathered;
+    return Diagnose(facts);
+  }
+  if (url.kind == redis::Url::Kind::kQuorum) {
+    QuorumFacts facts;
+    absl::Status gathered = GatherQuorum(url, url_text, prefix, kLongestLook, &facts);
     if (!gathered.ok()) return gathered;
     return Diagnose(facts);
   }

@@ -87,6 +87,13 @@ struct ReignFacts {
   absl::Time until;           // by the server's clock
 };
 
+// Until when a server grants nothing, by its own clock, and for how long its clients ask for that
+// when it has started.
+struct Holdback {
+  absl::Time until;
+  absl::Duration length;
+};
+
 struct EmbeddedFacts {
   std::string directory;
   int64_t server_pid = 0;
@@ -116,6 +123,9 @@ struct DoctorFacts {
   bool eviction_allowed = false;  // by the URL
   absl::Duration quarantine;      // by the URL
   std::optional<ReignFacts> reign;
+  bool of_quorum = false;                                  // one of its servers
+  absl::Duration restart_delay;                            // by the URL
+  Told<Holdback> delay = absl::UnknownError("not asked");  // kNotFound: none
   absl::Time looked_at;
   std::optional<absl::Time> certificate_until;  // the server's, over TLS
   std::vector<SentinelView> sentinels;          // of a URL that names some

@@ -27,7 +27,11 @@ std::vector<Finding> Diagnose(const DoctorFacts& facts) {
   CheckMemory(facts, findings);
   CheckStorage(facts, findings);
   CheckReplicas(facts, findings);
-  CheckPromise(facts, findings);
+  if (facts.of_quorum) {
+    CheckRestartDelay(facts, findings);
+  } else {
+    CheckPromise(facts, findings);
+  }
   CheckMessages(facts, findings);
   CheckLatency(facts, findings);
   CheckClock(facts, findings);

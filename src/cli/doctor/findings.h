@@ -8,6 +8,7 @@
 
 #include "src/cli/doctor/cluster_facts.h"
 #include "src/cli/doctor/facts.h"
+#include "src/cli/doctor/quorum_facts.h"
 
 namespace redlatch::cli {
 
@@ -27,7 +28,7 @@ struct Finding {
   // To be typed as they are: for redis-cli, or lines of its configuration where the server lets
   // nobody set it.
   std::vector<std::string> commands;
-  // Of a cluster: the nodes of which this was found, as text too. Empty: of the cluster itself.
+  // Of a cluster or a quorum: the nodes of which this was found, as text too. Empty: of itself.
   std::vector<std::string> nodes = {};
   std::string where = {};
   bool differs = false;  // but for its figures, which are those of the first
@@ -37,6 +38,8 @@ struct Finding {
 std::vector<Finding> Diagnose(const DoctorFacts& facts);
 // First of the cluster itself, then of its nodes: what is found of several is one finding.
 std::vector<Finding> Diagnose(const ClusterFacts& facts);
+// The same of a quorum and its servers.
+std::vector<Finding> Diagnose(const QuorumFacts& facts);
 
 // 0, kNeedsChange or kRefused.
 int DoctorExitCode(const std::vector<Finding>& findings);

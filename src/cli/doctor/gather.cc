@@ -6,9 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "src/base/random.h"
 #include "src/cli/doctor/answers.h"
@@ -56,6 +54,8 @@ class Gatherer {
                           url_.host != "::1" && !url_.host.starts_with("127.");
     facts_.eviction_allowed = url_.allow_eviction;
     facts_.quarantine = url_.quarantine;
+    facts_.of_quorum = patient.of_quorum;
+    facts_.restart_delay = url_.restart_delay;
     facts_.looked_at = absl::Now();
     facts_.has_password = !url_.password.empty();
     if (!url_.user.empty()) facts_.user = url_.user;
@@ -131,17 +131,18 @@ class Gatherer {
   }
 
   absl::Status AskForReign(PlainConnection& connection) {
+    if (facts_.of_quorum) return AskForDelay(connection);
     const auto reply = connection.Call(Command{"GET", engine::ReignKey(TagHere())}, Soon());
     if (!reply.ok()) return reply.status();
-    // id until_ms quarantine_ms
-    const std::vector<std::string> words = absl::StrSplit(reply->text, ' ');
-    int64_t until_ms = 0;
-    int64_t quarantine_ms = 0;
-    if (!reply->is_error() && words.size() == 3 && absl::SimpleAtoi(words[1], &until_ms) &&
-        absl::SimpleAtoi(words[2], &quarantine_ms)) {
-      facts_.reign = ReignFacts{.quarantine = absl::Milliseconds(quarantine_ms),
-                                .until = absl::FromUnixMillis(until_ms)};
-    }
+    const Told<Holdback> reign = HoldbackAnswer(*reply);
+    if (reign.ok()) facts_.reign = ReignFacts{.quarantine = reign->length, .until = reign->until};
+    return absl::OkStatus();
+  }
+
+  absl::Status AskForDelay(PlainConnection& connection) {
+    const auto reply = connection.Call(Command{"GET", engine::QuorumKey({})}, Soon());
+    if (!reply.ok()) return reply.status();
+    facts_.delay = HoldbackAnswer(*reply);
     return absl::OkStatus();
   }
 
@@ -275,7 +276,8 @@ class Gatherer {
       names.push_back(Here(absl::StrCat(name_, ":", std::string(kind))));
       deletions.push_back(DeleteLocks({names.back()}));
     }
-    TryLocks(url_text_, names, deadline_ - 2 * kPatience, &facts_);
+    const auto try_all = facts_.of_quorum ? TryQuorum : TryLocks;
+    try_all(url_text_, names, deadline_ - 2 * kPatience, &facts_);
     return connection.CallAll(deletions, Soon()).status();
   }
 

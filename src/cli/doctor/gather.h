@@ -18,6 +18,7 @@ struct Patient {
   std::string prefix;
   Place place = Place::kAlone;
   const Shard* shard = nullptr;  // whose node it is
+  bool of_quorum = false;        // one of its servers
 };
 
 // Asks the server for all that there is to know. It writes nothing but keys and channels that begin

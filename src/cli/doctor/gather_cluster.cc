@@ -1,11 +1,8 @@
 #include "src/cli/doctor/gather_cluster.h"
 
 #include <algorithm>
-#include <atomic>
 #include <bitset>
-#include <functional>
 #include <string_view>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -13,6 +10,7 @@
 #include "src/base/clock.h"
 #include "src/cli/doctor/answers.h"
 #include "src/cli/doctor/gather.h"
+#include "src/cli/term/for_each.h"
 #include "src/cli/term/shards.h"
 #include "src/engine/protocol/key_set.h"
 #include "src/redis/connect/plain_connection.h"
@@ -28,16 +26,6 @@ using redis::Reply;
 
 // Nodes that are looked at together.
 constexpr size_t kAtOnce = 8;
-
-void ForEach(size_t count, const std::function<void(size_t i)>& work) {
-  std::atomic<size_t> next = 0;
-  std::vector<std::jthread> threads;
-  for (size_t i = 0; i < std::min(count, kAtOnce); ++i) {
-    threads.emplace_back([&] {
-      for (size_t mine = next++; mine < count; mine = next++) work(mine);
-    });
-  }
-}
 
 using Slots = std::bitset<redis::kSlots>;
 
@@ -119,7 +107,8 @@ absl::Status GatherCluster(const redis::Url& url, const std::string& url_text,
   const absl::StatusOr<redis::ClusterView> view = FindCluster(url, url.nodes);
   if (!view.ok()) return view.status();
   facts->seeds.resize(url.nodes.size());
-  ForEach(url.nodes.size(), [&](size_t i) { AskSeed(url, url.nodes[i], &facts->seeds[i]); });
+  ForEach(url.nodes.size(), kAtOnce,
+          [&](size_t i) { AskSeed(url, url.nodes[i], &facts->seeds[i]); });
 
   const std::vector<Shard> shards = ShardsOf(*view);
   std::vector<Patient> patients;
@@ -143,7 +132,7 @@ absl::Status GatherCluster(const redis::Url& url, const std::string& url_text,
     for (const redis::HostAndPort& replica : shard.replicas) add(replica, shard, Place::kReplica);
   }
   std::vector<Slots> served(patients.size(), ServedIn(*view));
-  ForEach(patients.size(),
+  ForEach(patients.size(), kAtOnce,
           [&](size_t i) { LookAtNode(patients[i], longest, &facts->nodes[i], &served[i]); });
   Slots unserved;
   for (const Slots& each : served) unserved |= ~each;

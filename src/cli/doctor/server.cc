@@ -67,9 +67,10 @@ void CheckRole(const DoctorFacts& facts, Findings& findings) {
     const std::string primary = absl::StrCat(TextIn(facts.info, "master_host").value_or("?"), ":",
                                              TextIn(facts.info, "master_port").value_or("?"));
     const bool up = TextIn(facts.info, "master_link_status") == "up";
-    findings.Bad("role",
-                 absl::StrCat("a replica of ", primary, up ? "" : ", and not connected to it"),
-                 "locks need the primary; connect to that");
+    findings.Bad(
+        "role", absl::StrCat("a replica of ", primary, up ? "" : ", and not connected to it"),
+        facts.of_quorum ? "a quorum's servers are primaries, each of its own: name another one"
+                        : "locks need the primary; connect to that");
   } else if (role == "master") {
     findings.Ok("role", "a primary");
   } else if (role != "sentinel") {

@@ -21,6 +21,21 @@ void CheckRestart(const DoctorFacts& facts, Findings& findings) {
                   "ends the holders, too");
     return;
   }
+  if (*append_only == 0 && facts.of_quorum) {
+    if (facts.restart_delay > absl::ZeroDuration()) {
+      findings.Note("persistence",
+                    "none, or snapshots: a restart forgets what this server has granted, and the "
+                    "restart delay keeps it from granting that to others");
+      return;
+    }
+    findings.Warn("persistence",
+                  "no append-only file: a restart forgets what this server has granted, and a "
+                  "second holder may get a majority",
+                  "say restart_delay= in the URL of each server, not shorter than the longest "
+                  "lease; or keep an append-only file",
+                  {Setting(facts, "appendonly", "yes"), Setting(facts, "appendfsync", "always")});
+    return;
+  }
   if (*append_only == 0) {
     const auto save = TextIn(facts.config, "save");
     const char* const found =
@@ -151,7 +166,7 @@ void CheckReplicas(const DoctorFacts& facts, Findings& findings) {
     }
     if (NumberIn(facts.config, "min-replicas-to-write").value_or(0) > 0) {
       CheckFailover(facts, 0, findings);
-    } else if (facts.place == Place::kAlone) {
+    } else if (facts.place == Place::kAlone && !facts.of_quorum) {
       findings.Note("replicas", "none: if this machine fails, there are no locks until it is back");
     }
     return;

@@ -5,14 +5,15 @@
 #include <string_view>
 
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
 #include "redlatch/client.h"
 #include "redlatch/count_down_latch.h"
+#include "redlatch/red_lock.h"
 #include "redlatch/reentrant_lock.h"
 #include "redlatch/reentrant_read_write_lock.h"
 #include "redlatch/semaphore.h"
 #include "redlatch/simple_lock.h"
 #include "src/engine/protocol/kinds.h"
+#include "src/redis/url/quorum_url.h"
 
 namespace redlatch::cli {
 namespace {
@@ -55,7 +56,7 @@ absl::Status TryLatch(CountDownLatch& latch) {
   return latch.Wait({.wait = kPatience});
 }
 
-absl::Status MeasurePairs(SimpleLock& lock, base::Instant deadline, absl::Duration* slowest) {
+absl::Status MeasurePairs(RedisLockBase& lock, base::Instant deadline, absl::Duration* slowest) {
   for (int i = 0; i < kPairs && base::Now() < deadline; ++i) {
     const base::Instant begun = base::Now();
     absl::StatusOr<Lease> lease = lock.Acquire(kOptions);
@@ -66,10 +67,9 @@ absl::Status MeasurePairs(SimpleLock& lock, base::Instant deadline, absl::Durati
   return absl::OkStatus();
 }
 
-// A look neither waits for a quarantine nor begins one.
-std::string WithoutQuarantine(std::string url) {
-  for (size_t at = url.find("quarantine="); at != std::string::npos;
-       at = url.find("quarantine=", at + 1)) {
+// A look neither waits for a quarantine, or a restart's delay, nor begins one.
+std::string Without(std::string_view option, std::string url) {
+  for (size_t at = url.find(option); at != std::string::npos; at = url.find(option, at + 1)) {
     if (at == 0 || (url[at - 1] != '?' && url[at - 1] != '&')) continue;
     const size_t end = url.find('&', at);
     return end == std::string::npos ? url.substr(0, at - 1) : url.erase(at, end + 1 - at);
@@ -77,16 +77,32 @@ std::string WithoutQuarantine(std::string url) {
   return url;
 }
 
-}  // namespace
-
-void TryLocks(const std::string& url, const std::vector<std::string>& names, base::Instant deadline,
-              DoctorFacts* facts) {
+absl::StatusOr<Client> Connect(const std::string& url, DoctorFacts* facts) {
   ClientOptions options;
   options.unreachable_after = kPatience;
   // What it would warn of the doctor finds out by itself.
   options.on_warning = [](std::string_view) {};
-  const absl::StatusOr<Client> client = Client::Connect(WithoutQuarantine(url), options);
+  absl::StatusOr<Client> client = Client::Connect(url, options);
   facts->library = client.status();
+  return client;
+}
+
+}  // namespace
+
+void TryQuorum(const std::string& url, const std::vector<std::string>& names,
+               base::Instant deadline, DoctorFacts* facts) {
+  const std::string alone = redis::AsQuorum(Without("restart_delay=", url));
+  const absl::StatusOr<Client> client = Connect(alone, facts);
+  if (!client.ok()) return;
+  RedLock lock(*client, names.back());
+  absl::Status outcome = TryLock(lock);
+  if (outcome.ok()) outcome = MeasurePairs(lock, deadline, &facts->slowest_pair);
+  facts->trials.push_back({.kind = std::string(kinds::kQuorum), .outcome = outcome});
+}
+
+void TryLocks(const std::string& url, const std::vector<std::string>& names, base::Instant deadline,
+              DoctorFacts* facts) {
+  const absl::StatusOr<Client> client = Connect(Without("quarantine=", url), facts);
   if (!client.ok()) return;
 
   SimpleLock simple(*client, names[0]);
@@ -95,7 +111,7 @@ void TryLocks(const std::string& url, const std::vector<std::string>& names, bas
   Semaphore semaphore(*client, names[3], 2);
   CountDownLatch latch(*client, names[4], 1, {.ttl = kLease});
   const std::function<absl::Status()> tries[] = {
-      // as kinds::kAll
+      // as kinds::kAll, but a quorum's
       [&] { return TryLock(simple); }, [&] { return TryLock(reentrant); },
       [&] { return TryReadWrite(read_write); }, [&] { return TrySemaphore(semaphore); },
       [&] { return TryLatch(latch); }};

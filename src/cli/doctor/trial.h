@@ -15,6 +15,9 @@ namespace redlatch::cli {
 // Ends soon after `deadline`.
 void TryLocks(const std::string& url, const std::vector<std::string>& names, base::Instant deadline,
               DoctorFacts* facts);
+// The same with the one kind that a quorum has, at one of its servers alone.
+void TryQuorum(const std::string& url, const std::vector<std::string>& names,
+               base::Instant deadline, DoctorFacts* facts);
 
 }  // namespace redlatch::cli
 
