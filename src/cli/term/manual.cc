@@ -24,7 +24,8 @@ constexpr absl::string_view kServerOption =
     "  --server URL\n"
     "      redis[s]://[[user]:password@]host[:port][/db], unix:///path/to/socket,\n"
     "      redis-sentinel://[[user]:password@]host[:port],.../primary,\n"
-    "      redis-cluster://[[user]:password@]host[:port],..., or\n"
+    "      redis-cluster://[[user]:password@]host[:port],...,\n"
+    "      redlock:URL,URL,URL for a quorum of independent servers, each as above, or\n"
     "      embedded:[/directory], which is a private server for this user on this machine.\n"
     "      Default: $REDLATCH_URL, or embedded: if that is not set. Put a password in\n"
     "      $REDLATCH_URL, since anyone can read a command line.";
