@@ -104,6 +104,7 @@ TEST(MultiSubsets, NobodyWaitsForMuchLongerThanOthers) {
     double its_all = 0;
     double its_longest = 0;
     words >> its_times >> its_all >> its_longest;
+    std::printf("a process's longest wait: %.2f ms\n", its_longest / 1000);
     EXPECT_TRUE(words) << "a process does not end";
     times += its_times;
     all_us += its_all;
@@ -117,11 +118,15 @@ TEST(MultiSubsets, NobodyWaitsForMuchLongerThanOthers) {
       "%.0f sets in %d s, %.0f the fewest of a process; waits: mean %.2f ms, longest %.2f "
       "ms: %.1f times the mean\n",
       times, seconds, fewest, mean_us / 1000, longest_us / 1000, longest_us / mean_us);
+  // How long a thread that only sleeps was kept from running tells a machine that is busy from a
+  // lock that starves somebody.
+  punctuality.Note(base::Instant(), base::Instant() + absl::Microseconds(longest_us));
+  const auto excused = punctuality.Within(absl::Microseconds(kBar * mean_us));
+  std::printf("%s\n", excused.message());
   if (support::FullBars()) {
     EXPECT_LE(longest_us, kBar * mean_us);
   } else {
-    punctuality.Note(base::Instant(), base::Instant() + absl::Microseconds(longest_us));
-    EXPECT_TRUE(punctuality.Within(absl::Microseconds(kBar * mean_us)));
+    EXPECT_TRUE(excused);
   }
 }
 
