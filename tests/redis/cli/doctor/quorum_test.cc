@@ -71,7 +71,7 @@ TEST_F(RedlatchQuorumDoctorTest, SaysWhatAllHaveInCommonOnce) {
   QuorumGroup group(3);
   const auto doctor = StartRedlatch({"doctor"}, {"REDLATCH_URL=" + group.url()});
   const std::string output = OutputOf(*doctor);
-  EXPECT_EQ(CodeOf(*doctor), 1) << "its servers keep nothing";
+  EXPECT_EQ(CodeOf(*doctor), 1) << "its servers keep nothing\n" << output;
   EXPECT_THAT(output, AllOf(HasSubstr("persistence  all 3 servers: no append-only file"),
                             HasSubstr("say restart_delay= in the URL of each server"),
                             HasSubstr("quorum       there are 3 servers, of which 1 may fail")));

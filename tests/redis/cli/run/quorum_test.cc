@@ -32,7 +32,7 @@ class RedlatchQuorumRunTest : public RedlatchRunTest {
 
 TEST_F(RedlatchQuorumRunTest, RunsACommandWhileAMajorityGrantsIt) {
   const auto holder = StartAtAll(Holder());
-  ASSERT_EQ(holder->pipe().ReadLine(), "runs");
+  ASSERT_EQ(holder->pipe().ReadLine(), "runs") << Errors();
   EXPECT_TRUE(Await([&] { return group_.Having("job") == 5; })) << "a renewal heals";
   EXPECT_EQ(Code({"--wait", "0", "job", "--", "true"}, AtAll()), 120);
   EXPECT_THAT(Errors(), HasSubstr("lock \"job\" is busy: held by redlatch run: sh"));
@@ -47,13 +47,15 @@ TEST_F(RedlatchQuorumRunTest, TellsTheCommandItsServersAndAGrowingToken) {
     return run->pipe().ReadLine().value_or("");
   };
   const std::string first = tell();
-  EXPECT_THAT(first, HasSubstr(" " + group_.url()));
-  EXPECT_LT(std::stoll(first), std::stoll(tell()));
+  ASSERT_THAT(first, HasSubstr(" " + group_.url())) << Errors();
+  const std::string second = tell();
+  ASSERT_THAT(second, HasSubstr(" " + group_.url())) << Errors();
+  EXPECT_LT(std::stoll(first), std::stoll(second));
 }
 
 TEST_F(RedlatchQuorumRunTest, WaitsForItsTurn) {
   const auto holder = StartAtAll(Holder());
-  ASSERT_EQ(holder->pipe().ReadLine(), "runs");
+  ASSERT_EQ(holder->pipe().ReadLine(), "runs") << Errors();
   const auto waiter = StartAtAll(Holder());
   ASSERT_TRUE(Await([&] { return group_.Having("redlatch:2:{job}:quorum.queue") == 5; }));
   holder->pipe().WriteLine("");
@@ -64,7 +66,7 @@ TEST_F(RedlatchQuorumRunTest, WaitsForItsTurn) {
 
 TEST_F(RedlatchQuorumRunTest, GoesOnWithoutAMinority) {
   const auto holder = StartAtAll(Holder());
-  ASSERT_EQ(holder->pipe().ReadLine(), "runs");
+  ASSERT_EQ(holder->pipe().ReadLine(), "runs") << Errors();
   // A renewal has healed those to which it was not connected yet.
   ASSERT_TRUE(Await([&] { return group_.Having("job") == 5; }));
   const std::string held = group_[1].Text({"GET", "job"});
@@ -73,7 +75,7 @@ TEST_F(RedlatchQuorumRunTest, GoesOnWithoutAMinority) {
   const base::Instant begun = base::Now();
   // Longer than the lease: renewals have gone on.
   EXPECT_TRUE(Await([&] { return base::Now() - begun > absl::Seconds(4); }));
-  EXPECT_EQ(group_[1].Text({"GET", "job"}), held);
+  EXPECT_EQ(group_[1].Text({"GET", "job"}), held) << Errors();
   EXPECT_EQ(Code({"--wait", "0", "job", "--", "true"}, AtAll()), 120) << Errors();
   holder->pipe().WriteLine("");
   EXPECT_EQ(CodeOf(*holder), 0) << Errors();
@@ -83,7 +85,7 @@ TEST_F(RedlatchQuorumRunTest, GoesOnWithoutAMinority) {
 TEST_F(RedlatchQuorumRunTest, EndsACommandWhoseMajorityIsGone) {
   const auto holder = StartAtAll(
       {"--lease", "1s", "--grace", "200ms", "job", "--", "sh", "-c", "echo runs; read -r line"});
-  ASSERT_EQ(holder->pipe().ReadLine(), "runs");
+  ASSERT_EQ(holder->pipe().ReadLine(), "runs") << Errors();
   for (const size_t i : {0, 1, 2}) group_[i].Kill();
   EXPECT_EQ(CodeOf(*holder), 122) << Errors();
   EXPECT_EQ(Code({"--wait", "0", "job", "--", "true"}, AtAll()), 121);
