@@ -1,0 +1,101 @@
+// RedLocks some of whose servers answer late, or never.
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "gtest/gtest.h"
+#include "redlatch/client.h"
+#include "redlatch/red_lock.h"
+#include "src/base/clock.h"
+#include "tests/support/await.h"
+#include "tests/support/lock_keys.h"
+#include "tests/support/proxied_quorum.h"
+#include "tests/support/quorum_group.h"
+
+namespace redlatch {
+namespace {
+
+using support::Await;
+using support::Direction;
+
+constexpr char kName[] = "orders:42";
+const std::string kQueue = support::AuxiliaryKey(kName, "quorum.queue");
+constexpr int kTurns = 100;
+// Turns that pass from one to the other on some servers only cost a tenth of a second each.
+constexpr absl::Duration kBound = absl::Seconds(3);
+
+class SlowQuorum : public ::testing::Test {
+ protected:
+  static Client Connect(const std::string& url) {
+    absl::StatusOr<Client> client = Client::Connect(url);
+    EXPECT_TRUE(client.ok()) << client.status();
+    return *std::move(client);
+  }
+
+  static std::vector<Client> Several(const std::string& url) {
+    std::vector<Client> clients;
+    for (int i = 0; i < 4; ++i) clients.push_back(Connect(url));
+    return clients;
+  }
+
+  // Several clients that are after the lock all the time. Answers the longest wait.
+  static absl::Duration LongestWait(const std::vector<Client>& clients, int turns) {
+    std::atomic<int64_t> longest{0};
+    std::atomic<int> inside{0};
+    std::vector<std::thread> threads;
+    for (const Client& client : clients) {
+      threads.emplace_back([&] {
+        RedLock lock(client, kName);
+        for (int turn = 0; turn < turns; ++turn) {
+          const base::Instant asked = base::Now();
+          absl::StatusOr<Lease> lease = lock.Acquire({.wait = absl::Seconds(30)});
+          const int64_t waited = absl::ToInt64Nanoseconds(base::Now() - asked);
+          ASSERT_TRUE(lease.ok()) << lease.status();
+          EXPECT_EQ(++inside, 1);
+          for (int64_t seen = longest;
+               seen < waited && !longest.compare_exchange_weak(seen, waited);) {
+          }
+          --inside;
+          ASSERT_TRUE(lease->Release().ok());
+        }
+      });
+    }
+    for (std::thread& each : threads) each.join();
+    return absl::Nanoseconds(longest.load());
+  }
+
+  support::QuorumGroup servers_;
+};
+
+TEST_F(SlowQuorum, TwoThatHangHoldUpNobodyWhoTakesTurns) {
+  const std::vector<Client> clients = Several(servers_.url());
+  LongestWait(clients, kTurns);  // what this leaves on the others is nobody's turn later on
+  servers_[0].Stop();
+  servers_[3].Stop();
+  EXPECT_LT(LongestWait(clients, kTurns), kBound);
+  servers_[0].Continue();
+  servers_[3].Continue();
+  EXPECT_TRUE(Await([&] { return servers_.Having(kName) == 0; }));
+}
+
+TEST_F(SlowQuorum, TwoThatAreLateByASecondHoldUpNobodyWhoTakesTurns) {
+  support::ProxiedQuorum proxies(servers_);
+  const std::vector<Client> clients = Several(proxies.url());
+  LongestWait(clients, kTurns);
+  for (const size_t i : {1, 2}) proxies[i].Delay(Direction::kToClient, absl::Seconds(1));
+  EXPECT_LT(LongestWait(clients, kTurns), kBound);
+}
+
+TEST_F(SlowQuorum, NobodyWhoHasTheLockWaitsForItAnywhere) {
+  const std::vector<Client> clients = Several(servers_.url());
+  LongestWait(clients, kTurns);
+  EXPECT_TRUE(Await([&] { return servers_.Having(kName) == 0; }));
+  EXPECT_TRUE(Await([&] { return servers_.Having(kQueue) == 0; }, absl::Seconds(2)));
+}
+
+}  // namespace
+}  // namespace redlatch

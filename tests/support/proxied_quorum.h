@@ -1,0 +1,41 @@
+#ifndef REDLATCH_TESTS_SUPPORT_PROXIED_QUORUM_H_
+#define REDLATCH_TESTS_SUPPORT_PROXIED_QUORUM_H_
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/support/quorum_group.h"
+#include "tests/support/tcp_proxy.h"
+
+namespace redlatch::support {
+
+// The same servers as one client sees them: through proxies of its own.
+class ProxiedQuorum {
+ public:
+  explicit ProxiedQuorum(QuorumGroup& servers) {
+    for (size_t i = 0; i < servers.size(); ++i) {
+      proxies_.push_back(std::make_unique<TcpProxy>(TcpProxyOptions{.port = servers[i].port()}));
+    }
+  }
+
+  TcpProxy& operator[](size_t i) { return *proxies_[i]; }
+
+  std::string url(const std::string& options = {}) const {
+    std::string text;
+    for (const auto& proxy : proxies_) {
+      absl::StrAppend(&text, text.empty() ? "redlock:" : ",", proxy->url(),
+                      options.empty() ? "" : "?", options);
+    }
+    return text;
+  }
+
+ private:
+  std::vector<std::unique_ptr<TcpProxy>> proxies_;
+};
+
+}  // namespace redlatch::support
+
+#endif  // REDLATCH_TESTS_SUPPORT_PROXIED_QUORUM_H_
