@@ -19,6 +19,11 @@ class QuorumGroup {
     for (size_t i = 0; i < size; ++i) servers_.push_back(RedisServer::Start(options));
   }
 
+  // Each with options of its own.
+  explicit QuorumGroup(const std::vector<RedisServerOptions>& options) {
+    for (const RedisServerOptions& each : options) servers_.push_back(RedisServer::Start(each));
+  }
+
   size_t size() const { return servers_.size(); }
   RedisServer& operator[](size_t i) { return *servers_[i]; }
 
