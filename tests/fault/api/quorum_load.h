@@ -25,8 +25,8 @@ namespace redlatch::load {
 
 constexpr absl::Duration kPatience = absl::Seconds(30);
 constexpr int kLocks = 3;  // that all processes use
-constexpr absl::Duration kLease = absl::Milliseconds(500);
-constexpr absl::Duration kLongSection = absl::Milliseconds(400);  // needs two renewals
+constexpr absl::Duration kLease = absl::Milliseconds(300);
+constexpr absl::Duration kLongSection = absl::Milliseconds(400);  // needs renewals
 
 inline std::string NameOf(int lock) { return absl::StrCat("load:", lock); }
 
@@ -92,7 +92,7 @@ class QuorumProcess {
     history_.Held(id, lease->fencing_token().value());
     const base::Instant until =
         base::Now() +
-        (dice.OneIn(40) ? kLongSection : dice.Between(absl::ZeroDuration(), absl::Milliseconds(3)));
+        (dice.OneIn(200) ? kLongSection : dice.Between(absl::ZeroDuration(), absl::Milliseconds(3)));
     do {
       Sample(id, *lease);
       soak::Pass(absl::Milliseconds(1));

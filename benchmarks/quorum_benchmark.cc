@@ -1,0 +1,99 @@
+// What a quorum of five servers costs: lock and unlock of a RedLock and of a lock on one server,
+// turn by turn; and the same with two of the five dead, hanging, or late by a second, beside five
+// that are well.
+#include <benchmark/benchmark.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "benchmarks/turns.h"
+#include "redlatch/client.h"
+#include "redlatch/red_lock.h"
+#include "redlatch/simple_lock.h"
+#include "src/base/clock.h"
+#include "tests/support/quorum_group.h"
+#include "tests/support/redis_server.h"
+#include "tests/support/tcp_proxy.h"
+
+namespace redlatch::bench {
+namespace {
+
+using support::QuorumGroup;
+using support::RedisServer;
+using support::TcpProxy;
+
+// Longer than it takes to find out that a server hangs.
+constexpr absl::Duration kSettled = absl::Seconds(2);
+
+Client Connect(const std::string& url) {
+  absl::StatusOr<Client> client = Client::Connect(url);
+  if (!client.ok()) abort();
+  return *std::move(client);
+}
+
+QuorumGroup& Well() {
+  static auto* const group = new QuorumGroup();
+  return *group;
+}
+
+void BM_Quorum_Pair(benchmark::State& state) {
+  const auto server = RedisServer::Start();
+  SimpleLock plain(Connect(server->url()), "lock");
+  RedLock quorum(Connect(Well().url()), "lock");
+  Compare(
+      state, 20, [&](int rounds) { Pairs(plain, rounds); },
+      [&](int rounds) { Pairs(quorum, rounds); });
+}
+BENCHMARK(BM_Quorum_Pair)->UseRealTime()->Iterations(500);
+
+// Beside five that are well, in the same turns.
+void CompareWithWell(benchmark::State& state, RedLock& lock) {
+  RedLock well(Connect(Well().url()), "lock");
+  const base::Instant settled = base::Now() + kSettled;
+  while (base::Now() < settled) Pairs(lock, 20);
+  Compare(
+      state, 20, [&](int rounds) { Pairs(well, rounds); },
+      [&](int rounds) { Pairs(lock, rounds); });
+}
+
+void BM_Quorum_TwoDead(benchmark::State& state) {
+  QuorumGroup servers;
+  RedLock lock(Connect(servers.url()), "lock");
+  Pairs(lock, 20);
+  servers[0].Kill();
+  servers[3].Kill();
+  CompareWithWell(state, lock);
+}
+BENCHMARK(BM_Quorum_TwoDead)->UseRealTime()->Iterations(500);
+
+void BM_Quorum_TwoHanging(benchmark::State& state) {
+  QuorumGroup servers;
+  RedLock lock(Connect(servers.url()), "lock");
+  Pairs(lock, 20);
+  servers[0].Stop();
+  servers[3].Stop();
+  CompareWithWell(state, lock);
+  servers[0].Continue();
+  servers[3].Continue();
+}
+BENCHMARK(BM_Quorum_TwoHanging)->UseRealTime()->Iterations(500);
+
+void BM_Quorum_TwoSlow(benchmark::State& state) {
+  QuorumGroup servers;
+  TcpProxy first({.port = servers[0].port()});
+  TcpProxy second({.port = servers[3].port()});
+  RedLock lock(Connect(absl::StrCat("redlock:", first.url(), ",", servers[1].url(), ",",
+                                    servers[2].url(), ",", second.url(), ",", servers[4].url())),
+               "lock");
+  Pairs(lock, 20);
+  first.Delay(support::Direction::kToClient, absl::Seconds(1));
+  second.Delay(support::Direction::kToClient, absl::Seconds(1));
+  CompareWithWell(state, lock);
+}
+BENCHMARK(BM_Quorum_TwoSlow)->UseRealTime()->Iterations(500);
+
+}  // namespace
+}  // namespace redlatch::bench
