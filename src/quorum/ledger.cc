@@ -56,6 +56,12 @@ int Ledger::Split(std::string_view hold) {
   return entry == nullptr ? 0 : entry->hold.splits++;
 }
 
+int Ledger::splits(std::string_view hold) {
+  const base::MutexLock lock(mu_);
+  const Entry* const entry = Find(hold);
+  return entry == nullptr ? 0 : entry->hold.splits;
+}
+
 std::optional<Ledger::Hold> Ledger::End(std::string_view hold) {
   const base::MutexLock lock(mu_);
   const auto found = entries_.find(hold);

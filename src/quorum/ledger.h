@@ -36,6 +36,7 @@ class Ledger {
   void Uncertain(std::string_view hold, size_t node);
   void Granted(std::string_view hold, uint32_t attempt, uint64_t last_token);
   int Split(std::string_view hold);
+  int splits(std::string_view hold);
   // It is given up from here on: no node is healed any more.
   std::optional<Hold> End(std::string_view hold);
   // Calls `heal` with what is known, unless the hold has ended; it does not end meanwhile.

@@ -100,6 +100,9 @@ class Quorum final : public redis::Deployment {
   void Ask(Round& round, Case& one);
   // Whether it is known what the case comes to, or needs another question, which is put then.
   bool Decided(Round& round, Case& one);
+  bool HasWaited(Case& one);
+  void AwaitAll(Round& round, absl::Span<const std::unique_ptr<Case>> cases,
+                base::Instant deadline);
   void Finish(Case& one);
   void GiveBack(Case& one);
   void Heal(const Case& one);

@@ -43,6 +43,7 @@ struct Quorum::Case {
   std::unique_ptr<Question> raised;  // null: no need
   uint64_t raised_to = 0;            // the first token of the block
   base::Instant asked_at;
+  base::Instant patience = base::Instant::Infinite();  // of kAcquire: ends then
   bool granted = false;
   bool decided = false;
 };

@@ -15,8 +15,27 @@ namespace {
 constexpr absl::Duration kLinger = absl::Milliseconds(2);
 constexpr absl::Duration kShortestSplit = absl::Milliseconds(2);
 constexpr int kMostDoublings = 6;
+// How long a round in which a majority has answered, but not granted, waits for the others: so many
+// times what that majority took, at least so long, and twice as long after each round that failed
+// so.
+constexpr int kPatience = 4;
+constexpr absl::Duration kShortestPatience = absl::Milliseconds(2);
+constexpr int kMostDoublingsOfPatience = 10;
 
 }  // namespace
+
+// Others may be waiting for what has been granted: it is given back if those who would decide it
+// hang.
+bool Quorum::HasWaited(Case& one) {
+  if (Counted(one.asked->votes) < majority()) return false;
+  const base::Instant now = base::Now();
+  if (one.patience == base::Instant::Infinite()) {
+    const absl::Duration patience = std::max(kShortestPatience, kPatience * (now - one.asked_at));
+    const int splits = std::min(ledger_->splits(one.hold), kMostDoublingsOfPatience);
+    one.patience = now + patience * (1 << splits);
+  }
+  return one.patience <= now;
+}
 
 bool Quorum::Decided(Round& round, Case& one) {
   if (one.decided) return true;
@@ -33,7 +52,7 @@ bool Quorum::Decided(Round& round, Case& one) {
     return one.decided = JudgeStanding(votes).kind != Verdict::Kind::kOpen;
   }
   const Verdict verdict = Judge(votes);
-  if (verdict.kind == Verdict::Kind::kOpen) return false;
+  if (verdict.kind == Verdict::Kind::kOpen) return one.decided = HasWaited(one);
   if (verdict.kind != Verdict::Kind::kRaise) {
     one.granted = verdict.kind == Verdict::Kind::kYes;
     one.raised_to = verdict.token;
@@ -147,6 +166,26 @@ absl::StatusOr<redis::Reply> Quorum::ResultOf(Case& one) {
   return TextReply(yes ? "held" : "not_held");
 }
 
+void Quorum::AwaitAll(Round& round, absl::Span<const std::unique_ptr<Case>> cases,
+                      base::Instant deadline) {
+  const auto all_decided = [&] {
+    bool all = true;
+    for (const auto& one : cases) all = Decided(round, *one) && all;
+    return all;
+  };
+  const auto patience = [&] {
+    base::Instant first = deadline;
+    for (const auto& one : cases) {
+      if (!one->decided) first = std::min(first, one->patience);
+    }
+    return first;
+  };
+  while (!all_decided() && base::Now() < deadline) {
+    const base::Instant until = patience();
+    round.Await([&] { return all_decided() || patience() < until; }, until);
+  }
+}
+
 void Quorum::RunBatch(absl::Span<const redis::ScriptCall> calls, base::Instant deadline,
                       absl::Span<absl::StatusOr<redis::Reply>> results) {
   if (const absl::Status problem = Problem(); !problem.ok()) {
@@ -159,13 +198,7 @@ void Quorum::RunBatch(absl::Span<const redis::ScriptCall> calls, base::Instant d
     Begin(*cases.back());
     Ask(round, *cases.back());
   }
-  round.Await(
-      [&] {
-        bool all = true;
-        for (const auto& one : cases) all = Decided(round, *one) && all;
-        return all;
-      },
-      deadline);
+  AwaitAll(round, cases, deadline);
   late_ += static_cast<uint64_t>(
       std::count_if(cases.begin(), cases.end(), [](const auto& one) { return !one->decided; }));
   // Where a round has failed, a moment shows who has granted.
