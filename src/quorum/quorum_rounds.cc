@@ -40,7 +40,7 @@ bool Quorum::HasWaited(Case& one) {
 bool Quorum::Decided(Round& round, Case& one) {
   if (one.decided) return true;
   const std::vector<Vote>& votes = one.asked->votes;
-  if (one.op == Op::kOther || one.op == Op::kCancel) {
+  if (one.op == Op::kOther || one.op == Op::kCancel || one.op == Op::kRelease) {
     return one.decided = Counted(votes) >= majority() || Open(votes) == 0;
   }
   if (one.raised != nullptr) {
@@ -151,17 +151,16 @@ absl::StatusOr<redis::Reply> Quorum::ResultOf(Case& one) {
   if (one.op == Op::kAcquire) {
     return one.granted ? WhenGranted(one, one.raised_to) : WhenNotGranted(one);
   }
-  if (one.op == Op::kOther || one.op == Op::kCancel) {
-    if (Counted(votes) < majority()) return NoQuorum(votes);
-    if (one.op == Op::kCancel) return TextReply("unknown" + NotesOf(votes));
-    return MostTelling(one.asked->answers);
+  if (one.op != Op::kRenew && Counted(votes) < majority()) return NoQuorum(votes);
+  if (one.op == Op::kOther) return MostTelling(one.asked->answers);
+  if (one.op == Op::kCancel) return TextReply("unknown" + NotesOf(votes));
+  const Verdict::Kind verdict = JudgeStanding(votes).kind;
+  const bool yes = verdict == Verdict::Kind::kYes;
+  const bool no = verdict == Verdict::Kind::kNo;
+  if (one.op == Op::kRelease) {  // none of a majority has it any more, and the others are told
+    return no ? TextReply("not_held" + NotesOf(votes)) : ReleasedBy(votes);
   }
-  const Verdict verdict = JudgeStanding(votes);
-  const bool yes = verdict.kind == Verdict::Kind::kYes;
-  if (!yes && verdict.kind != Verdict::Kind::kNo) return NoQuorum(votes);
-  if (one.op == Op::kRelease) {
-    return yes ? ReleasedBy(votes) : TextReply("not_held" + NotesOf(votes));
-  }
+  if (!yes && !no) return NoQuorum(votes);
   if (yes) Heal(one);
   return TextReply(yes ? "held" : "not_held");
 }
