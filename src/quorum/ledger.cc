@@ -80,6 +80,14 @@ void Ledger::WhileItStands(std::string_view hold, absl::FunctionRef<void(const H
   heal(entry->hold);
 }
 
+bool Ledger::GivenBack(std::string_view hold, NodeSet nodes, size_t majority) {
+  const base::MutexLock lock(mu_);
+  Entry* const entry = Find(hold);
+  if (entry == nullptr) return false;
+  entry->looked |= nodes;
+  return static_cast<size_t>(std::popcount(entry->looked)) >= majority;
+}
+
 bool Ledger::Look(std::string_view hold, size_t node, size_t majority) {
   const base::MutexLock lock(mu_);
   Entry* const entry = Find(hold);

@@ -42,6 +42,10 @@ class Ledger {
   // Calls `heal` with what is known, unless the hold has ended; it does not end meanwhile.
   void WhileItStands(std::string_view hold, absl::FunctionRef<void(const Hold&)> heal);
 
+  // These have given it back in a round that failed: they are free, and say nothing more of it.
+  // True: with those that said so, a majority may be.
+  bool GivenBack(std::string_view hold, NodeSet nodes, size_t majority);
+
   // A node says that it may be this hold's turn. True: now a majority has said so.
   bool Look(std::string_view hold, size_t node, size_t majority);
 

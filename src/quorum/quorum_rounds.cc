@@ -121,9 +121,12 @@ absl::StatusOr<redis::Reply> Quorum::WhenNotGranted(Case& one) {
   // If a majority is free, or will be, several were after it at the same time.
   const int64_t wait_ms = std::max<int64_t>(WaitFor(votes), 0);
   absl::Duration wait = absl::Milliseconds(wait_ms);
-  const bool given_back = std::any_of(
-      votes.begin(), votes.end(), [](const Vote& vote) { return vote.kind == Vote::Kind::kYes; });
-  const int splits = given_back ? ledger_->Split(one.hold) : 0;
+  NodeSet given_back = 0;
+  for (size_t node = 0; node < votes.size(); ++node) {
+    if (votes[node].kind == Vote::Kind::kYes) given_back |= Only(node);
+  }
+  const int splits = given_back != 0 ? ledger_->Split(one.hold) : 0;
+  if (ledger_->GivenBack(one.hold, given_back, majority())) wait = absl::ZeroDuration();
   wait += base::Jittered(kShortestSplit * (1 << std::min(splits, kMostDoublings)));
   return NotGranted(votes, one.terms, absl::ToInt64Milliseconds(wait));
 }

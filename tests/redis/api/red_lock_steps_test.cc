@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
+#include "lua/scripts.h"
 #include "redlatch/client.h"
 #include "redlatch/red_lock.h"
 #include "src/base/clock.h"
@@ -122,6 +123,26 @@ TEST_F(StepOfAQuorum, AWaiterWhoReachesTwoServersKeepsNobodyOut) {
   EXPECT_TRUE(waits);
   waiter.join();
   for (size_t i = 0; i < 5; ++i) EXPECT_TRUE(Forgets(i)) << i;
+}
+
+// The last server that it needs tells it so; those that it gave back have no more to say.
+TEST_F(StepOfAQuorum, AWaiterIsToldByTheOnlyServerThatKeptItOut) {
+  ASSERT_TRUE(mine_.Acquire()->Release().ok());
+  const std::string ghost = "0123456789abcdef0123456789abcdef:1";
+  servers_[2].Do({"SET", kName, ghost + " 1", "PX", "60000"});
+  std::atomic<bool> got{false};
+  std::thread waiter([&] {
+    const absl::StatusOr<Lease> lease = theirs_.Acquire({.wait = absl::Seconds(20)});
+    EXPECT_TRUE(lease.ok()) << lease.status();
+    got = true;
+  });
+  EXPECT_TRUE(Await([&] { return IsWaitedForAt(0) && IsWaitedForAt(1) && IsWaitedForAt(2); }));
+  const auto key = [](const std::string& suffix) { return support::AuxiliaryKey(kName, suffix); };
+  servers_[2].Do({"EVAL", std::string(lua::kQuorumCancel.body), "6", kName, key("quorum.queue"),
+                  key("quorum.waiters"), key("fence"), key("quorum.gone.ghost"), key("quorum.turn"),
+                  ghost, "0", "1"});
+  EXPECT_TRUE(Await([&] { return got.load(); }, absl::Seconds(2)));
+  waiter.join();
 }
 
 TEST_F(StepOfAQuorum, AReleaseWaitsForNoServerThatHangs) {
