@@ -13,13 +13,13 @@ namespace {
 class RaiseTest : public ::testing::Test {
  protected:
   void Hold(const std::string& hold, int64_t fence) {
-    server_->Command({"SET", "orders", hold, "PX", "30000"});
+    server_->Command({"SET", "orders", hold + " 1", "PX", "30000"});
     server_->Command({"SET", "fence", absl::StrCat(fence), "PX", "30000"});
   }
   std::string Raise(const std::string& hold, int64_t last, int lease_ms = 0) {
-    return server_->Text({"EVAL", std::string(lua::kQuorumRaise.body), "5", "orders", "queue",
-                          "waiters", "fence", "gone", hold, absl::StrCat(last),
-                          absl::StrCat(lease_ms)});
+    return server_->Text({"EVAL", std::string(lua::kQuorumRaise.body), "6", "orders", "queue",
+                          "waiters", "fence", "gone", "turn", hold, absl::StrCat(last),
+                          absl::StrCat(lease_ms), "1"});
   }
   std::string Fence() { return server_->Text({"GET", "fence"}); }
 
@@ -45,8 +45,14 @@ TEST_F(RaiseTest, AHoldIsHealedWhateverTheFenceIs) {
   EXPECT_EQ(Raise("a", 9, 1000), "not_held");
   server_->Command({"DEL", "orders"});
   EXPECT_EQ(Raise("a", 9, 1000), "raised");
-  EXPECT_EQ(server_->Text({"GET", "orders"}), "a");
+  EXPECT_EQ(server_->Text({"GET", "orders"}), "a 1");
   EXPECT_EQ(Fence(), "12");
+}
+
+TEST_F(RaiseTest, ANodeThatKeepsItselfForSomebodyIsNotHealed) {
+  server_->Command({"SET", "turn", "b 0", "PX", "2000"});
+  EXPECT_EQ(Raise("a", 9, 1000), "not_held");
+  EXPECT_EQ(server_->Integer({"EXISTS", "orders"}), 0);
 }
 
 }  // namespace
