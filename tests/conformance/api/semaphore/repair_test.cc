@@ -17,14 +17,14 @@ class SemaphoreRepair : public SemaphoreOfThree {
   // The server refuses all that needs memory, in this scope.
   class FullMemory {
    public:
-    explicit FullMemory(support::RedisServer& server) : server_(server) {
+    explicit FullMemory(Servers& server) : server_(server) {
       server_.Command({"CONFIG", "SET", "maxmemory-policy", "noeviction"});
       server_.Command({"CONFIG", "SET", "maxmemory", "1"});
     }
     ~FullMemory() { server_.Command({"CONFIG", "SET", "maxmemory", "0"}); }
 
    private:
-    support::RedisServer& server_;
+    Servers& server_;
   };
 };
 
