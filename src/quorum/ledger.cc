@@ -63,6 +63,7 @@ int Ledger::splits(std::string_view hold) {
 }
 
 std::optional<Ledger::Hold> Ledger::End(std::string_view hold) {
+  const base::MutexLock ending(ending_mu_);
   const base::MutexLock lock(mu_);
   const auto found = entries_.find(hold);
   if (found == entries_.end()) return std::nullopt;
@@ -72,12 +73,18 @@ std::optional<Ledger::Hold> Ledger::End(std::string_view hold) {
 }
 
 void Ledger::WhileItStands(std::string_view hold, absl::FunctionRef<void(const Hold&)> heal) {
-  const base::MutexLock lock(mu_);
-  Entry* const entry = Find(hold);
-  if (entry == nullptr || !entry->stands) return;
-  entry->forget_at = std::max(
-      entry->forget_at, base::Now() + absl::Milliseconds(entry->hold.lease_ms) + absl::Minutes(1));
-  heal(entry->hold);
+  const base::MutexLock ending(ending_mu_);
+  Hold known;
+  {
+    const base::MutexLock lock(mu_);
+    Entry* const entry = Find(hold);
+    if (entry == nullptr || !entry->stands) return;
+    entry->forget_at =
+        std::max(entry->forget_at,
+                 base::Now() + absl::Milliseconds(entry->hold.lease_ms) + absl::Minutes(1));
+    known = entry->hold;
+  }
+  heal(known);
 }
 
 bool Ledger::GivenBack(std::string_view hold, NodeSet nodes, size_t majority) {

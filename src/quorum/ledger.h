@@ -39,7 +39,8 @@ class Ledger {
   int splits(std::string_view hold);
   // It is given up from here on: no node is healed any more.
   std::optional<Hold> End(std::string_view hold);
-  // Calls `heal` with what is known, unless the hold has ended; it does not end meanwhile.
+  // Calls `heal` with what is known, unless the hold has ended; it does not end meanwhile. What is
+  // called may call Uncertain(), as answers that come in do.
   void WhileItStands(std::string_view hold, absl::FunctionRef<void(const Hold&)> heal);
 
   // These have given it back in a round that failed: they are free, and say nothing more of it.
@@ -59,6 +60,7 @@ class Ledger {
   Entry* Find(std::string_view hold) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Sweep(base::Instant now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
+  base::Mutex ending_mu_;  // before the other
   base::Mutex mu_;
   std::map<std::string, Entry, std::less<>> entries_ ABSL_GUARDED_BY(mu_);
   size_t sweep_at_ ABSL_GUARDED_BY(mu_) = 1024;
