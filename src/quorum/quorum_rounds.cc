@@ -46,7 +46,7 @@ bool Quorum::Decided(Round& round, Case& one) {
   if (one.raised != nullptr) {
     const Verdict verdict = Judge(one.raised->votes);
     one.granted = verdict.kind == Verdict::Kind::kYes;
-    return one.decided = verdict.kind != Verdict::Kind::kOpen;
+    return one.decided = verdict.kind != Verdict::Kind::kOpen || HasWaited(one);
   }
   if (one.op != Op::kAcquire) {
     return one.decided = JudgeStanding(votes).kind != Verdict::Kind::kOpen;
@@ -64,6 +64,7 @@ bool Quorum::Decided(Round& round, Case& one) {
     const Vote::Kind kind = votes[node].kind;
     if (kind == Vote::Kind::kYes || kind == Vote::Kind::kOpen) to |= Only(node);
   }
+  one.patience = base::Instant::Infinite();
   one.raised_to = verdict.token;
   one.raised =
       std::make_unique<Question>(nodes_.size(), one.call.keys.front(), alike_, [&one](size_t) {
