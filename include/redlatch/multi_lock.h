@@ -74,7 +74,7 @@ class REDLATCH_EXPORT MultiLock final : public RedisLockBase {
     bool reads_ = false;
   };
 
-  MultiLock(Client client, std::vector<std::string> names, LockOptions options = {});
+  MultiLock(const Client& client, std::vector<std::string> names, LockOptions options = {});
   explicit MultiLock(std::vector<Part> locks);
   ~MultiLock() override;
 

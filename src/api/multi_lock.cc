@@ -55,7 +55,7 @@ struct MultiLock::Made {
 MultiLock::MultiLock(Made made)
     : RedisLockBase(std::move(made.body)), apart_(std::move(made.apart)) {}
 
-MultiLock::MultiLock(Client client, std::vector<std::string> names, LockOptions options)
+MultiLock::MultiLock(const Client& client, std::vector<std::string> names, LockOptions options)
     : MultiLock(Make(client, EachOnce(std::move(names)), std::move(options))) {}
 
 MultiLock::MultiLock(std::vector<Part> locks) : MultiLock(Make(std::move(locks))) {}
@@ -122,10 +122,10 @@ absl::Status MultiLock::Arrange(std::vector<Part>& locks) {
   const auto same = [&](const Part& a, const Part& b) { return place(a) == place(b); };
   for (size_t i = 1; i < locks.size(); ++i) {
     const Part& before = locks[i - 1];
-    if (!same(before, locks[i]) ||
-        (before.reads_ == locks[i].reads_ && typeid(*before.lock_) == typeid(*locks[i].lock_))) {
-      continue;
-    }
+    const RedisLockBase& one = *before.lock_;
+    const RedisLockBase& other = *locks[i].lock_;
+    const bool alike = before.reads_ == locks[i].reads_ && typeid(one) == typeid(other);
+    if (alike || !same(before, locks[i])) continue;
     return absl::InvalidArgumentError(absl::StrCat(
         "a MultiLock has \"", before.lock_->name(),
         "\" twice, in two ways: as a reader and a writer, or as locks of two classes"));

@@ -99,9 +99,8 @@ absl::Status WhyNoQuorum(absl::Span<const Vote> votes, absl::Span<const std::str
       ++answered;
       continue;
     }
-    const std::string text = vote.failure.ok()
-                                 ? absl::StrCat(servers[i], " did not answer in time")
-                                 : std::string(vote.failure.message());
+    const std::string text = vote.failure.ok() ? absl::StrCat(servers[i], " did not answer in time")
+                                               : std::string(vote.failure.message());
     absl::StrAppend(&why, why.empty() ? "" : "; ", text);
     if (vote.kind == Kind::kFailed && !absl::IsUnavailable(vote.failure)) lasting = vote.failure;
   }
