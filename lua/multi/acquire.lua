@@ -19,7 +19,8 @@ if string.sub(terms, 1, 2) == '1 ' then
     local time = call('TIME')
     local now = time[1] .. (#time[2] == 6 and time[2] or string.sub('00000' .. time[2], -6))
     local period, behind = string.sub(now, 1, 8), true
-    for _, fence in ipairs(call('MGET', unpack(fences))) do
+    for _, fence_key in ipairs(fences) do
+      local fence = call('GET', fence_key)
       behind = behind and fence and #fence == 16 and fence < now and fence >= period
     end
     if behind then

@@ -13,7 +13,8 @@ RedisLockBase::LockBody::LockBody(std::shared_ptr<engine::Core> core,
                                   std::shared_ptr<const LockOptions> options)
     : core_(std::move(core)),
       name_(absl::StrJoin(names, ", ")),
-      names_(names.size() > 1 ? std::move(names) : std::vector<std::string>()),
+      names_(names.size() > 1 ? std::make_unique<const std::vector<std::string>>(std::move(names))
+                              : nullptr),
       key_kind_(engine::kinds::kSimple.data()),
       options_(std::move(options)) {}
 
@@ -32,8 +33,7 @@ auto RedisLockBase::LockBody::Attach(const RedisLockBase& lock)
   if (access_ == nullptr) {
     const absl::StatusOr<engine::Plan> plan = PlanOf(lock);
     if (!plan.ok()) return plan.status();
-    auto made =
-        engine::LockSession::Attach(core_, names_.empty() ? name_ : names_.front(), {}, *plan);
+    auto made = engine::LockSession::Attach(core_, several() ? names_->front() : name_, {}, *plan);
     if (!made.ok()) return made.status();
     auto access = std::make_shared<Access>();
     if (const LockScripts scripts = lock.SharedScripts(); !scripts.acquire.body.empty()) {
@@ -140,10 +140,10 @@ absl::StatusOr<engine::Plan> RedisLockBase::LockBody::PlanOf(const RedisLockBase
                     .traits = traits,
                     .keys = *std::move(keys),
                     .extra_args = lock.ExtraArgs()};
-  if (names_.empty()) return plan;
+  if (!several()) return plan;
   plan.title = name_;
-  for (size_t i = 1; i < names_.size(); ++i) {
-    auto other = engine::KeySet::Make(core_->options().key_prefix, names_[i]);
+  for (size_t i = 1; i < names_->size(); ++i) {
+    auto other = engine::KeySet::Make(core_->options().key_prefix, (*names_)[i]);
     if (!other.ok()) return other.status();
     plan.others.push_back(*std::move(other));
   }

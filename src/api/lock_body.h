@@ -42,7 +42,7 @@ class RedisLockBase::LockBody {
   ~LockBody();
 
   const std::string& name() const { return name_; }
-  bool several() const { return !names_.empty(); }  // names, at one server
+  bool several() const { return names_ != nullptr; }  // names, at one server
   const std::shared_ptr<engine::Core>& core() const { return core_; }
   const std::shared_ptr<const LockOptions>& options() const { return options_; }
 
@@ -77,8 +77,8 @@ class RedisLockBase::LockBody {
 
   const std::shared_ptr<engine::Core> core_;
   const std::string name_;
-  const std::vector<std::string> names_;  // empty: only that
-  const char* const key_kind_;            // a literal of the library's; null: a user's class
+  const std::unique_ptr<const std::vector<std::string>> names_;  // null: only that
+  const char* const key_kind_;  // a literal of the library's; null: a user's class
   const std::shared_ptr<const LockOptions> options_;
   base::Mutex mu_;
   std::atomic<bool> attached_{false};
