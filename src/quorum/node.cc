@@ -101,7 +101,7 @@ void Node::Tell(std::string key, redis::Command command, base::Instant expires) 
   auto owed = std::make_shared<Owed>(
       Owed{.key = std::move(key), .command = std::move(command), .expires = expires});
   const absl::Status sent =
-      at_->Send(owed->key, owed->command, [this, owed](absl::StatusOr<redis::Reply> answer) {
+      at_->Send(owed->key, owed->command, [this, owed](const absl::StatusOr<redis::Reply>& answer) {
         if (absl::IsUnavailable(answer.status()))
           Owe(
               owed->key, [&] { return owed->command; }, owed->expires);

@@ -13,6 +13,8 @@ namespace {
 
 // In a round that failed, for those who have not answered: what they granted is given back.
 constexpr absl::Duration kLinger = absl::Milliseconds(2);
+// What people ask may depend on those who answer last.
+constexpr absl::Duration kAgreeFor = absl::Milliseconds(50);
 constexpr absl::Duration kShortestSplit = absl::Milliseconds(2);
 constexpr int kMostDoublings = 6;
 // How long a round in which a majority has answered, but not granted, waits for the others: so many
@@ -41,7 +43,9 @@ bool Quorum::Decided(Round& round, Case& one) {
   if (one.decided) return true;
   const std::vector<Vote>& votes = one.asked->votes;
   if (one.op == Op::kOther || one.op == Op::kCancel || one.op == Op::kRelease) {
-    return one.decided = Counted(votes) >= majority() || Open(votes) == 0;
+    const bool agree =
+        one.op != Op::kOther || Agree(one.asked->answers) || one.asked_at + kAgreeFor < base::Now();
+    return one.decided = (Counted(votes) >= majority() && agree) || Open(votes) == 0;
   }
   if (one.raised != nullptr) {
     const Verdict verdict = Judge(one.raised->votes);

@@ -178,6 +178,17 @@ redis::Reply ReleasedBy(absl::Span<const Vote> votes) {
   return TextReply(text + NotesOf(votes));
 }
 
+bool Agree(absl::Span<const absl::StatusOr<redis::Reply>> answers) {
+  std::map<std::string, size_t> holders;
+  for (const auto& answer : answers) {
+    if (!answer.ok()) continue;
+    const auto& words = answer->elements;
+    if (words.size() <= 3 || !words[2].is_array()) return true;  // nobody asked for that
+    if (++holders[HolderOf(*answer)] >= Majority(answers.size())) return true;
+  }
+  return false;
+}
+
 absl::StatusOr<redis::Reply> MostTelling(absl::Span<const absl::StatusOr<redis::Reply>> answers) {
   const redis::Reply* first = nullptr;
   const redis::Reply* telling = nullptr;

@@ -48,6 +48,7 @@ absl::StatusOr<redis::Reply> GrantedBy(absl::Span<const Vote> votes, uint64_t to
 redis::Reply NotGranted(absl::Span<const Vote> votes, const Terms& terms, int64_t wait_ms);
 redis::Reply ReleasedBy(absl::Span<const Vote> votes);
 // Of answers that are for people: what most nodes say of the holder, or what most needs to be done.
+bool Agree(absl::Span<const absl::StatusOr<redis::Reply>> answers);  // on who holds it, most nodes
 absl::StatusOr<redis::Reply> MostTelling(absl::Span<const absl::StatusOr<redis::Reply>> answers);
 redis::Reply TextReply(std::string text);
 // What ends an answer: a look, if any node asked for one.

@@ -8,11 +8,9 @@ namespace redlatch::engine {
 JointView::JointView(std::vector<Part> parts, base::Instant now)
     : HoldView(base::Instant::Infinite()), parts_(std::move(parts)) {
   for (const Part& part : parts_) {
-    // Whoever hears of the loss may destroy the view, and with it what calls here.
-    on_loss_.push_back(std::make_unique<OnLoss>(part.view->Lost(now), [source = lost_] {
-      std::stop_source kept = source;
-      kept.request_stop();
-    }));
+    // By a copy: whoever hears of the loss may destroy the view, and with it what calls here.
+    on_loss_.push_back(std::make_unique<OnLoss>(
+        part.view->Lost(now), [source = lost_] { std::stop_source(source).request_stop(); }));
   }
 }
 

@@ -50,7 +50,8 @@ void Core::Abandon() { deployment_.reset(); }
 
 std::shared_ptr<Core> Core::Make(redis::Url url, ClientOptions options, DescriptionPace pace,
                                  std::string url_problem) {
-  return {new Core(std::move(url), std::move(options), pace, std::move(url_problem)), [](Core* core) {
+  return {new Core(std::move(url), std::move(options), pace, std::move(url_problem)),
+          [](Core* core) {
             // Whatever goes last: a client, a lock, a lease.
             const base::NoCancellation no_cancellation;
             if (core->in_forked_child()) return core->Abandon();
