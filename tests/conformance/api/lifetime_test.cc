@@ -297,9 +297,7 @@ TEST_P(Lifetime, OfAWaiterThatIsKilledDoesNotHoldUpThoseBehindIt) {
   ASSERT_TRUE(AwaitQueued(2));
   victim->Kill();
   // Its connections end when the server has read that they have.
-  EXPECT_TRUE(Await([&] {
-    return server().MostElements({"PUBSUB", "CHANNELS", "*"}) <= 2;
-  }));
+  EXPECT_TRUE(Await([&] { return server().MostElements({"PUBSUB", "CHANNELS", "*"}) <= 2; }));
   const base::Instant released = base::Now();
   EXPECT_OK(lease->Release());
   crew.Join();

@@ -9,6 +9,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/time/clock.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/conformance/api/conformance.h"
 #include "tests/conformance/api/names.h"

@@ -91,8 +91,8 @@ class QuorumProcess {
     ++held_;
     history_.Held(id, lease->fencing_token().value());
     const base::Instant until =
-        base::Now() +
-        (dice.OneIn(200) ? kLongSection : dice.Between(absl::ZeroDuration(), absl::Milliseconds(3)));
+        base::Now() + (dice.OneIn(200) ? kLongSection
+                                       : dice.Between(absl::ZeroDuration(), absl::Milliseconds(3)));
     do {
       Sample(id, *lease);
       soak::Pass(absl::Milliseconds(1));
