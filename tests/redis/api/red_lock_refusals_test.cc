@@ -33,9 +33,9 @@ class RefusalAtAQuorum : public support::QuorumFixture {
     }
   }
   // At once, and nothing is left where it would have been granted.
-  absl::Status Refuses(std::vector<size_t> healthy) {
+  absl::Status Refuses(const std::vector<size_t>& healthy) {
     const base::Instant began = base::Now();
-    const absl::Status status = lock_.Acquire({.wait = absl::Seconds(20)}).status();
+    absl::Status status = lock_.Acquire({.wait = absl::Seconds(20)}).status();
     EXPECT_LT(base::Now() - began, absl::Seconds(5));
     for (const size_t i : healthy) EXPECT_TRUE(Forgets(i)) << i;
     return status;
@@ -82,7 +82,7 @@ TEST_F(RefusalAtAQuorum, FullMemoryOfAMajorityIsToldAndHoldsGoOn) {
 }
 
 TEST_F(RefusalAtAQuorum, ScriptsThatAreFlushedAreSentAgain) {
-  const auto flush = [&](std::vector<size_t> where) {
+  const auto flush = [&](const std::vector<size_t>& where) {
     for (const size_t i : where) servers_[i].Do({"SCRIPT", "FLUSH"});
   };
   Works();
