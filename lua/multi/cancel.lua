@@ -6,10 +6,9 @@
 -- reply  'left' (it was queued), 'passed_on' (it owned a name) or 'unknown', and notes
 -- include: common/time
 -- include: common/give_back
--- include: simple/common/take
 -- include: multi/common/survey
 -- include: multi/common/merge_looks
--- include: multi/common/pass_on
+-- include: simple/common/hand_over
 
 local hold, block = ARGV[1], tonumber(ARGV[3])
 local all, held = survey(hold)
@@ -23,7 +22,7 @@ for i, name in ipairs(all) do
   end
   left = remove_waiter(hold) or left
   if name.mine or name.free then
-    looks = looks .. pass_on(fence, now)
+    looks = looks .. hand_over(now, fence)
   end
 end
 if ARGV[2] ~= '0' then

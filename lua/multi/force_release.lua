@@ -6,10 +6,9 @@
 -- reply  { 'released', look_ms, hold ... }, { 'free', look_ms } or { 'told', look_ms }
 -- include: common/time
 -- include: common/hold_id
--- include: simple/common/take
 -- include: multi/common/survey
 -- include: multi/common/merge_looks
--- include: multi/common/pass_on
+-- include: simple/common/hand_over
 
 local all = survey('')
 local now, looks, reply, told = now_us(), '', {'free', 0}, {}
@@ -31,7 +30,7 @@ for i, name in ipairs(all) do
     name.free = true
   end
   if name.free then
-    looks = looks .. pass_on(name.fence, now)
+    looks = looks .. hand_over(now, name.fence)
   end
 end
 reply[2] = tonumber(string.match(merge_looks(looks), '%d+')) or 0

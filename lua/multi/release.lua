@@ -39,7 +39,7 @@ for i, name in ipairs(all) do
     remove_waiter(me)
   end
   if name.mine or name.free then
-    looks = looks .. pass_on(fence, now)
+    looks = looks .. hand_over(now, fence)
   end
 end
 if ending.gone_ms ~= '0' then

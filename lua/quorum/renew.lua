@@ -2,8 +2,7 @@
 --
 -- KEYS   1 to 4 as acquire's; 5 whose turn it is; 6 the node's run, if there is a restart delay
 -- ARGV   1 hold  2 lease_ms  3 run id  4 delay_ms
--- reply  'held <fence>'; 'young <fence>', which does not count; or 'not_held'
--- include: common/read_fence
+-- reply  'held'; 'young <ms>', which does not count; or 'not_held'
 -- include: quorum/common/words
 -- include: quorum/common/young
 -- include: quorum/common/is_held_by
@@ -16,4 +15,4 @@ if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then
   redis.call('PEXPIRE', KEYS[1], ARGV[2])
 end
 local young_ms, refused = young(run_id, delay_ms, true)
-return refused or (young_ms > 0 and 'young' or 'held') .. string.format(' %.0f', read_fence())
+return refused or young_ms > 0 and 'young ' .. young_ms or 'held'

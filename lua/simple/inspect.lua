@@ -4,25 +4,7 @@
 -- ARGV   1 the most waiters to list
 -- reply  { 'simple', fence, { { hold, owner, remaining_ms, 1, since } }, waiting,
 --          { { hold, owner, ticket } ... }, holding }
---        The owner of a hold is its client, '' where it is foreign; then since is '0'.
--- include: common/time
--- include: common/hold_id
--- include: common/since
--- include: common/list_waiters
+-- include: common/inspection
 
-local holders = {}
-local holder = redis.call('EXISTS', KEYS[1]) == 1 and redis.call('GETRANGE', KEYS[1], '0', '63')
-local fence = redis.call('GET', KEYS[4]) or '0'
-if holder then
-  local client = client_of(holder)
-  holders[1] = {holder, client or '', redis.call('PTTL', KEYS[1]), 1,
-    client and since(fence, now_us()) or '0'}
-end
-return {
-  'simple',
-  fence,
-  holders,
-  redis.call('ZCARD', KEYS[2]),
-  list_waiters(tonumber(ARGV[1])),
-  #holders,
-}
+local held = redis.call('EXISTS', KEYS[1]) == 1
+return inspection('simple', held and redis.call('GETRANGE', KEYS[1], '0', '63') or nil)

@@ -11,6 +11,7 @@
 #include "redlatch/status.h"
 #include "src/api/lock_body.h"
 #include "src/api/multi_lock_apart.h"
+#include "src/api/simple_scripts.h"
 #include "src/api/throw.h"
 #include "src/base/no_cancellation.h"
 #include "src/engine/protocol/kinds.h"
@@ -194,14 +195,7 @@ absl::Status MultiLock::ForceRelease() {
 
 // Of one name it is the simple lock of that name.
 LockScripts MultiLock::Scripts() const {
-  if (!body_->several()) {
-    return {.acquire = lua::kSimpleAcquire,
-            .release = lua::kSimpleRelease,
-            .renew = lua::kSimpleRenew,
-            .cancel = lua::kSimpleCancel,
-            .inspect = lua::kSimpleInspect,
-            .force_release = lua::kSimpleForceRelease};
-  }
+  if (!body_->several()) return SimpleScripts();
   return {.acquire = lua::kMultiAcquire,
           .release = lua::kMultiRelease,
           .renew = lua::kMultiRenew,

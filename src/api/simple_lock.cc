@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "lua/scripts.h"
+#include "src/api/simple_scripts.h"
 #include "src/engine/protocol/kinds.h"
 
 namespace redlatch {
@@ -10,14 +10,7 @@ namespace redlatch {
 SimpleLock::SimpleLock(Client client, std::string_view name, LockOptions options)
     : RedisLockBase(std::move(client), name, std::move(options), engine::kinds::kSimple) {}
 
-LockScripts SimpleLock::Scripts() const {
-  return {.acquire = lua::kSimpleAcquire,
-          .release = lua::kSimpleRelease,
-          .renew = lua::kSimpleRenew,
-          .cancel = lua::kSimpleCancel,
-          .inspect = lua::kSimpleInspect,
-          .force_release = lua::kSimpleForceRelease};
-}
+LockScripts SimpleLock::Scripts() const { return SimpleScripts(); }
 
 LockTraits SimpleLock::Traits() const { return {.kind = engine::kinds::kSimple}; }
 

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <system_error>
 #include <utility>
 
 namespace redlatch::base {
@@ -37,6 +38,15 @@ std::thread StartThread(const char* name, std::function<void()> code) {
     pthread_setname_np(pthread_self(), name);
     code();
   });
+}
+
+bool TryStartThread(std::thread& thread, const char* name, std::function<void()> code) {
+  try {
+    thread = StartThread(name, std::move(code));
+  } catch (const std::system_error&) {
+    return false;
+  }
+  return true;
 }
 
 }  // namespace redlatch::base

@@ -13,6 +13,8 @@ namespace redlatch::base {
 // `name`: for ps, top and debuggers; 15 characters at most. Throws std::system_error as std::thread
 // does if there is no thread to be had.
 std::thread StartThread(const char* name, std::function<void()> code);
+// For those who ask again, and do without one until then: false if there is none to be had.
+bool TryStartThread(std::thread& thread, const char* name, std::function<void()> code);
 
 }  // namespace redlatch::base
 

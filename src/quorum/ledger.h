@@ -16,7 +16,6 @@
 namespace redlatch::quorum {
 
 using NodeSet = uint64_t;  // a bit for each node
-inline constexpr size_t kMostNodes = 64;
 inline constexpr NodeSet Only(size_t node) { return NodeSet{1} << node; }
 
 // What a client remembers of each hold between the scripts that concern it. Thread-safe.

@@ -1,7 +1,6 @@
 #include "src/quorum/node.h"
 
 #include <algorithm>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -43,24 +42,21 @@ void Node::Stop() {
 
 void Node::StartThread() {
   if (thread_.joinable() || stopping_) return;
-  try {
-    thread_ = base::StartThread("redlatch-node", [this] { Work(); });
-  } catch (const std::system_error&) {
-    // There is no thread to be had: the next question tries again.
-  }
+  base::TryStartThread(thread_, "redlatch-node", [this] { Work(); });
 }
 
-Node::Sent Node::Ask(std::string_view key, const redis::Command& command, const Done& done,
-                     const Come& come) {
+Node::Sent Node::Ask(std::string_view key, const redis::Command& command, Done done,
+                     absl::FunctionRef<Come()> come) {
   const base::Instant now = base::Now();
   // One that hangs is found out by nobody else: nobody waits for it.
   const int64_t since = pending_since_.load(std::memory_order_relaxed);
   if (since != 0 && now - base::Instant::FromNanos(since) > kStalled) at_->Drain(key, now);
   if (pending_.fetch_add(1) == 0) pending_since_ = now.nanos();
-  const absl::Status sent = at_->Send(key, command, [this, done](absl::StatusOr<redis::Reply> a) {
-    pending_since_ = pending_.fetch_sub(1) == 1 ? 0 : base::Now().nanos();
-    done(std::move(a));
-  });
+  const absl::Status sent =
+      at_->Send(key, command, [this, done = std::move(done)](absl::StatusOr<redis::Reply> answer) {
+        pending_since_ = pending_.fetch_sub(1) == 1 ? 0 : base::Now().nanos();
+        done(std::move(answer));
+      });
   if (sent.ok()) return Sent::kSent;
   if (pending_.fetch_sub(1) == 1) pending_since_ = 0;
   const base::MutexLock lock(mu_);
@@ -74,7 +70,7 @@ Node::Sent Node::Ask(std::string_view key, const redis::Command& command, const 
     if (failure_.ok()) failure_ = sent;
     return Sent::kDown;
   }
-  coming_.push_back(come);
+  coming_.push_back(come());
   return Sent::kComing;
 }
 

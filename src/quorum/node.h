@@ -46,9 +46,10 @@ class Node {
   const std::string& server() const { return at_->server({}); }
 
   enum class Sent : uint8_t { kSent, kComing, kDown };
-  // kComing: `come` is called when it can be asked, or with the reason why not.
+  // kComing: what `come` answers is called when it can be asked, or with the reason why not.
   using Come = std::function<void(const absl::Status& failure)>;
-  Sent Ask(std::string_view key, const redis::Command& command, const Done& done, const Come& come);
+  Sent Ask(std::string_view key, const redis::Command& command, Done done,
+           absl::FunctionRef<Come()> come);
   // Why it is down.
   absl::Status failure() const;
 

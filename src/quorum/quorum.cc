@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "src/base/majority.h"
 #include "src/quorum/verdict.h"
 #include "src/redis/wire/errors.h"
 
@@ -53,7 +54,7 @@ void Quorum::Stop() {
   for (const auto& node : nodes_) node->Stop();
 }
 
-size_t Quorum::majority() const { return Majority(nodes_.size()); }
+size_t Quorum::majority() const { return base::Majority(nodes_.size()); }
 
 absl::Status Quorum::Problem() const {
   if (fork_guard_.InForkedChild()) {

@@ -103,11 +103,10 @@ class Quorum final : public redis::Deployment {
   bool HasWaited(Case& one);
   void AwaitAll(Round& round, absl::Span<const std::unique_ptr<Case>> cases,
                 base::Instant deadline);
-  void Finish(Case& one);
   void GiveBack(Case& one);
   void Heal(const Case& one);
   OwnCall CallFor(const Case& one, size_t node) const;
-  Question::Hear HearFor(const Case& one, size_t node);
+  Question::Hear HearFor(const Case& one);
   absl::StatusOr<redis::Reply> ResultOf(Case& one);
   absl::Status NoQuorum(std::vector<Vote> votes) const;
   absl::StatusOr<redis::Reply> WhenGranted(Case& one, uint64_t token);

@@ -103,24 +103,25 @@ OwnCall Quorum::CallFor(const Case& one, size_t node) const {
 }
 
 // What is to be done about an answer, whenever it comes.
-Question::Hear Quorum::HearFor(const Case& one, size_t node) {
+Question::Hear Quorum::HearFor(const Case& one) {
   if (one.op == Op::kAcquire) {
-    return [ledger = ledger_, hold = one.hold, node](const absl::StatusOr<redis::Reply>& answer) {
+    return [ledger = ledger_, hold = one.hold](size_t node, Node&,
+                                               const absl::StatusOr<redis::Reply>& answer) {
       if (redis::MayHaveExecuted(answer.status())) ledger->Uncertain(hold, node);
     };
   }
   if (!one.ending) return nullptr;
-  auto cancel = std::make_shared<const OwnCall>(CancelOf(
-      one.call, one.call.keys.back(), one.hold, one.ending->gone_key, one.ending->lease_ms));
+  OwnCall cancel = CancelOf(one.call, one.call.keys.back(), one.hold, one.ending->gone_key,
+                            one.ending->lease_ms);
   const base::Instant expires = one.asked_at + absl::Milliseconds(one.ending->lease_ms);
-  Node& its = *nodes_[node];
-  return [&its, cancel, expires](const absl::StatusOr<redis::Reply>& answer) {
+  return [cancel = std::move(cancel), expires](size_t, Node& its,
+                                               const absl::StatusOr<redis::Reply>& answer) {
     // Whoever asked may be gone, with what was to be sent once more.
     const bool unknown = answer.ok() && answer->is_error() &&
                          redis::ClassifyError(answer->text) == redis::ErrorCode::kNoScript;
     if (!unknown && !absl::IsUnavailable(answer.status())) return;
     its.Owe(
-        cancel->keys.front(), [&] { return Encode(its, *cancel, /*by_text=*/true); }, expires);
+        cancel.keys.front(), [&] { return Encode(its, cancel, /*by_text=*/true); }, expires);
   };
 }
 
@@ -135,7 +136,7 @@ void Quorum::Ask(Round& round, Case& one) {
         }
         return CallFor(one, node);
       },
-      [this, &one](size_t node) { return HearFor(one, node); });
+      HearFor(one));
   round.Put(*one.asked);
 }
 

@@ -85,11 +85,7 @@ bool Quorum::Decided(Round& round, Case& one) {
 // and keeps the place in the queue.
 void Quorum::GiveBack(Case& one) {
   const std::vector<Vote>& votes = one.asked->votes;
-  uint64_t ticket = one.terms.ticket;
-  for (const Vote& vote : votes) {
-    if (vote.kind != Vote::Kind::kQueued) continue;
-    ticket = ticket == 0 ? vote.ticket : std::min(ticket, vote.ticket);
-  }
+  const uint64_t ticket = EarliestTicket(votes, one.terms.ticket);
   const base::Instant expires = base::Now() + absl::Milliseconds(one.lease_ms);
   for (size_t node = 0; node < votes.size(); ++node) {
     if (votes[node].kind != Vote::Kind::kYes && !votes[node].uncertain()) continue;

@@ -38,10 +38,10 @@ redis::Command Encode(Node& node, const OwnCall& call, bool by_text) {
   return redis::EncodeCall(node.at().WordingOf(Views(call, words)), by_text);
 }
 
-void Round::Put(Question& question, uint64_t to) {
+void Round::Put(Question& question, NodeSet to) {
   questions_.push_back(&question);
   for (size_t node = 0; node < nodes_.size(); ++node) {
-    if ((to >> node & 1U) != 0) {
+    if ((to & Only(node)) != 0) {
       Send(questions_.size() - 1, node, /*by_text=*/false);
     } else {
       question.votes[node].kind = Vote::Kind::kNo;
@@ -51,19 +51,20 @@ void Round::Put(Question& question, uint64_t to) {
 
 void Round::Send(size_t index, size_t node, bool by_text) {
   Question& question = *questions_[index];
-  const Question::Hear hear = question.hear_of ? question.hear_of(node) : nullptr;
-  const auto deliver = [mailbox = mailbox_, index, node,
-                        hear](absl::StatusOr<redis::Reply> answer) {
-    if (hear) hear(answer);
+  auto deliver = [mailbox = mailbox_, index, node, &its = *nodes_[node],
+                  hear = question.hear](absl::StatusOr<redis::Reply> answer) {
+    if (hear != nullptr) (*hear)(node, its, answer);
     mailbox->Deliver({.call = index, .node = node, .answer = std::move(answer)});
   };
-  const auto come = [mailbox = mailbox_, index, node](const absl::Status& failure) {
-    Mailbox::Letter letter;
-    letter.call = index;
-    letter.node = node;
-    letter.connected = failure.ok();
-    if (!failure.ok()) letter.answer = redis::MarkNotSent(failure);
-    mailbox->Deliver(std::move(letter));
+  const auto come = [&]() -> Node::Come {
+    return [mailbox = mailbox_, index, node](const absl::Status& failure) {
+      Mailbox::Letter letter;
+      letter.call = index;
+      letter.node = node;
+      letter.connected = failure.ok();
+      if (!failure.ok()) letter.answer = redis::MarkNotSent(failure);
+      mailbox->Deliver(std::move(letter));
+    };
   };
   std::optional<redis::Command> own;
   if (!question.alike || by_text) {
@@ -72,10 +73,11 @@ void Round::Send(size_t index, size_t node, bool by_text) {
     question.words = Encode(*nodes_[node], question.call_of(node), by_text);
   }
   const redis::Command& command = own ? *own : *question.words;
-  if (nodes_[node]->Ask(question.key, command, deliver, come) == Node::Sent::kDown) {
+  if (nodes_[node]->Ask(question.key, command, std::move(deliver), come) == Node::Sent::kDown) {
     question.votes[node].kind = Vote::Kind::kFailed;
     question.votes[node].failure = redis::MarkNotSent(nodes_[node]->failure());
-    if (hear) hear(question.votes[node].failure);
+    if (question.hear != nullptr)
+      (*question.hear)(node, *nodes_[node], question.votes[node].failure);
   }
 }
 

@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "src/base/clock.h"
+#include "src/quorum/ledger.h"
 #include "src/quorum/mailbox.h"
 #include "src/quorum/node.h"
 #include "src/quorum/vote.h"
@@ -51,24 +52,24 @@ class Question {
   // What a node is asked, and what is to be done when an answer comes, in time or not: on any
   // thread, and at once.
   using CallOf = std::function<OwnCall(size_t node)>;
-  using Hear = std::function<void(const absl::StatusOr<redis::Reply>& answer)>;
-  using HearOf = std::function<Hear(size_t node)>;
+  using Hear =
+      std::function<void(size_t node, Node& its, const absl::StatusOr<redis::Reply>& answer)>;
 
   // `at`: the key where it belongs, in a cluster.
   // `same`: all nodes are asked in the same words.
-  Question(size_t nodes, std::string_view at, bool same, CallOf call, HearOf hear = nullptr)
+  Question(size_t nodes, std::string_view at, bool same, CallOf call, Hear to_hear = nullptr)
       : key(at),
         alike(same),
         call_of(std::move(call)),
-        hear_of(std::move(hear)),
+        hear(to_hear ? std::make_shared<const Hear>(std::move(to_hear)) : nullptr),
         votes(nodes),
         answers(nodes) {}
 
   const std::string_view key;
   const bool alike;
   const CallOf call_of;
-  const HearOf hear_of;
-  std::optional<redis::Command> words;  // of all, once they are known
+  const std::shared_ptr<const Hear> hear;  // outlives the question, for answers that come late
+  std::optional<redis::Command> words;     // of all, once they are known
   std::vector<Vote> votes;
   std::vector<absl::StatusOr<redis::Reply>> answers;
 };
@@ -83,7 +84,7 @@ class Round {
   Round& operator=(const Round&) = delete;
 
   // Outlives the round. `to`: the nodes that are asked; none: all.
-  void Put(Question& question, uint64_t to = ~uint64_t{0});
+  void Put(Question& question, NodeSet to = ~NodeSet{0});
   // Until that is so, or it is too late.
   void Await(absl::FunctionRef<bool()> enough, base::Instant deadline);
 

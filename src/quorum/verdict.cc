@@ -7,11 +7,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "src/base/majority.h"
 #include "src/redis/wire/errors.h"
 
 namespace redlatch::quorum {
 namespace {
 
+using base::Majority;
 using Kind = Vote::Kind;
 
 constexpr int64_t kForeignPollMs = 100;  // of an owner who tells nobody when he lets go
@@ -67,6 +69,14 @@ Verdict JudgeStanding(absl::Span<const Vote> votes) {
   if (yes >= needed) return {.kind = Verdict::Kind::kYes};
   if (yes + unknown < needed) return {.kind = Verdict::Kind::kNo};
   return {.kind = Open(votes) > 0 ? Verdict::Kind::kOpen : Verdict::Kind::kNoQuorum};
+}
+
+uint64_t EarliestTicket(absl::Span<const Vote> votes, uint64_t ticket) {
+  for (const Vote& vote : votes) {
+    if (vote.kind != Kind::kQueued && !vote.queued_behind) continue;
+    ticket = ticket == 0 ? vote.ticket : std::min(ticket, vote.ticket);
+  }
+  return ticket;
 }
 
 int64_t WaitFor(absl::Span<const Vote> votes) {
@@ -143,37 +153,32 @@ absl::StatusOr<redis::Reply> GrantedBy(absl::Span<const Vote> votes, uint64_t to
 redis::Reply NotGranted(absl::Span<const Vote> votes, const Terms& terms, int64_t wait_ms) {
   if (Count(votes, Kind::kGone) > 0) return TextReply("gone" + NotesOf(votes));
   if (!terms.wait) return TextReply(absl::StrCat("busy ", wait_ms, NotesOf(votes)));
-  uint64_t ticket = terms.ticket;
   size_t deaf = 0;
   size_t queued = 0;
   for (const Vote& vote : votes) {
     if (vote.kind != Kind::kQueued) continue;
-    ticket = ticket == 0 ? vote.ticket : std::min(ticket, vote.ticket);
     ++queued;
     deaf += vote.deaf ? 1 : 0;
   }
   // Whoever is heard by a majority need not poll.
   const bool polls = deaf > 0 && queued - deaf < Majority(votes.size());
-  return TextReply(
-      absl::StrCat("queued ", wait_ms, " 0 ", ticket, NotesOf(votes), polls ? " deaf" : ""));
+  return TextReply(absl::StrCat("queued ", wait_ms, " 0 ", EarliestTicket(votes, terms.ticket),
+                                NotesOf(votes), polls ? " deaf" : ""));
 }
 
 redis::Reply ReleasedBy(absl::Span<const Vote> votes) {
-  uint64_t ticket = 0;
   bool queued = false;
   bool gone = false;
   for (const Vote& vote : votes) {
     gone |= vote.gone_behind;
-    if (!vote.queued_behind) continue;
-    queued = true;
-    ticket = ticket == 0 ? vote.ticket : std::min(ticket, vote.ticket);
+    queued |= vote.queued_behind;
   }
   std::string text = "released";
   if (gone) {
     text += " gone";
   } else if (queued) {
     // A message tells when it is its turn; if none comes, this heartbeat does.
-    absl::StrAppend(&text, " queued 200 0 ", ticket);
+    absl::StrAppend(&text, " queued 200 0 ", EarliestTicket(votes, 0));
   }
   return TextReply(text + NotesOf(votes));
 }

@@ -11,9 +11,6 @@
 
 namespace redlatch::quorum {
 
-// More than half of so many.
-constexpr size_t Majority(size_t nodes) { return nodes / 2 + 1; }
-
 // How many have answered, and how many may yet.
 size_t Counted(absl::Span<const Vote> votes);
 size_t Open(absl::Span<const Vote> votes);
@@ -28,7 +25,7 @@ struct Verdict {
     kNoQuorum,  // too few nodes have answered, or can
   };
   Kind kind = Kind::kOpen;
-  uint64_t token = 0;  // of kYes, kRaise; of a renewal what the fences say
+  uint64_t token = 0;  // of kYes, kRaise
 };
 
 // Of an `acquire` or a `raise`.
@@ -37,6 +34,8 @@ Verdict Judge(absl::Span<const Vote> votes);
 // it.
 Verdict JudgeStanding(absl::Span<const Vote> votes);
 
+// Of those that are queued, also behind a release; `ticket`, 0 for none, is one of them.
+uint64_t EarliestTicket(absl::Span<const Vote> votes, uint64_t ticket);
 // When a majority could grant what they did not, in ms; -1: nobody knows.
 int64_t WaitFor(absl::Span<const Vote> votes);
 

@@ -1,12 +1,11 @@
 #include "src/quorum/vote.h"
 
-#include <algorithm>
-#include <charconv>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "src/base/words.h"
 #include "src/redis/wire/errors.h"
 
 namespace redlatch::quorum {
@@ -14,19 +13,8 @@ namespace {
 
 constexpr size_t kTicketWord = 5;
 
-std::string_view TakeWord(std::string_view& text) {
-  const size_t end = std::min(text.find(' '), text.size());
-  const std::string_view word = text.substr(0, end);
-  text.remove_prefix(std::min(end + 1, text.size()));
-  return word;
-}
-
-template <class Number>
-bool TakeNumber(std::string_view& text, Number& number) {
-  const std::string_view word = TakeWord(text);
-  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
-  return error == std::errc() && end == word.data() + word.size();
-}
+using base::TakeNumber;
+using base::TakeWord;
 
 bool TakeQueued(std::string_view& text, Vote& vote) {
   int64_t position = 0;
@@ -67,13 +55,7 @@ bool TakeWords(std::string_view& text, Vote& vote) {
   }
   if (word == "young") {
     vote.kind = Kind::kYoung;
-    if (!TakeNumber(text, vote.token)) return false;
-    vote.wait_ms = static_cast<int64_t>(vote.token);
-    return true;
-  }
-  if (word == "held") {
-    vote.kind = Kind::kYes;
-    return TakeNumber(text, vote.token);
+    return TakeNumber(text, vote.wait_ms);
   }
   if (word == "released") {
     vote.kind = Kind::kYes;
@@ -90,7 +72,7 @@ bool TakeWords(std::string_view& text, Vote& vote) {
     vote.kind = Kind::kGone;
     return true;
   }
-  if (word == "raised" || word == "passed_on") {
+  if (word == "held" || word == "raised" || word == "passed_on") {
     vote.kind = Kind::kYes;
     return true;
   }

@@ -25,7 +25,7 @@ struct Vote {
   };
 
   Kind kind = Kind::kOpen;
-  uint64_t token = 0;    // granted: the first; held, young: what the fence says
+  uint64_t token = 0;    // granted: the first
   int64_t lease_ms = 0;  // granted
   bool others = false;   // granted: somebody waits
   int64_t clock_us = 0;  // granted: the node's

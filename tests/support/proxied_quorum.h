@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "tests/support/quorum_group.h"
 #include "tests/support/tcp_proxy.h"
 
@@ -23,14 +22,7 @@ class ProxiedQuorum {
 
   TcpProxy& operator[](size_t i) { return *proxies_[i]; }
 
-  std::string url(const std::string& options = {}) const {
-    std::string text;
-    for (const auto& proxy : proxies_) {
-      absl::StrAppend(&text, text.empty() ? "redlock:" : ",", proxy->url(),
-                      options.empty() ? "" : "?", options);
-    }
-    return text;
-  }
+  std::string url(const std::string& options = {}) const { return QuorumUrl(proxies_, options); }
 
  private:
   std::vector<std::unique_ptr<TcpProxy>> proxies_;

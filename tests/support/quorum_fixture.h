@@ -3,12 +3,10 @@
 
 #include <cstddef>
 #include <string>
-#include <utility>
 
-#include "absl/status/statusor.h"
 #include "gtest/gtest.h"
-#include "redlatch/client.h"
 #include "tests/support/await.h"
+#include "tests/support/connect.h"
 #include "tests/support/lock_keys.h"
 #include "tests/support/proxied_quorum.h"
 #include "tests/support/quorum_group.h"
@@ -23,12 +21,6 @@ class QuorumFixture : public ::testing::Test {
 
   QuorumFixture() {
     for (const size_t i : {3, 4}) of_three_[i].SetArrival(Arrival::kRefuse);
-  }
-
-  static Client Connect(const std::string& url) {
-    absl::StatusOr<Client> client = Client::Connect(url);
-    EXPECT_TRUE(client.ok()) << client.status();
-    return *std::move(client);
   }
 
   bool IsHeldAt(size_t i) { return servers_[i].Integer({"EXISTS", kName}) == 1; }

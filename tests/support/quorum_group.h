@@ -12,6 +12,17 @@
 
 namespace redlatch::support {
 
+// "redlock:redis://...,redis://...", each with these options.
+template <class Servers>
+std::string QuorumUrl(const Servers& servers, const std::string& options) {
+  std::string text;
+  for (const auto& server : servers) {
+    absl::StrAppend(&text, text.empty() ? "redlock:" : ",", server->url(),
+                    options.empty() ? "" : "?", options);
+  }
+  return text;
+}
+
 // Independent servers of a test's own.
 class QuorumGroup {
  public:
@@ -27,15 +38,7 @@ class QuorumGroup {
   size_t size() const { return servers_.size(); }
   RedisServer& operator[](size_t i) { return *servers_[i]; }
 
-  // "redlock:redis://...,redis://...", each with these options.
-  std::string url(const std::string& options = {}) const {
-    std::string text;
-    for (const auto& server : servers_) {
-      absl::StrAppend(&text, text.empty() ? "redlock:" : ",", server->url(),
-                      options.empty() ? "" : "?", options);
-    }
-    return text;
-  }
+  std::string url(const std::string& options = {}) const { return QuorumUrl(servers_, options); }
 
   // On how many servers a key is.
   size_t Having(const std::string& key) {

@@ -1,8 +1,7 @@
 -- include: common/hold_id
 -- include: multi/common/survey
 -- include: multi/common/merge_looks
--- include: simple/common/take
--- include: multi/common/pass_on
+-- include: simple/common/hand_over
 
 -- reserve_everywhere(all, block, now): makes `block` tokens those of all names, larger than any
 -- that one of them has had. Answers the first.
@@ -109,7 +108,7 @@ local function bid(request, now, looks)
     end
     if name.mine then  -- what is left of a hold that was lost: whoever waits holds nothing
       redis.call('DEL', KEYS[1])
-      looks = looks .. pass_on(name.fence, now)
+      looks = looks .. hand_over(now, name.fence)
     elseif name.turn then
       remove_waiters(name.choice.passed_over)
     elseif name.choice then

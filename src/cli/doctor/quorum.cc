@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "src/base/majority.h"
 #include "src/cli/doctor/checks.h"
 #include "src/cli/term/measures.h"
 
@@ -54,12 +55,12 @@ void CheckReached(const QuorumFacts& facts, Findings& findings) {
               "all clients at once"
             : "each server has users and settings of its own: make them the same");
   }
-  if (reached < facts.nodes.size() / 2 + 1) {
-    findings.Bad(
-        "servers",
-        absl::StrCat(reached, " of ", facts.nodes.size(), " answer, and ",
-                     facts.nodes.size() / 2 + 1, " are needed: no lock can be taken or kept"),
-        "bring the others back");
+  if (reached < base::Majority(facts.nodes.size())) {
+    findings.Bad("servers",
+                 absl::StrCat(reached, " of ", facts.nodes.size(), " answer, and ",
+                              base::Majority(facts.nodes.size()),
+                              " are needed: no lock can be taken or kept"),
+                 "bring the others back");
   } else if (reached == facts.nodes.size()) {
     findings.Ok("servers", absl::StrCat("all ", reached, " answer"));
   }

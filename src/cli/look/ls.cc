@@ -162,7 +162,7 @@ int Show(Server& server, const LsOptions& options) {
 
 int ShowQuorum(QuorumServers& servers, const LsOptions& options) {
   const QuorumList found = ListQuorum(servers, options.pattern);
-  const absl::Status undecided = servers.Majority(found.outcomes);
+  const absl::Status undecided = servers.WhyNoMajority(found.outcomes);
   if (std::ranges::none_of(found.outcomes, &absl::Status::ok)) return Refuse(undecided);
   List list(options, found.rows);
   for (const LockRow& row : found.rows) list.Take(row);

@@ -112,7 +112,7 @@ absl::StatusOr<Sight> QuorumLooker::LookClosely(const std::string& name) {
     if (absl::IsInvalidArgument(outcomes[i])) return outcomes[i];  // no lock has that name
     if (!outcomes[i].ok()) seen[i] = outcomes[i];
   }
-  undecided_ = servers_.Majority(outcomes);
+  undecided_ = servers_.WhyNoMajority(outcomes);
   if (std::ranges::none_of(outcomes, &absl::Status::ok)) return undecided_;
   return SightOfQuorum(name, names, seen);
 }
@@ -124,7 +124,7 @@ absl::Status QuorumLooker::Break(const Sight& seen) {
     const SaidByServer& said = seen.servers[i];
     return said.hold.empty() ? said.failure : cli::Break(server, row);
   });
-  return servers_.Majority(outcomes);
+  return servers_.WhyNoMajority(outcomes);
 }
 
 }  // namespace redlatch::cli

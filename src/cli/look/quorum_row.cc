@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 
+#include "src/base/majority.h"
 #include "src/engine/protocol/description.h"
 #include "src/engine/protocol/kinds.h"
 
@@ -43,7 +44,7 @@ LockRow RowOfQuorum(const std::vector<LockRow>& rows, int64_t servers, int64_t u
   whole.hold = most->first;
   Leases& leases = most->second;
   std::ranges::sort(leases, std::greater());
-  const auto majority = static_cast<size_t>(servers / 2 + 1);
+  const size_t majority = base::Majority(static_cast<size_t>(servers));
   whole.held_on = static_cast<int64_t>(leases.size());
   whole.holding = leases.size() >= majority ? 1 : 0;
   whole.remaining = leases[std::min(leases.size(), majority) - 1];

@@ -34,11 +34,6 @@ absl::Status Explain(const absl::Status& why, const Semaphore& semaphore,
                    ", or change it for everyone: redlatch capacity ", name, " ", options.capacity));
 }
 
-bool IsOfQuorum(std::string_view server) {
-  const absl::StatusOr<redis::Url> url = redis::ParseUrl(server);
-  return url.ok() && url->kind == redis::Url::Kind::kQuorum;
-}
-
 }  // namespace
 
 absl::Duration RunHold::remaining() const {
@@ -122,10 +117,6 @@ absl::StatusOr<RunHold> RunAttempt::TakeFor(const Client& client, absl::Duration
     return TakeBy(client, lock, [&] { return lock.Acquire(how); });
   }
   if (options_.kind == RunKind::kPlain) {
-    if (IsOfQuorum(options_.server)) {
-      RedLock lock(client, options_.name, {.lease = options_.lease});
-      return TakeBy(client, lock, [&] { return lock.Acquire(how); });
-    }
     SimpleLock lock(client, options_.name, {.lease = options_.lease});
     return TakeBy(client, lock, [&] { return lock.Acquire(how); });
   }

@@ -33,7 +33,7 @@ std::vector<absl::Status> QuorumServers::Look(
   return outcomes;
 }
 
-absl::Status QuorumServers::Majority(const std::vector<absl::Status>& outcomes) const {
+absl::Status QuorumServers::WhyNoMajority(const std::vector<absl::Status>& outcomes) const {
   const auto well = static_cast<size_t>(
       std::ranges::count_if(outcomes, [](const absl::Status& each) { return each.ok(); }));
   if (well >= majority()) return absl::OkStatus();

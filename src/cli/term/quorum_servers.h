@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "src/base/majority.h"
 #include "src/cli/term/server.h"
 #include "src/redis/url/url.h"
 
@@ -22,7 +23,7 @@ class QuorumServers {
   QuorumServers(const redis::Url& parsed, std::string_view url);
 
   size_t size() const { return servers_.size(); }
-  size_t majority() const { return size() / 2 + 1; }
+  size_t majority() const { return base::Majority(size()); }
   // The URLs, without users and passwords.
   const std::string& name() const { return name_; }
   const std::string& name(size_t i) const { return servers_[i].name; }
@@ -31,9 +32,8 @@ class QuorumServers {
   // has become of each.
   std::vector<absl::Status> Look(const std::function<absl::Status(size_t i, Server& server)>& look);
 
-  // kUnavailable if fewer than a majority of these are OK, or kPermissionDenied and such if that is
-  // why.
-  absl::Status Majority(const std::vector<absl::Status>& outcomes) const;
+  // OK if a majority of these are; else kUnavailable, or kPermissionDenied and such if that is why.
+  absl::Status WhyNoMajority(const std::vector<absl::Status>& outcomes) const;
 
  private:
   struct One {

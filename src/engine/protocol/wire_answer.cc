@@ -1,22 +1,19 @@
 #include <algorithm>
-#include <charconv>
 #include <limits>
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "src/base/words.h"
 #include "src/engine/protocol/wire.h"
 #include "src/redis/wire/errors.h"
 
 namespace redlatch::engine {
 namespace {
 
+using base::ReadNumber;
+using base::TakeNumber;
+using base::TakeWord;
 using redis::Reply;
-
-template <class Number>
-bool ReadNumber(std::string_view text, Number& number) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && end == text.data() + text.size();
-}
 
 bool ReadMillis(std::string_view text, absl::Duration& duration) {
   int64_t millis = 0;
@@ -25,25 +22,17 @@ bool ReadMillis(std::string_view text, absl::Duration& duration) {
   return true;
 }
 
-// The next word of a text; the rest is left in it.
-std::string_view TakeWord(std::string_view& text) {
-  const size_t end = std::min(text.find(' '), text.size());
-  const std::string_view word = text.substr(0, end);
-  text.remove_prefix(std::min(end + 1, text.size()));
-  return word;
-}
-
 bool ReadBid(std::string_view& text, BidAnswer& bid) {
   const std::string_view word = TakeWord(text);
   if (word == "granted") {
     auto& granted = bid.emplace<BidGranted>();
-    return ReadNumber(TakeWord(text), granted.token) && ReadMillis(TakeWord(text), granted.lease) &&
-           ReadNumber(TakeWord(text), granted.others);
+    return TakeNumber(text, granted.token) && ReadMillis(TakeWord(text), granted.lease) &&
+           TakeNumber(text, granted.others);
   }
   if (word == "queued") {
     auto& queued = bid.emplace<BidQueued>();
-    return ReadMillis(TakeWord(text), queued.retry_after) &&
-           ReadNumber(TakeWord(text), queued.position) && ReadNumber(TakeWord(text), queued.ticket);
+    return ReadMillis(TakeWord(text), queued.retry_after) && TakeNumber(text, queued.position) &&
+           TakeNumber(text, queued.ticket);
   }
   if (word == "busy") {
     bid = BidBusy();
@@ -54,7 +43,7 @@ bool ReadBid(std::string_view& text, BidAnswer& bid) {
 }
 
 bool ReadTold(std::string_view& text, Told& told) {
-  return ReadNumber(TakeWord(text), told.counts) && ReadNumber(TakeWord(text), told.last);
+  return TakeNumber(text, told.counts) && TakeNumber(text, told.last);
 }
 
 // What a reply ends with. Unknown words are a later version's, and told to those who ask for them.
@@ -96,7 +85,7 @@ bool ReadWords(const ToRenew&, std::string_view& text, Answer& answer) {
     return true;
   }
   auto& held = answer.what.emplace<StillHeld>();
-  return word == "held" && (text.empty() || ReadNumber(TakeWord(text), held.others));
+  return word == "held" && (text.empty() || TakeNumber(text, held.others));
 }
 
 bool ReadWords(const ToRelease&, std::string_view& text, Answer& answer) {
@@ -223,8 +212,8 @@ std::optional<Message> ReadMessage(const Identity& identity, std::string_view te
   } else {
     int64_t claim = 0;
     NewGrant& news = message.news;
-    if (!ReadNumber(TakeWord(text), news.attempt) || !ReadNumber(TakeWord(text), news.token) ||
-        !ReadNumber(TakeWord(text), claim) || !ReadNumber(TakeWord(text), news.others)) {
+    if (!TakeNumber(text, news.attempt) || !TakeNumber(text, news.token) ||
+        !TakeNumber(text, claim) || !TakeNumber(text, news.others)) {
       return std::nullopt;
     }
     news.claim = absl::Milliseconds(claim);

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <iterator>
 #include <string>
-#include <system_error>
 #include <tuple>
 #include <utility>
 #include <variant>
@@ -62,12 +61,8 @@ void AckedRenewals::Stop() {
 bool AckedRenewals::Add(Job job) {
   const base::MutexLock lock(mu_);
   if (stopping_) return false;
-  if (!thread_.joinable()) {
-    try {
-      thread_ = base::StartThread("redlatch-acks", [this] { Work(); });
-    } catch (const std::system_error&) {
-      return false;
-    }
+  if (!thread_.joinable() && !base::TryStartThread(thread_, "redlatch-acks", [this] { Work(); })) {
+    return false;
   }
   // At most half of what is left of the hold is spent on it.
   const base::Instant now = base::Now();

@@ -72,21 +72,20 @@ absl::StatusOr<std::shared_ptr<LockSession>> LockSession::Attach(std::shared_ptr
   const auto& label = core->options().stats_label;
   std::string given;
   if (label) RunUsersCode("stats_label", [&] { given = label(called); });
+  const auto failure = [&](absl::StatusCode code, absl::string_view why) {
+    return absl::Status(code, absl::StrCat(std::string(plan.noun), " \"",
+                                           absl::CHexEscape(std::string(called)), "\": ", why));
+  };
   const bool quorum_lock = plan.traits.kind == kinds::kQuorum;
   if (core->is_quorum() && !quorum_lock) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        std::string(plan.noun), " \"", absl::CHexEscape(std::string(called)),
-        "\": its client is of a quorum of servers, which only RedLock can ask; use a RedLock, or a "
-        "client of one server"));
+    return failure(absl::StatusCode::kFailedPrecondition,
+                   "its client is of a quorum of servers, which only RedLock can ask; use a "
+                   "RedLock, or a client of one server");
   }
   const absl::StatusOr<Entry*> entry =
       core->machines().Attach(*std::move(keys), plan.others.empty() ? owner : plan.OthersId(), plan,
                               label ? given : called);
-  if (!entry.ok()) {
-    return absl::Status(entry.status().code(), absl::StrCat(std::string(plan.noun), " \"",
-                                                            absl::CHexEscape(std::string(called)),
-                                                            "\": ", entry.status().message()));
-  }
+  if (!entry.ok()) return failure(entry.status().code(), entry.status().message());
   return std::shared_ptr<LockSession>(new LockSession(std::move(core), **entry));
 }
 

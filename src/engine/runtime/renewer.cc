@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <system_error>
 #include <utility>
 #include <variant>
 
@@ -44,11 +43,7 @@ void Renewer::Stop() {
 
 void Renewer::Start() {
   if (thread_.joinable() || stopping_) return;
-  try {
-    thread_ = base::StartThread("redlatch-renew", [this] { Work(); });
-  } catch (const std::system_error&) {
-    // There is no thread to be had: the next call tries again.
-  }
+  base::TryStartThread(thread_, "redlatch-renew", [this] { Work(); });
 }
 
 base::Instant Renewer::StopBy() {

@@ -13,6 +13,7 @@
 #include "src/base/clock.h"
 #include "tests/support/await.h"
 #include "tests/support/child_entry.h"
+#include "tests/support/connect.h"
 #include "tests/support/punctuality.h"
 #include "tests/support/quorum_fixture.h"
 #include "tests/support/subprocess.h"
@@ -21,6 +22,7 @@ namespace redlatch {
 namespace {
 
 using support::Await;
+using support::Connect;
 
 constexpr absl::Duration kLongLease = absl::Seconds(30);
 constexpr absl::Duration kTurn = absl::Milliseconds(100);

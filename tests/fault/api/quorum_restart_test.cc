@@ -11,6 +11,7 @@
 #include "redlatch/red_lock.h"
 #include "src/base/clock.h"
 #include "tests/support/await.h"
+#include "tests/support/connect.h"
 #include "tests/support/proxied_quorum.h"
 #include "tests/support/quorum_group.h"
 
@@ -19,6 +20,7 @@ namespace {
 
 using support::Arrival;
 using support::Await;
+using support::Connect;
 
 constexpr char kName[] = "orders:42";
 constexpr absl::Duration kLease = absl::Seconds(2);
@@ -27,12 +29,6 @@ constexpr absl::Duration kSoon = absl::Milliseconds(500);
 class QuorumRestart : public ::testing::Test {
  protected:
   explicit QuorumRestart(std::string options) : options_(std::move(options)) {}
-
-  static Client Connect(const std::string& url) {
-    absl::StatusOr<Client> client = Client::Connect(url);
-    EXPECT_TRUE(client.ok()) << client.status();
-    return *std::move(client);
-  }
 
   // One client gets the lock from the first three servers of five; it does not reach the others.
   // Then it loses sight of the first one, too, which is started anew, without data.

@@ -10,6 +10,7 @@
 #include "redlatch/red_lock.h"
 #include "src/base/clock.h"
 #include "tests/support/await.h"
+#include "tests/support/connect.h"
 #include "tests/support/lock_keys.h"
 #include "tests/support/proxied_quorum.h"
 #include "tests/support/quorum_group.h"
@@ -18,6 +19,7 @@ namespace redlatch {
 namespace {
 
 using support::Await;
+using support::Connect;
 using support::Direction;
 using support::Scope;
 
@@ -27,11 +29,6 @@ const std::string kQueue = support::AuxiliaryKey(kName, "quorum.queue");
 
 class LateAtAQuorum : public ::testing::Test {
  protected:
-  static Client Connect(const std::string& url) {
-    absl::StatusOr<Client> client = Client::Connect(url);
-    EXPECT_TRUE(client.ok()) << client.status();
-    return *std::move(client);
-  }
   // Both have used the lock on each server.
   static void WarmUp(RedLock& lock, support::QuorumGroup& servers) {
     const absl::StatusOr<Lease> lease = lock.Acquire();

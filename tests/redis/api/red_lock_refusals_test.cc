@@ -13,6 +13,7 @@
 #include "redlatch/red_lock.h"
 #include "src/base/clock.h"
 #include "tests/support/await.h"
+#include "tests/support/connect.h"
 #include "tests/support/quorum_fixture.h"
 #include "tests/support/redis_server.h"
 
@@ -20,6 +21,7 @@ namespace redlatch {
 namespace {
 
 using support::Await;
+using support::Connect;
 using ::testing::HasSubstr;
 
 class RefusalAtAQuorum : public support::QuorumFixture {

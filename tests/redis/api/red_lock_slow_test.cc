@@ -12,6 +12,7 @@
 #include "redlatch/red_lock.h"
 #include "src/base/clock.h"
 #include "tests/support/await.h"
+#include "tests/support/connect.h"
 #include "tests/support/lock_keys.h"
 #include "tests/support/proxied_quorum.h"
 #include "tests/support/quorum_group.h"
@@ -20,6 +21,7 @@ namespace redlatch {
 namespace {
 
 using support::Await;
+using support::Connect;
 using support::Direction;
 
 constexpr char kName[] = "orders:42";
@@ -30,12 +32,6 @@ constexpr absl::Duration kBound = absl::Seconds(3);
 
 class SlowQuorum : public ::testing::Test {
  protected:
-  static Client Connect(const std::string& url) {
-    absl::StatusOr<Client> client = Client::Connect(url);
-    EXPECT_TRUE(client.ok()) << client.status();
-    return *std::move(client);
-  }
-
   static std::vector<Client> Several(const std::string& url) {
     std::vector<Client> clients;
     for (int i = 0; i < 4; ++i) clients.push_back(Connect(url));

@@ -13,6 +13,7 @@
 #include "redlatch/red_lock.h"
 #include "src/base/clock.h"
 #include "tests/support/await.h"
+#include "tests/support/connect.h"
 #include "tests/support/quorum_fixture.h"
 
 namespace redlatch {
@@ -20,6 +21,7 @@ namespace {
 
 using support::Arrival;
 using support::Await;
+using support::Connect;
 using support::Direction;
 using support::Scope;
 

@@ -53,14 +53,14 @@ TEST(Verdict, DoesNotCountTheYoung) {
 }
 
 TEST(Verdict, OfAHoldThatStandsIsOpenToThoseWhoDoNotAnswer) {
-  const Vote held = Of("held 7");
+  const Vote held = Of("held");
   const Vote not_held = Of("not_held");
   EXPECT_EQ(JudgeStanding(std::vector<Vote>{held, held, held, {}, not_held}).kind, Kind::kYes);
   EXPECT_EQ(JudgeStanding(std::vector<Vote>{held, held, not_held, Unanswered(), Unanswered()}).kind,
             Kind::kNoQuorum);
   EXPECT_EQ(JudgeStanding(std::vector<Vote>{held, held, not_held, not_held, not_held}).kind,
             Kind::kNo);
-  EXPECT_EQ(JudgeStanding(std::vector<Vote>{held, Of("young 7"), Of("young 7"), held, {}}).kind,
+  EXPECT_EQ(JudgeStanding(std::vector<Vote>{held, Of("young 500"), Of("young 500"), held, {}}).kind,
             Kind::kOpen);
 }
 

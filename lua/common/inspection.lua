@@ -1,0 +1,24 @@
+-- include: common/time
+-- include: common/hold_id
+-- include: common/since
+-- include: common/list_waiters
+
+-- inspection(kind, holder): what inspect replies of a lock that has one holder at most, nil if there
+-- is none. Its owner is its client, '' where it is foreign; then since is '0'.
+local function inspection(kind, holder)
+  local holders = {}
+  local fence = redis.call('GET', KEYS[4]) or '0'
+  if holder then
+    local client = client_of(holder)
+    holders[1] = {holder, client or '', redis.call('PTTL', KEYS[1]), 1,
+      client and since(fence, now_us()) or '0'}
+  end
+  return {
+    kind,
+    fence,
+    holders,
+    redis.call('ZCARD', KEYS[2]),
+    list_waiters(tonumber(ARGV[1])),
+    #holders,
+  }
+end
