@@ -3,8 +3,8 @@
 --
 -- KEYS   1 the lock: a string, the owner's hold id and the attempt that was granted; 2 to 5 as in
 --        lua/README.md; 6 whose turn it is; 7 the node's run, if there is a restart delay
--- ARGV   as in lua/README.md; then 'take', or 'queue' to give a vote back and only wait; the token
---        and ticket that are proposed; run id; delay_ms
+-- ARGV   as in lua/README.md; then 'take', or 'queue' to give a vote back and only wait, or 'yield'
+--        to let others go first once; the token and ticket that are proposed; run id; delay_ms
 -- reply  'granted <token> <lease_ms> <others> <now>', 'queued <retry_after_ms> <position>
 --        <ticket>', 'busy <retry_after_ms>', 'young <ms>' or 'gone', and notes
 
@@ -122,8 +122,11 @@ if holder == request.hold then
   end
   remove_waiter(request.hold)
   call('DEL', lock)
-  local look = pass_turn(choose(nil, now), now)
   find_place(request, now)
+  if mode == 'queue' then
+    return enqueue(request, 0, now) .. pass_turn(choose(nil, now), now)
+  end
+  local look = pass_turn(choose(nil, now), now)
   return enqueue(request, 0, now) .. look
 end
 
@@ -158,7 +161,7 @@ else
     wait_ms = choice.winner and turn_ms or 0
     if choice.winner or choice.unfinished then
       look = pass_turn(choice, now)
-    elseif turn then
+    elseif turn and not (mine and mode == 'queue') then
       remove_waiter(request.hold)
       look = pass_turn(choose(nil, now), now)
     end

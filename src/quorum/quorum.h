@@ -103,7 +103,7 @@ class Quorum final : public redis::Deployment {
   bool HasWaited(Case& one);
   void AwaitAll(Round& round, absl::Span<const std::unique_ptr<Case>> cases,
                 base::Instant deadline);
-  void GiveBack(Case& one);
+  void GiveBack(Case& one, bool yields);
   void Heal(const Case& one);
   OwnCall CallFor(const Case& one, size_t node) const;
   Question::Hear HearFor(const Case& one);

@@ -23,6 +23,9 @@ constexpr int kMostDoublings = 6;
 constexpr int kPatience = 4;
 constexpr absl::Duration kShortestPatience = absl::Milliseconds(2);
 constexpr int kMostDoublingsOfPatience = 10;
+constexpr absl::Duration kLongestPatience = absl::Milliseconds(500);
+// Of the rounds in a row that failed so, one in so many lets others go first.
+constexpr int kYieldsEach = 4;
 
 }  // namespace
 
@@ -34,7 +37,7 @@ bool Quorum::HasWaited(Case& one) {
   if (one.patience == base::Instant::Infinite()) {
     const absl::Duration patience = std::max(kShortestPatience, kPatience * (now - one.asked_at));
     const int splits = std::min(ledger_->splits(one.hold), kMostDoublingsOfPatience);
-    one.patience = now + patience * (1 << splits);
+    one.patience = now + std::max(patience, std::min(kLongestPatience, patience * (1 << splits)));
   }
   return one.patience <= now;
 }
@@ -82,8 +85,9 @@ bool Quorum::Decided(Round& round, Case& one) {
 }
 
 // A round that has failed leaves nothing behind: whoever has granted, or may have, gives it back,
-// and keeps the place in the queue.
-void Quorum::GiveBack(Case& one) {
+// and keeps the place in the queue. If two have parts of the nodes, the one that came first gets
+// those of the other; it lets the other go first now and then, for it may never get them.
+void Quorum::GiveBack(Case& one, bool yields) {
   const std::vector<Vote>& votes = one.asked->votes;
   const uint64_t ticket = EarliestTicket(votes, one.terms.ticket);
   const base::Instant expires = base::Now() + absl::Milliseconds(one.lease_ms);
@@ -91,7 +95,7 @@ void Quorum::GiveBack(Case& one) {
     if (votes[node].kind != Vote::Kind::kYes && !votes[node].uncertain()) continue;
     OwnCall call = CallFor(one, node);
     if (one.terms.wait) {
-      call.args[call.args.size() - 4] = "queue";
+      call.args[call.args.size() - 4] = yields ? "yield" : "queue";
       call.args[kTermsWord] = WithTicket(call.args[kTermsWord], ticket);
     } else {
       const int64_t gone_ms = votes[node].uncertain() ? one.lease_ms : 0;
@@ -116,17 +120,20 @@ absl::StatusOr<redis::Reply> Quorum::WhenGranted(Case& one, uint64_t token) {
 }
 
 absl::StatusOr<redis::Reply> Quorum::WhenNotGranted(Case& one) {
-  GiveBack(one);
   const std::vector<Vote>& votes = one.asked->votes;
-  if (Counted(votes) < majority()) return NoQuorum(votes);
-  // If a majority is free, or will be, several were after it at the same time.
-  const int64_t wait_ms = std::max<int64_t>(WaitFor(votes), 0);
-  absl::Duration wait = absl::Milliseconds(wait_ms);
   NodeSet given_back = 0;
   for (size_t node = 0; node < votes.size(); ++node) {
     if (votes[node].kind == Vote::Kind::kYes) given_back |= Only(node);
   }
+  if (Counted(votes) < majority()) {
+    GiveBack(one, /*yields=*/true);
+    return NoQuorum(votes);
+  }
   const int splits = given_back != 0 ? ledger_->Split(one.hold) : 0;
+  GiveBack(one, (splits + 1) % kYieldsEach == 0);
+  // If a majority is free, or will be, several were after it at the same time.
+  const int64_t wait_ms = std::max<int64_t>(WaitFor(votes), 0);
+  absl::Duration wait = absl::Milliseconds(wait_ms);
   if (ledger_->GivenBack(one.hold, given_back, majority())) wait = absl::ZeroDuration();
   wait += base::Jittered(kShortestSplit * (1 << std::min(splits, kMostDoublings)));
   return NotGranted(votes, one.terms, absl::ToInt64Milliseconds(wait));

@@ -1,0 +1,98 @@
+// One node of a quorum, in rounds that fail since others have the other nodes.
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "lua/scripts.h"
+#include "tests/redis/lua/script_clients.h"
+#include "tests/support/redis_server.h"
+
+namespace redlatch {
+namespace {
+
+class GiveBackTest : public ::testing::Test {
+ protected:
+  struct Client {
+    Request request;
+    Ear ear;
+  };
+  // Who came first has the smaller ticket.
+  Client Made(char id, const std::string& ticket) {
+    const std::string name(32, id);
+    return {.request = {.hold = name + ":1", .owner = name, .attempt = 0, .ticket = ticket},
+            .ear = Ear(*server_, "redlatch:" + name)};
+  }
+  // Its next attempt.
+  std::string Takes(Client& client) {
+    ++client.request.attempt;
+    return Run(client, "take");
+  }
+  std::string GivesBack(const Client& client) { return Run(client, "queue"); }
+  std::string Yields(const Client& client) { return Run(client, "yield"); }
+
+  std::string Holder() { return server_->Text({"GET", "orders"}); }
+  std::string Turn() { return server_->Text({"GET", "turn"}).substr(0, 34); }
+
+  const std::unique_ptr<support::RedisServer> server_ = support::RedisServer::Start();
+  Client first_ = Made('1', "1000");
+  Client second_ = Made('2', "2000");
+
+ private:
+  std::string Run(const Client& client, const std::string& mode) {
+    std::vector<std::string> command = {"EVAL",  std::string(lua::kQuorumAcquire.body),
+                                        "6",     "orders",
+                                        "queue", "waiters",
+                                        "fence", "gone",
+                                        "turn"};
+    for (std::string& arg : client.request.Args()) command.push_back(std::move(arg));
+    for (const char* const word : {mode.c_str(), "0", "", "0"}) command.emplace_back(word);
+    return server_->Text(command);
+  }
+};
+
+// Two that have a part of the nodes each would else exchange them for ever.
+TEST_F(GiveBackTest, WhoCameFirstGetsWhatTheOtherGivesBack) {
+  EXPECT_TRUE(Takes(second_).starts_with("granted "));
+  EXPECT_TRUE(Takes(first_).starts_with("queued "));
+  EXPECT_TRUE(GivesBack(second_).ends_with(" look 100"));
+  EXPECT_EQ(first_.ear.Hear(), absl::StrCat("look ", first_.request.hold, " orders"));
+  EXPECT_EQ(second_.ear.Hear(), "");
+  EXPECT_EQ(Turn(), first_.request.hold);
+}
+
+TEST_F(GiveBackTest, WhoCameFirstGetsBackWhatItGaveBack) {
+  EXPECT_TRUE(Takes(first_).starts_with("granted "));
+  EXPECT_TRUE(Takes(second_).starts_with("queued "));
+  EXPECT_TRUE(GivesBack(first_).ends_with(" look 100"));
+  EXPECT_EQ(Holder(), "");
+  EXPECT_EQ(Turn(), first_.request.hold);
+  EXPECT_TRUE(Takes(second_).starts_with("queued "));
+  EXPECT_TRUE(GivesBack(first_).starts_with("queued "));  // again, as after a lost answer
+  EXPECT_EQ(Turn(), first_.request.hold);
+  EXPECT_TRUE(Takes(first_).starts_with("granted "));
+  EXPECT_EQ(second_.ear.Hear(), "");
+}
+
+TEST_F(GiveBackTest, WhoYieldsLetsTheOtherGoFirstOnce) {
+  EXPECT_TRUE(Takes(first_).starts_with("granted "));
+  EXPECT_TRUE(Takes(second_).starts_with("queued "));
+  EXPECT_TRUE(Yields(first_).ends_with(" look 100"));
+  EXPECT_EQ(second_.ear.Hear(), absl::StrCat("look ", second_.request.hold, " orders"));
+  EXPECT_TRUE(Takes(second_).starts_with("granted "));
+  EXPECT_TRUE(GivesBack(second_).ends_with(" look 100"));
+  EXPECT_EQ(Turn(), first_.request.hold);
+}
+
+TEST_F(GiveBackTest, WhoYieldsItsTurnIsNotNextThere) {
+  EXPECT_TRUE(Takes(first_).starts_with("granted "));
+  EXPECT_TRUE(Takes(second_).starts_with("queued "));
+  EXPECT_TRUE(GivesBack(first_).ends_with(" look 100"));
+  EXPECT_TRUE(Yields(first_).ends_with(" look 100"));
+  EXPECT_EQ(Turn(), second_.request.hold);
+}
+
+}  // namespace
+}  // namespace redlatch
