@@ -3,8 +3,8 @@
 -- include: common/since
 -- include: common/list_waiters
 
--- inspection(kind, holder): what inspect replies of a lock that has one holder at most, nil if there
--- is none. Its owner is its client, '' where it is foreign; then since is '0'.
+-- inspection(kind, holder): what inspect replies of a lock that has one holder at most, nil if
+-- there is none. Its owner is its client, '' where it is foreign; then since is '0'.
 local function inspection(kind, holder)
   local holders = {}
   local fence = redis.call('GET', KEYS[4]) or '0'

@@ -1,11 +1,11 @@
--- probation(key, known, length_ms, ask, wanted, opens_the_way): for how many ms more a server grants
--- nothing, since it has become another, or has come back as another than it was: until all that it
--- can have granted, or lost, before is over. And an error, to be replied, where others `wanted`
--- another length.
+-- probation(key, known, length_ms, ask, wanted, opens_the_way): for how many ms more a server
+-- grants nothing, since it has become another, or has come back as another than it was: until all
+-- that it can have granted, or lost, before is over. And an error, to be replied, where others
+-- `wanted` another length.
 --
 -- Which one it is the key remembers, '<id> <until_ms> <length_ms>', and the caller knows: where the
 -- two differ, ask() tells the server's own. A script whose other writes must pass where memory is
--- full `opens_the_way`. All but the lengths that are compared goes by the server's clock.
+-- full `opens_the_way`. A client's clock plays no part.
 local function probation(key, known, length_ms, ask, wanted, opens_the_way)
   local id, until_ms, stored_ms = string.match(redis.call('GET', key) or '',
     '^(%x+) (%d+) (%d+)$')

@@ -124,7 +124,13 @@ if holder == request.hold then
   call('DEL', lock)
   find_place(request, now)
   if mode == 'queue' then
-    return enqueue(request, 0, now) .. pass_turn(choose(nil, now), now)
+    -- If it comes first itself, that it stands there is enough.
+    local reply = enqueue(request, 0, now)
+    local choice = choose(nil, now)
+    if choice.winner and choice.winner.hold == request.hold then
+      choice.winner = nil
+    end
+    return reply .. pass_turn(choice, now)
   end
   local look = pass_turn(choose(nil, now), now)
   return enqueue(request, 0, now) .. look
@@ -161,7 +167,11 @@ else
     wait_ms = choice.winner and turn_ms or 0
     if choice.winner or choice.unfinished then
       look = pass_turn(choice, now)
-    elseif turn and not (mine and mode == 'queue') then
+    elseif turn and mode == 'queue' then
+      if not mine then
+        call('DEL', KEYS[6])
+      end
+    elseif turn then
       remove_waiter(request.hold)
       look = pass_turn(choose(nil, now), now)
     end

@@ -3,13 +3,22 @@
 --
 -- KEYS   as acquire's
 -- ARGV   1 hold  2 gone_ms  3 block, which is not used: tokens that another node has are not less
+--        4 the attempt that is given up, if it is one: what a later one has got it keeps
 -- reply  'left' (it was queued), 'passed_on' (it was granted) or 'unknown', and notes
 -- include: common/time
 -- include: common/leave
 -- include: quorum/common/pass_on
--- include: quorum/common/is_held_by
+-- include: common/read_waiter
+-- include: quorum/common/read_holder
 
-local held = is_held_by(ARGV[1])
+local holder, attempt = read_holder()
+local held = holder == ARGV[1]
+if ARGV[4] then
+  local recorded = read_waiter(ARGV[1])
+  if math.max(held and attempt or 0, recorded and recorded.attempt or 0) > tonumber(ARGV[4]) then
+    return 'unknown'
+  end
+end
 if held then
   redis.call('DEL', KEYS[1])
 end

@@ -6,13 +6,21 @@
 -- reply  'raised'; 'above' where this node has granted a larger one, which is still on its way; or
 --        'not_held'
 -- include: common/fence
+-- include: common/time
+-- include: common/remove_waiter
 -- include: quorum/common/is_held_by
+-- include: quorum/common/turn_of
 
 if not is_held_by(ARGV[1]) then
-  -- A node that keeps itself for somebody, or whose hold was forced to end, is not healed.
-  if ARGV[3] == '0' or redis.call('EXISTS', KEYS[1], KEYS[5], KEYS[6]) > 0 then
+  if ARGV[3] == '0' or redis.call('EXISTS', KEYS[1], KEYS[5]) > 0 then
     return 'not_held'
   end
+  -- A node that keeps itself for somebody, or whose hold was forced to end, is not healed.
+  local turn, left_ms, forced = turn_of(now_us())
+  if turn and (left_ms > 0 or forced) then
+    return 'not_held'
+  end
+  remove_waiter(ARGV[1])
   redis.call('SET', KEYS[1], ARGV[1] .. ' ' .. ARGV[4], 'PX', ARGV[3])
 end
 local fence, last = read_fence(), tonumber(ARGV[2])

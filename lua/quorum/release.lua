@@ -17,9 +17,13 @@ if plain and string.sub(call('GETRANGE', lock, '0', '79'), 1, #ARGV[1] + 1) == A
     call('DEL', lock)
     return 'released'
   end
-  -- The head of the queue is live.
-  local asked_us, heartbeat_ms, channel = string.match(call('HGET', keys[3], head) or '',
-    '^(%d+) %d+ %d+ %d+ 1 (%d+) [01] %d+ %d+ [01] (%S+) ')
+  -- The head of the queue is live, and another's: this one may have waited here while others
+  -- granted it.
+  local asked_us, heartbeat_ms, channel
+  if head ~= ARGV[1] then
+    asked_us, heartbeat_ms, channel = string.match(call('HGET', keys[3], head) or '',
+      '^(%d+) %d+ %d+ %d+ 1 (%d+) [01] %d+ %d+ [01] (%S+) ')
+  end
   local time = call('TIME')
   local now = time[1] * 1000000 + time[2]
   if asked_us and now - asked_us < 2500 * heartbeat_ms and
@@ -41,6 +45,9 @@ end
 -- include: quorum/common/pass_on
 -- include: quorum/common/is_held_by
 local held = is_held_by(ARGV[1])
+if held then
+  remove_waiter(ARGV[1])
+end
 if held and plain then
   call('DEL', lock)
   local now = now_us()

@@ -44,8 +44,9 @@ uint32_t Parker::ParkUntil(Instant deadline) {
 
 bool Parker::BeginPolling(int event_fd) {
   uint32_t now = kArmed;
+  // Who signals the event has seen it being made.
   return word_.compare_exchange_strong(now, kPolling + static_cast<uint32_t>(event_fd),
-                                       std::memory_order_acquire);
+                                       std::memory_order_acq_rel);
 }
 
 void Parker::EndPolling() {

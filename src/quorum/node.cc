@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/base/thread.h"
+#include "src/redis/wire/errors.h"
 
 namespace redlatch::quorum {
 namespace {
@@ -19,6 +20,13 @@ constexpr absl::Duration kStalled = absl::Milliseconds(900);
 constexpr size_t kMostOwed = 1024;
 
 }  // namespace
+
+bool IsToBeRepeated(const absl::StatusOr<redis::Reply>& answer) {
+  if (!answer.ok()) return absl::IsUnavailable(answer.status());
+  if (!answer->is_error()) return false;
+  const redis::ErrorCode code = redis::ClassifyError(answer->text);
+  return code == redis::ErrorCode::kNoScript || redis::IsTransient(code);
+}
 
 Node::Node(std::unique_ptr<redis::Deployment> at, std::function<void()> on_up)
     : at_(std::move(at)), on_up_(std::move(on_up)) {}
@@ -76,7 +84,8 @@ Node::Sent Node::Ask(std::string_view key, const redis::Command& command, Done d
 
 absl::Status Node::failure() const {
   const base::MutexLock lock(mu_);
-  return failure_;
+  // A copy that shares nothing: the thread sanitizer does not see how Abseil counts.
+  return {failure_.code(), failure_.message()};
 }
 
 std::vector<std::string> Node::TakeWarnings() {
@@ -98,7 +107,7 @@ void Node::Tell(std::string key, redis::Command command, base::Instant expires) 
       Owed{.key = std::move(key), .command = std::move(command), .expires = expires});
   const absl::Status sent =
       at_->Send(owed->key, owed->command, [this, owed](const absl::StatusOr<redis::Reply>& answer) {
-        if (absl::IsUnavailable(answer.status()))
+        if (IsToBeRepeated(answer))
           Owe(
               owed->key, [&] { return owed->command; }, owed->expires);
       });
@@ -174,15 +183,16 @@ void Node::Connect() {
   }
   for (const Come& each : coming) each(status);
   if (status.ok()) {
-    Settle();
-    return on_up_();
+    const bool owed = Settle();
+    on_up_();
+    if (!owed) return;  // else a server that refuses for now would be asked all the time
   }
   const base::MutexLock lock(mu_);
   if (!stopping_) changed_.WaitUntil(mu_, base::Now() + kPause);
 }
 
-// In the order in which it was owed.
-void Node::Settle() {
+// In the order in which it was owed. Whether anything was.
+bool Node::Settle() {
   std::deque<Owed> owed;
   {
     const base::MutexLock lock(mu_);
@@ -192,6 +202,7 @@ void Node::Settle() {
   for (Owed& each : owed) {
     if (now < each.expires) Tell(std::move(each.key), std::move(each.command), each.expires);
   }
+  return !owed.empty();
 }
 
 }  // namespace redlatch::quorum

@@ -21,6 +21,10 @@
 
 namespace redlatch::quorum {
 
+// Of an answer to a command that must come to be executed: it broke off, or the server refused for
+// now, or forgot the script.
+bool IsToBeRepeated(const absl::StatusOr<redis::Reply>& answer);
+
 // One server of a quorum, which nobody ever waits for by himself: what it is asked is sent at once
 // or not at all, and what takes longer, as connecting does, is done by a thread of the node's own.
 //
@@ -78,7 +82,7 @@ class Node {
   void StartThread() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Work();
   void Connect();
-  void Settle();
+  bool Settle();
 
   std::unique_ptr<redis::Deployment> at_;
   const std::function<void()> on_up_;

@@ -94,7 +94,7 @@ absl::StatusOr<redis::Reply> Quorum::Call(std::string_view key, const redis::Com
   round.Put(question);
   round.Await([&] { return Counted(question.votes) >= majority() || Open(question.votes) == 0; },
               deadline);
-  if (Counted(question.votes) < majority()) return NoQuorum(question.votes);
+  if (Counted(question.votes) < majority()) return NoQuorum(question.votes, /*stands=*/false);
   for (absl::StatusOr<redis::Reply>& answer : question.answers) {
     if (answer.ok() && answer->type != redis::Reply::Type::kNil) return std::move(answer);
   }

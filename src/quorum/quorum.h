@@ -108,7 +108,7 @@ class Quorum final : public redis::Deployment {
   OwnCall CallFor(const Case& one, size_t node) const;
   Question::Hear HearFor(const Case& one);
   absl::StatusOr<redis::Reply> ResultOf(Case& one);
-  absl::Status NoQuorum(std::vector<Vote> votes) const;
+  absl::Status NoQuorum(std::vector<Vote> votes, bool stands) const;
   absl::StatusOr<redis::Reply> WhenGranted(Case& one, uint64_t token);
   absl::StatusOr<redis::Reply> WhenNotGranted(Case& one);
   void AddNodeWords(OwnCall& call, size_t node) const;

@@ -23,9 +23,11 @@ Op OpOf(const LuaScript& script);
 inline constexpr size_t kTermsWord = 2;
 inline constexpr size_t kNextBid = 3;
 
-// Ends a hold at a node where it may yet come into being; `call` is of that lock.
+// Ends a hold at a node where it may yet come into being, or only what it got up to an `attempt`;
+// `call` is of that lock.
 OwnCall CancelOf(const redis::ScriptCall& call, std::string_view turn_key, const std::string& hold,
-                 const std::string& gone_key, int64_t gone_ms);
+                 const std::string& gone_key, int64_t gone_ms,
+                 std::optional<uint32_t> attempt = std::nullopt);
 
 // A script that the engine wants to be run, on its way.
 struct Quorum::Case {

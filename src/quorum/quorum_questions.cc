@@ -27,11 +27,13 @@ Op OpOf(const LuaScript& script) {
 }
 
 OwnCall CancelOf(const redis::ScriptCall& call, std::string_view turn_key, const std::string& hold,
-                 const std::string& gone_key, int64_t gone_ms) {
+                 const std::string& gone_key, int64_t gone_ms, std::optional<uint32_t> attempt) {
   std::vector<std::string> keys(call.keys.begin(), call.keys.begin() + 4);
   keys.push_back(gone_key);
   keys.emplace_back(turn_key);
-  return {lua::kQuorumCancel, std::move(keys), {hold, absl::StrCat(gone_ms), "1"}};
+  std::vector<std::string> args = {hold, absl::StrCat(gone_ms), "1"};
+  if (attempt) args.push_back(absl::StrCat(*attempt));
+  return {lua::kQuorumCancel, std::move(keys), std::move(args)};
 }
 
 void Quorum::Begin(Case& one) {
@@ -117,11 +119,10 @@ Question::Hear Quorum::HearFor(const Case& one) {
   return [cancel = std::move(cancel), expires](size_t, Node& its,
                                                const absl::StatusOr<redis::Reply>& answer) {
     // Whoever asked may be gone, with what was to be sent once more.
-    const bool unknown = answer.ok() && answer->is_error() &&
-                         redis::ClassifyError(answer->text) == redis::ErrorCode::kNoScript;
-    if (!unknown && !absl::IsUnavailable(answer.status())) return;
-    its.Owe(
-        cancel.keys.front(), [&] { return Encode(its, cancel, /*by_text=*/true); }, expires);
+    if (IsToBeRepeated(answer)) {
+      its.Owe(
+          cancel.keys.front(), [&] { return Encode(its, cancel, /*by_text=*/true); }, expires);
+    }
   };
 }
 
@@ -130,7 +131,7 @@ void Quorum::Ask(Round& round, Case& one) {
       nodes_.size(), one.call.keys.front(), alike_ && (!one.ending || one.ending->uncertain == 0),
       [this, &one](size_t node) {
         const bool uncertain = one.ending && (one.ending->uncertain & Only(node)) != 0;
-        if (uncertain && one.op == Op::kRelease) {
+        if (uncertain) {
           return CancelOf(one.call, one.call.keys.back(), one.hold, one.ending->gone_key,
                           one.ending->lease_ms);
         }

@@ -89,17 +89,23 @@ bool Quorum::Decided(Round& round, Case& one) {
 // those of the other; it lets the other go first now and then, for it may never get them.
 void Quorum::GiveBack(Case& one, bool yields) {
   const std::vector<Vote>& votes = one.asked->votes;
+  // Where it was given up, whoever asks for it begins anew.
+  const bool gone = std::any_of(votes.begin(), votes.end(),
+                                [](const Vote& vote) { return vote.kind == Vote::Kind::kGone; });
+  const bool waits = one.terms.wait && !gone;
   const uint64_t ticket = EarliestTicket(votes, one.terms.ticket);
   const base::Instant expires = base::Now() + absl::Milliseconds(one.lease_ms);
   for (size_t node = 0; node < votes.size(); ++node) {
-    if (votes[node].kind != Vote::Kind::kYes && !votes[node].uncertain()) continue;
+    const bool queued = gone && votes[node].kind == Vote::Kind::kQueued;
+    if (votes[node].kind != Vote::Kind::kYes && !votes[node].uncertain() && !queued) continue;
     OwnCall call = CallFor(one, node);
-    if (one.terms.wait) {
+    if (waits) {
       call.args[call.args.size() - 4] = yields ? "yield" : "queue";
       call.args[kTermsWord] = WithTicket(call.args[kTermsWord], ticket);
     } else {
       const int64_t gone_ms = votes[node].uncertain() ? one.lease_ms : 0;
-      call = CancelOf(one.call, one.call.keys[5], one.hold, std::string(one.call.keys[4]), gone_ms);
+      call = CancelOf(one.call, one.call.keys[5], one.hold, std::string(one.call.keys[4]), gone_ms,
+                      one.terms.attempt);
     }
     nodes_[node]->Tell(std::string(one.call.keys.front()),
                        Encode(*nodes_[node], call, /*by_text=*/true), expires);
@@ -107,11 +113,11 @@ void Quorum::GiveBack(Case& one, bool yields) {
 }
 
 // A node that could not be asked says why, though it was still hoped for.
-absl::Status Quorum::NoQuorum(std::vector<Vote> votes) const {
+absl::Status Quorum::NoQuorum(std::vector<Vote> votes, bool stands) const {
   for (size_t node = 0; node < votes.size(); ++node) {
     if (votes[node].kind == Vote::Kind::kOpen) votes[node].failure = nodes_[node]->failure();
   }
-  return WhyNoQuorum(votes, servers_);
+  return WhyNoQuorum(votes, servers_, stands);
 }
 
 absl::StatusOr<redis::Reply> Quorum::WhenGranted(Case& one, uint64_t token) {
@@ -127,7 +133,7 @@ absl::StatusOr<redis::Reply> Quorum::WhenNotGranted(Case& one) {
   }
   if (Counted(votes) < majority()) {
     GiveBack(one, /*yields=*/true);
-    return NoQuorum(votes);
+    return NoQuorum(votes, /*stands=*/false);
   }
   const int splits = given_back != 0 ? ledger_->Split(one.hold) : 0;
   GiveBack(one, (splits + 1) % kYieldsEach == 0);
@@ -162,7 +168,9 @@ absl::StatusOr<redis::Reply> Quorum::ResultOf(Case& one) {
   if (one.op == Op::kAcquire) {
     return one.granted ? WhenGranted(one, one.raised_to) : WhenNotGranted(one);
   }
-  if (one.op != Op::kRenew && Counted(votes) < majority()) return NoQuorum(votes);
+  if (one.op != Op::kRenew && Counted(votes) < majority()) {
+    return NoQuorum(votes, /*stands=*/one.op != Op::kOther);
+  }
   if (one.op == Op::kOther) return MostTelling(one.asked->answers);
   if (one.op == Op::kCancel) return TextReply("unknown" + NotesOf(votes));
   const Verdict::Kind verdict = JudgeStanding(votes).kind;
@@ -171,7 +179,7 @@ absl::StatusOr<redis::Reply> Quorum::ResultOf(Case& one) {
   if (one.op == Op::kRelease) {  // none of a majority has it any more, and the others are told
     return no ? TextReply("not_held" + NotesOf(votes)) : ReleasedBy(votes);
   }
-  if (!yes && !no) return NoQuorum(votes);
+  if (!yes && !no) return NoQuorum(votes, /*stands=*/true);
   if (yes) Heal(one);
   return TextReply(yes ? "held" : "not_held");
 }

@@ -38,6 +38,18 @@ redis::Command Encode(Node& node, const OwnCall& call, bool by_text) {
   return redis::EncodeCall(node.at().WordingOf(Views(call, words)), by_text);
 }
 
+Round::~Round() {
+  mailbox_->Close();
+  for (const Question* const question : questions_) {
+    if (question->hear == nullptr) continue;
+    for (size_t node = 0; node < nodes_.size(); ++node) {
+      if ((question->coming & Only(node)) == 0) continue;
+      (*question->hear)(node, *nodes_[node],
+                        redis::MarkNotSent(absl::UnavailableError("not asked: not connected yet")));
+    }
+  }
+}
+
 void Round::Put(Question& question, NodeSet to) {
   questions_.push_back(&question);
   for (size_t node = 0; node < nodes_.size(); ++node) {
@@ -73,7 +85,9 @@ void Round::Send(size_t index, size_t node, bool by_text) {
     question.words = Encode(*nodes_[node], question.call_of(node), by_text);
   }
   const redis::Command& command = own ? *own : *question.words;
-  if (nodes_[node]->Ask(question.key, command, std::move(deliver), come) == Node::Sent::kDown) {
+  const Node::Sent sent = nodes_[node]->Ask(question.key, command, std::move(deliver), come);
+  if (sent == Node::Sent::kComing) question.coming |= Only(node);
+  if (sent == Node::Sent::kDown) {
     question.votes[node].kind = Vote::Kind::kFailed;
     question.votes[node].failure = redis::MarkNotSent(nodes_[node]->failure());
     if (question.hear != nullptr)
@@ -82,7 +96,10 @@ void Round::Send(size_t index, size_t node, bool by_text) {
 }
 
 void Round::Take(Mailbox::Letter letter) {
-  if (letter.connected) return Send(letter.call, letter.node, /*by_text=*/false);
+  if (letter.connected) {
+    questions_[letter.call]->coming &= ~Only(letter.node);
+    return Send(letter.call, letter.node, /*by_text=*/false);
+  }
   if (letter.answer.ok() && letter.answer->is_error()) return TakeError(letter);
   Question& question = *questions_[letter.call];
   question.votes[letter.node] = ReadVote(letter.answer);

@@ -70,6 +70,7 @@ class Question {
   const CallOf call_of;
   const std::shared_ptr<const Hear> hear;  // outlives the question, for answers that come late
   std::optional<redis::Command> words;     // of all, once they are known
+  NodeSet coming = 0;                      // who are to be asked when they are there
   std::vector<Vote> votes;
   std::vector<absl::StatusOr<redis::Reply>> answers;
 };
@@ -79,7 +80,8 @@ class Question {
 class Round {
  public:
   explicit Round(Nodes& nodes) : nodes_(nodes), mailbox_(Mailbox::Open()) {}
-  ~Round() { mailbox_->Close(); }
+  // Who have not come by then are not asked any more.
+  ~Round();
   Round(const Round&) = delete;
   Round& operator=(const Round&) = delete;
 

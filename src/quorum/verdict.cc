@@ -65,7 +65,7 @@ Verdict Judge(absl::Span<const Vote> votes) {
 Verdict JudgeStanding(absl::Span<const Vote> votes) {
   const size_t needed = Majority(votes.size());
   const size_t yes = Count(votes, Kind::kYes);
-  const size_t unknown = votes.size() - Counted(votes);
+  const size_t unknown = votes.size() - Counted(votes) + Count(votes, Kind::kYoung);
   if (yes >= needed) return {.kind = Verdict::Kind::kYes};
   if (yes + unknown < needed) return {.kind = Verdict::Kind::kNo};
   return {.kind = Open(votes) > 0 ? Verdict::Kind::kOpen : Verdict::Kind::kNoQuorum};
@@ -96,8 +96,10 @@ int64_t WaitFor(absl::Span<const Vote> votes) {
   return wait == kNever ? -1 : wait;
 }
 
-absl::Status WhyNoQuorum(absl::Span<const Vote> votes, absl::Span<const std::string> servers) {
+absl::Status WhyNoQuorum(absl::Span<const Vote> votes, absl::Span<const std::string> servers,
+                         bool stands) {
   size_t answered = 0;
+  size_t refused = 0;
   bool may_have_executed = false;
   std::string why;
   absl::Status lasting;
@@ -105,18 +107,27 @@ absl::Status WhyNoQuorum(absl::Span<const Vote> votes, absl::Span<const std::str
     const Vote& vote = votes[i];
     // Where it was queued, or granted, there is something to be taken back.
     may_have_executed |= vote.uncertain() || vote.kind == Kind::kQueued || vote.kind == Kind::kYes;
-    if (vote.counts()) {
+    if (vote.counts() && !(stands && vote.kind == Kind::kYoung)) {
       ++answered;
       continue;
     }
-    const std::string text = vote.failure.ok() ? absl::StrCat(servers[i], " did not answer in time")
-                                               : std::string(vote.failure.message());
+    std::string text(vote.failure.message());
+    if (vote.kind == Kind::kYoung) {
+      text = absl::StrCat(servers[i], " started lately, and has no vote yet");
+    } else if (vote.failure.ok()) {
+      text = absl::StrCat(servers[i], " did not answer in time");
+    }
     absl::StrAppend(&why, why.empty() ? "" : "; ", text);
-    if (vote.kind == Kind::kFailed && !absl::IsUnavailable(vote.failure)) lasting = vote.failure;
+    if (vote.kind == Kind::kFailed && !absl::IsUnavailable(vote.failure)) {
+      ++refused;
+      lasting = vote.failure;
+    }
   }
   const std::string text = absl::StrCat(answered, " of ", votes.size(), " servers answered, and ",
                                         Majority(votes.size()), " are needed: ", why);
-  const absl::StatusCode code = lasting.ok() ? absl::StatusCode::kUnavailable : lasting.code();
+  // The others may yet answer for a hold that stands, and it for as long as its lease.
+  const bool lasts = stands ? votes.size() - refused < Majority(votes.size()) : refused > 0;
+  const absl::StatusCode code = lasts ? lasting.code() : absl::StatusCode::kUnavailable;
   absl::Status status(code, text);
   return may_have_executed ? redis::MarkMayHaveExecuted(std::move(status)) : status;
 }

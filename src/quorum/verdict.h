@@ -31,7 +31,7 @@ struct Verdict {
 // Of an `acquire` or a `raise`.
 Verdict Judge(absl::Span<const Vote> votes);
 // Of a `renew` or a `release`, of a hold that stands somewhere: nodes that do not answer may have
-// it.
+// it, and so may those that are young.
 Verdict JudgeStanding(absl::Span<const Vote> votes);
 
 // Of those that are queued, also behind a release; `ticket`, 0 for none, is one of them.
@@ -39,8 +39,10 @@ uint64_t EarliestTicket(absl::Span<const Vote> votes, uint64_t ticket);
 // When a majority could grant what they did not, in ms; -1: nobody knows.
 int64_t WaitFor(absl::Span<const Vote> votes);
 
-// Why there is no quorum: the failure that lasts, if there is one, or who did not answer.
-absl::Status WhyNoQuorum(absl::Span<const Vote> votes, absl::Span<const std::string> servers);
+// Why there is no quorum: the failure that lasts, if there is one, or who did not answer. Of a hold
+// that `stands`, or may, failures last only if they leave no majority.
+absl::Status WhyNoQuorum(absl::Span<const Vote> votes, absl::Span<const std::string> servers,
+                         bool stands);
 
 // The answer of the contract (lua/README.md) that all votes together come to.
 absl::StatusOr<redis::Reply> GrantedBy(absl::Span<const Vote> votes, uint64_t token);

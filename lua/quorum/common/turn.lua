@@ -1,18 +1,11 @@
 -- include: common/choose
 -- include: common/remove_waiters
 -- include: common/look_note
+-- include: quorum/common/turn_of
 
 -- A node hands nothing over by itself: whoever is next is told to ask all nodes, and the node keeps
--- itself for him for so long (release has the number in line). The turn's key is the last one:
--- '<hold> <until, in us>'. It outlives the turn, so that who did not come is known.
+-- itself for him for so long (release has the number in line). The turn's key lives longer.
 local turn_ms, known_ms = 100, 2000
-
--- turn_of(now): the hold whose turn it is, and for how many ms more, 0 if it did not come in time;
--- nil if it is nobody's.
-local function turn_of(now)
-  local hold, until_us = string.match(redis.call('GET', KEYS[#KEYS]) or '', '^(%S+) (%d+)$')
-  return hold, hold and math.max(0, math.ceil((until_us - now) / 1000))
-end
 
 -- pass_turn(choice, now): tells whom choose() chose, of a node that is free, to ask. Answers the
 -- look that the caller is asked for, a note.

@@ -60,6 +60,9 @@ TEST(Verdict, OfAHoldThatStandsIsOpenToThoseWhoDoNotAnswer) {
             Kind::kNoQuorum);
   EXPECT_EQ(JudgeStanding(std::vector<Vote>{held, held, not_held, not_held, not_held}).kind,
             Kind::kNo);
+  EXPECT_EQ(JudgeStanding(std::vector<Vote>{held, held, Of("young 500"), not_held, not_held}).kind,
+            Kind::kNoQuorum)
+      << "it may still have the hold, and grants it to nobody else";
   EXPECT_EQ(JudgeStanding(std::vector<Vote>{held, Of("young 500"), Of("young 500"), held, {}}).kind,
             Kind::kOpen);
 }
@@ -81,7 +84,8 @@ TEST(Verdict, QueuesAtTheEarliestTicketAndPassesNotesOn) {
 
 TEST(Verdict, NamesWhoDidNotAnswer) {
   const std::vector<std::string> servers{"redis://a", "redis://b", "redis://c"};
-  const absl::Status why = WhyNoQuorum(std::vector<Vote>{Granted(7), Unanswered(), {}}, servers);
+  const absl::Status why =
+      WhyNoQuorum(std::vector<Vote>{Granted(7), Unanswered(), {}}, servers, /*stands=*/false);
   EXPECT_TRUE(absl::IsUnavailable(why));
   EXPECT_TRUE(redis::MayHaveExecuted(why));
   EXPECT_THAT(std::string(why.message()), HasSubstr("1 of 3 servers answered, and 2 are needed"));
@@ -93,7 +97,14 @@ TEST(Verdict, TellsARefusalThatLastsFromAServerThatIsAway) {
   const std::vector<std::string> servers{"redis://a", "redis://b", "redis://c"};
   const Vote refused = ReadVote(absl::PermissionDeniedError("no +evalsha"));
   EXPECT_TRUE(absl::IsPermissionDenied(
-      WhyNoQuorum(std::vector<Vote>{refused, refused, Unanswered()}, servers)));
+      WhyNoQuorum(std::vector<Vote>{refused, refused, Unanswered()}, servers, /*stands=*/false)));
+  EXPECT_TRUE(absl::IsPermissionDenied(
+      WhyNoQuorum(std::vector<Vote>{refused, Of("held"), Unanswered()}, servers, false)));
+  // A hold that stands may yet be renewed where two remain.
+  EXPECT_TRUE(absl::IsUnavailable(
+      WhyNoQuorum(std::vector<Vote>{refused, Of("held"), Unanswered()}, servers, /*stands=*/true)));
+  EXPECT_TRUE(absl::IsPermissionDenied(
+      WhyNoQuorum(std::vector<Vote>{refused, refused, Of("held")}, servers, /*stands=*/true)));
 }
 
 TEST(Vote, WhatIsNoneOfOursIsForeign) {

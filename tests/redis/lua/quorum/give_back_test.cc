@@ -33,6 +33,12 @@ class GiveBackTest : public ::testing::Test {
   std::string GivesBack(const Client& client) { return Run(client, "queue"); }
   std::string Yields(const Client& client) { return Run(client, "yield"); }
 
+  std::string Cancels(const Client& client, int attempt) {
+    return server_->Text({"EVAL", std::string(lua::kQuorumCancel.body), "6", "orders", "queue",
+                          "waiters", "fence", "gone", "turn", client.request.hold, "0", "1",
+                          absl::StrCat(attempt)});
+  }
+
   std::string Holder() { return server_->Text({"GET", "orders"}); }
   std::string Turn() { return server_->Text({"GET", "turn"}).substr(0, 34); }
 
@@ -66,14 +72,46 @@ TEST_F(GiveBackTest, WhoCameFirstGetsWhatTheOtherGivesBack) {
 TEST_F(GiveBackTest, WhoCameFirstGetsBackWhatItGaveBack) {
   EXPECT_TRUE(Takes(first_).starts_with("granted "));
   EXPECT_TRUE(Takes(second_).starts_with("queued "));
-  EXPECT_TRUE(GivesBack(first_).ends_with(" look 100"));
+  EXPECT_TRUE(GivesBack(first_).starts_with("queued 0 0 "));
   EXPECT_EQ(Holder(), "");
-  EXPECT_EQ(Turn(), first_.request.hold);
   EXPECT_TRUE(Takes(second_).starts_with("queued "));
+  EXPECT_EQ(Turn(), first_.request.hold);
   EXPECT_TRUE(GivesBack(first_).starts_with("queued "));  // again, as after a lost answer
   EXPECT_EQ(Turn(), first_.request.hold);
   EXPECT_TRUE(Takes(first_).starts_with("granted "));
   EXPECT_EQ(second_.ear.Hear(), "");
+}
+
+// So that a hold which others have, and which this one lost, can be healed.
+TEST_F(GiveBackTest, ANodeKeepsItselfForNobodyWhoGivesItBackAlone) {
+  EXPECT_TRUE(Takes(first_).starts_with("granted "));
+  EXPECT_TRUE(GivesBack(first_).starts_with("queued 0 0 "));
+  EXPECT_EQ(Turn(), "");
+  EXPECT_TRUE(Takes(first_).starts_with("granted "));
+}
+
+TEST_F(GiveBackTest, AnAttemptThatIsGivenUpTakesNothingFromALaterOne) {
+  EXPECT_TRUE(Takes(first_).starts_with("granted "));
+  EXPECT_TRUE(Takes(first_).starts_with("granted "));
+  EXPECT_EQ(Cancels(first_, 1), "unknown");
+  EXPECT_EQ(Holder(), first_.request.hold + " 2");
+  EXPECT_EQ(Cancels(first_, 2), "passed_on");
+  EXPECT_EQ(Holder(), "");
+  EXPECT_TRUE(Takes(first_).starts_with("granted "));
+  EXPECT_TRUE(Takes(second_).starts_with("queued "));
+  EXPECT_EQ(Cancels(second_, 0), "unknown");
+  EXPECT_EQ(Cancels(second_, 1), "left");
+}
+
+TEST_F(GiveBackTest, WhoIsReleasedIsNotNextWhereItWaitedBefore) {
+  EXPECT_TRUE(Takes(first_).starts_with("granted "));
+  EXPECT_TRUE(GivesBack(first_).starts_with("queued "));
+  server_->Command({"SET", "orders", first_.request.hold + " 1", "PX", "30000"});  // healed
+  EXPECT_TRUE(Takes(second_).starts_with("queued "));
+  EXPECT_EQ(server_->Text({"EVAL", std::string(lua::kQuorumRelease.body), "5", "orders", "queue",
+                           "waiters", "fence", "turn", first_.request.hold}),
+            "released look 100");
+  EXPECT_EQ(Turn(), second_.request.hold);
 }
 
 TEST_F(GiveBackTest, WhoYieldsLetsTheOtherGoFirstOnce) {
@@ -89,7 +127,9 @@ TEST_F(GiveBackTest, WhoYieldsLetsTheOtherGoFirstOnce) {
 TEST_F(GiveBackTest, WhoYieldsItsTurnIsNotNextThere) {
   EXPECT_TRUE(Takes(first_).starts_with("granted "));
   EXPECT_TRUE(Takes(second_).starts_with("queued "));
-  EXPECT_TRUE(GivesBack(first_).ends_with(" look 100"));
+  EXPECT_TRUE(GivesBack(first_).starts_with("queued "));
+  EXPECT_TRUE(Takes(second_).starts_with("queued "));
+  EXPECT_EQ(Turn(), first_.request.hold);
   EXPECT_TRUE(Yields(first_).ends_with(" look 100"));
   EXPECT_EQ(Turn(), second_.request.hold);
 }
