@@ -1,5 +1,5 @@
--- The turn's key is the last one: '<hold> <until, in us>'. It outlives the turn, so that who did not
--- come is known.
+-- The turn's key is the last one: '<hold> <until, in us>'. It outlives the turn, so that who did
+-- not come is known.
 
 -- turn_of(now): the hold whose turn it is, and for how many ms more, 0 if it did not come in time;
 -- nil if it is nobody's. The third: it had its turn, and was forced to end.

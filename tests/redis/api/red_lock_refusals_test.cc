@@ -60,6 +60,25 @@ TEST_F(RefusalAtAQuorum, AKeyOfAnotherTypeOnAMajorityIsNamed) {
   for (const size_t i : {0, 1, 2}) EXPECT_EQ(servers_[i].Text({"LINDEX", kName, "0"}), "theirs");
 }
 
+TEST_F(RefusalAtAQuorum, AHoldOutlivesThatTwoRefuseAndAThirdIsAwayForAWhile) {
+  for (const size_t i : {0, 1}) servers_[i].Do({"RPUSH", kName, "theirs"});
+  RedLock lock(Connect(proxies_.url()), kName, {.lease = absl::Seconds(3)});
+  const absl::StatusOr<Lease> lease = lock.Acquire({.wait = absl::Seconds(5)});
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  const auto is_renewed_at = [&](size_t i) {
+    servers_[i].Do({"PEXPIRE", kName, "2000"});
+    return Await([&] { return servers_[i].Integer({"PTTL", kName}) > 2000; });
+  };
+  proxies_[2].SetArrival(support::Arrival::kRefuse);
+  proxies_[2].ResetAll();
+  EXPECT_TRUE(is_renewed_at(3));  // and at no majority
+  EXPECT_TRUE(is_renewed_at(3));  // nor now
+  proxies_[2].Heal();
+  EXPECT_TRUE(is_renewed_at(2));
+  EXPECT_TRUE(lease->valid());
+  EXPECT_FALSE(lease->lost().stop_requested());
+}
+
 TEST_F(RefusalAtAQuorum, AForeignStringOnAMajorityIsWaitedFor) {
   for (const size_t i : {0, 1, 2}) servers_[i].Do({"SET", kName, "theirs", "PX", "700"});
   EXPECT_TRUE(absl::IsDeadlineExceeded(lock_.TryAcquire().status()));
