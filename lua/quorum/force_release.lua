@@ -1,5 +1,6 @@
 -- For people: ends whatever hold this node has granted, a foreign one too, tells its client, and
--- the next live waiter to ask.
+-- the next live waiter to ask. The caller gives the hold up at all nodes, by `cancel`: it may yet
+-- come to some, and is not to be healed.
 --
 -- KEYS   1 to 4 as acquire's; 5 whose turn it is
 -- ARGV   1 what a grant channel begins with, before the client id  2 'more': only pass on
@@ -23,9 +24,4 @@ if client then
   redis.call('PUBLISH', ARGV[1] .. client, 'forced ' .. holder .. ' ' .. KEYS[1])
 end
 local now = now_us()
-local look = pass_turn(choose(nil, now), now)
-if look == '' then
-  -- It had its turn: for as long as other nodes may still have it, it is not healed here.
-  redis.call('SET', KEYS[#KEYS], holder .. ' 0', 'PX', 2000)
-end
-return {'released', look_ms(look), holder}
+return {'released', look_ms(pass_turn(choose(nil, now), now)), holder}

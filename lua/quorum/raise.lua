@@ -15,9 +15,9 @@ if not is_held_by(ARGV[1]) then
   if ARGV[3] == '0' or redis.call('EXISTS', KEYS[1], KEYS[5]) > 0 then
     return 'not_held'
   end
-  -- A node that keeps itself for somebody, or whose hold was forced to end, is not healed.
-  local turn, left_ms, forced = turn_of(now_us())
-  if turn and (left_ms > 0 or forced) then
+  -- A node that keeps itself for somebody is not healed.
+  local turn, left_ms = turn_of(now_us())
+  if turn and left_ms > 0 then
     return 'not_held'
   end
   remove_waiter(ARGV[1])

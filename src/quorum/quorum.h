@@ -43,6 +43,8 @@ class Quorum final : public redis::Deployment {
     size_t nodes = 0;
     std::function<std::unique_ptr<redis::Deployment>(size_t node, Events events)> make;
     std::function<std::string(std::string_view slot_tag)> channel;
+    // The key of a hold of that lock which says that it was given up.
+    std::function<std::string(std::string_view key, std::string_view hold)> gone_key;
     // The key of a node's own, with that tag.
     std::function<std::string(std::string_view slot_tag)> node_key;
   };
@@ -105,6 +107,7 @@ class Quorum final : public redis::Deployment {
                 base::Instant deadline);
   void GiveBack(Case& one, bool yields);
   void Heal(const Case& one);
+  void EndForced(const Case& one);
   OwnCall CallFor(const Case& one, size_t node) const;
   Question::Hear HearFor(const Case& one);
   absl::StatusOr<redis::Reply> ResultOf(Case& one);

@@ -16,7 +16,7 @@
 
 namespace redlatch::quorum {
 
-enum class Op : uint8_t { kAcquire, kRenew, kRelease, kCancel, kOther };
+enum class Op : uint8_t { kAcquire, kRenew, kRelease, kCancel, kForce, kOther };
 Op OpOf(const LuaScript& script);
 
 // Where `acquire` has its terms among its words, and a release the words of the bid that follows.

@@ -23,6 +23,7 @@ Op OpOf(const LuaScript& script) {
   if (script.sha1 == lua::kQuorumRenew.sha1) return Op::kRenew;
   if (script.sha1 == lua::kQuorumRelease.sha1) return Op::kRelease;
   if (script.sha1 == lua::kQuorumCancel.sha1) return Op::kCancel;
+  if (script.sha1 == lua::kQuorumForceRelease.sha1) return Op::kForce;
   return Op::kOther;
 }
 
@@ -58,6 +59,7 @@ void Quorum::Begin(Case& one) {
     case Op::kCancel:
       one.ending = ledger_->End(one.hold);
       break;
+    case Op::kForce:
     case Op::kOther:
       break;
   }
@@ -98,6 +100,7 @@ OwnCall Quorum::CallFor(const Case& one, size_t node) const {
       }
       break;
     case Op::kCancel:
+    case Op::kForce:
     case Op::kOther:
       break;
   }

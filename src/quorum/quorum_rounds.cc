@@ -1,5 +1,7 @@
 // What the votes of all nodes come to, and what follows of that.
 #include <algorithm>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -15,6 +17,8 @@ namespace {
 constexpr absl::Duration kLinger = absl::Milliseconds(2);
 // What people ask may depend on those who answer last.
 constexpr absl::Duration kAgreeFor = absl::Milliseconds(50);
+// No request for a hold that was forced to end comes later than that.
+constexpr absl::Duration kForcedFor = absl::Minutes(1);
 constexpr absl::Duration kShortestSplit = absl::Milliseconds(2);
 constexpr int kMostDoublings = 6;
 // How long a round in which a majority has answered, but not granted, waits for the others: so many
@@ -45,7 +49,7 @@ bool Quorum::HasWaited(Case& one) {
 bool Quorum::Decided(Round& round, Case& one) {
   if (one.decided) return true;
   const std::vector<Vote>& votes = one.asked->votes;
-  if (one.op == Op::kOther || one.op == Op::kCancel || one.op == Op::kRelease) {
+  if (one.op != Op::kAcquire && one.op != Op::kRenew) {
     const bool agree =
         one.op != Op::kOther || Agree(one.asked->answers) || one.asked_at + kAgreeFor < base::Now();
     return one.decided = (Counted(votes) >= majority() && agree) || Open(votes) == 0;
@@ -163,15 +167,35 @@ void Quorum::Heal(const Case& one) {
   });
 }
 
+// Where it has not come yet, or is not known to have ended, or may be healed.
+void Quorum::EndForced(const Case& one) {
+  std::set<std::string> ended;
+  for (const auto& answer : one.asked->answers) {
+    // 'released', look_ms, hold
+    if (!answer.ok() || answer->elements.size() < 3) continue;
+    const std::string& hold = answer->elements[2].text;
+    const std::string_view key = one.call.keys.front();
+    if (hold.find(':') == std::string::npos || !ended.insert(hold).second) continue;
+    const OwnCall cancel =
+        CancelOf(one.call, one.call.keys.back(), hold, options_.gone_key(key, hold),
+                 absl::ToInt64Milliseconds(kForcedFor));
+    for (const auto& node : nodes_) {
+      node->Tell(std::string(key), Encode(*node, cancel, /*by_text=*/true),
+                 base::Now() + kForcedFor);
+    }
+  }
+}
+
 absl::StatusOr<redis::Reply> Quorum::ResultOf(Case& one) {
   const std::vector<Vote>& votes = one.asked->votes;
+  if (one.op == Op::kForce) EndForced(one);
   if (one.op == Op::kAcquire) {
     return one.granted ? WhenGranted(one, one.raised_to) : WhenNotGranted(one);
   }
   if (one.op != Op::kRenew && Counted(votes) < majority()) {
-    return NoQuorum(votes, /*stands=*/one.op != Op::kOther);
+    return NoQuorum(votes, /*stands=*/one.op == Op::kRelease || one.op == Op::kCancel);
   }
-  if (one.op == Op::kOther) return MostTelling(one.asked->answers);
+  if (one.op == Op::kForce || one.op == Op::kOther) return MostTelling(one.asked->answers);
   if (one.op == Op::kCancel) return TextReply("unknown" + NotesOf(votes));
   const Verdict::Kind verdict = JudgeStanding(votes).kind;
   const bool yes = verdict == Verdict::Kind::kYes;

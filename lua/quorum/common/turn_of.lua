@@ -2,8 +2,8 @@
 -- not come is known.
 
 -- turn_of(now): the hold whose turn it is, and for how many ms more, 0 if it did not come in time;
--- nil if it is nobody's. The third: it had its turn, and was forced to end.
+-- nil if it is nobody's.
 local function turn_of(now)
   local hold, until_us = string.match(redis.call('GET', KEYS[#KEYS]) or '', '^(%S+) (%d+)$')
-  return hold, hold and math.max(0, math.ceil((until_us - now) / 1000)), until_us == '0'
+  return hold, hold and math.max(0, math.ceil((until_us - now) / 1000))
 end

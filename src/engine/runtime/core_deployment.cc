@@ -1,4 +1,5 @@
 // Where a client's locks are, and what it says of its own there.
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -10,6 +11,7 @@
 #include "lua/scripts.h"
 #include "src/engine/protocol/description.h"
 #include "src/engine/protocol/key_set.h"
+#include "src/engine/protocol/kinds.h"
 #include "src/engine/runtime/core.h"
 #include "src/quorum/quorum.h"
 #include "src/redis/deployment/cluster.h"
@@ -39,6 +41,12 @@ std::vector<redis::Command> FirstOf(const redis::Url& url, const redis::Command&
           description};
 }
 
+std::string GoneKeyAtQuorum(std::string_view main, std::string_view hold) {
+  std::string suffix = KeyNames(kinds::kQuorum).gone.append(hold);
+  std::replace(suffix.begin(), suffix.end(), ':', '.');
+  return AuxiliaryKey(main, suffix);
+}
+
 }  // namespace
 
 std::unique_ptr<redis::Deployment> Core::MakeDeployment() {
@@ -50,17 +58,19 @@ std::unique_ptr<redis::Deployment> Core::MakeDeployment() {
   // All nodes' messages come to one thread.
   const auto thread = std::make_shared<redis::ListeningThread>();
   return std::make_unique<quorum::Quorum>(
-      quorum::Quorum::Options{.name = url_.DebugString(),
-                              .restart_delay = url_.restart_delay,
-                              .problem = url_problem_,
-                              .nodes = url_.members.size(),
-                              .make =
-                                  [this, thread](size_t node, redis::Deployment::Events its) {
-                                    return MakeDeployment(url_.members[node], std::move(its),
-                                                          {.thread = thread});
-                                  },
-                              .channel = [this](std::string_view tag) { return ChannelName(tag); },
-                              .node_key = [](std::string_view tag) { return QuorumKey(tag); }},
+      quorum::Quorum::Options{
+          .name = url_.DebugString(),
+          .restart_delay = url_.restart_delay,
+          .problem = url_problem_,
+          .nodes = url_.members.size(),
+          .make =
+              [this, thread](size_t node, redis::Deployment::Events its) {
+                return MakeDeployment(url_.members[node], std::move(its), {.thread = thread});
+              },
+          .channel = [this](std::string_view tag) { return ChannelName(tag); },
+          .gone_key = [](std::string_view key,
+                         std::string_view hold) { return GoneKeyAtQuorum(key, hold); },
+          .node_key = [](std::string_view tag) { return QuorumKey(tag); }},
       std::move(events));
 }
 

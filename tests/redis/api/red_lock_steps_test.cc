@@ -100,6 +100,18 @@ TEST_F(StepOfAQuorum, AnAttemptThatArrivesLateIsNotGranted) {
   EXPECT_TRUE(Forgets(3));
 }
 
+TEST_F(StepOfAQuorum, AForcedReleaseEndsWhatIsStillOnItsWay) {
+  RedLock mine(all_, kName, {.lease = absl::Seconds(1)});
+  for (const size_t i : {0, 1}) proxies_[i].Hold(Direction::kToServer);
+  const absl::StatusOr<Lease> lease = mine.Acquire();
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  proxies_[2].Hold(Direction::kToClient);  // it does not hear of it
+  EXPECT_TRUE(theirs_.ForceRelease().ok());
+  for (const size_t i : {0, 1}) proxies_[i].ReleaseHeld();
+  EXPECT_TRUE(Await([&] { return !lease->valid(); }, absl::Seconds(3)));
+  for (size_t i = 0; i < 5; ++i) EXPECT_TRUE(Forgets(i)) << i;
+}
+
 TEST_F(StepOfAQuorum, AWaiterWhoReachesTwoServersKeepsNobodyOut) {
   support::ProxiedQuorum few(servers_);
   const Client client = Connect(few.url());
