@@ -1,6 +1,6 @@
 // What the votes of all nodes come to, and what follows of that.
 #include <algorithm>
-#include <set>
+#include <map>
 #include <string>
 #include <utility>
 
@@ -17,8 +17,6 @@ namespace {
 constexpr absl::Duration kLinger = absl::Milliseconds(2);
 // What people ask may depend on those who answer last.
 constexpr absl::Duration kAgreeFor = absl::Milliseconds(50);
-// No request for a hold that was forced to end comes later than that.
-constexpr absl::Duration kForcedFor = absl::Minutes(1);
 constexpr absl::Duration kShortestSplit = absl::Milliseconds(2);
 constexpr int kMostDoublings = 6;
 // How long a round in which a majority has answered, but not granted, waits for the others: so many
@@ -167,21 +165,24 @@ void Quorum::Heal(const Case& one) {
   });
 }
 
-// Where it has not come yet, or is not known to have ended, or may be healed.
+// Where it has not come yet, or is not known to have ended, or may be healed: for as long as its
+// client may believe that it has it.
 void Quorum::EndForced(const Case& one) {
-  std::set<std::string> ended;
+  std::map<std::string, int64_t> ended;
   for (const auto& answer : one.asked->answers) {
-    // 'released', look_ms, hold
-    if (!answer.ok() || answer->elements.size() < 3) continue;
+    // 'released', look_ms, hold, left_ms
+    if (!answer.ok() || answer->elements.size() < 4) continue;
     const std::string& hold = answer->elements[2].text;
-    const std::string_view key = one.call.keys.front();
-    if (hold.find(':') == std::string::npos || !ended.insert(hold).second) continue;
-    const OwnCall cancel =
-        CancelOf(one.call, one.call.keys.back(), hold, options_.gone_key(key, hold),
-                 absl::ToInt64Milliseconds(kForcedFor));
+    if (hold.find(':') == std::string::npos) continue;  // a foreign one
+    ended[hold] = std::max(ended[hold], answer->elements[3].integer);
+  }
+  const std::string_view key = one.call.keys.front();
+  for (const auto& [hold, left_ms] : ended) {
+    const OwnCall cancel = CancelOf(one.call, one.call.keys.back(), hold,
+                                    options_.gone_key(key, hold), std::max<int64_t>(left_ms, 1));
+    const base::Instant expires = base::Now() + absl::Milliseconds(left_ms);
     for (const auto& node : nodes_) {
-      node->Tell(std::string(key), Encode(*node, cancel, /*by_text=*/true),
-                 base::Now() + kForcedFor);
+      node->Tell(std::string(key), Encode(*node, cancel, /*by_text=*/true), expires);
     }
   }
 }

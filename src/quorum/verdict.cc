@@ -199,7 +199,7 @@ bool Agree(absl::Span<const absl::StatusOr<redis::Reply>> answers) {
   for (const auto& answer : answers) {
     if (!answer.ok()) continue;
     const auto& words = answer->elements;
-    if (words.size() <= 3 || !words[2].is_array()) return true;  // nobody asked for that
+    if (words.size() < 3 || !words[2].is_array()) return true;  // nobody asked for that
     if (++holders[HolderOf(*answer)] >= Majority(answers.size())) return true;
   }
   return false;
@@ -214,7 +214,8 @@ absl::StatusOr<redis::Reply> MostTelling(absl::Span<const absl::StatusOr<redis::
     if (first == nullptr) first = &*answer;
     const auto& words = answer->elements;
     if (words.size() > 3 && words[2].is_array()) ++holders[HolderOf(*answer)];
-    if (words.size() == 3 && telling == nullptr) telling = &*answer;     // it was released
+    const bool released = words.size() == 4 && !words[2].is_array();
+    if (released && telling == nullptr) telling = &*answer;
     if (words.size() >= 2 && words[1].integer == 1) telling = &*answer;  // there is more
   }
   if (first == nullptr) return absl::UnavailableError("no server answered");
