@@ -37,7 +37,9 @@ bool Quorum::HasWaited(Case& one) {
   if (Counted(one.asked->votes) < majority()) return false;
   const base::Instant now = base::Now();
   if (one.patience == base::Instant::Infinite()) {
-    const absl::Duration patience = std::max(kShortestPatience, kPatience * (now - one.asked_at));
+    // A majority that is asked to raise has answered just before.
+    const absl::Duration least = one.raised != nullptr ? kLongestPatience : kShortestPatience;
+    const absl::Duration patience = std::max(least, kPatience * (now - one.asked_at));
     const int splits = std::min(ledger_->splits(one.hold), kMostDoublingsOfPatience);
     one.patience = now + std::max(patience, std::min(kLongestPatience, patience * (1 << splits)));
   }
