@@ -4,8 +4,10 @@
 -- KEYS   as acquire's
 -- ARGV   1 hold  2 gone_ms  3 block, which is not used: tokens that another node has are not less
 --        4 the attempt that is given up, if it is one: what a later one has got it keeps
+--        5 of a forced release: what a grant channel begins with; its client is told
 -- reply  'left' (it was queued), 'passed_on' (it was granted) or 'unknown', and notes
 -- include: common/time
+-- include: common/hold_id
 -- include: common/leave
 -- include: quorum/common/pass_on
 -- include: common/read_waiter
@@ -13,14 +15,19 @@
 
 local holder, attempt = read_holder()
 local held = holder == ARGV[1]
-if ARGV[4] then
+local given_up = tonumber(ARGV[4] or '')
+if given_up then
   local recorded = read_waiter(ARGV[1])
-  if math.max(held and attempt or 0, recorded and recorded.attempt or 0) > tonumber(ARGV[4]) then
+  if math.max(held and attempt or 0, recorded and recorded.attempt or 0) > given_up then
     return 'unknown'
   end
 end
 if held then
   redis.call('DEL', KEYS[1])
+  if ARGV[5] then
+    local channel = ARGV[5] .. client_of(ARGV[1])
+    redis.call('PUBLISH', channel, 'forced ' .. ARGV[1] .. ' ' .. KEYS[1])
+  end
 end
 local outcome = leave(ARGV[1], ARGV[2]) and 'left' or 'unknown'
 local free = redis.call('EXISTS', KEYS[1]) == 0

@@ -31,8 +31,18 @@ void Ledger::Begin(std::string_view hold, std::string_view gone_key, int64_t lea
   }
   entry->hold.lease_ms = lease_ms;
   entry->looked = 0;
-  // A waiter asks again each ten seconds at least, and so does whoever renews.
-  entry->forget_at = now + absl::Milliseconds(lease_ms) + absl::Minutes(1);
+  Prolong(*entry, lease_ms, now);
+}
+
+// A waiter asks again each ten seconds at least, and so does whoever renews.
+void Ledger::Prolong(Entry& entry, int64_t lease_ms, base::Instant now) {
+  entry.ends = std::max(entry.ends, now + absl::Milliseconds(lease_ms));
+  entry.forget_at = std::max(now, entry.ends) + absl::Minutes(1);
+}
+
+void Ledger::Renewing(std::string_view hold, int64_t lease_ms, base::Instant now) {
+  const base::MutexLock lock(mu_);
+  if (Entry* const entry = Find(hold)) Prolong(*entry, lease_ms, now);
 }
 
 void Ledger::Uncertain(std::string_view hold, size_t node) {
@@ -68,6 +78,9 @@ std::optional<Ledger::Hold> Ledger::End(std::string_view hold) {
   const auto found = entries_.find(hold);
   if (found == entries_.end()) return std::nullopt;
   Hold ended = std::move(found->second.hold);
+  const absl::Duration left = found->second.ends - base::Now();
+  // What is executed late has its whole lease from then on.
+  ended.lease_ms = std::max(ended.lease_ms, absl::ToInt64Milliseconds(left) + 1);
   entries_.erase(found);
   return ended;
 }
@@ -79,10 +92,9 @@ void Ledger::WhileItStands(std::string_view hold, absl::FunctionRef<void(const H
     const base::MutexLock lock(mu_);
     Entry* const entry = Find(hold);
     if (entry == nullptr || !entry->stands) return;
-    entry->forget_at =
-        std::max(entry->forget_at,
-                 base::Now() + absl::Milliseconds(entry->hold.lease_ms) + absl::Minutes(1));
     known = entry->hold;
+    const absl::Duration left = entry->ends - base::Now();
+    known.lease_ms = std::max<int64_t>(absl::ToInt64Milliseconds(left), 1);
   }
   heal(known);
 }

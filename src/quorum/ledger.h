@@ -22,8 +22,8 @@ inline constexpr NodeSet Only(size_t node) { return NodeSet{1} << node; }
 class Ledger {
  public:
   struct Hold {
-    std::string gone_key;  // of its tombstones
-    int64_t lease_ms = 0;
+    std::string gone_key;   // of its tombstones
+    int64_t lease_ms = 0;   // the longest for which some node may have it from here on
     NodeSet uncertain = 0;  // where an `acquire` may yet be executed, over a connection that broke
     uint64_t last_token = 0;  // of one that a majority has granted
     uint32_t attempt = 0;     // and which of its attempts that was
@@ -32,6 +32,8 @@ class Ledger {
 
   // It is asked for.
   void Begin(std::string_view hold, std::string_view gone_key, int64_t lease_ms, base::Instant now);
+  // It is renewed, or extended.
+  void Renewing(std::string_view hold, int64_t lease_ms, base::Instant now);
   void Uncertain(std::string_view hold, size_t node);
   void Granted(std::string_view hold, uint32_t attempt, uint64_t last_token);
   int Split(std::string_view hold);
@@ -54,8 +56,10 @@ class Ledger {
     Hold hold;
     NodeSet looked = 0;
     bool stands = false;
+    base::Instant ends;  // at the latest, where the latest request was executed at once
     base::Instant forget_at;
   };
+  static void Prolong(Entry& entry, int64_t lease_ms, base::Instant now);
   Entry* Find(std::string_view hold) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Sweep(base::Instant now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 

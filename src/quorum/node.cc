@@ -24,8 +24,9 @@ constexpr size_t kMostOwed = 1024;
 bool IsToBeRepeated(const absl::StatusOr<redis::Reply>& answer) {
   if (!answer.ok()) return absl::IsUnavailable(answer.status());
   if (!answer->is_error()) return false;
-  const redis::ErrorCode code = redis::ClassifyError(answer->text);
-  return code == redis::ErrorCode::kNoScript || redis::IsTransient(code);
+  if (redis::ClassifyError(answer->text) == redis::ErrorCode::kNoScript) return true;
+  const absl::Status refused = redis::ErrorStatus(answer->text, "");
+  return absl::IsUnavailable(refused) || absl::IsResourceExhausted(refused);
 }
 
 Node::Node(std::unique_ptr<redis::Deployment> at, std::function<void()> on_up)
@@ -57,16 +58,19 @@ Node::Sent Node::Ask(std::string_view key, const redis::Command& command, Done d
                      absl::FunctionRef<Come()> come) {
   const base::Instant now = base::Now();
   // One that hangs is found out by nobody else: nobody waits for it.
-  const int64_t since = pending_since_.load(std::memory_order_relaxed);
-  if (since != 0 && now - base::Instant::FromNanos(since) > kStalled) at_->Drain(key, now);
-  if (pending_.fetch_add(1) == 0) pending_since_ = now.nanos();
+  if (pending_.fetch_add(1) == 0) {
+    heard_ = now.nanos();
+  } else if (now - base::Instant::FromNanos(heard_) > kStalled) {
+    at_->Drain(key, now);
+  }
   const absl::Status sent =
       at_->Send(key, command, [this, done = std::move(done)](absl::StatusOr<redis::Reply> answer) {
-        pending_since_ = pending_.fetch_sub(1) == 1 ? 0 : base::Now().nanos();
+        heard_ = base::Now().nanos();
+        --pending_;
         done(std::move(answer));
       });
   if (sent.ok()) return Sent::kSent;
-  if (pending_.fetch_sub(1) == 1) pending_since_ = 0;
+  --pending_;
   const base::MutexLock lock(mu_);
   key_ = key;
   wanted_until_ = now + kWantedFor;
@@ -122,8 +126,13 @@ void Node::Owe(std::string key, absl::FunctionRef<redis::Command()> command,
   if (stopping_) return;
   wanted_until_ = std::max(wanted_until_, expires);
   key_ = key;
-  owed_.push_back({.key = std::move(key), .command = command(), .expires = expires});
-  if (owed_.size() > kMostOwed) owed_.pop_front();
+  if (owed_.size() >= kMostOwed) {
+    std::erase_if(owed_, [now = base::Now()](const Owed& each) { return each.expires <= now; });
+  }
+  // What ended first was most likely on its way when the node went.
+  if (owed_.size() < kMostOwed) {
+    owed_.push_back({.key = std::move(key), .command = command(), .expires = expires});
+  }
   absent_since_ = std::min(absent_since_, base::Now());
   wanted_ = true;
   StartThread();

@@ -101,9 +101,8 @@ class Node {
   std::vector<std::string> warnings_ ABSL_GUARDED_BY(mu_);
   std::thread thread_ ABSL_GUARDED_BY(mu_);
 
-  // Since when an answer is due that has not come, in ns; 0: none is.
-  std::atomic<int64_t> pending_since_{0};
-  std::atomic<int> pending_{0};
+  std::atomic<int> pending_{0};    // answers that are due
+  std::atomic<int64_t> heard_{0};  // when the last one came, or the first of these was asked, in ns
 };
 
 }  // namespace redlatch::quorum

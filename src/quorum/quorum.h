@@ -115,6 +115,7 @@ class Quorum final : public redis::Deployment {
   absl::StatusOr<redis::Reply> WhenGranted(Case& one, uint64_t token);
   absl::StatusOr<redis::Reply> WhenNotGranted(Case& one);
   void AddNodeWords(OwnCall& call, size_t node) const;
+  std::string ChannelsAt(size_t node, const Case& force) const;
   void UseChannelOf(size_t node, std::string_view key, std::string& terms) const;
 
   const Options options_;

@@ -24,10 +24,10 @@ inline constexpr size_t kTermsWord = 2;
 inline constexpr size_t kNextBid = 3;
 
 // Ends a hold at a node where it may yet come into being, or only what it got up to an `attempt`;
-// `call` is of that lock.
+// `call` is of that lock. `channels`: what clients' channels begin with, for its client to be told.
 OwnCall CancelOf(const redis::ScriptCall& call, std::string_view turn_key, const std::string& hold,
-                 const std::string& gone_key, int64_t gone_ms,
-                 std::optional<uint32_t> attempt = std::nullopt);
+                 const std::string& gone_key, int64_t gone_ms, const std::string& attempt = {},
+                 const std::string& channels = {});
 
 // A script that the engine wants to be run, on its way.
 struct Quorum::Case {
@@ -37,7 +37,7 @@ struct Quorum::Case {
   const redis::ScriptCall call;
   const Op op;
   const std::string hold;
-  int64_t lease_ms = 0;
+  int64_t lease_ms = 0;                // of kAcquire
   Terms terms;                         // of kAcquire
   int64_t proposed = 0;                // of kAcquire
   std::optional<Ledger::Hold> ending;  // of kRelease and kCancel

@@ -28,12 +28,14 @@ Op OpOf(const LuaScript& script) {
 }
 
 OwnCall CancelOf(const redis::ScriptCall& call, std::string_view turn_key, const std::string& hold,
-                 const std::string& gone_key, int64_t gone_ms, std::optional<uint32_t> attempt) {
+                 const std::string& gone_key, int64_t gone_ms, const std::string& attempt,
+                 const std::string& channels) {
   std::vector<std::string> keys(call.keys.begin(), call.keys.begin() + 4);
   keys.push_back(gone_key);
   keys.emplace_back(turn_key);
   std::vector<std::string> args = {hold, absl::StrCat(gone_ms), "1"};
-  if (attempt) args.push_back(absl::StrCat(*attempt));
+  if (!attempt.empty() || !channels.empty()) args.push_back(attempt);
+  if (!channels.empty()) args.push_back(channels);
   return {lua::kQuorumCancel, std::move(keys), std::move(args)};
 }
 
@@ -47,7 +49,7 @@ void Quorum::Begin(Case& one) {
       ledger_->Begin(one.hold, one.call.keys[4], one.lease_ms, one.asked_at);
       break;
     case Op::kRenew:
-      one.lease_ms = Number(one.call.args[1]);
+      ledger_->Renewing(one.hold, Number(one.call.args[1]), one.asked_at);
       break;
     case Op::kRelease:
       if (one.call.args.size() > kNextBid + kTermsWord) {  // the bid that follows
@@ -72,6 +74,12 @@ void Quorum::UseChannelOf(size_t node, std::string_view key, std::string& terms)
   if (!tag.empty() && last != std::string::npos) {
     terms.replace(last + 1, std::string::npos, options_.channel(tag));
   }
+}
+
+// What all clients' channels at the node begin with.
+std::string Quorum::ChannelsAt(size_t node, const Case& force) const {
+  return absl::StrCat(std::string(force.call.args[0]),
+                      nodes_[node]->at().slot_tag(force.call.keys.front()));
 }
 
 // What its run is, as far as this client knows, and the delay: a key more, and two words.
@@ -99,8 +107,10 @@ OwnCall Quorum::CallFor(const Case& one, size_t node) const {
         UseChannelOf(node, call.keys.front(), call.args[kNextBid + kTermsWord]);
       }
       break;
-    case Op::kCancel:
     case Op::kForce:
+      call.args[0] = ChannelsAt(node, one);
+      break;
+    case Op::kCancel:
     case Op::kOther:
       break;
   }

@@ -9,6 +9,7 @@
 #include "src/base/random.h"
 #include "src/quorum/quorum_case.h"
 #include "src/quorum/verdict.h"
+#include "src/redis/wire/errors.h"
 
 namespace redlatch::quorum {
 namespace {
@@ -109,7 +110,7 @@ void Quorum::GiveBack(Case& one, bool yields) {
     } else {
       const int64_t gone_ms = votes[node].uncertain() ? one.lease_ms : 0;
       call = CancelOf(one.call, one.call.keys[5], one.hold, std::string(one.call.keys[4]), gone_ms,
-                      one.terms.attempt);
+                      absl::StrCat(one.terms.attempt));
     }
     nodes_[node]->Tell(std::string(one.call.keys.front()),
                        Encode(*nodes_[node], call, /*by_text=*/true), expires);
@@ -146,23 +147,33 @@ absl::StatusOr<redis::Reply> Quorum::WhenNotGranted(Case& one) {
   absl::Duration wait = absl::Milliseconds(wait_ms);
   if (ledger_->GivenBack(one.hold, given_back, majority())) wait = absl::ZeroDuration();
   wait += base::Jittered(kShortestSplit * (1 << std::min(splits, kMostDoublings)));
+  // A try is over, and what it may have left is owed.
+  if (!one.terms.wait) ledger_->End(one.hold);
   return NotGranted(votes, one.terms, absl::ToInt64Milliseconds(wait));
 }
 
-// Nodes without a hold that a majority has are given it, so that it outlives the loss of others.
+// Nodes without a hold that a majority has are given it, so that it outlives the loss of others; so
+// are those that have not answered, for nobody asks what they say.
 void Quorum::Heal(const Case& one) {
   const std::vector<Vote>& votes = one.asked->votes;
   ledger_->WhileItStands(one.hold, [&](const Ledger::Hold& hold) {
     for (size_t node = 0; node < votes.size(); ++node) {
-      if (votes[node].kind != Vote::Kind::kNo) continue;
+      if (votes[node].kind != Vote::Kind::kNo && votes[node].kind != Vote::Kind::kOpen) continue;
       std::vector<std::string> keys(one.call.keys.begin(), one.call.keys.begin() + 4);
       keys.push_back(hold.gone_key);
       keys.emplace_back(one.call.keys.back());
       const OwnCall heal(lua::kQuorumRaise, std::move(keys),
-                         {one.hold, absl::StrCat(hold.last_token), absl::StrCat(one.lease_ms),
+                         {one.hold, absl::StrCat(hold.last_token), absl::StrCat(hold.lease_ms),
                           absl::StrCat(hold.attempt)});
       const redis::Command command = Encode(*nodes_[node], heal, /*by_text=*/true);
-      nodes_[node]->at().Send(heal.keys.front(), command, nullptr).IgnoreError();
+      nodes_[node]
+          ->at()
+          .Send(
+              heal.keys.front(), command,
+              [ledger = ledger_, its = one.hold, node](const absl::StatusOr<redis::Reply>& answer) {
+                if (redis::MayHaveExecuted(answer.status())) ledger->Uncertain(its, node);
+              })
+          .IgnoreError();
     }
   });
 }
@@ -180,11 +191,13 @@ void Quorum::EndForced(const Case& one) {
   }
   const std::string_view key = one.call.keys.front();
   for (const auto& [hold, left_ms] : ended) {
-    const OwnCall cancel = CancelOf(one.call, one.call.keys.back(), hold,
-                                    options_.gone_key(key, hold), std::max<int64_t>(left_ms, 1));
     const base::Instant expires = base::Now() + absl::Milliseconds(left_ms);
-    for (const auto& node : nodes_) {
-      node->Tell(std::string(key), Encode(*node, cancel, /*by_text=*/true), expires);
+    for (size_t node = 0; node < nodes_.size(); ++node) {
+      const OwnCall cancel =
+          CancelOf(one.call, one.call.keys.back(), hold, options_.gone_key(key, hold),
+                   std::max<int64_t>(left_ms, 1), /*attempt=*/"", ChannelsAt(node, one));
+      nodes_[node]->Tell(std::string(key), Encode(*nodes_[node], cancel, /*by_text=*/true),
+                         expires);
     }
   }
 }

@@ -123,8 +123,12 @@ absl::Status WhyNoQuorum(absl::Span<const Vote> votes, absl::Span<const std::str
       lasting = vote.failure;
     }
   }
-  const std::string text = absl::StrCat(answered, " of ", votes.size(), " servers answered, and ",
-                                        Majority(votes.size()), " are needed: ", why);
+  // Enough may have answered, of whom some do not have it.
+  const bool parted = stands && answered >= Majority(votes.size());
+  const std::string text =
+      absl::StrCat(parted ? Count(votes, Kind::kYes) : answered, " of ", votes.size(), " servers ",
+                   parted ? "said that they have it" : "answered", ", and ", Majority(votes.size()),
+                   " are needed: ", why);
   // The others may yet answer for a hold that stands, and it for as long as its lease.
   const bool lasts = stands ? votes.size() - refused < Majority(votes.size()) : refused > 0;
   const absl::StatusCode code = lasts ? lasting.code() : absl::StatusCode::kUnavailable;

@@ -60,7 +60,7 @@ Bid Bidder::NextBid(base::Instant now, bool contended) {
   }
   ++pursuit.bid.attempt;
   pursuit.bid.listen = pursuit.bid.attempt > 1;
-  pursuit.again = pursuit.looks = false;
+  pursuit.again = pursuit.looks = pursuit.forced = false;
   pursuit.attempts.push_back({.number = pursuit.bid.attempt, .sent = now});
   pursuit.in_flight = true;
   Bid bid = pursuit.bid;
@@ -163,7 +163,9 @@ void Bidder::LookAfter(absl::Duration look, base::Instant now, absl::Duration la
 }
 
 void Bidder::OnForced(GrantId grant, base::Instant now) {
-  if (IsPursued(grant)) AskNow(now);
+  if (!IsPursued(grant)) return;
+  pursuit_->forced = pursuit_->in_flight;
+  AskNow(now);
 }
 
 void Bidder::OnReconnected(base::Instant now) {

@@ -61,6 +61,10 @@ void LockMachine::OnGranted(const NewGrant& news, const Basis& basis, base::Inst
   if (pursuit.queued) {
     usual_wait_ = std::max(Scaled(usual_wait_, 7, 8), now - pursuit.began);
   }
+  if (pursuit.forced) {
+    grant_->forced = true;
+    RenewNow(now);
+  }
   pursuit_.reset();
   if (config_.sharing.passes_on) looks_.Clear();
   ++tally_.granted;

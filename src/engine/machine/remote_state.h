@@ -27,6 +27,7 @@ struct Pursuit {
   bool again = false;    // what is in flight may have been sent too early to tell what is so
   bool looks = false;    // to be repeated by the first thread that runs: it may be our turn
   bool claimed = false;  // a grant was heard that is not enough to work under
+  bool forced = false;   // what is in flight may have been granted, and was ended by force since
   absl::InlinedVector<Attempt, 1> attempts;  // those that a grant may echo
   base::Instant due;
   base::Instant began;  // to wait

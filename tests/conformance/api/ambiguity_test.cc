@@ -108,8 +108,12 @@ TEST_P(Ambiguity, OfARenewalWhoseReplyWasLostIsNoLoss) {
     auto lease = lock->Acquire();
     ASSERT_OK(lease);
     const int risks = heard_->Count("at risk");
-    LoseNextReply(silently);
-    ASSERT_TRUE(heard_->Await("at risk", risks + 1));
+    // Perhaps the next one of a server was no renewal's: of a quorum, some have yet to answer the
+    // acquisition.
+    EXPECT_TRUE(Await([&] {
+      LoseNextReply(silently);
+      return heard_->Await("at risk", risks + 1, absl::Seconds(2));
+    }));
     EXPECT_TRUE(heard_->Await("recovered", risks + 1));
     EXPECT_TRUE(lease->valid());
     EXPECT_OK(lease->Release());

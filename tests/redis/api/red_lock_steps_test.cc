@@ -172,6 +172,32 @@ TEST_F(StepOfAQuorum, AReleaseWaitsForNoServerThatHangs) {
   for (size_t i = 0; i < 5; ++i) EXPECT_TRUE(Forgets(i)) << i;
 }
 
+// What they say comes when a majority has said that it is held, and nobody asks them any more.
+TEST_F(StepOfAQuorum, ServersThatAnswerLastAreHealedToo) {
+  RedLock lock(all_, "other", {.lease = absl::Seconds(1)});
+  const absl::StatusOr<Lease> lease = lock.Acquire();
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  EXPECT_TRUE(Await([&] { return servers_.Having("other") == 5; }));
+  for (const size_t i : {3, 4}) {
+    proxies_[i].Delay(Direction::kToClient, absl::Milliseconds(50));
+    servers_[i].Command({"DEL", "other"});
+  }
+  EXPECT_TRUE(Await([&] { return servers_.Having("other") == 5; }, absl::Seconds(3)));
+  EXPECT_TRUE(lease->valid());
+}
+
+TEST_F(StepOfAQuorum, AnExtendedHoldIsHealedForAsLongAsItStands) {
+  RedLock lock(all_, "other", {.lease = absl::Seconds(2)});
+  absl::StatusOr<Lease> lease = lock.Acquire({.lease = absl::Seconds(2)});
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  EXPECT_TRUE(lease->Extend(absl::Minutes(1)).ok());
+  servers_[4].Kill();
+  servers_[4].Restart();
+  EXPECT_TRUE(Await([&] { return servers_[4].Integer({"PTTL", "other"}) > 50000; }));
+  EXPECT_TRUE(lease->Release().ok());
+  EXPECT_TRUE(Await([&] { return servers_.Having("other") == 0; }));
+}
+
 TEST_F(StepOfAQuorum, ServersWithoutAMajorityAreNotHealed) {
   RedLock lock(all_, "other", {.lease = absl::Seconds(1)});
   const absl::StatusOr<Lease> lease = lock.Acquire();

@@ -91,6 +91,10 @@ TEST(Verdict, NamesWhoDidNotAnswer) {
   EXPECT_THAT(std::string(why.message()), HasSubstr("1 of 3 servers answered, and 2 are needed"));
   EXPECT_THAT(std::string(why.message()), HasSubstr("redis://b hung up"));
   EXPECT_THAT(std::string(why.message()), HasSubstr("redis://c did not answer in time"));
+  const absl::Status parted = WhyNoQuorum(
+      std::vector<Vote>{Of("held"), Of("not_held"), Unanswered()}, servers, /*stands=*/true);
+  EXPECT_THAT(std::string(parted.message()),
+              HasSubstr("1 of 3 servers said that they have it, and 2 are needed"));
 }
 
 TEST(Verdict, TellsARefusalThatLastsFromAServerThatIsAway) {

@@ -34,9 +34,11 @@ class GiveBackTest : public ::testing::Test {
   std::string Yields(const Client& client) { return Run(client, "yield"); }
 
   std::string Cancels(const Client& client, int attempt) {
-    return server_->Text({"EVAL", std::string(lua::kQuorumCancel.body), "6", "orders", "queue",
-                          "waiters", "fence", "gone", "turn", client.request.hold, "0", "1",
-                          absl::StrCat(attempt)});
+    return Cancel(client, {"0", "1", absl::StrCat(attempt)});
+  }
+  // As a forced release does, which has met the hold elsewhere.
+  std::string CancelsByForce(const Client& client) {
+    return Cancel(client, {"1000", "1", "", "redlatch:"});
   }
 
   std::string Holder() { return server_->Text({"GET", "orders"}); }
@@ -47,6 +49,15 @@ class GiveBackTest : public ::testing::Test {
   Client second_ = Made('2', "2000");
 
  private:
+  std::string Cancel(const Client& client, const std::vector<std::string>& words) {
+    std::vector<std::string> command = {"EVAL",  std::string(lua::kQuorumCancel.body),
+                                        "6",     "orders",
+                                        "queue", "waiters",
+                                        "fence", "gone",
+                                        "turn",  client.request.hold};
+    command.insert(command.end(), words.begin(), words.end());
+    return server_->Text(command);
+  }
   std::string Run(const Client& client, const std::string& mode) {
     std::vector<std::string> command = {"EVAL",  std::string(lua::kQuorumAcquire.body),
                                         "6",     "orders",
@@ -132,6 +143,17 @@ TEST_F(GiveBackTest, WhoYieldsItsTurnIsNotNextThere) {
   EXPECT_EQ(Turn(), first_.request.hold);
   EXPECT_TRUE(Yields(first_).ends_with(" look 100"));
   EXPECT_EQ(Turn(), second_.request.hold);
+}
+
+// It may have come here after the forced release had found the node free.
+TEST_F(GiveBackTest, WhoseHoldIsEndedByForceHearsOfIt) {
+  EXPECT_TRUE(Takes(first_).starts_with("granted "));
+  EXPECT_EQ(CancelsByForce(first_), "passed_on");
+  EXPECT_EQ(first_.ear.Hear(), absl::StrCat("forced ", first_.request.hold, " orders"));
+  EXPECT_EQ(Holder(), "");
+  EXPECT_EQ(Takes(first_), "gone");
+  EXPECT_EQ(CancelsByForce(second_), "unknown");
+  EXPECT_EQ(second_.ear.Hear(), "");
 }
 
 }  // namespace

@@ -307,6 +307,19 @@ TEST_F(LockMachineHoldTest, ForcedIsLookedAtAtOnce) {
   EXPECT_THAT(effects().losses[0].reason, HasSubstr("forced"));
 }
 
+// The message may come sooner than the grant's own answer.
+TEST_F(LockMachineHoldTest, ForcedBeforeItIsKnownToBeGrantedIsLookedAtWhenItIs) {
+  Waiter& waiter = Acquire();
+  const Send bid = Fetch<ToAcquire>();
+  machine().OnForced(bid.grant, now());
+  EXPECT_TRUE(Quiet());
+  Hear(bid, Granted());
+  EXPECT_TRUE(Valid(waiter));
+  Hear(Fetch<ToRenew>(), NotHeld());
+  ASSERT_EQ(effects().losses.size(), 1U);
+  EXPECT_THAT(effects().losses[0].reason, HasSubstr("forced"));
+}
+
 TEST_F(LockMachineHoldTest, AHoldThatIsGoneUntoldIsNotSaidToHaveBeenForced) {
   Hold();
   Pass(kThird);
