@@ -4,7 +4,8 @@
 --
 -- KEYS   1 to 4 as acquire's; 5 whose turn it is
 -- ARGV   1 what a grant channel begins with, before the client id  2 'more': only pass on
--- reply  { 'released', look_ms, hold, for how many ms it had this node }, { 'free', look_ms } or { 'told', look_ms }
+-- reply  { 'released', look_ms, hold, for how many ms it had this node }, { 'free', look_ms } or
+--        { 'told', look_ms }
 -- include: common/time
 -- include: common/hold_id
 -- include: quorum/common/pass_on
