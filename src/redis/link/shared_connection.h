@@ -55,8 +55,8 @@ struct SharedConnectionOptions {
   std::function<void()> on_replica;
   // One that answers LOADING is one, as it replaces its data by another's.
   bool loading_is_replicas = false;
-  // An attempt to connect that fails ends every call that waits for it: another server may have
-  // what this one was asked for.
+  // An attempt to connect that fails ends every call that waits for it, and one that was in vain a
+  // moment ago those that come: another server may have what this one was asked for.
   bool fail_fast = false;
   // The first commands of each connection that the handshake has accepted, before whatever waits to
   // be sent; what the server says to them does not matter.

@@ -14,7 +14,9 @@ namespace redlatch::redis {
 
 void SharedConnection::Reconnect(Exchange& mine, base::Instant deadline, Finished& finished) {
   const base::Instant next_attempt = comeback_.next_attempt();
-  if (options_.fail_fast && base::Now() < next_attempt && !last_failure_.ok()) {
+  // What the server refused it may permit by now: that is asked of it, not remembered.
+  const bool unreachable = absl::IsUnavailable(last_failure_);
+  if (options_.fail_fast && base::Now() < next_attempt && unreachable) {
     const absl::Status why = MarkNotSent(last_failure_);
     return pipeline_.FailUnsent([](const Exchange*) { return true; }, why, finished);
   }

@@ -104,7 +104,8 @@ TEST_F(ClusterUser, WhoIsDeniedTheChannelsAtOneNodeIsToldByTheLocksThere) {
   EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("&redlatch:*"));
   SetUserAt(2, "&redlatch:*");
-  EXPECT_TRUE(denied.Acquire({.wait = absl::Seconds(10)}).ok());
+  const absl::Status granted = denied.Acquire({.wait = absl::Seconds(10)}).status();
+  EXPECT_TRUE(granted.ok()) << granted;
 }
 
 TEST_F(ClusterUser, WhoLosesTheChannelsWhileConnectedIsToldSoon) {

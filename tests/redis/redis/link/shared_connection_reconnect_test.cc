@@ -239,6 +239,18 @@ TEST_F(SharedConnectionReconnectTest, ARefusalKeepsItsCodeUntilTheServerIsAskedA
   }
 }
 
+TEST_F(SharedConnectionReconnectTest, WhatIsPermittedAgainIsAskedAlsoWhereAttemptsAreNotAwaited) {
+  SharedConnectionOptions options;
+  options.fail_fast = true;
+  options.first_backoff = options.longest_backoff = absl::Milliseconds(500);
+  const auto connection = Direct(options);
+  server_->Command({"CONFIG", "SET", "requirepass", "sesame"});
+  EXPECT_EQ(Call(*connection, {"PING"}).code(), absl::StatusCode::kPermissionDenied);
+  server_->Command({"CONFIG", "SET", "requirepass", ""});
+  const absl::Status permitted = Call(*connection, {"PING"});
+  EXPECT_TRUE(permitted.ok()) << permitted;
+}
+
 TEST_F(SharedConnectionReconnectTest, AServerThatEvictsAfterAReconnectIsRefused) {
   const auto connection = Connected(Direct());
   server_->Command({"CONFIG", "SET", "maxmemory", "100mb"});
