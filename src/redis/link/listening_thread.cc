@@ -116,7 +116,8 @@ bool ListeningThread::Sleep(std::vector<Place>& places) {
     } else if (here != 0 || !came || !place.polled.until.is_infinite() ||
                place.looked_at + kLongestSleep <= began) {
       place.looked_at = began;
-      place.ready = transport->EndPoll(place.polled, here, began);
+      // However short the poll was: no call of the program's has looked at the descriptor before it.
+      place.ready = transport->EndPoll(place.polled, here, base::Instant());
     }
   }
   if (!came || fds_[0].revents == 0) return false;
