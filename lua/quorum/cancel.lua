@@ -24,9 +24,9 @@ if given_up then
 end
 if held then
   redis.call('DEL', KEYS[1])
-  if ARGV[5] then
-    local channel = ARGV[5] .. client_of(ARGV[1])
-    redis.call('PUBLISH', channel, 'forced ' .. ARGV[1] .. ' ' .. KEYS[1])
+  local client = ARGV[5] and client_of(ARGV[1])
+  if client then
+    redis.call('PUBLISH', ARGV[5] .. client, 'forced ' .. ARGV[1] .. ' ' .. KEYS[1])
   end
 end
 local outcome = leave(ARGV[1], ARGV[2]) and 'left' or 'unknown'

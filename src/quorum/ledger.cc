@@ -50,7 +50,8 @@ void Ledger::Uncertain(std::string_view hold, size_t node) {
   if (Entry* const entry = Find(hold)) entry->hold.uncertain |= Only(node);
 }
 
-void Ledger::Granted(std::string_view hold, uint32_t attempt, uint64_t last_token) {
+void Ledger::Granted(std::string_view hold, uint32_t attempt, uint64_t last_token,
+                     base::Instant until) {
   const base::MutexLock lock(mu_);
   Entry* const entry = Find(hold);
   if (entry == nullptr) return;
@@ -58,6 +59,15 @@ void Ledger::Granted(std::string_view hold, uint32_t attempt, uint64_t last_toke
   entry->hold.attempt = attempt;
   entry->hold.splits = 0;
   entry->stands = true;
+  entry->confirmed = std::max(entry->confirmed, until);
+}
+
+void Ledger::Renewed(std::string_view hold, base::Instant until) {
+  const base::MutexLock lock(mu_);
+  Entry* const entry = Find(hold);
+  if (entry == nullptr) return;
+  entry->hold.splits = 0;
+  entry->confirmed = std::max(entry->confirmed, until);
 }
 
 int Ledger::Split(std::string_view hold) {
@@ -93,7 +103,7 @@ void Ledger::WhileItStands(std::string_view hold, absl::FunctionRef<void(const H
     Entry* const entry = Find(hold);
     if (entry == nullptr || !entry->stands) return;
     known = entry->hold;
-    const absl::Duration left = entry->ends - base::Now();
+    const absl::Duration left = entry->confirmed - base::Now();
     known.lease_ms = std::max<int64_t>(absl::ToInt64Milliseconds(left), 1);
   }
   heal(known);

@@ -35,7 +35,9 @@ class Ledger {
   // It is renewed, or extended.
   void Renewing(std::string_view hold, int64_t lease_ms, base::Instant now);
   void Uncertain(std::string_view hold, size_t node);
-  void Granted(std::string_view hold, uint32_t attempt, uint64_t last_token);
+  // A majority has it until then: when that was asked, and the lease.
+  void Granted(std::string_view hold, uint32_t attempt, uint64_t last_token, base::Instant until);
+  void Renewed(std::string_view hold, base::Instant until);
   int Split(std::string_view hold);
   int splits(std::string_view hold);
   // It is given up from here on: no node is healed any more.
@@ -56,7 +58,8 @@ class Ledger {
     Hold hold;
     NodeSet looked = 0;
     bool stands = false;
-    base::Instant ends;  // at the latest, where the latest request was executed at once
+    base::Instant confirmed;  // a majority has it until then
+    base::Instant ends;       // at the latest, if what was requested was executed at once
     base::Instant forget_at;
   };
   static void Prolong(Entry& entry, int64_t lease_ms, base::Instant now);

@@ -14,17 +14,29 @@ namespace {
 constexpr absl::Duration kComingFor = absl::Milliseconds(300);
 constexpr absl::Duration kTurn = absl::Milliseconds(100);  // of an attempt to connect
 constexpr absl::Duration kPause = absl::Milliseconds(10);
+constexpr absl::Duration kRefusedPause = absl::Milliseconds(100);
 // Nobody has asked it for so long: then it is not connected to.
 constexpr absl::Duration kWantedFor = absl::Seconds(30);
-constexpr absl::Duration kStalled = absl::Milliseconds(900);
+// How long an answer may lie unread, and after how many looks in vain nobody looks any more.
+constexpr absl::Duration kUnread = absl::Milliseconds(50);
+constexpr int kIdleReads = 20;
 constexpr size_t kMostOwed = 1024;
+// Before what a node refuses for now is sent again.
+constexpr absl::Duration kFirstBackoff = absl::Milliseconds(10);
+constexpr int kMostDoublings = 7;
 
 }  // namespace
 
 bool IsToBeRepeated(const absl::StatusOr<redis::Reply>& answer) {
-  if (!answer.ok()) return absl::IsUnavailable(answer.status());
+  using redis::ErrorCode;
+  if (!answer.ok()) {
+    return absl::IsUnavailable(answer.status()) || redis::NotSent(answer.status());
+  }
   if (!answer->is_error()) return false;
-  if (redis::ClassifyError(answer->text) == redis::ErrorCode::kNoScript) return true;
+  const ErrorCode code = redis::ClassifyError(answer->text);
+  if (code == ErrorCode::kNoScript || code == ErrorCode::kMoved || code == ErrorCode::kAsk) {
+    return true;
+  }
   const absl::Status refused = redis::ErrorStatus(answer->text, "");
   return absl::IsUnavailable(refused) || absl::IsResourceExhausted(refused);
 }
@@ -54,22 +66,22 @@ void Node::StartThread() {
   base::TryStartThread(thread_, "redlatch-node", [this] { Work(); });
 }
 
+Node::Done Node::Counted(Done done) {
+  ++pending_;
+  return [this, done = std::move(done)](absl::StatusOr<redis::Reply> answer) {
+    done(std::move(answer));
+    --pending_;
+  };
+}
+
 Node::Sent Node::Ask(std::string_view key, const redis::Command& command, Done done,
                      absl::FunctionRef<Come()> come) {
   const base::Instant now = base::Now();
-  // One that hangs is found out by nobody else: nobody waits for it.
-  if (pending_.fetch_add(1) == 0) {
-    heard_ = now.nanos();
-  } else if (now - base::Instant::FromNanos(heard_) > kStalled) {
-    at_->Drain(key, now);
+  const absl::Status sent = at_->Send(key, command, Counted(std::move(done)));
+  if (sent.ok()) {
+    Expect(now);
+    return Sent::kSent;
   }
-  const absl::Status sent =
-      at_->Send(key, command, [this, done = std::move(done)](absl::StatusOr<redis::Reply> answer) {
-        heard_ = base::Now().nanos();
-        --pending_;
-        done(std::move(answer));
-      });
-  if (sent.ok()) return Sent::kSent;
   --pending_;
   const base::MutexLock lock(mu_);
   key_ = key;
@@ -107,58 +119,113 @@ void Node::Do(std::function<void()> job) {
 }
 
 void Node::Tell(std::string key, redis::Command command, base::Instant expires) {
-  auto owed = std::make_shared<Owed>(
-      Owed{.key = std::move(key), .command = std::move(command), .expires = expires});
-  const absl::Status sent =
-      at_->Send(owed->key, owed->command, [this, owed](const absl::StatusOr<redis::Reply>& answer) {
-        if (IsToBeRepeated(answer))
-          Owe(
-              owed->key, [&] { return owed->command; }, owed->expires);
-      });
-  if (!sent.ok())
-    Owe(
-        owed->key, [&] { return owed->command; }, owed->expires);
+  Tell(std::make_shared<Owed>(
+      Owed{.key = std::move(key), .command = std::move(command), .expires = expires}));
 }
 
-void Node::Owe(std::string key, absl::FunctionRef<redis::Command()> command,
-               base::Instant expires) {
+void Node::Tell(std::shared_ptr<Owed> owed) {
+  const absl::Status sent =
+      at_->Send(owed->key, owed->command,
+                Counted([this, owed](const absl::StatusOr<redis::Reply>& answer) {
+                  if (!IsToBeRepeated(answer)) return;
+                  const base::MutexLock lock(mu_);
+                  Keep(std::move(*owed), /*away=*/!answer.ok());
+                }));
+  if (sent.ok()) return Expect(base::Now());
+  --pending_;
   const base::MutexLock lock(mu_);
+  Keep(std::move(*owed), /*away=*/true);
+}
+
+void Node::Owe(std::string key, absl::FunctionRef<redis::Command()> command, base::Instant expires,
+               const absl::StatusOr<redis::Reply>& answer) {
+  const base::MutexLock lock(mu_);
+  if (stopping_) return;  // what the command is made of may be gone
+  Keep({.key = std::move(key), .command = command(), .expires = expires}, /*away=*/!answer.ok());
+}
+
+// `away`: there is no connection, and with the next one it is sent at once.
+void Node::Keep(Owed owed, bool away) {
   if (stopping_) return;
-  wanted_until_ = std::max(wanted_until_, expires);
-  key_ = key;
+  const base::Instant now = base::Now();
   if (owed_.size() >= kMostOwed) {
-    std::erase_if(owed_, [now = base::Now()](const Owed& each) { return each.expires <= now; });
+    std::erase_if(owed_, [now](const Owed& each) { return each.expires <= now; });
+  }
+  if (away) {
+    wanted_until_ = std::max(wanted_until_, owed.expires);
+    key_ = owed.key;
+    absent_since_ = std::min(absent_since_, now);
+    wanted_ = true;
+    owed.due = base::Instant::Infinite();
+  } else {
+    owed.due = now + kFirstBackoff * (1 << std::min(owed.tries++, kMostDoublings));
   }
   // What ended first was most likely on its way when the node went.
-  if (owed_.size() < kMostOwed) {
-    owed_.push_back({.key = std::move(key), .command = command(), .expires = expires});
-  }
-  absent_since_ = std::min(absent_since_, base::Now());
-  wanted_ = true;
+  if (owed_.size() < kMostOwed) owed_.push_back(std::move(owed));
   StartThread();
   changed_.SignalAll();
+}
+
+void Node::Expect(base::Instant now) {
+  ++expected_;
+  if (reads_.exchange(true)) return;
+  const base::MutexLock lock(mu_);
+  read_at_ = now + kUnread;
+  StartThread();
+  changed_.SignalAll();
+}
+
+// One that hangs is found out so, too: nobody waits for it.
+void Node::ReadUnread() {
+  const uint64_t expected = expected_;
+  if (pending_ > 0) at_->DrainAll(base::Now());
+  const bool idle = pending_ == 0 && expected == expected_before_;
+  expected_before_ = expected;
+  idle_reads_ = idle ? idle_reads_ + 1 : 0;
+  const base::MutexLock lock(mu_);
+  read_at_ = base::Now() + kUnread;
+  if (idle_reads_ < kIdleReads) return;
+  idle_reads_ = 0;
+  reads_ = false;
+  if (expected_ == expected) {
+    read_at_ = base::Instant::Infinite();
+  } else {
+    reads_ = true;  // Expect() may not have seen that nobody does
+  }
 }
 
 void Node::Work() {
   mu_.Lock();
   while (!stopping_) {
+    const base::Instant now = base::Now();
     if (!jobs_.empty()) {
       const std::function<void()> job = std::move(jobs_.front());
       jobs_.pop_front();
       mu_.Unlock();
       job();
-      mu_.Lock();
+    } else if (read_at_ <= now) {
+      mu_.Unlock();
+      ReadUnread();
+    } else if (wanted_ && connect_at_ <= now) {
+      mu_.Unlock();
+      Connect();
+    } else if (OwedAt() <= now) {
+      mu_.Unlock();
+      Settle(now);
+    } else {
+      changed_.WaitUntil(
+          mu_, std::min({read_at_, OwedAt(), wanted_ ? connect_at_ : base::Instant::Infinite()}));
       continue;
     }
-    if (!wanted_) {
-      changed_.Wait(mu_);
-      continue;
-    }
-    mu_.Unlock();
-    Connect();
     mu_.Lock();
   }
   mu_.Unlock();
+}
+
+base::Instant Node::OwedAt() const {
+  base::Instant first = base::Instant::Infinite();
+  for (const Owed& each : owed_) first = std::min(first, each.due);
+  return first;
 }
 
 void Node::Connect() {
@@ -170,48 +237,53 @@ void Node::Connect() {
   const base::Instant until = base::Now() + kTurn;
   std::vector<std::string> warnings;
   absl::Status status = at_->Connect(until, warnings);
+  absl::Duration pause = kPause;
   // Of a cluster, the one that has the key.
   if (status.ok() && !key.empty()) {
-    status = at_->Call(key, redis::Command({"PING"}), until).status();
+    const absl::StatusOr<redis::Reply> pong = at_->Call(key, redis::Command({"PING"}), until);
+    status = pong.status();
+    if (pong.ok() && pong->is_error()) {
+      status = redis::MarkNotSent(redis::ErrorStatus(pong->text, server()));
+      pause = kRefusedPause;
+    }
   }
   std::vector<Come> coming;
   {
     const base::MutexLock lock(mu_);
+    const base::Instant now = base::Now();
     failure_ = status;
+    connect_at_ = now + pause;
     const bool lasting = !status.ok() && !absl::IsUnavailable(status);
-    if (status.ok() || lasting || base::Now() - absent_since_ > kComingFor) {
+    if (status.ok() || lasting || now - absent_since_ > kComingFor) {
       coming = std::exchange(coming_, {});
     }
     if (status.ok()) {
       wanted_ = false;
       absent_since_ = base::Instant::Infinite();
       warnings_.insert(warnings_.end(), warnings.begin(), warnings.end());
-    } else if (wanted_until_ < base::Now()) {
+    } else if (wanted_until_ < now) {
       wanted_ = false;
     }
   }
   for (const Come& each : coming) each(status);
-  if (status.ok()) {
-    const bool owed = Settle();
-    on_up_();
-    if (!owed) return;  // else a server that refuses for now would be asked all the time
-  }
-  const base::MutexLock lock(mu_);
-  if (!stopping_) changed_.WaitUntil(mu_, base::Now() + kPause);
+  if (!status.ok()) return;
+  Settle(base::Instant::Infinite());
+  on_up_();
 }
 
-// In the order in which it was owed. Whether anything was.
-bool Node::Settle() {
+// In the order in which it was owed.
+void Node::Settle(base::Instant due) {
   std::deque<Owed> owed;
   {
     const base::MutexLock lock(mu_);
-    owed = std::exchange(owed_, {});
+    for (Owed& each : std::exchange(owed_, {})) {
+      (each.due <= due ? owed : owed_).push_back(std::move(each));
+    }
   }
   const base::Instant now = base::Now();
   for (Owed& each : owed) {
-    if (now < each.expires) Tell(std::move(each.key), std::move(each.command), each.expires);
+    if (now < each.expires) Tell(std::make_shared<Owed>(std::move(each)));
   }
-  return !owed.empty();
 }
 
 }  // namespace redlatch::quorum

@@ -21,8 +21,8 @@
 
 namespace redlatch::quorum {
 
-// Of an answer to a command that must come to be executed: it broke off, or the server refused for
-// now, or forgot the script.
+// Of an answer to a command that must come to be executed: it broke off or was never sent, or the
+// server refused for now, forgot the script, or does not have the key any more.
 bool IsToBeRepeated(const absl::StatusOr<redis::Reply>& answer);
 
 // One server of a quorum, which nobody ever waits for by himself: what it is asked is sent at once
@@ -34,7 +34,8 @@ bool IsToBeRepeated(const absl::StatusOr<redis::Reply>& answer);
 //   down            refused, with why       its thread goes on trying while somebody asks
 //
 // What is owed to a node, so that it keeps nothing that is over, is sent as soon as it is there
-// again, until it would have ended by itself. Thread-safe.
+// again, and with back-off if it refuses, until it would have ended by itself. Answers that nobody
+// reads are read by the node's thread a little later. Thread-safe.
 class Node {
  public:
   using Done = redis::Deployment::Done;
@@ -59,8 +60,10 @@ class Node {
 
   // A command whose answer is nobody's, and that may come late or twice.
   void Tell(std::string key, redis::Command command, base::Instant expires);
-  // The same, but not at once: for who must not use the connection now.
-  void Owe(std::string key, absl::FunctionRef<redis::Command()> command, base::Instant expires);
+  // The same, but not at once, since it was answered so: for callers that must not use the
+  // connection now.
+  void Owe(std::string key, absl::FunctionRef<redis::Command()> command, base::Instant expires,
+           const absl::StatusOr<redis::Reply>& answer);
 
   // By the node's own thread: something that takes long, once.
   void Do(std::function<void()> job);
@@ -77,12 +80,22 @@ class Node {
     std::string key;
     redis::Command command;
     base::Instant expires;
+    int tries = 0;
+    base::Instant due = {};
   };
 
   void StartThread() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Work();
   void Connect();
-  bool Settle();
+  // What is due by then.
+  void Settle(base::Instant due);
+  base::Instant OwedAt() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Tell(std::shared_ptr<Owed> owed);
+  void Keep(Owed owed, bool away) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Done Counted(Done done);
+  // An answer is due: reads it later, if nobody else does.
+  void Expect(base::Instant now);
+  void ReadUnread();
 
   std::unique_ptr<redis::Deployment> at_;
   const std::function<void()> on_up_;
@@ -92,17 +105,22 @@ class Node {
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   bool wanted_ ABSL_GUARDED_BY(mu_) = false;  // a connection
   base::Instant wanted_until_ ABSL_GUARDED_BY(mu_);
+  base::Instant connect_at_ ABSL_GUARDED_BY(mu_);
   base::Instant absent_since_ ABSL_GUARDED_BY(mu_) = base::Instant::Infinite();
   std::string key_ ABSL_GUARDED_BY(mu_);  // of the latest question
   absl::Status failure_ ABSL_GUARDED_BY(mu_);
   std::vector<Come> coming_ ABSL_GUARDED_BY(mu_);
   std::deque<std::function<void()>> jobs_ ABSL_GUARDED_BY(mu_);
   std::deque<Owed> owed_ ABSL_GUARDED_BY(mu_);
+  base::Instant read_at_ ABSL_GUARDED_BY(mu_) = base::Instant::Infinite();
   std::vector<std::string> warnings_ ABSL_GUARDED_BY(mu_);
   std::thread thread_ ABSL_GUARDED_BY(mu_);
 
-  std::atomic<int> pending_{0};    // answers that are due
-  std::atomic<int64_t> heard_{0};  // when the last one came, or the first of these was asked, in ns
+  std::atomic<int> pending_{0};         // answers that are due
+  std::atomic<bool> reads_{false};      // the thread looks for them now and then
+  std::atomic<uint64_t> expected_{0};   // so far
+  uint64_t expected_before_ = 0;        // at the latest look; the thread's
+  int idle_reads_ = 0;                  // in a row; likewise
 };
 
 }  // namespace redlatch::quorum

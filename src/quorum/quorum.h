@@ -73,6 +73,7 @@ class Quorum final : public redis::Deployment {
                                       absl::Span<absl::StatusOr<redis::Reply>> results) override;
   absl::Status Send(std::string_view key, const redis::Command& command, Done done) override;
   bool Drain(std::string_view key, base::Instant until) override;
+  bool DrainAll(base::Instant until) override;
   redis::Transport::Polled BeginPoll(std::string_view) override { return {}; }
   std::string slot_tag(std::string_view) const override { return {}; }
   bool listening(std::string_view key) const override;

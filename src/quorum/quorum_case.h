@@ -37,7 +37,7 @@ struct Quorum::Case {
   const redis::ScriptCall call;
   const Op op;
   const std::string hold;
-  int64_t lease_ms = 0;                // of kAcquire
+  int64_t lease_ms = 0;                // of kAcquire and kRenew
   Terms terms;                         // of kAcquire
   int64_t proposed = 0;                // of kAcquire
   std::optional<Ledger::Hold> ending;  // of kRelease and kCancel
@@ -45,7 +45,7 @@ struct Quorum::Case {
   std::unique_ptr<Question> raised;  // null: no need
   uint64_t raised_to = 0;            // the first token of the block
   base::Instant asked_at;
-  base::Instant patience = base::Instant::Infinite();  // of kAcquire: ends then
+  base::Instant patience = base::Instant::Infinite();  // of kAcquire and kRenew: ends then
   bool granted = false;
   bool decided = false;
 };

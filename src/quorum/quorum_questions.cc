@@ -49,7 +49,8 @@ void Quorum::Begin(Case& one) {
       ledger_->Begin(one.hold, one.call.keys[4], one.lease_ms, one.asked_at);
       break;
     case Op::kRenew:
-      ledger_->Renewing(one.hold, Number(one.call.args[1]), one.asked_at);
+      one.lease_ms = Number(one.call.args[1]);
+      ledger_->Renewing(one.hold, one.lease_ms, one.asked_at);
       break;
     case Op::kRelease:
       if (one.call.args.size() > kNextBid + kTermsWord) {  // the bid that follows
@@ -134,7 +135,8 @@ Question::Hear Quorum::HearFor(const Case& one) {
     // Whoever asked may be gone, with what was to be sent once more.
     if (IsToBeRepeated(answer)) {
       its.Owe(
-          cancel.keys.front(), [&] { return Encode(its, cancel, /*by_text=*/true); }, expires);
+          cancel.keys.front(), [&] { return Encode(its, cancel, /*by_text=*/true); }, expires,
+          answer);
     }
   };
 }

@@ -1,6 +1,5 @@
 // What the votes of all nodes come to, and what follows of that.
 #include <algorithm>
-#include <map>
 #include <string>
 #include <utility>
 
@@ -9,7 +8,6 @@
 #include "src/base/random.h"
 #include "src/quorum/quorum_case.h"
 #include "src/quorum/verdict.h"
-#include "src/redis/wire/errors.h"
 
 namespace redlatch::quorum {
 namespace {
@@ -27,6 +25,8 @@ constexpr int kPatience = 4;
 constexpr absl::Duration kShortestPatience = absl::Milliseconds(2);
 constexpr int kMostDoublingsOfPatience = 10;
 constexpr absl::Duration kLongestPatience = absl::Milliseconds(500);
+// Of a renewal, which is repeated: others wait behind it.
+constexpr absl::Duration kPatienceOfRenewals = absl::Milliseconds(50);
 // Of the rounds in a row that failed so, one in so many lets others go first.
 constexpr int kYieldsEach = 4;
 
@@ -39,7 +39,8 @@ bool Quorum::HasWaited(Case& one) {
   const base::Instant now = base::Now();
   if (one.patience == base::Instant::Infinite()) {
     // A majority that is asked to raise has answered just before.
-    const absl::Duration least = one.raised != nullptr ? kLongestPatience : kShortestPatience;
+    absl::Duration least = one.op == Op::kRenew ? kPatienceOfRenewals : kShortestPatience;
+    if (one.raised != nullptr) least = kLongestPatience;
     const absl::Duration patience = std::max(least, kPatience * (now - one.asked_at));
     const int splits = std::min(ledger_->splits(one.hold), kMostDoublingsOfPatience);
     one.patience = now + std::max(patience, std::min(kLongestPatience, patience * (1 << splits)));
@@ -61,7 +62,7 @@ bool Quorum::Decided(Round& round, Case& one) {
     return one.decided = verdict.kind != Verdict::Kind::kOpen || HasWaited(one);
   }
   if (one.op != Op::kAcquire) {
-    return one.decided = JudgeStanding(votes).kind != Verdict::Kind::kOpen;
+    return one.decided = JudgeStanding(votes).kind != Verdict::Kind::kOpen || HasWaited(one);
   }
   const Verdict verdict = Judge(votes);
   if (verdict.kind == Verdict::Kind::kOpen) return one.decided = HasWaited(one);
@@ -89,34 +90,6 @@ bool Quorum::Decided(Round& round, Case& one) {
   return false;
 }
 
-// A round that has failed leaves nothing behind: whoever has granted, or may have, gives it back,
-// and keeps the place in the queue. If two have parts of the nodes, the one that came first gets
-// those of the other; it lets the other go first now and then, for it may never get them.
-void Quorum::GiveBack(Case& one, bool yields) {
-  const std::vector<Vote>& votes = one.asked->votes;
-  // Where it was given up, whoever asks for it begins anew.
-  const bool gone = std::any_of(votes.begin(), votes.end(),
-                                [](const Vote& vote) { return vote.kind == Vote::Kind::kGone; });
-  const bool waits = one.terms.wait && !gone;
-  const uint64_t ticket = EarliestTicket(votes, one.terms.ticket);
-  const base::Instant expires = base::Now() + absl::Milliseconds(one.lease_ms);
-  for (size_t node = 0; node < votes.size(); ++node) {
-    const bool queued = gone && votes[node].kind == Vote::Kind::kQueued;
-    if (votes[node].kind != Vote::Kind::kYes && !votes[node].uncertain() && !queued) continue;
-    OwnCall call = CallFor(one, node);
-    if (waits) {
-      call.args[call.args.size() - 4] = yields ? "yield" : "queue";
-      call.args[kTermsWord] = WithTicket(call.args[kTermsWord], ticket);
-    } else {
-      const int64_t gone_ms = votes[node].uncertain() ? one.lease_ms : 0;
-      call = CancelOf(one.call, one.call.keys[5], one.hold, std::string(one.call.keys[4]), gone_ms,
-                      absl::StrCat(one.terms.attempt));
-    }
-    nodes_[node]->Tell(std::string(one.call.keys.front()),
-                       Encode(*nodes_[node], call, /*by_text=*/true), expires);
-  }
-}
-
 // A node that could not be asked says why, though it was still hoped for.
 absl::Status Quorum::NoQuorum(std::vector<Vote> votes, bool stands) const {
   for (size_t node = 0; node < votes.size(); ++node) {
@@ -126,15 +99,18 @@ absl::Status Quorum::NoQuorum(std::vector<Vote> votes, bool stands) const {
 }
 
 absl::StatusOr<redis::Reply> Quorum::WhenGranted(Case& one, uint64_t token) {
-  ledger_->Granted(one.hold, one.terms.attempt, token + one.terms.block - 1);
+  ledger_->Granted(one.hold, one.terms.attempt, token + one.terms.block - 1,
+                   one.asked_at + absl::Milliseconds(one.lease_ms));
   return GrantedBy(one.asked->votes, token);
 }
 
 absl::StatusOr<redis::Reply> Quorum::WhenNotGranted(Case& one) {
   const std::vector<Vote>& votes = one.asked->votes;
   NodeSet given_back = 0;
+  NodeSet unknown = 0;
   for (size_t node = 0; node < votes.size(); ++node) {
     if (votes[node].kind == Vote::Kind::kYes) given_back |= Only(node);
+    if (votes[node].uncertain()) unknown |= Only(node);
   }
   if (Counted(votes) < majority()) {
     GiveBack(one, /*yields=*/true);
@@ -145,61 +121,13 @@ absl::StatusOr<redis::Reply> Quorum::WhenNotGranted(Case& one) {
   // If a majority is free, or will be, several were after it at the same time.
   const int64_t wait_ms = std::max<int64_t>(WaitFor(votes), 0);
   absl::Duration wait = absl::Milliseconds(wait_ms);
-  if (ledger_->GivenBack(one.hold, given_back, majority())) wait = absl::ZeroDuration();
+  // So may be those that have not answered: they will not say it when they give it back.
+  const NodeSet free = given_back != 0 ? given_back | unknown : 0;
+  if (ledger_->GivenBack(one.hold, free, majority())) wait = absl::ZeroDuration();
   wait += base::Jittered(kShortestSplit * (1 << std::min(splits, kMostDoublings)));
   // A try is over, and what it may have left is owed.
   if (!one.terms.wait) ledger_->End(one.hold);
   return NotGranted(votes, one.terms, absl::ToInt64Milliseconds(wait));
-}
-
-// Nodes without a hold that a majority has are given it, so that it outlives the loss of others; so
-// are those that have not answered, for nobody asks what they say.
-void Quorum::Heal(const Case& one) {
-  const std::vector<Vote>& votes = one.asked->votes;
-  ledger_->WhileItStands(one.hold, [&](const Ledger::Hold& hold) {
-    for (size_t node = 0; node < votes.size(); ++node) {
-      if (votes[node].kind != Vote::Kind::kNo && votes[node].kind != Vote::Kind::kOpen) continue;
-      std::vector<std::string> keys(one.call.keys.begin(), one.call.keys.begin() + 4);
-      keys.push_back(hold.gone_key);
-      keys.emplace_back(one.call.keys.back());
-      const OwnCall heal(lua::kQuorumRaise, std::move(keys),
-                         {one.hold, absl::StrCat(hold.last_token), absl::StrCat(hold.lease_ms),
-                          absl::StrCat(hold.attempt)});
-      const redis::Command command = Encode(*nodes_[node], heal, /*by_text=*/true);
-      nodes_[node]
-          ->at()
-          .Send(
-              heal.keys.front(), command,
-              [ledger = ledger_, its = one.hold, node](const absl::StatusOr<redis::Reply>& answer) {
-                if (redis::MayHaveExecuted(answer.status())) ledger->Uncertain(its, node);
-              })
-          .IgnoreError();
-    }
-  });
-}
-
-// Where it has not come yet, or is not known to have ended, or may be healed: for as long as its
-// client may believe that it has it.
-void Quorum::EndForced(const Case& one) {
-  std::map<std::string, int64_t> ended;
-  for (const auto& answer : one.asked->answers) {
-    // 'released', look_ms, hold, left_ms
-    if (!answer.ok() || answer->elements.size() < 4) continue;
-    const std::string& hold = answer->elements[2].text;
-    if (hold.find(':') == std::string::npos) continue;  // a foreign one
-    ended[hold] = std::max(ended[hold], answer->elements[3].integer);
-  }
-  const std::string_view key = one.call.keys.front();
-  for (const auto& [hold, left_ms] : ended) {
-    const base::Instant expires = base::Now() + absl::Milliseconds(left_ms);
-    for (size_t node = 0; node < nodes_.size(); ++node) {
-      const OwnCall cancel =
-          CancelOf(one.call, one.call.keys.back(), hold, options_.gone_key(key, hold),
-                   std::max<int64_t>(left_ms, 1), /*attempt=*/"", ChannelsAt(node, one));
-      nodes_[node]->Tell(std::string(key), Encode(*nodes_[node], cancel, /*by_text=*/true),
-                         expires);
-    }
-  }
 }
 
 absl::StatusOr<redis::Reply> Quorum::ResultOf(Case& one) {
@@ -219,7 +147,10 @@ absl::StatusOr<redis::Reply> Quorum::ResultOf(Case& one) {
   if (one.op == Op::kRelease) {  // none of a majority has it any more, and the others are told
     return no ? TextReply("not_held" + NotesOf(votes)) : ReleasedBy(votes);
   }
-  if (!yes && !no) return NoQuorum(votes, /*stands=*/true);
+  if (!yes && !no) {
+    ledger_->Split(one.hold);  // it is given longer the next time
+    return NoQuorum(votes, /*stands=*/true);
+  }
   if (yes) Heal(one);
   return TextReply(yes ? "held" : "not_held");
 }
@@ -270,9 +201,14 @@ void Quorum::RunBatch(absl::Span<const redis::ScriptCall> calls, base::Instant d
   }
   const base::Instant now = base::Now();
   for (size_t i = 0; i < cases.size(); ++i) {
+    std::vector<int64_t> clocks;
+    for (const Vote& vote : cases[i]->asked->votes) {
+      if (vote.clock_us > 0) clocks.push_back(vote.clock_us);
+    }
+    const bool of_majority = clocks.size() >= majority();
+    clock_.Note(std::move(clocks), of_majority, cases[i]->asked_at, now);
     for (size_t node = 0; node < nodes_.size(); ++node) {
       const Vote& vote = cases[i]->asked->votes[node];
-      if (vote.clock_us > 0) clock_.Note(vote.clock_us, cases[i]->asked_at, now);
       if (vote.kind == Vote::Kind::kQueued && cases[i]->terms.listen) {
         nodes_[node]->at().NoteHearing(calls[i].keys.front(), !vote.deaf, cases[i]->asked_at);
       }

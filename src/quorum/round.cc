@@ -120,11 +120,12 @@ void Round::TakeError(Mailbox::Letter& letter) {
     return;
   }
   // A cluster whose slot moves: the node's own thread follows it.
-  node.Do([&node, mailbox = mailbox_, call = question.call_of(letter.node), index = letter.call,
-           which = letter.node] {
+  node.Do([&node, mailbox = mailbox_, call = question.call_of(letter.node), hear = question.hear,
+           index = letter.call, which = letter.node] {
     std::vector<std::string_view> words;
     const base::Instant until = base::Now() + kFollowFor;
     auto answer = node.at().Run(Views(call, words), until, redis::AlwaysWanted);
+    if (hear != nullptr) (*hear)(which, node, answer);
     mailbox->Deliver({.call = index, .node = which, .answer = std::move(answer)});
   });
 }

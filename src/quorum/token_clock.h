@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/time/time.h"
@@ -15,12 +16,24 @@ namespace redlatch::quorum {
 // what the clock of any says by the time at which it is asked. Thread-safe.
 class TokenClock {
  public:
-  // What a node's clock said, in an answer to a round that began then. No token is noted: one that
-  // is ahead of all clocks is followed by the next number, on whichever node.
-  void Note(int64_t clock_us, base::Instant asked, base::Instant now) {
+  // What the clocks of nodes said, of a majority or not, in answers to a round that began then. No
+  // token is noted: one that is ahead of all clocks is followed by the next number, on whichever
+  // node. Nor is a clock that is a second ahead of most: the other nodes would not take a token by
+  // it for one of theirs.
+  void Note(std::vector<int64_t> clocks_us, bool of_majority, base::Instant asked,
+            base::Instant now) {
+    if (clocks_us.empty()) return;
     const base::MutexLock lock(mu_);
-    const int64_t elapsed = absl::ToInt64Microseconds(now - at_);
-    latest_ = std::max(latest_ + elapsed, clock_us);
+    std::sort(clocks_us.begin(), clocks_us.end());
+    const int64_t predicted = latest_ + absl::ToInt64Microseconds(now - at_);
+    const int64_t middle = clocks_us[(clocks_us.size() - 1) / 2];
+    const int64_t farthest = (of_majority || latest_ == 0 ? middle : predicted) + kFar;
+    int64_t latest = latest_ > 0 && predicted <= farthest ? predicted : 0;
+    for (const int64_t clock : clocks_us) {
+      if (clock <= farthest) latest = std::max(latest, clock);
+    }
+    if (latest == 0) return;
+    latest_ = latest;
     at_ = now;
     round_us_ = (3 * round_us_ + absl::ToInt64Microseconds(now - asked)) / 4;
   }
@@ -35,6 +48,8 @@ class TokenClock {
   }
 
  private:
+  static constexpr int64_t kFar = 1'000'000;
+
   mutable base::Mutex mu_;
   int64_t latest_ ABSL_GUARDED_BY(mu_) = 0;
   base::Instant at_ ABSL_GUARDED_BY(mu_);

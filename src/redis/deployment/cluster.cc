@@ -184,6 +184,12 @@ bool Cluster::Drain(std::string_view key, base::Instant until) {
   return owner == nullptr || owner->server->Drain(key, until);
 }
 
+bool Cluster::DrainAll(base::Instant until) {
+  bool all = true;
+  for (ClusterNode* const node : map_->nodes()) all = node->server->DrainAll(until) && all;
+  return all;
+}
+
 Transport::Polled Cluster::BeginPoll(std::string_view key) {
   ClusterNode* const owner = map_->Owner(SlotOf(key));
   return owner == nullptr ? Transport::Polled() : owner->server->BeginPoll(key);

@@ -76,6 +76,7 @@ class Cluster final : public Deployment {
                                       absl::Span<absl::StatusOr<Reply>> results) override;
   absl::Status Send(std::string_view key, const Command& command, Done done) override;
   bool Drain(std::string_view key, base::Instant until) override;
+  bool DrainAll(base::Instant until) override;
   Transport::Polled BeginPoll(std::string_view key) override;
   std::string slot_tag(std::string_view key) const override;
   bool listening(std::string_view key) const override;

@@ -83,6 +83,8 @@ class Deployment {
   using Done = std::function<void(absl::StatusOr<Reply> answer)>;
   virtual absl::Status Send(std::string_view key, const Command& command, Done done = nullptr) = 0;
   virtual bool Drain(std::string_view key, base::Instant until) = 0;
+  // The same over the connections to all servers.
+  virtual bool DrainAll(base::Instant until) = 0;
   // For who polls several at once: where the answers come from that Drain() reads, its descriptor
   // -1 while another thread reads them.
   virtual Transport::Polled BeginPoll(std::string_view key) = 0;

@@ -86,6 +86,7 @@ class SingleServer final : public Deployment {
     return commands_->Send(command, std::move(done));
   }
   bool Drain(std::string_view, base::Instant until) override { return commands_->Drain(until); }
+  bool DrainAll(base::Instant until) override { return commands_->Drain(until); }
   Transport::Polled BeginPoll(std::string_view) override { return commands_->BeginPoll(); }
   bool listening(std::string_view) const override {
     return listening_.load(std::memory_order_acquire);

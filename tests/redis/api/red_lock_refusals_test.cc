@@ -43,6 +43,18 @@ class RefusalAtAQuorum : public support::QuorumFixture {
     return status;
   }
 
+  // How many that server has been asked to run since its statistics were reset.
+  int64_t Scripts(size_t i) {
+    const std::string stats = servers_[i].Text({"INFO", "commandstats"});
+    int64_t calls = 0;
+    for (const char* const command : {"eval", "evalsha"}) {
+      const std::string line = absl::StrCat("cmdstat_", command, ":calls=");
+      const size_t at = stats.find(line);
+      if (at != std::string::npos) calls += std::stoll(stats.substr(at + line.size()));
+    }
+    return calls;
+  }
+
   RedLock lock_{Connect(servers_.url()), kName, {.lease = absl::Seconds(1)}};
 };
 
@@ -117,6 +129,34 @@ TEST_F(RefusalAtAQuorum, ScriptsThatAreFlushedAreSentAgain) {
   for (size_t i = 0; i < 5; ++i) EXPECT_TRUE(Forgets(i)) << i;
   flush({0, 4});
   Works();
+}
+
+TEST_F(RefusalAtAQuorum, AServerThatRefusesForNowIsAskedNowAndThenAndNobodyElseMoreThanBefore) {
+  RedLock lock(Connect(servers_.url()), kName);
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(lock.Acquire()->Release().ok());
+  servers_[4].Do({"CONFIG", "SET", "min-replicas-to-write", "1"});
+  for (int i = 0; i < 5; ++i) EXPECT_TRUE(lock.Acquire()->Release().ok());
+  const absl::StatusOr<Lease> idle = lock.Acquire();
+  ASSERT_TRUE(idle.ok()) << idle.status();
+  for (const size_t i : {0, 4}) servers_[i].Do({"CONFIG", "RESETSTAT"});
+  EXPECT_FALSE(Await([&] { return !idle->valid(); }, absl::Seconds(1)));
+  // A hold of 30 s is not due to be renewed yet.
+  EXPECT_LE(Scripts(0), 2);
+  EXPECT_LE(Scripts(4), 5 * 10);  // what five releases left, with back-off
+  servers_[4].Do({"CONFIG", "SET", "min-replicas-to-write", "0"});
+  for (size_t i = 0; i < 4; ++i) EXPECT_TRUE(IsHeldAt(i)) << i;
+}
+
+TEST_F(RefusalAtAQuorum, AnAnswerThatComesWhenNobodyWaitsIsReadAllTheSame) {
+  RedLock lock(Connect(servers_.url()), kName);
+  absl::StatusOr<Lease> lease = lock.Acquire();
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  ASSERT_TRUE(Await([&] { return servers_.Having(kName) == 5; }));
+  // It answers that it does not know the script, but not before the release is over.
+  servers_[4].Do({"SCRIPT", "FLUSH"});
+  servers_[4].Do({"CLIENT", "PAUSE", "300", "ALL"});
+  EXPECT_TRUE(lease->Release().ok());
+  EXPECT_TRUE(Forgets(4)) << "the lease is 30 s";
 }
 
 // A user whom that server lets do nothing with this lock.

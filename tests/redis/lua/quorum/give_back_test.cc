@@ -156,5 +156,15 @@ TEST_F(GiveBackTest, WhoseHoldIsEndedByForceHearsOfIt) {
   EXPECT_EQ(second_.ear.Hear(), "");
 }
 
+TEST_F(GiveBackTest, AForeignOwnersHoldCanBeEndedByForceToo) {
+  server_->Do({"SET", "orders", "host7:4242 1"});
+  first_.request.hold = "host7:4242";
+  CancelsByForce(first_);
+  server_->Do({"SET", "orders", "00ff:4242 1"});
+  first_.request.hold = "00ff:4242";
+  EXPECT_EQ(CancelsByForce(first_), "passed_on");
+  EXPECT_EQ(Holder(), "");
+}
+
 }  // namespace
 }  // namespace redlatch
