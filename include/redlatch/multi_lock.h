@@ -38,7 +38,8 @@ namespace redlatch {
 //   of one client, else                 one after the other, in the order of their keys: so does
 //                                       every program
 //   of several clients                  the first is waited for, the others are tried; if one is
-//                                       taken, all are given back, and that one is waited for
+//                                       taken, or lost meanwhile, all are given back, and that one
+//                                       is waited for
 //
 // Names of one server, or of a cluster if they have a hash tag in common ("{acct}:1", "{acct}:2"),
 // are in one slot. The first way costs little more than one lock. By the others, waiting may take

@@ -20,8 +20,10 @@ namespace redlatch {
 //   std::scoped_lock guard(lock);
 //
 // Each server is a Client of any kind: a server, one behind sentinels, a cluster. All of them are
-// asked at the same time, and none is waited for once a majority has answered. The lock has
-// connections of its own to them, which all RedLocks on the same clients share.
+// asked at the same time, and the call returns as soon as a majority has decided it. If a majority
+// has answered without deciding it, the others are waited for, for half a second at most. The lock
+// has connections of its own to the servers, which all RedLocks on the same clients, in the same
+// order, share. It takes the ClientOptions of the first client; key prefixes must be equal.
 //
 // It is used as every lock here: both faces, fencing tokens, RunLocked(), Inspect(). Tokens grow
 // whichever majority gives them. `LockOptions::replica_acks` and `fsync` are not for it.
@@ -30,7 +32,8 @@ namespace redlatch {
 // majority; `restart_delay=` in the URLs sees to that: docs/tutorials/10-quorum.md.
 class REDLATCH_EXPORT RedLock final : public RedisLockBase {
  public:
-  // Two clients of one server would be asked twice: name each server once.
+  // The same URL twice is kInvalidArgument at first use. One server under two names would have two
+  // votes, and its failure would cost both: name each server once.
   RedLock(const std::vector<Client>& clients, std::string_view name, LockOptions options = {});
   // Of a client that was connected to all of them: Client::Connect("redlock:redis://a,redis://b").
   RedLock(Client client, std::string_view name, LockOptions options = {});

@@ -1,6 +1,7 @@
 #ifndef REDLATCH_SRC_QUORUM_QUORUM_H_
 #define REDLATCH_SRC_QUORUM_QUORUM_H_
 
+#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -32,7 +33,8 @@ namespace redlatch::quorum {
 //   renew             a majority has it                    held; the others are healed
 //   release, cancel   a majority has answered              released; who has not is told once more
 //
-// A node that does not answer is waited for by nobody once the others have decided.
+// Nobody waits for a node once the others have decided, and for half a second at most while they
+// have answered without deciding.
 class Quorum final : public redis::Deployment {
  public:
   struct Options {
@@ -62,6 +64,11 @@ class Quorum final : public redis::Deployment {
   absl::Status Connect(base::Instant deadline, std::vector<std::string>& warnings) override;
   absl::StatusOr<redis::Reply> Call(std::string_view key, const redis::Command& command,
                                     base::Instant deadline) override;
+  void CallBatch(std::string_view, absl::Span<const redis::Command>, base::Instant,
+                 absl::Span<absl::StatusOr<redis::Reply>> results) override {
+    std::fill(results.begin(), results.end(),
+              absl::UnimplementedError("a quorum is asked by scripts"));
+  }
   std::vector<std::string> Get(absl::Span<const std::string> keys, base::Instant deadline) override;
   absl::StatusOr<redis::Reply> Run(const redis::ScriptCall& call, base::Instant deadline,
                                    redis::StillWanted still_wanted) override;
@@ -73,6 +80,10 @@ class Quorum final : public redis::Deployment {
                                       absl::Span<absl::StatusOr<redis::Reply>> results) override;
   absl::Status Send(std::string_view key, const redis::Command& command, Done done) override;
   bool Drain(std::string_view key, base::Instant until) override;
+  // Whoever needs votes stays to count them.
+  absl::Status Post(const redis::ScriptCall&, redis::Exchange&) override {
+    return absl::UnimplementedError("a quorum's scripts are waited for");
+  }
   bool DrainAll(base::Instant until) override;
   redis::Transport::Polled BeginPoll(std::string_view) override { return {}; }
   std::string slot_tag(std::string_view) const override { return {}; }
