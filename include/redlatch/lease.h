@@ -89,9 +89,8 @@ class REDLATCH_EXPORT Lease : public Hold {
   Lease() = default;  // of nothing; Release() is OK
   Lease(Lease&& other) noexcept;
   Lease& operator=(Lease&& other) noexcept;
-  // Releases. If the server does not answer within the URL's command_timeout, the client goes on
-  // trying in the background until the lease would have ended by itself. All leases that go while
-  // the server is silent, and all unlock()s, wait for that time together, not each.
+  // Releases, and does not wait for the server; see RedisLockBase. If the release fails, the client
+  // goes on trying in the background until the lease would have ended by itself.
   ~Lease();
 
   // OK: the lock was held until now and is free, or already somebody else's. The same again for

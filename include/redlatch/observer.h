@@ -18,8 +18,9 @@ namespace redlatch {
 //   auto observer = std::make_shared<MyObserver>();
 //   Client::Connect(url, {.observer = observer});
 //
-// OnAcquired, OnWaitEnded, OnReleased and OnMisuse run on the thread that calls the lock, in its
-// way: be quick. The others run on a thread of the client's own. All may run at the same time on
+// OnAcquired, OnWaitEnded, OnMisuse, and OnReleased for a Release(), run on the thread that calls
+// the lock, in its way: be quick. The others run on a thread of the client's own; so does
+// OnReleased for unlock() and destructors, which do not wait. All may run at the same time on
 // several threads, and none may call the lock that it hears of. What one throws is told on stderr
 // and otherwise ignored.
 class REDLATCH_EXPORT Observer {
@@ -32,7 +33,7 @@ class REDLATCH_EXPORT Observer {
   // A call ended without the lock.
   virtual void OnWaitEnded(std::string_view lock, absl::Duration waited, const absl::Status& why);
 
-  // A call that releases a hold has ended: OK, or why not.
+  // What became of a release, as soon as that is known: OK, or why not.
   virtual void OnReleased(std::string_view lock, FencingToken token, const absl::Status& result);
 
   virtual void OnRenewed(std::string_view lock, FencingToken token);

@@ -49,8 +49,20 @@ namespace redlatch {
 //
 // A call with a wait returns by its end + 50 ms. One without a wait, such as try_lock(), returns as
 // soon as the server has answered, and gives it the URL's `command_timeout` (1 s) to do so, because
-// std::lock() and std::scoped_lock call try_lock() and pass on what it throws. unlock() and
-// destructors return by the `command_timeout`, too.
+// std::lock() and std::scoped_lock call try_lock() and pass on what it throws.
+//
+// unlock(), and the destructor of a Lease, do not wait for the server: they write the release and
+// return. Another client may find the lock taken for a moment longer; this client's own next call
+// travels behind the release. A release that fails is repeated in the background until the lease
+// expires. Client::Ping() returns after everything that this client has released before it.
+// Release() waits for the answer. Three kinds of unlock() do wait, by the `command_timeout` at
+// most: the first one of a kind of locks over a new connection, one that hands the lock to a
+// waiting thread of the same client, and a RedLock's.
+//
+// When a client's last handle goes, it waits for the answers that are still to come, by the
+// `command_timeout`. So a process that ends normally leaves nothing locked. _exit(), exec() and
+// fork() right after unlock() are safe too, unless the connection was so busy that the release
+// could not be written at once; the lock then stays taken until its lease expires.
 //
 // An object may be destroyed by any thread, also while others wait in it: their calls end with
 // kCancelled. Where it is the last one of that name on the client, what was taken by lock() is

@@ -64,7 +64,7 @@ struct SemaphoreOptions {
 // Constructors do no I/O and never fail: a bad name or capacity is kInvalidArgument at first use.
 // A call with a wait returns by its end + 50 ms. One without a wait, such as try_acquire(), returns
 // as soon as the server has answered, and gives it the URL's `command_timeout` (1 s) to do so.
-// release() and destructors return by the `command_timeout`, too.
+// release(), and the destructor of a Permit, do not wait for the server; see RedisLockBase.
 //
 // An object may be destroyed by any thread, also while others wait in it: their calls end with
 // kCancelled. Where it is the last one in use of that name on the client, what acquire() has taken

@@ -11,13 +11,15 @@ local held = call('GETRANGE', lock, '0', '63') == ARGV[1]
 
 -- The two common cases come first; they are in line for the reason that acquire gives.
 if held and not ARGV[2] then
-  local queue, waiters, fence_key = keys[2], keys[3], keys[4]
-  local waiting = call('ZRANGE', queue, '0', '1')
-  local winner = waiting[1]
-  if not winner then
+  local queue = keys[2]
+  if call('EXISTS', queue) == 0 then
     call('DEL', lock)
     return 'released'
   end
+
+  local waiters, fence_key = keys[3], keys[4]
+  local waiting = call('ZRANGE', queue, '0', '1')
+  local winner = waiting[1]
 
   -- The head of the queue is live, and wants one token, which is the server's time.
   local asked_us, attempt, heartbeat_ms, claim_ms, channel = string.match(

@@ -124,13 +124,12 @@ void Node::Tell(std::string key, redis::Command command, base::Instant expires) 
 }
 
 void Node::Tell(std::shared_ptr<Owed> owed) {
-  const absl::Status sent =
-      at_->Send(owed->key, owed->command,
-                Counted([this, owed](const absl::StatusOr<redis::Reply>& answer) {
-                  if (!IsToBeRepeated(answer)) return;
-                  const base::MutexLock lock(mu_);
-                  Keep(std::move(*owed), /*away=*/!answer.ok());
-                }));
+  const absl::Status sent = at_->Send(
+      owed->key, owed->command, Counted([this, owed](const absl::StatusOr<redis::Reply>& answer) {
+        if (!IsToBeRepeated(answer)) return;
+        const base::MutexLock lock(mu_);
+        Keep(std::move(*owed), /*away=*/!answer.ok());
+      }));
   if (sent.ok()) return Expect(base::Now());
   --pending_;
   const base::MutexLock lock(mu_);

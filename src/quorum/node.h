@@ -116,11 +116,11 @@ class Node {
   std::vector<std::string> warnings_ ABSL_GUARDED_BY(mu_);
   std::thread thread_ ABSL_GUARDED_BY(mu_);
 
-  std::atomic<int> pending_{0};         // answers that are due
-  std::atomic<bool> reads_{false};      // the thread looks for them now and then
-  std::atomic<uint64_t> expected_{0};   // so far
-  uint64_t expected_before_ = 0;        // at the latest look; the thread's
-  int idle_reads_ = 0;                  // in a row; likewise
+  std::atomic<int> pending_{0};        // answers that are due
+  std::atomic<bool> reads_{false};     // the thread looks for them now and then
+  std::atomic<uint64_t> expected_{0};  // so far
+  uint64_t expected_before_ = 0;       // at the latest look; the thread's
+  int idle_reads_ = 0;                 // in a row; likewise
 };
 
 }  // namespace redlatch::quorum

@@ -1,7 +1,6 @@
 #ifndef REDLATCH_SRC_QUORUM_QUORUM_H_
 #define REDLATCH_SRC_QUORUM_QUORUM_H_
 
-#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -64,11 +63,6 @@ class Quorum final : public redis::Deployment {
   absl::Status Connect(base::Instant deadline, std::vector<std::string>& warnings) override;
   absl::StatusOr<redis::Reply> Call(std::string_view key, const redis::Command& command,
                                     base::Instant deadline) override;
-  void CallBatch(std::string_view, absl::Span<const redis::Command>, base::Instant,
-                 absl::Span<absl::StatusOr<redis::Reply>> results) override {
-    std::fill(results.begin(), results.end(),
-              absl::UnimplementedError("a quorum is asked by scripts"));
-  }
   std::vector<std::string> Get(absl::Span<const std::string> keys, base::Instant deadline) override;
   absl::StatusOr<redis::Reply> Run(const redis::ScriptCall& call, base::Instant deadline,
                                    redis::StillWanted still_wanted) override;
@@ -81,6 +75,7 @@ class Quorum final : public redis::Deployment {
   absl::Status Send(std::string_view key, const redis::Command& command, Done done) override;
   bool Drain(std::string_view key, base::Instant until) override;
   // Whoever needs votes stays to count them.
+  bool MayPost(std::string_view, const LuaScript&) override { return false; }
   absl::Status Post(const redis::ScriptCall&, redis::Exchange&) override {
     return absl::UnimplementedError("a quorum's scripts are waited for");
   }

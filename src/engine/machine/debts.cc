@@ -165,6 +165,12 @@ void Debts::Forget(uint64_t hold) {
   if (debt->settled) Erase(*debt);
 }
 
+bool Debts::fresh() const {
+  return std::all_of(debts_.begin(), debts_.end(), [](const Debt& debt) {
+    return debt.in_flight && debt.failures == 0 && !debt.settled;
+  });
+}
+
 uint64_t Debts::releasing() const {
   return static_cast<uint64_t>(std::count_if(debts_.begin(), debts_.end(), [](const Debt& debt) {
     return debt.releases && !debt.settled;

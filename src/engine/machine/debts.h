@@ -52,6 +52,8 @@ class Debts {
   Debts& operator=(const Debts&) = delete;
 
   bool empty() const { return debts_.empty(); }
+  // Each is under way for the first time: the server is about to answer, it seems.
+  bool fresh() const;
   void Add(Debt debt) { debts_.push_back(std::move(debt)); }
   // Whether anything is owed for that grant.
   bool Has(GrantId grant) { return Find(grant) != nullptr; }

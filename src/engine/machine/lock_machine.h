@@ -95,6 +95,8 @@ class LockMachine final : public Bidder {
   // ---- What is so.
 
   bool vacant() const override { return !grant_ && Bidder::vacant(); }
+  // Nothing is held here or awaited, and what is owed is on its way.
+  bool reusable() const { return !grant_ && queue_.empty() && !pursuit_ && debts_.fresh(); }
   GrantId grant_id() const override { return grant_ ? grant_->id : Bidder::grant_id(); }
   // A thread has it, or is still to unlock what it lost.
   bool in_use() const { return held() || !lost_std_.empty(); }

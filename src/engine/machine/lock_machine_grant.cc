@@ -10,6 +10,9 @@
 namespace redlatch::engine {
 namespace {
 
+// In so long others may have come.
+constexpr absl::Duration kLongSection = absl::Milliseconds(1);
+
 constexpr char kForcedReason[] = "someone forced its release, as redlatch break does";
 constexpr char kGoneReason[] =
     "the server no longer has it: its lease expired there, the server lost its data, or something "
@@ -33,6 +36,8 @@ void LockMachine::Owe(Debts::Debt debt, base::Instant now) {
   const absl::Duration lease = grant.terms.lease;
   const bool tombstone = grant.in_flight || grant.uncertain;
   debt.send = {.what = ToRelease{.tombstone = tombstone,
+                                 .awaited = grant.others || grant.queued ||
+                                            now - grant.reserved > kLongSection,
                                  .last_used = grant.next_token - 1,
                                  .last_reserved = grant.last_token},
                .grant = grant.id,

@@ -41,10 +41,11 @@ struct Grant {  // its order leaves no gaps: a client may have very many
   Terms terms;
   uint32_t attempt = 0;  // that was granted
   int retakes_left = 0;
-  bool claimed = false;    // by a message, and not confirmed yet
-  bool others = false;     // waited when it was asked
-  bool pinned = false;     // never passes on inside the client
-  bool in_flight = false;  // an attempt of the bid that won; its answer is still to come
+  bool claimed = false;     // by a message, and not confirmed yet
+  bool others : 1 = false;  // waited when it was asked
+  bool queued : 1 = false;  // it came after others, who may come again
+  bool pinned = false;      // never passes on inside the client
+  bool in_flight = false;   // an attempt of the bid that won; its answer is still to come
   bool uncertain = false;
   bool acked = false;            // by all that its terms want
   int16_t acked_by = 0;          // replicas, the last time that it counted

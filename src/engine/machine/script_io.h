@@ -55,6 +55,7 @@ struct ToRenew {
 struct ToRelease {
   base::Instant expires = {};  // from here on the server has forgotten what is released
   bool tombstone = false;      // an acquire is unanswered
+  bool awaited = false;        // others may wait, and are to hear of it before this client does
   uint64_t last_used = 0;      // tokens, to give back the rest
   uint64_t last_reserved = 0;
   std::optional<Bid> next = std::nullopt;  // made behind it

@@ -121,7 +121,7 @@ LockSession::Unconfirmed LockSession::AwaitAcks(uint64_t hold, Face face) {
   });
   const Failed* const failed = send ? answer.failed() : nullptr;
   if (valid && failed == nullptr) return {};
-  face == Face::kStd ? Unlock() : ReleaseQuietly(hold);
+  GiveBack(hold, face);
   if (failed == nullptr) {
     return {absl::UnavailableError("it was lost before it was confirmed"), /*by_a_fault=*/true};
   }

@@ -9,25 +9,30 @@
 #include "absl/time/clock.h"
 #include "src/base/no_cancellation.h"
 #include "src/base/status.h"
+#include "src/engine/runtime/about.h"
 
 namespace redlatch::engine {
 
-Core::Inside::Inside(Core& core)
-    : machines({.unreachable_after = core.options_.unreachable_after, .numbers = &core.numbers_},
-               static_cast<size_t>(std::max(core.options_.stats_names, 0)),
-               core.url_.quarantine > absl::ZeroDuration(),
+Core::Inside::Inside(Core& owner)
+    : core(owner),
+      machines({.unreachable_after = owner.options_.unreachable_after, .numbers = &owner.numbers_},
+               static_cast<size_t>(std::max(owner.options_.stats_names, 0)),
+               owner.url_.quarantine > absl::ZeroDuration(),
                [this](Entry& entry) {
                  renewer.Remove(entry);
                  notifier.Remove(entry);
                }),
-      acked(core),
-      renewer(core, core.pace_.refresh),
-      notifier(core) {}
+      acked(owner),
+      renewer(owner, owner.pace_.refresh),
+      notifier(owner) {}
 
 Core::Inside::~Inside() {
-  renewer.Stop();
+  const base::Instant until = base::Now() + core.command_timeout();
+  renewer.Stop(until);
+  core.outbox_.Flush(until);  // if there was no thread to do that
   acked.Stop();
   notifier.Stop();
+  core.outbox_.Close();
 }
 
 Core::Core(redis::Url url, ClientOptions options, DescriptionPace pace, std::string url_problem)
@@ -156,6 +161,13 @@ void Core::TellLater(std::function<void(Observer&)> event) {
                          [observer = observer_, event = std::move(event)] {
                            RunUsersCode("an Observer", [&] { event(*observer); });
                          });
+}
+
+void Core::TellReleasedLater(const Entry& entry, const Released& released) {
+  TellLater([lock = std::string(entry.name()), token = released.token,
+             status = StatusOf(*this, entry, released)](Observer& observer) {
+    observer.OnReleased(lock, token, status);
+  });
 }
 
 void Core::TellWhetherItHears(bool hears, std::string_view why) {

@@ -25,6 +25,7 @@
 #include "src/engine/runtime/entry.h"
 #include "src/engine/runtime/machine_table.h"
 #include "src/engine/runtime/notifier.h"
+#include "src/engine/runtime/outbox.h"
 #include "src/engine/runtime/releases.h"
 #include "src/engine/runtime/renewer.h"
 #include "src/engine/runtime/round_trips.h"
@@ -103,6 +104,14 @@ class Core {
   // What it has released.
   Releases& releases() { return releases_; }
   void WakeRenewer() { inside_->renewer.Wake(); }
+  // What it is releasing, and nobody waits for.
+  Outbox& outbox() { return outbox_; }
+  // Whether a release can be sent without waiting for what becomes of it.
+  bool MayPostReleaseOf(const Entry& entry) {
+    return deployment_->MayPost(entry.keys.main(), entry.plan->scripts.release);
+  }
+  // An observer hears how a release ended, on a thread of the client's own.
+  void TellReleasedLater(const Entry& entry, const Released& released);
 
   // Gives the entry's machine, a Bidder& or a LockMachine&, an event, as a function of machine and
   // effects, and sees to what follows of it.
@@ -148,8 +157,9 @@ class Core {
 
  private:
   struct Inside {
-    explicit Inside(Core& core);
+    explicit Inside(Core& owner);
     ~Inside();  // ends the threads, which use all of it
+    Core& core;
     MachineTable machines;
     AckedRenewals acked;
     Renewer renewer;
@@ -186,6 +196,7 @@ class Core {
   WeakMap<Core> quorums_;  // of which this one was named first
   Counts counts_{*this};
   Releases releases_{*this};
+  Outbox outbox_{*this};
   std::atomic<uint64_t> numbers_{0};
   std::atomic<uint64_t> losses_{0};
   std::atomic<uint64_t> reconnects_{0};

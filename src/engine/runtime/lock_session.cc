@@ -6,10 +6,9 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "src/engine/protocol/description.h"
 #include "src/engine/protocol/kinds.h"
-#include "src/redis/wire/errors.h"
+#include "src/engine/runtime/about.h"
 
 namespace redlatch::engine {
 namespace {
@@ -93,29 +92,8 @@ LockSession::~LockSession() {
   if (!core_->in_forked_child()) core_->machines().Unrefer(entry_);
 }
 
-std::string LockSession::Title() const {
-  return absl::StrCat(std::string(entry_.plan->noun), " \"",
-                      absl::CHexEscape(std::string(entry_.name())), "\" (",
-                      core_->server(entry_.keys.main()), ")");
-}
-
 absl::Status LockSession::About(const absl::Status& status) const {
-  if (status.ok()) return status;
-  // The title names the server.
-  absl::string_view message = status.message();
-  const bool of_server =
-      absl::ConsumePrefix(&message, absl::StrCat(core_->server(entry_.keys.main()), " "));
-  std::string text = absl::StrCat(Title(), ": ", of_server ? "the server " : "", message);
-  // What keys a lock has is not known before it is used: here is where they are named.
-  if (absl::IsPermissionDenied(status) && redis::DeniesKey({message.data(), message.size()})) {
-    std::string rules = KeyRules(entry_.keys.main());
-    for (const KeySet& other : entry_.plan->others) rules += " " + KeyRules(other.main());
-    absl::StrAppend(
-        &text, "; this lock's: ACL SETUSER ", core_->user(), " ", rules, " ~",
-        std::string(kDescriptionKeyPrefix), "*",
-        entry_.plan->quarantined ? " " + ReignRule(core_->deployment().slot_tag({})) : "");
-  }
-  return absl::Status(status.code(), text);
+  return engine::About(*core_, entry_, status);
 }
 
 std::optional<Held> LockSession::Reenter(Face face) {
@@ -203,9 +181,9 @@ bool LockSession::in_use() const {
   return entry_.lock().in_use();
 }
 
-bool LockSession::vacant() const {
+bool LockSession::reusable() const {
   const base::MutexLock lock(entry_.mu);
-  return entry_.machine->vacant();
+  return entry_.lock().reusable();
 }
 
 absl::StatusOr<redis::Reply> LockSession::Run(const LuaScript& script,

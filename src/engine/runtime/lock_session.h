@@ -78,7 +78,7 @@ class LockSession final : public Holder {
   absl::StatusOr<Held> Acquire(const Want& want, Silence* met = nullptr);
   absl::Status Release(uint64_t hold) override;
   void ReleaseQuietly(uint64_t hold) override;
-  // Several holds at several machines of one core: their scripts travel in one write.
+  // Several holds at several machines of one core.
   static void ReleaseAll(absl::Span<const SessionHold> holds);
   void Unlock() noexcept;
   absl::Status Extend(uint64_t hold, absl::Duration lease) override;
@@ -100,7 +100,7 @@ class LockSession final : public Holder {
   Held Current() const;
   bool in_use() const;  // some thread has it, or is still to unlock what it lost
 
-  bool vacant() const;  // nothing is held here, awaited or owed
+  bool reusable() const;  // nothing is held here or awaited, and what is owed is on its way
 
   // A script that is no part of anybody's hold, once, within the command timeout or until the
   // deadline.
@@ -143,9 +143,10 @@ class LockSession final : public Holder {
   Ending BeginRelease(uint64_t hold, base::Instant deadline);
   void Hear(Ending& ending, const Answer& answer, base::Instant deadline);
   absl::Status End(Ending& ending, base::Instant deadline);
+  // What no thread will have, after all; waits until it is done.
+  void GiveBack(uint64_t hold, Face face);
   void EndQuietly(Ending& ending, base::Instant deadline);
-  absl::Status ReleaseStatus(const Released& released) const;
-  std::string Title() const;
+  void WaitQuietly(Ending& ending, base::Instant deadline);
 
   const std::shared_ptr<Core> core_;
   Entry& entry_;

@@ -1,31 +1,12 @@
 // Release: from a call that ends a hold to the server's word that it has ended.
 #include <optional>
 #include <utility>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "src/base/no_cancellation.h"
+#include "src/engine/runtime/about.h"
 #include "src/engine/runtime/lock_session.h"
 
 namespace redlatch::engine {
-
-absl::Status LockSession::ReleaseStatus(const Released& released) const {
-  switch (released.kind) {
-    case Released::Kind::kDone:
-      return absl::OkStatus();
-    case Released::Kind::kUnderWay:
-      return About(absl::UnavailableError(
-          absl::StrCat("the release is not confirmed yet; it is being repeated in the background",
-                       released.failure.ok() ? "" : ": ", released.failure.message())));
-    case Released::Kind::kLost:
-      return About(absl::AbortedError("the hold was lost before it was released"));
-    case Released::Kind::kNotHeld:
-      return About(absl::FailedPreconditionError("the calling thread does not hold it"));
-    case Released::Kind::kRefused:
-      return About(released.failure);
-  }
-  return absl::OkStatus();
-}
 
 template <class Event>
 LockSession::Ending LockSession::Begin(base::Instant deadline, Event event) {
@@ -62,7 +43,7 @@ absl::Status LockSession::End(Ending& ending, base::Instant deadline) {
   if (ending.released.kind == Released::Kind::kUnderWay && base::Now() >= deadline) {
     core_->NoteSilence();
   }
-  absl::Status status = ReleaseStatus(ending.released);
+  absl::Status status = StatusOf(*core_, entry_, ending.released);
   if (core_->observed()) {
     core_->Tell([&](Observer& observer) {
       observer.OnReleased(entry_.name(), ending.released.token, status);
@@ -71,11 +52,28 @@ absl::Status LockSession::End(Ending& ending, base::Instant deadline) {
   return status;
 }
 
-// Nobody will ask for the outcome: what is not confirmed by then is the renewer's.
+// Nobody will ask for the outcome, nor wait for it, unless threads of this client wait for what
+// comes with it. What is not confirmed by then is the renewer's.
 void LockSession::EndQuietly(Ending& ending, base::Instant deadline) {
+  if (ending.send && ending.send->bid() == nullptr && core_->MayPostReleaseOf(entry_)) {
+    return core_->outbox().Send(entry_, *std::move(ending.send), ending.released.hold);
+  }
+  WaitQuietly(ending, deadline);
+}
+
+void LockSession::WaitQuietly(Ending& ending, base::Instant deadline) {
   const uint64_t hold = ending.released.hold;
   if (!absl::IsUnavailable(End(ending, deadline))) return;
   core_->Feed(entry_, [&](LockMachine& machine, Effects&) { machine.Forget(hold); });
+}
+
+void LockSession::GiveBack(uint64_t hold, Face face) {
+  const base::Instant deadline = core_->ReleaseBy();
+  Ending ending = Begin(deadline, [&](LockMachine& machine, base::Instant now, Effects& effects) {
+    return face == Face::kStd ? machine.Unlock(ThreadNumber(), now, effects)
+                              : machine.Release(hold, now, effects);
+  });
+  WaitQuietly(ending, deadline);
 }
 
 absl::Status LockSession::Release(uint64_t hold) {
@@ -93,32 +91,7 @@ void LockSession::ReleaseQuietly(uint64_t hold) {
 }
 
 void LockSession::ReleaseAll(absl::Span<const SessionHold> holds) {
-  if (holds.empty() || holds.front().session->core_->in_forked_child()) return;
-  if (holds.size() == 1) return holds.front().session->ReleaseQuietly(holds.front().held.hold);
-  Core& core = *holds.front().session->core_;
-  std::vector<Ending> endings;
-  std::vector<Request> requests;
-  std::vector<redis::ScriptCall> calls;
-  requests.reserve(holds.size());  // calls refer to them
-  const base::Instant deadline = core.ReleaseBy();
-  for (const SessionHold& each : holds) {
-    Ending& ending = endings.emplace_back(each.session->BeginRelease(each.held.hold, deadline));
-    if (!ending.send) continue;
-    requests.emplace_back(core.SubjectOf(each.session->entry_), *ending.send);
-    calls.push_back(requests.back().call());
-  }
-  std::vector<absl::StatusOr<redis::Reply>> replies(calls.size());
-  core.deployment().RunBatch(calls, deadline, absl::MakeSpan(replies));
-  auto reply = replies.begin();
-  for (size_t i = 0; i < holds.size(); ++i) {
-    LockSession& session = *holds[i].session;
-    if (endings[i].send) {
-      const Answer answer = ReadAnswer(*endings[i].send, *reply++);
-      core.NoteAnswer(session.entry_, *endings[i].send, answer);
-      session.Hear(endings[i], answer, deadline);
-    }
-    session.EndQuietly(endings[i], deadline);
-  }
+  for (const SessionHold& each : holds) each.session->ReleaseQuietly(each.held.hold);
 }
 
 void LockSession::Unlock() noexcept {

@@ -29,12 +29,12 @@ struct Job {
 
 }  // namespace
 
-void Renewer::Stop() {
+void Renewer::Stop(base::Instant until) {
   std::thread thread;
   {
     const base::MutexLock lock(mu_);
     stopping_ = true;
-    stop_by_ = base::Now() + core_.command_timeout();
+    stop_by_ = until;
     thread = std::move(thread_);
   }
   changed_.SignalAll();
@@ -100,17 +100,25 @@ void Renewer::Work() {
   while (!last) {
     last = stopping_;
     const bool reconnected = std::exchange(reconnected_, false);
+    if (last) {  // what fails then is due below
+      mu_.Unlock();
+      core_.outbox().Flush(StopBy());
+      mu_.Lock();
+    }
     const base::Instant now = base::Now();
     const bool describe = describe_at_ <= now && !last;
     if (describe) describe_at_ = now + refresh_;
     const base::Instant repeat_at = std::min(core_.counts().due(), core_.releases().due());
     const bool repeat = repeat_at <= now && !last;
+    const base::Instant read_at = core_.outbox().due();
+    const bool read = read_at <= now && !last;
     TakeDue(now, due);
-    if (due.empty() && !reconnected && !describe && !repeat && !last) {
-      changed_.WaitUntil(mu_, std::min({timers_.next(), describe_at_, repeat_at}));
+    if (due.empty() && !reconnected && !describe && !repeat && !read && !last) {
+      changed_.WaitUntil(mu_, std::min({timers_.next(), describe_at_, repeat_at, read_at}));
       continue;
     }
     mu_.Unlock();
+    if (read) core_.outbox().Read();
     if (reconnected) core_.Reconnected();
     if (describe) core_.Describe();
     Serve(due);

@@ -24,14 +24,14 @@ class Renewer {
   // `refresh`: how often the client describes itself.
   Renewer(Core& core, absl::Duration refresh)
       : core_(core), refresh_(refresh), describe_at_(base::Now() + refresh) {}
-  // Ends the thread, after a last look at what is due, within the command timeout.
-  void Stop();
+  // Ends the thread, after a last look at what is due, which takes no longer than `until`.
+  void Stop(base::Instant until);
   Renewer(const Renewer&) = delete;
   Renewer& operator=(const Renewer&) = delete;
 
   // The client is described from here on, also where nothing is ever due.
   void KeepDescribed();
-  // There may be counts to repeat sooner than before.
+  // There may be something else to do sooner than before.
   void Wake();
   void Schedule(Entry& entry, base::Instant moment);
   void Remove(Entry& entry);

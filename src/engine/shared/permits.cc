@@ -21,8 +21,8 @@ absl::StatusOr<std::shared_ptr<LockSession>> Permits::Borrow() {
   {
     const base::MutexLock lock(mu_);
     if (!free_.empty()) {
-      session = std::move(free_.back());
-      free_.pop_back();
+      session = std::move(free_.front());  // the server has answered it, most likely
+      free_.pop_front();
     }
   }
   if (session == nullptr) {
@@ -38,7 +38,7 @@ absl::StatusOr<std::shared_ptr<LockSession>> Permits::Borrow() {
 }
 
 void Permits::Reclaim(std::shared_ptr<LockSession> session) {
-  if (core_->in_forked_child() || !session->vacant())
+  if (core_->in_forked_child() || !session->reusable())
     return;  // what it owes ends without a session
   const base::MutexLock lock(mu_);
   if (free_.size() < kMostFree) free_.push_back(std::move(session));

@@ -2,6 +2,7 @@
 #define REDLATCH_SRC_ENGINE_SHARED_PERMITS_H_
 
 #include <cstddef>
+#include <deque>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -57,7 +58,7 @@ class Permits : public std::enable_shared_from_this<Permits> {
   const std::string name_;
   const Plan plan_;
   base::Mutex mu_;
-  std::vector<std::shared_ptr<LockSession>> free_ ABSL_GUARDED_BY(mu_);
+  std::deque<std::shared_ptr<LockSession>> free_ ABSL_GUARDED_BY(mu_);
   std::vector<SessionHold> kept_ ABSL_GUARDED_BY(mu_);
   std::vector<SessionHold> lost_ ABSL_GUARDED_BY(mu_);  // of them, as far as is known
   uint64_t losses_seen_ ABSL_GUARDED_BY(mu_) = 0;

@@ -184,6 +184,21 @@ bool Cluster::Drain(std::string_view key, base::Instant until) {
   return owner == nullptr || owner->server->Drain(key, until);
 }
 
+bool Cluster::MayPost(std::string_view key, const LuaScript& script) {
+  ClusterNode* const owner = map_->Owner(SlotOf(key));
+  return owner != nullptr &&
+         owner->server->MayPost(key, *scripts_.Of(ScriptCall{.script = &script}).script);
+}
+
+absl::Status Cluster::Post(const ScriptCall& plain, Exchange& exchange) {
+  const ScriptCall call = scripts_.Of(plain);
+  ClusterNode* const owner = map_->Owner(SlotOf(call.keys.front()));
+  if (owner == nullptr) {
+    return absl::UnavailableError(absl::StrCat("not sent to ", name_, ": not connected"));
+  }
+  return owner->server->Post(call, exchange);
+}
+
 bool Cluster::DrainAll(base::Instant until) {
   bool all = true;
   for (ClusterNode* const node : map_->nodes()) all = node->server->DrainAll(until) && all;

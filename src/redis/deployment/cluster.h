@@ -76,6 +76,8 @@ class Cluster final : public Deployment {
                                       absl::Span<absl::StatusOr<Reply>> results) override;
   absl::Status Send(std::string_view key, const Command& command, Done done) override;
   bool Drain(std::string_view key, base::Instant until) override;
+  bool MayPost(std::string_view key, const LuaScript& script) override;
+  absl::Status Post(const ScriptCall& call, Exchange& exchange) override;
   bool DrainAll(base::Instant until) override;
   Transport::Polled BeginPoll(std::string_view key) override;
   std::string slot_tag(std::string_view key) const override;

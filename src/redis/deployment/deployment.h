@@ -15,6 +15,7 @@
 #include "src/base/acks.h"
 #include "src/base/clock.h"
 #include "src/base/parker.h"
+#include "src/redis/link/pipeline.h"
 #include "src/redis/link/script_call.h"
 #include "src/redis/transport/transport.h"
 #include "src/redis/wire/codec.h"
@@ -85,6 +86,13 @@ class Deployment {
   virtual bool Drain(std::string_view key, base::Instant until) = 0;
   // The same over the connections to all servers.
   virtual bool DrainAll(base::Instant until) = 0;
+  // Whether a script can be posted: for the first time over a connection it is to be waited for, as
+  // the server may not know it. Asked once, this has happened.
+  virtual bool MayPost(std::string_view key, const LuaScript& script) = 0;
+  // Sends a script, by its SHA-1, to the server that has its first key, and does not wait; see
+  // SharedConnection::Post(). The last of the exchange's results is its reply; if there are two, a
+  // PING goes before it.
+  virtual absl::Status Post(const ScriptCall& call, Exchange& exchange) = 0;
   // For who polls several at once: where the answers come from that Drain() reads, its descriptor
   // -1 while another thread reads them.
   virtual Transport::Polled BeginPoll(std::string_view key) = 0;

@@ -129,6 +129,24 @@ std::vector<std::string> SingleServer::Get(absl::Span<const std::string> keys,
   return texts;
 }
 
+bool SingleServer::MayPost(std::string_view, const LuaScript& script) {
+  const uint64_t made = commands_->made();
+  if (ran_over_.exchange(made) != made) {
+    for (auto& each : ran_) each.store(nullptr);
+  }
+  for (auto& each : ran_) {
+    const char* known = nullptr;
+    if (each.compare_exchange_strong(known, script.sha1.data())) return false;
+    if (known == script.sha1.data()) return true;
+  }
+  return true;
+}
+
+absl::Status SingleServer::Post(const ScriptCall& call, Exchange& exchange) {
+  const Command commands[] = {Command{"PING"}, EncodeCall(call, /*by_text=*/false)};
+  return commands_->Post(absl::MakeConstSpan(commands).last(exchange.results.size()), exchange);
+}
+
 absl::Status SingleServer::ListenTo(std::string_view channel, base::Instant deadline,
                                     const std::stop_token& stop) {
   absl::Status subscribed = messages_->Subscribe(channel, deadline, stop);

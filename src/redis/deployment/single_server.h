@@ -1,6 +1,7 @@
 #ifndef REDLATCH_SRC_REDIS_DEPLOYMENT_SINGLE_SERVER_H_
 #define REDLATCH_SRC_REDIS_DEPLOYMENT_SINGLE_SERVER_H_
 
+#include <array>
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -86,6 +87,8 @@ class SingleServer final : public Deployment {
     return commands_->Send(command, std::move(done));
   }
   bool Drain(std::string_view, base::Instant until) override { return commands_->Drain(until); }
+  bool MayPost(std::string_view key, const LuaScript& script) override;
+  absl::Status Post(const ScriptCall& call, Exchange& exchange) override;
   bool DrainAll(base::Instant until) override { return commands_->Drain(until); }
   Transport::Polled BeginPoll(std::string_view) override { return commands_->BeginPoll(); }
   bool listening(std::string_view) const override {
@@ -139,6 +142,9 @@ class SingleServer final : public Deployment {
   std::atomic<bool> stopped_{false};
   // Either connection is new: the next who is queued asks whether messages arrive.
   std::atomic<bool> ask_{true};
+  // What MayPost() was asked about over the connection of that number, by the SHA-1s' addresses.
+  std::array<std::atomic<const char*>, 8> ran_{};
+  std::atomic<uint64_t> ran_over_{0};
   std::atomic<int64_t> reign_due_{0};  // when the server is to be asked, in ns
   base::Mutex hearing_mu_;
   Hearing hearing_ ABSL_GUARDED_BY(hearing_mu_);

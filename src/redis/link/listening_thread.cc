@@ -116,7 +116,8 @@ bool ListeningThread::Sleep(std::vector<Place>& places) {
     } else if (here != 0 || !came || !place.polled.until.is_infinite() ||
                place.looked_at + kLongestSleep <= began) {
       place.looked_at = began;
-      // However short the poll was: no call of the program's has looked at the descriptor before it.
+      // However short the poll was: no call of the program's has looked at the descriptor before
+      // it.
       place.ready = transport->EndPoll(place.polled, here, base::Instant());
     }
   }

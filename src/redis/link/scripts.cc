@@ -35,6 +35,14 @@ Command EncodeCall(const ScriptCall& call, bool by_text) {
   return Command(words);
 }
 
+absl::StatusOr<Reply> Unrepeated(absl::StatusOr<Reply> answer, std::string_view server) {
+  if (!answer.ok() || !answer->is_error()) return answer;
+  const ErrorCode code = ClassifyError(answer->text);
+  absl::Status refused = ErrorStatus(answer->text, server);
+  const bool again = code == ErrorCode::kNoScript || RedirectOf(refused).has_value();
+  return again ? MarkNotSent(std::move(refused)) : refused;
+}
+
 absl::StatusOr<Reply> Scripts::Run(const ScriptCall& call, base::Instant deadline,
                                    StillWanted still_wanted) {
   absl::StatusOr<Reply> result;

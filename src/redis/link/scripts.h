@@ -16,6 +16,10 @@ namespace redlatch::redis {
 // EVALSHA, or EVAL with the script's text.
 Command EncodeCall(const ScriptCall& call, bool by_text);
 
+// What the server's answer to a script comes to where it is not sent again: an error is a status.
+// One that is to be sent again, with its text or elsewhere, was not sent.
+absl::StatusOr<Reply> Unrepeated(absl::StatusOr<Reply> answer, std::string_view server);
+
 // Runs scripts on a server by their SHA-1 (EVALSHA), and where the server does not know one, by
 // its text (EVAL), which also teaches it. So a restarted server, a flushed script cache or a
 // failover costs one more round trip and nothing else.

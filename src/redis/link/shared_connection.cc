@@ -11,11 +11,6 @@
 #include "src/redis/wire/errors.h"
 
 namespace redlatch::redis {
-namespace {
-
-constexpr absl::Duration kIdle = absl::Milliseconds(5);  // the connection may have ended
-
-}  // namespace
 
 SharedConnection::SharedConnection(const Url& url, SharedConnectionOptions options)
     : options_(std::move(options)),
@@ -202,7 +197,8 @@ void SharedConnection::TellFinished(const Exchange& mine, Finished& finished) {
     if (exchange->waits()) {
       exchange->parker.Set(kDone);
     } else {
-      std::exchange(exchange->done, nullptr)();
+      std::exchange(exchange->done, nullptr)();  // the exchange may go with it
+      --untold_;
     }
   }
   finished.clear();

@@ -116,6 +116,8 @@ class SharedConnection {
   // The same for several, in one write; `done` is given their answers together.
   using AllDone = std::function<void(absl::Span<absl::StatusOr<Reply>> answers)>;
   absl::Status SendAll(absl::Span<const Command> commands, AllDone done);
+  // The same, of an exchange that has its results and `done`, and lives until that is called.
+  absl::Status Post(absl::Span<const Command> commands, Exchange& exchange);
 
   // Reads the answers to what was sent so, until there are none to come or it is `until`; where
   // another thread reads, that does it, and this returns at once. True: each `done` has returned. A
@@ -143,12 +145,15 @@ class SharedConnection {
     uint64_t late = 0;      // calls whose deadline came first
   };
   Stats stats() const;
+  // How many connections were made so far: a number for the present one.
+  uint64_t made() const { return made_.load(std::memory_order_relaxed); }
   ServerInfo server_info() const;
   const std::string& server() const { return server_; }
 
  private:
   static constexpr size_t kReadSize = size_t{64} << 10;
   static constexpr base::Instant kAtOnce{};  // a deadline: what is there, without waiting
+  static constexpr absl::Duration kIdle = absl::Milliseconds(5);  // it may have ended meanwhile
 
   static constexpr uint32_t kDone = 1;  // to a follower: all your results are in
   static constexpr uint32_t kLead = 2;  // you are the leader now
@@ -156,7 +161,7 @@ class SharedConnection {
   struct Sent;
 
   absl::Status Refusal() const;
-  absl::Status Post(absl::Span<const Command> commands, std::unique_ptr<Sent> sent);
+  absl::Status PostFor(absl::Span<const Command> commands, Exchange* exchange);
   // `mine` has its results, and nothing else yet.
   void Run(absl::Span<const Command> commands, Exchange& mine, base::Instant deadline);
   // True where following ended in leadership, false where `mine` is finished.
@@ -167,7 +172,7 @@ class SharedConnection {
   // What a command ends with that was sent, and for that reason not answered.
   static absl::Status WhenSent(const std::string& why);
   void FailSent(const std::string& why, Finished& finished) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  static void TellFinished(const Exchange& mine, Finished& finished);
+  void TellFinished(const Exchange& mine, Finished& finished) ABSL_LOCKS_EXCLUDED(mu_);
   // Whether the leader is to go on: for its own results, or, draining, for those of functions.
   bool GoesOn(const Exchange& mine) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
@@ -201,7 +206,8 @@ class SharedConnection {
   bool leader_sleeps_ ABSL_GUARDED_BY(mu_) = false;  // in poll, on the connection
   Pipeline pipeline_ ABSL_GUARDED_BY(mu_);
   std::atomic<bool> has_unsent_{false};  // in `pipeline_`; for the leader that spins
-  std::atomic<size_t> untold_{0};        // of the functions given to Send()
+  std::atomic<uint64_t> made_{0};        // connections
+  std::atomic<size_t> untold_{0};        // exchanges whose `done` is still to be called
 
   bool writing_ ABSL_GUARDED_BY(mu_) = false;       // somebody is in Write(), without `mu_`
   bool writers_held_ ABSL_GUARDED_BY(mu_) = false;  // by the leader: nobody else begins to write

@@ -48,6 +48,7 @@ void SharedConnection::Reconnect(Exchange& mine, base::Instant deadline, Finishe
   parser_ = std::move((*step)->dialogue.parser);
   info_ = std::move((*step)->info);
   connected_ = true;
+  ++made_;
   progress_ = base::Now();
   peer_ = Peer{.target = std::move((*step)->target), .since = progress_};
   comeback_.Made();
@@ -99,7 +100,10 @@ void SharedConnection::Receive(const Exchange& mine, base::Instant deadline, Fin
       broken = "it sent a reply that nothing had asked for";
   }
   arrived_.clear();
-  if (!finished.empty()) spin_.Received(finished.size());  // a batch is no crowd
+  // A batch is no crowd, nor are those who are not there.
+  const auto waiting = std::count_if(finished.begin(), finished.end(),
+                                     [](const Exchange* each) { return each->waits(); });
+  if (waiting > 0) spin_.Received(static_cast<size_t>(waiting));
   if (!broken.empty()) doomed_ = std::move(broken);
 }
 

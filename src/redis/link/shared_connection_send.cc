@@ -14,12 +14,11 @@ constexpr size_t kMostUnreadReplies = 1024;  // of commands that nobody waits fo
 
 // Commands whose answers are given to a function.
 struct SharedConnection::Sent {
-  Sent(size_t count, AllDone then, std::atomic<size_t>& untold) : answers(count) {
+  Sent(size_t count, AllDone then) : answers(count) {
     exchange.results = absl::MakeSpan(answers);
-    exchange.done = [this, then = std::move(then), &untold] {
+    exchange.done = [this, then = std::move(then)] {
       const std::unique_ptr<Sent> self(this);
       then(absl::MakeSpan(answers));
-      --untold;
     };
   }
 
@@ -28,24 +27,25 @@ struct SharedConnection::Sent {
 };
 
 absl::Status SharedConnection::Send(const Command& command, Done done) {
-  std::unique_ptr<Sent> sent;
-  if (done) {
-    sent = std::make_unique<Sent>(
-        1,
-        [done = std::move(done)](absl::Span<absl::StatusOr<Reply>> answers) {
-          done(std::move(answers[0]));
-        },
-        untold_);
-  }
-  return Post(absl::MakeConstSpan(&command, 1), std::move(sent));
+  const auto commands = absl::MakeConstSpan(&command, 1);
+  if (!done) return PostFor(commands, nullptr);
+  return SendAll(commands, [done = std::move(done)](absl::Span<absl::StatusOr<Reply>> answers) {
+    done(std::move(answers[0]));
+  });
 }
 
 absl::Status SharedConnection::SendAll(absl::Span<const Command> commands, AllDone done) {
-  return Post(commands, std::make_unique<Sent>(commands.size(), std::move(done), untold_));
+  auto sent = std::make_unique<Sent>(commands.size(), std::move(done));
+  absl::Status status = PostFor(commands, &sent->exchange);
+  if (status.ok()) sent.release();  // it goes with its answers
+  return status;
 }
 
-absl::Status SharedConnection::Post(absl::Span<const Command> commands,
-                                    std::unique_ptr<Sent> sent) {
+absl::Status SharedConnection::Post(absl::Span<const Command> commands, Exchange& exchange) {
+  return PostFor(commands, &exchange);
+}
+
+absl::Status SharedConnection::PostFor(absl::Span<const Command> commands, Exchange* exchange) {
   absl::Status status = Refusal();
   if (!status.ok()) return status;
   Exchange drain;  // waits for nothing, and reads what is there
@@ -59,13 +59,20 @@ absl::Status SharedConnection::Post(absl::Span<const Command> commands,
       status = absl::UnavailableError(
           absl::StrCat("not sent to ", server_, ": it does not keep up with the commands"));
     } else {
-      if (sent != nullptr) ++untold_;
-      pipeline_.Append(commands, sent != nullptr ? &sent.release()->exchange : nullptr);
+      if (exchange != nullptr) ++untold_;
+      pipeline_.Append(commands, exchange);
       has_unsent_.store(true, std::memory_order_release);
     }
-    if (leader_ == nullptr) write_wants_ = Interest::kNone;  // nobody has looked for room since
-    if (leader_ == nullptr || leader_sleeps_) VerifyAndWrite();
-    if (leader_ != nullptr || pipeline_.size() < kMostUnreadReplies) return status;
+    if (leader_ == nullptr) {
+      write_wants_ = Interest::kNone;  // nobody has looked for room since
+      // What is written soon after an answer is checked as it is written.
+      drain.begun - progress_ > kIdle ? VerifyAndWrite() : Write();
+    } else if (leader_sleeps_) {
+      VerifyAndWrite();
+    }
+    // A connection that turns out to be broken is found out now: nobody may come soon.
+    const bool to_be_read = pipeline_.size() >= kMostUnreadReplies || !doomed_.empty();
+    if (leader_ != nullptr || !to_be_read) return status;
     leader_ = &drain;
   }
   Lead(drain, kAtOnce);

@@ -19,7 +19,7 @@ class AmbiguityBehindProxy : public BehindProxy<Conformance> {
   // Used already, so that both its connections are there.
   Client NewUsedClient() {
     Client client = NewFarClient();
-    EXPECT_OK(Try(*NewAny(client, "warm")));
+    EXPECT_OK(NewAny(client, "warm")->Acquire({.wait = kPatience}));
     return client;
   }
   std::unique_ptr<support::AnyLock> NewFar(absl::Duration lease = kShort) {

@@ -258,7 +258,7 @@ TEST_P(Exclusion, TokensGrowOverClientsAndTimeAlsoWhereEveryKeyWasLost) {
   for (int i = 0; i < 6; ++i) {
     const auto lock = NewLock(clients[i % 2]);
     {
-      const auto lease = Try(*lock);
+      const auto lease = lock->Acquire({.wait = kPatience});
       ASSERT_OK(lease);
       shared.Touch(*lease);
     }

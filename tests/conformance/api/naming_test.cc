@@ -220,7 +220,11 @@ class Foreign : public Naming {};
 
 TEST_P(Foreign, OwnerIsWaitedForAndItsEndNoticedWithinAPoll) {
   for (const bool deletes : {true, false}) {
-    server().Command({"SET", Key(), "not redlatch", "NX", "PX", deletes ? "60000" : "300"});
+    ASSERT_TRUE(Await([&] {
+      return !server()
+                  .Command({"SET", Key(), "not redlatch", "NX", "PX", deletes ? "60000" : "300"})
+                  .is_nil();
+    }));
     const auto lock = NewLock(client_);
     EXPECT_EQ(CodeOf(Try(*lock)), kBusy);
     EXPECT_EQ(CodeOf(lock->Acquire({.wait = absl::Milliseconds(30)})), kBusy);

@@ -148,14 +148,14 @@ class Belongings {
 class ClientDescriptors : public ::testing::TestWithParam<Belongings::Kind> {
  protected:
   ClientDescriptors() {
-    theirs_.lock();
-    theirs_.unlock();
+    EXPECT_TRUE(theirs_.Acquire()->Release().ok());
     EXPECT_EQ(server_->Text({"PING"}), "PONG");  // its own connection
     const std::set<int> before = Descriptors();
     client_.emplace(*Client::Connect(server_->url()));
     lock_.emplace(*client_, "lock");
     WaitAndLock([] {});
     lock_->unlock();
+    EXPECT_TRUE(client_->Ping().ok());  // the answer to that is read
     for (const int fd : Descriptors()) {
       if (!before.contains(fd)) numbers_.insert(fd);
     }

@@ -47,6 +47,13 @@ class ReadWriteConformance : public Conformance {
   // Of clients that have nothing to do with the calling thread's holds by others.
   static bool ReadersGetIn(Lock& lock) { return TryRead(lock).ok(); }
   static bool WritersGetIn(Lock& lock) { return Try(lock).ok(); }
+  // A release is not waited for.
+  static bool ReadersSoonGetIn(Lock& lock) {
+    return Await([&] { return ReadersGetIn(lock); });
+  }
+  static bool WritersSoonGetIn(Lock& lock) {
+    return Await([&] { return WritersGetIn(lock); });
+  }
 
   // At the server: so many clients wait, and so many hold.
   bool AwaitWaiting(int64_t clients) {

@@ -98,7 +98,7 @@ TEST_P(ReadWritePolicy, ReadersAlsoComeAfterAWriterOfTheirOwnClient) {
   EXPECT_EQ(CodeOf(theirs_->AcquireRead({.wait = absl::Milliseconds(20)})), kBusy);
   EXPECT_OK(reading->Release());
   crew.Join();
-  EXPECT_TRUE(ReadersGetIn(*theirs_));
+  EXPECT_TRUE(ReadersSoonGetIn(*theirs_));
 }
 
 TEST_P(ReadWritePolicy, AWritersReleaseLetsAllReadersInThatWait) {
@@ -152,7 +152,7 @@ TEST_P(ReadWritePolicy, AWriterThatIsStoppedLetsReadersGoOnAtOnce) {
   crew.Join();
   EXPECT_LT(base::Now() - stopped, kSoon);
   EXPECT_EQ(order_.Get(), Names{"reader"});
-  EXPECT_TRUE(ReadersGetIn(*thirds_));
+  EXPECT_TRUE(ReadersSoonGetIn(*thirds_));
   EXPECT_TRUE(reading->valid());
 }
 
@@ -189,7 +189,7 @@ TEST_P(ReadWritePolicy, OfTwoWritersThatWaitOneStillHoldsReadersBackWhenTheOther
   EXPECT_OK(reading->Release());
   crew.Join();
   EXPECT_EQ(order_.Get(), Names{"second"});
-  EXPECT_TRUE(ReadersGetIn(*thirds_));
+  EXPECT_TRUE(ReadersSoonGetIn(*thirds_));
 }
 
 TEST_P(ReadWritePolicy, PhaseFairReadersThatWaitedThroughAWriteGoBeforeTheNext) {

@@ -38,7 +38,7 @@ TEST_P(ReadWrite, ReadersOfSeveralClientsAndThreadsShare) {
   EXPECT_TRUE(theirs_->current_read().valid());
   EXPECT_EQ(lock_->hold_count(), 0);
   EXPECT_FALSE(lock_->current().valid());
-  EXPECT_TRUE(ReadersGetIn(*thirds_));
+  EXPECT_TRUE(ReadersSoonGetIn(*thirds_));
   const auto info = lock_->Inspect();
   ASSERT_OK(info);
   EXPECT_EQ(info->kind, "read_write");
@@ -58,8 +58,8 @@ TEST_P(ReadWrite, AWriterExcludesReadersAndWriters) {
       EXPECT_FALSE(WritersGetIn(*lock_));
     });
   }
-  EXPECT_TRUE(ReadersGetIn(*theirs_));
-  EXPECT_TRUE(WritersGetIn(*theirs_));
+  EXPECT_TRUE(ReadersSoonGetIn(*theirs_));
+  EXPECT_TRUE(WritersSoonGetIn(*theirs_));
 }
 
 TEST_P(ReadWrite, AReaderExcludesWritersUntilTheLastHasGone) {
@@ -70,7 +70,7 @@ TEST_P(ReadWrite, AReaderExcludesWritersUntilTheLastHasGone) {
   first.unlock();
   EXPECT_FALSE(WritersGetIn(*thirds_));
   second.unlock();
-  EXPECT_TRUE(WritersGetIn(*thirds_));
+  EXPECT_TRUE(WritersSoonGetIn(*thirds_));
 }
 
 TEST_P(ReadWrite, ThreadsOfOneClientReadUntilTheLastHasGone) {
@@ -87,7 +87,7 @@ TEST_P(ReadWrite, ThreadsOfOneClientReadUntilTheLastHasGone) {
   EXPECT_FALSE(WritersGetIn(*theirs_));
   go = true;
   crew.Join();
-  EXPECT_TRUE(WritersGetIn(*theirs_));
+  EXPECT_TRUE(WritersSoonGetIn(*theirs_));
 }
 
 TEST_P(ReadWrite, AReaderWaitsForTheWriterAndAWriterForTheReaders) {
@@ -124,14 +124,14 @@ TEST_P(ReadWrite, SharedLockTriesWaitsAdoptsAndMoves) {
     const std::shared_lock adopted(*lock_, std::adopt_lock);
     EXPECT_FALSE(WritersGetIn(*theirs_));
   }
-  EXPECT_TRUE(WritersGetIn(*theirs_));
+  EXPECT_TRUE(WritersSoonGetIn(*theirs_));
 }
 
 TEST_P(ReadWrite, ViewsGoIntoStdsGuards) {
   {
     const std::scoped_lock reading(lock_->read_lock());
     EXPECT_EQ(lock_->read_hold_count(), 1);
-    EXPECT_TRUE(ReadersGetIn(*theirs_));
+    EXPECT_TRUE(ReadersSoonGetIn(*theirs_));
     EXPECT_FALSE(WritersGetIn(*theirs_));
   }
   {
@@ -228,14 +228,14 @@ TEST_P(ReadWrite, AReadLeaseIsValidUntilItIsReleased) {
   EXPECT_EQ(lease->remaining(), absl::ZeroDuration());
   EXPECT_FALSE(lease->lost().stop_requested());
   EXPECT_OK(lease->Release());
-  EXPECT_TRUE(WritersGetIn(*theirs_));
+  EXPECT_TRUE(WritersSoonGetIn(*theirs_));
 }
 
 TEST_P(ReadWrite, AReaderCarriesTheTokenOfTheLastWrite) {
   EXPECT_EQ(TryRead(*lock_)->fencing_token(), FencingToken());  // nobody has ever written
   FencingToken last;
   for (Lock* const writer : {lock_.get(), theirs_.get(), lock_.get()}) {
-    auto written = Try(*writer);
+    auto written = writer->Acquire({.wait = kPatience});
     ASSERT_OK(written);
     EXPECT_GT(written->fencing_token(), last);
     last = written->fencing_token();

@@ -52,7 +52,7 @@ TEST_P(ReadWriteReentry, AReaderReadsOnceMoreAndIsOutWithTheLast) {
     lock_->unlock_shared();
   }
   EXPECT_EQ(lock_->read_hold_count(), 0);
-  EXPECT_TRUE(WritersGetIn(*theirs_));
+  EXPECT_TRUE(WritersSoonGetIn(*theirs_));
 }
 
 TEST_P(ReadWriteReentry, AReaderReadsOnceMoreThoughAWriterWaits) {
@@ -83,8 +83,8 @@ TEST_P(ReadWriteReentry, ReadLeasesMayEndInAnyOrderAndOnAnyThread) {
   EXPECT_FALSE(WritersGetIn(*theirs_));
   Crew().Start([&] { EXPECT_OK(inner->Release()); });
   EXPECT_EQ(lock_->read_hold_count(), 0);
-  EXPECT_TRUE(WritersGetIn(*theirs_));
-  EXPECT_TRUE(WritersGetIn(*lock_));  // this thread reads no more
+  EXPECT_TRUE(WritersSoonGetIn(*theirs_));
+  EXPECT_TRUE(WritersSoonGetIn(*lock_));  // this thread reads no more
 }
 
 TEST_P(ReadWriteReentry, ReadingOnceMoreAsksTheServerNothing) {
@@ -179,7 +179,7 @@ TEST_P(ReadWriteReentry, DowngradeGoesOnReadingWithOtherReadersAndWithoutWriters
   const auto theirs = TryRead(*theirs_);
   ASSERT_OK(theirs);
   EXPECT_EQ(theirs->fencing_token(), written);
-  Crew().Start([&] { EXPECT_TRUE(ReadersGetIn(*lock_)); });
+  Crew().Start([&] { EXPECT_TRUE(ReadersSoonGetIn(*lock_)); });
   EXPECT_FALSE(WritersGetIn(*thirds_));
   ExpectUpgradeIsRefused(*lock_);
   reading.unlock();
@@ -195,11 +195,11 @@ TEST_P(ReadWriteReentry, DowngradeOfLeasesReadsOn) {
   EXPECT_OK(write->Release());
   EXPECT_FALSE(write->valid());
   EXPECT_TRUE(read->valid());
-  EXPECT_TRUE(ReadersGetIn(*theirs_));
+  EXPECT_TRUE(ReadersSoonGetIn(*theirs_));
   EXPECT_FALSE(WritersGetIn(*theirs_));
   EXPECT_OK(read->Release());
   EXPECT_FALSE(quiet.stop_requested());
-  EXPECT_TRUE(WritersGetIn(*theirs_));
+  EXPECT_TRUE(WritersSoonGetIn(*theirs_));
 }
 
 TEST_P(ReadWriteReentry, DowngradeOfAWriterThatWroteTwiceComesWithTheLast) {
@@ -209,7 +209,7 @@ TEST_P(ReadWriteReentry, DowngradeOfAWriterThatWroteTwiceComesWithTheLast) {
   lock_->unlock();
   EXPECT_FALSE(ReadersGetIn(*theirs_));
   lock_->unlock();
-  EXPECT_TRUE(ReadersGetIn(*theirs_));
+  EXPECT_TRUE(ReadersSoonGetIn(*theirs_));
   lock_->unlock_shared();
 }
 
@@ -289,7 +289,7 @@ TEST_P(ReadWriteReentry, ALossOfTheWriteIsALossOfTheReadInIt) {
   lock_->unlock();
   lock_->unlock_shared();
   EXPECT_EQ(heard_->Count("misuse"), 0);
-  EXPECT_TRUE(WritersGetIn(*theirs_));
+  EXPECT_TRUE(WritersSoonGetIn(*theirs_));
 }
 
 TEST_P(ReadWriteReentry, UpgradeIsRefusedAtOnceByEveryFace) {
@@ -307,7 +307,7 @@ TEST_P(ReadWriteReentry, UpgradeIsRefusedAtOnceByEveryFace) {
     EXPECT_TRUE(lease->valid());
   }
   EXPECT_LT(base::Now() - began, absl::FromChrono(kAWhile));
-  EXPECT_TRUE(WritersGetIn(*lock_));
+  EXPECT_TRUE(WritersSoonGetIn(*lock_));
 }
 
 TEST_P(ReadWriteReentry, UpgradeIsRefusedToAThreadThatJoined) {

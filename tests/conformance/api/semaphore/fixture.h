@@ -49,12 +49,22 @@ class SemaphoreConformance : public Conformance {
   static bool GetsIn(Semaphore& semaphore, int64_t permits = 1) {
     return Try(semaphore, permits).ok();
   }
+  // Releases are not waited for.
+  static bool SoonGetsIn(Semaphore& semaphore, int64_t permits = 1) {
+    return Await([&] { return GetsIn(semaphore, permits); });
+  }
 
   // What the server says is free.
-  static int64_t Free(const Semaphore& semaphore) {
-    const absl::StatusOr<int64_t> available = semaphore.available();
-    EXPECT_OK(available);
-    return available.value_or(-1);
+  // As many as are expected, or how many are free all the same: a release is not waited for.
+  static int64_t Free(const Semaphore& semaphore, int64_t expected) {
+    int64_t free = -1;
+    Await([&] {
+      const absl::StatusOr<int64_t> available = semaphore.available();
+      EXPECT_OK(available);
+      free = available.value_or(-1);
+      return free == expected || !available.ok();
+    });
+    return free;
   }
   static bool AwaitFree(const Semaphore& semaphore, int64_t permits = kCapacity) {
     return Await([&] {

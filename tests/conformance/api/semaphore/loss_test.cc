@@ -41,7 +41,7 @@ TEST_P(SemaphoreLoss, ByForceIsToldToAllAtOnce) {
   EXPECT_EQ(CodeOf(two->Release()), kLost);
   EXPECT_EQ(CodeOf(two->Release()), kLost);
   EXPECT_EQ(CodeOf(theirs->Release()), kLost);
-  EXPECT_EQ(Free(*theirs_), kCapacity);
+  EXPECT_EQ(Free(*theirs_, kCapacity), kCapacity);
   EXPECT_TRUE(heard_->Await("lost"));
   EXPECT_EQ(heard_->Count("lost"), 1) << "only that of this client";
 }
@@ -68,7 +68,7 @@ TEST_P(SemaphoreLoss, OfWhatAcquireTookIsToldToo) {
   EXPECT_TRUE(Await([&] { return told == 2; }));
   semaphore->release(2);
   EXPECT_EQ(Thrown([&] { semaphore->release(); }), kMisuse);
-  EXPECT_EQ(Free(*theirs_), kCapacity);
+  EXPECT_EQ(Free(*theirs_, kCapacity), kCapacity);
   EXPECT_EQ(heard_->Count("misuse"), 0);
 }
 
@@ -83,7 +83,7 @@ TEST_P(SemaphoreLoss, ByDataThatAreGoneIsToldByTheNextRenewal) {
   EXPECT_TRUE(heard_->Await("lost"));
   EXPECT_EQ(CodeOf(permit->Release()), kLost);
   EXPECT_TRUE(next->valid());
-  EXPECT_EQ(Free(*theirs_), 0);
+  EXPECT_EQ(Free(*theirs_, 0), 0);
 }
 
 TEST_P(SemaphoreLoss, ByDataThatAreGoneLeavesNobodyWaiting) {
@@ -97,7 +97,7 @@ TEST_P(SemaphoreLoss, ByDataThatAreGoneLeavesNobodyWaiting) {
   server().Command({"FLUSHALL"});
   EXPECT_OK(first.status());
   EXPECT_OK(second.status());
-  EXPECT_EQ(Free(*theirs_), 0);
+  EXPECT_EQ(Free(*theirs_, 0), 0);
 }
 
 TEST_P(SemaphoreLoss, ToAServerThatIsGoneIsToldByTheLocalDeadline) {
@@ -142,7 +142,7 @@ TEST_P(SemaphoreLoss, TakesNothingOfTheNext) {
   EXPECT_EQ(CodeOf(mine->Release()), kLost);
   mine = Permit();
   EXPECT_TRUE(next.permit().valid());
-  EXPECT_EQ(Free(*theirs_), kCapacity - 2);
+  EXPECT_EQ(Free(*theirs_, kCapacity - 2), kCapacity - 2);
 }
 
 // As a person may do by hand: the capacity is forgotten, the holds are not, and all goes on.
@@ -155,7 +155,7 @@ TEST_P(SemaphoreLoss, OfTheSemaphoresOwnKeyHindersNobody) {
   const bool kept = permit->valid();
   EXPECT_EQ(CodeOf(permit->Release()), kept ? kOk : kLost);
   EXPECT_OK(Try(*theirs_, kCapacity));
-  EXPECT_EQ(Free(*theirs_), kCapacity);
+  EXPECT_EQ(Free(*theirs_, kCapacity), kCapacity);
 }
 
 INSTANTIATE_FOR_SEMAPHORE_OVER_TCP(SemaphoreLoss);

@@ -62,16 +62,16 @@ TEST_P(SemaphoreOrder, ThreadsOfOneClientTakeTheirTurnsToo) {
   last.reset();
   for (Waiter* const next : {first.get(), second.get(), stranger.get(), fourth.get()}) {
     EXPECT_TRUE(next->AwaitDone());
-    EXPECT_EQ(Free(*thirds_), 0);
+    EXPECT_EQ(Free(*thirds_, 0), 0);
     EXPECT_OK(next->permit().Release());
   }
-  EXPECT_EQ(Free(*thirds_), 1);
+  EXPECT_EQ(Free(*thirds_, 1), 1);
 }
 
 TEST_P(SemaphoreOrder, ARequestForManyIsNotOvertakenByRequestsForFew) {
   Occupy(1);
   const auto many = Queue(*semaphore_, kCapacity);
-  EXPECT_EQ(Free(*thirds_), kCapacity - 1);
+  EXPECT_EQ(Free(*thirds_, kCapacity - 1), kCapacity - 1);
   EXPECT_EQ(CodeOf(Try(*thirds_)), kBusy);
   EXPECT_EQ(CodeOf(Try(*semaphore_)), kBusy) << "of the same client";
   EXPECT_EQ(CodeOf(thirds_->Acquire(1, {.wait = kGrace})), kBusy);
@@ -105,7 +105,7 @@ TEST_P(SemaphoreOrder, ARequestForAllGetsItsTurnUnderAStreamOfRequestsForOne) {
     EXPECT_OK(all);
     EXPECT_LT(base::Now() - asked, kSoon);
     const int64_t alone = ones;
-    EXPECT_EQ(Free(*semaphore_), 0);
+    EXPECT_EQ(Free(*semaphore_, 0), 0);
     EXPECT_EQ(ones, alone) << "somebody is in beside it";
   }
   over = true;
@@ -124,7 +124,7 @@ TEST_P(SemaphoreOrder, OneReleaseLetsInAsManyAsFit) {
   EXPECT_FALSE(third->done());
   EXPECT_OK(second->permit().Release());
   EXPECT_OK(third->status());
-  EXPECT_EQ(Free(*thirds_), 1);
+  EXPECT_EQ(Free(*thirds_, 1), 1);
 }
 
 TEST_P(SemaphoreOrder, PermitsGatherForTheHead) {
@@ -134,7 +134,7 @@ TEST_P(SemaphoreOrder, PermitsGatherForTheHead) {
   const auto one = Queue(*semaphore_);
   for (int i = 0; i < kCapacity; ++i) {
     EXPECT_FALSE(all->done() || one->done());
-    EXPECT_EQ(Free(*thirds_), i);
+    EXPECT_EQ(Free(*thirds_, i), i);
     EXPECT_EQ(Queued(), 2);
     EXPECT_OK(held[static_cast<size_t>(i)].Release());
   }
@@ -191,14 +191,14 @@ TEST_P(SemaphoreOrder, OneInTheMiddleThatGivesUpChangesNothingForTheOthers) {
   EXPECT_OK(taken_.Release());
   EXPECT_OK(first->status());
   EXPECT_OK(third->status());
-  EXPECT_EQ(Free(*thirds_), 0);
+  EXPECT_EQ(Free(*thirds_, 0), 0);
 }
 
 TEST_P(SemaphoreOrder, WhoeverComesWhileNobodyWaitsGetsInAtOnce) {
   Occupy(1);
-  EXPECT_TRUE(GetsIn(*thirds_, kCapacity - 1));
+  EXPECT_TRUE(SoonGetsIn(*thirds_, kCapacity - 1));
   EXPECT_EQ(CodeOf(Try(*thirds_, kCapacity)), kBusy);
-  EXPECT_TRUE(GetsIn(*thirds_, kCapacity - 1)) << "one that only tried holds up nobody";
+  EXPECT_TRUE(SoonGetsIn(*thirds_, kCapacity - 1)) << "one that only tried holds up nobody";
 }
 
 TEST_P(SemaphoreOrder, AForcedReleaseLetsInThoseWhoWait) {
@@ -213,13 +213,13 @@ TEST_P(SemaphoreOrder, AForcedReleaseLetsInThoseWhoWait) {
   EXPECT_FALSE(more->done());
   EXPECT_EQ(CodeOf(taken_.Release()), kLost);
   EXPECT_FALSE(more->done());
-  EXPECT_EQ(Free(*thirds_), 0);
+  EXPECT_EQ(Free(*thirds_, 0), 0);
   EXPECT_OK(one->permit().Release());
   EXPECT_OK(more->status());
   EXPECT_OK(more->permit().Release());
   EXPECT_OK(two->permit().Release());
-  EXPECT_EQ(Free(*thirds_), kCapacity);
-  EXPECT_TRUE(GetsIn(*thirds_, kCapacity)) << "whatever many had by force is forgotten";
+  EXPECT_EQ(Free(*thirds_, kCapacity), kCapacity);
+  EXPECT_TRUE(SoonGetsIn(*thirds_, kCapacity)) << "whatever many had by force is forgotten";
 }
 
 INSTANTIATE_FOR_SEMAPHORE(SemaphoreOrder);

@@ -43,11 +43,11 @@ TEST_P(SemaphoreStd, SoManyGetInAndNoMore) {
   semaphore_->acquire();
   theirs_->acquire();
   EXPECT_TRUE(thirds_->try_acquire_for(std::chrono::seconds(5)));
-  EXPECT_EQ(Free(*thirds_), 0);
+  EXPECT_EQ(Free(*thirds_, 0), 0);
   EXPECT_FALSE(GetsIn(*semaphore_));
   EXPECT_FALSE(theirs_->try_acquire_for(milliseconds(5)));
   theirs_->release();
-  EXPECT_EQ(Free(*thirds_), 1);
+  EXPECT_EQ(Free(*thirds_, 1), 1);
   EXPECT_TRUE(semaphore_->try_acquire_for(std::chrono::seconds(5)));
   EXPECT_FALSE(GetsIn(*thirds_));
 }
@@ -79,14 +79,14 @@ TEST_P(SemaphoreStd, AcquireWaitsUntilAPermitIsGivenBack) {
   theirs_->release();
   crew.Join();
   EXPECT_LT(got - released, kSoon);
-  EXPECT_EQ(Free(*thirds_), 0);
+  EXPECT_EQ(Free(*thirds_, 0), 0);
 }
 
 TEST_P(SemaphoreStd, AnyThreadGivesBackWhatAnotherHasTaken) {
   Crew().Start([&] { semaphore_->acquire(); });
-  EXPECT_EQ(Free(*thirds_), kCapacity - 1);
+  EXPECT_EQ(Free(*thirds_, kCapacity - 1), kCapacity - 1);
   Crew().Start([&] { semaphore_->release(); });
-  EXPECT_EQ(Free(*thirds_), kCapacity);
+  EXPECT_EQ(Free(*thirds_, kCapacity), kCapacity);
 }
 
 TEST_P(SemaphoreStd, ObjectsOfOneNameOnOneClientHaveTheirPermitsInCommon) {
@@ -94,7 +94,7 @@ TEST_P(SemaphoreStd, ObjectsOfOneNameOnOneClientHaveTheirPermitsInCommon) {
   semaphore_->acquire();
   same->acquire();
   same->release(2);
-  EXPECT_EQ(Free(*thirds_), kCapacity);
+  EXPECT_EQ(Free(*thirds_, kCapacity), kCapacity);
   EXPECT_EQ(Thrown([&] { semaphore_->release(); }), kMisuse);
 }
 
@@ -108,7 +108,7 @@ TEST_P(SemaphoreStd, ReleaseGivesBackSeveralAtOnceAndLetsAsManyIn) {
   EXPECT_OK(first.status());
   EXPECT_OK(second.status());
   EXPECT_LT(std::max(first.ended(), second.ended()) - released, kSoon);
-  EXPECT_EQ(Free(*thirds_), kCapacity - 2);
+  EXPECT_EQ(Free(*thirds_, kCapacity - 2), kCapacity - 2);
 }
 
 TEST_P(SemaphoreStd, ReleaseOfMoreThanWereTakenThrowsAndChangesNothing) {
@@ -118,14 +118,14 @@ TEST_P(SemaphoreStd, ReleaseOfMoreThanWereTakenThrowsAndChangesNothing) {
   for (const std::ptrdiff_t permits :
        {std::ptrdiff_t{2}, std::ptrdiff_t{3}, std::numeric_limits<std::ptrdiff_t>::max()}) {
     EXPECT_EQ(Thrown([&] { semaphore_->release(permits); }), kMisuse) << permits;
-    EXPECT_EQ(Free(*thirds_), 1);
+    EXPECT_EQ(Free(*thirds_, 1), 1);
   }
   semaphore_->release();
-  EXPECT_EQ(Free(*thirds_), 2);
+  EXPECT_EQ(Free(*thirds_, 2), 2);
   EXPECT_EQ(Thrown([&] { semaphore_->release(); }), kMisuse);
-  EXPECT_EQ(Free(*thirds_), 2);
+  EXPECT_EQ(Free(*thirds_, 2), 2);
   theirs_->release();
-  EXPECT_EQ(Free(*thirds_), kCapacity);
+  EXPECT_EQ(Free(*thirds_, kCapacity), kCapacity);
 }
 
 TEST_P(SemaphoreStd, ReleaseOfLessThanOneChangesNothing) {
@@ -133,12 +133,12 @@ TEST_P(SemaphoreStd, ReleaseOfLessThanOneChangesNothing) {
   for (const std::ptrdiff_t permits :
        {std::ptrdiff_t{-1}, std::numeric_limits<std::ptrdiff_t>::min()}) {
     EXPECT_NE(Thrown([&] { semaphore_->release(permits); }), kOk) << permits;
-    EXPECT_EQ(Free(*thirds_), kCapacity - 1);
+    EXPECT_EQ(Free(*thirds_, kCapacity - 1), kCapacity - 1);
   }
   (void)Thrown([&] { semaphore_->release(0); });
-  EXPECT_EQ(Free(*thirds_), kCapacity - 1);
+  EXPECT_EQ(Free(*thirds_, kCapacity - 1), kCapacity - 1);
   semaphore_->release();
-  EXPECT_EQ(Free(*thirds_), kCapacity);
+  EXPECT_EQ(Free(*thirds_, kCapacity), kCapacity);
 }
 
 TEST_P(SemaphoreStd, ReleaseDoesNotTouchAPermit) {
@@ -149,7 +149,7 @@ TEST_P(SemaphoreStd, ReleaseDoesNotTouchAPermit) {
   semaphore_->release();
   EXPECT_EQ(Thrown([&] { semaphore_->release(); }), kMisuse);
   EXPECT_TRUE(permit->valid());
-  EXPECT_EQ(Free(*thirds_), kCapacity - 2);
+  EXPECT_EQ(Free(*thirds_, kCapacity - 2), kCapacity - 2);
 }
 
 TEST_P(SemaphoreStd, ReleaseBeginsWithThoseThatWereLost) {
@@ -159,9 +159,9 @@ TEST_P(SemaphoreStd, ReleaseBeginsWithThoseThatWereLost) {
   ASSERT_TRUE(heard_->Await("lost", 2));
   semaphore_->acquire();
   semaphore_->release(2);
-  EXPECT_EQ(Free(*thirds_), kCapacity - 1);
+  EXPECT_EQ(Free(*thirds_, kCapacity - 1), kCapacity - 1);
   semaphore_->release();
-  EXPECT_EQ(Free(*thirds_), kCapacity);
+  EXPECT_EQ(Free(*thirds_, kCapacity), kCapacity);
   EXPECT_EQ(Thrown([&] { semaphore_->release(); }), kMisuse);
 }
 
@@ -169,7 +169,7 @@ TEST_P(SemaphoreStd, PermitsAreRenewedUntilTheyAreGivenBack) {
   const auto brief = NewSemaphore(client_, {.lease = absl::Milliseconds(200)});
   brief->acquire();
   EXPECT_TRUE(heard_->Await("renewed", 6));
-  EXPECT_EQ(Free(*thirds_), kCapacity - 1);
+  EXPECT_EQ(Free(*thirds_, kCapacity - 1), kCapacity - 1);
   EXPECT_EQ(heard_->Count("lost"), 0);
   brief->release();
 }

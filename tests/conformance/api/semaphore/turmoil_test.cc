@@ -33,7 +33,7 @@ TEST_P(SemaphoreTurmoil, ManyThreadsOfOneClientShareIt) {
     });
     crew.Join();
     EXPECT_EQ(room.uses(), kThreads * turns);
-    EXPECT_EQ(Free(*thirds_), capacity);
+    EXPECT_EQ(Free(*thirds_, capacity), capacity);
   }
   EXPECT_EQ(Thrown([&] { semaphore_->release(); }), kMisuse);
 }
@@ -76,7 +76,7 @@ TEST_P(SemaphoreTurmoil, ThreadsOfSeveralClientsTakeFewAndManyInEveryWay) {
   crew.Join();
   EXPECT_EQ(room.uses() + refused, 12 * turns);
   EXPECT_GT(room.most(), 1);
-  EXPECT_EQ(Free(*thirds_), kMany);
+  EXPECT_EQ(Free(*thirds_, kMany), kMany);
   EXPECT_EQ(Queued(), 0);
 }
 
@@ -113,7 +113,7 @@ TEST_P(SemaphoreTurmoil, TheCapacityChangesAllTheTime) {
   crew.Join();
   EXPECT_GT(room.most(), 1);
   EXPECT_GT(refused, 0);
-  EXPECT_EQ(Free(*thirds_), kMost);
+  EXPECT_EQ(Free(*thirds_, kMost), kMost);
 }
 
 TEST_P(SemaphoreTurmoil, ForcedReleasesLoseNoWaiterAndNoPermit) {
@@ -139,7 +139,7 @@ TEST_P(SemaphoreTurmoil, ForcedReleasesLoseNoWaiterAndNoPermit) {
   }
   over = true;
   crew.Join();
-  EXPECT_EQ(Free(*thirds_), kCapacity);
+  EXPECT_EQ(Free(*thirds_, kCapacity), kCapacity);
   EXPECT_EQ(Queued(), 0);
 }
 

@@ -83,15 +83,15 @@ TEST_P(SemaphoreWaiting, TheLastObjectGivesBackWhatAcquireHasTakenAndNoPermit) {
   EXPECT_TRUE(last->try_acquire_for(std::chrono::seconds(5)));
   permit = *Try(*first);
   first.reset();
-  EXPECT_EQ(Free(*thirds_), 0);
+  EXPECT_EQ(Free(*thirds_, 0), 0);
   last.reset();
   EXPECT_TRUE(AwaitFree(*thirds_, 2));
   EXPECT_TRUE(permit->valid());
   const auto again = NewSemaphore(client);
   EXPECT_EQ(Thrown([&] { again->release(); }), kMisuse) << "nothing is left of them";
-  EXPECT_EQ(Free(*thirds_), 2);
+  EXPECT_EQ(Free(*thirds_, 2), 2);
   permit.reset();
-  EXPECT_EQ(Free(*thirds_), kCapacity);
+  EXPECT_EQ(Free(*thirds_, kCapacity), kCapacity);
 }
 
 TEST_P(SemaphoreWaiting, TheLastObjectGivesPermitsBackThoughItIsTheClientsLastToo) {

@@ -6,11 +6,14 @@
 #include <ostream>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "redlatch/client.h"
 #include "redlatch/stats.h"
+#include "tests/support/await.h"
 
 namespace redlatch {
 
@@ -28,11 +31,20 @@ inline void PrintTo(const LockStats& stats, std::ostream* out) {
 namespace conformance {
 
 // What a client says of a name; of one that it does not know: nothing happened.
+// Releases that are under way are awaited for a moment.
 inline LockStats StatsOf(const Client& client, std::string_view name) {
-  for (const LockStats& lock : client.Stats().locks) {
-    if (lock.name == name) return lock;
-  }
-  return {};
+  LockStats stats;
+  support::Await(
+      [&] {
+        stats = {};
+        const ClientStats all = client.Stats();
+        for (const LockStats& lock : all.locks) {
+          if (lock.name == name) stats = lock;
+        }
+        return stats.releasing == 0;
+      },
+      absl::Milliseconds(100));
+  return stats;
 }
 
 inline std::vector<std::string> NamesOf(const Client& client) {

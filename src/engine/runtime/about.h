@@ -1,0 +1,20 @@
+// What is said to people about one lock of a client.
+#ifndef REDLATCH_SRC_ENGINE_RUNTIME_ABOUT_H_
+#define REDLATCH_SRC_ENGINE_RUNTIME_ABOUT_H_
+
+#include "absl/status/status.h"
+#include "src/engine/machine/effects.h"
+#include "src/engine/runtime/core.h"
+#include "src/engine/runtime/entry.h"
+
+namespace redlatch::engine {
+
+// The status, with the name of the lock and its server.
+absl::Status About(Core& core, const Entry& entry, const absl::Status& status);
+
+// What a release came to.
+absl::Status StatusOf(Core& core, const Entry& entry, const Released& released);
+
+}  // namespace redlatch::engine
+
+#endif  // REDLATCH_SRC_ENGINE_RUNTIME_ABOUT_H_

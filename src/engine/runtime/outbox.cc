@@ -1,0 +1,133 @@
+#include "src/engine/runtime/outbox.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "src/base/parker.h"
+#include "src/engine/protocol/wire.h"
+#include "src/engine/runtime/about.h"
+#include "src/engine/runtime/core.h"
+#include "src/redis/link/pipeline.h"
+#include "src/redis/link/scripts.h"
+#include "src/redis/wire/errors.h"
+
+namespace redlatch::engine {
+namespace {
+
+// How long an answer may lie unread.
+constexpr absl::Duration kSoon = absl::Milliseconds(4);
+// Beyond so many reads that found nothing sent since the last, the renewer is not woken any more.
+// Waking it for each release again costs more.
+constexpr int kIdleReads = 8;
+constexpr absl::Duration kTurn = absl::Milliseconds(1);
+
+}  // namespace
+
+// One release that is under way. Used again and again.
+struct Outbox::Letter {
+  redis::Exchange exchange;
+  absl::StatusOr<redis::Reply> answers[2];  // to the PING before it, if there is one, and to itself
+  Entry* entry = nullptr;                   // referred to
+  engine::Send release;
+  uint64_t hold = 0;
+};
+
+Outbox::Outbox(Core& core) : core_(core) {}
+Outbox::~Outbox() = default;
+
+Outbox::Letter& Outbox::Take() {
+  const base::MutexLock lock(mu_);
+  if (free_.empty()) {
+    letters_.push_back(std::make_unique<Letter>());
+    free_.reserve(letters_.size());
+    return *letters_.back();
+  }
+  Letter& letter = *free_.back();
+  free_.pop_back();
+  return letter;
+}
+
+void Outbox::Send(Entry& entry, engine::Send release, uint64_t hold) {
+  Letter& letter = Take();
+  MachineTable::Refer(entry);
+  letter.entry = &entry;
+  letter.release = std::move(release);
+  letter.hold = hold;
+  // A server writes first to those whom it has last had something to say. Behind a PING the word
+  // that the lock is free goes before the word that this was done.
+  const bool awaited = std::get<ToRelease>(letter.release.what).awaited;
+  letter.exchange.results = absl::MakeSpan(letter.answers).last(awaited ? 2 : 1);
+  letter.exchange.done = [this, &letter] { Answered(letter); };
+  Request request(core_.SubjectOf(entry), letter.release);
+  ++under_way_;
+  ++sent_;
+  absl::Status sent = core_.deployment().Post(request.call(), letter.exchange);
+  if (!sent.ok()) {
+    letter.answers[1] = redis::MarkNotSent(std::move(sent));
+    return Answered(letter);
+  }
+  if (due().is_infinite()) {
+    read_at_ = (base::Now() + kSoon).nanos();
+    core_.WakeRenewer();
+  }
+}
+
+void Outbox::Answered(Letter& letter) {
+  if (closed_) return;  // nothing is left that it could be told to
+  Entry& entry = *letter.entry;
+  const absl::StatusOr<redis::Reply> reply = redis::Unrepeated(
+      std::exchange(letter.answers[1], redis::Reply()), core_.server(entry.keys.main()));
+  const Answer answer = ReadAnswer(letter.release, reply);
+  core_.NoteAnswer(entry, letter.release, answer);
+  Released released;
+  core_.Feed(entry, [&](LockMachine& machine, Effects& effects) {
+    machine.OnAnswer(letter.release, answer, base::Now(), effects);
+    released = machine.Outcome(letter.hold);
+    // Nobody will ask for the outcome.
+    if (released.kind == Released::Kind::kUnderWay) machine.Forget(letter.hold);
+  });
+  if (core_.observed()) core_.TellReleasedLater(entry, released);
+  {
+    const base::MutexLock lock(mu_);
+    free_.push_back(&letter);
+  }
+  core_.machines().Unrefer(entry);
+  ++answered_;
+  --under_way_;
+}
+
+void Outbox::Read() {
+  const base::Instant now = base::Now();
+  const uint64_t answered = answered_;
+  if (under_way_ == 0 || answered != answered_before_) waiting_since_ = now;
+  answered_before_ = answered;
+  // Answers that are overdue are waited for as a call does, which gives up a connection that
+  // stalls.
+  const bool overdue = now - waiting_since_ > core_.command_timeout();
+  if (under_way_ > 0) core_.deployment().DrainAll(overdue ? now + kTurn : base::Instant());
+
+  const uint64_t sent = sent_;
+  const bool idle = under_way_ == 0 && sent == sent_before_;
+  sent_before_ = sent;
+  idle_reads_ = idle ? idle_reads_ + 1 : 0;
+  if (idle_reads_ < kIdleReads) {
+    read_at_ = (now + kSoon).nanos();
+    return;
+  }
+  idle_reads_ = 0;
+  read_at_ = base::Instant::Infinite().nanos();
+  if (sent_ != sent) read_at_ = (now + kSoon).nanos();  // it may not have seen that
+}
+
+void Outbox::Flush(base::Instant until) {
+  while (under_way_ > 0 && base::Now() < until) {
+    // Where another thread reads, that brings the answers.
+    if (!core_.deployment().DrainAll(until)) base::Parker().ParkUntil(base::Now() + kTurn);
+  }
+}
+
+}  // namespace redlatch::engine

@@ -1,0 +1,69 @@
+#ifndef REDLATCH_SRC_ENGINE_RUNTIME_OUTBOX_H_
+#define REDLATCH_SRC_ENGINE_RUNTIME_OUTBOX_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "src/base/clock.h"
+#include "src/base/mutex.h"
+#include "src/engine/machine/script_io.h"
+#include "src/engine/runtime/entry.h"
+
+namespace redlatch::engine {
+
+class Core;
+
+// Releases that are sent without waiting for the answer. The next thread that reads the connection
+// gets the answer and gives it to the lock's machine; if none comes, the renewer reads it a few
+// milliseconds later. A release that failed is then a debt like any other, which the renewer
+// repeats. Thread-safe.
+class Outbox {
+ public:
+  explicit Outbox(Core& core);
+  ~Outbox();
+  Outbox(const Outbox&) = delete;
+  Outbox& operator=(const Outbox&) = delete;
+
+  // Sends the release of that hold and returns.
+  void Send(Entry& entry, engine::Send release, uint64_t hold);
+
+  // For the renewer's thread: reads what has come, at the times that due() says.
+  base::Instant due() const { return base::Instant::FromNanos(read_at_); }
+  void Read();
+
+  // Waits until all is answered, or it is `until`.
+  void Flush(base::Instant until);
+  // Answers that come from here on are ignored: the machines are gone.
+  void Close() { closed_ = true; }
+
+ private:
+  struct Letter;
+
+  Letter& Take();
+  void Answered(Letter& letter);
+
+  Core& core_;
+  std::atomic<size_t> under_way_{0};
+  std::atomic<uint64_t> sent_{0};  // so far
+  std::atomic<uint64_t> answered_{0};
+  std::atomic<bool> closed_{false};
+  // When to read next; Infinite(): nobody has sent anything for a while.
+  std::atomic<int64_t> read_at_{base::Instant::Infinite().nanos()};
+  // The renewer's: what was so when it read last.
+  uint64_t sent_before_ = 0;
+  uint64_t answered_before_ = 0;
+  base::Instant waiting_since_;  // for any answer
+  int idle_reads_ = 0;           // in a row
+
+  base::Mutex mu_;
+  std::vector<std::unique_ptr<Letter>> letters_ ABSL_GUARDED_BY(mu_);  // all there are
+  std::vector<Letter*> free_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace redlatch::engine
+
+#endif  // REDLATCH_SRC_ENGINE_RUNTIME_OUTBOX_H_

@@ -1,0 +1,219 @@
+// unlock() and destructors write the release, and do not wait for the server: what others see, and
+// what becomes of a release that fails.
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "redlatch/client.h"
+#include "redlatch/observer.h"
+#include "redlatch/reentrant_lock.h"
+#include "redlatch/reentrant_read_write_lock.h"
+#include "redlatch/semaphore.h"
+#include "redlatch/simple_lock.h"
+#include "src/base/clock.h"
+#include "src/base/mutex.h"
+#include "tests/support/await.h"
+#include "tests/support/connect.h"
+#include "tests/support/redis_server.h"
+#include "tests/support/tcp_proxy.h"
+
+namespace redlatch {
+namespace {
+
+using support::Await;
+using support::Connect;
+
+// What a call may take that does not wait, on a machine that is busy.
+constexpr absl::Duration kAtOnce = absl::Milliseconds(200);
+
+template <class Call>
+absl::Duration TimeOf(Call call) {
+  const base::Instant began = base::Now();
+  call();
+  return base::Now() - began;
+}
+
+class Unlock : public ::testing::Test {
+ protected:
+  bool IsFree(const std::string& key = "lock") { return server_->Integer({"EXISTS", key}) == 0; }
+
+  const std::unique_ptr<support::RedisServer> server_ = support::RedisServer::Start();
+  support::TcpProxy proxy_{{.port = server_->port()}};
+  Client client_ = Connect(proxy_.url());
+  SimpleLock lock_{client_, "lock"};
+
+  // The first release of a kind over a connection is waited for.
+  void SetUp() override {
+    lock_.lock();
+    lock_.unlock();
+  }
+};
+
+TEST_F(Unlock, DoesNotWaitForAServerThatHangs) {
+  ReentrantLock reentrant(client_, "reentrant");
+  ReentrantReadWriteLock read_write(client_, "read_write");
+  Semaphore semaphore(client_, "semaphore", 2);
+  reentrant.lock(), reentrant.unlock();
+  read_write.lock_shared(), read_write.unlock_shared();
+  semaphore.acquire(), semaphore.release();
+  lock_.lock();
+  reentrant.lock();
+  read_write.lock_shared();
+  semaphore.acquire();
+  absl::StatusOr<Permit> permit = semaphore.Acquire();
+  ASSERT_TRUE(permit.ok()) << permit.status();
+  SimpleLock other(client_, "other");
+  std::optional<Lease> lease = *other.Acquire();
+  server_->Stop();
+  const absl::Duration took = TimeOf([&] {
+    lock_.unlock();
+    reentrant.unlock();
+    read_write.unlock_shared();
+    semaphore.release();
+    *permit = Permit();
+    lease.reset();
+  });
+  server_->Continue();
+  EXPECT_LT(took, kAtOnce);
+  for (const char* const key : {"lock", "reentrant", "other"}) {
+    EXPECT_TRUE(Await([&] { return IsFree(key); })) << key;
+  }
+  EXPECT_TRUE(Await([&] { return *semaphore.available() == 2; }));
+  EXPECT_TRUE(read_write.try_lock_for(std::chrono::seconds(5)));
+  read_write.unlock();
+}
+
+TEST_F(Unlock, IsExecutedBeforeTheNextCallOfTheSameClient) {
+  SimpleLock same(client_, "lock");
+  for (int i = 0; i < 500; ++i) {
+    ASSERT_TRUE((i % 2 == 0 ? lock_ : same).try_lock()) << i;
+    (i % 2 == 0 ? lock_ : same).unlock();
+  }
+  lock_.lock();
+  lock_.unlock();
+  EXPECT_TRUE(client_.Ping().ok());
+  EXPECT_TRUE(IsFree());
+}
+
+// Also if nobody calls, so that nobody reads the answer by the way.
+TEST_F(Unlock, IsRepeatedAtOnceIfTheServerHasForgottenTheScript) {
+  for (int i = 0; i < 5; ++i) {
+    lock_.lock();
+    server_->Do({"SCRIPT", "FLUSH"});
+    lock_.unlock();
+    EXPECT_TRUE(Await([&] { return IsFree(); }, absl::Seconds(1)));
+  }
+}
+
+TEST_F(Unlock, IsRepeatedIfTheConnectionBreaksBeforeItArrives) {
+  lock_.lock();
+  proxy_.Hold(support::Direction::kToServer, support::Scope::kExisting);
+  lock_.unlock();
+  proxy_.ResetAll();
+  EXPECT_TRUE(Await([&] { return IsFree(); }, absl::Seconds(3)));
+}
+
+TEST_F(Unlock, IsRepeatedIfNoAnswerComes) {
+  lock_.lock();
+  proxy_.Hold(support::Direction::kToServer, support::Scope::kExisting);
+  lock_.unlock();
+  EXPECT_TRUE(Await([&] { return IsFree(); }, absl::Seconds(10))) << "the lease is 30 s";
+  EXPECT_TRUE(lock_.try_lock());
+  lock_.unlock();
+}
+
+TEST_F(Unlock, IsRepeatedWhileTheServerRefusesItForNow) {
+  lock_.lock();
+  server_->Do({"CONFIG", "SET", "min-replicas-to-write", "1"});
+  EXPECT_LT(TimeOf([&] { lock_.unlock(); }), kAtOnce);
+  EXPECT_FALSE(Await([&] { return IsFree(); }, absl::Milliseconds(100)));
+  server_->Do({"CONFIG", "SET", "min-replicas-to-write", "0"});
+  EXPECT_TRUE(Await([&] { return IsFree(); }));
+}
+
+TEST_F(Unlock, IsOverWhenTheClientsLastHandleHasGone) {
+  for (int i = 0; i < 20; ++i) {
+    std::optional<Client> client = Connect(server_->url());
+    std::optional<SimpleLock> lock(std::in_place, *client, "lock");
+    lock->lock();
+    lock->unlock();
+    lock->lock();
+    if (i % 4 == 0) server_->Do({"SCRIPT", "FLUSH"});
+    lock->unlock();
+    lock.reset();
+    client.reset();
+    EXPECT_TRUE(IsFree()) << i;
+  }
+}
+
+TEST_F(Unlock, TheLastHandleWaitsNoLongerThanForTheCommandTimeout) {
+  std::optional<Client> client = Connect(server_->url() + "?command_timeout=300ms");
+  std::optional<SimpleLock> lock(std::in_place, *client, "lock");
+  lock->lock();
+  lock->unlock();
+  lock->lock();
+  server_->Stop();
+  lock->unlock();
+  lock.reset();
+  const absl::Duration took = TimeOf([&] { client.reset(); });
+  server_->Continue();
+  EXPECT_LT(took, absl::Milliseconds(300) + kAtOnce);
+  EXPECT_TRUE(Await([&] { return IsFree(); }, absl::Seconds(3))) << "its bytes were written";
+}
+
+TEST_F(Unlock, AWaiterOfTheSameClientIsServed) {
+  for (int i = 0; i < 50; ++i) {
+    lock_.lock();
+    std::thread other([&] {
+      lock_.lock();
+      lock_.unlock();
+    });
+    lock_.unlock();
+    other.join();
+  }
+  EXPECT_TRUE(Await([&] { return IsFree(); }));
+}
+
+class Released : public Observer {
+ public:
+  void OnReleased(std::string_view, FencingToken, const absl::Status& result) override {
+    const base::MutexLock lock(mu_);
+    results_.push_back(result);
+  }
+  std::vector<absl::Status> results() {
+    const base::MutexLock lock(mu_);
+    return results_;
+  }
+
+ private:
+  base::Mutex mu_;
+  std::vector<absl::Status> results_ ABSL_GUARDED_BY(mu_);
+};
+
+TEST_F(Unlock, AnObserverHearsWhatTheServerSaid) {
+  const auto released = std::make_shared<Released>();
+  const Client client = *Client::Connect(server_->url(), {.observer = released});
+  SimpleLock lock(client, "observed");
+  lock.lock();
+  lock.unlock();
+  ASSERT_TRUE(Await([&] { return released->results().size() == 1; }));
+  EXPECT_TRUE(released->results()[0].ok()) << released->results()[0];
+  lock.lock();
+  server_->Do({"DEL", "observed"});
+  lock.unlock();
+  ASSERT_TRUE(Await([&] { return released->results().size() == 2; }));
+  EXPECT_TRUE(absl::IsAborted(released->results()[1])) << released->results()[1];
+  EXPECT_THAT(std::string(released->results()[1].message()), ::testing::HasSubstr("observed"));
+}
+
+}  // namespace
+}  // namespace redlatch
