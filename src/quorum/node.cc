@@ -123,7 +123,7 @@ void Node::Tell(std::string key, redis::Command command, base::Instant expires) 
       Owed{.key = std::move(key), .command = std::move(command), .expires = expires}));
 }
 
-void Node::Tell(std::shared_ptr<Owed> owed) {
+void Node::Tell(const std::shared_ptr<Owed>& owed) {
   const absl::Status sent = at_->Send(
       owed->key, owed->command, Counted([this, owed](const absl::StatusOr<redis::Reply>& answer) {
         if (!IsToBeRepeated(answer)) return;

@@ -90,7 +90,7 @@ class Node {
   // What is due by then.
   void Settle(base::Instant due);
   base::Instant OwedAt() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Tell(std::shared_ptr<Owed> owed);
+  void Tell(const std::shared_ptr<Owed>& owed);
   void Keep(Owed owed, bool away) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Done Counted(Done done);
   // An answer is due: reads it later, if nobody else does.

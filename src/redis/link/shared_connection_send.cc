@@ -37,7 +37,7 @@ absl::Status SharedConnection::Send(const Command& command, Done done) {
 absl::Status SharedConnection::SendAll(absl::Span<const Command> commands, AllDone done) {
   auto sent = std::make_unique<Sent>(commands.size(), std::move(done));
   absl::Status status = PostFor(commands, &sent->exchange);
-  if (status.ok()) sent.release();  // it goes with its answers
+  if (status.ok()) static_cast<void>(sent.release());  // it goes with its answers
   return status;
 }
 
