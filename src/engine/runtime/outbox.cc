@@ -1,18 +1,13 @@
 #include "src/engine/runtime/outbox.h"
 
 #include <memory>
-#include <string>
 #include <utility>
 #include <variant>
 
-#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "src/base/parker.h"
 #include "src/engine/protocol/wire.h"
-#include "src/engine/runtime/about.h"
 #include "src/engine/runtime/core.h"
-#include "src/redis/link/pipeline.h"
-#include "src/redis/link/scripts.h"
 #include "src/redis/wire/errors.h"
 
 namespace redlatch::engine {
@@ -26,15 +21,6 @@ constexpr int kIdleReads = 8;
 constexpr absl::Duration kTurn = absl::Milliseconds(1);
 
 }  // namespace
-
-// One release that is under way. Used again and again.
-struct Outbox::Letter {
-  redis::Exchange exchange;
-  absl::StatusOr<redis::Reply> answers[2];  // to the PING before it, if there is one, and to itself
-  Entry* entry = nullptr;                   // referred to
-  engine::Send release;
-  uint64_t hold = 0;
-};
 
 Outbox::Outbox(Core& core) : core_(core) {}
 Outbox::~Outbox() = default;
@@ -74,30 +60,6 @@ void Outbox::Send(Entry& entry, engine::Send release, uint64_t hold) {
     read_at_ = (base::Now() + kSoon).nanos();
     core_.WakeRenewer();
   }
-}
-
-void Outbox::Answered(Letter& letter) {
-  if (closed_) return;  // nothing is left that it could be told to
-  Entry& entry = *letter.entry;
-  const absl::StatusOr<redis::Reply> reply = redis::Unrepeated(
-      std::exchange(letter.answers[1], redis::Reply()), core_.server(entry.keys.main()));
-  const Answer answer = ReadAnswer(letter.release, reply);
-  core_.NoteAnswer(entry, letter.release, answer);
-  Released released;
-  core_.Feed(entry, [&](LockMachine& machine, Effects& effects) {
-    machine.OnAnswer(letter.release, answer, base::Now(), effects);
-    released = machine.Outcome(letter.hold);
-    // Nobody will ask for the outcome.
-    if (released.kind == Released::Kind::kUnderWay) machine.Forget(letter.hold);
-  });
-  if (core_.observed()) core_.TellReleasedLater(entry, released);
-  {
-    const base::MutexLock lock(mu_);
-    free_.push_back(&letter);
-  }
-  core_.machines().Unrefer(entry);
-  ++answered_;
-  --under_way_;
 }
 
 void Outbox::Read() {

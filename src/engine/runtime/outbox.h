@@ -8,10 +8,13 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
 #include "src/base/clock.h"
 #include "src/base/mutex.h"
 #include "src/engine/machine/script_io.h"
 #include "src/engine/runtime/entry.h"
+#include "src/redis/link/pipeline.h"
+#include "src/redis/wire/reply.h"
 
 namespace redlatch::engine {
 
@@ -41,7 +44,15 @@ class Outbox {
   void Close() { closed_ = true; }
 
  private:
-  struct Letter;
+  // One release that is under way. Used again and again.
+  struct Letter {
+    redis::Exchange exchange;
+    // To the PING before it, if there is one, and to itself.
+    absl::StatusOr<redis::Reply> answers[2];
+    Entry* entry = nullptr;  // referred to
+    engine::Send release;
+    uint64_t hold = 0;
+  };
 
   Letter& Take();
   void Answered(Letter& letter);

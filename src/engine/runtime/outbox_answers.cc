@@ -1,0 +1,37 @@
+// What becomes of the answers. (In one file with outbox.cc, GCC 12 warns of an array out of bounds
+// that is none.)
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "src/engine/protocol/wire.h"
+#include "src/engine/runtime/core.h"
+#include "src/engine/runtime/outbox.h"
+#include "src/redis/link/scripts.h"
+
+namespace redlatch::engine {
+
+void Outbox::Answered(Letter& letter) {
+  if (closed_) return;  // nothing is left that it could be told to
+  Entry& entry = *letter.entry;
+  const absl::StatusOr<redis::Reply> reply = redis::Unrepeated(
+      std::exchange(letter.answers[1], redis::Reply()), core_.server(entry.keys.main()));
+  const Answer answer = ReadAnswer(letter.release, reply);
+  core_.NoteAnswer(entry, letter.release, answer);
+  Released released;
+  core_.Feed(entry, [&](LockMachine& machine, Effects& effects) {
+    machine.OnAnswer(letter.release, answer, base::Now(), effects);
+    released = machine.Outcome(letter.hold);
+    // Nobody will ask for the outcome.
+    if (released.kind == Released::Kind::kUnderWay) machine.Forget(letter.hold);
+  });
+  if (core_.observed()) core_.TellReleasedLater(entry, released);
+  {
+    const base::MutexLock lock(mu_);
+    free_.push_back(&letter);
+  }
+  core_.machines().Unrefer(entry);
+  ++answered_;
+  --under_way_;
+}
+
+}  // namespace redlatch::engine
