@@ -22,8 +22,8 @@ double Percentile(std::vector<double>& micros, size_t percent) {
   return micros[at];
 }
 
-// Another connection asks again and again whether the key is there; `stays` is when the first answer
-// came that it was gone, and so at least what a question itself takes, `trip`.
+// Another connection asks again and again whether the key is there; `stays` is when the first
+// answer came that it was gone, and so at least what a question itself takes, `trip`.
 void BM_SimpleLock_StaysTaken(benchmark::State& state) {
   const auto server = support::RedisServer::Start();
   absl::StatusOr<Client> client = Client::Connect(server->url());
