@@ -54,10 +54,10 @@ namespace redlatch {
 // unlock(), and the destructor of a Lease, do not wait for the server: they write the release and
 // return. Another client may find the lock taken for a moment longer; this client's own next call
 // travels behind the release. A release that fails is repeated in the background until the lease
-// expires. Client::Ping() returns after everything that this client has released before it.
-// Release() waits for the answer. Three kinds of unlock() do wait, by the `command_timeout` at
-// most: the first one of a kind of locks over a new connection, one that hands the lock to a
-// waiting thread of the same client, and a RedLock's.
+// expires. On one server, Client::Ping() travels behind the releases and so returns after them,
+// unless one has failed and is being repeated. Release() waits for the answer. Three kinds of
+// unlock() do wait, by the `command_timeout` at most: the first one of a kind of locks over a new
+// connection, one that hands the lock to a waiting thread of the same client, and a RedLock's.
 //
 // When a client's last handle goes, it waits for the answers that are still to come, by the
 // `command_timeout`. So a process that ends normally leaves nothing locked. _exit(), exec() and
