@@ -74,15 +74,17 @@ Node::Done Node::Counted(Done done) {
   };
 }
 
+absl::Status Node::Send(std::string_view key, const redis::Command& command, Done done) {
+  absl::Status sent = at_->Send(key, command, Counted(std::move(done)));
+  sent.ok() ? Expect() : static_cast<void>(--pending_);
+  return sent;
+}
+
 Node::Sent Node::Ask(std::string_view key, const redis::Command& command, Done done,
                      absl::FunctionRef<Come()> come) {
+  const absl::Status sent = Send(key, command, std::move(done));
+  if (sent.ok()) return Sent::kSent;
   const base::Instant now = base::Now();
-  const absl::Status sent = at_->Send(key, command, Counted(std::move(done)));
-  if (sent.ok()) {
-    Expect(now);
-    return Sent::kSent;
-  }
-  --pending_;
   const base::MutexLock lock(mu_);
   key_ = key;
   wanted_until_ = now + kWantedFor;
@@ -124,14 +126,13 @@ void Node::Tell(std::string key, redis::Command command, base::Instant expires) 
 }
 
 void Node::Tell(const std::shared_ptr<Owed>& owed) {
-  const absl::Status sent = at_->Send(
-      owed->key, owed->command, Counted([this, owed](const absl::StatusOr<redis::Reply>& answer) {
+  const absl::Status sent =
+      Send(owed->key, owed->command, [this, owed](const absl::StatusOr<redis::Reply>& answer) {
         if (!IsToBeRepeated(answer)) return;
         const base::MutexLock lock(mu_);
         Keep(std::move(*owed), /*away=*/!answer.ok());
-      }));
-  if (sent.ok()) return Expect(base::Now());
-  --pending_;
+      });
+  if (sent.ok()) return;
   const base::MutexLock lock(mu_);
   Keep(std::move(*owed), /*away=*/true);
 }
@@ -141,6 +142,10 @@ void Node::Owe(std::string key, absl::FunctionRef<redis::Command()> command, bas
   const base::MutexLock lock(mu_);
   if (stopping_) return;  // what the command is made of may be gone
   Keep({.key = std::move(key), .command = command(), .expires = expires}, /*away=*/!answer.ok());
+  // It is refused no more if it brings the script's text.
+  const bool forgot =
+      answer.ok() && redis::ClassifyError(answer->text) == redis::ErrorCode::kNoScript;
+  if (forgot && !owed_.empty()) owed_.back().due = base::Now();
 }
 
 // `away`: there is no connection, and with the next one it is sent at once.
@@ -165,11 +170,11 @@ void Node::Keep(Owed owed, bool away) {
   changed_.SignalAll();
 }
 
-void Node::Expect(base::Instant now) {
+void Node::Expect() {
   ++expected_;
-  if (reads_.exchange(true)) return;
+  if (reads_.load() || reads_.exchange(true)) return;
   const base::MutexLock lock(mu_);
-  read_at_ = now + kUnread;
+  read_at_ = base::Now() + kUnread;
   StartThread();
   changed_.SignalAll();
 }

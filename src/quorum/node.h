@@ -58,10 +58,13 @@ class Node {
   // Why it is down.
   absl::Status failure() const;
 
+  // At once or not at all: it says why not, and `done` is not called.
+  absl::Status Send(std::string_view key, const redis::Command& command, Done done);
+
   // A command whose answer is nobody's, and that may come late or twice.
   void Tell(std::string key, redis::Command command, base::Instant expires);
-  // The same, but not at once, since it was answered so: for callers that must not use the
-  // connection now.
+  // The same, by the node's own thread, since it was answered so: for callers that must not use
+  // the connection now.
   void Owe(std::string key, absl::FunctionRef<redis::Command()> command, base::Instant expires,
            const absl::StatusOr<redis::Reply>& answer);
 
@@ -94,7 +97,7 @@ class Node {
   void Keep(Owed owed, bool away) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Done Counted(Done done);
   // An answer is due: reads it later, if nobody else does.
-  void Expect(base::Instant now);
+  void Expect();
   void ReadUnread();
 
   std::unique_ptr<redis::Deployment> at_;

@@ -143,12 +143,6 @@ bool Quorum::Drain(std::string_view key, base::Instant until) {
   return all;
 }
 
-bool Quorum::DrainAll(base::Instant until) {
-  bool all = true;
-  for (const auto& node : nodes_) all = node->at().DrainAll(until) && all;
-  return all;
-}
-
 bool Quorum::listening(std::string_view key) const {
   const auto hear = static_cast<size_t>(std::count_if(
       nodes_.begin(), nodes_.end(), [&](const auto& node) { return node->at().listening(key); }));

@@ -74,11 +74,11 @@ class Quorum final : public redis::Deployment {
                                       absl::Span<absl::StatusOr<redis::Reply>> results) override;
   absl::Status Send(std::string_view key, const redis::Command& command, Done done) override;
   bool Drain(std::string_view key, base::Instant until) override;
-  // Whoever needs votes stays to count them.
-  bool MayPost(std::string_view, const LuaScript&) override { return false; }
-  absl::Status Post(const redis::ScriptCall&, redis::Exchange&) override {
-    return absl::UnimplementedError("a quorum's scripts are waited for");
-  }
+  // Each node was told the text of the scripts over each connection.
+  bool MayPost(std::string_view, const LuaScript&) override { return Problem().ok(); }
+  // Nothing but a release without a bid. No PING goes before it: a node hands nothing over.
+  absl::Status Post(const redis::ScriptCall& call, redis::Exchange& exchange) override;
+  // Until what was posted is decided.
   bool DrainAll(base::Instant until) override;
   redis::Transport::Polled BeginPoll(std::string_view) override { return {}; }
   std::string slot_tag(std::string_view) const override { return {}; }
@@ -99,6 +99,7 @@ class Quorum final : public redis::Deployment {
 
  private:
   struct Case;
+  class Posted;
 
   size_t majority() const;
   absl::Status Problem() const;
@@ -118,6 +119,8 @@ class Quorum final : public redis::Deployment {
   OwnCall CallFor(const Case& one, size_t node) const;
   Question::Hear HearFor(const Case& one);
   absl::StatusOr<redis::Reply> ResultOf(Case& one);
+  // What a release comes to, by the votes of a majority.
+  static absl::StatusOr<redis::Reply> WhenReleased(absl::Span<const Vote> votes);
   absl::Status NoQuorum(std::vector<Vote> votes, bool stands) const;
   absl::StatusOr<redis::Reply> WhenGranted(Case& one, uint64_t token);
   absl::StatusOr<redis::Reply> WhenNotGranted(Case& one);
@@ -136,6 +139,7 @@ class Quorum final : public redis::Deployment {
   const std::shared_ptr<Ledger> ledger_ = std::make_shared<Ledger>();
   TokenClock clock_;
   std::atomic<uint64_t> late_{0};  // rounds that had not come to an end in time
+  std::atomic<size_t> posted_{0};  // and not decided yet
   base::Mutex mu_;
   base::CondVar heard_;  // a node listens, or cannot
   Nodes nodes_;          // their threads use all of this object

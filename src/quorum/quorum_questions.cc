@@ -93,6 +93,11 @@ void Quorum::AddNodeWords(OwnCall& call, size_t node) const {
 }
 
 OwnCall Quorum::CallFor(const Case& one, size_t node) const {
+  // Where it may yet come into being, too.
+  if (one.ending && (one.ending->uncertain & Only(node)) != 0) {
+    return CancelOf(one.call, one.call.keys.back(), one.hold, one.ending->gone_key,
+                    one.ending->lease_ms);
+  }
   OwnCall call(one.call);
   switch (one.op) {
     case Op::kAcquire:
@@ -144,15 +149,7 @@ Question::Hear Quorum::HearFor(const Case& one) {
 void Quorum::Ask(Round& round, Case& one) {
   one.asked = std::make_unique<Question>(
       nodes_.size(), one.call.keys.front(), alike_ && (!one.ending || one.ending->uncertain == 0),
-      [this, &one](size_t node) {
-        const bool uncertain = one.ending && (one.ending->uncertain & Only(node)) != 0;
-        if (uncertain) {
-          return CancelOf(one.call, one.call.keys.back(), one.hold, one.ending->gone_key,
-                          one.ending->lease_ms);
-        }
-        return CallFor(one, node);
-      },
-      HearFor(one));
+      [this, &one](size_t node) { return CallFor(one, node); }, HearFor(one));
   round.Put(*one.asked);
 }
 

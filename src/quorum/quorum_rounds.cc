@@ -130,6 +130,12 @@ absl::StatusOr<redis::Reply> Quorum::WhenNotGranted(Case& one) {
   return NotGranted(votes, one.terms, absl::ToInt64Milliseconds(wait));
 }
 
+// None of a majority has it any more, and the others are told.
+absl::StatusOr<redis::Reply> Quorum::WhenReleased(absl::Span<const Vote> votes) {
+  const bool none_had_it = JudgeStanding(votes).kind == Verdict::Kind::kNo;
+  return none_had_it ? TextReply("not_held" + NotesOf(votes)) : ReleasedBy(votes);
+}
+
 absl::StatusOr<redis::Reply> Quorum::ResultOf(Case& one) {
   const std::vector<Vote>& votes = one.asked->votes;
   if (one.op == Op::kForce) EndForced(one);
@@ -141,12 +147,10 @@ absl::StatusOr<redis::Reply> Quorum::ResultOf(Case& one) {
   }
   if (one.op == Op::kForce || one.op == Op::kOther) return MostTelling(one.asked->answers);
   if (one.op == Op::kCancel) return TextReply("unknown" + NotesOf(votes));
+  if (one.op == Op::kRelease) return WhenReleased(votes);
   const Verdict::Kind verdict = JudgeStanding(votes).kind;
   const bool yes = verdict == Verdict::Kind::kYes;
   const bool no = verdict == Verdict::Kind::kNo;
-  if (one.op == Op::kRelease) {  // none of a majority has it any more, and the others are told
-    return no ? TextReply("not_held" + NotesOf(votes)) : ReleasedBy(votes);
-  }
   if (!yes && !no) {
     ledger_->Split(one.hold);  // it is given longer the next time
     return NoQuorum(votes, /*stands=*/true);

@@ -1,0 +1,125 @@
+// Releases that nobody waits for: sent to all nodes at once, their votes counted as they come.
+#include <poll.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/container/inlined_vector.h"
+#include "src/base/majority.h"
+#include "src/quorum/quorum_case.h"
+#include "src/quorum/verdict.h"
+#include "src/redis/link/scripts.h"
+#include "src/redis/wire/errors.h"
+
+namespace redlatch::quorum {
+namespace {
+
+constexpr absl::Duration kTurn = absl::Milliseconds(1);
+
+}  // namespace
+
+// One release on its way. Lives until the last node has answered, or cannot any more.
+class Quorum::Posted {
+ public:
+  Posted(Quorum& quorum, Question::Hear hear, redis::Exchange& exchange)
+      : quorum_(quorum), hear_(std::move(hear)), votes_(quorum.nodes_.size()), told_(&exchange) {}
+
+  // On any thread that reads; also while the nodes are being destroyed.
+  void Answered(size_t node, Node& its, const absl::StatusOr<redis::Reply>& answer) {
+    if (hear_) hear_(node, its, answer);
+    redis::Exchange* told = nullptr;
+    absl::StatusOr<redis::Reply> result;
+    {
+      const base::MutexLock lock(mu_);
+      votes_[node] = VoteOf(answer, its);
+      if (!Decided()) return;
+      told = std::exchange(told_, nullptr);
+      if (told == nullptr) return;
+      result = Result();
+    }
+    std::atomic<size_t>& posted = quorum_.posted_;
+    told->results.back() = std::move(result);
+    std::exchange(told->done, nullptr)();  // the exchange may go with it
+    --posted;
+  }
+
+  void NotSent(size_t node, Node& its, absl::Status why) {
+    why = redis::MarkNotSent(std::move(why));
+    if (hear_) hear_(node, its, why);
+    const base::MutexLock lock(mu_);
+    votes_[node].kind = Vote::Kind::kFailed;
+    votes_[node].failure = std::move(why);
+  }
+
+  // All have been sent what can be. An error: no answer is to come any more, nor came a majority's.
+  absl::Status Begun() {
+    const base::MutexLock lock(mu_);
+    if (told_ == nullptr || !Decided()) return absl::OkStatus();
+    told_ = nullptr;
+    return Result().status();
+  }
+
+ private:
+  static Vote VoteOf(const absl::StatusOr<redis::Reply>& answer, const Node& its) {
+    if (!answer.ok() || !answer->is_error()) return ReadVote(answer);
+    return ReadVote(redis::Unrepeated(answer, its.server()));
+  }
+
+  bool Decided() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return Counted(votes_) >= base::Majority(votes_.size()) || Open(votes_) == 0;
+  }
+  absl::StatusOr<redis::Reply> Result() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (Counted(votes_) >= base::Majority(votes_.size())) return WhenReleased(votes_);
+    return WhyNoQuorum(votes_, quorum_.servers_, /*stands=*/true);
+  }
+
+  Quorum& quorum_;  // but not its nodes, which may be going
+  const Question::Hear hear_;
+  base::Mutex mu_;
+  std::vector<Vote> votes_ ABSL_GUARDED_BY(mu_);
+  redis::Exchange* told_ ABSL_GUARDED_BY(mu_);  // null: it was
+};
+
+absl::Status Quorum::Post(const redis::ScriptCall& call, redis::Exchange& exchange) {
+  if (absl::Status problem = Problem(); !problem.ok()) return problem;
+  Case one(call);
+  Begin(one);
+  const NodeSet uncertain = one.ending ? one.ending->uncertain : 0;
+  const auto posted = std::make_shared<Posted>(*this, HearFor(one), exchange);
+  ++posted_;
+  std::optional<redis::Command> words;  // of all
+  for (size_t node = 0; node < nodes_.size(); ++node) {
+    Node& its = *nodes_[node];
+    if (!words || !alike_ || uncertain != 0) {
+      words = Encode(its, CallFor(one, node), /*by_text=*/false);
+    }
+    absl::Status sent = its.Send(call.keys.front(), *words,
+                                 [posted, node, &its](const absl::StatusOr<redis::Reply>& answer) {
+                                   posted->Answered(node, its, answer);
+                                 });
+    if (!sent.ok()) posted->NotSent(node, its, std::move(sent));
+  }
+  absl::Status begun = posted->Begun();
+  if (!begun.ok()) --posted_;
+  return begun;
+}
+
+// All at the same time: a node that hangs keeps nobody from hearing the others.
+bool Quorum::DrainAll(base::Instant until) {
+  for (;;) {
+    const base::Instant now = base::Now();
+    // Later than at once: those that stall are given up.
+    const base::Instant at_most = std::min(now, until);
+    for (const auto& node : nodes_) node->at().DrainAll(at_most);
+    if (posted_ == 0 || until <= now) return posted_ == 0;
+    absl::InlinedVector<pollfd, 8> fds;
+    for (const auto& node : nodes_) {
+      const redis::Transport::Polled polled = node->at().BeginPoll({});
+      fds.push_back({.fd = polled.fd, .events = polled.events, .revents = 0});
+    }
+    // Of a cluster, another connection may be the one that brings the answer.
+    poll(fds.data(), fds.size(), base::PollTimeout(std::min(until, now + kTurn)));
+  }
+}
+
+}  // namespace redlatch::quorum
