@@ -60,9 +60,12 @@ class Quorum::Posted {
   }
 
  private:
+  // What is to be said again, with its text or elsewhere, is no refusal.
   static Vote VoteOf(const absl::StatusOr<redis::Reply>& answer, const Node& its) {
     if (!answer.ok() || !answer->is_error()) return ReadVote(answer);
-    return ReadVote(redis::Unrepeated(answer, its.server()));
+    const absl::Status why = redis::Unrepeated(answer, its.server()).status();
+    if (!redis::NotSent(why)) return ReadVote(why);
+    return ReadVote(redis::MarkNotSent(absl::UnavailableError(why.message())));
   }
 
   bool Decided() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {

@@ -1,0 +1,242 @@
+// A RedLock's unlock() writes the release to all servers, and waits for none: what becomes of it.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "gtest/gtest.h"
+#include "redlatch/client.h"
+#include "redlatch/observer.h"
+#include "redlatch/red_lock.h"
+#include "src/base/clock.h"
+#include "src/base/mutex.h"
+#include "tests/support/connect.h"
+#include "tests/support/quorum_fixture.h"
+
+namespace redlatch {
+namespace {
+
+using support::Await;
+using support::Direction;
+using support::Scope;
+
+// What a call may take that does not wait, on a machine that is busy.
+constexpr absl::Duration kAtOnce = absl::Milliseconds(200);
+// Far less than the lease.
+constexpr absl::Duration kSoon = absl::Seconds(5);
+
+template <class Call>
+absl::Duration TimeOf(Call call) {
+  const base::Instant began = base::Now();
+  call();
+  return base::Now() - began;
+}
+
+class Released : public Observer {
+ public:
+  void OnReleased(std::string_view, FencingToken, const absl::Status& result) override {
+    const base::MutexLock lock(mu_);
+    results_.push_back(result);
+  }
+  void OnReleaseFailed(std::string_view, FencingToken, absl::Duration,
+                       const absl::Status& why) override {
+    const base::MutexLock lock(mu_);
+    failures_.push_back(why);
+  }
+  std::vector<absl::Status> failures() {
+    const base::MutexLock lock(mu_);
+    return failures_;
+  }
+  std::vector<absl::Status> results() {
+    const base::MutexLock lock(mu_);
+    return results_;
+  }
+
+ private:
+  base::Mutex mu_;
+  std::vector<absl::Status> failures_ ABSL_GUARDED_BY(mu_);
+  std::vector<absl::Status> results_ ABSL_GUARDED_BY(mu_);
+};
+
+class RedLockUnlock : public support::QuorumFixture {
+ protected:
+  void SetUp() override {
+    lock_.lock();
+    ASSERT_TRUE(Await([&] { return servers_.Having(kName) == 5; }));
+  }
+  bool IsFreeEverywhere(absl::Duration within = kSoon) {
+    return Await([&] { return servers_.Having(kName) == 0; }, within);
+  }
+
+  const std::shared_ptr<Released> released_ = std::make_shared<Released>();
+  std::optional<Client> client_ = *Client::Connect(proxies_.url(), {.observer = released_});
+  RedLock lock_{*client_, kName};
+};
+
+TEST_F(RedLockUnlock, DoesNotWaitForServersThatHang) {
+  for (size_t i = 0; i < 5; ++i) servers_[i].Stop();
+  const absl::Duration took = TimeOf([&] { lock_.unlock(); });
+  for (size_t i = 0; i < 5; ++i) servers_[i].Continue();
+  EXPECT_LT(took, kAtOnce);
+  EXPECT_TRUE(IsFreeEverywhere());
+  ASSERT_TRUE(Await([&] { return released_->results().size() == 1; }));
+  EXPECT_TRUE(released_->results()[0].ok()) << released_->results()[0];
+}
+
+TEST_F(RedLockUnlock, DoesNotWaitForALease) {
+  lock_.unlock();
+  std::optional<Lease> lease = *lock_.Acquire();
+  for (size_t i = 0; i < 5; ++i) servers_[i].Stop();
+  const absl::Duration took = TimeOf([&] { lease.reset(); });
+  for (size_t i = 0; i < 5; ++i) servers_[i].Continue();
+  EXPECT_LT(took, kAtOnce);
+  EXPECT_TRUE(IsFreeEverywhere());
+}
+
+TEST_F(RedLockUnlock, IsExecutedBeforeTheNextCallOfTheSameClient) {
+  RedLock same(*client_, kName);
+  lock_.unlock();
+  for (int i = 0; i < 1000; ++i) {
+    RedLock& lock = i % 2 == 0 ? lock_ : same;
+    ASSERT_TRUE(lock.try_lock()) << i;
+    lock.unlock();
+  }
+  EXPECT_TRUE(IsFreeEverywhere());
+}
+
+TEST_F(RedLockUnlock, IsRepeatedAtOnceIfAServerHasForgottenTheScript) {
+  servers_[1].Do({"SCRIPT", "FLUSH"});
+  lock_.unlock();
+  EXPECT_TRUE(IsFreeEverywhere(absl::Seconds(1)));
+}
+
+TEST_F(RedLockUnlock, IsRepeatedAtOnceIfAllServersHaveForgottenTheScript) {
+  for (size_t i = 0; i < 5; ++i) servers_[i].Do({"SCRIPT", "FLUSH"});
+  lock_.unlock();
+  EXPECT_TRUE(IsFreeEverywhere(absl::Seconds(1)));
+  ASSERT_TRUE(Await([&] { return released_->results().size() == 1; }));
+  EXPECT_TRUE(released_->failures().empty());
+  EXPECT_TRUE(lock_.try_lock());
+  lock_.unlock();
+}
+
+TEST_F(RedLockUnlock, GoesOnWithServersThatDie) {
+  servers_[0].Kill();
+  EXPECT_LT(TimeOf([&] { lock_.unlock(); }), kAtOnce);
+  ASSERT_TRUE(Await([&] { return released_->results().size() == 1; }));
+  EXPECT_TRUE(released_->results()[0].ok()) << released_->results()[0];
+  lock_.lock();
+  EXPECT_LT(TimeOf([&] { lock_.unlock(); }), kAtOnce);
+  servers_[3].Kill();
+  EXPECT_TRUE(Await([&] { return !IsHeldAt(1) && !IsHeldAt(2) && !IsHeldAt(4); }));
+  EXPECT_TRUE(lock_.try_lock_for(std::chrono::seconds(5)));
+  lock_.unlock();
+  EXPECT_TRUE(Await([&] { return !IsHeldAt(1) && !IsHeldAt(2) && !IsHeldAt(4); }));
+}
+
+TEST_F(RedLockUnlock, ReachesTwoServersThatHangLater) {
+  servers_[0].Stop();
+  servers_[3].Stop();
+  EXPECT_LT(TimeOf([&] { lock_.unlock(); }), kAtOnce);
+  ASSERT_TRUE(Await([&] { return released_->results().size() == 1; }));
+  EXPECT_TRUE(released_->results()[0].ok()) << released_->results()[0];
+  EXPECT_TRUE(lock_.try_lock());
+  lock_.unlock();
+  servers_[0].Continue();
+  servers_[3].Continue();
+  EXPECT_TRUE(IsFreeEverywhere());
+}
+
+TEST_F(RedLockUnlock, IsRepeatedToAServerWhoseConnectionBreaksBeforeItArrives) {
+  for (const size_t i : {0, 3}) proxies_[i].Hold(Direction::kToServer, Scope::kExisting);
+  lock_.unlock();
+  EXPECT_TRUE(Await([&] { return servers_.Having(kName) == 2; }));
+  for (const size_t i : {0, 3}) proxies_[i].ResetAll();
+  EXPECT_TRUE(IsFreeEverywhere());
+}
+
+// Nobody calls meanwhile: the client's own threads find out that a majority does not answer.
+TEST_F(RedLockUnlock, IsRepeatedIfAMajorityDoesNotAnswer) {
+  for (const size_t i : {0, 2, 3}) proxies_[i].Hold(Direction::kToServer, Scope::kExisting);
+  EXPECT_LT(TimeOf([&] { lock_.unlock(); }), kAtOnce);
+  EXPECT_TRUE(IsFreeEverywhere(absl::Seconds(15))) << "the lease is 30 s";
+  EXPECT_TRUE(lock_.try_lock());
+  lock_.unlock();
+}
+
+TEST_F(RedLockUnlock, CountsVotesThatComeLate) {
+  for (size_t i = 0; i < 5; ++i) {
+    proxies_[i].Delay(Direction::kToClient, absl::Milliseconds(100 * i));
+  }
+  EXPECT_LT(TimeOf([&] { lock_.unlock(); }), absl::Milliseconds(100));
+  EXPECT_TRUE(released_->results().empty());
+  ASSERT_TRUE(Await([&] { return !released_->results().empty(); }));
+  EXPECT_TRUE(released_->results()[0].ok()) << released_->results()[0];
+  EXPECT_TRUE(IsFreeEverywhere());
+  EXPECT_EQ(released_->results().size(), 1);
+}
+
+TEST_F(RedLockUnlock, AnObserverHearsThatAMajorityDidNotHaveIt) {
+  for (const size_t i : {0, 1, 2}) servers_[i].Do({"DEL", kName});
+  lock_.unlock();
+  ASSERT_TRUE(Await([&] { return released_->results().size() == 1; }));
+  EXPECT_TRUE(absl::IsAborted(released_->results()[0])) << released_->results()[0];
+  EXPECT_TRUE(IsFreeEverywhere());
+}
+
+TEST_F(RedLockUnlock, IsSentToAllBeforeTheLastHandleHasGone) {
+  lock_.unlock();
+  for (int i = 0; i < 20; ++i) {
+    std::optional<Client> client = support::Connect(servers_.url());
+    std::optional<RedLock> lock(std::in_place, *client, kName);
+    lock->lock();
+    lock->unlock();
+    lock.reset();
+    client.reset();
+    ASSERT_TRUE(IsFreeEverywhere(absl::Seconds(2))) << i;
+  }
+}
+
+TEST_F(RedLockUnlock, TheLastHandleDoesNotWaitForServersThatHangIfAMajorityHasAnswered) {
+  lock_.unlock();
+  std::optional<Client> client = support::Connect(servers_.url());
+  std::optional<RedLock> lock(std::in_place, *client, kName);
+  lock->lock();
+  servers_[0].Stop();
+  servers_[1].Stop();
+  lock->unlock();
+  lock.reset();
+  const absl::Duration took = TimeOf([&] { client.reset(); });
+  servers_[0].Continue();
+  servers_[1].Continue();
+  EXPECT_LT(took, absl::Milliseconds(500)) << "the command_timeout is 1 s";
+  EXPECT_TRUE(IsFreeEverywhere());
+}
+
+TEST_F(RedLockUnlock, AForkedChildHarmsNothing) {
+  lock_.unlock();
+  for (int i = 0; i < 10; ++i) {
+    std::optional<Client> client = support::Connect(servers_.url());
+    std::optional<RedLock> lock(std::in_place, *client, kName);
+    lock->lock();
+    lock->unlock();
+    const pid_t child = fork();
+    lock.reset();
+    client.reset();
+    if (child == 0) _exit(0);
+    int status = -1;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+    ASSERT_TRUE(IsFreeEverywhere(absl::Seconds(2))) << i;
+  }
+}
+
+}  // namespace
+}  // namespace redlatch
