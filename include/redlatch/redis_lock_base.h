@@ -55,9 +55,9 @@ namespace redlatch {
 // return. Another client may find the lock taken for a moment longer; this client's own next call
 // travels behind the release. A release that fails is repeated in the background until the lease
 // expires. On one server, Client::Ping() travels behind the releases and so returns after them,
-// unless one has failed and is being repeated. Release() waits for the answer. Three kinds of
+// unless one has failed and is being repeated. Release() waits for the answer. Two kinds of
 // unlock() do wait, by the `command_timeout` at most: the first one of a kind of locks over a new
-// connection, one that hands the lock to a waiting thread of the same client, and a RedLock's.
+// connection, and one that hands the lock to a waiting thread of the same client.
 //
 // When a client's last handle goes, it waits for the answers that are still to come, by the
 // `command_timeout`. So a process that ends normally leaves nothing locked. _exit(), exec() and
