@@ -91,7 +91,8 @@ absl::Status Quorum::Post(const redis::ScriptCall& call, redis::Exchange& exchan
   const auto posted = std::make_shared<Posted>(*this, HearFor(one), exchange);
   ++posted_;
   std::optional<redis::Command> words;  // of all
-  for (size_t node = 0; node < nodes_.size(); ++node) {
+  // An acquisition that follows asks the first node first: told last, it does both in one go.
+  for (size_t node = nodes_.size(); node-- > 0;) {
     Node& its = *nodes_[node];
     if (!words || !alike_ || uncertain != 0) {
       words = Encode(its, CallFor(one, node), /*by_text=*/false);
