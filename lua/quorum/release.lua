@@ -6,21 +6,21 @@
 -- ARGV   as in lua/README.md
 -- reply  'released', 'released ' and 'queued <retry_after_ms> <position> <ticket>' or 'gone' for
 --        the fresh hold, or 'not_held'; and notes
-local call, keys = redis.call, KEYS
-local lock, queue, turn_key = keys[1], keys[2], keys[#keys]
+local call, keys, me = redis.call, KEYS, ARGV[1]
+local lock, queue = keys[1], keys[2]
 local plain = not ARGV[2]
 
 -- The common cases come first, in line, as acquire's.
-if plain and string.sub(call('GETRANGE', lock, '0', '79'), 1, #ARGV[1] + 1) == ARGV[1] .. ' ' then
-  local head = call('ZRANGE', queue, '0', '0')[1]
-  if not head then
+if plain and string.find(call('GETRANGE', lock, '0', '79'), me .. ' ', 1, true) == 1 then
+  if call('EXISTS', queue) == 0 then
     call('DEL', lock)
     return 'released'
   end
+  local head = call('ZRANGE', queue, '0', '0')[1]
   -- The head of the queue is live, and another's: this one may have waited here while others
   -- granted it.
   local asked_us, heartbeat_ms, channel
-  if head ~= ARGV[1] then
+  if head ~= me then
     asked_us, heartbeat_ms, channel = string.match(call('HGET', keys[3], head) or '',
       '^(%d+) %d+ %d+ %d+ 1 (%d+) [01] %d+ %d+ [01] (%S+) ')
   end
@@ -29,7 +29,7 @@ if plain and string.sub(call('GETRANGE', lock, '0', '79'), 1, #ARGV[1] + 1) == A
   if asked_us and now - asked_us < 2500 * heartbeat_ms and
       call('PUBSUB', 'NUMSUB', channel)[2] > 0 then
     call('DEL', lock)
-    call('PSETEX', turn_key, '2000', head .. ' ' .. string.format('%.0f', now + 100000))
+    call('PSETEX', keys[#keys], '2000', head .. ' ' .. string.format('%.0f', now + 100000))
     call('PUBLISH', channel, 'look ' .. head .. ' ' .. lock)
     return 'released look 100'
   end

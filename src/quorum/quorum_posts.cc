@@ -6,6 +6,7 @@
 
 #include "absl/container/inlined_vector.h"
 #include "src/base/majority.h"
+#include "src/base/status.h"
 #include "src/quorum/quorum_case.h"
 #include "src/quorum/verdict.h"
 #include "src/redis/link/scripts.h"
@@ -27,20 +28,12 @@ class Quorum::Posted {
   // On any thread that reads; also while the nodes are being destroyed.
   void Answered(size_t node, Node& its, const absl::StatusOr<redis::Reply>& answer) {
     if (hear_) hear_(node, its, answer);
-    redis::Exchange* told = nullptr;
-    absl::StatusOr<redis::Reply> result;
     {
       const base::MutexLock lock(mu_);
       votes_[node] = VoteOf(answer, its);
-      if (!Decided()) return;
-      told = std::exchange(told_, nullptr);
-      if (told == nullptr) return;
-      result = Result();
+      votes_[node].failure = base::Unshared(votes_[node].failure);  // it may end on another thread
     }
-    std::atomic<size_t>& posted = quorum_.posted_;
-    told->results.back() = std::move(result);
-    std::exchange(told->done, nullptr)();  // the exchange may go with it
-    --posted;
+    TellIfDecided();
   }
 
   void NotSent(size_t node, Node& its, absl::Status why) {
@@ -51,11 +44,21 @@ class Quorum::Posted {
     votes_[node].failure = std::move(why);
   }
 
-  // All have been sent what can be. An error: no answer is to come any more, nor came a majority's.
-  absl::Status Begun() {
+  void TellIfDecided() {
+    redis::Exchange* told = nullptr;
+    {
+      const base::MutexLock lock(mu_);
+      if (!Decided() || told_ == nullptr) return;
+      told = std::exchange(told_, nullptr);
+      told->results.back() = Result();
+    }
+    std::exchange(told->done, nullptr)();  // the exchange may go with it
+    --quorum_.posted_;
+  }
+
+  // Of one that was sent to nobody.
+  absl::Status Why() const {
     const base::MutexLock lock(mu_);
-    if (told_ == nullptr || !Decided()) return absl::OkStatus();
-    told_ = nullptr;
     return Result().status();
   }
 
@@ -78,7 +81,7 @@ class Quorum::Posted {
 
   Quorum& quorum_;  // but not its nodes, which may be going
   const Question::Hear hear_;
-  base::Mutex mu_;
+  mutable base::Mutex mu_;
   std::vector<Vote> votes_ ABSL_GUARDED_BY(mu_);
   redis::Exchange* told_ ABSL_GUARDED_BY(mu_);  // null: it was
 };
@@ -91,6 +94,7 @@ absl::Status Quorum::Post(const redis::ScriptCall& call, redis::Exchange& exchan
   const auto posted = std::make_shared<Posted>(*this, HearFor(one), exchange);
   ++posted_;
   std::optional<redis::Command> words;  // of all
+  bool sent_any = false;
   // An acquisition that follows asks the first node first: told last, it does both in one go.
   for (size_t node = nodes_.size(); node-- > 0;) {
     Node& its = *nodes_[node];
@@ -101,11 +105,15 @@ absl::Status Quorum::Post(const redis::ScriptCall& call, redis::Exchange& exchan
                                  [posted, node, &its](const absl::StatusOr<redis::Reply>& answer) {
                                    posted->Answered(node, its, answer);
                                  });
+    sent_any = sent_any || sent.ok();
     if (!sent.ok()) posted->NotSent(node, its, std::move(sent));
   }
-  absl::Status begun = posted->Begun();
-  if (!begun.ok()) --posted_;
-  return begun;
+  if (!sent_any) {
+    --posted_;
+    return posted->Why();
+  }
+  posted->TellIfDecided();  // the last answer may have come before it was known who was not asked
+  return absl::OkStatus();
 }
 
 // All at the same time: a node that hangs keeps nobody from hearing the others.
