@@ -1,10 +1,12 @@
-// RedLock in a race of peers/run.py.
+// RedLock in a race of peers/run.py. --turn-ms=N: LockOptions::turn.
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "benchmarks/peers/contender.h"
+#include "absl/time/time.h"
 #include "redlatch/client.h"
+#include "redlatch/lock_options.h"
 #include "redlatch/red_lock.h"
 
 int main(int argc, char** argv) {
@@ -15,7 +17,9 @@ int main(int argc, char** argv) {
     if (!client.ok()) redlatch::bench::Contender::Fail(client.status().ToString());
     clients.push_back(*std::move(client));
   }
-  redlatch::RedLock lock(clients, redlatch::bench::kContendedLock);
+  redlatch::LockOptions options;
+  options.turn = absl::Milliseconds(std::stoi(contender.Option("turn-ms", "0")));
+  redlatch::RedLock lock(clients, redlatch::bench::kContendedLock, options);
   return contender.Race(
       [&] {
         lock.lock();

@@ -114,7 +114,7 @@ def measure(contenders, options):
         directory = stack.enter_context(tempfile.TemporaryDirectory(dir=BUILD))
         servers = [Server(stack, directory) for _ in range(SERVERS)]
         running = [Results(contender) for contender in contenders]
-        for peer in contenders[1:] if options.tune > 0 else ():
+        for peer in [it for it in contenders if it.tunings] if options.tune > 0 else ():
             try:
                 running.append(Results(tuned(peer, servers, directory, options.tune)))
             except RaceFailed as failure:
@@ -171,7 +171,9 @@ def shortcomings(everybody):
         yield f"our smallest share is {share:.2f}; {FAIR:g} is asked for"
     if overlaps := sum(outcome.overlaps for outcome in ours):
         yield f"two processes of ours were inside at once, {overlaps} times"
-    for peer in everybody[1:]:
+    for peer in everybody:
+        if peer.contender.program == everybody[0].contender.program:
+            continue
         if (times := ratio(ours, peer.contended)) < FASTER:
             yield f"ours acquires {times:.2f} times as often as {peer.contender.name}; {FASTER:g} is asked for"
 
@@ -197,7 +199,7 @@ def main():
     options = arguments()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: sys.exit("interrupted"))
-    contenders, missing = [redlatch(options.ours)], []
+    contenders, missing = redlatch(options.ours), []
     for peer in PEERS:
         try:
             contenders.append(peer())

@@ -47,9 +47,10 @@ Bid Bidder::NextBid(base::Instant now, bool contended) {
   Pursuit& pursuit = *pursuit_;
   const Waiter& head = *queue_.head();
   if (pursuit.bid.attempt == 0) {
-    const bool passes_on = contended && !head.terms.manual && !config_.explicit_owner &&
-                           config_.sharing.passes_on &&
-                           head.options->local_window > absl::ZeroDuration();
+    const absl::Duration none = absl::ZeroDuration();
+    const bool passes_on =
+        ((contended && head.options->local_window > none) || head.options->turn > none) &&
+        !head.terms.manual && !config_.explicit_owner && config_.sharing.passes_on;
     pursuit.bid.block = passes_on ? kBlock : head.terms.permits;
   }
   pursuit.bid.wait = false;

@@ -29,8 +29,9 @@ namespace redlatch::engine {
 //   grant, claimed    a message named us the owner for a claim    its confirmation
 //   grant             the server named us the owner               Release, loss
 //
-// Within a grant one hold follows another while the local window is open. Between two it is
-// free for whoever comes first, while the head of the queue, which has been poked, is on its way.
+// Within a grant one hold follows another while the local window is open, or the client's turn
+// lasts. Between two it is free for whoever comes first, while the head of the queue, which has
+// been poked, is on its way. Where nobody waits here it rests, or goes back to the server.
 //
 // Not thread-safe.
 class LockMachine final : public Bidder {
@@ -125,6 +126,7 @@ class LockMachine final : public Bidder {
 
   bool joined() const { return config_.sharing.joins; }
   bool held() const { return grant_ && !grant_->holds.empty(); }
+  bool resting() const { return grant_ && grant_->rests_until != base::Instant(); }
 
   // Between threads (lock_machine_local.cc).
   bool CanPass(const Waiter& waiter, base::Instant now) const;
@@ -135,6 +137,11 @@ class LockMachine final : public Bidder {
   void Settle(uint64_t ended, FencingToken token, base::Instant now, Effects& effects);
   void OnGivenUp(base::Instant now, Effects& effects) override;
   base::Instant AskedAt(const Waiter& waiter) const override;
+
+  // Rest (lock_machine_rest.cc).
+  void OnComing(const Waiter& waiter, base::Instant now);
+  bool Rest(base::Instant now);
+  void EndRest(base::Instant now);
 
   // Holds (lock_machine_holds.cc).
   const ThreadHold* Find(uint64_t hold) const;
@@ -176,6 +183,9 @@ class LockMachine final : public Bidder {
 
   std::optional<Grant> grant_;
   std::vector<LostStd> lost_std_;
+  bool may_rest_ = false;     // there is a lock object by which a thread may come again
+  bool comes_again_ = false;  // the last one did soon
+  base::Instant freed_at_;    // when the grant was last left, with nobody waiting here
 };
 
 }  // namespace redlatch::engine

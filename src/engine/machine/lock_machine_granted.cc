@@ -50,6 +50,8 @@ void LockMachine::OnGranted(const NewGrant& news, const Basis& basis, base::Inst
       .lost_at = deadline - ExpiryLead(terms.lease),
       .server_expires = now + basis.lease,
       .asked = basis.asked,
+      .turn_ends =
+          pursuit.queued || news.others > 0 ? now + queue_.head()->options->turn : base::Instant(),
       // Tokens that are not handed out one by one are not given back either.
       .next_token = config_.sharing.passes_on ? news.token : last_token + 1,
       .last_token = last_token,

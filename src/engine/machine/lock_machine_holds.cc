@@ -79,6 +79,8 @@ Released LockMachine::Unlock(uint64_t thread, base::Instant now, Effects& effect
 void LockMachine::ReleaseStd(base::Instant now, Effects& effects) {
   Expire(now, effects);
   lost_std_.clear();
+  may_rest_ = false;
+  if (resting()) return EndRest(now);
   if (!held()) return;
   for (size_t i = grant_->holds.size(); i-- > 0;) {
     ThreadHold& hold = grant_->holds[i];

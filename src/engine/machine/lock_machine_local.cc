@@ -8,6 +8,7 @@ namespace redlatch::engine {
 
 void LockMachine::Acquire(Waiter& waiter, base::Instant now, Effects& effects) {
   Expire(now, effects);
+  OnComing(waiter, now);
   if (held()) {
     if (const auto again = Reenter(waiter.thread, waiter.face, now)) {
       waiter.hold = again->hold;
@@ -20,6 +21,9 @@ void LockMachine::Acquire(Waiter& waiter, base::Instant now, Effects& effects) {
     if (waiter.face == Face::kStd && mine != nullptr && mine->std_depth > 0) {
       return Decide(waiter, Waiter::State::kDeadlock, effects);
     }
+  } else if (resting()) {
+    if (CanPass(waiter, now)) return GiveTo(waiter, now, effects);
+    EndRest(now);
   } else if (grant_ && grant_->retakes_left > 0 && CanPass(waiter, now)) {
     --grant_->retakes_left;
     return GiveTo(waiter, now, effects);
@@ -73,10 +77,10 @@ void LockMachine::LetJoin(base::Instant now, Effects& effects) {
 }
 
 bool LockMachine::CanPass(const Waiter& waiter, base::Instant now) const {
-  return now < grant_->deadline && !grant_->others && !grant_->pinned &&
-         now < grant_->asked + waiter.options->local_window && waiter.terms == grant_->terms &&
-         !waiter.terms.manual && !config_.explicit_owner && config_.sharing.passes_on &&
-         grant_->next_token <= grant_->last_token;
+  const bool in_window = !grant_->others && now < grant_->asked + waiter.options->local_window;
+  return (in_window || now < grant_->turn_ends) && now < grant_->deadline && !grant_->pinned &&
+         waiter.terms == grant_->terms && !waiter.terms.manual && !config_.explicit_owner &&
+         config_.sharing.passes_on && grant_->next_token <= grant_->last_token;
 }
 
 void LockMachine::GiveTo(Waiter& waiter, base::Instant now, Effects& effects) {
@@ -87,6 +91,7 @@ void LockMachine::GiveTo(Waiter& waiter, base::Instant now, Effects& effects) {
   const uint64_t before = token - grant_->first_token;
   waiter.not_before = grant_->reserved + absl::Microseconds(static_cast<int64_t>(before));
   if (!held()) grant_->at_risk = false;
+  grant_->rests_until = base::Instant();
   ThreadHold& hold = grant_->holds.emplace_back(ThreadHold{
       .id = waiter.hold,
       .thread = waiter.thread,
@@ -113,9 +118,10 @@ void LockMachine::GiveToHead(base::Instant now, Effects& effects) {
   GiveTo(head, now, effects);
 }
 
-// The grant is free: it passes on inside the client, or goes back to the server.
+// The grant is free: it passes on inside the client, rests, or goes back to the server.
 void LockMachine::Settle(uint64_t ended, FencingToken token, base::Instant now, Effects& effects) {
   Waiter* const head = queue_.head();
+  if (head == nullptr && Rest(now)) return;
   if (head == nullptr || !CanPass(*head, now)) {
     ReleaseGrant(ended, token, now);
     return Pursue(now);

@@ -10,11 +10,15 @@ namespace redlatch::engine {
 
 std::optional<Send> LockMachine::NextSend(base::Instant now, absl::Duration early) {
   if (std::optional<Send> send = Bidder::NextSend(now, early)) return send;
+  if (resting() && grant_->rests_until <= now) {
+    EndRest(now);
+    return NextSend(now, early);
+  }
   if (!grant_ || grant_->renewing || grant_->deadline <= now ||
       now + Early(early) < grant_->renew_due) {
     return std::nullopt;
   }
-  if (!held()) {  // nobody has come for it since: it is not kept from others longer
+  if (!held() && !resting()) {  // nobody has come for it since: it is not kept from others longer
     ReleaseGrant(0, FencingToken(), now);
     Pursue(now);
     return NextSend(now, early);
@@ -65,7 +69,8 @@ void LockMachine::OnReconnected(base::Instant now) {
 }
 
 base::Instant LockMachine::next_send() const {
-  const base::Instant next = Bidder::next_send();
+  base::Instant next = Bidder::next_send();
+  if (resting()) next = std::min(next, grant_->rests_until);
   const bool renews = grant_ && !grant_->renewing && grant_->renew_due < next_expiry();
   return renews ? std::min(next, grant_->renew_due) : next;
 }
@@ -75,7 +80,7 @@ base::Instant LockMachine::next_expiry() const {
 }
 
 uint64_t LockMachine::releasing() const {
-  const uint64_t holds = grant_ && !held() ? 1 : 0;
+  const uint64_t holds = grant_ && !held() && !resting() ? 1 : 0;
   return holds + debts_.releasing();
 }
 

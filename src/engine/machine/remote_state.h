@@ -53,6 +53,8 @@ struct Grant {  // its order leaves no gaps: a client may have very many
   base::Instant lost_at;         // from here on it is lost to us: somewhat before
   base::Instant server_expires;  // from here on the server has forgotten us
   base::Instant asked;           // when what told of `others` was sent
+  base::Instant turn_ends;       // until then it stays with this client, though others wait
+  base::Instant rests_until;     // no thread has it, and one may take it; Instant(): it does not
   uint64_t next_token = 0;
   uint64_t last_token = 0;
   uint64_t first_token = 0;

@@ -35,6 +35,7 @@ class LockModel : public ModelWorld {
   }
 
   int grants() const { return grants_; }
+  int rests() const { return rests_; }
 
  protected:
   struct Thread {
@@ -154,6 +155,7 @@ class LockModel : public ModelWorld {
       users_[c].endings.push_back({thread.hold, grant, thread.deadline});
     } else {
       EXPECT_EQ(released.kind, Released::Kind::kDone);
+      if (outer && Machine(c).holds().empty()) ++rests_;
     }
     Absorb(c, effects);
   }
@@ -281,6 +283,7 @@ class LockModel : public ModelWorld {
   std::vector<User> users_;  // by client
   uint64_t last_token_ = 0;
   int grants_ = 0;
+  int rests_ = 0;
 };
 
 }  // namespace redlatch::engine

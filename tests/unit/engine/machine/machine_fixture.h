@@ -26,6 +26,7 @@ struct Want {
   bool whole = false;
   absl::Duration local_window = absl::Milliseconds(5);
   int local_retakes = 0;
+  absl::Duration turn = absl::ZeroDuration();
   uint32_t permits = 1;
   uint32_t capacity = 0;
 };
@@ -83,8 +84,9 @@ class MachineTest : public ::testing::Test {
                     .whole = want.whole,
                     .permits = want.permits,
                     .capacity = want.capacity};
-    waiter.options = std::make_shared<LockOptions>(
-        LockOptions{.local_window = want.local_window, .local_retakes = want.local_retakes});
+    waiter.options = std::make_shared<LockOptions>(LockOptions{
+        .local_window = want.local_window, .local_retakes = want.local_retakes, .turn = want.turn});
+    waiter.object = this;
     machine_->Acquire(waiter, now_, Fresh());
     waiter.parked = waiter.state == State::kWaiting;
     return waiter;

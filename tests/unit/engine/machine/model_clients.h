@@ -125,6 +125,7 @@ class ModelClients : public ModelChance {
     auto options = std::make_shared<LockOptions>();
     options->local_window = absl::Milliseconds(std::vector<int>{0, 5, 200}[Pick(3)]);
     options->local_retakes = std::vector<int>{0, 2, 16}[Pick(3)];
+    options->turn = absl::Milliseconds(std::vector<int>{0, 0, 2, 80}[Pick(4)]);
     return options;
   }
 
@@ -135,6 +136,7 @@ class ModelClients : public ModelChance {
     waiter.terms = {.lease = absl::Milliseconds(300)};
     if (Chance(8)) waiter.terms = {.lease = kLongestLease, .manual = Chance(2)};
     waiter.options = options_;
+    waiter.object = this;
   }
 
   // The thread of a waiter is woken.

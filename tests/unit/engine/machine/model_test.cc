@@ -104,7 +104,7 @@ class Schedule : public LockModel {
 };
 
 TEST(LockMachineModel, KeepsItsPromisesThroughRandomSchedules) {
-  RunSchedules<Schedule>(8000, {{"grants", &Schedule::grants}});
+  RunSchedules<Schedule>(8000, {{"grants", &Schedule::grants}, {"rests", &Schedule::rests}});
 }
 
 }  // namespace

@@ -1,0 +1,162 @@
+// A client's turn with a lock that others wait for: how long it keeps it, and for whom.
+#include "tests/unit/engine/machine/machine_fixture.h"
+
+namespace redlatch::engine {
+namespace {
+
+constexpr absl::Duration kTurn = absl::Milliseconds(16);
+constexpr absl::Duration kSoon = absl::Milliseconds(1);
+constexpr absl::Duration kTick = absl::Nanoseconds(1);
+
+class LockMachineTurnTest : public LockMachineTest {
+ protected:
+  static Want OfThread(uint64_t thread) {
+    return {.thread = thread, .local_window = absl::ZeroDuration(), .turn = kTurn};
+  }
+
+  // Its first hold goes back to the server, and it comes again at once, to a lock that others have.
+  Waiter& ComesAgain() {
+    Waiter& first = Acquire(OfThread(1));
+    Hear(Fetch<ToAcquire>(), Granted(/*others=*/1));
+    EXPECT_EQ(Release(first.hold).kind, Kind::kUnderWay);
+    machine().Forget(first.hold);
+    Waiter& again = Acquire(OfThread(1));
+    Hear(Fetch<ToRelease>(), ReleasedThen(BidQueued{.retry_after = kLease, .ticket = 7}));
+    HearGrant({.grant = 2 * kFirst + kFirst, .attempt = 1, .token = kToken, .claim = kLease});
+    if (again.state != State::kGranted) ADD_FAILURE() << "not granted";
+    return again;
+  }
+};
+
+TEST_F(LockMachineTurnTest, ThreadThatComesBackAtOnceTakesItWithoutTheServer) {
+  uint64_t hold = ComesAgain().hold;
+  FencingToken token = machine().OfThread(1).token;
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_EQ(Release(hold).kind, Kind::kDone);
+    EXPECT_TRUE(Quiet());
+    Waiter& again = Acquire(OfThread(1));
+    ASSERT_EQ(again.state, State::kGranted);
+    EXPECT_GT(again.token, token);
+    token = again.token;
+    hold = again.hold;
+  }
+}
+
+TEST_F(LockMachineTurnTest, ReleaseAfterTheTurnHandsOver) {
+  Waiter& holder = ComesAgain();
+  Pass(kTurn);
+  EXPECT_EQ(Release(holder.hold).kind, Kind::kUnderWay);
+  Fetch<ToRelease>();
+}
+
+TEST_F(LockMachineTurnTest, RestEndsWithTheTurn) {
+  Waiter& holder = ComesAgain();
+  const base::Instant end = now() + kTurn;
+  EXPECT_EQ(Release(holder.hold).kind, Kind::kDone);
+  EXPECT_EQ(machine().next_send(), end);
+  PassTo(end);
+  const Send release = Fetch<ToRelease>();
+  EXPECT_EQ(std::get<ToRelease>(release.what).last_used, kToken);
+  Hear(release, ReleasedThen());
+  EXPECT_TRUE(machine().idle());
+}
+
+TEST_F(LockMachineTurnTest, TurnIsNotPassedOnAfterItsEnd) {
+  Waiter& holder = ComesAgain();
+  Waiter& other = Acquire(OfThread(2));
+  Pass(kTurn - kTick);
+  EXPECT_EQ(Release(holder.hold).kind, Kind::kDone);
+  EXPECT_EQ(other.state, State::kGranted) << "threads of the client take turns within its turn";
+  Waiter& third = Acquire(OfThread(3));
+  Pass(kTick);
+  EXPECT_EQ(Release(other.hold).kind, Kind::kUnderWay);
+  EXPECT_EQ(third.state, State::kWaiting);
+}
+
+TEST_F(LockMachineTurnTest, ClientThatStaysAwayHandsOverAtOnce) {
+  Waiter& holder = ComesAgain();
+  Release(holder.hold);
+  Pass(kSoon + kTick);
+  Waiter& late = Acquire(OfThread(1));
+  EXPECT_EQ(late.state, State::kGranted) << "its turn is not over";
+  EXPECT_EQ(Release(late.hold).kind, Kind::kUnderWay) << "it does not come back soon";
+}
+
+TEST_F(LockMachineTurnTest, LockThatNobodyWaitsForDoesNotRest) {
+  for (int i = 0; i < 3; ++i) {
+    Waiter& holder = Acquire(OfThread(1));
+    Hear(Fetch<ToAcquire>(), Granted());
+    EXPECT_EQ(Release(holder.hold).kind, Kind::kUnderWay);
+    Hear(Fetch<ToRelease>(), ReleasedThen());
+  }
+}
+
+TEST_F(LockMachineTurnTest, RestingLockGoesBackForOtherTerms) {
+  Waiter& holder = ComesAgain();
+  Release(holder.hold);
+  Want manual = OfThread(1);
+  manual.manual = true;
+  Waiter& other = Acquire(manual);
+  EXPECT_EQ(other.state, State::kWaiting);
+  const Send release = Fetch<ToRelease>();
+  ASSERT_NE(release.bid(), nullptr) << "asked for in the same script";
+  EXPECT_TRUE(release.bid()->terms.manual);
+}
+
+TEST_F(LockMachineTurnTest, TryOfOtherTermsAsksTheServer) {
+  Waiter& holder = ComesAgain();
+  Release(holder.hold);
+  Want other = OfThread(1);
+  other.lease = 2 * kLease;
+  other.patience = Patience::kNone;
+  Waiter& tried = Acquire(other);
+  EXPECT_EQ(tried.state, State::kWaiting) << "the lock is this client's own";
+  Hear(Fetch<ToRelease>(), ReleasedThen(BidBusy()));
+  EXPECT_EQ(tried.state, State::kBusy);
+}
+
+TEST_F(LockMachineTurnTest, RestingLockGoesBackWithTheLastLockObject) {
+  Waiter& holder = ComesAgain();
+  Release(holder.hold);
+  ReleaseStd();
+  Hear(Fetch<ToRelease>(), ReleasedThen());
+  EXPECT_TRUE(machine().idle());
+}
+
+TEST_F(LockMachineTurnTest, LeaseThatOutlivesItsLockObjectDoesNotRest) {
+  Waiter& holder = ComesAgain();
+  ReleaseStd();
+  EXPECT_EQ(Release(holder.hold).kind, Kind::kUnderWay);
+}
+
+TEST_F(LockMachineTurnTest, RestingLockThatIsForcedGoesBack) {
+  Waiter& holder = ComesAgain();
+  const GrantId grant = machine().grant_id();
+  Release(holder.hold);
+  machine().OnForced(grant, now());
+  Hear(Fetch<ToRenew>(), NotHeld());
+  EXPECT_TRUE(effects().losses.empty()) << "nobody had it";
+  Fetch<ToRelease>();
+}
+
+TEST_F(LockMachineTurnTest, RestingLockWhoseLeaseEndsIsNobodysLoss) {
+  Waiter& holder = ComesAgain();
+  Release(holder.hold);
+  PassTo(machine().next_expiry());
+  Expire();
+  EXPECT_TRUE(effects().losses.empty());
+  Fetch<ToRelease>();
+  EXPECT_EQ(Acquire(OfThread(1)).state, State::kWaiting);
+}
+
+TEST_F(LockMachineTurnTest, TurnEndsWhereTokensDo) {
+  uint64_t hold = ComesAgain().hold;
+  for (int i = 1; i < 4096; ++i) {
+    ASSERT_EQ(Release(hold).kind, Kind::kDone) << i;
+    hold = Acquire(OfThread(1)).hold;
+  }
+  EXPECT_EQ(Release(hold).kind, Kind::kUnderWay);
+}
+
+}  // namespace
+}  // namespace redlatch::engine
