@@ -37,12 +37,22 @@ struct LockOptions {
   // thread switch for each acquisition.
   int local_retakes = 16;
 
-  // For a lock that many processes want at once. A client that got the lock after waiting for it, or
-  // while others wait, keeps it for so long: its threads pass it on, or take it again, without
+  // For a lock that many processes want at once. A client that got the lock after waiting for it,
+  // or while others wait, keeps it for so long: its threads pass it on, or take it again, without
   // asking the server. That is many times as fast, and fair between clients at this grain: each
   // waits one turn of every other. A client whose threads do not come back for the lock at once
   // hands it over when they release it. Zero: each release hands it to the next client.
   absl::Duration turn = absl::ZeroDuration();
+
+  // For a lock that mostly the same process wants. The client keeps the lock after its last thread
+  // has released it, for as long as it is idle for less than that, and takes it again without
+  // asking the server: until another client asks for it. So other processes find it busy where it
+  // is idle: their try_lock() fails, and calls it back for the next one, and a lock() takes twice
+  // as long as one of a free lock. If this process dies meanwhile the lock is free when its lease
+  // ends: choose the lease as long as others can wait for that. Not longer than the lease. Manual
+  // leases, explicit owners, and locks with `replica_acks` or `fsync` are not kept. Zero: it goes
+  // back with each release.
+  absl::Duration keep = absl::ZeroDuration();
 
   // A hold counts only when so many replicas have confirmed that they have it, and each renewal of
   // it too, so that it outlives the loss of its server if one of those takes over: with all of them

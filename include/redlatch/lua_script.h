@@ -35,6 +35,8 @@ struct LockTraits {
   bool reentrant = false;  // an owner that holds the lock may take it again
   // How often a waiter tells that it lives: each third of the lease, and at least so often.
   absl::Duration longest_heartbeat = absl::Seconds(10);
+  // Its scripts know of holds that stay with their client (LockOptions::keep): see lua/README.md.
+  bool keeps = false;
 };
 
 }  // namespace redlatch

@@ -1,5 +1,6 @@
 -- include: common/find_place
 -- include: common/notes
+-- include: common/call_keeper
 
 -- lengthen_ttl(key, ttl_ms): never shortens it, and gives one to a key that has none.
 local function lengthen_ttl(key, ttl_ms)
@@ -9,7 +10,8 @@ local function lengthen_ttl(key, ttl_ms)
 end
 
 -- enqueue(request, retry_after_ms, now, look_ms, unfinished): puts the request where find_place()
--- said, or refreshes it. Answers acquire's reply. The record of a deaf one says that it polls.
+-- said, or refreshes it. Answers acquire's reply. The record of a deaf one says that it polls. The
+-- first in the queue calls the client that may keep request.holder, if that is known.
 local function enqueue(request, retry_after_ms, now, look_ms, unfinished)
   local queue_key = request.queue_key or KEYS[2]
   local ttl_ms = 3 * request.heartbeat_ms
@@ -28,6 +30,10 @@ local function enqueue(request, retry_after_ms, now, look_ms, unfinished)
     ' ' .. request.owner .. (request.names and ' 0 ' .. request.names or ''))
   lengthen_ttl(queue_key, ttl_ms)
   lengthen_ttl(KEYS[3], ttl_ms)
-  return 'queued ' .. retry_after_ms .. ' ' .. redis.call('ZRANK', queue_key, request.hold) ..
+  local position = redis.call('ZRANK', queue_key, request.hold)
+  if position == 0 and request.holder then
+    call_keeper(request.holder, request.channel)
+  end
+  return 'queued ' .. retry_after_ms .. ' ' .. position ..
     ' ' .. ticket .. look_note(look_ms, unfinished) .. caller_notes(request)
 end

@@ -3,13 +3,14 @@
 local function read_request(before)
   local hold = ARGV[before + 1]
   local block, attempt, wait, heartbeat_ms, manual, ticket, claim_ms, listen, channel =
-    string.match(ARGV[before + 3], '^(%d+) (%d+) ([012]) (%d+) ([01]) (%d+) (%d+) ([01]) (%S+)$')
+    string.match(ARGV[before + 3], '^(%d+) (%d+) ([0123]) (%d+) ([01]) (%d+) (%d+) ([01]) (%S+)$')
   return {
     hold = hold,
     lease_ms = tonumber(ARGV[before + 2]),
     block = tonumber(block),
     attempt = tonumber(attempt),
-    wait = wait ~= '0',
+    wait = wait == '1' or wait == '2',
+    calls = wait == '3',
     names = wait == '2' and KEYS[1] or nil,
     heartbeat_ms = tonumber(heartbeat_ms),
     manual = manual == '1',

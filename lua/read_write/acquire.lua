@@ -59,6 +59,12 @@ if first_heartbeat_ms and (existing == 1 or existing == 2) and args[5] ~= 'phase
           call('PEXPIRE', key, 3 * first_heartbeat_ms)
         end
       end
+      for _, field in ipairs(alone and call('HKEYS', lock) or {}) do
+        if string.match(field, '^%x+():%d+k$') == 33 then  -- it may be kept: see call_keeper()
+          call('PUBLISH', string.sub(string.match(terms, '%S+$'), 1, -33) ..
+            string.sub(field, 1, 32), 'wanted ' .. field .. ' ' .. lock)
+        end
+      end
       return 'queued ' .. call('PTTL', lock) .. ' ' .. position .. ' ' .. now
     end
     call('ZREM', writers, me)

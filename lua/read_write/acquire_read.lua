@@ -69,7 +69,14 @@ if first_heartbeat_ms and string.sub(args[4], 1, 5) == 'read:' and call('EXISTS'
         call('PEXPIRE', key, 3 * first_heartbeat_ms)
       end
     end
-    return 'queued ' .. retry_after_ms .. ' ' .. call('ZRANK', queue, me) .. ' ' .. now
+    local position = call('ZRANK', queue, me)
+    for _, field in ipairs(position == 0 and held[2] and call('HKEYS', lock) or {}) do
+      if string.match(field, '^%x+():%d+k$') == 33 then  -- it may be kept: see call_keeper()
+        call('PUBLISH', string.sub(string.match(args[3], '%S+$'), 1, -33) ..
+          string.sub(field, 1, 32), 'wanted ' .. field .. ' ' .. lock)
+      end
+    end
+    return 'queued ' .. retry_after_ms .. ' ' .. position .. ' ' .. now
   end
 end
 

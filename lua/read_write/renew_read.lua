@@ -1,8 +1,8 @@
 -- Extends a read hold, and never shortens it. Makes a claim the lease.
 --
 -- KEYS   1 to 4 as acquire's; 5 to 7 as its last three
--- ARGV   1 hold  2 lease_ms
--- reply  'held <others>' (1 if a writer waits or writes) or 'not_held'
+-- ARGV   1 hold  2 lease_ms  3 of a hold that may be kept: its client's channel
+-- reply  'held <others>' (1 if a writer waits or writes) or 'not_held'; and notes
 -- include: common/time
 -- include: reentrant/common/holds
 -- include: read_write/common/keys
@@ -19,4 +19,8 @@ if held then
   redis.call('ZADD', readers_key, 'GT', now + 1000 * ARGV[2], ARGV[1])
 end
 expire_readers(now)
-return held and 'held ' .. others(holds) or 'not_held'
+if not held then
+  return 'not_held'
+end
+local deaf = ARGV[3] and redis.call('PUBSUB', 'NUMSUB', ARGV[3])[2] == 0
+return 'held ' .. others(holds) .. (deaf and ' deaf' or '')

@@ -30,7 +30,8 @@ end
 -- A part of the holder's id at most: the value may be somebody else's, and large.
 local holder = call('GETRANGE', lock, '0', '63')
 local first_heartbeat_ms = string.match(terms, '^%d+ 1 1 (%d+) %d 0 %d+ 0 ')
-if first_heartbeat_ms and holder ~= me and string.match(holder, '^%x+():%d+k?$') == 33 then
+local colon, kept = string.match(holder, '^%x+():%d+(k?)$')
+if first_heartbeat_ms and holder ~= me and colon == 33 then
   local waiters = keys[3]
   local time = call('TIME')
   local now = time[1] .. (#time[2] == 6 and time[2] or string.sub('00000' .. time[2], -6))
@@ -46,6 +47,10 @@ if first_heartbeat_ms and holder ~= me and string.match(holder, '^%x+():%d+k?$')
         local ttl_ms = 3 * first_heartbeat_ms .. ''
         call('PEXPIRE', queue, ttl_ms)
         call('PEXPIRE', waiters, ttl_ms)
+        if kept == 'k' then  -- its client is told: see call_keeper()
+          call('PUBLISH', string.sub(string.match(terms, '%S+$'), 1, -33) ..
+            string.sub(holder, 1, 32), 'wanted ' .. holder .. ' ' .. lock)
+        end
       elseif call('PTTL', waiters) < 2.5 * first_heartbeat_ms then  -- or none: it is new
         call('PEXPIRE', queue, 3 * first_heartbeat_ms, 'GT')
         call('PEXPIRE', waiters, 3 * first_heartbeat_ms)
@@ -97,7 +102,11 @@ end
 
 -- A foreign owner publishes nothing.
 local retry_after_ms = client_of(holder) and remaining_ms or -1
+if request.calls then
+  call_keeper(holder, request.channel)
+end
 if not request.wait then
   return 'busy ' .. retry_after_ms
 end
+request.holder = holder
 return enqueue(request, retry_after_ms, now)

@@ -1,12 +1,19 @@
 -- Extends a hold, and never shortens it. Makes a claim the lease.
 --
 -- KEYS   1 to 4 as acquire's
--- ARGV   1 hold  2 lease_ms
--- reply  'held' or 'not_held'
+-- ARGV   1 hold  2 lease_ms  3 of a hold that may be kept: its client's channel
+-- reply  'held', of one that may be kept 'held <waiters> <last token>', or 'not_held'; and notes
 if redis.call('GETRANGE', KEYS[1], '0', '63') ~= ARGV[1] then
   return 'not_held'
 end
 if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then
   redis.call('PEXPIRE', KEYS[1], ARGV[2])
 end
-return 'held'
+if not ARGV[3] then
+  return 'held'
+end
+
+-- include: common/time
+-- include: common/stays
+local now = now_us()
+return stays(now + 1000 * redis.call('PTTL', KEYS[1]), redis.call('ZCARD', KEYS[2]), ARGV[3], now)

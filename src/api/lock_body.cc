@@ -112,6 +112,8 @@ engine::Want RedisLockBase::LockBody::WantOf(const Access& access, engine::Face 
       .manual = options.lease.has_value(),
       .whole = options.whole_lease,
       .acks = {.replicas = static_cast<int16_t>(options_->replica_acks), .fsync = options_->fsync}};
+  terms.stays = options_->keep > absl::ZeroDuration() && !terms.manual && !terms.acks.any() &&
+                options.owner.is_calling_thread();
   if (!options.args.empty()) {
     terms.args = std::make_shared<const std::vector<std::string>>(options.args);
   }

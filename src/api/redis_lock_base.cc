@@ -34,7 +34,7 @@ const std::string& RedisLockBase::name() const { return body_->name(); }
 
 void RedisLockBase::lock() {
   if (engine::LockSession* const held = body_->attached();
-      held != nullptr && held->Reenter(engine::Face::kStd)) {
+      held != nullptr && held->LockAgain(body_->options())) {
     return;
   }
   const base::NoCancellation no_cancellation;
@@ -44,6 +44,7 @@ void RedisLockBase::lock() {
     ThrowDeadlock(refused);
   }
   engine::LockSession& session = *(*access)->session;
+  if ((*access)->readers != nullptr) (*access)->readers->GiveBack();
   const auto held = session.Acquire(body_->WantOf(**access, engine::Face::kStd, {}));
   if (held.ok()) return;
   if (absl::IsFailedPrecondition(held.status()) && session.OfThisThread().depth > 0) {
@@ -55,11 +56,16 @@ void RedisLockBase::lock() {
 bool RedisLockBase::try_lock() { return TryLockFor(absl::ZeroDuration()); }
 
 bool RedisLockBase::TryLockFor(absl::Duration wait) {
+  if (engine::LockSession* const held = body_->attached();
+      held != nullptr && held->LockAgain(body_->options())) {
+    return true;
+  }
   const base::NoCancellation no_cancellation;
   const auto access = body_->Attach(*this);
   if (!access.ok()) Throw(access.status());
   if (!body_->RefuseUpgrade(**access).ok()) return false;
   engine::LockSession& session = *(*access)->session;
+  if ((*access)->readers != nullptr) (*access)->readers->GiveBack();
   const auto held = session.Acquire(body_->WantOf(**access, engine::Face::kStd, {.wait = wait}));
   if (held.ok()) return true;
   if (IsBusy(held.status())) return false;
@@ -84,6 +90,7 @@ absl::StatusOr<Lease> RedisLockBase::Acquire(const AcquireOptions& options) {
   auto session = body_->SessionFor(*this, **access, options.owner);
   if (!session.ok()) return session.status();
   if (absl::Status refused = body_->RefuseUpgrade(**access); !refused.ok()) return refused;
+  if ((*access)->readers != nullptr) (*access)->readers->GiveBack();
   auto held = (*session)->Acquire(body_->WantOf(**access, engine::Face::kStatus, options));
   if (!held.ok()) return held.status();
   return Lease(*std::move(session), held->hold, std::move(held->view), held->token);

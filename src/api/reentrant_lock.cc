@@ -26,7 +26,7 @@ std::vector<std::string> ReentrantLock::ExtraKeys() const {
 }
 
 LockTraits ReentrantLock::Traits() const {
-  return {.kind = engine::kinds::kReentrant, .reentrant = true};
+  return {.kind = engine::kinds::kReentrant, .reentrant = true, .keeps = true};
 }
 
 }  // namespace redlatch

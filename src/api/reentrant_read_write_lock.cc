@@ -41,7 +41,10 @@ LockScripts ReentrantReadWriteLock::SharedScripts() const {
 LockTraits ReentrantReadWriteLock::Traits() const {
   // Often, since a writer that dies while it waits keeps readers out until its heartbeat is
   // overdue.
-  return {.kind = kinds::kReadWrite, .reentrant = true, .longest_heartbeat = absl::Seconds(2)};
+  return {.kind = kinds::kReadWrite,
+          .reentrant = true,
+          .longest_heartbeat = absl::Seconds(2),
+          .keeps = true};
 }
 
 std::vector<std::string> ReentrantReadWriteLock::ExtraKeys() const {

@@ -12,6 +12,6 @@ SimpleLock::SimpleLock(Client client, std::string_view name, LockOptions options
 
 LockScripts SimpleLock::Scripts() const { return SimpleScripts(); }
 
-LockTraits SimpleLock::Traits() const { return {.kind = engine::kinds::kSimple}; }
+LockTraits SimpleLock::Traits() const { return {.kind = engine::kinds::kSimple, .keeps = true}; }
 
 }  // namespace redlatch

@@ -8,6 +8,7 @@
 -- include: read_write/common/take
 -- include: read_write/common/expire_readers
 -- include: read_write/common/granted
+-- include: read_write/common/call_keepers
 
 -- keep_phase(phase, holds): remembers whose turn it is, or that it is nobody's any more. The hash
 -- has no owner meanwhile. It ends with the readers, if nobody asks for so long.
@@ -42,9 +43,18 @@ local function stay_out(choice, holds, look_ms, now)
   local retry_after_ms = until_us == math.huge and 0 or math.ceil((until_us - now) / 1000)
   retry_after_ms = math.max(0, retry_after_ms)
   if not request.wait then
+    if request.calls then
+      call_keepers(request, holds, now)
+    end
     return 'busy ' .. retry_after_ms .. look_note(look_ms, choice.unfinished)
   end
-  return enqueue(request, retry_after_ms, now, look_ms, choice.unfinished)
+  local unfinished = choice.unfinished
+  local queue = request.queue_key or KEYS[2]
+  local first = redis.call('ZRANGE', queue, '0', '0')[1]
+  if not choice.writer and (not first or first == request.hold) then
+    unfinished = call_keepers(request, holds, now) or unfinished
+  end
+  return enqueue(request, retry_after_ms, now, look_ms, unfinished)
 end
 
 -- leave_queue(choice): those who get in, and those who are dead.

@@ -1,6 +1,7 @@
 -- include: common/settle
 -- include: reentrant/common/purge
 -- include: reentrant/common/latest_token
+-- include: reentrant/common/only_hold
 
 -- decide(request, choice, holds, fence, now): grants a hold that does not own the lock yet, queues
 -- it or refuses it. The owner itself is let in at once, past the queue. `choice` is choose()'s.
@@ -22,6 +23,11 @@ local function decide(request, choice, holds, fence, now)
     return granted(request, token, request.lease_ms), ''
   end
   local retry_after_ms = math.ceil((holds.latest - now) / 1000)
+  -- One of several holds is no client's to keep.
+  request.holder = (request.wait or request.calls) and only_hold()
+  if request.calls and request.holder then
+    call_keeper(request.holder, request.channel)
+  end
   if not request.wait then
     return 'busy ' .. retry_after_ms, ''
   end

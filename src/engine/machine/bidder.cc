@@ -11,6 +11,7 @@ namespace redlatch::engine {
 namespace {
 
 constexpr uint32_t kBlock = 4096;
+constexpr absl::Duration kCallsApart = absl::Seconds(1);
 
 }  // namespace
 
@@ -22,7 +23,7 @@ void Bidder::Pursue(base::Instant now) {
   if (pursuit_ && pursuit_->looks) AskNow(now);  // whoever was to do so may have left
   if (pursuit_ || head == nullptr) return;
   pursuit_.emplace();
-  pursuit_->bid.grant = NextNumber();
+  pursuit_->bid.grant = NextNumber() | (head->terms.stays ? kMayStay : 0);
   pursuit_->bid.terms = head->terms;
   pursuit_->began = now;
   pursuit_->due = now;
@@ -59,6 +60,8 @@ Bid Bidder::NextBid(base::Instant now, bool contended) {
     pursuit.bid.wait = true;
     break;
   }
+  pursuit.bid.calls = !pursuit.bid.wait && called_at_ + kCallsApart <= now;
+  if (pursuit.bid.calls) called_at_ = now;
   ++pursuit.bid.attempt;
   pursuit.bid.listen = pursuit.bid.attempt > 1;
   pursuit.again = pursuit.looks = pursuit.forced = false;
@@ -127,14 +130,13 @@ Send Bidder::WithBid(Debts::Due due, base::Instant now) {
 std::optional<Send> Bidder::NextSend(base::Instant now, absl::Duration) {
   if (auto due = debts_.Next(now)) return WithBid(*std::move(due), now);
   if (pursuit_ && !pursuit_->in_flight && std::max(pursuit_->due, embargo_) <= now) {
-    Bid bid = NextBid(now, queue_.has_several());
-    const GrantId grant = bid.grant;
-    const absl::Duration lease = bid.terms.lease;
-    return Send{.what = ToAcquire{std::move(bid)},
-                .grant = grant,
-                .lease = lease,
-                .sent = now,
-                .missed_since = TakeMissed()};
+    std::optional<Send> send(std::in_place);
+    Bid& bid = send->what.emplace<ToAcquire>().bid = NextBid(now, queue_.has_several());
+    send->grant = bid.grant;
+    send->lease = bid.terms.lease;
+    send->sent = now;
+    send->missed_since = TakeMissed();
+    return send;
   }
   return looks_.Next(now);
 }

@@ -49,6 +49,7 @@ class Bidder {
     bool explicit_owner = false;
     Sharing sharing = kExclusive;  // `joins` implies `reentrant`
     bool counts = false;           // keeps a tally
+    bool tells = false;            // somebody is told the token of each hold
     absl::Duration longest_heartbeat = absl::Seconds(10);
     absl::Duration unreachable_after = absl::Seconds(10);
     std::atomic<uint64_t>* numbers = nullptr;  // for grants and holds; the client's
@@ -110,6 +111,12 @@ class Bidder {
   virtual void OnForced(GrantId grant, base::Instant now);
   // It may be this bid's turn, which only asking again can tell.
   void OnLook(GrantId grant, Effects& effects);
+  // Another client wants what that grant has.
+  virtual void OnWanted(GrantId, base::Instant) {}
+  // A release of which nobody asks for the outcome, where it is due and nothing follows behind it.
+  virtual std::optional<Send> NextRelease(base::Instant) { return std::nullopt; }
+  // No message reaches this client.
+  virtual void OnDeaf(base::Instant) {}
   // Of a latch: how many have counted it down.
   virtual void OnTold(const Told&) {}
   // A call ended so before it could become a waiter.
@@ -134,6 +141,7 @@ class Bidder {
   virtual bool vacant() const { return queue_.empty() && !pursuit_ && debts_.empty(); }
   // What it bids for, or has; 0: neither.
   virtual GrantId grant_id() const { return pursuit_ ? pursuit_->bid.grant : 0; }
+  virtual bool attends() const { return false; }
   // Of a hold that a waiter was given.
   virtual bool Valid(uint64_t hold, base::Instant now) const = 0;
 
@@ -207,7 +215,8 @@ class Bidder {
   // A grant that ran out is told to be lost somewhat before its deadline, so that whoever works
   // under it can stop: until that deadline, this one, nobody is let in by us.
   base::Instant embargo_;
-  base::Instant taken_at_;  // when the lock was last known to be somebody's, or this client's
+  base::Instant called_at_;  // when a try last called whoever keeps it
+  base::Instant taken_at_;   // when the lock was last known to be somebody's, or this client's
 
  private:
   // Patience (bidder_patience.cc).

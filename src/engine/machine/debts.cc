@@ -67,6 +67,16 @@ std::optional<Debts::Due> Debts::NextOf(uint64_t hold, base::Instant now) {
   return Start(*debt, now);
 }
 
+std::optional<Debts::Due> Debts::NextUnasked(base::Instant now) {
+  for (Debt& debt : debts_) {
+    const bool release = std::holds_alternative<ToRelease>(debt.send.what);
+    if (release && debt.hold == 0 && !debt.settled && !debt.in_flight && debt.due <= now) {
+      return Start(debt, now);
+    }
+  }
+  return std::nullopt;
+}
+
 base::Instant Debts::due() const {
   base::Instant due = base::Instant::Infinite();
   for (const Debt& debt : debts_) {

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "redlatch/fencing_token.h"
+#include "src/base/clock.h"
 #include "src/engine/machine/hold_view.h"
 #include "src/engine/machine/script_io.h"
 
@@ -19,6 +20,7 @@ struct Held {
   uint32_t depth = 0;
   GrantId grant = 0;                    // the same, unless it was lost
   std::shared_ptr<HoldView> view = {};  // where it is to be shown to the user
+  base::Instant not_before = {};        // the token must not be used sooner
 };
 
 }  // namespace redlatch::engine

@@ -45,6 +45,12 @@ class LockMachine final : public Bidder {
   // Ends what Reenter() began; false where it is the last level, or none.
   bool ReleaseInner(uint64_t thread, Face face);
 
+  // Takes what rests, for a thread that wants no more than it is, and leaves it again, to rest.
+  // False: the general way is to be gone. Cheap.
+  bool Retake(uint64_t thread, const std::shared_ptr<const LockOptions>& options,
+              base::Instant now);
+  bool Leave(uint64_t thread, base::Instant now, std::shared_ptr<const LockOptions>& ended);
+
   // Of a machine that shares grants the waiter joins the present one where the server is known to
   // let readers in, or asks whether it is.
   void Acquire(Waiter& waiter, base::Instant now, Effects& effects) override;
@@ -76,6 +82,7 @@ class LockMachine final : public Bidder {
                                absl::Duration early = absl::ZeroDuration()) override;
   // The release of that hold, where it is due: whatever else is, its own thread runs this.
   std::optional<Send> NextSendOf(uint64_t hold, base::Instant now);
+  std::optional<Send> NextRelease(base::Instant now) override;
   void OnAnswer(const Send& send, const Answer& answer, base::Instant now,
                 Effects& effects) override;
   bool Wants(const Send& send) const override;
@@ -83,6 +90,10 @@ class LockMachine final : public Bidder {
   // ---- What else happens.
 
   void OnForced(GrantId grant, base::Instant now) override;
+  void OnWanted(GrantId grant, base::Instant now) override;
+  void OnDeaf(base::Instant now) override;
+  // There is a subscription by which others can ask.
+  void OnHearing() { hears_ = true; }
   // A thread used what it does not have, and was told so.
   void OnMisuse() { ++tally_.misused; }
   void LookAfter(absl::Duration look, base::Instant now,
@@ -100,6 +111,8 @@ class LockMachine final : public Bidder {
   bool reusable() const { return !grant_ && queue_.empty() && !pursuit_ && debts_.fresh(); }
   GrantId grant_id() const override { return grant_ ? grant_->id : Bidder::grant_id(); }
   // A thread has it, or is still to unlock what it lost.
+  // It has something that it keeps, which others may ask for.
+  bool attends() const override { return grant_ && grant_->attends; }
   bool in_use() const { return held() || !lost_std_.empty(); }
   absl::InlinedVector<uint64_t, 1> holds() const;  // the current ones
   bool Valid(uint64_t hold, base::Instant now) const override;
@@ -111,6 +124,13 @@ class LockMachine final : public Bidder {
   uint64_t releasing() const;  // holds that their threads have released, and the server not yet
   // What the server knows them to have: of permits, those of all holds.
   uint32_t permits() const { return held() ? grant_->terms.permits : 0; }
+
+  // The thread's token, where none was drawn for its hold so far.
+  struct Drawn {
+    FencingToken token;
+    base::Instant not_before;
+  };
+  std::optional<Drawn> Draw(uint64_t thread, base::Instant now);
 
   // A thread's hold, or one by lock() that was lost and not yet unlocked (its depth is 0 then).
   Held OfThread(uint64_t thread) const;
@@ -130,6 +150,7 @@ class LockMachine final : public Bidder {
 
   // Between threads (lock_machine_local.cc).
   bool CanPass(const Waiter& waiter, base::Instant now) const;
+  Drawn NextToken();
   void GiveTo(Waiter& waiter, base::Instant now, Effects& effects);
   void GiveToHead(base::Instant now, Effects& effects);
   void Join(Waiter& waiter, base::Instant now, Effects& effects);
@@ -140,7 +161,10 @@ class LockMachine final : public Bidder {
 
   // Rest (lock_machine_rest.cc).
   void OnComing(const Waiter& waiter, base::Instant now);
+  bool Stays() const;
+  bool HasTokens() const { return grant_->next_token <= grant_->last_token; }
   bool Rest(base::Instant now);
+  bool TakeRested(Waiter& waiter, base::Instant now, Effects& effects);
   void EndRest(base::Instant now);
 
   // Holds (lock_machine_holds.cc).
@@ -183,6 +207,7 @@ class LockMachine final : public Bidder {
 
   std::optional<Grant> grant_;
   std::vector<LostStd> lost_std_;
+  bool hears_ = false;        // when a client asks for it
   bool may_rest_ = false;     // there is a lock object by which a thread may come again
   bool comes_again_ = false;  // the last one did soon
   base::Instant freed_at_;    // when the grant was last left, with nobody waiting here

@@ -35,10 +35,13 @@ void LockMachine::Owe(Debts::Debt debt, base::Instant now) {
   const Grant& grant = *grant_;
   const absl::Duration lease = grant.terms.lease;
   const bool tombstone = grant.in_flight || grant.uncertain;
+  uint64_t last_used = grant.next_token - 1;
+  // To give back one token that nobody drew is not worth more than a plain release.
+  if (grant.last_token == grant.first_token) last_used = grant.last_token;
   debt.send = {.what = ToRelease{.tombstone = tombstone,
                                  .awaited = grant.others || grant.queued ||
                                             now - grant.reserved > kLongSection,
-                                 .last_used = grant.next_token - 1,
+                                 .last_used = last_used,
                                  .last_reserved = grant.last_token},
                .grant = grant.id,
                .lease = lease};
@@ -135,6 +138,7 @@ void LockMachine::OnHeld(const Send& send, const StillHeld& answer, bool extensi
     }
   }
   if (extension) return;
+  grant.last_token = std::max(grant.last_token, answer.last_token);
   const FencingToken token = held() ? grant.holds.front().token : FencingToken();
   if (TellsOfRenewals()) {
     ++tally_.renewed;
@@ -147,7 +151,11 @@ void LockMachine::OnHeld(const Send& send, const StillHeld& answer, bool extensi
   grant.claimed = false;
   grant.renew_due = grant.again ? now : RenewDue(grant.terms, send.sent);
   grant.failures = 0;
-  if (!joined()) return;
+  if (MayStay(grant.id) && answer.others > 0) OnWanted(grant.id, now);
+  if (resting() && !queue_.empty()) {  // it may have tokens now
+    return CanPass(*queue_.head(), now) ? GiveToHead(now, effects) : EndRest(now);
+  }
+  if (!joined() || !grant_) return;
   grant.asked = send.sent;
   grant.others = answer.others > 0;
   LetJoin(now, effects);
@@ -184,6 +192,7 @@ void LockMachine::OnRenewal(const Send& send, const Answer& answer, base::Instan
                    std::min(kLongestBackoff, grant.terms.lease / 10), grant.failures++, grant.id);
   if (grant.again) grant.renew_due = now;
   grant.last_failure = base::Unshared(failed->why);
+  if (resting() && !queue_.empty()) return EndRest(now);
   if (joined()) LetJoin(now, effects);
   if (!TellsOfRenewals()) return;
   ++tally_.renewals_failed;

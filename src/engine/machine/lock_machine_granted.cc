@@ -64,6 +64,7 @@ void LockMachine::OnGranted(const NewGrant& news, const Basis& basis, base::Inst
   if (pursuit.queued) {
     usual_wait_ = std::max(Scaled(usual_wait_, 7, 8), now - pursuit.began);
   }
+  if (pursuit.wanted) OnWanted(news.grant, now);
   if (pursuit.forced) {
     grant_->forced = true;
     RenewNow(now);

@@ -11,12 +11,19 @@ std::optional<Held> LockMachine::Reenter(uint64_t thread, Face face, base::Insta
   ThreadHold* const mine = config_.explicit_owner ? &grant_->holds.front() : FindOf(thread);
   if (mine == nullptr) return std::nullopt;
   ThreadHold& hold = *mine;
+  base::Instant not_before;
+  if (face == Face::kStatus && hold.token == FencingToken() && config_.sharing.passes_on) {
+    const Drawn drawn = NextToken();
+    hold.token = drawn.token;
+    not_before = drawn.not_before;
+  }
   ++hold.depth;
   if (face == Face::kStd) ++hold.std_depth;
   return Held{.hold = hold.id,
               .token = hold.token,
               .depth = hold.depth,
-              .view = face == Face::kStatus ? ViewOf(hold) : nullptr};
+              .view = face == Face::kStatus ? ViewOf(hold) : nullptr,
+              .not_before = not_before};
 }
 
 bool LockMachine::ReleaseInner(uint64_t thread, Face face) {
@@ -139,9 +146,12 @@ std::shared_ptr<HoldView> LockMachine::ViewOf(uint64_t thread) {
 }
 
 Held LockMachine::Pin(uint64_t thread) {
-  Held mine = OfThread(thread);
-  if (mine.depth > 0) grant_->pinned = true;
-  return mine;
+  ThreadHold* const mine = FindOf(thread);
+  if (mine != nullptr) {
+    grant_->pinned = true;
+    if (mine->token == FencingToken()) mine->token = NextToken().token;
+  }
+  return OfThread(thread);
 }
 
 Held LockMachine::OfThread(uint64_t thread) const {

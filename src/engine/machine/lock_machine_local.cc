@@ -14,6 +14,7 @@ void LockMachine::Acquire(Waiter& waiter, base::Instant now, Effects& effects) {
       waiter.hold = again->hold;
       waiter.token = again->token;
       waiter.view = again->view;
+      waiter.not_before = again->not_before;
       return Decide(waiter, Waiter::State::kGranted, effects);
     }
     if (joined()) return Join(waiter, now, effects);
@@ -22,8 +23,7 @@ void LockMachine::Acquire(Waiter& waiter, base::Instant now, Effects& effects) {
       return Decide(waiter, Waiter::State::kDeadlock, effects);
     }
   } else if (resting()) {
-    if (CanPass(waiter, now)) return GiveTo(waiter, now, effects);
-    EndRest(now);
+    if (TakeRested(waiter, now, effects)) return;
   } else if (grant_ && grant_->retakes_left > 0 && CanPass(waiter, now)) {
     --grant_->retakes_left;
     return GiveTo(waiter, now, effects);
@@ -46,7 +46,9 @@ void LockMachine::Join(Waiter& waiter, base::Instant now, Effects& effects) {
   if (grant_->others || waiter.terms != grant_->terms || waiter.terms.manual) {
     return Decide(waiter, Waiter::State::kElsewhere, effects);
   }
-  if (now < grant_->asked + waiter.options->local_window) return GiveTo(waiter, now, effects);
+  if (Stays() || now < grant_->asked + waiter.options->local_window) {
+    return GiveTo(waiter, now, effects);
+  }
   waiter.since = now;
   queue_.Append(waiter);
   RenewNow(now);
@@ -78,20 +80,32 @@ void LockMachine::LetJoin(base::Instant now, Effects& effects) {
 
 bool LockMachine::CanPass(const Waiter& waiter, base::Instant now) const {
   const bool in_window = !grant_->others && now < grant_->asked + waiter.options->local_window;
-  return (in_window || now < grant_->turn_ends) && now < grant_->deadline && !grant_->pinned &&
-         waiter.terms == grant_->terms && !waiter.terms.manual && !config_.explicit_owner &&
-         config_.sharing.passes_on && grant_->next_token <= grant_->last_token;
+  return (in_window || now < grant_->turn_ends || Stays()) && now < grant_->deadline &&
+         !grant_->pinned && waiter.terms == grant_->terms && !waiter.terms.manual &&
+         !config_.explicit_owner && config_.sharing.passes_on && HasTokens();
+}
+
+LockMachine::Drawn LockMachine::NextToken() {
+  const uint64_t token = grant_->next_token++;
+  const auto before = static_cast<int64_t>(token - grant_->first_token);
+  return {.token = FencingToken(token),
+          .not_before = grant_->reserved + absl::Microseconds(before)};
 }
 
 void LockMachine::GiveTo(Waiter& waiter, base::Instant now, Effects& effects) {
-  const uint64_t token = config_.sharing.passes_on ? grant_->next_token++ : grant_->first_token;
-  waiter.token = waiter.write_token == FencingToken() ? FencingToken(token) : waiter.write_token;
+  if (!config_.sharing.passes_on) {
+    waiter.token = waiter.write_token == FencingToken() ? FencingToken(grant_->first_token)
+                                                        : waiter.write_token;
+  } else if (waiter.face == Face::kStatus || config_.tells || !MayStay(grant_->id)) {
+    const Drawn drawn = NextToken();
+    waiter.token = drawn.token;
+    waiter.not_before = drawn.not_before;
+  }
   waiter.hold = NextNumber();
   waiter.poked = false;  // it may have to wait again, where it sleeps through its hold
-  const uint64_t before = token - grant_->first_token;
-  waiter.not_before = grant_->reserved + absl::Microseconds(static_cast<int64_t>(before));
   if (!held()) grant_->at_risk = false;
   grant_->rests_until = base::Instant();
+  grant_->keep = waiter.options->keep;
   ThreadHold& hold = grant_->holds.emplace_back(ThreadHold{
       .id = waiter.hold,
       .thread = waiter.thread,

@@ -1,4 +1,6 @@
 // A grant that no thread has, and that stays with the client.
+#include <memory>
+
 #include "src/engine/machine/lock_machine.h"
 #include "src/engine/machine/timing.h"
 
@@ -7,6 +9,8 @@ namespace {
 
 // Threads that are away for no more than this part of a turn are worth waiting for.
 constexpr int kPartsOfATurn = 16;
+// With fewer tokens than that, a grant that stays is renewed, and so gets more.
+constexpr uint64_t kFewTokens = 2048;
 
 }  // namespace
 
@@ -19,21 +23,123 @@ void LockMachine::OnComing(const Waiter& waiter, base::Instant now) {
   }
 }
 
+// Whether no other client has asked for it: then it stays as long as it is renewed. A lock that
+// came by message, from a client that may want it back, stays once the server has confirmed it.
+bool LockMachine::Stays() const {
+  return MayStay(grant_->id) && hears_ && !grant_->others && !grant_->wanted &&
+         (!grant_->claimed || joined());
+}
+
 bool LockMachine::Rest(base::Instant now) {
   freed_at_ = now;
-  if (!may_rest_ || !comes_again_ || grant_->turn_ends <= now || grant_->deadline <= now ||
-      grant_->pinned || grant_->terms.manual || grant_->terms.acks.any() ||
-      config_.explicit_owner || !config_.sharing.passes_on ||
-      grant_->next_token > grant_->last_token) {
+  Grant& grant = *grant_;
+  const bool stays = Stays();
+  const bool in_turn = comes_again_ && now < grant.turn_ends && HasTokens();
+  if (!may_rest_ || (!stays && !in_turn) || grant.deadline <= now || grant.pinned ||
+      grant.terms.manual || grant.terms.acks.any() || config_.explicit_owner ||
+      config_.sharing.counts) {
     return false;
   }
-  grant_->rests_until = grant_->turn_ends;
+  grant.rests_until = stays ? now + grant.keep : grant.turn_ends;
+  grant.attends |= stays;
+  const bool draws = config_.sharing.passes_on && grant.next_token > grant.first_token;
+  if (grant.claimed && grant.renew_due > now && !grant.renewing) RenewNow(now);
+  if (stays && draws && grant.last_token < grant.next_token + kFewTokens && !grant.renewing &&
+      grant.failures == 0) {
+    RenewNow(now);
+  }
   return true;
+}
+
+// True: there is nothing left to be asked of the server for it.
+bool LockMachine::TakeRested(Waiter& waiter, base::Instant now, Effects& effects) {
+  const bool joins = joined() && Stays() && waiter.terms == grant_->terms;
+  if (joins || CanPass(waiter, now)) {
+    GiveTo(waiter, now, effects);
+    return true;
+  }
+  if (!joined() && Stays() && !HasTokens() && waiter.terms == grant_->terms &&
+      grant_->failures == 0) {
+    waiter.since = now;
+    queue_.Append(waiter);
+    if (!grant_->renewing) RenewNow(now);
+    return true;
+  }
+  EndRest(now);
+  return false;
 }
 
 void LockMachine::EndRest(base::Instant now) {
   ReleaseGrant(0, FencingToken(), now);
   Pursue(now);
+}
+
+void LockMachine::OnWanted(GrantId grant, base::Instant now) {
+  if (pursuit_ && pursuit_->bid.grant == grant) pursuit_->wanted = true;  // heard before its answer
+  if (!Has(grant) || grant_->wanted) return;
+  grant_->wanted = true;
+  if (joined()) {
+    grant_->others = true;  // whoever comes is behind the one that asks
+  } else {
+    grant_->asked = now;  // a last window for the threads that are here
+  }
+  if (!resting()) return;
+  if (grant_->turn_ends <= now) return EndRest(now);
+  grant_->rests_until = grant_->turn_ends;
+}
+
+void LockMachine::OnDeaf(base::Instant now) {
+  hears_ = false;
+  if (resting() && grant_->turn_ends <= now) EndRest(now);
+}
+
+bool LockMachine::Retake(uint64_t thread, const std::shared_ptr<const LockOptions>& options,
+                         base::Instant now) {
+  if (!resting() || !queue_.empty() || grant_->lost_at <= now || config_.tells || joined()) {
+    return false;
+  }
+  Grant& grant = *grant_;
+  const Terms& terms = grant.terms;
+  if (!Stays() || !HasTokens() || terms.lease != options->lease || terms.whole || terms.args ||
+      options->keep <= absl::ZeroDuration() || options->replica_acks != 0 || options->fsync) {
+    return false;
+  }
+  grant.rests_until = base::Instant();
+  grant.keep = options->keep;
+  grant.at_risk = false;
+  grant.holds.emplace_back(ThreadHold{.id = NextNumber(),
+                                      .thread = thread,
+                                      .depth = 1,
+                                      .std_depth = 1,
+                                      .began = now,
+                                      .options = options});
+  if (config_.counts) tally_.waited.Add(now, now);
+  return true;
+}
+
+bool LockMachine::Leave(uint64_t thread, base::Instant now,
+                        std::shared_ptr<const LockOptions>& ended) {
+  if (!held() || joined() || !queue_.empty() || grant_->lost_at <= now) return false;
+  ThreadHold& hold = grant_->holds.front();
+  if (hold.thread != thread || hold.depth != 1 || hold.std_depth != 1 || hold.view != nullptr ||
+      config_.tells || !Stays() || !Rest(now)) {
+    return false;
+  }
+  if (config_.counts) tally_.held_for.Add(hold.began, now);
+  ended = std::move(hold.options);
+  grant_->holds.clear();
+  return true;
+}
+
+std::optional<LockMachine::Drawn> LockMachine::Draw(uint64_t thread, base::Instant now) {
+  ThreadHold* const mine = FindOf(thread);
+  if (mine == nullptr || mine->token != FencingToken() || grant_->deadline <= now ||
+      !config_.sharing.passes_on || !HasTokens()) {
+    return std::nullopt;
+  }
+  const Drawn drawn = NextToken();
+  mine->token = drawn.token;
+  return drawn;
 }
 
 }  // namespace redlatch::engine

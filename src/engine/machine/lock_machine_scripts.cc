@@ -37,6 +37,13 @@ std::optional<Send> LockMachine::NextSendOf(uint64_t hold, base::Instant now) {
   return WithBid(*std::move(due), now);
 }
 
+std::optional<Send> LockMachine::NextRelease(base::Instant now) {
+  if (pursuit_) return std::nullopt;
+  auto due = debts_.NextUnasked(now);
+  if (!due) return std::nullopt;
+  return std::move(due->send);
+}
+
 bool LockMachine::Wants(const Send& send) const {
   if (std::holds_alternative<ToRenew>(send.what)) return Has(send.grant);
   return Bidder::Wants(send);
@@ -50,6 +57,7 @@ void LockMachine::OnAnswer(const Send& send, const Answer& answer, base::Instant
   }
   if (answer.failed() == nullptr) server_.Heard(now);
   OnRenewal(send, answer, now, effects);
+  if (answer.deaf) OnDeaf(now);
 }
 
 // How much sooner than due a renewal may be; a confirmation is spared if the grant ends before it.

@@ -28,6 +28,7 @@ struct Pursuit {
   bool looks = false;    // to be repeated by the first thread that runs: it may be our turn
   bool claimed = false;  // a grant was heard that is not enough to work under
   bool forced = false;   // what is in flight may have been granted, and was ended by force since
+  bool wanted = false;   // it was granted, as another client asks for what it has
   absl::InlinedVector<Attempt, 1> attempts;  // those that a grant may echo
   base::Instant due;
   base::Instant began;  // to wait
@@ -45,6 +46,8 @@ struct Grant {  // its order leaves no gaps: a client may have very many
   bool others : 1 = false;  // waited when it was asked
   bool queued : 1 = false;  // it came after others, who may come again
   bool pinned = false;      // never passes on inside the client
+  bool wanted = false;      // another client has asked for it
+  bool attends = false;     // it has rested: another client that asks is to be heard at once
   bool in_flight = false;   // an attempt of the bid that won; its answer is still to come
   bool uncertain = false;
   bool acked = false;            // by all that its terms want
@@ -55,6 +58,7 @@ struct Grant {  // its order leaves no gaps: a client may have very many
   base::Instant asked;           // when what told of `others` was sent
   base::Instant turn_ends;       // until then it stays with this client, though others wait
   base::Instant rests_until;     // no thread has it, and one may take it; Instant(): it does not
+  absl::Duration keep;           // of the latest hold
   uint64_t next_token = 0;
   uint64_t last_token = 0;
   uint64_t first_token = 0;

@@ -23,6 +23,11 @@ using GrantId = uint64_t;
 // docs/decisions/0017-numbers-whose-digits-all-change.md).
 inline constexpr GrantId kNumberStep = 7919;
 
+// Of a grant that its client may keep though no thread has it, until another client asks: scripts
+// tell its client when one does.
+inline constexpr GrantId kMayStay = GrantId{1} << 63U;
+inline bool MayStay(GrantId grant) { return (grant & kMayStay) != 0; }
+
 // How many have counted a latch down, and when the last of them did, in microseconds of the
 // server's clock. A waiter tells it back, so that a server that has not received all of them is
 // found out.
@@ -37,6 +42,7 @@ struct Bid {
   Terms terms;
   uint32_t attempt = 0;
   bool wait = false;    // be queued where it is not free
+  bool calls = false;   // if it does not wait: whoever keeps it, and may not need it, is told
   bool listen = false;  // be told whether messages reach this client
   uint32_t block = 1;   // tokens to reserve; never changes for a hold
   uint64_t ticket = 0;  // the place in the queue it once had
@@ -115,9 +121,10 @@ struct Failed {
   bool too_few = false;   // have confirmed it who were asked to
 };
 struct StillHeld {
-  int64_t others = 0;    // who wait, of a grant that is shared
-  bool acked = false;    // by all that were wanted
-  int16_t acked_by = 0;  // replicas
+  int64_t others = 0;       // who wait, of a grant that is shared or may stay
+  uint64_t last_token = 0;  // reserved from now on, of one that may stay; 0: as before
+  bool acked = false;       // by all that were wanted
+  int16_t acked_by = 0;     // replicas
 };
 struct Freed {
   BidAnswer next = {};

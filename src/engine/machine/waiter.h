@@ -21,6 +21,7 @@ struct Terms {
   absl::Duration lease = absl::ZeroDuration();
   bool manual = false;    // never renewed
   bool whole = false;     // a claim is not enough: the lease, before a thread gets it
+  bool stays = false;     // LockOptions::keep
   base::AcksWanted acks;  // it counts only when those have it
   // Of a semaphore: how many are wanted, of how many that there should be.
   uint32_t permits = 1;
@@ -28,8 +29,8 @@ struct Terms {
   std::shared_ptr<const std::vector<std::string>> args = nullptr;  // of a user's own class
 
   friend bool operator==(const Terms& a, const Terms& b) {
-    return a.lease == b.lease && a.manual == b.manual && a.whole == b.whole && a.acks == b.acks &&
-           a.permits == b.permits && a.capacity == b.capacity &&
+    return a.lease == b.lease && a.manual == b.manual && a.whole == b.whole && a.stays == b.stays &&
+           a.acks == b.acks && a.permits == b.permits && a.capacity == b.capacity &&
            (a.args == b.args || (a.args && b.args && *a.args == *b.args));
   }
 };

@@ -77,6 +77,7 @@ class Request {
   void PutNumber(int64_t value);
   void PutMillis(absl::Duration value);
   void PutHold(const Subject& subject, GrantId grant);
+  void AddChannel(const Subject& subject);
 
   const LuaScript* script_ = nullptr;
   size_t key_count_ = 0;
@@ -97,7 +98,7 @@ Part ReadPart(const redis::Reply& reply);
 
 // A message on the client's channel, for the lock whose main key is `key`.
 struct Message {
-  enum class Kind : uint8_t { kGrant, kForced, kTold, kLook };
+  enum class Kind : uint8_t { kGrant, kForced, kTold, kLook, kWanted };
   Kind kind = Kind::kGrant;
   NewGrant news;  // but for kGrant, its `grant` alone
   Told told;      // kTold

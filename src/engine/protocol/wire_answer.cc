@@ -85,7 +85,10 @@ bool ReadWords(const ToRenew&, std::string_view& text, Answer& answer) {
     return true;
   }
   auto& held = answer.what.emplace<StillHeld>();
-  return word == "held" && (text.empty() || TakeNumber(text, held.others));
+  if (word != "held" || text.empty()) return word == "held";
+  if (!TakeNumber(text, held.others)) return false;
+  const bool more = !text.empty() && '0' <= text.front() && text.front() <= '9';
+  return !more || TakeNumber(text, held.last_token);
 }
 
 bool ReadWords(const ToRelease&, std::string_view& text, Answer& answer) {
@@ -102,10 +105,13 @@ bool ReadWords(const ToRelease&, std::string_view& text, Answer& answer) {
 
 bool TakeHold(const Identity& identity, std::string_view& text, GrantId& grant) {
   std::string_view word = TakeWord(text);
-  if (word.ends_with('k')) word.remove_suffix(1);  // of a hold that may be kept
+  const bool stays = word.ends_with('k');
+  if (stays) word.remove_suffix(1);
   const size_t colon = identity.client.size();
-  return word.size() > colon && word.substr(0, colon) == identity.client && word[colon] == ':' &&
-         ReadNumber(word.substr(colon + 1), grant);
+  const bool good = word.size() > colon && word.substr(0, colon) == identity.client &&
+                    word[colon] == ':' && ReadNumber(word.substr(colon + 1), grant);
+  if (stays) grant |= kMayStay;
+  return good;
 }
 
 // When that was, in microseconds of the server's clock; what is no such number tells nothing.
@@ -199,13 +205,16 @@ absl::StatusOr<LockInfo> ReadInspection(const Reply& reply) {
 std::optional<Message> ReadMessage(const Identity& identity, std::string_view text) {
   Message message;
   const std::string_view word = TakeWord(text);
-  const bool known = word == "grant" || word == "forced" || word == "told" || word == "look";
+  const bool known =
+      word == "grant" || word == "forced" || word == "told" || word == "look" || word == "wanted";
   if (!known) return std::nullopt;
   if (!TakeHold(identity, text, message.news.grant)) return std::nullopt;
   if (word == "forced") {
     message.kind = Message::Kind::kForced;
   } else if (word == "look") {
     message.kind = Message::Kind::kLook;
+  } else if (word == "wanted") {
+    message.kind = Message::Kind::kWanted;
   } else if (word == "told") {
     message.kind = Message::Kind::kTold;
     if (!ReadTold(text, message.told)) return std::nullopt;

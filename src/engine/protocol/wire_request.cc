@@ -57,7 +57,14 @@ void Request::PutHold(const Subject& subject, GrantId grant) {
   Begin();
   text_.append(subject.identity.client);
   text_.append(":");
-  Add(grant);
+  Add(grant & ~kMayStay);
+  if (MayStay(grant)) text_.append("k");
+}
+
+void Request::AddChannel(const Subject& subject) {
+  Add(absl::string_view(kChannelPrefix.data(), kChannelPrefix.size()),
+      subject.deployment == nullptr ? "" : subject.deployment->slot_tag(subject.keys.main()),
+      subject.identity.client);
 }
 
 void Request::Keys(const Plan& plan, const KeySet& keys) {
@@ -71,7 +78,7 @@ void Request::Gone(const Subject& subject, GrantId grant) {
   PutKey(subject.keys, subject.plan.keys.gone);
   text_.append(subject.identity.client);
   text_.append(".");
-  Add(grant);
+  Add(grant & ~kMayStay);
 }
 
 void Request::ExtraKeys(const Subject& subject, bool quarantined) {
@@ -93,13 +100,12 @@ void Request::Bid(const Subject& subject, const engine::Bid& bid, const Told& to
   PutMillis(bid.terms.lease);
   Begin();
   const absl::string_view waits = subject.plan.others.empty() ? " 1 " : " 2 ";
-  Add(bid.block, " ", bid.attempt, bid.wait ? waits : " 0 ",
+  const absl::string_view tries = bid.calls ? " 3 " : " 0 ";
+  Add(bid.block, " ", bid.attempt, bid.wait ? waits : tries,
       Millis(HeartbeatInterval(bid.terms.lease, subject.plan.traits.longest_heartbeat)),
       bid.terms.manual ? " 1 " : " 0 ", bid.ticket, " ",
-      Millis(std::min(bid.terms.lease, subject.claim)), bid.listen ? " 1 " : " 0 ",
-      absl::string_view(kChannelPrefix.data(), kChannelPrefix.size()),
-      subject.deployment == nullptr ? "" : subject.deployment->slot_tag(subject.keys.main()),
-      subject.identity.client);
+      Millis(std::min(bid.terms.lease, subject.claim)), bid.listen ? " 1 " : " 0 ");
+  AddChannel(subject);
   const bool counted = subject.plan.sharing.counts;
   const bool more = !subject.plan.extra_args.empty() || bid.terms.args != nullptr;
   if (counted || IsExplicit(subject) || more) Put(subject.owner);
@@ -132,6 +138,9 @@ void Request::Ask(const Subject& subject, const Send& send, const ToRenew&) {
   ExtraKeys(subject, false);
   PutHold(subject, send.grant);
   PutMillis(send.lease);
+  if (!MayStay(send.grant)) return;
+  Begin();
+  AddChannel(subject);
 }
 
 void Request::Ask(const Subject& subject, const Send& send, const ToRelease& what) {

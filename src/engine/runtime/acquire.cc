@@ -34,6 +34,7 @@ absl::StatusOr<Held> LockSession::Acquire(const Want& want, Silence* met) {
   if (absl::Status bad = CheckLease(want.terms.lease); !bad.ok()) return About(bad);
   if (want.options != nullptr) {
     if (absl::Status bad = CheckAcks(*want.options); !bad.ok()) return About(bad);
+    if (absl::Status bad = CheckStay(*want.options); !bad.ok()) return About(bad);
   }
   const base::Instant began = want.since ? *want.since : base::Now();
   std::optional<absl::StatusOr<Held>> granted = AcquireOnce(want, began, met);
@@ -167,6 +168,7 @@ bool LockSession::Listen(Acquisition& acquisition, const Want& want) {
 void LockSession::Compete(Acquisition& acquisition, ThreadWaker& waker, const Want& want) {
   using Kind = Acquisition::Next::Kind;
   if (!Listen(acquisition, want)) return;
+  const bool may_stay = want.terms.stays && core_->deployment().listening(entry_.keys.main());
   std::optional<std::stop_callback<std::function<void()>>> on_stop;
   if (want.stop.stop_possible()) {
     on_stop.emplace(want.stop, [&] {
@@ -186,6 +188,7 @@ void LockSession::Compete(Acquisition& acquisition, ThreadWaker& waker, const Wa
       const Acquisition::Event event{.answer = answer ? &*answer : nullptr,
                                      .stopped = want.stop.stop_requested(),
                                      .gone = want.gone != nullptr && *want.gone};
+      if (may_stay) entry_.lock().OnHearing();
       next = acquisition.Resume(event, base::Now(), machine, effects);
     });
     answer.reset();

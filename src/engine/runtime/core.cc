@@ -15,7 +15,9 @@ namespace redlatch::engine {
 
 Core::Inside::Inside(Core& owner)
     : core(owner),
-      machines({.unreachable_after = owner.options_.unreachable_after, .numbers = &owner.numbers_},
+      machines({.tells = owner.observed(),
+                .unreachable_after = owner.options_.unreachable_after,
+                .numbers = &owner.numbers_},
                static_cast<size_t>(std::max(owner.options_.stats_names, 0)),
                owner.url_.quarantine > absl::ZeroDuration(),
                [this](Entry& entry) {
@@ -125,7 +127,8 @@ Subject Core::SubjectOf(const KeySet& keys, const Plan& plan, std::string_view o
 std::string Core::ReaderName(GrantId write_grant) {
   const uint64_t fresh = numbers_.fetch_add(1) + 1;
   if (write_grant == 0) return absl::StrCat("read:", fresh, ":", identity_.client);
-  return absl::StrCat("nest:", fresh, ":", identity_.client, ":", write_grant);
+  return absl::StrCat("nest:", fresh, ":", identity_.client, ":", write_grant & ~kMayStay,
+                      MayStay(write_grant) ? "k" : "");
 }
 
 std::string Core::FreshId() {
@@ -194,6 +197,10 @@ void Core::OnMessage(std::string_view text) {
   if (its == nullptr && message->kind == Message::Kind::kForced) its = machines.ReferTo(news.grant);
   if (message->kind != Message::Kind::kGrant) {
     if (its == nullptr) return;  // it is over
+    if (message->kind == Message::Kind::kWanted) {
+      OnWanted(*its, news.grant);
+      return machines.Unrefer(*its);
+    }
     Feed(*its, [&](Bidder& machine, Effects& effects) {
       if (message->kind == Message::Kind::kTold) return machine.OnTold(message->told);
       if (message->kind == Message::Kind::kLook) return machine.OnLook(news.grant, effects);
@@ -215,6 +222,18 @@ void Core::OnMessage(std::string_view text) {
       machine.OnUnwanted(news.grant, news.claim, 1, base::Now());
     });
   });
+}
+
+// What goes back because another client waits for it is sent by the thread that hears of it.
+void Core::OnWanted(Entry& entry, GrantId grant) {
+  const bool posts = MayPostReleaseOf(entry);  // else the renewer sends it
+  std::optional<Send> release;
+  Feed(entry, [&](Bidder& machine, Effects&) {
+    const base::Instant now = base::Now();
+    machine.OnWanted(grant, now);
+    if (posts) release = machine.NextRelease(now);
+  });
+  if (release) outbox_.Send(entry, *std::move(release), 0);
 }
 
 void Core::StopAll(std::string_view name, const void* object) {
@@ -242,6 +261,13 @@ void Core::Reconnected() {
   });
   counts_.RepeatAll(concerned);
   releases_.RepeatAll(concerned);
+}
+
+void Core::Deafened() {
+  inside_->machines.VisitAll([this](Entry& entry) {
+    if (!entry.plan->traits.keeps) return;
+    Feed(entry, [](Bidder& machine, Effects&) { machine.OnDeaf(base::Now()); });
+  });
 }
 
 void Core::Describe() {

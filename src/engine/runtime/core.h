@@ -118,6 +118,11 @@ class Core {
   template <class Event>
   void Feed(Entry& entry, Event&& event);
 
+  // The entry's machine has something to send then.
+  void SeeTo(Entry& entry, base::Instant send_at) {
+    if (entry.send_timer.IsAfter(send_at)) inside_->renewer.Schedule(entry, send_at);
+  }
+
   // Runs a script now, on this thread.
   Answer Run(Entry& entry, Send send, base::Instant deadline);
   // By when a release must be confirmed of which nobody waits to hear: at once, so that the renewer
@@ -132,6 +137,9 @@ class Core {
     const Bid* const bid = send.bid();
     if (bid != nullptr && bid->listen && std::holds_alternative<BidQueued>(answer.bid())) {
       deployment_->NoteHearing(entry.keys.main(), !answer.deaf, send.sent);
+    }
+    if (std::holds_alternative<ToRenew>(send.what) && answer.deaf) {
+      deployment_->NoteHearing(entry.keys.main(), false, send.sent);
     }
     if (const auto* const release = std::get_if<ToRelease>(&send.what);
         release != nullptr && !answer.failed()) {
@@ -149,11 +157,15 @@ class Core {
   // A manual hold is never renewed, and may be long: see Renewer::KeepDescribed().
   void KeepDescribed() { inside_->renewer.KeepDescribed(); }
 
+  // Somebody else wants what that grant has.
+  void OnWanted(Entry& entry, GrantId grant);
+
   // By the client's own threads.
   void Expire(Entry& entry);
   // Tells people anew who this client is; waits for nobody.
   void Describe();
   void Reconnected();
+  void Deafened();
 
  private:
   struct Inside {
@@ -215,6 +227,8 @@ void Core::Feed(Entry& entry, Event&& event) {
   Effects effects;
   base::Instant send_at;
   base::Instant expiry_at;
+  bool turns_attention = false;
+  bool attends = false;
   {
     const base::MutexLock lock(entry.mu);
     if constexpr (std::is_invocable_v<Event&, Bidder&, Effects&>) {
@@ -225,12 +239,15 @@ void Core::Feed(Entry& entry, Event&& event) {
     send_at = entry.machine->next_send();
     expiry_at = entry.machine->next_expiry();
     entry.grant.store(entry.machine->grant_id(), std::memory_order_relaxed);
+    turns_attention = entry.machine->attends() != entry.attends;
+    if (turns_attention) attends = entry.attends = !entry.attends;
   }
+  if (turns_attention) deployment_->Attend(entry.keys.main(), attends);
   if (!effects.wakes.empty() || !effects.through.empty() || !effects.losses.empty() ||
       !effects.notices.empty()) {
     Finish(entry, effects);
   }
-  if (entry.send_timer.IsAfter(send_at)) inside_->renewer.Schedule(entry, send_at);
+  SeeTo(entry, send_at);
   if (entry.expiry_timer.IsAfter(expiry_at)) inside_->notifier.Watch(entry, expiry_at);
 }
 

@@ -51,6 +51,8 @@ struct Entry {
   // entry by this.
   std::atomic<GrantId> grant{0};
 
+  bool attends ABSL_GUARDED_BY(mu) = false;  // as the deployment knows it
+
   std::atomic<int> objects{0};     // lock objects
   std::atomic<int> references{0};  // sessions, and whoever works on the entry just now
 

@@ -73,6 +73,9 @@ class LockSession final : public Holder {
   // What the calling thread has already, once more; nothing where it has nothing that it may.
   // Cheap.
   std::optional<Held> Reenter(Face face);
+  // lock() of what the calling thread has already, or of what the client has and no thread. False:
+  // Acquire() it. Cheap.
+  bool LockAgain(const std::shared_ptr<const LockOptions>& options);
   // A hold of 0: these are readers whom this one may not join, and `met` takes what the wait has
   // met so far; or nothing is held here.
   absl::StatusOr<Held> Acquire(const Want& want, Silence* met = nullptr);
@@ -86,6 +89,9 @@ class LockSession final : public Holder {
   void Misuse(std::string_view what);
   // The calling thread, which may have the lock, comes to read.
   Held Pin();
+
+  // What the client has and no thread goes back.
+  void EndRest();
 
   // A lock object comes.
   void AddObject() { ++entry_.objects; }
@@ -121,6 +127,7 @@ class LockSession final : public Holder {
 
   absl::Status CheckLease(absl::Duration lease) const;
   absl::Status CheckAcks(const LockOptions& options) const;
+  absl::Status CheckStay(const LockOptions& options) const;
   // False: the acquisition has failed.
   bool Listen(Acquisition& acquisition, const Want& want);
   void Compete(Acquisition& acquisition, ThreadWaker& waker, const Want& want);
@@ -133,6 +140,7 @@ class LockSession final : public Holder {
     bool by_a_fault = false;  // of a server; else it was too few who have confirmed it
   };
   Unconfirmed AwaitAcks(uint64_t hold, Face face);
+  bool LeaveIt();
   absl::StatusOr<Held> Result(Waiter& waiter, absl::Duration wait) const;
   struct Ending {
     Released released;

@@ -31,7 +31,7 @@ class Outbox {
   Outbox(const Outbox&) = delete;
   Outbox& operator=(const Outbox&) = delete;
 
-  // Sends the release of that hold and returns.
+  // Sends the release of that hold, 0 if it was nobody's any more, and returns.
   void Send(Entry& entry, engine::Send release, uint64_t hold);
 
   // For the renewer's thread: reads what has come, at the times that due() says.

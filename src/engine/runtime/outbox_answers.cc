@@ -20,11 +20,12 @@ void Outbox::Answered(Letter& letter) {
   Released released;
   core_.Feed(entry, [&](LockMachine& machine, Effects& effects) {
     machine.OnAnswer(letter.release, answer, base::Now(), effects);
+    if (letter.hold == 0) return;  // nobody's: it rested
     released = machine.Outcome(letter.hold);
     // Nobody will ask for the outcome.
     if (released.kind == Released::Kind::kUnderWay) machine.Forget(letter.hold);
   });
-  if (core_.observed()) core_.TellReleasedLater(entry, released);
+  if (letter.hold != 0 && core_.observed()) core_.TellReleasedLater(entry, released);
   {
     const base::MutexLock lock(mu_);
     free_.push_back(&letter);

@@ -85,6 +85,15 @@ void Renewer::Reconnected() {
   changed_.SignalOne();
 }
 
+void Renewer::Deafened() {
+  {
+    const base::MutexLock lock(mu_);
+    if (!thread_.joinable()) return;  // nothing has ever been due
+    deafened_ = true;
+  }
+  changed_.SignalOne();
+}
+
 void Renewer::TakeDue(base::Instant now, std::vector<Entry*>& due) {
   if (now < timers_.next()) return;
   while (Entry* const entry = timers_.PopDue(now + kTogether)) {
@@ -100,6 +109,7 @@ void Renewer::Work() {
   while (!last) {
     last = stopping_;
     const bool reconnected = std::exchange(reconnected_, false);
+    const bool deafened = std::exchange(deafened_, false);
     if (last) {  // what fails then is due below
       mu_.Unlock();
       core_.outbox().Flush(StopBy());
@@ -113,12 +123,13 @@ void Renewer::Work() {
     const base::Instant read_at = core_.outbox().due();
     const bool read = read_at <= now && !last;
     TakeDue(now, due);
-    if (due.empty() && !reconnected && !describe && !repeat && !read && !last) {
+    if (due.empty() && !reconnected && !deafened && !describe && !repeat && !read && !last) {
       changed_.WaitUntil(mu_, std::min({timers_.next(), describe_at_, repeat_at, read_at}));
       continue;
     }
     mu_.Unlock();
     if (read) core_.outbox().Read();
+    if (deafened) core_.Deafened();
     if (reconnected) core_.Reconnected();
     if (describe) core_.Describe();
     Serve(due);

@@ -37,6 +37,8 @@ class Renewer {
   void Remove(Entry& entry);
   // A connection was lost and made again: everything is renewed, every waiter asks again.
   void Reconnected();
+  // No message arrives: nothing can be kept, as nobody can ask for it.
+  void Deafened();
 
  private:
   void Start() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -52,6 +54,7 @@ class Renewer {
   TimerHeap timers_ ABSL_GUARDED_BY(mu_);
   base::Instant describe_at_ ABSL_GUARDED_BY(mu_);
   bool reconnected_ ABSL_GUARDED_BY(mu_) = false;
+  bool deafened_ ABSL_GUARDED_BY(mu_) = false;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   base::Instant stop_by_ ABSL_GUARDED_BY(mu_) = base::Instant::Infinite();
   std::thread thread_ ABSL_GUARDED_BY(mu_);

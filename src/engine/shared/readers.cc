@@ -67,6 +67,15 @@ bool Readers::ThisThreadReads() const {
   return group != nullptr && group->OfThisThread().depth > 0;
 }
 
+void Readers::GiveBack() {
+  std::shared_ptr<LockSession> latest;
+  {
+    const base::MutexLock lock(mu_);
+    latest = latest_;
+  }
+  if (latest != nullptr) latest->EndRest();
+}
+
 void Readers::AddObject() {
   const base::MutexLock lock(mu_);
   ++objects_;

@@ -41,6 +41,9 @@ class Readers {
   // It reads, at this moment.
   bool ThisThreadReads() const;
 
+  // What rests goes back: a thread of this client wants to write.
+  void GiveBack();
+
   // A lock object comes, or goes: with the last one, the reads that have no lease end.
   void AddObject();
   void RemoveObject();

@@ -38,6 +38,8 @@ class Deployment {
     // A connection was lost and made again: whatever was under way may be lost. A thread of the
     // client's own is to call Realign() soon.
     std::function<void()> on_reconnected;
+    // For now no message arrives. Nothing, if nobody is to be told.
+    std::function<void()> on_down = nullptr;
     // Messages do not arrive, for that reason, or arrive again.
     std::function<void(bool hears, std::string_view why)> on_hearing;
   };
@@ -106,6 +108,9 @@ class Deployment {
   // requested: it goes on in the background.
   virtual absl::Status Listen(std::string_view key, base::Instant deadline,
                               const std::stop_token& stop) = 0;
+  // From here on, or no longer, messages about the key are to be heard at once though nobody awaits
+  // any. Each call that begins it is followed by one that ends it.
+  virtual void Attend(std::string_view, bool /*begins*/) {}
   // Sleeps until the parker is set, as by a message; see Subscriber::Await().
   virtual uint32_t Await(std::string_view key, base::Parker& parker, base::Instant deadline) = 0;
 

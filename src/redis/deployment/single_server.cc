@@ -50,7 +50,10 @@ SubscriberOptions SingleServer::OptionsOfMessages(const Url& url) {
       .where = [this] { return Where(); },
       .thread = node_.thread,
   };
-  if (node_.on_down) options.on_down = [this](const absl::Status&) { node_.on_down(); };
+  options.on_down = [this](const absl::Status&) {
+    if (node_.on_down) node_.on_down();
+    if (events_.on_down) events_.on_down();
+  };
   if (url.sentinels != nullptr) options.longest_backoff = kLongestBackoff;
   return options;
 }

@@ -118,6 +118,10 @@ class Subscriber final : private ListeningThread::Listener {
   // meanwhile, and is spared the hop from the subscriber's thread. The callbacks may run on it.
   uint32_t Await(base::Parker& parker, base::Instant deadline);
 
+  // From here on, or no longer, messages are to be heard at once though nobody awaits any: guests
+  // do not leave them unread.
+  void Attend(bool begins);
+
   // Leaves the thread; no callback runs on it afterwards. What was armed for Await() may still be
   // set.
   void Stop();
@@ -215,6 +219,7 @@ class Subscriber final : private ListeningThread::Listener {
   uint64_t guests_at_nap_ ABSL_GUARDED_BY(mu_) = 0;              // when that began
   uint64_t guests_ ABSL_GUARDED_BY(mu_) = 0;                     // so far
   int waiting_ ABSL_GUARDED_BY(mu_) = 0;                         // threads in Await()
+  int attending_ ABSL_GUARDED_BY(mu_) = 0;
 
   // The reader's own.
   Connector connector_;

@@ -61,11 +61,18 @@ bool Subscriber::BecomeGuest() {
 void Subscriber::Leave() {
   reader_ = Reader::kNobody;
   const bool sleeps_long = nap_until_ && nap_until_->is_infinite();
-  if (sleeps_long || waiting_ > 1 || broken_ || !requests_.empty()) {
+  if (sleeps_long || attending_ > 0 || waiting_ > 1 || broken_ || !requests_.empty()) {
     Recall();
   } else if (relievable_) {
     thread_->Wake();  // it has not noticed that it was relieved, and would not nap but sleep
   }
+}
+
+void Subscriber::Attend(bool begins) {
+  if (fork_guard_.InForkedChild()) return;
+  const base::MutexLock lock(mu_);
+  attending_ += begins ? 1 : -1;
+  if (attending_ > 0 && reader_ == Reader::kNobody && !recalled_) Recall();
 }
 
 void Subscriber::Recall() {

@@ -36,6 +36,7 @@ class LockModel : public ModelWorld {
 
   int grants() const { return grants_; }
   int rests() const { return rests_; }
+  int draws() const { return draws_; }
 
  protected:
   struct Thread {
@@ -44,7 +45,8 @@ class LockModel : public ModelWorld {
     Waiter* waiter = nullptr;
     bool to_poke = false;
     uint64_t hold = 0;
-    FencingToken token;
+    GrantId grant = 0;
+    FencingToken token;       // none: it drew none so far
     std::vector<Face> faces;  // one a level
     Instant deadline;         // the hold's, as it was last seen
   };
@@ -63,9 +65,7 @@ class LockModel : public ModelWorld {
 
   ReferenceServer& server() override { return server_; }
   LockMachine& Machine(int c) const { return users_[c].port->lock(); }
-  GrantId GrantOf(int c, const Thread& thread) const {
-    return server_.HoldOf(clients_[c]->id, thread.token.value());
-  }
+  static GrantId GrantOf(int /*c*/, const Thread& thread) { return thread.grant; }
 
   // ---- Threads.
 
@@ -85,10 +85,12 @@ class LockModel : public ModelWorld {
     Effects effects;
     thread.waiter = &waiter;
     if (!nested) thread.state = Thread::State::kWaiting;
+    if (Hears(c)) Machine(c).OnHearing();
     Machine(c).Acquire(waiter, Local(c), effects);
     if (nested) {
       // Lost at this very moment, it waits as any other.
       if (waiter.state == Waiter::State::kGranted && waiter.hold == thread.hold) {
+        if (thread.token == FencingToken()) OnToken(c, thread, waiter.token);
         thread.faces.push_back(waiter.face);
         user.waiters.back().second = waiter.state;
         thread.waiter = nullptr;
@@ -221,14 +223,29 @@ class LockModel : public ModelWorld {
     ++grants_;
     thread.state = Thread::State::kHolding;
     thread.hold = waiter.hold;
-    thread.token = waiter.token;
+    thread.token = FencingToken();
+    thread.grant = Machine(c).grant_id();
     thread.faces = {waiter.face};
     thread.deadline = Machine(c).Deadline(waiter.hold);
     EXPECT_TRUE(Machine(c).Valid(waiter.hold, Local(c)));
-    if (server_.forced.contains(GrantOf(c, thread))) return;
-    if (losing_data_) return;
-    EXPECT_GT(waiter.token.value(), last_token_);
-    last_token_ = waiter.token.value();
+    OnToken(c, thread, waiter.token);
+  }
+  void OnToken(int c, Thread& thread, FencingToken token) {
+    thread.token = token;
+    if (token == FencingToken() || losing_data_ || server_.forced.contains(thread.grant)) return;
+    EXPECT_EQ(server_.HoldOf(clients_[c]->id, token.value()), thread.grant);
+    EXPECT_GT(token.value(), last_token_);
+    last_token_ = token.value();
+  }
+  // A thread that took it by lock() asks for its token, after all.
+  void Draw(int c, Thread& thread) {
+    if (thread.state != Thread::State::kHolding || thread.token != FencingToken()) return;
+    const uint64_t id = static_cast<uint64_t>(&thread - users_[c].threads.data()) + 1;
+    const bool valid = Machine(c).Valid(thread.hold, Local(c));
+    const auto drawn = Machine(c).Draw(id, Local(c));
+    EXPECT_EQ(drawn.has_value(), valid) << "whoever has it can have a token";
+    if (drawn) OnToken(c, thread, drawn->token);
+    ++draws_;
   }
 
   void Outcomes(int c) {
@@ -284,6 +301,7 @@ class LockModel : public ModelWorld {
   uint64_t last_token_ = 0;
   int grants_ = 0;
   int rests_ = 0;
+  int draws_ = 0;
 };
 
 }  // namespace redlatch::engine

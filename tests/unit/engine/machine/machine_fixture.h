@@ -27,6 +27,7 @@ struct Want {
   absl::Duration local_window = absl::Milliseconds(5);
   int local_retakes = 0;
   absl::Duration turn = absl::ZeroDuration();
+  absl::Duration keep = absl::ZeroDuration();
   uint32_t permits = 1;
   uint32_t capacity = 0;
 };
@@ -82,10 +83,13 @@ class MachineTest : public ::testing::Test {
     waiter.terms = {.lease = want.lease,
                     .manual = want.manual,
                     .whole = want.whole,
+                    .stays = want.keep > absl::ZeroDuration() && !want.manual,
                     .permits = want.permits,
                     .capacity = want.capacity};
-    waiter.options = std::make_shared<LockOptions>(LockOptions{
-        .local_window = want.local_window, .local_retakes = want.local_retakes, .turn = want.turn});
+    waiter.options = std::make_shared<LockOptions>(LockOptions{.local_window = want.local_window,
+                                                               .local_retakes = want.local_retakes,
+                                                               .turn = want.turn,
+                                                               .keep = want.keep});
     waiter.object = this;
     machine_->Acquire(waiter, now_, Fresh());
     waiter.parked = waiter.state == State::kWaiting;

@@ -30,6 +30,8 @@ class ModelClients : public ModelChance {
  protected:
   using Caller = ReferenceServer::Caller;
 
+  bool Hears(int c) { return server().subscribed[clients_[c]->id]; }
+
   // A machine, with what the other parts of its client know of it.
   struct Port {
     Port(const Caller& who, std::unique_ptr<Bidder> with) : caller(who), machine(std::move(with)) {}
@@ -100,6 +102,7 @@ class ModelClients : public ModelChance {
     Forget(*clients_[c]);
     server().subscribed[clients_[c]->id] = listens;
     Say(c, " reconnects");
+    for (const PortPtr& port : clients_[c]->table) port->machine->OnDeaf(Local(c));
     if (!listens) return;
     for (const PortPtr& port : clients_[c]->table) port->machine->OnReconnected(Local(c));
   }
@@ -125,6 +128,7 @@ class ModelClients : public ModelChance {
     auto options = std::make_shared<LockOptions>();
     options->local_window = absl::Milliseconds(std::vector<int>{0, 5, 200}[Pick(3)]);
     options->local_retakes = std::vector<int>{0, 2, 16}[Pick(3)];
+    options->keep = absl::Milliseconds(std::vector<int>{0, 0, 50, 250}[Pick(4)]);
     options->turn = absl::Milliseconds(std::vector<int>{0, 0, 2, 80}[Pick(4)]);
     return options;
   }
@@ -136,6 +140,7 @@ class ModelClients : public ModelChance {
     waiter.terms = {.lease = absl::Milliseconds(300)};
     if (Chance(8)) waiter.terms = {.lease = kLongestLease, .manual = Chance(2)};
     waiter.options = options_;
+    waiter.terms.stays = options_->keep > absl::ZeroDuration() && !waiter.terms.manual;
     waiter.object = this;
   }
 

@@ -59,6 +59,7 @@ class Schedule : public LockModel {
       server_.LoseData(now_);
     }
     if (Chance(4)) ReleaseAgain(c);
+    for (Thread& thread : users_[c].threads) Draw(c, thread);
   }
 
   bool GoOnInCalm(int c) override {
@@ -98,13 +99,16 @@ class Schedule : public LockModel {
       for (const auto& [waiter, state] : user.waiters) EXPECT_EQ(waiter.state, state);
     }
     if (!losing_data_) ExpectOnlyGhosts();
+    EXPECT_LE(server_.most_ahead, absl::ToInt64Microseconds(kLongestLease)) << "outruns the clock";
   }
 
   bool had_ghost_ = false;
 };
 
 TEST(LockMachineModel, KeepsItsPromisesThroughRandomSchedules) {
-  RunSchedules<Schedule>(8000, {{"grants", &Schedule::grants}, {"rests", &Schedule::rests}});
+  RunSchedules<Schedule>(
+      8000,
+      {{"grants", &Schedule::grants}, {"rests", &Schedule::rests}, {"draws", &Schedule::draws}});
 }
 
 }  // namespace

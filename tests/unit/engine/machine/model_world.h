@@ -175,15 +175,20 @@ class ModelWorld : public ModelClients {
     if (!keep) Taken(server().messages, index);
     if (c == clients()) return;
     const GrantId grant = message.news.grant;
-    Say(c, message.forced ? " hears of force: " : " hears of grant: ", grant, "/",
-        message.news.attempt);
+    Say(c,
+        message.forced   ? " hears of force: "
+        : message.wanted ? " is wanted: "
+                         : " hears of grant: ",
+        grant, "/", message.news.attempt);
     const auto table = clients_[c]->table;
-    if (!message.forced) Noticed(grant);
-    bool known = message.forced;
+    bool known = message.forced || message.wanted;
+    if (!known) Noticed(grant);
     for (const PortPtr& port : table) {
       Effects effects;
       if (message.forced) {
         port->machine->OnForced(grant, Local(c));
+      } else if (message.wanted) {
+        port->machine->OnWanted(grant, Local(c));
       } else if (!known) {
         known = port->machine->OnGrant(message.news, Local(c), effects);
       }

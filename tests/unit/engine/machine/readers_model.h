@@ -47,8 +47,9 @@ class ReadersModel : public ReadersWorld {
     Ask(c, thread);
     Say(c, ".", thread.id, thread.nested ? " reads as it writes" : " reads");
     if (thread.nested) {
-      user.exclusive->lock().Pin(thread.id);
-      thread.waiter->write_token = writes.token;
+      const FencingToken token = user.exclusive->lock().Pin(thread.id).token;
+      if (token != writes.token && thread.write) OnToken(thread, token);
+      thread.waiter->write_token = token;
       thread.at = Found(c, Side::kNest, writes.grant);
     }
     EnterGroup(c, thread);
@@ -97,6 +98,7 @@ class ReadersModel : public ReadersWorld {
     Waiter& waiter = *thread.waiter;
     thread.to_go_on = false;
     const PortPtr group = thread.at;
+    if (Hears(c)) group->lock().OnHearing();
     group->lock().Acquire(waiter, Local(c), effects);
     waiter.parked = waiter.state == Waiter::State::kWaiting;
     Absorb(c, *group, effects);

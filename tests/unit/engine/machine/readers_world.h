@@ -144,6 +144,14 @@ class ReadersWorld : public ModelWorld {
     tenancy->lost = true;
   }
 
+  // A thread's own token, at once or when it asks for it.
+  void OnToken(Thread& thread, FencingToken token) {
+    thread.write->token = token;
+    if (token == FencingToken()) return;
+    EXPECT_GT(token.value(), last_token_);
+    last_token_ = token.value();
+  }
+
   void OnDecision(int c, Thread& thread) {
     const Waiter& waiter = *thread.waiter;
     EXPECT_FALSE(waiter.parked) << "decided and not woken";
@@ -164,17 +172,14 @@ class ReadersWorld : public ModelWorld {
     if (writes && tenancy) {
       EXPECT_EQ(waiter.hold, tenancy->hold);
       tenancy->faces.push_back(waiter.face);
+      if (waiter.token != tenancy->token) OnToken(thread, waiter.token);
       return;
     }
     ASSERT_FALSE(tenancy.has_value() && !tenancy->lost);
     tenancy = Tenancy{
         group, waiter.hold, waiter.token, {waiter.face}, group->lock().Deadline(waiter.hold)};
     ++(writes ? writes_ : reads_);
-    if (writes) {
-      EXPECT_GT(waiter.token.value(), last_token_);
-      last_token_ = waiter.token.value();
-      return;
-    }
+    if (writes) return OnToken(thread, waiter.token);
     if (nested) {
       if (IsValid(c, thread.write)) {
         EXPECT_EQ(waiter.token, thread.write->token);
@@ -182,6 +187,7 @@ class ReadersWorld : public ModelWorld {
     } else {
       EXPECT_GE(waiter.token.value(), last_token_) << "older than the last write";
       EXPECT_FALSE(options_->local_window == absl::ZeroDuration() &&
+                   options_->keep == absl::ZeroDuration() &&
                    server_.PassedWriter(group->lock().grant_id(), thread.asked))
           << "came after a writer and got in before it";
     }

@@ -55,6 +55,7 @@ class ReferenceLockServer final : public ReferenceServer {
   std::set<GrantId> forced;
   std::set<GrantId> released;
   uint64_t fence = 0;
+  int64_t most_ahead = 0;  // of the clock, was a first token, if nothing was forced
 
  private:
   struct Record {
@@ -83,7 +84,10 @@ class ReferenceLockServer final : public ReferenceServer {
     if (std::holds_alternative<ToRenew>(send.what)) {
       if (!owns) return {.what = NotHeld()};
       owner_->expires = std::max(owner_->expires, now_ + send.lease);
-      return {.what = StillHeld()};
+      if (!MayStay(send.grant)) return {.what = StillHeld()};
+      fence = std::max(fence, Micros(owner_->expires));
+      return {.what =
+                  StillHeld{.others = static_cast<int64_t>(waiters_.size()), .last_token = fence}};
     }
     const auto* const release = std::get_if<ToRelease>(&send.what);
     if (!owns) {
@@ -109,6 +113,12 @@ class ReferenceLockServer final : public ReferenceServer {
     return {.what = Freed()};
   }
 
+  static uint64_t Micros(base::Instant at) { return static_cast<uint64_t>(at.nanos() / 1000); }
+  void CallOwner() {
+    if (MayStay(owner_->grant)) {
+      Tell(owner_->client, {.wanted = true, .news = {.grant = owner_->grant}});
+    }
+  }
   bool Owns(GrantId grant) const { return owner(now_) == grant; }
 
   BidAnswer Granted() {
@@ -119,7 +129,9 @@ class ReferenceLockServer final : public ReferenceServer {
 
   void Own(int client, const Bid& bid, absl::Duration lease) {
     waiters_.erase(bid.grant);
-    const uint64_t first = std::max(fence + 1, static_cast<uint64_t>(now_.nanos() / 1000));
+    const uint64_t first = std::max(fence + 1, Micros(now_));
+    if (forced.empty())
+      most_ahead = std::max(most_ahead, static_cast<int64_t>(first - Micros(now_)));
     fence = first + bid.block - 1;
     minted_[{client, first}] = bid.grant;
     owner_ = Owner{client, bid.grant, now_ + lease, first};
@@ -147,8 +159,10 @@ class ReferenceLockServer final : public ReferenceServer {
     }
     if (owner_) {
       const absl::Duration retry_after = owner_->expires - now_;
+      if (!bid.wait && bid.calls) CallOwner();
       if (!bid.wait) return BidBusy();
       Enqueue(client, bid);
+      if (Position(waiters_, waiters_.at(bid.grant).ticket) == 0) CallOwner();
       return Queued(bid.grant, retry_after);
     }
     if (bid.wait) Enqueue(client, bid);

@@ -94,7 +94,11 @@ class ReferenceReadWriteServer final : public ReferenceServer {
       if (!held) return {.what = NotHeld()};
       mine->second.expires = std::max(mine->second.expires, now_ + send.lease);
       if (Reads(caller) && Others() == 0) NoteLetIn(send.grant);  // further threads may join
-      return {.what = StillHeld{.others = Others()}};
+      if (Reads(caller)) return {.what = StillHeld{.others = Others()}};
+      if (!MayStay(send.grant)) return {.what = StillHeld()};
+      fence = std::max(fence, static_cast<uint64_t>(mine->second.expires.nanos() / 1000));
+      return {.what =
+                  StillHeld{.others = static_cast<int64_t>(waiters_.size()), .last_token = fence}};
     }
     const bool writes = held && caller.side == Side::kWrite;
     if (const auto* release = std::get_if<ToRelease>(&send.what)) {
@@ -309,6 +313,13 @@ class ReferenceReadWriteServer final : public ReferenceServer {
     return reading || (request != nullptr && free && late_readers.empty());
   }
 
+  // Whoever may keep what keeps others out.
+  void Call(const std::map<GrantId, Hold>& holds) {
+    for (const auto& [grant, hold] : holds) {
+      if (MayStay(grant)) Tell(hold.caller.client, {.wanted = true, .news = {.grant = grant}});
+    }
+  }
+
   BidAnswer StayOut(const Record& request) {
     const bool reads = Reads(request.caller);
     base::Instant until = base::Instant::Infinite();
@@ -323,6 +334,10 @@ class ReferenceReadWriteServer final : public ReferenceServer {
     }
     if (until.is_infinite()) until = now_;
     const absl::Duration retry_after = absl::Ceil(until - now_, absl::Milliseconds(1));
+    if (request.bid.wait || request.bid.calls) {
+      Call(writes_);
+      if (!reads) Call(reads_);
+    }
     if (!request.bid.wait) return BidBusy();
 
     const absl::Duration heartbeat = HeartbeatInterval(request.bid.terms.lease, kLongestHeartbeat);

@@ -30,8 +30,9 @@ class ReferenceServer {
   };
   struct Message {
     int client = 0;
-    bool forced = false;  // else a grant
-    NewGrant news;        // if forced, only the hold counts
+    bool forced = false;  // or
+    bool wanted = false;  // else a grant
+    NewGrant news;        // if forced or wanted, only the hold counts
   };
 
   virtual ~ReferenceServer() = default;

@@ -1,0 +1,13 @@
+-- include: common/hold_id
+
+-- only_hold(): of a lock that one hold has, that hold; nil if there are several, or none.
+local function only_hold()
+  if redis.call('HEXISTS', KEYS[1], 'holds') == 1 then
+    return nil
+  end
+  for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
+    if client_of(field) then
+      return field
+    end
+  end
+end
