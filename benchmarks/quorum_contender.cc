@@ -3,8 +3,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "benchmarks/peers/contender.h"
 #include "absl/time/time.h"
+#include "benchmarks/peers/contender.h"
 #include "redlatch/client.h"
 #include "redlatch/lock_options.h"
 #include "redlatch/red_lock.h"

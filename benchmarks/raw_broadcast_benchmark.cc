@@ -13,8 +13,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "benchmarks/process_race.h"
 #include "benchmarks/raw_lock.h"
+#include "benchmarks/sleepers.h"
 
 namespace redlatch::bench {
 namespace {
@@ -85,6 +87,31 @@ void BM_RawBroadcast_Processes(benchmark::State& state) {
   }
 }
 BENCHMARK(BM_RawBroadcast_Processes)->Apply(ForEachRaceSize);
+
+// As BM_SimpleLock_ToASleeper.
+REDLATCH_RACER(RawToASleeper) {
+  absl::StatusOr<BroadcastLock> lock =
+      BroadcastLock::Open("raw_sleeper", absl::StrCat(racer.index()));
+  if (!lock.ok()) return lock.status();
+  racer.AwaitStart();
+  while (racer.Running()) {
+    if (absl::Status status = lock->Acquire(); !status.ok()) return status;
+    racer.SampleSinceStamp();
+    absl::SleepFor(kSleepersHold);
+    racer.Stamp();
+    if (absl::Status status = lock->Release(); !status.ok()) return status;
+    absl::SleepFor(kSleepersPause);
+  }
+  return absl::OkStatus();
+}
+
+void BM_RawBroadcast_ToASleeper(benchmark::State& state) {
+  for (auto _ : state) ReportSamples(state, RunRace(SleepersRace("RawToASleeper")));
+}
+BENCHMARK(BM_RawBroadcast_ToASleeper)
+    ->Iterations(1)
+    ->UseManualTime()
+    ->Unit(benchmark::kMicrosecond);
 
 }  // namespace
 }  // namespace redlatch::bench

@@ -56,5 +56,32 @@ void BM_RawPolling_Latency(benchmark::State& state) {
 }
 BENCHMARK(BM_RawPolling_Latency)->Iterations(1)->UseManualTime()->Unit(benchmark::kMicrosecond);
 
+// One lock that all processes want, each of which looks again after a millisecond.
+REDLATCH_RACER(RawPollingHot) {
+  absl::StatusOr<RawLock> lock = RawLock::Open("raw_polling_hot", absl::StrCat(racer.index()));
+  if (!lock.ok()) return lock.status();
+  racer.AwaitStart();
+  while (racer.Running()) {
+    const absl::StatusOr<bool> acquired = lock->TryAcquire();
+    if (!acquired.ok()) return acquired.status();
+    if (!*acquired) {
+      absl::SleepFor(absl::Milliseconds(1));
+      continue;
+    }
+    racer.Count();
+    if (absl::Status status = lock->Release(); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+void BM_RawPolling_Processes(benchmark::State& state) {
+  for (auto _ : state) {
+    ReportRace(state, RunRace({.racer = "RawPollingHot",
+                               .processes = static_cast<int>(state.range(0)),
+                               .commands = {"set", "evalsha", "eval"}}));
+  }
+}
+BENCHMARK(BM_RawPolling_Processes)->Apply(ForEachRaceSize);
+
 }  // namespace
 }  // namespace redlatch::bench

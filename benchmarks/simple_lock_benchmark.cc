@@ -9,10 +9,12 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "benchmarks/bench_server.h"
 #include "benchmarks/lock_loop.h"
 #include "benchmarks/process_race.h"
+#include "benchmarks/sleepers.h"
 #include "redlatch/client.h"
 #include "redlatch/simple_lock.h"
 
@@ -90,6 +92,28 @@ void BM_HandOver_Latency(benchmark::State& state) {
   }
 }
 BENCHMARK(BM_HandOver_Latency)->Iterations(1)->UseManualTime()->Unit(benchmark::kMicrosecond);
+
+// From unlock() to the return of lock() in a process that has slept meanwhile.
+REDLATCH_RACER(ToASleeper) {
+  absl::StatusOr<Client> client = Client::Connect(ServerUrl());
+  if (!client.ok()) return client.status();
+  SimpleLock lock(*client, "simple_sleeper");
+  racer.AwaitStart();
+  while (racer.Running()) {
+    lock.lock();
+    racer.SampleSinceStamp();
+    absl::SleepFor(kSleepersHold);
+    racer.Stamp();
+    lock.unlock();
+    absl::SleepFor(kSleepersPause);
+  }
+  return absl::OkStatus();
+}
+
+void BM_SimpleLock_ToASleeper(benchmark::State& state) {
+  for (auto _ : state) ReportSamples(state, RunRace(SleepersRace("ToASleeper")));
+}
+BENCHMARK(BM_SimpleLock_ToASleeper)->Iterations(1)->UseManualTime()->Unit(benchmark::kMicrosecond);
 
 }  // namespace
 }  // namespace redlatch::bench

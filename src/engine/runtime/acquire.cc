@@ -168,7 +168,7 @@ bool LockSession::Listen(Acquisition& acquisition, const Want& want) {
 void LockSession::Compete(Acquisition& acquisition, ThreadWaker& waker, const Want& want) {
   using Kind = Acquisition::Next::Kind;
   if (!Listen(acquisition, want)) return;
-  const bool may_stay = want.terms.stays && core_->deployment().listening(entry_.keys.main());
+  const bool may_stay = want.terms.stays && core_->deployment().hears(entry_.keys.main());
   std::optional<std::stop_callback<std::function<void()>>> on_stop;
   if (want.stop.stop_possible()) {
     on_stop.emplace(want.stop, [&] {

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <bitset>
 #include <functional>
+#include <map>
 #include <memory>
 #include <new>
 #include <string>
@@ -82,6 +83,7 @@ class Cluster final : public Deployment {
   Transport::Polled BeginPoll(std::string_view key) override;
   std::string slot_tag(std::string_view key) const override;
   bool listening(std::string_view key) const override;
+  void Attend(std::string_view key, bool begins) override;
   absl::Status Listen(std::string_view key, base::Instant deadline,
                       const std::stop_token& stop) override;
   uint32_t Await(std::string_view key, base::Parker& parker, base::Instant deadline) override;
@@ -129,6 +131,8 @@ class Cluster final : public Deployment {
   std::atomic<bool> view_whole_{false};  // of the map, as a node has told it
 
   mutable base::Mutex mu_;
+  // Where messages of a slot are attended to; the node that has it now may be another.
+  std::multimap<Slot, ClusterNode*> attended_ ABSL_GUARDED_BY(mu_);
   std::bitset<kSlots> concerned_ ABSL_GUARDED_BY(mu_);  // since Realign()
   bool reconnected_ ABSL_GUARDED_BY(mu_) = false;       // since then
   std::bitset<kSlots> wanted_ ABSL_GUARDED_BY(mu_);     // somebody has listened

@@ -95,6 +95,22 @@ uint32_t Cluster::Await(std::string_view key, base::Parker& parker, base::Instan
   return at == nullptr ? parker.ParkUntil(deadline) : at->server->Await(key, parker, deadline);
 }
 
+void Cluster::Attend(std::string_view key, bool begins) {
+  const Slot slot = SlotOf(key);
+  ClusterNode* at = nullptr;
+  {
+    const base::MutexLock lock(mu_);
+    if (begins) {
+      at = heard_at_[slot].load(std::memory_order_acquire);
+      attended_.emplace(slot, at);
+    } else if (const auto found = attended_.find(slot); found != attended_.end()) {
+      at = found->second;
+      attended_.erase(found);
+    }
+  }
+  if (at != nullptr) at->server->Attend(key, begins);
+}
+
 bool Cluster::wants_to_know(std::string_view key) const {
   const ClusterNode* const owner = map_->Owner(SlotOf(key));
   return owner != nullptr && owner->server->wants_to_know(key);

@@ -104,6 +104,8 @@ class Deployment {
   virtual std::string slot_tag(std::string_view key) const = 0;
   // Messages about the key can reach this client.
   virtual bool listening(std::string_view key) const = 0;
+  // They do, as far as this client knows.
+  virtual bool hears(std::string_view key) const { return listening(key); }
   // Sees to that; two may do so at once. kUnavailable, by the deadline or when the stop is
   // requested: it goes on in the background.
   virtual absl::Status Listen(std::string_view key, base::Instant deadline,

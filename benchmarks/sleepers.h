@@ -1,0 +1,33 @@
+// Hand-overs to a process that has slept for some 20 ms: two processes, one of which has the lock
+// while the other waits for it.
+#ifndef REDLATCH_BENCHMARKS_SLEEPERS_H_
+#define REDLATCH_BENCHMARKS_SLEEPERS_H_
+
+#include <benchmark/benchmark.h>
+
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "benchmarks/latency_samples.h"
+#include "benchmarks/process_race.h"
+
+namespace redlatch::bench {
+
+inline constexpr absl::Duration kSleepersHold = absl::Milliseconds(20);
+// Before it wants the lock again: else a lock that does not hand over never changes hands.
+inline constexpr absl::Duration kSleepersPause = absl::Milliseconds(5);
+
+inline RaceOptions SleepersRace(std::string racer) {
+  return {.racer = std::move(racer), .processes = 2, .duration = absl::Seconds(5)};
+}
+
+inline void ReportSamples(benchmark::State& state, const absl::StatusOr<RaceResult>& result) {
+  if (!result.ok()) return state.SkipWithError(result.status().ToString().c_str());
+  ReportLatency(state, result->samples);
+}
+
+}  // namespace redlatch::bench
+
+#endif  // REDLATCH_BENCHMARKS_SLEEPERS_H_
