@@ -227,11 +227,10 @@ void Core::OnMessage(std::string_view text) {
 // What goes back because another client waits for it is sent by the thread that hears of it.
 void Core::OnWanted(Entry& entry, GrantId grant) {
   const bool posts = MayPostReleaseOf(entry);  // else the renewer sends it
+  entry.wanted.store(grant);
   std::optional<Send> release;
   Feed(entry, [&](Bidder& machine, Effects&) {
-    const base::Instant now = base::Now();
-    machine.OnWanted(grant, now);
-    if (posts) release = machine.NextRelease(now);
+    if (posts) release = machine.NextRelease(base::Now());
   });
   if (release) outbox_.Send(entry, *std::move(release), 0);
 }

@@ -231,6 +231,9 @@ void Core::Feed(Entry& entry, Event&& event) {
   bool attends = false;
   {
     const base::MutexLock lock(entry.mu);
+    if (entry.wanted.load(std::memory_order_relaxed) != 0) {
+      entry.machine->OnWanted(entry.wanted.exchange(0), base::Now());
+    }
     if constexpr (std::is_invocable_v<Event&, Bidder&, Effects&>) {
       event(*entry.machine, effects);
     } else {

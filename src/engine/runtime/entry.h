@@ -53,6 +53,11 @@ struct Entry {
 
   bool attends ABSL_GUARDED_BY(mu) = false;  // as the deployment knows it
 
+  // A grant that another client wants, as a message said; 0: none. Whoever feeds the machine next
+  // tells it: threads that take and leave a kept lock all the time would keep the listening one
+  // from it.
+  std::atomic<GrantId> wanted{0};
+
   std::atomic<int> objects{0};     // lock objects
   std::atomic<int> references{0};  // sessions, and whoever works on the entry just now
 

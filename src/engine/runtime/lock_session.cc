@@ -127,6 +127,7 @@ bool LockSession::LockAgain(const std::shared_ptr<const LockOptions>& options) {
   const bool reentrant = entry_.plan->traits.reentrant;
   const bool kept = options->keep > absl::ZeroDuration();
   if ((!reentrant && !kept) || core_->in_forked_child()) return false;
+  if (entry_.wanted.load(std::memory_order_relaxed) != 0) return false;
   const base::Instant now = base::Now();
   const uint64_t thread = ThreadNumber();
   const base::MutexLock lock(entry_.mu);
