@@ -43,7 +43,6 @@ bool LockMachine::Rest(base::Instant now) {
   grant.rests_until = stays ? now + grant.keep : grant.turn_ends;
   grant.attends |= stays;
   const bool draws = config_.sharing.passes_on && grant.next_token > grant.first_token;
-  if (grant.claimed && grant.renew_due > now && !grant.renewing) RenewNow(now);
   if (stays && draws && grant.last_token < grant.next_token + kFewTokens && !grant.renewing &&
       grant.failures == 0) {
     RenewNow(now);
