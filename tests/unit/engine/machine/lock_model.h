@@ -129,6 +129,7 @@ class LockModel : public ModelWorld {
   }
   void Release(int c, Thread& thread) {
     if (!HasToRelease(thread)) return;
+    if (Chance(2)) Draw(c, thread);
     const bool held = thread.state == Thread::State::kHolding;
     if (!held && thread.faces.empty()) {
       thread.state = Thread::State::kIdle;
