@@ -28,6 +28,7 @@ Core::Inside::Inside(Core& owner)
 
 Core::Inside::~Inside() {
   const base::Instant until = base::Now() + core.command_timeout();
+  core.async_->Stop(until);
   renewer.Stop(until);
   core.outbox_.Flush(until);  // if there was no thread to do that
   acked.Stop();
@@ -41,6 +42,7 @@ Core::Core(redis::Url url, ClientOptions options, DescriptionPace pace, std::str
       options_(std::move(options)),
       observer_(options_.observer ? options_.observer : std::make_shared<Observer>()),
       identity_(NewIdentity()),
+      async_(std::make_shared<AsyncDriver>(*this)),
       pace_(pace),
       description_(DescribeCommand(identity_.client, ThisProcess(options_.program), absl::Now(),
                                    pace_.lifetime)),
@@ -133,16 +135,25 @@ std::string Core::FreshId() {
 }
 
 Answer Core::Run(Entry& entry, Send send, base::Instant deadline) {
-  Prepare(entry, send);
-  if (Bid* const bid = send.bid()) {
-    bid->listen = bid->listen || deployment_->wants_to_know(entry.keys.main());
-  }
+  MakeReady(entry, send);
   Request request(SubjectOf(entry), send);
   const auto wanted = [&] {
     const base::MutexLock lock(entry.mu);
     return entry.machine->Wants(send);
   };
   const absl::StatusOr<redis::Reply> reply = deployment_->Run(request.call(), deadline, wanted);
+  return Hear(entry, send, reply);
+}
+
+void Core::MakeReady(const Entry& entry, Send& send) {
+  Prepare(entry, send);
+  if (Bid* const bid = send.bid()) {
+    bid->listen = bid->listen || deployment_->wants_to_know(entry.keys.main());
+  }
+}
+
+Answer Core::Hear(const Entry& entry, const Send& send,
+                  const absl::StatusOr<redis::Reply>& reply) {
   if (reply.ok()) round_trips_.Add(base::Now() - send.sent);
   Answer answer = ReadAnswer(send, reply);
   NoteAnswer(entry, send, answer);
@@ -167,6 +178,14 @@ void Core::TellReleasedLater(const Entry& entry, const Released& released) {
   TellLater([lock = std::string(entry.name()), token = released.token,
              status = StatusOf(*this, entry, released)](Observer& observer) {
     observer.OnReleased(lock, token, status);
+  });
+}
+
+void Core::TellAcquiredLater(const Entry& entry, FencingToken token, absl::Duration waited,
+                             const absl::Status& status) {
+  TellLater([lock = std::string(entry.name()), token, waited, status](Observer& observer) {
+    status.ok() ? observer.OnAcquired(lock, token, waited)
+                : observer.OnWaitEnded(lock, waited, status);
   });
 }
 
@@ -219,6 +238,7 @@ void Core::OnMessage(std::string_view text) {
 
 void Core::StopAll(std::string_view name, const void* object) {
   if (in_forked_child()) return;
+  async().StopObject(object);
   machines().Visit(absl::StrCat(options_.key_prefix, std::string(name)), [&](Entry& entry) {
     Feed(entry,
          [&](Bidder& machine, Effects& effects) { machine.StopAll(object, base::Now(), effects); });
