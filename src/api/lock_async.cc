@@ -67,8 +67,10 @@ void RedisLockBase::LockBody::AcquireAsync(const RedisLockBase& lock, bool reads
   // A lease from here on: what is not taken goes back.
   engine::LockSession::Finish finish =
       [told = std::move(callback)](absl::StatusOr<engine::SessionHold> held) mutable {
-        absl::StatusOr<Lease> lease = held.status();
-        if (held.ok()) {
+        absl::StatusOr<Lease> lease;
+        if (!held.ok()) {
+          lease = held.status();
+        } else {
           lease = Lease(std::move(held->session), held->held.hold, std::move(held->held.view),
                         held->held.token);
         }

@@ -87,13 +87,15 @@ class Semaphore::SemaphoreBody {
 
   void AcquireAsync(int64_t count, const AcquireOptions& options,
                     engine::LockSession::Finish finish) {
+    const auto fail = [&](const absl::Status& why) {
+      core_->async().Complete(std::move(finish)(why));
+    };
     absl::StatusOr<engine::Want> want = WantOf(count, options);
-    absl::StatusOr<std::shared_ptr<engine::LockSession>> session = want.status();
-    if (want.ok()) {
-      const auto permits = Permits();
-      session = permits.ok() ? (*permits)->Fresh() : permits.status();
-    }
-    if (!session.ok()) return core_->async().Complete(std::move(finish)(session.status()));
+    if (!want.ok()) return fail(want.status());
+    const auto permits = Permits();
+    if (!permits.ok()) return fail(permits.status());
+    const auto session = (*permits)->Fresh();
+    if (!session.ok()) return fail(session.status());
     (*session)->AcquireAsync(*std::move(want), std::move(finish));
   }
 
@@ -213,8 +215,10 @@ void Semaphore::AcquireAsync(int64_t permits, const AcquireOptions& options,
   body_->AcquireAsync(
       permits, options,
       [permits, told = std::move(callback)](absl::StatusOr<engine::SessionHold> taken) mutable {
-        absl::StatusOr<Permit> permit = taken.status();
-        if (taken.ok()) {
+        absl::StatusOr<Permit> permit;
+        if (!taken.ok()) {
+          permit = taken.status();
+        } else {
           permit = Permit(Lease(std::move(taken->session), taken->held.hold,
                                 std::move(taken->held.view), FencingToken()),
                           permits);

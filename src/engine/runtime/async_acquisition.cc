@@ -245,10 +245,12 @@ void AsyncAcquisition::Finish(absl::StatusOr<Held> held) {
   on_stop_.reset();
   script_.reset();
   const base::Instant now = base::Now();
-  absl::StatusOr<SessionHold> result = held.status();
-  if (held.ok() && !entry_->plan->sharing.holds) {
+  absl::StatusOr<SessionHold> result;
+  if (!held.ok()) {
+    result = held.status();
+  } else if (!entry_->plan->sharing.holds) {
     result = SessionHold();
-  } else if (held.ok()) {
+  } else {
     if (std::shared_ptr<Core> core = core_.weak_from_this().lock()) {
       result = SessionHold{LockSession::To(std::move(core), *entry_), *std::move(held)};
     } else {  // nobody is left to have it
