@@ -96,7 +96,15 @@ void BM_SimpleLock_AsyncPairs(benchmark::State& state) {
   constexpr int64_t kPairs = 20000;
   const auto in_flight = static_cast<size_t>(state.range(0));
   Crew(client, in_flight, kPairs / 10).Run();
+  const CommandStats before = StatsOf({"evalsha"});
+  const absl::Duration cpu = support::ProcessCpuTime();
   for (auto _ : state) Crew(client, in_flight, kPairs).Run();
+  const double pairs = static_cast<double>(state.iterations() * kPairs);
+  const CommandStats after = StatsOf({"evalsha"});
+  state.counters["server_us"] =
+      static_cast<double>(after.microseconds - before.microseconds) / pairs;
+  state.counters["client_us"] =
+      absl::ToDoubleMicroseconds(support::ProcessCpuTime() - cpu) / pairs;
   state.SetItemsProcessed(state.iterations() * kPairs);
 }
 BENCHMARK(BM_SimpleLock_AsyncPairs)->Arg(1)->Arg(8)->Arg(64)->UseRealTime()->MinTime(2);
