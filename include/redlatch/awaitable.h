@@ -17,17 +17,24 @@ namespace redlatch {
 // What AcquireAwaitable() and its kin return: an asynchronous call that begins when a coroutine
 // awaits it, once.
 //
-//   absl::StatusOr<redlatch::Lease> lease = co_await lock.AcquireAwaitable({.stop = stop});
+//   absl::StatusOr<redlatch::Lease> lease = co_await lock.AcquireAwaitable(options);
 //
 // The coroutine goes on where callbacks run: in what ClientOptions::post is given, else on the
-// client's own thread, which must not be kept for long. It needs nothing of the coroutine's type but
-// that this passes an awaitable on unchanged; where one does not (boost::asio::awaitable), use the
-// call with a callback.
+// client's own thread, which must not be kept for long. It needs nothing of the coroutine's type
+// but that this passes an awaitable on unchanged; where one does not (boost::asio::awaitable), use
+// the call with a callback.
 //
 // A coroutine may be destroyed while it is suspended here: then the call is cancelled, and what it
-// may still bring is given back. Destroy it where it would go on, or when nothing can make it go on:
-// as for any coroutine, not while another thread resumes it. If the completion is dropped because
-// the event loop has ended, it never goes on.
+// may still bring is given back. Destroy it where it would go on, or when nothing can make it go
+// on: as for any coroutine, not while another thread resumes it. If the completion is dropped
+// because the event loop has ended, it never goes on.
+//
+// Options that say more than durations are to be a variable: GCC 12 destroys twice what else is
+// written within the braces of a co_await expression.
+//
+//   lock.AcquireAwaitable({.wait = absl::Seconds(5)})                      // can be awaited
+//   const redlatch::AcquireOptions options = {.stop = source.get_token()};
+//   lock.AcquireAwaitable(options)                                         // so can this
 //
 // Neither the lock nor the client need outlive it once it is suspended; if they go, it goes on with
 // kCancelled. Awaited after they are gone, it is an error.

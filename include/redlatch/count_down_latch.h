@@ -105,12 +105,10 @@ class REDLATCH_EXPORT CountDownLatch {
   // The asynchronous face; see RedisLockBase::AcquireAsync().
   using WaitCallback = absl::AnyInvocable<void(absl::Status) &&>;
   void WaitAsync(const LatchWaitOptions& options, WaitCallback callback);
-  Awaitable<absl::Status> WaitAwaitable(LatchWaitOptions options = {}) {
-    std::stop_token stop = options.stop;
-    return {std::move(stop), [this, options = std::move(options)](
-                                 std::stop_token both, WaitCallback told) mutable {
-              options.stop = std::move(both);
-              WaitAsync(options, std::move(told));
+  Awaitable<absl::Status> WaitAwaitable(const LatchWaitOptions& options = {}) {
+    return {options.stop, [this, its = options](std::stop_token both, WaitCallback told) mutable {
+              its.stop = std::move(both);
+              WaitAsync(its, std::move(told));
             }};
   }
   // `id` says who arrives, such as the name of a job that may be run again after a crash: all calls

@@ -37,7 +37,8 @@ namespace redlatch {
 //            hold belongs to the calling thread.
 //   status   Acquire, TryAcquire: a Lease, which says how long the hold lasts, whether it was lost,
 //            and its fencing token. Such a hold belongs to whoever has the Lease.
-//   async    AcquireAsync, AcquireAwaitable: the same for callbacks and coroutines; no thread waits.
+//   async    AcquireAsync, AcquireAwaitable: the same for callbacks and coroutines; no thread
+//   waits.
 //
 //   the lock is                lock()                        try_lock()   Acquire({})
 //   free                       holds                         true         Lease
@@ -133,19 +134,18 @@ class REDLATCH_EXPORT RedisLockBase {
   // it was the last of. If the lock was granted by then, the callback is given that, or it is given
   // back. Those who wait come in turn, as threads do.
   //
-  // The hold belongs to whoever has the Lease, and to no thread: each acquisition is an owner of its
-  // own, unless `options.owner` names one. In a forked child it is refused, on a thread of its own
-  // if there is no `post`.
+  // The hold belongs to whoever has the Lease, and to no thread: each acquisition is an owner of
+  // its own, unless `options.owner` names one. In a forked child it is refused, on a thread of its
+  // own if there is no `post`.
   using AcquireCallback = absl::AnyInvocable<void(absl::StatusOr<Lease>) &&>;
   virtual void AcquireAsync(const AcquireOptions& options, AcquireCallback callback);
   // The same for coroutines, of any type: see Awaitable.
   //   absl::StatusOr<redlatch::Lease> lease = co_await lock.AcquireAwaitable(options);
-  Awaitable<absl::StatusOr<Lease>> AcquireAwaitable(AcquireOptions options = {}) {
-    std::stop_token stop = options.stop;
-    return {std::move(stop), [this, options = std::move(options)](
-                                 std::stop_token both, AcquireCallback told) mutable {
-              options.stop = std::move(both);
-              AcquireAsync(options, std::move(told));
+  Awaitable<absl::StatusOr<Lease>> AcquireAwaitable(const AcquireOptions& options = {}) {
+    return {options.stop,
+            [this, its = options](std::stop_token both, AcquireCallback told) mutable {
+              its.stop = std::move(both);
+              AcquireAsync(its, std::move(told));
             }};
   }
 

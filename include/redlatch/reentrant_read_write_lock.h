@@ -83,16 +83,15 @@ class REDLATCH_EXPORT ReentrantReadWriteLock final : public RedisLockBase {
   void AcquireWriteAsync(const AcquireOptions& options, AcquireCallback callback) {
     AcquireAsync(options, std::move(callback));
   }
-  Awaitable<absl::StatusOr<Lease>> AcquireReadAwaitable(AcquireOptions options = {}) {
-    std::stop_token stop = options.stop;
-    return {std::move(stop), [this, options = std::move(options)](
-                                 std::stop_token both, AcquireCallback told) mutable {
-              options.stop = std::move(both);
-              AcquireSharedAsync(options, std::move(told));
+  Awaitable<absl::StatusOr<Lease>> AcquireReadAwaitable(const AcquireOptions& options = {}) {
+    return {options.stop,
+            [this, its = options](std::stop_token both, AcquireCallback told) mutable {
+              its.stop = std::move(both);
+              AcquireSharedAsync(its, std::move(told));
             }};
   }
-  Awaitable<absl::StatusOr<Lease>> AcquireWriteAwaitable(AcquireOptions options = {}) {
-    return AcquireAwaitable(std::move(options));
+  Awaitable<absl::StatusOr<Lease>> AcquireWriteAwaitable(const AcquireOptions& options = {}) {
+    return AcquireAwaitable(options);
   }
 
   // The calling thread's read hold; see current() and hold_count() for its write hold.

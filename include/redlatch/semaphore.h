@@ -112,12 +112,11 @@ class REDLATCH_EXPORT Semaphore {
   using AcquireCallback = absl::AnyInvocable<void(absl::StatusOr<Permit>) &&>;
   void AcquireAsync(int64_t permits, const AcquireOptions& options, AcquireCallback callback);
   Awaitable<absl::StatusOr<Permit>> AcquireAwaitable(int64_t permits = 1,
-                                                     AcquireOptions options = {}) {
-    std::stop_token stop = options.stop;
-    return {std::move(stop), [this, permits, options = std::move(options)](
-                                 std::stop_token both, AcquireCallback told) mutable {
-              options.stop = std::move(both);
-              AcquireAsync(permits, options, std::move(told));
+                                                     const AcquireOptions& options = {}) {
+    return {options.stop,
+            [this, permits, its = options](std::stop_token both, AcquireCallback told) mutable {
+              its.stop = std::move(both);
+              AcquireAsync(permits, its, std::move(told));
             }};
   }
 

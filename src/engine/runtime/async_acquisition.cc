@@ -52,10 +52,11 @@ bool AsyncAcquisition::Step(unsigned events, base::Instant now) {
       }
       if (want_.terms.manual) core_.KeepDescribed();
       phase_ = Phase::kListens;
+      listens_since_ = now;
       deaf_at_ = now + acquisition_->ListenPatience(now);
       [[fallthrough]];
     case Phase::kListens:
-      if (Listen(now)) Resume(nullptr, false, now);
+      if (Listen()) Resume(nullptr, false, now);
       break;
     case Phase::kRuns:
       if (const std::optional<Answer> answer = script_->Step(now)) {
@@ -89,7 +90,7 @@ bool AsyncAcquisition::Step(unsigned events, base::Instant now) {
 }
 
 // True: it can go on, or has failed and will say so.
-bool AsyncAcquisition::Listen(base::Instant now) {
+bool AsyncAcquisition::Listen() {
   redis::Deployment& deployment = core_.deployment();
   const std::string_view key = entry_->keys.main();
   if (deployment.listening(key) || stopped()) return true;
@@ -103,7 +104,7 @@ bool AsyncAcquisition::Listen(base::Instant now) {
   }
   {
     const base::MutexLock lock(entry_->mu);
-    if (acquisition_->GoOnDeaf(std::move(deaf), now, *entry_->machine)) return true;
+    if (acquisition_->GoOnDeaf(std::move(deaf), listens_since_, *entry_->machine)) return true;
   }
   Decided(then);
   return false;
@@ -180,7 +181,8 @@ void AsyncAcquisition::GoElsewhere() {
   driver_.Complete([kept = *std::move(next)] {}, AsyncDriver::Whose::kOwn);
   MakeAcquisition();
   phase_ = Phase::kListens;
-  due_ = base::Now();
+  due_ = listens_since_ = base::Now();
+  deaf_at_ = due_ + acquisition_->ListenPatience(due_);
 }
 
 // As LockSession::AwaitAcks().

@@ -46,7 +46,7 @@ class AsyncAcquisition final : public AsyncTask, private Waker {
   }
 
   void MakeAcquisition();
-  bool Listen(base::Instant now);
+  bool Listen();
   // `woken`: by its waker, if it slept; else it may find that this is about to.
   void Resume(const Answer* answer, bool woken, base::Instant now);
   void Decided(base::Instant now);
@@ -66,6 +66,7 @@ class AsyncAcquisition final : public AsyncTask, private Waker {
   const uint64_t thread_ = NextThreadNumber();
   const base::Instant began_;
   base::Instant due_ = base::Instant::Infinite();
+  base::Instant listens_since_;
   base::Instant deaf_at_;
   Phase phase_ = Phase::kBegins;
   const AsyncDriver::Whose whose_;
