@@ -103,8 +103,7 @@ void BM_SimpleLock_AsyncPairs(benchmark::State& state) {
   const CommandStats after = StatsOf({"evalsha"});
   state.counters["server_us"] =
       static_cast<double>(after.microseconds - before.microseconds) / pairs;
-  state.counters["client_us"] =
-      absl::ToDoubleMicroseconds(support::ProcessCpuTime() - cpu) / pairs;
+  state.counters["client_us"] = absl::ToDoubleMicroseconds(support::ProcessCpuTime() - cpu) / pairs;
   state.SetItemsProcessed(state.iterations() * kPairs);
 }
 BENCHMARK(BM_SimpleLock_AsyncPairs)->Arg(1)->Arg(8)->Arg(64)->UseRealTime()->MinTime(2);

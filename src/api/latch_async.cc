@@ -46,10 +46,10 @@ void CountDownLatch::LatchBody::WaitAsync(const LatchWaitOptions& options, WaitC
              told = std::move(told)](base::Instant by, const absl::Status& failure) mutable {
         std::shared_ptr<LatchBody> self = weak.lock();
         if (self == nullptr || !failure.ok()) {
-          driver.Complete(Telling(std::move(told), failure.ok()
-                                                       ? absl::CancelledError("the latch is gone")
-                                                       : self->About(failure.code(),
-                                                                     std::string(failure.message()))));
+          driver.Complete(Telling(
+              std::move(told), failure.ok()
+                                   ? absl::CancelledError("the latch is gone")
+                                   : self->About(failure.code(), std::string(failure.message()))));
           if (self != nullptr) driver.Complete([self] {}, AsyncDriver::Whose::kOwn);
           return true;
         }
@@ -81,11 +81,11 @@ void CountDownLatch::LatchBody::WaitAsync(const LatchWaitOptions& options, WaitC
 
 void CountDownLatch::LatchBody::AwaitAt(const Latch& latch, const LatchWaitOptions& options,
                                         base::Instant began, WaitCallback told) {
-  latch.session->AcquireAsync(WantOf(options, began), [told = std::move(told)](
-                                                          const absl::StatusOr<
-                                                              engine::SessionHold>& open) mutable {
-    return Telling(std::move(told), open.status());
-  });
+  latch.session->AcquireAsync(
+      WantOf(options, began),
+      [told = std::move(told)](const absl::StatusOr<engine::SessionHold>& open) mutable {
+        return Telling(std::move(told), open.status());
+      });
 }
 
 void CountDownLatch::WaitAsync(const LatchWaitOptions& options, WaitCallback callback) {

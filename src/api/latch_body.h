@@ -21,8 +21,7 @@
 namespace redlatch {
 
 // What a latch object is; a call that is under way keeps it.
-class CountDownLatch::LatchBody
-    : public std::enable_shared_from_this<CountDownLatch::LatchBody> {
+class CountDownLatch::LatchBody : public std::enable_shared_from_this<CountDownLatch::LatchBody> {
  public:
   LatchBody(std::shared_ptr<engine::Core> core, std::string_view name, int64_t count,
             LatchOptions options)

@@ -51,8 +51,9 @@ absl::StatusOr<RedisLockBase::LockBody::Way> RedisLockBase::LockBody::WayTo(
   auto group = NextGroup(readers, nullptr);
   if (!group.ok()) return group.status();
   way.session = *std::move(group);
-  way.elsewhere = [known = std::weak_ptr<engine::Readers>(readers)](const engine::Entry& left)
-      -> absl::StatusOr<std::shared_ptr<engine::LockSession>> {
+  way.elsewhere =
+      [known = std::weak_ptr<engine::Readers>(readers)](
+          const engine::Entry& left) -> absl::StatusOr<std::shared_ptr<engine::LockSession>> {
     std::shared_ptr<engine::Readers> those = known.lock();
     if (those == nullptr) return absl::CancelledError("its lock is gone");
     return NextGroup(std::move(those), &left);

@@ -1,5 +1,5 @@
-// Locks that no script can take together, taken without a thread: as MultiLock::Apart::TakeAll(), in
-// steps.
+// Locks that no script can take together, taken without a thread: as MultiLock::Apart::TakeAll(),
+// in steps.
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -61,8 +61,8 @@ class MultiLock::Apart::Chain : public std::enable_shared_from_this<Chain> {
     if (taken_ < leases_.size()) return TakeNext();
     for (size_t i = 0; i < leases_.size(); ++i) {
       if (leases_[At(i)].valid()) continue;
-      return OnRefused(At(i), absl::AbortedError(
-                                  "one of the locks was lost while another was waited for"));
+      return OnRefused(
+          At(i), absl::AbortedError("one of the locks was lost while another was waited for"));
     }
     const std::shared_ptr<Apart> apart = apart_.lock();
     if (apart == nullptr) return OnRefused(first_, Cancelled());
@@ -71,8 +71,7 @@ class MultiLock::Apart::Chain : public std::enable_shared_from_this<Chain> {
 
   void OnRefused(size_t refused, const absl::Status& why) {
     while (taken_ > 0) leases_[At(--taken_)] = Lease();
-    const bool again =
-        absl::IsAborted(why) || (absl::IsDeadlineExceeded(why) && !of_one_client_);
+    const bool again = absl::IsAborted(why) || (absl::IsDeadlineExceeded(why) && !of_one_client_);
     const base::Instant next = base::Now() + backoff_.Next();
     if (!again || end_ <= next) return Finish(why);
     if (stopped_.stop_requested()) return Finish(Cancelled());
@@ -131,7 +130,8 @@ void MultiLock::Apart::AcquireAsync(const AcquireOptions& options, AcquireCallba
         [told = std::move(callback), bad = bad_]() mutable { std::move(told)(std::move(bad)); });
   }
   // Of no locks, it has no client either.
-  base::StartThread("redlatch-async", [told = std::make_shared<AcquireCallback>(std::move(callback)),
+  base::StartThread("redlatch-async", [told =
+                                           std::make_shared<AcquireCallback>(std::move(callback)),
                                        bad = bad_] {
     engine::RunUsersCode("a callback", [&] { std::move (*told)(bad); });
   }).detach();

@@ -105,15 +105,15 @@ class Semaphore::SemaphoreBody {
       return Bad("an Owner is for reentrant locks; leave it out");
     }
     return engine::Want{.terms = {.lease = options.lease.value_or(options_->lease),
-                                .manual = options.lease.has_value(),
-                                .whole = options.whole_lease,
-                                .permits = static_cast<uint32_t>(count),
-                                .capacity = static_cast<uint32_t>(capacity_)},
-                      .wait = options.wait,
-                      .stop = options.stop,
-                      .options = options_,
-                      .object = this,
-                      .gone = &gone_};
+                                  .manual = options.lease.has_value(),
+                                  .whole = options.whole_lease,
+                                  .permits = static_cast<uint32_t>(count),
+                                  .capacity = static_cast<uint32_t>(capacity_)},
+                        .wait = options.wait,
+                        .stop = options.stop,
+                        .options = options_,
+                        .object = this,
+                        .gone = &gone_};
   }
 
   // With so many waiters; none: only the numbers.

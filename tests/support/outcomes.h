@@ -14,7 +14,8 @@
 
 namespace redlatch::support {
 
-// Takes the outcomes of any number of calls, in their order: `outcomes.Callback()` is given to each.
+// Takes the outcomes of any number of calls, in their order: `outcomes.Callback()` is given to
+// each.
 template <class Outcome>
 class Outcomes {
  public:

@@ -22,7 +22,11 @@ auto AsyncAcquire(redlatch::RedisLockBase& lock, const redlatch::AcquireOptions&
         auto work = asio::make_work_guard(asio::get_associated_executor(handler));
         lock.AcquireAsync(options, [work = std::move(work), handler = std::move(handler)](
                                        absl::StatusOr<redlatch::Lease> lease) mutable {
-          std::move(handler)(std::move(lease));
+          // Where the coroutine belongs, be it a strand.
+          asio::dispatch(work.get_executor(),
+                         [handler = std::move(handler), lease = std::move(lease)]() mutable {
+                           std::move(handler)(std::move(lease));
+                         });
         });
       },
       token);

@@ -132,9 +132,7 @@ LockSession::Unconfirmed LockSession::AwaitAcks(uint64_t hold, Face face) {
 
 absl::StatusOr<Held> LockSession::Result(Core& core, const Entry& entry, Waiter& waiter,
                                          absl::Duration wait) {
-  const auto about = [&](const absl::Status& status) {
-    return engine::About(core, entry, status);
-  };
+  const auto about = [&](const absl::Status& status) { return engine::About(core, entry, status); };
   switch (waiter.state) {
     case Waiter::State::kGranted:
       while (waiter.began < waiter.not_before && base::Now() < waiter.not_before) {

@@ -115,8 +115,7 @@ void AsyncAcquisition::Resume(const Answer* answer, bool woken, base::Instant no
   core_.Feed(*entry_, [&](Bidder& machine, Effects& effects) {
     // A call of the waker that is on its way must find the task here.
     if (!woken && acquisition_->waiter().wake_pending) return;
-    const Acquisition::Event event{
-        .answer = answer, .stopped = stopped() && !gone_, .gone = gone_};
+    const Acquisition::Event event{.answer = answer, .stopped = stopped() && !gone_, .gone = gone_};
     resumed = acquisition_->Resume(event, now, machine, effects);
   });
   due_ = base::Instant::Infinite();
@@ -132,8 +131,8 @@ void AsyncAcquisition::Resume(const Answer* answer, bool woken, base::Instant no
       return;
     case Acquisition::Next::Kind::kRun:
       phase_ = Phase::kRuns;
-      script_ = std::make_unique<AsyncScript>(driver_, *this, *entry_, acquisition_->send(),
-                                              next.until);
+      script_ =
+          std::make_unique<AsyncScript>(driver_, *this, *entry_, acquisition_->send(), next.until);
       // Most often it is sent here; what it says at once is no different from what it says later.
       if (const std::optional<Answer> failed = script_->Step(now)) {
         Resume(&*failed, false, now);
@@ -153,18 +152,19 @@ void AsyncAcquisition::Decided(base::Instant now) {
       const base::Instant end = want_.wait == absl::InfiniteDuration()
                                     ? now + core_.options().unreachable_after
                                     : began_ + want_.wait;
-      confirmation_ = std::make_unique<Confirmation>(Confirmation{
-          .held = {},
-          .send = {},
-          .letter = nullptr,
-          .backoff = base::Backoff(absl::Milliseconds(5), absl::Milliseconds(200)),
-          .end = end,
-          .why = {}});
+      confirmation_ = std::make_unique<Confirmation>(
+          Confirmation{.held = {},
+                       .send = {},
+                       .letter = nullptr,
+                       .backoff = base::Backoff(absl::Milliseconds(5), absl::Milliseconds(200)),
+                       .end = end,
+                       .why = {}});
     }
     confirmation_->held = *std::move(held);
     return Confirm(now);
   }
-  if (!held.ok() && confirmation_ != nullptr) return Finish(About(core_, *entry_, confirmation_->why));
+  if (!held.ok() && confirmation_ != nullptr)
+    return Finish(About(core_, *entry_, confirmation_->why));
   Finish(std::move(held));
 }
 
@@ -218,10 +218,9 @@ void AsyncAcquisition::Confirmed(base::Instant now) {
   driver_.Begin(std::make_unique<AsyncRelease>(driver_, *entry_, its.held.hold, nullptr));
   const bool by_a_fault =
       failed == nullptr || (absl::IsUnavailable(failed->why) && !failed->too_few);
-  its.why = failed == nullptr
-                ? absl::UnavailableError("it was lost before it was confirmed")
-                : absl::Status(failed->why.code(),
-                               absl::StrCat("given back: ", failed->why.message()));
+  its.why = failed == nullptr ? absl::UnavailableError("it was lost before it was confirmed")
+                              : absl::Status(failed->why.code(),
+                                             absl::StrCat("given back: ", failed->why.message()));
   const base::Instant next = now + its.backoff.Next();
   if (!by_a_fault || its.end <= next || stopped()) return Finish(About(core_, *entry_, its.why));
   phase_ = Phase::kPauses;

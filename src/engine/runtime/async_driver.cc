@@ -9,7 +9,6 @@
 #include "src/base/thread.h"
 #include "src/engine/runtime/async_script.h"
 #include "src/engine/runtime/core.h"
-#include "src/redis/transport/transport.h"
 
 namespace redlatch::engine {
 namespace {
@@ -31,8 +30,8 @@ AsyncDriver::~AsyncDriver() = default;
 void AsyncDriver::Start() {
   if (started_ || stopping_) return;
   std::thread thread;
-  started_ = base::TryStartThread(thread, "redlatch-async",
-                                  [self = shared_from_this()] { self->Work(); });
+  started_ =
+      base::TryStartThread(thread, "redlatch-async", [self = shared_from_this()] { self->Work(); });
   if (started_) thread.detach();  // Stop() waits for it, for as long as that is wise
 }
 
@@ -135,7 +134,7 @@ void AsyncDriver::TakeTurn() {
   // Sends what was posted, and reads what is there.
   if (letters_ == 0) return;
   core_.deployment().DrainAll(std::exchange(stalled_, false) ? base::Now() + kTurn
-                                                              : base::Instant());
+                                                             : base::Instant());
 }
 
 void AsyncDriver::StepOf(AsyncTask& task, unsigned events, base::Instant now) {
@@ -187,8 +186,7 @@ absl::Status AsyncDriver::Listen(std::string_view key, base::Instant& again) {
 }
 
 void AsyncDriver::WaitForMore() {
-  const base::Instant until =
-      timers_.empty() ? base::Instant::Infinite() : timers_.begin()->first;
+  const base::Instant until = timers_.empty() ? base::Instant::Infinite() : timers_.begin()->first;
   if (letters_ == 0) return changed_.WaitUntil(mu_, until);
   polling_ = true;
   wake_.OpenAgain(base::Now());

@@ -117,6 +117,8 @@ std::optional<Answer> AsyncScript::TakeReply(absl::StatusOr<redis::Reply> reply,
     return in_a_round_ ? std::nullopt : std::optional(End(reply));
   } else if (redis::RefusedForNow(reply.status())) {
     try_at_ = now + backoff_.Next();
+  } else if (absl::IsUnavailable(reply.status()) && redis::NotSent(reply.status())) {
+    try_at_ = now;  // its connection went before it was written
   } else {
     return End(reply);
   }
@@ -129,8 +131,8 @@ std::optional<Answer> AsyncScript::Try(base::Instant now) {
   Core& core = driver_.core();
   if (until_ <= now) {
     if (why_not_.ok()) {
-      why_not_ = absl::UnavailableError(absl::StrCat(
-          "the command could not be sent to ", core.server(entry_.keys.main()), " in time"));
+      why_not_ = absl::UnavailableError(absl::StrCat("the command could not be sent to ",
+                                                     core.server(entry_.keys.main()), " in time"));
     }
     return End(why_not_);
   }
@@ -141,8 +143,8 @@ std::optional<Answer> AsyncScript::Try(base::Instant now) {
   letter_ = AsyncLetterPtr(new AsyncLetter(driver_, task_));
   AsyncLetter* const letter = letter_.get();
   const auto* const release = std::get_if<ToRelease>(&send_.what);
-  letter->exchange.results = absl::MakeSpan(letter->answers)
-                                 .last(release != nullptr && release->awaited ? 2 : 1);
+  letter->exchange.results =
+      absl::MakeSpan(letter->answers).last(release != nullptr && release->awaited ? 2 : 1);
   letter->exchange.done = [letter] { letter->Arrive(); };
   letter->exchange.unhurried = true;
   Request request(core.SubjectOf(entry_), send_);

@@ -14,13 +14,13 @@ class AsyncTask {
  public:
   enum Event : uint8_t {
     kBegun = 1,
-    kWoken = 2,     // by its machine
-    kThrough = 4,   // with that, the outcome is there
-    kStopped = 8,   // its stop token fired, or its object is gone
+    kWoken = 2,    // by its machine
+    kThrough = 4,  // with that, the outcome is there
+    kStopped = 8,  // its stop token fired, or its object is gone
     kAnswered = 16,
-    kTime = 32,     // it is due()
-    kEnding = 64,   // the client goes: what can end, ends now
-    kOver = 128,    // and this is the last moment
+    kTime = 32,    // it is due()
+    kEnding = 64,  // the client goes: what can end, ends now
+    kOver = 128,   // and this is the last moment
   };
 
   AsyncTask() = default;

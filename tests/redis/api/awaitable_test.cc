@@ -1,4 +1,6 @@
 // co_await, from a coroutine type of the test's own.
+#include "redlatch/awaitable.h"
+
 #include <coroutine>
 #include <deque>
 #include <exception>
@@ -14,7 +16,6 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
-#include "redlatch/awaitable.h"
 #include "redlatch/client.h"
 #include "redlatch/count_down_latch.h"
 #include "redlatch/multi_lock.h"
@@ -141,9 +142,7 @@ TEST_F(AwaitableCalls, AreCancelledByTheirToken) {
   std::stop_source stop;
   const AcquireOptions options = {.stop = stop.get_token()};
   absl::Status status;
-  const auto body = [&]() -> Task {
-    status = (co_await lock_.AcquireAwaitable(options)).status();
-  };
+  const auto body = [&]() -> Task { status = (co_await lock_.AcquireAwaitable(options)).status(); };
   const Task task = body();
   ASSERT_TRUE(AwaitWaiting(1));
   stop.request_stop();
@@ -200,9 +199,7 @@ TEST_F(AwaitableCalls, GoOnWithCancelledWhenTheLockGoes) {
 }
 
 TEST_F(AwaitableCalls, BeginWhenTheyAreAwaited) {
-  {
-    const auto unused = lock_.AcquireAwaitable();
-  }
+  { const auto unused = lock_.AcquireAwaitable(); }
   EXPECT_TRUE(IsFree());
   auto lease = lock_.Acquire();
   ASSERT_TRUE(lease.ok());
