@@ -59,6 +59,13 @@ struct ClientOptions {
   // the thread that uses it; must not use that lock.
   std::function<std::string(std::string_view lock)> stats_label = {};
 
+  // Where callbacks and continuations of the asynchronous calls run: it is given each of them, to
+  // be run soon, once, on whichever thread, such as [&](auto f) { boost::asio::post(io,
+  // std::move(f)); }. It is called by a thread of the client's own, returns at once, and may drop
+  // what it is given: a lease that nobody takes is released. Where it is empty, callbacks run one
+  // after the other on that thread of the client's, so that one that takes long delays the others.
+  std::function<void(std::function<void()> completion)> post = {};
+
   // Hears, in Connect(), what is not as it should be but does not stop redlatch: each message says
   // what and how to mend it. Where it is empty they go to stderr.
   std::function<void(std::string_view message)> on_warning = {};

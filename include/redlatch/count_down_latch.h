@@ -9,10 +9,13 @@
 #include <stop_token>
 #include <string>
 #include <string_view>
+#include <utility>
 
+#include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "redlatch/awaitable.h"
 #include "redlatch/client.h"
 #include "redlatch/export.h"
 #include "redlatch/from_std.h"
@@ -99,6 +102,15 @@ class REDLATCH_EXPORT CountDownLatch {
   //   kInvalidArgument      a bad name, count or option
   //   kPermissionDenied, kResourceExhausted, kInternal    as of RedisLockBase::Acquire()
   absl::Status Wait(const LatchWaitOptions& options = {});
+  // The asynchronous face; see RedisLockBase::AcquireAsync().
+  using WaitCallback = absl::AnyInvocable<void(absl::Status) &&>;
+  void WaitAsync(const LatchWaitOptions& options, WaitCallback callback);
+  Awaitable<absl::Status> WaitAwaitable(const LatchWaitOptions& options = {}) {
+    return {options.stop, [this, its = options](std::stop_token both, WaitCallback told) mutable {
+              its.stop = std::move(both);
+              WaitAsync(its, std::move(told));
+            }};
+  }
   // `id` says who arrives, such as the name of a job that may be run again after a crash: all calls
   // with the same one, on any object and from any process, count once. Where it is empty, each call
   // counts.

@@ -7,9 +7,12 @@
 #include <memory>
 #include <stop_token>
 #include <string_view>
+#include <utility>
 
+#include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "redlatch/awaitable.h"
 #include "redlatch/export.h"
 #include "redlatch/fencing_token.h"
 
@@ -98,6 +101,19 @@ class REDLATCH_EXPORT Lease : public Hold {
   //   kAborted       the hold was lost before: what it protected may have been disturbed
   //   kUnavailable   the server did not answer; call again, or leave it to the background
   absl::Status Release();
+
+  // Release() that does not wait: the lease is given away, as if it had been moved from, and the
+  // callback is told what came of it. See RedisLockBase::AcquireAsync() for where that runs; for a
+  // Lease of nothing, on a thread of its own. After kUnavailable the client goes on trying in the
+  // background.
+  using ReleaseCallback = absl::AnyInvocable<void(absl::Status) &&>;
+  void ReleaseAsync(ReleaseCallback callback);
+  // The same for coroutines: absl::Status released = co_await lease.ReleaseAwaitable();
+  Awaitable<absl::Status> ReleaseAwaitable() {
+    return {{}, [lease = std::move(*this)](const std::stop_token&, ReleaseCallback told) mutable {
+              lease.ReleaseAsync(std::move(told));
+            }};
+  }
 
   // Manual holds only: at least so long from now on; it never shortens. kAborted where the hold is
   // gone, kFailedPrecondition where it is renewed by itself.

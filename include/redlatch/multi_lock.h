@@ -82,6 +82,7 @@ class REDLATCH_EXPORT MultiLock final : public RedisLockBase {
   void lock() override;
   void unlock() noexcept override;
   absl::StatusOr<Lease> Acquire(const AcquireOptions& options = {}) override;
+  void AcquireAsync(const AcquireOptions& options, AcquireCallback callback) override;
   Hold current() const override;
   int hold_count() const override;
   absl::StatusOr<LockInfo> Inspect() const override;

@@ -2,6 +2,7 @@
 #ifndef REDLATCH_OWNER_H_
 #define REDLATCH_OWNER_H_
 
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -16,15 +17,21 @@ namespace redlatch {
 class Owner {
  public:
   Owner() = default;
-  explicit Owner(std::string_view name) : name_(name) {}
+  explicit Owner(std::string_view name)
+      : name_(name.empty() ? nullptr : std::make_shared<const std::string>(name)) {}
 
-  const std::string& name() const { return name_; }
-  bool is_calling_thread() const { return name_.empty(); }
+  const std::string& name() const {
+    static const std::string* const nobody = new std::string();
+    return name_ == nullptr ? *nobody : *name_;
+  }
+  bool is_calling_thread() const { return name_ == nullptr; }
 
-  friend bool operator==(const Owner&, const Owner&) = default;
+  friend bool operator==(const Owner& a, const Owner& b) { return a.name() == b.name(); }
 
  private:
-  std::string name_;
+  // Not the text itself: GCC 12 copies an AcquireOptions that is written within a co_await
+  // expression byte by byte, and a string may point into itself.
+  std::shared_ptr<const std::string> name_;
 };
 
 }  // namespace redlatch

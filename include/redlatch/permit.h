@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "redlatch/awaitable.h"
 #include "redlatch/export.h"
 #include "redlatch/lease.h"
 
@@ -53,6 +54,16 @@ class REDLATCH_EXPORT Permit {
   // further call. kAborted: they were lost before. kUnavailable: the server did not answer; call
   // again, or leave it to the background.
   absl::Status Release() { return lease_.Release(); }
+
+  // As those of Lease.
+  void ReleaseAsync(Lease::ReleaseCallback callback) {
+    count_ = 0;
+    lease_.ReleaseAsync(std::move(callback));
+  }
+  Awaitable<absl::Status> ReleaseAwaitable() {
+    count_ = 0;
+    return lease_.ReleaseAwaitable();
+  }
 
   // Those acquired with a `lease` only: at least so long from now on.
   absl::Status Extend(absl::Duration lease) { return lease_.Extend(lease); }

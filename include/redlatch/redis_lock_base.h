@@ -5,13 +5,17 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "redlatch/awaitable.h"
 #include "redlatch/client.h"
 #include "redlatch/export.h"
 #include "redlatch/from_std.h"
@@ -26,13 +30,15 @@ namespace redlatch {
 // common: it runs scripts by their SHA-1, renews holds, and queues those who wait, all in the
 // client, once. A subclass supplies its scripts.
 //
-// Two faces:
+// Three faces:
 //
 //   std      lock, try_lock, try_lock_for, try_lock_until, unlock: meets TimedLockable, so that
 //            std::scoped_lock, unique_lock, std::lock and condition_variable_any just work. Such a
 //            hold belongs to the calling thread.
 //   status   Acquire, TryAcquire: a Lease, which says how long the hold lasts, whether it was lost,
 //            and its fencing token. Such a hold belongs to whoever has the Lease.
+//   async    AcquireAsync, AcquireAwaitable: the same for callbacks and coroutines; no thread
+//   waits.
 //
 //   the lock is                lock()                        try_lock()   Acquire({})
 //   free                       holds                         true         Lease
@@ -115,6 +121,34 @@ class REDLATCH_EXPORT RedisLockBase {
   // Acquire() that does not wait.
   absl::StatusOr<Lease> TryAcquire();
 
+  // The asynchronous face: Acquire() that returns at once, and has the callback told what came of
+  // it, once, with the same errors. No thread waits meanwhile.
+  //
+  // The callback runs where ClientOptions::post says, else on the client's own thread; never inside
+  // the call that it is of, nor under a lock of redlatch's. What it throws is told on stderr and
+  // otherwise ignored. It may do anything there, destroy the lock and the last handle of the client
+  // too, but should not wait. If it is destroyed without being called, as when an event loop has
+  // ended, what it was to be given is given back.
+  //
+  // `options.stop` ends the waiting with kCancelled; so do destroying the lock, and the client that
+  // it was the last of. If the lock was granted by then, the callback is given that, or it is given
+  // back. Those who wait come in turn, as threads do.
+  //
+  // The hold belongs to whoever has the Lease, and to no thread: each acquisition is an owner of
+  // its own, unless `options.owner` names one. In a forked child it is refused, on a thread of its
+  // own if there is no `post`.
+  using AcquireCallback = absl::AnyInvocable<void(absl::StatusOr<Lease>) &&>;
+  virtual void AcquireAsync(const AcquireOptions& options, AcquireCallback callback);
+  // The same for coroutines, of any type: see Awaitable.
+  //   absl::StatusOr<redlatch::Lease> lease = co_await lock.AcquireAwaitable(options);
+  Awaitable<absl::StatusOr<Lease>> AcquireAwaitable(const AcquireOptions& options = {}) {
+    return {options.stop,
+            [this, its = options](std::stop_token both, AcquireCallback told) mutable {
+              its.stop = std::move(both);
+              AcquireAsync(its, std::move(told));
+            }};
+  }
+
   // The calling thread's hold: by lock(), or by an Acquire() of its own that named no Owner; else a
   // Hold of nothing. After a loss it tells so until unlock().
   virtual Hold current() const;
@@ -139,6 +173,7 @@ class REDLATCH_EXPORT RedisLockBase {
   bool TryLockSharedFor(absl::Duration wait);
   void UnlockShared() noexcept;
   absl::StatusOr<Lease> AcquireShared(const AcquireOptions& options);
+  void AcquireSharedAsync(const AcquireOptions& options, AcquireCallback callback);
   Hold CurrentShared() const;
   int SharedHoldCount() const;
 

@@ -76,6 +76,24 @@ class REDLATCH_EXPORT ReentrantReadWriteLock final : public RedisLockBase {
     return Acquire(options);
   }
 
+  // The asynchronous face; see RedisLockBase::AcquireAsync(), which is the writer's.
+  void AcquireReadAsync(const AcquireOptions& options, AcquireCallback callback) {
+    AcquireSharedAsync(options, std::move(callback));
+  }
+  void AcquireWriteAsync(const AcquireOptions& options, AcquireCallback callback) {
+    AcquireAsync(options, std::move(callback));
+  }
+  Awaitable<absl::StatusOr<Lease>> AcquireReadAwaitable(const AcquireOptions& options = {}) {
+    return {options.stop,
+            [this, its = options](std::stop_token both, AcquireCallback told) mutable {
+              its.stop = std::move(both);
+              AcquireSharedAsync(its, std::move(told));
+            }};
+  }
+  Awaitable<absl::StatusOr<Lease>> AcquireWriteAwaitable(const AcquireOptions& options = {}) {
+    return AcquireAwaitable(options);
+  }
+
   // The calling thread's read hold; see current() and hold_count() for its write hold.
   Hold current_read() const { return CurrentShared(); }
   int read_hold_count() const { return SharedHoldCount(); }

@@ -7,13 +7,17 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "redlatch/awaitable.h"
 #include "redlatch/client.h"
 #include "redlatch/export.h"
 #include "redlatch/from_std.h"
@@ -103,6 +107,18 @@ class REDLATCH_EXPORT Semaphore {
   absl::StatusOr<Permit> Acquire(int64_t permits = 1, const AcquireOptions& options = {});
   // Acquire() that does not wait.
   absl::StatusOr<Permit> TryAcquire(int64_t permits = 1);
+
+  // The asynchronous face; see RedisLockBase::AcquireAsync().
+  using AcquireCallback = absl::AnyInvocable<void(absl::StatusOr<Permit>) &&>;
+  void AcquireAsync(int64_t permits, const AcquireOptions& options, AcquireCallback callback);
+  Awaitable<absl::StatusOr<Permit>> AcquireAwaitable(int64_t permits = 1,
+                                                     const AcquireOptions& options = {}) {
+    return {options.stop,
+            [this, permits, its = options](std::stop_token both, AcquireCallback told) mutable {
+              its.stop = std::move(both);
+              AcquireAsync(permits, its, std::move(told));
+            }};
+  }
 
   // For all its users, at once. Growing lets waiters in. Shrinking takes permits from nobody: it
   // lets nobody in until enough have come back; who waits for more than there will be ends with

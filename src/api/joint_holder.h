@@ -26,6 +26,10 @@ class JointHolder final : public engine::Holder {
   absl::Status Release(uint64_t hold) override;
   absl::Status Extend(uint64_t hold, absl::Duration lease) override;
   void ReleaseQuietly(uint64_t hold) override;
+  void ReleaseAsync(uint64_t hold, Then then) override;
+  void Tell(absl::AnyInvocable<void() &&> completion) override {
+    core_->async().Complete(std::move(completion));
+  }
 
  private:
   const std::shared_ptr<engine::Core> core_;  // of one of them

@@ -127,30 +127,36 @@ absl::Status CountDownLatch::LatchBody::Wait(const LatchWaitOptions& options) {
                                     PatienceForAnswer(options.wait, core_->command_timeout());
   if (options.wait <= absl::ZeroDuration()) {
     const absl::StatusOr<int64_t> count = Count(answered_by, options.stop);
-    if (!count.ok()) return count.status();
-    return *count == 0 ? absl::OkStatus()
-                       : About(absl::StatusCode::kDeadlineExceeded,
-                               absl::StrCat("it has not opened; its count is still ", *count));
+    return count.ok() ? WhenLookedAt(*count) : count.status();
   }
-  static const auto* const lock_options =
-      new std::shared_ptr<const LockOptions>(std::make_shared<const LockOptions>());
   // A wait with an end of its own is not given up before.
   const base::Instant give_up_by =
       options.wait < absl::InfiniteDuration() ? answered_by : GiveUpBy();
   const absl::StatusOr<Latch> latch = Find(answered_by, give_up_by, options.stop);
   if (!latch.ok()) return latch.status();
-  return latch->session
-      ->Acquire({
-          // Heartbeats come each third of it, and keep the latch alive.
-          .terms = {.lease = WaitersLease()},
-          .wait = options.wait,
-          .since = began,
-          .stop = options.stop,
-          .options = *lock_options,
-          .object = this,
-          .gone = &gone_,
-      })
-      .status();
+  return latch->session->Acquire(WantOf(options, began)).status();
+}
+
+absl::Status CountDownLatch::LatchBody::WhenLookedAt(int64_t count) const {
+  return count == 0 ? absl::OkStatus()
+                    : About(absl::StatusCode::kDeadlineExceeded,
+                            absl::StrCat("it has not opened; its count is still ", count));
+}
+
+engine::Want CountDownLatch::LatchBody::WantOf(const LatchWaitOptions& options,
+                                               base::Instant began) const {
+  static const auto* const lock_options =
+      new std::shared_ptr<const LockOptions>(std::make_shared<const LockOptions>());
+  return {
+      // Heartbeats come each third of it, and keep the latch alive.
+      .terms = {.lease = WaitersLease()},
+      .wait = options.wait,
+      .since = began,
+      .stop = options.stop,
+      .options = *lock_options,
+      .object = this,
+      .gone = &gone_,
+  };
 }
 
 absl::StatusOr<int64_t> CountDownLatch::LatchBody::CountDown(int64_t n, std::string_view id) {

@@ -21,7 +21,7 @@
 namespace redlatch {
 
 // What a latch object is; a call that is under way keeps it.
-class CountDownLatch::LatchBody {
+class CountDownLatch::LatchBody : public std::enable_shared_from_this<CountDownLatch::LatchBody> {
  public:
   LatchBody(std::shared_ptr<engine::Core> core, std::string_view name, int64_t count,
             LatchOptions options)
@@ -37,6 +37,7 @@ class CountDownLatch::LatchBody {
   const std::string& name() const { return name_; }
 
   absl::Status Wait(const LatchWaitOptions& options);
+  void WaitAsync(const LatchWaitOptions& options, WaitCallback told);
   // How many are still to arrive, then.
   absl::StatusOr<int64_t> CountDown(int64_t n, std::string_view id);
   absl::StatusOr<int64_t> Count(base::Instant answered_by, const std::stop_token& stop = {});
@@ -55,6 +56,10 @@ class CountDownLatch::LatchBody {
                                        const Attempt& attempt);
   void Remember(const Latch& latch, const std::string& id, int64_t n, const redis::Reply& reply,
                 uint64_t sent_in);
+  void AwaitAt(const Latch& latch, const LatchWaitOptions& options, base::Instant began,
+               WaitCallback told);
+  engine::Want WantOf(const LatchWaitOptions& options, base::Instant began) const;
+  absl::Status WhenLookedAt(int64_t count) const;
   absl::Status Check() const;
   absl::Status About(absl::StatusCode code, std::string_view what) const {
     return absl::Status(

@@ -1,12 +1,15 @@
 #include "redlatch/lease.h"
 
+#include <memory>
 #include <optional>
 #include <utility>
 
 #include "src/base/clock.h"
 #include "src/base/no_cancellation.h"
+#include "src/base/thread.h"
 #include "src/engine/machine/hold_view.h"
 #include "src/engine/machine/holder.h"
+#include "src/engine/runtime/users_code.h"
 
 namespace redlatch {
 
@@ -84,6 +87,35 @@ absl::Status Lease::Release() {
   }
   state_.notify_all();
   return status;
+}
+
+void Lease::ReleaseAsync(ReleaseCallback callback) {
+  const base::NoCancellation no_cancellation;
+  const std::shared_ptr<engine::Holder> holder = std::move(holder_);
+  static_cast<Hold&>(*this) = Hold();
+  const State before = state_.exchange(State::kReleased);
+  if (holder == nullptr) {  // nobody knows where it is to run
+    base::StartThread("redlatch-async", [told = std::make_shared<ReleaseCallback>(
+                                             std::move(callback))] {
+      engine::RunUsersCode("a callback", [&] { (std::move(*told))(absl::OkStatus()); });
+    }).detach();
+    return;
+  }
+  const auto tell = [](ReleaseCallback told, absl::Status status) {
+    return [told = std::move(told), status = std::move(status)]() mutable {
+      std::move(told)(std::move(status));
+    };
+  };
+  absl::Status known = holder->Refusal();
+  if (known.ok() && before == State::kLost) {
+    known = absl::AbortedError("the hold was lost before it was released");
+  }
+  if (!known.ok() || before == State::kReleased) {
+    return holder->Tell(tell(std::move(callback), std::move(known)));
+  }
+  holder->ReleaseAsync(id_, [tell, callback = std::move(callback)](absl::Status status) mutable {
+    return tell(std::move(callback), std::move(status));
+  });
 }
 
 absl::Status Lease::Extend(absl::Duration lease) {

@@ -61,6 +61,10 @@ class RedisLockBase::LockBody {
   absl::StatusOr<engine::SessionHold> Read(const RedisLockBase& lock, engine::Face face,
                                            const AcquireOptions& options);
 
+  // `reads`: by the shared side.
+  void AcquireAsync(const RedisLockBase& lock, bool reads, const AcquireOptions& options,
+                    engine::AsyncDriver::Whose whose, AcquireCallback callback);
+
   // Null where there is no shared side, or none for this process.
   engine::Readers* ReadersOf(const RedisLockBase& lock) {
     const bool there = Attach(lock).ok() && !core_->in_forked_child();
@@ -73,6 +77,14 @@ class RedisLockBase::LockBody {
   engine::Want WantOf(const Access& access, engine::Face face, const AcquireOptions& options) const;
 
  private:
+  // What an asynchronous acquisition goes through, and where it goes on.
+  struct Way {
+    std::shared_ptr<engine::LockSession> session;
+    engine::LockSession::Elsewhere elsewhere = nullptr;
+    engine::Want want = {};
+  };
+  absl::StatusOr<Way> WayTo(const RedisLockBase& lock, bool reads, const AcquireOptions& options);
+
   absl::StatusOr<engine::Plan> PlanOf(const RedisLockBase& lock) const;
 
   const std::shared_ptr<engine::Core> core_;

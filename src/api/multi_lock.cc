@@ -171,6 +171,13 @@ absl::StatusOr<Lease> MultiLock::Acquire(const AcquireOptions& options) {
   return apart->Acquire(options);
 }
 
+void MultiLock::AcquireAsync(const AcquireOptions& options, AcquireCallback callback) {
+  const std::shared_ptr<Apart> apart = apart_;
+  if (apart == nullptr) return RedisLockBase::AcquireAsync(options, std::move(callback));
+  const base::NoCancellation no_cancellation;
+  apart->AcquireAsync(options, std::move(callback));
+}
+
 Hold MultiLock::current() const {
   if (apart_ == nullptr) return RedisLockBase::current();
   return apart_->bad().ok() ? apart_->Current() : Hold();

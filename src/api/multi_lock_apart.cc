@@ -136,6 +136,10 @@ absl::StatusOr<Lease> MultiLock::Apart::Acquire(const AcquireOptions& options) {
       .holds = [&](size_t i) { return leases[i].valid(); },
   };
   if (absl::Status taken = TakeAll(ways, options.wait, options.stop); !taken.ok()) return taken;
+  return LeaseOf(std::move(leases));
+}
+
+Lease MultiLock::Apart::LeaseOf(std::vector<Lease> leases) const {
   Hold joined = Joined({leases.begin(), leases.end()});
   auto holder =
       std::make_shared<JointHolder>(parts_.front().lock_->body_->core(), std::move(leases));

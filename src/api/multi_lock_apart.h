@@ -18,14 +18,14 @@ namespace redlatch {
 // Locks that no script can take together. Those of one client are taken in the order of their keys,
 // which all programs share. Those of several are not: a server may be known by several names, so
 // that one alone is ever waited for, while nothing is held. Thread-safe.
-class MultiLock::Apart {
+class MultiLock::Apart : public std::enable_shared_from_this<MultiLock::Apart> {
  public:
   // Each lock once. `bad`: why they cannot be used; OK: they can.
   Apart(std::vector<Part> parts, std::vector<std::unique_ptr<RedisLockBase>> own, absl::Status bad);
 
   absl::Status bad() const { return bad_; }
   // Its object is gone: calls that wait end with kCancelled.
-  void End() { gone_.request_stop(); }
+  void End();
 
   // As Acquire(), for the std face.
   absl::Status Lock(absl::Duration wait);
@@ -33,6 +33,7 @@ class MultiLock::Apart {
   bool Deadlocks(const absl::Status& failure) const;
   void Unlock() noexcept;
   absl::StatusOr<Lease> Acquire(const AcquireOptions& options);
+  void AcquireAsync(const AcquireOptions& options, AcquireCallback callback);
   Hold Current() const;
   int HoldCount() const;
   absl::StatusOr<LockInfo> Inspect() const;
@@ -53,12 +54,21 @@ class MultiLock::Apart {
   static absl::Status LockPart(const Part& part, absl::Duration wait, const std::stop_token& stop);
   Hold CurrentOf(const Part& part) const;
   Hold Joined(const std::vector<Hold>& holds) const;
+  Lease LeaseOf(std::vector<Lease> leases) const;
+
+  // An acquisition that no thread waits for (multi_lock_async.cc).
+  class Chain;
+  // False: its object is gone, and so may the locks be.
+  bool Take(size_t part, const AcquireOptions& options, AcquireCallback callback);
 
   const std::vector<Part> parts_;
   const std::vector<std::unique_ptr<RedisLockBase>> own_;
   const absl::Status bad_;
   const bool of_one_client_;
   std::stop_source gone_;
+  // While it is held, the locks are there, unless it has ended.
+  base::Mutex parts_mu_;
+  bool ended_ ABSL_GUARDED_BY(parts_mu_) = false;
 };
 
 }  // namespace redlatch

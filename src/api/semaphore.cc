@@ -78,23 +78,42 @@ class Semaphore::SemaphoreBody {
   }
 
   absl::StatusOr<engine::SessionHold> Acquire(int64_t count, const AcquireOptions& options) {
+    absl::StatusOr<engine::Want> want = WantOf(count, options);
+    if (!want.ok()) return want.status();
+    const auto permits = Permits();
+    if (!permits.ok()) return permits.status();
+    return (*permits)->Acquire(*want);
+  }
+
+  void AcquireAsync(int64_t count, const AcquireOptions& options,
+                    engine::LockSession::Finish finish) {
+    const auto fail = [&](const absl::Status& why) {
+      core_->async().Complete(std::move(finish)(why));
+    };
+    absl::StatusOr<engine::Want> want = WantOf(count, options);
+    if (!want.ok()) return fail(want.status());
+    const auto permits = Permits();
+    if (!permits.ok()) return fail(permits.status());
+    const auto session = (*permits)->Fresh();
+    if (!session.ok()) return fail(session.status());
+    (*session)->AcquireAsync(*std::move(want), std::move(finish));
+  }
+
+  absl::StatusOr<engine::Want> WantOf(int64_t count, const AcquireOptions& options) const {
     if (absl::Status bad = Check(count, "a request"); !bad.ok()) return bad;
     if (!options.owner.is_calling_thread()) {
       return Bad("an Owner is for reentrant locks; leave it out");
     }
-    const auto permits = Permits();
-    if (!permits.ok()) return permits.status();
-    engine::Want want{.terms = {.lease = options.lease.value_or(options_->lease),
-                                .manual = options.lease.has_value(),
-                                .whole = options.whole_lease,
-                                .permits = static_cast<uint32_t>(count),
-                                .capacity = static_cast<uint32_t>(capacity_)},
-                      .wait = options.wait,
-                      .stop = options.stop,
-                      .options = options_,
-                      .object = this,
-                      .gone = &gone_};
-    return (*permits)->Acquire(want);
+    return engine::Want{.terms = {.lease = options.lease.value_or(options_->lease),
+                                  .manual = options.lease.has_value(),
+                                  .whole = options.whole_lease,
+                                  .permits = static_cast<uint32_t>(count),
+                                  .capacity = static_cast<uint32_t>(capacity_)},
+                        .wait = options.wait,
+                        .stop = options.stop,
+                        .options = options_,
+                        .object = this,
+                        .gone = &gone_};
   }
 
   // With so many waiters; none: only the numbers.
@@ -188,6 +207,26 @@ absl::StatusOr<Permit> Semaphore::Acquire(int64_t permits, const AcquireOptions&
   return Permit(Lease(std::move(taken->session), taken->held.hold, std::move(taken->held.view),
                       FencingToken()),
                 permits);
+}
+
+void Semaphore::AcquireAsync(int64_t permits, const AcquireOptions& options,
+                             AcquireCallback callback) {
+  const base::NoCancellation no_cancellation;
+  body_->AcquireAsync(
+      permits, options,
+      [permits, told = std::move(callback)](absl::StatusOr<engine::SessionHold> taken) mutable {
+        absl::StatusOr<Permit> permit;
+        if (!taken.ok()) {
+          permit = taken.status();
+        } else {
+          permit = Permit(Lease(std::move(taken->session), taken->held.hold,
+                                std::move(taken->held.view), FencingToken()),
+                          permits);
+        }
+        return [told = std::move(told), permit = std::move(permit)]() mutable {
+          std::move(told)(std::move(permit));
+        };
+      });
 }
 
 absl::StatusOr<Permit> Semaphore::TryAcquire(int64_t permits) {

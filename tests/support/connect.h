@@ -10,8 +10,8 @@
 
 namespace redlatch::support {
 
-inline Client Connect(const std::string& url) {
-  absl::StatusOr<Client> client = Client::Connect(url);
+inline Client Connect(const std::string& url, const ClientOptions& options = {}) {
+  absl::StatusOr<Client> client = Client::Connect(url, options);
   EXPECT_TRUE(client.ok()) << client.status();
   return *std::move(client);
 }

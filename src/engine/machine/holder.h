@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 
@@ -21,6 +22,13 @@ class Holder {
   virtual absl::Status Extend(uint64_t hold, absl::Duration lease) = 0;
   // Release(), where nobody waits to hear of it.
   virtual void ReleaseQuietly(uint64_t hold) = 0;
+
+  // Release() that does not wait: begins it, and has `then` make a completion of what it came to,
+  // which is run where the user wants completions to run. It keeps nothing of this.
+  using Then = absl::AnyInvocable<absl::AnyInvocable<void() &&>(absl::Status) &&>;
+  virtual void ReleaseAsync(uint64_t hold, Then then) = 0;
+  // Runs it there.
+  virtual void Tell(absl::AnyInvocable<void() &&> completion) = 0;
 };
 
 }  // namespace redlatch::engine

@@ -58,7 +58,7 @@ void AckedRenewals::Stop() {
   if (thread.joinable()) thread.join();
 }
 
-bool AckedRenewals::Add(Job job) {
+bool AckedRenewals::Add(Job& job) {
   const base::MutexLock lock(mu_);
   if (stopping_) return false;
   if (!thread_.joinable() && !base::TryStartThread(thread_, "redlatch-acks", [this] { Work(); })) {
@@ -79,14 +79,18 @@ bool AckedRenewals::Add(Job job) {
 Answer AckedRenewals::Run(Entry& entry, const Send& send) {
   Caller caller;
   caller.parker.Arm();
-  if (!Add({.entry = &entry, .send = send, .caller = &caller, .until = {}})) return NotRun();
+  Job job{.entry = &entry, .send = send, .caller = &caller, .until = {}};
+  if (!Add(job)) return NotRun();
   while (caller.parker.ParkUntil(base::Instant::Infinite()) != kAnswered) {
   }
   return std::move(caller.answer);
 }
 
-void AckedRenewals::Post(Entry& entry, const Send& send) {
+void AckedRenewals::Post(Entry& entry, const Send& send) { Post(entry, send, nullptr); }
+
+void AckedRenewals::Post(Entry& entry, const Send& send, Then then) {
   Job job{.entry = &entry, .send = send, .caller = nullptr, .until = {}};
+  job.then = std::move(then);
   if (Add(job)) return;
   MachineTable::Refer(entry);
   Finish(job, NotRun());
@@ -185,6 +189,8 @@ void AckedRenewals::Finish(Job& job, Answer answer) {
   if (job.caller != nullptr) {
     job.caller->answer = std::move(answer);
     job.caller->parker.Set(kAnswered);  // it is gone from here on
+  } else if (job.then) {
+    job.then(std::move(answer));
   } else {
     core_.Feed(*job.entry, [&](Bidder& machine, Effects& effects) {
       machine.OnAnswer(job.send, answer, base::Now(), effects);

@@ -1,6 +1,7 @@
 #ifndef REDLATCH_SRC_ENGINE_RUNTIME_ACKED_RENEWALS_H_
 #define REDLATCH_SRC_ENGINE_RUNTIME_ACKED_RENEWALS_H_
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <thread>
@@ -36,6 +37,9 @@ class AckedRenewals {
   Answer Run(Entry& entry, const Send& send);
   // Has it run, and its answer given to the entry's machine.
   void Post(Entry& entry, const Send& send);
+  // The same, but that it is given to a function, on a thread of this client's.
+  using Then = std::function<void(Answer)>;
+  void Post(Entry& entry, const Send& send, Then then);
 
  private:
   struct Caller {
@@ -45,15 +49,16 @@ class AckedRenewals {
   struct Job {
     Entry* entry;  // referred to
     Send send;
-    Caller* caller;                                 // null: its machine is told
+    Caller* caller;                                 // null: `then` is told, or its machine
     base::Instant until;                            // it is waited for
     absl::Duration slice = absl::Milliseconds(50);  // of that, the next time
     const std::string* server = nullptr;            // the name of the one that has it now
+    Then then = nullptr;
   };
   using Jobs = std::vector<Job>;
 
   // False: there is no thread to run it.
-  bool Add(Job job);
+  bool Add(Job& job);
   void Work();
   // One batch of each group of equal wants; keeps those that are to be run once more.
   void RunEach(Jobs& jobs);

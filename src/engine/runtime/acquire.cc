@@ -8,6 +8,7 @@
 #include "src/base/parker.h"
 #include "src/base/random.h"
 #include "src/engine/machine/acquisition.h"
+#include "src/engine/runtime/about.h"
 #include "src/engine/runtime/lock_session.h"
 
 namespace redlatch::engine {
@@ -78,7 +79,7 @@ std::optional<absl::StatusOr<Held>> LockSession::AcquireOnce(const Want& want, b
     if (met != nullptr) *met = {.since = waiter.silent_since, .why = std::move(waiter.failure)};
     return std::nullopt;
   }
-  return Result(waiter, want.wait);
+  return Result(*core_, entry_, waiter, want.wait);
 }
 
 // One that a fault of the server kept from being confirmed is asked for anew: as long as the caller
@@ -130,28 +131,30 @@ LockSession::Unconfirmed LockSession::AwaitAcks(uint64_t hold, Face face) {
           absl::IsUnavailable(failed->why) && !failed->too_few};
 }
 
-absl::StatusOr<Held> LockSession::Result(Waiter& waiter, absl::Duration wait) const {
+absl::StatusOr<Held> LockSession::Result(Core& core, const Entry& entry, Waiter& waiter,
+                                         absl::Duration wait) {
+  const auto about = [&](const absl::Status& status) { return engine::About(core, entry, status); };
   switch (waiter.state) {
     case Waiter::State::kGranted:
       while (waiter.began < waiter.not_before && base::Now() < waiter.not_before) {
       }
       return Held{.hold = waiter.hold, .token = waiter.token, .view = std::move(waiter.view)};
     case Waiter::State::kBusy:
-      return About(absl::DeadlineExceededError(absl::StrCat(
-          std::string(entry_.plan->busy),
+      return about(absl::DeadlineExceededError(absl::StrCat(
+          std::string(entry.plan->busy),
           wait <= absl::ZeroDuration() ? ""
                                        : absl::StrCat("; waited ", absl::FormatDuration(wait)))));
     case Waiter::State::kDeadlock:
-      return About(absl::FailedPreconditionError(
+      return about(absl::FailedPreconditionError(
           "this thread already holds it, and it is not reentrant; ReentrantLock is"));
     case Waiter::State::kStopped:
-      return About(absl::CancelledError("the wait was stopped"));
+      return about(absl::CancelledError("the wait was stopped"));
     case Waiter::State::kElsewhere:
     case Waiter::State::kFailed:
     case Waiter::State::kWaiting:
       break;
   }
-  return About(waiter.failure);
+  return about(waiter.failure);
 }
 
 bool LockSession::Listen(Acquisition& acquisition, const Want& want) {

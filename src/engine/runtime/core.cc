@@ -9,7 +9,6 @@
 #include "absl/time/clock.h"
 #include "src/base/no_cancellation.h"
 #include "src/base/status.h"
-#include "src/engine/runtime/about.h"
 
 namespace redlatch::engine {
 
@@ -30,6 +29,7 @@ Core::Inside::Inside(Core& owner)
 
 Core::Inside::~Inside() {
   const base::Instant until = base::Now() + core.command_timeout();
+  core.async_->Stop(until);
   renewer.Stop(until);
   core.outbox_.Flush(until);  // if there was no thread to do that
   acked.Stop();
@@ -43,6 +43,7 @@ Core::Core(redis::Url url, ClientOptions options, DescriptionPace pace, std::str
       options_(std::move(options)),
       observer_(options_.observer ? options_.observer : std::make_shared<Observer>()),
       identity_(NewIdentity()),
+      async_(std::make_shared<AsyncDriver>(*this)),
       pace_(pace),
       description_(DescribeCommand(identity_.client, ThisProcess(options_.program), absl::Now(),
                                    pace_.lifetime)),
@@ -136,16 +137,24 @@ std::string Core::FreshId() {
 }
 
 Answer Core::Run(Entry& entry, Send send, base::Instant deadline) {
-  Prepare(entry, send);
-  if (Bid* const bid = send.bid()) {
-    bid->listen = bid->listen || deployment_->wants_to_know(entry.keys.main());
-  }
+  MakeReady(entry, send);
   Request request(SubjectOf(entry), send);
   const auto wanted = [&] {
     const base::MutexLock lock(entry.mu);
     return entry.machine->Wants(send);
   };
   const absl::StatusOr<redis::Reply> reply = deployment_->Run(request.call(), deadline, wanted);
+  return Hear(entry, send, reply);
+}
+
+void Core::MakeReady(const Entry& entry, Send& send) {
+  Prepare(entry, send);
+  if (Bid* const bid = send.bid()) {
+    bid->listen = bid->listen || deployment_->wants_to_know(entry.keys.main());
+  }
+}
+
+Answer Core::Hear(const Entry& entry, const Send& send, const absl::StatusOr<redis::Reply>& reply) {
   if (reply.ok()) round_trips_.Add(base::Now() - send.sent);
   Answer answer = ReadAnswer(send, reply);
   NoteAnswer(entry, send, answer);
@@ -157,26 +166,6 @@ void Core::Prepare(const Entry& entry, const Send& send) {
   const bool heartbeat = bid != nullptr && bid->attempt > 1;
   if (!heartbeat && !send.missed_since) return;
   deployment_->Doubt(entry.keys.main(), send.sent, send.missed_since);
-}
-
-void Core::TellLater(std::function<void(Observer&)> event) {
-  inside_->notifier.Post(Notifier::Urgency::kNotice,
-                         [observer = observer_, event = std::move(event)] {
-                           RunUsersCode("an Observer", [&] { event(*observer); });
-                         });
-}
-
-void Core::TellReleasedLater(const Entry& entry, const Released& released) {
-  TellLater([lock = std::string(entry.name()), token = released.token,
-             status = StatusOf(*this, entry, released)](Observer& observer) {
-    observer.OnReleased(lock, token, status);
-  });
-}
-
-void Core::TellWhetherItHears(bool hears, std::string_view why) {
-  TellLater([hears, why = std::string(why), server = server()](Observer& observer) {
-    hears ? observer.OnHearsAgain(server) : observer.OnDeaf(server, why);
-  });
 }
 
 bool Core::OnGrant(Entry& entry, const NewGrant& news) {
@@ -237,6 +226,7 @@ void Core::OnWanted(Entry& entry, GrantId grant) {
 
 void Core::StopAll(std::string_view name, const void* object) {
   if (in_forked_child()) return;
+  async().StopObject(object);
   machines().Visit(absl::StrCat(options_.key_prefix, std::string(name)), [&](Entry& entry) {
     Feed(entry,
          [&](Bidder& machine, Effects& effects) { machine.StopAll(object, base::Now(), effects); });
@@ -279,43 +269,6 @@ void Core::Finish(Entry& entry, Effects& effects) {
   for (Waiter* const waiter : effects.through) waiter->waker->Wake(/*through=*/true);
   for (Loss& loss : effects.losses) Post(entry, std::move(loss));
   for (Notice& notice : effects.notices) Post(entry, std::move(notice));
-}
-
-void Core::Post(const Entry& entry, Loss loss) {
-  losses_.fetch_add(1, std::memory_order_release);
-  std::shared_ptr<HoldView> view = std::move(loss.hold.view);
-  if (view != nullptr) {
-    inside_->notifier.Post(Notifier::Urgency::kStopToken, [view] { view->Fire(); });
-  }
-  LostLease lost{.lock = std::string(entry.name()),
-                 .server = server(entry.keys.main()),
-                 .token = loss.hold.token,
-                 .reason = std::move(loss.reason)};
-  inside_->notifier.Post(Notifier::Urgency::kCallback,
-                         [observer = observer_, options = std::move(loss.hold.options),
-                          lost = std::move(lost), view = std::move(view)] {
-                           // The thread that does it may not have come to it.
-                           if (view != nullptr) view->Fire();
-                           RunUsersCode("an Observer", [&] { observer->OnLost(lost); });
-                           if (options->on_lost)
-                             RunUsersCode("on_lost", [&] { options->on_lost(lost); });
-                         });
-}
-
-void Core::Post(const Entry& entry, Notice notice) {
-  if (!observed() && notice.kind != Notice::Kind::kReleaseFailed) return;
-  TellLater([lock = std::string(entry.name()), what = std::move(notice)](Observer& observer) {
-    switch (what.kind) {
-      case Notice::Kind::kRenewed:
-        return observer.OnRenewed(lock, what.token);
-      case Notice::Kind::kAtRisk:
-        return observer.OnAtRisk(lock, what.token, what.remaining, what.why);
-      case Notice::Kind::kRecovered:
-        return observer.OnRecovered(lock, what.token);
-      case Notice::Kind::kReleaseFailed:
-        return observer.OnReleaseFailed(lock, what.token, what.remaining, what.why);
-    }
-  });
 }
 
 }  // namespace redlatch::engine

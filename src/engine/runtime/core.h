@@ -21,6 +21,7 @@
 #include "src/engine/protocol/description.h"
 #include "src/engine/protocol/wire.h"
 #include "src/engine/runtime/acked_renewals.h"
+#include "src/engine/runtime/async_driver.h"
 #include "src/engine/runtime/counts.h"
 #include "src/engine/runtime/entry.h"
 #include "src/engine/runtime/machine_table.h"
@@ -45,7 +46,7 @@ class Readers;
 //
 // In a forked child, everything but the deployment is left as it is for ever: mutexes may be held
 // by threads that are not there.
-class Core {
+class Core : public std::enable_shared_from_this<Core> {
  public:
   static std::shared_ptr<Core> Make(redis::Url url, ClientOptions options,
                                     DescriptionPace pace = {}, std::string url_problem = {});
@@ -77,6 +78,8 @@ class Core {
   bool is_quorum() const { return url_.kind == redis::Url::Kind::kQuorum; }
   MachineTable& machines() { return inside_->machines; }
   AckedRenewals& acked_renewals() { return inside_->acked; }
+  // What waits without a thread.
+  AsyncDriver& async() { return *async_; }
   bool observed() const { return options_.observer != nullptr; }
   // Tells the observer, the default one if there is no other: a function of it.
   template <class Event>
@@ -112,6 +115,9 @@ class Core {
   }
   // An observer hears how a release ended, on a thread of the client's own.
   void TellReleasedLater(const Entry& entry, const Released& released);
+  // So with what an acquisition came to.
+  void TellAcquiredLater(const Entry& entry, FencingToken token, absl::Duration waited,
+                         const absl::Status& status);
 
   // Gives the entry's machine, a Bidder& or a LockMachine&, an event, as a function of machine and
   // effects, and sees to what follows of it.
@@ -125,6 +131,9 @@ class Core {
 
   // Runs a script now, on this thread.
   Answer Run(Entry& entry, Send send, base::Instant deadline);
+  // Before it is sent, in whatever way; and what was answered.
+  void MakeReady(const Entry& entry, Send& send);
+  Answer Hear(const Entry& entry, const Send& send, const absl::StatusOr<redis::Reply>& reply);
   // By when a release must be confirmed of which nobody waits to hear: at once, so that the renewer
   // sees to it, if one has gone unanswered and the server has not been heard of since. So all of
   // them together are held up once.
@@ -209,6 +218,7 @@ class Core {
   Counts counts_{*this};
   Releases releases_{*this};
   Outbox outbox_{*this};
+  const std::shared_ptr<AsyncDriver> async_;
   std::atomic<uint64_t> numbers_{0};
   std::atomic<uint64_t> losses_{0};
   std::atomic<uint64_t> reconnects_{0};

@@ -54,7 +54,8 @@ std::unique_ptr<redis::Deployment> Core::MakeDeployment() {
       .on_message = [this](std::string_view message) { OnMessage(message); },
       .on_reconnected = [this] { inside_->renewer.Reconnected(); },
       .on_down = [this] { inside_->renewer.Deafened(); },
-      .on_hearing = [this](bool hears, std::string_view why) { TellWhetherItHears(hears, why); }};
+      .on_hearing = [this](bool hears, std::string_view why) { TellWhetherItHears(hears, why); },
+      .on_unread = [this] { async_->Nudge(); }};
   if (url_.kind != redis::Url::Kind::kQuorum) return MakeDeployment(url_, std::move(events));
   // All nodes' messages come to one thread.
   const auto thread = std::make_shared<redis::ListeningThread>();

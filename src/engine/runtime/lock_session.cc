@@ -74,9 +74,13 @@ absl::Status LockSession::CheckAcks(const LockOptions& options) const {
                                                  " is not possible; it must be 1ms or more"));
 }
 
-uint64_t ThreadNumber() {
+uint64_t NextThreadNumber() {
   static std::atomic<uint64_t> last{0};
-  thread_local const uint64_t mine = last.fetch_add(1, std::memory_order_relaxed) + 1;
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
+uint64_t ThreadNumber() {
+  thread_local const uint64_t mine = NextThreadNumber();
   return mine;
 }
 
@@ -106,6 +110,11 @@ absl::StatusOr<std::shared_ptr<LockSession>> LockSession::Attach(std::shared_ptr
                               label ? given : called);
   if (!entry.ok()) return failure(entry.status().code(), entry.status().message());
   return std::shared_ptr<LockSession>(new LockSession(std::move(core), **entry));
+}
+
+std::shared_ptr<LockSession> LockSession::To(std::shared_ptr<Core> core, Entry& entry) {
+  MachineTable::Refer(entry);
+  return std::shared_ptr<LockSession>(new LockSession(std::move(core), entry));
 }
 
 LockSession::~LockSession() {

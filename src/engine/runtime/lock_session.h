@@ -3,12 +3,14 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <stop_token>
 #include <string>
 #include <string_view>
 
+#include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -20,6 +22,7 @@
 #include "src/engine/machine/acquisition.h"
 #include "src/engine/machine/held.h"
 #include "src/engine/machine/holder.h"
+#include "src/engine/runtime/async_driver.h"
 #include "src/engine/runtime/core.h"
 #include "src/engine/runtime/entry.h"
 
@@ -27,7 +30,7 @@ namespace redlatch::engine {
 
 inline constexpr int kWaitersListed = 100;
 
-// A number that no other thread of this process has, or ever had.
+// A number that no other thread of this process has, or ever had; and one that none will have.
 uint64_t ThreadNumber();
 
 // What one acquisition wants beside its lock.
@@ -44,6 +47,8 @@ struct Want {
   FencingToken write_token;                 // as a Waiter's
   GrantId write_grant = 0;                  // of a reader: the one that its thread has beside it
 };
+
+uint64_t NextThreadNumber();
 
 class LockSession;
 class ThreadWaker;
@@ -81,8 +86,23 @@ class LockSession final : public Holder {
   absl::StatusOr<Held> Acquire(const Want& want, Silence* met = nullptr);
   absl::Status Release(uint64_t hold) override;
   void ReleaseQuietly(uint64_t hold) override;
+  // The same without a thread; see AsyncAcquisition and AsyncRelease. `elsewhere`: to whom a reader
+  // goes that may not join these.
+  using Elsewhere = std::function<absl::StatusOr<std::shared_ptr<LockSession>>(const Entry& left)>;
+  using Finish = absl::AnyInvocable<AsyncDriver::Completion(absl::StatusOr<SessionHold>) &&>;
+  void AcquireAsync(Want want, Finish finish, Elsewhere elsewhere = nullptr,
+                    AsyncDriver::Whose whose = AsyncDriver::Whose::kUsers);
+  void ReleaseAsync(uint64_t hold, Then then) override;
+  void Tell(absl::AnyInvocable<void() &&> completion) override {
+    core_->async().Complete(std::move(completion));
+  }
+  // Another way to that machine.
+  static std::shared_ptr<LockSession> To(std::shared_ptr<Core> core, Entry& entry);
   // Several holds at several machines of one core.
   static void ReleaseAll(absl::Span<const SessionHold> holds);
+  // What an acquisition came to that is done.
+  static absl::StatusOr<Held> Result(Core& core, const Entry& entry, Waiter& waiter,
+                                     absl::Duration wait);
   void Unlock() noexcept;
   absl::Status Extend(uint64_t hold, absl::Duration lease) override;
   // The calling thread ends what it does not have: nothing happens, but that it is told.
@@ -106,6 +126,7 @@ class LockSession final : public Holder {
   Held Current() const;
   bool in_use() const;  // some thread has it, or is still to unlock what it lost
 
+  const Entry& entry() const { return entry_; }
   bool reusable() const;  // nothing is held here or awaited, and what is owed is on its way
 
   // A script that is no part of anybody's hold, once, within the command timeout or until the
@@ -141,7 +162,6 @@ class LockSession final : public Holder {
   };
   Unconfirmed AwaitAcks(uint64_t hold, Face face);
   bool LeaveIt();
-  absl::StatusOr<Held> Result(Waiter& waiter, absl::Duration wait) const;
   struct Ending {
     Released released;
     std::optional<Send> send;

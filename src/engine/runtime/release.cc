@@ -85,6 +85,7 @@ absl::Status LockSession::Release(uint64_t hold) {
 
 void LockSession::ReleaseQuietly(uint64_t hold) {
   if (core_->in_forked_child()) return;
+  if (core_->async().OnItsThread()) return ReleaseAsync(hold, nullptr);  // which waits for nobody
   const base::Instant deadline = core_->ReleaseBy();
   Ending ending = BeginRelease(hold, deadline);
   EndQuietly(ending, deadline);

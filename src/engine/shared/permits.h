@@ -44,6 +44,11 @@ class Permits : public std::enable_shared_from_this<Permits> {
   // A session for scripts that are no part of a hold.
   absl::StatusOr<std::shared_ptr<LockSession>> Borrow();
 
+  // The same, for nobody else afterwards: it keeps not this.
+  absl::StatusOr<std::shared_ptr<LockSession>> Fresh() const {
+    return LockSession::Attach(core_, name_, core_->FreshId(), plan_);
+  }
+
   // An object comes, or goes: its calls that wait end, and with the last object those that Keep()
   // was given go back.
   void AddObject();

@@ -35,13 +35,9 @@ absl::StatusOr<SessionHold> Readers::Acquire(Want want) {
   }
   while (true) {
     if (!writes) {
-      const base::MutexLock lock(mu_);
-      if (latest_ == nullptr || latest_ == group) {
-        auto next = Found(0);
-        if (!next.ok()) return next.status();
-        latest_ = *std::move(next);
-      }
-      group = latest_;
+      auto next = NextGroup(group == nullptr ? nullptr : &group->entry());
+      if (!next.ok()) return next.status();
+      group = *std::move(next);
     }
     Silence met;
     absl::StatusOr<Held> held = group->Acquire(want, &met);
@@ -49,6 +45,16 @@ absl::StatusOr<SessionHold> Readers::Acquire(Want want) {
     if (held->hold != 0) return SessionHold{std::move(group), *std::move(held)};
     want.silence = std::move(met);
   }
+}
+
+absl::StatusOr<std::shared_ptr<LockSession>> Readers::NextGroup(const Entry* left) {
+  const base::MutexLock lock(mu_);
+  if (latest_ == nullptr || &latest_->entry() == left) {
+    auto next = Found(0);
+    if (!next.ok()) return next.status();
+    latest_ = *std::move(next);
+  }
+  return latest_;
 }
 
 std::shared_ptr<LockSession> Readers::OfThisThread() const {

@@ -35,6 +35,8 @@ class Readers {
   Readers& operator=(const Readers&) = delete;
 
   absl::StatusOr<SessionHold> Acquire(Want want);
+  // Whom one is to join who writes nothing and may not join `left`; null: he has tried none.
+  absl::StatusOr<std::shared_ptr<LockSession>> NextGroup(const Entry* left);
 
   // The group in which the calling thread reads, or lost what it read by; null: none.
   std::shared_ptr<LockSession> OfThisThread() const;

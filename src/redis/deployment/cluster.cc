@@ -210,6 +210,10 @@ Transport::Polled Cluster::BeginPoll(std::string_view key) {
   return owner == nullptr ? Transport::Polled() : owner->server->BeginPoll(key);
 }
 
+void Cluster::BeginPollAll(std::vector<Transport::Polled>& polled) {
+  for (ClusterNode* const node : map_->nodes()) node->server->BeginPollAll(polled);
+}
+
 Deployment::Realigned Cluster::Realign() {
   for (ClusterNode* const node : map_->nodes()) node->server->Realign();
   const base::MutexLock lock(mu_);

@@ -81,6 +81,7 @@ class Cluster final : public Deployment {
   absl::Status Post(const ScriptCall& call, Exchange& exchange) override;
   bool DrainAll(base::Instant until) override;
   Transport::Polled BeginPoll(std::string_view key) override;
+  void BeginPollAll(std::vector<Transport::Polled>& polled) override;
   std::string slot_tag(std::string_view key) const override;
   bool listening(std::string_view key) const override;
   void Attend(std::string_view key, bool begins) override;

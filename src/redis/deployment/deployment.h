@@ -42,6 +42,8 @@ class Deployment {
     std::function<void()> on_down = nullptr;
     // Messages do not arrive, for that reason, or arrive again.
     std::function<void(bool hears, std::string_view why)> on_hearing;
+    // Answers to what was posted are still to come, and nobody reads them any more.
+    std::function<void()> on_unread = nullptr;
   };
 
   virtual ~Deployment() = default;
@@ -98,6 +100,8 @@ class Deployment {
   // For who polls several at once: where the answers come from that Drain() reads, its descriptor
   // -1 while another thread reads them.
   virtual Transport::Polled BeginPoll(std::string_view key) = 0;
+  // The same of the connections that DrainAll() reads.
+  virtual void BeginPollAll(std::vector<Transport::Polled>&) {}
 
   // What stands in the names of channels, and of keys that are no lock's, for them to lie where
   // `key` does: a hash tag and ':'. Empty where all is one server's.

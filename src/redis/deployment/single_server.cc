@@ -61,6 +61,7 @@ SubscriberOptions SingleServer::OptionsOfMessages(const Url& url) {
 SharedConnectionOptions SingleServer::OptionsOfCommands(const Url& url,
                                                         std::vector<Command> first) {
   SharedConnectionOptions options{.on_reconnected = [this] { events_.on_reconnected(); },
+                                  .on_unread = events_.on_unread,
                                   .on_replica =
                                       [this] {
                                         if (!stopped_) messages_->MakeAnew();
@@ -146,7 +147,7 @@ bool SingleServer::MayPost(std::string_view, const LuaScript& script) {
 }
 
 absl::Status SingleServer::Post(const ScriptCall& call, Exchange& exchange) {
-  const Command commands[] = {Command{"PING"}, EncodeCall(call, /*by_text=*/false)};
+  const Command commands[] = {Command{"PING"}, EncodeCall(call, call.by_text)};
   return commands_->Post(absl::MakeConstSpan(commands).last(exchange.results.size()), exchange);
 }
 

@@ -91,6 +91,9 @@ class SingleServer final : public Deployment {
   absl::Status Post(const ScriptCall& call, Exchange& exchange) override;
   bool DrainAll(base::Instant until) override { return commands_->Drain(until); }
   Transport::Polled BeginPoll(std::string_view) override { return commands_->BeginPoll(); }
+  void BeginPollAll(std::vector<Transport::Polled>& polled) override {
+    polled.push_back(commands_->BeginPoll());
+  }
   bool listening(std::string_view) const override {
     return listening_.load(std::memory_order_acquire);
   }

@@ -30,6 +30,9 @@ struct Exchange {
   base::Parker parker;     // the word on which the thread sleeps
   // In place of the thread: called when all results are in. The exchange may go then.
   std::function<void()> done;
+  // Of Post(): whoever posts it drains the connection soon, and that sends it, with what else is
+  // posted by then.
+  bool unhurried = false;
 
   bool waits() const { return done == nullptr; }
 };

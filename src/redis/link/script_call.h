@@ -14,6 +14,7 @@ struct ScriptCall {
   const LuaScript* script = nullptr;
   absl::Span<const std::string_view> keys;
   absl::Span<const std::string_view> args;
+  bool by_text = false;  // of Post(): the server does not know its SHA-1
 };
 
 // Asked before a script is sent again; false ends the call with what it has.

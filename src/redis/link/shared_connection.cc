@@ -140,6 +140,7 @@ void SharedConnection::Lead(Exchange& mine, base::Instant deadline) {
   mine.parker.Arm();
   Finished finished;
   Exchange* next = nullptr;
+  bool unread = false;
   {
     const base::MutexLock lock(mu_);
     // A connection that was idle may have ended unnoticed. Seen before anything is sent, that
@@ -171,10 +172,12 @@ void SharedConnection::Lead(Exchange& mine, base::Instant deadline) {
     next = pipeline_.FirstWaiting();
     leader_ = next;
     if (next == nullptr) Write();  // what was sent without waiting
+    unread = next == nullptr && connected_ && pipeline_.size() > 0;
   }
   // The others first in the queue go on first.
   if (next != nullptr) next->parker.Set(kLead);
   TellFinished(mine, finished);
+  if (unread && options_.on_unread) options_.on_unread();
 }
 
 void SharedConnection::GiveUp(Exchange& mine) {

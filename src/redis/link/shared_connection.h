@@ -50,6 +50,9 @@ struct SharedConnectionOptions {
   // A lost connection was made again. Called by the leader while the connection is locked: returns
   // at once and does not call the connection.
   std::function<void()> on_reconnected;
+  // Nobody leads any more, though answers are still to come that are functions' own. Called by the
+  // last leader, at its end.
+  std::function<void()> on_unread;
   // A server that was asked has turned out to be a replica. Called as on_reconnected; the
   // connection is given up, see MakeAnew().
   std::function<void()> on_replica;
@@ -123,8 +126,8 @@ class SharedConnection {
   // another thread reads, that does it, and this returns at once. True: each `done` has returned. A
   // connection that stalls is given up, as by a call.
   bool Drain(base::Instant until);
-  // For who polls several connections, and drains those that are readable. No descriptor: another
-  // thread reads, or there is no connection.
+  // For who polls several connections, and drains those that are ready: to be read, or for what is
+  // still to be written. No descriptor: another thread reads, or there is no connection.
   Transport::Polled BeginPoll();
 
   // Makes the first connection, or tells by `deadline` why the first attempt failed. Calls

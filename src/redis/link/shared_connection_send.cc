@@ -63,7 +63,8 @@ absl::Status SharedConnection::PostFor(absl::Span<const Command> commands, Excha
       pipeline_.Append(commands, exchange);
       has_unsent_.store(true, std::memory_order_release);
     }
-    if (leader_ == nullptr) {
+    const bool unhurried = exchange != nullptr && exchange->unhurried;
+    if (leader_ == nullptr && !unhurried) {
       write_wants_ = Interest::kNone;  // nobody has looked for room since
       // What is written soon after an answer is checked as it is written.
       drain.begun - progress_ > kIdle ? VerifyAndWrite() : Write();
@@ -87,7 +88,10 @@ bool SharedConnection::Drain(base::Instant until) {
   {
     const base::MutexLock lock(mu_);
     leading = leader_ == nullptr && connected_ && pipeline_.size() > 0;
-    if (leading) leader_ = &drain;
+    if (leading) {
+      leader_ = &drain;
+      write_wants_ = Interest::kNone;  // nobody has looked for room since
+    }
   }
   if (leading) Lead(drain, until);
   return untold_ == 0;
@@ -96,7 +100,7 @@ bool SharedConnection::Drain(base::Instant until) {
 Transport::Polled SharedConnection::BeginPoll() {
   if (fork_guard_.InForkedChild()) return {};
   const base::MutexLock lock(mu_);
-  return connected_ && leader_ == nullptr ? transport_->BeginPoll(read_wants_)
+  return connected_ && leader_ == nullptr ? transport_->BeginPoll(read_wants_ | write_wants_)
                                           : Transport::Polled();
 }
 

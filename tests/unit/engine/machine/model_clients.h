@@ -162,7 +162,7 @@ class ModelClients : public ModelChance {
     Advance(Chance(fast_ ? 2 : 8) ? absl::Milliseconds(Pick(most))
                                   : absl::Microseconds(Pick(3000)));
   }
-  Instant NextTimer() const {
+  virtual Instant NextTimer() const {
     Instant next = Instant::Infinite();
     for (int c = 0; c < clients(); ++c) {
       for (const PortPtr& port : clients_[c]->table) {

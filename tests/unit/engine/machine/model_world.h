@@ -107,7 +107,7 @@ class ModelWorld : public ModelClients {
     if (request.port->dead) return;
     Hear(request, {.what = Failed{.why = absl::UnavailableError("not sent again")}}, " drops ");
   }
-  void Hear(const Request& request, const Answer& answer, const char* how) {
+  virtual void Hear(const Request& request, const Answer& answer, const char* how) {
     Say(request.client, "/", request.port->caller.machine, how, Name(request.send));
     const GrantId bid = GrantOfBid(request.send);
     const bool queued = std::holds_alternative<BidQueued>(answer.bid());

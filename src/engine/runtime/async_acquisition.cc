@@ -1,0 +1,275 @@
+#include "src/engine/runtime/async_acquisition.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "src/engine/runtime/about.h"
+#include "src/engine/runtime/async_release.h"
+
+namespace redlatch::engine {
+AsyncAcquisition::AsyncAcquisition(AsyncDriver& driver, Entry& entry, Want want,
+                                   LockSession::Finish finish, LockSession::Elsewhere elsewhere,
+                                   AsyncDriver::Whose whose)
+    : driver_(driver),
+      core_(driver.core()),
+      entry_(&entry),
+      want_(std::move(want)),
+      finish_(std::move(finish)),
+      elsewhere_(std::move(elsewhere)),
+      began_(want_.since.value_or(base::Now())),
+      whose_(whose) {
+  MakeAcquisition();
+}
+
+AsyncAcquisition::~AsyncAcquisition() = default;
+
+void AsyncAcquisition::MakeAcquisition() {
+  acquisition_.emplace(Acquisition::Call{.thread = thread_,
+                                         .object = want_.object,
+                                         .face = Face::kStatus,
+                                         .terms = want_.terms,
+                                         .options = want_.options,
+                                         .write_token = want_.write_token,
+                                         .began = began_,
+                                         .wait = want_.wait,
+                                         .met = std::move(want_.silence),
+                                         .command_timeout = core_.command_timeout(),
+                                         .unreachable_after = core_.options().unreachable_after,
+                                         .waker = this});
+}
+
+bool AsyncAcquisition::Step(unsigned events, base::Instant now) {
+  if ((events & kStopped) != 0) gone_ = gone_ || !want_.stop.stop_requested();
+  if ((events & (kEnding | kOver)) != 0) {
+    End(now);
+    return phase_ != Phase::kDone;
+  }
+  switch (phase_) {
+    case Phase::kBegins:
+      if (want_.stop.stop_possible()) {
+        on_stop_.emplace(want_.stop, [this] { driver_.Push(*this, kStopped); });
+      }
+      if (want_.terms.manual) core_.KeepDescribed();
+      phase_ = Phase::kListens;
+      listens_since_ = now;
+      deaf_at_ = now + acquisition_->ListenPatience(now);
+      [[fallthrough]];
+    case Phase::kListens:
+      if (Listen()) Resume(nullptr, false, now);
+      break;
+    case Phase::kRuns:
+      if (const std::optional<Answer> answer = script_->Step(now)) {
+        Resume(&*answer, false, now);
+      } else {
+        due_ = script_->due();
+      }
+      break;
+    case Phase::kSleeps:
+      if ((events & kThrough) != 0) {
+        Decided(now);
+      } else {
+        Resume(nullptr, (events & kWoken) != 0, now);
+      }
+      break;
+    case Phase::kConfirms:
+      if (confirmation_->letter->HasArrived()) Confirmed(now);
+      break;
+    case Phase::kPauses:
+      if (stopped()) {
+        Finish(About(core_, *entry_, confirmation_->why));
+      } else if (due_ <= now) {
+        MakeAcquisition();
+        Resume(nullptr, false, now);
+      }
+      break;
+    case Phase::kDone:
+      break;
+  }
+  return phase_ != Phase::kDone;
+}
+
+// True: it can go on, or has failed and will say so.
+bool AsyncAcquisition::Listen() {
+  redis::Deployment& deployment = core_.deployment();
+  const std::string_view key = entry_->keys.main();
+  if (deployment.listening(key) || stopped()) return true;
+  base::Instant again;
+  absl::Status deaf = driver_.Listen(key, again);
+  if (deaf.ok()) return true;
+  const base::Instant then = base::Now();
+  if (absl::IsUnavailable(deaf) && then < deaf_at_) {
+    due_ = std::min(deaf_at_, again);
+    return false;
+  }
+  {
+    const base::MutexLock lock(entry_->mu);
+    if (acquisition_->GoOnDeaf(std::move(deaf), listens_since_, *entry_->machine)) return true;
+  }
+  Decided(then);
+  return false;
+}
+
+void AsyncAcquisition::Resume(const Answer* answer, bool woken, base::Instant now) {
+  std::optional<Acquisition::Next> resumed;
+  const bool hears = want_.terms.stays && core_.deployment().hears(entry_->keys.main());
+  core_.Feed(*entry_, [&](Bidder& machine, Effects& effects) {
+    // A call of the waker that is on its way must find the task here.
+    if (!woken && acquisition_->waiter().wake_pending) return;
+    if (hears) entry_->lock().OnHearing();
+    const Acquisition::Event event{.answer = answer, .stopped = stopped() && !gone_, .gone = gone_};
+    resumed = acquisition_->Resume(event, now, machine, effects);
+  });
+  due_ = base::Instant::Infinite();
+  if (!resumed) return;
+  const Acquisition::Next next = *resumed;
+  script_.reset();
+  due_ = next.until;
+  switch (next.kind) {
+    case Acquisition::Next::Kind::kDone:
+      return Decided(now);
+    case Acquisition::Next::Kind::kSleep:
+      phase_ = Phase::kSleeps;
+      return;
+    case Acquisition::Next::Kind::kRun:
+      phase_ = Phase::kRuns;
+      script_ =
+          std::make_unique<AsyncScript>(driver_, *this, *entry_, acquisition_->send(), next.until);
+      // Most often it is sent here; what it says at once is no different from what it says later.
+      if (const std::optional<Answer> failed = script_->Step(now)) {
+        Resume(&*failed, false, now);
+      } else {
+        due_ = script_->due();
+      }
+      return;
+  }
+}
+
+void AsyncAcquisition::Decided(base::Instant now) {
+  Waiter& waiter = acquisition_->waiter();
+  if (waiter.state == Waiter::State::kElsewhere) return GoElsewhere();
+  absl::StatusOr<Held> held = LockSession::Result(core_, *entry_, waiter, want_.wait);
+  if (held.ok() && want_.terms.acks.any()) {
+    if (confirmation_ == nullptr) {
+      const base::Instant end = want_.wait == absl::InfiniteDuration()
+                                    ? now + core_.options().unreachable_after
+                                    : began_ + want_.wait;
+      confirmation_ = std::make_unique<Confirmation>(
+          Confirmation{.held = {},
+                       .send = {},
+                       .letter = nullptr,
+                       .backoff = base::Backoff(absl::Milliseconds(5), absl::Milliseconds(200)),
+                       .end = end,
+                       .why = {}});
+    }
+    confirmation_->held = *std::move(held);
+    return Confirm(now);
+  }
+  if (!held.ok() && confirmation_ != nullptr)
+    return Finish(About(core_, *entry_, confirmation_->why));
+  Finish(std::move(held));
+}
+
+// These readers may not be joined: it goes on with others.
+void AsyncAcquisition::GoElsewhere() {
+  Waiter& waiter = acquisition_->waiter();
+  want_.silence = {.since = waiter.silent_since, .why = std::move(waiter.failure)};
+  auto next = elsewhere_(*entry_);
+  if (!next.ok()) return Finish(next.status());
+  Entry& entry = const_cast<Entry&>((*next)->entry());
+  MachineTable::Refer(entry);
+  core_.machines().Unrefer(*std::exchange(entry_, &entry));
+  // It may be the last that keeps the client: it goes where that may go.
+  driver_.Complete([kept = *std::move(next)] {}, AsyncDriver::Whose::kOwn);
+  MakeAcquisition();
+  phase_ = Phase::kListens;
+  due_ = listens_since_ = base::Now();
+  deaf_at_ = due_ + acquisition_->ListenPatience(due_);
+}
+
+// As LockSession::AwaitAcks().
+void AsyncAcquisition::Confirm(base::Instant now) {
+  Confirmation& its = *confirmation_;
+  core_.Feed(*entry_, [&](LockMachine& machine, Effects& effects) {
+    machine.Expire(now, effects);
+    its.send = machine.Confirm(its.held.hold, now);
+  });
+  if (!its.send) return Confirmed(now);
+  phase_ = Phase::kConfirms;
+  due_ = base::Instant::Infinite();
+  its.letter = AsyncLetterPtr(new AsyncLetter(driver_, *this));
+  core_.acked_renewals().Post(*entry_, *its.send, [letter = its.letter.get()](Answer answer) {
+    letter->ran = std::move(answer);
+    letter->Arrive();
+  });
+}
+
+void AsyncAcquisition::Confirmed(base::Instant now) {
+  Confirmation& its = *confirmation_;
+  Answer answer;
+  if (its.letter != nullptr) answer = std::move(its.letter->ran);
+  its.letter.reset();
+  const Failed* const failed = its.send ? answer.failed() : nullptr;
+  bool valid = false;
+  core_.Feed(*entry_, [&](LockMachine& machine, Effects& effects) {
+    if (its.send && failed == nullptr) machine.OnAnswer(*its.send, answer, now, effects);
+    valid = machine.Valid(its.held.hold, now);
+  });
+  if (valid && failed == nullptr) return Finish(std::move(its.held));
+  MachineTable::Refer(*entry_);
+  driver_.Begin(std::make_unique<AsyncRelease>(driver_, *entry_, its.held.hold, nullptr));
+  const bool by_a_fault =
+      failed == nullptr || (absl::IsUnavailable(failed->why) && !failed->too_few);
+  its.why = failed == nullptr ? absl::UnavailableError("it was lost before it was confirmed")
+                              : absl::Status(failed->why.code(),
+                                             absl::StrCat("given back: ", failed->why.message()));
+  const base::Instant next = now + its.backoff.Next();
+  if (!by_a_fault || its.end <= next || stopped()) return Finish(About(core_, *entry_, its.why));
+  phase_ = Phase::kPauses;
+  due_ = next;
+}
+
+// The client goes: whatever was granted goes back, and all else is cancelled at the server.
+void AsyncAcquisition::End(base::Instant now) {
+  gone_ = true;
+  if (phase_ == Phase::kConfirms) {
+    confirmation_->letter.reset();
+    Finish(std::move(confirmation_->held));
+  } else if (phase_ == Phase::kPauses) {
+    Finish(About(core_, *entry_, confirmation_->why));
+  } else {
+    Resume(nullptr, false, now);
+  }
+}
+
+void AsyncAcquisition::Finish(absl::StatusOr<Held> held) {
+  phase_ = Phase::kDone;
+  due_ = base::Instant::Infinite();
+  on_stop_.reset();
+  script_.reset();
+  const base::Instant now = base::Now();
+  absl::StatusOr<SessionHold> result;
+  if (!held.ok()) {
+    result = held.status();
+  } else if (!entry_->plan->sharing.holds) {
+    result = SessionHold();
+  } else {
+    if (std::shared_ptr<Core> core = core_.weak_from_this().lock()) {
+      result = SessionHold{LockSession::To(std::move(core), *entry_), *std::move(held)};
+    } else {  // nobody is left to have it
+      core_.Feed(*entry_, [&](LockMachine& machine, Effects& effects) {
+        machine.Release(held->hold, now, effects);
+        machine.Forget(held->hold);
+      });
+      result = About(core_, *entry_, absl::CancelledError("its client is gone"));
+    }
+  }
+  if (entry_->plan->sharing.holds && core_.observed()) {
+    core_.TellAcquiredLater(*entry_, result.ok() ? result->held.token : FencingToken(),
+                            now - began_, result.status());
+  }
+  driver_.Complete(std::move(finish_)(std::move(result)), whose_);
+  core_.machines().Unrefer(*entry_);
+}
+
+}  // namespace redlatch::engine

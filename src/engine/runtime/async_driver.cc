@@ -1,0 +1,263 @@
+// The thread, and what it takes turns at. How it ends is in async_driver_stop.cc.
+#include "src/engine/runtime/async_driver.h"
+
+#include <poll.h>
+
+#include <algorithm>
+
+#include "absl/container/inlined_vector.h"
+#include "src/base/thread.h"
+#include "src/engine/runtime/async_script.h"
+#include "src/engine/runtime/core.h"
+
+namespace redlatch::engine {
+namespace {
+
+constexpr absl::Duration kTurn = absl::Milliseconds(1);
+// An attempt to connect goes on where the last one stopped: see SharedConnection.
+constexpr absl::Duration kReachFor = absl::Milliseconds(10);
+constexpr absl::Duration kReachEach = absl::Milliseconds(20);
+// So is a subscription that is asked for.
+constexpr absl::Duration kListenFor = absl::Milliseconds(5);
+constexpr absl::Duration kListenEach = absl::Milliseconds(10);
+
+}  // namespace
+
+AsyncDriver::AsyncDriver(Core& core) : core_(core), post_(core.options().post) {}
+
+AsyncDriver::~AsyncDriver() = default;
+
+void AsyncDriver::Start() {
+  if (started_ || stopping_) return;
+  std::thread thread;
+  started_ =
+      base::TryStartThread(thread, "redlatch-async", [self = shared_from_this()] { self->Work(); });
+  if (started_) thread.detach();  // Stop() waits for it, for as long as that is wise
+}
+
+void AsyncDriver::Signal() {
+  if (std::exchange(polling_, false)) {
+    wake_.Signal();
+  } else {
+    changed_.SignalAll();
+  }
+}
+
+void AsyncDriver::Nudge() {
+  const base::MutexLock lock(mu_);
+  if (polling_) Signal();
+}
+
+void AsyncDriver::Begin(std::unique_ptr<AsyncTask> task) {
+  const base::MutexLock lock(mu_);
+  AsyncTask* const its = task.release();
+  its->next_ = first_;
+  if (first_ != nullptr) first_->previous_ = its;
+  first_ = its;
+  its->events_ = AsyncTask::kBegun;
+  its->queued_ = true;
+  inbox_.push_back(its);
+  Start();
+  Signal();
+}
+
+void AsyncDriver::Push(AsyncTask& task, unsigned events) {
+  const base::MutexLock lock(mu_);
+  PushHeld(task, events);
+}
+
+void AsyncDriver::PushHeld(AsyncTask& task, unsigned events) {
+  task.events_ = static_cast<uint8_t>(task.events_ | events);
+  if (std::exchange(task.queued_, true)) return;
+  inbox_.push_back(&task);
+  Signal();
+}
+
+void AsyncDriver::StopObject(const void* object) {
+  const base::MutexLock lock(mu_);
+  for (AsyncTask* task = first_; task != nullptr; task = task->next_) {
+    if (task->object() == object) PushHeld(*task, AsyncTask::kStopped);
+  }
+}
+
+void AsyncDriver::Work() {
+  thread_id_ = std::this_thread::get_id();
+  mu_.Lock();
+  while (!settled_) {
+    if (stopping_) {
+      const base::Instant until = stop_by_;
+      mu_.Unlock();
+      Settle(until);
+      mu_.Lock();
+      settled_ = true;
+      changed_.SignalAll();
+      break;
+    }
+    mu_.Unlock();
+    TakeTurn();
+    mu_.Lock();
+    if (!completions_.empty() || !buried_.empty()) {
+      RunCompletions();
+    } else if (inbox_.empty() && !stopping_) {
+      WaitForMore();
+    }
+  }
+  RunRest();
+  ended_ = true;
+  changed_.SignalAll();
+  mu_.Unlock();
+}
+
+void AsyncDriver::TakeTurn() {
+  {
+    const base::MutexLock lock(mu_);
+    for (AsyncTask* const task : inbox_) {
+      task->queued_ = false;
+      turn_.emplace_back(task, std::exchange(task->events_, uint8_t{0}));
+    }
+    inbox_.clear();
+  }
+  const base::Instant now = base::Now();
+  for (const auto& [task, events] : turn_) {
+    if (!task->over_) {
+      StepOf(*task, events, now);
+    } else {
+      const base::MutexLock lock(mu_);
+      buried_.emplace_back(task);
+    }
+  }
+  turn_.clear();
+  while (!timers_.empty() && timers_.begin()->first <= now) {
+    StepOf(*timers_.begin()->second, AsyncTask::kTime, now);
+  }
+  RunRounds();
+  // Sends what was posted, and reads what is there.
+  if (letters_ == 0) return;
+  core_.deployment().DrainAll(std::exchange(stalled_, false) ? base::Now() + kTurn
+                                                             : base::Instant());
+}
+
+void AsyncDriver::StepOf(AsyncTask& task, unsigned events, base::Instant now) {
+  const bool goes_on = task.Step(events, now);
+  const base::Instant due = goes_on ? task.due() : base::Instant::Infinite();
+  if (due != task.timer_) {
+    if (!task.timer_.is_infinite()) timers_.erase({task.timer_, &task});
+    task.timer_ = due;
+    if (!due.is_infinite()) timers_.emplace(due, &task);
+  } else if ((events & AsyncTask::kTime) != 0 && due <= now) {
+    timers_.erase({due, &task});  // it must not be looked at for ever
+    task.timer_ = now + kTurn;
+    timers_.emplace(task.timer_, &task);
+  }
+  if (goes_on) return;
+  const base::MutexLock lock(mu_);
+  (task.previous_ == nullptr ? first_ : task.previous_->next_) = task.next_;
+  if (task.next_ != nullptr) task.next_->previous_ = task.previous_;
+  task.over_ = true;
+  if (!task.queued_) buried_.emplace_back(&task);  // else when it is found in the inbox
+}
+
+void AsyncDriver::RunRounds() {
+  if (rounds_.empty()) return;
+  AsyncScript::RunTogether(std::exchange(rounds_, {}));
+}
+
+absl::Status AsyncDriver::Reach(std::string_view key, base::Instant now) {
+  if (now < reach_again_) return unreachable_;
+  absl::StatusOr<redis::Reply> reply =
+      core_.deployment().Call(key, redis::Command{"PING"}, base::Now() + kReachFor);
+  if (reply.ok()) return absl::OkStatus();
+  reach_again_ = base::Now() + kReachEach;
+  unreachable_ = std::move(reply).status();
+  return unreachable_;
+}
+
+// Those that were not looked after come before those that were.
+absl::Status AsyncDriver::Listen(std::string_view key, base::Instant& again) {
+  const base::Instant now = base::Now();
+  again = listen_again_;
+  if (now < listen_again_) return deaf_;
+  absl::Status deaf = core_.deployment().Listen(key, now + kListenFor, {});
+  if (!absl::IsUnavailable(deaf)) return deaf;
+  listen_again_ = base::Now() + kListenEach;
+  again = listen_again_ + kListenEach;
+  deaf_ = std::move(deaf);
+  return deaf_;
+}
+
+void AsyncDriver::WaitForMore() {
+  const base::Instant until = timers_.empty() ? base::Instant::Infinite() : timers_.begin()->first;
+  if (letters_ == 0) return changed_.WaitUntil(mu_, until);
+  polling_ = true;
+  wake_.OpenAgain(base::Now());
+  mu_.Unlock();
+  Poll(until);
+  mu_.Lock();
+  if (!std::exchange(polling_, false)) wake_.Drain();
+}
+
+void AsyncDriver::Poll(base::Instant until) {
+  constexpr absl::Duration kLongestPoll = absl::Milliseconds(100);
+  until = std::min(until, base::Now() + kLongestPoll);
+  std::vector<redis::Transport::Polled> connections;
+  core_.deployment().BeginPollAll(connections);
+  absl::InlinedVector<pollfd, 8> fds;
+  {
+    const base::MutexLock lock(mu_);
+    fds.push_back({.fd = wake_.fd(), .events = POLLIN, .revents = 0});
+    if (wake_.fd() < 0) until = std::min(until, base::Now() + kTurn);
+  }
+  for (const redis::Transport::Polled& each : connections) {
+    until = std::min(until, each.until);
+    if (each.already.readable) return;
+    fds.push_back({.fd = each.fd, .events = each.events, .revents = 0});
+  }
+  poll(fds.data(), fds.size(), base::PollTimeout(until));
+}
+
+void AsyncDriver::Complete(Completion completion, Whose whose) {
+  if (core_.in_forked_child()) {
+    // Nothing of this client's is to be touched there, and its thread is none.
+    std::thread thread;
+    auto shared = std::make_shared<Completion>(std::move(completion));
+    const auto run = [self = shared_from_this(), shared] {
+      self->Run(std::move(*shared), Whose::kUsers);
+    };
+    if (post_) return run();
+    if (base::TryStartThread(thread, "redlatch-async", run)) thread.detach();
+    return;
+  }
+  const base::MutexLock lock(mu_);
+  completions_.emplace_back(std::move(completion), whose);
+  Start();
+  Signal();
+}
+
+void AsyncDriver::RunCompletions() {
+  auto completions = std::exchange(completions_, {});
+  auto buried = std::exchange(buried_, {});
+  completing_ = true;
+  changed_.SignalAll();
+  mu_.Unlock();
+  for (auto& [completion, whose] : completions) Run(std::move(completion), whose);
+  completions.clear();
+  buried.clear();  // what a user's options hold on to goes with them
+  mu_.Lock();
+  completing_ = false;
+}
+
+void AsyncDriver::Run(Completion completion, Whose whose) {
+  if (!post_ || whose == Whose::kOwn) {
+    return RunUsersCode("a callback", [&] { std::move(completion)(); });
+  }
+  // It may be copied there, and is run once.
+  auto shared = std::make_shared<Completion>(std::move(completion));
+  RunUsersCode("ClientOptions::post", [&] {
+    post_([shared] {
+      Completion its = std::exchange(*shared, nullptr);
+      if (its) RunUsersCode("a callback", [&] { std::move(its)(); });
+    });
+  });
+}
+
+}  // namespace redlatch::engine

@@ -1,0 +1,129 @@
+#ifndef REDLATCH_SRC_ENGINE_RUNTIME_ASYNC_DRIVER_H_
+#define REDLATCH_SRC_ENGINE_RUNTIME_ASYNC_DRIVER_H_
+
+#include <atomic>
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <set>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/functional/any_invocable.h"
+#include "absl/status/status.h"
+#include "src/base/clock.h"
+#include "src/base/mutex.h"
+#include "src/base/wake_event.h"
+#include "src/engine/runtime/async_task.h"
+
+namespace redlatch::engine {
+
+class AsyncScript;
+class Core;
+struct AsyncLetter;
+
+// All that a client waits for without a thread of its own, and the one thread that drives it: it
+// sends their scripts, all that are due in one write, reads the answers where no other thread does,
+// and runs their completions where the user wants them. It starts when it is first needed.
+//
+// It takes turns at two things: at tasks, with the core, and at completions, with nothing of the
+// core's, which may be destroyed by what a user's code does there. Thread-safe.
+class AsyncDriver : public std::enable_shared_from_this<AsyncDriver> {
+ public:
+  // What a user's code is called by, and all that it is given. Where it is destroyed without having
+  // been called, that goes back by itself.
+  using Completion = absl::AnyInvocable<void() &&>;
+
+  explicit AsyncDriver(Core& core);
+  ~AsyncDriver();
+  AsyncDriver(const AsyncDriver&) = delete;
+  AsyncDriver& operator=(const AsyncDriver&) = delete;
+
+  // Ends all tasks, and from here on leaves the core alone; waits until `until` for what is being
+  // released, and a second for completions that run. They may be what calls this.
+  void Stop(base::Instant until);
+
+  void Begin(std::unique_ptr<AsyncTask> task);
+  // Runs it where the user said, or, of the library's own, on the driver's thread; never at once.
+  enum class Whose : uint8_t { kUsers, kOwn };
+  void Complete(Completion completion, Whose whose = Whose::kUsers);
+  // The tasks that were begun by that object end.
+  void StopObject(const void* object);
+  // Answers are to come, and nobody reads them.
+  void Nudge();
+  // The calling thread is this one's.
+  bool OnItsThread() const { return thread_id_.load() == std::this_thread::get_id(); }
+
+  // ---- For tasks.
+
+  void Push(AsyncTask& task, unsigned events);
+  Core& core() { return core_; }
+  // Sees to it that messages about the key reach this client, in such a moment too; else when to
+  // try again.
+  absl::Status Listen(std::string_view key, base::Instant& again);
+
+ private:
+  friend class AsyncScript;
+  friend struct AsyncLetter;
+
+  void Work();
+  void PushHeld(AsyncTask& task, unsigned events) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Signal() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Start() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  // Tasks.
+  void TakeTurn();
+  void StepOf(AsyncTask& task, unsigned events, base::Instant now);
+  void StepAll(unsigned events);
+  void RunRounds();
+  void Settle(base::Instant until);
+  void WaitForMore() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Poll(base::Instant until) ABSL_LOCKS_EXCLUDED(mu_);
+  // Sees to a connection to the server that has the key, in a moment that is bounded: so long as
+  // that takes, nobody else is served.
+  absl::Status Reach(std::string_view key, base::Instant now);
+
+  // Completions.
+  void RunCompletions() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void RunRest() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Run(Completion completion, Whose whose);
+
+  Core& core_;
+  const std::function<void(std::function<void()>)> post_;
+
+  base::Mutex mu_;
+  base::CondVar changed_;
+  AsyncTask* first_ ABSL_GUARDED_BY(mu_) = nullptr;  // of all tasks
+  std::deque<AsyncTask*> inbox_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::unique_ptr<AsyncTask>> buried_ ABSL_GUARDED_BY(mu_);
+  std::deque<std::pair<Completion, Whose>> completions_ ABSL_GUARDED_BY(mu_);
+  bool started_ ABSL_GUARDED_BY(mu_) = false;
+  bool polling_ ABSL_GUARDED_BY(mu_) = false;
+  bool completing_ ABSL_GUARDED_BY(mu_) = false;
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  bool settling_ ABSL_GUARDED_BY(mu_) = false;  // by whoever stops it
+  bool settled_ ABSL_GUARDED_BY(mu_) = false;   // its thread leaves the core alone
+  bool ended_ ABSL_GUARDED_BY(mu_) = false;     // and everything else
+  base::Instant stop_by_ ABSL_GUARDED_BY(mu_);
+  base::WakeEvent wake_ ABSL_GUARDED_BY(mu_);
+  std::atomic<std::thread::id> thread_id_{};
+  std::atomic<size_t> letters_{0};  // on their way
+
+  // Of whoever takes turns at tasks.
+  std::vector<std::pair<AsyncTask*, unsigned>> turn_;
+  std::set<std::pair<base::Instant, AsyncTask*>> timers_;
+  std::vector<AsyncScript*> rounds_;  // to be run together, and waited for
+  base::Instant reach_again_;         // not before then
+  absl::Status unreachable_;
+  base::Instant listen_again_;
+  absl::Status deaf_;
+  bool stalled_ = false;  // a script went unanswered
+};
+
+}  // namespace redlatch::engine
+
+#endif  // REDLATCH_SRC_ENGINE_RUNTIME_ASYNC_DRIVER_H_

@@ -1,0 +1,63 @@
+#include "src/engine/runtime/async_release.h"
+
+#include <utility>
+
+#include "src/engine/runtime/about.h"
+#include "src/engine/runtime/core.h"
+
+namespace redlatch::engine {
+
+AsyncRelease::AsyncRelease(AsyncDriver& driver, Entry& entry, uint64_t hold, Holder::Then then)
+    : driver_(driver), entry_(entry), hold_(hold), then_(std::move(then)) {}
+
+AsyncRelease::~AsyncRelease() = default;
+
+bool AsyncRelease::Step(unsigned events, base::Instant now) {
+  Core& core = driver_.core();
+  std::optional<engine::Send> send;
+  if ((events & kBegun) != 0) {
+    deadline_ = now + core.command_timeout();
+    core.Feed(entry_, [&](LockMachine& machine, Effects& effects) {
+      released_ = machine.Release(hold_, now, effects);
+      if (released_.kind == Released::Kind::kUnderWay) send = machine.NextSendOf(hold_, now);
+    });
+    Send(std::move(send));
+  }
+  while (script_ != nullptr) {
+    std::optional<Answer> answer = script_->Step(now);
+    if (!answer && (events & kOver) == 0) return true;
+    if (!answer) break;
+    send.reset();
+    core.Feed(entry_, [&](LockMachine& machine, Effects& effects) {
+      machine.OnAnswer(script_->send(), *answer, now, effects);
+      released_ = machine.Outcome(hold_);
+      if (released_.kind == Released::Kind::kUnderWay && now < deadline_) {
+        send = machine.NextSendOf(hold_, now);
+      }
+    });
+    Send(std::move(send));
+  }
+  End();
+  return false;
+}
+
+void AsyncRelease::Send(std::optional<engine::Send> send) {
+  script_.reset();
+  if (!send) return;
+  script_ = std::make_unique<AsyncScript>(driver_, *this, entry_, *std::move(send), deadline_);
+}
+
+void AsyncRelease::End() {
+  Core& core = driver_.core();
+  script_.reset();
+  if (released_.kind == Released::Kind::kUnderWay) {
+    if (deadline_ <= base::Now()) core.NoteSilence();
+    // Nobody can ask for the outcome any more; it is repeated in the background.
+    core.Feed(entry_, [&](LockMachine& machine, Effects&) { machine.Forget(hold_); });
+  }
+  if (core.observed()) core.TellReleasedLater(entry_, released_);
+  if (then_) driver_.Complete(std::move(then_)(StatusOf(core, entry_, released_)));
+  core.machines().Unrefer(entry_);
+}
+
+}  // namespace redlatch::engine

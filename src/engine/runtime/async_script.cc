@@ -1,0 +1,194 @@
+#include "src/engine/runtime/async_script.h"
+
+#include <algorithm>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "src/engine/protocol/wire.h"
+#include "src/engine/runtime/core.h"
+#include "src/redis/link/scripts.h"
+#include "src/redis/wire/errors.h"
+
+namespace redlatch::engine {
+namespace {
+
+constexpr absl::Duration kFirstBackoff = absl::Milliseconds(2);
+constexpr absl::Duration kLongestBackoff = absl::Milliseconds(100);
+// Between two looks for a connection: whoever was refused one comes after the others.
+constexpr absl::Duration kUnreachable = absl::Milliseconds(20);
+// In a cluster whose slots move, others are kept waiting for so long at most.
+constexpr absl::Duration kLongestRound = absl::Milliseconds(250);
+
+}  // namespace
+
+AsyncLetter::AsyncLetter(AsyncDriver& its_driver, AsyncTask& task)
+    : driver(its_driver.shared_from_this()), task_(&task) {
+  ++driver->letters_;
+}
+
+void AsyncLetter::Arrive() {
+  AsyncTask* task = nullptr;
+  {
+    const base::MutexLock lock(driver->mu_);
+    arrived_ = true;
+    --driver->letters_;
+    task = task_;
+    if (task != nullptr) driver->PushHeld(*task, AsyncTask::kAnswered);
+  }
+  if (task == nullptr) delete this;
+}
+
+void AsyncLetter::Abandon(AsyncLetter* letter) {
+  {
+    const base::MutexLock lock(letter->driver->mu_);
+    letter->task_ = nullptr;
+    if (!letter->arrived_) return;
+  }
+  delete letter;
+}
+
+void AsyncLetter::Withdraw(AsyncLetter* letter) {
+  --letter->driver->letters_;
+  delete letter;
+}
+
+bool AsyncLetter::HasArrived() {
+  const base::MutexLock lock(driver->mu_);
+  return arrived_;
+}
+
+AsyncScript::AsyncScript(AsyncDriver& driver, AsyncTask& task, Entry& entry, Send send,
+                         base::Instant until)
+    : driver_(driver),
+      task_(task),
+      entry_(entry),
+      send_(std::move(send)),
+      until_(until),
+      backoff_(kFirstBackoff, kLongestBackoff) {
+  driver_.core().MakeReady(entry_, send_);
+}
+
+AsyncScript::~AsyncScript() {
+  if (in_a_round_) std::erase(driver_.rounds_, this);
+}
+
+base::Instant AsyncScript::due() const {
+  return letter_ != nullptr || in_a_round_ ? until_ : std::min(until_, try_at_);
+}
+
+bool AsyncScript::Wanted() {
+  const base::MutexLock lock(entry_.mu);
+  return entry_.machine->Wants(send_);
+}
+
+Answer AsyncScript::End(const absl::StatusOr<redis::Reply>& reply) {
+  return driver_.core().Hear(entry_, send_, reply);
+}
+
+std::optional<Answer> AsyncScript::Step(base::Instant now) {
+  if (of_round_) return TakeReply(*std::exchange(of_round_, std::nullopt), now);
+  if (in_a_round_) return std::nullopt;
+  if (letter_ != nullptr && letter_->HasArrived()) {
+    absl::StatusOr<redis::Reply> reply = std::move(letter_->answers[1]);
+    letter_.reset();
+    return TakeReply(std::move(reply), now);
+  }
+  if (letter_ == nullptr) return try_at_ <= now || until_ <= now ? Try(now) : std::nullopt;
+  if (now < until_) return std::nullopt;
+  driver_.stalled_ = true;
+  letter_.reset();
+  return End(redis::MarkMayHaveExecuted(absl::UnavailableError(
+      absl::StrCat(driver_.core().server(entry_.keys.main()),
+                   " did not answer in time (the command was sent and may have been executed)"))));
+}
+
+std::optional<Answer> AsyncScript::TakeReply(absl::StatusOr<redis::Reply> reply,
+                                             base::Instant now) {
+  const bool unknown = reply.ok() && reply->is_error() &&
+                       redis::ClassifyError(reply->text) == redis::ErrorCode::kNoScript;
+  reply = redis::Unrepeated(std::move(reply), driver_.core().server(entry_.keys.main()));
+  if (reply.ok() || until_ <= now || driver_.core().is_quorum()) return End(reply);
+  if (unknown && !by_text_) {
+    by_text_ = true;
+  } else if (redis::RedirectOf(reply.status())) {
+    if (Wanted()) RunInARound();
+    return in_a_round_ ? std::nullopt : std::optional(End(reply));
+  } else if (redis::RefusedForNow(reply.status())) {
+    try_at_ = now + backoff_.Next();
+  } else if (absl::IsUnavailable(reply.status()) && redis::NotSent(reply.status())) {
+    try_at_ = now;  // its connection went before it was written
+  } else {
+    return End(reply);
+  }
+  if (!Wanted()) return End(reply);
+  why_not_ = redis::MarkNotSent(std::move(reply).status());
+  return try_at_ <= now ? Try(now) : std::nullopt;
+}
+
+std::optional<Answer> AsyncScript::Try(base::Instant now) {
+  Core& core = driver_.core();
+  if (until_ <= now) {
+    if (why_not_.ok()) {
+      why_not_ = absl::UnavailableError(absl::StrCat("the command could not be sent to ",
+                                                     core.server(entry_.keys.main()), " in time"));
+    }
+    return End(why_not_);
+  }
+  if (core.is_quorum()) {
+    RunInARound();
+    return std::nullopt;
+  }
+  letter_ = AsyncLetterPtr(new AsyncLetter(driver_, task_));
+  AsyncLetter* const letter = letter_.get();
+  const auto* const release = std::get_if<ToRelease>(&send_.what);
+  letter->exchange.results =
+      absl::MakeSpan(letter->answers).last(release != nullptr && release->awaited ? 2 : 1);
+  letter->exchange.done = [letter] { letter->Arrive(); };
+  letter->exchange.unhurried = true;
+  Request request(core.SubjectOf(entry_), send_);
+  redis::ScriptCall call = request.call();
+  call.by_text = by_text_;
+  absl::Status sent = core.deployment().Post(call, letter->exchange);
+  if (sent.ok()) return std::nullopt;
+  AsyncLetter::Withdraw(letter_.release());
+  if (!absl::IsUnavailable(sent)) return End(redis::MarkNotSent(std::move(sent)));
+  why_not_ = core.in_forked_child() ? sent : driver_.Reach(entry_.keys.main(), now);
+  if (why_not_.ok()) {
+    try_at_ = now;
+    why_not_ = std::move(sent);
+  } else if (absl::IsUnavailable(why_not_)) {
+    try_at_ = base::Now() + kUnreachable;
+  } else {
+    return End(redis::MarkNotSent(why_not_));
+  }
+  return std::nullopt;
+}
+
+void AsyncScript::RunInARound() {
+  in_a_round_ = true;
+  driver_.rounds_.push_back(this);
+}
+
+void AsyncScript::RunTogether(const std::vector<AsyncScript*>& scripts) {
+  Core& core = scripts.front()->driver_.core();
+  std::vector<Request> requests;
+  std::vector<redis::ScriptCall> calls;
+  requests.reserve(scripts.size());  // calls refer to them
+  base::Instant until = core.is_quorum() ? base::Instant::Infinite() : base::Now() + kLongestRound;
+  for (const AsyncScript* const each : scripts) {
+    requests.emplace_back(core.SubjectOf(each->entry_), each->send_);
+    calls.push_back(requests.back().call());
+    until = std::min(until, each->until_);
+  }
+  std::vector<absl::StatusOr<redis::Reply>> replies(calls.size());
+  core.deployment().RunBatch(calls, until, absl::MakeSpan(replies));
+  for (size_t i = 0; i < scripts.size(); ++i) {
+    scripts[i]->in_a_round_ = false;
+    scripts[i]->of_round_ = std::move(replies[i]);
+    scripts[i]->driver_.Push(scripts[i]->task_, AsyncTask::kAnswered);
+  }
+}
+
+}  // namespace redlatch::engine

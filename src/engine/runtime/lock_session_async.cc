@@ -1,0 +1,36 @@
+// What begins without a thread that waits for it.
+#include <memory>
+#include <utility>
+
+#include "src/engine/runtime/async_acquisition.h"
+#include "src/engine/runtime/async_release.h"
+#include "src/engine/runtime/lock_session.h"
+
+namespace redlatch::engine {
+
+void LockSession::AcquireAsync(Want want, Finish finish, Elsewhere elsewhere,
+                               AsyncDriver::Whose whose) {
+  AsyncDriver& driver = core_->async();
+  absl::Status bad = core_->Refusal();
+  if (bad.ok()) bad = About(CheckLease(want.terms.lease));
+  if (bad.ok() && want.options != nullptr) bad = About(CheckAcks(*want.options));
+  if (bad.ok() && want.options != nullptr) bad = About(CheckStay(*want.options));
+  if (!bad.ok()) return driver.Complete(std::move(finish)(std::move(bad)), whose);
+  if (!want.since) want.since = base::Now();
+  want.gone = nullptr;  // it is told by AsyncDriver::StopObject()
+  MachineTable::Refer(entry_);
+  driver.Begin(std::make_unique<AsyncAcquisition>(driver, entry_, std::move(want),
+                                                  std::move(finish), std::move(elsewhere), whose));
+}
+
+void LockSession::ReleaseAsync(uint64_t hold, Then then) {
+  AsyncDriver& driver = core_->async();
+  if (absl::Status refused = core_->Refusal(); !refused.ok()) {
+    if (then) driver.Complete(std::move(then)(std::move(refused)));
+    return;
+  }
+  MachineTable::Refer(entry_);
+  driver.Begin(std::make_unique<AsyncRelease>(driver, entry_, hold, std::move(then)));
+}
+
+}  // namespace redlatch::engine

@@ -1,0 +1,88 @@
+// Ten thousand who wait at a time: no thread of theirs, little memory, and each in its turn.
+#include <malloc.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "redlatch/client.h"
+#include "redlatch/simple_lock.h"
+#include "tests/support/await.h"
+#include "tests/support/connect.h"
+#include "tests/support/process_stats.h"
+#include "tests/support/redis_server.h"
+
+namespace redlatch {
+namespace {
+
+using support::Await;
+using support::Connect;
+
+constexpr size_t kLocks = 100;
+constexpr size_t kWaiters = 10000;
+constexpr double kMostBytes = 1536;
+// Messages, renewals, deadlines, and all that waits.
+constexpr int kMostThreads = 4;
+
+TEST(AsyncMany, WaitWithoutThreadsAndInOrder) {
+  const auto server = support::RedisServer::Start();
+  Client other = Connect(server->url());
+  std::vector<std::unique_ptr<SimpleLock>> theirs;
+  std::vector<Lease> held;
+  for (size_t i = 0; i < kLocks; ++i) {
+    theirs.push_back(std::make_unique<SimpleLock>(other, absl::StrCat("lock", i)));
+    held.push_back(*theirs.back()->Acquire());
+  }
+  const int threads_before = support::ThreadCount();
+
+  Client client = Connect(server->url());
+  std::vector<std::unique_ptr<SimpleLock>> locks;
+  for (size_t i = 0; i < kLocks; ++i) {
+    locks.push_back(std::make_unique<SimpleLock>(client, absl::StrCat("lock", i)));
+  }
+  std::vector<std::vector<size_t>> served(kLocks);  // by the client's thread
+  std::atomic<size_t> done{0};
+  const auto wait = [&](size_t i) {
+    locks[i % kLocks]->AcquireAsync({}, [&, i](absl::StatusOr<Lease> lease) {
+      ASSERT_TRUE(lease.ok()) << lease.status();
+      EXPECT_TRUE(lease->valid());
+      served[i % kLocks].push_back(i);
+      lease->ReleaseAsync([&](const absl::Status& released) {
+        EXPECT_TRUE(released.ok()) << released;
+        ++done;
+      });
+    });
+  };
+  const auto await_waiting = [&](size_t count) {
+    return Await([&] { return client.Stats().all.waiting == count; });
+  };
+  for (size_t i = 0; i < kLocks; ++i) wait(i);  // what a lock costs is no waiter's
+  ASSERT_TRUE(await_waiting(kLocks));
+  const size_t bytes_before = mallinfo2().uordblks;
+  for (size_t i = kLocks; i < kLocks + kWaiters; ++i) wait(i);
+  ASSERT_TRUE(await_waiting(kLocks + kWaiters));
+  const double bytes = static_cast<double>(mallinfo2().uordblks - bytes_before);
+  RecordProperty("bytes_each", absl::StrCat(bytes / kWaiters));
+  // Sanitizers have an allocator of their own, which mallinfo2() does not know.
+  EXPECT_LE(bytes / kWaiters, kMostBytes);
+  EXPECT_LE(support::ThreadCount() - threads_before, kMostThreads);
+
+  for (Lease& lease : held) EXPECT_TRUE(lease.Release().ok());
+  ASSERT_TRUE(Await([&] { return done == kLocks + kWaiters; }, absl::Seconds(60)));
+  for (size_t lock = 0; lock < kLocks; ++lock) {
+    ASSERT_EQ(served[lock].size(), 1 + kWaiters / kLocks);
+    EXPECT_TRUE(std::is_sorted(served[lock].begin(), served[lock].end())) << lock;
+  }
+}
+
+}  // namespace
+}  // namespace redlatch

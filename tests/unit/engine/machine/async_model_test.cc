@@ -1,0 +1,242 @@
+// As model_test.cc, with acquisitions that no thread waits for: each is an Acquisition that is
+// resumed as runtime/async_acquisition does it. It runs scripts whose answers come later, or never;
+// what wakes it is on its way for a while; its time and its stop token may come before.
+// REDLATCH_MODEL_SEED=n replays one seed and tells each of its events.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "src/engine/machine/acquisition.h"
+#include "tests/unit/engine/machine/lock_model.h"
+#include "tests/unit/engine/machine/model_schedules.h"
+
+namespace redlatch::engine {
+namespace {
+
+class AsyncSchedule : public LockModel {
+ public:
+  AsyncSchedule(uint64_t seed, bool verbose) : LockModel(seed, verbose) {
+    for (User& user : users_) {
+      user.threads.resize(static_cast<size_t>(1 + Pick(8)));
+      tasks_.emplace_back(user.threads.size());
+    }
+  }
+
+  int overslept() const { return overslept_; }
+
+ private:
+  // What a thread of the model is here.
+  struct Task {
+    std::unique_ptr<Acquisition> acquisition;
+    std::optional<Send> sent;  // and not answered yet
+    Instant due = Instant::Infinite();
+    bool wakes = false;  // a call of its waker is on its way
+    bool stopped = false;
+  };
+
+  void Step() override {
+    const int c = Pick(clients());
+    const auto i = static_cast<size_t>(Pick(static_cast<int>(tasks_[c].size())));
+    switch (Pick(16)) {
+      case 0:
+      case 1:
+        return Begin(c, i);
+      case 2:
+        if (Chance(4)) Stop(c, i);
+        return;
+      case 3:
+      case 4:
+        return Release(c, users_[c].threads[i]);
+      case 5:
+      case 6:
+        GoOn(c, i);
+        return;
+      case 7:
+      case 8:
+        Fetch(c);
+        return;
+      case 9:
+      case 10:
+      case 11:
+        return Network();
+      case 12:
+        return Messages();
+      case 13:
+        return Seldom(c);
+      case 14:
+        return Expire(c);
+      default:
+        return Pass(200);
+    }
+  }
+
+  void Seldom(int c) {
+    if (Chance(3)) Late();
+    if (Chance(20)) Reconnect(c, !server_.subscribed[clients_[c]->id] || Chance(2));
+    if (forcing_ && Chance(10)) server_.Force(now_);
+    if (losing_data_ && Chance(20)) server_.LoseData(now_);
+    if (Chance(4)) ReleaseAgain(c);
+  }
+
+  void Begin(int c, size_t i) {
+    Thread& thread = users_[c].threads[i];
+    if (thread.state != Thread::State::kIdle) return;
+    Waiter asked;
+    Ask(asked);
+    const absl::Duration waits[] = {absl::ZeroDuration(), absl::Milliseconds(1 + Pick(400)),
+                                    absl::InfiniteDuration()};
+    Say(c, ".", i, " begins, patience ", static_cast<int>(asked.patience));
+    tasks_[c][i] = {.acquisition = std::make_unique<Acquisition>(
+                        Acquisition::Call{.thread = i + 1,
+                                          .terms = asked.terms,
+                                          .options = asked.options,
+                                          .began = Local(c),
+                                          .wait = waits[static_cast<int>(asked.patience)],
+                                          .command_timeout = absl::Seconds(1),
+                                          .unreachable_after = absl::Seconds(2)})};
+    thread.state = Thread::State::kWaiting;
+    thread.waiter = &tasks_[c][i].acquisition->waiter();
+    Resume(c, i, {}, /*woken=*/false);
+  }
+
+  void Stop(int c, size_t i) {
+    Task& task = tasks_[c][i];
+    if (task.acquisition == nullptr) return;
+    Say(c, ".", i, " is stopped");
+    task.stopped = true;
+    if (!task.sent) Resume(c, i, {}, /*woken=*/false);
+  }
+
+  // Its waker is called, or its time is over. False: nothing has happened.
+  bool GoOn(int c, size_t i) {
+    Task& task = tasks_[c][i];
+    if (task.acquisition == nullptr || task.sent) return false;
+    const bool woken = task.wakes;
+    if (!woken && Local(c) < task.due) return false;
+    Resume(c, i, {}, woken);
+    return true;
+  }
+
+  void Resume(int c, size_t i, Acquisition::Event event, bool woken) {
+    Task& task = tasks_[c][i];
+    Waiter& waiter = task.acquisition->waiter();
+    EXPECT_EQ(waiter.wake_pending, task.wakes);
+    task.due = Instant::Infinite();
+    if (!woken && waiter.wake_pending) {
+      ++overslept_;
+      return;
+    }
+    task.wakes = false;
+    task.sent.reset();
+    event.stopped = task.stopped;
+    Effects effects;
+    const Acquisition::Next next =
+        task.acquisition->Resume(event, Local(c), Machine(c), effects);
+    task.due = next.until;
+    if (next.kind == Acquisition::Next::Kind::kRun) {
+      task.sent = task.acquisition->send();
+      SendIt(c, users_[c].port, *task.sent);
+    }
+    Absorb(c, *users_[c].port, effects);  // what it lost by this it never had
+    if (next.kind != Acquisition::Next::Kind::kDone) return;
+    OnDecision(c, users_[c].threads[i]);
+    task = {};  // the machine knows nothing of it any more
+    Check();
+  }
+
+  void Absorb(int c, Port& /*port*/, Effects& effects) override {
+    for (Waiter* const waiter : effects.wakes) {
+      Task& task = tasks_[c][waiter->thread - 1];
+      EXPECT_TRUE(waiter->wake_pending);
+      EXPECT_FALSE(task.wakes);
+      task.wakes = true;
+    }
+    for (const Loss& loss : effects.losses) {
+      // What is lost before it is noticed was never had.
+      if (users_[c].threads[loss.hold.thread - 1].state == Thread::State::kWaiting) continue;
+      OnLoss(c, loss);
+    }
+    for (Thread& thread : users_[c].threads) {
+      if (thread.state != Thread::State::kHolding) continue;
+      thread.deadline = std::max(thread.deadline, Machine(c).Deadline(thread.hold));
+    }
+    Outcomes(c);
+    Check();
+  }
+
+  void Hear(const Request& request, const Answer& answer, const char* how) override {
+    const int c = request.client;
+    for (size_t i = 0; i < tasks_[c].size(); ++i) {
+      const std::optional<Send>& sent = tasks_[c][i].sent;
+      if (!sent || sent->sent != request.send.sent || sent->grant != request.send.grant ||
+          sent->what.index() != request.send.what.index()) {
+        continue;
+      }
+      Say(c, ".", i, how, Name(request.send));
+      const GrantId bid = GrantOfBid(request.send);
+      if (std::holds_alternative<BidQueued>(answer.bid()) ||
+          std::holds_alternative<BidGranted>(answer.bid())) {
+        Noticed(bid);
+      }
+      if (IsDebt(request.send) && answer.failed() == nullptr) {
+        debts_since_.erase(request.send.grant);
+      }
+      return Resume(c, i, {.answer = &answer}, /*woken=*/false);
+    }
+    LockModel::Hear(request, answer, how);
+  }
+
+  Instant NextTimer() const override {
+    Instant next = LockModel::NextTimer();
+    for (int c = 0; c < clients(); ++c) {
+      for (const Task& task : tasks_[c]) {
+        if (!task.sent) next = std::min(next, FromLocal(c, task.due));
+      }
+    }
+    return next;
+  }
+
+  bool GoOnInCalm(int c) override {
+    bool progress = false;
+    Expire(c);
+    for (size_t i = 0; i < tasks_[c].size() && !failed(); ++i) {
+      progress |= GoOn(c, i);
+      Thread& thread = users_[c].threads[i];
+      while (HasToRelease(thread) && !failed()) {
+        Release(c, thread);
+        progress = true;
+      }
+    }
+    return progress;
+  }
+
+  bool HasGhost() {
+    if (losing_data_ || forcing_) return true;
+    for (const auto& [grant, owner] : server_.Known(now_)) had_ghost_ |= IsGhost(grant, owner);
+    return had_ghost_;
+  }
+
+  void CalmDown() override {
+    Calm();
+    AllLate();
+    const bool reconnecting = Chance(2);
+    ReconnectAll(reconnecting);
+    const Instant decided_by = now_ + absl::Milliseconds(reconnecting ? 1100 : 1500);
+    const Instant ghosts_gone_by = now_ + 3 * kLongestLease + absl::Seconds(2);
+    RunOut([&] { return HasGhost() ? ghosts_gone_by : decided_by; });
+    if (!failed() && !losing_data_) ExpectOnlyGhosts();
+  }
+
+  std::vector<std::vector<Task>> tasks_;  // by client, and thread
+  bool had_ghost_ = false;
+  int overslept_ = 0;  // looks for which a wake was on its way
+};
+
+TEST(AsyncAcquisitionModel, KeepsItsPromisesThroughRandomSchedules) {
+  RunSchedules<AsyncSchedule>(8000, {{"grants", &AsyncSchedule::grants}});
+}
+
+}  // namespace
+}  // namespace redlatch::engine
