@@ -224,18 +224,6 @@ void Core::OnMessage(std::string_view text) {
   });
 }
 
-// What goes back because another client waits for it is sent by the thread that hears of it.
-void Core::OnWanted(Entry& entry, GrantId grant) {
-  const bool posts = MayPostReleaseOf(entry);  // else the renewer sends it
-  std::optional<Send> release;
-  Feed(entry, [&](Bidder& machine, Effects&) {
-    const base::Instant now = base::Now();
-    machine.OnWanted(grant, now);
-    if (posts) release = machine.NextRelease(now);
-  });
-  if (release) outbox_.Send(entry, *std::move(release), 0);
-}
-
 void Core::StopAll(std::string_view name, const void* object) {
   if (in_forked_child()) return;
   machines().Visit(absl::StrCat(options_.key_prefix, std::string(name)), [&](Entry& entry) {
@@ -247,27 +235,6 @@ void Core::StopAll(std::string_view name, const void* object) {
 void Core::Expire(Entry& entry) {
   Feed(entry, [](Bidder& machine, Effects& effects) { machine.Expire(base::Now(), effects); });
   inside_->machines.Unrefer(entry);
-}
-
-void Core::Reconnected() {
-  const auto [concerned, reconnected] = deployment_->Realign();
-  if (reconnected) {
-    reconnects_.fetch_add(1, std::memory_order_relaxed);
-    TellLater([server = server()](Observer& observer) { observer.OnReconnected(server); });
-  }
-  inside_->machines.VisitAll([this, &concerned = concerned](Entry& entry) {
-    if (concerned && !concerned(entry.keys.main())) return;
-    Feed(entry, [](Bidder& machine, Effects&) { machine.OnReconnected(base::Now()); });
-  });
-  counts_.RepeatAll(concerned);
-  releases_.RepeatAll(concerned);
-}
-
-void Core::Deafened() {
-  inside_->machines.VisitAll([this](Entry& entry) {
-    if (!entry.plan->traits.keeps) return;
-    Feed(entry, [](Bidder& machine, Effects&) { machine.OnDeaf(base::Now()); });
-  });
 }
 
 void Core::Describe() {

@@ -37,26 +37,6 @@ absl::Status LockSession::CheckLease(absl::Duration lease) const {
                                                  " is not possible; it must be 10ms to one year"));
 }
 
-// How long a grant may stay with the client, of which the server knows nothing.
-absl::Status LockSession::CheckStay(const LockOptions& options) const {
-  const absl::Duration none = absl::ZeroDuration();
-  if (options.turn == none && options.keep == none) return absl::OkStatus();
-  if (options.turn < none || options.keep < none) {
-    return absl::InvalidArgumentError("LockOptions::turn and keep must not be negative");
-  }
-  if (options.keep > options.lease) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "LockOptions::keep is ", absl::FormatDuration(options.keep), ", longer than the lease of ",
-        absl::FormatDuration(options.lease), "; make the lease longer, or keep it for less"));
-  }
-  if (options.keep > none && !entry_.plan->traits.keeps) {
-    return absl::InvalidArgumentError(
-        "LockOptions::keep is for SimpleLock, ReentrantLock and ReentrantReadWriteLock, and for "
-        "classes whose LockTraits say so");
-  }
-  return absl::OkStatus();
-}
-
 absl::Status LockSession::CheckAcks(const LockOptions& options) const {
   constexpr int kMostReplicas = 1000;
   if (core_->is_quorum() && (options.replica_acks != 0 || options.fsync)) {
@@ -123,32 +103,6 @@ std::optional<Held> LockSession::Reenter(Face face) {
   return entry_.lock().Reenter(ThreadNumber(), face, now);
 }
 
-bool LockSession::LockAgain(const std::shared_ptr<const LockOptions>& options) {
-  const bool reentrant = entry_.plan->traits.reentrant;
-  const bool kept = options->keep > absl::ZeroDuration();
-  if ((!reentrant && !kept) || core_->in_forked_child()) return false;
-  const base::Instant now = base::Now();
-  const uint64_t thread = ThreadNumber();
-  const base::MutexLock lock(entry_.mu);
-  LockMachine& machine = entry_.lock();
-  return (kept && machine.Retake(thread, options, now)) ||
-         (reentrant && machine.Reenter(thread, Face::kStd, now));
-}
-
-// Whether it did: then it rests.
-bool LockSession::LeaveIt() {
-  std::shared_ptr<const LockOptions> ended;
-  base::Instant send_at;
-  {
-    const base::Instant now = base::Now();
-    const base::MutexLock lock(entry_.mu);
-    if (!entry_.attends || !entry_.lock().Leave(ThreadNumber(), now, ended)) return false;
-    send_at = entry_.machine->next_send();
-  }
-  core_->SeeTo(entry_, send_at);
-  return true;
-}
-
 absl::Status LockSession::Extend(uint64_t hold, absl::Duration lease) {
   if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
   if (absl::Status bad = CheckLease(lease); !bad.ok()) return About(bad);
@@ -190,12 +144,6 @@ void LockSession::Misuse(std::string_view what) {
 Held LockSession::Pin() {
   const base::MutexLock lock(entry_.mu);
   return entry_.lock().Pin(ThreadNumber());
-}
-
-void LockSession::EndRest() {
-  if (MayStay(entry_.grant.load(std::memory_order_relaxed))) {
-    core_->OnWanted(entry_, entry_.grant.load(std::memory_order_relaxed));
-  }
 }
 
 void LockSession::RemoveObject(const void* object) {

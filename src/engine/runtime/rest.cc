@@ -1,0 +1,96 @@
+// What a client has and none of its threads: taken again, left, and given back.
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "src/engine/runtime/core.h"
+#include "src/engine/runtime/lock_session.h"
+
+namespace redlatch::engine {
+
+// How long a grant may stay with the client, of which the server knows nothing.
+absl::Status LockSession::CheckStay(const LockOptions& options) const {
+  const absl::Duration none = absl::ZeroDuration();
+  if (options.turn == none && options.keep == none) return absl::OkStatus();
+  if (options.turn < none || options.keep < none) {
+    return absl::InvalidArgumentError("LockOptions::turn and keep must not be negative");
+  }
+  if (options.keep > options.lease) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "LockOptions::keep is ", absl::FormatDuration(options.keep), ", longer than the lease of ",
+        absl::FormatDuration(options.lease), "; make the lease longer, or keep it for less"));
+  }
+  if (options.keep > none && !entry_.plan->traits.keeps) {
+    return absl::InvalidArgumentError(
+        "LockOptions::keep is for SimpleLock, ReentrantLock and ReentrantReadWriteLock, and for "
+        "classes whose LockTraits say so");
+  }
+  return absl::OkStatus();
+}
+
+bool LockSession::LockAgain(const std::shared_ptr<const LockOptions>& options) {
+  const bool reentrant = entry_.plan->traits.reentrant;
+  const bool kept = options->keep > absl::ZeroDuration();
+  if ((!reentrant && !kept) || core_->in_forked_child()) return false;
+  const base::Instant now = base::Now();
+  const uint64_t thread = ThreadNumber();
+  const base::MutexLock lock(entry_.mu);
+  LockMachine& machine = entry_.lock();
+  return (kept && machine.Retake(thread, options, now)) ||
+         (reentrant && machine.Reenter(thread, Face::kStd, now));
+}
+
+// Whether it did: then it rests.
+bool LockSession::LeaveIt() {
+  std::shared_ptr<const LockOptions> ended;
+  base::Instant send_at;
+  {
+    const base::Instant now = base::Now();
+    const base::MutexLock lock(entry_.mu);
+    if (!entry_.attends || !entry_.lock().Leave(ThreadNumber(), now, ended)) return false;
+    send_at = entry_.machine->next_send();
+  }
+  core_->SeeTo(entry_, send_at);
+  return true;
+}
+
+void LockSession::EndRest() {
+  const GrantId grant = entry_.grant.load(std::memory_order_relaxed);
+  if (!MayStay(grant)) return;
+  std::optional<Send> release;
+  core_->Feed(entry_, [&](LockMachine& machine, Effects&) {
+    const base::Instant now = base::Now();
+    machine.OnWanted(grant, now);
+    release = machine.NextRelease(now);
+  });
+  if (!release) return;
+  if (core_->MayPostReleaseOf(entry_)) return core_->outbox().Send(entry_, *std::move(release), 0);
+  // What this thread asks for next must not come before it.
+  const Answer answer = core_->Run(entry_, *release, core_->ReleaseBy());
+  core_->Feed(entry_, [&](LockMachine& machine, Effects& effects) {
+    machine.OnAnswer(*release, answer, base::Now(), effects);
+  });
+}
+
+// What goes back because another client waits for it is sent by the thread that hears of it.
+void Core::OnWanted(Entry& entry, GrantId grant) {
+  const bool posts = MayPostReleaseOf(entry);  // else the renewer sends it
+  std::optional<Send> release;
+  Feed(entry, [&](Bidder& machine, Effects&) {
+    const base::Instant now = base::Now();
+    machine.OnWanted(grant, now);
+    if (posts) release = machine.NextRelease(now);
+  });
+  if (release) outbox_.Send(entry, *std::move(release), 0);
+}
+
+void Core::Deafened() {
+  inside_->machines.VisitAll([this](Entry& entry) {
+    if (!entry.plan->traits.keeps) return;
+    Feed(entry, [](Bidder& machine, Effects&) { machine.OnDeaf(base::Now()); });
+  });
+}
+
+}  // namespace redlatch::engine
