@@ -15,6 +15,7 @@
 #include "gtest/gtest.h"
 #include "redlatch/client.h"
 #include "redlatch/fencing_token.h"
+#include "redlatch/multi_lock.h"
 #include "redlatch/reentrant_lock.h"
 #include "redlatch/simple_lock.h"
 #include "src/base/clock.h"
@@ -165,6 +166,19 @@ TEST_F(Keep, TwoClientsThatKeepTakeItFromOneAnother) {
     EXPECT_LT(TimeOf([&] { TakeAndLeave(lock); }), kAMoment);
     EXPECT_LT(TimeOf([&] { TakeAndLeave(theirs); }), kAMoment);
   }
+}
+
+TEST_F(Keep, IdleLockGoesToALockOfSeveralNamesWithinAMoment) {
+  SimpleLock lock(client_, "lock", kKept), too(client_, "too", kKept);
+  MultiLock theirs(other_, {"lock", "too", "free"});
+  for (int i = 0; i < 5; ++i) {
+    TakeAndLeave(lock);
+    TakeAndLeave(too);
+    EXPECT_LT(TimeOf([&] { TakeAndLeave(theirs); }), kAMoment);
+  }
+  TakeAndLeave(lock);
+  EXPECT_FALSE(theirs.try_lock());
+  EXPECT_TRUE(Await([&] { return IsFree(); }, kAMoment));
 }
 
 TEST_F(Keep, BusyLockGoesToAnotherClientAtItsNextRelease) {
