@@ -50,6 +50,15 @@ bool Save(redlatch::SimpleLock& lock) {
 }
 // [/throws]
 
+// [keep]
+#include "redlatch/simple_lock.h"
+
+// Taken again without asking the server, until another process wants it.
+redlatch::SimpleLock Mostly(const redlatch::Client& client) {
+  return {client, "journal", {.lease = absl::Seconds(5), .keep = absl::Seconds(2)}};
+}
+// [/keep]
+
 // [lost]
 #include <mutex>
 
@@ -215,6 +224,16 @@ int main() {
     box.changed.notify_all();
   }
   Expect(box.letters == 0);
+
+  {
+    redlatch::SimpleLock mostly = Mostly(client);
+    mostly.lock();
+    mostly.unlock();
+    redlatch::SimpleLock of_another(Connected(), "journal");
+    Expect(!of_another.try_lock());  // which calls it back
+    Expect(of_another.try_lock_for(std::chrono::seconds(15)));
+    of_another.unlock();
+  }
 
   redlatch::ReentrantLock books(client, "books");
   Close(books);

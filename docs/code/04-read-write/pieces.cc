@@ -88,6 +88,16 @@ void Report(const redlatch::Client& client) {
 }
 // [/fair]
 
+// [keep]
+#include "redlatch/reentrant_read_write_lock.h"
+
+void ServePrices(const redlatch::Client& client) {
+  redlatch::ReentrantReadWriteLock prices(client, "prices",
+                                          {.lease = absl::Seconds(5), .keep = absl::Seconds(5)});
+  // ... reads cost no round trip until somebody writes
+}
+// [/keep]
+
 int main() {
   const redlatch::Client client = Connected();
   redlatch::ReentrantReadWriteLock bread(client, "bread");
@@ -113,5 +123,6 @@ int main() {
     Expect(absl::IsFailedPrecondition(bread.AcquireWrite().status()));
   }
   Report(client);
+  ServePrices(client);
   Expect(bread.hold_count() == 0 && bread.read_hold_count() == 0);
 }

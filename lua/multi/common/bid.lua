@@ -102,6 +102,7 @@ local function bid(request, now, looks)
     local rank
     if request.wait then
       request.queued = name.queued
+      request.holder = not name.free and not name.mine and name.holder or nil
       enqueue(request, 0, now)
       remove_waiters(name.choice and name.choice.passed_over or {})
       rank = redis.call('ZRANK', KEYS[2], request.hold)
@@ -120,6 +121,9 @@ local function bid(request, now, looks)
     else
       retry_after_ms = math.max(retry_after_ms, redis.call('PTTL', KEYS[1]))
       foreign = foreign or not client_of(name.holder)
+      if request.calls then
+        call_keeper(name.holder, request.channel)
+      end
     end
     position = math.max(position,
       request.wait and redis.call('ZRANK', KEYS[2], request.hold) or 0)

@@ -235,6 +235,8 @@ std::string LineOf(const LockInfo::Party& party, const Sight& sight) {
   if (party.owner.starts_with("user:")) {
     absl::StrAppend(&line, ", owner ", Printable(party.owner.substr(5)));
   }
+  const bool holds = party.remaining > absl::ZeroDuration();
+  if (holds && engine::MayBeKept(party.hold)) line += ", kept";
   if (party.since != absl::InfinitePast()) {
     absl::StrAppend(&line, ", since ",
                     absl::FormatTime("%Y-%m-%d %H:%M:%S", party.since, absl::LocalTimeZone()), " (",

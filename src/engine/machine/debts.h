@@ -66,9 +66,9 @@ class Debts {
   };
   // The next script that is due.
   std::optional<Due> Next(base::Instant now);
-  // The release of that hold, where it is due.
   // The first that is due of the releases that no hold asks for.
   std::optional<Due> NextUnasked(base::Instant now);
+  // The release of that hold, where it is due.
   std::optional<Due> NextOf(uint64_t hold, base::Instant now);
   // When Next() has something, if nothing happens before.
   base::Instant due() const;

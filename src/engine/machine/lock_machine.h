@@ -110,10 +110,10 @@ class LockMachine final : public Bidder {
   // Nothing is held here or awaited, and what is owed is on its way.
   bool reusable() const { return !grant_ && queue_.empty() && !pursuit_ && debts_.fresh(); }
   GrantId grant_id() const override { return grant_ ? grant_->id : Bidder::grant_id(); }
-  // A thread has it, or is still to unlock what it lost.
   // It has something that it keeps, which others may ask for.
   bool attends() const override { return grant_ && grant_->attends; }
-  bool in_use() const { return held() || !lost_std_.empty(); }
+  // A thread has it, or may take it again, or is still to unlock what it lost.
+  bool in_use() const { return held() || resting() || !lost_std_.empty(); }
   absl::InlinedVector<uint64_t, 1> holds() const;  // the current ones
   bool Valid(uint64_t hold, base::Instant now) const override;
   base::Instant Deadline(uint64_t hold) const;  // Instant() where it is over

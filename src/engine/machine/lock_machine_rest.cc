@@ -1,4 +1,5 @@
 // A grant that no thread has, and that stays with the client.
+#include <algorithm>
 #include <memory>
 
 #include "src/engine/machine/lock_machine.h"
@@ -26,7 +27,7 @@ void LockMachine::OnComing(const Waiter& waiter, base::Instant now) {
 // Whether no other client has asked for it: then it stays as long as it is renewed. A lock that
 // came by message, from a client that may want it back, stays once the server has confirmed it.
 bool LockMachine::Stays() const {
-  return MayStay(grant_->id) && hears_ && !grant_->others && !grant_->wanted &&
+  return MayStay(grant_->id) && hears_ && !grant_->others && !grant_->wanted && !grant_->forced &&
          (!grant_->claimed || joined());
 }
 
@@ -89,7 +90,9 @@ void LockMachine::OnWanted(GrantId grant, base::Instant now) {
 
 void LockMachine::OnDeaf(base::Instant now) {
   hears_ = false;
-  if (resting() && grant_->turn_ends <= now) EndRest(now);
+  if (!resting()) return;
+  if (grant_->turn_ends <= now) return EndRest(now);
+  grant_->rests_until = std::min(grant_->rests_until, grant_->turn_ends);
 }
 
 bool LockMachine::Retake(uint64_t thread, const std::shared_ptr<const LockOptions>& options,

@@ -45,6 +45,8 @@ std::string_view ClientOf(std::string_view hold) {
   return ours ? hold.substr(0, kSize) : std::string_view();
 }
 
+bool MayBeKept(std::string_view hold) { return hold.ends_with('k') && !ClientOf(hold).empty(); }
+
 LockInfo::Process ThisProcess(std::string_view program) {
   LockInfo::Process process;
   std::array<char, 256> host{};

@@ -26,6 +26,8 @@ inline constexpr std::string_view kDescriptionKeyPrefix = "redlatch:client:";
 // The client in a hold id: <client>:<number>, and `k` where its holder may keep it. Empty where the
 // text is none of this version of the protocol.
 std::string_view ClientOf(std::string_view hold);
+// Whether its client may keep it though no thread needs it, until somebody else asks.
+bool MayBeKept(std::string_view hold);
 
 // This process; `program` empty: the program's own name.
 LockInfo::Process ThisProcess(std::string_view program);

@@ -213,17 +213,6 @@ void Core::OnMessage(std::string_view text) {
   });
 }
 
-// What goes back because another client waits for it is sent by the thread that hears of it.
-void Core::OnWanted(Entry& entry, GrantId grant) {
-  const bool posts = MayPostReleaseOf(entry);  // else the renewer sends it
-  entry.wanted.store(grant);
-  std::optional<Send> release;
-  Feed(entry, [&](Bidder& machine, Effects&) {
-    if (posts) release = machine.NextRelease(base::Now());
-  });
-  if (release) outbox_.Send(entry, *std::move(release), 0);
-}
-
 void Core::StopAll(std::string_view name, const void* object) {
   if (in_forked_child()) return;
   async().StopObject(object);
@@ -236,27 +225,6 @@ void Core::StopAll(std::string_view name, const void* object) {
 void Core::Expire(Entry& entry) {
   Feed(entry, [](Bidder& machine, Effects& effects) { machine.Expire(base::Now(), effects); });
   inside_->machines.Unrefer(entry);
-}
-
-void Core::Reconnected() {
-  const auto [concerned, reconnected] = deployment_->Realign();
-  if (reconnected) {
-    reconnects_.fetch_add(1, std::memory_order_relaxed);
-    TellLater([server = server()](Observer& observer) { observer.OnReconnected(server); });
-  }
-  inside_->machines.VisitAll([this, &concerned = concerned](Entry& entry) {
-    if (concerned && !concerned(entry.keys.main())) return;
-    Feed(entry, [](Bidder& machine, Effects&) { machine.OnReconnected(base::Now()); });
-  });
-  counts_.RepeatAll(concerned);
-  releases_.RepeatAll(concerned);
-}
-
-void Core::Deafened() {
-  inside_->machines.VisitAll([this](Entry& entry) {
-    if (!entry.plan->traits.keeps) return;
-    Feed(entry, [](Bidder& machine, Effects&) { machine.OnDeaf(base::Now()); });
-  });
 }
 
 void Core::Describe() {

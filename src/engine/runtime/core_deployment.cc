@@ -107,4 +107,18 @@ std::unique_ptr<redis::Deployment> Core::MakeDeployment(const redis::Url& url,
                                                std::move(events), std::move(node));
 }
 
+void Core::Reconnected() {
+  const auto [concerned, reconnected] = deployment_->Realign();
+  if (reconnected) {
+    reconnects_.fetch_add(1, std::memory_order_relaxed);
+    TellLater([server = server()](Observer& observer) { observer.OnReconnected(server); });
+  }
+  inside_->machines.VisitAll([this, &concerned = concerned](Entry& entry) {
+    if (concerned && !concerned(entry.keys.main())) return;
+    Feed(entry, [](Bidder& machine, Effects&) { machine.OnReconnected(base::Now()); });
+  });
+  counts_.RepeatAll(concerned);
+  releases_.RepeatAll(concerned);
+}
+
 }  // namespace redlatch::engine

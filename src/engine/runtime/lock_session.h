@@ -124,7 +124,8 @@ class LockSession final : public Holder {
   Held OfThisThread() const;
   // The same, to be shown to the user.
   Held Current() const;
-  bool in_use() const;  // some thread has it, or is still to unlock what it lost
+  // Some thread has it, or may take it again, or is still to unlock what it lost.
+  bool in_use() const;
 
   const Entry& entry() const { return entry_; }
   bool reusable() const;  // nothing is held here or awaited, and what is owed is on its way

@@ -1,7 +1,11 @@
-// Grants that stay with the client though no thread has them: taken again, left, and given back.
+// What a client has and none of its threads: taken again, left, and given back.
 #include <memory>
+#include <optional>
+#include <utility>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "src/engine/runtime/core.h"
 #include "src/engine/runtime/lock_session.h"
 
 namespace redlatch::engine {
@@ -54,9 +58,39 @@ bool LockSession::LeaveIt() {
 }
 
 void LockSession::EndRest() {
-  if (MayStay(entry_.grant.load(std::memory_order_relaxed))) {
-    core_->OnWanted(entry_, entry_.grant.load(std::memory_order_relaxed));
-  }
+  const GrantId grant = entry_.grant.load(std::memory_order_relaxed);
+  if (!MayStay(grant)) return;
+  std::optional<Send> release;
+  core_->Feed(entry_, [&](LockMachine& machine, Effects&) {
+    const base::Instant now = base::Now();
+    machine.OnWanted(grant, now);
+    release = machine.NextRelease(now);
+  });
+  if (!release) return;
+  if (core_->MayPostReleaseOf(entry_)) return core_->outbox().Send(entry_, *std::move(release), 0);
+  // What this thread asks for next must not come before it.
+  const Answer answer = core_->Run(entry_, *release, core_->ReleaseBy());
+  core_->Feed(entry_, [&](LockMachine& machine, Effects& effects) {
+    machine.OnAnswer(*release, answer, base::Now(), effects);
+  });
+}
+
+// What goes back because another client waits for it is sent by the thread that hears of it.
+void Core::OnWanted(Entry& entry, GrantId grant) {
+  const bool posts = MayPostReleaseOf(entry);  // else the renewer sends it
+  entry.wanted.store(grant);
+  std::optional<Send> release;
+  Feed(entry, [&](Bidder& machine, Effects&) {
+    if (posts) release = machine.NextRelease(base::Now());
+  });
+  if (release) outbox_.Send(entry, *std::move(release), 0);
+}
+
+void Core::Deafened() {
+  inside_->machines.VisitAll([this](Entry& entry) {
+    if (!entry.plan->traits.keeps) return;
+    Feed(entry, [](Bidder& machine, Effects&) { machine.OnDeaf(base::Now()); });
+  });
 }
 
 }  // namespace redlatch::engine

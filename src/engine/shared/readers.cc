@@ -10,7 +10,7 @@ Readers::~Readers() {
 }
 
 absl::StatusOr<std::shared_ptr<LockSession>> Readers::Found(GrantId write_grant) {
-  // Nobody but this list knows of them, and nobody reads there.
+  // Nobody but this list knows of them, nobody reads there, and nothing is kept there.
   std::erase_if(groups_,
                 [](const auto& group) { return group.use_count() == 1 && !group->in_use(); });
   auto group = LockSession::Attach(core_, name_, core_->ReaderName(write_grant), plan_);

@@ -154,7 +154,9 @@ class LockScriptsFixture : public ::testing::Test {
         .DebugString();
   }
   std::string Renew(const Request& held) {
-    return Eval(ScriptsFor(held).renew, {}, {held.hold, absl::StrCat(held.lease_ms)}).DebugString();
+    std::vector<std::string> args = {held.hold, absl::StrCat(held.lease_ms)};
+    if (held.hold.ends_with('k')) args.push_back(held.channel());
+    return Eval(ScriptsFor(held).renew, {}, args).DebugString();
   }
   std::string Inspect(int most = 10) {
     return Eval(scripts_.inspect, {}, {absl::StrCat(most)}).DebugString();

@@ -34,6 +34,7 @@ struct Request {
   int lease_ms = 30000;
   int attempt = 1;
   bool wait = true;
+  bool calls = false;  // if it does not wait: whoever keeps it is told
   int heartbeat_ms = 10000;
   int block = 1;
   bool manual = false;
@@ -41,15 +42,16 @@ struct Request {
   int claim_ms = 0;                    // 0: the lease
   bool listen = false;                 // be told whether the channel has a subscriber
   std::vector<std::string> more = {};  // ARGV that a primitive adds
+  std::string tag = "";                // of its channel, in a cluster
 
   std::string client() const { return hold.substr(0, 32); }
-  std::string channel() const { return "redlatch:" + client(); }
+  std::string channel() const { return "redlatch:" + tag + client(); }
+  std::string wait_word() const { return wait ? " 1 " : calls ? " 3 " : " 0 "; }
   std::vector<std::string> Args() const {
     std::vector<std::string> args = {
         hold, absl::StrCat(lease_ms),
-        absl::StrCat(block, " ", attempt, wait ? " 1 " : " 0 ", heartbeat_ms,
-                     manual ? " 1 " : " 0 ", ticket, " ", claim_ms > 0 ? claim_ms : lease_ms,
-                     listen ? " 1 " : " 0 ", channel()),
+        absl::StrCat(block, " ", attempt, wait_word(), heartbeat_ms, manual ? " 1 " : " 0 ", ticket,
+                     " ", claim_ms > 0 ? claim_ms : lease_ms, listen ? " 1 " : " 0 ", channel()),
         owner};
     args.insert(args.end(), more.begin(), more.end());
     return args;
@@ -59,6 +61,17 @@ struct Request {
 // The same request, otherwise.
 inline Request Impatient(Request request) {
   request.wait = false;
+  return request;
+}
+// A try that tells whoever may keep the lock.
+inline Request Calling(Request request) {
+  request.wait = false;
+  request.calls = true;
+  return request;
+}
+// Of a hold that its client may keep.
+inline Request Kept(Request request) {
+  request.hold += "k";
   return request;
 }
 inline Request For(int lease_ms, Request request) {

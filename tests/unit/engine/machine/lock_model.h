@@ -128,6 +128,7 @@ class LockModel : public ModelWorld {
     return thread.state == Thread::State::kHolding || thread.state == Thread::State::kLost;
   }
   void Release(int c, Thread& thread) {
+    if (Chance(4)) Draw(c, thread);
     if (!HasToRelease(thread)) return;
     if (Chance(2)) Draw(c, thread);
     const bool held = thread.state == Thread::State::kHolding;

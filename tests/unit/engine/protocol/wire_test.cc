@@ -13,6 +13,7 @@ namespace redlatch::engine {
 namespace {
 
 using redis::Reply;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 
 const Identity kIdentity{.client = "00112233445566778899aabbccddeeff"};
@@ -183,6 +184,31 @@ TEST_F(WireRequest, RenewAndCancel) {
   EXPECT_EQ(script_, "cancel");
 }
 
+TEST_F(WireRequest, AHoldThatMayBeKeptSaysSoAndItsTombstoneDoesNot) {
+  const std::string kept = kHold7 + "k";
+  Bid bid = SomeBid(7 | kMayStay);
+  EXPECT_THAT(Words({.what = ToAcquire{bid}, .grant = bid.grant, .lease = kLease}),
+              ElementsAre("N", kQueue, kWaiters, kFence, kGone7, "|", kept, "30000",
+                          "64 3 1 10000 0 1795227594499240 30000 0 " + kChannel, "me"));
+  EXPECT_THAT(Words({.what = ToRenew(), .grant = bid.grant, .lease = kLease}),
+              ElementsAre("N", kQueue, kWaiters, kFence, "|", kept, "30000", kChannel));
+  EXPECT_THAT(
+      Words({.what = ToRelease{.tombstone = true, .last_used = 9, .last_reserved = 72},
+             .grant = bid.grant,
+             .lease = kLease}),
+      ElementsAre("N", kQueue, kWaiters, kFence, kGone7, kGone7, "|", kept, "9 72 30000", "me"));
+  EXPECT_THAT(Words({.what = ToCancel{.block = 64}, .grant = bid.grant, .lease = kLease}),
+              ElementsAre("N", kQueue, kWaiters, kFence, kGone7, "|", kept, "0", "64"));
+}
+
+TEST_F(WireRequest, ATryThatCallsWhoeverKeepsTheLockSaysThree) {
+  Bid bid = SomeBid(7);
+  bid.wait = false;
+  bid.calls = true;
+  EXPECT_THAT(Words({.what = ToAcquire{bid}, .grant = 7, .lease = kLease}),
+              Contains("64 3 3 10000 0 1795227594499240 30000 0 " + kChannel));
+}
+
 TEST_F(WireRequest, ForPeople) {
   const Subject subject{.identity = kIdentity, .keys = keys_, .plan = plan_, .owner = "me"};
   Request inspect(subject, plan_.scripts.inspect, {"100"});
@@ -226,6 +252,22 @@ TEST(WireAnswer, QueuedAndReleasedWithWhatWasQueued) {
   EXPECT_TRUE(std::holds_alternative<BidBusy>(Read<ToAcquire>("busy 12").bid()));
   EXPECT_TRUE(std::holds_alternative<BidGone>(Read<ToAcquire>("gone").bid()));
   EXPECT_TRUE(std::holds_alternative<Cancelled>(Read<ToCancel>("left").what));
+}
+
+TEST(WireAnswer, ARenewalOfAKeptHoldTellsHowManyWaitAndWhichTokensAreItsOwn) {
+  const Answer answer = Read<ToRenew>("held 2 1795227594499240 deaf");
+  const auto* const held = std::get_if<StillHeld>(&answer.what);
+  ASSERT_NE(held, nullptr);
+  EXPECT_EQ(held->others, 2);
+  EXPECT_EQ(held->last_token, 1795227594499240U);
+  EXPECT_TRUE(answer.deaf);
+  const Answer read = Read<ToRenew>("held 1 deaf");
+  EXPECT_EQ(std::get<StillHeld>(read.what).others, 1);
+  EXPECT_EQ(std::get<StillHeld>(read.what).last_token, 0U);
+  EXPECT_TRUE(read.deaf);
+  EXPECT_FALSE(Read<ToRenew>("held 0 17").deaf);
+  EXPECT_NE(Read<ToRenew>("held x").failed(), nullptr);
+  EXPECT_NE(Read<ToRenew>("held 1 17x").failed(), nullptr);
 }
 
 TEST(WireAnswer, LooksThatAreDueAtOnceAndLater) {
@@ -288,7 +330,16 @@ TEST(WireMessage, TheHoldMayBeOneThatIsKept) {
   const std::string text = absl::StrCat("grant ", kHold7, "k 3 9 30000 5 N");
   const auto message = ReadMessage(kIdentity, text);
   ASSERT_TRUE(message.has_value());
-  EXPECT_EQ(message->news.grant, 7U);
+  EXPECT_EQ(message->news.grant, 7U | kMayStay);
+}
+
+TEST(WireMessage, Wanted) {
+  const std::string text = absl::StrCat("wanted ", kHold7, "k a b");
+  const auto message = ReadMessage(kIdentity, text);
+  ASSERT_TRUE(message.has_value());
+  EXPECT_EQ(message->kind, Message::Kind::kWanted);
+  EXPECT_EQ(message->news.grant, 7U | kMayStay);
+  EXPECT_EQ(message->key, "a b");
 }
 
 TEST(WireMessage, Forced) {

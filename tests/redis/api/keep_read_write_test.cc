@@ -1,0 +1,204 @@
+// LockOptions::keep of a read-write lock: reads and writes that stay with their client.
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "redlatch/client.h"
+#include "redlatch/reentrant_read_write_lock.h"
+#include "src/base/clock.h"
+#include "tests/support/await.h"
+#include "tests/support/connect.h"
+#include "tests/support/lock_keys.h"
+#include "tests/support/redis_server.h"
+
+namespace redlatch {
+namespace {
+
+using support::Await;
+using support::Connect;
+
+const LockOptions kKept{.keep = absl::Seconds(20)};
+// Far less than a heartbeat, and than the time for which it is kept.
+constexpr absl::Duration kAMoment = absl::Seconds(1);
+
+class KeepReadWrite : public ::testing::Test {
+ protected:
+  int64_t Readers() {
+    return server_->Integer({"ZCARD", support::AuxiliaryKey("lock", "rw.readers")});
+  }
+  bool IsWritten() { return server_->Integer({"EXISTS", "lock"}) == 1; }
+  int64_t Calls() {
+    int64_t calls = 0;
+    const std::string stats = server_->Text({"INFO", "commandstats"});
+    for (const std::string command : {"eval", "evalsha"}) {
+      const std::string name = "cmdstat_" + command + ":calls=";
+      const size_t at = stats.find(name);
+      if (at != stats.npos) calls += std::stoll(stats.substr(at + name.size()));
+    }
+    return calls;
+  }
+  template <class Call>
+  static absl::Duration TimeOf(Call call) {
+    const base::Instant began = base::Now();
+    call();
+    return base::Now() - began;
+  }
+  static void Read(ReentrantReadWriteLock& lock) {
+    lock.lock_shared();
+    lock.unlock_shared();
+  }
+  static void Write(ReentrantReadWriteLock& lock) {
+    lock.lock();
+    lock.unlock();
+  }
+
+  const std::unique_ptr<support::RedisServer> server_ = support::RedisServer::Start();
+  Client client_ = Connect(server_->url());
+  Client other_ = Connect(server_->url());
+  ReentrantReadWriteLock lock_{client_, "lock", kKept};
+  ReentrantReadWriteLock theirs_{other_, "lock"};
+};
+
+TEST_F(KeepReadWrite, ReadsAreTakenAgainWithoutTheServer) {
+  Read(lock_);
+  EXPECT_EQ(Readers(), 1);
+  const int64_t before = Calls();
+  for (int i = 0; i < 100; ++i) Read(lock_);
+  std::thread([&] { Read(lock_); }).join();
+  { EXPECT_TRUE(lock_.AcquireRead().ok()); }
+  EXPECT_TRUE(lock_.try_lock_shared());
+  lock_.unlock_shared();
+  EXPECT_EQ(Calls(), before);
+  EXPECT_EQ(Readers(), 1);
+}
+
+TEST_F(KeepReadWrite, WritesAreTakenAgainWithoutTheServer) {
+  Write(lock_);
+  const int64_t before = Calls();
+  for (int i = 0; i < 100; ++i) Write(lock_);
+  EXPECT_EQ(Calls(), before);
+  EXPECT_TRUE(IsWritten());
+}
+
+TEST_F(KeepReadWrite, ReaderElsewhereCallsAWriterBack) {
+  Write(lock_);
+  EXPECT_LT(TimeOf([&] { theirs_.lock_shared(); }), kAMoment);
+  theirs_.unlock_shared();
+  Write(lock_);
+  EXPECT_FALSE(theirs_.try_lock_shared());
+  EXPECT_TRUE(Await([&] { return !IsWritten(); }, kAMoment));
+}
+
+TEST_F(KeepReadWrite, WriterElsewhereCallsAllReadersBack) {
+  constexpr int kClients = 20;
+  std::vector<std::unique_ptr<ReentrantReadWriteLock>> locks;
+  for (int i = 0; i < kClients; ++i) {
+    locks.push_back(
+        std::make_unique<ReentrantReadWriteLock>(Connect(server_->url()), "lock", kKept));
+    ASSERT_TRUE(Await([&] {
+      Read(*locks.back());
+      return Readers() == i + 1;
+    }));
+  }
+  EXPECT_LT(TimeOf([&] { theirs_.lock(); }), kAMoment);
+  EXPECT_EQ(Readers(), 0);
+  theirs_.unlock();
+}
+
+TEST_F(KeepReadWrite, BusyReadGoesBackAtItsRelease) {
+  Read(lock_);
+  lock_.lock_shared();
+  std::thread writer([&] { Write(theirs_); });
+  ASSERT_TRUE(Await([&] {
+    return server_->Integer({"ZCARD", support::AuxiliaryKey("lock", "rw.writers")}) == 1;
+  }));
+  EXPECT_LT(TimeOf([&] {
+              lock_.unlock_shared();
+              writer.join();
+            }),
+            kAMoment);
+}
+
+TEST_F(KeepReadWrite, TryToWriteCallsReadersBack) {
+  Read(lock_);
+  EXPECT_FALSE(theirs_.try_lock());
+  EXPECT_TRUE(Await([&] { return Readers() == 0; }, kAMoment));
+  EXPECT_TRUE(theirs_.try_lock());
+  theirs_.unlock();
+}
+
+TEST_F(KeepReadWrite, WriterOfTheSameClientGetsInAtOnce) {
+  for (int i = 0; i < 10; ++i) {
+    Read(lock_);
+    EXPECT_TRUE(lock_.try_lock()) << "the reads are its own, and idle";
+    lock_.unlock();
+    Read(lock_);
+    EXPECT_LT(TimeOf([&] { Write(lock_); }), kAMoment);
+  }
+}
+
+TEST_F(KeepReadWrite, ReaderOfTheSameClientGetsInAfterAWriter) {
+  for (int i = 0; i < 10; ++i) {
+    Write(lock_);
+    EXPECT_LT(TimeOf([&] { Read(lock_); }), kAMoment);
+  }
+}
+
+TEST_F(KeepReadWrite, DowngradeLeavesNothingThatKeepsWritersOut) {
+  for (int i = 0; i < 5; ++i) {
+    lock_.lock();
+    lock_.lock_shared();
+    lock_.unlock();
+    EXPECT_FALSE(theirs_.try_lock());
+    lock_.unlock_shared();
+    EXPECT_LT(TimeOf([&] { Write(theirs_); }), kAMoment);
+  }
+}
+
+TEST_F(KeepReadWrite, ReadsUnderAWriteAreNotKept) {
+  lock_.lock();
+  Read(lock_);
+  lock_.unlock();
+  EXPECT_TRUE(Await([&] { return Readers() == 0; }, kAMoment));
+}
+
+TEST_F(KeepReadWrite, LastLockObjectGivesReadsBack) {
+  auto lock = std::make_unique<ReentrantReadWriteLock>(client_, "lock", kKept);
+  Read(*lock);
+  lock.reset();
+  EXPECT_TRUE(Await([&] { return Readers() == 0; }, kAMoment));
+}
+
+// Readers of other terms found a group of their own, and the first one is not the latest any more.
+TEST_F(KeepReadWrite, LastLockObjectGivesBackReadsOfOtherTermsToo) {
+  LockOptions longer = kKept;
+  longer.lease = absl::Seconds(60);
+  auto lock = std::make_unique<ReentrantReadWriteLock>(client_, "lock", kKept);
+  auto other_terms = std::make_unique<ReentrantReadWriteLock>(client_, "lock", longer);
+  lock->lock_shared();
+  std::thread([&] { Read(*other_terms); }).join();
+  lock->unlock_shared();
+  EXPECT_EQ(Readers(), 2);
+  lock->lock_shared();
+  std::thread([&] { Read(*other_terms); }).join();
+  lock->unlock_shared();
+  lock.reset();
+  other_terms.reset();
+  EXPECT_TRUE(Await([&] { return Readers() == 0; }, kAMoment));
+}
+
+TEST_F(KeepReadWrite, KilledSubscriptionGivesReadsBack) {
+  Read(lock_);
+  server_->Command({"CLIENT", "KILL", "TYPE", "pubsub"});
+  EXPECT_TRUE(Await([&] { return Readers() == 0; }, kKept.lease / 3));
+}
+
+}  // namespace
+}  // namespace redlatch

@@ -1,0 +1,504 @@
+// A grant that stays with its client although no thread has it, until another client asks for it.
+#include <memory>
+#include <optional>
+
+#include "tests/unit/engine/machine/machine_fixture.h"
+
+namespace redlatch::engine {
+namespace {
+
+constexpr absl::Duration kKeep = absl::Seconds(2);
+constexpr absl::Duration kTick = absl::Nanoseconds(1);
+
+class LockMachineKeepTest : public LockMachineTest {
+ protected:
+  LockMachineKeepTest() { machine().OnHearing(); }
+
+  static Want Kept(uint64_t thread = 1, Face face = Face::kStd) {
+    return {.thread = thread, .face = face, .local_window = absl::ZeroDuration(), .keep = kKeep};
+  }
+  static std::shared_ptr<const LockOptions> Options() {
+    return std::make_shared<LockOptions>(LockOptions{.lease = kLease, .keep = kKeep});
+  }
+  // A lock() and its unlock(): now it rests.
+  GrantId Rest() {
+    Hold(Kept());
+    const GrantId grant = machine().grant_id();
+    EXPECT_EQ(Unlock(1).kind, Kind::kDone);
+    EXPECT_TRUE(machine().attends());
+    return grant;
+  }
+  // The same, of a lease: it drew the only token there was, and more are asked for.
+  Send RestWithoutTokens() {
+    EXPECT_EQ(Release(Hold(Kept(1, Face::kStatus)).hold).kind, Kind::kDone);
+    return Fetch<ToRenew>();
+  }
+  static Answer HeldWith(uint64_t last_token, int64_t waiters = 0) {
+    return {.what = StillHeld{.others = waiters, .last_token = last_token}};
+  }
+  bool Retake(uint64_t thread = 1) { return machine().Retake(thread, Options(), now()); }
+  bool Leave(uint64_t thread = 1) {
+    std::shared_ptr<const LockOptions> ended;
+    const bool left = machine().Leave(thread, now(), ended);
+    EXPECT_EQ(left, ended != nullptr);
+    return left;
+  }
+};
+
+TEST_F(LockMachineKeepTest, OnlyAGrantThatMayStayIsMarked) {
+  Hold(Kept());
+  EXPECT_TRUE(MayStay(machine().grant_id()));
+  Make({});
+  Hold();
+  EXPECT_FALSE(MayStay(machine().grant_id()));
+}
+
+TEST_F(LockMachineKeepTest, IsTakenAgainWithoutTheServer) {
+  Rest();
+  for (int i = 0; i < 100; ++i) {
+    const uint64_t thread = 1 + i % 2;
+    const Waiter& again = Acquire(Kept(thread));
+    ASSERT_EQ(again.state, State::kGranted);
+    EXPECT_EQ(again.token, FencingToken()) << "nobody has asked for it";
+    EXPECT_EQ(Unlock(thread).kind, Kind::kDone);
+    EXPECT_TRUE(Quiet());
+  }
+}
+
+TEST_F(LockMachineKeepTest, GoesBackWhenItHasBeenIdleForSoLong) {
+  Rest();
+  Pass(kThird);
+  Hear(Fetch<ToRenew>(), HeldWith(0));
+  Acquire(Kept());
+  Unlock(1);
+  const base::Instant end = now() + kKeep;
+  Pass(kThird);
+  Hear(Fetch<ToRenew>(), HeldWith(0));
+  PassTo(end - kTick);
+  EXPECT_TRUE(machine().attends());
+  PassTo(end);
+  EXPECT_LE(machine().next_send(), end);
+  Hear(Fetch<ToRelease>(), ReleasedThen());
+  EXPECT_FALSE(machine().attends());
+  EXPECT_TRUE(machine().idle());
+}
+
+TEST_F(LockMachineKeepTest, IdleGrantGoesBackAtOnceWhenItIsWanted) {
+  const GrantId grant = Rest();
+  machine().OnWanted(grant, now());
+  const std::optional<Send> release = machine().NextRelease(now());
+  ASSERT_TRUE(release.has_value());
+  EXPECT_EQ(release->grant, grant);
+  Hear(*release, ReleasedThen());
+  EXPECT_TRUE(machine().idle());
+}
+
+TEST_F(LockMachineKeepTest, BusyGrantGoesBackAtItsReleaseWhenItWasWanted) {
+  const uint64_t hold = Hold(Kept(1, Face::kStatus)).hold;
+  machine().OnWanted(machine().grant_id(), now());
+  EXPECT_TRUE(Quiet());
+  EXPECT_EQ(Release(hold).kind, Kind::kUnderWay);
+  Fetch<ToRelease>();
+}
+
+TEST_F(LockMachineKeepTest, ThreadsOfTheClientTakeTurnsWhileNobodyElseAsks) {
+  Want first = Kept(1, Face::kStatus);
+  first.local_window = absl::Milliseconds(1);
+  const auto [holder, other] = Contended(first, Kept(2, Face::kStatus));
+  Pass(absl::Milliseconds(100));
+  EXPECT_EQ(Release(holder->hold).kind, Kind::kDone);
+  ASSERT_EQ(other->state, State::kGranted) << "the window is zero";
+  Waiter& third = Acquire(Kept(3, Face::kStatus));
+  machine().OnWanted(machine().grant_id(), now());
+  EXPECT_EQ(Release(other->hold).kind, Kind::kUnderWay);
+  EXPECT_EQ(third.state, State::kWaiting);
+  EXPECT_NE(Fetch<ToRelease>().bid(), nullptr);
+}
+
+TEST_F(LockMachineKeepTest, WishForAnotherGrantIsIgnored) {
+  const GrantId grant = Rest();
+  machine().OnWanted(grant + 1, now());
+  EXPECT_TRUE(Quiet());
+  EXPECT_TRUE(Retake());
+}
+
+TEST_F(LockMachineKeepTest, WishThatOvertakesTheAnswerIsRemembered) {
+  Waiter& waiter = Acquire(Kept());
+  const Send bid = Fetch<ToAcquire>();
+  machine().OnWanted(bid.grant, now());
+  Hear(bid, Granted());
+  ASSERT_EQ(waiter.state, State::kGranted);
+  EXPECT_EQ(Unlock(1).kind, Kind::kUnderWay);
+}
+
+TEST_F(LockMachineKeepTest, GrantThatOthersWaitedForDoesNotStay) {
+  Acquire(Kept());
+  Hear(Fetch<ToAcquire>(), Granted(/*others=*/1));
+  EXPECT_EQ(Unlock(1).kind, Kind::kUnderWay);
+}
+
+TEST_F(LockMachineKeepTest, RenewalTellsOfThoseWhoWait) {
+  const GrantId grant = Rest();
+  Pass(kThird);
+  const Send renewal = Fetch<ToRenew>();
+  EXPECT_EQ(renewal.grant, grant);
+  Hear(renewal, HeldWith(0, /*waiters=*/1));
+  Fetch<ToRelease>();
+}
+
+TEST_F(LockMachineKeepTest, NothingStaysWithAClientThatCannotBeAsked) {
+  Make({});
+  Hold(Kept());
+  EXPECT_EQ(Unlock(1).kind, Kind::kUnderWay);
+}
+
+TEST_F(LockMachineKeepTest, IdleGrantGoesBackWhenNoMessageArrives) {
+  Rest();
+  machine().OnDeaf(now());
+  Fetch<ToRelease>();
+}
+
+TEST_F(LockMachineKeepTest, BusyGrantOfADeafClientGoesBackAtItsRelease) {
+  Hold(Kept());
+  machine().OnDeaf(now());
+  EXPECT_TRUE(Quiet());
+  EXPECT_EQ(Unlock(1).kind, Kind::kUnderWay);
+}
+
+TEST_F(LockMachineKeepTest, RenewalTellsThatNoMessageArrives) {
+  Rest();
+  Pass(kThird);
+  Answer deaf = HeldWith(0);
+  deaf.deaf = true;
+  Hear(Fetch<ToRenew>(), deaf);
+  Fetch<ToRelease>();
+}
+
+TEST_F(LockMachineKeepTest, ClaimStaysOnceItIsConfirmed) {
+  const Want want = Kept();
+  Queue(want);
+  Pass(absl::Milliseconds(1));
+  HearGrant({.grant = machine().grant_id(), .attempt = 1, .token = kToken, .claim = kLease / 2});
+  EXPECT_EQ(Unlock(1).kind, Kind::kUnderWay) << "whoever gave it may want it back";
+  Hear(Fetch<ToRelease>(), ReleasedThen());
+
+  Queue(want);
+  HearGrant({.grant = machine().grant_id(), .attempt = 1, .token = kToken, .claim = kLease / 2});
+  Pass(absl::Milliseconds(100));
+  Hear(Fetch<ToRenew>(), HeldWith(0));
+  EXPECT_EQ(Unlock(1).kind, Kind::kDone);
+  EXPECT_TRUE(Quiet());
+}
+
+TEST_F(LockMachineKeepTest, ShortWayTakesAndLeavesItAgain) {
+  Rest();
+  for (int i = 0; i < 100; ++i) {
+    ASSERT_TRUE(Retake(2));
+    EXPECT_EQ(machine().OfThread(2).depth, 1);
+    EXPECT_FALSE(Retake(3)) << "it is taken";
+    EXPECT_FALSE(Leave(3)) << "it is another's";
+    ASSERT_TRUE(Leave(2));
+  }
+  EXPECT_TRUE(Quiet());
+}
+
+TEST_F(LockMachineKeepTest, ShortWayIsForNoOtherTerms) {
+  Rest();
+  LockOptions options = *Options();
+  options.lease = 2 * kLease;
+  EXPECT_FALSE(machine().Retake(1, std::make_shared<LockOptions>(options), now()));
+  options = *Options();
+  options.keep = absl::ZeroDuration();
+  EXPECT_FALSE(machine().Retake(1, std::make_shared<LockOptions>(options), now()));
+  options = *Options();
+  options.fsync = true;
+  EXPECT_FALSE(machine().Retake(1, std::make_shared<LockOptions>(options), now()));
+  options = *Options();
+  options.replica_acks = 1;
+  EXPECT_FALSE(machine().Retake(1, std::make_shared<LockOptions>(options), now()));
+  EXPECT_TRUE(Retake());
+}
+
+TEST_F(LockMachineKeepTest, ShortWayIsClosedFromTheMomentOfLossOn) {
+  Rest();
+  PassTo(machine().next_expiry());
+  EXPECT_FALSE(Retake());
+  Expire();
+  EXPECT_TRUE(effects().losses.empty());
+
+  Make({});
+  machine().OnHearing();
+  Rest();
+  ASSERT_TRUE(Retake());
+  PassTo(machine().next_expiry());
+  EXPECT_FALSE(Leave());
+}
+
+TEST_F(LockMachineKeepTest, ShortWayOutIsForAPlainHold) {
+  Hold(Kept(1, Face::kStatus));
+  EXPECT_FALSE(Leave()) << "a lease";
+  Make({.reentrant = true});
+  machine().OnHearing();
+  Hold(Kept());
+  ASSERT_TRUE(machine().Reenter(1, Face::kStd, now()).has_value());
+  EXPECT_FALSE(Leave()) << "it is entered twice";
+  EXPECT_TRUE(machine().ReleaseInner(1, Face::kStd));
+  machine().ViewOf(1);
+  EXPECT_FALSE(Leave()) << "somebody looks at it";
+}
+
+TEST_F(LockMachineKeepTest, ShortWayOutIsClosedForWhatIsWantedOrWaitedFor) {
+  Rest();
+  ASSERT_TRUE(Retake());
+  Acquire(Kept(2));
+  EXPECT_FALSE(Leave());
+  EXPECT_EQ(Unlock(1).kind, Kind::kDone);
+  machine().OnWanted(machine().grant_id(), now());
+  EXPECT_FALSE(Leave(2));
+  EXPECT_EQ(Unlock(2).kind, Kind::kUnderWay);
+}
+
+TEST_F(LockMachineKeepTest, NothingIsTakenTheShortWayWhereTokensAreTold) {
+  Make({.tells = true});
+  machine().OnHearing();
+  EXPECT_NE(Hold(Kept()).token, FencingToken());
+  EXPECT_FALSE(Leave());
+  Unlock(1);
+  EXPECT_FALSE(Retake());
+}
+
+TEST_F(LockMachineKeepTest, TokenIsDrawnOnceForAHoldAndNeverAfterItsEnd) {
+  Hold(Kept());
+  EXPECT_FALSE(machine().Draw(2, now()).has_value()) << "it has no hold";
+  const auto drawn = machine().Draw(1, now());
+  ASSERT_TRUE(drawn.has_value());
+  EXPECT_EQ(drawn->token, FencingToken(kToken));
+  EXPECT_FALSE(machine().Draw(1, now()).has_value()) << "it has one";
+  EXPECT_EQ(machine().OfThread(1).token, FencingToken(kToken));
+  Unlock(1);
+  EXPECT_FALSE(machine().Draw(1, now()).has_value());
+
+  Make({});
+  machine().OnHearing();
+  Hold(Kept());
+  Pass(kValid);
+  EXPECT_FALSE(machine().Draw(1, now()).has_value()) << "its lease is over";
+}
+
+TEST_F(LockMachineKeepTest, TokensBehindTheFirstAreNoSoonerThanTheClockReachesThem) {
+  const base::Instant reserved = now();
+  Hear(RestWithoutTokens(), HeldWith(kToken + 1'000'000));
+  for (int i = 1; i <= 10; ++i) {
+    const Waiter& again = Acquire(Kept(1, Face::kStatus));
+    EXPECT_EQ(again.token, FencingToken(kToken + i));
+    EXPECT_EQ(again.not_before, reserved + absl::Microseconds(i));
+    EXPECT_EQ(Release(again.hold).kind, Kind::kDone);
+  }
+  EXPECT_TRUE(Quiet());
+}
+
+TEST_F(LockMachineKeepTest, ReleaseGivesBackWhatTheRenewalReserved) {
+  const GrantId grant = machine().grant_id();
+  Hear(RestWithoutTokens(), HeldWith(kToken + 1'000'000));
+  Release(Acquire(Kept(1, Face::kStatus)).hold);
+  machine().OnWanted(grant == 0 ? machine().grant_id() : grant, now());
+  const Send release = Fetch<ToRelease>();
+  EXPECT_EQ(As<ToRelease>(release).last_used, kToken + 1);
+  EXPECT_EQ(As<ToRelease>(release).last_reserved, kToken + 1'000'000);
+}
+
+TEST_F(LockMachineKeepTest, ThreadWaitsForTokensThatAreUnderWay) {
+  const Send renewal = RestWithoutTokens();
+  Waiter& lease = Acquire(Kept(1, Face::kStatus));
+  EXPECT_EQ(lease.state, State::kWaiting);
+  EXPECT_FALSE(Retake()) << "others are before it";
+  Hear(renewal, HeldWith(kToken + 1'000'000));
+  EXPECT_EQ(lease.state, State::kGranted);
+  EXPECT_EQ(lease.token, FencingToken(kToken + 1));
+}
+
+TEST_F(LockMachineKeepTest, ThreadThatWaitsForTokensAsksTheServerIfNoneCome) {
+  for (const Answer& answer : {HeldWith(0), Silence(), NotHeld()}) {
+    Make({});
+    machine().OnHearing();
+    const Send renewal = RestWithoutTokens();
+    Waiter& lease = Acquire(Kept(1, Face::kStatus));
+    Hear(renewal, answer);
+    EXPECT_EQ(lease.state, State::kWaiting);
+    const Send release = Fetch<ToRelease>();
+    ASSERT_NE(release.bid(), nullptr);
+    Hear(release, ReleasedThen(BidGranted{.token = kToken + 9, .lease = kLease}));
+    EXPECT_EQ(lease.state, State::kGranted);
+  }
+}
+
+TEST_F(LockMachineKeepTest, ThreadThatWaitsForTokensAsksTheServerIfItIsWanted) {
+  RestWithoutTokens();
+  Waiter& lease = Acquire(Kept(1, Face::kStatus));
+  machine().OnWanted(machine().grant_id(), now());
+  EXPECT_EQ(lease.state, State::kWaiting);
+  EXPECT_EQ(machine().NextRelease(now()), std::nullopt) << "it is to be asked for in one go";
+  EXPECT_NE(Fetch<ToRelease>().bid(), nullptr);
+}
+
+TEST_F(LockMachineKeepTest, TokensAreAskedForAgainBeforeTheyRunOut) {
+  Hear(RestWithoutTokens(), HeldWith(kToken + 2050));
+  Release(Acquire(Kept(1, Face::kStatus)).hold);
+  EXPECT_TRUE(Quiet());
+  Release(Acquire(Kept(1, Face::kStatus)).hold);
+  Release(Acquire(Kept(1, Face::kStatus)).hold);
+  Fetch<ToRenew>();
+}
+
+TEST_F(LockMachineKeepTest, OtherTermsEndTheRest) {
+  Rest();
+  Want other = Kept();
+  other.lease = 2 * kLease;
+  other.patience = Patience::kNone;
+  Waiter& tried = Acquire(other);
+  EXPECT_EQ(tried.state, State::kWaiting);
+  Hear(Fetch<ToRelease>(), ReleasedThen(BidGranted{.token = kToken + 1, .lease = 2 * kLease}));
+  EXPECT_EQ(tried.state, State::kGranted);
+}
+
+TEST_F(LockMachineKeepTest, NothingElseStays) {
+  Want manual = Kept();
+  manual.manual = true;
+  Hold(manual);
+  EXPECT_EQ(Unlock(1).kind, Kind::kUnderWay);
+  Make({.explicit_owner = true});
+  machine().OnHearing();
+  Hold(Kept());
+  EXPECT_EQ(Unlock(1).kind, Kind::kUnderWay);
+}
+
+TEST_F(LockMachineKeepTest, IdleGrantGoesBackWithTheLastLockObject) {
+  Rest();
+  ReleaseStd();
+  Hear(Fetch<ToRelease>(), ReleasedThen());
+  EXPECT_TRUE(machine().idle());
+}
+
+TEST_F(LockMachineKeepTest, IdleGrantThatIsForcedIsNotTakenAgain) {
+  const GrantId grant = Rest();
+  machine().OnForced(grant, now());
+  EXPECT_FALSE(Retake());
+  Waiter& waiter = Acquire(Kept());
+  EXPECT_EQ(waiter.state, State::kWaiting);
+  EXPECT_NE(Fetch<ToRelease>().bid(), nullptr);
+}
+
+TEST_F(LockMachineKeepTest, IdleGrantThatTheServerForgotIsNobodysLoss) {
+  Rest();
+  machine().OnReconnected(now());
+  Hear(Fetch<ToRenew>(), NotHeld());
+  EXPECT_TRUE(effects().losses.empty());
+  Fetch<ToRelease>();
+  EXPECT_EQ(Acquire(Kept()).state, State::kWaiting);
+}
+
+TEST_F(LockMachineKeepTest, TriesCallWhoeverKeepsItOnceASecond) {
+  Want tries = Kept();
+  tries.patience = Patience::kNone;
+  const auto calls = [&] {
+    Acquire(tries);
+    const Send bid = Fetch<ToAcquire>();
+    Hear(bid, Busy());
+    EXPECT_FALSE(BidOf(bid).wait);
+    return BidOf(bid).calls;
+  };
+  EXPECT_TRUE(calls());
+  EXPECT_FALSE(calls());
+  Pass(absl::Seconds(1));
+  EXPECT_TRUE(calls());
+  Acquire(Kept());
+  EXPECT_FALSE(BidOf(Fetch<ToAcquire>()).calls) << "who is queued calls by that";
+}
+
+// A turn, in which a client keeps what others want.
+class LockMachineKeptTurnTest : public LockMachineKeepTest {
+ protected:
+  static constexpr absl::Duration kTurn = absl::Milliseconds(16);
+
+  static Want WithTurn() {
+    Want want = Kept();
+    want.turn = kTurn;
+    return want;
+  }
+  // It comes again at once, to a lock that it had to wait for; and it rests.
+  void RestInTurn() {
+    Acquire(WithTurn());
+    Hear(Fetch<ToAcquire>(), Granted(/*others=*/1));
+    Unlock(1);
+    Acquire(WithTurn());
+    Hear(Fetch<ToRelease>(), ReleasedThen(BidQueued{.retry_after = kLease, .ticket = 7}));
+    HearGrant({.grant = machine().grant_id(), .attempt = 1, .token = kToken, .claim = kLease});
+    EXPECT_EQ(Unlock(1).kind, Kind::kDone);
+  }
+};
+
+TEST_F(LockMachineKeptTurnTest, WishWaitsForTheEndOfTheTurn) {
+  RestInTurn();
+  const base::Instant end = now() + kTurn;
+  machine().OnWanted(machine().grant_id(), now());
+  EXPECT_TRUE(Quiet());
+  EXPECT_EQ(machine().next_send(), end);
+  PassTo(end);
+  Fetch<ToRelease>();
+}
+
+TEST_F(LockMachineKeptTurnTest, DeafClientKeepsNothingBeyondItsTurn) {
+  RestInTurn();
+  const base::Instant end = now() + kTurn;
+  machine().OnDeaf(now());
+  EXPECT_TRUE(Quiet());
+  PassTo(end);
+  Fetch<ToRelease>();
+}
+
+// Readers share what stays.
+class LockMachineKeptReadsTest : public LockMachineKeepTest {
+ protected:
+  LockMachineKeptReadsTest() {
+    Make({.reentrant = true, .sharing = kReaders});
+    machine().OnHearing();
+  }
+};
+
+TEST_F(LockMachineKeptReadsTest, AreTakenAgainWithoutTheServer) {
+  Rest();
+  for (uint64_t thread = 1; thread <= 3; ++thread) {
+    EXPECT_EQ(Acquire(Kept(thread)).state, State::kGranted) << "the window is zero";
+  }
+  Pass(absl::Milliseconds(100));
+  EXPECT_EQ(Acquire(Kept(4)).state, State::kGranted);
+  for (uint64_t thread = 1; thread <= 4; ++thread) {
+    EXPECT_EQ(Unlock(thread).kind, Kind::kDone);
+  }
+  EXPECT_TRUE(Quiet());
+  EXPECT_FALSE(Retake()) << "the short way is for what is exclusive";
+}
+
+TEST_F(LockMachineKeptReadsTest, GoBackWhenAWriterWantsThem) {
+  const GrantId grant = Rest();
+  machine().OnWanted(grant, now());
+  Fetch<ToRelease>();
+}
+
+TEST_F(LockMachineKeptReadsTest, LetNobodyJoinOnceAWriterWantsThem) {
+  Rest();
+  Acquire(Kept(1));
+  machine().OnWanted(machine().grant_id(), now());
+  EXPECT_EQ(Acquire(Kept(2)).state, State::kElsewhere);
+  EXPECT_EQ(Unlock(1).kind, Kind::kUnderWay);
+}
+
+TEST_F(LockMachineKeptReadsTest, HearOfAWriterByTheirRenewal) {
+  Rest();
+  Pass(kThird);
+  Hear(Fetch<ToRenew>(), HeldWith(0, /*waiters=*/1));
+  Fetch<ToRelease>();
+}
+
+}  // namespace
+}  // namespace redlatch::engine
