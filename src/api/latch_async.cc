@@ -58,15 +58,16 @@ void CountDownLatch::LatchBody::WaitAsync(const LatchWaitOptions& options, WaitC
         }
         by = std::min(by, end);
         absl::Status status;
-        bool goes_on = false;
         if (looks) {
           const absl::StatusOr<int64_t> count = self->Count(by, options.stop);
           status = count.ok() ? self->WhenLookedAt(*count) : count.status();
         } else {
           const absl::StatusOr<Latch> latch = self->Find(by, by, options.stop);
+          if (latch.ok()) {
+            self->AwaitAt(*latch, options, began, std::move(told));
+            return true;
+          }
           status = latch.status();
-          goes_on = latch.ok();
-          if (goes_on) self->AwaitAt(*latch, options, began, std::move(told));
         }
         const bool again = absl::IsUnavailable(status) && base::Now() < end;
         if (again && options.stop.stop_requested()) {
@@ -74,7 +75,7 @@ void CountDownLatch::LatchBody::WaitAsync(const LatchWaitOptions& options, WaitC
         } else if (again) {
           return false;
         }
-        if (!goes_on) driver.Complete(Telling(std::move(told), std::move(status)));
+        driver.Complete(Telling(std::move(told), std::move(status)));
         return true;
       }));
 }
