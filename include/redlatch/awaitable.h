@@ -46,7 +46,7 @@ class [[nodiscard]] Awaitable {
 
   // For the library. `start` begins the call, which `stop` may cancel.
   Awaitable(std::stop_token stop, Start start) : stop_(std::move(stop)), start_(std::move(start)) {}
-  Awaitable(Awaitable&&) = default;
+  Awaitable(Awaitable&&) noexcept = default;
   Awaitable& operator=(Awaitable&&) = delete;
   ~Awaitable() {
     if (call_ != nullptr && call_->phase.exchange(Phase::kDropped) == Phase::kWaits) {

@@ -60,10 +60,13 @@ struct ClientOptions {
   std::function<std::string(std::string_view lock)> stats_label = {};
 
   // Where callbacks and continuations of the asynchronous calls run: it is given each of them, to
-  // be run soon, once, on whichever thread, such as [&](auto f) { boost::asio::post(io,
-  // std::move(f)); }. It is called by a thread of the client's own, returns at once, and may drop
-  // what it is given: a lease that nobody takes is released. Where it is empty, callbacks run one
-  // after the other on that thread of the client's, so that one that takes long delays the others.
+  // be run soon, once, on any thread.
+  //
+  //   .post = [&io](std::function<void()> work) { boost::asio::post(io, std::move(work)); }
+  //
+  // It is called by a thread of the client's own, and returns at once. It may drop what it is
+  // given: a lease that nobody takes is released. If it is empty, callbacks run one after the other
+  // on that thread of the client's, so that one that takes long delays the others.
   std::function<void(std::function<void()> completion)> post = {};
 
   // Hears, in Connect(), what is not as it should be but does not stop redlatch: each message says

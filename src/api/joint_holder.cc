@@ -38,7 +38,7 @@ void JointHolder::ReleaseAsync(uint64_t, Then then) {
     joint->then = std::move(then);
   }
   for (size_t i = leases_.size(); i-- > 0;) {
-    leases_[i].ReleaseAsync([joint](absl::Status released) {
+    leases_[i].ReleaseAsync([joint](const absl::Status& released) {
       absl::AnyInvocable<void() &&> last;
       {
         const base::MutexLock lock(joint->mu);

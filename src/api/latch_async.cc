@@ -45,36 +45,37 @@ void CountDownLatch::LatchBody::WaitAsync(const LatchWaitOptions& options, WaitC
       this, [weak = weak_from_this(), &driver = core_->async(), options, began, end, looks,
              told = std::move(told)](base::Instant by, const absl::Status& failure) mutable {
         std::shared_ptr<LatchBody> self = weak.lock();
-        if (self == nullptr || !failure.ok()) {
-          driver.Complete(Telling(
-              std::move(told), failure.ok()
-                                   ? absl::CancelledError("the latch is gone")
-                                   : self->About(failure.code(), std::string(failure.message()))));
-          if (self != nullptr) driver.Complete([self] {}, AsyncDriver::Whose::kOwn);
+        if (self == nullptr) {
+          driver.Complete(Telling(std::move(told), absl::CancelledError("the latch is gone")));
+          return true;
+        }
+        // It may be the last that keeps the client: it goes where that may go.
+        driver.Complete([self] {}, AsyncDriver::Whose::kOwn);
+        if (!failure.ok()) {
+          driver.Complete(Telling(std::move(told),
+                                  self->About(failure.code(), std::string(failure.message()))));
           return true;
         }
         by = std::min(by, end);
         absl::Status status;
-        bool goes_on = false;
         if (looks) {
           const absl::StatusOr<int64_t> count = self->Count(by, options.stop);
           status = count.ok() ? self->WhenLookedAt(*count) : count.status();
         } else {
           const absl::StatusOr<Latch> latch = self->Find(by, by, options.stop);
+          if (latch.ok()) {
+            self->AwaitAt(*latch, options, began, std::move(told));
+            return true;
+          }
           status = latch.status();
-          goes_on = latch.ok();
-          if (goes_on) self->AwaitAt(*latch, options, began, std::move(told));
         }
         const bool again = absl::IsUnavailable(status) && base::Now() < end;
         if (again && options.stop.stop_requested()) {
           status = self->About(absl::StatusCode::kCancelled, "the wait was stopped");
         } else if (again) {
-          driver.Complete([self] {}, AsyncDriver::Whose::kOwn);
           return false;
         }
-        if (!goes_on) driver.Complete(Telling(std::move(told), std::move(status)));
-        // It may be the last that keeps the client: it goes where that may go.
-        driver.Complete([self] {}, AsyncDriver::Whose::kOwn);
+        driver.Complete(Telling(std::move(told), std::move(status)));
         return true;
       }));
 }
@@ -86,6 +87,7 @@ void CountDownLatch::LatchBody::AwaitAt(const Latch& latch, const LatchWaitOptio
       [told = std::move(told)](const absl::StatusOr<engine::SessionHold>& open) mutable {
         return Telling(std::move(told), open.status());
       });
+  if (gone_) core_->async().StopObject(this);  // it went while the latch was looked for
 }
 
 void CountDownLatch::WaitAsync(const LatchWaitOptions& options, WaitCallback callback) {

@@ -105,6 +105,7 @@ class MultiLock::Apart::Chain : public std::enable_shared_from_this<Chain> {
 };
 
 void MultiLock::Apart::End() {
+  if (!parts_.empty() && parts_.front().lock_->body_->core()->in_forked_child()) return;
   {
     const base::MutexLock lock(parts_mu_);
     ended_ = true;

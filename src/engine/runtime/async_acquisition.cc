@@ -48,7 +48,9 @@ bool AsyncAcquisition::Step(unsigned events, base::Instant now) {
   switch (phase_) {
     case Phase::kBegins:
       if (want_.stop.stop_possible()) {
-        on_stop_.emplace(want_.stop, [this] { driver_.Push(*this, kStopped); });
+        on_stop_.emplace(want_.stop, [this] {
+          if (!core_.in_forked_child()) driver_.Push(*this, kStopped);
+        });
       }
       if (want_.terms.manual) core_.KeepDescribed();
       phase_ = Phase::kListens;

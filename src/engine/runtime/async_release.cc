@@ -14,8 +14,8 @@ AsyncRelease::~AsyncRelease() = default;
 
 bool AsyncRelease::Step(unsigned events, base::Instant now) {
   Core& core = driver_.core();
-  std::optional<engine::Send> send;
   if ((events & kBegun) != 0) {
+    std::optional<engine::Send> send;
     deadline_ = now + core.command_timeout();
     core.Feed(entry_, [&](LockMachine& machine, Effects& effects) {
       released_ = machine.Release(hold_, now, effects);
@@ -27,7 +27,7 @@ bool AsyncRelease::Step(unsigned events, base::Instant now) {
     std::optional<Answer> answer = script_->Step(now);
     if (!answer && (events & kOver) == 0) return true;
     if (!answer) break;
-    send.reset();
+    std::optional<engine::Send> send;
     core.Feed(entry_, [&](LockMachine& machine, Effects& effects) {
       machine.OnAnswer(script_->send(), *answer, now, effects);
       released_ = machine.Outcome(hold_);
