@@ -132,8 +132,7 @@ class AsyncSchedule : public LockModel {
     task.sent.reset();
     event.stopped = task.stopped;
     Effects effects;
-    const Acquisition::Next next =
-        task.acquisition->Resume(event, Local(c), Machine(c), effects);
+    const Acquisition::Next next = task.acquisition->Resume(event, Local(c), Machine(c), effects);
     task.due = next.until;
     if (next.kind == Acquisition::Next::Kind::kRun) {
       task.sent = task.acquisition->send();
