@@ -3,6 +3,5 @@
 -- KEYS   1 to 4 as acquire's; 5 to 7 as its last three
 -- ARGV   1 hold  2 lease_ms  3 of a hold that may be kept: its client's channel
 -- reply  'held', of one that may be kept 'held <waiters> <last token>', or 'not_held'; and notes
--- include: read_write/common/keys
 -- include: reentrant/common/renew_hold
-return renew_hold('read_write/2', writers_key)
+return renew_hold('read_write/2', KEYS[#KEYS - 1])

@@ -3,8 +3,8 @@
 -- include: read_write/common/keys
 
 -- call_keepers(request, holds, now): tells the clients that may keep what keeps the request out:
--- the write, or, if it would write, the reads. Of these 64 in a call, in the order in which they end:
--- the field 'calls' of KEYS[3] says for whom, and up to where. Answers whether there are more.
+-- the write, or, if it would write, the reads. Of these 64 in a call, in the order in which they
+-- end: the field 'calls' of KEYS[3] says for whom, and up to where. Answers whether there are more.
 local function call_keepers(request, holds, now)
   if holds.count > 0 then
     local hold = only_hold()

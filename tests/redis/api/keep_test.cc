@@ -29,7 +29,6 @@ namespace {
 
 using support::Await;
 using support::Connect;
-using ::testing::ElementsAre;
 
 const LockOptions kKept{.keep = absl::Seconds(20)};
 // Far less than a heartbeat, and than the time for which it is kept.
