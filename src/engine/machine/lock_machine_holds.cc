@@ -147,11 +147,18 @@ std::shared_ptr<HoldView> LockMachine::ViewOf(uint64_t thread) {
 
 Held LockMachine::Pin(uint64_t thread) {
   ThreadHold* const mine = FindOf(thread);
+  base::Instant not_before;
   if (mine != nullptr) {
     grant_->pinned = true;
-    if (mine->token == FencingToken()) mine->token = NextToken().token;
+    if (mine->token == FencingToken()) {
+      const Drawn drawn = NextToken();
+      mine->token = drawn.token;
+      not_before = drawn.not_before;
+    }
   }
-  return OfThread(thread);
+  Held held = OfThread(thread);
+  held.not_before = not_before;
+  return held;
 }
 
 Held LockMachine::OfThread(uint64_t thread) const {

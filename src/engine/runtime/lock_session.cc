@@ -151,8 +151,14 @@ void LockSession::Misuse(std::string_view what) {
 }
 
 Held LockSession::Pin() {
-  const base::MutexLock lock(entry_.mu);
-  return entry_.lock().Pin(ThreadNumber());
+  Held held;
+  {
+    const base::MutexLock lock(entry_.mu);
+    held = entry_.lock().Pin(ThreadNumber());
+  }
+  while (held.not_before != base::Instant() && base::Now() < held.not_before) {
+  }
+  return held;
 }
 
 void LockSession::RemoveObject(const void* object) {
