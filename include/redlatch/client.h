@@ -132,9 +132,10 @@ struct ClientOptions {
 //
 // A lost connection is made again by the next call that needs it. The client's own threads, named
 // redlatch-*, leave signals that are meant for the process to the program's threads, of which one
-// may be in sigwait(). Thread-safe. The last copy must
-// not be destroyed by a function that the client calls: on_lost, or an Observer's. In a forked
-// child every call fails with kFailedPrecondition, and the parent's connection goes on unharmed.
+// may be in sigwait(). Thread-safe. The last copy must not be destroyed by a function that the
+// client calls: on_lost, or an Observer's; but the callback of an asynchronous call may destroy it.
+// In a forked child every call fails with kFailedPrecondition, and the parent's connection goes on
+// unharmed.
 class REDLATCH_EXPORT Client {
  public:
   // Errors, each naming the server, what is wrong and what to do:

@@ -58,6 +58,9 @@ class AsyncDriver : public std::enable_shared_from_this<AsyncDriver> {
   // The calling thread is this one's.
   bool OnItsThread() const { return thread_id_.load() == std::this_thread::get_id(); }
 
+  // There is a thread, so that it can be left to it what would be waited for.
+  bool started() const { return thread_id_.load() != std::thread::id(); }
+
   // ---- For tasks.
 
   void Push(AsyncTask& task, unsigned events);

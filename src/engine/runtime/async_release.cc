@@ -10,17 +10,26 @@ namespace redlatch::engine {
 AsyncRelease::AsyncRelease(AsyncDriver& driver, Entry& entry, uint64_t hold, Holder::Then then)
     : driver_(driver), entry_(entry), hold_(hold), then_(std::move(then)) {}
 
+AsyncRelease::AsyncRelease(AsyncDriver& driver, Entry& entry, Released begun, engine::Send send)
+    : driver_(driver),
+      entry_(entry),
+      hold_(begun.hold),
+      begun_(std::move(send)),
+      released_(std::move(begun)) {}
+
 AsyncRelease::~AsyncRelease() = default;
 
 bool AsyncRelease::Step(unsigned events, base::Instant now) {
   Core& core = driver_.core();
   if ((events & kBegun) != 0) {
-    std::optional<engine::Send> send;
+    std::optional<engine::Send> send = std::exchange(begun_, std::nullopt);
     deadline_ = now + core.command_timeout();
-    core.Feed(entry_, [&](LockMachine& machine, Effects& effects) {
-      released_ = machine.Release(hold_, now, effects);
-      if (released_.kind == Released::Kind::kUnderWay) send = machine.NextSendOf(hold_, now);
-    });
+    if (!send) {
+      core.Feed(entry_, [&](LockMachine& machine, Effects& effects) {
+        released_ = machine.Release(hold_, now, effects);
+        if (released_.kind == Released::Kind::kUnderWay) send = machine.NextSendOf(hold_, now);
+      });
+    }
     Send(std::move(send));
   }
   while (script_ != nullptr) {

@@ -17,6 +17,8 @@ class AsyncRelease final : public AsyncTask {
  public:
   // `entry` is referred to. No `then`: nobody asks what it comes to.
   AsyncRelease(AsyncDriver& driver, Entry& entry, uint64_t hold, Holder::Then then);
+  // One that was begun, and whose next script is due; nobody asks.
+  AsyncRelease(AsyncDriver& driver, Entry& entry, Released begun, engine::Send send);
   ~AsyncRelease() override;
 
  private:
@@ -32,6 +34,7 @@ class AsyncRelease final : public AsyncTask {
   const uint64_t hold_;
   Holder::Then then_;
   base::Instant deadline_;
+  std::optional<engine::Send> begun_;
   Released released_;
   std::unique_ptr<AsyncScript> script_;
 };

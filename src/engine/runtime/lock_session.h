@@ -174,7 +174,8 @@ class LockSession final : public Holder {
   absl::Status End(Ending& ending, base::Instant deadline);
   // What no thread will have, after all; waits until it is done.
   void GiveBack(uint64_t hold, Face face);
-  void EndQuietly(Ending& ending, base::Instant deadline);
+  // `leaves`: what would be waited for to the client's own thread.
+  void EndQuietly(Ending& ending, base::Instant deadline, bool leaves = false);
   void WaitQuietly(Ending& ending, base::Instant deadline);
 
   const std::shared_ptr<Core> core_;

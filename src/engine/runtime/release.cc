@@ -1,9 +1,11 @@
 // Release: from a call that ends a hold to the server's word that it has ended.
+#include <memory>
 #include <optional>
 #include <utility>
 
 #include "src/base/no_cancellation.h"
 #include "src/engine/runtime/about.h"
+#include "src/engine/runtime/async_release.h"
 #include "src/engine/runtime/lock_session.h"
 
 namespace redlatch::engine {
@@ -54,9 +56,15 @@ absl::Status LockSession::End(Ending& ending, base::Instant deadline) {
 
 // Nobody will ask for the outcome, nor wait for it, unless threads of this client wait for what
 // comes with it. What is not confirmed by then is the renewer's.
-void LockSession::EndQuietly(Ending& ending, base::Instant deadline) {
+void LockSession::EndQuietly(Ending& ending, base::Instant deadline, bool leaves) {
   if (ending.send && ending.send->bid() == nullptr && core_->MayPostReleaseOf(entry_)) {
     return core_->outbox().Send(entry_, *std::move(ending.send), ending.released.hold);
+  }
+  if (ending.send && leaves) {  // an event loop's thread is not to wait
+    MachineTable::Refer(entry_);
+    AsyncDriver& driver = core_->async();
+    return driver.Begin(std::make_unique<AsyncRelease>(driver, entry_, std::move(ending.released),
+                                                       *std::move(ending.send)));
   }
   WaitQuietly(ending, deadline);
 }
@@ -88,7 +96,7 @@ void LockSession::ReleaseQuietly(uint64_t hold) {
   if (core_->async().OnItsThread()) return ReleaseAsync(hold, nullptr);  // which waits for nobody
   const base::Instant deadline = core_->ReleaseBy();
   Ending ending = BeginRelease(hold, deadline);
-  EndQuietly(ending, deadline);
+  EndQuietly(ending, deadline, /*leaves=*/core_->async().started());
 }
 
 void LockSession::ReleaseAll(absl::Span<const SessionHold> holds) {
