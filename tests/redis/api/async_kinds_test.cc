@@ -80,7 +80,10 @@ TEST_F(AsyncKinds, ReaderBehindAWriterThatWaitsComesAfterIt) {
   ASSERT_TRUE(reading->ok()) << reading->status();
   Leases writes;
   theirs.AcquireWriteAsync({}, writes.Callback());
-  ASSERT_TRUE(AwaitWaiting(other_, 1));
+  ASSERT_TRUE(Await([&] {  // at the server
+    const absl::StatusOr<LockInfo> info = theirs.Inspect();
+    return info.ok() && info->waiting == 1;
+  }));
   lock.AcquireReadAsync({}, leases_.Callback());
   ASSERT_TRUE(AwaitWaiting(client_, 1));
   reading.reset();
