@@ -142,10 +142,14 @@ void Node::Owe(std::string key, absl::FunctionRef<redis::Command()> command, bas
   const base::MutexLock lock(mu_);
   if (stopping_) return;  // what the command is made of may be gone
   Keep({.key = std::move(key), .command = command(), .expires = expires}, /*away=*/!answer.ok());
-  // It is refused no more if it brings the script's text.
-  const bool forgot =
-      answer.ok() && redis::ClassifyError(answer->text) == redis::ErrorCode::kNoScript;
-  if (forgot && !owed_.empty()) owed_.back().due = base::Now();
+}
+
+void Node::SettleNow() {
+  const base::MutexLock lock(mu_);
+  for (Owed& each : owed_) {
+    if (!each.due.is_infinite()) each.due = base::Now();
+  }
+  changed_.SignalAll();
 }
 
 // `away`: there is no connection, and with the next one it is sent at once.

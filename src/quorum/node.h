@@ -68,6 +68,9 @@ class Node {
   void Owe(std::string key, absl::FunctionRef<redis::Command()> command, base::Instant expires,
            const absl::StatusOr<redis::Reply>& answer);
 
+  // What is owed is sent without the pause that follows a refusal.
+  void SettleNow();
+
   // By the node's own thread: something that takes long, once.
   void Do(std::function<void()> job);
   // What the server warned of when it was connected to.

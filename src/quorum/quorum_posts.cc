@@ -28,6 +28,10 @@ class Quorum::Posted {
   // On any thread that reads; also while the nodes are being destroyed.
   void Answered(size_t node, Node& its, const absl::StatusOr<redis::Reply>& answer) {
     if (hear_) hear_(node, its, answer);
+    // What is owed now brings the text; nobody else sends that, as a caller would that waits.
+    if (answer.ok() && redis::ClassifyError(answer->text) == redis::ErrorCode::kNoScript) {
+      its.SettleNow();
+    }
     {
       const base::MutexLock lock(mu_);
       votes_[node] = VoteOf(answer, its);

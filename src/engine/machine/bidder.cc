@@ -11,7 +11,6 @@ namespace redlatch::engine {
 namespace {
 
 constexpr uint32_t kBlock = 4096;
-constexpr absl::Duration kCallsApart = absl::Seconds(1);
 
 }  // namespace
 
@@ -60,8 +59,9 @@ Bid Bidder::NextBid(base::Instant now, bool contended) {
     pursuit.bid.wait = true;
     break;
   }
-  pursuit.bid.calls = !pursuit.bid.wait && called_at_ + kCallsApart <= now;
-  if (pursuit.bid.calls) called_at_ = now;
+  const auto second = static_cast<uint32_t>(now.nanos() / 1'000'000'000);
+  pursuit.bid.calls = !pursuit.bid.wait && called_s_ != second;
+  if (pursuit.bid.calls) called_s_ = second;
   ++pursuit.bid.attempt;
   pursuit.bid.listen = pursuit.bid.attempt > 1;
   pursuit.again = pursuit.looks = pursuit.forced = false;
@@ -69,7 +69,7 @@ Bid Bidder::NextBid(base::Instant now, bool contended) {
   pursuit.in_flight = true;
   Bid bid = pursuit.bid;
   // Whoever misses message after message comes last, and so keeps nobody waiting for its claims.
-  if (misses_ > 0) bid.ticket = 0;
+  if (misses_) bid.ticket = 0;
   // What is left of a claim is to become the whole lease, also of a manual hold.
   if (pursuit.claimed) bid.terms.manual = false;
   return bid;
@@ -97,7 +97,7 @@ void Bidder::AskNow(base::Instant now) {
 void Bidder::OnLook(GrantId grant, Effects& effects) {
   Waiter* const head = queue_.head();
   if (!IsPursued(grant) || head == nullptr) return;
-  misses_ = 0;  // it hears
+  misses_ = false;  // it hears
   if (grant == missed_) missed_ = 0;
   pursuit_->looks = true;
   pursuit_->again |= pursuit_->in_flight;

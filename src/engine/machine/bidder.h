@@ -215,8 +215,7 @@ class Bidder {
   // A grant that ran out is told to be lost somewhat before its deadline, so that whoever works
   // under it can stop: until that deadline, this one, nobody is let in by us.
   base::Instant embargo_;
-  base::Instant called_at_;  // when a try last called whoever keeps it
-  base::Instant taken_at_;   // when the lock was last known to be somebody's, or this client's
+  base::Instant taken_at_;  // when the lock was last known to be somebody's, or this client's
 
  private:
   // Patience (bidder_patience.cc).
@@ -243,7 +242,20 @@ class Bidder {
   // failed is made anew.
   GrantId missed_ = 0;
   base::Instant missed_since_;  // when its wait began
-  uint32_t misses_ = 0;         // how many in a row
+  bool misses_ = false;         // and it was not the last one that it was told of
+
+ protected:
+  // Of a LockMachine, here because there is room.
+  bool hears_ : 1 = false;        // when a client asks for what this one keeps
+  bool may_rest_ : 1 = false;     // there is a lock object by which a thread may come again
+  bool comes_again_ : 1 = false;  // the last one did soon
+
+ public:
+  bool attended : 1 = false;  // the runtime's: it has told the deployment that this one attends()
+
+ private:
+  uint32_t called_s_ =
+      0;  // when a try last called whoever keeps it: seconds, since the machine began
 };
 
 }  // namespace redlatch::engine

@@ -26,7 +26,7 @@ void Bidder::OnAnswer(const Send& send, const Answer& answer, base::Instant now,
   }
   if (const Bid* const bid = send.bid()) {
     if (answer.deaf) {
-      misses_ = 0;  // no message can come: its place in the queue is not to blame
+      misses_ = false;  // no message can come: its place in the queue is not to blame
       missed_ = 0;
     } else if (answer.missed) {
       OnMissed(bid->grant);
@@ -150,7 +150,7 @@ void Bidder::OnBidFailed(const Bade& bade, const Failed& failed, base::Instant n
 // The server says that the bid was granted, or left the queue, and no message said so.
 void Bidder::OnMissed(GrantId grant) {
   if (!IsPursued(grant) || !pursuit_->queued || pursuit_->claimed) return;
-  ++misses_;
+  misses_ = true;
   missed_ = grant;
   missed_since_ = pursuit_->began;
 }
@@ -166,7 +166,7 @@ void Bidder::PollSoon(GrantId grant, base::Instant now) {
 bool Bidder::OnGrant(const NewGrant& news, base::Instant now, Effects& effects) {
   if (news.grant == missed_) missed_ = 0;  // it was only slower than the server's answer
   if (!IsPursued(news.grant)) return Has(news.grant) || debts_.Has(news.grant);
-  misses_ = 0;
+  misses_ = false;
   server_.Heard(now);
   OnGrantMessage(news, now, effects);
   return true;

@@ -113,7 +113,7 @@ class LockMachine final : public Bidder {
   // It has something that it keeps, which others may ask for.
   bool attends() const override { return grant_ && grant_->attends; }
   // A thread has it, or may take it again, or is still to unlock what it lost.
-  bool in_use() const { return held() || resting() || !lost_std_.empty(); }
+  bool in_use() const { return held() || resting() || lost_std_ != nullptr; }
   absl::InlinedVector<uint64_t, 1> holds() const;  // the current ones
   bool Valid(uint64_t hold, base::Instant now) const override;
   base::Instant Deadline(uint64_t hold) const;  // Instant() where it is over
@@ -155,7 +155,8 @@ class LockMachine final : public Bidder {
   void GiveToHead(base::Instant now, Effects& effects);
   void Join(Waiter& waiter, base::Instant now, Effects& effects);
   void LetJoin(base::Instant now, Effects& effects);
-  void Settle(uint64_t ended, FencingToken token, base::Instant now, Effects& effects);
+  void Settle(uint64_t ended, FencingToken token, absl::Duration keep, base::Instant now,
+              Effects& effects);
   void OnGivenUp(base::Instant now, Effects& effects) override;
   base::Instant AskedAt(const Waiter& waiter) const override;
 
@@ -163,7 +164,7 @@ class LockMachine final : public Bidder {
   void OnComing(const Waiter& waiter, base::Instant now);
   bool Stays() const;
   bool HasTokens() const { return grant_->next_token <= grant_->last_token; }
-  bool Rest(base::Instant now);
+  bool Rest(absl::Duration keep, base::Instant now);
   bool TakeRested(Waiter& waiter, base::Instant now, Effects& effects);
   void EndRest(base::Instant now);
 
@@ -206,11 +207,7 @@ class LockMachine final : public Bidder {
   absl::Duration Early(absl::Duration early) const;
 
   std::optional<Grant> grant_;
-  std::vector<LostStd> lost_std_;
-  bool hears_ = false;        // when a client asks for it
-  bool may_rest_ = false;     // there is a lock object by which a thread may come again
-  bool comes_again_ = false;  // the last one did soon
-  base::Instant freed_at_;    // when the grant was last left, with nobody waiting here
+  std::unique_ptr<std::vector<LostStd>> lost_std_;  // mostly there are none: null
 };
 
 }  // namespace redlatch::engine

@@ -74,11 +74,12 @@ void LockMachine::Lose(const std::string& reason, base::Instant release_at, base
     }
     if (hold.view != nullptr) hold.view->Lose();
     if (hold.std_depth > 0) {
-      lost_std_.push_back({.thread = hold.thread,
-                           .hold = hold.id,
-                           .token = hold.token,
-                           .depth = hold.std_depth,
-                           .view = hold.view});
+      if (lost_std_ == nullptr) lost_std_ = std::make_unique<std::vector<LostStd>>();
+      lost_std_->push_back({.thread = hold.thread,
+                            .hold = hold.id,
+                            .token = hold.token,
+                            .depth = hold.std_depth,
+                            .view = hold.view});
     }
     if (!hold.unconfirmed) effects.losses.push_back({.hold = std::move(hold), .reason = reason});
   }

@@ -51,9 +51,10 @@ Released LockMachine::ReleaseLevel(ThreadHold& hold, Face face, base::Instant no
   --hold.depth;
   if (face == Face::kStd) --hold.std_depth;
   if (hold.depth > 0) return released;
+  const absl::Duration keep = hold.options->keep;
   EndHold(hold, now, effects);
   if (held()) return released;
-  Settle(released.hold, released.token, now, effects);
+  Settle(released.hold, released.token, keep, now, effects);
   if (!grant_) released.kind = Released::Kind::kUnderWay;
   return released;
 }
@@ -74,10 +75,12 @@ Released LockMachine::Unlock(uint64_t thread, base::Instant now, Effects& effect
   if (ThreadHold* const mine = FindOf(thread); mine != nullptr && mine->std_depth > 0) {
     return ReleaseLevel(*mine, Face::kStd, now, effects);
   }
-  for (auto lost = lost_std_.begin(); lost != lost_std_.end(); ++lost) {
+  if (lost_std_ == nullptr) return {.kind = Released::Kind::kNotHeld};
+  for (auto lost = lost_std_->begin(); lost != lost_std_->end(); ++lost) {
     if (lost->thread != thread) continue;
     Released released{.kind = Released::Kind::kLost, .hold = lost->hold, .token = lost->token};
-    if (--lost->depth == 0) lost_std_.erase(lost);
+    if (--lost->depth == 0) lost_std_->erase(lost);
+    if (lost_std_->empty()) lost_std_.reset();
     return released;
   }
   return {.kind = Released::Kind::kNotHeld};
@@ -85,7 +88,7 @@ Released LockMachine::Unlock(uint64_t thread, base::Instant now, Effects& effect
 
 void LockMachine::ReleaseStd(base::Instant now, Effects& effects) {
   Expire(now, effects);
-  lost_std_.clear();
+  lost_std_.reset();
   may_rest_ = false;
   if (resting()) return EndRest(now);
   if (!held()) return;
@@ -94,7 +97,7 @@ void LockMachine::ReleaseStd(base::Instant now, Effects& effects) {
     hold.depth -= std::exchange(hold.std_depth, 0);
     if (hold.depth == 0) EndHold(hold, now, effects);
   }
-  if (!held()) Settle(0, FencingToken(), now, effects);
+  if (!held()) Settle(0, FencingToken(), absl::ZeroDuration(), now, effects);
 }
 
 absl::InlinedVector<uint64_t, 1> LockMachine::holds() const {
@@ -139,7 +142,8 @@ std::shared_ptr<HoldView> LockMachine::ViewOf(ThreadHold& hold) const {
 
 std::shared_ptr<HoldView> LockMachine::ViewOf(uint64_t thread) {
   if (ThreadHold* const mine = FindOf(thread)) return ViewOf(*mine);
-  for (const LostStd& lost : lost_std_) {
+  if (lost_std_ == nullptr) return nullptr;
+  for (const LostStd& lost : *lost_std_) {
     if (lost.thread == thread) return lost.view;
   }
   return nullptr;
@@ -165,7 +169,8 @@ Held LockMachine::OfThread(uint64_t thread) const {
   if (const ThreadHold* const mine = FindOf(thread)) {
     return {.hold = mine->id, .token = mine->token, .depth = mine->depth, .grant = grant_->id};
   }
-  for (const LostStd& lost : lost_std_) {
+  if (lost_std_ == nullptr) return {};
+  for (const LostStd& lost : *lost_std_) {
     if (lost.thread == thread) return {.hold = lost.hold, .token = lost.token};
   }
   return {};

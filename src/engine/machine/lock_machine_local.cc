@@ -105,7 +105,6 @@ void LockMachine::GiveTo(Waiter& waiter, base::Instant now, Effects& effects) {
   waiter.poked = false;  // it may have to wait again, where it sleeps through its hold
   if (!held()) grant_->at_risk = false;
   grant_->rests_until = base::Instant();
-  grant_->keep = waiter.options->keep;
   ThreadHold& hold = grant_->holds.emplace_back(ThreadHold{
       .id = waiter.hold,
       .thread = waiter.thread,
@@ -133,9 +132,10 @@ void LockMachine::GiveToHead(base::Instant now, Effects& effects) {
 }
 
 // The grant is free: it passes on inside the client, rests, or goes back to the server.
-void LockMachine::Settle(uint64_t ended, FencingToken token, base::Instant now, Effects& effects) {
+void LockMachine::Settle(uint64_t ended, FencingToken token, absl::Duration keep, base::Instant now,
+                         Effects& effects) {
   Waiter* const head = queue_.head();
-  if (head == nullptr && Rest(now)) return;
+  if (head == nullptr && Rest(keep, now)) return;
   if (head == nullptr || !CanPass(*head, now)) {
     ReleaseGrant(ended, token, now);
     return Pursue(now);
@@ -155,14 +155,14 @@ void LockMachine::Poked(Waiter& waiter, base::Instant now, Effects& effects) {
   } else if (queue_.head() == &waiter && CanPass(waiter, now)) {
     GiveToHead(now, effects);
   } else {
-    Settle(0, FencingToken(), now, effects);
+    Settle(0, FencingToken(), absl::ZeroDuration(), now, effects);
   }
 }
 
 // Whoever was to have it is gone.
 void LockMachine::OnGivenUp(base::Instant now, Effects& effects) {
   Expire(now, effects);
-  if (grant_ && !held()) return Settle(0, FencingToken(), now, effects);
+  if (grant_ && !held()) return Settle(0, FencingToken(), absl::ZeroDuration(), now, effects);
   Pursue(now);
 }
 

@@ -19,8 +19,8 @@ constexpr uint64_t kFewTokens = 2048;
 void LockMachine::OnComing(const Waiter& waiter, base::Instant now) {
   may_rest_ = waiter.object != nullptr;
   const absl::Duration turn = waiter.options->turn;
-  if (turn > absl::ZeroDuration() && freed_at_ != base::Instant()) {
-    comes_again_ = now - freed_at_ <= Scaled(turn, 1, kPartsOfATurn);
+  if (turn > absl::ZeroDuration() && taken_at_ != base::Instant()) {
+    comes_again_ = now - taken_at_ <= Scaled(turn, 1, kPartsOfATurn);
   }
 }
 
@@ -31,8 +31,8 @@ bool LockMachine::Stays() const {
          (!grant_->claimed || joined());
 }
 
-bool LockMachine::Rest(base::Instant now) {
-  freed_at_ = now;
+bool LockMachine::Rest(absl::Duration keep, base::Instant now) {
+  if (!joined()) taken_at_ = now;  // readers keep no reader out
   Grant& grant = *grant_;
   const bool stays = Stays();
   const bool in_turn = comes_again_ && now < grant.turn_ends && HasTokens();
@@ -41,7 +41,7 @@ bool LockMachine::Rest(base::Instant now) {
       config_.sharing.counts) {
     return false;
   }
-  grant.rests_until = stays ? now + grant.keep : grant.turn_ends;
+  grant.rests_until = stays ? now + keep : grant.turn_ends;
   grant.attends |= stays;
   const bool draws = config_.sharing.passes_on && grant.next_token > grant.first_token;
   if (stays && draws && grant.last_token < grant.next_token + kFewTokens && !grant.renewing &&
@@ -107,7 +107,6 @@ bool LockMachine::Retake(uint64_t thread, const std::shared_ptr<const LockOption
     return false;
   }
   grant.rests_until = base::Instant();
-  grant.keep = options->keep;
   grant.at_risk = false;
   grant.holds.emplace_back(ThreadHold{.id = NextNumber(),
                                       .thread = thread,
@@ -124,7 +123,7 @@ bool LockMachine::Leave(uint64_t thread, base::Instant now,
   if (!held() || joined() || !queue_.empty() || grant_->lost_at <= now) return false;
   ThreadHold& hold = grant_->holds.front();
   if (hold.thread != thread || hold.depth != 1 || hold.std_depth != 1 || hold.view != nullptr ||
-      config_.tells || !Stays() || !Rest(now)) {
+      config_.tells || !Stays() || !Rest(hold.options->keep, now)) {
     return false;
   }
   if (config_.counts) tally_.held_for.Add(hold.began, now);

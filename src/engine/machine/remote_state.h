@@ -42,13 +42,13 @@ struct Grant {  // its order leaves no gaps: a client may have very many
   Terms terms;
   uint32_t attempt = 0;  // that was granted
   int retakes_left = 0;
-  bool claimed = false;     // by a message, and not confirmed yet
-  bool others : 1 = false;  // waited when it was asked
-  bool queued : 1 = false;  // it came after others, who may come again
-  bool pinned = false;      // never passes on inside the client
-  bool wanted = false;      // another client has asked for it
-  bool attends = false;     // it has rested: another client that asks is to be heard at once
-  bool in_flight = false;   // an attempt of the bid that won; its answer is still to come
+  bool claimed = false;      // by a message, and not confirmed yet
+  bool others : 1 = false;   // waited when it was asked
+  bool queued : 1 = false;   // it came after others, who may come again
+  bool wanted : 1 = false;   // another client has asked for it
+  bool attends : 1 = false;  // it has rested: another client that asks is to be heard at once
+  bool pinned = false;       // never passes on inside the client
+  bool in_flight = false;    // an attempt of the bid that won; its answer is still to come
   bool uncertain = false;
   bool acked = false;            // by all that its terms want
   int16_t acked_by = 0;          // replicas, the last time that it counted
@@ -58,7 +58,6 @@ struct Grant {  // its order leaves no gaps: a client may have very many
   base::Instant asked;           // when what told of `others` was sent
   base::Instant turn_ends;       // until then it stays with this client, though others wait
   base::Instant rests_until;     // no thread has it, and one may take it; Instant(): it does not
-  absl::Duration keep;           // of the latest hold
   uint64_t next_token = 0;
   uint64_t last_token = 0;
   uint64_t first_token = 0;

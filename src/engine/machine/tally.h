@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <vector>
 
 #include "redlatch/stats.h"
@@ -32,7 +33,9 @@ struct Tally {
     }
     void AddTo(DurationHistogram& histogram) const {
       for (size_t i = 0; i < buckets_.size(); ++i) histogram.buckets[i] += buckets_[i];
-      for (const uint8_t i : full_) histogram.buckets[i] += kFull;
+      if (full_ != nullptr) {
+        for (const uint8_t i : *full_) histogram.buckets[i] += kFull;
+      }
       histogram.sum += absl::Nanoseconds(nanos_);
     }
 
@@ -45,12 +48,13 @@ struct Tally {
     }
     // Apart, so that what comes before is inlined.
     [[gnu::noinline]] void NoteFull(size_t bucket) {
-      full_.push_back(static_cast<uint8_t>(bucket));
+      if (full_ == nullptr) full_ = std::make_unique<std::vector<uint8_t>>();
+      full_->push_back(static_cast<uint8_t>(bucket));
     }
 
     uint64_t nanos_ = 0;
     std::array<Count, DurationHistogram::kBuckets> buckets_ = {};
-    std::vector<uint8_t> full_;  // which buckets were, each time
+    std::unique_ptr<std::vector<uint8_t>> full_;  // which buckets were, each time; null: none
   };
 
   Durations<uint32_t> waited;    // of grants to a thread, and of waits for a latch that opened

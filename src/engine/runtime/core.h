@@ -252,8 +252,8 @@ void Core::Feed(Entry& entry, Event&& event) {
     send_at = entry.machine->next_send();
     expiry_at = entry.machine->next_expiry();
     entry.grant.store(entry.machine->grant_id(), std::memory_order_relaxed);
-    turns_attention = entry.machine->attends() != entry.attends;
-    if (turns_attention) attends = entry.attends = !entry.attends;
+    turns_attention = entry.machine->attends() != entry.machine->attended;
+    if (turns_attention) attends = entry.machine->attended = !entry.machine->attended;
   }
   if (turns_attention) deployment_->Attend(entry.keys.main(), attends);
   if (!effects.wakes.empty() || !effects.through.empty() || !effects.losses.empty() ||

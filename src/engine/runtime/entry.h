@@ -51,8 +51,6 @@ struct Entry {
   // entry by this.
   std::atomic<GrantId> grant{0};
 
-  bool attends ABSL_GUARDED_BY(mu) = false;  // as the deployment knows it
-
   // A grant that another client wants, as a message said; 0: none. Whoever feeds the machine next
   // tells it: threads that take and leave a kept lock all the time would keep the listening one
   // from it.

@@ -89,12 +89,12 @@ absl::StatusOr<std::shared_ptr<LockSession>> LockSession::Attach(std::shared_ptr
       core->machines().Attach(*std::move(keys), plan.others.empty() ? owner : plan.OthersId(), plan,
                               label ? given : called);
   if (!entry.ok()) return failure(entry.status().code(), entry.status().message());
-  return std::shared_ptr<LockSession>(new LockSession(std::move(core), **entry));
+  return std::make_shared<LockSession>(Key(), std::move(core), **entry);
 }
 
 std::shared_ptr<LockSession> LockSession::To(std::shared_ptr<Core> core, Entry& entry) {
   MachineTable::Refer(entry);
-  return std::shared_ptr<LockSession>(new LockSession(std::move(core), entry));
+  return std::make_shared<LockSession>(Key(), std::move(core), entry);
 }
 
 LockSession::~LockSession() {

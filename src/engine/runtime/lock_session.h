@@ -63,7 +63,16 @@ struct SessionHold {
 // held. Calls run their scripts on the calling thread. Thread-safe; refuses, or does nothing, in a
 // forked child. A latch's holds nothing: it acquires, runs scripts, and goes on with them.
 class LockSession final : public Holder {
+  class Key {
+    friend class LockSession;
+    Key() = default;
+  };
+
  public:
+  // For Attach() and To(): a session and what counts its references are one piece of memory, since
+  // each lock and each lease has one.
+  LockSession(Key, std::shared_ptr<Core> core, Entry& entry)
+      : core_(std::move(core)), entry_(entry) {}
   // `owner`: as the server is to know it; empty: the client's threads.
   static absl::StatusOr<std::shared_ptr<LockSession>> Attach(std::shared_ptr<Core> core,
                                                              std::string_view name,
@@ -145,8 +154,6 @@ class LockSession final : public Holder {
   absl::Status About(const absl::Status& status) const;
 
  private:
-  LockSession(std::shared_ptr<Core> core, Entry& entry) : core_(std::move(core)), entry_(entry) {}
-
   absl::Status CheckLease(absl::Duration lease) const;
   absl::Status CheckAcks(const LockOptions& options) const;
   absl::Status CheckStay(const LockOptions& options) const;

@@ -50,7 +50,7 @@ bool LockSession::LeaveIt() {
   {
     const base::Instant now = base::Now();
     const base::MutexLock lock(entry_.mu);
-    if (!entry_.attends || !entry_.lock().Leave(ThreadNumber(), now, ended)) return false;
+    if (!entry_.machine->attended || !entry_.lock().Leave(ThreadNumber(), now, ended)) return false;
     send_at = entry_.machine->next_send();
   }
   core_->SeeTo(entry_, send_at);
