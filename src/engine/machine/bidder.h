@@ -115,6 +115,8 @@ class Bidder {
   virtual void OnWanted(GrantId, base::Instant) {}
   // A release of which nobody asks for the outcome, where it is due and nothing follows behind it.
   virtual std::optional<Send> NextRelease(base::Instant) { return std::nullopt; }
+  // There is a subscription, by which others can ask for what this client keeps.
+  void OnHearing() { hears_ = true; }
   // No message reaches this client.
   virtual void OnDeaf(base::Instant) {}
   // Of a latch: how many have counted it down.

@@ -92,8 +92,6 @@ class LockMachine final : public Bidder {
   void OnForced(GrantId grant, base::Instant now) override;
   void OnWanted(GrantId grant, base::Instant now) override;
   void OnDeaf(base::Instant now) override;
-  // There is a subscription by which others can ask.
-  void OnHearing() { hears_ = true; }
   // A thread used what it does not have, and was told so.
   void OnMisuse() { ++tally_.misused; }
   void LookAfter(absl::Duration look, base::Instant now,

@@ -191,7 +191,7 @@ void LockSession::Compete(Acquisition& acquisition, ThreadWaker& waker, const Wa
       const Acquisition::Event event{.answer = answer ? &*answer : nullptr,
                                      .stopped = want.stop.stop_requested(),
                                      .gone = want.gone != nullptr && *want.gone};
-      if (may_stay) entry_.lock().OnHearing();
+      if (may_stay) machine.OnHearing();
       next = acquisition.Resume(event, base::Now(), machine, effects);
     });
     answer.reset();

@@ -118,7 +118,7 @@ void AsyncAcquisition::Resume(const Answer* answer, bool woken, base::Instant no
   core_.Feed(*entry_, [&](Bidder& machine, Effects& effects) {
     // A call of the waker that is on its way must find the task here.
     if (!woken && acquisition_->waiter().wake_pending) return;
-    if (hears) entry_->lock().OnHearing();
+    if (hears) machine.OnHearing();
     const Acquisition::Event event{.answer = answer, .stopped = stopped() && !gone_, .gone = gone_};
     resumed = acquisition_->Resume(event, now, machine, effects);
   });
