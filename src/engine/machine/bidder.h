@@ -244,7 +244,7 @@ class Bidder {
   // failed is made anew.
   GrantId missed_ = 0;
   base::Instant missed_since_;  // when its wait began
-  bool misses_ = false;         // and it was not the last one that it was told of
+  bool misses_ = false;         // no message has reached it since
 
  protected:
   // Of a LockMachine, here because there is room.
@@ -256,8 +256,7 @@ class Bidder {
   bool attended : 1 = false;  // the runtime's: it has told the deployment that this one attends()
 
  private:
-  uint32_t called_s_ =
-      0;  // when a try last called whoever keeps it: seconds, since the machine began
+  uint32_t called_s_ = 0;  // the second in which a try last called whoever keeps it
 };
 
 }  // namespace redlatch::engine

@@ -31,6 +31,7 @@ bool LockMachine::Stays() const {
          (!grant_->claimed || joined());
 }
 
+// Nobody waits here. False: it is to go back to the server.
 bool LockMachine::Rest(absl::Duration keep, base::Instant now) {
   if (!joined()) taken_at_ = now;  // readers keep no reader out
   Grant& grant = *grant_;
