@@ -71,7 +71,6 @@ class AsyncAcquisition final : public AsyncTask, private Waker {
   Phase phase_ = Phase::kBegins;
   const AsyncDriver::Whose whose_;
   bool gone_ = false;
-  bool ending_ = false;
   std::optional<Acquisition> acquisition_;
   std::unique_ptr<AsyncScript> script_;
   // Of what replicas are to confirm.
