@@ -3,8 +3,9 @@
 --
 -- KEYS   1 the lock: a string, the owner's hold id and the attempt that was granted; 2 to 5 as in
 --        lua/README.md; 6 whose turn it is; 7 the node's run, if there is a restart delay
--- ARGV   as in lua/README.md; then 'take', or 'queue' to give a vote back and only wait, or 'yield'
---        to let others go first once; the token and ticket that are proposed; run id; delay_ms
+-- ARGV   as in lua/README.md; then 'token mode delay_ms run_id' in one: the token and ticket that are
+--        proposed; 'take', or 'queue' to give a vote back and only wait, or 'yield' to let others
+--        go first once. Without a restart delay the last two are left out, and 'take' too
 -- reply  'granted <token> <lease_ms> <others> <now>', 'queued <retry_after_ms> <position>
 --        <ticket>', 'busy <retry_after_ms>', 'young <ms>' or 'gone', and notes
 
@@ -12,21 +13,23 @@
 -- wanted, there is no delay, and the proposal is the token, as neither clock nor fence is ahead.
 local call, keys, args = redis.call, KEYS, ARGV
 local lock, queue, records, me, terms = keys[1], keys[2], keys[3], args[1], args[3]
-local argc = #args
-local asked_attempt = string.match(terms, '^1 (%d+) ')
+local token = args[#args]
 local existing = call('EXISTS', lock, queue, keys[5], keys[6])
-if asked_attempt and args[argc] == '0' and args[argc - 3] == 'take' then
-  local my_turn = existing > 0 and
-    string.sub(call('GET', keys[6]) or '', 1, #me + 1) == me .. ' '
-  if my_turn then
-    -- Unless this attempt was overtaken by what gave it up.
-    local recorded = string.match(call('HGET', records, me) or '', '^%d+ %d+ %d+ (%d+) ')
-    my_turn = recorded and tonumber(recorded) < tonumber(asked_attempt)
+if #token == 16 and string.sub(terms, 1, 2) == '1 ' then
+  local attempt, my_turn = '1', false
+  if string.sub(terms, 3, 4) ~= '1 ' then
+    attempt = string.match(terms, '^%d+ (%d+)')
+    my_turn = existing > 0 and
+      string.sub(call('GET', keys[6]) or '', 1, #me + 1) == me .. ' '
+    if my_turn then
+      -- Unless this attempt was overtaken by what gave it up.
+      local recorded = string.match(call('HGET', records, me) or '', '^%d+ %d+ %d+ (%d+) ')
+      my_turn = recorded and tonumber(recorded) < tonumber(attempt)
+    end
   end
   local time = call('TIME')
   local now = time[1] .. (#time[2] == 6 and time[2] or string.sub('00000' .. time[2], -6))
-  local token = args[argc - 2]
-  local plausible = #token == 16 and token >= now and token - now < 1000000
+  local plausible = token >= now and token - now < 1000000
 
   -- Free, and nobody waits, or it is this hold's turn; it was not given up.
   if existing == 0 or my_turn and call('EXISTS', lock, keys[5]) == 0 then
@@ -40,17 +43,17 @@ if asked_attempt and args[argc] == '0' and args[argc - 3] == 'take' then
         others = call('EXISTS', queue) == 1 and ' 1 ' or ' 0 '
       end
       call('SETRANGE', keys[4], '0', token)
-      call('PSETEX', lock, args[2], me .. ' ' .. asked_attempt)
+      call('PSETEX', lock, args[2], me .. ' ' .. attempt)
       return 'granted ' .. token .. ' ' .. args[2] .. others .. now
     end
 
   -- Another hold's, and the first attempt of one that would wait.
-  elseif plausible and asked_attempt == '1' then
+  elseif plausible and attempt == '1' then
     local heartbeat_ms = string.match(terms, '^%d+ 1 1 (%d+) %d 0 %d+ 0 ')
     local holder = heartbeat_ms and call('GETRANGE', lock, '0', '79') or ''
     if string.match(holder, '^%x+:%d+ %d+$') and string.sub(holder, 1, #me + 1) ~= me .. ' ' and
         call('EXISTS', keys[5]) == 0 then
-      local owner = argc > 7 and #args[4] .. ' ' .. args[4] or '32 ' .. string.sub(me, 1, 32)
+      local owner = args[5] and #args[4] .. ' ' .. args[4] or '32 ' .. string.sub(me, 1, 32)
       call('ZADD', queue, token, me)
       call('HSET', records, me, now .. ' ' .. args[2] .. ' ' .. terms .. ' ' .. owner)
       if call('PTTL', queue) < 2.5 * heartbeat_ms then  -- or none: it is new
@@ -67,12 +70,15 @@ end
 -- include: common/hold_id
 -- include: common/request
 -- include: common/queue
--- include: quorum/common/words
 -- include: quorum/common/young
 -- include: quorum/common/read_holder
 -- include: common/remove_waiter
 -- include: quorum/common/turn
-local mode, proposed, run_id, delay_ms = take_words(4)
+local proposed, mode, delay_ms, run_id =
+  string.match(table.remove(ARGV), '^(%d+) ?(%a*) ?(%d*) ?(%x*)$')
+if mode == '' then
+  mode = 'take'
+end
 local young_ms, refused = young(run_id, delay_ms)
 if refused then
   return refused

@@ -1,13 +1,12 @@
 -- Extends a hold at one node, and never shortens it.
 --
 -- KEYS   1 to 4 as acquire's; 5 whose turn it is; 6 the node's run, if there is a restart delay
--- ARGV   1 hold  2 lease_ms  3 run id  4 delay_ms
+-- ARGV   1 hold  2 lease_ms  3 'delay_ms run_id', if there is a restart delay
 -- reply  'held'; 'young <ms>', which does not count; or 'not_held'
--- include: quorum/common/words
 -- include: quorum/common/young
 -- include: quorum/common/is_held_by
 
-local run_id, delay_ms = take_words(2)
+local delay_ms, run_id = string.match(ARGV[3] or '', '^(%d*) ?(%x*)$')
 if not is_held_by(ARGV[1]) then
   return 'not_held'
 end

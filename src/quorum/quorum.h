@@ -116,7 +116,9 @@ class Quorum final : public redis::Deployment {
   void GiveBack(Case& one, bool yields);
   void Heal(const Case& one);
   void EndForced(const Case& one);
-  OwnCall CallFor(const Case& one, size_t node) const;
+  static constexpr std::string_view kTake = "take";
+  // `mode`: of an acquisition.
+  OwnCall CallFor(const Case& one, size_t node, std::string_view mode = kTake) const;
   Question::Hear HearFor(const Case& one);
   absl::StatusOr<redis::Reply> ResultOf(Case& one);
   // What a release comes to, by the votes of a majority.
@@ -124,7 +126,7 @@ class Quorum final : public redis::Deployment {
   absl::Status NoQuorum(std::vector<Vote> votes, bool stands) const;
   absl::StatusOr<redis::Reply> WhenGranted(Case& one, uint64_t token);
   absl::StatusOr<redis::Reply> WhenNotGranted(Case& one);
-  void AddNodeWords(OwnCall& call, size_t node) const;
+  std::string AddDelay(OwnCall& call, size_t node) const;
   std::string ChannelsAt(size_t node, const Case& force) const;
   void UseChannelOf(size_t node, std::string_view key, std::string& terms) const;
 

@@ -41,9 +41,8 @@ void Quorum::GiveBack(Case& one, bool yields) {
   for (size_t node = 0; node < votes.size(); ++node) {
     const bool queued = gone && votes[node].kind == Vote::Kind::kQueued;
     if (votes[node].kind != Vote::Kind::kYes && !votes[node].uncertain() && !queued) continue;
-    OwnCall call = CallFor(one, node);
+    OwnCall call = CallFor(one, node, yields ? "yield" : "queue");
     if (waits) {
-      call.args[call.args.size() - 4] = yields ? "yield" : "queue";
       call.args[kTermsWord] = WithTicket(call.args[kTermsWord], ticket);
     } else {
       const int64_t gone_ms = votes[node].uncertain() ? one.lease_ms : 0;

@@ -83,30 +83,35 @@ std::string Quorum::ChannelsAt(size_t node, const Case& force) const {
                       nodes_[node]->at().slot_tag(force.call.keys.front()));
 }
 
-// What its run is, as far as this client knows, and the delay: a key more, and two words.
-void Quorum::AddNodeWords(OwnCall& call, size_t node) const {
+// If there is a restart delay, a key more, and the words that go with it: how long it is, and what the
+// node's run is, as far as this client knows.
+std::string Quorum::AddDelay(OwnCall& call, size_t node) const {
+  if (options_.restart_delay <= absl::ZeroDuration()) return {};
   redis::Deployment& at = nodes_[node]->at();
-  const bool delays = options_.restart_delay > absl::ZeroDuration();
-  call.args.push_back(delays ? at.run_id(call.keys.front()) : "");
-  call.args.push_back(delay_ms_);
-  if (delays) call.keys.push_back(options_.node_key(at.slot_tag(call.keys.front())));
+  const std::string run_id = at.run_id(call.keys.front());
+  call.keys.push_back(options_.node_key(at.slot_tag(call.keys.front())));
+  return absl::StrCat(delay_ms_, " ", run_id);
 }
 
-OwnCall Quorum::CallFor(const Case& one, size_t node) const {
+OwnCall Quorum::CallFor(const Case& one, size_t node, std::string_view mode) const {
   // Where it may yet come into being, too.
   if (one.ending && (one.ending->uncertain & Only(node)) != 0) {
     return CancelOf(one.call, one.call.keys.back(), one.hold, one.ending->gone_key,
                     one.ending->lease_ms);
   }
   OwnCall call(one.call);
+  std::string delay;
   switch (one.op) {
     case Op::kAcquire:
       UseChannelOf(node, call.keys.front(), call.args[kTermsWord]);
-      call.args.insert(call.args.end(), {"take", absl::StrCat(one.proposed)});
-      AddNodeWords(call, node);
+      delay = AddDelay(call, node);
+      call.args.push_back(absl::StrCat(one.proposed));
+      if (!delay.empty() || mode != kTake) absl::StrAppend(&call.args.back(), " ", std::string(mode));
+      if (!delay.empty()) absl::StrAppend(&call.args.back(), " ", delay);
       break;
     case Op::kRenew:
-      AddNodeWords(call, node);
+      delay = AddDelay(call, node);
+      if (!delay.empty()) call.args.push_back(std::move(delay));
       break;
     case Op::kRelease:
       if (call.args.size() > kNextBid + kTermsWord) {

@@ -210,7 +210,7 @@ void Quorum::RunBatch(absl::Span<const redis::ScriptCall> calls, base::Instant d
       if (vote.clock_us > 0) clocks.push_back(vote.clock_us);
     }
     const bool of_majority = clocks.size() >= majority();
-    clock_.Note(std::move(clocks), of_majority, cases[i]->asked_at, now);
+    clock_.Note(std::move(clocks), of_majority, now);
     for (size_t node = 0; node < nodes_.size(); ++node) {
       const Vote& vote = cases[i]->asked->votes[node];
       if (vote.kind == Vote::Kind::kQueued && cases[i]->terms.listen) {

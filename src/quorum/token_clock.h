@@ -16,12 +16,11 @@ namespace redlatch::quorum {
 // what the clock of any says by the time at which it is asked. Thread-safe.
 class TokenClock {
  public:
-  // What the clocks of nodes said, of a majority or not, in answers to a round that began then. No
+  // What the clocks of nodes said, of a majority or not, in answers that are in by now. No
   // token is noted: one that is ahead of all clocks is followed by the next number, on whichever
   // node. Nor is a clock that is a second ahead of most: the other nodes would not take a token by
   // it for one of theirs.
-  void Note(std::vector<int64_t> clocks_us, bool of_majority, base::Instant asked,
-            base::Instant now) {
+  void Note(std::vector<int64_t> clocks_us, bool of_majority, base::Instant now) {
     if (clocks_us.empty()) return;
     const base::MutexLock lock(mu_);
     std::sort(clocks_us.begin(), clocks_us.end());
@@ -35,25 +34,24 @@ class TokenClock {
     if (latest == 0) return;
     latest_ = latest;
     at_ = now;
-    round_us_ = (3 * round_us_ + absl::ToInt64Microseconds(now - asked)) / 4;
   }
 
   // 0: nothing is known yet.
   int64_t Propose(base::Instant now) const {
     const base::MutexLock lock(mu_);
     if (latest_ == 0) return 0;
-    // Twice as long as a round takes; a millisecond at most.
-    const int64_t lead = std::clamp<int64_t>(2 * round_us_, 100, 1000);
-    return latest_ + absl::ToInt64Microseconds(now - at_) + lead;
+    return latest_ + absl::ToInt64Microseconds(now - at_) + kLead;
   }
 
  private:
   static constexpr int64_t kFar = 1'000'000;
+  // Longer than a node takes to come to it: one whose clock is past the proposal answers another
+  // token. The same for all clients, so that a later one proposes more than an earlier one.
+  static constexpr int64_t kLead = 1000;
 
   mutable base::Mutex mu_;
   int64_t latest_ ABSL_GUARDED_BY(mu_) = 0;
   base::Instant at_ ABSL_GUARDED_BY(mu_);
-  int64_t round_us_ ABSL_GUARDED_BY(mu_) = 300;
 };
 
 }  // namespace redlatch::quorum

@@ -65,7 +65,7 @@ class GiveBackTest : public ::testing::Test {
                                         "fence", "gone",
                                         "turn"};
     for (std::string& arg : client.request.Args()) command.push_back(std::move(arg));
-    for (const char* const word : {mode.c_str(), "0", "", "0"}) command.emplace_back(word);
+    command.push_back("0 " + mode);
     return server_->Text(command);
   }
 };
