@@ -83,8 +83,8 @@ std::string Quorum::ChannelsAt(size_t node, const Case& force) const {
                       nodes_[node]->at().slot_tag(force.call.keys.front()));
 }
 
-// If there is a restart delay, a key more, and the words that go with it: how long it is, and what the
-// node's run is, as far as this client knows.
+// If there is a restart delay, a key more, and the words that go with it: how long it is, and what
+// the node's run is, as far as this client knows.
 std::string Quorum::AddDelay(OwnCall& call, size_t node) const {
   if (options_.restart_delay <= absl::ZeroDuration()) return {};
   redis::Deployment& at = nodes_[node]->at();
@@ -106,7 +106,8 @@ OwnCall Quorum::CallFor(const Case& one, size_t node, std::string_view mode) con
       UseChannelOf(node, call.keys.front(), call.args[kTermsWord]);
       delay = AddDelay(call, node);
       call.args.push_back(absl::StrCat(one.proposed));
-      if (!delay.empty() || mode != kTake) absl::StrAppend(&call.args.back(), " ", std::string(mode));
+      if (!delay.empty() || mode != kTake)
+        absl::StrAppend(&call.args.back(), " ", std::string(mode));
       if (!delay.empty()) absl::StrAppend(&call.args.back(), " ", delay);
       break;
     case Op::kRenew:
