@@ -119,6 +119,8 @@ class Bidder {
   void OnHearing() { hears_ = true; }
   // No message reaches this client.
   virtual void OnDeaf(base::Instant) {}
+  // The client has too many of what no thread has: this one goes back.
+  virtual void OnCrowded(base::Instant) {}
   // Of a latch: how many have counted it down.
   virtual void OnTold(const Told&) {}
   // A call ended so before it could become a waiter.
@@ -144,6 +146,8 @@ class Bidder {
   // What it bids for, or has; 0: neither.
   virtual GrantId grant_id() const { return pursuit_ ? pursuit_->bid.grant : 0; }
   virtual bool attends() const { return false; }
+  // Until when it keeps what no thread has; Instant(): it has nothing like that.
+  virtual base::Instant rests_until() const { return {}; }
   // Of a hold that a waiter was given.
   virtual bool Valid(uint64_t hold, base::Instant now) const = 0;
 
@@ -251,6 +255,10 @@ class Bidder {
   bool hears_ : 1 = false;        // when a client asks for what this one keeps
   bool may_rest_ : 1 = false;     // there is a lock object by which a thread may come again
   bool comes_again_ : 1 = false;  // the last one did soon
+  // Of what readers share: acquisitions since another client last called it back, two at most, and
+  // whether there were two between the last two calls.
+  unsigned served_ : 2 = 2;
+  bool serves_ : 1 = true;
 
  public:
   bool attended : 1 = false;  // the runtime's: it has told the deployment that this one attends()

@@ -92,6 +92,7 @@ class LockMachine final : public Bidder {
   void OnForced(GrantId grant, base::Instant now) override;
   void OnWanted(GrantId grant, base::Instant now) override;
   void OnDeaf(base::Instant now) override;
+  void OnCrowded(base::Instant now) override;
   // A thread used what it does not have, and was told so.
   void OnMisuse() { ++tally_.misused; }
   void LookAfter(absl::Duration look, base::Instant now,
@@ -110,6 +111,9 @@ class LockMachine final : public Bidder {
   GrantId grant_id() const override { return grant_ ? grant_->id : Bidder::grant_id(); }
   // It has something that it keeps, which others may ask for.
   bool attends() const override { return grant_ && grant_->attends; }
+  base::Instant rests_until() const override {
+    return grant_ ? grant_->rests_until : base::Instant();
+  }
   // A thread has it, or may take it again, or is still to unlock what it lost.
   bool in_use() const { return held() || resting() || lost_std_ != nullptr; }
   absl::InlinedVector<uint64_t, 1> holds() const;  // the current ones

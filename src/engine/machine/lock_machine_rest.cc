@@ -12,6 +12,8 @@ namespace {
 constexpr int kPartsOfATurn = 16;
 // With fewer tokens than that, a grant that stays is renewed, and so gets more.
 constexpr uint64_t kFewTokens = 2048;
+// So many acquisitions between two calls of other clients make a read worth keeping.
+constexpr unsigned kOfUse = 2;
 
 }  // namespace
 
@@ -26,9 +28,10 @@ void LockMachine::OnComing(const Waiter& waiter, base::Instant now) {
 
 // Whether no other client has asked for it: then it stays as long as it is renewed. A lock that
 // came by message, from a client that may want it back, stays once the server has confirmed it.
+// Reads that writers call back again and again stay if they are of use in between.
 bool LockMachine::Stays() const {
   return MayStay(grant_->id) && hears_ && !grant_->others && !grant_->wanted && !grant_->forced &&
-         (!grant_->claimed || joined());
+         (joined() ? serves_ || served_ >= kOfUse : !grant_->claimed);
 }
 
 // Nobody waits here. False: it is to go back to the server.
@@ -81,6 +84,8 @@ void LockMachine::OnWanted(GrantId grant, base::Instant now) {
   grant_->wanted = true;
   if (joined()) {
     grant_->others = true;  // whoever comes is behind the one that asks
+    serves_ = served_ >= kOfUse;
+    served_ = 0;
   } else {
     grant_->asked = now;  // a last window for the threads that are here
   }
@@ -94,6 +99,10 @@ void LockMachine::OnDeaf(base::Instant now) {
   if (!resting()) return;
   if (grant_->turn_ends <= now) return EndRest(now);
   grant_->rests_until = std::min(grant_->rests_until, grant_->turn_ends);
+}
+
+void LockMachine::OnCrowded(base::Instant now) {
+  if (resting()) EndRest(now);
 }
 
 bool LockMachine::Retake(uint64_t thread, const std::shared_ptr<const LockOptions>& options,

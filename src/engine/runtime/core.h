@@ -175,6 +175,8 @@ class Core : public std::enable_shared_from_this<Core> {
   void Describe();
   void Reconnected();
   void Deafened();
+  // There is more that no thread has than a client may keep: what would go first goes now.
+  void ThinOut();
 
  private:
   struct Inside {
@@ -201,6 +203,7 @@ class Core : public std::enable_shared_from_this<Core> {
   void TellLater(std::function<void(Observer&)> event);
   void TellWhetherItHears(bool hears, std::string_view why);
   bool OnGrant(Entry& entry, const NewGrant& news);
+  void Attend(const Entry& entry, bool begins);
   void Finish(Entry& entry, Effects& effects);
   void Post(const Entry& entry, Loss loss);
   void Post(const Entry& entry, Notice notice);
@@ -223,6 +226,7 @@ class Core : public std::enable_shared_from_this<Core> {
   std::atomic<uint64_t> losses_{0};
   std::atomic<uint64_t> reconnects_{0};
   std::atomic<bool> silent_{false};
+  std::atomic<size_t> attended_{0};  // entries that keep something, or did lately
   const DescriptionPace pace_;
   const redis::Command description_;
   // Its threads use all of this object, and are stopped before; its descriptor wakes threads that
@@ -255,7 +259,7 @@ void Core::Feed(Entry& entry, Event&& event) {
     turns_attention = entry.machine->attends() != entry.machine->attended;
     if (turns_attention) attends = entry.machine->attended = !entry.machine->attended;
   }
-  if (turns_attention) deployment_->Attend(entry.keys.main(), attends);
+  if (turns_attention) Attend(entry, attends);
   if (!effects.wakes.empty() || !effects.through.empty() || !effects.losses.empty() ||
       !effects.notices.empty()) {
     Finish(entry, effects);

@@ -94,6 +94,15 @@ void Renewer::Deafened() {
   changed_.SignalOne();
 }
 
+void Renewer::Crowded() {
+  {
+    const base::MutexLock lock(mu_);
+    Start();
+    crowded_ = true;
+  }
+  changed_.SignalOne();
+}
+
 void Renewer::TakeDue(base::Instant now, std::vector<Entry*>& due) {
   if (now < timers_.next()) return;
   while (Entry* const entry = timers_.PopDue(now + kTogether)) {
@@ -110,6 +119,7 @@ void Renewer::Work() {
     last = stopping_;
     const bool reconnected = std::exchange(reconnected_, false);
     const bool deafened = std::exchange(deafened_, false);
+    const bool crowded = std::exchange(crowded_, false);
     if (last) {  // what fails then is due below
       mu_.Unlock();
       core_.outbox().Flush(StopBy());
@@ -123,13 +133,15 @@ void Renewer::Work() {
     const base::Instant read_at = core_.outbox().due();
     const bool read = read_at <= now && !last;
     TakeDue(now, due);
-    if (due.empty() && !reconnected && !deafened && !describe && !repeat && !read && !last) {
+    const bool told = reconnected || deafened || crowded;
+    if (due.empty() && !told && !describe && !repeat && !read && !last) {
       changed_.WaitUntil(mu_, std::min({timers_.next(), describe_at_, repeat_at, read_at}));
       continue;
     }
     mu_.Unlock();
     if (read) core_.outbox().Read();
     if (deafened) core_.Deafened();
+    if (crowded) core_.ThinOut();
     if (reconnected) core_.Reconnected();
     if (describe) core_.Describe();
     Serve(due);

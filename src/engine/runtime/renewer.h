@@ -39,6 +39,8 @@ class Renewer {
   void Reconnected();
   // No message arrives: nothing can be kept, as nobody can ask for it.
   void Deafened();
+  // More is kept than may be.
+  void Crowded();
 
  private:
   void Start() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -55,6 +57,7 @@ class Renewer {
   base::Instant describe_at_ ABSL_GUARDED_BY(mu_);
   bool reconnected_ ABSL_GUARDED_BY(mu_) = false;
   bool deafened_ ABSL_GUARDED_BY(mu_) = false;
+  bool crowded_ ABSL_GUARDED_BY(mu_) = false;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   base::Instant stop_by_ ABSL_GUARDED_BY(mu_) = base::Instant::Infinite();
   std::thread thread_ ABSL_GUARDED_BY(mu_);

@@ -1,7 +1,10 @@
 // What a client has and none of its threads: taken again, left, and given back.
+#include <algorithm>
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -9,6 +12,14 @@
 #include "src/engine/runtime/lock_session.h"
 
 namespace redlatch::engine {
+namespace {
+
+// What no thread has and a client keeps all the same; and how many more than must go then go at
+// once, so that not each lock that comes has all of them looked at.
+constexpr size_t kMostKept = 1024;
+constexpr size_t kSpareKept = 64;
+
+}  // namespace
 
 // How long a grant may stay with the client, of which the server knows nothing.
 absl::Status LockSession::CheckStay(const LockOptions& options) const {
@@ -91,6 +102,31 @@ void Core::Deafened() {
     if (!entry.plan->traits.keeps) return;
     Feed(entry, [](Bidder& machine, Effects&) { machine.OnDeaf(base::Now()); });
   });
+}
+
+void Core::Attend(const Entry& entry, bool begins) {
+  deployment_->Attend(entry.keys.main(), begins);
+  const size_t attended = begins ? ++attended_ : --attended_;
+  if (begins && attended > kMostKept) inside_->renewer.Crowded();
+}
+
+void Core::ThinOut() {
+  if (attended_ <= kMostKept) return;
+  std::vector<std::pair<base::Instant, Entry*>> idle;
+  inside_->machines.VisitAll([&](Entry& entry) {
+    const base::MutexLock lock(entry.mu);
+    const base::Instant until = entry.machine->rests_until();
+    if (until == base::Instant()) return;
+    MachineTable::Refer(entry);
+    idle.emplace_back(until, &entry);
+  });
+  const size_t going = idle.size() <= kMostKept ? 0 : idle.size() - kMostKept + kSpareKept;
+  std::nth_element(idle.begin(), idle.begin() + static_cast<std::ptrdiff_t>(going), idle.end());
+  for (size_t i = 0; i < idle.size(); ++i) {
+    Entry& entry = *idle[i].second;
+    if (i < going) Feed(entry, [](Bidder& machine, Effects&) { machine.OnCrowded(base::Now()); });
+    inside_->machines.Unrefer(entry);
+  }
 }
 
 }  // namespace redlatch::engine

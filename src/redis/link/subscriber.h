@@ -119,7 +119,7 @@ class Subscriber final : private ListeningThread::Listener {
   uint32_t Await(base::Parker& parker, base::Instant deadline);
 
   // From here on, or no longer, messages are to be heard at once though nobody awaits any: guests
-  // do not leave them unread.
+  // do not leave them unread, and silence is noticed within two seconds.
   void Attend(bool begins);
 
   // Leaves the thread; no callback runs on it afterwards. What was armed for Await() may still be
@@ -182,6 +182,8 @@ class Subscriber final : private ListeningThread::Listener {
   // What is to be said, and then what to wait for; and what came of it.
   Awaited Prepare(base::Instant deadline);
   void Take(const Readiness& ready);
+  // How long an answer that is due may be awaited.
+  absl::Duration Patience() const;
   void Ask(const ChannelRequest& request);
   void ReadSome();
   void Handle(const Reply& reply);
@@ -228,6 +230,7 @@ class Subscriber final : private ListeningThread::Listener {
   std::vector<Reply> arrived_;          // being handled
   std::optional<std::string> broken_;   // why the connection is to be given up
   std::deque<ChannelRequest> pending_;  // sent, not answered
+  bool attended_ = false;               // as of the last look
   base::Instant last_read_;  // or, where it is later, when `pending_` stopped being empty
   size_t restoring_ = 0;     // how many of `pending_` were subscribed when it connected
   bool lost_;                // since on_live_again last ran

@@ -81,6 +81,18 @@ TEST_F(KeepFaults, HalfOpenSubscriptionKeepsOthersOutForAThirdOfTheLease) {
   theirs.unlock();
 }
 
+// Whatever the lease: an idle lock goes back soon after messages have ceased to arrive.
+TEST_F(KeepFaults, SilentSubscriptionGivesIdleLocksBackWithinTwoSeconds) {
+  support::TcpProxy proxy({.port = server_->port()});
+  const Client client = Connect(proxy.url() + "?command_timeout=200ms");
+  SimpleLock lock(client, "lock", {.lease = absl::Minutes(5), .keep = absl::Minutes(5)});
+  TakeAndLeave(lock);
+  proxy.Drop(support::Direction::kToClient, support::Scope::kExisting);
+  ASSERT_TRUE(Await([&] { return client.Ping().ok(); }));
+  EXPECT_LT(TimeOf([&] { EXPECT_TRUE(Await([&] { return IsFree(); }, absl::Seconds(20))); }),
+            absl::Seconds(4));
+}
+
 TEST_F(KeepFaults, ServerThatLosesItsDataTakesAnIdleLockFromNobody) {
   std::atomic<int> losses{0};
   const Client client = Connect(server_->url());

@@ -126,6 +126,28 @@ TEST_F(KeepReadWrite, BusyReadGoesBackAtItsRelease) {
             kAMoment);
 }
 
+// It would only have to be called back once more.
+TEST_F(KeepReadWrite, ReadThatServedOnceSinceItWasCalledBackIsNotKeptBeforeItServesTwice) {
+  Read(lock_);
+  for (int i = 0; i < 2; ++i) {
+    Write(theirs_);
+    ASSERT_EQ(Readers(), 0);
+    Read(lock_);
+  }
+  EXPECT_TRUE(Await([&] { return Readers() == 0; }, kAMoment)) << "of no use the last time";
+  Read(lock_);
+  ASSERT_TRUE(client_.Ping().ok());
+  EXPECT_EQ(Readers(), 1) << "it is read again";
+  for (int i = 0; i < 2; ++i) {
+    Read(lock_);
+    Write(theirs_);
+    Read(lock_);
+    Read(lock_);
+    ASSERT_TRUE(client_.Ping().ok());
+    EXPECT_EQ(Readers(), 1) << "each time it serves more than once";
+  }
+}
+
 TEST_F(KeepReadWrite, TryToWriteCallsReadersBack) {
   Read(lock_);
   EXPECT_FALSE(theirs_.try_lock());

@@ -284,6 +284,30 @@ TEST_F(Keep, LockObjectThatDoesNotKeepGivesBackWhatAnotherKept) {
   EXPECT_FALSE(IsFree());
 }
 
+// Of many that a client keeps, those that were not used for longest go back.
+TEST_F(Keep, AClientKeepsOneThousandIdleLocks) {
+  constexpr size_t kMost = 1024;
+  std::vector<std::unique_ptr<SimpleLock>> locks;
+  const auto name = [](size_t i) { return "many:" + std::to_string(i); };
+  for (size_t i = 0; i < kMost + 100; ++i) {
+    locks.push_back(std::make_unique<SimpleLock>(client_, name(i), kKept));
+    locks.back()->lock();
+    locks.back()->unlock();
+  }
+  const auto kept = [&] {
+    std::vector<size_t> found;
+    for (size_t i = 0; i < locks.size(); ++i) {
+      if (server_->Integer({"EXISTS", name(i)}) > 0) found.push_back(i);
+    }
+    return found;
+  };
+  ASSERT_TRUE(Await([&] { return kept().size() <= kMost; }));
+  const std::vector<size_t> left = kept();
+  EXPECT_GE(left.size(), kMost - 100) << "no more go than must";
+  EXPECT_GT(left.front(), 0U) << "those of long ago go first";
+  EXPECT_EQ(left.back(), locks.size() - 1);
+}
+
 TEST_F(Keep, ForcedReleaseOfAnIdleLockFreesIt) {
   SimpleLock lock(client_, "lock", kKept), theirs(other_, "lock");
   TakeAndLeave(lock);
