@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "benchmarks/lock_loop.h"
 #include "benchmarks/raw_lock.h"
+#include "benchmarks/shares.h"
 
 namespace redlatch::bench {
 namespace {
@@ -20,13 +21,17 @@ void BM_RawHiredis_Pair(benchmark::State& state) {
   if (!lock.ok()) state.SkipWithError(lock.status().ToString().c_str());
   std::optional<ServerTime> server_time;
   if (state.threads() == 1) server_time.emplace(std::vector<std::string>{"set", "evalsha"});
+  static Shares shares;
+  shares.Begin(state);
   for (auto _ : state) {
     const absl::StatusOr<bool> acquired = lock->TryAcquire();
     if (!acquired.ok() || !*acquired || !lock->Release().ok()) {
       state.SkipWithError("the pair failed");
       break;
     }
+    shares.Count(state);
   }
+  if (state.threads() > 1) shares.Report(state);
   state.SetItemsProcessed(state.iterations());
   if (server_time) server_time->Report(state);
 }
