@@ -57,7 +57,8 @@ class Shares {
 
   std::array<Slot, kMostThreads> done_{};
   std::atomic<bool> through_{false};
-  std::vector<int64_t> at_end_;  // written by the first that is through; the loop's end is a barrier
+  std::vector<int64_t>
+      at_end_;  // written by the first that is through; the loop's end is a barrier
 };
 
 }  // namespace redlatch::bench
