@@ -56,9 +56,14 @@ set(header "// Generated from lua/ by cmake/embed_lua.cmake.
 #ifndef REDLATCH_LUA_SCRIPTS_H_
 #define REDLATCH_LUA_SCRIPTS_H_
 
+#include <string_view>
+
 #include \"redlatch/lua_script.h\"
 
 namespace redlatch::lua {
+
+// With it a text's length is known; else the compiler would count it, for seconds.
+using std::string_view_literals::operator\"\"sv;
 ")
 
 set(all "")
@@ -93,7 +98,7 @@ foreach(file IN LISTS files)
   string(APPEND header "
 inline constexpr LuaScript ${constant}{
     .name = \"${name}\",
-    .body = R\"${delimiter}(${body})${delimiter}\",
+    .body = R\"${delimiter}(${body})${delimiter}\"sv,
     .sha1 = \"${sha1}\",
 };
 ")
@@ -106,7 +111,7 @@ set(table "")
 foreach(file IN LISTS pieces)
   string(REGEX REPLACE "\\.lua$" "" name "${file}")
   file(READ "${LUA_DIR}/${file}" text)
-  string(APPEND table "    {\"${name}\", R\"${delimiter}(${text})${delimiter}\"},\n")
+  string(APPEND table "    {\"${name}\", R\"${delimiter}(${text})${delimiter}\"sv},\n")
 endforeach()
 file(WRITE "${OUTPUT_DIR}/pieces.h.new" "// Generated from lua/ by cmake/embed_lua.cmake.
 #ifndef REDLATCH_LUA_PIECES_H_
@@ -115,6 +120,8 @@ file(WRITE "${OUTPUT_DIR}/pieces.h.new" "// Generated from lua/ by cmake/embed_l
 #include <string_view>
 
 namespace redlatch::lua {
+
+using std::string_view_literals::operator\"\"sv;
 
 struct Piece {
   std::string_view name;  // as in `-- include: common/time`
