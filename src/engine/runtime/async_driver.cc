@@ -2,6 +2,7 @@
 #include "src/engine/runtime/async_driver.h"
 
 #include <poll.h>
+#include <sched.h>
 
 #include <algorithm>
 
@@ -20,10 +21,13 @@ constexpr absl::Duration kReachEach = absl::Milliseconds(20);
 // So is a subscription that is asked for.
 constexpr absl::Duration kListenFor = absl::Milliseconds(5);
 constexpr absl::Duration kListenEach = absl::Milliseconds(10);
+// As long as a thread that waits for its own answer looks for it: see SharedConnectionOptions.
+constexpr absl::Duration kLook = absl::Microseconds(80);
+constexpr size_t kFew = 2;
 
 }  // namespace
 
-AsyncDriver::AsyncDriver(Core& core) : core_(core), post_(core.options().post) {}
+AsyncDriver::AsyncDriver(Core& core) : core_(core), post_(core.options().post), rounds_(core) {}
 
 AsyncDriver::~AsyncDriver() = default;
 
@@ -98,7 +102,7 @@ void AsyncDriver::Work() {
     mu_.Lock();
     if (!completions_.empty() || !buried_.empty()) {
       RunCompletions();
-    } else if (inbox_.empty() && !stopping_) {
+    } else if (!HasMore()) {
       WaitForMore();
     }
   }
@@ -130,7 +134,6 @@ void AsyncDriver::TakeTurn() {
   while (!timers_.empty() && timers_.begin()->first <= now) {
     StepOf(*timers_.begin()->second, AsyncTask::kTime, now);
   }
-  RunRounds();
   // Sends what was posted, and reads what is there.
   if (letters_ == 0) return;
   core_.deployment().DrainAll(std::exchange(stalled_, false) ? base::Now() + kTurn
@@ -155,11 +158,6 @@ void AsyncDriver::StepOf(AsyncTask& task, unsigned events, base::Instant now) {
   if (task.next_ != nullptr) task.next_->previous_ = task.previous_;
   task.over_ = true;
   if (!task.queued_) buried_.emplace_back(&task);  // else when it is found in the inbox
-}
-
-void AsyncDriver::RunRounds() {
-  if (rounds_.empty()) return;
-  AsyncScript::RunTogether(std::exchange(rounds_, {}));
 }
 
 absl::Status AsyncDriver::Reach(std::string_view key, base::Instant now) {
@@ -188,12 +186,39 @@ absl::Status AsyncDriver::Listen(std::string_view key, base::Instant& again) {
 void AsyncDriver::WaitForMore() {
   const base::Instant until = timers_.empty() ? base::Instant::Infinite() : timers_.begin()->first;
   if (letters_ == 0) return changed_.WaitUntil(mu_, until);
+  const base::Instant began = base::Now();
+  // Several are answered together, the later the more of them.
+  const bool alone = letters_ <= kFew;
+  if (alone && way_.way() == base::WayToWait::kEager &&
+      LookForMore(std::min(until, began + kLook))) {
+    if (inbox_.size() == 1) way_.Record(base::Now() - began);
+    return;
+  }
   polling_ = true;
-  wake_.OpenAgain(base::Now());
+  wake_.OpenAgain(began);
   mu_.Unlock();
   Poll(until);
   mu_.Lock();
-  if (!std::exchange(polling_, false)) wake_.Drain();
+  if (!std::exchange(polling_, false)) {
+    wake_.Drain();
+  } else if (const absl::Duration took = base::Now() - began; alone && took < kTurn) {
+    way_.Record(took);
+  }
+}
+
+bool AsyncDriver::HasMore() const {
+  return !inbox_.empty() || !completions_.empty() || !buried_.empty() || stopping_;
+}
+
+bool AsyncDriver::LookForMore(base::Instant until) {
+  do {
+    mu_.Unlock();
+    sched_yield();  // the server may want this processor
+    core_.deployment().DrainAll(base::Instant());
+    mu_.Lock();
+    if (HasMore()) return true;
+  } while (base::Now() < until);
+  return false;
 }
 
 void AsyncDriver::Poll(base::Instant until) {

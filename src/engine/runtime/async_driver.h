@@ -18,6 +18,8 @@
 #include "src/base/clock.h"
 #include "src/base/mutex.h"
 #include "src/base/wake_event.h"
+#include "src/base/way_to_wait.h"
+#include "src/engine/runtime/async_rounds.h"
 #include "src/engine/runtime/async_task.h"
 
 namespace redlatch::engine {
@@ -82,9 +84,12 @@ class AsyncDriver : public std::enable_shared_from_this<AsyncDriver> {
   void TakeTurn();
   void StepOf(AsyncTask& task, unsigned events, base::Instant now);
   void StepAll(unsigned events);
-  void RunRounds();
   void Settle(base::Instant until);
   void WaitForMore() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Looks for the answer again and again before it sleeps, where that has paid lately. True: there
+  // is something to be done.
+  bool LookForMore(base::Instant until) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool HasMore() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Poll(base::Instant until) ABSL_LOCKS_EXCLUDED(mu_);
   // Sees to a connection to the server that has the key, in a moment that is bounded: so long as
   // that takes, nobody else is served.
@@ -114,17 +119,18 @@ class AsyncDriver : public std::enable_shared_from_this<AsyncDriver> {
   base::Instant stop_by_ ABSL_GUARDED_BY(mu_);
   base::WakeEvent wake_ ABSL_GUARDED_BY(mu_);
   std::atomic<std::thread::id> thread_id_{};
-  std::atomic<size_t> letters_{0};  // on their way
+  std::atomic<size_t> letters_{0};  // posted, on their way
+  AsyncRounds rounds_;
 
   // Of whoever takes turns at tasks.
   std::vector<std::pair<AsyncTask*, unsigned>> turn_;
   std::set<std::pair<base::Instant, AsyncTask*>> timers_;
-  std::vector<AsyncScript*> rounds_;  // to be run together, and waited for
-  base::Instant reach_again_;         // not before then
+  base::Instant reach_again_;  // not before then
   absl::Status unreachable_;
   base::Instant listen_again_;
   absl::Status deaf_;
   bool stalled_ = false;  // a script went unanswered
+  base::WayToWait way_{{.probe = 8, .interval = 64, .weight = 1.0 / 16}};
 };
 
 }  // namespace redlatch::engine

@@ -28,6 +28,9 @@ void AsyncDriver::Stop(base::Instant until) {
     settling_ = false;
     changed_.SignalAll();
   }
+  mu_.Unlock();
+  rounds_.Stop();  // whose answers nobody waits for any more
+  mu_.Lock();
   if (!started_) {  // there was no thread to be had, or no need of one
     RunRest();
     ended_ = true;

@@ -18,22 +18,19 @@ constexpr absl::Duration kFirstBackoff = absl::Milliseconds(2);
 constexpr absl::Duration kLongestBackoff = absl::Milliseconds(100);
 // Between two looks for a connection: whoever was refused one comes after the others.
 constexpr absl::Duration kUnreachable = absl::Milliseconds(20);
-// In a cluster whose slots move, others are kept waiting for so long at most.
-constexpr absl::Duration kLongestRound = absl::Milliseconds(250);
+// A round that ends with its script's time says why; one that has not begun by then does not.
+constexpr absl::Duration kRoundsGrace = absl::Milliseconds(5);
 
 }  // namespace
 
 AsyncLetter::AsyncLetter(AsyncDriver& its_driver, AsyncTask& task)
-    : driver(its_driver.shared_from_this()), task_(&task) {
-  ++driver->letters_;
-}
+    : driver(its_driver.shared_from_this()), task_(&task) {}
 
 void AsyncLetter::Arrive() {
   AsyncTask* task = nullptr;
   {
     const base::MutexLock lock(driver->mu_);
     arrived_ = true;
-    --driver->letters_;
     task = task_;
     if (task != nullptr) driver->PushHeld(*task, AsyncTask::kAnswered);
   }
@@ -46,11 +43,6 @@ void AsyncLetter::Abandon(AsyncLetter* letter) {
     letter->task_ = nullptr;
     if (!letter->arrived_) return;
   }
-  delete letter;
-}
-
-void AsyncLetter::Withdraw(AsyncLetter* letter) {
-  --letter->driver->letters_;
   delete letter;
 }
 
@@ -70,12 +62,9 @@ AsyncScript::AsyncScript(AsyncDriver& driver, AsyncTask& task, Entry& entry, Sen
   driver_.core().MakeReady(entry_, send_);
 }
 
-AsyncScript::~AsyncScript() {
-  if (in_a_round_) std::erase(driver_.rounds_, this);
-}
-
 base::Instant AsyncScript::due() const {
-  return letter_ != nullptr || in_a_round_ ? until_ : std::min(until_, try_at_);
+  if (letter_ == nullptr) return std::min(until_, try_at_);
+  return in_a_round_ ? until_ + kRoundsGrace : until_;
 }
 
 bool AsyncScript::Wanted() {
@@ -88,15 +77,14 @@ Answer AsyncScript::End(const absl::StatusOr<redis::Reply>& reply) {
 }
 
 std::optional<Answer> AsyncScript::Step(base::Instant now) {
-  if (of_round_) return TakeReply(*std::exchange(of_round_, std::nullopt), now);
-  if (in_a_round_) return std::nullopt;
   if (letter_ != nullptr && letter_->HasArrived()) {
     absl::StatusOr<redis::Reply> reply = std::move(letter_->answers[1]);
     letter_.reset();
+    in_a_round_ = false;
     return TakeReply(std::move(reply), now);
   }
   if (letter_ == nullptr) return try_at_ <= now || until_ <= now ? Try(now) : std::nullopt;
-  if (now < until_) return std::nullopt;
+  if (now < due()) return std::nullopt;
   driver_.stalled_ = true;
   letter_.reset();
   return End(redis::MarkMayHaveExecuted(absl::UnavailableError(
@@ -113,8 +101,9 @@ std::optional<Answer> AsyncScript::TakeReply(absl::StatusOr<redis::Reply> reply,
   if (unknown && !by_text_) {
     by_text_ = true;
   } else if (redis::RedirectOf(reply.status())) {
-    if (Wanted()) RunInARound();
-    return in_a_round_ ? std::nullopt : std::optional(End(reply));
+    if (!Wanted()) return End(reply);
+    RunInARound();
+    return std::nullopt;
   } else if (redis::RefusedForNow(reply.status())) {
     try_at_ = now + backoff_.Next();
   } else if (absl::IsUnavailable(reply.status()) && redis::NotSent(reply.status())) {
@@ -145,14 +134,19 @@ std::optional<Answer> AsyncScript::Try(base::Instant now) {
   const auto* const release = std::get_if<ToRelease>(&send_.what);
   letter->exchange.results =
       absl::MakeSpan(letter->answers).last(release != nullptr && release->awaited ? 2 : 1);
-  letter->exchange.done = [letter] { letter->Arrive(); };
+  letter->exchange.done = [letter] {
+    --letter->driver->letters_;
+    letter->Arrive();
+  };
   letter->exchange.unhurried = true;
   Request request(core.SubjectOf(entry_), send_);
   redis::ScriptCall call = request.call();
   call.by_text = by_text_;
+  ++driver_.letters_;
   absl::Status sent = core.deployment().Post(call, letter->exchange);
   if (sent.ok()) return std::nullopt;
-  AsyncLetter::Withdraw(letter_.release());
+  --driver_.letters_;
+  delete letter_.release();  // it was never on its way
   if (!absl::IsUnavailable(sent)) return End(redis::MarkNotSent(std::move(sent)));
   why_not_ = core.in_forked_child() ? sent : driver_.Reach(entry_.keys.main(), now);
   if (why_not_.ok()) {
@@ -168,27 +162,11 @@ std::optional<Answer> AsyncScript::Try(base::Instant now) {
 
 void AsyncScript::RunInARound() {
   in_a_round_ = true;
-  driver_.rounds_.push_back(this);
-}
-
-void AsyncScript::RunTogether(const std::vector<AsyncScript*>& scripts) {
-  Core& core = scripts.front()->driver_.core();
-  std::vector<Request> requests;
-  std::vector<redis::ScriptCall> calls;
-  requests.reserve(scripts.size());  // calls refer to them
-  base::Instant until = core.is_quorum() ? base::Instant::Infinite() : base::Now() + kLongestRound;
-  for (const AsyncScript* const each : scripts) {
-    requests.emplace_back(core.SubjectOf(each->entry_), each->send_);
-    calls.push_back(requests.back().call());
-    until = std::min(until, each->until_);
-  }
-  std::vector<absl::StatusOr<redis::Reply>> replies(calls.size());
-  core.deployment().RunBatch(calls, until, absl::MakeSpan(replies));
-  for (size_t i = 0; i < scripts.size(); ++i) {
-    scripts[i]->in_a_round_ = false;
-    scripts[i]->of_round_ = std::move(replies[i]);
-    scripts[i]->driver_.Push(scripts[i]->task_, AsyncTask::kAnswered);
-  }
+  letter_ = AsyncLetterPtr(new AsyncLetter(driver_, task_));
+  driver_.rounds_.Run(entry_, send_, until_, [letter = letter_.get()](auto reply) {
+    letter->answers[1] = std::move(reply);
+    letter->Arrive();
+  });
 }
 
 }  // namespace redlatch::engine

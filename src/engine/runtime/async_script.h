@@ -3,7 +3,6 @@
 
 #include <memory>
 #include <optional>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -25,8 +24,6 @@ struct AsyncLetter {
   void Arrive();
   // By the driver: its task wants it no more. Destroys it, now or when it arrives.
   static void Abandon(AsyncLetter* letter);
-  // It was never on its way: destroys it.
-  static void Withdraw(AsyncLetter* letter);
   bool HasArrived();
 
   const std::shared_ptr<AsyncDriver> driver;
@@ -50,7 +47,6 @@ using AsyncLetterPtr = std::unique_ptr<AsyncLetter, AbandonLetter>;
 class AsyncScript {
  public:
   AsyncScript(AsyncDriver& driver, AsyncTask& task, Entry& entry, Send send, base::Instant until);
-  ~AsyncScript();
   AsyncScript(const AsyncScript&) = delete;
   AsyncScript& operator=(const AsyncScript&) = delete;
 
@@ -61,13 +57,10 @@ class AsyncScript {
   const Send& send() const { return send_; }
 
  private:
-  friend class AsyncDriver;
-
-  // Waits for them on this thread: they need several servers' votes, or a map of them.
-  static void RunTogether(const std::vector<AsyncScript*>& scripts);
   std::optional<Answer> TakeReply(absl::StatusOr<redis::Reply> reply, base::Instant now);
   std::optional<Answer> Try(base::Instant now);
   Answer End(const absl::StatusOr<redis::Reply>& reply);
+  // It needs several servers' votes, or a map of them: another thread waits for it.
   void RunInARound();
   bool Wanted();
 
@@ -82,7 +75,6 @@ class AsyncScript {
   AsyncLetterPtr letter_;  // while it is on its way
   bool by_text_ = false;
   bool in_a_round_ = false;
-  std::optional<absl::StatusOr<redis::Reply>> of_round_;
 };
 
 }  // namespace redlatch::engine

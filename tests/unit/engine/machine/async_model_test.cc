@@ -4,20 +4,21 @@
 // REDLATCH_MODEL_SEED=n replays one seed and tells each of its events.
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "src/engine/machine/acquisition.h"
-#include "tests/unit/engine/machine/lock_model.h"
+#include "tests/unit/engine/machine/lock_schedule.h"
 #include "tests/unit/engine/machine/model_schedules.h"
 
 namespace redlatch::engine {
 namespace {
 
-class AsyncSchedule : public LockModel {
+class AsyncSchedule : public LockSchedule {
  public:
-  AsyncSchedule(uint64_t seed, bool verbose) : LockModel(seed, verbose) {
+  AsyncSchedule(uint64_t seed, bool verbose) : LockSchedule(seed, verbose) {
     for (User& user : users_) {
       user.threads.resize(static_cast<size_t>(1 + Pick(8)));
       tasks_.emplace_back(user.threads.size());
@@ -36,51 +37,7 @@ class AsyncSchedule : public LockModel {
     bool stopped = false;
   };
 
-  void Step() override {
-    const int c = Pick(clients());
-    const auto i = static_cast<size_t>(Pick(static_cast<int>(tasks_[c].size())));
-    switch (Pick(16)) {
-      case 0:
-      case 1:
-        return Begin(c, i);
-      case 2:
-        if (Chance(4)) Stop(c, i);
-        return;
-      case 3:
-      case 4:
-        return Release(c, users_[c].threads[i]);
-      case 5:
-      case 6:
-        GoOn(c, i);
-        return;
-      case 7:
-      case 8:
-        Fetch(c);
-        return;
-      case 9:
-      case 10:
-      case 11:
-        return Network();
-      case 12:
-        return Messages();
-      case 13:
-        return Seldom(c);
-      case 14:
-        return Expire(c);
-      default:
-        return Pass(200);
-    }
-  }
-
-  void Seldom(int c) {
-    if (Chance(3)) Late();
-    if (Chance(20)) Reconnect(c, !server_.subscribed[clients_[c]->id] || Chance(2));
-    if (forcing_ && Chance(10)) server_.Force(now_);
-    if (losing_data_ && Chance(20)) server_.LoseData(now_);
-    if (Chance(4)) ReleaseAgain(c);
-  }
-
-  void Begin(int c, size_t i) {
+  void Begin(int c, size_t i) override {
     Thread& thread = users_[c].threads[i];
     if (thread.state != Thread::State::kIdle) return;
     Waiter asked;
@@ -101,7 +58,7 @@ class AsyncSchedule : public LockModel {
     Resume(c, i, {}, /*woken=*/false);
   }
 
-  void Stop(int c, size_t i) {
+  void Stop(int c, size_t i) override {
     Task& task = tasks_[c][i];
     if (task.acquisition == nullptr) return;
     Say(c, ".", i, " is stopped");
@@ -109,8 +66,9 @@ class AsyncSchedule : public LockModel {
     if (!task.sent) Resume(c, i, {}, /*woken=*/false);
   }
 
-  // Its waker is called, or its time is over. False: nothing has happened.
-  bool GoOn(int c, size_t i) {
+  void GoOn(int c, size_t i) override { GoOnWithReason(c, i); }
+  // Its waker is called, or its time is over.
+  bool GoOnWithReason(int c, size_t i) override {
     Task& task = tasks_[c][i];
     if (task.acquisition == nullptr || task.sent) return false;
     const bool woken = task.wakes;
@@ -197,44 +155,13 @@ class AsyncSchedule : public LockModel {
     return next;
   }
 
-  bool GoOnInCalm(int c) override {
-    bool progress = false;
-    Expire(c);
-    for (size_t i = 0; i < tasks_[c].size() && !failed(); ++i) {
-      progress |= GoOn(c, i);
-      Thread& thread = users_[c].threads[i];
-      while (HasToRelease(thread) && !failed()) {
-        Release(c, thread);
-        progress = true;
-      }
-    }
-    return progress;
-  }
-
-  bool HasGhost() {
-    if (losing_data_ || forcing_) return true;
-    for (const auto& [grant, owner] : server_.Known(now_)) had_ghost_ |= IsGhost(grant, owner);
-    return had_ghost_;
-  }
-
-  void CalmDown() override {
-    Calm();
-    AllLate();
-    const bool reconnecting = Chance(2);
-    ReconnectAll(reconnecting);
-    const Instant decided_by = now_ + absl::Milliseconds(reconnecting ? 1100 : 1500);
-    const Instant ghosts_gone_by = now_ + 3 * kLongestLease + absl::Seconds(2);
-    RunOut([&] { return HasGhost() ? ghosts_gone_by : decided_by; });
-    if (!failed() && !losing_data_) ExpectOnlyGhosts();
-  }
-
   std::vector<std::vector<Task>> tasks_;  // by client, and thread
-  bool had_ghost_ = false;
-  int overslept_ = 0;  // looks for which a wake was on its way
+  int overslept_ = 0;                     // looks for which a wake was on its way
 };
 
 TEST(AsyncAcquisitionModel, KeepsItsPromisesThroughRandomSchedules) {
-  RunSchedules<AsyncSchedule>(8000, {{"grants", &AsyncSchedule::grants}});
+  RunSchedules<AsyncSchedule>(
+      8000, {{"grants", &AsyncSchedule::grants}, {"overslept", &AsyncSchedule::overslept}});
 }
 
 }  // namespace

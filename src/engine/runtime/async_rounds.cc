@@ -1,0 +1,94 @@
+#include "src/engine/runtime/async_rounds.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "src/base/thread.h"
+#include "src/engine/runtime/core.h"
+#include "src/redis/wire/errors.h"
+
+namespace redlatch::engine {
+namespace {
+
+// In a cluster whose slots move, one that does not settle keeps others waiting for so long at most.
+constexpr absl::Duration kLongestInACluster = absl::Milliseconds(250);
+
+}  // namespace
+
+void AsyncRounds::Run(Entry& entry, const Send& send, base::Instant until, Then then) {
+  MachineTable::Refer(entry);
+  Job job{.entry = &entry, .send = send, .until = until, .then = std::move(then)};
+  {
+    const base::MutexLock lock(mu_);
+    if (!stopping_ && (thread_.joinable() ||
+                       base::TryStartThread(thread_, "redlatch-rounds", [this] { Work(); }))) {
+      jobs_.push_back(std::move(job));
+      return changed_.SignalOne();
+    }
+  }
+  Finish(job, redis::MarkNotSent(absl::UnavailableError(
+                  "there is no thread to wait for several servers, or the client ends")));
+}
+
+void AsyncRounds::Stop() {
+  std::thread thread;
+  {
+    const base::MutexLock lock(mu_);
+    stopping_ = true;
+    thread = std::move(thread_);
+  }
+  changed_.SignalAll();
+  if (thread.joinable()) thread.join();
+}
+
+void AsyncRounds::Work() {
+  mu_.Lock();
+  while (!stopping_) {
+    if (jobs_.empty()) {
+      changed_.WaitUntil(mu_, base::Instant::Infinite());
+      continue;
+    }
+    Jobs jobs = std::exchange(jobs_, {});
+    mu_.Unlock();
+    RunTogether(std::move(jobs));
+    mu_.Lock();
+  }
+  Jobs rest = std::exchange(jobs_, {});
+  mu_.Unlock();
+  for (Job& job : rest) {
+    Finish(job, redis::MarkNotSent(absl::UnavailableError("the client ends")));
+  }
+}
+
+void AsyncRounds::RunTogether(Jobs jobs) {
+  const base::Instant now = base::Now();
+  const auto late = std::stable_partition(jobs.begin(), jobs.end(),
+                                          [&](const Job& job) { return now < job.until; });
+  for (auto job = late; job != jobs.end(); ++job) {
+    Finish(*job, redis::MarkNotSent(absl::UnavailableError(
+                     "the command could not be sent in time: others were in the way")));
+  }
+  jobs.erase(late, jobs.end());
+  if (jobs.empty()) return;
+  base::Instant until = core_.is_quorum() ? base::Instant::Infinite() : now + kLongestInACluster;
+  std::vector<Request> requests;
+  std::vector<redis::ScriptCall> calls;
+  requests.reserve(jobs.size());  // calls refer to them
+  for (const Job& job : jobs) {
+    requests.emplace_back(core_.SubjectOf(*job.entry), job.send);
+    calls.push_back(requests.back().call());
+    until = std::min(until, job.until);
+  }
+  std::vector<absl::StatusOr<redis::Reply>> replies(calls.size());
+  core_.deployment().RunBatch(calls, until, absl::MakeSpan(replies));
+  for (size_t i = 0; i < jobs.size(); ++i) Finish(jobs[i], std::move(replies[i]));
+}
+
+void AsyncRounds::Finish(Job& job, absl::StatusOr<redis::Reply> reply) {
+  job.then(std::move(reply));
+  core_.machines().Unrefer(*job.entry);
+}
+
+}  // namespace redlatch::engine

@@ -1,0 +1,60 @@
+#ifndef REDLATCH_SRC_ENGINE_RUNTIME_ASYNC_ROUNDS_H_
+#define REDLATCH_SRC_ENGINE_RUNTIME_ASYNC_ROUNDS_H_
+
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "src/base/clock.h"
+#include "src/base/mutex.h"
+#include "src/engine/machine/script_io.h"
+#include "src/engine/runtime/entry.h"
+#include "src/redis/wire/reply.h"
+
+namespace redlatch::engine {
+
+class Core;
+
+// Asynchronous scripts that cannot be posted, since they need the votes of several servers, or a
+// cluster redirects them; and the thread that waits for them, so that the driver need not: those
+// that are due go together, and what comes meanwhile goes next. The thread starts when it is first
+// needed. Thread-safe.
+class AsyncRounds {
+ public:
+  explicit AsyncRounds(Core& core) : core_(core) {}
+  AsyncRounds(const AsyncRounds&) = delete;
+  AsyncRounds& operator=(const AsyncRounds&) = delete;
+
+  using Then = std::function<void(absl::StatusOr<redis::Reply>)>;
+  // `then` is told, at once if there is no thread to be had, soon after `until` at the latest if
+  // no other round is in the way. It calls nothing of the core's.
+  void Run(Entry& entry, const Send& send, base::Instant until, Then then);
+  // Ends the thread, when the round under way is over; the rest fails.
+  void Stop();
+
+ private:
+  struct Job {
+    Entry* entry;  // referred to
+    Send send;
+    base::Instant until;
+    Then then;
+  };
+  using Jobs = std::vector<Job>;
+
+  void Work();
+  void RunTogether(Jobs jobs);
+  void Finish(Job& job, absl::StatusOr<redis::Reply> reply);
+
+  Core& core_;
+  base::Mutex mu_;
+  base::CondVar changed_;
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  Jobs jobs_ ABSL_GUARDED_BY(mu_);
+  std::thread thread_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace redlatch::engine
+
+#endif  // REDLATCH_SRC_ENGINE_RUNTIME_ASYNC_ROUNDS_H_
