@@ -72,6 +72,35 @@ if first_heartbeat_ms and (existing == 1 or existing == 2) and args[5] ~= 'phase
   end
 end
 
+-- Others read, nobody writes, and the hold was not given up: the first attempt of one that would wait
+-- comes last here, too. If it is the first writer that waits, whoever may keep a read is told.
+if first_heartbeat_ms and existing > 0 and args[5] ~= 'phase_fair' and
+    call('EXISTS', lock, keys[5]) == 0 then
+  local waiters, readers, writers = keys[3], keys[6], keys[7]
+  local time = call('TIME')
+  local now = time[1] .. (#time[2] == 6 and time[2] or string.sub('00000' .. time[2], -6))
+  local after = '(' .. now
+  local ends_us = call('ZRANGEBYSCORE', readers, after, '+inf', 'WITHSCORES', 'LIMIT', '0', '1')[2]
+  if ends_us and call('ZCARD', readers) < 64 and call('ZCOUNT', writers, now, '+inf') == 0 and
+      call('HSETNX', waiters, me, now .. ' ' .. args[2] .. ' ' .. terms .. ' ' .. #args[4] ..
+        ' ' .. args[4]) == 1 and
+      call('ZADD', writers, 'NX', now, me) == 1 then
+    for _, key in ipairs({writers, waiters}) do
+      if call('PTTL', key) < 2.5 * first_heartbeat_ms then
+        call('PEXPIRE', key, 3 * first_heartbeat_ms)
+      end
+    end
+    local position = call('ZRANK', writers, me)
+    for _, hold in ipairs(position == 0 and call('ZRANGEBYSCORE', readers, after, '+inf') or {}) do
+      if string.sub(hold, -1) == 'k' then  -- see call_keeper()
+        call('PUBLISH', string.sub(string.match(terms, '%S+$'), 1, -33) ..
+          string.sub(hold, 1, 32), 'wanted ' .. hold .. ' ' .. lock)
+      end
+    end
+    return 'queued ' .. math.ceil((ends_us - now) / 1000) .. ' ' .. position .. ' ' .. now
+  end
+end
+
 -- include: common/time
 -- include: reentrant/common/purge
 -- include: reentrant/common/prolong

@@ -12,7 +12,7 @@
 local call, keys, args = redis.call, KEYS, ARGV
 if not args[4] and (not args[2] or string.find(args[2], '^(%d+) %1 0$')) then
   local lock, waiters, writers = keys[1], keys[3], keys[#keys - 1]
-  local held = call('HMGET', lock, 'kind', 'holds', args[1])
+  local held = call('HMGET', lock, 'kind', 'holds', args[1], 'policy', 'phase')
   local alone = held[1] == 'read_write/2' and not held[2] and held[3]
   local waiting = alone and call('EXISTS', keys[2], writers)
   if waiting == 0 then
@@ -20,10 +20,10 @@ if not args[4] and (not args[2] or string.find(args[2], '^(%d+) %1 0$')) then
     return 'released'
   end
 
-  -- Only writers wait, and nobody reads. The first of them is live, is its client's own, and wants
-  -- one token, which is the server's time.
-  local winner = waiting == 1 and call('EXISTS', keys[2], keys[#keys - 2]) == 0 and
-    call('HEXISTS', lock, 'policy') == 0 and call('ZRANGE', writers, '0', '0')[1]
+  -- Nobody reads, and writers come first. The first that waits is live, is its client's own, and
+  -- wants one token, which is the server's time.
+  local winner = alone and not held[4] and not held[5] and
+    call('EXISTS', keys[#keys - 2]) == 0 and call('ZRANGE', writers, '0', '0')[1]
   if winner then
     local asked_us, attempt, heartbeat_ms, claim_ms, channel, owner = string.match(
       call('HGET', waiters, winner) or '',
@@ -42,7 +42,7 @@ if not args[4] and (not args[2] or string.find(args[2], '^(%d+) %1 0$')) then
         string.format('%.0f ', now + 1000 * claim_ms) .. now)
       call('PEXPIRE', lock, claim_ms)
       call('PUBLISH', channel, 'grant ' .. winner .. ' ' .. attempt .. ' ' .. now .. ' ' ..
-        claim_ms .. ' ' .. call('ZCARD', writers) .. ' ' .. lock)
+        claim_ms .. ' ' .. call('ZCARD', keys[2]) + call('ZCARD', writers) .. ' ' .. lock)
       return 'released look ' .. claim_ms
     end
   end

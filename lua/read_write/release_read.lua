@@ -8,18 +8,45 @@
 --        notes
 
 -- No reader's lease is over, there is nothing else to do, and nobody waits; or a writer does, and
--- others read on.
+-- others read on, or he is next.
 local call, keys, me = redis.call, KEYS, ARGV[1]
 if not ARGV[2] then
   local lock, queue, readers, writers = keys[1], keys[2], keys[5], keys[6]
   local waiting = call('EXISTS', queue, writers)
   local time = call('TIME')
   local now = time[1] .. (#time[2] == 6 and time[2] or string.sub('00000' .. time[2], -6))
-  if call('ZCOUNT', readers, '-inf', now) == 0 and
-      (waiting == 0 or call('EXISTS', lock, writers, writers) == 2 and
-        call('ZCARD', readers) > 1) and
-      call('ZREM', readers, me) == 1 then
-    return 'released'
+  if call('ZCOUNT', readers, '-inf', now) == 0 then
+    local reading = waiting > 0 and call('EXISTS', lock, writers, writers) == 2 and
+      call('ZCARD', readers)
+    if (waiting == 0 or reading and reading > 1) and call('ZREM', readers, me) == 1 then
+      return 'released'
+    end
+
+    -- It was the last that read. The first writer that waits is live, is its client's own, and wants
+    -- one token, which is the server's time.
+    local winner = reading == 1 and call('ZSCORE', readers, me) and
+      call('ZRANGE', writers, '0', '0')[1]
+    if winner then
+      local waiters = keys[3]
+      local asked_us, attempt, heartbeat_ms, claim_ms, channel, owner = string.match(
+        call('HGET', waiters, winner) or '',
+        '^(%d+) %d+ 1 (%d+) 1 (%d+) [01] %d+ (%d+) [01] (%S+) 32 (%x+)$')
+      local fence = call('GET', keys[4])
+      if asked_us and now - asked_us < 2500 * heartbeat_ms and
+          call('PUBSUB', 'NUMSUB', channel)[2] > 0 and fence and #fence == 16 and
+          fence < now and fence >= string.sub(now, 1, 8) then
+        call('ZREM', readers, me)
+        call('ZREM', writers, winner)
+        call('HDEL', waiters, winner)
+        call('SETRANGE', keys[4], '0', now)
+        call('HSET', lock, 'kind', 'read_write/2', 'owner', owner, winner,
+          string.format('%.0f ', now + 1000 * claim_ms) .. now)
+        call('PEXPIRE', lock, claim_ms)
+        call('PUBLISH', channel, 'grant ' .. winner .. ' ' .. attempt .. ' ' .. now .. ' ' ..
+          claim_ms .. ' ' .. call('ZCARD', queue) + call('ZCARD', writers) .. ' ' .. lock)
+        return 'released look ' .. claim_ms
+      end
+    end
   end
 end
 

@@ -39,7 +39,7 @@ void LockMachine::Owe(Debts::Debt debt, base::Instant now) {
   // To give back one token that nobody drew is not worth more than a plain release.
   if (grant.last_token == grant.first_token) last_used = grant.last_token;
   debt.send = {.what = ToRelease{.tombstone = tombstone,
-                                 .awaited = grant.others || grant.queued ||
+                                 .awaited = grant.others || grant.queued || grant.wanted ||
                                             now - grant.reserved > kLongSection,
                                  .last_used = last_used,
                                  .last_reserved = grant.last_token},

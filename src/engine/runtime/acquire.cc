@@ -171,7 +171,6 @@ bool LockSession::Listen(Acquisition& acquisition, const Want& want) {
 void LockSession::Compete(Acquisition& acquisition, ThreadWaker& waker, const Want& want) {
   using Kind = Acquisition::Next::Kind;
   if (!Listen(acquisition, want)) return;
-  const bool may_stay = want.terms.stays && core_->deployment().hears(entry_.keys.main());
   std::optional<std::stop_callback<std::function<void()>>> on_stop;
   if (want.stop.stop_possible()) {
     on_stop.emplace(want.stop, [&] {
@@ -191,7 +190,8 @@ void LockSession::Compete(Acquisition& acquisition, ThreadWaker& waker, const Wa
       const Acquisition::Event event{.answer = answer ? &*answer : nullptr,
                                      .stopped = want.stop.stop_requested(),
                                      .gone = want.gone != nullptr && *want.gone};
-      if (may_stay) machine.OnHearing();
+      // Under the machine's lock: if it is deafened from here on, that is fed behind this.
+      if (want.terms.stays && core_->deployment().hears(entry_.keys.main())) machine.OnHearing();
       next = acquisition.Resume(event, base::Now(), machine, effects);
     });
     answer.reset();

@@ -114,11 +114,10 @@ bool AsyncAcquisition::Listen() {
 
 void AsyncAcquisition::Resume(const Answer* answer, bool woken, base::Instant now) {
   std::optional<Acquisition::Next> resumed;
-  const bool hears = want_.terms.stays && core_.deployment().hears(entry_->keys.main());
   core_.Feed(*entry_, [&](Bidder& machine, Effects& effects) {
     // A call of the waker that is on its way must find the task here.
     if (!woken && acquisition_->waiter().wake_pending) return;
-    if (hears) machine.OnHearing();
+    if (want_.terms.stays && core_.deployment().hears(entry_->keys.main())) machine.OnHearing();
     const Acquisition::Event event{.answer = answer, .stopped = stopped() && !gone_, .gone = gone_};
     resumed = acquisition_->Resume(event, now, machine, effects);
   });

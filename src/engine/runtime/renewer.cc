@@ -88,8 +88,8 @@ void Renewer::Reconnected() {
 void Renewer::Deafened() {
   {
     const base::MutexLock lock(mu_);
-    if (!thread_.joinable()) return;  // nothing has ever been due
     deafened_ = true;
+    if (!thread_.joinable()) return;  // nothing has been due so far: it is told when it starts
   }
   changed_.SignalOne();
 }

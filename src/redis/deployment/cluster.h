@@ -84,6 +84,7 @@ class Cluster final : public Deployment {
   void BeginPollAll(std::vector<Transport::Polled>& polled) override;
   std::string slot_tag(std::string_view key) const override;
   bool listening(std::string_view key) const override;
+  bool hears(std::string_view key) const override;
   void Attend(std::string_view key, bool begins) override;
   absl::Status Listen(std::string_view key, base::Instant deadline,
                       const std::stop_token& stop) override;

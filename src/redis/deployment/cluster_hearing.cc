@@ -31,6 +31,11 @@ bool Cluster::listening(std::string_view key) const {
   return at != nullptr && at == map_->Owner(slot);
 }
 
+bool Cluster::hears(std::string_view key) const {
+  const ClusterNode* const at = heard_at_[SlotOf(key)].load(std::memory_order_acquire);
+  return at != nullptr && at == map_->Owner(SlotOf(key)) && at->server->live();
+}
+
 absl::Status Cluster::Listen(std::string_view key, base::Instant deadline,
                              const std::stop_token& stop) {
   return ListenTo(SlotOf(key), deadline, stop);

@@ -115,7 +115,9 @@ class SingleServer final : public Deployment {
   bool connected() const { return commands_->peer().has_value(); }
   // For what goes over it in a way of the cluster's own.
   SharedConnection& commands() { return *commands_; }
-  bool hears(std::string_view key) const override { return listening(key) && messages_->live(); }
+  bool hears(std::string_view key) const override { return listening(key) && live(); }
+  // The connection for messages is there, with all that was subscribed.
+  bool live() const { return messages_->live(); }
   void Attend(std::string_view, bool begins) override { messages_->Attend(begins); }
   uint32_t Await(std::string_view, base::Parker& parker, base::Instant deadline) override {
     return messages_->Await(parker, deadline);

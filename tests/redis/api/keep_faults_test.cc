@@ -4,6 +4,7 @@
 #include <exception>
 #include <memory>
 #include <string>
+#include <thread>
 
 #include "absl/time/time.h"
 #include "gmock/gmock.h"
@@ -15,6 +16,7 @@
 #include "tests/support/await.h"
 #include "tests/support/child_entry.h"
 #include "tests/support/connect.h"
+#include "tests/support/lock_keys.h"
 #include "tests/support/redis_server.h"
 #include "tests/support/subprocess.h"
 #include "tests/support/tcp_proxy.h"
@@ -91,6 +93,24 @@ TEST_F(KeepFaults, SilentSubscriptionGivesIdleLocksBackWithinTwoSeconds) {
   ASSERT_TRUE(Await([&] { return client.Ping().ok(); }));
   EXPECT_LT(TimeOf([&] { EXPECT_TRUE(Await([&] { return IsFree(); }, absl::Seconds(20))); }),
             absl::Seconds(4));
+}
+
+// It waited while its subscription broke, and got the lock by asking: others could not ask for it.
+TEST_F(KeepFaults, LockThatADeafClientIsGrantedIsNotKept) {
+  const Client client = Connect(server_->url());
+  const LockOptions kept{.lease = absl::Seconds(15), .keep = absl::Seconds(15)};
+  SimpleLock lock(client, "lock", kept), theirs(other_, "lock", {.lease = kept.lease});
+  theirs.lock();
+  std::thread waiter([&] { TakeAndLeave(lock); });
+  ASSERT_TRUE(Await([&] {
+    return server_->Integer({"ZCARD", support::AuxiliaryKey("lock", "simple.queue")}) == 1;
+  }));
+  server_->Command({"CONFIG", "SET", "maxclients", "1"});  // no further connections
+  EXPECT_GE(server_->Integer({"CLIENT", "KILL", "TYPE", "pubsub"}), 1);
+  theirs.unlock();
+  waiter.join();
+  EXPECT_TRUE(Await([&] { return IsFree(); }, kept.lease / 6));
+  server_->Command({"CONFIG", "SET", "maxclients", "1000"});
 }
 
 TEST_F(KeepFaults, ServerThatLosesItsDataTakesAnIdleLockFromNobody) {

@@ -1,0 +1,185 @@
+// Kept locks on a cluster, whose messages go by sharded channels: another client asks for them at
+// whichever server has the slot.
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "gtest/gtest.h"
+#include "redlatch/client.h"
+#include "redlatch/fencing_token.h"
+#include "redlatch/observer.h"
+#include "redlatch/reentrant_read_write_lock.h"
+#include "redlatch/simple_lock.h"
+#include "src/base/clock.h"
+#include "src/redis/wire/slot.h"
+#include "tests/redis/api/cluster_tour.h"
+#include "tests/support/await.h"
+#include "tests/support/cluster_group.h"
+
+namespace redlatch {
+namespace {
+
+using support::Await;
+using support::ClusterGroup;
+
+// Neither a renewal nor the end of a hold can be what others wait for.
+const LockOptions kKept{.lease = absl::Minutes(5), .keep = absl::Minutes(5)};
+// Less than a heartbeat.
+constexpr absl::Duration kAMoment = absl::Seconds(8);
+
+class CountsLosses : public Observer {
+ public:
+  void OnLost(const LostLease& lost) override {
+    ADD_FAILURE() << lost.lock << " was lost: " << lost.reason;
+  }
+};
+
+class KeepCluster : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() { group_ = ClusterGroup::Start().release(); }
+  static void TearDownTestSuite() { delete std::exchange(group_, nullptr); }
+
+  static bool IsTaken(const std::string& name) {
+    return group_->CommandAt(name, {"EXISTS", name}).integer == 1;
+  }
+  static void MoveOn(const std::string& name) {
+    const redis::Slot slot = redis::SlotOf(name);
+    group_->Move(slot, (*group_->OwnerOf(slot) + 1) % group_->servers());
+  }
+  // It stays with its client.
+  template <class Lock>
+  static void Keep(Lock& lock, const std::string& name) {
+    EXPECT_TRUE(Await([&] {
+      lock.lock();
+      lock.unlock();
+      return IsTaken(name);
+    }));
+  }
+  template <class Call>
+  static absl::Duration TimeOf(Call call) {
+    const base::Instant began = base::Now();
+    call();
+    return base::Now() - began;
+  }
+
+  static ClusterGroup* group_;
+  const Client client_ =
+      *Client::Connect(group_->url(), {.observer = std::make_shared<CountsLosses>()});
+  const Client other_ = *Client::Connect(group_->url());
+};
+
+ClusterGroup* KeepCluster::group_ = nullptr;
+
+TEST_F(KeepCluster, IdleLocksAreAskedForAtEachPrimary) {
+  for (size_t i = 0; i < group_->servers(); ++i) {
+    const std::string name = NameAt(*group_, i, "kept");
+    SCOPED_TRACE(name);
+    SimpleLock lock(client_, name, kKept), theirs(other_, name);
+    for (int round = 0; round < 3; ++round) {
+      Keep(lock, name);
+      EXPECT_LT(TimeOf([&] { theirs.lock(); }), kAMoment);
+      theirs.unlock();
+    }
+    Keep(lock, name);
+    EXPECT_FALSE(theirs.try_lock());
+    EXPECT_TRUE(Await([&] { return !IsTaken(name); }, kAMoment)) << "a try calls it back, too";
+  }
+}
+
+TEST_F(KeepCluster, IdleReadsAreAskedForAtEachPrimary) {
+  for (size_t i = 0; i < group_->servers(); ++i) {
+    const std::string name = NameAt(*group_, i, "kept_reads");
+    SCOPED_TRACE(name);
+    ReentrantReadWriteLock lock(client_, name, kKept), theirs(other_, name);
+    lock.lock_shared();
+    lock.unlock_shared();
+    EXPECT_LT(TimeOf([&] { theirs.lock(); }), kAMoment);
+    theirs.unlock();
+  }
+}
+
+TEST_F(KeepCluster, IdleLockIsAskedForWhereItsSlotHasMoved) {
+  const std::string name = "kept_mover";
+  SimpleLock lock(client_, name, kKept), theirs(other_, name);
+  FencingToken last;
+  for (int round = 0; round < 4; ++round) {
+    SCOPED_TRACE(round);
+    Keep(lock, name);
+    {
+      const absl::StatusOr<Lease> lease = lock.Acquire();
+      ASSERT_TRUE(lease.ok()) << lease.status();
+      EXPECT_GT(lease->fencing_token(), last);
+      last = lease->fencing_token();
+    }
+    MoveOn(name);
+    absl::StatusOr<Lease> taken;
+    EXPECT_LT(TimeOf([&] { taken = theirs.Acquire({.wait = 2 * kAMoment}); }), kAMoment);
+    ASSERT_TRUE(taken.ok()) << taken.status();
+    EXPECT_GT(taken->fencing_token(), last);
+    last = taken->fencing_token();
+    EXPECT_FALSE(lock.try_lock());
+  }
+}
+
+TEST_F(KeepCluster, LockThatIsKeptWhileItsSlotMovesIsTakenAgain) {
+  const std::string name = "kept_through";
+  SimpleLock lock(client_, name, kKept), theirs(other_, name);
+  for (int round = 0; round < 4; ++round) {
+    SCOPED_TRACE(round);
+    Keep(lock, name);
+    MoveOn(name);
+    EXPECT_LT(TimeOf([&] { lock.lock(); }), kAMoment);
+    EXPECT_TRUE(IsTaken(name));
+    EXPECT_FALSE(theirs.try_lock());
+    lock.unlock();
+    EXPECT_LT(TimeOf([&] { theirs.lock(); }), kAMoment);
+    theirs.unlock();
+  }
+}
+
+// Nobody could ask for it.
+TEST_F(KeepCluster, NothingIsKeptWhileNoMessageArrives) {
+  const std::string name = "kept_unheard";
+  SimpleLock lock(client_, name, kKept);
+  Keep(lock, name);
+  const auto set_most_clients = [&](const char* most) {
+    group_->CommandAt(name, {"CONFIG", "SET", "maxclients", most});
+  };
+  set_most_clients("1");  // no further connections
+  EXPECT_GE(group_->CommandAt(name, {"CLIENT", "KILL", "TYPE", "pubsub"}).integer, 1);
+  EXPECT_TRUE(Await([&] { return !IsTaken(name); }, kAMoment));
+  for (int i = 0; i < 3; ++i) {
+    lock.lock();
+    lock.unlock();
+    EXPECT_TRUE(Await([&] { return !IsTaken(name); }, kAMoment));
+  }
+  set_most_clients("10000");
+  Keep(lock, name);
+}
+
+// The script that calls it runs while some of the keys are at the one server and some at the other.
+TEST_F(KeepCluster, IdleLockIsAskedForWhileItsSlotMoves) {
+  const std::string name = "kept_moving";
+  const redis::Slot slot = redis::SlotOf(name);
+  SimpleLock lock(client_, name, kKept), theirs(other_, name);
+  for (int round = 0; round < 3; ++round) {
+    SCOPED_TRACE(round);
+    Keep(lock, name);
+    const size_t from = *group_->OwnerOf(slot);
+    const size_t to = (from + 1) % group_->servers();
+    group_->BeginMove(slot, to);
+    bool taken = false;
+    std::thread waiter([&] { taken = theirs.Acquire({.wait = 2 * kAMoment}).ok(); });
+    group_->MoveKeys(slot, from, to);
+    group_->FinishMove(slot, to);
+    waiter.join();
+    EXPECT_TRUE(taken);
+  }
+}
+
+}  // namespace
+}  // namespace redlatch
