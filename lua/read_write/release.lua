@@ -49,7 +49,7 @@ if not args[4] and (not args[2] or string.find(args[2], '^(%d+) %1 0$')) then
 end
 
 -- include: common/time
--- include: common/give_back
+-- include: common/give_back_kept
 -- include: common/ending
 -- include: reentrant/common/end_hold
 -- include: read_write/common/leave
@@ -75,7 +75,8 @@ if mine then
   if ending.gone_ms ~= '0' then
     redis.call('SET', KEYS[5], '', 'PX', ending.gone_ms)
   end
-  fence = give_back_tokens(fence, ending.used, ending.reserved)
+  fence = give_back_kept(ARGV[1], state.holds.count == 0 and mine.expiry or 0, fence, ending,
+    now)
 end
 local reply, look = settle(choice, state, fence, now)
 return (mine and 'released' or 'not_held') ..

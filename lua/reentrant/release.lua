@@ -20,7 +20,7 @@ end
 
 -- include: common/time
 -- include: common/fence
--- include: common/give_back
+-- include: common/give_back_kept
 -- include: common/ending
 -- include: common/leave
 -- include: common/request
@@ -55,7 +55,8 @@ elseif not mine then
   leave(ARGV[1], ending.gone_ms)
 end
 if mine then
-  fence = give_back_tokens(fence, ending.used, ending.reserved)
+  fence = give_back_kept(ARGV[1], holds.count == 0 and mine.expiry or 0, fence, ending,
+    now)
 end
 local reply, look = nil, ''
 if request then

@@ -41,7 +41,7 @@ if held and not ARGV[2] then
 end
 
 -- include: common/time
--- include: common/give_back
+-- include: common/give_back_kept
 -- include: common/ending
 -- include: common/request
 -- include: common/leave
@@ -63,10 +63,11 @@ if request then
 end
 local choice = choose(request, now)
 
+local expiry_us = 1000 * redis.call('PEXPIRETIME', KEYS[1])
 redis.call('DEL', KEYS[1])
 if ending.gone_ms ~= '0' then
   redis.call('SET', KEYS[5], '', 'PX', ending.gone_ms)
 end
-fence = give_back_tokens(fence, ending.used, ending.reserved)
+fence = give_back_kept(ARGV[1], expiry_us, fence, ending, now)
 local reply, look = settle(choice, fence, now)
 return reply and 'released ' .. reply or given_up and 'released gone' .. look or 'released' .. look

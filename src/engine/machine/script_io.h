@@ -63,6 +63,7 @@ struct ToRelease {
   bool tombstone = false;      // an acquire is unanswered
   bool awaited = false;        // others may wait, and are to hear of it before this client does
   uint64_t last_used = 0;      // tokens, to give back the rest
+  // 0: not known, as a renewal is unanswered that reserved tokens up to the end of the grant.
   uint64_t last_reserved = 0;
   std::optional<Bid> next = std::nullopt;  // made behind it
 };

@@ -158,6 +158,36 @@ TEST_P(LockKeepers, OwnTheTokensUpToTheEndOfTheirHold) {
   EXPECT_LE(StoredFence(), ServerMicros());
 }
 
+// It was released before its client heard of the tokens.
+TEST_P(LockKeepers, ThatHeardOfNoRenewalLeaveNoTokenAheadOfTheClock) {
+  Ear ear(*server_, Channel('a'));
+  const Request kept = Kept(Of('a'));
+  const int64_t first = Token(kept);
+  RenewWords(kept);
+  ASSERT_GT(StoredFence(), ServerMicros());
+  EXPECT_EQ(Release(kept, /*used=*/first, /*reserved=*/0), kReleased);
+  EXPECT_GE(StoredFence(), first);
+  EXPECT_LE(StoredFence(), ServerMicros());
+  EXPECT_GT(Token(Of('b')), first);
+  EXPECT_LE(StoredFence(), ServerMicros());
+}
+
+// They were forced to go, and their tokens may still be used; the next that keeps it owns none of
+// those.
+TEST_P(LockKeepers, GiveNoTokensBackThatWereReservedForAnother) {
+  Ear ear(*server_, Channel('a'));
+  const Request forced = Kept(For(60'000, Of('a')));
+  Take(forced);
+  RenewWords(forced);
+  const int64_t reserved = StoredFence();
+  ForceRelease();
+  const Request kept = Kept(Of('b'));
+  const int64_t token = Token(kept);
+  EXPECT_GT(token, reserved);
+  EXPECT_EQ(Release(kept, /*used=*/token, /*reserved=*/0), kReleased);
+  EXPECT_EQ(StoredFence(), token);
+}
+
 TEST_P(LockKeepers, ThatVanishLeaveNoTokenAheadOfTheClock) {
   Ear ear(*server_, Channel('a'));
   const Request kept = For(100, Kept(Of('a')));

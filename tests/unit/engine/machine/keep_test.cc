@@ -307,6 +307,26 @@ TEST_F(LockMachineKeepTest, ReleaseGivesBackWhatTheRenewalReserved) {
   EXPECT_EQ(As<ToRelease>(release).last_reserved, kToken + 1'000'000);
 }
 
+// The server may have reserved tokens for it, up to its end, of which nobody has heard.
+TEST_F(LockMachineKeepTest, ReleaseDoesNotNameTheLastTokenWhileARenewalIsUnanswered) {
+  const auto released = [&] {
+    machine().OnWanted(machine().grant_id(), now());
+    const ToRelease release = As<ToRelease>(Fetch<ToRelease>());
+    EXPECT_EQ(release.last_used, kToken);
+    return release.last_reserved;
+  };
+  RestWithoutTokens();
+  EXPECT_EQ(released(), 0);
+  Make({});
+  machine().OnHearing();
+  Hear(RestWithoutTokens(), Silence());
+  EXPECT_EQ(released(), 0);
+  Make({});
+  machine().OnHearing();
+  Hear(RestWithoutTokens(), HeldWith(kToken + 1'000'000));
+  EXPECT_EQ(released(), kToken + 1'000'000);
+}
+
 TEST_F(LockMachineKeepTest, ThreadWaitsForTokensThatAreUnderWay) {
   const Send renewal = RestWithoutTokens();
   Waiter& lease = Acquire(Kept(1, Face::kStatus));

@@ -103,9 +103,7 @@ class ReferenceLockServer final : public ReferenceServer {
       return {.what = Cancelled()};
     }
     released.insert(send.grant);
-    if (fence == release->last_reserved && release->last_used < release->last_reserved) {
-      fence = release->last_used;
-    }
+    fence = GivenBack(fence, send, Micros(owner_->expires), Micros(now_));
     HandOver();
     if (const Bid* const next = send.bid()) {
       return {.what = Freed{Acquire(caller.client, *next)}};

@@ -101,9 +101,11 @@ class ReferenceReadWriteServer final : public ReferenceServer {
                   StillHeld{.others = static_cast<int64_t>(waiters_.size()), .last_token = fence}};
     }
     const bool writes = held && caller.side == Side::kWrite;
-    if (const auto* release = std::get_if<ToRelease>(&send.what)) {
-      if (writes && fence == release->last_reserved && release->last_used < fence) {
-        fence = release->last_used;
+    if (std::holds_alternative<ToRelease>(send.what)) {
+      const bool last = writes && writes_.size() == 1;
+      const auto ends = last ? static_cast<uint64_t>(mine->second.expires.nanos() / 1000) : 0;
+      if (writes) {
+        fence = GivenBack(fence, send, ends, static_cast<uint64_t>(now_.nanos() / 1000));
       }
     } else if (const uint32_t block = As<ToCancel>(send).block;
                writes && block > 1 && fence == mine->second.token + block - 1) {

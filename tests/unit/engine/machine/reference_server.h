@@ -81,6 +81,19 @@ class ReferenceServer {
     message.client = client;
     if (subscribed[client]) messages.push_back(message);
   }
+  // The fence behind a release of what ends then, or has company (0).
+  static uint64_t GivenBack(uint64_t fence, const Send& send, uint64_t ends, uint64_t now) {
+    const auto& release = std::get<ToRelease>(send.what);
+    const bool plain =
+        !release.next && !release.tombstone && release.last_used == release.last_reserved;
+    if (plain) return fence;
+    if (fence == release.last_reserved) return std::min(fence, release.last_used);
+    // Its client did not hear of a renewal.
+    if (!MayStay(send.grant) || fence < release.last_reserved || fence <= now || ends < fence) {
+      return fence;
+    }
+    return std::max(release.last_used, now);
+  }
   absl::Duration ClaimOf(const Bid& bid) const { return std::min(claim, bid.terms.lease); }
 
   // ---- Of those who wait, by grant: records with a bid and a ticket.
