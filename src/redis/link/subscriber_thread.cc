@@ -1,5 +1,5 @@
-// What the reader of a subscriber does; what its callers do is in subscriber.cc, and what it makes of
-// the server's words in subscriber_answers.cc.
+// What the reader of a subscriber does; what its callers do is in subscriber.cc, and what it makes
+// of the server's words in subscriber_answers.cc.
 #include <algorithm>
 #include <iterator>
 #include <utility>
