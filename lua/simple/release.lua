@@ -63,7 +63,8 @@ if request then
 end
 local choice = choose(request, now)
 
-local expiry_us = 1000 * redis.call('PEXPIRETIME', KEYS[1])
+-- As late as the renewal that reserved tokens up to it can have seen it.
+local expiry_us = now + 1000 * (redis.call('PTTL', KEYS[1]) + 2)
 redis.call('DEL', KEYS[1])
 if ending.gone_ms ~= '0' then
   redis.call('SET', KEYS[5], '', 'PX', ending.gone_ms)

@@ -16,4 +16,4 @@ end
 -- include: common/time
 -- include: common/stays
 local now = now_us()
-return stays(1000 * redis.call('PEXPIRETIME', KEYS[1]), redis.call('ZCARD', KEYS[2]), ARGV[3], now)
+return stays(now + 1000 * redis.call('PTTL', KEYS[1]), redis.call('ZCARD', KEYS[2]), ARGV[3], now)
