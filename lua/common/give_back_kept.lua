@@ -1,9 +1,9 @@
 -- include: common/give_back
 
--- give_back_kept(hold, expiry_us, fence, ending, now): give_back_tokens() of a hold that ends then, 0
--- if its owner has others, and that its client may have kept. What a renewal has reserved of which
--- that has not heard lies behind ending.reserved, and up to the end of the hold: nobody has had it,
--- and the fence does not stay ahead of the clock.
+-- give_back_kept(hold, expiry_us, fence, ending, now): give_back_tokens() of a hold that ends then,
+-- 0 if its owner has others, and that its client may have kept. What a renewal has reserved of
+-- which that has not heard lies behind ending.reserved, and up to the end of the hold: nobody has
+-- had it, and the fence does not stay ahead of the clock.
 local function give_back_kept(hold, expiry_us, fence, ending, now)
   if ending.used > 0 and ending.reserved < fence and now < fence and fence <= expiry_us and
       string.sub(hold, -1) == 'k' then

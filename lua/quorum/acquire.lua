@@ -3,9 +3,9 @@
 --
 -- KEYS   1 the lock: a string, the owner's hold id and the attempt that was granted; 2 to 5 as in
 --        lua/README.md; 6 whose turn it is; 7 the node's run, if there is a restart delay
--- ARGV   as in lua/README.md; then 'token mode delay_ms run_id' in one: the token and ticket that are
---        proposed; 'take', or 'queue' to give a vote back and only wait, or 'yield' to let others
---        go first once. Without a restart delay the last two are left out, and 'take' too
+-- ARGV   as in lua/README.md; then 'token mode delay_ms run_id' in one: the token and ticket that
+--        are proposed; 'take', or 'queue' to give a vote back and only wait, or 'yield' to let
+--        others go first once. Without a restart delay the last two are left out, and 'take' too
 -- reply  'granted <token> <lease_ms> <others> <now>', 'queued <retry_after_ms> <position>
 --        <ticket>', 'busy <retry_after_ms>', 'young <ms>' or 'gone', and notes
 
@@ -13,9 +13,9 @@
 -- wanted, there is no delay, and the proposal is the token, as neither clock nor fence is ahead.
 local call, keys, args = redis.call, KEYS, ARGV
 local lock, queue, records, me, terms = keys[1], keys[2], keys[3], args[1], args[3]
-local token = args[#args]
+local proposal = args[#args]
 local existing = call('EXISTS', lock, queue, keys[5], keys[6])
-if #token == 16 and string.sub(terms, 1, 2) == '1 ' then
+if #proposal == 16 and string.sub(terms, 1, 2) == '1 ' then
   local attempt, my_turn = '1', false
   if string.sub(terms, 3, 4) ~= '1 ' then
     attempt = string.match(terms, '^%d+ (%d+)')
@@ -29,12 +29,12 @@ if #token == 16 and string.sub(terms, 1, 2) == '1 ' then
   end
   local time = call('TIME')
   local now = time[1] .. (#time[2] == 6 and time[2] or string.sub('00000' .. time[2], -6))
-  local plausible = token >= now and token - now < 1000000
+  local plausible = proposal >= now and proposal - now < 1000000
 
   -- Free, and nobody waits, or it is this hold's turn; it was not given up.
   if existing == 0 or my_turn and call('EXISTS', lock, keys[5]) == 0 then
     local fence = plausible and call('GET', keys[4])
-    if fence and #fence == 16 and fence < token and fence >= string.sub(token, 1, 8) then
+    if fence and #fence == 16 and fence < proposal and fence >= string.sub(proposal, 1, 8) then
       local others = ' 0 '
       if my_turn then
         call('ZREM', queue, me)
@@ -42,9 +42,9 @@ if #token == 16 and string.sub(terms, 1, 2) == '1 ' then
         call('DEL', keys[6])
         others = call('EXISTS', queue) == 1 and ' 1 ' or ' 0 '
       end
-      call('SETRANGE', keys[4], '0', token)
+      call('SETRANGE', keys[4], '0', proposal)
       call('PSETEX', lock, args[2], me .. ' ' .. attempt)
-      return 'granted ' .. token .. ' ' .. args[2] .. others .. now
+      return 'granted ' .. proposal .. ' ' .. args[2] .. others .. now
     end
 
   -- Another hold's, and the first attempt of one that would wait.
@@ -54,13 +54,13 @@ if #token == 16 and string.sub(terms, 1, 2) == '1 ' then
     if string.match(holder, '^%x+:%d+ %d+$') and string.sub(holder, 1, #me + 1) ~= me .. ' ' and
         call('EXISTS', keys[5]) == 0 then
       local owner = args[5] and #args[4] .. ' ' .. args[4] or '32 ' .. string.sub(me, 1, 32)
-      call('ZADD', queue, token, me)
+      call('ZADD', queue, proposal, me)
       call('HSET', records, me, now .. ' ' .. args[2] .. ' ' .. terms .. ' ' .. owner)
       if call('PTTL', queue) < 2.5 * heartbeat_ms then  -- or none: it is new
         call('PEXPIRE', queue, 3 * heartbeat_ms)
         call('PEXPIRE', records, 3 * heartbeat_ms)
       end
-      return 'queued ' .. call('PTTL', lock) .. ' ' .. call('ZRANK', queue, me) .. ' ' .. token
+      return 'queued ' .. call('PTTL', lock) .. ' ' .. call('ZRANK', queue, me) .. ' ' .. proposal
     end
   end
 end

@@ -72,8 +72,8 @@ if first_heartbeat_ms and (existing == 1 or existing == 2) and args[5] ~= 'phase
   end
 end
 
--- Others read, nobody writes, and the hold was not given up: the first attempt of one that would wait
--- comes last here, too. If it is the first writer that waits, whoever may keep a read is told.
+-- Others read, nobody writes, and the hold was not given up: the first attempt of one that would
+-- wait comes last here, too. If it is the first writer that waits, whoever may keep a read is told.
 if first_heartbeat_ms and existing > 0 and args[5] ~= 'phase_fair' and
     call('EXISTS', lock, keys[5]) == 0 then
   local waiters, readers, writers = keys[3], keys[6], keys[7]

@@ -22,8 +22,8 @@ if not ARGV[2] then
       return 'released'
     end
 
-    -- It was the last that read. The first writer that waits is live, is its client's own, and wants
-    -- one token, which is the server's time.
+    -- It was the last that read. The first writer that waits is live, is its client's own, and
+    -- wants one token, which is the server's time.
     local winner = reading == 1 and call('ZSCORE', readers, me) and
       call('ZRANGE', writers, '0', '0')[1]
     if winner then
