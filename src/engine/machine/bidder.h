@@ -255,9 +255,11 @@ class Bidder {
   bool hears_ : 1 = false;        // when a client asks for what this one keeps
   bool may_rest_ : 1 = false;     // there is a lock object by which a thread may come again
   bool comes_again_ : 1 = false;  // the last one did soon
-  // Of what readers share: acquisitions since another client last called it back, two at most, and
-  // whether there were two between the last two calls.
-  unsigned served_ : 2 = 2;
+  // So many acquisitions between two calls of other clients make a read worth keeping.
+  static constexpr unsigned kOfUse = 2;
+  // Of what readers share: acquisitions since another client last called it back, up to those, and
+  // whether there were as many between the last two calls.
+  unsigned served_ : 2 = kOfUse;
   bool serves_ : 1 = true;
 
  public:

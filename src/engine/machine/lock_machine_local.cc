@@ -103,7 +103,7 @@ void LockMachine::GiveTo(Waiter& waiter, base::Instant now, Effects& effects) {
   }
   waiter.hold = NextNumber();
   waiter.poked = false;  // it may have to wait again, where it sleeps through its hold
-  if (joined() && served_ < 2) ++served_;
+  if (joined() && served_ < kOfUse) ++served_;
   if (!held()) grant_->at_risk = false;
   grant_->rests_until = base::Instant();
   ThreadHold& hold = grant_->holds.emplace_back(ThreadHold{

@@ -12,8 +12,6 @@ namespace {
 constexpr int kPartsOfATurn = 16;
 // With fewer tokens than that, a grant that stays is renewed, and so gets more.
 constexpr uint64_t kFewTokens = 2048;
-// So many acquisitions between two calls of other clients make a read worth keeping.
-constexpr unsigned kOfUse = 2;
 
 }  // namespace
 
