@@ -2,7 +2,6 @@
 #include "src/engine/runtime/async_driver.h"
 
 #include <poll.h>
-#include <sched.h>
 
 #include <algorithm>
 
@@ -24,6 +23,8 @@ constexpr absl::Duration kListenEach = absl::Milliseconds(10);
 // As long as a thread that waits for its own answer looks for it: see SharedConnectionOptions.
 constexpr absl::Duration kLook = absl::Microseconds(80);
 constexpr size_t kFew = 2;
+// The server works on the first messages of a turn while the others are being written.
+constexpr size_t kSendEach = 32;
 
 }  // namespace
 
@@ -122,7 +123,9 @@ void AsyncDriver::TakeTurn() {
     inbox_.clear();
   }
   const base::Instant now = base::Now();
+  size_t stepped = 0;
   for (const auto& [task, events] : turn_) {
+    if (++stepped % kSendEach == 0 && letters_ > 0) core_.deployment().DrainAll(base::Instant());
     if (!task->over_) {
       StepOf(*task, events, now);
     } else {
@@ -213,7 +216,6 @@ bool AsyncDriver::HasMore() const {
 bool AsyncDriver::LookForMore(base::Instant until) {
   do {
     mu_.Unlock();
-    sched_yield();  // the server may want this processor
     core_.deployment().DrainAll(base::Instant());
     mu_.Lock();
     if (HasMore()) return true;

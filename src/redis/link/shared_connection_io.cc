@@ -120,7 +120,7 @@ IoResult SharedConnection::Read(base::Instant deadline, bool may_spin) {
       const IoResult got = ReadOnce();
       if (!got.blocked()) return got;
       if (got.kind == IoResult::Kind::kWantWrite || until <= base::Now()) break;
-      sched_yield();  // the server, or a follower with more to send, may want this processor
+      if (spin_.crowded()) sched_yield();  // a follower with more to send may want this processor
       if (has_unsent_.load(std::memory_order_acquire)) break;  // where it can be sent, see below
     }
   }

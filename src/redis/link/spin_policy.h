@@ -28,6 +28,10 @@ class SpinPolicy {
   // How long to look before sleeping, in this wait; zero: not at all.
   absl::Duration Length() const;
 
+  // Whether several threads take turns: they give way to each other between looks. One alone does
+  // not: who gives way may come back a time slice late, and the server hardly needs this processor.
+  bool crowded() const { return crowd() > 1.5; }
+
   // So many callers have their answers by one read.
   void Received(size_t replies);
 
@@ -36,7 +40,6 @@ class SpinPolicy {
 
  private:
   double crowd() const { return crowd_.load(std::memory_order_relaxed); }
-  bool crowded() const { return crowd() > 1.5; }
 
   const absl::Duration length_;
   std::atomic<double> crowd_{1};  // callers whom one read answers, smoothed
