@@ -45,6 +45,7 @@ void LockMachine::OnGranted(const NewGrant& news, const Basis& basis, base::Inst
       .queued = pursuit.queued,
       // The attempt that the grant echoes was executed, whenever its own answer comes.
       .in_flight = pursuit.in_flight && news.attempt < pursuit.bid.attempt,
+      .crossed = (pursuit.in_flight && news.attempt < pursuit.bid.attempt) || pursuit.uncertain,
       .uncertain = pursuit.uncertain,
       .deadline = deadline,
       .lost_at = deadline - ExpiryLead(terms.lease),
