@@ -45,7 +45,6 @@ void LockMachine::OnGranted(const NewGrant& news, const Basis& basis, base::Inst
       .queued = pursuit.queued,
       // The attempt that the grant echoes was executed, whenever its own answer comes.
       .in_flight = pursuit.in_flight && news.attempt < pursuit.bid.attempt,
-      .crossed = (pursuit.in_flight && news.attempt < pursuit.bid.attempt) || pursuit.uncertain,
       .uncertain = pursuit.uncertain,
       .deadline = deadline,
       .lost_at = deadline - ExpiryLead(terms.lease),
@@ -96,6 +95,7 @@ bool LockMachine::OnLateAnswer(const Bade& bade, const Answer& answer, base::Ins
   } else if (std::holds_alternative<BidQueued>(answer.bid()) && bade.bid.attempt > grant.attempt) {
     // Queued after a grant that echoes an earlier attempt: the grant was over by then.
     // The release takes it from the queue.
+    grant.crossed = true;
     Lose("the server no longer had it: its lease had expired there, or its release was forced", now,
          now, effects);
   }

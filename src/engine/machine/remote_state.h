@@ -49,7 +49,7 @@ struct Grant {  // its order leaves no gaps: a client may have very many
   bool attends : 1 = false;  // it has rested: another client that asks is to be heard at once
   bool pinned = false;       // never passes on inside the client
   bool in_flight = false;    // an attempt of the bid that won; its answer is still to come
-  bool crossed = false;      // there was one then: it may have been granted anew, with later tokens
+  bool crossed = false;      // the server queued it anew, and may grant it with later tokens
   bool uncertain = false;
   bool acked = false;            // by all that its terms want
   int16_t acked_by = 0;          // replicas, the last time that it counted
