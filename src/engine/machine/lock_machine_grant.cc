@@ -38,14 +38,16 @@ void LockMachine::Owe(Debts::Debt debt, base::Instant now) {
   const bool unheard =
       MayStay(grant.id) && config_.sharing.passes_on && (grant.renewing || grant.failures > 0);
   uint64_t last_used = grant.next_token - 1;
-  // Where it may have been granted anew, the tokens in between are others'.
   // To give back one token that nobody drew is not worth more than a plain release.
   if (grant.last_token == grant.first_token && !unheard) last_used = grant.last_token;
+  uint64_t last_reserved = unheard ? 0 : grant.last_token;
+  // Those of a later grant are not known, and tokens before them may be others'.
+  if (grant.crossed) last_used = last_reserved = 0;
   debt.send = {.what = ToRelease{.tombstone = tombstone,
                                  .awaited = grant.others || grant.queued || grant.wanted ||
                                             now - grant.reserved > kLongSection,
-                                 .last_used = grant.crossed ? 0 : last_used,
-                                 .last_reserved = unheard || grant.crossed ? 0 : grant.last_token},
+                                 .last_used = last_used,
+                                 .last_reserved = last_reserved},
                .grant = grant.id,
                .lease = lease};
   debt.deadline = grant.deadline;
