@@ -35,19 +35,18 @@ void LockMachine::Owe(Debts::Debt debt, base::Instant now) {
   const Grant& grant = *grant_;
   const absl::Duration lease = grant.terms.lease;
   const bool tombstone = grant.in_flight || grant.uncertain;
-  const bool unheard =
-      MayStay(grant.id) && config_.sharing.passes_on && (grant.renewing || grant.failures > 0);
+  // A bid may have brought the grant back, with tokens that are not known here: see
+  // lua/common/give_back_kept.lua.
+  const bool unheard = MayStay(grant.id) && config_.sharing.passes_on && !tombstone &&
+                       (grant.renewing || grant.failures > 0);
   uint64_t last_used = grant.next_token - 1;
   // To give back one token that nobody drew is not worth more than a plain release.
   if (grant.last_token == grant.first_token && !unheard) last_used = grant.last_token;
-  uint64_t last_reserved = unheard ? 0 : grant.last_token;
-  // Those of a later grant are not known, and tokens before them may be others'.
-  if (grant.crossed) last_used = last_reserved = 0;
   debt.send = {.what = ToRelease{.tombstone = tombstone,
                                  .awaited = grant.others || grant.queued || grant.wanted ||
                                             now - grant.reserved > kLongSection,
                                  .last_used = last_used,
-                                 .last_reserved = last_reserved},
+                                 .last_reserved = unheard ? 0 : grant.last_token},
                .grant = grant.id,
                .lease = lease};
   debt.deadline = grant.deadline;

@@ -94,8 +94,8 @@ bool LockMachine::OnLateAnswer(const Bade& bade, const Answer& answer, base::Ins
     }
   } else if (std::holds_alternative<BidQueued>(answer.bid()) && bade.bid.attempt > grant.attempt) {
     // Queued after a grant that echoes an earlier attempt: the grant was over by then.
-    // The release takes it from the queue.
-    grant.crossed = true;
+    // The release takes it from the queue, or ends a hold whose tokens are not known here.
+    grant.uncertain = true;
     Lose("the server no longer had it: its lease had expired there, or its release was forced", now,
          now, effects);
   }

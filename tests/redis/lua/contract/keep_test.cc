@@ -188,6 +188,20 @@ TEST_P(LockKeepers, GiveNoTokensBackThatWereReservedForAnother) {
   EXPECT_EQ(StoredFence(), token);
 }
 
+// Its client has heard of the first grant only, and an acquire of it was unanswered.
+TEST_P(LockKeepers, ThatWereGrantedAnewGiveNoTokensBackThatOthersHadBetween) {
+  Ear ear(*server_, Channel('a'));
+  const Request kept = For(60'000, Kept(Of('a')));
+  const int64_t first = Token(kept);
+  RenewWords(kept);
+  ForceRelease();
+  const int64_t others = Token(Of('b'));
+  EXPECT_EQ(Release(Of('b'), others, others), kReleased);
+  EXPECT_GT(Token(kept), others);
+  EXPECT_EQ(Release(kept, first, first, /*gone_ms=*/1000), kReleased);
+  EXPECT_GT(StoredFence(), others);
+}
+
 TEST_P(LockKeepers, ThatVanishLeaveNoTokenAheadOfTheClock) {
   Ear ear(*server_, Channel('a'));
   const Request kept = For(100, Kept(Of('a')));

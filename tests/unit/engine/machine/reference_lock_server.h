@@ -55,7 +55,9 @@ class ReferenceLockServer final : public ReferenceServer {
   std::set<GrantId> forced;
   std::set<GrantId> released;
   uint64_t fence = 0;
-  int64_t most_ahead = 0;  // of the clock, was a first token, if nothing was forced
+  // Of the clock, was a first token, if nothing was forced, and no renewal and bid of one hold that
+  // may be kept went unanswered: which tokens that hold had is not known then.
+  int64_t most_ahead = 0;
 
  private:
   struct Record {
@@ -104,6 +106,7 @@ class ReferenceLockServer final : public ReferenceServer {
     }
     released.insert(send.grant);
     fence = GivenBack(fence, send, Micros(owner_->expires), Micros(now_));
+    unsure_ |= release->tombstone && MayStay(send.grant) && fence > Micros(now_);
     HandOver();
     if (const Bid* const next = send.bid()) {
       return {.what = Freed{Acquire(caller.client, *next)}};
@@ -128,7 +131,7 @@ class ReferenceLockServer final : public ReferenceServer {
   void Own(int client, const Bid& bid, absl::Duration lease) {
     waiters_.erase(bid.grant);
     const uint64_t first = std::max(fence + 1, Micros(now_));
-    if (forced.empty())
+    if (forced.empty() && !unsure_)
       most_ahead = std::max(most_ahead, static_cast<int64_t>(first - Micros(now_)));
     fence = first + bid.block - 1;
     minted_[{client, first}] = bid.grant;
@@ -221,6 +224,7 @@ class ReferenceLockServer final : public ReferenceServer {
   }
 
   std::optional<Owner> owner_;
+  bool unsure_ = false;
   std::map<GrantId, Record> waiters_;
   std::map<std::pair<int, uint64_t>, GrantId> minted_;  // the first token of each grant
   Record overdue_{};

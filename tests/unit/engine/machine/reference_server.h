@@ -89,7 +89,7 @@ class ReferenceServer {
     if (plain) return fence;
     if (fence == release.last_reserved) return std::min(fence, release.last_used);
     // Its client did not hear of a renewal.
-    if (release.last_used == 0 || !MayStay(send.grant) || fence < release.last_reserved ||
+    if (release.tombstone || !MayStay(send.grant) || fence < release.last_reserved ||
         fence <= now || ends < fence) {
       return fence;
     }
