@@ -102,6 +102,9 @@ REDLATCH_RACER(KeepContended) {
   if (racer.args().at(0) == "1") options.keep = kKeep;
   options.turn = absl::Milliseconds(std::stoi(racer.args().at(1)));
   SimpleLock lock(*client, "keep_contended", options);
+  // Else whoever is first to be connected has the lock to itself until the others are.
+  lock.lock();
+  lock.unlock();
   racer.AwaitStart();
   while (racer.Running()) {
     lock.lock();

@@ -59,6 +59,7 @@ absl::StatusOr<Held> LockSession::Acquire(const Want& want, Silence* met) {
 
 std::optional<absl::StatusOr<Held>> LockSession::AcquireOnce(const Want& want, base::Instant began,
                                                              Silence* met) {
+  if (want.terms.stays) core_->LookForMessages(entry_, base::Now());
   ThreadWaker waker;
   Acquisition acquisition({.thread = ThreadNumber(),
                            .object = want.object,

@@ -169,6 +169,15 @@ class Core : public std::enable_shared_from_this<Core> {
   // Somebody else wants what that grant has.
   void OnWanted(Entry& entry, GrantId grant);
 
+  // Threads that take again what this client keeps call nobody, and may keep the one that listens
+  // from a processor: now and then they look for messages themselves.
+  void LookForMessages(const Entry& entry, base::Instant now) {
+    constexpr int64_t kLookEach = 20'000;
+    int64_t due = look_at_.load(std::memory_order_relaxed);
+    if (now.nanos() < due || !look_at_.compare_exchange_strong(due, now.nanos() + kLookEach)) return;
+    deployment_->Look(entry.keys.main());
+  }
+
   // By the client's own threads.
   void Expire(Entry& entry);
   // Tells people anew who this client is; waits for nobody.
@@ -226,6 +235,7 @@ class Core : public std::enable_shared_from_this<Core> {
   std::atomic<uint64_t> losses_{0};
   std::atomic<uint64_t> reconnects_{0};
   std::atomic<bool> silent_{false};
+  std::atomic<int64_t> look_at_{0};  // in ns
   std::atomic<size_t> attended_{0};  // entries that keep something, or did lately
   const DescriptionPace pace_;
   const redis::Command description_;

@@ -13,8 +13,10 @@
 namespace redlatch::engine {
 namespace {
 
-// How long an answer may lie unread.
+// How long an answer may lie unread; and how long where it seems that it will not, as threads have
+// read others since the last look.
 constexpr absl::Duration kSoon = absl::Milliseconds(4);
+constexpr absl::Duration kSoonEnough = absl::Milliseconds(16);
 // Beyond so many reads that found nothing sent since the last, the renewer is not woken any more.
 // Waking it for each release again costs more.
 constexpr int kIdleReads = 8;
@@ -65,19 +67,21 @@ void Outbox::Send(Entry& entry, engine::Send release, uint64_t hold) {
 void Outbox::Read() {
   const base::Instant now = base::Now();
   const uint64_t answered = answered_;
-  if (under_way_ == 0 || answered != answered_before_) waiting_since_ = now;
-  answered_before_ = answered;
+  const bool others_read = answered != answered_before_;
+  if (under_way_ == 0 || others_read) waiting_since_ = now;
   // Answers that are overdue are waited for as a call does, which gives up a connection that
   // stalls.
   const bool overdue = now - waiting_since_ > core_.command_timeout();
   if (under_way_ > 0) core_.deployment().DrainAll(overdue ? now + kTurn : base::Instant());
+  answered_before_ = answered_;
+  if (answered_before_ != answered) waiting_since_ = now;
 
   const uint64_t sent = sent_;
   const bool idle = under_way_ == 0 && sent == sent_before_;
   sent_before_ = sent;
   idle_reads_ = idle ? idle_reads_ + 1 : 0;
   if (idle_reads_ < kIdleReads) {
-    read_at_ = (now + kSoon).nanos();
+    read_at_ = (now + (others_read ? kSoonEnough : kSoon)).nanos();
     return;
   }
   idle_reads_ = 0;

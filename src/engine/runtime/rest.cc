@@ -47,6 +47,7 @@ bool LockSession::LockAgain(const std::shared_ptr<const LockOptions>& options) {
   if ((!reentrant && !kept) || core_->in_forked_child()) return false;
   if (entry_.wanted.load(std::memory_order_relaxed) != 0) return false;
   const base::Instant now = base::Now();
+  if (kept) core_->LookForMessages(entry_, now);
   const uint64_t thread = ThreadNumber();
   const base::MutexLock lock(entry_.mu);
   LockMachine& machine = entry_.lock();

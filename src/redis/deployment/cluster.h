@@ -86,6 +86,7 @@ class Cluster final : public Deployment {
   bool listening(std::string_view key) const override;
   bool hears(std::string_view key) const override;
   void Attend(std::string_view key, bool begins) override;
+  void Look(std::string_view key) override;
   absl::Status Listen(std::string_view key, base::Instant deadline,
                       const std::stop_token& stop) override;
   uint32_t Await(std::string_view key, base::Parker& parker, base::Instant deadline) override;

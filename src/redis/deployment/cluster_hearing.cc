@@ -116,6 +116,11 @@ void Cluster::Attend(std::string_view key, bool begins) {
   if (at != nullptr) at->server->Attend(key, begins);
 }
 
+void Cluster::Look(std::string_view key) {
+  ClusterNode* const at = heard_at_[SlotOf(key)].load(std::memory_order_acquire);
+  if (at != nullptr) at->server->Look(key);
+}
+
 bool Cluster::wants_to_know(std::string_view key) const {
   const ClusterNode* const owner = map_->Owner(SlotOf(key));
   return owner != nullptr && owner->server->wants_to_know(key);

@@ -117,6 +117,8 @@ class Deployment {
   // From here on, or no longer, messages about the key are to be heard at once though nobody awaits
   // any. Each call that begins it is followed by one that ends it.
   virtual void Attend(std::string_view, bool /*begins*/) {}
+  // Those that have come are heard now; see Subscriber::Look().
+  virtual void Look(std::string_view) {}
   // Sleeps until the parker is set, as by a message; see Subscriber::Await().
   virtual uint32_t Await(std::string_view key, base::Parker& parker, base::Instant deadline) = 0;
 

@@ -119,6 +119,7 @@ class SingleServer final : public Deployment {
   // The connection for messages is there, with all that was subscribed.
   bool live() const { return messages_->live(); }
   void Attend(std::string_view, bool begins) override { messages_->Attend(begins); }
+  void Look(std::string_view) override { messages_->Look(); }
   uint32_t Await(std::string_view, base::Parker& parker, base::Instant deadline) override {
     return messages_->Await(parker, deadline);
   }

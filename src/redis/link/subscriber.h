@@ -118,6 +118,11 @@ class Subscriber final : private ListeningThread::Listener {
   // meanwhile, and is spared the hop from the subscriber's thread. The callbacks may run on it.
   uint32_t Await(base::Parker& parker, base::Instant deadline);
 
+  // Has the callbacks run here and now for what has come, unless a thread is just reading. For
+  // whoever is busy with what this client attends to: the thread that would be woken to read may
+  // not get a processor for some milliseconds.
+  void Look();
+
   // From here on, or no longer, messages are to be heard at once though nobody awaits any: guests
   // do not leave them unread, and silence is noticed within two seconds.
   void Attend(bool begins);
@@ -167,6 +172,8 @@ class Subscriber final : private ListeningThread::Listener {
   enum class Reader : uint8_t { kThread, kGuest, kNobody };
   void WakeReader() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Recall() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Nobody reads, or the thread does and is asleep.
+  bool Vacant() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool BecomeGuest() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Leave() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Readiness WaitAsGuest(const Awaited& awaited, base::Parker& parker);

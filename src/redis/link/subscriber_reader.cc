@@ -48,11 +48,33 @@ uint32_t Subscriber::Await(base::Parker& parker, base::Instant deadline) {
   return value;
 }
 
+void Subscriber::Look() {
+  if (fork_guard_.InForkedChild()) return;
+  Readiness ready;
+  {
+    const base::MutexLock lock(mu_);
+    if (!connected_ || !Vacant()) return;
+    ready = dialogue_.transport->Wait(dialogue_.read_wants, /*wake_fd=*/-1, base::Instant());
+    if (!ready.Meets(dialogue_.read_wants)) return;
+    ++waiting_;  // so that whoever comes meanwhile is not left without a reader
+    recalled_ = false;
+    reader_ = Reader::kGuest;
+    ++guests_;
+  }
+  Take(ready);
+  const base::MutexLock lock(mu_);
+  Leave();
+  --waiting_;
+}
+
+bool Subscriber::Vacant() const {
+  return reader_ == Reader::kThread ? relievable_ : reader_ == Reader::kNobody;
+}
+
 // Not where others wait: they would depend on when this one leaves.
 bool Subscriber::BecomeGuest() {
   if (!connected_ || waiting_ > 1) return false;
-  const bool vacant = reader_ == Reader::kThread ? relievable_ : reader_ == Reader::kNobody;
-  if (!vacant || recalled_ || !wake_.OpenAgain(base::Now())) return false;
+  if (!Vacant() || recalled_ || !wake_.OpenAgain(base::Now())) return false;
   reader_ = Reader::kGuest;
   ++guests_;
   return true;
