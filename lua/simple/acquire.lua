@@ -55,8 +55,8 @@ if first_heartbeat_ms and holder ~= me and colon == 33 then
         call('PEXPIRE', queue, 3 * first_heartbeat_ms, 'GT')
         call('PEXPIRE', waiters, 3 * first_heartbeat_ms)
       end
-      -- Only the first looks when the hold ends.
-      return 'queued ' .. (position == '0' and call('PTTL', lock) or 0) .. ' ' .. position .. ' ' .. now
+      local ttl_ms = position == '0' and call('PTTL', lock) or '0'  -- for the first alone
+      return 'queued ' .. ttl_ms .. ' ' .. position .. ' ' .. now
     end
     -- The hold was given up: what existed beside the lock and the queue says so.
     call('ZREM', queue, me)

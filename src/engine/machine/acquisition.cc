@@ -128,6 +128,12 @@ Acquisition::Next Acquisition::Resume(const Event& event, base::Instant now, Bid
 
 bool Acquisition::Rouse() { return Bidder::Rouse(waiter_); }
 
+bool Acquisition::Park() {
+  if (waiter_.state != Waiter::State::kWaiting) return false;
+  Bidder::Park(waiter_);
+  return true;
+}
+
 bool Acquisition::Overslept() {
   const bool being_woken = waiter_.wake_pending;
   Bidder::Unpark(waiter_);

@@ -75,6 +75,8 @@ class Acquisition {
 
   // Something happened that Resume() is to see. False: it does not sleep, or is being woken.
   bool Rouse();
+  // It is about to sleep without being told to. False: it is decided.
+  bool Park();
   // It slept until the time was over. True: a call of the waker is on its way, and must be awaited.
   bool Overslept();
 

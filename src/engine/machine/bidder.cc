@@ -11,6 +11,8 @@ namespace redlatch::engine {
 namespace {
 
 constexpr uint32_t kBlock = 4096;
+// So soon nobody has taken a lock that was handed over, and released it.
+constexpr absl::Duration kHandingOver = absl::Microseconds(50);
 
 }  // namespace
 
@@ -136,6 +138,8 @@ std::optional<Send> Bidder::NextSend(base::Instant now, absl::Duration) {
     send->lease = bid.terms.lease;
     send->sent = now;
     send->missed_since = TakeMissed();
+    send->will_queue =
+        bid.attempt == 1 && bid.wait && !send->missed_since && now - handed_at_ < kHandingOver;
     return send;
   }
   return looks_.Next(now);

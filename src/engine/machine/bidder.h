@@ -221,7 +221,8 @@ class Bidder {
   // A grant that ran out is told to be lost somewhat before its deadline, so that whoever works
   // under it can stop: until that deadline, this one, nobody is let in by us.
   base::Instant embargo_;
-  base::Instant taken_at_;  // when the lock was last known to be somebody's, or this client's
+  base::Instant handed_at_;  // when this client last released it though others waited
+  base::Instant taken_at_;   // when the lock was last known to be somebody's, or this client's
 
  private:
   // Patience (bidder_patience.cc).

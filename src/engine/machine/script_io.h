@@ -81,6 +81,9 @@ struct Send {
   // It is run over a new subscription, unless that is new already: the present one may be deaf, as
   // the wait that began then ended without a message.
   std::optional<base::Instant> missed_since = std::nullopt;
+  // A first bid, made the moment after this client has handed the lock to another: it will be
+  // queued, so that the next that matters is a message.
+  bool will_queue = false;
 
   bool leaves_tombstone() const {
     if (const auto* cancel = std::get_if<ToCancel>(&what)) return cancel->tombstone;

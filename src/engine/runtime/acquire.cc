@@ -1,7 +1,6 @@
-// The driver of an acquisition that belongs to one thread, which runs scripts and sleeps.
-#include <functional>
+// An acquisition that belongs to one thread, from what is wanted to what came of it; what the
+// thread does meanwhile is in compete.cc.
 #include <optional>
-#include <stop_token>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,6 +9,7 @@
 #include "src/engine/machine/acquisition.h"
 #include "src/engine/runtime/about.h"
 #include "src/engine/runtime/lock_session.h"
+#include "src/engine/runtime/thread_waker.h"
 
 namespace redlatch::engine {
 namespace {
@@ -19,16 +19,6 @@ constexpr absl::Duration kFirstPause = absl::Milliseconds(5);
 constexpr absl::Duration kLongestPause = absl::Milliseconds(200);
 
 }  // namespace
-
-class ThreadWaker final : public Waker {
- public:
-  static constexpr uint32_t kWoken = 1;
-  static constexpr uint32_t kThrough = 2;
-
-  void Wake(bool through) override { parker.Set(through ? kThrough : kWoken); }
-
-  base::Parker parker;
-};
 
 absl::StatusOr<Held> LockSession::Acquire(const Want& want, Silence* met) {
   if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
@@ -156,61 +146,6 @@ absl::StatusOr<Held> LockSession::Result(Core& core, const Entry& entry, Waiter&
       break;
   }
   return about(waiter.failure);
-}
-
-bool LockSession::Listen(Acquisition& acquisition, const Want& want) {
-  redis::Deployment& deployment = core_->deployment();
-  const std::string_view key = entry_.keys.main();
-  if (deployment.listening(key)) return true;
-  const base::Instant now = base::Now();
-  absl::Status deaf = deployment.Listen(key, now + acquisition.ListenPatience(now), want.stop);
-  if (deaf.ok()) return true;
-  const base::MutexLock lock(entry_.mu);
-  return acquisition.GoOnDeaf(std::move(deaf), now, *entry_.machine);
-}
-
-void LockSession::Compete(Acquisition& acquisition, ThreadWaker& waker, const Want& want) {
-  using Kind = Acquisition::Next::Kind;
-  if (!Listen(acquisition, want)) return;
-  std::optional<std::stop_callback<std::function<void()>>> on_stop;
-  if (want.stop.stop_possible()) {
-    on_stop.emplace(want.stop, [&] {
-      {
-        const base::MutexLock lock(entry_.mu);
-        if (!acquisition.Rouse()) return;
-      }
-      waker.Wake(/*through=*/false);
-    });
-  }
-
-  std::optional<Answer> answer;
-  while (true) {
-    waker.parker.Arm();
-    Acquisition::Next next;
-    core_->Feed(entry_, [&](Bidder& machine, Effects& effects) {
-      const Acquisition::Event event{.answer = answer ? &*answer : nullptr,
-                                     .stopped = want.stop.stop_requested(),
-                                     .gone = want.gone != nullptr && *want.gone};
-      // Under the machine's lock: if it is deafened from here on, that is fed behind this.
-      if (want.terms.stays && core_->deployment().hears(entry_.keys.main())) machine.OnHearing();
-      next = acquisition.Resume(event, base::Now(), machine, effects);
-    });
-    answer.reset();
-    if (next.kind == Kind::kDone) return;
-    if (next.kind == Kind::kRun) {
-      answer = core_->Run(entry_, acquisition.send(), next.until);
-      continue;
-    }
-    const uint32_t woken = core_->deployment().Await(entry_.keys.main(), waker.parker, next.until);
-    if (woken == ThreadWaker::kThrough) return;
-    if (woken != base::Parker::kArmed) continue;
-    bool being_woken = false;
-    {
-      const base::MutexLock lock(entry_.mu);
-      being_woken = acquisition.Overslept();
-    }
-    if (being_woken) waker.parker.ParkUntil(base::Instant::Infinite());
-  }
 }
 
 }  // namespace redlatch::engine

@@ -7,8 +7,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "absl/types/span.h"
 #include "src/base/no_cancellation.h"
 #include "src/base/status.h"
+#include "src/redis/link/pipeline.h"
+#include "src/redis/link/shared_connection.h"
+#include "src/redis/wire/errors.h"
 
 namespace redlatch::engine {
 
@@ -145,6 +149,27 @@ Answer Core::Run(Entry& entry, Send send, base::Instant deadline) {
   };
   const absl::StatusOr<redis::Reply> reply = deployment_->Run(request.call(), deadline, wanted);
   return Hear(entry, send, reply);
+}
+
+std::optional<Answer> Core::RunAndRead(Entry& entry, Send send, absl::FunctionRef<void()> meanwhile,
+                                       base::Instant deadline) {
+  MakeReady(entry, send);
+  Request request(SubjectOf(entry), send);
+  const redis::ScriptCall call = request.call();
+  absl::StatusOr<redis::Reply> reply;
+  redis::Exchange exchange;
+  exchange.results = absl::MakeSpan(&reply, 1);
+  if (!deployment_->MayPost(entry.keys.main(), *call.script) ||
+      !deployment_->BeginRun(call, exchange)) {
+    return std::nullopt;
+  }
+  meanwhile();
+  redis::SharedConnection::Finish(exchange, deadline);
+  // Whatever it was that the server did not do, Run() knows what to make of it.
+  if (reply.ok() ? reply->is_error() : redis::NotSent(reply.status())) return std::nullopt;
+  Answer answer = ReadAnswer(send, reply);
+  NoteAnswer(entry, send, answer);
+  return answer;
 }
 
 void Core::MakeReady(const Entry& entry, Send& send) {

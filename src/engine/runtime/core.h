@@ -4,12 +4,14 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <variant>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "redlatch/client.h"
@@ -131,6 +133,9 @@ class Core : public std::enable_shared_from_this<Core> {
 
   // Runs a script now, on this thread.
   Answer Run(Entry& entry, Send send, base::Instant deadline);
+  // Sends it, does something else, and then reads the answer. Nothing: it is to be run.
+  std::optional<Answer> RunAndRead(Entry& entry, Send send, absl::FunctionRef<void()> meanwhile,
+                                   base::Instant deadline);
   // Before it is sent, in whatever way; and what was answered.
   void MakeReady(const Entry& entry, Send& send);
   Answer Hear(const Entry& entry, const Send& send, const absl::StatusOr<redis::Reply>& reply);
@@ -174,7 +179,8 @@ class Core : public std::enable_shared_from_this<Core> {
   void LookForMessages(const Entry& entry, base::Instant now) {
     constexpr int64_t kLookEach = 20'000;
     int64_t due = look_at_.load(std::memory_order_relaxed);
-    if (now.nanos() < due || !look_at_.compare_exchange_strong(due, now.nanos() + kLookEach)) return;
+    if (now.nanos() < due || !look_at_.compare_exchange_strong(due, now.nanos() + kLookEach))
+      return;
     deployment_->Look(entry.keys.main());
   }
 

@@ -160,6 +160,9 @@ class LockSession final : public Holder {
   // False: the acquisition has failed.
   bool Listen(Acquisition& acquisition, const Want& want);
   void Compete(Acquisition& acquisition, ThreadWaker& waker, const Want& want);
+  uint32_t Sleep(Acquisition& acquisition, ThreadWaker& waker, base::Instant until);
+  // The same while a script is under way.
+  void Doze(Acquisition& acquisition, ThreadWaker& waker, base::Instant until);
   // Nothing: it goes on elsewhere.
   std::optional<absl::StatusOr<Held>> AcquireOnce(const Want& want, base::Instant began,
                                                   Silence* met);

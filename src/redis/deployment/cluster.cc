@@ -199,6 +199,12 @@ absl::Status Cluster::Post(const ScriptCall& plain, Exchange& exchange) {
   return owner->server->Post(call, exchange);
 }
 
+bool Cluster::BeginRun(const ScriptCall& plain, Exchange& exchange) {
+  const ScriptCall call = scripts_.Of(plain);
+  ClusterNode* const owner = map_->Owner(SlotOf(call.keys.front()));
+  return owner != nullptr && owner->server->BeginRun(call, exchange);
+}
+
 bool Cluster::DrainAll(base::Instant until) {
   bool all = true;
   for (ClusterNode* const node : map_->nodes()) all = node->server->DrainAll(until) && all;

@@ -79,6 +79,7 @@ class Cluster final : public Deployment {
   bool Drain(std::string_view key, base::Instant until) override;
   bool MayPost(std::string_view key, const LuaScript& script) override;
   absl::Status Post(const ScriptCall& call, Exchange& exchange) override;
+  bool BeginRun(const ScriptCall& call, Exchange& exchange) override;
   bool DrainAll(base::Instant until) override;
   Transport::Polled BeginPoll(std::string_view key) override;
   void BeginPollAll(std::vector<Transport::Polled>& polled) override;

@@ -97,6 +97,9 @@ class Deployment {
   // SharedConnection::Post(). The last of the exchange's results is its reply; if there are two, a
   // PING goes before it.
   virtual absl::Status Post(const ScriptCall& call, Exchange& exchange) = 0;
+  // The same, of an exchange with one result that a thread waits for later: in
+  // SharedConnection::Finish(), which must follow. False: it was not sent.
+  virtual bool BeginRun(const ScriptCall&, Exchange&) { return false; }
   // For who polls several at once: where the answers come from that Drain() reads, its descriptor
   // -1 while another thread reads them.
   virtual Transport::Polled BeginPoll(std::string_view key) = 0;

@@ -151,6 +151,11 @@ absl::Status SingleServer::Post(const ScriptCall& call, Exchange& exchange) {
   return commands_->Post(absl::MakeConstSpan(commands).last(exchange.results.size()), exchange);
 }
 
+bool SingleServer::BeginRun(const ScriptCall& call, Exchange& exchange) {
+  const Command command = EncodeCall(call, call.by_text);
+  return commands_->Begin(absl::MakeConstSpan(&command, 1), exchange).ok();
+}
+
 absl::Status SingleServer::ListenTo(std::string_view channel, base::Instant deadline,
                                     const std::stop_token& stop) {
   absl::Status subscribed = messages_->Subscribe(channel, deadline, stop);

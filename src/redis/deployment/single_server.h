@@ -89,6 +89,7 @@ class SingleServer final : public Deployment {
   bool Drain(std::string_view, base::Instant until) override { return commands_->Drain(until); }
   bool MayPost(std::string_view key, const LuaScript& script) override;
   absl::Status Post(const ScriptCall& call, Exchange& exchange) override;
+  bool BeginRun(const ScriptCall& call, Exchange& exchange) override;
   bool DrainAll(base::Instant until) override { return commands_->Drain(until); }
   Transport::Polled BeginPoll(std::string_view) override { return commands_->BeginPoll(); }
   void BeginPollAll(std::vector<Transport::Polled>& polled) override {

@@ -126,7 +126,8 @@ bool Pipeline::Abandon(Exchange& exchange, const absl::Status& sent, const absl:
 
 Exchange* Pipeline::FirstWaiting() const {
   for (const Segment& segment : segments_) {
-    if (segment.exchange != nullptr && segment.exchange->waits()) return segment.exchange;
+    Exchange* const exchange = segment.exchange;
+    if (exchange != nullptr && exchange->waits() && !exchange->away) return exchange;
   }
   return nullptr;
 }

@@ -19,6 +19,8 @@
 
 namespace redlatch::redis {
 
+class SharedConnection;
+
 // What was asked for together, and who is to hear the answers: a thread, on whose stack this is, or
 // a function. The thread may leave its frame when it has seen its parker say so, or when it has
 // taken itself out of the pipeline.
@@ -30,6 +32,9 @@ struct Exchange {
   base::Parker parker;     // the word on which the thread sleeps
   // In place of the thread: called when all results are in. The exchange may go then.
   std::function<void()> done;
+  // Of Begin(): the thread is elsewhere, and comes in Finish(). Until then it does not lead.
+  bool away = false;
+  SharedConnection* at = nullptr;
   // Of Post(): whoever posts it drains the connection soon, and that sends it, with what else is
   // posted by then.
   bool unhurried = false;
@@ -76,7 +81,7 @@ class Pipeline {
   // replies to those sent will be thrown away and they fail with `sent`. True where they were sent.
   bool Abandon(Exchange& exchange, const absl::Status& sent, const absl::Status& unsent);
 
-  // Of those for which a thread waits, the one whose result is due next; null where none does.
+  // Of those for which a thread waits, and is there, the one whose result is due next; null: none.
   Exchange* FirstWaiting() const;
 
   // Commands whose replies have not come.

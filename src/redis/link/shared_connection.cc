@@ -165,7 +165,7 @@ void SharedConnection::Lead(Exchange& mine, base::Instant deadline) {
       GiveUp(mine);
     } else if (mine.results.empty() && deadline != kAtOnce && deadline <= base::Now()) {
       GiveUpIfStalled();
-    } else if (mine.results.size() == 1 && mine.results[0].ok()) {
+    } else if (mine.results.size() == 1 && mine.results[0].ok() && mine.at == nullptr) {
       spin_.Completed(mine.begun, base::Now());
     }
     if (!doomed_.empty()) Break(finished);

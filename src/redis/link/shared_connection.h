@@ -122,6 +122,14 @@ class SharedConnection {
   // The same, of an exchange that has its results and `done`, and lives until that is called.
   absl::Status Post(absl::Span<const Command> commands, Exchange& exchange);
 
+  // A call in two parts, for who has something better to wait for: the first sends, and where it
+  // did, the second, which must follow, waits for the answers, as CallBatch() does. `mine` has its
+  // results.
+  absl::Status Begin(absl::Span<const Command> commands, Exchange& mine);
+  static void Finish(Exchange& mine, base::Instant deadline) {
+    mine.at->FinishMine(mine, deadline);
+  }
+
   // Reads the answers to what was sent so, until there are none to come or it is `until`; where
   // another thread reads, that does it, and this returns at once. True: each `done` has returned. A
   // connection that stalls is given up, as by a call.
@@ -165,6 +173,7 @@ class SharedConnection {
 
   absl::Status Refusal() const;
   absl::Status PostFor(absl::Span<const Command> commands, Exchange* exchange);
+  void FinishMine(Exchange& mine, base::Instant deadline);
   // `mine` has its results, and nothing else yet.
   void Run(absl::Span<const Command> commands, Exchange& mine, base::Instant deadline);
   // True where following ended in leadership, false where `mine` is finished.

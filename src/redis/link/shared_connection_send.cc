@@ -45,6 +45,31 @@ absl::Status SharedConnection::Post(absl::Span<const Command> commands, Exchange
   return PostFor(commands, &exchange);
 }
 
+absl::Status SharedConnection::Begin(absl::Span<const Command> commands, Exchange& mine) {
+  mine.away = true;
+  mine.at = this;
+  return PostFor(commands, &mine);
+}
+
+void SharedConnection::FinishMine(Exchange& mine, base::Instant deadline) {
+  bool open = false;
+  bool leading = false;
+  mine.begun = base::Now();
+  {
+    const base::MutexLock lock(mu_);
+    mine.away = false;
+    open = mine.open > 0;
+    leading = open && leader_ == nullptr;
+    if (leading) leader_ = &mine;
+  }
+  if (!open) {
+    mine.parker.ParkUntil(
+        base::Instant::Infinite());  // whoever read it says so, and is done with it
+  } else if (leading || Follow(mine, deadline)) {
+    Lead(mine, deadline);
+  }
+}
+
 absl::Status SharedConnection::PostFor(absl::Span<const Command> commands, Exchange* exchange) {
   absl::Status status = Refusal();
   if (!status.ok()) return status;
@@ -59,7 +84,7 @@ absl::Status SharedConnection::PostFor(absl::Span<const Command> commands, Excha
       status = absl::UnavailableError(
           absl::StrCat("not sent to ", server_, ": it does not keep up with the commands"));
     } else {
-      if (exchange != nullptr) ++untold_;
+      if (exchange != nullptr && !exchange->waits()) ++untold_;
       pipeline_.Append(commands, exchange);
       has_unsent_.store(true, std::memory_order_release);
     }

@@ -79,6 +79,43 @@ TEST_F(SubscriberReaderTest, AMessageForWhichNobodyWaitsIsReadSoonAfterAReaderHa
   }
 }
 
+// Whoever looks is as near as one that waits, though the thread sleeps in poll.
+TEST_F(SubscriberReaderTest, WhoLooksHearsForItself) {
+  int heard = 0;
+  for (int i = 0; i < 200; ++i) {
+    parker_.Arm();
+    ASSERT_EQ(Publish("c", "m"), 1);
+    const int before = read_by_me_;
+    subscriber_->Look();
+    ASSERT_EQ(parker_.ParkUntil(Soon()), kHeard) << "the thread reads what this one does not";
+    heard += read_by_me_ - before;
+  }
+  EXPECT_GT(heard, 0);
+}
+
+TEST_F(SubscriberReaderTest, LooksTakeNothingFromThoseThatWait) {
+  std::atomic<bool> over{false};
+  std::thread looker([&] {
+    while (!over) subscriber_->Look();
+  });
+  for (int i = 0; i < 500; ++i) {
+    const base::Instant begun = base::Now();
+    ASSERT_EQ(AskAndAwait("m"), kHeard);
+    ASSERT_LT(base::Now() - begun, absl::Seconds(1));
+  }
+  over = true;
+  looker.join();
+}
+
+TEST_F(SubscriberReaderTest, ALookAtALostConnectionIsHarmless) {
+  for (int i = 1; i <= 5; ++i) {
+    EXPECT_EQ(KillSubscribers(), 1);
+    while (subscriber_->stats().breaks < static_cast<uint64_t>(i)) subscriber_->Look();
+    EXPECT_TRUE(ears_.Await("live again", i));
+  }
+  EXPECT_EQ(AskAndAwait("afterwards"), kHeard);
+}
+
 TEST_F(SubscriberReaderTest, AWaitEndsAtItsDeadline) {
   BecomeReader();
   parker_.Arm();
