@@ -13,6 +13,10 @@ namespace {
 constexpr uint32_t kBlock = 4096;
 // So soon nobody has taken a lock that was handed over, and released it.
 constexpr absl::Duration kHandingOver = absl::Microseconds(50);
+// How long the answer may lie unread to a bid that will be queued: until the grant has mostly come.
+// If the bid was granted at once, others wait for so long.
+constexpr absl::Duration kShortestUnread = absl::Microseconds(200);
+constexpr absl::Duration kLongestUnread = absl::Milliseconds(2);
 
 }  // namespace
 
@@ -138,8 +142,9 @@ std::optional<Send> Bidder::NextSend(base::Instant now, absl::Duration) {
     send->lease = bid.terms.lease;
     send->sent = now;
     send->missed_since = TakeMissed();
-    send->will_queue =
-        bid.attempt == 1 && bid.wait && !send->missed_since && now - handed_at_ < kHandingOver;
+    if (bid.attempt == 1 && bid.wait && !send->missed_since && now - handed_at_ < kHandingOver) {
+      send->unread_for = std::clamp(Scaled(usual_wait_, 2, 1), kShortestUnread, kLongestUnread);
+    }
     return send;
   }
   return looks_.Next(now);

@@ -168,6 +168,7 @@ bool Bidder::OnGrant(const NewGrant& news, base::Instant now, Effects& effects) 
   if (!IsPursued(news.grant)) return Has(news.grant) || debts_.Has(news.grant);
   misses_ = false;
   server_.Heard(now);
+  pursuit_->queued = true;  // whoever is told by message came after others
   OnGrantMessage(news, now, effects);
   return true;
 }
@@ -177,7 +178,6 @@ bool Bidder::OnGrant(const NewGrant& news, base::Instant now, Effects& effects) 
 // asks, if it is there.
 void Bidder::ConfirmFirst(base::Instant now, Effects& effects) {
   pursuit_->claimed = true;
-  pursuit_->queued = true;
   AskNow(now);
   if (Waiter* const head = queue_.head()) Wake(*head, effects);
 }

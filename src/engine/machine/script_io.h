@@ -81,9 +81,10 @@ struct Send {
   // It is run over a new subscription, unless that is new already: the present one may be deaf, as
   // the wait that began then ended without a message.
   std::optional<base::Instant> missed_since = std::nullopt;
-  // A first bid, made the moment after this client has handed the lock to another: it will be
-  // queued, so that the next that matters is a message.
-  bool will_queue = false;
+  // Of a first bid, made the moment after this client has handed the lock to another: it will be
+  // queued, so that the next that matters is a message. For so long the answer may lie unread; zero:
+  // it is to be read at once.
+  absl::Duration unread_for = absl::ZeroDuration();
 
   bool leaves_tombstone() const {
     if (const auto* cancel = std::get_if<ToCancel>(&what)) return cancel->tombstone;

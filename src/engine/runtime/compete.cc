@@ -12,13 +12,6 @@
 #include "src/engine/runtime/thread_waker.h"
 
 namespace redlatch::engine {
-namespace {
-
-// How long the answer to a bid may lie unread.
-constexpr absl::Duration kUnread = absl::Milliseconds(2);
-
-}  // namespace
-
 bool LockSession::Listen(Acquisition& acquisition, const Want& want) {
   redis::Deployment& deployment = core_->deployment();
   const std::string_view key = entry_.keys.main();
@@ -61,9 +54,9 @@ void LockSession::Compete(Acquisition& acquisition, ThreadWaker& waker, const Wa
     if (next.kind == Kind::kRun) {
       const Send& send = acquisition.send();
       // The answer would wake this thread for nothing: it is read when the grant has come, or soon.
-      if (send.will_queue && core_->deployment().hears(entry_.keys.main())) {
+      if (send.unread_for > absl::ZeroDuration() && core_->deployment().hears(entry_.keys.main())) {
         const auto listen = [&] {
-          Doze(acquisition, waker, std::min(next.until, send.sent + kUnread));
+          Doze(acquisition, waker, std::min(next.until, send.sent + send.unread_for));
         };
         answer = core_->RunAndRead(entry_, send, listen, next.until);
       }

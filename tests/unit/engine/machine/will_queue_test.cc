@@ -19,26 +19,40 @@ class WillQueueTest : public LockMachineTest {
 TEST_F(WillQueueTest, TheFirstBidBehindAHandOver) {
   HandOver(1);
   Acquire();
-  EXPECT_TRUE(Fetch<ToAcquire>().will_queue);
+  EXPECT_EQ(Fetch<ToAcquire>().unread_for, absl::Microseconds(200)) << "it has not waited yet";
+}
+
+TEST_F(WillQueueTest, ForTwiceTheUsualWait) {
+  Waiter& waiter = Acquire();
+  const Send bid = Fetch<ToAcquire>();
+  Hear(bid, Queued());
+  Pass(absl::Microseconds(400));
+  NewGrant news = GrantOf(bid);
+  news.others = 1;
+  ASSERT_TRUE(HearGrant(news));
+  Release(waiter.hold);
+  Fetch<ToRelease>();
+  Acquire();
+  EXPECT_EQ(Fetch<ToAcquire>().unread_for, absl::Microseconds(800));
 }
 
 TEST_F(WillQueueTest, NotWhereNobodyWaited) {
   HandOver(0);
   Acquire();
-  EXPECT_FALSE(Fetch<ToAcquire>().will_queue);
+  EXPECT_EQ(Fetch<ToAcquire>().unread_for, absl::ZeroDuration());
 }
 
 TEST_F(WillQueueTest, NotWhereTheNextMayHaveReleasedItSince) {
   HandOver(1);
   Pass(absl::Microseconds(60));
   Acquire();
-  EXPECT_FALSE(Fetch<ToAcquire>().will_queue);
+  EXPECT_EQ(Fetch<ToAcquire>().unread_for, absl::ZeroDuration());
 }
 
 TEST_F(WillQueueTest, NotATryWhoseAnswerIsWhatMatters) {
   HandOver(1);
   Acquire({.patience = Patience::kNone});
-  EXPECT_FALSE(Fetch<ToAcquire>().will_queue);
+  EXPECT_EQ(Fetch<ToAcquire>().unread_for, absl::ZeroDuration());
 }
 
 TEST_F(WillQueueTest, NotARepeat) {
@@ -46,7 +60,7 @@ TEST_F(WillQueueTest, NotARepeat) {
   Acquire();
   Hear(Fetch<ToAcquire>(), Silence());
   PassTo(machine().next_send());
-  EXPECT_FALSE(Fetch<ToAcquire>().will_queue);
+  EXPECT_EQ(Fetch<ToAcquire>().unread_for, absl::ZeroDuration());
 }
 
 // The grant comes first, and the answer is read afterwards.
@@ -59,6 +73,19 @@ TEST_F(WillQueueTest, TheAnswerMayComeBehindTheGrant) {
   Hear(bid, Queued());
   EXPECT_TRUE(Valid(waiter));
   EXPECT_EQ(machine().grant_id(), bid.grant);
+}
+
+// Though nothing else has said that it came after others, who may come again: its turn begins, and
+// they are to hear of the release before this client does.
+TEST_F(WillQueueTest, AGrantByMessageCameAfterOthers) {
+  constexpr absl::Duration kTurn = absl::Milliseconds(5);
+  HandOver(1);
+  Waiter& waiter = Acquire({.turn = kTurn});
+  ASSERT_TRUE(HearGrant(GrantOf(Fetch<ToAcquire>())));
+  EXPECT_EQ(Release(waiter.hold).kind, Kind::kDone);
+  EXPECT_TRUE(Quiet()) << "the turn is not over";
+  Pass(kTurn);
+  EXPECT_TRUE(std::get<ToRelease>(Fetch<ToRelease>().what).awaited);
 }
 
 }  // namespace
