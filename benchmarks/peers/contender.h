@@ -1,28 +1,43 @@
-// One process of the race that run.py runs, whichever lock it uses.
+// One process of the comparison that compare.py runs, whichever lock it uses.
 //
-//   int main(int argc, char** argv) {
-//     const redlatch::bench::Contender contender(argc, argv);
-//     SomeLock lock(contender.urls(), redlatch::bench::kContendedLock);  // connects
-//     return contender.Race([&] { lock.lock(); return true; }, [&] { lock.unlock(); });
-//   }
+//   PROGRAM [--NAME=VALUE]... URL...
 //
-// run.py starts it with [OPTION...] SECONDS SECTION URL..., waits until it has said "ready", and
-// begins the race of all processes with a line on its standard input. What it then says is one
-// line of JSON:
+//   --work=pair      each thread takes a lock of its own and releases it, again and again
+//   --work=contend   all threads of all processes take the same one
+//   --work=hold      takes --locks=N locks, and keeps them
+//   --kind=K         mutex (the default), fair, read_write, semaphore or quorum: as the peer has it
+//   --threads=N      of this process (1)
+//   --seconds=S      how long (1)
+//   --section-us=N   how long it sleeps with the lock (0)
+//   --reads=P        of read_write: so many of a hundred acquisitions read (0)
+//   --reentry=1      of pair: the thread has the lock already
+//   --lease-ms=N     (30000)
+//   --permits=N      of semaphore (4)
+//   --shared=FILE    4 KiB of zeroes that all processes map
+//   --index=N        of this process
 //
-//   count            acquisitions within the time
+// It says "ready" when it is connected (of `hold`: when it has all), waits for a line on its standard
+// input, works, and says one line of JSON:
+//
+//   counts           of each thread: acquisitions within the time
 //   failed           calls that returned without the lock, or that failed to release it
-//   overlaps         acquisitions while another process was inside
-//   longest_wait_ms  from the first call to the acquisition; the last wait counts, though its
-//                    acquisition comes after the time
+//   overlaps         acquisitions while somebody was inside who must not be
+//   longest_wait_ms  from the first call to the acquisition
+//   cpu_s            processor time, from the line on
+//   samples_us       of `pair` how long pairs took; of `contend` how long after the release by
+//                    another process this one had the lock; some thousands at most
 //
-// SECTION is a file of zeroes that all processes map: its first word tells whether one of them is
-// inside. C++17, and nothing of redlatch: peers are built with it as well.
+// FILE: a 32-bit word, other than 0 while somebody is inside; at 8 a 64-bit word, CLOCK_MONOTONIC in
+// ns when the lock was last released; at 16 a 32-bit word, the index of who released it, plus one.
+//
+// C++17, and nothing of redlatch: peers are built with it as well. Contenders in other languages do
+// the same.
 #ifndef REDLATCH_BENCHMARKS_PEERS_CONTENDER_H_
 #define REDLATCH_BENCHMARKS_PEERS_CONTENDER_H_
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -32,62 +47,72 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
+#include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace redlatch::bench {
 
-inline constexpr char kContendedLock[] = "contended";
-
 class Contender {
  public:
   Contender(int argc, char** argv) {
-    int at = 1;
-    while (at < argc && std::strncmp(argv[at], "--", 2) == 0) options_.emplace_back(argv[at++]);
-    if (argc - at < 3) Fail("run.py starts contenders, nobody else");
-    seconds_ = std::chrono::duration<double>(std::atof(argv[at]));
-    Map(argv[at + 1]);
-    urls_.assign(argv + at + 2, argv + argc);
+    for (int i = 1; i < argc; ++i) {
+      const std::string word = argv[i];
+      const size_t equals = word.find('=');
+      if (word.compare(0, 2, "--") == 0 && equals != std::string::npos) {
+        options_[word.substr(2, equals - 2)] = word.substr(equals + 1);
+      } else {
+        urls_.push_back(word);
+      }
+    }
+    if (urls_.empty()) Fail("compare.py starts contenders, nobody else");
+    Map(Option("shared", ""));
   }
 
   const std::vector<std::string>& urls() const { return urls_; }
-
-  // The value of --NAME=VALUE; `fallback` if it was not given.
   std::string Option(const std::string& name, const std::string& fallback) const {
-    const std::string start = "--" + name + "=";
-    for (const std::string& option : options_) {
-      if (option.compare(0, start.size(), start) == 0) return option.substr(start.size());
-    }
-    return fallback;
+    const auto found = options_.find(name);
+    return found == options_.end() ? fallback : found->second;
   }
+  long Number(const std::string& name, long fallback) const {
+    return std::atol(Option(name, std::to_string(fallback)).c_str());
+  }
+  std::string kind() const { return Option("kind", "mutex"); }
 
-  // `lock` returns whether it has the lock, and is called again if it has not. Returns what main()
-  // returns.
-  template <typename Lock, typename Unlock>
-  int Race(Lock lock, Unlock unlock) const {
-    AwaitStart();
-    Result result;
-    const Clock::time_point end = Clock::now() + std::chrono::duration_cast<Nanos>(seconds_);
-    for (bool running = true; running;) {
-      const Clock::time_point asked = Clock::now();
-      bool held = lock();
-      while (!held && Clock::now() < end) {
-        ++result.failed;
-        held = lock();
-      }
-      const Clock::time_point now = Clock::now();
-      result.longest_wait = std::max<Nanos>(result.longest_wait, now - asked);
-      running = now < end;
-      if (!held) break;
-      if (inside_->exchange(1) != 0) ++result.overlaps;
-      if (running) ++result.count;
-      inside_->store(0);
-      unlock();
+  // `make(name)` makes a lock of the kind, for one thread: a pointer to what has
+  //
+  //   bool Lock(bool reads)     false: it has given up, and is called again
+  //   bool Unlock(bool reads)
+  //
+  // Returns what main() returns.
+  template <typename Make>
+  int Run(Make make) {
+    const std::string work = Option("work", "contend");
+    if (work == "hold") return Hold(make);
+    const long threads = Number("threads", 1);
+    const bool own = work == "pair";
+    std::vector<Tally> tallies(threads);
+    std::vector<decltype(make(std::string()))> locks;
+    for (long i = 0; i < threads; ++i) {
+      locks.push_back(make(own ? "own:" + std::to_string(i) + ":" + Option("index", "0") : "contended"));
+      // What the first use costs is no part of it.
+      if (own && locks[i]->Lock(false)) locks[i]->Unlock(false);
     }
-    std::printf(
-        "{\"count\": %lld, \"failed\": %lld, \"overlaps\": %lld, \"longest_wait_ms\": %.3f}\n",
-        result.count, result.failed, result.overlaps,
-        std::chrono::duration<double, std::milli>(result.longest_wait).count());
+    AwaitStart();
+    const double cpu = CpuSeconds();
+    const Clock::time_point end =
+        Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                           std::chrono::duration<double>(std::atof(Option("seconds", "1").c_str())));
+    std::vector<std::thread> running;
+    for (long i = 0; i < threads; ++i) {
+      running.emplace_back([&, i] {
+        tallies[i] = own ? Pairs(*locks[i], end) : Contend(*locks[i], end, i);
+      });
+    }
+    for (std::thread& thread : running) thread.join();
+    Report(tallies, CpuSeconds() - cpu);
     return 0;
   }
 
@@ -97,36 +122,163 @@ class Contender {
   }
 
  private:
-  using Clock = std::chrono::steady_clock;
-  using Nanos = std::chrono::nanoseconds;
+  using Clock = std::chrono::steady_clock;  // CLOCK_MONOTONIC
+  static constexpr size_t kMostSamples = 4000;
 
-  struct Result {
+  struct Shared {
+    std::atomic<int> inside;
+    alignas(8) std::atomic<long long> released_at;
+    std::atomic<int> released_by;
+  };
+  struct Tally {
     long long count = 0;
     long long failed = 0;
     long long overlaps = 0;
-    Nanos longest_wait{0};
+    double longest_wait_ms = 0;
+    std::vector<double> samples_us;
   };
 
-  void Map(const char* path) {
-    const int descriptor = open(path, O_RDWR | O_CLOEXEC);
-    void* const memory = mmap(nullptr, sizeof(*inside_), PROT_READ | PROT_WRITE, MAP_SHARED,
-                              descriptor, 0);  // fails if open() did
-    if (memory == MAP_FAILED) Fail(std::string(path) + ": " + std::strerror(errno));
-    inside_ = static_cast<std::atomic<unsigned>*>(memory);
+  static double Micros(Clock::duration time) {
+    return std::chrono::duration<double, std::micro>(time).count();
+  }
+
+  template <typename Make>
+  int Hold(Make make) {
+    std::vector<decltype(make(std::string()))> locks;
+    const long count = Number("locks", 1);
+    for (long i = 0; i < count; ++i) {
+      locks.push_back(make(count == 1 ? "contended" : "held:" + std::to_string(i)));
+      while (!locks.back()->Lock(false)) {
+      }
+    }
+    const double cpu = CpuSeconds();
+    AwaitStart();
+    std::vector<Tally> none(1);
+    none[0].count = count;
+    Report(none, CpuSeconds() - cpu);
+    std::fflush(stdout);
+    std::_Exit(0);  // the servers go with the run
+  }
+
+  template <typename Lock>
+  Tally Pairs(Lock& lock, Clock::time_point end) const {
+    Tally tally;
+    const bool reentry = Number("reentry", 0) != 0;
+    if (reentry && !lock.Lock(false)) ++tally.failed;
+    size_t next = 0;
+    for (Clock::time_point begun = Clock::now(); begun < end;) {
+      if (lock.Lock(false)) {
+        ++tally.count;
+        if (!lock.Unlock(false)) ++tally.failed;
+      } else {
+        ++tally.failed;
+      }
+      const Clock::time_point now = Clock::now();
+      // The latest of each place; so they are spread over all of the time.
+      const double took = Micros(now - begun);
+      if (tally.samples_us.size() < kMostSamples) {
+        tally.samples_us.push_back(took);
+      } else {
+        tally.samples_us[next] = took;
+        next = (next + 1) % kMostSamples;
+      }
+      begun = now;
+    }
+    if (reentry) lock.Unlock(false);
+    return tally;
+  }
+
+  template <typename Lock>
+  Tally Contend(Lock& lock, Clock::time_point end, long thread) const {
+    Tally tally;
+    const long section_us = Number("section-us", 0);
+    const long reads_of_100 = Number("reads", 0);
+    const bool excludes = kind() != "semaphore";
+    const int me = static_cast<int>(Number("index", 0)) + 1;
+    unsigned chance = 12345U + static_cast<unsigned>(me * 64 + thread);
+    for (bool running = true; running;) {
+      chance = chance * 1664525U + 1013904223U;
+      const bool reads = static_cast<long>((chance >> 8U) % 100) < reads_of_100;
+      const Clock::time_point asked = Clock::now();
+      bool held = lock.Lock(reads);
+      while (!held && Clock::now() < end) {
+        ++tally.failed;
+        held = lock.Lock(reads);
+      }
+      if (!held) break;
+      const Clock::time_point now = Clock::now();
+      tally.longest_wait_ms = std::max(tally.longest_wait_ms, Micros(now - asked) / 1000);
+      running = now < end;
+      if (running) ++tally.count;
+      if (excludes && !reads) {
+        if (shared_->inside.exchange(1) != 0) ++tally.overlaps;
+        const long long released = shared_->released_at.load();
+        const int by = shared_->released_by.load();
+        if (by != 0 && by != me && reads_of_100 == 0 && tally.samples_us.size() < kMostSamples) {
+          tally.samples_us.push_back(
+              static_cast<double>(now.time_since_epoch().count() - released) / 1000);
+        }
+      } else if (excludes && shared_->inside.load() != 0) {
+        ++tally.overlaps;
+      }
+      if (section_us > 0) std::this_thread::sleep_for(std::chrono::microseconds(section_us));
+      if (excludes && !reads) {
+        shared_->inside.store(0);
+        shared_->released_by.store(me);
+        shared_->released_at.store(Clock::now().time_since_epoch().count());
+      }
+      if (!lock.Unlock(reads)) ++tally.failed;
+    }
+    return tally;
+  }
+
+  static void Report(const std::vector<Tally>& tallies, double cpu) {
+    Tally sum;
+    std::string counts;
+    std::string samples;
+    const size_t each = std::max<size_t>(1, kMostSamples / tallies.size());
+    for (const Tally& tally : tallies) {
+      counts += (counts.empty() ? "" : ", ") + std::to_string(tally.count);
+      sum.failed += tally.failed;
+      sum.overlaps += tally.overlaps;
+      sum.longest_wait_ms = std::max(sum.longest_wait_ms, tally.longest_wait_ms);
+      for (size_t i = 0; i < std::min(each, tally.samples_us.size()); ++i) {
+        char text[32];
+        std::snprintf(text, sizeof(text), "%s%.1f", samples.empty() ? "" : ", ", tally.samples_us[i]);
+        samples += text;
+      }
+    }
+    std::printf(
+        "{\"counts\": [%s], \"failed\": %lld, \"overlaps\": %lld, \"longest_wait_ms\": %.3f, "
+        "\"cpu_s\": %.4f, \"samples_us\": [%s]}\n",
+        counts.c_str(), sum.failed, sum.overlaps, sum.longest_wait_ms, cpu, samples.c_str());
+  }
+
+  void Map(const std::string& path) {
+    const int descriptor = open(path.c_str(), O_RDWR | O_CLOEXEC);
+    void* const memory = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor,
+                              0);  // fails if open() did
+    if (memory == MAP_FAILED) Fail(path + ": " + std::strerror(errno));
+    shared_ = static_cast<Shared*>(memory);
+  }
+
+  static double CpuSeconds() {
+    timespec time{};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) / 1e9;
   }
 
   static void AwaitStart() {
     std::puts("ready");
     std::fflush(stdout);
     for (int byte = std::getchar(); byte != '\n'; byte = std::getchar()) {
-      if (byte == EOF) Fail("run.py has ended");
+      if (byte == EOF) Fail("compare.py has ended");
     }
   }
 
-  std::vector<std::string> options_;
-  std::chrono::duration<double> seconds_{0};
+  std::map<std::string, std::string> options_;
   std::vector<std::string> urls_;
-  std::atomic<unsigned>* inside_ = nullptr;  // mapped for as long as the process lives
+  Shared* shared_ = nullptr;  // mapped for as long as the process lives
 };
 
 }  // namespace redlatch::bench

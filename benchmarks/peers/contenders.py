@@ -1,4 +1,4 @@
-"""Who takes part in a race, and how each is built. A peer that cannot be had is Absent, and says why."""
+"""Who takes part in the comparison, and how each is built. One that cannot be had is Absent, and says why."""
 
 import dataclasses
 import os
@@ -9,53 +9,159 @@ import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-BUILD = HERE.parent.parent / "build" / "peers"
-TURN_MS = 5
-DELAYS = (500, 1000, 2000, 5000, 10000, 20000, 50000)  # microseconds between a peer's tries
+ROOT = HERE.parent.parent
+BUILD = ROOT / "build" / "peers"
+OURS = ROOT / "build" / "release" / "benchmarks"
 
 
 class Absent(Exception):
     """A peer that cannot be had, and why."""
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(frozen=True)
 class Contender:
     name: str
-    program: pathlib.Path
+    peer: str  # whose it is, as --peer has it
+    command: tuple
+    does: frozenset  # which works: see works.py
+    sends: tuple  # what it sends itself: a script's commands are counted by the server as well
+    settings: str = "defaults"
     options: tuple = ()
-    tunings: tuple = ()  # options of which the best is to be found
+    crowded: tuple = ()  # the command where there are several processes of it
+
+    @property
+    def ours(self):
+        return self.peer == "redlatch"
+
+
+MUTEX = frozenset("pair hot threads sleeper waiting held killed".split())
 
 
 def built(peer, command, **options):
     """Runs what builds a peer. It fails where the peer cannot be had."""
     BUILD.mkdir(parents=True, exist_ok=True)
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False, **options)
+        done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=900, check=False,
+                              **options)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Absent(f"{peer}: {error}") from error
     if done.returncode != 0:
-        raise Absent(f"{peer}: {' '.join(command[:2])} failed: {(done.stderr or done.stdout).strip()[-600:]}")
+        raise Absent(f"{peer}: {' '.join(map(str, command[:2]))} failed: {(done.stderr or done.stdout).strip()[-600:]}")
     return done.stdout.split()
 
 
-def redlatch(path):
-    """Ours, first as it is to be used where a lock is hot: with turns. Then in strict order, the default."""
-    if not os.access(path, os.X_OK):
-        sys.exit(f"{path} is not there: ./dev bench --peers builds it")
-    program = pathlib.Path(path).resolve()
-    return [Contender(f"redlatch RedLock, turn {TURN_MS} ms", program, options=(f"--turn-ms={TURN_MS}",)),
-            Contender("redlatch RedLock, strict order", program)]
+def wanted(peer, program):
+    if not shutil.which(program):
+        raise Absent(f"{peer}: there is no {program} on PATH")
+
+
+def compiler():
+    return os.environ.get("CXX", "c++")
+
+
+# ---- Ours.
+
+def redlatch():
+    """First as it is; then with the options that are for the work."""
+    program = (str(OURS / "contender"),)
+    if not os.access(program[0], os.X_OK):
+        sys.exit(f"{program[0]} is not there: ./dev compare builds it")
+    sends = ("evalsha", "eval", "ping", "subscribe")
+    everything = MUTEX | {"reads", "semaphore", "reentry", "quorum"}
+    return [Contender("redlatch", "redlatch", program, everything, sends),
+            Contender("redlatch, turn 1 ms", "redlatch", program, frozenset({"hot"}), sends, "LockOptions::turn = 1 ms",
+                      ("--turn-ms=1",)),
+            Contender("redlatch, turn 5 ms", "redlatch", program, frozenset({"quorum"}), sends,
+                      "LockOptions::turn = 5 ms", ("--turn-ms=5",)),
+            Contender("redlatch, keep", "redlatch", program, frozenset({"pair", "reads"}), sends,
+                      "LockOptions::keep = 5 s", ("--keep-ms=5000",))]
+
+
+# ---- Peers.
+
+def raw():
+    program = BUILD / "raw"
+    built("raw", [compiler(), "-O2", "-std=c++17", HERE / "raw.cc", "-o", program, "-lhiredis", "-pthread"])
+    sends = ("set", "evalsha", "subscribe")
+    return [Contender("raw hiredis, tries each 1 ms", "raw", (str(program),), MUTEX - {"held"}, sends, "by hand"),
+            Contender("raw hiredis, publish and retry", "raw", (str(program),),
+                      frozenset({"hot", "sleeper", "threads", "waiting", "killed"}), sends, "by hand",
+                      ("--wait=broadcast",))]
+
+
+def go_program(name):
+    wanted(name, "go")
+    program = BUILD / name
+    built(name, ["go", "build", "-buildvcs=false", "-o", program, "."], cwd=HERE / "go" / name)
+    return (str(program),)
+
+
+def go_version(name, module):
+    return re.search(rf"{module} v(\S+)", (HERE / "go" / name / "go.mod").read_text())[1]
 
 
 def redsync():
-    if not shutil.which("go"):
-        raise Absent("redsync: there is no go on PATH")
-    program = BUILD / "redsync"
-    built("redsync", ["go", "build", "-buildvcs=false", "-o", str(program), "."], cwd=HERE / "redsync")
-    version = re.search(r"redsync/v4 v(\S+)", (HERE / "redsync" / "go.mod").read_text())[1]
-    tunings = tuple((f"--retry-delay-us={delay}", *more) for delay in DELAYS
-                    for more in ((), ("--jitter",), ("--jitter", "--fail-fast")))
-    return Contender(f"redsync {version}", program, tunings=tunings)
+    program, version = go_program("redsync"), go_version("redsync", "redsync/v4")
+    sends = ("set", "evalsha", "eval")
+    name = f"redsync {version}"
+    return [Contender(name, "redsync", program, (MUTEX - {"held"}) | {"quorum"}, sends,
+                      "defaults: 32 tries, 50 to 250 ms apart"),
+            Contender(f"{name}, tries each 2 ms", "redsync", program, frozenset({"hot", "quorum"}), sends,
+                      "a random delay of 0 to 2 ms, WithFailFast",
+                      ("--retry-delay-us=1000", "--jitter=1", "--fail-fast=1"))]
+
+
+def rueidislock():
+    program = go_program("rueidislock")
+    return [Contender(f"rueidislock {go_version('rueidislock', 'redis/rueidis')}", "rueidislock", program, MUTEX,
+                      ("set", "evalsha", "eval", "get", "del", "client", "client|tracking"),
+                      "KeyMajority 1, NoLoopTracking, TryNextAfter 1 s")]
+
+
+def redis_py():
+    environment = BUILD / "python"
+    requirements = HERE / "python" / "requirements.txt"
+    if not (environment / "bin" / "python").exists():
+        built("redis-py", [sys.executable, "-m", "venv", environment])
+    built("redis-py", [environment / "bin" / "python", "-m", "pip", "install", "-q", "-r", requirements])
+    version = re.search(r"redis==(\S+)", requirements.read_text())[1]
+    return [Contender(f"redis-py {version} Lock", "redis-py",
+                      (str(environment / "bin" / "python"), str(HERE / "python" / "redis_py.py")), MUTEX - {"held"},
+                      ("set", "evalsha", "eval"), "defaults: tries each 0.1 s")]
+
+
+def redlock():
+    wanted("redlock", "node")
+    wanted("redlock", "npm")
+    directory = BUILD / "node"
+    directory.mkdir(parents=True, exist_ok=True)
+    for name in ("package.json", "package-lock.json", "redlock.js"):
+        shutil.copy(HERE / "node" / name, directory / name)
+    built("redlock", ["npm", "ci", "--no-audit", "--no-fund"], cwd=directory)
+    version = re.search(r'"redlock": "([^"]+)"', (directory / "package.json").read_text())[1]
+    return [Contender(f"redlock {version} (npm)", "redlock", ("node", str(directory / "redlock.js")),
+                      (MUTEX - {"held"}) | {"quorum"}, ("eval", "evalsha", "set"),
+                      "defaults: 10 tries, 200 to 300 ms apart")]
+
+
+def redisson():
+    wanted("redisson", "mvn")
+    wanted("redisson", "javac")
+    jars, classes = BUILD / "java" / "jars", BUILD / "java" / "classes"
+    built("redisson", ["mvn", "-q", "-B", "-f", HERE / "java" / "pom.xml", "dependency:copy-dependencies",
+                       f"-DoutputDirectory={jars}", "-DincludeScope=runtime"])
+    built("redisson", ["javac", "-cp", f"{jars}/*", "-d", classes, HERE / "java" / "Contender.java"])
+    version = re.search(r"redisson</artifactId>\s*<version>([^<]+)", (HERE / "java" / "pom.xml").read_text())[1]
+    # Many of them share few processors: a collector with threads of its own would not help them, and the second
+    # compiler would still be at work when they are measured.
+    small = ("-XX:+UseSerialGC", "-Xmx256m", "-cp", f"{classes}:{jars}/*", "Contender")
+    program, crowded = ("java", *small), ("java", "-XX:TieredStopAtLevel=1", *small)
+    sends = ("eval", "evalsha", "subscribe", "unsubscribe", "ping")
+    settings = "defaults; C1 alone where several JVMs share the processors, as that is faster there"
+    return [Contender(f"Redisson {version}", "redisson", program, MUTEX | {"reads", "semaphore", "reentry"}, sends,
+                      settings, crowded=crowded),
+            Contender(f"Redisson {version} RFairLock", "redisson", program, frozenset({"hot"}), sends, "RFairLock",
+                      ("--kind=fair",), crowded)]
 
 
 def redis_plus_plus():
@@ -65,10 +171,11 @@ def redis_plus_plus():
                      "PKG_CONFIG_PATH to the prefix's lib/pkgconfig")
     program = BUILD / "redis_plus_plus"
     flags = built(name, ["pkg-config", "--cflags", "--libs", "redis++"])
-    built(name, [os.environ.get("CXX", "c++"), "-O2", "-std=c++17", str(HERE / "redis_plus_plus.cc"), "-o",
-                 str(program), *flags, "-pthread"])
+    built(name, [compiler(), "-O2", "-std=c++17", HERE / "redis_plus_plus.cc", "-o", program, *flags, "-pthread"])
     version = built(name, ["pkg-config", "--modversion", "redis++"])[0]
-    return Contender(f"{name} {version}", program, tunings=tuple((f"--retry-delay-us={delay}",) for delay in DELAYS))
+    return [Contender(f"{name} {version} RedMutex", name, (str(program),), (MUTEX - {"held"}) | {"quorum"},
+                      ("set", "eval", "evalsha"), "RedMutex: a lease of 3 s, sleeps of up to 5 ms")]
 
 
-PEERS = (redsync, redis_plus_plus)
+PEERS = {"raw": raw, "redisson": redisson, "redsync": redsync, "rueidislock": rueidislock, "redis-py": redis_py,
+         "redlock": redlock, "redis-plus-plus": redis_plus_plus}

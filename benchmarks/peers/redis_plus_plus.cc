@@ -1,4 +1,4 @@
-// redis-plus-plus in a race of run.py, which compiles this if redis-plus-plus is installed.
+// redis-plus-plus in the comparison: see contender.h. Compiled where redis-plus-plus is installed.
 //
 // As its documents recommend, RedMutex, which decides by itself how long it sleeps between tries.
 // With --retry-delay-us=N the RedLock below it, which leaves that to its user.
@@ -19,7 +19,6 @@
 namespace {
 
 using redlatch::bench::Contender;
-using redlatch::bench::kContendedLock;
 using Microseconds = std::chrono::microseconds;
 
 constexpr std::chrono::milliseconds kTtl = std::chrono::seconds(3);  // RedMutex's own
@@ -28,48 +27,73 @@ using Servers = std::vector<std::shared_ptr<sw::redis::Redis>>;
 
 Servers Connect(const Contender& contender) {
   Servers servers;
+  sw::redis::ConnectionPoolOptions pool;
+  pool.size = static_cast<size_t>(contender.Number("threads", 1));  // else they wait for each other
   for (const std::string& url : contender.urls()) {
-    servers.push_back(std::make_shared<sw::redis::Redis>(url));
+    servers.push_back(std::make_shared<sw::redis::Redis>(sw::redis::ConnectionOptions(url), pool));
     servers.back()->ping();
   }
   return servers;
 }
 
-int RaceMutex(const Contender& contender, const Servers& servers) {
+class Lockable {
+ public:
+  virtual ~Lockable() = default;
+  virtual bool Lock(bool reads) = 0;
+  virtual bool Unlock(bool reads) = 0;
+};
+
+class Mutex final : public Lockable {
+ public:
   // Never destroyed: the thread that extends it may come to hold the last reference, and then joins
   // itself.
-  auto& mutex = *new sw::redis::RedMutex(servers.begin(), servers.end(), kContendedLock);
-  return contender.Race(
-      [&] {
-        mutex.lock();
-        return true;
-      },
-      [&] { mutex.unlock(); });
-}
+  Mutex(const Servers& servers, const std::string& name)
+      : mutex_(*new sw::redis::RedMutex(servers.begin(), servers.end(), name)) {}
+  bool Lock(bool) override {
+    mutex_.lock();
+    return true;
+  }
+  bool Unlock(bool) override {
+    mutex_.unlock();
+    return true;
+  }
+
+ private:
+  sw::redis::RedMutex& mutex_;
+};
 
 // Between tries it sleeps up to twice `delay`, so that those who collided do not collide again.
-int RaceTries(const Contender& contender, const Servers& servers, Microseconds delay) {
-  sw::redis::RedLockMutex mutex(servers.begin(), servers.end(), kContendedLock);
-  sw::redis::RedLock<sw::redis::RedLockMutex> lock(mutex, std::defer_lock);
-  std::mt19937 random(std::random_device{}());
-  std::uniform_int_distribution<Microseconds::rep> sleep(0, 2 * delay.count());
-  return contender.Race(
-      [&] {
-        while (!lock.try_lock(kTtl)) std::this_thread::sleep_for(Microseconds(sleep(random)));
-        return true;
-      },
-      [&] { lock.unlock(); });
-}
+class Tries final : public Lockable {
+ public:
+  Tries(const Servers& servers, const std::string& name, Microseconds delay)
+      : mutex_(servers.begin(), servers.end(), name), sleep_(0, 2 * delay.count()) {}
+  bool Lock(bool) override {
+    while (!lock_.try_lock(kTtl)) std::this_thread::sleep_for(Microseconds(sleep_(random_)));
+    return true;
+  }
+  bool Unlock(bool) override {
+    lock_.unlock();
+    return true;
+  }
+
+ private:
+  sw::redis::RedLockMutex mutex_;
+  sw::redis::RedLock<sw::redis::RedLockMutex> lock_{mutex_, std::defer_lock};
+  std::mt19937 random_{std::random_device{}()};
+  std::uniform_int_distribution<Microseconds::rep> sleep_;
+};
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  const Contender contender(argc, argv);
+  Contender contender(argc, argv);
   try {
     const Servers servers = Connect(contender);
-    const std::string delay = contender.Option("retry-delay-us", "");
-    return delay.empty() ? RaceMutex(contender, servers)
-                         : RaceTries(contender, servers, Microseconds(std::stoll(delay)));
+    const long delay = contender.Number("retry-delay-us", 0);
+    return contender.Run([&](const std::string& name) -> std::unique_ptr<Lockable> {
+      if (delay > 0) return std::make_unique<Tries>(servers, name, Microseconds(delay));
+      return std::make_unique<Mutex>(servers, name);
+    });
   } catch (const std::exception& error) {
     Contender::Fail(error.what());
   }

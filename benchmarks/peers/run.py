@@ -1,228 +1,313 @@
 #!/usr/bin/env python3
-"""run.py [quorum] [--seconds N] [--rounds N] [--tune SECONDS] [--awake] [--check] [--json FILE]
+"""run.py [--peer NAME]... [--work NAME]... [--seconds N] [--rounds N] [--quick] [--asleep] [--json FILE]
 
-redlatch's RedLock beside other locks on several servers: redsync (Go) and redis-plus-plus (C++).
-Five redis-servers, started for the run on loopback, and 8 processes that take one lock and release
-it, again and again. Contenders take turns in each round, in changing order; after each race comes
-one process of the contender alone. `./dev bench --peers` builds ours and runs this.
+redlatch beside other locks over Redis, each in its own language, on the same servers, which are started
+for the run on loopback. Contenders take turns in each work of each round, in changing order. While it is
+measured, each acquisition checks that nobody else is inside. `./dev compare` builds ours and runs this;
+what it finds goes to docs/benchmarks/results.json, and report.py makes docs/benchmarks.md of that.
 
-A peer takes part twice: with its defaults, and with the delay between tries that was best for its
-acquisitions per second, which is found out first. A peer that cannot be had here is named, with the
-reason. See "Peers" in ../README.md.
+--peer and --work choose some; a name that ends with - means all that begin so. --quick: one short round
+of the most telling works, written nowhere.
 """
 
 import argparse
 import contextlib
-import dataclasses
+import datetime
 import json
 import os
 import pathlib
+import platform
+import re
 import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 
 sys.dont_write_bytecode = True
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 from compare import stay_awake
-from contenders import Absent, BUILD, PEERS, Contender, redlatch
-from servers import PATIENCE, Server, start
+from contenders import Absent, BUILD, OURS, PEERS, ROOT, redlatch
+from servers import Server, start
+from works import QUICK, WORKS
+import report
 
-OURS = HERE.parent.parent / "build" / "release" / "benchmarks" / "quorum_contender"
-SERVERS, PROCESSES = 5, 8
-FASTER, FAIR = 5.0, 0.5  # what --check asks for
+RESULTS = ROOT / "docs" / "benchmarks" / "results.json"
+PATIENCE = 120  # seconds that processes may take to get ready, or to end
 
 
 class RaceFailed(Exception):
     """A contender that did not do as it should, and what it said."""
 
 
-# ---- Races.
+# ---- One race.
 
-@dataclasses.dataclass
-class Outcome:
-    per_second: float
-    smallest_share: float  # of the slowest process, where 1 is an equal share
-    longest_wait_ms: float
-    failed: int
-    overlaps: int
+class Race:
+    """The processes of a contender that do a work, and what the servers did meanwhile."""
 
+    def __init__(self, stack, contender, work, servers, directory):
+        self.stack, self.contender, self.work, self.servers = stack, contender, work, servers
+        self.shared = pathlib.Path(directory, "shared")
+        self.shared.write_bytes(bytes(4096))
+        for server in servers:
+            server.flush()
+        self.urls = [server.url() for server in servers]
+        if work.delay_us:
+            proxy = start(stack, [str(OURS / "delay_proxy"), str(servers[0].port), str(work.delay_us)],
+                          stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            self.urls = [f"redis://127.0.0.1:{proxy.stdout.readline().strip()}"]
+        self.errors = stack.enter_context(tempfile.TemporaryFile("w+"))
+        self.racers = []
+        # Without it, whatever is read from a process that hangs would be waited for.
+        self.watchdog = threading.Timer(PATIENCE, lambda: [racer.kill() for racer in self.racers])
+        self.watchdog.daemon = True
+        self.watchdog.start()
+        stack.callback(self.watchdog.cancel)
 
-def race(contender, servers, directory, processes, seconds):
-    for server in servers:
-        server.flush()
-    section = pathlib.Path(directory, "section")
-    section.write_bytes(bytes(4096))
-    command = [contender.program, *contender.options, str(seconds), section, *(server.url() for server in servers)]
-    with contextlib.ExitStack() as stack:
-        errors = stack.enter_context(tempfile.TemporaryFile("w+"))
-        racers = [start(stack, command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True)
-                  for _ in range(processes)]
+    def fail(self, what):
+        self.errors.seek(0)
+        raise RaceFailed(f"{self.contender.name}, {self.work.name}: {what}: {self.errors.read().strip()[-600:]}")
 
-        def fail(what):
-            errors.seek(0)
-            raise RaceFailed(f"{contender.name}: {what}: {errors.read().strip()[-600:]}")
-
-        # Without it, whatever is read from a racer that hangs would be waited for.
-        watchdog = threading.Timer(seconds + PATIENCE, lambda: [racer.kill() for racer in racers])
-        watchdog.daemon = True
-        watchdog.start()
-        stack.callback(watchdog.cancel)
-        if any(racer.stdout.readline() != "ready\n" for racer in racers):
-            fail("a process did not get ready")
+    def launch(self, count, seconds, mode, *more):
+        """Processes that are ready, and wait for the start."""
+        options = {f"--kind={self.work.kind}"} if self.work.kind != "mutex" else set()
+        crowd = self.contender.crowded if self.work.processes > 1 else ()
+        command, first = crowd or self.contender.command, len(self.racers)
+        for index in range(first, first + count):
+            self.racers.append(start(
+                self.stack, [*command, f"--work={mode}", *options, *self.contender.options,
+                             f"--seconds={seconds}", f"--shared={self.shared}", f"--index={index}",
+                             f"--threads={self.work.threads if mode != 'hold' else 1}", *self.work.options, *more,
+                             *self.urls],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True))
+        racers = self.racers[first:]
         for racer in racers:
-            racer.stdin.write("\n")
-            racer.stdin.flush()
+            self.expect_ready(racer)
+        return racers
+
+    def expect_ready(self, racer):
+        if racer.stdout.readline() != "ready\n":
+            self.fail(f"a process did not get ready within {PATIENCE} s")
+
+    def go(self, racers):
+        for racer in racers:
+            try:
+                racer.stdin.write("\n")
+                racer.stdin.flush()
+            except OSError:
+                self.fail("a process ended before the start")
+
+    def hear(self, racers):
         lines = [racer.stdout.readline() for racer in racers]
-        if not all(lines) or any(racer.wait() for racer in racers):
-            fail(f"a process failed, or did not end within {PATIENCE} s")
-    reports = [json.loads(line) for line in lines]
-    counts = [report["count"] for report in reports]
-    return Outcome(sum(counts) / seconds, min(counts) * processes / max(sum(counts), 1),
-                   max(report["longest_wait_ms"] for report in reports),
-                   sum(report["failed"] for report in reports), sum(report["overlaps"] for report in reports))
+        if not all(lines):
+            self.fail(f"a process failed, or did not end within {PATIENCE} s")
+        return [json.loads(line) for line in lines]
+
+    def cost(self):
+        """Commands that clients sent, and the servers' processor time in seconds, so far."""
+        commands, cpu = 0, 0.0
+        for server in self.servers:
+            for name, calls in re.findall(r"cmdstat_([^:]+):calls=(\d+)", server.ask("INFO commandstats")):
+                commands += int(calls) if name in self.contender.sends else 0
+            cpu += sum(map(float, re.findall(r"used_cpu_(?:user|sys):([\d.]+)", server.ask("INFO cpu"))))
+        return commands, cpu
 
 
-def tuned(peer, servers, directory, seconds):
-    """The peer with that of its tunings which acquires most."""
-    best, most = None, -1.0
-    for tuning in peer.tunings:
-        label = " ".join(option.removeprefix("--") for option in tuning)
-        candidate = dataclasses.replace(peer, name=f"{peer.name}, {label}", options=tuning)
-        outcome = race(candidate, servers, directory, PROCESSES, seconds)
-        print(f"  {candidate.name}: {outcome.per_second:.0f}/s, share {outcome.smallest_share:.2f}", file=sys.stderr)
-        if outcome.per_second > most:
-            best, most = candidate, outcome.per_second
-    return best
+def share(parts):
+    """What the unluckiest had, by what the luckiest had."""
+    return min(parts) / max(parts) if max(parts) else 0.0
 
 
-@dataclasses.dataclass
-class Results:
-    contender: Contender
-    contended: list = dataclasses.field(default_factory=list)  # the Outcome of each round
-    alone: list = dataclasses.field(default_factory=list)
+def contended(race, seconds):
+    work = race.work
+    racers = race.launch(work.processes, seconds, work.mode)
+    before = race.cost()
+    race.go(racers)
+    reports = race.hear(racers)
+    after = race.cost()
+    counts = [sum(it["counts"]) for it in reports] if work.processes > 1 else reports[0]["counts"]
+    total = max(sum(counts), 1)
+    samples = sorted(sample for it in reports for sample in it["samples_us"])
+    outcome = {"per_second": sum(counts) / seconds, "share": share(counts),
+               "longest_wait_ms": max(it["longest_wait_ms"] for it in reports),
+               "failed": sum(it["failed"] for it in reports), "overlaps": sum(it["overlaps"] for it in reports),
+               "commands": (after[0] - before[0]) / total, "server_us": 1e6 * (after[1] - before[1]) / total,
+               "client_us": 1e6 * sum(it["cpu_s"] for it in reports) / total}
+    if samples:
+        outcome["p50_us"] = samples[len(samples) // 2]
+        outcome["p99_us"] = samples[len(samples) * 99 // 100]
+    return outcome
 
 
-def measure(contenders, options):
-    """The results of each contender, ours first; and which peers failed, and how."""
-    BUILD.mkdir(parents=True, exist_ok=True)
+def waiting(race, seconds):
+    race.launch(1, seconds, "hold")
+    race.go(race.launch(race.work.processes, seconds, "contend"))
+    time.sleep(2)  # until all wait; some try for a while before they sleep
+    before, began = race.cost(), time.monotonic()
+    time.sleep(max(seconds, 2))
+    after, took = race.cost(), time.monotonic() - began
+    return {"commands_per_s": (after[0] - before[0]) / took, "server_ms_per_s": 1e3 * (after[1] - before[1]) / took,
+            "overlaps": 0}
+
+
+def held(race, seconds):
+    holder = race.launch(1, seconds, "hold")
+    before, began = race.cost(), time.monotonic()
+    time.sleep(max(21.0, seconds))  # two renewals of a lease of 30 s
+    race.go(holder)
+    after, took = race.cost(), time.monotonic() - began
+    return {"client_ms_per_s": 1e3 * race.hear(holder)[0]["cpu_s"] / took,
+            "server_ms_per_s": 1e3 * (after[1] - before[1]) / took,
+            "commands_per_s": (after[0] - before[0]) / took, "overlaps": 0}
+
+
+def killed(race, _seconds):
+    holder, = race.launch(1, 0.001, "hold")
+    waiter = race.launch(1, 0.001, "contend")
+    race.go(waiter)
+    time.sleep(0.5)
+    holder.kill()
+    began = time.monotonic()
+    race.hear(waiter)
+    return {"recovery_ms": 1e3 * (time.monotonic() - began), "overlaps": 0}
+
+
+MODES = {"waiting": waiting, "held": held, "killed": killed}
+
+
+def run(contender, work, servers, directory, seconds):
+    with contextlib.ExitStack() as stack:
+        race = Race(stack, contender, work, servers[:work.servers], directory)
+        return MODES.get(work.mode, contended)(race, seconds * work.warm)
+
+
+# ---- All of them.
+
+def chosen(names, wished):
+    if not wished:
+        return list(names)
+    for wish in wished:
+        if not any(fits(name, wish) for name in names):
+            sys.exit(f"{wish} is none of {', '.join(names)}")
+    return [name for name in names if any(fits(name, wish) for wish in wished)]
+
+
+def fits(name, wish):
+    return name == wish or wish.endswith("-") and name.startswith(wish)
+
+
+def gather(peers):
+    contenders, missing = redlatch(), []
+    for name in peers:
+        print(f"building {name}", file=sys.stderr)
+        try:
+            contenders += PEERS[name]()
+        except Absent as absent:
+            missing.append(str(absent))
+            print(f"absent: {absent}", file=sys.stderr)
+    return contenders, missing
+
+
+class Progress:
+    def __init__(self, total):
+        self.total, self.done, self.began = total, 0, time.monotonic()
+
+    def show(self, what):
+        if self.done:
+            left = (time.monotonic() - self.began) / self.done * (self.total - self.done)
+            what += f", some {max(1, round(left / 60))} min left"
+        print(f"[{self.done}/{self.total}] {what}", file=sys.stderr)
+
+
+def measure(contenders, works, options):
+    """{work: {contender: [outcome of each round]}}, and which failed, and how."""
+    results = {work.name: {it.name: [] for it in contenders if work.does in it.does} for work in works}
     failures = []
+    progress = Progress(options.rounds * sum(len(entries) for entries in results.values()))
     with contextlib.ExitStack() as stack:
         directory = stack.enter_context(tempfile.TemporaryDirectory(dir=BUILD))
-        servers = [Server(stack, directory) for _ in range(SERVERS)]
-        running = [Results(contender) for contender in contenders]
-        for peer in [it for it in contenders if it.tunings] if options.tune > 0 else ():
-            try:
-                running.append(Results(tuned(peer, servers, directory, options.tune)))
-            except RaceFailed as failure:
-                failures.append(f"failed: {failure}")
+        servers = [Server(stack, directory) for _ in range(max(work.servers for work in works))]
         for number in range(options.rounds):
-            turn = number % len(running)
-            for results in running[turn:] + running[:turn]:
-                try:
-                    results.contended.append(
-                        race(results.contender, servers, directory, PROCESSES, options.seconds))
-                    results.alone.append(race(results.contender, servers, directory, 1, options.seconds / 5))
-                except RaceFailed as failure:
-                    if results.contender is contenders[0]:
-                        raise
-                    failures.append(f"failed: {failure}")
-                    running.remove(results)
-            print(f"round {number + 1} of {options.rounds}", file=sys.stderr)
-    return running, failures
+            for work in works:
+                able = [it for it in contenders if it.name in results[work.name]]
+                turn = number % max(1, len(able))
+                for contender in able[turn:] + able[:turn]:
+                    progress.show(f"round {number + 1}, {work.name}: {contender.name}")
+                    progress.done += 1
+                    try:
+                        outcome = run(contender, work, servers, directory, options.seconds)
+                    except RaceFailed as failure:
+                        failures.append(str(failure))
+                        print(f"failed: {failure}", file=sys.stderr)
+                        continue
+                    results[work.name][contender.name].append(outcome)
+    return results, failures
 
 
-# ---- The report.
-
-def ratio(ours, others):
-    """Of acquisitions: the median over rounds, each of which saw both in the same mood of the machine."""
-    return statistics.median(us.per_second / max(it.per_second, 1e-9) for us, it in zip(ours, others, strict=True))
-
-
-def print_table(everybody):
-    def line(name, cells):
-        print(f"{name:54}" + "".join(f"{cell:>16}" for cell in cells))
-
-    ours = everybody[0]
-    line("", ["acquisitions/s", "smallest share", "longest wait", "gave up", "overlaps", "ours / its",
-              "alone: pairs/s", "ours / its"])
-    for it in everybody:
-        line(it.contender.name, [
-            f"{statistics.median(outcome.per_second for outcome in it.contended):.0f}",
-            f"{min(outcome.smallest_share for outcome in it.contended):.2f}",
-            f"{max(outcome.longest_wait_ms for outcome in it.contended):.0f} ms",
-            sum(outcome.failed for outcome in it.contended), sum(outcome.overlaps for outcome in it.contended),
-            f"{ratio(ours.contended, it.contended):.2f}",
-            f"{statistics.median(outcome.per_second for outcome in it.alone):.0f}",
-            f"{ratio(ours.alone, it.alone):.2f}"])
-    print("acquisitions/s: the median over rounds. Smallest share: of the slowest process in the worst round, "
-          "where 1 is\nan equal share. Ratios: the median over rounds. Only they count: the machine's mood is in "
-          f"all else. Its load is {os.getloadavg()[0]:.1f}.")
+def version_of(command, pattern=r"(\d[\w.]*)"):
+    with contextlib.suppress(OSError, TypeError):
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        return re.search(pattern, done.stdout + done.stderr)[1]
+    return "none"
 
 
-def shortcomings(everybody):
-    """What keeps ours from the bar."""
-    ours = everybody[0].contended
-    share = min(outcome.smallest_share for outcome in ours)
-    if share < FAIR:
-        yield f"our smallest share is {share:.2f}; {FAIR:g} is asked for"
-    if overlaps := sum(outcome.overlaps for outcome in ours):
-        yield f"two processes of ours were inside at once, {overlaps} times"
-    for peer in everybody:
-        if peer.contender.program == everybody[0].contender.program:
-            continue
-        if (times := ratio(ours, peer.contended)) < FASTER:
-            yield f"ours acquires {times:.2f} times as often as {peer.contender.name}; {FASTER:g} is asked for"
+def machine():
+    model = re.search(r"model name\s*: (.*)", pathlib.Path("/proc/cpuinfo").read_text())
+    return {"processors": os.cpu_count(), "model": model[1] if model else platform.machine(),
+            "kernel": platform.release().split("-")[0],
+            "redis": version_of(["redis-server", "--version"], r"v=([\d.]+)"), "go": version_of(["go", "version"], r"go([\d.]+)"),
+            "java": version_of(["java", "-version"], r'"([\d.]+)'), "node": version_of(["node", "--version"]),
+            "python": platform.python_version()}
+
+
+def raw_pair_us(results):
+    raw = results.get("pair-1", {}).get("raw hiredis, tries each 1 ms", [])
+    return round(statistics.median(outcome["p50_us"] for outcome in raw)) if raw else None
 
 
 def arguments():
     parser = argparse.ArgumentParser(usage=__doc__.split("\n", maxsplit=1)[0], description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", nargs="?", choices=["quorum"], default="quorum")
-    parser.add_argument("--seconds", type=float, default=10, help="of each race; alone, a fifth of that")
+    parser.add_argument("--peer", action="append", help=", ".join(PEERS))
+    parser.add_argument("--work", action="append", help=", ".join(work.name for work in WORKS))
+    parser.add_argument("--seconds", type=float, default=2, help="of each race; some take longer")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--tune", type=float, default=2, metavar="SECONDS",
-                        help="of each race that tries out a delay; 0: the peers' defaults only")
-    parser.add_argument("--awake", action="store_true", help="keep the processors from sleeping")
-    parser.add_argument("--check", action="store_true",
-                        help=f"fail unless every peer is there, ours acquires {FASTER:g} times as often as each, and "
-                        f"no process of ours gets less than {FAIR:g} of an equal share")
-    parser.add_argument("--json", metavar="FILE", help="write what was measured in each round")
-    parser.add_argument("--ours", default=OURS, metavar="PROGRAM", help="another quorum_contender")
-    return parser.parse_args()
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--asleep", action="store_true", help="let processors sleep that are idle")
+    parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help=f"in place of {RESULTS.relative_to(ROOT)}")
+    options = parser.parse_args()
+    if options.quick:
+        options.rounds, options.seconds = 1, min(options.seconds, 1)
+    return options
 
 
 def main():
     options = arguments()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: sys.exit("interrupted"))
-    contenders, missing = redlatch(options.ours), []
-    for peer in PEERS:
-        try:
-            contenders.append(peer())
-        except Absent as absent:
-            missing.append(f"absent: {absent}")
-            print(missing[-1], file=sys.stderr)
-    if options.awake:
+    names = chosen([work.name for work in WORKS], options.work or (QUICK if options.quick else None))
+    contenders, missing = gather(chosen(list(PEERS), options.peer))
+    if not options.asleep:
         stay_awake()
-    try:
-        everybody, failures = measure(contenders, options)
-    except RaceFailed as failure:
-        sys.exit(str(failure))
-
-    missing += failures
-    print_table(everybody)
-    print("".join(f"{line}\n" for line in missing), end="")
-    if options.json:
-        pathlib.Path(options.json).write_text(json.dumps({
-            "results": [{"name": it.contender.name, "contended": [vars(outcome) for outcome in it.contended],
-                         "alone": [vars(outcome) for outcome in it.alone]} for it in everybody],
-            "missing": missing, "seconds": options.seconds, "awake": options.awake}, indent=1) + "\n")
-    if options.check and (found := missing + list(shortcomings(everybody))):
-        sys.exit("\n".join(found))
+    results, failures = measure(contenders, [work for work in WORKS if work.name in names], options)
+    whole = {"measured": datetime.date.today().isoformat(), "machine": machine(), "awake": not options.asleep,
+             "rounds": options.rounds, "seconds": options.seconds, "raw_pair_us": raw_pair_us(results),
+             "settings": {it.name: it.settings for it in contenders}, "missing": missing, "failures": failures,
+             "results": results}
+    print(report.text(whole))
+    partial = options.quick or options.work or options.peer
+    path = options.json or (None if partial else RESULTS)
+    if path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(whole, indent=1) + "\n")
+        print(f"written to {path}", file=sys.stderr)
+    if path == RESULTS:
+        report.write(whole)
+    if any(outcome["overlaps"] for entries in results.values() for outcomes in entries.values() for outcome in outcomes):
+        sys.exit("somebody was inside who must not be: see above")
 
 
 if __name__ == "__main__":

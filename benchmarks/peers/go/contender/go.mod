@@ -1,0 +1,3 @@
+module redlatch/benchmarks/peers/contender
+
+go 1.26.0

@@ -1,0 +1,251 @@
+#!/usr/bin/env python3
+"""What was measured, as a table for a terminal, and as docs/benchmarks.md with its pictures.
+
+report.py            makes the document and the pictures anew, of docs/benchmarks/results.json
+report.py --check    makes nothing; fails where they are not what the results say
+"""
+
+import json
+import math
+import pathlib
+import statistics
+import sys
+
+sys.dont_write_bytecode = True
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+sys.path.insert(0, str(ROOT / "docs" / "pictures"))
+from svg import COLOURS, LINE, Picture, SOFT, width_of
+from works import WORKS
+
+DOCUMENT = ROOT / "docs" / "benchmarks.md"
+FOLDER = ROOT / "docs" / "benchmarks"
+OURS = "redlatch"
+
+
+# ---- What the results say.
+
+METRICS = {  # of an outcome: the head of its column, and how it is written
+    "p50_us": ("p50", lambda value: micros(value)),
+    "p99_us": ("p99", lambda value: micros(value)),
+    "per_second": ("acquisitions/s", lambda value: number(value)),
+    "share": ("least share", lambda value: f"{value:.2f}"),
+    "longest_wait_ms": ("longest wait", lambda value: micros(1000 * value)),
+    "commands": ("commands", lambda value: f"{value:.2f}" if value < 10 else number(value)),
+    "server_us": ("server", lambda value: micros(value)),
+    "client_us": ("clients", lambda value: micros(value)),
+    "commands_per_s": ("commands/s", lambda value: number(value)),
+    "server_ms_per_s": ("server, ms/s", lambda value: number(value)),
+    "client_ms_per_s": ("holder, ms/s", lambda value: number(value)),
+    "recovery_ms": ("recovery", lambda value: micros(1000 * value)),
+    "failed": ("gave up", lambda value: number(value)),
+}
+COLUMNS = {"pair": ("p50_us", "p99_us", "per_second", "share", "commands", "server_us", "client_us"),
+           "contend": ("per_second", "share", "longest_wait_ms", "p50_us", "p99_us", "commands", "server_us", "client_us",
+                       "failed"),
+           "waiting": ("commands_per_s", "server_ms_per_s"), "held": ("client_ms_per_s", "server_ms_per_s",
+                                                                      "commands_per_s"),
+           "killed": ("recovery_ms",)}
+
+
+def micros(value):
+    if value < 1:
+        return f"{1000 * value:.0f} ns"
+    if value < 1000:
+        return f"{value:.0f} µs" if value >= 10 else f"{value:.1f} µs"
+    if value < 1e6:
+        return f"{value / 1000:.0f} ms" if value >= 1e4 else f"{value / 1000:.1f} ms"
+    return f"{value / 1e6:.1f} s"
+
+
+def number(value):
+    return f"{value:,.0f}" if value >= 10 or value == int(value) else f"{value:.1f}"
+
+
+def middle(outcomes, metric):
+    values = [outcome[metric] for outcome in outcomes if metric in outcome]
+    return statistics.median(values) if values else None
+
+
+def ranked(whole, work):
+    """(name, outcomes), the best first."""
+    entries = [(name, outcomes) for name, outcomes in whole["results"].get(work.name, {}).items()
+               if middle(outcomes, work.metric) is not None]
+    return sorted(entries, key=lambda entry: middle(entry[1], work.metric) * (1 if work.less else -1))
+
+
+def is_ours(name):
+    return name.startswith(OURS)
+
+
+def against(whole, work):
+    """How many times better ours is, as it is by default, than the best of the others; and than all its own options.
+    None: it was not measured."""
+    entries = ranked(whole, work)
+    others = [outcomes for name, outcomes in entries if not is_ours(name)]
+    ours = dict(entries).get(OURS)
+    if not ours or not others:
+        return None
+    mine, best = middle(ours, work.metric), middle(others[0], work.metric)
+    if work.less:
+        mine, best = best, mine
+    return mine / best if best else math.inf
+
+
+# ---- On a terminal.
+
+def text(whole):
+    lines = []
+    for work in WORKS:
+        entries = ranked(whole, work)
+        if not entries:
+            continue
+        columns = [metric for metric in COLUMNS[work.mode]
+                   if any(middle(outcomes, metric) is not None for _, outcomes in entries)]
+        lines += ["", f"{work.title} ({work.name})", f"{'':38}" + "".join(f"{METRICS[it][0]:>15}" for it in columns)]
+        lines += [f"{name:38}" + "".join(f"{cell(outcomes, metric):>15}" for metric in columns)
+                  for name, outcomes in entries]
+    lines += ["", *(f"absent: {it}" for it in whole["missing"]), *(f"failed: {it}" for it in whole["failures"])]
+    return "\n".join(lines)
+
+
+def cell(outcomes, metric):
+    value = middle(outcomes, metric)
+    return "–" if value is None else METRICS[metric][1](value)
+
+
+# ---- The pictures.
+
+WIDTH, LEFT, NAMES, ROW = 720, 20, 250, 30
+BLUE, GREY = COLOURS["blue"], COLOURS["grey"]
+PICTURES = {"pair": "pair-1", "hot": "hot-16", "hand-over": "sleeper", "waiting": "waiting"}
+
+
+def picture_of(whole, work):
+    """A bar for each, on a scale of tens, and what it stands for behind it."""
+    entries = ranked(whole, work)
+    values = {name: max(middle(outcomes, work.metric), 1e-3) for name, outcomes in entries}
+    spell = METRICS[work.metric][1]
+    picture = Picture(WIDTH, f"{work.title}: " + "; ".join(f"{name} {spell(value)}" for name, value in values.items()))
+    picture.text(LEFT, 32, work.title, bold=True, size=16)
+    picture.text(LEFT, 52, f"{METRICS[work.metric][0]}; {'less' if work.less else 'more'} is better; each line is ten times the "
+                 "one before", size=12, fill=SOFT)
+    low = math.floor(math.log10(min(values.values())) - 0.05)
+    high = math.log10(max(values.values()))
+    step = (WIDTH - NAMES - 2 * LEFT - 90) / max(high - low, 1)
+    top, bottom = 66, 70 + ROW * len(values)
+    for power in range(low, math.floor(high) + 1):
+        x = LEFT + NAMES + (power - low) * step
+        picture.line(x, top, x, bottom, LINE if power == low else COLOURS["grey"][1])
+    for place, (name, value) in enumerate(values.items()):
+        y = top + 8 + place * ROW
+        colour = BLUE if is_ours(name) else GREY
+        picture.text(LEFT + NAMES - 10, y + 14, name, "end", bold=is_ours(name),
+                     size=13 if width_of(name) < NAMES - 12 else 11)
+        length = max((math.log10(value) - low) * step, 2)
+        picture.box(LEFT + NAMES, y, length, 20, colour[0] if is_ours(name) else colour[1], colour[0], 2)
+        shares = middle(whole["results"][work.name][name], "share") if work.processes > 2 else None
+        picture.text(LEFT + NAMES + length + 7, y + 14,
+                     spell(value) + (f" · least share {shares:.2f}" if shares is not None else ""), size=12)
+    return picture.render(bottom + 16)
+
+
+# ---- The document.
+
+def document(whole):
+    machine = whole["machine"]
+    lines = [
+        "# redlatch beside other locks", "",
+        "What a user could pick instead, each as its documents recommend, on one server, with the same work and the same lease "
+        "(30 s). `./dev compare` builds all of them, measures, and writes this page, the [results]"
+        "(benchmarks/results.json) and the pictures.", "",
+        f"Measured on {whole['measured']}: {machine['processors']} processors ({machine['model']}), Linux {machine['kernel']}, "
+        f"Redis {machine['redis']}, Go {machine['go']}, Java {machine['java']}, Node {machine['node']}, Python "
+        f"{machine['python']}. All of it, the server too, runs on these processors, over loopback, "
+        + ("and they are kept awake" if whole["awake"] else "and they sleep when idle")
+        + (f"; a raw pair takes {whole['raw_pair_us']} µs" if whole.get("raw_pair_us") else "")
+        + f". Medians of {whole['rounds']} rounds, in which contenders took turns; {whole['seconds']:g} s for each race.", "",
+        "**Only ratios count.** Clients and server share the processors, so that a figure says as much about the machine as "
+        "about a lock. A virtual machine for Java and an interpreter for Python are part of what their users get, and part of "
+        "what is measured.", "",
+        "Each acquisition checked, by memory that all processes share, that nobody else was inside. "
+        + overlaps(whole), "",
+        "## In short", "", "| | redlatch by the best of the others | |", "|---|---|---|"]
+    for work in WORKS:
+        times = against(whole, work)
+        if times is None:
+            continue
+        best = next(name for name, _ in ranked(whole, work) if not is_ours(name))
+        mark = "" if times >= 1 else "**behind**: " if times < 0.97 else "level: "
+        lines.append(f"| {work.title} | {mark}{times:.2f} × | {best} |")
+    lines += ["", "More than 1 × is better, whatever is measured. Ours is as it is by default; what its options gain is in the "
+              "tables.", ""]
+    for stem, name in PICTURES.items():
+        work = next(it for it in WORKS if it.name == name)
+        if ranked(whole, work):
+            lines += [f"![{work.title}](benchmarks/{stem}.svg)", ""]
+    lines += ["## All of it", "",
+              "*Least share*: what the unluckiest process (or thread) had, by what the luckiest had. *p50*, *p99*: of a pair; where "
+              "several want a lock, from one's release to the next one's acquisition. *Commands*: sent by clients, for each "
+              "acquisition. *Server*, *clients*: processor time for each acquisition. *Gave up*: calls that returned without the "
+              "lock; they were made again.", ""]
+    for work in WORKS:
+        entries = ranked(whole, work)
+        if not entries:
+            continue
+        columns = [metric for metric in COLUMNS[work.mode]
+                   if any(middle(outcomes, metric) is not None for _, outcomes in entries)]
+        lines += [f"### {work.title}", "", "| | " + " | ".join(METRICS[it][0] for it in columns) + " |",
+                  "|---|" + "---:|" * len(columns)]
+        lines += [f"| {'**' + name + '**' if is_ours(name) else name} | "
+                  + " | ".join(cell(outcomes, metric) for metric in columns) + " |" for name, outcomes in entries]
+        lines.append("")
+    lines += ["## How each was used", "", "| | |", "|---|---|"]
+    lines += [f"| {name} | {settings} |" for name, settings in whole["settings"].items()]
+    lines += ["", "Before each race Redisson does the same work for 1.5 s, or 800 times with two threads, so that its JVM has compiled what is measured. Of rueidislock and of "
+              "redlock for Node, goroutines and tasks stand for threads.", ""]
+    if whole["missing"] or whole["failures"]:
+        lines += ["Not measured:", ""]
+        lines += [f"- {it}" for it in [*whole["missing"], *whole["failures"]]] + [""]
+    lines += (HERE / "notes.md").read_text().splitlines()
+    return "\n".join(lines) + "\n"
+
+
+def overlaps(whole):
+    broke = {name: sum(outcome["overlaps"] for outcome in outcomes) for entries in whole["results"].values()
+             for name, outcomes in entries.items()}
+    found = [f"{name} {count} times" for name, count in broke.items() if count]
+    return "Somebody was: " + ", ".join(found) + "." if found else "Nobody ever was."
+
+
+def made(whole):
+    """{path: text} of all that is made."""
+    files = {DOCUMENT: document(whole)}
+    for stem, name in PICTURES.items():
+        work = next(it for it in WORKS if it.name == name)
+        if ranked(whole, work):
+            files[FOLDER / f"{stem}.svg"] = picture_of(whole, work)
+    return files
+
+
+def write(whole):
+    for path, content in made(whole).items():
+        path.write_text(content)
+        print(f"written to {path}", file=sys.stderr)
+
+
+def main():
+    if sys.argv[1:] not in ([], ["--check"]):
+        sys.exit(__doc__)
+    whole = json.loads((FOLDER / "results.json").read_text())
+    if not sys.argv[1:]:
+        return write(whole)
+    wrong = [path.name for path, content in made(whole).items() if not path.exists() or path.read_text() != content]
+    if wrong:
+        sys.exit(f"{', '.join(wrong)}: not what results.json says: run benchmarks/peers/report.py")
+    print("docs/benchmarks.md is as its results say")
+    return None
+
+
+if __name__ == "__main__":
+    main()
