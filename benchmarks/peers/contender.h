@@ -9,6 +9,7 @@
 //   --threads=N      of this process (1)
 //   --seconds=S      how long (1)
 //   --section-us=N   how long it sleeps with the lock (0)
+//   --turns=1        having released it, does not come again before another process has had it
 //   --reads=P        of read_write: so many of a hundred acquisitions read (0)
 //   --reentry=1      of pair: the thread has the lock already
 //   --lease-ms=N     (30000)
@@ -194,6 +195,7 @@ class Contender {
     const long section_us = Number("section-us", 0);
     const long reads_of_100 = Number("reads", 0);
     const bool excludes = kind() != "semaphore";
+    const bool turns = Number("turns", 0) != 0;
     const int me = static_cast<int>(Number("index", 0)) + 1;
     unsigned chance = 12345U + static_cast<unsigned>(me * 64 + thread);
     for (bool running = true; running;) {
@@ -228,6 +230,9 @@ class Contender {
         shared_->released_at.store(Clock::now().time_since_epoch().count());
       }
       if (!lock.Unlock(reads)) ++tally.failed;
+      while (turns && shared_->inside.load() == 0 && Clock::now() < end) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
     }
     return tally;
   }

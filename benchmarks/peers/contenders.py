@@ -34,7 +34,8 @@ class Contender:
         return self.peer == "redlatch"
 
 
-MUTEX = frozenset("pair hot threads sleeper waiting held killed".split())
+MUTEX = frozenset("pair hot threads sleeper waiting".split())
+RENEWED = MUTEX | {"held", "killed"}  # by themselves, for as long as they are held
 
 
 def built(peer, command, **options):
@@ -67,7 +68,7 @@ def redlatch():
     if not os.access(program[0], os.X_OK):
         sys.exit(f"{program[0]} is not there: ./dev compare builds it")
     sends = ("evalsha", "eval", "ping", "subscribe")
-    everything = MUTEX | {"reads", "semaphore", "reentry", "quorum"}
+    everything = RENEWED | {"reads", "semaphore", "reentry", "quorum"}
     return [Contender("redlatch", "redlatch", program, everything, sends),
             Contender("redlatch, turn 1 ms", "redlatch", program, frozenset({"hot"}), sends, "LockOptions::turn = 1 ms",
                       ("--turn-ms=1",)),
@@ -83,9 +84,9 @@ def raw():
     program = BUILD / "raw"
     built("raw", [compiler(), "-O2", "-std=c++17", HERE / "raw.cc", "-o", program, "-lhiredis", "-pthread"])
     sends = ("set", "evalsha", "subscribe")
-    return [Contender("raw hiredis, tries each 1 ms", "raw", (str(program),), MUTEX - {"held"}, sends, "by hand"),
+    return [Contender("raw hiredis, tries each 1 ms", "raw", (str(program),), MUTEX, sends, "by hand"),
             Contender("raw hiredis, publish and retry", "raw", (str(program),),
-                      frozenset({"hot", "sleeper", "threads", "waiting", "killed"}), sends, "by hand",
+                      frozenset({"hot", "sleeper", "threads", "waiting"}), sends, "by hand",
                       ("--wait=broadcast",))]
 
 
@@ -104,7 +105,7 @@ def redsync():
     program, version = go_program("redsync"), go_version("redsync", "redsync/v4")
     sends = ("set", "evalsha", "eval")
     name = f"redsync {version}"
-    return [Contender(name, "redsync", program, (MUTEX - {"held"}) | {"quorum"}, sends,
+    return [Contender(name, "redsync", program, MUTEX | {"quorum"}, sends,
                       "defaults: 32 tries, 50 to 250 ms apart"),
             Contender(f"{name}, tries each 2 ms", "redsync", program, frozenset({"hot", "quorum"}), sends,
                       "a random delay of 0 to 2 ms, WithFailFast",
@@ -113,7 +114,7 @@ def redsync():
 
 def rueidislock():
     program = go_program("rueidislock")
-    return [Contender(f"rueidislock {go_version('rueidislock', 'redis/rueidis')}", "rueidislock", program, MUTEX,
+    return [Contender(f"rueidislock {go_version('rueidislock', 'redis/rueidis')}", "rueidislock", program, RENEWED,
                       ("set", "evalsha", "eval", "get", "del", "client", "client|tracking"),
                       "KeyMajority 1, NoLoopTracking, TryNextAfter 1 s")]
 
@@ -126,7 +127,7 @@ def redis_py():
     built("redis-py", [environment / "bin" / "python", "-m", "pip", "install", "-q", "-r", requirements])
     version = re.search(r"redis==(\S+)", requirements.read_text())[1]
     return [Contender(f"redis-py {version} Lock", "redis-py",
-                      (str(environment / "bin" / "python"), str(HERE / "python" / "redis_py.py")), MUTEX - {"held"},
+                      (str(environment / "bin" / "python"), str(HERE / "python" / "redis_py.py")), MUTEX,
                       ("set", "evalsha", "eval"), "defaults: tries each 0.1 s")]
 
 
@@ -140,7 +141,7 @@ def redlock():
     built("redlock", ["npm", "ci", "--no-audit", "--no-fund"], cwd=directory)
     version = re.search(r'"redlock": "([^"]+)"', (directory / "package.json").read_text())[1]
     return [Contender(f"redlock {version} (npm)", "redlock", ("node", str(directory / "redlock.js")),
-                      (MUTEX - {"held"}) | {"quorum"}, ("eval", "evalsha", "set"),
+                      MUTEX | {"quorum"}, ("eval", "evalsha", "set"),
                       "defaults: 10 tries, 200 to 300 ms apart")]
 
 
@@ -158,7 +159,7 @@ def redisson():
     program, crowded = ("java", *small), ("java", "-XX:TieredStopAtLevel=1", *small)
     sends = ("eval", "evalsha", "subscribe", "unsubscribe", "ping")
     settings = "defaults; C1 alone where several JVMs share the processors, as that is faster there"
-    return [Contender(f"Redisson {version}", "redisson", program, MUTEX | {"reads", "semaphore", "reentry"}, sends,
+    return [Contender(f"Redisson {version}", "redisson", program, RENEWED | {"reads", "semaphore", "reentry"}, sends,
                       settings, crowded=crowded),
             Contender(f"Redisson {version} RFairLock", "redisson", program, frozenset({"hot"}), sends, "RFairLock",
                       ("--kind=fair",), crowded)]
@@ -173,7 +174,7 @@ def redis_plus_plus():
     flags = built(name, ["pkg-config", "--cflags", "--libs", "redis++"])
     built(name, [compiler(), "-O2", "-std=c++17", HERE / "redis_plus_plus.cc", "-o", program, *flags, "-pthread"])
     version = built(name, ["pkg-config", "--modversion", "redis++"])[0]
-    return [Contender(f"{name} {version} RedMutex", name, (str(program),), (MUTEX - {"held"}) | {"quorum"},
+    return [Contender(f"{name} {version} RedMutex", name, (str(program),), RENEWED | {"quorum"},
                       ("set", "eval", "evalsha"), "RedMutex: a lease of 3 s, sleeps of up to 5 ms")]
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""run.py [--peer NAME]... [--work NAME]... [--seconds N] [--rounds N] [--quick] [--asleep] [--json FILE]
+"""run.py [--peer NAME]... [--work NAME]... [--update] [--seconds N] [--rounds N] [--quick] [--asleep] [--json FILE]
 
 redlatch beside other locks over Redis, each in its own language, on the same servers, which are started
 for the run on loopback. Contenders take turns in each work of each round, in changing order. While it is
@@ -268,6 +268,14 @@ def raw_pair_us(results):
     return round(statistics.median(outcome["p50_us"] for outcome in raw)) if raw else None
 
 
+def merged(before, whole):
+    """What was measured before, with the works that were measured now in place of what they were."""
+    again = {name: entries for name, entries in whole["results"].items() if entries}
+    kept = [failure for failure in before["failures"] if not any(f", {name}:" in failure for name in again)]
+    return {**before, "settings": whole["settings"], "failures": kept + whole["failures"],
+            "results": {**before["results"], **again}}
+
+
 def arguments():
     parser = argparse.ArgumentParser(usage=__doc__.split("\n", maxsplit=1)[0], description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -277,6 +285,8 @@ def arguments():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--asleep", action="store_true", help="let processors sleep that are idle")
+    parser.add_argument("--update", action="store_true",
+                        help="with --work: measure these anew, and leave the rest as it is")
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help=f"in place of {RESULTS.relative_to(ROOT)}")
     options = parser.parse_args()
     if options.quick:
@@ -298,7 +308,9 @@ def main():
              "settings": {it.name: it.settings for it in contenders}, "missing": missing, "failures": failures,
              "results": results}
     print(report.text(whole))
-    partial = options.quick or options.work or options.peer
+    if options.update:
+        whole = merged(json.loads(RESULTS.read_text()), whole)
+    partial = options.quick or options.peer or options.work and not options.update
     path = options.json or (None if partial else RESULTS)
     if path:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -32,7 +32,7 @@ def works():
                options=("--section-us=1000",))
     yield Work("threads-16", "threads", "One lock, 16 threads of one process", "per_second", threads=16)
     yield Work("sleeper", "sleeper", "From a release to a process that has slept for 20 ms", "p50_us", less=True,
-               processes=2, options=("--section-us=20000",), warm=3)
+               processes=2, options=("--section-us=20000", "--turns=1"), warm=3)
     yield from (Work(f"reads-{n}", "reads", f"Read-write lock, {n} % reads, 4 processes of 4 threads", "per_second",
                      kind="read_write", processes=4, threads=4, options=(f"--reads={n}",)) for n in (99, 90))
     yield Work("semaphore", "semaphore", "Semaphore of 4 permits, 8 processes", "per_second", kind="semaphore",
@@ -41,7 +41,7 @@ def works():
                processes=4, threads=250)
     yield Work("held", "held", "10,000 locks held: processor time of the holder, in ms a second", "client_ms_per_s",
                less=True, mode="held", options=("--locks=10000",))
-    yield Work("killed", "killed", "Lease of 3 s: from kill -9 of the holder to the next acquisition", "recovery_ms",
+    yield Work("killed", "killed", "Lease of 3 s, renewed: from kill -9 of the holder to the next acquisition", "recovery_ms",
                less=True, mode="killed", options=("--lease-ms=3000",))
     for delay_us, what in ((200, "0.2 ms"), (2000, "2 ms")):
         yield Work(f"pair-1-{delay_us}us", "pair", f"Lock and unlock, {what} each way", "p50_us", less=True,
@@ -50,7 +50,7 @@ def works():
                    delay_us=delay_us)
         yield Work(f"sleeper-{delay_us}us", "sleeper",
                    f"From a release to a process that has slept for 20 ms, {what} each way", "p50_us", less=True,
-                   processes=2, options=("--section-us=20000",), delay_us=delay_us, warm=3)
+                   processes=2, options=("--section-us=20000", "--turns=1"), delay_us=delay_us, warm=3)
     yield Work("quorum-8", "quorum", "RedLock on 5 servers, 8 processes", "per_second", kind="quorum", processes=8,
                servers=5, warm=3)
 

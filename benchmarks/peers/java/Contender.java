@@ -147,6 +147,7 @@ public final class Contender {
     int section = number("section-us", 0);
     int readsOf100 = number("reads", 0);
     boolean excludes = !kind().equals("semaphore");
+    boolean turns = number("turns", 0) != 0;
     int chance = 12345 + me * 64 + thread;
     for (boolean running = true; running; ) {
       chance = chance * 1664525 + 1013904223;
@@ -180,6 +181,9 @@ public final class Contender {
         LONGS.setVolatile(shared, 8, System.nanoTime());
       }
       lock.unlock(reads);
+      while (turns && (int) INTS.getVolatile(shared, 0) == 0 && System.nanoTime() < end) {
+        Thread.sleep(1);
+      }
     }
   }
 
@@ -270,12 +274,13 @@ public final class Contender {
           },
           30);
     }
+    double before = cpuSeconds();
     System.out.println("ready");
     System.out.flush();
     if (System.in.read() < 0) {
       return;
     }
-    double cpu = cpuSeconds();
+    double cpu = work.equals("hold") ? before : cpuSeconds();
     double seconds = Double.parseDouble(options.getOrDefault("seconds", "1"));
     Tally[] tallies =
         inThreads(

@@ -17,6 +17,7 @@ for (const word of process.argv.slice(2)) {
 const number = (name, fallback) => Number(options[name] ?? fallback);
 const me = number("index", 0) + 1;
 const lease = number("lease-ms", 30000);
+const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 const nanos = () => process.hrtime.bigint(); // CLOCK_MONOTONIC
 
 const shared = fs.openSync(options.shared, "r+");
@@ -71,6 +72,7 @@ async function pairs(name, end, tally) {
 
 async function contend(name, end, tally) {
   const section = number("section-us", 0) / 1e3;
+  const turns = number("turns", 0) !== 0;
   for (let running = true; running; ) {
     const asked = nanos();
     let lock = await take(name, tally);
@@ -86,10 +88,11 @@ async function contend(name, end, tally) {
     if (running) ++tally.count;
     if (read(0, 4).readInt32LE(0) !== 0) ++tally.overlaps;
     setInside(1);
-    if (section > 0) await new Promise((resolve) => setTimeout(resolve, section));
+    if (section > 0) await sleep(section);
     setInside(0);
     stamp();
     await giveBack(lock, tally);
+    while (turns && read(0, 4).readInt32LE(0) === 0 && nanos() < end) await sleep(1);
   }
 }
 

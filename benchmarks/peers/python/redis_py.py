@@ -46,6 +46,7 @@ class Contender:
 
     def contend(self, lock, end, tally):
         section = self.number("section-us", 0) / 1e6
+        turns = self.number("turns", 0)
         running = True
         while running:
             asked = time.monotonic()
@@ -73,6 +74,8 @@ class Contender:
                 lock.release()
             except redis.exceptions.LockError:
                 tally["failed"] += 1
+            while turns and not struct.unpack_from("i", self.shared)[0] and time.monotonic() < end:
+                time.sleep(0.001)
 
     def run(self):
         work = self.options["work"]

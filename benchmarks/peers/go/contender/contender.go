@@ -135,6 +135,7 @@ func pairs(lock Lock, end time.Time) (sum tally) {
 func (c *Contender) contend(lock Lock, end time.Time) (sum tally) {
 	section := time.Duration(c.Number("section-us", 0)) * time.Microsecond
 	me := int32(c.Number("index", 0) + 1)
+	turns := c.Number("turns", 0) != 0
 	for running := true; running; {
 		asked := time.Now()
 		held := lock.Lock()
@@ -166,6 +167,9 @@ func (c *Contender) contend(lock Lock, end time.Time) (sum tally) {
 		atomic.StoreInt64(&c.shared.releasedAt, monotonic())
 		if !lock.Unlock() {
 			sum.failed++
+		}
+		for turns && atomic.LoadInt32(&c.shared.inside) == 0 && time.Now().Before(end) {
+			time.Sleep(time.Millisecond)
 		}
 	}
 	return sum
