@@ -72,7 +72,7 @@ def main():
     print(f"{'ratio to a raw pair':48}{'baseline':>10}{'now':>10}{'now / then':>12}{'noise':>8}")
     for name, values in found.items():
         now, then = statistics.median(values), baseline[name]
-        change, apart = now / then if then else 1.0, noise(values)
+        change, apart = now / then if then else float("inf"), noise(values)
         print(f"{name:48}{then:10.3f}{now:10.3f}{change:12.2f}{apart:8.2f}")
         if change > max(ALLOWED, apart):
             worse.append(f"{name} is {change:.2f} times as slow as it was, by the raw pair")
