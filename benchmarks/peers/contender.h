@@ -17,8 +17,8 @@
 //   --shared=FILE    4 KiB of zeroes that all processes map
 //   --index=N        of this process
 //
-// It says "ready" when it is connected (of `hold`: when it has all), waits for a line on its standard
-// input, works, and says one line of JSON:
+// It says "ready" when it is connected (of `hold`: when it has all), waits for a line on its
+// standard input, works, and says one line of JSON:
 //
 //   counts           of each thread: acquisitions within the time
 //   failed           calls that returned without the lock, or that failed to release it
@@ -28,8 +28,9 @@
 //   samples_us       of `pair` how long pairs took; of `contend` how long after the release by
 //                    another process this one had the lock; some thousands at most
 //
-// FILE: a 32-bit word, other than 0 while somebody is inside; at 8 a 64-bit word, CLOCK_MONOTONIC in
-// ns when the lock was last released; at 16 a 32-bit word, the index of who released it, plus one.
+// FILE: a 32-bit word, other than 0 while somebody is inside; at 8 a 64-bit word, CLOCK_MONOTONIC
+// in ns when the lock was last released; at 16 a 32-bit word, the index of who released it, plus
+// one.
 //
 // C++17, and nothing of redlatch: peers are built with it as well. Contenders in other languages do
 // the same.
@@ -97,20 +98,20 @@ class Contender {
     std::vector<Tally> tallies(threads);
     std::vector<decltype(make(std::string()))> locks;
     for (long i = 0; i < threads; ++i) {
-      locks.push_back(make(own ? "own:" + std::to_string(i) + ":" + Option("index", "0") : "contended"));
+      locks.push_back(
+          make(own ? "own:" + std::to_string(i) + ":" + Option("index", "0") : "contended"));
       // What the first use costs is no part of it.
       if (own && locks[i]->Lock(false)) locks[i]->Unlock(false);
     }
     AwaitStart();
     const double cpu = CpuSeconds();
     const Clock::time_point end =
-        Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                           std::chrono::duration<double>(std::atof(Option("seconds", "1").c_str())));
+        Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(
+                           std::atof(Option("seconds", "1").c_str())));
     std::vector<std::thread> running;
     for (long i = 0; i < threads; ++i) {
-      running.emplace_back([&, i] {
-        tallies[i] = own ? Pairs(*locks[i], end) : Contend(*locks[i], end, i);
-      });
+      running.emplace_back(
+          [&, i] { tallies[i] = own ? Pairs(*locks[i], end) : Contend(*locks[i], end, i); });
     }
     for (std::thread& thread : running) thread.join();
     Report(tallies, CpuSeconds() - cpu);
@@ -249,7 +250,8 @@ class Contender {
       sum.longest_wait_ms = std::max(sum.longest_wait_ms, tally.longest_wait_ms);
       for (size_t i = 0; i < std::min(each, tally.samples_us.size()); ++i) {
         char text[32];
-        std::snprintf(text, sizeof(text), "%s%.1f", samples.empty() ? "" : ", ", tally.samples_us[i]);
+        std::snprintf(text, sizeof(text), "%s%.1f", samples.empty() ? "" : ", ",
+                      tally.samples_us[i]);
         samples += text;
       }
     }

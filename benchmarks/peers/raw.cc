@@ -54,7 +54,11 @@ Reply Ask(redisContext* connection, const char* format, Words... words) {
 class RawLock {
  public:
   RawLock(const std::string& url, std::string name, std::string id, long lease_ms, bool broadcast)
-      : url_(url), name_(std::move(name)), id_(std::move(id)), lease_ms_(lease_ms), broadcast_(broadcast) {
+      : url_(url),
+        name_(std::move(name)),
+        id_(std::move(id)),
+        lease_ms_(lease_ms),
+        broadcast_(broadcast) {
     sha1_ = Ask(connection_.get(), "SCRIPT LOAD %s", kRelease)->str;
   }
 
@@ -73,11 +77,10 @@ class RawLock {
 
   bool Unlock(bool) {
     const std::string channel = name_ + ":released";
-    const Reply reply = broadcast_
-                            ? Ask(connection_.get(), "EVALSHA %s 1 %s %s %s", sha1_.c_str(),
-                                  name_.c_str(), id_.c_str(), channel.c_str())
-                            : Ask(connection_.get(), "EVALSHA %s 1 %s %s", sha1_.c_str(),
-                                  name_.c_str(), id_.c_str());
+    const Reply reply = broadcast_ ? Ask(connection_.get(), "EVALSHA %s 1 %s %s %s", sha1_.c_str(),
+                                         name_.c_str(), id_.c_str(), channel.c_str())
+                                   : Ask(connection_.get(), "EVALSHA %s 1 %s %s", sha1_.c_str(),
+                                         name_.c_str(), id_.c_str());
     return reply->integer == 1;
   }
 
@@ -121,9 +124,8 @@ int main(int argc, char** argv) {
   Contender contender(argc, argv);
   long made = 0;
   return contender.Run([&](const std::string& name) {
-    return std::make_unique<RawLock>(contender.urls()[0], name,
-                                     contender.Option("index", "0") + ":" + std::to_string(made++),
-                                     contender.Number("lease-ms", 30000),
-                                     contender.Option("wait", "poll") == "broadcast");
+    return std::make_unique<RawLock>(
+        contender.urls()[0], name, contender.Option("index", "0") + ":" + std::to_string(made++),
+        contender.Number("lease-ms", 30000), contender.Option("wait", "poll") == "broadcast");
   });
 }

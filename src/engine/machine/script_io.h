@@ -82,8 +82,8 @@ struct Send {
   // the wait that began then ended without a message.
   std::optional<base::Instant> missed_since = std::nullopt;
   // Of a first bid, made the moment after this client has handed the lock to another: it will be
-  // queued, so that the next that matters is a message. For so long the answer may lie unread; zero:
-  // it is to be read at once.
+  // queued, so that the next that matters is a message. For so long the answer may lie unread;
+  // zero: it is to be read at once.
   absl::Duration unread_for = absl::ZeroDuration();
 
   bool leaves_tombstone() const {
