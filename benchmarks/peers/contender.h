@@ -1,4 +1,4 @@
-// One process of the comparison that compare.py runs, whichever lock it uses.
+// One process of the comparison that run.py runs, whichever lock it uses.
 //
 //   PROGRAM [--NAME=VALUE]... URL...
 //
@@ -69,7 +69,7 @@ class Contender {
         urls_.push_back(word);
       }
     }
-    if (urls_.empty()) Fail("compare.py starts contenders, nobody else");
+    if (urls_.empty()) Fail("run.py starts contenders, nobody else");
     Map(Option("shared", ""));
   }
 
@@ -279,7 +279,7 @@ class Contender {
     std::puts("ready");
     std::fflush(stdout);
     for (int byte = std::getchar(); byte != '\n'; byte = std::getchar()) {
-      if (byte == EOF) Fail("compare.py has ended");
+      if (byte == EOF) Fail("run.py has ended");
     }
   }
 

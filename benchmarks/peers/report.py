@@ -74,13 +74,23 @@ def ranked(whole, work):
     return sorted(entries, key=lambda entry: middle(entry[1], work.metric) * (1 if work.less else -1))
 
 
+def tables(whole):
+    """(work, its entries, the metrics that they have), of what was measured."""
+    for work in WORKS:
+        entries = ranked(whole, work)
+        if not entries:
+            continue
+        columns = [metric for metric in COLUMNS[work.mode]
+                   if any(middle(outcomes, metric) is not None for _, outcomes in entries)]
+        yield work, entries, columns
+
+
 def is_ours(name):
     return name.startswith(OURS)
 
 
 def against(whole, work):
-    """How many times better ours is, as it is by default, than the best of the others; and than all its own options.
-    None: it was not measured."""
+    """How many times better ours is, as it is by default, than the best of the others. None: it was not measured."""
     entries = ranked(whole, work)
     others = [outcomes for name, outcomes in entries if not is_ours(name)]
     ours = dict(entries).get(OURS)
@@ -98,12 +108,7 @@ def against(whole, work):
 
 def text(whole):
     lines = []
-    for work in WORKS:
-        entries = ranked(whole, work)
-        if not entries:
-            continue
-        columns = [metric for metric in COLUMNS[work.mode]
-                   if any(middle(outcomes, metric) is not None for _, outcomes in entries)]
+    for work, entries, columns in tables(whole):
         lines += ["", f"{work.title} ({work.name})", f"{'':38}" + "".join(f"{METRICS[it][0]:>15}" for it in columns)]
         lines += [f"{name:38}" + "".join(f"{cell(outcomes, metric):>15}" for metric in columns)
                   for name, outcomes in entries]
@@ -191,12 +196,7 @@ def document(whole):
               "several want a lock, from one's release to the next one's acquisition. *Commands*: sent by clients, for each "
               "acquisition. *Server*, *clients*: processor time for each acquisition. *Gave up*: calls that returned without the "
               "lock; they were made again.", ""]
-    for work in WORKS:
-        entries = ranked(whole, work)
-        if not entries:
-            continue
-        columns = [metric for metric in COLUMNS[work.mode]
-                   if any(middle(outcomes, metric) is not None for _, outcomes in entries)]
+    for work, entries, columns in tables(whole):
         lines += [f"### {work.title}", "", "| | " + " | ".join(METRICS[it][0] for it in columns) + " |",
                   "|---|" + "---:|" * len(columns)]
         lines += [f"| {'**' + name + '**' if is_ours(name) else name} | "
@@ -204,8 +204,8 @@ def document(whole):
         lines.append("")
     lines += ["## How each was used", "", "| | |", "|---|---|"]
     lines += [f"| {name} | {settings} |" for name, settings in whole["settings"].items()]
-    lines += ["", "Before each race Redisson does the same work for 1.5 s, or 800 times with two threads, so that its JVM has compiled what is measured. Of rueidislock and of "
-              "redlock for Node, goroutines and tasks stand for threads.", ""]
+    lines += ["", "Before each race Redisson does the same work for 1.5 s, or 800 times with two threads, so that its JVM has "
+              "compiled what is measured. Goroutines and tasks of Node stand for threads.", ""]
     if whole["missing"] or whole["failures"]:
         lines += ["Not measured:", ""]
         lines += [f"- {it}" for it in [*whole["missing"], *whole["failures"]]] + [""]

@@ -160,6 +160,7 @@ class LockSession final : public Holder {
   // False: the acquisition has failed.
   bool Listen(Acquisition& acquisition, const Want& want);
   void Compete(Acquisition& acquisition, ThreadWaker& waker, const Want& want);
+  // Until it is woken, or then. The value of the waker's word.
   uint32_t Sleep(Acquisition& acquisition, ThreadWaker& waker, base::Instant until);
   // The same while a script is under way.
   void Doze(Acquisition& acquisition, ThreadWaker& waker, base::Instant until);

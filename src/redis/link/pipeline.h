@@ -34,7 +34,7 @@ struct Exchange {
   std::function<void()> done;
   // Of Begin(): the thread is elsewhere, and comes in Finish(). Until then it does not lead.
   bool away = false;
-  SharedConnection* at = nullptr;
+  SharedConnection* at = nullptr;  // which has it; null: it was not begun so
   // Of Post(): whoever posts it drains the connection soon, and that sends it, with what else is
   // posted by then.
   bool unhurried = false;

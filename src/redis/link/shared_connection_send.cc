@@ -63,8 +63,8 @@ void SharedConnection::FinishMine(Exchange& mine, base::Instant deadline) {
     if (leading) leader_ = &mine;
   }
   if (!open) {
-    mine.parker.ParkUntil(
-        base::Instant::Infinite());  // whoever read it says so, and is done with it
+    // Whoever has read the answer says so, and is done with the exchange.
+    mine.parker.ParkUntil(base::Instant::Infinite());
   } else if (leading || Follow(mine, deadline)) {
     Lead(mine, deadline);
   }
