@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <optional>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -159,6 +160,10 @@ std::optional<Answer> Core::RunAndRead(Entry& entry, Send send, absl::FunctionRe
   absl::StatusOr<redis::Reply> reply;
   redis::Exchange exchange;
   exchange.results = absl::MakeSpan(&reply, 1);
+  // A server runs all that it has read before it writes anything: a bid that it reads with the
+  // release before it would hold up whom that release hands the lock. A few yields are enough for
+  // the server to be on its way, and leave the processor to it, or to them.
+  for (int i = 0; i < 3; ++i) std::this_thread::yield();
   if (!deployment_->MayPost(entry.keys.main(), *call.script) ||
       !deployment_->BeginRun(call, exchange)) {
     return std::nullopt;
