@@ -14,6 +14,7 @@
 #include "benchmarks/latency_samples.h"
 #include "benchmarks/lock_loop.h"
 #include "benchmarks/process_race.h"
+#include "benchmarks/raw_lock.h"
 #include "redlatch/client.h"
 #include "redlatch/reentrant_lock.h"
 #include "redlatch/reentrant_read_write_lock.h"
@@ -46,13 +47,17 @@ void BM_Keep_Acquire(benchmark::State& state) {
 BENCHMARK(BM_Keep_Acquire)->UseRealTime();
 
 // One process keeps the lock idle; the other calls it back, and times that. `kept` 0: it times a
-// lock of its own, beside the same work of the other.
+// lock of its own, beside the same work of the other; 2: a pair by hand, whose two round trips are
+// as many as a call back has, and nothing else.
 REDLATCH_RACER(CalledBack) {
   absl::StatusOr<Client> client = Client::Connect(ServerUrl());
   if (!client.ok()) return client.status();
   const bool keeps = racer.index() == 0;
   SimpleLock lock(*client, "called_back", {.keep = keeps ? kKeep : absl::ZeroDuration()});
   SimpleLock own(*client, "called_back_own");
+  absl::StatusOr<RawLock> raw = RawLock::Open("called_back_raw", "id");
+  if (!raw.ok()) return raw.status();
+  const bool by_hand = racer.args().at(0) == "2";
   const bool alone = racer.args().at(0) == "0";
   racer.AwaitStart();
   while (racer.Running()) {
@@ -63,8 +68,14 @@ REDLATCH_RACER(CalledBack) {
     } else {
       SimpleLock& which = alone ? own : lock;
       const int64_t begun = MonotonicNanos();
-      which.lock();
-      which.unlock();
+      if (by_hand) {
+        const absl::StatusOr<bool> acquired = raw->TryAcquire();
+        if (!acquired.ok()) return acquired.status();
+        if (absl::Status released = raw->Release(); !released.ok()) return released;
+      } else {
+        which.lock();
+        which.unlock();
+      }
       racer.Sample(MonotonicNanos() - begun);
       racer.Count();
       absl::SleepFor(absl::Microseconds(700));
@@ -90,6 +101,7 @@ BENCHMARK(BM_Keep_CalledBack)
     ->ArgName("kept")
     ->Arg(0)
     ->Arg(1)
+    ->Arg(2)
     ->Iterations(1)
     ->UseManualTime()
     ->Unit(benchmark::kMicrosecond);
@@ -102,9 +114,6 @@ REDLATCH_RACER(KeepContended) {
   if (racer.args().at(0) == "1") options.keep = kKeep;
   options.turn = absl::Milliseconds(std::stoi(racer.args().at(1)));
   SimpleLock lock(*client, "keep_contended", options);
-  // Else whoever is first to be connected has the lock to itself until the others are.
-  lock.lock();
-  lock.unlock();
   racer.AwaitStart();
   while (racer.Running()) {
     lock.lock();

@@ -221,19 +221,24 @@ absl::StatusOr<RaceResult> RunRace(const RaceOptions& options) {
     return status;
   }
 
+  EnterPhase(*race, SharedRace::kRunning);
+  absl::Status status = LetRun(racers, base::Now() + options.lead_in);
+  if (!status.ok()) return status;
   const CommandStats before = StatsOf(options.commands);
   const base::Instant start = base::Now();
-  EnterPhase(*race, SharedRace::kRunning);
-  absl::Status status = LetRun(racers, start + options.duration);
+  const std::vector<int64_t> counts_before = Counts(*race, options.processes);
+  status = LetRun(racers, start + options.duration);
   if (!status.ok()) return status;
   RaceResult result{.duration = base::Now() - start, .counts = Counts(*race, options.processes)};
+  for (size_t i = 0; i < result.counts.size(); ++i) result.counts[i] -= counts_before[i];
   EnterPhase(*race, SharedRace::kOver);
   status = AwaitEnds(racers, base::Now() + options.patience);
   if (!status.ok()) return status;
 
   // With what came after the time, which is in both numbers.
   const CommandStats after = StatsOf(options.commands);
-  if (const auto done = static_cast<double>(Sum(Counts(*race, options.processes))); done > 0) {
+  const int64_t all = Sum(Counts(*race, options.processes)) - Sum(counts_before);
+  if (const auto done = static_cast<double>(all); done > 0) {
     result.commands_per_count = static_cast<double>(after.calls - before.calls) / done;
     result.server_us_per_count =
         static_cast<double>(after.microseconds - before.microseconds) / done;

@@ -101,6 +101,8 @@ struct RaceOptions {
   std::string racer;  // the name of a REDLATCH_RACER
   int processes = 2;
   absl::Duration duration = absl::Seconds(2);
+  // Before that: until all racers are at it. The kernel takes milliseconds to start them.
+  absl::Duration lead_in = absl::Milliseconds(200);
   // How long all racers may take to be ready, and how long to return when the time is over.
   absl::Duration patience = absl::Seconds(10);
   std::vector<std::string> args = {};
@@ -110,7 +112,7 @@ struct RaceOptions {
 };
 
 struct RaceResult {
-  absl::Duration duration;         // measured, from the start to the reading of `counts`
+  absl::Duration duration;         // measured, from the end of the lead-in to that of the race
   std::vector<int64_t> counts;     // of each racer, within that time
   double commands_per_count = 0;   // that clients sent
   double server_us_per_count = 0;  // of the server's thread, in these commands

@@ -36,7 +36,7 @@ void BM_RawHiredis_Pair(benchmark::State& state) {
   if (server_time) server_time->Report(state);
 }
 BENCHMARK(BM_RawHiredis_Pair)->UseRealTime();
-BENCHMARK(BM_RawHiredis_Pair)->UseRealTime()->Threads(64);
+BENCHMARK(BM_RawHiredis_Pair)->UseRealTime()->MinTime(kLongEnoughForShares)->Threads(64);
 
 }  // namespace
 }  // namespace redlatch::bench

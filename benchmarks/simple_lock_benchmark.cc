@@ -46,7 +46,7 @@ void BM_SimpleLock_ManyLocks(benchmark::State& state) {
   shares.Report(state);
   state.SetItemsProcessed(state.iterations());
 }
-BENCHMARK(BM_SimpleLock_ManyLocks)->UseRealTime()->Threads(64);
+BENCHMARK(BM_SimpleLock_ManyLocks)->UseRealTime()->MinTime(kLongEnoughForShares)->Threads(64);
 
 // One lock, one client. The argument is LockOptions::local_retakes.
 void BM_SimpleLock_Threads(benchmark::State& state) {
