@@ -49,7 +49,7 @@ void LockMachine::Owe(Debts::Debt debt, base::Instant now) {
                                  .last_reserved = unheard ? 0 : grant.last_token},
                .grant = grant.id,
                .lease = lease};
-  if (grant.others) handed_at_ = now;
+  if (grant.others || (joined() && grant.wanted)) handed_at_ = now;
   debt.deadline = grant.deadline;
   // What is on its way may still be executed: a renewal, or a bid, which brings the grant back.
   debt.expires = grant.server_expires;

@@ -49,6 +49,9 @@ void LockMachine::Join(Waiter& waiter, base::Instant now, Effects& effects) {
   if (Stays() || now < grant_->asked + waiter.options->local_window) {
     return GiveTo(waiter, now, effects);
   }
+  if (grant_->wanted) {  // it is known what the server would answer
+    return Decide(waiter, Waiter::State::kElsewhere, effects);
+  }
   waiter.since = now;
   queue_.Append(waiter);
   RenewNow(now);

@@ -81,7 +81,6 @@ void LockMachine::OnWanted(GrantId grant, base::Instant now) {
   if (!Has(grant) || grant_->wanted) return;
   grant_->wanted = true;
   if (joined()) {
-    grant_->others = true;  // whoever comes is behind the one that asks
     serves_ = served_ >= kOfUse;
     served_ = 0;
   } else {

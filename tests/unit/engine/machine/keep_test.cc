@@ -513,6 +513,22 @@ TEST_F(LockMachineKeptReadsTest, LetNobodyJoinOnceAWriterWantsThem) {
   EXPECT_EQ(Unlock(1).kind, Kind::kUnderWay);
 }
 
+// As many as without `keep`: who reads only briefly would else gain by not keeping anything.
+TEST_F(LockMachineKeptReadsTest, AreJoinedWithinTheWindowThoughAWriterWantsThem) {
+  Want in_window = Kept(2);
+  in_window.local_window = absl::Milliseconds(5);
+  Hold(Kept(1));
+  Pass(absl::Milliseconds(2));
+  machine().OnWanted(machine().grant_id(), now());
+  EXPECT_EQ(Acquire(in_window).state, State::kGranted);
+  Pass(absl::Milliseconds(3));
+  in_window.thread = 3;
+  EXPECT_EQ(Acquire(in_window).state, State::kElsewhere);
+  EXPECT_TRUE(Quiet()) << "nobody has to ask whether somebody waits";
+  EXPECT_EQ(Unlock(1).kind, Kind::kDone);
+  EXPECT_EQ(Unlock(2).kind, Kind::kUnderWay);
+}
+
 TEST_F(LockMachineKeptReadsTest, HearOfAWriterByTheirRenewal) {
   Rest();
   Pass(kThird);
