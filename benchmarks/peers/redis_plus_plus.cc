@@ -30,7 +30,8 @@ Servers Connect(const Contender& contender) {
   sw::redis::ConnectionPoolOptions pool;
   pool.size = static_cast<size_t>(contender.Number("threads", 1));  // else they wait for each other
   for (const std::string& url : contender.urls()) {
-    servers.push_back(std::make_shared<sw::redis::Redis>(sw::redis::ConnectionOptions(url), pool));
+    servers.push_back(
+        std::make_shared<sw::redis::Redis>(sw::redis::Uri(url).connection_options(), pool));
     servers.back()->ping();
   }
   return servers;
