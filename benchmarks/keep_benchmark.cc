@@ -37,6 +37,12 @@ void BM_Keep_ReentrantLock(benchmark::State& state) {
 }
 BENCHMARK(BM_Keep_ReentrantLock)->UseRealTime();
 
+void BM_Keep_Read(benchmark::State& state) {
+  ReentrantReadWriteLock lock(SharedClient(), "keep_read", {.keep = kKeep});
+  LockLoop(state, lock.read_lock());
+}
+BENCHMARK(BM_Keep_Read)->UseRealTime();
+
 void BM_Keep_Acquire(benchmark::State& state) {
   SimpleLock lock(SharedClient(), "keep_acquire", {.keep = kKeep});
   for (auto _ : state) {

@@ -51,6 +51,11 @@ class RedisLockBase::LockBody {
     return attached_.load(std::memory_order_acquire) ? access_->session.get() : nullptr;
   }
 
+  // Null before the first use, and where there is no shared side.
+  engine::Readers* attached_readers() const {
+    return attached_.load(std::memory_order_acquire) ? access_->readers.get() : nullptr;
+  }
+
   absl::StatusOr<std::shared_ptr<Access>> Attach(const RedisLockBase& lock);
 
   // The session for holds of that owner.

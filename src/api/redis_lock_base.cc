@@ -115,12 +115,20 @@ int RedisLockBase::hold_count() const {
 }
 
 void RedisLockBase::LockShared() {
+  if (engine::Readers* const readers = body_->attached_readers();
+      readers != nullptr && readers->LockAgain(body_->options())) {
+    return;
+  }
   const base::NoCancellation no_cancellation;
   const auto entered = body_->Read(*this, engine::Face::kStd, {});
   if (!entered.ok()) Throw(entered.status());
 }
 
 bool RedisLockBase::TryLockSharedFor(absl::Duration wait) {
+  if (engine::Readers* const readers = body_->attached_readers();
+      readers != nullptr && readers->LockAgain(body_->options())) {
+    return true;
+  }
   const base::NoCancellation no_cancellation;
   const auto entered = body_->Read(*this, engine::Face::kStd, {.wait = wait});
   if (!entered.ok() && !IsBusy(entered.status())) Throw(entered.status());
@@ -128,6 +136,10 @@ bool RedisLockBase::TryLockSharedFor(absl::Duration wait) {
 }
 
 void RedisLockBase::UnlockShared() noexcept {
+  if (engine::Readers* const readers = body_->attached_readers();
+      readers != nullptr && readers->Leave()) {
+    return;
+  }
   const base::NoCancellation no_cancellation;
   if (engine::Readers* const readers = body_->ReadersOf(*this)) {
     if (const auto group = readers->OfThisThread()) return group->Unlock();

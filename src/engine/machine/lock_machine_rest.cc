@@ -104,38 +104,44 @@ void LockMachine::OnCrowded(base::Instant now) {
 
 bool LockMachine::Retake(uint64_t thread, const std::shared_ptr<const LockOptions>& options,
                          base::Instant now) {
-  if (!resting() || !queue_.empty() || grant_->lost_at <= now || config_.tells || joined()) {
-    return false;
-  }
+  if (!grant_ || !queue_.empty() || grant_->lost_at <= now || config_.tells) return false;
+  // Readers come beside others that read.
+  if (!resting() && (!joined() || !held() || FindOf(thread) != nullptr)) return false;
   Grant& grant = *grant_;
   const Terms& terms = grant.terms;
-  if (!Stays() || !HasTokens() || terms.lease != options->lease || terms.whole || terms.args ||
-      options->keep <= absl::ZeroDuration() || options->replica_acks != 0 || options->fsync) {
+  if (!Stays() || (!joined() && !HasTokens()) || terms.lease != options->lease || terms.manual ||
+      terms.whole || terms.args || options->keep <= absl::ZeroDuration() ||
+      options->replica_acks != 0 || options->fsync) {
     return false;
   }
+  if (resting()) grant.at_risk = false;
   grant.rests_until = base::Instant();
-  grant.at_risk = false;
-  grant.holds.emplace_back(ThreadHold{.id = NextNumber(),
-                                      .thread = thread,
-                                      .depth = 1,
-                                      .std_depth = 1,
-                                      .began = now,
-                                      .options = options});
+  if (joined() && served_ < kOfUse) ++served_;
+  grant.holds.emplace_back(
+      ThreadHold{.id = NextNumber(),
+                 .thread = thread,
+                 .depth = 1,
+                 .std_depth = 1,
+                 .token = joined() ? FencingToken(grant.first_token) : FencingToken(),
+                 .began = now,
+                 .options = options});
   if (config_.counts) tally_.waited.Add(now, now);
   return true;
 }
 
 bool LockMachine::Leave(uint64_t thread, base::Instant now,
                         std::shared_ptr<const LockOptions>& ended) {
-  if (!held() || joined() || !queue_.empty() || grant_->lost_at <= now) return false;
-  ThreadHold& hold = grant_->holds.front();
-  if (hold.thread != thread || hold.depth != 1 || hold.std_depth != 1 || hold.view != nullptr ||
-      config_.tells || !Stays() || !Rest(hold.options->keep, now)) {
+  if (!held() || !queue_.empty() || grant_->lost_at <= now) return false;
+  ThreadHold* const mine = FindOf(thread);
+  if (mine == nullptr || mine->depth != 1 || mine->std_depth != 1 || mine->view != nullptr ||
+      config_.tells || !Stays()) {
     return false;
   }
-  if (config_.counts) tally_.held_for.Add(hold.began, now);
-  ended = std::move(hold.options);
-  grant_->holds.clear();
+  const bool last = grant_->holds.size() == 1;
+  if (last && !Rest(mine->options->keep, now)) return false;
+  if (config_.counts) tally_.held_for.Add(mine->began, now);
+  ended = std::move(mine->options);
+  grant_->holds.erase(grant_->holds.begin() + (mine - grant_->holds.data()));
   return true;
 }
 

@@ -113,6 +113,8 @@ class LockSession final : public Holder {
   static absl::StatusOr<Held> Result(Core& core, const Entry& entry, Waiter& waiter,
                                      absl::Duration wait);
   void Unlock() noexcept;
+  // The same of what the client then keeps. False: it is to be unlocked. Cheap.
+  bool Leave();
   absl::Status Extend(uint64_t hold, absl::Duration lease) override;
   // The calling thread ends what it does not have: nothing happens, but that it is told.
   void Misuse(std::string_view what);
@@ -173,7 +175,6 @@ class LockSession final : public Holder {
     bool by_a_fault = false;  // of a server; else it was too few who have confirmed it
   };
   Unconfirmed AwaitAcks(uint64_t hold, Face face);
-  bool LeaveIt();
   struct Ending {
     Released released;
     std::optional<Send> send;

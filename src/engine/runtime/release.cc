@@ -105,10 +105,7 @@ void LockSession::ReleaseAll(absl::Span<const SessionHold> holds) {
 
 void LockSession::Unlock() noexcept {
   if (core_->in_forked_child()) return;
-  if (MayStay(entry_.grant.load(std::memory_order_relaxed)) &&
-      entry_.wanted.load(std::memory_order_relaxed) == 0 && LeaveIt()) {
-    return;
-  }
+  if (Leave()) return;
   if (entry_.plan->traits.reentrant) {
     const base::MutexLock lock(entry_.mu);
     if (entry_.lock().ReleaseInner(ThreadNumber(), Face::kStd)) return;

@@ -55,8 +55,11 @@ bool LockSession::LockAgain(const std::shared_ptr<const LockOptions>& options) {
          (reentrant && machine.Reenter(thread, Face::kStd, now));
 }
 
-// Whether it did: then it rests.
-bool LockSession::LeaveIt() {
+bool LockSession::Leave() {
+  if (!MayStay(entry_.grant.load(std::memory_order_relaxed)) ||
+      entry_.wanted.load(std::memory_order_relaxed) != 0) {
+    return false;
+  }
   std::shared_ptr<const LockOptions> ended;
   base::Instant send_at;
   {

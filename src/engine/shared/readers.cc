@@ -47,6 +47,25 @@ absl::StatusOr<SessionHold> Readers::Acquire(Want want) {
   }
 }
 
+bool Readers::LockAgain(const std::shared_ptr<const LockOptions>& options) {
+  if (options->keep <= absl::ZeroDuration() || core_->in_forked_child()) return false;
+  std::shared_ptr<LockSession> group;
+  {
+    const base::MutexLock lock(mu_);
+    for (const auto& each : groups_) {
+      if (each != latest_ && each->OfThisThread().depth > 0) return false;
+    }
+    group = latest_;
+  }
+  return group != nullptr && group->LockAgain(options);
+}
+
+bool Readers::Leave() {
+  if (core_->in_forked_child()) return false;
+  const std::shared_ptr<LockSession> group = latest();
+  return group != nullptr && group->Leave();
+}
+
 absl::StatusOr<std::shared_ptr<LockSession>> Readers::NextGroup(const Entry* left) {
   const base::MutexLock lock(mu_);
   if (latest_ == nullptr || &latest_->entry() == left) {
@@ -74,12 +93,7 @@ bool Readers::ThisThreadReads() const {
 }
 
 void Readers::GiveBack() {
-  std::shared_ptr<LockSession> latest;
-  {
-    const base::MutexLock lock(mu_);
-    latest = latest_;
-  }
-  if (latest != nullptr) latest->EndRest();
+  if (const std::shared_ptr<LockSession> group = latest()) group->EndRest();
 }
 
 void Readers::AddObject() {

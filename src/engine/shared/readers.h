@@ -35,6 +35,10 @@ class Readers {
   Readers& operator=(const Readers&) = delete;
 
   absl::StatusOr<SessionHold> Acquire(Want want);
+  // lock_shared() and unlock_shared() of what this client keeps. False: the general way is to be
+  // gone. Cheap.
+  bool LockAgain(const std::shared_ptr<const LockOptions>& options);
+  bool Leave();
   // Whom one is to join who writes nothing and may not join `left`; null: he has tried none.
   absl::StatusOr<std::shared_ptr<LockSession>> NextGroup(const Entry* left);
 
@@ -54,6 +58,10 @@ class Readers {
   // A new group, of one that has this write grant, or of all who come; 0.
   absl::StatusOr<std::shared_ptr<LockSession>> Found(GrantId write_grant)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::shared_ptr<LockSession> latest() const {
+    const base::MutexLock lock(mu_);
+    return latest_;
+  }
 
   const std::shared_ptr<Core> core_;
   const std::string name_;
