@@ -119,7 +119,11 @@ IoResult SharedConnection::Read(base::Instant deadline, bool may_spin) {
     for (;;) {
       const IoResult got = ReadOnce();
       if (!got.blocked()) return got;
-      if (got.kind == IoResult::Kind::kWantWrite || until <= base::Now()) break;
+      if (got.kind == IoResult::Kind::kWantWrite) break;
+      if (until <= base::Now()) {
+        spin_.InVain(spin);
+        break;
+      }
       if (spin_.crowded()) sched_yield();  // a follower with more to send may want this processor
       if (has_unsent_.load(std::memory_order_acquire)) break;  // where it can be sent, see below
     }

@@ -35,6 +35,12 @@ class SpinPolicy {
   // So many callers have their answers by one read.
   void Received(size_t replies);
 
+  // A look that was so long has found nothing. It is charged twice: others may have wanted the
+  // processor, and the server may be one of them.
+  void InVain(absl::Duration length) {
+    if (!crowded()) in_vain_ += length;
+  }
+
   // The leader's own call has its reply.
   void Completed(base::Instant begun, base::Instant now);
 
@@ -46,7 +52,8 @@ class SpinPolicy {
   base::WayToWait alone_{base::WayToWait::Options{.probe = 8, .interval = 64, .weight = 1.0 / 16}};
   base::WayToWait in_crowd_{
       base::WayToWait::Options{.probe = 3, .interval = 16, .weight = 1.0 / 4}};
-  size_t replies_ = 0;  // since `counted_from_`
+  absl::Duration in_vain_;  // in this call
+  size_t replies_ = 0;      // since `counted_from_`
   base::Instant counted_from_;
 };
 
