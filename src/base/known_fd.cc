@@ -27,7 +27,7 @@ std::atomic<uint64_t> losses{0};    // KnownFds that were found to be somebody e
 constexpr absl::Duration kTrust = absl::Milliseconds(10);
 
 // Signals that the kernel never sends by itself.
-int MarkOf(KnownFd::Kind kind) { return kind == KnownFd::Kind::kSocket ? 62 : 61; }
+int MarkOf(KnownFd::Kind kind) { return 62 - static_cast<int>(kind); }
 
 std::atomic<uint64_t>* LastGiven(int fd) {
   const auto number = static_cast<size_t>(fd);

@@ -23,7 +23,7 @@ namespace redlatch::base {
 // Any thread may call get(), Verify() and Send(), but for the latter two during Take() or Reset().
 class KnownFd {
  public:
-  enum class Kind : uint8_t { kSocket, kEvent };
+  enum class Kind : uint8_t { kSocket, kEvent, kGate };
 
   explicit KnownFd(Kind kind) : kind_(kind) {}
   KnownFd(int fd, Kind kind) : KnownFd(kind) { Take(fd); }

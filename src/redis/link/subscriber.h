@@ -22,6 +22,7 @@
 #include "src/base/fork_guard.h"
 #include "src/base/mutex.h"
 #include "src/base/parker.h"
+#include "src/base/poll_gate.h"
 #include "src/base/wake_event.h"
 #include "src/redis/connect/comeback.h"
 #include "src/redis/connect/connector.h"
@@ -178,6 +179,7 @@ class Subscriber final : private ListeningThread::Listener {
   void Leave() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Readiness WaitAsGuest(const Awaited& awaited, base::Parker& parker);
   bool StaysAway(base::Instant now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool SleepsAtGate(const Awaited& awaited) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   // What follows runs on the thread.
   Awaited Turn(const Readiness& ready, int wake_fd) override;
@@ -224,11 +226,14 @@ class Subscriber final : private ListeningThread::Listener {
   Reader reader_ ABSL_GUARDED_BY(mu_) = Reader::kThread;
   bool relievable_ ABSL_GUARDED_BY(mu_) = false;  // the thread reads, and is asleep
   bool recalled_ ABSL_GUARDED_BY(mu_) = false;    // the thread, which stays away, is wanted
+  base::PollGate gate_ ABSL_GUARDED_BY(mu_);      // of the present connection
+  bool at_gate_ ABSL_GUARDED_BY(mu_) = false;     // the thread is asleep there
   std::optional<base::Instant> nap_until_ ABSL_GUARDED_BY(mu_);  // while it stays away
   uint64_t guests_at_nap_ ABSL_GUARDED_BY(mu_) = 0;              // when that began
   uint64_t guests_ ABSL_GUARDED_BY(mu_) = 0;                     // so far
   int waiting_ ABSL_GUARDED_BY(mu_) = 0;                         // threads in Await()
   int attending_ ABSL_GUARDED_BY(mu_) = 0;
+  bool attends_ ABSL_GUARDED_BY(mu_) = false;  // something was attended to, and is likely to be again
 
   // The reader's own.
   Connector connector_;

@@ -4,6 +4,8 @@
 //
 //   reader     who                              becomes
 //   kThread    the subscriber's thread          kGuest, where it sleeps in poll and somebody waits
+//              (while messages are attended to, it sleeps at a gate, and need not be woken when a
+//              guest comes and goes: the gate is shut meanwhile)
 //   kGuest     the only thread in Await()       kNobody, when that returns
 //   kNobody    nobody, for a nap at most        kGuest, or kThread when the nap ends without one
 //
@@ -75,12 +77,19 @@ bool Subscriber::Vacant() const {
 bool Subscriber::BecomeGuest() {
   if (!connected_ || waiting_ > 1) return false;
   if (!Vacant() || recalled_ || !wake_.OpenAgain(base::Now())) return false;
+  at_gate_ = at_gate_ && gate_.Shut(base::Now());
   reader_ = Reader::kGuest;
   ++guests_;
   return true;
 }
 
 void Subscriber::Leave() {
+  const bool due = broken_ || make_anew_ || ping_ || !requests_.empty() || !pending_.empty();
+  if (at_gate_ && !due && gate_.Open(base::Now())) {
+    reader_ = Reader::kThread;
+    return;
+  }
+  at_gate_ = false;
   reader_ = Reader::kNobody;
   const bool sleeps_long = nap_until_ && nap_until_->is_infinite();
   if (sleeps_long || attending_ > 0 || waiting_ > 1 || broken_ || !requests_.empty()) {
@@ -94,6 +103,7 @@ void Subscriber::Attend(bool begins) {
   if (fork_guard_.InForkedChild()) return;
   const base::MutexLock lock(mu_);
   attending_ += begins ? 1 : -1;
+  attends_ = true;
   if (attending_ > 0 && reader_ == Reader::kNobody && !recalled_) Recall();
 }
 
@@ -124,6 +134,17 @@ Readiness Subscriber::WaitAsGuest(const Awaited& awaited, base::Parker& parker) 
   parker.EndPolling();
   if (ready.woken) wake_.Drain();
   return ready;
+}
+
+// Whether the thread, which goes to sleep, can be relieved without being woken. Where nothing is
+// attended to it naps in place of that, which takes no call of the system.
+bool Subscriber::SleepsAtGate(const Awaited& awaited) {
+  if (!attends_ || awaited.interest != Interest::kRead || !awaited.transport->full_duplex()) {
+    return false;
+  }
+  const int connection = awaited.transport->BeginPoll(awaited.interest).fd;
+  if (connection < 0) return false;
+  return (gate_.watches(connection) && gate_.Open(base::Now())) || gate_.Make(connection);
 }
 
 // Whether the thread leaves the reading to guests. While they come and go it naps, so that none of

@@ -25,6 +25,7 @@ Awaited Subscriber::Turn(const Readiness& ready, int wake_fd) {
   {
     const base::MutexLock lock(mu_);
     relievable_ = false;
+    at_gate_ = false;
     if (StaysAway(base::Now())) return {.until = *nap_until_};
     idle = subscriptions_.empty();
   }
@@ -39,10 +40,12 @@ Awaited Subscriber::Turn(const Readiness& ready, int wake_fd) {
       if (base::Now() < comeback_.next_attempt()) return {.until = comeback_.next_attempt()};
       if (const std::optional<Awaited> awaited = Connect(wake_fd)) return *awaited;
     }
-    const Awaited next = Prepare(base::Instant::Infinite());
+    Awaited next = Prepare(base::Instant::Infinite());
     if (broken_) continue;
     const base::MutexLock lock(mu_);
     relievable_ = true;
+    at_gate_ = SleepsAtGate(next);
+    if (at_gate_) next.gate = gate_.fd();
     return next;
   }
 }
@@ -95,6 +98,10 @@ void Subscriber::NotConnected(const absl::Status& why) {
 
 void Subscriber::Break() {
   const std::string why = *std::exchange(broken_, std::nullopt);
+  {
+    const base::MutexLock lock(mu_);
+    gate_.Leave();
+  }
   dialogue_ = Dialogue();
   {
     const base::MutexLock lock(mu_);
