@@ -1,11 +1,16 @@
 // Who reads the subscriber's connection: its thread, or one that waits for a message.
 #include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "gtest/gtest.h"
 #include "src/base/parker.h"
 #include "src/redis/link/subscriber.h"
@@ -21,7 +26,9 @@ using base::Parker;
 constexpr uint32_t kHeard = 1;
 constexpr uint32_t kTold = 2;
 
-class SubscriberReaderTest : public support::SubscriberTestFixture {
+// Whether messages are attended to meanwhile. Then the thread sleeps at a gate.
+class SubscriberReaderTest : public support::SubscriberTestFixture,
+                             public ::testing::WithParamInterface<bool> {
  protected:
   // A subscriber of "c" that sets `parker_` for each message, and counts those that were read by
   // the thread which makes it.
@@ -35,6 +42,7 @@ class SubscriberReaderTest : public support::SubscriberTestFixture {
     };
     subscriber_ = std::make_unique<Subscriber>(*ParseUrl(server_->url()), std::move(options));
     ASSERT_TRUE(subscriber_->Subscribe("c", Soon()).ok());
+    if (GetParam()) subscriber_->Attend(/*begins=*/true);
   }
 
   // What a lock does: asks, and waits for the message that comes of it.
@@ -62,14 +70,66 @@ class SubscriberReaderTest : public support::SubscriberTestFixture {
   std::unique_ptr<Subscriber> subscriber_;
 };
 
-TEST_F(SubscriberReaderTest, WhoWaitsAloneReadsForItself) {
+INSTANTIATE_TEST_SUITE_P(, SubscriberReaderTest, ::testing::Bool(), [](const auto& attended) {
+  return attended.param ? "Attended" : "Unattended";
+});
+
+TEST_P(SubscriberReaderTest, WhoWaitsAloneReadsForItself) {
   BecomeReader();
   const int before = read_by_me_;
   for (int i = 0; i < 100; ++i) EXPECT_EQ(AskAndAwait("m"), kHeard);
   EXPECT_GT(read_by_me_, before + 50);
 }
 
-TEST_F(SubscriberReaderTest, AMessageForWhichNobodyWaitsIsReadSoonAfterAReaderHasLeft) {
+// How often the thread that listens has gone to sleep.
+int64_t SleepsOfTheThread() {
+  int64_t sleeps = 0;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::string name;
+    std::getline(std::ifstream(task.path() / "comm"), name);
+    if (name != "redlatch-listen") continue;
+    std::ifstream status(task.path() / "status");
+    for (std::string line; std::getline(status, line);) {
+      constexpr std::string_view kCounted = "voluntary_ctxt_switches:";
+      if (absl::StartsWith(line, kCounted)) sleeps += std::stoll(line.substr(kCounted.size()));
+    }
+  }
+  return sleeps;
+}
+
+TEST_P(SubscriberReaderTest, TheThreadIsNotWokenByWhatOthersRead) {
+  BecomeReader();
+  constexpr int kRounds = 200;
+  const int64_t before = SleepsOfTheThread();
+  ASSERT_GT(before, 0);
+  for (int i = 0; i < kRounds; ++i) {
+    parker_.Arm();
+    std::thread publisher([&] {
+      Parker().ParkUntil(In(absl::Milliseconds(1)));  // the wait has mostly begun
+      Publish("c", "m");
+    });
+    EXPECT_EQ(subscriber_->Await(parker_, Soon()), kHeard);
+    publisher.join();
+  }
+  EXPECT_LT(SleepsOfTheThread() - before, kRounds / 2);
+}
+
+TEST_P(SubscriberReaderTest, WhatIsAttendedToIsHeardAtOnceAfterAReaderHasLeft) {
+  if (!GetParam()) subscriber_->Attend(/*begins=*/true);
+  int late = 0;
+  for (int i = 0; i < 50; ++i) {
+    read_by_me_ = 0;
+    BecomeReader();
+    parker_.Arm();
+    const base::Instant published = base::Now();
+    ASSERT_EQ(Publish("c", "m"), 1);
+    ASSERT_EQ(parker_.ParkUntil(Soon()), kHeard);
+    late += base::Now() - published > absl::Milliseconds(20) ? 1 : 0;
+  }
+  EXPECT_LE(late, 5);
+}
+
+TEST_P(SubscriberReaderTest, AMessageForWhichNobodyWaitsIsReadSoonAfterAReaderHasLeft) {
   for (int i = 0; i < 5; ++i) {
     BecomeReader();
     const std::string message = "after " + std::to_string(i);
@@ -80,7 +140,7 @@ TEST_F(SubscriberReaderTest, AMessageForWhichNobodyWaitsIsReadSoonAfterAReaderHa
 }
 
 // Whoever looks is as near as one that waits, though the thread sleeps in poll.
-TEST_F(SubscriberReaderTest, WhoLooksHearsForItself) {
+TEST_P(SubscriberReaderTest, WhoLooksHearsForItself) {
   const int before = read_by_me_;
   const base::Instant end = Soon();
   while (read_by_me_ == before) {  // the thread is in poll too, and may be the first
@@ -92,7 +152,7 @@ TEST_F(SubscriberReaderTest, WhoLooksHearsForItself) {
   }
 }
 
-TEST_F(SubscriberReaderTest, LooksTakeNothingFromThoseThatWait) {
+TEST_P(SubscriberReaderTest, LooksTakeNothingFromThoseThatWait) {
   std::atomic<bool> over{false};
   std::thread looker([&] {
     while (!over) subscriber_->Look();
@@ -106,7 +166,7 @@ TEST_F(SubscriberReaderTest, LooksTakeNothingFromThoseThatWait) {
   looker.join();
 }
 
-TEST_F(SubscriberReaderTest, ALookAtALostConnectionIsHarmless) {
+TEST_P(SubscriberReaderTest, ALookAtALostConnectionIsHarmless) {
   for (int i = 1; i <= 5; ++i) {
     EXPECT_EQ(KillSubscribers(), 1);
     while (subscriber_->stats().breaks < static_cast<uint64_t>(i)) subscriber_->Look();
@@ -115,7 +175,7 @@ TEST_F(SubscriberReaderTest, ALookAtALostConnectionIsHarmless) {
   EXPECT_EQ(AskAndAwait("afterwards"), kHeard);
 }
 
-TEST_F(SubscriberReaderTest, AWaitEndsAtItsDeadline) {
+TEST_P(SubscriberReaderTest, AWaitEndsAtItsDeadline) {
   BecomeReader();
   parker_.Arm();
   const base::Instant deadline = In(absl::Milliseconds(30));
@@ -124,7 +184,7 @@ TEST_F(SubscriberReaderTest, AWaitEndsAtItsDeadline) {
   EXPECT_EQ(AskAndAwait("afterwards"), kHeard);
 }
 
-TEST_F(SubscriberReaderTest, AWaitEndsWhenAnotherThreadSaysSo) {
+TEST_P(SubscriberReaderTest, AWaitEndsWhenAnotherThreadSaysSo) {
   BecomeReader();
   for (int i = 0; i < 200; ++i) {
     parker_.Arm();
@@ -134,13 +194,13 @@ TEST_F(SubscriberReaderTest, AWaitEndsWhenAnotherThreadSaysSo) {
   }
 }
 
-TEST_F(SubscriberReaderTest, WhatWasSetBeforeTheWaitEndsItAtOnce) {
+TEST_P(SubscriberReaderTest, WhatWasSetBeforeTheWaitEndsItAtOnce) {
   parker_.Arm();
   parker_.Set(kTold);
   EXPECT_EQ(subscriber_->Await(parker_, base::Instant::Infinite()), kTold);
 }
 
-TEST_F(SubscriberReaderTest, ALongWaitCostsNothing) {
+TEST_P(SubscriberReaderTest, ALongWaitCostsNothing) {
   BecomeReader();
   parker_.Arm();
   const absl::Duration before = support::ProcessCpuTime();
@@ -148,7 +208,7 @@ TEST_F(SubscriberReaderTest, ALongWaitCostsNothing) {
   EXPECT_LT(support::ProcessCpuTime() - before, absl::Milliseconds(20));
 }
 
-TEST_F(SubscriberReaderTest, ChannelsAreSubscribedWhileSomebodyReadsForItself) {
+TEST_P(SubscriberReaderTest, ChannelsAreSubscribedWhileSomebodyReadsForItself) {
   BecomeReader();
   parker_.Arm();
   std::thread other([&] {
@@ -163,7 +223,7 @@ TEST_F(SubscriberReaderTest, ChannelsAreSubscribedWhileSomebodyReadsForItself) {
   other.join();
 }
 
-TEST_F(SubscriberReaderTest, ChannelsAreSubscribedAtOnceWhileNobodyReads) {
+TEST_P(SubscriberReaderTest, ChannelsAreSubscribedAtOnceWhileNobodyReads) {
   for (int i = 0; i < 20; ++i) {
     BecomeReader();
     const std::string channel = "other " + std::to_string(i);
@@ -173,7 +233,7 @@ TEST_F(SubscriberReaderTest, ChannelsAreSubscribedAtOnceWhileNobodyReads) {
   }
 }
 
-TEST_F(SubscriberReaderTest, AConnectionLostWhileSomebodyReadsForItselfComesBack) {
+TEST_P(SubscriberReaderTest, AConnectionLostWhileSomebodyReadsForItselfComesBack) {
   for (int i = 1; i <= 5; ++i) {
     read_by_me_ = 0;
     BecomeReader();
@@ -190,13 +250,13 @@ TEST_F(SubscriberReaderTest, AConnectionLostWhileSomebodyReadsForItselfComesBack
   EXPECT_EQ(subscriber_->stats().breaks, 5);
 }
 
-TEST_F(SubscriberReaderTest, AConnectionLostWhileNobodyReadsComesBack) {
+TEST_P(SubscriberReaderTest, AConnectionLostWhileNobodyReadsComesBack) {
   BecomeReader();
   EXPECT_EQ(KillSubscribers(), 1);
   EXPECT_TRUE(ears_.Await("live again"));
 }
 
-TEST_F(SubscriberReaderTest, StopsWhileNobodyReads) {
+TEST_P(SubscriberReaderTest, StopsWhileNobodyReads) {
   BecomeReader();
   const base::Instant begun = base::Now();
   subscriber_.reset();
@@ -204,7 +264,7 @@ TEST_F(SubscriberReaderTest, StopsWhileNobodyReads) {
 }
 
 // Each thread waits for messages of its own; whoever reads wakes the others.
-TEST_F(SubscriberReaderTest, WhoComesJustWhenAnotherLeavesHearsItsMessageAtOnce) {
+TEST_P(SubscriberReaderTest, WhoComesJustWhenAnotherLeavesHearsItsMessageAtOnce) {
   BecomeReader();
   constexpr int kRounds = 400;
   int late = 0;
@@ -233,7 +293,7 @@ TEST_F(SubscriberReaderTest, WhoComesJustWhenAnotherLeavesHearsItsMessageAtOnce)
   EXPECT_LE(late, kRounds / 20);
 }
 
-TEST_F(SubscriberReaderTest, ManyWhoWaitAllHearTheirs) {
+TEST_P(SubscriberReaderTest, ManyWhoWaitAllHearTheirs) {
   constexpr int kThreads = 4;
   constexpr int kRounds = 200;
   std::vector<std::unique_ptr<Parker>> parkers;

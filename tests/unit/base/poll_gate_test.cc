@@ -1,0 +1,89 @@
+#include "src/base/poll_gate.h"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <thread>
+
+#include "src/base/unique_fd.h"
+
+namespace redlatch::base {
+namespace {
+
+class PollGateTest : public ::testing::Test {
+ protected:
+  PollGateTest() { EXPECT_TRUE(gate_.Make(watched_.get())); }
+
+  void Come() const { ASSERT_EQ(eventfd_write(watched_.get(), 1), 0); }
+
+  bool IsReady(int timeout_ms = 0) const {
+    pollfd wait = {.fd = gate_.fd(), .events = POLLIN, .revents = 0};
+    return poll(&wait, 1, timeout_ms) == 1;
+  }
+
+  const UniqueFd watched_{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+  PollGate gate_;
+};
+
+TEST_F(PollGateTest, MadeItIsOpen) {
+  EXPECT_FALSE(IsReady());
+  Come();
+  EXPECT_TRUE(IsReady());
+}
+
+TEST_F(PollGateTest, ShutItLetsNothingThroughUntilItIsOpened) {
+  ASSERT_TRUE(gate_.Shut(Now()));
+  Come();
+  EXPECT_FALSE(IsReady());
+  ASSERT_TRUE(gate_.Open(Now()));
+  EXPECT_TRUE(IsReady());
+}
+
+TEST_F(PollGateTest, OpeningWakesWhoSleepsThereIfSomethingHasCome) {
+  ASSERT_TRUE(gate_.Shut(Now()));
+  bool woken = false;
+  std::thread sleeper([&] { woken = IsReady(/*timeout_ms=*/60'000); });
+  Come();
+  ASSERT_TRUE(gate_.Open(Now()));
+  sleeper.join();
+  EXPECT_TRUE(woken);
+}
+
+TEST_F(PollGateTest, WatchesOneDescriptorAtATime) {
+  EXPECT_TRUE(gate_.watches(watched_.get()));
+  const UniqueFd other(eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK));
+  ASSERT_TRUE(gate_.Make(other.get()));
+  EXPECT_FALSE(gate_.watches(watched_.get()));
+  EXPECT_TRUE(IsReady()) << "the other one is readable";
+  gate_.Leave();
+  EXPECT_FALSE(gate_.watches(other.get()));
+  EXPECT_FALSE(gate_.Open(Now()));
+}
+
+TEST_F(PollGateTest, WhatCannotBePolledHasNoGate) {
+  EXPECT_FALSE(gate_.Make(-1));
+  EXPECT_EQ(gate_.fd(), -1);
+}
+
+// Other code of the program has closed it, and has an epoll instance of its own by that number,
+// with the same descriptor in it.
+TEST_F(PollGateTest, SomebodyElsesIsLeftAsItIs) {
+  const int number = gate_.fd();
+  const UniqueFd theirs(epoll_create1(EPOLL_CLOEXEC));
+  epoll_event reading = {.events = EPOLLIN, .data = {}};
+  ASSERT_EQ(epoll_ctl(theirs.get(), EPOLL_CTL_ADD, watched_.get(), &reading), 0);
+  ASSERT_EQ(dup2(theirs.get(), number), number);
+  EXPECT_FALSE(gate_.Shut(Now()));
+  Come();
+  EXPECT_EQ(epoll_wait(theirs.get(), &reading, 1, 0), 1);
+  EXPECT_FALSE(gate_.watches(watched_.get()));
+  EXPECT_TRUE(gate_.Make(watched_.get())) << "a new one in place of that";
+  EXPECT_TRUE(IsReady());
+}
+
+}  // namespace
+}  // namespace redlatch::base
