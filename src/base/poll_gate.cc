@@ -14,8 +14,8 @@ bool PollGate::Make(int watched) {
   return false;
 }
 
-bool PollGate::Set(bool open, Instant now) {
-  if (!fd_.VerifyAgain(now)) return false;
+bool PollGate::Set(bool open) {
+  if (!fd_.Verify()) return false;
   epoll_event event = {.events = open ? static_cast<uint32_t>(EPOLLIN) : 0U, .data = {}};
   return epoll_ctl(fd(), EPOLL_CTL_MOD, watched_, &event) == 0;
 }

@@ -1,33 +1,33 @@
 #ifndef REDLATCH_SRC_BASE_POLL_GATE_H_
 #define REDLATCH_SRC_BASE_POLL_GATE_H_
 
-#include "src/base/clock.h"
 #include "src/base/known_fd.h"
 
 namespace redlatch::base {
 
 // Through which a thread polls a descriptor, while another can have it sleep on although something
 // comes: an epoll instance. Shutting and opening the gate wakes nobody, unless something is there
-// when it is opened.
+// when it is opened. That the other side has hung up, or a failure, comes through a shut one too.
 //
 // Any thread may call Open() and Shut(), one at a time; they do nothing to what is not this gate's
-// (any more).
+// (any more), for which they look each time: the program may watch the same descriptor.
 class PollGate {
  public:
   // Makes it, open, for the reading of that descriptor; false where that is not possible. Nobody
-  // polls the one before. It is to be left before the descriptor is closed.
+  // polls the one before. Where a connection follows another it is to be left before the first is
+  // closed, of which a forked child may have a copy.
   bool Make(int watched);
   void Leave() { fd_.Reset(); }
 
   // False: it is of no use, and may be as it was.
-  bool Open(Instant now) { return Set(true, now); }
-  bool Shut(Instant now) { return Set(false, now); }
+  bool Open() { return Set(true); }
+  bool Shut() { return Set(false); }
 
   int fd() const { return fd_.get(); }  // for poll(); -1: there is none
   bool watches(int descriptor) const { return fd() >= 0 && watched_ == descriptor; }
 
  private:
-  bool Set(bool open, Instant now);
+  bool Set(bool open);
 
   KnownFd fd_{KnownFd::Kind::kGate};
   int watched_ = -1;

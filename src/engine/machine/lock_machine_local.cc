@@ -49,7 +49,7 @@ void LockMachine::Join(Waiter& waiter, base::Instant now, Effects& effects) {
   if (Stays() || now < grant_->asked + waiter.options->local_window) {
     return GiveTo(waiter, now, effects);
   }
-  if (grant_->wanted) {  // it is known what the server would answer
+  if (grant_->wanted) {  // that another client waits is all that the server could say
     return Decide(waiter, Waiter::State::kElsewhere, effects);
   }
   waiter.since = now;

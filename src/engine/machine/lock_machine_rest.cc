@@ -111,7 +111,7 @@ bool LockMachine::Retake(uint64_t thread, const std::shared_ptr<const LockOption
   const Terms& terms = grant.terms;
   if (!Stays() || (!joined() && !HasTokens()) || terms.lease != options->lease || terms.manual ||
       terms.whole || terms.args || options->keep <= absl::ZeroDuration() ||
-      options->replica_acks != 0 || options->fsync) {
+      options->keep > terms.lease || options->replica_acks != 0 || options->fsync) {
     return false;
   }
   if (resting()) grant.at_risk = false;

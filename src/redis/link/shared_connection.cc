@@ -143,6 +143,7 @@ void SharedConnection::Lead(Exchange& mine, base::Instant deadline) {
   bool unread = false;
   {
     const base::MutexLock lock(mu_);
+    spin_.Begun();
     // A connection that was idle may have ended unnoticed. Seen before anything is sent, that
     // costs nobody anything.
     bool look_first = connected_ && mine.begun - progress_ > kIdle;

@@ -115,13 +115,14 @@ IoResult SharedConnection::Read(base::Instant deadline, bool may_spin) {
   if (deadline == kAtOnce) return ReadOnce();
   const absl::Duration spin = spin_.Length();
   if (may_spin && spin > absl::ZeroDuration()) {
-    const base::Instant until = std::min(deadline, base::Now() + spin);
+    const base::Instant begun = base::Now();
+    const base::Instant until = std::min(deadline, begun + spin);
     for (;;) {
       const IoResult got = ReadOnce();
       if (!got.blocked()) return got;
       if (got.kind == IoResult::Kind::kWantWrite) break;
       if (until <= base::Now()) {
-        spin_.InVain(spin);
+        spin_.InVain(until - begun);
         break;
       }
       if (spin_.crowded()) sched_yield();  // a follower with more to send may want this processor

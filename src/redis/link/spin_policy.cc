@@ -1,7 +1,5 @@
 #include "src/redis/link/spin_policy.h"
 
-#include <utility>
-
 namespace redlatch::redis {
 namespace {
 
@@ -27,12 +25,11 @@ void SpinPolicy::Received(size_t replies) {
 }
 
 void SpinPolicy::Completed(base::Instant begun, base::Instant now) {
-  const absl::Duration in_vain = std::exchange(in_vain_, absl::ZeroDuration());
   if (crowded()) {
     if (replies_ < kRepliesInSample) return;
     in_crowd_.Record((now - counted_from_) / static_cast<double>(replies_));
   } else {
-    alone_.Record(now - begun + in_vain);
+    alone_.Record(now - begun + in_vain_);
   }
   replies_ = 0;
   counted_from_ = now;

@@ -16,8 +16,9 @@ namespace redlatch::redis {
 //
 // Which is faster depends on things no program can see: whether the server is near, whether its
 // processor sleeps, whether others compete for this one (who gives way then comes back late). So
-// it is measured: for one thread alone by the time of its calls; for a crowd by the time from
-// answer to answer, which is what a crowd is slow or fast in.
+// it is measured: for one thread alone by the time of its calls, and once more that of looks which
+// found nothing; for a crowd by the time from answer to answer, which is what a crowd is slow or
+// fast in.
 //
 // Any thread may ask; whoever leads the connection tells.
 class SpinPolicy {
@@ -35,7 +36,10 @@ class SpinPolicy {
   // So many callers have their answers by one read.
   void Received(size_t replies);
 
-  // A look that was so long has found nothing. It is charged twice: others may have wanted the
+  // A thread leads from here on.
+  void Begun() { in_vain_ = absl::ZeroDuration(); }
+
+  // Its look, which was so long, has found nothing. It is charged twice: others may have wanted the
   // processor, and the server may be one of them.
   void InVain(absl::Duration length) {
     if (!crowded()) in_vain_ += length;
@@ -52,7 +56,7 @@ class SpinPolicy {
   base::WayToWait alone_{base::WayToWait::Options{.probe = 8, .interval = 64, .weight = 1.0 / 16}};
   base::WayToWait in_crowd_{
       base::WayToWait::Options{.probe = 3, .interval = 16, .weight = 1.0 / 4}};
-  absl::Duration in_vain_;  // in this call
+  absl::Duration in_vain_;  // of the thread that leads
   size_t replies_ = 0;      // since `counted_from_`
   base::Instant counted_from_;
 };

@@ -25,7 +25,7 @@ void Subscriber::operator delete(Subscriber* subscriber, std::destroying_delete_
     subscriber->dialogue_.transport.reset();
     subscriber->connector_.CloseInForkedChild();
     subscriber->thread_->CloseInForkedChild();
-    subscriber->gate_.Leave();
+    subscriber->LeaveGateInForkedChild();
     return subscriber->wake_.Close();
   }
   subscriber->~Subscriber();

@@ -164,6 +164,8 @@ class Subscriber final : private ListeningThread::Listener {
   };
 
   absl::Status Refusal() const;
+  // Whose threads are not there: nobody has the mutex, though it may be locked.
+  void LeaveGateInForkedChild() ABSL_NO_THREAD_SAFETY_ANALYSIS { gate_.Leave(); }
   absl::Status Begin() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool AllLive() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   SubscriptionPtr Find(std::string_view channel) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -179,7 +181,7 @@ class Subscriber final : private ListeningThread::Listener {
   void Leave() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Readiness WaitAsGuest(const Awaited& awaited, base::Parker& parker);
   bool StaysAway(base::Instant now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  bool SleepsAtGate(const Awaited& awaited) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool OpenGate(const Awaited& awaited) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   // What follows runs on the thread.
   Awaited Turn(const Readiness& ready, int wake_fd) override;
@@ -233,7 +235,8 @@ class Subscriber final : private ListeningThread::Listener {
   uint64_t guests_ ABSL_GUARDED_BY(mu_) = 0;                     // so far
   int waiting_ ABSL_GUARDED_BY(mu_) = 0;                         // threads in Await()
   int attending_ ABSL_GUARDED_BY(mu_) = 0;
-  bool attends_ ABSL_GUARDED_BY(mu_) = false;  // something was attended to, and is likely to be again
+  bool attends_ ABSL_GUARDED_BY(mu_) =
+      false;  // something was attended to, and is likely to be again
 
   // The reader's own.
   Connector connector_;

@@ -4,10 +4,13 @@
 //
 //   reader     who                              becomes
 //   kThread    the subscriber's thread          kGuest, where it sleeps in poll and somebody waits
-//              (while messages are attended to, it sleeps at a gate, and need not be woken when a
-//              guest comes and goes: the gate is shut meanwhile)
-//   kGuest     the only thread in Await()       kNobody, when that returns
+//   kGuest     the only thread in Await()       kNobody, when that returns; kThread, if it sleeps
+//   at
+//                                               the gate
 //   kNobody    nobody, for a nap at most        kGuest, or kThread when the nap ends without one
+//
+// Once messages were attended to, the thread sleeps at a gate, which is shut while a guest reads:
+// so it is not woken when guests come and go, and is there when they have gone.
 //
 // All that belongs to the reader passes on under `mu_`. Only the thread makes and ends connections:
 // it may still be in poll on one when a guest has taken over.
@@ -58,7 +61,8 @@ void Subscriber::Look() {
     if (!connected_ || !Vacant()) return;
     ready = dialogue_.transport->Wait(dialogue_.read_wants, /*wake_fd=*/-1, base::Instant());
     if (!ready.Meets(dialogue_.read_wants)) return;
-    ++waiting_;  // so that whoever comes meanwhile is not left without a reader
+    dialogue_.transport->Verify();  // so brief a wait trusts what was seen before this call
+    ++waiting_;                     // so that whoever comes meanwhile is not left without a reader
     recalled_ = false;
     reader_ = Reader::kGuest;
     ++guests_;
@@ -77,7 +81,7 @@ bool Subscriber::Vacant() const {
 bool Subscriber::BecomeGuest() {
   if (!connected_ || waiting_ > 1) return false;
   if (!Vacant() || recalled_ || !wake_.OpenAgain(base::Now())) return false;
-  at_gate_ = at_gate_ && gate_.Shut(base::Now());
+  at_gate_ = at_gate_ && gate_.Shut();
   reader_ = Reader::kGuest;
   ++guests_;
   return true;
@@ -85,7 +89,7 @@ bool Subscriber::BecomeGuest() {
 
 void Subscriber::Leave() {
   const bool due = broken_ || make_anew_ || ping_ || !requests_.empty() || !pending_.empty();
-  if (at_gate_ && !due && gate_.Open(base::Now())) {
+  if (at_gate_ && !due && gate_.Open()) {
     reader_ = Reader::kThread;
     return;
   }
@@ -136,15 +140,17 @@ Readiness Subscriber::WaitAsGuest(const Awaited& awaited, base::Parker& parker) 
   return ready;
 }
 
-// Whether the thread, which goes to sleep, can be relieved without being woken. Where nothing is
-// attended to it naps in place of that, which takes no call of the system.
-bool Subscriber::SleepsAtGate(const Awaited& awaited) {
-  if (!attends_ || awaited.interest != Interest::kRead || !awaited.transport->full_duplex()) {
+// Whether the thread, which goes to sleep, can do so at the gate: then it is relieved without being
+// woken. Where nothing was ever attended to it naps in place of that, which takes no call of the
+// system. It must have a ping to wake up for, which it has while there is a channel.
+bool Subscriber::OpenGate(const Awaited& awaited) {
+  if (!attends_ || subscriptions_.empty() || awaited.interest != Interest::kRead ||
+      !awaited.transport->full_duplex()) {
     return false;
   }
   const int connection = awaited.transport->BeginPoll(awaited.interest).fd;
   if (connection < 0) return false;
-  return (gate_.watches(connection) && gate_.Open(base::Now())) || gate_.Make(connection);
+  return (gate_.watches(connection) && gate_.Open()) || gate_.Make(connection);
 }
 
 // Whether the thread leaves the reading to guests. While they come and go it naps, so that none of

@@ -44,7 +44,7 @@ Awaited Subscriber::Turn(const Readiness& ready, int wake_fd) {
     if (broken_) continue;
     const base::MutexLock lock(mu_);
     relievable_ = true;
-    at_gate_ = SleepsAtGate(next);
+    at_gate_ = OpenGate(next);
     if (at_gate_) next.gate = gate_.fd();
     return next;
   }

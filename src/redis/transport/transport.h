@@ -120,7 +120,7 @@ struct Awaited {
   Transport* transport = nullptr;
   Interest interest = Interest::kNone;
   base::Instant until = base::Instant::Infinite();
-  int gate = -1;  // polled for reading in place of the connection's descriptor, if it is there
+  int gate = -1;  // unless -1: polled for reading in place of the connection's descriptor
 };
 
 }  // namespace redlatch::redis

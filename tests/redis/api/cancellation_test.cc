@@ -170,6 +170,8 @@ class Cancellation : public ::testing::Test {
   Semaphore semaphore_{client_, "semaphore", 1};
   Semaphore their_semaphore_{other_, "semaphore", 1};
   CountDownLatch latch_{client_, "latch", 1};
+  SimpleLock kept_{client_, "kept", {.keep = absl::Seconds(20)}};
+  ReentrantReadWriteLock kept_read_write_{client_, "kept too", {.keep = absl::Seconds(20)}};
   absl::StatusOr<Lease> lease_ = absl::UnknownError("");
   absl::StatusOr<Permit> permit_ = absl::UnknownError("");
 };
@@ -197,6 +199,24 @@ TEST_F(Cancellation, EndsNoCallOfALock) {
       {"current", [&] { (void)read_write_.current(), read_write_.hold_count(); }},
       {"~Lease of a reader", [&] { lease_ = absl::UnknownError(""); }},
       {"~SimpleLock", [&] { SimpleLock(client_, "brief").lock(); }},
+  });
+}
+
+// Each pair again when it is time to look for messages, which is done on the short way.
+TEST_F(Cancellation, EndsNoCallOfAKeptLock) {
+  const auto repeat = [](auto& lock) {
+    for (int i = 0; i < 20; ++i) {
+      lock.lock();
+      lock.unlock();
+      const base::Instant next = base::Now() + absl::Microseconds(50);
+      while (base::Now() < next) {
+      }
+    }
+  };
+  ExpectToComeBack({
+      {"lock", [&] { repeat(kept_); }},
+      {"lock_shared", [&] { repeat(kept_read_write_.read_lock()); }},
+      {"write", [&] { repeat(kept_read_write_); }},
   });
 }
 

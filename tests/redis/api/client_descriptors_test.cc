@@ -15,6 +15,7 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -145,25 +146,28 @@ class Belongings {
   std::vector<Thing> things_;
 };
 
-class ClientDescriptors : public ::testing::TestWithParam<Belongings::Kind> {
+// What the program opens, and whether its client keeps the lock: then it has a gate, too.
+class ClientDescriptors : public ::testing::TestWithParam<std::tuple<Belongings::Kind, bool>> {
  protected:
   ClientDescriptors() {
     EXPECT_TRUE(theirs_.Acquire()->Release().ok());
     EXPECT_EQ(server_->Text({"PING"}), "PONG");  // its own connection
     const std::set<int> before = Descriptors();
     client_.emplace(*Client::Connect(server_->url()));
-    lock_.emplace(*client_, "lock");
+    LockOptions options;
+    if (std::get<bool>(GetParam())) options.keep = absl::Seconds(20);
+    lock_.emplace(*client_, "lock", options);
     WaitAndLock([] {});
     lock_->unlock();
     EXPECT_TRUE(client_->Ping().ok());  // the answer to that is read
     for (const int fd : Descriptors()) {
       if (!before.contains(fd)) numbers_.insert(fd);
     }
-    // Two sockets, what wakes their readers, and, if this thread has read, what wakes it.
-    EXPECT_THAT(numbers_.size(), ::testing::AnyOf(4, 5));
+    // Two sockets, what wakes their readers, if this thread has read, what wakes it, and a gate.
+    EXPECT_THAT(numbers_.size(), ::testing::AnyOf(4, 5, 6));
   }
 
-  void CloseAll() { belongings_.emplace(GetParam(), numbers_); }
+  void CloseAll() { belongings_.emplace(std::get<Belongings::Kind>(GetParam()), numbers_); }
 
   // The lock is the other client's when a thread comes that waits for it, and then `meanwhile`.
   template <class Meanwhile>
@@ -258,16 +262,19 @@ TEST_P(ClientDescriptors, ThatADaemonHasClosedAreNotClosedAgainByIt) {
   lock_->unlock();
 }
 
-std::string KindName(const ::testing::TestParamInfo<Belongings::Kind>& info) {
-  constexpr const char* kNames[] = {"Nothing", "Files", "Sockets", "Pipes", "Events"};
-  return kNames[static_cast<int>(info.param)];
+std::string CaseName(const ::testing::TestParamInfo<std::tuple<Belongings::Kind, bool>>& info) {
+  const std::string kNames[] = {"Nothing", "Files", "Sockets", "Pipes", "Events"};
+  const auto [kind, keeps] = info.param;
+  return kNames[static_cast<int>(kind)] + (keeps ? "BesideAKeptLock" : "");
 }
 
-INSTANTIATE_TEST_SUITE_P(And, ClientDescriptors,
-                         ::testing::Values(Belongings::Kind::kNothing, Belongings::Kind::kFile,
-                                           Belongings::Kind::kSocket, Belongings::Kind::kPipe,
-                                           Belongings::Kind::kEvent),
-                         KindName);
+INSTANTIATE_TEST_SUITE_P(
+    And, ClientDescriptors,
+    ::testing::Combine(::testing::Values(Belongings::Kind::kNothing, Belongings::Kind::kFile,
+                                         Belongings::Kind::kSocket, Belongings::Kind::kPipe,
+                                         Belongings::Kind::kEvent),
+                       ::testing::Bool()),
+    CaseName);
 
 }  // namespace
 }  // namespace redlatch

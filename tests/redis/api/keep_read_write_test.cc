@@ -79,6 +79,65 @@ TEST_F(KeepReadWrite, ReadsAreTakenAgainWithoutTheServer) {
   EXPECT_EQ(Readers(), 1);
 }
 
+TEST_F(KeepReadWrite, ThreadsReadBesideEachOtherWithoutTheServer) {
+  Read(lock_);
+  Read(lock_);
+  const int64_t before = Calls();
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      for (int round = 0; round < 200; ++round) {
+        lock_.lock_shared();
+        lock_.lock_shared();
+        EXPECT_EQ(lock_.read_hold_count(), 2);
+        EXPECT_TRUE(lock_.try_lock_shared());
+        for (int left = 2; left >= 0; --left) {
+          lock_.unlock_shared();
+          EXPECT_EQ(lock_.read_hold_count(), left);
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(Calls(), before);
+  EXPECT_EQ(Readers(), 1);
+}
+
+// A thread that reads in a hold which was called back reads on in that, though others of its client
+// have to ask for another.
+TEST_F(KeepReadWrite, ThreadThatReadsStaysInItsOldHold) {
+  ReentrantReadWriteLock lock(client_, "lock",
+                              {.local_window = absl::ZeroDuration(), .keep = absl::Seconds(20)});
+  Read(lock);
+  Read(lock);
+  lock.lock_shared();
+  std::thread writer([&] { Write(theirs_); });
+  std::thread([&] {
+    EXPECT_TRUE(Await([&] {
+      const bool joins = lock.try_lock_shared();
+      if (joins) lock.unlock_shared();
+      return !joins;  // the writer's call was heard
+    }));
+  }).join();
+  std::thread reader([&] { Read(lock); });
+  EXPECT_TRUE(Await([&] { return theirs_.Inspect()->waiting == 2; }));
+  lock.lock_shared();
+  EXPECT_EQ(lock.read_hold_count(), 2);
+  EXPECT_FALSE(IsWritten());
+  lock.unlock_shared();
+  EXPECT_EQ(lock.read_hold_count(), 1);
+  lock.unlock_shared();
+  writer.join();
+  reader.join();
+  EXPECT_EQ(lock.read_hold_count(), 0);
+  lock.lock_shared();
+  lock.lock_shared();
+  EXPECT_EQ(lock.read_hold_count(), 2);
+  EXPECT_EQ(Readers(), 1);
+  lock.unlock_shared();
+  lock.unlock_shared();
+}
+
 TEST_F(KeepReadWrite, WritesAreTakenAgainWithoutTheServer) {
   Write(lock_);
   const int64_t before = Calls();

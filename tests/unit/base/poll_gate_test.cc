@@ -36,19 +36,19 @@ TEST_F(PollGateTest, MadeItIsOpen) {
 }
 
 TEST_F(PollGateTest, ShutItLetsNothingThroughUntilItIsOpened) {
-  ASSERT_TRUE(gate_.Shut(Now()));
+  ASSERT_TRUE(gate_.Shut());
   Come();
   EXPECT_FALSE(IsReady());
-  ASSERT_TRUE(gate_.Open(Now()));
+  ASSERT_TRUE(gate_.Open());
   EXPECT_TRUE(IsReady());
 }
 
 TEST_F(PollGateTest, OpeningWakesWhoSleepsThereIfSomethingHasCome) {
-  ASSERT_TRUE(gate_.Shut(Now()));
+  ASSERT_TRUE(gate_.Shut());
   bool woken = false;
   std::thread sleeper([&] { woken = IsReady(/*timeout_ms=*/60'000); });
   Come();
-  ASSERT_TRUE(gate_.Open(Now()));
+  ASSERT_TRUE(gate_.Open());
   sleeper.join();
   EXPECT_TRUE(woken);
 }
@@ -61,7 +61,7 @@ TEST_F(PollGateTest, WatchesOneDescriptorAtATime) {
   EXPECT_TRUE(IsReady()) << "the other one is readable";
   gate_.Leave();
   EXPECT_FALSE(gate_.watches(other.get()));
-  EXPECT_FALSE(gate_.Open(Now()));
+  EXPECT_FALSE(gate_.Open());
 }
 
 TEST_F(PollGateTest, WhatCannotBePolledHasNoGate) {
@@ -73,11 +73,12 @@ TEST_F(PollGateTest, WhatCannotBePolledHasNoGate) {
 // with the same descriptor in it.
 TEST_F(PollGateTest, SomebodyElsesIsLeftAsItIs) {
   const int number = gate_.fd();
+  ASSERT_TRUE(gate_.Open());  // a moment ago it was still there
   const UniqueFd theirs(epoll_create1(EPOLL_CLOEXEC));
   epoll_event reading = {.events = EPOLLIN, .data = {}};
   ASSERT_EQ(epoll_ctl(theirs.get(), EPOLL_CTL_ADD, watched_.get(), &reading), 0);
   ASSERT_EQ(dup2(theirs.get(), number), number);
-  EXPECT_FALSE(gate_.Shut(Now()));
+  EXPECT_FALSE(gate_.Shut());
   Come();
   EXPECT_EQ(epoll_wait(theirs.get(), &reading, 1, 0), 1);
   EXPECT_FALSE(gate_.watches(watched_.get()));

@@ -15,6 +15,7 @@ bool EagerAfter(int calls, absl::Duration eager, absl::Duration patient, bool in
   base::Instant now;
   for (int i = 0; i < calls; ++i) {
     const base::Instant begun = now;
+    policy.Begun();
     const absl::Duration length = policy.Length();
     if (length > absl::ZeroDuration() && in_vain) policy.InVain(length);
     now = now + (length > absl::ZeroDuration() ? eager : patient);
@@ -34,6 +35,22 @@ TEST(SpinPolicy, SleepsWhereTheAnswerComesAfterTheLook) {
 
 TEST(SpinPolicy, LooksThatFindNothingAreWorthItWhereSleepIsVeryLong) {
   EXPECT_TRUE(EagerAfter(100, absl::Microseconds(100), absl::Microseconds(300), /*in_vain=*/true));
+}
+
+TEST(SpinPolicy, ChargesLooksToNobodyButTheThreadThatLooked) {
+  SpinPolicy policy(kSpin);
+  base::Instant now;
+  for (int i = 0; i < 100; ++i) {
+    policy.Begun();
+    policy.InVain(kSpin);  // of a call that came to nothing
+    policy.Begun();
+    const base::Instant begun = now;
+    now = now + (policy.Length() > absl::ZeroDuration() ? absl::Microseconds(40)
+                                                        : absl::Microseconds(60));
+    policy.Received(1);
+    policy.Completed(begun, now);
+  }
+  EXPECT_GT(policy.Length(), absl::ZeroDuration());
 }
 
 }  // namespace

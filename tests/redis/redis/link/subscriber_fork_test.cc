@@ -9,6 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "src/redis/link/subscriber.h"
+#include "tests/support/await.h"
 #include "tests/support/process_stats.h"
 #include "tests/support/subprocess.h"
 #include "tests/support/subscriber_test_fixture.h"
@@ -76,6 +77,24 @@ TEST_F(SubscriberFork, TheChildsDestructorClosesItsDescriptors) {
     return HasFailure() ? 1 : 0;
   });
   EXPECT_EQ(code, 0);
+}
+
+TEST_F(SubscriberFork, TheChildsDestructorClosesTheGate) {
+  auto subscriber = Make(server_->url());
+  ASSERT_TRUE(subscriber->Subscribe("c", Soon()).ok());
+  const int without = support::OpenDescriptors();
+  subscriber->Attend(/*begins=*/true);
+  ASSERT_TRUE(subscriber->Subscribe("d", Soon()).ok());  // the thread has a turn
+  ASSERT_TRUE(support::Await([&] { return support::OpenDescriptors() == without + 1; }));
+  const int code = ExitCode([&] {
+    const int before = support::OpenDescriptors();
+    subscriber.reset();
+    EXPECT_EQ(support::OpenDescriptors(), before - 3);
+    return HasFailure() ? 1 : 0;
+  });
+  EXPECT_EQ(code, 0);
+  EXPECT_EQ(server_->Integer({"PUBLISH", "c", "m"}), 1);
+  EXPECT_TRUE(ears_.Await("message c m"));
 }
 
 TEST_F(SubscriberFork, TheChildsDestructorClosesAConnectionThatIsBeingMade) {

@@ -496,7 +496,18 @@ TEST_F(LockMachineKeptReadsTest, AreTakenAgainWithoutTheServer) {
     EXPECT_EQ(Unlock(thread).kind, Kind::kDone);
   }
   EXPECT_TRUE(Quiet());
-  EXPECT_FALSE(Retake()) << "the short way is for what is exclusive";
+  ASSERT_TRUE(Retake(1));
+  ASSERT_TRUE(Retake(2)) << "beside the other";
+  EXPECT_FALSE(Retake(2)) << "it reads already";
+  EXPECT_NE(machine().OfThread(2).token, FencingToken()) << "the last write's";
+  EXPECT_EQ(machine().OfThread(2).token, machine().OfThread(1).token);
+  EXPECT_FALSE(Leave(3)) << "it does not read";
+  EXPECT_TRUE(Leave(1));
+  EXPECT_TRUE(machine().OfThread(2).depth > 0);
+  EXPECT_EQ(machine().rests_until(), base::Instant()) << "the other reads on";
+  EXPECT_TRUE(Leave(2));
+  EXPECT_EQ(machine().rests_until(), now() + kKeep);
+  EXPECT_TRUE(Quiet());
 }
 
 TEST_F(LockMachineKeptReadsTest, GoBackWhenAWriterWantsThem) {
@@ -510,6 +521,15 @@ TEST_F(LockMachineKeptReadsTest, LetNobodyJoinOnceAWriterWantsThem) {
   Acquire(Kept(1));
   machine().OnWanted(machine().grant_id(), now());
   EXPECT_EQ(Acquire(Kept(2)).state, State::kElsewhere);
+  EXPECT_EQ(Unlock(1).kind, Kind::kUnderWay);
+}
+
+TEST_F(LockMachineKeptReadsTest, ShortWayIsClosedOnceAWriterWantsThem) {
+  Rest();
+  ASSERT_TRUE(Retake(1));
+  machine().OnWanted(machine().grant_id(), now());
+  EXPECT_FALSE(Retake(2));
+  EXPECT_FALSE(Leave(1));
   EXPECT_EQ(Unlock(1).kind, Kind::kUnderWay);
 }
 

@@ -36,6 +36,7 @@ class LockModel : public ModelWorld {
 
   int grants() const { return grants_; }
   int rests() const { return rests_; }
+  int again() const { return again_; }  // holds of what their client had kept
   int draws() const { return draws_; }
 
  protected:
@@ -76,6 +77,7 @@ class LockModel : public ModelWorld {
     const bool nested =
         thread.state == Thread::State::kHolding && user.reentrant && thread.faces.size() < 4;
     if (thread.state != Thread::State::kIdle && !nested) return;
+    if (!nested && !Chance(4) && TakeAgain(c, thread)) return;
     user.waiters.emplace_back();
     Waiter& waiter = user.waiters.back().first;
     waiter.thread = index + 1;
@@ -102,6 +104,35 @@ class LockModel : public ModelWorld {
     }
     waiter.parked = waiter.state == Waiter::State::kWaiting;
     Absorb(c, effects);
+  }
+
+  uint64_t NumberOf(int c, const Thread& thread) const {
+    return static_cast<uint64_t>(&thread - users_[c].threads.data()) + 1;
+  }
+  // As LockSession::LockAgain() and Leave().
+  bool TakeAgain(int c, Thread& thread) {
+    const uint64_t id = NumberOf(c, thread);
+    if (Hears(c)) Machine(c).OnHearing();
+    if (!Machine(c).Retake(id, options_, Local(c))) return false;
+    Say(c, ".", id - 1, " takes it again");
+    ++again_;
+    OnGranted(c, thread, Machine(c).OfThread(id).hold, Face::kStd);
+    Check();
+    return true;
+  }
+  bool Leave(int c, Thread& thread) {
+    std::shared_ptr<const LockOptions> ended;
+    if (!Machine(c).Leave(NumberOf(c, thread), Local(c), ended)) return false;
+    Say(c, ".", NumberOf(c, thread) - 1, " leaves it");
+    EXPECT_NE(ended, nullptr);
+    EXPECT_EQ(thread.state, Thread::State::kHolding);
+    EXPECT_EQ(thread.faces, std::vector<Face>{Face::kStd});
+    thread.state = Thread::State::kIdle;
+    thread.faces.clear();
+    ++rests_;
+    Check();
+    if (!Chance(4)) TakeAgain(c, thread);  // as in a loop
+    return true;
   }
 
   void GiveUp(int c, Thread& thread) {
@@ -136,7 +167,8 @@ class LockModel : public ModelWorld {
       thread.state = Thread::State::kIdle;
       return;
     }
-    const uint64_t id = static_cast<uint64_t>(&thread - users_[c].threads.data()) + 1;
+    if (Chance(2) && Leave(c, thread)) return;
+    const uint64_t id = NumberOf(c, thread);
     const GrantId grant = GrantOf(c, thread);
     const Face face = thread.faces.back();
     const bool outer = thread.faces.size() == 1;
@@ -222,15 +254,18 @@ class LockModel : public ModelWorld {
       EXPECT_NE(waiter.state, Waiter::State::kDeadlock);
       return;
     }
+    OnGranted(c, thread, waiter.hold, waiter.face);
+    OnToken(c, thread, waiter.token);
+  }
+  void OnGranted(int c, Thread& thread, uint64_t hold, Face face) {
     ++grants_;
     thread.state = Thread::State::kHolding;
-    thread.hold = waiter.hold;
+    thread.hold = hold;
     thread.token = FencingToken();
     thread.grant = Machine(c).grant_id();
-    thread.faces = {waiter.face};
-    thread.deadline = Machine(c).Deadline(waiter.hold);
-    EXPECT_TRUE(Machine(c).Valid(waiter.hold, Local(c)));
-    OnToken(c, thread, waiter.token);
+    thread.faces = {face};
+    thread.deadline = Machine(c).Deadline(hold);
+    EXPECT_TRUE(Machine(c).Valid(hold, Local(c)));
   }
   void OnToken(int c, Thread& thread, FencingToken token) {
     thread.token = token;
@@ -242,7 +277,7 @@ class LockModel : public ModelWorld {
   // A thread that took it by lock() asks for its token, after all.
   void Draw(int c, Thread& thread) {
     if (thread.state != Thread::State::kHolding || thread.token != FencingToken()) return;
-    const uint64_t id = static_cast<uint64_t>(&thread - users_[c].threads.data()) + 1;
+    const uint64_t id = NumberOf(c, thread);
     const bool valid = Machine(c).Valid(thread.hold, Local(c));
     const auto drawn = Machine(c).Draw(id, Local(c));
     EXPECT_EQ(drawn.has_value(), valid) << "whoever has it can have a token";
@@ -303,6 +338,7 @@ class LockModel : public ModelWorld {
   uint64_t last_token_ = 0;
   int grants_ = 0;
   int rests_ = 0;
+  int again_ = 0;
   int draws_ = 0;
 };
 

@@ -123,9 +123,11 @@ class ModelClients : public ModelChance {
 
   // ---- Threads.
 
+  static constexpr absl::Duration kShortLease = absl::Milliseconds(300);
+
   // How a lock passes on inside its client.
   std::shared_ptr<const LockOptions> LocalOptions() {
-    auto options = std::make_shared<LockOptions>();
+    auto options = std::make_shared<LockOptions>(LockOptions{.lease = kShortLease});
     options->local_window = absl::Milliseconds(std::vector<int>{0, 5, 200}[Pick(3)]);
     options->local_retakes = std::vector<int>{0, 2, 16}[Pick(3)];
     options->keep = absl::Milliseconds(std::vector<int>{0, 0, 50, 250}[Pick(4)]);
@@ -137,7 +139,7 @@ class ModelClients : public ModelChance {
   void Ask(Waiter& waiter) {
     waiter.patience = static_cast<Patience>(Pick(3));
     waiter.began = now_;
-    waiter.terms = {.lease = absl::Milliseconds(300)};
+    waiter.terms = {.lease = kShortLease};
     if (Chance(8)) waiter.terms = {.lease = kLongestLease, .manual = Chance(2)};
     waiter.options = options_;
     waiter.terms.stays = options_->keep > absl::ZeroDuration() && !waiter.terms.manual;

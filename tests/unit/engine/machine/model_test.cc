@@ -39,9 +39,10 @@ class Schedule : public LockSchedule {
 };
 
 TEST(LockMachineModel, KeepsItsPromisesThroughRandomSchedules) {
-  RunSchedules<Schedule>(
-      8000,
-      {{"grants", &Schedule::grants}, {"rests", &Schedule::rests}, {"draws", &Schedule::draws}});
+  RunSchedules<Schedule>(8000, {{"grants", &Schedule::grants},
+                                {"rests", &Schedule::rests},
+                                {"taken again", &Schedule::again, 2},
+                                {"draws", &Schedule::draws}});
 }
 
 }  // namespace

@@ -1,7 +1,9 @@
 #ifndef REDLATCH_TESTS_UNIT_ENGINE_MACHINE_READERS_MODEL_H_
 #define REDLATCH_TESTS_UNIT_ENGINE_MACHINE_READERS_MODEL_H_
 
+#include <memory>
 #include <optional>
+#include <vector>
 
 #include "tests/unit/engine/machine/readers_world.h"
 
@@ -44,6 +46,7 @@ class ReadersModel : public ReadersWorld {
     }
     const auto writes = user.exclusive->lock().OfThread(thread.id);
     thread.nested = writes.depth > 0;
+    if (!Chance(4) && user.latest != nullptr && ReadAgain(c, thread)) return;
     Ask(c, thread);
     Say(c, ".", thread.id, thread.nested ? " reads as it writes" : " reads");
     if (thread.nested) {
@@ -53,6 +56,37 @@ class ReadersModel : public ReadersWorld {
       thread.at = Found(c, Side::kNest, writes.grant);
     }
     EnterGroup(c, thread);
+  }
+
+  // As Readers::LockAgain().
+  bool ReadAgain(int c, Thread& thread) {
+    const PortPtr group = users_[c].latest;
+    LockMachine& machine = group->lock();
+    if (Hears(c)) machine.OnHearing();
+    if (!machine.Retake(thread.id, options_, Local(c))) return false;
+    Say(c, ".", thread.id, " reads again");
+    EXPECT_FALSE(thread.nested) << "somebody writes";
+    const auto held = machine.OfThread(thread.id);
+    EXPECT_TRUE(machine.Valid(held.hold, Local(c)));
+    EXPECT_GE(held.token.value(), last_token_) << "older than the last write";
+    thread.read = Tenancy{group, held.hold, held.token, {Face::kStd}, machine.Deadline(held.hold)};
+    ++reads_;
+    ++again_;
+    Check();
+    return true;
+  }
+  // As Readers::Leave().
+  bool Leave(int c, Thread& thread) {
+    std::shared_ptr<const LockOptions> ended;
+    if (!thread.read->group->lock().Leave(thread.id, Local(c), ended)) return false;
+    Say(c, ".", thread.id, " leaves");
+    EXPECT_NE(ended, nullptr);
+    EXPECT_EQ(thread.read->faces, std::vector<Face>{Face::kStd});
+    EXPECT_FALSE(thread.read->lost);
+    thread.read.reset();
+    Check();
+    if (!Chance(4)) ReadAgain(c, thread);  // as in a loop
+    return true;
   }
 
   void Ask(int c, Thread& thread) {
@@ -135,6 +169,7 @@ class ReadersModel : public ReadersWorld {
   void Release(int c, Thread& thread, bool reading) {
     if (!CanRelease(thread, reading)) return;
     Expire(c);
+    if (reading && Chance(2) && Leave(c, thread)) return;
     User& user = users_[c];
     std::optional<Tenancy>& tenancy = reading ? thread.read : thread.write;
     const PortPtr group = tenancy->group;

@@ -95,7 +95,9 @@ class Schedule : public ReadersModel {
 };
 
 TEST(LockMachineReadersModel, KeepsItsPromisesThroughRandomSchedules) {
-  RunSchedules<Schedule>(2000, {{"reads", &Schedule::reads}, {"writes", &Schedule::writes}});
+  RunSchedules<Schedule>(2000, {{"reads", &Schedule::reads},
+                                {"writes", &Schedule::writes},
+                                {"taken again", &Schedule::again, 4}});
 }
 
 // What that model asks of its server, once for each answer.

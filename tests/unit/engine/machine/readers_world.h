@@ -33,6 +33,7 @@ class ReadersWorld : public ModelWorld {
 
   int reads() const { return reads_; }
   int writes() const { return writes_; }
+  int again() const { return again_; }  // reads of what their client had kept
 
  protected:
   using Server = ReferenceReadWriteServer;
@@ -255,6 +256,7 @@ class ReadersWorld : public ModelWorld {
   uint64_t last_token_ = 0;
   int reads_ = 0;
   int writes_ = 0;
+  int again_ = 0;
 };
 
 }  // namespace redlatch::engine
