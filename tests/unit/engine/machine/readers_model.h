@@ -65,7 +65,7 @@ class ReadersModel : public ReadersWorld {
     if (Hears(c)) machine.OnHearing();
     if (!machine.Retake(thread.id, options_, Local(c))) return false;
     Say(c, ".", thread.id, " reads again");
-    EXPECT_FALSE(thread.nested) << "somebody writes";
+    EXPECT_EQ(users_[c].exclusive->lock().OfThread(thread.id).depth, 0) << "it writes";
     const auto held = machine.OfThread(thread.id);
     EXPECT_TRUE(machine.Valid(held.hold, Local(c)));
     EXPECT_GE(held.token.value(), last_token_) << "older than the last write";
