@@ -301,6 +301,7 @@ TEST_F(Cancellation, OfAThreadThatMayBeCancelledAnywhereComesAfterTheWaitToo) {
     Objects objects = NewObjects(call.name);
     std::atomic<bool> lives_on{false};
     Thread thread([&] {
+      // NOLINTNEXTLINE(concurrency-thread-canceltype-asynchronous): that is what is tested
       pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, nullptr);
       call.wait(objects);
       pthread_testcancel();
