@@ -51,9 +51,15 @@ class RedisLockBase::LockBody {
     return attached_.load(std::memory_order_acquire) ? access_->session.get() : nullptr;
   }
 
-  // Null before the first use, and where there is no shared side.
-  engine::Readers* attached_readers() const {
-    return attached_.load(std::memory_order_acquire) ? access_->readers.get() : nullptr;
+  // Null before the first use, where there is no shared side, and where it keeps nothing.
+  engine::Readers* keeping_readers() const {
+    const bool keeps = options_->keep > absl::ZeroDuration();
+    return keeps && attached_.load(std::memory_order_acquire) ? access_->readers.get() : nullptr;
+  }
+  // lock_shared() of what the client keeps. False: the general way is to be gone. Cheap.
+  bool ReadAgain() const {
+    engine::Readers* const readers = keeping_readers();
+    return readers != nullptr && readers->LockAgain(options_);
   }
 
   absl::StatusOr<std::shared_ptr<Access>> Attach(const RedisLockBase& lock);

@@ -115,20 +115,14 @@ int RedisLockBase::hold_count() const {
 }
 
 void RedisLockBase::LockShared() {
-  if (engine::Readers* const readers = body_->attached_readers();
-      readers != nullptr && readers->LockAgain(body_->options())) {
-    return;
-  }
+  if (body_->ReadAgain()) return;
   const base::NoCancellation no_cancellation;
   const auto entered = body_->Read(*this, engine::Face::kStd, {});
   if (!entered.ok()) Throw(entered.status());
 }
 
 bool RedisLockBase::TryLockSharedFor(absl::Duration wait) {
-  if (engine::Readers* const readers = body_->attached_readers();
-      readers != nullptr && readers->LockAgain(body_->options())) {
-    return true;
-  }
+  if (body_->ReadAgain()) return true;
   const base::NoCancellation no_cancellation;
   const auto entered = body_->Read(*this, engine::Face::kStd, {.wait = wait});
   if (!entered.ok() && !IsBusy(entered.status())) Throw(entered.status());
@@ -136,7 +130,7 @@ bool RedisLockBase::TryLockSharedFor(absl::Duration wait) {
 }
 
 void RedisLockBase::UnlockShared() noexcept {
-  if (engine::Readers* const readers = body_->attached_readers();
+  if (engine::Readers* const readers = body_->keeping_readers();
       readers != nullptr && readers->Leave()) {
     return;
   }

@@ -48,7 +48,7 @@ absl::StatusOr<SessionHold> Readers::Acquire(Want want) {
 }
 
 bool Readers::LockAgain(const std::shared_ptr<const LockOptions>& options) {
-  if (options->keep <= absl::ZeroDuration() || core_->in_forked_child()) return false;
+  if (core_->in_forked_child()) return false;
   std::shared_ptr<LockSession> group;
   {
     const base::MutexLock lock(mu_);

@@ -35,8 +35,8 @@ class Readers {
   Readers& operator=(const Readers&) = delete;
 
   absl::StatusOr<SessionHold> Acquire(Want want);
-  // lock_shared() and unlock_shared() of what this client keeps. False: the general way is to be
-  // gone. Cheap.
+  // lock_shared(), with options that keep, and unlock_shared() of what this client keeps. False:
+  // the general way is to be gone, as in a forked child. Cheap.
   bool LockAgain(const std::shared_ptr<const LockOptions>& options);
   bool Leave();
   // Whom one is to join who writes nothing and may not join `left`; null: he has tried none.

@@ -235,8 +235,8 @@ class Subscriber final : private ListeningThread::Listener {
   uint64_t guests_ ABSL_GUARDED_BY(mu_) = 0;                     // so far
   int waiting_ ABSL_GUARDED_BY(mu_) = 0;                         // threads in Await()
   int attending_ ABSL_GUARDED_BY(mu_) = 0;
-  bool attends_ ABSL_GUARDED_BY(mu_) =
-      false;  // something was attended to, and is likely to be again
+  // Something was attended to, and is likely to be again.
+  bool uses_gate_ ABSL_GUARDED_BY(mu_) = false;
 
   // The reader's own.
   Connector connector_;

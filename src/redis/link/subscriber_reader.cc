@@ -4,9 +4,8 @@
 //
 //   reader     who                              becomes
 //   kThread    the subscriber's thread          kGuest, where it sleeps in poll and somebody waits
-//   kGuest     the only thread in Await()       kNobody, when that returns; kThread, if it sleeps
-//   at
-//                                               the gate
+//   kGuest     the only thread in Await()       kNobody, when that returns; kThread, if that sleeps
+//                                               at the gate
 //   kNobody    nobody, for a nap at most        kGuest, or kThread when the nap ends without one
 //
 // Once messages were attended to, the thread sleeps at a gate, which is shut while a guest reads:
@@ -61,8 +60,9 @@ void Subscriber::Look() {
     if (!connected_ || !Vacant()) return;
     ready = dialogue_.transport->Wait(dialogue_.read_wants, /*wake_fd=*/-1, base::Instant());
     if (!ready.Meets(dialogue_.read_wants)) return;
-    dialogue_.transport->Verify();  // so brief a wait trusts what was seen before this call
-    ++waiting_;                     // so that whoever comes meanwhile is not left without a reader
+    // So brief a wait trusts what was seen before this call.
+    dialogue_.transport->Verify();
+    ++waiting_;  // so that whoever comes meanwhile is not left without a reader
     recalled_ = false;
     reader_ = Reader::kGuest;
     ++guests_;
@@ -107,7 +107,7 @@ void Subscriber::Attend(bool begins) {
   if (fork_guard_.InForkedChild()) return;
   const base::MutexLock lock(mu_);
   attending_ += begins ? 1 : -1;
-  attends_ = true;
+  uses_gate_ = true;
   if (attending_ > 0 && reader_ == Reader::kNobody && !recalled_) Recall();
 }
 
@@ -144,7 +144,7 @@ Readiness Subscriber::WaitAsGuest(const Awaited& awaited, base::Parker& parker) 
 // woken. Where nothing was ever attended to it naps in place of that, which takes no call of the
 // system. It must have a ping to wake up for, which it has while there is a channel.
 bool Subscriber::OpenGate(const Awaited& awaited) {
-  if (!attends_ || subscriptions_.empty() || awaited.interest != Interest::kRead ||
+  if (!uses_gate_ || subscriptions_.empty() || awaited.interest != Interest::kRead ||
       !awaited.transport->full_duplex()) {
     return false;
   }

@@ -100,11 +100,7 @@ void Subscriber::Break() {
   const std::string why = *std::exchange(broken_, std::nullopt);
   {
     const base::MutexLock lock(mu_);
-    gate_.Leave();
-  }
-  dialogue_ = Dialogue();
-  {
-    const base::MutexLock lock(mu_);
+    gate_.Leave();  // before the connection is closed
     ++stats_.breaks;
     connected_ = false;
     make_anew_ = false;
@@ -122,6 +118,7 @@ void Subscriber::Break() {
       subscription->state = State::kAsked;
     }
   }
+  dialogue_ = Dialogue();
   NotConnected(
       absl::UnavailableError(absl::StrCat("lost the subscriptions at ", server_, ": ", why)));
   comeback_.Lost();

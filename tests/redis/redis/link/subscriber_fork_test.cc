@@ -30,6 +30,17 @@ class SubscriberFork : public support::SubscriberTestFixture {
     if (!status.has_value()) return -1;  // it hangs
     return status->signal != 0 ? 1000 + status->signal : status->code;
   }
+
+  // So many descriptors, by destroying its copy.
+  static void ExpectTheChildToClose(int descriptors, std::unique_ptr<Subscriber>& subscriber) {
+    const int code = ExitCode([&] {
+      const int before = support::OpenDescriptors();
+      subscriber.reset();
+      EXPECT_EQ(support::OpenDescriptors(), before - descriptors);
+      return HasFailure() ? 1 : 0;
+    });
+    EXPECT_EQ(code, 0);
+  }
 };
 
 TEST_F(SubscriberFork, EveryCallIsRefusedInTheChild) {
@@ -70,13 +81,7 @@ TEST_F(SubscriberFork, TheParentGoesOnWithTheSameConnectionAfterTheChildDestroye
 TEST_F(SubscriberFork, TheChildsDestructorClosesItsDescriptors) {
   auto subscriber = Make(server_->url());
   ASSERT_TRUE(subscriber->Subscribe("c", Soon()).ok());
-  const int code = ExitCode([&] {
-    const int before = support::OpenDescriptors();
-    subscriber.reset();
-    EXPECT_EQ(support::OpenDescriptors(), before - 2);  // the socket and the wake-up
-    return HasFailure() ? 1 : 0;
-  });
-  EXPECT_EQ(code, 0);
+  ExpectTheChildToClose(2, subscriber);  // the socket and the wake-up
 }
 
 TEST_F(SubscriberFork, TheChildsDestructorClosesTheGate) {
@@ -86,13 +91,7 @@ TEST_F(SubscriberFork, TheChildsDestructorClosesTheGate) {
   subscriber->Attend(/*begins=*/true);
   ASSERT_TRUE(subscriber->Subscribe("d", Soon()).ok());  // the thread has a turn
   ASSERT_TRUE(support::Await([&] { return support::OpenDescriptors() == without + 1; }));
-  const int code = ExitCode([&] {
-    const int before = support::OpenDescriptors();
-    subscriber.reset();
-    EXPECT_EQ(support::OpenDescriptors(), before - 3);
-    return HasFailure() ? 1 : 0;
-  });
-  EXPECT_EQ(code, 0);
+  ExpectTheChildToClose(3, subscriber);
   EXPECT_EQ(server_->Integer({"PUBLISH", "c", "m"}), 1);
   EXPECT_TRUE(ears_.Await("message c m"));
 }
@@ -103,13 +102,7 @@ TEST_F(SubscriberFork, TheChildsDestructorClosesAConnectionThatIsBeingMade) {
   auto subscriber = Make(proxy.url() + "?connect_timeout=60s");
   std::thread waiter([&] { EXPECT_TRUE(subscriber->Subscribe("c", Soon()).ok()); });
   EXPECT_TRUE(AwaitWaiting(proxy));
-  const int code = ExitCode([&] {
-    const int before = support::OpenDescriptors();
-    subscriber.reset();
-    EXPECT_EQ(support::OpenDescriptors(), before - 2);
-    return HasFailure() ? 1 : 0;
-  });
-  EXPECT_EQ(code, 0);
+  ExpectTheChildToClose(2, subscriber);
   proxy.Heal();
   waiter.join();
 }
