@@ -17,13 +17,14 @@
 //   --shared=FILE    4 KiB of zeroes that all processes map
 //   --index=N        of this process
 //
-// It says "ready" when it is connected (of `hold`: when it has all), waits for a line on its
-// standard input, works, and says one line of JSON:
+// It says "ready" when it has taken and released a lock of its own (of `hold`: when it has all that
+// it is to keep), since what the first use costs is no part of the work. Then it waits for a line
+// on its standard input, works, and says one line of JSON:
 //
 //   counts           of each thread: acquisitions within the time
 //   failed           calls that returned without the lock, or that failed to release it
 //   overlaps         acquisitions while somebody was inside who must not be
-//   longest_wait_ms  from the first call to the acquisition
+//   longest_wait_ms  from the first call to the acquisition, or to the end of the time
 //   cpu_s            processor time, from the line on
 //   samples_us       of `pair` how long pairs took; of `contend` how long after the release by
 //                    another process this one had the lock; some thousands at most
@@ -98,10 +99,11 @@ class Contender {
     std::vector<Tally> tallies(threads);
     std::vector<decltype(make(std::string()))> locks;
     for (long i = 0; i < threads; ++i) {
-      locks.push_back(
-          make(own ? "own:" + std::to_string(i) + ":" + Option("index", "0") : "contended"));
-      // What the first use costs is no part of it.
-      if (own && locks[i]->Lock(false)) locks[i]->Unlock(false);
+      const std::string mine = "own:" + std::to_string(i) + ":" + Option("index", "0");
+      auto lock = make(mine);
+      if (lock->Lock(false)) lock->Unlock(false);
+      if (kind() == "read_write" && lock->Lock(true)) lock->Unlock(true);
+      locks.push_back(own ? std::move(lock) : make("contended"));
     }
     AwaitStart();
     const double cpu = CpuSeconds();
@@ -210,7 +212,8 @@ class Contender {
       }
       if (!held) break;
       const Clock::time_point now = Clock::now();
-      tally.longest_wait_ms = std::max(tally.longest_wait_ms, Micros(now - asked) / 1000);
+      tally.longest_wait_ms =
+          std::max(tally.longest_wait_ms, Micros(std::min(now, end) - asked) / 1000);
       running = now < end;
       if (running) ++tally.count;
       if (excludes && !reads) {

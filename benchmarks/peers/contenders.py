@@ -11,7 +11,7 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 BUILD = ROOT / "build" / "peers"
-OURS = ROOT / "build" / "release" / "benchmarks"
+OURS = ROOT / "build" / "release" / "benchmarks" / "peers"
 
 
 class Absent(Exception):

@@ -155,7 +155,7 @@ public final class Contender {
       long asked = System.nanoTime();
       lock.lock(reads);
       long now = System.nanoTime(); // CLOCK_MONOTONIC
-      tally.longestMillis = Math.max(tally.longestMillis, (now - asked) / 1e6);
+      tally.longestMillis = Math.max(tally.longestMillis, (Math.min(now, end) - asked) / 1e6);
       running = now < end;
       if (running) {
         ++tally.count;

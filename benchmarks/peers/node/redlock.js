@@ -83,8 +83,8 @@ async function contend(name, end, tally) {
     if (by !== 0 && by !== me && tally.samples.length < mostSamples) {
       tally.samples.push(Number(nanos() - read(8, 8).readBigInt64LE(0)) / 1e3);
     }
-    tally.longest = Math.max(tally.longest, Number(now - asked) / 1e6);
     running = now < end;
+    tally.longest = Math.max(tally.longest, Number((running ? now : end) - asked) / 1e6);
     if (running) ++tally.count;
     if (read(0, 4).readInt32LE(0) !== 0) ++tally.overlaps;
     setInside(1);
@@ -99,8 +99,9 @@ async function contend(name, end, tally) {
 async function main() {
   const newTally = () => ({ count: 0, failed: 0, overlaps: 0, longest: 0, samples: [] });
   const own = options.work === "pair";
-  const names = [];
-  for (let i = 0; i < number("threads", 1); ++i) names.push(own ? `own:${i}:${me}` : "contended");
+  const threads = [...Array(number("threads", 1)).keys()];
+  const owned = threads.map((i) => `own:${i}:${me}`);
+  const names = own ? owned : threads.map(() => "contended");
   const idle = newTally();
   for (const client of clients) await client.ping();
   if (options.work === "hold") {
@@ -108,8 +109,10 @@ async function main() {
     for (let i = 0; i < count; ++i) {
       while (!(await take(count === 1 ? "contended" : `held:${i}`, idle)));
     }
+  } else {
+    // What the first use costs is no part of it.
+    for (const name of owned) await giveBack(await take(name, idle), idle);
   }
-  if (own) for (const name of names) await giveBack(await take(name, idle), idle);
   console.log("ready");
   await new Promise((resolve) => process.stdin.once("data", resolve));
   const before = process.cpuUsage();

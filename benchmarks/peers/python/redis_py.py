@@ -60,7 +60,7 @@ class Contender:
             released_at, released_by = struct.unpack_from("qi", self.shared, 8)
             if released_by not in (0, self.me) and len(tally["samples"]) < MOST_SAMPLES:
                 tally["samples"].append((time.monotonic_ns() - released_at) / 1e3)
-            tally["longest"] = max(tally["longest"], now - asked)
+            tally["longest"] = max(tally["longest"], min(now, end) - asked)
             running = now < end
             tally["count"] += running
             if struct.unpack_from("i", self.shared)[0]:
@@ -85,11 +85,12 @@ class Contender:
             for i in range(count):
                 self.lock("contended" if count == 1 else f"held:{i}").acquire()
         threads = self.number("threads", 1)
-        locks = [self.lock(f"own:{i}:{self.me}" if own else "contended") for i in range(threads)]
-        if own:
-            for lock in locks:  # what the first use costs is no part of it
-                lock.acquire()
-                lock.release()
+        locks = [self.lock(f"own:{i}:{self.me}") for i in range(threads)]
+        for lock in locks:  # what the first use costs is no part of it
+            lock.acquire()
+            lock.release()
+        if not own:
+            locks = [self.lock("contended") for _ in locks]
         print("ready", flush=True)
         sys.stdin.readline()
         cpu = time.process_time()

@@ -256,6 +256,7 @@ class Bidder {
   bool hears_ : 1 = false;        // when a client asks for what this one keeps
   bool may_rest_ : 1 = false;     // there is a lock object by which a thread may come again
   bool comes_again_ : 1 = false;  // the last one did soon
+  bool bids_at_once_ : 1 = false;  // the last bid followed upon a release to others
   // So many acquisitions between two calls of other clients make a read worth keeping.
   static constexpr unsigned kOfUse = 2;
   // Of what readers share: acquisitions since another client last called it back, up to those, and

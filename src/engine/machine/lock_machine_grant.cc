@@ -42,9 +42,11 @@ void LockMachine::Owe(Debts::Debt debt, base::Instant now) {
   uint64_t last_used = grant.next_token - 1;
   // To give back one token that nobody drew is not worth more than a plain release.
   if (grant.last_token == grant.first_token && !unheard) last_used = grant.last_token;
+  const bool waited_for =
+      grant.others || grant.queued || grant.wanted || now - grant.reserved > kLongSection;
   debt.send = {.what = ToRelease{.tombstone = tombstone,
-                                 .awaited = grant.others || grant.queued || grant.wanted ||
-                                            now - grant.reserved > kLongSection,
+                                 // Not where it asks again and again: that is load enough.
+                                 .awaited = waited_for && !bids_at_once_,
                                  .last_used = last_used,
                                  .last_reserved = unheard ? 0 : grant.last_token},
                .grant = grant.id,

@@ -152,7 +152,7 @@ func (c *Contender) contend(lock Lock, end time.Time) (sum tally) {
 			sum.samples = append(sum.samples,
 				float64(monotonic()-atomic.LoadInt64(&c.shared.releasedAt))/1e3)
 		}
-		sum.longestWait = max(sum.longestWait, now.Sub(asked))
+		sum.longestWait = max(sum.longestWait, min(now.Sub(asked), end.Sub(asked)))
 		if running = now.Before(end); running {
 			sum.count++
 		}
@@ -217,12 +217,11 @@ func (c *Contender) Run(newLock func(name string) Lock) {
 	threads := c.Number("threads", 1)
 	locks := make([]Lock, threads)
 	for i := range locks {
-		if work == "pair" {
-			locks[i] = newLock(fmt.Sprint("own:", i, ":", c.Number("index", 0)))
-			if locks[i].Lock() { // what the first use costs is no part of it
-				locks[i].Unlock()
-			}
-		} else {
+		locks[i] = newLock(fmt.Sprint("own:", i, ":", c.Number("index", 0)))
+		if locks[i].Lock() { // what the first use costs is no part of it
+			locks[i].Unlock()
+		}
+		if work != "pair" {
 			locks[i] = newLock("contended")
 		}
 	}
