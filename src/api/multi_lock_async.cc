@@ -19,8 +19,8 @@ namespace {
 
 using engine::AsyncDriver;
 
-constexpr absl::Duration kFirstPause = absl::Milliseconds(1);
-constexpr absl::Duration kLongestPause = absl::Milliseconds(50);
+constexpr absl::Duration kFirstAsyncPause = absl::Milliseconds(1);
+constexpr absl::Duration kLongestAsyncPause = absl::Milliseconds(50);
 
 }  // namespace
 
@@ -98,7 +98,7 @@ class MultiLock::Apart::Chain : public std::enable_shared_from_this<Chain> {
   std::vector<Lease> leases_;
   size_t first_ = 0;  // to be taken; the others come in their order, and round
   size_t taken_ = 0;
-  base::Backoff backoff_{kFirstPause, kLongestPause};
+  base::Backoff backoff_{kFirstAsyncPause, kLongestAsyncPause};
   std::stop_source stopped_;
   std::optional<std::stop_callback<std::function<void()>>> by_caller_;
   std::optional<std::stop_callback<std::function<void()>>> with_object_;

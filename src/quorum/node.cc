@@ -12,7 +12,7 @@ namespace {
 
 // A node that has not been there for so long is not waited for to come.
 constexpr absl::Duration kComingFor = absl::Milliseconds(300);
-constexpr absl::Duration kTurn = absl::Milliseconds(100);  // of an attempt to connect
+constexpr absl::Duration kConnectTurn = absl::Milliseconds(100);  // of an attempt to connect
 constexpr absl::Duration kPause = absl::Milliseconds(10);
 constexpr absl::Duration kRefusedPause = absl::Milliseconds(100);
 // Nobody has asked it for so long: then it is not connected to.
@@ -23,7 +23,7 @@ constexpr int kIdleReads = 20;
 constexpr size_t kMostOwed = 1024;
 // Before what a node refuses for now is sent again.
 constexpr absl::Duration kFirstBackoff = absl::Milliseconds(10);
-constexpr int kMostDoublings = 7;
+constexpr int kMostConnectDoublings = 7;
 
 }  // namespace
 
@@ -166,7 +166,7 @@ void Node::Keep(Owed owed, bool away) {
     wanted_ = true;
     owed.due = base::Instant::Infinite();
   } else {
-    owed.due = now + kFirstBackoff * (1 << std::min(owed.tries++, kMostDoublings));
+    owed.due = now + kFirstBackoff * (1 << std::min(owed.tries++, kMostConnectDoublings));
   }
   // What ended first was most likely on its way when the node went.
   if (owed_.size() < kMostOwed) owed_.push_back(std::move(owed));
@@ -242,7 +242,7 @@ void Node::Connect() {
     const base::MutexLock lock(mu_);
     key = key_;
   }
-  const base::Instant until = base::Now() + kTurn;
+  const base::Instant until = base::Now() + kConnectTurn;
   std::vector<std::string> warnings;
   absl::Status status = at_->Connect(until, warnings);
   absl::Duration pause = kPause;

@@ -15,7 +15,7 @@
 namespace redlatch::quorum {
 namespace {
 
-constexpr absl::Duration kTurn = absl::Milliseconds(1);
+constexpr absl::Duration kPostsTurn = absl::Milliseconds(1);
 
 }  // namespace
 
@@ -134,7 +134,7 @@ bool Quorum::DrainAll(base::Instant until) {
       fds.push_back({.fd = polled.fd, .events = polled.events, .revents = 0});
     }
     // Of a cluster, another connection may be the one that brings the answer.
-    poll(fds.data(), fds.size(), base::PollTimeout(std::min(until, now + kTurn)));
+    poll(fds.data(), fds.size(), base::PollTimeout(std::min(until, now + kPostsTurn)));
   }
 }
 

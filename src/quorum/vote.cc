@@ -35,10 +35,10 @@ bool TakeNotes(std::string_view text, Vote& vote) {
 
 // What it says, but for the notes.
 bool TakeWords(std::string_view& text, Vote& vote) {
-  using Kind = Vote::Kind;
+  using enum Vote::Kind;
   const std::string_view word = TakeWord(text);
   if (word == "granted") {
-    vote.kind = Kind::kYes;
+    vote.kind = kYes;
     int64_t others = 0;
     const bool good = TakeNumber(text, vote.token) && TakeNumber(text, vote.lease_ms) &&
                       TakeNumber(text, others) && TakeNumber(text, vote.clock_us);
@@ -46,19 +46,19 @@ bool TakeWords(std::string_view& text, Vote& vote) {
     return good;
   }
   if (word == "queued") {
-    vote.kind = Kind::kQueued;
+    vote.kind = kQueued;
     return TakeQueued(text, vote);
   }
   if (word == "busy") {
-    vote.kind = Kind::kNo;
+    vote.kind = kNo;
     return TakeNumber(text, vote.wait_ms);
   }
   if (word == "young") {
-    vote.kind = Kind::kYoung;
+    vote.kind = kYoung;
     return TakeNumber(text, vote.wait_ms);
   }
   if (word == "released") {
-    vote.kind = Kind::kYes;
+    vote.kind = kYes;
     if (text.starts_with("queued ")) {
       TakeWord(text);
       vote.queued_behind = true;
@@ -69,14 +69,14 @@ bool TakeWords(std::string_view& text, Vote& vote) {
     return true;
   }
   if (word == "gone") {
-    vote.kind = Kind::kGone;
+    vote.kind = kGone;
     return true;
   }
   if (word == "held" || word == "raised" || word == "passed_on") {
-    vote.kind = Kind::kYes;
+    vote.kind = kYes;
     return true;
   }
-  vote.kind = Kind::kNo;
+  vote.kind = kNo;
   return word == "not_held" || word == "above" || word == "left" || word == "unknown";
 }
 

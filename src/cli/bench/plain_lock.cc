@@ -11,7 +11,7 @@
 namespace redlatch::cli {
 namespace {
 
-constexpr absl::Duration kPatience = absl::Seconds(5);
+constexpr absl::Duration kPlainPatience = absl::Seconds(5);
 constexpr char kLeaseMillis[] = "5000";
 constexpr std::string_view kRelease =
     "if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end\n"
@@ -21,7 +21,7 @@ constexpr std::string_view kRelease =
 
 absl::StatusOr<redis::Reply> Ask(redis::PlainConnection& connection, const redis::Command& command,
                                  const BenchPlan& plan) {
-  absl::StatusOr<redis::Reply> reply = connection.Call(command, base::Now() + kPatience);
+  absl::StatusOr<redis::Reply> reply = connection.Call(command, base::Now() + kPlainPatience);
   if (reply.ok() && reply->is_error()) {
     return redis::ErrorStatus(reply->text, plan.url.DebugString());
   }

@@ -27,10 +27,10 @@ using redis::Command;
 using redis::PlainConnection;
 
 constexpr int kSlices = 10;  // a round
-constexpr absl::Duration kPatience = absl::Seconds(5);
-constexpr absl::Duration kLease = absl::Seconds(5);
+constexpr absl::Duration kRunPatience = absl::Seconds(5);
+constexpr absl::Duration kBenchLease = absl::Seconds(5);
 
-base::Instant Soon() { return base::Now() + kPatience; }
+base::Instant Soon() { return base::Now() + kRunPatience; }
 
 // Calls `pair` until the token fires; how often a second it returned true.
 absl::StatusOr<double> RateOf(const std::stop_token& stop,
@@ -46,7 +46,7 @@ absl::StatusOr<double> RateOf(const std::stop_token& stop,
 }
 
 absl::StatusOr<bool> LockPair(RedisLockBase& lock) {
-  absl::StatusOr<Lease> lease = lock.Acquire({.wait = kPatience});
+  absl::StatusOr<Lease> lease = lock.Acquire({.wait = kRunPatience});
   if (!lease.ok()) return lease.status();
   if (absl::Status released = lease->Release(); !released.ok()) return released;
   return true;
@@ -73,9 +73,9 @@ class Turns {
   Times times_[2];
 };
 
-class Run {
+class Benches {
  public:
-  Run(const BenchPlan& plan, Slices& slices, Client client, Client other, BenchFigures* figures)
+  Benches(const BenchPlan& plan, Slices& slices, Client client, Client other, BenchFigures* figures)
       : plan_(plan),
         slices_(slices),
         client_(std::move(client)),
@@ -86,8 +86,8 @@ class Run {
   absl::Status All() {
     for (int64_t round = 0; round < rounds_; ++round) {
       for (const auto step :
-           {&Run::PlainRoundTrips, &Run::RoundTrips, &Run::OneThread, &Run::OwnLocks, &Run::OneLock,
-            &Run::PlainMessages, &Run::HandOvers}) {
+           {&Benches::PlainRoundTrips, &Benches::RoundTrips, &Benches::OneThread,
+            &Benches::OwnLocks, &Benches::OneLock, &Benches::PlainMessages, &Benches::HandOvers}) {
         if (absl::Status done = (this->*step)(); !done.ok()) return done;
       }
     }
@@ -171,7 +171,7 @@ class Run {
     const auto name = [this](int thread) { return plan_.own_names[static_cast<size_t>(thread)]; };
     if (absl::Status done = MeasurePlain(threads, &rates->plain, name); !done.ok()) return done;
     return MeasureRate(threads, &rates->redlatch, [&](int thread, const std::stop_token& stop) {
-      const auto lock = LockOf(plan_, client_, name(thread), kLease);
+      const auto lock = LockOf(plan_, client_, name(thread), kBenchLease);
       return RateOf(stop, [&lock] { return LockPair(*lock); });
     });
   }
@@ -185,7 +185,7 @@ class Run {
         !done.ok()) {
       return done;
     }
-    const auto lock = LockOf(plan_, client_, SharedName(plan_), kLease);
+    const auto lock = LockOf(plan_, client_, SharedName(plan_), kBenchLease);
     return MeasureRate(kBenchThreads, &figures_.one_lock.redlatch,
                        [&lock](int, const std::stop_token& stop) {
                          return RateOf(stop, [&lock] { return LockPair(*lock); });
@@ -238,20 +238,21 @@ class Run {
 
   // Two clients take the lock in turn: who releases it waits for it again.
   absl::Status HandOvers() {
-    return MeasureTurns(&figures_.hand_overs.redlatch, [this](int thread, Turns& turns,
-                                                              const std::stop_token& stop) {
-      const auto lock = LockOf(plan_, thread == 0 ? client_ : other_, HandOverName(plan_), kLease);
-      while (!stop.stop_requested()) {
-        absl::StatusOr<Lease> lease = lock->Acquire({.wait = kPatience});
-        if (!lease.ok()) return lease.status();
-        turns.Arrived(thread);
-        turns.Stamp(thread);
-        if (absl::Status released = lease->Release(); !released.ok()) {
-          return released;
-        }
-      }
-      return absl::OkStatus();
-    });
+    return MeasureTurns(&figures_.hand_overs.redlatch,
+                        [this](int thread, Turns& turns, const std::stop_token& stop) {
+                          const auto lock = LockOf(plan_, thread == 0 ? client_ : other_,
+                                                   HandOverName(plan_), kBenchLease);
+                          while (!stop.stop_requested()) {
+                            absl::StatusOr<Lease> lease = lock->Acquire({.wait = kRunPatience});
+                            if (!lease.ok()) return lease.status();
+                            turns.Arrived(thread);
+                            turns.Stamp(thread);
+                            if (absl::Status released = lease->Release(); !released.ok()) {
+                              return released;
+                            }
+                          }
+                          return absl::OkStatus();
+                        });
   }
 
   const BenchPlan& plan_;
@@ -271,7 +272,7 @@ absl::Status RunBench(const BenchPlan& plan, Slices& slices, BenchFigures* figur
   silent.on_warning = [](std::string_view) {};  // said by the first
   absl::StatusOr<Client> other = Client::Connect(plan.url_text, silent);
   if (!other.ok()) return other.status();
-  return Run(plan, slices, *std::move(client), *std::move(other), figures).All();
+  return Benches(plan, slices, *std::move(client), *std::move(other), figures).All();
 }
 
 }  // namespace redlatch::cli

@@ -11,10 +11,10 @@
 namespace redlatch::cli {
 namespace {
 
-constexpr size_t kMajority = 3;   // primaries, so that two of them can agree that the third is gone
-constexpr size_t kMostNamed = 5;  // slots on the move
+constexpr size_t kMajority = 3;  // primaries, so that two of them can agree that the third is gone
+constexpr size_t kMostSlotsNamed = 5;  // slots on the move
 
-std::string List(const std::set<std::string>& all) { return absl::StrJoin(all, ", "); }
+std::string Listed(const std::set<std::string>& all) { return absl::StrJoin(all, ", "); }
 
 void CheckSeed(const ClusterFacts& facts, const SeedFacts& seed, Findings& findings) {
   if (absl::StrContains(seed.reached.message(), "cluster support disabled")) {
@@ -110,7 +110,7 @@ void CheckOpenSlots(const ClusterFacts& facts, const Addresses& addresses, Findi
   }
   std::vector<std::string> named;
   for (const auto& [slot, way] : ways) {
-    if (named.size() < kMostNamed) named.push_back(absl::StrCat(slot, " from ", way));
+    if (named.size() < kMostSlotsNamed) named.push_back(absl::StrCat(slot, " from ", way));
   }
   if (ways.size() > named.size()) {
     named.push_back(absl::StrCat(ways.size() - named.size(), " more"));
@@ -194,7 +194,7 @@ void CheckNodes(const ClusterFacts& facts, Findings& findings) {
   const auto warn = [&](const std::set<std::string>& who, std::string_view what,
                         const std::string& mend) {
     if (who.empty()) return;
-    findings.Warn("nodes", absl::StrCat(List(who), std::string(what)), mend);
+    findings.Warn("nodes", absl::StrCat(Listed(who), std::string(what)), mend);
     well = false;
   };
   warn(flagged.failed, " counts as failed",
@@ -219,7 +219,7 @@ void CheckState(const ClusterFacts& facts, Findings& findings) {
   }
   if (!unwell.empty()) {
     findings.Bad("state",
-                 absl::StrCat("cluster_state is not ok at ", List(unwell),
+                 absl::StrCat("cluster_state is not ok at ", Listed(unwell),
                               ": no lock can be taken or kept there"),
                  "see slots and nodes; a node also says so that is cut off from most primaries");
   } else {
@@ -238,7 +238,7 @@ void CheckVersions(const ClusterFacts& facts, Findings& findings) {
   if (versions.size() < 2) return;
   std::vector<std::string> each;
   for (const auto& [version, who] : versions) {
-    each.push_back(absl::StrCat(version, " at ", List(who)));
+    each.push_back(absl::StrCat(version, " at ", Listed(who)));
   }
   findings.Warn("versions", absl::StrCat("they differ: ", absl::StrJoin(each, "; ")),
                 "bring all nodes to the same, replicas before their primaries");

@@ -11,7 +11,7 @@
 namespace redlatch::cli {
 namespace {
 
-constexpr size_t kMostNamed = 6;
+constexpr size_t kMostNodesNamed = 6;
 
 bool IsUnit(std::string_view word) {
   static const auto* const units = new std::set<std::string_view>{
@@ -67,9 +67,10 @@ std::string Where(const Finding& finding, const Nodes& nodes, std::string_view c
   } else if (all[1] && found[0] == 0) {
     where = absl::StrCat("all ", count, " replicas");
   } else {
-    const auto end = finding.nodes.begin() + static_cast<ptrdiff_t>(std::min(count, kMostNamed));
+    const auto end =
+        finding.nodes.begin() + static_cast<ptrdiff_t>(std::min(count, kMostNodesNamed));
     where = absl::StrJoin(finding.nodes.begin(), end, ", ");
-    if (count > kMostNamed) absl::StrAppend(&where, " and ", count - kMostNamed, " more");
+    if (count > kMostNodesNamed) absl::StrAppend(&where, " and ", count - kMostNodesNamed, " more");
   }
   const bool is_all = where.starts_with("all ");
   const bool some_missing = looked[0] + looked[1] < nodes.size();

@@ -29,7 +29,7 @@ using redis::Command;
 using redis::PlainConnection;
 using redis::Reply;
 
-constexpr absl::Duration kPatience = absl::Seconds(2);  // with one answer
+constexpr absl::Duration kAnswerPatience = absl::Seconds(2);  // with one answer
 constexpr absl::Duration kPinging = absl::Milliseconds(500);
 constexpr size_t kMostPings = 500;
 constexpr int64_t kMostListed = 5000;  // connections
@@ -76,7 +76,7 @@ class Gatherer {
   }
 
  private:
-  base::Instant Soon() const { return std::min(deadline_, base::Now() + kPatience); }
+  base::Instant Soon() const { return std::min(deadline_, base::Now() + kAnswerPatience); }
 
   // The same, or with something behind it that makes it one of this shard, if there is such a name.
   std::string Here(const std::string& name) const {
@@ -277,7 +277,7 @@ class Gatherer {
       deletions.push_back(DeleteLocks({names.back()}));
     }
     const auto try_all = facts_.of_quorum ? TryQuorum : TryLocks;
-    try_all(url_text_, names, deadline_ - 2 * kPatience, &facts_);
+    try_all(url_text_, names, deadline_ - 2 * kAnswerPatience, &facts_);
     return connection.CallAll(deletions, Soon()).status();
   }
 

@@ -20,7 +20,7 @@ using redis::Command;
 using redis::PlainConnection;
 using redis::Reply;
 
-constexpr absl::Duration kPatience = absl::Seconds(2);  // with one answer
+constexpr absl::Duration kMessagePatience = absl::Seconds(2);  // with one answer
 constexpr absl::Duration kSending = absl::Milliseconds(500);
 constexpr size_t kMostMessages = 20;
 
@@ -33,7 +33,7 @@ constexpr Commands kPlain = {"PUBLISH", "SUBSCRIBE", "UNSUBSCRIBE"};
 constexpr Commands kSharded = {"SPUBLISH", "SSUBSCRIBE", "SUNSUBSCRIBE"};
 
 // Whatever else it is says nothing about messages, as that a slot has moved away meanwhile.
-absl::Status Refusal(const Reply& reply) {
+absl::Status RefusalOf(const Reply& reply) {
   const redis::ErrorCode code = redis::ClassifyError(reply.text);
   const bool refused =
       code == redis::ErrorCode::kNoPermission || code == redis::ErrorCode::kUnknownCommand;
@@ -45,7 +45,7 @@ absl::Status Refusal(const Reply& reply) {
 
 absl::Status SendMessages(const redis::Url& url, const std::string& channel,
                           PlainConnection& speaker, base::Instant deadline, DoctorFacts* facts) {
-  const auto soon = [&] { return std::min(deadline, base::Now() + kPatience); };
+  const auto soon = [&] { return std::min(deadline, base::Now() + kMessagePatience); };
   const Commands& say = url.in_cluster ? kSharded : kPlain;
   const auto probed = [&](std::string_view command, const Reply& reply) {
     facts->probes.push_back({.command = absl::AsciiStrToLower({command.data(), command.size()}),
@@ -61,7 +61,7 @@ absl::Status SendMessages(const redis::Url& url, const std::string& channel,
   if (!subscribed.ok()) return subscribed.status();
   probed(say.subscribe, *subscribed);
   if (subscribed->is_error()) {
-    facts->message = Refusal(*subscribed);
+    facts->message = RefusalOf(*subscribed);
     return absl::OkStatus();
   }
   std::vector<absl::Duration> times;
@@ -71,7 +71,7 @@ absl::Status SendMessages(const redis::Url& url, const std::string& channel,
     const auto published = speaker.Call(Command{say.publish, channel, "x"}, soon());
     if (!published.ok()) return published.status();
     if (published->is_error()) {
-      facts->message = Refusal(*published);
+      facts->message = RefusalOf(*published);
       return absl::OkStatus();
     }
     if (!listener.Receive(soon()).ok()) {
@@ -79,7 +79,7 @@ absl::Status SendMessages(const redis::Url& url, const std::string& channel,
           published->integer == 0
               ? std::string("this address leads to several servers: one connection subscribed, "
                             "and another that published found no subscriber")
-              : absl::StrCat("none came within ", absl::FormatDuration(kPatience)));
+              : absl::StrCat("none came within ", absl::FormatDuration(kMessagePatience)));
       return absl::OkStatus();
     }
     times.push_back(base::Now() - sent);

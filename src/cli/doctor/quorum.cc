@@ -18,7 +18,7 @@ constexpr size_t kFewest = 3;  // servers, so that one may fail
 // that lost its data hands out smaller ones.
 constexpr absl::Duration kApart = absl::Milliseconds(500);
 
-using Addresses = std::set<std::string>;
+using AddressSet = std::set<std::string>;
 
 void CheckCount(const QuorumFacts& facts, Findings& findings) {
   const size_t count = facts.nodes.size();
@@ -67,13 +67,13 @@ void CheckReached(const QuorumFacts& facts, Findings& findings) {
 }
 
 // Those of which several say the same in that field.
-std::vector<Addresses> SharedBy(const QuorumFacts& facts, std::string_view field) {
-  std::map<std::string, Addresses> by_value;
+std::vector<AddressSet> SharedBy(const QuorumFacts& facts, std::string_view field) {
+  std::map<std::string, AddressSet> by_value;
   for (const NodeFacts& node : facts.nodes) {
     const auto value = TextIn(node.facts.info, field);
     if (value) by_value[*value].insert(node.address);
   }
-  std::vector<Addresses> shared;
+  std::vector<AddressSet> shared;
   for (auto& [value, who] : by_value) {
     if (who.size() > 1) shared.push_back(std::move(who));
   }
@@ -81,8 +81,8 @@ std::vector<Addresses> SharedBy(const QuorumFacts& facts, std::string_view field
 }
 
 void CheckIndependence(const QuorumFacts& facts, Findings& findings) {
-  const std::vector<Addresses> same = SharedBy(facts, "run_id");
-  for (const Addresses& who : same) {
+  const std::vector<AddressSet> same = SharedBy(facts, "run_id");
+  for (const AddressSet& who : same) {
     findings.Bad("independence",
                  absl::StrCat(absl::StrJoin(who, " and "),
                               " are one and the same server, which so "
@@ -90,7 +90,7 @@ void CheckIndependence(const QuorumFacts& facts, Findings& findings) {
                  "name each server once");
   }
   bool replicate = false;
-  for (const Addresses& who : SharedBy(facts, "master_replid")) {
+  for (const AddressSet& who : SharedBy(facts, "master_replid")) {
     if (std::ranges::find(same, who) != same.end()) continue;
     replicate = true;
     findings.Bad(
@@ -148,7 +148,7 @@ void CheckClocks(const QuorumFacts& facts, Findings& findings) {
 }
 
 void CheckQuorumVersions(const QuorumFacts& facts, Findings& findings) {
-  std::map<std::string, Addresses> versions;
+  std::map<std::string, AddressSet> versions;
   for (const NodeFacts& node : facts.nodes) {
     const auto valkey = TextIn(node.facts.info, "valkey_version");
     const auto redis = TextIn(node.facts.info, "redis_version");

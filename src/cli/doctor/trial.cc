@@ -21,15 +21,15 @@ namespace {
 namespace kinds = engine::kinds;
 
 // How long one that could not be released stays.
-constexpr absl::Duration kLease = absl::Seconds(2);
-constexpr absl::Duration kPatience = absl::Seconds(1);
+constexpr absl::Duration kTrialLease = absl::Seconds(2);
+constexpr absl::Duration kTrialPatience = absl::Seconds(1);
 constexpr int kPairs = 20;
 
-const AcquireOptions kOptions = {.wait = kPatience, .lease = kLease};
+const AcquireOptions kOptions = {.wait = kTrialPatience, .lease = kTrialLease};
 
 absl::Status ReleaseOf(absl::StatusOr<Lease> lease) {
   if (!lease.ok()) return lease.status();
-  const absl::Status extended = lease->Extend(kLease);
+  const absl::Status extended = lease->Extend(kTrialLease);
   const absl::Status released = lease->Release();
   return extended.ok() ? released : extended;
 }
@@ -53,7 +53,7 @@ absl::Status TrySemaphore(Semaphore& semaphore) {
 
 absl::Status TryLatch(CountDownLatch& latch) {
   if (absl::Status counted = latch.CountDown(); !counted.ok()) return counted;
-  return latch.Wait({.wait = kPatience});
+  return latch.Wait({.wait = kTrialPatience});
 }
 
 absl::Status MeasurePairs(RedisLockBase& lock, base::Instant deadline, absl::Duration* slowest) {
@@ -79,7 +79,7 @@ std::string Without(std::string_view option, std::string url) {
 
 absl::StatusOr<Client> Connect(const std::string& url, DoctorFacts* facts) {
   ClientOptions options;
-  options.unreachable_after = kPatience;
+  options.unreachable_after = kTrialPatience;
   // What it would warn of the doctor finds out by itself.
   options.on_warning = [](std::string_view) {};
   absl::StatusOr<Client> client = Client::Connect(url, options);
@@ -109,7 +109,7 @@ void TryLocks(const std::string& url, const std::vector<std::string>& names, bas
   ReentrantLock reentrant(*client, names[1]);
   ReentrantReadWriteLock read_write(*client, names[2]);
   Semaphore semaphore(*client, names[3], 2);
-  CountDownLatch latch(*client, names[4], 1, {.ttl = kLease});
+  CountDownLatch latch(*client, names[4], 1, {.ttl = kTrialLease});
   const std::function<absl::Status()> tries[] = {
       // as kinds::kAll, but a quorum's
       [&] { return TryLock(simple); }, [&] { return TryLock(reentrant); },

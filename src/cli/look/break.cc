@@ -18,7 +18,7 @@
 namespace redlatch::cli {
 namespace {
 
-constexpr size_t kMostNamed = 10;
+constexpr size_t kMostHoldersNamed = 10;
 
 void SayHolders(std::string_view intro, const Sight& sight) {
   const std::vector<LockInfo::Party>& holders = sight.info.holders;
@@ -28,7 +28,7 @@ void SayHolders(std::string_view intro, const Sight& sight) {
       if (!each.hold.empty()) absl::StrAppend(&text, "  at ", each.server, ": ", each.text, "\n");
     }
   }
-  const size_t named = std::min(holders.size(), kMostNamed);
+  const size_t named = std::min(holders.size(), kMostHoldersNamed);
   for (size_t i = 0; i < named; ++i) {
     absl::StrAppend(&text, "  ", LineOf(holders[i], sight), "\n");
   }

@@ -10,11 +10,11 @@ namespace {
 
 constexpr size_t kGap = 2;
 constexpr size_t kState = 10;
-constexpr size_t kKind = 10;
-constexpr size_t kLease = 6;
-constexpr size_t kWaiting = 7;
+constexpr size_t kKindColumn = 10;
+constexpr size_t kLeaseColumn = 6;
+constexpr size_t kWaitingColumn = 7;
 // In the order in which they are left out.
-constexpr size_t kDispensable[] = {kKind, kLease, kWaiting};
+constexpr size_t kDispensable[] = {kKindColumn, kLeaseColumn, kWaitingColumn};
 
 constexpr size_t kEnoughOfName = 20;
 constexpr size_t kEnoughOfHolder = 16;
@@ -53,10 +53,10 @@ std::string ListColumns::Line(const ListCells& cells) const {
     line += Padded(width_ == 0 ? cell : Cut(cell, columns), columns) + std::string(kGap, ' ');
   };
   add(cells.name, name_);
-  if (left_out_ < 1) add(Cut(cells.kind, kKind), kKind);
+  if (left_out_ < 1) add(Cut(cells.kind, kKindColumn), kKindColumn);
   add(cells.state, kState);
-  if (left_out_ < 2) add(cells.lease, kLease);
-  if (left_out_ < 3) add(cells.waiting, kWaiting);
+  if (left_out_ < 2) add(cells.lease, kLeaseColumn);
+  if (left_out_ < 3) add(cells.waiting, kWaitingColumn);
   line += cells.holder;
   if (width_ > 0) line = Cut(line, width_);
   line.erase(line.find_last_not_of(' ') + 1);

@@ -12,7 +12,7 @@ namespace redlatch::cli {
 namespace {
 
 // Waiters, by each server: if it lists fewer, it lists all.
-constexpr size_t kMostListed = 100;
+constexpr size_t kMostQuorumListed = 100;
 
 SaidByServer SaidBy(const std::string& server, const absl::StatusOr<Sight>& seen,
                     const std::string& main_hold) {
@@ -94,7 +94,7 @@ Sight SightOfQuorum(const std::string& name, const std::vector<std::string>& ser
     return row.holding > 0 && each.hold == row.hold;
   });
   std::ranges::sort(waiters, {}, &LockInfo::Party::since);
-  if (waiters.size() < kMostListed) {
+  if (waiters.size() < kMostQuorumListed) {
     sight.info.waiting = static_cast<int64_t>(waiters.size());
   }
   return sight;

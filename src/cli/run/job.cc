@@ -18,7 +18,7 @@
 namespace redlatch::cli {
 namespace {
 
-int Look(const std::string& path) {
+int LookFor(const std::string& path) {
   struct stat what = {};
   if (stat(path.c_str(), &what) != 0) return kNotFound;
   return S_ISREG(what.st_mode) && access(path.c_str(), X_OK) == 0 ? 0 : kNotExecutable;
@@ -41,7 +41,7 @@ bool WriteAll(const base::UniqueFd& to, std::string_view bytes) {
 }  // namespace
 
 int FindCommand(const std::string& command) {
-  if (command.find('/') != std::string::npos) return Look(command);
+  if (command.find('/') != std::string::npos) return LookFor(command);
   const char* const variable = std::getenv("PATH");
   std::string_view rest = variable != nullptr ? variable : "/bin:/usr/bin";
   int found = kNotFound;
@@ -49,7 +49,7 @@ int FindCommand(const std::string& command) {
     const size_t colon = rest.find(':');
     const std::string_view directory = rest.substr(0, colon);
     const int here =
-        Look((directory.empty() ? "." : std::string(directory)) + "/" + std::string(command));
+        LookFor((directory.empty() ? "." : std::string(directory)) + "/" + std::string(command));
     if (here == 0) return 0;
     if (here == kNotExecutable) found = here;
     more = colon != std::string_view::npos;

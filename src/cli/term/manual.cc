@@ -32,7 +32,7 @@ constexpr absl::string_view kServerOption =
 constexpr absl::string_view kHelpOption =
     "  --help\n"
     "      Print this text.";
-constexpr absl::string_view kUnreachable =
+constexpr absl::string_view kUnreachableText =
     "unreachable: the server could not be reached, did not answer, or cannot serve right now (it "
     "is a replica, is loading its data, or is busy with a script)";
 
@@ -75,7 +75,7 @@ Section ReadSection(absl::string_view block) {
 Page ReadPage(const PageSource& source) {
   const std::string text = absl::StrReplaceAll(
       {source.text.data(), source.text.size()},
-      {{"  @server", kServerOption}, {"  @help", kHelpOption}, {"@unreachable", kUnreachable}});
+      {{"  @server", kServerOption}, {"  @help", kHelpOption}, {"@unreachable", kUnreachableText}});
   const std::vector<std::string> blocks = absl::StrSplit(text, "\n\n");
   Page page{.command = source.command,
             .summary = blocks[0],

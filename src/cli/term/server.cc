@@ -15,12 +15,12 @@ namespace redlatch::cli {
 namespace {
 
 // Beyond the URL's command_timeout: many commands travel at once.
-constexpr absl::Duration kPatience = absl::Seconds(4);
+constexpr absl::Duration kServerPatience = absl::Seconds(4);
 
 }  // namespace
 
 Server::Server(const redis::Url& parsed, std::string_view url)
-    : url_(url), name_(parsed.DebugString()), patience_(parsed.command_timeout + kPatience) {}
+    : url_(url), name_(parsed.DebugString()), patience_(parsed.command_timeout + kServerPatience) {}
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Open(std::string_view url) {
   const absl::StatusOr<redis::Url> parsed = redis::ParseUrl(url);

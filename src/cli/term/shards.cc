@@ -11,7 +11,7 @@ namespace redlatch::cli {
 namespace {
 
 // With one node, while there are others.
-constexpr absl::Duration kPatience = absl::Milliseconds(500);
+constexpr absl::Duration kShardPatience = absl::Milliseconds(500);
 // A shard of few slots takes many names, but not without end; and so many of one slot have a hash
 // tag.
 constexpr int kMostNames = 300'000;
@@ -57,7 +57,8 @@ std::optional<std::string> NameIn(const Shard& shard, std::string_view beginning
 absl::StatusOr<redis::ClusterView> FindCluster(const redis::Url& url,
                                                absl::Span<const redis::HostAndPort> nodes) {
   absl::Status why;
-  for (const absl::Duration patience : {kPatience, url.connect_timeout + url.command_timeout}) {
+  for (const absl::Duration patience :
+       {kShardPatience, url.connect_timeout + url.command_timeout}) {
     std::optional<redis::ClusterView> best;
     for (const redis::HostAndPort& node : nodes) {
       absl::StatusOr<redis::ClusterView> view =

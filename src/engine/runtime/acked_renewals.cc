@@ -20,7 +20,7 @@ namespace redlatch::engine {
 namespace {
 
 constexpr uint32_t kAnswered = 1;
-constexpr ptrdiff_t kLargestBatch = 512;
+constexpr ptrdiff_t kMostAckedAtOnce = 512;
 constexpr absl::Duration kShortestPatience = absl::Milliseconds(1);
 constexpr absl::Duration kLongestSlice = absl::Seconds(1);
 // Each try writes anew, and what syncs its disk each second would always be one try behind.
@@ -129,7 +129,7 @@ void AckedRenewals::RunEach(Jobs& jobs) {
   for (auto begin = jobs.begin(); begin != jobs.end();) {
     const auto end =
         std::find_if(begin, jobs.end(), [&](const Job& job) { return key(job) != key(*begin); });
-    const auto batch_end = begin + std::min<ptrdiff_t>(kLargestBatch, end - begin);
+    const auto batch_end = begin + std::min<ptrdiff_t>(kMostAckedAtOnce, end - begin);
     // Behind those that have not had their turn.
     const auto rest = std::vector<Job>(std::move_iterator(batch_end), std::move_iterator(end));
     again.insert(again.end(), rest.begin(), rest.end());

@@ -13,7 +13,7 @@
 namespace redlatch::engine {
 namespace {
 
-constexpr absl::Duration kTurn = absl::Milliseconds(1);
+constexpr absl::Duration kDriversTurn = absl::Milliseconds(1);
 // An attempt to connect goes on where the last one stopped: see SharedConnection.
 constexpr absl::Duration kReachFor = absl::Milliseconds(10);
 constexpr absl::Duration kReachEach = absl::Milliseconds(20);
@@ -139,7 +139,7 @@ void AsyncDriver::TakeTurn() {
   }
   // Sends what was posted, and reads what is there.
   if (letters_ == 0) return;
-  core_.deployment().DrainAll(std::exchange(stalled_, false) ? base::Now() + kTurn
+  core_.deployment().DrainAll(std::exchange(stalled_, false) ? base::Now() + kDriversTurn
                                                              : base::Instant());
 }
 
@@ -152,7 +152,7 @@ void AsyncDriver::StepOf(AsyncTask& task, unsigned events, base::Instant now) {
     if (!due.is_infinite()) timers_.emplace(due, &task);
   } else if ((events & AsyncTask::kTime) != 0 && due <= now) {
     timers_.erase({due, &task});  // it must not be looked at for ever
-    task.timer_ = now + kTurn;
+    task.timer_ = now + kDriversTurn;
     timers_.emplace(task.timer_, &task);
   }
   if (goes_on) return;
@@ -204,7 +204,7 @@ void AsyncDriver::WaitForMore() {
   mu_.Lock();
   if (!std::exchange(polling_, false)) {
     wake_.Drain();
-  } else if (const absl::Duration took = base::Now() - began; alone && took < kTurn) {
+  } else if (const absl::Duration took = base::Now() - began; alone && took < kDriversTurn) {
     way_.Record(took);
   }
 }
@@ -232,7 +232,7 @@ void AsyncDriver::Poll(base::Instant until) {
   {
     const base::MutexLock lock(mu_);
     fds.push_back({.fd = wake_.fd(), .events = POLLIN, .revents = 0});
-    if (wake_.fd() < 0) until = std::min(until, base::Now() + kTurn);
+    if (wake_.fd() < 0) until = std::min(until, base::Now() + kDriversTurn);
   }
   for (const redis::Transport::Polled& each : connections) {
     until = std::min(until, each.until);

@@ -8,8 +8,8 @@
 namespace redlatch::engine {
 namespace {
 
-constexpr absl::Duration kTurn = absl::Milliseconds(1);
-constexpr absl::Duration kPatience = absl::Seconds(1);  // for completions
+constexpr absl::Duration kStopTurn = absl::Milliseconds(1);
+constexpr absl::Duration kStopPatience = absl::Seconds(1);  // for completions
 
 }  // namespace
 
@@ -35,7 +35,7 @@ void AsyncDriver::Stop(base::Instant until) {
     RunRest();
     ended_ = true;
   }
-  const base::Instant end = base::Now() + kPatience;
+  const base::Instant end = base::Now() + kStopPatience;
   while (!ended_ && !OnItsThread() && base::Now() < end) changed_.WaitUntil(mu_, end);
   mu_.Unlock();
 }
@@ -74,8 +74,8 @@ void AsyncDriver::Settle(base::Instant until) {
       if (!inbox_.empty()) continue;
     }
     // Where another thread reads, that brings the answers.
-    if (letters_ == 0 || !core_.deployment().DrainAll(base::Now() + kTurn)) {
-      base::Parker().ParkUntil(base::Now() + kTurn);
+    if (letters_ == 0 || !core_.deployment().DrainAll(base::Now() + kStopTurn)) {
+      base::Parker().ParkUntil(base::Now() + kStopTurn);
     }
   }
   StepAll(AsyncTask::kOver);

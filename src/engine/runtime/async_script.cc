@@ -14,8 +14,8 @@
 namespace redlatch::engine {
 namespace {
 
-constexpr absl::Duration kFirstBackoff = absl::Milliseconds(2);
-constexpr absl::Duration kLongestBackoff = absl::Milliseconds(100);
+constexpr absl::Duration kFirstRetry = absl::Milliseconds(2);
+constexpr absl::Duration kLongestRetry = absl::Milliseconds(100);
 // Between two looks for a connection: whoever was refused one comes after the others.
 constexpr absl::Duration kUnreachable = absl::Milliseconds(20);
 // A round that ends with its script's time says why; one that has not begun by then does not.
@@ -58,7 +58,7 @@ AsyncScript::AsyncScript(AsyncDriver& driver, AsyncTask& task, Entry& entry, Sen
       entry_(entry),
       send_(std::move(send)),
       until_(until),
-      backoff_(kFirstBackoff, kLongestBackoff) {
+      backoff_(kFirstRetry, kLongestRetry) {
   driver_.core().MakeReady(entry_, send_);
 }
 

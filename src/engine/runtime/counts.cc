@@ -14,10 +14,10 @@
 namespace redlatch::engine {
 namespace {
 
-constexpr size_t kMostKept = 4096;
-constexpr size_t kLargestBatch = 128;
+constexpr size_t kMostCounts = 4096;
+constexpr size_t kCountsAtOnce = 128;
 // The renewer has renewals to send meanwhile.
-constexpr absl::Duration kTimeout = absl::Milliseconds(250);
+constexpr absl::Duration kCountsTimeout = absl::Milliseconds(250);
 constexpr absl::Duration kBackoff = absl::Seconds(1);
 
 }  // namespace
@@ -41,7 +41,7 @@ void Counts::Add(Count count, uint64_t sent_in, absl::Duration pace) {
     counts_.insert(
         place,
         {.count = std::move(count), .number = ++last_number_, .era = sent_in, .repeat = missed});
-    if (counts_.size() > kMostKept) counts_.pop_front();
+    if (counts_.size() > kMostCounts) counts_.pop_front();
     pace_ = std::min(pace_, pace);
     due_ = missed ? base::Now() : std::min(due_, base::Now() + pace_);
   }
@@ -77,7 +77,7 @@ Counts::Batch Counts::TakeDue(base::Instant now) {
   const base::MutexLock lock(mu_);
   Batch batch{.era = era_};
   if (now < due_ || counts_.empty()) return batch;
-  for (size_t i = counts_.size(); i-- > 0 && batch.kept.size() < kLargestBatch;) {
+  for (size_t i = counts_.size(); i-- > 0 && batch.kept.size() < kCountsAtOnce;) {
     if (counts_[i].repeat) batch.kept.push_back(counts_[i]);
   }
   if (batch.kept.empty()) batch.kept.push_back(counts_.back());
@@ -88,7 +88,7 @@ Counts::Batch Counts::TakeDue(base::Instant now) {
 // Longer each time that it was too short, as over a long way.
 absl::Duration Counts::Timeout() const {
   const base::MutexLock lock(mu_);
-  return std::min(kTimeout * (1 << std::min(silent_, 8)), core_.command_timeout());
+  return std::min(kCountsTimeout * (1 << std::min(silent_, 8)), core_.command_timeout());
 }
 
 void Counts::Repeat() {

@@ -15,10 +15,10 @@ namespace redlatch::engine {
 namespace {
 
 // What a replica is behind by is mostly the last millisecond.
-constexpr size_t kMostKept = 256;
+constexpr size_t kMostReleases = 256;
 constexpr int kMostTries = 3;
 // The renewer has renewals to send meanwhile.
-constexpr absl::Duration kTimeout = absl::Milliseconds(250);
+constexpr absl::Duration kReleasesTimeout = absl::Milliseconds(250);
 
 }  // namespace
 
@@ -27,12 +27,12 @@ void Releases::Add(const Entry& entry, const Send& send, const ToRelease& what) 
   bool late = false;
   {
     const base::MutexLock lock(mu_);
-    if (latest_.size() < kMostKept) {
+    if (latest_.size() < kMostReleases) {
       latest_.emplace_back();
       next_ = latest_.size() - 1;
     }
     Kept& kept = latest_[next_];
-    next_ = (next_ + 1) % kMostKept;
+    next_ = (next_ + 1) % kMostReleases;
     kept.key = entry.keys.main();
     kept.prefix_size = entry.keys.main().size() - entry.keys.name().size();
     kept.owner = entry.owner;
@@ -93,7 +93,7 @@ void Releases::Repeat() {
     calls.push_back(requests.back().call());
   }
   std::vector<absl::StatusOr<redis::Reply>> replies(calls.size());
-  core_.deployment().RunBatch(calls, base::Now() + kTimeout, absl::MakeSpan(replies));
+  core_.deployment().RunBatch(calls, base::Now() + kReleasesTimeout, absl::MakeSpan(replies));
   const base::MutexLock lock(mu_);
   for (size_t i = 0; i < due.size(); ++i) {
     const absl::Status& status = replies[i].status();
@@ -103,7 +103,7 @@ void Releases::Repeat() {
         absl::IsUnavailable(status) || absl::IsResourceExhausted(status) || redis::NotSent(status);
     if (may_pass && !arrived) to_repeat_.push_back(std::move(due[i]));
   }
-  if (!to_repeat_.empty()) due_ = std::min(due_, base::Now() + kTimeout);
+  if (!to_repeat_.empty()) due_ = std::min(due_, base::Now() + kReleasesTimeout);
 }
 
 }  // namespace redlatch::engine

@@ -15,7 +15,7 @@ namespace redlatch::redis {
 namespace {
 
 // Of the map's thread, for one slot, and for all that it has to do before it looks again.
-constexpr absl::Duration kPatience = absl::Milliseconds(100);
+constexpr absl::Duration kHearingPatience = absl::Milliseconds(100);
 constexpr absl::Duration kRound = absl::Milliseconds(300);
 // Before a channel is tried again whose slot is on the move.
 constexpr absl::Duration kFirstPause = absl::Milliseconds(1);
@@ -185,7 +185,7 @@ void Cluster::Describe() {
     const base::MutexLock lock(mu_);
     if (std::exchange(described_, true)) return;
   }
-  Call(own_.description_key, own_.description, base::Now() + kPatience).IgnoreError();
+  Call(own_.description_key, own_.description, base::Now() + kHearingPatience).IgnoreError();
 }
 
 void Cluster::ListenAnew() {
@@ -206,7 +206,7 @@ void Cluster::ListenAnew() {
     if (stopped_ || until <= now) break;
     silent.reset(slot);
     --left;
-    const bool done = ListenTo(slot, std::min(until, now + kPatience), {}).ok();
+    const bool done = ListenTo(slot, std::min(until, now + kHearingPatience), {}).ok();
     heard |= done;
     const base::MutexLock lock(mu_);
     if (done) concerned_.set(slot);

@@ -15,7 +15,7 @@ namespace {
 // Between looks, however many ask for one.
 constexpr absl::Duration kApart = absl::Milliseconds(100);
 // How long one node may take to answer, while there are others.
-constexpr absl::Duration kPatience = absl::Milliseconds(500);
+constexpr absl::Duration kMapPatience = absl::Milliseconds(500);
 
 }  // namespace
 
@@ -164,7 +164,7 @@ absl::Status ClusterMap::Look() {
       const base::MutexLock lock(mu_);
       if (stopping_) break;
     }
-    const base::Instant deadline = base::Now() + std::min(kPatience, url_.connect_timeout);
+    const base::Instant deadline = base::Now() + std::min(kMapPatience, url_.connect_timeout);
     absl::StatusOr<ClusterView> view = AskForView(url_, each, deadline);
     if (!view.ok()) {
       why = view.status();

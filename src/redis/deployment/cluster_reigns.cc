@@ -11,10 +11,10 @@ namespace redlatch::redis {
 namespace {
 
 // How long one node may take to answer.
-constexpr absl::Duration kPatience = absl::Milliseconds(250);
+constexpr absl::Duration kReignsPatience = absl::Milliseconds(250);
 // Before it is tried again where it can't be done now, or where another client does it.
-constexpr absl::Duration kFirstPause = absl::Milliseconds(100);
-constexpr absl::Duration kLongestPause = absl::Seconds(10);
+constexpr absl::Duration kReignsFirstPause = absl::Milliseconds(100);
+constexpr absl::Duration kReignsLongestPause = absl::Seconds(10);
 // Then another client does it instead.
 constexpr std::string_view kClaimMs = "10000";
 // So often it is looked whether a slot's key needs to be renewed that nobody uses.
@@ -67,7 +67,8 @@ base::Instant ClusterReigns::GoOn(const ClusterMap& map, base::Instant until) {
     auto& [node, its] = *each;
     Round& round =
         rounds_
-            .try_emplace(node, Round{.at_once = kAtOnce, .backoff = {kFirstPause, kLongestPause}})
+            .try_emplace(node, Round{.at_once = kAtOnce,
+                                     .backoff = {kReignsFirstPause, kReignsLongestPause}})
             .first->second;
     const base::Instant now = base::Now();
     if (round.next <= now && now < until) {
@@ -87,7 +88,7 @@ void ClusterReigns::GoOnAt(SingleServer& server, const std::vector<Slot>& slots,
   while (round.state == kOurs && !round.left.empty() && base::Now() < until) {
     const size_t count = std::min(round.at_once, round.left.size());
     const auto some = absl::MakeSpan(round.left).last(count);
-    const Outcome outcome = Begin(server, some, std::min(until, base::Now() + kPatience));
+    const Outcome outcome = Begin(server, some, std::min(until, base::Now() + kReignsPatience));
     if (outcome == Outcome::kDenied) round.state = kDone;  // by who may, or where it is used
     if (outcome == Outcome::kFailed) {
       round.at_once = std::max(round.at_once / 2, kLeastAtOnce);
@@ -100,7 +101,7 @@ void ClusterReigns::GoOnAt(SingleServer& server, const std::vector<Slot>& slots,
   if (round.state == kOurs && round.left.empty()) {
     const std::string key = KeyOf(slots.front()) + ".begun";
     const auto told = server.Call({}, Command({"SET", key, round.id, "PX", kDayMs}),
-                                  std::min(until, base::Now() + kPatience));
+                                  std::min(until, base::Now() + kReignsPatience));
     if ((told.ok() && told->text == "OK") || Denied(told)) round.state = kDone;
   }
   if (round.state == kDone) {
@@ -115,7 +116,7 @@ void ClusterReigns::Find(SingleServer& server, const std::vector<Slot>& slots, R
                          base::Instant until) const {
   using enum Round::State;
   const auto ask = [&](const Command& command) {
-    return server.Call({}, command, std::min(until, base::Now() + kPatience));
+    return server.Call({}, command, std::min(until, base::Now() + kReignsPatience));
   };
   const auto text = [](const absl::StatusOr<Reply>& reply) {
     return reply.ok() && !reply->is_error() ? reply->text : std::string();

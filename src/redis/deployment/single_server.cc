@@ -7,7 +7,7 @@ namespace {
 
 // Sentinels are asked again so often, at least, while there is no primary: it can be used soon
 // after.
-constexpr absl::Duration kLongestBackoff = absl::Milliseconds(400);
+constexpr absl::Duration kSentinelsLongestBackoff = absl::Milliseconds(400);
 
 constexpr absl::Duration kAMoment = absl::Milliseconds(200);
 constexpr absl::Duration kReignAskedEach = absl::Seconds(10);
@@ -54,7 +54,7 @@ SubscriberOptions SingleServer::OptionsOfMessages(const Url& url) {
     if (node_.on_down) node_.on_down();
     if (events_.on_down) events_.on_down();
   };
-  if (url.sentinels != nullptr) options.longest_backoff = kLongestBackoff;
+  if (url.sentinels != nullptr) options.longest_backoff = kSentinelsLongestBackoff;
   return options;
 }
 
@@ -69,7 +69,7 @@ SharedConnectionOptions SingleServer::OptionsOfCommands(const Url& url,
                                   .fail_fast = url.in_cluster,
                                   .first = std::move(first)};
   if (url.sentinels != nullptr) {
-    options.longest_backoff = kLongestBackoff;
+    options.longest_backoff = kSentinelsLongestBackoff;
     options.loading_is_replicas = true;
   }
   return options;

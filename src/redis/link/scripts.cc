@@ -13,8 +13,8 @@
 namespace redlatch::redis {
 namespace {
 
-constexpr absl::Duration kFirstBackoff = absl::Milliseconds(2);
-constexpr absl::Duration kLongestBackoff = absl::Milliseconds(100);
+constexpr absl::Duration kFirstScriptBackoff = absl::Milliseconds(2);
+constexpr absl::Duration kLongestScriptBackoff = absl::Milliseconds(100);
 
 // A call on its way, and how it is to be sent.
 struct Open {
@@ -54,7 +54,7 @@ void Scripts::RunBatch(absl::Span<const ScriptCall> calls, base::Instant deadlin
                        absl::Span<absl::StatusOr<Reply>> results, StillWanted still_wanted) {
   absl::InlinedVector<Open, 1> open;
   for (size_t i = 0; i < calls.size(); ++i) open.push_back({.index = i, .by_text = false});
-  base::Backoff backoff(kFirstBackoff, kLongestBackoff);
+  base::Backoff backoff(kFirstScriptBackoff, kLongestScriptBackoff);
 
   while (!open.empty()) {
     absl::InlinedVector<Command, 1> commands;

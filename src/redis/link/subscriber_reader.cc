@@ -24,7 +24,7 @@ namespace {
 constexpr absl::Duration kNap = absl::Milliseconds(50);
 
 // Of a guest, whom nothing wakes any more if somebody else has closed its descriptors.
-constexpr absl::Duration kLongestSleep = absl::Seconds(1);
+constexpr absl::Duration kLongestGuestSleep = absl::Seconds(1);
 
 }  // namespace
 
@@ -133,8 +133,8 @@ Readiness Subscriber::WaitAsGuest(const Awaited& awaited, base::Parker& parker) 
     return {};
   }
   if (!parker.BeginPolling(wake_.fd())) return {};
-  const Readiness ready = awaited.transport->Wait(awaited.interest, wake_.fd(),
-                                                  std::min(awaited.until, now + kLongestSleep));
+  const Readiness ready = awaited.transport->Wait(
+      awaited.interest, wake_.fd(), std::min(awaited.until, now + kLongestGuestSleep));
   parker.EndPolling();
   if (ready.woken) wake_.Drain();
   return ready;

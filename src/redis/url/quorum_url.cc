@@ -11,7 +11,7 @@ namespace redlatch::redis {
 namespace {
 
 // A comma is followed by a server's scheme, or is a URL's own.
-std::vector<std::string> Split(std::string_view text) {
+std::vector<std::string> SplitUrls(std::string_view text) {
   std::vector<std::string> members;
   while (!text.empty()) {
     size_t end = text.find(',');
@@ -28,7 +28,7 @@ std::vector<std::string> Split(std::string_view text) {
 
 absl::StatusOr<Url> ParseQuorum(std::string_view text) {
   std::vector<Url> members;
-  for (const std::string& each : Split(text)) {
+  for (const std::string& each : SplitUrls(text)) {
     absl::StatusOr<Url> member = ParseUrl(each);
     if (!member.ok()) return member.status();
     members.push_back(*std::move(member));
@@ -37,7 +37,7 @@ absl::StatusOr<Url> ParseQuorum(std::string_view text) {
 }
 
 std::vector<std::string> MembersOf(std::string_view quorum) {
-  return Split(quorum.substr(quorum.find(':') + 1));
+  return SplitUrls(quorum.substr(quorum.find(':') + 1));
 }
 
 std::string AsQuorum(std::string_view member) {

@@ -12,9 +12,6 @@
 #include "absl/status/status.h"
 
 namespace redlatch::redis {
-namespace {
-
-constexpr int kDeepest = 7;  // hiredis 0.14 stops at eight, later ones at hundreds
 
 // hiredis calls these while it reads. It hands back what they return as `task->parent->obj`, so
 // that a reply grows in place: the outermost is `root`, and a child is appended to its parent's
@@ -25,6 +22,10 @@ struct Building {
   size_t elements = 0;
   std::string_view refused;  // why one of these functions returned nullptr
 };
+
+namespace {
+
+constexpr int kDeepest = 7;  // hiredis 0.14 stops at eight, later ones at hundreds
 
 Building* BuildingOf(const redisReadTask* task) { return static_cast<Building*>(task->privdata); }
 
@@ -39,14 +40,14 @@ bool IsResp2(const redisReadTask* task) {
          task->type == REDIS_REPLY_ERROR;
 }
 
-Reply* Place(const redisReadTask* task) {
+Reply* PlaceOf(const redisReadTask* task) {
   if (!IsResp2(task)) return Refuse(task, "a reply of RESP 3");
   if (task->parent == nullptr) return &(BuildingOf(task)->root = Reply());
   return &static_cast<Reply*>(task->parent->obj)->elements.emplace_back();
 }
 
 void* CreateString(const redisReadTask* task, char* text, size_t size) {
-  Reply* reply = Place(task);
+  Reply* reply = PlaceOf(task);
   if (reply == nullptr) return nullptr;
   reply->type = task->type == REDIS_REPLY_ERROR    ? Reply::Type::kError
                 : task->type == REDIS_REPLY_STATUS ? Reply::Type::kStatus
@@ -68,7 +69,7 @@ void* CreateArrayOf(const redisReadTask* task, size_t elements) {
     return Refuse(task, "an array of more elements than the limit");
   }
   if (Depth(task) > kDeepest) return Refuse(task, "arrays nested deeper than seven");
-  Reply* reply = Place(task);
+  Reply* reply = PlaceOf(task);
   if (reply == nullptr) return nullptr;
   reply->type = Reply::Type::kArray;
   constexpr size_t kTrusted = 64;  // a count is a promise; memory is given for what arrives
@@ -85,14 +86,14 @@ void* CreateArrayOf(const redisReadTask* task, size_t elements) {
 }
 
 void* CreateInteger(const redisReadTask* task, long long value) {  // NOLINT(google-runtime-int)
-  Reply* reply = Place(task);
+  Reply* reply = PlaceOf(task);
   if (reply == nullptr) return nullptr;
   reply->type = Reply::Type::kInteger;
   reply->integer = value;
   return reply;
 }
 
-void* CreateNil(const redisReadTask* task) { return Place(task); }
+void* CreateNil(const redisReadTask* task) { return PlaceOf(task); }
 
 void FreeObject(void*) {}  // it is a part of the root
 
@@ -102,9 +103,9 @@ template <typename Functions>
 void RefuseResp3(Functions* functions) {
   if constexpr (requires { functions->createDouble, functions->createBool; }) {
     functions->createDouble = [](const redisReadTask* task, double, char*, size_t) -> void* {
-      return Place(task);
+      return PlaceOf(task);
     };
-    functions->createBool = [](const redisReadTask* task, int) -> void* { return Place(task); };
+    functions->createBool = [](const redisReadTask* task, int) -> void* { return PlaceOf(task); };
   }
 }
 
