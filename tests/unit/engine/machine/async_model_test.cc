@@ -160,7 +160,7 @@ class AsyncSchedule : public LockSchedule {
 };
 
 TEST(AsyncAcquisitionModel, KeepsItsPromisesThroughRandomSchedules) {
-  RunSchedules<AsyncSchedule>(8000, {{"grants", &AsyncSchedule::grants}});
+  RunSchedules<AsyncSchedule>(20000, {{"grants", &AsyncSchedule::grants}});
 }
 
 }  // namespace

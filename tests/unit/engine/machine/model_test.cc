@@ -39,7 +39,7 @@ class Schedule : public LockSchedule {
 };
 
 TEST(LockMachineModel, KeepsItsPromisesThroughRandomSchedules) {
-  RunSchedules<Schedule>(8000, {{"grants", &Schedule::grants},
+  RunSchedules<Schedule>(20000, {{"grants", &Schedule::grants},
                                 {"rests", &Schedule::rests},
                                 {"taken again", &Schedule::again, 2},
                                 {"draws", &Schedule::draws}});

@@ -171,7 +171,7 @@ class Schedule : public PermitsModel {
 };
 
 TEST(LockMachinePermitsModel, KeepsItsPromisesThroughRandomSchedules) {
-  RunSchedules<Schedule>(2000, {{"grants", &Schedule::grants}});
+  RunSchedules<Schedule>(10000, {{"grants", &Schedule::grants}});
 }
 
 }  // namespace

@@ -95,7 +95,7 @@ class Schedule : public ReadersModel {
 };
 
 TEST(LockMachineReadersModel, KeepsItsPromisesThroughRandomSchedules) {
-  RunSchedules<Schedule>(2000, {{"reads", &Schedule::reads},
+  RunSchedules<Schedule>(10000, {{"reads", &Schedule::reads},
                                 {"writes", &Schedule::writes},
                                 {"taken again", &Schedule::again, 4}});
 }
