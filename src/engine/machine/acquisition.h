@@ -79,6 +79,7 @@ class Acquisition {
   bool Park();
   // It slept until the time was over. True: a call of the waker is on its way, and must be awaited.
   bool Overslept();
+  bool granted() const { return waiter_.state == Waiter::State::kGranted; }
 
   Waiter& waiter() { return waiter_; }
 

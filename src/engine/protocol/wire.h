@@ -68,7 +68,7 @@ class Request {
   void ExtraKeys(const Subject& subject, bool quarantined);
   void PutReign(const Subject& subject);
   void Bid(const Subject& subject, const engine::Bid& bid, const Told& told = {});
-  void Begin() { starts_.push_back(text_.size()); }
+  void Begin() { starts_.push_back(static_cast<uint32_t>(text_.size())); }
   // To the word that is begun.
   template <class... Pieces>
   void Add(const Pieces&... pieces);
@@ -81,8 +81,8 @@ class Request {
 
   const LuaScript* script_ = nullptr;
   size_t key_count_ = 0;
-  base::ShortText<1024> text_;              // all words, one after the other
-  absl::InlinedVector<size_t, 24> starts_;  // of each word in it
+  base::ShortText<1024> text_;                // all words, one after the other
+  absl::InlinedVector<uint32_t, 24> starts_;  // of each word in it
   absl::InlinedVector<std::string_view, 24> words_;
 };
 

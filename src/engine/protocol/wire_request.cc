@@ -185,7 +185,7 @@ Request::Request(const Subject& subject, const LuaScript& script,
 redis::ScriptCall Request::call() {
   words_.clear();
   for (size_t i = 0; i < starts_.size(); ++i) {
-    const size_t end = i + 1 < starts_.size() ? starts_[i + 1] : text_.size();
+    const size_t end = i + 1 < starts_.size() ? size_t{starts_[i + 1]} : text_.size();
     words_.push_back(text_.view().substr(starts_[i], end - starts_[i]));
   }
   const auto words = absl::MakeConstSpan(words_);

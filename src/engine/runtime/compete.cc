@@ -53,26 +53,28 @@ void LockSession::Compete(Acquisition& acquisition, ThreadWaker& waker, const Wa
     if (next.kind == Kind::kDone) return;
     if (next.kind == Kind::kRun) {
       const Send& send = acquisition.send();
-      // The answer would wake this thread for nothing: it is read when the grant has come, or soon.
+      // The answer would wake this thread for nothing: it is read when the grant has not come soon.
       if (send.unread_for > absl::ZeroDuration() && core_->deployment().hears(entry_.keys.main())) {
         const auto listen = [&] {
-          Doze(acquisition, waker, std::min(next.until, send.sent + send.unread_for));
+          return Doze(acquisition, waker, std::min(next.until, send.sent + send.unread_for));
         };
-        answer = core_->RunAndRead(entry_, send, listen, next.until);
+        if (core_->RunAndRead(entry_, send, listen, next.until, answer)) continue;
       }
-      if (!answer) answer = core_->Run(entry_, send, next.until);
+      answer = core_->Run(entry_, send, next.until);
       continue;
     }
     if (Sleep(acquisition, waker, next.until) == ThreadWaker::kThrough) return;
   }
 }
 
-void LockSession::Doze(Acquisition& acquisition, ThreadWaker& waker, base::Instant until) {
+bool LockSession::Doze(Acquisition& acquisition, ThreadWaker& waker, base::Instant until) {
   {
     const base::MutexLock lock(entry_.mu);
-    if (!acquisition.Park()) return;
+    if (!acquisition.Park()) return acquisition.granted();
   }
   Sleep(acquisition, waker, until);
+  const base::MutexLock lock(entry_.mu);
+  return acquisition.granted();
 }
 
 uint32_t LockSession::Sleep(Acquisition& acquisition, ThreadWaker& waker, base::Instant until) {

@@ -152,29 +152,25 @@ Answer Core::Run(Entry& entry, Send send, base::Instant deadline) {
   return Hear(entry, send, reply);
 }
 
-std::optional<Answer> Core::RunAndRead(Entry& entry, Send send, absl::FunctionRef<void()> meanwhile,
-                                       base::Instant deadline) {
+bool Core::RunAndRead(Entry& entry, Send send, absl::FunctionRef<bool()> meanwhile,
+                      base::Instant deadline, std::optional<Answer>& answer) {
   MakeReady(entry, send);
-  Request request(SubjectOf(entry), send);
-  const redis::ScriptCall call = request.call();
-  absl::StatusOr<redis::Reply> reply;
-  redis::Exchange exchange;
-  exchange.results = absl::MakeSpan(&reply, 1);
   // A server runs all that it has read before it writes anything: a bid that it reads with the
-  // release before it would hold up whom that release hands the lock. A few yields are enough for
-  // the server to be on its way, and leave the processor to it, or to them.
-  for (int i = 0; i < 3; ++i) std::this_thread::yield();
-  if (!deployment_->MayPost(entry.keys.main(), *call.script) ||
-      !deployment_->BeginRun(call, exchange)) {
-    return std::nullopt;
+  // release before it would hold up whom that release hands the lock. A yield is mostly enough for
+  // the server to be on its way, and leaves the processor to it, or to them.
+  std::this_thread::yield();
+  Outbox::Letter* const letter = outbox_.Begin(entry, send);
+  if (letter == nullptr) return false;
+  if (meanwhile()) {
+    outbox_.Leave(*letter);
+    return true;
   }
-  meanwhile();
-  redis::SharedConnection::Finish(exchange, deadline);
+  const absl::StatusOr<redis::Reply> reply = outbox_.Finish(*letter, deadline);
   // Whatever it was that the server did not do, Run() knows what to make of it.
-  if (reply.ok() ? reply->is_error() : redis::NotSent(reply.status())) return std::nullopt;
-  Answer answer = ReadAnswer(send, reply);
-  NoteAnswer(entry, send, answer);
-  return answer;
+  if (reply.ok() ? reply->is_error() : redis::NotSent(reply.status())) return false;
+  answer = ReadAnswer(send, reply);
+  NoteAnswer(entry, send, *answer);
+  return true;
 }
 
 void Core::MakeReady(const Entry& entry, Send& send) {

@@ -134,9 +134,10 @@ class Core : public std::enable_shared_from_this<Core> {
 
   // Runs a script now, on this thread.
   Answer Run(Entry& entry, Send send, base::Instant deadline);
-  // Sends it, does something else, and then reads the answer. Nothing: it is to be run.
-  std::optional<Answer> RunAndRead(Entry& entry, Send send, absl::FunctionRef<void()> meanwhile,
-                                   base::Instant deadline);
+  // Sends it, does something else, and then reads the answer, or, where `meanwhile` says that there
+  // is no need for it any more, leaves it to whoever reads next. False: it is to be run.
+  bool RunAndRead(Entry& entry, Send send, absl::FunctionRef<bool()> meanwhile,
+                  base::Instant deadline, std::optional<Answer>& answer);
   // Before it is sent, in whatever way; and what was answered.
   void MakeReady(const Entry& entry, Send& send);
   Answer Hear(const Entry& entry, const Send& send, const absl::StatusOr<redis::Reply>& reply);

@@ -164,8 +164,8 @@ class LockSession final : public Holder {
   void Compete(Acquisition& acquisition, ThreadWaker& waker, const Want& want);
   // Until it is woken, or then. The value of the waker's word.
   uint32_t Sleep(Acquisition& acquisition, ThreadWaker& waker, base::Instant until);
-  // The same while a script is under way.
-  void Doze(Acquisition& acquisition, ThreadWaker& waker, base::Instant until);
+  // The same while a script is under way. True: it is granted.
+  bool Doze(Acquisition& acquisition, ThreadWaker& waker, base::Instant until);
   // Nothing: it goes on elsewhere.
   std::optional<absl::StatusOr<Held>> AcquireOnce(const Want& want, base::Instant began,
                                                   Silence* met);

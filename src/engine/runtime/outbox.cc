@@ -27,30 +27,40 @@ constexpr absl::Duration kTurn = absl::Milliseconds(1);
 Outbox::Outbox(Core& core) : core_(core) {}
 Outbox::~Outbox() = default;
 
-Outbox::Letter& Outbox::Take() {
-  const base::MutexLock lock(mu_);
-  if (free_.empty()) {
-    letters_.push_back(std::make_unique<Letter>());
-    free_.reserve(letters_.size());
-    return *letters_.back();
+Outbox::Letter& Outbox::Take(Entry& entry, const engine::Send& script, size_t answers) {
+  Letter* letter = nullptr;
+  {
+    const base::MutexLock lock(mu_);
+    if (free_.empty()) {
+      free_.push_back(letters_.emplace_back(std::make_unique<Letter>()).get());
+      free_.reserve(letters_.size());
+    }
+    letter = free_.back();
+    free_.pop_back();
   }
-  Letter& letter = *free_.back();
-  free_.pop_back();
-  return letter;
+  letter->entry = &entry;
+  letter->script = script;
+  letter->hold = 0;
+  letter->exchange.results = absl::MakeSpan(letter->answers).last(answers);
+  letter->exchange.at = nullptr;
+  letter->exchange.parker.Arm();
+  return *letter;
+}
+
+void Outbox::GiveBack(Letter& letter) {
+  const base::MutexLock lock(mu_);
+  free_.push_back(&letter);
 }
 
 void Outbox::Send(Entry& entry, engine::Send release, uint64_t hold) {
-  Letter& letter = Take();
-  MachineTable::Refer(entry);
-  letter.entry = &entry;
-  letter.release = std::move(release);
-  letter.hold = hold;
   // A server writes first to those whom it has last had something to say. Behind a PING the word
   // that the lock is free goes before the word that this was done.
-  const bool awaited = std::get<ToRelease>(letter.release.what).awaited;
-  letter.exchange.results = absl::MakeSpan(letter.answers).last(awaited ? 2 : 1);
+  const bool awaited = std::get<ToRelease>(release.what).awaited;
+  Letter& letter = Take(entry, release, awaited ? 2 : 1);
+  MachineTable::Refer(entry);
+  letter.hold = hold;
   letter.exchange.done = [this, &letter] { Answered(letter); };
-  Request request(core_.SubjectOf(entry), letter.release);
+  Request request(core_.SubjectOf(entry), letter.script);
   ++under_way_;
   ++sent_;
   absl::Status sent = core_.deployment().Post(request.call(), letter.exchange);
@@ -58,10 +68,42 @@ void Outbox::Send(Entry& entry, engine::Send release, uint64_t hold) {
     letter.answers[1] = redis::MarkNotSent(std::move(sent));
     return Answered(letter);
   }
-  if (due().is_infinite()) {
-    read_at_ = (base::Now() + kSoon).nanos();
-    core_.WakeRenewer();
+  SeeToReading();
+}
+
+Outbox::Letter* Outbox::Begin(Entry& entry, const engine::Send& bid) {
+  Letter& letter = Take(entry, bid, 1);
+  Request request(core_.SubjectOf(entry), letter.script);
+  const redis::ScriptCall call = request.call();
+  redis::Deployment& deployment = core_.deployment();
+  if (deployment.MayPost(entry.keys.main(), *call.script) &&
+      deployment.BeginRun(call, letter.exchange)) {
+    return &letter;
   }
+  GiveBack(letter);
+  return nullptr;
+}
+
+absl::StatusOr<redis::Reply> Outbox::Finish(Letter& letter, base::Instant deadline) {
+  redis::SharedConnection::Finish(letter.exchange, deadline);
+  absl::StatusOr<redis::Reply> reply = std::exchange(letter.answers[1], redis::Reply());
+  GiveBack(letter);
+  return reply;
+}
+
+void Outbox::Leave(Letter& letter) {
+  MachineTable::Refer(*letter.entry);
+  ++under_way_;
+  ++sent_;
+  const auto done = [this, &letter] { Answered(letter); };
+  redis::SharedConnection::Leave(letter.exchange, done) ? SeeToReading() : Answered(letter);
+}
+
+// That the answer does not lie unread for long.
+void Outbox::SeeToReading() {
+  if (!due().is_infinite()) return;
+  read_at_ = (base::Now() + kSoon).nanos();
+  core_.WakeRenewer();
 }
 
 void Outbox::Read() {

@@ -20,12 +20,22 @@ namespace redlatch::engine {
 
 class Core;
 
-// Releases that are sent without waiting for the answer. The next thread that reads the connection
-// gets the answer and gives it to the lock's machine; if none comes, the renewer reads it a few
-// milliseconds later. A release that failed is then a debt like any other, which the renewer
-// repeats. Thread-safe.
+// Scripts that are sent without waiting for the answer: releases, and bids whose grant came first.
+// The next thread that reads the connection gets the answer and gives it to the lock's machine; if
+// none comes, the renewer reads it a few milliseconds later. A release that failed is then a debt
+// like any other, which the renewer repeats. Thread-safe.
 class Outbox {
  public:
+  // One script that is under way. Used again and again.
+  struct Letter {
+    redis::Exchange exchange;
+    // To the PING before it, if there is one, and to itself.
+    absl::StatusOr<redis::Reply> answers[2];
+    Entry* entry = nullptr;  // referred to, unless its sender is still there
+    engine::Send script;
+    uint64_t hold = 0;  // that it releases
+  };
+
   explicit Outbox(Core& core);
   ~Outbox();
   Outbox(const Outbox&) = delete;
@@ -33,6 +43,12 @@ class Outbox {
 
   // Sends the release of that hold, 0 if it was nobody's any more, and returns.
   void Send(Entry& entry, engine::Send release, uint64_t hold);
+
+  // Sends a bid whose answer is to be read later, behind Finish(), or by whoever reads it, behind
+  // Leave(): one of them must follow. Null: it was not sent. The letter is gone with either.
+  Letter* Begin(Entry& entry, const engine::Send& bid);
+  absl::StatusOr<redis::Reply> Finish(Letter& letter, base::Instant deadline);
+  void Leave(Letter& letter);
 
   // For the renewer's thread: reads what has come, at the times that due() says.
   base::Instant due() const { return base::Instant::FromNanos(read_at_); }
@@ -44,17 +60,9 @@ class Outbox {
   void Close() { closed_ = true; }
 
  private:
-  // One release that is under way. Used again and again.
-  struct Letter {
-    redis::Exchange exchange;
-    // To the PING before it, if there is one, and to itself.
-    absl::StatusOr<redis::Reply> answers[2];
-    Entry* entry = nullptr;  // referred to
-    engine::Send release;
-    uint64_t hold = 0;
-  };
-
-  Letter& Take();
+  Letter& Take(Entry& entry, const engine::Send& script, size_t answers);
+  void GiveBack(Letter& letter);
+  void SeeToReading();
   void Answered(Letter& letter);
 
   Core& core_;

@@ -15,21 +15,19 @@ void Outbox::Answered(Letter& letter) {
   Entry& entry = *letter.entry;
   const absl::StatusOr<redis::Reply> reply = redis::Unrepeated(
       std::exchange(letter.answers[1], redis::Reply()), core_.server(entry.keys.main()));
-  const Answer answer = ReadAnswer(letter.release, reply);
-  core_.NoteAnswer(entry, letter.release, answer);
+  const Answer answer = ReadAnswer(letter.script, reply);
+  core_.NoteAnswer(entry, letter.script, answer);
   Released released;
-  core_.Feed(entry, [&](LockMachine& machine, Effects& effects) {
-    machine.OnAnswer(letter.release, answer, base::Now(), effects);
-    if (letter.hold == 0) return;  // nobody's: it rested
-    released = machine.Outcome(letter.hold);
+  core_.Feed(entry, [&](Bidder& machine, Effects& effects) {
+    machine.OnAnswer(letter.script, answer, base::Now(), effects);
+    if (letter.hold == 0) return;  // a bid's, or nobody's: it rested
+    auto& lock = static_cast<LockMachine&>(machine);
+    released = lock.Outcome(letter.hold);
     // Nobody will ask for the outcome.
-    if (released.kind == Released::Kind::kUnderWay) machine.Forget(letter.hold);
+    if (released.kind == Released::Kind::kUnderWay) lock.Forget(letter.hold);
   });
   if (letter.hold != 0 && core_.observed()) core_.TellReleasedLater(entry, released);
-  {
-    const base::MutexLock lock(mu_);
-    free_.push_back(&letter);
-  }
+  GiveBack(letter);
   core_.machines().Unrefer(entry);
   ++answered_;
   --under_way_;

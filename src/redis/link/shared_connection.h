@@ -123,11 +123,14 @@ class SharedConnection {
   absl::Status Post(absl::Span<const Command> commands, Exchange& exchange);
 
   // A call in two parts, for who has something better to wait for: the first sends, and where it
-  // did, the second, which must follow, waits for the answers, as CallBatch() does. `mine` has its
-  // results.
+  // did, one of the others must follow. Finish() waits for the answers, as CallBatch() does;
+  // Leave() makes of it what Post() does, or is false: the answers are in. `mine` has its results.
   absl::Status Begin(absl::Span<const Command> commands, Exchange& mine);
   static void Finish(Exchange& mine, base::Instant deadline) {
     mine.at->FinishMine(mine, deadline);
+  }
+  static bool Leave(Exchange& mine, std::function<void()> done) {
+    return mine.at->LeaveMine(mine, std::move(done));
   }
 
   // Reads the answers to what was sent so, until there are none to come or it is `until`; where
@@ -174,6 +177,7 @@ class SharedConnection {
   absl::Status Refusal() const;
   absl::Status PostFor(absl::Span<const Command> commands, Exchange* exchange);
   void FinishMine(Exchange& mine, base::Instant deadline);
+  bool LeaveMine(Exchange& mine, std::function<void()> done);
   // `mine` has its results, and nothing else yet.
   void Run(absl::Span<const Command> commands, Exchange& mine, base::Instant deadline);
   // True where following ended in leadership, false where `mine` is finished.

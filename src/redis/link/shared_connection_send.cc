@@ -70,6 +70,20 @@ void SharedConnection::FinishMine(Exchange& mine, base::Instant deadline) {
   }
 }
 
+bool SharedConnection::LeaveMine(Exchange& mine, std::function<void()> done) {
+  {
+    const base::MutexLock lock(mu_);
+    mine.away = false;
+    if (mine.open > 0) {
+      mine.done = std::move(done);
+      ++untold_;
+      return true;
+    }
+  }
+  mine.parker.ParkUntil(base::Instant::Infinite());  // as in FinishMine()
+  return false;
+}
+
 absl::Status SharedConnection::PostFor(absl::Span<const Command> commands, Exchange* exchange) {
   absl::Status status = Refusal();
   if (!status.ok()) return status;

@@ -1,5 +1,6 @@
 // Who releases a lock that others wait for, and comes again at once.
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -26,6 +27,11 @@ using support::Connect;
 
 class HandOver : public ::testing::Test {
  protected:
+  std::vector<Client> Crowd() {
+    std::vector<Client> clients;
+    for (int i = 0; i < 6; ++i) clients.push_back(Connect(server_->url()));
+    return clients;
+  }
   int64_t Waiting() {
     return server_->Integer({"ZCARD", support::AuxiliaryKey("lock", "simple.queue")});
   }
@@ -99,15 +105,15 @@ TEST_F(HandOver, AStopEndsTheWaitOfWhoComesAgain) {
   }
 }
 
-TEST_F(HandOver, ManyClientsThatComeAgainAtOnceKeepEachOtherOut) {
-  constexpr int kClients = 6;
+// Each comes again at once, so that answers to bids are left for others to read.
+void Contend(const std::vector<Client>& clients) {
   constexpr int kRounds = 200;
   int inside = 0;
   int total = 0;
   std::vector<std::thread> threads;
-  for (int i = 0; i < kClients; ++i) {
+  for (const Client& client : clients) {
     threads.emplace_back([&] {
-      SimpleLock lock(Connect(server_->url()), "lock");
+      SimpleLock lock(client, "lock");
       for (int k = 0; k < kRounds; ++k) {
         const std::scoped_lock guard(lock);
         EXPECT_EQ(++inside, 1);
@@ -117,7 +123,30 @@ TEST_F(HandOver, ManyClientsThatComeAgainAtOnceKeepEachOtherOut) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(total, kClients * kRounds);
+  EXPECT_EQ(total, static_cast<int>(clients.size()) * kRounds);
+}
+
+TEST_F(HandOver, ManyClientsThatComeAgainAtOnceKeepEachOtherOutAndLeaveNothing) {
+  Contend(Crowd());
+  for (const char* suffix : {"simple.queue", "simple.waiters"}) {
+    EXPECT_EQ(server_->Integer({"EXISTS", support::AuxiliaryKey("lock", suffix)}), 0) << suffix;
+  }
+  EXPECT_EQ(server_->Integer({"EXISTS", "lock"}), 0);
+}
+
+TEST_F(HandOver, SoTheyDoWhileTheirConnectionsAreCut) {
+  const std::vector<Client> crowd = Crowd();
+  std::atomic<bool> over{false};
+  std::thread cutter([&] {
+    for (int cuts = 0; cuts < 5 && !over; ++cuts) {  // they back off where it is too often
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));  // the load, not a wait
+      server_->Integer({"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"});
+    }
+  });
+  Contend(crowd);
+  over = true;
+  cutter.join();
+  EXPECT_TRUE(Await([&] { return server_->Integer({"EXISTS", "lock"}) == 0; }));
 }
 
 }  // namespace

@@ -1,9 +1,13 @@
-// Calls in two parts: Begin() sends, and Finish() waits.
+// Calls in two parts: Begin() sends; Finish() waits, or Leave() lets others read the answer.
 #include <gmock/gmock.h>
 
 #include <atomic>
+#include <deque>
+#include <functional>
 #include <memory>
 #include <string>
+#include <thread>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
@@ -25,6 +29,10 @@ class Begun {
     SharedConnection::Finish(exchange_, deadline);
     return reply_;
   }
+  bool Leave(std::function<void()> done) {
+    return SharedConnection::Leave(exchange_, std::move(done));
+  }
+  const absl::StatusOr<Reply>& reply() const { return reply_; }
 
  private:
   absl::StatusOr<Reply> reply_;
@@ -119,6 +127,86 @@ TEST_F(SharedConnectionBeginTest, NothingBeginsWithoutAConnection) {
   const Begun call(*connection, {"ECHO", "nobody hears"});
   EXPECT_EQ(call.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(Echo(*connection, "it is made by calls"), "it is made by calls");
+}
+
+TEST_F(SharedConnectionBeginTest, WhatIsLeftIsReadByTheNextCall) {
+  const auto connection = Connected(Direct());
+  Begun call(*connection, {"INCR", "counter"});
+  bool answered = false;
+  ASSERT_TRUE(call.Leave([&] { answered = true; }));
+  EXPECT_FALSE(answered) << "nobody has read";
+  EXPECT_EQ(Echo(*connection, "the next"), "the next");
+  EXPECT_TRUE(answered);
+  EXPECT_EQ(Text(call.reply()), "1");
+}
+
+TEST_F(SharedConnectionBeginTest, WhatIsLeftIsReadByADrain) {
+  const auto connection = Connected(Direct());
+  Begun call(*connection, {"DEBUG", "SLEEP", "0.02"});
+  bool answered = false;
+  ASSERT_TRUE(call.Leave([&] { answered = true; }));
+  EXPECT_TRUE(connection->Drain(In(kPatience)));
+  EXPECT_TRUE(answered);
+  EXPECT_EQ(Text(call.reply()), "OK");
+}
+
+TEST_F(SharedConnectionBeginTest, AnAnswerThatIsThereIsNotLeft) {
+  const auto connection = Connected(Direct());
+  Begun call(*connection, {"INCR", "counter"});
+  EXPECT_EQ(Echo(*connection, "brings it"), "brings it");
+  EXPECT_FALSE(call.Leave([] { ADD_FAILURE() << "it is whoever began it that has the answer"; }));
+  EXPECT_EQ(Text(call.reply()), "1");
+}
+
+TEST_F(SharedConnectionBeginTest, WhatIsLeftIsToldThatTheConnectionIsLost) {
+  const auto connection = Connected(Proxied());
+  server_->Stop();
+  Begun call(*connection, {"INCR", "counter"});
+  bool answered = false;
+  ASSERT_TRUE(call.Leave([&] { answered = true; }));
+  proxy_.ResetAll();
+  EXPECT_TRUE(connection->Drain(In(kPatience)));
+  server_->Continue();
+  EXPECT_TRUE(answered);
+  EXPECT_TRUE(MayHaveExecuted(call.reply().status())) << call.reply().status();
+}
+
+TEST_F(SharedConnectionBeginTest, WhatIsLeftIsToldThatTheConnectionIsClosed) {
+  auto connection = Connected(Direct());
+  server_->Stop();
+  Begun call(*connection, {"INCR", "counter"});
+  bool answered = false;
+  ASSERT_TRUE(call.Leave([&] { answered = true; }));
+  connection.reset();
+  server_->Continue();
+  EXPECT_TRUE(answered);
+  EXPECT_TRUE(MayHaveExecuted(call.reply().status())) << call.reply().status();
+}
+
+// Whoever reads has the answer, or is told that it is there; never both, and never neither.
+TEST_F(SharedConnectionBeginTest, EachAnswerIsToldOnceThoughManyLeaveAndRead) {
+  const auto connection = Connected(Direct());
+  std::atomic<int> told{0};
+  std::atomic<int> left{0};
+  std::atomic<int> wrong{0};
+  InThreads(8, [&](int i) {
+    std::deque<Begun> calls;  // they live until all is read
+    for (int k = 0; k < 300; ++k) {
+      const std::string mine = absl::StrCat(i, " ", k);
+      Begun& call = calls.emplace_back(*connection, Command{"ECHO", mine});
+      if (k % 4 == 0 && Echo(*connection, "between") != "between") ++wrong;
+      const bool leaves = call.Leave([&told, &wrong, &call, mine] {
+        if (Text(call.reply()) != absl::StrCat("\"", mine, "\"")) ++wrong;
+        ++told;
+      });
+      if (leaves) ++left;
+      if (!leaves && Text(call.reply()) != absl::StrCat("\"", mine, "\"")) ++wrong;
+    }
+    while (!connection->Drain(In(kPatience))) std::this_thread::yield();
+  });
+  EXPECT_EQ(wrong, 0);
+  EXPECT_EQ(told, left);
+  EXPECT_GT(left, 0);
 }
 
 TEST_F(SharedConnectionBeginTest, EachOfManyThreadsGetsItsOwnAnswers) {
