@@ -41,9 +41,13 @@ Outbox::Letter& Outbox::Take(Entry& entry, const engine::Send& script, size_t an
   letter->entry = &entry;
   letter->script = script;
   letter->hold = 0;
-  letter->exchange.results = absl::MakeSpan(letter->answers).last(answers);
-  letter->exchange.at = nullptr;
-  letter->exchange.parker.Arm();
+  // As new: the last use may have ended before it was sent.
+  redis::Exchange& exchange = letter->exchange;
+  exchange.results = absl::MakeSpan(letter->answers).last(answers);
+  exchange.done = nullptr;
+  exchange.away = false;
+  exchange.at = nullptr;
+  exchange.parker.Arm();
   return *letter;
 }
 
