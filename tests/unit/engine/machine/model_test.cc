@@ -40,9 +40,9 @@ class Schedule : public LockSchedule {
 
 TEST(LockMachineModel, KeepsItsPromisesThroughRandomSchedules) {
   RunSchedules<Schedule>(20000, {{"grants", &Schedule::grants},
-                                {"rests", &Schedule::rests},
-                                {"taken again", &Schedule::again, 2},
-                                {"draws", &Schedule::draws}});
+                                 {"rests", &Schedule::rests},
+                                 {"taken again", &Schedule::again, 2},
+                                 {"draws", &Schedule::draws}});
 }
 
 }  // namespace

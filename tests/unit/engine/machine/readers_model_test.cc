@@ -96,8 +96,8 @@ class Schedule : public ReadersModel {
 
 TEST(LockMachineReadersModel, KeepsItsPromisesThroughRandomSchedules) {
   RunSchedules<Schedule>(10000, {{"reads", &Schedule::reads},
-                                {"writes", &Schedule::writes},
-                                {"taken again", &Schedule::again, 4}});
+                                 {"writes", &Schedule::writes},
+                                 {"taken again", &Schedule::again, 4}});
 }
 
 // What that model asks of its server, once for each answer.
