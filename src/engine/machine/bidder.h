@@ -253,9 +253,9 @@ class Bidder {
 
  protected:
   // Of a LockMachine, here because there is room.
-  bool hears_ : 1 = false;        // when a client asks for what this one keeps
-  bool may_rest_ : 1 = false;     // there is a lock object by which a thread may come again
-  bool comes_again_ : 1 = false;  // the last one did soon
+  bool hears_ : 1 = false;         // when a client asks for what this one keeps
+  bool may_rest_ : 1 = false;      // there is a lock object by which a thread may come again
+  bool comes_again_ : 1 = false;   // the last one did soon
   bool bids_at_once_ : 1 = false;  // the last bid followed upon a release to others
   // So many acquisitions between two calls of other clients make a read worth keeping.
   static constexpr unsigned kOfUse = 2;
