@@ -142,9 +142,11 @@ std::optional<Send> Bidder::NextSend(base::Instant now, absl::Duration) {
     send->lease = bid.terms.lease;
     send->sent = now;
     send->missed_since = TakeMissed();
-    if (bid.attempt == 1) bids_at_once_ = now - handed_at_ < kHandingOver;
-    if (bid.attempt == 1 && bid.wait && !send->missed_since && bids_at_once_) {
-      send->unread_for = std::clamp(Scaled(usual_wait_, 2, 1), kShortestUnread, kLongestUnread);
+    if (bid.attempt == 1) {
+      bids_at_once_ = now - handed_at_ < kHandingOver;
+      if (bids_at_once_ && bid.wait && !send->missed_since) {
+        send->unread_for = std::clamp(Scaled(usual_wait_, 2, 1), kShortestUnread, kLongestUnread);
+      }
     }
     return send;
   }

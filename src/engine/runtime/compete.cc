@@ -53,7 +53,7 @@ void LockSession::Compete(Acquisition& acquisition, ThreadWaker& waker, const Wa
     if (next.kind == Kind::kDone) return;
     if (next.kind == Kind::kRun) {
       const Send& send = acquisition.send();
-      // The answer would wake this thread for nothing: it is read when the grant has not come soon.
+      // The answer would wake this thread for nothing: it is read if no grant comes soon.
       if (send.unread_for > absl::ZeroDuration() && core_->deployment().hears(entry_.keys.main())) {
         const auto listen = [&] {
           return Doze(acquisition, waker, std::min(next.until, send.sent + send.unread_for));

@@ -27,7 +27,7 @@ constexpr absl::Duration kTurn = absl::Milliseconds(1);
 Outbox::Outbox(Core& core) : core_(core) {}
 Outbox::~Outbox() = default;
 
-Outbox::Letter& Outbox::Take(Entry& entry, const engine::Send& script, size_t answers) {
+Outbox::Letter& Outbox::Take(Entry& entry, engine::Send script, size_t answers) {
   Letter* letter = nullptr;
   {
     const base::MutexLock lock(mu_);
@@ -39,7 +39,7 @@ Outbox::Letter& Outbox::Take(Entry& entry, const engine::Send& script, size_t an
     free_.pop_back();
   }
   letter->entry = &entry;
-  letter->script = script;
+  letter->script = std::move(script);
   letter->hold = 0;
   // As new: the last use may have ended before it was sent.
   redis::Exchange& exchange = letter->exchange;
@@ -51,6 +51,13 @@ Outbox::Letter& Outbox::Take(Entry& entry, const engine::Send& script, size_t an
   return *letter;
 }
 
+// Nobody waits for it: its answer comes to Answered().
+void Outbox::GoesAlone(Letter& letter) {
+  MachineTable::Refer(*letter.entry);
+  ++under_way_;
+  ++sent_;
+}
+
 void Outbox::GiveBack(Letter& letter) {
   const base::MutexLock lock(mu_);
   free_.push_back(&letter);
@@ -60,13 +67,11 @@ void Outbox::Send(Entry& entry, engine::Send release, uint64_t hold) {
   // A server writes first to those whom it has last had something to say. Behind a PING the word
   // that the lock is free goes before the word that this was done.
   const bool awaited = std::get<ToRelease>(release.what).awaited;
-  Letter& letter = Take(entry, release, awaited ? 2 : 1);
-  MachineTable::Refer(entry);
+  Letter& letter = Take(entry, std::move(release), awaited ? 2 : 1);
   letter.hold = hold;
   letter.exchange.done = [this, &letter] { Answered(letter); };
   Request request(core_.SubjectOf(entry), letter.script);
-  ++under_way_;
-  ++sent_;
+  GoesAlone(letter);
   absl::Status sent = core_.deployment().Post(request.call(), letter.exchange);
   if (!sent.ok()) {
     letter.answers[1] = redis::MarkNotSent(std::move(sent));
@@ -96,9 +101,7 @@ absl::StatusOr<redis::Reply> Outbox::Finish(Letter& letter, base::Instant deadli
 }
 
 void Outbox::Leave(Letter& letter) {
-  MachineTable::Refer(*letter.entry);
-  ++under_way_;
-  ++sent_;
+  GoesAlone(letter);
   const auto done = [this, &letter] { Answered(letter); };
   redis::SharedConnection::Leave(letter.exchange, done) ? SeeToReading() : Answered(letter);
 }

@@ -60,7 +60,8 @@ class Outbox {
   void Close() { closed_ = true; }
 
  private:
-  Letter& Take(Entry& entry, const engine::Send& script, size_t answers);
+  Letter& Take(Entry& entry, engine::Send script, size_t answers);
+  void GoesAlone(Letter& letter);
   void GiveBack(Letter& letter);
   void SeeToReading();
   void Answered(Letter& letter);
