@@ -76,9 +76,9 @@ namespace redlatch {
 // background: others may find the lock held for a moment more, or where the server does not answer
 // until the lease ends. Leases are not touched. In a forked child every call is refused.
 //
-// No call is a cancellation point, as pthread_mutex_lock() is none: a thread that is cancelled by
-// pthread_cancel() in one, be it asynchronously, goes on with it, and dies afterwards. What it has
-// then got by lock() nobody unlocks.
+// No call is a cancellation point, as pthread_mutex_lock() is none. A thread that is cancelled by
+// pthread_cancel() finishes the call and ends at its next cancellation point; a lock acquired by
+// that call is not released. Do not call the library while PTHREAD_CANCEL_ASYNCHRONOUS is set.
 //
 // Thread-safe. Neither copied nor moved.
 //

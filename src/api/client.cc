@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "src/base/clock.h"
-#include "src/base/no_cancellation.h"
 #include "src/engine/machine/timing.h"
 #include "src/engine/protocol/key_set.h"
 #include "src/engine/runtime/core.h"
@@ -30,7 +29,6 @@ void Warn(const ClientOptions& options, const std::string& message) {
 Client::Client(std::shared_ptr<engine::Core> core) : core_(std::move(core)) {}
 
 absl::StatusOr<Client> Client::Connect(std::string_view url, const ClientOptions& options) {
-  const base::NoCancellation no_cancellation;
   absl::StatusOr<redis::Url> parsed = redis::ParseUrl(url);
   if (!parsed.ok()) return parsed.status();
   if (absl::Status bad = engine::CheckKeyPrefix(options.key_prefix); !bad.ok()) return bad;
@@ -48,7 +46,6 @@ absl::StatusOr<Client> Client::Connect(std::string_view url, const ClientOptions
 }
 
 absl::StatusOr<absl::Duration> Client::Ping() const {
-  const base::NoCancellation no_cancellation;
   const redis::Command ping{"PING"};
   const base::Instant sent = base::Now();
   const absl::StatusOr<redis::Reply> reply =
@@ -58,10 +55,7 @@ absl::StatusOr<absl::Duration> Client::Ping() const {
   return base::Now() - sent;
 }
 
-ClientStats Client::Stats() const {
-  const base::NoCancellation no_cancellation;
-  return core_->Stats();
-}
+ClientStats Client::Stats() const { return core_->Stats(); }
 
 const std::string& Client::server() const { return core_->server(); }
 

@@ -5,7 +5,6 @@
 #include "redlatch/status.h"
 #include "src/api/latch_body.h"
 #include "src/api/throw.h"
-#include "src/base/no_cancellation.h"
 
 namespace redlatch {
 
@@ -13,10 +12,7 @@ CountDownLatch::CountDownLatch(Client client, std::string_view name, int64_t cou
                                LatchOptions options)
     : body_(std::make_shared<LatchBody>(std::move(client.core_), name, count, options)) {}
 
-CountDownLatch::~CountDownLatch() {
-  const base::NoCancellation no_cancellation;
-  body_->Close();
-}
+CountDownLatch::~CountDownLatch() { body_->Close(); }
 
 const std::string& CountDownLatch::name() const { return body_->name(); }
 
@@ -35,7 +31,6 @@ bool CountDownLatch::WaitFor(absl::Duration wait) {
 }
 
 void CountDownLatch::arrive_and_wait(std::ptrdiff_t n) {
-  const base::NoCancellation no_cancellation;
   const std::shared_ptr<LatchBody> body = body_;
   const absl::StatusOr<int64_t> left = body->CountDown(n, {});
   if (!left.ok()) Throw(left.status());
@@ -44,17 +39,14 @@ void CountDownLatch::arrive_and_wait(std::ptrdiff_t n) {
 }
 
 absl::Status CountDownLatch::Wait(const LatchWaitOptions& options) {
-  const base::NoCancellation no_cancellation;
   return std::shared_ptr<LatchBody>(body_)->Wait(options);
 }
 
 absl::Status CountDownLatch::CountDown(int64_t n, std::string_view id) {
-  const base::NoCancellation no_cancellation;
   return std::shared_ptr<LatchBody>(body_)->CountDown(n, id).status();
 }
 
 absl::StatusOr<int64_t> CountDownLatch::Count() {
-  const base::NoCancellation no_cancellation;
   return std::shared_ptr<LatchBody>(body_)->Count(base::Instant::Infinite());
 }
 

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "src/api/latch_body.h"
-#include "src/base/no_cancellation.h"
 #include "src/engine/machine/timing.h"
 #include "src/engine/runtime/async_attempts.h"
 
@@ -91,7 +90,6 @@ void CountDownLatch::LatchBody::AwaitAt(const Latch& latch, const LatchWaitOptio
 }
 
 void CountDownLatch::WaitAsync(const LatchWaitOptions& options, WaitCallback callback) {
-  const base::NoCancellation no_cancellation;
   body_->WaitAsync(options, std::move(callback));
 }
 

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "src/base/clock.h"
-#include "src/base/no_cancellation.h"
 #include "src/base/thread.h"
 #include "src/engine/machine/hold_view.h"
 #include "src/engine/machine/holder.h"
@@ -59,13 +58,11 @@ Lease& Lease::operator=(Lease&& other) noexcept {
 Lease::~Lease() { End(); }
 
 void Lease::End() noexcept {
-  const base::NoCancellation no_cancellation;
   if (holder_ != nullptr && state_ == State::kHeld) holder_->ReleaseQuietly(id_);
   holder_.reset();
 }
 
 absl::Status Lease::Release() {
-  const base::NoCancellation no_cancellation;
   // In a forked child, the thread that is at it may not be there.
   if (holder_ != nullptr) {
     if (absl::Status refused = holder_->Refusal(); !refused.ok()) return refused;
@@ -90,7 +87,6 @@ absl::Status Lease::Release() {
 }
 
 void Lease::ReleaseAsync(ReleaseCallback callback) {
-  const base::NoCancellation no_cancellation;
   const std::shared_ptr<engine::Holder> holder = std::move(holder_);
   static_cast<Hold&>(*this) = Hold();
   const State before = state_.exchange(State::kReleased);
@@ -119,7 +115,6 @@ void Lease::ReleaseAsync(ReleaseCallback callback) {
 }
 
 absl::Status Lease::Extend(absl::Duration lease) {
-  const base::NoCancellation no_cancellation;
   if (holder_ == nullptr) return absl::FailedPreconditionError("an empty Lease cannot be extended");
   return holder_->Extend(id_, lease);
 }

@@ -4,7 +4,6 @@
 
 #include "redlatch/redis_lock_base.h"
 #include "src/api/lock_body.h"
-#include "src/base/no_cancellation.h"
 #include "src/engine/runtime/async_driver.h"
 #include "src/engine/runtime/lock_session.h"
 #include "src/engine/shared/readers.h"
@@ -86,13 +85,11 @@ void RedisLockBase::LockBody::AcquireAsync(const RedisLockBase& lock, bool reads
 }
 
 void RedisLockBase::AcquireAsync(const AcquireOptions& options, AcquireCallback callback) {
-  const base::NoCancellation no_cancellation;
   body_->AcquireAsync(*this, /*reads=*/false, options, engine::AsyncDriver::Whose::kUsers,
                       std::move(callback));
 }
 
 void RedisLockBase::AcquireSharedAsync(const AcquireOptions& options, AcquireCallback callback) {
-  const base::NoCancellation no_cancellation;
   body_->AcquireAsync(*this, /*reads=*/true, options, engine::AsyncDriver::Whose::kUsers,
                       std::move(callback));
 }

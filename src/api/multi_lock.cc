@@ -13,7 +13,6 @@
 #include "src/api/multi_lock_apart.h"
 #include "src/api/simple_scripts.h"
 #include "src/api/throw.h"
-#include "src/base/no_cancellation.h"
 #include "src/engine/protocol/kinds.h"
 
 namespace redlatch {
@@ -140,7 +139,6 @@ absl::Status MultiLock::Arrange(std::vector<Part>& locks) {
 void MultiLock::lock() {
   const std::shared_ptr<Apart> apart = apart_;
   if (apart == nullptr) return RedisLockBase::lock();
-  const base::NoCancellation no_cancellation;
   const absl::Status locked =
       apart->bad().ok() ? apart->Lock(absl::InfiniteDuration()) : apart->bad();
   if (!locked.ok() && apart->Deadlocks(locked)) ThrowDeadlock(locked);
@@ -150,7 +148,6 @@ void MultiLock::lock() {
 bool MultiLock::TryLockFor(absl::Duration wait) {
   const std::shared_ptr<Apart> apart = apart_;
   if (apart == nullptr) return RedisLockBase::TryLockFor(wait);
-  const base::NoCancellation no_cancellation;
   const absl::Status locked = apart->bad().ok() ? apart->Lock(wait) : apart->bad();
   if (locked.ok()) return true;
   if (IsBusy(locked) || apart->Deadlocks(locked)) return false;
@@ -159,14 +156,12 @@ bool MultiLock::TryLockFor(absl::Duration wait) {
 
 void MultiLock::unlock() noexcept {
   if (apart_ == nullptr) return RedisLockBase::unlock();
-  const base::NoCancellation no_cancellation;
   if (apart_->bad().ok()) apart_->Unlock();
 }
 
 absl::StatusOr<Lease> MultiLock::Acquire(const AcquireOptions& options) {
   const std::shared_ptr<Apart> apart = apart_;
   if (apart == nullptr) return RedisLockBase::Acquire(options);
-  const base::NoCancellation no_cancellation;
   if (!apart->bad().ok()) return apart->bad();
   return apart->Acquire(options);
 }
@@ -174,7 +169,6 @@ absl::StatusOr<Lease> MultiLock::Acquire(const AcquireOptions& options) {
 void MultiLock::AcquireAsync(const AcquireOptions& options, AcquireCallback callback) {
   const std::shared_ptr<Apart> apart = apart_;
   if (apart == nullptr) return RedisLockBase::AcquireAsync(options, std::move(callback));
-  const base::NoCancellation no_cancellation;
   apart->AcquireAsync(options, std::move(callback));
 }
 

@@ -5,7 +5,6 @@
 #include "redlatch/status.h"
 #include "src/api/lock_body.h"
 #include "src/api/throw.h"
-#include "src/base/no_cancellation.h"
 #include "src/engine/runtime/lock_session.h"
 #include "src/engine/shared/readers.h"
 
@@ -25,10 +24,7 @@ const std::shared_ptr<engine::Core>& RedisLockBase::CoreOf(const Client& client)
   return client.core_;
 }
 
-RedisLockBase::~RedisLockBase() {
-  const base::NoCancellation no_cancellation;
-  body_.reset();
-}
+RedisLockBase::~RedisLockBase() { body_.reset(); }
 
 const std::string& RedisLockBase::name() const { return body_->name(); }
 
@@ -37,7 +33,6 @@ void RedisLockBase::lock() {
       held != nullptr && held->LockAgain(body_->options())) {
     return;
   }
-  const base::NoCancellation no_cancellation;
   const auto access = body_->Attach(*this);
   if (!access.ok()) Throw(access.status());
   if (const absl::Status refused = body_->RefuseUpgrade(**access); !refused.ok()) {
@@ -60,7 +55,6 @@ bool RedisLockBase::TryLockFor(absl::Duration wait) {
       held != nullptr && held->LockAgain(body_->options())) {
     return true;
   }
-  const base::NoCancellation no_cancellation;
   const auto access = body_->Attach(*this);
   if (!access.ok()) Throw(access.status());
   if (!body_->RefuseUpgrade(**access).ok()) return false;
@@ -75,7 +69,6 @@ bool RedisLockBase::TryLockFor(absl::Duration wait) {
 
 void RedisLockBase::unlock() noexcept {
   if (engine::LockSession* const session = body_->attached()) return session->Unlock();
-  const base::NoCancellation no_cancellation;
   if (const auto access = body_->Attach(*this); access.ok()) return (*access)->session->Unlock();
   if (body_->core()->in_forked_child()) return;
   body_->core()->Tell([this](Observer& observer) {
@@ -84,7 +77,6 @@ void RedisLockBase::unlock() noexcept {
 }
 
 absl::StatusOr<Lease> RedisLockBase::Acquire(const AcquireOptions& options) {
-  const base::NoCancellation no_cancellation;
   const auto access = body_->Attach(*this);
   if (!access.ok()) return access.status();
   auto session = body_->SessionFor(*this, **access, options.owner);
@@ -101,7 +93,6 @@ absl::StatusOr<Lease> RedisLockBase::TryAcquire() {
 }
 
 Hold RedisLockBase::current() const {
-  const base::NoCancellation no_cancellation;
   const auto access = body_->Attach(*this);
   if (!access.ok()) return {};
   engine::Held current = (*access)->session->Current();
@@ -109,21 +100,18 @@ Hold RedisLockBase::current() const {
 }
 
 int RedisLockBase::hold_count() const {
-  const base::NoCancellation no_cancellation;
   const auto access = body_->Attach(*this);
   return access.ok() ? static_cast<int>((*access)->session->OfThisThread().depth) : 0;
 }
 
 void RedisLockBase::LockShared() {
   if (body_->ReadAgain()) return;
-  const base::NoCancellation no_cancellation;
   const auto entered = body_->Read(*this, engine::Face::kStd, {});
   if (!entered.ok()) Throw(entered.status());
 }
 
 bool RedisLockBase::TryLockSharedFor(absl::Duration wait) {
   if (body_->ReadAgain()) return true;
-  const base::NoCancellation no_cancellation;
   const auto entered = body_->Read(*this, engine::Face::kStd, {.wait = wait});
   if (!entered.ok() && !IsBusy(entered.status())) Throw(entered.status());
   return entered.ok();
@@ -134,7 +122,6 @@ void RedisLockBase::UnlockShared() noexcept {
       readers != nullptr && readers->Leave()) {
     return;
   }
-  const base::NoCancellation no_cancellation;
   if (engine::Readers* const readers = body_->ReadersOf(*this)) {
     if (const auto group = readers->OfThisThread()) return group->Unlock();
   }
@@ -146,7 +133,6 @@ void RedisLockBase::UnlockShared() noexcept {
 }
 
 absl::StatusOr<Lease> RedisLockBase::AcquireShared(const AcquireOptions& options) {
-  const base::NoCancellation no_cancellation;
   if (!options.owner.is_calling_thread()) {
     return absl::InvalidArgumentError("lock \"" + name() +
                                       "\": an Owner is for writers; leave it out");
@@ -158,7 +144,6 @@ absl::StatusOr<Lease> RedisLockBase::AcquireShared(const AcquireOptions& options
 }
 
 Hold RedisLockBase::CurrentShared() const {
-  const base::NoCancellation no_cancellation;
   const engine::Readers* const readers = body_->ReadersOf(*this);
   const auto group = readers == nullptr ? nullptr : readers->OfThisThread();
   if (group == nullptr) return {};
@@ -167,21 +152,18 @@ Hold RedisLockBase::CurrentShared() const {
 }
 
 int RedisLockBase::SharedHoldCount() const {
-  const base::NoCancellation no_cancellation;
   const engine::Readers* const readers = body_->ReadersOf(*this);
   const auto group = readers == nullptr ? nullptr : readers->OfThisThread();
   return group == nullptr ? 0 : static_cast<int>(group->OfThisThread().depth);
 }
 
 absl::StatusOr<LockInfo> RedisLockBase::Inspect() const {
-  const base::NoCancellation no_cancellation;
   const auto access = body_->Attach(*this);
   if (!access.ok()) return access.status();
   return (*access)->session->Inspect();
 }
 
 absl::Status RedisLockBase::ForceRelease() {
-  const base::NoCancellation no_cancellation;
   const auto access = body_->Attach(*this);
   if (!access.ok()) return access.status();
   return (*access)->session->ForceRelease();

@@ -10,7 +10,6 @@
 #include "redlatch/status.h"
 #include "src/api/throw.h"
 #include "src/base/mutex.h"
-#include "src/base/no_cancellation.h"
 #include "src/engine/protocol/kinds.h"
 #include "src/engine/runtime/core.h"
 #include "src/engine/shared/permits.h"
@@ -171,15 +170,11 @@ Semaphore::Semaphore(Client client, std::string_view name, int64_t capacity,
     : body_(std::make_shared<SemaphoreBody>(std::move(client.core_), name, capacity,
                                             std::move(options))) {}
 
-Semaphore::~Semaphore() {
-  const base::NoCancellation no_cancellation;
-  body_->Close();
-}
+Semaphore::~Semaphore() { body_->Close(); }
 
 const std::string& Semaphore::name() const { return body_->name(); }
 
 bool Semaphore::TryAcquireFor(absl::Duration wait) {
-  const base::NoCancellation no_cancellation;
   const std::shared_ptr<SemaphoreBody> body = body_;
   const auto permits = body->Permits();
   if (!permits.ok()) Throw(permits.status());
@@ -191,7 +186,6 @@ bool Semaphore::TryAcquireFor(absl::Duration wait) {
 }
 
 void Semaphore::release(std::ptrdiff_t permits) {
-  const base::NoCancellation no_cancellation;
   if (permits == 0) return;
   const std::shared_ptr<SemaphoreBody> body = body_;
   const auto all = body->Permits();
@@ -201,7 +195,6 @@ void Semaphore::release(std::ptrdiff_t permits) {
 }
 
 absl::StatusOr<Permit> Semaphore::Acquire(int64_t permits, const AcquireOptions& options) {
-  const base::NoCancellation no_cancellation;
   auto taken = std::shared_ptr<SemaphoreBody>(body_)->Acquire(permits, options);
   if (!taken.ok()) return taken.status();
   return Permit(Lease(std::move(taken->session), taken->held.hold, std::move(taken->held.view),
@@ -211,7 +204,6 @@ absl::StatusOr<Permit> Semaphore::Acquire(int64_t permits, const AcquireOptions&
 
 void Semaphore::AcquireAsync(int64_t permits, const AcquireOptions& options,
                              AcquireCallback callback) {
-  const base::NoCancellation no_cancellation;
   body_->AcquireAsync(
       permits, options,
       [permits, told = std::move(callback)](absl::StatusOr<engine::SessionHold> taken) mutable {
@@ -234,24 +226,20 @@ absl::StatusOr<Permit> Semaphore::TryAcquire(int64_t permits) {
 }
 
 absl::Status Semaphore::SetCapacity(int64_t capacity) {
-  const base::NoCancellation no_cancellation;
   return std::shared_ptr<SemaphoreBody>(body_)->SetCapacity(capacity);
 }
 
 absl::StatusOr<LockInfo> Semaphore::Inspect() const {
-  const base::NoCancellation no_cancellation;
   return std::shared_ptr<SemaphoreBody>(body_)->Inspect(engine::kWaitersListed);
 }
 
 absl::StatusOr<int64_t> Semaphore::capacity() const {
-  const base::NoCancellation no_cancellation;
   const absl::StatusOr<LockInfo> info = std::shared_ptr<SemaphoreBody>(body_)->Inspect(0);
   if (!info.ok()) return info.status();
   return info->capacity;
 }
 
 absl::StatusOr<int64_t> Semaphore::available() const {
-  const base::NoCancellation no_cancellation;
   const absl::StatusOr<LockInfo> info = std::shared_ptr<SemaphoreBody>(body_)->Inspect(0);
   if (!info.ok()) return info.status();
   return std::max<int64_t>(0, info->capacity - info->used);
@@ -264,7 +252,6 @@ absl::StatusOr<std::vector<LockInfo::Party>> Semaphore::holders() const {
 }
 
 absl::Status Semaphore::ForceRelease() {
-  const base::NoCancellation no_cancellation;
   return std::shared_ptr<SemaphoreBody>(body_)->ForceRelease();
 }
 

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "src/base/no_cancellation.h"
+
 namespace redlatch::base {
 
 Instant Now() {
@@ -21,6 +23,11 @@ int PollTimeout(Instant deadline) {
   const int64_t left = deadline.nanos() - now.nanos();
   constexpr int64_t kLongest = 3'600'000;  // whoever polls looks at the clock again afterwards
   return static_cast<int>(std::min<int64_t>((left - 1) / 1'000'000 + 1, kLongest));
+}
+
+int Poll(pollfd* fds, size_t count, Instant deadline) {
+  const NoCancellation no_cancellation;
+  return poll(fds, count, PollTimeout(deadline));
 }
 
 }  // namespace redlatch::base

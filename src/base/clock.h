@@ -3,7 +3,10 @@
 #ifndef REDLATCH_SRC_BASE_CLOCK_H_
 #define REDLATCH_SRC_BASE_CLOCK_H_
 
+#include <poll.h>
+
 #include <compare>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 
@@ -67,6 +70,9 @@ absl::Duration Until(Instant deadline);
 
 // The same in whole milliseconds, rounded up, for poll(2); -1 for an infinite deadline.
 int PollTimeout(Instant deadline);
+
+// poll(2) until `deadline`. No cancellation point.
+int Poll(pollfd* fds, size_t count, Instant deadline);
 
 }  // namespace redlatch::base
 

@@ -13,6 +13,8 @@
 #include <cstdint>
 #include <ctime>
 
+#include "src/base/no_cancellation.h"
+
 namespace redlatch::base {
 namespace {
 
@@ -109,6 +111,7 @@ bool KnownFd::Verify() {
 }
 
 ssize_t KnownFd::Send(std::string_view bytes, int flags) {
+  const NoCancellation no_cancellation;
   int failure = EINVAL;
   if (const int fd = get(); kernel_checks_ && fd >= 0 && Latest(fd)) {
     const ssize_t sent = SendChecked(fd, bytes, flags);
@@ -129,6 +132,7 @@ ssize_t KnownFd::Send(std::string_view bytes, int flags) {
 
 void KnownFd::Reset() {
   if (!Verify()) return;
+  const NoCancellation no_cancellation;
   close(fd_.exchange(-1, std::memory_order_relaxed));
 }
 

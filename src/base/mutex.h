@@ -10,6 +10,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "src/base/clock.h"
+#include "src/base/no_cancellation.h"
 
 namespace redlatch::base {
 
@@ -52,6 +53,7 @@ class ABSL_SCOPED_LOCKABLE MutexLock {
 class CondVar {
  public:
   void Wait(Mutex& mutex) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+    const NoCancellation no_cancellation;
     std::unique_lock<std::mutex> held(mutex.mutex_, std::adopt_lock);
     cv_.wait(held);
     held.release();
@@ -60,6 +62,7 @@ class CondVar {
   // May return early, as every condition wait; the caller looks at its condition and the clock.
   void WaitUntil(Mutex& mutex, Instant deadline) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     if (deadline.is_infinite()) return Wait(mutex);
+    const NoCancellation no_cancellation;
     std::unique_lock<std::mutex> held(mutex.mutex_, std::adopt_lock);
     cv_.wait_for(held, std::chrono::nanoseconds(absl::ToInt64Nanoseconds(Until(deadline))));
     held.release();

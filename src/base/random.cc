@@ -6,9 +6,12 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "src/base/no_cancellation.h"
+
 namespace redlatch::base {
 
 uint64_t RandomBits() {
+  const NoCancellation no_cancellation;
   uint64_t bits = 0;
   for (;;) {
     const ssize_t got = getrandom(&bits, sizeof bits, 0);

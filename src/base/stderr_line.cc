@@ -7,6 +7,7 @@
 
 #include "absl/time/time.h"
 #include "src/base/clock.h"
+#include "src/base/no_cancellation.h"
 
 namespace redlatch::base {
 namespace {
@@ -24,6 +25,7 @@ void PrintLine(const std::string& line) {
     left_out.fetch_add(1);
     return;
   }
+  const NoCancellation no_cancellation;
   const uint64_t missing = left_out.exchange(0);
   if (missing == 0) {
     std::fprintf(stderr, "redlatch: %s\n", line.c_str());

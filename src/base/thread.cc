@@ -6,6 +6,8 @@
 #include <system_error>
 #include <utility>
 
+#include "src/base/no_cancellation.h"
+
 namespace redlatch::base {
 namespace {
 
@@ -47,6 +49,11 @@ bool TryStartThread(std::thread& thread, const char* name, std::function<void()>
     return false;
   }
   return true;
+}
+
+void Join(std::thread& thread) {
+  const NoCancellation no_cancellation;
+  if (thread.joinable()) thread.join();
 }
 
 }  // namespace redlatch::base

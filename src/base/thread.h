@@ -16,6 +16,9 @@ std::thread StartThread(const char* name, std::function<void()> code);
 // For those who ask again, and do without one until then: false if there is none to be had.
 bool TryStartThread(std::thread& thread, const char* name, std::function<void()> code);
 
+// Waits for its end, if there is one. No cancellation point.
+void Join(std::thread& thread);
+
 }  // namespace redlatch::base
 
 #endif  // REDLATCH_SRC_BASE_THREAD_H_

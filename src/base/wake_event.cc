@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "src/base/no_cancellation.h"
+
 namespace redlatch::base {
 
 bool WakeEvent::Open() {
@@ -16,12 +18,14 @@ bool WakeEvent::OpenAgain(Instant now) { return fd_.VerifyAgain(now) || Open(); 
 
 void WakeEvent::Signal(int fd) {
   if (!KnownFd::Names(fd, KnownFd::Kind::kEvent)) return;
+  const NoCancellation no_cancellation;
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t put = write(fd, &one, sizeof one);
 }
 
 void WakeEvent::Drain() {
   if (!Open()) return;
+  const NoCancellation no_cancellation;
   uint64_t count = 0;
   [[maybe_unused]] const ssize_t drained = read(fd_.get(), &count, sizeof count);
 }

@@ -58,7 +58,7 @@ void Node::Stop() {
     thread = std::move(thread_);
   }
   changed_.SignalAll();
-  if (thread.joinable()) thread.join();
+  base::Join(thread);
 }
 
 void Node::StartThread() {

@@ -1,5 +1,4 @@
 // Releases that nobody waits for: sent to all nodes at once, their votes counted as they come.
-#include <poll.h>
 
 #include <algorithm>
 #include <utility>
@@ -134,7 +133,7 @@ bool Quorum::DrainAll(base::Instant until) {
       fds.push_back({.fd = polled.fd, .events = polled.events, .revents = 0});
     }
     // Of a cluster, another connection may be the one that brings the answer.
-    poll(fds.data(), fds.size(), base::PollTimeout(std::min(until, now + kPostsTurn)));
+    base::Poll(fds.data(), fds.size(), std::min(until, now + kPostsTurn));
   }
 }
 

@@ -1,7 +1,5 @@
 #include "src/quorum/round.h"
 
-#include <poll.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -162,7 +160,7 @@ void Round::Listen(base::Instant until) {
     open.push_back(node);
     keys.push_back((*asked)->key);
   }
-  const int came = poll(fds.data(), fds.size(), ready ? 0 : base::PollTimeout(until));
+  const int came = base::Poll(fds.data(), fds.size(), ready ? base::Instant() : until);
   if (came > 0 && fds[0].revents != 0) Mailbox::DrainWake();
   for (size_t i = 0; i < open.size(); ++i) {
     const bool readable = came > 0 && fds[i + 1].revents != 0;

@@ -55,7 +55,7 @@ void AckedRenewals::Stop() {
     thread = std::move(thread_);
   }
   changed_.SignalAll();
-  if (thread.joinable()) thread.join();
+  base::Join(thread);
 }
 
 bool AckedRenewals::Add(Job& job) {

@@ -1,8 +1,6 @@
 // The thread, and what it takes turns at. How it ends is in async_driver_stop.cc.
 #include "src/engine/runtime/async_driver.h"
 
-#include <poll.h>
-
 #include <algorithm>
 
 #include "absl/container/inlined_vector.h"
@@ -239,7 +237,7 @@ void AsyncDriver::Poll(base::Instant until) {
     if (each.already.readable) return;
     fds.push_back({.fd = each.fd, .events = each.events, .revents = 0});
   }
-  poll(fds.data(), fds.size(), base::PollTimeout(until));
+  base::Poll(fds.data(), fds.size(), until);
 }
 
 void AsyncDriver::Complete(Completion completion, Whose whose) {

@@ -40,7 +40,7 @@ void AsyncRounds::Stop() {
     thread = std::move(thread_);
   }
   changed_.SignalAll();
-  if (thread.joinable()) thread.join();
+  base::Join(thread);
 }
 
 void AsyncRounds::Work() {

@@ -9,7 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/types/span.h"
-#include "src/base/no_cancellation.h"
 #include "src/base/status.h"
 #include "src/redis/link/pipeline.h"
 #include "src/redis/link/shared_connection.h"
@@ -66,7 +65,6 @@ std::shared_ptr<Core> Core::Make(redis::Url url, ClientOptions options, Descript
   return {new Core(std::move(url), std::move(options), pace, std::move(url_problem)),
           [](Core* core) {
             // Whatever goes last: a client, a lock, a lease.
-            const base::NoCancellation no_cancellation;
             if (core->in_forked_child()) return core->Abandon();
             delete core;
           }};

@@ -20,7 +20,6 @@
 #include "src/base/clock.h"
 #include "src/base/fork_guard.h"
 #include "src/base/mutex.h"
-#include "src/base/no_cancellation.h"
 #include "src/engine/protocol/description.h"
 #include "src/engine/protocol/wire.h"
 #include "src/engine/runtime/acked_renewals.h"
@@ -183,7 +182,6 @@ class Core : public std::enable_shared_from_this<Core> {
     int64_t due = look_at_.load(std::memory_order_relaxed);
     if (now.nanos() < due || !look_at_.compare_exchange_strong(due, now.nanos() + kLookEach))
       return;
-    const base::NoCancellation no_cancellation;  // the short way of a lock() has none
     deployment_->Look(entry.keys.main());
   }
 

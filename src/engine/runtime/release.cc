@@ -3,7 +3,6 @@
 #include <optional>
 #include <utility>
 
-#include "src/base/no_cancellation.h"
 #include "src/engine/runtime/about.h"
 #include "src/engine/runtime/async_release.h"
 #include "src/engine/runtime/lock_session.h"
@@ -110,7 +109,6 @@ void LockSession::Unlock() noexcept {
     const base::MutexLock lock(entry_.mu);
     if (entry_.lock().ReleaseInner(ThreadNumber(), Face::kStd)) return;
   }
-  const base::NoCancellation no_cancellation;
   const base::Instant deadline = core_->ReleaseBy();
   Ending ending = Begin(deadline, [](LockMachine& machine, base::Instant now, Effects& effects) {
     return machine.Unlock(ThreadNumber(), now, effects);

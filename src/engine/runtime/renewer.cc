@@ -38,7 +38,7 @@ void Renewer::Stop(base::Instant until) {
     thread = std::move(thread_);
   }
   changed_.SignalAll();
-  if (thread.joinable()) thread.join();
+  base::Join(thread);
 }
 
 void Renewer::Start() {

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "src/base/no_cancellation.h"
 #include "src/base/stderr_line.h"
 
 namespace redlatch::engine {
@@ -17,6 +18,7 @@ void Tell(std::string_view name, std::string_view what) {
 }  // namespace
 
 void RunUsersCode(std::string_view name, absl::FunctionRef<void()> code) noexcept {
+  const base::NoCancellation no_cancellation;
   try {
     code();
   } catch (const std::exception& thrown) {

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "src/base/no_cancellation.h"
 #include "src/redis/transport/tls.h"
 #include "src/redis/wire/errors.h"
 
@@ -117,6 +118,7 @@ absl::StatusOr<std::optional<Connection>> Connector::Poll(Awaited* awaited) {
 }
 
 absl::StatusOr<std::optional<Connection>> Connector::Proceed(base::Instant limit, int wake_fd) {
+  const base::NoCancellation no_cancellation;
   Attempt& attempt = *attempt_;
   if (attempt.dialogue.transport != nullptr) attempt.dialogue.transport->Verify();
   for (;;) {

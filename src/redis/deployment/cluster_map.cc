@@ -31,7 +31,7 @@ void ClusterMap::Stop() {
     wake_.SignalAll();
     found_.SignalAll();
   }
-  if (thread_.joinable()) thread_.join();
+  base::Join(thread_);
 }
 
 absl::Status ClusterMap::StartThread() {

@@ -27,7 +27,7 @@ ListeningThread::~ListeningThread() {
   }
   if (!thread.joinable()) return;
   Wake();
-  thread.join();
+  base::Join(thread);
 }
 
 absl::Status ListeningThread::Add(Listener& listener) {
@@ -108,7 +108,7 @@ bool ListeningThread::Sleep(std::vector<Place>& places) {
                     .events = place.polled.events,
                     .revents = 0});
   }
-  const bool came = poll(fds_.data(), fds_.size(), base::PollTimeout(until)) > 0;
+  const bool came = base::Poll(fds_.data(), fds_.size(), until) > 0;
   for (size_t i = 0; i < places.size(); ++i) {
     Place& place = places[i];
     Transport* const transport = place.awaited.transport;

@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "src/base/fork_guard.h"
 #include "src/base/known_fd.h"
+#include "src/base/no_cancellation.h"
 #include "src/base/unique_fd.h"
 
 namespace redlatch::redis {
@@ -70,6 +71,7 @@ class SocketTransport final : public Transport {
   }
 
   IoResult Read(char* buffer, size_t size) override {
+    const base::NoCancellation no_cancellation;
     const ssize_t got = recv(fd_.get(), buffer, size, MSG_DONTWAIT);
     if (got > 0) return {.kind = IoResult::Kind::kDone, .bytes = static_cast<size_t>(got)};
     if (got == 0) return {.kind = IoResult::Kind::kClosed};
@@ -90,8 +92,7 @@ class SocketTransport final : public Transport {
     pollfd fds[2] = {{.fd = polled.fd, .events = polled.events, .revents = 0},
                      {.fd = polled.fd < 0 ? -1 : wake_fd, .events = POLLIN, .revents = 0}};
     const base::Instant began = base::Now();
-    const int ready =
-        poll(fds, fds[1].fd < 0 ? 1 : 2, base::PollTimeout(std::min(deadline, polled.until)));
+    const int ready = base::Poll(fds, fds[1].fd < 0 ? 1 : 2, std::min(deadline, polled.until));
     Readiness came = EndPoll(polled, ready <= 0 ? int16_t{0} : fds[0].revents, began);
     came.woken = ready > 0 && fds[1].fd >= 0 && fds[1].revents != 0;
     return came;
@@ -123,6 +124,7 @@ class SocketTransport final : public Transport {
   // A reset, and nothing that closing could bring about: a forked child may hold a copy.
   void DiscardUnsent() override {
     if (!fd_.Verify()) return;
+    const base::NoCancellation no_cancellation;
     sockaddr nowhere = {};
     nowhere.sa_family = AF_UNSPEC;
     static_cast<void>(connect(fd_.get(), &nowhere, sizeof nowhere));

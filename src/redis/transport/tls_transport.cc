@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "src/base/fork_guard.h"
+#include "src/base/no_cancellation.h"
 #include "src/redis/transport/tls_errors.h"
 
 namespace redlatch::redis {
@@ -162,6 +163,7 @@ class TlsTransport final : public Transport {
   template <class SslStep>
   IoResult Step(SslStep step) {
     if (ended_) return end_;
+    const base::NoCancellation no_cancellation;
     if (ERR_peek_error() != 0) ERR_clear_error();  // which takes longer
     below_.last = {};
     size_t bytes = 0;

@@ -17,13 +17,20 @@
 #include "redlatch/client.h"
 #include "redlatch/count_down_latch.h"
 #include "redlatch/lease.h"
+#include "redlatch/multi_lock.h"
 #include "redlatch/permit.h"
+#include "redlatch/red_lock.h"
 #include "redlatch/reentrant_lock.h"
 #include "redlatch/reentrant_read_write_lock.h"
 #include "redlatch/semaphore.h"
 #include "redlatch/simple_lock.h"
 #include "src/base/clock.h"
+#include "tests/redis/redis/embedded/home.h"
+#include "tests/support/authority.h"
+#include "tests/support/cluster_group.h"
+#include "tests/support/quorum_group.h"
 #include "tests/support/redis_server.h"
+#include "tests/support/sentinel_group.h"
 
 namespace redlatch {
 namespace {
@@ -260,6 +267,39 @@ TEST_F(Cancellation, EndsNoCallOfAClient) {
   });
 }
 
+// Each server group waits in the kernel at places of its own.
+TEST_F(Cancellation, EndsNoCallAtAnyServerGroup) {
+  support::Authority authority;
+  const auto tls = support::RedisServer::Start(
+      {.tls = support::ServerTls{.cert = authority.Certify(), .ca = authority.file()}});
+  const auto sentinels = support::SentinelGroup::Start();
+  const auto cluster = support::StartClusterOfOne();
+  const support::QuorumGroup quorum(3);
+  const redis::EmbeddedHome home;
+  const std::string embedded = "embedded:" + home.directory() + "?connect_timeout=60s";
+  for (const std::string& url :
+       {tls->tls_url(), sentinels->url(), "redis-cluster" + cluster->url().substr(5), embedded}) {
+    SCOPED_TRACE(url);
+    ExpectToComeBack({{"all", [&] {
+                         const absl::StatusOr<Client> client = Client::Connect(url);
+                         ASSERT_TRUE(client.ok()) << client.status();
+                         SimpleLock lock(*client, "a");
+                         ReentrantReadWriteLock read_write(*client, "b");
+                         MultiLock multi(*client, {"c", "d"});
+                         for (int i = 0; i < 3; ++i) {
+                           lock.lock(), lock.unlock();
+                           (void)*read_write.AcquireRead();
+                           EXPECT_TRUE(multi.Acquire()->Release().ok());
+                         }
+                         EXPECT_TRUE(client->Ping().ok());
+                       }}});
+  }
+  ExpectToComeBack({{"RedLock", [&] {
+                       RedLock lock(*Client::Connect(quorum.url()), "a");
+                       for (int i = 0; i < 3; ++i) lock.lock(), lock.unlock();
+                     }}});
+}
+
 TEST_F(Cancellation, EndsNoCallThatIsNotAnswered) {
   simple_.lock();
   lease_ = reentrant_.Acquire();
@@ -292,28 +332,6 @@ TEST_F(Cancellation, OfAThreadThatWaitsComesAfterTheWait) {
     EXPECT_TRUE(over);
   }
 }
-
-#ifndef __SANITIZE_ADDRESS__  // which cannot unwind a thread that is cancelled anywhere
-// The thread dies when the call is over. (That it was cancelled, glibc 2.36 does not tell then.)
-TEST_F(Cancellation, OfAThreadThatMayBeCancelledAnywhereComesAfterTheWaitToo) {
-  for (const Wait& call : Waits()) {
-    SCOPED_TRACE(call.name);
-    Objects objects = NewObjects(call.name);
-    std::atomic<bool> lives_on{false};
-    Thread thread([&] {
-      // NOLINTNEXTLINE(concurrency-thread-canceltype-asynchronous): that is what is tested
-      pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, nullptr);
-      call.wait(objects);
-      pthread_testcancel();
-      lives_on = true;
-    });
-    CancelInTheMidst(thread, objects);
-    thread.Join();
-    EXPECT_FALSE(lives_on);
-    EXPECT_EQ(waiting(), 0);
-  }
-}
-#endif
 
 }  // namespace
 }  // namespace redlatch
