@@ -6,20 +6,18 @@ draw.py --check [DIR]    draws nothing; says which, here or in DIR, are not what
 
 X.sequence: who says what to whom, down the page. X.timeline: what holds until when. X.layers: what
 stands on what. X.states: what becomes what. How each is written is said in the script of that name.
-benchmarks.json is written by benchmarks.py.
 """
 import pathlib
 import sys
 
 sys.dont_write_bytecode = True
-import benchmarks
 import layers
 import sequence
 import states
 import timeline
 
 KINDS = {".sequence": sequence.draw, ".timeline": timeline.draw, ".layers": layers.draw,
-         ".states": states.draw, ".json": benchmarks.draw}
+         ".states": states.draw}
 
 
 def main():
