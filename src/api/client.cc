@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "src/base/clock.h"
+#include "src/base/status.h"
 #include "src/engine/machine/timing.h"
 #include "src/engine/protocol/key_set.h"
 #include "src/engine/runtime/core.h"
@@ -40,7 +41,7 @@ absl::StatusOr<Client> Client::Connect(std::string_view url, const ClientOptions
                              options.unreachable_after + engine::kAnswerGrace);
   std::vector<std::string> warnings;
   absl::Status connected = deployment.Connect(deadline, warnings);
-  if (!connected.ok()) return connected;
+  if (!connected.ok()) return base::WithoutPayloads(connected);
   for (const std::string& warning : warnings) Warn(options, warning);
   return client;
 }
@@ -50,7 +51,7 @@ absl::StatusOr<absl::Duration> Client::Ping() const {
   const base::Instant sent = base::Now();
   const absl::StatusOr<redis::Reply> reply =
       core_->deployment().Call({}, ping, sent + core_->command_timeout());
-  if (!reply.ok()) return reply.status();
+  if (!reply.ok()) return base::WithoutPayloads(reply.status());
   if (reply->is_error()) return redis::ErrorStatus(reply->text, server());
   return base::Now() - sent;
 }

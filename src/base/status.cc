@@ -8,11 +8,13 @@
 namespace redlatch::base {
 
 absl::Status Unshared(const absl::Status& status) {
-  absl::Status copy(status.code(), status.message());
+  absl::Status copy = WithoutPayloads(status);
   status.ForEachPayload([&copy](absl::string_view type, const absl::Cord& payload) {
     copy.SetPayload(type, absl::Cord(std::string(payload)));
   });
   return copy;
 }
+
+absl::Status WithoutPayloads(const absl::Status& status) { return {status.code(), status.message()}; }
 
 }  // namespace redlatch::base

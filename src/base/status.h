@@ -10,6 +10,9 @@ namespace redlatch::base {
 // ThreadSanitizer: the end of the last copy would be reported as a race with the use of another.
 absl::Status Unshared(const absl::Status& status);
 
+// A copy for users: code and message, without the payloads by which the layers below speak to each other.
+absl::Status WithoutPayloads(const absl::Status& status);
+
 }  // namespace redlatch::base
 
 #endif  // REDLATCH_SRC_BASE_STATUS_H_

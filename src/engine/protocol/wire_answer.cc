@@ -3,6 +3,7 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "src/base/status.h"
 #include "src/base/words.h"
 #include "src/engine/protocol/wire.h"
 #include "src/redis/wire/errors.h"
@@ -152,7 +153,7 @@ bool ReadParty(const Reply& reply, bool holder, LockInfo::Party& party) {
 Answer ReadAnswer(const Send& send, const absl::StatusOr<Reply>& reply) {
   Answer answer;
   if (!reply.ok()) {
-    answer.what = Failed{.why = reply.status(),
+    answer.what = Failed{.why = base::WithoutPayloads(reply.status()),
                          .may_have_executed = redis::MayHaveExecuted(reply.status()),
                          .not_sent = redis::NotSent(reply.status())};
     return answer;

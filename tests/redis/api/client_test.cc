@@ -52,6 +52,7 @@ class ClientTest : public ::testing::Test {
     EXPECT_THAT(
         std::string(client.status().message()),
         AllOf(HasSubstr(server), HasSubstr(what), HasSubstr(mend), Not(HasSubstr(kPassword))));
+    EXPECT_THAT(client.status().ToString(), Not(HasSubstr("redlatch.not_sent")));
   }
 
   // Attempts to connect that failed hold the next one back.
