@@ -58,6 +58,12 @@ absl::Status ClusterServer::Learn() {
 
 // A slot may be on its way to a primary that has none; so may its keys.
 void ClusterServer::FindAllParts() {
+  const auto unserved = std::ranges::find(owners_, kNobody);
+  if (unserved != owners_.end()) {
+    PassesOver(absl::UnavailableError(
+        absl::StrCat("no node of ", name(), " serves ", std::ranges::count(owners_, kNobody),
+                     " of its slots, the first of which is ", unserved - owners_.begin())));
+  }
   for (size_t part = 0; part < nodes_.size(); ++part) {
     const absl::StatusOr<redis::Reply> told = AskPart(part, redis::Command{"CLUSTER", "NODES"});
     if (absl::IsPermissionDenied(told.status())) return;

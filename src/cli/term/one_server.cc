@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "src/base/clock.h"
 #include "src/cli/term/outcome.h"
+#include "src/redis/connect/handshake.h"
 #include "src/redis/embedded/embedded.h"
 #include "src/redis/wire/errors.h"
 
@@ -33,18 +34,19 @@ absl::StatusOr<std::unique_ptr<Server>> OneServer::Open(const redis::Url& parsed
       parsed, base::Now() + parsed.connect_timeout + parsed.command_timeout);
   if (!connection.ok()) return connection.status();
   std::unique_ptr<OneServer> server(new OneServer(parsed, url, *std::move(connection)));
-  server->LookAtRole();
+  if (absl::Status unfit = server->LookAtHello(parsed); !unfit.ok()) return unfit;
   if (server->is_replica()) {
     Complain({"warning: ", server->name(), " is a replica: it may show what is no longer so"});
   }
   return server;
 }
 
-// Every user may ask for that; what does not know it may serve all the same.
-void OneServer::LookAtRole() {
+absl::Status OneServer::LookAtHello(const redis::Url& parsed) {
   const absl::StatusOr<redis::Reply> hello =
       connection_.Call(redis::Command{"HELLO"}, base::Now() + patience_);
-  if (hello.ok()) is_replica_ = redis::ValueOf(*hello, "role") == "replica";
+  if (!hello.ok()) return hello.status();
+  is_replica_ = redis::ValueOf(*hello, "role") == "replica";
+  return redis::Handshake(parsed, redis::Handshake::Purpose::kQuestions).CheckHello(*hello);
 }
 
 absl::StatusOr<std::vector<redis::Reply>> OneServer::Ask(absl::Span<const redis::Command> commands,

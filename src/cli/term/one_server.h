@@ -27,7 +27,8 @@ class OneServer final : public Server {
 
  private:
   OneServer(const redis::Url& parsed, std::string_view url, redis::PlainConnection connection);
-  void LookAtRole();
+  // Notes whether it is a replica. An error: it cannot hold locks, and so shows none.
+  absl::Status LookAtHello(const redis::Url& parsed);
 
   redis::PlainConnection connection_;
 };

@@ -79,6 +79,13 @@ absl::Status Handshake::Check(absl::Span<const Reply> replies, ServerInfo* info)
   return absl::OkStatus();
 }
 
+absl::Status Handshake::CheckHello(const Reply& hello) const {
+  Nature nature;
+  ServerInfo info;
+  if (absl::Status said = ReadHello(hello, nature); !said.ok()) return said;
+  return CheckServer(nature, &info);
+}
+
 absl::Status Handshake::CheckStep(Step step, const Reply& reply, Nature& nature,
                                   ServerInfo* info) const {
   const ErrorCode error = reply.is_error() ? ClassifyError(reply.text) : ErrorCode::kOther;
@@ -256,6 +263,10 @@ absl::Status Handshake::CheckServer(const Nature& nature, ServerInfo* info) cons
   if (!info->version.empty() && !nature.valkey && std::atoi(info->version.c_str()) < kOldestMajor) {
     return absl::FailedPreconditionError(absl::StrCat(server_, " is Redis ", info->version,
                                                       "; redlatch needs 7.0 or later, or Valkey"));
+  }
+  if (nature.mode == "sentinel") {
+    return absl::FailedPreconditionError(
+        absl::StrCat(server_, " is a sentinel (begin the URL with redis-sentinel://)"));
   }
   if (nature.mode == "cluster" && !url_.in_cluster) {
     return absl::FailedPreconditionError(

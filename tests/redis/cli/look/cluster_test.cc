@@ -217,6 +217,24 @@ TEST_F(RedlatchClusterLookTest, RefusesAServerThatIsNoNodeOfACluster) {
   EXPECT_THAT(outcome.errors, HasSubstr("is no node of a cluster (begin the URL with redis://)"));
 }
 
+TEST_F(RedlatchClusterLookTest, RefusesOneNodeOfACluster) {
+  const Outcome outcome = Redlatch({"ls"}, {"REDLATCH_URL=" + group_->server(0).url()});
+  EXPECT_EQ(outcome.code, 123);
+  EXPECT_THAT(outcome.errors,
+              HasSubstr("is a node of a cluster (begin the URL with redis-cluster://)"));
+}
+
+TEST_F(RedlatchClusterLookTest, ListFailsIfNoNodeServesASlot) {
+  const auto group = ClusterGroup::Start();
+  for (size_t i = 0; i < group->servers(); ++i) {
+    ASSERT_EQ(group->server(i).Text({"CLUSTER", "DELSLOTS", "7"}), "OK");
+  }
+  const Outcome list = Redlatch({"ls", "--server", group->url()});
+  EXPECT_EQ(list.code, 121);
+  EXPECT_THAT(list.errors, AllOf(HasSubstr("some locks are not shown"),
+                                 HasSubstr("serves 1 of its slots, the first of which is 7")));
+}
+
 TEST_F(RedlatchClusterLookTest, NamesANodeThatIsDownAndShowsWhatTheOthersHave) {
   const auto group =
       ClusterGroup::Start({.server = {.config = {"cluster-require-full-coverage no"}}});
