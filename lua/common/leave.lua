@@ -1,7 +1,8 @@
 -- include: common/remove_waiter
 
--- leave(hold, gone_ms): takes a hold that owns nothing off the queue, and sees to it that no late
--- request brings it back. Answers whether it was queued.
+-- leave(hold, gone_ms): takes a grant that ends, or a waiter that gives up, off the queue, before
+-- the next owner is chosen, and sees to it that no late request brings it back. Answers whether it
+-- was queued.
 local function leave(hold, gone_ms)
   redis.call('HEXISTS', KEYS[3], hold)  -- refuses another type before the first write
   local was_queued = remove_waiter(hold)

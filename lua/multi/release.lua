@@ -35,9 +35,8 @@ for i, name in ipairs(all) do
   if name.mine then
     redis.call('DEL', KEYS[1])
     fence = give_back_tokens(fence, ending.used, ending.reserved)
-  else
-    remove_waiter(me)
   end
+  remove_waiter(me)
   if name.mine or name.free then
     looks = looks .. hand_over(now, fence)
   end

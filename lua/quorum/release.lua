@@ -17,7 +17,7 @@ if plain and string.find(call('GETRANGE', lock, '0', '79'), me .. ' ', 1, true) 
     return 'released'
   end
   local head = call('ZRANGE', queue, '0', '0')[1]
-  -- The head of the queue is live, and another's: this one may have waited here while others
+  -- The head of the queue is live, and another's: this one may have waited here, too, while others
   -- granted it.
   local asked_us, heartbeat_ms, channel
   if head ~= me then
@@ -29,6 +29,9 @@ if plain and string.find(call('GETRANGE', lock, '0', '79'), me .. ' ', 1, true) 
   if asked_us and now - asked_us < 2500 * heartbeat_ms and
       call('PUBSUB', 'NUMSUB', channel)[2] > 0 then
     call('DEL', lock)
+    if call('ZREM', queue, me) == 1 then
+      call('HDEL', keys[3], me)
+    end
     call('PSETEX', keys[#keys], '2000', head .. ' ' .. string.format('%.0f', now + 100000))
     call('PUBLISH', channel, 'look ' .. head .. ' ' .. lock)
     return 'released look 100'

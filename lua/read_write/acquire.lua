@@ -103,9 +103,9 @@ end
 
 -- include: common/time
 -- include: reentrant/common/purge
--- include: reentrant/common/prolong
 -- include: read_write/common/read_bid
 -- include: read_write/common/settle
+-- include: read_write/common/write_again
 
 if redis.call('EXISTS', KEYS[5]) == 1 then
   return 'gone'
@@ -115,18 +115,6 @@ local now = now_us()
 local state = read_state(now)
 local fence = read_fence()
 local mine = find_hold(request.hold, now)
-if not mine then
-  local choice = choose(request, state, now)
-  purge(state.holds)
-  return (settle(choice, state, fence, now))
-end
-
--- A repeat, or a heartbeat that crossed the grant: one hold, with the token that it has.
-find_place(request, now)
-request.missed = request.attempt > 1
+local choice = not mine and choose(request, state, now)
 purge(state.holds)
-prolong(state.holds, mine, request.manual and 0 or now + 1000 * request.lease_ms)
-if request.queued then
-  drop({request.hold}, {})
-end
-return granted_write(request, mine.token, math.floor((mine.expiry - now) / 1000))
+return mine and write_again(request, mine, state, now) or (settle(choice, state, fence, now))

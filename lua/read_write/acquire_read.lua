@@ -81,9 +81,8 @@ if first_heartbeat_ms and string.sub(args[4], 1, 5) == 'read:' and call('EXISTS'
 end
 
 -- include: common/time
--- include: reentrant/common/purge
 -- include: read_write/common/read_bid
--- include: read_write/common/settle
+-- include: read_write/common/read_again
 
 if redis.call('EXISTS', KEYS[5]) == 1 then
   return 'gone'
@@ -92,29 +91,10 @@ local request = read_bid(0)
 local now = now_us()
 local state = read_state(now)
 local fence = read_fence()
-local expiry = tonumber(redis.call('ZSCORE', readers_key, request.hold)) or 0
-if expiry <= now then
-  local choice = choose(request, state, now)
-  purge(state.holds)
-  return (settle(choice, state, fence, now))
+local expiry = read_expiry(request.hold, now)
+if expiry then
+  return read_again(request, expiry, state, fence, now)
 end
-
--- A repeat, or a heartbeat that crossed the grant: one hold. The write that it was under may have
--- expired meanwhile, or others may wait for their turn to be gone on with.
-find_place(request, now)
-request.missed = request.attempt > 1
-if request.queued then
-  drop({}, {request.hold})
-end
-local choice = choose(nil, state, now)
-if not request.manual then
-  expiry = math.max(expiry, now + 1000 * request.lease_ms)
-end
-local remaining_ms = math.floor((expiry - now) / 1000)
-redis.call('PEXPIRE', readers_key, remaining_ms, 'GT')
-redis.call('ZADD', readers_key, expiry, request.hold)
-expire_readers(now)
+local choice = choose(request, state, now)
 purge(state.holds)
-settle(choice, state, fence, now)
-return granted_read(request, fence, remaining_ms, state.holds,
-  look_note(nil, choice.unfinished))
+return (settle(choice, state, fence, now))

@@ -14,23 +14,16 @@ local now = now_us()
 local state = read_state(now)
 local fence = read_fence()
 local mine = find_hold(ARGV[1], now)
-local outcome = 'passed_on'
+local left = leave(ARGV[1], ARGV[2])
 if mine then
   state.holds = without(state.holds, mine, now)
-else
-  outcome = leave(ARGV[1], ARGV[2]) and 'left' or 'unknown'
 end
 local choice = choose(nil, state, now)
 
 purge(state.holds)
-if mine then
-  local block = tonumber(ARGV[3])
-  if ARGV[2] ~= '0' then
-    redis.call('SET', KEYS[5], '', 'PX', ARGV[2])
-  end
-  if block > 1 then
-    fence = give_back_tokens(fence, mine.token - 1, mine.token + block - 1)
-  end
+local block = tonumber(ARGV[3])
+if mine and block > 1 then
+  fence = give_back_tokens(fence, mine.token - 1, mine.token + block - 1)
 end
 local _, look = settle(choice, state, fence, now)
-return outcome .. look
+return (mine and 'passed_on' or left and 'left' or 'unknown') .. look

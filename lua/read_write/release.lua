@@ -31,11 +31,11 @@ if not args[4] and (not args[2] or string.find(args[2], '^(%d+) %1 0$')) then
     local time = call('TIME')
     local now = time[1] .. (#time[2] == 6 and time[2] or string.sub('00000' .. time[2], -6))
     local fence = call('GET', keys[4])
-    if asked_us and now - asked_us < 2500 * heartbeat_ms and
+    if asked_us and winner ~= args[1] and now - asked_us < 2500 * heartbeat_ms and
         call('PUBSUB', 'NUMSUB', channel)[2] > 0 and fence and #fence == 16 and
         fence < now and fence >= string.sub(now, 1, 8) then
-      call('ZREM', writers, winner)
-      call('HDEL', waiters, winner)
+      call('ZREM', writers, winner, args[1])
+      call('HDEL', waiters, winner, args[1])
       call('DEL', lock)
       call('SETRANGE', keys[4], '0', now)
       call('HSET', lock, 'kind', 'read_write/2', 'owner', owner, winner,
@@ -55,6 +55,7 @@ end
 -- include: read_write/common/leave
 -- include: read_write/common/read_bid
 -- include: read_write/common/settle
+-- include: read_write/common/write_again
 
 local now = now_us()
 local state = read_state(now)
@@ -63,21 +64,24 @@ local ending = read_ending()
 local mine = find_hold(ARGV[1], now)
 local again = mine and ARGV[4] ~= nil
 local given_up = again and redis.call('EXISTS', KEYS[6]) == 1
+local request = again and not given_up and read_bid(3) or nil
+leave(ARGV[1], ending.gone_ms)
 if mine then
   state.holds = without(state.holds, mine, now)
-else
-  leave(ARGV[1], ending.gone_ms)
 end
-local choice = choose(again and not given_up and read_bid(3) or nil, state, now)
+local fresh = request and find_hold(request.hold, now)
+local choice = not fresh and choose(request, state, now)
 
 purge(state.holds)
 if mine then
-  if ending.gone_ms ~= '0' then
-    redis.call('SET', KEYS[5], '', 'PX', ending.gone_ms)
-  end
   fence = give_back_kept(ARGV[1], state.holds.count == 0 and mine.expiry or 0, fence, ending,
     now)
 end
-local reply, look = settle(choice, state, fence, now)
+local reply, look
+if fresh then
+  reply = write_again(request, fresh, state, now)
+else
+  reply, look = settle(choice, state, fence, now)
+end
 return (mine and 'released' or 'not_held') ..
   (reply and ' ' .. reply or given_up and ' gone' .. look or look)

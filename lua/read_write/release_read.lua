@@ -19,6 +19,9 @@ if not ARGV[2] then
     local reading = waiting > 0 and call('EXISTS', lock, writers, writers) == 2 and
       call('ZCARD', readers)
     if (waiting == 0 or reading and reading > 1) and call('ZREM', readers, me) == 1 then
+      if waiting == 2 and call('ZREM', queue, me) == 1 then
+        call('HDEL', keys[3], me)
+      end
       return 'released'
     end
 
@@ -37,7 +40,10 @@ if not ARGV[2] then
           fence < now and fence >= string.sub(now, 1, 8) then
         call('ZREM', readers, me)
         call('ZREM', writers, winner)
-        call('HDEL', waiters, winner)
+        if waiting == 2 then
+          call('ZREM', queue, me)
+        end
+        call('HDEL', waiters, winner, me)
         call('SETRANGE', keys[4], '0', now)
         call('HSET', lock, 'kind', 'read_write/2', 'owner', owner, winner,
           string.format('%.0f ', now + 1000 * claim_ms) .. now)

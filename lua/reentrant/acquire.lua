@@ -30,9 +30,7 @@ end
 -- include: common/fence
 -- include: common/request
 -- include: reentrant/common/holds
--- include: reentrant/common/find_hold
 -- include: reentrant/common/take
--- include: reentrant/common/prolong
 -- include: reentrant/common/decide
 
 if redis.call('EXISTS', KEYS[5]) == 1 then
@@ -42,19 +40,5 @@ local request = read_request(0)
 local now = now_us()
 local holds = read_holds(now, 'reentrant/2')
 local fence = read_fence()
-local mine = find_hold(request.hold, now)
-
-if not mine then
-  local choice = holds.count == 0 and choose(request, now) or find_place(request, now)
-  return (decide(request, choice, holds, fence, now))
-end
-
--- A repeat, or a heartbeat that crossed the grant: one hold, with the token that it has.
-find_place(request, now)
-request.missed = request.attempt > 1
-purge(holds)
-prolong(holds, mine, request.manual and 0 or now + 1000 * request.lease_ms)
-if request.queued then
-  remove_waiter(request.hold)
-end
-return granted(request, mine.token, math.floor((mine.expiry - now) / 1000))
+local choice = holds.count == 0 and choose(request, now) or find_place(request, now)
+return (decide(request, choice, holds, fence, now))

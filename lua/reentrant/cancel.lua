@@ -19,18 +19,13 @@ local now = now_us()
 local holds = read_holds(now, 'reentrant/2')
 local fence = read_fence()
 local mine = find_hold(ARGV[1], now)
+local left = leave(ARGV[1], ARGV[2])
 if mine then
   holds = without(holds, mine, now)
 end
 local choice = holds.count == 0 and choose(nil, now)
 
-local outcome = mine and 'passed_on'
 purge(holds)
-if mine and ARGV[2] ~= '0' then
-  redis.call('SET', KEYS[5], '', 'PX', ARGV[2])
-elseif not mine then
-  outcome = leave(ARGV[1], ARGV[2]) and 'left' or 'unknown'
-end
 local block = tonumber(ARGV[3])
 if mine and block > 1 then
   fence = give_back_tokens(fence, mine.token - 1, mine.token + block - 1)
@@ -39,4 +34,4 @@ local look = ''
 if choice then
   look = select(2, settle(choice, fence, now))
 end
-return outcome .. look
+return (mine and 'passed_on' or left and 'left' or 'unknown') .. look

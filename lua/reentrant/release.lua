@@ -38,6 +38,7 @@ local mine = find_hold(ARGV[1], now)
 local again = mine and ARGV[4] ~= nil
 local given_up = again and redis.call('EXISTS', KEYS[6]) == 1
 local request = again and not given_up and read_request(3) or nil
+leave(ARGV[1], ending.gone_ms)
 if mine then
   holds = without(holds, mine, now)
 end
@@ -49,11 +50,6 @@ elseif request then
 end
 
 purge(holds)
-if mine and ending.gone_ms ~= '0' then
-  redis.call('SET', KEYS[5], '', 'PX', ending.gone_ms)
-elseif not mine then
-  leave(ARGV[1], ending.gone_ms)
-end
 if mine then
   fence = give_back_kept(ARGV[1], holds.count == 0 and mine.expiry or 0, fence, ending,
     now)

@@ -34,15 +34,15 @@ if not ARGV[2] then
       local time = call('TIME')
       local now = time[1] .. (#time[2] == 6 and time[2] or string.sub('00000' .. time[2], -6))
       local expiry = asked_us and now + 1000 * claim_ms
-      if asked_us and now - asked_us < 2500 * heartbeat_ms and
+      if asked_us and winner ~= me and now - asked_us < 2500 * heartbeat_ms and
           state[2] - expiry >= 86400000000 and call('PUBSUB', 'NUMSUB', channel)[2] > 0 then
         local extra = state[3]
         ended = call('ZREM', permits, me) == 1
         if ended and
             call('ZCOUNT', permits, '(' .. now, '+inf') + (extra or 0) == capacity - 1 and
             (not extra or call('ZCOUNT', permits, '-inf', now) == 0) then
-          call('ZREM', queue, winner)
-          call('HDEL', waiters, winner)
+          call('ZREM', queue, winner, me)
+          call('HDEL', waiters, winner, me)
           call('ZADD', permits, expiry, winner)
           if capacity == '1' then
             call('PEXPIRE', permits, claim_ms)

@@ -9,23 +9,16 @@
 -- include: common/leave
 -- include: simple/common/hand_over
 
-local holder = redis.call('GETRANGE', KEYS[1], '0', '63')
-if holder ~= ARGV[1] then
-  local outcome = leave(ARGV[1], ARGV[2]) and 'left' or 'unknown'
-  return outcome .. (redis.call('EXISTS', KEYS[1]) == 0 and hand_over(now_us()) or '')
+local held = redis.call('GETRANGE', KEYS[1], '0', '63') == ARGV[1]
+local fence = held and read_fence()
+local left = leave(ARGV[1], ARGV[2])
+if held then
+  local block = tonumber(ARGV[3])
+  redis.call('DEL', KEYS[1])
+  if block > 1 then
+    fence = give_back_tokens(fence, fence - block, fence)
+  end
 end
-
-local now = now_us()
-local fence = read_fence()
-local block = tonumber(ARGV[3])
-local choice = choose(nil, now)
-
-redis.call('DEL', KEYS[1])
-if ARGV[2] ~= '0' then
-  redis.call('SET', KEYS[5], '', 'PX', ARGV[2])
-end
-if block > 1 then
-  fence = give_back_tokens(fence, fence - block, fence)
-end
-local _, look = settle(choice, fence, now)
-return 'passed_on' .. look
+local free = held or redis.call('EXISTS', KEYS[1]) == 0
+return (held and 'passed_on' or left and 'left' or 'unknown') ..
+  (free and hand_over(now_us(), fence or nil) or '')

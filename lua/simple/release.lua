@@ -27,11 +27,11 @@ if held and not ARGV[2] then
   local time = call('TIME')
   local now = time[1] .. (#time[2] == 6 and time[2] or string.sub('00000' .. time[2], -6))
   local fence = call('GET', fence_key)
-  if asked_us and now - asked_us < 2500 * heartbeat_ms and
+  if asked_us and winner ~= ARGV[1] and now - asked_us < 2500 * heartbeat_ms and
       call('PUBSUB', 'NUMSUB', channel)[2] > 0 and fence and #fence == 16 and
       fence < now and fence >= string.sub(now, 1, 8) then
-    call('ZREM', queue, winner)
-    call('HDEL', waiters, winner)
+    call('ZREM', queue, winner, ARGV[1])
+    call('HDEL', waiters, winner, ARGV[1])
     call('SETRANGE', fence_key, '0', now)
     call('PSETEX', lock, claim_ms, winner)
     call('PUBLISH', channel, 'grant ' .. winner .. ' ' .. attempt .. ' ' .. now .. ' ' ..
@@ -48,13 +48,13 @@ end
 -- include: simple/common/hand_over
 
 local ending = read_ending()
+local fence = held and read_fence()
+leave(ARGV[1], ending.gone_ms)
 if not held then
-  leave(ARGV[1], ending.gone_ms)
   return 'not_held' .. (call('EXISTS', lock) == 0 and hand_over(now_us()) or '')
 end
 
 local now = now_us()
-local fence = read_fence()
 local again = ARGV[4] ~= nil
 local given_up = again and redis.call('EXISTS', KEYS[6]) == 1
 local request = again and not given_up and read_request(3) or nil
@@ -66,9 +66,6 @@ local choice = choose(request, now)
 -- As late as the renewal that reserved tokens up to it can have seen it.
 local expiry_us = now + 1000 * (redis.call('PTTL', KEYS[1]) + 2)
 redis.call('DEL', KEYS[1])
-if ending.gone_ms ~= '0' then
-  redis.call('SET', KEYS[5], '', 'PX', ending.gone_ms)
-end
 fence = give_back_kept(ARGV[1], expiry_us, fence, ending, now)
 local reply, look = settle(choice, fence, now)
 return reply and 'released ' .. reply or given_up and 'released gone' .. look or 'released' .. look

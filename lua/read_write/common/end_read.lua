@@ -1,6 +1,5 @@
--- include: reentrant/common/purge
 -- include: read_write/common/leave
--- include: read_write/common/settle
+-- include: read_write/common/read_again
 
 -- end_read(hold, gone_ms, request, now): ends a read hold, or takes it off the queue, and passes
 -- the lock on if that makes it possible. Answers whether it was live; the reply to the request for
@@ -10,11 +9,15 @@ local function end_read(hold, gone_ms, request, now)
   local state = read_state(now, hold)
   local holds = state.holds
   local fence = read_fence()
-  local held = (tonumber(redis.call('ZSCORE', readers_key, hold)) or 0) > now
-  local was_queued
+  local held = read_expiry(hold, now) ~= nil
+  local was_queued = leave(hold, gone_ms)
   if not held then
     request = nil
-    was_queued = leave(hold, gone_ms)
+  end
+  local fresh_expiry = request and read_expiry(request.hold, now)
+  if fresh_expiry then
+    redis.call('ZREM', readers_key, hold)
+    return held, read_again(request, fresh_expiry, state, fence, now), '', was_queued
   end
   local choice
   if not request and state.read_us > now and state.writers_waiting > 0 and
@@ -26,9 +29,6 @@ local function end_read(hold, gone_ms, request, now)
   end
   if held then
     redis.call('ZREM', readers_key, hold)
-    if gone_ms ~= '0' then
-      redis.call('SET', KEYS[5], '', 'PX', gone_ms)
-    end
   end
   expire_readers(now)
   purge(holds)

@@ -1,15 +1,27 @@
 -- include: common/settle
+-- include: reentrant/common/find_hold
+-- include: reentrant/common/prolong
 -- include: reentrant/common/purge
 -- include: reentrant/common/latest_token
 -- include: reentrant/common/only_hold
 
--- decide(request, choice, holds, fence, now): grants a hold that does not own the lock yet, queues
--- it or refuses it. The owner itself is let in at once, past the queue. `choice` is choose()'s.
--- Answers acquire's reply, and the look that goes with it.
+-- decide(request, choice, holds, fence, now): grants what is asked for, queues it or refuses it. The
+-- owner itself is let in at once, past the queue. `choice` is choose()'s. Answers acquire's reply,
+-- and the look that goes with it.
 local function decide(request, choice, holds, fence, now)
   purge(holds)
   if holds.count == 0 then
     return settle(choice, fence, now)
+  end
+  local mine = find_hold(request.hold, now)
+  if mine then
+    -- A repeat, or a heartbeat that crossed the grant: one grant, with the token that it has.
+    request.missed = request.attempt > 1
+    prolong(holds, mine, request.manual and 0 or now + 1000 * request.lease_ms)
+    if request.queued then
+      remove_waiter(request.hold)
+    end
+    return granted(request, mine.token, math.floor((mine.expiry - now) / 1000)), ''
   end
   if holds.owner == request.owner then
     -- Holds of an owner that its user named stand for one another, in several clients: a store

@@ -8,10 +8,8 @@
 local function give_back(hold, gone_ms, removed, now)
   local state = read_state(now)
   local expiry = redis.call('ZSCORE', permits_key, hold)
-  local held, was_queued = removed or expiry and true, false
-  if not held then
-    was_queued = leave(hold, gone_ms)
-  elseif expiry and tonumber(expiry) > now then
+  local held, was_queued = removed or expiry and true, leave(hold, gone_ms)
+  if expiry and tonumber(expiry) > now then
     state.used = state.used - 1 - (state.extra and weights_beyond_one({hold}) or 0)
   end
   local choice = state.capacity and choose(nil, state, now)
@@ -19,9 +17,6 @@ local function give_back(hold, gone_ms, removed, now)
     redis.call('ZREM', permits_key, hold)
     if state.extra then
       forget_weights({hold})
-    end
-    if gone_ms ~= '0' then
-      redis.call('SET', KEYS[5], '', 'PX', gone_ms)
     end
   end
   local look = ''

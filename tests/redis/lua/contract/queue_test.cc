@@ -109,6 +109,46 @@ TEST_P(LockQueue, OfOverdueWaitersHandsOverToTheFirstWithASubscriberAndLaterOnes
   EXPECT_THAT(Waiting(), ElementsAre(Hold('d')));
 }
 
+TEST_P(LockQueue, AWaiterThatGivesUpIsNotTheNextOwner) {
+  Ear first(*server_, Channel('b')), second(*server_, Channel('c'));
+  for (const std::string& how : {"cancel", "release", "release with a tombstone"}) {
+    SCOPED_TRACE(how);
+    server_->Command({"FLUSHALL"});
+    Take(Of('a'));
+    Ask(Of('b'));
+    Ask(Of('c'));
+    server_->Command({"DEL", Leased()});
+    if (how == "cancel") EXPECT_EQ(Cancel(Of('b')), kLeft);
+    if (how == "release") EXPECT_EQ(Release(Of('b')), kNotHeld);
+    if (how == "release with a tombstone") EXPECT_EQ(Release(Of('b'), 0, 0, 5000), kNotHeld);
+    EXPECT_EQ(Owner(), Hold('c'));
+    EXPECT_EQ(first.Hear(), "");
+    EXPECT_THAT(second.Hear(), StartsWith("grant "));
+    EXPECT_THAT(Waiting(), IsEmpty());
+  }
+}
+
+TEST_P(LockQueue, AGrantThatEndsLeavesTheQueueToo) {
+  Ear ear(*server_, Channel('b'));
+  for (const std::string ticket : {"1", "9000000000000000"}) {
+    for (const std::string how : {"cancel", "release", "release with a tombstone"}) {
+      SCOPED_TRACE(how + " " + ticket);
+      server_->Command({"FLUSHALL"});
+      Take(Of('a'));
+      Ask(Of('b'));
+      // As if a duplicate of its request had come late.
+      server_->Command({"ZADD", Auxiliary(kind_.queues[0]), ticket, Hold('a')});
+      SetRecord(Hold('a'), Record(Hold('b')));
+      if (how == "cancel") EXPECT_EQ(Cancel(Of('a')), kPassedOn);
+      if (how == "release") EXPECT_EQ(Release(Of('a')), kReleased);
+      if (how == "release with a tombstone") EXPECT_EQ(Release(Of('a'), 0, 0, 5000), kReleased);
+      EXPECT_EQ(Owner(), Hold('b'));
+      EXPECT_THAT(ear.Hear(), StartsWith("grant " + Hold('b')));
+      EXPECT_THAT(Waiting(), IsEmpty());
+    }
+  }
+}
+
 TEST_P(LockQueue, IsLeftByWhoGivesUpAndAGrantThatItHadGoesOn) {
   Ear ear(*server_, Channel('c'));
   Take(Of('a'));

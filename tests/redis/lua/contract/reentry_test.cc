@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/redis/lua/contract/fixture.h"
@@ -142,6 +143,25 @@ TEST_P(LockReentry, ARequeueWhileTheOwnerHoldsElsewhereIsGrantedOrQueued) {
   EXPECT_THAT(Waiting(), ElementsAre(Hold('a', 3)));
   EXPECT_EQ(First(ReleaseAndQueue(Job('a', 2), Of('a', 4))), "not_held");
   EXPECT_THAT(Waiting(), ElementsAre(Hold('a', 3)));
+}
+
+TEST_P(LockReentry, ARequeueWhoseFreshGrantExistsIsARepeat) {
+  for (const bool shared : {false, true}) {
+    SCOPED_TRACE(shared);
+    const Request old = shared ? Job('a') : Of('a'), fresh = shared ? Job('a', 2) : Of('a', 2);
+    Token(old);
+    const int64_t token = Token(fresh);
+    Ask(Of('c'));
+    const redis::Reply reply = ReleaseAndQueue(old, fresh);
+    EXPECT_EQ(reply.elements[1].text, "granted") << reply.DebugString();
+    EXPECT_EQ(reply.elements[2].text, absl::StrCat(token));
+    EXPECT_EQ(StoredFence(), token);
+    EXPECT_EQ(Count(fresh.owner), "1");
+    EXPECT_THAT(Waiting(), ElementsAre(Hold('c')));
+    EXPECT_EQ(Cancel(Of('c')), kLeft);
+    EXPECT_EQ(Release(fresh), kReleased);
+    EXPECT_EQ(server_->Integer({"EXISTS", name_, Auxiliary("holds")}), 0);
+  }
 }
 
 TEST_P(LockReentry, AnOwnerThatWaitedAndIsLetInWaitsNoMore) {

@@ -125,6 +125,20 @@ TEST_F(GiveBackTest, WhoIsReleasedIsNotNextWhereItWaitedBefore) {
   EXPECT_EQ(Turn(), second_.request.hold);
 }
 
+TEST_F(GiveBackTest, AGrantThatEndsLeavesTheQueueBehindOthersToo) {
+  EXPECT_TRUE(Takes(first_).starts_with("granted "));
+  EXPECT_TRUE(Takes(second_).starts_with("queued "));
+  EXPECT_TRUE(GivesBack(second_).starts_with("queued "));
+  EXPECT_TRUE(GivesBack(first_).starts_with("queued "));
+  server_->Command({"SET", "orders", second_.request.hold + " 1", "PX", "30000"});  // healed
+  EXPECT_EQ(server_->Text({"EVAL", std::string(lua::kQuorumRelease.body), "5", "orders", "queue",
+                           "waiters", "fence", "turn", second_.request.hold}),
+            "released look 100");
+  EXPECT_EQ(Turn(), first_.request.hold);
+  EXPECT_EQ(server_->Integer({"ZCARD", "queue"}), 1);
+  EXPECT_EQ(server_->Integer({"HLEN", "waiters"}), 1);
+}
+
 TEST_F(GiveBackTest, WhoYieldsLetsTheOtherGoFirstOnce) {
   EXPECT_TRUE(Takes(first_).starts_with("granted "));
   EXPECT_TRUE(Takes(second_).starts_with("queued "));

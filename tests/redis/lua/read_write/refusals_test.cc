@@ -13,6 +13,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::StartsWith;
 
 // Repeated and late requests.
@@ -85,6 +86,45 @@ TEST_F(ReadWriteScriptsTest, AReaderIsQueuedAgainWhereAWriterWaits) {
   Ask(Nest(Writer('b'), 4));
   EXPECT_EQ(ReleaseAndQueue(Nest(Writer('b'), 4), Reader('a', 5)).DebugString(),
             "[\"released\", \"gone\"]");
+}
+
+TEST_F(ReadWriteScriptsTest, AReadersRequeueWhoseFreshGrantExistsIsARepeat) {
+  for (const bool writer_waits : {false, true}) {
+    SCOPED_TRACE(writer_waits);
+    Ear b(*server_, Channel('b'));
+    Ask(Reader('a'));
+    Ask(For(1000, Reader('a', 2)));
+    if (writer_waits) Ask(Writer('b'));
+    const redis::Reply reply = ReleaseAndQueue(Reader('a'), Reader('a', 2));
+    EXPECT_EQ(reply.elements[1].text, "granted") << reply.DebugString();
+    EXPECT_EQ(reply.elements[3].integer, 30000);
+    EXPECT_EQ(reply.elements[4].integer, writer_waits ? 1 : 0);
+    EXPECT_THAT(WaitingReaders(), IsEmpty());
+    EXPECT_THAT(Reading(), ElementsAre(Hold('a', 2)));
+    EXPECT_EQ(Release(Reader('a', 2)), kReleased);
+    EXPECT_EQ(Owner() == Of('b').owner, writer_waits);
+  }
+}
+
+TEST_F(ReadWriteScriptsTest, AReadThatEndsLeavesTheQueueToo) {
+  Ear b(*server_, Channel('b')), c(*server_, Channel('c'));
+  for (const int others_read : {0, 1}) {
+    for (const int gone_ms : {0, 5000}) {
+      SCOPED_TRACE(absl::StrCat(others_read, " ", gone_ms));
+      server_->Command({"FLUSHALL"});
+      Ask(Reader('a'));
+      if (others_read == 1) Ask(Reader('d'));
+      Ask(Writer('b'));
+      Ask(Reader('c'));
+      // As if a duplicate of its request had come late.
+      server_->Command({"ZADD", Queue(), "1", Hold('a')});
+      SetRecord(Hold('a'), Record(Hold('c')));
+      EXPECT_EQ(Release(Reader('a'), 0, 0, gone_ms), kReleased);
+      EXPECT_THAT(WaitingReaders(), ElementsAre(Hold('c')));
+      if (others_read == 1) EXPECT_EQ(Release(Reader('d')), kReleased);
+      EXPECT_EQ(Owner(), Of('b').owner);
+    }
+  }
 }
 
 // Refusals.

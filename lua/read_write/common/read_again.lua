@@ -1,0 +1,31 @@
+-- include: reentrant/common/purge
+-- include: read_write/common/settle
+
+-- read_expiry(hold, now): when a read ends, nil if there is none.
+local function read_expiry(hold, now)
+  local expiry = tonumber(redis.call('ZSCORE', readers_key, hold)) or 0
+  return expiry > now and expiry or nil
+end
+
+-- read_again(request, expiry, state, fence, now): acquire_read's reply for a grant that exists: a
+-- repeat, or a heartbeat that crossed the grant. The write that it was under may have expired
+-- meanwhile, or others may wait for their turn to be gone on with.
+local function read_again(request, expiry, state, fence, now)
+  find_place(request, now)
+  request.missed = request.attempt > 1
+  if request.queued then
+    drop({}, {request.hold})
+  end
+  local choice = choose(nil, state, now)
+  if not request.manual then
+    expiry = math.max(expiry, now + 1000 * request.lease_ms)
+  end
+  local remaining_ms = math.floor((expiry - now) / 1000)
+  redis.call('PEXPIRE', readers_key, remaining_ms, 'GT')
+  redis.call('ZADD', readers_key, expiry, request.hold)
+  expire_readers(now)
+  purge(state.holds)
+  settle(choice, state, fence, now)
+  return granted_read(request, fence, remaining_ms, state.holds,
+    look_note(nil, choice.unfinished))
+end
