@@ -125,7 +125,7 @@ struct ClientOptions {
 //   sentinel_tls=off                      only the servers do
 //   db=N                                  the database
 //
-// and of a cluster, which has no quarantine= yet:
+// and of a cluster, whose quarantine= works slot by slot:
 //
 //   tls=on                                its nodes speak TLS, with the options above
 //   map=announced/reached,...             where nodes are, if not at the addresses they announce

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -56,16 +57,24 @@ class TellingObserver : public Observer {
   void OnLost(const LostLease& lost) override {
     Say({.worker = worker_, .event = Report::Event::kLost, .token = lost.token.value()},
         lost.reason);
+    ++told_;
+    told_.notify_one();
+  }
+  // Returns when that many losses have been told of.
+  void Await(int losses) const {
+    for (int told = told_; told < losses; told = told_) told_.wait(told);
   }
 
  private:
   const int worker_;
+  std::atomic<int> told_ = 0;
 };
 
 class Worker {
  public:
-  Worker(const WorkerTask& task, const Client& client)
+  Worker(const WorkerTask& task, const Client& client, const TellingObserver& observer)
       : number_(task.worker),
+        observer_(observer),
         lock_(client, task.lock, {.lease = kLease}),
         counter_(task.counter_path) {}
 
@@ -77,6 +86,7 @@ class Worker {
       refused_ = false;
       absl::Status added = AddOne();
       if (!added.ok() && !IsLeaseLost(added)) return added;
+      if (!added.ok()) observer_.Await(++losses_);  // a thread of the client tells of them
       if (refused_ && added.ok()) {
         return absl::InternalError("the store refused a hold that redlatch says was never lost");
       }
@@ -131,6 +141,8 @@ class Worker {
   }
 
   const int number_;
+  const TellingObserver& observer_;
+  int losses_ = 0;
   SimpleLock lock_;
   const FencedCounter counter_;
   std::optional<Order> dally_;
@@ -148,14 +160,14 @@ int RunWorker(const WorkerTask& task) {
     return 1;
   };
 
+  const auto observer = std::make_shared<TellingObserver>(task.worker);
   const absl::StatusOr<Client> client =
-      Client::Connect(task.url, {.observer = std::make_shared<TellingObserver>(task.worker),
-                                 .on_warning = [](std::string_view) {}});
+      Client::Connect(task.url, {.observer = observer, .on_warning = [](std::string_view) {}});
   if (!client.ok()) return fail(client.status());
   char host[256] = {};
   gethostname(host, sizeof host - 1);
   Say({.worker = task.worker, .event = Report::Event::kStarted}, host);
-  const absl::Status done = Worker(task, *client).Work();
+  const absl::Status done = Worker(task, *client, *observer).Work();
   return done.ok() ? 0 : fail(done);
 }
 

@@ -13,6 +13,7 @@
 #include "src/cli/term/command_line.h"
 #include "src/cli/term/commands.h"
 #include "src/cli/term/outcome.h"
+#include "src/cli/term/terminal.h"
 #include "src/cli/term/text.h"
 #include "src/redis/url/url.h"
 
@@ -75,8 +76,8 @@ int Doctor(const std::vector<std::string>& words) {
     }
     return Refuse(findings.status());
   }
-  const std::string report =
-      json ? JsonReport(server, *findings) : TextReport(server, *findings, WantsColour());
+  const std::string report = json ? JsonReport(server, *findings)
+                                  : TextReport(server, *findings, WantsColour(), PageWidth());
   std::fputs(report.c_str(), stdout);
   return DoctorExitCode(*findings);
 }

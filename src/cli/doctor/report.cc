@@ -30,16 +30,16 @@ const Look& LookOf(Level level) {
   return kLooks[static_cast<size_t>(level)];
 }
 
-std::string TextOf(const Finding& finding, bool colour) {
+std::string TextOf(const Finding& finding, bool colour, size_t width) {
   std::string level = Padded(LookOf(finding.level).name, kLevelColumns);
   if (colour) level = absl::StrCat(std::string(LookOf(finding.level).colour), level, "\033[0m");
   const std::string found =
       finding.where.empty() ? finding.found : absl::StrCat(finding.where, ": ", finding.found);
   std::string out = absl::StrCat(level, Padded(finding.check, kCheckColumns),
-                                 Wrapped(Printable(found), kTextColumn).substr(kTextColumn));
+                                 Wrapped(Printable(found), kTextColumn, width).substr(kTextColumn));
   bool pointed = !finding.mend.empty();
   if (pointed) {
-    out += Wrapped(Printable(finding.mend), kTextColumn + 3).replace(kTextColumn, 3, "-> ");
+    out += Wrapped(Printable(finding.mend), kTextColumn + 3, width).replace(kTextColumn, 3, "-> ");
   }
   for (const std::string& command : finding.commands) {
     // In one line: it is there to be copied.
@@ -84,10 +84,10 @@ std::string ListOf(const std::vector<std::string>& texts) {
 
 }  // namespace
 
-std::string TextReport(const std::string& server, const std::vector<Finding>& findings,
-                       bool colour) {
+std::string TextReport(const std::string& server, const std::vector<Finding>& findings, bool colour,
+                       size_t width) {
   std::string out = absl::StrCat(server, "\n\n");
-  for (const Finding& finding : findings) out += TextOf(finding, colour);
+  for (const Finding& finding : findings) out += TextOf(finding, colour, width);
   absl::StrAppend(&out, "\n", Summary(findings), "\n");
   if (NamesConfigSet(findings)) {
     const bool of_nodes = std::ranges::any_of(
@@ -99,7 +99,7 @@ std::string TextReport(const std::string& server, const std::vector<Finding>& fi
             : "Run these commands in redis-cli. To keep the changes across a restart, use CONFIG "
               "REWRITE "
               "and ACL SAVE, or redis.conf.",
-        0);
+        0, width);
   }
   return out;
 }

@@ -6,11 +6,12 @@
 #include <vector>
 
 #include "src/cli/doctor/findings.h"
+#include "src/cli/term/text.h"
 
 namespace redlatch::cli {
 
-std::string TextReport(const std::string& server, const std::vector<Finding>& findings,
-                       bool colour);
+std::string TextReport(const std::string& server, const std::vector<Finding>& findings, bool colour,
+                       size_t width = kPageWidth);
 
 // One object: server, verdict ("well", "change", "unusable"), checks.
 std::string JsonReport(const std::string& server, const std::vector<Finding>& findings);

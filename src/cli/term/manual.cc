@@ -18,8 +18,6 @@
 namespace redlatch::cli {
 namespace {
 
-constexpr size_t kNarrowest = 30;
-
 constexpr absl::string_view kServerOption =
     "  --server URL\n"
     "      redis[s]://[[user]:password@]host[:port][/db], unix:///path/to/socket,\n"
@@ -151,8 +149,7 @@ std::string Overview() {
 
 std::string Help(std::string_view command) {
   const Page& page = *std::ranges::find(Pages(), command, &Page::command);
-  const size_t terminal = TerminalWidth();
-  const size_t width = terminal == 0 ? kPageWidth : std::clamp(terminal, kNarrowest, kPageWidth);
+  const size_t width = PageWidth();
   std::string out = absl::StrCat(page.synopsis, "\n\n", Wrapped(page.purpose, 0, width),
                                  Plain(page.examples, width));
   for (const Section& section : page.sections) out += Plain(section, width);

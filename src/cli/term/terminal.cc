@@ -8,12 +8,22 @@
 #include "src/cli/term/text.h"
 
 namespace redlatch::cli {
+namespace {
+
+constexpr size_t kNarrowest = 30;
+
+}  // namespace
 
 size_t TerminalWidth(int descriptor) {
   winsize size = {};
   if (isatty(descriptor) == 0) return 0;
   const bool known = ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
   return known ? size.ws_col : 80;
+}
+
+size_t PageWidth() {
+  const size_t terminal = TerminalWidth();
+  return terminal == 0 ? kPageWidth : std::clamp(terminal, kNarrowest, kPageWidth);
 }
 
 TerminalLine::TerminalLine(pid_t job) : has_terminal_(isatty(STDERR_FILENO) != 0), job_(job) {}

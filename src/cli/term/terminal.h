@@ -17,6 +17,8 @@ namespace redlatch::cli {
 
 // The columns of the terminal that it is; 0 if it is none.
 size_t TerminalWidth(int descriptor = STDOUT_FILENO);
+// The width at which text for standard output is wrapped.
+size_t PageWidth();
 
 // A text on the terminal that stderr is, which replaces the one before, however many rows that
 // took, and goes with this object. It is shown only while the job owns the terminal: neither in the

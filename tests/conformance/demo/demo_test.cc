@@ -72,6 +72,7 @@ TEST_F(DemoTest, CountsExactlyThoughAWorkerIsKilledAndAnotherFrozen) {
   EXPECT_THAT(output(), AllOf(HasSubstr("worker 3 was killed while it held the lock"),
                               HasSubstr("worker 2 was frozen"), HasSubstr("REJECTED"),
                               HasSubstr(": equal\n"), Not(HasSubstr("WRONG"))));
+  EXPECT_LT(output().find("that it lost the lock"), output().find("RunLocked() returns"));
   EXPECT_THAT(Leftovers(), IsEmpty());
 }
 

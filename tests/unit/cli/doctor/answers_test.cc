@@ -137,16 +137,18 @@ TEST(DoctorProbes, TellWhatIsMissing) {
             Outcome::kUnknownToServer);
 }
 
-TEST(DoctorReport, FitsEightyColumnsAndLeavesCommandsWhole) {
+class DoctorReportWidth : public ::testing::TestWithParam<size_t> {};
+
+TEST_P(DoctorReportWidth, FitsLinesAndLeavesCommandsWhole) {
   const std::string long_command = "ACL SETUSER app" + std::string(30, ' ') + std::string(60, '+');
   const std::string report =
       TextReport("redis://h",
                  {{.level = Level::kWarn,
                    .check = "persistence",
-                   .found = std::string(15, 'a') + " and more words than one line has room for",
+                   .found = std::string(12, 'a') + " and more words than one line has room for",
                    .mend = "do this, do that, and do not forget to do the other thing either",
                    .commands = {long_command}}},
-                 false);
+                 false, GetParam());
   EXPECT_THAT(report, HasSubstr(long_command));
   EXPECT_THAT(report, HasSubstr("1 to change."));
   EXPECT_THAT(report, Not(HasSubstr("\033")));
@@ -154,11 +156,13 @@ TEST(DoctorReport, FitsEightyColumnsAndLeavesCommandsWhole) {
     const size_t end = report.find('\n', at);
     const std::string line = report.substr(at, end - at);
     if (line.find("ACL SETUSER") == std::string::npos) {
-      EXPECT_LE(line.size(), 80U) << line;
+      EXPECT_LE(line.size(), GetParam()) << line;
     }
     at = end + 1;
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Wide, DoctorReportWidth, ::testing::Values(40, 60, 80));
 
 TEST(DoctorReport, LetsNoControlCharacterReachATerminal) {
   const std::string report =
