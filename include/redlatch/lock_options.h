@@ -56,16 +56,20 @@ struct LockOptions {
 
   // A hold counts only when so many replicas have confirmed that they have it, and each renewal of
   // it too, so that it outlives the loss of its server if one of those takes over: with all of them
-  // here, whichever does. Fewer, by `ack_timeout`: Acquire() gives the lock back and fails, with
-  // kUnavailable, which says how many there were; a renewal does not count. Where the server itself
-  // fails meanwhile it asks again, as long as it may wait. Costs a wait for the replicas, in each
-  // acquisition at the server and each renewal, and a connection of the client's.
+  // here, whichever does. If fewer confirm it by `ack_timeout`, or by the end of the call's wait,
+  // Acquire() gives the lock back and fails with kUnavailable, which says how many did; a renewal
+  // does not count. With a lease shorter than twice the `ack_timeout`, a hold that is not confirmed
+  // in half its lease is given back and acquired anew until then. If the server itself fails
+  // meanwhile, the call tries again for as long as it may wait.
+  // Costs a wait for the replicas, in each acquisition at the server and each renewal, and a
+  // connection of the client's. A call that does not wait for the lock, as try_lock(), waits for
+  // the replicas too, for the URL's `command_timeout` (1 s) at most.
   int replica_acks = 0;
   absl::Duration ack_timeout = absl::Seconds(2);
 
   // The same for the server's own disk (its append-only file): holds outlive a crash of its
   // machine. Redis 7.2 and later, and Valkey. One that syncs each second (`appendfsync everysec`)
-  // needs an `ack_timeout` of more than that.
+  // needs an `ack_timeout` and waits of more than that, and for try_lock() a `command_timeout`.
   bool fsync = false;
 
   // Runs on a thread of the client's own after the hold's stop token has fired. It may do anything

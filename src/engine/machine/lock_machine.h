@@ -72,9 +72,9 @@ class LockMachine final : public Bidder {
   Held Pin(uint64_t thread);
   // A script that gives a manual hold a new lease; nothing where it is renewed, or gone.
   std::optional<Send> Extend(uint64_t hold, absl::Duration lease, base::Instant now);
-  // The renewal without which a hold that wants acks does not count; nothing where its grant has
-  // them, or it is over.
-  std::optional<Send> Confirm(uint64_t hold, base::Instant now);
+  // The renewal without which a hold that wants acks does not count, and which replicas confirm
+  // `by` then at the latest; nothing where its grant has them, or it is over.
+  std::optional<Send> Confirm(uint64_t hold, base::Instant by, base::Instant now);
 
   // ---- Scripts.
 

@@ -117,10 +117,13 @@ Send LockMachine::Renewal(absl::Duration lease, base::Instant now) const {
   return Send{.what = what, .grant = grant_->id, .lease = lease, .sent = now};
 }
 
-std::optional<Send> LockMachine::Confirm(uint64_t hold, base::Instant now) {
+std::optional<Send> LockMachine::Confirm(uint64_t hold, base::Instant by, base::Instant now) {
   if (!Valid(hold, now) || grant_->acked) return std::nullopt;
   for (ThreadHold& each : grant_->holds) each.unconfirmed = each.unconfirmed || each.id == hold;
-  return Renewal(grant_->terms.lease, now);
+  Send send = Renewal(grant_->terms.lease, now);
+  absl::Duration& patience = std::get<ToRenew>(send.what).patience;
+  patience = std::min(patience, std::max(by - now, absl::Milliseconds(1)));
+  return send;
 }
 
 void LockMachine::Prolong(base::Instant sent, absl::Duration lease, base::Instant now) {

@@ -158,6 +158,12 @@ struct Answer {
   bool unreachable() const { return failed() != nullptr && absl::IsUnavailable(failed()->why); }
 };
 
+// Its deadline came first.
+inline Answer Unanswered() {
+  return {.what = Failed{.why = absl::UnavailableError("the server did not answer in time"),
+                         .may_have_executed = true}};
+}
+
 // The message by which a lock is handed over.
 struct NewGrant {
   GrantId grant = 0;

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <iterator>
+#include <memory>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <utility>
 #include <variant>
@@ -11,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "src/base/parker.h"
 #include "src/base/thread.h"
 #include "src/engine/protocol/wire.h"
 #include "src/engine/runtime/core.h"
@@ -38,11 +41,10 @@ std::string Short(const ToRenew& renewal, const base::Acks& acks) {
                       " (are they connected? see redlatch doctor)");
 }
 
-Answer NotRun() {
+Answer NotRun(
+    std::string_view why = "there is no thread to wait for replicas, or the client ends") {
   return {.what =
-              Failed{.why = absl::UnavailableError("there is no thread to wait for replicas, or "
-                                                   "the client ends"),
-                     .not_sent = true}};
+              Failed{.why = absl::UnavailableError({why.data(), why.size()}), .not_sent = true}};
 }
 
 }  // namespace
@@ -64,33 +66,32 @@ bool AckedRenewals::Add(Job& job) {
   if (!thread_.joinable() && !base::TryStartThread(thread_, "redlatch-acks", [this] { Work(); })) {
     return false;
   }
-  // At most half of what is left of the hold is spent on it.
-  const base::Instant now = base::Now();
-  const ToRenew& renewal = RenewalOf(job.send);
-  job.until = now + std::clamp((renewal.deadline - now) / 2, kShortestPatience,
-                               std::max(renewal.patience, kShortestPatience));
-  if (renewal.acks.fsync) job.slice = kSliceOfFsync;
+  if (RenewalOf(job.send).acks.fsync) job.slice = kSliceOfFsync;
   MachineTable::Refer(*job.entry);
   jobs_.push_back(std::move(job));
   changed_.SignalOne();
   return true;
 }
 
-Answer AckedRenewals::Run(Entry& entry, const Send& send) {
-  Caller caller;
-  caller.parker.Arm();
-  Job job{.entry = &entry, .send = send, .caller = &caller, .until = {}};
-  if (!Add(job)) return NotRun();
-  while (caller.parker.ParkUntil(base::Instant::Infinite()) != kAnswered) {
-  }
-  return std::move(caller.answer);
+Answer AckedRenewals::Run(Entry& entry, const Send& send, base::Instant until) {
+  struct Caller {
+    Answer answer;
+    base::Parker parker;
+  };
+  const auto caller = std::make_shared<Caller>();
+  Post(
+      entry, send,
+      [caller](Answer answer) {
+        caller->answer = std::move(answer);
+        caller->parker.Set(kAnswered);
+      },
+      until);
+  if (caller->parker.ParkUntil(until) == kAnswered) return std::move(caller->answer);
+  return Unanswered();
 }
 
-void AckedRenewals::Post(Entry& entry, const Send& send) { Post(entry, send, nullptr); }
-
-void AckedRenewals::Post(Entry& entry, const Send& send, Then then) {
-  Job job{.entry = &entry, .send = send, .caller = nullptr, .until = {}};
-  job.then = std::move(then);
+void AckedRenewals::Post(Entry& entry, const Send& send, Then then, base::Instant until) {
+  Job job{.entry = &entry, .send = send, .then = std::move(then), .wanted_until = until};
   if (Add(job)) return;
   MachineTable::Refer(entry);
   Finish(job, NotRun());
@@ -117,8 +118,22 @@ void AckedRenewals::Work() {
 }
 
 void AckedRenewals::RunEach(Jobs& jobs) {
+  const base::Instant now = base::Now();
+  const auto late = std::stable_partition(jobs.begin(), jobs.end(),
+                                          [now](const Job& job) { return now < job.wanted_until; });
+  for (auto job = late; job != jobs.end(); ++job) {
+    Finish(*job, NotRun("it could not be confirmed in time: other holds were in the way"));
+  }
+  jobs.erase(late, jobs.end());
   // Those of one server together, since each has replicas of its own.
-  for (Job& job : jobs) job.server = &core_.server(job.entry->keys.main());
+  for (Job& job : jobs) {
+    job.server = &core_.server(job.entry->keys.main());
+    if (job.until != base::Instant()) continue;
+    // At most half of what is left of the hold is spent on it, from its first turn on.
+    const ToRenew& renewal = RenewalOf(job.send);
+    job.until = now + std::clamp((renewal.deadline - now) / 2, kShortestPatience,
+                                 std::max(renewal.patience, kShortestPatience));
+  }
   const auto key = [](const Job& job) {
     const base::AcksWanted& wanted = RenewalOf(job.send).acks;
     return std::tuple(wanted.fsync, wanted.replicas, job.server);
@@ -186,10 +201,7 @@ void AckedRenewals::RunTogether(absl::Span<Job> jobs, Jobs& again) {
 }
 
 void AckedRenewals::Finish(Job& job, Answer answer) {
-  if (job.caller != nullptr) {
-    job.caller->answer = std::move(answer);
-    job.caller->parker.Set(kAnswered);  // it is gone from here on
-  } else if (job.then) {
+  if (job.then) {
     job.then(std::move(answer));
   } else {
     core_.Feed(*job.entry, [&](Bidder& machine, Effects& effects) {

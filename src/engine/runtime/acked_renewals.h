@@ -12,7 +12,6 @@
 #include "src/base/acks.h"
 #include "src/base/clock.h"
 #include "src/base/mutex.h"
-#include "src/base/parker.h"
 #include "src/engine/machine/script_io.h"
 #include "src/engine/runtime/entry.h"
 
@@ -33,27 +32,23 @@ class AckedRenewals {
   AckedRenewals(const AckedRenewals&) = delete;
   AckedRenewals& operator=(const AckedRenewals&) = delete;
 
-  // Runs the renewal, and waits for its answer.
-  Answer Run(Entry& entry, const Send& send);
-  // Has it run, and its answer given to the entry's machine.
-  void Post(Entry& entry, const Send& send);
-  // The same, but that it is given to a function, on a thread of this client's.
+  // Runs the renewal, and waits for its answer until then; a later answer is thrown away.
+  Answer Run(Entry& entry, const Send& send, base::Instant until);
+  // Has it run, and its answer given to the entry's machine, or to a function, on a thread of this
+  // client's. It is not sent any more once `until` has passed.
   using Then = std::function<void(Answer)>;
-  void Post(Entry& entry, const Send& send, Then then);
+  void Post(Entry& entry, const Send& send, Then then = nullptr,
+            base::Instant until = base::Instant::Infinite());
 
  private:
-  struct Caller {
-    Answer answer;
-    base::Parker parker;
-  };
   struct Job {
     Entry* entry;  // referred to
     Send send;
-    Caller* caller;                                 // null: `then` is told, or its machine
-    base::Instant until;                            // it is waited for
+    Then then;  // null: its machine is told
+    base::Instant wanted_until;
+    base::Instant until = {};  // replicas may take; known from its first turn on
     absl::Duration slice = absl::Milliseconds(50);  // of that, the next time
     const std::string* server = nullptr;            // the name of the one that has it now
-    Then then = nullptr;
   };
   using Jobs = std::vector<Job>;
 

@@ -5,21 +5,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/base/parker.h"
-#include "src/base/random.h"
 #include "src/engine/machine/acquisition.h"
 #include "src/engine/runtime/about.h"
+#include "src/engine/runtime/confirmation.h"
 #include "src/engine/runtime/lock_session.h"
 #include "src/engine/runtime/thread_waker.h"
 
 namespace redlatch::engine {
-namespace {
-
-// Before a grant is asked for anew that a server has lost, which was to confirm it.
-constexpr absl::Duration kFirstPause = absl::Milliseconds(5);
-constexpr absl::Duration kLongestPause = absl::Milliseconds(200);
-
-}  // namespace
-
 absl::StatusOr<Held> LockSession::Acquire(const Want& want, Silence* met) {
   if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
   if (absl::Status bad = CheckLease(want.terms.lease); !bad.ok()) return About(bad);
@@ -73,53 +65,25 @@ std::optional<absl::StatusOr<Held>> LockSession::AcquireOnce(const Want& want, b
   return Result(*core_, entry_, waiter, want.wait);
 }
 
-// One that a fault of the server kept from being confirmed is asked for anew: as long as the caller
-// waits, or, where that is for ever, until the server has been of no use for too long.
+// A grant that replicas do not have may be lost with its server: it is no thread's before they do.
 absl::StatusOr<Held> LockSession::Confirmed(const Want& want, base::Instant began, Held held,
                                             Silence* met) {
-  base::Backoff backoff(kFirstPause, kLongestPause);
-  const base::Instant end = want.wait == absl::InfiniteDuration()
-                                ? base::Now() + core_->options().unreachable_after
-                                : began + want.wait;
+  Confirmation confirmation(*core_, began, want.wait, want.options->ack_timeout);
   for (;;) {
-    const Unconfirmed unconfirmed = AwaitAcks(held.hold, want.face);
-    if (unconfirmed.why.ok()) return held;
-    const base::Instant next = base::Now() + backoff.Next();
-    if (!unconfirmed.by_a_fault || end <= next || want.stop.stop_requested()) {
-      return About(unconfirmed.why);
+    Answer answer;
+    if (const Send* const send = confirmation.Ask(*core_, entry_, held.hold)) {
+      answer = core_->acked_renewals().Run(entry_, *send, confirmation.end());
     }
-    base::Parker().ParkUntil(next);
-    std::optional<absl::StatusOr<Held>> again = AcquireOnce(want, began, met);
-    if (!again) return Held();
-    if (!again->ok()) return About(unconfirmed.why);
-    held = **std::move(again);
+    if (confirmation.Hear(*core_, entry_, answer)) return held;
+    GiveBack(held.hold, want.face, confirmation.end());
+    const base::Instant again = confirmation.Again();
+    if (again.is_infinite() || want.stop.stop_requested()) return About(confirmation.why());
+    base::Parker().ParkUntil(again);
+    std::optional<absl::StatusOr<Held>> granted = AcquireOnce(want, began, met);
+    if (!granted) return Held();
+    if (!granted->ok()) return About(confirmation.why());
+    held = **std::move(granted);
   }
-}
-
-// A grant that replicas do not have may be lost with its server: it is no thread's before they do.
-LockSession::Unconfirmed LockSession::AwaitAcks(uint64_t hold, Face face) {
-  std::optional<Send> send;
-  core_->Feed(entry_, [&](LockMachine& machine, Effects& effects) {
-    const base::Instant now = base::Now();
-    machine.Expire(now, effects);
-    send = machine.Confirm(hold, now);
-  });
-  Answer answer;
-  if (send) answer = core_->acked_renewals().Run(entry_, *send);
-  bool valid = false;
-  core_->Feed(entry_, [&](LockMachine& machine, Effects& effects) {
-    const base::Instant now = base::Now();
-    if (send && answer.failed() == nullptr) machine.OnAnswer(*send, answer, now, effects);
-    valid = machine.Valid(hold, now);
-  });
-  const Failed* const failed = send ? answer.failed() : nullptr;
-  if (valid && failed == nullptr) return {};
-  GiveBack(hold, face);
-  if (failed == nullptr) {
-    return {absl::UnavailableError("it was lost before it was confirmed"), /*by_a_fault=*/true};
-  }
-  return {absl::Status(failed->why.code(), absl::StrCat("given back: ", failed->why.message())),
-          absl::IsUnavailable(failed->why) && !failed->too_few};
 }
 
 absl::StatusOr<Held> LockSession::Result(Core& core, const Entry& entry, Waiter& waiter,

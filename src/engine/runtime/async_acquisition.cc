@@ -69,17 +69,21 @@ bool AsyncAcquisition::Step(unsigned events, base::Instant now) {
       break;
     case Phase::kSleeps:
       if ((events & kThrough) != 0) {
-        Decided(now);
+        Decided();
       } else {
         Resume(nullptr, (events & kWoken) != 0, now);
       }
       break;
     case Phase::kConfirms:
-      if (confirmation_->letter->HasArrived()) Confirmed(now);
+      if (confirmed_->HasArrived()) {
+        Confirmed(confirmed_->ran);
+      } else if (due_ <= now) {
+        Confirmed(Unanswered());
+      }
       break;
     case Phase::kPauses:
       if (stopped()) {
-        Finish(About(core_, *entry_, confirmation_->why));
+        Finish(About(core_, *entry_, confirmation_->why()));
       } else if (due_ <= now) {
         MakeAcquisition();
         Resume(nullptr, false, now);
@@ -108,7 +112,7 @@ bool AsyncAcquisition::Listen() {
     const base::MutexLock lock(entry_->mu);
     if (acquisition_->GoOnDeaf(std::move(deaf), listens_since_, *entry_->machine)) return true;
   }
-  Decided(then);
+  Decided();
   return false;
 }
 
@@ -128,7 +132,7 @@ void AsyncAcquisition::Resume(const Answer* answer, bool woken, base::Instant no
   due_ = next.until;
   switch (next.kind) {
     case Acquisition::Next::Kind::kDone:
-      return Decided(now);
+      return Decided();
     case Acquisition::Next::Kind::kSleep:
       phase_ = Phase::kSleeps;
       return;
@@ -146,28 +150,18 @@ void AsyncAcquisition::Resume(const Answer* answer, bool woken, base::Instant no
   }
 }
 
-void AsyncAcquisition::Decided(base::Instant now) {
+void AsyncAcquisition::Decided() {
   Waiter& waiter = acquisition_->waiter();
   if (waiter.state == Waiter::State::kElsewhere) return GoElsewhere();
   absl::StatusOr<Held> held = LockSession::Result(core_, *entry_, waiter, want_.wait);
   if (held.ok() && want_.terms.acks.any()) {
-    if (confirmation_ == nullptr) {
-      const base::Instant end = want_.wait == absl::InfiniteDuration()
-                                    ? now + core_.options().unreachable_after
-                                    : began_ + want_.wait;
-      confirmation_ = std::make_unique<Confirmation>(
-          Confirmation{.held = {},
-                       .send = {},
-                       .letter = nullptr,
-                       .backoff = base::Backoff(absl::Milliseconds(5), absl::Milliseconds(200)),
-                       .end = end,
-                       .why = {}});
+    if (!confirmation_) {
+      confirmation_.emplace(core_, began_, want_.wait, want_.options->ack_timeout);
     }
-    confirmation_->held = *std::move(held);
-    return Confirm(now);
+    unconfirmed_ = *std::move(held);
+    return Confirm();
   }
-  if (!held.ok() && confirmation_ != nullptr)
-    return Finish(About(core_, *entry_, confirmation_->why));
+  if (!held.ok() && confirmation_) return Finish(About(core_, *entry_, confirmation_->why()));
   Finish(std::move(held));
 }
 
@@ -188,56 +182,41 @@ void AsyncAcquisition::GoElsewhere() {
   deaf_at_ = due_ + acquisition_->ListenPatience(due_);
 }
 
-// As LockSession::AwaitAcks().
-void AsyncAcquisition::Confirm(base::Instant now) {
-  Confirmation& its = *confirmation_;
-  core_.Feed(*entry_, [&](LockMachine& machine, Effects& effects) {
-    machine.Expire(now, effects);
-    its.send = machine.Confirm(its.held.hold, now);
-  });
-  if (!its.send) return Confirmed(now);
+// As LockSession::Confirmed().
+void AsyncAcquisition::Confirm() {
+  const Send* const send = confirmation_->Ask(core_, *entry_, unconfirmed_.hold);
+  if (send == nullptr) return Confirmed({});
   phase_ = Phase::kConfirms;
-  due_ = base::Instant::Infinite();
-  its.letter = AsyncLetterPtr(new AsyncLetter(driver_, *this));
-  core_.acked_renewals().Post(*entry_, *its.send, [letter = its.letter.get()](Answer answer) {
-    letter->ran = std::move(answer);
-    letter->Arrive();
-  });
+  due_ = confirmation_->end();
+  confirmed_ = AsyncLetterPtr(new AsyncLetter(driver_, *this));
+  core_.acked_renewals().Post(
+      *entry_, *send,
+      [letter = confirmed_.get()](Answer answer) {
+        letter->ran = std::move(answer);
+        letter->Arrive();
+      },
+      due_);
 }
 
-void AsyncAcquisition::Confirmed(base::Instant now) {
-  Confirmation& its = *confirmation_;
-  Answer answer;
-  if (its.letter != nullptr) answer = std::move(its.letter->ran);
-  its.letter.reset();
-  const Failed* const failed = its.send ? answer.failed() : nullptr;
-  bool valid = false;
-  core_.Feed(*entry_, [&](LockMachine& machine, Effects& effects) {
-    if (its.send && failed == nullptr) machine.OnAnswer(*its.send, answer, now, effects);
-    valid = machine.Valid(its.held.hold, now);
-  });
-  if (valid && failed == nullptr) return Finish(std::move(its.held));
+void AsyncAcquisition::Confirmed(const Answer& answer) {
+  const bool confirmed = confirmation_->Hear(core_, *entry_, answer);
+  confirmed_.reset();
+  if (confirmed) return Finish(std::move(unconfirmed_));
   MachineTable::Refer(*entry_);
-  driver_.Begin(std::make_unique<AsyncRelease>(driver_, *entry_, its.held.hold, nullptr));
-  const bool by_a_fault =
-      failed == nullptr || (absl::IsUnavailable(failed->why) && !failed->too_few);
-  its.why = failed == nullptr ? absl::UnavailableError("it was lost before it was confirmed")
-                              : absl::Status(failed->why.code(),
-                                             absl::StrCat("given back: ", failed->why.message()));
-  const base::Instant next = now + its.backoff.Next();
-  if (!by_a_fault || its.end <= next || stopped()) return Finish(About(core_, *entry_, its.why));
+  driver_.Begin(std::make_unique<AsyncRelease>(driver_, *entry_, unconfirmed_.hold, nullptr));
+  due_ = confirmation_->Again();
   phase_ = Phase::kPauses;
-  due_ = next;
+  if (due_.is_infinite() || stopped()) Finish(About(core_, *entry_, confirmation_->why()));
 }
 
 // The client goes: whatever was granted goes back, and all else is cancelled at the server.
 void AsyncAcquisition::End(base::Instant now) {
   gone_ = true;
   if (phase_ == Phase::kConfirms) {
-    confirmation_->letter.reset();
-    Finish(std::move(confirmation_->held));
+    confirmed_.reset();
+    Finish(std::move(unconfirmed_));
   } else if (phase_ == Phase::kPauses) {
-    Finish(About(core_, *entry_, confirmation_->why));
+    Finish(About(core_, *entry_, confirmation_->why()));
   } else {
     Resume(nullptr, false, now);
   }

@@ -10,6 +10,7 @@
 #include "src/engine/machine/acquisition.h"
 #include "src/engine/runtime/async_driver.h"
 #include "src/engine/runtime/async_script.h"
+#include "src/engine/runtime/confirmation.h"
 #include "src/engine/runtime/lock_session.h"
 
 namespace redlatch::engine {
@@ -34,7 +35,7 @@ class AsyncAcquisition final : public AsyncTask, private Waker {
     kListens,   // for messages to be heard
     kRuns,      // `script_`
     kSleeps,    // until its waker is called, or `due_`
-    kConfirms,  // `confirmation_`: a thread waits for replicas
+    kConfirms,  // until `confirmed_` arrives, or `due_`: a thread waits for replicas
     kPauses,    // until `due_`, after a server has lost what it was to confirm
     kDone,
   };
@@ -49,10 +50,10 @@ class AsyncAcquisition final : public AsyncTask, private Waker {
   bool Listen();
   // `woken`: by its waker, if it slept; else it may find that this is about to.
   void Resume(const Answer* answer, bool woken, base::Instant now);
-  void Decided(base::Instant now);
+  void Decided();
   void GoElsewhere();
-  void Confirm(base::Instant now);
-  void Confirmed(base::Instant now);
+  void Confirm();
+  void Confirmed(const Answer& answer);
   void End(base::Instant now);
   void Finish(absl::StatusOr<Held> held);
   bool stopped() const { return gone_ || want_.stop.stop_requested(); }
@@ -73,16 +74,10 @@ class AsyncAcquisition final : public AsyncTask, private Waker {
   bool gone_ = false;
   std::optional<Acquisition> acquisition_;
   std::unique_ptr<AsyncScript> script_;
-  // Of what replicas are to confirm.
-  struct Confirmation {
-    Held held;
-    std::optional<Send> send;
-    AsyncLetterPtr letter;
-    base::Backoff backoff;
-    base::Instant end;
-    absl::Status why;  // it was not
-  };
-  std::unique_ptr<Confirmation> confirmation_;
+  // What replicas are to confirm, and their word on its way.
+  std::optional<Confirmation> confirmation_;
+  Held unconfirmed_;
+  AsyncLetterPtr confirmed_;
   std::optional<std::stop_callback<std::function<void()>>> on_stop_;
 };
 

@@ -129,9 +129,10 @@ absl::Status LockSession::Extend(uint64_t hold, absl::Duration lease) {
                                       "acquired with a lease can be extended"));
   }
   if (!send) return About(absl::AbortedError("the hold has ended"));
-  const bool acked = std::get<ToRenew>(send->what).acks.any();
-  const Answer answer = acked ? core_->acked_renewals().Run(entry_, *send)
-                              : core_->Run(entry_, *send, base::Now() + core_->command_timeout());
+  const ToRenew& renewal = std::get<ToRenew>(send->what);
+  const base::Instant until = send->sent + renewal.patience + core_->command_timeout();
+  const Answer answer = renewal.acks.any() ? core_->acked_renewals().Run(entry_, *send, until)
+                                           : core_->Run(entry_, *send, until);
   bool valid = false;
   core_->Feed(entry_, [&](LockMachine& machine, Effects& effects) {
     const base::Instant now = base::Now();

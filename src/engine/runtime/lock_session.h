@@ -170,11 +170,6 @@ class LockSession final : public Holder {
   std::optional<absl::StatusOr<Held>> AcquireOnce(const Want& want, base::Instant began,
                                                   Silence* met);
   absl::StatusOr<Held> Confirmed(const Want& want, base::Instant began, Held held, Silence* met);
-  struct Unconfirmed {
-    absl::Status why;         // OK: it is confirmed
-    bool by_a_fault = false;  // of a server; else it was too few who have confirmed it
-  };
-  Unconfirmed AwaitAcks(uint64_t hold, Face face);
   struct Ending {
     Released released;
     std::optional<Send> send;
@@ -184,8 +179,8 @@ class LockSession final : public Holder {
   Ending BeginRelease(uint64_t hold, base::Instant deadline);
   void Hear(Ending& ending, const Answer& answer, base::Instant deadline);
   absl::Status End(Ending& ending, base::Instant deadline);
-  // What no thread will have, after all; waits until it is done.
-  void GiveBack(uint64_t hold, Face face);
+  // What no thread will have, after all; waits for that until then at the latest.
+  void GiveBack(uint64_t hold, Face face, base::Instant until);
   // `leaves`: what would be waited for to the client's own thread.
   void EndQuietly(Ending& ending, base::Instant deadline, bool leaves = false);
   void WaitQuietly(Ending& ending, base::Instant deadline);

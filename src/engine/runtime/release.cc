@@ -1,4 +1,5 @@
 // Release: from a call that ends a hold to the server's word that it has ended.
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -74,13 +75,14 @@ void LockSession::WaitQuietly(Ending& ending, base::Instant deadline) {
   core_->Feed(entry_, [&](LockMachine& machine, Effects&) { machine.Forget(hold); });
 }
 
-void LockSession::GiveBack(uint64_t hold, Face face) {
-  const base::Instant deadline = core_->ReleaseBy();
+void LockSession::GiveBack(uint64_t hold, Face face, base::Instant until) {
+  const base::Instant deadline = std::min(core_->ReleaseBy(), until);
   Ending ending = Begin(deadline, [&](LockMachine& machine, base::Instant now, Effects& effects) {
     return face == Face::kStd ? machine.Unlock(ThreadNumber(), now, effects)
                               : machine.Release(hold, now, effects);
   });
-  WaitQuietly(ending, deadline);
+  if (ending.send) return WaitQuietly(ending, deadline);
+  core_->Feed(entry_, [&](LockMachine& machine, Effects&) { machine.Forget(hold); });
 }
 
 absl::Status LockSession::Release(uint64_t hold) {

@@ -1,0 +1,49 @@
+#ifndef REDLATCH_SRC_ENGINE_RUNTIME_CONFIRMATION_H_
+#define REDLATCH_SRC_ENGINE_RUNTIME_CONFIRMATION_H_
+
+#include <cstdint>
+#include <optional>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "src/base/clock.h"
+#include "src/base/random.h"
+#include "src/engine/machine/script_io.h"
+#include "src/engine/runtime/core.h"
+#include "src/engine/runtime/entry.h"
+
+namespace redlatch::engine {
+
+// An acquisition that counts only when replicas have its grant: until when they may confirm it, and
+// whether the lock is asked for anew if they do not. Pure, but for the machine that it asks.
+class Confirmation {
+ public:
+  // Of a call that began then, and that waits for the lock for so long.
+  Confirmation(const Core& core, base::Instant began, absl::Duration wait,
+               absl::Duration ack_timeout);
+
+  // The renewal that replicas are to confirm; null: the hold needs none.
+  const Send* Ask(Core& core, Entry& entry, uint64_t hold);
+  // What became of that. False: the hold is to be given back, for the reason `why()`.
+  bool Hear(Core& core, Entry& entry, const Answer& answer);
+  // When to ask for the lock anew, after that; infinite: never.
+  base::Instant Again();
+
+  // By when the call is to return.
+  base::Instant end() const { return end_; }
+  const absl::Status& why() const { return why_; }
+
+ private:
+  const base::Instant end_;
+  const base::Instant faults_until_;  // a server that fails is given that time
+  const base::Instant acks_until_;    // so are replicas that do not confirm
+  base::Backoff backoff_;
+  uint64_t hold_ = 0;
+  std::optional<Send> send_;
+  base::Instant again_until_;
+  absl::Status why_;
+};
+
+}  // namespace redlatch::engine
+
+#endif  // REDLATCH_SRC_ENGINE_RUNTIME_CONFIRMATION_H_
