@@ -45,7 +45,9 @@ absl::Status Connector::Unreachable(const Attempt& attempt, const std::string& w
 absl::Status Connector::HungUp(const Attempt& attempt, const absl::Status& broken) const {
   const std::string why(broken.message());
   if (attempt.dialogue.replies.empty() || !attempt.dialogue.replies.back().is_error()) {
-    const std::string hint = attempt.dialogue.replies.empty() ? Hint() : "";
+    // Any other error has said what is wrong.
+    const bool silent = attempt.dialogue.replies.empty() && absl::IsUnavailable(broken);
+    const std::string hint = silent ? Hint() : "";
     return {broken.code(), Unreachable(attempt, absl::StrCat(why, hint)).message()};
   }
   const absl::Status last_words =
