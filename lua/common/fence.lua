@@ -1,14 +1,18 @@
 -- include: common/read_fence
 
--- reserve_tokens(fence, block, now): makes `block` tokens the lock's, and answers the first. The
--- key stays for 24 hours after the period of 100 s that the last of them is in; within it the TTL
--- is left alone, since writing it costs as much as the value.
-local function reserve_tokens(fence, block, now)
+-- reserve_tokens(fence, block, now, range): makes `block` tokens the lock's, and answers the first.
+-- The key stays for 24 hours after the period of 100 s that the last of them is in; within it the
+-- TTL is left alone, since writing it costs as much as the value. `range` is whose they are, of
+-- those that a renewal reserves: see read_fence().
+local function reserve_tokens(fence, block, now, range)
   local first = fence < now and now or fence + 1
   local last = first + block - 1
   local first_text = string.format('%.0f', first)
   local last_text = last == first and first_text or string.format('%.0f', last)
   local period = last - last % 100000000
+  if range then
+    last_text = last_text .. string.format(' %.0f ', range.known) .. range.hold
+  end
   if period <= fence and fence < now then
     redis.call('SET', KEYS[4], last_text, 'KEEPTTL')
   else

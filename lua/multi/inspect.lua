@@ -7,16 +7,15 @@
 -- include: common/hold_id
 -- include: common/since
 -- include: common/list_waiters
+-- include: common/read_fence
 -- include: multi/common/names
 
 local most = tonumber(ARGV[1])
-local fence, holders, waiting, waiters, seen = '0', {}, 0, {}, {}
+local fence, holders, waiting, waiters, seen = 0, {}, 0, {}, {}
 for i = 1, #names do
   turn_to(i)
-  local its_fence = redis.call('GET', KEYS[4]) or '0'
-  if (tonumber(its_fence) or 0) > tonumber(fence) then
-    fence = its_fence
-  end
+  local its_fence = read_fence()
+  fence = math.max(fence, its_fence)
   local holder = redis.call('EXISTS', KEYS[1]) == 1 and redis.call('GETRANGE', KEYS[1], '0', '63')
   if holder and not seen[holder] then
     seen[holder] = true
@@ -40,7 +39,7 @@ for i = #waiters, most + 1, -1 do
 end
 return {
   'multi',
-  fence,
+  string.format('%.0f', fence),
   holders,
   math.max(waiting, #waiters),
   waiters,

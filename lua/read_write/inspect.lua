@@ -8,11 +8,13 @@
 --        Waiters in the order in which they will be served.
 -- include: common/time
 -- include: common/list_waiters
+-- include: common/read_fence
 -- include: common/live_holds
 -- include: read_write/common/state
 -- include: reentrant/common/list_holds
 
 local now = now_us()
+local fence = read_fence()
 local state = read_state(now)
 local holds = state.holds
 local holders, writing = list_holds(holds, now)
@@ -36,7 +38,7 @@ list(writers_key, '-inf', '+inf')
 list(KEYS[2], '(' .. phase, '+inf')
 return {
   'read_write',
-  redis.call('GET', KEYS[4]) or '0',
+  string.format('%.0f', fence),
   holders,
   state.readers_waiting + state.writers_waiting,
   waiters,

@@ -59,7 +59,7 @@ end
 
 local now = now_us()
 local state = read_state(now)
-local fence = read_fence()
+local fence, range = read_fence()
 local ending = read_ending()
 local mine = find_hold(ARGV[1], now)
 local again = mine and ARGV[4] ~= nil
@@ -74,8 +74,7 @@ local choice = not fresh and choose(request, state, now)
 
 purge(state.holds)
 if mine then
-  fence = give_back_kept(ARGV[1], state.holds.count == 0 and mine.expiry or 0, fence, ending,
-    now)
+  fence = give_back_kept(ARGV[1], fence, range, ending)
 end
 local reply, look
 if fresh then

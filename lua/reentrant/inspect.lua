@@ -6,13 +6,15 @@
 --          { { hold, owner, ticket } ... }, holding }
 -- include: common/time
 -- include: common/list_waiters
+-- include: common/read_fence
 -- include: reentrant/common/list_holds
 
 local now = now_us()
+local fence = read_fence()
 local listed, live = list_holds(read_holds(now, 'reentrant/2'), now)
 return {
   'reentrant',
-  redis.call('GET', KEYS[4]) or '0',
+  string.format('%.0f', fence),
   listed,
   redis.call('ZCARD', KEYS[2]),
   list_waiters(tonumber(ARGV[1])),

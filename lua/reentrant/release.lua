@@ -32,7 +32,7 @@ end
 
 local now = now_us()
 local holds = read_holds(now, 'reentrant/2')
-local fence = read_fence()
+local fence, range = read_fence()
 local ending = read_ending()
 local mine = find_hold(ARGV[1], now)
 local again = mine and ARGV[4] ~= nil
@@ -51,8 +51,7 @@ end
 
 purge(holds)
 if mine then
-  fence = give_back_kept(ARGV[1], holds.count == 0 and mine.expiry or 0, fence, ending,
-    now)
+  fence = give_back_kept(ARGV[1], fence, range, ending)
 end
 local reply, look = nil, ''
 if request then

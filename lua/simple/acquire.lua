@@ -87,7 +87,7 @@ local remaining_ms = redis.call('PTTL', KEYS[1])
 
 -- A repeat, or a heartbeat that crossed the grant: one acquisition, with the token that it has.
 if holder == request.hold then
-  local fence = read_fence()
+  local fence, range = read_fence()
   if remaining_ms < 0 or not request.manual and remaining_ms < request.lease_ms then
     redis.call('PEXPIRE', KEYS[1], request.lease_ms)
     remaining_ms = request.lease_ms
@@ -95,7 +95,8 @@ if holder == request.hold then
   if request.queued then
     remove_waiter(request.hold)
   end
-  local token = fence >= request.block and string.format('%.0f', fence - request.block + 1)
+  local last = range and range.hold == holder and range.known or fence
+  local token = last >= request.block and string.format('%.0f', last - request.block + 1)
     or reserve_tokens(fence, request.block, now)
   request.missed = request.attempt > 1
   return granted(request, token, remaining_ms)

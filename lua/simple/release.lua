@@ -48,7 +48,10 @@ end
 -- include: simple/common/hand_over
 
 local ending = read_ending()
-local fence = held and read_fence()
+local fence, range
+if held then
+  fence, range = read_fence()
+end
 leave(ARGV[1], ending.gone_ms)
 if not held then
   return 'not_held' .. (call('EXISTS', lock) == 0 and hand_over(now_us()) or '')
@@ -63,9 +66,7 @@ if request then
 end
 local choice = choose(request, now)
 
--- As late as the renewal that reserved tokens up to it can have seen it.
-local expiry_us = now + 1000 * (redis.call('PTTL', KEYS[1]) + 2)
 redis.call('DEL', KEYS[1])
-fence = give_back_kept(ARGV[1], expiry_us, fence, ending, now)
+fence = give_back_kept(ARGV[1], fence, range, ending)
 local reply, look = settle(choice, fence, now)
 return reply and 'released ' .. reply or given_up and 'released gone' .. look or 'released' .. look

@@ -35,10 +35,9 @@ void LockMachine::Owe(Debts::Debt debt, base::Instant now) {
   const Grant& grant = *grant_;
   const absl::Duration lease = grant.terms.lease;
   const bool tombstone = grant.in_flight || grant.uncertain;
-  // A bid may have brought the grant back, with tokens that are not known here: see
-  // lua/common/give_back_kept.lua.
-  const bool unheard = MayStay(grant.id) && config_.sharing.passes_on && !tombstone &&
-                       (grant.renewing || grant.failures > 0);
+  // See lua/common/give_back_kept.lua.
+  const bool unheard =
+      MayStay(grant.id) && config_.sharing.passes_on && (grant.renewing || grant.failures > 0);
   uint64_t last_used = grant.next_token - 1;
   // To give back one token that nobody drew is not worth more than a plain release.
   if (grant.last_token == grant.first_token && !unheard) last_used = grant.last_token;
@@ -112,7 +111,8 @@ std::optional<Send> LockMachine::Extend(uint64_t hold, absl::Duration lease, bas
 }
 
 Send LockMachine::Renewal(absl::Duration lease, base::Instant now) const {
-  ToRenew what{.acks = grant_->terms.acks, .deadline = grant_->deadline};
+  ToRenew what{
+      .acks = grant_->terms.acks, .deadline = grant_->deadline, .last_token = grant_->last_token};
   if (what.acks.any()) what.patience = grant_->holds.front().options->ack_timeout;
   return Send{.what = what, .grant = grant_->id, .lease = lease, .sent = now};
 }

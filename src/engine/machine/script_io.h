@@ -57,6 +57,7 @@ struct ToRenew {
   base::AcksWanted acks = {};                      // it fails where not all of them have it in time
   absl::Duration patience = absl::ZeroDuration();  // for them
   base::Instant deadline = {};                     // the grant's, where acks are wanted
+  uint64_t last_token = 0;  // of those that the client knows to be the grant's, if it may stay
 };
 struct ToRelease {
   base::Instant expires = {};  // from here on the server has forgotten what is released
@@ -127,7 +128,7 @@ struct Failed {
 };
 struct StillHeld {
   int64_t others = 0;       // who wait, of a grant that is shared or may stay
-  uint64_t last_token = 0;  // reserved from now on, of one that may stay; 0: as before
+  uint64_t last_token = 0;  // that is its own, of one that may stay; 0: as before
   bool acked = false;       // by all that were wanted
   int16_t acked_by = 0;     // replicas
 };

@@ -133,7 +133,7 @@ void Request::Ask(const Subject& subject, const Send& send, const ToAcquire& wha
   PutReign(subject);
 }
 
-void Request::Ask(const Subject& subject, const Send& send, const ToRenew&) {
+void Request::Ask(const Subject& subject, const Send& send, const ToRenew& what) {
   script_ = &subject.plan.scripts.renew;
   ExtraKeys(subject, false);
   PutHold(subject, send.grant);
@@ -141,6 +141,7 @@ void Request::Ask(const Subject& subject, const Send& send, const ToRenew&) {
   if (!MayStay(send.grant)) return;
   Begin();
   AddChannel(subject);
+  PutNumber(what.last_token);
 }
 
 void Request::Ask(const Subject& subject, const Send& send, const ToRelease& what) {

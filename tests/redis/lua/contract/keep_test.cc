@@ -26,10 +26,12 @@ class LockKeepers : public LockContract {
     const redis::Reply time = server_->Command({"TIME"});
     return std::stoll(time.elements[0].text) * 1'000'000 + std::stoll(time.elements[1].text);
   }
-  // The words of what a renewal of a hold that may be kept answers.
-  std::vector<std::string> RenewWords(const Request& kept) {
-    const redis::Reply reply =
-        Eval(ScriptsFor(kept).renew, {}, {kept.hold, absl::StrCat(kept.lease_ms), kept.channel()});
+  // The words of what a renewal of a cached grant answers. Its client knows the grant's tokens up
+  // to `known`: by default, up to the last that anyone has.
+  std::vector<std::string> RenewWords(const Request& kept, int64_t known = 0) {
+    const redis::Reply reply = Eval(ScriptsFor(kept).renew, {},
+                                    {kept.hold, absl::StrCat(kept.lease_ms), kept.channel(),
+                                     absl::StrCat(known > 0 ? known : StoredFence())});
     std::vector<std::string> words;
     for (const redis::Reply& word : reply.elements) {
       const bool number = word.type == redis::Reply::Type::kInteger;
@@ -39,6 +41,11 @@ class LockKeepers : public LockContract {
   }
 };
 INSTANTIATE_TEST_SUITE_P(OfEachKind, LockKeepers, ::testing::ValuesIn(KindsWithTokens()),
+                         NameOfKind);
+
+// An owner may have several grants of these.
+class LockOwners : public LockKeepers {};
+INSTANTIATE_TEST_SUITE_P(OfEachKind, LockOwners, ::testing::Values(ReentrantKind(), WriteKind()),
                          NameOfKind);
 
 TEST_P(LockKeepers, AreCalledByTheFirstThatIsQueuedAndByItsHeartbeats) {
@@ -172,6 +179,18 @@ TEST_P(LockKeepers, ThatHeardOfNoRenewalLeaveNoTokenAheadOfTheClock) {
   EXPECT_LE(StoredFence(), ServerMicros());
 }
 
+// An acquire is unanswered as well as a renewal.
+TEST_P(LockKeepers, ReleasedWithATombstoneLeaveNoTokenAheadOfTheClock) {
+  Ear ear(*server_, Channel('a'));
+  const Request kept = Kept(Of('a'));
+  const int64_t first = Token(kept);
+  RenewWords(kept);
+  EXPECT_EQ(Release(kept, /*used=*/first, /*reserved=*/0, /*gone_ms=*/1000), kReleased);
+  EXPECT_GE(StoredFence(), first);
+  EXPECT_GT(Token(Of('b')), first);
+  EXPECT_LE(StoredFence(), ServerMicros());
+}
+
 // They were forced to go, and their tokens may still be used; the next that keeps it owns none of
 // those.
 TEST_P(LockKeepers, GiveNoTokensBackThatWereReservedForAnother) {
@@ -200,6 +219,72 @@ TEST_P(LockKeepers, ThatWereGrantedAnewGiveNoTokensBackThatOthersHadBetween) {
   EXPECT_GT(Token(kept), others);
   EXPECT_EQ(Release(kept, first, first, /*gone_ms=*/1000), kReleased);
   EXPECT_GT(StoredFence(), others);
+}
+
+// As above, but the client knows of no acquire that is unanswered, and of a renewal that is.
+TEST_P(LockKeepers, ReleasedAfterASecondGrantGiveBackNoTokensOfOthers) {
+  Ear ear(*server_, Channel('a'));
+  const Request kept = For(60'000, Kept(Of('a')));
+  const int64_t first = Token(kept);
+  RenewWords(kept);
+  ForceRelease();
+  const int64_t others = Token(Of('b'));
+  EXPECT_EQ(Release(Of('b'), others, others), kReleased);
+  EXPECT_GT(Token(kept), others);
+  EXPECT_EQ(Release(kept, first, /*reserved=*/0), kReleased);
+  EXPECT_GT(StoredFence(), others);
+}
+
+// What it knows lies before tokens that another had.
+TEST_P(LockKeepers, RenewedAfterASecondGrantGetNoTokens) {
+  Ear ear(*server_, Channel('a'));
+  const Request kept = Kept(Of('a'));
+  const int64_t first = Token(kept);
+  ForceRelease();
+  const int64_t others = Token(Of('b'));
+  EXPECT_EQ(Release(Of('b'), others, others), kReleased);
+  const int64_t second = Token(kept);
+  EXPECT_EQ(RenewWords(kept, first)[2], "0");
+  EXPECT_EQ(StoredFence(), second);
+}
+
+// The grant was renewed, and its acquire is repeated.
+TEST_P(LockKeepers, AnswerARepeatedAcquireWithTheirFirstToken) {
+  Ear ear(*server_, Channel('a'));
+  Request kept = Kept(Of('a'));
+  kept.block = 16;
+  const int64_t first = Token(kept);
+  RenewWords(kept);
+  EXPECT_EQ(Token(Again(kept)), first);
+}
+
+TEST_P(LockKeepers, RenewedTwiceOwnTheTokensUpToTheLaterEnd) {
+  Ear ear(*server_, Channel('a'));
+  const Request kept = Kept(Of('a'));
+  const int64_t first = Token(kept);
+  const int64_t heard = std::stoll(RenewWords(kept, first)[2]);
+  const int64_t unheard = std::stoll(RenewWords(For(60'000, kept), heard)[2]);
+  EXPECT_GT(unheard, heard);
+  const int64_t last = std::stoll(RenewWords(For(90'000, kept), heard)[2]);
+  EXPECT_GT(last, unheard);
+  EXPECT_EQ(StoredFence(), last);
+  EXPECT_EQ(Release(kept, /*used=*/first + 7, /*reserved=*/0), kReleased);
+  EXPECT_EQ(StoredFence(), first + 7);
+}
+
+// The older of two grants of one owner is released last: its renewal is unanswered, and was lost.
+TEST_P(LockOwners, ReleasedLateGiveBackNoTokensOfTheirLaterGrant) {
+  Ear ear(*server_, Channel('a'));
+  const Request older = Kept(Of('a', 1));
+  const int64_t first = Token(older);
+  Request later = Of('a', 2);
+  later.block = 1'000'000;
+  const int64_t its_first = Token(later);
+  const int64_t its_last = its_first + later.block - 1;
+  EXPECT_EQ(RenewWords(older, first)[2], "0") << "those behind its own are the later grant's";
+  EXPECT_EQ(Release(later, /*used=*/its_last - 1, /*reserved=*/its_last), kReleased);
+  EXPECT_EQ(Release(older, first, /*reserved=*/0), kReleased);
+  EXPECT_GE(StoredFence(), its_last - 1);
 }
 
 TEST_P(LockKeepers, ThatVanishLeaveNoTokenAheadOfTheClock) {

@@ -32,7 +32,7 @@ class ReferenceLockServer final : public ReferenceServer {
     owner_.reset();
     waiters_.clear();
     ForgetTombstones();
-    fence = 0;
+    fence_ = {};
   }
 
   GrantId owner(base::Instant at) const {
@@ -54,9 +54,7 @@ class ReferenceLockServer final : public ReferenceServer {
 
   std::set<GrantId> forced;
   std::set<GrantId> released;
-  uint64_t fence = 0;
-  // Of the clock, was a first token, if nothing was forced, and no renewal and bid of one hold that
-  // may be kept went unanswered: which tokens that hold had is not known then.
+  // Of the clock, was a first token, if nothing was forced.
   int64_t most_ahead = 0;
 
  private:
@@ -87,9 +85,8 @@ class ReferenceLockServer final : public ReferenceServer {
       if (!owns) return {.what = NotHeld()};
       owner_->expires = std::max(owner_->expires, now_ + send.lease);
       if (!MayStay(send.grant)) return {.what = StillHeld()};
-      fence = std::max(fence, Micros(owner_->expires));
-      return {.what =
-                  StillHeld{.others = static_cast<int64_t>(waiters_.size()), .last_token = fence}};
+      return {.what = StillHeld{.others = static_cast<int64_t>(waiters_.size()),
+                                .last_token = fence_.Extend(send, Micros(owner_->expires))}};
     }
     const auto* const release = std::get_if<ToRelease>(&send.what);
     if (!owns) {
@@ -100,13 +97,12 @@ class ReferenceLockServer final : public ReferenceServer {
     }
     if (release == nullptr) {
       const uint32_t block = As<ToCancel>(send).block;
-      if (block > 1) fence -= block;
+      if (block > 1) fence_.last -= block;
       HandOver();
       return {.what = Cancelled()};
     }
     released.insert(send.grant);
-    fence = GivenBack(fence, send, Micros(owner_->expires), Micros(now_));
-    unsure_ |= release->tombstone && MayStay(send.grant) && fence > Micros(now_);
+    fence_.GiveBack(send);
     HandOver();
     if (const Bid* const next = send.bid()) {
       return {.what = Freed{Acquire(caller.client, *next)}};
@@ -130,10 +126,9 @@ class ReferenceLockServer final : public ReferenceServer {
 
   void Own(int client, const Bid& bid, absl::Duration lease) {
     waiters_.erase(bid.grant);
-    const uint64_t first = std::max(fence + 1, Micros(now_));
-    if (forced.empty() && !unsure_)
+    const uint64_t first = fence_.Reserve(bid.block, Micros(now_));
+    if (forced.empty())
       most_ahead = std::max(most_ahead, static_cast<int64_t>(first - Micros(now_)));
-    fence = first + bid.block - 1;
     minted_[{client, first}] = bid.grant;
     owner_ = Owner{client, bid.grant, now_ + lease, first};
   }
@@ -224,7 +219,7 @@ class ReferenceLockServer final : public ReferenceServer {
   }
 
   std::optional<Owner> owner_;
-  bool unsure_ = false;
+  Fence fence_;
   std::map<GrantId, Record> waiters_;
   std::map<std::pair<int, uint64_t>, GrantId> minted_;  // the first token of each grant
   Record overdue_{};

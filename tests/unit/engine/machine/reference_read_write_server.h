@@ -50,7 +50,6 @@ class ReferenceReadWriteServer final : public ReferenceServer {
     return found == let_in_.end() || found->second.step < asked || found->second.writer < asked;
   }
 
-  uint64_t fence = 0;
   uint64_t steps = 0;  // orders what waits among what the test does
 
  private:
@@ -96,20 +95,16 @@ class ReferenceReadWriteServer final : public ReferenceServer {
       if (Reads(caller) && Others() == 0) NoteLetIn(send.grant);  // further threads may join
       if (Reads(caller)) return {.what = StillHeld{.others = Others()}};
       if (!MayStay(send.grant)) return {.what = StillHeld()};
-      fence = std::max(fence, static_cast<uint64_t>(mine->second.expires.nanos() / 1000));
-      return {.what =
-                  StillHeld{.others = static_cast<int64_t>(waiters_.size()), .last_token = fence}};
+      const auto ends = static_cast<uint64_t>(mine->second.expires.nanos() / 1000);
+      return {.what = StillHeld{.others = static_cast<int64_t>(waiters_.size()),
+                                .last_token = fence_.Extend(send, ends)}};
     }
     const bool writes = held && caller.side == Side::kWrite;
     if (std::holds_alternative<ToRelease>(send.what)) {
-      const bool last = writes && writes_.size() == 1;
-      const auto ends = last ? static_cast<uint64_t>(mine->second.expires.nanos() / 1000) : 0;
-      if (writes) {
-        fence = GivenBack(fence, send, ends, static_cast<uint64_t>(now_.nanos() / 1000));
-      }
+      if (writes) fence_.GiveBack(send);
     } else if (const uint32_t block = As<ToCancel>(send).block;
-               writes && block > 1 && fence == mine->second.token + block - 1) {
-      fence -= block;
+               writes && block > 1 && fence_.last == mine->second.token + block - 1) {
+      fence_.last -= block;
     }
     return End(caller, send, held);
   }
@@ -132,7 +127,7 @@ class ReferenceReadWriteServer final : public ReferenceServer {
   BidGranted Granted(const Caller& caller, GrantId grant) {
     const Hold& mine = HoldsOf(caller).at(grant);
     const bool reads = Reads(caller);
-    return BidGranted{.token = reads ? fence : mine.token,
+    return BidGranted{.token = reads ? fence_.last : mine.token,
                       .lease = mine.expires - now_,
                       .others = reads ? Others() : static_cast<int64_t>(waiters_.size())};
   }
@@ -157,8 +152,7 @@ class ReferenceReadWriteServer final : public ReferenceServer {
       return;
     }
     if (writes_.empty()) fair_ = record.caller.fair;
-    grant.token = std::max(fence + 1, static_cast<uint64_t>(now_.nanos() / 1000));
-    fence = grant.token + bid.block - 1;
+    grant.token = fence_.Reserve(bid.block, static_cast<uint64_t>(now_.nanos() / 1000));
     writes_.insert_or_assign(bid.grant, grant);
     wrote_ = ++steps;
   }
@@ -357,6 +351,7 @@ class ReferenceReadWriteServer final : public ReferenceServer {
 
   base::Instant first_writer_overdue_;  // while it decides: of the writer that keeps readers out
   std::map<GrantId, Hold> writes_;      // of one client
+  Fence fence_;
   std::map<GrantId, Hold> reads_;
   std::map<GrantId, Record> waiters_;
   std::map<GrantId, LetInAt> let_in_;  // readers, when they were let in last

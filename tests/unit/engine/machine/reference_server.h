@@ -60,6 +60,40 @@ class ReferenceServer {
   std::vector<Message> messages;
 
  protected:
+  // The largest token that was reserved, and whose the last are that a renewal reserved: what the
+  // scripts keep in KEYS[4].
+  struct Fence {
+    uint64_t last = 0;
+    GrantId owner = 0;   // has all behind `known`
+    uint64_t known = 0;  // the last that the owner had before
+
+    // The first of a block.
+    uint64_t Reserve(uint32_t block, uint64_t now) {
+      const uint64_t first = std::max(last + 1, now);
+      *this = {.last = first + block - 1};
+      return first;
+    }
+    // Up to the end of a grant that is renewed. Its last; 0 if they do not follow those it knows.
+    uint64_t Extend(const Send& renewal, uint64_t end) {
+      const uint64_t its_last = std::get<ToRenew>(renewal.what).last_token;
+      if (owner != renewal.grant && last == its_last) known = its_last;
+      if (owner == renewal.grant ? its_last < known : last != its_last) return 0;
+      owner = renewal.grant;
+      last = std::max(last, end);
+      return last;
+    }
+    void GiveBack(const Send& send) {
+      const auto& release = std::get<ToRelease>(send.what);
+      if (!release.next && !release.tombstone && release.last_used == release.last_reserved) return;
+      uint64_t used = release.last_used;
+      if (last != release.last_reserved) {
+        if (owner != send.grant) return;
+        used = std::max(used, known);
+      }
+      if (used < last) *this = {.last = used};
+    }
+  };
+
   // What an answer tells of the script.
   virtual Answer Perform(const Caller& caller, const Send& send) = 0;
   // Forgets what is over by now_.
@@ -80,20 +114,6 @@ class ReferenceServer {
   void Tell(int client, Message message) {
     message.client = client;
     if (subscribed[client]) messages.push_back(message);
-  }
-  // The fence behind a release of what ends then, or has company (0).
-  static uint64_t GivenBack(uint64_t fence, const Send& send, uint64_t ends, uint64_t now) {
-    const auto& release = std::get<ToRelease>(send.what);
-    const bool plain =
-        !release.next && !release.tombstone && release.last_used == release.last_reserved;
-    if (plain) return fence;
-    if (fence == release.last_reserved) return std::min(fence, release.last_used);
-    // Its client did not hear of a renewal.
-    if (release.tombstone || !MayStay(send.grant) || fence < release.last_reserved ||
-        fence <= now || ends < fence) {
-      return fence;
-    }
-    return std::max(release.last_used, now);
   }
   absl::Duration ClaimOf(const Bid& bid) const { return std::min(claim, bid.terms.lease); }
 

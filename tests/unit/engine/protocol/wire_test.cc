@@ -190,8 +190,8 @@ TEST_F(WireRequest, AHoldThatMayBeKeptSaysSoAndItsTombstoneDoesNot) {
   EXPECT_THAT(Words({.what = ToAcquire{bid}, .grant = bid.grant, .lease = kLease}),
               ElementsAre("N", kQueue, kWaiters, kFence, kGone7, "|", kept, "30000",
                           "64 3 1 10000 0 1795227594499240 30000 0 " + kChannel, "me"));
-  EXPECT_THAT(Words({.what = ToRenew(), .grant = bid.grant, .lease = kLease}),
-              ElementsAre("N", kQueue, kWaiters, kFence, "|", kept, "30000", kChannel));
+  EXPECT_THAT(Words({.what = ToRenew{.last_token = 72}, .grant = bid.grant, .lease = kLease}),
+              ElementsAre("N", kQueue, kWaiters, kFence, "|", kept, "30000", kChannel, "72"));
   EXPECT_THAT(
       Words({.what = ToRelease{.tombstone = true, .last_used = 9, .last_reserved = 72},
              .grant = bid.grant,
