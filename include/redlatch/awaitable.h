@@ -8,11 +8,34 @@
 #include <memory>
 #include <optional>
 #include <stop_token>
+#include <type_traits>
 #include <utility>
 
 #include "absl/functional/any_invocable.h"
 
 namespace redlatch {
+
+namespace internal {
+
+// What a member of options refers to that are written within the braces of a call.
+template <class Value>
+class Given {
+ public:
+  Given() = default;
+  Given(const Value& value) : value_(&value) {}  // NOLINT(google-explicit-constructor)
+  operator Value() const { return value_ == nullptr ? Value() : *value_; }  // NOLINT
+
+ private:
+  const Value* value_ = nullptr;
+};
+
+// How the options of an awaitable call may be given: as a variable, or as a view, which has nothing
+// to destroy.
+template <class From, class Options>
+concept AwaitableAs = std::is_convertible_v<From, Options> &&
+    (std::is_lvalue_reference_v<From> || std::is_trivially_destructible_v<From>);
+
+}  // namespace internal
 
 // What AcquireAwaitable() and its kin return: an asynchronous call that begins when a coroutine
 // awaits it, once.
@@ -29,12 +52,14 @@ namespace redlatch {
 // on: as for any coroutine, not while another thread resumes it. If the completion is dropped
 // because the event loop has ended, it never goes on.
 //
-// Options that say more than durations are to be a variable: GCC 12 destroys twice what else is
-// written within the braces of a co_await expression.
+// Options are written within braces, or are a variable. A temporary AcquireOptions does not
+// compile, because GCC 12 destroys the members of a temporary aggregate in a co_await expression
+// twice.
 //
-//   lock.AcquireAwaitable({.wait = absl::Seconds(5)})                      // can be awaited
+//   co_await lock.AcquireAwaitable({.wait = absl::Seconds(5), .stop = source.get_token()});
+//
 //   const redlatch::AcquireOptions options = {.stop = source.get_token()};
-//   lock.AcquireAwaitable(options)                                         // so can this
+//   co_await lock.AcquireAwaitable(options);
 //
 // Neither the lock nor the client need outlive it once it is suspended; if they go, it goes on with
 // kCancelled. Awaited after they are gone, it is an error.

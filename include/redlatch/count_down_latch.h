@@ -35,6 +35,16 @@ struct LatchWaitOptions {
   std::stop_token stop = {};
 };
 
+// As AcquireOptionsView.
+struct LatchWaitOptionsView {
+  absl::Duration wait = absl::InfiniteDuration();
+  internal::Given<std::stop_token> stop = {};
+
+  operator LatchWaitOptions() const {  // NOLINT(google-explicit-constructor)
+    return {.wait = wait, .stop = stop};
+  }
+};
+
 // Where std::latch stands, across processes:
 //
 //   redlatch::CountDownLatch done(client, "import:2026-11-20", 12);
@@ -105,8 +115,10 @@ class REDLATCH_EXPORT CountDownLatch {
   // The asynchronous face; see RedisLockBase::AcquireAsync().
   using WaitCallback = absl::AnyInvocable<void(absl::Status) &&>;
   void WaitAsync(const LatchWaitOptions& options, WaitCallback callback);
-  Awaitable<absl::Status> WaitAwaitable(const LatchWaitOptions& options = {}) {
-    return {options.stop, [this, its = options](std::stop_token both, WaitCallback told) mutable {
+  template <internal::AwaitableAs<LatchWaitOptions> Options = LatchWaitOptionsView>
+  Awaitable<absl::Status> WaitAwaitable(Options&& options = {}) {
+    return {options.stop, [this, its = LatchWaitOptions(options)](std::stop_token both,
+                                                                  WaitCallback told) mutable {
               its.stop = std::move(both);
               WaitAsync(its, std::move(told));
             }};

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "redlatch/awaitable.h"
 #include "redlatch/fencing_token.h"
 #include "redlatch/owner.h"
 
@@ -105,6 +106,26 @@ struct AcquireOptions {
   // behind ExtraArgs(). A hold that is passed on inside the client goes to threads with the same
   // ones only.
   std::vector<std::string> args = {};
+};
+
+// AcquireOptions as they are written within the braces of an awaitable call: see Awaitable. It
+// refers to what it is given.
+struct AcquireOptionsView {
+  absl::Duration wait = absl::InfiniteDuration();
+  std::optional<absl::Duration> lease = {};
+  bool whole_lease = false;
+  internal::Given<std::stop_token> stop = {};
+  internal::Given<Owner> owner = {};
+  internal::Given<std::vector<std::string>> args = {};
+
+  operator AcquireOptions() const {  // NOLINT(google-explicit-constructor)
+    return {.wait = wait,
+            .lease = lease,
+            .whole_lease = whole_lease,
+            .stop = stop,
+            .owner = owner,
+            .args = args};
+  }
 };
 
 }  // namespace redlatch

@@ -2,7 +2,6 @@
 #ifndef REDLATCH_OWNER_H_
 #define REDLATCH_OWNER_H_
 
-#include <memory>
 #include <string>
 #include <string_view>
 
@@ -17,21 +16,15 @@ namespace redlatch {
 class Owner {
  public:
   Owner() = default;
-  explicit Owner(std::string_view name)
-      : name_(name.empty() ? nullptr : std::make_shared<const std::string>(name)) {}
+  explicit Owner(std::string_view name) : name_(name) {}
 
-  const std::string& name() const {
-    static const std::string* const nobody = new std::string();
-    return name_ == nullptr ? *nobody : *name_;
-  }
-  bool is_calling_thread() const { return name_ == nullptr; }
+  const std::string& name() const { return name_; }
+  bool is_calling_thread() const { return name_.empty(); }
 
-  friend bool operator==(const Owner& a, const Owner& b) { return a.name() == b.name(); }
+  friend bool operator==(const Owner& a, const Owner& b) = default;
 
  private:
-  // Not the text itself: GCC 12 copies an AcquireOptions that is written within a co_await
-  // expression byte by byte, and a string may point into itself.
-  std::shared_ptr<const std::string> name_;
+  std::string name_;
 };
 
 }  // namespace redlatch

@@ -141,9 +141,10 @@ class REDLATCH_EXPORT RedisLockBase {
   virtual void AcquireAsync(const AcquireOptions& options, AcquireCallback callback);
   // The same for coroutines, of any type: see Awaitable.
   //   absl::StatusOr<redlatch::Lease> lease = co_await lock.AcquireAwaitable(options);
-  Awaitable<absl::StatusOr<Lease>> AcquireAwaitable(const AcquireOptions& options = {}) {
-    return {options.stop,
-            [this, its = options](std::stop_token both, AcquireCallback told) mutable {
+  template <internal::AwaitableAs<AcquireOptions> Options = AcquireOptionsView>
+  Awaitable<absl::StatusOr<Lease>> AcquireAwaitable(Options&& options = {}) {
+    return {options.stop, [this, its = AcquireOptions(options)](std::stop_token both,
+                                                                AcquireCallback told) mutable {
               its.stop = std::move(both);
               AcquireAsync(its, std::move(told));
             }};

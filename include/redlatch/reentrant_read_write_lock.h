@@ -83,14 +83,16 @@ class REDLATCH_EXPORT ReentrantReadWriteLock final : public RedisLockBase {
   void AcquireWriteAsync(const AcquireOptions& options, AcquireCallback callback) {
     AcquireAsync(options, std::move(callback));
   }
-  Awaitable<absl::StatusOr<Lease>> AcquireReadAwaitable(const AcquireOptions& options = {}) {
-    return {options.stop,
-            [this, its = options](std::stop_token both, AcquireCallback told) mutable {
+  template <internal::AwaitableAs<AcquireOptions> Options = AcquireOptionsView>
+  Awaitable<absl::StatusOr<Lease>> AcquireReadAwaitable(Options&& options = {}) {
+    return {options.stop, [this, its = AcquireOptions(options)](std::stop_token both,
+                                                                AcquireCallback told) mutable {
               its.stop = std::move(both);
               AcquireSharedAsync(its, std::move(told));
             }};
   }
-  Awaitable<absl::StatusOr<Lease>> AcquireWriteAwaitable(const AcquireOptions& options = {}) {
+  template <internal::AwaitableAs<AcquireOptions> Options = AcquireOptionsView>
+  Awaitable<absl::StatusOr<Lease>> AcquireWriteAwaitable(Options&& options = {}) {
     return AcquireAwaitable(options);
   }
 

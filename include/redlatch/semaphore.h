@@ -111,10 +111,10 @@ class REDLATCH_EXPORT Semaphore {
   // The asynchronous face; see RedisLockBase::AcquireAsync().
   using AcquireCallback = absl::AnyInvocable<void(absl::StatusOr<Permit>) &&>;
   void AcquireAsync(int64_t permits, const AcquireOptions& options, AcquireCallback callback);
-  Awaitable<absl::StatusOr<Permit>> AcquireAwaitable(int64_t permits = 1,
-                                                     const AcquireOptions& options = {}) {
-    return {options.stop,
-            [this, permits, its = options](std::stop_token both, AcquireCallback told) mutable {
+  template <internal::AwaitableAs<AcquireOptions> Options = AcquireOptionsView>
+  Awaitable<absl::StatusOr<Permit>> AcquireAwaitable(int64_t permits = 1, Options&& options = {}) {
+    return {options.stop, [this, permits, its = AcquireOptions(options)](
+                              std::stop_token both, AcquireCallback told) mutable {
               its.stop = std::move(both);
               AcquireAsync(permits, its, std::move(told));
             }};

@@ -5,6 +5,7 @@
 #include <deque>
 #include <exception>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -149,6 +150,62 @@ TEST_F(AwaitableCalls, AreCancelledByTheirToken) {
   EXPECT_TRUE(RunUntil([&] { return !status.ok(); }));
   EXPECT_EQ(status.code(), absl::StatusCode::kCancelled);
 }
+
+// All that options say is written where the call is awaited. Each is told to stop, so that an
+// option which GCC 12 destroyed too often or too soon is found by the sanitizers.
+TEST_F(AwaitableCalls, TakeOptionsWithinBraces) {
+  ReentrantReadWriteLock read_write(client_, "rw");
+  Semaphore semaphore(client_, "semaphore", 1);
+  CountDownLatch latch(client_, "latch", 1);
+  MultiLock multi(client_, {"a", "b"});
+  const Lease holds[] = {*lock_.Acquire(), *read_write.Acquire(), *multi.Acquire()};
+  const Permit permit = *semaphore.Acquire();
+  const std::string job = "the name of a job, too long for a string to keep within itself";
+  std::stop_source stop;
+  std::vector<absl::Status> ended;
+  const auto read = [&]() -> Task {
+    ended.push_back((co_await read_write.AcquireReadAwaitable(
+                         {.wait = absl::Hours(1), .stop = stop.get_token()}))
+                        .status());
+  };
+  const auto write = [&]() -> Task {
+    ended.push_back(
+        (co_await read_write.AcquireWriteAwaitable(
+             {.lease = absl::Seconds(30), .stop = stop.get_token(), .owner = Owner(job)}))
+            .status());
+  };
+  const auto one = [&]() -> Task {
+    const std::stop_token token = stop.get_token();
+    ended.push_back(
+        (co_await lock_.AcquireAwaitable({.whole_lease = true, .stop = token})).status());
+  };
+  const auto all = [&]() -> Task {
+    ended.push_back((co_await multi.AcquireAwaitable({.stop = stop.get_token()})).status());
+  };
+  const auto permits = [&]() -> Task {
+    ended.push_back((co_await semaphore.AcquireAwaitable(1, {.stop = stop.get_token()})).status());
+  };
+  const auto open = [&]() -> Task {
+    ended.push_back(co_await latch.WaitAwaitable({.stop = stop.get_token()}));
+  };
+  const Task tasks[] = {read(), write(), one(), all(), permits(), open()};
+  ASSERT_TRUE(AwaitWaiting(std::size(tasks)));
+  stop.request_stop();
+  EXPECT_TRUE(RunUntil([&] { return ended.size() == std::size(tasks); }));
+  for (const absl::Status& each : ended)
+    EXPECT_EQ(each.code(), absl::StatusCode::kCancelled) << each;
+}
+
+// GCC 12 would destroy their members twice.
+template <class Lock, class Options>
+concept AcquiresWith = requires(Lock lock, Options&& options) {
+  lock.AcquireAwaitable(std::forward<Options>(options));
+};
+static_assert(AcquiresWith<SimpleLock&, AcquireOptions&>);
+static_assert(AcquiresWith<SimpleLock&, const AcquireOptions&>);
+static_assert(AcquiresWith<SimpleLock&, AcquireOptionsView>);
+static_assert(!AcquiresWith<SimpleLock&, AcquireOptions>);
+static_assert(!AcquiresWith<SimpleLock&, const AcquireOptions>);
 
 TEST_F(AwaitableCalls, AreCancelledWhenTheirCoroutineGoes) {
   std::optional<Lease> first = *lock_.Acquire();
