@@ -102,16 +102,17 @@ class REDLATCH_EXPORT Lease : public Hold {
   //   kUnavailable   the server did not answer; call again, or leave it to the background
   absl::Status Release();
 
-  // Release() that does not wait: the lease is given away, as if it had been moved from, and the
-  // callback is told what came of it. See RedisLockBase::AcquireAsync() for where that runs; for a
-  // Lease of nothing, on a thread of its own. After kUnavailable the client goes on trying in the
-  // background.
+  // Release() that does not wait: the callback is told what came of it; OK, if the lease has been
+  // released before, or another thread is just in Release(). See RedisLockBase::AcquireAsync() for
+  // where it runs; for a Lease of nothing, on a thread of its own. After kUnavailable the client
+  // goes on trying in the background.
   using ReleaseCallback = absl::AnyInvocable<void(absl::Status) &&>;
   void ReleaseAsync(ReleaseCallback callback);
   // The same for coroutines: absl::Status released = co_await lease.ReleaseAwaitable();
+  // What it returns has the hold from here on, and releases it also if it is not awaited.
   Awaitable<absl::Status> ReleaseAwaitable() {
-    return {{}, [lease = std::move(*this)](const std::stop_token&, ReleaseCallback told) mutable {
-              lease.ReleaseAsync(std::move(told));
+    return {{}, [its = GiveAway()](const std::stop_token&, ReleaseCallback told) mutable {
+              its.ReleaseAsync(std::move(told));
             }};
   }
 
@@ -126,10 +127,18 @@ class REDLATCH_EXPORT Lease : public Hold {
   Lease(std::shared_ptr<engine::Holder> holder, uint64_t id, std::shared_ptr<engine::HoldView> view,
         FencingToken token);
   void End() noexcept;
+  // A lease in place of this one, which has no part in the hold any more.
+  Lease GiveAway();
 
   std::shared_ptr<engine::Holder> holder_;
   uint64_t id_ = 0;
   enum class State : uint8_t { kHeld, kReleasing, kReleased, kLost };
+  // Of a lease that another thread is just releasing, or that has ended, none is taken.
+  State Take() {
+    State before = State::kHeld;
+    state_.compare_exchange_strong(before, State::kReleased);
+    return before;
+  }
   std::atomic<State> state_{State::kReleased};
 };
 

@@ -56,14 +56,8 @@ class REDLATCH_EXPORT Permit {
   absl::Status Release() { return lease_.Release(); }
 
   // As those of Lease.
-  void ReleaseAsync(Lease::ReleaseCallback callback) {
-    count_ = 0;
-    lease_.ReleaseAsync(std::move(callback));
-  }
-  Awaitable<absl::Status> ReleaseAwaitable() {
-    count_ = 0;
-    return lease_.ReleaseAwaitable();
-  }
+  void ReleaseAsync(Lease::ReleaseCallback callback) { lease_.ReleaseAsync(std::move(callback)); }
+  Awaitable<absl::Status> ReleaseAwaitable() { return lease_.ReleaseAwaitable(); }
 
   // Those acquired with a `lease` only: at least so long from now on.
   absl::Status Extend(absl::Duration lease) { return lease_.Extend(lease); }

@@ -204,10 +204,10 @@ class REDLATCH_EXPORT RedisLockBase {
   virtual bool TryLockFor(absl::Duration wait);
 
   class LockBody;
-  explicit RedisLockBase(std::unique_ptr<LockBody> body);
+  explicit RedisLockBase(std::shared_ptr<LockBody> body);
   static const std::shared_ptr<engine::Core>& CoreOf(const Client& client);
 
-  std::unique_ptr<LockBody> body_;
+  std::shared_ptr<LockBody> body_;
 };
 
 }  // namespace redlatch

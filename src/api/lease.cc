@@ -87,10 +87,7 @@ absl::Status Lease::Release() {
 }
 
 void Lease::ReleaseAsync(ReleaseCallback callback) {
-  const std::shared_ptr<engine::Holder> holder = std::move(holder_);
-  static_cast<Hold&>(*this) = Hold();
-  const State before = state_.exchange(State::kReleased);
-  if (holder == nullptr) {  // nobody knows where it is to run
+  if (holder_ == nullptr) {  // nobody knows where it is to run
     base::StartThread("redlatch-async", [told = std::make_shared<ReleaseCallback>(
                                              std::move(callback))] {
       engine::RunUsersCode("a callback", [&] { (std::move(*told))(absl::OkStatus()); });
@@ -102,16 +99,28 @@ void Lease::ReleaseAsync(ReleaseCallback callback) {
       std::move(told)(std::move(status));
     };
   };
+  const std::shared_ptr<engine::Holder> holder = holder_;  // the callback may destroy the lease
   absl::Status known = holder->Refusal();
+  const State before = Take();
   if (known.ok() && before == State::kLost) {
     known = absl::AbortedError("the hold was lost before it was released");
   }
-  if (!known.ok() || before == State::kReleased) {
+  if (!known.ok() || before != State::kHeld) {
     return holder->Tell(tell(std::move(callback), std::move(known)));
   }
   holder->ReleaseAsync(id_, [tell, callback = std::move(callback)](absl::Status status) mutable {
     return tell(std::move(callback), std::move(status));
   });
+}
+
+Lease Lease::GiveAway() {
+  const State before = Take();
+  Lease its;
+  static_cast<Hold&>(its) = *this;
+  its.holder_ = holder_;
+  its.id_ = id_;
+  its.state_ = before == State::kReleasing ? State::kReleased : before;
+  return its;
 }
 
 absl::Status Lease::Extend(absl::Duration lease) {

@@ -28,24 +28,14 @@ absl::StatusOr<std::shared_ptr<engine::LockSession>> NextGroup(
 }  // namespace
 
 absl::StatusOr<RedisLockBase::LockBody::Way> RedisLockBase::LockBody::WayTo(
-    const RedisLockBase& lock, bool reads, const AcquireOptions& options) {
+    const absl::StatusOr<Side>& side, const AcquireOptions& options) const {
   if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
-  const auto access = Attach(lock);
-  if (!access.ok()) return access.status();
-  Way way{.want = WantOf(**access, engine::Face::kStatus, options)};
-  if (!reads) {
-    auto session = SessionFor(lock, **access, options.owner);
-    if (!session.ok()) return session.status();
-    way.session = *std::move(session);
-    return way;
-  }
-  const std::shared_ptr<engine::Readers>& readers = (*access)->readers;
+  if (!side.ok()) return side.status();
+  Way way{.session = side->session, .want = WantOf(*side->access, engine::Face::kStatus, options)};
+  if (!side->reads) return way;
+  const std::shared_ptr<engine::Readers>& readers = side->access->readers;
   if (readers == nullptr) {
     return absl::FailedPreconditionError("lock \"" + name_ + "\" has no shared side");
-  }
-  if (!options.owner.is_calling_thread()) {
-    return absl::InvalidArgumentError("lock \"" + name_ +
-                                      "\": an Owner is for writers; leave it out");
   }
   auto group = NextGroup(readers, nullptr);
   if (!group.ok()) return group.status();
@@ -60,38 +50,32 @@ absl::StatusOr<RedisLockBase::LockBody::Way> RedisLockBase::LockBody::WayTo(
   return way;
 }
 
-void RedisLockBase::LockBody::AcquireAsync(const RedisLockBase& lock, bool reads,
+void RedisLockBase::LockBody::AcquireAsync(const absl::StatusOr<Side>& side,
                                            const AcquireOptions& options,
                                            engine::AsyncDriver::Whose whose,
                                            AcquireCallback callback) {
   // A lease from here on: what is not taken goes back.
   engine::LockSession::Finish finish =
       [told = std::move(callback)](absl::StatusOr<engine::SessionHold> held) mutable {
-        absl::StatusOr<Lease> lease;
-        if (!held.ok()) {
-          lease = held.status();
-        } else {
-          lease = Lease(std::move(held->session), held->held.hold, std::move(held->held.view),
-                        held->held.token);
-        }
+        auto lease = LeaseOf(std::move(held));
         return [told = std::move(told), lease = std::move(lease)]() mutable {
           std::move(told)(std::move(lease));
         };
       };
-  absl::StatusOr<Way> way = WayTo(lock, reads, options);
+  absl::StatusOr<Way> way = WayTo(side, options);
   if (!way.ok()) return core_->async().Complete(std::move(finish)(way.status()), whose);
   way->session->AcquireAsync(std::move(way->want), std::move(finish), std::move(way->elsewhere),
                              whose);
 }
 
 void RedisLockBase::AcquireAsync(const AcquireOptions& options, AcquireCallback callback) {
-  body_->AcquireAsync(*this, /*reads=*/false, options, engine::AsyncDriver::Whose::kUsers,
-                      std::move(callback));
+  body_->AcquireAsync(body_->SideOf(*this, /*reads=*/false, options.owner), options,
+                      engine::AsyncDriver::Whose::kUsers, std::move(callback));
 }
 
 void RedisLockBase::AcquireSharedAsync(const AcquireOptions& options, AcquireCallback callback) {
-  body_->AcquireAsync(*this, /*reads=*/true, options, engine::AsyncDriver::Whose::kUsers,
-                      std::move(callback));
+  body_->AcquireAsync(body_->SideOf(*this, /*reads=*/true, options.owner), options,
+                      engine::AsyncDriver::Whose::kUsers, std::move(callback));
 }
 
 }  // namespace redlatch

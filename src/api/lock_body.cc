@@ -18,7 +18,7 @@ RedisLockBase::LockBody::LockBody(std::shared_ptr<engine::Core> core,
       key_kind_(engine::kinds::kSimple.data()),
       options_(std::move(options)) {}
 
-RedisLockBase::LockBody::~LockBody() {
+void RedisLockBase::LockBody::Close() {
   if (access_ == nullptr || core_->in_forked_child()) return;
   access_->gone = true;
   access_->session->RemoveObject(this);
@@ -76,29 +76,68 @@ absl::Status RedisLockBase::LockBody::RefuseUpgrade(const Access& access) const 
                                        "itself; release the read lock before you write");
 }
 
-absl::StatusOr<engine::SessionHold> RedisLockBase::LockBody::Read(const RedisLockBase& lock,
-                                                                  engine::Face face,
-                                                                  const AcquireOptions& options) {
-  const auto attached = Attach(lock);
-  if (!attached.ok()) return attached.status();
+auto RedisLockBase::LockBody::SideOf(const RedisLockBase& lock, bool reads, const Owner& owner)
+    -> absl::StatusOr<Side> {
+  const auto access = Attach(lock);
+  if (!access.ok()) return access.status();
+  if (reads && !owner.is_calling_thread()) {
+    return absl::InvalidArgumentError("lock \"" + name_ +
+                                      "\": an Owner is for writers; leave it out");
+  }
+  auto session = SessionFor(lock, **access, owner);
+  if (!session.ok()) return session.status();
+  return Side{shared_from_this(), *access, *std::move(session), reads};
+}
+
+absl::StatusOr<engine::SessionHold> RedisLockBase::LockBody::Side::Acquire(
+    engine::Face face, const AcquireOptions& options) const {
+  if (reads) return body->Read(*access, face, options);
+  if (absl::Status refused = body->RefuseUpgrade(*access); !refused.ok()) return refused;
+  if (access->readers != nullptr) access->readers->GiveBack();
+  auto held = session->Acquire(body->WantOf(*access, face, options));
+  if (!held.ok()) return held.status();
+  return engine::SessionHold{session, *std::move(held)};
+}
+
+engine::Held RedisLockBase::LockBody::Side::Ask(engine::Held (engine::LockSession::*question)()
+                                                    const) const {
+  if (!reads) return ((*session).*question)();
+  if (access->readers == nullptr || body->core_->in_forked_child()) return {};
+  const auto group = access->readers->OfThisThread();
+  return group == nullptr ? engine::Held() : ((*group).*question)();
+}
+
+void RedisLockBase::LockBody::Side::Unlock() const {
+  if (OfThisThread().hold == 0) return;  // it went with the lock
+  if (!reads) return session->Unlock();
+  if (const auto group = access->readers->OfThisThread()) group->Unlock();
+}
+
+absl::StatusOr<Lease> RedisLockBase::LockBody::LeaseOf(absl::StatusOr<engine::SessionHold> held) {
+  if (!held.ok()) return held.status();
+  return Lease(std::move(held->session), held->held.hold, std::move(held->held.view),
+               held->held.token);
+}
+
+absl::StatusOr<engine::SessionHold> RedisLockBase::LockBody::Read(
+    const Access& access, engine::Face face, const AcquireOptions& options) const {
   if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
-  const std::shared_ptr<Access>& access = *attached;
-  if (access->readers == nullptr) {
+  if (access.readers == nullptr) {
     return absl::FailedPreconditionError("lock \"" + name_ + "\" has no shared side");
   }
-  engine::Want want = WantOf(*access, face, options);
-  if (const auto writes = access->session->Pin(); writes.depth > 0) {
+  engine::Want want = WantOf(access, face, options);
+  if (const auto writes = access.session->Pin(); writes.depth > 0) {
     want.write_token = writes.token;
     want.write_grant = writes.grant;
   }
-  auto entered = access->readers->Acquire(std::move(want));
+  auto entered = access.readers->Acquire(std::move(want));
   if (entered.ok() && face == engine::Face::kStatus) {
     // Whoever has the lease may come again by another object, to the same readers.
     struct Kept {
       std::shared_ptr<engine::Readers> readers;
       std::shared_ptr<engine::LockSession> group;
     };
-    auto kept = std::make_shared<Kept>(Kept{access->readers, std::move(entered->session)});
+    auto kept = std::make_shared<Kept>(Kept{access.readers, std::move(entered->session)});
     engine::LockSession* const group = kept->group.get();
     entered->session = std::shared_ptr<engine::LockSession>(std::move(kept), group);
   }

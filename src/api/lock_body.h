@@ -19,7 +19,7 @@
 namespace redlatch {
 
 // What a lock object is; a call that is under way keeps what it needs of it alive.
-class RedisLockBase::LockBody {
+class RedisLockBase::LockBody : public std::enable_shared_from_this<RedisLockBase::LockBody> {
  public:
   LockBody(std::shared_ptr<engine::Core> core, std::string_view name, LockOptions options,
            std::string_view key_kind)
@@ -39,7 +39,8 @@ class RedisLockBase::LockBody {
     std::atomic<bool> gone{false};
   };
 
-  ~LockBody();
+  // The object goes: its calls that wait end.
+  void Close();
 
   const std::string& name() const { return name_; }
   bool several() const { return names_ != nullptr; }  // names, at one server
@@ -64,16 +65,28 @@ class RedisLockBase::LockBody {
 
   absl::StatusOr<std::shared_ptr<Access>> Attach(const RedisLockBase& lock);
 
-  // The session for holds of that owner.
-  absl::StatusOr<std::shared_ptr<engine::LockSession>> SessionFor(const RedisLockBase& lock,
-                                                                  const Access& access,
-                                                                  const Owner& owner) const;
+  // One side of a lock for an owner, with all that a call needs, also when the object goes.
+  struct Side {
+    std::shared_ptr<LockBody> body;
+    std::shared_ptr<Access> access;
+    std::shared_ptr<engine::LockSession> session;  // of the owner's holds; a writer's
+    bool reads = false;
 
-  absl::StatusOr<engine::SessionHold> Read(const RedisLockBase& lock, engine::Face face,
-                                           const AcquireOptions& options);
+    // The calling thread's, as by Acquire() and lock().
+    absl::StatusOr<engine::SessionHold> Acquire(engine::Face face,
+                                                const AcquireOptions& options) const;
+    // What the calling thread has by lock(), if it is still there, is given back.
+    void Unlock() const;
+    engine::Held OfThisThread() const { return Ask(&engine::LockSession::OfThisThread); }
+    engine::Held Current() const { return Ask(&engine::LockSession::Current); }
 
-  // `reads`: by the shared side.
-  void AcquireAsync(const RedisLockBase& lock, bool reads, const AcquireOptions& options,
+   private:
+    engine::Held Ask(engine::Held (engine::LockSession::*question)() const) const;
+  };
+  absl::StatusOr<Side> SideOf(const RedisLockBase& lock, bool reads, const Owner& owner);
+  static absl::StatusOr<Lease> LeaseOf(absl::StatusOr<engine::SessionHold> held);
+
+  void AcquireAsync(const absl::StatusOr<Side>& side, const AcquireOptions& options,
                     engine::AsyncDriver::Whose whose, AcquireCallback callback);
 
   // Null where there is no shared side, or none for this process.
@@ -94,8 +107,12 @@ class RedisLockBase::LockBody {
     engine::LockSession::Elsewhere elsewhere = nullptr;
     engine::Want want = {};
   };
-  absl::StatusOr<Way> WayTo(const RedisLockBase& lock, bool reads, const AcquireOptions& options);
-
+  absl::StatusOr<Way> WayTo(const absl::StatusOr<Side>& side, const AcquireOptions& options) const;
+  absl::StatusOr<std::shared_ptr<engine::LockSession>> SessionFor(const RedisLockBase& lock,
+                                                                  const Access& access,
+                                                                  const Owner& owner) const;
+  absl::StatusOr<engine::SessionHold> Read(const Access& access, engine::Face face,
+                                           const AcquireOptions& options) const;
   absl::StatusOr<engine::Plan> PlanOf(const RedisLockBase& lock) const;
 
   const std::shared_ptr<engine::Core> core_;

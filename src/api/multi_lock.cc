@@ -48,7 +48,7 @@ MultiLock::Part::Part(ReentrantReadWriteLock::ReadView* side)
     : lock_(side == nullptr ? nullptr : &side->lock_), reads_(true) {}
 
 struct MultiLock::Made {
-  std::unique_ptr<LockBody> body;
+  std::shared_ptr<LockBody> body;
   std::shared_ptr<Apart> apart;
 };
 
@@ -68,7 +68,7 @@ MultiLock::Made MultiLock::Make(const Client& client, std::vector<std::string> n
                                 LockOptions options) {
   Made made;
   const auto shared = std::make_shared<const LockOptions>(std::move(options));
-  made.body = std::make_unique<LockBody>(CoreOf(client), names, shared);
+  made.body = std::make_shared<LockBody>(CoreOf(client), names, shared);
   absl::Status bad = CheckCount(names.size());
   if (bad.ok() && InOneSlot(*CoreOf(client), names)) return made;
   std::vector<std::unique_ptr<RedisLockBase>> own;
@@ -95,7 +95,7 @@ MultiLock::Made MultiLock::Make(std::vector<Part> locks) {
                part.lock_->body_->core() == first->core();
   }
   together = together && InOneSlot(*first->core(), names);
-  made.body = std::make_unique<LockBody>(
+  made.body = std::make_shared<LockBody>(
       first != nullptr ? first->core() : nullptr, std::move(names),
       first != nullptr ? first->options() : std::make_shared<const LockOptions>());
   if (together) return made;
@@ -139,18 +139,20 @@ absl::Status MultiLock::Arrange(std::vector<Part>& locks) {
 void MultiLock::lock() {
   const std::shared_ptr<Apart> apart = apart_;
   if (apart == nullptr) return RedisLockBase::lock();
+  bool deadlock = false;
   const absl::Status locked =
-      apart->bad().ok() ? apart->Lock(absl::InfiniteDuration()) : apart->bad();
-  if (!locked.ok() && apart->Deadlocks(locked)) ThrowDeadlock(locked);
+      apart->bad().ok() ? apart->Lock(absl::InfiniteDuration(), deadlock) : apart->bad();
+  if (deadlock) ThrowDeadlock(locked);
   if (!locked.ok()) Throw(locked);
 }
 
 bool MultiLock::TryLockFor(absl::Duration wait) {
   const std::shared_ptr<Apart> apart = apart_;
   if (apart == nullptr) return RedisLockBase::TryLockFor(wait);
-  const absl::Status locked = apart->bad().ok() ? apart->Lock(wait) : apart->bad();
+  bool deadlock = false;
+  const absl::Status locked = apart->bad().ok() ? apart->Lock(wait, deadlock) : apart->bad();
   if (locked.ok()) return true;
-  if (IsBusy(locked) || apart->Deadlocks(locked)) return false;
+  if (IsBusy(locked) || deadlock) return false;
   Throw(locked);
 }
 
@@ -183,15 +185,15 @@ int MultiLock::hold_count() const {
 }
 
 absl::StatusOr<LockInfo> MultiLock::Inspect() const {
-  if (apart_ == nullptr) return RedisLockBase::Inspect();
-  if (!apart_->bad().ok()) return apart_->bad();
-  return apart_->Inspect();
+  const std::shared_ptr<Apart> apart = apart_;
+  if (apart == nullptr) return RedisLockBase::Inspect();
+  return apart->bad().ok() ? apart->Inspect() : apart->bad();
 }
 
 absl::Status MultiLock::ForceRelease() {
-  if (apart_ == nullptr) return RedisLockBase::ForceRelease();
-  if (!apart_->bad().ok()) return apart_->bad();
-  return apart_->ForceRelease();
+  const std::shared_ptr<Apart> apart = apart_;
+  if (apart == nullptr) return RedisLockBase::ForceRelease();
+  return apart->bad().ok() ? apart->ForceRelease() : apart->bad();
 }
 
 // Of one name it is the simple lock of that name.

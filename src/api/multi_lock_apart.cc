@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <limits>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
@@ -76,41 +77,38 @@ absl::Status MultiLock::Apart::TakeAll(const Ways& ways, absl::Duration wait,
   }
 }
 
-Hold MultiLock::Apart::CurrentOf(const Part& part) const {
-  return part.reads_ ? part.lock_->CurrentShared() : part.lock_->current();
+auto MultiLock::Apart::SidesFor(const Owner& owner) const -> absl::StatusOr<Sides> {
+  Sides sides;
+  for (const Part& part : parts_) {
+    auto side = part.lock_->body_->SideOf(*part.lock_, part.reads_, owner);
+    if (!side.ok()) return side.status();
+    sides.push_back(*std::move(side));
+  }
+  return sides;
 }
 
-absl::Status MultiLock::Apart::LockPart(const Part& part, absl::Duration wait,
-                                        const std::stop_token& stop) {
-  RedisLockBase& lock = *part.lock_;
-  const AcquireOptions options = {.wait = wait, .stop = stop};
-  if (part.reads_) return lock.body_->Read(lock, engine::Face::kStd, options).status();
-  const auto access = lock.body_->Attach(lock);
-  if (!access.ok()) return access.status();
-  if (absl::Status refused = lock.body_->RefuseUpgrade(**access); !refused.ok()) return refused;
-  return (*access)
-      ->session->Acquire(lock.body_->WantOf(**access, engine::Face::kStd, options))
-      .status();
-}
-
-absl::Status MultiLock::Apart::Lock(absl::Duration wait) {
+absl::Status MultiLock::Apart::Lock(absl::Duration wait, bool& deadlock) {
+  const absl::StatusOr<Sides> sides = SidesFor({});
+  if (!sides.ok()) return sides.status();
   const Ways ways = {
-      .take = [this](size_t i, absl::Duration its_wait,
-                     const std::stop_token& stop) { return LockPart(parts_[i], its_wait, stop); },
-      .give_back =
-          [this](size_t i) {
-            parts_[i].reads_ ? parts_[i].lock_->UnlockShared() : parts_[i].lock_->unlock();
+      .take = [&](size_t i, absl::Duration its_wait, const std::stop_token& stop) -> absl::Status {
+        return (*sides)[i].Acquire(engine::Face::kStd, {.wait = its_wait, .stop = stop}).status();
+      },
+      .give_back = [&](size_t i) { (*sides)[i].Unlock(); },
+      .holds =
+          [&](size_t i) {
+            const auto view = (*sides)[i].Current().view;
+            return view != nullptr && view->Valid(base::Now());
           },
-      .holds = [this](size_t i) { return CurrentOf(parts_[i]).valid(); },
   };
-  return TakeAll(ways, wait, {});
-}
-
-bool MultiLock::Apart::Deadlocks(const absl::Status& failure) const {
-  if (!absl::IsFailedPrecondition(failure)) return false;
-  return std::any_of(parts_.begin(), parts_.end(), [](const Part& part) {
-    return part.lock_->hold_count() > 0 || part.lock_->SharedHoldCount() > 0;
-  });
+  absl::Status taken = TakeAll(ways, wait, {});
+  deadlock = absl::IsFailedPrecondition(taken) &&
+             std::any_of(sides->begin(), sides->end(), [](LockBody::Side side) {
+               if (side.OfThisThread().depth > 0) return true;
+               side.reads = !side.reads;
+               return side.OfThisThread().depth > 0;
+             });
+  return taken;
 }
 
 void MultiLock::Apart::Unlock() noexcept {
@@ -120,14 +118,15 @@ void MultiLock::Apart::Unlock() noexcept {
 }
 
 absl::StatusOr<Lease> MultiLock::Apart::Acquire(const AcquireOptions& options) {
-  std::vector<Lease> leases(parts_.size());
+  const absl::StatusOr<Sides> sides = SidesFor(options.owner);
+  if (!sides.ok()) return sides.status();
+  std::vector<Lease> leases(sides->size());
   const Ways ways = {
       .take = [&](size_t i, absl::Duration wait, const std::stop_token& stop) -> absl::Status {
         AcquireOptions its = options;
         its.wait = wait;
         its.stop = stop;
-        auto lease =
-            parts_[i].reads_ ? parts_[i].lock_->AcquireShared(its) : parts_[i].lock_->Acquire(its);
+        auto lease = LockBody::LeaseOf((*sides)[i].Acquire(engine::Face::kStatus, its));
         if (!lease.ok()) return lease.status();
         leases[i] = *std::move(lease);
         return absl::OkStatus();
@@ -136,45 +135,50 @@ absl::StatusOr<Lease> MultiLock::Apart::Acquire(const AcquireOptions& options) {
       .holds = [&](size_t i) { return leases[i].valid(); },
   };
   if (absl::Status taken = TakeAll(ways, options.wait, options.stop); !taken.ok()) return taken;
-  return LeaseOf(std::move(leases));
+  return LeaseOf(*sides, std::move(leases));
 }
 
-Lease MultiLock::Apart::LeaseOf(std::vector<Lease> leases) const {
-  Hold joined = Joined({leases.begin(), leases.end()});
-  auto holder =
-      std::make_shared<JointHolder>(parts_.front().lock_->body_->core(), std::move(leases));
+Lease MultiLock::Apart::LeaseOf(const Sides& sides, std::vector<Lease> leases) {
+  Hold joined = Joined(sides, {leases.begin(), leases.end()});
+  auto holder = std::make_shared<JointHolder>(sides.front().body->core(), std::move(leases));
   return Lease(std::move(holder), 1, std::move(joined.view_), FencingToken());
 }
 
-Hold MultiLock::Apart::Joined(const std::vector<Hold>& holds) const {
+Hold MultiLock::Apart::Joined(const Sides& sides, const std::vector<Hold>& holds) {
   std::vector<engine::JointView::Part> views;
   for (size_t i = 0; i < holds.size(); ++i) {
     if (holds[i].view_ == nullptr) return {};
-    views.push_back({.name = parts_[i].lock_->name(),
-                     .token = holds[i].fencing_token(),
-                     .view = holds[i].view_});
+    views.push_back(
+        {.name = sides[i].body->name(), .token = holds[i].fencing_token(), .view = holds[i].view_});
   }
-  return Hold(std::make_shared<engine::JointView>(std::move(views), base::Now()), FencingToken());
+  return Hold(std::make_shared<engine::JointView>(std::move(views)), FencingToken());
 }
 
 Hold MultiLock::Apart::Current() const {
+  const absl::StatusOr<Sides> sides = SidesFor({});
+  if (!sides.ok()) return {};
   std::vector<Hold> holds;
-  for (const Part& part : parts_) holds.push_back(CurrentOf(part));
-  return Joined(holds);
+  for (const LockBody::Side& side : *sides) {
+    engine::Held its = side.Current();
+    holds.push_back(Hold(std::move(its.view), its.token));
+  }
+  return Joined(*sides, holds);
 }
 
 int MultiLock::Apart::HoldCount() const {
-  std::vector<int> counts;
-  for (const Part& part : parts_) {
-    counts.push_back(part.reads_ ? part.lock_->SharedHoldCount() : part.lock_->hold_count());
-  }
-  return *std::min_element(counts.begin(), counts.end());
+  const absl::StatusOr<Sides> sides = SidesFor({});
+  if (!sides.ok()) return 0;
+  uint32_t fewest = std::numeric_limits<uint32_t>::max();
+  for (const LockBody::Side& side : *sides) fewest = std::min(fewest, side.OfThisThread().depth);
+  return static_cast<int>(fewest);
 }
 
 absl::StatusOr<LockInfo> MultiLock::Apart::Inspect() const {
+  const absl::StatusOr<Sides> sides = SidesFor({});
+  if (!sides.ok()) return sides.status();
   LockInfo all;
-  for (const Part& part : parts_) {
-    absl::StatusOr<LockInfo> info = part.lock_->Inspect();
+  for (const LockBody::Side& side : *sides) {
+    absl::StatusOr<LockInfo> info = side.session->Inspect();
     if (!info.ok()) return info.status();
     std::move(info->holders.begin(), info->holders.end(), std::back_inserter(all.holders));
     std::move(info->waiters.begin(), info->waiters.end(), std::back_inserter(all.waiters));
@@ -186,8 +190,10 @@ absl::StatusOr<LockInfo> MultiLock::Apart::Inspect() const {
 }
 
 absl::Status MultiLock::Apart::ForceRelease() {
+  const absl::StatusOr<Sides> sides = SidesFor({});
+  if (!sides.ok()) return sides.status();
   absl::Status result;
-  for (const Part& part : parts_) result.Update(part.lock_->ForceRelease());
+  for (const LockBody::Side& side : *sides) result.Update(side.session->ForceRelease());
   return result;
 }
 

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "redlatch/multi_lock.h"
+#include "src/api/lock_body.h"
 #include "src/engine/machine/hold_view.h"
 
 namespace redlatch {
@@ -18,7 +19,7 @@ namespace redlatch {
 // Locks that no script can take together. Those of one client are taken in the order of their keys,
 // which all programs share. Those of several are not: a server may be known by several names, so
 // that one alone is ever waited for, while nothing is held. Thread-safe.
-class MultiLock::Apart : public std::enable_shared_from_this<MultiLock::Apart> {
+class MultiLock::Apart {
  public:
   // Each lock once. `bad`: why they cannot be used; OK: they can.
   Apart(std::vector<Part> parts, std::vector<std::unique_ptr<RedisLockBase>> own, absl::Status bad);
@@ -27,10 +28,9 @@ class MultiLock::Apart : public std::enable_shared_from_this<MultiLock::Apart> {
   // Its object is gone: calls that wait end with kCancelled.
   void End();
 
-  // As Acquire(), for the std face.
-  absl::Status Lock(absl::Duration wait);
-  // Whether that failed since the calling thread has one of them, or reads what it was to write.
-  bool Deadlocks(const absl::Status& failure) const;
+  // As Acquire(), for the std face. `deadlock`: it failed since the calling thread has one of them,
+  // or reads what it was to write.
+  absl::Status Lock(absl::Duration wait, bool& deadlock);
   void Unlock() noexcept;
   absl::StatusOr<Lease> Acquire(const AcquireOptions& options);
   void AcquireAsync(const AcquireOptions& options, AcquireCallback callback);
@@ -46,29 +46,25 @@ class MultiLock::Apart : public std::enable_shared_from_this<MultiLock::Apart> {
     std::function<void(size_t)> give_back;
     std::function<bool(size_t)> holds;
   };
+  // What a call works with: once it waits, this object and the locks may go.
+  using Sides = std::vector<LockBody::Side>;
 
+  absl::StatusOr<Sides> SidesFor(const Owner& owner) const;
   absl::Status TakeAll(const Ways& ways, absl::Duration wait, const std::stop_token& stop) const;
   // Answers which one was refused.
   size_t TakeFrom(const Ways& ways, size_t first, absl::Duration wait, const std::stop_token& stop,
                   absl::Status& status) const;
-  static absl::Status LockPart(const Part& part, absl::Duration wait, const std::stop_token& stop);
-  Hold CurrentOf(const Part& part) const;
-  Hold Joined(const std::vector<Hold>& holds) const;
-  Lease LeaseOf(std::vector<Lease> leases) const;
+  static Hold Joined(const Sides& sides, const std::vector<Hold>& holds);
+  static Lease LeaseOf(const Sides& sides, std::vector<Lease> leases);
 
   // An acquisition that no thread waits for (multi_lock_async.cc).
   class Chain;
-  // False: its object is gone, and so may the locks be.
-  bool Take(size_t part, const AcquireOptions& options, AcquireCallback callback);
 
   const std::vector<Part> parts_;
   const std::vector<std::unique_ptr<RedisLockBase>> own_;
   const absl::Status bad_;
   const bool of_one_client_;
   std::stop_source gone_;
-  // While it is held, the locks are there, unless it has ended.
-  base::Mutex parts_mu_;
-  bool ended_ ABSL_GUARDED_BY(parts_mu_) = false;
 };
 
 }  // namespace redlatch

@@ -27,32 +27,33 @@ constexpr absl::Duration kLongestAsyncPause = absl::Milliseconds(50);
 // It keeps itself, by whatever it waits for. One step at a time, on the threads of its clients.
 class MultiLock::Apart::Chain : public std::enable_shared_from_this<Chain> {
  public:
-  Chain(Apart& apart, AcquireOptions options, AcquireCallback told)
-      : apart_(apart.weak_from_this()),
-        core_(apart.parts_.front().lock_->body_->core()),
+  Chain(const Apart& apart, Sides sides, AcquireOptions options, AcquireCallback told)
+      : sides_(std::move(sides)),
         of_one_client_(apart.of_one_client_),
         options_(std::move(options)),
         told_(std::move(told)),
         end_(base::Now() + options_.wait),
-        leases_(apart.parts_.size()) {
+        leases_(sides_.size()) {
     by_caller_.emplace(options_.stop, [this] { stopped_.request_stop(); });
     with_object_.emplace(apart.gone_.get_token(), [this] { stopped_.request_stop(); });
   }
 
   void TakeNext() {
-    const std::shared_ptr<Apart> apart = apart_.lock();
     const bool waits = taken_ == 0 || of_one_client_;
     AcquireOptions its = options_;
     its.wait = waits ? base::Until(end_) : absl::ZeroDuration();
     its.stop = stopped_.get_token();
-    const auto go_on = [self = shared_from_this()](absl::StatusOr<Lease> lease) {
-      self->OnTaken(std::move(lease));
-    };
-    if (apart == nullptr || !apart->Take(At(taken_), its, go_on)) Finish(Cancelled());
+    const LockBody::Side& side = sides_[At(taken_)];
+    side.body->AcquireAsync(side, its, AsyncDriver::Whose::kOwn,
+                            [self = shared_from_this()](absl::StatusOr<Lease> lease) {
+                              self->OnTaken(std::move(lease));
+                            });
   }
 
  private:
   size_t At(size_t i) const { return (first_ + i) % leases_.size(); }
+  // That of the first: it says where to go on.
+  AsyncDriver& driver() const { return sides_.front().body->core()->async(); }
   static absl::Status Cancelled() { return absl::CancelledError("the wait was stopped"); }
 
   void OnTaken(absl::StatusOr<Lease> lease) {
@@ -64,9 +65,7 @@ class MultiLock::Apart::Chain : public std::enable_shared_from_this<Chain> {
       return OnRefused(
           At(i), absl::AbortedError("one of the locks was lost while another was waited for"));
     }
-    const std::shared_ptr<Apart> apart = apart_.lock();
-    if (apart == nullptr) return OnRefused(first_, Cancelled());
-    Finish(apart->LeaseOf(std::move(leases_)));
+    Finish(LeaseOf(sides_, std::move(leases_)));
   }
 
   void OnRefused(size_t refused, const absl::Status& why) {
@@ -76,7 +75,7 @@ class MultiLock::Apart::Chain : public std::enable_shared_from_this<Chain> {
     if (!again || end_ <= next) return Finish(why);
     if (stopped_.stop_requested()) return Finish(Cancelled());
     if (!of_one_client_) first_ = refused;
-    AsyncDriver& driver = core_->async();
+    AsyncDriver& driver = this->driver();
     driver.Begin(std::make_unique<engine::AsyncTimer>(
         driver, next, [self = shared_from_this()] { self->TakeNext(); }));
   }
@@ -84,13 +83,12 @@ class MultiLock::Apart::Chain : public std::enable_shared_from_this<Chain> {
   void Finish(absl::StatusOr<Lease> lease) {
     by_caller_.reset();
     with_object_.reset();
-    core_->async().Complete([told = std::move(told_), lease = std::move(lease)]() mutable {
+    driver().Complete([told = std::move(told_), lease = std::move(lease)]() mutable {
       std::move(told)(std::move(lease));
     });
   }
 
-  const std::weak_ptr<Apart> apart_;
-  const std::shared_ptr<engine::Core> core_;  // of the first: it says where to go on
+  const Sides sides_;
   const bool of_one_client_;
   const AcquireOptions options_;
   AcquireCallback told_;
@@ -106,29 +104,21 @@ class MultiLock::Apart::Chain : public std::enable_shared_from_this<Chain> {
 
 void MultiLock::Apart::End() {
   if (!parts_.empty() && parts_.front().lock_->body_->core()->in_forked_child()) return;
-  {
-    const base::MutexLock lock(parts_mu_);
-    ended_ = true;
-  }
   gone_.request_stop();
 }
 
-bool MultiLock::Apart::Take(size_t part, const AcquireOptions& options, AcquireCallback callback) {
-  const base::MutexLock lock(parts_mu_);
-  if (ended_) return false;
-  RedisLockBase& its = *parts_[part].lock_;
-  its.body_->AcquireAsync(its, parts_[part].reads_, options, AsyncDriver::Whose::kOwn,
-                          std::move(callback));
-  return true;
-}
-
 void MultiLock::Apart::AcquireAsync(const AcquireOptions& options, AcquireCallback callback) {
-  if (bad_.ok()) {
-    return std::make_shared<Chain>(*this, options, std::move(callback))->TakeNext();
+  absl::StatusOr<Sides> sides = bad_.ok() ? SidesFor(options.owner) : absl::StatusOr<Sides>(bad_);
+  if (sides.ok()) {
+    const auto chain =
+        std::make_shared<Chain>(*this, *std::move(sides), options, std::move(callback));
+    return chain->TakeNext();
   }
   if (!parts_.empty()) {
     return parts_.front().lock_->body_->core()->async().Complete(
-        [told = std::move(callback), bad = bad_]() mutable { std::move(told)(std::move(bad)); });
+        [told = std::move(callback), bad = sides.status()]() mutable {
+          std::move(told)(std::move(bad));
+        });
   }
   // Of no locks, it has no client either.
   base::StartThread("redlatch-async", [told =

@@ -15,16 +15,19 @@ RedisLockBase::RedisLockBase(Client client, std::string_view name, LockOptions o
 
 RedisLockBase::RedisLockBase(Client client, std::string_view name, LockOptions options,
                              std::string_view key_kind)
-    : body_(std::make_unique<LockBody>(std::move(client.core_), name, std::move(options),
+    : body_(std::make_shared<LockBody>(std::move(client.core_), name, std::move(options),
                                        key_kind)) {}
 
-RedisLockBase::RedisLockBase(std::unique_ptr<LockBody> body) : body_(std::move(body)) {}
+RedisLockBase::RedisLockBase(std::shared_ptr<LockBody> body) : body_(std::move(body)) {}
 
 const std::shared_ptr<engine::Core>& RedisLockBase::CoreOf(const Client& client) {
   return client.core_;
 }
 
-RedisLockBase::~RedisLockBase() { body_.reset(); }
+RedisLockBase::~RedisLockBase() {
+  body_->Close();
+  body_.reset();
+}
 
 const std::string& RedisLockBase::name() const { return body_->name(); }
 
@@ -77,15 +80,9 @@ void RedisLockBase::unlock() noexcept {
 }
 
 absl::StatusOr<Lease> RedisLockBase::Acquire(const AcquireOptions& options) {
-  const auto access = body_->Attach(*this);
-  if (!access.ok()) return access.status();
-  auto session = body_->SessionFor(*this, **access, options.owner);
-  if (!session.ok()) return session.status();
-  if (absl::Status refused = body_->RefuseUpgrade(**access); !refused.ok()) return refused;
-  if ((*access)->readers != nullptr) (*access)->readers->GiveBack();
-  auto held = (*session)->Acquire(body_->WantOf(**access, engine::Face::kStatus, options));
-  if (!held.ok()) return held.status();
-  return Lease(*std::move(session), held->hold, std::move(held->view), held->token);
+  const auto side = body_->SideOf(*this, /*reads=*/false, options.owner);
+  if (!side.ok()) return side.status();
+  return LockBody::LeaseOf(side->Acquire(engine::Face::kStatus, options));
 }
 
 absl::StatusOr<Lease> RedisLockBase::TryAcquire() {
@@ -106,13 +103,17 @@ int RedisLockBase::hold_count() const {
 
 void RedisLockBase::LockShared() {
   if (body_->ReadAgain()) return;
-  const auto entered = body_->Read(*this, engine::Face::kStd, {});
+  const auto side = body_->SideOf(*this, /*reads=*/true, {});
+  if (!side.ok()) Throw(side.status());
+  const auto entered = side->Acquire(engine::Face::kStd, {});
   if (!entered.ok()) Throw(entered.status());
 }
 
 bool RedisLockBase::TryLockSharedFor(absl::Duration wait) {
   if (body_->ReadAgain()) return true;
-  const auto entered = body_->Read(*this, engine::Face::kStd, {.wait = wait});
+  const auto side = body_->SideOf(*this, /*reads=*/true, {});
+  if (!side.ok()) Throw(side.status());
+  const auto entered = side->Acquire(engine::Face::kStd, {.wait = wait});
   if (!entered.ok() && !IsBusy(entered.status())) Throw(entered.status());
   return entered.ok();
 }
@@ -133,14 +134,9 @@ void RedisLockBase::UnlockShared() noexcept {
 }
 
 absl::StatusOr<Lease> RedisLockBase::AcquireShared(const AcquireOptions& options) {
-  if (!options.owner.is_calling_thread()) {
-    return absl::InvalidArgumentError("lock \"" + name() +
-                                      "\": an Owner is for writers; leave it out");
-  }
-  auto entered = body_->Read(*this, engine::Face::kStatus, options);
-  if (!entered.ok()) return entered.status();
-  engine::Held& held = entered->held;
-  return Lease(std::move(entered->session), held.hold, std::move(held.view), held.token);
+  const auto side = body_->SideOf(*this, /*reads=*/true, options.owner);
+  if (!side.ok()) return side.status();
+  return LockBody::LeaseOf(side->Acquire(engine::Face::kStatus, options));
 }
 
 Hold RedisLockBase::CurrentShared() const {

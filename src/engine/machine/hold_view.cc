@@ -37,11 +37,22 @@ void HoldView::Lose() {
 
 void HoldView::Fire() {
   std::stop_source source(std::nostopstate);
+  std::vector<std::weak_ptr<std::stop_source>> joint;
   {
     const base::MutexLock lock(mu_);
     source = source_;
+    joint.swap(joint_);
   }
   source.request_stop();
+  for (const auto& each : joint) {
+    if (const auto its = each.lock()) its->request_stop();
+  }
+}
+
+void HoldView::FireToo(const std::shared_ptr<std::stop_source>& joint) {
+  const base::MutexLock lock(mu_);
+  std::erase_if(joint_, [](const auto& each) { return each.expired(); });
+  joint_.push_back(joint);
 }
 
 }  // namespace redlatch::engine

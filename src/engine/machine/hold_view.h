@@ -3,9 +3,11 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <stop_token>
 #include <string_view>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/time/time.h"
@@ -41,6 +43,10 @@ class HoldView {
   // Requests the stop of those who asked before the loss. Runs their code.
   void Fire();
 
+  // That of a hold of several, of which this is one, is requested with it. Nothing waits for what
+  // runs then, so that a JointView may go at any time.
+  void FireToo(const std::shared_ptr<std::stop_source>& joint);
+
  private:
   const base::ForkGuard fork_guard_;
   std::atomic<int64_t> deadline_;
@@ -48,6 +54,7 @@ class HoldView {
   std::atomic<int16_t> acked_by_{0};
   bool is_lost_ ABSL_GUARDED_BY(mu_) = false;
   std::stop_source source_ ABSL_GUARDED_BY(mu_){std::nostopstate};  // made for the first who asks
+  std::vector<std::weak_ptr<std::stop_source>> joint_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace redlatch::engine

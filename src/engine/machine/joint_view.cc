@@ -5,13 +5,9 @@
 
 namespace redlatch::engine {
 
-JointView::JointView(std::vector<Part> parts, base::Instant now)
+JointView::JointView(std::vector<Part> parts)
     : HoldView(base::Instant::Infinite()), parts_(std::move(parts)) {
-  for (const Part& part : parts_) {
-    // By a copy: whoever hears of the loss may destroy the view, and with it what calls here.
-    on_loss_.push_back(std::make_unique<OnLoss>(
-        part.view->Lost(now), [source = lost_] { std::stop_source(source).request_stop(); }));
-  }
+  for (const Part& part : parts_) part.view->FireToo(lost_);
 }
 
 base::Instant JointView::Deadline() const {
@@ -25,7 +21,7 @@ std::stop_token JointView::Lost(base::Instant now) {
     std::stop_token its = part.view->Lost(now);
     if (its.stop_requested()) return its;
   }
-  return lost_.get_token();
+  return lost_->get_token();
 }
 
 int JointView::acked_by() const {

@@ -1,7 +1,6 @@
 #ifndef REDLATCH_SRC_ENGINE_MACHINE_JOINT_VIEW_H_
 #define REDLATCH_SRC_ENGINE_MACHINE_JOINT_VIEW_H_
 
-#include <functional>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -25,7 +24,7 @@ class JointView final : public HoldView {
     std::shared_ptr<HoldView> view;
   };
 
-  JointView(std::vector<Part> parts, base::Instant now);
+  explicit JointView(std::vector<Part> parts);
 
   base::Instant Deadline() const override;
   std::stop_token Lost(base::Instant now) override;
@@ -34,11 +33,8 @@ class JointView final : public HoldView {
   std::optional<FencingToken> TokenOf(std::string_view name) const override;
 
  private:
-  using OnLoss = std::stop_callback<std::function<void()>>;
-
   const std::vector<Part> parts_;
-  const std::stop_source lost_;
-  std::vector<std::unique_ptr<OnLoss>> on_loss_;  // what a part's token does to this one's
+  const std::shared_ptr<std::stop_source> lost_ = std::make_shared<std::stop_source>();
 };
 
 }  // namespace redlatch::engine

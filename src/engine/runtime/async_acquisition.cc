@@ -202,8 +202,15 @@ void AsyncAcquisition::Confirmed(const Answer& answer) {
   const bool confirmed = confirmation_->Hear(core_, *entry_, answer);
   confirmed_.reset();
   if (confirmed) return Finish(std::move(unconfirmed_));
+  Released begun;
+  std::optional<Send> release;
+  core_.Feed(*entry_, [&, now = base::Now()](LockMachine& machine, Effects& effects) {
+    begun = machine.Release(unconfirmed_.hold, now, effects);
+    if (begun.kind == Released::Kind::kUnderWay) release = machine.NextSendOf(begun.hold, now);
+  });
   MachineTable::Refer(*entry_);
-  driver_.Begin(std::make_unique<AsyncRelease>(driver_, *entry_, unconfirmed_.hold, nullptr));
+  driver_.Begin(std::make_unique<AsyncRelease>(driver_, *entry_, std::move(begun),
+                                               std::move(release), nullptr));
   due_ = confirmation_->Again();
   phase_ = Phase::kPauses;
   if (due_.is_infinite() || stopped()) Finish(About(core_, *entry_, confirmation_->why()));

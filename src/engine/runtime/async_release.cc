@@ -7,13 +7,11 @@
 
 namespace redlatch::engine {
 
-AsyncRelease::AsyncRelease(AsyncDriver& driver, Entry& entry, uint64_t hold, Holder::Then then)
-    : driver_(driver), entry_(entry), hold_(hold), then_(std::move(then)) {}
-
-AsyncRelease::AsyncRelease(AsyncDriver& driver, Entry& entry, Released begun, engine::Send send)
+AsyncRelease::AsyncRelease(AsyncDriver& driver, Entry& entry, Released begun,
+                           std::optional<engine::Send> send, Holder::Then then)
     : driver_(driver),
       entry_(entry),
-      hold_(begun.hold),
+      then_(std::move(then)),
       begun_(std::move(send)),
       released_(std::move(begun)) {}
 
@@ -22,15 +20,8 @@ AsyncRelease::~AsyncRelease() = default;
 bool AsyncRelease::Step(unsigned events, base::Instant now) {
   Core& core = driver_.core();
   if ((events & kBegun) != 0) {
-    std::optional<engine::Send> send = std::exchange(begun_, std::nullopt);
     deadline_ = now + core.command_timeout();
-    if (!send) {
-      core.Feed(entry_, [&](LockMachine& machine, Effects& effects) {
-        released_ = machine.Release(hold_, now, effects);
-        if (released_.kind == Released::Kind::kUnderWay) send = machine.NextSendOf(hold_, now);
-      });
-    }
-    Send(std::move(send));
+    Send(std::exchange(begun_, std::nullopt));
   }
   while (script_ != nullptr) {
     std::optional<Answer> answer = script_->Step(now);
@@ -39,9 +30,9 @@ bool AsyncRelease::Step(unsigned events, base::Instant now) {
     std::optional<engine::Send> send;
     core.Feed(entry_, [&](LockMachine& machine, Effects& effects) {
       machine.OnAnswer(script_->send(), *answer, now, effects);
-      released_ = machine.Outcome(hold_);
+      released_ = machine.Outcome(released_.hold);
       if (released_.kind == Released::Kind::kUnderWay && now < deadline_) {
-        send = machine.NextSendOf(hold_, now);
+        send = machine.NextSendOf(released_.hold, now);
       }
     });
     Send(std::move(send));
@@ -62,7 +53,7 @@ void AsyncRelease::End() {
   if (released_.kind == Released::Kind::kUnderWay) {
     if (deadline_ <= base::Now()) core.NoteSilence();
     // Nobody can ask for the outcome any more; it is repeated in the background.
-    core.Feed(entry_, [&](LockMachine& machine, Effects&) { machine.Forget(hold_); });
+    core.Feed(entry_, [&](LockMachine& machine, Effects&) { machine.Forget(released_.hold); });
   }
   if (core.observed()) core.TellReleasedLater(entry_, released_);
   if (then_) driver_.Complete(std::move(then_)(StatusOf(core, entry_, released_)));

@@ -15,10 +15,10 @@ namespace redlatch::engine {
 // A release that no thread waits for: as LockSession::Release(), in steps.
 class AsyncRelease final : public AsyncTask {
  public:
-  // `entry` is referred to. No `then`: nobody asks what it comes to.
-  AsyncRelease(AsyncDriver& driver, Entry& entry, uint64_t hold, Holder::Then then);
-  // One that was begun, and whose next script is due; nobody asks.
-  AsyncRelease(AsyncDriver& driver, Entry& entry, Released begun, engine::Send send);
+  // Of a release that was begun, and whose next script, if there is one, is due. `entry` is
+  // referred to. No `then`: nobody asks what it comes to.
+  AsyncRelease(AsyncDriver& driver, Entry& entry, Released begun, std::optional<engine::Send> send,
+               Holder::Then then);
   ~AsyncRelease() override;
 
  private:
@@ -31,7 +31,6 @@ class AsyncRelease final : public AsyncTask {
 
   AsyncDriver& driver_;
   Entry& entry_;
-  const uint64_t hold_;
   Holder::Then then_;
   base::Instant deadline_;
   std::optional<engine::Send> begun_;

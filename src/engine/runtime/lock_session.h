@@ -184,6 +184,8 @@ class LockSession final : public Holder {
   // `leaves`: what would be waited for to the client's own thread.
   void EndQuietly(Ending& ending, base::Instant deadline, bool leaves = false);
   void WaitQuietly(Ending& ending, base::Instant deadline);
+  // The same on the client's own thread; `then`: null, or told what it came to.
+  void EndAsync(Ending ending, Then then);
 
   const std::shared_ptr<Core> core_;
   Entry& entry_;

@@ -29,8 +29,14 @@ void LockSession::ReleaseAsync(uint64_t hold, Then then) {
     if (then) driver.Complete(std::move(then)(std::move(refused)));
     return;
   }
+  EndAsync(BeginRelease(hold, base::Now() + core_->command_timeout()), std::move(then));
+}
+
+void LockSession::EndAsync(Ending ending, Then then) {
   MachineTable::Refer(entry_);
-  driver.Begin(std::make_unique<AsyncRelease>(driver, entry_, hold, std::move(then)));
+  AsyncDriver& driver = core_->async();
+  driver.Begin(std::make_unique<AsyncRelease>(driver, entry_, std::move(ending.released),
+                                              std::move(ending.send), std::move(then)));
 }
 
 }  // namespace redlatch::engine

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "src/engine/runtime/about.h"
-#include "src/engine/runtime/async_release.h"
 #include "src/engine/runtime/lock_session.h"
 
 namespace redlatch::engine {
@@ -60,12 +59,8 @@ void LockSession::EndQuietly(Ending& ending, base::Instant deadline, bool leaves
   if (ending.send && ending.send->bid() == nullptr && core_->MayPostReleaseOf(entry_)) {
     return core_->outbox().Send(entry_, *std::move(ending.send), ending.released.hold);
   }
-  if (ending.send && leaves) {  // an event loop's thread is not to wait
-    MachineTable::Refer(entry_);
-    AsyncDriver& driver = core_->async();
-    return driver.Begin(std::make_unique<AsyncRelease>(driver, entry_, std::move(ending.released),
-                                                       *std::move(ending.send)));
-  }
+  // An event loop's thread is not to wait.
+  if (ending.send && leaves) return EndAsync(std::move(ending), nullptr);
   WaitQuietly(ending, deadline);
 }
 

@@ -6,6 +6,7 @@
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -246,6 +247,81 @@ TEST_F(AsyncKinds, ReplicasThatConfirmAreWaitedForAndTheirAbsenceIsTold) {
   const absl::StatusOr<Lease> lease = leases_.Take(1);
   ASSERT_TRUE(lease.ok()) << lease.status();
   EXPECT_EQ(lease->acked_by(), 1);
+}
+
+// TSan finds what they do to each other.
+template <class Handle>
+void ReleaseWhileOthersLook(Handle handle) {
+  Statuses statuses;
+  std::atomic<bool> goes{false};
+  std::vector<std::thread> others;
+  for (int i = 0; i < 2; ++i) {
+    others.emplace_back([&] {
+      while (!goes) std::this_thread::yield();
+      for (int round = 0; round < 20; ++round) {
+        if (!handle.valid()) EXPECT_LE(handle.remaining(), absl::ZeroDuration());
+        EXPECT_FALSE(handle.lost().stop_requested());
+        handle.Extend(absl::Minutes(1)).IgnoreError();
+      }
+      EXPECT_EQ(handle.Release(), absl::OkStatus());
+      EXPECT_FALSE(handle.valid());
+    });
+  }
+  goes = true;
+  handle.ReleaseAsync(statuses.Callback());
+  for (std::thread& each : others) each.join();
+  handle.ReleaseAsync(statuses.Callback());
+  EXPECT_EQ(statuses.Take(0), absl::OkStatus());
+  EXPECT_EQ(statuses.Take(1), absl::OkStatus());
+}
+
+TEST_F(AsyncKinds, HandlesMayBeReleasedWhileOthersUseThem) {
+  SimpleLock simple(client_, "simple");
+  ReentrantReadWriteLock rw(client_, "rw");
+  MultiLock multi({&rw.read_lock(), &simple});
+  Semaphore semaphore(client_, "semaphore", 2);
+  for (int i = 0; i < 20; ++i) {
+    ReleaseWhileOthersLook(*simple.Acquire({.lease = absl::Seconds(30)}));
+    ReleaseWhileOthersLook(*multi.Acquire());
+    ReleaseWhileOthersLook(*semaphore.Acquire(2));
+  }
+  EXPECT_TRUE(simple.TryAcquire().ok());
+  EXPECT_TRUE(semaphore.TryAcquire(2).ok());
+}
+
+// What `on_lost` has taken with it is the last that keeps the client, when the release is told.
+TEST_F(AsyncKinds, LastClientMayBeInTheOptionsOfWhatIsReleased) {
+  for (const bool awaited : {true, false}) {
+    std::optional<Client> client = Connect(server_->url());
+    std::optional<SimpleLock> lock(std::in_place, *client, "lock",
+                                   LockOptions{.on_lost = [kept = *client](const LostLease&) {}});
+    Statuses statuses;
+    lock->AcquireAsync({}, [&](absl::StatusOr<Lease> lease) {
+      EXPECT_TRUE(lease.ok()) << lease.status();
+      lock.reset();
+      client.reset();
+      if (awaited) return lease->ReleaseAsync(statuses.Callback());
+      lease = absl::UnknownError("dropped");
+      statuses.Callback()(absl::OkStatus());
+    });
+    EXPECT_EQ(statuses.Take(), absl::OkStatus());
+    EXPECT_TRUE(Await([&] { return server_->Integer({"EXISTS", "lock"}) == 0; }));
+  }
+}
+
+TEST_F(AsyncKinds, LastClientMayBeInTheOptionsOfALeaseThatAThreadReleases) {
+  std::optional<Client> client = Connect(server_->url());
+  std::optional<SimpleLock> lock(std::in_place, *client, "lock",
+                                 LockOptions{.on_lost = [kept = *client](const LostLease&) {}});
+  lock->AcquireAsync({}, leases_.Callback());
+  absl::StatusOr<Lease> lease = leases_.Take();
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  lock.reset();
+  client.reset();
+  lease->ReleaseAsync(statuses_.Callback());
+  lease = absl::UnknownError("dropped");
+  EXPECT_EQ(statuses_.Take(), absl::OkStatus());
+  EXPECT_TRUE(Await([&] { return server_->Integer({"EXISTS", "lock"}) == 0; }));
 }
 
 }  // namespace

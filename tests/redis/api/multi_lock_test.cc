@@ -343,6 +343,76 @@ TEST_F(MultiLockTest, CallsThatWaitEndWhenTheObjectGoes) {
   }
 }
 
+// What a call needs once it waits is its own: the sanitizers find what it uses of the locks.
+TEST_F(MultiLockTest, ItsLocksMayGoRightAfterItWhileACallWaits) {
+  ReentrantLock holder(*Client::Connect(server_->url()), "b");
+  const auto held = holder.Acquire();
+  const std::string queue = support::AuxiliaryKey("b", "reentrant.queue");
+  for (int way = 0; way < 6; ++way) {
+    ReentrantReadWriteLock prices(other_, "prices");
+    auto a = std::make_unique<ReentrantLock>(client_, "a");
+    auto b = std::make_unique<ReentrantLock>(client_, "b");
+    std::vector<MultiLock::Part> parts = {a.get(), b.get()};
+    if (way % 2 == 0) parts.emplace_back(&prices.read_lock());  // of two clients
+    auto lock = std::make_unique<MultiLock>(std::move(parts));
+    absl::Status ended;
+    std::atomic<bool> done{false};
+    std::thread waiter([&, multi = lock.get()] {
+      if (way < 2) {
+        ended = multi->Acquire({.wait = absl::Hours(1)}).status();
+      } else if (way < 4) {
+        EXPECT_THROW(multi->lock(), std::system_error);
+        ended = absl::CancelledError();
+      } else {
+        multi->AcquireAsync({}, [&](const absl::StatusOr<Lease>& lease) {
+          ended = lease.status();
+          done = true;
+        });
+        return;
+      }
+      done = true;
+    });
+    ASSERT_TRUE(Await([&] { return server_->Integer({"ZCARD", queue}) == 1; }));
+    lock.reset();
+    a.reset();
+    b.reset();
+    waiter.join();
+    EXPECT_TRUE(Await([&] { return done.load(); }));
+    EXPECT_TRUE(absl::IsCancelled(ended)) << ended;
+    EXPECT_TRUE(Await([&] { return server_->Integer({"ZCARD", queue}) == 0; }));
+    EXPECT_TRUE(Await([&] { return IsFree(other_, "a"); }));
+  }
+}
+
+// A std::stop_callback on its token waits for a mutex: nothing that a lease does may wait for it.
+TEST_F(MultiLockTest, ALeaseMayGoUnderAMutexThatLostTakes) {
+  ReentrantLock a(client_, "a");
+  SimpleLock b(client_, "b");
+  MultiLock lock({&a, &b});
+  auto lease = std::make_unique<Lease>(*lock.Acquire());
+  std::mutex mutex;
+  std::atomic<bool> told{false};
+  std::atomic<bool> heard{false};
+  std::atomic<bool> dropped{false};
+  const std::stop_callback on_loss(lease->lost(), [&] {
+    told = true;
+    const std::lock_guard guard(mutex);
+    heard = true;
+  });
+  mutex.lock();
+  EXPECT_TRUE(a.ForceRelease().ok());
+  ASSERT_TRUE(Await([&] { return told.load(); }));
+  std::thread dropper([&] {
+    lease.reset();
+    dropped = true;
+  });
+  EXPECT_TRUE(Await([&] { return dropped.load(); }));
+  EXPECT_FALSE(heard);
+  mutex.unlock();
+  dropper.join();
+  EXPECT_TRUE(Await([&] { return heard.load(); }));
+}
+
 TEST_F(MultiLockTest, AThreadDoesNotWaitForItself) {
   ReentrantReadWriteLock prices(client_, "prices");
   SimpleLock simple(client_, "s");
