@@ -53,7 +53,8 @@ class REDLATCH_EXPORT Hold {
   // safe against that too.
   bool valid() const;
 
-  // Until the local deadline as it stands; renewal moves it.
+  // Until the local deadline as it stands; renewal moves it. If another client has handed over the
+  // lock, this is less than two seconds for the first 100 ms: see AcquireOptions::whole_lease.
   absl::Duration remaining() const;
 
   FencingToken fencing_token() const { return token_; }

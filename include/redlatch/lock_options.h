@@ -90,10 +90,12 @@ struct AcquireOptions {
   // Where it is not given, the hold has the lock's own lease and is renewed until released.
   std::optional<absl::Duration> lease = {};
 
-  // Whoever is handed the lock by another client has it for about two seconds at first, and for the
-  // whole lease as soon as the server has confirmed that: about 100 ms later, in the background.
-  // True: Acquire() returns when it has, one round trip later. For work that must know at its start
-  // that it can go on for longer than those two seconds. A manual hold always does.
+  // A client that is handed the lock by another client has it for about two seconds at first, and for
+  // the whole lease once the server has confirmed that: about 100 ms later, in the background. True:
+  // Acquire() confirms it first, and returns with the whole lease. It is for work that must know at
+  // its start that it can go on for longer than two seconds. It costs a round trip after each such
+  // handover, in which the lock is taken and idle, so it is off by default. A manual hold always
+  // does it.
   bool whole_lease = false;
 
   // Ends the waiting with kCancelled. It does not touch a hold.

@@ -72,6 +72,23 @@ redlatch::LockOptions Telling() {
 }
 // [/told]
 
+// [whole]
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "redlatch/redis_lock_base.h"
+
+absl::Status Query(absl::Duration timeout);
+
+absl::Status QueryUnder(redlatch::RedisLockBase& lock) {
+  absl::StatusOr<redlatch::Lease> lease = lock.Acquire({.whole_lease = true});
+  if (!lease.ok()) return lease.status();
+  absl::Status done = Query(lease->remaining());  // ends before the lock can be lost
+  absl::Status released = lease->Release();
+  return done.ok() ? released : done;
+}
+// [/whole]
+
 // [store]
 #include <fcntl.h>
 #include <sys/file.h>
@@ -155,10 +172,16 @@ void TwoWorkers(redlatch::SimpleLock& lock, Account& account) {
 namespace {
 
 int sent = 0;
+absl::Duration timeout_of_query;
 
 }  // namespace
 
 void Send(const std::string&) { ++sent; }
+
+absl::Status Query(absl::Duration timeout) {
+  timeout_of_query = timeout;
+  return absl::OkStatus();
+}
 
 // Output: (5s|4\.[0-9]*s) left, unless renewed
 // Output: forced is lost: .+
@@ -192,6 +215,16 @@ int main() {
   ExpectOk(forced.ForceRelease());
   while (!told) absl::SleepFor(absl::Milliseconds(1));
   Expect(!lease->valid());
+
+  const redlatch::Client other = Connected();
+  redlatch::SimpleLock theirs(other, "handed over");
+  redlatch::SimpleLock ours(client, "handed over");
+  theirs.lock();
+  std::thread waiter([&] { ExpectOk(QueryUnder(ours)); });
+  while (theirs.Inspect()->waiting == 0) absl::SleepFor(absl::Milliseconds(1));
+  theirs.unlock();
+  waiter.join();
+  Expect(timeout_of_query > absl::Seconds(20));
 
   Account account("account");
   ExpectOk(account.Write(redlatch::FencingToken(1), 100));
