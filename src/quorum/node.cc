@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "src/base/status.h"
 #include "src/base/thread.h"
 #include "src/redis/wire/errors.h"
 
@@ -21,6 +22,8 @@ constexpr absl::Duration kWantedFor = absl::Seconds(30);
 constexpr absl::Duration kUnread = absl::Milliseconds(50);
 constexpr int kIdleReads = 20;
 constexpr size_t kMostOwed = 1024;
+constexpr size_t kMostJobs = 256;
+constexpr absl::Duration kListenTurn = absl::Milliseconds(100);
 // Before what a node refuses for now is sent again.
 constexpr absl::Duration kFirstBackoff = absl::Milliseconds(10);
 constexpr int kMostConnectDoublings = 7;
@@ -41,8 +44,9 @@ bool IsToBeRepeated(const absl::StatusOr<redis::Reply>& answer) {
   return absl::IsUnavailable(refused) || absl::IsResourceExhausted(refused);
 }
 
-Node::Node(std::unique_ptr<redis::Deployment> at, std::function<void()> on_up)
-    : at_(std::move(at)), on_up_(std::move(on_up)) {}
+Node::Node(std::unique_ptr<redis::Deployment> at, std::function<void()> on_up,
+           std::function<void()> on_heard)
+    : at_(std::move(at)), on_up_(std::move(on_up)), on_heard_(std::move(on_heard)) {}
 
 // The answers that are still due use all the rest.
 Node::~Node() {
@@ -102,8 +106,7 @@ Node::Sent Node::Ask(std::string_view key, const redis::Command& command, Done d
 
 absl::Status Node::failure() const {
   const base::MutexLock lock(mu_);
-  // A copy that shares nothing: the thread sanitizer does not see how Abseil counts.
-  return {failure_.code(), failure_.message()};
+  return base::Unshared(failure_);
 }
 
 std::vector<std::string> Node::TakeWarnings() {
@@ -111,13 +114,48 @@ std::vector<std::string> Node::TakeWarnings() {
   return std::exchange(warnings_, {});
 }
 
-void Node::Do(std::function<void()> job) {
+bool Node::Do(std::function<void()> job) {
+  const base::MutexLock lock(mu_);
+  if (jobs_.size() >= kMostJobs) return false;
+  jobs_.push_back(std::move(job));
+  StartThread();
+  changed_.SignalAll();
+  return true;
+}
+
+std::shared_ptr<const Node::Listening> Node::Listen(std::string_view key) {
+  const base::MutexLock lock(mu_);
+  std::shared_ptr<Listening>& wanted = wanted_channels_[at_->slot_tag(key)];
+  if (wanted == nullptr) wanted = std::make_shared<Listening>(key);
+  StartThread();
+  changed_.SignalAll();
+  return wanted;
+}
+
+std::optional<absl::Status> Node::OutcomeOf(const Listening& listening) const {
+  const base::MutexLock lock(mu_);
+  if (!listening.outcome) return std::nullopt;
+  return base::Unshared(*listening.outcome);
+}
+
+// In turn, since a channel that is wanted again at once would keep others waiting.
+void Node::ListenToNext() {
+  std::shared_ptr<Listening> next;
   {
     const base::MutexLock lock(mu_);
-    jobs_.push_back(std::move(job));
-    StartThread();
+    auto its = wanted_channels_.upper_bound(listened_to_);
+    if (its == wanted_channels_.end()) its = wanted_channels_.begin();
+    listened_to_ = its->first;
+    next = std::move(its->second);
+    wanted_channels_.erase(its);
   }
-  changed_.SignalAll();
+  absl::Status status;
+  if (!at_->listening(next->key)) status = at_->Listen(next->key, base::Now() + kListenTurn, {});
+  {
+    const base::MutexLock lock(mu_);
+    next->outcome = std::move(status);
+  }
+  on_heard_();
 }
 
 void Node::Tell(std::string key, redis::Command command, base::Instant expires) {
@@ -211,6 +249,9 @@ void Node::Work() {
       jobs_.pop_front();
       mu_.Unlock();
       job();
+    } else if (!wanted_channels_.empty()) {
+      mu_.Unlock();
+      ListenToNext();
     } else if (read_at_ <= now) {
       mu_.Unlock();
       ReadUnread();

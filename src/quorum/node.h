@@ -4,7 +4,9 @@
 #include <atomic>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -40,8 +42,10 @@ class Node {
  public:
   using Done = redis::Deployment::Done;
 
-  // `on_up`: it was not there, and is now; returns at once.
-  Node(std::unique_ptr<redis::Deployment> at, std::function<void()> on_up);
+  // `on_up`: it was not there, and is now. `on_heard`: an attempt to listen is over. Both return at
+  // once.
+  Node(std::unique_ptr<redis::Deployment> at, std::function<void()> on_up,
+       std::function<void()> on_heard);
   ~Node();
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;
@@ -71,8 +75,19 @@ class Node {
   // What is owed is sent without the pause that follows a refusal.
   void SettleNow();
 
-  // By the node's own thread: something that takes long, once.
-  void Do(std::function<void()> job);
+  // By the node's own thread: something that takes long, once. False: it has too much to do.
+  bool Do(std::function<void()> job);
+
+  // One attempt of the node's thread to hear messages about a key. All calls for the same channel
+  // share the one that has not begun yet.
+  struct Listening {
+    explicit Listening(std::string_view its_key) : key(its_key) {}
+    const std::string key;
+    std::optional<absl::Status> outcome;  // guarded by the node's mutex
+  };
+  std::shared_ptr<const Listening> Listen(std::string_view key);
+  // Nothing while it is still to come.
+  std::optional<absl::Status> OutcomeOf(const Listening& listening) const;
   // What the server warned of when it was connected to.
   std::vector<std::string> TakeWarnings();
 
@@ -93,6 +108,7 @@ class Node {
   void StartThread() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Work();
   void Connect();
+  void ListenToNext();
   // What is due by then.
   void Settle(base::Instant due);
   base::Instant OwedAt() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -105,6 +121,7 @@ class Node {
 
   std::unique_ptr<redis::Deployment> at_;
   const std::function<void()> on_up_;
+  const std::function<void()> on_heard_;
 
   mutable base::Mutex mu_;
   base::CondVar changed_;
@@ -117,6 +134,8 @@ class Node {
   absl::Status failure_ ABSL_GUARDED_BY(mu_);
   std::vector<Come> coming_ ABSL_GUARDED_BY(mu_);
   std::deque<std::function<void()>> jobs_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, std::shared_ptr<Listening>> wanted_channels_ ABSL_GUARDED_BY(mu_);
+  std::string listened_to_ ABSL_GUARDED_BY(mu_);  // the last of them that had its turn
   std::deque<Owed> owed_ ABSL_GUARDED_BY(mu_);
   base::Instant read_at_ ABSL_GUARDED_BY(mu_) = base::Instant::Infinite();
   std::vector<std::string> warnings_ ABSL_GUARDED_BY(mu_);

@@ -10,11 +10,6 @@
 #include "src/redis/wire/errors.h"
 
 namespace redlatch::quorum {
-namespace {
-
-constexpr absl::Duration kListenTurn = absl::Milliseconds(100);
-
-}  // namespace
 
 Quorum::Quorum(Options options, Events events)
     : options_(std::move(options)),
@@ -29,9 +24,15 @@ Quorum::Quorum(Options options, Events events)
                    },
                .on_hearing = [](bool, std::string_view) {}};
     // Whatever is held is to stand there too, and whoever waits is to wait there.
-    nodes_.push_back(std::make_unique<Node>(options_.make(node, std::move(its)), [this] {
-      if (!stopped_) events_.on_reconnected();
-    }));
+    nodes_.push_back(std::make_unique<Node>(
+        options_.make(node, std::move(its)),
+        [this] {
+          if (!stopped_) events_.on_reconnected();
+        },
+        [this] {
+          const base::MutexLock lock(mu_);
+          heard_.SignalAll();
+        }));
     servers_.push_back(nodes_.back()->server());
     alike_ = alike_ && nodes_.back()->at().slot_tag("a").empty();
   }
@@ -156,28 +157,24 @@ absl::Status Quorum::Listen(std::string_view key, base::Instant deadline,
     const base::MutexLock lock(mu_);
     heard_.SignalAll();
   });
-  struct Told {
-    size_t done = 0;
-    absl::Status why;
+  std::vector<std::shared_ptr<const Node::Listening>> attempts;
+  for (const auto& node : nodes_) attempts.push_back(node->Listen(key));
+  absl::Status why;
+  const auto all_over = [&] {
+    bool all = true;
+    for (size_t node = 0; node < nodes_.size(); ++node) {
+      const std::optional<absl::Status> outcome = nodes_[node]->OutcomeOf(*attempts[node]);
+      all = all && outcome;
+      if (outcome && !outcome->ok() && (why.ok() || absl::IsUnavailable(why))) why = *outcome;
+    }
+    return all;
   };
-  const auto told = std::make_shared<Told>();
-  for (const auto& node : nodes_) {
-    node->Do([this, &node = *node, told, key = std::string(key)] {
-      absl::Status status = absl::OkStatus();
-      if (!node.at().listening(key)) status = node.at().Listen(key, base::Now() + kListenTurn, {});
-      const base::MutexLock lock(mu_);
-      ++told->done;
-      if (!status.ok() && (told->why.ok() || absl::IsUnavailable(told->why))) told->why = status;
-      heard_.SignalAll();
-    });
-  }
   const base::MutexLock lock(mu_);
-  while (!listening(key) && told->done < nodes_.size() && base::Now() < deadline &&
-         !stop.stop_requested()) {
+  while (!listening(key) && !all_over() && base::Now() < deadline && !stop.stop_requested()) {
     heard_.WaitUntil(mu_, deadline);
   }
   if (listening(key)) return absl::OkStatus();
-  if (!told->why.ok()) return told->why;
+  if (!why.ok()) return why;
   return absl::UnavailableError(
       absl::StrCat("messages of too few of ", options_.name, " arrive (still trying)"));
 }

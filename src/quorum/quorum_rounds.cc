@@ -161,15 +161,19 @@ absl::StatusOr<redis::Reply> Quorum::ResultOf(Case& one) {
 
 void Quorum::AwaitAll(Round& round, absl::Span<const std::unique_ptr<Case>> cases,
                       base::Instant deadline) {
+  // Those whose own time is over are not waited for.
   const auto all_decided = [&] {
     bool all = true;
-    for (const auto& one : cases) all = Decided(round, *one) && all;
+    const base::Instant now = base::Now();
+    for (const auto& one : cases) all = (one->call.until <= now || Decided(round, *one)) && all;
     return all;
   };
   const auto patience = [&] {
     base::Instant first = deadline;
+    const base::Instant now = base::Now();
     for (const auto& one : cases) {
-      if (!one->decided) first = std::min(first, one->patience);
+      if (one->decided || one->call.until <= now) continue;
+      first = std::min({first, one->patience, one->call.until});
     }
     return first;
   };

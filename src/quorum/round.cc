@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/container/inlined_vector.h"
+#include "absl/strings/str_cat.h"
 #include "src/redis/link/scripts.h"
 #include "src/redis/wire/errors.h"
 
@@ -118,14 +119,18 @@ void Round::TakeError(Mailbox::Letter& letter) {
     return;
   }
   // A cluster whose slot moves: the node's own thread follows it.
-  node.Do([&node, mailbox = mailbox_, call = question.call_of(letter.node), hear = question.hear,
-           index = letter.call, which = letter.node] {
+  const bool follows = node.Do([&node, mailbox = mailbox_, call = question.call_of(letter.node),
+                                hear = question.hear, index = letter.call, which = letter.node] {
     std::vector<std::string_view> words;
     const base::Instant until = base::Now() + kFollowFor;
     auto answer = node.at().Run(Views(call, words), until, redis::AlwaysWanted);
     if (hear != nullptr) (*hear)(which, node, answer);
     mailbox->Deliver({.call = index, .node = which, .answer = std::move(answer)});
   });
+  if (follows) return;
+  question.answers[letter.node] = redis::MarkNotSent(absl::UnavailableError(
+      absl::StrCat(node.server(), " moves slots, and too many calls wait for it already")));
+  question.votes[letter.node] = ReadVote(question.answers[letter.node]);
 }
 
 void Round::Await(absl::FunctionRef<bool()> enough, base::Instant deadline) {

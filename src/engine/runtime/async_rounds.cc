@@ -72,15 +72,17 @@ void AsyncRounds::RunTogether(Jobs jobs) {
   }
   jobs.erase(late, jobs.end());
   if (jobs.empty()) return;
-  base::Instant until = core_.is_quorum() ? base::Instant::Infinite() : now + kLongestInACluster;
+  base::Instant until = now;  // that of the most patient
   std::vector<Request> requests;
   std::vector<redis::ScriptCall> calls;
   requests.reserve(jobs.size());  // calls refer to them
   for (const Job& job : jobs) {
     requests.emplace_back(core_.SubjectOf(*job.entry), job.send);
     calls.push_back(requests.back().call());
-    until = std::min(until, job.until);
+    calls.back().until = job.until;
+    until = std::max(until, job.until);
   }
+  if (!core_.is_quorum()) until = std::min(until, now + kLongestInACluster);
   std::vector<absl::StatusOr<redis::Reply>> replies(calls.size());
   core_.deployment().RunBatch(calls, until, absl::MakeSpan(replies));
   for (size_t i = 0; i < jobs.size(); ++i) Finish(jobs[i], std::move(replies[i]));

@@ -28,8 +28,8 @@ class AsyncRounds {
   AsyncRounds& operator=(const AsyncRounds&) = delete;
 
   using Then = std::function<void(absl::StatusOr<redis::Reply>)>;
-  // `then` is told, at once if there is no thread to be had, soon after `until` at the latest if
-  // no other round is in the way. It calls nothing of the core's.
+  // `then` is told, at once if there is no thread to be had; soon after the latest `until` of its
+  // round at the latest. It calls nothing of the core's.
   void Run(Entry& entry, const Send& send, base::Instant until, Then then);
   // Ends the thread, when the round under way is over; the rest fails.
   void Stop();

@@ -1,6 +1,8 @@
 #ifndef REDLATCH_SRC_ENGINE_RUNTIME_WEAK_MAP_H_
 #define REDLATCH_SRC_ENGINE_RUNTIME_WEAK_MAP_H_
 
+#include <algorithm>
+#include <cstddef>
 #include <map>
 #include <memory>
 #include <string>
@@ -18,20 +20,26 @@ class WeakMap {
  public:
   std::shared_ptr<T> Of(std::string_view name, absl::FunctionRef<std::shared_ptr<T>()> make) {
     const base::MutexLock lock(mu_);
+    if (known_.size() >= most_) {
+      std::erase_if(known_, [](const auto& each) { return each.second.expired(); });
+      most_ = std::max(2 * known_.size(), kFew);
+    }
     std::weak_ptr<T>& known = known_[std::string(name)];
     std::shared_ptr<T> shared = known.lock();
     if (shared == nullptr) known = shared = make();
     return shared;
   }
-  // By its destructor.
-  void Forget(const std::string& name) {
+  // How many are remembered: twice as many as there are, or a few, at most.
+  size_t size() {
     const base::MutexLock lock(mu_);
-    const auto known = known_.find(name);
-    if (known != known_.end() && known->second.expired()) known_.erase(known);
+    return known_.size();
   }
 
  private:
+  static constexpr size_t kFew = 16;
+
   base::Mutex mu_;
+  size_t most_ ABSL_GUARDED_BY(mu_) = kFew;
   std::map<std::string, std::weak_ptr<T>, std::less<>> known_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -12,10 +12,6 @@ constexpr size_t kMostFree = 64;
 
 }  // namespace
 
-Permits::~Permits() {
-  if (!core_->in_forked_child()) core_->permits().Forget(name_);
-}
-
 absl::StatusOr<std::shared_ptr<LockSession>> Permits::Borrow() {
   std::shared_ptr<LockSession> session;
   {

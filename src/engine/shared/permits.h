@@ -27,7 +27,6 @@ class Permits : public std::enable_shared_from_this<Permits> {
  public:
   Permits(std::shared_ptr<Core> core, std::string_view name, Plan plan)
       : core_(std::move(core)), name_(name), plan_(std::move(plan)) {}
-  ~Permits();
   Permits(const Permits&) = delete;
   Permits& operator=(const Permits&) = delete;
 

@@ -5,10 +5,6 @@
 
 namespace redlatch::engine {
 
-Readers::~Readers() {
-  if (!core_->in_forked_child()) core_->readers().Forget(name_);
-}
-
 absl::StatusOr<std::shared_ptr<LockSession>> Readers::Found(GrantId write_grant) {
   // Nobody but this list knows of them, nobody reads there, and nothing is kept there.
   std::erase_if(groups_,

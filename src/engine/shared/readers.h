@@ -30,7 +30,6 @@ class Readers {
  public:
   Readers(std::shared_ptr<Core> core, std::string_view name, Plan plan)
       : core_(std::move(core)), name_(name), plan_(std::move(plan)) {}
-  ~Readers();
   Readers(const Readers&) = delete;
   Readers& operator=(const Readers&) = delete;
 

@@ -4,15 +4,19 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstring>
+#include <map>
 #include <string>
 #include <system_error>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "src/base/fork_guard.h"
 #include "src/base/mutex.h"
+#include "src/base/status.h"
 #include "src/base/thread.h"
 #include "src/redis/connect/sentinel_endpoint.h"
 #include "src/redis/embedded/embedded.h"
@@ -20,22 +24,23 @@
 namespace redlatch::redis {
 namespace {
 
-using Targets = absl::StatusOr<std::vector<Target>>;
+using Addresses = absl::StatusOr<std::vector<SocketAddress>>;
 
-Targets LookUp(const Target& named, uint16_t port, int flags) {
+Addresses LookUp(const HostAndPort& named, int flags) {
   addrinfo hints = {};
   hints.ai_family = AF_UNSPEC;
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = flags | AI_NUMERICSERV;
   addrinfo* found = nullptr;
-  const int error = getaddrinfo(named.host.c_str(), std::to_string(port).c_str(), &hints, &found);
+  const std::string port = std::to_string(named.port);
+  const int error = getaddrinfo(named.host.c_str(), port.c_str(), &hints, &found);
   if (error != 0) {
     return absl::UnavailableError(
         absl::StrCat("cannot find the host '", named.host, "': ", gai_strerror(error)));
   }
-  std::vector<Target> targets;
+  std::vector<SocketAddress> addresses;
   for (const addrinfo* each = found; each != nullptr; each = each->ai_next) {
-    SocketAddress& address = targets.emplace_back(named).address;
+    SocketAddress& address = addresses.emplace_back();
     memcpy(&address.storage, each->ai_addr, each->ai_addrlen);
     address.size = each->ai_addrlen;
     char text[NI_MAXHOST] = "";
@@ -44,16 +49,63 @@ Targets LookUp(const Target& named, uint16_t port, int flags) {
                                                : absl::StrCat(text, ":", port);
   }
   freeaddrinfo(found);
-  return targets;
+  return addresses;
 }
 
-// getaddrinfo() has no deadline, so a name is looked up by a thread of its own, which outlives
-// the wait where it must, and touches nothing but this.
+// getaddrinfo() has no deadline, so a thread looks the name up. It outlives the calls that wait for
+// it if it must, and touches nothing but this and Lookups.
 struct Lookup {
   base::Mutex mu;
   base::CondVar changed;
   bool done ABSL_GUARDED_BY(mu) = false;
-  Targets result ABSL_GUARDED_BY(mu);
+  Addresses result ABSL_GUARDED_BY(mu);
+};
+
+// The lookups that are under way in this process: one for each host and port, which all endpoints
+// share, so that name servers that hang do not cost a thread for each attempt to connect.
+class Lookups {
+ public:
+  static Lookups& Here() {
+    static std::atomic<Lookups*> here{nullptr};
+    Lookups* known = here.load();
+    if (known != nullptr && !known->fork_guard_.InForkedChild()) return *known;
+    auto* const fresh = new Lookups;  // a forked child has none of the threads
+    if (here.compare_exchange_strong(known, fresh)) return *fresh;
+    delete fresh;
+    return *known;
+  }
+
+  absl::StatusOr<std::shared_ptr<Lookup>> Of(const HostAndPort& named) {
+    const base::MutexLock lock(mu_);
+    std::shared_ptr<Lookup>& known = under_way_[named];
+    if (known != nullptr) return known;
+    auto lookup = std::make_shared<Lookup>();
+    try {
+      base::StartThread("redlatch-lookup", [this, lookup, named] {
+        Addresses found = LookUp(named, AI_ADDRCONFIG);
+        End(named);
+        const base::MutexLock its_lock(lookup->mu);
+        lookup->result = std::move(found);
+        lookup->done = true;
+        lookup->changed.SignalAll();
+      }).detach();
+    } catch (const std::system_error& error) {
+      under_way_.erase(named);
+      return absl::UnavailableError(
+          absl::StrCat("cannot start a thread to look up a host: ", error.what()));
+    }
+    return known = std::move(lookup);
+  }
+
+ private:
+  void End(const HostAndPort& named) {
+    const base::MutexLock lock(mu_);
+    under_way_.erase(named);
+  }
+
+  const base::ForkGuard fork_guard_;
+  base::Mutex mu_;
+  std::map<HostAndPort, std::shared_ptr<Lookup>> under_way_ ABSL_GUARDED_BY(mu_);
 };
 
 class TcpEndpoint final : public Endpoint {
@@ -62,9 +114,12 @@ class TcpEndpoint final : public Endpoint {
   TcpEndpoint(Target named, uint16_t port) : named_(std::move(named)), port_(port) {}
 
   absl::StatusOr<std::vector<Target>> Targets(base::Instant deadline) override {
-    if (auto numeric = LookUp(named_, port_, AI_NUMERICHOST); numeric.ok()) return numeric;
+    const HostAndPort name{.host = named_.host, .port = port_};
+    if (auto numeric = LookUp(name, AI_NUMERICHOST); numeric.ok()) return At(*numeric);
     if (lookup_ == nullptr) {
-      if (absl::Status started = StartLookup(); !started.ok()) return started;
+      auto begun = Lookups::Here().Of(name);
+      if (!begun.ok()) return begun.status();
+      lookup_ = *std::move(begun);
     }
     const std::shared_ptr<Lookup> lookup = lookup_;
     const base::MutexLock lock(lookup->mu);
@@ -76,26 +131,15 @@ class TcpEndpoint final : public Endpoint {
       lookup->changed.WaitUntil(lookup->mu, deadline);
     }
     lookup_ = nullptr;
-    return std::move(lookup->result);
+    if (!lookup->result.ok()) return base::Unshared(lookup->result.status());
+    return At(*lookup->result);
   }
 
  private:
-  absl::Status StartLookup() {
-    auto lookup = std::make_shared<Lookup>();
-    try {
-      base::StartThread("redlatch-lookup", [lookup, named = named_, port = port_] {
-        auto result = LookUp(named, port, AI_ADDRCONFIG);
-        const base::MutexLock lock(lookup->mu);
-        lookup->result = std::move(result);
-        lookup->done = true;
-        lookup->changed.SignalAll();
-      }).detach();
-    } catch (const std::system_error& error) {
-      return absl::UnavailableError(
-          absl::StrCat("cannot start a thread to look up a host: ", error.what()));
-    }
-    lookup_ = std::move(lookup);
-    return absl::OkStatus();
+  std::vector<Target> At(const std::vector<SocketAddress>& addresses) const {
+    std::vector<Target> targets(addresses.size(), named_);
+    for (size_t i = 0; i < targets.size(); ++i) targets[i].address = addresses[i];
+    return targets;
   }
 
   const Target named_;

@@ -75,8 +75,9 @@ class EndpointOfSentinels final : public Endpoint {
                 known.end());
     std::vector<Target> all;
     absl::Status failure;
+    std::map<HostAndPort, std::unique_ptr<Endpoint>> before = std::exchange(endpoints_, {});
     for (const HostAndPort& each : known) {
-      std::unique_ptr<Endpoint>& endpoint = endpoints_[each];
+      std::unique_ptr<Endpoint>& endpoint = endpoints_[each] = std::move(before[each]);
       if (endpoint == nullptr) endpoint = MakeEndpoint(UrlOfSentinel(url_, each));
       auto targets = endpoint->Targets(all.empty() ? deadline : base::Now());
       failure.Update(targets.status());
@@ -89,7 +90,7 @@ class EndpointOfSentinels final : public Endpoint {
  private:
   const Url url_;
   size_t first_;
-  std::map<HostAndPort, std::unique_ptr<Endpoint>> endpoints_;
+  std::map<HostAndPort, std::unique_ptr<Endpoint>> endpoints_;  // of those known now
 };
 
 }  // namespace

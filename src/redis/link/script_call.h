@@ -6,6 +6,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
 #include "redlatch/lua_script.h"
+#include "src/base/clock.h"
 
 namespace redlatch::redis {
 
@@ -15,6 +16,8 @@ struct ScriptCall {
   absl::Span<const std::string_view> keys;
   absl::Span<const std::string_view> args;
   bool by_text = false;  // of Post(): the server does not know its SHA-1
+  // Of a quorum's batch: nobody waits for the answer any more, though the others go on.
+  base::Instant until = base::Instant::Infinite();
 };
 
 // Asked before a script is sent again; false ends the call with what it has.

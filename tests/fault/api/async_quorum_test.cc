@@ -1,7 +1,10 @@
 // Acquisitions of a RedLock that no thread waits for, and servers that hang.
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <stop_token>
+#include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -15,7 +18,9 @@
 #include "tests/support/await.h"
 #include "tests/support/connect.h"
 #include "tests/support/outcomes.h"
+#include "tests/support/proxied_quorum.h"
 #include "tests/support/quorum_group.h"
+#include "tests/support/tcp_proxy.h"
 
 namespace redlatch {
 namespace {
@@ -62,6 +67,43 @@ TEST_F(AsyncQuorum, AShortWaitEndsInTimeThoughAnotherWaitsForServersThatHang) {
   }
   GoOn();
   EXPECT_TRUE(leases_.Take().ok());
+}
+
+// The key of a held lock tells how many rounds it took: "<hold> <attempt>".
+TEST(AsyncQuorumRounds, AreNotCutByTheShortestDeadline) {
+  support::QuorumGroup servers(3);
+  support::ProxiedQuorum far(servers);
+  const Client client = Connect(far.url());
+  RedLock free(client, "free");
+  ASSERT_TRUE(free.Acquire().ok());  // the client has met all servers
+  for (size_t i = 0; i < servers.size(); ++i) {
+    far[i].Delay(support::Direction::kToServer, absl::Milliseconds(30));
+    far[i].Delay(support::Direction::kToClient, absl::Milliseconds(30));
+  }
+  std::atomic<bool> goes_on{true};
+  Leases none;
+  std::thread hasty([&] {
+    std::vector<std::unique_ptr<RedLock>> others;
+    for (size_t begun = 1; goes_on; ++begun) {
+      others.push_back(std::make_unique<RedLock>(client, absl::StrCat("other:", begun)));
+      others.back()->AcquireAsync({.wait = absl::Milliseconds(1)}, none.Callback());
+      EXPECT_TRUE(Await([&] { return none.size() + 50 >= begun; }));
+    }
+  });
+  EXPECT_TRUE(none.Await(50));
+  for (int round = 0; round < 5; ++round) {
+    Leases leases;
+    free.AcquireAsync({}, leases.Callback());
+    const absl::StatusOr<Lease> lease = leases.Take();
+    EXPECT_TRUE(lease.ok()) << lease.status();
+    for (size_t i = 0; i < servers.size(); ++i) {
+      const std::string vote = servers[i].Text({"GET", "free"});
+      if (vote.empty()) continue;  // a minority's vote may still be on its way
+      EXPECT_LE(std::stoi(vote.substr(vote.find(' ') + 1)), 2) << vote;
+    }
+  }
+  goes_on = false;
+  hasty.join();
 }
 
 TEST_F(AsyncQuorum, CallbacksRunThoughARoundWaits) {
