@@ -6,7 +6,6 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <utility>
 #include <variant>
 
@@ -14,7 +13,6 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "src/base/parker.h"
-#include "src/base/thread.h"
 #include "src/engine/protocol/wire.h"
 #include "src/engine/runtime/core.h"
 #include "src/redis/wire/errors.h"
@@ -50,27 +48,8 @@ Answer NotRun(
 }  // namespace
 
 void AckedRenewals::Stop() {
-  std::thread thread;
-  {
-    const base::MutexLock lock(mu_);
-    stopping_ = true;
-    thread = std::move(thread_);
-  }
-  changed_.SignalAll();
-  base::Join(thread);
-}
-
-bool AckedRenewals::Add(Job& job) {
-  const base::MutexLock lock(mu_);
-  if (stopping_) return false;
-  if (!thread_.joinable() && !base::TryStartThread(thread_, "redlatch-acks", [this] { Work(); })) {
-    return false;
-  }
-  if (RenewalOf(job.send).acks.fsync) job.slice = kSliceOfFsync;
-  MachineTable::Refer(*job.entry);
-  jobs_.push_back(std::move(job));
-  changed_.SignalOne();
-  return true;
+  stopping_ = true;
+  lanes_.Finish();
 }
 
 Answer AckedRenewals::Run(Entry& entry, const Send& send, base::Instant until) {
@@ -91,43 +70,27 @@ Answer AckedRenewals::Run(Entry& entry, const Send& send, base::Instant until) {
 }
 
 void AckedRenewals::Post(Entry& entry, const Send& send, Then then, base::Instant until) {
-  Job job{.entry = &entry, .send = send, .then = std::move(then), .wanted_until = until};
-  if (Add(job)) return;
   MachineTable::Refer(entry);
-  Finish(job, NotRun());
-}
-
-void AckedRenewals::Work() {
   Jobs jobs;
-  mu_.Lock();
-  while (!stopping_) {
-    std::move(jobs_.begin(), jobs_.end(), std::back_inserter(jobs));
-    jobs_.clear();
-    if (jobs.empty()) {
-      changed_.WaitUntil(mu_, base::Instant::Infinite());
-      continue;
-    }
-    mu_.Unlock();
-    RunEach(jobs);
-    mu_.Lock();
-  }
-  std::move(jobs_.begin(), jobs_.end(), std::back_inserter(jobs));
-  jobs_.clear();
-  mu_.Unlock();
-  for (Job& job : jobs) Finish(job, NotRun());
+  Job& job = jobs.emplace_back(Job{&entry, send, std::move(then), until});
+  if (RenewalOf(send).acks.fsync) job.slice = kSliceOfFsync;
+  // Each server has replicas of its own.
+  if (!stopping_ && lanes_.Add(core_.server(entry.keys.main()), jobs)) return;
+  Finish(job, NotRun());
 }
 
 void AckedRenewals::RunEach(Jobs& jobs) {
   const base::Instant now = base::Now();
-  const auto late = std::stable_partition(jobs.begin(), jobs.end(),
-                                          [now](const Job& job) { return now < job.wanted_until; });
+  const auto late = std::stable_partition(jobs.begin(), jobs.end(), [&](const Job& job) {
+    return now < job.wanted_until && !stopping_;
+  });
   for (auto job = late; job != jobs.end(); ++job) {
-    Finish(*job, NotRun("it could not be confirmed in time: other holds were in the way"));
+    Finish(*job, stopping_
+                     ? NotRun()
+                     : NotRun("it could not be confirmed in time: other holds were in the way"));
   }
   jobs.erase(late, jobs.end());
-  // Those of one server together, since each has replicas of its own.
   for (Job& job : jobs) {
-    job.server = &core_.server(job.entry->keys.main());
     if (job.until != base::Instant()) continue;
     // At most half of what is left of the hold is spent on it, from its first turn on.
     const ToRenew& renewal = RenewalOf(job.send);
@@ -136,7 +99,7 @@ void AckedRenewals::RunEach(Jobs& jobs) {
   }
   const auto key = [](const Job& job) {
     const base::AcksWanted& wanted = RenewalOf(job.send).acks;
-    return std::tuple(wanted.fsync, wanted.replicas, job.server);
+    return std::pair(wanted.fsync, wanted.replicas);
   };
   std::stable_sort(jobs.begin(), jobs.end(),
                    [&](const Job& a, const Job& b) { return key(a) < key(b); });

@@ -1,33 +1,31 @@
 #ifndef REDLATCH_SRC_ENGINE_RUNTIME_ACKED_RENEWALS_H_
 #define REDLATCH_SRC_ENGINE_RUNTIME_ACKED_RENEWALS_H_
 
+#include <atomic>
 #include <functional>
 #include <optional>
-#include <string>
-#include <thread>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/types/span.h"
 #include "src/base/acks.h"
 #include "src/base/clock.h"
-#include "src/base/mutex.h"
 #include "src/engine/machine/script_io.h"
 #include "src/engine/runtime/entry.h"
+#include "src/engine/runtime/lanes.h"
 
 namespace redlatch::engine {
 
 class Core;
 
-// The renewals that count only when replicas have them, and the thread that runs them: those of
-// equal wants in one batch, and what comes meanwhile in the next, since all wait for the same
-// stream. What is not confirmed soon joins the next batch, and is given twice the time, as often as
-// its patience allows: so replicas that are slow keep others waiting for a second at most. The
-// thread starts when it is first needed. Thread-safe.
+// The renewals that count only when replicas have them: those of equal wants at one server in one
+// batch, and what comes meanwhile in the next, since all wait for the same stream. What is not
+// confirmed soon joins the next batch, and is given twice the time, as often as its patience
+// allows: so replicas that are slow keep others waiting for a second at most. Thread-safe.
 class AckedRenewals {
  public:
-  explicit AckedRenewals(Core& core) : core_(core) {}
-  // Ends the thread, when it has run what is under way; the rest fails.
+  explicit AckedRenewals(Core& core)
+      : core_(core), lanes_("redlatch-acks", [this](Jobs& jobs) { RunEach(jobs); }) {}
+  // Returns when what is under way has run; the rest fails.
   void Stop();
   AckedRenewals(const AckedRenewals&) = delete;
   AckedRenewals& operator=(const AckedRenewals&) = delete;
@@ -48,13 +46,9 @@ class AckedRenewals {
     base::Instant wanted_until;
     base::Instant until = {};  // replicas may take; known from its first turn on
     absl::Duration slice = absl::Milliseconds(50);  // of that, the next time
-    const std::string* server = nullptr;            // the name of the one that has it now
   };
   using Jobs = std::vector<Job>;
 
-  // False: there is no thread to run it.
-  bool Add(Job& job);
-  void Work();
   // One batch of each group of equal wants; keeps those that are to be run once more.
   void RunEach(Jobs& jobs);
   // Those that are to be run once more are put into `again`.
@@ -62,11 +56,8 @@ class AckedRenewals {
   void Finish(Job& job, Answer answer);
 
   Core& core_;
-  base::Mutex mu_;
-  base::CondVar changed_;
-  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
-  Jobs jobs_ ABSL_GUARDED_BY(mu_);
-  std::thread thread_ ABSL_GUARDED_BY(mu_);
+  std::atomic<bool> stopping_{false};
+  Lanes<Job> lanes_;  // by server
 };
 
 }  // namespace redlatch::engine

@@ -77,6 +77,7 @@ class Core : public std::enable_shared_from_this<Core> {
                : absl::InfiniteDuration();
   }
   redis::Deployment& deployment() { return *deployment_; }
+  bool is_cluster() const { return url_.kind == redis::Url::Kind::kCluster; }
   bool is_quorum() const { return url_.kind == redis::Url::Kind::kQuorum; }
   MachineTable& machines() { return inside_->machines; }
   AckedRenewals& acked_renewals() { return inside_->acked; }

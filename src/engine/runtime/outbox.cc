@@ -54,7 +54,8 @@ Outbox::Letter& Outbox::Take(Entry& entry, engine::Send script, size_t answers) 
 // Nobody waits for it: its answer comes to Answered().
 void Outbox::GoesAlone(Letter& letter) {
   MachineTable::Refer(*letter.entry);
-  ++under_way_;
+  letter.batch = batch_;
+  ++under_way_[letter.batch];
   ++sent_;
 }
 
@@ -117,16 +118,18 @@ void Outbox::Read() {
   const base::Instant now = base::Now();
   const uint64_t answered = answered_;
   const bool others_read = answered != answered_before_;
-  if (under_way_ == 0 || others_read) waiting_since_ = now;
+  if (const size_t before = 1 - batch_; under_way_[before] == 0) {
+    batch_ = before;
+    waiting_since_ = now;
+  }
   // Answers that are overdue are waited for as a call does, which gives up a connection that
   // stalls.
   const bool overdue = now - waiting_since_ > core_.command_timeout();
-  if (under_way_ > 0) core_.deployment().DrainAll(overdue ? now + kTurn : base::Instant());
+  if (under_way() > 0) core_.deployment().DrainAll(overdue ? now + kTurn : base::Instant());
   answered_before_ = answered_;
-  if (answered_before_ != answered) waiting_since_ = now;
 
   const uint64_t sent = sent_;
-  const bool idle = under_way_ == 0 && sent == sent_before_;
+  const bool idle = under_way() == 0 && sent == sent_before_;
   sent_before_ = sent;
   idle_reads_ = idle ? idle_reads_ + 1 : 0;
   if (idle_reads_ < kIdleReads) {
@@ -139,7 +142,7 @@ void Outbox::Read() {
 }
 
 void Outbox::Flush(base::Instant until) {
-  while (under_way_ > 0 && base::Now() < until) {
+  while (under_way() > 0 && base::Now() < until) {
     // Where another thread reads, that brings the answers.
     if (!core_.deployment().DrainAll(until)) base::Parker().ParkUntil(base::Now() + kTurn);
   }

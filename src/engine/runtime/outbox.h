@@ -34,6 +34,7 @@ class Outbox {
     Entry* entry = nullptr;  // referred to, unless its sender is still there
     engine::Send script;
     uint64_t hold = 0;  // that it releases
+    size_t batch = 0;
   };
 
   explicit Outbox(Core& core);
@@ -67,7 +68,12 @@ class Outbox {
   void Answered(Letter& letter);
 
   Core& core_;
-  std::atomic<size_t> under_way_{0};
+  size_t under_way() const { return under_way_[0] + under_way_[1]; }
+
+  // Of this batch and of the one before. A batch ends when all of the one before are answered: so
+  // a server that hangs is noticed, however many others answer.
+  std::atomic<size_t> under_way_[2] = {};
+  std::atomic<size_t> batch_{0};
   std::atomic<uint64_t> sent_{0};  // so far
   std::atomic<uint64_t> answered_{0};
   std::atomic<bool> closed_{false};
@@ -76,7 +82,7 @@ class Outbox {
   // The renewer's: what was so when it read last.
   uint64_t sent_before_ = 0;
   uint64_t answered_before_ = 0;
-  base::Instant waiting_since_;  // for any answer
+  base::Instant waiting_since_;  // for the answers of the batch before
   int idle_reads_ = 0;           // in a row
 
   base::Mutex mu_;

@@ -27,10 +27,11 @@ void Outbox::Answered(Letter& letter) {
     if (released.kind == Released::Kind::kUnderWay) lock.Forget(letter.hold);
   });
   if (letter.hold != 0 && core_.observed()) core_.TellReleasedLater(entry, released);
+  const size_t batch = letter.batch;
   GiveBack(letter);
   core_.machines().Unrefer(entry);
   ++answered_;
-  --under_way_;
+  --under_way_[batch];
 }
 
 }  // namespace redlatch::engine

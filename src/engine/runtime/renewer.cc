@@ -1,7 +1,9 @@
 #include "src/engine/runtime/renewer.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
+#include <string>
 #include <utility>
 #include <variant>
 
@@ -20,12 +22,6 @@ namespace {
 constexpr absl::Duration kTogether = absl::Milliseconds(250);
 constexpr size_t kLargestBatch = 512;
 constexpr absl::Duration kShortestTimeout = absl::Milliseconds(50);
-
-struct Job {
-  Entry* entry;
-  Send send;
-  Request request;
-};
 
 }  // namespace
 
@@ -128,7 +124,9 @@ void Renewer::Work() {
     const base::Instant now = base::Now();
     const bool describe = describe_at_ <= now && !last;
     if (describe) describe_at_ = now + refresh_;
-    const base::Instant repeat_at = std::min(core_.counts().due(), core_.releases().due());
+    const base::Instant repeat_at = repeating_
+                                        ? base::Instant::Infinite()
+                                        : std::min(core_.counts().due(), core_.releases().due());
     const bool repeat = repeat_at <= now && !last;
     const base::Instant read_at = core_.outbox().due();
     const bool read = read_at <= now && !last;
@@ -145,18 +143,23 @@ void Renewer::Work() {
     if (reconnected) core_.Reconnected();
     if (describe) core_.Describe();
     Serve(due);
-    if (repeat) core_.releases().Repeat();
-    if (repeat) core_.counts().Repeat();
+    if (repeat) Repeat();
     for (Entry* const entry : due) core_.machines().Unrefer(*entry);
     due.clear();
     mu_.Lock();
   }
   mu_.Unlock();
+  lanes_.Finish();
+}
+
+void Renewer::Repeat() {
+  std::vector<Job> jobs{{.entry = nullptr, .send = {}}};
+  repeating_ = true;
+  if (!core_.is_cluster() || !lanes_.Add("repeats", jobs)) Run(jobs);
 }
 
 void Renewer::Serve(const std::vector<Entry*>& due) {
-  std::vector<Job> jobs;
-  absl::Duration timeout = core_.command_timeout();
+  std::map<std::string, std::vector<Job>> jobs;  // by server
   for (Entry* const entry : due) {
     std::vector<Send> acked;
     core_.Feed(*entry, [&](Bidder& machine, Effects&) {
@@ -168,27 +171,52 @@ void Renewer::Serve(const std::vector<Entry*>& due) {
           continue;
         }
         core_.Prepare(*entry, *send);
-        jobs.push_back({entry, *send, Request(core_.SubjectOf(*entry), *send)});
-        timeout = std::min(timeout, std::max(kShortestTimeout, send->lease / 3));
+        MachineTable::Refer(*entry);
+        jobs[core_.server(entry->keys.main())].push_back({entry, *send});
       }
     });
     for (const Send& send : acked) core_.acked_renewals().Post(*entry, send);
   }
-  for (size_t begin = 0; begin < jobs.size(); begin += kLargestBatch) {
-    const auto batch = absl::MakeSpan(jobs).subspan(begin, kLargestBatch);
-    std::vector<redis::ScriptCall> calls;
-    calls.reserve(batch.size());
-    for (Job& job : batch) calls.push_back(job.request.call());
-    std::vector<absl::StatusOr<redis::Reply>> replies(batch.size());
-    core_.deployment().RunBatch(calls, std::min(base::Now() + timeout, StopBy()),
-                                absl::MakeSpan(replies));
-    for (size_t i = 0; i < batch.size(); ++i) {
-      const Answer answer = ReadAnswer(batch[i].send, replies[i]);
-      core_.NoteAnswer(*batch[i].entry, batch[i].send, answer);
-      core_.Feed(*batch[i].entry, [&](Bidder& machine, Effects& effects) {
-        machine.OnAnswer(batch[i].send, answer, base::Now(), effects);
-      });
+  for (auto& [server, its] : jobs) {
+    if (!core_.is_cluster() || !lanes_.Add(server, its)) Run(its);
+  }
+}
+
+void Renewer::Run(std::vector<Job>& jobs) {
+  if (jobs.front().entry == nullptr) {
+    core_.releases().Repeat();
+    core_.counts().Repeat();
+    repeating_ = false;
+    Wake();
+  } else {
+    for (size_t begin = 0; begin < jobs.size(); begin += kLargestBatch) {
+      RunBatch(absl::MakeConstSpan(jobs).subspan(begin, kLargestBatch));
     }
+    for (const Job& job : jobs) core_.machines().Unrefer(*job.entry);
+  }
+  jobs.clear();
+}
+
+void Renewer::RunBatch(absl::Span<const Job> jobs) {
+  absl::Duration timeout = core_.command_timeout();
+  std::vector<Request> requests;
+  std::vector<redis::ScriptCall> calls;
+  requests.reserve(jobs.size());  // calls refer to them
+  for (const Job& job : jobs) {
+    timeout = std::min(timeout, std::max(kShortestTimeout, job.send.lease / 3));
+    requests.emplace_back(core_.SubjectOf(*job.entry), job.send);
+    calls.push_back(requests.back().call());
+  }
+  std::vector<absl::StatusOr<redis::Reply>> replies(jobs.size());
+  core_.deployment().RunBatch(calls, std::min(base::Now() + timeout, StopBy()),
+                              absl::MakeSpan(replies));
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    const auto& [entry, send] = jobs[i];
+    const Answer answer = ReadAnswer(send, replies[i]);
+    core_.NoteAnswer(*entry, send, answer);
+    core_.Feed(*entry, [&send = send, &answer](Bidder& machine, Effects& effects) {
+      machine.OnAnswer(send, answer, base::Now(), effects);
+    });
   }
 }
 

@@ -1,14 +1,18 @@
 #ifndef REDLATCH_SRC_ENGINE_RUNTIME_RENEWER_H_
 #define REDLATCH_SRC_ENGINE_RUNTIME_RENEWER_H_
 
+#include <atomic>
 #include <thread>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "src/base/clock.h"
 #include "src/base/mutex.h"
+#include "src/engine/machine/script_io.h"
 #include "src/engine/runtime/entry.h"
+#include "src/engine/runtime/lanes.h"
 #include "src/engine/runtime/timer_heap.h"
 
 namespace redlatch::engine {
@@ -16,14 +20,18 @@ namespace redlatch::engine {
 class Core;
 
 // The thread that runs those scripts of all locks for which no caller is there: renewals,
-// heartbeats, releases and cancels that went unanswered. What is due together travels in one
-// pipelined write. It starts when it is first needed, and from then on also repeats who this client
-// is. Thread-safe.
+// heartbeats, releases and cancels that went unanswered. What is due together at one server travels
+// in one pipelined write. In a cluster another thread waits for the answers of each node, so that a
+// node that hangs delays nothing that is due elsewhere. The thread starts when it is first needed,
+// and from then on also repeats who this client is. Thread-safe.
 class Renewer {
  public:
   // `refresh`: how often the client describes itself.
   Renewer(Core& core, absl::Duration refresh)
-      : core_(core), refresh_(refresh), describe_at_(base::Now() + refresh) {}
+      : core_(core),
+        refresh_(refresh),
+        lanes_("redlatch-node", [this](Lanes<Job>::Jobs& jobs) { Run(jobs); }),
+        describe_at_(base::Now() + refresh) {}
   // Ends the thread, after a last look at what is due, which takes no longer than `until`.
   void Stop(base::Instant until);
   Renewer(const Renewer&) = delete;
@@ -43,14 +51,24 @@ class Renewer {
   void Crowded();
 
  private:
+  struct Job {
+    Entry* entry;  // referred to; null: what this client has released and counted is repeated
+    Send send;
+  };
+
   void Start() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Work();
   void TakeDue(base::Instant now, std::vector<Entry*>& due) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Serve(const std::vector<Entry*>& due);
+  void Repeat();
+  void Run(std::vector<Job>& jobs);
+  void RunBatch(absl::Span<const Job> jobs);
   base::Instant StopBy();
 
   Core& core_;
   const absl::Duration refresh_;
+  Lanes<Job> lanes_;  // of a cluster's nodes, by name
+  std::atomic<bool> repeating_{false};
   base::Mutex mu_;
   base::CondVar changed_;
   TimerHeap timers_ ABSL_GUARDED_BY(mu_);

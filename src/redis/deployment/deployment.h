@@ -79,7 +79,7 @@ class Deployment {
   virtual void RunBatch(absl::Span<const ScriptCall> calls, base::Instant deadline,
                         absl::Span<absl::StatusOr<Reply>> results) = 0;
   // The same at the server that has the keys of all of them, and who has them then; see
-  // AckedConnection. One caller at a time.
+  // AckedConnection.
   virtual absl::StatusOr<base::Acks> RunAcked(absl::Span<const ScriptCall> calls,
                                               const base::AcksWanted& wanted,
                                               absl::Duration patience, base::Instant deadline,

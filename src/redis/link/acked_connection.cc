@@ -62,6 +62,7 @@ absl::StatusOr<base::Acks> AckedConnection::Run(absl::Span<const ScriptCall> cal
                                                 const base::AcksWanted& wanted,
                                                 absl::Duration patience, base::Instant deadline,
                                                 absl::Span<absl::StatusOr<Reply>> results) {
+  const base::MutexLock lock(mu_);
   absl::StatusOr<base::Acks> acks;
   const auto fail = [&](absl::Status why) {
     std::fill(results.begin(), results.end(), why);

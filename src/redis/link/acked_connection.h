@@ -15,6 +15,7 @@
 #include "src/base/acks.h"
 #include "src/base/clock.h"
 #include "src/base/fork_guard.h"
+#include "src/base/mutex.h"
 #include "src/redis/connect/connector.h"
 #include "src/redis/connect/plain_connection.h"
 #include "src/redis/link/script_call.h"
@@ -27,7 +28,7 @@ namespace redlatch::redis {
 
 // A connection on which scripts are run, and replicas then waited for. That takes time in which
 // nothing else can be asked there; and WAIT speaks of the connection that says it, so this one is
-// never made anew behind the caller's back. One caller at a time.
+// never made anew behind the caller's back. Thread-safe: callers take turns.
 class AckedConnection {
  public:
   // `mark`: a command that writes, whatever is there, and also where memory is full, at a key of
@@ -60,6 +61,7 @@ class AckedConnection {
   const Mark mark_;
   const std::function<std::optional<Peer>()> whom_;
   const base::ForkGuard fork_guard_;
+  base::Mutex mu_;
   std::optional<Peer> peer_;  // of `connection_`, where that was told
   std::optional<PlainConnection> connection_;
 };

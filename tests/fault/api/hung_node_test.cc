@@ -1,0 +1,165 @@
+// One node of several hangs: what is held and renewed at the others goes on.
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "gtest/gtest.h"
+#include "redlatch/client.h"
+#include "redlatch/count_down_latch.h"
+#include "redlatch/red_lock.h"
+#include "redlatch/simple_lock.h"
+#include "src/base/clock.h"
+#include "src/base/parker.h"
+#include "src/redis/wire/slot.h"
+#include "tests/support/await.h"
+#include "tests/support/cluster_group.h"
+#include "tests/support/quorum_group.h"
+#include "tests/support/test_scale.h"
+
+namespace redlatch {
+namespace {
+
+using support::ClusterGroup;
+
+// A lease that the client renews, and the lock that it is of.
+template <class Lock>
+struct Held {
+  Held(const Client& client, const std::string& name, LockOptions options)
+      : lock(std::make_unique<Lock>(client, name, options)), lease(lock->Acquire()) {}
+  std::unique_ptr<Lock> lock;
+  absl::StatusOr<Lease> lease;
+};
+
+class HungClusterNode : public ::testing::Test {
+ protected:
+  // The other nodes go on without the one that hangs.
+  static void SetUpTestSuite() {
+    group_ = ClusterGroup::Start({.replicas = 1,
+                                  .node_timeout = absl::Minutes(5),
+                                  .server = {.config = {"cluster-require-full-coverage no"}}})
+                 .release();
+  }
+  static void TearDownTestSuite() { delete std::exchange(group_, nullptr); }
+
+  // A name that lies at that primary.
+  std::string NameAt(size_t primary) {
+    for (;;) {
+      std::string name = absl::StrCat("lock:", ++number_);
+      if (group_->OwnerOf(redis::SlotOf(name)) == primary) return name;
+    }
+  }
+  void Hold(const Client& client, size_t primary, LockOptions options) {
+    std::vector<Held<SimpleLock>>& held = primary == 0 ? at_hung_ : elsewhere_;
+    held.emplace_back(client, NameAt(primary), std::move(options));
+    ASSERT_TRUE(held.back().lease.ok()) << held.back().lease.status();
+  }
+  // Returns how many leases at healthy nodes were lost within that time.
+  size_t LostWithin(absl::Duration time) {
+    group_->server(0).Stop();
+    base::Parker().ParkUntil(base::Now() + time);
+    size_t lost = 0;
+    for (const auto& held : elsewhere_) lost += held.lease->valid() ? 0U : 1U;
+    group_->server(0).Continue();
+    return lost;
+  }
+
+  int number_ = 0;
+  std::vector<Held<SimpleLock>> at_hung_;
+  std::vector<Held<SimpleLock>> elsewhere_;
+  static ClusterGroup* group_;
+};
+
+ClusterGroup* HungClusterNode::group_ = nullptr;
+
+TEST_F(HungClusterNode, DelaysNoRenewalElsewhere) {
+  const auto client = Client::Connect(group_->url() + "?command_timeout=5s");
+  ASSERT_TRUE(client.ok()) << client.status();
+  Hold(*client, 0, {.lease = absl::Seconds(15)});
+  for (const size_t node : {1, 2}) Hold(*client, node, {.lease = absl::Seconds(4)});
+  // The first renewal of the one at the hung node is due after 5 s.
+  EXPECT_EQ(LostWithin(absl::Seconds(11)), 0U);
+}
+
+TEST_F(HungClusterNode, DelaysNoAckedRenewalElsewhere) {
+  const auto client = Client::Connect(group_->url() + "?command_timeout=5s");
+  ASSERT_TRUE(client.ok()) << client.status();
+  const auto options = [](absl::Duration lease) {
+    return LockOptions{.lease = lease, .replica_acks = 1, .ack_timeout = absl::Seconds(1)};
+  };
+  Hold(*client, 0, options(absl::Seconds(15)));
+  for (const size_t node : {1, 2}) Hold(*client, node, options(absl::Seconds(4)));
+  EXPECT_EQ(LostWithin(absl::Seconds(11)), 0U);
+}
+
+// What was counted is repeated every third of the latch's life.
+TEST_F(HungClusterNode, DelaysNoRenewalElsewhereByWhatIsRepeated) {
+  const auto client = Client::Connect(group_->url() + "?command_timeout=5s");
+  ASSERT_TRUE(client.ok()) << client.status();
+  CountDownLatch latch(*client, NameAt(0), 2, {.ttl = absl::Seconds(6)});
+  ASSERT_TRUE(latch.CountDown().ok());
+  for (const size_t node : {1, 2}) Hold(*client, node, {.lease = absl::Seconds(4)});
+  EXPECT_EQ(LostWithin(absl::Seconds(20)), 0U);
+}
+
+// Nobody waits for the answer to an unlock(), and other nodes answer all the time.
+TEST_F(HungClusterNode, IsGivenUpThoughOnlyAnUnlockIsUnanswered) {
+  const auto client = Client::Connect(group_->url());
+  ASSERT_TRUE(client.ok()) << client.status();
+  SimpleLock here(*client, NameAt(0));
+  SimpleLock elsewhere(*client, NameAt(1));
+  for (int i = 0; i < 3; ++i) std::scoped_lock(here, elsewhere);
+  const uint64_t before = client->Stats().breaks;
+  here.lock();
+  group_->server(0).Stop();
+  here.unlock();
+  EXPECT_TRUE(support::Await(
+      [&] {
+        const std::scoped_lock guard(elsewhere);
+        return client->Stats().breaks > before;
+      },
+      absl::Seconds(20)));
+  group_->server(0).Continue();
+}
+
+// The bar: leases of 0.5 to 30 s.
+TEST_F(HungClusterNode, LosesNoLeaseElsewhereInAMinute) {
+  if (!support::FullBars()) GTEST_SKIP() << "a bar, measured against this machine's clock";
+  const auto client = Client::Connect(group_->url());
+  ASSERT_TRUE(client.ok()) << client.status();
+  for (const double seconds : {0.5, 1.0, 2.0, 5.0, 10.0, 30.0}) {
+    for (const size_t node : {0, 1, 2}) {
+      for (int i = 0; i < 4; ++i) Hold(*client, node, {.lease = absl::Seconds(seconds)});
+    }
+  }
+  EXPECT_EQ(LostWithin(absl::Minutes(1)), 0U);
+}
+
+TEST(HungQuorumNode, LosesNoLeaseInAMinute) {
+  support::QuorumGroup group(3);
+  const auto client = Client::Connect(group.url("command_timeout=5s"));
+  ASSERT_TRUE(client.ok()) << client.status();
+  const std::vector<double> leases = support::FullBars()
+                                         ? std::vector<double>{0.5, 1.0, 2.0, 5.0, 10.0, 30.0}
+                                         : std::vector<double>{4.0, 15.0};
+  std::vector<Held<RedLock>> held;
+  for (const double seconds : leases) {
+    for (int i = 0; i < 4; ++i) {
+      held.emplace_back(*client, absl::StrCat("lock:", held.size()),
+                        LockOptions{.lease = absl::Seconds(seconds)});
+      ASSERT_TRUE(held.back().lease.ok()) << held.back().lease.status();
+    }
+  }
+  group[0].Stop();
+  base::Parker().ParkUntil(base::Now() + absl::Seconds(support::FullBars() ? 60 : 8));
+  for (const auto& each : held) EXPECT_TRUE(each.lease->valid());
+  group[0].Continue();
+}
+
+}  // namespace
+}  // namespace redlatch
