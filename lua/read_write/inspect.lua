@@ -15,7 +15,7 @@
 
 local now = now_us()
 local fence = read_fence()
-local state = read_state(now)
+local state = read_state(now, nil, true)
 local holds = state.holds
 local holders, writing = list_holds(holds, now)
 local reading, readers = live_holds(readers_key, now, most_holders - #holders)

@@ -11,7 +11,7 @@
 
 local now = now_us()
 local fence = read_fence()
-local listed, live = list_holds(read_holds(now, 'reentrant/2'), now)
+local listed, live = list_holds(read_holds(now, 'reentrant/2', true), now)
 return {
   'reentrant',
   string.format('%.0f', fence),

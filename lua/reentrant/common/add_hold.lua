@@ -1,5 +1,4 @@
--- include: common/hold_id
--- include: reentrant/common/holds_key
+-- include: reentrant/common/index_holds
 
 -- add_hold(kind, owner, hold, expiry, token, holds): writes down a further hold of the owner, or
 -- the first. The second one brings the zset of expiries, and the first into it.
@@ -12,14 +11,8 @@ local function add_hold(kind, owner, hold, expiry, token, holds)
     redis.call('PEXPIREAT', KEYS[1], ends)
     return
   end
-  if redis.call('EXISTS', holds_key) == 0 then
-    redis.call('HSET', KEYS[1], 'holds', '1')
-    local fields = redis.call('HGETALL', KEYS[1])  -- of one hold
-    for i = 1, #fields, 2 do
-      if client_of(fields[i]) then
-        redis.call('ZADD', holds_key, string.match(fields[i + 1], '^%d+'), fields[i])
-      end
-    end
+  if not holds.counted then
+    index_holds()
   end
   redis.call('ZADD', holds_key, expiry, hold)
   redis.call('HSET', KEYS[1], hold, string.format('%.0f ', expiry) .. token, 'token', token)

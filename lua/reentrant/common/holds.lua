@@ -1,11 +1,13 @@
 -- include: common/kind
 -- include: reentrant/common/holds_key
+-- include: reentrant/common/index_holds
 
--- read_holds(now, kind): what KEYS[1], a hash of that kind, says: the `owner`, the `count` of his
--- holds, of them the first that have `expired`, when the last one ends (`latest`), the `token` of
--- the latest, and the read-write lock's `policy` and `phase`. A hold that was always alone is not
--- `counted` there, and its own token is the latest. With a count of 0 nobody holds the lock.
-local function read_holds(now, kind)
+-- read_holds(now, kind, only_reads): what KEYS[1], a hash of that kind, says: the `owner`, the
+-- `count` of his holds, of them the first that have `expired`, when the last one ends (`latest`),
+-- the `token` of the latest, and the read-write lock's `policy` and `phase`. A hold that was always
+-- alone is not `counted` there, and its own token is the latest. With a count of 0 nobody holds the
+-- lock. If holds_key has not what is counted, it is made anew, or, by one that only_reads, ignored.
+local function read_holds(now, kind, only_reads)
   local fields = redis.call('HMGET', KEYS[1], 'kind', 'owner', 'holds', 'token', 'policy', 'phase')
   if fields[1] ~= kind and redis.call('EXISTS', KEYS[1]) == 1 then
     error(other_kind(fields[1], kind))
@@ -20,6 +22,10 @@ local function read_holds(now, kind)
     latest = 0,
     expired = {},
   }
+  if holds.counted and redis.call('ZCARD', holds_key) ~= holds.count then
+    holds.counted = not only_reads
+    holds.count = only_reads and holds.count or index_holds()
+  end
   if holds.count > 0 then
     local last = holds.counted and redis.call('ZRANGE', holds_key, '-1', '-1', 'WITHSCORES')[2]
     if not last then

@@ -8,14 +8,14 @@
 local function list_holds(holds, now, most)
   local names, listed = {}, {}
   local live = holds.count
-  if holds.count > 0 and redis.call('EXISTS', holds_key) == 1 then
+  most = most or most_holders
+  if holds.counted and holds.count > 0 then
     local from = string.format('(%.0f', now)
-    names = redis.call('ZRANGEBYSCORE', holds_key, from, '+inf', 'LIMIT', '0',
-      most or most_holders)
+    names = redis.call('ZRANGEBYSCORE', holds_key, from, '+inf', 'LIMIT', '0', most)
     live = redis.call('ZCOUNT', holds_key, from, '+inf')
   elseif holds.count > 0 then
-    for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do  -- of one hold
-      names[#names + 1] = client_of(field) and field or nil
+    for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do  -- mostly of one hold
+      names[#names + 1] = #names < most and client_of(field) and field or nil
     end
   end
   for i, record in ipairs(names[1] and redis.call('HMGET', KEYS[1], unpack(names)) or {}) do

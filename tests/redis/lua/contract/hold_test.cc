@@ -1,5 +1,7 @@
 // Those who hold, those who repeat themselves, and those who come late.
+#include <algorithm>
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -165,6 +167,75 @@ TEST_P(LockHolds, ThatAreForcedToEndAreToldAndHandOver) {
   EXPECT_EQ(Release(Of('a')), kNotHeld);
   EXPECT_EQ(Release(Of('b')), kReleased);
   EXPECT_EQ(ForceRelease(), kFree);
+}
+
+// Whichever keys of a lock are deleted, or evicted, there is one owner at a time, and none is
+// stuck.
+class LockLostKeys : public LockLeases {
+ protected:
+  std::vector<std::string> Keys() {
+    std::vector<std::string> keys;
+    for (const redis::Reply& key : server_->Command({"KEYS", "*"}).elements) {
+      keys.push_back(key.text);
+    }
+    std::sort(keys.begin(), keys.end());
+    return keys;
+  }
+  // Those of them that own the lock, each asked as its client does.
+  std::set<std::string> Owners(const std::vector<Request>& all) {
+    std::set<std::string> owners;
+    for (const Request& each : all) {
+      if (Renew(each).starts_with("[\"held\"")) owners.insert(each.client());
+    }
+    return owners;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(OfEachKind, LockLostKeys, ::testing::ValuesIn(KindsWithLeases()),
+                         NameOfKind);
+
+TEST_P(LockLostKeys, LeaveOneOwnerAtATimeAndTheLockIsFreeInTheEnd) {
+  Ear b(*server_, Channel('b')), c(*server_, Channel('c'));
+  const bool shared = kind_.name == "read";
+  const bool counts = kind_.name == "reentrant" || kind_.name == "write";
+  const std::vector<Request> all = {Of('a'), Of('a', 2), Of('b'), Of('c')};
+  const auto prepare = [&] {
+    server_->Command({"FLUSHALL"});
+    Take(all[0]);
+    if (counts) Take(all[1]);
+    Ask(all[2]);
+    Ask(all[3]);
+    return Keys();
+  };
+  const std::vector<std::string> keys = prepare();
+  for (size_t i = 0; i < keys.size() * keys.size(); ++i) {
+    const std::string &one = keys[i / keys.size()], &other = keys[i % keys.size()];
+    SCOPED_TRACE(one + " and " + other);
+    prepare();
+    server_->Command({"DEL", one, other});
+    for (int round = 0; round < 8; ++round) {
+      for (const Request& waiter : {all[2], all[3]}) {
+        if (round == 0) Ask(Again(waiter));
+      }
+      const std::set<std::string> owners = Owners(all);
+      if (!shared) EXPECT_LE(owners.size(), 1);
+      for (const Request& each : all) {
+        if (owners.contains(each.client()) && Release(each) == kReleased) break;
+      }
+    }
+    EXPECT_THAT(Owners(all), IsEmpty());
+    for (const Request& each : all) Cancel(each);
+    Take(Of('d'));
+    if (counts) {
+      Take(Of('d', 2));
+      EXPECT_EQ(Release(Of('d')), kReleased);
+      EXPECT_EQ(Outcome(Impatient(Of('e'))), "busy");
+      EXPECT_EQ(Release(Of('d', 2)), kReleased);
+    } else {
+      EXPECT_EQ(Release(Of('d')), kReleased);
+    }
+    Take(Of('e'));
+    ExpectATtlOnEveryKey();
+  }
 }
 
 class LockTokens : public LockContract {};

@@ -150,17 +150,70 @@ TEST_P(LockReentry, ARequeueWhoseFreshGrantExistsIsARepeat) {
     SCOPED_TRACE(shared);
     const Request old = shared ? Job('a') : Of('a'), fresh = shared ? Job('a', 2) : Of('a', 2);
     Token(old);
-    const int64_t token = Token(fresh);
+    const int64_t token = Token(For(5000, fresh));
     Ask(Of('c'));
     const redis::Reply reply = ReleaseAndQueue(old, fresh);
     EXPECT_EQ(reply.elements[1].text, "granted") << reply.DebugString();
     EXPECT_EQ(reply.elements[2].text, absl::StrCat(token));
     EXPECT_EQ(StoredFence(), token);
     EXPECT_EQ(Count(fresh.owner), "1");
+    EXPECT_GT(Remaining(Auxiliary("holds"), fresh.hold), 29000);
     EXPECT_THAT(Waiting(), ElementsAre(Hold('c')));
     EXPECT_EQ(Cancel(Of('c')), kLeft);
     EXPECT_EQ(Release(fresh), kReleased);
     EXPECT_EQ(server_->Integer({"EXISTS", name_, Auxiliary("holds")}), 0);
+  }
+}
+
+// Somebody deletes one key of two, or the server evicts it.
+TEST_P(LockReentry, ALockWhoseMainKeyIsDeletedIsTheNextOwnersAlone) {
+  for (const bool one_more : {false, true}) {
+    SCOPED_TRACE(one_more);
+    Token(Job('a'));
+    Token(Job('b'));
+    server_->Command({"DEL", name_});
+    Token(Of('c'));
+    if (one_more) Token(Of('c', 2));
+    EXPECT_EQ(Renew(Job('a')), kNotHeld);
+    EXPECT_EQ(Release(Job('b')), kNotHeld);
+    EXPECT_EQ(Count(Of('c').owner), one_more ? "2" : "1");
+    EXPECT_EQ(Release(Of('c'), 0, 0, 5000), kReleased);
+    if (one_more) {
+      EXPECT_EQ(Outcome(Impatient(Of('d'))), "busy");
+      EXPECT_EQ(Count(Of('c').owner), "1");
+      EXPECT_EQ(Release(Of('c', 2)), kReleased);
+    }
+    EXPECT_EQ(Outcome(Of('d')), "granted");
+    EXPECT_EQ(Release(Of('d')), kReleased);
+    server_->Command({"FLUSHALL"});
+  }
+}
+
+TEST_P(LockReentry, TheExpiriesAreRestoredIfTheirKeyIsDeleted) {
+  for (const std::string& how : {"nobody", "renews", "releases", "cancels", "asks", "looks"}) {
+    SCOPED_TRACE(how);
+    server_->Command({"FLUSHALL"});
+    Token(For(20000, Job('a')));
+    Token(Job('b'));
+    Token(Job('c'));
+    server_->Command({"DEL", Auxiliary("holds")});
+    EXPECT_THAT(Inspect(), HasSubstr(Hold('b')));
+    if (how == "renews") EXPECT_EQ(Renew(Job('a')), kHeld);
+    if (how == "releases") EXPECT_EQ(Release(Job('a')), kReleased);
+    if (how == "cancels") EXPECT_EQ(Cancel(Job('a')), kPassedOn);
+    if (how == "asks") EXPECT_EQ(Outcome(Job('d')), "granted");
+    if (how == "looks") EXPECT_EQ(Look(), kUnknown);
+    const redis::Reply busy = Ask(Impatient(Of('e')));
+    EXPECT_EQ(First(busy), "busy");
+    EXPECT_GT(busy.elements[1].integer, 29000) << "until the last hold ends";
+    Release(Job('a'));
+    Release(Job('d'));
+    EXPECT_EQ(Count(kJob), "2");
+    EXPECT_EQ(Release(Job('b')), kReleased);
+    EXPECT_EQ(Outcome(Impatient(Of('e'))), "busy");
+    EXPECT_EQ(Renew(Job('c')), kHeld);
+    EXPECT_EQ(Release(Job('c')), kReleased);
+    EXPECT_EQ(Outcome(Of('e')), "granted");
   }
 }
 

@@ -98,6 +98,19 @@ TEST_F(LatchLostCountsTest, CountsThatAreMissingEndTheLatchWhenNobodyRepeatsThem
   EXPECT_THAT(Acquire(Knowing(told_)), HasSubstr("GONE"));
 }
 
+TEST_F(LatchLostCountsTest, NobodyCountsTwiceIfTheIdsOrTheLatchAreDeleted) {
+  CountTwo();
+  server_->Command({"DEL", Counted()});
+  EXPECT_THAT(CountDown("one"), StartsWith("GONE it can never open"));
+  EXPECT_THAT(Acquire(Waiter('c')), HasSubstr("GONE"));
+  server_->Command({"FLUSHALL"});
+  CountTwo();
+  server_->Command({"DEL", name_});
+  EXPECT_THAT(CountDown("three"), StartsWith("GONE"));
+  EXPECT_EQ(Create(3, Incarnation(2)), Made(3, Incarnation(2)));
+  EXPECT_EQ(CountDown("one", 1, Incarnation(2)), "2");
+}
+
 TEST_F(LatchLostCountsTest, CountingAtALatchThatCouldNeverOpenIsRefusedTheSame) {
   CountTwo();
   Lose("two");

@@ -97,7 +97,7 @@ TEST_F(LatchWindowsTest, NoCallCostsMoreBecauseManyWait) {
   costs.Compare("one counts down", waiting, [&](int i) { CountDown(absl::StrCat(i)); });
   costs.Compare("one gives up", waiting, [&](int i) { Cancel(Waiter('c', i)); });
   costs.Compare("the latch opens", open, [&](int i) {
-    server_->Command({"HSET", name_, "count", "1"});
+    server_->Command({"HSET", name_, "count", "1", "total", "1"});
     EXPECT_THAT(CountDown(absl::StrCat(i)), StartsWith("0"));
   });
   costs.Compare("a heartbeat at an open latch", open, [&](int i) { Ask(Waiter('c', i)); });

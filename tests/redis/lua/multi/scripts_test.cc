@@ -188,6 +188,37 @@ TEST_F(MultiScripts, AnotherTypeInOneNameLeavesAllAsTheyAre) {
   server_->Command({"DEL", "c"});
 }
 
+TEST_F(MultiScripts, WhicheverKeysAreDeletedEachNameHasOneOwnerAndIsFreeInTheEnd) {
+  const Ear other(*server_, Channel('3'));
+  const Names two = {"a", "b"};
+  for (const Names& asked : {two, Names{"a"}}) {
+    std::vector<std::string> keys;
+    for (const std::string& name : two) {
+      for (const std::string& key :
+           {name, Queue(name), Waiters(name), support::AuxiliaryKey(name, "fence")}) {
+        keys.push_back(key);
+      }
+    }
+    for (size_t i = 0; i < keys.size() * keys.size(); ++i) {
+      SCOPED_TRACE(keys[i / 8] + " and " + keys[i % 8]);
+      server_->Command({"FLUSHALL"});
+      Ask(two, multi_);
+      Ask(asked, other_);
+      server_->Command({"DEL", keys[i / 8], keys[i % 8]});
+      for (const int attempt : {1, 2, 3}) {
+        Ask(asked, attempt == 1 ? Again(other_) : Again(Again(other_)));
+        const bool mine = Renew(two, multi_) == "held", theirs = Renew(asked, other_) == "held";
+        EXPECT_FALSE(mine && theirs);
+        if (attempt == 1) Release(two, multi_);
+      }
+      EXPECT_EQ(Renew(asked, other_), "held") << "it waited, or finds the names free";
+      EXPECT_EQ(Release(asked, other_), "released");
+      EXPECT_THAT(Ask(two, simple_), StartsWith("granted "));
+      ExpectATtlOnEveryKey();
+    }
+  }
+}
+
 TEST_F(MultiScripts, OnFullMemoryANewOneIsRefusedAndWhatIsThereGoesOn) {
   Ear ear(*server_, Channel('1'));
   Ask({"b"}, simple_);
