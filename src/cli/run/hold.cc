@@ -13,6 +13,7 @@
 #include "redlatch/semaphore.h"
 #include "redlatch/simple_lock.h"
 #include "redlatch/status.h"
+#include "src/base/clock.h"
 #include "src/cli/run/wait.h"
 #include "src/cli/term/outcome.h"
 #include "src/cli/term/text.h"
@@ -79,26 +80,33 @@ std::optional<int> RunAttempt::Take(std::optional<RunHold>* hold) {
 
 absl::StatusOr<RunHold> RunAttempt::Acquire() {
   const std::string& command = options_.command[0];
-  const absl::StatusOr<Client> client = Client::Connect(
-      options_.server,
-      {.program = absl::StrCat("redlatch run: ", command.substr(command.find_last_of('/') + 1)),
-       .observer = observer_,
-       .on_warning = [](std::string_view warning) {
-         Complain({"warning: ", warning});
-       }});
+  ClientOptions how = {
+      .program = absl::StrCat("redlatch run: ", command.substr(command.find_last_of('/') + 1)),
+      .observer = observer_,
+      .on_warning = [](std::string_view warning) {
+        Complain({"warning: ", warning});
+      }};
+  const base::Instant end = base::Now() + options_.wait;
+  absl::StatusOr<Client> client = Client::Connect(options_.server, how);
+  // A server that serves nobody now, as in a failover, is tried until --wait is over.
+  if (absl::IsUnavailable(client.status()) && !end.is_infinite() && base::Now() < end) {
+    how.connect = ConnectPolicy::kLazy;
+    client = Client::Connect(options_.server, how);
+  }
   if (!client.ok()) return client.status();
   Phase connecting = Phase::kConnecting;
   if (!phase_.compare_exchange_strong(connecting, Phase::kAcquiring)) {
     for (;;) pause();  // the process is ending
   }
-  absl::StatusOr<RunHold> hold = TakeFor(*client, options_.wait);
+  const absl::Duration left = end.is_infinite() ? options_.wait : base::Until(end);
+  absl::StatusOr<RunHold> hold = TakeFor(*client, left);
   if (hold.ok() || !absl::IsUnavailable(hold.status())) return hold;
-  // The library returns when `wait` is over. A server that is only slow, or far away, is given the
+  // The library returns when `left` is over. A server that is only slow, or far away, is given the
   // time that any command has, else a short wait would never get a lock from it. The library itself
   // gives it that time if there is no wait.
-  if (options_.wait <= absl::ZeroDuration()) return hold;
+  if (left <= absl::ZeroDuration()) return hold;
   const absl::StatusOr<redis::Url> url = redis::ParseUrl(options_.server);
-  if (!url.ok() || url->command_timeout <= options_.wait) return hold;
+  if (!url.ok() || url->command_timeout <= left) return hold;
   return TakeFor(*client, url->command_timeout);
 }
 
