@@ -20,6 +20,9 @@
 namespace redlatch::engine {
 namespace {
 
+// Of a mark in a cluster, which nobody reads: that it is written is all that counts.
+constexpr absl::Duration kMarkLifetime = absl::Seconds(1);
+
 std::string QuarantineMs(const redis::Url& url) {
   return absl::StrCat(absl::ToInt64Milliseconds(url.quarantine));
 }
@@ -86,8 +89,9 @@ std::unique_ptr<redis::Deployment> Core::MakeDeployment(const redis::Url& url,
   const auto channel = [this](std::string_view tag) { return ChannelName(tag); };
   const auto mark = [this, process = ThisProcess(options_.program),
                      since = absl::Now()](std::string_view key) {
-    return DescribeAnewCommand(deployment_->slot_tag(key) + identity_.client, process, since,
-                               pace_.lifetime);
+    const std::string tag = deployment_->slot_tag(key);
+    return DescribeAnewCommand(tag + identity_.client, process, since,
+                               tag.empty() ? pace_.lifetime : kMarkLifetime);
   };
   if (url.kind == redis::Url::Kind::kCluster) {
     return std::make_unique<redis::Cluster>(

@@ -155,6 +155,25 @@ TEST_F(ClusterTest, ReplicaAcksAreOfTheNodeThatHasTheLock) {
   }
 }
 
+TEST_F(ClusterTest, NothingIsLeftOfAClientThatEnds) {
+  {
+    const Client client = *Client::Connect(group_->url());
+    for (int i = 0; i < 6; ++i) {
+      SimpleLock lock(client, absl::StrCat("ends:", i),
+                      {.replica_acks = 1, .ack_timeout = absl::Milliseconds(10)});
+      EXPECT_EQ(lock.TryAcquire().status().code(), absl::StatusCode::kUnavailable);
+    }
+  }
+  const auto marks = [&] {
+    size_t count = 0;
+    for (size_t i = 0; i < group_->servers(); ++i) {
+      count += group_->server(i).Do({"KEYS", "redlatch:client:{*"}).elements.size();
+    }
+    return count;
+  };
+  EXPECT_TRUE(support::Await([&] { return marks() == 0; })) << marks();
+}
+
 TEST_F(ClusterTest, AnyNodeWillDoToBeginWith) {
   for (size_t i = 0; i < group_->servers(); ++i) {
     const auto client = Client::Connect(
