@@ -97,7 +97,7 @@ class REDLATCH_EXPORT CountDownLatch {
   }
   template <class Clock, class Duration>
   bool wait_until(const std::chrono::time_point<Clock, Duration>& deadline) {
-    return WaitFor(internal::UntilStd(deadline));
+    return internal::TryUntil(deadline, [this](absl::Duration left) { return WaitFor(left); });
   }
   void arrive_and_wait(std::ptrdiff_t n = 1);
 

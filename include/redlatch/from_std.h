@@ -30,6 +30,18 @@ absl::Duration UntilStd(const std::chrono::time_point<Clock, Duration>& deadline
   return deadline <= now ? absl::ZeroDuration() : FromStd(deadline - now);
 }
 
+// Calls `attempt` with what is left until `deadline`, again as long as its clock, which may be
+// slow, has not come to it.
+template <class Clock, class Duration, class Attempt>
+bool TryUntil(const std::chrono::time_point<Clock, Duration>& deadline, Attempt attempt) {
+  absl::Duration left = UntilStd(deadline);
+  while (!attempt(left)) {
+    left = UntilStd(deadline);
+    if (left <= absl::ZeroDuration()) return false;
+  }
+  return true;
+}
+
 }  // namespace redlatch::internal
 
 #endif  // REDLATCH_FROM_STD_H_

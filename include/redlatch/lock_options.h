@@ -87,7 +87,8 @@ struct AcquireOptions {
   absl::Duration wait = absl::InfiniteDuration();
 
   // Makes the hold manual: it lasts so long, whatever happens, and Extend() alone prolongs it.
-  // Where it is not given, the hold has the lock's own lease and is renewed until released.
+  // Where it is not given, the hold has the lock's own lease and is renewed until released. So is a
+  // manual hold from when its thread acquires the lock again without a lease.
   std::optional<absl::Duration> lease = {};
 
   // A client that is handed the lock by another client has it for about two seconds at first, and for

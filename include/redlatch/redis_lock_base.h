@@ -103,7 +103,7 @@ class REDLATCH_EXPORT RedisLockBase {
   }
   template <class Clock, class Duration>
   bool try_lock_until(const std::chrono::time_point<Clock, Duration>& deadline) {
-    return TryLockFor(internal::UntilStd(deadline));
+    return internal::TryUntil(deadline, [this](absl::Duration left) { return TryLockFor(left); });
   }
   // By a thread without a hold, or after a loss, it releases nothing and tells the observer.
   virtual void unlock() noexcept;

@@ -64,7 +64,8 @@ class REDLATCH_EXPORT ReentrantReadWriteLock final : public RedisLockBase {
   }
   template <class Clock, class Duration>
   bool try_lock_shared_until(const std::chrono::time_point<Clock, Duration>& deadline) {
-    return TryLockSharedFor(internal::UntilStd(deadline));
+    return internal::TryUntil(deadline,
+                              [this](absl::Duration left) { return TryLockSharedFor(left); });
   }
   void unlock_shared() noexcept { UnlockShared(); }
 

@@ -93,7 +93,8 @@ class REDLATCH_EXPORT Semaphore {
   }
   template <class Clock, class Duration>
   bool try_acquire_until(const std::chrono::time_point<Clock, Duration>& deadline) {
-    return TryAcquireFor(internal::UntilStd(deadline));
+    return internal::TryUntil(deadline,
+                              [this](absl::Duration left) { return TryAcquireFor(left); });
   }
   // Gives back so many of those that acquire() and its kin have taken by this client, first those
   // that were lost meanwhile. Where it has not taken so many, it changes nothing and throws,

@@ -33,6 +33,9 @@ absl::StatusOr<Client> Client::Connect(std::string_view url, const ClientOptions
   absl::StatusOr<redis::Url> parsed = redis::ParseUrl(url);
   if (!parsed.ok()) return parsed.status();
   if (absl::Status bad = engine::CheckKeyPrefix(options.key_prefix); !bad.ok()) return bad;
+  if (options.unreachable_after < absl::ZeroDuration()) {
+    return absl::InvalidArgumentError("ClientOptions::unreachable_after must not be negative");
+  }
   Client client(engine::Core::Make(*std::move(parsed), options));
   if (options.connect == ConnectPolicy::kLazy) return client;
   redis::Deployment& deployment = client.core_->deployment();

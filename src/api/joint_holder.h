@@ -23,10 +23,10 @@ class JointHolder final : public engine::Holder {
   ~JointHolder() override;
 
   absl::Status Refusal() const override { return core_->Refusal(); }
-  absl::Status Release(uint64_t hold) override;
+  absl::Status Release(uint64_t hold, FencingToken token) override;
   absl::Status Extend(uint64_t hold, absl::Duration lease) override;
-  void ReleaseQuietly(uint64_t hold) override;
-  void ReleaseAsync(uint64_t hold, Then then) override;
+  void ReleaseQuietly(uint64_t hold, FencingToken token) override;
+  void ReleaseAsync(uint64_t hold, FencingToken token, Then then) override;
   void Tell(absl::AnyInvocable<void() &&> completion) override {
     core_->async().Complete(std::move(completion));
   }

@@ -8,6 +8,7 @@
 #include "src/api/latch_body.h"
 #include "src/engine/machine/timing.h"
 #include "src/engine/runtime/async_attempts.h"
+#include "src/engine/runtime/users_code.h"
 
 namespace redlatch {
 namespace {
@@ -90,7 +91,7 @@ void CountDownLatch::LatchBody::AwaitAt(const Latch& latch, const LatchWaitOptio
 }
 
 void CountDownLatch::WaitAsync(const LatchWaitOptions& options, WaitCallback callback) {
-  body_->WaitAsync(options, std::move(callback));
+  body_->WaitAsync(options, engine::NotNull(std::move(callback)));
 }
 
 }  // namespace redlatch

@@ -58,7 +58,7 @@ Lease& Lease::operator=(Lease&& other) noexcept {
 Lease::~Lease() { End(); }
 
 void Lease::End() noexcept {
-  if (holder_ != nullptr && state_ == State::kHeld) holder_->ReleaseQuietly(id_);
+  if (holder_ != nullptr && state_ == State::kHeld) holder_->ReleaseQuietly(id_, fencing_token());
   holder_.reset();
 }
 
@@ -76,7 +76,7 @@ absl::Status Lease::Release() {
     state_.wait(State::kReleasing);  // another thread is at it
     held = State::kHeld;
   }
-  absl::Status status = holder_->Release(id_);
+  absl::Status status = holder_->Release(id_, fencing_token());
   if (status.ok()) {
     state_ = State::kReleased;
   } else {
@@ -87,6 +87,7 @@ absl::Status Lease::Release() {
 }
 
 void Lease::ReleaseAsync(ReleaseCallback callback) {
+  callback = engine::NotNull(std::move(callback));
   if (holder_ == nullptr) {  // nobody knows where it is to run
     base::StartThread("redlatch-async", [told = std::make_shared<ReleaseCallback>(
                                              std::move(callback))] {
@@ -108,9 +109,10 @@ void Lease::ReleaseAsync(ReleaseCallback callback) {
   if (!known.ok() || before != State::kHeld) {
     return holder->Tell(tell(std::move(callback), std::move(known)));
   }
-  holder->ReleaseAsync(id_, [tell, callback = std::move(callback)](absl::Status status) mutable {
-    return tell(std::move(callback), std::move(status));
-  });
+  holder->ReleaseAsync(id_, fencing_token(),
+                       [tell, callback = std::move(callback)](absl::Status status) mutable {
+                         return tell(std::move(callback), std::move(status));
+                       });
 }
 
 Lease Lease::GiveAway() {

@@ -6,6 +6,7 @@
 #include "src/api/lock_body.h"
 #include "src/engine/runtime/async_driver.h"
 #include "src/engine/runtime/lock_session.h"
+#include "src/engine/runtime/users_code.h"
 #include "src/engine/shared/readers.h"
 
 namespace redlatch {
@@ -55,13 +56,13 @@ void RedisLockBase::LockBody::AcquireAsync(const absl::StatusOr<Side>& side,
                                            engine::AsyncDriver::Whose whose,
                                            AcquireCallback callback) {
   // A lease from here on: what is not taken goes back.
-  engine::LockSession::Finish finish =
-      [told = std::move(callback)](absl::StatusOr<engine::SessionHold> held) mutable {
-        auto lease = LeaseOf(std::move(held));
-        return [told = std::move(told), lease = std::move(lease)]() mutable {
-          std::move(told)(std::move(lease));
-        };
-      };
+  engine::LockSession::Finish finish = [told = engine::NotNull(std::move(callback))](
+                                           absl::StatusOr<engine::SessionHold> held) mutable {
+    auto lease = LeaseOf(std::move(held));
+    return [told = std::move(told), lease = std::move(lease)]() mutable {
+      std::move(told)(std::move(lease));
+    };
+  };
   absl::StatusOr<Way> way = WayTo(side, options);
   if (!way.ok()) return core_->async().Complete(std::move(finish)(way.status()), whose);
   way->session->AcquireAsync(std::move(way->want), std::move(finish), std::move(way->elsewhere),

@@ -14,6 +14,7 @@
 #include "src/api/simple_scripts.h"
 #include "src/api/throw.h"
 #include "src/engine/protocol/kinds.h"
+#include "src/engine/runtime/users_code.h"
 
 namespace redlatch {
 namespace {
@@ -171,7 +172,7 @@ absl::StatusOr<Lease> MultiLock::Acquire(const AcquireOptions& options) {
 void MultiLock::AcquireAsync(const AcquireOptions& options, AcquireCallback callback) {
   const std::shared_ptr<Apart> apart = apart_;
   if (apart == nullptr) return RedisLockBase::AcquireAsync(options, std::move(callback));
-  apart->AcquireAsync(options, std::move(callback));
+  apart->AcquireAsync(options, engine::NotNull(std::move(callback)));
 }
 
 Hold MultiLock::current() const {

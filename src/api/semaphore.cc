@@ -12,6 +12,7 @@
 #include "src/base/mutex.h"
 #include "src/engine/protocol/kinds.h"
 #include "src/engine/runtime/core.h"
+#include "src/engine/runtime/users_code.h"
 #include "src/engine/shared/permits.h"
 
 namespace redlatch {
@@ -204,21 +205,21 @@ absl::StatusOr<Permit> Semaphore::Acquire(int64_t permits, const AcquireOptions&
 
 void Semaphore::AcquireAsync(int64_t permits, const AcquireOptions& options,
                              AcquireCallback callback) {
-  body_->AcquireAsync(
-      permits, options,
-      [permits, told = std::move(callback)](absl::StatusOr<engine::SessionHold> taken) mutable {
-        absl::StatusOr<Permit> permit;
-        if (!taken.ok()) {
-          permit = taken.status();
-        } else {
-          permit = Permit(Lease(std::move(taken->session), taken->held.hold,
-                                std::move(taken->held.view), FencingToken()),
-                          permits);
-        }
-        return [told = std::move(told), permit = std::move(permit)]() mutable {
-          std::move(told)(std::move(permit));
-        };
-      });
+  body_->AcquireAsync(permits, options,
+                      [permits, told = engine::NotNull(std::move(callback))](
+                          absl::StatusOr<engine::SessionHold> taken) mutable {
+                        absl::StatusOr<Permit> permit;
+                        if (!taken.ok()) {
+                          permit = taken.status();
+                        } else {
+                          permit = Permit(Lease(std::move(taken->session), taken->held.hold,
+                                                std::move(taken->held.view), FencingToken()),
+                                          permits);
+                        }
+                        return [told = std::move(told), permit = std::move(permit)]() mutable {
+                          std::move(told)(std::move(permit));
+                        };
+                      });
 }
 
 absl::StatusOr<Permit> Semaphore::TryAcquire(int64_t permits) {

@@ -40,8 +40,9 @@ class LockMachine final : public Bidder {
 
   // ---- What threads do.
 
-  // Takes what the thread has already once more; nothing where it has nothing that it may.
-  std::optional<Held> Reenter(uint64_t thread, Face face, base::Instant now);
+  // Takes what the thread has already once more; nothing where it has nothing that it may. A manual
+  // hold that is entered without a lease (`manual` is false) is renewed from then on.
+  std::optional<Held> Reenter(uint64_t thread, Face face, bool manual, base::Instant now);
   // Ends what Reenter() began; false where it is the last level, or none.
   bool ReleaseInner(uint64_t thread, Face face);
 
@@ -59,7 +60,8 @@ class LockMachine final : public Bidder {
 
   // Ends one level of a hold. A repeated call for one that is under way asks the server again.
   // What is under way, settled or not, is kept until Outcome() or Forget().
-  Released Release(uint64_t hold, base::Instant now, Effects& effects);
+  // `token`: the hold's, to be told if it was lost.
+  Released Release(uint64_t hold, base::Instant now, Effects& effects, FencingToken token = {});
   Released Unlock(uint64_t thread, base::Instant now, Effects& effects);
   // What became of it since; forgets it unless it is under way.
   Released Outcome(uint64_t hold) { return debts_.Outcome(hold); }

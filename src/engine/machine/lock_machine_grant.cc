@@ -106,7 +106,7 @@ void LockMachine::Expire(base::Instant now, Effects& effects) {
 }
 
 std::optional<Send> LockMachine::Extend(uint64_t hold, absl::Duration lease, base::Instant now) {
-  if (!Valid(hold, now) || !grant_->terms.manual) return std::nullopt;
+  if (!Valid(hold, now) || !grant_->extends) return std::nullopt;
   return Renewal(lease, now);
 }
 

@@ -6,11 +6,16 @@
 
 namespace redlatch::engine {
 
-std::optional<Held> LockMachine::Reenter(uint64_t thread, Face face, base::Instant now) {
+std::optional<Held> LockMachine::Reenter(uint64_t thread, Face face, bool manual,
+                                         base::Instant now) {
   if (!config_.reentrant || !held() || next_expiry() <= now) return std::nullopt;
   ThreadHold* const mine = config_.explicit_owner ? &grant_->holds.front() : FindOf(thread);
   if (mine == nullptr) return std::nullopt;
   ThreadHold& hold = *mine;
+  if (grant_->terms.manual && !manual) {  // from here on it must not end with the manual lease
+    grant_->terms.manual = false;
+    RenewNow(now);
+  }
   base::Instant not_before;
   if (face == Face::kStatus && hold.token == FencingToken() && config_.sharing.passes_on) {
     const Drawn drawn = NextToken();
@@ -59,7 +64,8 @@ Released LockMachine::ReleaseLevel(ThreadHold& hold, Face face, base::Instant no
   return released;
 }
 
-Released LockMachine::Release(uint64_t hold, base::Instant now, Effects& effects) {
+Released LockMachine::Release(uint64_t hold, base::Instant now, Effects& effects,
+                              FencingToken token) {
   Expire(now, effects);
   if (ThreadHold* const current = Find(hold)) {
     // What is left of it is unlock()'s to end.
@@ -67,7 +73,7 @@ Released LockMachine::Release(uint64_t hold, base::Instant now, Effects& effects
     return ReleaseLevel(*current, Face::kStatus, now, effects);
   }
   if (auto released = debts_.Repeat(hold, now)) return *std::move(released);
-  return {.kind = Released::Kind::kLost, .hold = hold};
+  return {.kind = Released::Kind::kLost, .hold = hold, .token = token};
 }
 
 Released LockMachine::Unlock(uint64_t thread, base::Instant now, Effects& effects) {

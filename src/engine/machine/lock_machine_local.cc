@@ -10,7 +10,7 @@ void LockMachine::Acquire(Waiter& waiter, base::Instant now, Effects& effects) {
   Expire(now, effects);
   OnComing(waiter, now);
   if (held()) {
-    if (const auto again = Reenter(waiter.thread, waiter.face, now)) {
+    if (const auto again = Reenter(waiter.thread, waiter.face, waiter.terms.manual, now)) {
       waiter.hold = again->hold;
       waiter.token = again->token;
       waiter.view = again->view;

@@ -53,6 +53,10 @@ bool AsyncAcquisition::Step(unsigned events, base::Instant now) {
         });
       }
       if (want_.terms.manual) core_.KeepDescribed();
+      if (want_.wait <= absl::ZeroDuration()) {  // the server's time to answer begins now
+        began_ = now;
+        MakeAcquisition();
+      }
       phase_ = Phase::kListens;
       listens_since_ = now;
       deaf_at_ = now + acquisition_->ListenPatience(now);

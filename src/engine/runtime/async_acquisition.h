@@ -65,8 +65,9 @@ class AsyncAcquisition final : public AsyncTask, private Waker {
   LockSession::Finish finish_;
   const LockSession::Elsewhere elsewhere_;
   const uint64_t thread_ = NextThreadNumber();
-  const base::Instant began_;
-  base::Instant due_ = base::Instant::Infinite();
+  base::Instant began_;
+  base::Instant due_ = want_.wait > absl::ZeroDuration() ? began_ + want_.wait
+                                                         : base::Instant::Infinite();
   base::Instant listens_since_;
   base::Instant deaf_at_;
   Phase phase_ = Phase::kBegins;

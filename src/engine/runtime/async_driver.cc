@@ -23,6 +23,9 @@ constexpr absl::Duration kLook = absl::Microseconds(80);
 constexpr size_t kFew = 2;
 // The server works on the first messages of a turn while the others are being written.
 constexpr size_t kSendEach = 32;
+// Scripts in flight beyond which no task begins: a server that takes 2 ms for each answers so many
+// within half of the usual command_timeout.
+constexpr size_t kMostInFlight = 256;
 
 }  // namespace
 
@@ -71,7 +74,8 @@ void AsyncDriver::Push(AsyncTask& task, unsigned events) {
 
 void AsyncDriver::PushHeld(AsyncTask& task, unsigned events) {
   task.events_ = static_cast<uint8_t>(task.events_ | events);
-  if (std::exchange(task.queued_, true)) return;
+  if (std::exchange(task.queued_, true) && !task.held_back_) return;
+  TakeBack(task);
   inbox_.push_back(&task);
   Signal();
 }
@@ -112,15 +116,8 @@ void AsyncDriver::Work() {
 }
 
 void AsyncDriver::TakeTurn() {
-  {
-    const base::MutexLock lock(mu_);
-    for (AsyncTask* const task : inbox_) {
-      task->queued_ = false;
-      turn_.emplace_back(task, std::exchange(task->events_, uint8_t{0}));
-    }
-    inbox_.clear();
-  }
   const base::Instant now = base::Now();
+  TakeInbox();
   size_t stepped = 0;
   for (const auto& [task, events] : turn_) {
     if (++stepped % kSendEach == 0 && letters_ > 0) core_.deployment().DrainAll(base::Instant());
@@ -133,7 +130,16 @@ void AsyncDriver::TakeTurn() {
   }
   turn_.clear();
   while (!timers_.empty() && timers_.begin()->first <= now) {
-    StepOf(*timers_.begin()->second, AsyncTask::kTime, now);
+    AsyncTask& task = *timers_.begin()->second;
+    unsigned events = AsyncTask::kTime;
+    mu_.Lock();
+    if (task.held_back_) {
+      TakeBack(task);
+      task.queued_ = false;
+      events |= std::exchange(task.events_, uint8_t{0});
+    }
+    mu_.Unlock();
+    StepOf(task, events, now);
   }
   // Sends what was posted, and reads what is there.
   if (letters_ == 0) return;
@@ -141,17 +147,47 @@ void AsyncDriver::TakeTurn() {
                                                              : base::Instant());
 }
 
+// Tasks that have only begun are held back while too many scripts are in flight, unless the server
+// is silent, so that all hear of that.
+void AsyncDriver::TakeInbox() {
+  const base::MutexLock lock(mu_);
+  size_t room = stopping_ || silent_ ? held_back_.size() + inbox_.size()
+                                     : kMostInFlight - std::min(letters_.load(), kMostInFlight);
+  const auto take = [&](AsyncTask* task) {
+    task->held_back_ = task->queued_ = false;
+    if ((task->events_ & AsyncTask::kBegun) != 0 && room > 0) --room;
+    turn_.emplace_back(task, std::exchange(task->events_, uint8_t{0}));
+  };
+  for (; room > 0 && !held_back_.empty(); held_back_.pop_front()) take(held_back_.front());
+  for (AsyncTask* const task : inbox_) {
+    if (task->events_ != AsyncTask::kBegun || room > 0) {
+      take(task);
+      continue;
+    }
+    task->held_back_ = true;
+    held_back_.push_back(task);
+    SetTimer(*task, task->due());
+  }
+  inbox_.clear();
+}
+
+void AsyncDriver::TakeBack(AsyncTask& task) {
+  if (std::exchange(task.held_back_, false)) std::erase(held_back_, &task);
+}
+
+void AsyncDriver::SetTimer(AsyncTask& task, base::Instant due) {
+  if (!task.timer_.is_infinite()) timers_.erase({task.timer_, &task});
+  task.timer_ = due;
+  if (!due.is_infinite()) timers_.emplace(due, &task);
+}
+
 void AsyncDriver::StepOf(AsyncTask& task, unsigned events, base::Instant now) {
   const bool goes_on = task.Step(events, now);
   const base::Instant due = goes_on ? task.due() : base::Instant::Infinite();
   if (due != task.timer_) {
-    if (!task.timer_.is_infinite()) timers_.erase({task.timer_, &task});
-    task.timer_ = due;
-    if (!due.is_infinite()) timers_.emplace(due, &task);
+    SetTimer(task, due);
   } else if ((events & AsyncTask::kTime) != 0 && due <= now) {
-    timers_.erase({due, &task});  // it must not be looked at for ever
-    task.timer_ = now + kDriversTurn;
-    timers_.emplace(task.timer_, &task);
+    SetTimer(task, now + kDriversTurn);  // it must not be looked at for ever
   }
   if (goes_on) return;
   const base::MutexLock lock(mu_);
@@ -208,7 +244,8 @@ void AsyncDriver::WaitForMore() {
 }
 
 bool AsyncDriver::HasMore() const {
-  return !inbox_.empty() || !completions_.empty() || !buried_.empty() || stopping_;
+  return !inbox_.empty() || (!held_back_.empty() && letters_ < kMostInFlight) ||
+         !completions_.empty() || !buried_.empty() || stopping_;
 }
 
 bool AsyncDriver::LookForMore(base::Instant until) {

@@ -82,6 +82,9 @@ class AsyncDriver : public std::enable_shared_from_this<AsyncDriver> {
 
   // Tasks.
   void TakeTurn();
+  void TakeInbox() ABSL_LOCKS_EXCLUDED(mu_);
+  void TakeBack(AsyncTask& task) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void SetTimer(AsyncTask& task, base::Instant due);
   void StepOf(AsyncTask& task, unsigned events, base::Instant now);
   void StepAll(unsigned events);
   void Settle(base::Instant until);
@@ -107,6 +110,7 @@ class AsyncDriver : public std::enable_shared_from_this<AsyncDriver> {
   base::CondVar changed_;
   AsyncTask* first_ ABSL_GUARDED_BY(mu_) = nullptr;  // of all tasks
   std::deque<AsyncTask*> inbox_ ABSL_GUARDED_BY(mu_);
+  std::deque<AsyncTask*> held_back_ ABSL_GUARDED_BY(mu_);  // until fewer scripts are in flight
   std::vector<std::unique_ptr<AsyncTask>> buried_ ABSL_GUARDED_BY(mu_);
   std::deque<std::pair<Completion, Whose>> completions_ ABSL_GUARDED_BY(mu_);
   bool started_ ABSL_GUARDED_BY(mu_) = false;
@@ -130,6 +134,7 @@ class AsyncDriver : public std::enable_shared_from_this<AsyncDriver> {
   base::Instant listen_again_;
   absl::Status deaf_;
   bool stalled_ = false;  // a script went unanswered
+  bool silent_ = false;   // and none was answered since
   base::WayToWait way_{{.probe = 8, .interval = 64, .weight = 1.0 / 16}};
 };
 

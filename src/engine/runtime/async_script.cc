@@ -78,6 +78,7 @@ Answer AsyncScript::End(const absl::StatusOr<redis::Reply>& reply) {
 
 std::optional<Answer> AsyncScript::Step(base::Instant now) {
   if (letter_ != nullptr && letter_->HasArrived()) {
+    driver_.silent_ = false;
     absl::StatusOr<redis::Reply> reply = std::move(letter_->answers[1]);
     letter_.reset();
     in_a_round_ = false;
@@ -85,7 +86,7 @@ std::optional<Answer> AsyncScript::Step(base::Instant now) {
   }
   if (letter_ == nullptr) return try_at_ <= now || until_ <= now ? Try(now) : std::nullopt;
   if (now < due()) return std::nullopt;
-  driver_.stalled_ = true;
+  driver_.stalled_ = driver_.silent_ = true;
   letter_.reset();
   return End(redis::MarkMayHaveExecuted(absl::UnavailableError(
       absl::StrCat(driver_.core().server(entry_.keys.main()),

@@ -48,6 +48,7 @@ class AsyncTask {
   uint8_t events_ = 0;
   bool queued_ = false;
   bool over_ = false;
+  bool held_back_ = false;
 };
 
 }  // namespace redlatch::engine

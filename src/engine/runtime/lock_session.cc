@@ -105,11 +105,18 @@ absl::Status LockSession::About(const absl::Status& status) const {
   return engine::About(*core_, entry_, status);
 }
 
-std::optional<Held> LockSession::Reenter(Face face) {
+std::optional<Held> LockSession::Reenter(Face face, bool manual) {
   if (!entry_.plan->traits.reentrant || core_->in_forked_child()) return std::nullopt;
   const base::Instant now = base::Now();
-  const base::MutexLock lock(entry_.mu);
-  return entry_.lock().Reenter(ThreadNumber(), face, now);
+  std::optional<Held> held;
+  base::Instant send_at;
+  {
+    const base::MutexLock lock(entry_.mu);
+    held = entry_.lock().Reenter(ThreadNumber(), face, manual, now);
+    send_at = entry_.machine->next_send();
+  }
+  if (held) core_->SeeTo(entry_, send_at);
+  return held;
 }
 
 absl::Status LockSession::Extend(uint64_t hold, absl::Duration lease) {

@@ -86,22 +86,22 @@ class LockSession final : public Holder {
 
   // What the calling thread has already, once more; nothing where it has nothing that it may.
   // Cheap.
-  std::optional<Held> Reenter(Face face);
+  std::optional<Held> Reenter(Face face, bool manual);
   // lock() of what the calling thread has already, or of what the client has and no thread. False:
   // Acquire() it. Cheap.
   bool LockAgain(const std::shared_ptr<const LockOptions>& options);
   // A hold of 0: these are readers whom this one may not join, and `met` takes what the wait has
   // met so far; or nothing is held here.
   absl::StatusOr<Held> Acquire(const Want& want, Silence* met = nullptr);
-  absl::Status Release(uint64_t hold) override;
-  void ReleaseQuietly(uint64_t hold) override;
+  absl::Status Release(uint64_t hold, FencingToken token) override;
+  void ReleaseQuietly(uint64_t hold, FencingToken token) override;
   // The same without a thread; see AsyncAcquisition and AsyncRelease. `elsewhere`: to whom a reader
   // goes that may not join these.
   using Elsewhere = std::function<absl::StatusOr<std::shared_ptr<LockSession>>(const Entry& left)>;
   using Finish = absl::AnyInvocable<AsyncDriver::Completion(absl::StatusOr<SessionHold>) &&>;
   void AcquireAsync(Want want, Finish finish, Elsewhere elsewhere = nullptr,
                     AsyncDriver::Whose whose = AsyncDriver::Whose::kUsers);
-  void ReleaseAsync(uint64_t hold, Then then) override;
+  void ReleaseAsync(uint64_t hold, FencingToken token, Then then) override;
   void Tell(absl::AnyInvocable<void() &&> completion) override {
     core_->async().Complete(std::move(completion));
   }
@@ -176,7 +176,7 @@ class LockSession final : public Holder {
   };
   template <class Event>
   Ending Begin(base::Instant deadline, Event event);
-  Ending BeginRelease(uint64_t hold, base::Instant deadline);
+  Ending BeginRelease(uint64_t hold, FencingToken token, base::Instant deadline);
   void Hear(Ending& ending, const Answer& answer, base::Instant deadline);
   absl::Status End(Ending& ending, base::Instant deadline);
   // What no thread will have, after all; waits for that until then at the latest.

@@ -23,13 +23,13 @@ void LockSession::AcquireAsync(Want want, Finish finish, Elsewhere elsewhere,
                                                   std::move(finish), std::move(elsewhere), whose));
 }
 
-void LockSession::ReleaseAsync(uint64_t hold, Then then) {
+void LockSession::ReleaseAsync(uint64_t hold, FencingToken token, Then then) {
   AsyncDriver& driver = core_->async();
   if (absl::Status refused = core_->Refusal(); !refused.ok()) {
     if (then) driver.Complete(std::move(then)(std::move(refused)));
     return;
   }
-  EndAsync(BeginRelease(hold, base::Now() + core_->command_timeout()), std::move(then));
+  EndAsync(BeginRelease(hold, token, base::Now() + core_->command_timeout()), std::move(then));
 }
 
 void LockSession::EndAsync(Ending ending, Then then) {

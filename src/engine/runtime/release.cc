@@ -22,9 +22,10 @@ LockSession::Ending LockSession::Begin(base::Instant deadline, Event event) {
   return ending;
 }
 
-LockSession::Ending LockSession::BeginRelease(uint64_t hold, base::Instant deadline) {
+LockSession::Ending LockSession::BeginRelease(uint64_t hold, FencingToken token,
+                                              base::Instant deadline) {
   return Begin(deadline, [&](LockMachine& machine, base::Instant now, Effects& effects) {
-    return machine.Release(hold, now, effects);
+    return machine.Release(hold, now, effects, token);
   });
 }
 
@@ -80,23 +81,25 @@ void LockSession::GiveBack(uint64_t hold, Face face, base::Instant until) {
   core_->Feed(entry_, [&](LockMachine& machine, Effects&) { machine.Forget(hold); });
 }
 
-absl::Status LockSession::Release(uint64_t hold) {
+absl::Status LockSession::Release(uint64_t hold, FencingToken token) {
   if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
   const base::Instant deadline = base::Now() + core_->command_timeout();
-  Ending ending = BeginRelease(hold, deadline);
+  Ending ending = BeginRelease(hold, token, deadline);
   return End(ending, deadline);
 }
 
-void LockSession::ReleaseQuietly(uint64_t hold) {
+void LockSession::ReleaseQuietly(uint64_t hold, FencingToken token) {
   if (core_->in_forked_child()) return;
-  if (core_->async().OnItsThread()) return ReleaseAsync(hold, nullptr);  // which waits for nobody
+  if (core_->async().OnItsThread())
+    return ReleaseAsync(hold, token, nullptr);  // which waits for nobody
   const base::Instant deadline = core_->ReleaseBy();
-  Ending ending = BeginRelease(hold, deadline);
+  Ending ending = BeginRelease(hold, token, deadline);
   EndQuietly(ending, deadline, /*leaves=*/core_->async().started());
 }
 
 void LockSession::ReleaseAll(absl::Span<const SessionHold> holds) {
-  for (const SessionHold& each : holds) each.session->ReleaseQuietly(each.held.hold);
+  for (const SessionHold& each : holds)
+    each.session->ReleaseQuietly(each.held.hold, each.held.token);
 }
 
 void LockSession::Unlock() noexcept {

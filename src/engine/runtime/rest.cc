@@ -49,10 +49,16 @@ bool LockSession::LockAgain(const std::shared_ptr<const LockOptions>& options) {
   const base::Instant now = base::Now();
   if (kept) core_->LookForMessages(entry_, now);
   const uint64_t thread = ThreadNumber();
-  const base::MutexLock lock(entry_.mu);
-  LockMachine& machine = entry_.lock();
-  return (kept && machine.Retake(thread, options, now)) ||
-         (reentrant && machine.Reenter(thread, Face::kStd, now));
+  base::Instant send_at;
+  {
+    const base::MutexLock lock(entry_.mu);
+    LockMachine& machine = entry_.lock();
+    if (kept && machine.Retake(thread, options, now)) return true;
+    if (!reentrant || !machine.Reenter(thread, Face::kStd, /*manual=*/false, now)) return false;
+    send_at = machine.next_send();
+  }
+  core_->SeeTo(entry_, send_at);
+  return true;
 }
 
 bool LockSession::Leave() {

@@ -2,6 +2,7 @@
 #define REDLATCH_SRC_ENGINE_RUNTIME_USERS_CODE_H_
 
 #include <string_view>
+#include <utility>
 
 #include "absl/functional/function_ref.h"
 
@@ -10,6 +11,12 @@ namespace redlatch::engine {
 // Calls a function that the user gave us, which is called `name`. What it throws is told on stderr
 // and goes no further.
 void RunUsersCode(std::string_view name, absl::FunctionRef<void()> code) noexcept;
+
+// The user's callback; one that does nothing in place of null.
+template <class Callback>
+Callback NotNull(Callback callback) {
+  return callback ? std::move(callback) : Callback([](const auto&) {});
+}
 
 }  // namespace redlatch::engine
 

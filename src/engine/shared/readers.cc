@@ -21,7 +21,8 @@ absl::StatusOr<SessionHold> Readers::Acquire(Want want) {
   {
     const base::MutexLock lock(mu_);
     for (const auto& each : groups_) {
-      if (auto held = each->Reenter(want.face)) return SessionHold{each, *std::move(held)};
+      if (auto held = each->Reenter(want.face, want.terms.manual))
+        return SessionHold{each, *std::move(held)};
     }
     if (writes) {
       auto own = Found(want.write_grant);

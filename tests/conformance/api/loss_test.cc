@@ -54,6 +54,8 @@ TEST_P(Loss, ByForceIsToldAtOnce) {
   EXPECT_EQ(CodeOf(lease->Release()), kLost);
   EXPECT_TRUE(heard_->Await("lost"));
   EXPECT_EQ(heard_->All("lost")[0].token, lease->fencing_token());
+  EXPECT_TRUE(heard_->Await("released"));
+  EXPECT_EQ(heard_->All("released")[0].token, lease->fencing_token());
 }
 
 TEST_P(Loss, IsToldByTokenThenObserverThenCallback) {

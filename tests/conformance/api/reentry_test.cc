@@ -104,6 +104,24 @@ TEST_P(Recursion, MixesTheFacesAndIsOneHold) {
   EXPECT_TRUE(FreeForOthers());
 }
 
+TEST_P(Recursion, LevelWithoutLeaseMakesAManualHoldRenewed) {
+  const absl::Duration lease = absl::Seconds(5);
+  auto manual = lock_->Acquire({.lease = lease});
+  ASSERT_OK(manual);
+  base::Instant until = base::Now() + manual->remaining();
+  auto again = lock_->Acquire({.lease = lease});
+  ASSERT_OK(again);
+  EXPECT_LE(base::Now() + manual->remaining(), until + absl::Milliseconds(1));
+  lock_->lock();
+  const auto renewed = [&] { return base::Now() + lock_->current().remaining() > until; };
+  until = until + absl::Milliseconds(1);
+  EXPECT_TRUE(Await(renewed));
+  EXPECT_OK(manual->Extend(2 * lease));
+  EXPECT_GT(manual->remaining(), lease);
+  lock_->unlock();
+  EXPECT_TRUE(manual->valid());
+}
+
 TEST_P(Recursion, OfLeasesMayEndInAnyOrder) {
   auto outer = lock_->Acquire();
   auto inner = lock_->Acquire();

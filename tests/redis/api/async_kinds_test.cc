@@ -203,6 +203,37 @@ TEST_F(AsyncKinds, LocksOfSeveralClientsAreTakenTogether) {
   EXPECT_TRUE(Await([&] { return a.TryAcquire().ok(); }));
 }
 
+TEST_F(AsyncKinds, NullCallbacksAreIgnoredAndNothingStaysTaken) {
+  SimpleLock simple(client_, "simple");
+  ReentrantReadWriteLock read_write(client_, "read_write");
+  Semaphore semaphore(client_, "semaphore", 1);
+  CountDownLatch latch(client_, "latch", 1);
+  MultiLock multi(client_, {"c", "d"});
+  SimpleLock theirs(other_, "theirs");
+  MultiLock apart(std::vector<MultiLock::Part>{&simple, &theirs});
+  for (int i = 0; i < 2; ++i) {
+    simple.AcquireAsync({}, nullptr);
+    read_write.AcquireReadAsync({}, nullptr);
+    read_write.AcquireWriteAsync({}, nullptr);
+    semaphore.AcquireAsync(1, {}, nullptr);
+    semaphore.AcquireAsync(-1, {}, nullptr);
+    latch.WaitAsync({.wait = absl::ZeroDuration()}, nullptr);
+    latch.WaitAsync({}, nullptr);
+    multi.AcquireAsync({}, nullptr);
+    apart.AcquireAsync({}, nullptr);
+    MultiLock(std::vector<MultiLock::Part>()).AcquireAsync({}, nullptr);
+    Lease().ReleaseAsync(nullptr);
+    simple.Acquire()->ReleaseAsync(nullptr);
+    semaphore.Acquire()->ReleaseAsync(nullptr);
+  }
+  latch.count_down();
+  EXPECT_TRUE(simple.Acquire().ok());
+  EXPECT_TRUE(theirs.Acquire().ok());
+  EXPECT_TRUE(read_write.Acquire().ok());
+  EXPECT_TRUE(semaphore.Acquire().ok());
+  EXPECT_TRUE(multi.Acquire().ok());
+}
+
 TEST_F(AsyncKinds, RedLockGoesOnWithoutAMinority) {
   std::vector<std::unique_ptr<RedisServer>> servers;
   std::string url = "redlock:";

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstddef>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,11 +16,14 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "redlatch/client.h"
+#include "redlatch/semaphore.h"
 #include "redlatch/simple_lock.h"
 #include "tests/support/await.h"
 #include "tests/support/connect.h"
+#include "tests/support/outcomes.h"
 #include "tests/support/process_stats.h"
 #include "tests/support/redis_server.h"
+#include "tests/support/tcp_proxy.h"
 
 namespace redlatch {
 namespace {
@@ -82,6 +86,56 @@ TEST(AsyncMany, WaitWithoutThreadsAndInOrder) {
     ASSERT_EQ(served[lock].size(), 1 + kWaiters / kLocks);
     EXPECT_TRUE(std::is_sorted(served[lock].begin(), served[lock].end())) << lock;
   }
+}
+
+// More than a server can answer in the command_timeout must not be sent to it at once.
+TEST(AsyncMany, RequestsInFlightAreBounded) {
+  constexpr size_t kRequests = 2000;
+  constexpr int64_t kMostInFlight = 300;
+  const auto server = support::RedisServer::Start();
+  support::TcpProxy proxy({.port = server->port()});
+  Client client = Connect(proxy.url() + "?command_timeout=1m");
+  Semaphore semaphore(client, "permits", kRequests);
+  ASSERT_TRUE(semaphore.Acquire().ok());
+  const auto calls = [&] {
+    const std::string stats = server->Text({"INFO", "commandstats"});
+    const size_t at = stats.find("cmdstat_evalsha:calls=");
+    return at == stats.npos ? 0 : std::stoll(stats.substr(at + 22));
+  };
+  const int64_t before = calls();
+  proxy.Hold(support::Direction::kToClient);
+  support::Outcomes<absl::StatusOr<Permit>> permits;
+  support::Outcomes<absl::StatusOr<Permit>> marker;
+  for (size_t i = 0; i < kRequests; ++i) semaphore.AcquireAsync(1, {}, permits.Callback());
+  // Its completion comes behind the driver's first look at all of them.
+  semaphore.AcquireAsync(-1, {}, marker.Callback());
+  ASSERT_TRUE(marker.Await(1));
+  ASSERT_TRUE(Await([&] { return calls() - before >= 200; }));
+  EXPECT_LE(calls() - before, kMostInFlight);
+  proxy.Heal();
+  ASSERT_TRUE(permits.Await(kRequests, absl::Seconds(60)));
+  for (size_t i = 0; i < kRequests; ++i) EXPECT_TRUE(permits.Take(i).ok());
+}
+
+// A wait that ends while its request is held back ends in time.
+TEST(AsyncMany, RequestsThatAreHeldBackEndInTime) {
+  const auto server = support::RedisServer::Start();
+  Client client = Connect(server->url() + "?command_timeout=1m");
+  Semaphore semaphore(client, "permits", 1);
+  ASSERT_TRUE(semaphore.Acquire().ok());
+  std::stop_source stop;
+  support::Outcomes<absl::StatusOr<Permit>> permits;
+  support::Outcomes<absl::StatusOr<Permit>> late;
+  support::Outcomes<absl::StatusOr<Permit>> stopped;
+  server->Stop();
+  for (int i = 0; i < 1000; ++i) semaphore.AcquireAsync(1, {}, permits.Callback());
+  semaphore.AcquireAsync(1, {.wait = absl::Milliseconds(10)}, late.Callback());
+  semaphore.AcquireAsync(1, {.stop = stop.get_token()}, stopped.Callback());
+  EXPECT_TRUE(late.Await(1));
+  stop.request_stop();
+  EXPECT_TRUE(stopped.Await(1));
+  EXPECT_EQ(permits.size(), 0);
+  server->Continue();
 }
 
 }  // namespace

@@ -261,6 +261,14 @@ TEST_F(ClientTest, APingThatIsForbiddenIsDenied) {
   EXPECT_THAT(std::string(denied.message()), HasSubstr("ping"));
 }
 
+TEST_F(ClientTest, NegativeUnreachableAfterIsRefused) {
+  const ClientOptions options{.unreachable_after = -absl::Seconds(1)};
+  const absl::Status refused = Client::Connect(server_->url(), options).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument) << refused;
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("unreachable_after"));
+  EXPECT_TRUE(Client::Connect(server_->url(), {.unreachable_after = absl::Seconds(1)}).ok());
+}
+
 TEST(ClientEmbeddedTest, StartsAServerAndSharesIt) {
   const redis::EmbeddedHome home;
   const std::string url = "embedded:" + home.directory();

@@ -231,6 +231,16 @@ TEST_P(ReadWrite, AReadLeaseIsValidUntilItIsReleased) {
   EXPECT_TRUE(WritersSoonGetIn(*theirs_));
 }
 
+TEST_P(ReadWrite, ReadWithoutLeaseMakesAManualReadRenewed) {
+  auto manual = lock_->AcquireRead({.lease = absl::Seconds(5)});
+  ASSERT_OK(manual);
+  const base::Instant until = base::Now() + manual->remaining() + absl::Milliseconds(1);
+  lock_->lock_shared();
+  EXPECT_TRUE(Await([&] { return base::Now() + lock_->current_read().remaining() > until; }));
+  lock_->unlock_shared();
+  EXPECT_TRUE(manual->valid());
+}
+
 TEST_P(ReadWrite, AReaderCarriesTheTokenOfTheLastWrite) {
   EXPECT_EQ(TryRead(*lock_)->fencing_token(), FencingToken());  // nobody has ever written
   FencingToken last;

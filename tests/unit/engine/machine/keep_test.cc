@@ -240,7 +240,7 @@ TEST_F(LockMachineKeepTest, ShortWayOutIsForAPlainHold) {
   Make({.reentrant = true});
   machine().OnHearing();
   Hold(Kept());
-  ASSERT_TRUE(machine().Reenter(1, Face::kStd, now()).has_value());
+  ASSERT_TRUE(machine().Reenter(1, Face::kStd, false, now()).has_value());
   EXPECT_FALSE(Leave()) << "it is entered twice";
   EXPECT_TRUE(machine().ReleaseInner(1, Face::kStd));
   machine().ViewOf(1);

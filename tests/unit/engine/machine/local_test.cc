@@ -304,21 +304,21 @@ TEST_F(LockMachineLocalTest, UnlockElsewhereReleasesNothing) {
 }
 
 TEST_F(LockMachineLocalTest, ReenterAndLeaveCountLevels) {
-  EXPECT_FALSE(machine().Reenter(1, Face::kStd, now()).has_value());
+  EXPECT_FALSE(machine().Reenter(1, Face::kStd, false, now()).has_value());
   Hold({.face = Face::kStd});
-  EXPECT_FALSE(machine().Reenter(1, Face::kStd, now()).has_value()) << "not reentrant";
+  EXPECT_FALSE(machine().Reenter(1, Face::kStd, false, now()).has_value()) << "not reentrant";
   Make({.reentrant = true});
   Waiter& waiter = Hold({.face = Face::kStd});
-  EXPECT_FALSE(machine().Reenter(2, Face::kStd, now()).has_value());
+  EXPECT_FALSE(machine().Reenter(2, Face::kStd, false, now()).has_value());
   EXPECT_FALSE(machine().ReleaseInner(1, Face::kStd)) << "the last level is released";
-  const auto held = machine().Reenter(1, Face::kStd, now());
+  const auto held = machine().Reenter(1, Face::kStd, false, now());
   ASSERT_TRUE(held.has_value());
   EXPECT_EQ(held->hold, waiter.hold);
   EXPECT_EQ(held->depth, 2U);
   EXPECT_FALSE(machine().ReleaseInner(2, Face::kStd));
   EXPECT_TRUE(machine().ReleaseInner(1, Face::kStd));
   PassTo(machine().next_expiry());
-  EXPECT_FALSE(machine().Reenter(1, Face::kStd, now()).has_value());
+  EXPECT_FALSE(machine().Reenter(1, Face::kStd, false, now()).has_value());
 }
 
 TEST_F(LockMachineLocalTest, AHeadThatSleptThroughItsHoldIsWokenAnewForTheNext) {

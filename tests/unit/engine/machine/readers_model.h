@@ -38,7 +38,7 @@ class ReadersModel : public ReadersWorld {
     if (thread.read) {
       if (thread.read->lost || thread.read->faces.size() >= 3) return;
       const Face face = Chance(2) ? Face::kStd : Face::kStatus;
-      const auto again = thread.read->group->lock().Reenter(thread.id, face, Local(c));
+      const auto again = thread.read->group->lock().Reenter(thread.id, face, false, Local(c));
       ASSERT_TRUE(again.has_value());
       EXPECT_EQ(again->hold, thread.read->hold);
       thread.read->faces.push_back(face);
