@@ -1,5 +1,5 @@
 -- Counts down, once for each id. At zero it tells those who wait, a window of them: a repeat goes
--- on with that. Before, it tells the first that waits how many have counted, so that this is known
+-- on with that. Before, it lets the first that waits ask how many have counted, so that this is known
 -- if the server is replaced by one that has not received it.
 --
 -- KEYS   1 to 5 as create's
@@ -46,9 +46,7 @@ if counts then
   redis.call('PEXPIRE', counted_key, latch.ttl_ms)
   local waiter = count > 0 and record and parse_waiter(first, record)
   if waiter then
-    last = redis.call('ZRANGE', counted_key, '-1', '-1', 'WITHSCORES')[2]
-    redis.call('PUBLISH', waiter.channel, 'told ' .. first .. ' ' ..
-      string.format('%.0f ', latch.counted + 1) .. last .. ' ' .. KEYS[1])
+    redis.call('PUBLISH', waiter.channel, 'look ' .. first .. ' ' .. KEYS[1])
   end
 end
 return string.format('%.0f ', count) .. when .. (again and counts and ' again' or '') ..

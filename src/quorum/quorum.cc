@@ -66,10 +66,11 @@ absl::Status Quorum::Problem() const {
   return options_.problem.empty() ? absl::OkStatus() : absl::InvalidArgumentError(options_.problem);
 }
 
-// "look <hold> <name>": one node's word; the engine hears of it when a majority has said so.
+// "look <hold> <name>": one node's word; the engine hears of it when a majority has said so. No
+// node grants by message.
 void Quorum::OnMessage(size_t node, std::string_view message) {
-  if (stopped_) return;
   constexpr std::string_view kLook = "look ";
+  if (stopped_ || message.starts_with("grant ")) return;
   if (message.starts_with(kLook)) {
     const std::string_view rest = message.substr(kLook.size());
     if (!ledger_->Look(rest.substr(0, rest.find(' ')), node, majority())) return;

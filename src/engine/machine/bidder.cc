@@ -28,7 +28,7 @@ void Bidder::Pursue(base::Instant now) {
   if (pursuit_ && pursuit_->looks) AskNow(now);  // whoever was to do so may have left
   if (pursuit_ || head == nullptr) return;
   pursuit_.emplace();
-  pursuit_->bid.grant = NextNumber() | (head->terms.stays ? kMayStay : 0);
+  pursuit_->bid.grant = NextGrant() | (head->terms.stays ? kMayStay : 0);
   pursuit_->bid.terms = head->terms;
   pursuit_->began = now;
   pursuit_->due = now;
@@ -105,7 +105,7 @@ void Bidder::OnLook(GrantId grant, Effects& effects) {
   if (!IsPursued(grant) || head == nullptr) return;
   misses_ = false;  // it hears
   if (grant == missed_) missed_ = 0;
-  pursuit_->looks = true;
+  pursuit_->looks = pursuit_->exposed = true;
   pursuit_->again |= pursuit_->in_flight;
   head->poked = true;
   Wake(*head, effects);
@@ -162,7 +162,7 @@ bool Bidder::Wants(const Send& send) const {
 // A script handed the lock over; or, with a look of a millisecond, it came to the end of a window,
 // and whoever ran it goes on at once.
 void Bidder::LookAfter(absl::Duration look, base::Instant now, absl::Duration later) {
-  const auto fresh = [this] { return NextNumber(); };
+  const auto fresh = [this] { return NextGrant(); };
   const bool at_once = look <= absl::Milliseconds(1);
   base::Instant then = base::Instant::Infinite();
   if (later > absl::ZeroDuration()) then = now + later + kLookGrace;
@@ -180,11 +180,15 @@ void Bidder::LookAfter(absl::Duration look, base::Instant now, absl::Duration la
 void Bidder::OnForced(GrantId grant, base::Instant now) {
   if (!IsPursued(grant)) return;
   pursuit_->forced = pursuit_->in_flight;
+  pursuit_->exposed = true;
   AskNow(now);
 }
 
 void Bidder::OnReconnected(base::Instant now) {
-  if (pursuit_) AskNow(now);
+  if (pursuit_) {
+    pursuit_->exposed = true;  // by messages that this client has not heard
+    AskNow(now);
+  }
   debts_.RepeatAll(std::max(now, embargo_));
 }
 

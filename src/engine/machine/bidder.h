@@ -1,7 +1,6 @@
 #ifndef REDLATCH_SRC_ENGINE_MACHINE_BIDDER_H_
 #define REDLATCH_SRC_ENGINE_MACHINE_BIDDER_H_
 
-#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <utility>
@@ -10,6 +9,7 @@
 #include "absl/time/time.h"
 #include "redlatch/stats.h"
 #include "src/base/clock.h"
+#include "src/base/random.h"
 #include "src/engine/machine/debts.h"
 #include "src/engine/machine/effects.h"
 #include "src/engine/machine/looks.h"
@@ -52,7 +52,7 @@ class Bidder {
     bool tells = false;            // somebody is told the token of each hold
     absl::Duration longest_heartbeat = absl::Seconds(10);
     absl::Duration unreachable_after = absl::Seconds(10);
-    std::atomic<uint64_t>* numbers = nullptr;  // for grants and holds; the client's
+    base::Numbers* numbers = nullptr;  // for grants and holds; the client's
   };
 
   virtual ~Bidder() = default;
@@ -103,8 +103,9 @@ class Bidder {
 
   // ---- What else happens.
 
-  // A message. False where the grant is unknown here.
-  bool OnGrant(const NewGrant& news, base::Instant now, Effects& effects);
+  // A message. Whoever may publish can send one, so it is believed once, where it knows the secret
+  // id of the bid and an attempt that was made. Else the server is asked.
+  void OnGrant(const NewGrant& news, base::Instant now, Effects& effects);
   // A bid that nobody here wants any more was granted or queued: it is cancelled.
   void OnUnwanted(GrantId grant, absl::Duration lease, uint32_t block, base::Instant now);
   // What the grant has, or the bid waits for, was changed by somebody else.
@@ -121,8 +122,6 @@ class Bidder {
   virtual void OnDeaf(base::Instant) {}
   // The client has too many of what no thread has: this one goes back.
   virtual void OnCrowded(base::Instant) {}
-  // Of a latch: how many have counted it down.
-  virtual void OnTold(const Told&) {}
   // A call ended so before it could become a waiter.
   void OnRefused(Waiter::State as) { tally_.CountEnd(as); }
   // A script handed the lock over by message, or, with a look of a millisecond, is to go on at
@@ -172,15 +171,16 @@ class Bidder {
     bool claim = false;   // by a message, for less than the lease
   };
 
+  // Of a latch: how many have counted it down.
+  virtual void OnTold(const Told&) {}
   // The pursued grant is there: by the answer to the bid, and by message.
   virtual void OnGranted(const NewGrant& news, const Basis& basis, base::Instant now,
                          Effects& effects) = 0;
-  virtual void OnGrantMessage(const NewGrant& news, base::Instant now, Effects& effects) = 0;
+  virtual void OnGrantMessage(const NewGrant& news, base::Instant asked, base::Instant now,
+                              Effects& effects) = 0;
   // The answer to a bid that nobody pursues any more. True: there is no need to cancel it.
   virtual bool OnLateAnswer(const Bade& bade, const Answer& answer, base::Instant now,
                             Effects& effects) = 0;
-  // Whether that is had already.
-  virtual bool Has(GrantId) const { return false; }
   // A waiter has given up: what is there, or is pursued, may be nobody's.
   virtual void OnGivenUp(base::Instant now, Effects&) { Pursue(now); }
   // Whether there is nothing to be pursued, whoever waits.
@@ -188,9 +188,8 @@ class Bidder {
   // Since when the server owes this waiter an answer; Infinite(): it does not.
   virtual base::Instant AskedAt(const Waiter& waiter) const;
 
-  uint64_t NextNumber() {
-    return config_.numbers->fetch_add(kNumberStep, std::memory_order_relaxed) + kNumberStep;
-  }
+  uint64_t NextHold() { return config_.numbers->Next(); }
+  GrantId NextGrant() { return config_.numbers->NextSecret(); }
   void Enqueue(Waiter& waiter, base::Instant now);
   void Decide(Waiter& waiter, Waiter::State state, Effects& effects);
   static void Wake(Waiter& waiter, Effects& effects);

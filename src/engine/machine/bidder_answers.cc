@@ -1,5 +1,6 @@
 // What a bid came to: by the server's answer, or by message.
 #include <algorithm>
+#include <utility>
 #include <variant>
 
 #include "src/engine/machine/bidder.h"
@@ -21,7 +22,7 @@ bool MayPass(const absl::Status& failure, bool queued) {
 void Bidder::OnAnswer(const Send& send, const Answer& answer, base::Instant now, Effects& effects) {
   if (answer.failed() == nullptr) server_.Heard(now);
   if (!std::holds_alternative<ToAcquire>(send.what) &&
-      !looks_.OnAnswer(send, answer, now, [this] { return NextNumber(); })) {
+      !looks_.OnAnswer(send, answer, now, [this] { return NextGrant(); })) {
     debts_.OnAnswer(send, answer, now, effects);
   }
   if (const Bid* const bid = send.bid()) {
@@ -151,6 +152,7 @@ void Bidder::OnBidFailed(const Bade& bade, const Failed& failed, base::Instant n
 void Bidder::OnMissed(GrantId grant) {
   if (!IsPursued(grant) || !pursuit_->queued || pursuit_->claimed) return;
   misses_ = true;
+  pursuit_->exposed = true;
   missed_ = grant;
   missed_since_ = pursuit_->began;
 }
@@ -163,14 +165,19 @@ void Bidder::PollSoon(GrantId grant, base::Instant now) {
   pursuit_->due = std::min(pursuit_->due, now + poll);
 }
 
-bool Bidder::OnGrant(const NewGrant& news, base::Instant now, Effects& effects) {
+void Bidder::OnGrant(const NewGrant& news, base::Instant now, Effects& effects) {
   if (news.grant == missed_) missed_ = 0;  // it was only slower than the server's answer
-  if (!IsPursued(news.grant)) return Has(news.grant) || debts_.Has(news.grant);
+  if (!IsPursued(news.grant)) return;
   misses_ = false;
   server_.Heard(now);
   pursuit_->queued = true;  // whoever is told by message came after others
-  OnGrantMessage(news, now, effects);
-  return true;
+  const bool exposed = std::exchange(pursuit_->exposed, true);
+  for (const Attempt& attempt : pursuit_->attempts) {
+    if (attempt.number != news.attempt || exposed) continue;
+    return OnGrantMessage(news, attempt.sent, now, effects);
+  }
+  // Others may know its id, or the attempt is too old to be remembered: its deadline has passed.
+  ConfirmFirst(now, effects);
 }
 
 // A grant that is not enough to work under: the server is asked for the lease before a thread gets

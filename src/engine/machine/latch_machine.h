@@ -19,14 +19,15 @@ class LatchMachine final : public Bidder {
   void Acquire(Waiter& waiter, base::Instant now, Effects&) override { Enqueue(waiter, now); }
   std::optional<Send> NextSend(base::Instant now,
                                absl::Duration early = absl::ZeroDuration()) override;
-  void OnTold(const Told& told) override;
   bool Valid(uint64_t, base::Instant) const override { return true; }
 
  private:
+  void OnTold(const Told& told) override;
   void OnGranted(const NewGrant&, const Basis&, base::Instant now, Effects& effects) override {
     LetThrough(now, effects);
   }
-  void OnGrantMessage(const NewGrant&, base::Instant now, Effects& effects) override {
+  void OnGrantMessage(const NewGrant&, base::Instant, base::Instant now,
+                      Effects& effects) override {
     LetThrough(now, effects);
   }
   bool OnLateAnswer(const Bade& bade, const Answer& answer, base::Instant now,

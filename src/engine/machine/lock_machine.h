@@ -188,10 +188,11 @@ class LockMachine final : public Bidder {
   // The server's word that it is ours (lock_machine_granted.cc).
   void OnGranted(const NewGrant& news, const Basis& basis, base::Instant now,
                  Effects& effects) override;
-  void OnGrantMessage(const NewGrant& news, base::Instant now, Effects& effects) override;
+  void OnGrantMessage(const NewGrant& news, base::Instant asked, base::Instant now,
+                      Effects& effects) override;
   bool OnLateAnswer(const Bade& bade, const Answer& answer, base::Instant now,
                     Effects& effects) override;
-  bool Has(GrantId grant) const override { return grant_ && grant_->id == grant; }
+  bool Has(GrantId grant) const { return grant_ && grant_->id == grant; }
   bool satisfied() const override { return grant_.has_value(); }
 
   // The grant (lock_machine_grant.cc).
@@ -211,6 +212,7 @@ class LockMachine final : public Bidder {
   absl::Duration Early(absl::Duration early) const;
 
   std::optional<Grant> grant_;
+  uint64_t last_token_ = 0;                         // the first one of its latest grant
   std::unique_ptr<std::vector<LostStd>> lost_std_;  // mostly there are none: null
 };
 

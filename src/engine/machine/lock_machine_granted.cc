@@ -1,6 +1,5 @@
 // The server's word that the lock is ours: by the answer to a bid, or by message.
 #include <algorithm>
-#include <limits>
 #include <variant>
 
 #include "src/engine/machine/lock_machine.h"
@@ -8,20 +7,17 @@
 
 namespace redlatch::engine {
 
-void LockMachine::OnGrantMessage(const NewGrant& news, base::Instant now, Effects& effects) {
-  // An attempt that is too old to be remembered: its deadline has passed, whatever the clock says.
-  base::Instant asked = base::Instant::FromNanos(std::numeric_limits<int64_t>::min());
-  for (const Attempt& attempt : pursuit_->attempts) {
-    if (attempt.number == news.attempt) asked = attempt.sent;
-  }
+void LockMachine::OnGrantMessage(const NewGrant& news, base::Instant asked, base::Instant now,
+                                 Effects& effects) {
   const Terms& terms = pursuit_->bid.terms;
-  const bool claim = news.claim < terms.lease;
-  const base::Instant deadline = asked + (news.claim - DriftMargin(news.claim));
-  if (deadline < now + Scaled(news.claim, 1, 4) ||
-      (claim && (terms.manual || terms.whole || terms.acks.any()))) {
+  const absl::Duration claim = std::min(news.claim, terms.lease);
+  const base::Instant deadline = asked + (claim - DriftMargin(claim));
+  const bool late = deadline < now + Scaled(claim, 1, 4);
+  const bool odd = config_.sharing.passes_on && news.token < std::max(last_token_, uint64_t{1});
+  if (late || odd || terms.manual || terms.whole || terms.acks.any()) {
     return ConfirmFirst(now, effects);
   }
-  OnGranted(news, {.lease = news.claim, .asked = asked, .claim = claim}, now, effects);
+  OnGranted(news, {.lease = claim, .asked = asked, .claim = true}, now, effects);
 }
 
 void LockMachine::OnGranted(const NewGrant& news, const Basis& basis, base::Instant now,
@@ -36,6 +32,7 @@ void LockMachine::OnGranted(const NewGrant& news, const Basis& basis, base::Inst
   }
   const Terms terms = pursuit.bid.terms;
   const uint64_t last_token = news.token + pursuit.bid.block - 1;
+  last_token_ = news.token;
   grant_.emplace(Grant{
       .id = news.grant,
       .terms = terms,

@@ -104,7 +104,7 @@ void LockMachine::GiveTo(Waiter& waiter, base::Instant now, Effects& effects) {
     waiter.token = drawn.token;
     waiter.not_before = drawn.not_before;
   }
-  waiter.hold = NextNumber();
+  waiter.hold = NextHold();
   waiter.poked = false;  // it may have to wait again, where it sleeps through its hold
   if (joined() && served_ < kOfUse) ++served_;
   if (!held()) grant_->at_risk = false;

@@ -77,7 +77,9 @@ void LockMachine::EndRest(base::Instant now) {
 }
 
 void LockMachine::OnWanted(GrantId grant, base::Instant now) {
-  if (pursuit_ && pursuit_->bid.grant == grant) pursuit_->wanted = true;  // heard before its answer
+  if (pursuit_ && pursuit_->bid.grant == grant) {  // heard before its answer
+    pursuit_->wanted = pursuit_->exposed = true;
+  }
   if (!Has(grant) || grant_->wanted) return;
   grant_->wanted = true;
   if (joined()) {
@@ -118,7 +120,7 @@ bool LockMachine::Retake(uint64_t thread, const std::shared_ptr<const LockOption
   grant.rests_until = base::Instant();
   if (joined() && served_ < kOfUse) ++served_;
   grant.holds.emplace_back(
-      ThreadHold{.id = NextNumber(),
+      ThreadHold{.id = NextHold(),
                  .thread = thread,
                  .depth = 1,
                  .std_depth = 1,

@@ -29,6 +29,7 @@ struct Pursuit {
   bool claimed = false;  // a grant was heard that is not enough to work under
   bool forced = false;   // what is in flight may have been granted, and was ended by force since
   bool wanted = false;   // it was granted, as another client asks for what it has
+  bool exposed = false;  // others may know its id: no message is believed, the server is asked
   absl::InlinedVector<Attempt, 1> attempts;  // those that a grant may echo
   base::Instant due;
   base::Instant began;  // to wait

@@ -16,12 +16,8 @@
 namespace redlatch::engine {
 
 // A grant, and the bid that it answers: the server's hold id without the client's own part. Fresh
-// for every acquisition at the server. 0: none.
+// for every acquisition at the server, and a secret until then: see base::Numbers. 0: none.
 using GrantId = uint64_t;
-
-// From one number to the next: all digits change, as the server's Lua hashes some of them only (see
-// docs/decisions/0017-numbers-whose-digits-all-change.md).
-inline constexpr GrantId kNumberStep = 7919;
 
 // Of a grant that its client may keep though no thread has it, until another client asks: scripts
 // tell its client when one does.
@@ -165,7 +161,8 @@ inline Answer Unanswered() {
                          .may_have_executed = true}};
 }
 
-// The message by which a lock is handed over.
+// The message by which a lock is handed over. It is no more than a claim: only a reply makes a
+// lease.
 struct NewGrant {
   GrantId grant = 0;
   uint32_t attempt = 0;

@@ -98,10 +98,9 @@ Part ReadPart(const redis::Reply& reply);
 
 // A message on the client's channel, for the lock whose main key is `key`.
 struct Message {
-  enum class Kind : uint8_t { kGrant, kForced, kTold, kLook, kWanted };
+  enum class Kind : uint8_t { kGrant, kForced, kLook, kWanted };
   Kind kind = Kind::kGrant;
   NewGrant news;  // but for kGrant, its `grant` alone
-  Told told;      // kTold
   std::string_view key;
 };
 // Nothing where the message is none of ours.

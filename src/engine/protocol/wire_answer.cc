@@ -11,6 +11,8 @@
 namespace redlatch::engine {
 namespace {
 
+constexpr uint64_t kLargestToken = 9'000'000'000'000'000;  // see lua/common/read_fence.lua
+
 using base::ReadNumber;
 using base::TakeNumber;
 using base::TakeWord;
@@ -204,29 +206,21 @@ absl::StatusOr<LockInfo> ReadInspection(const Reply& reply) {
 }
 
 std::optional<Message> ReadMessage(const Identity& identity, std::string_view text) {
+  using Kind = Message::Kind;
   Message message;
   const std::string_view word = TakeWord(text);
-  const bool known =
-      word == "grant" || word == "forced" || word == "told" || word == "look" || word == "wanted";
-  if (!known) return std::nullopt;
   if (!TakeHold(identity, text, message.news.grant)) return std::nullopt;
-  if (word == "forced") {
-    message.kind = Message::Kind::kForced;
-  } else if (word == "look") {
-    message.kind = Message::Kind::kLook;
-  } else if (word == "wanted") {
-    message.kind = Message::Kind::kWanted;
-  } else if (word == "told") {
-    message.kind = Message::Kind::kTold;
-    if (!ReadTold(text, message.told)) return std::nullopt;
-  } else {
+  if (word == "grant") {
     int64_t claim = 0;
     NewGrant& news = message.news;
     if (!TakeNumber(text, news.attempt) || !TakeNumber(text, news.token) ||
-        !TakeNumber(text, claim) || !TakeNumber(text, news.others)) {
+        !TakeNumber(text, claim) || !TakeNumber(text, news.others) || news.token > kLargestToken) {
       return std::nullopt;
     }
     news.claim = absl::Milliseconds(claim);
+  } else {
+    message.kind = word == "forced" ? Kind::kForced : word == "look" ? Kind::kLook : Kind::kWanted;
+    if (message.kind == Kind::kWanted && word != "wanted") return std::nullopt;
   }
   message.key = text;
   return message;

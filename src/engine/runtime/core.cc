@@ -129,15 +129,13 @@ Subject Core::SubjectOf(const KeySet& keys, const Plan& plan, std::string_view o
 }
 
 std::string Core::ReaderName(GrantId write_grant) {
-  const uint64_t fresh = numbers_.fetch_add(1) + 1;
+  const uint64_t fresh = numbers_.Next();
   if (write_grant == 0) return absl::StrCat("read:", fresh, ":", identity_.client);
   return absl::StrCat("nest:", fresh, ":", identity_.client, ":", write_grant & ~kMayStay,
                       MayStay(write_grant) ? "k" : "");
 }
 
-std::string Core::FreshId() {
-  return absl::StrCat(identity_.client, ":", numbers_.fetch_add(1) + 1);
-}
+std::string Core::FreshId() { return absl::StrCat(identity_.client, ":", numbers_.Next()); }
 
 Answer Core::Run(Entry& entry, Send send, base::Instant deadline) {
   MakeReady(entry, send);
@@ -192,49 +190,29 @@ void Core::Prepare(const Entry& entry, const Send& send) {
   deployment_->Doubt(entry.keys.main(), send.sent, send.missed_since);
 }
 
-bool Core::OnGrant(Entry& entry, const NewGrant& news) {
-  bool known = false;
-  Feed(entry, [&](Bidder& machine, Effects& effects) {
-    known = machine.OnGrant(news, base::Now(), effects);
-  });
-  return known;
-}
-
+// Whoever may publish can send any message. So each names the secret id of a bid, or of a grant,
+// and none but a grant makes this client do more than ask the server, or give back what rests.
 void Core::OnMessage(std::string_view text) {
-  const std::optional<Message> message = ReadMessage(identity_, text);
+  std::optional<Message> message = ReadMessage(identity_, text);
   if (!message) return;
-  const NewGrant& news = message->news;
+  using Kind = Message::Kind;
+  NewGrant& news = message->news;
   MachineTable& machines = inside_->machines;
   Entry* its = machines.ReferTo(message->key, news.grant);
   // Of a lock of several names it is perhaps not the first.
-  if (its == nullptr && message->kind == Message::Kind::kForced) its = machines.ReferTo(news.grant);
-  if (message->kind != Message::Kind::kGrant) {
-    if (its == nullptr) return;  // it is over
-    if (message->kind == Message::Kind::kWanted) {
-      OnWanted(*its, news.grant);
-      return machines.Unrefer(*its);
-    }
+  if (its == nullptr && message->kind == Kind::kForced) its = machines.ReferTo(news.grant);
+  if (its == nullptr) return;  // it is over, or was never ours
+  if (message->kind == Kind::kWanted) {
+    OnWanted(*its, news.grant);
+  } else {
+    news.claim = std::min(news.claim, round_trips_.Claim());
     Feed(*its, [&](Bidder& machine, Effects& effects) {
-      if (message->kind == Message::Kind::kTold) return machine.OnTold(message->told);
-      if (message->kind == Message::Kind::kLook) return machine.OnLook(news.grant, effects);
+      if (message->kind == Kind::kGrant) return machine.OnGrant(news, base::Now(), effects);
+      if (message->kind == Kind::kLook) return machine.OnLook(news.grant, effects);
       machine.OnForced(news.grant, base::Now());
     });
-    machines.Unrefer(*its);
-    return;
   }
-  bool known = false;
-  if (its != nullptr) {
-    known = OnGrant(*its, news);
-    machines.Unrefer(*its);
-  }
-  if (known) return;
-  machines.Visit(message->key, [&](Entry& entry) { known = known || OnGrant(entry, news); });
-  machines.Visit(message->key, [&](Entry& entry) {
-    if (std::exchange(known, true)) return;  // one of them cancels it
-    Feed(entry, [&](Bidder& machine, Effects&) {
-      machine.OnUnwanted(news.grant, news.claim, 1, base::Now());
-    });
-  });
+  machines.Unrefer(*its);
 }
 
 void Core::StopAll(std::string_view name, const void* object) {

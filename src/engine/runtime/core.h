@@ -219,7 +219,6 @@ class Core : public std::enable_shared_from_this<Core> {
   // The same as Tell(), as a notice of the notifier: see Notifier::Urgency.
   void TellLater(std::function<void(Observer&)> event);
   void TellWhetherItHears(bool hears, std::string_view why);
-  bool OnGrant(Entry& entry, const NewGrant& news);
   void Attend(const Entry& entry, bool begins);
   void Finish(Entry& entry, Effects& effects);
   void Post(const Entry& entry, Loss loss);
@@ -239,7 +238,7 @@ class Core : public std::enable_shared_from_this<Core> {
   Releases releases_{*this};
   Outbox outbox_{*this};
   const std::shared_ptr<AsyncDriver> async_;
-  std::atomic<uint64_t> numbers_{0};
+  base::Numbers numbers_;
   std::atomic<uint64_t> losses_{0};
   std::atomic<uint64_t> reconnects_{0};
   std::atomic<bool> silent_{false};

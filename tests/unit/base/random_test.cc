@@ -52,6 +52,30 @@ TEST(RandomTest, ForksDrawDifferentNumbers) {
   EXPECT_TRUE(seen.insert(RandomBits()).second);
 }
 
+TEST(NumbersTest, SecretsAreTheSipHashOfACounter) {
+  constexpr Numbers::Key kKey = {0x0706050403020100, 0x0f0e0d0c0b0a0908};
+  static_assert(Numbers::SipHash(kKey, 0x0706050403020100) == 0x93f5f5799a932462,
+                "the authors' vector of eight bytes");
+  Numbers numbers(kKey);
+  EXPECT_EQ(numbers.Next(), 1U);
+  EXPECT_EQ(numbers.NextSecret(), Numbers::SipHash(kKey, 2) >> 1U);
+}
+
+TEST(NumbersTest, SecretsOfTwoClientsDiffer) {
+  Numbers one;
+  Numbers other;
+  std::set<uint64_t> seen = {0};
+  uint64_t ones = 0;
+  for (int i = 0; i < 1000; ++i) {
+    for (Numbers* const numbers : {&one, &other}) {
+      const uint64_t secret = numbers->NextSecret();
+      EXPECT_TRUE(seen.insert(secret).second);
+      ones |= secret;
+    }
+  }
+  EXPECT_EQ(ones, ~uint64_t{0} >> 1U);
+}
+
 TEST(RandomTest, JitterStaysBetweenHalfAndTheWhole) {
   for (const absl::Duration d : {absl::Nanoseconds(1000), absl::Seconds(1), absl::Hours(1000)}) {
     absl::Duration least = d;

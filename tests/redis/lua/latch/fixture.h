@@ -85,10 +85,10 @@ class LatchScriptsTest : public LockScriptsFixture {
   }
   std::string when_;  // of the last CountDown()
 
-  // The next message but those that tell how many have counted.
+  // The next message but those that tell of a count.
   static std::string HearGrant(Ear& ear) {
     std::string message = ear.Hear();
-    while (absl::StartsWith(message, "told ")) message = ear.Hear();
+    while (absl::StartsWith(message, "look ")) message = ear.Hear();
     return message;
   }
   // How many grants there are on that channel.

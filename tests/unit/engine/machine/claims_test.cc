@@ -2,6 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <functional>
+#include <utility>
+
 #include "tests/unit/engine/machine/machine_fixture.h"
 
 namespace redlatch::engine {
@@ -101,7 +105,7 @@ TEST_F(LockMachineClaimsTest, AHeartbeatThatCrossesTheGrantConfirmsItAsWell) {
 TEST_F(LockMachineClaimsTest, AClaimOfWhichLittleIsLeftIsConfirmedBeforeAThreadGetsIt) {
   Waiter& waiter = Queue();
   Pass(kClaimValid - kClaim / 4 + absl::Milliseconds(1));
-  EXPECT_TRUE(HearGrant(Claim()));
+  HearGrant(Claim());
   EXPECT_EQ(waiter.state, State::kWaiting);
   EXPECT_TRUE(Woken(waiter)) << "its thread is to ask";
   const Send ask = Fetch<ToAcquire>();  // at once
@@ -120,6 +124,76 @@ TEST_F(LockMachineClaimsTest, AClaimThatIsOverWhenItIsHeardIsNoLoss) {
   EXPECT_EQ(waiter.state, State::kWaiting);
   EXPECT_TRUE(effects().losses.empty());
   EXPECT_GT(machine().next_send(), now());
+}
+
+TEST_F(LockMachineClaimsTest, MessageOfALongClaimIsAClaimForTheLease) {
+  const base::Instant asked = now();
+  Waiter& waiter = Queue();
+  NewGrant news = Claim();
+  news.claim = absl::InfiniteDuration();
+  HearGrant(news);
+  ASSERT_EQ(waiter.state, State::kGranted);
+  EXPECT_EQ(machine().Deadline(waiter.hold), asked + kValid);
+  EXPECT_EQ(machine().next_send(), now() + absl::Milliseconds(100)) << "it is confirmed soon";
+}
+
+TEST_F(LockMachineClaimsTest, WholeLeaseIsAskedForHoweverLongTheClaim) {
+  for (const bool manual : {false, true}) {
+    Make({});
+    Waiter& waiter = Queue({.manual = manual, .whole = !manual});
+    NewGrant news = Claim();
+    news.grant = machine().grant_id();
+    news.claim = absl::Hours(24);
+    HearGrant(news);
+    EXPECT_EQ(waiter.state, State::kWaiting);
+    Fetch<ToAcquire>();
+  }
+}
+
+TEST_F(LockMachineClaimsTest, MessageWithAnOddTokenOrAttemptIsAskedAbout) {
+  Waiter& before = Hold();
+  EXPECT_EQ(before.token.value(), kToken);
+  Release(before.hold);
+  Hear(Fetch<ToRelease>(), ReleasedThen());
+  machine().Forget(before.hold);
+  for (const auto& [attempt, token] : {std::pair<uint32_t, uint64_t>{1, 0},
+                                       {1, kToken - 1},
+                                       {0, kToken + 1},
+                                       {2, kToken + 1},
+                                       {UINT32_MAX, kToken + 1}}) {
+    Waiter& waiter = Queue();
+    HearGrant({.grant = machine().grant_id(), .attempt = attempt, .token = token, .claim = kClaim});
+    EXPECT_EQ(waiter.state, State::kWaiting) << attempt << " " << token;
+    Hear(Fetch<ToAcquire>(), Queued());
+    GiveUp(waiter);
+    Hear(Fetch<ToCancel>(), Cancelled());
+  }
+}
+
+// Others may have read the id in a message, so that they can send a grant with it.
+TEST_F(LockMachineClaimsTest, GrantIsAskedAboutOnceItsIdWasInAMessage) {
+  const auto told = [&](const std::function<void(Effects&)>& event) {
+    Make({});
+    Waiter& waiter = Queue({.keep = absl::Seconds(1)});
+    Effects effects;
+    event(effects);
+    HearGrant({.grant = machine().grant_id(), .attempt = 1, .token = kToken, .claim = kClaim});
+    EXPECT_EQ(waiter.state, State::kWaiting);
+    Hear(Fetch<ToAcquire>(), Queued());
+    EXPECT_EQ(waiter.state, State::kWaiting);
+  };
+  told([&](Effects& effects) { machine().OnLook(machine().grant_id(), effects); });
+  told([&](Effects&) { machine().OnForced(machine().grant_id(), now()); });
+  told([&](Effects&) { machine().OnWanted(machine().grant_id(), now()); });
+  told([&](Effects&) { machine().OnReconnected(now()); });
+  told([&](Effects&) {  // a grant that was too late
+    HearGrant({.grant = machine().grant_id(), .attempt = 1, .token = kToken});
+    Hear(Fetch<ToAcquire>(), Queued());
+  });
+  told([&](Effects&) {  // one that was not heard
+    Pass(kThird);
+    Hear(Fetch<ToAcquire>(), Missed(Queued()));
+  });
 }
 
 TEST_F(LockMachineClaimsTest, AManualHoldGetsItsWholeLeaseBeforeAThreadGetsIt) {
@@ -161,7 +235,7 @@ TEST_F(LockMachineClaimsTest, WhoeverHandedOverLooksWhetherTheLockWasTaken) {
   PassTo(machine().next_send());
   const Send look = Fetch<ToCancel>();
   EXPECT_FALSE(look.leaves_tombstone());
-  EXPECT_GT(look.grant, kFirst) << "of no hold that anybody has";
+  EXPECT_NE(look.grant, kFirst) << "of no hold that anybody has";
   Hear(look, With(Cancelled(), kLook));  // it had to be handed on
   PassTo(machine().next_send());
   Hear(Fetch<ToCancel>(), Cancelled());

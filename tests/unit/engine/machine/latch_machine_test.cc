@@ -33,7 +33,7 @@ class LatchQueueTest : public LatchMachineTest {
 };
 
 TEST_F(LatchQueueTest, AMessageLetsAllThroughAndNothingIsHeld) {
-  EXPECT_TRUE(HearGrant(GrantOf(QueueAll(), 0)));
+  HearGrant(GrantOf(QueueAll(), 0));
   ExpectAllThrough();
 }
 
@@ -47,7 +47,7 @@ TEST_F(LatchQueueTest, AnAnswerLetsAllThroughAndNothingIsHeld) {
 TEST_F(LatchQueueTest, AGrantIsGoodHoweverLateItComes) {
   const Send send = QueueAll();
   Pass(100 * kLease);
-  EXPECT_TRUE(HearGrant(GrantOf(send, 0)));
+  HearGrant(GrantOf(send, 0));
   ExpectAllThrough();
 }
 
@@ -55,7 +55,7 @@ TEST_F(LatchQueueTest, WhatWasUnderWayWhenTheMessageCameNeedsNoCancel) {
   QueueAll();
   Pass(kThird);
   const Send heartbeat = Fetch<ToAcquire>();
-  EXPECT_TRUE(HearGrant(GrantOf(heartbeat, 0)));
+  HearGrant(GrantOf(heartbeat, 0));
   Hear(heartbeat, Granted(0, kLease, 0));
   EXPECT_TRUE(Quiet());
   EXPECT_TRUE(machine().idle());
@@ -100,6 +100,28 @@ class LatchToldTest : public LatchMachineTest {
   }
 };
 
+TEST_F(LatchToldTest, MessageOpensItByTheSecretIdAndAnAttemptThatWasMade) {
+  Waiter& waiter = Acquire();
+  const Send first = Fetch<ToAcquire>();
+  Hear(first, Queued());
+  NewGrant news = GrantOf(first, 0);
+  ++news.grant;
+  HearGrant(news);
+  EXPECT_TRUE(Quiet());
+  Effects effects;
+  machine().OnLook(news.grant, effects);
+  EXPECT_TRUE(effects.wakes.empty());
+  news = GrantOf(first, 0);
+  ++news.attempt;
+  HearGrant(news);
+  EXPECT_EQ(waiter.state, State::kWaiting);
+  Hear(Fetch<ToAcquire>(), Queued());
+  HearGrant(GrantOf(first, 0));
+  EXPECT_EQ(waiter.state, State::kWaiting) << "its id was in a message before";
+  Hear(Fetch<ToAcquire>(), Granted());
+  EXPECT_EQ(waiter.state, State::kGranted);
+}
+
 TEST_F(LatchToldTest, WhoeverWaitsForALatchTellsBackTheMostThatItWasTold) {
   Acquire();
   const Send first = Fetch<ToAcquire>();
@@ -109,8 +131,9 @@ TEST_F(LatchToldTest, WhoeverWaitsForALatchTellsBackTheMostThatItWasTold) {
   const Send second = Fetch<ToAcquire>();
   EXPECT_EQ(As<ToAcquire>(second).told.counts, 2U);
   EXPECT_EQ(As<ToAcquire>(second).told.last, 20U);
-  machine().OnTold({.counts = 3, .last = 30});
-  Hear(second, Telling(1, 10));  // another server, which has received fewer
+  Hear(second, Telling(3, 30));
+  Pass(kThird);
+  Hear(Fetch<ToAcquire>(), Telling(1, 10));  // another server, which has received fewer
   Pass(kThird);
   const Send third = Fetch<ToAcquire>();
   EXPECT_EQ(As<ToAcquire>(third).told.counts, 3U);

@@ -44,7 +44,8 @@ class MachineTest : public ::testing::Test {
   static constexpr absl::Duration kLead = absl::Milliseconds(10);  // lost so much sooner
   static constexpr absl::Duration kThird = absl::Seconds(1);
   static constexpr uint64_t kToken = 1000;
-  static constexpr GrantId kFirst = kNumberStep;
+  static constexpr base::Numbers::Key kKey = {1, 2};
+  static constexpr GrantId kFirst = base::Numbers::Secret(kKey, 1);
 
   MachineTest() { Make({}); }
 
@@ -126,7 +127,7 @@ class MachineTest : public ::testing::Test {
   void Hear(const Send& send, const Answer& answer) {
     machine_->OnAnswer(send, answer, now_, Fresh());
   }
-  bool HearGrant(const NewGrant& news) { return machine_->OnGrant(news, now_, Fresh()); }
+  void HearGrant(const NewGrant& news) { machine_->OnGrant(news, now_, Fresh()); }
 
   static Answer Granted(int64_t others = 0, absl::Duration lease = kLease,
                         uint64_t token = kToken) {
@@ -182,7 +183,7 @@ class MachineTest : public ::testing::Test {
  private:
   Effects& Fresh() { return effects_ = Effects(); }
 
-  std::atomic<uint64_t> numbers_{0};
+  base::Numbers numbers_{kKey};
   std::unique_ptr<Machine> machine_;
   base::Instant now_ = base::Instant::FromNanos(1'000'000'000'000);
   Effects effects_;

@@ -193,7 +193,7 @@ class ModelClients : public ModelChance {
   }
 
   std::shared_ptr<const LockOptions> options_ = std::make_shared<LockOptions>();
-  std::atomic<uint64_t> numbers_{0};
+  base::Numbers numbers_{{1, 2}};
   int machines_ = 0;
   std::vector<std::unique_ptr<Client>> clients_;
   std::set<GrantId> ghosts_;  // for a while

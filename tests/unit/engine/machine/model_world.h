@@ -181,24 +181,17 @@ class ModelWorld : public ModelClients {
                          : " hears of grant: ",
         grant, "/", message.news.attempt);
     const auto table = clients_[c]->table;
-    bool known = message.forced || message.wanted;
-    if (!known) Noticed(grant);
+    if (table.empty()) ghosts_.insert(grant);
     for (const PortPtr& port : table) {
       Effects effects;
       if (message.forced) {
         port->machine->OnForced(grant, Local(c));
       } else if (message.wanted) {
         port->machine->OnWanted(grant, Local(c));
-      } else if (!known) {
-        known = port->machine->OnGrant(message.news, Local(c), effects);
+      } else {
+        port->machine->OnGrant(message.news, Local(c), effects);
       }
       Absorb(c, *port, effects);
-    }
-    if (known) return;
-    if (table.empty()) {
-      ghosts_.insert(grant);
-    } else {
-      table[0]->machine->OnUnwanted(grant, message.news.claim, 1, Local(c));
     }
   }
 

@@ -22,7 +22,8 @@ class LockMachineTurnTest : public LockMachineTest {
     machine().Forget(first.hold);
     Waiter& again = Acquire(OfThread(1));
     Hear(Fetch<ToRelease>(), ReleasedThen(BidQueued{.retry_after = kLease, .ticket = 7}));
-    HearGrant({.grant = 2 * kFirst + kFirst, .attempt = 1, .token = kToken, .claim = kLease});
+    HearGrant(
+        {.grant = base::Numbers::Secret(kKey, 3), .attempt = 1, .token = kToken, .claim = kLease});
     if (again.state != State::kGranted) ADD_FAILURE() << "not granted";
     return again;
   }

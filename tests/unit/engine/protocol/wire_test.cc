@@ -351,16 +351,13 @@ TEST(WireMessage, Forced) {
   EXPECT_EQ(message->key, "N");
 }
 
-TEST(WireMessage, HowManyHaveCountedALatchDown) {
-  const std::string text = "told " + kIdentity.client + ":7 2 1795227594499240 a latch";
-  const auto message = ReadMessage(kIdentity, text);
-  ASSERT_TRUE(message.has_value());
-  EXPECT_EQ(message->kind, Message::Kind::kTold);
-  EXPECT_EQ(message->news.grant, 7U);
-  EXPECT_EQ(message->told.counts, 2U);
-  EXPECT_EQ(message->told.last, 1795227594499240U);
-  EXPECT_EQ(message->key, "a latch");
-  EXPECT_FALSE(ReadMessage(kIdentity, "told " + kIdentity.client + ":7 2 soon a latch"));
+TEST(WireMessage, TokenThatNoFenceCanHoldIsIgnored) {
+  EXPECT_TRUE(ReadMessage(kIdentity, absl::StrCat("grant ", kHold7, " 3 9000000000000000 5 6 N")));
+  for (const char* token : {"9000000000000001", "18446744073709551616", "18446744073709551615",
+                            "-1", "+5", "0x10", "1e3", "5.0", ""}) {
+    EXPECT_FALSE(ReadMessage(kIdentity, absl::StrCat("grant ", kHold7, " 3 ", token, " 5 6 N")))
+        << token;
+  }
 }
 
 TEST(WireAnswer, HowManyHaveCountedALatchDown) {
@@ -374,6 +371,7 @@ TEST(WireMessage, AnythingElseIsIgnored) {
   const std::string other(32, 'f');
   for (const std::string& text :
        {std::string(), std::string("grant"), std::string("hello world"),
+        absl::StrCat("told ", kHold7, " 2 1795227594499240 N"),
         absl::StrCat("grant ", other, ":7 3 4 5 6 N"), absl::StrCat("forced ", other, ":7 N"),
         absl::StrCat("grant ", kIdentity.client, "7 3 4 5 6 N"),
         absl::StrCat("grant ", kIdentity.client, ": 3 4 5 6 N"),

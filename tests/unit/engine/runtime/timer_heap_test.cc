@@ -15,7 +15,7 @@ namespace {
 base::Instant At(int64_t nanos) { return base::Instant::FromNanos(nanos); }
 
 std::unique_ptr<Entry> MakeEntry() {
-  static std::atomic<uint64_t> numbers{0};
+  static base::Numbers numbers;
   return std::make_unique<Entry>(*KeySet::Make("", "x"), "", std::make_shared<const Plan>(),
                                  LockMachine::Config{.numbers = &numbers}, nullptr);
 }
