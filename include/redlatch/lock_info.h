@@ -36,9 +36,9 @@ struct LockInfo {
   std::string kind;
   FencingToken last_token;     // the largest that can have been handed out; its holder's may be
                                // smaller; 0: none
-  std::vector<Party> holders;  // empty: free; 200 at most: writers, then whose lease ends first
+  std::vector<Party> holders;  // empty: free; 100 at most: writers, then whose lease ends first
   int64_t holding = 0;         // all of them
-  std::vector<Party> waiters;  // in order; the first 100
+  std::vector<Party> waiters;  // in order; the first 50
   int64_t waiting = 0;         // all of them
   int64_t capacity = 0;        // of a semaphore: its permits
   int64_t used = 0;            // and how many of them are taken

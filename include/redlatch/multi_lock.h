@@ -55,7 +55,7 @@ namespace redlatch {
 // someone else to it, and would wait for itself. So is a thread that holds another MultiLock which
 // shares one. By the other ways each lock is used as if by itself, with its own options. current()
 // and hold_count() tell what the calling thread has of all of them, name() lists them, Inspect()
-// tells of the holders and waiters of any, ForceRelease() frees all.
+// tells of the holders of any and of the first waiters of each, ForceRelease() frees all.
 //
 // A name, or a lock, that is given twice counts once. kInvalidArgument at first use: no locks at
 // all, more than 64, both sides of one lock, or a MultiLock in another.

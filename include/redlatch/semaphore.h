@@ -127,7 +127,7 @@ class REDLATCH_EXPORT Semaphore {
   absl::Status SetCapacity(int64_t capacity);
 
   // What the server knows: out of date when it arrives. `available` is 0 also while a smaller
-  // capacity is still exceeded. `holders` are 200 at most, those whose lease ends first.
+  // capacity is still exceeded. `holders` are 100 at most, those whose lease ends first.
   absl::StatusOr<int64_t> capacity() const;
   absl::StatusOr<int64_t> available() const;
   absl::StatusOr<std::vector<LockInfo::Party>> holders() const;

@@ -16,7 +16,9 @@
 local function choose(request, now)
   local stands = false
   if request then
-    find_place(request, now)
+    if not request.placed then
+      find_place(request, now)
+    end
     stands = request.wait or request.queued
   end
   local choice = {request = request, freed = not request or request.frees}

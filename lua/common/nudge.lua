@@ -1,3 +1,6 @@
+-- Those that this call has asked: one message will do for all names.
+local asked_now = {}
+
 -- nudge(choice, now): asks whoever is first here, and waits for several names, to look whether it
 -- can take all of them: only its own acquire has the keys to tell. It is asked if it may not know
 -- that this name is free, or has not asked for a while; once, until it comes. Answers in how many
@@ -13,14 +16,20 @@ local function nudge(choice, now)
   local asks = nudged == '0' and
     (choice.freed or choice.passed_over[1] or 2 * (now - since_us) > claim_us)
   if asks then
-    redis.call('PEXPIRE', KEYS[2], '1', 'GT')  -- opens the way where memory is full
+    if not next(asked_now) then
+      redis.call('PEXPIRE', KEYS[2], '1', 'GT')  -- opens the way where memory is full
+    end
     redis.call('HSET', KEYS[3], waiter.hold, string.sub(waiter.record, 1, -1 - #waiter.tail) ..
       string.format(' %.0f ', now) .. first)
-    redis.call('PUBLISH', waiter.channel, 'look ' .. waiter.hold .. ' ' .. first)
+    if not asked_now[waiter.hold] then
+      asked_now[waiter.hold] = true
+      redis.call('PUBLISH', waiter.channel, 'look ' .. waiter.hold .. ' ' .. first)
+    end
     since_us = now
   end
   -- The one that follows it looks, or whoever has asked for those that are behind it.
-  local behind, follows = redis.call('ZCARD', KEYS[2]) > 1, choice.follows
+  local follows = choice.follows
+  local behind = follows ~= nil or redis.call('ZCARD', KEYS[2]) > 1
   if request and request.wait then
     follows = not request.queued and not behind or
       request.queued and redis.call('ZRANK', KEYS[2], request.hold) == 1

@@ -41,4 +41,4 @@ end
 if redis.call('EXISTS', KEYS[5]) == 1 then
   return 'gone'
 end
-return bid(read_request(0), now_us(), '')
+return bid(read_request(0), now_us())

@@ -6,26 +6,18 @@
 -- reply  'left' (it was queued), 'passed_on' (it owned a name) or 'unknown', and notes
 -- include: common/time
 -- include: common/give_back
--- include: multi/common/survey
--- include: multi/common/merge_looks
--- include: simple/common/hand_over
+-- include: multi/common/pass_on
 
 local hold, block = ARGV[1], tonumber(ARGV[3])
 local all, held = survey(hold)
-local now, left, looks = now_us(), false, ''
 for i, name in ipairs(all) do
-  turn_to(i)
-  local fence = name.fence
-  if name.mine then
-    redis.call('DEL', KEYS[1])
-    fence = block > 1 and give_back_tokens(fence, fence - block, fence) or fence
-  end
-  left = remove_waiter(hold) or left
-  if name.mine or name.free then
-    looks = looks .. hand_over(now, fence)
+  if name.mine and block > 1 then
+    turn_to(i)
+    name.fence = give_back_tokens(name.fence, name.fence - block, name.fence)
   end
 end
+local left = end_parts(all, hold)
 if ARGV[2] ~= '0' then
   redis.call('SET', KEYS[5], '', 'PX', ARGV[2])
 end
-return (held > 0 and 'passed_on' or left and 'left' or 'unknown') .. merge_looks(looks)
+return (held > 0 and 'passed_on' or left and 'left' or 'unknown') .. pass_on(all, now_us())

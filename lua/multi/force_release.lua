@@ -6,12 +6,10 @@
 -- reply  { 'released', look_ms, hold ... }, { 'free', look_ms } or { 'told', look_ms }
 -- include: common/time
 -- include: common/hold_id
--- include: multi/common/survey
--- include: multi/common/merge_looks
--- include: simple/common/hand_over
+-- include: multi/common/pass_on
 
 local all = survey('')
-local now, looks, reply, told = now_us(), '', {'free', 0}, {}
+local reply, told = {'free', 0}, {}
 for i, name in ipairs(all) do
   turn_to(i)
   if not name.free then
@@ -29,9 +27,6 @@ for i, name in ipairs(all) do
     end
     name.free = true
   end
-  if name.free then
-    looks = looks .. hand_over(now, name.fence)
-  end
 end
-reply[2] = tonumber(string.match(merge_looks(looks), '%d+')) or 0
+reply[2] = tonumber(string.match(pass_on(all, now_us()), '%d+')) or 0
 return reply

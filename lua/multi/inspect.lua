@@ -2,7 +2,8 @@
 --
 -- KEYS   1 to 4 of each name, as in lua/README.md
 -- ARGV   1 the most waiters to list
--- reply  as simple/inspect's, of kind 'multi': the largest fence, and each hold once
+-- reply  as simple/inspect's, of kind 'multi': the largest fence, and each hold once. Of the waiters
+--        of each name it lists as many of the first as is its part
 -- include: common/time
 -- include: common/hold_id
 -- include: common/since
@@ -23,7 +24,7 @@ for i = 1, #names do
     holders[#holders + 1] = {holder, client or '', redis.call('PTTL', KEYS[1]), 1,
       client and since(its_fence, now_us()) or '0'}
   end
-  for _, waiter in ipairs(list_waiters(most)) do
+  for _, waiter in ipairs(list_waiters(math.min(most, math.max(1, math.floor(most / #names))))) do
     if not seen[waiter[1]] then
       seen[waiter[1]] = true
       waiters[#waiters + 1] = waiter

@@ -28,28 +28,21 @@ end
 
 local all, held = survey(me)
 local ending = read_ending()
-local now, looks = now_us(), ''
 for i, name in ipairs(all) do
-  turn_to(i)
-  local fence = name.fence
   if name.mine then
-    redis.call('DEL', KEYS[1])
-    fence = give_back_tokens(fence, ending.used, ending.reserved)
-  end
-  remove_waiter(me)
-  if name.mine or name.free then
-    looks = looks .. hand_over(now, fence)
+    turn_to(i)
+    name.fence = give_back_tokens(name.fence, ending.used, ending.reserved)
   end
 end
+end_parts(all, me)
 if ending.gone_ms ~= '0' then
   redis.call('SET', KEYS[5], '', 'PX', ending.gone_ms)
 end
-if held < #names then
-  return 'not_held' .. merge_looks(looks)
-elseif not ARGV[4] then
-  return 'released' .. merge_looks(looks)
-elseif redis.call('EXISTS', KEYS[6]) == 1 then
-  return 'released gone' .. merge_looks(looks)
+local outcome = held < #names and 'not_held' or 'released'
+if outcome == 'released' and ARGV[4] and redis.call('EXISTS', KEYS[6]) == 0 then
+  turn_to(1)
+  local request = read_request(3)
+  request.frees = true
+  return 'released ' .. bid(request, now_us(), all)
 end
-turn_to(1)
-return 'released ' .. bid(read_request(3), now, looks)
+return outcome .. (outcome == 'released' and ARGV[4] and ' gone' or '') .. pass_on(all, now_us())

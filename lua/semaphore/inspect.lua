@@ -24,10 +24,9 @@ local weights = state.extra and names[1] and redis.call('HMGET', KEYS[1], unpack
 for i, hold in ipairs(holds) do
   holders[i] = {hold[1], client_of(hold[1]) or '', hold[2], tonumber(weights[i] or 1)}
 end
-local waiters = list_waiters(most)
-for _, each in ipairs(waiters) do
-  local waiter = read_waiter(each[1])
-  each[4] = waiter and waiter.block or 1
+local waiters, permits = list_waiters(most)
+for i, waiter in ipairs(waiters) do
+  waiter[4] = permits[i]
 end
 return {'semaphore', '0', holders, redis.call('ZCARD', KEYS[2]), waiters, holding,
   state.capacity or 0, state.used}

@@ -1,24 +1,66 @@
 -- include: common/fence
 -- include: multi/common/names
 
--- survey(hold): of each name its `holder`, '' and `free` if there is none, its `fence`, and whether
--- the hold has it: `mine`. Answers how many it has as well. Refuses what is in the way of a type
--- before anything is written.
+-- survey(hold): of each name its `holder`, '' and `free` if there is none, whether the hold has it
+-- (`mine`), the hold's `ticket` there, nil if it is not queued, and the `fence`. Answers how many it
+-- has as well. Refuses what is in the way of a type before anything is written.
 local function survey(hold)
-  local all, held = {}, 0
-  for i = 1, #names do
-    turn_to(i)
+  local all, held, absent, locks, fences = {}, 0, 0, {}, {}
+  for i, name in ipairs(names) do
     -- A part of the holder's id at most: the value may be somebody else's, and large.
-    local holder = redis.call('GETRANGE', KEYS[1], '0', '63')
+    local holder = redis.call('GETRANGE', name[1], '0', '63')
+    redis.call('HEXISTS', name[3], hold)
     all[i] = {
       holder = holder,
-      free = holder == '' and redis.call('EXISTS', KEYS[1]) == 0,
+      free = holder == '',
       mine = holder == hold,
-      fence = read_fence(),
+      ticket = tonumber(redis.call('ZSCORE', name[2], hold) or nil),
     }
-    redis.call('ZSCORE', KEYS[2], hold)
-    redis.call('HEXISTS', KEYS[3], hold)
     held = held + (all[i].mine and 1 or 0)
+    absent = absent + (all[i].free and 1 or 0)
+    locks[i], fences[i] = name[1], name[4]
+  end
+  if absent > 0 and redis.call('EXISTS', unpack(locks)) + absent > #names then
+    for i, name in ipairs(all) do  -- a value may be empty
+      name.free = name.free and redis.call('EXISTS', names[i][1]) == 0
+    end
+  end
+  for i, fence in ipairs(redis.call('MGET', unpack(fences))) do
+    all[i].fence = tonumber(fence or nil)
+    if not all[i].fence or all[i].fence >= 9e15 or all[i].fence % 1 ~= 0 then
+      turn_to(i)
+      all[i].fence = read_fence()
+    end
   end
   return all, held
+end
+
+-- end_parts(all, hold): the hold that was surveyed leaves all queues, and the names that it had are
+-- free. Answers whether it was queued.
+local function end_parts(all, hold)
+  local locks, queued = {}, false
+  for i, name in ipairs(all) do
+    if name.mine then
+      locks[#locks + 1] = names[i][1]
+      name.mine, name.free, name.holder = false, true, ''
+    end
+    if name.ticket then
+      queued, name.ticket = true, nil
+      redis.call('ZREM', names[i][2], hold)
+      redis.call('HDEL', names[i][3], hold)
+    end
+  end
+  if locks[1] then
+    redis.call('DEL', unpack(locks))
+  end
+  return queued
+end
+
+-- count_waiting(): at how many of the names others are queued.
+local function count_waiting()
+  local queues = {}
+  for i, name in ipairs(names) do
+    queues[i] = name[2]
+  end
+  return redis.call('EXISTS', unpack(queues))
 end

@@ -28,7 +28,7 @@
 
 namespace redlatch::engine {
 
-inline constexpr int kWaitersListed = 100;
+inline constexpr int kWaitersListed = 50;
 
 // A number that no other thread of this process has, or ever had; and one that none will have.
 uint64_t ThreadNumber();

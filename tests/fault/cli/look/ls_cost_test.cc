@@ -226,7 +226,7 @@ return redis.status_reply('OK')
   for (const std::string& name : names) {
     EXPECT_THAT(SlowCommandsOf({"inspect", name, "--json"}), IsEmpty()) << name;
     EXPECT_EQ(Json(output_, "(rows[0]['holding'], len(rows[0]['holders']))"),
-              absl::StrCat("(", holders, ", ", std::min(holders, 200), ")"));
+              absl::StrCat("(", holders, ", ", std::min(holders, 100), ")"));
   }
 }
 
