@@ -23,6 +23,8 @@ namespace {
 using redis::FreeBy;
 using Key = std::unique_ptr<EVP_PKEY, FreeBy<EVP_PKEY_free>>;
 using Certificate = std::unique_ptr<X509, FreeBy<X509_free>>;
+using Revocations = std::unique_ptr<X509_CRL, FreeBy<X509_CRL_free>>;
+using Time = std::unique_ptr<ASN1_TIME, FreeBy<ASN1_TIME_free>>;
 
 void Check(bool good, const char* what) {
   if (!good) Fatal(absl::StrCat("OpenSSL: ", what));
@@ -108,6 +110,34 @@ void Authority::CertifyInto(const std::string& path, const CertificateWish& wish
 std::string Authority::Certify(const CertificateWish& wish) {
   std::string path = absl::StrCat(directory_.path(), "/", ++certified_, ".pem");
   CertifyInto(path, wish);
+  return path;
+}
+
+std::string Authority::FileWithRevoked(const std::vector<std::string>& certificates,
+                                       absl::Duration valid_for) {
+  const Revocations list(X509_CRL_new());
+  const Time began(X509_gmtime_adj(nullptr, -7200));
+  const Time ends(X509_gmtime_adj(nullptr, absl::ToInt64Seconds(valid_for)));
+  X509_CRL_set_version(list.get(), 1);
+  X509_CRL_set_issuer_name(list.get(), X509_get_subject_name(signer_->certificate.get()));
+  X509_CRL_set1_lastUpdate(list.get(), began.get());
+  X509_CRL_set1_nextUpdate(list.get(), ends.get());
+  for (const std::string& path : certificates) {
+    FILE* const file = fopen(path.c_str(), "r");
+    const Certificate revoked(PEM_read_X509(file, nullptr, nullptr, nullptr));
+    fclose(file);
+    X509_REVOKED* const entry = X509_REVOKED_new();
+    X509_REVOKED_set_serialNumber(entry, X509_get_serialNumber(revoked.get()));
+    X509_REVOKED_set_revocationDate(entry, began.get());
+    X509_CRL_add0_revoked(list.get(), entry);
+  }
+  X509_CRL_sort(list.get());
+  Check(X509_CRL_sign(list.get(), signer_->key.get(), EVP_sha256()) > 0, "a signature");
+  std::string path = absl::StrCat(directory_.path(), "/", ++certified_, ".pem");
+  FILE* const file = fopen(path.c_str(), "w");
+  Check(PEM_write_X509(file, signer_->certificate.get()) == 1 &&
+            PEM_write_X509_CRL(file, list.get()) == 1 && fclose(file) == 0,
+        "a file");
   return path;
 }
 

@@ -34,6 +34,11 @@ class Authority {
   // The same into a file that may be there already.
   void CertifyInto(const std::string& path, const CertificateWish& wish);
 
+  // A new file that `ca=` may name: its own certificate, and a list that it has signed of those, by
+  // their files, that it has revoked, which is valid for so long.
+  std::string FileWithRevoked(const std::vector<std::string>& certificates,
+                              absl::Duration valid_for = absl::Hours(24));
+
   // A file in its directory, with this text in it.
   std::string File(const std::string& name, const std::string& text);
 

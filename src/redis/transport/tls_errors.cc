@@ -66,7 +66,6 @@ std::vector<std::string> NamesOf(const X509* certificate) {
     if (!name.empty()) names.push_back(std::move(name));
   }
   GENERAL_NAMES_free(found);
-  if (names.empty()) names.push_back(CommonName(X509_get_subject_name(certificate)));
   if (names.size() > kMostNames) {
     names.resize(kMostNames);
     names.emplace_back("...");
@@ -141,11 +140,24 @@ std::string CertificateFault(X509_STORE_CTX* chain, const TlsOptions& options,
                           " (is this machine's clock right?)");
     case X509_V_ERR_HOSTNAME_MISMATCH:
     case X509_V_ERR_IP_ADDRESS_MISMATCH:
+      if (NamesOf(certificate).empty()) {
+        return absl::StrCat("its certificate, of '", CommonName(X509_get_subject_name(certificate)),
+                            "', is for no host (issue one that names ", name,
+                            " as a subjectAltName: a common name does not count)");
+      }
       return absl::StrCat("its certificate is for ", absl::StrJoin(NamesOf(certificate), ", "),
                           ", and not for ", name,
                           " (connect to a name that it is for, or, where this is the right server, "
                           "say which: servername=",
                           NamesOf(certificate).front(), ")");
+    case X509_V_ERR_CERT_REVOKED:
+      return absl::StrCat("the authority has revoked ", whose, " (issue a new one)");
+    case X509_V_ERR_UNABLE_TO_GET_CRL:
+    case X509_V_ERR_CRL_HAS_EXPIRED:
+    case X509_V_ERR_CRL_NOT_YET_VALID:
+      return absl::StrCat(
+          "whether ", whose, " is revoked is not known: ", X509_verify_cert_error_string(error),
+          " (as ca=", options.ca, " has a CRL, it must have a valid one of each authority)");
     case X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT:
     case X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN:
     case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT:

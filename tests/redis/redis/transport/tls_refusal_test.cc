@@ -4,9 +4,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <fstream>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "src/base/unique_fd.h"
@@ -38,9 +40,8 @@ TEST_F(TlsRefusalTest, AnAuthorityThatNobodyKnows) {
 TEST_F(TlsRefusalTest, ACertificateOfAnotherTime) {
   const auto expired = Showing(
       authority_.Certify({.valid_from = -absl::Hours(48), .valid_until = -absl::Hours(24)}));
-  EXPECT_THAT(WhyNot(expired->tls_url()),
-              AllOf(HasSubstr("has expired, on 20"), HasSubstr("renew"),
-                    Not(HasSubstr("certificate of this client"))));
+  EXPECT_THAT(WhyNot(expired->tls_url()), AllOf(HasSubstr("has expired, on 20"), HasSubstr("renew"),
+                                                Not(HasSubstr("certificate of this client"))));
   const auto early =
       Showing(authority_.Certify({.valid_from = absl::Hours(24), .valid_until = absl::Hours(48)}));
   EXPECT_THAT(WhyNot(early->tls_url()),
@@ -60,6 +61,41 @@ TEST_F(TlsRefusalTest, ACertificateOfAnotherHost) {
             absl::OkStatus());
   EXPECT_THAT(WhyNot(UrlAt("localhost", server->tls_port(), "servername=redis.examples")),
               HasSubstr("not for redis.examples"));
+}
+
+TEST_F(TlsRefusalTest, CommonNameOfACertificateIsNoHostName) {
+  for (const std::vector<std::string>& names : {std::vector<std::string>(), {"10.1.2.3"}}) {
+    for (const char* subject : {"localhost", "127.0.0.1", "*.example"}) {
+      const auto server = Showing(authority_.Certify({.subject = subject, .names = names}));
+      for (const char* url : {"localhost", "127.0.0.1", "redis.example"}) {
+        EXPECT_THAT(
+            WhyNot(UrlAt("localhost", server->tls_port(), absl::StrCat("servername=", url))),
+            HasSubstr(names.empty() ? "subjectAltName" : "is for 10.1.2.3"));
+      }
+    }
+  }
+}
+
+TEST_F(TlsRefusalTest, CertificateThatItsAuthorityHasRevoked) {
+  const std::string good = Good();
+  const std::string bad = Good();
+  const auto at = [](const auto& server, const std::string& ca) {
+    return absl::StrCat("rediss://127.0.0.1:", server->tls_port(), "?ca=", ca);
+  };
+  const auto server = Showing(good);
+  const auto revoked = Showing(bad);
+  const std::string list = authority_.FileWithRevoked({bad});
+  EXPECT_EQ(Connect(at(server, list)), absl::OkStatus());
+  EXPECT_THAT(WhyNot(at(revoked, list)), HasSubstr("revoked its certificate"));
+  EXPECT_EQ(Connect(at(revoked, authority_.file())), absl::OkStatus()) << "nobody says so there";
+  EXPECT_THAT(WhyNot(at(server, authority_.FileWithRevoked({bad}, -absl::Hours(1)))),
+              AllOf(HasSubstr("CRL has expired"), HasSubstr("ca=")));
+  // A list of one authority alone says nothing of another's certificates.
+  const std::string both = authority_.File("both.pem", "");
+  Authority other("another authority");
+  std::ofstream(both) << std::ifstream(authority_.file()).rdbuf()
+                      << std::ifstream(other.FileWithRevoked({})).rdbuf();
+  EXPECT_THAT(WhyNot(at(server, both)), HasSubstr("get certificate CRL"));
 }
 
 // Whoever answers chooses the names, and messages go into logs.
