@@ -6,7 +6,7 @@ namespace redlatch::base {
 
 bool PollGate::Make(int watched) {
   Leave();
-  fd_.Take(epoll_create1(EPOLL_CLOEXEC));
+  fd_ = UniqueFd(epoll_create1(EPOLL_CLOEXEC));
   watched_ = watched;
   epoll_event reading = {.events = EPOLLIN, .data = {}};
   if (fd() >= 0 && epoll_ctl(fd(), EPOLL_CTL_ADD, watched, &reading) == 0) return true;
@@ -15,7 +15,6 @@ bool PollGate::Make(int watched) {
 }
 
 bool PollGate::Set(bool open) {
-  if (!fd_.Verify()) return false;
   epoll_event event = {.events = open ? static_cast<uint32_t>(EPOLLIN) : 0U, .data = {}};
   return epoll_ctl(fd(), EPOLL_CTL_MOD, watched_, &event) == 0;
 }

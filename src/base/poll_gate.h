@@ -1,7 +1,7 @@
 #ifndef REDLATCH_SRC_BASE_POLL_GATE_H_
 #define REDLATCH_SRC_BASE_POLL_GATE_H_
 
-#include "src/base/known_fd.h"
+#include "src/base/unique_fd.h"
 
 namespace redlatch::base {
 
@@ -9,8 +9,7 @@ namespace redlatch::base {
 // comes: an epoll instance. Shutting and opening the gate wakes nobody, unless something is there
 // when it is opened. That the other side has hung up, or a failure, comes through a shut one too.
 //
-// Any thread may call Open() and Shut(), one at a time; they do nothing to what is not this gate's
-// (any more), for which they look each time: the program may watch the same descriptor.
+// Any thread may call Open() and Shut(), one at a time.
 class PollGate {
  public:
   // Makes it, open, for the reading of that descriptor; false where that is not possible. Nobody
@@ -29,7 +28,7 @@ class PollGate {
  private:
   bool Set(bool open);
 
-  KnownFd fd_{KnownFd::Kind::kGate};
+  UniqueFd fd_;
   int watched_ = -1;
 };
 

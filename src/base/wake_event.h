@@ -1,35 +1,35 @@
 #ifndef REDLATCH_SRC_BASE_WAKE_EVENT_H_
 #define REDLATCH_SRC_BASE_WAKE_EVENT_H_
 
-#include "src/base/clock.h"
-#include "src/base/known_fd.h"
+#include <atomic>
 
 namespace redlatch::base {
 
-// Gets a thread out of poll(): an eventfd, which is made anew if somebody else has closed it.
-// A thread that is in poll() then is not woken any more; so nobody polls it for very long.
+// Gets a thread out of poll(): an eventfd.
 class WakeEvent {
  public:
-  // Makes it, if it is not there (any more); false, and errno, if no descriptor is left.
+  WakeEvent() = default;
+  ~WakeEvent() { Close(); }
+  WakeEvent(const WakeEvent&) = delete;
+  WakeEvent& operator=(const WakeEvent&) = delete;
+
+  // Makes it, if it is not there; false, and errno, if no descriptor is left.
   bool Open();
 
-  // The same for one that was verified lately: see KnownFd::VerifyAgain().
-  bool OpenAgain(Instant now);
-
   // For poll(); -1: there is none.
-  int fd() const { return fd_.get(); }
+  int fd() const { return fd_.load(std::memory_order_relaxed); }
 
-  // Any thread's. What is not a WakeEvent's (any more) is left alone.
+  // Any thread may call it.
   void Signal() const { Signal(fd()); }
   static void Signal(int fd);
 
-  // After poll() has said that it is readable, or no longer a descriptor.
+  // After poll() has said that it is readable.
   void Drain();
 
-  void Close() { fd_.Reset(); }
+  void Close();
 
  private:
-  KnownFd fd_{KnownFd::Kind::kEvent};
+  std::atomic<int> fd_{-1};
 };
 
 }  // namespace redlatch::base

@@ -17,7 +17,7 @@ class ThreadWake {
       event_.emplace();
       guard_.emplace();
     }
-    event_->OpenAgain(base::Now());
+    event_->Open();
     return *event_;
   }
 

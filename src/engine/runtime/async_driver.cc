@@ -232,7 +232,7 @@ void AsyncDriver::WaitForMore() {
     return;
   }
   polling_ = true;
-  wake_.OpenAgain(began);
+  wake_.Open();
   mu_.Unlock();
   Poll(until);
   mu_.Lock();

@@ -122,7 +122,6 @@ absl::StatusOr<std::optional<Connection>> Connector::Poll(Awaited* awaited) {
 absl::StatusOr<std::optional<Connection>> Connector::Proceed(base::Instant limit, int wake_fd) {
   const base::NoCancellation no_cancellation;
   Attempt& attempt = *attempt_;
-  if (attempt.dialogue.transport != nullptr) attempt.dialogue.transport->Verify();
   for (;;) {
     const Outcome outcome = Advance(attempt, limit, wake_fd);
     absl::Status failed = outcome.status();

@@ -9,15 +9,6 @@
 #include "src/base/thread.h"
 
 namespace redlatch::redis {
-namespace {
-
-// Somebody else may close the descriptors that it polls, and then nothing wakes it any more: it
-// looks so often, and more often where there is none to wake it by.
-constexpr absl::Duration kLongestSleep = absl::Seconds(1);
-constexpr absl::Duration kLongestDeafSleep = absl::Milliseconds(50);
-
-}  // namespace
-
 ListeningThread::~ListeningThread() {
   std::thread thread;
   {
@@ -93,16 +84,14 @@ void ListeningThread::Run() {
 
 // Whether it was woken.
 bool ListeningThread::Sleep(std::vector<Place>& places) {
-  const base::Instant began = base::Now();
-  const bool hears = wake_.OpenAgain(began);
-  base::Instant until = began + (hears ? kLongestSleep : kLongestDeafSleep);
+  base::Instant until = base::Instant::Infinite();
   fds_.assign(1, {.fd = wake_.fd(), .events = POLLIN, .revents = 0});
   for (Place& place : places) {
     Transport* const transport = place.awaited.transport;
     place.polled =
         transport == nullptr ? Transport::Polled() : transport->BeginPoll(place.awaited.interest);
     until = std::min({until, place.awaited.until, place.polled.until});
-    if (place.polled.already.Meets(Interest::kReadAndWrite)) until = began;
+    if (place.polled.already.Meets(Interest::kReadAndWrite)) until = base::Instant();
     const bool gated = place.awaited.gate >= 0 && place.polled.fd >= 0;
     fds_.push_back({.fd = gated ? place.awaited.gate : place.polled.fd,
                     .events = place.polled.events,
@@ -116,12 +105,8 @@ bool ListeningThread::Sleep(std::vector<Place>& places) {
     const int16_t here = came ? fds_[i + 1].revents : int16_t{0};
     if (place.polled.already.Meets(Interest::kReadAndWrite)) {
       place.ready = place.polled.already;
-    } else if (here != 0 || !came || !place.polled.until.is_infinite() ||
-               place.looked_at + kLongestSleep <= began) {
-      place.looked_at = began;
-      // However short the poll was: no call of the program's has looked at the descriptor before
-      // it.
-      place.ready = transport->EndPoll(place.polled, here, base::Instant());
+    } else if (here != 0 || !came || !place.polled.until.is_infinite()) {
+      place.ready = transport->EndPoll(place.polled, here);
     }
   }
   if (!came || fds_[0].revents == 0) return false;

@@ -52,7 +52,6 @@ class ListeningThread {
     Awaited awaited = {.until = base::Instant()};
     Transport::Polled polled = {};
     Readiness ready = {};
-    base::Instant looked_at = {};  // whether its descriptor is still its own
   };
 
   void Run();

@@ -96,7 +96,7 @@ void SharedConnection::Run(absl::Span<const Command> commands, Exchange& mine,
         leader_ = &mine;
       } else {
         has_unsent_.store(true, std::memory_order_release);
-        if (leader_sleeps_) VerifyAndWrite();
+        if (leader_sleeps_) Write();
       }
     }
   }
@@ -147,7 +147,6 @@ void SharedConnection::Lead(Exchange& mine, base::Instant deadline) {
     // A connection that was idle may have ended unnoticed. Seen before anything is sent, that
     // costs nobody anything.
     bool look_first = connected_ && mine.begun - progress_ > kIdle;
-    if (connected_ && (look_first || !MayWrite())) transport_->Verify();  // before it is read
     do {
       if (std::exchange(look_first, false)) {
         Receive(mine, kAtOnce, finished);

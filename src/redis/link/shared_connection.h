@@ -209,7 +209,6 @@ class SharedConnection {
   bool MayWrite() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void LeaveOnceAnswered() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Write() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void VerifyAndWrite() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   void InterruptLeader() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 

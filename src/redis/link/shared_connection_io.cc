@@ -247,11 +247,6 @@ void SharedConnection::Write() {
   }
 }
 
-void SharedConnection::VerifyAndWrite() {
-  if (MayWrite()) transport_->Verify();
-  Write();
-}
-
 void SharedConnection::InterruptLeader() {
   if (leader_sleeps_) wake_.Signal();
 }

@@ -106,9 +106,9 @@ absl::Status SharedConnection::PostFor(absl::Span<const Command> commands, Excha
     if (leader_ == nullptr && !unhurried) {
       write_wants_ = Interest::kNone;  // nobody has looked for room since
       // What is written soon after an answer is checked as it is written.
-      drain.begun - progress_ > kIdle ? VerifyAndWrite() : Write();
+      Write();
     } else if (leader_sleeps_) {
-      VerifyAndWrite();
+      Write();
     }
     // A connection that turns out to be broken is found out now: nobody may come soon.
     const bool to_be_read = pipeline_.size() >= kMostUnreadReplies || !doomed_.empty();

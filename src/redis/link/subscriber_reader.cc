@@ -23,9 +23,6 @@ namespace {
 // How long a message may lie unread that nobody waits for.
 constexpr absl::Duration kNap = absl::Milliseconds(50);
 
-// Of a guest, whom nothing wakes any more if somebody else has closed its descriptors.
-constexpr absl::Duration kLongestGuestSleep = absl::Seconds(1);
-
 }  // namespace
 
 uint32_t Subscriber::Await(base::Parker& parker, base::Instant deadline) {
@@ -60,8 +57,6 @@ void Subscriber::Look() {
     if (!connected_ || !Vacant()) return;
     ready = dialogue_.transport->Wait(dialogue_.read_wants, /*wake_fd=*/-1, base::Instant());
     if (!ready.Meets(dialogue_.read_wants)) return;
-    // So brief a wait trusts what was seen before this call.
-    dialogue_.transport->Verify();
     ++waiting_;  // so that whoever comes meanwhile is not left without a reader
     recalled_ = false;
     reader_ = Reader::kGuest;
@@ -80,7 +75,7 @@ bool Subscriber::Vacant() const {
 // Not where others wait: they would depend on when this one leaves.
 bool Subscriber::BecomeGuest() {
   if (!connected_ || waiting_ > 1) return false;
-  if (!Vacant() || recalled_ || !wake_.OpenAgain(base::Now())) return false;
+  if (!Vacant() || recalled_ || !wake_.Open()) return false;
   at_gate_ = at_gate_ && gate_.Shut();
   reader_ = Reader::kGuest;
   ++guests_;
@@ -127,14 +122,12 @@ void Subscriber::WakeReader() {
 }
 
 Readiness Subscriber::WaitAsGuest(const Awaited& awaited, base::Parker& parker) {
-  const base::Instant now = base::Now();
-  if (!wake_.OpenAgain(now)) {
+  if (!wake_.Open()) {
     Fail("no file descriptor is left (raise ulimit -n)");
     return {};
   }
   if (!parker.BeginPolling(wake_.fd())) return {};
-  const Readiness ready = awaited.transport->Wait(
-      awaited.interest, wake_.fd(), std::min(awaited.until, now + kLongestGuestSleep));
+  const Readiness ready = awaited.transport->Wait(awaited.interest, wake_.fd(), awaited.until);
   parker.EndPolling();
   if (ready.woken) wake_.Drain();
   return ready;

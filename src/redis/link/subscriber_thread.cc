@@ -146,7 +146,6 @@ Awaited Subscriber::Prepare(base::Instant deadline) {
   if (pending_.empty() && wanted && (ping || last_read_ + silence <= now)) {
     Ask({Verb::kPing, nullptr});
   }
-  if (!dialogue_.unwritten.empty()) dialogue_.transport->Verify();
   Awaited awaited{.transport = dialogue_.transport.get(),
                   .interest = dialogue_.Write() | dialogue_.read_wants,
                   .until = deadline};

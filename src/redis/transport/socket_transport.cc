@@ -15,7 +15,6 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "src/base/fork_guard.h"
-#include "src/base/known_fd.h"
 #include "src/base/no_cancellation.h"
 #include "src/base/unique_fd.h"
 
@@ -46,22 +45,19 @@ void TuneTcp(int fd) {
   SetOption(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, 6'000);
 }
 
-constexpr Readiness kBroken = {.readable = true, .writable = true};
-
 class SocketTransport final : public Transport {
  public:
   SocketTransport(base::UniqueFd fd, const SocketAddress& address)
-      : fd_(fd.Release(), base::KnownFd::Kind::kSocket), address_(address) {}
+      : fd_(std::move(fd)), address_(address) {}
 
   // Closing alone would end nothing as long as a forked child holds a copy.
   ~SocketTransport() override {
-    if (!fork_guard_.InForkedChild() && fd_.Verify()) shutdown(fd_.get(), SHUT_RDWR);
+    if (!fork_guard_.InForkedChild()) shutdown(fd_.get(), SHUT_RDWR);
   }
 
   // Called again, connect() tells what became of the first call. That there is no error yet
   // (SO_ERROR) would not mean that the connection is made.
   IoResult Connect() override {
-    if (!fd_.Verify()) return Failed(EBADF, IoResult::Kind::kWantWrite);
     const auto* address = reinterpret_cast<const sockaddr*>(&address_.storage);
     const bool connected = connect(fd_.get(), address, address_.size) == 0 || errno == EISCONN;
     // A Unix socket whose backlog is full says EAGAIN, and poll() cannot tell when there is room.
@@ -79,7 +75,8 @@ class SocketTransport final : public Transport {
   }
 
   IoResult Write(std::string_view bytes) override {
-    const ssize_t put = fd_.Send(bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
+    const base::NoCancellation no_cancellation;
+    const ssize_t put = send(fd_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
     if (put >= 0) return {.kind = IoResult::Kind::kDone, .bytes = static_cast<size_t>(put)};
     return Failed(errno, IoResult::Kind::kWantWrite);
   }
@@ -91,16 +88,14 @@ class SocketTransport final : public Transport {
     if (polled.already.readable) return polled.already;
     pollfd fds[2] = {{.fd = polled.fd, .events = polled.events, .revents = 0},
                      {.fd = polled.fd < 0 ? -1 : wake_fd, .events = POLLIN, .revents = 0}};
-    const base::Instant began = base::Now();
     const int ready = base::Poll(fds, fds[1].fd < 0 ? 1 : 2, std::min(deadline, polled.until));
-    Readiness came = EndPoll(polled, ready <= 0 ? int16_t{0} : fds[0].revents, began);
+    Readiness came = EndPoll(polled, ready <= 0 ? int16_t{0} : fds[0].revents);
     came.woken = ready > 0 && fds[1].fd >= 0 && fds[1].revents != 0;
     return came;
   }
 
   Polled BeginPoll(Interest interest) override {
     constexpr absl::Duration kBacklogPause = absl::Milliseconds(2);
-    if (fd_.get() < 0) return {.already = kBroken};
     if (backlog_full_) return {.until = base::Now() + kBacklogPause};
     Polled polled{.fd = fd_.get()};
     if (Has(interest, Interest::kRead)) polled.events |= POLLIN;
@@ -108,22 +103,15 @@ class SocketTransport final : public Transport {
     return polled;
   }
 
-  Readiness EndPoll(const Polled& polled, int16_t came, base::Instant began) override {
-    constexpr absl::Duration kMoment = absl::Microseconds(200);
+  Readiness EndPoll(const Polled& polled, int16_t came) override {
     if (polled.fd < 0) return {.writable = true};  // the backlog may have room by now
-    // Even if poll() still has the old one.
-    const base::Instant now = base::Now();
-    if (!(now < began + kMoment ? fd_.VerifyAgain(now) : fd_.Verify())) return kBroken;
     const bool broken = (came & (POLLERR | POLLHUP | POLLNVAL)) != 0;
     return {.readable = broken || (came & POLLIN) != 0,
             .writable = broken || (came & POLLOUT) != 0};
   }
 
-  void Verify() override { fd_.Verify(); }
-
   // A reset, and nothing that closing could bring about: a forked child may hold a copy.
   void DiscardUnsent() override {
-    if (!fd_.Verify()) return;
     const base::NoCancellation no_cancellation;
     sockaddr nowhere = {};
     nowhere.sa_family = AF_UNSPEC;
@@ -132,7 +120,7 @@ class SocketTransport final : public Transport {
 
  private:
   const base::ForkGuard fork_guard_;
-  base::KnownFd fd_;
+  const base::UniqueFd fd_;
   const SocketAddress address_;
   bool backlog_full_ = false;
 };
@@ -142,9 +130,6 @@ class SocketTransport final : public Transport {
 std::string Describe(const IoResult& failure) {
   if (!failure.why.empty()) return std::string(failure.why);
   if (failure.kind == IoResult::Kind::kClosed) return "the server closed the connection";
-  if (failure.error == EBADF || failure.error == ENOTSOCK) {
-    return "other code of this process has closed the connection's descriptor";
-  }
   return std::strerror(failure.error);
 }
 

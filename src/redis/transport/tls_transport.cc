@@ -132,11 +132,9 @@ class TlsTransport final : public Transport {
                                    : below_.socket->BeginPoll(interest);
   }
 
-  Readiness EndPoll(const Polled& polled, int16_t came, base::Instant began) override {
-    return below_.socket->EndPoll(polled, came, began);
+  Readiness EndPoll(const Polled& polled, int16_t came) override {
+    return below_.socket->EndPoll(polled, came);
   }
-
-  void Verify() override { below_.socket->Verify(); }
 
   // Of a handshake that is over.
   std::optional<absl::Time> certificate_until() const override {

@@ -70,9 +70,9 @@ struct Readiness {
 // what Read() would return where a Wait(), also one that has begun, finds it.
 //
 // One caller at a time, of any thread, is in Connect(), Read() or Write(), unless full_duplex()
-// says that one may be in Read() while another is in Write(). Wait() and Verify() may be called at
-// any time, by several threads at once and beside a Read() or a Write(): they look at nothing that
-// those change but what is atomic.
+// says that one may be in Read() while another is in Write(). Wait() may be called at any
+// time, by several threads at once and beside a Read() or a Write(): it looks at nothing that those
+// change but what is atomic.
 class Transport {
  public:
   virtual ~Transport() = default;
@@ -90,7 +90,7 @@ class Transport {
   virtual Readiness Wait(Interest interest, int wake_fd, base::Instant deadline) = 0;
 
   // The same for who polls several connections at once: what to poll, and afterwards what came of
-  // it. The poll began at `began`. As free to be called as Wait().
+  // it. As free to be called as Wait().
   struct Polled {
     int fd = -1;  // none: nothing to be polled
     int16_t events = 0;
@@ -98,13 +98,7 @@ class Transport {
     Readiness already = {};                           // in place of polling
   };
   virtual Polled BeginPoll(Interest interest) = 0;
-  virtual Readiness EndPoll(const Polled& polled, int16_t came, base::Instant began) = 0;
-
-  // Looks whether the descriptor is still this connection's: other code of the process may have
-  // closed it, and its number may name something else since. If so, everything fails from here on.
-  // To be called if the connection was left alone for a while; Wait() does it itself, and Write()
-  // does it as well as it can without a system call.
-  virtual void Verify() {}
+  virtual Readiness EndPoll(const Polled& polled, int16_t came) = 0;
 
   // Until when the certificate is good that the server has shown; nothing where it has shown none.
   virtual std::optional<absl::Time> certificate_until() const { return std::nullopt; }

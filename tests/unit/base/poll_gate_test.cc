@@ -69,22 +69,5 @@ TEST_F(PollGateTest, WhatCannotBePolledHasNoGate) {
   EXPECT_EQ(gate_.fd(), -1);
 }
 
-// Other code of the program has closed it, and has an epoll instance of its own by that number,
-// with the same descriptor in it.
-TEST_F(PollGateTest, SomebodyElsesIsLeftAsItIs) {
-  const int number = gate_.fd();
-  ASSERT_TRUE(gate_.Open());  // a moment ago it was still there
-  const UniqueFd theirs(epoll_create1(EPOLL_CLOEXEC));
-  epoll_event reading = {.events = EPOLLIN, .data = {}};
-  ASSERT_EQ(epoll_ctl(theirs.get(), EPOLL_CTL_ADD, watched_.get(), &reading), 0);
-  ASSERT_EQ(dup2(theirs.get(), number), number);
-  EXPECT_FALSE(gate_.Shut());
-  Come();
-  EXPECT_EQ(epoll_wait(theirs.get(), &reading, 1, 0), 1);
-  EXPECT_FALSE(gate_.watches(watched_.get()));
-  EXPECT_TRUE(gate_.Make(watched_.get())) << "a new one in place of that";
-  EXPECT_TRUE(IsReady());
-}
-
 }  // namespace
 }  // namespace redlatch::base

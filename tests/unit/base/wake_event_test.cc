@@ -39,31 +39,6 @@ TEST(WakeEvent, OpenedAgainItIsTheSame) {
   EXPECT_TRUE(IsReady(event));
 }
 
-TEST(WakeEvent, AClosedOneIsMadeAnew) {
-  WakeEvent event;
-  ASSERT_TRUE(event.Open());
-  close(event.fd());
-  event.Signal();
-  event.Drain();
-  event.Signal();
-  EXPECT_TRUE(IsReady(event));
-}
-
-TEST(WakeEvent, SomebodyElsesIsNeitherWrittenNorReadNorClosed) {
-  WakeEvent event;
-  ASSERT_TRUE(event.Open());
-  const int number = event.fd();
-  const UniqueFd theirs(eventfd(5, EFD_CLOEXEC | EFD_NONBLOCK));
-  ASSERT_EQ(dup2(theirs.get(), number), number);
-  event.Signal();
-  event.Drain();
-  EXPECT_NE(event.fd(), number);
-  uint64_t count = 0;
-  EXPECT_EQ(read(number, &count, sizeof count), static_cast<ssize_t>(sizeof count));
-  EXPECT_EQ(count, 5);
-  close(number);
-}
-
 TEST(WakeEvent, WithoutADescriptorASignalIsNothing) {
   const WakeEvent event;
   event.Signal();

@@ -57,8 +57,8 @@ class HookedTransport final : public Transport {
     ++hooks_.waits;
     return real_->BeginPoll(interest);
   }
-  Readiness EndPoll(const Polled& polled, int16_t came, base::Instant began) override {
-    return real_->EndPoll(polled, came, began);
+  Readiness EndPoll(const Polled& polled, int16_t came) override {
+    return real_->EndPoll(polled, came);
   }
   bool full_duplex() const override { return real_->full_duplex(); }
   void DiscardUnsent() override { real_->DiscardUnsent(); }

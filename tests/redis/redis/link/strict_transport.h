@@ -81,13 +81,11 @@ class StrictTransport final : public Transport {
     const Readiness already = Wait(interest, -1, base::Instant());
     return already.Meets(interest) ? Polled{.already = already} : real_->BeginPoll(interest);
   }
-  Readiness EndPoll(const Polled& polled, int16_t came, base::Instant began) override {
-    const Readiness ready = real_->EndPoll(polled, came, began);
+  Readiness EndPoll(const Polled& polled, int16_t came) override {
+    const Readiness ready = real_->EndPoll(polled, came);
     if (ready.writable) to_write_ = false;
     return ready;
   }
-
-  void Verify() override { real_->Verify(); }
 
   void DiscardUnsent() override {
     const Caller alone(*this);
