@@ -5,6 +5,8 @@
 
 #include <utility>
 
+#include "src/base/no_cancellation.h"
+
 namespace redlatch::base {
 
 // Owns a file descriptor and closes it.
@@ -26,7 +28,9 @@ class UniqueFd {
   bool valid() const { return fd_ >= 0; }
   int Release() { return std::exchange(fd_, -1); }
   void Reset() {
-    if (fd_ >= 0) close(std::exchange(fd_, -1));
+    if (fd_ < 0) return;
+    const NoCancellation no_cancellation;
+    close(std::exchange(fd_, -1));
   }
 
  private:
