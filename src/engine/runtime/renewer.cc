@@ -198,18 +198,21 @@ void Renewer::Run(std::vector<Job>& jobs) {
 }
 
 void Renewer::RunBatch(absl::Span<const Job> jobs) {
-  absl::Duration timeout = core_.command_timeout();
+  const base::Instant now = base::Now();
+  base::Instant until = now + (core_.is_quorum() ? kShortestTimeout : core_.command_timeout());
   std::vector<Request> requests;
   std::vector<redis::ScriptCall> calls;
   requests.reserve(jobs.size());  // calls refer to them
   for (const Job& job : jobs) {
-    timeout = std::min(timeout, std::max(kShortestTimeout, job.send.lease / 3));
     requests.emplace_back(core_.SubjectOf(*job.entry), job.send);
     calls.push_back(requests.back().call());
+    const base::Instant its = now + std::max(kShortestTimeout, job.send.lease / 3);
+    calls.back().until = std::min(its, now + core_.command_timeout());
+    // A quorum answers each call in its own time: the shortest must not end the round for others.
+    until = core_.is_quorum() ? std::max(until, calls.back().until) : std::min(until, its);
   }
   std::vector<absl::StatusOr<redis::Reply>> replies(jobs.size());
-  core_.deployment().RunBatch(calls, std::min(base::Now() + timeout, StopBy()),
-                              absl::MakeSpan(replies));
+  core_.deployment().RunBatch(calls, std::min(until, StopBy()), absl::MakeSpan(replies));
   for (size_t i = 0; i < jobs.size(); ++i) {
     const auto& [entry, send] = jobs[i];
     const Answer answer = ReadAnswer(send, replies[i]);

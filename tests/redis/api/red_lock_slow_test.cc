@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
 #include "redlatch/client.h"
@@ -91,6 +92,41 @@ TEST_F(SlowQuorum, NobodyWhoHasTheLockWaitsForItAnywhere) {
   LongestWait(clients, kTurns);
   EXPECT_TRUE(Await([&] { return servers_.Having(kName) == 0; }));
   EXPECT_TRUE(Await([&] { return servers_.Having(kQueue) == 0; }, absl::Seconds(2)));
+}
+
+// Their renewals are given up before an answer can come; those of a longer lease are not.
+TEST(FarQuorum, LeaseIsRenewedBesideShortOnes) {
+  support::QuorumGroup servers(3);
+  support::ProxiedQuorum far(servers);
+  const Client client = Connect(far.url());
+  for (size_t i = 0; i < servers.size(); ++i) {
+    far[i].Delay(Direction::kToServer, absl::Milliseconds(30));
+    far[i].Delay(Direction::kToClient, absl::Milliseconds(30));
+  }
+  std::atomic<bool> goes_on{true};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 20; ++i) {
+    threads.emplace_back([&, i] {
+      RedLock lock(client, absl::StrCat("short:", i), {.lease = absl::Milliseconds(120)});
+      while (goes_on) {
+        const absl::StatusOr<Lease> lease = lock.Acquire({.wait = absl::Milliseconds(200)});
+        if (lease.ok()) Await([&] { return !lease->valid(); });
+      }
+    });
+  }
+  RedLock lock(client, kName, {.lease = absl::Seconds(6)});
+  const absl::StatusOr<Lease> lease = lock.Acquire();
+  EXPECT_TRUE(lease.ok()) << lease.status();
+  const auto renewals = [&] {
+    for (const auto& each : client.Stats().locks) {
+      if (each.name == kName) return each.renewed;
+    }
+    return uint64_t{0};
+  };
+  EXPECT_TRUE(Await([&] { return renewals() >= 3 || !lease->valid(); }, absl::Seconds(60)));
+  EXPECT_TRUE(lease->valid());
+  goes_on = false;
+  for (std::thread& thread : threads) thread.join();
 }
 
 }  // namespace
