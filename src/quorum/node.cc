@@ -132,12 +132,6 @@ std::shared_ptr<const Node::Listening> Node::Listen(std::string_view key) {
   return wanted;
 }
 
-std::optional<absl::Status> Node::OutcomeOf(const Listening& listening) const {
-  const base::MutexLock lock(mu_);
-  if (!listening.outcome) return std::nullopt;
-  return base::Unshared(*listening.outcome);
-}
-
 // In turn, since a channel that is wanted again at once would keep others waiting.
 void Node::ListenToNext() {
   std::shared_ptr<Listening> next;
@@ -149,12 +143,10 @@ void Node::ListenToNext() {
     next = std::move(its->second);
     wanted_channels_.erase(its);
   }
-  absl::Status status;
-  if (!at_->listening(next->key)) status = at_->Listen(next->key, base::Now() + kListenTurn, {});
-  {
-    const base::MutexLock lock(mu_);
-    next->outcome = std::move(status);
+  if (!at_->listening(next->key)) {
+    next->outcome = at_->Listen(next->key, base::Now() + kListenTurn, {});
   }
+  next->over = true;
   on_heard_();
 }
 

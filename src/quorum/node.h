@@ -6,7 +6,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -83,11 +82,10 @@ class Node {
   struct Listening {
     explicit Listening(std::string_view its_key) : key(its_key) {}
     const std::string key;
-    std::optional<absl::Status> outcome;  // guarded by the node's mutex
+    absl::Status outcome;  // once it is over
+    std::atomic<bool> over{false};
   };
   std::shared_ptr<const Listening> Listen(std::string_view key);
-  // Nothing while it is still to come.
-  std::optional<absl::Status> OutcomeOf(const Listening& listening) const;
   // What the server warned of when it was connected to.
   std::vector<std::string> TakeWarnings();
 

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/base/majority.h"
+#include "src/base/status.h"
 #include "src/quorum/verdict.h"
 #include "src/redis/wire/errors.h"
 
@@ -87,15 +88,21 @@ absl::Status Quorum::Connect(base::Instant deadline, std::vector<std::string>& w
   return absl::OkStatus();
 }
 
-// What the first of a majority says.
-absl::StatusOr<redis::Reply> Quorum::Call(std::string_view key, const redis::Command& command,
-                                          base::Instant deadline) {
-  if (absl::Status problem = Problem(); !problem.ok()) return problem;
-  Question question(nodes_.size(), key, /*same=*/true, [&](size_t) { return OwnCall(command); });
+// Asks all in the same words, until a majority has answered.
+Question Quorum::AskAll(std::string_view key, const OwnCall& call, base::Instant deadline) {
+  Question question(nodes_.size(), key, /*same=*/true, [&](size_t) { return call; });
   Round round(nodes_);
   round.Put(question);
   round.Await([&] { return Counted(question.votes) >= majority() || Open(question.votes) == 0; },
               deadline);
+  return question;
+}
+
+// What the first of a majority says.
+absl::StatusOr<redis::Reply> Quorum::Call(std::string_view key, const redis::Command& command,
+                                          base::Instant deadline) {
+  if (absl::Status problem = Problem(); !problem.ok()) return problem;
+  Question question = AskAll(key, OwnCall(command), deadline);
   if (Counted(question.votes) < majority()) return NoQuorum(question.votes, /*stands=*/false);
   for (absl::StatusOr<redis::Reply>& answer : question.answers) {
     if (answer.ok() && answer->type != redis::Reply::Type::kNil) return std::move(answer);
@@ -108,11 +115,7 @@ std::vector<std::string> Quorum::Get(absl::Span<const std::string> keys, base::I
   if (!Problem().ok()) return texts;
   std::vector<std::string> command = {"MGET"};
   command.insert(command.end(), keys.begin(), keys.end());
-  Question question(nodes_.size(), {}, /*same=*/true, [&](size_t) { return OwnCall(command); });
-  Round round(nodes_);
-  round.Put(question);
-  round.Await([&] { return Counted(question.votes) >= majority() || Open(question.votes) == 0; },
-              deadline);
+  const Question question = AskAll({}, OwnCall(std::move(command)), deadline);
   for (const absl::StatusOr<redis::Reply>& answer : question.answers) {
     for (size_t i = 0; answer.ok() && i < answer->elements.size() && i < texts.size(); ++i) {
       if (texts[i].empty()) texts[i] = answer->elements[i].text;
@@ -163,10 +166,10 @@ absl::Status Quorum::Listen(std::string_view key, base::Instant deadline,
   absl::Status why;
   const auto all_over = [&] {
     bool all = true;
-    for (size_t node = 0; node < nodes_.size(); ++node) {
-      const std::optional<absl::Status> outcome = nodes_[node]->OutcomeOf(*attempts[node]);
-      all = all && outcome;
-      if (outcome && !outcome->ok() && (why.ok() || absl::IsUnavailable(why))) why = *outcome;
+    for (const auto& attempt : attempts) {
+      all = all && attempt->over;
+      const bool telling = attempt->over && !attempt->outcome.ok();
+      if (telling && (why.ok() || absl::IsUnavailable(why))) why = base::Unshared(attempt->outcome);
     }
     return all;
   };

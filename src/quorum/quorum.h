@@ -104,6 +104,7 @@ class Quorum final : public redis::Deployment {
   size_t majority() const;
   absl::Status Problem() const;
   void OnMessage(size_t node, std::string_view message);
+  Question AskAll(std::string_view key, const OwnCall& call, base::Instant deadline);
 
   // Rounds (quorum_rounds.cc).
   void Begin(Case& one);

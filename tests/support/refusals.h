@@ -25,7 +25,7 @@ struct Refusal {
 
 // Each can be begun and ended often.
 inline std::vector<Refusal> Refusals() {
-  const auto set = [](std::string setting, std::string value) {
+  const auto set = [](const std::string& setting, const std::string& value) {
     return [=](RedisServer& server) { server.Do({"CONFIG", "SET", setting, value}); };
   };
   const auto fails_to_save = [](RedisServer& server) {

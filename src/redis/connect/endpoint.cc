@@ -9,7 +9,7 @@
 #include <cstring>
 #include <map>
 #include <string>
-#include <system_error>
+#include <thread>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -79,22 +79,22 @@ class Lookups {
     const base::MutexLock lock(mu_);
     std::shared_ptr<Lookup>& known = under_way_[named];
     if (known != nullptr) return known;
-    auto lookup = std::make_shared<Lookup>();
-    try {
-      base::StartThread("redlatch-lookup", [this, lookup, named] {
-        Addresses found = LookUp(named, AI_ADDRCONFIG);
-        End(named);
-        const base::MutexLock its_lock(lookup->mu);
-        lookup->result = std::move(found);
-        lookup->done = true;
-        lookup->changed.SignalAll();
-      }).detach();
-    } catch (const std::system_error& error) {
+    known = std::make_shared<Lookup>();
+    std::thread thread;
+    const bool started = base::TryStartThread(thread, "redlatch-lookup", [=, this, lookup = known] {
+      Addresses found = LookUp(named, AI_ADDRCONFIG);
+      End(named);
+      const base::MutexLock its_lock(lookup->mu);
+      lookup->result = std::move(found);
+      lookup->done = true;
+      lookup->changed.SignalAll();
+    });
+    if (!started) {
       under_way_.erase(named);
-      return absl::UnavailableError(
-          absl::StrCat("cannot start a thread to look up a host: ", error.what()));
+      return absl::UnavailableError("cannot start a thread to look up a host");
     }
-    return known = std::move(lookup);
+    thread.detach();
+    return known;
   }
 
  private:
