@@ -14,35 +14,40 @@ namespace redlatch::demo {
 
 // A number in a file, with the newest fencing token beside it: the smallest fenced store.
 //
-// Nothing here protects who reads the number, adds to it and writes it back: two who do so at the
-// same time lose an addition. That is what the lock is for. The store does one thing only: with
-// each access, in a step that nobody can come between (an flock, for as long as that access takes),
-// it compares the caller's token with the newest, and refuses an older one. Reading shows the token
-// too: else a late writer could still come between the reading and the writing of its successor.
+// Nothing here protects a process that reads the number, adds to it and writes it back: if two do
+// so at the same time, an addition is lost. That is what the lock is for. The store does one thing
+// only: with each access, under an flock, it compares the caller's token with the newest, and
+// refuses an older one. Reading shows the token too: otherwise a late writer could still come
+// between the reading and the writing of its successor.
 //
-// Each access appends one record, `count token worker r|w`, with one write(2); the last record is
-// what is so. A process that is killed has thus written the whole of a record or nothing, and the
-// file is its own journal: it tells how often and by whom the number was changed.
+// Each access appends one record with one write(2), and the last record is the state. So a process
+// that is killed has written all of a record or nothing, and the file is its own journal.
 class FencedCounter {
  public:
   struct Record {
     int64_t count = 0;
-    FencingToken token;
-    int worker = 0;
-    bool written = false;  // else: read
+    uint64_t token = 0;
+    int32_t worker = 0;
+    int32_t written = 0;  // 0: it was read
   };
 
   explicit FencedCounter(std::string path) : path_(std::move(path)) {}
 
-  absl::Status Create() const;
-  // kFailedPrecondition: refused, as the token is older than the newest.
-  absl::StatusOr<int64_t> Read(FencingToken token, int worker) const;
-  absl::Status Write(int64_t count, FencingToken token, int worker) const;
-  // All records, for whoever only looks.
+  // kFailedPrecondition: refused, because the token is older than the newest.
+  absl::StatusOr<int64_t> Read(FencingToken token, int worker) const {
+    return Append({.token = token.value(), .worker = worker});
+  }
+  absl::Status Write(int64_t count, FencingToken token, int worker) const {
+    return Append({.count = count, .token = token.value(), .worker = worker, .written = 1})
+        .status();
+  }
   absl::StatusOr<std::vector<Record>> Journal() const;
 
  private:
-  std::string path_;
+  // Returns the count. A record of a reading takes over the count that it finds.
+  absl::StatusOr<int64_t> Append(Record record) const;
+
+  const std::string path_;
 };
 
 }  // namespace redlatch::demo

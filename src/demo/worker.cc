@@ -1,21 +1,19 @@
 #include "src/demo/worker.h"
 
-#include <poll.h>
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <atomic>
+#include <cstdio>
+#include <cstdlib>
 #include <memory>
-#include <optional>
 #include <stop_token>
-#include <string_view>
-#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "redlatch/client.h"
 #include "redlatch/observer.h"
@@ -31,32 +29,17 @@ constexpr absl::Duration kThinking = absl::Milliseconds(40);  // between reading
 constexpr absl::Duration kRest = absl::Milliseconds(30);      // times 0 to 4, between two holds
 constexpr absl::Duration kPatience = absl::Seconds(20);
 
-void Say(Report report, std::string_view text = {}) {
-  text.copy(report.text.data(), report.text.size() - 1);
-  std::ranges::replace(report.text, '\n', ' ');
-  if (write(STDOUT_FILENO, &report, sizeof report) < 0) _exit(1);
+void Say(const std::string& line) {
+  std::printf("%s\n", line.c_str());
+  std::fflush(stdout);
 }
 
-// The next order, if one comes within `wait`.
-struct Heard {
-  std::optional<Order> order;
-  bool over = false;  // the input has ended
-};
-Heard Listen(absl::Duration wait) {
-  pollfd input = {.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
-  if (poll(&input, 1, static_cast<int>(absl::ToInt64Milliseconds(wait))) <= 0) return {};
-  char byte = 0;
-  if (read(STDIN_FILENO, &byte, 1) != 1) return {.over = true};
-  return {.order = static_cast<Order>(byte)};
-}
-
-// Tells of losses where the default observer would write to stderr.
+// Tells of losses, in place of the default observer, which writes to stderr.
 class TellingObserver : public Observer {
  public:
   explicit TellingObserver(int worker) : worker_(worker) {}
   void OnLost(const LostLease& lost) override {
-    Say({.worker = worker_, .event = Report::Event::kLost, .token = lost.token.value()},
-        lost.reason);
+    Say(absl::StrCat("redlatch tells worker ", worker_, " that it lost the lock: ", lost.reason));
     ++told_;
     told_.notify_one();
   }
@@ -72,103 +55,102 @@ class TellingObserver : public Observer {
 
 class Worker {
  public:
-  Worker(const WorkerTask& task, const Client& client, const TellingObserver& observer)
-      : number_(task.worker),
-        observer_(observer),
-        lock_(client, task.lock, {.lease = kLease}),
-        counter_(task.counter_path) {}
+  Worker(int number, Seat& seat, const std::string& directory)
+      : number_(number), seat_(seat), counter_(directory + "/counter") {}
 
-  absl::Status Work() {
-    for (int round = 0;; ++round) {
-      const Heard heard = Listen(kRest * ((round * 7 + number_ * 3) % 5));
-      if (heard.over) return absl::OkStatus();
-      if (heard.order) dally_ = heard.order;
-      refused_ = false;
-      absl::Status added = AddOne();
-      if (!added.ok() && !IsLeaseLost(added)) return added;
-      if (!added.ok()) observer_.Await(++losses_);  // a thread of the client tells of them
-      if (refused_ && added.ok()) {
-        return absl::InternalError("the store refused a hold that redlatch says was never lost");
+  absl::Status Work(SimpleLock& lock, const TellingObserver& observer) {
+    int losses = 0;
+    for (int round = 0; seat_.order != Order::kEnd; ++round) {
+      seat_.doing = Doing::kResting;
+      absl::SleepFor(kRest * ((round * 7 + number_ * 3) % 5));
+      seat_.doing = Doing::kWaiting;
+      const absl::Status added = RunLocked(lock, {.wait = kPatience}, [&](const std::stop_token&) {
+        return AddOne(lock.current().fencing_token());
+      });
+      if (IsLeaseLost(added)) {
+        observer.Await(++losses);  // a thread of the client tells of them
+        Say(absl::StrCat("in worker ", number_, ", RunLocked() returns: ", added.message()));
+      } else if (!added.ok()) {
+        return added;
       }
-      Tell(Report::Event::kRests, {}, 0, added.message());
     }
+    return absl::OkStatus();
   }
 
  private:
-  void Tell(Report::Event event, FencingToken token = {}, int64_t count = 0,
-            absl::string_view text = {}) const {
-    Say({.worker = number_, .event = event, .token = token.value(), .count = count},
-        {text.data(), text.size()});
-  }
-
   // Reads, thinks, writes: all of it under the lock.
-  absl::Status AddOne() {
-    Tell(Report::Event::kWaits);
-    return RunLocked(lock_, {.wait = kPatience}, [this](const std::stop_token&) {
-      return ReadThinkWrite(lock_.current().fencing_token());
-    });
-  }
-
-  absl::Status ReadThinkWrite(FencingToken token) {
+  absl::Status AddOne(FencingToken token) {
     const absl::StatusOr<int64_t> read = counter_.Read(token, number_);
-    if (!read.ok()) return Refused(read.status(), token, 0);
-    Tell(Report::Event::kHolds, token, *read);
-    const std::optional<Order> dally = std::exchange(dally_, std::nullopt);
+    if (!read.ok()) return Refused(read.status(), 0);
+    seat_.count = *read;
+    seat_.token = token.value();
+    seat_.doing = Doing::kHolding;
     absl::SleepFor(kThinking);
-    if (dally == Order::kDallyBeforeWrite) Dally(token, *read);
+    Dally(Order::kDallyBeforeWrite);
 
-    // A careful program asks its stop token here. Whoever is frozen right after it has asked writes
-    // all the same: so this one does not ask, and the store has to be on its guard.
-    const int64_t count = *read + 1;
-    const absl::Status written = counter_.Write(count, token, number_);
-    if (!written.ok()) return Refused(written, token, count);
-    if (dally == Order::kDallyAfterWrite) Dally(token, *read);
-    Tell(Report::Event::kWrote, token, count);
+    // A careful program asks its stop token here. A process that is frozen right after it has asked
+    // writes all the same: so this one does not ask, and the store has to be on its guard.
+    const absl::Status written = counter_.Write(*read + 1, token, number_);
+    if (!written.ok()) return Refused(written, *read + 1);
+    Dally(Order::kDallyAfterWrite);
+    seat_.count = *read + 1;
+    ++seat_.added;
     return absl::OkStatus();
   }
 
-  // A refusal is told, and the hold's end tells why; anything else is an error.
-  absl::Status Refused(const absl::Status& why, FencingToken token, int64_t count) {
+  // If it was told to, stays where it is until it is told to go on.
+  void Dally(Order order) {
+    if (seat_.order != order) return;
+    seat_.doing = Doing::kDallying;
+    while (seat_.order == order) absl::SleepFor(absl::Milliseconds(1));
+  }
+
+  // A refusal is told, and the end of the hold tells why; anything else is an error.
+  absl::Status Refused(const absl::Status& why, int64_t count) {
     if (!absl::IsFailedPrecondition(why)) return why;
-    refused_ = true;
-    Tell(Report::Event::kRefused, token, count, why.message());
+    Say(absl::StrCat("worker ", number_, " writes ", count, ": REJECTED, because its ",
+                     why.message()));
+    ++seat_.refused;
     return absl::OkStatus();
-  }
-
-  void Dally(FencingToken token, int64_t count) const {
-    Tell(Report::Event::kDallies, token, count);
-    Listen(kPatience);
   }
 
   const int number_;
-  const TellingObserver& observer_;
-  int losses_ = 0;
-  SimpleLock lock_;
+  Seat& seat_;
   const FencedCounter counter_;
-  std::optional<Order> dally_;
-  bool refused_ = false;
 };
 
 }  // namespace
 
-int RunWorker(const WorkerTask& task) {
-  // However the demo ends, so does this: frozen or not.
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  alarm(static_cast<unsigned>(absl::ToInt64Seconds(kLongestRun)));
-  const auto fail = [&task](const absl::Status& why) {
-    Say({.worker = task.worker, .event = Report::Event::kFailed}, why.ToString());
-    return 1;
-  };
+Board& MapBoard(const std::string& path) {
+  const int file = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  void* memory = MAP_FAILED;
+  if (file >= 0 && ftruncate(file, sizeof(Board)) == 0) {
+    memory = mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  }
+  if (memory == MAP_FAILED) {
+    std::perror(path.c_str());
+    std::exit(1);
+  }
+  close(file);
+  return *static_cast<Board*>(memory);  // all bytes are zero, as in a new board
+}
 
-  const auto observer = std::make_shared<TellingObserver>(task.worker);
+int RunWorker(int number, const std::string& url, const std::string& lock,
+              const std::string& directory) {
+  // It ends with the demo, whatever ends that, and frozen or not.
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  alarm(60);
+  const auto observer = std::make_shared<TellingObserver>(number);
   const absl::StatusOr<Client> client =
-      Client::Connect(task.url, {.observer = observer, .on_warning = [](std::string_view) {}});
-  if (!client.ok()) return fail(client.status());
-  char host[256] = {};
-  gethostname(host, sizeof host - 1);
-  Say({.worker = task.worker, .event = Report::Event::kStarted}, host);
-  const absl::Status done = Worker(task, *client, *observer).Work();
-  return done.ok() ? 0 : fail(done);
+      Client::Connect(url, {.observer = observer, .on_warning = [](std::string_view) {}});
+  absl::Status done = client.status();
+  if (client.ok()) {
+    SimpleLock its(*client, lock, {.lease = kLease});
+    Seat& seat = MapBoard(directory + "/board")[static_cast<size_t>(number) - 1];
+    done = Worker(number, seat, directory).Work(its, *observer);
+  }
+  if (!done.ok()) Say(absl::StrCat("worker ", number, " fails: ", done.message()));
+  return done.ok() ? 0 : 1;
 }
 
 }  // namespace redlatch::demo

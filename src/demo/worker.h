@@ -2,7 +2,7 @@
 #define REDLATCH_SRC_DEMO_WORKER_H_
 
 #include <array>
-#include <climits>
+#include <atomic>
 #include <cstdint>
 #include <string>
 
@@ -10,48 +10,29 @@
 
 namespace redlatch::demo {
 
-// How long a hold outlives its process. Short, so that the demo is.
-inline constexpr absl::Duration kLease = absl::Seconds(2);
-// No process of the demo lives longer, whatever happens.
-inline constexpr absl::Duration kLongestRun = absl::Seconds(60);
+inline constexpr int kWorkers = 5;
+inline constexpr absl::Duration kLease = absl::Seconds(2);  // short, so that the demo is
 
-// What a worker is told, one byte each, on its standard input. At the input's end it finishes.
-enum class Order : char {
-  kDallyBeforeWrite = 'b',  // with your next hold: wait for kGo before you write
-  kDallyAfterWrite = 'a',   // with your next hold: wait for kGo after you wrote, before you say so
-  kGo = 'g',
+enum class Doing { kStarting, kResting, kWaiting, kHolding, kDallying };
+enum class Order { kGo, kDallyBeforeWrite, kDallyAfterWrite, kEnd };
+
+// What the demo and one worker process tell each other, in memory that they share.
+struct Seat {
+  std::atomic<Order> order{Order::kGo};
+  std::atomic<Doing> doing{Doing::kStarting};
+  std::atomic<uint64_t> token{0};   // of its latest hold
+  std::atomic<int64_t> count{0};    // that it read or wrote last
+  std::atomic<int64_t> added{0};    // how many additions it has reported
+  std::atomic<int64_t> refused{0};  // how many of its writes the store refused
 };
+using Board = std::array<Seat, kWorkers>;
 
-// What a worker tells on its standard output: these bytes, in one write each.
-struct Report {
-  enum class Event : char {
-    kStarted = 's',  // text: its host
-    kWaits = 'w',    // for the lock
-    kHolds = 'h',    // token, count: what it has read
-    kDallies = 'd',  // token, count: what it has read
-    kWrote = 'o',    // token, count
-    kRefused = 'r',  // token, count, text: what the store said
-    kLost = 'l',     // token, text: what redlatch said
-    kRests = 'e',    // without the lock; text: where RunLocked() failed, why
-    kFailed = 'f',   // text: why
-  };
-  int worker = 0;
-  Event event = Event::kStarted;
-  uint64_t token = 0;
-  int64_t count = 0;
-  std::array<char, 256> text = {};  // of one line, with a NUL at its end
-};
-static_assert(sizeof(Report) <= PIPE_BUF, "so that those of several workers do not mix");
+// The board in the file `path`, which is made if it is not there. It stays until the process ends.
+Board& MapBoard(const std::string& path);
 
-struct WorkerTask {
-  int worker = 0;
-  std::string url;
-  std::string lock;
-  std::string counter_path;
-};
-
-// All that a worker process does; its exit code.
-int RunWorker(const WorkerTask& task);
+// All that worker process `number` does; its exit code. Lines on its standard output are shown.
+int RunWorker(int number, const std::string& url, const std::string& lock,
+              const std::string& directory);
 
 }  // namespace redlatch::demo
 

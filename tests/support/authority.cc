@@ -99,7 +99,7 @@ void Authority::CertifyInto(const std::string& path, const CertificateWish& wish
     const std::string names = absl::StrJoin(wish.names, ",", [](std::string* out, const auto& n) {
       const bool address = n.find(':') != std::string::npos ||
                            n.find_last_not_of("0123456789.") == std::string::npos;
-      absl::StrAppend(out, address ? "IP:" : "DNS:", n);
+      absl::StrAppend(out, n.starts_with("DNS:") ? "" : address ? "IP:" : "DNS:", n);
     });
     Extend(certificate.get(), issuer, NID_subject_alt_name, names);
   }

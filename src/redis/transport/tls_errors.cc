@@ -145,6 +145,12 @@ std::string CertificateFault(X509_STORE_CTX* chain, const TlsOptions& options,
                             "', is for no host (issue one that names ", name,
                             " as a subjectAltName: a common name does not count)");
       }
+      if (const auto names = NamesOf(certificate);
+          std::find(names.begin(), names.end(), name) != names.end()) {
+        return absl::StrCat("its certificate names ", name,
+                            " as a host, not as an IP address (issue one with IP:", name,
+                            " as a subjectAltName)");
+      }
       return absl::StrCat("its certificate is for ", absl::StrJoin(NamesOf(certificate), ", "),
                           ", and not for ", name,
                           " (connect to a name that it is for, or, where this is the right server, "

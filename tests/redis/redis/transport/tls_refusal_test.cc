@@ -48,6 +48,13 @@ TEST_F(TlsRefusalTest, ACertificateOfAnotherTime) {
               AllOf(HasSubstr("is not valid before 20"), HasSubstr("clock")));
 }
 
+TEST_F(TlsRefusalTest, AddressThatTheCertificateHasAsAHostName) {
+  const auto server = Showing(authority_.Certify({.names = {"DNS:127.0.0.1"}}));
+  EXPECT_THAT(WhyNot(UrlAt("127.0.0.1", server->tls_port())),
+              AllOf(HasSubstr("names 127.0.0.1 as a host, not as an IP address"),
+                    Not(HasSubstr("and not for 127.0.0.1"))));
+}
+
 TEST_F(TlsRefusalTest, ACertificateOfAnotherHost) {
   const auto server = Showing(authority_.Certify({.names = {"redis.example", "10.1.2.3"}}));
   for (const char* host : {"127.0.0.1", "localhost", "[::1]"}) {
