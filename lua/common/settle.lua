@@ -9,19 +9,20 @@
 -- settle(choice, fence, now): carries out what choose() chose, on a lock that is free. Answers the
 -- request (acquire's reply, nil without one), and the look that the caller is asked for: a note, ''
 -- for none. Calls take(), which each primitive defines before: it writes who owns the lock, and for
--- how long. The grant is published when all else is written.
+-- how long; if it lets others in as well, request.look_ms is the longest of their claims. The grant
+-- is published when all else is written.
 local function settle(choice, fence, now)
   local request, winner = choice.request, choice.winner
   remove_waiters(choice.passed_over)
   if winner or choice.unfinished or choice.asked then
-    local look_ms = 1
-    if winner then
-      look_ms = winner.claim_ms
-    elseif choice.asked then
-      look_ms = nudge(choice, now)
-    end
+    local look_ms, token = 1, nil
     if winner then
       remove_waiter(winner.hold)
+      token = reserve_tokens(fence, winner.block, now)
+      take(winner, winner.claim_ms, token, now)
+      look_ms = math.max(winner.claim_ms, winner.look_ms or 0)
+    elseif choice.asked then
+      look_ms = nudge(choice, now)
     end
     local reply
     if request and request.wait then
@@ -30,8 +31,6 @@ local function settle(choice, fence, now)
       reply = 'busy ' .. (look_ms or choice.asked.claim_ms) .. look_note(look_ms)
     end
     if winner then
-      local token = reserve_tokens(fence, winner.block, now)
-      take(winner, winner.claim_ms, token, now)
       publish_grant(winner, token, redis.call('ZCARD', KEYS[2]))
     end
     return reply, look_note(look_ms)

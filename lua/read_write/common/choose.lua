@@ -86,6 +86,8 @@ end
 -- Readers are let in by windows. If there are more than that, the work is `unfinished`, and the
 -- `phase` is the last ticket whose turn it stays. A window in which nobody lives leaves, and nobody
 -- else gets in instead.
+--
+-- A writer whose owner its user named gets in together with that owner's first waiter.
 local function choose(request, state, now)
   local choice = {request = request, readers = {}, dead_writers = {}, dead_readers = {}}
   local function pass_over(writers, readers)
@@ -164,6 +166,8 @@ local function choose(request, state, now)
   end
   if choice.writer and choice.writer == request then
     choice.writer, choice.joins = nil, true
+  elseif choice.writer and request and request.writer == choice.writer.writer then
+    choice.joins = string.sub(request.writer, 1, 5) == 'user:'
   end
   return choice
 end

@@ -26,6 +26,7 @@ local function end_read(hold, gone_ms, request, now)
     choice = {readers = {}, dead_writers = {}, dead_readers = {}}
   else
     choice = choose(request, state, now)
+    choice.frees = holds.count > 0 and state.read_us <= now and not choice.joins
   end
   if held then
     redis.call('ZREM', readers_key, hold)

@@ -1,10 +1,13 @@
 -- include: read_write/common/others
 
--- granted_write(request, token, lease_ms): acquire's reply for a hold that writes.
-local function granted_write(request, token, lease_ms)
+-- include: common/look_note
+
+-- granted_write(request, token, lease_ms, look_ms): acquire's reply for a hold that writes; others
+-- of its owner may have entered by a message.
+local function granted_write(request, token, lease_ms, look_ms)
   return 'granted ' .. token .. ' ' .. lease_ms .. ' ' ..
     redis.call('ZCARD', KEYS[2]) + redis.call('ZCARD', writers_key) ..
-    (request.missed and ' missed' or '')
+    look_note(look_ms) .. (request.missed and ' missed' or '')
 end
 
 -- granted_read(request, fence, lease_ms, holds, look): acquire_read's reply for a hold that reads.

@@ -1,7 +1,7 @@
 -- include: common/fence
 -- include: common/notes
 -- include: common/publish_grant
--- include: reentrant/common/latest_token
+-- include: reentrant/common/let_owner_in
 -- include: read_write/common/state
 -- include: read_write/common/choose
 -- include: read_write/common/drop
@@ -73,6 +73,31 @@ local function leave_queue(choice)
   drop(writers, readers)
 end
 
+-- let_in(choice, state, fence, now): those who get in by a message, and the request if it writes.
+-- An owner that its user named brings the waiters that are its own. Answers the longest of the
+-- claims, and the token of the write.
+local function let_in(choice, state, fence, now)
+  local request, writer, holds = choice.request, choice.writer, state.holds
+  local owner = choice.frees and holds.owner  -- it may write further, as nobody reads any more
+  local look_ms, token
+  if writer then
+    owner, look_ms = writer.writer, writer.claim_ms
+    token = reserve_tokens(fence, writer.block, now)
+    take_write(writer, look_ms, token, now, holds)
+    holds = choice.joins and read_holds(now, 'read_write/2')
+  elseif choice.readers[1] then
+    look_ms = take_reads(choice.readers, now)
+  end
+  if choice.joins and not request.reader then
+    owner = owner or holds.count == 0 and request.writer
+    local shared = holds.count > 0 and string.sub(request.writer, 1, 5) == 'user:'
+    token = shared and latest_token(holds) or reserve_tokens(fence, request.block, now)
+    take_write(request, request.lease_ms, token, now, holds)
+  end
+  local claims_ms = owner and let_owner_in('read_write/2', owner, writers_key, now)
+  return claims_ms and math.max(look_ms or 0, claims_ms) or look_ms, token
+end
+
 -- settle(choice, state, fence, now): carries out what choose() chose, for everybody. Answers the
 -- request (nil without one), and the look that the caller is asked for: a note, '' for none. The
 -- holds of the writer that have ended are purged before. Grants are published when all else is
@@ -82,13 +107,7 @@ local function settle(choice, state, fence, now)
   leave_queue(choice)
   keep_phase(choice.phase, holds)
 
-  local look_ms, token
-  if writer then
-    look_ms, token = writer.claim_ms, reserve_tokens(fence, writer.block, now)
-    take_write(writer, look_ms, token, now, holds)
-  elseif readers[1] then
-    look_ms = take_reads(readers, now)
-  end
+  local look_ms, token = let_in(choice, state, fence, now)
 
   local reply
   if choice.joins and request.reader then
@@ -97,10 +116,7 @@ local function settle(choice, state, fence, now)
     reply = granted_read(request, fence, request.lease_ms, holds,
       look_note(nil, choice.unfinished))
   elseif choice.joins then
-    local shared = holds.count > 0 and string.sub(request.writer, 1, 5) == 'user:'
-    local own_token = shared and latest_token(holds) or reserve_tokens(fence, request.block, now)
-    take_write(request, request.lease_ms, own_token, now, holds)
-    reply = granted_write(request, own_token, request.lease_ms)
+    reply = granted_write(request, token, request.lease_ms, look_ms)
   elseif request then
     reply = stay_out(choice, holds, look_ms, now)
   end

@@ -6,12 +6,23 @@
 -- include: reentrant/common/only_hold
 
 -- decide(request, choice, holds, fence, now): grants what is asked for, queues it or refuses it. The
--- owner itself is let in at once, past the queue. `choice` is choose()'s. Answers acquire's reply,
--- and the look that goes with it.
+-- owner itself is let in at once, past the queue, also if one of its waiters gets the lock now.
+-- `choice` is choose()'s. Answers acquire's reply, and the look that goes with it.
 local function decide(request, choice, holds, fence, now)
   purge(holds)
+  local look = ''
   if holds.count == 0 then
-    return settle(choice, fence, now)
+    if not choice.winner or choice.winner.owner ~= request.owner or
+        string.sub(request.owner, 1, 5) ~= 'user:' then
+      return settle(choice, fence, now)
+    end
+    if request.queued then
+      remove_waiter(request.hold)
+    end
+    request.queued, choice.request = false, nil
+    look = select(2, settle(choice, fence, now))
+    request.look_ms = tonumber(string.match(look, '%d+'))
+    holds = read_holds(now, 'reentrant/2')
   end
   local mine = find_hold(request.hold, now)
   if mine then
@@ -32,7 +43,7 @@ local function decide(request, choice, holds, fence, now)
     if request.queued then
       remove_waiter(request.hold)
     end
-    return granted(request, token, request.lease_ms), ''
+    return granted(request, token, request.lease_ms), look
   end
   local retry_after_ms = math.ceil((holds.latest - now) / 1000)
   -- One of several holds is no client's to keep.

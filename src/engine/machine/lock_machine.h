@@ -159,6 +159,8 @@ class LockMachine final : public Bidder {
   void GiveToHead(base::Instant now, Effects& effects);
   void Join(Waiter& waiter, base::Instant now, Effects& effects);
   void LetJoin(base::Instant now, Effects& effects);
+  bool Enter(Waiter& waiter, base::Instant now, Effects& effects);
+  void LetOwnerIn(base::Instant now, Effects& effects);
   void Settle(uint64_t ended, FencingToken token, absl::Duration keep, base::Instant now,
               Effects& effects);
   void OnGivenUp(base::Instant now, Effects& effects) override;

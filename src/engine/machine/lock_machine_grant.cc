@@ -166,6 +166,7 @@ void LockMachine::OnHeld(const Send& send, const StillHeld& answer, bool extensi
   if (resting() && !queue_.empty()) {  // it may have tokens now
     return CanPass(*queue_.head(), now) ? GiveToHead(now, effects) : EndRest(now);
   }
+  if (config_.explicit_owner && held()) LetOwnerIn(now, effects);
   if (!joined() || !grant_) return;
   grant.asked = send.sent;
   grant.others = answer.others > 0;

@@ -68,7 +68,7 @@ void LockMachine::OnGranted(const NewGrant& news, const Basis& basis, base::Inst
     RenewNow(now);
   }
   pursuit_.reset();
-  if (config_.sharing.passes_on) looks_.Clear();
+  if (config_.sharing.passes_on && !config_.explicit_owner) looks_.Clear();
   ++tally_.granted;
   GiveToHead(now, effects);
   RefuseImpatient(effects);

@@ -10,13 +10,7 @@ void LockMachine::Acquire(Waiter& waiter, base::Instant now, Effects& effects) {
   Expire(now, effects);
   OnComing(waiter, now);
   if (held()) {
-    if (const auto again = Reenter(waiter.thread, waiter.face, waiter.terms.manual, now)) {
-      waiter.hold = again->hold;
-      waiter.token = again->token;
-      waiter.view = again->view;
-      waiter.not_before = again->not_before;
-      return Decide(waiter, Waiter::State::kGranted, effects);
-    }
+    if (Enter(waiter, now, effects)) return;
     if (joined()) return Join(waiter, now, effects);
     const ThreadHold* const mine = FindOf(waiter.thread);
     if (waiter.face == Face::kStd && mine != nullptr && mine->std_depth > 0) {
@@ -39,6 +33,31 @@ void LockMachine::Acquire(Waiter& waiter, base::Instant now, Effects& effects) {
     return Decide(waiter, Waiter::State::kElsewhere, effects);
   }
   Enqueue(waiter, now);
+}
+
+// The waiter has what its thread has already, or its Owner. False: that is nothing.
+bool LockMachine::Enter(Waiter& waiter, base::Instant now, Effects& effects) {
+  const auto again = Reenter(waiter.thread, waiter.face, waiter.terms.manual, now);
+  if (!again) return false;
+  waiter.hold = again->hold;
+  waiter.token = again->token;
+  waiter.view = again->view;
+  waiter.not_before = again->not_before;
+  Decide(waiter, Waiter::State::kGranted, effects);
+  return true;
+}
+
+// All who wait as one Owner enter with it; who is promised the whole lease, as soon as it is there.
+void LockMachine::LetOwnerIn(base::Instant now, Effects& effects) {
+  Waiter* next = nullptr;
+  for (Waiter* waiter = queue_.head(); waiter != nullptr; waiter = next) {
+    next = waiter->next;
+    if (grant_->claimed && (waiter->terms.whole || waiter->terms.manual)) {
+      RenewNow(now);
+    } else if (Enter(*waiter, now, effects)) {
+      queue_.Remove(*waiter);
+    }
+  }
 }
 
 // A grant is there, and its threads share it.
@@ -133,6 +152,7 @@ void LockMachine::GiveToHead(base::Instant now, Effects& effects) {
   queue_.Remove(head);
   grant_->retakes_left = head.options->local_retakes;
   GiveTo(head, now, effects);
+  if (config_.explicit_owner) LetOwnerIn(now, effects);
 }
 
 // The grant is free: it passes on inside the client, rests, or goes back to the server.

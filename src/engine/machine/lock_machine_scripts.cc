@@ -67,7 +67,8 @@ absl::Duration LockMachine::Early(absl::Duration early) const {
 }
 
 void LockMachine::LookAfter(absl::Duration look, base::Instant now, absl::Duration later) {
-  if (grant_ && config_.sharing.passes_on) return;  // the present owner stands for what was before
+  // The present owner stands for what was before; an Owner does not, who has others beside it.
+  if (grant_ && config_.sharing.passes_on && !config_.explicit_owner) return;
   Bidder::LookAfter(look, now, later);
 }
 

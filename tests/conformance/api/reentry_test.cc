@@ -1,4 +1,6 @@
 // Who may take a lock that he holds already: nobody, a simple one; its owner, a reentrant one.
+#include <atomic>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -210,6 +212,36 @@ TEST_P(Recursion, AnOwnerThatReleasesHandsTheLockToThreadsThatWait) {
   });
   ASSERT_TRUE(AwaitQueued(1));
   EXPECT_OK(lease->Release());
+}
+
+// Each waits inside until all are there, so that none may be left outside.
+TEST_P(Recursion, AllThreadsThatWaitAsOneOwnerEnterWithOneHandover) {
+  const Owner owner("crew");
+  const LockOptions hour = LeaseOf(absl::Hours(1));  // no heartbeat lets anybody in
+  auto held = NewLock(client_, kName, hour)->Acquire();
+  ASSERT_OK(held);
+  const Client clients[] = {NewClient(), NewClient()};
+  std::atomic<int> inside = 0;
+  Crew crew;
+  for (const Client& client : clients) {
+    crew.Start(4, [&](int) {
+      const auto lock = NewLock(client, kName, hour);
+      auto lease = lock->Acquire({.wait = kPatience, .owner = owner});
+      ASSERT_OK(lease);
+      ++inside;
+      EXPECT_TRUE(Await([&] { return inside == 8; }));
+      EXPECT_OK(lease->Release());
+    });
+  }
+  ASSERT_TRUE(AwaitQueued(2));
+  EXPECT_TRUE(Await([&] {
+    uint64_t waiting = 0;
+    for (const Client& client : clients) waiting += client.Stats().all.waiting;
+    return waiting == 8;
+  }));
+  EXPECT_OK(held->Release());
+  crew.Join();
+  for (const Client& client : clients) EXPECT_EQ(client.Stats().all.acquired, 1);
 }
 
 TEST_P(Recursion, ManyThreadsOfOneOwnerCountTheirHolds) {

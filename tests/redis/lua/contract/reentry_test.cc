@@ -220,12 +220,103 @@ TEST_P(LockReentry, TheExpiriesAreRestoredIfTheirKeyIsDeleted) {
 TEST_P(LockReentry, AnOwnerThatWaitedAndIsLetInWaitsNoMore) {
   Token(Of('a'));
   Ask(Job('b'));
-  Ask(Job('c'));
+  Ask(Job('c'));  // nobody hears it
   Ear ear(*server_, Channel('b'));
   Release(Of('a'));
   EXPECT_THAT(ear.Hear(), StartsWith("grant " + Hold('b')));
   EXPECT_EQ(Outcome(Job('c')), "granted");
   EXPECT_THAT(Waiting(), IsEmpty());
+}
+
+TEST_P(LockReentry, WaitersOfAnOwnerEnterWithItsFirst) {
+  Ear b(*server_, Channel('b')), c(*server_, Channel('c')), d(*server_, Channel('d'));
+  Ear e(*server_, Channel('e'));
+  Token(Of('a'));
+  Ask(Claiming(2000, Job('b')));
+  Ask(Of('d'));
+  Ask(Claiming(3000, Job('c')));
+  Ask(Job('e'));
+  MakeOverdue(Hold('e'));
+  Ask(Job('f'));  // nobody hears it
+  Release(Of('a'));
+  EXPECT_EQ(notes_, "look 3000") << "the longest claim";
+  const std::string token = absl::StrCat(StoredFence());
+  EXPECT_EQ(b.Hear(), absl::StrCat("grant ", Hold('b'), " 1 ", token, " 2000 3 ", name_));
+  EXPECT_EQ(c.Hear(), absl::StrCat("grant ", Hold('c'), " 1 ", token, " 3000 3 ", name_));
+  EXPECT_EQ(Count(kJob), "2");
+  EXPECT_THAT(Waiting(), ElementsAre(Hold('d'), Hold('e'), Hold('f')));
+  EXPECT_EQ(e.Hear(), "");
+  EXPECT_EQ(Outcome(Again(Job('e'))), "granted");
+  for (const char client : {'b', 'c', 'e'}) Release(Job(client));
+  EXPECT_THAT(d.Hear(), StartsWith("grant " + Hold('d')));
+}
+
+TEST_P(LockReentry, WaitersOfAnOwnerEnterWithAGrantByReply) {
+  Ear b(*server_, Channel('b')), c(*server_, Channel('c'));
+  Token(Of('a'));
+  Ask(Job('c'));
+  Ask(Claiming(2000, Job('b')));
+  Expire(name_);
+  EXPECT_EQ(Outcome(Again(Job('c'))), "granted");
+  EXPECT_EQ(notes_, "look 2000");
+  EXPECT_THAT(b.Hear(), StartsWith("grant " + Hold('b')));
+  EXPECT_EQ(c.Hear(), "");
+  EXPECT_EQ(Count(kJob), "2");
+  EXPECT_THAT(Waiting(), IsEmpty());
+}
+
+TEST_P(LockReentry, AnOwnerThatComesWhenItsWaiterIsNextEntersToo) {
+  Ear b(*server_, Channel('b')), c(*server_, Channel('c'));
+  Token(Of('a'));
+  Ask(Claiming(2000, Job('b')));
+  Ask(Job('c'));
+  Expire(name_);
+  EXPECT_EQ(Outcome(Impatient(Job('d'))), "granted");
+  EXPECT_EQ(notes_, "look 30000");
+  EXPECT_THAT(b.Hear(), StartsWith("grant " + Hold('b')));
+  EXPECT_THAT(c.Hear(), StartsWith("grant " + Hold('c')));
+  EXPECT_EQ(Count(kJob), "3");
+  EXPECT_EQ(Token(Job('d')), Token(Job('b')));
+  EXPECT_THAT(Waiting(), IsEmpty());
+}
+
+TEST_P(LockReentry, AHeartbeatBehindItsOwnersWaiterEntersToo) {
+  Ear b(*server_, Channel('b')), c(*server_, Channel('c'));
+  Token(Of('a'));
+  Ask(Job('b'));
+  Ask(Job('c'));
+  Expire(name_);
+  EXPECT_EQ(Outcome(Again(Job('c'))), "granted");
+  EXPECT_THAT(b.Hear(), StartsWith("grant " + Hold('b')));
+  EXPECT_EQ(c.Hear(), "");
+  EXPECT_EQ(Count(kJob), "2");
+  EXPECT_THAT(Waiting(), IsEmpty());
+}
+
+TEST_P(LockReentry, CancelAndForceLetAllWaitersOfAnOwnerIn) {
+  for (const bool forced : {false, true}) {
+    Ear b(*server_, Channel('b')), c(*server_, Channel('c'));
+    Token(Of('a'));
+    Ask(Job('b'));
+    Ask(Job('c'));
+    forced ? ForceRelease() : Cancel(Of('a'));
+    EXPECT_THAT(b.Hear(), StartsWith("grant " + Hold('b')));
+    EXPECT_THAT(c.Hear(), StartsWith("grant " + Hold('c')));
+    EXPECT_EQ(Count(kJob), "2");
+    Release(Job('b'));
+    Release(Job('c'));
+  }
+}
+
+TEST_P(LockReentry, ThreadsThatShareNoOwnerEnterOneByOne) {
+  Ear b(*server_, Channel('b'));
+  Token(Of('a'));
+  Ask(Of('b'));
+  Ask(Of('b', 2));
+  Release(Of('a'));
+  EXPECT_THAT(b.Hear(), StartsWith("grant " + Hold('b')));
+  EXPECT_EQ(b.Hear(), "");
+  EXPECT_THAT(Waiting(), ElementsAre(Hold('b', 2)));
 }
 
 TEST_P(LockReentry, FullMemoryRefusesAnAcquireAndNothingElse) {

@@ -76,6 +76,36 @@ TEST_F(ReadWriteScriptsTest, AWriterWaitsForAReaderUnderAnEarlierWriteOfItsClien
   EXPECT_THAT(a.Hear(), StartsWith("grant"));
 }
 
+TEST_F(ReadWriteScriptsTest, WritersOfAnOwnerEnterWhenItsReadUnderTheWriteEnds) {
+  Ear b(*server_, Channel('b')), c(*server_, Channel('c'));
+  const int64_t token = Token(Job('a'));
+  Ask(Nest(Job('a')));
+  EXPECT_EQ(Outcome(Writer('c')), "queued");
+  EXPECT_EQ(Outcome(Claiming(2000, Job('b'))), "queued") << "somebody reads";
+  EXPECT_EQ(Release(Nest(Job('a'))), kReleased);
+  EXPECT_EQ(notes_, "look 2000");
+  EXPECT_THAT(b.Hear(), StartsWith(absl::StrCat("grant ", Hold('b'), " 1 ", token, " 2000 1 ")));
+  EXPECT_EQ(Count(kJob), "2");
+  EXPECT_EQ(Release(Job('a')), kReleased);
+  EXPECT_EQ(c.Hear(), "");
+  EXPECT_EQ(Release(Job('b')), kReleased);
+  EXPECT_THAT(c.Hear(), StartsWith("grant"));
+}
+
+TEST_F(ReadWriteScriptsTest, WritersOfAnOwnerEnterWhenTheLastReaderLeaves) {
+  Ear b(*server_, Channel('b')), c(*server_, Channel('c'));
+  Ask(Reader('a'));
+  Request fair = Job('b');
+  fair.more = {"phase_fair"};
+  Ask(fair);
+  Ask(Job('c'));
+  EXPECT_EQ(Release(Reader('a')), kReleased);
+  EXPECT_THAT(b.Hear(), StartsWith("grant"));
+  EXPECT_THAT(c.Hear(), StartsWith("grant"));
+  EXPECT_EQ(Count(kJob), "2");
+  EXPECT_EQ(server_->Text({"HGET", name_, "policy"}), "phase_fair") << "the first one's";
+}
+
 TEST_F(ReadWriteScriptsTest, ADowngradeLetsWaitingReadersInWhereNoWriterWaits) {
   Ear b(*server_, Channel('b'));
   Token(Writer('a'));

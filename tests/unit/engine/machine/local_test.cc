@@ -106,6 +106,55 @@ TEST_F(LockMachineLocalTest, ExplicitOwnerIsReleasedRemotely) {
   Fetch<ToRelease>();
 }
 
+TEST_F(LockMachineLocalTest, ThreadsThatWaitAsOneOwnerEnterTogether) {
+  Make({.reentrant = true, .explicit_owner = true});
+  Waiter& first = Acquire();
+  Waiter& second = Acquire({.thread = 2});
+  Waiter& impatient = Acquire({.thread = 3, .patience = Patience::kNone});
+  Hear(Fetch<ToAcquire>(), Granted());
+  for (Waiter* each : {&first, &second, &impatient}) {
+    EXPECT_EQ(each->state, State::kGranted);
+    EXPECT_TRUE(Woken(*each));
+    EXPECT_EQ(each->hold, first.hold);
+    EXPECT_EQ(each->token, first.token);
+    EXPECT_NE(each->view, nullptr);
+  }
+  EXPECT_EQ(Release(first.hold).kind, Kind::kDone);
+  EXPECT_EQ(Release(first.hold).kind, Kind::kDone);
+  EXPECT_EQ(Release(first.hold).kind, Kind::kUnderWay);
+  EXPECT_EQ(Fetch<ToRelease>().bid(), nullptr);
+}
+
+TEST_F(LockMachineLocalTest, WaiterOfAnOwnerThatWantsTheLeaseAwaitsIt) {
+  Make({.reentrant = true, .explicit_owner = true});
+  Waiter& first = Queue();
+  Waiter& whole = Acquire({.thread = 2, .whole = true});
+  Waiter& manual = Acquire({.thread = 3, .manual = true});
+  Waiter& last = Acquire({.thread = 4});
+  NewGrant claim{.grant = kFirst, .attempt = 1, .token = kToken, .claim = kLease / 2};
+  HearGrant(claim);
+  EXPECT_EQ(first.state, State::kGranted);
+  EXPECT_EQ(last.state, State::kGranted);
+  EXPECT_EQ(whole.state, State::kWaiting);
+  EXPECT_EQ(manual.state, State::kWaiting);
+  Hear(Fetch<ToRenew>(), Held());
+  EXPECT_EQ(whole.hold, first.hold);
+  EXPECT_EQ(manual.hold, first.hold);
+}
+
+TEST_F(LockMachineLocalTest, OwnerChecksTheHandoverThoughItHasTheLock) {
+  Make({.reentrant = true, .explicit_owner = true});
+  Waiter& holder = Acquire();
+  Answer granted = Granted();
+  granted.look = absl::Seconds(1);  // others of its owner have claims
+  Hear(Fetch<ToAcquire>(), granted);
+  Release(holder.hold);
+  Hear(Fetch<ToRelease>(), ReleasedThen());
+  EXPECT_FALSE(machine().idle());
+  Pass(absl::Seconds(1) + kLookGrace);
+  Fetch<ToCancel>();
+}
+
 TEST_F(LockMachineLocalTest, TokensOfABlockGrowAndKeepThePaceOfTheClock) {
   const absl::Duration window = kLease;
   Waiter& first = Acquire({.local_window = window});
