@@ -48,8 +48,10 @@ struct LockOptions {
   // For a lock that mostly the same process wants. The client keeps the lock after its last thread
   // has released it, for as long as it is idle for less than that, and takes it again without
   // asking the server: until another client asks for it. So other processes find it busy where it
-  // is idle: their try_lock() fails, and calls it back for the next one, and a lock() takes twice
-  // as long as one of a free lock. If this process dies meanwhile the lock is free when its lease
+  // is idle. Their lock() takes twice as long as one of a free lock. Their try_lock() fails, and
+  // calls it back: it goes back at once, and then with each release, for 2 s at least. Where
+  // try_lock() is repeated at least once a second, at most one in 2 s fails although no thread has
+  // the lock (one a second while messages are lost). If this process dies meanwhile the lock is free when its lease
   // ends: choose the lease as long as others can wait for that. Not longer than the lease. Manual
   // leases, explicit owners, and locks with `replica_acks` or `fsync` are not kept. Zero: it goes
   // back with each release.

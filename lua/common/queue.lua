@@ -37,7 +37,7 @@ local function stand(request, record)
   lengthen_ttl(KEYS[3], ttl_ms)
   local position = redis.call('ZRANK', queue_key, request.hold)
   if position == 0 and request.holder then
-    call_keeper(request.holder, request.channel)
+    call_keeper(request.holder, request)
   end
   return position
 end

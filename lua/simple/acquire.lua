@@ -105,7 +105,7 @@ end
 -- A foreign owner publishes nothing.
 local retry_after_ms = client_of(holder) and remaining_ms or -1
 if request.calls then
-  call_keeper(holder, request.channel)
+  call_keeper(holder, request)
 end
 if not request.wait then
   return 'busy ' .. retry_after_ms

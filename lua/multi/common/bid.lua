@@ -101,7 +101,7 @@ local function pass_by(name, request, rank, now)
     local _, look = settle(choice, name.fence, now)
     return look, choice.winner and choice.winner.claim_ms or 0
   elseif request.calls then
-    call_keeper(name.holder, request.channel)
+    call_keeper(name.holder, request)
   end
   -- A foreign owner publishes nothing.
   return '', client_of(name.holder) and redis.call('PTTL', KEYS[1]) or -1

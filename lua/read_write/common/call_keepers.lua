@@ -9,7 +9,7 @@ local function call_keepers(request, holds, now)
   if holds.count > 0 then
     local hold = only_hold()
     if hold then
-      call_keeper(hold, request.channel)
+      call_keeper(hold, request)
     end
     return false
   end
@@ -22,7 +22,7 @@ local function call_keepers(request, holds, now)
   local entries = redis.call('ZRANGEBYSCORE', readers_key, '(' .. from, '+inf', 'WITHSCORES',
     'LIMIT', '0', '64')
   for i = 1, #entries, 2 do
-    call_keeper(entries[i], request.channel)
+    call_keeper(entries[i], request)
   end
   if #entries == 128 and request.wait then
     redis.call('HSET', KEYS[3], 'calls', request.hold .. ' ' ..

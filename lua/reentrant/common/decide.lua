@@ -49,7 +49,7 @@ local function decide(request, choice, holds, fence, now)
   -- One of several holds is no client's to keep.
   request.holder = (request.wait or request.calls) and only_hold()
   if request.calls and request.holder then
-    call_keeper(request.holder, request.channel)
+    call_keeper(request.holder, request)
   end
   if not request.wait then
     return 'busy ' .. retry_after_ms, ''

@@ -65,7 +65,7 @@ Bid Bidder::NextBid(base::Instant now, bool contended) {
     pursuit.bid.wait = true;
     break;
   }
-  const auto second = static_cast<uint32_t>(now.nanos() / 1'000'000'000);
+  const uint32_t second = SecondOf(now);
   pursuit.bid.calls = !pursuit.bid.wait && called_s_ != second;
   if (pursuit.bid.calls) called_s_ = second;
   ++pursuit.bid.attempt;

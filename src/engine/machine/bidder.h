@@ -112,8 +112,8 @@ class Bidder {
   virtual void OnForced(GrantId grant, base::Instant now);
   // It may be this bid's turn, which only asking again can tell.
   void OnLook(GrantId grant, Effects& effects);
-  // Another client wants what that grant has.
-  virtual void OnWanted(GrantId, base::Instant) {}
+  // Another client wants what that grant has; one that `tried` is not queued.
+  virtual void OnWanted(GrantId, base::Instant, bool /*tried*/ = false) {}
   // A release of which nobody asks for the outcome, where it is due and nothing follows behind it.
   virtual std::optional<Send> NextRelease(base::Instant) { return std::nullopt; }
   // There is a subscription, by which others can ask for what this client keeps.
@@ -265,6 +265,7 @@ class Bidder {
 
  public:
   bool attended : 1 = false;  // the runtime's: it has told the deployment that this one attends()
+  uint32_t tried_s = 0;       // the second in which a try last found that this client keeps it
 
  private:
   uint32_t called_s_ = 0;  // the second in which a try last called whoever keeps it

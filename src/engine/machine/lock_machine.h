@@ -92,7 +92,7 @@ class LockMachine final : public Bidder {
   // ---- What else happens.
 
   void OnForced(GrantId grant, base::Instant now) override;
-  void OnWanted(GrantId grant, base::Instant now) override;
+  void OnWanted(GrantId grant, base::Instant now, bool tried = false) override;
   void OnDeaf(base::Instant now) override;
   void OnCrowded(base::Instant now) override;
   // A thread used what it does not have, and was told so.

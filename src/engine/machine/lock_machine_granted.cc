@@ -40,6 +40,7 @@ void LockMachine::OnGranted(const NewGrant& news, const Basis& basis, base::Inst
       .claimed = basis.claim,
       .others = news.others > 0,
       .queued = pursuit.queued,
+      .tried = SecondOf(now) - tried_s <= kNotKeptSeconds,
       .extends = terms.manual,
       // The attempt that the grant echoes was executed, whenever its own answer comes.
       .in_flight = pursuit.in_flight && news.attempt < pursuit.bid.attempt,

@@ -28,8 +28,8 @@ void LockMachine::OnComing(const Waiter& waiter, base::Instant now) {
 // came by message, from a client that may want it back, stays once the server has confirmed it.
 // Reads that writers call back again and again stay if they are of use in between.
 bool LockMachine::Stays() const {
-  return MayStay(grant_->id) && hears_ && !grant_->others && !grant_->wanted && !grant_->forced &&
-         (joined() ? serves_ || served_ >= kOfUse : !grant_->claimed);
+  return MayStay(grant_->id) && hears_ && !grant_->others && !grant_->wanted && !grant_->tried &&
+         !grant_->forced && (joined() ? serves_ || served_ >= kOfUse : !grant_->claimed);
 }
 
 // Nobody waits here. False: it is to go back to the server.
@@ -76,7 +76,8 @@ void LockMachine::EndRest(base::Instant now) {
   Pursue(now);
 }
 
-void LockMachine::OnWanted(GrantId grant, base::Instant now) {
+void LockMachine::OnWanted(GrantId grant, base::Instant now, bool tried) {
+  if (tried) tried_s = SecondOf(now);
   if (pursuit_ && pursuit_->bid.grant == grant) {  // heard before its answer
     pursuit_->wanted = pursuit_->exposed = true;
   }

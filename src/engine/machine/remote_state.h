@@ -47,6 +47,7 @@ struct Grant {  // its order leaves no gaps: a client may have very many
   bool others : 1 = false;   // waited when it was asked
   bool queued : 1 = false;   // it came after others, who may come again
   bool wanted : 1 = false;   // another client has asked for it
+  bool tried : 1 = false;    // lately another client's try found the lock kept
   bool attends : 1 = false;  // it has rested: another client that asks is to be heard at once
   bool extends : 1 = false;  // Extend() may be called: it was a manual hold
   bool pinned = false;       // never passes on inside the client

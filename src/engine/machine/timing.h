@@ -40,6 +40,15 @@ inline absl::Duration ExpiryLead(absl::Duration lease) {
   return std::min(Scaled(lease, 1, 20), absl::Milliseconds(10));
 }
 
+// Seconds, as coarse as some intervals may be.
+inline uint32_t SecondOf(base::Instant now) {
+  return static_cast<uint32_t>(now.nanos() / 1'000'000'000);
+}
+
+// A lock that another client has tried to get, and found kept, is kept no more for so long, and for
+// a second longer at most: tries, which call once a second, find it free when no thread has it.
+inline constexpr uint32_t kNotKeptSeconds = 2;
+
 // How often a waiter repeats its bid: what tells the server that it lives.
 inline absl::Duration HeartbeatInterval(absl::Duration lease, absl::Duration longest) {
   return std::min(Scaled(lease, 1, 3), longest);

@@ -98,7 +98,7 @@ Part ReadPart(const redis::Reply& reply);
 
 // A message on the client's channel, for the lock whose main key is `key`.
 struct Message {
-  enum class Kind : uint8_t { kGrant, kForced, kLook, kWanted };
+  enum class Kind : uint8_t { kGrant, kForced, kLook, kWanted, kTried };
   Kind kind = Kind::kGrant;
   NewGrant news;  // but for kGrant, its `grant` alone
   std::string_view key;

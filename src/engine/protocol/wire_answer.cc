@@ -219,7 +219,10 @@ std::optional<Message> ReadMessage(const Identity& identity, std::string_view te
     }
     news.claim = absl::Milliseconds(claim);
   } else {
-    message.kind = word == "forced" ? Kind::kForced : word == "look" ? Kind::kLook : Kind::kWanted;
+    message.kind = word == "forced"  ? Kind::kForced
+                   : word == "look"  ? Kind::kLook
+                   : word == "tried" ? Kind::kTried
+                                     : Kind::kWanted;
     if (message.kind == Kind::kWanted && word != "wanted") return std::nullopt;
   }
   message.key = text;

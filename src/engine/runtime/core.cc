@@ -202,8 +202,8 @@ void Core::OnMessage(std::string_view text) {
   // Of a lock of several names it is perhaps not the first.
   if (its == nullptr && message->kind == Kind::kForced) its = machines.ReferTo(news.grant);
   if (its == nullptr) return;  // it is over, or was never ours
-  if (message->kind == Kind::kWanted) {
-    OnWanted(*its, news.grant);
+  if (message->kind == Kind::kWanted || message->kind == Kind::kTried) {
+    OnWanted(*its, news.grant, message->kind == Kind::kTried);
   } else {
     news.claim = std::min(news.claim, round_trips_.Claim());
     Feed(*its, [&](Bidder& machine, Effects& effects) {

@@ -174,7 +174,7 @@ class Core : public std::enable_shared_from_this<Core> {
   void KeepDescribed() { inside_->renewer.KeepDescribed(); }
 
   // Somebody else wants what that grant has.
-  void OnWanted(Entry& entry, GrantId grant);
+  void OnWanted(Entry& entry, GrantId grant, bool tried);
 
   // Threads that take again what this client keeps call nobody, and may keep the one that listens
   // from a processor: now and then they look for messages themselves.
@@ -263,7 +263,8 @@ void Core::Feed(Entry& entry, Event&& event) {
   {
     const base::MutexLock lock(entry.mu);
     if (entry.wanted.load(std::memory_order_relaxed) != 0) {
-      entry.machine->OnWanted(entry.wanted.exchange(0), base::Now());
+      const GrantId wanted = entry.wanted.exchange(0);
+      entry.machine->OnWanted(wanted, base::Now(), entry.tried.exchange(false));
     }
     if constexpr (std::is_invocable_v<Event&, Bidder&, Effects&>) {
       event(*entry.machine, effects);

@@ -55,6 +55,7 @@ struct Entry {
   // tells it: threads that take and leave a kept lock all the time would keep the listening one
   // from it.
   std::atomic<GrantId> wanted{0};
+  std::atomic<bool> tried{false};  // by a client that does not wait for it
 
   std::atomic<int> objects{0};     // lock objects
   std::atomic<int> references{0};  // sessions, and whoever works on the entry just now

@@ -123,6 +123,8 @@ class LockSession final : public Holder {
 
   // What the client has and no thread goes back.
   void EndRest();
+  // It follows that one, which other clients may have tried to get.
+  void KeepAs(const LockSession& other);
 
   // A lock object comes.
   void AddObject() { ++entry_.objects; }

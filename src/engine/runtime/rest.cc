@@ -1,6 +1,7 @@
 // What a client has and none of its threads: taken again, left, and given back.
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -96,10 +97,21 @@ void LockSession::EndRest() {
   });
 }
 
+void LockSession::KeepAs(const LockSession& other) {
+  uint32_t tried_s = 0;
+  {
+    const base::MutexLock lock(other.entry_.mu);
+    tried_s = other.entry_.machine->tried_s;
+  }
+  const base::MutexLock lock(entry_.mu);
+  entry_.machine->tried_s = tried_s;
+}
+
 // What goes back because another client waits for it is sent by the thread that hears of it.
-void Core::OnWanted(Entry& entry, GrantId grant) {
+void Core::OnWanted(Entry& entry, GrantId grant, bool tried) {
   const bool posts = MayPostReleaseOf(entry);  // else the renewer sends it
-  entry.wanted.store(grant);
+  if (tried) entry.tried = true;
+  entry.wanted = grant;
   std::optional<Send> release;
   Feed(entry, [&](Bidder& machine, Effects&) {
     if (posts) release = machine.NextRelease(base::Now());

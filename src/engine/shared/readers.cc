@@ -68,6 +68,7 @@ absl::StatusOr<std::shared_ptr<LockSession>> Readers::NextGroup(const Entry* lef
   if (latest_ == nullptr || &latest_->entry() == left) {
     auto next = Found(0);
     if (!next.ok()) return next.status();
+    if (latest_ != nullptr) (*next)->KeepAs(*latest_);
     latest_ = *std::move(next);
   }
   return latest_;

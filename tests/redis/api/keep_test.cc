@@ -1,8 +1,11 @@
 // LockOptions::keep: a lock that stays with its client, idle, until another client asks for it.
+#include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <shared_mutex>
 #include <string>
 #include <thread>
 #include <utility>
@@ -17,6 +20,7 @@
 #include "redlatch/fencing_token.h"
 #include "redlatch/multi_lock.h"
 #include "redlatch/reentrant_lock.h"
+#include "redlatch/reentrant_read_write_lock.h"
 #include "redlatch/simple_lock.h"
 #include "src/base/clock.h"
 #include "tests/support/await.h"
@@ -64,6 +68,29 @@ class Keep : public ::testing::Test {
   static void TakeAndLeave(Lock& lock) {
     lock.lock();
     lock.unlock();
+  }
+
+  static void Use(SimpleLock& lock) { TakeAndLeave(lock); }
+  static void Use(ReentrantReadWriteLock& lock) { const std::shared_lock reads(lock); }
+  // Whether tries succeed 30 times, and not once a second, while a thread uses what its client
+  // keeps.
+  template <class Lock>
+  bool SucceedsOften(std::chrono::milliseconds pause, const std::function<bool()>& tries) {
+    std::atomic<bool> stop = false;
+    std::atomic<int> used = 0;
+    std::thread user([&] {
+      Lock lock(client_, "lock", kKept);
+      for (; !stop; std::this_thread::sleep_for(pause)) {
+        Use(lock);
+        ++used;
+      }
+    });
+    int succeeded = 0;
+    const bool often =
+        Await([&] { return used > 1 && (succeeded += tries() ? 1 : 0) == 30; }, absl::Seconds(20));
+    stop = true;
+    user.join();
+    return often;
   }
 
   const std::unique_ptr<support::RedisServer> server_ = support::RedisServer::Start();
@@ -207,6 +234,27 @@ TEST_F(Keep, TryFindsItBusyAndCallsItBack) {
   EXPECT_TRUE(Await([&] { return IsFree(); }, kAMoment));
   EXPECT_TRUE(theirs.try_lock());
   theirs.unlock();
+}
+
+// Tries that are refused, and call once a second, would succeed once a second only.
+TEST_F(Keep, TriesSucceedBesideAClientThatUsesItAllTheTime) {
+  for (const auto pause : {std::chrono::milliseconds(1), std::chrono::milliseconds(20)}) {
+    SimpleLock theirs(other_, "lock");
+    EXPECT_TRUE(SucceedsOften<SimpleLock>(pause, [&] {
+      if (!theirs.try_lock()) return false;
+      theirs.unlock();
+      return true;
+    }));
+  }
+}
+
+TEST_F(Keep, TriesToWriteSucceedBesideAClientThatReadsAllTheTime) {
+  ReentrantReadWriteLock theirs(other_, "lock");
+  EXPECT_TRUE(SucceedsOften<ReentrantReadWriteLock>(std::chrono::milliseconds(1), [&] {
+    if (!theirs.try_lock()) return false;
+    theirs.unlock();
+    return true;
+  }));
 }
 
 TEST_F(Keep, ReentrantLockIsCalledBackByATryToo) {

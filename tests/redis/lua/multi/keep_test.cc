@@ -34,7 +34,7 @@ TEST_F(MultiKeepersTest, AreCalledByATryThatSaysSo) {
   EXPECT_THAT(Ask({"x", "y"}, Impatient(By('b'))), StartsWith("busy"));
   EXPECT_EQ(ear.Hear(), "");
   EXPECT_THAT(Ask({"x", "y"}, Calling(By('b'))), StartsWith("busy"));
-  EXPECT_EQ(ear.Hear(), "wanted " + y.hold + " y");
+  EXPECT_EQ(ear.Hear(), "tried " + y.hold + " y");
 }
 
 }  // namespace

@@ -435,6 +435,39 @@ TEST_F(LockMachineKeepTest, TriesCallWhoeverKeepsItOnceASecond) {
   EXPECT_FALSE(BidOf(Fetch<ToAcquire>()).calls) << "who is queued calls by that";
 }
 
+TEST_F(LockMachineKeepTest, IsNotKeptForAWhileAfterATry) {
+  machine().OnWanted(Rest(), now(), /*tried=*/true);
+  Hear(Fetch<ToRelease>(), ReleasedThen());
+  const base::Instant tried = now();
+  for (; now() < tried + absl::Seconds(2); Pass(absl::Milliseconds(500))) {
+    Hold(Kept());
+    EXPECT_FALSE(Leave());
+    EXPECT_EQ(Unlock(1).kind, Kind::kUnderWay) << now() - tried;
+    Hear(Fetch<ToRelease>(), ReleasedThen());
+  }
+  Pass(absl::Seconds(1));
+  Rest();
+}
+
+TEST_F(LockMachineKeepTest, TriesOfABusyLockProlongThat) {
+  Hold(Kept());
+  for (int i = 0; i < 3; ++i) {
+    machine().OnWanted(machine().grant_id(), now(), /*tried=*/true);
+    Pass(absl::Seconds(1));
+    Hear(Fetch<ToRenew>(), Held());
+  }
+  EXPECT_EQ(Unlock(1).kind, Kind::kUnderWay);
+  Hear(Fetch<ToRelease>(), ReleasedThen());
+  Hold(Kept());
+  EXPECT_EQ(Unlock(1).kind, Kind::kUnderWay);
+}
+
+TEST_F(LockMachineKeepTest, IsKeptAgainAtOnceAfterAWaiter) {
+  machine().OnWanted(Rest(), now());
+  Hear(Fetch<ToRelease>(), ReleasedThen());
+  Rest();
+}
+
 // A turn, in which a client keeps what others want.
 class LockMachineKeptTurnTest : public LockMachineKeepTest {
  protected:

@@ -333,13 +333,15 @@ TEST(WireMessage, TheHoldMayBeOneThatIsKept) {
   EXPECT_EQ(message->news.grant, 7U | kMayStay);
 }
 
-TEST(WireMessage, Wanted) {
-  const std::string text = absl::StrCat("wanted ", kHold7, "k a b");
-  const auto message = ReadMessage(kIdentity, text);
-  ASSERT_TRUE(message.has_value());
-  EXPECT_EQ(message->kind, Message::Kind::kWanted);
-  EXPECT_EQ(message->news.grant, 7U | kMayStay);
-  EXPECT_EQ(message->key, "a b");
+TEST(WireMessage, WantedAndTried) {
+  for (const bool tried : {false, true}) {
+    const std::string text = absl::StrCat(tried ? "tried " : "wanted ", kHold7, "k a b");
+    const auto message = ReadMessage(kIdentity, text);
+    ASSERT_TRUE(message.has_value());
+    EXPECT_EQ(message->kind, tried ? Message::Kind::kTried : Message::Kind::kWanted);
+    EXPECT_EQ(message->news.grant, 7U | kMayStay);
+    EXPECT_EQ(message->key, "a b");
+  }
 }
 
 TEST(WireMessage, Forced) {
