@@ -7,7 +7,7 @@
 
 #include "src/api/latch_body.h"
 #include "src/engine/machine/timing.h"
-#include "src/engine/runtime/async_attempts.h"
+#include "src/engine/runtime/async_run.h"
 #include "src/engine/runtime/users_code.h"
 
 namespace redlatch {

@@ -11,7 +11,7 @@
 #include "src/api/multi_lock_apart.h"
 #include "src/base/random.h"
 #include "src/base/thread.h"
-#include "src/engine/runtime/async_attempts.h"
+#include "src/engine/runtime/async_run.h"
 #include "src/engine/runtime/users_code.h"
 
 namespace redlatch {

@@ -18,11 +18,7 @@ absl::Duration Until(Instant deadline) { return std::max(deadline - Now(), absl:
 
 int PollTimeout(Instant deadline) {
   if (deadline.is_infinite()) return -1;
-  const Instant now = Now();
-  if (deadline <= now) return 0;
-  const int64_t left = deadline.nanos() - now.nanos();
-  constexpr int64_t kLongest = 3'600'000;  // whoever polls looks at the clock again afterwards
-  return static_cast<int>(std::min<int64_t>((left - 1) / 1'000'000 + 1, kLongest));
+  return static_cast<int>((absl::ToInt64Nanoseconds(SleepUntil(deadline)) + 999'999) / 1'000'000);
 }
 
 int Poll(pollfd* fds, size_t count, Instant deadline) {

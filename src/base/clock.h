@@ -5,6 +5,7 @@
 
 #include <poll.h>
 
+#include <algorithm>
 #include <compare>
 #include <cstddef>
 #include <cstdint>
@@ -68,7 +69,15 @@ Instant Now();
 // What is left until `deadline`; zero when it has passed.
 absl::Duration Until(Instant deadline);
 
-// The same in whole milliseconds, rounded up, for poll(2); -1 for an infinite deadline.
+// How long a thread may sleep in the kernel before it looks at the clock again. The kernel's timers
+// stand still while the machine is suspended, so a thread that sleeps for longer would notice a
+// deadline that passed meanwhile as much too late.
+inline constexpr absl::Duration kLongestSleep = absl::Milliseconds(500);
+inline absl::Duration SleepUntil(Instant deadline) {
+  return std::min(Until(deadline), kLongestSleep);
+}
+
+// SleepUntil() in whole milliseconds, rounded up, for poll(2); -1 for an infinite deadline.
 int PollTimeout(Instant deadline);
 
 // poll(2) until `deadline`. No cancellation point.

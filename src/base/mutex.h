@@ -64,7 +64,7 @@ class CondVar {
     if (deadline.is_infinite()) return Wait(mutex);
     const NoCancellation no_cancellation;
     std::unique_lock<std::mutex> held(mutex.mutex_, std::adopt_lock);
-    cv_.wait_for(held, std::chrono::nanoseconds(absl::ToInt64Nanoseconds(Until(deadline))));
+    cv_.wait_for(held, std::chrono::nanoseconds(absl::ToInt64Nanoseconds(SleepUntil(deadline))));
     held.release();
   }
 

@@ -14,7 +14,7 @@ void FutexWait(std::atomic<uint32_t>* word, uint32_t expected, Instant deadline)
   timespec timeout;
   timespec* limit = nullptr;
   if (!deadline.is_infinite()) {
-    const int64_t left = absl::ToInt64Nanoseconds(Until(deadline));
+    const int64_t left = absl::ToInt64Nanoseconds(SleepUntil(deadline));
     timeout.tv_sec = left / 1'000'000'000;
     timeout.tv_nsec = left % 1'000'000'000;
     limit = &timeout;

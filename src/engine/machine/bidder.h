@@ -133,7 +133,7 @@ class Bidder {
   // Loses a hold whose local deadline has come, or is about to.
   virtual void Expire(base::Instant, Effects&) {}
 
-  // When NextSend() has something, if nothing happens before.
+  // When NextSend() has something, if nothing happens before and the grant has not expired by then.
   virtual base::Instant next_send() const;
   virtual base::Instant next_expiry() const { return base::Instant::Infinite(); }
 

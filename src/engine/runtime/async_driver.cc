@@ -80,6 +80,16 @@ void AsyncDriver::PushHeld(AsyncTask& task, unsigned events) {
   Signal();
 }
 
+AsyncLetterPtr AsyncDriver::RunInARound(AsyncTask& task, Entry& entry, Request request,
+                                        base::Instant until) {
+  AsyncLetterPtr letter(new AsyncLetter(*this, task));
+  rounds_.Run(entry, std::move(request), until, [its = letter.get()](auto reply) {
+    its->answers[1] = std::move(reply);
+    its->Arrive();
+  });
+  return letter;
+}
+
 void AsyncDriver::StopObject(const void* object) {
   const base::MutexLock lock(mu_);
   for (AsyncTask* task = first_; task != nullptr; task = task->next_) {

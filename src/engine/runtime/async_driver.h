@@ -26,6 +26,7 @@ namespace redlatch::engine {
 
 class AsyncScript;
 class Core;
+struct AbandonLetter;
 struct AsyncLetter;
 
 // All that a client waits for without a thread of its own, and the one thread that drives it: it
@@ -66,6 +67,9 @@ class AsyncDriver : public std::enable_shared_from_this<AsyncDriver> {
   // ---- For tasks.
 
   void Push(AsyncTask& task, unsigned events);
+  // Another thread runs it, and the answer arrives as the letter's second.
+  std::unique_ptr<AsyncLetter, AbandonLetter> RunInARound(AsyncTask& task, Entry& entry,
+                                                          Request request, base::Instant until);
   Core& core() { return core_; }
   // Sees to it that messages about the key reach this client, in such a moment too; else when to
   // try again.

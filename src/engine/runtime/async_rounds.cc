@@ -12,14 +12,16 @@
 namespace redlatch::engine {
 namespace {
 
-// In a cluster whose slots move, one that does not settle keeps others waiting for so long at most.
-constexpr absl::Duration kLongestInACluster = absl::Milliseconds(250);
+// One that does not settle, as slots of a cluster move or a server is silent, keeps others waiting
+// for so long at most.
+constexpr absl::Duration kLongestRound = absl::Milliseconds(250);
 
 }  // namespace
 
-void AsyncRounds::Run(Entry& entry, const Send& send, base::Instant until, Then then) {
+void AsyncRounds::Run(Entry& entry, Request request, base::Instant until, Then then) {
   MachineTable::Refer(entry);
-  Job job{.entry = &entry, .send = send, .until = until, .then = std::move(then)};
+  Job job{
+      .entry = &entry, .request = std::move(request), .until = until, .then = std::move(then)};
   {
     const base::MutexLock lock(mu_);
     if (!stopping_ && (thread_.joinable() ||
@@ -73,16 +75,13 @@ void AsyncRounds::RunTogether(Jobs jobs) {
   jobs.erase(late, jobs.end());
   if (jobs.empty()) return;
   base::Instant until = now;  // that of the most patient
-  std::vector<Request> requests;
   std::vector<redis::ScriptCall> calls;
-  requests.reserve(jobs.size());  // calls refer to them
-  for (const Job& job : jobs) {
-    requests.emplace_back(core_.SubjectOf(*job.entry), job.send);
-    calls.push_back(requests.back().call());
+  for (Job& job : jobs) {
+    calls.push_back(job.request.call());
     calls.back().until = job.until;
     until = std::max(until, job.until);
   }
-  if (!core_.is_quorum()) until = std::min(until, now + kLongestInACluster);
+  if (!core_.is_quorum()) until = std::min(until, now + kLongestRound);
   std::vector<absl::StatusOr<redis::Reply>> replies(calls.size());
   core_.deployment().RunBatch(calls, until, absl::MakeSpan(replies));
   for (size_t i = 0; i < jobs.size(); ++i) Finish(jobs[i], std::move(replies[i]));

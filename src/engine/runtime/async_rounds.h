@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "src/base/clock.h"
 #include "src/base/mutex.h"
-#include "src/engine/machine/script_io.h"
+#include "src/engine/protocol/wire.h"
 #include "src/engine/runtime/entry.h"
 #include "src/redis/wire/reply.h"
 
@@ -17,8 +17,8 @@ namespace redlatch::engine {
 
 class Core;
 
-// Asynchronous scripts that cannot be posted, since they need the votes of several servers, or a
-// cluster redirects them; and the thread that waits for them, so that the driver need not: those
+// Asynchronous scripts that cannot be posted, since they need the votes of several servers, a
+// cluster redirects them, or they are no part of a grant; and the thread that waits for them, so that the driver need not: those
 // that are due go together, and what comes meanwhile goes next. The thread starts when it is first
 // needed. Thread-safe.
 class AsyncRounds {
@@ -30,14 +30,14 @@ class AsyncRounds {
   using Then = std::function<void(absl::StatusOr<redis::Reply>)>;
   // `then` is told, at once if there is no thread to be had; soon after the latest `until` of its
   // round at the latest. It calls nothing of the core's.
-  void Run(Entry& entry, const Send& send, base::Instant until, Then then);
+  void Run(Entry& entry, Request request, base::Instant until, Then then);
   // Ends the thread, when the round under way is over; the rest fails.
   void Stop();
 
  private:
   struct Job {
     Entry* entry;  // referred to
-    Send send;
+    Request request;
     base::Instant until;
     Then then;
   };

@@ -163,11 +163,8 @@ std::optional<Answer> AsyncScript::Try(base::Instant now) {
 
 void AsyncScript::RunInARound() {
   in_a_round_ = true;
-  letter_ = AsyncLetterPtr(new AsyncLetter(driver_, task_));
-  driver_.rounds_.Run(entry_, send_, until_, [letter = letter_.get()](auto reply) {
-    letter->answers[1] = std::move(reply);
-    letter->Arrive();
-  });
+  Request request(driver_.core().SubjectOf(entry_), send_);
+  letter_ = driver_.RunInARound(task_, entry_, std::move(request), until_);
 }
 
 }  // namespace redlatch::engine

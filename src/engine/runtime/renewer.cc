@@ -162,8 +162,9 @@ void Renewer::Serve(const std::vector<Entry*>& due) {
   std::map<std::string, std::vector<Job>> jobs;  // by server
   for (Entry* const entry : due) {
     std::vector<Send> acked;
-    core_.Feed(*entry, [&](Bidder& machine, Effects&) {
+    core_.Feed(*entry, [&](Bidder& machine, Effects& effects) {
       const base::Instant now = base::Now();
+      machine.Expire(now, effects);  // what is over has nothing to be sent
       while (const std::optional<Send> send = machine.NextSend(now, kTogether)) {
         const auto* const renewal = std::get_if<ToRenew>(&send->what);
         if (renewal != nullptr && renewal->acks.any()) {

@@ -1,0 +1,52 @@
+#include "src/engine/runtime/async_run.h"
+
+#include <algorithm>
+
+#include "absl/status/status.h"
+#include "src/engine/runtime/core.h"
+
+namespace redlatch::engine {
+namespace {
+
+// The answer to what was sent in time is waited for as by a thread that waits.
+constexpr absl::Duration kGrace = absl::Milliseconds(5);
+
+}  // namespace
+
+bool AsyncRun::Step(unsigned events, base::Instant now) {
+  if ((events & kBegun) != 0 && call_.stop.stop_possible()) {
+    on_stop_.emplace(call_.stop, [this] {
+      if (!driver_.core().in_forked_child()) driver_.Push(*this, kStopped);
+    });
+  }
+  if ((events & (kStopped | kEnding | kOver)) != 0) {
+    return End(absl::CancelledError("the wait was stopped"));
+  }
+  if (letter_ != nullptr && letter_->HasArrived()) {
+    absl::StatusOr<redis::Reply> reply = std::move(letter_->answers[1]);
+    letter_.reset();
+    try_at_ = now + backoff_.Next();
+    if (!absl::IsUnavailable(reply.status()) || call_.until <= try_at_) return End(std::move(reply));
+  }
+  if (letter_ != nullptr && due() <= now) {
+    return End(absl::UnavailableError("the server did not answer in time"));
+  }
+  if (letter_ == nullptr && try_at_ <= now) {
+    letter_ = driver_.RunInARound(*this, entry_, call_.make(), call_.until);
+  }
+  return true;
+}
+
+base::Instant AsyncRun::due() const { return letter_ == nullptr ? try_at_ : call_.until + kGrace; }
+
+bool AsyncRun::End(absl::StatusOr<redis::Reply> reply) {
+  on_stop_.reset();
+  letter_.reset();
+  driver_.Complete([then = std::move(call_.then), reply = std::move(reply)]() mutable {
+    std::move(then)(std::move(reply));
+  }, AsyncDriver::Whose::kOwn);
+  driver_.core().machines().Unrefer(entry_);
+  return false;
+}
+
+}  // namespace redlatch::engine

@@ -1,0 +1,75 @@
+#ifndef REDLATCH_SRC_ENGINE_RUNTIME_ASYNC_RUN_H_
+#define REDLATCH_SRC_ENGINE_RUNTIME_ASYNC_RUN_H_
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <utility>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "src/base/clock.h"
+#include "src/base/random.h"
+#include "src/engine/protocol/wire.h"
+#include "src/engine/runtime/async_driver.h"
+#include "src/engine/runtime/async_script.h"
+
+namespace redlatch::engine {
+
+// A script that is no part of anybody's grant, run again and again until it is answered: as
+// LockSession::Run(), in steps. `then` is the library's, and told in the completion phase.
+class AsyncRun final : public AsyncTask {
+ public:
+  using Make = std::function<Request()>;
+  using Then = absl::AnyInvocable<void(absl::StatusOr<redis::Reply>) &&>;
+  struct Call {
+    const void* object;  // by which it was begun
+    std::stop_token stop;
+    base::Instant until;
+    Make make;  // each attempt's request
+    Then then;
+  };
+  // `entry` is referred to.
+  AsyncRun(AsyncDriver& driver, Entry& entry, Call call)
+      : driver_(driver), entry_(entry), call_(std::move(call)) {}
+
+  const void* object() const override { return call_.object; }
+
+ private:
+  bool Step(unsigned events, base::Instant now) override;
+  base::Instant due() const override;
+  bool End(absl::StatusOr<redis::Reply> reply);
+
+  AsyncDriver& driver_;
+  Entry& entry_;
+  Call call_;
+  base::Instant try_at_;
+  base::Backoff backoff_{absl::Milliseconds(10), absl::Milliseconds(500)};
+  AsyncLetterPtr letter_;  // while it is on its way
+  std::optional<std::stop_callback<std::function<void()>>> on_stop_;
+};
+
+// A completion of the library's own, at that time, or where the client ends before.
+class AsyncTimer final : public AsyncTask {
+ public:
+  AsyncTimer(AsyncDriver& driver, base::Instant at, AsyncDriver::Completion completion)
+      : driver_(driver), at_(at), completion_(std::move(completion)) {}
+
+ private:
+  bool Step(unsigned events, base::Instant now) override {
+    if ((events & (kEnding | kOver)) == 0 && now < at_) return true;
+    driver_.Complete(std::move(completion_), AsyncDriver::Whose::kOwn);
+    return false;
+  }
+  base::Instant due() const override { return at_; }
+
+  AsyncDriver& driver_;
+  const base::Instant at_;
+  AsyncDriver::Completion completion_;
+};
+
+}  // namespace redlatch::engine
+
+#endif  // REDLATCH_SRC_ENGINE_RUNTIME_ASYNC_RUN_H_

@@ -1,0 +1,128 @@
+// The machine is suspended while a client is at work: CLOCK_BOOTTIME goes on, and nothing else
+// does.
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdint>
+#include <ctime>
+#include <memory>
+#include <optional>
+#include <thread>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "gtest/gtest.h"
+#include "redlatch/client.h"
+#include "redlatch/semaphore.h"
+#include "redlatch/simple_lock.h"
+#include "tests/support/await.h"
+#include "tests/support/connect.h"
+#include "tests/support/outcomes.h"
+#include "tests/support/redis_server.h"
+
+namespace {
+
+std::atomic<int64_t> suspended_s{0};
+
+timespec Read(clockid_t clock) {
+  timespec now = {};
+  syscall(SYS_clock_gettime, clock, &now);
+  return now;
+}
+
+// Of a clock that no suspend of this test moves.
+absl::Duration Awake(clockid_t clock = CLOCK_MONOTONIC) {
+  return absl::DurationFromTimespec(Read(clock));
+}
+
+}  // namespace
+
+// In place of the C library's.
+extern "C" int clock_gettime(clockid_t clock, timespec* now) noexcept {
+  *now = Read(clock);
+  if (clock == CLOCK_BOOTTIME) now->tv_sec += suspended_s;
+  return 0;
+}
+
+namespace redlatch {
+namespace {
+
+using support::Connect;
+
+// What the kernel's timers would have waited for is 19 s and more.
+constexpr absl::Duration kSoon = absl::Seconds(10);
+
+class Suspend : public ::testing::Test {
+ protected:
+  static void ForAnHour() { suspended_s += 3600; }
+  template <class Condition>
+  static absl::Duration TimeUntil(Condition condition) {
+    const absl::Duration began = Awake();
+    while (!condition() && Awake() - began < absl::Minutes(1)) {
+      const timespec moment = {.tv_sec = 0, .tv_nsec = 1'000'000};
+      nanosleep(&moment, nullptr);
+    }
+    return Awake() - began;
+  }
+
+  const std::unique_ptr<support::RedisServer> server_ = support::RedisServer::Start();
+  Client client_ = Connect(server_->url());
+  SimpleLock lock_{client_, "lock"};
+};
+
+TEST_F(Suspend, LossIsToldAsSoonAsTheProcessRunsAgain) {
+  Semaphore semaphore(client_, "semaphore", 1);
+  const absl::StatusOr<Lease> renewed = lock_.Acquire();
+  const absl::StatusOr<Permit> permit = semaphore.Acquire();
+  ASSERT_TRUE(renewed.ok() && permit.ok());
+  const std::stop_token lost = renewed->lost();
+  const std::stop_token gone = permit->lost();
+  ForAnHour();
+  const absl::Duration late =
+      TimeUntil([&] { return lost.stop_requested() && gone.stop_requested(); });
+  EXPECT_LT(late, kSoon);
+  RecordProperty("late", absl::FormatDuration(late));
+}
+
+TEST_F(Suspend, NoThreadSpinsAfterIt) {
+  const absl::StatusOr<Lease> renewed = lock_.Acquire();
+  ASSERT_TRUE(renewed.ok());
+  ForAnHour();
+  const absl::Duration before = Awake(CLOCK_PROCESS_CPUTIME_ID);
+  const timespec while_others_run = {.tv_sec = 2, .tv_nsec = 0};
+  nanosleep(&while_others_run, nullptr);
+  const absl::Duration used = Awake(CLOCK_PROCESS_CPUTIME_ID) - before;
+  EXPECT_LT(used, absl::Milliseconds(500)) << "in two seconds";
+  RecordProperty("used", absl::FormatDuration(used));
+}
+
+TEST_F(Suspend, WaitsEndInTimeAndGoOnOtherwise) {
+  Client other = Connect(server_->url());
+  SimpleLock theirs(other, "theirs");
+  SimpleLock ours(client_, "theirs");
+  std::optional<Lease> held = *theirs.Acquire({.lease = absl::Hours(24)});
+  absl::StatusOr<Lease> bounded;
+  absl::StatusOr<Lease> unbounded;
+  std::atomic<bool> ended{false};
+  std::thread first([&] {
+    bounded = ours.Acquire({.wait = absl::Minutes(30)});
+    ended = true;
+  });
+  std::thread second([&] { unbounded = ours.Acquire(); });
+  support::Outcomes<absl::StatusOr<Lease>> leases;
+  ours.AcquireAsync({.wait = absl::Minutes(30)}, leases.Callback());
+  TimeUntil([&] { return client_.Stats().all.waiting == 3; });
+  ForAnHour();
+  EXPECT_LT(TimeUntil([&] { return ended && leases.size() == 1; }), kSoon);
+  EXPECT_TRUE(absl::IsDeadlineExceeded(bounded.status())) << bounded.status();
+  EXPECT_TRUE(absl::IsDeadlineExceeded(leases.Take().status()));
+  held.reset();
+  second.join();
+  first.join();
+  EXPECT_TRUE(unbounded.ok()) << unbounded.status();
+}
+
+}  // namespace
+}  // namespace redlatch
