@@ -4,7 +4,9 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "lua/scripts.h"
 #include "src/api/latch_body.h"
 #include "src/engine/machine/timing.h"
 #include "src/engine/runtime/async_run.h"
@@ -23,71 +25,73 @@ AsyncDriver::Completion Telling(CountDownLatch::WaitCallback told, absl::Status 
 
 }  // namespace
 
-// The first use of a latch finds it at the server, which is tried on the driver's thread.
+void CountDownLatch::LatchBody::Tell(AsyncWait wait, absl::Status status) {
+  core_->async().Complete(Telling(std::move(wait.told), std::move(status)));
+}
+
+// The first use of a latch finds it at the server.
 void CountDownLatch::LatchBody::WaitAsync(const LatchWaitOptions& options, WaitCallback told) {
-  const base::Instant began = base::Now();
-  const bool looks = options.wait <= absl::ZeroDuration();
-  if (absl::Status bad = Check(); !bad.ok()) {
-    return core_->async().Complete(Telling(std::move(told), std::move(bad)));
-  }
+  AsyncWait wait{.options = options, .began = base::Now(), .end = {}, .told = std::move(told)};
+  if (absl::Status bad = Check(); !bad.ok()) return Tell(std::move(wait), std::move(bad));
+  wait.end = options.wait == absl::InfiniteDuration()
+                 ? GiveUpBy()
+                 : wait.began + std::max(options.wait, absl::ZeroDuration()) +
+                       engine::PatienceForAnswer(options.wait, core_->command_timeout());
   std::optional<Latch> known;
   {
     const base::MutexLock lock(mu_);
     if (latch_.session != nullptr) known = latch_;
   }
-  if (known && !looks) return AwaitAt(*known, options, began, std::move(told));
-  const base::Instant end =
-      options.wait == absl::InfiniteDuration()
-          ? GiveUpBy()
-          : began + std::max(options.wait, absl::ZeroDuration()) +
-                engine::PatienceForAnswer(options.wait, core_->command_timeout());
-  core_->async().Begin(std::make_unique<engine::AsyncAttempts>(
-      this, [weak = weak_from_this(), &driver = core_->async(), options, began, end, looks,
-             told = std::move(told)](base::Instant by, const absl::Status& failure) mutable {
-        std::shared_ptr<LatchBody> self = weak.lock();
-        if (self == nullptr) {
-          driver.Complete(Telling(std::move(told), absl::CancelledError("the latch is gone")));
-          return true;
-        }
-        // It may be the last that keeps the client: it goes where that may go.
-        driver.Complete([self] {}, AsyncDriver::Whose::kOwn);
-        if (!failure.ok()) {
-          driver.Complete(Telling(std::move(told),
-                                  self->About(failure.code(), std::string(failure.message()))));
-          return true;
-        }
-        by = std::min(by, end);
-        absl::Status status;
-        if (looks) {
-          const absl::StatusOr<int64_t> count = self->Count(by, options.stop);
-          status = count.ok() ? self->WhenLookedAt(*count) : count.status();
-        } else {
-          const absl::StatusOr<Latch> latch = self->Find(by, by, options.stop);
-          if (latch.ok()) {
-            self->AwaitAt(*latch, options, began, std::move(told));
-            return true;
-          }
-          status = latch.status();
-        }
-        const bool again = absl::IsUnavailable(status) && base::Now() < end;
-        if (again && options.stop.stop_requested()) {
-          status = self->About(absl::StatusCode::kCancelled, "the wait was stopped");
-        } else if (again) {
-          return false;
-        }
-        driver.Complete(Telling(std::move(told), std::move(status)));
-        return true;
-      }));
+  if (known) return AwaitAt(*known, std::move(wait));
+  auto nameless = Nameless();
+  if (!nameless.ok()) return Tell(std::move(wait), nameless.status());
+  AskAsync(
+      *std::move(nameless), std::move(wait), lua::kLatchCreate, [this] { return CreationArgs(); },
+      &LatchBody::AfterCreation);
 }
 
-void CountDownLatch::LatchBody::AwaitAt(const Latch& latch, const LatchWaitOptions& options,
-                                        base::Instant began, WaitCallback told) {
+void CountDownLatch::LatchBody::AfterCreation(AsyncWait wait, const redis::Reply& created) {
+  const absl::StatusOr<Latch> latch = Learn(created);
+  if (!latch.ok()) return Tell(std::move(wait), latch.status());
+  AwaitAt(*latch, std::move(wait));
+}
+
+void CountDownLatch::LatchBody::AwaitAt(const Latch& latch, AsyncWait wait) {
+  if (wait.options.wait <= absl::ZeroDuration()) {
+    return AskAsync(
+        latch.session, std::move(wait), lua::kLatchCount,
+        [name = latch.name] { return std::vector<std::string>{name}; }, &LatchBody::AfterCount);
+  }
   latch.session->AcquireAsync(
-      WantOf(options, began),
-      [told = std::move(told)](const absl::StatusOr<engine::SessionHold>& open) mutable {
+      WantOf(wait.options, wait.began),
+      [told = std::move(wait.told)](const absl::StatusOr<engine::SessionHold>& open) mutable {
         return Telling(std::move(told), open.status());
       });
   if (gone_) core_->async().StopObject(this);  // it went while the latch was looked for
+}
+
+// It keeps this, until it is answered or the object goes.
+void CountDownLatch::LatchBody::AskAsync(std::shared_ptr<engine::LockSession> session,
+                                         AsyncWait wait, const LuaScript& script,
+                                         std::function<std::vector<std::string>()> args,
+                                         Next next) {
+  engine::AsyncRun::Call call{.object = this,
+                              .stop = wait.options.stop,
+                              .until = wait.end,
+                              .attempt = nullptr,
+                              .then = nullptr};
+  call.attempt = [session, &script, args = std::move(args),
+                  until = wait.end](engine::AsyncTask& task) {
+    return session->RunInARound(task, script, args(), until);
+  };
+  call.then = [self = shared_from_this(), session, wait = std::move(wait),
+               next](absl::StatusOr<redis::Reply> reply) mutable {
+    if (!reply.ok()) return self->Tell(std::move(wait), session->About(reply.status()));
+    (*self.*next)(std::move(wait), *reply);
+  };
+  AsyncDriver& driver = core_->async();
+  driver.Begin(std::make_unique<engine::AsyncRun>(driver, std::move(call)));
+  if (gone_) driver.StopObject(this);
 }
 
 void CountDownLatch::WaitAsync(const LatchWaitOptions& options, WaitCallback callback) {

@@ -93,6 +93,29 @@ absl::StatusOr<redis::Reply> CountDownLatch::LatchBody::Persist(base::Instant de
   }
 }
 
+// For scripts before the latch is known.
+absl::StatusOr<std::shared_ptr<engine::LockSession>> CountDownLatch::LatchBody::Nameless() const {
+  return engine::LockSession::Attach(core_, name_, core_->FreshId(), PlanOfLatches());
+}
+
+// A fresh incarnation each time: an attempt that arrives late, when the latch has vanished, must
+// not bring back the one that another attempt has made.
+std::vector<std::string> CountDownLatch::LatchBody::CreationArgs() const {
+  return {absl::StrCat(total_), absl::StrCat(absl::ToInt64Milliseconds(ttl_)), core_->FreshId()};
+}
+
+absl::StatusOr<CountDownLatch::LatchBody::Latch> CountDownLatch::LatchBody::Learn(
+    const redis::Reply& created) {
+  const std::string incarnation = created.text.substr(0, created.text.find(' '));
+  Latch found{.name = absl::StrCat("latch:", absl::ToInt64Milliseconds(ttl_), ":", incarnation)};
+  auto session = engine::LockSession::Attach(core_, name_, found.name, PlanOfLatches());
+  if (!session.ok()) return session.status();
+  found.session = *std::move(session);
+  const base::MutexLock lock(mu_);
+  if (latch_.session == nullptr) latch_ = std::move(found);
+  return latch_;
+}
+
 absl::StatusOr<CountDownLatch::LatchBody::Latch> CountDownLatch::LatchBody::Find(
     base::Instant answered_by, base::Instant give_up_by, const std::stop_token& stop) {
   if (absl::Status bad = Check(); !bad.ok()) return bad;
@@ -100,25 +123,14 @@ absl::StatusOr<CountDownLatch::LatchBody::Latch> CountDownLatch::LatchBody::Find
     const base::MutexLock lock(mu_);
     if (latch_.session != nullptr) return latch_;
   }
-  const auto nameless =
-      engine::LockSession::Attach(core_, name_, core_->FreshId(), PlanOfLatches());
+  const auto nameless = Nameless();
   if (!nameless.ok()) return nameless.status();
-  const std::string ttl_ms = absl::StrCat(absl::ToInt64Milliseconds(ttl_));
   const auto made = Persist(std::min(answered_by, give_up_by), stop, [&] {
-    // A fresh incarnation each time: an attempt that arrives late, when the latch has vanished,
-    // must not bring back the one that another attempt has made.
-    return (*nameless)->Run(lua::kLatchCreate, {absl::StrCat(total_), ttl_ms, core_->FreshId()},
+    return (*nameless)->Run(lua::kLatchCreate, CreationArgs(),
                             std::min(answered_by, give_up_by + kAnswerGrace));
   });
   if (!made.ok()) return made.status();
-  const std::string incarnation = made->text.substr(0, made->text.find(' '));
-  Latch found{.name = absl::StrCat("latch:", ttl_ms, ":", incarnation)};
-  auto session = engine::LockSession::Attach(core_, name_, found.name, PlanOfLatches());
-  if (!session.ok()) return session.status();
-  found.session = *std::move(session);
-  const base::MutexLock lock(mu_);
-  if (latch_.session == nullptr) latch_ = std::move(found);
-  return latch_;
+  return Learn(*made);
 }
 
 absl::Status CountDownLatch::LatchBody::Wait(const LatchWaitOptions& options) {
@@ -190,6 +202,11 @@ absl::StatusOr<int64_t> CountDownLatch::LatchBody::CountDown(int64_t n, std::str
   }
   if (count.ok() && !reply.ok()) latch->session->GoOn();
   return count;
+}
+
+void CountDownLatch::LatchBody::AfterCount(AsyncWait wait, const redis::Reply& counted) {
+  const absl::StatusOr<int64_t> count = ReadCount(counted);
+  Tell(std::move(wait), count.ok() ? WhenLookedAt(*count) : count.status());
 }
 
 // Keeps the count, so that it can be repeated if a server has not received it.

@@ -9,6 +9,7 @@
 #include <stop_token>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
@@ -50,14 +51,30 @@ class CountDownLatch::LatchBody : public std::enable_shared_from_this<CountDownL
   };
   using Attempt = std::function<absl::StatusOr<redis::Reply>()>;
 
+  // A call of WaitAsync(), and what it does with the answer to a script.
+  struct AsyncWait {
+    LatchWaitOptions options;
+    base::Instant began;
+    base::Instant end;  // of its first use, and of a look
+    WaitCallback told;
+  };
+  using Next = void (LatchBody::*)(AsyncWait wait, const redis::Reply& reply);
+
+  absl::StatusOr<std::shared_ptr<engine::LockSession>> Nameless() const;
+  std::vector<std::string> CreationArgs() const;
+  absl::StatusOr<Latch> Learn(const redis::Reply& created);
   absl::StatusOr<Latch> Find(base::Instant answered_by, base::Instant give_up_by,
                              const std::stop_token& stop);
   absl::StatusOr<redis::Reply> Persist(base::Instant deadline, const std::stop_token& stop,
                                        const Attempt& attempt);
   void Remember(const Latch& latch, const std::string& id, int64_t n, const redis::Reply& reply,
                 uint64_t sent_in);
-  void AwaitAt(const Latch& latch, const LatchWaitOptions& options, base::Instant began,
-               WaitCallback told);
+  void AwaitAt(const Latch& latch, AsyncWait wait);
+  void AfterCreation(AsyncWait wait, const redis::Reply& created);
+  void AfterCount(AsyncWait wait, const redis::Reply& counted);
+  void AskAsync(std::shared_ptr<engine::LockSession> session, AsyncWait wait,
+                const LuaScript& script, std::function<std::vector<std::string>()> args, Next next);
+  void Tell(AsyncWait wait, absl::Status status);
   engine::Want WantOf(const LatchWaitOptions& options, base::Instant began) const;
   absl::Status WhenLookedAt(int64_t count) const;
   absl::Status Check() const;

@@ -12,16 +12,14 @@
 namespace redlatch::engine {
 namespace {
 
-// One that does not settle, as slots of a cluster move or a server is silent, keeps others waiting
-// for so long at most.
-constexpr absl::Duration kLongestRound = absl::Milliseconds(250);
+// In a cluster whose slots move, one that does not settle keeps others waiting for so long at most.
+constexpr absl::Duration kLongestInACluster = absl::Milliseconds(250);
 
 }  // namespace
 
 void AsyncRounds::Run(Entry& entry, Request request, base::Instant until, Then then) {
   MachineTable::Refer(entry);
-  Job job{
-      .entry = &entry, .request = std::move(request), .until = until, .then = std::move(then)};
+  Job job{.entry = &entry, .request = std::move(request), .until = until, .then = std::move(then)};
   {
     const base::MutexLock lock(mu_);
     if (!stopping_ && (thread_.joinable() ||
@@ -81,7 +79,8 @@ void AsyncRounds::RunTogether(Jobs jobs) {
     calls.back().until = job.until;
     until = std::max(until, job.until);
   }
-  if (!core_.is_quorum()) until = std::min(until, now + kLongestRound);
+  if (core_.is_cluster()) until = std::min(until, now + kLongestInACluster);
+  if (!core_.is_quorum()) until = std::min(until, now + core_.command_timeout());
   std::vector<absl::StatusOr<redis::Reply>> replies(calls.size());
   core_.deployment().RunBatch(calls, until, absl::MakeSpan(replies));
   for (size_t i = 0; i < jobs.size(); ++i) Finish(jobs[i], std::move(replies[i]));

@@ -18,9 +18,9 @@ namespace redlatch::engine {
 class Core;
 
 // Asynchronous scripts that cannot be posted, since they need the votes of several servers, a
-// cluster redirects them, or they are no part of a grant; and the thread that waits for them, so that the driver need not: those
-// that are due go together, and what comes meanwhile goes next. The thread starts when it is first
-// needed. Thread-safe.
+// cluster redirects them, or they are no part of a grant; and the thread that waits for them, so
+// that the driver need not: those that are due go together, and what comes meanwhile goes next. The
+// thread starts when it is first needed. Thread-safe.
 class AsyncRounds {
  public:
   explicit AsyncRounds(Core& core) : core_(core) {}

@@ -26,13 +26,14 @@ bool AsyncRun::Step(unsigned events, base::Instant now) {
     absl::StatusOr<redis::Reply> reply = std::move(letter_->answers[1]);
     letter_.reset();
     try_at_ = now + backoff_.Next();
-    if (!absl::IsUnavailable(reply.status()) || call_.until <= try_at_) return End(std::move(reply));
+    if (!absl::IsUnavailable(reply.status()) || call_.until <= try_at_)
+      return End(std::move(reply));
   }
   if (letter_ != nullptr && due() <= now) {
     return End(absl::UnavailableError("the server did not answer in time"));
   }
   if (letter_ == nullptr && try_at_ <= now) {
-    letter_ = driver_.RunInARound(*this, entry_, call_.make(), call_.until);
+    letter_ = call_.attempt(*this);
   }
   return true;
 }
@@ -42,10 +43,10 @@ base::Instant AsyncRun::due() const { return letter_ == nullptr ? try_at_ : call
 bool AsyncRun::End(absl::StatusOr<redis::Reply> reply) {
   on_stop_.reset();
   letter_.reset();
-  driver_.Complete([then = std::move(call_.then), reply = std::move(reply)]() mutable {
+  auto tell = [then = std::move(call_.then), reply = std::move(reply)]() mutable {
     std::move(then)(std::move(reply));
-  }, AsyncDriver::Whose::kOwn);
-  driver_.core().machines().Unrefer(entry_);
+  };
+  driver_.Complete(std::move(tell), AsyncDriver::Whose::kOwn);
   return false;
 }
 

@@ -12,28 +12,24 @@
 #include "absl/time/time.h"
 #include "src/base/clock.h"
 #include "src/base/random.h"
-#include "src/engine/protocol/wire.h"
 #include "src/engine/runtime/async_driver.h"
 #include "src/engine/runtime/async_script.h"
 
 namespace redlatch::engine {
 
 // A script that is no part of anybody's grant, run again and again until it is answered: as
-// LockSession::Run(), in steps. `then` is the library's, and told in the completion phase.
+// LockSession::Run(), in steps. Another thread waits for the server.
 class AsyncRun final : public AsyncTask {
  public:
-  using Make = std::function<Request()>;
-  using Then = absl::AnyInvocable<void(absl::StatusOr<redis::Reply>) &&>;
   struct Call {
     const void* object;  // by which it was begun
     std::stop_token stop;
     base::Instant until;
-    Make make;  // each attempt's request
-    Then then;
+    std::function<AsyncLetterPtr(AsyncTask&)> attempt;
+    // The library's, told what it came to in the completion phase. It may keep the client.
+    absl::AnyInvocable<void(absl::StatusOr<redis::Reply>) &&> then;
   };
-  // `entry` is referred to.
-  AsyncRun(AsyncDriver& driver, Entry& entry, Call call)
-      : driver_(driver), entry_(entry), call_(std::move(call)) {}
+  AsyncRun(AsyncDriver& driver, Call call) : driver_(driver), call_(std::move(call)) {}
 
   const void* object() const override { return call_.object; }
 
@@ -43,7 +39,6 @@ class AsyncRun final : public AsyncTask {
   bool End(absl::StatusOr<redis::Reply> reply);
 
   AsyncDriver& driver_;
-  Entry& entry_;
   Call call_;
   base::Instant try_at_;
   base::Backoff backoff_{absl::Milliseconds(10), absl::Milliseconds(500)};

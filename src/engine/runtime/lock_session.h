@@ -23,6 +23,7 @@
 #include "src/engine/machine/held.h"
 #include "src/engine/machine/holder.h"
 #include "src/engine/runtime/async_driver.h"
+#include "src/engine/runtime/async_script.h"
 #include "src/engine/runtime/core.h"
 #include "src/engine/runtime/entry.h"
 
@@ -148,6 +149,9 @@ class LockSession final : public Holder {
   absl::StatusOr<redis::Reply> Run(const LuaScript& script, absl::Span<const std::string> args,
                                    base::Instant deadline = base::Instant::Infinite(),
                                    std::string_view own_key = {});
+  // The same without a thread that waits: the answer is the letter's second.
+  AsyncLetterPtr RunInARound(AsyncTask& task, const LuaScript& script,
+                             absl::Span<const std::string> args, base::Instant deadline);
   absl::StatusOr<LockInfo> Inspect(int most_waiters = kWaitersListed);
   absl::Status ForceRelease();
   // A script whose work may take several calls: each goes on where the last one stopped.

@@ -23,6 +23,13 @@ void LockSession::AcquireAsync(Want want, Finish finish, Elsewhere elsewhere,
                                                   std::move(finish), std::move(elsewhere), whose));
 }
 
+AsyncLetterPtr LockSession::RunInARound(AsyncTask& task, const LuaScript& script,
+                                        absl::Span<const std::string> args,
+                                        base::Instant deadline) {
+  return core_->async().RunInARound(task, entry_, Request(core_->SubjectOf(entry_), script, args),
+                                    deadline);
+}
+
 void LockSession::ReleaseAsync(uint64_t hold, FencingToken token, Then then) {
   AsyncDriver& driver = core_->async();
   if (absl::Status refused = core_->Refusal(); !refused.ok()) {

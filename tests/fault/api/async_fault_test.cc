@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <atomic>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,6 +20,7 @@
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
 #include "redlatch/client.h"
+#include "redlatch/count_down_latch.h"
 #include "redlatch/simple_lock.h"
 #include "src/base/clock.h"
 #include "tests/support/await.h"
@@ -224,6 +227,28 @@ TEST_F(AsyncFault, ForkedChildIsRefusedAndTheParentGoesOn) {
   EXPECT_EQ(status, 0);
   first.reset();
   EXPECT_TRUE(leases_.Take().ok());
+}
+
+// A first use asks the server who the latch is, which a thread of its own waits for: 400 that each
+// kept the driver for a moment would keep it for ten seconds.
+TEST_F(AsyncFault, FirstUsesOfLatchesKeepNothingElseWaiting) {
+  constexpr size_t kLatches = 400;
+  lock_.AcquireAsync({}, leases_.Callback());
+  ASSERT_TRUE(leases_.Take(0).ok());
+  std::deque<CountDownLatch> latches;
+  server_->Stop();
+  for (size_t i = 0; i < kLatches; ++i) {
+    latches.emplace_back(client_, absl::StrCat("latch", i), 1).WaitAsync({}, statuses_.Callback());
+  }
+  std::stop_source stop;
+  lock_.AcquireAsync({.stop = stop.get_token()}, leases_.Callback());
+  stop.request_stop();
+  EXPECT_TRUE(leases_.Await(2, absl::Seconds(5)));
+  EXPECT_EQ(statuses_.size(), 0U);
+  server_->Continue();
+  for (CountDownLatch& latch : latches) EXPECT_EQ(latch.CountDown(), absl::OkStatus());
+  EXPECT_TRUE(statuses_.Await(kLatches));
+  for (size_t i = 0; i < kLatches; ++i) EXPECT_EQ(statuses_.Take(i), absl::OkStatus());
 }
 
 }  // namespace
