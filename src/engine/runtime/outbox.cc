@@ -60,6 +60,7 @@ void Outbox::GoesAlone(Letter& letter) {
 }
 
 void Outbox::GiveBack(Letter& letter) {
+  letter.exchange.keeps = nullptr;
   const base::MutexLock lock(mu_);
   free_.push_back(&letter);
 }

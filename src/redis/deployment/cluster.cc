@@ -36,10 +36,18 @@ absl::StatusOr<Reply> RunAsking(ClusterNode& node, const ScriptCall& call, base:
 
 }  // namespace
 
-absl::Status Cluster::StillMoves(const absl::Status& redirected) {
-  const std::optional<Redirect> redirect = RedirectOf(redirected);
-  return absl::UnavailableError(absl::StrCat("its slot ", redirect ? redirect->slot : 0,
-                                             " is on the move, for longer than this could wait"));
+absl::Status Cluster::StillMoves(const absl::Status& redirected, bool known) const {
+  const Redirect redirect = RedirectOf(redirected).value_or(Redirect());
+  if (known) {
+    return absl::UnavailableError(absl::StrCat("its slot ", redirect.slot,
+                                               " is on the move, for longer than this could wait"));
+  }
+  return absl::UnavailableError(
+      absl::StrCat("its slot ", redirect.slot, " is said to be at ",
+                   HostAndPort{.host = redirect.host, .port = redirect.port}.text(),
+                   ", which no node names that tells who serves what in ", name_,
+                   " (a node without slots is named to users that may run CLUSTER SHARDS: "
+                   "+cluster|shards)"));
 }
 
 Cluster::Cluster(const Url& url, Own own, Events events)
@@ -53,7 +61,7 @@ Cluster::Cluster(const Url& url, Own own, Events events)
           url,
           ClusterMap::Hooks{.make = [this](const HostAndPort& where) { return MakeNode(where); },
                             .on_moved = [this](Slot slot) { Concern(slot); },
-                            .on_view = [this] { view_whole_ = true; },
+                            .on_view = [this] { OnView(); },
                             .chores = [this] { return DoChores(); }})) {}
 
 Cluster::~Cluster() { Stop(); }
@@ -82,7 +90,7 @@ std::unique_ptr<SingleServer> Cluster::MakeNode(const HostAndPort& where) {
 
 absl::Duration Cluster::grants_alone_for() const {
   std::optional<absl::Duration> longest;
-  for (const ClusterNode* const node : map_->nodes()) {
+  for (const ClusterNodePtr& node : map_->nodes()) {
     if (!node->server->known()) continue;
     longest = std::max(longest.value_or(absl::ZeroDuration()), node->server->grants_alone_for());
   }
@@ -90,18 +98,25 @@ absl::Duration Cluster::grants_alone_for() const {
 }
 
 const std::string& Cluster::server(std::string_view key) const {
-  const ClusterNode* const owner = key.empty() ? nullptr : map_->Owner(SlotOf(key));
-  return owner == nullptr ? name_ : owner->server->server({});
+  const ClusterNodePtr owner = key.empty() ? nullptr : map_->Owner(SlotOf(key));
+  if (owner == nullptr) return name_;
+  // The node may be forgotten before the caller is done with its name.
+  thread_local std::string name;
+  return name = owner->server->server({});
 }
 
 absl::Status Cluster::Connect(base::Instant deadline, std::vector<std::string>& warnings) {
   if (absl::Status found = map_->AwaitSome(deadline); !found.ok()) return found;
-  std::vector<ClusterNode*> nodes = map_->nodes();
+  std::vector<ClusterNodePtr> nodes;
+  for (ClusterNodePtr& each : map_->owners()) {
+    const bool known = std::find(nodes.rbegin(), nodes.rend(), each) != nodes.rend();
+    if (each != nullptr && !known) nodes.push_back(std::move(each));
+  }
   absl::Status connected;
-  for (size_t left = nodes.size(); left > 0; --left) {
+  for (size_t i = 0; i < nodes.size(); ++i) {
     const base::Instant now = base::Now();
-    connected = nodes[left - 1]->server->Connect(
-        now + (deadline - now) / static_cast<int64_t>(left), warnings);
+    connected = nodes[i]->server->Connect(
+        now + (deadline - now) / static_cast<int64_t>(nodes.size() - i), warnings);
     if (!absl::IsUnavailable(connected)) break;
   }
   return connected;
@@ -110,32 +125,35 @@ absl::Status Cluster::Connect(base::Instant deadline, std::vector<std::string>& 
 absl::StatusOr<Reply> Cluster::AskOwner(Slot slot, base::Instant deadline, StillWanted still_wanted,
                                         Ask ask) {
   base::Backoff backoff(kFirstBackoff, kLongestBackoff);
-  ClusterNode* asked_once = nullptr;
+  ClusterNodePtr asked_once;
   for (int redirects = 0;;) {
-    ClusterNode* node = std::exchange(asked_once, nullptr);
+    ClusterNodePtr node = std::exchange(asked_once, nullptr);
     const bool asking = node != nullptr;
     if (!asking) {
-      const absl::StatusOr<ClusterNode*> owner = map_->AwaitOwner(slot, deadline);
+      absl::StatusOr<ClusterNodePtr> owner = map_->AwaitOwner(slot, deadline);
       if (!owner.ok()) return owner.status();
-      node = *owner;
+      node = *std::move(owner);
     }
-    absl::StatusOr<Reply> answer = ask(*node, asking);
+    absl::StatusOr<Reply> answer = ask(node, asking);
     if (answer.ok()) return answer;
     const std::optional<Redirect> redirect = RedirectOf(answer.status());
     if (absl::IsUnavailable(answer.status())) map_->LookSoon();
     // Not sent, or refused for now: elsewhere it may be another matter.
     const bool not_sent = NotSent(answer.status()) && (absl::IsUnavailable(answer.status()) ||
                                                        absl::IsNotFound(answer.status()));
-    const bool elsewhere =
-        not_sent || (RefusedForNow(answer.status()) && (asking || map_->Owner(slot) != node));
+    const bool elsewhere = not_sent || (RefusedForNow(answer.status()) &&
+                                        (asking || !map_->IsOwner(slot, node.get())));
     if (!redirect && !elsewhere) return answer;
-    if (redirect) answer = StillMoves(answer.status());
+    const absl::Status redirected = answer.status();
+    if (redirect) answer = StillMoves(redirected);
     if (deadline <= base::Now() || !still_wanted()) return answer;
     if (redirect) {
-      ClusterNode& next = map_->Follow(*redirect, *node);
-      if (redirect->once) asked_once = &next;
-      if (++redirects % kRedirectsAtOnce != 0) continue;
-    } else if (map_->Owner(slot) != node || (not_sent && map_->Refresh(deadline))) {
+      ClusterNodePtr next = map_->Follow(*redirect, *node, deadline);
+      const bool known = next != nullptr;
+      if (!known) answer = StillMoves(redirected, false);
+      if (redirect->once) asked_once = std::move(next);
+      if (known && ++redirects % kRedirectsAtOnce != 0) continue;
+    } else if (!map_->IsOwner(slot, node.get()) || (not_sent && map_->Refresh(deadline))) {
       continue;
     }
     const base::Instant next = base::Now() + backoff.Next();
@@ -147,12 +165,12 @@ absl::StatusOr<Reply> Cluster::AskOwner(Slot slot, base::Instant deadline, Still
 absl::StatusOr<Reply> Cluster::Call(std::string_view key, const Command& command,
                                     base::Instant deadline) {
   return AskOwner(SlotOf(key), deadline, AlwaysWanted,
-                  [&](ClusterNode& node, bool asking) -> absl::StatusOr<Reply> {
+                  [&](const ClusterNodePtr& node, bool asking) -> absl::StatusOr<Reply> {
                     absl::StatusOr<Reply> answer = asking
-                                                       ? CallAsking(node, command, deadline)
-                                                       : node.server->Call(key, command, deadline);
+                                                       ? CallAsking(*node, command, deadline)
+                                                       : node->server->Call(key, command, deadline);
                     if (!answer.ok() || !answer->is_error()) return answer;
-                    absl::Status refused = ErrorStatus(answer->text, node.server->server({}));
+                    absl::Status refused = ErrorStatus(answer->text, node->server->server({}));
                     if (RedirectOf(refused)) return refused;
                     return answer;
                   });
@@ -162,17 +180,17 @@ absl::StatusOr<Reply> Cluster::Run(const ScriptCall& plain, base::Instant deadli
                                    StillWanted still_wanted) {
   const ScriptCall call = scripts_.Of(plain);
   const Slot slot = SlotOf(call.keys.front());
-  return AskOwner(slot, deadline, still_wanted, [&](ClusterNode& node, bool asking) {
-    if (asking) return RunAsking(node, call, deadline);
-    return node.server->Run(call, deadline, [&] {
+  return AskOwner(slot, deadline, still_wanted, [&](const ClusterNodePtr& node, bool asking) {
+    if (asking) return RunAsking(*node, call, deadline);
+    return node->server->Run(call, deadline, [&] {
       map_->LookSoon();  // it was refused for now
-      return map_->Owner(slot) == &node && still_wanted();
+      return map_->IsOwner(slot, node.get()) && still_wanted();
     });
   });
 }
 
 absl::Status Cluster::Send(std::string_view key, const Command& command, Done done) {
-  ClusterNode* const owner = map_->Owner(SlotOf(key));
+  const ClusterNodePtr owner = map_->Owner(SlotOf(key));
   if (owner == nullptr) {
     return absl::UnavailableError(absl::StrCat("not sent to ", name_, ": not connected"));
   }
@@ -180,19 +198,19 @@ absl::Status Cluster::Send(std::string_view key, const Command& command, Done do
 }
 
 bool Cluster::Drain(std::string_view key, base::Instant until) {
-  ClusterNode* const owner = map_->Owner(SlotOf(key));
+  const ClusterNodePtr owner = map_->Owner(SlotOf(key));
   return owner == nullptr || owner->server->Drain(key, until);
 }
 
 bool Cluster::MayPost(std::string_view key, const LuaScript& script) {
-  ClusterNode* const owner = map_->Owner(SlotOf(key));
+  const ClusterNodePtr owner = map_->Owner(SlotOf(key));
   return owner != nullptr &&
          owner->server->MayPost(key, *scripts_.Of(ScriptCall{.script = &script}).script);
 }
 
 absl::Status Cluster::Post(const ScriptCall& plain, Exchange& exchange) {
   const ScriptCall call = scripts_.Of(plain);
-  ClusterNode* const owner = map_->Owner(SlotOf(call.keys.front()));
+  const ClusterNodePtr owner = map_->Owner(SlotOf(call.keys.front()));
   if (owner == nullptr) {
     return absl::UnavailableError(absl::StrCat("not sent to ", name_, ": not connected"));
   }
@@ -201,27 +219,28 @@ absl::Status Cluster::Post(const ScriptCall& plain, Exchange& exchange) {
 
 bool Cluster::BeginRun(const ScriptCall& plain, Exchange& exchange) {
   const ScriptCall call = scripts_.Of(plain);
-  ClusterNode* const owner = map_->Owner(SlotOf(call.keys.front()));
+  const ClusterNodePtr owner = map_->Owner(SlotOf(call.keys.front()));
+  exchange.keeps = owner;
   return owner != nullptr && owner->server->BeginRun(call, exchange);
 }
 
 bool Cluster::DrainAll(base::Instant until) {
   bool all = true;
-  for (ClusterNode* const node : map_->nodes()) all = node->server->DrainAll(until) && all;
+  for (const ClusterNodePtr& node : map_->nodes()) all = node->server->DrainAll(until) && all;
   return all;
 }
 
 Transport::Polled Cluster::BeginPoll(std::string_view key) {
-  ClusterNode* const owner = map_->Owner(SlotOf(key));
+  const ClusterNodePtr owner = map_->Owner(SlotOf(key));
   return owner == nullptr ? Transport::Polled() : owner->server->BeginPoll(key);
 }
 
 void Cluster::BeginPollAll(std::vector<Transport::Polled>& polled) {
-  for (ClusterNode* const node : map_->nodes()) node->server->BeginPollAll(polled);
+  for (const ClusterNodePtr& node : map_->nodes()) node->server->BeginPollAll(polled);
 }
 
 Deployment::Realigned Cluster::Realign() {
-  for (ClusterNode* const node : map_->nodes()) node->server->Realign();
+  for (const ClusterNodePtr& node : map_->nodes()) node->server->Realign();
   const base::MutexLock lock(mu_);
   return {.concerned = [concerned = std::exchange(concerned_, {})](
                            std::string_view key) { return concerned.test(SlotOf(key)); },
@@ -230,7 +249,7 @@ Deployment::Realigned Cluster::Realign() {
 
 Deployment::Stats Cluster::stats() const {
   Stats sum;
-  for (const ClusterNode* const node : map_->nodes()) {
+  for (const ClusterNodePtr& node : map_->nodes()) {
     const Stats stats = node->server->stats();
     sum.connects += stats.connects;
     sum.breaks += stats.breaks;
@@ -242,7 +261,7 @@ Deployment::Stats Cluster::stats() const {
 void Cluster::Stop() {
   stopped_ = true;
   map_->Stop();
-  for (ClusterNode* const node : map_->nodes()) node->server->Stop();
+  for (const ClusterNodePtr& node : map_->nodes()) node->server->Stop();
 }
 
 }  // namespace redlatch::redis

@@ -1,7 +1,6 @@
 #ifndef REDLATCH_SRC_REDIS_DEPLOYMENT_CLUSTER_H_
 #define REDLATCH_SRC_REDIS_DEPLOYMENT_CLUSTER_H_
 
-#include <array>
 #include <atomic>
 #include <bitset>
 #include <functional>
@@ -10,6 +9,7 @@
 #include <new>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -105,17 +105,21 @@ class Cluster final : public Deployment {
   static constexpr int kRedirectsAtOnce = 3;
 
   // Asks the owner of the slot, and whoever else it is then, as the table above says.
-  using Ask = absl::FunctionRef<absl::StatusOr<Reply>(ClusterNode& node, bool asking)>;
+  using Ask = absl::FunctionRef<absl::StatusOr<Reply>(const ClusterNodePtr& node, bool asking)>;
   absl::StatusOr<Reply> AskOwner(Slot slot, base::Instant deadline, StillWanted still_wanted,
                                  Ask ask);
-  // Of what was redirected, where no time is left to follow. It was not executed.
-  static absl::Status StillMoves(const absl::Status& redirected);
+  // Of what was redirected, where no time is left to follow, or it leads to nobody that is known.
+  // It was not executed.
+  absl::Status StillMoves(const absl::Status& redirected, bool known = true) const;
   std::unique_ptr<SingleServer> MakeNode(const HostAndPort& where);
   absl::Status ListenTo(Slot slot, base::Instant deadline, const std::stop_token& stop);
   absl::Status Subscribe(Slot slot, base::Instant deadline, const std::stop_token& stop);
   void Concern(Slot slot);
   void ConcernAllOf(const SingleServer* server);
   void Silent(std::string_view channel);
+  void OnView();
+  // Where the slot's channel is subscribed; null: nowhere.
+  ClusterNodePtr HeardAt(Slot slot) const;
   // By the map's thread.
   base::Instant DoChores();
   void Describe();
@@ -128,15 +132,15 @@ class Cluster final : public Deployment {
   const base::ForkGuard fork_guard_;
   const std::shared_ptr<ListeningThread> listening_thread_ = std::make_shared<ListeningThread>();
   ShardedScripts scripts_;
-  // Where the slot's channel is subscribed, if it is, and where that was asked for last.
-  std::array<std::atomic<ClusterNode*>, kSlots> heard_at_{};
-  std::array<std::atomic<ClusterNode*>, kSlots> asked_at_{};
   std::atomic<bool> stopped_{false};
   std::atomic<bool> view_whole_{false};  // of the map, as a node has told it
 
   mutable base::Mutex mu_;
+  // Where the slot's channel is subscribed, if it is, and where that was asked for last.
+  std::unordered_map<Slot, ClusterNodePtr> heard_at_ ABSL_GUARDED_BY(mu_);
+  std::unordered_map<Slot, ClusterNodePtr> asked_at_ ABSL_GUARDED_BY(mu_);
   // Where messages of a slot are attended to; the node that has it now may be another.
-  std::multimap<Slot, ClusterNode*> attended_ ABSL_GUARDED_BY(mu_);
+  std::multimap<Slot, ClusterNodePtr> attended_ ABSL_GUARDED_BY(mu_);
   std::bitset<kSlots> concerned_ ABSL_GUARDED_BY(mu_);  // since Realign()
   bool reconnected_ ABSL_GUARDED_BY(mu_) = false;       // since then
   std::bitset<kSlots> wanted_ ABSL_GUARDED_BY(mu_);     // somebody has listened

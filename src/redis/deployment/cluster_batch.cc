@@ -25,7 +25,7 @@ constexpr absl::Duration kPause = absl::Milliseconds(5);
 
 // What goes to one node, and what came of it. The answers may come when nobody waits any more.
 struct Share {
-  ClusterNode* node = nullptr;
+  ClusterNodePtr node;
   std::vector<size_t> indexes;  // among all calls
   base::Mutex mu;
   base::CondVar changed;
@@ -38,9 +38,9 @@ using Shares = std::vector<std::shared_ptr<Share>>;
 Shares ShareOut(const ClusterMap& map, size_t count,
                 absl::FunctionRef<std::string_view(size_t index)> key_of,
                 std::vector<size_t>& homeless) {
-  std::map<ClusterNode*, std::shared_ptr<Share>> by_node;
+  std::map<ClusterNodePtr, std::shared_ptr<Share>> by_node;
   for (size_t i = 0; i < count; ++i) {
-    ClusterNode* const owner = map.Owner(SlotOf(key_of(i)));
+    const ClusterNodePtr owner = map.Owner(SlotOf(key_of(i)));
     if (owner == nullptr) {
       homeless.push_back(i);
       continue;
@@ -197,7 +197,7 @@ absl::StatusOr<base::Acks> Cluster::RunAcked(absl::Span<const ScriptCall> plain,
   std::vector<size_t> open(plain.size());
   std::iota(open.begin(), open.end(), size_t{0});
   while (!open.empty()) {
-    std::map<ClusterNode*, std::vector<size_t>> by_node;
+    std::map<ClusterNodePtr, std::vector<size_t>> by_node;
     for (const size_t i : open) {
       const auto owner = map_->AwaitOwner(SlotOf(plain[i].keys.front()), deadline);
       if (!owner.ok()) {
@@ -218,7 +218,7 @@ absl::StatusOr<base::Acks> Cluster::RunAcked(absl::Span<const ScriptCall> plain,
       for (size_t i = 0; i < indexes.size(); ++i) {
         const absl::Status& status = answers[i].status();
         const std::optional<Redirect> redirect = RedirectOf(status);
-        if (redirect) map_->Follow(*redirect, *node);
+        if (redirect) map_->Follow(*redirect, *node, until);
         const bool moves = all_move || redirect || RefusedForNow(status);
         if (moves && base::Now() + kPause < until) open.push_back(indexes[i]);
         results[indexes[i]] = redirect   ? StillMoves(status)

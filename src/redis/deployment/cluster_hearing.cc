@@ -25,15 +25,20 @@ constexpr absl::Duration kLongestPause = absl::Milliseconds(50);
 
 std::string Cluster::slot_tag(std::string_view key) const { return TagOf(SlotOf(key)) + ":"; }
 
+ClusterNodePtr Cluster::HeardAt(Slot slot) const {
+  const base::MutexLock lock(mu_);
+  const auto found = heard_at_.find(slot);
+  return found == heard_at_.end() ? nullptr : found->second;
+}
+
 bool Cluster::listening(std::string_view key) const {
-  const Slot slot = SlotOf(key);
-  const ClusterNode* const at = heard_at_[slot].load(std::memory_order_acquire);
-  return at != nullptr && at == map_->Owner(slot);
+  const ClusterNodePtr at = HeardAt(SlotOf(key));
+  return at != nullptr && map_->IsOwner(SlotOf(key), at.get());
 }
 
 bool Cluster::hears(std::string_view key) const {
-  const ClusterNode* const at = heard_at_[SlotOf(key)].load(std::memory_order_acquire);
-  return at != nullptr && at == map_->Owner(SlotOf(key)) && at->server->live();
+  const ClusterNodePtr at = HeardAt(SlotOf(key));
+  return at != nullptr && map_->IsOwner(SlotOf(key), at.get()) && at->server->live();
 }
 
 absl::Status Cluster::Listen(std::string_view key, base::Instant deadline,
@@ -42,7 +47,7 @@ absl::Status Cluster::Listen(std::string_view key, base::Instant deadline,
 }
 
 absl::Status Cluster::ListenTo(Slot slot, base::Instant deadline, const std::stop_token& stop) {
-  const ClusterNode* const before = heard_at_[slot].load();
+  const ClusterNodePtr before = HeardAt(slot);
   {
     const base::MutexLock lock(mu_);
     wanted_.set(slot);
@@ -54,7 +59,7 @@ absl::Status Cluster::ListenTo(Slot slot, base::Instant deadline, const std::sto
     // Goes on in the background, unless it is refused for good.
     if (absl::IsUnavailable(subscribed)) silent_.set(slot);
     if (!subscribed.ok() && !absl::IsUnavailable(subscribed)) wanted_.reset(slot);
-    moved = subscribed.ok() && before != nullptr && before != heard_at_[slot].load();
+    moved = subscribed.ok() && before != nullptr && before != heard_at_[slot];
     if (moved) concerned_.set(slot);
   }
   // What was published meanwhile is lost: whoever waits looks for himself.
@@ -67,20 +72,27 @@ absl::Status Cluster::Subscribe(Slot slot, base::Instant deadline, const std::st
   const std::string channel = own_.channel(TagOf(slot) + ":");
   base::Backoff backoff(kFirstPause, kLongestPause);
   for (int redirects = 0;;) {
-    const absl::StatusOr<ClusterNode*> owner = map_->AwaitOwner(slot, deadline);
+    const absl::StatusOr<ClusterNodePtr> owner = map_->AwaitOwner(slot, deadline);
     if (!owner.ok()) return owner.status();
     ClusterNode& node = **owner;
-    ClusterNode* const before = asked_at_[slot].exchange(&node);
-    if (before != nullptr && before != &node && before != map_->Owner(slot)) {
+    ClusterNodePtr before;
+    {
+      const base::MutexLock lock(mu_);
+      before = std::exchange(asked_at_[slot], *owner);
+    }
+    if (before != nullptr && before != *owner && !map_->IsOwner(slot, before.get())) {
       before->server->Forget(channel);
     }
     absl::Status subscribed = node.server->ListenTo(channel, deadline, stop);
     if (subscribed.ok()) {
-      heard_at_[slot].store(&node, std::memory_order_release);
-      if (map_->Owner(slot) == &node) return subscribed;
+      {
+        const base::MutexLock lock(mu_);
+        heard_at_[slot] = *owner;
+      }
+      if (map_->IsOwner(slot, &node)) return subscribed;
     } else if (const std::optional<Redirect> redirect = RedirectOf(subscribed)) {
-      map_->Follow(*redirect, node);
-      if (++redirects % kRedirectsAtOnce != 0) continue;
+      const bool known = map_->Follow(*redirect, node, deadline) != nullptr;
+      if (known && ++redirects % kRedirectsAtOnce != 0) continue;
     } else if (NotSent(subscribed) || absl::IsCancelled(subscribed)) {
       map_->LookSoon();  // the slot has just left
     } else {
@@ -96,17 +108,17 @@ absl::Status Cluster::Subscribe(Slot slot, base::Instant deadline, const std::st
 }
 
 uint32_t Cluster::Await(std::string_view key, base::Parker& parker, base::Instant deadline) {
-  ClusterNode* const at = heard_at_[SlotOf(key)].load(std::memory_order_acquire);
+  const ClusterNodePtr at = HeardAt(SlotOf(key));
   return at == nullptr ? parker.ParkUntil(deadline) : at->server->Await(key, parker, deadline);
 }
 
 void Cluster::Attend(std::string_view key, bool begins) {
   const Slot slot = SlotOf(key);
-  ClusterNode* at = nullptr;
+  ClusterNodePtr at;
   {
     const base::MutexLock lock(mu_);
     if (begins) {
-      at = heard_at_[slot].load(std::memory_order_acquire);
+      if (const auto found = heard_at_.find(slot); found != heard_at_.end()) at = found->second;
       attended_.emplace(slot, at);
     } else if (const auto found = attended_.find(slot); found != attended_.end()) {
       at = found->second;
@@ -117,23 +129,39 @@ void Cluster::Attend(std::string_view key, bool begins) {
 }
 
 void Cluster::Look(std::string_view key) {
-  ClusterNode* const at = heard_at_[SlotOf(key)].load(std::memory_order_acquire);
+  const ClusterNodePtr at = HeardAt(SlotOf(key));
   if (at != nullptr) at->server->Look(key);
 }
 
 bool Cluster::wants_to_know(std::string_view key) const {
-  const ClusterNode* const owner = map_->Owner(SlotOf(key));
+  const ClusterNodePtr owner = map_->Owner(SlotOf(key));
   return owner != nullptr && owner->server->wants_to_know(key);
 }
 
 void Cluster::NoteHearing(std::string_view key, bool hears, base::Instant asked) {
   // One that is just being subscribed anew says nothing of the connections.
-  if (listening(key)) map_->Owner(SlotOf(key))->server->NoteHearing(key, hears, asked);
+  const ClusterNodePtr owner = map_->Owner(SlotOf(key));
+  if (owner != nullptr && listening(key)) owner->server->NoteHearing(key, hears, asked);
 }
 
 void Cluster::Doubt(std::string_view key, base::Instant now,
                     std::optional<base::Instant> missed_since) {
-  if (listening(key)) map_->Owner(SlotOf(key))->server->Doubt(key, now, missed_since);
+  const ClusterNodePtr owner = map_->Owner(SlotOf(key));
+  if (owner != nullptr && listening(key)) owner->server->Doubt(key, now, missed_since);
+}
+
+// What refers to nodes that are forgotten keeps their connections.
+void Cluster::OnView() {
+  view_whole_ = true;
+  const auto forgotten = [](const auto& each) {
+    return each.second != nullptr && each.second->forgotten;
+  };
+  const base::MutexLock lock(mu_);
+  std::erase_if(heard_at_, forgotten);
+  std::erase_if(asked_at_, forgotten);
+  for (auto& each : attended_) {
+    if (forgotten(each)) each.second = nullptr;
+  }
 }
 
 void Cluster::Concern(Slot slot) {
@@ -153,10 +181,11 @@ void Cluster::ConcernAllOf(const SingleServer* server) {
     reigns_->CheckAgain(server);
     map_->Wake();
   }
+  const std::vector<ClusterNodePtr> owners = map_->owners();
   const base::MutexLock lock(mu_);
-  for (int slot = 0; slot < kSlots; ++slot) {
-    const ClusterNode* const owner = map_->Owner(static_cast<Slot>(slot));
-    if (owner == nullptr || owner->server.get() == server) concerned_.set(static_cast<Slot>(slot));
+  for (size_t slot = 0; slot < owners.size(); ++slot) {
+    const ClusterNodePtr& owner = owners[slot];
+    if (owner == nullptr || owner->server.get() == server) concerned_.set(slot);
   }
   described_ = described_ && !concerned_.test(SlotOf(own_.description_key));
   reconnected_ = true;

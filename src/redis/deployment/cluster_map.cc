@@ -16,13 +16,19 @@ namespace {
 constexpr absl::Duration kApart = absl::Milliseconds(100);
 // How long one node may take to answer, while there are others.
 constexpr absl::Duration kMapPatience = absl::Milliseconds(500);
+// Before it is looked again whether a call that uses a forgotten node is over.
+constexpr absl::Duration kBuryEach = absl::Milliseconds(200);
 
 }  // namespace
 
 ClusterMap::ClusterMap(const Url& url, Hooks hooks)
     : url_(url), name_(url.DebugString()), hooks_(std::move(hooks)) {}
 
-ClusterMap::~ClusterMap() { Stop(); }
+ClusterMap::~ClusterMap() {
+  Stop();
+  // Whatever still refers to nodes does not use them.
+  for (ClusterNode* node = latest_; node != nullptr; node = node->older) node->server.reset();
+}
 
 void ClusterMap::Stop() {
   {
@@ -46,8 +52,8 @@ absl::Status ClusterMap::StartThread() {
 }
 
 absl::Status ClusterMap::Await(absl::FunctionRef<bool()> known, base::Instant deadline) {
-  if (known()) return absl::OkStatus();
   const base::MutexLock lock(mu_);
+  if (known()) return absl::OkStatus();
   if (absl::Status started = StartThread(); !started.ok()) return started;
   look_wanted_ = true;
   wake_.SignalOne();
@@ -64,14 +70,20 @@ absl::Status ClusterMap::Await(absl::FunctionRef<bool()> known, base::Instant de
   return MarkNotSent(absl::UnavailableError(absl::StrCat("no node of ", name_, " serves it")));
 }
 
-absl::StatusOr<ClusterNode*> ClusterMap::AwaitOwner(Slot slot, base::Instant deadline) {
-  absl::Status known = Await([&] { return Owner(slot) != nullptr; }, deadline);
-  if (!known.ok()) return known;
-  return Owner(slot);
+absl::StatusOr<ClusterNodePtr> ClusterMap::AwaitOwner(Slot slot, base::Instant deadline) {
+  ClusterNodePtr owner = Owner(slot);
+  if (owner != nullptr) return owner;
+  const auto known = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    owner = owners_[slot];
+    return owner != nullptr;
+  };
+  absl::Status found = Await(known, deadline);
+  if (!found.ok()) return found;
+  return owner;
 }
 
 absl::Status ClusterMap::AwaitSome(base::Instant deadline) {
-  return Await([this] { return latest_.load() != nullptr; }, deadline);
+  return Await([this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return !nodes_.empty(); }, deadline);
 }
 
 void ClusterMap::LookSoon() {
@@ -108,7 +120,12 @@ void ClusterMap::Run() {
     const bool look = look_wanted_ && next <= now;
     const bool chores = std::exchange(chores_, false) || chores_due <= now;
     if (!look && !chores) {
-      wake_.WaitUntil(mu_, look_wanted_ ? std::min(next, chores_due) : chores_due);
+      base::Instant until = look_wanted_ ? std::min(next, chores_due) : chores_due;
+      if (nodes_.size() < unburied_) until = std::min(until, now + kBuryEach);
+      wake_.WaitUntil(mu_, until);
+      mu_.Unlock();
+      Bury();
+      mu_.Lock();
       continue;
     }
     // First, since a look takes longer.
@@ -132,19 +149,36 @@ void ClusterMap::Run() {
   mu_.Unlock();
 }
 
-// Those that have been of use first.
+// Nobody uses these any more.
+void ClusterMap::Bury() {
+  std::vector<std::unique_ptr<ClusterNode>> dead;
+  {
+    const base::MutexLock lock(graveyard_->mu);
+    dead.swap(graveyard_->nodes);
+  }
+  for (const auto& node : dead) node->server->Stop();
+  const base::MutexLock lock(mu_);
+  for (const auto& node : dead) {
+    std::atomic<ClusterNode*>* link = &latest_;
+    while (link->load() != node.get()) link = &link->load()->older;
+    link->store(node->older);
+    --unburied_;
+  }
+}
+
+// Whoever told the latest view, those that have been of use, those that the user named, the others.
 std::vector<HostAndPort> ClusterMap::WhomToAsk() const {
   std::vector<HostAndPort> whom;
   const auto add = [&](const HostAndPort& one) {
     if (std::find(whom.begin(), whom.end(), one) == whom.end()) whom.push_back(one);
   };
-  std::vector<ClusterNode*> known = nodes();
-  std::stable_partition(known.begin(), known.end(),
-                        [](const ClusterNode* node) { return node->server->connected(); });
-  for (const ClusterNode* node : known) add(node->where);
+  if (told_by_) add(*told_by_);
+  for (const ClusterNodePtr& node : nodes()) {
+    if (node->server->connected()) add(node->where);
+  }
   for (const HostAndPort& each : url_.nodes) add(each);
   const base::MutexLock lock(mu_);
-  for (const HostAndPort& each : replicas_) add(each);
+  for (const HostAndPort& each : members_) add(each);
   return whom;
 }
 
@@ -159,6 +193,7 @@ bool ClusterMap::IsOurs(const ClusterView& view) const {
 absl::Status ClusterMap::Look() {
   absl::Status why;
   std::optional<ClusterView> best;
+  std::optional<HostAndPort> told_by;
   for (const HostAndPort& each : WhomToAsk()) {
     {
       const base::MutexLock lock(mu_);
@@ -174,9 +209,11 @@ absl::Status ClusterMap::Look() {
     const bool good = ours && view->well && epoch_ <= view->epoch;
     if (!best || good || std::pair(IsOurs(*best), best->epoch) < std::pair(ours, view->epoch)) {
       best = *std::move(view);
+      told_by = each;
     }
     if (good) break;
   }
+  told_by_ = told_by;
   if (!best) return why;
   epoch_ = best->epoch;  // less than it was, if all who answer are behind: it is another cluster
   ids_ = best->ids;
@@ -188,61 +225,79 @@ void ClusterMap::Take(const ClusterView& view) {
   std::vector<Slot> moved;
   {
     const base::MutexLock lock(mu_);
-    replicas_.clear();
+    members_ = view.members;
+    std::vector<ClusterNodePtr> owners(kSlots);
     for (const SlotRange& range : view.ranges) {
-      ClusterNode& node = NodeAt(range.primary);
-      replicas_.insert(replicas_.end(), range.replicas.begin(), range.replicas.end());
-      for (int slot = range.first; slot <= range.last; ++slot) {
-        if (Assign(static_cast<Slot>(slot), node)) moved.push_back(static_cast<Slot>(slot));
-      }
+      std::fill(owners.begin() + range.first, owners.begin() + range.last + 1,
+                NodeAt(range.primary));
     }
+    for (int slot = 0; slot < kSlots; ++slot) {
+      const ClusterNodePtr& before = owners_[slot];
+      if (before == nullptr) continue;
+      if (owners[slot] == nullptr && members_.contains(before->where)) owners[slot] = before;
+      if (before != owners[slot]) moved.push_back(static_cast<Slot>(slot));
+    }
+    owners_ = std::move(owners);
+    std::erase_if(nodes_, [this](const auto& node) {
+      const bool forgotten = !members_.contains(node.first);
+      if (forgotten) node.second->forgotten = true;
+      return forgotten;
+    });
   }
   for (const Slot slot : moved) hooks_.on_moved(slot);
   hooks_.on_view();
+  Bury();
 }
 
-ClusterNode& ClusterMap::NodeAt(const HostAndPort& where) {
-  std::unique_ptr<ClusterNode>& node = nodes_[where];
+ClusterNodePtr ClusterMap::NodeAt(const HostAndPort& where) {
+  ClusterNodePtr& node = nodes_[where];
   if (node == nullptr) {
-    node.reset(new ClusterNode{.where = where,
-                               .server = hooks_.make(where),
-                               .older = latest_.load(std::memory_order_relaxed)});
+    const auto bury = [graveyard = graveyard_](ClusterNode* one) {
+      const base::MutexLock lock(graveyard->mu);
+      graveyard->nodes.emplace_back(one);
+    };
+    node = ClusterNodePtr(new ClusterNode{.where = where, .server = hooks_.make(where)}, bury);
+    node->older = latest_.load(std::memory_order_relaxed);
     latest_.store(node.get(), std::memory_order_release);
+    ++unburied_;
   }
-  return *node;
+  return node;
 }
 
-// Whether another one had it.
-bool ClusterMap::Assign(Slot slot, ClusterNode& node) {
-  ClusterNode* const old = owners_[slot].exchange(&node, std::memory_order_acq_rel);
-  return old != nullptr && old != &node;
+ClusterNodePtr ClusterMap::Lead(const Redirect& redirect, const HostAndPort& where, bool& moved) {
+  const base::MutexLock lock(mu_);
+  if (!members_.contains(where)) return nullptr;
+  ClusterNodePtr node = NodeAt(where);
+  if (redirect.once) return node;
+  ClusterNodePtr& owner = owners_[redirect.slot];
+  moved = owner != nullptr && owner != node;
+  owner = node;
+  return node;
 }
 
-ClusterNode& ClusterMap::Follow(const Redirect& redirect, const ClusterNode& from) {
-  ClusterNode* node = nullptr;
+ClusterNodePtr ClusterMap::Follow(const Redirect& redirect, const ClusterNode& from,
+                                  base::Instant deadline) {
+  const HostAndPort where{.host = redirect.host.empty() ? from.where.host : redirect.host,
+                          .port = redirect.port};
   bool moved = false;
-  {
-    const base::MutexLock lock(mu_);
-    node = &NodeAt(
-        {.host = redirect.host.empty() ? from.where.host : redirect.host, .port = redirect.port});
-    if (!redirect.once) moved = Assign(redirect.slot, *node);
-  }
+  ClusterNodePtr node = Lead(redirect, where, moved);
+  if (node == nullptr && Refresh(deadline)) node = Lead(redirect, where, moved);
   if (moved) {
     hooks_.on_moved(redirect.slot);
     LookSoon();  // where one has gone, others may
   }
-  return *node;
+  return node;
 }
 
-std::vector<ClusterNode*> ClusterMap::nodes() const {
-  std::vector<ClusterNode*> nodes;
-  ClusterNode* node = latest_.load(std::memory_order_acquire);
-  for (; node != nullptr; node = node->older) nodes.push_back(node);
+std::vector<ClusterNodePtr> ClusterMap::nodes() const {
+  const base::MutexLock lock(mu_);
+  std::vector<ClusterNodePtr> nodes;
+  for (const auto& [where, node] : nodes_) nodes.push_back(node);
   return nodes;
 }
 
 void ClusterMap::CloseInForkedChild() {
-  for (ClusterNode* const node : nodes()) node->server.reset();
+  for (ClusterNode* node = latest_; node != nullptr; node = node->older) node->server.reset();
 }
 
 }  // namespace redlatch::redis

@@ -1,12 +1,12 @@
 #ifndef REDLATCH_SRC_REDIS_DEPLOYMENT_CLUSTER_MAP_H_
 #define REDLATCH_SRC_REDIS_DEPLOYMENT_CLUSTER_MAP_H_
 
-#include <array>
 #include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -28,18 +28,24 @@
 
 namespace redlatch::redis {
 
-// A primary of a cluster, or what was one once.
+// A primary of a cluster, or what was one lately.
 struct ClusterNode {
   const HostAndPort where;
   std::unique_ptr<SingleServer> server;
-  ClusterNode* const older;  // the one before, in the order in which they came
+  std::atomic<bool> forgotten{false};        // no view names it any more
+  std::atomic<ClusterNode*> older{nullptr};  // the one before, in the order in which they came
 };
+// Whoever uses a node has one of these: the map's thread ends its connections when the last is
+// gone.
+using ClusterNodePtr = std::shared_ptr<ClusterNode>;
 
 // Which node serves which slot, as far as is known, and the thread that finds out: from one node
 // after the other, when somebody asks for it, and never in a hurry, however many do. A redirection
-// is believed at once, for its slot.
+// is believed at once, for its slot, if it leads to a node that the latest view names: nobody else
+// is connected to, so that a node which redirects to invented addresses costs nothing, and tells
+// nobody the password. A node that the latest view does not name is forgotten.
 //
-// Thread-safe. Nodes stay for as long as this does: calls may be under way there.
+// Thread-safe.
 class ClusterMap {
  public:
   struct Hooks {
@@ -57,13 +63,26 @@ class ClusterMap {
   ClusterMap(const Url& url, Hooks hooks);
   ~ClusterMap();  // stops
 
-  ClusterNode* Owner(Slot slot) const { return owners_[slot].load(std::memory_order_acquire); }
+  ClusterNodePtr Owner(Slot slot) const {
+    const base::MutexLock lock(mu_);
+    return owners_[slot];
+  }
+  bool IsOwner(Slot slot, const ClusterNode* node) const {
+    const base::MutexLock lock(mu_);
+    return owners_[slot].get() == node;
+  }
+  // Of all slots.
+  std::vector<ClusterNodePtr> owners() const {
+    const base::MutexLock lock(mu_);
+    return owners_;
+  }
   // Waits until the nodes are known; else why they are not.
   absl::Status AwaitSome(base::Instant deadline);
   // The same for the one that serves a slot.
-  absl::StatusOr<ClusterNode*> AwaitOwner(Slot slot, base::Instant deadline);
-  // Whom the redirection leads to, by `from`.
-  ClusterNode& Follow(const Redirect& redirect, const ClusterNode& from);
+  absl::StatusOr<ClusterNodePtr> AwaitOwner(Slot slot, base::Instant deadline);
+  // Whom the redirection leads to, by `from`; null: to none that the latest view names, or one that
+  // is looked at by the deadline.
+  ClusterNodePtr Follow(const Redirect& redirect, const ClusterNode& from, base::Instant deadline);
 
   // It may be out of date.
   void LookSoon();
@@ -71,12 +90,18 @@ class ClusterMap {
   bool Refresh(base::Instant deadline);
   void Wake();
 
-  std::vector<ClusterNode*> nodes() const;
+  std::vector<ClusterNodePtr> nodes() const;
   void Stop();
   // In a forked child, in place of destruction: closes the descriptors and touches nothing else.
   void CloseInForkedChild();
 
  private:
+  // Where nodes go when nobody uses them any more, on whatever thread that is.
+  struct Graveyard {
+    base::Mutex mu;
+    std::vector<std::unique_ptr<ClusterNode>> nodes ABSL_GUARDED_BY(mu);
+  };
+
   absl::Status Await(absl::FunctionRef<bool()> known, base::Instant deadline);
   absl::Status StartThread() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Run();
@@ -84,14 +109,16 @@ class ClusterMap {
   std::vector<HostAndPort> WhomToAsk() const;
   bool IsOurs(const ClusterView& view) const;
   void Take(const ClusterView& view);
-  ClusterNode& NodeAt(const HostAndPort& where) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  bool Assign(Slot slot, ClusterNode& node) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  ClusterNodePtr NodeAt(const HostAndPort& where) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  ClusterNodePtr Lead(const Redirect& redirect, const HostAndPort& where, bool& moved);
+  void Bury();
 
   const Url url_;
   const std::string name_;
   const Hooks hooks_;
-  std::array<std::atomic<ClusterNode*>, kSlots> owners_{};
-  std::atomic<ClusterNode*> latest_{nullptr};  // of the nodes; without a lock, for a forked child
+  // Of all nodes that are not buried; without a lock, for a forked child.
+  std::atomic<ClusterNode*> latest_{nullptr};
+  const std::shared_ptr<Graveyard> graveyard_ = std::make_shared<Graveyard>();
 
   mutable base::Mutex mu_;
   base::CondVar wake_;   // of the thread
@@ -102,9 +129,12 @@ class ClusterMap {
   uint64_t begun_ ABSL_GUARDED_BY(mu_) = 0;  // looks
   uint64_t ended_ ABSL_GUARDED_BY(mu_) = 0;
   absl::Status last_failure_ ABSL_GUARDED_BY(mu_);
-  std::map<HostAndPort, std::unique_ptr<ClusterNode>> nodes_ ABSL_GUARDED_BY(mu_);
-  std::vector<HostAndPort> replicas_ ABSL_GUARDED_BY(mu_);  // to ask as well
-  // The thread's: what was seen last.
+  std::vector<ClusterNodePtr> owners_ ABSL_GUARDED_BY(mu_) = std::vector<ClusterNodePtr>(kSlots);
+  std::map<HostAndPort, ClusterNodePtr> nodes_ ABSL_GUARDED_BY(mu_);
+  size_t unburied_ ABSL_GUARDED_BY(mu_) = 0;            // nodes, those in `nodes_` too
+  std::set<HostAndPort> members_ ABSL_GUARDED_BY(mu_);  // named by the latest view
+  // The thread's: what was seen last, and who said so.
+  std::optional<HostAndPort> told_by_;
   int64_t epoch_ = 0;
   std::set<std::string> ids_;
   std::thread thread_;

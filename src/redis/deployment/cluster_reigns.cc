@@ -36,12 +36,13 @@ void ClusterReigns::CheckAgain(const SingleServer* server) {
 }
 
 base::Instant ClusterReigns::GoOn(const ClusterMap& map, base::Instant until) {
-  std::map<ClusterNode*, std::vector<Slot>> slots;
-  ClusterNode* before = nullptr;
+  std::map<ClusterNodePtr, std::vector<Slot>> slots;
+  ClusterNodePtr before;
+  const std::vector<ClusterNodePtr> owners = map.owners();
   std::vector<Slot>* owned = nullptr;
   for (int each = 0; each < kSlots; ++each) {
     const auto slot = static_cast<Slot>(each);
-    ClusterNode* const owner = map.Owner(slot);
+    const ClusterNodePtr& owner = owners[slot];
     if (owner == nullptr) continue;
     if (owner != before) owned = &slots[owner];
     before = owner;
@@ -54,6 +55,7 @@ base::Instant ClusterReigns::GoOn(const ClusterMap& map, base::Instant until) {
   }
   // One that serves nothing just now will be new when it does.
   std::erase_if(rounds_, [&](const auto& round) { return !slots.contains(round.first); });
+  if (!slots.contains(latest_)) latest_ = nullptr;
   for (auto& [node, round] : rounds_) {
     const bool new_again =
         std::find(to_check.begin(), to_check.end(), node->server.get()) != to_check.end();

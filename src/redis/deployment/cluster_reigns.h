@@ -61,8 +61,8 @@ class ClusterReigns {
   base::Mutex mu_;
   std::vector<const SingleServer*> to_check_ ABSL_GUARDED_BY(mu_);
   // The one thread's.
-  std::map<ClusterNode*, Round> rounds_;
-  ClusterNode* latest_ = nullptr;  // who had its turn last: the next begins behind it
+  std::map<ClusterNodePtr, Round> rounds_;
+  ClusterNodePtr latest_;  // who had its turn last: the next begins behind it
 };
 
 }  // namespace redlatch::redis

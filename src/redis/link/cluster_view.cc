@@ -7,12 +7,16 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "src/redis/connect/plain_connection.h"
 #include "src/redis/wire/codec.h"
 #include "src/redis/wire/errors.h"
 
 namespace redlatch::redis {
 namespace {
+
+// Redis' own limit is about 1,000.
+constexpr size_t kMostNodes = 2048;
 
 // [host, port, id, [name, value, ...]]. A node that does not know its own host, or is to be called
 // by a name that it was not given, leaves it out, or says "?".
@@ -44,6 +48,24 @@ std::optional<SlotRange> ReadRange(const Reply& range, const HostAndPort& asked)
   return read;
 }
 
+// CLUSTER SHARDS names those that have no slots yet, to which a slot may be on its way. A server or
+// a user without it names only the others.
+void AddMembers(const Reply& shards, const Url& url, const HostAndPort& asked, ClusterView& view) {
+  for (const Reply& shard : shards.elements) {
+    if (shard.elements.size() < 4) continue;
+    for (const Reply& node : shard.elements[3].elements) {
+      Reply port;
+      for (size_t i = 0; i + 1 < node.elements.size(); i += 2) {
+        const bool tls = node.elements[i].text == "tls-port";
+        if (tls ? url.tls != nullptr : node.elements[i].text == "port") port = node.elements[i + 1];
+      }
+      const Reply words{.elements = {Reply{.text = std::string(ValueOf(node, "endpoint"))}, port}};
+      const auto member = ReadNode(words, asked);
+      if (member && view.members.size() < kMostNodes) view.members.insert(*member);
+    }
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<ClusterView> ReadView(const Reply& slots, const Reply& info,
@@ -56,12 +78,18 @@ absl::StatusOr<ClusterView> ReadView(const Reply& slots, const Reply& info,
       return absl::UnavailableError(
           absl::StrCat(asked.text(), " answered ", each.DebugString(), " to CLUSTER SLOTS"));
     }
+    view.members.insert(range->primary);
+    view.members.insert(range->replicas.begin(), range->replicas.end());
     view.ranges.push_back(*std::move(range));
     // [first, last, [host, port, id, ...], ...]
     for (size_t i = 2; i < each.elements.size(); ++i) {
       const std::vector<Reply>& node = each.elements[i].elements;
       if (node.size() > 2) view.ids.insert(node[2].text);
     }
+  }
+  if (view.members.size() > kMostNodes) {
+    return absl::UnavailableError(
+        absl::StrCat(asked.text(), " names more than ", kMostNodes, " nodes of its cluster"));
   }
   if (info.is_error()) return ErrorStatus(info.text, asked.text());
   view.well = InfoField(info.text, "cluster_state") == "ok";
@@ -84,16 +112,18 @@ absl::StatusOr<ClusterView> AskForView(const Url& url, const HostAndPort& node,
                                        base::Instant deadline) {
   auto connection = PlainConnection::Open(UrlOfNode(url, node), deadline);
   if (!connection.ok()) return connection.status();
-  const Command questions[] = {Command({"CLUSTER", "SLOTS"}), Command({"CLUSTER", "INFO"})};
+  const Command questions[] = {Command({"CLUSTER", "SLOTS"}), Command({"CLUSTER", "INFO"}),
+                               Command({"CLUSTER", "SHARDS"})};
   auto answers = connection->CallAll(questions, deadline);
   if (!answers.ok()) return answers.status();
-  for (const Reply& answer : *answers) {
+  for (const Reply& answer : absl::MakeConstSpan(*answers).first(2)) {
     if (!answer.is_error() || ClassifyError(answer.text) != ErrorCode::kNoPermission) continue;
     return absl::PermissionDeniedError(
         absl::StrCat(node.text(), " answered: ", answer.text, " (grant it: ACL SETUSER ",
                      url.user.empty() ? "default" : url.user, " +cluster|slots +cluster|info)"));
   }
   auto view = ReadView((*answers)[0], (*answers)[1], node);
+  if (view.ok()) AddMembers((*answers)[2], url, node, *view);
   if (view.ok() && view->ranges.empty()) {
     return absl::UnavailableError(absl::StrCat(node.text(), " knows of no node that serves slots"));
   }

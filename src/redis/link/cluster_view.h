@@ -27,11 +27,12 @@ struct ClusterView {
   std::vector<SlotRange> ranges;
   bool well = false;  // the node sees all slots served, and most primaries
   int64_t epoch = 0;  // grows with each failover; one that is behind is cut off, or has been
-  std::set<std::string> ids;  // of the nodes, for ever
+  std::set<std::string> ids;      // of the nodes, for ever
+  std::set<HostAndPort> members;  // all nodes that it names, those without a slot too
 };
 
 // Of CLUSTER SLOTS and CLUSTER INFO. `asked`: the node that says so; its host stands where it knows
-// none for itself.
+// none for itself. More nodes than a cluster can have are refused.
 absl::StatusOr<ClusterView> ReadView(const Reply& slots, const Reply& info,
                                      const HostAndPort& asked);
 

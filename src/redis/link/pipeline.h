@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -34,7 +35,8 @@ struct Exchange {
   std::function<void()> done;
   // Of Begin(): the thread is elsewhere, and comes in Finish(). Until then it does not lead.
   bool away = false;
-  SharedConnection* at = nullptr;  // which has it; null: it was not begun so
+  SharedConnection* at = nullptr;               // which has it; null: it was not begun so
+  std::shared_ptr<const void> keeps = nullptr;  // whose connection that is, for as long
   // Of Post(): whoever posts it drains the connection soon, and that sends it, with what else is
   // posted by then.
   bool unhurried = false;

@@ -1,0 +1,165 @@
+// Nodes of a cluster that come, go, and send clients to addresses that do not exist.
+#include <arpa/inet.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "redlatch/client.h"
+#include "redlatch/simple_lock.h"
+#include "src/base/clock.h"
+#include "src/base/unique_fd.h"
+#include "src/redis/wire/slot.h"
+#include "tests/support/await.h"
+#include "tests/support/cluster_group.h"
+#include "tests/support/fake_server.h"
+#include "tests/support/process_stats.h"
+#include "tests/support/test_scale.h"
+
+namespace redlatch {
+namespace {
+
+using support::FakeServer;
+using ::testing::HasSubstr;
+
+// A host that accepts connections at that address, and never answers.
+base::UniqueFd Silent(const std::string& host, int port) {
+  base::UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int reuse = 1;
+  setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &reuse, sizeof reuse);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  inet_pton(AF_INET, host.c_str(), &address.sin_addr);
+  EXPECT_EQ(bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0) << host;
+  EXPECT_EQ(listen(fd.get(), 64), 0);
+  return fd;
+}
+
+// As pods do: each time the node is at a new address, and nobody answers at the one before.
+TEST(ClusterNodes, AreForgottenWhenTheirAddressChanges) {
+  const int changes = support::FullBars() ? 100 : 12;
+  const auto node = support::StartClusterOfOne();
+  const auto move_to = [&](const std::string& host) {
+    node->Do({"CONFIG", "SET", "cluster-announce-ip", host});
+    node->Do({"CONFIG", "SET", "bind", "127.0.0.1 " + host});
+    node->Do({"CLIENT", "KILL", "TYPE", "normal"});
+    node->Do({"CLIENT", "KILL", "TYPE", "pubsub"});
+  };
+  move_to("127.0.1.1");
+  const int none = support::OpenDescriptors();
+  const auto client = Client::Connect(absl::StrCat("redis-cluster://127.0.0.1:", node->port()));
+  ASSERT_TRUE(client.ok()) << client.status();
+  SimpleLock lock(*client, "lock");
+  ASSERT_TRUE(lock.Acquire().ok());
+  const int before = support::OpenDescriptors();
+  std::vector<base::UniqueFd> silent;
+  absl::Duration longest;
+  for (int i = 2; i < 2 + changes; ++i) {
+    move_to(absl::StrCat("127.0.1.", i));
+    silent.push_back(Silent(absl::StrCat("127.0.1.", i - 1), node->port()));
+    const base::Instant began = base::Now();
+    const absl::StatusOr<Lease> lease = lock.Acquire();
+    EXPECT_TRUE(lease.ok()) << lease.status();
+    longest = std::max(longest, base::Now() - began);
+  }
+  const auto ours = [&] { return support::OpenDescriptors() - static_cast<int>(silent.size()); };
+  EXPECT_TRUE(support::Await([&] { return ours() <= before + 1; }, absl::Seconds(10)))
+      << ours() << " descriptors, and " << before << " before";
+  EXPECT_LE(ours() - none, 2 + 4) << "one node is live";
+  RecordProperty("longest_ms", absl::ToInt64Milliseconds(longest));
+  EXPECT_LE(longest, support::FullBars() ? absl::Milliseconds(1500) : absl::Seconds(5));
+}
+
+// A node that says it is all of a cluster, and answers each script with `moved`.
+std::string Bulk(std::string_view text) {
+  return absl::StrCat("$", text.size(), "\r\n", std::string(text), "\r\n");
+}
+class Liar {
+ public:
+  explicit Liar(std::function<std::string()> moved)
+      : moved_(std::move(moved)),
+        server_([this](const FakeServer::Asked& asked) { return Answer(asked); }) {
+    const std::string url = server_.url();
+    port_ = std::stoi(url.substr(url.rfind(':') + 1));
+  }
+  std::string url() const {
+    return absl::StrCat("redis-cluster://:secret@127.0.0.1:", port_.load());
+  }
+
+ private:
+  std::optional<std::string> Answer(const FakeServer::Asked& asked) {
+    const std::string& verb = asked.command[0];
+    if (verb == "CLUSTER" && asked.command[1] == "SLOTS") {
+      return absl::StrCat("*1\r\n*3\r\n:0\r\n:16383\r\n*3\r\n", Bulk("127.0.0.1"), ":",
+                          port_.load(), "\r\n", Bulk("id"));
+    }
+    if (verb == "CLUSTER" && asked.command[1] == "INFO") {
+      return Bulk("cluster_state:ok\r\ncluster_current_epoch:1\r\n");
+    }
+    if (verb == "CLUSTER") return "-ERR unknown subcommand\r\n";
+    if (verb == "INFO") {
+      return Bulk(
+          "redis_version:7.0.15\r\nredis_mode:cluster\r\nmaxmemory:0\r\n"
+          "maxmemory_policy:noeviction\r\nrole:master\r\n");
+    }
+    if (verb == "HELLO") {
+      return "*4\r\n" + Bulk("mode") + Bulk("cluster") + Bulk("role") + Bulk("master");
+    }
+    const bool script = verb == "EVALSHA" && asked.command[2] != "0";
+    if (script || verb == "SSUBSCRIBE") {
+      return absl::StrCat("-MOVED ", redis::SlotOf("lock"), " ", moved_(), "\r\n");
+    }
+    return FakeServer::Polite(asked);
+  }
+
+  const std::function<std::string()> moved_;
+  std::atomic<int> port_{0};
+  FakeServer server_;
+};
+
+TEST(ClusterNodes, SendNobodyToAStrangerWithThePassword) {
+  FakeServer stranger(FakeServer::Polite);
+  const std::string url = stranger.url();
+  Liar liar([&] { return url.substr(url.rfind('/') + 1); });
+  const auto client = Client::Connect(liar.url(), {.unreachable_after = absl::Seconds(1)});
+  ASSERT_TRUE(client.ok()) << client.status();
+  SimpleLock lock(*client, "lock");
+  const absl::Status status = lock.Acquire({.wait = absl::Seconds(2)}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("which no node names"));
+  EXPECT_EQ(stranger.connections(), 0);
+}
+
+TEST(ClusterNodes, ThatInventAddressesCostNoDescriptors) {
+  std::atomic<int> invented{0};
+  Liar liar([&] {
+    const int number = ++invented;
+    return absl::StrCat("127.1.", number / 250 % 250, ".", 1 + number % 250, ":7000");
+  });
+  const auto client = Client::Connect(liar.url(), {.unreachable_after = absl::Seconds(1)});
+  ASSERT_TRUE(client.ok()) << client.status();
+  SimpleLock lock(*client, "lock");
+  const int before = support::OpenDescriptors();
+  int most = before;
+  for (const base::Instant until = base::Now() + absl::Seconds(3); base::Now() < until;) {
+    EXPECT_FALSE(lock.TryAcquire().ok());
+    most = std::max(most, support::OpenDescriptors());
+  }
+  EXPECT_GT(invented, 10);
+  EXPECT_LE(most, before + 8);
+}
+
+}  // namespace
+}  // namespace redlatch
