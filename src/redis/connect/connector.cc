@@ -18,6 +18,9 @@ namespace {
 // are over. A new socket sends one of its own sooner; each is given longer than the last.
 constexpr absl::Duration kFirstPatience = absl::Milliseconds(250);
 constexpr int kPatienceGrows = 3;
+// How much longer than the first the second connection to a server may take, and how long at least.
+constexpr int kSecondTakes = 4;
+constexpr absl::Duration kSecondPatience = absl::Milliseconds(250);
 
 // Before Poll() is called again while a name is looked up.
 constexpr absl::Duration kLookUpPause = absl::Milliseconds(5);
@@ -31,7 +34,8 @@ Connector::Connector(const Url& url, Handshake::Purpose purpose, TransportFactor
       handshake_(url, purpose),
       open_(open ? std::move(open) : OpenTransport),
       endpoint_(endpoint != nullptr ? std::move(endpoint) : MakeEndpoint(url)),
-      where_(std::move(where)) {}
+      where_(std::move(where)),
+      for_commands_(purpose == Handshake::Purpose::kCommands) {}
 
 absl::Status Connector::Unreachable(const Attempt& attempt, const std::string& why) const {
   const bool one_of_several = attempt.targets.size() > 1 || url_.kind == Url::Kind::kSentinel;
@@ -70,7 +74,8 @@ std::string Connector::Hint() const {
 
 void Connector::BeginAttempt() {
   attempt_ = Attempt();
-  attempt_->deadline = base::Now() + url_.connect_timeout;
+  attempt_->began = base::Now();
+  attempt_->deadline = attempt_->began + url_.connect_timeout;
   if (!where_ || !trust_where_) return;
   if (std::optional<Target> target = where_()) {
     attempt_->told_where = true;
@@ -79,9 +84,49 @@ void Connector::BeginAttempt() {
 }
 
 absl::StatusOr<std::optional<Connection>> Connector::Failed(absl::Status why) {
+  if (attempt_->made) return Made(*std::move(attempt_->made));
   trust_where_ = !attempt_->told_where;
   attempt_.reset();
   return why;
+}
+
+absl::StatusOr<std::optional<Connection>> Connector::Made(Connection made) {
+  attempt_.reset();
+  trust_where_ = true;
+  run_id_ = made.info.run_id;
+  return std::optional<Connection>(std::move(made));
+}
+
+bool Connector::MayBeTwo(const Connection& made) const {
+  return for_commands_ && url_.kind == Url::Kind::kTcp && !url_.in_cluster &&
+         !made.info.run_id.empty() && made.info.run_id != run_id_;
+}
+
+absl::Status Connector::TwoServers(const Connection& first, const Connection& second) {
+  const std::string& one = first.target.address.text;
+  const std::string& other = second.target.address.text;
+  const std::string what = absl::StrCat(
+      server_, " leads to two primaries, one at ", one,
+      one == other ? " and another there as well" : absl::StrCat(" and another at ", other),
+      ", and each would have locks of its own (name one server, without a load balancer before "
+      "it)");
+  // A server that has ended and begun anew in this moment has hung up.
+  const bool ended =
+      first.dialogue.transport->Wait(Interest::kRead, -1, base::Now()).Meets(Interest::kRead);
+  attempt_.reset();
+  if (ended) return absl::UnavailableError(what);
+  return absl::FailedPreconditionError(what);
+}
+
+void Connector::Attempt::BeginSecond(Connection first) {
+  const base::Instant now = base::Now();
+  deadline = std::min(deadline, now + std::max(kSecondPatience, kSecondTakes * (now - began)));
+  std::rotate(targets.begin(), targets.begin() + static_cast<ptrdiff_t>(next_target),
+              targets.end());
+  next_target = 0;
+  dialogue = Dialogue();
+  connected = false;
+  made = std::move(first);
 }
 
 // Whether `where` names another address by now than that of the attempt.
@@ -94,6 +139,7 @@ bool Connector::Moved() const {
 absl::StatusOr<std::optional<Connection>> Connector::Step(base::Instant deadline, int wake_fd) {
   // What ended while nobody worked on it tells nothing of the server.
   const bool over = attempt_.has_value() && attempt_->deadline <= base::Now();
+  if (over && attempt_->made) return Made(*std::move(attempt_->made));
   if (!attempt_.has_value() || over || Moved()) BeginAttempt();
   return Proceed(std::min(deadline, attempt_->deadline), wake_fd);
 }
@@ -142,11 +188,16 @@ absl::StatusOr<std::optional<Connection>> Connector::Proceed(base::Instant limit
                       .info = ServerInfo(),
                       .target = attempt.target()};
       failed = handshake_.Check(std::exchange(made.dialogue.replies, {}), &made.info);
-      if (failed.ok()) {
-        attempt_.reset();
-        trust_where_ = true;
-        return std::optional<Connection>(std::move(made));
+      const std::optional<Connection>& first = attempt.made;
+      if (failed.ok() && !first && MayBeTwo(made)) {
+        attempt.BeginSecond(std::move(made));
+        continue;
       }
+      if (failed.ok() && first && !made.info.run_id.empty() &&
+          made.info.run_id != first->info.run_id) {
+        return TwoServers(*first, made);
+      }
+      if (failed.ok()) return Made(first ? *std::move(attempt.made) : std::move(made));
     }
     const bool reached = attempt.connected && absl::IsUnavailable(failed);
     if (!reached || attempt.next_target == attempt.targets.size()) {

@@ -39,6 +39,11 @@ using Whereabouts = std::function<std::optional<Target>()>;
 // thread that calls does the work, and where its deadline comes first, the attempt stays as it is
 // and the next call goes on with it; so callers of little patience get connected too, together. One
 // attempt takes no longer than the URL's connect_timeout. Not thread-safe.
+//
+// A connection for commands to another run of a server than the last one is made twice, the second
+// time to another address if the host has several: if two primaries answer, as behind a load
+// balancer, each would have locks of its own, and the server is refused. A second connection that
+// cannot be made soon proves nothing, and neither does a user who may not run INFO.
 class Connector {
  public:
   // No `open`: OpenTransport(). No `endpoint`: where the URL leads. `where`, if given, is asked
@@ -59,11 +64,14 @@ class Connector {
   void Abandon() { attempt_.reset(); }
   // In a forked child: closes its socket, and touches nothing else.
   void CloseInForkedChild() {
-    if (attempt_.has_value()) attempt_->dialogue.transport.reset();
+    if (!attempt_.has_value()) return;
+    attempt_->dialogue.transport.reset();
+    if (attempt_->made) attempt_->made->dialogue.transport.reset();
   }
 
  private:
   struct Attempt {
+    base::Instant began;
     base::Instant deadline;
     bool told_where = false;  // `where` has named the target
     std::vector<Target> targets;
@@ -76,9 +84,11 @@ class Connector {
     std::string last_error;
     int last_errno = 0;
     absl::Status refusal;  // by the last server that was reached, or why no targets are known
+    std::optional<Connection> made;  // the first of the two
 
     const Target& target() const { return targets[next_target - 1]; }
     void GoOn(absl::Status why);  // from a server that was reached to the next target
+    void BeginSecond(Connection first);
   };
   enum class Progress { kReady, kOutOfTime };
   using Outcome = absl::StatusOr<Progress>;
@@ -87,6 +97,9 @@ class Connector {
   void BeginAttempt();
   bool Moved() const;
   absl::StatusOr<std::optional<Connection>> Failed(absl::Status why);
+  absl::StatusOr<std::optional<Connection>> Made(Connection made);
+  bool MayBeTwo(const Connection& made) const;
+  absl::Status TwoServers(const Connection& first, const Connection& second);
   Outcome Advance(Attempt& attempt, base::Instant limit, int wake_fd);
   Outcome ConnectToOne(Attempt& attempt, base::Instant limit, int wake_fd);
   Outcome Greet(Attempt& attempt, base::Instant limit, int wake_fd);
@@ -103,6 +116,8 @@ class Connector {
   const std::unique_ptr<Endpoint> endpoint_;
   const Whereabouts where_;
   bool trust_where_ = true;
+  const bool for_commands_;
+  std::string run_id_;  // of the server that was connected to last
   std::optional<Attempt> attempt_;
 };
 

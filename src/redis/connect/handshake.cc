@@ -18,6 +18,10 @@ constexpr int kOldestMajor = 7;
 // EVALSHA of it answers NOSCRIPT to who may run it, and NOPERM to who may not.
 constexpr std::string_view kNoSuchScript = "0000000000000000000000000000000000000000";
 
+constexpr std::string_view kImitation =
+    "; redlatch needs Redis 7.0 or later, or Valkey, itself: an imitation such as fakeredis or "
+    "miniredis does not run its scripts as they do";
+
 // A command that the server, or this user, does not have.
 bool CannotAsk(const Reply& reply) {
   if (!reply.is_error()) return false;
@@ -130,7 +134,9 @@ absl::Status Handshake::CheckStep(Step step, const Reply& reply, Nature& nature,
 absl::Status Handshake::Refusal(const Reply& reply) const {
   absl::Status status = ErrorStatus(reply.text, server_);
   if (absl::IsUnavailable(status) || absl::IsPermissionDenied(status)) return status;
-  return absl::FailedPreconditionError(status.message());
+  const bool strange = absl::IsInternal(status) || absl::IsNotFound(status);
+  return absl::FailedPreconditionError(
+      absl::StrCat(std::string(status.message()), std::string(strange ? kImitation : "")));
 }
 
 // What does not know the command, as some proxies don't, may serve all the same.
@@ -166,8 +172,8 @@ absl::Status Handshake::ReadServer(const Reply& reply, Nature& nature, ServerInf
   if (nature.mode.empty()) nature.mode = InfoField(reply.text, "server_mode");  // Valkey's
   info->run_id = std::string(InfoField(reply.text, "run_id"));
   if (!nature.version.empty()) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(
-      server_, " does not tell its version; redlatch needs Redis 7.0 or later, or Valkey"));
+  return absl::FailedPreconditionError(
+      absl::StrCat(server_, " does not tell its version", std::string(kImitation)));
 }
 
 absl::Status Handshake::CheckMemory(const Reply& reply, ServerInfo* info) const {
@@ -233,6 +239,8 @@ absl::Status Handshake::ReadReplicaLag(const Reply& reply, ServerInfo* info) con
 }
 
 absl::Status Handshake::CheckCommands(const Reply& reply) const {
+  // Who has been given the text has no reason to ask for it.
+  if (reply.is_error() && ClassifyError(reply.text) == ErrorCode::kNoScript) return Refusal(reply);
   if (reply.is_error() && ClassifyError(reply.text) != ErrorCode::kNoPermission) {
     return CheckScript(reply);
   }

@@ -62,6 +62,7 @@ class SocketTransport final : public Transport {
     const bool connected = connect(fd_.get(), address, address_.size) == 0 || errno == EISCONN;
     // A Unix socket whose backlog is full says EAGAIN, and poll() cannot tell when there is room.
     backlog_full_ = !connected && errno == EAGAIN;
+    if (connected && IsItself()) return Failed(ECONNREFUSED, IoResult::Kind::kWantWrite);
     if (connected) return {.kind = IoResult::Kind::kDone};
     return Failed(errno, IoResult::Kind::kWantWrite);
   }
@@ -119,6 +120,19 @@ class SocketTransport final : public Transport {
   }
 
  private:
+  // Where nobody listens at a port of the range that the kernel takes clients' ports from, it may
+  // take that very port, and a socket is connected to itself: it would answer its own commands.
+  bool IsItself() const {
+    sockaddr_storage here = {};
+    sockaddr_storage there = {};
+    socklen_t here_size = sizeof here;
+    socklen_t there_size = sizeof there;
+    return address_.storage.ss_family != AF_UNIX &&
+           getsockname(fd_.get(), reinterpret_cast<sockaddr*>(&here), &here_size) == 0 &&
+           getpeername(fd_.get(), reinterpret_cast<sockaddr*>(&there), &there_size) == 0 &&
+           here_size == there_size && memcmp(&here, &there, here_size) == 0;
+  }
+
   const base::ForkGuard fork_guard_;
   const base::UniqueFd fd_;
   const SocketAddress address_;

@@ -51,6 +51,9 @@ constexpr Known kKnown[] = {
      "it has become a replica; connect to the primary"},
     {"MASTERDOWN", ErrorCode::kMasterDown, absl::StatusCode::kUnavailable,
      "it is a replica that lost its primary; connect to the primary"},
+    {"MISCONF Errors writing to the AOF file:", ErrorCode::kOther, absl::StatusCode::kUnavailable,
+     "it cannot write its append-only file and therefore accepts no writes; make room on its disk, "
+     "see its log, or use CONFIG SET appendonly no"},
     {"MISCONF", ErrorCode::kOther, absl::StatusCode::kUnavailable,
      "it cannot save its data and therefore accepts no writes; see its log, or use CONFIG SET "
      "stop-writes-on-bgsave-error no"},
@@ -79,6 +82,10 @@ constexpr Known kKnown[] = {
      "raise maxclients, or close connections that are not needed"},
     {"ERR unknown command", ErrorCode::kUnknownCommand, absl::StatusCode::kFailedPrecondition,
      kRenamed},
+    {"ERR Could not find scripting engine", ErrorCode::kOther,
+     absl::StatusCode::kFailedPrecondition,
+     "it has no Lua; load its module: a line \"loadmodule /path/to/libvalkeylua.so\" in the "
+     "server's configuration"},
     {"ERR Unknown Redis command called from script", ErrorCode::kUnknownCommand,
      absl::StatusCode::kFailedPrecondition, kRenamed},
     {"ERR Unknown command called from script", ErrorCode::kUnknownCommand,

@@ -1,5 +1,5 @@
-// An address that leads to two servers in turn: the subscription is always at the other one, and no
-// message arrives.
+// An address that leads to two servers in turn: it is refused; and where the user may not ask for
+// their run ids, the subscription is always at the other one, and no message arrives.
 #include <atomic>
 #include <memory>
 #include <optional>
@@ -17,6 +17,7 @@
 #include "src/base/clock.h"
 #include "src/base/mutex.h"
 #include "src/base/parker.h"
+#include "tests/support/await.h"
 #include "tests/support/redis_server.h"
 #include "tests/support/tcp_proxy.h"
 
@@ -62,7 +63,14 @@ class Events : public Observer {
 
 class Deaf : public ::testing::Test {
  protected:
-  Deaf() { proxy_.LeadTo({first_->port(), second_->port()}); }
+  Deaf() {
+    proxy_.LeadTo({first_->port(), second_->port()});
+    // The client cannot ask whether both are one server.
+    for (const auto& each : {first_.get(), second_.get()}) {
+      each->Do({"ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all", "-info"});
+    }
+  }
+  std::string Url() const { return "redis://app:secret@" + proxy_.url().substr(8); }
 
   // Someone else has the lock, at either server.
   void Hold() {
@@ -84,7 +92,7 @@ class Deaf : public ::testing::Test {
 
 TEST_F(Deaf, AClientIsToldAndGetsTheLockByAsking) {
   Hold();
-  SimpleLock lock(*Client::Connect(proxy_.url(), {.observer = events_}), "lock");
+  SimpleLock lock(*Client::Connect(Url(), {.observer = events_}), "lock");
   std::thread waiter([&] {
     const auto lease = lock.Acquire({.wait = kPatience});
     EXPECT_TRUE(lease.ok()) << lease.status();
@@ -98,7 +106,7 @@ TEST_F(Deaf, AClientIsToldAndGetsTheLockByAsking) {
 
 TEST_F(Deaf, AClientDoesNotGoOnConnecting) {
   Hold();
-  SimpleLock lock(*Client::Connect(proxy_.url(), {.observer = events_}), "lock");
+  SimpleLock lock(*Client::Connect(Url(), {.observer = events_}), "lock");
   std::thread waiter([&] { EXPECT_FALSE(lock.Acquire({.wait = absl::Seconds(4)}).ok()); });
   EXPECT_TRUE(events_->AwaitDeaf());
   EXPECT_LE(proxy_.stats().accepted, 8);
@@ -109,7 +117,7 @@ TEST_F(Deaf, AClientDoesNotGoOnConnecting) {
 
 TEST_F(Deaf, AClientHearsAgainOnceTheAddressLeadsToOneServer) {
   Hold();
-  SimpleLock lock(*Client::Connect(proxy_.url(), {.observer = events_}), "lock");
+  SimpleLock lock(*Client::Connect(Url(), {.observer = events_}), "lock");
   std::thread waiter([&] {
     const auto lease = lock.Acquire({.wait = kPatience});
     EXPECT_TRUE(lease.ok()) << lease.status();
@@ -123,7 +131,7 @@ TEST_F(Deaf, AClientHearsAgainOnceTheAddressLeadsToOneServer) {
 
 // Others that hear have the lock in turn, and never leave it free.
 TEST_F(Deaf, AClientIsNotStarvedByThoseThatHear) {
-  SimpleLock lock(*Client::Connect(proxy_.url(), {.observer = events_}), "lock");
+  SimpleLock lock(*Client::Connect(Url(), {.observer = events_}), "lock");
   std::atomic<bool> over{false};
   std::vector<std::thread> crew;
   for (const auto* server : {first_.get(), first_.get(), second_.get(), second_.get()}) {
@@ -141,6 +149,44 @@ TEST_F(Deaf, AClientIsNotStarvedByThoseThatHear) {
   }
   over = true;
   for (std::thread& each : crew) each.join();
+}
+
+using TwoPrimaries = Deaf;
+
+TEST_F(TwoPrimaries, AreRefusedAtConnect) {
+  const absl::Status refused = Client::Connect(proxy_.url()).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition) << refused;
+  EXPECT_NE(refused.message().find("leads to two primaries"), absl::string_view::npos) << refused;
+}
+
+TEST_F(TwoPrimaries, AreRefusedByTheFirstCallOfALazyClient) {
+  const Client client = *Client::Connect(proxy_.url(), {.connect = ConnectPolicy::kLazy});
+  const absl::Status refused = SimpleLock(client, "lock").Acquire().status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition) << refused;
+}
+
+TEST_F(TwoPrimaries, AreRefusedWhenAConnectionIsMadeAnew) {
+  proxy_.LeadTo({first_->port()});
+  const Client client = *Client::Connect(proxy_.url());
+  SimpleLock lock(client, "lock");
+  ASSERT_TRUE(lock.Acquire().ok());
+  proxy_.LeadTo({second_->port(), first_->port()});
+  first_->Do({"CLIENT", "KILL", "TYPE", "normal"});
+  const absl::Status refused = lock.Acquire().status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition) << refused;
+  // And no longer when only one is left.
+  proxy_.LeadTo({second_->port()});
+  EXPECT_TRUE(support::Await([&] { return lock.Acquire().ok(); }));
+}
+
+TEST_F(TwoPrimaries, OneServerIsNoTwoThoughItStartsAnew) {
+  proxy_.LeadTo({first_->port()});
+  const Client client = *Client::Connect(proxy_.url());
+  SimpleLock lock(client, "lock");
+  for (int i = 0; i < 3; ++i) {
+    first_->Restart();
+    EXPECT_TRUE(lock.Acquire().ok()) << i;
+  }
 }
 
 }  // namespace

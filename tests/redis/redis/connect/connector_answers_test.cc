@@ -168,5 +168,29 @@ TEST(ConnectorAnswersTest, SilenceEndsWithTheConnectTimeout) {
   EXPECT_LT(base::Now() - begun, absl::Milliseconds(500));
 }
 
+TEST(ConnectorAnswersTest, WhoForgetsAScriptThatItIsGivenIsRefused) {
+  const absl::Status status = Greet(With("EVAL", "-NOSCRIPT No matching script.\r\n"));
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("an imitation such as fakeredis"));
+}
+
+TEST(ConnectorAnswersTest, WithoutTheLuaModuleItIsSaidHowToLoadIt) {
+  const absl::Status status = Greet(With("EVAL", "-ERR Could not find scripting engine 'lua'\r\n"));
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("loadmodule"));
+}
+
+TEST(ConnectorAnswersTest, AnImitationIsToldThatItIsOne) {
+  for (const FakeServer::Answer& answer :
+       {With("INFO", "-ERR section (server) is not supported\r\n"),
+        With("EVAL", "-ERR Error running script: global 'redis' is not a table\r\n"),
+        WithInfo("# Server\r\nrole:master\r\n")}) {
+    const absl::Status status = Greet(answer);
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr("an imitation such as fakeredis or miniredis does not run its scripts"));
+  }
+}
+
 }  // namespace
 }  // namespace redlatch::redis

