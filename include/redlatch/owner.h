@@ -14,6 +14,8 @@ namespace redlatch {
 //
 //   lock.Acquire({.owner = redlatch::Owner("job-42")})
 //
+// A class of your own may have Owners without being reentrant: see LockTraits::owners.
+//
 // An empty Owner, the default, is the calling thread.
 class Owner {
  public:

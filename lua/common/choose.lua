@@ -1,9 +1,10 @@
 -- include: common/find_place
 -- include: common/window
 -- include: common/unheeding
+-- include: common/eligible
 
 -- choose(request, now): who gets a lock that is free, as { request, winner (nil: the request, if
--- there is one), asked, passed_over, unfinished, freed }. Reads only.
+-- there is one), refused, asked, passed_over, unfinished, freed }. Reads only.
 --
 -- The first live waiter from the head gets it: one whose heartbeat is not overdue and whose channel
 -- has a subscriber. Whoever asks and would wait is live, and comes at its ticket. If nobody is
@@ -11,17 +12,21 @@
 -- window is live and the queue goes on behind it, all of the window are passed over, nobody gets
 -- the lock, and the work is `unfinished`: the caller goes on with it at once.
 --
+-- Those that are not eligible() keep their places, and others come before them. If the request is
+-- none, it is `refused` though the lock is free; so it is if others that are none fill the window.
+--
 -- If whoever is to get it waits for several names, nobody gets it: that one is `asked` whether it
 -- can take all of them. `freed`: it may not know yet that this one is free.
 local function choose(request, now)
-  local stands = false
+  local stands, skips = false, false
   if request then
     if not request.placed then
       find_place(request, now)
     end
     stands = request.wait or request.queued
   end
-  local choice = {request = request, freed = not request or request.frees}
+  local refused = request and not eligible(request, now)
+  local choice = {request = request, refused = refused, freed = not request or request.frees}
   local seen, dead, overdue = {}, {}, {}
   local function passing_over(late)
     for _, waiter in ipairs(late) do
@@ -35,11 +40,13 @@ local function choose(request, now)
     return passing_over(late)
   end
   for waiter in each_waiter(KEYS[2], now, seen) do
-    if request and
+    if request and not refused and
         (waiter.hold == request.hold or request.wait and waiter.ticket > request.ticket) then
       return passing_over(overdue)
     elseif waiter.dead or waiter.tail and is_unheeding(waiter, now) then
       dead[#dead + 1] = waiter.hold
+    elseif not eligible(waiter, now) then
+      skips = true
     elseif waiter.overdue then
       overdue[#overdue + 1] = waiter
     else
@@ -47,8 +54,9 @@ local function choose(request, now)
     end
   end
   if not seen.whole then
-    choice.unfinished = true
-  elseif not stands and overdue[1] then
+    choice.unfinished = not skips or dead[1] ~= nil or overdue[1] ~= nil
+    choice.refused = true
+  elseif (refused or not stands) and overdue[1] then
     return goes_to(overdue[1], {})
   end
   return passing_over(overdue)

@@ -35,7 +35,10 @@ local function settle(choice, fence, now)
     end
     return reply, look_note(look_ms)
   end
-  if request then
+  if request and choice.refused then
+    return request.wait and enqueue(request, request.heartbeat_ms, now) or
+      'busy ' .. request.heartbeat_ms, ''
+  elseif request then
     if request.queued then
       remove_waiter(request.hold)
     end

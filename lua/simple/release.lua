@@ -7,10 +7,10 @@
 -- reply  'released', 'released ' and acquire's reply for the fresh hold, or 'not_held'; and notes
 local call, keys = redis.call, KEYS
 local lock = keys[1]
-local held = call('GETRANGE', lock, '0', '63') == ARGV[1]
+-- include: simple/common/holder
 
 -- The two common cases come first; they are in line for the reason that acquire gives.
-if held and not ARGV[2] then
+if holder == ARGV[1] and not ARGV[2] then
   local queue = keys[2]
   if call('EXISTS', queue) == 0 then
     call('DEL', lock)
@@ -40,33 +40,4 @@ if held and not ARGV[2] then
   end
 end
 
--- include: common/time
--- include: common/give_back_kept
--- include: common/ending
--- include: common/request
--- include: common/leave
--- include: simple/common/hand_over
-
-local ending = read_ending()
-local fence, range
-if held then
-  fence, range = read_fence()
-end
-leave(ARGV[1], ending.gone_ms)
-if not held then
-  return 'not_held' .. (call('EXISTS', lock) == 0 and hand_over(now_us()) or '')
-end
-
-local now = now_us()
-local again = ARGV[4] ~= nil
-local given_up = again and redis.call('EXISTS', KEYS[6]) == 1
-local request = again and not given_up and read_request(3) or nil
-if request then
-  request.frees = true
-end
-local choice = choose(request, now)
-
-redis.call('DEL', KEYS[1])
-fence = give_back_kept(ARGV[1], fence, range, ending)
-local reply, look = settle(choice, fence, now)
-return reply and 'released ' .. reply or given_up and 'released gone' .. look or 'released' .. look
+-- include: simple/common/release

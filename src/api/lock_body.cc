@@ -57,7 +57,7 @@ auto RedisLockBase::LockBody::Attach(const RedisLockBase& lock)
 absl::StatusOr<std::shared_ptr<engine::LockSession>> RedisLockBase::LockBody::SessionFor(
     const RedisLockBase& lock, const Access& access, const Owner& owner) const {
   if (owner.is_calling_thread()) return access.session;
-  if (!lock.Traits().reentrant) {
+  if (!lock.Traits().reentrant && !lock.Traits().owners) {
     return absl::InvalidArgumentError("lock \"" + name_ +
                                       "\": an Owner is for reentrant locks; leave it out");
   }

@@ -17,6 +17,9 @@ cd "$work"
 
 configure() { cmake -G Ninja -S "$here" -DCMAKE_CXX_COMPILER="$cxx" "$@"; }
 
+# run PROGRAM: with an embedded server of its own.
+run() { "$here/../../docs/code/run.sh" "$work/$1" "$here/main.cc"; }
+
 # pkg_config_build PREFIX SOURCE PROGRAM
 pkg_config_build() {
   pc_dir=$(dirname "$(find "$work/$1" -name redlatch.pc)")
@@ -33,7 +36,7 @@ case $how in
     cmake --build subdirectory
     rm -rf shared
     cmake --install subdirectory --prefix "$work/shared"
-    subdirectory/consumer
+    run subdirectory/consumer
     ;;
   install)
     rm -rf static
@@ -51,11 +54,12 @@ case $how in
     rm -rf "find_package_$argument"
     configure -B "find_package_$argument" -DCMAKE_PREFIX_PATH="$work/$argument"
     cmake --build "find_package_$argument"
-    "find_package_$argument/consumer"
+    run "find_package_$argument/consumer"
     ;;
   pkg_config)
     pkg_config_build "$argument" "$here/main.cc" "pkg_config_$argument"
-    LD_LIBRARY_PATH=$(dirname "$pc_dir") "./pkg_config_$argument"
+    export LD_LIBRARY_PATH; LD_LIBRARY_PATH=$(dirname "$pc_dir")
+    run "pkg_config_$argument"
     ;;
   readme)
     # What the README shows: docs/check_code.py sees to that.

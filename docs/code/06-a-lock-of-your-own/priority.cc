@@ -20,6 +20,18 @@ void Refund(const redlatch::Client& client) {
 }
 // [/use]
 
+// [check]
+#include "redlatch/conformance.h"
+
+absl::Status CheckPriorityLock() {
+  const auto make = [](const redlatch::Client& client, std::string_view name,
+                       redlatch::LockOptions options) {
+    return std::make_unique<PriorityLock>(client, name, std::move(options));
+  };
+  return redlatch::CheckConformance({.make = make, .url = "embedded:"});
+}
+// [/check]
+
 // Output: refunding
 int main() {
   const redlatch::Client client = Connected();
@@ -45,4 +57,5 @@ int main() {
   ExpectOk(held->Release());
   waiters.clear();
   Expect(order == std::vector<int>({2, 3, 1, 0}));
+  ExpectOk(CheckPriorityLock());
 }

@@ -14,6 +14,8 @@ namespace redlatch::engine {
 namespace {
 
 constexpr std::string_view kInclude = "-- include: ";
+constexpr std::string_view kReplaces =
+    "-- replaces: ";  // a piece that the script has written itself
 
 bool SameScript(const LuaScript& a, const LuaScript& b) {
   return a.body.data() == b.body.data() || a.body == b.body;
@@ -33,11 +35,12 @@ absl::Status Append(std::string_view text, std::vector<std::string_view>& includ
     const size_t end = std::min(text.find('\n'), text.size() - 1) + 1;
     const std::string_view line = text.substr(0, end);
     text.remove_prefix(end);
-    if (!line.starts_with(kInclude)) {
+    const bool replaces = line.starts_with(kReplaces);
+    if (!replaces && !line.starts_with(kInclude)) {
       assembled.append(line);
       continue;
     }
-    std::string_view name = line.substr(kInclude.size());
+    std::string_view name = line.substr(replaces ? kReplaces.size() : kInclude.size());
     name = name.substr(0, name.find_last_not_of(" \r\n") + 1);
     const lua::Piece* const piece = Find(name);
     if (piece == nullptr) {
@@ -47,6 +50,7 @@ absl::Status Append(std::string_view text, std::vector<std::string_view>& includ
     }
     if (std::find(included.begin(), included.end(), piece->name) != included.end()) continue;
     included.push_back(piece->name);
+    if (replaces) continue;
     if (absl::Status status = Append(piece->text, included, assembled); !status.ok()) return status;
   }
   return absl::OkStatus();

@@ -1,0 +1,50 @@
+-- What simple/acquire does, without its short cuts for the common cases.
+-- include: simple/common/holder
+-- include: common/time
+-- include: common/fence
+-- include: common/hold_id
+-- include: common/request
+-- include: simple/common/take
+-- include: common/settle
+
+if redis.call('EXISTS', KEYS[5]) == 1 then
+  return 'gone'
+end
+local request = read_request(0)
+local now = now_us()
+
+if holder == '' and redis.call('EXISTS', KEYS[1]) == 0 then
+  local choice = choose(request, now)
+  return (settle(choice, read_fence(), now))
+end
+
+find_place(request, now)
+local remaining_ms = redis.call('PTTL', KEYS[1])
+
+-- A repeat, or a heartbeat that crossed the grant: one acquisition, with the token that it has.
+if holder == request.hold then
+  local fence, range = read_fence()
+  if remaining_ms < 0 or not request.manual and remaining_ms < request.lease_ms then
+    redis.call('PEXPIRE', KEYS[1], request.lease_ms)
+    remaining_ms = request.lease_ms
+  end
+  if request.queued then
+    remove_waiter(request.hold)
+  end
+  local last = range and range.hold == holder and range.known or fence
+  local token = last >= request.block and string.format('%.0f', last - request.block + 1)
+    or reserve_tokens(fence, request.block, now)
+  request.missed = request.attempt > 1
+  return granted(request, token, remaining_ms)
+end
+
+-- A foreign owner publishes nothing.
+local retry_after_ms = client_of(holder) and remaining_ms or -1
+if request.calls then
+  call_keeper(holder, request)
+end
+if not request.wait then
+  return 'busy ' .. retry_after_ms
+end
+request.holder = holder
+return enqueue(request, retry_after_ms, now)

@@ -1,0 +1,30 @@
+-- What simple/release does, without its short cuts for the common cases.
+-- include: simple/common/holder
+-- include: common/time
+-- include: common/give_back_kept
+-- include: common/ending
+-- include: common/request
+-- include: common/leave
+-- include: simple/common/hand_over
+
+local ending = read_ending()
+if holder ~= ARGV[1] then
+  leave(ARGV[1], ending.gone_ms)
+  return 'not_held' .. (redis.call('EXISTS', KEYS[1]) == 0 and hand_over(now_us()) or '')
+end
+
+local fence, range = read_fence()
+leave(ARGV[1], ending.gone_ms)
+local now = now_us()
+local again = ARGV[4] ~= nil
+local given_up = again and redis.call('EXISTS', KEYS[6]) == 1
+local request = again and not given_up and read_request(3) or nil
+if request then
+  request.frees = true
+end
+local choice = choose(request, now)
+
+redis.call('DEL', KEYS[1])
+fence = give_back_kept(ARGV[1], fence, range, ending)
+local reply, look = settle(choice, fence, now)
+return reply and 'released ' .. reply or given_up and 'released gone' .. look or 'released' .. look

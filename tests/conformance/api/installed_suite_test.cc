@@ -1,0 +1,60 @@
+// The suite that users have, redlatch/conformance.h: every class passes it, and one that excludes
+// nobody does not.
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "gtest/gtest.h"
+#include "redlatch/conformance.h"
+#include "redlatch/lua_script.h"
+#include "redlatch/redis_lock_base.h"
+#include "tests/conformance/api/conformance.h"
+
+namespace redlatch::conformance {
+namespace {
+
+class InstalledSuite : public Conformance {};
+INSTANTIATE_FOR_KINDS(InstalledSuite);
+
+TEST_P(InstalledSuite, PassesForEveryKind) {
+  const absl::Status kept = CheckConformance(
+      {.make = [](const Client& client, std::string_view name,
+                  LockOptions options) { return GetParam().kind.make(client, name, options); },
+       .url = url(),
+       .lease = kLease});
+  EXPECT_TRUE(kept.ok()) << kept;
+}
+
+// Grants everything.
+class OpenDoor final : public RedisLockBase {
+ public:
+  OpenDoor(Client client, std::string_view name, LockOptions options)
+      : RedisLockBase(std::move(client), name, std::move(options)) {}
+
+ private:
+  LockScripts Scripts() const override {
+    return {.acquire = {.name = "open/acquire",
+                        .body = "local t = redis.call('TIME')\n"
+                                "return string.format('granted %.0f ', t[1] * 1e6 + t[2]) .. "
+                                "ARGV[2] .. ' 0'\n"},
+            .release = {.name = "open/release", .body = "return 'released'\n"},
+            .renew = {.name = "open/renew", .body = "return 'held'\n"},
+            .cancel = {.name = "open/cancel", .body = "return 'left'\n"},
+            .inspect = {.name = "open/inspect", .body = "-- include: simple/inspect\n"},
+            .force_release = {.name = "open/force", .body = "-- include: simple/force_release\n"}};
+  }
+  LockTraits Traits() const override { return {.kind = "open"}; }
+};
+
+TEST(InstalledSuiteItself, FailsForALockThatExcludesNobody) {
+  const auto server = support::RedisServer::Start();
+  const auto make = [](const Client& client, std::string_view name, LockOptions options) {
+    return std::make_unique<OpenDoor>(client, name, std::move(options));
+  };
+  const absl::Status kept = CheckConformance({.make = make, .url = server->url()});
+  EXPECT_TRUE(absl::IsInternal(kept)) << kept;
+}
+
+}  // namespace
+}  // namespace redlatch::conformance
