@@ -20,8 +20,8 @@ local function record_of(request, now)
     (request.names and ' 0 ' .. request.names or '')
 end
 
--- stand(request, record): puts the request at its ticket, or refreshes it. Answers its position. The
--- first in the queue calls the client that may keep request.holder, if that is known.
+-- stand(request, record): puts the request at its ticket, or refreshes it. Answers its position.
+-- The first in the queue calls the client that may keep request.holder, if that is known.
 local function stand(request, record)
   local queue_key = request.queue_key or KEYS[2]
   local ttl_ms = 3 * request.heartbeat_ms
@@ -46,6 +46,6 @@ end
 -- said, or refreshes it. Answers acquire's reply.
 local function enqueue(request, retry_after_ms, now, look_ms, unfinished)
   local position = stand(request, record_of(request, now))
-  return 'queued ' .. retry_after_ms .. ' ' .. position ..
-    string.format(' %.0f', request.ticket) .. look_note(look_ms, unfinished) .. caller_notes(request)
+  return 'queued ' .. retry_after_ms .. ' ' .. position .. string.format(' %.0f', request.ticket) ..
+    look_note(look_ms, unfinished) .. caller_notes(request)
 end

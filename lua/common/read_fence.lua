@@ -1,6 +1,6 @@
--- read_fence(): the largest token that can have been handed out, 0 where none is known. If a renewal
--- reserved the last of them, `range` is whose they are, { hold, known }: the tokens behind `known`,
--- the last that the hold had before, are that hold's alone. KEYS[4] is '<fence>', or
+-- read_fence(): the largest token that can have been handed out, 0 where none is known. If a
+-- renewal reserved the last of them, also whose those are, { hold, known }: all behind `known`, the
+-- last that the hold had before, are that hold's alone. KEYS[4] is '<fence>', or
 -- '<fence> <known> <hold>'.
 local function read_fence()
   local text = redis.call('GET', KEYS[4]) or '0'

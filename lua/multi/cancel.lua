@@ -6,6 +6,7 @@
 -- reply  'left' (it was queued), 'passed_on' (it owned a name) or 'unknown', and notes
 -- include: common/time
 -- include: common/give_back
+-- include: multi/common/end_parts
 -- include: multi/common/pass_on
 
 local hold, block = ARGV[1], tonumber(ARGV[3])

@@ -2,8 +2,8 @@
 --
 -- KEYS   1 to 4 of each name, as in lua/README.md
 -- ARGV   1 the most waiters to list
--- reply  as simple/inspect's, of kind 'multi': the largest fence, and each hold once. Of the waiters
---        of each name it lists as many of the first as is its part
+-- reply  as simple/inspect's, of kind 'multi': the largest fence, and each hold once. Of each name
+--        it lists as many of the first waiters as is its part
 -- include: common/time
 -- include: common/hold_id
 -- include: common/since

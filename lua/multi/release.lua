@@ -25,6 +25,8 @@ end
 -- include: common/request
 -- include: common/give_back
 -- include: multi/common/bid
+-- include: multi/common/end_parts
+-- include: multi/common/pass_on
 
 local all, held = survey(me)
 local ending = read_ending()

@@ -1,6 +1,9 @@
 -- include: common/hold_id
 -- include: common/read_waiter
--- include: multi/common/pass_on
+-- include: multi/common/survey
+-- include: multi/common/merge_looks
+-- include: multi/common/owners
+-- include: simple/common/hand_over
 
 -- reserve_everywhere(all, block, now): makes `block` tokens those of all names, larger than any
 -- that one of them has had. Answers the first.
@@ -41,6 +44,15 @@ local function find_tickets(request, all, now)
   end
   request.ticket, request.placed = oldest, true
   request.attempt = math.max(request.attempt, recorded and recorded.attempt or 0)
+end
+
+-- count_waiting(): at how many of the names others are queued.
+local function count_waiting()
+  local queues = {}
+  for i, name in ipairs(names) do
+    queues[i] = name[2]
+  end
+  return redis.call('EXISTS', unpack(queues))
 end
 
 -- answer_again(request, all, now): a repeat of what was granted: one acquisition, with the token

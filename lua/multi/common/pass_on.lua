@@ -1,15 +1,7 @@
+-- include: multi/common/owners
 -- include: multi/common/survey
 -- include: multi/common/merge_looks
 -- include: simple/common/hand_over
-
--- A call makes so many owners at most: others are left to the caller, which goes on at once.
-local owners_left = 16
-
--- is_full(winner): whether that one is too many for this call; else it is counted.
-local function is_full(winner)
-  owners_left = owners_left - (winner and 1 or 0)
-  return owners_left < 0
-end
 
 -- pass_on(all, now): gives each name that is free to whoever is next there. Answers the notes.
 local function pass_on(all, now)

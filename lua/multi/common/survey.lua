@@ -2,8 +2,8 @@
 -- include: multi/common/names
 
 -- survey(hold): of each name its `holder`, '' and `free` if there is none, whether the hold has it
--- (`mine`), the hold's `ticket` there, nil if it is not queued, and the `fence`. Answers how many it
--- has as well. Refuses what is in the way of a type before anything is written.
+-- (`mine`), the hold's `ticket` there, nil if it is not queued, and the `fence`. Answers how many
+-- it has as well. Refuses what is in the way of a type before anything is written.
 local function survey(hold)
   local all, held, absent, locks, fences = {}, 0, 0, {}, {}
   for i, name in ipairs(names) do
@@ -33,34 +33,4 @@ local function survey(hold)
     end
   end
   return all, held
-end
-
--- end_parts(all, hold): the hold that was surveyed leaves all queues, and the names that it had are
--- free. Answers whether it was queued.
-local function end_parts(all, hold)
-  local locks, queued = {}, false
-  for i, name in ipairs(all) do
-    if name.mine then
-      locks[#locks + 1] = names[i][1]
-      name.mine, name.free, name.holder = false, true, ''
-    end
-    if name.ticket then
-      queued, name.ticket = true, nil
-      redis.call('ZREM', names[i][2], hold)
-      redis.call('HDEL', names[i][3], hold)
-    end
-  end
-  if locks[1] then
-    redis.call('DEL', unpack(locks))
-  end
-  return queued
-end
-
--- count_waiting(): at how many of the names others are queued.
-local function count_waiting()
-  local queues = {}
-  for i, name in ipairs(names) do
-    queues[i] = name[2]
-  end
-  return redis.call('EXISTS', unpack(queues))
 end

@@ -1,0 +1,22 @@
+-- include: multi/common/names
+
+-- end_parts(all, hold): the hold that was surveyed leaves all queues, and the names that it had are
+-- free. Answers whether it was queued.
+local function end_parts(all, hold)
+  local locks, queued = {}, false
+  for i, name in ipairs(all) do
+    if name.mine then
+      locks[#locks + 1] = names[i][1]
+      name.mine, name.free, name.holder = false, true, ''
+    end
+    if name.ticket then
+      queued, name.ticket = true, nil
+      redis.call('ZREM', names[i][2], hold)
+      redis.call('HDEL', names[i][3], hold)
+    end
+  end
+  if locks[1] then
+    redis.call('DEL', unpack(locks))
+  end
+  return queued
+end
