@@ -42,7 +42,10 @@ struct LockOptions {
   // or while others wait, keeps it for so long: its threads pass it on, or take it again, without
   // asking the server. That is many times as fast, and fair between clients at this grain: each
   // waits one turn of every other. A client whose threads do not come back for the lock at once
-  // hands it over when they release it. Zero: each release hands it to the next client.
+  // hands it over when they release it; so does one whose section took more than 100 ms. If this
+  // process ends without exit() behind an unlock() in its turn, by _exit(), exec() or SIGKILL, the
+  // others wait for a claim (two seconds), not for the lease: so each hold begins as a claim, as
+  // `whole_lease` says. Zero: each release hands it to the next client.
   absl::Duration turn = absl::ZeroDuration();
 
   // For a lock that mostly the same process wants. The client keeps the lock after its last thread
@@ -51,10 +54,10 @@ struct LockOptions {
   // is idle. Their lock() takes twice as long as one of a free lock. Their try_lock() fails, and
   // calls it back: it goes back at once, and then with each release, for 2 s at least. Where
   // try_lock() is repeated at least once a second, at most one in 2 s fails although no thread has
-  // the lock (one a second while messages are lost). If this process dies meanwhile the lock is free when its lease
-  // ends: choose the lease as long as others can wait for that. Not longer than the lease. Manual
-  // leases, explicit owners, and locks with `replica_acks` or `fsync` are not kept. Zero: it goes
-  // back with each release.
+  // the lock (one a second while messages are lost). If this process dies meanwhile, the lock is
+  // free when its lease ends: choose the lease as long as others can wait for that. Not longer than
+  // the lease. Manual leases, explicit owners, and locks with `replica_acks` or `fsync` are not
+  // kept. Zero: it goes back with each release.
   absl::Duration keep = absl::ZeroDuration();
 
   // A hold counts only when so many replicas have confirmed that they have it, and each renewal of
@@ -93,12 +96,12 @@ struct AcquireOptions {
   // manual hold from when its thread acquires the lock again without a lease.
   std::optional<absl::Duration> lease = {};
 
-  // A client that is handed the lock by another client has it for about two seconds at first, and for
-  // the whole lease once the server has confirmed that: about 100 ms later, in the background. True:
-  // Acquire() confirms it first, and returns with the whole lease. It is for work that must know at
-  // its start that it can go on for longer than two seconds. It costs a round trip after each such
-  // handover, in which the lock is taken and idle, so it is off by default. A manual hold always
-  // does it.
+  // A client that is handed the lock by another client, or gets one with a `turn`, has it for about
+  // two seconds at first, and for the whole lease once the server has confirmed that: about 100 ms
+  // later, in the background; in a longer turn, within a second. True: Acquire() confirms it first,
+  // and returns with the whole lease. It is for work that must know at its start that it can go on
+  // for longer than two seconds. It costs a round trip after each such handover, in which the lock
+  // is taken and idle, so it is off by default. A manual hold always does it.
   bool whole_lease = false;
 
   // Ends the waiting with kCancelled. It does not touch a hold.

@@ -66,9 +66,12 @@ namespace redlatch {
 // connection, and one that hands the lock to a waiting thread of the same client.
 //
 // When a client's last handle goes, it waits for the answers that are still to come, by the
-// `command_timeout`. So a process that ends normally leaves nothing locked. _exit(), exec() and
-// fork() right after unlock() are safe too, unless the connection was so busy that the release
-// could not be written at once; the lock then stays taken until its lease expires.
+// `command_timeout`. So a process that ends normally leaves nothing locked. What a client keeps
+// (LockOptions::keep) also goes back when the process exits and the client is never destroyed.
+// _exit(), exec() and fork() right after unlock() are safe too. The lock stays taken until its
+// lease expires only if the connection was so busy that the release could not be written at once,
+// if it was one of the two kinds that wait and asynchronous calls have been made (a thread of the
+// client's then writes it), or if the client keeps it; and for a claim, two seconds, in a `turn`.
 //
 // An object may be destroyed by any thread, also while others wait in it: their calls end with
 // kCancelled. Where it is the last one of that name on the client, what was taken by lock() is

@@ -5,9 +5,9 @@
 -- include: reentrant/common/latest_token
 -- include: reentrant/common/only_hold
 
--- decide(request, choice, holds, fence, now): grants what is asked for, queues it or refuses it. The
--- owner itself is let in at once, past the queue, also if one of its waiters gets the lock now.
--- `choice` is choose()'s. Answers acquire's reply, and the look that goes with it.
+-- decide(request, choice, holds, fence, now): grants what is asked for, queues it or refuses it. An
+-- owner is let in at once, past the queue, also if one of its waiters gets the lock now. `choice` is
+-- choose()'s. Answers acquire's reply, and the look that goes with it.
 local function decide(request, choice, holds, fence, now)
   purge(holds)
   local look = ''

@@ -58,6 +58,9 @@ Bid Bidder::NextBid(base::Instant now, bool contended) {
         ((contended && head.options->local_window > none) || head.options->turn > none) &&
         !head.terms.manual && !config_.explicit_owner && config_.sharing.passes_on;
     pursuit.bid.block = passes_on ? kBlock : head.terms.permits;
+    // In its turn the client keeps what no thread has: as a claim, in case its process ends.
+    pursuit.bid.claims = passes_on && head.options->turn > none && !head.terms.whole &&
+                         !head.terms.stays && !head.terms.acks.any();
   }
   pursuit.bid.wait = false;
   for (const Waiter* waiter = &head; waiter != nullptr; waiter = waiter->next) {

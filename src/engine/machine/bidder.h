@@ -168,7 +168,7 @@ class Bidder {
   struct Basis {
     absl::Duration lease;
     base::Instant asked;  // when the attempt was sent that it answers
-    bool claim = false;   // by a message, for less than the lease
+    bool claim = false;   // for less than the lease
   };
 
   // Of a latch: how many have counted it down.

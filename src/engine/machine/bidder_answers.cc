@@ -85,7 +85,10 @@ void Bidder::OnBidGranted(const Bade& bade, const BidGranted& answer, base::Inst
              .token = answer.token,
              .claim = answer.lease,
              .others = answer.others},
-            {.lease = answer.lease, .asked = bade.sent}, now, effects);
+            {.lease = answer.lease,
+             .asked = bade.sent,
+             .claim = bid.claims && answer.lease < bid.terms.lease},
+            now, effects);
 }
 
 void Bidder::OnBusy(base::Instant now, Effects& effects) {

@@ -159,8 +159,10 @@ void LockMachine::OnHeld(const Send& send, const StillHeld& answer, bool extensi
     effects.notices.push_back({.kind = Notice::Kind::kRecovered, .token = token});
   }
   grant.at_risk = false;
-  grant.claimed = false;
-  grant.renew_due = grant.again ? now : RenewDue(grant.terms, send.sent);
+  grant.claimed = grant.claimed && send.lease < grant.terms.lease;
+  grant.renew_due =
+      grant.claimed ? send.sent + Scaled(grant.claim, 1, 3) : RenewDue(grant.terms, send.sent);
+  if (grant.again) grant.renew_due = now;
   grant.failures = 0;
   if (MayStay(grant.id) && answer.others > 0) OnWanted(grant.id, now);
   if (resting() && !queue_.empty()) {  // it may have tokens now

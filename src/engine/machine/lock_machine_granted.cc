@@ -45,12 +45,15 @@ void LockMachine::OnGranted(const NewGrant& news, const Basis& basis, base::Inst
       // The attempt that the grant echoes was executed, whenever its own answer comes.
       .in_flight = pursuit.in_flight && news.attempt < pursuit.bid.attempt,
       .uncertain = pursuit.uncertain,
+      .claim = basis.claim ? basis.lease : absl::ZeroDuration(),
       .deadline = deadline,
       .lost_at = deadline - ExpiryLead(terms.lease),
       .server_expires = now + basis.lease,
       .asked = basis.asked,
-      .turn_ends =
-          pursuit.queued || news.others > 0 ? now + queue_.head()->options->turn : base::Instant(),
+      .turn_ends = (pursuit.queued || news.others > 0) && config_.sharing.passes_on &&
+                           !config_.explicit_owner
+                       ? now + queue_.head()->options->turn
+                       : base::Instant(),
       // Tokens that are not handed out one by one are not given back either.
       .next_token = config_.sharing.passes_on ? news.token : last_token + 1,
       .last_token = last_token,

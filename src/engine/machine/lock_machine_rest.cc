@@ -32,12 +32,14 @@ bool LockMachine::Stays() const {
          !grant_->forced && (joined() ? serves_ || served_ >= kOfUse : !grant_->claimed);
 }
 
-// Nobody waits here. False: it is to go back to the server.
+// Nobody waits here. False: it is to go back to the server. In a turn it stays only if the server
+// frees it when a claim is over, in case this process ends; with `keep`, the user accepts a lease.
 bool LockMachine::Rest(absl::Duration keep, base::Instant now) {
   if (!joined()) taken_at_ = now;  // readers keep no reader out
   Grant& grant = *grant_;
   const bool stays = Stays();
-  const bool in_turn = comes_again_ && now < grant.turn_ends && HasTokens();
+  const bool brief = grant.claimed || MayStay(grant.id) || grant.terms.lease <= kShortestClaim;
+  const bool in_turn = comes_again_ && now < grant.turn_ends && HasTokens() && brief;
   if (!may_rest_ || (!stays && !in_turn) || grant.deadline <= now || grant.pinned ||
       grant.terms.manual || grant.terms.acks.any() || config_.explicit_owner ||
       config_.sharing.counts) {

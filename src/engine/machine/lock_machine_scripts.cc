@@ -28,7 +28,10 @@ std::optional<Send> LockMachine::NextSend(base::Instant now, absl::Duration earl
   if (grant_->terms.manual) {
     return Send{.what = ToRenew(), .grant = grant_->id, .lease = kLookOnly, .sent = now};
   }
-  return Renewal(grant_->terms.lease, now);
+  // What threads use for moments only, in the client's turn, stays a claim: see Rest().
+  const bool brief = grant_->claimed && now < grant_->turn_ends &&
+                     (resting() || now - grant_->holds.back().began < ConfirmAfter(grant_->claim));
+  return Renewal(brief ? grant_->claim : grant_->terms.lease, now);
 }
 
 std::optional<Send> LockMachine::NextSendOf(uint64_t hold, base::Instant now) {

@@ -6,6 +6,7 @@
 
 #include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "src/base/clock.h"
 #include "src/engine/machine/effects.h"
 #include "src/engine/machine/script_io.h"
@@ -43,7 +44,7 @@ struct Grant {  // its order leaves no gaps: a client may have very many
   Terms terms;
   uint32_t attempt = 0;  // that was granted
   int retakes_left = 0;
-  bool claimed = false;      // by a message, and not confirmed yet
+  bool claimed = false;      // for less than the lease, so far: for `claim`
   bool others : 1 = false;   // waited when it was asked
   bool queued : 1 = false;   // it came after others, who may come again
   bool wanted : 1 = false;   // another client has asked for it
@@ -55,6 +56,7 @@ struct Grant {  // its order leaves no gaps: a client may have very many
   bool uncertain = false;
   bool acked = false;            // by all that its terms want
   int16_t acked_by = 0;          // replicas, the last time that it counted
+  absl::Duration claim;          // zero: it was the lease from the first
   base::Instant deadline;        // from here on another may be the owner
   base::Instant lost_at;         // from here on it is lost to us: somewhat before
   base::Instant server_expires;  // from here on the server has forgotten us

@@ -39,6 +39,7 @@ struct Bid {
   uint32_t attempt = 0;
   bool wait = false;    // be queued where it is not free
   bool calls = false;   // if it does not wait: whoever keeps it, and may not need it, is told
+  bool claims = false;  // a grant by reply is a claim, too, as one by message is
   bool listen = false;  // be told whether messages reach this client
   uint32_t block = 1;   // tokens to reserve; never changes for a hold
   uint64_t ticket = 0;  // the place in the queue it once had

@@ -64,6 +64,9 @@ inline absl::Duration ConfirmAfter(absl::Duration claim) {
   return std::min(absl::Milliseconds(100), Scaled(claim, 1, 20));
 }
 
+// A claim is as long, or longer where the server is far away, but no longer than the lease.
+inline constexpr absl::Duration kShortestClaim = absl::Seconds(2);
+
 // How much later than the end of a claim somebody looks whether it was taken.
 inline constexpr absl::Duration kLookGrace = absl::Milliseconds(5);
 

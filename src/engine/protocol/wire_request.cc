@@ -97,14 +97,14 @@ void Request::PutReign(const Subject& subject) {
 
 void Request::Bid(const Subject& subject, const engine::Bid& bid, const Told& told) {
   PutHold(subject, bid.grant);
-  PutMillis(bid.terms.lease);
+  const absl::Duration claim = std::min(bid.terms.lease, subject.claim);
+  PutMillis(bid.claims ? claim : bid.terms.lease);
   Begin();
   const absl::string_view waits = subject.plan.others.empty() ? " 1 " : " 2 ";
   const absl::string_view tries = bid.calls ? " 3 " : " 0 ";
   Add(bid.block, " ", bid.attempt, bid.wait ? waits : tries,
       Millis(HeartbeatInterval(bid.terms.lease, subject.plan.traits.longest_heartbeat)),
-      bid.terms.manual ? " 1 " : " 0 ", bid.ticket, " ",
-      Millis(std::min(bid.terms.lease, subject.claim)), bid.listen ? " 1 " : " 0 ");
+      bid.terms.manual ? " 1 " : " 0 ", bid.ticket, " ", Millis(claim), bid.listen ? " 1 " : " 0 ");
   AddChannel(subject);
   const bool counted = subject.plan.sharing.counts;
   const bool more = !subject.plan.extra_args.empty() || bid.terms.args != nullptr;

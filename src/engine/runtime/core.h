@@ -173,6 +173,9 @@ class Core : public std::enable_shared_from_this<Core> {
   // A manual hold is never renewed, and may be long: see Renewer::KeepDescribed().
   void KeepDescribed() { inside_->renewer.KeepDescribed(); }
 
+  // What no thread has then goes back, also if this is never destroyed.
+  void GiveBackAtExit();
+
   // Somebody else wants what that grant has.
   void OnWanted(Entry& entry, GrantId grant, bool tried);
 
@@ -242,8 +245,9 @@ class Core : public std::enable_shared_from_this<Core> {
   std::atomic<uint64_t> losses_{0};
   std::atomic<uint64_t> reconnects_{0};
   std::atomic<bool> silent_{false};
-  std::atomic<int64_t> look_at_{0};  // in ns
-  std::atomic<size_t> attended_{0};  // entries that keep something, or did lately
+  std::atomic<int64_t> look_at_{0};      // in ns
+  std::atomic<bool> gives_back_{false};  // when the process exits
+  std::atomic<size_t> attended_{0};      // entries that keep something, or did lately
   const DescriptionPace pace_;
   const redis::Command description_;
   // Its threads use all of this object, and are stopped before; its descriptor wakes threads that

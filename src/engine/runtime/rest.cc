@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -9,6 +10,8 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "src/base/fork_guard.h"
+#include "src/base/mutex.h"
 #include "src/engine/runtime/core.h"
 #include "src/engine/runtime/lock_session.h"
 
@@ -19,6 +22,39 @@ namespace {
 // once, so that not each lock that comes has all of them looked at.
 constexpr size_t kMostKept = 1024;
 constexpr size_t kSpareKept = 64;
+
+// The clients that may keep something. Some are never destroyed.
+struct Keepers {
+  const base::ForkGuard fork_guard;
+  base::Mutex mu;
+  std::vector<std::weak_ptr<Core>> cores ABSL_GUARDED_BY(mu);
+
+  // Null in a forked child whose parent had a thread in here.
+  static Keepers* All();
+};
+
+// When the process exits: what no thread has goes back.
+void GiveBackAll() {
+  std::vector<std::weak_ptr<Core>> cores;
+  if (Keepers* const all = Keepers::All()) {
+    const base::MutexLock lock(all->mu);
+    cores.swap(all->cores);
+  }
+  for (const std::weak_ptr<Core>& each : cores) {
+    const std::shared_ptr<Core> core = each.lock();
+    if (core == nullptr || core->in_forked_child()) continue;
+    core->machines().VisitAll([&](Entry& entry) { LockSession::To(core, entry)->EndRest(); });
+    core->outbox().Flush(base::Now() + core->command_timeout());
+  }
+}
+
+Keepers* Keepers::All() {
+  static Keepers* const all = [] {
+    std::atexit(GiveBackAll);
+    return new Keepers;
+  }();
+  return all->fork_guard.InForkedChild() && !all->mu.IsFree() ? nullptr : all;
+}
 
 }  // namespace
 
@@ -39,6 +75,7 @@ absl::Status LockSession::CheckStay(const LockOptions& options) const {
         "LockOptions::keep is for SimpleLock, ReentrantLock and ReentrantReadWriteLock, and for "
         "classes whose LockTraits say so");
   }
+  if (options.keep > none) core_->GiveBackAtExit();
   return absl::OkStatus();
 }
 
@@ -117,6 +154,16 @@ void Core::OnWanted(Entry& entry, GrantId grant, bool tried) {
     if (posts) release = machine.NextRelease(base::Now());
   });
   if (release) outbox_.Send(entry, *std::move(release), 0);
+}
+
+void Core::GiveBackAtExit() {
+  if (gives_back_.load(std::memory_order_relaxed)) return;
+  if (Keepers* const all = Keepers::All()) {
+    const base::MutexLock lock(all->mu);
+    std::erase_if(all->cores, [](const auto& core) { return core.expired(); });
+    all->cores.push_back(weak_from_this());
+  }
+  gives_back_ = true;
 }
 
 void Core::Deafened() {

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "absl/time/time.h"
+#include "src/engine/machine/timing.h"
 
 namespace redlatch::engine {
 
@@ -32,7 +33,6 @@ class RoundTrips {
 
  private:
   static constexpr size_t kKept = 8;
-  static constexpr absl::Duration kShortestClaim = absl::Seconds(2);
 
   std::atomic<uint32_t> next_{0};
   std::array<std::atomic<int64_t>, kKept> latest_{};

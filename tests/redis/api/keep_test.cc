@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <shared_mutex>
 #include <string>
@@ -24,9 +25,11 @@
 #include "redlatch/simple_lock.h"
 #include "src/base/clock.h"
 #include "tests/support/await.h"
+#include "tests/support/child_entry.h"
 #include "tests/support/connect.h"
 #include "tests/support/lock_keys.h"
 #include "tests/support/redis_server.h"
+#include "tests/support/subprocess.h"
 
 namespace redlatch {
 namespace {
@@ -310,6 +313,35 @@ TEST_F(Keep, LastHandleOfTheClientLeavesNoLock) {
   EXPECT_THAT(server_->LockKeys(),
               ::testing::UnorderedElementsAre(support::AuxiliaryKey("lock", "fence"),
                                               support::AuxiliaryKey("reentrant", "fence")));
+}
+
+// Whose client is never destroyed.
+REDLATCH_CHILD(Leaker) {
+  static const auto* const client = new Client(Connect(args.at(0)));
+  static auto* const lock = new ReentrantReadWriteLock(
+      *client, "lock", {.lease = absl::Minutes(1), .keep = absl::Minutes(1)});
+  if (args.at(1) == "reads") {
+    const std::shared_lock reads(*lock);
+  } else {
+    const std::scoped_lock writes(*lock);
+  }
+  parent.WriteLine("kept");
+  parent.ReadLine();
+  return 0;
+}
+
+TEST_F(Keep, ProcessThatExitsGivesBackWhatALeakedClientKeeps) {
+  for (const std::string what : {"reads", "writes"}) {
+    const auto child = support::SpawnChild("Leaker", {server_->url(), what});
+    ASSERT_EQ(child->pipe().ReadLine(), "kept");
+    const auto kept = [&] {
+      return server_->Integer({"EXISTS", "lock", "redlatch:rw:{lock}:readers"}) == 1;
+    };
+    EXPECT_TRUE(kept());
+    child->pipe().WriteLine("end");
+    EXPECT_EQ(child->Wait().code, 0);
+    EXPECT_TRUE(Await([&] { return !kept(); }));
+  }
 }
 
 TEST_F(Keep, ManualLeasesOwnersAndUnkeptLocksGoBack) {

@@ -1,4 +1,6 @@
 // LockOptions::turn: clients that all want one lock, each in its turn.
+#include <unistd.h>
+
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -10,9 +12,12 @@
 #include "redlatch/client.h"
 #include "redlatch/fencing_token.h"
 #include "redlatch/simple_lock.h"
+#include "src/base/clock.h"
 #include "tests/support/await.h"
+#include "tests/support/child_entry.h"
 #include "tests/support/connect.h"
 #include "tests/support/redis_server.h"
+#include "tests/support/subprocess.h"
 
 namespace redlatch {
 namespace {
@@ -49,6 +54,32 @@ TEST(Turn, ClientsProgressExcludeOneAnotherAndTheirTokensGrow) {
   EXPECT_GE(sections[0], 20);
   EXPECT_GE(sections[1], 20);
   EXPECT_GT(sections[0] + sections[1], 2 * changes) << "several acquisitions in a turn";
+  EXPECT_TRUE(Await([&] { return server->Integer({"EXISTS", "lock"}) == 0; }));
+}
+
+// A process of a crowd: it ends right behind an unlock() in its turn.
+REDLATCH_CHILD(Ender) {
+  const Client client = support::Connect(args.at(0));
+  SimpleLock lock(client, "lock", {.lease = absl::Minutes(1), .turn = absl::Seconds(5)});
+  lock.lock();
+  lock.unlock();
+  parent.WriteLine("ready");
+  parent.ReadLine();
+  for (int i = 0; i < 50; ++i) {
+    lock.lock();
+    lock.unlock();
+  }
+  _exit(0);
+}
+
+TEST(Turn, ProcessThatEndsBehindUnlockHoldsUpOthersForAClaimOnly) {
+  const auto server = support::RedisServer::Start();
+  std::vector<std::unique_ptr<support::Child>> crowd;
+  for (int i = 0; i < 4; ++i) crowd.push_back(support::SpawnChild("Ender", {server->url()}));
+  for (const auto& each : crowd) ASSERT_EQ(each->pipe().ReadLine(), "ready");
+  for (const auto& each : crowd) each->pipe().WriteLine("go");
+  const base::Instant end = base::Now() + absl::Seconds(50);  // less than a lease
+  for (const auto& each : crowd) EXPECT_TRUE(each->WaitFor(end - base::Now()).has_value());
   EXPECT_TRUE(Await([&] { return server->Integer({"EXISTS", "lock"}) == 0; }));
 }
 

@@ -150,7 +150,7 @@ class ReferenceLockServer final : public ReferenceServer {
     if (IsBuried(bid.grant)) return BidGone();
     missed_ = bid.attempt > 1 && !waiters_.contains(bid.grant);
     if (Owns(bid.grant)) {
-      if (!bid.terms.manual) owner_->expires = std::max(owner_->expires, now_ + bid.terms.lease);
+      if (!bid.terms.manual) owner_->expires = std::max(owner_->expires, now_ + LeaseOf(bid));
       return Granted();
     }
     if (owner_) {
@@ -168,7 +168,7 @@ class ReferenceLockServer final : public ReferenceServer {
       if (!bid.wait) return BidBusy();
       return Queued(bid.grant, owner_->expires - now_);
     }
-    Own(client, bid, bid.terms.lease);
+    Own(client, bid, LeaseOf(bid));
     return Granted();
   }
 

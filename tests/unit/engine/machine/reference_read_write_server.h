@@ -164,7 +164,7 @@ class ReferenceReadWriteServer final : public ReferenceServer {
     if (const auto mine = holds.find(bid.grant); mine != holds.end()) {
       Hold& grant = mine->second;
       missed_ = bid.attempt > 1;
-      if (!bid.terms.manual) grant.expires = std::max(grant.expires, now_ + bid.terms.lease);
+      if (!bid.terms.manual) grant.expires = std::max(grant.expires, now_ + LeaseOf(bid));
       Drop(bid.grant);
       if (Reads(caller)) {
         Turn(nullptr);
@@ -216,7 +216,7 @@ class ReferenceReadWriteServer final : public ReferenceServer {
     const bool joins = !writes_.empty() ? request != nullptr && JoinsWriter(request->caller)
                                         : ChooseUnwritten(request);
     if (joins) {
-      Take(*request, request->bid.terms.lease);
+      Take(*request, LeaseOf(request->bid));
     } else if (request != nullptr) {
       answer = StayOut(*request);
     }

@@ -115,6 +115,10 @@ class ReferenceServer {
     message.client = client;
     if (subscribed[client]) messages.push_back(message);
   }
+  // And a reply.
+  absl::Duration LeaseOf(const Bid& bid) const {
+    return bid.claims ? ClaimOf(bid) : bid.terms.lease;
+  }
   absl::Duration ClaimOf(const Bid& bid) const { return std::min(claim, bid.terms.lease); }
 
   // ---- Of those who wait, by grant: records with a bid and a ticket.

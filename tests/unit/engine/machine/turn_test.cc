@@ -7,23 +7,24 @@ namespace {
 constexpr absl::Duration kTurn = absl::Milliseconds(16);
 constexpr absl::Duration kSoon = absl::Milliseconds(1);
 constexpr absl::Duration kTick = absl::Nanoseconds(1);
+constexpr absl::Duration kClaim = absl::Milliseconds(1500);
 
 class LockMachineTurnTest : public LockMachineTest {
  protected:
-  static Want OfThread(uint64_t thread) {
-    return {.thread = thread, .local_window = absl::ZeroDuration(), .turn = kTurn};
+  static Want OfThread(uint64_t thread, absl::Duration turn = kTurn) {
+    return {.thread = thread, .local_window = absl::ZeroDuration(), .turn = turn};
   }
 
   // Its first hold goes back to the server, and it comes again at once, to a lock that others have.
-  Waiter& ComesAgain() {
-    Waiter& first = Acquire(OfThread(1));
+  Waiter& ComesAgain(absl::Duration turn = kTurn) {
+    Waiter& first = Acquire(OfThread(1, turn));
     Hear(Fetch<ToAcquire>(), Granted(/*others=*/1));
     EXPECT_EQ(Release(first.hold).kind, Kind::kUnderWay);
     machine().Forget(first.hold);
-    Waiter& again = Acquire(OfThread(1));
+    Waiter& again = Acquire(OfThread(1, turn));
     Hear(Fetch<ToRelease>(), ReleasedThen(BidQueued{.retry_after = kLease, .ticket = 7}));
     HearGrant(
-        {.grant = base::Numbers::Secret(kKey, 3), .attempt = 1, .token = kToken, .claim = kLease});
+        {.grant = base::Numbers::Secret(kKey, 3), .attempt = 1, .token = kToken, .claim = kClaim});
     if (again.state != State::kGranted) ADD_FAILURE() << "not granted";
     return again;
   }
@@ -148,6 +149,55 @@ TEST_F(LockMachineTurnTest, RestingLockWhoseLeaseEndsIsNobodysLoss) {
   EXPECT_TRUE(effects().losses.empty());
   Fetch<ToRelease>();
   EXPECT_EQ(Acquire(OfThread(1)).state, State::kWaiting);
+}
+
+TEST_F(LockMachineTurnTest, GrantByReplyIsAClaimToo) {
+  Waiter& first = Acquire(OfThread(1));
+  Release((Hear(Fetch<ToAcquire>(), Granted(/*others=*/0)), first).hold);
+  Hear(Fetch<ToRelease>(), ReleasedThen());
+  Waiter& again = Acquire(OfThread(1));
+  const Send bid = Fetch<ToAcquire>();
+  EXPECT_TRUE(BidOf(bid).claims);
+  Hear(bid, Granted(/*others=*/1, kClaim));
+  EXPECT_EQ(Release(again.hold).kind, Kind::kDone) << "it rests";
+  EXPECT_LT(machine().next_expiry(), now() + kClaim);
+}
+
+// Else it would stay taken for a lease, if this process ends.
+TEST_F(LockMachineTurnTest, WholeLeaseDoesNotRest) {
+  const uint64_t hold = ComesAgain().hold;
+  Pass(ConfirmAfter(kClaim));
+  const Send renewal = Fetch<ToRenew>();
+  EXPECT_EQ(renewal.lease, kLease) << "the turn is over";
+  Hear(renewal, Held());
+  EXPECT_EQ(Release(hold).kind, Kind::kUnderWay);
+}
+
+TEST_F(LockMachineTurnTest, StaysAClaimWhileThreadsUseItForMoments) {
+  uint64_t hold = ComesAgain(absl::Seconds(10)).hold;
+  for (int i = 0; i < 5; ++i) {
+    const base::Instant due = machine().next_send();
+    EXPECT_LE(due, now() + kClaim / 3);
+    PassTo(due);
+    EXPECT_EQ(Release(hold).kind, Kind::kDone);
+    hold = Acquire(OfThread(1, absl::Seconds(10))).hold;
+    const Send renewal = Fetch<ToRenew>();
+    EXPECT_EQ(renewal.lease, kClaim) << i;
+    Hear(renewal, Held());
+  }
+  PassTo(machine().next_send());
+  EXPECT_EQ(Fetch<ToRenew>().lease, kLease) << "this section is longer";
+}
+
+TEST_F(LockMachineTurnTest, OtherLeasesAreWholeFromTheFirst) {
+  Want whole = OfThread(1), manual = OfThread(1), none = OfThread(1);
+  whole.whole = manual.manual = true;
+  none.turn = absl::ZeroDuration();
+  for (const Want& want : {whole, manual, none}) {
+    Make({});
+    Acquire(want);
+    EXPECT_FALSE(BidOf(Fetch<ToAcquire>()).claims);
+  }
 }
 
 TEST_F(LockMachineTurnTest, TurnEndsWhereTokensDo) {
