@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "src/redis/transport/tls.h"
+
 namespace redlatch::redis {
 namespace {
 
@@ -60,14 +62,17 @@ SubscriberOptions SingleServer::OptionsOfMessages(const Url& url) {
 
 SharedConnectionOptions SingleServer::OptionsOfCommands(const Url& url,
                                                         std::vector<Command> first) {
-  SharedConnectionOptions options{.on_reconnected = [this] { events_.on_reconnected(); },
-                                  .on_unread = events_.on_unread,
-                                  .on_replica =
-                                      [this] {
-                                        if (!stopped_) messages_->MakeAnew();
-                                      },
-                                  .fail_fast = url.in_cluster,
-                                  .first = std::move(first)};
+  SharedConnectionOptions options{
+      .on_reconnected = [this] { events_.on_reconnected(); },
+      .on_unread = events_.on_unread,
+      .on_replica =
+          [this] {
+            if (!stopped_) messages_->MakeAnew();
+          },
+      .no_replicas_is_replicas =
+          url.sentinels != nullptr || (url.kind == Url::Kind::kTcp && !IsAddress(url.host)),
+      .fail_fast = url.in_cluster,
+      .first = std::move(first)};
   if (url.sentinels != nullptr) {
     options.longest_backoff = kSentinelsLongestBackoff;
     options.loading_is_replicas = true;

@@ -58,6 +58,9 @@ struct SharedConnectionOptions {
   std::function<void()> on_replica;
   // One that answers LOADING is one, as it replaces its data by another's.
   bool loading_is_replicas = false;
+  // So is one that answers NOREPLICAS, as it may have been cut off, and where the URL leads may be
+  // another by now; once a second at most.
+  bool no_replicas_is_replicas = false;
   // An attempt to connect that fails ends every call that waits for it, and one that was in vain a
   // moment ago those that come: another server may have what this one was asked for.
   bool fail_fast = false;
@@ -201,7 +204,7 @@ class SharedConnection {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   IoResult Read(base::Instant deadline, bool may_spin) ABSL_LOCKS_EXCLUDED(mu_);
   IoResult ReadOnce();
-  bool IsOfReplica(ErrorCode code) const;
+  bool IsOfReplica(ErrorCode code) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void HoldWriters() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Break(Finished& finished) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 

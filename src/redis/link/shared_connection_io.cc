@@ -92,8 +92,10 @@ void SharedConnection::Receive(const Exchange& mine, base::Instant deadline, Fin
   if (got.kind == IoResult::Kind::kDone) progress_ = base::Now();
   comeback_.Heard(arrived_.size());
   for (Reply& reply : arrived_) {
-    if (reply.is_error() && leaving_.empty() && IsOfReplica(ClassifyError(reply.text))) {
-      leaving_ = "it is a replica now";
+    const ErrorCode code = reply.is_error() ? ClassifyError(reply.text) : ErrorCode::kOther;
+    if (leaving_.empty() && IsOfReplica(code)) {
+      leaving_ =
+          code == ErrorCode::kNoReplicas ? "it has lost its replicas" : "it is a replica now";
       if (options_.on_replica) options_.on_replica();
     }
     if (!pipeline_.Deliver(std::move(reply), finished))
@@ -108,7 +110,10 @@ void SharedConnection::Receive(const Exchange& mine, base::Instant deadline, Fin
 }
 
 bool SharedConnection::IsOfReplica(ErrorCode code) const {
-  return IsReplicas(code) || (options_.loading_is_replicas && code == ErrorCode::kLoading);
+  const bool cut_off = options_.no_replicas_is_replicas && code == ErrorCode::kNoReplicas &&
+                       peer_ && peer_->since + absl::Seconds(1) <= base::Now();
+  return cut_off || IsReplicas(code) ||
+         (options_.loading_is_replicas && code == ErrorCode::kLoading);
 }
 
 IoResult SharedConnection::Read(base::Instant deadline, bool may_spin) {

@@ -17,13 +17,14 @@
 #include "src/redis/transport/tls_errors.h"
 
 namespace redlatch::redis {
-namespace {
 
 bool IsAddress(const std::string& host) {
   in6_addr ignored;
   return inet_pton(AF_INET, host.c_str(), &ignored) == 1 ||
          inet_pton(AF_INET6, host.c_str(), &ignored) == 1;
 }
+
+namespace {
 
 // Whether there are lists of revoked certificates: in a file all is loaded by now, and a directory
 // has them under names such as 5ed36f99.r0.

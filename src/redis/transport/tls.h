@@ -18,6 +18,9 @@
 
 namespace redlatch::redis {
 
+// Whether a host is an address in numbers: that is looked up nowhere.
+bool IsAddress(const std::string& host);
+
 template <auto kFree>
 struct FreeBy {
   template <class T>

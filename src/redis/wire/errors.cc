@@ -57,7 +57,7 @@ constexpr Known kKnown[] = {
     {"MISCONF", ErrorCode::kOther, absl::StatusCode::kUnavailable,
      "it cannot save its data and therefore accepts no writes; see its log, or use CONFIG SET "
      "stop-writes-on-bgsave-error no"},
-    {"NOREPLICAS", ErrorCode::kOther, absl::StatusCode::kUnavailable,
+    {"NOREPLICAS", ErrorCode::kNoReplicas, absl::StatusCode::kUnavailable,
      "fewer replicas are in sync than min-replicas-to-write requires"},
     {"OOM", ErrorCode::kOutOfMemory, absl::StatusCode::kResourceExhausted,
      "raise maxmemory, or remove data"},

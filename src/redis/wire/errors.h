@@ -20,6 +20,7 @@ enum class ErrorCode : uint8_t {
   kBusy,
   kReadOnly,
   kMasterDown,
+  kNoReplicas,
   kOutOfMemory,
   kNoAuth,
   kWrongPass,

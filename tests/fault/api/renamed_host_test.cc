@@ -106,5 +106,18 @@ TEST_F(RenamedHost, IsLookedUpAgainWhenItsServerHangs) {
   first_->Continue();
 }
 
+// It was cut off, and nobody tells it so: it stops when no replica has answered for a second.
+TEST_F(RenamedHost, IsLookedUpAgainWhenItsServerHasLostItsReplicas) {
+  first_->Do({"CONFIG", "SET", "min-replicas-max-lag", "1", "min-replicas-to-write", "1"});
+  SimpleLock kept(client_, "kept", {.lease = absl::Seconds(8)});
+  const auto lease = kept.Acquire();
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  AwaitReplication();
+  Promote();
+  ExpectLocksThere(client_);
+  EXPECT_TRUE(support::Await([&] { return lease->remaining() > absl::Seconds(7.5); }))
+      << "renewed at the second server";
+}
+
 }  // namespace
 }  // namespace redlatch
