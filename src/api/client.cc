@@ -6,6 +6,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/status.h"
+#include "src/base/utf8.h"
 #include "src/engine/machine/timing.h"
 #include "src/engine/protocol/key_set.h"
 #include "src/engine/runtime/core.h"
@@ -21,7 +22,7 @@ void Warn(const ClientOptions& options, const std::string& message) {
   if (options.on_warning) {
     options.on_warning(message);
   } else {
-    std::fprintf(stderr, "redlatch: warning: %s\n", message.c_str());
+    std::fprintf(stderr, "redlatch: warning: %s\n", base::Shown(message, 4000).c_str());
   }
 }
 

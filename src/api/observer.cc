@@ -2,9 +2,18 @@
 
 #include <string>
 
+#include "absl/strings/escaping.h"
+#include "absl/strings/string_view.h"
 #include "src/base/stderr_line.h"
 
 namespace redlatch {
+namespace {
+
+std::string Quoted(std::string_view name) {
+  return "\"" + absl::CHexEscape(absl::string_view(name.data(), name.size())) + "\"";
+}
+
+}  // namespace
 
 void Observer::OnAcquired(std::string_view, FencingToken, absl::Duration) {}
 void Observer::OnWaitEnded(std::string_view, absl::Duration, const absl::Status&) {}
@@ -16,18 +25,19 @@ void Observer::OnReconnected(std::string_view) {}
 void Observer::OnHearsAgain(std::string_view) {}
 
 void Observer::OnLost(const LostLease& lost) {
-  base::PrintLine("lost the hold on \"" + lost.lock + "\" at " + lost.server + ": " + lost.reason);
+  base::PrintLine("lost the hold on " + Quoted(lost.lock) + " at " + lost.server + ": " +
+                  lost.reason);
 }
 
 void Observer::OnReleaseFailed(std::string_view lock, FencingToken, absl::Duration remaining,
                                const absl::Status& why) {
-  base::PrintLine("lock \"" + std::string(lock) +
-                  "\": the server refused to release it, so that it " + "stays taken for up to " +
-                  absl::FormatDuration(remaining) + ": " + std::string(why.message()));
+  base::PrintLine("lock " + Quoted(lock) + ": the server refused to release it, so that it " +
+                  "stays taken for up to " + absl::FormatDuration(remaining) + ": " +
+                  std::string(why.message()));
 }
 
 void Observer::OnMisuse(std::string_view lock, std::string_view what) {
-  base::PrintLine("lock \"" + std::string(lock) + "\": " + std::string(what));
+  base::PrintLine("lock " + Quoted(lock) + ": " + std::string(what));
 }
 
 void Observer::OnDeaf(std::string_view server, std::string_view why) {

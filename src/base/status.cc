@@ -4,6 +4,7 @@
 
 #include "absl/strings/cord.h"
 #include "absl/strings/string_view.h"
+#include "src/base/utf8.h"
 
 namespace redlatch::base {
 
@@ -15,6 +16,8 @@ absl::Status Unshared(const absl::Status& status) {
   return copy;
 }
 
-absl::Status WithoutPayloads(const absl::Status& status) { return {status.code(), status.message()}; }
+absl::Status WithoutPayloads(const absl::Status& status) {
+  return {status.code(), Shown({status.message().data(), status.message().size()})};
+}
 
 }  // namespace redlatch::base

@@ -10,7 +10,8 @@ namespace redlatch::base {
 // ThreadSanitizer: the end of the last copy would be reported as a race with the use of another.
 absl::Status Unshared(const absl::Status& status);
 
-// A copy for users: code and message, without the payloads by which the layers below speak to each other.
+// A copy for users: code and message, without the payloads by which the layers below speak to each
+// other, and fit for a terminal, whatever a server said.
 absl::Status WithoutPayloads(const absl::Status& status);
 
 }  // namespace redlatch::base

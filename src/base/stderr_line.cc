@@ -8,15 +8,17 @@
 #include "absl/time/time.h"
 #include "src/base/clock.h"
 #include "src/base/no_cancellation.h"
+#include "src/base/utf8.h"
 
 namespace redlatch::base {
 namespace {
 
 constexpr absl::Duration kBetweenLines = absl::Seconds(1);
+constexpr size_t kLongestLine = 4000;
 
 }  // namespace
 
-void PrintLine(const std::string& line) {
+void PrintLine(const std::string& text) {
   static std::atomic<int64_t> next{0};
   static std::atomic<uint64_t> left_out{0};
   const Instant now = Now();
@@ -25,6 +27,7 @@ void PrintLine(const std::string& line) {
     left_out.fetch_add(1);
     return;
   }
+  const std::string line = Shown(text, kLongestLine);
   const NoCancellation no_cancellation;
   const uint64_t missing = left_out.exchange(0);
   if (missing == 0) {

@@ -1,8 +1,55 @@
 #include "src/base/utf8.h"
 
+#include <algorithm>
 #include <array>
 
 namespace redlatch::base {
+namespace {
+
+// What does something else on a terminal than show itself: control characters, and those that hide
+// or turn round what stands beside them.
+bool IsHostile(uint32_t code) {
+  constexpr std::array<std::array<uint32_t, 2>, 11> kRanges = {{
+      {0x00, 0x1f},
+      {0x7f, 0x9f},
+      {0xad, 0xad},
+      {0x61c, 0x61c},
+      {0x180e, 0x180e},
+      {0x200b, 0x200f},
+      {0x2028, 0x202e},
+      {0x2060, 0x206f},
+      {0xfeff, 0xfeff},
+      {0xfff9, 0xfffb},
+      {0xe0000, 0xe0fff},
+  }};
+  return std::ranges::any_of(
+      kRanges, [code](const auto& range) { return range[0] <= code && code <= range[1]; });
+}
+
+std::string Escaped(std::string_view bytes, size_t most, std::string_view backslash) {
+  constexpr std::string_view kHex = "0123456789abcdef";
+  constexpr std::string_view kDots = "...";
+  std::string out;
+  size_t room_for_dots = 0;  // that much of it, at most, if it is cut
+  while (!bytes.empty()) {
+    const Character first = FirstCharacter(bytes);
+    const std::string_view taken = bytes.substr(0, std::max<size_t>(first.size, 1));
+    if (first.size == 0 || IsHostile(first.code)) {
+      for (const char c : taken) {
+        const auto byte = static_cast<unsigned char>(c);
+        out.append({'\\', 'x', kHex[byte >> 4U], kHex[byte & 15U]});
+      }
+    } else {
+      out.append(first.code == '\\' ? backslash : taken);
+    }
+    bytes.remove_prefix(taken.size());
+    if (out.size() > most) return out.substr(0, room_for_dots).append(kDots);
+    if (out.size() + kDots.size() <= most) room_for_dots = out.size();
+  }
+  return out;
+}
+
+}  // namespace
 
 Character FirstCharacter(std::string_view bytes) {
   const auto lead = static_cast<unsigned char>(bytes[0]);
@@ -19,6 +66,12 @@ Character FirstCharacter(std::string_view bytes) {
   const bool surrogate = 0xd800 <= code && code <= 0xdfff;
   if (code < kLeast[size] || code > 0x10ffff || surrogate) return {};
   return {code, size};
+}
+
+std::string Shown(std::string_view bytes, size_t most) { return Escaped(bytes, most, "\\"); }
+
+std::string Printable(std::string_view bytes) {
+  return Escaped(bytes, std::string_view::npos, "\\\\");
 }
 
 }  // namespace redlatch::base

@@ -33,8 +33,10 @@ const Look& LookOf(Level level) {
 std::string TextOf(const Finding& finding, bool colour, size_t width) {
   std::string level = Padded(LookOf(finding.level).name, kLevelColumns);
   if (colour) level = absl::StrCat(std::string(LookOf(finding.level).colour), level, "\033[0m");
-  const std::string found =
+  constexpr size_t kLongest = 3000;  // a server may say anything of itself
+  std::string found =
       finding.where.empty() ? finding.found : absl::StrCat(finding.where, ": ", finding.found);
+  found.resize(std::min(found.size(), kLongest));
   std::string out = absl::StrCat(level, Padded(finding.check, kCheckColumns),
                                  Wrapped(Printable(found), kTextColumn, width).substr(kTextColumn));
   bool pointed = !finding.mend.empty();

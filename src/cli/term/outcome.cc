@@ -3,8 +3,17 @@
 #include <unistd.h>
 
 #include <string>
+#include <utility>
+
+#include "src/base/utf8.h"
+#include "src/redis/url/url.h"
 
 namespace redlatch::cli {
+namespace {
+
+constexpr size_t kLongestLine = 8000;
+
+}  // namespace
 
 void Complain(std::initializer_list<std::string_view> parts) {
   std::string line = "redlatch: ";
@@ -12,7 +21,7 @@ void Complain(std::initializer_list<std::string_view> parts) {
   for (char& byte : line) {
     if (byte == '\n' || byte == '\r') byte = ' ';
   }
-  line += '\n';
+  line = base::Shown(redis::WithoutPasswords(std::move(line)), kLongestLine) + '\n';
   (void)!write(STDERR_FILENO, line.data(), line.size());
 }
 

@@ -18,25 +18,6 @@ bool IsIn(const std::array<std::array<uint32_t, 2>, n>& ranges, uint32_t code) {
       ranges, [code](const auto& range) { return range[0] <= code && code <= range[1]; });
 }
 
-// What does something else on a terminal than show itself: control characters, and those that hide
-// or turn round what stands beside them.
-bool IsHostile(uint32_t code) {
-  constexpr std::array<std::array<uint32_t, 2>, 11> kRanges = {{
-      {0x00, 0x1f},
-      {0x7f, 0x9f},
-      {0xad, 0xad},
-      {0x61c, 0x61c},
-      {0x180e, 0x180e},
-      {0x200b, 0x200f},
-      {0x2028, 0x202e},
-      {0x2060, 0x206f},
-      {0xfeff, 0xfeff},
-      {0xfff9, 0xfffb},
-      {0xe0000, 0xe0fff},
-  }};
-  return IsIn(kRanges, code);
-}
-
 // Terminals give two columns to what is Chinese, Japanese or Korean, and to most pictures; none to
 // what is written above or below another character.
 size_t ColumnsOf(uint32_t code) {
@@ -73,7 +54,7 @@ std::string JsonText(std::string_view bytes) {
     const base::Character first = base::FirstCharacter(bytes);
     if (first.size == 0) {
       out += "\xef\xbf\xbd";
-    } else if (first.code < 0x20 || first.code == 0x7f) {
+    } else if (first.code < 0x20 || (0x7f <= first.code && first.code < 0xa0)) {
       absl::StrAppendFormat(&out, "\\u%04x", first.code);
     } else {
       if (first.code == '"' || first.code == '\\') out += '\\';
@@ -82,24 +63,6 @@ std::string JsonText(std::string_view bytes) {
     bytes.remove_prefix(std::max<size_t>(first.size, 1));
   }
   return out + "\"";
-}
-
-std::string Printable(std::string_view bytes) {
-  std::string out;
-  while (!bytes.empty()) {
-    const base::Character first = base::FirstCharacter(bytes);
-    const std::string_view taken = bytes.substr(0, std::max<size_t>(first.size, 1));
-    if (first.size == 0 || IsHostile(first.code)) {
-      for (const char byte : taken) {
-        absl::StrAppendFormat(&out, "\\x%02x", static_cast<unsigned char>(byte));
-      }
-    } else {
-      if (first.code == '\\') out += '\\';
-      out.append(taken);
-    }
-    bytes.remove_prefix(taken.size());
-  }
-  return out;
 }
 
 size_t Columns(std::string_view printable) {

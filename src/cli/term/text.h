@@ -8,12 +8,12 @@
 #include <string_view>
 
 #include "absl/time/time.h"
+#include "src/base/utf8.h"
 
 namespace redlatch::cli {
 
-// For a terminal: no control character, nothing invisible, and no byte that is not UTF-8 reaches
-// it, but as \xNN, and a backslash as two. So escaped, it is a name again within $'…' of a shell.
-std::string Printable(std::string_view bytes);
+// For a terminal. So escaped, it is a name again within $'…' of a shell.
+using base::Printable;
 
 // How many columns it takes, where it is printable; characters of two columns count as one.
 size_t Columns(std::string_view printable);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "src/base/utf8.h"
 #include "src/redis/connect/needs.h"
 #include "src/redis/transport/tls.h"
 #include "src/redis/wire/codec.h"
@@ -21,6 +22,9 @@ constexpr std::string_view kNoSuchScript = "000000000000000000000000000000000000
 constexpr std::string_view kImitation =
     "; redlatch needs Redis 7.0 or later, or Valkey, itself: an imitation such as fakeredis or "
     "miniredis does not run its scripts as they do";
+
+// Of what a server says of itself, which may be anything, for a message.
+std::string_view Short(std::string_view text) { return text.substr(0, 200); }
 
 // A command that the server, or this user, does not have.
 bool CannotAsk(const Reply& reply) {
@@ -80,6 +84,7 @@ absl::Status Handshake::Check(absl::Span<const Reply> replies, ServerInfo* info)
     absl::Status status = CheckStep(steps_[i], replies[i], nature, info);
     if (!status.ok()) return status;
   }
+  for (std::string& warning : info->warnings) warning = base::Shown(warning);
   return absl::OkStatus();
 }
 
@@ -105,7 +110,8 @@ absl::Status Handshake::CheckStep(Step step, const Reply& reply, Nature& nature,
       if (reply.is_error() && IsTransient(error)) return ErrorStatus(reply.text, server_);
       if (reply.is_error()) {
         info->warnings.push_back(absl::StrCat(
-            server_, " does not accept a client name: ", reply.text, " (it is not needed)"));
+            server_, " does not accept a client name: ", std::string(Short(reply.text)),
+            " (it is not needed)"));
       }
       return absl::OkStatus();
     case Step::kHello:
@@ -146,10 +152,10 @@ absl::Status Handshake::ReadHello(const Reply& reply, Nature& nature) const {
     const bool tells = absl::IsUnavailable(status) || absl::IsPermissionDenied(status);
     return tells && !CannotAsk(reply) ? status : absl::OkStatus();
   }
-  nature.version = ValueOf(reply, "version");
+  nature.version = Short(ValueOf(reply, "version"));
   nature.valkey = ValueOf(reply, "server") == "valkey";
-  nature.mode = ValueOf(reply, "mode");
-  nature.role = ValueOf(reply, "role");
+  nature.mode = Short(ValueOf(reply, "mode"));
+  nature.role = Short(ValueOf(reply, "role"));
   return absl::OkStatus();
 }
 
@@ -167,9 +173,9 @@ absl::Status Handshake::ReadServer(const Reply& reply, Nature& nature, ServerInf
   if (reply.is_error()) return Refusal(reply);
   const std::string_view valkey = InfoField(reply.text, "valkey_version");
   nature.valkey = !valkey.empty();
-  nature.version = nature.valkey ? valkey : InfoField(reply.text, "redis_version");
-  nature.mode = InfoField(reply.text, "redis_mode");
-  if (nature.mode.empty()) nature.mode = InfoField(reply.text, "server_mode");  // Valkey's
+  nature.version = Short(nature.valkey ? valkey : InfoField(reply.text, "redis_version"));
+  nature.mode = Short(InfoField(reply.text, "redis_mode"));
+  if (nature.mode.empty()) nature.mode = Short(InfoField(reply.text, "server_mode"));  // Valkey's
   info->run_id = std::string(InfoField(reply.text, "run_id"));
   if (!nature.version.empty()) return absl::OkStatus();
   return absl::FailedPreconditionError(
@@ -180,7 +186,7 @@ absl::Status Handshake::CheckMemory(const Reply& reply, ServerInfo* info) const 
   if (CannotAsk(reply)) return absl::OkStatus();
   if (reply.is_error()) return Refusal(reply);
   const std::string_view limit = InfoField(reply.text, "maxmemory");
-  const std::string_view policy = InfoField(reply.text, "maxmemory_policy");
+  const std::string_view policy = Short(InfoField(reply.text, "maxmemory_policy"));
   if (policy.empty() || policy == "noeviction") return absl::OkStatus();
   const std::string what = absl::StrCat(
       server_, " has maxmemory-policy ", std::string(policy),
@@ -205,7 +211,7 @@ absl::Status Handshake::ReadReplication(const Reply& reply, Nature& nature,
                      "LockOptions::replica_acks instead)"));
   }
   if (reply.is_error()) return Refusal(reply);
-  nature.role = InfoField(reply.text, "role");
+  nature.role = Short(InfoField(reply.text, "role"));
   info->replication_id = std::string(InfoField(reply.text, "master_replid"));
   if (info->replication_id.empty() && url_.quarantine > absl::ZeroDuration()) {
     return absl::FailedPreconditionError(absl::StrCat(
@@ -213,8 +219,8 @@ absl::Status Handshake::ReadReplication(const Reply& reply, Nature& nature,
         " does not tell its master_replid, by which a promotion is known: quarantine= needs it "
         "(use LockOptions::replica_acks instead)"));
   }
-  nature.primary_host = InfoField(reply.text, "master_host");
-  nature.primary_port = InfoField(reply.text, "master_port");
+  nature.primary_host = Short(InfoField(reply.text, "master_host"));
+  nature.primary_port = Short(InfoField(reply.text, "master_port"));
   return absl::OkStatus();
 }
 
@@ -251,9 +257,9 @@ absl::Status Handshake::CheckScript(const Reply& reply) const {
   const ErrorCode error = reply.is_error() ? ClassifyError(reply.text) : ErrorCode::kNoScript;
   if (error == ErrorCode::kNoScript) return absl::OkStatus();
   if (error == ErrorCode::kNoPermission) {
-    return absl::PermissionDeniedError(
-        absl::StrCat(server_, " does not let this user run scripts: ", reply.text,
-                     " (grant it: ACL SETUSER <user> +eval +evalsha +script)"));
+    return absl::PermissionDeniedError(absl::StrCat(
+        server_, " does not let this user run scripts: ", std::string(Short(reply.text)),
+        " (grant it: ACL SETUSER <user> +eval +evalsha +script)"));
   }
   return Refusal(reply);
 }

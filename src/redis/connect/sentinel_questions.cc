@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "src/base/utf8.h"
 #include "src/redis/connect/plain_connection.h"
 #include "src/redis/wire/errors.h"
 #include "src/redis/wire/reply.h"
@@ -27,7 +28,8 @@ absl::Status Unknown(PlainConnection& connection, const Url& url, const HostAndP
   std::vector<std::string> names;
   const auto all = connection.Call(Command({"SENTINEL", "MASTERS"}), deadline);
   if (all.ok()) {
-    for (const Reply& each : all->elements) names.emplace_back(ValueOf(each, "name"));
+    for (const Reply& each : all->elements)
+      names.push_back(base::Shown(ValueOf(each, "name"), 100));
   }
   return absl::FailedPreconditionError(
       absl::StrCat("the sentinel at ", sentinel.text(), " knows no primary called '",
@@ -39,7 +41,7 @@ absl::Status Unknown(PlainConnection& connection, const Url& url, const HostAndP
 
 std::optional<HostAndPort> MakeHostAndPort(std::string_view host, std::string_view port) {
   const int64_t number = Number(port);
-  if (host.empty() || number < 1 || number > 65535) return std::nullopt;
+  if (!IsHost(host) || number < 1 || number > 65535) return std::nullopt;
   return HostAndPort{.host = std::string(host), .port = static_cast<uint16_t>(number)};
 }
 

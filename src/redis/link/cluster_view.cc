@@ -27,6 +27,7 @@ std::optional<HostAndPort> ReadNode(const Reply& node, const HostAndPort& asked)
   std::string host = node.elements[0].text;
   if (host == "?" && node.elements.size() > 3) host = ValueOf(node.elements[3], "ip");
   if (host.empty() || host == "?") host = asked.host;
+  if (!IsHost(host)) return std::nullopt;
   return HostAndPort{.host = std::move(host), .port = static_cast<uint16_t>(port)};
 }
 

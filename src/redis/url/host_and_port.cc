@@ -86,6 +86,13 @@ absl::StatusOr<std::vector<HostAndPort>> ParseHosts(std::string_view text, uint1
 
 }  // namespace
 
+bool IsHost(std::string_view text) {
+  constexpr size_t kLongest = 255;
+  return !text.empty() && text.size() <= kLongest &&
+         std::all_of(text.begin(), text.end(),
+                     [](char c) { return IsNameChar(c) || c == ':' || c == '%'; });
+}
+
 std::string HostAndPort::text() const {
   const bool v6 = host.find(':') != std::string::npos;
   return (v6 ? "[" + host + "]" : host) + ":" + std::to_string(port);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace redlatch::redis {
 
@@ -15,6 +16,9 @@ struct HostAndPort {
   friend bool operator==(const HostAndPort&, const HostAndPort&) = default;
   friend auto operator<=>(const HostAndPort&, const HostAndPort&) = default;
 };
+
+// Whether a server may have meant that as a host: a name, or an address, and no more.
+bool IsHost(std::string_view text);
 
 }  // namespace redlatch::redis
 

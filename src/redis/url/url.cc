@@ -278,4 +278,25 @@ std::string Url::DebugString() const {
   return {};
 }
 
+std::string WithoutPasswords(std::string text) {
+  constexpr std::string_view kEnds = " \"'";  // of what may be a URL
+  for (const std::string_view before : {"://", "password="}) {
+    const bool user = before == "://";
+    for (size_t at = text.find(before); at != std::string::npos; at = text.find(before, at)) {
+      at += before.size();
+      size_t end = std::min(text.find_first_of(kEnds, at), text.size());
+      if (user) {
+        end = text.rfind('@', end - 1);
+        const size_t colon = text.find(':', at);
+        if (end == std::string::npos || end < at || end < colon) continue;
+        at = colon + 1;
+      } else {
+        end = std::min(end, text.find('&', at));
+      }
+      text.replace(at, end - at, "***");
+    }
+  }
+  return text;
+}
+
 }  // namespace redlatch::redis

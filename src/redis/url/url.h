@@ -110,6 +110,9 @@ absl::StatusOr<Url> QuorumOf(std::vector<Url> members);
 // What leads to one of the servers of which a URL names several, with all that it says besides.
 Url UrlTowards(Url url, const HostAndPort& server);
 
+// A text that may have a URL in it, or be one, with "***" for the passwords of that.
+std::string WithoutPasswords(std::string text);
+
 }  // namespace redlatch::redis
 
 #endif  // REDLATCH_SRC_REDIS_URL_URL_H_

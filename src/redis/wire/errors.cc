@@ -12,6 +12,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/types/optional.h"
+#include "src/base/utf8.h"
+#include "src/redis/url/host_and_port.h"
 
 namespace redlatch::redis {
 namespace {
@@ -162,7 +164,10 @@ bool DeniesKey(std::string_view error_text) {
 }
 
 absl::Status ErrorStatus(std::string_view reply, std::string_view server) {
-  const std::string_view error_text = WithoutPlace(reply);
+  constexpr size_t kLongest = 10'000;  // our own words may name a key
+  constexpr size_t kEnough = 500;
+  const std::string shown = base::Shown(WithoutPlace(reply), kLongest);
+  const std::string_view error_text = shown;
   const Known* known = Find(error_text);
   if (known != nullptr && known->ours) {
     return absl::Status(
@@ -170,7 +175,7 @@ absl::Status ErrorStatus(std::string_view reply, std::string_view server) {
         std::string(error_text.substr(std::min(error_text.size(), known->words.size() + 1))));
   }
   std::string message(server);
-  message.append(" answered: ").append(error_text);
+  message.append(" answered: ").append(base::Shown(error_text, kEnough));
   if (known == nullptr) return absl::Status(absl::StatusCode::kInternal, message);
   std::string_view mend = known->mend;
   if (known->code == ErrorCode::kNoPermission && DeniesKey(error_text)) {
@@ -207,6 +212,7 @@ std::optional<Redirect> RedirectOf(const absl::Status& status) {
   redirect.slot = static_cast<Slot>(slot);
   redirect.host = words[2].substr(0, colon);
   if (redirect.host == "?") redirect.host.clear();
+  if (!redirect.host.empty() && !IsHost(redirect.host)) return std::nullopt;
   redirect.port = static_cast<uint16_t>(port);
   return redirect;
 }

@@ -1,5 +1,6 @@
 #include "src/base/utf8.h"
 
+#include <string>
 #include <string_view>
 
 #include "gtest/gtest.h"
@@ -43,6 +44,28 @@ TEST(Utf8, WhatIsCutOffOrBeginsWithinIsNone) {
   for (const std::string_view bytes :
        {"\x80", "\xbf", "\xc2", "\xe2\x82", "\xf0\x9f\x94", "\xe2\x28\xa1", "\xff"}) {
     ExpectCharacter(bytes, 0, 0);
+  }
+}
+
+TEST(Utf8, ShownTextHoldsNothingThatATerminalObeys) {
+  EXPECT_EQ(Shown("a\x1b[2J\a\n\x7f\xff \xc3\xa9 \\"), "a\\x1b[2J\\x07\\x0a\\x7f\\xff \xc3\xa9 \\");
+  EXPECT_EQ(Shown("\xc2\x9b \xe2\x80\xae"), "\\xc2\\x9b \\xe2\\x80\\xae")
+      << "CSI, and a turn of direction";
+  EXPECT_EQ(Printable("a\\\n"), "a\\\\\\x0a");
+}
+
+TEST(Utf8, ShownTextIsShortAndStaysWhatItIs) {
+  EXPECT_EQ(Shown("0123456789", 10), "0123456789");
+  EXPECT_EQ(Shown("0123456789a", 10), "0123456...");
+  EXPECT_EQ(Shown("012345\xc3\xa9"
+                  "789",
+                  10),
+            "012345...");
+  for (const std::string& text : {std::string(1000, '\x1b'), std::string(1000, '\\'),
+                                  std::string("a\x1b"), std::string(100, '\xc3')}) {
+    const std::string shown = Shown(text, 50);
+    EXPECT_LE(shown.size(), 50U);
+    EXPECT_EQ(Shown(shown, 50), shown);
   }
 }
 

@@ -1,10 +1,14 @@
 // What `redlatch` says to words that are not a subcommand's own.
+#include <optional>
 #include <string>
+#include <string_view>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "redlatch/version.h"
 #include "tests/conformance/cli/look/fixture.h"
+#include "tests/support/fake_server.h"
 
 namespace redlatch {
 namespace {
@@ -63,6 +67,67 @@ TEST_F(RedlatchCommandLineTest, SaysWhatToDoAboutAWordTooMany) {
   ExpectRefused({"run", "a", "b"}, "unexpected argument \"b\"; put -- before the command");
   ExpectRefused({"ls", "a", "b"}, "unexpected argument \"b\"; say one pattern, in quotes");
   ExpectRefused({"break", "a", "b"}, "unexpected argument \"b\"; say one name");
+}
+
+TEST_F(RedlatchCommandLineTest, DoesNotRepeatAPassword) {
+  const std::string url = "redis://app:hunter2@127.0.0.1:1";
+  for (const Words& words : {Words{url},
+                             {"help", url},
+                             {"ls", "--sever=" + url},
+                             {"--server=" + url, "ls"},
+                             {"doctor", url},
+                             {"ls", "a", url},
+                             {"run", "--wait", url, "x", "--", "true"},
+                             {"run", "a", url},
+                             {"run", "--kind", url, "x", "--", "true"},
+                             {"capacity", "a", url},
+                             {"ls", "--server", url},
+                             {"inspect", url, "--server", "redis://127.0.0.1:1"},
+                             {"ls", "--server", "unix:///nowhere?password=hunter2"},
+                             {"ls", "--server", url + "?password=hunter2"}}) {
+    const Outcome outcome = Redlatch(words);
+    EXPECT_NE(outcome.code, 0);
+    EXPECT_EQ((outcome.output + outcome.errors).find("hunter2"), std::string::npos)
+        << outcome.output << outcome.errors;
+  }
+}
+
+// A server may say anything, and nothing of that does anything to a terminal.
+TEST_F(RedlatchCommandLineTest, ShowsWhatAServerSaysWithoutObeyingIt) {
+  const std::string nasty = "\x1b[2J\a\x9b\xc2\x9b" + std::string(900'000, 'x');
+  const auto bulk = [](const std::string& text) {
+    return absl::StrCat("$", text.size(), "\r\n", text, "\r\n");
+  };
+  for (const std::string liar : {"", "HELLO", "INFO", "EVAL", "CLUSTER", "SCAN"}) {
+    const support::FakeServer server([&](const auto& asked) -> std::optional<std::string> {
+      const std::string& verb = asked.command[0];
+      if (!liar.empty() && verb != liar) return support::FakeServer::Polite(asked);
+      if (verb == "HELLO") {
+        return absl::StrCat("*4\r\n", bulk("role"), bulk(nasty), bulk("mode"), bulk(nasty));
+      }
+      if (verb == "INFO") {
+        return bulk("redis_version:7.1" + nasty + "\r\nredis_mode:" + nasty +
+                    "\r\nmaxmemory:1\r\nmaxmemory_policy:" + nasty + "\r\n");
+      }
+      return "-ERR " + nasty + "\r\n";
+    });
+    for (const Words& words : {Words{"ls"},
+                               {"ls", "--json"},
+                               {"inspect", "x"},
+                               {"break", "x"},
+                               {"doctor"},
+                               {"run", "--wait", "0", "x", "--", "true"},
+                               {"capacity", "x"}}) {
+      Words all = words;
+      all.insert(all.begin() + 1, {"--server", server.url()});
+      const Outcome outcome = Redlatch(all);
+      const std::string said = outcome.output + outcome.errors;
+      EXPECT_LT(said.size(), 30'000U) << liar << " " << words[0];
+      for (const std::string_view bad : {"\x1b", "\a", "\x9b"}) {
+        EXPECT_EQ(said.find(bad), std::string::npos) << liar << " " << words[0];
+      }
+    }
+  }
 }
 
 }  // namespace

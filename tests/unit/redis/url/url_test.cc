@@ -550,5 +550,19 @@ TEST(UrlTest, SaysTheSameWhateverTheSecret) {
   }
 }
 
+TEST(UrlTest, TextWithAUrlIsShownWithoutItsPasswords) {
+  EXPECT_EQ(WithoutPasswords("no \"redis://app:hunter2@h:1/0\", and redis://:a:b@c@h"),
+            "no \"redis://app:***@h:1/0\", and redis://:***@h");
+  EXPECT_EQ(WithoutPasswords("unix:///s?password=hunter2&db=1 sentinel_password=x"),
+            "unix:///s?password=***&db=1 sentinel_password=***");
+  for (const char* text : {"", "://", "redis://", "redis://h:6379", "redis://app@h:6379/1", "a:b@c",
+                           "redis://app:***@h", "password="}) {
+    EXPECT_EQ(WithoutPasswords(WithoutPasswords(text)), WithoutPasswords(text)) << text;
+    if (std::string_view(text) != "password=") {
+      EXPECT_EQ(WithoutPasswords(text), text);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace redlatch::redis

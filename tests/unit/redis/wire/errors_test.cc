@@ -158,5 +158,15 @@ TEST(ErrorsTest, AFullDiskIsNamedWhereTheAppendOnlyFileCannotBeWritten) {
   EXPECT_THAT(rdb, HasSubstr("stop-writes-on-bgsave-error"));
 }
 
+TEST(ErrorStatus, WhatAServerSaysIsShownAndShort) {
+  for (const char* kind : {"ERR ", "MISCONF ", "REFUSED ", "LOADING ", "MOVED 1 "}) {
+    const std::string said = kind + ("\x1b[2J\a" + std::string(900'000, 'x'));
+    const std::string message(ErrorStatus(said, "the server").message());
+    EXPECT_THAT(message, HasSubstr("\\x1b[2J\\x07xx"));
+    EXPECT_LT(message.size(), 11'000U);
+  }
+  EXPECT_FALSE(RedirectOf(ErrorStatus("MOVED 1 a\x1b:6379", "the server")).has_value());
+}
+
 }  // namespace
 }  // namespace redlatch::redis
