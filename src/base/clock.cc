@@ -23,7 +23,10 @@ int PollTimeout(Instant deadline) {
 
 int Poll(pollfd* fds, size_t count, Instant deadline) {
   const NoCancellation no_cancellation;
-  return poll(fds, count, PollTimeout(deadline));
+  for (;;) {
+    const int ready = poll(fds, count, PollTimeout(deadline));
+    if (ready != 0 || deadline <= Now()) return ready;
+  }
 }
 
 }  // namespace redlatch::base

@@ -138,7 +138,7 @@ std::optional<std::string> LinePipe::ReadLine(absl::Duration timeout) {
       return line;
     }
     pollfd wait{end_.get(), POLLIN, 0};
-    const int ready = poll(&wait, 1, base::PollTimeout(deadline));
+    const int ready = base::Poll(&wait, 1, deadline);
     if (ready < 0 && errno == EINTR) continue;
     if (ready <= 0) return std::nullopt;
     char buffer[4096];

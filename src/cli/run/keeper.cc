@@ -202,7 +202,7 @@ class Keeper {
     const base::Instant until = base::Now() + kReasonPatience;
     while (!untold_.empty() && !notices_->loss_told() && base::Now() < until) {
       pollfd told = {.fd = notices_->fd(), .events = POLLIN, .revents = 0};
-      poll(&told, 1, base::PollTimeout(until));
+      base::Poll(&told, 1, until);
       notices_->Clear();
     }
   }

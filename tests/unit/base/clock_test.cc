@@ -102,6 +102,12 @@ TEST(ClockTest, PollTimeoutOfAnInfiniteDeadlineIsMinusOne) {
   EXPECT_EQ(PollTimeout(Now() + absl::InfiniteDuration()), -1);
 }
 
+TEST(ClockTest, PollSleepsUntilItsDeadlineThoughTheKernelSleepsForLess) {
+  const Instant deadline = Now() + kLongestSleep + absl::Milliseconds(1);
+  EXPECT_EQ(Poll(nullptr, 0, deadline), 0);
+  EXPECT_GE(Now(), deadline);
+}
+
 TEST(ClockTest, PollTimeoutOfAFarDeadlineIsTheLongestSleep) {
   EXPECT_EQ(absl::Milliseconds(PollTimeout(At(kMax - 1))), kLongestSleep);
   EXPECT_EQ(absl::Milliseconds(PollTimeout(Now() + absl::Hours(24 * 365))), kLongestSleep);
