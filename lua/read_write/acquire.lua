@@ -46,18 +46,21 @@ if first_heartbeat_ms and (existing == 1 or existing == 2) and args[5] ~= 'phase
   local now = time[1] .. (#time[2] == 6 and time[2] or string.sub('00000' .. time[2], -6))
   -- Only the lock is there: nobody reads or waits, and the hold was not given up.
   local alone = existing == 1
-  if held[1] == 'read_write/2' and held[2] and held[2] ~= args[4] and not held[3] and
+  -- The records are new, or stay for long; readers that wait have theirs there too: see enqueue().
+  local left_ms = call('PTTL', waiters)
+  if (left_ms < 0 or left_ms >= 2.5 * first_heartbeat_ms) and
+      held[1] == 'read_write/2' and held[2] and held[2] ~= args[4] and not held[3] and
       (alone or call('ZCOUNT', writers, now, '+inf') == 0) and
       call('HSETNX', waiters, me, now .. ' ' .. args[2] .. ' ' .. terms .. ' ' .. #args[4] ..
         ' ' .. args[4]) == 1 and
       call('ZADD', writers, 'NX', now, me) == 1 then
     local position = alone and '0' or call('ZRANK', writers, me)
     if alone or position > 0 then  -- what existed beside the lock is the queue of writers
-      -- Readers that wait have their records there too. A new key has none.
-      for _, key in ipairs({writers, waiters}) do
-        if call('PTTL', key) < 2.5 * first_heartbeat_ms then
-          call('PEXPIRE', key, 3 * first_heartbeat_ms)
-        end
+      if call('PTTL', writers) < math.max(left_ms, 2.5 * first_heartbeat_ms) then
+        call('PEXPIRE', writers, math.max(left_ms, 3 * first_heartbeat_ms))
+      end
+      if left_ms < 0 then
+        call('PEXPIRE', waiters, 3 * first_heartbeat_ms)
       end
       for _, field in ipairs(alone and call('HKEYS', lock) or {}) do
         if string.match(field, '^%x+():%d+k$') == 33 then  -- it may be kept: see call_keeper()
@@ -81,14 +84,17 @@ if first_heartbeat_ms and existing > 0 and args[5] ~= 'phase_fair' and
   local now = time[1] .. (#time[2] == 6 and time[2] or string.sub('00000' .. time[2], -6))
   local after = '(' .. now
   local ends_us = call('ZRANGEBYSCORE', readers, after, '+inf', 'WITHSCORES', 'LIMIT', '0', '1')[2]
-  if ends_us and call('ZCARD', readers) < 64 and call('ZCOUNT', writers, now, '+inf') == 0 and
+  local left_ms = call('PTTL', waiters)
+  if (left_ms < 0 or left_ms >= 2.5 * first_heartbeat_ms) and
+      ends_us and call('ZCARD', readers) < 64 and call('ZCOUNT', writers, now, '+inf') == 0 and
       call('HSETNX', waiters, me, now .. ' ' .. args[2] .. ' ' .. terms .. ' ' .. #args[4] ..
         ' ' .. args[4]) == 1 and
       call('ZADD', writers, 'NX', now, me) == 1 then
-    for _, key in ipairs({writers, waiters}) do
-      if call('PTTL', key) < 2.5 * first_heartbeat_ms then
-        call('PEXPIRE', key, 3 * first_heartbeat_ms)
-      end
+    if call('PTTL', writers) < math.max(left_ms, 2.5 * first_heartbeat_ms) then
+      call('PEXPIRE', writers, math.max(left_ms, 3 * first_heartbeat_ms))
+    end
+    if left_ms < 0 then
+      call('PEXPIRE', waiters, 3 * first_heartbeat_ms)
     end
     local position = call('ZRANK', writers, me)
     for _, hold in ipairs(position == 0 and call('ZRANGEBYSCORE', readers, after, '+inf') or {}) do

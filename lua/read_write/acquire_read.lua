@@ -5,14 +5,14 @@
 -- ARGV   1 hold  2 lease_ms  3 'block attempt wait heartbeat_ms manual ticket claim_ms
 --        listen channel'  4 'read:<number>:<owner>', or 'nest:<number>:<hold>' under that write
 -- reply  'granted <token> <lease_ms> <others>', 'queued <retry_after_ms> <position> <ticket>',
---        'busy <retry_after_ms>' or 'gone', and notes. The token is the last write's, '0' if none
---        is known; others is 1 if a writer waits or writes
+--        'busy <retry_after_ms>' or 'gone', and notes. The token is the last write's or, if none
+--        is known, a new one, which readers share; others is 1 if a writer waits or writes
 
 -- Nobody writes or waits, and the hold was not given up. Others may read.
 local call, keys, args = redis.call, KEYS, ARGV
 local existing = call('EXISTS', keys[1], keys[2], keys[5], keys[6], keys[7])
 if existing == 0 or existing == 1 and call('EXISTS', keys[6]) == 1 then
-  local token = call('GET', keys[4]) or '0'
+  local token = call('GET', keys[4]) or ''
   if #token < 16 or #token == 16 and token < '9' then
     token = string.match(token, '^%d+$')
   else
@@ -59,15 +59,18 @@ if first_heartbeat_ms and string.sub(args[4], 1, 5) == 'read:' and call('EXISTS'
       retry_after_ms = math.ceil(left_us / 1000)
     end
   end
-  if retry_after_ms and not call('ZSCORE', keys[6], me) and not call('ZSCORE', queue, me) and
+  local left_ms = call('PTTL', waiters)  -- see acquire
+  if (left_ms < 0 or left_ms >= 2.5 * first_heartbeat_ms) and
+      retry_after_ms and not call('ZSCORE', keys[6], me) and not call('ZSCORE', queue, me) and
       call('ZCOUNT', queue, now, '+inf') == 0 and
       call('HSETNX', waiters, me, now .. ' ' .. args[2] .. ' ' .. args[3] .. ' ' .. #args[4] ..
         ' ' .. args[4]) == 1 and
       call('ZADD', queue, 'NX', now, me) == 1 then
-    for _, key in ipairs({queue, waiters}) do
-      if call('PTTL', key) < 2.5 * first_heartbeat_ms then
-        call('PEXPIRE', key, 3 * first_heartbeat_ms)
-      end
+    if call('PTTL', queue) < math.max(left_ms, 2.5 * first_heartbeat_ms) then
+      call('PEXPIRE', queue, math.max(left_ms, 3 * first_heartbeat_ms))
+    end
+    if left_ms < 0 then
+      call('PEXPIRE', waiters, 3 * first_heartbeat_ms)
     end
     local position = call('ZRANK', queue, me)
     for _, field in ipairs(position == 0 and held[2] and call('HKEYS', lock) or {}) do

@@ -159,13 +159,17 @@ local function bid(request, now, all)
     if request.wait then
       request.queued = name.ticket ~= nil
       request.holder = not name.free and not name.mine and name.holder or nil
-      rank = stand(request, record)
+      rank = stand(request, record, now)
       local choice = name.choice or {passed_over = {}}
       position = math.max(position, rank - #choice.passed_over - (choice.winner and 1 or 0))
     end
     local look, free_in_ms = pass_by(name, request, rank, now)
     looks, foreign = looks .. look, foreign or free_in_ms < 0
     retry_after_ms = math.max(retry_after_ms, free_in_ms)
+  end
+  if request.wait and request.attempt > 1 then  -- of one name: a look at each would take long
+    turn_to(1 + now % #names)
+    forget_crashed(KEYS[2], now)
   end
   retry_after_ms = foreign and -1 or retry_after_ms
   if not request.wait then

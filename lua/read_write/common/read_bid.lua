@@ -10,5 +10,6 @@ local function read_bid(before)
   end
   identify(request)
   request.queue_key = not request.reader and writers_key or nil
+  request.other_queue = request.reader and writers_key or KEYS[2]
   return request
 end

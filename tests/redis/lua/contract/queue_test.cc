@@ -109,6 +109,19 @@ TEST_P(LockQueue, OfOverdueWaitersHandsOverToTheFirstWithASubscriberAndLaterOnes
   EXPECT_THAT(Waiting(), ElementsAre(Hold('d')));
 }
 
+TEST_P(LockQueue, CrashedWaitersAreForgottenThoughTheLockIsHeldForLong) {
+  Take(Of('a'));
+  Ask(Of('b'));
+  for (int i = 1; i <= 200; ++i) Ask(For(30, Beating(10, Of('c', i))));
+  EXPECT_TRUE(support::Await([&] {
+    server_->Command({"PEXPIRE", Waiters(), "20000"});  // as if it had been kept for long
+    Ask(Again(Of('b')));
+    return server_->Integer({"HLEN", Waiters()}) == 1;
+  }));
+  EXPECT_THAT(Waiting(), ElementsAre(Hold('b')));
+  EXPECT_EQ(Owner(), Hold('a'));
+}
+
 TEST_P(LockQueue, AWaiterThatGivesUpIsNotTheNextOwner) {
   Ear first(*server_, Channel('b')), second(*server_, Channel('c'));
   for (const std::string& how : {"cancel", "release", "release with a tombstone"}) {

@@ -16,6 +16,9 @@ namespace redlatch {
 inline constexpr char kReading[] = "[\"held\", 0]";
 inline constexpr char kLastReading[] = "[\"held\", 1]";
 
+// The token of a write that somebody else made.
+inline constexpr int64_t kWritten = 1'500'000'000'000'000;
+
 class ReadWriteScriptsTest : public LockScriptsFixture {
  protected:
   ReadWriteScriptsTest() : LockScriptsFixture(WriteKind()) {}
@@ -64,6 +67,7 @@ class ReadWriteScriptsTest : public LockScriptsFixture {
   }
   // Who writes; "" if nobody does.
   std::string Owner() { return server_->Text({"HGET", name_, "owner"}); }
+  void WriteOnce() { server_->Command({"SET", Fence(), absl::StrCat(kWritten), "PX", "30000"}); }
   // As whoever looks does it.
   std::string Look(bool reads = false) { return Cancel(reads ? Reader('f', 99) : Writer('f', 99)); }
   // The `granted` that a lone reader gets, with this token.

@@ -64,13 +64,14 @@ TEST_F(ReadWriteScriptsTest, TheEndOfAWriteWakesAllReadersInOneScriptEachWithIts
 }
 
 TEST_F(ReadWriteScriptsTest, ANewReaderQueuesBehindAWriterThatWaitsAndThoseInsideFinish) {
+  WriteOnce();
   Ear b(*server_, Channel('b'));
   EXPECT_EQ(Renew(Reader('a')), kNotHeld);
   Ask(Reader('a'));
   EXPECT_EQ(Renew(Reader('a')), kReading);
   Ask(Writer('b'));
   EXPECT_EQ(Renew(Reader('a')), kLastReading);
-  EXPECT_EQ(Acquire(Reader('a')), Granted(0, 1)) << "a repeat";
+  EXPECT_EQ(Acquire(Reader('a')), Granted(kWritten, 1)) << "a repeat";
   const int64_t retry_after_ms = RetryAfter(Reader('c'));
   EXPECT_GT(retry_after_ms, 24000) << "when the writer would be overdue";
   EXPECT_LE(retry_after_ms, 25000);
@@ -99,13 +100,14 @@ TEST_F(ReadWriteScriptsTest, WritersThatWaitAreKeptForThreeHeartbeatsOfTheSlowes
 
 TEST_F(ReadWriteScriptsTest, ReadersGoOnIfTheWritersThatWaitAreForgotten) {
   Ear b(*server_, Channel('b')), d(*server_, Channel('d'));
+  WriteOnce();
   Ask(Reader('a'));
   Ask(Beating(20, Writer('b')));
   EXPECT_LE(RetryAfter(Reader('c')), 60);
   Ask(Reader('d'));
-  AwaitExpiry(Writers());
-  EXPECT_EQ(Acquire(Reader('c')), Granted(0));
-  EXPECT_EQ(d.Hear(), GrantOf(Reader('d'), 0, 0)) << "for everybody, whoever asks";
+  server_->Command({"DEL", Writers()});
+  EXPECT_EQ(Acquire(Reader('c')), Granted(kWritten));
+  EXPECT_EQ(d.Hear(), GrantOf(Reader('d'), kWritten, 0)) << "for everybody, whoever asks";
   EXPECT_THAT(Reading(), UnorderedElementsAre(Hold('a'), Hold('c'), Hold('d')));
   EXPECT_EQ(b.Hear(), "");
 }
@@ -166,11 +168,47 @@ TEST_F(ReadWriteScriptsTest, AnOverdueWriterComesBeforeOneThatDoesNotWait) {
   EXPECT_THAT(b.Hear(), StartsWith("grant " + Hold('b')));
 }
 
+TEST_F(ReadWriteScriptsTest, CrashedWaitersAreForgottenThoughWritersWaitForLong) {
+  for (const bool readers_live : {false, true}) {
+    SCOPED_TRACE(readers_live);
+    server_->Command({"FLUSHALL"});
+    Ask(Writer('a'));
+    Ask(Writer('b'));
+    if (readers_live) Ask(Reader('c'));
+    for (int i = 1; i <= 300; ++i) {
+      Ask(i % 2 == 0 ? For(30, Beating(10, Reader('d', i))) : For(30, Beating(10, Writer('e', i))));
+    }
+    EXPECT_GE(server_->Integer({"HLEN", Waiters()}), 301);
+    EXPECT_TRUE(support::Await([&] {
+      server_->Command({"PEXPIRE", Waiters(), "20000"});  // as if it had been kept for long
+      Ask(Again(Writer('b')));
+      return server_->Integer({"HLEN", Waiters()}) == (readers_live ? 2 : 1);
+    }));
+    EXPECT_THAT(WaitingWriters(), ElementsAre(Hold('b')));
+    EXPECT_EQ(WaitingReaders().size(), readers_live ? 1 : 0);
+  }
+}
+
+TEST_F(ReadWriteScriptsTest, CrashedReadersAreForgottenByWritersThatComeAndGo) {
+  Ask(Writer('a'));
+  Ask(Writer('b'));
+  for (int i = 1; i <= 200; ++i) Ask(For(30, Beating(10, Reader('d', i))));
+  int sequence = 1;
+  EXPECT_TRUE(support::Await([&] {
+    server_->Command({"PEXPIRE", Waiters(), "20000"});
+    server_->Command({"PEXPIRE", Queue(), "20000"});
+    Ask(Writer('c', ++sequence));
+    Cancel(Writer('c', sequence));
+    return server_->Integer({"HLEN", Waiters()}) == 1;
+  }));
+}
+
 TEST_F(ReadWriteScriptsTest, ADeadWriterHoldsNobodyBack) {
   Ear e(*server_, Channel('e'));
+  WriteOnce();
   Ask(Reader('a'));
   Ask(Writer('b'));  // nobody listens there
-  EXPECT_EQ(Acquire(Impatient(Reader('c'))), Granted(0));
+  EXPECT_EQ(Acquire(Impatient(Reader('c'))), Granted(kWritten));
   EXPECT_THAT(WaitingWriters(), IsEmpty());
   EXPECT_THAT(Waiting(), IsEmpty());
   Ask(Writer('b', 2));
@@ -182,6 +220,7 @@ TEST_F(ReadWriteScriptsTest, ADeadWriterHoldsNobodyBack) {
 }
 
 TEST_F(ReadWriteScriptsTest, TheLastReaderPassesADeadWriterOver) {
+  WriteOnce();
   Ear c(*server_, Channel('c')), d(*server_, Channel('d'));
   Ask(Reader('a'));
   auto b = std::make_unique<Ear>(*server_, Channel('b'));
@@ -192,13 +231,14 @@ TEST_F(ReadWriteScriptsTest, TheLastReaderPassesADeadWriterOver) {
   b.reset();
   AwaitDeaf('b');
   EXPECT_EQ(Release(Reader('a')), kReleased);
-  EXPECT_EQ(c.Hear(), GrantOf(Reader('c'), 0, 0));
-  EXPECT_EQ(d.Hear(), GrantOf(Reader('d'), 0, 0));
+  EXPECT_EQ(c.Hear(), GrantOf(Reader('c'), kWritten, 0));
+  EXPECT_EQ(d.Hear(), GrantOf(Reader('d'), kWritten, 0));
   EXPECT_THAT(Waiting(), IsEmpty());
   EXPECT_THAT(WaitingWriters(), IsEmpty());
 }
 
 TEST_F(ReadWriteScriptsTest, TheCancelOfTheLastWaitingWriterLetsReadersIn) {
+  WriteOnce();
   Ear d(*server_, Channel('d')), b(*server_, Channel('b'));
   Ask(Reader('a'));
   Ask(Writer('b'));
@@ -207,7 +247,7 @@ TEST_F(ReadWriteScriptsTest, TheCancelOfTheLastWaitingWriterLetsReadersIn) {
   EXPECT_EQ(Cancel(Writer('c')), kLeft);
   EXPECT_EQ(d.Hear(), "");
   EXPECT_EQ(Cancel(Writer('b')), kLeft);
-  EXPECT_EQ(d.Hear(), GrantOf(Reader('d'), 0, 0));
+  EXPECT_EQ(d.Hear(), GrantOf(Reader('d'), kWritten, 0));
   EXPECT_THAT(Reading(), UnorderedElementsAre(Hold('a'), Hold('d')));
   EXPECT_EQ(Cancel(Writer('b')), kUnknown);
 }
