@@ -1,7 +1,7 @@
 -- probation(key, known, length_ms, ask, wanted, opens_the_way): for how many ms more a server
 -- grants nothing, since it has become another, or has come back as another than it was: until all
 -- that it can have granted, or lost, before is over. And an error, to be replied, where others
--- `wanted` another length.
+-- `wanted` another length; else nil, and until when, in ms.
 --
 -- Which one it is the key remembers, '<id> <until_ms> <length_ms>', and the caller knows: where the
 -- two differ, ask() tells the server's own. A script whose other writes must pass where memory is
@@ -29,5 +29,5 @@ local function probation(key, known, length_ms, ask, wanted, opens_the_way)
       redis.call('SET', key, true_id .. ' ' .. until_ms .. ' ' .. length_ms, 'PX', '2592000000')
     end
   end
-  return math.max(0, until_ms - now_ms)
+  return math.max(0, until_ms - now_ms), nil, tonumber(until_ms)
 end

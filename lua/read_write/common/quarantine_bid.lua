@@ -1,6 +1,7 @@
 -- Before acquire and acquire_read: as common/quarantine_bid.
 -- include: common/quarantine
-local quarantined_ms, refused = quarantine(false)
+-- include: read_write/common/raise_fence
+local quarantined_ms, refused, until_ms = quarantine(false)
 if refused then
   return refused
 elseif quarantined_ms > 0 then
@@ -8,3 +9,4 @@ elseif quarantined_ms > 0 then
 -- include: common/sit_out
   return sit_out(read_bid(0), quarantined_ms)
 end
+raise_fence(until_ms)

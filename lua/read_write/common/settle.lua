@@ -107,6 +107,10 @@ local function settle(choice, state, fence, now)
   leave_queue(choice)
   keep_phase(choice.phase, holds)
 
+  -- If the last write is not known any more, readers get a token that is larger than its own.
+  if fence == 0 and (readers[1] or choice.joins and request.reader) then
+    fence = tonumber(reserve_tokens(0, 1, now))
+  end
   local look_ms, token = let_in(choice, state, fence, now)
 
   local reply

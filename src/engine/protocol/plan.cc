@@ -99,18 +99,19 @@ absl::StatusOr<Plan> Complete(Plan plan) {
 }
 
 Plan Quarantined(Plan plan) {
-  const bool read_write = plan.traits.kind == kinds::kReadWrite;
-  const auto before = [&](std::string_view piece, LuaScript& script) {
-    absl::StatusOr<std::string> first =
-        Assemble(absl::StrCat(std::string(kInclude), std::string(piece), "\n"));
+  const std::string_view kind = plan.traits.kind;
+  const std::string_view writers = kind == kinds::kReadWrite ? "read_write/" : "";
+  const std::string_view queues = kind == kinds::kMulti ? "multi/" : writers;
+  const auto before = [&](std::string_view of, std::string_view piece, LuaScript& script) {
+    std::string include(kInclude);
+    absl::StatusOr<std::string> first = Assemble(include.append(of).append(piece).append("\n"));
     script.body = plan.texts.emplace_back(*std::move(first) + std::string(script.body));
     script.sha1 = plan.texts.emplace_back(base::Sha1Hex(script.body));
   };
-  before(read_write ? "read_write/common/quarantine_bid" : "common/quarantine_bid",
-         plan.scripts.acquire);
+  before(writers, "common/quarantine_bid", plan.scripts.acquire);
   for (LuaScript* script :
        {&plan.scripts.release, &plan.scripts.cancel, &plan.scripts.force_release}) {
-    before("common/quarantine_end", *script);
+    before(queues, "common/quarantine_end", *script);
   }
   plan.quarantined = true;
   return plan;

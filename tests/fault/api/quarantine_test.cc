@@ -15,6 +15,7 @@
 #include "gtest/gtest.h"
 #include "redlatch/client.h"
 #include "redlatch/lease.h"
+#include "redlatch/multi_lock.h"
 #include "redlatch/reentrant_lock.h"
 #include "redlatch/reentrant_read_write_lock.h"
 #include "redlatch/semaphore.h"
@@ -22,6 +23,7 @@
 #include "redlatch/status.h"
 #include "src/base/clock.h"
 #include "tests/support/await.h"
+#include "tests/support/lock_keys.h"
 #include "tests/support/redis_server.h"
 #include "tests/support/tcp_proxy.h"
 
@@ -107,6 +109,68 @@ TEST_F(Quarantine, IsLongerThanAPrimaryGoesOnAlone) {
   const absl::Status refused = Client::Connect(primary_->url() + "?quarantine=2s").status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(refused.message()), HasSubstr("may grant for 2s after it was cut off"));
+}
+
+// Of a quarantine of a minute, which ends and begins as the key says.
+class LongQuarantine : public Quarantine {
+ protected:
+  LongQuarantine() { End(); }
+  void End() {
+    const redis::Reply time = primary_->Command({"TIME"});
+    primary_->Command(
+        {"SET", "redlatch:reign",
+         absl::StrCat(primary_->Info("master_replid"), " ", time.elements[0].text, "000 60000")});
+  }
+  void Begin() { primary_->Command({"DEL", "redlatch:reign"}); }
+
+  const Client client_ = *Client::Connect(primary_->url() + "?quarantine=60s");
+};
+
+TEST_F(LongQuarantine, OfAnotherLengthLetsAGrantEndAndHandsItToNobody) {
+  SimpleLock simple(client_, "simple");
+  ReentrantLock reentrant(client_, "reentrant");
+  ReentrantReadWriteLock read_write(client_, "read_write");
+  Semaphore semaphore(client_, "semaphore", 1);
+  MultiLock several(client_, {"a", "b"});
+  auto first = simple.Acquire(), second = reentrant.Acquire(), third = read_write.Acquire();
+  auto fourth = several.Acquire();
+  auto permit = semaphore.Acquire();
+  Begin();
+  const Client other = *Client::Connect(primary_->url() + "?quarantine=61s");
+  EXPECT_TRUE(IsBusy(SimpleLock(other, "simple").TryAcquire().status()));
+  for (auto* const lease : {&first, &second, &third, &fourth}) {
+    ASSERT_TRUE(lease->ok()) << lease->status();
+    EXPECT_TRUE((*lease)->Release().ok()) << (*lease)->Release();
+  }
+  ASSERT_TRUE(permit.ok());
+  EXPECT_TRUE(permit->Release().ok());
+  EXPECT_EQ(primary_->Integer({"EXISTS", "simple", "reentrant", "read_write", "a", "b"}), 0);
+  EXPECT_FALSE(simple.TryAcquire().ok()) << "which is refused";
+}
+
+TEST_F(LongQuarantine, KnowsAQueueByItsPlaceAndNotByItsName) {
+  MultiLock several(client_, {"a", "b:simple.queue"});
+  auto lease = several.Acquire();
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  Begin();
+  EXPECT_TRUE(lease->Release().ok()) << lease->Release();
+  EXPECT_EQ(primary_->Integer({"EXISTS", "a", "b:simple.queue"}), 0);
+}
+
+TEST_F(LongQuarantine, LeavesNoReaderASmallerTokenThanAWriteBeforeIt) {
+  ReentrantReadWriteLock lock(client_, "lock");
+  const FencingToken written = lock.Acquire()->fencing_token();
+  // The new primary knows an earlier write only.
+  const std::string earlier = absl::StrCat(written.value() - 60'000'000);
+  primary_->Command({"SET", support::AuxiliaryKey("lock", "fence"), earlier, "PX", "60000"});
+  ASSERT_TRUE(Await([&] {
+    const redis::Reply time = primary_->Command({"TIME"});
+    return std::stoull(time.elements[0].text) * 1'000'000 > written.value();
+  }));
+  End();
+  const auto read = lock.AcquireRead();
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_GT(read->fencing_token(), written);
 }
 
 class Promotion : public Quarantine {

@@ -40,15 +40,16 @@ TEST_F(ReadWriteScriptsTest, AWriterWritesDownItsPolicy) {
 }
 
 TEST_F(ReadWriteScriptsTest, ReadersShareTheLockEachWithAnExpiryOfItsOwn) {
-  EXPECT_EQ(Acquire(Reader('a')), Granted(0));
-  EXPECT_EQ(Acquire(For(5000, Reader('b'))), Granted(0, 0, 5000));
-  EXPECT_EQ(Acquire(For(60000, Reader('c'))), Granted(0, 0, 60000));
+  WriteOnce();
+  EXPECT_EQ(Acquire(Reader('a')), Granted(kWritten));
+  EXPECT_EQ(Acquire(For(5000, Reader('b'))), Granted(kWritten, 0, 5000));
+  EXPECT_EQ(Acquire(For(60000, Reader('c'))), Granted(kWritten, 0, 60000));
   EXPECT_THAT(Reading(), ElementsAre(Hold('b'), Hold('a'), Hold('c')));
   EXPECT_NEAR(Remaining(Readers(), Hold('b')), 4500, 500);
   EXPECT_NEAR(Remaining(Readers(), Hold('a')), 29500, 500);
   EXPECT_GT(Pttl(Readers()), 59000);
   for (const char reader : {'a', 'b', 'c'}) EXPECT_EQ(Release(Reader(reader)), kReleased);
-  EXPECT_EQ(server_->Integer({"DBSIZE"}), 0);
+  EXPECT_EQ(server_->Integer({"DBSIZE"}), 1) << "the fence";
   EXPECT_EQ(Release(Reader('a')), kNotHeld);
 }
 
@@ -101,11 +102,30 @@ TEST_F(ReadWriteScriptsTest, ReadersThatExpiredAreRemovedByWhoeverReadsNext) {
   }
 }
 
+TEST_F(ReadWriteScriptsTest, AReaderHasALargerTokenThanAWriteThatIsForgotten) {
+  const int64_t written = Token(Writer('a'));
+  Release(Writer('a'));
+  server_->Command({"DEL", Fence()});
+  const int64_t read = Token(Reader('b'));
+  EXPECT_GT(read, written);
+  EXPECT_EQ(Token(Reader('c')), read) << "readers share it";
+  Ear d(*server_, Channel('d')), e(*server_, Channel('e'));
+  Release(Reader('b'));
+  Release(Reader('c'));
+  EXPECT_GT(Token(Writer('a', 2)), read);
+  Ask(Reader('d'));
+  server_->Command({"DEL", Fence()});
+  Release(Writer('a', 2));
+  EXPECT_EQ(d.Hear(), GrantOf(Reader('d'), StoredFence())) << "also by message";
+  EXPECT_GT(StoredFence(), read);
+}
+
 TEST_F(ReadWriteScriptsTest, AnExpiredReadIsAcquiredAnew) {
+  WriteOnce();
   Ask(Reader('b'));
   Ask(For(10, Reader('a')));
   AwaitEnd(Readers(), Hold('a'));
-  EXPECT_EQ(Acquire(Reader('a')), Granted(0));
+  EXPECT_EQ(Acquire(Reader('a')), Granted(kWritten));
   EXPECT_GT(Remaining(Readers(), Hold('a')), 29000);
 }
 
