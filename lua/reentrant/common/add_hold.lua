@@ -13,6 +13,7 @@ local function add_hold(kind, owner, hold, expiry, token, holds)
   end
   if not holds.counted then
     index_holds()
+    holds.counted = true
   end
   redis.call('ZADD', holds_key, expiry, hold)
   redis.call('HSET', KEYS[1], hold, string.format('%.0f ', expiry) .. token, 'token', token)
