@@ -238,8 +238,8 @@ void ClusterMap::Take(const ClusterView& view) {
       if (before != owners[slot]) moved.push_back(static_cast<Slot>(slot));
     }
     owners_ = std::move(owners);
-    std::erase_if(nodes_, [this](const auto& node) {
-      const bool forgotten = !members_.contains(node.first);
+    std::erase_if(nodes_, [&view](const auto& node) {
+      const bool forgotten = !view.members.contains(node.first);
       if (forgotten) node.second->forgotten = true;
       return forgotten;
     });
