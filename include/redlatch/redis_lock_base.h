@@ -83,6 +83,11 @@ namespace redlatch {
 // pthread_cancel() finishes the call and ends at its next cancellation point; a lock acquired by
 // that call is not released. Do not call the library while PTHREAD_CANCEL_ASYNCHRONOUS is set.
 //
+// If the system has no thread for the client, an acquisition fails with kResourceExhausted, and the
+// next one tries again to start it. If memory is lacking, a call throws std::bad_alloc as long as
+// it has changed nothing; from when it asks for the lock until it returns, and in releases, the
+// process ends by std::terminate(): docs/decisions/0036-memory-that-is-lacking.md.
+//
 // Thread-safe. Neither copied nor moved.
 //
 // Those of its methods that are virtual are so for MultiLock; a lock of your own overrides the
@@ -138,8 +143,9 @@ class REDLATCH_EXPORT RedisLockBase {
   // back. Those who wait come in turn, as threads do.
   //
   // The hold belongs to whoever has the Lease, and to no thread: each acquisition is an owner of
-  // its own, unless `options.owner` names one. In a forked child it is refused, on a thread of its
-  // own if there is no `post`.
+  // its own, unless `options.owner` names one. If the system has no thread for the client, the
+  // callback is given kResourceExhausted inside the call, or by `post`. In a forked child it is
+  // refused, on a thread of its own if there is no `post`.
   using AcquireCallback = absl::AnyInvocable<void(absl::StatusOr<Lease>) &&>;
   virtual void AcquireAsync(const AcquireOptions& options, AcquireCallback callback);
   // The same for coroutines, of any type: see Awaitable.

@@ -8,6 +8,7 @@
 
 #include "lua/scripts.h"
 #include "src/api/latch_body.h"
+#include "src/base/status.h"
 #include "src/engine/machine/timing.h"
 #include "src/engine/runtime/async_run.h"
 #include "src/engine/runtime/users_code.h"
@@ -32,7 +33,9 @@ void CountDownLatch::LatchBody::Tell(AsyncWait wait, absl::Status status) {
 // The first use of a latch finds it at the server.
 void CountDownLatch::LatchBody::WaitAsync(const LatchWaitOptions& options, WaitCallback told) {
   AsyncWait wait{.options = options, .began = base::Now(), .end = {}, .told = std::move(told)};
-  if (absl::Status bad = Check(); !bad.ok()) return Tell(std::move(wait), std::move(bad));
+  absl::Status bad = Check();
+  if (bad.ok() && !core_->async().Ready()) bad = base::NoThread();
+  if (!bad.ok()) return Tell(std::move(wait), std::move(bad));
   wait.end = options.wait == absl::InfiniteDuration()
                  ? GiveUpBy()
                  : wait.began + std::max(options.wait, absl::ZeroDuration()) +

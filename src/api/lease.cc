@@ -89,10 +89,10 @@ absl::Status Lease::Release() {
 void Lease::ReleaseAsync(ReleaseCallback callback) {
   callback = engine::NotNull(std::move(callback));
   if (holder_ == nullptr) {  // nobody knows where it is to run
-    base::StartThread("redlatch-async", [told = std::make_shared<ReleaseCallback>(
-                                             std::move(callback))] {
-      engine::RunUsersCode("a callback", [&] { (std::move(*told))(absl::OkStatus()); });
-    }).detach();
+    base::RunApart(
+        "redlatch-async", [told = std::make_shared<ReleaseCallback>(std::move(callback))] {
+          engine::RunUsersCode("a callback", [&] { (std::move(*told))(absl::OkStatus()); });
+        });
     return;
   }
   const auto tell = [](ReleaseCallback told, absl::Status status) {

@@ -120,7 +120,7 @@ absl::StatusOr<Lease> RedisLockBase::LockBody::LeaseOf(absl::StatusOr<engine::Se
 }
 
 absl::StatusOr<engine::SessionHold> RedisLockBase::LockBody::Read(
-    const Access& access, engine::Face face, const AcquireOptions& options) const {
+    const Access& access, engine::Face face, const AcquireOptions& options) const noexcept {
   if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
   if (access.readers == nullptr) {
     return absl::FailedPreconditionError("lock \"" + name_ + "\" has no shared side");

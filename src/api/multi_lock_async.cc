@@ -121,11 +121,10 @@ void MultiLock::Apart::AcquireAsync(const AcquireOptions& options, AcquireCallba
         });
   }
   // Of no locks, it has no client either.
-  base::StartThread("redlatch-async", [told =
-                                           std::make_shared<AcquireCallback>(std::move(callback)),
-                                       bad = bad_] {
-    engine::RunUsersCode("a callback", [&] { std::move (*told)(bad); });
-  }).detach();
+  base::RunApart("redlatch-async",
+                 [told = std::make_shared<AcquireCallback>(std::move(callback)), bad = bad_] {
+                   engine::RunUsersCode("a callback", [&] { std::move (*told)(bad); });
+                 });
 }
 
 }  // namespace redlatch

@@ -18,6 +18,13 @@ absl::Status Unshared(const absl::Status& status) {
 
 absl::Status WithoutPayloads(const absl::Status& status) {
   return {status.code(), Shown({status.message().data(), status.message().size()})};
+
+  return {status.code(), status.message()};
+}
+
+absl::Status NoThread() {
+  return absl::ResourceExhaustedError(
+      "a thread of the client cannot be started (raise ulimit -u, or the limit of the cgroup)");
 }
 
 }  // namespace redlatch::base

@@ -3,7 +3,7 @@
 #include <pthread.h>
 #include <signal.h>
 
-#include <system_error>
+#include <exception>
 #include <utility>
 
 #include "src/base/no_cancellation.h"
@@ -45,10 +45,15 @@ std::thread StartThread(const char* name, std::function<void()> code) {
 bool TryStartThread(std::thread& thread, const char* name, std::function<void()> code) {
   try {
     thread = StartThread(name, std::move(code));
-  } catch (const std::system_error&) {
+  } catch (const std::exception&) {  // no thread, or no memory for one
     return false;
   }
   return true;
+}
+
+void RunApart(const char* name, const std::function<void()>& code) {
+  std::thread thread;
+  TryStartThread(thread, name, code) ? thread.detach() : code();
 }
 
 void Join(std::thread& thread) {

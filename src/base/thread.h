@@ -14,7 +14,10 @@ namespace redlatch::base {
 // does if there is no thread to be had.
 std::thread StartThread(const char* name, std::function<void()> code);
 // For those who ask again, and do without one until then: false if there is none to be had.
-bool TryStartThread(std::thread& thread, const char* name, std::function<void()> code);
+[[nodiscard]] bool TryStartThread(std::thread& thread, const char* name,
+                                  std::function<void()> code);
+// Runs it on a thread of its own, or on the calling one if there is none to be had.
+void RunApart(const char* name, const std::function<void()>& code);
 
 // Waits for its end, if there is one. No cancellation point.
 void Join(std::thread& thread);

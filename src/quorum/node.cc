@@ -67,7 +67,8 @@ void Node::Stop() {
 
 void Node::StartThread() {
   if (thread_.joinable() || stopping_) return;
-  base::TryStartThread(thread_, "redlatch-node", [this] { Work(); });
+  // Else when it is next needed.
+  static_cast<void>(base::TryStartThread(thread_, "redlatch-node", [this] { Work(); }));
 }
 
 Node::Done Node::Counted(Done done) {

@@ -5,7 +5,6 @@
 #include <iterator>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <variant>
 
@@ -13,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "src/base/parker.h"
+#include "src/base/status.h"
 #include "src/engine/protocol/wire.h"
 #include "src/engine/runtime/core.h"
 #include "src/redis/wire/errors.h"
@@ -39,10 +39,8 @@ std::string Short(const ToRenew& renewal, const base::Acks& acks) {
                       " (are they connected? see redlatch doctor)");
 }
 
-Answer NotRun(
-    std::string_view why = "there is no thread to wait for replicas, or the client ends") {
-  return {.what =
-              Failed{.why = absl::UnavailableError({why.data(), why.size()}), .not_sent = true}};
+Answer NotRun(absl::Status why) {
+  return {.what = Failed{.why = std::move(why), .not_sent = true}};
 }
 
 }  // namespace
@@ -76,7 +74,7 @@ void AckedRenewals::Post(Entry& entry, const Send& send, Then then, base::Instan
   if (RenewalOf(send).acks.fsync) job.slice = kSliceOfFsync;
   // Each server has replicas of its own.
   if (!stopping_ && lanes_.Add(core_.server(entry.keys.main()), jobs)) return;
-  Finish(job, NotRun());
+  Finish(job, NotRun(base::NoThread()));
 }
 
 void AckedRenewals::RunEach(Jobs& jobs) {
@@ -85,9 +83,10 @@ void AckedRenewals::RunEach(Jobs& jobs) {
     return now < job.wanted_until && !stopping_;
   });
   for (auto job = late; job != jobs.end(); ++job) {
-    Finish(*job, stopping_
-                     ? NotRun()
-                     : NotRun("it could not be confirmed in time: other holds were in the way"));
+    Finish(*job,
+           NotRun(absl::UnavailableError(
+               stopping_ ? "the client ends"
+                         : "it could not be confirmed in time: other holds were in the way")));
   }
   jobs.erase(late, jobs.end());
   for (Job& job : jobs) {

@@ -12,13 +12,14 @@
 #include "src/engine/runtime/thread_waker.h"
 
 namespace redlatch::engine {
-absl::StatusOr<Held> LockSession::Acquire(const Want& want, Silence* met) {
+absl::StatusOr<Held> LockSession::Acquire(const Want& want, Silence* met) noexcept {
   if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
   if (absl::Status bad = CheckLease(want.terms.lease); !bad.ok()) return About(bad);
   if (want.options != nullptr) {
     if (absl::Status bad = CheckAcks(*want.options); !bad.ok()) return About(bad);
     if (absl::Status bad = CheckStay(*want.options); !bad.ok()) return About(bad);
   }
+  if (absl::Status none = core_->SeeToThreads(); !none.ok()) return About(none);
   const base::Instant began = want.since ? *want.since : base::Now();
   std::optional<absl::StatusOr<Held>> granted = AcquireOnce(want, began, met);
   if (!granted) return Held();  // it goes on elsewhere
@@ -55,7 +56,6 @@ std::optional<absl::StatusOr<Held>> LockSession::AcquireOnce(const Want& want, b
                            .command_timeout = core_->command_timeout(),
                            .unreachable_after = core_->options().unreachable_after,
                            .waker = &waker});
-  if (want.terms.manual) core_->KeepDescribed();
   Compete(acquisition, waker, want);
   Waiter& waiter = acquisition.waiter();
   if (waiter.state == Waiter::State::kElsewhere) {

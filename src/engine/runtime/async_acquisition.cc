@@ -52,7 +52,6 @@ bool AsyncAcquisition::Step(unsigned events, base::Instant now) {
           if (!core_.in_forked_child()) driver_.Push(*this, kStopped);
         });
       }
-      if (want_.terms.manual) core_.KeepDescribed();
       if (want_.wait <= absl::ZeroDuration()) {  // the server's time to answer begins now
         began_ = now;
         MakeAcquisition();

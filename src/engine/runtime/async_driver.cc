@@ -54,7 +54,13 @@ void AsyncDriver::Nudge() {
   if (polling_) Signal();
 }
 
-void AsyncDriver::Begin(std::unique_ptr<AsyncTask> task) {
+bool AsyncDriver::Ready() {
+  const base::MutexLock lock(mu_);
+  Start();
+  return started_ || stopping_;
+}
+
+void AsyncDriver::Begin(std::unique_ptr<AsyncTask> task) noexcept {
   const base::MutexLock lock(mu_);
   AsyncTask* const its = task.release();
   its->next_ = first_;
@@ -67,7 +73,7 @@ void AsyncDriver::Begin(std::unique_ptr<AsyncTask> task) {
   Signal();
 }
 
-void AsyncDriver::Push(AsyncTask& task, unsigned events) {
+void AsyncDriver::Push(AsyncTask& task, unsigned events) noexcept {
   const base::MutexLock lock(mu_);
   PushHeld(task, events);
 }
@@ -287,21 +293,19 @@ void AsyncDriver::Poll(base::Instant until) {
   base::Poll(fds.data(), fds.size(), until);
 }
 
-void AsyncDriver::Complete(Completion completion, Whose whose) {
+void AsyncDriver::Complete(Completion completion, Whose whose) noexcept {
   if (core_.in_forked_child()) {
     // Nothing of this client's is to be touched there, and its thread is none.
-    std::thread thread;
     auto shared = std::make_shared<Completion>(std::move(completion));
     const auto run = [self = shared_from_this(), shared] {
       self->Run(std::move(*shared), Whose::kUsers);
     };
     if (post_) return run();
-    if (base::TryStartThread(thread, "redlatch-async", run)) thread.detach();
-    return;
+    return base::RunApart("redlatch-async", run);
   }
+  if (!Ready()) return Run(std::move(completion), whose);
   const base::MutexLock lock(mu_);
   completions_.emplace_back(std::move(completion), whose);
-  Start();
   Signal();
 }
 

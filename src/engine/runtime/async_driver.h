@@ -50,10 +50,13 @@ class AsyncDriver : public std::enable_shared_from_this<AsyncDriver> {
   // released, and a second for completions that run. They may be what calls this.
   void Stop(base::Instant until);
 
-  void Begin(std::unique_ptr<AsyncTask> task);
-  // Runs it where the user said, or, of the library's own, on the driver's thread; never at once.
+  // Starts the thread. False: it cannot be started, and a task would not begin.
+  bool Ready();
+  void Begin(std::unique_ptr<AsyncTask> task) noexcept;
+  // Runs it where the user said, or, of the library's own, on the driver's thread; at once only if
+  // there is no thread to be had.
   enum class Whose : uint8_t { kUsers, kOwn };
-  void Complete(Completion completion, Whose whose = Whose::kUsers);
+  void Complete(Completion completion, Whose whose = Whose::kUsers) noexcept;
   // The tasks that were begun by that object end.
   void StopObject(const void* object);
   // Answers are to come, and nobody reads them.
@@ -66,7 +69,7 @@ class AsyncDriver : public std::enable_shared_from_this<AsyncDriver> {
 
   // ---- For tasks.
 
-  void Push(AsyncTask& task, unsigned events);
+  void Push(AsyncTask& task, unsigned events) noexcept;
   // Another thread runs it, and the answer arrives as the letter's second.
   std::unique_ptr<AsyncLetter, AbandonLetter> RunInARound(AsyncTask& task, Entry& entry,
                                                           Request request, base::Instant until);

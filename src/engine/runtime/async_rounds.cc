@@ -5,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "src/base/status.h"
 #include "src/base/thread.h"
 #include "src/engine/runtime/core.h"
 #include "src/redis/wire/errors.h"
@@ -28,8 +29,7 @@ void AsyncRounds::Run(Entry& entry, Request request, base::Instant until, Then t
       return changed_.SignalOne();
     }
   }
-  Finish(job, redis::MarkNotSent(absl::UnavailableError(
-                  "there is no thread to wait for several servers, or the client ends")));
+  Finish(job, redis::MarkNotSent(base::NoThread()));
 }
 
 void AsyncRounds::Stop() {

@@ -137,6 +137,13 @@ std::string Core::ReaderName(GrantId write_grant) {
 
 std::string Core::FreshId() { return absl::StrCat(identity_.client, ":", numbers_.Next()); }
 
+absl::Status Core::SeeToThreads() {
+  if (has_threads_.load(std::memory_order_relaxed)) return absl::OkStatus();
+  if (!inside_->renewer.Ready() || !inside_->notifier.Ready()) return base::NoThread();
+  has_threads_.store(true, std::memory_order_relaxed);
+  return absl::OkStatus();
+}
+
 Answer Core::Run(Entry& entry, Send send, base::Instant deadline) {
   MakeReady(entry, send);
   Request request(SubjectOf(entry), send);

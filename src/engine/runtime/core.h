@@ -170,8 +170,9 @@ class Core : public std::enable_shared_from_this<Core> {
   // An object of that name goes: its calls that wait end, at whichever machine they do.
   void StopAll(std::string_view name, const void* object);
 
-  // A manual hold is never renewed, and may be long: see Renewer::KeepDescribed().
-  void KeepDescribed() { inside_->renewer.KeepDescribed(); }
+  // A lock is not asked for without the threads that renew it and watch over it:
+  // kResourceExhausted if they cannot be started.
+  absl::Status SeeToThreads();
 
   // What no thread has then goes back, also if this is never destroyed.
   void GiveBackAtExit();
@@ -245,6 +246,7 @@ class Core : public std::enable_shared_from_this<Core> {
   std::atomic<uint64_t> losses_{0};
   std::atomic<uint64_t> reconnects_{0};
   std::atomic<bool> silent_{false};
+  std::atomic<bool> has_threads_{false};
   std::atomic<int64_t> look_at_{0};      // in ns
   std::atomic<bool> gives_back_{false};  // when the process exits
   std::atomic<size_t> attended_{0};      // entries that keep something, or did lately

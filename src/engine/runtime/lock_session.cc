@@ -119,7 +119,7 @@ std::optional<Held> LockSession::Reenter(Face face, bool manual) {
   return held;
 }
 
-absl::Status LockSession::Extend(uint64_t hold, absl::Duration lease) {
+absl::Status LockSession::Extend(uint64_t hold, absl::Duration lease) noexcept {
   if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
   if (absl::Status bad = CheckLease(lease); !bad.ok()) return About(bad);
   std::optional<Send> send;
@@ -219,7 +219,8 @@ bool LockSession::reusable() const {
 
 absl::StatusOr<redis::Reply> LockSession::Run(const LuaScript& script,
                                               absl::Span<const std::string> args,
-                                              base::Instant deadline, std::string_view own_key) {
+                                              base::Instant deadline,
+                                              std::string_view own_key) noexcept {
   if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
   Request request(core_->SubjectOf(entry_), script, args, own_key);
   absl::StatusOr<redis::Reply> reply = core_->deployment().Run(

@@ -93,30 +93,33 @@ class LockSession final : public Holder {
   bool LockAgain(const std::shared_ptr<const LockOptions>& options);
   // A hold of 0: these are readers whom this one may not join, and `met` takes what the wait has
   // met so far; or nothing is held here.
-  absl::StatusOr<Held> Acquire(const Want& want, Silence* met = nullptr);
-  absl::Status Release(uint64_t hold, FencingToken token) override;
-  void ReleaseQuietly(uint64_t hold, FencingToken token) override;
+  //
+  // What others know of while it is under way (a waiter, a script, a hold) is noexcept: if memory
+  // is lacking there, the process ends.
+  absl::StatusOr<Held> Acquire(const Want& want, Silence* met = nullptr) noexcept;
+  absl::Status Release(uint64_t hold, FencingToken token) noexcept override;
+  void ReleaseQuietly(uint64_t hold, FencingToken token) noexcept override;
   // The same without a thread; see AsyncAcquisition and AsyncRelease. `elsewhere`: to whom a reader
   // goes that may not join these.
   using Elsewhere = std::function<absl::StatusOr<std::shared_ptr<LockSession>>(const Entry& left)>;
   using Finish = absl::AnyInvocable<AsyncDriver::Completion(absl::StatusOr<SessionHold>) &&>;
   void AcquireAsync(Want want, Finish finish, Elsewhere elsewhere = nullptr,
-                    AsyncDriver::Whose whose = AsyncDriver::Whose::kUsers);
-  void ReleaseAsync(uint64_t hold, FencingToken token, Then then) override;
+                    AsyncDriver::Whose whose = AsyncDriver::Whose::kUsers) noexcept;
+  void ReleaseAsync(uint64_t hold, FencingToken token, Then then) noexcept override;
   void Tell(absl::AnyInvocable<void() &&> completion) override {
     core_->async().Complete(std::move(completion));
   }
   // Another way to that machine.
   static std::shared_ptr<LockSession> To(std::shared_ptr<Core> core, Entry& entry);
   // Several holds at several machines of one core.
-  static void ReleaseAll(absl::Span<const SessionHold> holds);
+  static void ReleaseAll(absl::Span<const SessionHold> holds) noexcept;
   // What an acquisition came to that is done.
   static absl::StatusOr<Held> Result(Core& core, const Entry& entry, Waiter& waiter,
                                      absl::Duration wait);
   void Unlock() noexcept;
   // The same of what the client then keeps. False: it is to be unlocked. Cheap.
   bool Leave();
-  absl::Status Extend(uint64_t hold, absl::Duration lease) override;
+  absl::Status Extend(uint64_t hold, absl::Duration lease) noexcept override;
   // The calling thread ends what it does not have: nothing happens, but that it is told.
   void Misuse(std::string_view what);
   // The calling thread, which may have the lock, comes to read.
@@ -148,7 +151,7 @@ class LockSession final : public Holder {
   // deadline.
   absl::StatusOr<redis::Reply> Run(const LuaScript& script, absl::Span<const std::string> args,
                                    base::Instant deadline = base::Instant::Infinite(),
-                                   std::string_view own_key = {});
+                                   std::string_view own_key = {}) noexcept;
   // The same without a thread that waits: the answer is the letter's second.
   AsyncLetterPtr RunInARound(AsyncTask& task, const LuaScript& script,
                              absl::Span<const std::string> args, base::Instant deadline);

@@ -1,7 +1,7 @@
 #include "src/engine/runtime/notifier.h"
 
 #include <algorithm>
-#include <system_error>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -52,12 +52,11 @@ struct Notifier::State {
   // A thread, if all there are run a user's code.
   void SeeToALeader(const std::shared_ptr<State>& self) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
     if (threads > running() || stopping) return;
-    try {
-      ++threads;
-      base::StartThread("redlatch-notify", [self] { Work(self); }).detach();
-    } catch (const std::system_error&) {
-      --threads;  // there is no thread to be had: those there are do what they can
-    }
+    std::thread thread;
+    // If there is none to be had, those there are do what they can.
+    if (!base::TryStartThread(thread, "redlatch-notify", [self] { Work(self); })) return;
+    thread.detach();
+    ++threads;
   }
 
   Core& core;
@@ -87,6 +86,12 @@ void Notifier::Stop() {
   while (state_->threads > state_->running() || (state_->running() > own && base::Now() < until)) {
     state_->changed.WaitUntil(state_->mu, base::Now() + kBetweenLooks);
   }
+}
+
+bool Notifier::Ready() {
+  const base::MutexLock lock(state_->mu);
+  state_->SeeToALeader(state_);
+  return state_->threads > 0 || state_->stopping;
 }
 
 void Notifier::Watch(Entry& entry, base::Instant moment) {

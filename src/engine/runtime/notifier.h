@@ -34,6 +34,8 @@ class Notifier {
   Notifier(const Notifier&) = delete;
   Notifier& operator=(const Notifier&) = delete;
 
+  // Starts the thread. False: it cannot be started.
+  bool Ready();
   void Watch(Entry& entry, base::Instant moment);
   void Remove(Entry& entry);
 

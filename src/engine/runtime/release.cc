@@ -81,14 +81,14 @@ void LockSession::GiveBack(uint64_t hold, Face face, base::Instant until) {
   core_->Feed(entry_, [&](LockMachine& machine, Effects&) { machine.Forget(hold); });
 }
 
-absl::Status LockSession::Release(uint64_t hold, FencingToken token) {
+absl::Status LockSession::Release(uint64_t hold, FencingToken token) noexcept {
   if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
   const base::Instant deadline = base::Now() + core_->command_timeout();
   Ending ending = BeginRelease(hold, token, deadline);
   return End(ending, deadline);
 }
 
-void LockSession::ReleaseQuietly(uint64_t hold, FencingToken token) {
+void LockSession::ReleaseQuietly(uint64_t hold, FencingToken token) noexcept {
   if (core_->in_forked_child()) return;
   if (core_->async().OnItsThread())
     return ReleaseAsync(hold, token, nullptr);  // which waits for nobody
@@ -97,7 +97,7 @@ void LockSession::ReleaseQuietly(uint64_t hold, FencingToken token) {
   EndQuietly(ending, deadline, /*leaves=*/core_->async().started());
 }
 
-void LockSession::ReleaseAll(absl::Span<const SessionHold> holds) {
+void LockSession::ReleaseAll(absl::Span<const SessionHold> holds) noexcept {
   for (const SessionHold& each : holds)
     each.session->ReleaseQuietly(each.held.hold, each.held.token);
 }

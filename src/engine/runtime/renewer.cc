@@ -39,7 +39,8 @@ void Renewer::Stop(base::Instant until) {
 
 void Renewer::Start() {
   if (thread_.joinable() || stopping_) return;
-  base::TryStartThread(thread_, "redlatch-renew", [this] { Work(); });
+  // Else Ready() tells whoever asks for a lock.
+  static_cast<void>(base::TryStartThread(thread_, "redlatch-renew", [this] { Work(); }));
 }
 
 base::Instant Renewer::StopBy() {
@@ -47,13 +48,14 @@ base::Instant Renewer::StopBy() {
   return stop_by_;
 }
 
-void Renewer::KeepDescribed() {
+bool Renewer::Ready() {
   const base::MutexLock lock(mu_);
   Start();
+  return thread_.joinable() || stopping_;
 }
 
 void Renewer::Wake() {
-  KeepDescribed();
+  Ready();
   changed_.SignalOne();
 }
 

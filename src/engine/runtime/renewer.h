@@ -37,8 +37,8 @@ class Renewer {
   Renewer(const Renewer&) = delete;
   Renewer& operator=(const Renewer&) = delete;
 
-  // The client is described from here on, also where nothing is ever due.
-  void KeepDescribed();
+  // Starts the thread. False: it cannot be started.
+  bool Ready();
   // There may be something else to do sooner than before.
   void Wake();
   void Schedule(Entry& entry, base::Instant moment);

@@ -40,7 +40,7 @@ void Permits::Reclaim(std::shared_ptr<LockSession> session) {
   if (free_.size() < kMostFree) free_.push_back(std::move(session));
 }
 
-absl::StatusOr<SessionHold> Permits::Acquire(const Want& want) {
+absl::StatusOr<SessionHold> Permits::Acquire(const Want& want) noexcept {
   auto session = Borrow();
   if (!session.ok()) return session.status();
   absl::StatusOr<Held> held = (*session)->Acquire(want);
@@ -48,7 +48,7 @@ absl::StatusOr<SessionHold> Permits::Acquire(const Want& want) {
   return SessionHold{.session = *std::move(session), .held = *std::move(held)};
 }
 
-absl::Status Permits::Keep(SessionHold hold) {
+absl::Status Permits::Keep(SessionHold hold) noexcept {
   {
     const base::MutexLock lock(mu_);
     if (objects_ > 0) {
@@ -61,7 +61,7 @@ absl::Status Permits::Keep(SessionHold hold) {
       "semaphore \"", name_, "\": its last object was destroyed while this call was waiting"));
 }
 
-absl::Status Permits::Release(size_t count) {
+absl::Status Permits::Release(size_t count) noexcept {
   std::vector<SessionHold> going;
   {
     const base::MutexLock lock(mu_);

@@ -91,7 +91,7 @@ class Lookups {
     });
     if (!started) {
       under_way_.erase(named);
-      return absl::UnavailableError("cannot start a thread to look up a host");
+      return base::NoThread();
     }
     thread.detach();
     return known;

@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <set>
-#include <system_error>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "src/base/status.h"
 #include "src/base/thread.h"
 
 namespace redlatch::redis {
@@ -46,16 +47,15 @@ void SentinelSurvey::AskAll() {
       const base::MutexLock lock(mu_);
       if (std::exchange(sentinels_[each].asking, true)) continue;
     }
-    try {
-      base::StartThread("redlatch-ask", [self = shared_from_this(), each] {
-        self->AskOne(each);
-      }).detach();
-    } catch (const std::system_error& error) {
-      const base::MutexLock lock(mu_);
-      sentinels_[each].asking = false;
-      sentinels_[each].failure = absl::UnavailableError(
-          absl::StrCat("cannot start a thread to ask ", each.text(), ": ", error.what()));
+    std::thread thread;
+    if (base::TryStartThread(thread, "redlatch-ask",
+                             [self = shared_from_this(), each] { self->AskOne(each); })) {
+      thread.detach();
+      continue;
     }
+    const base::MutexLock lock(mu_);
+    sentinels_[each].asking = false;
+    sentinels_[each].failure = base::NoThread();
   }
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -42,13 +41,8 @@ void ClusterMap::Stop() {
 
 absl::Status ClusterMap::StartThread() {
   if (stopping_ || thread_.joinable()) return absl::OkStatus();
-  try {
-    thread_ = base::StartThread("redlatch-map", [this] { Run(); });
-  } catch (const std::system_error& error) {
-    return absl::UnavailableError(
-        absl::StrCat("cannot start a thread to find the nodes of ", name_, ": ", error.what()));
-  }
-  return absl::OkStatus();
+  return base::TryStartThread(thread_, "redlatch-map", [this] { Run(); }) ? absl::OkStatus()
+                                                                          : base::NoThread();
 }
 
 absl::Status ClusterMap::Await(absl::FunctionRef<bool()> known, base::Instant deadline) {

@@ -1,11 +1,10 @@
 #include "src/redis/link/listening_thread.h"
 
 #include <algorithm>
-#include <system_error>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "src/base/clock.h"
+#include "src/base/status.h"
 #include "src/base/thread.h"
 
 namespace redlatch::redis {
@@ -27,10 +26,8 @@ absl::Status ListeningThread::Add(Listener& listener) {
     if (!wake_.Open()) {
       return absl::UnavailableError("no file descriptor is left (raise ulimit -n)");
     }
-    try {
-      thread_ = base::StartThread("redlatch-listen", [this] { Run(); });
-    } catch (const std::system_error& error) {
-      return absl::UnavailableError(absl::StrCat("cannot start a thread: ", error.what()));
+    if (!base::TryStartThread(thread_, "redlatch-listen", [this] { Run(); })) {
+      return base::NoThread();
     }
   }
   listeners_.push_back(&listener);

@@ -73,7 +73,7 @@ absl::Status SharedConnection::Connect(base::Instant deadline) {
 }
 
 void SharedConnection::Run(absl::Span<const Command> commands, Exchange& mine,
-                           base::Instant deadline) {
+                           base::Instant deadline) noexcept {
   absl::Status refused = Refusal();
   bool leading = false;
   mine.begun = base::Now();

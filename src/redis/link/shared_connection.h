@@ -139,7 +139,7 @@ class SharedConnection {
   // Reads the answers to what was sent so, until there are none to come or it is `until`; where
   // another thread reads, that does it, and this returns at once. True: each `done` has returned. A
   // connection that stalls is given up, as by a call.
-  bool Drain(base::Instant until);
+  bool Drain(base::Instant until) noexcept;
   // For who polls several connections, and drains those that are ready: to be read, or for what is
   // still to be written. No descriptor: another thread reads, or there is no connection.
   Transport::Polled BeginPoll();
@@ -178,11 +178,11 @@ class SharedConnection {
   struct Sent;
 
   absl::Status Refusal() const;
-  absl::Status PostFor(absl::Span<const Command> commands, Exchange* exchange);
-  void FinishMine(Exchange& mine, base::Instant deadline);
-  bool LeaveMine(Exchange& mine, std::function<void()> done);
+  absl::Status PostFor(absl::Span<const Command> commands, Exchange* exchange) noexcept;
+  void FinishMine(Exchange& mine, base::Instant deadline) noexcept;
+  bool LeaveMine(Exchange& mine, std::function<void()> done) noexcept;
   // `mine` has its results, and nothing else yet.
-  void Run(absl::Span<const Command> commands, Exchange& mine, base::Instant deadline);
+  void Run(absl::Span<const Command> commands, Exchange& mine, base::Instant deadline) noexcept;
   // True where following ended in leadership, false where `mine` is finished.
   bool Follow(Exchange& mine, base::Instant deadline) ABSL_LOCKS_EXCLUDED(mu_);
   void Lead(Exchange& mine, base::Instant deadline) ABSL_LOCKS_EXCLUDED(mu_);

@@ -51,7 +51,7 @@ absl::Status SharedConnection::Begin(absl::Span<const Command> commands, Exchang
   return PostFor(commands, &mine);
 }
 
-void SharedConnection::FinishMine(Exchange& mine, base::Instant deadline) {
+void SharedConnection::FinishMine(Exchange& mine, base::Instant deadline) noexcept {
   bool open = false;
   bool leading = false;
   mine.begun = base::Now();
@@ -70,7 +70,7 @@ void SharedConnection::FinishMine(Exchange& mine, base::Instant deadline) {
   }
 }
 
-bool SharedConnection::LeaveMine(Exchange& mine, std::function<void()> done) {
+bool SharedConnection::LeaveMine(Exchange& mine, std::function<void()> done) noexcept {
   {
     const base::MutexLock lock(mu_);
     mine.away = false;
@@ -84,7 +84,8 @@ bool SharedConnection::LeaveMine(Exchange& mine, std::function<void()> done) {
   return false;
 }
 
-absl::Status SharedConnection::PostFor(absl::Span<const Command> commands, Exchange* exchange) {
+absl::Status SharedConnection::PostFor(absl::Span<const Command> commands,
+                                       Exchange* exchange) noexcept {
   absl::Status status = Refusal();
   if (!status.ok()) return status;
   Exchange drain;  // waits for nothing, and reads what is there
@@ -119,7 +120,7 @@ absl::Status SharedConnection::PostFor(absl::Span<const Command> commands, Excha
   return status;
 }
 
-bool SharedConnection::Drain(base::Instant until) {
+bool SharedConnection::Drain(base::Instant until) noexcept {
   if (fork_guard_.InForkedChild()) return true;
   Exchange drain;
   drain.begun = base::Now();

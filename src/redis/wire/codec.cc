@@ -157,6 +157,7 @@ struct ReplyParser::Impl {
   explicit Impl(ReplyLimits given)
       : limits(given), building{&limits}, reader(redisReaderCreateWithFunctions(Functions())) {
     if (reader == nullptr) throw std::bad_alloc();
+    if (reader == nullptr) throw std::bad_alloc();
     reader->privdata = &building;
   }
   ~Impl() { redisReaderFree(reader); }

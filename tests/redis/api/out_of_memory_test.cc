@@ -1,0 +1,175 @@
+// One allocation of a call fails: the call fails as if it had not been made, or, once others know
+// of it, the process ends. Nothing in between: no call that leaves a broken client behind.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <new>
+#include <ostream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "gtest/gtest.h"
+#include "redlatch/client.h"
+#include "redlatch/multi_lock.h"
+#include "redlatch/reentrant_lock.h"
+#include "redlatch/reentrant_read_write_lock.h"
+#include "redlatch/semaphore.h"
+#include "redlatch/simple_lock.h"
+#include "tests/support/redis_server.h"
+
+namespace {
+thread_local int allocations_left = -1;  // of this thread, until one fails; negative: none does
+}
+
+void* operator new(size_t size) {
+  if (allocations_left > 0 && --allocations_left == 0) throw std::bad_alloc();
+  if (void* const memory = std::malloc(size)) return memory;
+  throw std::bad_alloc();
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+
+namespace redlatch {
+namespace {
+
+// How a process of its own ends.
+constexpr int kWorks = 10;     // the allocation failed, and the client works
+constexpr int kBroken = 11;    // the allocation failed, and the client does not work
+constexpr int kNoneLeft = 12;  // the call made fewer allocations
+constexpr int kEnded = 13;     // by std::terminate()
+
+struct Objects {
+  explicit Objects(const std::string& url)
+      : client(*Client::Connect(url)), other(*Client::Connect(url)) {}
+
+  Client client, other;
+  SimpleLock simple{client, "simple"}, their_simple{other, "simple"};
+  ReentrantLock reentrant{client, "reentrant"};
+  ReentrantReadWriteLock read_write{client, "read_write"};
+  Semaphore semaphore{client, "semaphore", 1};
+  MultiLock multi{client, {"one", "two"}};
+};
+
+bool Works(Objects& o) {
+  const AcquireOptions patient{.wait = absl::Seconds(10)};
+  std::vector<bool> works;
+  const auto note = [&](const auto& acquired) { works.push_back(acquired.ok()); };
+  note(o.their_simple.Acquire(patient));
+  std::thread thread([&] {
+    note(o.simple.Acquire(patient));
+    note(o.reentrant.Acquire(patient));
+    note(o.read_write.Acquire(patient));
+    note(o.read_write.AcquireRead(patient));
+    note(o.semaphore.Acquire(1, patient));
+    note(o.multi.Acquire(patient));
+  });
+  thread.join();
+  note(o.their_simple.Acquire(patient));
+  return std::find(works.begin(), works.end(), false) == works.end();
+}
+
+// In a process of its own: the call, whose k-th allocation fails.
+[[noreturn]] void RunChild(const std::string& url, bool warm, int k,
+                           const std::function<void(Objects&)>& call) {
+  alarm(60);  // a hang ends it by a signal
+  std::set_terminate([] { _exit(kEnded); });
+  Objects objects(url);
+  if (warm) call(objects);
+  allocations_left = k;
+  try {
+    call(objects);
+  } catch (const std::exception&) {  // also kResourceExhausted, of a thread for which it was needed
+  }
+  const bool failed = allocations_left == 0;
+  allocations_left = -1;
+  if (!failed) _exit(kNoneLeft);
+  _exit(Works(objects) ? kWorks : kBroken);
+}
+
+struct Call {
+  const char* name;
+  std::function<void(Objects&)> make;
+};
+
+std::ostream& operator<<(std::ostream& out, const Call& call) { return out << call.name; }
+
+class OutOfMemory : public ::testing::TestWithParam<Call> {};
+
+TEST_P(OutOfMemory, FailsTheCallOrEndsTheProcess) {
+  const auto server = support::RedisServer::Start();
+  for (const bool warm : {false, true}) {
+    int works = 0;
+    int ended = 0;
+    for (int k = 1;; ++k) {
+      SCOPED_TRACE(std::string(warm ? "warm, allocation " : "first use, allocation ") +
+                   std::to_string(k));
+      const pid_t child = fork();
+      ASSERT_GE(child, 0);
+      if (child == 0) RunChild(server->url(), warm, k, GetParam().make);
+      int status = 0;
+      ASSERT_EQ(waitpid(child, &status, 0), child);
+      ASSERT_TRUE(WIFEXITED(status)) << "signal " << WTERMSIG(status);
+      if (WEXITSTATUS(status) == kNoneLeft) break;
+      ASSERT_TRUE(WEXITSTATUS(status) == kWorks || WEXITSTATUS(status) == kEnded)
+          << WEXITSTATUS(status);
+      ++(WEXITSTATUS(status) == kWorks ? works : ended);
+      server->Command({"FLUSHALL"});
+    }
+    RecordProperty(warm ? "warm_works" : "works", works);
+    RecordProperty(warm ? "warm_ended" : "ended", ended);
+    if (!warm) EXPECT_GT(works, 0);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Calls, OutOfMemory,
+    ::testing::Values(
+        Call{"lock", [](Objects& o) { o.simple.lock(), o.simple.unlock(); }},
+        Call{"try_lock",
+             [](Objects& o) {
+               if (o.simple.try_lock()) o.simple.unlock();
+             }},
+        Call{"acquire",
+             [](Objects& o) {
+               if (auto lease = o.simple.Acquire(); lease.ok()) (void)lease->Release();
+             }},
+        Call{"reentrant",
+             [](Objects& o) {
+               const std::scoped_lock once(o.reentrant);
+               const std::scoped_lock again(o.reentrant);
+             }},
+        Call{"read", [](Objects& o) { o.read_write.lock_shared(), o.read_write.unlock_shared(); }},
+        Call{"read_lease",
+             [](Objects& o) {
+               if (auto lease = o.read_write.AcquireRead(); lease.ok()) (void)lease->Release();
+             }},
+        Call{"write", [](Objects& o) { o.read_write.lock(), o.read_write.unlock(); }},
+        Call{"semaphore", [](Objects& o) { o.semaphore.acquire(), o.semaphore.release(); }},
+        Call{"permit", [](Objects& o) { (void)o.semaphore.Acquire(); }},
+        Call{"multi", [](Objects& o) { o.multi.lock(), o.multi.unlock(); }},
+        Call{"contended",
+             [](Objects& o) {
+               auto held = o.their_simple.Acquire();
+               std::atomic<bool> over{false};
+               const std::jthread releases([&] {
+                 while (o.client.Stats().all.waiting == 0 && !over) std::this_thread::yield();
+                 held = absl::UnknownError("");
+               });
+               const absl::Cleanup end = [&] { over = true; };  // before the thread is joined
+               o.simple.lock();
+               o.simple.unlock();
+             }}),
+    [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace redlatch
