@@ -1,7 +1,7 @@
 -- include: common/quarantine
 
--- end_quarantined(queues): before a script that ends a grant, of which these KEYS are the queues: as
--- long as there is a quarantine, or others count another one, what ends is handed to nobody: the
+-- end_quarantined(queues): before a script that ends a grant, of which these KEYS are the queues:
+-- as long as there is a quarantine, or others count another one, what ends is handed to nobody: the
 -- script finds its queues empty. Whoever is queued asks again when it is over. Answers until when
 -- the last quarantine was, in ms, if that is known.
 local function end_quarantined(queues)

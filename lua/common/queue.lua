@@ -14,8 +14,8 @@ local function lengthen_ttl(key, ttl_ms)
 end
 
 -- forget_crashed(queue_key, now): of a window of those who wait, somewhere in the queue, removes
--- those that have not asked for a whole lease. As long as others hold the lock, nobody else may look
--- at them, and those that wait keep the keys.
+-- those that have not asked for a whole lease. As long as others hold the lock, nobody else may
+-- look at them, and those that wait keep the keys.
 local function forget_crashed(queue_key, now)
   local behind = redis.call('ZCARD', queue_key) - window
   local first = behind > 0 and now % (behind + 1) or 0
@@ -43,8 +43,8 @@ local function record_of(request, now)
     (request.names and ' 0 ' .. request.names or '')
 end
 
--- stand(request, record, now): puts the request at its ticket, or refreshes it. Answers its position.
--- The first in the queue calls the client that may keep request.holder, if that is known.
+-- stand(request, record, now): puts the request at its ticket, or refreshes it. Answers its
+-- position. The first in the queue calls the client that may keep request.holder, if that is known.
 local function stand(request, record, now)
   local queue_key = request.queue_key or KEYS[2]
   local ttl_ms = 3 * request.heartbeat_ms
@@ -54,8 +54,8 @@ local function stand(request, record, now)
   end
   redis.call('ZADD', queue_key, request.ticket, request.hold)
   redis.call('HSET', KEYS[3], request.hold, record)
-  -- No queue ends before the records of those in it, which may be in two; and whoever prolongs these
-  -- looks for crashed ones, so that it is often enough, and seldom.
+  -- No queue ends before the records of those in it, which may be in two; and whoever prolongs
+  -- these looks for crashed ones, so that it is often enough, and seldom.
   local left_ms, other = lengthen_ttl(KEYS[3], ttl_ms), request.other_queue
   if not request.queued or left_ms > ttl_ms then
     lengthen_ttl(queue_key, math.max(left_ms, ttl_ms))
