@@ -9,10 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "src/cli/doctor/cluster_facts.h"
 #include "src/cli/doctor/facts.h"
 #include "src/cli/doctor/findings.h"
-#include "src/cli/doctor/quorum_facts.h"
 
 namespace redlatch::cli {
 

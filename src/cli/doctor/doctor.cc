@@ -7,8 +7,6 @@
 #include "src/base/clock.h"
 #include "src/cli/doctor/findings.h"
 #include "src/cli/doctor/gather.h"
-#include "src/cli/doctor/gather_cluster.h"
-#include "src/cli/doctor/gather_quorum.h"
 #include "src/cli/doctor/report.h"
 #include "src/cli/term/command_line.h"
 #include "src/cli/term/commands.h"

@@ -3,16 +3,19 @@
 #define REDLATCH_SRC_CLI_DOCTOR_FACTS_H_
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "src/cli/term/cluster_nodes.h"
 
 namespace redlatch::cli {
 
@@ -152,6 +155,43 @@ struct DoctorFacts {
   std::vector<Replica> replicas;
   Told<Confirmation> confirmation = absl::UnknownError("not asked");
   Told<std::vector<PubSubBacklog>> pubsub_backlogs = absl::UnknownError("not asked");
+};
+
+// ---- What `redlatch doctor` has learnt of a cluster: nothing here is judged yet.
+
+// A node that the URL names.
+struct SeedFacts {
+  std::string address;
+  absl::Status reached = absl::UnknownError("not asked");
+  std::set<std::string> primaries;  // ids of those that it knows to serve slots
+  std::string announced;            // its own address, if it tells that
+};
+
+// A node that serves slots, or a replica of one.
+struct NodeFacts {
+  std::string address;  // that it announces
+  bool is_replica = false;
+  std::string slots;  // "0-5460"; of a primary
+  absl::Status reached = absl::UnknownError("not asked");
+  DoctorFacts facts;
+  Told<Fields> state = absl::UnknownError("not asked");  // CLUSTER INFO
+  Told<std::vector<ClusterLine>> nodes = absl::UnknownError("not asked");
+};
+
+struct ClusterFacts {
+  std::string server;  // the URL without secrets
+  std::vector<SeedFacts> seeds;
+  std::vector<NodeFacts> nodes;
+  size_t unserved = 0;         // slots of which some node knows nobody who serves them
+  std::string unserved_slots;  // "0-99, 200"
+};
+
+// ---- What `redlatch doctor` has learnt of a quorum of servers: nothing here is judged yet.
+
+struct QuorumFacts {
+  std::string server;            // the URL without secrets
+  absl::Duration restart_delay;  // by the URL
+  std::vector<NodeFacts> nodes;  // its servers; `address` is the URL of each, without secrets
 };
 
 }  // namespace redlatch::cli

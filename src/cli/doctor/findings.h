@@ -6,9 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "src/cli/doctor/cluster_facts.h"
 #include "src/cli/doctor/facts.h"
-#include "src/cli/doctor/quorum_facts.h"
 
 namespace redlatch::cli {
 

@@ -5,7 +5,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "src/cli/doctor/cluster_facts.h"
+#include "src/cli/doctor/facts.h"
 #include "src/cli/doctor/findings.h"
 #include "tests/unit/cli/doctor/fixture.h"
 

@@ -7,8 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "src/cli/doctor/facts.h"
 #include "src/cli/doctor/findings.h"
-#include "src/cli/doctor/quorum_facts.h"
 #include "tests/unit/cli/doctor/fixture.h"
 
 namespace redlatch::cli {
