@@ -18,8 +18,6 @@ absl::Status Unshared(const absl::Status& status) {
 
 absl::Status WithoutPayloads(const absl::Status& status) {
   return {status.code(), Shown({status.message().data(), status.message().size()})};
-
-  return {status.code(), status.message()};
 }
 
 absl::Status NoThread() {

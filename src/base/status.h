@@ -12,8 +12,6 @@ absl::Status Unshared(const absl::Status& status);
 
 // A copy for users: code and message, without the payloads by which the layers below speak to each
 // other, and fit for a terminal, whatever a server said.
-
-// other.
 absl::Status WithoutPayloads(const absl::Status& status);
 
 // kResourceExhausted: a thread that is needed cannot be started.
