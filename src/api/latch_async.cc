@@ -46,10 +46,10 @@ void CountDownLatch::LatchBody::WaitAsync(const LatchWaitOptions& options, WaitC
     if (latch_.session != nullptr) known = latch_;
   }
   if (known) return AwaitAt(*known, std::move(wait));
-  auto nameless = Nameless();
+  const auto nameless = Nameless();
   if (!nameless.ok()) return Tell(std::move(wait), nameless.status());
   AskAsync(
-      *std::move(nameless), std::move(wait), lua::kLatchCreate, [this] { return CreationArgs(); },
+      *nameless, std::move(wait), lua::kLatchCreate, [this] { return CreationArgs(); },
       &LatchBody::AfterCreation);
 }
 
@@ -74,7 +74,7 @@ void CountDownLatch::LatchBody::AwaitAt(const Latch& latch, AsyncWait wait) {
 }
 
 // It keeps this, until it is answered or the object goes.
-void CountDownLatch::LatchBody::AskAsync(std::shared_ptr<engine::LockSession> session,
+void CountDownLatch::LatchBody::AskAsync(const std::shared_ptr<engine::LockSession>& session,
                                          AsyncWait wait, const LuaScript& script,
                                          std::function<std::vector<std::string>()> args,
                                          Next next) {

@@ -72,7 +72,7 @@ class CountDownLatch::LatchBody : public std::enable_shared_from_this<CountDownL
   void AwaitAt(const Latch& latch, AsyncWait wait);
   void AfterCreation(AsyncWait wait, const redis::Reply& created);
   void AfterCount(AsyncWait wait, const redis::Reply& counted);
-  void AskAsync(std::shared_ptr<engine::LockSession> session, AsyncWait wait,
+  void AskAsync(const std::shared_ptr<engine::LockSession>& session, AsyncWait wait,
                 const LuaScript& script, std::function<std::vector<std::string>()> args, Next next);
   void Tell(AsyncWait wait, absl::Status status);
   engine::Want WantOf(const LatchWaitOptions& options, base::Instant began) const;

@@ -10,6 +10,7 @@
 #include "src/api/lock_body.h"
 #include "src/api/multi_lock_apart.h"
 #include "src/base/random.h"
+#include "src/base/status.h"
 #include "src/base/thread.h"
 #include "src/engine/runtime/async_run.h"
 #include "src/engine/runtime/users_code.h"
@@ -116,15 +117,15 @@ void MultiLock::Apart::AcquireAsync(const AcquireOptions& options, AcquireCallba
   }
   if (!parts_.empty()) {
     return parts_.front().lock_->body_->core()->async().Complete(
-        [told = std::move(callback), bad = sides.status()]() mutable {
+        [told = std::move(callback), bad = base::Unshared(sides.status())]() mutable {
           std::move(told)(std::move(bad));
         });
   }
   // Of no locks, it has no client either.
-  base::RunApart("redlatch-async",
-                 [told = std::make_shared<AcquireCallback>(std::move(callback)), bad = bad_] {
-                   engine::RunUsersCode("a callback", [&] { std::move (*told)(bad); });
-                 });
+  base::RunApart("redlatch-async", [told = std::make_shared<AcquireCallback>(std::move(callback)),
+                                    bad = base::Unshared(bad_)] {
+    engine::RunUsersCode("a callback", [&] { std::move (*told)(bad); });
+  });
 }
 
 }  // namespace redlatch
