@@ -14,15 +14,16 @@ local function lengthen_ttl(key, ttl_ms)
 end
 
 -- forget_crashed(queue_key, now): of a window of those who wait, somewhere in the queue, removes
--- those that have not asked for a whole lease. As long as others hold the lock, nobody else may
--- look at them, and those that wait keep the keys.
+-- those that have not asked for a whole lease, or three heartbeats, as some ask for a claim only. As
+-- long as others hold the lock, nobody else may look at them, and those that wait keep the keys.
 local function forget_crashed(queue_key, now)
   local behind = redis.call('ZCARD', queue_key) - window
   local first = behind > 0 and now % (behind + 1) or 0
   local holds, crashed = redis.call('ZRANGE', queue_key, first, first + window - 1), {}
   for i, record in ipairs(holds[1] and redis.call('HMGET', KEYS[3], unpack(holds)) or {}) do
-    local asked_us, lease_ms = string.match(record or '', '^(%d+) (%d+) ')
-    if not asked_us or asked_us + 1000 * lease_ms < now then
+    local asked_us, lease_ms, heartbeat_ms =
+      string.match(record or '', '^(%d+) (%d+) %d+ %d+ %d (%d+) ')
+    if not asked_us or asked_us + 1000 * math.max(lease_ms, 3 * heartbeat_ms) < now then
       crashed[#crashed + 1] = holds[i]
     end
   end

@@ -122,6 +122,19 @@ TEST_P(LockQueue, CrashedWaitersAreForgottenThoughTheLockIsHeldForLong) {
   EXPECT_EQ(Owner(), Hold('a'));
 }
 
+TEST_P(LockQueue, AWaiterThatAsksForAClaimIsNotForgottenBetweenHeartbeats) {
+  Take(Of('a'));
+  Ask(Of('b'));
+  Ask(For(2000, Of('c')));  // as with a turn: its heartbeats are those of its lease
+  std::string record = Record(Hold('c'));
+  const size_t size = record.find(' ');
+  const std::string before = absl::StrCat(std::stoll(record.substr(0, size)) - 9'000'000);
+  SetRecord(Hold('c'), record.replace(0, size, before));
+  server_->Command({"PEXPIRE", Waiters(), "20000"});  // b looks for crashed ones
+  Ask(Again(Of('b')));
+  EXPECT_THAT(Waiting(), ElementsAre(Hold('b'), Hold('c')));
+}
+
 TEST_P(LockQueue, AWaiterThatGivesUpIsNotTheNextOwner) {
   Ear first(*server_, Channel('b')), second(*server_, Channel('c'));
   for (const std::string& how : {"cancel", "release", "release with a tombstone"}) {
