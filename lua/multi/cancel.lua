@@ -11,13 +11,13 @@
 
 local hold, block = ARGV[1], tonumber(ARGV[3])
 local all, held = survey(hold)
+local left = end_parts(all, hold)
 for i, name in ipairs(all) do
-  if name.mine and block > 1 then
+  if name.ended and block > 1 then
     turn_to(i)
     name.fence = give_back_tokens(name.fence, name.fence - block, name.fence)
   end
 end
-local left = end_parts(all, hold)
 if ARGV[2] ~= '0' then
   redis.call('SET', KEYS[5], '', 'PX', ARGV[2])
 end

@@ -30,13 +30,13 @@ end
 
 local all, held = survey(me)
 local ending = read_ending()
+end_parts(all, me)
 for i, name in ipairs(all) do
-  if name.mine then
+  if name.ended then
     turn_to(i)
     name.fence = give_back_tokens(name.fence, ending.used, ending.reserved)
   end
 end
-end_parts(all, me)
 if ending.gone_ms ~= '0' then
   redis.call('SET', KEYS[5], '', 'PX', ending.gone_ms)
 end

@@ -1,16 +1,16 @@
 -- include: multi/common/names
 
--- end_parts(all, hold): the hold that was surveyed leaves all queues, and the names that it had are
--- free. Answers whether it was queued.
+-- end_parts(all, hold): the hold that was surveyed leaves all queues, and the names that it had have
+-- `ended`, and are free. Answers whether it was queued. It comes before all that needs memory.
 local function end_parts(all, hold)
   local locks, queued = {}, false
   for i, name in ipairs(all) do
     if name.mine then
       locks[#locks + 1] = names[i][1]
-      name.mine, name.free, name.holder = false, true, ''
+      name.mine, name.ended, name.free, name.holder = false, true, true, ''
     end
-    if name.ticket then
-      queued, name.ticket = true, nil
+    if name.ticket or i == 1 then
+      queued, name.ticket = queued or name.ticket ~= nil, nil
       redis.call('ZREM', names[i][2], hold)
       redis.call('HDEL', names[i][3], hold)
     end

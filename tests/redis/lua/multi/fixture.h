@@ -50,6 +50,11 @@ class MultiScriptsFixture : public ::testing::Test {
     return Run(names, script, {Gone(names, held.hold), Gone(names, held.hold)},
                {held.hold, absl::StrCat("0 0 ", gone_ms), held.owner});
   }
+  std::string ReleaseUsing(const Names& names, const Request& held, int64_t used,
+                           int64_t reserved) {
+    return Run(names, lua::kMultiRelease, {Gone(names, held.hold), Gone(names, held.hold)},
+               {held.hold, absl::StrCat(used, " ", reserved, " 0"), held.owner});
+  }
   std::string ReleaseAndQueue(const Names& names, const Request& held, const Request& fresh) {
     std::vector<std::string> args = {held.hold, "0 0 0", held.owner};
     for (std::string& arg : ArgsOf(names, fresh)) args.push_back(std::move(arg));

@@ -235,6 +235,31 @@ TEST_F(MultiScripts, OnFullMemoryANewOneIsRefusedAndWhatIsThereGoesOn) {
   EXPECT_EQ(Release(kAll, multi_), "released");
 }
 
+TEST_F(MultiScripts, OnFullMemoryTokensComeBackAndTombstonesAreLeft) {
+  Request many = multi_;
+  many.block = 4096;
+  for (const bool cancelled : {false, true}) {
+    SCOPED_TRACE(cancelled);
+    server_->Command({"FLUSHALL"});
+    const std::string token = Word(Ask(kAll, many), 1);
+    const int64_t used = std::atoll(token.c_str());
+    server_->Command({"CONFIG", "SET", "maxmemory", "1"});
+    if (cancelled) {
+      EXPECT_EQ(Cancel(kAll, many), "passed_on");
+      EXPECT_EQ(Fence("a"), used - 1);
+    } else {
+      EXPECT_EQ(ReleaseUsing(kAll, many, used, Fence("a")), "released");
+      EXPECT_EQ(Fence("a"), used);
+    }
+    EXPECT_EQ(server_->Integer({"EXISTS", "a", "b", "c"}), 0);
+    EXPECT_EQ(Cancel(kAll, other_, 5000), "unknown");
+    EXPECT_EQ(Release(kAll, simple_, 5000), "not_held");
+    server_->Command({"CONFIG", "SET", "maxmemory", "0"});
+    EXPECT_EQ(Ask(kAll, other_), "gone");
+    EXPECT_EQ(Ask(kAll, simple_), "gone");
+  }
+}
+
 TEST_F(MultiScripts, InspectListsEachHolderAndWaiterOnce) {
   const Ear ear(*server_, Channel('1'));
   Ask({"b"}, simple_);
