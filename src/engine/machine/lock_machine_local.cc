@@ -35,8 +35,14 @@ void LockMachine::Acquire(Waiter& waiter, base::Instant now, Effects& effects) {
   Enqueue(waiter, now);
 }
 
-// The waiter has what its thread has already, or its Owner. False: that is nothing.
+// The waiter has what its thread has already, or its Owner. False: that is nothing; or a claim, and
+// it waits for the whole lease, which it was promised.
 bool LockMachine::Enter(Waiter& waiter, base::Instant now, Effects& effects) {
+  if (config_.explicit_owner && grant_->claimed && waiter.patience != Patience::kNone &&
+      (waiter.terms.whole || waiter.terms.manual)) {
+    RenewNow(now);
+    return false;
+  }
   const auto again = Reenter(waiter.thread, waiter.face, waiter.terms.manual, now);
   if (!again) return false;
   waiter.hold = again->hold;
@@ -47,16 +53,12 @@ bool LockMachine::Enter(Waiter& waiter, base::Instant now, Effects& effects) {
   return true;
 }
 
-// All who wait as one Owner enter with it; who is promised the whole lease, as soon as it is there.
+// All who wait as one Owner enter with it.
 void LockMachine::LetOwnerIn(base::Instant now, Effects& effects) {
   Waiter* next = nullptr;
   for (Waiter* waiter = queue_.head(); waiter != nullptr; waiter = next) {
     next = waiter->next;
-    if (grant_->claimed && (waiter->terms.whole || waiter->terms.manual)) {
-      RenewNow(now);
-    } else if (Enter(*waiter, now, effects)) {
-      queue_.Remove(*waiter);
-    }
+    if (Enter(*waiter, now, effects)) queue_.Remove(*waiter);
   }
 }
 

@@ -142,6 +142,22 @@ TEST_F(LockMachineLocalTest, WaiterOfAnOwnerThatWantsTheLeaseAwaitsIt) {
   EXPECT_EQ(manual.hold, first.hold);
 }
 
+TEST_F(LockMachineLocalTest, ThreadThatJoinsItsOwnerWithAClaimAwaitsTheLease) {
+  Make({.reentrant = true, .explicit_owner = true});
+  Waiter& first = Queue();
+  HearGrant({.grant = kFirst, .attempt = 1, .token = kToken, .claim = kLease / 2});
+  ASSERT_EQ(first.state, State::kGranted);
+  const Waiter& whole = Acquire({.thread = 2, .whole = true});
+  const Waiter& manual = Acquire({.thread = 3, .manual = true});
+  EXPECT_EQ(whole.state, State::kWaiting);
+  EXPECT_EQ(manual.state, State::kWaiting);
+  EXPECT_EQ(Acquire({.thread = 4}).hold, first.hold);
+  EXPECT_EQ(Acquire({.thread = 5, .patience = Patience::kNone, .whole = true}).hold, first.hold);
+  Hear(Fetch<ToRenew>(), Held());
+  EXPECT_EQ(whole.hold, first.hold);
+  EXPECT_EQ(manual.hold, first.hold);
+}
+
 TEST_F(LockMachineLocalTest, OwnerChecksTheHandoverThoughItHasTheLock) {
   Make({.reentrant = true, .explicit_owner = true});
   Waiter& holder = Acquire();
