@@ -290,7 +290,9 @@ void ReleaseWhileOthersLook(Handle handle) {
     others.emplace_back([&] {
       while (!goes) std::this_thread::yield();
       for (int round = 0; round < 20; ++round) {
-        if (!handle.valid()) EXPECT_LE(handle.remaining(), absl::ZeroDuration());
+        if (!handle.valid()) {
+          EXPECT_LE(handle.remaining(), absl::ZeroDuration());
+        }
         EXPECT_FALSE(handle.lost().stop_requested());
         handle.Extend(absl::Minutes(1)).IgnoreError();
       }

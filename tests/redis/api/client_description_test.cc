@@ -268,7 +268,7 @@ TEST_F(DescriptionRefresh, KeepsTheHolderOfALongLeaseKnown) {
   ASSERT_TRUE(held.ok()) << held.status();
   EXPECT_TRUE(ComesBack());
   EXPECT_TRUE(ComesBack()) << "again and again";
-  EXPECT_TRUE(session->Release(held->hold).ok());
+  EXPECT_TRUE(session->Release(held->hold, {}).ok());
 }
 
 TEST_F(DescriptionRefresh, KeepsTheHolderOfALeaseThatIsNeverRenewedKnown) {
@@ -278,7 +278,7 @@ TEST_F(DescriptionRefresh, KeepsTheHolderOfALeaseThatIsNeverRenewedKnown) {
   ASSERT_TRUE(held.ok()) << held.status();
   EXPECT_TRUE(ComesBack());
   EXPECT_TRUE(ComesBack());
-  EXPECT_TRUE(session->Release(held->hold).ok());
+  EXPECT_TRUE(session->Release(held->hold, {}).ok());
 }
 
 TEST_F(DescriptionRefresh, GivesItItsWholeLifetime) {
@@ -289,7 +289,7 @@ TEST_F(DescriptionRefresh, GivesItItsWholeLifetime) {
   const std::string key = Keys().front();
   server_->Command({"PEXPIRE", key, "10000"});
   EXPECT_TRUE(Await([&] { return server_->Integer({"PTTL", key}) > 20'000; }));
-  EXPECT_TRUE(session->Release(held->hold).ok());
+  EXPECT_TRUE(session->Release(held->hold, {}).ok());
 }
 
 TEST_F(DescriptionRefresh, EndsWithTheClient) {
@@ -299,7 +299,7 @@ TEST_F(DescriptionRefresh, EndsWithTheClient) {
     const auto held = session->Acquire(WantOf({.lease = absl::Hours(24)}));
     ASSERT_TRUE(held.ok()) << held.status();
     EXPECT_TRUE(ComesBack());
-    EXPECT_TRUE(session->Release(held->hold).ok());
+    EXPECT_TRUE(session->Release(held->hold, {}).ok());
   }
   EXPECT_TRUE(Await([&] { return Keys().empty(); }));
 }

@@ -346,8 +346,8 @@ TEST_P(ForgedMessages, OfOneWhoListensTooChangeNothing) {
 
 INSTANTIATE_TEST_SUITE_P(Keep, ForgedMessages,
                          ::testing::Values(absl::ZeroDuration(), absl::Seconds(20)),
-                         [](const auto& info) {
-                           return info.param > absl::ZeroDuration() ? "on" : "off";
+                         [](const auto& keep) {
+                           return keep.param > absl::ZeroDuration() ? "on" : "off";
                          });
 
 }  // namespace

@@ -127,7 +127,9 @@ TEST_P(OutOfMemory, FailsTheCallOrEndsTheProcess) {
     }
     RecordProperty(warm ? "warm_works" : "works", works);
     RecordProperty(warm ? "warm_ended" : "ended", ended);
-    if (!warm) EXPECT_GT(works, 0);
+    if (!warm) {
+      EXPECT_GT(works, 0);
+    }
   }
 }
 
@@ -169,7 +171,7 @@ INSTANTIATE_TEST_SUITE_P(
                o.simple.lock();
                o.simple.unlock();
              }}),
-    [](const auto& info) { return info.param.name; });
+    [](const auto& call) { return call.param.name; });
 
 }  // namespace
 }  // namespace redlatch

@@ -217,7 +217,9 @@ TEST_P(LockLostKeys, LeaveOneOwnerAtATimeAndTheLockIsFreeInTheEnd) {
         if (round == 0) Ask(Again(waiter));
       }
       const std::set<std::string> owners = Owners(all);
-      if (!shared) EXPECT_LE(owners.size(), 1);
+      if (!shared) {
+        EXPECT_LE(owners.size(), 1);
+      }
       for (const Request& each : all) {
         if (owners.contains(each.client()) && Release(each) == kReleased) break;
       }

@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 #include <stop_token>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
@@ -21,7 +22,7 @@ class JointViewTest : public ::testing::Test {
   const std::shared_ptr<HoldView> b_ = std::make_shared<HoldView>(At(20));
   std::optional<JointView> both_{
       std::in_place,
-      std::vector<JointView::Part>{{"a", FencingToken(1), a_}, {"b", FencingToken(2), b_}}, At(0)};
+      std::vector<JointView::Part>{{"a", FencingToken(1), a_}, {"b", FencingToken(2), b_}}};
 };
 
 TEST_F(JointViewTest, LastsUntilTheFirstOfItsPartsEnds) {
@@ -62,7 +63,8 @@ TEST_F(JointViewTest, MayGoWhileItsLossIsBeingTold) {
 TEST_F(JointViewTest, HasATokenForEachNameThatOnePartAloneHas) {
   EXPECT_EQ(both_->TokenOf("b"), FencingToken(2));
   EXPECT_EQ(both_->TokenOf("c"), FencingToken());
-  const JointView same({{"a", FencingToken(1), a_}, {"a", FencingToken(2), b_}}, At(0));
+  const JointView same(
+      std::vector<JointView::Part>{{"a", FencingToken(1), a_}, {"a", FencingToken(2), b_}});
   EXPECT_EQ(same.TokenOf("a"), FencingToken());
 }
 
