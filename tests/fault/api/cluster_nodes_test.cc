@@ -78,7 +78,7 @@ TEST(ClusterNodes, AreForgottenWhenTheirAddressChanges) {
   EXPECT_TRUE(support::Await([&] { return ours() <= before + 1; }, absl::Seconds(10)))
       << ours() << " descriptors, and " << before << " before";
   EXPECT_LE(ours() - none, 2 + 4) << "one node is live";
-  RecordProperty("longest_ms", absl::ToInt64Milliseconds(longest));
+  RecordProperty("longest_ms", absl::StrCat(absl::ToInt64Milliseconds(longest)));
   EXPECT_LE(longest, support::FullBars() ? absl::Milliseconds(1500) : absl::Seconds(5));
 }
 

@@ -137,16 +137,22 @@ TEST_P(LockQueue, AWaiterThatAsksForAClaimIsNotForgottenBetweenHeartbeats) {
 
 TEST_P(LockQueue, AWaiterThatGivesUpIsNotTheNextOwner) {
   Ear first(*server_, Channel('b')), second(*server_, Channel('c'));
-  for (const std::string& how : {"cancel", "release", "release with a tombstone"}) {
+  for (const std::string how : {"cancel", "release", "release with a tombstone"}) {
     SCOPED_TRACE(how);
     server_->Command({"FLUSHALL"});
     Take(Of('a'));
     Ask(Of('b'));
     Ask(Of('c'));
     server_->Command({"DEL", Leased()});
-    if (how == "cancel") EXPECT_EQ(Cancel(Of('b')), kLeft);
-    if (how == "release") EXPECT_EQ(Release(Of('b')), kNotHeld);
-    if (how == "release with a tombstone") EXPECT_EQ(Release(Of('b'), 0, 0, 5000), kNotHeld);
+    if (how == "cancel") {
+      EXPECT_EQ(Cancel(Of('b')), kLeft);
+    }
+    if (how == "release") {
+      EXPECT_EQ(Release(Of('b')), kNotHeld);
+    }
+    if (how == "release with a tombstone") {
+      EXPECT_EQ(Release(Of('b'), 0, 0, 5000), kNotHeld);
+    }
     EXPECT_EQ(Owner(), Hold('c'));
     EXPECT_EQ(first.Hear(), "");
     EXPECT_THAT(second.Hear(), StartsWith("grant "));
@@ -165,9 +171,15 @@ TEST_P(LockQueue, AGrantThatEndsLeavesTheQueueToo) {
       // As if a duplicate of its request had come late.
       server_->Command({"ZADD", Auxiliary(kind_.queues[0]), ticket, Hold('a')});
       SetRecord(Hold('a'), Record(Hold('b')));
-      if (how == "cancel") EXPECT_EQ(Cancel(Of('a')), kPassedOn);
-      if (how == "release") EXPECT_EQ(Release(Of('a')), kReleased);
-      if (how == "release with a tombstone") EXPECT_EQ(Release(Of('a'), 0, 0, 5000), kReleased);
+      if (how == "cancel") {
+        EXPECT_EQ(Cancel(Of('a')), kPassedOn);
+      }
+      if (how == "release") {
+        EXPECT_EQ(Release(Of('a')), kReleased);
+      }
+      if (how == "release with a tombstone") {
+        EXPECT_EQ(Release(Of('a'), 0, 0, 5000), kReleased);
+      }
       EXPECT_EQ(Owner(), Hold('b'));
       EXPECT_THAT(ear.Hear(), StartsWith("grant " + Hold('b')));
       EXPECT_THAT(Waiting(), IsEmpty());

@@ -190,7 +190,7 @@ TEST_P(LockReentry, ALockWhoseMainKeyIsDeletedIsTheNextOwnersAlone) {
 }
 
 TEST_P(LockReentry, TheExpiriesAreRestoredIfTheirKeyIsDeleted) {
-  for (const std::string& how : {"nobody", "renews", "releases", "cancels", "asks", "looks"}) {
+  for (const std::string how : {"nobody", "renews", "releases", "cancels", "asks", "looks"}) {
     SCOPED_TRACE(how);
     server_->Command({"FLUSHALL"});
     Token(For(20000, Job('a')));
@@ -198,11 +198,21 @@ TEST_P(LockReentry, TheExpiriesAreRestoredIfTheirKeyIsDeleted) {
     Token(Job('c'));
     server_->Command({"DEL", Auxiliary("holds")});
     EXPECT_THAT(Inspect(), HasSubstr(Hold('b')));
-    if (how == "renews") EXPECT_EQ(Renew(Job('a')), kHeld);
-    if (how == "releases") EXPECT_EQ(Release(Job('a')), kReleased);
-    if (how == "cancels") EXPECT_EQ(Cancel(Job('a')), kPassedOn);
-    if (how == "asks") EXPECT_EQ(Outcome(Job('d')), "granted");
-    if (how == "looks") EXPECT_EQ(Look(), kUnknown);
+    if (how == "renews") {
+      EXPECT_EQ(Renew(Job('a')), kHeld);
+    }
+    if (how == "releases") {
+      EXPECT_EQ(Release(Job('a')), kReleased);
+    }
+    if (how == "cancels") {
+      EXPECT_EQ(Cancel(Job('a')), kPassedOn);
+    }
+    if (how == "asks") {
+      EXPECT_EQ(Outcome(Job('d')), "granted");
+    }
+    if (how == "looks") {
+      EXPECT_EQ(Look(), kUnknown);
+    }
     const redis::Reply busy = Ask(Impatient(Of('e')));
     EXPECT_EQ(First(busy), "busy");
     EXPECT_GT(busy.elements[1].integer, 29000) << "until the last hold ends";

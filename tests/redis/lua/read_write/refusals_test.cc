@@ -121,7 +121,9 @@ TEST_F(ReadWriteScriptsTest, AReadThatEndsLeavesTheQueueToo) {
       SetRecord(Hold('a'), Record(Hold('c')));
       EXPECT_EQ(Release(Reader('a'), 0, 0, gone_ms), kReleased);
       EXPECT_THAT(WaitingReaders(), ElementsAre(Hold('c')));
-      if (others_read == 1) EXPECT_EQ(Release(Reader('d')), kReleased);
+      if (others_read == 1) {
+        EXPECT_EQ(Release(Reader('d')), kReleased);
+      }
       EXPECT_EQ(Owner(), Of('b').owner);
     }
   }
