@@ -13,6 +13,6 @@ local function index_holds()
     end
   end
   redis.call('HSET', KEYS[1], 'holds', count)
-  redis.call('PEXPIRE', holds_key, redis.call('PTTL', KEYS[1]))
+  redis.call('PEXPIRE', holds_key, math.max(1, redis.call('PTTL', KEYS[1])))  -- 0 would remove it
   return count
 end

@@ -35,8 +35,7 @@ void LockMachine::Acquire(Waiter& waiter, base::Instant now, Effects& effects) {
   Enqueue(waiter, now);
 }
 
-// The waiter has what its thread has already, or its Owner. False: that is nothing; or a claim, and
-// it waits for the whole lease, which it was promised.
+// The waiter gets what its thread has, or its Owner: no claim if it awaits the whole lease.
 bool LockMachine::Enter(Waiter& waiter, base::Instant now, Effects& effects) {
   if (config_.explicit_owner && grant_->claimed && waiter.patience != Patience::kNone &&
       (waiter.terms.whole || waiter.terms.manual)) {
@@ -53,7 +52,6 @@ bool LockMachine::Enter(Waiter& waiter, base::Instant now, Effects& effects) {
   return true;
 }
 
-// All who wait as one Owner enter with it.
 void LockMachine::LetOwnerIn(base::Instant now, Effects& effects) {
   Waiter* next = nullptr;
   for (Waiter* waiter = queue_.head(); waiter != nullptr; waiter = next) {

@@ -329,6 +329,18 @@ TEST_P(LockReentry, ThreadsThatShareNoOwnerEnterOneByOne) {
   EXPECT_THAT(Waiting(), ElementsAre(Hold('b', 2)));
 }
 
+TEST_P(LockReentry, BothKeysAgreeThoughAnotherJoinsInTheLastMillisecond) {
+  for (int i = 1; i <= 50; ++i) {
+    Ask(For(3, Job('a', i)));
+    while (Pttl(name_) > 0) {
+    }
+    Ask(Job('b', i));
+    const std::string count = server_->Text({"HGET", name_, "holds"});
+    EXPECT_EQ(server_->Integer({"ZCARD", Auxiliary("holds")}), std::atoi(count.c_str()));
+    server_->Command({"DEL", name_, Auxiliary("holds")});
+  }
+}
+
 TEST_P(LockReentry, FullMemoryRefusesAnAcquireAndNothingElse) {
   Ear c(*server_, Channel('c'));
   Token(Job('a'));
