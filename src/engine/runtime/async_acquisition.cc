@@ -213,7 +213,8 @@ void AsyncAcquisition::Confirmed(const Answer& answer) {
   });
   MachineTable::Refer(*entry_);
   driver_.Begin(std::make_unique<AsyncRelease>(driver_, *entry_, std::move(begun),
-                                               std::move(release), nullptr));
+                                               std::move(release), nullptr),
+                entry_->keys.main());
   due_ = confirmation_->Again();
   phase_ = Phase::kPauses;
   if (due_.is_infinite() || stopped()) Finish(About(core_, *entry_, confirmation_->why()));

@@ -2,6 +2,7 @@
 #include "src/engine/runtime/async_driver.h"
 
 #include <algorithm>
+#include <map>
 
 #include "absl/container/inlined_vector.h"
 #include "src/base/thread.h"
@@ -60,7 +61,13 @@ bool AsyncDriver::Ready() {
   return started_ || stopping_;
 }
 
-void AsyncDriver::Begin(std::unique_ptr<AsyncTask> task) noexcept {
+std::shared_ptr<std::atomic<size_t>> AsyncDriver::InFlight(std::string_view key) {
+  return in_flight_.Of(core_.is_cluster() ? core_.server(key) : "",
+                       [] { return std::make_shared<std::atomic<size_t>>(0); });
+}
+
+void AsyncDriver::Begin(std::unique_ptr<AsyncTask> task, std::string_view key) noexcept {
+  task->in_flight_ = InFlight(key);
   const base::MutexLock lock(mu_);
   AsyncTask* const its = task.release();
   its->next_ = first_;
@@ -163,23 +170,25 @@ void AsyncDriver::TakeTurn() {
                                                              : base::Instant());
 }
 
-// Tasks that have only begun are held back while too many scripts are in flight, unless the server
-// is silent, so that all hear of that.
+// Tasks that have only begun are held back while too many scripts are in flight at their server,
+// unless one is silent, so that all hear of that.
 void AsyncDriver::TakeInbox() {
   const base::MutexLock lock(mu_);
-  size_t room = stopping_ || silent_ ? held_back_.size() + inbox_.size()
-                                     : kMostInFlight - std::min(letters_.load(), kMostInFlight);
+  has_room_ = false;
+  std::map<const void*, size_t> begun;  // by server
   const auto take = [&](AsyncTask* task) {
-    task->held_back_ = task->queued_ = false;
-    if ((task->events_ & AsyncTask::kBegun) != 0 && room > 0) --room;
-    turn_.emplace_back(task, std::exchange(task->events_, uint8_t{0}));
-  };
-  for (; room > 0 && !held_back_.empty(); held_back_.pop_front()) take(held_back_.front());
-  for (AsyncTask* const task : inbox_) {
-    if (task->events_ != AsyncTask::kBegun || room > 0) {
-      take(task);
-      continue;
+    if (task->events_ == AsyncTask::kBegun) {
+      size_t& its = begun.try_emplace(task->in_flight_.get(), *task->in_flight_).first->second;
+      if (its >= kMostInFlight && !stopping_ && !silent_) return false;
+      ++its;
     }
+    task->held_back_ = task->queued_ = false;
+    turn_.emplace_back(task, std::exchange(task->events_, uint8_t{0}));
+    return true;
+  };
+  std::erase_if(held_back_, take);
+  for (AsyncTask* const task : inbox_) {
+    if (take(task)) continue;
     task->held_back_ = true;
     held_back_.push_back(task);
     SetTimer(*task, task->due());
@@ -260,8 +269,8 @@ void AsyncDriver::WaitForMore() {
 }
 
 bool AsyncDriver::HasMore() const {
-  return !inbox_.empty() || (!held_back_.empty() && letters_ < kMostInFlight) ||
-         !completions_.empty() || !buried_.empty() || stopping_;
+  return !inbox_.empty() || (!held_back_.empty() && has_room_) || !completions_.empty() ||
+         !buried_.empty() || stopping_;
 }
 
 bool AsyncDriver::LookForMore(base::Instant until) {

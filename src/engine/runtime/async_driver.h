@@ -21,6 +21,7 @@
 #include "src/base/way_to_wait.h"
 #include "src/engine/runtime/async_rounds.h"
 #include "src/engine/runtime/async_task.h"
+#include "src/engine/runtime/weak_map.h"
 
 namespace redlatch::engine {
 
@@ -52,7 +53,8 @@ class AsyncDriver : public std::enable_shared_from_this<AsyncDriver> {
 
   // Starts the thread. False: it cannot be started, and a task would not begin.
   bool Ready();
-  void Begin(std::unique_ptr<AsyncTask> task) noexcept;
+  // `key`: what it asks about.
+  void Begin(std::unique_ptr<AsyncTask> task, std::string_view key = {}) noexcept;
   // Runs it where the user said, or, of the library's own, on the driver's thread; at once only if
   // there is no thread to be had.
   enum class Whose : uint8_t { kUsers, kOwn };
@@ -74,6 +76,8 @@ class AsyncDriver : public std::enable_shared_from_this<AsyncDriver> {
   std::unique_ptr<AsyncLetter, AbandonLetter> RunInARound(AsyncTask& task, Entry& entry,
                                                           Request request, base::Instant until);
   Core& core() { return core_; }
+  // How many scripts are in flight at the server that has the key.
+  std::shared_ptr<std::atomic<size_t>> InFlight(std::string_view key);
   // Sees to it that messages about the key reach this client, in such a moment too; else when to
   // try again.
   absl::Status Listen(std::string_view key, base::Instant& again);
@@ -117,7 +121,9 @@ class AsyncDriver : public std::enable_shared_from_this<AsyncDriver> {
   base::CondVar changed_;
   AsyncTask* first_ ABSL_GUARDED_BY(mu_) = nullptr;  // of all tasks
   std::deque<AsyncTask*> inbox_ ABSL_GUARDED_BY(mu_);
-  std::deque<AsyncTask*> held_back_ ABSL_GUARDED_BY(mu_);  // until fewer scripts are in flight
+  // Until fewer scripts are in flight at their servers; and whether that may be so for one of them.
+  std::deque<AsyncTask*> held_back_ ABSL_GUARDED_BY(mu_);
+  bool has_room_ ABSL_GUARDED_BY(mu_) = false;
   std::vector<std::unique_ptr<AsyncTask>> buried_ ABSL_GUARDED_BY(mu_);
   std::deque<std::pair<Completion, Whose>> completions_ ABSL_GUARDED_BY(mu_);
   bool started_ ABSL_GUARDED_BY(mu_) = false;
@@ -131,6 +137,7 @@ class AsyncDriver : public std::enable_shared_from_this<AsyncDriver> {
   base::WakeEvent wake_ ABSL_GUARDED_BY(mu_);
   std::atomic<std::thread::id> thread_id_{};
   std::atomic<size_t> letters_{0};  // posted, on their way
+  WeakMap<std::atomic<size_t>> in_flight_;
   AsyncRounds rounds_;
 
   // Of whoever takes turns at tasks.

@@ -32,7 +32,8 @@ void AsyncLetter::Arrive() {
     const base::MutexLock lock(driver->mu_);
     arrived_ = true;
     task = task_;
-    if (task != nullptr) driver->PushHeld(*task, AsyncTask::kAnswered);
+    driver->has_room_ = true;
+    task != nullptr ? driver->PushHeld(*task, AsyncTask::kAnswered) : driver->Signal();
   }
   if (task == nullptr) delete this;
 }
@@ -135,8 +136,10 @@ std::optional<Answer> AsyncScript::Try(base::Instant now) {
   const auto* const release = std::get_if<ToRelease>(&send_.what);
   letter->exchange.results =
       absl::MakeSpan(letter->answers).last(release != nullptr && release->awaited ? 2 : 1);
+  letter->in_flight = driver_.InFlight(entry_.keys.main());
   letter->exchange.done = [letter] {
     --letter->driver->letters_;
+    --*letter->in_flight;
     letter->Arrive();
   };
   letter->exchange.unhurried = true;
@@ -144,9 +147,11 @@ std::optional<Answer> AsyncScript::Try(base::Instant now) {
   redis::ScriptCall call = request.call();
   call.by_text = by_text_;
   ++driver_.letters_;
+  ++*letter->in_flight;
   absl::Status sent = core.deployment().Post(call, letter->exchange);
   if (sent.ok()) return std::nullopt;
   --driver_.letters_;
+  --*letter->in_flight;
   delete letter_.release();  // it was never on its way
   if (!absl::IsUnavailable(sent)) return End(redis::MarkNotSent(std::move(sent)));
   why_not_ = core.in_forked_child() ? sent : driver_.Reach(entry_.keys.main(), now);

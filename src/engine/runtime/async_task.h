@@ -1,7 +1,10 @@
 #ifndef REDLATCH_SRC_ENGINE_RUNTIME_ASYNC_TASK_H_
 #define REDLATCH_SRC_ENGINE_RUNTIME_ASYNC_TASK_H_
 
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include "src/base/clock.h"
 
@@ -49,6 +52,7 @@ class AsyncTask {
   bool queued_ = false;
   bool over_ = false;
   bool held_back_ = false;
+  std::shared_ptr<std::atomic<size_t>> in_flight_;  // at the server that it asks
 };
 
 }  // namespace redlatch::engine

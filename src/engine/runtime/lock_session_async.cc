@@ -23,7 +23,8 @@ void LockSession::AcquireAsync(Want want, Finish finish, Elsewhere elsewhere,
   want.gone = nullptr;  // it is told by AsyncDriver::StopObject()
   MachineTable::Refer(entry_);
   driver.Begin(std::make_unique<AsyncAcquisition>(driver, entry_, std::move(want),
-                                                  std::move(finish), std::move(elsewhere), whose));
+                                                  std::move(finish), std::move(elsewhere), whose),
+               entry_.keys.main());
 }
 
 AsyncLetterPtr LockSession::RunInARound(AsyncTask& task, const LuaScript& script,
@@ -51,7 +52,8 @@ void LockSession::EndAsync(Ending ending, Then then) {
   }
   MachineTable::Refer(entry_);
   driver.Begin(std::make_unique<AsyncRelease>(driver, entry_, std::move(ending.released),
-                                              std::move(ending.send), std::move(then)));
+                                              std::move(ending.send), std::move(then)),
+               entry_.keys.main());
 }
 
 }  // namespace redlatch::engine

@@ -19,6 +19,7 @@
 #include "src/redis/wire/slot.h"
 #include "tests/support/await.h"
 #include "tests/support/cluster_group.h"
+#include "tests/support/outcomes.h"
 #include "tests/support/quorum_group.h"
 #include "tests/support/test_scale.h"
 
@@ -125,6 +126,35 @@ TEST_F(HungClusterNode, IsGivenUpThoughOnlyAnUnlockIsUnanswered) {
       },
       absl::Seconds(20)));
   group_->server(0).Continue();
+}
+
+// More asynchronous requests at the node than may be in flight at a server.
+TEST_F(HungClusterNode, DelaysNoAsynchronousRequestElsewhere) {
+  constexpr int kRequests = 400;
+  const auto client = Client::Connect(group_->url() + "?command_timeout=1m");
+  ASSERT_TRUE(client.ok()) << client.status();
+  SimpleLock here(*client, NameAt(0));
+  SimpleLock elsewhere(*client, NameAt(1));
+  for (SimpleLock* const lock : {&here, &elsewhere}) ASSERT_TRUE(lock->Acquire().ok());
+  support::Outcomes<absl::StatusOr<Lease>> at_hung;
+  support::Outcomes<absl::StatusOr<Lease>> granted;
+  support::Outcomes<absl::Status> released;
+  std::vector<std::unique_ptr<SimpleLock>> locks;
+  for (int i = 0; i < kRequests; ++i) {
+    locks.push_back(std::make_unique<SimpleLock>(*client, NameAt(0)));
+    ASSERT_TRUE(locks.back()->Acquire().ok());
+  }
+  group_->server(0).Stop();
+  for (const auto& lock : locks) {
+    lock->AcquireAsync({.wait = absl::ZeroDuration()}, at_hung.Callback());
+  }
+  elsewhere.AcquireAsync({}, granted.Callback());
+  EXPECT_TRUE(granted.Await(1, absl::Seconds(30)));
+  if (granted.size() == 1) granted.Take()->ReleaseAsync(released.Callback());
+  EXPECT_TRUE(released.Await(1, absl::Seconds(20)));
+  EXPECT_EQ(at_hung.size(), 0);
+  group_->server(0).Continue();
+  EXPECT_TRUE(at_hung.Await(kRequests, absl::Minutes(1)));
 }
 
 // The bar: leases of 0.5 to 30 s.
