@@ -51,7 +51,7 @@ class Node {
 
   redis::Deployment& at() { return *at_; }
   const redis::Deployment& at() const { return *at_; }
-  const std::string& server() const { return at_->server({}); }
+  std::string server() const { return at_->server({}); }
 
   enum class Sent : uint8_t { kSent, kComing, kDown };
   // kComing: what `come` answers is called when it can be asked, or with the reason why not.

@@ -56,7 +56,7 @@ class Quorum final : public redis::Deployment {
   Quorum(const Quorum&) = delete;
   Quorum& operator=(const Quorum&) = delete;
 
-  const std::string& server(std::string_view) const override { return options_.name; }
+  std::string server(std::string_view) const override { return options_.name; }
   std::string reign(std::string_view) override { return {}; }
   std::string run_id(std::string_view) override { return {}; }
   absl::Duration grants_alone_for() const override { return absl::ZeroDuration(); }

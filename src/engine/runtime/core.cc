@@ -52,6 +52,7 @@ Core::Core(redis::Url url, ClientOptions options, DescriptionPace pace, std::str
       description_(DescribeCommand(identity_.client, ThisProcess(options_.program), absl::Now(),
                                    pace_.lifetime)),
       deployment_(MakeDeployment()),
+      server_(deployment_->server({})),
       farewell_(*deployment_, identity_.client),
       inside_(std::make_unique<Inside>(*this)) {}
 

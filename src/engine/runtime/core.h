@@ -63,8 +63,9 @@ class Core : public std::enable_shared_from_this<Core> {
   absl::Status Refusal() const;
 
   const ClientOptions& options() const { return options_; }
-  // The one that has the key; for messages.
-  const std::string& server(std::string_view key = {}) const { return deployment_->server(key); }
+  // All of them, or the one that has the key; for messages.
+  const std::string& server() const { return server_; }
+  std::string server(std::string_view key) const { return deployment_->server(key); }
   // As ACL SETUSER has it.
   std::string user() const { return url_.user.empty() ? "default" : url_.user; }
   absl::Duration command_timeout() const { return url_.command_timeout; }
@@ -255,6 +256,7 @@ class Core : public std::enable_shared_from_this<Core> {
   // Its threads use all of this object, and are stopped before; its descriptor wakes threads that
   // sleep, which those inside may just be doing.
   std::unique_ptr<redis::Deployment> deployment_;
+  const std::string server_;
   const Farewell farewell_;  // behind whatever those below still send
   std::unique_ptr<Inside> inside_;
 };

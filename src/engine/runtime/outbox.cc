@@ -103,6 +103,8 @@ absl::StatusOr<redis::Reply> Outbox::Finish(Letter& letter, base::Instant deadli
 }
 
 void Outbox::Leave(Letter& letter) {
+  // Nobody reads what comes from a server that is forgotten: its letters fail when it goes.
+  const std::shared_ptr<const void> keeps = std::move(letter.exchange.keeps);
   GoesAlone(letter);
   const auto done = [this, &letter] { Answered(letter); };
   redis::SharedConnection::Leave(letter.exchange, done) ? SeeToReading() : Answered(letter);

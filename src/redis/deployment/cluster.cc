@@ -97,12 +97,9 @@ absl::Duration Cluster::grants_alone_for() const {
   return longest.value_or(ServerInfo().longest_replica_lag + absl::Seconds(1));
 }
 
-const std::string& Cluster::server(std::string_view key) const {
+std::string Cluster::server(std::string_view key) const {
   const ClusterNodePtr owner = key.empty() ? nullptr : map_->Owner(SlotOf(key));
-  if (owner == nullptr) return name_;
-  // The node may be forgotten before the caller is done with its name.
-  thread_local std::string name;
-  return name = owner->server->server({});
+  return owner == nullptr ? name_ : owner->server->server({});
 }
 
 absl::Status Cluster::Connect(base::Instant deadline, std::vector<std::string>& warnings) {
@@ -261,7 +258,6 @@ Deployment::Stats Cluster::stats() const {
 void Cluster::Stop() {
   stopped_ = true;
   map_->Stop();
-  for (const ClusterNodePtr& node : map_->nodes()) node->server->Stop();
 }
 
 }  // namespace redlatch::redis

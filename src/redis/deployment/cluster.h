@@ -57,7 +57,7 @@ class Cluster final : public Deployment {
   Cluster(const Cluster&) = delete;
   Cluster& operator=(const Cluster&) = delete;
 
-  const std::string& server(std::string_view key) const override;
+  std::string server(std::string_view key) const override;
   // Nobody knows whose connection it will go over: the server that runs the script is asked.
   std::string reign(std::string_view) override { return {}; }
   std::string run_id(std::string_view) override { return {}; }

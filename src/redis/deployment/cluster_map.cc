@@ -37,6 +37,8 @@ void ClusterMap::Stop() {
     found_.SignalAll();
   }
   base::Join(thread_);
+  // Those that are forgotten, too: they speak as well.
+  for (ClusterNode* node = latest_; node != nullptr; node = node->older) node->server->Stop();
 }
 
 absl::Status ClusterMap::StartThread() {

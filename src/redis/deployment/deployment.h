@@ -49,7 +49,7 @@ class Deployment {
   virtual ~Deployment() = default;
 
   // The server that has the key, for messages to people.
-  virtual const std::string& server(std::string_view key) const = 0;
+  virtual std::string server(std::string_view key) const = 0;
 
   // The id of the replication stream of the server that has the key; empty: whoever needs it is to
   // ask there, as is due now and then: a server that stepped down and came back unnoticed has

@@ -50,7 +50,7 @@ class SingleServer final : public Deployment {
   SingleServer(const SingleServer&) = delete;
   SingleServer& operator=(const SingleServer&) = delete;
 
-  const std::string& server(std::string_view) const override { return commands_->server(); }
+  std::string server(std::string_view) const override { return commands_->server(); }
   std::string reign(std::string_view) override;
   std::string run_id(std::string_view) override { return commands_->server_info().run_id; }
   absl::Duration grants_alone_for() const override {

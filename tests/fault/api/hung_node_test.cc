@@ -16,6 +16,8 @@
 #include "redlatch/simple_lock.h"
 #include "src/base/clock.h"
 #include "src/base/parker.h"
+#include "src/redis/deployment/cluster.h"
+#include "src/redis/url/url.h"
 #include "src/redis/wire/slot.h"
 #include "tests/support/await.h"
 #include "tests/support/cluster_group.h"
@@ -155,6 +157,18 @@ TEST_F(HungClusterNode, DelaysNoAsynchronousRequestElsewhere) {
   EXPECT_EQ(at_hung.size(), 0);
   group_->server(0).Continue();
   EXPECT_TRUE(at_hung.Await(kRequests, absl::Minutes(1)));
+}
+
+// A message that names two of them, or is written as the process ends, refers to no buffer.
+TEST_F(HungClusterNode, IsNamedOfItsOwn) {
+  const auto url = redis::ParseUrl(group_->url());
+  ASSERT_TRUE(url.ok()) << url.status();
+  redis::Cluster cluster(*url, {}, {});
+  std::vector<std::string> warnings;
+  ASSERT_TRUE(cluster.Connect(base::Now() + absl::Seconds(20), warnings).ok());
+  const auto& one = cluster.server(NameAt(0));
+  const auto& other = cluster.server(NameAt(1));
+  EXPECT_NE(one, other);
 }
 
 // The bar: leases of 0.5 to 30 s.

@@ -41,7 +41,7 @@ class DownNode final : public Deployment {
  public:
   explicit DownNode(Nowhere& nowhere) : nowhere_(nowhere) {}
 
-  const std::string& server(std::string_view) const override { return name_; }
+  std::string server(std::string_view) const override { return name_; }
   std::string reign(std::string_view) override { return {}; }
   std::string run_id(std::string_view) override { return {}; }
   absl::Duration grants_alone_for() const override { return absl::ZeroDuration(); }
