@@ -57,12 +57,15 @@ TEST_F(RedlatchKeptTest, AreShownAsKept) {
   plain.unlock();
 }
 
-TEST_F(RedlatchKeptTest, AreOfNoKnownAgeIfTheirTokensGoAsFarAsTheirLease) {
+TEST_F(RedlatchKeptTest, AgeIsKnownThoughARenewalReservesTokens) {
   SimpleLock lock(client_, "job", kKept);
   { ASSERT_TRUE(lock.Acquire().ok()); }
-  EXPECT_TRUE(
-      support::Await([&] { return Inspected("job", "'since_us' in r['holders'][0]") == "False"; },
-                     absl::Seconds(5)));
+  ASSERT_TRUE(support::Await(
+      [&] {
+        return server_->Text({"GET", "redlatch:2:{job}:fence"}).find(' ') != std::string::npos;
+      },
+      absl::Seconds(5)));
+  EXPECT_EQ(Inspected("job", "'since_us' in r['holders'][0]"), "True");
 }
 
 TEST_F(RedlatchKeptTest, WaitersAreNotShownAsKept) {

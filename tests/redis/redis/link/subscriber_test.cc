@@ -223,7 +223,7 @@ TEST_F(SubscriberTest, AProcessWithoutDescriptorsIsToldAndServedLater) {
   EXPECT_TRUE(subscriber->Subscribe("c", Soon()).ok());
 }
 
-TEST_F(SubscriberTest, AnIdleSubscribersThreadUsesNoProcessorTime) {
+TEST_F(SubscriberTest, IdleThreadUsesHardlyAnyProcessorTime) {
   base::Mutex mu;
   pthread_t thread = {};
   Subscriber subscriber(*ParseUrl(server_->url()),
@@ -252,7 +252,8 @@ TEST_F(SubscriberTest, AnIdleSubscribersThreadUsesNoProcessorTime) {
     EXPECT_FALSE(ears_.Await("never", 1, absl::Milliseconds(50)));
   } while (used() != before);
   EXPECT_FALSE(ears_.Await("never", 1, absl::Milliseconds(500)));
-  EXPECT_EQ(used(), before);
+  // It looks at the clock once in half a second, as the machine may have been suspended.
+  EXPECT_LT(used() - before, absl::Milliseconds(1));
 }
 
 TEST_F(SubscriberTest, APingKeepsAnIdleConnection) {
