@@ -3,6 +3,7 @@
 #define REDLATCH_FROM_STD_H_
 
 #include <chrono>
+#include <optional>
 
 #include "absl/time/time.h"
 
@@ -31,15 +32,16 @@ absl::Duration UntilStd(const std::chrono::time_point<Clock, Duration>& deadline
 }
 
 // Calls `attempt` with what is left until `deadline`, again as long as its clock, which may be
-// slow, has not come to it.
+// slow, has not come to it. An attempt without a value was refused: no wait would help.
 template <class Clock, class Duration, class Attempt>
 bool TryUntil(const std::chrono::time_point<Clock, Duration>& deadline, Attempt attempt) {
   absl::Duration left = UntilStd(deadline);
-  while (!attempt(left)) {
+  while (true) {
+    const std::optional<bool> tried = attempt(left);
+    if (!tried.has_value() || *tried) return tried.has_value();
     left = UntilStd(deadline);
     if (left <= absl::ZeroDuration()) return false;
   }
-  return true;
 }
 
 }  // namespace redlatch::internal

@@ -3,6 +3,7 @@
 #define REDLATCH_MULTI_LOCK_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -93,7 +94,7 @@ class REDLATCH_EXPORT MultiLock final : public RedisLockBase {
  private:
   class Apart;
 
-  bool TryLockFor(absl::Duration wait) override;
+  std::optional<bool> TryLockFor(absl::Duration wait) override;
   LockScripts Scripts() const override;
   LockTraits Traits() const override;
 

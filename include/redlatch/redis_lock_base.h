@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -107,7 +108,7 @@ class REDLATCH_EXPORT RedisLockBase {
   bool try_lock();
   template <class Rep, class Period>
   bool try_lock_for(const std::chrono::duration<Rep, Period>& wait) {
-    return TryLockFor(internal::FromStd(wait));
+    return TryLockFor(internal::FromStd(wait)).value_or(false);
   }
   template <class Clock, class Duration>
   bool try_lock_until(const std::chrono::time_point<Clock, Duration>& deadline) {
@@ -210,7 +211,8 @@ class REDLATCH_EXPORT RedisLockBase {
   RedisLockBase(Client client, std::string_view name, LockOptions options,
                 std::string_view key_kind);
 
-  virtual bool TryLockFor(absl::Duration wait);
+  // Whether it was free within `wait`; nothing if this thread would wait for itself.
+  virtual std::optional<bool> TryLockFor(absl::Duration wait);
 
   class LockBody;
   explicit RedisLockBase(std::shared_ptr<LockBody> body);

@@ -147,13 +147,14 @@ void MultiLock::lock() {
   if (!locked.ok()) Throw(locked);
 }
 
-bool MultiLock::TryLockFor(absl::Duration wait) {
+std::optional<bool> MultiLock::TryLockFor(absl::Duration wait) {
   const std::shared_ptr<Apart> apart = apart_;
   if (apart == nullptr) return RedisLockBase::TryLockFor(wait);
   bool deadlock = false;
   const absl::Status locked = apart->bad().ok() ? apart->Lock(wait, deadlock) : apart->bad();
   if (locked.ok()) return true;
-  if (IsBusy(locked) || deadlock) return false;
+  if (deadlock) return std::nullopt;
+  if (IsBusy(locked)) return false;
   Throw(locked);
 }
 

@@ -1,5 +1,6 @@
 #include "redlatch/redis_lock_base.h"
 
+#include <optional>
 #include <utility>
 
 #include "redlatch/status.h"
@@ -51,22 +52,22 @@ void RedisLockBase::lock() {
   Throw(held.status());
 }
 
-bool RedisLockBase::try_lock() { return TryLockFor(absl::ZeroDuration()); }
+bool RedisLockBase::try_lock() { return TryLockFor(absl::ZeroDuration()).value_or(false); }
 
-bool RedisLockBase::TryLockFor(absl::Duration wait) {
+std::optional<bool> RedisLockBase::TryLockFor(absl::Duration wait) {
   if (engine::LockSession* const held = body_->attached();
       held != nullptr && held->LockAgain(body_->options())) {
     return true;
   }
   const auto access = body_->Attach(*this);
   if (!access.ok()) Throw(access.status());
-  if (!body_->RefuseUpgrade(**access).ok()) return false;
+  if (!body_->RefuseUpgrade(**access).ok()) return std::nullopt;
   engine::LockSession& session = *(*access)->session;
   if ((*access)->readers != nullptr) (*access)->readers->GiveBack();
   const auto held = session.Acquire(body_->WantOf(**access, engine::Face::kStd, {.wait = wait}));
   if (held.ok()) return true;
   if (IsBusy(held.status())) return false;
-  if (absl::IsFailedPrecondition(held.status()) && session.OfThisThread().depth > 0) return false;
+  if (absl::IsFailedPrecondition(held.status()) && session.OfThisThread().depth > 0) return {};
   Throw(held.status());
 }
 

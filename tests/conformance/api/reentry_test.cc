@@ -1,5 +1,6 @@
 // Who may take a lock that he holds already: nobody, a simple one; its owner, a reentrant one.
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -42,6 +43,9 @@ TEST_P(NoReentry, LockingTwiceByOneThreadIsADeadlockThatThrows) {
   }
   EXPECT_FALSE(lock_->try_lock());
   EXPECT_FALSE(lock_->try_lock_for(std::chrono::seconds(5)));
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  EXPECT_FALSE(lock_->try_lock_until(deadline));
+  EXPECT_LT(std::chrono::steady_clock::now(), deadline) << "it waited for itself";
   EXPECT_EQ(lock_->hold_count(), 1);
   EXPECT_TRUE(lock_->current().valid());
 }

@@ -419,6 +419,9 @@ TEST_F(MultiLockTest, AThreadDoesNotWaitForItself) {
   MultiLock lock({&prices, &simple});
   prices.lock_shared();
   EXPECT_FALSE(lock.try_lock());
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  EXPECT_FALSE(lock.try_lock_until(deadline));
+  EXPECT_LT(std::chrono::steady_clock::now(), deadline);
   try {
     lock.lock();
     ADD_FAILURE() << "it reads what it was to write";

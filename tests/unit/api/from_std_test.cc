@@ -3,6 +3,8 @@
 #include <chrono>
 #include <cstdint>
 #include <limits>
+#include <optional>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
@@ -45,6 +47,40 @@ TEST(FromStdTest, DeadlinesMayLieAtTheEndsOfAnyClock) {
   EXPECT_EQ(UntilStd(Coarse::min()), absl::ZeroDuration());
   EXPECT_EQ(UntilStd(system_clock::now() - std::chrono::hours(1)), absl::ZeroDuration());
   EXPECT_GT(UntilStd(system_clock::now() + std::chrono::hours(1)), absl::Minutes(59));
+}
+
+// It goes on by a second each time that it is read.
+struct TickingClock {
+  using duration = std::chrono::seconds;
+  using rep = duration::rep;
+  using period = duration::period;
+  using time_point = std::chrono::time_point<TickingClock>;
+  static constexpr bool is_steady = true;
+  static time_point now() {
+    static int64_t ticks = 0;
+    return time_point(duration(++ticks));
+  }
+};
+
+TEST(FromStdTest, TriesGoOnUntilTheirClockHasCome) {
+  std::vector<absl::Duration> waits;
+  EXPECT_FALSE(TryUntil(TickingClock::now() + std::chrono::seconds(4), [&](absl::Duration left) {
+    waits.push_back(left);
+    return false;
+  }));
+  EXPECT_EQ(waits, (std::vector{absl::Seconds(3), absl::Seconds(2), absl::Seconds(1)}));
+}
+
+TEST(FromStdTest, TryThatSucceedsOrIsRefusedIsTheLast) {
+  for (const std::optional<bool> outcome : {std::optional<bool>(true), std::optional<bool>()}) {
+    int tries = 0;
+    const bool taken = TryUntil(TickingClock::now() + std::chrono::hours(1), [&](absl::Duration) {
+      ++tries;
+      return outcome;
+    });
+    EXPECT_EQ(taken, outcome.has_value());
+    EXPECT_EQ(tries, 1);
+  }
 }
 
 }  // namespace
