@@ -36,7 +36,11 @@ class Shelf {
     ++readers_;
     EXPECT_FALSE(writing_) << "a reader with a writer";
     EXPECT_TRUE(hold.valid());
-    EXPECT_EQ(hold.fencing_token().value(), token_.load()) << "not of the last write";
+    const uint64_t token = hold.fencing_token().value();
+    EXPECT_GT(token, 0);
+    uint64_t none = 0;
+    token_.compare_exchange_strong(none, token);  // before any write, it is the first reader's
+    EXPECT_EQ(token, token_.load()) << "neither of the last write nor of the first read";
     std::this_thread::yield();
     ++reads_;
     --readers_;
