@@ -25,8 +25,8 @@ std::stop_token HoldView::Lost(base::Instant now) {
   const base::Instant deadline = Deadline();
   const bool is_released = deadline == base::Instant();
   if (is_lost_ || (!is_released && deadline <= now)) return RequestedToken();
-  if (!source_.stop_possible()) source_ = std::stop_source();
-  return source_.get_token();
+  if (listeners_ == nullptr) listeners_ = std::make_unique<Listeners>();
+  return listeners_->source.get_token();
 }
 
 void HoldView::Lose() {
@@ -36,23 +36,24 @@ void HoldView::Lose() {
 }
 
 void HoldView::Fire() {
-  std::stop_source source(std::nostopstate);
-  std::vector<std::weak_ptr<std::stop_source>> joint;
+  Listeners told{.source = std::stop_source(std::nostopstate)};
   {
     const base::MutexLock lock(mu_);
-    source = source_;
-    joint.swap(joint_);
+    if (listeners_ == nullptr) return;
+    told.source = listeners_->source;
+    told.joint.swap(listeners_->joint);
   }
-  source.request_stop();
-  for (const auto& each : joint) {
+  told.source.request_stop();
+  for (const auto& each : told.joint) {
     if (const auto its = each.lock()) its->request_stop();
   }
 }
 
 void HoldView::FireToo(const std::shared_ptr<std::stop_source>& joint) {
   const base::MutexLock lock(mu_);
-  std::erase_if(joint_, [](const auto& each) { return each.expired(); });
-  joint_.push_back(joint);
+  if (listeners_ == nullptr) listeners_ = std::make_unique<Listeners>();
+  std::erase_if(listeners_->joint, [](const auto& each) { return each.expired(); });
+  listeners_->joint.push_back(joint);
 }
 
 }  // namespace redlatch::engine

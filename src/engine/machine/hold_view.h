@@ -48,13 +48,17 @@ class HoldView {
   void FireToo(const std::shared_ptr<std::stop_source>& joint);
 
  private:
+  struct Listeners {
+    std::stop_source source;
+    std::vector<std::weak_ptr<std::stop_source>> joint;
+  };
+
   const base::ForkGuard fork_guard_;
   std::atomic<int64_t> deadline_;
   base::Mutex mu_;
   std::atomic<int16_t> acked_by_{0};
   bool is_lost_ ABSL_GUARDED_BY(mu_) = false;
-  std::stop_source source_ ABSL_GUARDED_BY(mu_){std::nostopstate};  // made for the first who asks
-  std::vector<std::weak_ptr<std::stop_source>> joint_ ABSL_GUARDED_BY(mu_);
+  std::unique_ptr<Listeners> listeners_ ABSL_GUARDED_BY(mu_);  // made for the first who asks
 };
 
 }  // namespace redlatch::engine

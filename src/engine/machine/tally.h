@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
-#include <vector>
 
 #include "redlatch/stats.h"
 #include "src/base/clock.h"
@@ -19,8 +18,8 @@ namespace redlatch::engine {
 // What a machine has counted: no more than what cannot be told from the rest. Adding to it costs a
 // few instructions: it is done on the way of every acquisition.
 struct Tally {
-  // A bucket that is full begins anew and leaves a mark: buckets of twice the size would be half of
-  // what a held lock takes in memory.
+  // A bucket that is full begins anew, and how often is counted apart: a client may hold very many
+  // locks, few of which are taken that often.
   template <class Count>
   class Durations {
    public:
@@ -34,12 +33,13 @@ struct Tally {
     void AddTo(DurationHistogram& histogram) const {
       for (size_t i = 0; i < buckets_.size(); ++i) histogram.buckets[i] += buckets_[i];
       if (full_ != nullptr) {
-        for (const uint8_t i : *full_) histogram.buckets[i] += kFull;
+        for (size_t i = 0; i < full_->size(); ++i) histogram.buckets[i] += (*full_)[i] * kFull;
       }
       histogram.sum += absl::Nanoseconds(nanos_);
     }
 
    private:
+    static constexpr size_t kBuckets = DurationHistogram::kBuckets;
     static constexpr uint64_t kFull = uint64_t{std::numeric_limits<Count>::max()} + 1;
 
     void Increment(size_t bucket) {
@@ -48,17 +48,17 @@ struct Tally {
     }
     // Apart, so that what comes before is inlined.
     [[gnu::noinline]] void NoteFull(size_t bucket) {
-      if (full_ == nullptr) full_ = std::make_unique<std::vector<uint8_t>>();
-      full_->push_back(static_cast<uint8_t>(bucket));
+      if (full_ == nullptr) full_ = std::make_unique<std::array<uint64_t, kBuckets>>();
+      ++(*full_)[bucket];
     }
 
     uint64_t nanos_ = 0;
-    std::array<Count, DurationHistogram::kBuckets> buckets_ = {};
-    std::unique_ptr<std::vector<uint8_t>> full_;  // which buckets were, each time; null: none
+    std::array<Count, kBuckets> buckets_ = {};
+    std::unique_ptr<std::array<uint64_t, kBuckets>> full_;  // null: none was
   };
 
-  Durations<uint32_t> waited;    // of grants to a thread, and of waits for a latch that opened
-  Durations<uint32_t> held_for;  // of all holds that ended
+  Durations<uint16_t> waited;    // of grants to a thread, and of waits for a latch that opened
+  Durations<uint16_t> held_for;  // of all holds that ended
   uint64_t granted = 0;          // by the server
   uint64_t opened = 0;
   uint64_t busy = 0;

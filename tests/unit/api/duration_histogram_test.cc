@@ -14,7 +14,7 @@ namespace {
 constexpr int kLast = DurationHistogram::kBuckets - 1;
 
 DurationHistogram Of(std::initializer_list<absl::Duration> durations) {
-  engine::Tally::Durations<uint32_t> counted;
+  engine::Tally::Durations<uint16_t> counted;
   const base::Instant from = base::Instant::FromNanos(int64_t{1} << 40);
   for (const absl::Duration each : durations) counted.Add(from, from + each);
   DurationHistogram histogram;
