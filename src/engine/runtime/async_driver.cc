@@ -175,11 +175,12 @@ void AsyncDriver::TakeTurn() {
 void AsyncDriver::TakeInbox() {
   const base::MutexLock lock(mu_);
   has_room_ = false;
+  const bool all = stopping_ || silent_;
   std::map<const void*, size_t> begun;  // by server
   const auto take = [&](AsyncTask* task) {
     if (task->events_ == AsyncTask::kBegun) {
       size_t& its = begun.try_emplace(task->in_flight_.get(), *task->in_flight_).first->second;
-      if (its >= kMostInFlight && !stopping_ && !silent_) return false;
+      if (its >= kMostInFlight && !all) return false;
       ++its;
     }
     task->held_back_ = task->queued_ = false;
