@@ -85,7 +85,8 @@ if refused then
 end
 local now = now_us()
 -- The clocks of nodes differ; one that is far from this one proposes nothing.
-local clock = math.abs(proposed - now) < 1000000 and math.max(now, proposed) or now
+local near = math.abs(proposed - now) < 1000000
+local clock = near and math.max(now, proposed) or now
 
 local function granted_now(token, lease_ms)
   return string.format('granted %s %.0f %d %.0f', token, lease_ms, call('EXISTS', queue), now)
@@ -99,7 +100,8 @@ end
 
 local request = read_request(0)
 if request.ticket == 0 then
-  request.ticket = clock  -- so that it stands at the same place on all nodes
+  -- So that it stands at the same place on all nodes, however late one of them is asked.
+  request.ticket = near and tonumber(proposed) or now
 end
 if existing == 0 and mode == 'take' and young_ms == 0 then
   return grant(request)

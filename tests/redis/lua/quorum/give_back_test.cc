@@ -30,6 +30,18 @@ class GiveBackTest : public ::testing::Test {
     ++client.request.attempt;
     return Run(client, "take");
   }
+  // Its first attempt, which proposes a ticket that the node's clock has passed so long ago.
+  std::string TakesLate(Client& client, const std::string& late_us) {
+    client.request.ticket = "0";
+    ++client.request.attempt;
+    return Run(client, "take",
+               absl::StrCat("local time = redis.call('TIME')\n"
+                            "local proposed = string.format('%.0f', time[1] * 1000000 + time[2] - ",
+                            late_us,
+                            ")\n"
+                            "redis.call('SET', 'proposed', proposed)\n"
+                            "ARGV[#ARGV] = proposed .. ' take'\n"));
+  }
   std::string GivesBack(const Client& client) { return Run(client, "queue"); }
   std::string Yields(const Client& client) { return Run(client, "yield"); }
 
@@ -58,8 +70,9 @@ class GiveBackTest : public ::testing::Test {
     command.insert(command.end(), words.begin(), words.end());
     return server_->Text(command);
   }
-  std::string Run(const Client& client, const std::string& mode) {
-    std::vector<std::string> command = {"EVAL",  std::string(lua::kQuorumAcquire.body),
+  // `first`: what runs before the script, at the same time.
+  std::string Run(const Client& client, const std::string& mode, const std::string& first = {}) {
+    std::vector<std::string> command = {"EVAL",  first + std::string(lua::kQuorumAcquire.body),
                                         "6",     "orders",
                                         "queue", "waiters",
                                         "fence", "gone",
@@ -91,6 +104,21 @@ TEST_F(GiveBackTest, WhoCameFirstGetsBackWhatItGaveBack) {
   EXPECT_EQ(Turn(), first_.request.hold);
   EXPECT_TRUE(Takes(first_).starts_with("granted "));
   EXPECT_EQ(second_.ear.Hear(), "");
+}
+
+// Else each node would have an order of its own, and keep itself for another waiter.
+TEST_F(GiveBackTest, AWaiterStandsWhereItProposedThoughAskedLate) {
+  EXPECT_TRUE(Takes(second_).starts_with("granted "));
+  EXPECT_EQ(TakesLate(first_, "900000").substr(0, 7), "queued ");
+  EXPECT_EQ(server_->Text({"ZSCORE", "queue", first_.request.hold}),
+            server_->Text({"GET", "proposed"}));
+}
+
+TEST_F(GiveBackTest, AProposalFarFromTheNodesClockIsNoTicket) {
+  EXPECT_TRUE(Takes(second_).starts_with("granted "));
+  EXPECT_EQ(TakesLate(first_, "1000000").substr(0, 7), "queued ");
+  EXPECT_GT(server_->Text({"ZSCORE", "queue", first_.request.hold}),
+            server_->Text({"GET", "proposed"}));
 }
 
 // So that a hold which others have, and which this one lost, can be healed.
