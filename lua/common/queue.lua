@@ -14,8 +14,8 @@ local function lengthen_ttl(key, ttl_ms)
 end
 
 -- forget_crashed(queue_key, now): of a window of those who wait, somewhere in the queue, removes
--- those that have not asked for a whole lease, or for three heartbeats if they asked for a claim. As
--- long as others hold the lock, nobody else may look at them, and those that wait keep the keys.
+-- those that have not asked for a whole lease, or for three heartbeats if they asked for a claim.
+-- As long as others hold the lock, nobody else may look at them, and those that wait keep the keys.
 local function forget_crashed(queue_key, now)
   local behind = redis.call('ZCARD', queue_key) - window
   local first = behind > 0 and now % (behind + 1) or 0

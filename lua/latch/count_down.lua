@@ -1,6 +1,6 @@
 -- Counts down, once for each id. At zero it tells those who wait, a window of them: a repeat goes
--- on with that. Before, it lets the first that waits ask how many have counted, so that this is known
--- if the server is replaced by one that has not received it.
+-- on with that. Before, it lets the first that waits ask how many have counted, so that this is
+-- known if the server is replaced by one that has not received it.
 --
 -- KEYS   1 to 5 as create's
 -- ARGV   1 'latch:<ttl_ms>:<incarnation>'  2 id  3 n  4 when it counted, in us, as an earlier

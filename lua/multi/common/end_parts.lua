@@ -1,7 +1,7 @@
 -- include: multi/common/names
 
--- end_parts(all, hold): the hold that was surveyed leaves all queues, and the names that it had have
--- `ended`, and are free. Answers whether it was queued. It comes before all that needs memory.
+-- end_parts(all, hold): the hold that was surveyed leaves all queues, and the names that it had
+-- have `ended`, and are free. Answers whether it was queued. It comes before all that needs memory.
 local function end_parts(all, hold)
   local locks, queued = {}, false
   for i, name in ipairs(all) do

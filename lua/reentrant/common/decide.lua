@@ -6,8 +6,8 @@
 -- include: reentrant/common/only_hold
 
 -- decide(request, choice, holds, fence, now): grants what is asked for, queues it or refuses it. An
--- owner is let in at once, past the queue, also if one of its waiters gets the lock now. `choice` is
--- choose()'s. Answers acquire's reply, and the look that goes with it.
+-- owner is let in at once, past the queue, also if one of its waiters gets the lock now. `choice`
+-- is choose()'s. Answers acquire's reply, and the look that goes with it.
 local function decide(request, choice, holds, fence, now)
   purge(holds)
   local look = ''
