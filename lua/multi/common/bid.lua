@@ -1,3 +1,4 @@
+-- include: common/fence
 -- include: common/hold_id
 -- include: common/read_waiter
 -- include: multi/common/survey

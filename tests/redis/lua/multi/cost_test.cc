@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kNames = 64, kWindow = 64, kOwners = 16;
 // What each of the names may cost a call: it is surveyed, queued at, and its owner's lease is read.
-constexpr int kCommandsPerName = 17;
+constexpr int kCommandsPerName = 18;
 
 class MultiCost : public MultiScriptsFixture {
  protected:
