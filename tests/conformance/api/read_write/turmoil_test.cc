@@ -138,7 +138,7 @@ TEST_P(ReadWriteTurmoil, NoReaderThatAsksAfterAWriterWasQueuedEntersBeforeIt) {
     EXPECT_TRUE(Await([&] { return server().Integer({"ZCARD", Auxiliary("queue")}) == kReaders; }));
     EXPECT_OK(reading->Release());
     writer.Join();
-    EXPECT_TRUE(Await([&] { return behind == round * kReaders; }));
+    EXPECT_TRUE(Await([&] { return behind == int64_t{round} * kReaders; }));
   }
   over = true;
   ++queued;
