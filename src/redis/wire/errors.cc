@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/cord.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -13,7 +14,6 @@
 #include "absl/strings/str_split.h"
 #include "absl/types/optional.h"
 #include "src/base/utf8.h"
-#include "src/redis/url/host_and_port.h"
 
 namespace redlatch::redis {
 namespace {
@@ -212,7 +212,7 @@ std::optional<Redirect> RedirectOf(const absl::Status& status) {
   redirect.slot = static_cast<Slot>(slot);
   redirect.host = words[2].substr(0, colon);
   if (redirect.host == "?") redirect.host.clear();
-  if (!redirect.host.empty() && !IsHost(redirect.host)) return std::nullopt;
+  if (!std::ranges::all_of(redirect.host, absl::ascii_isgraph)) return std::nullopt;
   redirect.port = static_cast<uint16_t>(port);
   return redirect;
 }

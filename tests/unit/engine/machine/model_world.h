@@ -59,8 +59,7 @@ class ModelWorld : public ModelClients {
       if (send) return SendIt(c, port, *send), true;
       Effects nothing;
       Absorb(c, *port, nothing);  // a debt may have expired
-      EXPECT_TRUE(Local(c) < port->machine->next_send() ||
-                  port->machine->next_expiry() <= Local(c))
+      EXPECT_TRUE(Local(c) < port->machine->next_send() || port->machine->next_expiry() <= Local(c))
           << "it names a moment at which it has nothing to send";
     }
     return false;
