@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/cord.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -212,7 +211,7 @@ std::optional<Redirect> RedirectOf(const absl::Status& status) {
   redirect.slot = static_cast<Slot>(slot);
   redirect.host = words[2].substr(0, colon);
   if (redirect.host == "?") redirect.host.clear();
-  if (!std::ranges::all_of(redirect.host, absl::ascii_isgraph)) return std::nullopt;
+  if (redirect.host.find('\\') != std::string::npos) return std::nullopt;  // what Shown() escaped
   redirect.port = static_cast<uint16_t>(port);
   return redirect;
 }
