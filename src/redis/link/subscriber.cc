@@ -1,10 +1,12 @@
 #include "src/redis/link/subscriber.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "src/base/status.h"
+#include "src/redis/wire/errors.h"
 
 namespace redlatch::redis {
 
@@ -162,6 +164,474 @@ Subscriber::Stats Subscriber::stats() const {
   if (fork_guard_.InForkedChild()) return {};
   const base::MutexLock lock(mu_);
   return stats_;
+}
+
+// ---- What the reader of a subscriber does.
+
+namespace {
+
+// Looking up a host or starting a server cannot be interrupted: the longest that a step of it, and
+// with it the destructor, may take.
+constexpr absl::Duration kDeafest = absl::Milliseconds(100);
+
+// While messages are attended to, the connection is asked so often whether it is alive, and is
+// given up if it does not answer for as long again.
+constexpr absl::Duration kAttendedSilence = absl::Seconds(1);
+
+}  // namespace
+
+Awaited Subscriber::Turn(const Readiness& ready, int wake_fd) {
+  bool idle = false;
+  {
+    const base::MutexLock lock(mu_);
+    relievable_ = false;
+    at_gate_ = false;
+    if (StaysAway(base::Now())) return {.until = *nap_until_};
+    idle = subscriptions_.empty();
+  }
+  if (dialogue_.transport != nullptr && !broken_) Take(ready);
+  for (;;) {
+    if (broken_) Break();
+    if (dialogue_.transport == nullptr) {
+      if (idle) {
+        connector_.Abandon();
+        return {};
+      }
+      if (base::Now() < comeback_.next_attempt()) return {.until = comeback_.next_attempt()};
+      if (const std::optional<Awaited> awaited = Connect(wake_fd)) return *awaited;
+    }
+    Awaited next = Prepare(base::Instant::Infinite());
+    if (broken_) continue;
+    const base::MutexLock lock(mu_);
+    relievable_ = true;
+    at_gate_ = OpenGate(next);
+    if (at_gate_) next.gate = gate_.fd();
+    return next;
+  }
+}
+
+// Nothing where it is done.
+std::optional<Awaited> Subscriber::Connect(int wake_fd) {
+  Awaited awaited{.until = base::Instant()};  // as long as nobody else wants a turn
+  auto step =
+      wake_fd >= 0 ? connector_.Step(base::Now() + kDeafest, wake_fd) : connector_.Poll(&awaited);
+  if (!step.ok()) {
+    comeback_.Failed();
+    NotConnected(step.status());
+    return Awaited{.until = comeback_.next_attempt()};
+  }
+  if (!step->has_value()) return awaited;
+  dialogue_ = std::move((*step)->dialogue);
+  last_read_ = base::Now();
+  comeback_.Made();
+  {
+    const base::MutexLock lock(mu_);
+    for (const auto& [channel, subscription] : subscriptions_) {
+      requests_.push_back({Verb::kSubscribe, subscription});
+    }
+    restoring_ = requests_.size();
+    connected_ = true;
+    peer_ = Peer{.target = std::move((*step)->target), .since = last_read_};
+    ++stats_.connects;
+  }
+  if (restoring_ == 0) Restored();
+  return std::nullopt;
+}
+
+void Subscriber::NotConnected(const absl::Status& why) {
+  lost_ = true;
+  {
+    const base::MutexLock lock(mu_);
+    last_failure_ = why;
+    if (!absl::IsUnavailable(why)) {
+      // Whoever waits hears it at once; those that nobody else counts on end with that.
+      ++refusals_;
+      for (auto next = subscriptions_.begin(); next != subscriptions_.end();) {
+        const SubscriptionPtr each = (next++)->second;
+        if (!each->promised) End(*each, why);
+      }
+      changed_.SignalAll();
+    }
+  }
+  if (options_.on_down) options_.on_down(why);
+}
+
+void Subscriber::Break() {
+  const std::string why = *std::exchange(broken_, std::nullopt);
+  {
+    const base::MutexLock lock(mu_);
+    gate_.Leave();  // before the connection is closed
+    ++stats_.breaks;
+    connected_ = false;
+    make_anew_ = false;
+    ping_ = false;
+    peer_.reset();
+    std::move(requests_.begin(), requests_.end(), std::back_inserter(pending_));
+    requests_.clear();
+    for (const ChannelRequest& request : std::exchange(pending_, {})) {
+      // With the connection the server's side of it is gone.
+      if (request.verb == Verb::kUnsubscribe) {
+        End(*request.subscription, request.subscription->end);
+      }
+    }
+    for (const auto& [channel, subscription] : subscriptions_) {
+      subscription->state = State::kAsked;
+    }
+  }
+  dialogue_ = Dialogue();
+  NotConnected(
+      absl::UnavailableError(absl::StrCat("lost the subscriptions at ", server_, ": ", why)));
+  comeback_.Lost();
+}
+
+Awaited Subscriber::Prepare(base::Instant deadline) {
+  std::vector<ChannelRequest> requests;
+  bool wanted = false;
+  bool ping = false;
+  {
+    const base::MutexLock lock(mu_);
+    ping = std::exchange(ping_, false);
+    if (make_anew_) {
+      Fail("a new connection was asked for");
+      return {};
+    }
+    requests.swap(requests_);
+    wanted = !subscriptions_.empty();
+    attended_ = attending_ > 0;
+  }
+  for (const ChannelRequest& request : requests) Ask(request);
+  const base::Instant now = base::Now();
+  const absl::Duration silence =
+      attended_ ? std::min(options_.ping_interval, kAttendedSilence) : options_.ping_interval;
+  if (pending_.empty() && wanted && (ping || last_read_ + silence <= now)) {
+    Ask({Verb::kPing, nullptr});
+  }
+  Awaited awaited{.transport = dialogue_.transport.get(),
+                  .interest = dialogue_.Write() | dialogue_.read_wants,
+                  .until = deadline};
+  if (!dialogue_.unwritable.empty()) {
+    awaited.until = now;  // what it said before is read
+  } else if (!pending_.empty()) {
+    awaited.until = std::min(deadline, last_read_ + Patience());
+  } else if (wanted) {
+    // Nobody is woken to attend: that is looked for.
+    awaited.until = std::min({deadline, last_read_ + silence, now + kAttendedSilence});
+  }
+  return awaited;
+}
+
+absl::Duration Subscriber::Patience() const {
+  const bool pings = attended_ && pending_.front().verb == Verb::kPing;
+  return pings ? std::min(options_.answer_timeout, kAttendedSilence) : options_.answer_timeout;
+}
+
+void Subscriber::Take(const Readiness& ready) {
+  if (ready.Meets(dialogue_.read_wants)) return ReadSome();
+  if (!dialogue_.unwritable.empty()) return Fail(dialogue_.unwritable);
+  if (!pending_.empty() && last_read_ + Patience() <= base::Now()) {
+    Fail("no answer within " + absl::FormatDuration(Patience()));
+  }
+}
+
+void Subscriber::Ask(const ChannelRequest& request) {
+  if (pending_.empty()) last_read_ = base::Now();
+  switch (request.verb) {
+    case Verb::kSubscribe:
+      dialogue_.unwritten.append(
+          Command{options_.sharded ? "SSUBSCRIBE" : "SUBSCRIBE", request.subscription->channel}
+              .bytes());
+      break;
+    case Verb::kUnsubscribe:
+      dialogue_.unwritten.append(
+          Command{options_.sharded ? "SUNSUBSCRIBE" : "UNSUBSCRIBE", request.subscription->channel}
+              .bytes());
+      break;
+    case Verb::kPing:
+      dialogue_.unwritten.append(Command{"PING"}.bytes());
+      break;
+  }
+  pending_.push_back(request);
+}
+
+void Subscriber::ReadSome() {
+  const absl::StatusOr<bool> got = dialogue_.Read();
+  if (got.ok() && !*got) return;
+  last_read_ = base::Now();
+  arrived_.swap(dialogue_.replies);
+  for (const Reply& reply : arrived_) {
+    if (!broken_) Handle(reply);
+  }
+  arrived_.clear();
+  if (!got.ok() && !broken_) Fail(std::string(got.status().message()));
+}
+
+// ---- Who reads a subscriber's connection: its thread, or in its place a guest, which is a thread
+// that waits for a message and would otherwise be woken by it. On an idle machine that hop takes as
+// long as the message itself.
+//
+//   reader     who                              becomes
+//   kThread    the subscriber's thread          kGuest, where it sleeps in poll and somebody waits
+//   kGuest     the only thread in Await()       kNobody, when that returns; kThread, if that sleeps
+//                                               at the gate
+//   kNobody    nobody, for a nap at most        kGuest, or kThread when the nap ends without one
+//
+// Once messages were attended to, the thread sleeps at a gate, which is shut while a guest reads:
+// so it is not woken when guests come and go, and is there when they have gone.
+//
+// All that belongs to the reader passes on under `mu_`. Only the thread makes and ends connections:
+// it may still be in poll on one when a guest has taken over.
+
+namespace {
+
+// How long a message may lie unread that nobody waits for.
+constexpr absl::Duration kNap = absl::Milliseconds(50);
+
+}  // namespace
+
+uint32_t Subscriber::Await(base::Parker& parker, base::Instant deadline) {
+  if (fork_guard_.InForkedChild()) return parker.ParkUntil(deadline);
+  bool guest = false;
+  {
+    const base::MutexLock lock(mu_);
+    ++waiting_;
+    guest = BecomeGuest();
+    // The last guest has left, and may still be counted: it did not know of this one.
+    if (!guest && reader_ == Reader::kNobody && !recalled_) Recall();
+  }
+  if (guest) {
+    while (!broken_ && parker.value() == base::Parker::kArmed && base::Now() < deadline) {
+      const Awaited awaited = Prepare(deadline);
+      if (!broken_) Take(WaitAsGuest(awaited, parker));
+    }
+    const base::MutexLock lock(mu_);
+    Leave();
+  }
+  const uint32_t value = parker.ParkUntil(deadline);
+  const base::MutexLock lock(mu_);
+  --waiting_;
+  return value;
+}
+
+void Subscriber::Look() {
+  if (fork_guard_.InForkedChild()) return;
+  Readiness ready;
+  {
+    const base::MutexLock lock(mu_);
+    if (!connected_ || !Vacant()) return;
+    ready = dialogue_.transport->Wait(dialogue_.read_wants, /*wake_fd=*/-1, base::Instant());
+    if (!ready.Meets(dialogue_.read_wants)) return;
+    ++waiting_;  // so that whoever comes meanwhile is not left without a reader
+    recalled_ = false;
+    reader_ = Reader::kGuest;
+    ++guests_;
+  }
+  Take(ready);
+  const base::MutexLock lock(mu_);
+  Leave();
+  --waiting_;
+}
+
+bool Subscriber::Vacant() const {
+  return reader_ == Reader::kThread ? relievable_ : reader_ == Reader::kNobody;
+}
+
+// Not where others wait: they would depend on when this one leaves.
+bool Subscriber::BecomeGuest() {
+  if (!connected_ || waiting_ > 1) return false;
+  if (!Vacant() || recalled_ || !wake_.Open()) return false;
+  at_gate_ = at_gate_ && gate_.Shut();
+  reader_ = Reader::kGuest;
+  ++guests_;
+  return true;
+}
+
+void Subscriber::Leave() {
+  const bool due = broken_ || make_anew_ || ping_ || !requests_.empty() || !pending_.empty();
+  if (at_gate_ && !due && gate_.Open()) {
+    reader_ = Reader::kThread;
+    return;
+  }
+  at_gate_ = false;
+  reader_ = Reader::kNobody;
+  const bool sleeps_long = nap_until_ && nap_until_->is_infinite();
+  if (sleeps_long || attending_ > 0 || waiting_ > 1 || broken_ || !requests_.empty()) {
+    Recall();
+  } else if (relievable_) {
+    thread_->Wake();  // it has not noticed that it was relieved, and would not nap but sleep
+  }
+}
+
+void Subscriber::Attend(bool begins) {
+  if (fork_guard_.InForkedChild()) return;
+  const base::MutexLock lock(mu_);
+  attending_ += begins ? 1 : -1;
+  uses_gate_ = true;
+  if (attending_ > 0 && reader_ == Reader::kNobody && !recalled_) Recall();
+}
+
+void Subscriber::Recall() {
+  recalled_ = true;
+  thread_->Wake();
+}
+
+void Subscriber::WakeReader() {
+  if (reader_ == Reader::kNobody) {
+    Recall();
+  } else if (reader_ == Reader::kGuest) {
+    wake_.Signal();
+  } else {
+    thread_->Wake();
+  }
+}
+
+Readiness Subscriber::WaitAsGuest(const Awaited& awaited, base::Parker& parker) {
+  if (!wake_.Open()) {
+    Fail("no file descriptor is left (raise ulimit -n)");
+    return {};
+  }
+  if (!parker.BeginPolling(wake_.fd())) return {};
+  const Readiness ready = awaited.transport->Wait(awaited.interest, wake_.fd(), awaited.until);
+  parker.EndPolling();
+  if (ready.woken) wake_.Drain();
+  return ready;
+}
+
+// Whether the thread, which goes to sleep, can do so at the gate: then it is relieved without being
+// woken. Where nothing was ever attended to it naps in place of that, which takes no call of the
+// system. It must have a ping to wake up for, which it has while there is a channel.
+bool Subscriber::OpenGate(const Awaited& awaited) {
+  if (!uses_gate_ || subscriptions_.empty() || awaited.interest != Interest::kRead ||
+      !awaited.transport->full_duplex()) {
+    return false;
+  }
+  const int connection = awaited.transport->BeginPoll(awaited.interest).fd;
+  if (connection < 0) return false;
+  return (gate_.watches(connection) && gate_.Open()) || gate_.Make(connection);
+}
+
+// Whether the thread leaves the reading to guests. While they come and go it naps, so that none of
+// them has to wake it; while one stays it sleeps.
+bool Subscriber::StaysAway(base::Instant now) {
+  if (reader_ == Reader::kThread) return false;
+  const bool nap_over = nap_until_ && *nap_until_ <= now;
+  const bool same = guests_ == guests_at_nap_;
+  if (recalled_ || (nap_over && same && reader_ == Reader::kNobody)) {
+    recalled_ = false;
+    nap_until_.reset();
+    reader_ = Reader::kThread;
+    return false;
+  }
+  if (nap_until_ && !nap_over) return true;
+  const bool one_stays = nap_over && same && reader_ == Reader::kGuest;
+  nap_until_ = one_stays ? base::Instant::Infinite() : now + kNap;
+  guests_at_nap_ = guests_;
+  return true;
+}
+
+// ---- What the server says to a subscriber: answers, and messages.
+
+void Subscriber::Handle(const Reply& reply) {
+  if (reply.elements.size() == 3 &&
+      reply.elements[0].text == (options_.sharded ? "smessage" : "message")) {
+    return HandleMessage(reply.elements[1].text, reply.elements[2].text);
+  }
+  if (IsLeftBehind(reply)) return LeaveBehind(reply.elements[1].text);
+  if (pending_.empty())
+    return Fail("it sent something that nothing had asked for: " + reply.DebugString());
+  HandleAnswer(reply);
+}
+
+void Subscriber::HandleMessage(const std::string& channel, const std::string& message) {
+  {
+    const base::MutexLock lock(mu_);
+    const SubscriptionPtr known = Find(channel);
+    if (known == nullptr || known->state != State::kLive) return;
+    ++stats_.messages;
+  }
+  comeback_.Heard(1);
+  if (options_.on_message) options_.on_message(channel, message);
+}
+
+void Subscriber::HandleAnswer(const Reply& reply) {
+  const ChannelRequest request = std::move(pending_.front());
+  pending_.pop_front();
+  if (request.verb == Verb::kPing) return;  // whatever it said, it is alive
+  Subscription& subscription = *request.subscription;
+  if (reply.is_error()) {
+    const absl::Status why = ErrorStatus(reply.text, server_);
+    const bool moved = RedirectOf(why).has_value();
+    // Of this channel's slot alone.
+    const bool unserved = options_.sharded && ClassifyError(reply.text) == ErrorCode::kClusterDown;
+    if ((request.verb != Verb::kSubscribe && !moved) || (absl::IsUnavailable(why) && !unserved)) {
+      return Fail(std::string(why.message()));
+    }
+    if (request.verb == Verb::kSubscribe) {
+      Refuse(subscription, unserved ? MarkNotSent(why) : why);
+    } else {  // it was left behind
+      const base::MutexLock lock(mu_);
+      End(subscription, subscription.end);
+    }
+  } else {
+    const std::string verb =
+        absl::StrCat(options_.sharded ? "s" : "",
+                     request.verb == Verb::kSubscribe ? "subscribe" : "unsubscribe");
+    if (reply.elements.size() != 3 || reply.elements[0].text != verb ||
+        reply.elements[1].text != subscription.channel) {
+      return Fail("it answered " + reply.DebugString() + " instead of " + verb);
+    }
+    const base::MutexLock lock(mu_);
+    if (request.verb == Verb::kUnsubscribe) {
+      End(subscription, subscription.end);
+    } else if (subscription.state == State::kAsked) {
+      subscription.state = State::kLive;
+      subscription.promised = true;
+      changed_.SignalAll();
+    }
+  }
+  if (restoring_ > 0 && --restoring_ == 0) Restored();
+}
+
+void Subscriber::Refuse(Subscription& subscription, const absl::Status& why) {
+  bool unheard = false;
+  {
+    const base::MutexLock lock(mu_);
+    unheard = subscription.promised && subscription.state == State::kAsked;
+    End(subscription, why);
+  }
+  if (unheard && options_.on_refused) options_.on_refused(subscription.channel, why);
+}
+
+// A server from which a slot moves says so of each channel in it, unasked.
+bool Subscriber::IsLeftBehind(const Reply& reply) const {
+  if (!options_.sharded || reply.elements.size() != 3 || reply.elements[0].text != "sunsubscribe") {
+    return false;
+  }
+  const bool asked = !pending_.empty() && pending_.front().verb == Verb::kUnsubscribe &&
+                     pending_.front().subscription->channel == reply.elements[1].text;
+  return !asked;
+}
+
+void Subscriber::LeaveBehind(const std::string& channel) {
+  const absl::Status why = MarkNotSent(absl::UnavailableError(
+      absl::StrCat(server_, " does not serve the slot of ", channel, " any more")));
+  {
+    const base::MutexLock lock(mu_);
+    const SubscriptionPtr known = Find(channel);
+    if (known == nullptr || known->state != State::kLive) return;
+    End(*known, why);
+  }
+  if (options_.on_refused) options_.on_refused(channel, why);
+}
+
+// All is live that was subscribed when this connection was made.
+void Subscriber::Restored() {
+  {
+    const base::MutexLock lock(mu_);
+    if (peer_) peer_->since = base::Now();
+  }
+  comeback_.Heard(1);
+  if (!std::exchange(lost_, false)) return;
+  if (options_.on_live_again) options_.on_live_again();
 }
 
 }  // namespace redlatch::redis
