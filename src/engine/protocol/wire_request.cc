@@ -141,7 +141,7 @@ void Request::Ask(const Subject& subject, const Send& send, const ToRenew& what)
   if (!MayStay(send.grant)) return;
   Begin();
   AddChannel(subject);
-  PutNumber(what.last_token);
+  PutNumber(static_cast<int64_t>(what.last_token));
 }
 
 void Request::Ask(const Subject& subject, const Send& send, const ToRelease& what) {
