@@ -21,7 +21,8 @@ absl::StatusOr<int64_t> FencedCounter::Append(Record record) const {
     return absl::ErrnoToStatus(errno, path_);
   }
   Record last;
-  if (about.st_size > 0 && pread(file, &last, sizeof last, about.st_size - sizeof last) < 0) {
+  if (about.st_size > 0 &&
+      pread(file, &last, sizeof last, about.st_size - static_cast<off_t>(sizeof last)) < 0) {
     return absl::ErrnoToStatus(errno, path_);
   }
   if (record.token < last.token) {

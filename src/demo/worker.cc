@@ -64,7 +64,7 @@ class Worker {
       seat_.doing = Doing::kResting;
       absl::SleepFor(kRest * ((round * 7 + number_ * 3) % 5));
       seat_.doing = Doing::kWaiting;
-      const absl::Status added = RunLocked(lock, {.wait = kPatience}, [&](const std::stop_token&) {
+      absl::Status added = RunLocked(lock, {.wait = kPatience}, [&](const std::stop_token&) {
         return AddOne(lock.current().fencing_token());
       });
       if (IsLeaseLost(added)) {
