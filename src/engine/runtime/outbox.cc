@@ -153,31 +153,4 @@ void Outbox::Flush(base::Instant until) {
   }
 }
 
-// ---- What becomes of the answers. (In one file with outbox.cc, GCC 12 warns of an array out of
-// bounds that is none.)
-
-void Outbox::Answered(Letter& letter) {
-  if (closed_) return;  // nothing is left that it could be told to
-  Entry& entry = *letter.entry;
-  const absl::StatusOr<redis::Reply> reply = redis::Unrepeated(
-      std::exchange(letter.answers[1], redis::Reply()), core_.server(entry.keys.main()));
-  const Answer answer = ReadAnswer(letter.script, reply);
-  core_.NoteAnswer(entry, letter.script, answer);
-  Released released;
-  core_.Feed(entry, [&](Bidder& machine, Effects& effects) {
-    machine.OnAnswer(letter.script, answer, base::Now(), effects);
-    if (letter.hold == 0) return;  // a bid's, or nobody's: it rested
-    auto& lock = static_cast<LockMachine&>(machine);
-    released = lock.Outcome(letter.hold);
-    // Nobody will ask for the outcome.
-    if (released.kind == Released::Kind::kUnderWay) lock.Forget(letter.hold);
-  });
-  if (letter.hold != 0 && core_.observed()) core_.TellReleasedLater(entry, released);
-  const size_t batch = letter.batch;
-  GiveBack(letter);
-  core_.machines().Unrefer(entry);
-  ++answered_;
-  --under_way_[batch];
-}
-
 }  // namespace redlatch::engine
