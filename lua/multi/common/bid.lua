@@ -98,7 +98,7 @@ end
 -- known.
 local function pass_by(name, request, rank, now)
   local choice = name.choice
-  if name.mine then  -- what is left of a hold that was lost: whoever waits holds nothing
+  if name.mine then  -- left over from a grant that was lost: a waiter holds nothing
     redis.call('DEL', KEYS[1])
     local look, winner = hand_over(now, name.fence)
     is_full(winner)

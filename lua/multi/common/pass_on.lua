@@ -3,7 +3,7 @@
 -- include: multi/common/merge_looks
 -- include: simple/common/hand_over
 
--- pass_on(all, now): gives each name that is free to whoever is next there. Answers the notes.
+-- pass_on(all, now): gives each name that is free to the next waiter there. Answers the notes.
 local function pass_on(all, now)
   local looks = ''
   for i, name in ipairs(all) do
