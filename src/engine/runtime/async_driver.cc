@@ -2,7 +2,6 @@
 #include "src/engine/runtime/async_driver.h"
 
 #include <algorithm>
-#include <map>
 #include <utility>
 
 #include "absl/container/inlined_vector.h"
@@ -188,18 +187,23 @@ void AsyncDriver::TakeInbox() {
     turn_.emplace_back(task, std::exchange(task->events_, uint8_t{0}));
     return true;
   };
-  std::erase_if(held_back_, take);
+  for (auto& [server, tasks] : held_back_) {
+    while (!tasks.empty() && take(tasks.front())) tasks.pop_front();
+  }
+  std::erase_if(held_back_, [](const auto& each) { return each.second.empty(); });
   for (AsyncTask* const task : inbox_) {
     if (take(task)) continue;
     task->held_back_ = true;
-    held_back_.push_back(task);
+    auto& tasks = held_back_[task->in_flight_.get()];
+    task->held_at_ = tasks.insert(tasks.end(), task);
     SetTimer(*task, task->due());
   }
   inbox_.clear();
 }
 
 void AsyncDriver::TakeBack(AsyncTask& task) {
-  if (std::exchange(task.held_back_, false)) std::erase(held_back_, &task);
+  if (!std::exchange(task.held_back_, false)) return;
+  held_back_.at(task.in_flight_.get()).erase(task.held_at_);
 }
 
 void AsyncDriver::SetTimer(AsyncTask& task, base::Instant due) {

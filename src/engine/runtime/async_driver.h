@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <deque>
 #include <functional>
+#include <list>
+#include <map>
 #include <memory>
 #include <set>
 #include <string_view>
@@ -121,8 +123,8 @@ class AsyncDriver : public std::enable_shared_from_this<AsyncDriver> {
   base::CondVar changed_;
   AsyncTask* first_ ABSL_GUARDED_BY(mu_) = nullptr;  // of all tasks
   std::deque<AsyncTask*> inbox_ ABSL_GUARDED_BY(mu_);
-  // Until fewer scripts are in flight at their servers; and whether that may be so for one of them.
-  std::deque<AsyncTask*> held_back_ ABSL_GUARDED_BY(mu_);
+  // Until fewer scripts are in flight at their server, by server; has_room_: that may be now.
+  std::map<const void*, std::list<AsyncTask*>> held_back_ ABSL_GUARDED_BY(mu_);
   bool has_room_ ABSL_GUARDED_BY(mu_) = false;
   std::vector<std::unique_ptr<AsyncTask>> buried_ ABSL_GUARDED_BY(mu_);
   std::deque<std::pair<Completion, Whose>> completions_ ABSL_GUARDED_BY(mu_);

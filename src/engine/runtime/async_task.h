@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <list>
 #include <memory>
 
 #include "src/base/clock.h"
@@ -52,6 +53,7 @@ class AsyncTask {
   bool queued_ = false;
   bool over_ = false;
   bool held_back_ = false;
+  std::list<AsyncTask*>::iterator held_at_;         // if it is held back
   std::shared_ptr<std::atomic<size_t>> in_flight_;  // at the server that it asks
 };
 
