@@ -1,13 +1,15 @@
-// What every lock promises, as a check that a lock of your own can be put to: see
-// docs/tutorials/06-a-lock-of-your-own.md. It needs a server that it may wait at for a few seconds.
+// Checks that a lock class of your own keeps the promises of every lock: see
+// docs/tutorials/06-a-lock-of-your-own.md. It needs a server, and takes a few seconds.
 #ifndef REDLATCH_CONFORMANCE_H_
 #define REDLATCH_CONFORMANCE_H_
 
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -27,16 +29,16 @@
 namespace redlatch {
 
 struct ConformanceOptions {
-  // Makes an object of the class. Objects of one name are one lock.
+  // Makes an object of the class. Objects with the same name are the same lock.
   std::function<std::unique_ptr<RedisLockBase>(const Client&, std::string_view, LockOptions)> make;
   std::string url;
-  std::string name = "redlatch-conformance";  // of the locks; each check appends a word
+  std::string name = "redlatch-conformance";  // of the locks; each check appends a word to it
   int clients = 4;
   absl::Duration lease = absl::Seconds(30);
-  int rounds = 50;  // that each client takes the lock, where they contend
+  int rounds = 50;  // how often each client takes the lock in the checks with contention
 };
 
-// OK, or an error that begins with the promise that the class did not keep.
+// Returns OK, or an error that begins with the promise that the class broke.
 //   EXPECT_TRUE(redlatch::CheckConformance({.make = ..., .url = "embedded:"}).ok());
 absl::Status CheckConformance(const ConformanceOptions& options);
 
@@ -53,9 +55,9 @@ class ConformanceCheck {
       clients_.push_back(*std::move(client));
     }
     for (const auto check :
-         {&ConformanceCheck::Excludes, &ConformanceCheck::RefusesWhoDoesNotWait,
-          &ConformanceCheck::HandsOver, &ConformanceCheck::ForgetsWhoGaveUp,
-          &ConformanceCheck::TellsOfAForcedRelease, &ConformanceCheck::EndsWithTheLease,
+         {&ConformanceCheck::Excludes, &ConformanceCheck::RefusesWhenHeld,
+          &ConformanceCheck::HandsOver, &ConformanceCheck::ForgetsWaitersThatGaveUp,
+          &ConformanceCheck::ReportsAForcedRelease, &ConformanceCheck::EndsWithTheLease,
           &ConformanceCheck::PassesBetweenThreads}) {
       if (absl::Status kept = (this->*check)(); !kept.ok()) return kept;
     }
@@ -76,7 +78,7 @@ class ConformanceCheck {
   static absl::Status Because(std::string_view promise, const absl::Status& why) {
     return Broken(promise, why.ToString());
   }
-  // A server that is slow to answer is no answer.
+  // A slow server breaks no promise.
   static absl::StatusOr<Lease> Take(RedisLockBase& lock, const AcquireOptions& options) {
     absl::StatusOr<Lease> lease = lock.Acquire(options);
     for (const absl::Time end = absl::Now() + kPatience;
@@ -89,8 +91,8 @@ class ConformanceCheck {
     absl::StatusOr<Lease> lease = Take(lock, {.wait = kPatience});
     return lease.ok() ? lease->Release() : lease.status();
   }
-  // Whether that comes to be in time.
-  static bool Comes(const std::function<bool()>& what) {
+  // Waits until `what` is true; false: it was not in time.
+  static bool Happens(const std::function<bool()>& what) {
     for (const absl::Time end = absl::Now() + kPatience; absl::Now() < end;) {
       if (what()) return true;
       absl::SleepFor(absl::Milliseconds(2));
@@ -98,13 +100,13 @@ class ConformanceCheck {
     return false;
   }
   static bool IsWaitedFor(const RedisLockBase& lock, int64_t waiting = 1) {
-    return Comes([&] {
+    return Happens([&] {
       const absl::StatusOr<LockInfo> info = lock.Inspect();
       return info.ok() && info->waiting >= waiting;
     });
   }
 
-  // One owner at a time, and each has a larger token than all before it.
+  // One owner at a time, and each has a larger token than those before it.
   absl::Status Excludes() {
     constexpr std::string_view kPromise = "the lock has one owner at a time";
     std::atomic<int> inside = 0, overlaps = 0, falls = 0;
@@ -133,12 +135,12 @@ class ConformanceCheck {
     for (const absl::Status& result : results) {
       if (!result.ok()) return Because(kPromise, result);
     }
-    if (overlaps > 0) return Broken(kPromise, std::to_string(overlaps) + " owners were not alone");
+    if (overlaps > 0) return Broken(kPromise, std::to_string(overlaps) + " owners overlapped");
     if (falls > 0) return Broken("fencing tokens grow", std::to_string(falls) + " did not");
     return absl::OkStatus();
   }
 
-  absl::Status RefusesWhoDoesNotWait() {
+  absl::Status RefusesWhenHeld() {
     constexpr std::string_view kPromise = "a held lock is busy for other clients";
     const Lock mine = Make(0, "busy"), theirs = Make(1, "busy");
     absl::StatusOr<Lease> lease = Take(*mine, {.wait = kPatience});
@@ -148,18 +150,18 @@ class ConformanceCheck {
       if (!absl::IsDeadlineExceeded(refused.status())) return Because(kPromise, refused.status());
     }
     const absl::StatusOr<LockInfo> info = theirs->Inspect();
-    if (!info.ok()) return Because("Inspect() tells of the holder", info.status());
-    if (info->holding != 1) return Broken("Inspect() tells of the holder", "it does not");
+    if (!info.ok()) return Because("Inspect() shows the holder", info.status());
+    if (info->holding != 1) return Broken("Inspect() shows the holder", "it does not");
     if (absl::Status released = lease->Release(); !released.ok())
-      return Because("a release that is repeated is OK", released);
+      return Because("a second release is OK", released);
     if (absl::Status again = lease->Release(); !again.ok())
-      return Because("a release that is repeated is OK", again);
+      return Because("a second release is OK", again);
     return absl::OkStatus();
   }
 
-  // A waiter gets the lock when it is released, and those that wait get it in turn.
+  // Waiters get the lock one after the other as it is released.
   absl::Status HandsOver() {
-    constexpr std::string_view kPromise = "a release hands the lock to whoever waits";
+    constexpr std::string_view kPromise = "a release hands the lock to a waiter";
     const Lock mine = Make(0, "handover");
     absl::StatusOr<Lease> lease = Take(*mine, {.wait = kPatience});
     if (!lease.ok()) return Because(kPromise, lease.status());
@@ -169,7 +171,7 @@ class ConformanceCheck {
       for (int i = 0; i < 2; ++i) {
         waiters.emplace_back([&, i] { results[i] = TakeAndRelease(*Make(i + 1, "handover")); });
       }
-      if (!IsWaitedFor(*mine, 2)) results[0] = Broken(kPromise, "Inspect() tells of no waiters");
+      if (!IsWaitedFor(*mine, 2)) results[0] = Broken(kPromise, "Inspect() shows no waiters");
       lease = absl::CancelledError();  // releases it
     }
     for (const absl::Status& result : results) {
@@ -178,7 +180,7 @@ class ConformanceCheck {
     return absl::OkStatus();
   }
 
-  absl::Status ForgetsWhoGaveUp() {
+  absl::Status ForgetsWaitersThatGaveUp() {
     constexpr std::string_view kPromise = "a waiter that gives up is not granted the lock";
     const Lock mine = Make(0, "cancel");
     absl::StatusOr<Lease> lease = Take(*mine, {.wait = kPatience});
@@ -186,7 +188,7 @@ class ConformanceCheck {
     const absl::Status gave_up =
         Take(*Make(1, "cancel"), {.wait = absl::Milliseconds(20)}).status();
     if (!absl::IsDeadlineExceeded(gave_up)) return Because(kPromise, gave_up);
-    if (!Comes([&] {
+    if (!Happens([&] {
           const absl::StatusOr<LockInfo> info = mine->Inspect();
           return info.ok() && info->waiting == 0;
         })) {
@@ -198,15 +200,16 @@ class ConformanceCheck {
     return next.ok() ? next : Because(kPromise, next);
   }
 
-  absl::Status TellsOfAForcedRelease() {
-    constexpr std::string_view kPromise = "a forced release ends a hold, and its holder is told";
+  absl::Status ReportsAForcedRelease() {
+    constexpr std::string_view kPromise =
+        "a forced release ends a hold, and its holder learns of it";
     const Lock mine = Make(0, "force"), theirs = Make(1, "force");
     absl::StatusOr<Lease> lease = Take(*mine, {.wait = kPatience});
     if (!lease.ok()) return Because(kPromise, lease.status());
     if (absl::Status forced = theirs->ForceRelease(); !forced.ok())
       return Because(kPromise, forced);
-    if (!Comes([&] { return !lease->valid() && lease->lost().stop_requested(); }))
-      return Broken(kPromise, "it is not told");
+    if (!Happens([&] { return !lease->valid() && lease->lost().stop_requested(); }))
+      return Broken(kPromise, "it does not");
     absl::StatusOr<Lease> next = Take(*theirs, {.wait = kPatience});
     if (!next.ok()) return Because(kPromise, next.status());
     if (next->fencing_token() <= lease->fencing_token())
@@ -228,23 +231,30 @@ class ConformanceCheck {
   }
 
   absl::Status PassesBetweenThreads() {
-    constexpr std::string_view kPromise = "the threads of one client have the lock in turn";
+    constexpr std::string_view kPromise = "the threads of one client hold the lock one at a time";
     const Lock lock = Make(0, "threads");
     std::atomic<int> inside = 0, overlaps = 0;
+    std::vector<std::string> errors(4);
     {
       std::vector<std::jthread> threads;
-      for (int t = 0; t < 4; ++t) {
+      for (std::string& error : errors) {
         threads.emplace_back([&] {
-          for (int i = 0; i < options_.rounds; ++i) {
-            lock->lock();
-            overlaps += inside.fetch_add(1) > 0 ? 1 : 0;
-            --inside;
-            lock->unlock();
+          try {
+            for (int i = 0; i < options_.rounds; ++i) {
+              const std::lock_guard guard(*lock);
+              overlaps += inside.fetch_add(1) > 0 ? 1 : 0;
+              --inside;
+            }
+          } catch (const std::exception& thrown) {
+            error = std::string("lock() threw ") + thrown.what();
           }
         });
       }
     }
-    return overlaps == 0 ? absl::OkStatus() : Broken(kPromise, "they were not alone");
+    for (const std::string& error : errors) {
+      if (!error.empty()) return Broken(kPromise, error);
+    }
+    return overlaps == 0 ? absl::OkStatus() : Broken(kPromise, "they overlapped");
   }
 
   const ConformanceOptions& options_;

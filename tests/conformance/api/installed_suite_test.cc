@@ -1,10 +1,11 @@
-// The suite that users have, redlatch/conformance.h: every class passes it, and one that excludes
-// nobody does not.
+// The suite for users, redlatch/conformance.h: every class passes it, and broken ones do not.
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "redlatch/conformance.h"
 #include "redlatch/lua_script.h"
@@ -47,13 +48,44 @@ class OpenDoor final : public RedisLockBase {
   LockTraits Traits() const override { return {.kind = "open"}; }
 };
 
-TEST(InstalledSuiteItself, FailsForALockThatExcludesNobody) {
+template <class Lock>
+absl::Status Check() {
   const auto server = support::RedisServer::Start();
   const auto make = [](const Client& client, std::string_view name, LockOptions options) {
-    return std::make_unique<OpenDoor>(client, name, std::move(options));
+    return std::make_unique<Lock>(client, name, std::move(options));
   };
-  const absl::Status kept = CheckConformance({.make = make, .url = server->url()});
+  return CheckConformance({.make = make, .url = server->url()});
+}
+
+TEST(InstalledSuiteItself, FailsForALockThatDoesNotExclude) {
+  const absl::Status kept = Check<OpenDoor>();
   EXPECT_TRUE(absl::IsInternal(kept)) << kept;
+}
+
+// A simple lock whose lock() fails.
+class Thrower final : public RedisLockBase {
+ public:
+  Thrower(Client client, std::string_view name, LockOptions options)
+      : RedisLockBase(std::move(client), name, std::move(options)) {}
+  void lock() override { throw std::runtime_error("no lock today"); }
+
+ private:
+  LockScripts Scripts() const override {
+    return {
+        .acquire = {.name = "thrower/acquire", .body = "-- include: simple/acquire\n"},
+        .release = {.name = "thrower/release", .body = "-- include: simple/release\n"},
+        .renew = {.name = "thrower/renew", .body = "-- include: simple/renew\n"},
+        .cancel = {.name = "thrower/cancel", .body = "-- include: simple/cancel\n"},
+        .inspect = {.name = "thrower/inspect", .body = "-- include: simple/inspect\n"},
+        .force_release = {.name = "thrower/force", .body = "-- include: simple/force_release\n"}};
+  }
+  LockTraits Traits() const override { return {.kind = "thrower"}; }
+};
+
+TEST(InstalledSuiteItself, FailsForALockThatThrows) {
+  const absl::Status kept = Check<Thrower>();
+  EXPECT_TRUE(absl::IsInternal(kept)) << kept;
+  EXPECT_THAT(kept.message(), ::testing::HasSubstr("no lock today"));
 }
 
 }  // namespace
