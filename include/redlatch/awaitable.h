@@ -17,20 +17,20 @@ namespace redlatch {
 
 namespace internal {
 
-// What a member of options refers to that are written within the braces of a call.
+// A reference to an option's value that is given within the braces of a call.
 template <class Value>
 class Given {
  public:
   Given() = default;
   Given(const Value& value) : value_(&value) {}  // NOLINT(google-explicit-constructor)
-  operator Value() const { return value_ == nullptr ? Value() : *value_; }  // NOLINT
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  operator Value() const { return value_ == nullptr ? Value() : *value_; }
 
  private:
   const Value* value_ = nullptr;
 };
 
-// How the options of an awaitable call may be given: as a variable, or as a view, which has nothing
-// to destroy.
+// An awaitable call takes its options as a variable, or as a view, which needs no destructor.
 template <class From, class Options>
 concept AwaitableAs = std::is_convertible_v<From, Options> &&
     (std::is_lvalue_reference_v<From> || std::is_trivially_destructible_v<From>);
@@ -52,7 +52,7 @@ concept AwaitableAs = std::is_convertible_v<From, Options> &&
 // on: as for any coroutine, not while another thread resumes it. If the completion is dropped
 // because the event loop has ended, it never goes on.
 //
-// Options are written within braces, or are a variable. A temporary AcquireOptions does not
+// Give the options in braces, or as a variable. A temporary AcquireOptions does not
 // compile, because GCC 12 destroys the members of a temporary aggregate in a co_await expression
 // twice.
 //

@@ -35,7 +35,7 @@ struct LatchWaitOptions {
   std::stop_token stop = {};
 };
 
-// As AcquireOptionsView.
+// See AcquireOptionsView.
 struct LatchWaitOptionsView {
   absl::Duration wait = absl::InfiniteDuration();
   internal::Given<std::stop_token> stop = {};

@@ -31,8 +31,8 @@ absl::Duration UntilStd(const std::chrono::time_point<Clock, Duration>& deadline
   return deadline <= now ? absl::ZeroDuration() : FromStd(deadline - now);
 }
 
-// Calls `attempt` with what is left until `deadline`, again as long as its clock, which may be
-// slow, has not come to it. An attempt without a value was refused: no wait would help.
+// Calls `attempt` with the time that is left until `deadline`, and again until its clock, which may
+// be slow, has reached it. An attempt that returns no value was refused: waiting would not help.
 template <class Clock, class Duration, class Attempt>
 bool TryUntil(const std::chrono::time_point<Clock, Duration>& deadline, Attempt attempt) {
   absl::Duration left = UntilStd(deadline);

@@ -103,14 +103,14 @@ class REDLATCH_EXPORT Lease : public Hold {
   //   kUnavailable   the server did not answer; call again, or leave it to the background
   absl::Status Release();
 
-  // Release() that does not wait: the callback is told what came of it; OK, if the lease has been
-  // released before, or another thread is just in Release(). See RedisLockBase::AcquireAsync() for
-  // where it runs; for a Lease of nothing, on a thread of its own. After kUnavailable the client
-  // goes on trying in the background.
+  // Release() that does not wait: the callback gets the result. That is OK if the lease has been
+  // released already, or another thread is in Release(). For where the callback runs, see
+  // RedisLockBase::AcquireAsync(); for an empty Lease, on a thread of its own. After kUnavailable
+  // the client keeps trying in the background.
   using ReleaseCallback = absl::AnyInvocable<void(absl::Status) &&>;
   void ReleaseAsync(ReleaseCallback callback);
   // The same for coroutines: absl::Status released = co_await lease.ReleaseAwaitable();
-  // What it returns has the hold from here on, and releases it also if it is not awaited.
+  // The awaitable owns the hold from here on, and releases it even if it is never awaited.
   Awaitable<absl::Status> ReleaseAwaitable() {
     return {{}, [its = GiveAway()](const std::stop_token&, ReleaseCallback told) mutable {
               its.ReleaseAsync(std::move(told));
@@ -128,13 +128,13 @@ class REDLATCH_EXPORT Lease : public Hold {
   Lease(std::shared_ptr<engine::Holder> holder, uint64_t id, std::shared_ptr<engine::HoldView> view,
         FencingToken token);
   void End() noexcept;
-  // A lease in place of this one, which has no part in the hold any more.
+  // Moves the hold into a new lease; this one is then released.
   Lease GiveAway();
 
   std::shared_ptr<engine::Holder> holder_;
   uint64_t id_ = 0;
   enum class State : uint8_t { kHeld, kReleasing, kReleased, kLost };
-  // Of a lease that another thread is just releasing, or that has ended, none is taken.
+  // Marks the lease as released, if it is held. Returns the state before.
   State Take() {
     State before = State::kHeld;
     state_.compare_exchange_strong(before, State::kReleased);

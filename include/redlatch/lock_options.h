@@ -42,40 +42,41 @@ struct LockOptions {
   // or while others wait, keeps it for so long: its threads pass it on, or take it again, without
   // asking the server. That is many times as fast, and fair between clients at this grain: each
   // waits one turn of every other. A client whose threads do not come back for the lock at once
-  // hands it over when they release it; so does one whose section took more than 100 ms. If this
-  // process ends without exit() behind an unlock() in its turn, by _exit(), exec() or SIGKILL, the
-  // others wait for a claim (two seconds), not for the lease: so each hold begins as a claim, as
-  // `whole_lease` says. Zero: each release hands it to the next client.
+  // hands it over when they release it, and so does one whose critical section took more than
+  // 100 ms. If the process ends without exit() after an unlock() in its turn, by _exit(), exec() or
+  // SIGKILL, the others wait for two seconds and not for the lease: each hold is short at first, as
+  // for `whole_lease`. Zero: each release hands it to the next client.
   absl::Duration turn = absl::ZeroDuration();
 
   // For a lock that mostly the same process wants. The client keeps the lock after its last thread
   // has released it, for as long as it is idle for less than that, and takes it again without
   // asking the server: until another client asks for it. So other processes find it busy where it
-  // is idle. Their lock() takes twice as long as one of a free lock. Their try_lock() fails, and
-  // calls it back: it goes back at once, and then with each release, for 2 s at least. Where
-  // try_lock() is repeated at least once a second, at most one in 2 s fails although no thread has
-  // the lock (one a second while messages are lost). If this process dies meanwhile, the lock is
-  // free when its lease ends: choose the lease as long as others can wait for that. Not longer than
-  // the lease. Manual leases, explicit owners, and locks with `replica_acks` or `fsync` are not
-  // kept. Zero: it goes back with each release.
+  // is idle. Their lock() takes twice as long as for a free lock. Their try_lock() fails and calls
+  // the lock back: the client gives it back at once, and then with each release, for 2 s or more.
+  // If try_lock() is repeated at least once a second, at most one in 2 s fails although no thread
+  // has the lock (one a second while messages are lost). If this process dies while it keeps the
+  // lock, the lock is free when its lease ends: choose a lease that others can afford to wait for.
+  // At most the lease. Manual leases, explicit owners, and locks with `replica_acks` or `fsync` are
+  // not kept. Zero: it goes back with each release.
   absl::Duration keep = absl::ZeroDuration();
 
   // A hold counts only when so many replicas have confirmed that they have it, and each renewal of
   // it too, so that it outlives the loss of its server if one of those takes over: with all of them
-  // here, whichever does. If fewer confirm it by `ack_timeout`, or by the end of the call's wait,
-  // Acquire() gives the lock back and fails with kUnavailable, which says how many did; a renewal
-  // does not count. With a lease shorter than twice the `ack_timeout`, a hold that is not confirmed
-  // in half its lease is given back and acquired anew until then. If the server itself fails
-  // meanwhile, the call tries again for as long as it may wait.
-  // Costs a wait for the replicas, in each acquisition at the server and each renewal, and a
-  // connection of the client's. A call that does not wait for the lock, as try_lock(), waits for
-  // the replicas too, for the URL's `command_timeout` (1 s) at most.
+  // here, whichever does. If fewer confirm it within the `ack_timeout`, or before the call's wait
+  // is over, Acquire() gives the lock back and fails with kUnavailable, which says how many did; a
+  // renewal does not count. If the lease is shorter than twice the `ack_timeout`, a hold that is
+  // not confirmed within half its lease is given back and acquired anew, until the `ack_timeout` is
+  // over. If the server itself fails meanwhile, the call tries again for as long as it may wait.
+  // It costs a wait for the replicas, in each acquisition at the server and each renewal, and one
+  // more connection. A call that does not wait for the lock, such as try_lock(), still waits for
+  // the replicas, for at most the URL's `command_timeout` (1 s).
   int replica_acks = 0;
   absl::Duration ack_timeout = absl::Seconds(2);
 
   // The same for the server's own disk (its append-only file): holds outlive a crash of its
   // machine. Redis 7.2 and later, and Valkey. One that syncs each second (`appendfsync everysec`)
-  // needs an `ack_timeout` and waits of more than that, and for try_lock() a `command_timeout`.
+  // needs an `ack_timeout` and waits of more than a second; for try_lock(), such a
+  // `command_timeout`.
   bool fsync = false;
 
   // Runs on a thread of the client's own after the hold's stop token has fired. It may do anything
@@ -92,16 +93,16 @@ struct AcquireOptions {
   absl::Duration wait = absl::InfiniteDuration();
 
   // Makes the hold manual: it lasts so long, whatever happens, and Extend() alone prolongs it.
-  // Where it is not given, the hold has the lock's own lease and is renewed until released. So is a
-  // manual hold from when its thread acquires the lock again without a lease.
+  // Where it is not given, the hold has the lock's own lease and is renewed until released. A
+  // manual hold becomes such a hold when its thread acquires the lock again without a lease.
   std::optional<absl::Duration> lease = {};
 
-  // A client that is handed the lock by another client, or gets one with a `turn`, has it for about
-  // two seconds at first, and for the whole lease once the server has confirmed that: about 100 ms
-  // later, in the background; in a longer turn, within a second. True: Acquire() confirms it first,
-  // and returns with the whole lease. It is for work that must know at its start that it can go on
-  // for longer than two seconds. It costs a round trip after each such handover, in which the lock
-  // is taken and idle, so it is off by default. A manual hold always does it.
+  // A client that gets the lock from another client, or gets one with a `turn`, has it for about
+  // two seconds at first. The server confirms the whole lease in the background, about 100 ms
+  // later; in a longer turn, within a second. True: Acquire() waits for that, and returns with the
+  // whole lease. This is for work that must know at its start that it can take longer than two
+  // seconds. It costs a round trip after each such handover, in which the lock is taken and idle,
+  // so it is off by default. Manual holds always do it.
   bool whole_lease = false;
 
   // Ends the waiting with kCancelled. It does not touch a hold.
@@ -116,8 +117,8 @@ struct AcquireOptions {
   std::vector<std::string> args = {};
 };
 
-// AcquireOptions as they are written within the braces of an awaitable call: see Awaitable. It
-// refers to what it is given.
+// AcquireOptions for the braces of an awaitable call: see Awaitable. It refers to the values that
+// it is given.
 struct AcquireOptionsView {
   absl::Duration wait = absl::InfiniteDuration();
   std::optional<absl::Duration> lease = {};

@@ -37,8 +37,8 @@ struct LockTraits {
   absl::Duration longest_heartbeat = absl::Seconds(10);
   // Its scripts know of holds that stay with their client (LockOptions::keep): see lua/README.md.
   bool keeps = false;
-  // AcquireOptions::owner may name who acquires it, though it is not reentrant: each Owner has a
-  // request and a hold of its own, where otherwise one request stands for all threads of a client.
+  // AcquireOptions::owner may name the owner, though the lock is not reentrant. Each Owner has a
+  // request and a hold of its own; otherwise one request stands for all threads of a client.
   bool owners = false;
 };
 

@@ -7,10 +7,10 @@
 
 namespace redlatch {
 
-// A name for work that crosses threads or processes, such as a job or a request: whoever presents
-// the same Owner to a ReentrantLock enters a lock that it already holds, from any client. All who
-// wait as this Owner enter when the first of them gets the lock: at once if its client is among the
-// first 64 in the queue, otherwise with its next heartbeat.
+// A name for work that crosses threads or processes, such as a job or a request: an acquisition
+// with the same Owner enters a ReentrantLock that this Owner already holds, from any client. All
+// that wait as this Owner enter when the first of them gets the lock: at once if their client is
+// among the first 64 in the queue, otherwise with its next heartbeat.
 //
 //   lock.Acquire({.owner = redlatch::Owner("job-42")})
 //

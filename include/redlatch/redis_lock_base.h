@@ -67,12 +67,14 @@ namespace redlatch {
 // connection, and one that hands the lock to a waiting thread of the same client.
 //
 // When a client's last handle goes, it waits for the answers that are still to come, by the
-// `command_timeout`. So a process that ends normally leaves nothing locked. What a client keeps
-// (LockOptions::keep) also goes back when the process exits and the client is never destroyed.
-// _exit(), exec() and fork() right after unlock() are safe too. The lock stays taken until its
-// lease expires only if the connection was so busy that the release could not be written at once,
-// if it was one of the two kinds that wait and asynchronous calls have been made (a thread of the
-// client's then writes it), or if the client keeps it; and for a claim, two seconds, in a `turn`.
+// `command_timeout`. So a process that ends normally leaves nothing locked. Kept locks
+// (LockOptions::keep) go back when the process exits, even if the client is never destroyed.
+//
+// _exit(), exec() and fork() right after unlock() are safe too, with these exceptions. In a `turn`
+// the lock stays taken for two seconds. It stays taken until its lease expires if the client keeps
+// it; if the connection was so busy that the release could not be written at once; and if it was
+// one of the two kinds that wait, and the client has made asynchronous calls (one of its threads
+// then writes the release).
 //
 // An object may be destroyed by any thread, also while others wait in it: their calls end with
 // kCancelled. Where it is the last one of that name on the client, what was taken by lock() is
@@ -81,8 +83,8 @@ namespace redlatch {
 // until the lease ends. Leases are not touched. In a forked child every call is refused.
 //
 // No call is a cancellation point, as pthread_mutex_lock() is none. A thread that is cancelled by
-// pthread_cancel() finishes the call and ends at its next cancellation point; a lock acquired by
-// that call is not released. Do not call the library while PTHREAD_CANCEL_ASYNCHRONOUS is set.
+// pthread_cancel() finishes the call and ends at its next cancellation point; it does not release
+// a lock that the call acquired. Do not call the library while PTHREAD_CANCEL_ASYNCHRONOUS is set.
 //
 // If the system has no thread for the client, an acquisition fails with kResourceExhausted, and the
 // next one tries again to start it. If memory is lacking, a call throws std::bad_alloc as long as
@@ -144,9 +146,9 @@ class REDLATCH_EXPORT RedisLockBase {
   // back. Those who wait come in turn, as threads do.
   //
   // The hold belongs to whoever has the Lease, and to no thread: each acquisition is an owner of
-  // its own, unless `options.owner` names one. If the system has no thread for the client, the
-  // callback is given kResourceExhausted inside the call, or by `post`. In a forked child it is
-  // refused, on a thread of its own if there is no `post`.
+  // its own, unless `options.owner` names one. If the system cannot start a thread for the client,
+  // the callback gets kResourceExhausted, inside the call or by `post`. In a forked child the call
+  // is refused, on a thread of its own if there is no `post`.
   using AcquireCallback = absl::AnyInvocable<void(absl::StatusOr<Lease>) &&>;
   virtual void AcquireAsync(const AcquireOptions& options, AcquireCallback callback);
   // The same for coroutines, of any type: see Awaitable.
@@ -211,7 +213,7 @@ class REDLATCH_EXPORT RedisLockBase {
   RedisLockBase(Client client, std::string_view name, LockOptions options,
                 std::string_view key_kind);
 
-  // Whether it was free within `wait`; nothing if this thread would wait for itself.
+  // True: it was acquired within `wait`. No value: this thread would wait for itself.
   virtual std::optional<bool> TryLockFor(absl::Duration wait);
 
   class LockBody;

@@ -69,7 +69,7 @@ struct BenchPlan {
   std::string url_text;
   std::vector<Shard> shards;           // of a cluster, as they are when the bench begins
   std::string name;                    // what all keys begin with
-  std::vector<std::string> own_names;  // of each thread\'s own lock: OwnNames()
+  std::vector<std::string> own_names;  // of each thread's own lock: OwnNames()
   std::string channel;                 // for messages
   absl::Duration time;
 };

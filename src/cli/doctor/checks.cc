@@ -1,4 +1,4 @@
-// What kind of server it is, and since when.
+// What the doctor checks, one section for each group of checks.
 #include "src/cli/doctor/checks.h"
 
 #include <algorithm>

@@ -340,7 +340,6 @@ absl::Status SharedConnection::PostFor(absl::Span<const Command> commands,
     const bool unhurried = exchange != nullptr && exchange->unhurried;
     if (leader_ == nullptr && !unhurried) {
       write_wants_ = Interest::kNone;  // nobody has looked for room since
-      // What is written soon after an answer is checked as it is written.
       Write();
     } else if (leader_sleeps_) {
       Write();
@@ -378,7 +377,7 @@ Transport::Polled SharedConnection::BeginPoll() {
                                           : Transport::Polled();
 }
 
-// ---- What the leader does on the connection; who leads is in shared_connection.cc.
+// ---- What the leader does on the connection.
 
 void SharedConnection::Reconnect(Exchange& mine, base::Instant deadline, Finished& finished) {
   const base::Instant next_attempt = comeback_.next_attempt();
