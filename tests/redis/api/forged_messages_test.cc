@@ -1,10 +1,14 @@
 // A neighbour is another user of the same server, who may publish on `redlatch:*`, perhaps listen
 // there too, and shares one lock with a client. It sends that client whatever it likes.
+#include <algorithm>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <random>
+#include <set>
 #include <stop_token>
 #include <string>
 #include <utility>
@@ -14,6 +18,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
@@ -26,8 +31,11 @@
 #include "redlatch/reentrant_read_write_lock.h"
 #include "redlatch/semaphore.h"
 #include "redlatch/simple_lock.h"
+#include "src/redis/wire/slot.h"
 #include "tests/support/await.h"
+#include "tests/support/cluster_group.h"
 #include "tests/support/connect.h"
+#include "tests/support/quorum_group.h"
 #include "tests/support/raw_connection.h"
 #include "tests/support/redis_server.h"
 #include "tests/support/test_scale.h"
@@ -45,165 +53,283 @@ Held Must(absl::StatusOr<Held> held) {
   return held.ok() ? *std::move(held) : Held();
 }
 
-// An acquisition that waits, and what became of it.
-template <class Held>
-struct Waiting {
-  std::atomic<bool> done{false};
-  absl::StatusOr<Held> held = absl::UnknownError("it waits");
-
-  auto Callback() {
-    return [this](absl::StatusOr<Held> result) {
-      held = std::move(result);
-      done = true;
-    };
-  }
-};
-
-// The client that is attacked waits for a lock of each kind, and holds another of each kind.
+// The client that is attacked waits for some locks, which another client has, and holds others.
 class Victim {
  public:
-  static std::vector<std::string> Names() {
-    return {"simple", "whole",  "manual",     "short",     "reentrant",  "read",
-            "write",  "slots",  "latch",      "several 1", "held first", "held reentrant",
-            "idle",   "shared", "held write", "held read", "held slots", "nothing"};
-  }
+  virtual ~Victim() = default;
 
-  Victim(const std::string& url, Client owner, absl::Duration keep)
-      : owner_(std::move(owner)), client_(support::Connect(url)) {
-    options_.keep = keep;
-    for (const char* name : {"simple", "whole", "manual", "several 1"}) {
-      owners_.push_back(Must(SimpleLock(owner_, name).Acquire()));
-    }
-    owners_.push_back(Must(SimpleLock(owner_, "short", Short()).Acquire()));
-    owners_.push_back(Must(ReentrantLock(owner_, "reentrant").Acquire()));
-    owners_.push_back(Must(ReentrantReadWriteLock(owner_, "read").AcquireWrite()));
-    owners_.push_back(Must(ReentrantReadWriteLock(owner_, "write").AcquireRead()));
-    owners_permit_ = Must(slots_.Acquire());
-    held_.push_back(Must(SimpleLock(client_, "shared", options_).Acquire()));
-    held_.push_back(Must(ReentrantLock(client_, "held reentrant", options_).Acquire()));
-    held_.push_back(Must(ReentrantReadWriteLock(client_, "held read", options_).AcquireRead()));
-    held_.push_back(Must(ReentrantReadWriteLock(client_, "held write", options_).AcquireWrite()));
-    held_.push_back(Must(MultiLock(client_, {"held first", "held second"}).Acquire()));
-    permit_ = Must(Semaphore(client_, "held slots", 1).Acquire());
-    { const std::scoped_lock used(idle_); }
-    const std::stop_token stop = stop_.get_token();
-    simple_.AcquireAsync({.stop = stop}, Waiter());
-    whole_.AcquireAsync({.whole_lease = true, .stop = stop}, Waiter());
-    manual_.AcquireAsync({.lease = absl::Seconds(60), .stop = stop}, Waiter());
-    short_.AcquireAsync({.stop = stop}, Waiter());
-    reentrant_.AcquireAsync({.stop = stop}, Waiter());
-    read_.AcquireReadAsync({.stop = stop}, Waiter());
-    write_.AcquireWriteAsync({.stop = stop}, Waiter());
-    several_.AcquireAsync({.stop = stop}, Waiter());
-    my_slots_.AcquireAsync(1, {.stop = stop}, slot_.Callback());
-    my_latch_.WaitAsync({.stop = stop}, [this](const absl::Status& status) {
-      opened_.held = status.ok() ? absl::StatusOr<bool>(true) : status;
-      opened_.done = true;
-    });
-    EXPECT_TRUE(AwaitWaiting(10));
-  }
-  ~Victim() {
-    stop_.request_stop();
-    EXPECT_TRUE(Await([&] { return Done() == 10; }));
-  }
-
-  std::string id() const { return client_.Stats().id; }
-
-  // What the neighbour has published so far was heard when this message, behind it, was.
-  void HearAll() {
-    SimpleLock theirs(owner_, "behind all");
-    SimpleLock mine(client_, "behind all");
-    Lease before = Must(theirs.Acquire());
-    Waiting<Lease> after;
-    mine.AcquireAsync({}, after.Callback());
-    EXPECT_TRUE(AwaitWaiting(11));
-    EXPECT_TRUE(before.Release().ok());
-    EXPECT_TRUE(Await([&] { return after.done.load(); }));
-    EXPECT_TRUE(after.held.ok());
-  }
-  void ExpectNothingChanged() {
-    EXPECT_EQ(Done(), 0) << "a message has granted what it cannot, or has ended a wait";
+  // Every lock that it knows.
+  virtual std::vector<std::string> Names() const = 0;
+  // Those for which it waits all the time: a cluster's client listens in their slots.
+  virtual std::vector<std::string> Awaited() const = 0;
+  // What makes the server send messages from which a listener learns ids.
+  virtual void Live() = 0;
+  // Returns when the client has read all that the neighbour has published: a message of the
+  // server's, which comes behind it, has arrived.
+  virtual void HearAll() = 0;
+  virtual void ExpectNothingChanged() {
+    EXPECT_EQ(done_, 0) << "a message has granted what it cannot, or has ended a wait";
     for (const Lease& lease : held_) EXPECT_TRUE(lease.valid());
-    EXPECT_TRUE(permit_.valid());
+    EXPECT_TRUE(!passed_.ok() || passed_->valid());
     EXPECT_EQ(client_.Stats().all.lost, 0);
   }
   // By right it gets all that it waits for, with tokens that are the server's.
-  void ExpectAllGranted() {
+  virtual void ExpectAllGranted() {
     owners_.clear();
-    EXPECT_TRUE(owners_permit_.Release().ok());
-    latch_.count_down(counts_to_go_);
-    EXPECT_TRUE(Await([&] { return Done() == 10; }));
-    EXPECT_TRUE(slot_.held.ok()) << slot_.held.status();
-    EXPECT_TRUE(opened_.held.ok()) << opened_.held.status();
-    for (const auto& waiter : waiters_) {
-      ASSERT_TRUE(waiter->held.ok()) << waiter->held.status();
-      EXPECT_TRUE(waiter->held->valid());
-      EXPECT_LE(waiter->held->remaining(), absl::Seconds(60));
-      EXPECT_LT(waiter->held->fencing_token().value(), 4'000'000'000'000'000U);
+    EXPECT_TRUE(Await([&] { return done_ == waits_; }));
+    for (const auto& lease : granted_) {
+      ASSERT_TRUE(lease->ok()) << lease->status();
+      EXPECT_TRUE((*lease)->valid());
+      EXPECT_LE((*lease)->remaining(), absl::Seconds(60));
+      EXPECT_LT((*lease)->fencing_token().value(), 4'000'000'000'000'000U);
     }
   }
-  // What makes the server send messages from which a listener learns ids.
-  void Live() {
-    latch_.count_down();
-    --counts_to_go_;
-    { const std::scoped_lock used(idle_); }
-    { const std::scoped_lock used(others_idle_); }
-    EXPECT_FALSE(SimpleLock(owner_, "several 2").TryAcquire().ok()) << "others wait for it";
+  std::string id() const { return client_.Stats().id; }
+
+ protected:
+  Victim(const std::string& url, absl::Duration keep)
+      : owner_(support::Connect(url)), client_(support::Connect(url)) {
+    options_.keep = keep;
+  }
+  static LockOptions Short() { return {.lease = absl::Seconds(1)}; }
+  const Client& owner() const { return owner_; }
+  const Client& client() const { return client_; }
+  const LockOptions& options() const { return options_; }
+  std::stop_token stop() const { return stop_.get_token(); }
+
+  void OwnerHas(absl::StatusOr<Lease> lease) { owners_.push_back(Must(std::move(lease))); }
+  void Holds(absl::StatusOr<Lease> lease) { held_.push_back(Must(std::move(lease))); }
+  // For one wait each: a callback that keeps what it is told in `result`.
+  template <class Result>
+  auto Into(absl::StatusOr<Result>& result) {
+    ++waits_;
+    return [this, &result](absl::StatusOr<Result> told) {
+      result = std::move(told);
+      ++done_;
+    };
+  }
+  auto Waiter() {
+    return Into(*granted_.emplace_back(
+        std::make_unique<absl::StatusOr<Lease>>(absl::UnknownError("it waits"))));
+  }
+  // For the end of each constructor, and the beginning of each destructor.
+  void AwaitWaiting() const { AwaitWaiting(waits_); }
+  void EndWaits() {
+    stop_.request_stop();
+    EXPECT_TRUE(Await([&] { return done_ == waits_; }));
+  }
+  // The client gets a lock that it keeps, and whose grant id a listener has read: the message came
+  // on the channel of "simple".
+  template <class Lock>
+  void PassOn() {
+    passed_ = absl::UnknownError("it waits");
+    HandOver<Lock>("{simple} passed", passed_);
+  }
+  // The owner gives a lock to the client, which waits for it: by message.
+  template <class Lock>
+  void HandOver(const std::string& name, absl::StatusOr<Lease>& after) {
+    Lock theirs(owner_, name);
+    Lock mine(client_, name);
+    Lease before = Must(theirs.Acquire());
+    std::atomic<bool> told = false;
+    mine.AcquireAsync({}, [&](absl::StatusOr<Lease> lease) {
+      after = std::move(lease);
+      told = true;
+    });
+    AwaitWaiting(waits_ + 1);
+    EXPECT_TRUE(before.Release().ok());
+    EXPECT_TRUE(Await([&] { return told.load(); }));
+    EXPECT_TRUE(after.ok()) << after.status();
   }
 
  private:
-  static LockOptions Short() { return {.lease = absl::Seconds(1)}; }
-  RedisLockBase::AcquireCallback Waiter() {
-    return waiters_.emplace_back(std::make_unique<Waiting<Lease>>())->Callback();
-  }
-  bool AwaitWaiting(int64_t count) {
-    return Await([&] { return static_cast<int64_t>(client_.Stats().all.waiting) == count; });
-  }
-  int Done() const {
-    int done = (slot_.done ? 1 : 0) + (opened_.done ? 1 : 0);
-    for (const auto& waiter : waiters_) done += waiter->done ? 1 : 0;
-    return done;
+  void AwaitWaiting(int64_t count) const {
+    EXPECT_TRUE(Await([&] { return static_cast<int64_t>(client_.Stats().all.waiting) == count; }));
   }
 
   Client owner_;
   Client client_;
   LockOptions options_;
   std::stop_source stop_;
-  CountDownLatch latch_{owner_, "latch", 1'000'000};
-  int64_t counts_to_go_ = 1'000'000;
-  Semaphore slots_{owner_, "slots", 1};
-  SimpleLock others_idle_{owner_, "idle"};
-  SimpleLock simple_{client_, "simple", options_};
-  SimpleLock whole_{client_, "whole", options_};
-  SimpleLock manual_{client_, "manual", options_};
-  SimpleLock short_{client_, "short", Short()};
-  ReentrantLock reentrant_{client_, "reentrant", options_};
-  ReentrantReadWriteLock read_{client_, "read", options_};
-  ReentrantReadWriteLock write_{client_, "write", options_};
-  MultiLock several_{client_, {"several 1", "several 2"}};
-  Semaphore my_slots_{client_, "slots", 1};
-  CountDownLatch my_latch_{client_, "latch", 1'000'000};
-  SimpleLock idle_{client_, "idle", options_};
   std::vector<Lease> owners_;
   std::vector<Lease> held_;
-  Permit owners_permit_;
-  Permit permit_;
-  std::vector<std::unique_ptr<Waiting<Lease>>> waiters_;
-  Waiting<Permit> slot_;
-  Waiting<bool> opened_;
+  absl::StatusOr<Lease> passed_ = absl::UnknownError("nothing was handed over yet");
+  std::vector<std::unique_ptr<absl::StatusOr<Lease>>> granted_;
+  int waits_ = 0;
+  std::atomic<int> done_ = 0;
 };
 
+// Waits for a lock of each kind, and holds another of each kind.
+class VictimOfEachKind : public Victim {
+ public:
+  VictimOfEachKind(const std::string& url, absl::Duration keep) : Victim(url, keep) {
+    for (const char* name : {"simple", "whole", "manual", "{several} 1"}) {
+      OwnerHas(SimpleLock(owner(), name).Acquire());
+    }
+    OwnerHas(SimpleLock(owner(), "short", Short()).Acquire());
+    OwnerHas(ReentrantLock(owner(), "reentrant").Acquire());
+    OwnerHas(ReentrantReadWriteLock(owner(), "read").AcquireWrite());
+    OwnerHas(ReentrantReadWriteLock(owner(), "write").AcquireRead());
+    owners_permit_ = Must(slots_.Acquire());
+    Holds(SimpleLock(client(), "shared", options()).Acquire());
+    Holds(ReentrantLock(client(), "held reentrant", options()).Acquire());
+    Holds(ReentrantReadWriteLock(client(), "held read", options()).AcquireRead());
+    Holds(ReentrantReadWriteLock(client(), "held write", options()).AcquireWrite());
+    Holds(MultiLock(client(), {"{held} first", "{held} second"}).Acquire());
+    permit_ = Must(Semaphore(client(), "held slots", 1).Acquire());
+    { const std::scoped_lock used(idle_); }
+    simple_.AcquireAsync({.stop = stop()}, Waiter());
+    whole_.AcquireAsync({.whole_lease = true, .stop = stop()}, Waiter());
+    manual_.AcquireAsync({.lease = absl::Seconds(60), .stop = stop()}, Waiter());
+    short_.AcquireAsync({.stop = stop()}, Waiter());
+    reentrant_.AcquireAsync({.stop = stop()}, Waiter());
+    read_.AcquireReadAsync({.stop = stop()}, Waiter());
+    write_.AcquireWriteAsync({.stop = stop()}, Waiter());
+    several_.AcquireAsync({.stop = stop()}, Waiter());
+    my_slots_.AcquireAsync(1, {.stop = stop()}, Into(slot_));
+    my_latch_.WaitAsync({.stop = stop()},
+                        [told = Into(opened_)](const absl::Status& status) mutable {
+                          told(status.ok() ? absl::StatusOr<bool>(true) : status);
+                        });
+    AwaitWaiting();
+  }
+  ~VictimOfEachKind() override { EndWaits(); }
+
+  std::vector<std::string> Names() const override {
+    std::vector<std::string> names = {
+        "short",     "{held} first", "held reentrant",  "idle",   "shared", "held write",
+        "held read", "held slots",   "{simple} passed", "nothing"};
+    for (std::string& name : Awaited()) names.push_back(std::move(name));
+    return names;
+  }
+  std::vector<std::string> Awaited() const override {
+    return {"simple", "whole", "manual", "reentrant",  "read",
+            "write",  "slots", "latch",  "{several} 1"};
+  }
+  void Live() override {
+    PassOn<SimpleLock>();
+    latch_.count_down();
+    --counts_to_go_;
+    { const std::scoped_lock used(idle_); }
+    { const std::scoped_lock used(others_idle_); }
+    EXPECT_FALSE(SimpleLock(owner(), "{several} 2").TryAcquire().ok()) << "others wait for it";
+  }
+  void HearAll() override {
+    absl::StatusOr<Lease> after;
+    HandOver<SimpleLock>("behind all", after);
+  }
+  void ExpectNothingChanged() override {
+    Victim::ExpectNothingChanged();
+    EXPECT_TRUE(permit_.valid());
+  }
+  void ExpectAllGranted() override {
+    EXPECT_TRUE(owners_permit_.Release().ok());
+    latch_.count_down(counts_to_go_);
+    Victim::ExpectAllGranted();
+    EXPECT_TRUE(slot_.ok()) << slot_.status();
+    EXPECT_TRUE(opened_.ok()) << opened_.status();
+  }
+
+ private:
+  CountDownLatch latch_{owner(), "latch", 1'000'000};
+  int64_t counts_to_go_ = 1'000'000;
+  Semaphore slots_{owner(), "slots", 1};
+  SimpleLock others_idle_{owner(), "idle"};
+  SimpleLock simple_{client(), "simple", options()};
+  SimpleLock whole_{client(), "whole", options()};
+  SimpleLock manual_{client(), "manual", options()};
+  SimpleLock short_{client(), "short", Short()};
+  ReentrantLock reentrant_{client(), "reentrant", options()};
+  ReentrantReadWriteLock read_{client(), "read", options()};
+  ReentrantReadWriteLock write_{client(), "write", options()};
+  MultiLock several_{client(), {"{several} 1", "{several} 2"}};
+  Semaphore my_slots_{client(), "slots", 1};
+  CountDownLatch my_latch_{client(), "latch", 1'000'000};
+  SimpleLock idle_{client(), "idle", options()};
+  Permit owners_permit_;
+  Permit permit_;
+  absl::StatusOr<Permit> slot_ = absl::UnknownError("it waits");
+  absl::StatusOr<bool> opened_ = absl::UnknownError("it waits");
+};
+
+// Waits for locks of a quorum, and holds others.
+class VictimOfQuorum : public Victim {
+ public:
+  VictimOfQuorum(support::QuorumGroup& servers, const std::string& url, absl::Duration keep)
+      : Victim(url, keep), servers_(servers) {
+    for (const char* name : {"simple", "whole", "manual"})
+      OwnerHas(RedLock(owner(), name).Acquire());
+    OwnerHas(RedLock(owner(), "short", Short()).Acquire());
+    Holds(RedLock(client(), "shared", options()).Acquire());
+    Holds(RedLock(client(), "held first", options()).Acquire({.lease = absl::Minutes(5)}));
+    { const std::scoped_lock used(idle_); }
+    simple_.AcquireAsync({.stop = stop()}, Waiter());
+    whole_.AcquireAsync({.whole_lease = true, .stop = stop()}, Waiter());
+    manual_.AcquireAsync({.lease = absl::Seconds(60), .stop = stop()}, Waiter());
+    short_.AcquireAsync({.stop = stop()}, Waiter());
+    AwaitWaiting();
+  }
+  ~VictimOfQuorum() override { EndWaits(); }
+
+  std::vector<std::string> Names() const override {
+    return {"simple",     "whole", "manual",          "short",  "shared",
+            "held first", "idle",  "{simple} passed", "nothing"};
+  }
+  std::vector<std::string> Awaited() const override { return {"simple", "whole", "manual"}; }
+  void Live() override {
+    PassOn<RedLock>();
+    { const std::scoped_lock used(idle_); }
+  }
+  // Two servers of three are a majority: if one is stopped, messages of both others have arrived.
+  void HearAll() override {
+    for (const size_t without : {0, 1}) {
+      servers_[without].Stop();
+      absl::StatusOr<Lease> after;
+      HandOver<RedLock>(absl::StrCat("behind all ", without), after);
+      servers_[without].Continue();
+    }
+  }
+
+ private:
+  support::QuorumGroup& servers_;
+  RedLock simple_{client(), "simple", options()};
+  RedLock whole_{client(), "whole", options()};
+  RedLock manual_{client(), "manual", options()};
+  RedLock short_{client(), "short", Short()};
+  RedLock idle_{client(), "idle", options()};
+};
+
+enum class Deployment { kServer, kCluster, kQuorum };
+
+// A neighbour publishes on the victim's channels: in a cluster, one for each slot.
 class Neighbour {
  public:
-  Neighbour(RedisServer& server, std::string victim)
-      : connection_(LogIn(server)), spy_(LogIn(server)), victim_(std::move(victim)) {}
+  Neighbour(RedisServer& server, const Victim& victim, bool in_cluster)
+      : connection_(LogIn(server)),
+        spy_(LogIn(server)),
+        victim_(victim.id()),
+        names_(victim.Names()),
+        in_cluster_(in_cluster) {
+    std::set<std::string> channels;
+    const std::vector<std::string> awaited = victim.Awaited();
+    for (const std::string& name : awaited) channels.insert(ChannelOf(name));
+    channels_.assign(channels.begin(), channels.end());
+    EXPECT_EQ(channels_.size(), in_cluster ? awaited.size() : 1U);
+    for (const std::string& channel : channels_) {
+      EXPECT_TRUE(Await([&] {
+        const char* const count = in_cluster ? "SHARDNUMSUB" : "NUMSUB";
+        const redis::Reply subscribers = server.Command({"PUBSUB", count, channel});
+        return subscribers.elements.size() == 2 && subscribers.elements[1].integer == 1;
+      })) << channel;
+    }
+  }
 
   // A lock that both use shows an id of the victim's.
   void ReadShared() {
     const std::string shared = connection_.Command({"GET", "shared"}).text;
-    ids_.push_back(shared);
+    ids_.push_back(shared.substr(0, shared.find(' ')));
     uint64_t number = 0;
-    const std::string digits = shared.substr(33, shared.find('k') - 33);
+    const std::string digits = shared.substr(33, shared.find_first_of("k ", 33) - 33);
     EXPECT_TRUE(absl::SimpleAtoi(digits, &number)) << shared;
     for (uint64_t step = 1; step <= 100; ++step) {
       for (const uint64_t next : {number + step, number - step, number + 7919 * step}) {
@@ -211,27 +337,30 @@ class Neighbour {
       }
     }
   }
-  // Listens while that happens, and sends each id that it hears of as a grant.
+  // Listens while that happens, and sends each id that it hears of, in every message.
   template <class Event>
   void ListenTo(Event&& event) {
-    EXPECT_FALSE(spy_.Command({"PSUBSCRIBE", "redlatch:*"}).is_error());
+    for (const std::string& channel : channels_) {
+      EXPECT_FALSE(spy_.Command({in_cluster_ ? "SSUBSCRIBE" : "SUBSCRIBE", channel}).is_error());
+    }
     event();
-    EXPECT_TRUE(spy_.Send({"PUNSUBSCRIBE"}));
-    std::vector<std::string> heard;
-    for (;;) {
+    EXPECT_TRUE(spy_.Send({in_cluster_ ? "SUNSUBSCRIBE" : "UNSUBSCRIBE"}));
+    std::set<std::string> heard;
+    for (size_t left = channels_.size(); left > 0;) {
       const redis::Reply message = spy_.Receive();
-      ASSERT_FALSE(message.is_error()) << message.DebugString();
-      if (message.elements.size() < 4) break;
-      const std::vector<std::string> words = absl::StrSplit(message.elements[3].text, ' ');
-      if (words.size() > 1 && words[1].starts_with(victim_)) heard.push_back(words[1]);
+      ASSERT_EQ(message.elements.size(), 3U) << message.DebugString();
+      if (message.elements[0].text.ends_with("unsubscribe")) --left;
+      const std::vector<std::string> words = absl::StrSplit(message.elements[2].text, ' ');
+      if (words.size() > 1 && words[1].starts_with(victim_)) heard.insert(words[1]);
     }
     heard_ += heard.size();
     for (const std::string& id : heard) {
       ids_.push_back(id);
-      for (const char* attempt : {"1", "2", "3"}) {
-        for (const std::string& name : Victim::Names()) {
-          Send(absl::StrCat("grant ", id, " ", attempt, " ", kTokens[2], " 9000000 0 ", name));
+      for (const std::string& name : names_) {
+        for (const char* attempt : {"1", "2", "3"}) {
+          Send(absl::StrCat("grant ", id, " ", attempt, " ", kTokens[2], " 9000000 0 "), name);
         }
+        SendBareWords(id, name);
       }
     }
     Flush();
@@ -242,29 +371,27 @@ class Neighbour {
       ids_.push_back(absl::StrCat(victim_, ":", i / 10 * 7919 + i % 10));
     }
     for (const std::string& id : ids_) {
-      for (const std::string& name : Victim::Names()) {
+      for (const std::string& name : names_) {
         for (const char* kept : {"", "k"}) {
-          Send(absl::StrCat("grant ", id, kept, " 1 18446744073709551615 987654321 0 ", name));
-          Send(absl::StrCat("grant ", id, kept, " 1 5 987654321 0 ", name));
+          Send(absl::StrCat("grant ", id, kept, " 1 18446744073709551615 987654321 0 "), name);
+          Send(absl::StrCat("grant ", id, kept, " 1 5 987654321 0 "), name);
         }
-        Send(absl::StrCat("told ", id, " 999999999 999999999999999 ", name));
-        Send(absl::StrCat("forced ", id, " ", name));
+        SendBareWords(id, name);
       }
     }
     Flush();
   }
   void SendRandom(int count) {
-    static const std::vector<std::string> kWords = {"grant", "grant", "grant",  "forced",
-                                                    "told",  "look",  "wanted", "junk"};
+    static const std::vector<std::string> kWords = {"grant", "grant",  "grant", "forced", "told",
+                                                    "look",  "wanted", "tried", "junk"};
     static const std::vector<std::string> kClaims = {
         "0", "1", "2000", "30000", "987654321", "9223372036854775807", "-1"};
     for (int i = 0; i < count; ++i) {
       const std::string id = Any(2) == 0 ? absl::StrCat(victim_, ":", random_()) : Any(ids_);
       std::string text = absl::StrCat(Any(kWords), " ", id, Any(4) == 0 ? "k " : " ");
-      absl::StrAppend(&text, Any(5), " ", Any(kTokens), " ", Any(kClaims), " ", Any(2), " ",
-                      Any(Victim::Names()));
+      absl::StrAppend(&text, Any(5), " ", Any(kTokens), " ", Any(kClaims), " ", Any(2), " ");
       if (Any(10) == 0) text[Any(text.size())] = static_cast<char>(random_());
-      Send(text);
+      Send(text, Any(names_));
     }
     Flush();
   }
@@ -281,8 +408,19 @@ class Neighbour {
   }
   uint64_t Any(uint64_t most) { return random_() % most; }
   const std::string& Any(const std::vector<std::string>& list) { return list[Any(list.size())]; }
-  void Send(const std::string& message) {
-    EXPECT_TRUE(connection_.Send({"PUBLISH", "redlatch:" + victim_, message}));
+  std::string ChannelOf(const std::string& name) const {
+    return absl::StrCat("redlatch:", in_cluster_ ? redis::TagOf(redis::SlotOf(name)) + ":" : "",
+                        victim_);
+  }
+  void SendBareWords(const std::string& id, const std::string& name) {
+    Send(absl::StrCat("told ", id, " 999999999 999999999999999 "), name);
+    for (const char* word : {"forced ", "look "}) Send(absl::StrCat(word, id, " "), name);
+  }
+  // On the channel of the lock's slot if the victim listens there, else on any other.
+  void Send(const std::string& message, const std::string& name) {
+    std::string channel = ChannelOf(name);
+    if (!std::binary_search(channels_.begin(), channels_.end(), channel)) channel = Any(channels_);
+    EXPECT_TRUE(connection_.Send({in_cluster_ ? "SPUBLISH" : "PUBLISH", channel, message + name}));
     ++sent_;
     if (++unanswered_ == 500) Flush();
   }
@@ -295,6 +433,9 @@ class Neighbour {
   RawConnection connection_;
   RawConnection spy_;
   const std::string victim_;
+  const std::vector<std::string> names_;
+  const bool in_cluster_;
+  std::vector<std::string> channels_;  // on which the victim listens, sorted
   std::mt19937_64 random_{support::Seed()};
   std::vector<std::string> ids_;
   size_t heard_ = 0;  // ids that messages of others named
@@ -302,56 +443,105 @@ class Neighbour {
   int sent_ = 0;
 };
 
-class ForgedMessages : public ::testing::TestWithParam<absl::Duration> {
+struct Case {
+  Deployment deployment;
+  absl::Duration keep;
+};
+
+class ForgedMessages : public ::testing::TestWithParam<Case> {
  protected:
-  static constexpr char kRights[] =
-      "user neighbour on >pw ~shared* ~redlatch:2:{shared* resetchannels &redlatch:* -@all "
-      "+publish +get ";
-  void Start(const std::string& more) {
-    server_ = RedisServer::Start({.acl = {"user app on >pw ~* &* +@all", kRights + more},
-                                  .config = {"client-output-buffer-limit pubsub 0 0 0"}});
-    url_ = absl::StrCat("redis://app:pw@127.0.0.1:", server_->port());
+  static bool in_cluster() { return GetParam().deployment == Deployment::kCluster; }
+  static bool of_quorum() { return GetParam().deployment == Deployment::kQuorum; }
+
+  // The neighbour has these rights, in a cluster those for its channels.
+  void Start(bool listens) {
+    const std::string s = in_cluster() ? "s" : "";
+    std::string rights = absl::StrCat("user neighbour on >pw ~shared* ~redlatch:2:{shared* ",
+                                      "resetchannels &redlatch:* -@all +get +", s, "publish");
+    if (listens) absl::StrAppend(&rights, " +", s, "subscribe +", s, "unsubscribe");
+    const support::RedisServerOptions options = {
+        .acl = {"user app on >pw ~* &* +@all", rights},
+        .config = {"client-output-buffer-limit pubsub 0 0 0"}};
+    if (of_quorum()) {
+      quorum_ = std::make_unique<support::QuorumGroup>(3, options);
+      std::vector<std::string> urls;
+      for (size_t i = 0; i < 3; ++i) urls.push_back(UrlOf((*quorum_)[i]));
+      victim_ = std::make_unique<VictimOfQuorum>(
+          *quorum_, absl::StrCat("redlock:", absl::StrJoin(urls, ",")), GetParam().keep);
+      for (size_t i = 0; i < 3; ++i) neighbours_.emplace_back((*quorum_)[i], *victim_, false);
+    } else {
+      server_ = in_cluster() ? support::StartClusterOfOne(options) : RedisServer::Start(options);
+      victim_ = std::make_unique<VictimOfEachKind>(UrlOf(*server_), GetParam().keep);
+      neighbours_.emplace_back(*server_, *victim_, in_cluster());
+    }
+  }
+  static std::string UrlOf(const RedisServer& server) {
+    return absl::StrCat(in_cluster() ? "redis-cluster" : "redis",
+                        "://app:pw@127.0.0.1:", server.port());
+  }
+  // At each server of a quorum.
+  void SendRandom(int count) {
+    for (Neighbour& each : neighbours_) {
+      each.SendRandom(std::max<int>(1, count / static_cast<int>(neighbours_.size())));
+    }
+  }
+  // Listens at all servers while the victim goes on.
+  void ListenFrom(size_t i) {
+    if (i == neighbours_.size()) return victim_->Live();
+    neighbours_[i].ListenTo([&] { ListenFrom(i + 1); });
+  }
+  void ExpectNothingChanged() {
+    victim_->HearAll();
+    victim_->ExpectNothingChanged();
   }
 
   std::unique_ptr<RedisServer> server_;
-  std::string url_;
+  std::unique_ptr<support::QuorumGroup> quorum_;
+  std::unique_ptr<Victim> victim_;
+  std::deque<Neighbour> neighbours_;
 };
 
 TEST_P(ForgedMessages, OfOneWhoMayPublishChangeNothing) {
-  Start("");
-  Victim victim(url_, support::Connect(url_), GetParam());
-  Neighbour neighbour(*server_, victim.id());
-  neighbour.ReadShared();
-  neighbour.SendDirected();
-  victim.HearAll();
-  victim.ExpectNothingChanged();
-  neighbour.SendRandom(support::Scaled(50'000));
-  victim.HearAll();
-  victim.ExpectNothingChanged();
-  victim.ExpectAllGranted();
-  RecordProperty("messages", neighbour.sent());
+  Start(/*listens=*/false);
+  for (Neighbour& each : neighbours_) {
+    each.ReadShared();
+    each.SendDirected();
+  }
+  ExpectNothingChanged();
+  SendRandom(support::FullBars() ? 100'000 : support::Scaled(20'000));
+  ExpectNothingChanged();
+  victim_->ExpectAllGranted();
+  int sent = 0;
+  for (const Neighbour& each : neighbours_) sent += each.sent();
+  RecordProperty("messages", sent);
 }
 
 TEST_P(ForgedMessages, OfOneWhoListensTooChangeNothing) {
-  Start("+psubscribe +punsubscribe");
-  Victim victim(url_, support::Connect(url_), GetParam());
-  Neighbour neighbour(*server_, victim.id());
-  neighbour.ReadShared();
+  Start(/*listens=*/true);
+  for (Neighbour& each : neighbours_) each.ReadShared();
   for (int i = 0; i < 20; ++i) {
-    neighbour.ListenTo([&] { victim.Live(); });
-    neighbour.SendRandom(support::Scaled(500));
+    ListenFrom(0);
+    SendRandom(support::FullBars() ? 5'000 : support::Scaled(500));
+    if (of_quorum()) ExpectNothingChanged();
   }
-  EXPECT_GT(neighbour.heard(), 0U);
-  victim.HearAll();
-  victim.ExpectNothingChanged();
-  victim.ExpectAllGranted();
+  for (const Neighbour& each : neighbours_) EXPECT_GT(each.heard(), 0U);
+  ExpectNothingChanged();
+  victim_->ExpectAllGranted();
 }
 
-INSTANTIATE_TEST_SUITE_P(Keep, ForgedMessages,
-                         ::testing::Values(absl::ZeroDuration(), absl::Seconds(20)),
-                         [](const auto& keep) {
-                           return keep.param > absl::ZeroDuration() ? "on" : "off";
-                         });
+constexpr Case kCases[] = {{Deployment::kServer, absl::ZeroDuration()},
+                           {Deployment::kServer, absl::Seconds(20)},
+                           {Deployment::kCluster, absl::ZeroDuration()},
+                           {Deployment::kCluster, absl::Seconds(20)},
+                           {Deployment::kQuorum, absl::ZeroDuration()}};
+
+std::string NameOf(const ::testing::TestParamInfo<Case>& its) {
+  constexpr const char* kOf[] = {"Server", "Cluster", "Quorum"};
+  return absl::StrCat(kOf[static_cast<int>(its.param.deployment)],
+                      its.param.keep > absl::ZeroDuration() ? "Keep" : "");
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, ForgedMessages, ::testing::ValuesIn(kCases), NameOf);
 
 }  // namespace
 }  // namespace redlatch
