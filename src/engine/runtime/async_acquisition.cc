@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "src/engine/machine/timing.h"
 #include "src/engine/runtime/about.h"
 #include "src/engine/runtime/async_release.h"
 
@@ -47,11 +48,6 @@ bool AsyncAcquisition::Step(unsigned events, base::Instant now) {
   }
   switch (phase_) {
     case Phase::kBegins:
-      if (want_.stop.stop_possible()) {
-        on_stop_.emplace(want_.stop, [this] {
-          if (!core_.in_forked_child()) driver_.Push(*this, kStopped);
-        });
-      }
       if (want_.wait <= absl::ZeroDuration()) {  // the server's time to answer begins now
         began_ = now;
         MakeAcquisition();
@@ -64,6 +60,7 @@ bool AsyncAcquisition::Step(unsigned events, base::Instant now) {
       if (Listen()) Resume(nullptr, false, now);
       break;
     case Phase::kRuns:
+      if ((events & kStopped) != 0) script_->Hurry(now + kAnswerGrace);
       if (const std::optional<Answer> answer = script_->Step(now)) {
         Resume(&*answer, false, now);
       } else {
@@ -236,7 +233,6 @@ void AsyncAcquisition::End(base::Instant now) {
 void AsyncAcquisition::Finish(absl::StatusOr<Held> held) {
   phase_ = Phase::kDone;
   due_ = base::Instant::Infinite();
-  on_stop_.reset();
   script_.reset();
   const base::Instant now = base::Now();
   absl::StatusOr<SessionHold> result;

@@ -28,6 +28,7 @@ class AsyncAcquisition final : public AsyncTask, private Waker {
   ~AsyncAcquisition() override;
 
   const void* object() const override { return want_.object; }
+  std::stop_token stop() const override { return want_.stop; }
 
  private:
   enum class Phase : uint8_t {
@@ -79,7 +80,6 @@ class AsyncAcquisition final : public AsyncTask, private Waker {
   std::optional<Confirmation> confirmation_;
   Held unconfirmed_;
   AsyncLetterPtr confirmed_;
-  std::optional<std::stop_callback<std::function<void()>>> on_stop_;
 };
 
 }  // namespace redlatch::engine

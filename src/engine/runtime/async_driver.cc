@@ -61,20 +61,20 @@ bool AsyncDriver::Ready() {
   return started_ || stopping_;
 }
 
-std::shared_ptr<std::atomic<size_t>> AsyncDriver::InFlight(std::string_view key) {
-  return in_flight_.Of(core_.is_cluster() ? core_.server(key) : "",
-                       [] { return std::make_shared<std::atomic<size_t>>(0); });
-}
-
 void AsyncDriver::Begin(std::unique_ptr<AsyncTask> task, std::string_view key) noexcept {
-  task->in_flight_ = InFlight(key);
-  const base::MutexLock lock(mu_);
   AsyncTask* const its = task.release();
+  its->in_flight_ = in_flight_.Of(core_.is_cluster() ? core_.server(key) : "",
+                                  [] { return std::make_shared<std::atomic<size_t>>(0); });
+  its->events_ = AsyncTask::kBegun;
+  its->queued_ = true;
+  // Its driver knows it only after this, so that it can be stopped while it is held back, too.
+  its->on_stop_.emplace(its->stop(), [this, its] {
+    if (!core_.in_forked_child()) Push(*its, AsyncTask::kStopped);
+  });
+  const base::MutexLock lock(mu_);
   its->next_ = first_;
   if (first_ != nullptr) first_->previous_ = its;
   first_ = its;
-  its->events_ = AsyncTask::kBegun;
-  its->queued_ = true;
   inbox_.push_back(its);
   Start();
   Signal();
@@ -140,10 +140,11 @@ void AsyncDriver::Work() {
 
 void AsyncDriver::TakeTurn() {
   const base::Instant now = base::Now();
-  TakeInbox();
+  TakeInbox(now);
   size_t stepped = 0;
   for (const auto& [task, events] : turn_) {
     if (++stepped % kSendEach == 0 && letters_ > 0) core_.deployment().DrainAll(base::Instant());
+    if (events == AsyncTask::kBegun) --*task->in_flight_;
     if (!task->over_) {
       StepOf(*task, events, now);
     } else {
@@ -152,18 +153,6 @@ void AsyncDriver::TakeTurn() {
     }
   }
   turn_.clear();
-  while (!timers_.empty() && timers_.begin()->first <= now) {
-    AsyncTask& task = *timers_.begin()->second;
-    unsigned events = AsyncTask::kTime;
-    mu_.Lock();
-    if (task.held_back_) {
-      TakeBack(task);
-      task.queued_ = false;
-      events |= std::exchange(task.events_, uint8_t{0});
-    }
-    mu_.Unlock();
-    StepOf(task, events, now);
-  }
   // Sends what was posted, and reads what is there.
   if (letters_ == 0) return;
   core_.deployment().DrainAll(std::exchange(stalled_, false) ? base::Now() + kDriversTurn
@@ -171,28 +160,30 @@ void AsyncDriver::TakeTurn() {
 }
 
 // Tasks that have only begun are held back while too many scripts are in flight at their server,
-// unless one is silent, so that all hear of that.
-void AsyncDriver::TakeInbox() {
+// unless one is silent, so that all hear of that. One that is taken counts as a script until it is
+// stepped, and may send none.
+void AsyncDriver::TakeInbox(base::Instant now) {
   const base::MutexLock lock(mu_);
-  has_room_ = false;
-  const bool all = stopping_ || silent_;
-  std::map<const void*, size_t> begun;  // by server
+  for (auto due = timers_.begin(); due != timers_.end() && due->first <= now; ++due) {
+    PushHeld(*due->second, AsyncTask::kTime);
+  }
   const auto take = [&](AsyncTask* task) {
-    if (task->events_ == AsyncTask::kBegun) {
-      size_t& its = begun.try_emplace(task->in_flight_.get(), *task->in_flight_).first->second;
-      if (its >= kMostInFlight && !all) return false;
-      ++its;
-    }
-    task->held_back_ = task->queued_ = false;
+    if (task->events_ == AsyncTask::kBegun) ++*task->in_flight_;
+    task->queued_ = false;
     turn_.emplace_back(task, std::exchange(task->events_, uint8_t{0}));
-    return true;
   };
   for (auto& [server, tasks] : held_back_) {
-    while (!tasks.empty() && take(tasks.front())) tasks.pop_front();
+    while (!tasks.empty() && HasRoom(*tasks.front())) {
+      take(tasks.front());
+      TakeBack(*tasks.front());
+    }
   }
   std::erase_if(held_back_, [](const auto& each) { return each.second.empty(); });
   for (AsyncTask* const task : inbox_) {
-    if (take(task)) continue;
+    if (task->events_ != AsyncTask::kBegun || HasRoom(*task)) {
+      take(task);
+      continue;
+    }
     task->held_back_ = true;
     auto& tasks = held_back_[task->in_flight_.get()];
     task->held_at_ = tasks.insert(tasks.end(), task);
@@ -204,6 +195,10 @@ void AsyncDriver::TakeInbox() {
 void AsyncDriver::TakeBack(AsyncTask& task) {
   if (!std::exchange(task.held_back_, false)) return;
   held_back_.at(task.in_flight_.get()).erase(task.held_at_);
+}
+
+bool AsyncDriver::HasRoom(const AsyncTask& task) const {
+  return stopping_ || silent_ || *task.in_flight_ < kMostInFlight;
 }
 
 void AsyncDriver::SetTimer(AsyncTask& task, base::Instant due) {
@@ -221,6 +216,7 @@ void AsyncDriver::StepOf(AsyncTask& task, unsigned events, base::Instant now) {
     SetTimer(task, now + kDriversTurn);  // it must not be looked at for ever
   }
   if (goes_on) return;
+  task.on_stop_.reset();
   const base::MutexLock lock(mu_);
   (task.previous_ == nullptr ? first_ : task.previous_->next_) = task.next_;
   if (task.next_ != nullptr) task.next_->previous_ = task.previous_;
@@ -275,8 +271,10 @@ void AsyncDriver::WaitForMore() {
 }
 
 bool AsyncDriver::HasMore() const {
-  return !inbox_.empty() || (!held_back_.empty() && has_room_) || !completions_.empty() ||
-         !buried_.empty() || stopping_;
+  for (const auto& [server, tasks] : held_back_) {
+    if (!tasks.empty() && HasRoom(*tasks.front())) return true;
+  }
+  return !inbox_.empty() || !completions_.empty() || !buried_.empty() || stopping_;
 }
 
 bool AsyncDriver::LookForMore(base::Instant until) {

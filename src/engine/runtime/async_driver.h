@@ -78,8 +78,6 @@ class AsyncDriver : public std::enable_shared_from_this<AsyncDriver> {
   std::unique_ptr<AsyncLetter, AbandonLetter> RunInARound(AsyncTask& task, Entry& entry,
                                                           Request request, base::Instant until);
   Core& core() { return core_; }
-  // How many scripts are in flight at the server that has the key.
-  std::shared_ptr<std::atomic<size_t>> InFlight(std::string_view key);
   // Sees to it that messages about the key reach this client, in such a moment too; else when to
   // try again.
   absl::Status Listen(std::string_view key, base::Instant& again);
@@ -95,8 +93,9 @@ class AsyncDriver : public std::enable_shared_from_this<AsyncDriver> {
 
   // Tasks.
   void TakeTurn();
-  void TakeInbox() ABSL_LOCKS_EXCLUDED(mu_);
+  void TakeInbox(base::Instant now) ABSL_LOCKS_EXCLUDED(mu_);
   void TakeBack(AsyncTask& task) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool HasRoom(const AsyncTask& task) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void SetTimer(AsyncTask& task, base::Instant due);
   void StepOf(AsyncTask& task, unsigned events, base::Instant now);
   void StepAll(unsigned events);
@@ -123,9 +122,8 @@ class AsyncDriver : public std::enable_shared_from_this<AsyncDriver> {
   base::CondVar changed_;
   AsyncTask* first_ ABSL_GUARDED_BY(mu_) = nullptr;  // of all tasks
   std::deque<AsyncTask*> inbox_ ABSL_GUARDED_BY(mu_);
-  // Until fewer scripts are in flight at their server, by server; has_room_: that may be now.
+  // Until fewer scripts are in flight at their server, by server.
   std::map<const void*, std::list<AsyncTask*>> held_back_ ABSL_GUARDED_BY(mu_);
-  bool has_room_ ABSL_GUARDED_BY(mu_) = false;
   std::vector<std::unique_ptr<AsyncTask>> buried_ ABSL_GUARDED_BY(mu_);
   std::deque<std::pair<Completion, Whose>> completions_ ABSL_GUARDED_BY(mu_);
   bool started_ ABSL_GUARDED_BY(mu_) = false;
@@ -138,8 +136,8 @@ class AsyncDriver : public std::enable_shared_from_this<AsyncDriver> {
   base::Instant stop_by_ ABSL_GUARDED_BY(mu_);
   base::WakeEvent wake_ ABSL_GUARDED_BY(mu_);
   std::atomic<std::thread::id> thread_id_{};
-  std::atomic<size_t> letters_{0};  // posted, on their way
-  WeakMap<std::atomic<size_t>> in_flight_;
+  std::atomic<size_t> letters_{0};          // posted, on their way
+  WeakMap<std::atomic<size_t>> in_flight_;  // by server
   AsyncRounds rounds_;
 
   // Of whoever takes turns at tasks.

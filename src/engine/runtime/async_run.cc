@@ -14,11 +14,6 @@ constexpr absl::Duration kGrace = absl::Milliseconds(5);
 }  // namespace
 
 bool AsyncRun::Step(unsigned events, base::Instant now) {
-  if ((events & kBegun) != 0 && call_.stop.stop_possible()) {
-    on_stop_.emplace(call_.stop, [this] {
-      if (!driver_.core().in_forked_child()) driver_.Push(*this, kStopped);
-    });
-  }
   if ((events & (kStopped | kEnding | kOver)) != 0) {
     return End(absl::CancelledError("the wait was stopped"));
   }
@@ -41,7 +36,6 @@ bool AsyncRun::Step(unsigned events, base::Instant now) {
 base::Instant AsyncRun::due() const { return letter_ == nullptr ? try_at_ : call_.until + kGrace; }
 
 bool AsyncRun::End(absl::StatusOr<redis::Reply> reply) {
-  on_stop_.reset();
   letter_.reset();
   auto tell = [then = std::move(call_.then), reply = std::move(reply)]() mutable {
     std::move(then)(std::move(reply));

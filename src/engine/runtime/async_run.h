@@ -32,6 +32,7 @@ class AsyncRun final : public AsyncTask {
   AsyncRun(AsyncDriver& driver, Call call) : driver_(driver), call_(std::move(call)) {}
 
   const void* object() const override { return call_.object; }
+  std::stop_token stop() const override { return call_.stop; }
 
  private:
   bool Step(unsigned events, base::Instant now) override;
@@ -43,7 +44,6 @@ class AsyncRun final : public AsyncTask {
   base::Instant try_at_;
   base::Backoff backoff_{absl::Milliseconds(10), absl::Milliseconds(500)};
   AsyncLetterPtr letter_;  // while it is on its way
-  std::optional<std::stop_callback<std::function<void()>>> on_stop_;
 };
 
 // A completion of the library's own, at that time, or where the client ends before.

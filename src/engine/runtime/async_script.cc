@@ -1,6 +1,5 @@
 #include "src/engine/runtime/async_script.h"
 
-#include <algorithm>
 #include <utility>
 #include <variant>
 
@@ -31,8 +30,8 @@ void AsyncLetter::Arrive() {
   {
     const base::MutexLock lock(driver->mu_);
     arrived_ = true;
+    if (in_flight != nullptr) --*in_flight;
     task = task_;
-    driver->has_room_ = true;
     task != nullptr ? driver->PushHeld(*task, AsyncTask::kAnswered) : driver->Signal();
   }
   if (task == nullptr) delete this;
@@ -136,10 +135,9 @@ std::optional<Answer> AsyncScript::Try(base::Instant now) {
   const auto* const release = std::get_if<ToRelease>(&send_.what);
   letter->exchange.results =
       absl::MakeSpan(letter->answers).last(release != nullptr && release->awaited ? 2 : 1);
-  letter->in_flight = driver_.InFlight(entry_.keys.main());
+  letter->in_flight = task_.in_flight_;
   letter->exchange.done = [letter] {
     --letter->driver->letters_;
-    --*letter->in_flight;
     letter->Arrive();
   };
   letter->exchange.unhurried = true;

@@ -1,6 +1,7 @@
 #ifndef REDLATCH_SRC_ENGINE_RUNTIME_ASYNC_SCRIPT_H_
 #define REDLATCH_SRC_ENGINE_RUNTIME_ASYNC_SCRIPT_H_
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 
@@ -28,7 +29,7 @@ struct AsyncLetter {
 
   const std::shared_ptr<AsyncDriver> driver;
   redis::Exchange exchange;
-  std::shared_ptr<std::atomic<size_t>> in_flight;  // it is counted there
+  std::shared_ptr<std::atomic<size_t>> in_flight;  // it is counted there until it arrives
   // To the PING before the script, if there is one, and to the script; or of what a thread has run.
   absl::StatusOr<redis::Reply> answers[2];
   Answer ran;
@@ -53,6 +54,7 @@ class AsyncScript {
 
   // Goes on with it; the answer, as soon as it is there.
   std::optional<Answer> Step(base::Instant now);
+  void Hurry(base::Instant until) { until_ = std::min(until_, until); }
   // When it goes on by itself.
   base::Instant due() const;
   const Send& send() const { return send_; }
@@ -69,7 +71,7 @@ class AsyncScript {
   AsyncTask& task_;
   Entry& entry_;
   Send send_;
-  const base::Instant until_;
+  base::Instant until_;
   base::Instant try_at_;
   absl::Status why_not_;  // sent yet
   base::Backoff backoff_;

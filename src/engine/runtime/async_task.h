@@ -4,8 +4,11 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <memory>
+#include <optional>
+#include <stop_token>
 
 #include "src/base/clock.h"
 
@@ -34,6 +37,8 @@ class AsyncTask {
 
   // By which it was begun; null: none.
   virtual const void* object() const { return nullptr; }
+  // What ends it, from Begin() on.
+  virtual std::stop_token stop() const { return {}; }
 
  protected:
   // One call at a time, with all that has happened since the last. False: it is over, nothing knows
@@ -44,6 +49,7 @@ class AsyncTask {
 
  private:
   friend class AsyncDriver;
+  friend class AsyncScript;
 
   // The driver's.
   AsyncTask* previous_ = nullptr;
@@ -53,7 +59,8 @@ class AsyncTask {
   bool queued_ = false;
   bool over_ = false;
   bool held_back_ = false;
-  std::list<AsyncTask*>::iterator held_at_;         // if it is held back
+  std::list<AsyncTask*>::iterator held_at_;  // if it is held back
+  std::optional<std::stop_callback<std::function<void()>>> on_stop_;
   std::shared_ptr<std::atomic<size_t>> in_flight_;  // at the server that it asks
 };
 

@@ -80,6 +80,23 @@ TEST_F(AsyncFault, WaitsEndInTimeThoughTheServerHangs) {
   server_->Continue();
 }
 
+TEST_F(AsyncFault, StopEndsACallWhoseRequestGoesUnanswered) {
+  Client patient = Connect(proxy_.url() + "?command_timeout=1m");
+  SimpleLock lock(patient, "lock");
+  ASSERT_TRUE(lock.Acquire().ok());  // so it is connected
+  std::stop_source stop;
+  proxy_.Hold(support::Direction::kToClient);
+  lock.AcquireAsync({.stop = stop.get_token()}, leases_.Callback());
+  const auto taken = [&] { return server_->Integer({"EXISTS", "lock"}) == 1; };
+  ASSERT_TRUE(Await(taken));
+  stop.request_stop();
+  // 40 ms for the answer, and as long to cancel; the server would be given up after five seconds.
+  ASSERT_TRUE(leases_.Await(1, absl::Seconds(2)));
+  EXPECT_TRUE(absl::IsCancelled(leases_.Take().status()));
+  proxy_.Heal();
+  EXPECT_TRUE(Await([&] { return !taken(); }));
+}
+
 TEST_F(AsyncFault, EndlessWaitFailsWhenTheServerIsSilentForTooLong) {
   server_->Stop();
   const base::Instant began = base::Now();

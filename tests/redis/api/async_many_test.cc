@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
@@ -36,6 +37,8 @@ constexpr size_t kWaiters = 10000;
 constexpr double kMostBytes = 1536;
 // Messages, renewals, deadlines, and all that waits.
 constexpr int kMostThreads = 4;
+// Long before a wait without an end gives a silent server up, which is after five seconds.
+constexpr absl::Duration kSoon = absl::Seconds(2);
 
 TEST(AsyncMany, WaitWithoutThreadsAndInOrder) {
   const auto server = support::RedisServer::Start();
@@ -88,6 +91,24 @@ TEST(AsyncMany, WaitWithoutThreadsAndInOrder) {
   }
 }
 
+// All begin in one turn of the client's thread. Only the first of them asks the server; no answer
+// comes to the others for which they could be kept waiting.
+TEST(AsyncMany, WaitersThatAskNothingBeginAtOnce) {
+  const auto server = support::RedisServer::Start();
+  Client other = Connect(server->url());
+  SimpleLock theirs(other, "lock");
+  const Lease held = *theirs.Acquire();
+  Client client = Connect(server->url());
+  SimpleLock lock(client, "lock");
+  support::Outcomes<absl::StatusOr<Lease>> leases;
+  lock.AcquireAsync({.lease = -absl::Seconds(1)}, [&](const absl::StatusOr<Lease>& refused) {
+    EXPECT_FALSE(refused.ok());
+    for (size_t i = 0; i < kWaiters; ++i) lock.AcquireAsync({}, leases.Callback());
+  });
+  EXPECT_TRUE(Await([&] { return client.Stats().all.waiting == kWaiters; }));
+  EXPECT_EQ(leases.size(), 0);
+}
+
 // More than a server can answer in the command_timeout must not be sent to it at once.
 TEST(AsyncMany, RequestsInFlightAreBounded) {
   constexpr size_t kRequests = 2000;
@@ -133,9 +154,33 @@ TEST(AsyncMany, RequestsThatAreHeldBackEndInTime) {
   semaphore.AcquireAsync(1, {.stop = stop.get_token()}, stopped.Callback());
   EXPECT_TRUE(late.Await(1));
   stop.request_stop();
-  EXPECT_TRUE(stopped.Await(1));
+  EXPECT_TRUE(stopped.Await(1, kSoon));
   EXPECT_EQ(permits.size(), 0);
   server->Continue();
+}
+
+// So does one that is stopped, though no other has timed out.
+TEST(AsyncMany, RequestThatIsHeldBackCanBeStopped) {
+  const auto server = support::RedisServer::Start();
+  support::TcpProxy proxy({.port = server->port()});
+  Client client = Connect(proxy.url() + "?command_timeout=1m");
+  Semaphore semaphore(client, "permits", 1);
+  ASSERT_TRUE(semaphore.Acquire().ok());
+  proxy.Hold(support::Direction::kToClient);
+  std::stop_source stop;
+  support::Outcomes<absl::StatusOr<Permit>> permits;
+  support::Outcomes<absl::StatusOr<Permit>> marker;
+  support::Outcomes<absl::StatusOr<Permit>> stopped;
+  for (int i = 0; i < 1000; ++i) semaphore.AcquireAsync(1, {}, permits.Callback());
+  semaphore.AcquireAsync(1, {.stop = stop.get_token()}, stopped.Callback());
+  // Its completion comes behind the driver's first look at all of them.
+  semaphore.AcquireAsync(-1, {}, marker.Callback());
+  ASSERT_TRUE(marker.Await(1));
+  stop.request_stop();
+  ASSERT_TRUE(stopped.Await(1, kSoon));
+  EXPECT_TRUE(absl::IsCancelled(stopped.Take().status()));
+  EXPECT_EQ(permits.size(), 0);
+  proxy.Heal();
 }
 
 }  // namespace
