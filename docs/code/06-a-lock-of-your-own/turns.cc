@@ -15,7 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "redlatch/redis_lock_base.h"
 
-// Whoever had it last comes after the others, though it is free. The key "last" says who that was.
+// Its last owner does not get it again, even if it is free. The key "last" names that owner.
 inline constexpr char kInTurn[] = R"lua(
 -- replaces: common/eligible
 local function eligible(bid)
