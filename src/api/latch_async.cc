@@ -30,7 +30,7 @@ void CountDownLatch::LatchBody::Tell(AsyncWait wait, absl::Status status) {
   core_->async().Complete(Telling(std::move(wait.told), std::move(status)));
 }
 
-// The first use of a latch finds it at the server.
+// The first use of a latch looks it up at the server.
 void CountDownLatch::LatchBody::WaitAsync(const LatchWaitOptions& options, WaitCallback told) {
   AsyncWait wait{.options = options, .began = base::Now(), .end = {}, .told = std::move(told)};
   absl::Status bad = Check();
@@ -73,7 +73,7 @@ void CountDownLatch::LatchBody::AwaitAt(const Latch& latch, AsyncWait wait) {
   if (gone_) core_->async().StopObject(this);  // it went while the latch was looked for
 }
 
-// It keeps this, until it is answered or the object goes.
+// The task keeps this alive until it is answered or the object is destroyed.
 void CountDownLatch::LatchBody::AskAsync(const std::shared_ptr<engine::LockSession>& session,
                                          AsyncWait wait, const LuaScript& script,
                                          std::function<std::vector<std::string>()> args,

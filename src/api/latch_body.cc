@@ -98,8 +98,8 @@ absl::StatusOr<std::shared_ptr<engine::LockSession>> CountDownLatch::LatchBody::
   return engine::LockSession::Attach(core_, name_, core_->FreshId(), PlanOfLatches());
 }
 
-// A fresh incarnation each time: an attempt that arrives late, when the latch has vanished, must
-// not bring back the one that another attempt has made.
+// A new incarnation each time: if the latch has vanished, a late attempt must not bring back the
+// one that another attempt made.
 std::vector<std::string> CountDownLatch::LatchBody::CreationArgs() const {
   return {absl::StrCat(total_), absl::StrCat(absl::ToInt64Milliseconds(ttl_)), core_->FreshId()};
 }

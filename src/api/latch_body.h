@@ -51,7 +51,7 @@ class CountDownLatch::LatchBody : public std::enable_shared_from_this<CountDownL
   };
   using Attempt = std::function<absl::StatusOr<redis::Reply>()>;
 
-  // A call of WaitAsync(), and what it does with the answer to a script.
+  // A call of WaitAsync(), and how it uses the answer to a script.
   struct AsyncWait {
     LatchWaitOptions options;
     base::Instant began;

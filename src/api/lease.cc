@@ -88,7 +88,7 @@ absl::Status Lease::Release() {
 
 void Lease::ReleaseAsync(ReleaseCallback callback) {
   callback = engine::NotNull(std::move(callback));
-  if (holder_ == nullptr) {  // nobody knows where it is to run
+  if (holder_ == nullptr) {  // there is no client to say where it runs
     base::RunApart(
         "redlatch-async", [told = std::make_shared<ReleaseCallback>(std::move(callback))] {
           engine::RunUsersCode("a callback", [&] { (std::move(*told))(absl::OkStatus()); });

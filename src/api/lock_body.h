@@ -65,7 +65,7 @@ class RedisLockBase::LockBody : public std::enable_shared_from_this<RedisLockBas
 
   absl::StatusOr<std::shared_ptr<Access>> Attach(const RedisLockBase& lock);
 
-  // One side of a lock for an owner, with all that a call needs, also when the object goes.
+  // One side of a lock for an owner, with all that a call needs even after the object is gone.
   struct Side {
     std::shared_ptr<LockBody> body;
     std::shared_ptr<Access> access;
@@ -75,7 +75,7 @@ class RedisLockBase::LockBody : public std::enable_shared_from_this<RedisLockBas
     // The calling thread's, as by Acquire() and lock().
     absl::StatusOr<engine::SessionHold> Acquire(engine::Face face,
                                                 const AcquireOptions& options) const;
-    // What the calling thread has by lock(), if it is still there, is given back.
+    // Gives back what the calling thread has by lock(), if it still has it.
     void Unlock() const;
     engine::Held OfThisThread() const { return Ask(&engine::LockSession::OfThisThread); }
     engine::Held Current() const { return Ask(&engine::LockSession::Current); }

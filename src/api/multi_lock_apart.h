@@ -28,8 +28,8 @@ class MultiLock::Apart {
   // Its object is gone: calls that wait end with kCancelled.
   void End();
 
-  // As Acquire(), for the std face. `deadlock`: it failed since the calling thread has one of them,
-  // or reads what it was to write.
+  // Acquire() for the std face. `deadlock`: it failed because the calling thread has one of them,
+  // or reads what it wants to write.
   absl::Status Lock(absl::Duration wait, bool& deadlock);
   void Unlock() noexcept;
   absl::StatusOr<Lease> Acquire(const AcquireOptions& options);
@@ -46,7 +46,7 @@ class MultiLock::Apart {
     std::function<void(size_t)> give_back;
     std::function<bool(size_t)> holds;
   };
-  // What a call works with: once it waits, this object and the locks may go.
+  // What a call works with: while it waits, this object and the locks may be destroyed.
   using Sides = std::vector<LockBody::Side>;
 
   absl::StatusOr<Sides> SidesFor(const Owner& owner) const;

@@ -53,7 +53,7 @@ class MultiLock::Apart::Chain : public std::enable_shared_from_this<Chain> {
 
  private:
   size_t At(size_t i) const { return (first_ + i) % leases_.size(); }
-  // That of the first: it says where to go on.
+  // The first one's, which says where callbacks run.
   AsyncDriver& driver() const { return sides_.front().body->core()->async(); }
   static absl::Status Cancelled() { return absl::CancelledError("the wait was stopped"); }
 

@@ -70,8 +70,8 @@ Instant Now();
 absl::Duration Until(Instant deadline);
 
 // How long a thread may sleep in the kernel before it looks at the clock again. The kernel's timers
-// stand still while the machine is suspended, so a thread that sleeps for longer would notice a
-// deadline that passed meanwhile as much too late.
+// stand still while the machine is suspended, so a thread that sleeps for longer would notice too
+// late that a deadline has passed meanwhile.
 inline constexpr absl::Duration kLongestSleep = absl::Milliseconds(500);
 inline absl::Duration SleepUntil(Instant deadline) {
   return std::min(Until(deadline), kLongestSleep);

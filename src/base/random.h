@@ -22,9 +22,9 @@ class Numbers {
   };
   explicit Numbers(const Key& key = {RandomBits(), RandomBits()}) : key_(key) {}
 
-  // Fresh, and easily guessed.
+  // New, and easily guessed.
   uint64_t Next() { return count_.fetch_add(1, std::memory_order_relaxed) + 1; }
-  // Fresh, of 63 bits and never 0. Nobody can guess one, however many others are known: it is the
+  // New, of 63 bits and never 0. It cannot be guessed, however many others are known: it is the
   // SipHash of a counter under a key from the kernel, which costs some 50 ns and no system call.
   uint64_t NextSecret() { return Secret(key_, Next()); }
   static constexpr uint64_t Secret(const Key& key, uint64_t count) {

@@ -10,11 +10,11 @@ namespace redlatch::base {
 // ThreadSanitizer: the end of the last copy would be reported as a race with the use of another.
 absl::Status Unshared(const absl::Status& status);
 
-// A copy for users: code and message, without the payloads by which the layers below speak to each
-// other, and fit for a terminal, whatever a server said.
+// A copy for users: code and message, without the payloads that the layers below pass to each
+// other, and safe for a terminal, whatever a server said.
 absl::Status WithoutPayloads(const absl::Status& status);
 
-// kResourceExhausted: a thread that is needed cannot be started.
+// kResourceExhausted: a thread that the client needs cannot be started.
 absl::Status NoThread();
 
 }  // namespace redlatch::base

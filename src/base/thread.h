@@ -16,7 +16,7 @@ std::thread StartThread(const char* name, std::function<void()> code);
 // For those who ask again, and do without one until then: false if there is none to be had.
 [[nodiscard]] bool TryStartThread(std::thread& thread, const char* name,
                                   std::function<void()> code);
-// Runs it on a thread of its own, or on the calling one if there is none to be had.
+// Runs it on a thread of its own, or on the calling thread if none can be started.
 void RunApart(const char* name, const std::function<void()>& code);
 
 // Waits for its end, if there is one. No cancellation point.

@@ -30,7 +30,7 @@ std::string Escaped(std::string_view bytes, size_t most, std::string_view backsl
   constexpr std::string_view kHex = "0123456789abcdef";
   constexpr std::string_view kDots = "...";
   std::string out;
-  size_t room_for_dots = 0;  // that much of it, at most, if it is cut
+  size_t room_for_dots = 0;  // how much of it fits before the dots, if it is cut
   while (!bytes.empty()) {
     const Character first = FirstCharacter(bytes);
     const std::string_view taken = bytes.substr(0, std::max<size_t>(first.size, 1));

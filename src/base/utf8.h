@@ -17,12 +17,11 @@ struct Character {
 // REQUIRES: `bytes` is not empty.
 Character FirstCharacter(std::string_view bytes);
 
-// For people: what does something else on a terminal than show itself (a control character, one
-// that hides or turns round its neighbours, a byte that is not UTF-8) is written as \xNN, and a
-// text of more than `most` bytes ends with "...". What has come through this comes through
-// unchanged.
+// For people. Control characters, characters that hide or reverse their neighbours, and bytes that
+// are not UTF-8 become \xNN. A text of more than `most` bytes is cut, and ends with "...". Applying
+// it twice changes nothing more.
 std::string Shown(std::string_view bytes, size_t most = std::string_view::npos);
-// The same, with two backslashes for one: the bytes can be read from it.
+// The same, with each backslash doubled, so that the bytes can be recovered.
 std::string Printable(std::string_view bytes);
 
 }  // namespace redlatch::base

@@ -13,7 +13,7 @@ class WakeEvent {
   WakeEvent(const WakeEvent&) = delete;
   WakeEvent& operator=(const WakeEvent&) = delete;
 
-  // Makes it, if it is not there; false, and errno, if no descriptor is left.
+  // Creates it if needed; false, and errno: no descriptor is left.
   bool Open();
 
   // For poll(); -1: there is none.

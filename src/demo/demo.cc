@@ -36,7 +36,7 @@ namespace {
 
 constexpr int kVictim = 3;                               // is killed
 constexpr int kSleeper = 2;                              // is frozen
-constexpr absl::Duration kPatience = absl::Seconds(15);  // for anything that is to happen
+constexpr absl::Duration kPatience = absl::Seconds(15);  // for each step
 
 constexpr char kPrologue[] = R"(
 Five processes share a number in a file. Each adds 1 to it, over and over: it reads the number,
@@ -63,19 +63,19 @@ class Show {
         // A lock of this run's own, as its number is.
         lock_(client, "redlatch-demo" + directory_.substr(directory_.rfind('.'))) {}
 
-  // Each process ends, by its pid.
+  // Ends every process, by its pid.
   ~Show() {
     for (int number = 1; number <= kWorkers; ++number) Kill(number);
     close(lines_);
   }
 
-  // An error: the demonstration could not go on, or something is not as it should be.
+  // An error: the demonstration could not go on, or found something wrong.
   absl::Status Run() {
     absl::Status ran = Begin();
     for (const auto& act : {&Show::KillOne, &Show::FreezeOne, &Show::Finish}) {
       if (ran.ok()) ran = (this->*act)();
     }
-    height_ = 0;  // what stands in the table stays
+    height_ = 0;  // the table stays as it is
     return ran.ok() ? SumUp() : ran;
   }
 
@@ -97,7 +97,7 @@ class Show {
     return count;
   }
 
-  // ---- What is shown: lines and, on a terminal, a table below them that is drawn over and over.
+  // ---- The output: lines and, on a terminal, a table below them that is redrawn again and again.
 
   void Print(std::string_view text) {
     if (height_ > 0) std::printf("\x1b[%zdA\r\x1b[J", std::exchange(height_, 0));
@@ -174,7 +174,7 @@ class Show {
     pid = -1;
   }
 
-  // Shows what the workers say, and notices if one has ended.
+  // Shows the workers' output, and notices if one has ended.
   absl::Status Attend() {
     pollfd ready = {.fd = lines_, .events = POLLIN, .revents = 0};
     poll(&ready, 1, /*timeout=*/50);
@@ -309,7 +309,7 @@ class Show {
     });
   }
 
-  // Compares the number with the additions that the store's journal has, and those with the
+  // Compares the number with the additions in the store's journal, and those with the
   // additions that the workers have reported.
   absl::Status SumUp() {
     const absl::StatusOr<std::vector<FencedCounter::Record>> journal =

@@ -14,14 +14,14 @@ namespace redlatch::demo {
 
 // A number in a file, with the newest fencing token beside it: the smallest fenced store.
 //
-// Nothing here protects a process that reads the number, adds to it and writes it back: if two do
-// so at the same time, an addition is lost. That is what the lock is for. The store does one thing
-// only: with each access, under an flock, it compares the caller's token with the newest, and
-// refuses an older one. Reading shows the token too: otherwise a late writer could still come
-// between the reading and the writing of its successor.
+// It does not protect a process that reads the number, adds to it and writes it back: if two do so
+// at the same time, an addition is lost. That is what the lock is for. The store does only one
+// thing: at each access, under an flock, it compares the caller's token with the newest one, and
+// refuses an older one. Reads bring a token too: otherwise a late write could still come between
+// the read and the write of its successor.
 //
-// Each access appends one record with one write(2), and the last record is the state. So a process
-// that is killed has written all of a record or nothing, and the file is its own journal.
+// Each access appends one record with one write(2), and the last record is the state. So a killed
+// process has written a whole record or nothing, and the file is its own journal.
 class FencedCounter {
  public:
   struct Record {
@@ -44,7 +44,7 @@ class FencedCounter {
   absl::StatusOr<std::vector<Record>> Journal() const;
 
  private:
-  // Returns the count. A record of a reading takes over the count that it finds.
+  // Returns the count. The record of a read repeats the count that it finds.
   absl::StatusOr<int64_t> Append(Record record) const;
 
   const std::string path_;

@@ -34,7 +34,7 @@ void Say(const std::string& line) {
   std::fflush(stdout);
 }
 
-// Tells of losses, in place of the default observer, which writes to stderr.
+// Reports losses, in place of the default observer, which writes to stderr.
 class TellingObserver : public Observer {
  public:
   explicit TellingObserver(int worker) : worker_(worker) {}
@@ -43,7 +43,7 @@ class TellingObserver : public Observer {
     ++told_;
     told_.notify_one();
   }
-  // Returns when that many losses have been told of.
+  // Returns when so many losses have been reported.
   void Await(int losses) const {
     for (int told = told_; told < losses; told = told_) told_.wait(told);
   }
@@ -68,7 +68,7 @@ class Worker {
         return AddOne(lock.current().fencing_token());
       });
       if (IsLeaseLost(added)) {
-        observer.Await(++losses);  // a thread of the client tells of them
+        observer.Await(++losses);  // a thread of the client reports them
         Say(absl::StrCat("in worker ", number_, ", RunLocked() returns: ", added.message()));
       } else if (!added.ok()) {
         return added;
@@ -88,8 +88,8 @@ class Worker {
     absl::SleepFor(kThinking);
     Dally(Order::kDallyBeforeWrite);
 
-    // A careful program asks its stop token here. A process that is frozen right after it has asked
-    // writes all the same: so this one does not ask, and the store has to be on its guard.
+    // A careful program checks its stop token here. A process that is frozen right after the check
+    // writes all the same: so this one does not check, and leaves it to the store.
     const absl::Status written = counter_.Write(*read + 1, token, number_);
     if (!written.ok()) return Refused(written, *read + 1);
     Dally(Order::kDallyAfterWrite);
@@ -98,14 +98,14 @@ class Worker {
     return absl::OkStatus();
   }
 
-  // If it was told to, stays where it is until it is told to go on.
+  // On request, stays here until it is told to go on.
   void Dally(Order order) {
     if (seat_.order != order) return;
     seat_.doing = Doing::kDallying;
     while (seat_.order == order) absl::SleepFor(absl::Milliseconds(1));
   }
 
-  // A refusal is told, and the end of the hold tells why; anything else is an error.
+  // Reports a refusal, and why the hold ended; anything else is an error.
   absl::Status Refused(const absl::Status& why, int64_t count) {
     if (!absl::IsFailedPrecondition(why)) return why;
     Say(absl::StrCat("worker ", number_, " writes ", count, ": REJECTED, because its ",
@@ -137,7 +137,7 @@ Board& MapBoard(const std::string& path) {
 
 int RunWorker(int number, const std::string& url, const std::string& lock,
               const std::string& directory) {
-  // It ends with the demo, whatever ends that, and frozen or not.
+  // It ends with the demo, however that ends, and even if it is frozen.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   alarm(60);
   const auto observer = std::make_shared<TellingObserver>(number);

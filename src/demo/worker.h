@@ -16,7 +16,7 @@ inline constexpr absl::Duration kLease = absl::Seconds(2);  // short, so that th
 enum class Doing { kStarting, kResting, kWaiting, kHolding, kDallying };
 enum class Order { kGo, kDallyBeforeWrite, kDallyAfterWrite, kEnd };
 
-// What the demo and one worker process tell each other, in memory that they share.
+// Shared memory through which the demo and one worker process communicate.
 struct Seat {
   std::atomic<Order> order{Order::kGo};
   std::atomic<Doing> doing{Doing::kStarting};
@@ -30,7 +30,7 @@ using Board = std::array<Seat, kWorkers>;
 // The board in the file `path`, which is made if it is not there. It stays until the process ends.
 Board& MapBoard(const std::string& path);
 
-// All that worker process `number` does; its exit code. Lines on its standard output are shown.
+// What worker process `number` does; returns its exit code. Its standard output is shown.
 int RunWorker(int number, const std::string& url, const std::string& lock,
               const std::string& directory);
 

@@ -155,7 +155,7 @@ void CheckServer(const DoctorFacts& facts, Findings& findings) {
   CheckUptime(facts, findings);
 }
 
-// ---- Whether this user may do all that locks need, and whether they then work.
+// ---- May this user do all that locks need, and do they then work?
 
 namespace {
 
@@ -292,7 +292,7 @@ void CheckAccess(const DoctorFacts& facts, Findings& findings) {
   CheckLocks(facts, findings);
 }
 
-// ---- Whether held locks stay in memory, and new ones find room there.
+// ---- Memory: do held locks stay there, and is there room for new ones?
 
 namespace {
 
@@ -383,7 +383,7 @@ void CheckMemory(const DoctorFacts& facts, Findings& findings) {
   CheckEvicted(facts, findings);
 }
 
-// ---- What a restart forgets, and what a failover loses.
+// ---- What a restart or a failover loses.
 
 namespace {
 
@@ -570,7 +570,7 @@ void CheckReplicas(const DoctorFacts& facts, Findings& findings) {
   }
 }
 
-// ---- What cuts off clients, or makes them wait.
+// ---- What disconnects clients, or makes them wait.
 
 namespace {
 
@@ -676,7 +676,7 @@ void CheckLimits(const DoctorFacts& facts, Findings& findings) {
   CheckEvents(facts, findings);
 }
 
-// ---- Whether those who wait are told when it is their turn.
+// ---- Do messages reach waiters?
 
 namespace {
 
@@ -772,7 +772,7 @@ void CheckMessages(const DoctorFacts& facts, Findings& findings) {
   CheckBacklogs(facts, findings);
 }
 
-// ---- How fast the server answers, and whether its clock can be trusted.
+// ---- The server's speed and its clock.
 
 namespace {
 
@@ -943,8 +943,7 @@ void CheckClock(const DoctorFacts& facts, Findings& findings) {
   }
 }
 
-// ---- How the server is reached, who watches over it, and what locks there are worth in a
-// failover.
+// ---- How the server is reached, what monitors it, and what locks survive in a failover.
 
 namespace {
 
@@ -1121,7 +1120,7 @@ void CheckPromise(const DoctorFacts& facts, Findings& findings) {
                              ", or say quarantine= in the URL; fencing tokens grow in any case"));
 }
 
-// ---- Whether the nodes of a cluster are one, and serve all its slots.
+// ---- Do the nodes form one cluster, and serve all its slots?
 
 namespace {
 
@@ -1398,7 +1397,7 @@ void CheckCoverage(const DoctorFacts& facts, Findings& findings) {
   }
 }
 
-// ---- What is found at several nodes of a cluster, or servers of a quorum, is said once.
+// ---- Merges equal findings of several nodes or servers.
 
 namespace {
 
@@ -1512,7 +1511,7 @@ std::vector<Finding> Diagnose(const QuorumFacts& facts) {
   return WithNodes(of_quorum.Take(), facts.nodes, "servers");
 }
 
-// ---- Whether the servers of a quorum are several, and enough.
+// ---- Are the servers of a quorum distinct, and enough?
 
 namespace {
 

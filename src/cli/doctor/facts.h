@@ -157,7 +157,7 @@ struct DoctorFacts {
   Told<std::vector<PubSubBacklog>> pubsub_backlogs = absl::UnknownError("not asked");
 };
 
-// ---- What `redlatch doctor` has learnt of a cluster: nothing here is judged yet.
+// ---- What `redlatch doctor` has found out about a cluster, not judged yet.
 
 // A node that the URL names.
 struct SeedFacts {
@@ -186,7 +186,7 @@ struct ClusterFacts {
   std::string unserved_slots;  // "0-99, 200"
 };
 
-// ---- What `redlatch doctor` has learnt of a quorum of servers: nothing here is judged yet.
+// ---- What `redlatch doctor` has found out about a quorum of servers, not judged yet.
 
 struct QuorumFacts {
   std::string server;            // the URL without secrets

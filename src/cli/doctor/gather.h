@@ -41,7 +41,7 @@ absl::Status GatherCluster(const redis::Url& url, const std::string& url_text,
 absl::Status GatherQuorum(const redis::Url& url, const std::string& url_text,
                           const std::string& prefix, absl::Duration longest, QuorumFacts* facts);
 
-// ---- Whether what one connection publishes comes to another.
+// ---- Does a message from one connection reach another?
 
 // Fills message, and adds to probes. At a node of a cluster the channel is a sharded one. Not OK
 // where the server stops answering.
@@ -49,7 +49,7 @@ absl::Status SendMessages(const redis::Url& url, const std::string& channel,
                           redis::PlainConnection& speaker, base::Instant deadline,
                           DoctorFacts* facts);
 
-// ---- Every kind of lock, taken and released through the library under names of its own.
+// ---- Takes and releases every kind of lock through the library, with names of its own.
 
 // Fills library, trials and slowest_pair; the outcome of what it did not come to is kCancelled.
 // `names`: one for each of kinds::kAll. What is left of the locks are their keys, each with a TTL.

@@ -33,7 +33,7 @@ const Look& LookOf(Level level) {
 std::string TextOf(const Finding& finding, bool colour, size_t width) {
   std::string level = Padded(LookOf(finding.level).name, kLevelColumns);
   if (colour) level = absl::StrCat(std::string(LookOf(finding.level).colour), level, "\033[0m");
-  constexpr size_t kLongest = 3000;  // a server may say anything of itself
+  constexpr size_t kLongest = 3000;  // a server may send any text
   std::string found =
       finding.where.empty() ? finding.found : absl::StrCat(finding.where, ": ", finding.found);
   found.resize(std::min(found.size(), kLongest));

@@ -88,7 +88,7 @@ absl::StatusOr<RunHold> RunAttempt::Acquire() {
       }};
   const base::Instant end = base::Now() + options_.wait;
   absl::StatusOr<Client> client = Client::Connect(options_.server, how);
-  // A server that serves nobody now, as in a failover, is tried until --wait is over.
+  // If the server is unavailable now, as in a failover, it is tried until --wait is over.
   if (absl::IsUnavailable(client.status()) && !end.is_infinite() && base::Now() < end) {
     how.connect = ConnectPolicy::kLazy;
     client = Client::Connect(options_.server, how);

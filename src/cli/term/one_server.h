@@ -27,7 +27,7 @@ class OneServer final : public Server {
 
  private:
   OneServer(const redis::Url& parsed, std::string_view url, redis::PlainConnection connection);
-  // Notes whether it is a replica. An error: it cannot hold locks, and so shows none.
+  // Records whether it is a replica. An error: it cannot hold locks, so there are none to show.
   absl::Status LookAtHello(const redis::Url& parsed);
 
   redis::PlainConnection connection_;

@@ -12,7 +12,7 @@
 
 namespace redlatch::cli {
 
-// For a terminal. So escaped, it is a name again within $'…' of a shell.
+// For a terminal. Within $'…' in a shell, the result is the name again.
 using base::Printable;
 
 // How many columns it takes, where it is printable; characters of two columns count as one.

@@ -58,7 +58,8 @@ Bid Bidder::NextBid(base::Instant now, bool contended) {
         ((contended && head.options->local_window > none) || head.options->turn > none) &&
         !head.terms.manual && !config_.explicit_owner && config_.sharing.passes_on;
     pursuit.bid.block = passes_on ? kBlock : head.terms.permits;
-    // In its turn the client keeps what no thread has: as a claim, in case its process ends.
+    // In its turn the client keeps a lock that no thread has, but as a claim, in case its process
+    // ends.
     pursuit.bid.claims = passes_on && head.options->turn > none && !head.terms.whole &&
                          !head.terms.stays && !head.terms.acks.any();
   }
@@ -189,7 +190,7 @@ void Bidder::OnForced(GrantId grant, base::Instant now) {
 
 void Bidder::OnReconnected(base::Instant now) {
   if (pursuit_) {
-    pursuit_->exposed = true;  // by messages that this client has not heard
+    pursuit_->exposed = true;  // by messages that this client may have missed
     AskNow(now);
   }
   debts_.RepeatAll(std::max(now, embargo_));

@@ -103,8 +103,8 @@ class Bidder {
 
   // ---- What else happens.
 
-  // A message. Whoever may publish can send one, so it is believed once, where it knows the secret
-  // id of the bid and an attempt that was made. Else the server is asked.
+  // A message. Anyone who may publish can send one, so it is believed only once, and only with the
+  // secret id of the bid and an attempt that was made. Otherwise the server is asked.
   void OnGrant(const NewGrant& news, base::Instant now, Effects& effects);
   // A bid that nobody here wants any more was granted or queued: it is cancelled.
   void OnUnwanted(GrantId grant, absl::Duration lease, uint32_t block, base::Instant now);
@@ -112,7 +112,7 @@ class Bidder {
   virtual void OnForced(GrantId grant, base::Instant now);
   // It may be this bid's turn, which only asking again can tell.
   void OnLook(GrantId grant, Effects& effects);
-  // Another client wants what that grant has; one that `tried` is not queued.
+  // Another client wants the lock of that grant. `tried`: it is not queued.
   virtual void OnWanted(GrantId, base::Instant, bool /*tried*/ = false) {}
   // A release of which nobody asks for the outcome, where it is due and nothing follows behind it.
   virtual std::optional<Send> NextRelease(base::Instant) { return std::nullopt; }
@@ -133,7 +133,7 @@ class Bidder {
   // Loses a hold whose local deadline has come, or is about to.
   virtual void Expire(base::Instant, Effects&) {}
 
-  // When NextSend() has something, if nothing happens before and the grant has not expired by then.
+  // When NextSend() has something next, unless something happens or the grant expires before.
   virtual base::Instant next_send() const;
   virtual base::Instant next_expiry() const { return base::Instant::Infinite(); }
 

@@ -179,7 +179,7 @@ void Bidder::OnGrant(const NewGrant& news, base::Instant now, Effects& effects) 
     if (attempt.number != news.attempt || exposed) continue;
     return OnGrantMessage(news, attempt.sent, now, effects);
   }
-  // Others may know its id, or the attempt is too old to be remembered: its deadline has passed.
+  // Others may know its id, or the attempt is too old to be remembered and its deadline has passed.
   ConfirmFirst(now, effects);
 }
 

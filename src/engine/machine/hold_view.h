@@ -43,8 +43,8 @@ class HoldView {
   // Requests the stop of those who asked before the loss. Runs their code.
   void Fire();
 
-  // That of a hold of several, of which this is one, is requested with it. Nothing waits for what
-  // runs then, so that a JointView may go at any time.
+  // Also requests the token of a joint hold that this one is part of. Nothing waits for what runs
+  // then, so that a JointView may be destroyed at any time.
   void FireToo(const std::shared_ptr<std::stop_source>& joint);
 
  private:
@@ -58,7 +58,7 @@ class HoldView {
   base::Mutex mu_;
   std::atomic<int16_t> acked_by_{0};
   bool is_lost_ ABSL_GUARDED_BY(mu_) = false;
-  std::unique_ptr<Listeners> listeners_ ABSL_GUARDED_BY(mu_);  // made for the first who asks
+  std::unique_ptr<Listeners> listeners_ ABSL_GUARDED_BY(mu_);  // made when first asked for
 };
 
 }  // namespace redlatch::engine

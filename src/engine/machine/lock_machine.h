@@ -40,8 +40,8 @@ class LockMachine final : public Bidder {
 
   // ---- What threads do.
 
-  // Takes what the thread has already once more; nothing where it has nothing that it may. A manual
-  // hold that is entered without a lease (`manual` is false) is renewed from then on.
+  // Takes once more what the thread has already; nothing, if it has nothing that it may reenter. A
+  // manual hold that is entered without a lease (`manual` is false) is renewed from then on.
   std::optional<Held> Reenter(uint64_t thread, Face face, bool manual, base::Instant now);
   // Ends what Reenter() began; false where it is the last level, or none.
   bool ReleaseInner(uint64_t thread, Face face);
@@ -60,7 +60,7 @@ class LockMachine final : public Bidder {
 
   // Ends one level of a hold. A repeated call for one that is under way asks the server again.
   // What is under way, settled or not, is kept until Outcome() or Forget().
-  // `token`: the hold's, to be told if it was lost.
+  // `token`: the hold's, for the observer if it was lost.
   Released Release(uint64_t hold, base::Instant now, Effects& effects, FencingToken token = {});
   Released Unlock(uint64_t thread, base::Instant now, Effects& effects);
   // What became of it since; forgets it unless it is under way.
@@ -74,8 +74,8 @@ class LockMachine final : public Bidder {
   Held Pin(uint64_t thread);
   // A script that gives a manual hold a new lease; nothing where it is renewed, or gone.
   std::optional<Send> Extend(uint64_t hold, absl::Duration lease, base::Instant now);
-  // The renewal without which a hold that wants acks does not count, and which replicas confirm
-  // `by` then at the latest; nothing where its grant has them, or it is over.
+  // The renewal that replicas must confirm, by `by`, before a hold that wants acks counts; nothing
+  // if its grant has the acks, or is over.
   std::optional<Send> Confirm(uint64_t hold, base::Instant by, base::Instant now);
 
   // ---- Scripts.

@@ -12,7 +12,7 @@ std::optional<Held> LockMachine::Reenter(uint64_t thread, Face face, bool manual
   ThreadHold* const mine = config_.explicit_owner ? &grant_->holds.front() : FindOf(thread);
   if (mine == nullptr) return std::nullopt;
   ThreadHold& hold = *mine;
-  if (grant_->terms.manual && !manual) {  // from here on it must not end with the manual lease
+  if (grant_->terms.manual && !manual) {  // it must no longer end with the manual lease
     grant_->terms.manual = false;
     RenewNow(now);
   }

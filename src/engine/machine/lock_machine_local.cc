@@ -35,7 +35,7 @@ void LockMachine::Acquire(Waiter& waiter, base::Instant now, Effects& effects) {
   Enqueue(waiter, now);
 }
 
-// The waiter gets what its thread has, or its Owner: no claim if it awaits the whole lease.
+// The waiter enters the hold of its thread, or of its Owner; not a claim if it wants a whole lease.
 bool LockMachine::Enter(Waiter& waiter, base::Instant now, Effects& effects) {
   if (config_.explicit_owner && grant_->claimed && waiter.patience != Patience::kNone &&
       (waiter.terms.whole || waiter.terms.manual)) {

@@ -32,8 +32,8 @@ bool LockMachine::Stays() const {
          !grant_->forced && (joined() ? serves_ || served_ >= kOfUse : !grant_->claimed);
 }
 
-// Nobody waits here. False: it is to go back to the server. In a turn it stays only if the server
-// frees it when a claim is over, in case this process ends; with `keep`, the user accepts a lease.
+// No thread waits here. False: it goes back to the server. In a turn it stays only as a claim,
+// which the server soon frees if this process ends; with `keep`, the user accepts a whole lease.
 bool LockMachine::Rest(absl::Duration keep, base::Instant now) {
   if (!joined()) taken_at_ = now;  // readers keep no reader out
   Grant& grant = *grant_;

@@ -28,7 +28,7 @@ std::optional<Send> LockMachine::NextSend(base::Instant now, absl::Duration earl
   if (grant_->terms.manual) {
     return Send{.what = ToRenew(), .grant = grant_->id, .lease = kLookOnly, .sent = now};
   }
-  // What threads use for moments only, in the client's turn, stays a claim: see Rest().
+  // In the client's turn, a lock that threads use only for moments stays a claim: see Rest().
   const bool brief = grant_->claimed && now < grant_->turn_ends &&
                      (resting() || now - grant_->holds.back().began < ConfirmAfter(grant_->claim));
   return Renewal(brief ? grant_->claim : grant_->terms.lease, now);
@@ -70,7 +70,7 @@ absl::Duration LockMachine::Early(absl::Duration early) const {
 }
 
 void LockMachine::LookAfter(absl::Duration look, base::Instant now, absl::Duration later) {
-  // The present owner stands for what was before; an Owner does not, who has others beside it.
+  // The current owner proves what was before; an Owner does not, because it may have other holds.
   if (grant_ && config_.sharing.passes_on && !config_.explicit_owner) return;
   Bidder::LookAfter(look, now, later);
 }

@@ -16,7 +16,7 @@
 namespace redlatch::engine {
 
 // A grant, and the bid that it answers: the server's hold id without the client's own part. Fresh
-// for every acquisition at the server, and a secret until then: see base::Numbers. 0: none.
+// for every acquisition at the server, and secret until then: see base::Numbers. 0: none.
 using GrantId = uint64_t;
 
 // Of a grant that its client may keep though no thread has it, until another client asks: scripts
@@ -39,7 +39,7 @@ struct Bid {
   uint32_t attempt = 0;
   bool wait = false;    // be queued where it is not free
   bool calls = false;   // if it does not wait: whoever keeps it, and may not need it, is told
-  bool claims = false;  // a grant by reply is a claim, too, as one by message is
+  bool claims = false;  // a grant by reply is a claim, too
   bool listen = false;  // be told whether messages reach this client
   uint32_t block = 1;   // tokens to reserve; never changes for a hold
   uint64_t ticket = 0;  // the place in the queue it once had
@@ -54,7 +54,7 @@ struct ToRenew {
   base::AcksWanted acks = {};                      // it fails where not all of them have it in time
   absl::Duration patience = absl::ZeroDuration();  // for them
   base::Instant deadline = {};                     // the grant's, where acks are wanted
-  uint64_t last_token = 0;  // of those that the client knows to be the grant's, if it may stay
+  uint64_t last_token = 0;  // that the client knows to be this grant's, if it may be kept
 };
 struct ToRelease {
   base::Instant expires = {};  // from here on the server has forgotten what is released
@@ -125,7 +125,7 @@ struct Failed {
 };
 struct StillHeld {
   int64_t others = 0;       // who wait, of a grant that is shared or may stay
-  uint64_t last_token = 0;  // that is its own, of one that may stay; 0: as before
+  uint64_t last_token = 0;  // of its own, if it may be kept; 0: as before
   bool acked = false;       // by all that were wanted
   int16_t acked_by = 0;     // replicas
 };

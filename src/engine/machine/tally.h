@@ -18,8 +18,8 @@ namespace redlatch::engine {
 // What a machine has counted: no more than what cannot be told from the rest. Adding to it costs a
 // few instructions: it is done on the way of every acquisition.
 struct Tally {
-  // A bucket that is full begins anew, and how often is counted apart: a client may hold very many
-  // locks, few of which are taken that often.
+  // A full bucket starts again from zero, and the number of times is counted apart: a client may
+  // have very many locks, few of which are taken that often.
   template <class Count>
   class Durations {
    public:

@@ -45,8 +45,8 @@ inline uint32_t SecondOf(base::Instant now) {
   return static_cast<uint32_t>(now.nanos() / 1'000'000'000);
 }
 
-// A lock that another client has tried to get, and found kept, is kept no more for so long, and for
-// a second longer at most: tries, which call once a second, find it free when no thread has it.
+// If another client has tried to get a lock and found it kept, the lock is not kept for so long, or
+// for up to a second more. So later tries, once a second, find it free if no thread has it.
 inline constexpr uint32_t kNotKeptSeconds = 2;
 
 // How often a waiter repeats its bid: what tells the server that it lives.
@@ -64,7 +64,7 @@ inline absl::Duration ConfirmAfter(absl::Duration claim) {
   return std::min(absl::Milliseconds(100), Scaled(claim, 1, 20));
 }
 
-// A claim is as long, or longer where the server is far away, but no longer than the lease.
+// A claim is so long, or longer if the server is far away, but no longer than the lease.
 inline constexpr absl::Duration kShortestClaim = absl::Seconds(2);
 
 // How much later than the end of a claim somebody looks whether it was taken.

@@ -91,7 +91,7 @@ void AckedRenewals::RunEach(Jobs& jobs) {
   jobs.erase(late, jobs.end());
   for (Job& job : jobs) {
     if (job.until != base::Instant()) continue;
-    // At most half of what is left of the hold is spent on it, from its first turn on.
+    // It may use at most half of what is left of the hold when its first turn begins.
     const ToRenew& renewal = RenewalOf(job.send);
     job.until = now + std::clamp((renewal.deadline - now) / 2, kShortestPatience,
                                  std::max(renewal.patience, kShortestPatience));

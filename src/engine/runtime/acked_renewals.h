@@ -17,23 +17,23 @@ namespace redlatch::engine {
 
 class Core;
 
-// The renewals that count only when replicas have them: those of equal wants at one server in one
-// batch, and what comes meanwhile in the next, since all wait for the same stream. What is not
-// confirmed soon joins the next batch, and is given twice the time, as often as its patience
-// allows: so replicas that are slow keep others waiting for a second at most. Thread-safe.
+// The renewals that count only when replicas have them. Those with the same demands at one server
+// go in one batch, and what comes meanwhile in the next, since all wait for the same stream. A
+// renewal that is not confirmed soon joins the next batch with twice the time, until its own time
+// is over: so slow replicas keep others waiting for a second at most. Thread-safe.
 class AckedRenewals {
  public:
   explicit AckedRenewals(Core& core)
       : core_(core), lanes_("redlatch-acks", [this](Jobs& jobs) { RunEach(jobs); }) {}
-  // Returns when what is under way has run; the rest fails.
+  // Returns when the batches in progress have run; the rest fails.
   void Stop();
   AckedRenewals(const AckedRenewals&) = delete;
   AckedRenewals& operator=(const AckedRenewals&) = delete;
 
-  // Runs the renewal, and waits for its answer until then; a later answer is thrown away.
+  // Runs the renewal, and waits for its answer until then; a later answer is dropped.
   Answer Run(Entry& entry, const Send& send, base::Instant until);
-  // Has it run, and its answer given to the entry's machine, or to a function, on a thread of this
-  // client's. It is not sent any more once `until` has passed.
+  // Runs it on a thread of this client's, and passes the answer to the entry's machine, or to a
+  // function. After `until` it is no longer sent.
   using Then = std::function<void(Answer)>;
   void Post(Entry& entry, const Send& send, Then then = nullptr,
             base::Instant until = base::Instant::Infinite());
@@ -42,9 +42,9 @@ class AckedRenewals {
   struct Job {
     Entry* entry;  // referred to
     Send send;
-    Then then;  // null: its machine is told
+    Then then;  // null: its machine gets the answer
     base::Instant wanted_until;
-    base::Instant until = {};  // replicas may take; known from its first turn on
+    base::Instant until = {};  // the replicas' time; known from its first turn on
     absl::Duration slice = absl::Milliseconds(50);  // of that, the next time
   };
   using Jobs = std::vector<Job>;

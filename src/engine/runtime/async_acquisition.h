@@ -76,7 +76,7 @@ class AsyncAcquisition final : public AsyncTask, private Waker {
   bool gone_ = false;
   std::optional<Acquisition> acquisition_;
   std::unique_ptr<AsyncScript> script_;
-  // What replicas are to confirm, and their word on its way.
+  // What replicas have to confirm, and their answer on its way.
   std::optional<Confirmation> confirmation_;
   Held unconfirmed_;
   AsyncLetterPtr confirmed_;

@@ -1,4 +1,4 @@
-// The thread, what it takes turns at, and how it ends.
+// The driver's thread, what it does in turn, and how it ends.
 #include "src/engine/runtime/async_driver.h"
 
 #include <algorithm>
@@ -213,7 +213,7 @@ void AsyncDriver::StepOf(AsyncTask& task, unsigned events, base::Instant now) {
   if (due != task.timer_) {
     SetTimer(task, due);
   } else if ((events & AsyncTask::kTime) != 0 && due <= now) {
-    SetTimer(task, now + kDriversTurn);  // it must not be looked at for ever
+    SetTimer(task, now + kDriversTurn);  // not in an endless loop
   }
   if (goes_on) return;
   task.on_stop_.reset();
@@ -349,7 +349,8 @@ void AsyncDriver::Run(Completion completion, Whose whose) {
   });
 }
 
-// ---- How a driver ends: by its own thread, or, while that runs completions, by whoever stops it.
+// ---- How a driver ends: by its own thread or, while that runs completions, by the one that stops
+// it.
 
 namespace {
 

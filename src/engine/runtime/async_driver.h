@@ -53,12 +53,12 @@ class AsyncDriver : public std::enable_shared_from_this<AsyncDriver> {
   // released, and a second for completions that run. They may be what calls this.
   void Stop(base::Instant until);
 
-  // Starts the thread. False: it cannot be started, and a task would not begin.
+  // Starts the thread if needed. False: it cannot be started, and a task would not begin.
   bool Ready();
-  // `key`: what it asks about.
+  // `key`: of its requests.
   void Begin(std::unique_ptr<AsyncTask> task, std::string_view key = {}) noexcept;
-  // Runs it where the user said, or, of the library's own, on the driver's thread; at once only if
-  // there is no thread to be had.
+  // Runs it where the user said or, if it is the library's own, on the driver's thread; at once
+  // only if no thread can be started.
   enum class Whose : uint8_t { kUsers, kOwn };
   void Complete(Completion completion, Whose whose = Whose::kUsers) noexcept;
   // The tasks that were begun by that object end.
@@ -122,7 +122,7 @@ class AsyncDriver : public std::enable_shared_from_this<AsyncDriver> {
   base::CondVar changed_;
   AsyncTask* first_ ABSL_GUARDED_BY(mu_) = nullptr;  // of all tasks
   std::deque<AsyncTask*> inbox_ ABSL_GUARDED_BY(mu_);
-  // Until fewer scripts are in flight at their server, by server.
+  // Tasks that wait until fewer scripts are in flight at their server, by server.
   std::map<const void*, std::list<AsyncTask*>> held_back_ ABSL_GUARDED_BY(mu_);
   std::vector<std::unique_ptr<AsyncTask>> buried_ ABSL_GUARDED_BY(mu_);
   std::deque<std::pair<Completion, Whose>> completions_ ABSL_GUARDED_BY(mu_);

@@ -15,8 +15,8 @@ namespace redlatch::engine {
 // A release that no thread waits for: as LockSession::Release(), in steps.
 class AsyncRelease final : public AsyncTask {
  public:
-  // Of a release that was begun, and whose next script, if there is one, is due. `entry` is
-  // referred to. No `then`: nobody asks what it comes to.
+  // A release that has begun, and whose next script, if there is one, is due. `entry` is
+  // referred to. No `then`: the result is not needed.
   AsyncRelease(AsyncDriver& driver, Entry& entry, Released begun, std::optional<engine::Send> send,
                Holder::Then then);
   ~AsyncRelease() override;

@@ -28,8 +28,8 @@ class AsyncRounds {
   AsyncRounds& operator=(const AsyncRounds&) = delete;
 
   using Then = std::function<void(absl::StatusOr<redis::Reply>)>;
-  // `then` is told, at once if there is no thread to be had; soon after the latest `until` of its
-  // round at the latest. It calls nothing of the core's.
+  // Calls `then`, which must not call the core: at once if no thread can be started, else soon
+  // after the latest `until` of its round at the latest.
   void Run(Entry& entry, Request request, base::Instant until, Then then);
   // Ends the thread, when the round under way is over; the rest fails.
   void Stop();

@@ -8,7 +8,7 @@
 namespace redlatch::engine {
 namespace {
 
-// The answer to what was sent in time is waited for as by a thread that waits.
+// For a script that was sent in time, it waits for the answer as long as a thread would.
 constexpr absl::Duration kGrace = absl::Milliseconds(5);
 
 }  // namespace

@@ -17,8 +17,8 @@
 
 namespace redlatch::engine {
 
-// A script that is no part of anybody's grant, run again and again until it is answered: as
-// LockSession::Run(), in steps. Another thread waits for the server.
+// A script that is not part of a grant, repeated until it is answered: LockSession::Run() in steps.
+// Another thread waits for the server.
 class AsyncRun final : public AsyncTask {
  public:
   struct Call {
@@ -26,7 +26,7 @@ class AsyncRun final : public AsyncTask {
     std::stop_token stop;
     base::Instant until;
     std::function<AsyncLetterPtr(AsyncTask&)> attempt;
-    // The library's, told what it came to in the completion phase. It may keep the client.
+    // The library's own; gets the result in the completion phase. It may keep the client alive.
     absl::AnyInvocable<void(absl::StatusOr<redis::Reply>) &&> then;
   };
   AsyncRun(AsyncDriver& driver, Call call) : driver_(driver), call_(std::move(call)) {}

@@ -29,7 +29,7 @@ struct AsyncLetter {
 
   const std::shared_ptr<AsyncDriver> driver;
   redis::Exchange exchange;
-  std::shared_ptr<std::atomic<size_t>> in_flight;  // it is counted there until it arrives
+  std::shared_ptr<std::atomic<size_t>> in_flight;  // counts it until it arrives
   // To the PING before the script, if there is one, and to the script; or of what a thread has run.
   absl::StatusOr<redis::Reply> answers[2];
   Answer ran;

@@ -61,7 +61,7 @@ class AsyncTask {
   bool held_back_ = false;
   std::list<AsyncTask*>::iterator held_at_;  // if it is held back
   std::optional<std::stop_callback<std::function<void()>>> on_stop_;
-  std::shared_ptr<std::atomic<size_t>> in_flight_;  // at the server that it asks
+  std::shared_ptr<std::atomic<size_t>> in_flight_;  // at its server
 };
 
 }  // namespace redlatch::engine

@@ -15,21 +15,21 @@
 namespace redlatch::engine {
 
 // An acquisition that counts only when replicas have its grant: until when they may confirm it, and
-// whether the lock is asked for anew if they do not. Pure, but for the machine that it asks.
+// whether to ask for the lock anew if they do not. It does nothing but ask its machine.
 class Confirmation {
  public:
-  // Of a call that began then, and that waits for the lock for so long.
+  // `began`: when the call began; `wait`: how long it waits for the lock.
   Confirmation(const Core& core, base::Instant began, absl::Duration wait,
                absl::Duration ack_timeout);
 
-  // The renewal that replicas are to confirm; null: the hold needs none.
+  // The renewal that replicas have to confirm; null: the hold needs none.
   const Send* Ask(Core& core, Entry& entry, uint64_t hold);
-  // What became of that. False: the hold is to be given back, for the reason `why()`.
+  // Takes its result. False: give the hold back; `why()` says why.
   bool Hear(Core& core, Entry& entry, const Answer& answer);
-  // When to ask for the lock anew, after that; infinite: never.
+  // When to ask for the lock anew after that; infinite: never.
   base::Instant Again();
 
-  // By when the call is to return.
+  // When the call has to return.
   base::Instant end() const { return end_; }
   const absl::Status& why() const { return why_; }
 

@@ -202,8 +202,8 @@ void Core::Prepare(const Entry& entry, const Send& send) {
   deployment_->Doubt(entry.keys.main(), send.sent, send.missed_since);
 }
 
-// Whoever may publish can send any message. So each names the secret id of a bid, or of a grant,
-// and none but a grant makes this client do more than ask the server, or give back what rests.
+// Anyone who may publish can send any message. So each names the secret id of a bid or of a grant,
+// and only a grant makes this client do more than ask the server, or give back what no thread has.
 void Core::OnMessage(std::string_view text) {
   std::optional<Message> message = ReadMessage(identity_, text);
   if (!message) return;
@@ -253,7 +253,7 @@ void Core::Finish(Entry& entry, Effects& effects) {
   for (Notice& notice : effects.notices) Post(entry, std::move(notice));
 }
 
-// ---- What a client tells its user, on threads of its own.
+// ---- What a client reports to its user, on threads of its own.
 
 void Core::TellLater(std::function<void(Observer&)> event) {
   inside_->notifier.Post(Notifier::Urgency::kNotice,

@@ -171,11 +171,11 @@ class Core : public std::enable_shared_from_this<Core> {
   // An object of that name goes: its calls that wait end, at whichever machine they do.
   void StopAll(std::string_view name, const void* object);
 
-  // A lock is not asked for without the threads that renew it and watch over it:
-  // kResourceExhausted if they cannot be started.
+  // Starts the threads that renew a lock and watch its deadline, without which no lock is asked
+  // for. kResourceExhausted if they cannot be started.
   absl::Status SeeToThreads();
 
-  // What no thread has then goes back, also if this is never destroyed.
+  // When the process exits, what no thread has goes back, even if this is never destroyed.
   void GiveBackAtExit();
 
   // Somebody else wants what that grant has.

@@ -20,7 +20,7 @@
 namespace redlatch::engine {
 namespace {
 
-// Of a mark in a cluster, which nobody reads: that it is written is all that counts.
+// Of a mark in a cluster, which is never read: writing it is what counts.
 constexpr absl::Duration kMarkLifetime = absl::Seconds(1);
 
 std::string QuarantineMs(const redis::Url& url) {

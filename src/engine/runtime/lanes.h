@@ -15,21 +15,21 @@
 
 namespace redlatch::engine {
 
-// Runs the jobs of each lane in batches, one after the other, and those of different lanes at the
-// same time. With a lane for each server, no wait for one server delays what is due at another. A
-// lane has a thread for as long as it has jobs. Thread-safe.
+// Runs the jobs of a lane in batches, one after the other, and different lanes at the same time.
+// With a lane for each server, waiting for one server delays nothing that is due at another. A lane
+// has a thread for as long as it has jobs. Thread-safe.
 template <class Job>
 class Lanes {
  public:
   using Jobs = std::vector<Job>;
 
-  // `run`: runs a batch. What it leaves in there goes into the lane's next batch.
+  // `run`: runs a batch. The jobs that it leaves in it go into the lane's next batch.
   Lanes(const char* thread_name, std::function<void(Jobs&)> run)
       : thread_name_(thread_name), run_(std::move(run)) {}
   Lanes(const Lanes&) = delete;
   Lanes& operator=(const Lanes&) = delete;
 
-  // Returns false, and takes no jobs, if there is no thread to run them.
+  // Returns false, and takes no jobs, if no thread can be started for them.
   bool Add(const std::string& name, Jobs& jobs) {
     std::vector<std::thread> ended;
     bool added = true;
@@ -51,7 +51,7 @@ class Lanes {
     return added;
   }
 
-  // Waits until all jobs have run. Nothing may be added from here on.
+  // Waits until all jobs have run. No job may be added from here on.
   void Finish() {
     std::vector<std::thread> ended;
     {

@@ -127,7 +127,7 @@ class LockSession final : public Holder {
 
   // What the client has and no thread goes back.
   void EndRest();
-  // It follows that one, which other clients may have tried to get.
+  // It follows that grant, which other clients may have tried to get.
   void KeepAs(const LockSession& other);
 
   // A lock object comes.
@@ -188,12 +188,12 @@ class LockSession final : public Holder {
   Ending BeginRelease(uint64_t hold, FencingToken token, base::Instant deadline);
   void Hear(Ending& ending, const Answer& answer, base::Instant deadline);
   absl::Status End(Ending& ending, base::Instant deadline);
-  // What no thread will have, after all; waits for that until then at the latest.
+  // Gives back a grant that no thread wants any more; waits for that until then at most.
   void GiveBack(uint64_t hold, Face face, base::Instant until);
   // `leaves`: what would be waited for to the client's own thread.
   void EndQuietly(Ending& ending, base::Instant deadline, bool leaves = false);
   void WaitQuietly(Ending& ending, base::Instant deadline);
-  // The same on the client's own thread; `then`: null, or told what it came to.
+  // The same on the client's own thread; `then` gets the result, and may be null.
   void EndAsync(Ending ending, Then then);
 
   const std::shared_ptr<Core> core_;

@@ -53,7 +53,7 @@ struct Notifier::State {
   void SeeToALeader(const std::shared_ptr<State>& self) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
     if (threads > running() || stopping) return;
     std::thread thread;
-    // If there is none to be had, those there are do what they can.
+    // If none can be started, the existing ones do what they can.
     if (!base::TryStartThread(thread, "redlatch-notify", [self] { Work(self); })) return;
     thread.detach();
     ++threads;

@@ -105,7 +105,7 @@ absl::StatusOr<redis::Reply> Outbox::Finish(Letter& letter, base::Instant deadli
 }
 
 void Outbox::Leave(Letter& letter) {
-  // Nobody reads what comes from a server that is forgotten: its letters fail when it goes.
+  // Answers of a forgotten server are not read: its letters fail when it is destroyed.
   const std::shared_ptr<const void> keeps = std::move(letter.exchange.keeps);
   GoesAlone(letter);
   const auto done = [this, &letter] { Answered(letter); };

@@ -70,7 +70,7 @@ class Outbox {
   Core& core_;
   size_t under_way() const { return under_way_[0] + under_way_[1]; }
 
-  // Of this batch and of the one before. A batch ends when all of the one before are answered: so
+  // Of this batch and the one before. A batch ends when all of the one before are answered: so
   // a server that hangs is noticed, however many others answer.
   std::atomic<size_t> under_way_[2] = {};
   std::atomic<size_t> batch_{0};

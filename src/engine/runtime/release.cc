@@ -60,7 +60,7 @@ void LockSession::EndQuietly(Ending& ending, base::Instant deadline, bool leaves
   if (ending.send && ending.send->bid() == nullptr && core_->MayPostReleaseOf(entry_)) {
     return core_->outbox().Send(entry_, *std::move(ending.send), ending.released.hold);
   }
-  // An event loop's thread is not to wait.
+  // An event loop's thread must not wait.
   if (ending.send && leaves) return EndAsync(std::move(ending), nullptr);
   WaitQuietly(ending, deadline);
 }
@@ -91,7 +91,7 @@ absl::Status LockSession::Release(uint64_t hold, FencingToken token) noexcept {
 void LockSession::ReleaseQuietly(uint64_t hold, FencingToken token) noexcept {
   if (core_->in_forked_child()) return;
   if (core_->async().OnItsThread())
-    return ReleaseAsync(hold, token, nullptr);  // which waits for nobody
+    return ReleaseAsync(hold, token, nullptr);  // which does not wait
   const base::Instant deadline = core_->ReleaseBy();
   Ending ending = BeginRelease(hold, token, deadline);
   EndQuietly(ending, deadline, /*leaves=*/core_->async().started());

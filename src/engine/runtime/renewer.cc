@@ -39,7 +39,7 @@ void Renewer::Stop(base::Instant until) {
 
 void Renewer::Start() {
   if (thread_.joinable() || stopping_) return;
-  // Else Ready() tells whoever asks for a lock.
+  // If it cannot, Ready() says so when a lock is asked for.
   static_cast<void>(base::TryStartThread(thread_, "redlatch-renew", [this] { Work(); }));
 }
 
@@ -166,7 +166,7 @@ void Renewer::Serve(const std::vector<Entry*>& due) {
     std::vector<Send> acked;
     core_.Feed(*entry, [&](Bidder& machine, Effects& effects) {
       const base::Instant now = base::Now();
-      machine.Expire(now, effects);  // what is over has nothing to be sent
+      machine.Expire(now, effects);  // a hold that is over sends nothing
       while (const std::optional<Send> send = machine.NextSend(now, kTogether)) {
         const auto* const renewal = std::get_if<ToRenew>(&send->what);
         if (renewal != nullptr && renewal->acks.any()) {
@@ -211,7 +211,7 @@ void Renewer::RunBatch(absl::Span<const Job> jobs) {
     calls.push_back(requests.back().call());
     const base::Instant its = now + std::max(kShortestTimeout, job.send.lease / 3);
     calls.back().until = std::min(its, now + core_.command_timeout());
-    // A quorum answers each call in its own time: the shortest must not end the round for others.
+    // At a quorum each call has a deadline of its own: the shortest must not end the others' round.
     until = core_.is_quorum() ? std::max(until, calls.back().until) : std::min(until, its);
   }
   std::vector<absl::StatusOr<redis::Reply>> replies(jobs.size());

@@ -22,8 +22,8 @@ class Core;
 // The thread that runs those scripts of all locks for which no caller is there: renewals,
 // heartbeats, releases and cancels that went unanswered. What is due together at one server travels
 // in one pipelined write. In a cluster another thread waits for the answers of each node, so that a
-// node that hangs delays nothing that is due elsewhere. The thread starts when it is first needed,
-// and from then on also repeats who this client is. Thread-safe.
+// hung node delays nothing that is due elsewhere. The renewer's thread starts when it is first
+// needed, and from then on also repeats who this client is. Thread-safe.
 class Renewer {
  public:
   // `refresh`: how often the client describes itself.
@@ -52,7 +52,7 @@ class Renewer {
 
  private:
   struct Job {
-    Entry* entry;  // referred to; null: what this client has released and counted is repeated
+    Entry* entry;  // referred to; null: repeats what this client has released and counted
     Send send;
   };
 

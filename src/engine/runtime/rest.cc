@@ -33,7 +33,7 @@ struct Keepers {
   static Keepers* All();
 };
 
-// When the process exits: what no thread has goes back.
+// When the process exits, what no thread has goes back.
 void GiveBackAll() {
   std::vector<std::weak_ptr<Core>> cores;
   if (Keepers* const all = Keepers::All()) {

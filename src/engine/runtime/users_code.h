@@ -12,7 +12,7 @@ namespace redlatch::engine {
 // and goes no further.
 void RunUsersCode(std::string_view name, absl::FunctionRef<void()> code) noexcept;
 
-// The user's callback; one that does nothing in place of null.
+// The user's callback; one that does nothing if it is null.
 template <class Callback>
 Callback NotNull(Callback callback) {
   return callback ? std::move(callback) : Callback([](const auto&) {});

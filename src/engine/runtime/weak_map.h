@@ -29,7 +29,7 @@ class WeakMap {
     if (shared == nullptr) known = shared = make();
     return shared;
   }
-  // How many are remembered: twice as many as there are, or a few, at most.
+  // How many it remembers: at most twice as many as there are, or a few.
   size_t size() {
     const base::MutexLock lock(mu_);
     return known_.size();

@@ -18,7 +18,7 @@ namespace {
 // are over. A new socket sends one of its own sooner; each is given longer than the last.
 constexpr absl::Duration kFirstPatience = absl::Milliseconds(250);
 constexpr int kPatienceGrows = 3;
-// How much longer than the first the second connection to a server may take, and how long at least.
+// The second connection to a server may take so many times as long as the first, and at least this.
 constexpr int kSecondTakes = 4;
 constexpr absl::Duration kSecondPatience = absl::Milliseconds(250);
 
@@ -49,7 +49,7 @@ absl::Status Connector::Unreachable(const Attempt& attempt, const std::string& w
 absl::Status Connector::HungUp(const Attempt& attempt, const absl::Status& broken) const {
   const std::string why(broken.message());
   if (attempt.dialogue.replies.empty() || !attempt.dialogue.replies.back().is_error()) {
-    // Any other error has said what is wrong.
+    // Any other error says what is wrong.
     const bool silent = attempt.dialogue.replies.empty() && absl::IsUnavailable(broken);
     const std::string hint = silent ? Hint() : "";
     return {broken.code(), Unreachable(attempt, absl::StrCat(why, hint)).message()};
@@ -110,7 +110,7 @@ absl::Status Connector::TwoServers(const Connection& first, const Connection& se
       one == other ? " and another there as well" : absl::StrCat(" and another at ", other),
       ", and each would have locks of its own (name one server, without a load balancer before "
       "it)");
-  // A server that has ended and begun anew in this moment has hung up.
+  // If the server has restarted just now, this connection is closed.
   const bool ended =
       first.dialogue.transport->Wait(Interest::kRead, -1, base::Now()).Meets(Interest::kRead);
   attempt_.reset();

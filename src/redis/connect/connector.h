@@ -40,10 +40,10 @@ using Whereabouts = std::function<std::optional<Target>()>;
 // and the next call goes on with it; so callers of little patience get connected too, together. One
 // attempt takes no longer than the URL's connect_timeout. Not thread-safe.
 //
-// A connection for commands to another run of a server than the last one is made twice, the second
-// time to another address if the host has several: if two primaries answer, as behind a load
-// balancer, each would have locks of its own, and the server is refused. A second connection that
-// cannot be made soon proves nothing, and neither does a user who may not run INFO.
+// A connection for commands that reaches another server, or a restarted one, is made twice, the
+// second time to another address if the host has several. If two primaries answer, as behind a load
+// balancer, each has locks of its own, and the server is refused. It is accepted if the second
+// connection cannot be made soon, or if the user may not run INFO.
 class Connector {
  public:
   // No `open`: OpenTransport(). No `endpoint`: where the URL leads. `where`, if given, is asked
@@ -117,7 +117,7 @@ class Connector {
   const Whereabouts where_;
   bool trust_where_ = true;
   const bool for_commands_;
-  std::string run_id_;  // of the server that was connected to last
+  std::string run_id_;  // of the server that it connected to last
   std::optional<Attempt> attempt_;
 };
 

@@ -52,8 +52,8 @@ Addresses LookUp(const HostAndPort& named, int flags) {
   return addresses;
 }
 
-// getaddrinfo() has no deadline, so a thread looks the name up. It outlives the calls that wait for
-// it if it must, and touches nothing but this and Lookups.
+// getaddrinfo() has no deadline, so a thread looks the name up. It may outlive the calls that wait
+// for it, and touches nothing but this and Lookups.
 struct Lookup {
   base::Mutex mu;
   base::CondVar changed;
@@ -61,8 +61,8 @@ struct Lookup {
   Addresses result ABSL_GUARDED_BY(mu);
 };
 
-// The lookups that are under way in this process: one for each host and port, which all endpoints
-// share, so that name servers that hang do not cost a thread for each attempt to connect.
+// The lookups in progress in this process: one for each host and port, shared by all endpoints, so
+// that hung name servers do not cost a thread for each attempt to connect.
 class Lookups {
  public:
   static Lookups& Here() {

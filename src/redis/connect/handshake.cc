@@ -23,7 +23,7 @@ constexpr std::string_view kImitation =
     "; redlatch needs Redis 7.0 or later, or Valkey, itself: an imitation such as fakeredis or "
     "miniredis does not run its scripts as they do";
 
-// Of what a server says of itself, which may be anything, for a message.
+// A server's text about itself, which may be anything, shortened for a message.
 std::string_view Short(std::string_view text) { return text.substr(0, 200); }
 
 // A command that the server, or this user, does not have.
@@ -245,7 +245,7 @@ absl::Status Handshake::ReadReplicaLag(const Reply& reply, ServerInfo* info) con
 }
 
 absl::Status Handshake::CheckCommands(const Reply& reply) const {
-  // Who has been given the text has no reason to ask for it.
+  // A server that has just been sent the text has no reason to ask for it.
   if (reply.is_error() && ClassifyError(reply.text) == ErrorCode::kNoScript) return Refusal(reply);
   if (reply.is_error() && ClassifyError(reply.text) != ErrorCode::kNoPermission) {
     return CheckScript(reply);

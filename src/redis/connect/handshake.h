@@ -45,7 +45,7 @@ class Handshake {
   // kUnavailable where a later attempt may succeed, kPermissionDenied or kFailedPrecondition where
   // somebody must mend something first. `info` is filled for Purpose::kCommands.
   absl::Status Check(absl::Span<const Reply> replies, ServerInfo* info) const;
-  // Whether a server that answers HELLO so can hold locks, as far as its version and mode tell.
+  // Can a server with this answer to HELLO hold locks, by its version and mode?
   absl::Status CheckHello(const Reply& hello) const;
 
  private:

@@ -90,7 +90,7 @@ class EndpointOfSentinels final : public Endpoint {
  private:
   const Url url_;
   size_t first_;
-  std::map<HostAndPort, std::unique_ptr<Endpoint>> endpoints_;  // of those known now
+  std::map<HostAndPort, std::unique_ptr<Endpoint>> endpoints_;  // of the known ones
 };
 
 }  // namespace

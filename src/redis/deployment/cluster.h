@@ -108,8 +108,8 @@ class Cluster final : public Deployment {
   using Ask = absl::FunctionRef<absl::StatusOr<Reply>(const ClusterNodePtr& node, bool asking)>;
   absl::StatusOr<Reply> AskOwner(Slot slot, base::Instant deadline, StillWanted still_wanted,
                                  Ask ask);
-  // Of what was redirected, where no time is left to follow, or it leads to nobody that is known.
-  // It was not executed.
+  // For a command that was redirected, if there is no time left to follow, or the redirection leads
+  // to an unknown node. It was not executed.
   absl::Status StillMoves(const absl::Status& redirected, bool known = true) const;
   std::unique_ptr<SingleServer> MakeNode(const HostAndPort& where);
   absl::Status ListenTo(Slot slot, base::Instant deadline, const std::stop_token& stop);
@@ -118,7 +118,7 @@ class Cluster final : public Deployment {
   void ConcernAllOf(const SingleServer* server);
   void Silent(std::string_view channel);
   void OnView();
-  // Where the slot's channel is subscribed; null: nowhere.
+  // The node at which the slot's channel is subscribed; null: none.
   ClusterNodePtr HeardAt(Slot slot) const;
   // By the map's thread.
   base::Instant DoChores();

@@ -150,7 +150,7 @@ void Cluster::Doubt(std::string_view key, base::Instant now,
   if (owner != nullptr && listening(key)) owner->server->Doubt(key, now, missed_since);
 }
 
-// What refers to nodes that are forgotten keeps their connections.
+// References to forgotten nodes would keep their connections open.
 void Cluster::OnView() {
   view_whole_ = true;
   const auto forgotten = [](const auto& each) {

@@ -15,7 +15,7 @@ namespace {
 constexpr absl::Duration kApart = absl::Milliseconds(100);
 // How long one node may take to answer, while there are others.
 constexpr absl::Duration kMapPatience = absl::Milliseconds(500);
-// Before it is looked again whether a call that uses a forgotten node is over.
+// Pause before checking again if a call that uses a forgotten node is over.
 constexpr absl::Duration kBuryEach = absl::Milliseconds(200);
 
 }  // namespace
@@ -25,7 +25,7 @@ ClusterMap::ClusterMap(const Url& url, Hooks hooks)
 
 ClusterMap::~ClusterMap() {
   Stop();
-  // Whatever still refers to nodes does not use them.
+  // Remaining references to nodes are no longer used.
   for (ClusterNode* node = latest_; node != nullptr; node = node->older) node->server.reset();
 }
 
@@ -37,7 +37,7 @@ void ClusterMap::Stop() {
     found_.SignalAll();
   }
   base::Join(thread_);
-  // Those that are forgotten, too: they speak as well.
+  // Forgotten nodes, too: calls may still use them.
   for (ClusterNode* node = latest_; node != nullptr; node = node->older) node->server->Stop();
 }
 
@@ -145,7 +145,7 @@ void ClusterMap::Run() {
   mu_.Unlock();
 }
 
-// Nobody uses these any more.
+// No call uses these any more.
 void ClusterMap::Bury() {
   std::vector<std::unique_ptr<ClusterNode>> dead;
   {
@@ -162,7 +162,7 @@ void ClusterMap::Bury() {
   }
 }
 
-// Whoever told the latest view, those that have been of use, those that the user named, the others.
+// The node that gave the latest view, then those in use, those that the user named, the others.
 std::vector<HostAndPort> ClusterMap::WhomToAsk() const {
   std::vector<HostAndPort> whom;
   const auto add = [&](const HostAndPort& one) {

@@ -28,22 +28,22 @@
 
 namespace redlatch::redis {
 
-// A primary of a cluster, or what was one lately.
+// A primary of a cluster, or a former one.
 struct ClusterNode {
   const HostAndPort where;
   std::unique_ptr<SingleServer> server;
   std::atomic<bool> forgotten{false};        // no view names it any more
   std::atomic<ClusterNode*> older{nullptr};  // the one before, in the order in which they came
 };
-// Whoever uses a node has one of these: the map's thread ends its connections when the last is
-// gone.
+// A call that uses a node has one of these; when the last is gone, the map's thread closes the
+// node's connections.
 using ClusterNodePtr = std::shared_ptr<ClusterNode>;
 
 // Which node serves which slot, as far as is known, and the thread that finds out: from one node
 // after the other, when somebody asks for it, and never in a hurry, however many do. A redirection
-// is believed at once, for its slot, if it leads to a node that the latest view names: nobody else
-// is connected to, so that a node which redirects to invented addresses costs nothing, and tells
-// nobody the password. A node that the latest view does not name is forgotten.
+// is believed at once, for its slot, if it leads to a node that the latest view names. The client
+// connects to no other, so a node that redirects to made-up addresses costs nothing, and does not
+// get the password sent there. A node that the latest view does not name is forgotten.
 //
 // Thread-safe.
 class ClusterMap {
@@ -80,8 +80,8 @@ class ClusterMap {
   absl::Status AwaitSome(base::Instant deadline);
   // The same for the one that serves a slot.
   absl::StatusOr<ClusterNodePtr> AwaitOwner(Slot slot, base::Instant deadline);
-  // Whom the redirection leads to, by `from`; null: to none that the latest view names, or one that
-  // is looked at by the deadline.
+  // The node to which `from` redirects; null: none that the latest view names, nor a new view by
+  // the deadline.
   ClusterNodePtr Follow(const Redirect& redirect, const ClusterNode& from, base::Instant deadline);
 
   // It may be out of date.
@@ -96,7 +96,7 @@ class ClusterMap {
   void CloseInForkedChild();
 
  private:
-  // Where nodes go when nobody uses them any more, on whatever thread that is.
+  // Where unused nodes go; their last user may be on any thread.
   struct Graveyard {
     base::Mutex mu;
     std::vector<std::unique_ptr<ClusterNode>> nodes ABSL_GUARDED_BY(mu);
@@ -133,7 +133,7 @@ class ClusterMap {
   std::map<HostAndPort, ClusterNodePtr> nodes_ ABSL_GUARDED_BY(mu_);
   size_t unburied_ ABSL_GUARDED_BY(mu_) = 0;            // nodes, those in `nodes_` too
   std::set<HostAndPort> members_ ABSL_GUARDED_BY(mu_);  // named by the latest view
-  // The thread's: what was seen last, and who said so.
+  // The thread's: the last view, and the node that gave it.
   std::optional<HostAndPort> told_by_;
   int64_t epoch_ = 0;
   std::set<std::string> ids_;

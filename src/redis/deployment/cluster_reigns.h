@@ -62,7 +62,7 @@ class ClusterReigns {
   std::vector<const SingleServer*> to_check_ ABSL_GUARDED_BY(mu_);
   // The one thread's.
   std::map<ClusterNodePtr, Round> rounds_;
-  ClusterNodePtr latest_;  // who had its turn last: the next begins behind it
+  ClusterNodePtr latest_;  // whose turn was last: the next one begins after it
 };
 
 }  // namespace redlatch::redis

@@ -28,7 +28,7 @@ namespace redlatch::redis {
 
 // A connection on which scripts are run, and replicas then waited for. That takes time in which
 // nothing else can be asked there; and WAIT speaks of the connection that says it, so this one is
-// never made anew behind the caller's back. Thread-safe: callers take turns.
+// never made anew without the caller's knowledge. Thread-safe: callers take turns.
 class AckedConnection {
  public:
   // `mark`: a command that writes, whatever is there, and also where memory is full, at a key of

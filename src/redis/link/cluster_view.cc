@@ -49,8 +49,8 @@ std::optional<SlotRange> ReadRange(const Reply& range, const HostAndPort& asked)
   return read;
 }
 
-// CLUSTER SHARDS names those that have no slots yet, to which a slot may be on its way. A server or
-// a user without it names only the others.
+// CLUSTER SHARDS also names nodes without slots, to which a slot may be moving. Without that
+// command, or the right to it, only the others are known.
 void AddMembers(const Reply& shards, const Url& url, const HostAndPort& asked, ClusterView& view) {
   for (const Reply& shard : shards.elements) {
     if (shard.elements.size() < 4) continue;

@@ -27,7 +27,7 @@ struct ClusterView {
   std::vector<SlotRange> ranges;
   bool well = false;  // the node sees all slots served, and most primaries
   int64_t epoch = 0;  // grows with each failover; one that is behind is cut off, or has been
-  std::set<std::string> ids;      // of the nodes, for ever
+  std::set<std::string> ids;      // of the nodes; they never change
   std::set<HostAndPort> members;  // all nodes that it names, those without a slot too
 };
 

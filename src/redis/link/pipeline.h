@@ -35,8 +35,8 @@ struct Exchange {
   std::function<void()> done;
   // Of Begin(): the thread is elsewhere, and comes in Finish(). Until then it does not lead.
   bool away = false;
-  SharedConnection* at = nullptr;               // which has it; null: it was not begun so
-  std::shared_ptr<const void> keeps = nullptr;  // whose connection that is, for as long
+  SharedConnection* at = nullptr;               // which has it; null: not begun that way
+  std::shared_ptr<const void> keeps = nullptr;  // keeps that connection's owner alive
   // Of Post(): whoever posts it drains the connection soon, and that sends it, with what else is
   // posted by then.
   bool unhurried = false;

@@ -16,7 +16,7 @@ struct ScriptCall {
   absl::Span<const std::string_view> keys;
   absl::Span<const std::string_view> args;
   bool by_text = false;  // of Post(): the server does not know its SHA-1
-  // Of a quorum's batch: nobody waits for the answer any more, though the others go on.
+  // Of a quorum's batch: no caller waits for this answer any more, though the others go on.
   base::Instant until = base::Instant::Infinite();
 };
 

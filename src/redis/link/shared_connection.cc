@@ -1,5 +1,5 @@
-// Who waits, who leads and who gives up; what the leader does on the connection; what nobody waits
-// for.
+// How callers wait, lead and give up; what the leader does on the connection; commands without a
+// waiting caller.
 #include "src/redis/link/shared_connection.h"
 
 #include <sched.h>
@@ -238,7 +238,7 @@ ServerInfo SharedConnection::server_info() const {
   return info_;
 }
 
-// ---- Commands that nobody waits for.
+// ---- Commands without a waiting caller.
 
 namespace {
 

@@ -58,8 +58,8 @@ struct SharedConnectionOptions {
   std::function<void()> on_replica;
   // One that answers LOADING is one, as it replaces its data by another's.
   bool loading_is_replicas = false;
-  // So is one that answers NOREPLICAS, as it may have been cut off, and where the URL leads may be
-  // another by now; once a second at most.
+  // So is one that answers NOREPLICAS: it may have been cut off, and the URL may lead to another
+  // server by now; once a second at most.
   bool no_replicas_is_replicas = false;
   // An attempt to connect that fails ends every call that waits for it, and one that was in vain a
   // moment ago those that come: another server may have what this one was asked for.

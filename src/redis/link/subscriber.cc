@@ -365,9 +365,9 @@ void Subscriber::ReadSome() {
   if (!got.ok() && !broken_) Fail(std::string(got.status().message()));
 }
 
-// ---- Who reads a subscriber's connection: its thread, or in its place a guest, which is a thread
-// that waits for a message and would otherwise be woken by it. On an idle machine that hop takes as
-// long as the message itself.
+// ---- Who reads a subscriber's connection: its thread or, instead, a guest: a thread that waits
+// for a message and would otherwise be woken by it. On an idle machine, that wake-up takes as long
+// as the message itself.
 //
 //   reader     who                              becomes
 //   kThread    the subscriber's thread          kGuest, where it sleeps in poll and somebody waits
@@ -528,7 +528,7 @@ bool Subscriber::StaysAway(base::Instant now) {
   return true;
 }
 
-// ---- What the server says to a subscriber: answers, and messages.
+// ---- What a server sends to a subscriber: answers and messages.
 
 void Subscriber::Handle(const Reply& reply) {
   if (reply.elements.size() == 3 &&

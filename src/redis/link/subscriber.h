@@ -171,7 +171,7 @@ class Subscriber final : private ListeningThread::Listener {
   SubscriptionPtr Find(std::string_view channel) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void End(Subscription& subscription, absl::Status why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  // Who reads.
+  // Which thread reads.
   enum class Reader : uint8_t { kThread, kGuest, kNobody };
   void WakeReader() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Recall() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

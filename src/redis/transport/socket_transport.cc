@@ -120,8 +120,8 @@ class SocketTransport final : public Transport {
   }
 
  private:
-  // Where nobody listens at a port of the range that the kernel takes clients' ports from, it may
-  // take that very port, and a socket is connected to itself: it would answer its own commands.
+  // If no server listens at a port in the kernel's range for clients, the kernel may choose that
+  // port for this socket. It is then connected to itself, and would echo its own commands.
   bool IsItself() const {
     sockaddr_storage here = {};
     sockaddr_storage there = {};

@@ -26,8 +26,8 @@ bool IsAddress(const std::string& host) {
 
 namespace {
 
-// Whether there are lists of revoked certificates: in a file all is loaded by now, and a directory
-// has them under names such as 5ed36f99.r0.
+// Are there lists of revoked certificates? Those of a file are loaded by now; in a directory they
+// have names such as 5ed36f99.r0.
 bool HasRevocations(X509_STORE* store, const std::string& path) {
   std::error_code ignored;
   for (const auto& each : std::filesystem::directory_iterator(path, ignored)) {

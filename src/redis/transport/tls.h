@@ -18,7 +18,7 @@
 
 namespace redlatch::redis {
 
-// Whether a host is an address in numbers: that is looked up nowhere.
+// True if a host is a numeric address, which needs no lookup.
 bool IsAddress(const std::string& host);
 
 template <auto kFree>

@@ -71,8 +71,8 @@ struct Readiness {
 //
 // One caller at a time, of any thread, is in Connect(), Read() or Write(), unless full_duplex()
 // says that one may be in Read() while another is in Write(). Wait() may be called at any
-// time, by several threads at once and beside a Read() or a Write(): it looks at nothing that those
-// change but what is atomic.
+// time, by several threads at once and beside a Read() or a Write(): of what those change, it reads
+// only atomic members.
 class Transport {
  public:
   virtual ~Transport() = default;
@@ -89,8 +89,8 @@ class Transport {
   // readable at once. A connection that broke is ready for everything.
   virtual Readiness Wait(Interest interest, int wake_fd, base::Instant deadline) = 0;
 
-  // The same for who polls several connections at once: what to poll, and afterwards what came of
-  // it. As free to be called as Wait().
+  // The same for a caller that polls several connections at once: what to poll, and then the
+  // result. May be called whenever Wait() may.
   struct Polled {
     int fd = -1;  // none: nothing to be polled
     int16_t events = 0;

@@ -17,7 +17,7 @@ struct HostAndPort {
   friend auto operator<=>(const HostAndPort&, const HostAndPort&) = default;
 };
 
-// Whether a server may have meant that as a host: a name, or an address, and no more.
+// True if a server's text can be a host: a name or an address, and nothing else.
 bool IsHost(std::string_view text);
 
 }  // namespace redlatch::redis

@@ -110,7 +110,7 @@ absl::StatusOr<Url> QuorumOf(std::vector<Url> members);
 // What leads to one of the servers of which a URL names several, with all that it says besides.
 Url UrlTowards(Url url, const HostAndPort& server);
 
-// A text that may have a URL in it, or be one, with "***" for the passwords of that.
+// A text that may be or contain a URL, with "***" in place of its passwords.
 std::string WithoutPasswords(std::string text);
 
 }  // namespace redlatch::redis
