@@ -12,7 +12,6 @@
 #include "tests/conformance/cli/run/fixture.h"
 #include "tests/support/await.h"
 #include "tests/support/redis_server.h"
-#include "tests/support/refusals.h"
 #include "tests/support/tcp_proxy.h"
 
 namespace redlatch {
@@ -70,19 +69,6 @@ TEST_F(RedlatchRunLossTest, TheCommandIsToldEarlyEnoughToEndInOrder) {
   EXPECT_EQ(run.redlatch->pipe().ReadLine(), "told");
   EXPECT_EQ(CodeOf(*run.redlatch), 122);
   EXPECT_THAT(Errors(), HasSubstr("lock \"job\" is about to be lost"));
-}
-
-TEST_F(RedlatchRunLossTest, WaitsForAServerThatServesNobodyYet) {
-  for (const support::Refusal& refusal : support::Refusals()) {
-    SCOPED_TRACE(refusal.name);
-    const auto server = support::RedisServer::Start();
-    refusal.begin(*server);
-    const auto run =
-        Start({"--wait", "60s", "job", "--", "true"}, {"REDLATCH_URL=" + server->url()});
-    EXPECT_FALSE(run->WaitFor(absl::Milliseconds(300))) << Errors();
-    refusal.end(*server);
-    EXPECT_EQ(CodeOf(*run), 0) << Errors();
-  }
 }
 
 TEST_F(RedlatchRunLossTest, SaysWhatKeptItFromTheServerWhenTheWaitIsOver) {
