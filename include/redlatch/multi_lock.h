@@ -62,8 +62,8 @@ namespace redlatch {
 // all, more than 64, both sides of one lock, or a MultiLock in another.
 //
 // For its methods, their errors, and when it may be destroyed, see RedisLockBase. By the other ways
-// Acquire() may also return kAborted, and try_lock_for() throw it: one of the locks was lost while
-// the call waited for another one, and there was no time left to try again.
+// Acquire() may also return kAborted, and try_lock() and try_lock_for() throw it: one of the locks
+// was lost while the call took another one, and there was no time left to try again.
 class REDLATCH_EXPORT MultiLock final : public RedisLockBase {
  public:
   // A lock, or one side of it. Neither is copied: each is to live for as long as the MultiLock.

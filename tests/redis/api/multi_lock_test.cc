@@ -2,6 +2,9 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdint>
+#include <functional>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <stop_token>
@@ -304,6 +307,65 @@ TEST_F(MultiLockTest, OfSeveralServersAllOrNothing) {
   EXPECT_TRUE(absl::IsUnavailable(down)) << down;
   EXPECT_THROW((void)lock.try_lock_for(std::chrono::milliseconds(50)), std::system_error);
   EXPECT_TRUE(Await([&] { return IsFree(other_, "a"); }));
+}
+
+TEST_F(MultiLockTest, ALockThatIsLostWhileTheNextIsAwaitedIsTakenAgain) {
+  SimpleLock first(client_, "a");
+  ReentrantLock second(client_, "b");
+  MultiLock lock({&first, &second});
+  ReentrantLock theirs(other_, "b");
+  auto held = theirs.Acquire();
+  std::thread waiter([&] {
+    const absl::StatusOr<Lease> got = lock.Acquire({.wait = kPatience});
+    ASSERT_TRUE(got.ok()) << got.status();
+    EXPECT_TRUE(got->valid());
+    EXPECT_FALSE(IsFree(other_, "a"));
+  });
+  EXPECT_TRUE(Await([&] {
+    return server_->Integer({"ZCARD", support::AuxiliaryKey("b", "reentrant.queue")}) == 1;
+  }));
+  EXPECT_TRUE(SimpleLock(other_, "a").ForceRelease().ok());
+  EXPECT_TRUE(Await([&] { return client_.Stats().all.lost == 1; }));
+  EXPECT_TRUE(IsFree(other_, "a"));
+  EXPECT_TRUE(held->Release().ok());
+  waiter.join();
+}
+
+TEST_F(MultiLockTest, ATryThatLosesALockBeforeItHasTheNextIsAborted) {
+  const auto another_server = support::RedisServer::Start();
+  const Client another = *Client::Connect(another_server->url());
+  const bool in_order = client_.server() < another.server();
+  const Client& first = in_order ? client_ : another;
+  support::RedisServer& its = in_order ? *server_ : *another_server;
+  support::RedisServer& others = in_order ? *another_server : *server_;
+  const Client breaker = *Client::Connect(its.url());
+  SimpleLock a(first, "a");
+  SimpleLock b(in_order ? another : client_, "b");
+  MultiLock lock({&a, &b});
+  uint64_t lost = 0;
+  const auto lose_one_during = [&](const std::function<void()>& call) {
+    others.Stop();
+    std::thread caller(call);
+    EXPECT_TRUE(Await([&] { return its.Integer({"EXISTS", "a"}) == 1; }));
+    EXPECT_TRUE(SimpleLock(breaker, "a").ForceRelease().ok());
+    ++lost;
+    EXPECT_TRUE(Await([&] { return first.Stats().all.lost == lost; }));
+    others.Continue();
+    caller.join();
+    EXPECT_TRUE(Await([&] { return others.Integer({"EXISTS", "b"}) == 0; }));
+  };
+  lose_one_during([&] {
+    const absl::Status status = lock.TryAcquire().status();
+    EXPECT_TRUE(absl::IsAborted(status)) << status;
+  });
+  lose_one_during([&] {
+    std::promise<absl::Status> told;
+    lock.AcquireAsync({.wait = absl::ZeroDuration()},
+                      [&](const auto& lease) { told.set_value(lease.status()); });
+    const absl::Status status = told.get_future().get();
+    EXPECT_TRUE(absl::IsAborted(status)) << status;
+  });
+  lose_one_during([&] { EXPECT_THROW((void)lock.try_lock(), std::system_error); });
 }
 
 TEST_F(MultiLockTest, TakesALockOfAQuorumBesideOthers) {
