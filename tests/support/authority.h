@@ -34,8 +34,8 @@ class Authority {
   // The same into a file that may be there already.
   void CertifyInto(const std::string& path, const CertificateWish& wish);
 
-  // A new file that `ca=` may name: its own certificate, and a list that it has signed of those, by
-  // their files, that it has revoked, which is valid for so long.
+  // Makes a file for `ca=`: its own certificate, and a list, signed by it and valid for so long, of
+  // the revoked certificates, which are given as files.
   std::string FileWithRevoked(const std::vector<std::string>& certificates,
                               absl::Duration valid_for = absl::Hours(24));
 

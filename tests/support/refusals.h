@@ -1,4 +1,4 @@
-// Reasons for which servers serve nobody for a while, as in a failover.
+// Reasons why servers refuse all commands for a while, as in a failover.
 #ifndef REDLATCH_TESTS_SUPPORT_REFUSALS_H_
 #define REDLATCH_TESTS_SUPPORT_REFUSALS_H_
 

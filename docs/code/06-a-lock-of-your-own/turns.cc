@@ -63,7 +63,7 @@ int main() {
   Expect(absl::IsDeadlineExceeded(had(left, absl::ZeroDuration())));
   ExpectOk(had(right, absl::Seconds(20)));
 
-  // A thread of the same client waits, though it is free, and does not keep out those who may.
+  // A thread of the same client waits, though it is free, and does not keep out the others.
   absl::Status waited;
   {
     std::jthread waiter([&] { waited = had(right, absl::Seconds(20)); });

@@ -42,12 +42,11 @@ absl::Status Cluster::StillMoves(const absl::Status& redirected, bool known) con
     return absl::UnavailableError(absl::StrCat("its slot ", redirect.slot,
                                                " is on the move, for longer than this could wait"));
   }
-  return absl::UnavailableError(
-      absl::StrCat("its slot ", redirect.slot, " is said to be at ",
-                   HostAndPort{.host = redirect.host, .port = redirect.port}.text(),
-                   ", which no node names that tells who serves what in ", name_,
-                   " (a node without slots is named to users that may run CLUSTER SHARDS: "
-                   "+cluster|shards)"));
+  return absl::UnavailableError(absl::StrCat(
+      "its slot ", redirect.slot, " is said to be at ",
+      HostAndPort{.host = redirect.host, .port = redirect.port}.text(), ", which ", name_,
+      " does not name (to learn of a node without slots, its user needs "
+      "+cluster|shards)"));
 }
 
 Cluster::Cluster(const Url& url, Own own, Events events)

@@ -110,7 +110,7 @@ TEST_P(Recursion, MixesTheFacesAndIsOneHold) {
   EXPECT_TRUE(FreeForOthers());
 }
 
-TEST_P(Recursion, LevelWithoutLeaseMakesAManualHoldRenewed) {
+TEST_P(Recursion, ReentryWithoutLeaseTurnsAManualHoldIntoARenewedOne) {
   const absl::Duration lease = absl::Seconds(5);
   auto manual = lock_->Acquire({.lease = lease});
   ASSERT_OK(manual);
@@ -218,10 +218,10 @@ TEST_P(Recursion, AnOwnerThatReleasesHandsTheLockToThreadsThatWait) {
   EXPECT_OK(lease->Release());
 }
 
-// Each waits inside until all are there, so that none may be left outside.
-TEST_P(Recursion, AllThreadsThatWaitAsOneOwnerEnterWithOneHandover) {
+// Each waits inside for all others, so that the test hangs if one does not get in.
+TEST_P(Recursion, OneHandoverAdmitsAllThreadsOfAnOwner) {
   const Owner owner("crew");
-  const LockOptions hour = LeaseOf(absl::Hours(1));  // no heartbeat lets anybody in
+  const LockOptions hour = LeaseOf(absl::Hours(1));  // no heartbeat admits one
   auto held = NewLock(client_, kName, hour)->Acquire();
   ASSERT_OK(held);
   const Client clients[] = {NewClient(), NewClient()};

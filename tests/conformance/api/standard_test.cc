@@ -125,7 +125,7 @@ TEST_P(Standard, TryLockUntilKeepsToTheClockThatItIsGiven) {
   EXPECT_FALSE(lock_->try_lock_for(std::chrono::duration<double>(0.002)));
 }
 
-// A clock of which four real seconds are one.
+// A clock that runs at a quarter of the real speed.
 struct SlowClock {
   using duration = steady_clock::duration;
   using rep = duration::rep;

@@ -80,7 +80,7 @@ TEST_F(AsyncFault, WaitsEndInTimeThoughTheServerHangs) {
   server_->Continue();
 }
 
-TEST_F(AsyncFault, StopEndsACallWhoseRequestGoesUnanswered) {
+TEST_F(AsyncFault, StopEndsACallWithAnUnansweredRequest) {
   Client patient = Connect(proxy_.url() + "?command_timeout=1m");
   SimpleLock lock(patient, "lock");
   ASSERT_TRUE(lock.Acquire().ok());  // so it is connected
@@ -246,9 +246,9 @@ TEST_F(AsyncFault, ForkedChildIsRefusedAndTheParentGoesOn) {
   EXPECT_TRUE(leases_.Take().ok());
 }
 
-// A first use asks the server who the latch is, which a thread of its own waits for: 400 that each
-// kept the driver for a moment would keep it for ten seconds.
-TEST_F(AsyncFault, FirstUsesOfLatchesKeepNothingElseWaiting) {
+// For its first use, a latch is looked up at the server, and a separate thread waits for that. If
+// each of 400 such waits blocked the driver for a moment, that would take ten seconds.
+TEST_F(AsyncFault, FirstUsesOfLatchesDelayNothingElse) {
   constexpr size_t kLatches = 400;
   lock_.AcquireAsync({}, leases_.Callback());
   ASSERT_TRUE(leases_.Take(0).ok());

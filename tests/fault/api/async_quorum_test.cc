@@ -69,8 +69,8 @@ TEST_F(AsyncQuorum, AShortWaitEndsInTimeThoughAnotherWaitsForServersThatHang) {
   EXPECT_TRUE(leases_.Take().ok());
 }
 
-// The key of a held lock tells how many rounds it took: "<hold> <attempt>".
-TEST(AsyncQuorumRounds, AreNotCutByTheShortestDeadline) {
+// The key of a held lock shows how many rounds it took: "<hold> <attempt>".
+TEST(AsyncQuorumRounds, AreNotCutShortByTheShortestDeadline) {
   support::QuorumGroup servers(3);
   support::ProxiedQuorum far(servers);
   const Client client = Connect(far.url());

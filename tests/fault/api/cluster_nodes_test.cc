@@ -37,7 +37,7 @@ namespace {
 using support::FakeServer;
 using ::testing::HasSubstr;
 
-// A host that accepts connections at that address, and never answers.
+// A host that accepts connections at an address, and never answers.
 base::UniqueFd Silent(const std::string& host, int port) {
   base::UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const int reuse = 1;
@@ -51,7 +51,7 @@ base::UniqueFd Silent(const std::string& host, int port) {
   return fd;
 }
 
-// As pods do: each time the node is at a new address, and nobody answers at the one before.
+// Like a pod: each time the node has a new address, and the old one no longer answers.
 TEST(ClusterNodes, AreForgottenWhenTheirAddressChanges) {
   const int changes = support::FullBars() ? 100 : 12;
   const auto node = support::StartClusterOfOne();
@@ -86,7 +86,7 @@ TEST(ClusterNodes, AreForgottenWhenTheirAddressChanges) {
   EXPECT_LE(longest, support::FullBars() ? absl::Milliseconds(1500) : absl::Seconds(5));
 }
 
-// A node that says it is all of a cluster, and answers each script with `moved`.
+// A node that claims to be the whole cluster, and answers each script with `moved`.
 std::string Bulk(std::string_view text) {
   return absl::StrCat("$", text.size(), "\r\n", std::string(text), "\r\n");
 }
@@ -133,7 +133,7 @@ class Liar {
   FakeServer server_;
 };
 
-TEST(ClusterNodes, SendNobodyToAStrangerWithThePassword) {
+TEST(ClusterNodes, DoNotMakeClientsSendThePasswordToAnUnknownAddress) {
   FakeServer stranger(FakeServer::Polite);
   const std::string url = stranger.url();
   Liar liar([&] { return url.substr(url.rfind('/') + 1); });
@@ -142,11 +142,11 @@ TEST(ClusterNodes, SendNobodyToAStrangerWithThePassword) {
   SimpleLock lock(*client, "lock");
   const absl::Status status = lock.Acquire({.wait = absl::Seconds(2)}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("which no node names"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("does not name"));
   EXPECT_EQ(stranger.connections(), 0);
 }
 
-TEST(ClusterNodes, ThatInventAddressesCostNoDescriptors) {
+TEST(ClusterNodes, ThatRedirectToMadeUpAddressesCostNoDescriptors) {
   std::atomic<int> invented{0};
   Liar liar([&] {
     const int number = ++invented;
@@ -165,8 +165,8 @@ TEST(ClusterNodes, ThatInventAddressesCostNoDescriptors) {
   EXPECT_LE(most, before + 8);
 }
 
-// What a view names no more is in use elsewhere, perhaps, when the map ends.
-TEST(ClusterNodes, ThatAreForgottenSayNothingAfterTheEnd) {
+// A node that no view names any more may still be in use when the map ends.
+TEST(ClusterNodes, ThatAreForgottenReportNothingAfterTheClientEnds) {
   const auto node = support::StartClusterOfOne();
   const auto announce = [&](const std::string& host) {
     node->Do({"CONFIG", "SET", "cluster-announce-ip", host});

@@ -1,5 +1,5 @@
-// An address that leads to two servers in turn: it is refused; and where the user may not ask for
-// their run ids, the subscription is always at the other one, and no message arrives.
+// An address that leads to two servers alternately: it is refused. If the user may not ask for
+// their run ids, the subscription is always at the other server, and no message arrives.
 #include <atomic>
 #include <memory>
 #include <optional>
@@ -65,7 +65,7 @@ class Deaf : public ::testing::Test {
  protected:
   Deaf() {
     proxy_.LeadTo({first_->port(), second_->port()});
-    // The client cannot ask whether both are one server.
+    // The client cannot find out if both are the same server.
     for (const auto& each : {first_.get(), second_.get()}) {
       each->Do({"ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all", "-info"});
     }
@@ -165,7 +165,7 @@ TEST_F(TwoPrimaries, AreRefusedByTheFirstCallOfALazyClient) {
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition) << refused;
 }
 
-TEST_F(TwoPrimaries, AreRefusedWhenAConnectionIsMadeAnew) {
+TEST_F(TwoPrimaries, AreRefusedAfterAReconnect) {
   proxy_.LeadTo({first_->port()});
   const Client client = *Client::Connect(proxy_.url());
   SimpleLock lock(client, "lock");
@@ -174,12 +174,12 @@ TEST_F(TwoPrimaries, AreRefusedWhenAConnectionIsMadeAnew) {
   first_->Do({"CLIENT", "KILL", "TYPE", "normal"});
   const absl::Status refused = lock.Acquire().status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition) << refused;
-  // And no longer when only one is left.
+  // But not when only one is left.
   proxy_.LeadTo({second_->port()});
   EXPECT_TRUE(support::Await([&] { return lock.Acquire().ok(); }));
 }
 
-TEST_F(TwoPrimaries, OneServerIsNoTwoThoughItStartsAnew) {
+TEST_F(TwoPrimaries, ARestartOfOneServerIsNoSecondServer) {
   proxy_.LeadTo({first_->port()});
   const Client client = *Client::Connect(proxy_.url());
   SimpleLock lock(client, "lock");

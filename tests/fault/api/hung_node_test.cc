@@ -1,4 +1,4 @@
-// One node of several hangs: what is held and renewed at the others goes on.
+// One of several nodes hangs: leases at the others are held and renewed as before.
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -52,7 +52,7 @@ struct Held {
 
 class HungClusterNode : public ::testing::Test {
  protected:
-  // The other nodes go on without the one that hangs.
+  // The other nodes go on without the hung one.
   static void SetUpTestSuite() {
     group_ = ClusterGroup::Start({.replicas = 1,
                                   .node_timeout = absl::Minutes(5),
@@ -61,7 +61,7 @@ class HungClusterNode : public ::testing::Test {
   }
   static void TearDownTestSuite() { delete std::exchange(group_, nullptr); }
 
-  // A name that lies at that primary.
+  // A name whose lock is at that primary.
   std::string NameAt(size_t primary) {
     for (;;) {
       std::string name = absl::StrCat("lock:", ++number_);
@@ -111,8 +111,8 @@ TEST_F(HungClusterNode, DelaysNoAckedRenewalElsewhere) {
   EXPECT_EQ(LostWithin(absl::Seconds(11)), 0U);
 }
 
-// What was counted is repeated every third of the latch's life.
-TEST_F(HungClusterNode, DelaysNoRenewalElsewhereByWhatIsRepeated) {
+// Counts are repeated every third of the latch's `ttl`.
+TEST_F(HungClusterNode, DelaysNoRenewalElsewhereByRepeatedCounts) {
   const auto client = Client::Connect(group_->url() + "?command_timeout=5s");
   ASSERT_TRUE(client.ok()) << client.status();
   CountDownLatch latch(*client, NameAt(0), 2, {.ttl = absl::Seconds(6)});
@@ -121,8 +121,8 @@ TEST_F(HungClusterNode, DelaysNoRenewalElsewhereByWhatIsRepeated) {
   EXPECT_EQ(LostWithin(absl::Seconds(20)), 0U);
 }
 
-// Nobody waits for the answer to an unlock(), and other nodes answer all the time.
-TEST_F(HungClusterNode, IsGivenUpThoughOnlyAnUnlockIsUnanswered) {
+// No call waits for the answer to an unlock(), and other nodes answer all the time.
+TEST_F(HungClusterNode, IsNoticedByAnUnansweredUnlock) {
   const auto client = Client::Connect(group_->url());
   ASSERT_TRUE(client.ok()) << client.status();
   SimpleLock here(*client, NameAt(0));
@@ -170,8 +170,8 @@ TEST_F(HungClusterNode, DelaysNoAsynchronousRequestElsewhere) {
   EXPECT_TRUE(at_hung.Await(kRequests, absl::Minutes(1)));
 }
 
-// A message that names two of them, or is written as the process ends, refers to no buffer.
-TEST_F(HungClusterNode, IsNamedOfItsOwn) {
+// The names are not in one buffer: a message may name two servers, or be written during exit().
+TEST_F(HungClusterNode, ServerNamesAreSeparateObjects) {
   const auto url = redis::ParseUrl(group_->url());
   ASSERT_TRUE(url.ok()) << url.status();
   redis::Cluster cluster(*url, {}, {});
@@ -182,7 +182,7 @@ TEST_F(HungClusterNode, IsNamedOfItsOwn) {
   EXPECT_NE(one, other);
 }
 
-TEST_F(HungClusterNode, LosesNoLeaseElsewhereInAMinute) {
+TEST_F(HungClusterNode, LosesNoLeaseElsewhere) {
   const auto client = Client::Connect(group_->url());
   ASSERT_TRUE(client.ok()) << client.status();
   for (const absl::Duration lease : Leases()) {
@@ -193,7 +193,7 @@ TEST_F(HungClusterNode, LosesNoLeaseElsewhereInAMinute) {
   EXPECT_EQ(LostWithin(HangFor()), 0U);
 }
 
-TEST(HungQuorumNode, LosesNoLeaseInAMinute) {
+TEST(HungQuorumNode, LosesNoLease) {
   support::QuorumGroup group(3);
   const auto client = Client::Connect(group.url("command_timeout=5s"));
   ASSERT_TRUE(client.ok()) << client.status();

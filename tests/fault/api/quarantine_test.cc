@@ -111,7 +111,7 @@ TEST_F(Quarantine, IsLongerThanAPrimaryGoesOnAlone) {
   EXPECT_THAT(std::string(refused.message()), HasSubstr("may grant for 2s after it was cut off"));
 }
 
-// Of a quarantine of a minute, which ends and begins as the key says.
+// A quarantine of a minute, which the test ends and begins by writing the key.
 class LongQuarantine : public Quarantine {
  protected:
   LongQuarantine() { End(); }
@@ -126,7 +126,7 @@ class LongQuarantine : public Quarantine {
   const Client client_ = *Client::Connect(primary_->url() + "?quarantine=60s");
 };
 
-TEST_F(LongQuarantine, OfAnotherLengthLetsAGrantEndAndHandsItToNobody) {
+TEST_F(LongQuarantine, OfAnotherLengthAllowsReleasesButNoHandover) {
   SimpleLock simple(client_, "simple");
   ReentrantLock reentrant(client_, "reentrant");
   ReentrantReadWriteLock read_write(client_, "read_write");
@@ -148,7 +148,7 @@ TEST_F(LongQuarantine, OfAnotherLengthLetsAGrantEndAndHandsItToNobody) {
   EXPECT_FALSE(simple.TryAcquire().ok()) << "which is refused";
 }
 
-TEST_F(LongQuarantine, KnowsAQueueByItsPlaceAndNotByItsName) {
+TEST_F(LongQuarantine, FindsQueuesByKeyPositionNotByName) {
   MultiLock several(client_, {"a", "b:simple.queue"});
   auto lease = several.Acquire();
   ASSERT_TRUE(lease.ok()) << lease.status();
@@ -157,10 +157,10 @@ TEST_F(LongQuarantine, KnowsAQueueByItsPlaceAndNotByItsName) {
   EXPECT_EQ(primary_->Integer({"EXISTS", "a", "b:simple.queue"}), 0);
 }
 
-TEST_F(LongQuarantine, LeavesNoReaderASmallerTokenThanAWriteBeforeIt) {
+TEST_F(LongQuarantine, NeverGivesAReaderASmallerTokenThanAnEarlierWrite) {
   ReentrantReadWriteLock lock(client_, "lock");
   const FencingToken written = lock.Acquire()->fencing_token();
-  // The new primary knows an earlier write only.
+  // The new primary only knows an earlier write.
   const std::string earlier = absl::StrCat(written.value() - 60'000'000);
   primary_->Command({"SET", support::AuxiliaryKey("lock", "fence"), earlier, "PX", "60000"});
   ASSERT_TRUE(Await([&] {

@@ -106,8 +106,8 @@ TEST_F(RenamedHost, IsLookedUpAgainWhenItsServerHangs) {
   first_->Continue();
 }
 
-// It was cut off, and nobody tells it so: it stops when no replica has answered for a second.
-TEST_F(RenamedHost, IsLookedUpAgainWhenItsServerHasLostItsReplicas) {
+// It was cut off and does not know it: it stops when no replica has answered for a second.
+TEST_F(RenamedHost, IsLookedUpAgainAfterNoReplicas) {
   first_->Do({"CONFIG", "SET", "min-replicas-max-lag", "1", "min-replicas-to-write", "1"});
   SimpleLock kept(client_, "kept", {.lease = absl::Seconds(8)});
   const auto lease = kept.Acquire();

@@ -205,7 +205,7 @@ TEST_F(ReplicaAcks, WhatWasNeverConfirmedIsNotLost) {
   EXPECT_EQ(lost, 0);
 }
 
-// Each call must end long before the replicas' patience does.
+// Each call must end long before the `ack_timeout`.
 constexpr absl::Duration kPatience = absl::Minutes(1);
 constexpr absl::Duration kLongBefore = absl::Seconds(20);
 
@@ -254,7 +254,7 @@ TEST_F(ReplicaAcks, TimedCallsReturnAtTheEndOfTheirWait) {
   }
 }
 
-TEST_F(ReplicaAcks, TimedCallReturnsThoughTheServerHangs) {
+TEST_F(ReplicaAcks, TimedCallReturnsAlthoughTheServerHangs) {
   Separate(1);
   support::TcpProxy proxy({.port = primary_->port()});
   const Client client = *Client::Connect(proxy.url() + "?command_timeout=60s");
@@ -280,7 +280,7 @@ TEST_F(ReplicaAcks, TimedCallReturnsThoughTheServerHangs) {
   }
 }
 
-TEST_F(ReplicaAcks, AcquireTriesForMoreThanHalfOfItsLease) {
+TEST_F(ReplicaAcks, AcquireKeepsTryingAfterHalfOfItsLease) {
   Separate(1);
   SimpleLock lock(client_, "lock",
                   {.lease = absl::Seconds(1), .replica_acks = 2, .ack_timeout = kPatience});
@@ -290,7 +290,7 @@ TEST_F(ReplicaAcks, AcquireTriesForMoreThanHalfOfItsLease) {
     lease = lock.Acquire();
     ended = true;
   });
-  std::set<std::string> grants;  // each was given up for want of acks
+  std::set<std::string> grants;  // each was given up because no replica confirmed it
   EXPECT_TRUE(Await([&] {
     const redis::Reply grant = primary_->Do({"GET", "lock"});
     if (grant.type == redis::Reply::Type::kString) grants.insert(grant.text);

@@ -1,5 +1,4 @@
-// The machine is suspended while a client is at work: CLOCK_BOOTTIME goes on, and nothing else
-// does.
+// The machine is suspended while a client is at work: only CLOCK_BOOTTIME goes on.
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -32,14 +31,14 @@ timespec Read(clockid_t clock) {
   return now;
 }
 
-// Of a clock that no suspend of this test moves.
+// By a clock that this test's suspends do not move.
 absl::Duration Awake(clockid_t clock = CLOCK_MONOTONIC) {
   return absl::DurationFromTimespec(Read(clock));
 }
 
 }  // namespace
 
-// In place of the C library's.
+// Replaces the C library's.
 extern "C" int clock_gettime(clockid_t clock, timespec* now) noexcept {
   *now = Read(clock);
   if (clock == CLOCK_BOOTTIME) now->tv_sec += suspended_s;
@@ -51,7 +50,7 @@ namespace {
 
 using support::Connect;
 
-// What the kernel's timers would have waited for is 19 s and more.
+// The kernel's timers would have waited for another 19 s or more.
 constexpr absl::Duration kSoon = absl::Seconds(10);
 
 class Suspend : public ::testing::Test {
@@ -72,7 +71,7 @@ class Suspend : public ::testing::Test {
   SimpleLock lock_{client_, "lock"};
 };
 
-TEST_F(Suspend, LossIsToldAsSoonAsTheProcessRunsAgain) {
+TEST_F(Suspend, LossIsReportedSoonAfterResume) {
   Semaphore semaphore(client_, "semaphore", 1);
   const absl::StatusOr<Lease> renewed = lock_.Acquire();
   const absl::StatusOr<Permit> permit = semaphore.Acquire();
@@ -86,7 +85,7 @@ TEST_F(Suspend, LossIsToldAsSoonAsTheProcessRunsAgain) {
   RecordProperty("late", absl::FormatDuration(late));
 }
 
-TEST_F(Suspend, NoThreadSpinsAfterIt) {
+TEST_F(Suspend, NoThreadSpinsAfterResume) {
   SimpleLock lock(client_, "short", {.lease = absl::Seconds(3)});
   const absl::StatusOr<Lease> renewed = lock.Acquire();
   ASSERT_TRUE(renewed.ok());
@@ -99,7 +98,7 @@ TEST_F(Suspend, NoThreadSpinsAfterIt) {
   RecordProperty("used", absl::FormatDuration(used));
 }
 
-TEST_F(Suspend, WaitsEndInTimeAndGoOnOtherwise) {
+TEST_F(Suspend, WaitsPastTheirDeadlineEndAndOthersGoOn) {
   Client other = Connect(server_->url());
   SimpleLock theirs(other, "theirs");
   SimpleLock ours(client_, "theirs");

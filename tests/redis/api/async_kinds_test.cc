@@ -203,7 +203,7 @@ TEST_F(AsyncKinds, LocksOfSeveralClientsAreTakenTogether) {
   EXPECT_TRUE(Await([&] { return a.TryAcquire().ok(); }));
 }
 
-TEST_F(AsyncKinds, NullCallbacksAreIgnoredAndNothingStaysTaken) {
+TEST_F(AsyncKinds, NullCallbacksAreIgnoredAndLeaveNothingTaken) {
   SimpleLock simple(client_, "simple");
   ReentrantReadWriteLock read_write(client_, "read_write");
   Semaphore semaphore(client_, "semaphore", 1);
@@ -280,7 +280,7 @@ TEST_F(AsyncKinds, ReplicasThatConfirmAreWaitedForAndTheirAbsenceIsTold) {
   EXPECT_EQ(lease->acked_by(), 1);
 }
 
-// TSan finds what they do to each other.
+// TSan finds the races.
 template <class Handle>
 void ReleaseWhileOthersLook(Handle handle) {
   Statuses statuses;
@@ -308,7 +308,7 @@ void ReleaseWhileOthersLook(Handle handle) {
   EXPECT_EQ(statuses.Take(1), absl::OkStatus());
 }
 
-TEST_F(AsyncKinds, HandlesMayBeReleasedWhileOthersUseThem) {
+TEST_F(AsyncKinds, HandlesCanBeReleasedWhileOtherThreadsUseThem) {
   SimpleLock simple(client_, "simple");
   ReentrantReadWriteLock rw(client_, "rw");
   MultiLock multi({&rw.read_lock(), &simple});
@@ -322,8 +322,8 @@ TEST_F(AsyncKinds, HandlesMayBeReleasedWhileOthersUseThem) {
   EXPECT_TRUE(semaphore.TryAcquire(2).ok());
 }
 
-// What `on_lost` has taken with it is the last that keeps the client, when the release is told.
-TEST_F(AsyncKinds, LastClientMayBeInTheOptionsOfWhatIsReleased) {
+// The capture of `on_lost` is the last handle of the client when the release's callback runs.
+TEST_F(AsyncKinds, OnLostMayOwnTheLastClientOfAReleasedLease) {
   for (const bool awaited : {true, false}) {
     std::optional<Client> client = Connect(server_->url());
     std::optional<SimpleLock> lock(std::in_place, *client, "lock",
@@ -342,7 +342,7 @@ TEST_F(AsyncKinds, LastClientMayBeInTheOptionsOfWhatIsReleased) {
   }
 }
 
-TEST_F(AsyncKinds, LastClientMayBeInTheOptionsOfALeaseThatAThreadReleases) {
+TEST_F(AsyncKinds, OnLostMayOwnTheLastClientOfALeaseReleasedByAThread) {
   std::optional<Client> client = Connect(server_->url());
   std::optional<SimpleLock> lock(std::in_place, *client, "lock",
                                  LockOptions{.on_lost = [kept = *client](const LostLease&) {}});

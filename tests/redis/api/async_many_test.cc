@@ -37,7 +37,7 @@ constexpr size_t kWaiters = 10000;
 constexpr double kMostBytes = 1536;
 // Messages, renewals, deadlines, and all that waits.
 constexpr int kMostThreads = 4;
-// Long before a wait without an end gives a silent server up, which is after five seconds.
+// A wait without an end gives a silent server up after five seconds.
 constexpr absl::Duration kSoon = absl::Seconds(2);
 
 TEST(AsyncMany, WaitWithoutThreadsAndInOrder) {
@@ -91,9 +91,9 @@ TEST(AsyncMany, WaitWithoutThreadsAndInOrder) {
   }
 }
 
-// All begin in one turn of the client's thread. Only the first of them asks the server; no answer
-// comes to the others for which they could be kept waiting.
-TEST(AsyncMany, WaitersThatAskNothingBeginAtOnce) {
+// All begin in one turn of the client's thread. Only the first asks the server, so the others must
+// not be held back until an answer comes.
+TEST(AsyncMany, WaitersWithoutARequestBeginAtOnce) {
   const auto server = support::RedisServer::Start();
   Client other = Connect(server->url());
   SimpleLock theirs(other, "lock");
@@ -139,7 +139,7 @@ TEST(AsyncMany, RequestsInFlightAreBounded) {
 }
 
 // A wait that ends while its request is held back ends in time.
-TEST(AsyncMany, RequestsThatAreHeldBackEndInTime) {
+TEST(AsyncMany, HeldBackRequestsTimeOut) {
   const auto server = support::RedisServer::Start();
   Client client = Connect(server->url() + "?command_timeout=1m");
   Semaphore semaphore(client, "permits", 1);
@@ -159,8 +159,8 @@ TEST(AsyncMany, RequestsThatAreHeldBackEndInTime) {
   server->Continue();
 }
 
-// So does one that is stopped, though no other has timed out.
-TEST(AsyncMany, RequestThatIsHeldBackCanBeStopped) {
+// The same for one that is stopped, although no other has timed out.
+TEST(AsyncMany, HeldBackRequestCanBeStopped) {
   const auto server = support::RedisServer::Start();
   support::TcpProxy proxy({.port = server->port()});
   Client client = Connect(proxy.url() + "?command_timeout=1m");

@@ -151,8 +151,8 @@ TEST_F(AwaitableCalls, AreCancelledByTheirToken) {
   EXPECT_EQ(status.code(), absl::StatusCode::kCancelled);
 }
 
-// All that options say is written where the call is awaited. Each is told to stop, so that an
-// option which GCC 12 destroyed too often or too soon is found by the sanitizers.
+// All options are written in the co_await expression. Each call is stopped, so that the sanitizers
+// find an option that GCC 12 destroyed twice or too early.
 TEST_F(AwaitableCalls, TakeOptionsWithinBraces) {
   ReentrantReadWriteLock read_write(client_, "rw");
   Semaphore semaphore(client_, "semaphore", 1);

@@ -267,8 +267,8 @@ TEST_F(Cancellation, EndsNoCallOfAClient) {
   });
 }
 
-// Each server group waits in the kernel at places of its own.
-TEST_F(Cancellation, EndsNoCallAtAnyServerGroup) {
+// Each kind of server group has waits in the kernel of its own.
+TEST_F(Cancellation, EndsNoCallInAClusterOrQuorum) {
   support::Authority authority;
   const auto tls = support::RedisServer::Start(
       {.tls = support::ServerTls{.cert = authority.Certify(), .ca = authority.file()}});

@@ -155,7 +155,7 @@ TEST_F(ClusterTest, ReplicaAcksAreOfTheNodeThatHasTheLock) {
   }
 }
 
-TEST_F(ClusterTest, NothingIsLeftOfAClientThatEnds) {
+TEST_F(ClusterTest, AnEndedClientLeavesNoKeys) {
   {
     const Client client = *Client::Connect(group_->url());
     for (int i = 0; i < 6; ++i) {

@@ -501,7 +501,7 @@ class ForgedMessages : public ::testing::TestWithParam<Case> {
   std::deque<Neighbour> neighbours_;
 };
 
-TEST_P(ForgedMessages, OfOneWhoMayPublishChangeNothing) {
+TEST_P(ForgedMessages, FromAPublisherChangeNothing) {
   Start(/*listens=*/false);
   for (Neighbour& each : neighbours_) {
     each.ReadShared();
@@ -516,7 +516,7 @@ TEST_P(ForgedMessages, OfOneWhoMayPublishChangeNothing) {
   RecordProperty("messages", sent);
 }
 
-TEST_P(ForgedMessages, OfOneWhoListensTooChangeNothing) {
+TEST_P(ForgedMessages, FromAPublisherThatListensChangeNothing) {
   Start(/*listens=*/true);
   for (Neighbour& each : neighbours_) each.ReadShared();
   for (int i = 0; i < 20; ++i) {

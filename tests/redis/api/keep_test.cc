@@ -75,8 +75,8 @@ class Keep : public ::testing::Test {
 
   static void Use(SimpleLock& lock) { TakeAndLeave(lock); }
   static void Use(ReentrantReadWriteLock& lock) { const std::shared_lock reads(lock); }
-  // Whether tries succeed 30 times, and not once a second, while a thread uses what its client
-  // keeps.
+  // True if tries succeed 30 times, more often than once a second, while a thread uses the lock
+  // that its client keeps.
   template <class Lock>
   bool SucceedsOften(std::chrono::milliseconds pause, const std::function<bool()>& tries) {
     std::atomic<bool> stop = false;
@@ -239,8 +239,8 @@ TEST_F(Keep, TryFindsItBusyAndCallsItBack) {
   theirs.unlock();
 }
 
-// Tries that are refused, and call once a second, would succeed once a second only.
-TEST_F(Keep, TriesSucceedBesideAClientThatUsesItAllTheTime) {
+// Refused tries call the lock back once a second; they must succeed more often than that.
+TEST_F(Keep, TriesSucceedAgainstABusyKeeper) {
   for (const auto pause : {std::chrono::milliseconds(1), std::chrono::milliseconds(20)}) {
     SimpleLock theirs(other_, "lock");
     EXPECT_TRUE(SucceedsOften<SimpleLock>(pause, [&] {
@@ -251,7 +251,7 @@ TEST_F(Keep, TriesSucceedBesideAClientThatUsesItAllTheTime) {
   }
 }
 
-TEST_F(Keep, TriesToWriteSucceedBesideAClientThatReadsAllTheTime) {
+TEST_F(Keep, TriesToWriteSucceedAgainstABusyReader) {
   ReentrantReadWriteLock theirs(other_, "lock");
   EXPECT_TRUE(SucceedsOften<ReentrantReadWriteLock>(std::chrono::milliseconds(1), [&] {
     if (!theirs.try_lock()) return false;
@@ -315,7 +315,7 @@ TEST_F(Keep, LastHandleOfTheClientLeavesNoLock) {
                                               support::AuxiliaryKey("reentrant", "fence")));
 }
 
-// Whose client is never destroyed.
+// A process whose client is never destroyed.
 REDLATCH_CHILD(Leaker) {
   static const auto* const client = new Client(Connect(args.at(0)));
   static auto* const lock = new ReentrantReadWriteLock(
@@ -330,7 +330,7 @@ REDLATCH_CHILD(Leaker) {
   return 0;
 }
 
-TEST_F(Keep, ProcessThatExitsGivesBackWhatALeakedClientKeeps) {
+TEST_F(Keep, ExitGivesBackTheKeptLocksOfALeakedClient) {
   for (const std::string what : {"reads", "writes"}) {
     const auto child = support::SpawnChild("Leaker", {server_->url(), what});
     ASSERT_EQ(child->pipe().ReadLine(), "kept");

@@ -405,8 +405,8 @@ TEST_F(MultiLockTest, CallsThatWaitEndWhenTheObjectGoes) {
   }
 }
 
-// What a call needs once it waits is its own: the sanitizers find what it uses of the locks.
-TEST_F(MultiLockTest, ItsLocksMayGoRightAfterItWhileACallWaits) {
+// A waiting call owns all that it needs: the sanitizers find any use of the destroyed locks.
+TEST_F(MultiLockTest, ItAndItsLocksMayBeDestroyedWhileACallWaits) {
   ReentrantLock holder(*Client::Connect(server_->url()), "b");
   const auto held = holder.Acquire();
   const std::string queue = support::AuxiliaryKey("b", "reentrant.queue");
@@ -446,8 +446,8 @@ TEST_F(MultiLockTest, ItsLocksMayGoRightAfterItWhileACallWaits) {
   }
 }
 
-// A std::stop_callback on its token waits for a mutex: nothing that a lease does may wait for it.
-TEST_F(MultiLockTest, ALeaseMayGoUnderAMutexThatLostTakes) {
+// A std::stop_callback on its token waits for a mutex: a lease must not wait for that callback.
+TEST_F(MultiLockTest, ALeaseMayBeDroppedUnderAMutexThatALossTakes) {
   ReentrantLock a(client_, "a");
   SimpleLock b(client_, "b");
   MultiLock lock({&a, &b});

@@ -94,8 +94,9 @@ TEST_F(SlowQuorum, NobodyWhoHasTheLockWaitsForItAnywhere) {
   EXPECT_TRUE(Await([&] { return servers_.Having(kQueue) == 0; }, absl::Seconds(2)));
 }
 
-// Their renewals are given up before an answer can come; those of a longer lease are not.
-TEST(FarQuorum, LeaseIsRenewedBesideShortOnes) {
+// Renewals of the short leases are given up before an answer can come; those of a longer lease must
+// not be.
+TEST(FarQuorum, LongLeaseIsRenewedBesideShortOnes) {
   support::QuorumGroup servers(3);
   support::ProxiedQuorum far(servers);
   const Client client = Connect(far.url());

@@ -1,4 +1,4 @@
-// A system that has no thread for the client: what needs one fails and says so, and works later.
+// The system cannot start a thread: a call that needs one fails and says so, and works later.
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
@@ -88,7 +88,7 @@ TEST_F(ThreadStart, FailureFailsEveryAcquisition) {
   EXPECT_TRUE(latch_.Wait().ok());
 }
 
-TEST_F(ThreadStart, FailureIsToldToEveryCallback) {
+TEST_F(ThreadStart, FailureReachesEveryCallback) {
   support::Outcomes<absl::StatusOr<Lease>> leases;
   support::Outcomes<absl::StatusOr<Permit>> permits;
   support::Outcomes<absl::Status> statuses;
@@ -109,7 +109,7 @@ TEST_F(ThreadStart, FailureIsToldToEveryCallback) {
   EXPECT_TRUE(leases.Take(3).ok());
 }
 
-TEST_F(ThreadStart, FailureLetsAReleaseBeWaitedFor) {
+TEST_F(ThreadStart, FailureMakesAReleaseSynchronous) {
   auto lease = simple_.Acquire();
   ASSERT_TRUE(lease.ok());
   support::Outcomes<absl::Status> released;
@@ -120,7 +120,7 @@ TEST_F(ThreadStart, FailureLetsAReleaseBeWaitedFor) {
   EXPECT_TRUE(simple_.TryAcquire().ok());
 }
 
-TEST_F(ThreadStart, FailureFailsTheLookupOfAHost) {
+TEST_F(ThreadStart, FailureFailsHostLookups) {
   no_threads = true;
   const std::string url = "redis://localhost:" + std::to_string(server_->port());
   EXPECT_EQ(Client::Connect(url).status().code(), kExhausted);

@@ -57,7 +57,7 @@ TEST(Turn, ClientsProgressExcludeOneAnotherAndTheirTokensGrow) {
   EXPECT_TRUE(Await([&] { return server->Integer({"EXISTS", "lock"}) == 0; }));
 }
 
-// A process of a crowd: it ends right behind an unlock() in its turn.
+// One of many processes: it ends right after an unlock() in its turn.
 REDLATCH_CHILD(Ender) {
   const Client client = support::Connect(args.at(0));
   SimpleLock lock(client, "lock", {.lease = absl::Minutes(1), .turn = absl::Seconds(5)});
@@ -72,7 +72,7 @@ REDLATCH_CHILD(Ender) {
   _exit(0);
 }
 
-TEST(Turn, ProcessThatEndsBehindUnlockHoldsUpOthersForAClaimOnly) {
+TEST(Turn, ExitRightAfterUnlockDelaysOthersOnlyForAClaim) {
   const auto server = support::RedisServer::Start();
   std::vector<std::unique_ptr<support::Child>> crowd;
   for (int i = 0; i < 4; ++i) crowd.push_back(support::SpawnChild("Ender", {server->url()}));

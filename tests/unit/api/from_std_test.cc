@@ -62,7 +62,7 @@ struct TickingClock {
   }
 };
 
-TEST(FromStdTest, TriesGoOnUntilTheirClockHasCome) {
+TEST(FromStdTest, TriesContinueUntilTheirClockReachesTheDeadline) {
   std::vector<absl::Duration> waits;
   EXPECT_FALSE(TryUntil(TickingClock::now() + std::chrono::seconds(4), [&](absl::Duration left) {
     waits.push_back(left);
@@ -71,7 +71,7 @@ TEST(FromStdTest, TriesGoOnUntilTheirClockHasCome) {
   EXPECT_EQ(waits, (std::vector{absl::Seconds(3), absl::Seconds(2), absl::Seconds(1)}));
 }
 
-TEST(FromStdTest, TryThatSucceedsOrIsRefusedIsTheLast) {
+TEST(FromStdTest, TriesEndWithSuccessOrRefusal) {
   for (const std::optional<bool> outcome : {std::optional<bool>(true), std::optional<bool>()}) {
     int tries = 0;
     const bool taken = TryUntil(TickingClock::now() + std::chrono::hours(1), [&](absl::Duration) {

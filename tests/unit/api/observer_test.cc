@@ -1,4 +1,4 @@
-// What an Observer writes where nobody has replaced it.
+// What the default Observer writes.
 #include "redlatch/observer.h"
 
 #include <string>

@@ -102,7 +102,7 @@ TEST(ClockTest, PollTimeoutOfAnInfiniteDeadlineIsMinusOne) {
   EXPECT_EQ(PollTimeout(Now() + absl::InfiniteDuration()), -1);
 }
 
-TEST(ClockTest, PollSleepsUntilItsDeadlineThoughTheKernelSleepsForLess) {
+TEST(ClockTest, PollSleepsUntilItsDeadlineInSeveralSleeps) {
   const Instant deadline = Now() + kLongestSleep + absl::Milliseconds(1);
   EXPECT_EQ(Poll(nullptr, 0, deadline), 0);
   EXPECT_GE(Now(), deadline);

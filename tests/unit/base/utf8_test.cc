@@ -47,14 +47,14 @@ TEST(Utf8, WhatIsCutOffOrBeginsWithinIsNone) {
   }
 }
 
-TEST(Utf8, ShownTextHoldsNothingThatATerminalObeys) {
+TEST(Utf8, ShownTextHasNoControlCharacters) {
   EXPECT_EQ(Shown("a\x1b[2J\a\n\x7f\xff \xc3\xa9 \\"), "a\\x1b[2J\\x07\\x0a\\x7f\\xff \xc3\xa9 \\");
   EXPECT_EQ(Shown("\xc2\x9b \xe2\x80\xae"), "\\xc2\\x9b \\xe2\\x80\\xae")
       << "CSI, and a turn of direction";
   EXPECT_EQ(Printable("a\\\n"), "a\\\\\\x0a");
 }
 
-TEST(Utf8, ShownTextIsShortAndStaysWhatItIs) {
+TEST(Utf8, ShownTextIsShortAndStable) {
   EXPECT_EQ(Shown("0123456789", 10), "0123456789");
   EXPECT_EQ(Shown("0123456789a", 10), "0123456...");
   EXPECT_EQ(Shown("012345\xc3\xa9"

@@ -1,4 +1,4 @@
-// How a quorum comes to hear messages of nodes that are slow to say anything.
+// How a quorum subscribes at nodes that are slow to answer.
 #include <algorithm>
 #include <atomic>
 #include <map>
@@ -24,7 +24,7 @@ namespace {
 using redis::Deployment;
 using redis::Reply;
 
-// What happens at all nodes.
+// Records what happens at all nodes.
 struct Nowhere {
   std::atomic<bool> hangs{true};
   std::mutex mu;
@@ -113,7 +113,7 @@ TEST(QuorumListen, CallsForOneChannelShareAnAttempt) {
   nowhere.hangs = false;
   EXPECT_TRUE(support::Await([&] { return nowhere.ListensTo("last") == kNodes; }));
   EXPECT_LE(nowhere.ListensTo("many"), 2 * static_cast<int>(kNodes));
-  // One that waits is told why, as soon as all have failed.
+  // A waiting call gets the reason as soon as all have failed.
   const absl::Status status = quorum.Listen("many", base::Instant::Infinite(), {});
   EXPECT_EQ(status, absl::UnavailableError("it is down"));
 }

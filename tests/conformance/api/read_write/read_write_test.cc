@@ -231,7 +231,7 @@ TEST_P(ReadWrite, AReadLeaseIsValidUntilItIsReleased) {
   EXPECT_TRUE(WritersSoonGetIn(*theirs_));
 }
 
-TEST_P(ReadWrite, ReadWithoutLeaseMakesAManualReadRenewed) {
+TEST_P(ReadWrite, ReadWithoutLeaseTurnsAManualReadIntoARenewedOne) {
   auto manual = lock_->AcquireRead({.lease = absl::Seconds(5)});
   ASSERT_OK(manual);
   const base::Instant until = base::Now() + manual->remaining() + absl::Milliseconds(1);
@@ -242,7 +242,7 @@ TEST_P(ReadWrite, ReadWithoutLeaseMakesAManualReadRenewed) {
 }
 
 TEST_P(ReadWrite, AReaderCarriesTheTokenOfTheLastWrite) {
-  EXPECT_GT(TryRead(*lock_)->fencing_token(), FencingToken()) << "nobody has ever written";
+  EXPECT_GT(TryRead(*lock_)->fencing_token(), FencingToken()) << "there was no write before";
   FencingToken last;
   for (Lock* const writer : {lock_.get(), theirs_.get(), lock_.get()}) {
     auto written = writer->Acquire({.wait = kPatience});

@@ -57,7 +57,7 @@ TEST_F(RedlatchKeptTest, AreShownAsKept) {
   plain.unlock();
 }
 
-TEST_F(RedlatchKeptTest, AgeIsKnownThoughARenewalReservesTokens) {
+TEST_F(RedlatchKeptTest, ShowsTheAgeAlthoughARenewalReservedTokens) {
   SimpleLock lock(client_, "job", kKept);
   { ASSERT_TRUE(lock.Acquire().ok()); }
   ASSERT_TRUE(support::Await(

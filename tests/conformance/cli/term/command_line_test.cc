@@ -92,8 +92,8 @@ TEST_F(RedlatchCommandLineTest, DoesNotRepeatAPassword) {
   }
 }
 
-// A server may say anything, and nothing of that does anything to a terminal.
-TEST_F(RedlatchCommandLineTest, ShowsWhatAServerSaysWithoutObeyingIt) {
+// A server may send any text, but no control characters reach the terminal.
+TEST_F(RedlatchCommandLineTest, EscapesControlCharactersFromAServer) {
   const std::string nasty = "\x1b[2J\a\x9b\xc2\x9b" + std::string(900'000, 'x');
   const auto bulk = [](const std::string& text) {
     return absl::StrCat("$", text.size(), "\r\n", text, "\r\n");

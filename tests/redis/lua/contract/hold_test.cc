@@ -169,8 +169,8 @@ TEST_P(LockHolds, ThatAreForcedToEndAreToldAndHandOver) {
   EXPECT_EQ(ForceRelease(), kFree);
 }
 
-// Whichever keys of a lock are deleted, or evicted, there is one owner at a time, and none is
-// stuck.
+// Whichever keys of a lock are deleted or evicted, it has one owner at a time and does not stay
+// taken.
 class LockLostKeys : public LockLeases {
  protected:
   std::vector<std::string> Keys() {
@@ -181,7 +181,7 @@ class LockLostKeys : public LockLeases {
     std::sort(keys.begin(), keys.end());
     return keys;
   }
-  // Those of them that own the lock, each asked as its client does.
+  // The ones that own the lock; each is asked as its client would.
   std::set<std::string> Owners(const std::vector<Request>& all) {
     std::set<std::string> owners;
     for (const Request& each : all) {
@@ -193,7 +193,7 @@ class LockLostKeys : public LockLeases {
 INSTANTIATE_TEST_SUITE_P(OfEachKind, LockLostKeys, ::testing::ValuesIn(KindsWithLeases()),
                          NameOfKind);
 
-TEST_P(LockLostKeys, LeaveOneOwnerAtATimeAndTheLockIsFreeInTheEnd) {
+TEST_P(LockLostKeys, NeverAllowTwoOwnersOrALockThatStaysTaken) {
   Ear b(*server_, Channel('b')), c(*server_, Channel('c'));
   const bool shared = kind_.name == "read";
   const bool counts = kind_.name == "reentrant" || kind_.name == "write";

@@ -26,7 +26,7 @@ class LockKeepers : public LockContract {
     const redis::Reply time = server_->Command({"TIME"});
     return std::stoll(time.elements[0].text) * 1'000'000 + std::stoll(time.elements[1].text);
   }
-  // The words of what a renewal of a cached grant answers. Its client knows the grant's tokens up
+  // The words of the answer to a renewal of a kept grant. Its client knows the grant's tokens up
   // to `known`: by default, up to the last that anyone has.
   std::vector<std::string> RenewWords(const Request& kept, int64_t known = 0) {
     const redis::Reply reply = Eval(ScriptsFor(kept).renew, {},
@@ -179,8 +179,8 @@ TEST_P(LockKeepers, ThatHeardOfNoRenewalLeaveNoTokenAheadOfTheClock) {
   EXPECT_LE(StoredFence(), ServerMicros());
 }
 
-// An acquire is unanswered as well as a renewal.
-TEST_P(LockKeepers, ReleasedWithATombstoneLeaveNoTokenAheadOfTheClock) {
+// Both an acquire and a renewal are unanswered.
+TEST_P(LockKeepers, LeaveNoTokenAheadOfTheClockWhenReleasedWithATombstone) {
   Ear ear(*server_, Channel('a'));
   const Request kept = Kept(Of('a'));
   const int64_t first = Token(kept);
@@ -221,8 +221,8 @@ TEST_P(LockKeepers, ThatWereGrantedAnewGiveNoTokensBackThatOthersHadBetween) {
   EXPECT_GT(StoredFence(), others);
 }
 
-// As above, but the client knows of no acquire that is unanswered, and of a renewal that is.
-TEST_P(LockKeepers, ReleasedAfterASecondGrantGiveBackNoTokensOfOthers) {
+// As above, but the client knows only of an unanswered renewal, and not of the acquire.
+TEST_P(LockKeepers, GiveBackNoOthersTokensWhenReleasedAfterASecondGrant) {
   Ear ear(*server_, Channel('a'));
   const Request kept = For(60'000, Kept(Of('a')));
   const int64_t first = Token(kept);
@@ -235,8 +235,8 @@ TEST_P(LockKeepers, ReleasedAfterASecondGrantGiveBackNoTokensOfOthers) {
   EXPECT_GT(StoredFence(), others);
 }
 
-// What it knows lies before tokens that another had.
-TEST_P(LockKeepers, RenewedAfterASecondGrantGetNoTokens) {
+// Between the tokens that it knows and the last ones, another grant had some.
+TEST_P(LockKeepers, GetNoTokensWhenRenewedAfterASecondGrant) {
   Ear ear(*server_, Channel('a'));
   const Request kept = Kept(Of('a'));
   const int64_t first = Token(kept);
@@ -249,7 +249,7 @@ TEST_P(LockKeepers, RenewedAfterASecondGrantGetNoTokens) {
 }
 
 // The grant was renewed, and its acquire is repeated.
-TEST_P(LockKeepers, AnswerARepeatedAcquireWithTheirFirstToken) {
+TEST_P(LockKeepers, RepeatTheirFirstTokenForARepeatedAcquire) {
   Ear ear(*server_, Channel('a'));
   Request kept = Kept(Of('a'));
   kept.block = 16;
@@ -258,7 +258,7 @@ TEST_P(LockKeepers, AnswerARepeatedAcquireWithTheirFirstToken) {
   EXPECT_EQ(Token(Again(kept)), first);
 }
 
-TEST_P(LockKeepers, RenewedTwiceOwnTheTokensUpToTheLaterEnd) {
+TEST_P(LockKeepers, OwnTheTokensUpToTheLaterEndWhenRenewedTwice) {
   Ear ear(*server_, Channel('a'));
   const Request kept = Kept(Of('a'));
   const int64_t first = Token(kept);
@@ -273,7 +273,7 @@ TEST_P(LockKeepers, RenewedTwiceOwnTheTokensUpToTheLaterEnd) {
 }
 
 // The older of two grants of one owner is released last: its renewal is unanswered, and was lost.
-TEST_P(LockOwners, ReleasedLateGiveBackNoTokensOfTheirLaterGrant) {
+TEST_P(LockOwners, GiveBackNoTokensOfALaterGrantWhenReleasedLate) {
   Ear ear(*server_, Channel('a'));
   const Request older = Kept(Of('a', 1));
   const int64_t first = Token(older);

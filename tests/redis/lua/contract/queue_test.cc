@@ -109,12 +109,12 @@ TEST_P(LockQueue, OfOverdueWaitersHandsOverToTheFirstWithASubscriberAndLaterOnes
   EXPECT_THAT(Waiting(), ElementsAre(Hold('d')));
 }
 
-TEST_P(LockQueue, CrashedWaitersAreForgottenThoughTheLockIsHeldForLong) {
+TEST_P(LockQueue, CrashedWaitersAreForgottenWhileTheLockIsHeld) {
   Take(Of('a'));
   Ask(Of('b'));
   for (int i = 1; i <= 200; ++i) Ask(For(30, Beating(10, Of('c', i))));
   EXPECT_TRUE(support::Await([&] {
-    server_->Command({"PEXPIRE", Waiters(), "20000"});  // as if it had been kept for long
+    server_->Command({"PEXPIRE", Waiters(), "20000"});  // as if it had been there for long
     Ask(Again(Of('b')));
     return server_->Integer({"HLEN", Waiters()}) == 1;
   }));
@@ -122,7 +122,7 @@ TEST_P(LockQueue, CrashedWaitersAreForgottenThoughTheLockIsHeldForLong) {
   EXPECT_EQ(Owner(), Hold('a'));
 }
 
-TEST_P(LockQueue, AWaiterThatAsksForAClaimIsNotForgottenBetweenHeartbeats) {
+TEST_P(LockQueue, AWaiterForAClaimIsNotForgottenBetweenHeartbeats) {
   Take(Of('a'));
   Ask(Of('b'));
   Ask(For(2000, Of('c')));  // as with a turn: its heartbeats are those of its lease
@@ -130,12 +130,12 @@ TEST_P(LockQueue, AWaiterThatAsksForAClaimIsNotForgottenBetweenHeartbeats) {
   const size_t size = record.find(' ');
   const std::string before = absl::StrCat(std::stoll(record.substr(0, size)) - 9'000'000);
   SetRecord(Hold('c'), record.replace(0, size, before));
-  server_->Command({"PEXPIRE", Waiters(), "20000"});  // b looks for crashed ones
+  server_->Command({"PEXPIRE", Waiters(), "20000"});  // b looks for crashed waiters
   Ask(Again(Of('b')));
   EXPECT_THAT(Waiting(), ElementsAre(Hold('b'), Hold('c')));
 }
 
-TEST_P(LockQueue, AWaiterThatGivesUpIsNotTheNextOwner) {
+TEST_P(LockQueue, AWaiterThatGivesUpIsNotMadeTheOwner) {
   Ear first(*server_, Channel('b')), second(*server_, Channel('c'));
   for (const std::string how : {"cancel", "release", "release with a tombstone"}) {
     SCOPED_TRACE(how);
@@ -160,7 +160,7 @@ TEST_P(LockQueue, AWaiterThatGivesUpIsNotTheNextOwner) {
   }
 }
 
-TEST_P(LockQueue, AGrantThatEndsLeavesTheQueueToo) {
+TEST_P(LockQueue, ReleaseAlsoRemovesTheGrantFromTheQueue) {
   Ear ear(*server_, Channel('b'));
   for (const std::string ticket : {"1", "9000000000000000"}) {
     for (const std::string how : {"cancel", "release", "release with a tombstone"}) {

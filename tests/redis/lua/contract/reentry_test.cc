@@ -145,7 +145,7 @@ TEST_P(LockReentry, ARequeueWhileTheOwnerHoldsElsewhereIsGrantedOrQueued) {
   EXPECT_THAT(Waiting(), ElementsAre(Hold('a', 3)));
 }
 
-TEST_P(LockReentry, ARequeueWhoseFreshGrantExistsIsARepeat) {
+TEST_P(LockReentry, ARequeueWhoseNewGrantExistsIsARepeat) {
   for (const bool shared : {false, true}) {
     SCOPED_TRACE(shared);
     const Request old = shared ? Job('a') : Of('a'), fresh = shared ? Job('a', 2) : Of('a', 2);
@@ -165,8 +165,8 @@ TEST_P(LockReentry, ARequeueWhoseFreshGrantExistsIsARepeat) {
   }
 }
 
-// Somebody deletes one key of two, or the server evicts it.
-TEST_P(LockReentry, ALockWhoseMainKeyIsDeletedIsTheNextOwnersAlone) {
+// One of the two keys is deleted or evicted.
+TEST_P(LockReentry, AfterItsMainKeyIsDeletedTheNextOwnerIsAlone) {
   for (const bool one_more : {false, true}) {
     SCOPED_TRACE(one_more);
     Token(Job('a'));
@@ -189,7 +189,7 @@ TEST_P(LockReentry, ALockWhoseMainKeyIsDeletedIsTheNextOwnersAlone) {
   }
 }
 
-TEST_P(LockReentry, TheExpiriesAreRestoredIfTheirKeyIsDeleted) {
+TEST_P(LockReentry, DeletedExpiriesAreRestored) {
   for (const std::string how : {"nobody", "renews", "releases", "cancels", "asks", "looks"}) {
     SCOPED_TRACE(how);
     server_->Command({"FLUSHALL"});
@@ -230,7 +230,7 @@ TEST_P(LockReentry, TheExpiriesAreRestoredIfTheirKeyIsDeleted) {
 TEST_P(LockReentry, AnOwnerThatWaitedAndIsLetInWaitsNoMore) {
   Token(Of('a'));
   Ask(Job('b'));
-  Ask(Job('c'));  // nobody hears it
+  Ask(Job('c'));  // its channel has no listener
   Ear ear(*server_, Channel('b'));
   Release(Of('a'));
   EXPECT_THAT(ear.Hear(), StartsWith("grant " + Hold('b')));
@@ -238,7 +238,7 @@ TEST_P(LockReentry, AnOwnerThatWaitedAndIsLetInWaitsNoMore) {
   EXPECT_THAT(Waiting(), IsEmpty());
 }
 
-TEST_P(LockReentry, WaitersOfAnOwnerEnterWithItsFirst) {
+TEST_P(LockReentry, AllWaitersOfAnOwnerEnterTogether) {
   Ear b(*server_, Channel('b')), c(*server_, Channel('c')), d(*server_, Channel('d'));
   Ear e(*server_, Channel('e'));
   Token(Of('a'));
@@ -247,7 +247,7 @@ TEST_P(LockReentry, WaitersOfAnOwnerEnterWithItsFirst) {
   Ask(Claiming(3000, Job('c')));
   Ask(Job('e'));
   MakeOverdue(Hold('e'));
-  Ask(Job('f'));  // nobody hears it
+  Ask(Job('f'));  // its channel has no listener
   Release(Of('a'));
   EXPECT_EQ(notes_, "look 3000") << "the longest claim";
   const std::string token = absl::StrCat(StoredFence());
@@ -261,7 +261,7 @@ TEST_P(LockReentry, WaitersOfAnOwnerEnterWithItsFirst) {
   EXPECT_THAT(d.Hear(), StartsWith("grant " + Hold('d')));
 }
 
-TEST_P(LockReentry, WaitersOfAnOwnerEnterWithAGrantByReply) {
+TEST_P(LockReentry, AGrantByReplyAdmitsTheOwnersWaiters) {
   Ear b(*server_, Channel('b')), c(*server_, Channel('c'));
   Token(Of('a'));
   Ask(Job('c'));
@@ -275,7 +275,7 @@ TEST_P(LockReentry, WaitersOfAnOwnerEnterWithAGrantByReply) {
   EXPECT_THAT(Waiting(), IsEmpty());
 }
 
-TEST_P(LockReentry, AnOwnerThatComesWhenItsWaiterIsNextEntersToo) {
+TEST_P(LockReentry, ANewRequestEntersIfItsOwnersWaiterIsNext) {
   Ear b(*server_, Channel('b')), c(*server_, Channel('c'));
   Token(Of('a'));
   Ask(Claiming(2000, Job('b')));
@@ -290,7 +290,7 @@ TEST_P(LockReentry, AnOwnerThatComesWhenItsWaiterIsNextEntersToo) {
   EXPECT_THAT(Waiting(), IsEmpty());
 }
 
-TEST_P(LockReentry, AHeartbeatBehindItsOwnersWaiterEntersToo) {
+TEST_P(LockReentry, AHeartbeatEntersIfItsOwnersWaiterIsNext) {
   Ear b(*server_, Channel('b')), c(*server_, Channel('c'));
   Token(Of('a'));
   Ask(Job('b'));
@@ -303,7 +303,7 @@ TEST_P(LockReentry, AHeartbeatBehindItsOwnersWaiterEntersToo) {
   EXPECT_THAT(Waiting(), IsEmpty());
 }
 
-TEST_P(LockReentry, CancelAndForceLetAllWaitersOfAnOwnerIn) {
+TEST_P(LockReentry, CancelAndForcedReleaseAdmitAllWaitersOfAnOwner) {
   for (const bool forced : {false, true}) {
     Ear b(*server_, Channel('b')), c(*server_, Channel('c'));
     Token(Of('a'));
@@ -318,7 +318,7 @@ TEST_P(LockReentry, CancelAndForceLetAllWaitersOfAnOwnerIn) {
   }
 }
 
-TEST_P(LockReentry, ThreadsThatShareNoOwnerEnterOneByOne) {
+TEST_P(LockReentry, ThreadsWithoutACommonOwnerEnterOneByOne) {
   Ear b(*server_, Channel('b'));
   Token(Of('a'));
   Ask(Of('b'));
@@ -329,7 +329,7 @@ TEST_P(LockReentry, ThreadsThatShareNoOwnerEnterOneByOne) {
   EXPECT_THAT(Waiting(), ElementsAre(Hold('b', 2)));
 }
 
-TEST_P(LockReentry, BothKeysAgreeThoughAnotherJoinsInTheLastMillisecond) {
+TEST_P(LockReentry, BothKeysAgreeIfAnotherJoinsInTheLastMillisecond) {
   for (int i = 1; i <= 50; ++i) {
     Ask(For(3, Job('a', i)));
     while (Pttl(name_) > 0) {

@@ -85,7 +85,7 @@ class LatchScriptsTest : public LockScriptsFixture {
   }
   std::string when_;  // of the last CountDown()
 
-  // The next message but those that tell of a count.
+  // The next message, except those that report a count.
   static std::string HearGrant(Ear& ear) {
     std::string message = ear.Hear();
     while (absl::StartsWith(message, "look ")) message = ear.Hear();

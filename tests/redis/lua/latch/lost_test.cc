@@ -48,7 +48,7 @@ class LatchLostCountsTest : public LatchScriptsTest {
   std::string first_, second_, told_;
 };
 
-TEST_F(LatchLostCountsTest, TheFirstThatWaitsIsToAskAfterEachCount) {
+TEST_F(LatchLostCountsTest, TheFirstWaiterIsMadeToAskAfterEachCount) {
   Ear b(*server_, Channel('b')), c(*server_, Channel('c'));
   Create(3);
   Ask(Waiter('b'));
@@ -98,7 +98,7 @@ TEST_F(LatchLostCountsTest, CountsThatAreMissingEndTheLatchWhenNobodyRepeatsThem
   EXPECT_THAT(Acquire(Knowing(told_)), HasSubstr("GONE"));
 }
 
-TEST_F(LatchLostCountsTest, NobodyCountsTwiceIfTheIdsOrTheLatchAreDeleted) {
+TEST_F(LatchLostCountsTest, NoIdCountsTwiceIfTheIdsOrTheLatchAreDeleted) {
   CountTwo();
   server_->Command({"DEL", Counted()});
   EXPECT_THAT(CountDown("one"), StartsWith("GONE it can never open"));

@@ -188,7 +188,7 @@ TEST_F(MultiScripts, AnotherTypeInOneNameLeavesAllAsTheyAre) {
   server_->Command({"DEL", "c"});
 }
 
-TEST_F(MultiScripts, WhicheverKeysAreDeletedEachNameHasOneOwnerAndIsFreeInTheEnd) {
+TEST_F(MultiScripts, DeletedKeysNeverAllowTwoOwnersOrANameThatStaysTaken) {
   const Ear other(*server_, Channel('3'));
   const Names two = {"a", "b"};
   for (const Names& asked : {two, Names{"a"}}) {

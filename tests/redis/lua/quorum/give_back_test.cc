@@ -30,7 +30,7 @@ class GiveBackTest : public ::testing::Test {
     ++client.request.attempt;
     return Run(client, "take");
   }
-  // Its first attempt, which proposes a ticket that the node's clock has passed so long ago.
+  // Its first attempt; its ticket is this far behind the node's clock.
   std::string TakesLate(Client& client, const std::string& late_us) {
     client.request.ticket = "0";
     ++client.request.attempt;
@@ -106,15 +106,15 @@ TEST_F(GiveBackTest, WhoCameFirstGetsBackWhatItGaveBack) {
   EXPECT_EQ(second_.ear.Hear(), "");
 }
 
-// Else each node would have an order of its own, and keep itself for another waiter.
-TEST_F(GiveBackTest, AWaiterStandsWhereItProposedThoughAskedLate) {
+// Otherwise each node would have its own order, and keep the lock for another waiter.
+TEST_F(GiveBackTest, AWaiterIsQueuedWhereItProposedEvenIfAskedLate) {
   EXPECT_TRUE(Takes(second_).starts_with("granted "));
   EXPECT_EQ(TakesLate(first_, "900000").substr(0, 7), "queued ");
   EXPECT_EQ(server_->Text({"ZSCORE", "queue", first_.request.hold}),
             server_->Text({"GET", "proposed"}));
 }
 
-TEST_F(GiveBackTest, AProposalFarFromTheNodesClockIsNoTicket) {
+TEST_F(GiveBackTest, AProposalFarFromTheNodesClockIsIgnored) {
   EXPECT_TRUE(Takes(second_).starts_with("granted "));
   EXPECT_EQ(TakesLate(first_, "1000000").substr(0, 7), "queued ");
   EXPECT_GT(server_->Text({"ZSCORE", "queue", first_.request.hold}),
@@ -153,7 +153,7 @@ TEST_F(GiveBackTest, WhoIsReleasedIsNotNextWhereItWaitedBefore) {
   EXPECT_EQ(Turn(), second_.request.hold);
 }
 
-TEST_F(GiveBackTest, AGrantThatEndsLeavesTheQueueBehindOthersToo) {
+TEST_F(GiveBackTest, ReleaseRemovesTheGrantFromTheQueueBehindOthers) {
   EXPECT_TRUE(Takes(first_).starts_with("granted "));
   EXPECT_TRUE(Takes(second_).starts_with("queued "));
   EXPECT_TRUE(GivesBack(second_).starts_with("queued "));

@@ -76,12 +76,12 @@ TEST_F(ReadWriteScriptsTest, AWriterWaitsForAReaderUnderAnEarlierWriteOfItsClien
   EXPECT_THAT(a.Hear(), StartsWith("grant"));
 }
 
-TEST_F(ReadWriteScriptsTest, WritersOfAnOwnerEnterWhenItsReadUnderTheWriteEnds) {
+TEST_F(ReadWriteScriptsTest, WritersOfAnOwnerEnterWhenItsDowngradedReadEnds) {
   Ear b(*server_, Channel('b')), c(*server_, Channel('c'));
   const int64_t token = Token(Job('a'));
   Ask(Nest(Job('a')));
   EXPECT_EQ(Outcome(Writer('c')), "queued");
-  EXPECT_EQ(Outcome(Claiming(2000, Job('b'))), "queued") << "somebody reads";
+  EXPECT_EQ(Outcome(Claiming(2000, Job('b'))), "queued") << "a reader is left";
   EXPECT_EQ(Release(Nest(Job('a'))), kReleased);
   EXPECT_EQ(notes_, "look 2000");
   EXPECT_THAT(b.Hear(), StartsWith(absl::StrCat("grant ", Hold('b'), " 1 ", token, " 2000 1 ")));

@@ -16,7 +16,7 @@ namespace redlatch {
 inline constexpr char kReading[] = "[\"held\", 0]";
 inline constexpr char kLastReading[] = "[\"held\", 1]";
 
-// The token of a write that somebody else made.
+// The token of a write by another client.
 inline constexpr int64_t kWritten = 1'500'000'000'000'000;
 
 class ReadWriteScriptsTest : public LockScriptsFixture {

@@ -107,7 +107,7 @@ TEST_F(ReadWriteScriptsTest, ReadersGoOnIfTheWritersThatWaitAreForgotten) {
   Ask(Reader('d'));
   server_->Command({"DEL", Writers()});
   EXPECT_EQ(Acquire(Reader('c')), Granted(kWritten));
-  EXPECT_EQ(d.Hear(), GrantOf(Reader('d'), kWritten, 0)) << "for everybody, whoever asks";
+  EXPECT_EQ(d.Hear(), GrantOf(Reader('d'), kWritten, 0)) << "whichever reader asks";
   EXPECT_THAT(Reading(), UnorderedElementsAre(Hold('a'), Hold('c'), Hold('d')));
   EXPECT_EQ(b.Hear(), "");
 }
@@ -168,7 +168,7 @@ TEST_F(ReadWriteScriptsTest, AnOverdueWriterComesBeforeOneThatDoesNotWait) {
   EXPECT_THAT(b.Hear(), StartsWith("grant " + Hold('b')));
 }
 
-TEST_F(ReadWriteScriptsTest, CrashedWaitersAreForgottenThoughWritersWaitForLong) {
+TEST_F(ReadWriteScriptsTest, CrashedWaitersAreForgottenWhileWritersWait) {
   for (const bool readers_live : {false, true}) {
     SCOPED_TRACE(readers_live);
     server_->Command({"FLUSHALL"});
@@ -180,7 +180,7 @@ TEST_F(ReadWriteScriptsTest, CrashedWaitersAreForgottenThoughWritersWaitForLong)
     }
     EXPECT_GE(server_->Integer({"HLEN", Waiters()}), 301);
     EXPECT_TRUE(support::Await([&] {
-      server_->Command({"PEXPIRE", Waiters(), "20000"});  // as if it had been kept for long
+      server_->Command({"PEXPIRE", Waiters(), "20000"});  // as if it had been there for long
       Ask(Again(Writer('b')));
       return server_->Integer({"HLEN", Waiters()}) == (readers_live ? 2 : 1);
     }));
@@ -189,7 +189,7 @@ TEST_F(ReadWriteScriptsTest, CrashedWaitersAreForgottenThoughWritersWaitForLong)
   }
 }
 
-TEST_F(ReadWriteScriptsTest, CrashedReadersAreForgottenByWritersThatComeAndGo) {
+TEST_F(ReadWriteScriptsTest, WritersThatComeAndGoForgetCrashedReaders) {
   Ask(Writer('a'));
   Ask(Writer('b'));
   for (int i = 1; i <= 200; ++i) Ask(For(30, Beating(10, Reader('d', i))));

@@ -88,7 +88,7 @@ TEST_F(ReadWriteScriptsTest, AReaderIsQueuedAgainWhereAWriterWaits) {
             "[\"released\", \"gone\"]");
 }
 
-TEST_F(ReadWriteScriptsTest, AReadersRequeueWhoseFreshGrantExistsIsARepeat) {
+TEST_F(ReadWriteScriptsTest, AReadersRequeueWhoseNewGrantExistsIsARepeat) {
   for (const bool writer_waits : {false, true}) {
     SCOPED_TRACE(writer_waits);
     Ear b(*server_, Channel('b'));
@@ -106,7 +106,7 @@ TEST_F(ReadWriteScriptsTest, AReadersRequeueWhoseFreshGrantExistsIsARepeat) {
   }
 }
 
-TEST_F(ReadWriteScriptsTest, AReadThatEndsLeavesTheQueueToo) {
+TEST_F(ReadWriteScriptsTest, ReleaseAlsoRemovesTheReadFromTheQueue) {
   Ear b(*server_, Channel('b')), c(*server_, Channel('c'));
   for (const int others_read : {0, 1}) {
     for (const int gone_ms : {0, 5000}) {

@@ -102,7 +102,7 @@ TEST_F(ReadWriteScriptsTest, ReadersThatExpiredAreRemovedByWhoeverReadsNext) {
   }
 }
 
-TEST_F(ReadWriteScriptsTest, AReaderHasALargerTokenThanAWriteThatIsForgotten) {
+TEST_F(ReadWriteScriptsTest, AReadersTokenIsLargerThanAForgottenWrites) {
   const int64_t written = Token(Writer('a'));
   Release(Writer('a'));
   server_->Command({"DEL", Fence()});

@@ -168,19 +168,19 @@ TEST(ConnectorAnswersTest, SilenceEndsWithTheConnectTimeout) {
   EXPECT_LT(base::Now() - begun, absl::Milliseconds(500));
 }
 
-TEST(ConnectorAnswersTest, WhoForgetsAScriptThatItIsGivenIsRefused) {
+TEST(ConnectorAnswersTest, ServerThatForgetsScriptsIsRefused) {
   const absl::Status status = Greet(With("EVAL", "-NOSCRIPT No matching script.\r\n"));
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(status.message()), HasSubstr("an imitation such as fakeredis"));
 }
 
-TEST(ConnectorAnswersTest, WithoutTheLuaModuleItIsSaidHowToLoadIt) {
+TEST(ConnectorAnswersTest, MissingLuaModuleIsExplained) {
   const absl::Status status = Greet(With("EVAL", "-ERR Could not find scripting engine 'lua'\r\n"));
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(status.message()), HasSubstr("loadmodule"));
 }
 
-TEST(ConnectorAnswersTest, AnImitationIsToldThatItIsOne) {
+TEST(ConnectorAnswersTest, ImitationIsNamedAsSuch) {
   for (const FakeServer::Answer& answer :
        {With("INFO", "-ERR section (server) is not supported\r\n"),
         With("EVAL", "-ERR Error running script: global 'redis' is not a table\r\n"),

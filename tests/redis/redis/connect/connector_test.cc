@@ -407,7 +407,7 @@ TEST_F(ConnectorTest, ASocketThatIsStillConnectingIsNotConnected) {
   EXPECT_EQ(transport->Connect().kind, IoResult::Kind::kDone);
 }
 
-TEST(SeveralAddressesTest, TwoPrimariesAreRefusedAndOneIsNot) {
+TEST(SeveralAddressesTest, TwoPrimariesAreRefusedButNotOne) {
   const auto one = support::RedisServer::Start();
   const auto other = support::RedisServer::Start();
   const auto step = [&](std::vector<int> ports) {

@@ -1,5 +1,5 @@
-// A port that nobody listens at, of the range that the kernel takes the ports of clients from: a
-// socket may be connected to itself there.
+// A port without a listener, in the kernel's range for clients: a socket may be connected to itself
+// there.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 

@@ -48,7 +48,7 @@ TEST_F(TlsRefusalTest, ACertificateOfAnotherTime) {
               AllOf(HasSubstr("is not valid before 20"), HasSubstr("clock")));
 }
 
-TEST_F(TlsRefusalTest, AddressThatTheCertificateHasAsAHostName) {
+TEST_F(TlsRefusalTest, AddressListedAsAHostName) {
   const auto server = Showing(authority_.Certify({.names = {"DNS:127.0.0.1"}}));
   EXPECT_THAT(WhyNot(UrlAt("127.0.0.1", server->tls_port())),
               AllOf(HasSubstr("names 127.0.0.1 as a host, not as an IP address"),
@@ -70,7 +70,7 @@ TEST_F(TlsRefusalTest, ACertificateOfAnotherHost) {
               HasSubstr("not for redis.examples"));
 }
 
-TEST_F(TlsRefusalTest, CommonNameOfACertificateIsNoHostName) {
+TEST_F(TlsRefusalTest, CommonNameIsNotAHostName) {
   for (const std::vector<std::string>& names : {std::vector<std::string>(), {"10.1.2.3"}}) {
     for (const char* subject : {"localhost", "127.0.0.1", "*.example"}) {
       const auto server = Showing(authority_.Certify({.subject = subject, .names = names}));
@@ -83,7 +83,7 @@ TEST_F(TlsRefusalTest, CommonNameOfACertificateIsNoHostName) {
   }
 }
 
-TEST_F(TlsRefusalTest, CertificateThatItsAuthorityHasRevoked) {
+TEST_F(TlsRefusalTest, RevokedCertificate) {
   const std::string good = Good();
   const std::string bad = Good();
   const auto at = [](const auto& server, const std::string& ca) {
@@ -94,10 +94,10 @@ TEST_F(TlsRefusalTest, CertificateThatItsAuthorityHasRevoked) {
   const std::string list = authority_.FileWithRevoked({bad});
   EXPECT_EQ(Connect(at(server, list)), absl::OkStatus());
   EXPECT_THAT(WhyNot(at(revoked, list)), HasSubstr("revoked its certificate"));
-  EXPECT_EQ(Connect(at(revoked, authority_.file())), absl::OkStatus()) << "nobody says so there";
+  EXPECT_EQ(Connect(at(revoked, authority_.file())), absl::OkStatus()) << "this file has no list";
   EXPECT_THAT(WhyNot(at(server, authority_.FileWithRevoked({bad}, -absl::Hours(1)))),
               AllOf(HasSubstr("CRL has expired"), HasSubstr("ca=")));
-  // A list of one authority alone says nothing of another's certificates.
+  // One authority's list says nothing about another's certificates.
   const std::string both = authority_.File("both.pem", "");
   Authority other("another authority");
   std::ofstream(both) << std::ifstream(authority_.file()).rdbuf()

@@ -126,7 +126,7 @@ TEST_F(LockMachineClaimsTest, AClaimThatIsOverWhenItIsHeardIsNoLoss) {
   EXPECT_GT(machine().next_send(), now());
 }
 
-TEST_F(LockMachineClaimsTest, MessageOfALongClaimIsAClaimForTheLease) {
+TEST_F(LockMachineClaimsTest, MessageWithALongClaimIsAClaimForTheLease) {
   const base::Instant asked = now();
   Waiter& waiter = Queue();
   NewGrant news = Claim();
@@ -137,7 +137,7 @@ TEST_F(LockMachineClaimsTest, MessageOfALongClaimIsAClaimForTheLease) {
   EXPECT_EQ(machine().next_send(), now() + absl::Milliseconds(100)) << "it is confirmed soon";
 }
 
-TEST_F(LockMachineClaimsTest, WholeLeaseIsAskedForHoweverLongTheClaim) {
+TEST_F(LockMachineClaimsTest, WholeLeaseIsAlwaysConfirmed) {
   for (const bool manual : {false, true}) {
     Make({});
     Waiter& waiter = Queue({.manual = manual, .whole = !manual});
@@ -150,7 +150,7 @@ TEST_F(LockMachineClaimsTest, WholeLeaseIsAskedForHoweverLongTheClaim) {
   }
 }
 
-TEST_F(LockMachineClaimsTest, MessageWithAnOddTokenOrAttemptIsAskedAbout) {
+TEST_F(LockMachineClaimsTest, MessageWithAnOddTokenOrAttemptMakesItAsk) {
   Waiter& before = Hold();
   EXPECT_EQ(before.token.value(), kToken);
   Release(before.hold);
@@ -170,8 +170,8 @@ TEST_F(LockMachineClaimsTest, MessageWithAnOddTokenOrAttemptIsAskedAbout) {
   }
 }
 
-// Others may have read the id in a message, so that they can send a grant with it.
-TEST_F(LockMachineClaimsTest, GrantIsAskedAboutOnceItsIdWasInAMessage) {
+// Others may have read the id in a message, and can then forge a grant.
+TEST_F(LockMachineClaimsTest, GrantIsConfirmedIfItsIdWasInAMessage) {
   const auto told = [&](const std::function<void(Effects&)>& event) {
     Make({});
     Waiter& waiter = Queue({.keep = absl::Seconds(1)});
@@ -235,7 +235,7 @@ TEST_F(LockMachineClaimsTest, WhoeverHandedOverLooksWhetherTheLockWasTaken) {
   PassTo(machine().next_send());
   const Send look = Fetch<ToCancel>();
   EXPECT_FALSE(look.leaves_tombstone());
-  EXPECT_NE(look.grant, kFirst) << "of no hold that anybody has";
+  EXPECT_NE(look.grant, kFirst) << "a grant that no client has";
   Hear(look, With(Cancelled(), kLook));  // it had to be handed on
   PassTo(machine().next_send());
   Hear(Fetch<ToCancel>(), Cancelled());

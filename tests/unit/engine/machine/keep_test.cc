@@ -449,7 +449,7 @@ TEST_F(LockMachineKeepTest, IsNotKeptForAWhileAfterATry) {
   Rest();
 }
 
-TEST_F(LockMachineKeepTest, TriesOfABusyLockProlongThat) {
+TEST_F(LockMachineKeepTest, TriesOfABusyLockExtendThatTime) {
   Hold(Kept());
   for (int i = 0; i < 3; ++i) {
     machine().OnWanted(machine().grant_id(), now(), /*tried=*/true);
@@ -462,7 +462,7 @@ TEST_F(LockMachineKeepTest, TriesOfABusyLockProlongThat) {
   EXPECT_EQ(Unlock(1).kind, Kind::kUnderWay);
 }
 
-TEST_F(LockMachineKeepTest, IsKeptAgainAtOnceAfterAWaiter) {
+TEST_F(LockMachineKeepTest, IsKeptAgainRightAfterAWaiter) {
   machine().OnWanted(Rest(), now());
   Hear(Fetch<ToRelease>(), ReleasedThen());
   Rest();

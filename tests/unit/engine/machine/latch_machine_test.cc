@@ -100,7 +100,7 @@ class LatchToldTest : public LatchMachineTest {
   }
 };
 
-TEST_F(LatchToldTest, MessageOpensItByTheSecretIdAndAnAttemptThatWasMade) {
+TEST_F(LatchToldTest, MessageOpensItOnlyWithTheSecretIdAndARealAttempt) {
   Waiter& waiter = Acquire();
   const Send first = Fetch<ToAcquire>();
   Hear(first, Queued());

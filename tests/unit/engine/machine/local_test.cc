@@ -106,7 +106,7 @@ TEST_F(LockMachineLocalTest, ExplicitOwnerIsReleasedRemotely) {
   Fetch<ToRelease>();
 }
 
-TEST_F(LockMachineLocalTest, ThreadsThatWaitAsOneOwnerEnterTogether) {
+TEST_F(LockMachineLocalTest, ThreadsOfOneOwnerEnterTogether) {
   Make({.reentrant = true, .explicit_owner = true});
   Waiter& first = Acquire();
   Waiter& second = Acquire({.thread = 2});
@@ -125,7 +125,7 @@ TEST_F(LockMachineLocalTest, ThreadsThatWaitAsOneOwnerEnterTogether) {
   EXPECT_EQ(Fetch<ToRelease>().bid(), nullptr);
 }
 
-TEST_F(LockMachineLocalTest, WaiterOfAnOwnerThatWantsTheLeaseAwaitsIt) {
+TEST_F(LockMachineLocalTest, WaiterOfAnOwnerWaitsForTheWholeLeaseIfAsked) {
   Make({.reentrant = true, .explicit_owner = true});
   Waiter& first = Queue();
   Waiter& whole = Acquire({.thread = 2, .whole = true});
@@ -142,7 +142,7 @@ TEST_F(LockMachineLocalTest, WaiterOfAnOwnerThatWantsTheLeaseAwaitsIt) {
   EXPECT_EQ(manual.hold, first.hold);
 }
 
-TEST_F(LockMachineLocalTest, ThreadThatJoinsItsOwnerWithAClaimAwaitsTheLease) {
+TEST_F(LockMachineLocalTest, ThreadThatJoinsAClaimWaitsForTheWholeLeaseIfAsked) {
   Make({.reentrant = true, .explicit_owner = true});
   Waiter& first = Queue();
   HearGrant({.grant = kFirst, .attempt = 1, .token = kToken, .claim = kLease / 2});
@@ -158,7 +158,7 @@ TEST_F(LockMachineLocalTest, ThreadThatJoinsItsOwnerWithAClaimAwaitsTheLease) {
   EXPECT_EQ(manual.hold, first.hold);
 }
 
-TEST_F(LockMachineLocalTest, OwnerChecksTheHandoverThoughItHasTheLock) {
+TEST_F(LockMachineLocalTest, OwnerChecksTheHandoverAlthoughItHasTheLock) {
   Make({.reentrant = true, .explicit_owner = true});
   Waiter& holder = Acquire();
   Answer granted = Granted();

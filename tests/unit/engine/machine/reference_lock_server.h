@@ -54,7 +54,7 @@ class ReferenceLockServer final : public ReferenceServer {
 
   std::set<GrantId> forced;
   std::set<GrantId> released;
-  // Of the clock, was a first token, if nothing was forced.
+  // How far a first token was ahead of the clock, at most, if no release was forced.
   int64_t most_ahead = 0;
 
  private:

@@ -60,20 +60,21 @@ class ReferenceServer {
   std::vector<Message> messages;
 
  protected:
-  // The largest token that was reserved, and whose the last are that a renewal reserved: what the
+  // The largest reserved token, and the grant for which a renewal reserved the last ones: what the
   // scripts keep in KEYS[4].
   struct Fence {
     uint64_t last = 0;
-    GrantId owner = 0;   // has all behind `known`
-    uint64_t known = 0;  // the last that the owner had before
+    GrantId owner = 0;   // has all tokens after `known`
+    uint64_t known = 0;  // the owner's last token before
 
-    // The first of a block.
+    // Reserves a block; returns its first token.
     uint64_t Reserve(uint32_t block, uint64_t now) {
       const uint64_t first = std::max(last + 1, now);
       *this = {.last = first + block - 1};
       return first;
     }
-    // Up to the end of a grant that is renewed. Its last; 0 if they do not follow those it knows.
+    // Reserves tokens up to the end of a renewed grant. Returns the last; 0: a gap after the known
+    // ones.
     uint64_t Extend(const Send& renewal, uint64_t end) {
       const uint64_t its_last = std::get<ToRenew>(renewal.what).last_token;
       if (owner != renewal.grant && last == its_last) known = its_last;

@@ -163,8 +163,8 @@ TEST_F(LockMachineTurnTest, GrantByReplyIsAClaimToo) {
   EXPECT_LT(machine().next_expiry(), now() + kClaim);
 }
 
-// Else it would stay taken for a lease, if this process ends.
-TEST_F(LockMachineTurnTest, WholeLeaseDoesNotRest) {
+// Otherwise it would stay taken for a lease if this process ends.
+TEST_F(LockMachineTurnTest, HoldWithTheWholeLeaseDoesNotRest) {
   const uint64_t hold = ComesAgain().hold;
   Pass(ConfirmAfter(kClaim));
   const Send renewal = Fetch<ToRenew>();
@@ -173,7 +173,7 @@ TEST_F(LockMachineTurnTest, WholeLeaseDoesNotRest) {
   EXPECT_EQ(Release(hold).kind, Kind::kUnderWay);
 }
 
-TEST_F(LockMachineTurnTest, StaysAClaimWhileThreadsUseItForMoments) {
+TEST_F(LockMachineTurnTest, StaysAClaimWhileSectionsAreShort) {
   uint64_t hold = ComesAgain(absl::Seconds(10)).hold;
   for (int i = 0; i < 5; ++i) {
     const base::Instant due = machine().next_send();
@@ -189,7 +189,7 @@ TEST_F(LockMachineTurnTest, StaysAClaimWhileThreadsUseItForMoments) {
   EXPECT_EQ(Fetch<ToRenew>().lease, kLease) << "this section is longer";
 }
 
-TEST_F(LockMachineTurnTest, OtherLeasesAreWholeFromTheFirst) {
+TEST_F(LockMachineTurnTest, OtherLeasesAreWholeFromTheStart) {
   Want whole = OfThread(1), manual = OfThread(1), none = OfThread(1);
   whole.whole = manual.manual = true;
   none.turn = absl::ZeroDuration();

@@ -353,7 +353,7 @@ TEST(WireMessage, Forced) {
   EXPECT_EQ(message->key, "N");
 }
 
-TEST(WireMessage, TokenThatNoFenceCanHoldIsIgnored) {
+TEST(WireMessage, TokenTooLargeForAFenceIsIgnored) {
   EXPECT_TRUE(ReadMessage(kIdentity, absl::StrCat("grant ", kHold7, " 3 9000000000000000 5 6 N")));
   for (const char* token : {"9000000000000001", "18446744073709551616", "18446744073709551615",
                             "-1", "+5", "0x10", "1e3", "5.0", ""}) {

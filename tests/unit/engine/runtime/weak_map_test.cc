@@ -9,7 +9,7 @@
 namespace redlatch::engine {
 namespace {
 
-TEST(WeakMap, SharesObjectWhileSomeoneHasIt) {
+TEST(WeakMap, SharesAnObjectWhileItIsInUse) {
   WeakMap<int> map;
   const std::shared_ptr<int> first = map.Of("a", [] { return std::make_shared<int>(1); });
   EXPECT_EQ(map.Of("a", [] { return std::make_shared<int>(2); }), first);
@@ -17,7 +17,7 @@ TEST(WeakMap, SharesObjectWhileSomeoneHasIt) {
   EXPECT_EQ(*map.Of("b", [] { return std::make_shared<int>(4); }), 4);
 }
 
-TEST(WeakMap, SizeFollowsObjectsThatAreThere) {
+TEST(WeakMap, SizeFollowsLiveObjects) {
   WeakMap<int> map;
   const auto made = [&](int name) {
     return map.Of(absl::StrCat(name), [] { return std::make_shared<int>(); });

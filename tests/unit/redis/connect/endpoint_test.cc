@@ -78,14 +78,14 @@ TEST_F(NameServer, IsAskedOnceForAHostWhileItHangs) {
   EXPECT_EQ(begun, 2);
 }
 
-TEST_F(NameServer, IsAskedAgainForWhoAsksLater) {
+TEST_F(NameServer, IsAskedAgainForALaterCall) {
   for (int i = 1; i <= 3; ++i) {
     EXPECT_TRUE(MakeEndpoint(UrlOf("redis://often.test:7000"))->Targets(InTime()).ok());
     EXPECT_EQ(begun, i);
   }
 }
 
-TEST_F(NameServer, IsAskedAgainForASentinelThatWasForgotten) {
+TEST_F(NameServer, IsAskedAgainForAForgottenSentinel) {
   const Url url = UrlOf("redis-sentinel://127.0.0.1:7000/primary");
   const auto endpoint = MakeEndpointOfSentinels(url);
   const auto known = [&](const std::string& host) {

@@ -550,7 +550,7 @@ TEST(UrlTest, SaysTheSameWhateverTheSecret) {
   }
 }
 
-TEST(UrlTest, TextWithAUrlIsShownWithoutItsPasswords) {
+TEST(UrlTest, PasswordsInAUrlAreHidden) {
   EXPECT_EQ(WithoutPasswords("no \"redis://app:hunter2@h:1/0\", and redis://:a:b@c@h"),
             "no \"redis://app:***@h:1/0\", and redis://:***@h");
   EXPECT_EQ(WithoutPasswords("unix:///s?password=hunter2&db=1 sentinel_password=x"),

@@ -144,7 +144,7 @@ TEST(ErrorsTest, LeavesASuccessUnmarked) {
   EXPECT_FALSE(MayHaveExecuted(MarkMayHaveExecuted(absl::OkStatus())));
 }
 
-TEST(ErrorsTest, AFullDiskIsNamedWhereTheAppendOnlyFileCannotBeWritten) {
+TEST(ErrorsTest, AppendOnlyFileThatCannotBeWrittenIsExplained) {
   const std::string aof(
       ErrorStatus("MISCONF Errors writing to the AOF file: No space left on device", "s")
           .message());
@@ -158,7 +158,7 @@ TEST(ErrorsTest, AFullDiskIsNamedWhereTheAppendOnlyFileCannotBeWritten) {
   EXPECT_THAT(rdb, HasSubstr("stop-writes-on-bgsave-error"));
 }
 
-TEST(ErrorStatus, WhatAServerSaysIsShownAndShort) {
+TEST(ErrorStatus, ServerTextIsEscapedAndShortened) {
   for (const char* kind : {"ERR ", "MISCONF ", "REFUSED ", "LOADING ", "MOVED 1 "}) {
     const std::string said = kind + ("\x1b[2J\a" + std::string(900'000, 'x'));
     const std::string message(ErrorStatus(said, "the server").message());
