@@ -2,15 +2,15 @@
 
 #include <string>
 
-#include "absl/strings/escaping.h"
-#include "absl/strings/string_view.h"
+#include "absl/strings/str_replace.h"
 #include "src/base/stderr_line.h"
+#include "src/base/utf8.h"
 
 namespace redlatch {
 namespace {
 
 std::string Quoted(std::string_view name) {
-  return "\"" + absl::CHexEscape(absl::string_view(name.data(), name.size())) + "\"";
+  return "\"" + absl::StrReplaceAll(base::Printable(name), {{"\"", "\\\""}}) + "\"";
 }
 
 }  // namespace
