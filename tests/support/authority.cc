@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <utility>
 
@@ -113,9 +114,9 @@ std::string Authority::Certify(const CertificateWish& wish) {
   return path;
 }
 
-std::string Authority::FileWithRevoked(const std::vector<std::string>& certificates,
-                                       absl::Duration valid_for) {
-  const Revocations list(X509_CRL_new());
+std::shared_ptr<X509_CRL> Authority::ListOf(const std::vector<std::string>& certificates,
+                                            absl::Duration valid_for) const {
+  Revocations list(X509_CRL_new());
   const Time began(X509_gmtime_adj(nullptr, -7200));
   const Time ends(X509_gmtime_adj(nullptr, absl::ToInt64Seconds(valid_for)));
   X509_CRL_set_version(list.get(), 1);
@@ -133,12 +134,42 @@ std::string Authority::FileWithRevoked(const std::vector<std::string>& certifica
   }
   X509_CRL_sort(list.get());
   Check(X509_CRL_sign(list.get(), signer_->key.get(), EVP_sha256()) > 0, "a signature");
+  return list;
+}
+
+std::string Authority::FileWithRevoked(const std::vector<std::string>& certificates,
+                                       absl::Duration valid_for) {
+  const auto list = ListOf(certificates, valid_for);
   std::string path = absl::StrCat(directory_.path(), "/", ++certified_, ".pem");
   FILE* const file = fopen(path.c_str(), "w");
   Check(PEM_write_X509(file, signer_->certificate.get()) == 1 &&
             PEM_write_X509_CRL(file, list.get()) == 1 && fclose(file) == 0,
         "a file");
   return path;
+}
+
+std::string Authority::HashedName(const std::string& type) const {
+  const unsigned long hash = X509_subject_name_hash(signer_->certificate.get());
+  return absl::StrCat("/", absl::Hex(static_cast<uint32_t>(hash), absl::kZeroPad8), type);
+}
+
+std::string Authority::Directory() {
+  std::string path = absl::StrCat(directory_.path(), "/", ++certified_);
+  std::filesystem::create_directory(path);
+  std::filesystem::copy_file(file_, path + HashedName(".0"));
+  return path;
+}
+
+void Authority::RevokeIn(const std::string& directory, const std::vector<std::string>& certificates,
+                         absl::Duration valid_for) {
+  const std::string path = directory + HashedName(".r0");
+  const auto list = ListOf(certificates, valid_for);
+  std::error_code none_before;
+  const auto before = std::filesystem::last_write_time(path, none_before);
+  do {  // until the clock of the file system has gone on
+    FILE* const file = fopen(path.c_str(), "w");
+    Check(PEM_write_X509_CRL(file, list.get()) == 1 && fclose(file) == 0, "a file");
+  } while (!none_before && std::filesystem::last_write_time(path) == before);
 }
 
 std::string Authority::File(const std::string& name, const std::string& text) {

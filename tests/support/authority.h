@@ -8,6 +8,8 @@
 #include "absl/time/time.h"
 #include "tests/support/temp_dir.h"
 
+struct X509_crl_st;
+
 namespace redlatch::support {
 
 // What a certificate is to say.
@@ -39,11 +41,22 @@ class Authority {
   std::string FileWithRevoked(const std::vector<std::string>& certificates,
                               absl::Duration valid_for = absl::Hours(24));
 
+  // The same as a directory that `ca=` may name, each file under the name that OpenSSL looks for:
+  // its own certificate alone, and then a list too, in the place of the last one.
+  std::string Directory();
+  void RevokeIn(const std::string& directory, const std::vector<std::string>& certificates,
+                absl::Duration valid_for = absl::Hours(24));
+
   // A file in its directory, with this text in it.
   std::string File(const std::string& name, const std::string& text);
 
  private:
   struct Signer;
+
+  // A list of revoked certificates, by its handle of OpenSSL.
+  std::shared_ptr<X509_crl_st> ListOf(const std::vector<std::string>& certificates,
+                                      absl::Duration valid_for) const;
+  std::string HashedName(const std::string& type) const;
 
   const TempDir directory_;
   const std::string file_;

@@ -26,12 +26,13 @@ bool IsAddress(const std::string& host) {
 
 namespace {
 
-// Are there lists of revoked certificates? Those of a file are loaded by now; in a directory they
-// have names such as 5ed36f99.r0.
+using std::filesystem::directory_iterator;
+
+// Is there a CRL? A file's is loaded by now, and a directory's is a file such as 5ed36f99.r0.
 bool HasRevocations(X509_STORE* store, const std::string& path) {
   std::error_code ignored;
-  for (const auto& each : std::filesystem::directory_iterator(path, ignored)) {
-    if (each.path().extension().string().starts_with(".r")) return true;
+  for (const auto& each : directory_iterator(path, ignored)) {
+    if (each.path().extension() == ".r0") return true;
   }
   const auto* const objects = X509_STORE_get0_objects(store);
   for (int i = 0; i < sk_X509_OBJECT_num(objects); ++i) {
@@ -51,18 +52,17 @@ absl::Status Unusable(const std::string& option, const std::string& path, const 
       absl::StrCat("TLS: ", option, "=", path, " ", is, ": ", TakeTlsError()));
 }
 
-// A library does not ask the terminal for a pass phrase.
-int NoPassPhrase(char*, int, int, void*) { return -1; }
-
 }  // namespace
 
 std::vector<Tls::Stamp> Tls::Stamps() const {
+  std::vector<std::string> paths = {options_.ca, options_.cert, options_.key};
+  std::error_code ignored;
+  for (const auto& each : directory_iterator(options_.ca, ignored)) paths.push_back(each.path());
   std::vector<Stamp> stamps;
-  for (const std::string* path : {&options_.ca, &options_.cert, &options_.key}) {
+  for (const std::string& path : paths) {
     struct stat found = {};
-    if (!path->empty()) stat(path->c_str(), &found);
-    stamps.emplace_back(int64_t{found.st_mtim.tv_sec} * 1'000'000'000 + found.st_mtim.tv_nsec,
-                        static_cast<int64_t>(found.st_ino));
+    stat(path.c_str(), &found);
+    stamps.emplace_back(found.st_mtim.tv_sec, found.st_mtim.tv_nsec, found.st_ino);
   }
   return stamps;
 }
@@ -96,7 +96,8 @@ absl::Status Tls::LoadCertificate(SSL_CTX* context) const {
   if (SSL_CTX_use_certificate_chain_file(context, options_.cert.c_str()) != 1) {
     return Unusable("cert", options_.cert, "holds no certificate");
   }
-  SSL_CTX_set_default_passwd_cb(context, &NoPassPhrase);
+  // A library does not ask the terminal for a pass phrase.
+  SSL_CTX_set_default_passwd_cb(context, [](char*, int, int, void*) { return -1; });
   if (SSL_CTX_use_PrivateKey_file(context, key.c_str(), SSL_FILETYPE_PEM) == 1 &&
       SSL_CTX_check_private_key(context) == 1) {
     return absl::OkStatus();
@@ -141,8 +142,7 @@ absl::Status Tls::LoadIfChanged() {
 
 absl::StatusOr<UniqueSsl> Tls::Begin(const std::string& host, TlsPeer& peer) {
   peer.name = options_.server_name.empty() ? host.substr(0, host.find('%')) : options_.server_name;
-  if (peer.name.size() > 1 && peer.name.back() == '.')
-    peer.name.pop_back();  // no certificate's has
+  if (peer.name.size() > 1 && peer.name.back() == '.') peer.name.pop_back();  // as in certificates
   const base::MutexLock lock(mu_);
   if (absl::Status loaded = LoadIfChanged(); !loaded.ok()) return loaded;
   ERR_clear_error();

@@ -8,7 +8,7 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <utility>
+#include <tuple>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -55,8 +55,8 @@ class Tls {
   absl::StatusOr<UniqueSsl> Begin(const std::string& host, TlsPeer& peer);
 
  private:
-  // Of a file, to see that it has changed.
-  using Stamp = std::pair<int64_t, int64_t>;
+  // A file's time of change and inode, to see that it has changed.
+  using Stamp = std::tuple<time_t, int64_t, ino_t>;
 
   static int OnNewSession(SSL* ssl, SSL_SESSION* session);
   static int OnCertificate(int good, X509_STORE_CTX* chain);

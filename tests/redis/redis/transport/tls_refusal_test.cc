@@ -105,6 +105,49 @@ TEST_F(TlsRefusalTest, RevokedCertificate) {
   EXPECT_THAT(WhyNot(at(server, both)), HasSubstr("get certificate CRL"));
 }
 
+TEST_F(TlsRefusalTest, CertificateThatIsRevokedInADirectory) {
+  const std::string good = Good();
+  const std::string bad = Good();
+  const auto server = Showing(good);
+  const auto revoked = Showing(bad);
+  const std::string directory = authority_.Directory();
+  const auto at = [&](const auto& which) {
+    return absl::StrCat("rediss://127.0.0.1:", which->tls_port(), "?ca=", directory);
+  };
+  EXPECT_EQ(Connect(at(revoked)), absl::OkStatus()) << "nobody says so there";
+  authority_.File(absl::StrCat(directory.substr(directory.rfind('/') + 1), "/notes.rst"),
+                  "no list");
+  EXPECT_EQ(Connect(at(server)), absl::OkStatus());
+  authority_.RevokeIn(directory, {bad});
+  EXPECT_EQ(Connect(at(server)), absl::OkStatus());
+  EXPECT_THAT(WhyNot(at(revoked)), HasSubstr("revoked its certificate"));
+  // Its own list expires, or there is only another authority's.
+  authority_.RevokeIn(directory, {bad}, -absl::Hours(1));
+  EXPECT_THAT(WhyNot(at(server)), AllOf(HasSubstr("CRL has expired"), HasSubstr("ca=")));
+  const std::string another = authority_.Directory();
+  Authority("another authority").RevokeIn(another, {});
+  EXPECT_THAT(WhyNot(absl::StrCat("rediss://127.0.0.1:", server->tls_port(), "?ca=", another)),
+              HasSubstr("get certificate CRL"));
+}
+
+// It is written again under its name, or is what a link there leads to: its directory does not
+// change.
+TEST_F(TlsRefusalTest, CertificateThatIsRevokedWhileTheClientLives) {
+  const std::string bad = Good();
+  const auto server = Showing(bad);
+  const std::string directory = authority_.Directory();
+  authority_.RevokeIn(directory, {});
+  SharedConnection connection(
+      UrlOf(absl::StrCat("rediss://127.0.0.1:", server->tls_port(), "?ca=", directory)));
+  ASSERT_EQ(connection.Connect(In(kPatience)), absl::OkStatus());
+  authority_.RevokeIn(directory, {bad});
+  connection.MakeAnew("a test wants it");
+  EXPECT_THAT(std::string(connection.Connect(In(kPatience)).message()),
+              HasSubstr("revoked its certificate"));
+  authority_.RevokeIn(directory, {});
+  EXPECT_EQ(connection.Connect(In(kPatience)), absl::OkStatus());
+}
+
 // Whoever answers chooses the names, and messages go into logs.
 TEST_F(TlsRefusalTest, NamesInACertificateCannotForgeALine) {
   const auto server = Showing(authority_.Certify({.subject = "a\nb", .names = {}}));
