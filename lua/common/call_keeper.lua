@@ -1,4 +1,4 @@
--- call_keeper(hold, request): tells the client that may keep this hold, though none of its threads
+-- call_keeper(hold, request): tells the client that may keep this grant, though none of its threads
 -- needs it, that another client wants the lock: it waits, or it has only tried. The channel is
 -- called as the caller's, but for the client.
 local function call_keeper(hold, request)

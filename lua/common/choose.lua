@@ -3,20 +3,20 @@
 -- include: common/unheeding
 -- include: common/eligible
 
--- choose(request, now): who gets a lock that is free, as { request, winner (nil: the request, if
--- there is one), refused, asked, passed_over, unfinished, freed }. Reads only.
+-- choose(request, now): which waiter gets a lock that is free, as { request, winner (nil: the
+-- request, if there is one), refused, asked, passed_over, unfinished, freed }. Reads only.
 --
 -- The first live waiter from the head gets it: one whose heartbeat is not overdue and whose channel
--- has a subscriber. Whoever asks and would wait is live, and comes at its ticket. If nobody is
--- live, the first who is merely overdue gets it: the server may have been paused. If nobody in the
--- window is live and the queue goes on behind it, all of the window are passed over, nobody gets
+-- has a subscriber. A request that would wait is live, and comes at its ticket. If none is
+-- live, the first that is merely overdue gets it: the server may have been paused. If none in the
+-- window is live and the queue goes on behind it, all of the window are passed over, none gets
 -- the lock, and the work is `unfinished`: the caller goes on with it at once.
 --
 -- Those that are not eligible() keep their places, and others come before them. If the request is
 -- none, it is `refused` though the lock is free; so it is if others that are none fill the window.
 --
--- If whoever is to get it waits for several names, nobody gets it: that one is `asked` whether it
--- can take all of them. `freed`: it may not know yet that this one is free.
+-- If the waiter that is to get it waits for several names, none gets it: that waiter is `asked`
+-- whether it can take all of them. `freed`: it may not know yet that this one is free.
 local function choose(request, now)
   local stands, skips = false, false
   if request then

@@ -1,8 +1,8 @@
 -- include: common/quarantine
 
 -- end_quarantined(queues): before a script that ends a grant, of which these KEYS are the queues:
--- as long as there is a quarantine, or others count another one, what ends is handed to nobody: the
--- script finds its queues empty. Waiters ask again when it is over. Answers until when
+-- as long as there is a quarantine, or others count another one, what ends is handed to no waiter:
+-- the script finds its queues empty. Waiters ask again when it is over. Answers until when
 -- the last quarantine was, in ms, if that is known.
 local function end_quarantined(queues)
   local quarantined_ms, refused, until_ms = quarantine(true)

@@ -1,6 +1,6 @@
 -- include: common/look_note
 
--- granted(request, token, lease_ms): acquire's reply for a hold that owns the lock.
+-- granted(request, token, lease_ms): acquire's reply for a grant that owns the lock.
 local function granted(request, token, lease_ms)
   return 'granted ' .. token .. ' ' .. lease_ms .. ' ' .. redis.call('ZCARD', KEYS[2]) ..
     look_note(request.look_ms) .. (request.missed and ' missed' or '')

@@ -1,5 +1,5 @@
--- live_holds(key, now, most): how many holds live in a zset of their expiries, and of the first
--- `most` to end { hold, remaining_ms }.
+-- live_holds(key, now, most): how many grants live in a zset of their expiries, and of the first
+-- `most` to end { grant, remaining_ms }.
 local function live_holds(key, now, most)
   local from = string.format('(%.0f', now)
   local entries = most > 0 and

@@ -1,2 +1,2 @@
--- So many holders are listed by inspect, which else could hold up everybody.
+-- inspect lists at most this many holders, so that it never delays others for long.
 local most_holders = 100

@@ -1,4 +1,4 @@
--- Before acquire: as long as there is a quarantine, nobody is granted anything.
+-- Before acquire: as long as there is a quarantine, nothing is granted.
 -- include: common/quarantine
 local quarantined_ms, refused = quarantine(false)
 if refused then

@@ -1,14 +1,14 @@
 -- include: common/fence
 
--- deaf_note(channel): what a client that keeps a hold must know: nobody can ask it for that.
+-- deaf_note(channel): what a client that keeps a grant must know: no message can recall it.
 local function deaf_note(channel)
   return redis.call('PUBSUB', 'NUMSUB', channel)[2] == 0 and ' deaf' or ''
 end
 
--- stays(expiry_us, waiting, channel, now): what renew answers of a hold that may be kept and ends
--- then: how many wait, the last token that is its own, and whether it is deaf. It may hand out
--- tokens as fast as the clock runs, so those up to its end are its own: whoever comes when it has
--- ended without a word finds the fence behind the clock.
+-- stays(expiry_us, waiting, channel, now): what renew answers of a grant that may be kept and ends
+-- then: how many wait, the last token that is its own, and whether no message reaches it. It may
+-- hand out tokens as fast as the clock runs, so those up to its end are its own: a client that
+-- comes when it has expired finds the fence behind the clock.
 --
 -- Not if others have had tokens behind ARGV[4], the last that its client knows: those that it would
 -- get do not follow its own. The answer is 0 then.

@@ -1,8 +1,8 @@
--- Gives up waiting. There is nothing to pass on: whoever opens a latch opens it for all. At an open
+-- Gives up waiting. There is nothing to pass on: a latch is opened for all at once. At an open
 -- latch it goes on to tell those who wait.
 --
 -- KEYS   1 to 6 as acquire's
--- ARGV   1 hold  2 gone_ms  3 block
+-- ARGV   1 grant  2 gone_ms  3 block
 -- reply  'left' (it was queued) or 'unknown', and notes
 -- include: common/leave
 -- include: latch/common/state

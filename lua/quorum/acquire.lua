@@ -1,7 +1,7 @@
--- One node's vote for a hold: grants it, or queues it to be told when it is its turn, or refuses
+-- One node's vote for a grant: grants it, or queues it to be told when it is its turn, or refuses
 -- it. The client has the lock when a majority of nodes have granted it.
 --
--- KEYS   1 the lock: a string, the owner's hold id and the attempt that was granted; 2 to 5 as in
+-- KEYS   1 the lock: a string, the owner's grant id and the attempt that was granted; 2 to 5 as in
 --        lua/README.md; 6 whose turn it is; 7 the node's run, if there is a restart delay
 -- ARGV   as in lua/README.md; then 'token mode delay_ms run_id' in one: the token and ticket that
 --        are proposed; 'take', or 'queue' to give a vote back and only wait, or 'yield' to let
@@ -31,7 +31,7 @@ if #proposal == 16 and string.sub(terms, 1, 2) == '1 ' then
   local now = time[1] .. (#time[2] == 6 and time[2] or string.sub('00000' .. time[2], -6))
   local plausible = proposal >= now and proposal - now < 1000000
 
-  -- Free, and nobody waits, or it is this hold's turn; it was not given up.
+  -- Free, and no client waits, or it is this grant's turn; it was not given up.
   if existing == 0 or my_turn and call('EXISTS', lock, keys[5]) == 0 then
     local fence = plausible and call('GET', keys[4])
     if fence and #fence == 16 and fence < proposal and fence >= string.sub(proposal, 1, 8) then
@@ -47,7 +47,7 @@ if #proposal == 16 and string.sub(terms, 1, 2) == '1 ' then
       return 'granted ' .. proposal .. ' ' .. args[2] .. others .. now
     end
 
-  -- Another hold's, and the first attempt of one that would wait.
+  -- Another grant's, and the first attempt of one that would wait.
   elseif plausible and attempt == '1' then
     local heartbeat_ms = string.match(terms, '^%d+ 1 1 (%d+) %d 0 %d+ 0 ')
     local holder = heartbeat_ms and call('GETRANGE', lock, '0', '79') or ''

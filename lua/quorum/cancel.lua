@@ -1,8 +1,8 @@
--- Gives up a hold that is not wanted any more: takes it off the queue, or back where it was
+-- Gives up a grant that is not wanted any more: takes it off the queue, or back where it was
 -- granted, and tells the next live waiter to ask.
 --
 -- KEYS   as acquire's
--- ARGV   1 hold  2 gone_ms  3 block, which is not used: tokens that another node has are not less
+-- ARGV   1 grant  2 gone_ms  3 block, which is not used: tokens that another node has are not less
 --        4 the attempt that is given up, if it is one: what a later one has got it keeps
 --        5 of a forced release: what a grant channel begins with; its client is told
 -- reply  'left' (it was queued), 'passed_on' (it was granted) or 'unknown', and notes

@@ -1,8 +1,8 @@
--- Sees to it that no token up to the hold's last one is given again by this node, where that hold
--- stands; or heals a node that has lost a hold which a majority has.
+-- Sees to it that no token up to the grant's last one is given again by this node, where that grant
+-- stands; or heals a node that has lost a grant which a majority has.
 --
 -- KEYS   as acquire's, but for the node's run
--- ARGV   1 hold  2 its last token  3 lease_ms of a hold to be healed, else '0'  4 its attempt
+-- ARGV   1 grant  2 its last token  3 lease_ms of a grant to be healed, else '0'  4 its attempt
 -- reply  'raised'; 'above' where this node has granted a larger one, which is still on its way; or
 --        'not_held'
 -- include: common/fence
@@ -15,7 +15,7 @@ if not is_held_by(ARGV[1]) then
   if ARGV[3] == '0' or redis.call('EXISTS', KEYS[1], KEYS[5]) > 0 then
     return 'not_held'
   end
-  -- A node that keeps itself for somebody is not healed.
+  -- A node whose turn a waiter has is not healed.
   local turn, left_ms = turn_of(now_us())
   if turn and left_ms > 0 then
     return 'not_held'

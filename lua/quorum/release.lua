@@ -1,11 +1,11 @@
--- Ends a hold at one node, and tells the next live waiter to ask all nodes. Queues the same client
+-- Ends a grant at one node, and tells the next live waiter to ask all nodes. Queues the same client
 -- again where it asks for that.
 --
 -- KEYS   1 to 4 as acquire's; but for a plain release, 5 as acquire's and 6 as 5, of the fresh
---        hold; the last one whose turn it is
+--        grant; the last one whose turn it is
 -- ARGV   as in lua/README.md
 -- reply  'released', 'released ' and 'queued <retry_after_ms> <position> <ticket>' or 'gone' for
---        the fresh hold, or 'not_held'; and notes
+--        the fresh grant, or 'not_held'; and notes
 local call, keys, me = redis.call, KEYS, ARGV[1]
 local lock, queue = keys[1], keys[2]
 local plain = not ARGV[2]

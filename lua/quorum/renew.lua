@@ -1,7 +1,7 @@
--- Extends a hold at one node, and never shortens it.
+-- Extends a grant at one node, and never shortens it.
 --
 -- KEYS   1 to 4 as acquire's; 5 whose turn it is; 6 the node's run, if there is a restart delay
--- ARGV   1 hold  2 lease_ms  3 'delay_ms run_id', if there is a restart delay
+-- ARGV   1 grant  2 lease_ms  3 'delay_ms run_id', if there is a restart delay
 -- reply  'held'; 'young <ms>', which does not count; or 'not_held'
 -- include: quorum/common/young
 -- include: quorum/common/is_held_by

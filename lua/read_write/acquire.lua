@@ -1,20 +1,20 @@
--- Lets a writer in if nobody writes or reads, or if its owner writes already; otherwise queues it,
--- so that it holds new readers back, or refuses it.
+-- Lets a writer in if no client writes or reads, or if its owner writes already; otherwise queues
+-- it, so that it holds new readers back, or refuses it.
 --
 -- KEYS   1 the lock: a hash, { kind = 'read_write/2', owner = who writes, policy = 'phase_fair' or
 --        absent, <hold> = 'its expiry in us of server time, its token', and once there are two:
 --        holds = how many, token = the latest }; or { kind, phase }, see choose(); or absent. 2 the
---        readers that wait; 3 to 5 as in lua/README.md; 6 those who read: zset, hold by its expiry
---        in us; 7 the writers that wait: zset, as 2; 8 the writer's holds by their expiry, once
+--        readers that wait; 3 to 5 as in lua/README.md; 6 those who read: zset, grant by its expiry
+--        in us; 7 the writers that wait: zset, as 2; 8 the writer's grants by their expiry, once
 --        there are two
--- ARGV   1 hold  2 lease_ms  3 'block attempt wait heartbeat_ms manual ticket claim_ms
+-- ARGV   1 grant  2 lease_ms  3 'block attempt wait heartbeat_ms manual ticket claim_ms
 --        listen channel'  4 owner  5 'writer_first' or 'phase_fair'
 -- reply  'granted <token> <lease_ms> <waiters>', 'queued <retry_after_ms> <position> <ticket>',
 --        'busy <retry_after_ms>' or 'gone', and notes
 
--- Nobody writes, reads or waits, the hold was not given up, and one token is wanted: the server's
--- time, as the fence lies behind it in the same period (see reserve_tokens()). In line, and as
--- text, for the reason that simple/acquire gives.
+-- No client writes, reads or waits, the grant was not given up, and one token is wanted: the
+-- server's time, as the fence lies behind it in the same period (see reserve_tokens()). In line,
+-- and as text, for the reason that simple/acquire gives.
 local call, keys, args = redis.call, KEYS, ARGV
 local lock, me, terms = keys[1], args[1], args[3]
 local existing = call('EXISTS', lock, keys[2], keys[5], keys[6], keys[7])
@@ -37,14 +37,14 @@ if existing == 0 and string.sub(terms, 1, 2) == '1 ' then
   end
 end
 
--- Another writer's one hold, and the first attempt of one that would wait: it comes last.
+-- Another writer's one grant, and the first attempt of one that would wait: it comes last.
 local first_heartbeat_ms = string.match(terms, '^%d+ 1 1 (%d+) %d 0 %d+ 0 ')
 if first_heartbeat_ms and (existing == 1 or existing == 2) and args[5] ~= 'phase_fair' then
   local held = call('HMGET', lock, 'kind', 'owner', 'holds')
   local waiters, writers = keys[3], keys[7]
   local time = call('TIME')
   local now = time[1] .. (#time[2] == 6 and time[2] or string.sub('00000' .. time[2], -6))
-  -- Only the lock is there: nobody reads or waits, and the hold was not given up.
+  -- Only the lock is there: no client reads or waits, and the grant was not given up.
   local alone = existing == 1
   -- The records are new, or stay for long; readers that wait have theirs there too: see enqueue().
   local left_ms = call('PTTL', waiters)
@@ -75,8 +75,9 @@ if first_heartbeat_ms and (existing == 1 or existing == 2) and args[5] ~= 'phase
   end
 end
 
--- Others read, nobody writes, and the hold was not given up: the first attempt of one that would
--- wait comes last here, too. If it is the first writer that waits, whoever may keep a read is told.
+-- Others read, none writes, and the grant was not given up: the first attempt of one that would
+-- wait comes last here, too. If it is the first writer that waits, each client that may keep a read
+-- is told.
 if first_heartbeat_ms and existing > 0 and args[5] ~= 'phase_fair' and
     call('EXISTS', lock, keys[5]) == 0 then
   local waiters, readers, writers = keys[3], keys[6], keys[7]

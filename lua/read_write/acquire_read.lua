@@ -1,14 +1,14 @@
--- Lets a reader in if nobody writes and no writer waits, or if it reads under its own owner's
+-- Lets a reader in if no client writes and no writer waits, or if it reads under its own owner's
 -- write; otherwise queues it, or refuses it.
 --
 -- KEYS   1 to 8 as acquire's
--- ARGV   1 hold  2 lease_ms  3 'block attempt wait heartbeat_ms manual ticket claim_ms
+-- ARGV   1 grant  2 lease_ms  3 'block attempt wait heartbeat_ms manual ticket claim_ms
 --        listen channel'  4 'read:<number>:<owner>', or 'nest:<number>:<hold>' under that write
 -- reply  'granted <token> <lease_ms> <others>', 'queued <retry_after_ms> <position> <ticket>',
 --        'busy <retry_after_ms>' or 'gone', and notes. The token is the last write's or, if none
 --        is known, a new one, which readers share; others is 1 if a writer waits or writes
 
--- Nobody writes or waits, and the hold was not given up. Others may read.
+-- No client writes or waits, and the grant was not given up. Others may read.
 local call, keys, args = redis.call, KEYS, ARGV
 local existing = call('EXISTS', keys[1], keys[2], keys[5], keys[6], keys[7])
 if existing == 0 or existing == 1 and call('EXISTS', keys[6]) == 1 then
@@ -38,8 +38,8 @@ if existing == 0 or existing == 1 and call('EXISTS', keys[6]) == 1 then
 end
 
 -- The first attempt of one that would wait, neither reads nor waits yet, and was not given up. It
--- has to wait, and comes last: somebody writes, with one hold; or others read, and the first writer
--- that waits is live.
+-- has to wait, and comes last: a client writes, with one grant; or others read, and the first
+-- writer that waits is live.
 local first_heartbeat_ms = string.match(args[3], '^%d+ 1 1 (%d+) %d 0 %d+ 0 ')
 if first_heartbeat_ms and string.sub(args[4], 1, 5) == 'read:' and call('EXISTS', keys[5]) == 0 then
   local lock, queue, waiters, me = keys[1], keys[2], keys[3], args[1]

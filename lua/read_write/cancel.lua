@@ -1,8 +1,8 @@
--- Gives up a write hold that is not wanted any more: takes it off the queue or, if it was granted
+-- Gives up a write grant that is not wanted any more: takes it off the queue or, if it was granted
 -- meanwhile, ends it. The lock passes on if that makes it possible.
 --
 -- KEYS   1 to 8 as acquire's
--- ARGV   1 hold  2 gone_ms  3 block
+-- ARGV   1 grant  2 gone_ms  3 block
 -- reply  'left' (it was queued), 'passed_on' (it was live) or 'unknown', and notes
 -- include: common/time
 -- include: common/give_back

@@ -3,9 +3,10 @@
 --
 -- KEYS   1 to 4 as acquire's; 5 to 7 as its last three
 -- ARGV   1 what a grant channel begins with, before the client id  2 'more': only pass on
--- reply  { 'released', look_ms, hold ... } of those told, { 'free', look_ms } or
+-- reply  { 'released', look_ms, grant ... } of those told, { 'free', look_ms } or
 --        { 'told', look_ms }
 -- include: common/time
+-- include: common/look_of
 -- include: reentrant/common/list_holds
 -- include: reentrant/common/purge
 -- include: read_write/common/settle
@@ -43,4 +44,4 @@ for _, hold in ipairs(told) do
 end
 local _, look = settle(choice, state, fence, now)
 return {ARGV[2] == 'more' and 'told' or told[1] and 'released' or 'free',
-  tonumber(string.match(look, '%d+')) or 0, unpack(told)}
+  look_of(look), unpack(told)}

@@ -2,9 +2,9 @@
 --
 -- KEYS   1 to 4 as acquire's; 5 to 7 as its last three
 -- ARGV   1 the most waiters to list
--- reply  { 'read_write', fence, { { hold, owner, remaining_ms, 1, since } of each that writes, then
---          { hold, 'read', remaining_ms } of each that reads ... }, waiting,
---          { { hold, owner, ticket } ... }, holding }
+-- reply  { 'read_write', fence, { { grant, owner, remaining_ms, 1, since } of each that writes,
+--          then { grant, 'read', remaining_ms } of each that reads ... }, waiting,
+--          { { grant, owner, ticket } ... }, holding }
 --        Waiters in the order in which they will be served.
 -- include: common/time
 -- include: common/list_waiters

@@ -1,14 +1,14 @@
--- Ends a write hold; if it was its owner's last, the lock passes on, as does one that was free.
--- Queues the same client again if it asks for that: only here, where the old hold ends, so that a
+-- Ends a write grant; if it was its owner's last, the lock passes on, as does one that was free.
+-- Queues the same client again if it asks for that: only here, where the old grant ends, so that a
 -- repeat does not queue twice.
 --
--- KEYS   1 to 5 as acquire's; 6 as 5, of the fresh hold; the last three as acquire's. A plain
+-- KEYS   1 to 5 as acquire's; 6 as 5, of the fresh grant; the last three as acquire's. A plain
 --        release does without 5 and 6
--- ARGV   1 hold; if there is more to do: 2 'last_used last_reserved gone_ms'  3 owner
---        4.. nothing, or all ARGV of acquire for a fresh hold
--- reply  'released', 'released ' and acquire's reply for the fresh hold, or 'not_held'; and notes
+-- ARGV   1 grant; if there is more to do: 2 'last_used last_reserved gone_ms'  3 owner
+--        4.. nothing, or all ARGV of acquire for a fresh grant
+-- reply  'released', 'released ' and acquire's reply for the fresh grant, or 'not_held'; and notes
 
--- The only hold, which expires with the key, and nothing else to do. In line: see simple/acquire.
+-- The only grant, which expires with the key, and nothing else to do. In line: see simple/acquire.
 local call, keys, args = redis.call, KEYS, ARGV
 if not args[4] and (not args[2] or string.find(args[2], '^(%d+) %1 0$')) then
   local lock, waiters, writers = keys[1], keys[3], keys[#keys - 1]
@@ -20,7 +20,7 @@ if not args[4] and (not args[2] or string.find(args[2], '^(%d+) %1 0$')) then
     return 'released'
   end
 
-  -- Nobody reads, and writers come first. The first that waits is live, is its client's own, and
+  -- No client reads, and writers come first. The first that waits is live, is its client's own, and
   -- wants one token, which is the server's time.
   local winner = alone and not held[4] and not held[5] and
     call('EXISTS', keys[#keys - 2]) == 0 and call('ZRANGE', writers, '0', '0')[1]

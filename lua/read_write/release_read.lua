@@ -1,14 +1,14 @@
--- Ends a read hold; if it was the last, the lock passes on. Queues the same client again if it asks
--- for that, as release does.
+-- Ends a read grant; if it was the last, the lock passes on. Queues the same client again if it
+-- asks for that, as release does.
 --
 -- KEYS   as release's
--- ARGV   1 hold; if there is more to do: 2 'last_used last_reserved gone_ms', of which a reader has
---        gone_ms only  3 owner  4.. nothing, or all ARGV of acquire_read for a fresh hold
--- reply  'released', 'released ' and acquire_read's reply for the fresh hold, or 'not_held'; and
+-- ARGV   1 grant; if there is more to do: 2 'last_used last_reserved gone_ms', of which a reader
+--        has gone_ms only  3 owner  4.. nothing, or all ARGV of acquire_read for a fresh grant
+-- reply  'released', 'released ' and acquire_read's reply for the fresh grant, or 'not_held'; and
 --        notes
 
--- No reader's lease is over, there is nothing else to do, and nobody waits; or a writer does, and
--- others read on, or he is next.
+-- No reader's lease is over, there is nothing else to do, and no client waits; or a writer
+-- does, and others read on, or it is next.
 local call, keys, me = redis.call, KEYS, ARGV[1]
 if not ARGV[2] then
   local lock, queue, readers, writers = keys[1], keys[2], keys[5], keys[6]

@@ -1,7 +1,7 @@
--- Extends a read hold, and never shortens it. Makes a claim the lease.
+-- Extends a read grant, and never shortens it. Makes a claim the lease.
 --
 -- KEYS   1 to 4 as acquire's; 5 to 7 as its last three
--- ARGV   1 hold  2 lease_ms  3 of a hold that may be kept: its client's channel
+-- ARGV   1 grant  2 lease_ms  3 of a grant that may be kept: its client's channel
 -- reply  'held <others>' (1 if a writer waits or writes) or 'not_held'; and notes
 -- include: common/time
 -- include: reentrant/common/holds

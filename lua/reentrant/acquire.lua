@@ -1,17 +1,17 @@
--- Grants the lock to an owner that has it already, or to whoever came first; queues the hold
+-- Grants the lock to an owner that has it already, or to the first that came; queues the request
 -- otherwise, or refuses it.
 --
 -- KEYS   1 the lock: a hash, { kind = 'reentrant/2', owner, <hold> = 'its expiry in us of server
 --        time, its token', and once there are two: holds = how many, token = the latest }; 2 to 5
---        as in lua/README.md; 6 the holds by their expiry, once there are two
--- ARGV   1 hold  2 lease_ms  3 'block attempt wait heartbeat_ms manual ticket claim_ms
+--        as in lua/README.md; 6 the grants by their expiry, once there are two
+-- ARGV   1 grant  2 lease_ms  3 'block attempt wait heartbeat_ms manual ticket claim_ms
 --        listen channel'  4 owner
 -- reply  'granted <token> <lease_ms> <waiters>', 'queued <retry_after_ms> <position> <ticket>',
 --        'busy <retry_after_ms>' or 'gone', and notes
 
--- Free, nobody waits, the hold was not given up, and one token is wanted: the server's time, as the
--- fence lies behind it in the same period (see reserve_tokens()). In line, since making a function
--- costs as much as a command.
+-- Free, no client waits, the grant was not given up, and one token is wanted: the server's time, as
+-- the fence lies behind it in the same period (see reserve_tokens()). In line, since making a
+-- function costs as much as a command.
 if redis.call('EXISTS', KEYS[1], KEYS[2], KEYS[5]) == 0 and string.sub(ARGV[3], 1, 2) == '1 ' then
   local time = redis.call('TIME')
   local fence = redis.call('GET', KEYS[4])

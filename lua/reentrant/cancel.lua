@@ -1,9 +1,9 @@
--- Gives up a hold that is not wanted any more: takes it off the queue or, if it was granted
+-- Gives up a grant that is not wanted any more: takes it off the queue or, if it was granted
 -- meanwhile, ends it and, if it was its owner's last, passes the lock on. A lock that is free is
 -- handed over as well.
 --
 -- KEYS   1 to 5 as acquire's, and its last
--- ARGV   1 hold  2 gone_ms  3 block
+-- ARGV   1 grant  2 gone_ms  3 block
 -- reply  'left' (it was queued), 'passed_on' (it was live) or 'unknown', and notes
 -- include: common/time
 -- include: common/fence

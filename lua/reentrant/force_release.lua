@@ -1,12 +1,13 @@
--- For people: ends all holds, tells the clients of the first of them (the others learn of it when
+-- For people: ends all grants, tells the clients of the first of them (the others learn of it when
 -- they renew), and hands the lock to the next live waiter.
 --
 -- KEYS   1 to 4 as acquire's, and its last
 -- ARGV   1 what a grant channel begins with, before the client id  2 'more': only hand on
--- reply  { 'released', look_ms, hold ... } of those told, { 'free', look_ms } or
+-- reply  { 'released', look_ms, grant ... } of those told, { 'free', look_ms } or
 --        { 'told', look_ms }
 -- include: common/time
 -- include: common/fence
+-- include: common/look_of
 -- include: reentrant/common/list_holds
 -- include: reentrant/common/take
 -- include: common/settle
@@ -28,5 +29,5 @@ for i = 1, math.min(#listed, 64) do
   redis.call('PUBLISH', ARGV[1] .. client_of(hold), 'forced ' .. hold .. ' ' .. KEYS[1])
 end
 local _, look = settle(choice, fence, now)
-reply[2] = tonumber(string.match(look, '%d+')) or 0
+reply[2] = look_of(look)
 return reply

@@ -2,8 +2,8 @@
 --
 -- KEYS   1 to 4 as acquire's, and its last
 -- ARGV   1 the most waiters to list
--- reply  { 'reentrant', fence, { { hold, owner, remaining_ms, 1, since } ... }, waiting,
---          { { hold, owner, ticket } ... }, holding }
+-- reply  { 'reentrant', fence, { { grant, owner, remaining_ms, 1, since } ... }, waiting,
+--          { { grant, owner, ticket } ... }, holding }
 -- include: common/time
 -- include: common/list_waiters
 -- include: common/read_fence

@@ -1,14 +1,14 @@
--- Ends a hold; where it was its owner's last, hands the lock to the next live waiter. Queues the
--- same client again where it asks for that: only here, where the old hold ends, so that a repeat
+-- Ends a grant; where it was its owner's last, hands the lock to the next live waiter. Queues the
+-- same client again where it asks for that: only here, where the old grant ends, so that a repeat
 -- does not queue twice.
 --
--- KEYS   1 to 5 as acquire's; 6 as 5, of the fresh hold; the last as acquire's. A plain release
+-- KEYS   1 to 5 as acquire's; 6 as 5, of the fresh grant; the last as acquire's. A plain release
 --        does without 5 and 6
--- ARGV   1 hold; where there is more to do: 2 'last_used last_reserved gone_ms'  3 owner
---        4.. nothing, or all ARGV of acquire for a fresh hold
--- reply  'released', 'released ' and acquire's reply for the fresh hold, or 'not_held'; and notes
+-- ARGV   1 grant; where there is more to do: 2 'last_used last_reserved gone_ms'  3 owner
+--        4.. nothing, or all ARGV of acquire for a fresh grant
+-- reply  'released', 'released ' and acquire's reply for the fresh grant, or 'not_held'; and notes
 
--- The only hold, which expires with the key; nobody waits; and there is nothing else to do.
+-- The only grant, which expires with the key; no client waits; and there is nothing else to do.
 if not ARGV[2] then
   local lock = redis.call('HMGET', KEYS[1], 'kind', 'holds', ARGV[1])
   if lock[1] == 'reentrant/2' and not lock[2] and lock[3] and

@@ -1,13 +1,13 @@
--- Grants permits, or queues the hold, or refuses it: whoever came first gets them.
+-- Grants permits, or queues the request, or refuses it: the first that came gets them.
 --
 -- KEYS   1 the semaphore: a hash, see lua/README.md; 2 to 5 as there; 6 semaphore.permits
--- ARGV   1 hold  2 lease_ms  3 'permits attempt wait heartbeat_ms manual ticket claim_ms
+-- ARGV   1 grant  2 lease_ms  3 'permits attempt wait heartbeat_ms manual ticket claim_ms
 --        listen channel'  4 owner
 --        5 the capacity that the caller expects
 -- reply  'granted 0 <lease_ms> 0', 'queued <retry_after_ms> <position> <ticket>',
 --        'busy <retry_after_ms>' or 'gone', and notes
 
--- The common cases come first, in line: see simple/acquire. The hold was not given up. Holds that
+-- The common cases come first, in line: see simple/acquire. The grant was not given up. Grants that
 -- have expired are counted as well; the way further down removes them.
 local call, keys, args = redis.call, KEYS, ARGV
 local lock, queue, permits, me, terms = keys[1], keys[2], keys[6], args[1], args[3]
@@ -19,7 +19,7 @@ if existing < 2 and stored[1] == 'semaphore/2' and
   local block, lease_ms = string.match(terms, '^%d+'), args[2]
   local time = call('TIME')
   local now = time[1] .. (#time[2] == 6 and time[2] or string.sub('00000' .. time[2], -6))
-  -- Where somebody waits, holds that have expired do not count: whoever is due looks for them.
+  -- If a client waits, grants that have expired do not count: the one that is due looks for them.
   local waiting = existing == 1
   local holds = waiting and call('ZCOUNT', permits, '(' .. now, '+inf') or call('ZCARD', permits)
   local free = capacity - holds - (extra or 0)
@@ -27,7 +27,7 @@ if existing < 2 and stored[1] == 'semaphore/2' and
   local plain = (holds > 0 or not extra) and (not waiting or free <= 0) and capacity - block >= 0
   local heartbeat_ms = free - block < 0 and string.match(terms, '^%d+ 1 1 (%d+) %d 0 %d+ 0 ')
   if plain and free - block >= 0 then
-    -- Nobody waits. The semaphore is remembered for long enough.
+    -- No client waits. The semaphore is remembered for long enough.
     local expiry = now + 1000 * lease_ms
     if stored[3] - expiry >= 86400000000 and call('ZADD', permits, 'NX', expiry, me) == 1 then
       if holds == 0 then
@@ -74,6 +74,7 @@ end
 
 -- include: common/time
 -- include: common/request
+-- include: common/extend_expiry
 -- include: common/remove_waiter
 -- include: semaphore/common/store
 -- include: semaphore/common/settle
@@ -86,20 +87,16 @@ local now = now_us()
 local state = read_state(now)
 local expiry = tonumber(redis.call('ZSCORE', permits_key, request.hold) or 0)
 
--- A repeat, or a heartbeat that crossed the grant: one hold, whatever the capacity is by now.
+-- A repeat, or a heartbeat that crossed the grant: one grant, whatever the capacity is by now.
 if expiry > now then
   find_place(request, now)
-  if not request.manual then
-    expiry = math.max(expiry, now + 1000 * request.lease_ms)
-  end
-  local remaining_ms = math.floor((expiry - now) / 1000)
-  redis.call('PEXPIRE', permits_key, remaining_ms, 'GT')
-  redis.call('ZADD', permits_key, expiry, request.hold)
+  local left_ms
+  expiry, left_ms = extend_expiry(permits_key, expiry, request, now)
   touch(state, expiry)
   if request.queued then
     remove_waiter(request.hold)
   end
-  return 'granted 0 ' .. remaining_ms .. ' 0' .. (request.attempt > 1 and ' missed' or '')
+  return 'granted 0 ' .. left_ms .. ' 0' .. (request.attempt > 1 and ' missed' or '')
 end
 
 local fresh, expected = not state.capacity, ARGV[5]

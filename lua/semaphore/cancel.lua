@@ -1,8 +1,8 @@
--- Gives up a hold that is not wanted any more: takes it off the queue or, if it was granted
+-- Gives up a grant that is not wanted any more: takes it off the queue or, if it was granted
 -- meanwhile, gives its permits back. Whatever is free is handed over as well.
 --
 -- KEYS   1 to 6 as acquire's
--- ARGV   1 hold  2 gone_ms  3 its permits, which the server knows
+-- ARGV   1 grant  2 gone_ms  3 its permits, which the server knows
 -- reply  'left' (it was queued), 'passed_on' (it had permits) or 'unknown', and notes
 -- include: common/time
 -- include: semaphore/common/give_back

@@ -1,14 +1,15 @@
--- For people: ends all holds, tells their clients, and lets in those who wait. Of many holders a
+-- For people: ends all grants, tells their clients, and lets in those who wait. Of many holders a
 -- call tells a window, those first whose permits would have lasted longest, and its caller goes on
 -- at once.
 --
--- KEYS   1 to 4 as acquire's; 5 semaphore.forced: the holds that have ended, and whose clients are
+-- KEYS   1 to 4 as acquire's; 5 semaphore.forced: the grants that have ended, and whose clients are
 --        still to be told; 6 semaphore.permits
 -- ARGV   1 what a grant channel begins with, before the client id  2 'more': only go on
--- reply  { 'released', look_ms, hold ... } of those told, { 'free', look_ms } or
+-- reply  { 'released', look_ms, grant ... } of those told, { 'free', look_ms } or
 --        { 'told', look_ms }
 -- include: common/time
 -- include: common/hold_id
+-- include: common/look_of
 -- include: semaphore/common/settle
 
 local now = now_us()
@@ -48,6 +49,6 @@ for i = 1, #told, 2 do
 end
 if choice then
   local _, look = settle(choice, state, now)
-  reply[2] = tonumber(string.match(look, '%d+')) or 0
+  reply[2] = look_of(look)
 end
 return reply

@@ -2,8 +2,9 @@
 --
 -- KEYS   1 to 4 as acquire's; 5 semaphore.permits
 -- ARGV   1 the most waiters to list; if it is 0, holders are not listed either
--- reply  { 'semaphore', '0', { { hold, client, remaining_ms, permits } ... }, waiting,
---          { { hold, client, ticket, permits } ... }, holding, capacity (0: not stored yet), used }
+-- reply  { 'semaphore', '0', { { grant, client, remaining_ms, permits } ... }, waiting,
+--          { { grant, client, ticket, permits } ... }, holding,
+--          capacity (0: not stored yet), used }
 -- include: common/time
 -- include: common/hold_id
 -- include: common/list_waiters

@@ -1,15 +1,15 @@
--- Gives a hold's permits back, and hands them to those who wait, in turn.
+-- Gives a grant's permits back, and hands them to those who wait, in turn.
 --
 -- KEYS   1 to 4 as acquire's; unless it is plain, 5 as acquire's and 6 the same; last
 --        semaphore.permits
--- ARGV   1 hold; if there is more to do: 2 'last_used last_reserved gone_ms', of which permits have
---        gone_ms only  3 owner
+-- ARGV   1 grant; if there is more to do: 2 'last_used last_reserved gone_ms', of which permits
+--        have gone_ms only  3 owner
 -- reply  'released' or 'not_held', and notes
 local call, keys, me = redis.call, KEYS, ARGV[1]
 local permits = keys[#keys]
 local ended = false
 
--- The two common cases come first, in line: see simple/acquire. Nobody waits.
+-- The two common cases come first, in line: see simple/acquire. No client waits.
 if not ARGV[2] then
   local lock, queue, waiters = keys[1], keys[2], keys[3]
   local state = call('HMGET', lock, 'capacity', 'until', 'extra', me)

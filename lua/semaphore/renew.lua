@@ -1,7 +1,7 @@
--- Extends a hold, and never shortens it. Makes a claim the lease.
+-- Extends a grant, and never shortens it. Makes a claim the lease.
 --
 -- KEYS   1 to 4 as acquire's; 5 semaphore.permits
--- ARGV   1 hold  2 lease_ms
+-- ARGV   1 grant  2 lease_ms
 -- reply  'held' or 'not_held'
 -- include: common/time
 -- include: semaphore/common/settings

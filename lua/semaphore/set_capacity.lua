@@ -1,4 +1,4 @@
--- Changes how many permits there are, for everybody: those who wait for more than that are told to
+-- Changes how many permits there are, for all: those that wait for more than that are told to
 -- ask again, and are refused then; those who wait for what is free now get it. Of many waiters a
 -- call looks at a window, and its caller goes on at once.
 --
@@ -6,6 +6,7 @@
 -- ARGV   1 the capacity  2 'more <ticket>', as the call before replied: go on behind that ticket
 -- reply  { 'set', look_ms } or { 'more <ticket>', 1 }
 -- include: common/time
+-- include: common/look_of
 -- include: semaphore/common/store
 -- include: semaphore/common/settle
 
@@ -47,4 +48,4 @@ local _, look = settle(choice, state, now)
 for _, waiter in ipairs(refused) do
   redis.call('PUBLISH', waiter.channel, 'forced ' .. waiter.hold .. ' ' .. KEYS[1])
 end
-return {choice.unfinished and 'more ' .. last or 'set', tonumber(string.match(look, '%d+')) or 0}
+return {choice.unfinished and 'more ' .. last or 'set', look_of(look)}

@@ -1,7 +1,7 @@
--- Grants the lock, or queues the hold, or refuses it: whoever came first gets it.
+-- Grants the lock, or queues the request, or refuses it: the first that came gets it.
 --
--- KEYS   1 the lock: a string, the owner's hold id; 2 to 5 as in lua/README.md
--- ARGV   1 hold  2 lease_ms  3 'block attempt wait heartbeat_ms manual ticket claim_ms
+-- KEYS   1 the lock: a string, the owner's grant id; 2 to 5 as in lua/README.md
+-- ARGV   1 grant  2 lease_ms  3 'block attempt wait heartbeat_ms manual ticket claim_ms
 --        listen channel'  4 owner
 -- reply  'granted <token> <lease_ms> <waiters>', 'queued <retry_after_ms> <position> <ticket>',
 --        'busy <retry_after_ms>' or 'gone', and notes
@@ -12,8 +12,8 @@ local call, keys, args = redis.call, KEYS, ARGV
 local lock, queue, me, terms = keys[1], keys[2], args[1], args[3]
 local existing = call('EXISTS', lock, queue, keys[5])
 
--- Free, nobody waits, the hold was not given up, and one token is wanted: the server's time, as the
--- fence lies behind it in the same period (see reserve_tokens()).
+-- Free, no client waits, the grant was not given up, and one token is wanted: the server's time, as
+-- the fence lies behind it in the same period (see reserve_tokens()).
 if existing == 0 and string.sub(terms, 1, 2) == '1 ' then
   local time = call('TIME')
   local fence = call('GET', keys[4])
@@ -26,7 +26,7 @@ if existing == 0 and string.sub(terms, 1, 2) == '1 ' then
   end
 end
 
--- Another hold's, and the first attempt of one that would wait: it comes last.
+-- Another grant's, and the first attempt of one that would wait: it comes last.
 -- include: simple/common/holder
 local first_heartbeat_ms = string.match(terms, '^%d+ 1 1 (%d+) %d 0 %d+ 0 ')
 local colon, kept = string.match(holder, '^%x+():%d+(k?)$')
@@ -35,7 +35,7 @@ if first_heartbeat_ms and holder ~= me and colon == 33 then
   local time = call('TIME')
   local now = time[1] .. (#time[2] == 6 and time[2] or string.sub('00000' .. time[2], -6))
   local owner = args[4] and #args[4] .. ' ' .. args[4] or '32 ' .. string.sub(me, 1, 32)
-  -- Only the lock is there: nobody waits, and the hold was not given up.
+  -- Only the lock is there: no client waits, and the grant was not given up.
   local alone = existing == 1
   if (alone or call('ZCOUNT', queue, now, '+inf') == 0) and
       call('HSETNX', waiters, me, now .. ' ' .. args[2] .. ' ' .. terms .. ' ' .. owner) == 1 and
@@ -57,7 +57,7 @@ if first_heartbeat_ms and holder ~= me and colon == 33 then
       local ttl_ms = position == '0' and call('PTTL', lock) or '0'  -- for the first alone
       return 'queued ' .. ttl_ms .. ' ' .. position .. ' ' .. now
     end
-    -- The hold was given up: what existed beside the lock and the queue says so.
+    -- The grant was given up: what existed beside the lock and the queue says so.
     call('ZREM', queue, me)
     call('HDEL', waiters, me)
   end

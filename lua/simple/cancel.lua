@@ -1,8 +1,8 @@
--- Gives up a hold that is not wanted any more: takes it off the queue or, if it was granted
+-- Gives up a grant that is not wanted any more: takes it off the queue or, if it was granted
 -- meanwhile, passes the lock on. A lock that is free is handed over as well.
 --
 -- KEYS   1 to 5 as acquire's
--- ARGV   1 hold  2 gone_ms  3 block
+-- ARGV   1 grant  2 gone_ms  3 block
 -- reply  'left' (it was queued), 'passed_on' (it owned the lock) or 'unknown', and notes
 -- include: common/time
 -- include: common/give_back

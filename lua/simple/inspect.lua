@@ -2,8 +2,8 @@
 --
 -- KEYS   1 to 4 as acquire's
 -- ARGV   1 the most waiters to list
--- reply  { 'simple', fence, { { hold, owner, remaining_ms, 1, since } }, waiting,
---          { { hold, owner, ticket } ... }, holding }
+-- reply  { 'simple', fence, { { grant, owner, remaining_ms, 1, since } }, waiting,
+--          { { grant, owner, ticket } ... }, holding }
 -- include: common/inspection
 
 local held = redis.call('EXISTS', KEYS[1]) == 1

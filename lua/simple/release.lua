@@ -1,10 +1,10 @@
--- Ends a hold and hands the lock to the next live waiter. Queues the same client again where it
--- asks for that: only here, where the old hold ends, so that a repeat does not queue twice.
+-- Ends a grant and hands the lock to the next live waiter. Queues the same client again where it
+-- asks for that: only here, where the old grant ends, so that a repeat does not queue twice.
 --
--- KEYS   1 to 5 as acquire's; 6 as 5, of the fresh hold. A plain release does without 5 and 6
--- ARGV   1 hold; where there is more to do: 2 'last_used last_reserved gone_ms'  3 owner
---        4.. nothing, or all ARGV of acquire for a fresh hold
--- reply  'released', 'released ' and acquire's reply for the fresh hold, or 'not_held'; and notes
+-- KEYS   1 to 5 as acquire's; 6 as 5, of the fresh grant. A plain release does without 5 and 6
+-- ARGV   1 grant; where there is more to do: 2 'last_used last_reserved gone_ms'  3 owner
+--        4.. nothing, or all ARGV of acquire for a fresh grant
+-- reply  'released', 'released ' and acquire's reply for the fresh grant, or 'not_held'; and notes
 local call, keys = redis.call, KEYS
 local lock = keys[1]
 -- include: simple/common/holder

@@ -1,7 +1,7 @@
--- Extends a hold, and never shortens it. Makes a claim the lease.
+-- Extends a grant, and never shortens it. Makes a claim the lease.
 --
 -- KEYS   1 to 4 as acquire's
--- ARGV   1 hold  2 lease_ms; of a hold that may be kept: 3 its client's channel  4 the last token
+-- ARGV   1 grant  2 lease_ms; of a grant that may be kept: 3 its client's channel  4 the last token
 --        that is known to be its own
 -- reply  'held', of one that may be kept 'held <waiters> <last token>', or 'not_held'; and notes
 if redis.call('GETRANGE', KEYS[1], '0', '63') ~= ARGV[1] then

@@ -3,12 +3,12 @@
 -- For so long at most those who counted may repeat what a server has lost.
 local patience_ms = 30000
 
--- lacks(counts, last): whether fewer have counted until `last` than somebody was told once.
+-- lacks(counts, last): whether fewer have counted until `last` than a waiter was told once.
 local function lacks(counts, last)
   return redis.call('ZCOUNT', counted_key, '-inf', last) < tonumber(counts)
 end
 
--- has_lost(latch, told, now): whether counts are missing that somebody was told of, and have been
+-- has_lost(latch, told, now): whether counts are missing that a waiter was told of, and have been
 -- for too long: the server was replaced by one that had not received them. `told` is what a waiter
 -- was told, '<counts> <last>', or nil. Remembers what is missing, and sets latch.lost_until_us.
 local function has_lost(latch, told, now)

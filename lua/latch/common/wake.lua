@@ -4,7 +4,7 @@
 -- include: common/window_size
 
 -- wake(latch): tells the first of those who wait, live or not, that the latch is open: a window of
--- them. They leave the queue. Answers the note by which the caller goes on, '' if nobody is left.
+-- them. They leave the queue. Answers the note by which the caller goes on, '' if none is left.
 local function wake(latch)
   local holds = redis.call('ZRANGE', KEYS[2], '0', window - 1)
   if not holds[1] then

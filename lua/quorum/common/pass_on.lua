@@ -1,8 +1,8 @@
 -- include: common/remove_waiter
 -- include: quorum/common/turn
 
--- pass_on(now, leaver): passes the turn on, of a node that is free, unless it is somebody's turn.
--- Whoever did not come leaves the queue, and returns to his ticket when he asks again.
+-- pass_on(now, leaver): passes the turn on, of a node that is free, unless it is a waiter's turn.
+-- A waiter that did not come leaves the queue, and returns to its ticket when it asks again.
 local function pass_on(now, leaver)
   local turn, left_ms = turn_of(now)
   if turn and turn ~= leaver then

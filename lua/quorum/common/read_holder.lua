@@ -1,7 +1,7 @@
--- The lock holds '<hold> <attempt>': which attempt of the hold was granted, so that what gives up
+-- The lock holds '<hold> <attempt>': which attempt of the grant was granted, so that what gives up
 -- an earlier one, and comes late, does not end it.
 
--- read_holder(): hold and attempt; '' and 0 where the lock is free, and a part of what a foreign
+-- read_holder(): grant and attempt; '' and 0 where the lock is free, and a part of what a foreign
 -- owner has stored. Any other type is an error.
 local function read_holder()
   local value = redis.call('GETRANGE', KEYS[1], '0', '79')

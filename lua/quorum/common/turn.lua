@@ -3,12 +3,13 @@
 -- include: common/look_note
 -- include: quorum/common/turn_of
 
--- A node hands nothing over by itself: whoever is next is told to ask all nodes, and the node keeps
--- itself for him for so long (release has the number in line). The turn's key lives longer.
+-- A node hands nothing over by itself: the next waiter is told to ask all nodes, and the node
+-- grants itself to no other for that long (release has the number in line). The turn's key lives
+-- longer.
 local turn_ms, known_ms = 100, 2000
 
--- pass_turn(choice, now): tells whom choose() chose, of a node that is free, to ask. Answers the
--- look that the caller is asked for, a note.
+-- pass_turn(choice, now): tells the waiter that choose() chose, of a node that is free, to ask.
+-- Answers the look that the caller is asked for, a note.
 local function pass_turn(choice, now)
   local winner = choice.winner
   remove_waiters(choice.passed_over)

@@ -1,5 +1,5 @@
 -- identify(bid): what its owner tells of a request or a waiter: whether it is a `reader`, and the
--- write hold that it reads `under`; of a writer, who the `writer` is and whether it is `fair` to
+-- write grant that it reads `under`; of a writer, who the `writer` is and whether it is `fair` to
 -- phases. A fair one is recorded as 'fair:<owner>'.
 local function identify(bid)
   local role, rest = string.match(bid.owner, '^(%l+):(.*)$')

@@ -12,7 +12,7 @@ local function stands(request)
   return request.wait or request.queued
 end
 
--- is_alone(holds, hold, now): whether the writer has that hold, and no other.
+-- is_alone(holds, hold, now): whether the writer has that grant, and no other.
 local function is_alone(holds, hold, now)
   return hold and find_hold(hold, now) and (holds.count == 1 or
     redis.call('ZCOUNT', holds_key, string.format('(%.0f', now), '+inf') == 1)
@@ -61,7 +61,7 @@ local function look_at_readers(request, most, last, now)
 end
 
 -- last_of_turn(request, holds): the ticket of the last reader whose turn it is since a phase-fair
--- write ended; nil if it is nobody's.
+-- write ended; nil if there is none.
 local function last_of_turn(request, holds)
   if holds.policy ~= 'phase_fair' then
     return tonumber(holds.phase)
@@ -73,19 +73,19 @@ local function last_of_turn(request, holds)
   return last
 end
 
--- choose(request, state, now): who gets in, as { request, joins (whether the request does), writer,
--- readers (others who do), dead_writers and dead_readers (who leave the queue), first_writer (for
--- whom readers are kept out), phase, unfinished }. Reads only.
+-- choose(request, state, now): which clients get in, as { request, joins (whether the request
+-- does), writer, readers (others that do), dead_writers and dead_readers (that leave the queue),
+-- first_writer (which keeps readers out), phase, unfinished }. Reads only.
 --
--- While somebody writes, a reader joins under his only hold, and a further hold of his if nobody
--- reads: another thread of the client may ask for it, while one that was given up lives on. Then it
--- is the first live writer's turn, when the last reader has left; if none waits, that of all live
--- readers. After a phase-fair write the readers that wait come first. If nobody is live, those who
--- are merely overdue count: the server may have been paused.
+-- While a client writes, a reader joins under its only grant, and a further grant of the writer if
+-- no client reads: another thread of the client may ask for it, while one that was given up lives
+-- on. Then it is the first live writer's turn, when the last reader has left; if none waits, that
+-- of all live readers. After a phase-fair write the readers that wait come first. If none is live,
+-- those that are merely overdue count: the server may have been paused.
 --
 -- Readers are let in by windows. If there are more than that, the work is `unfinished`, and the
--- `phase` is the last ticket whose turn it stays. A window in which nobody lives leaves, and nobody
--- else gets in instead.
+-- `phase` is the last ticket whose turn it stays. A window in which none lives leaves, and no other
+-- client gets in instead.
 --
 -- A writer whose owner its user named gets in together with that owner's first waiter.
 local function choose(request, state, now)

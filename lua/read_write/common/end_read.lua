@@ -1,10 +1,10 @@
 -- include: read_write/common/leave
 -- include: read_write/common/read_again
 
--- end_read(hold, gone_ms, request, now): ends a read hold, or takes it off the queue, and passes
+-- end_read(hold, gone_ms, request, now): ends a read grant, or takes it off the queue, and passes
 -- the lock on if that makes it possible. Answers whether it was live; the reply to the request for
--- a fresh hold, which counts only then; the look that the caller is asked for; and whether the hold
--- was queued.
+-- a fresh grant, which counts only then; the look that the caller is asked for; and whether the
+-- grant was queued.
 local function end_read(hold, gone_ms, request, now)
   local state = read_state(now, hold)
   local holds = state.holds
@@ -22,7 +22,7 @@ local function end_read(hold, gone_ms, request, now)
   local choice
   if not request and state.read_us > now and state.writers_waiting > 0 and
       not (holds.phase or holds.ended) then
-    -- Others read on and a writer waits, so it is nobody's turn: spare the look at him.
+    -- Others read on and a writer waits, so it is no waiter's turn: spare the look at it.
     choice = {readers = {}, dead_writers = {}, dead_readers = {}}
   else
     choice = choose(request, state, now)

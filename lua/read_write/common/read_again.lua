@@ -1,3 +1,4 @@
+-- include: common/extend_expiry
 -- include: reentrant/common/purge
 -- include: read_write/common/settle
 
@@ -17,15 +18,10 @@ local function read_again(request, expiry, state, fence, now)
     drop({}, {request.hold})
   end
   local choice = choose(nil, state, now)
-  if not request.manual then
-    expiry = math.max(expiry, now + 1000 * request.lease_ms)
-  end
-  local remaining_ms = math.floor((expiry - now) / 1000)
-  redis.call('PEXPIRE', readers_key, remaining_ms, 'GT')
-  redis.call('ZADD', readers_key, expiry, request.hold)
+  local _, left_ms = extend_expiry(readers_key, expiry, request, now)
   expire_readers(now)
   purge(state.holds)
   settle(choice, state, fence, now)
-  return granted_read(request, fence, remaining_ms, state.holds,
+  return granted_read(request, fence, left_ms, state.holds,
     look_note(nil, choice.unfinished))
 end

@@ -10,8 +10,8 @@
 -- include: read_write/common/granted
 -- include: read_write/common/call_keepers
 
--- keep_phase(phase, holds): remembers whose turn it is, or that it is nobody's any more. The hash
--- has no owner meanwhile. It ends with the readers, if nobody asks for so long.
+-- keep_phase(phase, holds): remembers whose turn it is, or that no turn is left. The hash has no
+-- owner meanwhile. It ends with the readers, if no client asks for that long.
 local function keep_phase(phase, holds)
   if phase and not holds.phase then
     redis.call('HSET', KEYS[1], 'kind', 'read_write/2', 'phase', string.format('%.0f', phase))
@@ -78,7 +78,7 @@ end
 -- claims, and the token of the write.
 local function let_in(choice, state, fence, now)
   local request, writer, holds = choice.request, choice.writer, state.holds
-  local owner = choice.frees and holds.owner  -- it may write further, as nobody reads any more
+  local owner = choice.frees and holds.owner  -- it may write further, as no client reads any more
   local look_ms, token
   if writer then
     owner, look_ms = writer.writer, writer.claim_ms
@@ -98,9 +98,9 @@ local function let_in(choice, state, fence, now)
   return claims_ms and math.max(look_ms or 0, claims_ms) or look_ms, token
 end
 
--- settle(choice, state, fence, now): carries out what choose() chose, for everybody. Answers the
+-- settle(choice, state, fence, now): carries out what choose() chose, for all. Answers the
 -- request (nil without one), and the look that the caller is asked for: a note, '' for none. The
--- holds of the writer that have ended are purged before. Grants are published when all else is
+-- grants of the writer that have ended are purged before. Grants are published when all else is
 -- written.
 local function settle(choice, state, fence, now)
   local request, writer, readers, holds = choice.request, choice.writer, choice.readers, state.holds

@@ -2,7 +2,7 @@
 -- include: reentrant/common/add_hold
 -- include: read_write/common/keys
 
--- take_write(bid, lease_ms, token, now, holds): adds a hold to those of its owner, in `holds`.
+-- take_write(bid, lease_ms, token, now, holds): adds a grant to those of its owner, in `holds`.
 local function take_write(bid, lease_ms, token, now, holds)
   if holds.count == 0 and bid.fair then
     redis.call('HSET', KEYS[1], 'policy', 'phase_fair')

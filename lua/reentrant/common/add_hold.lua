@@ -1,6 +1,6 @@
 -- include: reentrant/common/index_holds
 
--- add_hold(kind, owner, hold, expiry, token, holds): writes down a further hold of the owner, or
+-- add_hold(kind, owner, hold, expiry, token, holds): writes down a further grant of the owner, or
 -- the first. The second one brings the zset of expiries, and the first into it.
 local function add_hold(kind, owner, hold, expiry, token, holds)
   local latest = math.max(expiry, holds and holds.count > 0 and holds.latest or 0)

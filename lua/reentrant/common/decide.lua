@@ -35,7 +35,7 @@ local function decide(request, choice, holds, fence, now)
     return granted(request, mine.token, math.floor((mine.expiry - now) / 1000)), ''
   end
   if holds.owner == request.owner then
-    -- Holds of an owner that its user named stand for one another, in several clients: a store
+    -- Grants of an owner that its user named stand for one another, in several clients: a store
     -- must take the token of each for as long as one of them lives.
     local token = string.sub(request.owner, 1, 5) == 'user:' and latest_token(holds)
       or reserve_tokens(fence, request.block, now)
@@ -46,7 +46,7 @@ local function decide(request, choice, holds, fence, now)
     return granted(request, token, request.lease_ms), look
   end
   local retry_after_ms = math.ceil((holds.latest - now) / 1000)
-  -- One of several holds is no client's to keep.
+  -- One of several grants is no client's to keep.
   request.holder = (request.wait or request.calls) and only_hold()
   if request.calls and request.holder then
     call_keeper(request.holder, request)

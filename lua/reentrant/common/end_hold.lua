@@ -1,7 +1,7 @@
 -- include: reentrant/common/holds_key
 -- include: reentrant/common/purge
 
--- without(holds, mine, now): what read_holds() would say if that hold had ended. Reads only.
+-- without(holds, mine, now): what read_holds() would say if that grant had ended. Reads only.
 local function without(holds, mine, now)
   local last = holds.counted and redis.call('ZRANGE', holds_key, '-2', '-1', 'WITHSCORES') or {}
   local rest = {owner = holds.owner, token = holds.token, policy = holds.policy, latest = 0,

@@ -3,10 +3,11 @@
 -- include: reentrant/common/index_holds
 
 -- read_holds(now, kind, only_reads): what KEYS[1], a hash of that kind, says: the `owner`, the
--- `count` of his holds, of them the first that have `expired`, when the last one ends (`latest`),
--- the `token` of the latest, and the read-write lock's `policy` and `phase`. A hold that was always
--- alone is not `counted` there, and its own token is the latest. With a count of 0 nobody holds the
--- lock. If holds_key has not what is counted, it is made anew, or, by one that only_reads, ignored.
+-- `count` of its grants, of them the first that have `expired`, when the last one ends (`latest`),
+-- the `token` of the latest, and the read-write lock's `policy` and `phase`. A grant that was
+-- always alone is not `counted` there, and its own token is the latest. With a count of 0 the lock
+-- is free. If holds_key has not what is counted, it is made anew, or, by one that only_reads,
+-- ignored.
 local function read_holds(now, kind, only_reads)
   local fields = redis.call('HMGET', KEYS[1], 'kind', 'owner', 'holds', 'token', 'policy', 'phase')
   if fields[1] ~= kind and redis.call('EXISTS', KEYS[1]) == 1 then

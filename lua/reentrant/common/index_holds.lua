@@ -1,7 +1,7 @@
 -- include: common/hold_id
 -- include: reentrant/common/holds_key
 
--- index_holds(): makes holds_key anew of what KEYS[1] says: mostly of one hold, but of all if one
+-- index_holds(): makes holds_key anew of what KEYS[1] says: mostly of one grant, but of all if one
 -- of the two keys was deleted or evicted. Answers how many there are.
 local function index_holds()
   local fields, count = redis.call('HGETALL', KEYS[1]), 0

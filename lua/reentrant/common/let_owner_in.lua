@@ -5,9 +5,9 @@
 -- include: reentrant/common/add_hold
 
 -- let_owner_in(kind, owner, queue_key, now): the owner has the lock since now, or may have further
--- holds since now. If its user named it, those of its waiters that live and are in the window enter
--- as well, past the queue, each by a message and for its claim. Answers the longest of the claims,
--- nil if nobody enters.
+-- grants since now. If its user named it, those of its waiters that live and are in the window
+-- enter as well, past the queue, each by a message and for its claim. Answers the longest of the
+-- claims, nil if none enters.
 local function let_owner_in(kind, owner, queue_key, now)
   if string.sub(owner, 1, 5) ~= 'user:' or redis.call('EXISTS', queue_key) == 0 then
     return nil

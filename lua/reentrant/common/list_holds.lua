@@ -3,7 +3,7 @@
 -- include: common/since
 -- include: reentrant/common/holds
 
--- list_holds(holds, now, most): { hold, owner, remaining_ms, 1, since } of the first of them to
+-- list_holds(holds, now, most): { grant, owner, remaining_ms, 1, since } of the first of them to
 -- end, of most_holders if it is not said how many, and how many live.
 local function list_holds(holds, now, most)
   local names, listed = {}, {}
@@ -14,7 +14,7 @@ local function list_holds(holds, now, most)
     names = redis.call('ZRANGEBYSCORE', holds_key, from, '+inf', 'LIMIT', '0', most)
     live = redis.call('ZCOUNT', holds_key, from, '+inf')
   elseif holds.count > 0 then
-    for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do  -- mostly of one hold
+    for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do  -- mostly of one grant
       names[#names + 1] = #names < most and client_of(field) and field or nil
     end
   end

@@ -1,6 +1,6 @@
 -- include: common/hold_id
 
--- only_hold(): of a lock that one hold has, that hold; nil if there are several, or none.
+-- only_hold(): of a lock that one grant has, that grant; nil if there are several, or none.
 local function only_hold()
   if redis.call('HEXISTS', KEYS[1], 'holds') == 1 then
     return nil

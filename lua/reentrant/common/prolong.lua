@@ -1,6 +1,6 @@
 -- include: reentrant/common/holds_key
 
--- prolong(holds, mine, expiry): lets a hold live until then, and never shortens it. A TTL comes
+-- prolong(holds, mine, expiry): lets a grant live until then, and never shortens it. A TTL comes
 -- first, since it is no matter of memory, and opens the way for what is; and last, as it removes a
 -- key whose time is over meanwhile, which the next write would make anew, to stay for ever.
 local function prolong(holds, mine, expiry)

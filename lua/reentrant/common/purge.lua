@@ -1,6 +1,6 @@
 -- include: reentrant/common/holds_key
 
--- purge(holds): removes the holds that have ended: all of them, or, of many, a part. The key then
+-- purge(holds): removes the grants that have ended: all of them, or, of many, a part. The key then
 -- expires with the last that lives.
 local function purge(holds)
   if holds.ended then

@@ -5,7 +5,7 @@
 -- include: reentrant/common/prolong
 -- include: common/stays
 
--- renew_hold(kind, queue_key): lets the hold ARGV[1] of a lock of that kind live for ARGV[2] ms
+-- renew_hold(kind, queue_key): lets the grant ARGV[1] of a lock of that kind live for ARGV[2] ms
 -- from now, and never shortens it. Answers renew's reply; one that may be kept is told of those who
 -- wait, in KEYS[2] and the other queue, if there is one.
 local function renew_hold(kind, queue_key)

@@ -1,6 +1,6 @@
 -- include: reentrant/common/let_owner_in
 
--- take(request, lease_ms, token, now, holds): adds a hold to those of its owner: `holds`, or none
+-- take(request, lease_ms, token, now, holds): adds a grant to those of its owner: `holds`, or none
 -- if the lock is free. Then the owner's other waiters enter, too: see settle().
 local function take(request, lease_ms, token, now, holds)
   add_hold('reentrant/2', request.owner, request.hold, now + 1000 * lease_ms, token, holds)

@@ -2,19 +2,19 @@
 -- include: common/window
 -- include: semaphore/common/state
 
--- choose(request, state, now): who gets in, as { request, admitted, among them the request if it
--- `joins`, passed_over, unfinished }. Reads only.
+-- choose(request, state, now): which waiters get in, as { request, admitted, among them the request
+-- if it `joins`, passed_over, unfinished }. Reads only.
 --
 -- From the head, each live waiter gets its permits as long as they are free; the first for whom
--- there are too few keeps all behind it waiting. Live is who has a record, a heartbeat that is not
--- overdue and a subscriber, and wants no more permits than there are in all. The overdue are passed
--- over if a live one behind them gets in; what is left when no live one wants more is theirs, since
--- the server may have been paused. Whoever asks and would wait is live, and comes at its ticket;
--- one that would not wait comes last.
+-- there are too few keeps all behind it waiting. A waiter is live if it has a record, a heartbeat
+-- that is not overdue and a subscriber, and wants no more permits than there are in all. The
+-- overdue are passed over if a live one behind them gets in; what is left when no live one wants
+-- more is theirs, since the server may have been paused. A request that would wait is live, and
+-- comes at its ticket; one that would not wait comes last.
 --
 -- If the queue goes on behind the window and permits are left, the work is `unfinished`: those of
--- the window that do not get in are passed over, and nobody behind it gets in before the caller has
--- gone on. So it is while permits of expired holds cannot be counted yet.
+-- the window that do not get in are passed over, and none behind it gets in before the caller has
+-- gone on. So it is while permits of expired grants cannot be counted yet.
 local function choose(request, state, now)
   local choice = {request = request, admitted = {}, passed_over = {}}
   if request then

@@ -1,10 +1,10 @@
 -- include: common/leave
 -- include: semaphore/common/settle
 
--- give_back(hold, gone_ms, removed, now): ends a hold, which may have been `removed` just now, or
--- takes it off the queue, and lets in whoever that makes room for. Answers whether it was there,
--- whether it was queued, and the look that the caller is asked for. One that has expired, and that
--- nobody has removed yet, is there.
+-- give_back(hold, gone_ms, removed, now): ends a grant, which may have been `removed` just now, or
+-- takes it off the queue, and lets in the waiters that this makes room for. Answers whether it was
+-- there, whether it was queued, and the look that the caller is asked for. One that has expired,
+-- and that no script has removed yet, is there.
 local function give_back(hold, gone_ms, removed, now)
   local state = read_state(now)
   local expiry = redis.call('ZSCORE', permits_key, hold)

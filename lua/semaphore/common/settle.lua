@@ -41,7 +41,7 @@ local function let_in(choice, state, now)
   return claim_ms
 end
 
--- settle(choice, state, now): carries out what choose() chose, for everybody. Answers the request
+-- settle(choice, state, now): carries out what choose() chose, for all. Answers the request
 -- (nil without one), and the look that the caller is asked for: notes, '' for none. The grants are
 -- published when all else is written.
 local function settle(choice, state, now)
@@ -54,7 +54,7 @@ local function settle(choice, state, now)
   if choice.joins then
     reply = 'granted 0 ' .. request.lease_ms .. ' 0' .. look .. (request.missed and ' missed' or '')
   elseif request then
-    -- It is worth another attempt when the first hold could end.
+    -- It is worth another attempt when the first grant could end.
     local first = redis.call('ZRANGEBYSCORE', permits_key, string.format('(%.0f', now), '+inf',
       'WITHSCORES', 'LIMIT', 0, 1)[2]
     local retry_after_ms = first and math.ceil((first - now) / 1000) or request.heartbeat_ms

@@ -11,9 +11,9 @@ local function weights_beyond_one(holds)
   return beyond_one
 end
 
--- read_state(now, most): the settings; how many permits are `used` by holds that live; the first
--- holds that have `lapsed`, `most` or a window of them; and whether there are `more`, of which what
--- they have beyond one permit each still counts as used. Refuses other types and kinds, before
+-- read_state(now, most): the settings; how many permits are `used` by grants that live; the first
+-- grants that have `lapsed`, `most` or a window of them; and whether there are `more`, of which
+-- what they have beyond one permit each still counts as used. Refuses other types and kinds, before
 -- anything is written.
 local function read_state(now, most)
   local state = read_settings()
@@ -22,7 +22,7 @@ local function read_state(now, most)
   state.used = holds - expired
   state.lapsed = {}
   if state.extra and holds == 0 then
-    state.extra, state.void = nil, true  -- the weights of holds that expired with their key
+    state.extra, state.void = nil, true  -- the weights of grants that expired with their key
   elseif expired > 0 then
     state.lapsed = redis.call('ZRANGEBYSCORE', permits_key, '-inf', now, 'LIMIT', '0', most or 64)
     state.more = state.extra and expired > #state.lapsed

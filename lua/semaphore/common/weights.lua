@@ -23,7 +23,7 @@ local function forget_all_weights(state)
   state.extra, state.void = nil, nil
 end
 
--- purge(state): removes holds that have expired: of many, the first.
+-- purge(state): removes grants that have expired: of many, the first.
 local function purge(state)
   if state.lapsed[1] then
     redis.call('ZREM', permits_key, unpack(state.lapsed))

@@ -4,6 +4,7 @@
 -- include: common/fence
 -- include: common/hold_id
 -- include: common/request
+-- include: common/extend_lease
 -- include: simple/common/take
 -- include: common/settle
 
@@ -19,15 +20,11 @@ if holder == '' and redis.call('EXISTS', KEYS[1]) == 0 then
 end
 
 find_place(request, now)
-local remaining_ms = redis.call('PTTL', KEYS[1])
 
 -- A repeat, or a heartbeat that crossed the grant: one acquisition, with the token that it has.
 if holder == request.hold then
   local fence, range = read_fence()
-  if remaining_ms < 0 or not request.manual and remaining_ms < request.lease_ms then
-    redis.call('PEXPIRE', KEYS[1], request.lease_ms)
-    remaining_ms = request.lease_ms
-  end
+  local left_ms = extend_lease(request)
   if request.queued then
     remove_waiter(request.hold)
   end
@@ -35,11 +32,11 @@ if holder == request.hold then
   local token = last >= request.block and string.format('%.0f', last - request.block + 1)
     or reserve_tokens(fence, request.block, now)
   request.missed = request.attempt > 1
-  return granted(request, token, remaining_ms)
+  return granted(request, token, left_ms)
 end
 
 -- A foreign owner publishes nothing.
-local retry_after_ms = client_of(holder) and remaining_ms or -1
+local retry_after_ms = client_of(holder) and redis.call('PTTL', KEYS[1]) or -1
 if request.calls then
   call_keeper(holder, request)
 end

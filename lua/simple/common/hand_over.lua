@@ -2,7 +2,7 @@
 -- include: simple/common/take
 -- include: common/settle
 
--- hand_over(now, fence): gives a lock that is free to whoever is next; the fence may be known.
+-- hand_over(now, fence): gives a lock that is free to the next waiter; the fence may be known.
 -- Answers the look that the caller is asked for, and who got it.
 local function hand_over(now, fence)
   if redis.call('EXISTS', KEYS[2]) == 0 then
