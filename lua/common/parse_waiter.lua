@@ -6,11 +6,18 @@ local function parse_waiter(hold, record)
   local asked_us, lease_ms, block, attempt, wait, heartbeat_ms, manual, claim_ms, polls, channel,
     size, rest = string.match(record or '',
       '^(%d+) (%d+) (%d+) (%d+) ([12]) (%d+) ([01]) %d+ (%d+) ([01]) (%S+) (%d+) (.*)$')
+  local tail = wait == '2' and string.sub(rest, size + 1) or nil
+  local nudged_us, first
+  if tail then
+    nudged_us, first = string.match(tail, '^ (%d+) (.*)$')
+  end
   return asked_us and {
     hold = hold,
     asked_us = tonumber(asked_us),
     record = record,
-    tail = wait == '2' and string.sub(rest, size + 1) or nil,
+    tail = tail,
+    nudged_us = tonumber(nudged_us),
+    first = first,
     attempt = tonumber(attempt),
     lease_ms = tonumber(lease_ms),
     block = tonumber(block),

@@ -15,7 +15,8 @@ end
 
 -- forget_crashed(queue_key, now): of a window of those who wait, somewhere in the queue, removes
 -- those that have not asked for a whole lease, or for three heartbeats if they asked for a claim.
--- As long as others hold the lock, nobody else may look at them, and those that wait keep the keys.
+-- As long as others hold the lock, no other script may look at them, and those that wait keep the
+-- keys.
 local function forget_crashed(queue_key, now)
   local behind = redis.call('ZCARD', queue_key) - window
   local first = behind > 0 and now % (behind + 1) or 0
@@ -33,7 +34,8 @@ local function forget_crashed(queue_key, now)
   end
 end
 
--- record_of(request, now): what KEYS[3] says of it. That of a deaf one says that it polls.
+-- record_of(request, now): what KEYS[3] says of it. If its channel has no subscriber, the record
+-- says that it polls.
 local function record_of(request, now)
   request.deaf = request.listen and redis.call('PUBSUB', 'NUMSUB', request.channel)[2] == 0
   -- Joined by '..', since %s ends at a NUL.
@@ -55,7 +57,7 @@ local function stand(request, record, now)
   end
   redis.call('ZADD', queue_key, request.ticket, request.hold)
   redis.call('HSET', KEYS[3], request.hold, record)
-  -- No queue ends before the records of those in it, which may be in two; and whoever prolongs
+  -- No queue ends before the records of those in it, which may be in two; and a call that prolongs
   -- these looks for crashed ones, so that it is often enough, and seldom.
   local left_ms, other = lengthen_ttl(KEYS[3], ttl_ms), request.other_queue
   if not request.queued or left_ms > ttl_ms then
@@ -64,7 +66,7 @@ local function stand(request, record, now)
   if other and left_ms >= 0 and left_ms < ttl_ms then
     redis.call('PEXPIRE', other, ttl_ms, 'GT')
   end
-  if left_ms >= 0 and left_ms < 2.5 * request.heartbeat_ms and not request.names then
+  if left_ms >= 0 and left_ms < 2.5 * request.heartbeat_ms then
     forget_crashed(queue_key, now)
     if other then
       forget_crashed(other, now)

@@ -1,6 +1,5 @@
 -- is_unheeding(waiter, now): one that waits for several names was asked to come, and has not within
 -- its claim.
 local function is_unheeding(waiter, now)
-  local nudged_us = tonumber(string.match(waiter.tail, '^ (%d+) '))
-  return nudged_us > 0 and nudged_us + 1000 * waiter.claim_ms <= now
+  return waiter.nudged_us > 0 and waiter.nudged_us + 1000 * waiter.claim_ms <= now
 end

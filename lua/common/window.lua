@@ -2,15 +2,12 @@
 -- include: common/is_dead
 -- include: common/window_size
 
--- Those that this call has read, by their holds: one that waits for several names is read once.
-local read_before = {}
-
 -- read_waiters(queue_key, first, last, now): those at these places of a queue, each with its
 -- `ticket` and, if its record and a subscriber of its channel are there, what the record says and
 -- whether it is `overdue`; else it is `dead`. PUBLISH would count pattern monitors as subscribers.
 local function read_waiters(queue_key, first, last, now)
   local entries = redis.call('ZRANGE', queue_key, first, last, 'WITHSCORES')
-  local waiters, holds, fresh, channels = {}, {}, {}, {}
+  local waiters, holds, channels = {}, {}, {}
   for i = 1, #entries, 2 do
     holds[#holds + 1] = entries[i]
   end
@@ -18,17 +15,12 @@ local function read_waiters(queue_key, first, last, now)
     return waiters
   end
   for i, record in ipairs(redis.call('HMGET', KEYS[3], unpack(holds))) do
-    local waiter = read_before[holds[i]]
-    if not waiter or waiter.record ~= record then
-      waiter = parse_waiter(holds[i], record) or {hold = holds[i], dead = true}
-      waiter.ticket = tonumber(entries[2 * i])
-      fresh[#fresh + 1], channels[#channels + 1] = waiter, waiter.channel or ''
-      read_before[holds[i]] = waiter
-    end
-    waiters[i] = waiter
+    waiters[i] = parse_waiter(holds[i], record) or {hold = holds[i], dead = true}
+    waiters[i].ticket = tonumber(entries[2 * i])
+    channels[i] = waiters[i].channel or ''
   end
-  local heard = channels[1] and redis.call('PUBSUB', 'NUMSUB', unpack(channels))
-  for i, waiter in ipairs(fresh) do
+  local heard = redis.call('PUBSUB', 'NUMSUB', unpack(channels))
+  for i, waiter in ipairs(waiters) do
     waiter.dead = waiter.dead or is_dead(waiter, waiter.ticket, heard[2 * i], now)
     waiter.overdue = not waiter.dead and waiter.overdue_us < now
   end

@@ -1,5 +1,5 @@
--- Grants all names of the lock at once, or queues the hold at all of them, or refuses it. It gets
--- them when all are free and it is first at each; as long as it waits it has none.
+-- Grants all names of the lock at once, or queues the request at all of them, or refuses it. It
+-- gets them when all are free and it is first at each; as long as it waits it has none.
 --
 -- KEYS   1 to 5 as in lua/README.md, of a simple lock of the first name; then 1 to 4 of each other
 -- ARGV   as simple/acquire's, but that wait is 2 for 1
@@ -7,8 +7,8 @@
 --        in any queue
 local call, keys, me, terms = redis.call, KEYS, ARGV[1], ARGV[3]
 
--- The common case comes first, in line: all names are free, and nobody waits. Names that were free
--- for long, or for which several tokens are wanted, take the way behind.
+-- The common case comes first, in line: all names are free, and no client waits. Names that were
+-- free for long, or for which several tokens are wanted, take the way behind.
 if string.sub(terms, 1, 2) == '1 ' then
   local taken, fences = {keys[1], keys[2], keys[5]}, {keys[4]}
   for i = 6, #keys, 4 do

@@ -1,8 +1,8 @@
--- Gives up a hold that is not wanted any more: takes it off all queues and, if it was granted
+-- Gives up a grant that is not wanted any more: takes it off all queues and, if it was granted
 -- meanwhile, passes all names on. Names that are free are handed over as well.
 --
 -- KEYS   1 to 5 as acquire's; then 1 to 4 of each other name
--- ARGV   1 hold  2 gone_ms  3 block
+-- ARGV   1 grant  2 gone_ms  3 block
 -- reply  'left' (it was queued), 'passed_on' (it owned a name) or 'unknown', and notes
 -- include: common/time
 -- include: common/give_back

@@ -1,9 +1,9 @@
--- For people: ends whatever holds there are of any of the names, foreign ones too, tells their
--- clients, and hands each name to whoever is next.
+-- For people: ends whatever grants there are of any of the names, foreign ones too, tells their
+-- clients, and hands each name to the next waiter.
 --
 -- KEYS   1 to 4 of each name, as in lua/README.md
 -- ARGV   1 what a grant channel begins with, before the client id  2 'more': only hand on
--- reply  { 'released', look_ms, hold ... }, { 'free', look_ms } or { 'told', look_ms }
+-- reply  { 'released', look_ms, grant ... }, { 'free', look_ms } or { 'told', look_ms }
 -- include: common/time
 -- include: common/hold_id
 -- include: multi/common/pass_on
@@ -28,5 +28,6 @@ for i, name in ipairs(all) do
     name.free = true
   end
 end
-reply[2] = tonumber(string.match(pass_on(all, now_us()), '%d+')) or 0
+pass_on(all, now_us())
+reply[2] = unfinished and 1 or look_ms or 0
 return reply

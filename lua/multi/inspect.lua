@@ -2,41 +2,46 @@
 --
 -- KEYS   1 to 4 of each name, as in lua/README.md
 -- ARGV   1 the most waiters to list
--- reply  as simple/inspect's, of kind 'multi': the largest fence, and each hold once. Of each name
+-- reply  as simple/inspect's, of kind 'multi': the largest fence, and each grant once. Of each name
 --        it lists as many of the first waiters as is its part
 -- include: common/time
 -- include: common/hold_id
 -- include: common/since
--- include: common/list_waiters
+-- include: common/owner_of
 -- include: common/read_fence
 -- include: multi/common/names
 
-local most = tonumber(ARGV[1])
+local call, now, most = redis.call, now_us(), tonumber(ARGV[1])
+local share = math.max(1, math.floor(most / #names))
 local fence, holders, waiting, waiters, seen = 0, {}, 0, {}, {}
-for i = 1, #names do
-  turn_to(i)
-  local its_fence = read_fence()
+local fences = call('MGET', unpack(all_keys(4)))
+for i, keys in ipairs(names) do
+  local its_fence = read_fence(keys[4], fences[i])
   fence = math.max(fence, its_fence)
-  local holder = redis.call('EXISTS', KEYS[1]) == 1 and redis.call('GETRANGE', KEYS[1], '0', '63')
-  if holder and not seen[holder] then
+  local holder = call('GETRANGE', keys[1], '0', '63')
+  if not seen[holder] and (holder ~= '' or call('EXISTS', keys[1]) == 1) then
     seen[holder] = true
     local client = client_of(holder)
-    holders[#holders + 1] = {holder, client or '', redis.call('PTTL', KEYS[1]), 1,
-      client and since(its_fence, now_us()) or '0'}
+    holders[#holders + 1] = {holder, client or '', call('PTTL', keys[1]), 1,
+      client and since(its_fence, now) or '0'}
   end
-  for _, waiter in ipairs(list_waiters(math.min(most, math.max(1, math.floor(most / #names))))) do
-    if not seen[waiter[1]] then
-      seen[waiter[1]] = true
-      waiters[#waiters + 1] = waiter
+  local entries = most > 0 and call('ZRANGE', keys[2], 0, share - 1, 'WITHSCORES') or {}
+  for j = 1, #entries, 2 do
+    if not seen[entries[j]] then
+      seen[entries[j]] = true
+      waiters[#waiters + 1] = {entries[j], keys[3], entries[j + 1]}
     end
   end
-  waiting = math.max(waiting, redis.call('ZCARD', KEYS[2]))
+  waiting = math.max(waiting, call('ZCARD', keys[2]))
 end
 table.sort(waiters, function(a, b)
   return tonumber(a[3]) < tonumber(b[3])
 end)
 for i = #waiters, most + 1, -1 do
   waiters[i] = nil
+end
+for _, waiter in ipairs(waiters) do
+  waiter[2] = owner_of(call('HGET', waiter[2], waiter[1]))
 end
 return {
   'multi',

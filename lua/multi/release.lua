@@ -1,5 +1,4 @@
--- Ends a hold at all names, and hands each to whoever is next. Queues the same client again where
--- it asks for that.
+-- Ends a grant at all names, and hands each to the next waiter there.
 --
 -- KEYS   1 to 6 as simple/release's, of the first name; then 1 to 4 of each other
 -- ARGV   as simple/release's
@@ -7,14 +6,17 @@
 --        same
 local call, keys, me = redis.call, KEYS, ARGV[1]
 
--- The common case: it has all names, and nobody waits.
+-- The common case: it has all names, and no client waits.
 if not ARGV[2] then
-  local locks, queues, held = {}, {}, true
+  local locks, queues = {}, {}
   for i = 1, #keys, 4 do
     locks[#locks + 1], queues[#queues + 1] = keys[i], keys[i + 1]
-    held = held and call('GETRANGE', keys[i], '0', '63') == me
   end
-  if held and call('EXISTS', unpack(queues)) == 0 then
+  local held = call('EXISTS', unpack(queues)) == 0
+  for _, lock in ipairs(locks) do
+    held = held and call('GETRANGE', lock, '0', '63') == me
+  end
+  if held then
     call('DEL', unpack(locks))
     return 'released'
   end
@@ -22,9 +24,7 @@ end
 
 -- include: common/time
 -- include: common/ending
--- include: common/request
 -- include: common/give_back
--- include: multi/common/bid
 -- include: multi/common/end_parts
 -- include: multi/common/pass_on
 
@@ -40,11 +40,4 @@ end
 if ending.gone_ms ~= '0' then
   redis.call('SET', KEYS[5], '', 'PX', ending.gone_ms)
 end
-local outcome = held < #names and 'not_held' or 'released'
-if outcome == 'released' and ARGV[4] and redis.call('EXISTS', KEYS[6]) == 0 then
-  turn_to(1)
-  local request = read_request(3)
-  request.frees = true
-  return 'released ' .. bid(request, now_us(), all)
-end
-return outcome .. (outcome == 'released' and ARGV[4] and ' gone' or '') .. pass_on(all, now_us())
+return (held < #names and 'not_held' or 'released') .. pass_on(all, now_us())

@@ -1,7 +1,7 @@
--- Extends a hold of all names, and never shortens it.
+-- Extends a grant of all names, and never shortens it.
 --
 -- KEYS   1 to 4 of each name, as in lua/README.md
--- ARGV   1 hold  2 lease_ms
+-- ARGV   1 grant  2 lease_ms
 -- reply  'held' or, if one name is not held, 'not_held'
 for i = 1, #KEYS, 4 do
   if redis.call('GETRANGE', KEYS[i], '0', '63') ~= ARGV[1] then

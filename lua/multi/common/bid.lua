@@ -1,10 +1,8 @@
 -- include: common/fence
 -- include: common/hold_id
--- include: common/read_waiter
--- include: multi/common/survey
--- include: multi/common/merge_looks
--- include: multi/common/owners
--- include: simple/common/hand_over
+-- include: common/extend_lease
+-- include: simple/common/take
+-- include: multi/common/choose_at
 
 -- reserve_everywhere(all, block, now): makes `block` tokens those of all names, larger than any
 -- that one of them has had. Answers the first.
@@ -22,38 +20,42 @@ local function reserve_everywhere(all, block, now)
   return string.format('%.0f', first)
 end
 
--- find_tickets(request, all, now): one for all queues: the oldest that it has, or was given before;
--- else larger than the last in each. And its latest attempt, which is the same in all its records.
-local function find_tickets(request, all, now)
-  local oldest, recorded = request.ticket > 0 and request.ticket or nil, nil
+-- find_ticket(request, all, now): one for all queues: the older of the one that it has and the one
+-- that the caller knows; else larger than the last in each (it `comes_last`). And its latest
+-- attempt. Both are the same wherever it is queued.
+local function find_ticket(request, all, now)
+  local command = redis.call
   request.missed = false
   for i, name in ipairs(all) do
-    if name.ticket and not recorded then
-      turn_to(i)
-      recorded = read_waiter(request.hold)
+    if name.rank and not request.placed_at then
+      request.placed_at = tonumber(command('ZSCORE', names[i][2], request.hold))
+      request.attempt = math.max(request.attempt,
+        tonumber(string.match(name.record, '^%d+ %d+ %d+ (%d+) ')) or 0)
     end
-    oldest = name.ticket and math.min(name.ticket, oldest or name.ticket) or oldest
-    request.missed = request.missed or not name.ticket and request.attempt > 1
+    request.missed = request.missed or not name.rank and request.attempt > 1
   end
-  if not oldest then
-    oldest = now
-    for i = 1, #names do
-      turn_to(i)
-      local last = redis.call('ZRANGE', KEYS[2], '-1', '-1', 'WITHSCORES')[2]
-      oldest = last and math.max(oldest, tonumber(last) + 1) or oldest
+  local ticket, known = request.placed_at, request.ticket
+  if known > 0 then
+    ticket = math.min(known, ticket or known)
+  end
+  local text = string.format('%.0f', ticket or now)
+  request.comes_last = not ticket
+  if not ticket then
+    ticket = now
+    for i, name in ipairs(request.wait and all or {}) do
+      local queue = names[i][2]
+      if name.waiting > 0 and command('ZCOUNT', queue, text, '+inf') > 0 then
+        ticket = tonumber(command('ZRANGE', queue, '-1', '-1', 'WITHSCORES')[2]) + 1
+        text = string.format('%.0f', ticket)
+      end
     end
   end
-  request.ticket, request.placed = oldest, true
-  request.attempt = math.max(request.attempt, recorded and recorded.attempt or 0)
+  request.ticket, request.ticket_text, request.placed = ticket, text, true
 end
 
 -- count_waiting(): at how many of the names others are queued.
 local function count_waiting()
-  local queues = {}
-  for i, name in ipairs(names) do
-    queues[i] = name[2]
-  end
-  return redis.call('EXISTS', unpack(queues))
+  return redis.call('EXISTS', unpack(all_keys(2)))
 end
 
 -- answer_again(request, all, now): a repeat of what was granted: one acquisition, with the token
@@ -62,120 +64,178 @@ local function answer_again(request, all, now)
   local lease_ms, fence = math.huge, 0
   for i, name in ipairs(all) do
     turn_to(i)
-    local remaining_ms = redis.call('PTTL', KEYS[1])
-    if remaining_ms < 0 or not request.manual and remaining_ms < request.lease_ms then
-      redis.call('PEXPIRE', KEYS[1], request.lease_ms)
-      remaining_ms = request.lease_ms
-    end
-    if name.ticket then
+    lease_ms, fence = math.min(lease_ms, extend_lease(request)), math.max(fence, name.fence)
+    if name.record then
       remove_waiter(request.hold)
     end
-    lease_ms, fence = math.min(lease_ms, remaining_ms), math.max(fence, name.fence)
   end
   local token = fence >= request.block and string.format('%.0f', fence - request.block + 1)
     or reserve_everywhere(all, request.block, now)
   return string.format('granted %s %.0f %d', token, lease_ms, count_waiting())
 end
 
+-- choose_all(request, all, now): whether it is the request's `turn` at each name that is free, and
+-- else the `choice`. Answers whether all are free and it is its turn.
+local function choose_all(request, all, now)
+  local grants = true
+  for i, name in ipairs(all) do
+    name.turn = name.free and (name.rank == 0 or name.waiting == 0)
+    if name.free and not name.turn then
+      request.queued = name.rank ~= nil
+      local choice = choose_at(i, name, request, now)
+      name.choice = choice
+      name.turn = not (choice.winner or choice.asked or choice.unfinished)
+    end
+    grants = grants and (name.mine or name.turn)
+  end
+  return grants
+end
+
 -- grant(request, all, now): all are free, and it is first at each. Answers acquire's reply.
 local function grant(request, all, now)
   for i, name in ipairs(all) do
     turn_to(i)
-    remove_waiters(name.choice and name.choice.passed_over or {})
-    if name.ticket then
+    if name.choice then
+      remove_waiters(name.choice.passed_over)
+    end
+    if name.record then
       remove_waiter(request.hold)
     end
   end
   local token = reserve_everywhere(all, request.block, now)
+  local lease_ms = string.format('%.0f', request.lease_ms)
   for i = 1, #names do
-    redis.call('PSETEX', names[i][1], request.lease_ms, request.hold)
+    redis.call('PSETEX', names[i][1], lease_ms, request.hold)
   end
-  return 'granted ' .. token .. ' ' .. request.lease_ms .. ' ' .. count_waiting()
+  return 'granted ' .. token .. ' ' .. lease_ms .. ' ' .. count_waiting()
 end
 
--- pass_by(name, request, rank, now): the request does not get this name, and whoever may get it now
--- does. `rank` is its place there. Answers the notes, and when it could be free; -1 if that is not
--- known.
-local function pass_by(name, request, rank, now)
+-- stand_at(its, name, request, record): as stand(), of one name's keys. Answers the rank.
+local function stand_at(its, name, request, record)
+  local command, queue, ttl_ms = redis.call, its[2], request.ttl_ms
+  if not name.rank or request.placed_at ~= request.ticket then
+    command('ZADD', queue, request.ticket_text, request.hold)
+  end
+  command('HSET', its[3], request.hold, record)
+  local left_ms = command('PTTL', its[3])
+  local short = left_ms < 2.5 * request.heartbeat_ms
+  if short then
+    command('PEXPIRE', its[3], ttl_ms)
+  end
+  -- No queue ends before the records of those in it.
+  if name.waiting == 0 then
+    command('PEXPIRE', queue, short and ttl_ms or left_ms)
+  elseif short then
+    command('PEXPIRE', queue, ttl_ms, 'GT')
+  end
+  return name.rank or request.comes_last and name.waiting or command('ZRANK', queue, request.hold)
+end
+
+-- pass_by(i, name, request, rank, now): the request does not get this name, and the waiter whose
+-- turn it is does. `rank` is its place there. Answers when that claim ends, in ms, 0 if there is
+-- none.
+local function pass_by(i, name, request, rank, now)
   local choice = name.choice
   if name.mine then  -- left over from a grant that was lost: a waiter holds nothing
-    redis.call('DEL', KEYS[1])
-    local look, winner = hand_over(now, name.fence)
-    is_full(winner)
-    return look, 0
-  elseif choice and (is_full(choice.winner) or choice.unfinished and not choice.passed_over[1]) then
-    return ' look 1', 0
-  elseif name.turn then
+    redis.call('DEL', names[i][1])
+    if name.waiting > 0 then
+      carry_out(i, name, choose_at(i, name, nil, now), now)
+    end
+  elseif choice and name.turn then
+    turn_to(i)
     remove_waiters(choice.passed_over)
-    return '', 0
   elseif choice then
     choice.request = nil
     choice.follows = rank and rank - #choice.passed_over == 1
-    local _, look = settle(choice, name.fence, now)
-    return look, choice.winner and choice.winner.claim_ms or 0
-  elseif request.calls then
+    carry_out(i, name, choice, now)
+    return choice.winner and choice.winner.claim_ms or 0
+  elseif not name.free and (request.calls or rank == 0) then
+    turn_to(i)
     call_keeper(name.holder, request)
   end
-  -- A foreign owner publishes nothing.
-  return '', client_of(name.holder) and redis.call('PTTL', KEYS[1]) or -1
+  return 0
 end
 
--- bid(request, now, all): grants all names if all are free and the request is first at each; else
--- none, and it is queued at all, or refused. A name that is free and somebody else's turn is passed
--- on. Answers acquire's reply. `all` is the survey of another hold, which has ended.
-local function bid(request, now, all)
-  local held = 0
-  if not all then
-    all, held = survey(request.hold)
-  else
-    for i, name in ipairs(all) do
-      name.ticket = tonumber(redis.call('ZSCORE', names[i][2], request.hold) or nil)
+-- frees_in(all): when the names that have owners could be free; -1 if that is not known: a foreign
+-- owner publishes nothing.
+local function frees_in(all)
+  local latest_ms, known = 0, ''
+  for i, name in ipairs(all) do
+    if not name.free and not name.mine then
+      if name.holder ~= known and not client_of(name.holder) then
+        return -1
+      end
+      known = name.holder
+      local left_ms = redis.call('PTTL', names[i][1])
+      if left_ms < 0 then
+        return -1
+      end
+      latest_ms = math.max(latest_ms, left_ms)
     end
   end
+  return latest_ms
+end
+
+-- is_fresh(request, all, now): whether all its records were written a moment ago, and it was not
+-- asked since: it goes on with what its last call left, and need not say again that it lives.
+local function is_fresh(request, all, now)
+  local known
+  for _, name in ipairs(all) do
+    if name.record ~= known then
+      local waiter = name.rank and parse_waiter(request.hold, name.record)
+      if not waiter or waiter.nudged_us ~= 0 or
+          now - waiter.asked_us > 250 * request.heartbeat_ms then
+        return false
+      end
+      known = name.record
+    end
+  end
+  return not request.listen and request.placed_at == request.ticket
+end
+
+-- bid(request, now): grants all names if all are free and the request is first at each; else none,
+-- and it is queued at all, or refused. A name that is free and another waiter's turn is passed on.
+-- Answers acquire's reply.
+local function bid(request, now)
+  local all, held = survey(request.hold)
   if held == #names then
     return answer_again(request, all, now)
   end
-  find_tickets(request, all, now)
-  local grants = true
-  for i, name in ipairs(all) do
-    turn_to(i)
-    if name.free then
-      request.queued = name.ticket ~= nil
-      local first = name.ticket and redis.call('ZRANGE', KEYS[2], '0', '0')[1] == request.hold
-      name.choice = first and {passed_over = {}} or looks_left > 0 and choose(request, now) or
-        {passed_over = {}, unfinished = true}
-      name.turn = not (name.choice.winner or name.choice.asked or name.choice.unfinished)
-    end
-    grants = grants and (name.mine or name.turn)
+  find_ticket(request, all, now)
+  local stands = request.wait and not is_fresh(request, all, now)
+  if stands then  -- that is work enough for one call
+    peeks_left, looks_left = 4, 16
   end
-  if grants then
+  if choose_all(request, all, now) then
     return grant(request, all, now)
   end
 
-  local looks, retry_after_ms, position, foreign = '', 0, 0, false
-  local record = request.wait and record_of(request, now)
+  local retry_after_ms, position = 0, 0
+  local record = stands and record_of(request, now)
+  request.ttl_ms = string.format('%.0f', 3 * request.heartbeat_ms)
+  if stands and request.placed_at then  -- opens the way where memory is full
+    redis.call('PEXPIRE', names[1][2], request.ttl_ms, 'GT')
+  end
   for i, name in ipairs(all) do
-    turn_to(i)
-    local rank
-    if request.wait then
-      request.queued = name.ticket ~= nil
-      request.holder = not name.free and not name.mine and name.holder or nil
-      rank = stand(request, record, now)
+    local rank = stands and stand_at(names[i], name, request, record) or name.rank
+    if rank then
       local choice = name.choice or {passed_over = {}}
       position = math.max(position, rank - #choice.passed_over - (choice.winner and 1 or 0))
     end
-    local look, free_in_ms = pass_by(name, request, rank, now)
-    looks, foreign = looks .. look, foreign or free_in_ms < 0
-    retry_after_ms = math.max(retry_after_ms, free_in_ms)
+    retry_after_ms = math.max(retry_after_ms, pass_by(i, name, request, rank, now))
   end
-  if request.wait and request.attempt > 1 then  -- of one name: a look at each would take long
+  if stands and request.attempt > 1 then  -- of one name: a look at each would take long
     turn_to(1 + now % #names)
     forget_crashed(KEYS[2], now)
   end
-  retry_after_ms = foreign and -1 or retry_after_ms
-  if not request.wait then
-    return 'busy ' .. retry_after_ms .. merge_looks(looks)
+  if position == 0 then
+    local in_ms = frees_in(all)
+    retry_after_ms = in_ms < 0 and -1 or math.max(retry_after_ms, in_ms)
   end
-  return string.format('queued %d %d %.0f', retry_after_ms, position, request.ticket) ..
-    merge_looks(looks) .. caller_notes(request)
+  local looks = look_note(look_ms, unfinished)
+  if not request.wait then
+    return 'busy ' .. retry_after_ms .. looks
+  end
+  return string.format('queued %d %d %s', retry_after_ms, position, request.ticket_text) .. looks ..
+    caller_notes(request)
 end

@@ -1,6 +1,6 @@
 -- include: multi/common/names
 
--- end_parts(all, hold): the hold that was surveyed leaves all queues, and the names that it had
+-- end_parts(all, hold): the grant that was surveyed leaves all queues, and the names that it had
 -- have `ended`, and are free. Answers whether it was queued. It comes before all that needs memory.
 local function end_parts(all, hold)
   local locks, queued = {}, false
@@ -9,9 +9,9 @@ local function end_parts(all, hold)
       locks[#locks + 1] = names[i][1]
       name.mine, name.ended, name.free, name.holder = false, true, true, ''
     end
-    if name.ticket or i == 1 then
-      queued, name.ticket = queued or name.ticket ~= nil, nil
-      redis.call('ZREM', names[i][2], hold)
+    if name.record or i == 1 then
+      queued = queued or name.rank ~= nil
+      name.waiting = name.waiting - redis.call('ZREM', names[i][2], hold)
       redis.call('HDEL', names[i][3], hold)
     end
   end

@@ -1,20 +1,13 @@
--- include: multi/common/owners
--- include: multi/common/survey
--- include: multi/common/merge_looks
--- include: simple/common/hand_over
+-- include: common/fence
+-- include: simple/common/take
+-- include: multi/common/choose_at
 
 -- pass_on(all, now): gives each name that is free to the next waiter there. Answers the notes.
 local function pass_on(all, now)
-  local looks = ''
   for i, name in ipairs(all) do
-    turn_to(i)
-    if name.free and owners_left > 0 and looks_left > 0 then
-      local look, winner = hand_over(now, name.fence)
-      is_full(winner)
-      looks = looks .. look
-    elseif name.free and redis.call('EXISTS', KEYS[2]) == 1 then
-      return merge_looks(looks .. ' look 1')
+    if name.free and name.waiting > 0 and not unfinished then
+      carry_out(i, name, choose_at(i, name, nil, now), now)
     end
   end
-  return merge_looks(looks)
+  return look_note(look_ms, unfinished)
 end

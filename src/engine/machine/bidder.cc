@@ -130,7 +130,7 @@ void Bidder::OnUnwanted(GrantId grant, absl::Duration lease, uint32_t block, bas
 Send Bidder::WithBid(Debts::Due due, base::Instant now) {
   auto* const release = std::get_if<ToRelease>(&due.send.what);
   if (release != nullptr && due.first && pursuit_ && pursuit_->bid.attempt == 0 &&
-      config_.sharing.passes_on) {
+      config_.sharing.passes_on && !config_.several) {
     release->next = NextBid(now, true);  // whoever released is likely to come again
     due.send.missed_since = TakeMissed();
   }

@@ -47,6 +47,7 @@ class Bidder {
     bool reentrant = false;
     // All holds of this machine belong to one explicit Owner: no thread may be given another's.
     bool explicit_owner = false;
+    bool several = false;          // of several names: a release does not queue the client again
     Sharing sharing = kExclusive;  // `joins` implies `reentrant`
     bool counts = false;           // keeps a tally
     bool tells = false;            // somebody is told the token of each hold

@@ -58,7 +58,8 @@ absl::StatusOr<Entry*> MachineTable::Attach(KeySet keys, const std::string& owne
     Bidder::Config config = config_;
     config.reentrant = plan.traits.reentrant;
     config.sharing = plan.sharing;
-    config.explicit_owner = !owner.empty() && plan.sharing.passes_on && plan.others.empty();
+    config.several = !plan.others.empty();
+    config.explicit_owner = !owner.empty() && plan.sharing.passes_on && !config.several;
     config.longest_heartbeat = plan.traits.longest_heartbeat;
     config.counts = stats_names_ > 0;
     absl::StatusOr<std::shared_ptr<const Plan>> interned = Intern(plan);

@@ -1,5 +1,5 @@
-// A bar: no call about 64 names holds up the server for longer than a millisecond, whoever waits.
-// What is counted is its work; REDLATCH_FULL_BARS=1 prints the microseconds.
+// A bar: no call about 64 names takes the server longer than a millisecond, whatever waits there.
+// What is counted is its work; REDLATCH_FULL_BARS=1 measures the microseconds as well.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -17,12 +17,17 @@
 namespace redlatch {
 namespace {
 
-constexpr int kNames = 64, kWindow = 64, kOwners = 16;
+constexpr int kNames = 64, kWindow = 64, kQueues = 16;
 // What each of the names may cost a call: it is surveyed, queued at, and its owner's lease is read.
-constexpr int kCommandsPerName = 18;
+constexpr int kCommandsPerName = 10;
+constexpr int kRuns = 20;
+constexpr int64_t kBar = 1000;  // in us
 
 class MultiCost : public MultiScriptsFixture {
  protected:
+  using Step = std::function<void()>;
+  using Call = std::function<std::string()>;
+
   MultiCost() {
     for (int i = 0; i < kNames; ++i) names_.push_back(absl::StrCat("n", 10 + i));
   }
@@ -34,6 +39,19 @@ class MultiCost : public MultiScriptsFixture {
                         absl::StrCat(of_each), std::string(32, 'd'), channel, name.substr(1), "1"});
     }
   }
+  // One at each name, which waits for that and for another, which is held.
+  void MakePairs() {
+    EXPECT_EQ(Word(Ask({"held"}, By('h')), 0), "granted");
+    for (int i = 0; i < kNames; ++i) {
+      EXPECT_EQ(
+          Word(Ask({names_[static_cast<size_t>(i)], "held"}, Claiming(2000, By('e', i + 1))), 0),
+          "queued");
+    }
+  }
+  void Take() { EXPECT_EQ(Word(Ask(names_, By('a')), 0), "granted"); }
+  void EndLeases() {
+    for (const std::string& name : names_) server_->Command({"DEL", name});
+  }
   int64_t CountWaiting() {
     int64_t count = 0;
     for (const std::string& name : names_) count += server_->Integer({"ZCARD", Queue(name)});
@@ -44,87 +62,139 @@ class MultiCost : public MultiScriptsFixture {
     for (const std::string& name : names_) count += server_->Integer({"EXISTS", name});
     return count;
   }
+  static bool Unfinished(const std::string& reply) {
+    return absl::StrCat(reply, " ").find(" look 1 ") != reply.npos;
+  }
+  std::string Queues(char client) { return Ask(names_, Claiming(2000, By(client))); }
+  std::string Repeats(char client) { return Ask(names_, Again(Claiming(2000, By(client)))); }
 
-  // Expects that the call runs no more commands than that inside its script.
-  std::string Measured(const char* what, const std::function<std::string()>& call) {
-    server_->Command({"CONFIG", "RESETSTAT"});
-    std::string reply = call();
-    int64_t commands = 0, us = 0;
-    for (const absl::string_view line :
-         absl::StrSplit(server_->Text({"INFO", "commandstats"}), "\r\n", absl::SkipEmpty())) {
-      const std::vector<absl::string_view> parts = absl::StrSplit(line, absl::ByAnyChar(":=,"));
-      int64_t calls = 0;
-      if (parts.size() < 5 || !absl::SimpleAtoi(parts[2], &calls)) continue;
-      if (parts[0] == "cmdstat_eval") {
-        EXPECT_EQ(calls, 1) << what;
-        EXPECT_TRUE(absl::SimpleAtoi(parts[4], &us));
-      } else if (parts[0] != "cmdstat_config|resetstat") {
-        commands += calls;
+  // Expects that after these steps the call's script runs few commands and, where that is measured,
+  // is no longer than the bar: the least of some runs is what it needs, whatever else the machine
+  // does. Answers the last reply.
+  std::string Costs(const char* what, const Step& prepare, const Call& call) {
+    std::string reply;
+    int64_t least = INT64_MAX, commands = 0;
+    for (int run = 0; run < (support::FullBars() ? kRuns : 1); ++run) {
+      server_->Command({"FLUSHALL"});
+      prepare();
+      server_->Command({"CONFIG", "RESETSTAT"});
+      reply = call();
+      int64_t us = 0;
+      commands = 0;
+      for (const absl::string_view line :
+           absl::StrSplit(server_->Text({"INFO", "commandstats"}), "\r\n", absl::SkipEmpty())) {
+        const std::vector<absl::string_view> parts = absl::StrSplit(line, absl::ByAnyChar(":=,"));
+        int64_t calls = 0, its_us = 0;
+        if (parts.size() < 5 || !absl::SimpleAtoi(parts[2], &calls)) continue;
+        if (parts[0] == "cmdstat_eval" || parts[0] == "cmdstat_evalsha") {
+          EXPECT_TRUE(absl::SimpleAtoi(parts[4], &its_us));
+          us += its_us;
+        } else if (parts[0] != "cmdstat_config|resetstat") {
+          commands += calls;
+        }
       }
+      least = std::min(least, us);
     }
     EXPECT_LE(commands, kNames * kCommandsPerName) << what;
     if (support::FullBars()) {
-      std::printf("%-40s %5d commands, %6d us\n", what, static_cast<int>(commands),
-                  static_cast<int>(us));
+      std::printf("%-50s %5d commands, %6d us\n", what, static_cast<int>(commands),
+                  static_cast<int>(least));
+      EXPECT_LE(least, kBar) << what;
     }
     return reply;
   }
-  // The call is one of many by which a crowd of dead waiters goes: it removes some, and not too
-  // many.
-  std::string Removes(const char* what, const std::function<std::string()>& call) {
-    MakeWaiters(kWindow, "redlatch:nobody");
-    const int64_t before = CountWaiting();
-    std::string reply = Measured(what, call);
+  // The call is one of many by which a crowd of dead waiters goes: it removes some, not too many.
+  void Removes(const char* what, const Step& prepare, const Call& call) {
+    int64_t before = 0;
+    const std::string reply = Costs(
+        what,
+        [&] {
+          prepare();
+          before = CountWaiting();
+        },
+        call);
     const int64_t after = CountWaiting() - (reply.find("queued") != reply.npos ? kNames : 0);
     EXPECT_LT(after, before) << what;
     EXPECT_GE(after, before - kWindow) << what;
-    EXPECT_NE(reply.find(" look 1"), reply.npos) << what << ": " << reply;
-    return reply;
-  }
-  void Free() {
-    server_->Command({"FLUSHALL"});
-    EXPECT_EQ(Word(Ask(names_, By('a')), 0), "granted");
+    EXPECT_TRUE(Unfinished(reply)) << what << ": " << reply;
   }
 
   Names names_;
 };
 
 TEST_F(MultiCost, OfDeadWaitersIsOneWindowPerCall) {
-  Free();
-  Removes("release", [&] { return Release(names_, By('a')); });
-  Removes("a look", [&] { return Look(names_); });
-  Removes("acquire", [&] { return Ask(names_, By('b')); });
-  Request tries = By('c');
-  tries.wait = false;
-  Removes("try", [&] { return Ask(names_, tries); });
-  Free();
-  Removes("release and acquire", [&] { return ReleaseAndQueue(names_, By('a'), By('a', 2)); });
-  Free();
-  Removes("forced release", [&] {
-    return Force(names_).elements.at(1).integer == 1 ? "released look 1" : "released";
-  });
+  for (const int each : {1, kWindow}) {
+    const Step held = [&] {
+      Take();
+      MakeWaiters(each, "redlatch:nobody");
+    };
+    const Step expired = [&] {
+      held();
+      EndLeases();
+    };
+    const Step queued = [&] {
+      expired();
+      Queues('b');
+    };
+    const Call tries = [&] { return Ask(names_, Impatient(By('c'))); };
+    std::printf("dead waiters at each name: %d\n", each);
+    Removes("release before the dead", held, [&] { return Release(names_, By('a')); });
+    Removes("a look at the dead", expired, [&] { return Look(names_); });
+    Removes("acquire behind the dead", expired, [&] { return Queues('b'); });
+    Removes("its repeat", queued, [&] {
+      const std::string reply = Repeats('b');
+      EXPECT_TRUE(Unfinished(reply));
+      return " look 1";  // it was queued before
+    });
+    Removes("try behind the dead", expired, tries);
+    Removes("forced release before the dead", held, [&] {
+      return Force(names_).elements.at(1).integer == 1 ? "released look 1" : "released";
+    });
+  }
 }
 
 TEST_F(MultiCost, OfDeadWaitersEndsAfterSoManyCalls) {
-  Free();
+  Take();
   MakeWaiters(kWindow, "redlatch:nobody");
   std::string reply = Release(names_, By('a'));
   int calls = 1;
-  for (; reply.find(" look 1") != reply.npos && calls < 3 * kNames; ++calls) reply = Look(names_);
+  for (; Unfinished(reply) && calls < 3 * kNames; ++calls) reply = Look(names_);
   EXPECT_LE(calls, kNames + 1);
   EXPECT_EQ(CountWaiting(), 0);
   EXPECT_EQ(Word(Ask(names_, By('b')), 0), "granted");
 }
 
+TEST_F(MultiCost, OfDeadWaitersAcquireComesToAnEndByRepeats) {
+  Take();
+  MakeWaiters(kWindow, "redlatch:nobody");
+  EndLeases();
+  std::string reply = Queues('b');
+  int calls = 1;
+  for (; Unfinished(reply) && calls < 3 * kNames; ++calls) reply = Repeats('b');
+  EXPECT_LE(calls, 2 * kNames);
+  EXPECT_EQ(Word(reply, 0), "granted");
+  EXPECT_EQ(CountWaiting(), 0);
+}
+
 TEST_F(MultiCost, OfNewOwnersIsSixteenPerCall) {
   const Ear ear(*server_, "redlatch:live");
-  Free();
-  MakeWaiters(2, "redlatch:live");
-  std::string reply = Measured("release", [&] { return Release(names_, By('a')); });
-  for (int owned = kOwners; owned < kNames; owned += kOwners) {
+  const Step held = [&] {
+    Take();
+    MakeWaiters(2, "redlatch:live");
+  };
+  Costs(
+      "a look before the living",
+      [&] {
+        held();
+        EndLeases();
+      },
+      [&] { return Look(names_); });
+  std::string reply =
+      Costs("release before the living", held, [&] { return Release(names_, By('a')); });
+  for (int owned = kQueues; owned < kNames; owned += kQueues) {
     EXPECT_EQ(CountOwned(), owned);
-    EXPECT_NE(reply.find(" look 1 "), reply.npos) << reply;
-    reply = Measured("a look", [&] { return Look(names_); });
+    EXPECT_TRUE(Unfinished(reply)) << reply;
+    reply = Look(names_);
   }
   EXPECT_EQ(CountOwned(), kNames);
   EXPECT_EQ(Word(reply, 1) + Word(reply, 2), "look2000") << "the last: " << reply;
@@ -132,44 +202,120 @@ TEST_F(MultiCost, OfNewOwnersIsSixteenPerCall) {
 
 TEST_F(MultiCost, OfABidThatFindsNewOwnersIsBounded) {
   const Ear ear(*server_, "redlatch:live");
-  Free();
-  MakeWaiters(1, "redlatch:live");
-  const std::string reply =
-      Measured("release and acquire", [&] { return ReleaseAndQueue(names_, By('a'), By('a', 2)); });
-  EXPECT_EQ(Word(reply, 1), "queued");
-  EXPECT_EQ(CountOwned(), kOwners);
-  Measured("heartbeat", [&] {
-    Request again = By('a', 2);
-    again.attempt = 2;
-    return Ask(names_, again);
-  });
-  EXPECT_EQ(CountOwned(), 2 * kOwners);
+  const Step expired = [&] {
+    Take();
+    MakeWaiters(1, "redlatch:live");
+    EndLeases();
+  };
+  Costs("acquire behind the living", expired, [&] { return Queues('b'); });
+  EXPECT_EQ(CountOwned(), 4);
+  std::string reply = Costs(
+      "its repeat",
+      [&] {
+        expired();
+        Queues('b');
+      },
+      [&] { return Repeats('b'); });
+  EXPECT_EQ(CountOwned(), 4 + kQueues);
+  int calls = 0;
+  for (; Unfinished(reply) && calls < kNames; ++calls) reply = Repeats('b');
+  EXPECT_EQ(calls, 3);
+  EXPECT_EQ(CountOwned(), kNames);
 }
 
 TEST_F(MultiCost, OfAWaiterForAllNamesIsOneMessage) {
   Ear ear(*server_, Channel('b'));
-  Free();
-  Measured("acquire", [&] { return Ask(names_, By('b')); });
-  Measured("renew", [&] { return Renew(names_, By('a')); });
-  EXPECT_EQ(Measured("release", [&] { return Release(names_, By('a')); }), "released");
+  const Step queued = [&] {
+    Take();
+    Queues('b');
+  };
+  const Step free = [&] {
+    queued();
+    Release(names_, By('a'));
+  };
+  Costs(
+      "acquire of what is free for the first time", [] {}, [&] { return Queues('a'); });
+  Costs(
+      "acquire of what is held", [&] { Take(); }, [&] { return Queues('b'); });
+  Costs("heartbeat", queued, [&] {
+    Request beats = Again(Claiming(2000, By('b')));
+    beats.listen = true;  // as one that comes later, it says again that it lives
+    return Ask(names_, beats);
+  });
+  Costs("renew", queued, [&] { return Renew(names_, By('a')); });
+  Costs("another waits while it is asked", free, [&] { return Queues('c'); });
+  Costs(
+      "and repeats that",
+      [&] {
+        free();
+        Queues('c');
+      },
+      [&] { return Repeats('c'); });
+  Costs("acquire that takes all", free, [&] { return Repeats('b'); });
+  Costs("cancel", queued, [&] { return Cancel(names_, By('b')); });
+  while (!ear.Hear().empty()) {
+  }
+  EXPECT_EQ(Costs("release before it", queued, [&] { return Release(names_, By('a')); }),
+            "released");
   EXPECT_EQ(ear.Hear(), absl::StrCat("look ", By('b').hold, " ", names_.front()));
-  EXPECT_EQ(ear.Hear(), "");
-  Request again = By('b');
-  again.attempt = 2;
-  EXPECT_EQ(Word(Measured("acquire that takes all", [&] { return Ask(names_, again); }), 0),
-            "granted");
-  Measured("cancel", [&] { return Cancel(names_, By('b')); });
+  if (!support::FullBars()) {
+    EXPECT_EQ(ear.Hear(), "");
+  }
+}
+
+TEST_F(MultiCost, OfWaitersForSeveralNamesEndsAfterSoManyCalls) {
+  const Ear ear(*server_, Channel('e'));
+  const Step held = [&] {
+    Take();
+    MakePairs();
+  };
+  const Step asked = [&] {
+    held();
+    while (Unfinished(Release(names_, By('a'))) || Unfinished(Look(names_))) {
+    }
+  };
+  std::string reply = Costs("release before one of several at each", held,
+                            [&] { return Release(names_, By('a')); });
+  int calls = 1;
+  for (; Unfinished(reply) && calls < kNames; ++calls) reply = Look(names_);
+  EXPECT_EQ(calls, kNames / kQueues);
+
+  reply = Costs("acquire behind one of several at each", asked, [&] { return Queues('b'); });
+  EXPECT_EQ(Word(reply, 0), "queued");
+  reply = Costs(
+      "its repeat",
+      [&] {
+        asked();
+        Queues('b');
+      },
+      [&] { return Repeats('b'); });
+  EXPECT_EQ(Word(reply, 0), "queued");
+  EXPECT_FALSE(Unfinished(reply)) << "all have been asked: " << reply;
+  // Nor if they need not be asked, since they have come a moment ago.
+  reply = Costs(
+      "its repeat, if they are new",
+      [&] {
+        held();
+        EndLeases();
+        Queues('b');
+      },
+      [&] { return Repeats('b'); });
+  EXPECT_FALSE(Unfinished(reply)) << reply;
 }
 
 TEST_F(MultiCost, OfInspectIsAPartOfEachName) {
-  Free();
-  MakeWaiters(1000, "redlatch:nobody");
-  Measured("inspect", [&] {
-    const redis::Reply seen = Inspect(names_);
-    EXPECT_EQ(seen.elements.at(3).integer, 1000);
-    EXPECT_EQ(seen.elements.at(4).elements.size(), 10);
-    return std::string();
-  });
+  Costs(
+      "inspect",
+      [&] {
+        Take();
+        MakeWaiters(1000, "redlatch:nobody");
+      },
+      [&] {
+        const redis::Reply seen = Inspect(names_);
+        EXPECT_EQ(seen.elements.at(3).integer, 1000);
+        EXPECT_EQ(seen.elements.at(4).elements.size(), 10);
+        return std::string();
+      });
 }
 
 }  // namespace
