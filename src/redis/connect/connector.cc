@@ -35,7 +35,8 @@ Connector::Connector(const Url& url, Handshake::Purpose purpose, TransportFactor
       open_(open ? std::move(open) : OpenTransport),
       endpoint_(endpoint != nullptr ? std::move(endpoint) : MakeEndpoint(url)),
       where_(std::move(where)),
-      for_commands_(purpose == Handshake::Purpose::kCommands) {}
+      compares_run_ids_(purpose == Handshake::Purpose::kCommands && !url.in_cluster &&
+                        (url.kind == Url::Kind::kTcp || url.kind == Url::Kind::kSentinel)) {}
 
 absl::Status Connector::Unreachable(const Attempt& attempt, const std::string& why) const {
   const bool one_of_several = attempt.targets.size() > 1 || url_.kind == Url::Kind::kSentinel;
@@ -98,8 +99,7 @@ absl::StatusOr<std::optional<Connection>> Connector::Made(Connection made) {
 }
 
 bool Connector::MayBeTwo(const Connection& made) const {
-  return for_commands_ && url_.kind == Url::Kind::kTcp && !url_.in_cluster &&
-         !made.info.run_id.empty() && made.info.run_id != run_id_;
+  return compares_run_ids_ && !made.info.run_id.empty() && made.info.run_id != run_id_;
 }
 
 absl::Status Connector::TwoServers(const Connection& first, const Connection& second) {

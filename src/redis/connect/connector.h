@@ -116,8 +116,8 @@ class Connector {
   const std::unique_ptr<Endpoint> endpoint_;
   const Whereabouts where_;
   bool trust_where_ = true;
-  const bool for_commands_;
-  std::string run_id_;  // of the server that it connected to last
+  const bool compares_run_ids_;  // each node of a cluster serves only its own slots
+  std::string run_id_;           // of the server that it connected to last
   std::optional<Attempt> attempt_;
 };
 

@@ -9,15 +9,21 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
 #include "redlatch/client.h"
 #include "redlatch/observer.h"
+#include "redlatch/red_lock.h"
 #include "redlatch/simple_lock.h"
 #include "src/base/clock.h"
 #include "src/base/mutex.h"
 #include "src/base/parker.h"
+#include "tests/support/authority.h"
 #include "tests/support/await.h"
+#include "tests/support/fake_sentinel.h"
+#include "tests/support/quorum_group.h"
 #include "tests/support/redis_server.h"
 #include "tests/support/tcp_proxy.h"
 
@@ -151,42 +157,100 @@ TEST_F(Deaf, AClientIsNotStarvedByThoseThatHear) {
   for (std::thread& each : crew) each.join();
 }
 
-using TwoPrimaries = Deaf;
+enum class Way { kServer, kTls, kSentinel };
 
-TEST_F(TwoPrimaries, AreRefusedAtConnect) {
-  const absl::Status refused = Client::Connect(proxy_.url()).status();
+class TwoPrimaries : public ::testing::TestWithParam<Way> {
+ protected:
+  TwoPrimaries() { LeadTo({first_.get(), second_.get()}); }
+
+  static bool with_tls() { return GetParam() == Way::kTls; }
+  std::unique_ptr<support::RedisServer> StartOne() const {
+    if (!with_tls()) return support::RedisServer::Start();
+    return support::RedisServer::Start(
+        {.tls = support::ServerTls{.cert = cert_, .ca = authority_.file()}});
+  }
+  void LeadTo(const std::vector<support::RedisServer*>& servers) {
+    std::vector<int> ports;
+    for (const auto* each : servers) ports.push_back(with_tls() ? each->tls_port() : each->port());
+    proxy_.LeadTo(ports);
+  }
+  std::string Url() const {
+    if (GetParam() == Way::kSentinel) return "redis-sentinel://" + sentinel_.address() + "/s";
+    if (!with_tls()) return proxy_.url();
+    return absl::StrCat("rediss://127.0.0.1:", proxy_.port(), "?ca=", authority_.file());
+  }
+
+  support::Authority authority_;
+  const std::string cert_ = authority_.Certify();
+  const std::unique_ptr<support::RedisServer> first_ = StartOne();
+  const std::unique_ptr<support::RedisServer> second_ = StartOne();
+  support::TcpProxy proxy_{{.port = first_->port()}};
+  const support::FakeSentinel sentinel_{[this] { return proxy_.port(); }};
+};
+
+TEST_P(TwoPrimaries, AreRefusedAtConnect) {
+  const absl::Status refused = Client::Connect(Url()).status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition) << refused;
   EXPECT_NE(refused.message().find("leads to two primaries"), absl::string_view::npos) << refused;
 }
 
-TEST_F(TwoPrimaries, AreRefusedByTheFirstCallOfALazyClient) {
-  const Client client = *Client::Connect(proxy_.url(), {.connect = ConnectPolicy::kLazy});
+TEST_P(TwoPrimaries, AreRefusedByTheFirstCallOfALazyClient) {
+  const Client client = *Client::Connect(Url(), {.connect = ConnectPolicy::kLazy});
   const absl::Status refused = SimpleLock(client, "lock").Acquire().status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition) << refused;
 }
 
-TEST_F(TwoPrimaries, AreRefusedAfterAReconnect) {
-  proxy_.LeadTo({first_->port()});
-  const Client client = *Client::Connect(proxy_.url());
+TEST_P(TwoPrimaries, AreRefusedAfterAReconnect) {
+  LeadTo({first_.get()});
+  const Client client = *Client::Connect(Url());
   SimpleLock lock(client, "lock");
   ASSERT_TRUE(lock.Acquire().ok());
-  proxy_.LeadTo({second_->port(), first_->port()});
+  // The client first asks the server that sentinels name for its role.
+  if (GetParam() == Way::kSentinel) LeadTo({first_.get(), second_.get()});
+  if (GetParam() != Way::kSentinel) LeadTo({second_.get(), first_.get()});
   first_->Do({"CLIENT", "KILL", "TYPE", "normal"});
   const absl::Status refused = lock.Acquire().status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition) << refused;
   // But not when only one is left.
-  proxy_.LeadTo({second_->port()});
+  LeadTo({second_.get()});
   EXPECT_TRUE(support::Await([&] { return lock.Acquire().ok(); }));
 }
 
-TEST_F(TwoPrimaries, ARestartOfOneServerIsNoSecondServer) {
-  proxy_.LeadTo({first_->port()});
-  const Client client = *Client::Connect(proxy_.url());
+TEST_P(TwoPrimaries, ARestartOfOneServerIsNoSecondServer) {
+  LeadTo({first_.get()});
+  const Client client = *Client::Connect(Url());
   SimpleLock lock(client, "lock");
   for (int i = 0; i < 3; ++i) {
     first_->Restart();
     EXPECT_TRUE(lock.Acquire().ok()) << i;
   }
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, TwoPrimaries,
+                         ::testing::Values(Way::kServer, Way::kTls, Way::kSentinel),
+                         [](const auto& its) {
+                           if (its.param == Way::kServer) return "Server";
+                           return its.param == Way::kTls ? "Tls" : "Sentinel";
+                         });
+
+// The address would have a vote at either primary, and two majorities could share it alone.
+TEST(TwoPrimariesInAQuorum, HaveNoVote) {
+  support::QuorumGroup servers(4);
+  support::TcpProxy proxy({.port = servers[0].port()});
+  proxy.LeadTo({servers[0].port(), servers[1].port()});
+  const std::string url =
+      absl::StrCat("redlock:", proxy.url(), ",", servers[2].url(), ",", servers[3].url());
+  const Client client = *Client::Connect(url);
+  RedLock lock(client, "lock");
+  for (int i = 0; i < 20; ++i) {
+    const auto lease = lock.Acquire({.wait = kPatience});
+    ASSERT_TRUE(lease.ok()) << lease.status();
+    EXPECT_EQ(servers[0].Integer({"EXISTS", "lock"}) + servers[1].Integer({"EXISTS", "lock"}), 0);
+  }
+  servers[3].Kill();
+  const absl::Status refused = lock.TryAcquire().status();
+  EXPECT_FALSE(refused.ok());
+  EXPECT_NE(refused.message().find("leads to two primaries"), absl::string_view::npos) << refused;
 }
 
 }  // namespace
