@@ -54,8 +54,9 @@ struct LockOptions {
   // is idle. Their lock() takes twice as long as for a free lock. Their try_lock() fails and calls
   // the lock back: the client gives it back at once, and then with each release, for 2 s or more.
   // If try_lock() is repeated at least once a second, at most one in 2 s fails although no thread
-  // has the lock (one a second while messages are lost). If this process dies while it keeps the
-  // lock, the lock is free when its lease ends: choose a lease that others can afford to wait for.
+  // has the lock (one a second while messages are lost). If the process ends without exit() while
+  // it keeps the lock, by _exit(), exec() or SIGKILL, the lock is free when its lease ends: choose
+  // a lease that others can afford to wait for.
   // At most the lease. Manual leases, explicit owners, and locks with `replica_acks` or `fsync` are
   // not kept. Zero: it goes back with each release.
   absl::Duration keep = absl::ZeroDuration();
