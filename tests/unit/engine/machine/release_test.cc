@@ -244,6 +244,20 @@ TEST_F(LockMachineReleaseTest, BidOfTheNextTravelsWithTheReleaseOnce) {
   EXPECT_EQ(other->state, State::kGranted);
 }
 
+TEST_F(LockMachineReleaseTest, BidOfTheNextFollowsTheReleaseOfSeveralNames) {
+  Make({.several = true});
+  auto [holder, other] = Contended({.local_window = absl::ZeroDuration()}, {.thread = 2});
+  Release(holder->hold);
+  const Send release = Fetch<ToRelease>();
+  EXPECT_EQ(release.bid(), nullptr);
+  const Send acquire = Fetch<ToAcquire>();  // it does not wait for the release's answer
+  EXPECT_EQ(BidOf(acquire).attempt, 1U);
+  EXPECT_TRUE(Quiet());
+  Hear(release, ReleasedThen());
+  Hear(acquire, Granted());
+  EXPECT_EQ(other->state, State::kGranted);
+}
+
 TEST_F(LockMachineReleaseTest, ReleaseThatFoundNothingHasQueuedNothing) {
   auto [holder, other] = Contended({.local_window = absl::ZeroDuration()}, {.thread = 2});
   Release(holder->hold);
