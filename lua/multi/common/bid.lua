@@ -181,8 +181,10 @@ end
 local function is_fresh(request, all, now)
   local known
   for _, name in ipairs(all) do
-    if name.record ~= known then
-      local waiter = name.rank and parse_waiter(request.hold, name.record)
+    if not name.rank then
+      return false
+    elseif name.record ~= known then
+      local waiter = parse_waiter(request.hold, name.record)
       if not waiter or waiter.nudged_us ~= 0 or
           now - waiter.asked_us > 250 * request.heartbeat_ms then
         return false
