@@ -123,8 +123,8 @@ void MultiLock::Apart::AcquireAsync(const AcquireOptions& options, AcquireCallba
   }
   // Of no locks, it has no client either.
   base::RunApart("redlatch-async", [told = std::make_shared<AcquireCallback>(std::move(callback)),
-                                    bad = base::Unshared(bad_)] {
-    engine::RunUsersCode("a callback", [&] { std::move (*told)(bad); });
+                                    bad = std::make_shared<absl::Status>(base::Unshared(bad_))] {
+    engine::RunUsersCode("a callback", [&] { std::move (*told)(std::move(*bad)); });
   });
 }
 
