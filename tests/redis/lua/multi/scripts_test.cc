@@ -64,6 +64,18 @@ TEST_F(MultiScripts, WhoeverWaitsHoldsNoneAndKeepsItsPlaceAtEach) {
   EXPECT_EQ(Holder("a"), "");
 }
 
+TEST_F(MultiScripts, ARepeatQueuesItAgainWhereItHasLeftTheQueue) {
+  Ask({"b"}, simple_);
+  for (const std::string& name : kAll) {
+    Ask(kAll, multi_);
+    server_->Command({"ZREM", Queue(name), multi_.hold});
+    server_->Command({"HDEL", Waiters(name), multi_.hold});
+    EXPECT_THAT(Ask(kAll, Again(multi_)), MatchesRegex("queued [0-9]+ 0 [0-9]+ missed"));
+    EXPECT_THAT(Waiting(name), ElementsAre(multi_.hold));
+    EXPECT_THAT(Ask(kAll, Again(multi_)), MatchesRegex("queued [0-9]+ 0 [0-9]+"));
+  }
+}
+
 TEST_F(MultiScripts, ASimpleReleaseTellsItToLookAndItTakesAll) {
   Ear ear(*server_, Channel('1'));
   Ask({"b"}, simple_);
