@@ -7,14 +7,14 @@
 -- include: common/time
 -- include: common/give_back
 -- include: reentrant/common/end_hold
--- include: read_write/common/leave
+-- include: common/leave
 -- include: read_write/common/settle
 
 local now = now_us()
 local state = read_state(now)
 local fence = read_fence()
 local mine = find_hold(ARGV[1], now)
-local left = leave(ARGV[1], ARGV[2])
+local left = leave(ARGV[1], ARGV[2], writers_key)
 if mine then
   state.holds = without(state.holds, mine, now)
 end

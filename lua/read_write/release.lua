@@ -52,7 +52,7 @@ end
 -- include: common/give_back_kept
 -- include: common/ending
 -- include: reentrant/common/end_hold
--- include: read_write/common/leave
+-- include: common/leave
 -- include: read_write/common/read_bid
 -- include: read_write/common/settle
 -- include: read_write/common/write_again
@@ -65,7 +65,7 @@ local mine = find_hold(ARGV[1], now)
 local again = mine and ARGV[4] ~= nil
 local given_up = again and redis.call('EXISTS', KEYS[6]) == 1
 local request = again and not given_up and read_bid(3) or nil
-leave(ARGV[1], ending.gone_ms)
+leave(ARGV[1], ending.gone_ms, writers_key)
 if mine then
   state.holds = without(state.holds, mine, now)
 end

@@ -7,16 +7,17 @@
 -- include: common/time
 -- include: common/hold_id
 -- include: common/look_of
--- include: simple/common/hand_over
+-- include: common/fence
+-- include: simple/common/take
+-- include: common/settle
 
 local holder = redis.call('GETRANGE', KEYS[1], '0', '63')
 local free = redis.call('EXISTS', KEYS[1]) == 0
-if free or ARGV[2] == 'more' then
-  return {free and 'free' or 'told', free and look_of(hand_over(now_us())) or 0}
+if not free and ARGV[2] == 'more' then
+  return {'told', 0}
 end
 
-local now = now_us()
-local fence = read_fence()
+local now, fence = now_us(), read_fence()
 local choice = choose(nil, now)
 local client = client_of(holder)
 
@@ -25,4 +26,4 @@ if client then
   redis.call('PUBLISH', ARGV[1] .. client, 'forced ' .. holder .. ' ' .. KEYS[1])
 end
 local _, look = settle(choice, fence, now)
-return {'released', look_of(look), holder}
+return {free and 'free' or 'released', look_of(look), not free and holder or nil}

@@ -1,4 +1,4 @@
--- include: read_write/common/leave
+-- include: common/leave
 -- include: read_write/common/read_again
 
 -- end_read(hold, gone_ms, request, now): ends a read grant, or takes it off the queue, and passes
@@ -10,7 +10,7 @@ local function end_read(hold, gone_ms, request, now)
   local holds = state.holds
   local fence = read_fence()
   local held = read_expiry(hold, now) ~= nil
-  local was_queued = leave(hold, gone_ms)
+  local was_queued = leave(hold, gone_ms, writers_key)
   if not held then
     request = nil
   end

@@ -3,12 +3,10 @@
 -- include: common/settle
 
 -- hand_over(now, fence): gives a lock that is free to the next waiter; the fence may be known.
--- Answers the look that the caller is asked for, and who got it.
+-- Answers the look that the caller is asked for.
 local function hand_over(now, fence)
   if redis.call('EXISTS', KEYS[2]) == 0 then
     return ''
   end
-  local choice = choose(nil, now)
-  local _, look = settle(choice, fence or read_fence(), now)
-  return look, choice.winner
+  return (select(2, settle(choose(nil, now), fence or read_fence(), now)))
 end
