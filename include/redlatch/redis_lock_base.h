@@ -87,9 +87,10 @@ namespace redlatch {
 // a lock that the call acquired. Do not call the library while PTHREAD_CANCEL_ASYNCHRONOUS is set.
 //
 // If the system has no thread for the client, an acquisition fails with kResourceExhausted, and the
-// next one tries again to start it. If memory is lacking, a call throws std::bad_alloc as long as
-// it has changed nothing; from when it asks for the lock until it returns, and in releases, the
-// process ends by std::terminate(): docs/decisions/0036-memory-that-is-lacking.md.
+// next one tries again to start it. If an allocation fails, the call throws std::bad_alloc, fails
+// with kResourceExhausted or succeeds all the same, and the client works on; a release is repeated
+// in the background. The process ends by std::terminate() where a second one fails while the first
+// is being dealt with, and in a RedLock: docs/decisions/0036-a-failed-allocation-fails-the-call.md.
 //
 // Thread-safe. Neither copied nor moved.
 //

@@ -120,7 +120,7 @@ absl::StatusOr<Lease> RedisLockBase::LockBody::LeaseOf(absl::StatusOr<engine::Se
 }
 
 absl::StatusOr<engine::SessionHold> RedisLockBase::LockBody::Read(
-    const Access& access, engine::Face face, const AcquireOptions& options) const noexcept {
+    const Access& access, engine::Face face, const AcquireOptions& options) const {
   if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
   if (access.readers == nullptr) {
     return absl::FailedPreconditionError("lock \"" + name_ + "\" has no shared side");
@@ -130,14 +130,15 @@ absl::StatusOr<engine::SessionHold> RedisLockBase::LockBody::Read(
     want.write_token = writes.token;
     want.write_grant = writes.grant;
   }
+  // Whoever has a lease may come again by another object, to the same readers.
+  struct Kept {
+    std::shared_ptr<engine::Readers> readers;
+    std::shared_ptr<engine::LockSession> group;
+  };
+  auto kept = face == engine::Face::kStatus ? std::make_shared<Kept>() : nullptr;
   auto entered = access.readers->Acquire(std::move(want));
-  if (entered.ok() && face == engine::Face::kStatus) {
-    // Whoever has the lease may come again by another object, to the same readers.
-    struct Kept {
-      std::shared_ptr<engine::Readers> readers;
-      std::shared_ptr<engine::LockSession> group;
-    };
-    auto kept = std::make_shared<Kept>(Kept{access.readers, std::move(entered->session)});
+  if (entered.ok() && kept != nullptr) {
+    *kept = {access.readers, std::move(entered->session)};
     engine::LockSession* const group = kept->group.get();
     entered->session = std::shared_ptr<engine::LockSession>(std::move(kept), group);
   }

@@ -112,7 +112,7 @@ class RedisLockBase::LockBody : public std::enable_shared_from_this<RedisLockBas
                                                                   const Access& access,
                                                                   const Owner& owner) const;
   absl::StatusOr<engine::SessionHold> Read(const Access& access, engine::Face face,
-                                           const AcquireOptions& options) const noexcept;
+                                           const AcquireOptions& options) const;
   absl::StatusOr<engine::Plan> PlanOf(const RedisLockBase& lock) const;
 
   const std::shared_ptr<engine::Core> core_;

@@ -1,5 +1,6 @@
 #include "src/base/status.h"
 
+#include <new>
 #include <string>
 
 #include "absl/strings/cord.h"
@@ -23,6 +24,14 @@ absl::Status WithoutPayloads(const absl::Status& status) {
 absl::Status NoThread() {
   return absl::ResourceExhaustedError(
       "a thread of the client cannot be started (raise ulimit -u, or the limit of the cgroup)");
+}
+
+absl::Status NoMemory() noexcept {
+  try {
+    return absl::ResourceExhaustedError("there was no memory for it (std::bad_alloc)");
+  } catch (const std::bad_alloc&) {
+    return {absl::StatusCode::kResourceExhausted, ""};  // for which none is needed
+  }
 }
 
 }  // namespace redlatch::base

@@ -14,8 +14,9 @@ absl::Status Unshared(const absl::Status& status);
 // other, and safe for a terminal, whatever a server said.
 absl::Status WithoutPayloads(const absl::Status& status);
 
-// kResourceExhausted: a thread that the client needs cannot be started.
+// kResourceExhausted: a thread that the client needs cannot be started, or an allocation failed.
 absl::Status NoThread();
+absl::Status NoMemory() noexcept;
 
 }  // namespace redlatch::base
 

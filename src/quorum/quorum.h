@@ -64,10 +64,11 @@ class Quorum final : public redis::Deployment {
   absl::StatusOr<redis::Reply> Call(std::string_view key, const redis::Command& command,
                                     base::Instant deadline) override;
   std::vector<std::string> Get(absl::Span<const std::string> keys, base::Instant deadline) override;
+  // A round is asked of all nodes or of none: if memory is lacking in one, the process ends.
   absl::StatusOr<redis::Reply> Run(const redis::ScriptCall& call, base::Instant deadline,
-                                   redis::StillWanted still_wanted) override;
+                                   redis::StillWanted still_wanted) noexcept override;
   void RunBatch(absl::Span<const redis::ScriptCall> calls, base::Instant deadline,
-                absl::Span<absl::StatusOr<redis::Reply>> results) override;
+                absl::Span<absl::StatusOr<redis::Reply>> results) noexcept override;
   absl::StatusOr<base::Acks> RunAcked(absl::Span<const redis::ScriptCall> calls,
                                       const base::AcksWanted& wanted, absl::Duration patience,
                                       base::Instant deadline,
@@ -77,7 +78,7 @@ class Quorum final : public redis::Deployment {
   // Each node was told the text of the scripts over each connection.
   bool MayPost(std::string_view, const LuaScript&) override { return Problem().ok(); }
   // Nothing but a release without a bid. No PING goes before it: a node hands nothing over.
-  absl::Status Post(const redis::ScriptCall& call, redis::Exchange& exchange) override;
+  absl::Status Post(const redis::ScriptCall& call, redis::Exchange& exchange) noexcept override;
   // Until what was posted is decided.
   bool DrainAll(base::Instant until) override;
   redis::Transport::Polled BeginPoll(std::string_view) override { return {}; }

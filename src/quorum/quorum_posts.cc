@@ -89,7 +89,7 @@ class Quorum::Posted {
   redis::Exchange* told_ ABSL_GUARDED_BY(mu_);  // null: it was
 };
 
-absl::Status Quorum::Post(const redis::ScriptCall& call, redis::Exchange& exchange) {
+absl::Status Quorum::Post(const redis::ScriptCall& call, redis::Exchange& exchange) noexcept {
   if (absl::Status problem = Problem(); !problem.ok()) return problem;
   Case one(call);
   Begin(one);

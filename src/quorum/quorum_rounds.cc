@@ -184,7 +184,7 @@ void Quorum::AwaitAll(Round& round, absl::Span<const std::unique_ptr<Case>> case
 }
 
 void Quorum::RunBatch(absl::Span<const redis::ScriptCall> calls, base::Instant deadline,
-                      absl::Span<absl::StatusOr<redis::Reply>> results) {
+                      absl::Span<absl::StatusOr<redis::Reply>> results) noexcept {
   if (const absl::Status problem = Problem(); !problem.ok()) {
     return std::fill(results.begin(), results.end(), problem);
   }
@@ -226,7 +226,7 @@ void Quorum::RunBatch(absl::Span<const redis::ScriptCall> calls, base::Instant d
 }
 
 absl::StatusOr<redis::Reply> Quorum::Run(const redis::ScriptCall& call, base::Instant deadline,
-                                         redis::StillWanted) {
+                                         redis::StillWanted) noexcept {
   absl::StatusOr<redis::Reply> result;
   RunBatch(absl::MakeConstSpan(&call, 1), deadline, absl::MakeSpan(&result, 1));
   return result;

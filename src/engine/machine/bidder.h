@@ -62,6 +62,8 @@ class Bidder {
 
   // ---- What threads do.
 
+  // Before a call becomes a waiter: memory that it may need later, when others know of it.
+  void MakeRoom() { debts_.MakeRoom(); }
   // The waiter is decided at once (its state says so), or queued.
   virtual void Acquire(Waiter& waiter, base::Instant now, Effects& effects) = 0;
   // Its time is over, or its stop token fired. Where it was decided meanwhile, that stands. `as`

@@ -22,7 +22,7 @@ namespace redlatch::engine {
 // and keeps none of them. Thread-safe; in a forked child it is over.
 class HoldView {
  public:
-  explicit HoldView(base::Instant deadline) : deadline_(deadline.nanos()) {}
+  explicit HoldView(base::Instant deadline = base::Instant()) : deadline_(deadline.nanos()) {}
   HoldView(const HoldView&) = delete;
   HoldView& operator=(const HoldView&) = delete;
   virtual ~HoldView() = default;

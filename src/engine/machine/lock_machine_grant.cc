@@ -75,9 +75,7 @@ void LockMachine::Lose(const std::string& reason, base::Instant release_at, base
     ++tally_.lost;
     if (config_.counts) tally_.held_for.Add(hold.began, now);
     // current() shows it until unlock().
-    if (hold.std_depth > 0 && hold.view == nullptr) {
-      hold.view = std::make_shared<HoldView>(base::Instant());
-    }
+    if (hold.std_depth > 0 && hold.view == nullptr) hold.view = std::make_shared<HoldView>();
     if (hold.view != nullptr) hold.view->Lose();
     if (hold.std_depth > 0) {
       if (lost_std_ == nullptr) lost_std_ = std::make_unique<std::vector<LostStd>>();

@@ -22,12 +22,13 @@ std::optional<Held> LockMachine::Reenter(uint64_t thread, Face face, bool manual
     hold.token = drawn.token;
     not_before = drawn.not_before;
   }
+  std::shared_ptr<HoldView> view = face == Face::kStatus ? ViewOf(hold) : nullptr;
   ++hold.depth;
   if (face == Face::kStd) ++hold.std_depth;
   return Held{.hold = hold.id,
               .token = hold.token,
               .depth = hold.depth,
-              .view = face == Face::kStatus ? ViewOf(hold) : nullptr,
+              .view = std::move(view),
               .not_before = not_before};
 }
 
@@ -139,10 +140,9 @@ base::Instant LockMachine::Deadline(uint64_t hold) const {
 }
 
 std::shared_ptr<HoldView> LockMachine::ViewOf(ThreadHold& hold) const {
-  if (hold.view == nullptr) {
-    hold.view = std::make_shared<HoldView>(grant_->deadline);
-    hold.view->SetAckedBy(grant_->acked_by);
-  }
+  if (hold.view == nullptr) hold.view = std::make_shared<HoldView>();
+  hold.view->Prolong(grant_->deadline);
+  hold.view->SetAckedBy(grant_->acked_by);
   return hold.view;
 }
 

@@ -137,7 +137,10 @@ void LockMachine::GiveTo(Waiter& waiter, base::Instant now, Effects& effects) {
       .began = now,
       .options = waiter.options,
   });
-  if (waiter.face == Face::kStatus) waiter.view = ViewOf(hold);
+  if (waiter.face == Face::kStatus) {
+    hold.view = std::move(waiter.view);
+    waiter.view = ViewOf(hold);
+  }
   if (config_.counts) tally_.waited.Add(waiter.began, now);
   Decide(waiter, Waiter::State::kGranted, effects);
 }

@@ -31,7 +31,7 @@ struct Pursuit {
   bool forced = false;   // what is in flight may have been granted, and was ended by force since
   bool wanted = false;   // it was granted, as another client asks for what it has
   bool exposed = false;  // others may know its id: no message is believed, the server is asked
-  absl::InlinedVector<Attempt, 1> attempts;  // those that a grant may echo
+  absl::InlinedVector<Attempt, 2> attempts;  // those that a grant may echo
   base::Instant due;
   base::Instant began;  // to wait
   uint32_t failures = 0;

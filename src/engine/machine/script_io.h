@@ -3,6 +3,7 @@
 #define REDLATCH_SRC_ENGINE_MACHINE_SCRIPT_IO_H_
 
 #include <cstdint>
+#include <new>
 #include <optional>
 #include <utility>
 #include <variant>
@@ -11,6 +12,7 @@
 #include "absl/time/time.h"
 #include "src/base/acks.h"
 #include "src/base/clock.h"
+#include "src/base/status.h"
 #include "src/engine/machine/waiter.h"
 
 namespace redlatch::engine {
@@ -160,6 +162,17 @@ struct Answer {
 inline Answer Unanswered() {
   return {.what = Failed{.why = absl::UnavailableError("the server did not answer in time"),
                          .may_have_executed = true}};
+}
+
+// What a function makes of a script. If memory is lacking for that, the script may have been
+// executed all the same, as when its answer is lost.
+template <class Function>
+Answer OrNoMemory(Function run) {
+  try {
+    return run();
+  } catch (const std::bad_alloc&) {
+    return {.what = Failed{.why = base::NoMemory(), .may_have_executed = true}};
+  }
 }
 
 // The message by which a lock is handed over. It is no more than a claim: only a reply makes a

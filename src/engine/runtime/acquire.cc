@@ -12,7 +12,7 @@
 #include "src/engine/runtime/thread_waker.h"
 
 namespace redlatch::engine {
-absl::StatusOr<Held> LockSession::Acquire(const Want& want, Silence* met) noexcept {
+absl::StatusOr<Held> LockSession::Acquire(const Want& want, Silence* met) {
   if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
   if (absl::Status bad = CheckLease(want.terms.lease); !bad.ok()) return About(bad);
   if (want.options != nullptr) {
@@ -56,8 +56,13 @@ std::optional<absl::StatusOr<Held>> LockSession::AcquireOnce(const Want& want, b
                            .command_timeout = core_->command_timeout(),
                            .unreachable_after = core_->options().unreachable_after,
                            .waker = &waker});
-  Compete(acquisition, waker, want);
   Waiter& waiter = acquisition.waiter();
+  if (want.face == Face::kStatus) waiter.view = std::make_shared<HoldView>();
+  {
+    const base::MutexLock lock(entry_.mu);
+    entry_.machine->MakeRoom();
+  }
+  if (Listen(acquisition, want)) Compete(acquisition, waker, want);
   if (waiter.state == Waiter::State::kElsewhere) {
     if (met != nullptr) *met = {.since = waiter.silent_since, .why = std::move(waiter.failure)};
     return std::nullopt;
@@ -67,7 +72,7 @@ std::optional<absl::StatusOr<Held>> LockSession::AcquireOnce(const Want& want, b
 
 // A grant that replicas do not have may be lost with its server: it is no thread's before they do.
 absl::StatusOr<Held> LockSession::Confirmed(const Want& want, base::Instant began, Held held,
-                                            Silence* met) {
+                                            Silence* met) noexcept {
   Confirmation confirmation(*core_, began, want.wait, want.options->ack_timeout);
   for (;;) {
     Answer answer;

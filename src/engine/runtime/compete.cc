@@ -23,9 +23,8 @@ bool LockSession::Listen(Acquisition& acquisition, const Want& want) {
   return acquisition.GoOnDeaf(std::move(deaf), now, *entry_.machine);
 }
 
-void LockSession::Compete(Acquisition& acquisition, ThreadWaker& waker, const Want& want) {
+void LockSession::Compete(Acquisition& acquisition, ThreadWaker& waker, const Want& want) noexcept {
   using Kind = Acquisition::Next::Kind;
-  if (!Listen(acquisition, want)) return;
   std::optional<std::stop_callback<std::function<void()>>> on_stop;
   if (want.stop.stop_possible()) {
     on_stop.emplace(want.stop, [&] {

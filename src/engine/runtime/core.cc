@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <memory>
+#include <new>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -22,15 +23,20 @@ namespace redlatch::engine {
 
 Core::Inside::Inside(Core& owner)
     : core(owner),
-      machines({.tells = owner.observed(),
-                .unreachable_after = owner.options_.unreachable_after,
-                .numbers = &owner.numbers_},
-               static_cast<size_t>(std::max(owner.options_.stats_names, 0)),
-               owner.url_.quarantine > absl::ZeroDuration(),
-               [this](Entry& entry) {
-                 renewer.Remove(entry);
-                 notifier.Remove(entry);
-               }),
+      machines(
+          {.tells = owner.observed(),
+           .unreachable_after = owner.options_.unreachable_after,
+           .numbers = &owner.numbers_},
+          static_cast<size_t>(std::max(owner.options_.stats_names, 0)),
+          owner.url_.quarantine > absl::ZeroDuration(),
+          [this](size_t entries) {
+            renewer.MakeRoom(entries);
+            notifier.MakeRoom(entries);
+          },
+          [this](Entry& entry) {
+            renewer.Remove(entry);
+            notifier.Remove(entry);
+          }),
       acked(owner),
       renewer(owner, owner.pace_.refresh),
       notifier(owner) {}
@@ -150,24 +156,31 @@ absl::Status Core::SeeToThreads() {
 }
 
 Answer Core::Run(Entry& entry, Send send, base::Instant deadline) {
-  MakeReady(entry, send);
-  Request request(SubjectOf(entry), send);
-  const auto wanted = [&] {
-    const base::MutexLock lock(entry.mu);
-    return entry.machine->Wants(send);
-  };
-  const absl::StatusOr<redis::Reply> reply = deployment_->Run(request.call(), deadline, wanted);
-  return Hear(entry, send, reply);
+  return OrNoMemory([&] {
+    MakeReady(entry, send);
+    Request request(SubjectOf(entry), send);
+    const auto wanted = [&] {
+      const base::MutexLock lock(entry.mu);
+      return entry.machine->Wants(send);
+    };
+    const absl::StatusOr<redis::Reply> reply = deployment_->Run(request.call(), deadline, wanted);
+    return Hear(entry, send, reply);
+  });
 }
 
 bool Core::RunAndRead(Entry& entry, Send send, absl::FunctionRef<bool()> meanwhile,
                       base::Instant deadline, std::optional<Answer>& answer) {
-  MakeReady(entry, send);
-  // A server runs all that it has read before it writes anything: a bid that it reads with the
-  // release before it would hold up whom that release hands the lock. A yield is mostly enough for
-  // the server to be on its way, and leaves the processor to it, or to them.
-  std::this_thread::yield();
-  Outbox::Letter* const letter = outbox_.Begin(entry, send);
+  Outbox::Letter* letter = nullptr;
+  try {
+    MakeReady(entry, send);
+    // A server runs all that it has read before it writes anything: a bid that it reads with the
+    // release before it would hold up whom that release hands the lock. A yield is mostly enough
+    // for the server to be on its way, and leaves the processor to it, or to them.
+    std::this_thread::yield();
+    letter = outbox_.Begin(entry, send);
+  } catch (const std::bad_alloc&) {
+    letter = nullptr;
+  }
   if (letter == nullptr) return false;
   if (meanwhile()) {
     outbox_.Leave(*letter);
@@ -176,8 +189,11 @@ bool Core::RunAndRead(Entry& entry, Send send, absl::FunctionRef<bool()> meanwhi
   const absl::StatusOr<redis::Reply> reply = outbox_.Finish(*letter, deadline);
   // Whatever it was that the server did not do, Run() knows what to make of it.
   if (reply.ok() ? reply->is_error() : redis::NotSent(reply.status())) return false;
-  answer = ReadAnswer(send, reply);
-  NoteAnswer(entry, send, *answer);
+  answer = OrNoMemory([&] {
+    Answer its = ReadAnswer(send, reply);
+    NoteAnswer(entry, send, its);
+    return its;
+  });
   return true;
 }
 

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <new>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -114,8 +115,10 @@ class Core : public std::enable_shared_from_this<Core> {
   // What it is releasing, and nobody waits for.
   Outbox& outbox() { return outbox_; }
   // Whether a release can be sent without waiting for what becomes of it.
-  bool MayPostReleaseOf(const Entry& entry) {
+  bool MayPostReleaseOf(const Entry& entry) noexcept try {
     return deployment_->MayPost(entry.keys.main(), entry.plan->scripts.release);
+  } catch (const std::bad_alloc&) {
+    return false;
   }
   // An observer hears how a release ended, on a thread of the client's own.
   void TellReleasedLater(const Entry& entry, const Released& released);
@@ -124,9 +127,10 @@ class Core : public std::enable_shared_from_this<Core> {
                          const absl::Status& status);
 
   // Gives the entry's machine, a Bidder& or a LockMachine&, an event, as a function of machine and
-  // effects, and sees to what follows of it.
+  // effects, and sees to what follows of it. All of it or nothing: where memory is lacking here,
+  // the process ends.
   template <class Event>
-  void Feed(Entry& entry, Event&& event);
+  void Feed(Entry& entry, Event&& event) noexcept;
 
   // The entry's machine has something to send then.
   void SeeTo(Entry& entry, base::Instant send_at) {
@@ -262,7 +266,7 @@ class Core : public std::enable_shared_from_this<Core> {
 };
 
 template <class Event>
-void Core::Feed(Entry& entry, Event&& event) {
+void Core::Feed(Entry& entry, Event&& event) noexcept {
   Effects effects;
   base::Instant send_at;
   base::Instant expiry_at;

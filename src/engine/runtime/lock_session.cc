@@ -220,7 +220,7 @@ bool LockSession::reusable() const {
 absl::StatusOr<redis::Reply> LockSession::Run(const LuaScript& script,
                                               absl::Span<const std::string> args,
                                               base::Instant deadline,
-                                              std::string_view own_key) noexcept {
+                                              std::string_view own_key) {
   if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
   Request request(core_->SubjectOf(entry_), script, args, own_key);
   absl::StatusOr<redis::Reply> reply = core_->deployment().Run(

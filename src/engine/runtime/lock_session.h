@@ -94,9 +94,7 @@ class LockSession final : public Holder {
   // A hold of 0: these are readers whom this one may not join, and `met` takes what the wait has
   // met so far; or nothing is held here.
   //
-  // What others know of while it is under way (a waiter, a script, a hold) is noexcept: if memory
-  // is lacking there, the process ends.
-  absl::StatusOr<Held> Acquire(const Want& want, Silence* met = nullptr) noexcept;
+  absl::StatusOr<Held> Acquire(const Want& want, Silence* met = nullptr);
   absl::Status Release(uint64_t hold, FencingToken token) noexcept override;
   void ReleaseQuietly(uint64_t hold, FencingToken token) noexcept override;
   // The same without a thread; see AsyncAcquisition and AsyncRelease. `elsewhere`: to whom a reader
@@ -151,7 +149,7 @@ class LockSession final : public Holder {
   // deadline.
   absl::StatusOr<redis::Reply> Run(const LuaScript& script, absl::Span<const std::string> args,
                                    base::Instant deadline = base::Instant::Infinite(),
-                                   std::string_view own_key = {}) noexcept;
+                                   std::string_view own_key = {});
   // The same without a thread that waits: the answer is the letter's second.
   AsyncLetterPtr RunInARound(AsyncTask& task, const LuaScript& script,
                              absl::Span<const std::string> args, base::Instant deadline);
@@ -170,7 +168,8 @@ class LockSession final : public Holder {
   absl::Status CheckStay(const LockOptions& options) const;
   // False: the acquisition has failed.
   bool Listen(Acquisition& acquisition, const Want& want);
-  void Compete(Acquisition& acquisition, ThreadWaker& waker, const Want& want);
+  // From here on others know of it.
+  void Compete(Acquisition& acquisition, ThreadWaker& waker, const Want& want) noexcept;
   // Until it is woken, or then. The value of the waker's word.
   uint32_t Sleep(Acquisition& acquisition, ThreadWaker& waker, base::Instant until);
   // The same while a script is under way. True: it is granted.
@@ -178,7 +177,8 @@ class LockSession final : public Holder {
   // Nothing: it goes on elsewhere.
   std::optional<absl::StatusOr<Held>> AcquireOnce(const Want& want, base::Instant began,
                                                   Silence* met);
-  absl::StatusOr<Held> Confirmed(const Want& want, base::Instant began, Held held, Silence* met);
+  absl::StatusOr<Held> Confirmed(const Want& want, base::Instant began, Held held,
+                                 Silence* met) noexcept;
   struct Ending {
     Released released;
     std::optional<Send> send;

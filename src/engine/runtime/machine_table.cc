@@ -66,6 +66,7 @@ absl::StatusOr<Entry*> MachineTable::Attach(KeySet keys, const std::string& owne
     if (!interned.ok()) return interned.status();
     auto made = std::make_unique<Entry>(std::move(keys), owner, *std::move(interned), config,
                                         config.counts ? AccountOf(account) : nullptr);
+    make_room_(entries_.size() + 1);
     const Key key(made->keys.main(), made->owner);
     found = entries_.emplace(key, std::move(made)).first;
   }

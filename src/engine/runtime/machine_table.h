@@ -24,14 +24,15 @@ namespace redlatch::engine {
 // it or its machine has something left to do. Thread-safe.
 class MachineTable {
  public:
-  // `leaving` takes an entry out of the timers, under the table's mutex. Statistics are kept apart
-  // for so many names.
+  // `make_room` sees to it that so many entries can have timers, and `leaving` takes one out of
+  // them, under the table's mutex. Statistics are kept apart for so many names.
   // `quarantined`: locks grant nothing while there is a quarantine.
   MachineTable(Bidder::Config config, size_t stats_names, bool quarantined,
-               std::function<void(Entry&)> leaving)
+               std::function<void(size_t entries)> make_room, std::function<void(Entry&)> leaving)
       : config_(config),
         stats_names_(stats_names),
         quarantined_(quarantined),
+        make_room_(std::move(make_room)),
         leaving_(std::move(leaving)) {}
 
   // The entry, made where there is none, referred to; then it is counted in that account.
@@ -71,6 +72,7 @@ class MachineTable {
   const Bidder::Config config_;
   const size_t stats_names_;
   const bool quarantined_;
+  const std::function<void(size_t)> make_room_;
   const std::function<void(Entry&)> leaving_;
   base::Mutex mu_;
   // By name; of the entries that are gone.

@@ -100,6 +100,11 @@ void Notifier::Watch(Entry& entry, base::Instant moment) {
   if (state_->timers.SetEarlier(entry.expiry_timer, moment)) state_->changed.SignalAll();
 }
 
+void Notifier::MakeRoom(size_t entries) {
+  const base::MutexLock lock(state_->mu);
+  state_->timers.MakeRoom(entries);
+}
+
 void Notifier::Remove(Entry& entry) {
   const base::MutexLock lock(state_->mu);
   state_->timers.Remove(entry.expiry_timer);

@@ -38,6 +38,8 @@ class Notifier {
   bool Ready();
   void Watch(Entry& entry, base::Instant moment);
   void Remove(Entry& entry);
+  // For the timers of so many entries.
+  void MakeRoom(size_t entries);
 
   // A notice stands behind callbacks, and is dropped where they do not keep up.
   enum class Urgency : uint8_t { kStopToken, kCallback, kNotice };

@@ -1,12 +1,15 @@
 #include "src/engine/runtime/outbox.h"
 
 #include <memory>
+#include <new>
 #include <utility>
 #include <variant>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "src/base/parker.h"
+#include "src/base/status.h"
 #include "src/engine/protocol/wire.h"
 #include "src/engine/runtime/core.h"
 #include "src/redis/link/scripts.h"
@@ -29,19 +32,19 @@ constexpr absl::Duration kTurn = absl::Milliseconds(1);
 Outbox::Outbox(Core& core) : core_(core) {}
 Outbox::~Outbox() = default;
 
-Outbox::Letter& Outbox::Take(Entry& entry, engine::Send script, size_t answers) {
+Outbox::Letter& Outbox::Take(Entry& entry, const engine::Send& script, size_t answers) {
   Letter* letter = nullptr;
   {
     const base::MutexLock lock(mu_);
     if (free_.empty()) {
+      free_.reserve(letters_.size() + 1);
       free_.push_back(letters_.emplace_back(std::make_unique<Letter>()).get());
-      free_.reserve(letters_.size());
     }
     letter = free_.back();
     free_.pop_back();
   }
   letter->entry = &entry;
-  letter->script = std::move(script);
+  letter->script = script;
   letter->hold = 0;
   // As new: the last use may have ended before it was sent.
   redis::Exchange& exchange = letter->exchange;
@@ -67,33 +70,39 @@ void Outbox::GiveBack(Letter& letter) {
   free_.push_back(&letter);
 }
 
-void Outbox::Send(Entry& entry, engine::Send release, uint64_t hold) {
+void Outbox::Send(Entry& entry, const engine::Send& release, uint64_t hold) {
   // A server writes first to those whom it has last had something to say. Behind a PING the word
   // that the lock is free goes before the word that this was done.
   const bool awaited = std::get<ToRelease>(release.what).awaited;
-  Letter& letter = Take(entry, std::move(release), awaited ? 2 : 1);
-  letter.hold = hold;
-  letter.exchange.done = [this, &letter] { Answered(letter); };
-  Request request(core_.SubjectOf(entry), letter.script);
-  GoesAlone(letter);
-  absl::Status sent = core_.deployment().Post(request.call(), letter.exchange);
-  if (!sent.ok()) {
-    letter.answers[1] = redis::MarkNotSent(std::move(sent));
-    return Answered(letter);
+  Letter* letter = nullptr;
+  absl::Status sent;
+  try {
+    letter = &Take(entry, release, awaited ? 2 : 1);
+    letter->hold = hold;
+    letter->exchange.done = [this, letter] { Answered(*letter); };
+    GoesAlone(*letter);
+    Request request(core_.SubjectOf(entry), letter->script);
+    sent = core_.deployment().Post(request.call(), letter->exchange);
+  } catch (const std::bad_alloc&) {
+    sent = base::NoMemory();
   }
-  SeeToReading();
+  if (sent.ok()) return SeeToReading();
+  if (letter == nullptr) return Feed(entry, release, hold, {.what = Failed{.why = sent}});
+  letter->answers[1] = redis::MarkNotSent(std::move(sent));
+  Answered(*letter);
 }
 
 Outbox::Letter* Outbox::Begin(Entry& entry, const engine::Send& bid) {
   Letter& letter = Take(entry, bid, 1);
+  absl::Cleanup give_back = [&] { GiveBack(letter); };
   Request request(core_.SubjectOf(entry), letter.script);
   const redis::ScriptCall call = request.call();
   redis::Deployment& deployment = core_.deployment();
   if (deployment.MayPost(entry.keys.main(), *call.script) &&
       deployment.BeginRun(call, letter.exchange)) {
+    std::move(give_back).Cancel();
     return &letter;
   }
-  GiveBack(letter);
   return nullptr;
 }
 

@@ -43,7 +43,7 @@ class Outbox {
   Outbox& operator=(const Outbox&) = delete;
 
   // Sends the release of that hold, 0 if it was nobody's any more, and returns.
-  void Send(Entry& entry, engine::Send release, uint64_t hold);
+  void Send(Entry& entry, const engine::Send& release, uint64_t hold);
 
   // Sends a bid whose answer is to be read later, behind Finish(), or by whoever reads it, behind
   // Leave(): one of them must follow. Null: it was not sent. The letter is gone with either.
@@ -61,11 +61,13 @@ class Outbox {
   void Close() { closed_ = true; }
 
  private:
-  Letter& Take(Entry& entry, engine::Send script, size_t answers);
+  Letter& Take(Entry& entry, const engine::Send& script, size_t answers);
   void GoesAlone(Letter& letter);
   void GiveBack(Letter& letter);
   void SeeToReading();
   void Answered(Letter& letter);
+  // The machine hears what became of a script, and of the hold that it released.
+  void Feed(Entry& entry, const engine::Send& script, uint64_t hold, const Answer& answer);
 
   Core& core_;
   size_t under_way() const { return under_way_[0] + under_way_[1]; }

@@ -15,27 +15,33 @@ namespace redlatch::engine {
 void Outbox::Answered(Letter& letter) {
   if (closed_) return;  // nothing is left that it could be told to
   Entry& entry = *letter.entry;
-  const std::string node = core_.is_cluster() ? core_.server(entry.keys.main()) : "";
-  const absl::StatusOr<redis::Reply> reply =
-      redis::Unrepeated(std::exchange(letter.answers[1], redis::Reply()),
-                        core_.is_cluster() ? std::string_view(node) : core_.server());
-  const Answer answer = ReadAnswer(letter.script, reply);
-  core_.NoteAnswer(entry, letter.script, answer);
-  Released released;
-  core_.Feed(entry, [&](Bidder& machine, Effects& effects) {
-    machine.OnAnswer(letter.script, answer, base::Now(), effects);
-    if (letter.hold == 0) return;  // a bid's, or nobody's: it rested
-    auto& lock = static_cast<LockMachine&>(machine);
-    released = lock.Outcome(letter.hold);
-    // Nobody will ask for the outcome.
-    if (released.kind == Released::Kind::kUnderWay) lock.Forget(letter.hold);
-  });
-  if (letter.hold != 0 && core_.observed()) core_.TellReleasedLater(entry, released);
+  Feed(entry, letter.script, letter.hold, OrNoMemory([&] {
+         const std::string node = core_.is_cluster() ? core_.server(entry.keys.main()) : "";
+         const absl::StatusOr<redis::Reply> reply =
+             redis::Unrepeated(std::exchange(letter.answers[1], redis::Reply()),
+                               core_.is_cluster() ? std::string_view(node) : core_.server());
+         Answer answer = ReadAnswer(letter.script, reply);
+         core_.NoteAnswer(entry, letter.script, answer);
+         return answer;
+       }));
   const size_t batch = letter.batch;
   GiveBack(letter);
   core_.machines().Unrefer(entry);
   ++answered_;
   --under_way_[batch];
+}
+
+void Outbox::Feed(Entry& entry, const engine::Send& script, uint64_t hold, const Answer& answer) {
+  Released released;
+  core_.Feed(entry, [&](Bidder& machine, Effects& effects) {
+    machine.OnAnswer(script, answer, base::Now(), effects);
+    if (hold == 0) return;  // a bid's, or nobody's: it rested
+    auto& lock = static_cast<LockMachine&>(machine);
+    released = lock.Outcome(hold);
+    // Nobody will ask for the outcome.
+    if (released.kind == Released::Kind::kUnderWay) lock.Forget(hold);
+  });
+  if (hold != 0 && core_.observed()) core_.TellReleasedLater(entry, released);
 }
 
 }  // namespace redlatch::engine

@@ -58,7 +58,7 @@ absl::Status LockSession::End(Ending& ending, base::Instant deadline) {
 // comes with it. What is not confirmed by then is the renewer's.
 void LockSession::EndQuietly(Ending& ending, base::Instant deadline, bool leaves) {
   if (ending.send && ending.send->bid() == nullptr && core_->MayPostReleaseOf(entry_)) {
-    return core_->outbox().Send(entry_, *std::move(ending.send), ending.released.hold);
+    return core_->outbox().Send(entry_, *ending.send, ending.released.hold);
   }
   // An event loop's thread must not wait.
   if (ending.send && leaves) return EndAsync(std::move(ending), nullptr);

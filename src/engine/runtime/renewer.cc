@@ -69,6 +69,11 @@ void Renewer::Schedule(Entry& entry, base::Instant moment) {
   if (first) changed_.SignalOne();
 }
 
+void Renewer::MakeRoom(size_t entries) {
+  const base::MutexLock lock(mu_);
+  timers_.MakeRoom(entries);
+}
+
 void Renewer::Remove(Entry& entry) {
   const base::MutexLock lock(mu_);
   timers_.Remove(entry.send_timer);

@@ -43,6 +43,8 @@ class Renewer {
   void Wake();
   void Schedule(Entry& entry, base::Instant moment);
   void Remove(Entry& entry);
+  // For the timers of so many entries.
+  void MakeRoom(size_t entries);
   // A connection was lost and made again: everything is renewed, every waiter asks again.
   void Reconnected();
   // No message arrives: nothing can be kept, as nobody can ask for it.

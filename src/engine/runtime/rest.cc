@@ -126,7 +126,7 @@ void LockSession::EndRest() {
     release = machine.NextRelease(now);
   });
   if (!release) return;
-  if (core_->MayPostReleaseOf(entry_)) return core_->outbox().Send(entry_, *std::move(release), 0);
+  if (core_->MayPostReleaseOf(entry_)) return core_->outbox().Send(entry_, *release, 0);
   // What this thread asks for next must not come before it.
   const Answer answer = core_->Run(entry_, *release, core_->ReleaseBy());
   core_->Feed(entry_, [&](LockMachine& machine, Effects& effects) {
@@ -153,7 +153,7 @@ void Core::OnWanted(Entry& entry, GrantId grant, bool tried) {
   Feed(entry, [&](Bidder& machine, Effects&) {
     if (posts) release = machine.NextRelease(base::Now());
   });
-  if (release) outbox_.Send(entry, *std::move(release), 0);
+  if (release) outbox_.Send(entry, *release, 0);
 }
 
 void Core::GiveBackAtExit() {

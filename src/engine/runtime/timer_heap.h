@@ -38,6 +38,11 @@ class TimerHeap {
     return heap_.empty() ? base::Instant::Infinite() : At(*heap_.front());
   }
 
+  // For so many timers: SetEarlier() asks for no memory then.
+  void MakeRoom(size_t timers) {
+    if (heap_.capacity() < timers) heap_.reserve(2 * timers);
+  }
+
   // Moves a timer to an earlier moment. True: it is the next one now.
   bool SetEarlier(Timer& timer, base::Instant moment) {
     if (!timer.IsAfter(moment)) return false;

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <iterator>
+#include <new>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
+#include "src/base/status.h"
 
 namespace redlatch::engine {
 namespace {
@@ -37,10 +40,14 @@ void Permits::Reclaim(std::shared_ptr<LockSession> session) {
   if (core_->in_forked_child() || !session->reusable())
     return;  // what it owes ends without a session
   const base::MutexLock lock(mu_);
-  if (free_.size() < kMostFree) free_.push_back(std::move(session));
+  try {
+    if (free_.size() < kMostFree) free_.push_back(std::move(session));
+  } catch (const std::bad_alloc&) {
+    return;  // the next one is made
+  }
 }
 
-absl::StatusOr<SessionHold> Permits::Acquire(const Want& want) noexcept {
+absl::StatusOr<SessionHold> Permits::Acquire(const Want& want) {
   auto session = Borrow();
   if (!session.ok()) return session.status();
   absl::StatusOr<Held> held = (*session)->Acquire(want);
@@ -48,21 +55,27 @@ absl::StatusOr<SessionHold> Permits::Acquire(const Want& want) noexcept {
   return SessionHold{.session = *std::move(session), .held = *std::move(held)};
 }
 
-absl::Status Permits::Keep(SessionHold hold) noexcept {
+absl::Status Permits::Keep(SessionHold hold) {
+  bool no_memory = false;
   {
     const base::MutexLock lock(mu_);
-    if (objects_ > 0) {
-      kept_.push_back(std::move(hold));
-      return absl::OkStatus();
+    try {
+      if (objects_ > 0) {
+        kept_.push_back(std::move(hold));
+        return absl::OkStatus();
+      }
+    } catch (const std::bad_alloc&) {
+      no_memory = true;
     }
   }
   LockSession::ReleaseAll(absl::MakeConstSpan(&hold, 1));
+  if (no_memory) return base::NoMemory();
   return absl::CancelledError(absl::StrCat(
       "semaphore \"", name_, "\": its last object was destroyed while this call was waiting"));
 }
 
-absl::Status Permits::Release(size_t count) noexcept {
-  std::vector<SessionHold> going;
+absl::Status Permits::Release(size_t count) {
+  absl::InlinedVector<SessionHold, 4> going;
   {
     const base::MutexLock lock(mu_);
     const size_t all = kept_.size() + lost_.size();
@@ -71,6 +84,7 @@ absl::Status Permits::Release(size_t count) noexcept {
           "semaphore \"", name_, "\": ", count, " permits cannot be released, because only ", all,
           " are held by this client"));
     }
+    going.reserve(count);
     SortOutLost();
     for (std::vector<SessionHold>* from : {&lost_, &kept_}) {
       while (going.size() < count && !from->empty()) {
@@ -86,7 +100,6 @@ absl::Status Permits::Release(size_t count) noexcept {
 void Permits::SortOutLost() {
   const uint64_t losses = core_->losses();
   if (losses == losses_seen_) return;
-  losses_seen_ = losses;
   const base::Instant now = base::Now();
   const auto first_lost =
       std::partition(kept_.begin(), kept_.end(),
@@ -94,6 +107,7 @@ void Permits::SortOutLost() {
   lost_.insert(lost_.end(), std::make_move_iterator(first_lost),
                std::make_move_iterator(kept_.end()));
   kept_.erase(first_lost, kept_.end());
+  losses_seen_ = losses;
 }
 
 void Permits::AddObject() {

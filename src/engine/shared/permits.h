@@ -30,15 +30,15 @@ class Permits : public std::enable_shared_from_this<Permits> {
   Permits(const Permits&) = delete;
   Permits& operator=(const Permits&) = delete;
 
-  absl::StatusOr<SessionHold> Acquire(const Want& want) noexcept;
+  absl::StatusOr<SessionHold> Acquire(const Want& want);
 
   // Those that belong to the client's threads together, one permit each. kCancelled where no object
-  // is left: it went back.
-  absl::Status Keep(SessionHold hold) noexcept;
+  // is left, kResourceExhausted for lack of memory: it went back.
+  absl::Status Keep(SessionHold hold);
   // Gives so many of them back, first those that were lost: whoever lost one still works, or did,
   // and as long as he has not given it back another's must not seem free. kFailedPrecondition, and
   // nothing else, where there are fewer.
-  absl::Status Release(size_t count) noexcept;
+  absl::Status Release(size_t count);
 
   // A session for scripts that are no part of a hold.
   absl::StatusOr<std::shared_ptr<LockSession>> Borrow();

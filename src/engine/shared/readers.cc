@@ -14,7 +14,7 @@ absl::StatusOr<std::shared_ptr<LockSession>> Readers::Found(GrantId write_grant)
   return group;
 }
 
-absl::StatusOr<SessionHold> Readers::Acquire(Want want) noexcept {
+absl::StatusOr<SessionHold> Readers::Acquire(Want want) {
   want.since = base::Now();
   const bool writes = want.write_grant != 0;
   std::shared_ptr<LockSession> group;

@@ -33,7 +33,7 @@ class Readers {
   Readers(const Readers&) = delete;
   Readers& operator=(const Readers&) = delete;
 
-  absl::StatusOr<SessionHold> Acquire(Want want) noexcept;
+  absl::StatusOr<SessionHold> Acquire(Want want);
   // lock_shared(), with options that keep, and unlock_shared() of what this client keeps. False:
   // the general way is to be gone, as in a forked child. Cheap.
   bool LockAgain(const std::shared_ptr<const LockOptions>& options);

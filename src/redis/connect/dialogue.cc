@@ -26,12 +26,10 @@ absl::StatusOr<bool> Dialogue::Read() {
   if (got.kind == IoResult::Kind::kRefused) return absl::FailedPreconditionError(Describe(got));
   if (got.kind != IoResult::Kind::kDone) return absl::UnavailableError(Describe(got));
   parser.Feed({buffer, got.bytes});
-  for (;;) {
-    auto reply = parser.Next();
-    if (!reply.ok()) return absl::UnavailableError(reply.status().message());
-    if (!reply->has_value()) return true;
-    replies.push_back(**std::move(reply));
+  if (absl::Status parsed = parser.Take(replies); !parsed.ok()) {
+    return absl::UnavailableError(parsed.message());
   }
+  return true;
 }
 
 absl::StatusOr<bool> Dialogue::GoOn(size_t count, base::Instant deadline, int wake_fd) {

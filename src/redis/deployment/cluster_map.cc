@@ -245,7 +245,7 @@ void ClusterMap::Take(const ClusterView& view) {
   Bury();
 }
 
-ClusterNodePtr ClusterMap::NodeAt(const HostAndPort& where) {
+ClusterNodePtr ClusterMap::NodeAt(const HostAndPort& where) noexcept {
   ClusterNodePtr& node = nodes_[where];
   if (node == nullptr) {
     const auto bury = [graveyard = graveyard_](ClusterNode* one) {

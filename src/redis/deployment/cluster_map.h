@@ -109,7 +109,7 @@ class ClusterMap {
   std::vector<HostAndPort> WhomToAsk() const;
   bool IsOurs(const ClusterView& view) const;
   void Take(const ClusterView& view);
-  ClusterNodePtr NodeAt(const HostAndPort& where) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  ClusterNodePtr NodeAt(const HostAndPort& where) noexcept ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   ClusterNodePtr Lead(const Redirect& redirect, const HostAndPort& where, bool& moved);
   void Bury();
 

@@ -1,27 +1,31 @@
 #include "src/redis/link/pipeline.h"
 
+#include <cstring>
+#include <new>
 #include <utility>
 
 #include "src/base/status.h"
 
 namespace redlatch::redis {
 
-void Pipeline::Append(absl::Span<const Command> commands, Exchange* exchange) {
-  if (commands.empty()) return;
-  const size_t before = unsent_.size();
-  for (const Command& command : commands) unsent_.append(command.bytes());
-  const size_t bytes = unsent_.size() - before;
-  size_ += commands.size();
-  if (exchange != nullptr) {
-    exchange->open += commands.size();
-  } else if (segments_.size() > sent_ && segments_.back().exchange == nullptr &&
-             segments_.back().replies > 0) {
-    segments_.back().bytes += bytes;
-    segments_.back().replies += commands.size();
-    return;
+bool Pipeline::Append(absl::Span<const Command> commands, Exchange* exchange) noexcept {
+  if (commands.empty()) return true;
+  size_t bytes = 0;
+  for (const Command& command : commands) bytes += command.bytes().size();
+  const bool joins = exchange == nullptr && segments_.size() > sent_ &&
+                     segments_.back().exchange == nullptr && segments_.back().replies > 0;
+  try {
+    unsent_.reserve(unsent_.size() + bytes);
+    if (!joins) segments_.push_back({.exchange = exchange, .bytes = 0, .replies = 0, .index = 0});
+  } catch (const std::bad_alloc&) {
+    return false;
   }
-  segments_.push_back(
-      {.exchange = exchange, .bytes = bytes, .replies = commands.size(), .index = 0});
+  for (const Command& command : commands) unsent_.append(command.bytes());
+  segments_.back().bytes += bytes;
+  segments_.back().replies += commands.size();
+  size_ += commands.size();
+  if (exchange != nullptr) exchange->open += commands.size();
+  return true;
 }
 
 void Pipeline::Prepend(const Command& command) {
@@ -69,20 +73,20 @@ void Pipeline::TakeOut(Segment& segment) {
 
 // Removes from the unsent bytes those of segments that were taken out.
 void Pipeline::Compact() {
-  std::string live_bytes;
-  live_bytes.reserve(unsent_bytes());
   size_t live = sent_;
+  size_t live_bytes = 0;
   size_t at = 0;
   for (size_t i = sent_; i < segments_.size(); ++i) {
     const Segment segment = segments_[i];
     if (segment.replies > 0) {
-      live_bytes.append(unsent_, at, segment.bytes);
+      std::memmove(&unsent_[live_bytes], &unsent_[at], segment.bytes);
+      live_bytes += segment.bytes;
       segments_[live++] = segment;
     }
     at += segment.bytes;
   }
   segments_.resize(live);
-  unsent_.swap(live_bytes);
+  unsent_.resize(live_bytes);
   dead_bytes_ = 0;
 }
 

@@ -11,6 +11,7 @@
 
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
+#include "src/base/status.h"
 #include "src/redis/wire/errors.h"
 
 namespace redlatch::redis {
@@ -92,8 +93,9 @@ void SharedConnection::Run(absl::Span<const Command> commands, Exchange& mine,
       refused = absl::UnavailableError(absl::StrCat(server_,
                                                     " does not keep up: ", options_.backlog_bytes,
                                                     " bytes of commands are waiting to be sent"));
+    } else if (!pipeline_.Append(commands, &mine)) {
+      refused = base::NoMemory();
     } else {
-      pipeline_.Append(commands, &mine);
       leading = leader_ == nullptr;
       if (leading) {
         leader_ = &mine;
@@ -332,9 +334,10 @@ absl::Status SharedConnection::PostFor(absl::Span<const Command> commands,
     if (pipeline_.unsent_bytes() > options_.backlog_bytes) {
       status = absl::UnavailableError(
           absl::StrCat("not sent to ", server_, ": it does not keep up with the commands"));
+    } else if (!pipeline_.Append(commands, exchange)) {
+      return base::NoMemory();
     } else {
       if (exchange != nullptr && !exchange->waits()) ++untold_;
-      pipeline_.Append(commands, exchange);
       has_unsent_.store(true, std::memory_order_release);
     }
     const bool unhurried = exchange != nullptr && exchange->unhurried;
@@ -444,12 +447,8 @@ void SharedConnection::Receive(const Exchange& mine, base::Instant deadline, Fin
   std::string broken;
   if (got.kind == IoResult::Kind::kDone) {
     parser_->Feed({buffer_.get(), got.bytes});
-    for (;;) {
-      auto reply = parser_->Next();
-      if (!reply.ok()) broken = std::string(reply.status().message());
-      if (!reply.ok() || !reply->has_value()) break;
-      arrived_.push_back(**std::move(reply));
-    }
+    if (absl::Status parsed = parser_->Take(arrived_); !parsed.ok())
+      broken = std::string(parsed.message());
   } else if (!got.blocked()) {
     broken = Describe(got);
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <new>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -83,6 +84,7 @@ absl::Status Subscriber::Subscribe(std::string_view channel, base::Instant deadl
   if (subscription == nullptr || subscription->state == State::kLeaving) {
     if (absl::Status begun = Begin(); !begun.ok()) return begun;
     subscription = std::make_shared<Subscription>(channel);
+    requests_.reserve(requests_.size() + 1);  // it is known and asked for, or neither
     subscriptions_[subscription->channel] = subscription;
     if (connected_) requests_.push_back({Verb::kSubscribe, subscription});
     WakeReader();
@@ -284,7 +286,7 @@ void Subscriber::Break() {
   comeback_.Lost();
 }
 
-Awaited Subscriber::Prepare(base::Instant deadline) {
+Awaited Subscriber::Prepare(base::Instant deadline) try {
   std::vector<ChannelRequest> requests;
   bool wanted = false;
   bool ping = false;
@@ -318,6 +320,9 @@ Awaited Subscriber::Prepare(base::Instant deadline) {
     awaited.until = std::min({deadline, last_read_ + silence, now + kAttendedSilence});
   }
   return awaited;
+} catch (const std::bad_alloc&) {
+  Fail("no memory");
+  return {};
 }
 
 absl::Duration Subscriber::Patience() const {
@@ -325,12 +330,15 @@ absl::Duration Subscriber::Patience() const {
   return pings ? std::min(options_.answer_timeout, kAttendedSilence) : options_.answer_timeout;
 }
 
-void Subscriber::Take(const Readiness& ready) {
+void Subscriber::Take(const Readiness& ready) try {
   if (ready.Meets(dialogue_.read_wants)) return ReadSome();
   if (!dialogue_.unwritable.empty()) return Fail(dialogue_.unwritable);
   if (!pending_.empty() && last_read_ + Patience() <= base::Now()) {
     Fail("no answer within " + absl::FormatDuration(Patience()));
   }
+} catch (const std::bad_alloc&) {
+  arrived_.clear();
+  Fail("no memory");
 }
 
 void Subscriber::Ask(const ChannelRequest& request) {

@@ -25,6 +25,7 @@ struct Building {
 
 namespace {
 
+constexpr std::string_view kNoMemory = "there is no memory for it";
 constexpr int kDeepest = 7;  // hiredis 0.14 stops at eight, later ones at hundreds
 
 Building* BuildingOf(const redisReadTask* task) { return static_cast<Building*>(task->privdata); }
@@ -40,20 +41,28 @@ bool IsResp2(const redisReadTask* task) {
          task->type == REDIS_REPLY_ERROR;
 }
 
-Reply* PlaceOf(const redisReadTask* task) {
+// Puts a reply in its place. An exception must not pass through hiredis.
+template <class Fill>
+Reply* Put(const redisReadTask* task, Fill fill) noexcept {
   if (!IsResp2(task)) return Refuse(task, "a reply of RESP 3");
-  if (task->parent == nullptr) return &(BuildingOf(task)->root = Reply());
-  return &static_cast<Reply*>(task->parent->obj)->elements.emplace_back();
+  try {
+    Reply& reply = task->parent == nullptr
+                       ? BuildingOf(task)->root = Reply()
+                       : static_cast<Reply*>(task->parent->obj)->elements.emplace_back();
+    fill(reply);
+    return &reply;
+  } catch (const std::bad_alloc&) {
+    return Refuse(task, kNoMemory);
+  }
 }
 
 void* CreateString(const redisReadTask* task, char* text, size_t size) {
-  Reply* reply = PlaceOf(task);
-  if (reply == nullptr) return nullptr;
-  reply->type = task->type == REDIS_REPLY_ERROR    ? Reply::Type::kError
-                : task->type == REDIS_REPLY_STATUS ? Reply::Type::kStatus
-                                                   : Reply::Type::kString;
-  reply->text.assign(text, size);
-  return reply;
+  return Put(task, [&](Reply& reply) {
+    reply.type = task->type == REDIS_REPLY_ERROR    ? Reply::Type::kError
+                 : task->type == REDIS_REPLY_STATUS ? Reply::Type::kStatus
+                                                    : Reply::Type::kString;
+    reply.text.assign(text, size);
+  });
 }
 
 int Depth(const redisReadTask* task) {
@@ -69,12 +78,11 @@ void* CreateArrayOf(const redisReadTask* task, size_t elements) {
     return Refuse(task, "an array of more elements than the limit");
   }
   if (Depth(task) > kDeepest) return Refuse(task, "arrays nested deeper than seven");
-  Reply* reply = PlaceOf(task);
-  if (reply == nullptr) return nullptr;
-  reply->type = Reply::Type::kArray;
-  constexpr size_t kTrusted = 64;  // a count is a promise; memory is given for what arrives
-  reply->elements.reserve(std::min(elements, kTrusted));
-  return reply;
+  return Put(task, [&](Reply& reply) {
+    reply.type = Reply::Type::kArray;
+    constexpr size_t kTrusted = 64;  // a count is a promise; memory is given for what arrives
+    reply.elements.reserve(std::min(elements, kTrusted));
+  });
 }
 
 // hiredis 0.14 counts elements in an int, 1.0 in a size_t: the assignment below takes its own.
@@ -86,14 +94,15 @@ void* CreateArrayOf(const redisReadTask* task, size_t elements) {
 }
 
 void* CreateInteger(const redisReadTask* task, long long value) {  // NOLINT(google-runtime-int)
-  Reply* reply = PlaceOf(task);
-  if (reply == nullptr) return nullptr;
-  reply->type = Reply::Type::kInteger;
-  reply->integer = value;
-  return reply;
+  return Put(task, [&](Reply& reply) {
+    reply.type = Reply::Type::kInteger;
+    reply.integer = value;
+  });
 }
 
-void* CreateNil(const redisReadTask* task) { return PlaceOf(task); }
+void* CreateNil(const redisReadTask* task) {
+  return Put(task, [](Reply&) {});
+}
 
 void FreeObject(void*) {}  // it is a part of the root
 
@@ -102,10 +111,10 @@ void FreeObject(void*) {}  // it is a part of the root
 template <typename Functions>
 void RefuseResp3(Functions* functions) {
   if constexpr (requires { functions->createDouble, functions->createBool; }) {
-    functions->createDouble = [](const redisReadTask* task, double, char*, size_t) -> void* {
-      return PlaceOf(task);
+    functions->createDouble = [](const redisReadTask* task, double, char*, size_t) {
+      return CreateNil(task);
     };
-    functions->createBool = [](const redisReadTask* task, int) -> void* { return PlaceOf(task); };
+    functions->createBool = [](const redisReadTask* task, int) { return CreateNil(task); };
   }
 }
 
@@ -157,7 +166,6 @@ struct ReplyParser::Impl {
   explicit Impl(ReplyLimits given)
       : limits(given), building{&limits}, reader(redisReaderCreateWithFunctions(Functions())) {
     if (reader == nullptr) throw std::bad_alloc();
-    if (reader == nullptr) throw std::bad_alloc();
     reader->privdata = &building;
   }
   ~Impl() { redisReaderFree(reader); }
@@ -201,6 +209,19 @@ absl::StatusOr<std::optional<Reply>> ReplyParser::Next() {
   impl_->fed = left;
   impl_->building.elements = 0;
   return std::optional<Reply>(std::move(*reply));
+}
+
+absl::Status ReplyParser::Take(std::vector<Reply>& replies) {
+  for (;;) {
+    absl::StatusOr<std::optional<Reply>> reply = Next();
+    if (!reply.ok()) return reply.status();
+    if (!reply->has_value()) return absl::OkStatus();
+    try {
+      replies.push_back(**std::move(reply));
+    } catch (const std::bad_alloc&) {
+      return impl_->Lost(kNoMemory);
+    }
+  }
 }
 
 }  // namespace redlatch::redis

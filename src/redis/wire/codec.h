@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -48,6 +49,8 @@ class ReplyParser {
   // The next whole reply; nothing where more bytes are needed; kDataLoss where the bytes are not
   // RESP 2 or pass a limit. The stream is lost then: every further call returns the same error.
   absl::StatusOr<std::optional<Reply>> Next();
+  // Appends all of them. An error as Next()'s, also where there is no memory for one.
+  absl::Status Take(std::vector<Reply>& replies);
 
  private:
   struct Impl;

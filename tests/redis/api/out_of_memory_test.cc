@@ -1,5 +1,5 @@
-// One allocation of a call fails: the call fails as if it had not been made, or, once others know
-// of it, the process ends. Nothing in between: no call that leaves a broken client behind.
+// One allocation of a call fails: the call succeeds or fails, and the client works on. (Where no
+// step can be taken back, in a quorum, the process may end: docs/decisions/0036.)
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -20,11 +20,15 @@
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
 #include "redlatch/client.h"
+#include "redlatch/count_down_latch.h"
 #include "redlatch/multi_lock.h"
+#include "redlatch/red_lock.h"
 #include "redlatch/reentrant_lock.h"
 #include "redlatch/reentrant_read_write_lock.h"
 #include "redlatch/semaphore.h"
 #include "redlatch/simple_lock.h"
+#include "tests/support/cluster_group.h"
+#include "tests/support/quorum_group.h"
 #include "tests/support/redis_server.h"
 
 namespace {
@@ -50,20 +54,31 @@ constexpr int kEnded = 13;     // by std::terminate()
 
 struct Objects {
   explicit Objects(const std::string& url)
-      : client(*Client::Connect(url)), other(*Client::Connect(url)) {}
+      : quorum(url.starts_with("redlock:")),
+        client(*Client::Connect(url)),
+        other(*Client::Connect(url)) {}
 
+  const bool quorum;
   Client client, other;
   SimpleLock simple{client, "simple"}, their_simple{other, "simple"};
   ReentrantLock reentrant{client, "reentrant"};
   ReentrantReadWriteLock read_write{client, "read_write"};
   Semaphore semaphore{client, "semaphore", 1};
-  MultiLock multi{client, {"one", "two"}};
+  MultiLock multi{client, {"{names}one", "{names}two"}};
+  RedLock red{client, "red"}, their_red{other, "red"};
+  CountDownLatch latch{client, "latch", 1000}, open{client, "open", 0};
 };
 
 bool Works(Objects& o) {
   const AcquireOptions patient{.wait = absl::Seconds(10)};
   std::vector<bool> works;
   const auto note = [&](const auto& acquired) { works.push_back(acquired.ok()); };
+  if (o.quorum) {
+    note(o.their_red.Acquire(patient));
+    note(o.red.Acquire(patient));
+    note(o.their_red.Acquire(patient));
+    return std::find(works.begin(), works.end(), false) == works.end();
+  }
   note(o.their_simple.Acquire(patient));
   std::thread thread([&] {
     note(o.simple.Acquire(patient));
@@ -72,6 +87,7 @@ bool Works(Objects& o) {
     note(o.read_write.AcquireRead(patient));
     note(o.semaphore.Acquire(1, patient));
     note(o.multi.Acquire(patient));
+    note(o.latch.CountDown());
   });
   thread.join();
   note(o.their_simple.Acquire(patient));
@@ -88,7 +104,7 @@ bool Works(Objects& o) {
   allocations_left = k;
   try {
     call(objects);
-  } catch (const std::exception&) {  // also kResourceExhausted, of a thread for which it was needed
+  } catch (const std::exception&) {  // also kResourceExhausted
   }
   const bool failed = allocations_left == 0;
   allocations_left = -1;
@@ -103,75 +119,100 @@ struct Call {
 
 std::ostream& operator<<(std::ostream& out, const Call& call) { return out << call.name; }
 
-class OutOfMemory : public ::testing::TestWithParam<Call> {};
-
-TEST_P(OutOfMemory, FailsTheCallOrEndsTheProcess) {
-  const auto server = support::RedisServer::Start();
+// Lets each allocation of a call fail, in a process of its own; `flush` empties the servers after
+// each.
+void Sweep(const std::string& url, const std::function<void()>& flush, const Call& call,
+           bool may_end = false) {
   for (const bool warm : {false, true}) {
     int works = 0;
-    int ended = 0;
     for (int k = 1;; ++k) {
       SCOPED_TRACE(std::string(warm ? "warm, allocation " : "first use, allocation ") +
                    std::to_string(k));
       const pid_t child = fork();
       ASSERT_GE(child, 0);
-      if (child == 0) RunChild(server->url(), warm, k, GetParam().make);
+      if (child == 0) RunChild(url, warm, k, call.make);
       int status = 0;
       ASSERT_EQ(waitpid(child, &status, 0), child);
       ASSERT_TRUE(WIFEXITED(status)) << "signal " << WTERMSIG(status);
       if (WEXITSTATUS(status) == kNoneLeft) break;
-      ASSERT_TRUE(WEXITSTATUS(status) == kWorks || WEXITSTATUS(status) == kEnded)
-          << WEXITSTATUS(status);
-      ++(WEXITSTATUS(status) == kWorks ? works : ended);
-      server->Command({"FLUSHALL"});
+      const bool ended = may_end && WEXITSTATUS(status) == kEnded;
+      ASSERT_TRUE(ended || WEXITSTATUS(status) == kWorks) << WEXITSTATUS(status);
+      ++works;
+      flush();
     }
-    RecordProperty(warm ? "warm_works" : "works", works);
-    RecordProperty(warm ? "warm_ended" : "ended", ended);
-    if (!warm) {
-      EXPECT_GT(works, 0);
-    }
+    ::testing::Test::RecordProperty(warm ? "warm" : "first_use", works);
+    EXPECT_GT(works, 0);
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Calls, OutOfMemory,
-    ::testing::Values(
-        Call{"lock", [](Objects& o) { o.simple.lock(), o.simple.unlock(); }},
-        Call{"try_lock",
-             [](Objects& o) {
-               if (o.simple.try_lock()) o.simple.unlock();
-             }},
-        Call{"acquire",
-             [](Objects& o) {
-               if (auto lease = o.simple.Acquire(); lease.ok()) (void)lease->Release();
-             }},
-        Call{"reentrant",
-             [](Objects& o) {
-               const std::scoped_lock once(o.reentrant);
-               const std::scoped_lock again(o.reentrant);
-             }},
-        Call{"read", [](Objects& o) { o.read_write.lock_shared(), o.read_write.unlock_shared(); }},
-        Call{"read_lease",
-             [](Objects& o) {
-               if (auto lease = o.read_write.AcquireRead(); lease.ok()) (void)lease->Release();
-             }},
-        Call{"write", [](Objects& o) { o.read_write.lock(), o.read_write.unlock(); }},
-        Call{"semaphore", [](Objects& o) { o.semaphore.acquire(), o.semaphore.release(); }},
-        Call{"permit", [](Objects& o) { (void)o.semaphore.Acquire(); }},
-        Call{"multi", [](Objects& o) { o.multi.lock(), o.multi.unlock(); }},
-        Call{"contended",
-             [](Objects& o) {
-               auto held = o.their_simple.Acquire();
-               std::atomic<bool> over{false};
-               const std::jthread releases([&] {
-                 while (o.client.Stats().all.waiting == 0 && !over) std::this_thread::yield();
-                 held = absl::UnknownError("");
-               });
-               const absl::Cleanup end = [&] { over = true; };  // before the thread is joined
-               o.simple.lock();
-               o.simple.unlock();
-             }}),
-    [](const auto& call) { return call.param.name; });
+const Call kCalls[] = {
+    Call{"lock", [](Objects& o) { o.simple.lock(), o.simple.unlock(); }},
+    Call{"acquire",
+         [](Objects& o) {
+           if (auto lease = o.simple.Acquire(); lease.ok()) (void)lease->Release();
+         }},
+    Call{"read_lease",
+         [](Objects& o) {
+           if (auto lease = o.read_write.AcquireRead(); lease.ok()) (void)lease->Release();
+         }},
+    Call{"contended",
+         [](Objects& o) {
+           auto held = o.their_simple.Acquire();
+           std::atomic<bool> over{false};
+           const std::jthread releases([&] {
+             while (o.client.Stats().all.waiting == 0 && !over) std::this_thread::yield();
+             held = absl::UnknownError("");
+           });
+           const absl::Cleanup end = [&] { over = true; };  // before the thread is joined
+           o.simple.lock();
+           o.simple.unlock();
+         }},
+    Call{"try_lock",
+         [](Objects& o) {
+           if (o.simple.try_lock()) o.simple.unlock();
+         }},
+    Call{"reentrant",
+         [](Objects& o) {
+           const std::scoped_lock once(o.reentrant);
+           const std::scoped_lock again(o.reentrant);
+         }},
+    Call{"read", [](Objects& o) { o.read_write.lock_shared(), o.read_write.unlock_shared(); }},
+    Call{"write", [](Objects& o) { o.read_write.lock(), o.read_write.unlock(); }},
+    Call{"semaphore", [](Objects& o) { o.semaphore.acquire(), o.semaphore.release(); }},
+    Call{"permit", [](Objects& o) { (void)o.semaphore.Acquire(); }},
+    Call{"multi", [](Objects& o) { o.multi.lock(), o.multi.unlock(); }},
+    Call{"latch", [](Objects& o) { (void)o.latch.CountDown(), o.open.wait(); }}};
+constexpr size_t kCallsInAllGroups = 4;  // the first of them
+
+class OutOfMemory : public ::testing::TestWithParam<Call> {};
+
+TEST_P(OutOfMemory, CallFailsOrSucceedsAndTheClientWorks) {
+  const auto server = support::RedisServer::Start();
+  Sweep(
+      server->url(), [&] { server->Command({"FLUSHALL"}); }, GetParam());
+}
+
+TEST(OutOfMemoryOfAQuorum, ClientWorksOrTheProcessEnds) {
+  support::QuorumGroup servers(3);
+  const auto flush = [&] {
+    for (size_t i = 0; i < servers.size(); ++i) servers[i].Command({"FLUSHALL"});
+  };
+  Sweep(servers.url(), flush, {"lock", [](Objects& o) { o.red.lock(), o.red.unlock(); }}, true);
+}
+
+class OutOfMemoryInACluster : public OutOfMemory {};
+
+TEST_P(OutOfMemoryInACluster, CallFailsOrSucceedsAndTheClientWorks) {
+  const auto server = support::StartClusterOfOne();
+  Sweep(
+      "redis-cluster://127.0.0.1:" + std::to_string(server->port()),
+      [&] { server->Command({"FLUSHALL"}); }, GetParam());
+}
+
+const auto kNameOfCall = [](const auto& call) { return call.param.name; };
+INSTANTIATE_TEST_SUITE_P(Calls, OutOfMemory, ::testing::ValuesIn(kCalls), kNameOfCall);
+INSTANTIATE_TEST_SUITE_P(Calls, OutOfMemoryInACluster,
+                         ::testing::ValuesIn(kCalls, kCalls + kCallsInAllGroups), kNameOfCall);
 
 }  // namespace
 }  // namespace redlatch
