@@ -55,8 +55,8 @@ class Debts {
   // Each is under way for the first time: the server is about to answer, it seems.
   bool fresh() const;
   void Add(Debt debt) { debts_.push_back(std::move(debt)); }
-  // So that what one acquisition can come to owe is added without memory being asked for.
-  void MakeRoom() { debts_.reserve(debts_.size() + 2); }
+  // What one acquisition can come to owe is added without asking for memory then.
+  void MakeRoom() { debts_.reserve(debts_.size() + 1); }
   // Whether anything is owed for that grant.
   bool Has(GrantId grant) { return Find(grant) != nullptr; }
   // The grant has its lease anew: it is at the server until then.
