@@ -107,7 +107,7 @@ class Quorum final : public redis::Deployment {
   void OnMessage(size_t node, std::string_view message);
   Question AskAll(std::string_view key, const OwnCall& call, base::Instant deadline);
 
-  // Rounds (quorum_rounds.cc).
+  // Rounds.
   void Begin(Case& one);
   void Ask(Round& round, Case& one);
   // Whether it is known what the case comes to, or needs another question, which is put then.

@@ -227,12 +227,12 @@ class Bidder {
   base::Instant taken_at_;   // when the lock was last known to be somebody's, or this client's
 
  private:
-  // Patience (bidder_patience.cc).
+  // Patience.
   void FailAll(const absl::Status& why, Effects& effects);
   void Unreachable(base::Instant sent, const absl::Status& why, base::Instant now,
                    Effects& effects);
 
-  // Answers (bidder_answers.cc).
+  // Answers.
   void OnBidAnswer(const Bade& bade, const Answer& answer, base::Instant now, Effects& effects);
   void OnBid(const Bade& bade, const BidAnswer& answer, base::Instant now, Effects& effects);
   void OnBidGranted(const Bade& bade, const BidGranted& answer, base::Instant now,

@@ -152,7 +152,7 @@ class LockMachine final : public Bidder {
   bool held() const { return grant_ && !grant_->holds.empty(); }
   bool resting() const { return grant_ && grant_->rests_until != base::Instant(); }
 
-  // Between threads (lock_machine_local.cc).
+  // Between threads.
   bool CanPass(const Waiter& waiter, base::Instant now) const;
   Drawn NextToken();
   void GiveTo(Waiter& waiter, base::Instant now, Effects& effects);
@@ -166,7 +166,7 @@ class LockMachine final : public Bidder {
   void OnGivenUp(base::Instant now, Effects& effects) override;
   base::Instant AskedAt(const Waiter& waiter) const override;
 
-  // Rest (lock_machine_rest.cc).
+  // Rest.
   void OnComing(const Waiter& waiter, base::Instant now);
   bool Stays() const;
   bool HasTokens() const { return grant_->next_token <= grant_->last_token; }
@@ -174,7 +174,7 @@ class LockMachine final : public Bidder {
   bool TakeRested(Waiter& waiter, base::Instant now, Effects& effects);
   void EndRest(base::Instant now);
 
-  // Holds (lock_machine_holds.cc).
+  // Holds.
   const ThreadHold* Find(uint64_t hold) const;
   ThreadHold* Find(uint64_t hold) {
     return const_cast<ThreadHold*>(std::as_const(*this).Find(hold));
@@ -187,7 +187,7 @@ class LockMachine final : public Bidder {
   Released ReleaseLevel(ThreadHold& hold, Face face, base::Instant now, Effects& effects);
   void EndHold(const ThreadHold& hold, base::Instant now, Effects& effects);
 
-  // The server's word that it is ours (lock_machine_granted.cc).
+  // The server's word that it is ours.
   void OnGranted(const NewGrant& news, const Basis& basis, base::Instant now,
                  Effects& effects) override;
   void OnGrantMessage(const NewGrant& news, base::Instant asked, base::Instant now,
@@ -197,7 +197,7 @@ class LockMachine final : public Bidder {
   bool Has(GrantId grant) const { return grant_ && grant_->id == grant; }
   bool satisfied() const override { return grant_.has_value(); }
 
-  // The grant (lock_machine_grant.cc).
+  // The grant.
   void Prolong(base::Instant sent, absl::Duration lease, base::Instant now);
   void RenewNow(base::Instant now);
   Send Renewal(absl::Duration lease, base::Instant now) const;

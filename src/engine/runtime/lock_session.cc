@@ -2,13 +2,25 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stop_token>
 #include <utility>
 
+#include "absl/status/status.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "src/base/parker.h"
+#include "src/base/status.h"
+#include "src/engine/machine/acquisition.h"
 #include "src/engine/protocol/description.h"
 #include "src/engine/protocol/kinds.h"
 #include "src/engine/runtime/about.h"
+#include "src/engine/runtime/async_acquisition.h"
+#include "src/engine/runtime/async_release.h"
+#include "src/engine/runtime/confirmation.h"
+#include "src/engine/runtime/thread_waker.h"
 
 namespace redlatch::engine {
 namespace {
@@ -219,8 +231,7 @@ bool LockSession::reusable() const {
 
 absl::StatusOr<redis::Reply> LockSession::Run(const LuaScript& script,
                                               absl::Span<const std::string> args,
-                                              base::Instant deadline,
-                                              std::string_view own_key) {
+                                              base::Instant deadline, std::string_view own_key) {
   if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
   Request request(core_->SubjectOf(entry_), script, args, own_key);
   absl::StatusOr<redis::Reply> reply = core_->deployment().Run(
@@ -278,6 +289,350 @@ absl::Status LockSession::RunAll(const LuaScript& script, std::string arg,
     }
     return absl::OkStatus();
   }
+}
+
+// ---- An acquisition by one thread, from what is wanted to what came of it.
+
+absl::StatusOr<Held> LockSession::Acquire(const Want& want, Silence* met) {
+  if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
+  if (absl::Status bad = CheckLease(want.terms.lease); !bad.ok()) return About(bad);
+  if (want.options != nullptr) {
+    if (absl::Status bad = CheckAcks(*want.options); !bad.ok()) return About(bad);
+    if (absl::Status bad = CheckStay(*want.options); !bad.ok()) return About(bad);
+  }
+  if (absl::Status none = core_->SeeToThreads(); !none.ok()) return About(none);
+  const base::Instant began = want.since ? *want.since : base::Now();
+  std::optional<absl::StatusOr<Held>> granted = AcquireOnce(want, began, met);
+  if (!granted) return Held();  // it goes on elsewhere
+  absl::StatusOr<Held> result = *std::move(granted);
+  if (result.ok() && want.terms.acks.any()) {
+    result = Confirmed(want, began, *std::move(result), met);
+  }
+  if (entry_.plan->sharing.holds && core_->observed()) {
+    const absl::Duration waited = base::Now() - began;
+    core_->Tell([&](Observer& observer) {
+      if (result.ok()) {
+        observer.OnAcquired(entry_.name(), result->token, waited);
+      } else {
+        observer.OnWaitEnded(entry_.name(), waited, result.status());
+      }
+    });
+  }
+  return result;
+}
+
+std::optional<absl::StatusOr<Held>> LockSession::AcquireOnce(const Want& want, base::Instant began,
+                                                             Silence* met) {
+  if (want.terms.stays) core_->LookForMessages(entry_, base::Now());
+  ThreadWaker waker;
+  Acquisition acquisition({.thread = ThreadNumber(),
+                           .object = want.object,
+                           .face = want.face,
+                           .terms = want.terms,
+                           .options = want.options,
+                           .write_token = want.write_token,
+                           .began = began,
+                           .wait = want.wait,
+                           .met = want.silence,
+                           .command_timeout = core_->command_timeout(),
+                           .unreachable_after = core_->options().unreachable_after,
+                           .waker = &waker});
+  Waiter& waiter = acquisition.waiter();
+  if (want.face == Face::kStatus) waiter.view = std::make_shared<HoldView>();
+  {
+    const base::MutexLock lock(entry_.mu);
+    entry_.machine->MakeRoom();
+  }
+  if (Listen(acquisition, want)) Compete(acquisition, waker, want);
+  if (waiter.state == Waiter::State::kElsewhere) {
+    if (met != nullptr) *met = {.since = waiter.silent_since, .why = std::move(waiter.failure)};
+    return std::nullopt;
+  }
+  return Result(*core_, entry_, waiter, want.wait);
+}
+
+// A grant that replicas do not have may be lost with its server: it is no thread's before they do.
+absl::StatusOr<Held> LockSession::Confirmed(const Want& want, base::Instant began, Held held,
+                                            Silence* met) noexcept {
+  Confirmation confirmation(*core_, began, want.wait, want.options->ack_timeout);
+  for (;;) {
+    Answer answer;
+    if (const Send* const send = confirmation.Ask(*core_, entry_, held.hold)) {
+      answer = core_->acked_renewals().Run(entry_, *send, confirmation.end());
+    }
+    if (confirmation.Hear(*core_, entry_, answer)) return held;
+    GiveBack(held.hold, want.face, confirmation.end());
+    const base::Instant again = confirmation.Again();
+    if (again.is_infinite() || want.stop.stop_requested()) return About(confirmation.why());
+    base::Parker().ParkUntil(again);
+    std::optional<absl::StatusOr<Held>> granted = AcquireOnce(want, began, met);
+    if (!granted) return Held();
+    if (!granted->ok()) return About(confirmation.why());
+    held = **std::move(granted);
+  }
+}
+
+absl::StatusOr<Held> LockSession::Result(Core& core, const Entry& entry, Waiter& waiter,
+                                         absl::Duration wait) {
+  const auto about = [&](const absl::Status& status) { return engine::About(core, entry, status); };
+  switch (waiter.state) {
+    case Waiter::State::kGranted:
+      while (waiter.began < waiter.not_before && base::Now() < waiter.not_before) {
+      }
+      return Held{.hold = waiter.hold, .token = waiter.token, .view = std::move(waiter.view)};
+    case Waiter::State::kBusy:
+      return about(absl::DeadlineExceededError(absl::StrCat(
+          std::string(entry.plan->busy),
+          wait <= absl::ZeroDuration() ? ""
+                                       : absl::StrCat("; waited ", absl::FormatDuration(wait)))));
+    case Waiter::State::kDeadlock:
+      return about(absl::FailedPreconditionError(
+          "this thread already holds it, and it is not reentrant; ReentrantLock is"));
+    case Waiter::State::kStopped:
+      return about(absl::CancelledError("the wait was stopped"));
+    case Waiter::State::kElsewhere:
+    case Waiter::State::kFailed:
+    case Waiter::State::kWaiting:
+      break;
+  }
+  return about(waiter.failure);
+}
+
+// ---- What its thread does until that is decided: runs scripts, listens, and sleeps.
+
+bool LockSession::Listen(Acquisition& acquisition, const Want& want) {
+  redis::Deployment& deployment = core_->deployment();
+  const std::string_view key = entry_.keys.main();
+  if (deployment.listening(key)) return true;
+  const base::Instant now = base::Now();
+  absl::Status deaf = deployment.Listen(key, now + acquisition.ListenPatience(now), want.stop);
+  if (deaf.ok()) return true;
+  const base::MutexLock lock(entry_.mu);
+  return acquisition.GoOnDeaf(std::move(deaf), now, *entry_.machine);
+}
+
+void LockSession::Compete(Acquisition& acquisition, ThreadWaker& waker, const Want& want) noexcept {
+  using Kind = Acquisition::Next::Kind;
+  std::optional<std::stop_callback<std::function<void()>>> on_stop;
+  if (want.stop.stop_possible()) {
+    on_stop.emplace(want.stop, [&] {
+      {
+        const base::MutexLock lock(entry_.mu);
+        if (!acquisition.Rouse()) return;
+      }
+      waker.Wake(/*through=*/false);
+    });
+  }
+
+  std::optional<Answer> answer;
+  while (true) {
+    waker.parker.Arm();
+    Acquisition::Next next;
+    core_->Feed(entry_, [&](Bidder& machine, Effects& effects) {
+      const Acquisition::Event event{.answer = answer ? &*answer : nullptr,
+                                     .stopped = want.stop.stop_requested(),
+                                     .gone = want.gone != nullptr && *want.gone};
+      // Under the machine's lock: if it is deafened from here on, that is fed behind this.
+      if (want.terms.stays && core_->deployment().hears(entry_.keys.main())) machine.OnHearing();
+      next = acquisition.Resume(event, base::Now(), machine, effects);
+    });
+    answer.reset();
+    if (next.kind == Kind::kDone) return;
+    if (next.kind == Kind::kRun) {
+      const Send& send = acquisition.send();
+      // The answer would wake this thread for nothing: it is read if no grant comes soon.
+      if (send.unread_for > absl::ZeroDuration() && core_->deployment().hears(entry_.keys.main())) {
+        const auto listen = [&] {
+          return Doze(acquisition, waker, std::min(next.until, send.sent + send.unread_for));
+        };
+        if (core_->RunAndRead(entry_, send, listen, next.until, answer)) continue;
+      }
+      answer = core_->Run(entry_, send, next.until);
+      continue;
+    }
+    if (Sleep(acquisition, waker, next.until) == ThreadWaker::kThrough) return;
+  }
+}
+
+bool LockSession::Doze(Acquisition& acquisition, ThreadWaker& waker, base::Instant until) {
+  {
+    const base::MutexLock lock(entry_.mu);
+    if (!acquisition.Park()) return acquisition.granted();
+  }
+  Sleep(acquisition, waker, until);
+  const base::MutexLock lock(entry_.mu);
+  return acquisition.granted();
+}
+
+uint32_t LockSession::Sleep(Acquisition& acquisition, ThreadWaker& waker, base::Instant until) {
+  const uint32_t woken = core_->deployment().Await(entry_.keys.main(), waker.parker, until);
+  if (woken != base::Parker::kArmed) return woken;
+  {
+    const base::MutexLock lock(entry_.mu);
+    if (!acquisition.Overslept()) return woken;
+  }
+  return waker.parker.ParkUntil(base::Instant::Infinite());
+}
+
+// ---- Release: from a call that ends a hold to the server's word that it has ended.
+
+template <class Event>
+LockSession::Ending LockSession::Begin(base::Instant deadline, Event event) {
+  Ending ending;
+  core_->Feed(entry_, [&](LockMachine& machine, Effects& effects) {
+    const base::Instant now = base::Now();
+    ending.released = event(machine, now, effects);
+    if (ending.released.kind == Released::Kind::kUnderWay && now < deadline) {
+      ending.send = machine.NextSendOf(ending.released.hold, now);
+    }
+  });
+  return ending;
+}
+
+LockSession::Ending LockSession::BeginRelease(uint64_t hold, FencingToken token,
+                                              base::Instant deadline) {
+  return Begin(deadline, [&](LockMachine& machine, base::Instant now, Effects& effects) {
+    return machine.Release(hold, now, effects, token);
+  });
+}
+
+// What the server said to the script of an ending, and whether there is to be another.
+void LockSession::Hear(Ending& ending, const Answer& answer, base::Instant deadline) {
+  ending = Begin(deadline, [&](LockMachine& machine, base::Instant now, Effects& effects) {
+    machine.OnAnswer(*ending.send, answer, now, effects);
+    return machine.Outcome(ending.released.hold);
+  });
+}
+
+// Runs what a release made due, until it is confirmed, or its time is over: then the renewer goes
+// on with it.
+absl::Status LockSession::End(Ending& ending, base::Instant deadline) {
+  while (ending.send) Hear(ending, core_->Run(entry_, *ending.send, deadline), deadline);
+  // What failed sooner says nothing of the next.
+  if (ending.released.kind == Released::Kind::kUnderWay && base::Now() >= deadline) {
+    core_->NoteSilence();
+  }
+  absl::Status status = StatusOf(*core_, entry_, ending.released);
+  if (core_->observed()) {
+    core_->Tell([&](Observer& observer) {
+      observer.OnReleased(entry_.name(), ending.released.token, status);
+    });
+  }
+  return status;
+}
+
+// Nobody will ask for the outcome, nor wait for it, unless threads of this client wait for what
+// comes with it. What is not confirmed by then is the renewer's.
+void LockSession::EndQuietly(Ending& ending, base::Instant deadline, bool leaves) {
+  if (ending.send && ending.send->bid() == nullptr && core_->MayPostReleaseOf(entry_)) {
+    return core_->outbox().Send(entry_, *ending.send, ending.released.hold);
+  }
+  // An event loop's thread must not wait.
+  if (ending.send && leaves) return EndAsync(std::move(ending), nullptr);
+  WaitQuietly(ending, deadline);
+}
+
+void LockSession::WaitQuietly(Ending& ending, base::Instant deadline) {
+  const uint64_t hold = ending.released.hold;
+  if (!absl::IsUnavailable(End(ending, deadline))) return;
+  core_->Feed(entry_, [&](LockMachine& machine, Effects&) { machine.Forget(hold); });
+}
+
+void LockSession::GiveBack(uint64_t hold, Face face, base::Instant until) {
+  const base::Instant deadline = std::min(core_->ReleaseBy(), until);
+  Ending ending = Begin(deadline, [&](LockMachine& machine, base::Instant now, Effects& effects) {
+    return face == Face::kStd ? machine.Unlock(ThreadNumber(), now, effects)
+                              : machine.Release(hold, now, effects);
+  });
+  if (ending.send) return WaitQuietly(ending, deadline);
+  core_->Feed(entry_, [&](LockMachine& machine, Effects&) { machine.Forget(hold); });
+}
+
+absl::Status LockSession::Release(uint64_t hold, FencingToken token) noexcept {
+  if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
+  const base::Instant deadline = base::Now() + core_->command_timeout();
+  Ending ending = BeginRelease(hold, token, deadline);
+  return End(ending, deadline);
+}
+
+void LockSession::ReleaseQuietly(uint64_t hold, FencingToken token) noexcept {
+  if (core_->in_forked_child()) return;
+  if (core_->async().OnItsThread())
+    return ReleaseAsync(hold, token, nullptr);  // which does not wait
+  const base::Instant deadline = core_->ReleaseBy();
+  Ending ending = BeginRelease(hold, token, deadline);
+  EndQuietly(ending, deadline, /*leaves=*/core_->async().started());
+}
+
+void LockSession::ReleaseAll(absl::Span<const SessionHold> holds) noexcept {
+  for (const SessionHold& each : holds)
+    each.session->ReleaseQuietly(each.held.hold, each.held.token);
+}
+
+void LockSession::Unlock() noexcept {
+  if (core_->in_forked_child()) return;
+  if (Leave()) return;
+  if (entry_.plan->traits.reentrant) {
+    const base::MutexLock lock(entry_.mu);
+    if (entry_.lock().ReleaseInner(ThreadNumber(), Face::kStd)) return;
+  }
+  const base::Instant deadline = core_->ReleaseBy();
+  Ending ending = Begin(deadline, [](LockMachine& machine, base::Instant now, Effects& effects) {
+    return machine.Unlock(ThreadNumber(), now, effects);
+  });
+  if (ending.released.kind == Released::Kind::kNotHeld) {
+    return Misuse("unlock() by a thread that does not hold it; nothing was released");
+  }
+  EndQuietly(ending, deadline);
+}
+
+// ---- Asynchronous calls.
+
+void LockSession::AcquireAsync(Want want, Finish finish, Elsewhere elsewhere,
+                               AsyncDriver::Whose whose) noexcept {
+  AsyncDriver& driver = core_->async();
+  absl::Status bad = core_->Refusal();
+  if (bad.ok()) bad = About(CheckLease(want.terms.lease));
+  if (bad.ok() && want.options != nullptr) bad = About(CheckAcks(*want.options));
+  if (bad.ok() && want.options != nullptr) bad = About(CheckStay(*want.options));
+  if (bad.ok()) bad = About(core_->SeeToThreads());
+  if (bad.ok() && !driver.Ready()) bad = About(base::NoThread());
+  if (!bad.ok()) return driver.Complete(std::move(finish)(std::move(bad)), whose);
+  if (!want.since) want.since = base::Now();
+  want.gone = nullptr;  // it is told by AsyncDriver::StopObject()
+  MachineTable::Refer(entry_);
+  driver.Begin(std::make_unique<AsyncAcquisition>(driver, entry_, std::move(want),
+                                                  std::move(finish), std::move(elsewhere), whose),
+               entry_.keys.main());
+}
+
+AsyncLetterPtr LockSession::RunInARound(AsyncTask& task, const LuaScript& script,
+                                        absl::Span<const std::string> args,
+                                        base::Instant deadline) {
+  return core_->async().RunInARound(task, entry_, Request(core_->SubjectOf(entry_), script, args),
+                                    deadline);
+}
+
+void LockSession::ReleaseAsync(uint64_t hold, FencingToken token, Then then) noexcept {
+  AsyncDriver& driver = core_->async();
+  if (absl::Status refused = core_->Refusal(); !refused.ok()) {
+    if (then) driver.Complete(std::move(then)(std::move(refused)));
+    return;
+  }
+  EndAsync(BeginRelease(hold, token, base::Now() + core_->command_timeout()), std::move(then));
+}
+
+void LockSession::EndAsync(Ending ending, Then then) {
+  AsyncDriver& driver = core_->async();
+  if (!driver.Ready()) {  // it is waited for
+    absl::Status status = End(ending, base::Now() + core_->command_timeout());
+    if (then) driver.Complete(std::move(then)(std::move(status)));
+    return;
+  }
+  MachineTable::Refer(entry_);
+  driver.Begin(std::make_unique<AsyncRelease>(driver, entry_, std::move(ending.released),
+                                              std::move(ending.send), std::move(then)),
+               entry_.keys.main());
 }
 
 }  // namespace redlatch::engine
