@@ -57,7 +57,7 @@ class MultiLock::Apart {
   static Hold Joined(const Sides& sides, const std::vector<Hold>& holds);
   static Lease LeaseOf(const Sides& sides, std::vector<Lease> leases);
 
-  // An acquisition that no thread waits for (multi_lock_async.cc).
+  // An acquisition that no thread waits for.
   class Chain;
 
   const std::vector<Part> parts_;

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <new>
 #include <optional>
 #include <stop_token>
 #include <utility>
@@ -25,6 +26,7 @@
 namespace redlatch::engine {
 namespace {
 
+constexpr absl::Duration kMemoryPause = absl::Milliseconds(1);
 constexpr absl::Duration kShortestLease = absl::Milliseconds(10);
 constexpr absl::Duration kLongestLease = absl::Hours(24 * 365);
 
@@ -339,10 +341,7 @@ std::optional<absl::StatusOr<Held>> LockSession::AcquireOnce(const Want& want, b
                            .waker = &waker});
   Waiter& waiter = acquisition.waiter();
   if (want.face == Face::kStatus) waiter.view = std::make_shared<HoldView>();
-  {
-    const base::MutexLock lock(entry_.mu);
-    entry_.machine->MakeRoom();
-  }
+  if (!MakeRoom()) return About(base::NoMemory());
   if (Listen(acquisition, want)) Compete(acquisition, waker, want);
   if (waiter.state == Waiter::State::kElsewhere) {
     if (met != nullptr) *met = {.since = waiter.silent_since, .why = std::move(waiter.failure)};
@@ -476,8 +475,19 @@ uint32_t LockSession::Sleep(Acquisition& acquisition, ThreadWaker& waker, base::
 
 // ---- Release: from a call that ends a hold to the server's word that it has ended.
 
+bool LockSession::MakeRoom() noexcept try {
+  const base::MutexLock lock(entry_.mu);
+  entry_.machine->MakeRoom();
+  return true;
+} catch (const std::bad_alloc&) {
+  return false;
+}
+
+// A release cannot fail: it waits for memory, for as long as a command may take.
 template <class Event>
 LockSession::Ending LockSession::Begin(base::Instant deadline, Event event) {
+  const base::Instant until = base::Now() + core_->command_timeout();
+  while (!MakeRoom() && base::Now() < until) base::Parker().ParkUntil(base::Now() + kMemoryPause);
   Ending ending;
   core_->Feed(entry_, [&](LockMachine& machine, Effects& effects) {
     const base::Instant now = base::Now();

@@ -183,6 +183,8 @@ class LockSession final : public Holder {
     Released released;
     std::optional<Send> send;
   };
+  // For what will be owed. False: there is no memory for it.
+  bool MakeRoom() noexcept;
   template <class Event>
   Ending Begin(base::Instant deadline, Event event);
   Ending BeginRelease(uint64_t hold, FencingToken token, base::Instant deadline);
