@@ -14,9 +14,8 @@
 local call, now, most = redis.call, now_us(), tonumber(ARGV[1])
 local share = math.max(1, math.floor(most / #names))
 local fence, holders, waiting, waiters, seen = 0, {}, 0, {}, {}
-local fences = call('MGET', unpack(all_keys(4)))
 for i, keys in ipairs(names) do
-  local its_fence = read_fence(keys[4], fences[i])
+  local its_fence = read_fence(keys[4])
   fence = math.max(fence, its_fence)
   local holder = call('GETRANGE', keys[1], '0', '63')
   if not seen[holder] and (holder ~= '' or call('EXISTS', keys[1]) == 1) then

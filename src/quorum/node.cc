@@ -126,11 +126,14 @@ bool Node::Do(std::function<void()> job) {
 
 std::shared_ptr<const Node::Listening> Node::Listen(std::string_view key) {
   const base::MutexLock lock(mu_);
-  std::shared_ptr<Listening>& wanted = wanted_channels_[at_->slot_tag(key)];
-  if (wanted == nullptr) wanted = std::make_shared<Listening>(key);
+  const std::string tag = at_->slot_tag(key);
+  auto wanted = wanted_channels_.find(tag);
+  if (wanted == wanted_channels_.end()) {
+    wanted = wanted_channels_.emplace(tag, std::make_shared<Listening>(key)).first;
+  }
   StartThread();
   changed_.SignalAll();
-  return wanted;
+  return wanted->second;
 }
 
 // In turn, since a channel that is wanted again at once would keep others waiting.

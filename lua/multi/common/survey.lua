@@ -18,7 +18,6 @@ end
 local function survey(hold)
   local command = redis.call
   local all, held, absent = {}, 0, 0
-  local fences = command('MGET', unpack(all_keys(4)))
   for i, its in ipairs(names) do
     -- A part of the holder's id at most: another program's value may be large.
     local holder = command('GETRANGE', its[1], '0', '63')
@@ -27,7 +26,7 @@ local function survey(hold)
       free = holder == '',
       mine = holder == hold,
       waiting = command('ZCARD', its[2]),
-      fence = read_fence(its[4], fences[i]),  -- MGET finds nothing in a key of another type
+      fence = read_fence(its[4]),
     }
     held = held + (holder == hold and 1 or 0)
     absent = absent + (holder == '' and 1 or 0)

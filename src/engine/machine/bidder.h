@@ -62,7 +62,7 @@ class Bidder {
 
   // ---- What threads do.
 
-  // Before a call waits, or a hold ends: memory for what it may owe then.
+  // Before a call sleeps, or a hold ends: memory for what it may owe then.
   void MakeRoom() { debts_.MakeRoom(); }
   // The waiter is decided at once (its state says so), or queued.
   virtual void Acquire(Waiter& waiter, base::Instant now, Effects& effects) = 0;

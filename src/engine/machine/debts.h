@@ -55,11 +55,8 @@ class Debts {
   // Each is under way for the first time: the server is about to answer, it seems.
   bool fresh() const;
   void Add(Debt debt) { debts_.push_back(std::move(debt)); }
-  // One more is added then without asking for memory; that is not kept while nothing is owed.
+  // One more is added then without asking for memory.
   void MakeRoom() { debts_.reserve(debts_.size() + 1); }
-  void DropRoom() {
-    if (debts_.empty()) std::vector<Debt>().swap(debts_);
-  }
   // Whether anything is owed for that grant.
   bool Has(GrantId grant) { return Find(grant) != nullptr; }
   // The grant has its lease anew: it is at the server until then.

@@ -129,7 +129,6 @@ void LockMachine::GiveTo(Waiter& waiter, base::Instant now, Effects& effects) {
     waiter.token = drawn.token;
     waiter.not_before = drawn.not_before;
   }
-  debts_.DropRoom();  // a client may hold very many locks
   waiter.hold = NextHold();
   waiter.poked = false;  // it may have to wait again, where it sleeps through its hold
   if (joined() && served_ < kOfUse) ++served_;

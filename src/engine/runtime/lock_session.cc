@@ -341,7 +341,6 @@ std::optional<absl::StatusOr<Held>> LockSession::AcquireOnce(const Want& want, b
                            .waker = &waker});
   Waiter& waiter = acquisition.waiter();
   if (want.face == Face::kStatus) waiter.view = std::make_shared<HoldView>();
-  if (!MakeRoom()) return About(base::NoMemory());
   if (Listen(acquisition, want)) Compete(acquisition, waker, want);
   if (waiter.state == Waiter::State::kElsewhere) {
     if (met != nullptr) *met = {.since = waiter.silent_since, .why = std::move(waiter.failure)};
@@ -464,6 +463,7 @@ bool LockSession::Doze(Acquisition& acquisition, ThreadWaker& waker, base::Insta
 }
 
 uint32_t LockSession::Sleep(Acquisition& acquisition, ThreadWaker& waker, base::Instant until) {
+  MakeRoom();
   const uint32_t woken = core_->deployment().Await(entry_.keys.main(), waker.parker, until);
   if (woken != base::Parker::kArmed) return woken;
   {

@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kNames = 64, kWindow = 64, kQueues = 16;
 // What each of the names may cost a call: it is surveyed, queued at, and its owner's lease is read.
-constexpr int kCommandsPerName = 10;
+constexpr int kCommandsPerName = 11;
 constexpr int kRuns = 20;
 constexpr int64_t kBar = 1000;  // in us
 
