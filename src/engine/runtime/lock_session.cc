@@ -9,6 +9,7 @@
 #include <stop_token>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/status/status.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
@@ -103,12 +104,14 @@ absl::StatusOr<std::shared_ptr<LockSession>> LockSession::Attach(std::shared_ptr
       core->machines().Attach(*std::move(keys), plan.others.empty() ? owner : plan.OthersId(), plan,
                               label ? given : called);
   if (!entry.ok()) return failure(entry.status().code(), entry.status().message());
-  return std::make_shared<LockSession>(Key(), std::move(core), **entry);
+  const absl::Cleanup unrefer = [&] { core->machines().Unrefer(**entry); };
+  return To(core, **entry);
 }
 
 std::shared_ptr<LockSession> LockSession::To(std::shared_ptr<Core> core, Entry& entry) {
+  auto session = std::make_shared<LockSession>(Key(), std::move(core), entry);
   MachineTable::Refer(entry);
-  return std::make_shared<LockSession>(Key(), std::move(core), entry);
+  return session;
 }
 
 LockSession::~LockSession() {

@@ -127,26 +127,27 @@ Entry* MachineTable::ReferTo(GrantId grant) {
 }
 
 void MachineTable::Visit(std::string_view key, absl::FunctionRef<void(Entry&)> visit) {
-  std::vector<Entry*> found;
-  {
-    const base::MutexLock lock(mu_);
-    for (auto at = entries_.lower_bound(Key(key, std::string_view()));
-         at != entries_.end() && at->first.first == key; ++at) {
-      Refer(*at->second);
-      found.push_back(at->second.get());
+  for (Entry* last = nullptr;;) {
+    Entry* next = nullptr;
+    {
+      const base::MutexLock lock(mu_);
+      const auto at = last == nullptr ? entries_.lower_bound(Key(key, std::string_view()))
+                                      : entries_.upper_bound(Key(key, last->owner));
+      if (at != entries_.end() && at->first.first == key) Refer(*(next = at->second.get()));
     }
+    if (last != nullptr) Unrefer(*last);
+    if (next == nullptr) return;
+    visit(*next);
+    last = next;
   }
-  VisitReferred(found, visit);
 }
 
 void MachineTable::VisitAll(absl::FunctionRef<void(Entry&)> visit) {
   std::vector<Entry*> found;
   {
     const base::MutexLock lock(mu_);
-    for (const auto& [key, entry] : entries_) {
-      Refer(*entry);
-      found.push_back(entry.get());
-    }
+    for (const auto& [key, entry] : entries_) found.push_back(entry.get());
+    for (Entry* const entry : found) Refer(*entry);
   }
   VisitReferred(found, visit);
 }
@@ -159,8 +160,9 @@ LockStats* MachineTable::AccountOf(std::string_view name) {
   if (found == accounts_.end()) {
     const size_t others = accounts_.contains(kOtherNames) ? 1 : 0;
     if (accounts_.size() - others >= stats_names_) name = kOtherNames;
-    found = accounts_.try_emplace(std::string(name)).first;
-    found->second.name = found->first;
+    LockStats made;
+    made.name = std::string(name);
+    found = accounts_.try_emplace(made.name, std::move(made)).first;
   }
   return &found->second;
 }

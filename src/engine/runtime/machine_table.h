@@ -50,7 +50,8 @@ class MachineTable {
   Entry* ReferTo(std::string_view key, GrantId grant);
   // The same, whatever its main key is: looks at all entries of locks of several names.
   Entry* ReferTo(GrantId grant);
-  // Calls `visit` with each entry of a main key, or with all; the table is not locked meanwhile.
+  // Calls `visit` with each entry of a main key (without asking for memory), or with all; the table
+  // is not locked meanwhile.
   void Visit(std::string_view key, absl::FunctionRef<void(Entry&)> visit);
   void VisitAll(absl::FunctionRef<void(Entry&)> visit);
 

@@ -116,9 +116,9 @@ absl::Status Subscriber::Unsubscribe(std::string_view channel, base::Instant dea
       WakeReader();  // from connecting for nobody
       return absl::OkStatus();
     }
+    requests_.push_back({Verb::kUnsubscribe, subscription});
     subscription->state = State::kLeaving;
     changed_.SignalAll();  // to a Subscribe() that waits
-    requests_.push_back({Verb::kUnsubscribe, subscription});
     WakeReader();
   }
   while (subscription->state == State::kLeaving && base::Now() < deadline) {
