@@ -1,5 +1,6 @@
 #include "src/engine/runtime/about.h"
 
+#include <new>
 #include <string>
 
 #include "absl/strings/escaping.h"
@@ -19,41 +20,46 @@ std::string TitleOf(const Core& core, const Entry& entry) {
 
 }  // namespace
 
-absl::Status About(Core& core, const Entry& entry, const absl::Status& status) {
-  if (status.ok()) return status;
+absl::Status About(Core& core, const Entry& entry, absl::StatusCode code, absl::string_view message,
+                   absl::string_view more) noexcept try {
+  if (code == absl::StatusCode::kOk) return absl::OkStatus();
   // The title names the server.
-  absl::string_view message = status.message();
   const bool of_server =
       absl::ConsumePrefix(&message, absl::StrCat(core.server(entry.keys.main()), " "));
-  std::string text =
-      absl::StrCat(TitleOf(core, entry), ": ", of_server ? "the server " : "", message);
+  std::string text = absl::StrCat(TitleOf(core, entry), ": ", of_server ? "the server " : "",
+                                  message, more.empty() ? "" : ": ", more);
   // What keys a lock has is not known before it is used: here is where they are named.
-  if (absl::IsPermissionDenied(status) && redis::DeniesKey({message.data(), message.size()})) {
+  if (code == absl::StatusCode::kPermissionDenied &&
+      redis::DeniesKey({message.data(), message.size()})) {
     std::string rules = KeyRules(entry.keys.main());
     for (const KeySet& other : entry.plan->others) rules += " " + KeyRules(other.main());
     absl::StrAppend(&text, "; this lock's: ACL SETUSER ", core.user(), " ", rules, " ~",
                     std::string(kDescriptionKeyPrefix), "*",
                     entry.plan->quarantined ? " " + ReignRule(core.deployment().slot_tag({})) : "");
   }
-  return absl::Status(status.code(), text);
+  return absl::Status(code, text);
+} catch (const std::bad_alloc&) {
+  return {code, ""};  // for which none is needed
 }
 
-absl::Status StatusOf(Core& core, const Entry& entry, const Released& released) {
+absl::Status StatusOf(Core& core, const Entry& entry, const Released& released) noexcept {
+  const absl::string_view why = released.failure.message();
+  const auto about = [&](absl::StatusCode code, absl::string_view message,
+                         absl::string_view more = "") {
+    return About(core, entry, code, message, more);
+  };
   switch (released.kind) {
     case Released::Kind::kDone:
       return absl::OkStatus();
     case Released::Kind::kUnderWay:
-      return About(core, entry,
-                   absl::UnavailableError(absl::StrCat(
-                       "the release is not confirmed yet; it is being repeated in the background",
-                       released.failure.ok() ? "" : ": ", released.failure.message())));
+      return about(absl::StatusCode::kUnavailable,
+                   "the release is not confirmed yet; it is being repeated in the background", why);
     case Released::Kind::kLost:
-      return About(core, entry, absl::AbortedError("the hold was lost before it was released"));
+      return about(absl::StatusCode::kAborted, "the hold was lost before it was released");
     case Released::Kind::kNotHeld:
-      return About(core, entry,
-                   absl::FailedPreconditionError("the calling thread does not hold it"));
+      return about(absl::StatusCode::kFailedPrecondition, "the calling thread does not hold it");
     case Released::Kind::kRefused:
-      return About(core, entry, released.failure);
+      return about(released.failure.code(), why);
   }
   return absl::OkStatus();
 }

@@ -50,7 +50,7 @@ void AckedRenewals::Stop() {
   lanes_.Finish();
 }
 
-Answer AckedRenewals::Run(Entry& entry, const Send& send, base::Instant until) {
+Answer AckedRenewals::Run(Entry& entry, const Send& send, base::Instant until) noexcept {
   struct Caller {
     Answer answer;
     base::Parker parker;

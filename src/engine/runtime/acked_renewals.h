@@ -31,7 +31,7 @@ class AckedRenewals {
   AckedRenewals& operator=(const AckedRenewals&) = delete;
 
   // Runs the renewal, and waits for its answer until then; a later answer is dropped.
-  Answer Run(Entry& entry, const Send& send, base::Instant until);
+  Answer Run(Entry& entry, const Send& send, base::Instant until) noexcept;
   // Runs it on a thread of this client's, and passes the answer to the entry's machine, or to a
   // function. After `until` it is no longer sent.
   using Then = std::function<void(Answer)>;

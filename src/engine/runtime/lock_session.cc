@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <functional>
 #include <memory>
 #include <new>
 #include <optional>
@@ -136,7 +135,7 @@ std::optional<Held> LockSession::Reenter(Face face, bool manual) {
   return held;
 }
 
-absl::Status LockSession::Extend(uint64_t hold, absl::Duration lease) noexcept {
+absl::Status LockSession::Extend(uint64_t hold, absl::Duration lease) {
   if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
   if (absl::Status bad = CheckLease(lease); !bad.ok()) return About(bad);
   std::optional<Send> send;
@@ -414,16 +413,13 @@ bool LockSession::Listen(Acquisition& acquisition, const Want& want) {
 
 void LockSession::Compete(Acquisition& acquisition, ThreadWaker& waker, const Want& want) noexcept {
   using Kind = Acquisition::Next::Kind;
-  std::optional<std::stop_callback<std::function<void()>>> on_stop;
-  if (want.stop.stop_possible()) {
-    on_stop.emplace(want.stop, [&] {
-      {
-        const base::MutexLock lock(entry_.mu);
-        if (!acquisition.Rouse()) return;
-      }
-      waker.Wake(/*through=*/false);
-    });
-  }
+  const std::stop_callback on_stop(want.stop, [&] {
+    {
+      const base::MutexLock lock(entry_.mu);
+      if (!acquisition.Rouse()) return;
+    }
+    waker.Wake(/*through=*/false);
+  });
 
   std::optional<Answer> answer;
   while (true) {

@@ -117,7 +117,7 @@ class LockSession final : public Holder {
   void Unlock() noexcept;
   // The same of what the client then keeps. False: it is to be unlocked. Cheap.
   bool Leave();
-  absl::Status Extend(uint64_t hold, absl::Duration lease) noexcept override;
+  absl::Status Extend(uint64_t hold, absl::Duration lease) override;
   // The calling thread ends what it does not have: nothing happens, but that it is told.
   void Misuse(std::string_view what);
   // The calling thread, which may have the lock, comes to read.
