@@ -59,8 +59,10 @@ bool Acquisition::GoOnDeaf(absl::Status why, base::Instant now, Bidder& machine)
 }
 
 void Acquisition::Ask(const Event& event, base::Instant now, Bidder& machine, Effects& effects) {
-  if (!event.gone) return machine.Acquire(waiter_, now, effects);
-  waiter_.state = Waiter::State::kStopped;
+  const bool room = machine.MakeRoomForWaiter();
+  if (!event.gone && room) return machine.Acquire(waiter_, now, effects);
+  if (!room) waiter_.failure = base::NoMemory();
+  waiter_.state = room ? Waiter::State::kStopped : Waiter::State::kFailed;
   machine.OnRefused(waiter_.state);
 }
 

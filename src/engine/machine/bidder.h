@@ -62,8 +62,9 @@ class Bidder {
 
   // ---- What threads do.
 
-  // Before a call sleeps, or a hold ends: memory for what it may owe then.
-  void MakeRoom() { debts_.MakeRoom(); }
+  // Before a hold ends, or a waiter comes: memory for what that may lead to. False: there is none.
+  bool MakeRoom() noexcept { return debts_.MakeRoom(); }
+  virtual bool MakeRoomForWaiter() noexcept { return MakeRoom(); }
   // The waiter is decided at once (its state says so), or queued.
   virtual void Acquire(Waiter& waiter, base::Instant now, Effects& effects) = 0;
   // Its time is over, or its stop token fired. Where it was decided meanwhile, that stands. `as`

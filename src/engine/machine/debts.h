@@ -2,6 +2,7 @@
 #define REDLATCH_SRC_ENGINE_MACHINE_DEBTS_H_
 
 #include <cstdint>
+#include <new>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -55,8 +56,17 @@ class Debts {
   // Each is under way for the first time: the server is about to answer, it seems.
   bool fresh() const;
   void Add(Debt debt) { debts_.push_back(std::move(debt)); }
-  // One more is added then without asking for memory.
-  void MakeRoom() { debts_.reserve(debts_.size() + 1); }
+  // A release, and a cancel behind it, are added then without asking for memory, of which there may
+  // be none (false). It is not kept while nothing is owed.
+  bool MakeRoom() noexcept try {
+    debts_.reserve(debts_.size() + 2);
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  void DropRoom() {
+    if (debts_.empty()) std::vector<Debt>().swap(debts_);
+  }
   // Whether anything is owed for that grant.
   bool Has(GrantId grant) { return Find(grant) != nullptr; }
   // The grant has its lease anew: it is at the server until then.

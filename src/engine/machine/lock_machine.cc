@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <memory>
+#include <new>
 #include <utility>
 #include <variant>
 
@@ -11,6 +12,13 @@
 #include "src/engine/machine/timing.h"
 
 namespace redlatch::engine {
+
+bool LockMachine::MakeRoomForWaiter() noexcept try {
+  if (held() && joined()) grant_->holds.reserve(grant_->holds.size() + waiting() + 1);
+  return MakeRoom();
+} catch (const std::bad_alloc&) {
+  return false;
+}
 
 void LockMachine::Acquire(Waiter& waiter, base::Instant now, Effects& effects) {
   Expire(now, effects);
@@ -614,6 +622,7 @@ void LockMachine::OnGranted(const NewGrant& news, const Basis& basis, base::Inst
   ++tally_.granted;
   GiveToHead(now, effects);
   RefuseImpatient(effects);
+  if (queue_.empty()) debts_.DropRoom();  // a client may hold very many locks
 }
 
 // The answer to a bid that a message has granted meanwhile.

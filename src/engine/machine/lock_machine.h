@@ -40,6 +40,7 @@ class LockMachine final : public Bidder {
 
   // ---- What threads do.
 
+  bool MakeRoomForWaiter() noexcept override;
   // Takes once more what the thread has already; nothing, if it has nothing that it may reenter. A
   // manual hold that is entered without a lease (`manual` is false) is renewed from then on.
   std::optional<Held> Reenter(uint64_t thread, Face face, bool manual, base::Instant now);

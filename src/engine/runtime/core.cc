@@ -15,6 +15,7 @@
 #include "absl/time/clock.h"
 #include "absl/types/span.h"
 #include "lua/scripts.h"
+#include "src/base/short_text.h"
 #include "src/base/status.h"
 #include "src/engine/protocol/description.h"
 #include "src/engine/protocol/key_set.h"
@@ -23,8 +24,6 @@
 #include "src/quorum/quorum.h"
 #include "src/redis/deployment/cluster.h"
 #include "src/redis/deployment/single_server.h"
-#include "src/redis/link/pipeline.h"
-#include "src/redis/link/shared_connection.h"
 #include "src/redis/wire/errors.h"
 
 namespace redlatch::engine {
@@ -254,7 +253,10 @@ void Core::OnMessage(std::string_view text) {
 void Core::StopAll(std::string_view name, const void* object) {
   if (in_forked_child()) return;
   async().StopObject(object);
-  machines().Visit(absl::StrCat(options_.key_prefix, std::string(name)), [&](Entry& entry) {
+  base::ShortText<256> key;  // as a destructor cannot fail
+  key.append(options_.key_prefix);
+  key.append(name);
+  machines().Visit(key.view(), [&](Entry& entry) {
     Feed(entry,
          [&](Bidder& machine, Effects& effects) { machine.StopAll(object, base::Now(), effects); });
   });

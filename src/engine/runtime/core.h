@@ -274,7 +274,7 @@ void Core::Feed(Entry& entry, Event&& event) noexcept {
   bool attends = false;
   {
     const base::MutexLock lock(entry.mu);
-    if (entry.wanted.load(std::memory_order_relaxed) != 0) {
+    if (entry.wanted.load(std::memory_order_relaxed) != 0 && entry.machine->MakeRoom()) {
       const GrantId wanted = entry.wanted.exchange(0);
       entry.machine->OnWanted(wanted, base::Now(), entry.tried.exchange(false));
     }

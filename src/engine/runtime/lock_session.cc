@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
-#include <new>
 #include <optional>
 #include <stop_token>
 #include <utility>
@@ -26,7 +25,6 @@
 namespace redlatch::engine {
 namespace {
 
-constexpr absl::Duration kMemoryPause = absl::Milliseconds(1);
 constexpr absl::Duration kShortestLease = absl::Milliseconds(10);
 constexpr absl::Duration kLongestLease = absl::Hours(24 * 365);
 
@@ -188,15 +186,15 @@ Held LockSession::Pin() {
 void LockSession::RemoveObject(const void* object) {
   if (core_->in_forked_child()) return;
   core_->StopAll(entry_.keys.name(), object);
-  core_->Feed(entry_, [&](LockMachine& machine, Effects& effects) {
+  FeedWithRoom([&](LockMachine& machine, base::Instant now, Effects& effects) {
     // Under the machine's lock: whoever comes meanwhile takes nothing before this is done.
-    if (--entry_.objects == 0) machine.ReleaseStd(base::Now(), effects);
+    if (--entry_.objects == 0) machine.ReleaseStd(now, effects);
   });
 }
 
 void LockSession::ReleaseStd() {
-  core_->Feed(entry_, [](LockMachine& machine, Effects& effects) {
-    machine.ReleaseStd(base::Now(), effects);
+  FeedWithRoom([](LockMachine& machine, base::Instant now, Effects& effects) {
+    machine.ReleaseStd(now, effects);
   });
 }
 
@@ -462,7 +460,6 @@ bool LockSession::Doze(Acquisition& acquisition, ThreadWaker& waker, base::Insta
 }
 
 uint32_t LockSession::Sleep(Acquisition& acquisition, ThreadWaker& waker, base::Instant until) {
-  MakeRoom();
   const uint32_t woken = core_->deployment().Await(entry_.keys.main(), waker.parker, until);
   if (woken != base::Parker::kArmed) return woken;
   {
@@ -474,22 +471,10 @@ uint32_t LockSession::Sleep(Acquisition& acquisition, ThreadWaker& waker, base::
 
 // ---- Release: from a call that ends a hold to the server's word that it has ended.
 
-bool LockSession::MakeRoom() noexcept try {
-  const base::MutexLock lock(entry_.mu);
-  entry_.machine->MakeRoom();
-  return true;
-} catch (const std::bad_alloc&) {
-  return false;
-}
-
-// A release cannot fail: it waits for memory, for as long as a command may take.
 template <class Event>
 LockSession::Ending LockSession::Begin(base::Instant deadline, Event event) {
-  const base::Instant until = base::Now() + core_->command_timeout();
-  while (!MakeRoom() && base::Now() < until) base::Parker().ParkUntil(base::Now() + kMemoryPause);
   Ending ending;
-  core_->Feed(entry_, [&](LockMachine& machine, Effects& effects) {
-    const base::Instant now = base::Now();
+  FeedWithRoom([&](LockMachine& machine, base::Instant now, Effects& effects) {
     ending.released = event(machine, now, effects);
     if (ending.released.kind == Released::Kind::kUnderWay && now < deadline) {
       ending.send = machine.NextSendOf(ending.released.hold, now);

@@ -19,6 +19,7 @@
 #include "redlatch/lock_info.h"
 #include "redlatch/lock_options.h"
 #include "src/base/clock.h"
+#include "src/base/parker.h"
 #include "src/engine/machine/acquisition.h"
 #include "src/engine/machine/held.h"
 #include "src/engine/machine/holder.h"
@@ -33,6 +34,7 @@ inline constexpr int kWaitersListed = 50;
 
 // A number that no other thread of this process has, or ever had; and one that none will have.
 uint64_t ThreadNumber();
+uint64_t NextThreadNumber();
 
 // What one acquisition wants beside its lock.
 struct Want {
@@ -48,8 +50,6 @@ struct Want {
   FencingToken write_token;                 // as a Waiter's
   GrantId write_grant = 0;                  // of a reader: the one that its thread has beside it
 };
-
-uint64_t NextThreadNumber();
 
 class LockSession;
 class ThreadWaker;
@@ -183,8 +183,20 @@ class LockSession final : public Holder {
     Released released;
     std::optional<Send> send;
   };
-  // For what will be owed. False: there is no memory for it.
-  bool MakeRoom() noexcept;
+  // What cannot fail waits for memory for what will be owed, for as long as a command may take.
+  template <class Event>
+  void FeedWithRoom(Event event) {
+    base::Instant until;
+    for (bool ready = false; !ready;) {
+      core_->Feed(entry_, [&](LockMachine& machine, Effects& effects) {
+        const base::Instant now = base::Now();
+        if (until == base::Instant()) until = now + core_->command_timeout();
+        ready = machine.MakeRoom() || until <= now;
+        if (ready) event(machine, now, effects);
+      });
+      if (!ready) base::Parker().ParkUntil(base::Now() + absl::Milliseconds(1));
+    }
+  }
   template <class Event>
   Ending Begin(base::Instant deadline, Event event);
   Ending BeginRelease(uint64_t hold, FencingToken token, base::Instant deadline);

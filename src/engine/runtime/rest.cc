@@ -120,8 +120,7 @@ void LockSession::EndRest() {
   const GrantId grant = entry_.grant.load(std::memory_order_relaxed);
   if (!MayStay(grant)) return;
   std::optional<Send> release;
-  core_->Feed(entry_, [&](LockMachine& machine, Effects&) {
-    const base::Instant now = base::Now();
+  FeedWithRoom([&](LockMachine& machine, base::Instant now, Effects&) {
     machine.OnWanted(grant, now);
     release = machine.NextRelease(now);
   });
@@ -150,9 +149,11 @@ void Core::OnWanted(Entry& entry, GrantId grant, bool tried) {
   if (tried) entry.tried = true;
   entry.wanted = grant;
   std::optional<Send> release;
-  Feed(entry, [&](Bidder& machine, Effects&) {
-    if (posts) release = machine.NextRelease(base::Now());
-  });
+  for (int tries = 0; entry.wanted == grant && tries < 2; ++tries) {  // once more if memory lacked
+    Feed(entry, [&](Bidder& machine, Effects&) {
+      if (posts) release = machine.NextRelease(base::Now());
+    });
+  }
   if (release) outbox_.Send(entry, *release, 0);
 }
 

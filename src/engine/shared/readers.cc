@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/container/inlined_vector.h"
+
 namespace redlatch::engine {
 
 absl::StatusOr<std::shared_ptr<LockSession>> Readers::Found(GrantId write_grant) {
@@ -100,12 +102,12 @@ void Readers::AddObject() {
 }
 
 void Readers::RemoveObject() {
-  std::vector<std::shared_ptr<LockSession>> groups;
+  absl::InlinedVector<std::shared_ptr<LockSession>, 8> groups;  // mostly without an allocation
   {
     const base::MutexLock lock(mu_);
     if (--objects_ > 0) return;
     latest_.reset();
-    groups = groups_;
+    groups.assign(groups_.begin(), groups_.end());
     // Whoever has a lease there may come again by another object.
     std::erase_if(groups_, [](const auto& group) { return group.use_count() == 2; });
   }

@@ -6,6 +6,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <new>
 #include <numeric>
 #include <optional>
 #include <string>
@@ -23,6 +24,12 @@ namespace {
 // Between attempts that were refused for a reason that passes.
 constexpr absl::Duration kFirstBackoff = absl::Milliseconds(2);
 constexpr absl::Duration kLongestBackoff = absl::Milliseconds(50);
+// Of the map's thread, for one slot, and for all that it has to do before it looks again.
+constexpr absl::Duration kHearingPatience = absl::Milliseconds(100);
+constexpr absl::Duration kRound = absl::Milliseconds(300);
+// Before a channel is tried again whose slot is on the move.
+constexpr absl::Duration kFirstPause = absl::Milliseconds(1);
+constexpr absl::Duration kLongestPause = absl::Milliseconds(50);
 
 // At a node to which a slot is on its way.
 absl::StatusOr<Reply> CallAsking(ClusterNode& node, const Command& command,
@@ -497,17 +504,6 @@ absl::StatusOr<base::Acks> Cluster::RunAcked(absl::Span<const ScriptCall> plain,
 // ---- Where a cluster client's messages come from, slot by slot, and what the map's thread does
 // about those that do not come any more.
 
-namespace {
-
-// Of the map's thread, for one slot, and for all that it has to do before it looks again.
-constexpr absl::Duration kHearingPatience = absl::Milliseconds(100);
-constexpr absl::Duration kRound = absl::Milliseconds(300);
-// Before a channel is tried again whose slot is on the move.
-constexpr absl::Duration kFirstPause = absl::Milliseconds(1);
-constexpr absl::Duration kLongestPause = absl::Milliseconds(50);
-
-}  // namespace
-
 std::string Cluster::slot_tag(std::string_view key) const { return TagOf(SlotOf(key)) + ":"; }
 
 ClusterNodePtr Cluster::HeardAt(Slot slot) const {
@@ -597,7 +593,7 @@ uint32_t Cluster::Await(std::string_view key, base::Parker& parker, base::Instan
   return at == nullptr ? parker.ParkUntil(deadline) : at->server->Await(key, parker, deadline);
 }
 
-void Cluster::Attend(std::string_view key, bool begins) {
+void Cluster::Attend(std::string_view key, bool begins) try {
   const Slot slot = SlotOf(key);
   ClusterNodePtr at;
   {
@@ -611,6 +607,7 @@ void Cluster::Attend(std::string_view key, bool begins) {
     }
   }
   if (at != nullptr) at->server->Attend(key, begins);
+} catch (const std::bad_alloc&) {  // it is heard all the same, only not at once
 }
 
 void Cluster::Look(std::string_view key) {

@@ -5,12 +5,14 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <exception>
 #include <functional>
 #include <mutex>
 #include <new>
 #include <ostream>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>
@@ -55,10 +57,11 @@ constexpr int kEnded = 13;     // by std::terminate()
 struct Objects {
   explicit Objects(const std::string& url)
       : quorum(url.starts_with("redlock:")),
+        cluster(url.starts_with("redis-cluster:")),
         client(*Client::Connect(url)),
         other(*Client::Connect(url)) {}
 
-  const bool quorum;
+  const bool quorum, cluster;
   Client client, other;
   SimpleLock simple{client, "simple"}, their_simple{other, "simple"};
   ReentrantLock reentrant{client, "reentrant"};
@@ -67,6 +70,11 @@ struct Objects {
   MultiLock multi{client, {"{names}one", "{names}two"}};
   RedLock red{client, "red"}, their_red{other, "red"};
   CountDownLatch latch{client, "latch", 1000}, open{client, "open", 0};
+  const LockOptions keeps{.keep = absl::Seconds(10)};
+  SimpleLock kept{client, "kept", keeps}, their_kept{other, "kept", keeps};
+  ReentrantReadWriteLock kept_read_write{client, "kept_read_write", keeps};
+  SimpleLock turn{client, "turn", {.turn = absl::Milliseconds(50)}};
+  MultiLock apart{{&kept, &their_simple, &turn}};
 };
 
 bool Works(Objects& o) {
@@ -88,9 +96,15 @@ bool Works(Objects& o) {
     note(o.semaphore.Acquire(1, patient));
     note(o.multi.Acquire(patient));
     note(o.latch.CountDown());
+    note(o.kept.Acquire(patient));
+    note(o.kept_read_write.AcquireRead(patient));
+    note(o.kept_read_write.Acquire(patient));
+    note(o.turn.Acquire(patient));
   });
   thread.join();
   note(o.their_simple.Acquire(patient));
+  note(o.their_kept.Acquire(patient));
+  if (!o.cluster) note(o.apart.Acquire(patient));
   return std::find(works.begin(), works.end(), false) == works.end();
 }
 
@@ -134,11 +148,11 @@ void Sweep(const std::string& url, const std::function<void()>& flush, const Cal
       int status = 0;
       ASSERT_EQ(waitpid(child, &status, 0), child);
       ASSERT_TRUE(WIFEXITED(status)) << "signal " << WTERMSIG(status);
+      flush();
       if (WEXITSTATUS(status) == kNoneLeft) break;
       const bool ended = may_end && WEXITSTATUS(status) == kEnded;
       ASSERT_TRUE(ended || WEXITSTATUS(status) == kWorks) << WEXITSTATUS(status);
       ++works;
-      flush();
     }
     ::testing::Test::RecordProperty(warm ? "warm" : "first_use", works);
     EXPECT_GT(works, 0);
@@ -146,6 +160,11 @@ void Sweep(const std::string& url, const std::function<void()>& flush, const Cal
 }
 
 const Call kCalls[] = {
+    Call{"keep",
+         [](Objects& o) {
+           for (int i = 0; i < 2; ++i) o.kept.lock(), o.kept.unlock();
+           (void)o.kept.Acquire({.lease = absl::Seconds(20)});
+         }},
     Call{"lock", [](Objects& o) { o.simple.lock(), o.simple.unlock(); }},
     Call{"acquire",
          [](Objects& o) {
@@ -181,8 +200,72 @@ const Call kCalls[] = {
     Call{"semaphore", [](Objects& o) { o.semaphore.acquire(), o.semaphore.release(); }},
     Call{"permit", [](Objects& o) { (void)o.semaphore.Acquire(); }},
     Call{"multi", [](Objects& o) { o.multi.lock(), o.multi.unlock(); }},
+    Call{"stop_token",
+         [](Objects& o) {
+           const std::stop_source source;
+           (void)o.simple.Acquire({.stop = source.get_token()});
+         }},
+    Call{"timed_out",
+         [](Objects& o) {
+           const auto held = o.their_simple.Acquire();
+           if (o.simple.try_lock_for(std::chrono::milliseconds(5))) o.simple.unlock();
+           if (o.simple.try_lock()) o.simple.unlock();
+         }},
+    Call{"keep_reads",
+         [](Objects& o) {
+           for (int i = 0; i < 2; ++i) {
+             o.kept_read_write.lock_shared(), o.kept_read_write.unlock_shared();
+           }
+           o.kept_read_write.lock(), o.kept_read_write.unlock();
+         }},
+    Call{"destroyed",
+         [](Objects& o) {
+           SimpleLock lock(o.client, "a lock that its client keeps", o.keeps);
+           lock.lock(), lock.unlock();
+         }},
+    Call{"turn",
+         [](Objects& o) {
+           for (int i = 0; i < 2; ++i) o.turn.lock(), o.turn.unlock();
+         }},
+    Call{"owner",
+         [](Objects& o) {
+           const AcquireOptions as{.owner = Owner("an owner whose name is long")};
+           const auto once = o.reentrant.Acquire(as);
+           const auto again = o.reentrant.Acquire(as);
+         }},
+    Call{"extend",
+         [](Objects& o) {
+           auto held = o.simple.Acquire({.lease = absl::Seconds(5)});
+           if (held.ok()) (void)held->Extend(absl::Seconds(10)), (void)held->Extend({});
+         }},
+    Call{"second_reader",
+         [](Objects& o) {
+           std::atomic<int> step{0};
+           const std::jthread reads([&] {
+             const auto held = o.read_write.AcquireRead();
+             step = 1;
+             step.notify_all();
+             step.wait(1);
+           });
+           step.wait(0);
+           const absl::Cleanup end = [&] { step = 2, step.notify_all(); };
+           o.read_write.lock_shared(), o.read_write.unlock_shared();
+         }},
+    Call{"lost_lease",
+         [](Objects& o) {
+           auto held = o.simple.Acquire();
+           (void)o.their_simple.ForceRelease();
+           if (held.ok()) (void)held->Release();
+         }},
+    Call{"lost_lock",
+         [](Objects& o) {
+           const std::scoped_lock held(o.simple);
+           (void)o.their_simple.ForceRelease();
+         }},
+    Call{"apart", [](Objects& o) { o.apart.lock(), o.apart.unlock(); }},
+    Call{"apart_lease", [](Objects& o) { (void)o.apart.Acquire(); }},
     Call{"latch", [](Objects& o) { (void)o.latch.CountDown(), o.open.wait(); }}};
-constexpr size_t kCallsInAllGroups = 4;  // the first of them
+constexpr size_t kCallsInAllGroups = 5;  // the first of them
 
 class OutOfMemory : public ::testing::TestWithParam<Call> {};
 
