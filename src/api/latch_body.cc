@@ -29,6 +29,7 @@ namespace redlatch {
 namespace {
 
 namespace kinds = engine::kinds;
+using engine::AsyncDriver;
 using engine::kAnswerGrace;
 using engine::PatienceForAnswer;
 
@@ -248,8 +249,6 @@ absl::StatusOr<int64_t> CountDownLatch::LatchBody::Count(base::Instant answered_
 // ---- Waiting at a latch without a thread.
 
 namespace {
-
-using engine::AsyncDriver;
 
 AsyncDriver::Completion Telling(CountDownLatch::WaitCallback told, absl::Status status) {
   return [told = std::move(told), status = std::move(status)]() mutable {

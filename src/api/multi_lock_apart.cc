@@ -24,6 +24,8 @@
 namespace redlatch {
 namespace {
 
+using engine::AsyncDriver;
+
 // Between two rounds: whoever has what was refused is waited for, not polled.
 constexpr absl::Duration kFirstPause = absl::Milliseconds(1);
 constexpr absl::Duration kLongestPause = absl::Milliseconds(50);
@@ -207,12 +209,6 @@ absl::Status MultiLock::Apart::ForceRelease() {
 
 // ---- Locks that no script can take together, taken without a thread: as
 // MultiLock::Apart::TakeAll(), in steps.
-
-namespace {
-
-using engine::AsyncDriver;
-
-}  // namespace
 
 // It keeps itself, by whatever it waits for. One step at a time, on the threads of its clients.
 class MultiLock::Apart::Chain : public std::enable_shared_from_this<Chain> {

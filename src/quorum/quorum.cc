@@ -390,6 +390,8 @@ constexpr absl::Duration kLongestPatience = absl::Milliseconds(500);
 constexpr absl::Duration kPatienceOfRenewals = absl::Milliseconds(50);
 // Of the rounds in a row that failed so, one in so many lets others go first.
 constexpr int kYieldsEach = 4;
+// Of a wait for the answers to what was posted.
+constexpr absl::Duration kPostsTurn = absl::Milliseconds(1);
 
 }  // namespace
 
@@ -594,12 +596,6 @@ absl::StatusOr<redis::Reply> Quorum::Run(const redis::ScriptCall& call, base::In
 }
 
 // ---- Releases that nobody waits for: sent to all nodes at once, their votes counted as they come.
-
-namespace {
-
-constexpr absl::Duration kPostsTurn = absl::Milliseconds(1);
-
-}  // namespace
 
 // One release on its way. Lives until the last node has answered, or cannot any more.
 class Quorum::Posted {

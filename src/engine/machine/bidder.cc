@@ -18,6 +18,13 @@ constexpr absl::Duration kHandingOver = absl::Microseconds(50);
 // If the bid was granted at once, others wait for so long.
 constexpr absl::Duration kShortestUnread = absl::Microseconds(200);
 constexpr absl::Duration kLongestUnread = absl::Milliseconds(2);
+constexpr absl::Duration kFirstPoll = absl::Milliseconds(50);
+constexpr absl::Duration kLongestPoll = absl::Milliseconds(500);
+constexpr absl::Duration kBehindARelease = absl::Milliseconds(1);
+
+bool MayPass(const absl::Status& failure, bool queued) {
+  return absl::IsUnavailable(failure) || (queued && absl::IsResourceExhausted(failure));
+}
 
 }  // namespace
 
@@ -212,18 +219,6 @@ uint64_t Bidder::waiting() const {
 }
 
 // ---- What a bid came to: by the server's answer, or by message.
-
-namespace {
-
-constexpr absl::Duration kFirstPoll = absl::Milliseconds(50);
-constexpr absl::Duration kLongestPoll = absl::Milliseconds(500);
-constexpr absl::Duration kBehindARelease = absl::Milliseconds(1);
-
-bool MayPass(const absl::Status& failure, bool queued) {
-  return absl::IsUnavailable(failure) || (queued && absl::IsResourceExhausted(failure));
-}
-
-}  // namespace
 
 void Bidder::OnAnswer(const Send& send, const Answer& answer, base::Instant now, Effects& effects) {
   if (answer.failed() == nullptr) server_.Heard(now);
