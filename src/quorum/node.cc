@@ -125,15 +125,12 @@ bool Node::Do(std::function<void()> job) {
 }
 
 std::shared_ptr<const Node::Listening> Node::Listen(std::string_view key) {
+  auto made = std::make_shared<Listening>(key);
   const base::MutexLock lock(mu_);
-  const std::string tag = at_->slot_tag(key);
-  auto wanted = wanted_channels_.find(tag);
-  if (wanted == wanted_channels_.end()) {
-    wanted = wanted_channels_.emplace(tag, std::make_shared<Listening>(key)).first;
-  }
+  auto& wanted = wanted_channels_.try_emplace(at_->slot_tag(key), std::move(made)).first->second;
   StartThread();
   changed_.SignalAll();
-  return wanted->second;
+  return wanted;
 }
 
 // In turn, since a channel that is wanted again at once would keep others waiting.
