@@ -287,7 +287,6 @@ void Subscriber::Break() {
 }
 
 Awaited Subscriber::Prepare(base::Instant deadline) try {
-  std::vector<ChannelRequest> requests;
   bool wanted = false;
   bool ping = false;
   {
@@ -297,11 +296,11 @@ Awaited Subscriber::Prepare(base::Instant deadline) try {
       Fail("a new connection was asked for");
       return {};
     }
-    requests.swap(requests_);
+    for (const ChannelRequest& request : requests_) Ask(request);
+    requests_.clear();  // if one cannot be asked for, Break() finds all
     wanted = !subscriptions_.empty();
     attended_ = attending_ > 0;
   }
-  for (const ChannelRequest& request : requests) Ask(request);
   const base::Instant now = base::Now();
   const absl::Duration silence =
       attended_ ? std::min(options_.ping_interval, kAttendedSilence) : options_.ping_interval;
