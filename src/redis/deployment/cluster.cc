@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bitset>
-#include <iterator>
 #include <limits>
 #include <map>
 #include <memory>
@@ -321,11 +320,12 @@ bool SendShare(const std::shared_ptr<Share>& share,
                absl::FunctionRef<Command(size_t index)> command_of) {
   std::vector<Command> commands;
   for (const size_t i : share->indexes) commands.push_back(command_of(i));
+  std::vector<absl::StatusOr<Reply>> room(commands.size());  // for whoever reads the answers
   const absl::Status sent = share->node->server->commands().SendAll(
-      commands, [share](absl::Span<absl::StatusOr<Reply>> answers) {
+      commands, [share, room = std::move(room)](absl::Span<absl::StatusOr<Reply>> answers) mutable {
+        std::move(answers.begin(), answers.end(), room.begin());
         const base::MutexLock lock(share->mu);
-        share->answers.assign(std::make_move_iterator(answers.begin()),
-                              std::make_move_iterator(answers.end()));
+        share->answers = std::move(room);
         share->answered = true;
         share->changed.SignalAll();
       });
