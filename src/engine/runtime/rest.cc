@@ -149,11 +149,12 @@ void Core::OnWanted(Entry& entry, GrantId grant, bool tried) {
   if (tried) entry.tried = true;
   entry.wanted = grant;
   std::optional<Send> release;
-  for (int tries = 0; entry.wanted == grant && tries < 2; ++tries) {  // once more if memory lacked
+  int tries = 0;
+  do {
     Feed(entry, [&](Bidder& machine, Effects&) {
       if (posts) release = machine.NextRelease(base::Now());
     });
-  }
+  } while (entry.wanted == grant && ++tries < 2);  // memory was lacking
   if (release) outbox_.Send(entry, *release, 0);
 }
 
