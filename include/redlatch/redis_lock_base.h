@@ -90,8 +90,8 @@ namespace redlatch {
 // next one tries again to start it. If an allocation fails, the call throws std::bad_alloc, fails
 // with kResourceExhausted or succeeds all the same, and the client works on; a release is repeated
 // in the background. The process ends by std::terminate() where a second one fails while the first
-// is being dealt with, in calls without a thread (AcquireAsync()), in a RedLock, and elsewhere where
-// no step can be taken back: docs/decisions/0036-a-failed-allocation-fails-the-call.md.
+// is being dealt with, in calls without a thread (AcquireAsync()), in a RedLock, and elsewhere
+// where no step can be taken back: docs/decisions/0036-a-failed-allocation-fails-the-call.md.
 //
 // Thread-safe. Neither copied nor moved.
 //

@@ -14,7 +14,7 @@
 local call, now, most = redis.call, now_us(), tonumber(ARGV[1])
 local share = math.max(1, math.floor(most / #names))
 local fence, holders, waiting, waiters, seen = 0, {}, 0, {}, {}
-for i, keys in ipairs(names) do
+for _, keys in ipairs(names) do
   local its_fence = read_fence(keys[4])
   fence = math.max(fence, its_fence)
   local holder = call('GETRANGE', keys[1], '0', '63')

@@ -4,12 +4,3 @@ local names = {{KEYS[1], KEYS[2], KEYS[3], KEYS[4]}}
 for i = 5 + #KEYS % 4, #KEYS, 4 do
   names[#names + 1] = {KEYS[i], KEYS[i + 1], KEYS[i + 2], KEYS[i + 3]}
 end
-
--- all_keys(place): the keys of all names that stand at this place.
-local function all_keys(place)
-  local found = {}
-  for i, name in ipairs(names) do
-    found[i] = name[place]
-  end
-  return found
-end

@@ -1,6 +1,15 @@
 -- include: common/read_fence
 -- include: multi/common/names
 
+-- all_keys(place): the keys of all names that stand at this place.
+local function all_keys(place)
+  local found = {}
+  for i, name in ipairs(names) do
+    found[i] = name[place]
+  end
+  return found
+end
+
 -- find_waiter(all, hold): sets of each name the grant's `record` and its `rank` in the queue, nil
 -- if it has none.
 local function find_waiter(all, hold)

@@ -56,10 +56,9 @@ class Debts {
   // Each is under way for the first time: the server is about to answer, it seems.
   bool fresh() const;
   void Add(Debt debt) { debts_.push_back(std::move(debt)); }
-  // A release, and a cancel behind it, are added then without asking for memory, of which there may
-  // be none (false). It is not kept while nothing is owed.
+  // One more is added then without asking for memory, of which there may be none (false).
   bool MakeRoom() noexcept try {
-    debts_.reserve(debts_.size() + 2);
+    debts_.reserve(debts_.size() + 1);
     return true;
   } catch (const std::bad_alloc&) {
     return false;

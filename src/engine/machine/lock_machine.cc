@@ -622,7 +622,8 @@ void LockMachine::OnGranted(const NewGrant& news, const Basis& basis, base::Inst
   ++tally_.granted;
   GiveToHead(now, effects);
   RefuseImpatient(effects);
-  if (queue_.empty()) debts_.DropRoom();  // a client may hold very many locks
+  // A client may hold very many locks, most of them once.
+  if (queue_.empty() && !owed_) debts_.DropRoom();
 }
 
 // The answer to a bid that a message has granted meanwhile.
@@ -677,6 +678,7 @@ void LockMachine::ReleaseGrant(uint64_t hold, FencingToken token, base::Instant 
 
 // `debt` tells why; the rest is the grant's.
 void LockMachine::Owe(Debts::Debt debt, base::Instant now) {
+  owed_ = true;
   const Grant& grant = *grant_;
   const absl::Duration lease = grant.terms.lease;
   const bool tombstone = grant.in_flight || grant.uncertain;
