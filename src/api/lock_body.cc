@@ -130,7 +130,7 @@ absl::StatusOr<engine::SessionHold> RedisLockBase::LockBody::Read(
     want.write_token = writes.token;
     want.write_grant = writes.grant;
   }
-  // Whoever has a lease may come again by another object, to the same readers.
+  // A thread with a lease may reenter through another object, so the readers must stay the same.
   struct Kept {
     std::shared_ptr<engine::Readers> readers;
     std::shared_ptr<engine::LockSession> group;

@@ -353,7 +353,7 @@ Question::Hear Quorum::HearFor(const Case& one) {
   const base::Instant expires = one.asked_at + absl::Milliseconds(one.ending->lease_ms);
   return [cancel = std::move(cancel), expires](size_t, Node& its,
                                                const absl::StatusOr<redis::Reply>& answer) {
-    // Whoever asked may be gone, with what was to be sent once more.
+    // The caller may have left, and with it the command that was to be repeated.
     if (IsToBeRepeated(answer)) {
       its.Owe(
           cancel.keys.front(), [&] { return Encode(its, cancel, /*by_text=*/true); }, expires,
@@ -595,7 +595,7 @@ absl::StatusOr<redis::Reply> Quorum::Run(const redis::ScriptCall& call, base::In
   return result;
 }
 
-// ---- Releases that nobody waits for: sent to all nodes at once, their votes counted as they come.
+// ---- Posted releases: sent to all nodes at once, their votes counted as they come.
 
 // One release on its way. Lives until the last node has answered, or cannot any more.
 class Quorum::Posted {
@@ -606,7 +606,7 @@ class Quorum::Posted {
   // On any thread that reads; also while the nodes are being destroyed.
   void Answered(size_t node, Node& its, const absl::StatusOr<redis::Reply>& answer) {
     if (hear_) hear_(node, its, answer);
-    // What is owed now brings the text; nobody else sends that, as a caller would that waits.
+    // What is owed is sent now, with the text: no waiting caller will send that.
     if (answer.ok() && redis::ClassifyError(answer->text) == redis::ErrorCode::kNoScript) {
       its.SettleNow();
     }
@@ -638,7 +638,7 @@ class Quorum::Posted {
     --quorum_.posted_;
   }
 
-  // Of one that was sent to nobody.
+  // Why it could be sent to no node.
   absl::Status Why() const {
     const base::MutexLock lock(mu_);
     return Result().status();
@@ -698,7 +698,7 @@ absl::Status Quorum::Post(const redis::ScriptCall& call, redis::Exchange& exchan
   return absl::OkStatus();
 }
 
-// All at the same time: a node that hangs keeps nobody from hearing the others.
+// All at the same time: a node that hangs does not delay what the others say.
 bool Quorum::DrainAll(base::Instant until) {
   for (;;) {
     const base::Instant now = base::Now();
@@ -733,12 +733,13 @@ bool IsHold(std::string_view text) {
 
 }  // namespace
 
-// A round that has failed leaves nothing behind: whoever has granted, or may have, gives it back,
-// and keeps the place in the queue. If two have parts of the nodes, the one that came first gets
-// those of the other; it lets the other go first now and then, for it may never get them.
+// A round that has failed leaves nothing behind: each node that has granted, or may have, is told
+// to take that back and to keep the place in the queue. If two have parts of the nodes, the one
+// that came first gets those of the other; it lets the other go first now and then, for it may
+// never get them.
 void Quorum::GiveBack(Case& one, bool yields) {
   const std::vector<Vote>& votes = one.asked->votes;
-  // Where it was given up, whoever asks for it begins anew.
+  // If it was given up, the next request for it begins anew.
   const bool gone = std::any_of(votes.begin(), votes.end(),
                                 [](const Vote& vote) { return vote.kind == Vote::Kind::kGone; });
   const bool waits = one.terms.wait && !gone;
@@ -761,7 +762,7 @@ void Quorum::GiveBack(Case& one, bool yields) {
 }
 
 // Nodes without a hold that a majority has are given it, so that it outlives the loss of others; so
-// are those that have not answered, for nobody asks what they say.
+// are those that have not answered, as their answers are not waited for.
 void Quorum::Heal(const Case& one) {
   const std::vector<Vote>& votes = one.asked->votes;
   ledger_->Renewed(one.hold, one.asked_at + absl::Milliseconds(one.lease_ms));

@@ -374,7 +374,7 @@ void Bidder::OnGrant(const NewGrant& news, base::Instant now, Effects& effects) 
   if (!IsPursued(news.grant)) return;
   misses_ = false;
   server_.Heard(now);
-  pursuit_->queued = true;  // whoever is told by message came after others
+  pursuit_->queued = true;  // a message is sent only for a bid that was queued
   const bool exposed = std::exchange(pursuit_->exposed, true);
   for (const Attempt& attempt : pursuit_->attempts) {
     if (attempt.number != news.attempt || exposed) continue;
@@ -393,8 +393,7 @@ void Bidder::ConfirmFirst(base::Instant now, Effects& effects) {
   if (Waiter* const head = queue_.head()) Wake(*head, effects);
 }
 
-// ---- How long a thread waits: for a lock that is somebody's, and for a server that does not
-// answer.
+// ---- How long a thread waits: for a lock that is taken, and for a server that does not answer.
 
 void Bidder::Wake(Waiter& waiter, Effects& effects) {
   if (Rouse(waiter)) effects.wakes.push_back(&waiter);

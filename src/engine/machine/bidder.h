@@ -260,7 +260,7 @@ class Bidder {
   bool may_rest_ : 1 = false;      // there is a lock object by which a thread may come again
   bool comes_again_ : 1 = false;   // the last one did soon
   bool bids_at_once_ : 1 = false;  // the last bid followed upon a release to others
-  bool owed_ : 1 = false;          // the server has been owed a release
+  bool owed_ : 1 = false;          // there was a release: room for the next one is kept
   // So many acquisitions between two calls of other clients make a read worth keeping.
   static constexpr unsigned kOfUse = 2;
   // Of what readers share: acquisitions since another client last called it back, up to those, and

@@ -192,7 +192,7 @@ void LockMachine::Poked(Waiter& waiter, base::Instant now, Effects& effects) {
   Expire(now, effects);
   if (waiter.state != Waiter::State::kWaiting || !grant_) return;
   if (held()) {
-    grant_->retakes_left = 0;  // somebody was faster: the next one is ours
+    grant_->retakes_left = 0;  // another thread was faster: this one is next
   } else if (queue_.head() == &waiter && CanPass(waiter, now)) {
     GiveToHead(now, effects);
   } else {
@@ -200,7 +200,7 @@ void LockMachine::Poked(Waiter& waiter, base::Instant now, Effects& effects) {
   }
 }
 
-// Whoever was to have it is gone.
+// The waiter that was to have it has left.
 void LockMachine::OnGivenUp(base::Instant now, Effects& effects) {
   Expire(now, effects);
   if (grant_ && !held()) return Settle(0, FencingToken(), absl::ZeroDuration(), now, effects);
@@ -622,7 +622,7 @@ void LockMachine::OnGranted(const NewGrant& news, const Basis& basis, base::Inst
   ++tally_.granted;
   GiveToHead(now, effects);
   RefuseImpatient(effects);
-  // A client may hold very many locks, most of them once.
+  // A client may hold very many locks, and release none of them for long.
   if (queue_.empty() && !owed_) debts_.DropRoom();
 }
 
@@ -686,7 +686,7 @@ void LockMachine::Owe(Debts::Debt debt, base::Instant now) {
   const bool unheard =
       MayStay(grant.id) && config_.sharing.passes_on && (grant.renewing || grant.failures > 0);
   uint64_t last_used = grant.next_token - 1;
-  // To give back one token that nobody drew is not worth more than a plain release.
+  // To give back one unused token is not worth more than a plain release.
   if (grant.last_token == grant.first_token && !unheard) last_used = grant.last_token;
   const bool waited_for =
       grant.others || grant.queued || grant.wanted || now - grant.reserved > kLongSection;
@@ -889,7 +889,7 @@ std::optional<Send> LockMachine::NextSend(base::Instant now, absl::Duration earl
       now + Early(early) < grant_->renew_due) {
     return std::nullopt;
   }
-  if (!held() && !resting()) {  // nobody has come for it since: it is not kept from others longer
+  if (!held() && !resting()) {  // no waiter has come: other clients are not kept waiting
     ReleaseGrant(0, FencingToken(), now);
     Pursue(now);
     return NextSend(now, early);

@@ -375,7 +375,7 @@ void AsyncDriver::Stop(base::Instant until) {
     changed_.SignalAll();
   }
   mu_.Unlock();
-  rounds_.Stop();  // whose answers nobody waits for any more
+  rounds_.Stop();  // their answers are no longer waited for
   mu_.Lock();
   if (!started_) {  // there was no thread to be had, or no need of one
     RunRest();

@@ -180,9 +180,9 @@ bool Core::RunAndRead(Entry& entry, Send send, absl::FunctionRef<bool()> meanwhi
   Outbox::Letter* letter = nullptr;
   try {
     MakeReady(entry, send);
-    // A server runs all that it has read before it writes anything: a bid that it reads with the
-    // release before it would hold up whom that release hands the lock. A yield is mostly enough
-    // for the server to be on its way, and leaves the processor to it, or to them.
+    // A server runs all that it has read before it writes anything: a bid that it reads together
+    // with the release before it delays the message to the lock's next owner. A yield is mostly
+    // enough for the server to begin, and leaves the processor to it, or to that owner.
     std::this_thread::yield();
     letter = outbox_.Begin(entry, send);
   } catch (const std::bad_alloc&) {
@@ -357,8 +357,8 @@ std::string QuarantineMs(const redis::Url& url) {
   return absl::StrCat(absl::ToInt64Milliseconds(url.quarantine));
 }
 
-// What is said first over each connection. Nobody waits for a node of a quorum so as to repeat a
-// script to it with its text.
+// What is sent first over each connection. A node of a quorum gets the scripts of a round: no round
+// waits to send one again with its text.
 std::vector<redis::Command> FirstOf(const redis::Url& url, const redis::Command& description,
                                     bool of_quorum) {
   if (of_quorum) {

@@ -515,8 +515,8 @@ absl::Status LockSession::End(Ending& ending, base::Instant deadline) {
   return status;
 }
 
-// Nobody will ask for the outcome, nor wait for it, unless threads of this client wait for what
-// comes with it. What is not confirmed by then is the renewer's.
+// The outcome is not asked for. It is waited for only if threads of this client wait for the bid
+// that comes with it. What is not confirmed by then is left to the renewer.
 void LockSession::EndQuietly(Ending& ending, base::Instant deadline, bool leaves) {
   if (ending.send && ending.send->bid() == nullptr && core_->MayPostReleaseOf(entry_)) {
     return core_->outbox().Send(entry_, *ending.send, ending.released.hold);

@@ -35,10 +35,10 @@ void Outbox::Feed(Entry& entry, const engine::Send& script, uint64_t hold, const
   Released released;
   core_.Feed(entry, [&](Bidder& machine, Effects& effects) {
     machine.OnAnswer(script, answer, base::Now(), effects);
-    if (hold == 0) return;  // a bid's, or nobody's: it rested
+    if (hold == 0) return;  // a bid, or the release of a cached grant
     auto& lock = static_cast<LockMachine&>(machine);
     released = lock.Outcome(hold);
-    // Nobody will ask for the outcome.
+    // The outcome is not asked for later.
     if (released.kind == Released::Kind::kUnderWay) lock.Forget(hold);
   });
   if (hold != 0 && core_.observed()) core_.TellReleasedLater(entry, released);

@@ -154,7 +154,7 @@ void Core::OnWanted(Entry& entry, GrantId grant, bool tried) {
     Feed(entry, [&](Bidder& machine, Effects&) {
       if (posts) release = machine.NextRelease(base::Now());
     });
-  } while (entry.wanted == grant && ++tries < 2);  // memory was lacking
+  } while (entry.wanted == grant && ++tries < 2);  // still there: it had no memory for it
   if (release) outbox_.Send(entry, *release, 0);
 }
 

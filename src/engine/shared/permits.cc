@@ -42,8 +42,7 @@ void Permits::Reclaim(std::shared_ptr<LockSession> session) {
   const base::MutexLock lock(mu_);
   try {
     if (free_.size() < kMostFree) free_.push_back(std::move(session));
-  } catch (const std::bad_alloc&) {
-    return;  // the next one is made
+  } catch (const std::bad_alloc&) {  // the next one is made
   }
 }
 

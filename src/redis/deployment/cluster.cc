@@ -274,7 +274,7 @@ void Cluster::Stop() {
 }
 
 // ---- Many calls at once. Each node's share travels in one write; those of several nodes are under
-// way at the same time, and a node that is down holds nobody up but its own.
+// way at the same time, and a node that is down delays only its own share.
 
 namespace {
 
@@ -284,7 +284,7 @@ constexpr absl::Duration kTurn = absl::Milliseconds(1);
 // Before what a slot on the move has refused is run again.
 constexpr absl::Duration kPause = absl::Milliseconds(5);
 
-// What goes to one node, and what came of it. The answers may come when nobody waits any more.
+// What goes to one node, and what came of it. The answers may come after the caller has left.
 struct Share {
   ClusterNodePtr node;
   std::vector<size_t> indexes;  // among all calls
@@ -320,7 +320,7 @@ bool SendShare(const std::shared_ptr<Share>& share,
                absl::FunctionRef<Command(size_t index)> command_of) {
   std::vector<Command> commands;
   for (const size_t i : share->indexes) commands.push_back(command_of(i));
-  std::vector<absl::StatusOr<Reply>> room(commands.size());  // for whoever reads the answers
+  std::vector<absl::StatusOr<Reply>> room(commands.size());  // the reader needs no memory then
   const absl::Status sent = share->node->server->commands().SendAll(
       commands, [share, room = std::move(room)](absl::Span<absl::StatusOr<Reply>> answers) mutable {
         std::move(answers.begin(), answers.end(), room.begin());
@@ -340,7 +340,7 @@ bool Answered(Share& share, base::Instant until) {
   return share.answered;
 }
 
-// Whoever reads a connection may leave it before these answers have come.
+// The thread that reads a connection may leave it before these answers have come.
 void AwaitAll(const Shares& sent, base::Instant deadline) {
   for (bool waits = !sent.empty(); waits && base::Now() < deadline;) {
     waits = false;
@@ -543,7 +543,7 @@ absl::Status Cluster::ListenTo(Slot slot, base::Instant deadline, const std::sto
     moved = subscribed.ok() && before != nullptr && before != heard_at_[slot];
     if (moved) concerned_.set(slot);
   }
-  // What was published meanwhile is lost: whoever waits looks for himself.
+  // What was published meanwhile is lost: all waiters must ask.
   if (moved) events_.on_reconnected();
   if (absl::IsUnavailable(subscribed)) map_->LookSoon();
   return subscribed;

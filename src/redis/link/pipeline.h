@@ -53,11 +53,11 @@ using Finished = absl::InlinedVector<Exchange*, 64>;
 // All but the moving of bytes costs time by the number of threads that ask, not of their commands.
 class Pipeline {
  public:
-  // Once for each exchange. Null `exchange`: nobody wants the replies. False: there is no memory
-  // for them, and nothing has changed.
+  // Once for each exchange. Null `exchange`: the replies are thrown away. False: there is no memory
+  // for the commands, and nothing has changed.
   bool Append(absl::Span<const Command> commands, Exchange* exchange) noexcept;
 
-  // Before all others; nobody wants the reply. REQUIRES: nothing is sent, as after
+  // Before all others; the reply is thrown away. REQUIRES: nothing is sent, as after
   // ConnectionLost().
   void Prepend(const Command& command);
 

@@ -244,7 +244,7 @@ ServerInfo SharedConnection::server_info() const {
 
 namespace {
 
-constexpr size_t kMostUnreadReplies = 1024;  // of commands that nobody waits for
+constexpr size_t kMostUnreadReplies = 1024;  // of posted commands
 
 }  // namespace
 
@@ -299,7 +299,7 @@ void SharedConnection::FinishMine(Exchange& mine, base::Instant deadline) noexce
     if (leading) leader_ = &mine;
   }
   if (!open) {
-    // Whoever has read the answer says so, and is done with the exchange.
+    // The thread that has read the answer sets the parker, and is done with the exchange then.
     mine.parker.ParkUntil(base::Instant::Infinite());
   } else if (leading || Follow(mine, deadline)) {
     Lead(mine, deadline);
@@ -342,12 +342,12 @@ absl::Status SharedConnection::PostFor(absl::Span<const Command> commands,
     }
     const bool unhurried = exchange != nullptr && exchange->unhurried;
     if (leader_ == nullptr && !unhurried) {
-      write_wants_ = Interest::kNone;  // nobody has looked for room since
+      write_wants_ = Interest::kNone;  // there may be room by now
       Write();
     } else if (leader_sleeps_) {
       Write();
     }
-    // A connection that turns out to be broken is found out now: nobody may come soon.
+    // That a connection is broken is found out now: the next call may not come soon.
     const bool to_be_read = pipeline_.size() >= kMostUnreadReplies || !doomed_.empty();
     if (leader_ != nullptr || !to_be_read) return status;
     leader_ = &drain;
@@ -366,7 +366,7 @@ bool SharedConnection::Drain(base::Instant until) noexcept {
     leading = leader_ == nullptr && connected_ && pipeline_.size() > 0;
     if (leading) {
       leader_ = &drain;
-      write_wants_ = Interest::kNone;  // nobody has looked for room since
+      write_wants_ = Interest::kNone;  // there may be room by now
     }
   }
   if (leading) Lead(drain, until);
@@ -393,7 +393,7 @@ void SharedConnection::Reconnect(Exchange& mine, base::Instant deadline, Finishe
   mu_.Unlock();
   TellFinished(mine, finished);
   if (base::Now() < next_attempt) {
-    mine.parker.ParkUntil(std::min(deadline, next_attempt));  // nobody wakes the leader
+    mine.parker.ParkUntil(std::min(deadline, next_attempt));  // the leader is not woken
     mu_.Lock();
     return;
   }
@@ -526,7 +526,7 @@ IoResult SharedConnection::ReadOnce() {
   return got;
 }
 
-// Until the leader lets them go on. Whoever is in Write() leaves what is left to the leader.
+// Until the leader lets them go on. A thread in Write() leaves the rest to the leader.
 void SharedConnection::HoldWriters() {
   writers_held_ = true;
   while (writing_) {

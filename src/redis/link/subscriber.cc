@@ -214,7 +214,7 @@ Awaited Subscriber::Turn(const Readiness& ready, int wake_fd) {
 
 // Nothing where it is done.
 std::optional<Awaited> Subscriber::Connect(int wake_fd) {
-  Awaited awaited{.until = base::Instant()};  // as long as nobody else wants a turn
+  Awaited awaited{.until = base::Instant()};  // at once, if no other subscriber wants a turn
   auto step =
       wake_fd >= 0 ? connector_.Step(base::Now() + kDeafest, wake_fd) : connector_.Poll(&awaited);
   if (!step.ok()) {
@@ -246,7 +246,7 @@ void Subscriber::NotConnected(const absl::Status& why) {
     const base::MutexLock lock(mu_);
     last_failure_ = why;
     if (!absl::IsUnavailable(why)) {
-      // Whoever waits hears it at once; those that nobody else counts on end with that.
+      // Waiting calls are told at once; a channel that no earlier call counts on ends.
       ++refusals_;
       for (auto next = subscriptions_.begin(); next != subscriptions_.end();) {
         const SubscriptionPtr each = (next++)->second;
@@ -315,7 +315,7 @@ Awaited Subscriber::Prepare(base::Instant deadline) try {
   } else if (!pending_.empty()) {
     awaited.until = std::min(deadline, last_read_ + Patience());
   } else if (wanted) {
-    // Nobody is woken to attend: that is looked for.
+    // Attend() wakes no reader: it is noticed here.
     awaited.until = std::min({deadline, last_read_ + silence, now + kAttendedSilence});
   }
   return awaited;
@@ -377,10 +377,10 @@ void Subscriber::ReadSome() {
 // as the message itself.
 //
 //   reader     who                              becomes
-//   kThread    the subscriber's thread          kGuest, where it sleeps in poll and somebody waits
+//   kThread    the subscriber's thread          kGuest, where it sleeps in poll and a thread waits
 //   kGuest     the only thread in Await()       kNobody, when that returns; kThread, if that sleeps
 //                                               at the gate
-//   kNobody    nobody, for a nap at most        kGuest, or kThread when the nap ends without one
+//   kNobody    none, for a nap at most          kGuest, or kThread when the nap ends without one
 //
 // Once messages were attended to, the thread sleeps at a gate, which is shut while a guest reads:
 // so it is not woken when guests come and go, and is there when they have gone.
@@ -390,7 +390,7 @@ void Subscriber::ReadSome() {
 
 namespace {
 
-// How long a message may lie unread that nobody waits for.
+// How long a message may lie unread if no thread waits for it.
 constexpr absl::Duration kNap = absl::Milliseconds(50);
 
 }  // namespace
@@ -427,7 +427,7 @@ void Subscriber::Look() {
     if (!connected_ || !Vacant()) return;
     ready = dialogue_.transport->Wait(dialogue_.read_wants, /*wake_fd=*/-1, base::Instant());
     if (!ready.Meets(dialogue_.read_wants)) return;
-    ++waiting_;  // so that whoever comes meanwhile is not left without a reader
+    ++waiting_;  // so that a thread that comes meanwhile is not left without a reader
     recalled_ = false;
     reader_ = Reader::kGuest;
     ++guests_;
