@@ -187,7 +187,8 @@ class LockSession final : public Holder {
   template <class Event>
   void FeedWithRoom(Event event) {
     base::Instant until;
-    for (bool ready = false; !ready;) {
+    bool ready = false;
+    while (!ready) {
       core_->Feed(entry_, [&](LockMachine& machine, Effects& effects) {
         const base::Instant now = base::Now();
         if (until == base::Instant()) until = now + core_->command_timeout();
