@@ -1,0 +1,104 @@
+#ifndef REDLATCH_TESTS_SIM_REDIS_COMMAND_H_
+#define REDLATCH_TESTS_SIM_REDIS_COMMAND_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "tests/sim/redis/keyspace.h"
+#include "tests/sim/redis/output.h"
+
+namespace redlatch::sim {
+
+class RedisServer;
+struct Connection;
+
+using Words = absl::Span<const std::string_view>;
+
+// One execution of a command, by a connection or by a script that it runs.
+struct Call {
+  RedisServer& server;
+  Connection& connection;
+  Keyspace& keys;
+  Words words;  // the command's name first
+  Output& out;
+  bool in_script = false;
+
+  std::string_view Word(size_t i) const { return words[i]; }
+  size_t size() const { return words.size(); }
+};
+
+enum CommandFlag : uint32_t {
+  kWrite = 1,
+  kDenyOom = 2,
+  kNoScript = 4,       // not from scripts
+  kLoading = 8,        // also while the server loads its data
+  kWhileBusy = 16,     // also while a script runs for too long
+  kNoAuth = 32,        // also before AUTH
+  kSubscribed = 64,    // also of a connection that has subscriptions
+  kChannels = 128,     // the words at its key positions are channels
+  kSharded = 256,      // such channels have a slot
+  kKeysByNumber = 512  // word 2 says how many keys follow
+};
+
+struct CommandSpec {
+  std::string_view name;  // upper case; "PUBSUB NUMSUB" if it has subcommands
+  int arity;              // as COMMAND says it: -2 is "at least 2 words"
+  uint32_t flags;
+  int first_key, last_key, key_step;  // as COMMAND says it
+  void (*run)(Call& call);
+
+  bool is(CommandFlag flag) const { return (flags & flag) != 0; }
+  bool accepts(size_t words) const {
+    return arity >= 0 ? words == static_cast<size_t>(arity) : words >= static_cast<size_t>(-arity);
+  }
+  // Its name as messages and ACL rules write it: "pubsub|numsub".
+  std::string LowerName() const;
+};
+
+// The command of that name, in capitals or not; null if there is none. Of a command with
+// subcommands the second word counts, too.
+const CommandSpec* FindCommand(Words words);
+
+// Appends the positions of the keys (or channels) in a call.
+void KeyPositions(const CommandSpec& command, Words words, std::vector<size_t>& positions);
+
+// Ends the run: the simulator does not know what it was asked to do.
+[[noreturn]] void Unknown(std::string_view what, Words words);
+
+bool EqualsIgnoringCase(std::string_view text, std::string_view upper);
+bool ParseInteger(std::string_view text, int64_t& number);
+bool ParseScore(std::string_view text, double& score);
+
+inline constexpr std::string_view kWrongType =
+    "WRONGTYPE Operation against a key holding the wrong kind of value";
+inline constexpr std::string_view kNotAnInteger = "ERR value is not an integer or out of range";
+inline constexpr std::string_view kSyntaxError = "ERR syntax error";
+
+// The value of a key as T: null if there is none. If it is something else, replies WRONGTYPE and
+// sets `failed`.
+template <typename T>
+const T* Get(Call& call, std::string_view key, bool& failed) {
+  const Value* const value = call.keys.Find(key);
+  if (value == nullptr) return nullptr;
+  const T* const typed = std::get_if<T>(value);
+  failed = typed == nullptr;
+  if (failed) call.out.Error(kWrongType);
+  return typed;
+}
+
+// The same, to be written.
+template <typename T>
+T* GetMutable(Call& call, std::string_view key, bool& failed) {
+  if (Get<T>(call, key, failed) == nullptr) return nullptr;
+  return std::get_if<T>(call.keys.FindMutable(key));
+}
+
+extern const std::vector<CommandSpec> kKeyCommands, kStringCommands, kHashCommands,
+    kSortedSetCommands, kServerCommands, kPubSubCommands, kScriptCommands, kClusterCommands;
+
+}  // namespace redlatch::sim
+
+#endif  // REDLATCH_TESTS_SIM_REDIS_COMMAND_H_

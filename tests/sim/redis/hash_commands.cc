@@ -1,0 +1,126 @@
+#include "tests/sim/redis/command.h"
+
+namespace redlatch::sim {
+namespace {
+
+void ReplyWithField(Call& call, const std::string* field) {
+  field == nullptr ? call.out.Nil() : call.out.Text(*field);
+}
+
+void Hget(Call& call) {
+  bool failed = false;
+  const Hash* const hash = Get<Hash>(call, call.Word(1), failed);
+  if (!failed) ReplyWithField(call, hash == nullptr ? nullptr : hash->Find(call.Word(2)));
+}
+
+void Hmget(Call& call) {
+  bool failed = false;
+  const Hash* const hash = Get<Hash>(call, call.Word(1), failed);
+  if (failed) return;
+  call.out.Array(call.size() - 2);
+  for (size_t i = 2; i < call.size(); ++i) {
+    ReplyWithField(call, hash == nullptr ? nullptr : hash->Find(call.Word(i)));
+  }
+}
+
+void Hexists(Call& call) {
+  bool failed = false;
+  const Hash* const hash = Get<Hash>(call, call.Word(1), failed);
+  if (failed) return;
+  call.out.Integer(hash != nullptr && hash->Find(call.Word(2)) != nullptr ? 1 : 0);
+}
+
+void Hlen(Call& call) {
+  bool failed = false;
+  const Hash* const hash = Get<Hash>(call, call.Word(1), failed);
+  if (!failed) call.out.Integer(hash == nullptr ? 0 : static_cast<int64_t>(hash->fields().size()));
+}
+
+void ReplyWithFields(Call& call, bool with_values) {
+  bool failed = false;
+  const Hash* const hash = Get<Hash>(call, call.Word(1), failed);
+  if (failed) return;
+  if (hash == nullptr) return call.out.Array(0);
+  call.out.Array(hash->fields().size() * (with_values ? 2 : 1));
+  for (const auto& [name, value] : hash->fields()) {
+    call.out.Text(name);
+    if (with_values) call.out.Text(value);
+  }
+}
+
+void Hgetall(Call& call) { ReplyWithFields(call, true); }
+void Hkeys(Call& call) { ReplyWithFields(call, false); }
+
+Hash& HashToWrite(Call& call, Hash* hash) {
+  return hash != nullptr ? *hash : std::get<Hash>(call.keys.Set(call.Word(1), Hash()));
+}
+
+void Hset(Call& call) {
+  if (call.size() % 2 != 0) {
+    return call.out.Error("ERR wrong number of arguments for 'hset' command");
+  }
+  bool failed = false;
+  Hash* const found = GetMutable<Hash>(call, call.Word(1), failed);
+  if (failed) return;
+  Hash& hash = HashToWrite(call, found);
+  int64_t added = 0;
+  for (size_t i = 2; i < call.size(); i += 2) added += hash.Set(call.Word(i), call.Word(i + 1));
+  call.keys.Changed(call.Word(1));
+  call.out.Integer(added);
+}
+
+void Hsetnx(Call& call) {
+  bool failed = false;
+  Hash* const found = GetMutable<Hash>(call, call.Word(1), failed);
+  if (failed) return;
+  if (found != nullptr && found->Find(call.Word(2)) != nullptr) return call.out.Integer(0);
+  HashToWrite(call, found).Set(call.Word(2), call.Word(3));
+  call.keys.Changed(call.Word(1));
+  call.out.Integer(1);
+}
+
+void Hdel(Call& call) {
+  bool failed = false;
+  Hash* const hash = GetMutable<Hash>(call, call.Word(1), failed);
+  if (failed) return;
+  int64_t removed = 0;
+  for (size_t i = 2; hash != nullptr && i < call.size(); ++i) removed += hash->Remove(call.Word(i));
+  if (removed > 0) call.keys.Changed(call.Word(1));
+  if (hash != nullptr && hash->fields().empty()) call.keys.Erase(call.Word(1));
+  call.out.Integer(removed);
+}
+
+void Hincrby(Call& call) {
+  int64_t by = 0, number = 0;
+  if (!ParseInteger(call.Word(3), by)) return call.out.Error(kNotAnInteger);
+  bool failed = false;
+  Hash* const found = GetMutable<Hash>(call, call.Word(1), failed);
+  if (failed) return;
+  const std::string* const field = found == nullptr ? nullptr : found->Find(call.Word(2));
+  if (field != nullptr && !ParseInteger(*field, number)) {
+    return call.out.Error("ERR hash value is not an integer");
+  }
+  if (__builtin_add_overflow(number, by, &number)) {
+    return call.out.Error("ERR increment or decrement would overflow");
+  }
+  HashToWrite(call, found).Set(call.Word(2), std::to_string(number));
+  call.keys.Changed(call.Word(1));
+  call.out.Integer(number);
+}
+
+}  // namespace
+
+const std::vector<CommandSpec> kHashCommands = {
+    {"HGET", 3, 0, 1, 1, 1, Hget},
+    {"HMGET", -3, 0, 1, 1, 1, Hmget},
+    {"HEXISTS", 3, 0, 1, 1, 1, Hexists},
+    {"HLEN", 2, 0, 1, 1, 1, Hlen},
+    {"HGETALL", 2, 0, 1, 1, 1, Hgetall},
+    {"HKEYS", 2, 0, 1, 1, 1, Hkeys},
+    {"HSET", -4, kWrite | kDenyOom, 1, 1, 1, Hset},
+    {"HSETNX", 4, kWrite | kDenyOom, 1, 1, 1, Hsetnx},
+    {"HDEL", -3, kWrite, 1, 1, 1, Hdel},
+    {"HINCRBY", 4, kWrite | kDenyOom, 1, 1, 1, Hincrby},
+};
+
+}  // namespace redlatch::sim

@@ -1,0 +1,175 @@
+// Commands about keys of any type.
+#include <algorithm>
+
+#include "tests/sim/redis/command.h"
+#include "tests/sim/redis/glob.h"
+
+namespace redlatch::sim {
+namespace {
+
+void Exists(Call& call) {
+  int64_t count = 0;
+  for (size_t i = 1; i < call.size(); ++i) count += call.keys.Find(call.Word(i)) != nullptr;
+  call.out.Integer(count);
+}
+
+void Del(Call& call) {
+  int64_t count = 0;
+  for (size_t i = 1; i < call.size(); ++i) count += call.keys.Erase(call.Word(i));
+  call.out.Integer(count);
+}
+
+void Type(Call& call) {
+  const Value* const value = call.keys.Find(call.Word(1));
+  call.out.Status(value == nullptr ? "none" : TypeName(*value));
+}
+
+void Rename(Call& call) {
+  if (!call.keys.Rename(call.Word(1), call.Word(2))) return call.out.Error("ERR no such key");
+  call.out.Status("OK");
+}
+
+int64_t TtlMs(Call& call) {
+  if (call.keys.Find(call.Word(1)) == nullptr) return -2;
+  const int64_t expiry = call.keys.Expiry(call.Word(1));
+  return expiry == kNoExpiry ? -1 : std::max<int64_t>(0, expiry - call.keys.now_ms());
+}
+
+void Pttl(Call& call) { call.out.Integer(TtlMs(call)); }
+
+void Ttl(Call& call) {
+  const int64_t left_ms = TtlMs(call);
+  call.out.Integer(left_ms < 0 ? left_ms : (left_ms + 500) / 1000);
+}
+
+struct ExpiryRules {
+  bool if_none = false, if_any = false, if_later = false, if_sooner = false;
+
+  bool Allow(int64_t now, int64_t wanted) const {
+    const bool none = now == kNoExpiry;
+    return !(if_none && !none) && !(if_any && none) && !(if_later && (none || wanted <= now)) &&
+           !(if_sooner && !none && wanted >= now);
+  }
+};
+
+// The flags are of the words from the fourth on.
+bool ReadRules(Call& call, ExpiryRules& rules) {
+  for (size_t i = 3; i < call.size(); ++i) {
+    const std::string_view word = call.Word(i);
+    if (EqualsIgnoringCase(word, "NX")) {
+      rules.if_none = true;
+    } else if (EqualsIgnoringCase(word, "XX")) {
+      rules.if_any = true;
+    } else if (EqualsIgnoringCase(word, "GT")) {
+      rules.if_later = true;
+    } else if (EqualsIgnoringCase(word, "LT")) {
+      rules.if_sooner = true;
+    } else {
+      call.out.Error("ERR Unsupported option " + std::string(word));
+      return false;
+    }
+  }
+  if ((rules.if_none && (rules.if_any || rules.if_later || rules.if_sooner)) ||
+      (rules.if_later && rules.if_sooner)) {
+    Unknown("options of PEXPIRE that exclude one another", call.words);
+  }
+  return true;
+}
+
+void ExpireFrom(Call& call, int64_t base_ms, int64_t unit_ms) {
+  ExpiryRules rules;
+  if (!ReadRules(call, rules)) return;
+  int64_t wanted = 0;
+  if (!ParseInteger(call.Word(2), wanted)) return call.out.Error(kNotAnInteger);
+  if (wanted > (kNoExpiry - base_ms) / unit_ms || wanted < -(kNoExpiry / unit_ms)) {
+    Unknown("an expiry that far away", call.words);
+  }
+  wanted = wanted * unit_ms + base_ms;
+  const std::string_view key = call.Word(1);
+  if (call.keys.Find(key) == nullptr || !rules.Allow(call.keys.Expiry(key), wanted)) {
+    return call.out.Integer(0);
+  }
+  if (wanted <= call.keys.now_ms()) {
+    call.keys.Erase(key);
+  } else {
+    call.keys.SetExpiry(key, wanted);
+  }
+  call.out.Integer(1);
+}
+
+void Pexpire(Call& call) { ExpireFrom(call, call.keys.now_ms(), 1); }
+void Pexpireat(Call& call) { ExpireFrom(call, 0, 1); }
+void Expire(Call& call) { ExpireFrom(call, call.keys.now_ms(), 1000); }
+
+void Persist(Call& call) {
+  const std::string_view key = call.Word(1);
+  const bool has_expiry = call.keys.Expiry(key) != kNoExpiry;
+  if (has_expiry) call.keys.SetExpiry(key, kNoExpiry);
+  call.out.Integer(has_expiry ? 1 : 0);
+}
+
+void ReplyWithKeys(Call& call, std::string_view pattern) {
+  std::vector<std::string> keys = call.keys.Keys();
+  std::erase_if(keys, [&](const std::string& key) { return !MatchesGlob(key, pattern); });
+  call.out.Array(keys.size());
+  for (const std::string& key : keys) call.out.Text(key);
+}
+
+void KeysCommand(Call& call) { ReplyWithKeys(call, call.Word(1)); }
+
+// One page: COUNT is only a hint.
+void Scan(Call& call) {
+  std::string_view pattern = "*";
+  if (call.Word(1) != "0") Unknown("a cursor of SCAN, which answers all keys at once", call.words);
+  for (size_t i = 2; i + 1 < call.size(); i += 2) {
+    if (EqualsIgnoringCase(call.Word(i), "MATCH")) {
+      pattern = call.Word(i + 1);
+    } else if (!EqualsIgnoringCase(call.Word(i), "COUNT")) {
+      Unknown("this form of SCAN", call.words);
+    }
+  }
+  call.out.Array(2);
+  call.out.Text("0");
+  ReplyWithKeys(call, pattern);
+}
+
+void Dbsize(Call& call) { call.out.Integer(static_cast<int64_t>(call.keys.Keys().size())); }
+
+void Flush(Call& call) {
+  for (const std::string& key : call.keys.Keys()) call.keys.Erase(key);
+  call.out.Status("OK");
+}
+
+void Rpush(Call& call) {
+  bool failed = false;
+  List* list = GetMutable<List>(call, call.Word(1), failed);
+  if (failed) return;
+  if (list == nullptr) list = &std::get<List>(call.keys.Set(call.Word(1), List()));
+  for (size_t i = 2; i < call.size(); ++i) list->emplace_back(call.Word(i));
+  call.keys.Changed(call.Word(1));
+  call.out.Integer(static_cast<int64_t>(list->size()));
+}
+
+}  // namespace
+
+const std::vector<CommandSpec> kKeyCommands = {
+    {"EXISTS", -2, 0, 1, -1, 1, Exists},
+    {"DEL", -2, kWrite, 1, -1, 1, Del},
+    {"UNLINK", -2, kWrite, 1, -1, 1, Del},
+    {"TYPE", 2, 0, 1, 1, 1, Type},
+    {"RENAME", 3, kWrite, 1, 2, 1, Rename},
+    {"PTTL", 2, 0, 1, 1, 1, Pttl},
+    {"TTL", 2, 0, 1, 1, 1, Ttl},
+    {"PEXPIRE", -3, kWrite, 1, 1, 1, Pexpire},
+    {"PEXPIREAT", -3, kWrite, 1, 1, 1, Pexpireat},
+    {"EXPIRE", -3, kWrite, 1, 1, 1, Expire},
+    {"PERSIST", 2, kWrite, 1, 1, 1, Persist},
+    {"KEYS", 2, 0, 0, 0, 0, KeysCommand},
+    {"SCAN", -2, 0, 0, 0, 0, Scan},
+    {"DBSIZE", 1, 0, 0, 0, 0, Dbsize},
+    {"FLUSHALL", -1, kWrite, 0, 0, 0, Flush},
+    {"RPUSH", -3, kWrite | kDenyOom, 1, 1, 1, Rpush},
+    {"LPUSH", -3, kWrite | kDenyOom, 1, 1, 1, Rpush},
+};
+
+}  // namespace redlatch::sim

@@ -1,0 +1,105 @@
+#ifndef REDLATCH_TESTS_SIM_REDIS_KEYSPACE_H_
+#define REDLATCH_TESTS_SIM_REDIS_KEYSPACE_H_
+
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "tests/sim/redis/hash.h"
+#include "tests/sim/redis/sorted_set.h"
+#include "tests/sim/redis/string_map.h"
+
+namespace redlatch::sim {
+
+// A list, which no command of ours reads: some tests put one where a lock should be.
+using List = std::vector<std::string>;
+using Value = std::variant<std::string, Hash, SortedSet, List>;
+
+inline constexpr int64_t kNoExpiry = std::numeric_limits<int64_t>::max();
+
+// What one key had after a command. Values are shared, and copied when they are written.
+struct KeyChange {
+  int db = 0;
+  std::string key;
+  std::shared_ptr<const Value> value;  // null: the key was deleted
+  int64_t expires_ms = kNoExpiry;
+};
+
+// All keys of a server. Expired keys are invisible; a primary deletes them when it meets them.
+// Copying a keyspace copies no values.
+class Keyspace {
+ public:
+  // The time that counts for expiry, and whether expired keys are deleted (a replica waits for its
+  // primary to do so).
+  void SetTime(int64_t now_ms, bool deletes_expired) {
+    now_ms_ = now_ms;
+    deletes_expired_ = deletes_expired;
+  }
+  int64_t now_ms() const { return now_ms_; }
+  void Select(int db);
+  int selected() const { return db_; }
+
+  const Value* Find(std::string_view key);
+  // The same, to be written: Changed() must follow.
+  Value* FindMutable(std::string_view key);
+  // Sets the key, and removes its expiry unless it is to be kept. Counts as a change.
+  Value& Set(std::string_view key, Value value, bool keep_expiry = false);
+  bool Erase(std::string_view key);
+  // kNoExpiry if the key has none, or if there is no such key.
+  int64_t Expiry(std::string_view key);
+  void SetExpiry(std::string_view key, int64_t expires_ms);
+  bool Rename(std::string_view from, std::string_view to);
+  void Changed(std::string_view key);
+
+  // The keys that are not expired, sorted.
+  std::vector<std::string> Keys();
+  size_t size() const { return dbs_.empty() ? 0 : Current().size(); }
+  int databases() const { return static_cast<int>(dbs_.size()); }
+  void Clear() { dbs_.clear(); }
+
+  // Whether changes are remembered, for replicas; otherwise only that there were some.
+  void Remember(bool remember) { remembers_ = remember; }
+  bool has_changed() const { return has_changed_; }
+  // What has changed since the last call, each key once, in the order of the first change.
+  std::vector<KeyChange> TakeChanges();
+  void Apply(const KeyChange& change);
+
+  // All keys, values and expiries as text, sorted, for comparing: two servers are equal if their
+  // dumps are. Expired keys are left out.
+  std::string Dump();
+
+ private:
+  struct Entry {
+    std::shared_ptr<Value> value;
+    int64_t expires_ms = kNoExpiry;
+  };
+  using Database = StringMap<Entry>;
+
+  Database& Current();
+  const Database& Current() const { return dbs_[static_cast<size_t>(db_)]; }
+  Entry* FindEntry(std::string_view key);
+
+  std::vector<Database> dbs_;
+  int db_ = 0;
+  int64_t now_ms_ = 0;
+  bool deletes_expired_ = true;
+  bool remembers_ = false;
+  bool has_changed_ = false;
+  std::vector<std::pair<int, std::string>> changed_;
+};
+
+// The type of a value as TYPE names it.
+std::string_view TypeName(const Value& value);
+
+// A score as Redis writes it.
+std::string FormatScore(double score);
+
+}  // namespace redlatch::sim
+
+#endif  // REDLATCH_TESTS_SIM_REDIS_KEYSPACE_H_

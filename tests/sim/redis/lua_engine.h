@@ -1,0 +1,55 @@
+#ifndef REDLATCH_TESTS_SIM_REDIS_LUA_ENGINE_H_
+#define REDLATCH_TESTS_SIM_REDIS_LUA_ENGINE_H_
+
+#include <string>
+#include <string_view>
+
+#include "absl/types/span.h"
+#include "tests/sim/redis/output.h"
+#include "tests/sim/redis/string_map.h"
+
+struct lua_State;
+
+namespace redlatch::sim {
+
+// What a script's redis.call() and its like reach.
+class ScriptHost {
+ public:
+  virtual ~ScriptHost() = default;
+  virtual void CallFromScript(absl::Span<const std::string_view> words, Output& out) = 0;
+  // Whether the user may run that command; `known` is false if there is no such command.
+  virtual bool MayRun(absl::Span<const std::string_view> words, bool& known) = 0;
+};
+
+// Lua 5.1 as Redis 7 sets it up. Keeps the compiled functions of all scripts by their SHA-1. It has
+// no state between two runs, so that all servers of a thread share one.
+class LuaEngine {
+ public:
+  static LuaEngine& OfThisThread();
+
+  LuaEngine();
+  ~LuaEngine();
+  LuaEngine(const LuaEngine&) = delete;
+  LuaEngine& operator=(const LuaEngine&) = delete;
+
+  // The SHA-1 of a script, which is remembered.
+  const std::string& Sha1(std::string_view body);
+  // Empty if that worked, else the error to be replied.
+  std::string Compile(const std::string& sha1, std::string_view body);
+  // Runs a script that was compiled.
+  void Run(const std::string& sha1, absl::Span<const std::string_view> keys,
+           absl::Span<const std::string_view> args, ScriptHost& host, Output& out);
+
+ private:
+  friend struct LuaCalls;
+
+  lua_State* const lua_;
+  StringMap<std::string> sha1s_;
+  StringMap<int> functions_;
+  int error_handler_ = 0;
+  ScriptHost* host_ = nullptr;
+};
+
+}  // namespace redlatch::sim
+
+#endif  // REDLATCH_TESTS_SIM_REDIS_LUA_ENGINE_H_

@@ -1,0 +1,64 @@
+#ifndef REDLATCH_TESTS_SIM_REDIS_OUTPUT_H_
+#define REDLATCH_TESTS_SIM_REDIS_OUTPUT_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/redis/wire/reply.h"
+
+namespace redlatch::sim {
+
+// Where a command puts its reply: bytes for a connection, values for Lua, or a Reply.
+class Output {
+ public:
+  virtual ~Output() = default;
+  virtual void Nil() = 0;
+  virtual void Integer(int64_t number) = 0;
+  virtual void Text(std::string_view text) = 0;
+  virtual void Status(std::string_view text) = 0;
+  virtual void Error(std::string_view text) = 0;  // "WRONGTYPE Operation against ..."
+  virtual void Array(size_t size) = 0;            // that many values follow
+};
+
+// RESP 2, appended to a string.
+class RespOutput : public Output {
+ public:
+  explicit RespOutput(std::string& bytes) : bytes_(bytes) {}
+  void Nil() override;
+  void Integer(int64_t number) override;
+  void Text(std::string_view text) override;
+  void Status(std::string_view text) override;
+  void Error(std::string_view text) override;
+  void Array(size_t size) override;
+
+ private:
+  std::string& bytes_;
+};
+
+// Replies as values. More than one may come, as from SUBSCRIBE.
+class ReplyOutput : public Output {
+ public:
+  void Nil() override { Add({}); }
+  void Integer(int64_t number) override;
+  void Text(std::string_view text) override;
+  void Status(std::string_view text) override;
+  void Error(std::string_view text) override;
+  void Array(size_t size) override;
+  std::vector<redis::Reply>& replies() { return replies_; }
+
+ private:
+  struct Open {
+    redis::Reply array;
+    size_t missing;
+  };
+  void Add(redis::Reply reply);
+
+  std::vector<redis::Reply> replies_;
+  std::vector<Open> open_;
+};
+
+}  // namespace redlatch::sim
+
+#endif  // REDLATCH_TESTS_SIM_REDIS_OUTPUT_H_

@@ -1,0 +1,375 @@
+#include "tests/sim/redis/redis_server.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "src/base/sha1.h"
+#include "src/redis/wire/slot.h"
+#include "tests/sim/redis/request_parser.h"
+
+namespace redlatch::sim {
+namespace {
+
+constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+
+}  // namespace
+
+RedisServer::RedisServer(ServerOptions options, Sink* sink)
+    : options_(std::move(options)), sink_(sink), run_id_(MakeId()) {
+  replication_.id = MakeId();
+  config_ = {{"maxmemory", "0"},
+             {"maxmemory-policy", "noeviction"},
+             {"min-replicas-to-write", "0"},
+             {"min-replicas-max-lag", "10"}};
+  SetClock(1'700'000'000'000'000);
+}
+
+RedisServer::~RedisServer() = default;
+
+std::string RedisServer::MakeId() {
+  return base::Sha1Hex(absl::StrCat(options_.seed, ":", options_.port, ":", ids_made_++));
+}
+
+void RedisServer::SetClock(int64_t unix_micros) {
+  now_us_ = unix_micros;
+  keys_.SetTime(unix_micros / 1000, !role_.is_replica());
+}
+
+Keyspace& RedisServer::KeysFor(const Connection& connection) {
+  keys_.Select(connection.db);
+  return keys_;
+}
+
+void RedisServer::Connect(uint64_t id) {
+  Connection& connection = connections_[id];
+  connection = Connection();
+  connection.id = id;
+  ++connections_made_;
+}
+
+void RedisServer::Drop(Connection& connection) {
+  for (const std::string& channel : connection.channels) channels_.Remove(channel, connection.id);
+  for (const std::string& channel : connection.sharded_channels) {
+    sharded_channels_.Remove(channel, connection.id);
+  }
+  std::erase(unsent_, connection.id);
+  connections_.erase(connection.id);
+}
+
+void RedisServer::Disconnect(uint64_t id) {
+  const auto found = connections_.find(id);
+  if (found != connections_.end()) Drop(found->second);
+}
+
+void RedisServer::KillConnections(Clients which) {
+  for (auto& [id, connection] : connections_) {
+    if (which == Clients::kAll || connection.subscribed() == (which == Clients::kPubSub)) {
+      connection.closing = true;
+      SendLater(id);
+    }
+  }
+  Flush();
+}
+
+void RedisServer::Receive(uint64_t id, std::string_view bytes) {
+  const auto found = connections_.find(id);
+  if (found == connections_.end()) return;
+  found->second.input.append(bytes);
+  ExecuteInput(found->second);
+  Flush();
+}
+
+void RedisServer::ExecuteInput(Connection& connection) {
+  std::vector<std::string_view> words;
+  size_t done = 0;
+  while (!connection.waiting && !connection.closing) {
+    const size_t size = ReadCommand(std::string_view(connection.input).substr(done), words);
+    if (size == 0) break;
+    done += size;
+    if (words.empty()) continue;
+    RespOutput out(connection.output);
+    Run(connection, words, out);
+  }
+  connection.input.erase(0, done);
+  if (!connection.output.empty() || connection.closing) SendLater(connection.id);
+}
+
+Reply RedisServer::Execute(const std::vector<std::string>& words) {
+  const std::vector<std::string_view> views(words.begin(), words.end());
+  direct_.authenticated = true;
+  ReplyOutput out;
+  Run(direct_, views, out);
+  if (direct_.waiting) Unknown("a WAIT that waits, without a connection", views);
+  Flush();
+  return std::move(out.replies().front());
+}
+
+void RedisServer::Run(Connection& connection, Words words, Output& out) {
+  const CommandSpec* const command = FindCommand(words);
+  if (command == nullptr) Unknown("this command", words);
+  ++counts_.commands;
+  std::string refused = Refused(*command, words, connection);
+  const bool asked = connection.asking;
+  if (refused.empty()) {
+    Call call{*this, connection, KeysFor(connection), words, out};
+    command->run(call);
+  } else {
+    out.Error(refused);
+  }
+  if (asked) connection.asking = false;  // it was for one command
+  Commit();
+  connection.write_offset = replication_.offset;
+}
+
+void RedisServer::Commit() {
+  if (!keys_.has_changed() && !published_) return;
+  published_ = false;
+  std::vector<KeyChange> changes = keys_.TakeChanges();
+  if (role_.is_replica()) return;
+  ++replication_.offset;
+  if (keeps_log_) {
+    log_.push_back({replication_.offset, std::move(changes), std::move(messages_)});
+  }
+  messages_.clear();
+}
+
+void RedisServer::SendLater(uint64_t id) {
+  if (std::find(unsent_.begin(), unsent_.end(), id) == unsent_.end()) unsent_.push_back(id);
+}
+
+void RedisServer::Flush() {
+  while (!unsent_.empty()) {
+    const uint64_t id = unsent_.front();
+    unsent_.erase(unsent_.begin());
+    const auto found = connections_.find(id);
+    if (found == connections_.end()) continue;
+    const std::string output = std::move(found->second.output);
+    found->second.output.clear();
+    const bool closing = found->second.closing;
+    if (closing) Drop(found->second);
+    if (!output.empty() && sink_ != nullptr) sink_->Send(id, output);
+    if (closing && sink_ != nullptr) sink_->Close(id);
+  }
+}
+
+// --- Scripts
+
+void RedisServer::RunScript(Call& call, const std::string& sha1) {
+  int64_t count = 0;
+  if (!ParseInteger(call.Word(2), count) || count < 0 ||
+      static_cast<size_t>(count) > call.size() - 3) {
+    Unknown("this form of EVAL", call.words);
+  }
+  ++counts_.scripts;
+  const auto keys = static_cast<size_t>(count);
+  script_ = Script{&call.connection, false, LacksMemory()};
+  LuaEngine::OfThisThread().Run(sha1, call.words.subspan(3, keys), call.words.subspan(3 + keys),
+                                *this, call.out);
+  script_.reset();
+}
+
+void RedisServer::CallFromScript(Words words, Output& out) {
+  ++counts_.calls_in_scripts;
+  const CommandSpec* const command = FindCommand(words);
+  if (command == nullptr) Unknown("this command in a script", words);
+  if (std::string refused = RefusedInScript(*command, words); !refused.empty()) {
+    return out.Error(refused);
+  }
+  if (command->is(kWrite)) script_->wrote = true;
+  Call call{*this, *script_->connection, keys_, words, out, true};
+  command->run(call);
+}
+
+bool RedisServer::MayRun(Words words, bool& known) {
+  const CommandSpec* const command = FindCommand(words);
+  known = command != nullptr && command->accepts(words.size());
+  std::string_view what;
+  return known && Permits(*command, words, what);
+}
+
+// --- Messages
+
+int64_t RedisServer::Publish(std::string_view channel, std::string_view text, bool sharded) {
+  const Message message{std::string(channel), std::string(text), sharded};
+  Deliver(message);
+  if (keeps_log_) messages_.push_back(message);
+  published_ = true;
+  return (sharded ? sharded_channels_ : channels_).Count(channel);
+}
+
+void RedisServer::Deliver(const Message& message) {
+  const PubSub& channels = message.sharded ? sharded_channels_ : channels_;
+  for (const uint64_t id : channels.Subscribers(message.channel)) {
+    RespOutput out(connections_.find(id)->second.output);
+    out.Array(3);
+    out.Text(message.sharded ? "smessage" : "message");
+    out.Text(message.channel);
+    out.Text(message.text);
+    SendLater(id);
+  }
+}
+
+// --- Replication
+
+void RedisServer::KeepLog(bool keep) {
+  keeps_log_ = keep;
+  keys_.Remember(keep);
+  if (!keep) log_.clear();
+}
+
+void RedisServer::TrimLog(int64_t offset) {
+  while (!log_.empty() && log_.front().offset <= offset) log_.pop_front();
+}
+
+void RedisServer::Restore(const Snapshot& snapshot) {
+  keys_ = snapshot.keys;
+  keys_.Remember(keeps_log_);
+  keys_.TakeChanges();
+  replication_ = snapshot.replication;
+  log_.clear();
+  SetClock(now_us_);
+}
+
+void RedisServer::SetRole(const Role& role) {
+  const bool was_replica = role_.is_replica();
+  role_ = role;
+  SetClock(now_us_);
+  if (was_replica && !role.is_replica()) {
+    replication_.old_id = std::exchange(replication_.id, MakeId());
+    replication_.old_id_until = replication_.offset + 1;
+    acks_.clear();
+  }
+  if (was_replica || !role.is_replica()) return;
+  acks_.clear();
+  for (auto& [id, connection] : connections_) {
+    if (!connection.waiting) continue;
+    connection.waiting.reset();
+    RespOutput(connection.output)
+        .Error(
+            "UNBLOCKED force unblock from blocking operation, instance state changed (master -> "
+            "replica?)");
+    connection.closing = true;
+    SendLater(id);
+  }
+  Flush();
+}
+
+bool RedisServer::SynchroniseWith(RedisServer& primary) {
+  const ReplicationState& theirs = primary.replication_;
+  const bool same = replication_.id == theirs.id && replication_.offset <= theirs.offset;
+  const bool older = replication_.id == theirs.old_id && replication_.offset < theirs.old_id_until;
+  const int64_t first = primary.log_.empty() ? theirs.offset + 1 : primary.log_.front().offset;
+  const bool continues = (same || older) && replication_.offset + 1 >= first;
+  if (continues) {
+    const int64_t offset = replication_.offset;
+    replication_ = theirs;
+    replication_.offset = offset;
+  } else {
+    Restore(primary.TakeSnapshot());
+  }
+  return continues;
+}
+
+void RedisServer::Apply(const LogEntry& entry) {
+  if (entry.offset != replication_.offset + 1) Unknown("a gap in the replication stream", {});
+  for (const KeyChange& change : entry.changes) keys_.Apply(change);
+  keys_.TakeChanges();
+  for (const Message& message : entry.messages) Deliver(message);
+  replication_.offset = entry.offset;
+  if (keeps_log_) log_.push_back(entry);
+  Flush();
+}
+
+void RedisServer::AckFromReplica(uint64_t replica, int64_t offset) {
+  acks_[replica] = offset;
+  EndWaits();
+}
+
+void RedisServer::RemoveReplica(uint64_t replica) { acks_.erase(replica); }
+
+int64_t RedisServer::AckedBy(int64_t offset) const {
+  return std::count_if(acks_.begin(), acks_.end(),
+                       [offset](const auto& ack) { return ack.second >= offset; });
+}
+
+int64_t RedisServer::NextTimeout() const {
+  int64_t next = kNever;
+  for (const auto& [id, connection] : connections_) {
+    if (connection.waiting) next = std::min(next, connection.waiting->until_us);
+  }
+  return next;
+}
+
+void RedisServer::Tick() { EndWaits(); }
+
+void RedisServer::EndWaits() {
+  for (auto& [id, connection] : connections_) {
+    if (!connection.waiting) continue;
+    const Connection::Waiting waiting = *connection.waiting;
+    const int64_t acked = AckedBy(waiting.offset);
+    if (acked < waiting.replicas && now_us_ < waiting.until_us) continue;
+    connection.waiting.reset();
+    RespOutput(connection.output).Integer(acked);
+    SendLater(id);
+    ExecuteInput(connection);
+  }
+  Flush();
+}
+
+// --- Cluster
+
+void RedisServer::SetCluster(ClusterView view) {
+  cluster_ = std::move(view);
+  LeaveSlots();
+  Flush();
+}
+
+// Ends the subscriptions to channels of slots that the node does not serve any more.
+void RedisServer::LeaveSlots() {
+  const ClusterNode* const me = cluster_.Find(cluster_.me);
+  for (auto& [id, connection] : connections_) {
+    const auto channels = connection.sharded_channels;
+    for (const std::string& channel : channels) {
+      const std::string* const owner = cluster_.OwnerOf(redis::SlotOf(channel));
+      if (owner != nullptr && me != nullptr &&
+          (*owner == cluster_.me || *owner == me->primary_id)) {
+        continue;
+      }
+      sharded_channels_.Remove(channel, id);
+      connection.sharded_channels.erase(channel);
+      RespOutput out(connection.output);
+      out.Array(3);
+      out.Text("sunsubscribe");
+      out.Text(channel);
+      out.Integer(static_cast<int64_t>(connection.sharded_channels.size()));
+      SendLater(id);
+    }
+  }
+}
+
+std::vector<std::string> RedisServer::KeysInSlot(int slot) {
+  keys_.Select(0);
+  std::vector<std::string> keys = keys_.Keys();
+  std::erase_if(keys, [slot](const std::string& key) { return redis::SlotOf(key) != slot; });
+  return keys;
+}
+
+void RedisServer::MoveKey(const std::string& key, RedisServer& to) {
+  keys_.Select(0);
+  to.keys_.Select(0);
+  const Value* const value = keys_.Find(key);
+  if (value == nullptr) return;
+  to.keys_.Set(key, *value);
+  if (const int64_t expiry = keys_.Expiry(key); expiry != kNoExpiry) {
+    to.keys_.SetExpiry(key, expiry);
+  }
+  keys_.Erase(key);
+  Commit();
+  to.Commit();
+}
+
+std::string RedisServer::Dump() { return keys_.Dump(); }
+
+}  // namespace redlatch::sim

@@ -1,0 +1,209 @@
+// A Redis in memory: bytes of RESP in, bytes of RESP out. It has no sockets, no threads and no
+// clock of its own, and is the same in every run.
+//
+// It executes the scripts of lua/ as they are, in Lua 5.1, and knows just the commands that these
+// and the library use; an unknown command, or an unknown form of one, ends the run.
+#ifndef REDLATCH_TESTS_SIM_REDIS_REDIS_SERVER_H_
+#define REDLATCH_TESTS_SIM_REDIS_REDIS_SERVER_H_
+
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/redis/wire/reply.h"
+#include "tests/sim/redis/cluster_view.h"
+#include "tests/sim/redis/command.h"
+#include "tests/sim/redis/faults.h"
+#include "tests/sim/redis/keyspace.h"
+#include "tests/sim/redis/lua_engine.h"
+#include "tests/sim/redis/pub_sub.h"
+#include "tests/sim/redis/replication.h"
+#include "tests/sim/redis/string_map.h"
+
+namespace redlatch::sim {
+
+using Reply = redis::Reply;
+
+// Where a server's output goes. Neither function may call the server back.
+struct Sink {
+  virtual ~Sink() = default;
+  virtual void Send(uint64_t connection, std::string_view bytes) = 0;
+  // The server has closed the connection, and forgotten it.
+  virtual void Close(uint64_t connection) = 0;
+};
+
+struct ServerOptions {
+  std::string host = "127.0.0.1";
+  int port = 6379;
+  std::string version = "7.0.15";
+  bool valkey = false;
+  bool cluster = false;
+  std::string password;  // empty: none is needed
+  uint64_t seed = 1;     // of the run id and the replication ids
+};
+
+// A client's connection.
+struct Connection {
+  struct Waiting {  // in WAIT
+    int64_t replicas;
+    int64_t offset;
+    int64_t until_us;
+  };
+
+  uint64_t id = 0;
+  int db = 0;
+  bool authenticated = false;
+  bool asking = false;
+  bool closing = false;
+  std::string name;
+  std::set<std::string, std::less<>> channels, sharded_channels;
+  int64_t write_offset = 0;  // for WAIT
+  std::optional<Waiting> waiting;
+  std::string input;   // not executed yet
+  std::string output;  // not sent yet
+
+  bool subscribed() const { return !channels.empty() || !sharded_channels.empty(); }
+};
+
+class RedisServer : private ScriptHost {
+ public:
+  explicit RedisServer(ServerOptions options = {}, Sink* sink = nullptr);
+  ~RedisServer() override;
+  RedisServer(const RedisServer&) = delete;
+  RedisServer& operator=(const RedisServer&) = delete;
+
+  const ServerOptions& options() const { return options_; }
+  const std::string& run_id() const { return run_id_; }
+
+  // The server's wall clock; it may step.
+  void SetClock(int64_t unix_micros);
+  int64_t clock() const { return now_us_; }
+  // When a WAIT ends by its timeout, on the server's clock; Tick() then replies to it.
+  int64_t NextTimeout() const;
+  void Tick();
+
+  void Connect(uint64_t connection);
+  void Disconnect(uint64_t connection);
+  // Any fragment of a stream of commands: executes those that are complete.
+  void Receive(uint64_t connection, std::string_view bytes);
+  // Executes a command at once, as a client that has done nothing else.
+  Reply Execute(const std::vector<std::string>& words);
+  enum class Clients { kAll, kPubSub, kNormal };
+  // As CLIENT KILL.
+  void KillConnections(Clients which);
+
+  // All keys, values and expiries, in an order of its own.
+  std::string Dump();
+  Snapshot TakeSnapshot() const { return {keys_, replication_}; }
+  void Restore(const Snapshot& snapshot);
+
+  // A server keeps a log if it is told so: one entry for each command, or script, that wrote.
+  void KeepLog(bool keep);
+  const Log& log() const { return log_; }
+  void TrimLog(int64_t offset);  // forgets the entries up to there
+  int64_t offset() const { return replication_.offset; }
+  const ReplicationState& replication() const { return replication_; }
+  const Role& role() const { return role_; }
+  // A replica that becomes a primary gets a new replication id.
+  void SetRole(const Role& role);
+  // Makes this replica continue the stream of its primary: from where it is if that is possible,
+  // else from a snapshot. Returns whether it continued.
+  bool SynchroniseWith(RedisServer& primary);
+  // At a replica, in order.
+  void Apply(const LogEntry& entry);
+  // At a primary: what a replica has told, for WAIT and INFO.
+  void AckFromReplica(uint64_t replica, int64_t offset);
+  void RemoveReplica(uint64_t replica);
+
+  void SetCluster(ClusterView view);
+  const ClusterView& cluster() const { return cluster_; }
+  // As MIGRATE: the key of a slot that moves, and its value, are there afterwards.
+  std::vector<std::string> KeysInSlot(int slot);
+  void MoveKey(const std::string& key, RedisServer& to);
+
+  Conditions conditions;
+  Permissions permissions;
+  void Refuse(Refusal refusal) { refusals_.push_back(std::move(refusal)); }
+  void ClearRefusals() { refusals_.clear(); }
+  void FlushScripts() { scripts_.clear(); }
+
+  struct Counts {
+    uint64_t commands = 0;  // of clients
+    uint64_t scripts = 0;
+    uint64_t calls_in_scripts = 0;
+  };
+  const Counts& counts() const { return counts_; }
+
+ private:
+  friend struct ServerCommands;
+
+  struct Script {  // that runs
+    Connection* connection;
+    bool wrote;
+    bool out_of_memory;
+  };
+
+  // ScriptHost
+  void CallFromScript(Words words, Output& out) override;
+  bool MayRun(Words words, bool& known) override;
+
+  void ExecuteInput(Connection& connection);
+  void Run(Connection& connection, Words words, Output& out);
+  void RunScript(Call& call, const std::string& sha1);
+  void Commit();
+  void Flush();
+  void SendLater(uint64_t connection);
+  void Drop(Connection& connection);
+
+  // Why a command is not executed; empty if it is.
+  std::string Refused(const CommandSpec& command, Words words, const Connection& connection);
+  std::string RefusedInScript(const CommandSpec& command, Words words);
+  std::string RefusedByFault(const CommandSpec& command, bool in_script);
+  std::string RefusedBySlot(const CommandSpec& command, Words words, bool asking, bool in_script);
+  std::string Redirection(int slot, bool asking, bool channels, size_t missing, size_t existing,
+                          size_t keys);
+  bool LacksMemory() const;
+  bool Permits(const CommandSpec& command, Words words, std::string_view& what) const;
+  Keyspace& KeysFor(const Connection& connection);
+
+  int64_t Publish(std::string_view channel, std::string_view text, bool sharded);
+  void Deliver(const Message& message);
+  void EndWaits();
+  int64_t AckedBy(int64_t offset) const;
+  void LeaveSlots();
+  std::string MakeId();
+
+  const ServerOptions options_;
+  Sink* const sink_;
+  uint64_t ids_made_ = 0;
+  std::string run_id_;
+  int64_t now_us_ = 0;
+  Keyspace keys_;
+  std::map<std::string, std::string> config_;
+  StringMap<bool> scripts_;
+  std::optional<Script> script_;
+  std::map<uint64_t, Connection> connections_;
+  Connection direct_;             // Execute()'s
+  std::vector<uint64_t> unsent_;  // connections that have output
+  PubSub channels_, sharded_channels_;
+  ReplicationState replication_;
+  Role role_;
+  bool keeps_log_ = false;
+  Log log_;
+  std::vector<Message> messages_;  // of the command that runs
+  bool published_ = false;
+  std::map<uint64_t, int64_t> acks_;
+  ClusterView cluster_;
+  std::vector<Refusal> refusals_;
+  Counts counts_;
+  uint64_t connections_made_ = 0;
+};
+
+}  // namespace redlatch::sim
+
+#endif  // REDLATCH_TESTS_SIM_REDIS_REDIS_SERVER_H_

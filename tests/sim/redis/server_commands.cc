@@ -1,0 +1,463 @@
+// Commands about the server, its connections, messages, scripts and cluster.
+#include <algorithm>
+#include <cstdlib>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "src/redis/wire/slot.h"
+#include "tests/sim/redis/glob.h"
+#include "tests/sim/redis/redis_server.h"
+
+namespace redlatch::sim {
+
+struct ServerCommands {
+  static void Ok(Call& call) { call.out.Status("OK"); }
+
+  static void Ping(Call& call) {
+    const std::string_view text = call.size() > 1 ? call.Word(1) : "";
+    if (call.connection.subscribed()) {
+      call.out.Array(2);
+      call.out.Text("pong");
+      return call.out.Text(text);
+    }
+    call.size() > 1 ? call.out.Text(text) : call.out.Status("PONG");
+  }
+
+  static void Time(Call& call) {
+    call.out.Array(2);
+    call.out.Text(std::to_string(call.server.now_us_ / 1'000'000));
+    call.out.Text(std::to_string(call.server.now_us_ % 1'000'000));
+  }
+
+  static void Auth(Call& call) {
+    const std::string& password = call.server.options_.password;
+    if (password.empty()) {
+      return call.out.Error(
+          "ERR AUTH <password> called without any password configured for the default user. Are "
+          "you sure your configuration is correct?");
+    }
+    const bool known = call.size() == 2 || call.Word(1) == "default";
+    if (!known || call.Word(call.size() - 1) != password) {
+      return call.out.Error("WRONGPASS invalid username-password pair or user is disabled.");
+    }
+    call.connection.authenticated = true;
+    Ok(call);
+  }
+
+  static void Hello(Call& call) {
+    if (call.size() > 1) Unknown("this form of HELLO", call.words);
+    RedisServer& server = call.server;
+    const ServerOptions& options = server.options_;
+    if (!options.password.empty() && !call.connection.authenticated) {
+      return call.out.Error(
+          "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO "
+          "<proto> AUTH <user> <pass> option can be used to authenticate the client and select the "
+          "RESP protocol version at the same time");
+    }
+    call.out.Array(14);
+    const auto text = [&call](std::string_view name, std::string_view value) {
+      call.out.Text(name);
+      call.out.Text(value);
+    };
+    text("server", options.valkey ? "valkey" : "redis");
+    text("version", options.version);
+    call.out.Text("proto");
+    call.out.Integer(2);
+    call.out.Text("id");
+    call.out.Integer(static_cast<int64_t>(call.connection.id));
+    text("mode", options.cluster ? "cluster" : "standalone");
+    text("role", server.role_.is_replica() ? "replica" : "master");
+    call.out.Text("modules");
+    call.out.Array(0);
+  }
+
+  static void Select(Call& call) {
+    int64_t db = 0;
+    if (!ParseInteger(call.Word(1), db)) return call.out.Error("ERR invalid DB index");
+    if (db < 0 || db > 15) return call.out.Error("ERR DB index is out of range");
+    if (call.server.options_.cluster && db != 0) {
+      return call.out.Error("ERR SELECT is not allowed in cluster mode");
+    }
+    // That of a script ends with it.
+    if (!call.in_script) call.connection.db = static_cast<int>(db);
+    call.keys.Select(static_cast<int>(db));
+    Ok(call);
+  }
+
+  static void ClientSetname(Call& call) {
+    call.connection.name = call.Word(2);
+    Ok(call);
+  }
+  static void ClientId(Call& call) { call.out.Integer(static_cast<int64_t>(call.connection.id)); }
+  static void ClientGetname(Call& call) { call.out.Text(call.connection.name); }
+
+  static void ConfigGet(Call& call) {
+    std::vector<std::pair<std::string, std::string>> found;
+    for (const auto& [name, value] : call.server.config_) {
+      for (size_t i = 2; i < call.size(); ++i) {
+        if (!MatchesGlob(name, call.Word(i))) continue;
+        found.emplace_back(name, value);
+        break;
+      }
+    }
+    if (found.empty()) Unknown("this parameter", call.words);
+    call.out.Array(2 * found.size());
+    for (const auto& [name, value] : found) {
+      call.out.Text(name);
+      call.out.Text(value);
+    }
+  }
+
+  static void ConfigSet(Call& call) {
+    for (size_t i = 2; i + 1 < call.size(); i += 2) {
+      const auto found = call.server.config_.find(std::string(call.Word(i)));
+      if (found == call.server.config_.end()) Unknown("this parameter", call.words);
+      found->second = call.Word(i + 1);
+    }
+    Ok(call);
+  }
+
+  static std::string InfoServer(const RedisServer& server) {
+    const ServerOptions& options = server.options_;
+    const char* const mode = options.cluster ? "cluster" : "standalone";
+    return absl::StrCat(
+        "# Server\r\nredis_version:", options.valkey ? "7.2.4" : options.version, "\r\n",
+        options.valkey ? absl::StrCat("server_name:valkey\r\nvalkey_version:", options.version,
+                                      "\r\nserver_mode:", mode, "\r\n")
+                       : "",
+        "redis_mode:", mode, "\r\nprocess_id:", options.port, "\r\nrun_id:", server.run_id_,
+        "\r\ntcp_port:", options.port, "\r\n");
+  }
+
+  static std::string InfoMemory(const RedisServer& server) {
+    return absl::StrCat(
+        "# Memory\r\nused_memory:1000000\r\nmaxmemory:", server.config_.at("maxmemory"),
+        "\r\nmaxmemory_policy:", server.config_.at("maxmemory-policy"), "\r\n");
+  }
+
+  static std::string InfoReplication(const RedisServer& server) {
+    const ReplicationState& state = server.replication_;
+    std::string text = absl::StrCat(
+        "# Replication\r\nrole:", server.role_.is_replica() ? "slave" : "master", "\r\n");
+    if (server.role_.is_replica()) {
+      absl::StrAppend(&text, "master_host:", server.role_.primary_host,
+                      "\r\nmaster_port:", server.role_.primary_port,
+                      "\r\nmaster_link_status:", server.role_.link_up ? "up" : "down",
+                      "\r\nslave_repl_offset:", state.offset, "\r\n");
+    }
+    absl::StrAppend(&text, "connected_slaves:", server.acks_.size(), "\r\nmaster_replid:", state.id,
+                    "\r\nmaster_replid2:", state.old_id, "\r\nmaster_repl_offset:", state.offset,
+                    "\r\nsecond_repl_offset:", state.old_id_until, "\r\n");
+    return text;
+  }
+
+  static std::string InfoRest(RedisServer& server) {
+    std::string text =
+        absl::StrCat("# Clients\r\nconnected_clients:", server.connections_.size(),
+                     "\r\n# Stats\r\ntotal_connections_received:", server.connections_made_,
+                     "\r\n# Keyspace\r\n");
+    const int selected = server.keys_.selected();
+    for (int db = 0; db < server.keys_.databases(); ++db) {
+      server.keys_.Select(db);
+      const size_t keys = server.keys_.Keys().size();
+      if (keys > 0) absl::StrAppend(&text, "db", db, ":keys=", keys, ",expires=0,avg_ttl=0\r\n");
+    }
+    server.keys_.Select(selected);
+    return text;
+  }
+
+  static void Info(Call& call) {
+    RedisServer& server = call.server;
+    std::string text;
+    const std::string section =
+        call.size() > 1 ? absl::AsciiStrToLower(std::string(call.Word(1))) : "";
+    const bool all = section.empty();
+    if (all || section == "server") absl::StrAppend(&text, InfoServer(server), all ? "\r\n" : "");
+    if (all || section == "memory") absl::StrAppend(&text, InfoMemory(server), all ? "\r\n" : "");
+    if (all || section == "replication") absl::StrAppend(&text, InfoReplication(server));
+    if (all) absl::StrAppend(&text, "\r\n", InfoRest(server));
+    if (text.empty()) Unknown("this section of INFO", call.words);
+    call.out.Text(text);
+  }
+
+  static void RoleCommand(Call& call) {
+    const RedisServer& server = call.server;
+    if (server.role_.is_replica()) {
+      call.out.Array(5);
+      call.out.Text("slave");
+      call.out.Text(server.role_.primary_host);
+      call.out.Integer(server.role_.primary_port);
+      call.out.Text(server.role_.link_up ? "connected" : "connect");
+      return call.out.Integer(server.role_.link_up ? server.replication_.offset : -1);
+    }
+    call.out.Array(3);
+    call.out.Text("master");
+    call.out.Integer(server.replication_.offset);
+    call.out.Array(0);
+  }
+
+  static void Wait(Call& call) {
+    RedisServer& server = call.server;
+    int64_t replicas = 0, timeout_ms = 0;
+    if (!ParseInteger(call.Word(1), replicas)) return call.out.Error(kNotAnInteger);
+    if (!ParseInteger(call.Word(2), timeout_ms) || timeout_ms < 0) {
+      return call.out.Error("ERR timeout is not an integer or out of range");
+    }
+    if (server.role_.is_replica()) {
+      return call.out.Error(
+          "ERR WAIT cannot be used with replica instances. Please also note that since Redis 4.0 "
+          "if a replica is configured to be writable (which is not the default) writes to replicas "
+          "are just local and are not propagated.");
+    }
+    const int64_t offset = call.connection.write_offset;
+    const int64_t acked = server.AckedBy(offset);
+    if (acked >= replicas) return call.out.Integer(acked);
+    const int64_t until_us =
+        timeout_ms == 0 ? std::numeric_limits<int64_t>::max() : server.now_us_ + 1000 * timeout_ms;
+    call.connection.waiting = Connection::Waiting{replicas, offset, until_us};
+  }
+
+  static void Asking(Call& call) {
+    call.connection.asking = true;
+    Ok(call);
+  }
+
+  // --- Messages
+
+  static void ReplyToSubscription(Call& call, std::string_view word, const std::string* channel,
+                                  size_t count) {
+    call.out.Array(3);
+    call.out.Text(word);
+    channel == nullptr ? call.out.Nil() : call.out.Text(*channel);
+    call.out.Integer(static_cast<int64_t>(count));
+  }
+
+  static void SubscribeTo(Call& call, bool sharded) {
+    Connection& me = call.connection;
+    if (me.id == 0) Unknown("a subscription without a connection", call.words);
+    auto& mine = sharded ? me.sharded_channels : me.channels;
+    PubSub& all = sharded ? call.server.sharded_channels_ : call.server.channels_;
+    for (size_t i = 1; i < call.size(); ++i) {
+      const std::string channel(call.Word(i));
+      mine.insert(channel);
+      all.Add(channel, me.id);
+      ReplyToSubscription(call, sharded ? "ssubscribe" : "subscribe", &channel, mine.size());
+    }
+  }
+  static void Subscribe(Call& call) { SubscribeTo(call, false); }
+  static void Ssubscribe(Call& call) { SubscribeTo(call, true); }
+
+  static void UnsubscribeFrom(Call& call, bool sharded) {
+    Connection& me = call.connection;
+    auto& mine = sharded ? me.sharded_channels : me.channels;
+    PubSub& all = sharded ? call.server.sharded_channels_ : call.server.channels_;
+    const char* const word = sharded ? "sunsubscribe" : "unsubscribe";
+    std::vector<std::string> channels(call.words.begin() + 1, call.words.end());
+    if (channels.empty()) channels.assign(mine.begin(), mine.end());
+    if (channels.empty()) return ReplyToSubscription(call, word, nullptr, 0);
+    for (const std::string& channel : channels) {
+      mine.erase(channel);
+      all.Remove(channel, me.id);
+      ReplyToSubscription(call, word, &channel, mine.size());
+    }
+  }
+  static void Unsubscribe(Call& call) { UnsubscribeFrom(call, false); }
+  static void Sunsubscribe(Call& call) { UnsubscribeFrom(call, true); }
+
+  static void Publish(Call& call) {
+    call.out.Integer(call.server.Publish(call.Word(1), call.Word(2), false));
+  }
+  static void Spublish(Call& call) {
+    call.out.Integer(call.server.Publish(call.Word(1), call.Word(2), true));
+  }
+
+  static void CountSubscribers(Call& call, const PubSub& channels) {
+    call.out.Array(2 * (call.size() - 2));
+    for (size_t i = 2; i < call.size(); ++i) {
+      call.out.Text(call.Word(i));
+      call.out.Integer(channels.Count(call.Word(i)));
+    }
+  }
+  static void Numsub(Call& call) { CountSubscribers(call, call.server.channels_); }
+  static void Shardnumsub(Call& call) { CountSubscribers(call, call.server.sharded_channels_); }
+
+  // What PUBSUB is without its second word.
+  static void WithoutSubcommand(Call& call) { Unknown("this command", call.words); }
+
+  // --- Scripts
+
+  static void Eval(Call& call) {
+    LuaEngine& engine = LuaEngine::OfThisThread();
+    const std::string sha1 = engine.Sha1(call.Word(1));
+    std::string error = engine.Compile(sha1, call.Word(1));
+    if (!error.empty()) return call.out.Error(error);
+    call.server.scripts_[sha1] = true;
+    call.server.RunScript(call, sha1);
+  }
+
+  static void Evalsha(Call& call) {
+    const std::string sha1 = absl::AsciiStrToLower(std::string(call.Word(1)));
+    if (!call.server.scripts_.contains(sha1)) {
+      return call.out.Error("NOSCRIPT No matching script. Please use EVAL.");
+    }
+    call.server.RunScript(call, sha1);
+  }
+
+  static void ScriptLoad(Call& call) {
+    LuaEngine& engine = LuaEngine::OfThisThread();
+    const std::string& sha1 = engine.Sha1(call.Word(2));
+    std::string error = engine.Compile(sha1, call.Word(2));
+    if (!error.empty()) return call.out.Error(error);
+    call.server.scripts_[sha1] = true;
+    call.out.Text(sha1);
+  }
+
+  static void ScriptExists(Call& call) {
+    call.out.Array(call.size() - 2);
+    for (size_t i = 2; i < call.size(); ++i) {
+      call.out.Integer(call.server.scripts_.contains(call.Word(i)) ? 1 : 0);
+    }
+  }
+
+  static void ScriptFlush(Call& call) {
+    call.server.scripts_.clear();
+    Ok(call);
+  }
+
+  // --- Cluster
+
+  static void ReplyWithNode(Call& call, const ClusterNode& node) {
+    call.out.Array(4);
+    call.out.Text(node.host);
+    call.out.Integer(node.port);
+    call.out.Text(node.id);
+    call.out.Array(0);
+  }
+
+  static std::vector<const ClusterNode*> ReplicasOf(const ClusterView& view,
+                                                    const std::string& primary) {
+    std::vector<const ClusterNode*> replicas;
+    for (const ClusterNode& node : view.nodes) {
+      if (node.primary_id == primary && !node.failed) replicas.push_back(&node);
+    }
+    return replicas;
+  }
+
+  static void ClusterSlots(Call& call) {
+    const ClusterView& view = call.server.cluster_;
+    call.out.Array(view.ranges.size());
+    for (const ClusterView::Range& range : view.ranges) {
+      const auto replicas = ReplicasOf(view, range.owner);
+      call.out.Array(3 + replicas.size());
+      call.out.Integer(range.first);
+      call.out.Integer(range.last);
+      ReplyWithNode(call, *view.Find(range.owner));
+      for (const ClusterNode* const replica : replicas) ReplyWithNode(call, *replica);
+    }
+  }
+
+  static void ReplyWithShardNode(Call& call, const ClusterNode& node) {
+    call.out.Array(14);
+    const auto text = [&call](std::string_view name, std::string_view value) {
+      call.out.Text(name);
+      call.out.Text(value);
+    };
+    text("id", node.id);
+    call.out.Text("port");
+    call.out.Integer(node.port);
+    text("ip", node.host);
+    text("endpoint", node.host);
+    text("role", node.primary_id.empty() ? "master" : "replica");
+    call.out.Text("replication-offset");
+    call.out.Integer(call.server.replication_.offset);
+    text("health", node.failed ? "fail" : "online");
+  }
+
+  static void ClusterShards(Call& call) {
+    const ClusterView& view = call.server.cluster_;
+    std::vector<const ClusterNode*> primaries;
+    for (const ClusterNode& node : view.nodes) {
+      if (node.primary_id.empty()) primaries.push_back(&node);
+    }
+    call.out.Array(primaries.size());
+    for (const ClusterNode* const primary : primaries) {
+      std::vector<int> slots;
+      for (const ClusterView::Range& range : view.ranges) {
+        if (range.owner == primary->id) slots.insert(slots.end(), {range.first, range.last});
+      }
+      call.out.Array(4);
+      call.out.Text("slots");
+      call.out.Array(slots.size());
+      for (const int slot : slots) call.out.Integer(slot);
+      call.out.Text("nodes");
+      std::vector<const ClusterNode*> nodes = {primary};
+      for (const ClusterNode& node : view.nodes) {
+        if (node.primary_id == primary->id) nodes.push_back(&node);
+      }
+      call.out.Array(nodes.size());
+      for (const ClusterNode* const node : nodes) ReplyWithShardNode(call, *node);
+    }
+  }
+
+  static void ClusterInfo(Call& call) {
+    const ClusterView& view = call.server.cluster_;
+    call.out.Text(absl::StrCat("cluster_enabled:1\r\ncluster_state:", view.down ? "fail" : "ok",
+                               "\r\ncluster_known_nodes:", view.nodes.size(),
+                               "\r\ncluster_current_epoch:", view.epoch, "\r\n"));
+  }
+
+  static void ClusterMyid(Call& call) { call.out.Text(call.server.cluster_.me); }
+
+  static void ClusterKeyslot(Call& call) { call.out.Integer(redis::SlotOf(call.Word(2))); }
+};
+
+using C = ServerCommands;
+
+const std::vector<CommandSpec> kServerCommands = {
+    {"PING", -1, kSubscribed, 0, 0, 0, C::Ping},
+    {"TIME", 1, kLoading, 0, 0, 0, C::Time},
+    {"AUTH", -2, kNoScript | kLoading | kNoAuth | kWhileBusy, 0, 0, 0, C::Auth},
+    {"HELLO", -1, kNoScript | kLoading | kNoAuth | kWhileBusy, 0, 0, 0, C::Hello},
+    {"SELECT", 2, kLoading, 0, 0, 0, C::Select},
+    {"CLIENT SETNAME", 3, kNoScript | kLoading, 0, 0, 0, C::ClientSetname},
+    {"CLIENT GETNAME", 2, kNoScript | kLoading, 0, 0, 0, C::ClientGetname},
+    {"CLIENT ID", 2, kNoScript | kLoading, 0, 0, 0, C::ClientId},
+    {"CONFIG GET", -3, kNoScript | kLoading, 0, 0, 0, C::ConfigGet},
+    {"CONFIG SET", -4, kNoScript | kLoading, 0, 0, 0, C::ConfigSet},
+    {"INFO", -1, kLoading, 0, 0, 0, C::Info},
+    {"ROLE", 1, kNoScript | kLoading, 0, 0, 0, C::RoleCommand},
+    {"WAIT", 3, kNoScript, 0, 0, 0, C::Wait},
+};
+
+const std::vector<CommandSpec> kPubSubCommands = {
+    {"SUBSCRIBE", -2, kNoScript | kLoading | kSubscribed | kChannels, 1, -1, 1, C::Subscribe},
+    {"SSUBSCRIBE", -2, kNoScript | kLoading | kSubscribed | kChannels | kSharded, 1, -1, 1,
+     C::Ssubscribe},
+    {"UNSUBSCRIBE", -1, kNoScript | kLoading | kSubscribed | kChannels, 1, -1, 1, C::Unsubscribe},
+    {"SUNSUBSCRIBE", -1, kNoScript | kLoading | kSubscribed | kChannels | kSharded, 1, -1, 1,
+     C::Sunsubscribe},
+    {"PUBLISH", 3, kLoading | kChannels, 1, 1, 1, C::Publish},
+    {"SPUBLISH", 3, kLoading | kChannels | kSharded, 1, 1, 1, C::Spublish},
+    {"PUBSUB", -2, kLoading, 0, 0, 0, C::WithoutSubcommand},
+    {"PUBSUB NUMSUB", -2, kLoading | kChannels, 2, -1, 1, C::Numsub},
+    {"PUBSUB SHARDNUMSUB", -2, kLoading | kChannels, 2, -1, 1, C::Shardnumsub},
+};
+
+const std::vector<CommandSpec> kScriptCommands = {
+    {"EVAL", -3, kNoScript | kKeysByNumber, 0, 0, 0, C::Eval},
+    {"EVALSHA", -3, kNoScript | kKeysByNumber, 0, 0, 0, C::Evalsha},
+    {"SCRIPT LOAD", 3, kNoScript, 0, 0, 0, C::ScriptLoad},
+    {"SCRIPT EXISTS", -3, kNoScript, 0, 0, 0, C::ScriptExists},
+    {"SCRIPT FLUSH", -2, kNoScript, 0, 0, 0, C::ScriptFlush},
+};
+
+const std::vector<CommandSpec> kClusterCommands = {
+    {"ASKING", 1, 0, 0, 0, 0, C::Asking},
+    {"CLUSTER SLOTS", 2, kLoading, 0, 0, 0, C::ClusterSlots},
+    {"CLUSTER SHARDS", 2, kLoading, 0, 0, 0, C::ClusterShards},
+    {"CLUSTER INFO", 2, 0, 0, 0, 0, C::ClusterInfo},
+    {"CLUSTER MYID", 2, 0, 0, 0, 0, C::ClusterMyid},
+    {"CLUSTER KEYSLOT", 3, 0, 0, 0, 0, C::ClusterKeyslot},
+};
+
+}  // namespace redlatch::sim

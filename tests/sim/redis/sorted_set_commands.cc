@@ -1,0 +1,242 @@
+#include <algorithm>
+#include <cmath>
+
+#include "tests/sim/redis/command.h"
+
+namespace redlatch::sim {
+namespace {
+
+using Bound = SortedSet::Bound;
+
+constexpr std::string_view kNotAFloat = "ERR value is not a valid float";
+
+struct AddRules {
+  bool if_new = false, if_old = false, if_greater = false, if_less = false, count_changes = false;
+};
+
+// Returns the place of the first score.
+size_t ReadAddRules(Call& call, AddRules& rules) {
+  for (size_t i = 2; i < call.size(); ++i) {
+    const std::string_view word = call.Word(i);
+    if (EqualsIgnoringCase(word, "NX")) {
+      rules.if_new = true;
+    } else if (EqualsIgnoringCase(word, "XX")) {
+      rules.if_old = true;
+    } else if (EqualsIgnoringCase(word, "GT")) {
+      rules.if_greater = true;
+    } else if (EqualsIgnoringCase(word, "LT")) {
+      rules.if_less = true;
+    } else if (EqualsIgnoringCase(word, "CH")) {
+      rules.count_changes = true;
+    } else if (EqualsIgnoringCase(word, "INCR")) {
+      Unknown("ZADD INCR", call.words);
+    } else {
+      return i;
+    }
+  }
+  return call.size();
+}
+
+void Zadd(Call& call) {
+  AddRules rules;
+  const size_t first = ReadAddRules(call, rules);
+  if (first == call.size() || (call.size() - first) % 2 != 0) return call.out.Error(kSyntaxError);
+  double score = 0;
+  for (size_t i = first; i < call.size(); i += 2) {
+    if (!ParseScore(call.Word(i), score)) return call.out.Error(kNotAFloat);
+  }
+  const std::string_view key = call.Word(1);
+  bool failed = false;
+  SortedSet* set = GetMutable<SortedSet>(call, key, failed);
+  if (failed) return;
+  if (set == nullptr && rules.if_old) return call.out.Integer(0);
+  if (set == nullptr) set = &std::get<SortedSet>(call.keys.Set(key, SortedSet()));
+  int64_t added = 0, updated = 0;
+  for (size_t i = first; i < call.size(); i += 2) {
+    ParseScore(call.Word(i), score);
+    const double* const old = set->Score(call.Word(i + 1));
+    const bool skip = old == nullptr
+                          ? rules.if_old
+                          : rules.if_new || *old == score || (rules.if_greater && score <= *old) ||
+                                (rules.if_less && score >= *old);
+    if (skip) continue;
+    set->Set(call.Word(i + 1), score) ? ++added : ++updated;
+  }
+  if (added + updated > 0) call.keys.Changed(key);
+  call.out.Integer(rules.count_changes ? added + updated : added);
+}
+
+void EraseIfEmpty(Call& call, const SortedSet& set) {
+  call.keys.Changed(call.Word(1));
+  if (set.members().empty()) call.keys.Erase(call.Word(1));
+}
+
+void Zrem(Call& call) {
+  bool failed = false;
+  SortedSet* const set = GetMutable<SortedSet>(call, call.Word(1), failed);
+  if (failed) return;
+  int64_t removed = 0;
+  for (size_t i = 2; set != nullptr && i < call.size(); ++i) removed += set->Remove(call.Word(i));
+  if (removed > 0) EraseIfEmpty(call, *set);
+  call.out.Integer(removed);
+}
+
+struct Range {
+  size_t first = 0, last = 0;  // [first, last)
+};
+
+Range ByRank(int64_t start, int64_t stop, size_t size) {
+  const auto length = static_cast<int64_t>(size);
+  if (start < 0) start = std::max<int64_t>(0, start + length);
+  if (stop < 0) stop += length;
+  stop = std::min(stop, length - 1);
+  if (start > stop || start >= length) return {};
+  return {static_cast<size_t>(start), static_cast<size_t>(stop) + 1};
+}
+
+bool ParseBound(std::string_view word, Bound& bound) {
+  bound.exclusive = word.starts_with('(');
+  return ParseScore(bound.exclusive ? word.substr(1) : word, bound.score);
+}
+
+Range ByScore(const SortedSet& set, Bound from, Bound to) {
+  const size_t first = set.CountBelow(from), last = set.CountUpTo(to);
+  return first < last ? Range{first, last} : Range{};
+}
+
+void Zremrangebyrank(Call& call) {
+  int64_t start = 0, stop = 0;
+  if (!ParseInteger(call.Word(2), start) || !ParseInteger(call.Word(3), stop)) {
+    return call.out.Error(kNotAnInteger);
+  }
+  bool failed = false;
+  SortedSet* const set = GetMutable<SortedSet>(call, call.Word(1), failed);
+  if (failed) return;
+  const Range range = set == nullptr ? Range{} : ByRank(start, stop, set->members().size());
+  if (range.first < range.last) {
+    set->RemoveRange(range.first, range.last);
+    EraseIfEmpty(call, *set);
+  }
+  call.out.Integer(static_cast<int64_t>(range.last - range.first));
+}
+
+void Zcard(Call& call) {
+  bool failed = false;
+  const SortedSet* const set = Get<SortedSet>(call, call.Word(1), failed);
+  if (!failed) call.out.Integer(set == nullptr ? 0 : static_cast<int64_t>(set->members().size()));
+}
+
+void Zcount(Call& call) {
+  Bound from{}, to{};
+  if (!ParseBound(call.Word(2), from) || !ParseBound(call.Word(3), to)) {
+    return call.out.Error("ERR min or max is not a float");
+  }
+  bool failed = false;
+  const SortedSet* const set = Get<SortedSet>(call, call.Word(1), failed);
+  if (failed) return;
+  const Range range = set == nullptr ? Range{} : ByScore(*set, from, to);
+  call.out.Integer(static_cast<int64_t>(range.last - range.first));
+}
+
+void Zscore(Call& call) {
+  bool failed = false;
+  const SortedSet* const set = Get<SortedSet>(call, call.Word(1), failed);
+  if (failed) return;
+  const double* const score = set == nullptr ? nullptr : set->Score(call.Word(2));
+  score == nullptr ? call.out.Nil() : call.out.Text(FormatScore(*score));
+}
+
+void Zrank(Call& call) {
+  bool failed = false;
+  const SortedSet* const set = Get<SortedSet>(call, call.Word(1), failed);
+  if (failed) return;
+  if (set == nullptr || set->Score(call.Word(2)) == nullptr) return call.out.Nil();
+  call.out.Integer(static_cast<int64_t>(set->Rank(call.Word(2))));
+}
+
+struct RangeOptions {
+  bool by_score = false, with_scores = false;
+  int64_t offset = 0, count = -1;
+};
+
+bool ReadRangeOptions(Call& call, RangeOptions& options) {
+  for (size_t i = 4; i < call.size(); ++i) {
+    const std::string_view word = call.Word(i);
+    if (EqualsIgnoringCase(word, "WITHSCORES")) {
+      options.with_scores = true;
+    } else if (EqualsIgnoringCase(word, "BYSCORE")) {
+      options.by_score = true;
+    } else if (EqualsIgnoringCase(word, "LIMIT") && i + 2 < call.size()) {
+      if (!ParseInteger(call.Word(i + 1), options.offset) ||
+          !ParseInteger(call.Word(i + 2), options.count)) {
+        call.out.Error(kNotAnInteger);
+        return false;
+      }
+      i += 2;
+    } else {
+      Unknown("this form of a range", call.words);
+    }
+  }
+  return true;
+}
+
+Range Limit(Range range, const RangeOptions& options) {
+  if (options.offset < 0) return {};
+  range.first += static_cast<size_t>(options.offset);
+  if (range.first >= range.last) return {};
+  if (options.count >= 0) {
+    range.last = std::min(range.last, range.first + static_cast<size_t>(options.count));
+  }
+  return range;
+}
+
+void ReplyWithRange(Call& call, const RangeOptions& options) {
+  Bound from{}, to{};
+  int64_t start = 0, stop = 0;
+  if (options.by_score) {
+    if (!ParseBound(call.Word(2), from) || !ParseBound(call.Word(3), to)) {
+      return call.out.Error("ERR min or max is not a float");
+    }
+  } else if (!ParseInteger(call.Word(2), start) || !ParseInteger(call.Word(3), stop)) {
+    return call.out.Error(kNotAnInteger);
+  }
+  bool failed = false;
+  const SortedSet* const set = Get<SortedSet>(call, call.Word(1), failed);
+  if (failed) return;
+  if (set == nullptr) return call.out.Array(0);
+  const Range range = options.by_score ? Limit(ByScore(*set, from, to), options)
+                                       : ByRank(start, stop, set->members().size());
+  call.out.Array((range.last - range.first) * (options.with_scores ? 2 : 1));
+  for (size_t i = range.first; i < range.last; ++i) {
+    call.out.Text(set->members()[i].text);
+    if (options.with_scores) call.out.Text(FormatScore(set->members()[i].score));
+  }
+}
+
+void Zrange(Call& call) {
+  RangeOptions options;
+  if (ReadRangeOptions(call, options)) ReplyWithRange(call, options);
+}
+
+void Zrangebyscore(Call& call) {
+  RangeOptions options;
+  if (!ReadRangeOptions(call, options)) return;
+  options.by_score = true;
+  ReplyWithRange(call, options);
+}
+
+}  // namespace
+
+const std::vector<CommandSpec> kSortedSetCommands = {
+    {"ZADD", -4, kWrite | kDenyOom, 1, 1, 1, Zadd},
+    {"ZREM", -3, kWrite, 1, 1, 1, Zrem},
+    {"ZREMRANGEBYRANK", 4, kWrite, 1, 1, 1, Zremrangebyrank},
+    {"ZCARD", 2, 0, 1, 1, 1, Zcard},
+    {"ZCOUNT", 4, 0, 1, 1, 1, Zcount},
+    {"ZSCORE", 3, 0, 1, 1, 1, Zscore},
+    {"ZRANK", 3, 0, 1, 1, 1, Zrank},
+    {"ZRANGE", -4, 0, 1, 1, 1, Zrange},
+    {"ZRANGEBYSCORE", -4, 0, 1, 1, 1, Zrangebyscore},
+};
+
+}  // namespace redlatch::sim

@@ -1,0 +1,151 @@
+#include <algorithm>
+
+#include "tests/sim/redis/command.h"
+
+namespace redlatch::sim {
+namespace {
+
+void Get(Call& call) {
+  bool failed = false;
+  const std::string* const text = Get<std::string>(call, call.Word(1), failed);
+  if (failed) return;
+  text == nullptr ? call.out.Nil() : call.out.Text(*text);
+}
+
+void Strlen(Call& call) {
+  bool failed = false;
+  const std::string* const text = Get<std::string>(call, call.Word(1), failed);
+  if (!failed) call.out.Integer(text == nullptr ? 0 : static_cast<int64_t>(text->size()));
+}
+
+struct SetOptions {
+  bool if_none = false, if_any = false, keep_ttl = false, get = false;
+  int64_t expires_ms = kNoExpiry;
+};
+
+// Replies, and returns false, if the words are no time.
+bool ReadExpiry(Call& call, std::string_view word, int64_t base_ms, std::string_view name,
+                int64_t& expires_ms) {
+  int64_t number = 0;
+  if (!ParseInteger(word, number)) {
+    call.out.Error(kNotAnInteger);
+  } else if (number <= 0 || number >= kNoExpiry - base_ms) {
+    call.out.Error("ERR invalid expire time in '" + std::string(name) + "' command");
+  } else {
+    expires_ms = number + base_ms;
+    return true;
+  }
+  return false;
+}
+
+bool ReadSetOptions(Call& call, SetOptions& options) {
+  for (size_t i = 3; i < call.size(); ++i) {
+    const std::string_view word = call.Word(i);
+    const bool at = EqualsIgnoringCase(word, "PXAT");
+    if (EqualsIgnoringCase(word, "NX")) {
+      options.if_none = true;
+    } else if (EqualsIgnoringCase(word, "XX")) {
+      options.if_any = true;
+    } else if (EqualsIgnoringCase(word, "KEEPTTL")) {
+      options.keep_ttl = true;
+    } else if (EqualsIgnoringCase(word, "GET")) {
+      options.get = true;
+    } else if ((at || EqualsIgnoringCase(word, "PX")) && i + 1 < call.size()) {
+      if (!ReadExpiry(call, call.Word(++i), at ? 0 : call.keys.now_ms(), "set",
+                      options.expires_ms)) {
+        return false;
+      }
+    } else {
+      Unknown("this form of SET", call.words);
+    }
+  }
+  return true;
+}
+
+void Set(Call& call) {
+  SetOptions options;
+  if (!ReadSetOptions(call, options)) return;
+  const std::string_view key = call.Word(1);
+  const Value* const old = call.keys.Find(key);
+  const bool blocked = options.if_none ? old != nullptr : options.if_any && old == nullptr;
+  if (options.get) {
+    bool failed = false;
+    const std::string* const text = Get<std::string>(call, key, failed);
+    if (failed) return;
+    text == nullptr ? call.out.Nil() : call.out.Text(*text);
+  }
+  if (!blocked) {
+    call.keys.Set(key, std::string(call.Word(2)), options.keep_ttl);
+    if (options.expires_ms != kNoExpiry) call.keys.SetExpiry(key, options.expires_ms);
+  }
+  if (options.get) return;
+  blocked ? call.out.Nil() : call.out.Status("OK");
+}
+
+void Psetex(Call& call) {
+  int64_t expires_ms = 0;
+  if (!ReadExpiry(call, call.Word(2), call.keys.now_ms(), "psetex", expires_ms)) return;
+  call.keys.Set(call.Word(1), std::string(call.Word(3)));
+  call.keys.SetExpiry(call.Word(1), expires_ms);
+  call.out.Status("OK");
+}
+
+void Getrange(Call& call) {
+  int64_t start = 0, end = 0;
+  if (!ParseInteger(call.Word(2), start) || !ParseInteger(call.Word(3), end)) {
+    return call.out.Error(kNotAnInteger);
+  }
+  bool failed = false;
+  const std::string* const text = Get<std::string>(call, call.Word(1), failed);
+  if (failed) return;
+  const auto length = static_cast<int64_t>(text == nullptr ? 0 : text->size());
+  if (start < 0) start = std::max<int64_t>(0, length + start);
+  if (end < 0) end = std::max<int64_t>(0, length + end);
+  end = std::min(end, length - 1);
+  if (length == 0 || start > end) return call.out.Text("");
+  call.out.Text(std::string_view(*text).substr(static_cast<size_t>(start),
+                                               static_cast<size_t>(end - start + 1)));
+}
+
+void Setrange(Call& call) {
+  int64_t offset = 0;
+  if (!ParseInteger(call.Word(2), offset)) return call.out.Error(kNotAnInteger);
+  if (offset < 0) return call.out.Error("ERR offset is out of range");
+  const std::string_view key = call.Word(1), piece = call.Word(3);
+  bool failed = false;
+  std::string* text = GetMutable<std::string>(call, key, failed);
+  if (failed) return;
+  if (piece.empty()) {
+    return call.out.Integer(text == nullptr ? 0 : static_cast<int64_t>(text->size()));
+  }
+  if (text == nullptr) text = &std::get<std::string>(call.keys.Set(key, std::string()));
+  const auto at = static_cast<size_t>(offset);
+  if (text->size() < at + piece.size()) text->resize(at + piece.size(), '\0');
+  text->replace(at, piece.size(), piece);
+  call.keys.Changed(key);
+  call.out.Integer(static_cast<int64_t>(text->size()));
+}
+
+void Incr(Call& call) {
+  bool failed = false;
+  const std::string* const text = Get<std::string>(call, call.Word(1), failed);
+  if (failed) return;
+  int64_t number = 0;
+  if (text != nullptr && !ParseInteger(*text, number)) return call.out.Error(kNotAnInteger);
+  call.keys.Set(call.Word(1), std::to_string(number + 1), true);
+  call.out.Integer(number + 1);
+}
+
+}  // namespace
+
+const std::vector<CommandSpec> kStringCommands = {
+    {"GET", 2, 0, 1, 1, 1, Get},
+    {"STRLEN", 2, 0, 1, 1, 1, Strlen},
+    {"SET", -3, kWrite | kDenyOom, 1, 1, 1, Set},
+    {"PSETEX", 4, kWrite | kDenyOom, 1, 1, 1, Psetex},
+    {"GETRANGE", 4, 0, 1, 1, 1, Getrange},
+    {"SETRANGE", 4, kWrite | kDenyOom, 1, 1, 1, Setrange},
+    {"INCR", 2, kWrite | kDenyOom, 1, 1, 1, Incr},
+};
+
+}  // namespace redlatch::sim
