@@ -16,7 +16,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
 #include "redlatch/client.h"
@@ -25,10 +24,12 @@
 #include "redlatch/reentrant_read_write_lock.h"
 #include "redlatch/semaphore.h"
 #include "redlatch/simple_lock.h"
+#include "redlatch/status.h"
 #include "src/base/clock.h"
 #include "tests/fault/soak/plan.h"
 #include "tests/support/await.h"
-#include "tests/support/lock_history.h"
+#include "tests/support/history_check/history_event.h"
+#include "tests/support/history_writer.h"
 #include "tests/support/subprocess.h"
 
 namespace redlatch::load {
@@ -41,11 +42,6 @@ constexpr absl::Duration kHeldLease = absl::Seconds(2);
 constexpr int kCapacity = 3;
 constexpr size_t kLatches = 4;
 constexpr int64_t kArrivals = 1'000'000;  // more than there will be
-
-// The numbers that locks have in a history.
-constexpr int kFirstSimple = kShared;  // semaphores come first
-constexpr int kFirstReadWrite = 2 * kShared;
-constexpr int kFirstOwn = 3 * kShared;
 
 inline std::string SemaphoreName(int i) { return absl::StrCat("load:semaphore:", i); }
 inline std::string LatchName(size_t i) { return absl::StrCat("load:latch:", i); }
@@ -63,9 +59,12 @@ class LoadProcess {
       read_write_.push_back(std::make_unique<ReentrantReadWriteLock>(
           *client, absl::StrCat("load:read_write:", i), options_));
       semaphores_.push_back(std::make_unique<Semaphore>(*client, SemaphoreName(i), kCapacity));
+      history_.Note(
+          {.what = history::What::kSemaphore, .objects = SemaphoreName(i), .amount = kCapacity});
     }
     for (size_t i = 0; i < kLatches; ++i) {
       latches_.push_back(std::make_unique<CountDownLatch>(*client, LatchName(i), kArrivals));
+      history_.Note({.what = history::What::kLatch, .objects = LatchName(i), .amount = kArrivals});
     }
     for (int i = 0; i < kHeld; ++i) {
       SimpleLock lock(*client, absl::StrCat("load:held:", process * kHeld + i),
@@ -126,16 +125,15 @@ class LoadProcess {
     }
   }
 
-  // How often it has counted each latch, and what became of releases.
-  std::string Words() const {
-    return absl::StrCat(absl::StrJoin(counted_, " "), " ", refused_.load(), " ",
-                        unreleased_.load());
-  }
+  // What became of acquisitions and releases.
+  std::string Words() const { return absl::StrCat(refused_.load(), " ", unreleased_.load()); }
 
   void AwaitLatches() {
     for (const auto& latch : latches_) {
+      const uint32_t id = history_.Begin({.what = history::What::kWait, .objects = latch->name()});
       const absl::Status opened = latch->Wait({.wait = kPatience});
       EXPECT_TRUE(opened.ok()) << latch->name() << ": " << opened;
+      history_.Note(id, {.what = opened.ok() ? history::What::kOk : history::What::kUnknown});
     }
   }
 
@@ -165,19 +163,20 @@ class LoadProcess {
 
   void Simple(int round, soak::Dice& dice) {
     const int i = round % kShared;
-    Take(kFirstSimple + i, 0, false, dice,
+    Take(simple_[static_cast<size_t>(i)]->name(), 0, history::Kind::kLock, dice,
          [&] { return simple_[static_cast<size_t>(i)]->Acquire({.wait = kPatience}); });
   }
   void Own(const Client& client, int round, soak::Dice& dice) {
     const int i = process_ * kOwn + round % kOwn;
     SimpleLock lock(client, absl::StrCat("load:own:", i), options_);
-    Take(kFirstOwn + i, 1, false, dice, [&] { return lock.Acquire({.wait = kPatience}); });
+    Take(lock.name(), 1, history::Kind::kLock, dice,
+         [&] { return lock.Acquire({.wait = kPatience}); });
   }
   void ReadWrite(int round, soak::Dice& dice) {
     const int i = round % kShared;
     ReentrantReadWriteLock& lock = *read_write_[static_cast<size_t>(i)];
     const bool reads = !dice.OneIn(3);
-    Take(kFirstReadWrite + i, 2, reads, dice, [&] {
+    Take(lock.name(), 2, reads ? history::Kind::kRead : history::Kind::kWrite, dice, [&] {
       return reads ? lock.AcquireRead({.wait = kPatience}) : lock.AcquireWrite({.wait = kPatience});
     });
   }
@@ -185,32 +184,35 @@ class LoadProcess {
     const int i = round % kShared;
     const int permits = 1 + dice.Below(kCapacity);
     Take(
-        i, 3, false, dice,
+        SemaphoreName(i), 3, history::Kind::kPermits, dice,
         [&] { return semaphores_[static_cast<size_t>(i)]->Acquire(permits, {.wait = kPatience}); },
         permits);
   }
   // Two processes count by the same ids.
   void Count(int round, soak::Dice&) {
     const size_t i = static_cast<size_t>(round) % kLatches;
-    const absl::Status counted =
-        latches_[i]->CountDown(1, absl::StrCat(process_ / 2, ":", counted_[i]));
+    const std::string key = absl::StrCat(process_ / 2, ":", counted_[i]);
+    const uint32_t id = history_.Begin(
+        {.what = history::What::kCount, .objects = latches_[i]->name(), .owner = key});
+    const absl::Status counted = latches_[i]->CountDown(1, key);
     EXPECT_TRUE(counted.ok()) << latches_[i]->name() << ": " << counted;
+    history_.Note(id, {.what = counted.ok() ? history::What::kOk : history::What::kUnknown});
     if (counted.ok()) ++counted_[i];
   }
 
   template <class Acquire>
-  void Take(int number, int thread, bool shared, soak::Dice& dice, const Acquire& acquire,
-            int permits = 1) {
-    const uint32_t id = history_.Invoke(number, thread, /*waits=*/true, shared, permits);
+  void Take(const std::string& name, int thread, history::Kind kind, soak::Dice& dice,
+            const Acquire& acquire, int permits = 1) {
+    const uint32_t id = history_.Invoke(name, kind, thread, /*waits=*/true, permits);
     auto hold = acquire();
     if (!hold.ok()) {
-      history_.Refused(id);
+      history_.Refused(id, IsBusy(hold.status()));
       ++refused_;
       // No replica could confirm it: there was none, or its server died meanwhile.
       const bool unconfirmed =
           may_lose_ && options_.replica_acks > 0 && absl::IsUnavailable(hold.status()) &&
           hold.status().message().find("given back") != absl::string_view::npos;
-      EXPECT_TRUE(unconfirmed) << "lock " << number << ": " << hold.status();
+      EXPECT_TRUE(unconfirmed) << name << ": " << hold.status();
       return;
     }
     if constexpr (requires { hold->fencing_token(); }) {
@@ -227,9 +229,9 @@ class LoadProcess {
     }
     history_.ReleaseInvoked(id);
     const absl::Status released = hold->Release();
-    if (released.ok()) return;
+    if (released.ok()) return history_.Released(id);
     ++unreleased_;
-    EXPECT_TRUE(may_lose_) << "lock " << number << " is not released: " << released;
+    EXPECT_TRUE(may_lose_) << name << " is not released: " << released;
   }
   template <class Hold>
   void Sample(uint32_t id, const Hold& hold) {

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <sstream>
 #include <string>
@@ -23,8 +24,9 @@
 #include "tests/fault/soak/plan.h"
 #include "tests/support/child_entry.h"
 #include "tests/support/cluster_group.h"
-#include "tests/support/history_checker.h"
-#include "tests/support/lock_history.h"
+#include "tests/support/history_check/history_checker.h"
+#include "tests/support/history_check/history_event.h"
+#include "tests/support/history_writer.h"
 #include "tests/support/subprocess.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/test_scale.h"
@@ -32,11 +34,11 @@
 namespace redlatch {
 namespace {
 
+using history::Rule;
+using history::What;
 using load::kLatches;
 using load::kPatience;
-using support::Acquisition;
 using support::ClusterGroup;
-using support::History;
 
 constexpr size_t kProcesses = 8;
 constexpr size_t kPrimaries = 3;
@@ -134,28 +136,20 @@ class ClusterLoad : public ::testing::Test {
   // All end, and what they have counted is there; nothing is left held.
   void End() {
     Tell("stop");
-    std::array<int64_t, kLatches> arrived{};
-    std::array<int64_t, kLatches> of_partner{};
     int64_t refused = 0;
     int64_t unreleased = 0;
-    for (size_t i = 0; i < kProcesses; ++i) {
-      std::istringstream words(crew_[i]->pipe().ReadLine(3 * kPatience).value_or(""));
-      std::array<int64_t, kLatches> counted{};
-      for (int64_t& each : counted) words >> each;
+    for (const auto& child : crew_) {
+      std::istringstream words(child->pipe().ReadLine(3 * kPatience).value_or(""));
       int64_t its_refused = 0;
       int64_t its_unreleased = 0;
       words >> its_refused >> its_unreleased;
-      EXPECT_TRUE(words) << "process " << i << " does not end";
+      EXPECT_TRUE(words) << "a process does not end";
       refused += its_refused;
       unreleased += its_unreleased;
-      for (size_t k = 0; k < kLatches; ++k) {
-        if (i % 2 == 1) arrived[k] += std::max(counted[k], of_partner[k]);
-      }
-      of_partner = counted;
     }
     std::printf("%lld calls were refused, %lld releases had no answer\n",
                 static_cast<long long>(refused), static_cast<long long>(unreleased));
-    ExpectLatchesAt(arrived);
+    OpenLatches();
     for (size_t i = 0; i < kProcesses; ++i) {
       const auto status = crew_[i]->WaitFor(2 * kPatience);
       EXPECT_TRUE(status && status->success()) << "process " << i;
@@ -167,48 +161,40 @@ class ClusterLoad : public ::testing::Test {
     }
     Read();
   }
-  void ExpectLatchesAt(const std::array<int64_t, kLatches>& arrived) {
+  // Reads what has been counted, and counts the rest.
+  void OpenLatches() {
+    support::HistoryWriter notes(paths_.emplace_back(directory_.path() + "/parent"), -1);
     for (size_t i = 0; i < kLatches; ++i) {
       CountDownLatch latch(client_, load::LatchName(i), load::kArrivals);
+      const uint32_t read = notes.Begin({.what = What::kRead, .objects = latch.name()});
       const absl::StatusOr<int64_t> left = latch.Count();
       ASSERT_TRUE(left.ok()) << left.status();
-      EXPECT_EQ(load::kArrivals - *left, arrived[i]) << latch.name();
-      EXPECT_GT(arrived[i], 0) << latch.name();
+      EXPECT_LT(*left, load::kArrivals) << latch.name();
+      notes.Note(read, {.what = What::kOk, .amount = *left});
+      const uint32_t rest =
+          notes.Begin({.what = What::kCount, .objects = latch.name(), .amount = *left});
       EXPECT_TRUE(latch.CountDown(*left).ok());
+      notes.Note(rest, {.what = What::kOk});
     }
   }
 
   void Read() {
-    absl::Duration longest;
-    for (const std::string& path : paths_) {
-      for (const Acquisition& one : support::ReadHistory(path)) {
-        EXPECT_NE(one.outcome, Acquisition::Outcome::kUnknown);
-        longest = std::max(longest, one.returned - one.invoked);
-        (one.lock < load::kFirstSimple ? permits_ : locks_).acquisitions.push_back(one);
-      }
+    history_ = *history::ReadHistory(paths_);
+    std::map<absl::string_view, int64_t> open;
+    int64_t longest_ns = 0;
+    for (const history::HistoryEvent& event : history_.events) {
+      if (event.what == What::kAcquire) open[event.call] = event.time;
+      const auto ended = event.what <= What::kUnknown ? open.find(event.call) : open.end();
+      if (event.what < What::kOk || ended == open.end()) continue;
+      longest_ns = std::max(longest_ns, event.time - ended->second);
+      open.erase(ended);
     }
+    EXPECT_TRUE(open.empty()) << open.begin()->first;
     if (support::FullBars()) {
-      EXPECT_LE(longest, absl::Seconds(10)) << "a heartbeat found out, and no message";
+      EXPECT_LE(longest_ns, 10'000'000'000) << "a heartbeat found out, and no message";
     }
-    std::printf("%zu acquisitions of locks, %zu of permits; the longest took %.2f s\n",
-                locks_.acquisitions.size(), permits_.acquisitions.size(),
-                absl::ToDoubleSeconds(longest));
-  }
-  static History Before(const History& history, base::Instant end) {
-    History before = history;
-    std::erase_if(before.acquisitions, [&](const Acquisition& one) { return end <= one.returned; });
-    return before;
-  }
-  static std::vector<std::string> CheckPermits(const History& history) {
-    return support::CheckCapacity(history, std::vector<int>(load::kShared, load::kCapacity));
-  }
-  static History OfWriters(History history) {
-    std::erase_if(history.acquisitions, [](const Acquisition& one) { return one.shared; });
-    return history;
-  }
-  static void Print(const char* what, const std::vector<std::string>& all) {
-    std::printf("%zu overlaps of %s\n", all.size(), what);
-    for (const std::string& each : all) std::printf("  %s\n", each.c_str());
+    std::printf("%zu events; the longest acquisition took %.2f s\n", history_.events.size(),
+                static_cast<double>(longest_ns) / 1e9);
   }
 
   const size_t failovers_ = support::FullBars() ? kPrimaries : 1;
@@ -219,8 +205,7 @@ class ClusterLoad : public ::testing::Test {
   std::array<size_t, kPrimaries> primary_ = {0, 1, 2};
   std::vector<std::string> paths_;
   std::vector<std::unique_ptr<support::Child>> crew_;
-  History locks_;
-  History permits_;
+  history::History history_;
 };
 
 TEST_F(ClusterLoad, OnlyTheDeathOfAPrimaryMayLetTwoHoldAndNobodyGetsAnError) {
@@ -232,13 +217,12 @@ TEST_F(ClusterLoad, OnlyTheDeathOfAPrimaryMayLetTwoHoldAndNobodyGetsAnError) {
   const base::Instant deaths = base::Now();
   for (size_t i = 0; i < failovers_; ++i) Dies(i, /*comes_back_first=*/false);
   End();
-  soak::Report("two hold", support::CheckExclusion(Before(locks_, deaths)));
-  soak::Report("permits", CheckPermits(Before(permits_, deaths)));
-  soak::Report("tokens", support::CheckTokens(Before(locks_, deaths)));
-  // What a death has lost: the latest writes, by which readers have their token.
-  Print("locks by deaths", support::CheckExclusion(locks_));
-  Print("permits by deaths", CheckPermits(permits_));
-  soak::Report("tokens", support::CheckTokens(OfWriters(locks_)));
+  soak::ExpectTrue(history_, [&](const history::Violation& violation) {
+    // A death loses the latest writes, by which readers have their token.
+    return deaths.nanos() <= violation.time &&
+           (violation.rule == Rule::kExclusion || violation.rule == Rule::kCapacity ||
+            violation.rule == Rule::kReadTokens);
+  });
 }
 
 TEST_F(ClusterLoad, ReplicasConfirmWhileSlotsMoveAndUntilTheirPrimaryStepsDown) {
@@ -248,8 +232,7 @@ TEST_F(ClusterLoad, ReplicasConfirmWhileSlotsMoveAndUntilTheirPrimaryStepsDown) 
   AwaitAll();
   for (size_t i = 0; i < kPrimaries; ++i) StepsDown(i);
   End();
-  soak::Report("two hold", support::CheckExclusion(locks_));
-  soak::Report("tokens", support::CheckTokens(locks_));
+  soak::ExpectTrue(history_);
 }
 
 TEST_F(ClusterLoad, WhatAReplicaHasConfirmedNoDeathTakesAway) {
@@ -258,9 +241,9 @@ TEST_F(ClusterLoad, WhatAReplicaHasConfirmedNoDeathTakesAway) {
   AwaitAll();
   for (size_t i = 0; i < failovers_; ++i) Dies(i, /*comes_back_first=*/true);
   End();
-  soak::Report("two hold", support::CheckExclusion(locks_));
-  soak::Report("tokens", support::CheckTokens(locks_));
-  Print("permits, which no replica confirms,", CheckPermits(permits_));
+  soak::ExpectTrue(history_, [](const history::Violation& violation) {
+    return violation.rule == Rule::kCapacity;  // no replica confirms permits
+  });
 }
 
 }  // namespace

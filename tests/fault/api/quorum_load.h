@@ -18,7 +18,8 @@
 #include "redlatch/red_lock.h"
 #include "src/base/clock.h"
 #include "tests/fault/soak/plan.h"
-#include "tests/support/lock_history.h"
+#include "tests/support/history_check/history_event.h"
+#include "tests/support/history_writer.h"
 #include "tests/support/subprocess.h"
 
 namespace redlatch::load {
@@ -81,10 +82,11 @@ class QuorumProcess {
   }
 
   void Take(int number, int thread, soak::Dice& dice) {
-    const uint32_t id = history_.Invoke(number, thread, /*waits=*/true);
+    const uint32_t id =
+        history_.Invoke(NameOf(number), history::Kind::kLock, thread, /*waits=*/true);
     absl::StatusOr<Lease> lease = locks_[static_cast<size_t>(number)]->Acquire({.wait = kPatience});
     if (!lease.ok()) {
-      history_.Refused(id);
+      history_.Refused(id, /*certainly=*/false);
       ADD_FAILURE() << "lock " << number << ": " << lease.status();
       return;
     }
@@ -101,7 +103,8 @@ class QuorumProcess {
     history_.ReleaseInvoked(id);
     const absl::Status released = lease->Release();
     // It was lost, or too few servers have answered.
-    if (released.ok() || absl::IsAborted(released)) return;
+    if (released.ok()) return history_.Released(id);
+    if (absl::IsAborted(released)) return;
     ++unreleased_;
     EXPECT_TRUE(absl::IsUnavailable(released)) << released;
   }

@@ -1,10 +1,12 @@
 // Processes read and write, downgrade and are killed at random; then the history of it is checked,
-// see tests/support/history_checker.h: writers are disjoint from everybody else.
+// see tests/support/history_check/history_check.md: writers are disjoint from everybody else.
 //
 //   REDLATCH_SOAK=180        seconds of it, by 12 processes. Where unset: 3 s, 5 processes
 //   REDLATCH_SOAK_SEED=...   the one that a failure printed
 #include <algorithm>
 #include <cstdio>
+#include <fstream>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -23,8 +25,8 @@
 #include "tests/fault/soak/plan.h"
 #include "tests/fault/soak/worker.h"
 #include "tests/support/child_entry.h"
-#include "tests/support/history_checker.h"
-#include "tests/support/lock_history.h"
+#include "tests/support/history_check/history_event.h"
+#include "tests/support/history_writer.h"
 #include "tests/support/redis_server.h"
 #include "tests/support/temp_dir.h"
 
@@ -71,6 +73,9 @@ class ReadWriteWorker : public soak::Worker {
   }
   ReentrantReadWriteLock& lock() { return *locks_[static_cast<size_t>(lock_)]; }
 
+  uint32_t Invoke(history::Kind kind, bool waits) {
+    return history_.Invoke(absl::StrCat("history-", lock_), kind, thread_, waits);
+  }
   bool Note(uint32_t number, const absl::StatusOr<Lease>& lease) {
     if (!Entered(number, lease.status())) return false;
     Holds(number, lease->fencing_token().value());
@@ -80,15 +85,15 @@ class ReadWriteWorker : public soak::Worker {
 
   void Read() {
     const AcquireOptions options = AnyOptions();
-    const uint32_t number = history_.Invoke(lock_, thread_, Waits(options), /*shared=*/true);
+    const uint32_t number = Invoke(history::Kind::kRead, Waits(options));
     absl::StatusOr<Lease> lease = lock().AcquireRead(options);
     if (!Note(number, lease)) return;
     Keep(number, *lease);
     if (dice_.OneIn(10)) {  // an upgrade; where the read was lost meanwhile, a write
-      const uint32_t upgrade = history_.Invoke(lock_, thread_, /*waits=*/false);
+      const uint32_t upgrade = Invoke(history::Kind::kWrite, /*waits=*/false);
       absl::StatusOr<Lease> written = lock().AcquireWrite({.wait = absl::ZeroDuration()});
       if (IsMisuse(written.status())) {
-        history_.Refused(upgrade);
+        history_.Refused(upgrade, /*certainly=*/true);
       } else if (Note(upgrade, written)) {
         EXPECT_FALSE(lease->valid());
         Release(upgrade, *written);
@@ -99,7 +104,7 @@ class ReadWriteWorker : public soak::Worker {
 
   void Write() {
     const AcquireOptions options = AnyOptions();
-    const uint32_t number = history_.Invoke(lock_, thread_, Waits(options));
+    const uint32_t number = Invoke(history::Kind::kWrite, Waits(options));
     absl::StatusOr<Lease> lease = lock().AcquireWrite(options);
     if (!Note(number, lease)) return;
     Keep(number, *lease);
@@ -108,7 +113,7 @@ class ReadWriteWorker : public soak::Worker {
   }
 
   void Downgrade(uint32_t write, Lease& written) {
-    const uint32_t number = history_.Invoke(lock_, thread_, /*waits=*/false, /*shared=*/true);
+    const uint32_t number = Invoke(history::Kind::kRead, /*waits=*/false);
     absl::StatusOr<Lease> lease = lock().AcquireRead({.wait = absl::ZeroDuration()});
     const bool reads = Note(number, lease);
     Release(write, written);
@@ -129,6 +134,7 @@ class ReadWriteHistory : public ::testing::Test {
  protected:
   void Spawn(size_t member, uint64_t seed) {
     histories_.push_back(absl::StrCat(directory_.path(), "/", histories_.size()));
+    const std::ofstream exists(histories_.back());  // even if it is killed before it writes
     members_[member] = support::SpawnChild(
         "ReadWriteWorker", {server_->url(), histories_.back(), absl::StrCat(histories_.size()),
                             absl::StrCat(seed), absl::FormatDuration(kLongest)});
@@ -143,15 +149,6 @@ class ReadWriteHistory : public ::testing::Test {
       ASSERT_TRUE(status.has_value()) << "a process does not end";
       EXPECT_TRUE(status->success()) << "code " << status->code << ", signal " << status->signal;
     }
-  }
-
-  support::History Read() const {
-    support::History history;
-    for (const std::string& path : histories_) {
-      const auto part = support::ReadHistory(path);
-      history.acquisitions.insert(history.acquisitions.end(), part.begin(), part.end());
-    }
-    return history;
   }
 
   const support::TempDir directory_;
@@ -181,18 +178,20 @@ TEST_F(ReadWriteHistory, OfProcessesThatDieAtRandomNeverShowsAWriterBesideAnothe
     EXPECT_TRUE(MakeLock(client, lock, {})->AcquireWrite({.wait = kLongest + kHeartbeat}).ok())
         << lock;
   }
-  const support::History history = Read();
-  soak::Report("exclusion", support::CheckExclusion(history));
-  soak::Report("tokens", support::CheckTokens(history));
+  const auto history = history::ReadHistory(histories_);
+  ASSERT_TRUE(history.ok()) << history.status();
+  soak::ExpectTrue(*history);
+  std::map<absl::string_view, history::Kind> kinds;
   int64_t reads = 0;
   int64_t writes = 0;
-  for (const support::Acquisition& one : history.acquisitions) {
-    if (one.outcome == support::Acquisition::Outcome::kHeld) ++(one.shared ? reads : writes);
+  for (const history::HistoryEvent& event : history->events) {
+    if (event.what == history::What::kAcquire) kinds[event.call] = event.kind;
+    if (event.what != history::What::kOk) continue;
+    ++(kinds[event.call] == history::Kind::kRead ? reads : writes);
   }
   EXPECT_GT(reads, 0);
   EXPECT_GT(writes, 0);
-  std::printf("%zu calls, %lld reads and %lld writes by %zu processes\n",
-              history.acquisitions.size(), static_cast<long long>(reads),
+  std::printf("%lld reads and %lld writes by %zu processes\n", static_cast<long long>(reads),
               static_cast<long long>(writes), histories_.size());
 }
 

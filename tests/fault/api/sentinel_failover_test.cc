@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstdint>
 #include <cstdio>
+#include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,12 +21,14 @@
 #include "redlatch/client.h"
 #include "redlatch/reentrant_lock.h"
 #include "redlatch/simple_lock.h"
+#include "redlatch/status.h"
 #include "src/base/clock.h"
 #include "tests/fault/soak/plan.h"
 #include "tests/support/await.h"
 #include "tests/support/child_entry.h"
-#include "tests/support/history_checker.h"
-#include "tests/support/lock_history.h"
+#include "tests/support/history_check/history_checker.h"
+#include "tests/support/history_check/history_event.h"
+#include "tests/support/history_writer.h"
 #include "tests/support/sentinel_group.h"
 #include "tests/support/subprocess.h"
 #include "tests/support/temp_dir.h"
@@ -35,7 +38,6 @@ namespace redlatch {
 namespace {
 
 using soak::Dice;
-using support::Acquisition;
 using support::Direction;
 using support::SentinelGroup;
 
@@ -71,11 +73,13 @@ REDLATCH_CHILD(FailoverWorker) {
   locks.push_back(std::make_unique<ReentrantLock>(*client, "reentrant", options));
   for (int round = 0; !parent.ReadLine(absl::ZeroDuration()) && !history.full(); ++round) {
     const int which = round % kLocks;
-    const uint32_t number = history.Invoke(which, 0, /*waits=*/true);
+    const uint32_t number = history.Invoke(
+        locks[static_cast<size_t>(which)]->name(),
+        which == 0 ? history::Kind::kLock : history::Kind::kReentrant, 0, /*waits=*/true);
     absl::StatusOr<Lease> lease =
         locks[static_cast<size_t>(which)]->Acquire({.wait = absl::Seconds(30)});
     if (!lease.ok()) {
-      history.Refused(number);
+      history.Refused(number, IsBusy(lease.status()));
       continue;
     }
     history.Held(number, lease->fencing_token().value());
@@ -84,7 +88,7 @@ REDLATCH_CHILD(FailoverWorker) {
     const base::Instant asked = base::Now();
     history.Remaining(number, asked, lease->remaining());
     history.ReleaseInvoked(number);
-    (void)lease->Release();
+    if (lease->Release().ok()) history.Released(number);
   }
   return 0;
 }
@@ -109,20 +113,23 @@ class SentinelFailover : public ::testing::TestWithParam<Promise> {
   // may have begun sooner.
   base::Instant AwaitAllSince(base::Instant since) {
     base::Instant last = since;
-    for (const std::string& path : paths_) {
-      base::Instant first = base::Instant::Infinite();
+    for (size_t i = 0; i < paths_.size(); ++i) {
       EXPECT_TRUE(support::Await(
           [&] {
-            for (const Acquisition& one : support::ReadHistory(path)) {
-              const bool counts =
-                  one.outcome == Acquisition::Outcome::kHeld && since < one.returned;
-              if (counts) first = std::min(first, one.returned);
+            std::ifstream history(paths_[i]);
+            history.seekg(read_[i]);
+            for (std::string line; std::getline(history, line) && !history.eof();) {
+              read_[i] += static_cast<std::streamoff>(line.size() + 1);
+              const auto event = history::ParseLine(line);
+              const auto at = base::Instant::FromNanos(event->time);
+              if (event->what != history::What::kOk || at <= since) continue;
+              last = std::max(last, at);
+              return true;
             }
-            return first != base::Instant::Infinite();
+            return false;
           },
           kPatience))
-          << path << " never locks again";
-      last = std::max(last, first);
+          << paths_[i] << " never locks again";
     }
     return last;
   }
@@ -163,6 +170,7 @@ class SentinelFailover : public ::testing::TestWithParam<Promise> {
   const std::unique_ptr<SentinelGroup> group_ = SentinelGroup::Start(
       {.proxied = true, .server = {.config = {"min-replicas-max-lag 1", "repl-backlog-ttl 0"}}});
   std::vector<std::string> paths_;
+  std::array<std::streamoff, kProcesses> read_{};  // of each
   std::vector<std::unique_ptr<support::Child>> crew_;
   std::function<void()> mend_;
 };
@@ -199,22 +207,17 @@ TEST_P(SentinelFailover, EverybodyLocksAgainSoonAndTokensGrow) {
     AwaitAllSince(base::Now());
   }
   for (const auto& child : crew_) child->pipe().WriteLine("stop");
-  support::History history;
-  for (size_t i = 0; i < crew_.size(); ++i) {
-    const auto status = crew_[i]->WaitFor(kPatience);
-    EXPECT_TRUE(status && status->success()) << "process " << i;
-    for (const Acquisition& one : support::ReadHistory(paths_[i])) {
-      history.acquisitions.push_back(one);
-    }
+  for (const auto& child : crew_) {
+    const auto status = child->WaitFor(kPatience);
+    EXPECT_TRUE(status && status->success());
   }
-  const std::vector<std::string> overlaps = support::CheckExclusion(history);
-  std::printf("%zu acquisitions, %zu overlaps\n", history.acquisitions.size(), overlaps.size());
-  for (const std::string& each : overlaps) std::printf("  %s\n", each.c_str());
-  soak::Report("tokens", support::CheckTokens(history));
+  const auto history = history::ReadHistory(paths_);
+  ASSERT_TRUE(history.ok()) << history.status();
+  soak::ExpectTrue(*history, [&](const history::Violation& violation) {
+    return at_once && violation.rule == history::Rule::kExclusion;
+  });
   if (at_once) {
     EXPECT_LE(longest, absl::Seconds(support::FullBars() ? 1 : 5));
-  } else {
-    EXPECT_TRUE(overlaps.empty());
   }
 }
 

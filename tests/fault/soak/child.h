@@ -17,7 +17,7 @@
 #include "redlatch/client.h"
 #include "redlatch/observer.h"
 #include "tests/fault/soak/plan.h"
-#include "tests/support/lock_history.h"
+#include "tests/support/history_writer.h"
 #include "tests/support/subprocess.h"
 
 namespace redlatch::soak {

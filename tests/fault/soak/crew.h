@@ -2,18 +2,20 @@
 #ifndef REDLATCH_TESTS_FAULT_SOAK_CREW_H_
 #define REDLATCH_TESTS_FAULT_SOAK_CREW_H_
 
-#include <algorithm>
 #include <cstddef>
+#include <fstream>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
 #include "tests/fault/soak/plan.h"
 #include "tests/support/child_entry.h"
-#include "tests/support/lock_history.h"
+#include "tests/support/history_writer.h"
 #include "tests/support/subprocess.h"
 #include "tests/support/tcp_proxy.h"
 #include "tests/support/temp_dir.h"
@@ -43,6 +45,7 @@ class Crew {
   // SIGKILL, and another in its place.
   void Replace(int i) {
     member(i).Kill();
+    notes_.EndCallsOf(histories_[lives_[static_cast<size_t>(i)]]);
     Spawn(i);
   }
 
@@ -62,23 +65,19 @@ class Crew {
     return words;
   }
 
-  std::vector<support::Acquisition> History() const {
-    std::vector<support::Acquisition> all;
-    for (size_t life = 0; life < histories_.size(); ++life) {
-      for (support::Acquisition one : support::ReadHistory(histories_[life])) {
-        // Whoever was killed while it waited waits no more.
-        const bool died = std::find(lives_.begin(), lives_.end(), life) == lives_.end();
-        if (died && one.outcome == support::Acquisition::Outcome::kUnknown) one.waits = false;
-        all.push_back(one);
-      }
-    }
-    return all;
+  // What the parent writes of the history.
+  support::HistoryWriter& notes() { return notes_; }
+  absl::StatusOr<history::History> History() const {
+    std::vector<std::string> files = {notes_path_};
+    files.insert(files.end(), histories_.begin(), histories_.end());
+    return history::ReadHistory(std::move(files));
   }
 
  private:
   void Spawn(int i) {
     const int life = lives();
     histories_.push_back(absl::StrCat(directory_.path(), "/", life));
+    const std::ofstream exists(histories_.back());  // even if it is killed before it writes
     lives_[static_cast<size_t>(i)] = static_cast<size_t>(life);
     const std::string url = absl::StrCat(proxy(i % proxies()).url(),
                                          "?command_timeout=", life % 2 == 0 ? "1s" : "300ms");
@@ -88,6 +87,8 @@ class Crew {
   }
 
   const support::TempDir directory_;
+  const std::string notes_path_ = directory_.path() + "/parent";
+  support::HistoryWriter notes_{notes_path_, -1};
   Dice dice_;
   const absl::Duration longest_lease_;
   std::vector<std::unique_ptr<support::TcpProxy>> proxies_;

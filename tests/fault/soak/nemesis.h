@@ -20,7 +20,7 @@
 #include "src/base/clock.h"
 #include "tests/fault/soak/crew.h"
 #include "tests/fault/soak/plan.h"
-#include "tests/support/lock_history.h"
+#include "tests/support/history_check/history_event.h"
 #include "tests/support/redis_server.h"
 #include "tests/support/tcp_proxy.h"
 
@@ -29,6 +29,7 @@ namespace redlatch::soak {
 // What is taken by force: one of so many, by its number.
 struct Forceable {
   int locks = kLocks;
+  std::function<std::string(int lock)> name = NameOf;
   std::function<absl::Status(const Client&, int lock)> force = [](const Client& client, int lock) {
     return MakeLock(client, lock)->ForceRelease();
   };
@@ -56,7 +57,6 @@ class Nemesis {
     Mend(base::Instant::Infinite());
   }
 
-  const std::vector<support::Forced>& forced() const { return forced_; }
   const std::string& log() const { return log_; }
 
  private:
@@ -179,12 +179,14 @@ class Nemesis {
 
   void Force(int lock) {
     Log(absl::StrCat("force ", lock));
-    support::Forced forced{.lock = lock, .invoked = base::Now()};
+    const uint32_t call =
+        crew_.notes().Begin({.what = history::What::kForce, .objects = forceable_.name(lock)});
     const absl::Status status = forceable_.force(client_, lock);
     EXPECT_TRUE(status.ok() || absl::IsUnavailable(status)) << status;
     // What was not answered may be executed somewhat later.
-    forced.returned = base::Now() + (status.ok() ? absl::ZeroDuration() : absl::Seconds(2));
-    forced_.push_back(forced);
+    const base::Instant over =
+        base::Now() + (status.ok() ? absl::ZeroDuration() : absl::Seconds(2));
+    crew_.notes().Note(call, {.time = over.nanos(), .what = history::What::kOk});
   }
 
   base::Instant Until(absl::Duration longest) {
@@ -198,7 +200,6 @@ class Nemesis {
   const absl::Duration longest_lease_;
   const Client client_;
   std::vector<Wound> wounds_;
-  std::vector<support::Forced> forced_;
   std::string log_;
 };
 

@@ -2,11 +2,11 @@
 #ifndef REDLATCH_TESTS_FAULT_SOAK_PLAN_H_
 #define REDLATCH_TESTS_FAULT_SOAK_PLAN_H_
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <memory>
 #include <random>
 #include <string>
@@ -21,6 +21,8 @@
 #include "src/base/clock.h"
 #include "src/base/parker.h"
 #include "src/base/random.h"
+#include "tests/support/history_check/history_checker.h"
+#include "tests/support/history_check/history_event.h"
 
 namespace redlatch::soak {
 
@@ -67,13 +69,25 @@ inline uint64_t SeedOfRun() {
   return seed;
 }
 
-// Fails the test with the first of them.
-inline void Report(const char* what, const std::vector<std::string>& violations) {
-  constexpr size_t kShown = 10;
-  for (size_t i = 0; i < std::min(kShown, violations.size()); ++i) {
-    ADD_FAILURE() << what << ": " << violations[i];
+// Fails the test with what is wrong with the history, but for what is allowed, which is printed.
+inline void ExpectTrue(
+    const history::History& history, const std::function<bool(const history::Violation&)>& allowed =
+                                         [](const auto&) { return false; }) {
+  constexpr int kShown = 10;
+  int failures = 0;
+  const history::HistoryChecker checker = history::Judge(history);
+  for (const history::Violation& violation : checker.violations()) {
+    std::string words = violation.words;
+    for (const uint64_t line : violation.lines) {
+      absl::StrAppend(&words, "\n    ", history.Words(line));
+    }
+    if (allowed(violation)) {
+      std::printf("%s\n", words.c_str());
+    } else if (++failures <= kShown) {
+      ADD_FAILURE() << words;
+    }
   }
-  if (violations.size() > kShown) ADD_FAILURE() << what << ": " << violations.size() << " in all";
+  EXPECT_LE(failures, kShown);
 }
 
 // The time for which a lock is held or a fault lasts: what is paced here, nothing waits for.

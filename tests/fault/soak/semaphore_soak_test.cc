@@ -23,8 +23,7 @@
 #include "tests/fault/soak/worker.h"
 #include "tests/support/await.h"
 #include "tests/support/child_entry.h"
-#include "tests/support/history_checker.h"
-#include "tests/support/lock_history.h"
+#include "tests/support/history_check/history_event.h"
 
 namespace redlatch::soak {
 namespace {
@@ -35,9 +34,11 @@ const std::vector<int>& Capacities() {
 }
 constexpr int kMostPermits = 3;
 
+std::string PermitsName(int number) { return absl::StrCat("soak-permits-", number); }
+
 std::unique_ptr<Semaphore> MakeSemaphore(const Client& client, int number,
                                          SemaphoreOptions options = {}) {
-  return std::make_unique<Semaphore>(client, absl::StrCat("soak-permits-", number),
+  return std::make_unique<Semaphore>(client, PermitsName(number),
                                      Capacities().at(static_cast<size_t>(number)),
                                      std::move(options));
 }
@@ -46,6 +47,9 @@ class PermitWorker : public Worker {
  public:
   explicit PermitWorker(const Task& task) : Worker(task) {
     for (int number = 0; number < static_cast<int>(Capacities().size()); ++number) {
+      history_.Note({.what = history::What::kSemaphore,
+                     .objects = PermitsName(number),
+                     .amount = Capacities().at(static_cast<size_t>(number))});
       for (const absl::Duration lease : leases_) {
         semaphores_.push_back(MakeSemaphore(task.client, number, {.lease = lease}));
       }
@@ -67,7 +71,7 @@ class PermitWorker : public Worker {
   void ThroughStdFace(Semaphore& semaphore, absl::Duration lease) {
     const Way way = AnyWay();
     const base::Instant asked = base::Now();
-    const uint32_t number = history_.Invoke(number_, thread_, /*waits=*/way == Way::kWait);
+    const uint32_t number = Invoke(/*waits=*/way == Way::kWait);
     const bool held = Enters(number, way, [&](Way how, std::chrono::nanoseconds wait) {
       if (how == Way::kTry) return semaphore.try_acquire();
       if (how == Way::kTryFor) return semaphore.try_acquire_for(wait);
@@ -86,14 +90,17 @@ class PermitWorker : public Worker {
   void ThroughStatusFace(Semaphore& semaphore) {
     const AcquireOptions options = AnyOptions();
     const int permits = 1 + dice_.Below(kMostPermits);
-    const uint32_t number =
-        history_.Invoke(number_, thread_, Waits(options), /*shared=*/false, permits);
+    const uint32_t number = Invoke(Waits(options), permits);
     absl::StatusOr<Permit> permit = semaphore.Acquire(permits, options);
     if (!Entered(number, permit.status())) return;
     Holds(number, 0);
     if (Sample(number, *permit)) Keep(number, *permit);
     MayExtend(number, *permit, options);
     Release(number, *permit);
+  }
+
+  uint32_t Invoke(bool waits, int permits = 1) {
+    return history_.Invoke(PermitsName(number_), history::Kind::kPermits, thread_, waits, permits);
   }
 
   const std::vector<absl::Duration> leases_ = Leases();
@@ -135,20 +142,12 @@ class SemaphoreSoak : public SoakTest {
 
 TEST_F(SemaphoreSoak, OfManyProcessesUnderEveryFaultNeverShowsMorePermitsThanThereAre) {
   Run({.locks = static_cast<int>(Capacities().size()),
+       .name = PermitsName,
        .force = [](const Client& client, int number) {
          return MakeSemaphore(client, number)->ForceRelease();
        }});
   ExpectAllIsBackWithin(longest_lease_ + kSlack);
-  Report("capacity", support::CheckCapacity(history_, Capacities()));
-  ExpectProgress();
-
-  absl::Duration longest_wait;  // for people
-  for (const support::Acquisition& one : history_.acquisitions) {
-    if (calm_ + bound_ < one.invoked && one.waits) {
-      longest_wait = std::max(longest_wait, std::min(one.returned, until_) - one.invoked);
-    }
-  }
-  std::printf("nobody waited longer than %s in calm\n", absl::FormatDuration(longest_wait).c_str());
+  ExpectAllIsTrue();
 }
 
 }  // namespace

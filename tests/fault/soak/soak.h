@@ -14,14 +14,15 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
 #include "src/base/clock.h"
 #include "tests/fault/soak/crew.h"
 #include "tests/fault/soak/nemesis.h"
 #include "tests/fault/soak/plan.h"
-#include "tests/support/history_checker.h"
-#include "tests/support/lock_history.h"
+#include "tests/support/history_check/history_checker.h"
+#include "tests/support/history_check/history_event.h"
 #include "tests/support/redis_server.h"
 
 namespace redlatch::soak {
@@ -45,28 +46,34 @@ class SoakTest : public ::testing::Test {
     Nemesis nemesis(dice.Seed(), *server_, crew, longest_lease_, std::move(forceable));
     nemesis.Rage(absl::Seconds(seconds_ > 0 ? seconds_ : 6));
     calm_ = base::Now();
+    crew.notes().Note({.what = history::What::kCalm, .amount = absl::ToInt64Nanoseconds(bound_)});
     Pass(bound_ + kSlack);
     until_ = base::Now();
+    crew.notes().Note({.what = history::What::kStorm});
     words_ = crew.Dismiss(absl::Seconds(30));
-    history_ = {.acquisitions = crew.History(), .forced = nemesis.forced()};
+    history_ = crew.History();
+    ASSERT_TRUE(history_.ok()) << history_.status();
     log_ = nemesis.log();
     processes_ = crew.lives();
   }
 
-  // Nobody who waited was forgotten; and somebody got something when all was whole.
-  void ExpectProgress() {
-    Report("progress", support::CheckProgress(history_, calm_, until_, bound_));
+  // The history is true, and something was acquired once all was whole.
+  void ExpectAllIsTrue() {
+    ExpectTrue(*history_);
     int64_t held = 0;
     int64_t calm_held = 0;
-    for (const support::Acquisition& one : history_.acquisitions) {
-      if (one.outcome != support::Acquisition::Outcome::kHeld) continue;
+    for (const history::HistoryEvent& event : history_->events) {
+      if (event.what != history::What::kOk || event.until != 0) continue;
       ++held;
-      if (calm_ < one.invoked && one.invoked < until_) ++calm_held;
+      if (calm_.nanos() < event.time && event.time < until_.nanos()) ++calm_held;
     }
     EXPECT_GT(calm_held, 0);
-    std::printf("%zu calls, %lld holds by %d processes; %lld of them in %.1f s of calm\n",
-                history_.acquisitions.size(), static_cast<long long>(held), processes_,
-                static_cast<long long>(calm_held), absl::ToDoubleSeconds(until_ - calm_));
+    std::printf(
+        "%zu events, %lld holds by %d processes; %lld of them in %.1f s of calm, in which nothing "
+        "was free for more than %lld us while a call waited\n",
+        history_->events.size(), static_cast<long long>(held), processes_,
+        static_cast<long long>(calm_held), absl::ToDoubleSeconds(until_ - calm_),
+        static_cast<long long>(history::Judge(*history_).longest_idle() / 1000));
   }
 
   const int64_t seconds_ = FromEnvironment("REDLATCH_SOAK", 0);
@@ -78,7 +85,7 @@ class SoakTest : public ::testing::Test {
 
   base::Instant calm_;   // from here on nothing is disturbed
   base::Instant until_;  // when all are told to end
-  support::History history_;
+  absl::StatusOr<history::History> history_;
   int processes_ = 0;
 
  private:

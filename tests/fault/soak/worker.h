@@ -17,7 +17,7 @@
 #include "src/base/clock.h"
 #include "tests/fault/soak/child.h"
 #include "tests/fault/soak/plan.h"
-#include "tests/support/lock_history.h"
+#include "tests/support/history_writer.h"
 
 namespace redlatch::soak {
 
@@ -80,17 +80,18 @@ class Worker {
         return true;
       }
       ++tally_.busy;
+      history_.Refused(number, /*certainly=*/true);
     } catch (const std::system_error& error) {
       EXPECT_EQ(error.code(), MakeErrorCode(absl::StatusCode::kUnavailable)) << error.what();
       ++tally_.unreachable;
+      history_.Refused(number, /*certainly=*/false);
     }
-    history_.Refused(number);
     return false;
   }
   // By the status face: what came out is OK, or it had to be expected that it is not.
   bool Entered(uint32_t number, const absl::Status& status) {
     if (status.ok()) return true;
-    history_.Refused(number);
+    history_.Refused(number, IsBusy(status));
     EXPECT_TRUE(IsBusy(status) || absl::IsUnavailable(status)) << status;
     ++(IsBusy(status) ? tally_.busy : tally_.unreachable);
     return false;
@@ -135,6 +136,7 @@ class Worker {
     for (int i = 0; i < 3; ++i) {
       const absl::Status released = held.Release();
       ExpectOkLostOrUnreachable(released);
+      if (released.ok()) history_.Released(number);
       if (!absl::IsUnavailable(released)) break;
     }
   }

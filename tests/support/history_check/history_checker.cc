@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <limits>
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
@@ -416,6 +417,7 @@ void HistoryChecker::CheckProgress(Object& object) {
   if (!calm_ || busy || object.waiters.empty() || object.waiters_for_more > 0) return;
   const Call& oldest = *object.waiters.begin()->second;
   const int64_t since = std::max({object.free_since, calm_->first, oldest.asked.time});
+  longest_idle_ = std::max(longest_idle_, now_.time - since);
   if (now_.time - since <= calm_->second) return;
   Report(Rule::kProgress,
          absl::StrCat(object.name, " is free for ", now_.time - since, " from ", since,
@@ -460,6 +462,13 @@ std::string HistoryChecker::Words(const Call& call) const {
   if (call.until == kNever) absl::StrAppend(&words, ", until it is released");
   if (0 < call.until && call.until < kNever) absl::StrAppend(&words, ", until ", call.until);
   return absl::StrCat(words, ")");
+}
+
+HistoryChecker Judge(const History& history) {
+  HistoryChecker checker;
+  for (const HistoryEvent& event : history.events) checker.Add(event);
+  checker.Finish(std::numeric_limits<int64_t>::min());
+  return checker;
 }
 
 }  // namespace redlatch::history

@@ -41,16 +41,18 @@ struct Violation {
 class HistoryChecker {
  public:
   HistoryChecker() = default;
-  HistoryChecker(const HistoryChecker&) = delete;
-  HistoryChecker& operator=(const HistoryChecker&) = delete;
+  HistoryChecker(HistoryChecker&&) = default;
 
   // In the order in which they happened.
   void Add(const HistoryEvent& event);
   // The end of the time that was observed: no call waits for longer than the bound until then.
   void Finish(int64_t time);
 
+  // While a call waited, in calm.
+  int64_t longest_idle() const { return longest_idle_; }
   // It grows as soon as the events show a violation.
-  const std::vector<Violation>& violations() const { return violations_; }
+  const std::vector<Violation>& violations() const& { return violations_; }
+  std::vector<Violation> violations() && { return std::move(violations_); }
 
  private:
   struct Object;
@@ -169,7 +171,11 @@ class HistoryChecker {
   std::deque<Call> calls_;
   std::unordered_map<std::string, Call*> calls_by_name_;
   std::vector<Violation> violations_;
+  int64_t longest_idle_ = 0;
 };
+
+// Of all its events, up to the last.
+HistoryChecker Judge(const History& history);
 
 }  // namespace redlatch::history
 

@@ -19,9 +19,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "%s\n", std::string(history.status().message()).c_str());
     return 2;
   }
-  redlatch::history::HistoryChecker checker;
-  for (const redlatch::history::HistoryEvent& event : history->events) checker.Add(event);
-  if (!history->events.empty()) checker.Finish(history->events.back().time);
+  const redlatch::history::HistoryChecker checker = redlatch::history::Judge(*history);
   for (const redlatch::history::Violation& violation : checker.violations()) {
     std::printf("%s\n", violation.words.c_str());
     for (const uint64_t line : violation.lines) {
