@@ -93,8 +93,7 @@ absl::StatusOr<engine::SessionHold> RedisLockBase::LockBody::Side::Acquire(
     engine::Face face, const AcquireOptions& options) const {
   if (reads) return body->Read(*access, face, options);
   if (absl::Status refused = body->RefuseUpgrade(*access); !refused.ok()) return refused;
-  if (access->readers != nullptr) access->readers->GiveBack();
-  auto held = session->Acquire(body->WantOf(*access, face, options));
+  auto held = session->Acquire(body->WriteWantOf(*access, face, options));
   if (!held.ok()) return held.status();
   return engine::SessionHold{session, *std::move(held)};
 }
@@ -143,6 +142,13 @@ absl::StatusOr<engine::SessionHold> RedisLockBase::LockBody::Read(
     entered->session = std::shared_ptr<engine::LockSession>(std::move(kept), group);
   }
   return entered;
+}
+
+engine::Want RedisLockBase::LockBody::WriteWantOf(const Access& access, engine::Face face,
+                                                  const AcquireOptions& options) const {
+  engine::Want want = WantOf(access, face, options);
+  if (access.readers != nullptr) access.readers->GiveBack(want);
+  return want;
 }
 
 engine::Want RedisLockBase::LockBody::WantOf(const Access& access, engine::Face face,

@@ -99,6 +99,9 @@ class RedisLockBase::LockBody : public std::enable_shared_from_this<RedisLockBas
   absl::Status RefuseUpgrade(const Access& access) const;
 
   engine::Want WantOf(const Access& access, engine::Face face, const AcquireOptions& options) const;
+  // The same for the exclusive side, after this client has given back a read grant that it cached.
+  engine::Want WriteWantOf(const Access& access, engine::Face face,
+                           const AcquireOptions& options) const;
 
  private:
   // What an asynchronous acquisition goes through, and where it goes on.

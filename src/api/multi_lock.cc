@@ -210,7 +210,9 @@ LockScripts MultiLock::Scripts() const {
 }
 
 LockTraits MultiLock::Traits() const {
-  return {.kind = !body_->several() ? engine::kinds::kSimple : engine::kinds::kMulti};
+  // Of one name it is a simple lock, with which it shares its scripts and their traits.
+  const bool several = body_->several();
+  return {.kind = several ? engine::kinds::kMulti : engine::kinds::kSimple, .keeps = !several};
 }
 
 }  // namespace redlatch

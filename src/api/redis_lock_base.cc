@@ -43,8 +43,7 @@ void RedisLockBase::lock() {
     ThrowDeadlock(refused);
   }
   engine::LockSession& session = *(*access)->session;
-  if ((*access)->readers != nullptr) (*access)->readers->GiveBack();
-  const auto held = session.Acquire(body_->WantOf(**access, engine::Face::kStd, {}));
+  const auto held = session.Acquire(body_->WriteWantOf(**access, engine::Face::kStd, {}));
   if (held.ok()) return;
   if (absl::IsFailedPrecondition(held.status()) && session.OfThisThread().depth > 0) {
     ThrowDeadlock(held.status());
@@ -63,8 +62,8 @@ std::optional<bool> RedisLockBase::TryLockFor(absl::Duration wait) {
   if (!access.ok()) Throw(access.status());
   if (!body_->RefuseUpgrade(**access).ok()) return std::nullopt;
   engine::LockSession& session = *(*access)->session;
-  if ((*access)->readers != nullptr) (*access)->readers->GiveBack();
-  const auto held = session.Acquire(body_->WantOf(**access, engine::Face::kStd, {.wait = wait}));
+  const auto held =
+      session.Acquire(body_->WriteWantOf(**access, engine::Face::kStd, {.wait = wait}));
   if (held.ok()) return true;
   if (IsBusy(held.status())) return false;
   if (absl::IsFailedPrecondition(held.status()) && session.OfThisThread().depth > 0) return {};

@@ -124,7 +124,7 @@ class LockSession final : public Holder {
   Held Pin();
 
   // What the client has and no thread goes back.
-  void EndRest();
+  void EndRest(base::Instant until = base::Instant::Infinite());
   // It follows that grant, which other clients may have tried to get.
   void KeepAs(const LockSession& other);
 

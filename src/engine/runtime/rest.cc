@@ -116,7 +116,7 @@ bool LockSession::Leave() {
   return true;
 }
 
-void LockSession::EndRest() {
+void LockSession::EndRest(base::Instant until) {
   const GrantId grant = entry_.grant.load(std::memory_order_relaxed);
   if (!MayStay(grant)) return;
   std::optional<Send> release;
@@ -127,7 +127,7 @@ void LockSession::EndRest() {
   if (!release) return;
   if (core_->MayPostReleaseOf(entry_)) return core_->outbox().Send(entry_, *release, 0);
   // What this thread asks for next must not come before it.
-  const Answer answer = core_->Run(entry_, *release, core_->ReleaseBy());
+  const Answer answer = core_->Run(entry_, *release, std::min(core_->ReleaseBy(), until));
   core_->Feed(entry_, [&](LockMachine& machine, Effects& effects) {
     machine.OnAnswer(*release, answer, base::Now(), effects);
   });

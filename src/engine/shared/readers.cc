@@ -92,8 +92,11 @@ bool Readers::ThisThreadReads() const {
   return group != nullptr && group->OfThisThread().depth > 0;
 }
 
-void Readers::GiveBack() {
-  if (const std::shared_ptr<LockSession> group = latest()) group->EndRest();
+void Readers::GiveBack(Want& want) {
+  const std::shared_ptr<LockSession> group = latest();
+  if (group == nullptr) return;
+  want.since = base::Now();
+  group->EndRest(*want.since + want.wait);
 }
 
 void Readers::AddObject() {

@@ -46,8 +46,9 @@ class Readers {
   // It reads, at this moment.
   bool ThisThreadReads() const;
 
-  // What rests goes back: a thread of this client wants to write.
-  void GiveBack();
+  // Gives back a cached read grant, for a thread of this client that wants to write. Its wait
+  // begins.
+  void GiveBack(Want& want);
 
   // A lock object comes, or goes: with the last one, the reads that have no lease end.
   void AddObject();
