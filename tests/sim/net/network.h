@@ -1,0 +1,122 @@
+#ifndef REDLATCH_TESTS_SIM_NET_NETWORK_H_
+#define REDLATCH_TESTS_SIM_NET_NETWORK_H_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "tests/sim/net/socket.h"
+#include "tests/sim/os/kernel.h"
+
+namespace redlatch::sim {
+
+// A program that accepts connections at an address.
+class Server {
+ public:
+  virtual ~Server() = default;
+  virtual void Connected(uint64_t connection) = 0;
+  virtual void Received(uint64_t connection, std::string_view bytes) = 0;
+  virtual void Disconnected(uint64_t connection) = 0;
+  // Kernel time until which it reads nothing: a stopped process, or one that runs a slow script.
+  virtual int64_t busy_until() const { return 0; }
+};
+
+// The way between one client process and one address.
+struct Link {
+  int64_t fastest = 20 * kMicro;
+  int64_t slowest = 120 * kMicro;
+  uint64_t late_one_in = 0;  // segments that take up to `latest` instead
+  int64_t latest = 0;
+  // Nothing comes through in that direction. What was sent waits, as TCP repeats it.
+  bool up_held = false;
+  bool down_held = false;
+};
+
+// TCP between the processes and the servers. Each connection delivers its bytes in order, in
+// segments that are late as the link says; segments of different connections overtake each other.
+class Network {
+ public:
+  explicit Network(Kernel& kernel);
+  ~Network() { current_ = nullptr; }
+  Network(const Network&) = delete;
+  Network& operator=(const Network&) = delete;
+
+  static Network* Current() { return current_; }
+
+  void Listen(Address address, Server* server);
+  // The server is gone. Its connections are reset; if `silently`, as its machine is gone too, the
+  // clients hear nothing until it listens again.
+  void StopListening(Address address, bool silently);
+  void Send(uint64_t connection, std::string_view bytes);
+  void CloseByServer(uint64_t connection);
+
+  Link& Between(Process* process, Address address) { return links_[{process, address}]; }
+  // After a change of up_held or down_held.
+  void LinkChanged(Process* process, Address address);
+
+  // A router forgets the connection: the client's side is reset. What it has sent arrives up to
+  // `late` later, or a part of it is lost.
+  void Cut(uint64_t connection, int64_t late);
+  // Nothing reaches the client any more, and both sides keep the connection.
+  void Swallow(uint64_t connection);
+  std::vector<uint64_t> ConnectionsOf(Process* process, Address address) const;
+  std::vector<uint64_t> Connections() const;
+  Process* ProcessOf(uint64_t connection) const;
+
+  // The sockets call these.
+  uint64_t Open(Process* process, Address address, Socket* socket);
+  size_t SendToServer(uint64_t connection, std::string_view bytes);
+  size_t RoomToServer(uint64_t connection) const;
+  void CloseByClient(uint64_t connection, bool reset);
+
+ private:
+  // What a side has sent and the other has not received. An empty segment ends it.
+  struct Flow {
+    std::deque<std::string> segments;
+    size_t bytes = 0;
+    int64_t last = 0;   // when the last segment will arrive, at the earliest
+    bool held = false;  // this connection's alone
+    bool ends = false;
+    size_t waiting = 0;  // segments whose time came while the flow was held
+    uint64_t plan = 0;   // changes when what was scheduled is no longer true
+  };
+  struct Connection {
+    Process* process;
+    Address address;
+    Socket* socket;  // null: closed by the client, or cut
+    Server* server;  // null: not accepted, or closed by the server
+    bool gone_silently = false;
+    Flow up;
+    Flow down;
+  };
+
+  Connection* Find(uint64_t id);
+  void Sent(uint64_t id, bool up, std::string bytes);
+  void Schedule(uint64_t id, bool up, Link& link, int64_t extra);
+  void Arrive(uint64_t id, bool up, uint64_t plan);
+  void ArriveAtServer(uint64_t id, Connection& connection);
+  void ArriveAtClient(uint64_t id, Connection& connection);
+  void Synchronise(uint64_t id);
+  void Release(uint64_t id, bool up);
+  void EndIfOver(uint64_t id);
+  int64_t Delay(const Link& link);
+
+  static Network* current_;
+
+  Kernel& kernel_;
+  Random random_;
+  uint64_t next_ = 1;
+  std::map<Address, Server*> servers_;
+  std::map<Address, bool> silent_;  // addresses whose machine is gone
+  std::map<std::pair<Process*, Address>, Link> links_;
+  std::map<uint64_t, Connection> connections_;
+};
+
+}  // namespace redlatch::sim
+
+#endif  // REDLATCH_TESTS_SIM_NET_NETWORK_H_

@@ -1,0 +1,55 @@
+#ifndef REDLATCH_TESTS_SIM_OS_DESCRIPTOR_H_
+#define REDLATCH_TESTS_SIM_OS_DESCRIPTOR_H_
+
+#include <poll.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "tests/sim/os/kernel.h"
+
+namespace redlatch::sim {
+
+// What a file descriptor of a simulated process stands for.
+class Descriptor {
+ public:
+  virtual ~Descriptor() = default;
+
+  // The events of poll(2) that hold now.
+  virtual short Events() const = 0;
+  virtual void Closed() {}
+
+  // Wakes the fibres that poll it.
+  void Changed();
+
+  Process* owner = nullptr;
+  std::vector<Fibre*> pollers;
+  std::vector<std::weak_ptr<Descriptor>> watchers;  // epoll descriptors
+};
+
+class EventDescriptor final : public Descriptor {
+ public:
+  short Events() const override { return count > 0 ? POLLIN | POLLOUT : POLLOUT; }
+
+  uint64_t count = 0;
+};
+
+// epoll with one descriptor in it, which is itself polled: what base/poll_gate.h makes.
+class EpollDescriptor final : public Descriptor {
+ public:
+  short Events() const override {
+    const std::shared_ptr<Descriptor> one = watched.lock();
+    return one != nullptr && (one->Events() & (wanted | POLLERR | POLLHUP)) != 0 ? POLLIN : 0;
+  }
+
+  std::weak_ptr<Descriptor> watched;
+  short wanted = 0;
+};
+
+// poll(2) on simulated descriptors.
+int PollDescriptors(Kernel& kernel, pollfd* fds, size_t count, int timeout_ms);
+
+}  // namespace redlatch::sim
+
+#endif  // REDLATCH_TESTS_SIM_OS_DESCRIPTOR_H_

@@ -1,0 +1,179 @@
+// The operating system of the simulated world. libc.cc leads the calls of the programs here.
+#ifndef REDLATCH_TESTS_SIM_OS_KERNEL_H_
+#define REDLATCH_TESTS_SIM_OS_KERNEL_H_
+
+#include <cstdint>
+#include <cstdio>
+#include <functional>
+#include <map>
+#include <memory>
+#include <queue>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/sim/os/fibre.h"
+#include "tests/sim/random.h"
+
+namespace redlatch::sim {
+
+class Descriptor;
+
+constexpr int64_t kMicro = 1'000;
+constexpr int64_t kMilli = 1'000'000;
+constexpr int64_t kSecond = 1'000'000'000;
+constexpr int64_t kNever = INT64_MAX;
+
+// A clock of one machine: it runs at its own speed from its own beginning.
+struct Clock {
+  double speed = 1;    // 1.01: one per cent fast
+  int64_t offset = 0;  // ns; a step changes it
+
+  int64_t At(int64_t kernel_time) const {
+    return offset + kernel_time +
+           static_cast<int64_t>(static_cast<double>(kernel_time) * (speed - 1));
+  }
+};
+
+// One client process on a machine of its own.
+class Process {
+ public:
+  explicit Process(std::string its_name) : name(std::move(its_name)) {}
+
+  const std::string name;
+  Clock clock;  // CLOCK_BOOTTIME; the wall clock is this plus a constant
+  bool dead = false;
+  bool paused = false;
+  bool suspended = false;
+  int64_t suspended_since = 0;
+  int64_t slept = 0;          // in all suspends so far
+  int64_t stopped_until = 0;  // kernel time at which it last went on after a pause
+  std::vector<Fibre*> fibres;
+  std::vector<Fibre*> held_back;  // ready, while the process is paused
+};
+
+// Threads are fibres, time is virtual, and one seed decides which fibre runs next. All of it
+// happens in one real thread: either on the main stack, in events and in whoever calls Run(), or in
+// a fibre.
+class Kernel {
+ public:
+  struct Options {
+    uint64_t seed = 1;
+    uint64_t preempt_one_in = 0;  // system calls after which another fibre may run; 0: none
+  };
+  explicit Kernel(Options options);
+  ~Kernel();
+  Kernel(const Kernel&) = delete;
+  Kernel& operator=(const Kernel&) = delete;
+
+  // The kernel that libc.cc speaks to.
+  static Kernel* Current() { return current_; }
+
+  int64_t now() const { return now_; }
+  uint64_t steps() const { return steps_; }
+  uint64_t trace_hash() const { return hash_; }  // equal for equal runs
+  Random& random() { return random_; }
+
+  // Runs steps until `done` returns true, virtual time reaches `until`, or nothing is left to
+  // happen. Returns whether `done` returned true.
+  bool Run(int64_t until, const std::function<bool()>& done);
+
+  // Runs `event` on the main stack at that time.
+  void At(int64_t when, std::function<void()> event);
+  void After(int64_t delay, std::function<void()> event) { At(now_ + delay, std::move(event)); }
+
+  Process* NewProcess(std::string name);
+  Fibre* Spawn(Process* process, std::function<void()> code);
+  // SIGSTOP and SIGCONT: timers go on meanwhile.
+  void Pause(Process* process);
+  void Resume(Process* process);
+  // The machine sleeps: its timers stand still, its clock goes on.
+  void Suspend(Process* process);
+  void WakeFromSuspend(Process* process);
+  // SIGKILL: its threads never run again, and the system closes its descriptors. Postponed while
+  // one of its threads holds a mutex that other processes use too, as they do here for globals.
+  void Kill(Process* process);
+
+  // Calls `code` with the clock of that process.
+  template <class Code>
+  auto WithClockOf(Process* process, Code code) {
+    Process* const before = std::exchange(clock_of_, process);
+    auto result = code();
+    clock_of_ = before;
+    return result;
+  }
+
+  // The rest is for libc.cc and descriptors.
+
+  bool has_clock() const { return clock_of_ != nullptr || Fibre::Current() != nullptr; }
+  const Process& clock_process() const {
+    return clock_of_ != nullptr ? *clock_of_ : *Fibre::Current()->process;
+  }
+
+  // Blocks the current fibre until Wake(), or until `deadline` in kernel time. False: timed out.
+  bool Block(int64_t deadline);
+  void Wake(Fibre* fibre);
+  // Lets others run; the current fibre stays ready.
+  void Yield();
+  // Now and then lets others run.
+  void Preempt();
+  // A system call costs a moment, and another fibre may run after it.
+  void SystemCall();
+  void Tick(int64_t nanos) { now_ += nanos; }
+  // When `duration` of the current process's clock will have passed.
+  int64_t DeadlineIn(int64_t duration) const;
+  void Note(uint64_t what) { hash_ = (hash_ ^ what) * 0x100000001b3; }
+
+  int AddDescriptor(std::shared_ptr<Descriptor> descriptor);
+  std::shared_ptr<Descriptor> Find(int fd) const;
+  bool CloseDescriptor(int fd);
+  static constexpr int kFirstDescriptor = 1'000'000;
+
+  // Where each thread is, for people.
+  void Describe(FILE* out) const;
+
+  // Returns false if the deadline came first.
+  bool WaitForFutex(const void* address, int64_t deadline);
+  // Wakes at most `count` fibres that wait for the word at this address; returns how many.
+  int WakeFutex(const void* address, int count);
+
+ private:
+  struct Timer {
+    int64_t when;
+    uint64_t order;
+    Fibre* fibre;  // null: an event
+    uint64_t wait;
+    bool operator>(const Timer& other) const {
+      return when != other.when ? when > other.when : order > other.order;
+    }
+  };
+
+  bool Step(int64_t until);
+  bool RunTimer(int64_t until);
+  void RunFibre(Fibre* fibre);
+  void MakeReady(Fibre* fibre);
+  void Forget(Fibre* fibre);
+
+  static Kernel* current_;
+
+  const Options options_;
+  Random random_;
+  Process* clock_of_ = nullptr;
+  int64_t now_ = kSecond;
+  uint64_t steps_ = 0;
+  uint64_t hash_ = 0xcbf29ce484222325;
+  uint64_t next_order_ = 0;
+  uint64_t next_fibre_ = 0;
+  std::priority_queue<Timer, std::vector<Timer>, std::greater<>> timers_;
+  std::map<uint64_t, std::function<void()>> events_;  // by the order of their timers
+  std::vector<Fibre*> ready_;
+  std::vector<Fibre*> in_futex_;
+  std::vector<std::unique_ptr<Process>> processes_;
+  std::vector<std::unique_ptr<Fibre>> fibres_;
+  std::vector<std::shared_ptr<Descriptor>> descriptors_;
+  std::vector<int> free_descriptors_;
+};
+
+}  // namespace redlatch::sim
+
+#endif  // REDLATCH_TESTS_SIM_OS_KERNEL_H_

@@ -1,0 +1,37 @@
+#ifndef REDLATCH_TESTS_SIM_RANDOM_H_
+#define REDLATCH_TESTS_SIM_RANDOM_H_
+
+#include <cstdint>
+
+namespace redlatch::sim {
+
+// The only source of chance in a run: SplitMix64. Equal seeds give equal runs.
+class Random {
+ public:
+  explicit Random(uint64_t seed) : state_(seed) {}
+
+  uint64_t Bits() {
+    uint64_t z = state_ += 0x9e3779b97f4a7c15;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+    return z ^ (z >> 31);
+  }
+  // Below `bound`, which is not 0.
+  uint64_t Below(uint64_t bound) {
+    return static_cast<uint64_t>((__uint128_t{Bits()} * bound) >> 64);
+  }
+  int64_t Between(int64_t low, int64_t high) {
+    return low + static_cast<int64_t>(Below(static_cast<uint64_t>(high - low) + 1));
+  }
+  bool OneIn(uint64_t n) { return n != 0 && Below(n) == 0; }
+  bool Chance(double p) { return static_cast<double>(Bits() >> 11) * 0x1p-53 < p; }
+  // For a part of the run that must not disturb the others.
+  Random Fork() { return Random(Bits()); }
+
+ private:
+  uint64_t state_;
+};
+
+}  // namespace redlatch::sim
+
+#endif  // REDLATCH_TESTS_SIM_RANDOM_H_

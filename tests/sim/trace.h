@@ -1,0 +1,34 @@
+#ifndef REDLATCH_TESTS_SIM_TRACE_H_
+#define REDLATCH_TESTS_SIM_TRACE_H_
+
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "tests/sim/os/kernel.h"
+
+namespace redlatch::sim {
+
+// Tells in words what happens, if somebody wants to read it.
+class Trace {
+ public:
+  static void Enable() { enabled_ = true; }
+  static bool enabled() { return enabled_; }
+
+  template <class... Parts>
+  static void Say(const Parts&... parts) {
+    if (!enabled_) return;
+    printf("%12.3f ms  %s\n",
+           static_cast<double>(Kernel::Current()->now()) / static_cast<double>(kMilli),
+           absl::StrCat(parts...).c_str());
+  }
+
+ private:
+  static inline bool enabled_ = false;
+};
+
+}  // namespace redlatch::sim
+
+#endif  // REDLATCH_TESTS_SIM_TRACE_H_

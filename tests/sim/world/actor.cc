@@ -1,0 +1,458 @@
+#include "tests/sim/world/actor.h"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "tests/sim/trace.h"
+
+namespace redlatch::sim {
+namespace {
+
+// A call may take that much longer than its wait.
+constexpr int64_t kLateness = 50 * kMilli;
+
+void SleepMicros(int64_t micros) {
+  if (micros > 0) absl::SleepFor(absl::Microseconds(micros));
+}
+
+bool Tries(const Operation& operation) {
+  return operation.face == Operation::Face::kTryLock ||
+         operation.face == Operation::Face::kTryAcquire;
+}
+
+// Asks for all names of an operation from its construction until Done().
+class Asking {
+ public:
+  Asking(Kernel& kernel, Oracle& oracle, std::vector<std::string> names, Process* process)
+      : oracle_(oracle), names_(std::move(names)), process_(process), since_(kernel.now()) {
+    for (const std::string& each : names_) largest_.push_back(oracle_.Asked(each, process_));
+  }
+  ~Asking() { Done(); }
+  Asking(const Asking&) = delete;
+  Asking& operator=(const Asking&) = delete;
+
+  void Done() {
+    if (std::exchange(asks_, false)) {
+      for (const std::string& each : names_) oracle_.StoppedAsking(each, process_);
+    }
+  }
+  int64_t since() const { return since_; }
+  // The oracle's numbers for what was granted. `hold` is given for each name its token.
+  std::vector<uint64_t> Granted(Oracle::Hold hold, const redlatch::Hold* tokens) {
+    std::vector<uint64_t> ids;
+    hold.process = process_;
+    hold.asked = since_;
+    for (size_t i = 0; i < names_.size(); ++i) {
+      hold.name = names_[i];
+      if (tokens != nullptr) {
+        hold.token =
+            (names_.size() > 1 ? tokens->fencing_token(names_[i]) : tokens->fencing_token())
+                .value();
+      }
+      ids.push_back(oracle_.Granted(hold, largest_[i]));
+    }
+    Done();
+    return ids;
+  }
+
+ private:
+  Oracle& oracle_;
+  const std::vector<std::string> names_;
+  Process* const process_;
+  const int64_t since_;
+  std::vector<uint64_t> largest_;
+  bool asks_ = true;
+};
+
+// The result of a call, or of the same call with a callback.
+template <class Result, class Call, class AsyncCall>
+Result Await(bool asynchronous, Call call, AsyncCall async_call) {
+  if (!asynchronous) return call();
+  struct Told {
+    std::mutex mu;
+    std::condition_variable changed;
+    std::optional<Result> result;
+  };
+  const auto told = std::make_shared<Told>();
+  async_call([told](Result result) {
+    const std::lock_guard<std::mutex> lock(told->mu);
+    told->result = std::move(result);
+    told->changed.notify_one();
+  });
+  std::unique_lock<std::mutex> lock(told->mu);
+  told->changed.wait(lock, [&] { return told->result.has_value(); });
+  return *std::move(told->result);
+}
+
+// Requests the stop of an operation, if it has one, after its time.
+class Stopper {
+ public:
+  explicit Stopper(const Operation& operation) {
+    if (operation.stop_ms < 0) return;
+    thread_ = std::thread([this, after = operation.stop_ms] {
+      SleepMicros(after * 1000);
+      source_.request_stop();
+    });
+  }
+  ~Stopper() {
+    if (thread_.joinable()) thread_.join();
+  }
+  std::stop_token token() { return thread_.joinable() ? source_.get_token() : std::stop_token(); }
+
+ private:
+  std::stop_source source_;
+  std::thread thread_;
+};
+
+// Ends a lease or a permit as the operation says.
+template <class Held>
+void Leave(const Operation& operation, Held held) {
+  switch (operation.leave) {
+    case Operation::Leave::kRelease:
+      static_cast<void>(held.Release());
+      return;
+    case Operation::Leave::kDestroy:
+      return;
+    case Operation::Leave::kReleaseAsync:
+      held.ReleaseAsync([](const absl::Status&) {});
+  }
+}
+
+}  // namespace
+
+struct Actor::Objects {
+  Objects(const Client& its_client, const Plan& plan) : client(its_client) {
+    for (const SharedObject& each : plan.objects) {
+      const LockOptions options{.lease = absl::Milliseconds(each.lease_ms),
+                                .turn = absl::Milliseconds(each.turn_ms),
+                                .keep = absl::Milliseconds(each.keep_ms)};
+      locks.emplace_back();
+      semaphores.emplace_back();
+      latches.emplace_back();
+      switch (each.kind) {
+        case Kind::kSimple:
+          locks.back() = std::make_unique<SimpleLock>(client, each.name, options);
+          break;
+        case Kind::kReentrant:
+          locks.back() = std::make_unique<ReentrantLock>(client, each.name, options);
+          break;
+        case Kind::kReadWrite:
+          locks.back() = std::make_unique<ReentrantReadWriteLock>(
+              client, each.name, options,
+              each.phase_fair ? ReentrantReadWriteLock::Policy::kPhaseFair
+                              : ReentrantReadWriteLock::Policy::kWriterFirst);
+          break;
+        case Kind::kSemaphore:
+          semaphores.back() = std::make_unique<Semaphore>(
+              client, each.name, each.capacity,
+              SemaphoreOptions{.lease = absl::Milliseconds(each.lease_ms)});
+          break;
+        case Kind::kLatch:
+          latches.back() = std::make_unique<CountDownLatch>(client, each.name, each.capacity,
+                                                            LatchOptions{.ttl = absl::Minutes(10)});
+          break;
+        case Kind::kMulti:
+          break;  // made for each operation
+      }
+    }
+  }
+
+  Client client;
+  std::vector<std::unique_ptr<RedisLockBase>> locks;
+  std::vector<std::unique_ptr<Semaphore>> semaphores;
+  std::vector<std::unique_ptr<CountDownLatch>> latches;
+};
+
+Actor::Actor(Kernel& kernel, Oracle& oracle, const Plan& plan, size_t number, std::string url)
+    : kernel_(kernel), oracle_(oracle), plan_(plan), number_(number), url_(std::move(url)) {
+  next_.resize(plan.clients[number].threads.size());
+}
+
+void Actor::Start() {
+  process_ = kernel_.NewProcess(absl::StrCat("client ", number_, lives_ > 0 ? "'" : ""));
+  process_->clock.speed = plan_.clients[number_].clock_speed;
+  process_->clock.offset = static_cast<int64_t>(number_ + 1) * 1000 * kSecond;
+  ++lives_;
+  kernel_.Spawn(process_, [this] { Main(); });
+}
+
+void Actor::Crash() {
+  if (done_ || process_->dead) return;
+  oracle_.Died(process_);
+  kernel_.Kill(process_);
+}
+
+void Actor::Main() {
+  ClientOptions options;
+  options.connect = ConnectPolicy::kLazy;
+  options.observer = std::make_shared<Observer>();  // writes nothing
+  auto client = Client::Connect(url_, options);
+  if (!client.ok())
+    return oracle_.Violated(absl::StrCat("no client: ", client.status().ToString()));
+  {
+    auto objects = std::make_unique<Objects>(*std::move(client), plan_);
+    std::vector<std::thread> threads;
+    for (size_t i = 0; i < next_.size(); ++i) {
+      threads.emplace_back([this, i, its = objects.get()] { Run(*its, i); });
+    }
+    for (std::thread& each : threads) each.join();
+  }
+  done_ = true;
+}
+
+std::string Actor::Progress() const {
+  std::string text = absl::StrCat(process_->name, done_ ? " is done" : "", ":");
+  for (size_t i = 0; i < next_.size(); ++i) {
+    absl::StrAppend(&text, " ", next_[i], "/", plan_.clients[number_].threads[i].size());
+  }
+  return text;
+}
+
+void Actor::Run(Objects& objects, size_t thread) {
+  const std::vector<Operation>& operations = plan_.clients[number_].threads[thread];
+  const uint64_t owner =
+      (static_cast<uint64_t>(lives_) * 100 + number_) * 100 + static_cast<uint64_t>(thread);
+  while (next_[thread] < operations.size()) {
+    const Operation& operation = operations[next_[thread]++];
+    SleepMicros(operation.pause_us);
+    Trace::Say(process_->name, " thread ", thread, ": ", Describe(operation, plan_));
+    Do(objects, operation, owner);
+    Trace::Say(process_->name, " thread ", thread, " is through");
+  }
+}
+
+void Actor::Do(Objects& objects, const Operation& operation, uint64_t owner) {
+  const Kind kind = ObjectOf(operation).kind;
+  if (kind == Kind::kLatch) return DoLatch(objects, operation);
+  if (kind == Kind::kSemaphore) return DoPermit(objects, operation, owner);
+  using Face = Operation::Face;
+  const bool std_face = operation.face == Face::kLock || operation.face == Face::kTryLock ||
+                        operation.face == Face::kTryLockFor;
+  std_face ? DoStd(objects, operation, owner) : DoLease(objects, operation, owner);
+}
+
+std::vector<std::string> Actor::Names(const Operation& operation) const {
+  const SharedObject& object = ObjectOf(operation);
+  if (object.kind != Kind::kMulti) return {object.name};
+  std::vector<std::string> names;
+  for (int i = 0; i < 3; ++i) {
+    if ((operation.permits >> i & 1) != 0) names.push_back(absl::StrCat("{", object.name, "}", i));
+  }
+  return names;
+}
+
+AcquireOptions Actor::OptionsOf(const Operation& operation, std::stop_token stop) {
+  AcquireOptions options;
+  if (operation.wait_ms >= 0) options.wait = absl::Milliseconds(operation.wait_ms);
+  if (operation.lease_ms > 0) options.lease = absl::Milliseconds(operation.lease_ms);
+  options.whole_lease = operation.whole_lease;
+  if (Tries(operation)) options.wait = absl::ZeroDuration();
+  options.stop = std::move(stop);
+  return options;
+}
+
+// Whether a call may end like this.
+void Actor::Judge(const absl::Status& status, const Operation& operation, int64_t asked) {
+  const int64_t took = kernel_.now() - asked;
+  Trace::Say(process_->name, " is told: ", status.ToString());
+  const bool tries =
+      operation.face == Operation::Face::kTryLock || operation.face == Operation::Face::kTryAcquire;
+  const int64_t wait = tries ? kSecond : operation.wait_ms * kMilli;
+  const int64_t limit = wait + wait / 100 + kLateness;
+  if ((tries || operation.wait_ms > 0) && took > limit && process_->stopped_until < asked) {
+    oracle_.Violated(absl::StrCat("a call took ", took / kMilli, " ms, which may take ",
+                                  limit / kMilli, " ms: ", status.ToString()));
+  }
+  if (status.ok()) return;
+  ++failures_;
+  const bool ends = tries || operation.wait_ms >= 0;
+  const bool expected =
+      (absl::IsDeadlineExceeded(status) && ends) ||
+      (absl::IsCancelled(status) && operation.stop_ms >= 0) ||
+      (absl::IsUnavailable(status) && plan_.late_one_in > 0 && (ends || plan_.latest_us > 500'000));
+  if (plan_.faults.empty() && !expected) {
+    oracle_.Violated(absl::StrCat("a call fails without a fault: ", status.ToString()));
+  }
+}
+
+// Uses what it has for a while, and sees whether the client is told of a loss in time.
+void Actor::Work(const Operation& operation, const std::function<bool()>& valid,
+                 const std::stop_token& lost) {
+  const int64_t until = kernel_.now() + operation.work_us * kMicro;
+  while (kernel_.now() < until) {
+    SleepMicros(std::min<int64_t>((until - kernel_.now()) / kMicro + 1, 20'000));
+    if (valid()) continue;
+    // It may take the threads of a client that was suspended half a second to notice.
+    for (int i = 0; i < 60 && !lost.stop_requested(); ++i) SleepMicros(10'000);
+    if (!lost.stop_requested()) {
+      oracle_.Violated(absl::StrCat("P4: ", ObjectOf(operation).name,
+                                    " is not valid, and its holder is not told"));
+    }
+    return;
+  }
+}
+
+RedisLockBase& Actor::LockOf(Objects& objects, const Operation& operation) const {
+  return *objects.locks[static_cast<size_t>(operation.object)];
+}
+
+void Actor::DoStd(Objects& objects, const Operation& operation, uint64_t owner) {
+  std::unique_ptr<MultiLock> multi;
+  const SharedObject& object = ObjectOf(operation);
+  if (object.kind == Kind::kMulti) {
+    multi = std::make_unique<MultiLock>(objects.client, Names(operation),
+                                        LockOptions{.lease = absl::Milliseconds(object.lease_ms)});
+  }
+  RedisLockBase& lock = multi != nullptr ? *multi : LockOf(objects, operation);
+  auto* const read_write = operation.shared ? static_cast<ReentrantReadWriteLock*>(&lock) : nullptr;
+  const auto wait = std::chrono::milliseconds(std::max<int64_t>(operation.wait_ms, 0));
+  Asking asking(kernel_, oracle_, Names(operation), process_);
+  bool got = true;
+  absl::Status status;
+  try {
+    switch (operation.face) {
+      case Operation::Face::kLock:
+        read_write != nullptr ? read_write->lock_shared() : lock.lock();
+        break;
+      case Operation::Face::kTryLock:
+        got = read_write != nullptr ? read_write->try_lock_shared() : lock.try_lock();
+        break;
+      default:
+        got =
+            read_write != nullptr ? read_write->try_lock_shared_for(wait) : lock.try_lock_for(wait);
+    }
+    if (!got) status = absl::DeadlineExceededError("busy");
+  } catch (const std::system_error& error) {
+    got = false;
+    status = absl::UnavailableError(error.what());
+  }
+  Operation judged = operation;
+  if (operation.face == Operation::Face::kLock) judged.wait_ms = -1;
+  Judge(status, judged, asking.since());
+  if (!got) return;
+  const redlatch::Hold hold = read_write != nullptr ? read_write->current_read() : lock.current();
+  const auto ids =
+      asking.Granted({.mode = operation.shared ? Oracle::Mode::kShared : Oracle::Mode::kExclusive,
+                      .owner = owner,
+                      .valid = [hold] { return hold.valid(); }},
+                     &hold);
+  const bool reenters = operation.nested && object.kind == Kind::kReentrant;
+  const bool nested = reenters && lock.try_lock();
+  if (reenters && !nested && plan_.faults.empty()) {
+    oracle_.Violated("a reentrant lock refuses its own thread");
+  }
+  Work(
+      operation, [&] { return hold.valid(); }, hold.lost());
+  if (nested) lock.unlock();
+  for (const uint64_t id : ids) oracle_.Leaving(id);
+  read_write != nullptr ? read_write->unlock_shared() : lock.unlock();
+}
+
+void Actor::DoLease(Objects& objects, const Operation& operation, uint64_t owner) {
+  std::unique_ptr<MultiLock> multi;
+  const SharedObject& object = ObjectOf(operation);
+  if (object.kind == Kind::kMulti) {
+    multi = std::make_unique<MultiLock>(objects.client, Names(operation),
+                                        LockOptions{.lease = absl::Milliseconds(object.lease_ms)});
+  }
+  RedisLockBase& lock = multi != nullptr ? *multi : LockOf(objects, operation);
+  Stopper stopper(operation);
+  const AcquireOptions options = OptionsOf(operation, stopper.token());
+  Asking asking(kernel_, oracle_, Names(operation), process_);
+  absl::StatusOr<Lease> lease = Await<absl::StatusOr<Lease>>(
+      operation.face == Operation::Face::kAcquireAsync,
+      [&] {
+        return operation.shared ? static_cast<ReentrantReadWriteLock&>(lock).AcquireRead(options)
+                                : lock.Acquire(options);
+      },
+      [&](auto told) {
+        operation.shared
+            ? static_cast<ReentrantReadWriteLock&>(lock).AcquireReadAsync(options, std::move(told))
+            : lock.AcquireAsync(options, std::move(told));
+      });
+  Judge(lease.status(), operation, asking.since());
+  if (!lease.ok()) return;
+  const redlatch::Hold hold = *lease;
+  const auto ids =
+      asking.Granted({.mode = operation.shared ? Oracle::Mode::kShared : Oracle::Mode::kExclusive,
+                      .owner = owner,
+                      .valid = [hold] { return hold.valid(); }},
+                     &hold);
+  if (operation.extend_ms > 0) {
+    static_cast<void>(lease->Extend(absl::Milliseconds(operation.extend_ms)));
+  }
+  Work(
+      operation, [&] { return hold.valid(); }, hold.lost());
+  for (const uint64_t id : ids) oracle_.Leaving(id);
+  Leave(operation, *std::move(lease));
+}
+
+void Actor::DoPermit(Objects& objects, const Operation& operation, uint64_t owner) {
+  Semaphore& semaphore = *objects.semaphores[static_cast<size_t>(operation.object)];
+  Stopper stopper(operation);
+  const AcquireOptions options = OptionsOf(operation, stopper.token());
+  Asking asking(kernel_, oracle_, Names(operation), process_);
+  absl::StatusOr<Permit> got = Await<absl::StatusOr<Permit>>(
+      operation.face == Operation::Face::kAcquireAsync,
+      [&] { return semaphore.Acquire(operation.permits, options); },
+      [&](auto told) { semaphore.AcquireAsync(operation.permits, options, std::move(told)); });
+  Judge(got.status(), operation, asking.since());
+  if (!got.ok()) return;
+  // The oracle asks as long as the permit is here.
+  const auto permit = std::make_shared<Permit>(*std::move(got));
+  const auto ids = asking.Granted({.mode = Oracle::Mode::kPermits,
+                                   .permits = operation.permits,
+                                   .capacity = ObjectOf(operation).capacity,
+                                   .owner = owner,
+                                   .valid = [permit] { return permit->valid(); }},
+                                  nullptr);
+  if (operation.extend_ms > 0) {
+    static_cast<void>(permit->Extend(absl::Milliseconds(operation.extend_ms)));
+  }
+  Work(
+      operation, [&] { return permit->valid(); }, permit->lost());
+  for (const uint64_t id : ids) oracle_.Leaving(id);
+  Leave(operation, std::move(*permit));
+}
+
+// The first half of the faces count, as far as there is something to count, and the others wait.
+void Actor::DoLatch(Objects& objects, const Operation& operation) {
+  const SharedObject& object = ObjectOf(operation);
+  CountDownLatch& latch = *objects.latches[static_cast<size_t>(operation.object)];
+  const int64_t asked = kernel_.now();
+  if (operation.face < Operation::Face::kAcquire &&
+      oracle_.MayCount(object.name, object.capacity)) {
+    const absl::Status counted = latch.CountDown();
+    if (counted.ok()) oracle_.Counted(object.name);
+    Operation judged = operation;
+    judged.face = Operation::Face::kLock;
+    judged.wait_ms = -1;
+    return Judge(counted, judged, asked);
+  }
+  Stopper stopper(operation);
+  Operation judged = operation;
+  judged.face = Operation::Face::kAcquire;
+  if (judged.wait_ms < 0) judged.wait_ms = 1000;
+  const bool open = oracle_.MustBeOpen(object.name, object.capacity);
+  const LatchWaitOptions options{.wait = absl::Milliseconds(judged.wait_ms),
+                                 .stop = stopper.token()};
+  const absl::Status waited = Await<absl::Status>(
+      operation.face == Operation::Face::kAcquireAsync, [&] { return latch.Wait(options); },
+      [&](auto told) { latch.WaitAsync(options, std::move(told)); });
+  if (waited.ok()) oracle_.Opened(object.name, object.capacity);
+  if (open && absl::IsDeadlineExceeded(waited) && judged.wait_ms > 0 && plan_.faults.empty()) {
+    oracle_.Violated(
+        absl::StrCat("P3: ", object.name, " is open, and a waiter is not let through"));
+  }
+  Judge(waited, judged, asked);
+}
+
+}  // namespace redlatch::sim

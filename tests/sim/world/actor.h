@@ -1,0 +1,77 @@
+#ifndef REDLATCH_TESTS_SIM_WORLD_ACTOR_H_
+#define REDLATCH_TESTS_SIM_WORLD_ACTOR_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "redlatch/client.h"
+#include "redlatch/count_down_latch.h"
+#include "redlatch/lease.h"
+#include "redlatch/multi_lock.h"
+#include "redlatch/observer.h"
+#include "redlatch/reentrant_lock.h"
+#include "redlatch/reentrant_read_write_lock.h"
+#include "redlatch/semaphore.h"
+#include "redlatch/simple_lock.h"
+#include "tests/sim/os/kernel.h"
+#include "tests/sim/world/oracle.h"
+#include "tests/sim/world/plan.h"
+
+namespace redlatch::sim {
+
+// One client process: it uses redlatch as a program would, and tells the oracle what it gets.
+class Actor {
+ public:
+  Actor(Kernel& kernel, Oracle& oracle, const Plan& plan, size_t number, std::string url);
+
+  // Runs in a new process. After Crash(), it goes on with the operations that no thread had begun.
+  void Start();
+  void Crash();
+
+  Process* process() const { return process_; }
+  bool done() const { return done_; }
+  const Kernel& kernel() const { return kernel_; }
+  std::string Progress() const;  // where each thread is, for the report
+
+  uint64_t failures() const { return failures_; }
+
+ private:
+  struct Objects;  // the locks of this process
+
+  void Main();
+  void Run(Objects& objects, size_t thread);
+  void Do(Objects& objects, const Operation& operation, uint64_t owner);
+  void DoLatch(Objects& objects, const Operation& operation);
+  void DoStd(Objects& objects, const Operation& operation, uint64_t owner);
+  void DoLease(Objects& objects, const Operation& operation, uint64_t owner);
+  void DoPermit(Objects& objects, const Operation& operation, uint64_t owner);
+  void Work(const Operation& operation, const std::function<bool()>& valid,
+            const std::stop_token& lost);
+  void Judge(const absl::Status& status, const Operation& operation, int64_t asked);
+  std::vector<std::string> Names(const Operation& operation) const;
+  RedisLockBase& LockOf(Objects& objects, const Operation& operation) const;
+  static AcquireOptions OptionsOf(const Operation& operation, std::stop_token stop);
+  const SharedObject& ObjectOf(const Operation& operation) const {
+    return plan_.objects[static_cast<size_t>(operation.object)];
+  }
+
+  Kernel& kernel_;
+  Oracle& oracle_;
+  const Plan& plan_;
+  const size_t number_;
+  const std::string url_;
+  Process* process_ = nullptr;
+  int lives_ = 0;
+  bool done_ = false;
+  uint64_t failures_ = 0;
+  std::vector<size_t> next_;  // per thread: the next operation
+};
+
+}  // namespace redlatch::sim
+
+#endif  // REDLATCH_TESTS_SIM_WORLD_ACTOR_H_

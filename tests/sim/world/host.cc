@@ -1,0 +1,73 @@
+#include "tests/sim/world/host.h"
+
+#include <utility>
+
+#include "tests/sim/trace.h"
+
+namespace redlatch::sim {
+namespace {
+
+// The words of RESP on one line, without those that are only lengths.
+std::string InWords(std::string_view bytes) {
+  std::string text;
+  for (size_t at = 0; at < bytes.size() && text.size() < 400;) {
+    const size_t end = std::min(bytes.find("\r\n", at), bytes.size());
+    const std::string_view line = bytes.substr(at, std::min<size_t>(end - at, 120));
+    at = end + 2;
+    if (line.empty() || line[0] == '$' || line[0] == '*' || line[0] == '>') continue;
+    absl::StrAppend(&text, text.empty() ? "" : " ", std::string(line));
+  }
+  return text;
+}
+
+constexpr int64_t kUnixMicros = 1'700'000'000'000'000;
+
+}  // namespace
+
+Host::Host(Kernel& kernel, Network& network, Address address, ServerOptions options, Clock clock)
+    : kernel_(kernel),
+      network_(network),
+      address_(address),
+      options_(std::move(options)),
+      clock_(clock),
+      redis_(std::make_unique<RedisServer>(options_, this)) {
+  network_.Listen(address_, this);
+}
+
+RedisServer& Host::redis() {
+  redis_->SetClock(kUnixMicros + clock_.At(kernel_.now()) / kMicro);
+  return *redis_;
+}
+
+void Host::GoDown(bool silently) {
+  up_ = false;
+  network_.StopListening(address_, silently);
+}
+
+void Host::ComeUp(const Keyspace& data) {
+  scripts_before_ = scripts();
+  options_.seed += uint64_t{1} << 32;
+  redis_ = std::make_unique<RedisServer>(options_, this);
+  redis().Restore({data, redis_->replication()});
+  up_ = true;
+  busy_until_ = 0;
+  network_.Listen(address_, this);
+}
+
+void Host::Received(uint64_t connection, std::string_view bytes) {
+  if (Trace::enabled()) {
+    Trace::Say(ToString(address_), " receives on ", connection, " of ",
+               network_.ProcessOf(connection)->name, ": ", InWords(bytes));
+  }
+  redis().Receive(connection, bytes);
+}
+
+void Host::Send(uint64_t connection, std::string_view bytes) {
+  if (Trace::enabled())
+    Trace::Say(ToString(address_), " sends on ", connection, ": ", InWords(bytes));
+  network_.Send(connection, bytes);
+}
+
+void Host::Close(uint64_t connection) { network_.CloseByServer(connection); }
+
+}  // namespace redlatch::sim

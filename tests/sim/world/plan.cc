@@ -1,0 +1,303 @@
+#include "tests/sim/world/plan.h"
+
+#include <algorithm>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "tests/sim/random.h"
+
+namespace redlatch::sim {
+namespace {
+
+constexpr const char* kFaultNames[] = {
+    "delay",       "hold_up",       "hold_down",   "partition",   "cut",           "swallow",
+    "pause",       "suspend",       "crash",       "stop_server", "restart",       "restart_empty",
+    "restart_old", "flush_scripts", "kill_pubsub", "refuse",      "clock_forward", "clock_back",
+    "failover",    "two_primaries", "move_slot",   "delete_key"};
+static_assert(std::size(kFaultNames) == static_cast<size_t>(FaultKind::kCount));
+
+int64_t OneOf(Random& random, std::initializer_list<int64_t> values) {
+  return values.begin()[random.Below(values.size())];
+}
+
+SharedObject MakeObject(Random& random, int number, Group group) {
+  SharedObject object;
+  // A third of the objects are simple locks, on which the others rest.
+  object.kind = random.OneIn(3) ? Kind::kSimple : static_cast<Kind>(random.Below(6));
+  if (group == Group::kQuorum && (object.kind == Kind::kLatch || object.kind == Kind::kSemaphore ||
+                                  object.kind == Kind::kMulti || object.kind == Kind::kReadWrite)) {
+    object.kind = Kind::kSimple;
+  }
+  object.name = absl::StrCat("o", number);
+  object.lease_ms = OneOf(random, {300, 600, 1000, 3000, 30'000});
+  if (object.kind == Kind::kSemaphore) object.capacity = random.Between(1, 4);
+  if (object.kind == Kind::kMulti) object.capacity = 7;  // three names, any of them at a time
+  if (object.kind == Kind::kLatch) object.capacity = random.Between(1, 6);
+  if (random.OneIn(4)) object.turn_ms = random.Between(1, 50);
+  if (random.OneIn(4)) object.keep_ms = OneOf(random, {20, 200, 5000});
+  object.phase_fair = random.OneIn(2);
+  return object;
+}
+
+Operation MakeOperation(Random& random, const Plan& plan) {
+  using Face = Operation::Face;
+  Operation operation;
+  operation.object = static_cast<int>(random.Below(plan.objects.size()));
+  const SharedObject& object = plan.objects[static_cast<size_t>(operation.object)];
+  operation.face = static_cast<Face>(random.Below(6));
+  operation.leave = static_cast<Operation::Leave>(random.Below(3));
+  operation.shared = object.kind == Kind::kReadWrite && !random.OneIn(3);
+  operation.nested = random.OneIn(5);
+  operation.permits = random.Between(1, object.capacity);
+  if (operation.face == Face::kTryLockFor || random.OneIn(3)) {
+    operation.wait_ms = OneOf(random, {0, 1, 20, 500, 5000});
+  }
+  if (random.OneIn(5)) operation.lease_ms = OneOf(random, {100, 500, 4000});
+  if (operation.lease_ms > 0 && random.OneIn(3)) operation.extend_ms = OneOf(random, {200, 2000});
+  if (random.OneIn(8)) operation.stop_ms = random.Between(0, 300);
+  operation.whole_lease = random.OneIn(4);
+  operation.pause_us = random.OneIn(2) ? 0 : random.Between(0, 5000);
+  operation.work_us = random.OneIn(3) ? 0 : random.Between(0, random.OneIn(6) ? 800'000 : 3000);
+  return operation;
+}
+
+bool Fits(FaultKind kind, Group group) {
+  switch (kind) {
+    case FaultKind::kFailover:
+    case FaultKind::kTwoPrimaries:
+      return group == Group::kSentinel || group == Group::kCluster;
+    case FaultKind::kMoveSlot:
+      return group == Group::kCluster;
+    case FaultKind::kRestartEmpty:
+    case FaultKind::kRestartOld:
+    case FaultKind::kClockForward:
+    case FaultKind::kClockBack:
+      return group != Group::kCluster;
+    default:
+      return true;
+  }
+}
+
+void AddFaults(Random& random, Plan& plan, const PlanLimits& limits) {
+  // A run in five has no faults: then nothing may take longer than a handover.
+  if (random.OneIn(5)) return;
+  const int64_t end = OneOf(random, {500, 3000, 15'000});
+  const uint64_t count = 1 + random.Below(random.OneIn(3) ? 12 : 4);
+  while (plan.faults.size() < count) {
+    Fault fault;
+    fault.kind = static_cast<FaultKind>(random.Below(static_cast<uint64_t>(FaultKind::kCount)));
+    fault.at_ms = random.Between(0, end);
+    fault.client = static_cast<int>(random.Below(plan.clients.size()));
+    fault.server = static_cast<int>(random.Below(static_cast<uint64_t>(plan.servers)));
+    fault.length_ms = OneOf(random, {2, 20, 200, 1000, 4000});
+    fault.detail = random.Bits();
+    const bool wanted = (limits.faults >> static_cast<unsigned>(fault.kind) & 1) != 0;
+    if (wanted && Fits(fault.kind, plan.group)) plan.faults.push_back(fault);
+    if (!wanted && limits.faults == 0) return;
+  }
+  std::sort(plan.faults.begin(), plan.faults.end(),
+            [](const Fault& a, const Fault& b) { return a.at_ms < b.at_ms; });
+}
+
+}  // namespace
+
+const char* Name(FaultKind kind) { return kFaultNames[static_cast<size_t>(kind)]; }
+
+const char* Name(Group group) {
+  constexpr const char* kNames[] = {"single", "sentinel", "cluster", "quorum"};
+  return kNames[static_cast<size_t>(group)];
+}
+
+const char* Name(Kind kind) {
+  constexpr const char* kNames[] = {"simple lock", "reentrant lock", "read-write lock",
+                                    "semaphore",   "latch",          "multi-lock"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
+bool LosesData(FaultKind kind) {
+  switch (kind) {
+    case FaultKind::kRestartEmpty:
+    case FaultKind::kRestartOld:
+    case FaultKind::kFailover:
+    case FaultKind::kTwoPrimaries:
+    case FaultKind::kDeleteKey:
+    case FaultKind::kClockForward:
+      return true;
+    default:
+      return false;
+  }
+}
+
+Plan MakePlan(uint64_t seed, const PlanLimits& limits) {
+  Random random(seed);
+  Plan plan;
+  plan.seed = seed;
+  plan.group = limits.any_group ? static_cast<Group>(random.Below(4)) : limits.group;
+  plan.servers = plan.group == Group::kSingle ? 1 : 3;
+  if (plan.group == Group::kSentinel && random.OneIn(2)) plan.quarantine_ms = 4000;
+  if (plan.group == Group::kQuorum && random.OneIn(2)) plan.restart_delay_ms = 4000;
+  plan.preempt_one_in = static_cast<uint64_t>(OneOf(random, {0, 100, 20, 5}));
+  if (random.OneIn(3)) {
+    plan.late_one_in = static_cast<uint64_t>(OneOf(random, {5, 50}));
+    plan.latest_us = OneOf(random, {2000, 50'000, 1'500'000});
+  }
+  if (random.OneIn(3)) plan.server_clock_speed = random.OneIn(2) ? 1.005 : 0.995;
+  const int objects = random.OneIn(2) ? 1 : static_cast<int>(random.Between(1, 3));
+  for (int i = 0; i < objects; ++i) {
+    SharedObject object = MakeObject(random, i, plan.group);
+    const int64_t longest = std::max(plan.quarantine_ms, plan.restart_delay_ms) / 2;
+    if (longest > 0) object.lease_ms = std::min(object.lease_ms, longest);
+    object.keep_ms = std::min(object.keep_ms, object.lease_ms);
+    plan.objects.push_back(std::move(object));
+  }
+  const int64_t clients = random.Between(1, 4);
+  for (int64_t i = 0; i < clients; ++i) {
+    ClientPlan client;
+    if (random.OneIn(3)) client.clock_speed = random.OneIn(2) ? 1.004 : 0.996;
+    client.threads.resize(1 + random.Below(3));
+    for (auto& thread : client.threads) {
+      const uint64_t operations = 1 + random.Below(random.OneIn(4) ? 20 : 8);
+      for (uint64_t k = 0; k < operations; ++k) thread.push_back(MakeOperation(random, plan));
+    }
+    plan.clients.push_back(std::move(client));
+  }
+  AddFaults(random, plan, limits);
+  return plan;
+}
+
+namespace {
+
+// The numbers of an edit such as o0.2.5.
+std::vector<size_t> Numbers(absl::string_view edit) {
+  std::vector<size_t> numbers;
+  for (const absl::string_view each : absl::StrSplit(edit.substr(1), '.')) {
+    size_t number = 0;
+    if (absl::SimpleAtoi(each, &number)) numbers.push_back(number);
+  }
+  return numbers;
+}
+
+void Apply(Plan& plan, absl::string_view edit, std::vector<size_t>& gone_faults) {
+  const std::vector<size_t> at = Numbers(edit);
+  switch (edit[0]) {
+    case 'f':
+      return gone_faults.push_back(at[0]);
+    case 'c':
+      for (auto& thread : plan.clients[at[0]].threads) thread.clear();
+      return;
+    case 't':
+      return plan.clients[at[0]].threads[at[1]].clear();
+    case 'o':
+      if (at[2] < plan.clients[at[0]].threads[at[1]].size()) {
+        plan.clients[at[0]].threads[at[1]][at[2]].object = -1;  // a place that is kept
+      }
+      return;
+    case 'p':
+      plan.preempt_one_in = 0;
+      return;
+    case 'l':
+      plan.late_one_in = 0;
+      return;
+    case 'k':
+      plan.server_clock_speed = 1;
+      for (ClientPlan& client : plan.clients) client.clock_speed = 1;
+      return;
+    default:
+      plan.schedule = at[0];
+  }
+}
+
+}  // namespace
+
+Plan Without(Plan plan, const std::string& edits) {
+  std::vector<size_t> gone_faults;
+  for (const absl::string_view edit : absl::StrSplit(edits, ',', absl::SkipEmpty())) {
+    Apply(plan, edit, gone_faults);
+  }
+  std::sort(gone_faults.rbegin(), gone_faults.rend());
+  for (const size_t gone : gone_faults) {
+    plan.faults.erase(plan.faults.begin() + static_cast<ptrdiff_t>(gone));
+  }
+  for (ClientPlan& client : plan.clients) {
+    for (auto& thread : client.threads) {
+      std::erase_if(thread, [](const Operation& each) { return each.object < 0; });
+    }
+  }
+  return plan;
+}
+
+std::vector<std::string> PossibleEdits(const Plan& plan) {
+  std::vector<std::string> edits;
+  const auto& clients = plan.clients;
+  for (size_t i = clients.size(); i-- > 0;) edits.push_back(absl::StrCat("c", i));
+  for (size_t i = plan.faults.size(); i-- > 0;) edits.push_back(absl::StrCat("f", i));
+  for (size_t i = clients.size(); i-- > 0;) {
+    for (size_t k = clients[i].threads.size(); k-- > 0;) {
+      edits.push_back(absl::StrCat("t", i, ".", k));
+    }
+  }
+  for (const char* const each : {"p", "l", "k"}) edits.emplace_back(each);
+  for (size_t i = clients.size(); i-- > 0;) {
+    for (size_t k = clients[i].threads.size(); k-- > 0;) {
+      for (size_t n = clients[i].threads[k].size(); n-- > 0;) {
+        edits.push_back(absl::StrCat("o", i, ".", k, ".", n));
+      }
+    }
+  }
+  return edits;
+}
+
+std::string Describe(const Operation& operation, const Plan& plan) {
+  constexpr const char* kFaces[] = {"lock",    "try_lock",   "try_lock_for",
+                                    "Acquire", "TryAcquire", "AcquireAsync"};
+  constexpr const char* kLeaves[] = {"Release", "destroy", "ReleaseAsync"};
+  const SharedObject& object = plan.objects[static_cast<size_t>(operation.object)];
+  std::string text = absl::StrCat(kFaces[static_cast<size_t>(operation.face)], " ", object.name);
+  if (operation.shared) absl::StrAppend(&text, " shared");
+  if (operation.nested) absl::StrAppend(&text, " twice");
+  if (operation.permits > 1) absl::StrAppend(&text, " permits=", operation.permits);
+  if (operation.pause_us > 0) absl::StrAppend(&text, " after=", operation.pause_us, "us");
+  if (operation.wait_ms >= 0) absl::StrAppend(&text, " wait=", operation.wait_ms, "ms");
+  if (operation.stop_ms >= 0) absl::StrAppend(&text, " stop=", operation.stop_ms, "ms");
+  if (operation.lease_ms > 0) absl::StrAppend(&text, " lease=", operation.lease_ms, "ms");
+  if (operation.whole_lease) absl::StrAppend(&text, " whole_lease");
+  if (operation.work_us > 0) absl::StrAppend(&text, " work=", operation.work_us, "us");
+  if (operation.extend_ms > 0) absl::StrAppend(&text, " extend=", operation.extend_ms, "ms");
+  return absl::StrCat(text, " ", kLeaves[static_cast<size_t>(operation.leave)]);
+}
+
+std::string Describe(const Fault& fault) {
+  return absl::StrCat("at ", fault.at_ms, " ms: ", Name(fault.kind), " client ", fault.client,
+                      " server ", fault.server, " for ", fault.length_ms, " ms, detail ",
+                      fault.detail % 1000);
+}
+
+std::string Describe(const Plan& plan) {
+  std::string text = absl::StrCat(
+      "seed ", plan.seed, ": ", Name(plan.group), ", servers ", plan.servers, ", quarantine ",
+      plan.quarantine_ms, " ms, restart delay ", plan.restart_delay_ms, " ms, one system call in ",
+      plan.preempt_one_in, " lets another thread run, one segment in ", plan.late_one_in,
+      " is up to ", plan.latest_us, " us late, server clock x", plan.server_clock_speed, "\n");
+  for (const SharedObject& object : plan.objects) {
+    absl::StrAppend(&text, "  ", object.name, ": ", Name(object.kind), ", capacity ",
+                    object.capacity, ", lease ", object.lease_ms, " ms, turn ", object.turn_ms,
+                    " ms, keep ", object.keep_ms, " ms", object.phase_fair ? ", phase fair" : "",
+                    "\n");
+  }
+  for (size_t i = 0; i < plan.clients.size(); ++i) {
+    if (plan.clients[i].threads.empty()) continue;
+    absl::StrAppend(&text, "  client ", i, ", clock x", plan.clients[i].clock_speed, "\n");
+    for (const auto& thread : plan.clients[i].threads) {
+      if (thread.empty()) continue;
+      absl::StrAppend(&text, "    thread\n");
+      for (const Operation& each : thread) {
+        absl::StrAppend(&text, "      ", Describe(each, plan), "\n");
+      }
+    }
+  }
+  for (const Fault& fault : plan.faults) absl::StrAppend(&text, "  ", Describe(fault), "\n");
+  return text;
+}
+
+}  // namespace redlatch::sim

@@ -1,0 +1,126 @@
+// What happens in one simulated run, apart from the order of events: it is made from a seed, told
+// in words, and made smaller while the failure stays.
+#ifndef REDLATCH_TESTS_SIM_WORLD_PLAN_H_
+#define REDLATCH_TESTS_SIM_WORLD_PLAN_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace redlatch::sim {
+
+enum class Group : uint8_t { kSingle, kSentinel, kCluster, kQuorum };
+enum class Kind : uint8_t { kSimple, kReentrant, kReadWrite, kSemaphore, kLatch, kMulti };
+
+struct SharedObject {
+  Kind kind = Kind::kSimple;
+  std::string name;
+  int64_t capacity = 1;  // of a semaphore; how often a latch is to be counted down
+  int64_t lease_ms = 1000;
+  int64_t turn_ms = 0;
+  int64_t keep_ms = 0;
+  bool phase_fair = false;
+};
+
+// One use of an object by a thread: what it waits for, what it does inside, how it leaves.
+struct Operation {
+  enum class Face : uint8_t { kLock, kTryLock, kTryLockFor, kAcquire, kTryAcquire, kAcquireAsync };
+  enum class Leave : uint8_t { kRelease, kDestroy, kReleaseAsync };
+
+  int object = 0;
+  Face face = Face::kAcquire;
+  Leave leave = Leave::kRelease;
+  bool shared = false;  // reads
+  bool nested = false;  // acquires once more inside, where the kind allows it
+  bool whole_lease = false;
+  int64_t permits = 1;
+  int64_t wait_ms = -1;   // -1: no end
+  int64_t lease_ms = 0;   // 0: the client renews
+  int64_t extend_ms = 0;  // 0: does not extend
+  int64_t stop_ms = -1;   // after which a stop is requested; -1: never
+  int64_t pause_us = 0;   // before it asks
+  int64_t work_us = 0;    // inside
+};
+
+struct ClientPlan {
+  double clock_speed = 1;
+  std::vector<std::vector<Operation>> threads;
+};
+
+enum class FaultKind : uint8_t {
+  kDelay,         // a link is slow for a while
+  kHoldUp,        // nothing reaches the server
+  kHoldDown,      // nothing reaches the client
+  kPartition,     // neither
+  kCut,           // a connection is reset; what it carried may arrive late
+  kSwallow,       // a half-open connection: the client receives nothing more on it
+  kPause,         // a client is stopped, also past its lease
+  kSuspend,       // its machine sleeps
+  kCrash,         // a client is killed; another process takes its place
+  kStopServer,    // a server is stopped and goes on
+  kRestart,       // a server restarts with its data
+  kRestartEmpty,  // without
+  kRestartOld,    // with an older copy
+  kFlushScripts,  // SCRIPT FLUSH
+  kKillPubSub,    // CLIENT KILL TYPE pubsub
+  kRefuse,        // an error for a while: LOADING, BUSY, OOM, NOPERM, MISCONF, READONLY, NOREPLICAS
+  kClockForward,  // a server's clock steps
+  kClockBack,
+  kFailover,      // a replica is promoted, and a suffix of the writes may be lost
+  kTwoPrimaries,  // both go on for a while
+  kMoveSlot,      // slots of the cluster move under the locks
+  kDeleteKey,     // another program deletes a key of a lock
+  kCount,
+};
+
+struct Fault {
+  int64_t at_ms = 0;
+  FaultKind kind = FaultKind::kDelay;
+  int client = 0;
+  int server = 0;
+  int64_t length_ms = 0;
+  uint64_t detail = 0;  // chooses among what the kind leaves open
+};
+
+struct Plan {
+  uint64_t seed = 0;
+  uint64_t schedule = 0;  // the order of events, in the same plan
+  Group group = Group::kSingle;
+  int servers = 1;
+  int64_t quarantine_ms = 0;     // of a server group with replicas
+  int64_t restart_delay_ms = 0;  // of a quorum
+  uint64_t preempt_one_in = 0;
+  uint64_t late_one_in = 0;
+  int64_t latest_us = 0;
+  double server_clock_speed = 1;
+  std::vector<SharedObject> objects;
+  std::vector<ClientPlan> clients;
+  std::vector<Fault> faults;  // in order of time
+};
+
+struct PlanLimits {
+  bool any_group = true;
+  Group group = Group::kSingle;
+  uint64_t faults = ~uint64_t{0};  // which kinds, by bit
+};
+
+Plan MakePlan(uint64_t seed, const PlanLimits& limits);
+// Takes parts of a plan away. `edits` names them by their place in the plan of the seed, with
+// commas between: f3 a fault, c1 a client, t0.2 a thread, o0.2.5 an operation, p the changes of
+// threads, l late segments, k the speeds of clocks; s4 is another order of events.
+Plan Without(Plan plan, const std::string& edits);
+// Every single edit that the plan still allows, the large ones first.
+std::vector<std::string> PossibleEdits(const Plan& plan);
+std::string Describe(const Plan& plan);
+std::string Describe(const Operation& operation, const Plan& plan);
+std::string Describe(const Fault& fault);
+const char* Name(FaultKind kind);
+const char* Name(Group group);
+const char* Name(Kind kind);
+
+// Faults after which a server has forgotten what it had granted.
+bool LosesData(FaultKind kind);
+
+}  // namespace redlatch::sim
+
+#endif  // REDLATCH_TESTS_SIM_WORLD_PLAN_H_

@@ -1,0 +1,279 @@
+#include "tests/sim/world/world.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "tests/sim/trace.h"
+
+namespace redlatch::sim {
+namespace {
+
+constexpr uint16_t kPort = 6379;
+constexpr uint32_t kNetwork = 0x0a000001;  // 10.0.0.1
+constexpr int64_t kHeartbeat = 10 * kSecond;
+
+}  // namespace
+
+World::World(const Plan& plan)
+    : plan_(plan),
+      kernel_({.seed = plan.seed * 1000 + plan.schedule, .preempt_one_in = plan.preempt_one_in}),
+      random_(kernel_.random().Fork()),
+      network_(kernel_),
+      oracle_(kernel_),
+      start_(kernel_.now()) {}
+
+World::~World() = default;
+
+int64_t World::LongestLease() const {
+  int64_t longest = 2000;  // a claim
+  for (const SharedObject& each : plan_.objects) longest = std::max(longest, each.lease_ms);
+  for (const ClientPlan& client : plan_.clients) {
+    for (const auto& thread : client.threads) {
+      for (const Operation& each : thread) {
+        longest = std::max({longest, each.lease_ms, each.extend_ms});
+      }
+    }
+  }
+  return longest * kMilli;
+}
+
+// Returns the URL at which the clients find them.
+std::string World::MakeServers() {
+  std::vector<std::string> urls;
+  for (int i = 0; i < plan_.servers; ++i) {
+    const Address address{.ip = kNetwork + static_cast<uint32_t>(i), .port = kPort};
+    ServerOptions options;
+    options.seed = plan_.seed * 16 + static_cast<uint64_t>(i);
+    hosts_.push_back(
+        std::make_unique<Host>(kernel_, network_, address, std::move(options),
+                               Clock{.speed = plan_.server_clock_speed, .offset = i * 3 * kMilli}));
+    urls.push_back(absl::StrCat("redis://", ToString(address)));
+  }
+  if (plan_.group != Group::kQuorum) return urls.front();
+  if (plan_.restart_delay_ms > 0) {
+    for (std::string& url : urls) {
+      absl::StrAppend(&url, "?restart_delay=", plan_.restart_delay_ms, "ms");
+    }
+  }
+  return absl::StrCat("redlock:", absl::StrJoin(urls, ","));
+}
+
+RunResult World::Run() {
+  const std::string url = MakeServers();
+  for (size_t i = 0; i < plan_.clients.size(); ++i) {
+    actors_.push_back(std::make_unique<Actor>(kernel_, oracle_, plan_, i, url));
+    actors_.back()->Start();
+    for (const auto& host : hosts_) {
+      Link& link = network_.Between(actors_.back()->process(), host->address());
+      link.late_one_in = plan_.late_one_in;
+      link.latest = std::max(link.slowest, plan_.latest_us * kMicro);
+    }
+  }
+  int64_t faults_end = start_;
+  for (const Fault& fault : plan_.faults) {
+    if (fault.kind == FaultKind::kRestartOld) {
+      Host& host = *hosts_[static_cast<size_t>(fault.server)];
+      const int64_t before = static_cast<int64_t>(fault.detail % 400);
+      kernel_.At(start_ + std::max<int64_t>(fault.at_ms - before, 0) * kMilli,
+                 [this, &host] { old_copies_[&host] = host.redis().TakeSnapshot().keys; });
+    }
+    kernel_.At(start_ + fault.at_ms * kMilli, [this, &fault] { Inject(fault); });
+    faults_end = std::max(faults_end, start_ + (fault.at_ms + fault.length_ms) * kMilli);
+  }
+  oracle_.SetLongestIdle(100 * kMilli + 6 * plan_.latest_us * kMicro);
+  if (!plan_.faults.empty()) oracle_.Excuse(faults_end + LongestLease() + kHeartbeat + 5 * kSecond);
+  CheckOften();
+  const int64_t limit = faults_end + 900 * kSecond;
+  const bool done =
+      kernel_.Run(limit, [this] { return AllDone() || !oracle_.violation().empty(); });
+  if (!done) {
+    std::vector<std::string> progress;
+    for (const auto& actor : actors_) progress.push_back(actor->Progress());
+    oracle_.Violated(
+        absl::StrCat("P3: not all threads have ended: ", absl::StrJoin(progress, "; ")));
+  }
+  if (oracle_.violation().empty()) CheckTheEnd();
+  if (Trace::enabled()) kernel_.Describe(stdout);
+  result_.violation = oracle_.violation();
+  result_.steps = kernel_.steps();
+  result_.grants = oracle_.grants();
+  result_.hash = kernel_.trace_hash();
+  result_.virtual_ms = (kernel_.now() - start_) / kMilli;
+  for (const auto& host : hosts_) result_.scripts += host->scripts();
+  return result_;
+}
+
+bool World::AllDone() const {
+  return std::all_of(actors_.begin(), actors_.end(), [](const auto& each) { return each->done(); });
+}
+
+void World::CheckOften() {
+  if (AllDone() || !oracle_.violation().empty()) return;
+  oracle_.CheckIdle();
+  CheckKeys(/*all_gone=*/false);
+  kernel_.After(20 * kMilli + random_.Between(0, 10 * kMilli), [this] { CheckOften(); });
+}
+
+// P6: every key ends. `all_gone`: by now.
+void World::CheckKeys(bool all_gone) {
+  for (const auto& host : hosts_) {
+    Keyspace keys = host->redis().TakeSnapshot().keys;
+    for (const std::string& key : keys.Keys()) {
+      if (!all_gone && keys.Expiry(key) != kNoExpiry) continue;
+      return oracle_.Violated(
+          absl::StrCat("P6: the key ", key, all_gone ? " is left behind" : " has no expiry"));
+    }
+  }
+}
+
+void World::CheckTheEnd() {
+  const auto broken = [this] { return !oracle_.violation().empty(); };
+  kernel_.Run(kernel_.now() + 32 * 24 * 3600 * kSecond, broken);
+  CheckKeys(/*all_gone=*/true);
+}
+
+void World::Inject(const Fault& fault) {
+  ++result_.faults[static_cast<size_t>(fault.kind)];
+  Trace::Say("fault: ", Describe(fault));
+  InjectIntoNetwork(fault);
+  InjectIntoClient(fault);
+  InjectIntoServer(fault);
+}
+
+void World::InjectIntoNetwork(const Fault& fault) {
+  Process* const process = actors_[static_cast<size_t>(fault.client)]->process();
+  const Address address = hosts_[static_cast<size_t>(fault.server)]->address();
+  const int64_t length = fault.length_ms * kMilli;
+  Link& link = network_.Between(process, address);
+  switch (fault.kind) {
+    case FaultKind::kDelay: {
+      const Link before = link;
+      link.fastest = link.slowest;
+      link.slowest = link.latest = link.slowest + length;
+      return kernel_.After(length, [&link, before] {
+        link.fastest = before.fastest;
+        link.slowest = before.slowest;
+        link.latest = before.latest;
+      });
+    }
+    case FaultKind::kHoldUp:
+    case FaultKind::kHoldDown:
+    case FaultKind::kPartition:
+      link.up_held = fault.kind != FaultKind::kHoldDown;
+      link.down_held = fault.kind != FaultKind::kHoldUp;
+      return kernel_.After(length, [this, process, address] {
+        Link& its = network_.Between(process, address);
+        its.up_held = its.down_held = false;
+        network_.LinkChanged(process, address);
+      });
+    case FaultKind::kCut:
+    case FaultKind::kSwallow: {
+      const std::vector<uint64_t> connections = network_.ConnectionsOf(process, address);
+      if (connections.empty()) return;
+      const uint64_t one = connections[fault.detail % connections.size()];
+      return fault.kind == FaultKind::kCut ? network_.Cut(one, length) : network_.Swallow(one);
+    }
+    default:
+      return;
+  }
+}
+
+void World::InjectIntoClient(const Fault& fault) {
+  Actor& actor = *actors_[static_cast<size_t>(fault.client)];
+  Process* const process = actor.process();
+  const int64_t length = fault.length_ms * kMilli;
+  switch (fault.kind) {
+    case FaultKind::kPause:
+      kernel_.Pause(process);
+      return kernel_.After(length, [this, process] { kernel_.Resume(process); });
+    case FaultKind::kSuspend:
+      kernel_.Suspend(process);
+      return kernel_.After(length, [this, process] { kernel_.WakeFromSuspend(process); });
+    case FaultKind::kCrash:
+      if (actor.done()) return;
+      actor.Crash();
+      return kernel_.After(length, [&actor] { actor.Start(); });
+    default:
+      return;
+  }
+}
+
+void World::InjectIntoServer(const Fault& fault) {
+  Host& host = *hosts_[static_cast<size_t>(fault.server)];
+  const int64_t length = fault.length_ms * kMilli;
+  switch (fault.kind) {
+    case FaultKind::kStopServer:
+      return host.Stop(length);
+    case FaultKind::kRestart:
+    case FaultKind::kRestartEmpty:
+    case FaultKind::kRestartOld:
+      return Restart(fault, host);
+    case FaultKind::kFlushScripts:
+      return host.redis().FlushScripts();
+    case FaultKind::kKillPubSub:
+      return host.redis().KillConnections(RedisServer::Clients::kPubSub);
+    case FaultKind::kRefuse:
+      return Refuse(fault, host);
+    case FaultKind::kClockForward:
+      host.clock().offset += length;
+      return oracle_.LostData(kernel_.now() + LongestLease());
+    case FaultKind::kClockBack:
+      host.clock().offset -= length;
+      return;
+    case FaultKind::kDeleteKey: {
+      const std::vector<std::string> keys = host.redis().TakeSnapshot().keys.Keys();
+      if (keys.empty()) return;
+      oracle_.LostData(kernel_.now() + 2 * LongestLease());
+      host.redis().Execute({"DEL", keys[fault.detail % keys.size()]});
+      return;
+    }
+    default:
+      return;
+  }
+}
+
+void World::Restart(const Fault& fault, Host& host) {
+  if (!host.up()) return;
+  Keyspace data = host.redis().TakeSnapshot().keys;
+  if (fault.kind == FaultKind::kRestartEmpty) data = Keyspace();
+  if (fault.kind == FaultKind::kRestartOld) data = old_copies_[&host];
+  if (LosesData(fault.kind) && plan_.restart_delay_ms == 0) {
+    oracle_.LostData(kernel_.now() + fault.length_ms * kMilli + LongestLease());
+  }
+  host.GoDown(/*silently=*/fault.detail % 2 == 0);
+  kernel_.After(fault.length_ms * kMilli, [&host, data] { host.ComeUp(data); });
+}
+
+void World::Refuse(const Fault& fault, Host& host) {
+  RedisServer& redis = host.redis();
+  switch (fault.detail % 7) {
+    case 0:
+      redis.conditions.loading = true;
+      break;
+    case 1:
+      redis.conditions.busy = true;
+      break;
+    case 2:
+      redis.conditions.out_of_memory = true;
+      break;
+    case 3:
+      redis.conditions.cannot_save = true;
+      break;
+    case 4:
+      redis.conditions.few_replicas = true;
+      break;
+    case 5:
+      redis.permissions.denied_commands = {"publish"};
+      break;
+    default:
+      redis.permissions.denied_commands = {"evalsha", "eval"};
+  }
+  kernel_.After(fault.length_ms * kMilli, [&host] {
+    host.redis().conditions = {};
+    host.redis().permissions = {};
+  });
+}
+
+}  // namespace redlatch::sim

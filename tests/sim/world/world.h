@@ -1,0 +1,66 @@
+#ifndef REDLATCH_TESTS_SIM_WORLD_WORLD_H_
+#define REDLATCH_TESTS_SIM_WORLD_WORLD_H_
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/sim/net/network.h"
+#include "tests/sim/os/kernel.h"
+#include "tests/sim/world/actor.h"
+#include "tests/sim/world/host.h"
+#include "tests/sim/world/oracle.h"
+#include "tests/sim/world/plan.h"
+
+namespace redlatch::sim {
+
+struct RunResult {
+  std::string violation;  // empty: none
+  uint64_t steps = 0;
+  uint64_t scripts = 0;
+  uint64_t grants = 0;
+  uint64_t hash = 0;  // equal for equal runs
+  int64_t virtual_ms = 0;
+  std::array<uint32_t, static_cast<size_t>(FaultKind::kCount)> faults = {};
+};
+
+// One run of a plan: servers, clients, and what befalls them.
+class World {
+ public:
+  explicit World(const Plan& plan);
+  ~World();
+
+  RunResult Run();
+
+ private:
+  std::string MakeServers();
+  void Inject(const Fault& fault);
+  void InjectIntoNetwork(const Fault& fault);
+  void InjectIntoClient(const Fault& fault);
+  void InjectIntoServer(const Fault& fault);
+  void Restart(const Fault& fault, Host& host);
+  void Refuse(const Fault& fault, Host& host);
+  void CheckOften();
+  void CheckTheEnd();
+  void CheckKeys(bool all_gone);
+  bool AllDone() const;
+  int64_t LongestLease() const;
+
+  const Plan& plan_;
+  Kernel kernel_;
+  Random random_;
+  Network network_;
+  Oracle oracle_;
+  std::vector<std::unique_ptr<Host>> hosts_;
+  std::map<Host*, Keyspace> old_copies_;  // what an older copy of a server's data has
+  std::vector<std::unique_ptr<Actor>> actors_;
+  int64_t start_;
+  RunResult result_;
+};
+
+}  // namespace redlatch::sim
+
+#endif  // REDLATCH_TESTS_SIM_WORLD_WORLD_H_
