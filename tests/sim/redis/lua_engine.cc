@@ -10,6 +10,7 @@
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
 #include "src/base/sha1.h"
+#include "tests/sim/redis/script_coverage.h"
 
 extern "C" {
 #include <lauxlib.h>
@@ -307,6 +308,7 @@ LuaEngine::LuaEngine() : lua_(luaL_newstate()) {
   }
   if (luaL_dostring(lua_, "math.random, math.randomseed = nil, nil") != 0) std::abort();
   ProtectGlobals(lua_);
+  if (ScriptCoverage* const coverage = ScriptCoverage::Get()) coverage->Watch(lua_);
 }
 
 LuaEngine::~LuaEngine() { lua_close(lua_); }
@@ -318,6 +320,7 @@ const std::string& LuaEngine::Sha1(std::string_view body) {
 }
 
 std::string LuaEngine::Compile(const std::string& sha1, std::string_view body) {
+  if (ScriptCoverage* const coverage = ScriptCoverage::Get()) coverage->Know(sha1, body);
   if (functions_.contains(sha1)) return "";
   if (luaL_loadbuffer(lua_, body.data(), body.size(), "@user_script") != 0) {
     std::string error =
@@ -332,6 +335,7 @@ std::string LuaEngine::Compile(const std::string& sha1, std::string_view body) {
 void LuaEngine::Run(const std::string& sha1, Words keys, Words args, ScriptHost& host,
                     Output& out) {
   host_ = &host;
+  if (ScriptCoverage* const coverage = ScriptCoverage::Get()) coverage->Enter(sha1);
   lua_rawgeti(lua_, LUA_REGISTRYINDEX, error_handler_);
   SetGlobalList(lua_, "KEYS", keys);
   SetGlobalList(lua_, "ARGV", args);

@@ -72,6 +72,20 @@ class Asking {
   bool asks_ = true;
 };
 
+// Tells the trace what redlatch would write to stderr.
+class Quiet final : public Observer {
+  void OnLost(const LostLease& lost) override {
+    Trace::Say("lost: ", lost.lock, ": ", lost.reason);
+  }
+  void OnMisuse(std::string_view lock, std::string_view what) override {
+    Trace::Say("misuse of ", std::string(lock), ": ", std::string(what));
+  }
+  void OnReleaseFailed(std::string_view lock, FencingToken, absl::Duration,
+                       const absl::Status& why) override {
+    Trace::Say("not released: ", std::string(lock), ": ", why.ToString());
+  }
+};
+
 // The result of a call, or of the same call with a callback.
 template <class Result, class Call, class AsyncCall>
 Result Await(bool asynchronous, Call call, AsyncCall async_call) {
@@ -193,7 +207,7 @@ void Actor::Crash() {
 void Actor::Main() {
   ClientOptions options;
   options.connect = ConnectPolicy::kLazy;
-  options.observer = std::make_shared<Observer>();  // writes nothing
+  options.observer = std::make_shared<Quiet>();
   auto client = Client::Connect(url_, options);
   if (!client.ok())
     return oracle_.Violated(absl::StrCat("no client: ", client.status().ToString()));

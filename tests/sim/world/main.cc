@@ -2,28 +2,34 @@
 #include <sys/personality.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <string>
 #include <thread>
 
+#include "absl/strings/numbers.h"
+#include "tests/sim/redis/script_coverage.h"
 #include "tests/sim/trace.h"
+#include "tests/sim/world/coverage_report.h"
 #include "tests/sim/world/runner.h"
 
 namespace redlatch::sim {
 namespace {
 
 constexpr const char* kUsage = R"(usage: redlatch-sim [flags]
-  --seeds N            so many runs (default 1000)
-  --from SEED          the first of them (default 1)
-  --seconds S          end after that time
-  --deployment NAME    single, sentinel, cluster or quorum; default: each run its own
-  --replay SEED[:EDITS]  one run, with all that happens in it
-  --plan SEED[:EDITS]  what is planned for that run
-  --no-shrink          do not look for a smaller plan that fails
-  --jobs N             runs at a time (default: one for each processor)
+  --seeds N              so many runs (default 1000)
+  --from SEED            the first of them (default 1)
+  --seconds S            end after that time instead
+  --deployment NAME      single, sentinel, cluster or quorum; default: each run its own
+  --faults MASK          which kinds of faults, as hexadecimal bits; 0: none
+  --replay SEED[:EDITS]  one run, and all that happens in it
+  --plan SEED[:EDITS]    what is planned for that run
+  --coverage FILE        fail if a run never took a kind of fault or a line of a script, unless FILE
+                         explains it
+  --shrink 0             do not look for the smallest plan that fails
+  --jobs N               runs at a time (default: one for each processor)
 )";
 
 struct Flags {
@@ -33,8 +39,9 @@ struct Flags {
   PlanLimits limits;
   std::string replay;
   std::string plan;
-  bool shrink = true;
-  size_t jobs = std::max(1U, std::thread::hardware_concurrency());
+  std::string coverage;
+  uint64_t shrink = 1;
+  uint64_t jobs = std::max(1U, std::thread::hardware_concurrency());
 };
 
 bool SetDeployment(const std::string& name, PlanLimits& limits) {
@@ -47,33 +54,20 @@ bool SetDeployment(const std::string& name, PlanLimits& limits) {
   return false;
 }
 
-bool Parse(int argc, char** argv, Flags& flags) {
-  for (int i = 1; i < argc; ++i) {
-    const std::string flag = argv[i];
-    if (flag == "--no-shrink") {
-      flags.shrink = false;
-      continue;
-    }
-    if (i + 1 == argc) return false;
-    const std::string value = argv[++i];
-    if (flag == "--seeds")
-      flags.seeds = strtoull(value.c_str(), nullptr, 10);
-    else if (flag == "--from")
-      flags.from = strtoull(value.c_str(), nullptr, 10);
-    else if (flag == "--seconds")
-      flags.seconds = strtod(value.c_str(), nullptr);
-    else if (flag == "--jobs")
-      flags.jobs = strtoull(value.c_str(), nullptr, 10);
-    else if (flag == "--faults")
-      flags.limits.faults = strtoull(value.c_str(), nullptr, 16);
-    else if (flag == "--replay")
-      flags.replay = value;
-    else if (flag == "--plan")
-      flags.plan = value;
-    else if (flag != "--deployment" || !SetDeployment(value, flags.limits))
-      return false;
-  }
-  return true;
+bool Set(Flags& flags, const std::string& flag, const std::string& value) {
+  if (flag == "--seeds") return absl::SimpleAtoi(value, &flags.seeds);
+  if (flag == "--from") return absl::SimpleAtoi(value, &flags.from);
+  if (flag == "--seconds") return absl::SimpleAtod(value, &flags.seconds);
+  if (flag == "--faults") return absl::SimpleHexAtoi(value, &flags.limits.faults);
+  if (flag == "--shrink") return absl::SimpleAtoi(value, &flags.shrink);
+  if (flag == "--jobs") return absl::SimpleAtoi(value, &flags.jobs);
+  if (flag == "--deployment") return SetDeployment(value, flags.limits);
+  std::string* const text = flag == "--replay"     ? &flags.replay
+                            : flag == "--plan"     ? &flags.plan
+                            : flag == "--coverage" ? &flags.coverage
+                                                   : nullptr;
+  if (text != nullptr) *text = value;
+  return text != nullptr;
 }
 
 Plan PlanOf(const std::string& text, const PlanLimits& limits) {
@@ -93,75 +87,74 @@ int Replay(const Flags& flags) {
   return result.violation.empty() ? 0 : 1;
 }
 
-struct Totals {
-  uint64_t runs = 0, steps = 0, scripts = 0, grants = 0, failures = 0;
-  int64_t virtual_ms = 0;
-  std::array<uint64_t, static_cast<size_t>(FaultKind::kCount)> faults = {};
+// Many runs, one seed each.
+class Campaign {
+ public:
+  explicit Campaign(const Flags& flags) : flags_(flags) {}
+
+  int Run() {
+    Runner(flags_.jobs)
+        .Run([this](Plan& plan) { return Next(plan); },
+             [this](const Plan& plan, const RunResult& result) { Ended(plan, result); });
+    printf("%lu runs, %lu steps, %lu scripts, %lu grants in %.1f s: %.0f steps/s\n", runs_,
+           total_.steps, total_.scripts, total_.grants, Elapsed(),
+           static_cast<double>(total_.steps) / Elapsed());
+    for (size_t i = 0; i < total_.faults.size(); ++i) {
+      if (total_.faults[i] == 0) continue;
+      printf("  %-14s %u\n", Name(static_cast<FaultKind>(i)), total_.faults[i]);
+    }
+    if (failures_ > 0) printf("%lu runs broke a promise\n", failures_);
+    const bool covered = flags_.coverage.empty() || ReportCoverage(total_.faults, flags_.coverage);
+    return failures_ > 0 || !covered ? 1 : 0;
+  }
+
+ private:
+  static constexpr uint64_t kMostFailures = 3;
+
+  double Elapsed() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - began_).count();
+  }
+
+  bool Next(Plan& plan) {
+    const bool over = flags_.seconds > 0 ? Elapsed() > flags_.seconds : begun_ == flags_.seeds;
+    if (over || failures_ >= kMostFailures) return false;
+    plan = MakePlan(flags_.from + begun_++, flags_.limits);
+    return true;
+  }
+
+  void Ended(const Plan& plan, const RunResult& result) {
+    ++runs_;
+    total_.steps += result.steps;
+    total_.scripts += result.scripts;
+    total_.grants += result.grants;
+    for (size_t i = 0; i < total_.faults.size(); ++i) total_.faults[i] += result.faults[i];
+    if (result.violation.empty()) return;
+    ++failures_;
+    printf("seed %lu: %s\n", plan.seed, result.violation.c_str());
+    const std::string edits =
+        flags_.shrink != 0 ? Runner::Shrink(plan, "", result.violation) : std::string();
+    const Plan small = Without(plan, edits);
+    if (flags_.shrink != 0) {
+      printf("the smallest plan that fails in this way:\n%s%s\n", Describe(small).c_str(),
+             Runner::RunOne(small).violation.c_str());
+    }
+    const bool any = flags_.limits.any_group;
+    printf("replay it: ./dev sim --replay %lu%s%s%s%s\n", plan.seed, edits.empty() ? "" : ":",
+           edits.c_str(), any ? "" : " --deployment ", any ? "" : Name(flags_.limits.group));
+  }
+
+  const Flags& flags_;
+  const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
+  RunResult total_;
+  uint64_t begun_ = 0;
+  uint64_t runs_ = 0;
+  uint64_t failures_ = 0;
 };
 
-void Report(const Flags& flags, const Plan& plan, const RunResult& result) {
-  printf("seed %lu: %s\n", plan.seed, result.violation.c_str());
-  if (!flags.shrink) return;
-  const std::string edits = Runner::Shrink(plan, "", result.violation);
-  const Plan small = Without(plan, edits);
-  printf(
-      "the smallest plan that fails in this way:\n%s%s\nreplay it: ./dev sim --replay %lu:%s%s%s\n",
-      Describe(small).c_str(), Runner::RunOne(small).violation.c_str(), plan.seed, edits.c_str(),
-      flags.limits.any_group ? "" : " --deployment ",
-      flags.limits.any_group ? "" : Name(flags.limits.group));
-}
-
-int RunAll(const Flags& flags) {
-  const auto began = std::chrono::steady_clock::now();
-  const auto elapsed = [&] {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
-  };
-  Totals totals;
-  uint64_t seed = flags.from;
-  Runner(flags.jobs)
-      .Run(
-          [&](Plan& plan) {
-            if (flags.seconds > 0 ? elapsed() > flags.seconds : seed >= flags.from + flags.seeds) {
-              return false;
-            }
-            plan = MakePlan(seed++, flags.limits);
-            return totals.failures < 3;
-          },
-          [&](const Plan& plan, const RunResult& result) {
-            ++totals.runs;
-            totals.steps += result.steps;
-            totals.scripts += result.scripts;
-            totals.grants += result.grants;
-            totals.virtual_ms += result.virtual_ms;
-            for (size_t i = 0; i < totals.faults.size(); ++i) totals.faults[i] += result.faults[i];
-            if (result.violation.empty()) return;
-            ++totals.failures;
-            Report(flags, plan, result);
-          });
-  printf("%lu runs, %lu steps, %lu scripts, %lu grants in %.1f s: %.0f steps/s\n", totals.runs,
-         totals.steps, totals.scripts, totals.grants, elapsed(),
-         static_cast<double>(totals.steps) / elapsed());
-  for (size_t i = 0; i < totals.faults.size(); ++i) {
-    if (totals.faults[i] > 0)
-      printf("  %-14s %lu\n", Name(static_cast<FaultKind>(i)), totals.faults[i]);
-  }
-  if (totals.failures > 0) printf("%lu runs broke a promise\n", totals.failures);
-  return totals.failures > 0 ? 1 : 0;
-}
-
-}  // namespace
-}  // namespace redlatch::sim
-
-int main(int argc, char** argv) {
-  using namespace redlatch::sim;
-  // Addresses must be the same in every run: they decide the order in hash tables.
-  const int before = personality(0xffffffff);
-  if (before >= 0 && (before & ADDR_NO_RANDOMIZE) == 0 &&
-      personality(static_cast<unsigned long>(before) | ADDR_NO_RANDOMIZE) >= 0) {
-    execv("/proc/self/exe", argv);
-  }
+int Main(int argc, char** argv) {
   Flags flags;
-  if (!Parse(argc, argv, flags)) {
+  for (int i = 1; i < argc; i += 2) {
+    if (i + 1 < argc && Set(flags, argv[i], argv[i + 1])) continue;
     fputs(kUsage, stderr);
     return 2;
   }
@@ -169,5 +162,20 @@ int main(int argc, char** argv) {
     printf("%s", Describe(PlanOf(flags.plan, flags.limits)).c_str());
     return 0;
   }
-  return flags.replay.empty() ? RunAll(flags) : Replay(flags);
+  if (!flags.coverage.empty()) ScriptCoverage::Begin();
+  Runner::WarmUp();
+  return flags.replay.empty() ? Campaign(flags).Run() : Replay(flags);
+}
+
+}  // namespace
+}  // namespace redlatch::sim
+
+int main(int argc, char** argv) {
+  // Addresses must be the same in every run: they decide the order in hash tables.
+  const int before = personality(0xffffffff);
+  if (before >= 0 && (before & ADDR_NO_RANDOMIZE) == 0 &&
+      personality(static_cast<unsigned long>(before) | ADDR_NO_RANDOMIZE) >= 0) {
+    execv("/proc/self/exe", argv);
+  }
+  return redlatch::sim::Main(argc, argv);
 }

@@ -120,6 +120,15 @@ RunResult Runner::RunOne(const Plan& plan) {
   return one;
 }
 
+void Runner::WarmUp() {
+  for (const Group group : {Group::kSingle, Group::kQuorum}) {
+    for (uint64_t seed = 1; seed <= 8; ++seed) {
+      const Plan plan = MakePlan(seed, {.any_group = false, .group = group, .faults = 0});
+      World(plan).Run();
+    }
+  }
+}
+
 std::string Runner::Shrink(const Plan& plan, const std::string& edits,
                            const std::string& violation) {
   std::string best = edits;

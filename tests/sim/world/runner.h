@@ -20,6 +20,8 @@ class Runner {
   void Run(const std::function<bool(Plan& plan)>& next,
            const std::function<void(const Plan& plan, const RunResult& result)>& ended);
   static RunResult RunOne(const Plan& plan);
+  // Runs a few plans in this process, so that its children find every script compiled.
+  static void WarmUp();
 
   // The smallest plan that breaks the same promise, as edits of the plan.
   static std::string Shrink(const Plan& plan, const std::string& edits,

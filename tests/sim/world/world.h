@@ -17,6 +17,8 @@
 
 namespace redlatch::sim {
 
+using FaultCounts = std::array<uint32_t, static_cast<size_t>(FaultKind::kCount)>;
+
 struct RunResult {
   std::string violation;  // empty: none
   uint64_t steps = 0;
@@ -24,7 +26,7 @@ struct RunResult {
   uint64_t grants = 0;
   uint64_t hash = 0;  // equal for equal runs
   int64_t virtual_ms = 0;
-  std::array<uint32_t, static_cast<size_t>(FaultKind::kCount)> faults = {};
+  FaultCounts faults = {};
 };
 
 // One run of a plan: servers, clients, and what befalls them.
