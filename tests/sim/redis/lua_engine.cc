@@ -163,7 +163,10 @@ bool HasField(lua_State* lua, const char* name, std::string& text) {
   lua_pushstring(lua, name);
   lua_rawget(lua, -2);
   const bool found = lua_type(lua, -1) == LUA_TSTRING;
-  if (found) text = TextAt(lua, -1);
+  if (found) text = lua_tostring(lua, -1);  // ends at a NUL
+  for (char& letter : text) {
+    if (letter == '\r' || letter == '\n') letter = ' ';
+  }
   lua_pop(lua, 1);
   return found;
 }
@@ -250,7 +253,7 @@ struct LuaCalls {
 
   static int ErrorReply(lua_State* lua) {
     // "-CODE text" stands for itself; a text of one word gets a code, as it needs one.
-    std::string text(TextAt(lua, 1));
+    std::string text(lua_tostring(lua, 1));
     text.erase(0, text.starts_with('-') ? 1 : 0);
     return PushError(lua, text.find(' ') == text.npos ? "ERR " + text : text);
   }

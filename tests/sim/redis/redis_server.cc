@@ -17,8 +17,10 @@ constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 }  // namespace
 
 RedisServer::RedisServer(ServerOptions options, Sink* sink)
-    : options_(std::move(options)), sink_(sink), run_id_(MakeId()) {
-  replication_.id = MakeId();
+    : options_(std::move(options)),
+      sink_(sink),
+      run_id_(options_.run_id.empty() ? MakeId() : options_.run_id) {
+  replication_.id = options_.replication_id.empty() ? MakeId() : options_.replication_id;
   config_ = {{"maxmemory", "0"},
              {"maxmemory-policy", "noeviction"},
              {"min-replicas-to-write", "0"},

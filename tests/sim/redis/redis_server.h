@@ -44,7 +44,8 @@ struct ServerOptions {
   bool valkey = false;
   bool cluster = false;
   std::string password;  // empty: none is needed
-  uint64_t seed = 1;     // of the run id and the replication ids
+  uint64_t seed = 1;     // of the run id and the replication ids, if these are not given
+  std::string run_id = {}, replication_id = {};
 };
 
 // A client's connection.

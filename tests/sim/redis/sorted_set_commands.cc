@@ -96,7 +96,8 @@ Range ByRank(int64_t start, int64_t stop, size_t size) {
 
 bool ParseBound(std::string_view word, Bound& bound) {
   bound.exclusive = word.starts_with('(');
-  return ParseScore(bound.exclusive ? word.substr(1) : word, bound.score);
+  const std::string_view score = bound.exclusive ? word.substr(1) : word;
+  return score.empty() || ParseScore(score, bound.score);  // Redis reads nothing as 0
 }
 
 Range ByScore(const SortedSet& set, Bound from, Bound to) {

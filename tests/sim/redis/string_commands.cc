@@ -99,6 +99,7 @@ void Getrange(Call& call) {
   const std::string* const text = Get<std::string>(call, call.Word(1), failed);
   if (failed) return;
   const auto length = static_cast<int64_t>(text == nullptr ? 0 : text->size());
+  if (start < 0 && end < 0 && start > end) return call.out.Text("");
   if (start < 0) start = std::max<int64_t>(0, length + start);
   if (end < 0) end = std::max<int64_t>(0, length + end);
   end = std::min(end, length - 1);
@@ -117,6 +118,9 @@ void Setrange(Call& call) {
   if (failed) return;
   if (piece.empty()) {
     return call.out.Integer(text == nullptr ? 0 : static_cast<int64_t>(text->size()));
+  }
+  if (offset + static_cast<int64_t>(piece.size()) > int64_t{512} << 20) {
+    return call.out.Error("ERR string exceeds maximum allowed size (proto-max-bulk-len)");
   }
   if (text == nullptr) text = &std::get<std::string>(call.keys.Set(key, std::string()));
   const auto at = static_cast<size_t>(offset);

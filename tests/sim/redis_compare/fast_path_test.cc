@@ -1,0 +1,304 @@
+// Each script as it is against the same script without its short cuts: the same random calls on
+// equal states must get the same replies and messages, and leave the same keys.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <regex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "src/base/sha1.h"
+#include "src/redis/wire/codec.h"
+#include "tests/sim/redis/redis_server.h"
+#include "tests/sim/redis_compare/random_calls.h"
+#include "tests/support/lock_keys.h"
+#include "tests/support/test_scale.h"
+
+namespace redlatch::sim {
+namespace {
+
+using Words = std::vector<std::string>;
+using Step = RandomCalls::Step;
+
+struct Messages : Sink {
+  void Send(uint64_t connection, std::string_view bytes) override {
+    redis::ReplyParser parser;
+    parser.Feed(bytes);
+    std::vector<Reply> replies;
+    EXPECT_TRUE(parser.Take(replies).ok());
+    for (const Reply& reply : replies) {
+      absl::StrAppend(&sent, connection, " ", reply.elements[2].text, "\n");
+    }
+  }
+  void Close(uint64_t) override {}
+  std::string sent;
+};
+
+// The script with each `if` of its short cuts, which stand before its first common piece, made
+// false. Empty if it has none.
+std::string WithoutShortCuts(const LuaScript& script) {
+  const std::string_view body = script.body;
+  if (script.name.starts_with("quarantined/") || script.name.ends_with("/renew")) return "";
+  constexpr std::string_view kRest[] = {"-- now_us(): the server's time",
+                                        "without its short cuts for the common cases"};
+  size_t end = body.size();
+  for (const std::string_view rest : kRest) end = std::min(end, body.find(rest));
+  std::string text(body);
+  if (end == body.size()) return "";
+  bool found = false;
+  for (size_t at = text.rfind("\nif ", end); at != text.npos; at = text.rfind("\nif ", at - 1)) {
+    const size_t condition = at + 4, then = text.find(" then\n", condition);
+    text.insert(then, ")");
+    text.insert(condition, "false and (");
+    found = true;
+    if (at == 0) break;
+  }
+  return found ? text : "";
+}
+
+// What means the same to those who read it. " missed" is a hint. Any number of others is as good as
+// 1. When to ask again matters to the head of a queue only; and who that is, and others' places,
+// depend on crashed waiters if there are any.
+std::string Essence(std::string text, bool crashed) {
+  static const std::regex kNoise(" missed"),
+      kOthers("((granted|grant \\S+ \\d+) \\d+ \\d+) [1-9]\\d*"),
+      kAgain("queued -?\\d+ ([1-9]\\d*)"), kPlace("queued \\S+ \\d+|\\d+ wanted [^\n]*\n");
+  text = std::regex_replace(text, kNoise, "");
+  text = std::regex_replace(text, kOthers, "$1 1");
+  return crashed ? std::regex_replace(text, kPlace, "")
+                 : std::regex_replace(text, kAgain, "queued - $1");
+}
+
+// The keys of a server without what counts no more, which short cuts leave to later calls: grants
+// that have expired, and waiters that have crashed.
+class EssentialKeys {
+ public:
+  explicit EssentialKeys(const RedisServer& server)
+      : now_(server.clock()), keys_(server.TakeSnapshot().keys) {
+    keys_.Select(0);
+    for (const std::string& key : keys_.Keys()) {
+      if (key.ends_with("waiters")) ForgetCrashed(key);
+      for (const char* const grants : {"permits", "readers", "holds"}) {
+        if (key.ends_with(grants)) ForgetExpired(key);
+      }
+    }
+    for (const std::string& key : keys_.Keys()) {
+      ForgetWeights(key);
+      ForgetIndex(key);
+      if (key.ends_with("turn") && Find<std::string>(key) == nullptr) keys_.Erase(key);
+    }
+  }
+  Keyspace& keys() { return keys_; }
+  bool crashed() const { return crashed_; }
+
+ private:
+  template <typename T>
+  T* Find(const std::string& key) {
+    Value* const value = keys_.FindMutable(key);
+    return value == nullptr ? nullptr : std::get_if<T>(value);
+  }
+
+  // Queues and records may end at any time after they were last asked for.
+  void ForgetCrashed(const std::string& key) {
+    const std::string stem = key.substr(0, key.rfind('.'));
+    Hash* const records = Find<Hash>(key);
+    if (records == nullptr) return;
+    std::vector<std::string> crashed;
+    for (const auto& [hold, record] : records->fields()) {
+      const std::vector<std::string> words = absl::StrSplit(record, ' ');
+      if (words.size() > 9 &&
+          std::stoll(words[0]) + 1000 * std::max(std::stoll(words[1]), 3 * std::stoll(words[5])) <
+              now_) {
+        crashed.push_back(hold);
+        crashed_ = true;
+      }
+    }
+    for (const char* const suffix : {".queue", ".writers"}) {
+      if (auto* const queue = Find<SortedSet>(stem + suffix)) {
+        for (const std::string& hold : crashed) queue->Remove(hold);
+        SetEnd(stem + suffix);
+        if (queue->members().empty()) keys_.Erase(stem + suffix);
+      }
+    }
+    for (const std::string& hold : crashed) records->Remove(hold);
+    SetEnd(key);
+    if (records->fields().empty()) keys_.Erase(key);
+  }
+
+  // Short cuts refresh less often. What has no expiry must show.
+  void SetEnd(const std::string& key) {
+    if (keys_.Expiry(key) != kNoExpiry) keys_.SetExpiry(key, now_);
+  }
+
+  void ForgetExpired(const std::string& key) {
+    auto* const grants = Find<SortedSet>(key);
+    if (grants == nullptr) {  // of another type: it is in the way, or not
+      keys_.Erase(key);
+      return;
+    }
+    EXPECT_GE(keys_.Expiry(key), static_cast<int64_t>(grants->members().back().score) / 1000)
+        << key;
+    SetEnd(key);
+    grants->RemoveRange(0, grants->CountUpTo({static_cast<double>(now_)}));
+    if (grants->members().empty()) keys_.Erase(key);
+  }
+
+  // The index of several grants counts only if the lock says that there are several.
+  void ForgetIndex(const std::string& key) {
+    if (!key.ends_with("holds")) return;
+    for (const std::string& lock : keys_.Keys()) {
+      const Hash* const hash = Find<Hash>(lock);
+      if (hash == nullptr || hash->Find("holds") == nullptr) continue;
+      for (const char* const suffix : {"reentrant.holds", "rw.holds"}) {
+        if (support::AuxiliaryKey(lock, suffix) == key) return;
+      }
+    }
+    keys_.Erase(key);
+  }
+
+  // How many permits a grant has that has expired.
+  void ForgetWeights(const std::string& key) {
+    Hash* const semaphore = Find<Hash>(key);
+    if (semaphore == nullptr || semaphore->Find("capacity") == nullptr) return;
+    const auto* const grants = Find<SortedSet>(support::AuxiliaryKey(key, "semaphore.permits"));
+    for (const Hash::Field& field : std::vector(semaphore->fields())) {
+      const bool weight = field.first.find(':') == 32;
+      if (weight && (grants == nullptr || grants->Score(field.first) == nullptr)) {
+        semaphore->Remove(field.first);
+        const std::string* const extra = semaphore->Find("extra");
+        if (extra == nullptr) continue;
+        const int64_t left = std::stoll(*extra) - std::stoll(field.second) + 1;
+        left == 0 ? void(semaphore->Remove("extra"))
+                  : void(semaphore->Set("extra", absl::StrCat(left)));
+      }
+    }
+  }
+
+  const int64_t now_;
+  Keyspace keys_;
+  bool crashed_ = false;
+};
+
+void ExpectSameKeys(const RedisServer& general, const RedisServer& fast,
+                    const std::string& context) {
+  static const std::regex kTicket("(\"\\d+ \\d+ \\d+ \\d+ [12] \\d+ [01]) \\d+ ");
+  EssentialKeys of_general(general), of_fast(fast);
+  Keyspace &expected = of_general.keys(), &keys = of_fast.keys();
+  for (const std::string& key : keys.Keys()) {
+    // Microseconds may be rounded up.
+    if (expected.Expiry(key) == keys.Expiry(key) + 1) keys.SetExpiry(key, expected.Expiry(key));
+  }
+  EXPECT_EQ(std::regex_replace(expected.Dump(), kTicket, "$1 0 "),
+            std::regex_replace(keys.Dump(), kTicket, "$1 0 "))
+      << context;
+}
+
+std::string Text(const Reply& reply) {
+  std::string text = absl::StrCat(static_cast<int>(reply.type), reply.integer, reply.text);
+  if (reply.is_error()) text.resize(std::min(text.size(), text.find(" script: ")));
+  for (const Reply& element : reply.elements) absl::StrAppend(&text, " ", Text(element));
+  return text;
+}
+
+class FastPath : public ::testing::Test {
+ protected:
+  FastPath() {
+    for (const LuaScript& script : RandomCalls::Scripts()) {
+      fast_.Execute({"SCRIPT", "LOAD", std::string(script.body)});
+      std::string general = WithoutShortCuts(script);
+      if (general.empty()) continue;
+      general_sha1s_[std::string(script.sha1)] = base::Sha1Hex(general);
+      general_.Execute({"SCRIPT", "LOAD", general});
+    }
+  }
+
+  static Reply Do(RedisServer& server, const Step& step) {
+    const auto id = static_cast<uint64_t>(step.client);
+    switch (step.kind) {
+      case Step::Kind::kCommand:
+        return server.Execute(step.words);
+      case Step::Kind::kSleep:
+        server.SetClock(server.clock() + step.sleep_us);
+        break;
+      case Step::Kind::kListen:
+        server.Connect(id);
+        server.Receive(id,
+                       redis::Command({"SUBSCRIBE", RandomCalls::Channel(step.client)}).bytes());
+        break;
+      case Step::Kind::kDeafen:
+        server.Disconnect(id);
+    }
+    return {};
+  }
+
+  void Compare(Step step, const std::string& general_sha1, RandomCalls& calls) {
+    fast_messages_.sent.clear();
+    general_messages_.sent.clear();
+    general_.Restore(fast_.TakeSnapshot());
+    const std::string before = fast_.Dump();
+    const bool crashed = EssentialKeys(fast_).crashed();
+    const Reply fast = Do(fast_, step);
+    calls.Learn(fast);
+    step.words[1] = general_sha1;
+    const Reply general = Do(general_, step);
+    // Which of several wrong keys a script sees, and how much of it passes where memory is full,
+    // depends on what it does first.
+    for (const Reply* const reply : {&fast, &general}) {
+      if (reply->text.starts_with("OOM") || reply->text.starts_with("WRONGTYPE")) return;
+    }
+    const std::string context = absl::StrCat(std::string(step.script->name), " ",
+                                             absl::StrJoin(step.words, " "), "\n", before);
+    EXPECT_EQ(Essence(Text(general), crashed), Essence(Text(fast), crashed)) << context;
+    EXPECT_EQ(Essence(general_messages_.sent, crashed), Essence(fast_messages_.sent, crashed))
+        << context;
+    ExpectSameKeys(general_, fast_, context);
+  }
+
+  Messages fast_messages_, general_messages_;
+  RedisServer fast_{{}, &fast_messages_}, general_{{}, &general_messages_};
+  std::map<std::string, std::string> general_sha1s_;  // by that of the script with short cuts
+};
+
+TEST_F(FastPath, IsFoundInTheScriptsThatHaveOne) {
+  std::vector<std::string> names;
+  for (const LuaScript& script : RandomCalls::Scripts()) {
+    if (!WithoutShortCuts(script).empty()) names.emplace_back(script.name);
+  }
+  const std::vector<std::string> expected = {
+      "multi/acquire",      "multi/release",           "quorum/acquire",
+      "quorum/release",     "read_write/acquire",      "read_write/acquire_read",
+      "read_write/release", "read_write/release_read", "reentrant/acquire",
+      "reentrant/release",  "semaphore/acquire",       "semaphore/release",
+      "simple/acquire",     "simple/release"};
+  EXPECT_EQ(names, expected);
+}
+
+TEST_F(FastPath, DoesWhatTheGeneralPathDoes) {
+  const uint32_t seed = support::Seed();
+  RandomCalls calls(seed, {.run = fast_.run_id(), .replication = fast_.replication().id});
+  const int bar = support::FullBars() ? 1'000'000 : support::Scaled(30'000);
+  for (int i = 1; i <= bar; ++i) {
+    if (i % 400 == 0) {
+      calls.BeginEpisode();
+      fast_.Execute({"FLUSHALL"});
+    }
+    const Step step = calls.Next();
+    const auto general = step.script == nullptr ? general_sha1s_.end()
+                                                : general_sha1s_.find(std::string(step.words[1]));
+    if (step.kind != Step::Kind::kCommand || general == general_sha1s_.end()) {
+      if (step.kind != Step::Kind::kCommand || step.words[0] == "CONFIG") Do(general_, step);
+      calls.Learn(Do(fast_, step));
+    } else {
+      Compare(step, general->second, calls);
+      ASSERT_FALSE(HasFailure()) << "seed " << seed << ", step " << i;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace redlatch::sim

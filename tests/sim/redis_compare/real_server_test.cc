@@ -1,0 +1,246 @@
+// The in-memory Redis against a real one: the same random calls at the same time, and every reply,
+// message and key compared. The real server is the usual one of the tests, $REDLATCH_REDIS_SERVER;
+// its clock stands still but where a call moves it.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
+#include "src/base/unique_fd.h"
+#include "src/redis/wire/codec.h"
+#include "tests/sim/redis/redis_server.h"
+#include "tests/sim/redis_compare/random_calls.h"
+#include "tests/support/raw_connection.h"
+#include "tests/support/redis_server.h"
+#include "tests/support/temp_dir.h"
+#include "tests/support/test_scale.h"
+
+namespace redlatch::sim {
+namespace {
+
+using Words = std::vector<std::string>;
+using Step = RandomCalls::Step;
+
+// A file that holds a server's Unix time in microseconds.
+class StoppedClock {
+ public:
+  explicit StoppedClock(int64_t now) {
+    EXPECT_EQ(pwrite(file_.get(), &now, sizeof now, 0), static_cast<ssize_t>(sizeof now));
+  }
+  std::vector<std::string> Environment() const {
+    return {"LD_PRELOAD=" REDLATCH_SHIFTED_CLOCK, "REDLATCH_CLOCK_STOPPED=" + path_};
+  }
+
+ private:
+  const support::TempDir directory_;
+  const std::string path_ = directory_.path() + "/now";
+  const base::UniqueFd file_{open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)};
+};
+
+struct Outputs : Sink {
+  void Send(uint64_t connection, std::string_view bytes) override {
+    parsers[connection].Feed(bytes);
+  }
+  void Close(uint64_t) override {}
+  std::vector<Reply> Take(uint64_t connection) {
+    std::vector<Reply> replies;
+    EXPECT_TRUE(parsers[connection].Take(replies).ok());
+    return replies;
+  }
+  std::map<uint64_t, redis::ReplyParser> parsers;
+};
+
+// Errors that differ in words alone get the words of Redis 7.0, and lose the place in the script.
+Reply Common(Reply reply) {
+  if (reply.is_error()) {
+    reply.text.resize(std::min(reply.text.size(), reply.text.find(" script: ")));
+    reply.text = absl::StrReplaceAll(
+        reply.text, {{"ERR Command arguments must", "ERR Lua redis lib command arguments must"},
+                     {"This Valkey command", "This Redis command"},
+                     {"args calling command", "args calling Redis command"}});
+  }
+  for (Reply& element : reply.elements) element = Common(std::move(element));
+  return reply;
+}
+
+class RealServer : public ::testing::Test {
+ protected:
+  static constexpr int64_t kStart = 1'700'000'000'000'000;
+
+  RealServer() {
+    sim_->SetClock(kStart);
+    // Some versions expire a key in the background a millisecond before others see it expired.
+    real_->Do({"DEBUG", "SET-ACTIVE-EXPIRE", "0"});
+    for (const LuaScript& script : RandomCalls::Scripts()) {
+      const Words load = {"SCRIPT", "LOAD", std::string(script.body)};
+      EXPECT_EQ(sim_->Execute(load), real_->Command(load));
+    }
+  }
+
+  static ServerOptions OptionsAs(support::RedisServer& real) {
+    return {.version = real.Version(),
+            .run_id = real.Info("run_id"),
+            .replication_id = real.Info("master_replid")};
+  }
+
+  void Send(const Words& words, Reply expected) {
+    connection_.Send(words);
+    sent_.emplace_back(words, Common(std::move(expected)));
+  }
+
+  // Compares what was not compared yet.
+  void Synchronise() {
+    for (; !sent_.empty(); sent_.pop_front()) {
+      const Reply real = Common(connection_.Receive());
+      ASSERT_EQ(real.DebugString(), sent_.front().second.DebugString()) << Said();
+      ASSERT_EQ(real, sent_.front().second) << Said();
+    }
+    for (auto& [client, ear] : ears_) {
+      ear.Send({"PING"});
+      std::vector<Reply> heard;
+      do {
+        heard.push_back(ear.Receive());
+      } while (heard.back().elements.size() != 2);
+      heard.pop_back();
+      ASSERT_EQ(heard, outputs_.Take(client)) << "messages to " << client;
+    }
+  }
+
+  std::string Said() {
+    std::string said;
+    for (const std::string& word : sent_.front().first) absl::StrAppend(&said, " ", word);
+    return absl::StrCat(said.substr(0, 2000), "\n at ", sim_->clock(), ", seed ", seed_);
+  }
+
+  void Do(const Step& step, RandomCalls& calls) {
+    switch (step.kind) {
+      case Step::Kind::kCommand: {
+        const Reply reply = sim_->Execute(step.words);
+        calls.Learn(reply);
+        Send(step.words, reply);
+        break;
+      }
+      case Step::Kind::kSleep: {
+        // DEBUG SLEEP cuts to whole microseconds.
+        const std::string seconds =
+            absl::StrFormat("%d.%06d5", step.sleep_us / 1'000'000, step.sleep_us % 1'000'000);
+        sim_->SetClock(sim_->clock() + step.sleep_us);
+        Send({"DEBUG", "SLEEP", seconds}, {.type = Reply::Type::kStatus, .text = "OK"});
+        break;
+      }
+      case Step::Kind::kListen:
+      case Step::Kind::kDeafen:
+        Synchronise();
+        Hear(step.client, step.kind == Step::Kind::kListen);
+    }
+  }
+
+  void Hear(char client, bool listens) {
+    const auto id = static_cast<uint64_t>(client);
+    if (!listens) {
+      ears_.erase(id);
+      sim_->Disconnect(id);
+      const Words count = {"PUBSUB", "NUMSUB", RandomCalls::Channel(client)};
+      while (connection_.Command(count).elements[1].integer > 0) continue;  // it notices soon
+    } else if (!ears_.contains(id)) {
+      const Words words = {"SUBSCRIBE", RandomCalls::Channel(client)};
+      auto ear = support::RawConnection::ToSocket(real_->socket_path());
+      EXPECT_EQ(ear.Command(words).elements.size(), 3);
+      ears_.emplace(id, std::move(ear));
+      sim_->Connect(id);
+      sim_->Receive(id, redis::Command({words[0], words[1]}).bytes());
+      outputs_.Take(id);
+    }
+  }
+
+  // The real server's keys as the simulator writes them.
+  std::string RealDump() {
+    Keyspace keys;
+    keys.SetTime(sim_->clock() / 1000, true);
+    for (const int db : {0, 1}) {
+      real_->Do({"SELECT", absl::StrCat(db)});
+      keys.Select(db);
+      for (const Reply& key : real_->Do({"KEYS", "*"}).elements) CopyKey(key.text, keys);
+    }
+    real_->Do({"SELECT", "0"});
+    return keys.Dump();
+  }
+
+  void CopyKey(const std::string& key, Keyspace& keys) {
+    const std::string type = real_->Text({"TYPE", key});
+    if (type == "string") keys.Set(key, real_->Text({"GET", key}));
+    if (type == "hash") {
+      auto& hash = std::get<Hash>(keys.Set(key, Hash()));
+      const Reply fields = real_->Do({"HGETALL", key});
+      for (size_t i = 0; i < fields.elements.size(); i += 2) {
+        hash.Set(fields.elements[i].text, fields.elements[i + 1].text);
+      }
+    }
+    if (type == "zset") {
+      auto& set = std::get<SortedSet>(keys.Set(key, SortedSet()));
+      const Reply members = real_->Do({"ZRANGE", key, "0", "-1", "WITHSCORES"});
+      for (size_t i = 0; i < members.elements.size(); i += 2) {
+        double score = 0;
+        EXPECT_TRUE(ParseScore(members.elements[i + 1].text, score));
+        set.Set(members.elements[i].text, score);
+      }
+    }
+    if (type == "list") {
+      auto& list = std::get<List>(keys.Set(key, List()));
+      for (const Reply& each : real_->Do({"LRANGE", key, "0", "-1"}).elements) {
+        list.push_back(each.text);
+      }
+    }
+    const int64_t expiry = real_->Integer({"PEXPIRETIME", key});
+    if (expiry >= 0) keys.SetExpiry(key, expiry);
+  }
+
+  void RunEpisode(RandomCalls& calls, int steps) {
+    for (int i = 0; i < steps && !HasFatalFailure(); ++i) {
+      Do(calls.Next(), calls);
+      if (sent_.size() == 200) Synchronise();
+    }
+    if (HasFatalFailure()) return;
+    Synchronise();
+    if (HasFatalFailure()) return;
+    const Words time = {"TIME"};
+    ASSERT_EQ(sim_->Execute(time), connection_.Command(time));
+    ASSERT_EQ(sim_->Dump(), RealDump()) << "seed " << seed_;
+    for (const Words& words : {Words{"CONFIG", "SET", "maxmemory", "0"}, Words{"FLUSHALL"}}) {
+      ASSERT_EQ(sim_->Execute(words), connection_.Command(words));
+    }
+    calls.BeginEpisode();
+  }
+
+  const StoppedClock clock_{kStart};
+  const std::unique_ptr<support::RedisServer> real_ =
+      support::RedisServer::Start({.environment = clock_.Environment()});
+  support::RawConnection connection_ = support::RawConnection::ToSocket(real_->socket_path());
+  Outputs outputs_;
+  const std::unique_ptr<RedisServer> sim_ =
+      std::make_unique<RedisServer>(OptionsAs(*real_), &outputs_);
+  std::deque<std::pair<Words, Reply>> sent_;
+  std::map<uint64_t, support::RawConnection> ears_;
+  const uint32_t seed_ = support::Seed();
+};
+
+TEST_F(RealServer, RepliesMessagesAndKeysAreTheSame) {
+  RandomCalls calls(seed_, {.run = sim_->run_id(), .replication = sim_->replication().id});
+  const uint64_t bar = support::FullBars() ? 1'000'000 : support::Scaled(20'000);
+  while (sim_->counts().commands < bar && !HasFatalFailure()) RunEpisode(calls, 400);
+  RecordProperty("calls", static_cast<int>(sim_->counts().commands));
+}
+
+}  // namespace
+}  // namespace redlatch::sim
