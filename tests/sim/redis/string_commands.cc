@@ -12,6 +12,15 @@ void Get(Call& call) {
   text == nullptr ? call.out.Nil() : call.out.Text(*text);
 }
 
+void Mget(Call& call) {
+  call.out.Array(call.size() - 1);
+  for (size_t i = 1; i < call.size(); ++i) {
+    const Value* const value = call.keys.Find(call.Word(i));
+    const auto* const text = value == nullptr ? nullptr : std::get_if<std::string>(value);
+    text == nullptr ? call.out.Nil() : call.out.Text(*text);
+  }
+}
+
 void Strlen(Call& call) {
   bool failed = false;
   const std::string* const text = Get<std::string>(call, call.Word(1), failed);
@@ -144,6 +153,7 @@ void Incr(Call& call) {
 
 const std::vector<CommandSpec> kStringCommands = {
     {"GET", 2, 0, 1, 1, 1, Get},
+    {"MGET", -2, 0, 1, -1, 1, Mget},
     {"STRLEN", 2, 0, 1, 1, 1, Strlen},
     {"SET", -3, kWrite | kDenyOom, 1, 1, 1, Set},
     {"PSETEX", 4, kWrite | kDenyOom, 1, 1, 1, Psetex},

@@ -245,12 +245,49 @@ void Actor::Run(Objects& objects, size_t thread) {
 
 void Actor::Do(Objects& objects, const Operation& operation, uint64_t owner) {
   const Kind kind = ObjectOf(operation).kind;
+  if (operation.face >= Operation::Face::kInspect) return Administer(objects, operation);
   if (kind == Kind::kLatch) return DoLatch(objects, operation);
   if (kind == Kind::kSemaphore) return DoPermit(objects, operation, owner);
   using Face = Operation::Face;
   const bool std_face = operation.face == Face::kLock || operation.face == Face::kTryLock ||
                         operation.face == Face::kTryLockFor;
   std_face ? DoStd(objects, operation, owner) : DoLease(objects, operation, owner);
+}
+
+// Looks at an object, or changes what others have of it.
+void Actor::Administer(Objects& objects, const Operation& operation) {
+  using Face = Operation::Face;
+  const auto at = static_cast<size_t>(operation.object);
+  const SharedObject& object = ObjectOf(operation);
+  const int64_t asked = kernel_.now();
+  absl::Status status;
+  // Until the holder is told, and that is with its next renewal at the latest, two may have the
+  // lock.
+  const int64_t told = plan_.faults.empty() ? kSecond + 3 * plan_.latest_us * kMicro : 40 * kSecond;
+  if (operation.face == Face::kForceRelease) oracle_.Forced(Names(operation), kNever);
+  if (object.kind == Kind::kSemaphore) {
+    Semaphore& semaphore = *objects.semaphores[at];
+    status = operation.face == Face::kInspect        ? semaphore.Inspect().status()
+             : operation.face == Face::kForceRelease ? semaphore.ForceRelease()
+                                                     : semaphore.SetCapacity(operation.permits);
+  } else if (object.kind == Kind::kLatch) {
+    status = objects.latches[at]->Count().status();
+  } else {
+    const auto multi = MultiOf(objects, operation);
+    RedisLockBase& lock = multi != nullptr ? *multi : LockOf(objects, operation);
+    status = operation.face == Face::kForceRelease ? lock.ForceRelease() : lock.Inspect().status();
+  }
+  if (operation.face == Face::kForceRelease) oracle_.Forced(Names(operation), kernel_.now() + told);
+  Operation judged = operation;
+  judged.wait_ms = -1;
+  Judge(status, judged, asked);
+}
+
+std::unique_ptr<MultiLock> Actor::MultiOf(Objects& objects, const Operation& operation) const {
+  const SharedObject& object = ObjectOf(operation);
+  if (object.kind != Kind::kMulti) return nullptr;
+  return std::make_unique<MultiLock>(objects.client, Names(operation),
+                                     LockOptions{.lease = absl::Milliseconds(object.lease_ms)});
 }
 
 std::vector<std::string> Actor::Names(const Operation& operation) const {
@@ -263,11 +300,12 @@ std::vector<std::string> Actor::Names(const Operation& operation) const {
   return names;
 }
 
-AcquireOptions Actor::OptionsOf(const Operation& operation, std::stop_token stop) {
+AcquireOptions Actor::OptionsOf(const Operation& operation, std::stop_token stop) const {
   AcquireOptions options;
   if (operation.wait_ms >= 0) options.wait = absl::Milliseconds(operation.wait_ms);
   if (operation.lease_ms > 0) options.lease = absl::Milliseconds(operation.lease_ms);
   options.whole_lease = operation.whole_lease;
+  if (HasSharedOwner(operation)) options.owner = Owner("job");
   if (Tries(operation)) options.wait = absl::ZeroDuration();
   options.stop = std::move(stop);
   return options;
@@ -288,10 +326,11 @@ void Actor::Judge(const absl::Status& status, const Operation& operation, int64_
   if (status.ok()) return;
   ++failures_;
   const bool ends = tries || operation.wait_ms >= 0;
-  const bool expected =
-      (absl::IsDeadlineExceeded(status) && ends) ||
-      (absl::IsCancelled(status) && operation.stop_ms >= 0) ||
-      (absl::IsUnavailable(status) && plan_.late_one_in > 0 && (ends || plan_.latest_us > 500'000));
+  const bool expected = (absl::IsDeadlineExceeded(status) && ends) ||
+                        (absl::IsCancelled(status) && operation.stop_ms >= 0) ||
+                        (absl::IsUnavailable(status) && plan_.late_one_in > 0 &&
+                         (ends || plan_.latest_us > 500'000)) ||
+                        (absl::IsFailedPrecondition(status) && plan_.administers);
   if (plan_.faults.empty() && !expected) {
     oracle_.Violated(absl::StrCat("a call fails without a fault: ", status.ToString()));
   }
@@ -319,12 +358,7 @@ RedisLockBase& Actor::LockOf(Objects& objects, const Operation& operation) const
 }
 
 void Actor::DoStd(Objects& objects, const Operation& operation, uint64_t owner) {
-  std::unique_ptr<MultiLock> multi;
-  const SharedObject& object = ObjectOf(operation);
-  if (object.kind == Kind::kMulti) {
-    multi = std::make_unique<MultiLock>(objects.client, Names(operation),
-                                        LockOptions{.lease = absl::Milliseconds(object.lease_ms)});
-  }
+  const std::unique_ptr<MultiLock> multi = MultiOf(objects, operation);
   RedisLockBase& lock = multi != nullptr ? *multi : LockOf(objects, operation);
   auto* const read_write = operation.shared ? static_cast<ReentrantReadWriteLock*>(&lock) : nullptr;
   const auto wait = std::chrono::milliseconds(std::max<int64_t>(operation.wait_ms, 0));
@@ -358,7 +392,7 @@ void Actor::DoStd(Objects& objects, const Operation& operation, uint64_t owner) 
                       .owner = owner,
                       .valid = [hold] { return hold.valid(); }},
                      &hold);
-  const bool reenters = operation.nested && object.kind == Kind::kReentrant;
+  const bool reenters = operation.nested && ObjectOf(operation).kind == Kind::kReentrant;
   const bool nested = reenters && lock.try_lock();
   if (reenters && !nested && plan_.faults.empty()) {
     oracle_.Violated("a reentrant lock refuses its own thread");
@@ -371,12 +405,7 @@ void Actor::DoStd(Objects& objects, const Operation& operation, uint64_t owner) 
 }
 
 void Actor::DoLease(Objects& objects, const Operation& operation, uint64_t owner) {
-  std::unique_ptr<MultiLock> multi;
-  const SharedObject& object = ObjectOf(operation);
-  if (object.kind == Kind::kMulti) {
-    multi = std::make_unique<MultiLock>(objects.client, Names(operation),
-                                        LockOptions{.lease = absl::Milliseconds(object.lease_ms)});
-  }
+  const std::unique_ptr<MultiLock> multi = MultiOf(objects, operation);
   RedisLockBase& lock = multi != nullptr ? *multi : LockOf(objects, operation);
   Stopper stopper(operation);
   const AcquireOptions options = OptionsOf(operation, stopper.token());
@@ -397,7 +426,7 @@ void Actor::DoLease(Objects& objects, const Operation& operation, uint64_t owner
   const redlatch::Hold hold = *lease;
   const auto ids =
       asking.Granted({.mode = operation.shared ? Oracle::Mode::kShared : Oracle::Mode::kExclusive,
-                      .owner = owner,
+                      .owner = HasSharedOwner(operation) ? Oracle::kSharedOwner : owner,
                       .valid = [hold] { return hold.valid(); }},
                      &hold);
   if (operation.extend_ms > 0) {
@@ -422,12 +451,13 @@ void Actor::DoPermit(Objects& objects, const Operation& operation, uint64_t owne
   if (!got.ok()) return;
   // The oracle asks as long as the permit is here.
   const auto permit = std::make_shared<Permit>(*std::move(got));
-  const auto ids = asking.Granted({.mode = Oracle::Mode::kPermits,
-                                   .permits = operation.permits,
-                                   .capacity = ObjectOf(operation).capacity,
-                                   .owner = owner,
-                                   .valid = [permit] { return permit->valid(); }},
-                                  nullptr);
+  const auto ids = asking.Granted(
+      {.mode = Oracle::Mode::kPermits,
+       .permits = operation.permits,
+       .capacity = plan_.administers ? kLargestCapacity : ObjectOf(operation).capacity,
+       .owner = owner,
+       .valid = [permit] { return permit->valid(); }},
+      nullptr);
   if (operation.extend_ms > 0) {
     static_cast<void>(permit->Extend(absl::Milliseconds(operation.extend_ms)));
   }

@@ -46,6 +46,7 @@ class Actor {
   void Main();
   void Run(Objects& objects, size_t thread);
   void Do(Objects& objects, const Operation& operation, uint64_t owner);
+  void Administer(Objects& objects, const Operation& operation);
   void DoLatch(Objects& objects, const Operation& operation);
   void DoStd(Objects& objects, const Operation& operation, uint64_t owner);
   void DoLease(Objects& objects, const Operation& operation, uint64_t owner);
@@ -54,8 +55,15 @@ class Actor {
             const std::stop_token& lost);
   void Judge(const absl::Status& status, const Operation& operation, int64_t asked);
   std::vector<std::string> Names(const Operation& operation) const;
+  // Null if the operation is not on a multi-lock.
+  std::unique_ptr<MultiLock> MultiOf(Objects& objects, const Operation& operation) const;
   RedisLockBase& LockOf(Objects& objects, const Operation& operation) const;
-  static AcquireOptions OptionsOf(const Operation& operation, std::stop_token stop);
+  bool HasSharedOwner(const Operation& operation) const {
+    const Kind kind = ObjectOf(operation).kind;
+    return operation.owner && operation.face >= Operation::Face::kAcquire && !operation.shared &&
+           (kind == Kind::kReentrant || kind == Kind::kReadWrite);
+  }
+  AcquireOptions OptionsOf(const Operation& operation, std::stop_token stop) const;
   const SharedObject& ObjectOf(const Operation& operation) const {
     return plan_.objects[static_cast<size_t>(operation.object)];
   }

@@ -39,7 +39,6 @@ void Oracle::Violated(const std::string& what) {
 }
 
 void Oracle::CheckExclusion(const Object& object, const Hold& fresh) {
-  if (kernel_.now() < unprotected_until_) return;
   int64_t permits = fresh.permits;
   for (const auto& [id, each] : object.holds) {
     const bool may_share =
@@ -58,10 +57,10 @@ void Oracle::CheckExclusion(const Object& object, const Hold& fresh) {
 }
 
 void Oracle::CheckToken(const Hold& fresh, uint64_t largest_before) {
-  if (fresh.mode == Mode::kPermits || kernel_.now() < unprotected_until_) return;
-  const bool grows =
-      fresh.mode == Mode::kExclusive ? fresh.token > largest_before : fresh.token >= largest_before;
-  if (grows) return;
+  if (fresh.mode == Mode::kPermits) return;
+  // A thread that joins its owner has that owner's token.
+  const bool joins = fresh.mode == Mode::kShared || fresh.owner == kSharedOwner;
+  if (fresh.token > largest_before || (joins && fresh.token == largest_before)) return;
   Violated(absl::StrCat("P5: the token of ", fresh.name, " does not grow: ", largest_before,
                         " was given before ", Words(fresh), " asked"));
 }
@@ -69,8 +68,10 @@ void Oracle::CheckToken(const Hold& fresh, uint64_t largest_before) {
 uint64_t Oracle::Granted(Hold hold, uint64_t largest_before) {
   ++grants_;
   Object& object = objects_[hold.name];
-  if (Valid(hold)) CheckExclusion(object, hold);
-  CheckToken(hold, largest_before);
+  if (kernel_.now() >= std::max(unprotected_until_, object.unprotected_until)) {
+    if (Valid(hold)) CheckExclusion(object, hold);
+    CheckToken(hold, largest_before);
+  }
   if (hold.mode == Mode::kExclusive) {
     object.largest_token = std::max(object.largest_token, hold.token);
   }

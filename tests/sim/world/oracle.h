@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "tests/sim/os/kernel.h"
 
@@ -27,6 +28,9 @@ class Oracle {
     int64_t asked = 0;
     std::function<bool()> valid;
   };
+
+  // The Owner that all clients share.
+  static constexpr uint64_t kSharedOwner = 1;
 
   explicit Oracle(Kernel& kernel) : kernel_(kernel) {}
 
@@ -50,6 +54,10 @@ class Oracle {
 
   // Until then the server may let in a second owner, and tokens may fall: it has lost what it knew.
   void LostData(int64_t until) { unprotected_until_ = std::max(unprotected_until_, until); }
+  // The same, of these names alone: a release was forced.
+  void Forced(const std::vector<std::string>& names, int64_t until) {
+    for (const std::string& each : names) objects_[each].unprotected_until = until;
+  }
   // Until then the time in which nothing happens is not judged.
   void Excuse(int64_t until) { excused_until_ = std::max(excused_until_, until); }
   // How long an object may have waiters and no owner.
@@ -66,6 +74,7 @@ class Oracle {
     std::map<Process*, int> waiting;
     uint64_t largest_token = 0;
     int64_t idle_since = 0;
+    int64_t unprotected_until = 0;
   };
   struct Latch {
     int64_t begun = 0;

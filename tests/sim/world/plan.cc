@@ -31,7 +31,7 @@ SharedObject MakeObject(Random& random, int number, Group group) {
   }
   object.name = absl::StrCat("o", number);
   object.lease_ms = OneOf(random, {300, 600, 1000, 3000, 30'000});
-  if (object.kind == Kind::kSemaphore) object.capacity = random.Between(1, 4);
+  if (object.kind == Kind::kSemaphore) object.capacity = random.Between(1, kLargestCapacity);
   if (object.kind == Kind::kMulti) object.capacity = 7;  // three names, any of them at a time
   if (object.kind == Kind::kLatch) object.capacity = random.Between(1, 6);
   if (random.OneIn(4)) object.turn_ms = random.Between(1, 50);
@@ -46,6 +46,11 @@ Operation MakeOperation(Random& random, const Plan& plan) {
   operation.object = static_cast<int>(random.Below(plan.objects.size()));
   const SharedObject& object = plan.objects[static_cast<size_t>(operation.object)];
   operation.face = static_cast<Face>(random.Below(6));
+  if (random.OneIn(20)) operation.face = Face::kInspect;
+  if (plan.administers && random.OneIn(8)) {
+    operation.face = random.OneIn(2) ? Face::kForceRelease : Face::kSetCapacity;
+  }
+  operation.owner = random.OneIn(6);
   operation.leave = static_cast<Operation::Leave>(random.Below(3));
   operation.shared = object.kind == Kind::kReadWrite && !random.OneIn(3);
   operation.nested = random.OneIn(5);
@@ -143,6 +148,7 @@ Plan MakePlan(uint64_t seed, const PlanLimits& limits) {
     plan.latest_us = OneOf(random, {2000, 50'000, 1'500'000});
   }
   if (random.OneIn(3)) plan.server_clock_speed = random.OneIn(2) ? 1.005 : 0.995;
+  plan.administers = random.OneIn(6);
   const int objects = random.OneIn(2) ? 1 : static_cast<int>(random.Between(1, 3));
   for (int i = 0; i < objects; ++i) {
     SharedObject object = MakeObject(random, i, plan.group);
@@ -249,13 +255,15 @@ std::vector<std::string> PossibleEdits(const Plan& plan) {
 }
 
 std::string Describe(const Operation& operation, const Plan& plan) {
-  constexpr const char* kFaces[] = {"lock",    "try_lock",   "try_lock_for",
-                                    "Acquire", "TryAcquire", "AcquireAsync"};
+  constexpr const char* kFaces[] = {"lock",    "try_lock",     "try_lock_for",
+                                    "Acquire", "TryAcquire",   "AcquireAsync",
+                                    "Inspect", "ForceRelease", "SetCapacity"};
   constexpr const char* kLeaves[] = {"Release", "destroy", "ReleaseAsync"};
   const SharedObject& object = plan.objects[static_cast<size_t>(operation.object)];
   std::string text = absl::StrCat(kFaces[static_cast<size_t>(operation.face)], " ", object.name);
   if (operation.shared) absl::StrAppend(&text, " shared");
   if (operation.nested) absl::StrAppend(&text, " twice");
+  if (operation.owner) absl::StrAppend(&text, " for the shared owner");
   if (operation.permits > 1) absl::StrAppend(&text, " permits=", operation.permits);
   if (operation.pause_us > 0) absl::StrAppend(&text, " after=", operation.pause_us, "us");
   if (operation.wait_ms >= 0) absl::StrAppend(&text, " wait=", operation.wait_ms, "ms");
@@ -278,7 +286,8 @@ std::string Describe(const Plan& plan) {
       "seed ", plan.seed, ": ", Name(plan.group), ", servers ", plan.servers, ", quarantine ",
       plan.quarantine_ms, " ms, restart delay ", plan.restart_delay_ms, " ms, one system call in ",
       plan.preempt_one_in, " lets another thread run, one segment in ", plan.late_one_in,
-      " is up to ", plan.latest_us, " us late, server clock x", plan.server_clock_speed, "\n");
+      " is up to ", plan.latest_us, " us late, server clock x", plan.server_clock_speed,
+      plan.administers ? ", administered" : "", "\n");
   for (const SharedObject& object : plan.objects) {
     absl::StrAppend(&text, "  ", object.name, ": ", Name(object.kind), ", capacity ",
                     object.capacity, ", lease ", object.lease_ms, " ms, turn ", object.turn_ms,

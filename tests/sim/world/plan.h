@@ -24,7 +24,18 @@ struct SharedObject {
 
 // One use of an object by a thread: what it waits for, what it does inside, how it leaves.
 struct Operation {
-  enum class Face : uint8_t { kLock, kTryLock, kTryLockFor, kAcquire, kTryAcquire, kAcquireAsync };
+  // The last three use no lock: they look at it, and change what others have.
+  enum class Face : uint8_t {
+    kLock,
+    kTryLock,
+    kTryLockFor,
+    kAcquire,
+    kTryAcquire,
+    kAcquireAsync,
+    kInspect,
+    kForceRelease,
+    kSetCapacity,
+  };
   enum class Leave : uint8_t { kRelease, kDestroy, kReleaseAsync };
 
   int object = 0;
@@ -33,6 +44,7 @@ struct Operation {
   bool shared = false;  // reads
   bool nested = false;  // acquires once more inside, where the kind allows it
   bool whole_lease = false;
+  bool owner = false;  // acquires for an Owner that all clients share, where the kind allows it
   int64_t permits = 1;
   int64_t wait_ms = -1;   // -1: no end
   int64_t lease_ms = 0;   // 0: the client renews
@@ -46,6 +58,8 @@ struct ClientPlan {
   double clock_speed = 1;
   std::vector<std::vector<Operation>> threads;
 };
+
+inline constexpr int64_t kLargestCapacity = 4;  // of a semaphore
 
 enum class FaultKind : uint8_t {
   kDelay,         // a link is slow for a while
@@ -93,6 +107,7 @@ struct Plan {
   uint64_t late_one_in = 0;
   int64_t latest_us = 0;
   double server_clock_speed = 1;
+  bool administers = false;  // some operations force releases and change capacities
   std::vector<SharedObject> objects;
   std::vector<ClientPlan> clients;
   std::vector<Fault> faults;  // in order of time
