@@ -34,6 +34,9 @@ Slot* MakeSlot() {
   return static_cast<Slot*>(made);
 }
 
+// In a build that counts lines: _exit() would forget them.
+extern "C" __attribute__((weak)) void __gcov_dump();
+
 [[noreturn]] void RunInChild(const Plan& plan, Slot* slot) {
   alarm(kLongestRun);
   World world(plan);
@@ -43,7 +46,17 @@ Slot* MakeSlot() {
   memcpy(static_cast<void*>(&slot->result), static_cast<const void*>(&result), sizeof result);
   slot->ended = true;
   fflush(nullptr);
+  if (&__gcov_dump != nullptr) __gcov_dump();
   _exit(0);
+}
+
+pid_t Start(const Plan& plan, Slot* slot) {
+  slot->ended = false;
+  fflush(nullptr);
+  const pid_t pid = fork();
+  if (pid == 0) RunInChild(plan, slot);
+  if (pid < 0) abort();
+  return pid;
 }
 
 RunResult TakeResult(Slot* slot, int status) {
@@ -84,18 +97,11 @@ void Runner::Run(const std::function<bool(Plan& plan)>& next,
   std::vector<Slot*> slots;
   for (size_t i = 0; i < jobs_; ++i) slots.push_back(MakeSlot());
   for (bool more = true; more || !children.empty();) {
-    while (more && !slots.empty()) {
-      Plan plan;
-      more = next(plan);
-      if (!more) break;
-      Slot* const slot = slots.back();
+    Plan plan;
+    while (more && !slots.empty() && (more = next(plan))) {
+      const pid_t pid = Start(plan, slots.back());
+      children.emplace(pid, Child{std::move(plan), slots.back()});
       slots.pop_back();
-      slot->ended = false;
-      fflush(nullptr);
-      const pid_t pid = fork();
-      if (pid == 0) RunInChild(plan, slot);
-      if (pid < 0) abort();
-      children.emplace(pid, Child{std::move(plan), slot});
     }
     if (children.empty()) break;
     int status = 0;
@@ -109,15 +115,13 @@ void Runner::Run(const std::function<bool(Plan& plan)>& next,
 }
 
 RunResult Runner::RunOne(const Plan& plan) {
-  RunResult one;
-  bool given = false;
-  Runner(1).Run(
-      [&](Plan& next) {
-        next = plan;
-        return !std::exchange(given, true);
-      },
-      [&](const Plan&, const RunResult& result) { one = result; });
-  return one;
+  Slot* const slot = MakeSlot();
+  int status = 0;
+  // This child and no other: Run() may have some, too.
+  waitpid(Start(plan, slot), &status, 0);
+  RunResult result = TakeResult(slot, status);
+  munmap(slot, sizeof(Slot));
+  return result;
 }
 
 void Runner::WarmUp() {
