@@ -82,8 +82,9 @@ RunResult World::Run() {
     kernel_.At(start_ + fault.at_ms * kMilli, [this, &fault] { Inject(fault); });
     faults_end = std::max(faults_end, start_ + (fault.at_ms + fault.length_ms) * kMilli);
   }
-  // If segments are late by more than the timeout of a command, waiters may depend on heartbeats.
-  const int64_t patience = plan_.latest_us > 500'000 ? 15 * kSecond : 100 * kMilli;
+  // If segments are late by more than the timeout of a command, waiters may depend on heartbeats,
+  // and a client that ends may not have got its last release through.
+  const int64_t patience = plan_.latest_us > 500'000 ? 15 * kSecond + LongestLease() : 100 * kMilli;
   oracle_.SetLongestIdle(patience + 6 * plan_.latest_us * kMicro);
   if (!plan_.faults.empty()) oracle_.Excuse(faults_end + LongestLease() + kHeartbeat + 5 * kSecond);
   CheckOften();
