@@ -14,7 +14,8 @@ import shutil
 import sys
 import urllib.parse
 
-PAGES = ("*.md", "lua/README.md", "benchmarks/README.md", "docs/**/*.md")
+PAGES = ("*.md", "lua/README.md", "benchmarks/README.md", "docs/**/*.md", "tests/model/*.md",
+         "tests/support/**/*.md")
 
 
 class Page:
