@@ -29,6 +29,7 @@ constexpr const char* kUsage = R"(usage: redlatch-sim [flags]
   --coverage FILE        fail if a run never took a kind of fault or a line of a script, unless FILE
                          explains it
   --shrink 0             do not look for the smallest plan that fails
+  --failures N           end after so many runs that broke a promise (default 3)
   --jobs N               runs at a time (default: one for each processor)
 )";
 
@@ -41,6 +42,7 @@ struct Flags {
   std::string plan;
   std::string coverage;
   uint64_t shrink = 1;
+  uint64_t failures = 3;
   uint64_t jobs = std::max(1U, std::thread::hardware_concurrency());
 };
 
@@ -59,6 +61,7 @@ bool Set(Flags& flags, const std::string& flag, const std::string& value) {
   if (flag == "--from") return absl::SimpleAtoi(value, &flags.from);
   if (flag == "--seconds") return absl::SimpleAtod(value, &flags.seconds);
   if (flag == "--faults") return absl::SimpleHexAtoi(value, &flags.limits.faults);
+  if (flag == "--failures") return absl::SimpleAtoi(value, &flags.failures);
   if (flag == "--shrink") return absl::SimpleAtoi(value, &flags.shrink);
   if (flag == "--jobs") return absl::SimpleAtoi(value, &flags.jobs);
   if (flag == "--deployment") return SetDeployment(value, flags.limits);
@@ -109,7 +112,6 @@ class Campaign {
   }
 
  private:
-  static constexpr uint64_t kMostFailures = 3;
   static constexpr uint64_t kRepeatedOneIn = 64;
 
   double Elapsed() const {
@@ -118,7 +120,7 @@ class Campaign {
 
   bool Next(Plan& plan) {
     const bool over = flags_.seconds > 0 ? Elapsed() > flags_.seconds : begun_ == flags_.seeds;
-    if (over || failures_ >= kMostFailures) return false;
+    if (over || failures_ >= flags_.failures) return false;
     plan = MakePlan(flags_.from + begun_++, flags_.limits);
     return true;
   }
@@ -137,6 +139,7 @@ class Campaign {
     }
     ++failures_;
     printf("seed %lu: %s\n", plan.seed, result.violation.c_str());
+    fflush(stdout);
     const std::string edits =
         flags_.shrink != 0 ? Runner::Shrink(plan, "", result.violation) : std::string();
     const Plan small = Without(plan, edits);

@@ -1,0 +1,355 @@
+#!/usr/bin/env python3
+"""Plants faults in a copy of the sources, one at a time, and tells which test finds each.
+
+  run.py [NAME...]       those mutants; all, if none is named. What was found before is kept
+  run.py --list          the names
+  run.py --build         only sees whether each compiles
+  run.py --table         only writes docs/mutants.md from the last results
+  --seconds S            how long the simulator may look for each, in all (default 40)
+
+The copy is in build/mutants/tree, its build beside it, the results in build/mutants/results.json.
+
+A file of mutants:
+
+  # a comment
+  mutant name-that-says-the-fault       or: mutant name in cluster, sentinel
+  path/of/a/source
+  - text to be replaced, which occurs once in that file; of several lines each has a "- "
+  + its replacement
+  - another place in the same file
+  + ...
+  path/of/another/source
+  ...
+
+Behind `in` stand the server groups with which the simulator looks for it; else it is a single
+server, and a quorum for what is in quorum.txt. Scripts are not compiled: the simulator's Redis
+runs the changed text in place of the one that was embedded.
+"""
+import argparse, hashlib, json, os, re, shutil, signal, subprocess, sys, time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+WORK = ROOT / 'build/mutants'
+TREE, BUILD, SCRIPTS = WORK / 'tree', WORK / 'build', WORK / 'scripts'
+RESULTS = WORK / 'results.json'
+PAGE = ROOT / 'docs/mutants.md'
+UNIT_PROGRAMS = ['tests/machine_tests', 'tests/unit_tests', 'tests/sim_tests']
+SIMULATOR = 'tests/sim/redlatch-sim'
+ROOMS = {
+    'scripts': 'Scripts of simple and reentrant locks, and what all kinds share',
+    'kinds': 'Scripts of read-write locks, semaphores, latches and multi-locks',
+    'machine': 'Decisions inside a client', 'runtime': 'Threads, timers, background work, the API',
+    'connection': 'Connections, subscriptions, finding the server', 'quorum': 'Quorum'}
+JOBS = os.environ.get('REDLATCH_JOBS', str(os.cpu_count()))
+
+
+def die(text):
+    sys.exit('mutants: ' + text)
+
+
+class Mutant:
+    def __init__(self, name, room, groups):
+        self.name, self.room = name, room
+        self.groups = groups or (['quorum'] if room == 'quorum' else ['single'])
+        self.changes = []  # [path, old, new]
+
+    def texts(self):
+        """The changed text of each file."""
+        texts = {}
+        for path, old, new in self.changes:
+            text = texts.get(path) or (ROOT / path).read_text()
+            if text.count(old) != 1:
+                die(f'{self.name} does not apply: {path} has this {text.count(old)} times:\n{old}')
+            texts[path] = text.replace(old, new)
+        return texts
+
+
+def read_mutants():
+    mutants = []
+    for room in ROOMS:
+        path, last = None, None
+        for line in (HERE / f'{room}.txt').read_text().splitlines():
+            if not line.strip() or line.startswith('#'):
+                last = None
+            elif line.startswith('mutant '):
+                name, _, groups = line[7:].partition(' in ')
+                mutants.append(Mutant(name.strip(), room, re.findall(r'\w+', groups)))
+            elif line[:2] in ('- ', '-', '+ ', '+'):
+                changes = mutants[-1].changes
+                sign, text = line[0], line[2:] + '\n'
+                if sign == '-' and last != '-':
+                    changes.append([path, '', ''])
+                changes[-1][1 if sign == '-' else 2] += text
+                last = sign
+            else:
+                path, last = line.strip(), None
+    for mutant in mutants:  # a single line may be a part of one
+        for change in mutant.changes:
+            if change[1].count('\n') == 1:
+                change[1], change[2] = change[1].strip(), change[2].strip()
+            else:
+                change[1], change[2] = change[1].rstrip('\n'), change[2].rstrip('\n')
+    names = [mutant.name for mutant in mutants]
+    for name in names:
+        if names.count(name) > 1:
+            die(f'two mutants are called {name}')
+    return mutants
+
+
+def write_if_changed(path, text):
+    if not path.exists() or path.read_bytes() != text:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text)
+
+
+def make_tree():
+    """A copy of what git knows, or would add; files that are the same are left alone."""
+    listed = subprocess.run(['git', 'ls-files', '-z', '--cached', '--others', '--exclude-standard'],
+                            cwd=ROOT, check=True, capture_output=True).stdout.decode()
+    known = {name for name in listed.split('\0') if name and (ROOT / name).is_file()}
+    for name in known:
+        write_if_changed(TREE / name, (ROOT / name).read_bytes())
+        shutil.copymode(ROOT / name, TREE / name)
+    for path in TREE.rglob('*'):
+        if path.is_file() and str(path.relative_to(TREE)) not in known:
+            path.unlink()
+    if not (BUILD / 'build.ninja').exists():
+        run(['cmake', '-S', TREE, '-B', BUILD, '-G', 'Ninja', '-DCMAKE_BUILD_TYPE=Debug',
+             '-DCMAKE_CXX_FLAGS_DEBUG=-O1 -D_GLIBCXX_ASSERTIONS', '-DREDLATCH_UNITY_BUILD=OFF',
+             '-DREDLATCH_BUILD_BENCHMARKS=OFF', '-DREDLATCH_BUILD_CLI=OFF',
+             '-DREDLATCH_INSTALL=OFF', '-DREDLATCH_TEST_FOLDERS=unit;sim'])
+
+
+def run(command, **more):
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          errors='replace', **more)
+    if done.returncode != 0:
+        die(f'{" ".join(map(str, command))} failed:\n{done.stdout[-4000:]}')
+    return done.stdout
+
+
+def build():
+    programs = [Path(each).name for each in UNIT_PROGRAMS] + ['redlatch-sim']
+    done = subprocess.run(['ninja', '-C', BUILD, '-j', JOBS, *programs], stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, errors='replace')
+    return None if done.returncode == 0 else done.stdout[-3000:]
+
+
+def assemble(name, texts, done):
+    """As cmake/embed_lua.cmake does it."""
+    if name in done:
+        return ''
+    done.add(name)
+    path = f'lua/{name}.lua'
+    text = texts[path] if path in texts else (ROOT / path).read_text()
+    return re.sub(r'^-- include: ([a-z0-9_/]+)\n',
+                  lambda found: assemble(found[1], texts, done), text, flags=re.M)
+
+
+def script_mutants(texts):
+    """The directory from which the simulator's Redis takes the scripts that are changed."""
+    shutil.rmtree(SCRIPTS, ignore_errors=True)
+    SCRIPTS.mkdir(parents=True)
+    for path in sorted((ROOT / 'lua').glob('*/*.lua')):
+        name = str(path.relative_to(ROOT / 'lua').with_suffix('')).replace(os.sep, '/')
+        if name.startswith('common/'):
+            continue
+        before, after = assemble(name, {}, set()), assemble(name, texts, set())
+        if before == after:
+            continue
+        target = SCRIPTS / hashlib.sha1(before.encode()).hexdigest()
+        target.write_text(after)
+        run(['luac5.1', '-p', target])
+    if not any(SCRIPTS.iterdir()):
+        die('no script is changed')
+
+
+def first_failure(command, pattern, limit, environment, known=()):
+    """Runs a program until it prints what `pattern` matches, or ends. Answers that, or None."""
+    began = time.monotonic()
+    process = subprocess.Popen(['timeout', '-k', '1', str(limit), *map(str, command)],
+                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                               errors='replace', env=environment, start_new_session=True)
+    found = None
+    for line in process.stdout:
+        matched = re.search(pattern, line)
+        if matched and matched[1] not in known:
+            found = matched
+            os.killpg(process.pid, signal.SIGKILL)
+            break
+    process.stdout.close()
+    code = process.wait()
+    return found, code, time.monotonic() - began
+
+
+def unit_failure(environment, limit):
+    """The first test that fails, and how long that took."""
+    took = 0.0
+    for program in UNIT_PROGRAMS:
+        if not (BUILD / program).exists():
+            continue
+        found, code, seconds = first_failure(
+            [BUILD / program, '--gtest_brief=1', '--gtest_fail_fast'],
+            r'\[  FAILED  \] ([\w./]+)', limit, environment)
+        took += seconds
+        if found:
+            return found[1], took
+        if code == 124:
+            return f'{Path(program).name} hangs', took
+        if code != 0:
+            return f'{Path(program).name} crashes', took
+    return None, took
+
+
+def simulated(group, seconds, environment, known=()):
+    """The first seed, and how it fails, or None; and how long that took."""
+    found, code, took = first_failure(
+        [BUILD / SIMULATOR, '--deployment', group, '--shrink', '0', '--jobs', JOBS, '--failures',
+         1000000, '--seconds', seconds],
+        r'^seed (\d+): (?:at \d+ us: )?(.*)', seconds + 20, environment, known)
+    if found:
+        return f'seed {found[1]}: {found[2]}', took
+    return {0: None, 1: None, 124: 'hangs'}.get(code, 'crashes'), took
+
+
+def known_failures(groups, seconds):
+    """Seeds that fail with the unchanged sources: they prove nothing."""
+    known = {}
+    for group in groups:
+        output = subprocess.run(
+            [BUILD / SIMULATOR, '--deployment', group, '--shrink', '0', '--jobs', JOBS, '--failures',
+             '1000000', '--seconds', str(seconds)], capture_output=True, text=True).stdout
+        known[group] = set(re.findall(r'^seed (\d+):', output, flags=re.M))
+        runs = re.search(r'^(\d+) runs', output, flags=re.M)
+        print(f'unchanged, {group}: {runs[1] if runs else "no"} runs, '
+              f'{len(known[group])} of them fail and are ignored', flush=True)
+    return known
+
+
+def judge(mutant, seconds, known):
+    """Applies a mutant and runs the tests. Answers what is written down of it."""
+    texts = mutant.texts()
+    scripts = {path: text for path, text in texts.items() if path.startswith('lua/')}
+    environment = dict(os.environ, REDLATCH_TEST_SCALE=os.environ.get('REDLATCH_TEST_SCALE', '1'))
+    if scripts:
+        script_mutants(scripts)
+        environment['REDLATCH_SIM_SCRIPTS'] = str(SCRIPTS)
+    began = time.monotonic()
+    sources = {path: text for path, text in texts.items() if path not in scripts}
+    for path, text in sources.items():
+        write_if_changed(TREE / path, text.encode())
+    if error := build():
+        restore(sources)
+        die(f'{mutant.name} does not compile:\n{error}')
+    result = {'built': round(time.monotonic() - began, 1), 'by': None, 'how': '', 'took': 0.0}
+    if seconds > 0:
+        failed, took = unit_failure(environment, 120)
+        result['took'] += took
+        if failed:
+            result.update(by='unit', how=failed)
+        else:
+            for group in mutant.groups:
+                failed, took = simulated(group, seconds / len(mutant.groups), environment,
+                                         known[group])
+                result['took'] += took
+                if failed:
+                    result.update(by=f'simulator, {group}', how=failed)
+                    break
+    restore(sources)
+    result['took'] = round(result['took'], 1)
+    return result
+
+
+def restore(sources):
+    for path in sources:
+        write_if_changed(TREE / path, (ROOT / path).read_bytes())
+
+
+def load_results():
+    return json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+
+
+def write_page(mutants, results):
+    judged = [mutant for mutant in mutants if mutant.name in results]
+    caught = [mutant for mutant in judged if results[mutant.name]['by']]
+    lines = ['# Mutants', '',
+             'Each mutant is a copy of redlatch with one fault planted. The table says which test finds it, and how',
+             'long the tests ran until then, on 2 cores. `./dev mutants` makes it anew; the faults themselves are in',
+             '[tests/mutants](../tests/mutants/). A seed belongs to the simulator: `./dev sim --replay SEED --deployment',
+             'GROUP` shows what happens in that run.', '',
+             f'{len(caught)} of {len(judged)} mutants are found: '
+             f'{sum(results[m.name]["by"] == "unit" for m in caught)} by a unit test, '
+             f'{sum(results[m.name]["by"] != "unit" for m in caught)} by the simulator.', '']
+    for room, title in ROOMS.items():
+        its = [mutant for mutant in judged if mutant.room == room]
+        if its:
+            lines += [f'## {title}', '', '| mutant | found by | s |', '|---|---|---|']
+            for mutant in its:
+                result = results[mutant.name]
+                how = shorten(result['how']) if result['by'] else '**not found**'
+                where = f' ({result["by"].split(", ")[1]})' if ',' in (result['by'] or '') else ''
+                lines.append(f'| {mutant.name} | {how}{where} | {result["took"]:.1f} |')
+            lines.append('')
+    PAGE.write_text('\n'.join(lines).rstrip() + '\n')
+
+
+def shorten(how):
+    """Of a violation only what kind it is."""
+    how = re.sub(r': o\d .*', '', how) if 'P1' in how else how
+    return how.replace('|', '/')[:90]
+
+
+def main():
+    parser = argparse.ArgumentParser(formatter_class=argparse.RawDescriptionHelpFormatter,
+                                     description=__doc__)
+    parser.add_argument('names', nargs='*')
+    parser.add_argument('--list', action='store_true')
+    parser.add_argument('--build', action='store_true')
+    parser.add_argument('--table', action='store_true')
+    parser.add_argument('--seconds', type=float, default=40)
+    options = parser.parse_args()
+    mutants = read_mutants()
+    results = load_results()
+    if options.list:
+        return print('\n'.join(mutant.name for mutant in mutants))
+    if options.table:
+        return write_page(mutants, results)
+    wanted = [m for m in mutants if not options.names or m.name in options.names or
+              m.room in options.names]
+    if unknown := set(options.names) - {m.name for m in mutants} - set(ROOMS):
+        die(f'there is no mutant {", ".join(sorted(unknown))}')
+    for mutant in wanted:
+        mutant.texts()
+    make_tree()
+    if error := build():
+        die(f'the unchanged sources do not compile:\n{error}')
+    seconds = 0 if options.build else options.seconds
+    known = {}
+    if seconds > 0:
+        failed, took = unit_failure(dict(os.environ), 300)
+        if failed:
+            die(f'{failed}, with the unchanged sources')
+        print(f'unchanged, unit tests: {took:.1f} s', flush=True)
+        known = known_failures(sorted({group for m in wanted for group in m.groups}), seconds)
+    survivors = []
+    for i, mutant in enumerate(wanted):
+        result = judge(mutant, seconds, known)
+        if seconds > 0:
+            results[mutant.name] = result
+            RESULTS.write_text(json.dumps(results, indent=1))
+            if not result['by']:
+                survivors.append(mutant.name)
+        print(f'{i + 1}/{len(wanted)} {mutant.name}: {result["how"][:150] or "NOT FOUND"}, '
+              f'built in {result["built"]} s, ran {result["took"]} s', flush=True)
+    if seconds > 0:
+        write_page(mutants, results)
+        print(f'{len(wanted) - len(survivors)} of {len(wanted)} are found; docs/mutants.md has all')
+        for name in survivors:
+            print(f'not found: {name}')
+        return 1 if survivors else 0
+    return 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
