@@ -3,11 +3,23 @@
 #include <cxxabi.h>
 #include <link.h>
 #include <sys/mman.h>
-#include <ucontext.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <utility>
+
+#if defined(__SANITIZE_ADDRESS__)
+#define REDLATCH_SIM_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define REDLATCH_SIM_ASAN 1
+#endif
+#endif
+#ifdef REDLATCH_SIM_ASAN
+#include <sanitizer/common_interface_defs.h>
+#endif
 
 namespace redlatch::sim {
 namespace {
@@ -47,6 +59,10 @@ struct ThreadLocals {
   }
 };
 
+void* main_fake_stack = nullptr;
+const void* main_stack = nullptr;  // known once a fibre has been entered
+size_t main_stack_size = 0;
+
 // Stacks are used again: to map one takes longer than many a simulated thread lives.
 std::vector<char*>& FreeStacks() {
   static auto* const stacks = new std::vector<char*>;
@@ -66,12 +82,104 @@ char* TakeStack() {
   return static_cast<char*>(made);
 }
 
+// AddressSanitizer must know on which stack the program is.
+#ifdef REDLATCH_SIM_ASAN
+void BeginSwitch(void** fake_stack, const void* bottom, size_t size) {
+  __sanitizer_start_switch_fiber(fake_stack, bottom, size);
+}
+void EndSwitch(void* fake_stack) {
+  const void* bottom = nullptr;
+  size_t size = 0;
+  __sanitizer_finish_switch_fiber(fake_stack, &bottom, &size);
+  if (main_stack == nullptr) main_stack = bottom, main_stack_size = size;
+}
+#else
+void BeginSwitch(void**, const void*, size_t) {}
+void EndSwitch(void*) {}
+#endif
+
 }  // namespace
 
 Fibre* Fibre::current_ = nullptr;
 
+// Keeps what a call preserves on the stack, and goes on where another stack was left.
+extern "C" void redlatch_sim_switch(void** left, void* entered);
+#if defined(__x86_64__)
+asm(R"(
+.text
+.type redlatch_sim_switch, @function
+redlatch_sim_switch:
+  push %rbp
+  push %rbx
+  push %r12
+  push %r13
+  push %r14
+  push %r15
+  mov %rsp, (%rdi)
+  mov %rsi, %rsp
+  pop %r15
+  pop %r14
+  pop %r13
+  pop %r12
+  pop %rbx
+  pop %rbp
+  ret
+.size redlatch_sim_switch, .-redlatch_sim_switch
+)");
+constexpr size_t kFrame = 8, kReturnAddress = 6;  // words; one more keeps the stack aligned
+#elif defined(__aarch64__)
+asm(R"(
+.text
+.type redlatch_sim_switch, %function
+redlatch_sim_switch:
+  sub sp, sp, #160
+  stp x19, x20, [sp, #0]
+  stp x21, x22, [sp, #16]
+  stp x23, x24, [sp, #32]
+  stp x25, x26, [sp, #48]
+  stp x27, x28, [sp, #64]
+  stp x29, x30, [sp, #80]
+  stp d8, d9, [sp, #96]
+  stp d10, d11, [sp, #112]
+  stp d12, d13, [sp, #128]
+  stp d14, d15, [sp, #144]
+  mov x9, sp
+  str x9, [x0]
+  mov sp, x1
+  ldp x19, x20, [sp, #0]
+  ldp x21, x22, [sp, #16]
+  ldp x23, x24, [sp, #32]
+  ldp x25, x26, [sp, #48]
+  ldp x27, x28, [sp, #64]
+  ldp x29, x30, [sp, #80]
+  ldp d8, d9, [sp, #96]
+  ldp d10, d11, [sp, #112]
+  ldp d12, d13, [sp, #128]
+  ldp d14, d15, [sp, #144]
+  add sp, sp, #160
+  ret
+.size redlatch_sim_switch, .-redlatch_sim_switch
+)");
+constexpr size_t kFrame = 20, kReturnAddress = 11;
+#endif
+
+namespace {
+
+// What redlatch_sim_switch() finds on a new stack: it returns to `code`.
+void* FirstFrame(char* end, void (*code)()) {
+  auto* const frame = reinterpret_cast<uintptr_t*>(end) - kFrame;
+  std::fill_n(frame, kFrame, 0);
+  frame[kReturnAddress] = reinterpret_cast<uintptr_t>(code);
+  return frame;
+}
+
+}  // namespace
+
 Fibre::Fibre(Process* its_process, std::function<void()> code)
-    : process(its_process), code_(std::move(code)), stack_(TakeStack()) {
+    : process(its_process),
+      code_(std::move(code)),
+      stack_(TakeStack()),
+      inside_(FirstFrame(stack_ + kStackSize, &Fibre::Main)) {
   const ThreadLocals& locals = ThreadLocals::Get();
   thread_locals_ = std::make_unique<char[]>(locals.size + 1);
   memcpy(thread_locals_.get(), locals.at_start.data(), locals.size);
@@ -86,29 +194,26 @@ void Fibre::SwapThreadLocals() {
   std::swap_ranges(exceptions, exceptions + 2, exception_state_);
 }
 
-__attribute__((noinline)) void Fibre::Enter() {
+void Fibre::Enter() {
   current_ = this;
   SwapThreadLocals();
-  if (_setjmp(outside_) == 0) {
-    if (started_) _longjmp(inside_, 1);
-    started_ = true;
-    ucontext_t context;
-    getcontext(&context);
-    context.uc_stack.ss_sp = stack_;
-    context.uc_stack.ss_size = kStackSize;
-    context.uc_link = nullptr;
-    makecontext(&context, &Fibre::Main, 0);
-    setcontext(&context);
-  }
+  BeginSwitch(&main_fake_stack, stack_, kStackSize);
+  redlatch_sim_switch(&outside_, inside_);
+  EndSwitch(main_fake_stack);
   current_->SwapThreadLocals();
   current_ = nullptr;
 }
 
-__attribute__((noinline)) void Fibre::Leave() {
-  if (_setjmp(inside_) == 0) _longjmp(outside_, 1);
+void Fibre::Leave() {
+  BeginSwitch(ended ? nullptr : &fake_stack_, main_stack, main_stack_size);
+  redlatch_sim_switch(&inside_, outside_);
+  EndSwitch(fake_stack_);
 }
 
-void Fibre::Main() { current_->Run(); }
+void Fibre::Main() {
+  EndSwitch(nullptr);
+  current_->Run();
+}
 
 void Fibre::Run() {
   code_();

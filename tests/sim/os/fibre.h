@@ -1,7 +1,6 @@
 #ifndef REDLATCH_TESTS_SIM_OS_FIBRE_H_
 #define REDLATCH_TESTS_SIM_OS_FIBRE_H_
 
-#include <csetjmp>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -64,9 +63,9 @@ class Fibre {
   std::unique_ptr<char[]> thread_locals_;
   uint64_t exception_state_[2] = {0, 0};
   std::vector<Destructor> destructors_;
-  bool started_ = false;
-  std::jmp_buf inside_;
-  std::jmp_buf outside_;
+  void* inside_;             // the top of its stack while it is left
+  void* outside_ = nullptr;  // the same of the main stack, while it runs
+  void* fake_stack_ = nullptr;
 };
 
 }  // namespace redlatch::sim

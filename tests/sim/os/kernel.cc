@@ -14,7 +14,7 @@ namespace redlatch::sim {
 
 Kernel* Kernel::current_ = nullptr;
 
-Kernel::Kernel(Options options) : options_(options), random_(options.seed) {
+Kernel::Kernel(Options options) : options_(options), random_(options.random) {
   __libc_single_threaded = 0;  // libstdc++ leaves out what other threads would wait for
   current_ = this;
 }

@@ -58,7 +58,7 @@ class Process {
 class Kernel {
  public:
   struct Options {
-    uint64_t seed = 1;
+    Random random = Random(1);
     uint64_t preempt_one_in = 0;  // system calls after which another fibre may run; 0: none
   };
   explicit Kernel(Options options);

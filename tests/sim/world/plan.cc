@@ -135,9 +135,13 @@ bool LosesData(FaultKind kind) {
 }
 
 Plan MakePlan(uint64_t seed, const PlanLimits& limits) {
-  Random random(seed);
-  Plan plan;
+  Plan plan = MakePlan(Random(seed), limits);
   plan.seed = seed;
+  return plan;
+}
+
+Plan MakePlan(Random random, const PlanLimits& limits) {
+  Plan plan;
   plan.group = limits.any_group ? static_cast<Group>(random.Below(4)) : limits.group;
   plan.servers = plan.group == Group::kSingle ? 1 : 3;
   if (plan.group == Group::kSentinel && random.OneIn(2)) plan.quarantine_ms = 4000;

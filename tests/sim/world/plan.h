@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/sim/random.h"
+
 namespace redlatch::sim {
 
 enum class Group : uint8_t { kSingle, kSentinel, kCluster, kQuorum };
@@ -120,6 +122,7 @@ struct PlanLimits {
 };
 
 Plan MakePlan(uint64_t seed, const PlanLimits& limits);
+Plan MakePlan(Random random, const PlanLimits& limits);
 // Takes parts of a plan away. `edits` names them by their place in the plan of the seed, with
 // commas between: f3 a fault, c1 a client, t0.2 a thread, o0.2.5 an operation, p the changes of
 // threads, l late segments, k the speeds of clocks; s4 is another order of events.

@@ -16,9 +16,11 @@ constexpr int64_t kHeartbeat = 10 * kSecond;
 
 }  // namespace
 
-World::World(const Plan& plan)
+World::World(const Plan& plan) : World(plan, Random(plan.seed * 1000 + plan.schedule)) {}
+
+World::World(const Plan& plan, Random random)
     : plan_(plan),
-      kernel_({.seed = plan.seed * 1000 + plan.schedule, .preempt_one_in = plan.preempt_one_in}),
+      kernel_({.random = random, .preempt_one_in = plan.preempt_one_in}),
       random_(kernel_.random().Fork()),
       network_(kernel_),
       oracle_(kernel_),

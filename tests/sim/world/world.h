@@ -33,6 +33,8 @@ struct RunResult {
 class World {
  public:
   explicit World(const Plan& plan);
+  // In an order of events of its own.
+  World(const Plan& plan, Random random);
   ~World();
 
   RunResult Run();
