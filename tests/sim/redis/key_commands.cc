@@ -3,6 +3,7 @@
 
 #include "tests/sim/redis/command.h"
 #include "tests/sim/redis/glob.h"
+#include "tests/sim/redis/redis_server.h"
 
 namespace redlatch::sim {
 namespace {
@@ -13,10 +14,26 @@ void Exists(Call& call) {
   call.out.Integer(count);
 }
 
-void Del(Call& call) {
+void Unlink(Call& call) {
   int64_t count = 0;
   for (size_t i = 1; i < call.size(); ++i) count += call.keys.Erase(call.Word(i));
   call.out.Integer(count);
+}
+
+size_t SizeOf(const Value& value) {
+  if (const auto* const hash = std::get_if<Hash>(&value)) return hash->fields().size();
+  const auto* const set = std::get_if<SortedSet>(&value);
+  return set == nullptr ? 1 : set->members().size();
+}
+
+// Frees the values at once, element by element.
+void Del(Call& call) {
+  for (size_t i = 1; i < call.size(); ++i) {
+    if (const Value* const value = call.keys.Find(call.Word(i))) {
+      call.server.CountWork(SizeOf(*value));
+    }
+  }
+  Unlink(call);
 }
 
 void Type(Call& call) {
@@ -40,6 +57,30 @@ void Pttl(Call& call) { call.out.Integer(TtlMs(call)); }
 void Ttl(Call& call) {
   const int64_t left_ms = TtlMs(call);
   call.out.Integer(left_ms < 0 ? left_ms : (left_ms + 500) / 1000);
+}
+
+void Pexpiretime(Call& call) {
+  if (call.keys.Find(call.Word(1)) == nullptr) return call.out.Integer(-2);
+  const int64_t expiry = call.keys.Expiry(call.Word(1));
+  call.out.Integer(expiry == kNoExpiry ? -1 : expiry);
+}
+
+// A text that is equal if the values are.
+void Dump(Call& call) {
+  const Value* const value = call.keys.Find(call.Word(1));
+  value == nullptr ? call.out.Nil() : call.out.Text(DumpValue(*value));
+}
+
+void Copy(Call& call) {
+  const Value* const value = call.keys.Find(call.Word(1));
+  const bool replaces = call.size() == 4 && EqualsIgnoringCase(call.Word(3), "REPLACE");
+  if (value == nullptr || (!replaces && call.keys.Find(call.Word(2)) != nullptr)) {
+    return call.out.Integer(0);
+  }
+  const int64_t expiry = call.keys.Expiry(call.Word(1));
+  call.keys.Set(call.Word(2), *value);
+  if (expiry != kNoExpiry) call.keys.SetExpiry(call.Word(2), expiry);
+  call.out.Integer(1);
 }
 
 struct ExpiryRules {
@@ -155,11 +196,14 @@ void Rpush(Call& call) {
 const std::vector<CommandSpec> kKeyCommands = {
     {"EXISTS", -2, 0, 1, -1, 1, Exists},
     {"DEL", -2, kWrite, 1, -1, 1, Del},
-    {"UNLINK", -2, kWrite, 1, -1, 1, Del},
+    {"UNLINK", -2, kWrite, 1, -1, 1, Unlink},
     {"TYPE", 2, 0, 1, 1, 1, Type},
     {"RENAME", 3, kWrite, 1, 2, 1, Rename},
+    {"COPY", -3, kWrite | kDenyOom, 1, 2, 1, Copy},
     {"PTTL", 2, 0, 1, 1, 1, Pttl},
     {"TTL", 2, 0, 1, 1, 1, Ttl},
+    {"PEXPIRETIME", 2, 0, 1, 1, 1, Pexpiretime},
+    {"DUMP", 2, 0, 1, 1, 1, Dump},
     {"PEXPIRE", -3, kWrite, 1, 1, 1, Pexpire},
     {"PEXPIREAT", -3, kWrite, 1, 1, 1, Pexpireat},
     {"EXPIRE", -3, kWrite, 1, 1, 1, Expire},

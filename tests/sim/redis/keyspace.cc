@@ -14,6 +14,8 @@ std::string Quoted(const std::string& text) {
   return absl::StrCat("\"", absl::CEscape(text), "\"");
 }
 
+}  // namespace
+
 std::string DumpValue(const Value& value) {
   std::string text;
   if (const auto* const string = std::get_if<std::string>(&value)) return Quoted(*string);
@@ -34,8 +36,6 @@ std::string DumpValue(const Value& value) {
   }
   return text.empty() ? text : text.substr(1);
 }
-
-}  // namespace
 
 std::string_view TypeName(const Value& value) {
   constexpr std::string_view kNames[] = {"string", "hash", "zset", "list"};

@@ -94,6 +94,9 @@ class Keyspace {
   std::vector<std::pair<int, std::string>> changed_;
 };
 
+// A value as text.
+std::string DumpValue(const Value& value);
+
 // The type of a value as TYPE names it.
 std::string_view TypeName(const Value& value);
 

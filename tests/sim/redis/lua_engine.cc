@@ -63,6 +63,7 @@ class LuaOutput : public Output {
  public:
   explicit LuaOutput(lua_State* lua) : lua_(lua) {}
   bool failed() const { return failed_; }
+  size_t values() const { return values_; }
 
   void Nil() override {
     lua_pushboolean(lua_, 0);
@@ -96,6 +97,7 @@ class LuaOutput : public Output {
   };
   // The value on top of the stack belongs to the array below it, if there is one.
   void Added() {
+    ++values_;
     while (!open_.empty()) {
       lua_rawseti(lua_, -2, ++open_.back().count);
       if (open_.back().count < open_.back().size) return;
@@ -105,6 +107,7 @@ class LuaOutput : public Output {
 
   lua_State* const lua_;
   bool failed_ = false;
+  size_t values_ = 0;
   absl::InlinedVector<Open, 4> open_;
 };
 
@@ -243,6 +246,7 @@ struct LuaCalls {
     const WordList words = WordsOn(lua, count);
     LuaOutput out(lua);
     LuaEngine::OfThisThread().host_->CallFromScript(words, out);
+    LuaEngine::OfThisThread().host_->CountWork(words.size() + out.values());
     return out.failed() && raises ? kRaise : 1;
   }
 
@@ -317,6 +321,13 @@ LuaEngine::LuaEngine() : lua_(luaL_newstate()) {
 }
 
 LuaEngine::~LuaEngine() { lua_close(lua_); }
+
+void LuaEngine::CountInstructions() {
+  static constexpr int kEach = 50;
+  lua_sethook(
+      lua_, [](lua_State*, lua_Debug*) { OfThisThread().instructions_ += kEach; }, LUA_MASKCOUNT,
+      kEach);
+}
 
 const std::string& LuaEngine::Sha1(std::string_view body) {
   auto found = sha1s_.find(body);

@@ -1,6 +1,7 @@
 #ifndef REDLATCH_TESTS_SIM_REDIS_LUA_ENGINE_H_
 #define REDLATCH_TESTS_SIM_REDIS_LUA_ENGINE_H_
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -17,6 +18,7 @@ class ScriptHost {
  public:
   virtual ~ScriptHost() = default;
   virtual void CallFromScript(absl::Span<const std::string_view> words, Output& out) = 0;
+  virtual void CountWork(size_t words_and_values) = 0;
   // Whether the user may run that command; `known` is false if there is no such command.
   virtual bool MayRun(absl::Span<const std::string_view> words, bool& known) = 0;
 };
@@ -40,6 +42,10 @@ class LuaEngine {
   void Run(const std::string& sha1, absl::Span<const std::string_view> keys,
            absl::Span<const std::string_view> args, ScriptHost& host, Output& out);
 
+  // Counts how many instructions Lua executes, roughly, from now on.
+  void CountInstructions();
+  uint64_t instructions() const { return instructions_; }
+
  private:
   friend struct LuaCalls;
 
@@ -48,6 +54,7 @@ class LuaEngine {
   StringMap<int> functions_;
   int error_handler_ = 0;
   ScriptHost* host_ = nullptr;
+  uint64_t instructions_ = 0;
 };
 
 }  // namespace redlatch::sim

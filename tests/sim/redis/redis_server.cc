@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "src/base/sha1.h"
 #include "src/redis/wire/slot.h"
+#include "tests/sim/redis/glob.h"
 #include "tests/sim/redis/request_parser.h"
 
 namespace redlatch::sim {
@@ -117,6 +118,7 @@ void RedisServer::Run(Connection& connection, Words words, Output& out) {
   if (refused.empty()) {
     Call call{*this, connection, KeysFor(connection), words, out};
     command->run(call);
+    ++calls_[command];
   } else {
     out.Error(refused);
   }
@@ -180,6 +182,7 @@ void RedisServer::CallFromScript(Words words, Output& out) {
     return out.Error(refused);
   }
   if (command->is(kWrite)) script_->wrote = true;
+  ++calls_[command];
   Call call{*this, *script_->connection, keys_, words, out, true};
   command->run(call);
 }
@@ -198,7 +201,21 @@ int64_t RedisServer::Publish(std::string_view channel, std::string_view text, bo
   Deliver(message);
   if (keeps_log_) messages_.push_back(message);
   published_ = true;
-  return (sharded ? sharded_channels_ : channels_).Count(channel);
+  int64_t count = (sharded ? sharded_channels_ : channels_).Count(channel);
+  for (auto& [id, connection] : connections_) {
+    for (const std::string& pattern : connection.patterns) {
+      if (sharded || !MatchesGlob(channel, pattern)) continue;
+      ++count;
+      RespOutput out(connection.output);
+      out.Array(4);
+      for (const std::string_view word :
+           {std::string_view("pmessage"), std::string_view(pattern), channel, text}) {
+        out.Text(word);
+      }
+      SendLater(id);
+    }
+  }
+  return count;
 }
 
 void RedisServer::Deliver(const Message& message) {

@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "src/redis/wire/reply.h"
 #include "tests/sim/redis/cluster_view.h"
 #include "tests/sim/redis/command.h"
@@ -62,13 +63,15 @@ struct Connection {
   bool asking = false;
   bool closing = false;
   std::string name;
-  std::set<std::string, std::less<>> channels, sharded_channels;
+  std::set<std::string, std::less<>> channels, sharded_channels, patterns;
   int64_t write_offset = 0;  // for WAIT
   std::optional<Waiting> waiting;
   std::string input;   // not executed yet
   std::string output;  // not sent yet
 
-  bool subscribed() const { return !channels.empty() || !sharded_channels.empty(); }
+  bool subscribed() const {
+    return !channels.empty() || !sharded_channels.empty() || !patterns.empty();
+  }
 };
 
 class RedisServer : private ScriptHost {
@@ -137,8 +140,10 @@ class RedisServer : private ScriptHost {
     uint64_t commands = 0;  // of clients
     uint64_t scripts = 0;
     uint64_t calls_in_scripts = 0;
+    uint64_t work = 0;  // in scripts: words and values of their calls, and what DEL had to free
   };
   const Counts& counts() const { return counts_; }
+  void CountWork(size_t work) override { counts_.work += work; }
 
  private:
   friend struct ServerCommands;
@@ -202,6 +207,7 @@ class RedisServer : private ScriptHost {
   ClusterView cluster_;
   std::vector<Refusal> refusals_;
   Counts counts_;
+  absl::flat_hash_map<const CommandSpec*, int64_t> calls_;  // for INFO commandstats
   uint64_t connections_made_ = 0;
 };
 

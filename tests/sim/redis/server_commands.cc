@@ -4,6 +4,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "src/redis/wire/slot.h"
 #include "tests/sim/redis/glob.h"
 #include "tests/sim/redis/redis_server.h"
@@ -117,6 +118,20 @@ struct ServerCommands {
     Ok(call);
   }
 
+  static void ConfigResetstat(Call& call) {
+    call.server.calls_.clear();
+    Ok(call);
+  }
+
+  static std::string InfoCommands(const RedisServer& server) {
+    std::vector<std::string> lines;
+    for (const auto& [command, calls] : server.calls_) {
+      lines.push_back(absl::StrCat("cmdstat_", command->LowerName(), ":calls=", calls, ",\r\n"));
+    }
+    std::sort(lines.begin(), lines.end());
+    return absl::StrCat("# Commandstats\r\n", absl::StrJoin(lines, ""));
+  }
+
   static std::string InfoServer(const RedisServer& server) {
     const ServerOptions& options = server.options_;
     const char* const mode = options.cluster ? "cluster" : "standalone";
@@ -176,6 +191,7 @@ struct ServerCommands {
     if (all || section == "memory") absl::StrAppend(&text, InfoMemory(server), all ? "\r\n" : "");
     if (all || section == "replication") absl::StrAppend(&text, InfoReplication(server));
     if (all) absl::StrAppend(&text, "\r\n", InfoRest(server));
+    if (section == "commandstats") text = InfoCommands(server);
     if (text.empty()) Unknown("this section of INFO", call.words);
     call.out.Text(text);
   }
@@ -261,6 +277,14 @@ struct ServerCommands {
       ReplyToSubscription(call, word, &channel, mine.size());
     }
   }
+  static void Psubscribe(Call& call) {
+    for (size_t i = 1; i < call.size(); ++i) {
+      const std::string pattern(call.Word(i));
+      call.connection.patterns.insert(pattern);
+      ReplyToSubscription(call, "psubscribe", &pattern, call.connection.patterns.size());
+    }
+  }
+
   static void Unsubscribe(Call& call) { UnsubscribeFrom(call, false); }
   static void Sunsubscribe(Call& call) { UnsubscribeFrom(call, true); }
 
@@ -424,6 +448,7 @@ const std::vector<CommandSpec> kServerCommands = {
     {"CLIENT ID", 2, kNoScript | kLoading, 0, 0, 0, C::ClientId},
     {"CONFIG GET", -3, kNoScript | kLoading, 0, 0, 0, C::ConfigGet},
     {"CONFIG SET", -4, kNoScript | kLoading, 0, 0, 0, C::ConfigSet},
+    {"CONFIG RESETSTAT", 2, kNoScript | kLoading, 0, 0, 0, C::ConfigResetstat},
     {"INFO", -1, kLoading, 0, 0, 0, C::Info},
     {"ROLE", 1, kNoScript | kLoading, 0, 0, 0, C::RoleCommand},
     {"WAIT", 3, kNoScript, 0, 0, 0, C::Wait},
@@ -433,6 +458,7 @@ const std::vector<CommandSpec> kPubSubCommands = {
     {"SUBSCRIBE", -2, kNoScript | kLoading | kSubscribed | kChannels, 1, -1, 1, C::Subscribe},
     {"SSUBSCRIBE", -2, kNoScript | kLoading | kSubscribed | kChannels | kSharded, 1, -1, 1,
      C::Ssubscribe},
+    {"PSUBSCRIBE", -2, kNoScript | kLoading | kSubscribed, 0, 0, 0, C::Psubscribe},
     {"UNSUBSCRIBE", -1, kNoScript | kLoading | kSubscribed | kChannels, 1, -1, 1, C::Unsubscribe},
     {"SUNSUBSCRIBE", -1, kNoScript | kLoading | kSubscribed | kChannels | kSharded, 1, -1, 1,
      C::Sunsubscribe},

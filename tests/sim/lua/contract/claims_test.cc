@@ -1,0 +1,249 @@
+// Claims, looks, windows and notes.
+#include <string>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/sim/lua/contract/fixture.h"
+
+namespace redlatch {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::StartsWith;
+
+constexpr int kClaim = 2000;
+
+class LockClaims : public LockContract {};
+INSTANTIATE_TEST_SUITE_P(OfEachKind, LockClaims, ::testing::ValuesIn(ExclusiveKinds()), NameOfKind);
+
+TEST_P(LockClaims, AHandOverIsForTheClaimAndRenewMakesItTheLease) {
+  const Request b = Claiming(kClaim, Of('b'));
+  Ear ear(*server_, b.channel());
+  Take(Of('a'));
+  Ask(b);
+  EXPECT_EQ(Release(Of('a')), kReleased);
+  EXPECT_EQ(notes_, "look 2000");
+  EXPECT_EQ(ear.Hear(), GrantOf(For(kClaim, b)));
+  ExpectLease(kClaim - 500, kClaim);
+  EXPECT_EQ(Renew(b), kHeld);
+  ExpectLease(29000, 30000);
+}
+
+TEST_P(LockClaims, AHeartbeatThatFindsItselfTheOwnerTurnsItsClaimIntoTheLease) {
+  const Request b = Claiming(kClaim, Of('b'));
+  Ear ear(*server_, b.channel());
+  Take(Of('a'));
+  Ask(b);
+  Release(Of('a'));
+  EXPECT_EQ(Outcome(Again(Claiming(kClaim, Of('b')))), "granted");
+  EXPECT_EQ(notes_, "missed");
+  ExpectLease(29000, 30000);
+}
+
+TEST_P(LockClaims, WhatIsLeftOfAManualClaimIsNotExtendedByARepeat) {
+  Request b = Claiming(kClaim, Of('b'));
+  Ear ear(*server_, b.channel());
+  Take(Of('a'));
+  Ask(Manual(b));
+  Release(Of('a'));
+  EXPECT_LE(Ask(Again(Manual(b))).elements[2].integer, kClaim);
+  // This is how its client asks for all of it.
+  EXPECT_EQ(Ask(Again(b)).elements[2].integer, 30000);
+}
+
+TEST_P(LockClaims, ALookPassesOnAClaimThatNobodyTook) {
+  Ear frozen(*server_, Channel('b')), live(*server_, Channel('c'));
+  Take(Of('a'));
+  const Request b = Claiming(200, Of('b'));
+  Ask(b);
+  Ask(Claiming(kClaim, Of('c')));
+  Release(Of('a'));
+  EXPECT_EQ(notes_, "look 200");
+  EXPECT_EQ(Look(), kUnknown);
+  EXPECT_EQ(notes_, "");
+  EXPECT_EQ(Owner(), b.hold) << "too early";
+  AwaitExpiry(Leased());
+  EXPECT_EQ(Look(), kUnknown);
+  EXPECT_EQ(notes_, "look 2000") << "and this one is looked after as well";
+  EXPECT_EQ(Owner(), Hold('c'));
+  EXPECT_THAT(live.Hear(), StartsWith("grant " + Hold('c')));
+  EXPECT_EQ(Renew(b), kNotHeld) << "it comes too late, and harms nobody";
+  EXPECT_EQ(Owner(), Hold('c'));
+}
+
+TEST_P(LockClaims, WhoeverFindsTheLockFreeHandsItOver) {
+  Ear ear(*server_, Channel('b'));
+  const Request brief = For(100, Of('a'));
+  const auto queue_behind_a_brief_hold = [&] {
+    Take(brief);
+    Ask(Claiming(kClaim, Of('b')));
+    AwaitExpiry(Leased());
+  };
+  queue_behind_a_brief_hold();
+  EXPECT_EQ(Release(brief), kNotHeld);
+  EXPECT_EQ(notes_, "look 2000");
+  EXPECT_EQ(Owner(), Hold('b'));
+  Release(Of('b'));
+
+  queue_behind_a_brief_hold();
+  EXPECT_EQ(Release(brief, 0, 0, 5000), kNotHeld) << "one that leaves a tombstone";
+  EXPECT_EQ(notes_, "look 2000");
+  Release(Of('b'));
+  server_->Command({"DEL", Gone(brief.hold)});
+
+  queue_behind_a_brief_hold();
+  EXPECT_EQ(Cancel(brief), kUnknown);
+  EXPECT_EQ(notes_, "look 2000");
+  Release(Of('b'));
+
+  queue_behind_a_brief_hold();
+  EXPECT_EQ(Outcome(Claiming(kClaim, Of('c'))), "queued");
+  EXPECT_EQ(notes_, "look 2000") << "also a newcomer";
+  EXPECT_EQ(Owner(), Hold('b'));
+  Release(Of('b'));
+  Release(Of('c'));
+
+  queue_behind_a_brief_hold();
+  EXPECT_EQ(Outcome(Impatient(Of('c', 2))), "busy");
+  EXPECT_EQ(notes_, "look 2000") << "and one that does not wait";
+  EXPECT_EQ(Owner(), Hold('b'));
+}
+
+TEST_P(LockClaims, TheDeadLeaveByWindowsAndNobodyGetsInBeforeTheLive) {
+  Ear ear(*server_, Channel('b'));
+  Take(Of('a'));
+  MakeWaiters(200);
+  Ask(Claiming(kClaim, Of('b')));
+  EXPECT_EQ(Release(Of('a')), kReleased);
+  EXPECT_EQ(notes_, "look 1");
+  EXPECT_EQ(Waiting().size(), 200 - 64 + 1);
+
+  EXPECT_EQ(Outcome(Impatient(Of('c'))), "busy");
+  EXPECT_EQ(notes_, "look 1");
+  EXPECT_EQ(Outcome(Claiming(kClaim, Of('d'))), "queued");
+  EXPECT_EQ(notes_, "look 1");
+  EXPECT_EQ(Owner(), "");
+
+  EXPECT_EQ(Look(), kUnknown);
+  EXPECT_EQ(notes_, "look 2000");
+  EXPECT_EQ(Owner(), Hold('b'));
+  EXPECT_THAT(ear.Hear(), StartsWith("grant " + Hold('b')));
+  EXPECT_THAT(Waiting(), ElementsAre(Hold('d')));
+}
+
+TEST_P(LockClaims, BehindTheDeadAloneTheCallerGetsIn) {
+  MakeWaiters(70);
+  EXPECT_EQ(Outcome(Claiming(kClaim, Of('b'))), "queued");
+  EXPECT_EQ(notes_, "look 1");
+  EXPECT_EQ(Outcome(Again(Claiming(kClaim, Of('b')))), "granted");
+  EXPECT_EQ(notes_, "");
+}
+
+TEST_P(LockClaims, WhoeverAsksHearsWhetherItsChannelHasASubscriberAndWhatItMissed) {
+  Take(Of('a'));
+  Request b = Claiming(kClaim, Of('b'));
+  b.ticket = Ask(b).elements[3].text;
+  EXPECT_EQ(notes_, "");
+  b.listen = true;
+  EXPECT_EQ(Outcome(b), "queued");
+  EXPECT_EQ(notes_, "deaf");
+  Cancel(b);
+  EXPECT_EQ(Outcome(Again(b)), "queued");
+  EXPECT_EQ(notes_, "deaf missed");
+  const Ear ear(*server_, b.channel());
+  EXPECT_EQ(Outcome(Again(b)), "queued");
+  EXPECT_EQ(notes_, "");
+}
+
+TEST_P(LockClaims, AWaiterThatIsDeafAndPollsHasItsTurnOnceItHasWaitedLong) {
+  const Ear ear(*server_, Channel('c'));
+  for (const bool long_ago : {false, true}) {
+    Take(Of('a'));
+    Request b = Claiming(kClaim, Of('b'));
+    Request c = Claiming(kClaim, Of('c'));
+    b.listen = true;
+    if (long_ago) {
+      b.attempt = c.attempt = 2;
+      b.ticket = "1000000000000000";
+    }
+    EXPECT_EQ(Outcome(b), "queued");
+    EXPECT_THAT(notes_, StartsWith("deaf"));
+    EXPECT_EQ(Outcome(c), "queued");
+    Release(Of('a'));
+    const Request& next = long_ago ? b : c;
+    EXPECT_EQ(Owner(), next.hold);
+    EXPECT_EQ(Outcome(next), "granted");
+    Release(next);
+    Cancel(b);
+    Release(c);
+  }
+}
+
+TEST_P(LockClaims, AWaiterThatIsDeafAndPollsNoMoreIsDead) {
+  const Ear ear(*server_, Channel('c'));
+  Take(Of('a'));
+  Request b = Claiming(kClaim, Of('b'));
+  b.listen = true;
+  b.ticket = "1000000000000000";
+  EXPECT_EQ(Outcome(b), "queued");
+  const Request c = Claiming(kClaim, Of('c'));
+  EXPECT_EQ(Outcome(c), "queued");
+  // It asked long ago, as the record says that begins with the time.
+  SetRecord(b.hold, "1000000000000000" + Record(b.hold).substr(16));
+  Release(Of('a'));
+  EXPECT_EQ(Owner(), c.hold);
+}
+
+// The server's clock was set back since the other came.
+TEST_P(LockClaims, WhoeverComesWhenTheClockWentBackComesLastAllTheSame) {
+  Ear first(*server_, Channel('b')), second(*server_, Channel('c'));
+  Take(Of('a'));
+  Request b = Claiming(kClaim, Of('b'));
+  b.ticket = "8000000000000000";
+  Ask(b);
+  const redis::Reply queued = Ask(Claiming(kClaim, Of('c')));
+  EXPECT_EQ(queued.elements[2].integer, 1);
+  EXPECT_EQ(queued.elements[3].text, "8000000000000001");
+  Ask(Of('d'));
+  EXPECT_THAT(Waiting(), ElementsAre(Hold('b'), Hold('c'), Hold('d')));
+  Release(Of('a'));
+  EXPECT_EQ(Owner(), Hold('b'));
+}
+
+TEST_P(LockClaims, ARecordWithFurtherWordsIsThatOfALiveWaiter) {
+  Ear ear(*server_, Channel('b'));
+  Take(Of('a'));
+  Ask(Claiming(kClaim, Of('b')));
+  SetRecord(Hold('b'), Record(Hold('b')) + " a later 1");
+  Release(Of('a'));
+  EXPECT_EQ(Owner(), Hold('b'));
+  EXPECT_THAT(ear.Hear(), StartsWith("grant " + Hold('b')));
+}
+
+TEST_P(LockClaims, AKeyOfSomebodyElseIsNeverReadWhole) {
+  if (GetParam().name == "simple") {
+    server_->Command({"SETRANGE", name_, "1000000", "x"});
+  } else {
+    for (int i = 0; i < 100; ++i) server_->Command({"HSET", name_, absl::StrCat(i), "x"});
+  }
+  server_->Command({"PEXPIRE", name_, "60000"});
+  server_->Command({"CONFIG", "RESETSTAT"});
+  Ask(Claiming(kClaim, Of('b')));
+  Ask(Again(Claiming(kClaim, Of('b'))));
+  Release(Of('b'));
+  Renew(Of('b'));
+  Cancel(Of('b'));
+  Inspect();
+  const std::string stats = server_->Text({"INFO", "commandstats"});
+  EXPECT_FALSE(absl::StrContains(stats, "cmdstat_hgetall:"));
+  EXPECT_FALSE(absl::StrContains(stats, "cmdstat_hkeys:"));
+  if (GetParam().name == "simple") {
+    // The fence is all that is read by GET.
+    EXPECT_TRUE(absl::StrContains(stats, "cmdstat_getrange:"));
+  }
+}
+
+}  // namespace
+}  // namespace redlatch

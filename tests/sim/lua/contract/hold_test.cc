@@ -1,0 +1,337 @@
+// Those who hold, those who repeat themselves, and those who come late.
+#include <algorithm>
+#include <cstdint>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/sim/lua/contract/fixture.h"
+
+namespace redlatch {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
+
+// Of those who read, too.
+class LockLeases : public LockContract {};
+std::vector<LockKind> KindsWithLeases() {
+  std::vector<LockKind> kinds = ExclusiveKinds();
+  kinds.push_back(ReadKind());
+  return kinds;
+}
+INSTANTIATE_TEST_SUITE_P(OfEachKind, LockLeases, ::testing::ValuesIn(KindsWithLeases()),
+                         NameOfKind);
+
+TEST_P(LockLeases, OfARepeatedAcquireAreOneThatIsReArmedAndNeverShortened) {
+  Take(For(5000, Of('a')));
+  EXPECT_EQ(Ask(Again(For(30000, Of('a')))).elements[2].integer, 30000);
+  ExpectLease(29000, 30000);
+  EXPECT_GT(Ask(For(1000, Of('a'))).elements[2].integer, 29000);
+  ExpectLease(29000, 30000);
+  EXPECT_EQ(Owner(), Hold('a'));
+  EXPECT_EQ(Release(Of('a')), kReleased);
+  EXPECT_EQ(Release(Of('a')), kNotHeld);
+  EXPECT_EQ(Owner(), "");
+}
+
+TEST_P(LockLeases, ThatTheirUsersExtendAreNotExtendedByARepeat) {
+  Take(Manual(For(5000, Of('a'))));
+  EXPECT_LE(Ask(Again(Manual(For(60000, Of('a'))))).elements[2].integer, 5000);
+  ExpectLease(4000, 5000);
+}
+
+TEST_P(LockLeases, AreExtendedByARenewalAndNeverShortened) {
+  Take(For(5000, Of('a')));
+  EXPECT_EQ(Renew(For(30000, Of('a'))), kind_.held);
+  ExpectLease(29000, 30000);
+  EXPECT_EQ(Renew(For(100, Of('a'))), kind_.held);
+  ExpectLease(29000, 30000);
+}
+
+TEST_P(LockLeases, AreReleasedAndRenewedByTheirOwnerOnly) {
+  Take(Of('a'));
+  EXPECT_EQ(Release(Of('b')), kNotHeld);
+  EXPECT_EQ(Renew(Of('b')), kNotHeld);
+  EXPECT_EQ(Cancel(Of('b')), kUnknown);
+  EXPECT_EQ(Owner(), Hold('a'));
+}
+
+class LockHolds : public LockContract {};
+INSTANTIATE_TEST_SUITE_P(OfEachKind, LockHolds, ::testing::ValuesIn(ExclusiveKinds()), NameOfKind);
+
+TEST_P(LockHolds, OfASuccessorAreNotReleasedByARepeat) {
+  Ear ear(*server_, Channel('b'));
+  Take(Of('a'));
+  Ask(Of('b'));
+  EXPECT_EQ(Release(Of('a')), kReleased);
+  EXPECT_EQ(Release(Of('a')), kNotHeld);
+  EXPECT_EQ(Cancel(Of('a')), kUnknown);
+  EXPECT_EQ(Owner(), Hold('b'));
+  EXPECT_THAT(Waiting(), IsEmpty());
+}
+
+TEST_P(LockHolds, ThatExpiredFreeTheLockForTheHead) {
+  const Request brief = For(100, Of('a'));
+  Take(brief);
+  const redis::Reply queued = Ask(Of('b'));
+  EXPECT_EQ(First(queued), "queued");
+  EXPECT_LE(queued.elements[1].integer, 101) << "rounded up by some";
+  AwaitExpiry(Leased());
+  EXPECT_EQ(Outcome(Of('b')), "granted");
+  EXPECT_EQ(Release(brief), kNotHeld);
+  EXPECT_EQ(Owner(), Hold('b'));
+}
+
+TEST_P(LockHolds, AreNotMadeByAnAcquireThatComesAfterItsCancelOrRelease) {
+  EXPECT_EQ(Cancel(Of('a'), 5000), kUnknown);
+  EXPECT_GT(Pttl(Gone(Hold('a'))), 4000);
+  EXPECT_EQ(Acquire(Of('a')), kGone);
+  Take(Of('b'));
+  EXPECT_EQ(Release(Of('b'), 0, 0, 5000), kReleased);
+  EXPECT_EQ(Outcome(Of('b')), "gone");
+  Take(Of('c'));
+  EXPECT_EQ(Cancel(Of('c'), 5000), kPassedOn);
+  EXPECT_EQ(Outcome(Of('c')), "gone");
+  EXPECT_EQ(Release(Of('d'), 0, 0, 5000), kNotHeld);
+  EXPECT_EQ(Outcome(Of('d')), "gone");
+  EXPECT_EQ(Owner(), "");
+  Take(Of('e'));
+  for (const char client : {'a', 'd'}) {
+    EXPECT_EQ(Outcome(Of(client)), "gone");
+    EXPECT_EQ(Outcome(Impatient(Of(client))), "gone");
+  }
+  Ask(Of('f'));
+  EXPECT_EQ(Outcome(Of('a')), "gone") << "behind others";
+  EXPECT_EQ(Cancel(Of('f'), 5000), kLeft);
+  EXPECT_EQ(Outcome(Of('f')), "gone");
+  EXPECT_THAT(Waiting(), IsEmpty());
+  EXPECT_EQ(Owner(), Hold('e'));
+}
+
+TEST_P(LockHolds, OfNamesAndOwnersThatMayContainAnything) {
+  for (const std::string& name : {std::string("name with spaces"), std::string("a: 7 \n{x"),
+                                  std::string("a\0b", 3), std::string("{a} %s 1 2")}) {
+    name_ = name;
+    Ear ear(*server_, Channel('b')), other(*server_, Channel('c'));
+    Request b = Of('b');
+    b.owner = std::string("user:read:1:\0 a\n%s b", 20);
+    Take(Of('a'));
+    Ask(b);
+    EXPECT_THAT(Record(b.hold), ::testing::EndsWith(" " + b.owner));
+    EXPECT_EQ(Release(Of('a')), kReleased);
+    EXPECT_EQ(ear.Hear(), GrantOf(b));
+    Ask(Of('c'));
+    EXPECT_EQ(Cancel(b), kPassedOn);
+    EXPECT_EQ(other.Hear(), GrantOf(Of('c')));
+  }
+}
+
+TEST_P(LockHolds, NeedMemoryToBeAcquiredAndForNothingElse) {
+  Ear b(*server_, Channel('b')), c(*server_, Channel('c'));
+  Take(Of('a'));
+  const std::string ticket = Ask(Of('b')).elements[3].text;
+  Ask(Of('c'));
+  FillMemory();
+  EXPECT_THAT(Acquire(Of('d')), HasSubstr("OOM"));
+  EXPECT_EQ(Outcome(Again(Of('b'), ticket)), "queued") << "a heartbeat";
+  EXPECT_EQ(Outcome(Again(Of('a'))), "granted") << "a repeat";
+  EXPECT_THAT(Waiting(), ElementsAre(Hold('b'), Hold('c')));
+  EXPECT_EQ(Renew(Of('a')), kHeld);
+  EXPECT_EQ(Release(Of('a'), 0, 0, 5000), kReleased);
+  EXPECT_THAT(b.Hear(), StartsWith("grant"));
+  EXPECT_EQ(Cancel(Of('b'), 5000), kPassedOn);
+  EXPECT_THAT(c.Hear(), StartsWith("grant"));
+  EXPECT_EQ(Cancel(Of('e'), 5000), kUnknown);
+  EXPECT_EQ(Release(Of('c')), kReleased);
+  const int64_t keys = server_->Integer({"DBSIZE"});
+  EXPECT_THAT(Acquire(Of('d')), HasSubstr("OOM"));
+  name_ = "fresh";
+  EXPECT_THAT(Acquire(Of('d')), HasSubstr("OOM"));
+  EXPECT_EQ(server_->Integer({"DBSIZE"}), keys);
+}
+
+TEST_P(LockHolds, ThatAreForcedToEndAreToldAndHandOver) {
+  Ear a(*server_, Channel('a')), b(*server_, Channel('b'));
+  EXPECT_EQ(ForceRelease(), kFree);
+  Take(Of('a'));
+  Ask(Of('b'));
+  EXPECT_EQ(ForceRelease(), "[\"released\", \"" + Hold('a') + "\"]");
+  EXPECT_EQ(a.Hear(), "forced " + Hold('a') + " " + name_);
+  EXPECT_THAT(b.Hear(), StartsWith("grant " + Hold('b')));
+  EXPECT_EQ(Renew(Of('a')), kNotHeld);
+  EXPECT_EQ(Release(Of('a')), kNotHeld);
+  EXPECT_EQ(Release(Of('b')), kReleased);
+  EXPECT_EQ(ForceRelease(), kFree);
+}
+
+// Whichever keys of a lock are deleted or evicted, it has one owner at a time and does not stay
+// taken.
+class LockLostKeys : public LockLeases {
+ protected:
+  std::vector<std::string> Keys() {
+    std::vector<std::string> keys;
+    for (const redis::Reply& key : server_->Command({"KEYS", "*"}).elements) {
+      keys.push_back(key.text);
+    }
+    std::sort(keys.begin(), keys.end());
+    return keys;
+  }
+  // The ones that own the lock; each is asked as its client would.
+  std::set<std::string> Owners(const std::vector<Request>& all) {
+    std::set<std::string> owners;
+    for (const Request& each : all) {
+      if (Renew(each).starts_with("[\"held\"")) owners.insert(each.client());
+    }
+    return owners;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(OfEachKind, LockLostKeys, ::testing::ValuesIn(KindsWithLeases()),
+                         NameOfKind);
+
+TEST_P(LockLostKeys, NeverAllowTwoOwnersOrALockThatStaysTaken) {
+  Ear b(*server_, Channel('b')), c(*server_, Channel('c'));
+  const bool shared = kind_.name == "read";
+  const bool counts = kind_.name == "reentrant" || kind_.name == "write";
+  const std::vector<Request> all = {Of('a'), Of('a', 2), Of('b'), Of('c')};
+  const auto prepare = [&] {
+    server_->Command({"FLUSHALL"});
+    Take(all[0]);
+    if (counts) Take(all[1]);
+    Ask(all[2]);
+    Ask(all[3]);
+    return Keys();
+  };
+  const std::vector<std::string> keys = prepare();
+  for (size_t i = 0; i < keys.size() * keys.size(); ++i) {
+    const std::string &one = keys[i / keys.size()], &other = keys[i % keys.size()];
+    SCOPED_TRACE(one + " and " + other);
+    prepare();
+    server_->Command({"DEL", one, other});
+    for (int round = 0; round < 8; ++round) {
+      for (const Request& waiter : {all[2], all[3]}) {
+        if (round == 0) Ask(Again(waiter));
+      }
+      const std::set<std::string> owners = Owners(all);
+      if (!shared) {
+        EXPECT_LE(owners.size(), 1);
+      }
+      for (const Request& each : all) {
+        if (owners.contains(each.client()) && Release(each) == kReleased) break;
+      }
+    }
+    EXPECT_THAT(Owners(all), IsEmpty());
+    for (const Request& each : all) Cancel(each);
+    Take(Of('d'));
+    if (counts) {
+      Take(Of('d', 2));
+      EXPECT_EQ(Release(Of('d')), kReleased);
+      EXPECT_EQ(Outcome(Impatient(Of('e'))), "busy");
+      EXPECT_EQ(Release(Of('d', 2)), kReleased);
+    } else {
+      EXPECT_EQ(Release(Of('d')), kReleased);
+    }
+    Take(Of('e'));
+    ExpectATtlOnEveryKey();
+  }
+}
+
+class LockTokens : public LockContract {};
+INSTANTIATE_TEST_SUITE_P(OfEachKind, LockTokens, ::testing::ValuesIn(KindsWithTokens()),
+                         NameOfKind);
+
+TEST_P(LockTokens, OfARepeatedAcquireAreTheSame) {
+  Request request = Of('a');
+  request.block = 8;
+  const int64_t token = Token(request);
+  EXPECT_EQ(Acquire(request), absl::StrCat("[\"granted\", \"", token, "\", 30000, 0]"));
+  EXPECT_EQ(Token(For(1000, request)), token);
+  EXPECT_EQ(StoredFence(), token + 7);
+}
+
+TEST_P(LockTokens, GrowThroughFlushesAndAFenceInTheFuture) {
+  int64_t last = 0;
+  for (int i = 1; i <= 50; ++i) {
+    const int64_t token = Token(Of('a', i));
+    EXPECT_GT(token, last);
+    last = token;
+    Release(Of('a', i));
+    if (i % 10 == 0) server_->Command({"FLUSHALL"});
+  }
+  last += 3'600'000'000;
+  server_->Command({"SET", Fence(), absl::StrCat(last)});
+  EXPECT_EQ(Token(Of('b')), last + 1);
+  EXPECT_GT(Pttl(Fence()), 25 * 3'600'000 - 60'000);
+}
+
+TEST_P(LockTokens, ThatABlockHasLeftAreGivenBackOnlyIfItWasTheLast) {
+  Request request = Of('a');
+  request.block = 4096;
+  const int64_t token = Token(request);
+  EXPECT_EQ(StoredFence(), token + 4095);
+  EXPECT_EQ(Release(request, token + 2, token + 4095), kReleased);
+  EXPECT_EQ(StoredFence(), token + 2);
+  EXPECT_GT(Pttl(Fence()), 86'000'000);
+  const int64_t next = Token(Of('b'));
+  EXPECT_EQ(Release(Of('b'), token + 2, token + 4095), kReleased);
+  EXPECT_EQ(StoredFence(), next);
+}
+
+TEST_P(LockTokens, OfAWholeBlockAreGivenBackByItsCancel) {
+  Request request = Of('a');
+  request.block = 10;
+  const int64_t token = Token(request);
+  EXPECT_EQ(StoredFence(), token + 9);
+  EXPECT_EQ(Cancel(request), kPassedOn);
+  EXPECT_EQ(StoredFence(), token - 1);
+}
+
+TEST_P(LockTokens, AreNotMadeFromAFenceThatIsNone) {
+  for (const char* nonsense : {"hello", "-1", "nan", "1.5", "99999999999999999", ""}) {
+    server_->Command({"SET", Fence(), nonsense, "PX", "30000"});
+    ExpectRefused(Fence(), "WRONGTYPE " + Fence(), {Acquire(Of('a'))});
+    EXPECT_EQ(server_->Integer({"DBSIZE"}), 1) << nonsense;
+  }
+}
+
+// A release by a client of which another thread wants the lock: that is queued behind the others.
+
+TEST_P(LockTokens, OfARequeueThatComesAfterItsCancelLeaveNoGhost) {
+  Take(Of('a'));
+  Cancel(Of('a', 2), 5000);
+  EXPECT_EQ(ReleaseAndQueue(Of('a'), Of('a', 2)).DebugString(), "[\"released\", \"gone\"]");
+  EXPECT_EQ(Owner(), "");
+  EXPECT_THAT(Waiting(), IsEmpty());
+}
+
+TEST_P(LockTokens, OfARequeueGrowIfNobodyWaits) {
+  const int64_t token = Token(Of('a'));
+  const redis::Reply reply = ReleaseAndQueue(Of('a'), Of('a', 2));
+  ASSERT_EQ(reply.elements.size(), 5) << reply.DebugString();
+  EXPECT_EQ(reply.elements[1].text, "granted");
+  EXPECT_GT(std::stoll(reply.elements[2].text), token);
+  EXPECT_EQ(Owner(), Hold('a', 2));
+}
+
+TEST_P(LockTokens, OfARequeueAreForThoseBeforeIt) {
+  Ear ear(*server_, Channel('b'));
+  Take(Of('a'));
+  Ask(Of('b'));
+  const redis::Reply reply = ReleaseAndQueue(Of('a'), Of('a', 2));
+  ASSERT_EQ(reply.elements.size(), 5) << reply.DebugString();
+  EXPECT_EQ(reply.elements[1].text, "queued");
+  EXPECT_EQ(reply.elements[2].integer, 30000);
+  EXPECT_EQ(reply.elements[3].integer, 0);
+  EXPECT_EQ(Owner(), Hold('b'));
+  EXPECT_EQ(ear.Hear(), GrantOf(Of('b'), 1));
+  EXPECT_THAT(Waiting(), ElementsAre(Hold('a', 2)));
+  EXPECT_EQ(First(ReleaseAndQueue(Of('a'), Of('a', 3))), "not_held");
+  EXPECT_THAT(Waiting(), ElementsAre(Hold('a', 2)));
+}
+
+}  // namespace
+}  // namespace redlatch

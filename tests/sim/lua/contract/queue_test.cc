@@ -1,0 +1,272 @@
+// Those who wait, and those who give up.
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/sim/lua/contract/fixture.h"
+
+namespace redlatch {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
+
+class LockQueue : public LockContract {};
+INSTANTIATE_TEST_SUITE_P(OfEachKind, LockQueue, ::testing::ValuesIn(ExclusiveKinds()), NameOfKind);
+
+TEST_P(LockQueue, RefusesWhoDoesNotWaitAndTakesTheOthersInOrder) {
+  Take(Of('a'));
+  const redis::Reply busy = Ask(Impatient(Of('d')));
+  EXPECT_EQ(First(busy), "busy");
+  EXPECT_GT(busy.elements[1].integer, 29000);
+  EXPECT_THAT(Waiting(), IsEmpty());
+  for (const char client : {'c', 'b'}) {
+    const redis::Reply queued = Ask(Of(client));
+    EXPECT_EQ(First(queued), "queued");
+    EXPECT_EQ(queued.elements[2].integer, client == 'c' ? 0 : 1);
+  }
+  EXPECT_EQ(Outcome(Of('c')), "queued");
+  EXPECT_EQ(Outcome(Impatient(Of('b'))), "busy") << "it keeps its place";
+  EXPECT_THAT(Waiting(), ElementsAre(Hold('c'), Hold('b')));
+}
+
+TEST_P(LockQueue, TakesOneThatWasDroppedBackAtItsOldTicket) {
+  Take(Of('a'));
+  Request first = Of('b');
+  first.ticket = Ask(first).elements[3].text;
+  Ask(Of('c'));
+  Cancel(first);
+  EXPECT_THAT(Waiting(), ElementsAre(Hold('c')));
+  EXPECT_EQ(Ask(first).elements[3].text, first.ticket);
+  EXPECT_THAT(Waiting(), ElementsAre(Hold('b'), Hold('c')));
+}
+
+TEST_P(LockQueue, KeepsThePlaceOfARepeat) {
+  Take(Of('a'));
+  const std::string ticket = Ask(Of('b')).elements[3].text;
+  Ask(Of('c'));
+  EXPECT_EQ(Ask(Of('b')).elements[3].text, ticket);
+  server_->Command({"HDEL", Waiters(), Hold('b')});
+  EXPECT_EQ(Ask(Of('b')).elements[3].text, ticket) << "its record was lost";
+  EXPECT_THAT(Waiting(), ElementsAre(Hold('b'), Hold('c')));
+}
+
+TEST_P(LockQueue, HandsOverToTheFirstLiveWaiterAndTellsIt) {
+  Take(Of('a'));
+  Request b = For(12345, Of('b'));
+  b.attempt = 7;
+  if (kind_.has_tokens) b.block = 4;
+  Ear ear(*server_, b.channel()), other(*server_, Channel('c'));
+  Ask(b);
+  Ask(Of('c'));
+  EXPECT_EQ(Release(Of('a')), kReleased);
+  EXPECT_EQ(Owner(), b.hold);
+  EXPECT_EQ(ear.Hear(), GrantOf(b, 1));
+  EXPECT_EQ(ear.Hear(), "");
+  EXPECT_EQ(other.Hear(), "");
+  ExpectLease(11345, 12345);
+  EXPECT_THAT(Waiting(), ElementsAre(Hold('c')));
+}
+
+TEST_P(LockQueue, PassesTheDeadOverAndTakesThemBackAtTheirTickets) {
+  Ear monitor(*server_, "redlatch:*", "PSUBSCRIBE"), ear(*server_, Channel('c'));
+  Take(Of('a'));
+  const std::string ticket = Ask(Of('b')).elements[3].text;                // nobody listens there
+  server_->Command({"ZADD", Auxiliary(kind_.queues[0]), "2", Hold('x')});  // no record
+  Ask(Of('c'));
+  Ask(Of('d'));
+  EXPECT_EQ(Release(Of('a')), kReleased);
+  EXPECT_EQ(Owner(), Hold('c'));
+  EXPECT_EQ(ear.Hear(), GrantOf(Of('c'), 1));
+  EXPECT_THAT(Waiting(), ElementsAre(Hold('d')));
+  EXPECT_EQ(Ask(Again(Of('b'), ticket)).elements[2].integer, 0);
+  EXPECT_THAT(Waiting(), ElementsAre(Hold('b'), Hold('d')));
+}
+
+TEST_P(LockQueue, PassesTheOverdueOverForALiveOne) {
+  Ear ear(*server_, Channel('b')), other(*server_, Channel('c'));
+  Take(Of('a'));
+  Ask(Of('c'));  // keeps the queue
+  Request late = Beating(0, Of('b'));
+  late.ticket = "1";
+  Ask(late);
+  EXPECT_THAT(Waiting(), ElementsAre(Hold('b'), Hold('c')));
+  Release(Of('a'));
+  EXPECT_EQ(Owner(), Hold('c'));
+  EXPECT_EQ(ear.Hear(), "");
+  EXPECT_THAT(Waiting(), IsEmpty());
+}
+
+TEST_P(LockQueue, OfOverdueWaitersHandsOverToTheFirstWithASubscriberAndLaterOnesStay) {
+  Ear ear(*server_, Channel('c')), other(*server_, Channel('d'));
+  Take(Of('a'));
+  for (const char client : {'b', 'c', 'd'}) Ask(Of(client));
+  for (const char client : {'b', 'c', 'd'}) MakeOverdue(Hold(client));
+  Release(Of('a'));
+  EXPECT_EQ(Owner(), Hold('c'));
+  EXPECT_THAT(ear.Hear(), StartsWith("grant " + Hold('c')));
+  EXPECT_THAT(Waiting(), ElementsAre(Hold('d')));
+}
+
+TEST_P(LockQueue, CrashedWaitersAreForgottenWhileTheLockIsHeld) {
+  Take(Of('a'));
+  Ask(Of('b'));
+  for (int i = 1; i <= 200; ++i) Ask(For(30, Beating(10, Of('c', i))));
+  EXPECT_TRUE(server_->Await([&] {
+    server_->Command({"PEXPIRE", Waiters(), "20000"});  // as if it had been there for long
+    Ask(Again(Of('b')));
+    return server_->Integer({"HLEN", Waiters()}) == 1;
+  }));
+  EXPECT_THAT(Waiting(), ElementsAre(Hold('b')));
+  EXPECT_EQ(Owner(), Hold('a'));
+}
+
+TEST_P(LockQueue, AWaiterForAClaimIsNotForgottenBetweenHeartbeats) {
+  Take(Of('a'));
+  Ask(Of('b'));
+  Ask(For(2000, Of('c')));  // as with a turn: its heartbeats are those of its lease
+  std::string record = Record(Hold('c'));
+  const size_t size = record.find(' ');
+  const std::string before = absl::StrCat(std::stoll(record.substr(0, size)) - 9'000'000);
+  SetRecord(Hold('c'), record.replace(0, size, before));
+  server_->Command({"PEXPIRE", Waiters(), "20000"});  // b looks for crashed waiters
+  Ask(Again(Of('b')));
+  EXPECT_THAT(Waiting(), ElementsAre(Hold('b'), Hold('c')));
+}
+
+TEST_P(LockQueue, AWaiterThatGivesUpIsNotMadeTheOwner) {
+  Ear first(*server_, Channel('b')), second(*server_, Channel('c'));
+  for (const std::string how : {"cancel", "release", "release with a tombstone"}) {
+    SCOPED_TRACE(how);
+    server_->Command({"FLUSHALL"});
+    Take(Of('a'));
+    Ask(Of('b'));
+    Ask(Of('c'));
+    server_->Command({"DEL", Leased()});
+    if (how == "cancel") {
+      EXPECT_EQ(Cancel(Of('b')), kLeft);
+    }
+    if (how == "release") {
+      EXPECT_EQ(Release(Of('b')), kNotHeld);
+    }
+    if (how == "release with a tombstone") {
+      EXPECT_EQ(Release(Of('b'), 0, 0, 5000), kNotHeld);
+    }
+    EXPECT_EQ(Owner(), Hold('c'));
+    EXPECT_EQ(first.Hear(), "");
+    EXPECT_THAT(second.Hear(), StartsWith("grant "));
+    EXPECT_THAT(Waiting(), IsEmpty());
+  }
+}
+
+TEST_P(LockQueue, ReleaseAlsoRemovesTheGrantFromTheQueue) {
+  Ear ear(*server_, Channel('b'));
+  for (const std::string ticket : {"1", "9000000000000000"}) {
+    for (const std::string how : {"cancel", "release", "release with a tombstone"}) {
+      SCOPED_TRACE(how + " " + ticket);
+      server_->Command({"FLUSHALL"});
+      Take(Of('a'));
+      Ask(Of('b'));
+      // As if a duplicate of its request had come late.
+      server_->Command({"ZADD", Auxiliary(kind_.queues[0]), ticket, Hold('a')});
+      SetRecord(Hold('a'), Record(Hold('b')));
+      if (how == "cancel") {
+        EXPECT_EQ(Cancel(Of('a')), kPassedOn);
+      }
+      if (how == "release") {
+        EXPECT_EQ(Release(Of('a')), kReleased);
+      }
+      if (how == "release with a tombstone") {
+        EXPECT_EQ(Release(Of('a'), 0, 0, 5000), kReleased);
+      }
+      EXPECT_EQ(Owner(), Hold('b'));
+      EXPECT_THAT(ear.Hear(), StartsWith("grant " + Hold('b')));
+      EXPECT_THAT(Waiting(), IsEmpty());
+    }
+  }
+}
+
+TEST_P(LockQueue, IsLeftByWhoGivesUpAndAGrantThatItHadGoesOn) {
+  Ear ear(*server_, Channel('c'));
+  Take(Of('a'));
+  Ask(Of('b'));
+  Ask(Of('c'));
+  EXPECT_EQ(Cancel(Of('b')), kLeft);
+  EXPECT_EQ(Cancel(Of('b')), kUnknown);
+  EXPECT_EQ(Cancel(Of('a')), kPassedOn);
+  EXPECT_EQ(Owner(), Hold('c'));
+  EXPECT_THAT(ear.Hear(), StartsWith("grant " + Hold('c')));
+}
+
+TEST_P(LockQueue, IsLeftByALateRelease) {
+  Take(Of('a'));
+  for (const int gone_ms : {0, 5000}) {
+    Ask(Of('b'));
+    EXPECT_EQ(Release(Of('b'), 0, 0, gone_ms), kNotHeld);
+    EXPECT_THAT(Waiting(), IsEmpty());
+  }
+}
+
+TEST_P(LockQueue, HandsALockThatIsFreeToItsHeadWhoeverAsks) {
+  {
+    Ear ear(*server_, Channel('b'));
+    Take(Of('a'));
+    Ask(Of('b'));
+    server_->Command({"DEL", Leased()});  // as if it had expired
+    EXPECT_EQ(Outcome(Of('c')), "queued");
+    EXPECT_EQ(Owner(), Hold('b'));
+    EXPECT_EQ(ear.Hear(), GrantOf(Of('b'), 1));
+  }
+  server_->Command({"DEL", Leased()});
+  EXPECT_EQ(Outcome(Impatient(Of('d'))), "granted") << "the only waiter has no subscriber";
+  EXPECT_THAT(Waiting(), IsEmpty());
+}
+
+TEST_P(LockQueue, IsKeptForTheSlowestHeartbeat) {
+  Take(Of('a'));
+  Ask(Beating(1000, Of('b')));
+  EXPECT_LE(Pttl(Auxiliary(kind_.queues[0])), 3000);
+  Ask(Of('c'));
+  EXPECT_GT(Pttl(Auxiliary(kind_.queues[0])), 29000);
+  Ask(Beating(10, Of('d')));
+  Ask(Again(Beating(10, Of('d'))));
+  EXPECT_GT(Pttl(Auxiliary(kind_.queues[0])), 29000);
+  EXPECT_GT(Pttl(Waiters()), 29000);
+}
+
+TEST_P(LockQueue, WhoseRecordsAreMadeAnewGivesThemATtl) {
+  Take(Of('a'));
+  Ask(Of('b'));
+  server_->Command({"DEL", Waiters()});
+  Ask(Of('c'));
+  EXPECT_GT(Pttl(Waiters()), 0);
+}
+
+TEST_P(LockQueue, OfTicketsKeepsTheOlderAndOfAttemptsTheLarger) {
+  Ear c(*server_, Channel('c'));
+  Take(Of('a'));
+  Ask(Of('b'));
+  Request c1 = Of('c');
+  c1.attempt = 10;
+  Ask(c1);
+  c1.attempt = 1;
+  EXPECT_EQ(Ask(c1).elements[2].integer, 1) << "the first attempt, late";
+  c1.attempt = 9;
+  c1.ticket = "5";
+  EXPECT_EQ(Ask(c1).elements[2].integer, 0);
+  c1.ticket = "1999999999000000";
+  EXPECT_EQ(Ask(c1).elements[3].integer, 5);
+  Release(Of('a'));
+  EXPECT_THAT(c.Hear(), StartsWith("grant " + c1.hold + " 10 "));
+}
+
+TEST_P(LockQueue, TakesNobodyWhoseRecordCannotBeWritten) {
+  Take(Of('a'));
+  server_->Command({"SET", Waiters(), "x", "PX", "30000"});
+  ExpectRefused(Waiters(), "WRONGTYPE", {Acquire(Of('b'))});
+  EXPECT_EQ(server_->Integer({"EXISTS", Auxiliary(kind_.queues[0])}), 0);
+}
+
+}  // namespace
+}  // namespace redlatch

@@ -1,0 +1,399 @@
+// Owners that hold several times, by themselves or by several clients.
+#include <cstdint>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/sim/lua/contract/fixture.h"
+
+namespace redlatch {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
+
+class LockReentry : public LockContract {
+ protected:
+  bool Holds(const std::string& hold) { return server_->Integer({"HEXISTS", name_, hold}) == 1; }
+};
+INSTANTIATE_TEST_SUITE_P(OfEachKind, LockReentry, ::testing::Values(ReentrantKind(), WriteKind()),
+                         NameOfKind);
+
+TEST_P(LockReentry, ARepeatKeepsItsTokenThoughItsOwnerReservedOthersSince) {
+  const int64_t token = Token(Of('a'));
+  EXPECT_GT(Token(Of('a', 2)), token);
+  EXPECT_EQ(Token(Of('a')), token);
+  EXPECT_EQ(Count(Of('a').owner), "2");
+  EXPECT_EQ(Release(Of('a', 2)), kReleased);
+  EXPECT_EQ(Renew(Of('a')), kHeld);
+  EXPECT_EQ(Release(Of('a')), kReleased);
+  EXPECT_EQ(server_->Integer({"DBSIZE"}), 1) << "the fence";
+}
+
+TEST_P(LockReentry, AnOwnerThatItsUserNamedHasOneTokenInAllClients) {
+  const int64_t token = Token(Job('a'));
+  EXPECT_EQ(Token(Job('b')), token);
+  Release(Job('a'));
+  EXPECT_EQ(Token(Job('c')), token);
+  Release(Job('b'));
+  Release(Job('c'));
+  EXPECT_GT(Token(Job('b', 2)), token);
+}
+
+TEST_P(LockReentry, OneOwnerInTwoClientsHoldsTwiceAndFreesItWithTheLast) {
+  Ear ear(*server_, Channel('c'));
+  const int64_t first = Token(Job('a'));
+  Ask(Of('c'));
+  EXPECT_EQ(Token(Job('b')), first) << "past the queue";
+  EXPECT_EQ(Token(Job('a')), first);
+  EXPECT_EQ(Count(kJob), "2");
+  EXPECT_EQ(Release(Job('a')), kReleased);
+  EXPECT_EQ(Release(Job('a')), kNotHeld);
+  EXPECT_EQ(Count(kJob), "1");
+  EXPECT_EQ(ear.Hear(), "");
+  EXPECT_EQ(Release(Job('b')), kReleased);
+  EXPECT_THAT(ear.Hear(), StartsWith("grant " + Hold('c')));
+  EXPECT_EQ(Count(kJob), "");
+  EXPECT_EQ(Count(Of('c').owner), "1");
+}
+
+TEST_P(LockReentry, AnotherOwnerIsRefusedOrQueuedUntilTheLatestExpiry) {
+  const Request brief = For(5000, Job('a'));
+  Token(brief);
+  Token(Job('b'));
+  const redis::Reply busy = Ask(Impatient(Of('c')));
+  EXPECT_EQ(First(busy), "busy");
+  EXPECT_GT(busy.elements[1].integer, 29000);
+  EXPECT_LE(busy.elements[1].integer, 30000);
+  EXPECT_EQ(Outcome(Of('c')), "queued");
+  EXPECT_EQ(Outcome(Of('d')), "queued");
+  EXPECT_THAT(Waiting(), ElementsAre(Hold('c'), Hold('d')));
+}
+
+TEST_P(LockReentry, AHoldOfTwoExpiresAloneAndIsPurged) {
+  const Request brief = For(20, Job('a'));
+  Token(brief);
+  Token(Job('b'));
+  EXPECT_TRUE(server_->Await([&] { return Renew(For(1, brief)) != kHeld; }));
+  EXPECT_EQ(Renew(brief), kNotHeld);
+  EXPECT_FALSE(Holds(brief.hold));
+  EXPECT_EQ(Count(kJob), "1");
+  EXPECT_EQ(Renew(Job('b')), kHeld);
+  EXPECT_GT(Pttl(name_), 29000);
+}
+
+TEST_P(LockReentry, TheKeyExpiresWithTheLongestHoldThatIsLeft) {
+  const Request brief = For(5000, Job('a'));
+  Token(Job('b'));
+  Token(brief);
+  EXPECT_GT(Pttl(name_), 29000) << "shortened by a shorter lease";
+  EXPECT_EQ(Renew(brief), kHeld);
+  EXPECT_GT(Pttl(name_), 29000);
+  Release(Job('b'));
+  EXPECT_LE(Pttl(name_), 5001);
+  EXPECT_EQ(Renew(brief), kHeld);
+}
+
+TEST_P(LockReentry, ALockWhoseHoldsHaveAllExpiredIsFreeThoughItsKeyIsThere) {
+  Token(Of('b'));
+  Token(Of('b', 2));
+  server_->Command({"ZADD", Auxiliary("holds"), "1000", Hold('b'), "1000", Hold('b', 2)});
+  EXPECT_EQ(Inspect(),
+            absl::StrCat("[\"", kind_.stored, "\", \"", StoredFence(), "\", [], 0, [], 0]"));
+  EXPECT_EQ(Outcome(Of('c')), "granted");
+  EXPECT_FALSE(Holds(Hold('b')));
+}
+
+TEST_P(LockReentry, AnAcquireThatComesAfterItsReleaseJoinsNoOtherHold) {
+  Token(Job('b'));
+  Token(Job('c'));
+  Release(Job('b'), 0, 0, 5000);
+  EXPECT_EQ(Outcome(Job('b')), "gone");
+  EXPECT_EQ(Count(kJob), "1");
+  EXPECT_THAT(Waiting(), IsEmpty());
+}
+
+TEST_P(LockReentry, ACancelEndsOneHoldAndGivesBackOnlyItsOwnTokens) {
+  Ear ear(*server_, Channel('c'));
+  Request a = Of('a'), b = Of('a', 2);
+  a.block = b.block = 10;
+  Token(a);
+  const int64_t token = Token(b);
+  Ask(Of('c'));
+  EXPECT_EQ(Cancel(a), kPassedOn);
+  EXPECT_EQ(StoredFence(), token + 9);
+  EXPECT_EQ(Count(a.owner), "1");
+  EXPECT_EQ(ear.Hear(), "");
+  EXPECT_EQ(Cancel(b), kPassedOn);
+  EXPECT_THAT(ear.Hear(), StartsWith("grant " + Hold('c')));
+}
+
+TEST_P(LockReentry, ARequeueWhileTheOwnerHoldsElsewhereIsGrantedOrQueued) {
+  Token(Job('a'));
+  Token(Job('b'));
+  redis::Reply reply = ReleaseAndQueue(Job('a'), Job('a', 2));
+  EXPECT_EQ(reply.elements[1].text, "granted") << reply.DebugString();
+  EXPECT_EQ(Count(kJob), "2");
+  reply = ReleaseAndQueue(Job('a', 2), Of('a', 3));
+  EXPECT_EQ(reply.elements[1].text, "queued") << reply.DebugString();
+  EXPECT_EQ(Count(kJob), "1");
+  EXPECT_THAT(Waiting(), ElementsAre(Hold('a', 3)));
+  EXPECT_EQ(First(ReleaseAndQueue(Job('a', 2), Of('a', 4))), "not_held");
+  EXPECT_THAT(Waiting(), ElementsAre(Hold('a', 3)));
+}
+
+TEST_P(LockReentry, ARequeueWhoseNewGrantExistsIsARepeat) {
+  for (const bool shared : {false, true}) {
+    SCOPED_TRACE(shared);
+    const Request old = shared ? Job('a') : Of('a'), fresh = shared ? Job('a', 2) : Of('a', 2);
+    Token(old);
+    const int64_t token = Token(For(5000, fresh));
+    Ask(Of('c'));
+    const redis::Reply reply = ReleaseAndQueue(old, fresh);
+    EXPECT_EQ(reply.elements[1].text, "granted") << reply.DebugString();
+    EXPECT_EQ(reply.elements[2].text, absl::StrCat(token));
+    EXPECT_EQ(StoredFence(), token);
+    EXPECT_EQ(Count(fresh.owner), "1");
+    EXPECT_GT(Remaining(Auxiliary("holds"), fresh.hold), 29000);
+    EXPECT_THAT(Waiting(), ElementsAre(Hold('c')));
+    EXPECT_EQ(Cancel(Of('c')), kLeft);
+    EXPECT_EQ(Release(fresh), kReleased);
+    EXPECT_EQ(server_->Integer({"EXISTS", name_, Auxiliary("holds")}), 0);
+  }
+}
+
+// One of the two keys is deleted or evicted.
+TEST_P(LockReentry, AfterItsMainKeyIsDeletedTheNextOwnerIsAlone) {
+  for (const bool one_more : {false, true}) {
+    SCOPED_TRACE(one_more);
+    Token(Job('a'));
+    Token(Job('b'));
+    server_->Command({"DEL", name_});
+    Token(Of('c'));
+    if (one_more) Token(Of('c', 2));
+    EXPECT_EQ(Renew(Job('a')), kNotHeld);
+    EXPECT_EQ(Release(Job('b')), kNotHeld);
+    EXPECT_EQ(Count(Of('c').owner), one_more ? "2" : "1");
+    EXPECT_EQ(Release(Of('c'), 0, 0, 5000), kReleased);
+    if (one_more) {
+      EXPECT_EQ(Outcome(Impatient(Of('d'))), "busy");
+      EXPECT_EQ(Count(Of('c').owner), "1");
+      EXPECT_EQ(Release(Of('c', 2)), kReleased);
+    }
+    EXPECT_EQ(Outcome(Of('d')), "granted");
+    EXPECT_EQ(Release(Of('d')), kReleased);
+    server_->Command({"FLUSHALL"});
+  }
+}
+
+TEST_P(LockReentry, DeletedExpiriesAreRestored) {
+  for (const std::string how : {"nobody", "renews", "releases", "cancels", "asks", "looks"}) {
+    SCOPED_TRACE(how);
+    server_->Command({"FLUSHALL"});
+    Token(For(20000, Job('a')));
+    Token(Job('b'));
+    Token(Job('c'));
+    server_->Command({"DEL", Auxiliary("holds")});
+    EXPECT_THAT(Inspect(), HasSubstr(Hold('b')));
+    if (how == "renews") {
+      EXPECT_EQ(Renew(Job('a')), kHeld);
+    }
+    if (how == "releases") {
+      EXPECT_EQ(Release(Job('a')), kReleased);
+    }
+    if (how == "cancels") {
+      EXPECT_EQ(Cancel(Job('a')), kPassedOn);
+    }
+    if (how == "asks") {
+      EXPECT_EQ(Outcome(Job('d')), "granted");
+    }
+    if (how == "looks") {
+      EXPECT_EQ(Look(), kUnknown);
+    }
+    const redis::Reply busy = Ask(Impatient(Of('e')));
+    EXPECT_EQ(First(busy), "busy");
+    EXPECT_GT(busy.elements[1].integer, 29000) << "until the last hold ends";
+    Release(Job('a'));
+    Release(Job('d'));
+    EXPECT_EQ(Count(kJob), "2");
+    EXPECT_EQ(Release(Job('b')), kReleased);
+    EXPECT_EQ(Outcome(Impatient(Of('e'))), "busy");
+    EXPECT_EQ(Renew(Job('c')), kHeld);
+    EXPECT_EQ(Release(Job('c')), kReleased);
+    EXPECT_EQ(Outcome(Of('e')), "granted");
+  }
+}
+
+TEST_P(LockReentry, AnOwnerThatWaitedAndIsLetInWaitsNoMore) {
+  Token(Of('a'));
+  Ask(Job('b'));
+  Ask(Job('c'));  // its channel has no listener
+  Ear ear(*server_, Channel('b'));
+  Release(Of('a'));
+  EXPECT_THAT(ear.Hear(), StartsWith("grant " + Hold('b')));
+  EXPECT_EQ(Outcome(Job('c')), "granted");
+  EXPECT_THAT(Waiting(), IsEmpty());
+}
+
+TEST_P(LockReentry, AllWaitersOfAnOwnerEnterTogether) {
+  Ear b(*server_, Channel('b')), c(*server_, Channel('c')), d(*server_, Channel('d'));
+  Ear e(*server_, Channel('e'));
+  Token(Of('a'));
+  Ask(Claiming(2000, Job('b')));
+  Ask(Of('d'));
+  Ask(Claiming(3000, Job('c')));
+  Ask(Job('e'));
+  MakeOverdue(Hold('e'));
+  Ask(Job('f'));  // its channel has no listener
+  Release(Of('a'));
+  EXPECT_EQ(notes_, "look 3000") << "the longest claim";
+  const std::string token = absl::StrCat(StoredFence());
+  EXPECT_EQ(b.Hear(), absl::StrCat("grant ", Hold('b'), " 1 ", token, " 2000 3 ", name_));
+  EXPECT_EQ(c.Hear(), absl::StrCat("grant ", Hold('c'), " 1 ", token, " 3000 3 ", name_));
+  EXPECT_EQ(Count(kJob), "2");
+  EXPECT_THAT(Waiting(), ElementsAre(Hold('d'), Hold('e'), Hold('f')));
+  EXPECT_EQ(e.Hear(), "");
+  EXPECT_EQ(Outcome(Again(Job('e'))), "granted");
+  for (const char client : {'b', 'c', 'e'}) Release(Job(client));
+  EXPECT_THAT(d.Hear(), StartsWith("grant " + Hold('d')));
+}
+
+TEST_P(LockReentry, AGrantByReplyAdmitsTheOwnersWaiters) {
+  Ear b(*server_, Channel('b')), c(*server_, Channel('c'));
+  Token(Of('a'));
+  Ask(Job('c'));
+  Ask(Claiming(2000, Job('b')));
+  Expire(name_);
+  EXPECT_EQ(Outcome(Again(Job('c'))), "granted");
+  EXPECT_EQ(notes_, "look 2000");
+  EXPECT_THAT(b.Hear(), StartsWith("grant " + Hold('b')));
+  EXPECT_EQ(c.Hear(), "");
+  EXPECT_EQ(Count(kJob), "2");
+  EXPECT_THAT(Waiting(), IsEmpty());
+}
+
+TEST_P(LockReentry, ANewRequestEntersIfItsOwnersWaiterIsNext) {
+  Ear b(*server_, Channel('b')), c(*server_, Channel('c'));
+  Token(Of('a'));
+  Ask(Claiming(2000, Job('b')));
+  Ask(Job('c'));
+  Expire(name_);
+  EXPECT_EQ(Outcome(Impatient(Job('d'))), "granted");
+  EXPECT_EQ(notes_, "look 30000");
+  EXPECT_THAT(b.Hear(), StartsWith("grant " + Hold('b')));
+  EXPECT_THAT(c.Hear(), StartsWith("grant " + Hold('c')));
+  EXPECT_EQ(Count(kJob), "3");
+  EXPECT_EQ(Token(Job('d')), Token(Job('b')));
+  EXPECT_THAT(Waiting(), IsEmpty());
+}
+
+TEST_P(LockReentry, AHeartbeatEntersIfItsOwnersWaiterIsNext) {
+  Ear b(*server_, Channel('b')), c(*server_, Channel('c'));
+  Token(Of('a'));
+  Ask(Job('b'));
+  Ask(Job('c'));
+  Expire(name_);
+  EXPECT_EQ(Outcome(Again(Job('c'))), "granted");
+  EXPECT_THAT(b.Hear(), StartsWith("grant " + Hold('b')));
+  EXPECT_EQ(c.Hear(), "");
+  EXPECT_EQ(Count(kJob), "2");
+  EXPECT_THAT(Waiting(), IsEmpty());
+}
+
+TEST_P(LockReentry, CancelAndForcedReleaseAdmitAllWaitersOfAnOwner) {
+  for (const bool forced : {false, true}) {
+    Ear b(*server_, Channel('b')), c(*server_, Channel('c'));
+    Token(Of('a'));
+    Ask(Job('b'));
+    Ask(Job('c'));
+    forced ? ForceRelease() : Cancel(Of('a'));
+    EXPECT_THAT(b.Hear(), StartsWith("grant " + Hold('b')));
+    EXPECT_THAT(c.Hear(), StartsWith("grant " + Hold('c')));
+    EXPECT_EQ(Count(kJob), "2");
+    Release(Job('b'));
+    Release(Job('c'));
+  }
+}
+
+TEST_P(LockReentry, ThreadsWithoutACommonOwnerEnterOneByOne) {
+  Ear b(*server_, Channel('b'));
+  Token(Of('a'));
+  Ask(Of('b'));
+  Ask(Of('b', 2));
+  Release(Of('a'));
+  EXPECT_THAT(b.Hear(), StartsWith("grant " + Hold('b')));
+  EXPECT_EQ(b.Hear(), "");
+  EXPECT_THAT(Waiting(), ElementsAre(Hold('b', 2)));
+}
+
+TEST_P(LockReentry, BothKeysAgreeIfAnotherJoinsInTheLastMillisecond) {
+  for (int i = 1; i <= 50; ++i) {
+    Ask(For(3, Job('a', i)));
+    while (Pttl(name_) > 0) {
+    }
+    Ask(Job('b', i));
+    const std::string count = server_->Text({"HGET", name_, "holds"});
+    EXPECT_EQ(server_->Integer({"ZCARD", Auxiliary("holds")}), std::atoi(count.c_str()));
+    server_->Command({"DEL", name_, Auxiliary("holds")});
+  }
+}
+
+TEST_P(LockReentry, FullMemoryRefusesAnAcquireAndNothingElse) {
+  Ear c(*server_, Channel('c'));
+  Token(Job('a'));
+  Token(Job('b'));
+  Ask(Of('c'));
+  FillMemory();
+  EXPECT_THAT(Acquire(Of('d')), HasSubstr("OOM"));
+  EXPECT_THAT(Acquire(Job('e')), HasSubstr("OOM"));
+  EXPECT_EQ(Count(kJob), "2");
+  EXPECT_THAT(Waiting(), ElementsAre(Hold('c')));
+  EXPECT_EQ(Renew(Job('a')), kHeld);
+  EXPECT_EQ(Release(Job('a'), 0, 0, 5000), kReleased);
+  EXPECT_EQ(Cancel(Job('b'), 5000), kPassedOn);
+  EXPECT_THAT(c.Hear(), StartsWith("grant"));
+  EXPECT_EQ(Release(Of('c')), kReleased);
+  EXPECT_THAT(Acquire(Of('d')), HasSubstr("OOM"));
+  EXPECT_EQ(server_->Integer({"EXISTS", name_}), 0);
+}
+
+TEST_P(LockReentry, AForcedReleaseTellsEachClientAndHandsOver) {
+  Ear a(*server_, Channel('a')), b(*server_, Channel('b')), c(*server_, Channel('c'));
+  Token(Job('a'));
+  Token(Job('b'));
+  Ask(Of('c'));
+  const std::string reply = ForceRelease();
+  EXPECT_THAT(reply, StartsWith("[\"released\", "));
+  EXPECT_THAT(reply, HasSubstr(Hold('a')));
+  EXPECT_THAT(reply, HasSubstr(Hold('b')));
+  EXPECT_EQ(a.Hear(), "forced " + Hold('a') + " " + name_);
+  EXPECT_EQ(b.Hear(), "forced " + Hold('b') + " " + name_);
+  EXPECT_THAT(c.Hear(), StartsWith("grant " + Hold('c')));
+  EXPECT_EQ(Renew(Job('a')), kNotHeld);
+  EXPECT_EQ(Release(Job('a')), kNotHeld);
+  EXPECT_EQ(Release(Of('c')), kReleased);
+  EXPECT_EQ(ForceRelease(), kFree);
+}
+
+TEST_P(LockReentry, InspectShowsEachHoldAndTheWaiters) {
+  const int64_t first = Token(Job('a'));
+  const int64_t second = Token(Job('b'));
+  Ask(Of('c'));
+  const redis::Reply reply = Eval(scripts_.inspect, {}, {"10"});
+  EXPECT_EQ(reply.elements[0].text, kind_.stored);
+  ASSERT_EQ(reply.elements[2].elements.size(), 2);
+  EXPECT_EQ(reply.elements[2].elements[0].elements[1].text, kJob);
+  EXPECT_GT(reply.elements[2].elements[0].elements[2].integer, 29000);
+  for (const redis::Reply& holder : reply.elements[2].elements) {
+    const bool is_first = holder.elements[0].text == Hold('a');
+    EXPECT_EQ(holder.elements[4].text, absl::StrCat(is_first ? first : second)) << "since then";
+  }
+  EXPECT_EQ(reply.elements[5].integer, 2);
+  EXPECT_EQ(reply.elements[4].elements[0].elements[1].text, Of('c').owner);
+}
+
+}  // namespace
+}  // namespace redlatch

@@ -1,0 +1,177 @@
+// Counts that a server has lost, as one does that takes the place of another before it has received
+// them: they are found out, repeated, or end the latch.
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/sim/lua/latch/fixture.h"
+
+namespace redlatch {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+class LatchLostCountsTest : public LatchScriptsTest {
+ protected:
+  // A heartbeat of one that was told so.
+  static Request Knowing(const std::string& told, char client = 'b') {
+    Request request = Waiter(client);
+    request.attempt = 2;
+    request.more = {told};
+    return request;
+  }
+  // As if that count, of n, had not reached this server.
+  void Lose(const std::string& id, int n = 1) {
+    EXPECT_EQ(server_->Integer({"ZREM", Counted(), id}), 1);
+    server_->Command({"HINCRBY", name_, "count", absl::StrCat(n)});
+  }
+  std::string Missing() { return server_->Text({"HGET", name_, "missing"}); }
+  // As if what is missing had been for so long.
+  void LetPatienceEnd() {
+    std::string missing = Missing();
+    missing.replace(missing.rfind(' '), missing.npos, " 1000");
+    server_->Command({"HSET", name_, "missing", missing});
+  }
+  // Two of three have counted, and `told_` tells so.
+  void CountTwo() {
+    Create(3);
+    Ask(Waiter('b'));
+    CountDown("one");
+    first_ = when_;
+    CountDown("two");
+    second_ = when_;
+    told_ = "2 " + second_;
+  }
+
+  std::string first_, second_, told_;
+};
+
+TEST_F(LatchLostCountsTest, TheFirstWaiterIsMadeToAskAfterEachCount) {
+  Ear b(*server_, Channel('b')), c(*server_, Channel('c'));
+  Create(3);
+  Ask(Waiter('b'));
+  Ask(Waiter('c'));
+  CountDown("one");
+  EXPECT_EQ(b.Hear(), absl::StrCat("look ", Hold('b'), " ", name_));
+  CountDown("two");
+  EXPECT_EQ(b.Hear(), absl::StrCat("look ", Hold('b'), " ", name_));
+  CountDown("two");
+  EXPECT_EQ(b.Hear(), "") << "a repeat";
+  EXPECT_EQ(c.Hear(), "");
+}
+
+TEST_F(LatchLostCountsTest, HeartbeatsTellHowManyHaveCounted) {
+  Create(3);
+  Ask(Waiter('b'));
+  EXPECT_EQ(notes_, "");
+  CountDown("one");
+  Ask(Waiter('b'));
+  EXPECT_EQ(notes_, absl::StrCat("told 1 ", when_));
+  CountDown("two");
+  EXPECT_EQ(Outcome(Knowing(absl::StrCat("1 ", when_))), "queued");
+  EXPECT_EQ(notes_, absl::StrCat("told 2 ", when_));
+  EXPECT_EQ(Missing(), "");
+}
+
+TEST_F(LatchLostCountsTest, ACountKnowsWhenItCountedHoweverOftenItIsRepeated) {
+  CountTwo();
+  EXPECT_LT(std::stoll(first_), std::stoll(second_));
+  CountDown("one");
+  EXPECT_EQ(when_, first_);
+  EXPECT_EQ(Repeat("one", first_), "1");
+  EXPECT_EQ(when_, first_);
+}
+
+TEST_F(LatchLostCountsTest, CountsThatAreMissingEndTheLatchWhenNobodyRepeatsThem) {
+  CountTwo();
+  Lose("two");
+  const redis::Reply reply = Ask(Knowing(told_));
+  EXPECT_EQ(First(reply), "queued");
+  EXPECT_LE(reply.elements[1].integer, 30'000) << "so long it waits for repeats";
+  EXPECT_GT(reply.elements[1].integer, 29'000);
+  EXPECT_THAT(Missing(), StartsWith(told_));
+  LetPatienceEnd();
+  EXPECT_THAT(Acquire(Waiter('c')), HasSubstr("GONE it can never open"));
+  EXPECT_EQ(server_->Integer({"EXISTS", name_, Counted()}), 0);
+  EXPECT_THAT(Acquire(Knowing(told_)), HasSubstr("GONE"));
+}
+
+TEST_F(LatchLostCountsTest, NoIdCountsTwiceIfTheIdsOrTheLatchAreDeleted) {
+  CountTwo();
+  server_->Command({"DEL", Counted()});
+  EXPECT_THAT(CountDown("one"), StartsWith("GONE it can never open"));
+  EXPECT_THAT(Acquire(Waiter('c')), HasSubstr("GONE"));
+  server_->Command({"FLUSHALL"});
+  CountTwo();
+  server_->Command({"DEL", name_});
+  EXPECT_THAT(CountDown("three"), StartsWith("GONE"));
+  EXPECT_EQ(Create(3, Incarnation(2)), Made(3, Incarnation(2)));
+  EXPECT_EQ(CountDown("one", 1, Incarnation(2)), "2");
+}
+
+TEST_F(LatchLostCountsTest, CountingAtALatchThatCouldNeverOpenIsRefusedTheSame) {
+  CountTwo();
+  Lose("two");
+  Ask(Knowing(told_));
+  LetPatienceEnd();
+  EXPECT_THAT(CountDown("three"), StartsWith("GONE"));
+}
+
+TEST_F(LatchLostCountsTest, CountsThatAreRepeatedAreMissingNoLonger) {
+  CountTwo();
+  Lose("one");
+  Lose("two");
+  Ask(Knowing(told_));
+  EXPECT_EQ(Repeat("two", second_), "2 again") << "who counted repeats all the others, too";
+  EXPECT_EQ(Repeat("two", second_), "2");
+  LetPatienceEnd();
+  EXPECT_THAT(Repeat("one", first_), StartsWith("GONE it can never open"));
+}
+
+TEST_F(LatchLostCountsTest, WhenAllAreBackTheLatchLivesOn) {
+  CountTwo();
+  Lose("one");
+  Lose("two");
+  Ask(Knowing(told_));
+  Repeat("two", second_);
+  EXPECT_EQ(Repeat("one", first_), "1 again");
+  LetPatienceEnd();
+  EXPECT_EQ(Outcome(Knowing(told_)), "queued");
+  EXPECT_EQ(Missing(), "");
+  EXPECT_EQ(CountDown("three"), "0");
+}
+
+// One that counts at the new server only.
+TEST_F(LatchLostCountsTest, ANewCountDoesNotStandForOneThatIsMissing) {
+  CountTwo();
+  Lose("one");
+  Lose("two");
+  CountDown("three");
+  Repeat("two", second_);
+  EXPECT_EQ(Outcome(Knowing(told_)), "queued");
+  EXPECT_THAT(Missing(), StartsWith(told_));
+  EXPECT_EQ(Outcome(Knowing(absl::StrCat("1 ", first_), 'c')), "queued");
+  EXPECT_THAT(Missing(), StartsWith(told_)) << "who knows less changes nothing";
+}
+
+TEST_F(LatchLostCountsTest, ARepeatThatWasReceivedDoesNotLetTheLatchLiveLonger) {
+  CountTwo();
+  server_->Command({"PEXPIRE", name_, "5000"});
+  server_->Command({"PEXPIRE", Counted(), "5000"});
+  EXPECT_EQ(Repeat("one", first_), "1");
+  EXPECT_LE(Pttl(name_), 5000);
+  EXPECT_LE(Pttl(Counted()), 5000);
+}
+
+TEST_F(LatchLostCountsTest, AHeartbeatFindsLossesOutWhenMemoryIsFull) {
+  CountTwo();
+  Lose("two");
+  FillMemory();
+  EXPECT_EQ(Outcome(Knowing(told_)), "queued");
+  EXPECT_THAT(Missing(), StartsWith(told_));
+}
+
+}  // namespace
+}  // namespace redlatch

@@ -1,0 +1,514 @@
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/sim/lua/latch/fixture.h"
+
+namespace redlatch {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+// Making it.
+
+TEST_F(LatchScriptsTest, TheFirstMakesItAsAHashThatSaysWhatItIs) {
+  EXPECT_EQ(Create(12), Made(12));
+  EXPECT_EQ(server_->Text({"HGET", name_, "kind"}), "latch/2");
+  EXPECT_EQ(server_->Text({"HGET", name_, "incarnation"}), Incarnation());
+  EXPECT_EQ(server_->Text({"HGET", name_, "total"}), "12");
+  EXPECT_EQ(server_->Text({"HGET", name_, "count"}), "12");
+  EXPECT_EQ(Keys(), 1);
+  EXPECT_EQ(Count(), "12");
+}
+
+TEST_F(LatchScriptsTest, ARepeatAndWhoeverComesLaterJoinItAsItIs) {
+  Create(3);
+  EXPECT_EQ(Create(3), Made(3)) << "a repeat";
+  CountDown("job");
+  EXPECT_EQ(Create(3, Incarnation(2)), Made(2)) << "another object";
+  EXPECT_EQ(Create(3), Made(2)) << "a late repeat";
+  CountDown("jobs", 2);
+  EXPECT_EQ(Create(3, Incarnation(2)), Made(0)) << "open";
+}
+
+TEST_F(LatchScriptsTest, AnotherTotalIsRefusedAndBothAreNamed) {
+  Create(12);
+  const std::vector<std::string> before = Stored();
+  const std::string reply = Create(13, Incarnation(2));
+  EXPECT_THAT(reply, StartsWith("REFUSED "));
+  EXPECT_THAT(reply, HasSubstr(" 12"));
+  EXPECT_THAT(reply, HasSubstr(" 13"));
+  EXPECT_EQ(Stored(), before);
+  CountDown("job", 12);
+  EXPECT_THAT(Create(0, Incarnation(2)), StartsWith("REFUSED ")) << "the total, not the count";
+  EXPECT_EQ(Count(), "0");
+}
+
+TEST_F(LatchScriptsTest, OneForNobodyIsOpenAtOnce) {
+  EXPECT_EQ(Create(0), Made(0));
+  EXPECT_EQ(Acquire(Waiter('b')), kGranted);
+  EXPECT_EQ(CountDown("job", 0), "0");
+  EXPECT_THAT(CountDown("job"), StartsWith("REFUSED "));
+}
+
+TEST_F(LatchScriptsTest, ANewOneKnowsNobodyWhoCountedForTheOld) {
+  Create(2);
+  CountDown("job");
+  server_->Command({"DEL", name_});
+  ASSERT_EQ(server_->Integer({"EXISTS", Counted()}), 1);
+  EXPECT_EQ(Create(2, Incarnation(2)), Made(2, Incarnation(2)));
+  EXPECT_EQ(server_->Integer({"EXISTS", Counted()}), 0);
+  EXPECT_EQ(CountDown("job", 1, Incarnation(2)), "1");
+}
+
+TEST_F(LatchScriptsTest, ALargeCountIsExact) {
+  const int64_t large = (int64_t{1} << 53) - 1;
+  EXPECT_EQ(Create(large), Made(large));
+  EXPECT_EQ(CountDown("job"), absl::StrCat(large - 1));
+  EXPECT_EQ(Count(), absl::StrCat(large - 1));
+  EXPECT_EQ(Create(large, Incarnation(2)), Made(large - 1));
+  EXPECT_THAT(Create(large - 1, Incarnation(2)),
+              HasSubstr(absl::StrCat(large, ", not of ", large - 1)));
+  EXPECT_THAT(CountDown("other", large), HasSubstr(absl::StrCat(large - 1, " to go, not ", large)));
+  EXPECT_EQ(CountDown("rest", large - 1), "0");
+}
+
+// Counting.
+
+TEST_F(LatchScriptsTest, EachIdCountsOnce) {
+  Create(10);
+  EXPECT_EQ(CountDown("a"), "9");
+  EXPECT_EQ(CountDown("a"), "9");
+  EXPECT_EQ(CountDown("b", 4), "5");
+  EXPECT_EQ(CountDown("a", 5), "5") << "with another number, too";
+  EXPECT_EQ(CountDown("b", 4), "5");
+  EXPECT_EQ(CountDown("b", 99), "5") << "what it wants does not matter";
+  EXPECT_EQ(CountDown("c", 5), "0");
+  EXPECT_EQ(CountDown("c", 5), "0") << "the repeat of the last";
+  EXPECT_EQ(CountDown("a"), "0");
+}
+
+TEST_F(LatchScriptsTest, MoreThanThereIsToGoIsRefusedAndCountsNothing) {
+  Create(3);
+  CountDown("a");
+  const std::vector<std::string> before = Stored();
+  const std::string reply = CountDown("b", 7);
+  EXPECT_THAT(reply, StartsWith("REFUSED "));
+  EXPECT_THAT(reply, HasSubstr(" 2 "));
+  EXPECT_THAT(reply, HasSubstr(" 7"));
+  EXPECT_EQ(Stored(), before);
+  EXPECT_EQ(CountDown("b", 2), "0") << "its id has not counted";
+  EXPECT_THAT(CountDown("c"), StartsWith("REFUSED ")) << "it is open";
+  EXPECT_EQ(Count(), "0");
+}
+
+TEST_F(LatchScriptsTest, CountingNothingIsAlwaysFineAndRemembersNobody) {
+  Create(2);
+  EXPECT_EQ(CountDown("a", 0), "2");
+  EXPECT_EQ(server_->Integer({"EXISTS", Counted()}), 0);
+  EXPECT_EQ(CountDown("a", 2), "0");
+  EXPECT_EQ(CountDown("b", 0), "0");
+  EXPECT_EQ(server_->Integer({"ZCARD", Counted()}), 1);
+}
+
+// Waiting.
+
+TEST_F(LatchScriptsTest, WhoComesWhereItIsOpenGoesOn) {
+  Create(1);
+  CountDown("job");
+  EXPECT_EQ(Acquire(Waiter('b')), kGranted);
+  EXPECT_EQ(Acquire(Waiter('b')), kGranted) << "a repeat";
+  EXPECT_EQ(Acquire(Impatient(Waiter('c'))), kGranted);
+  EXPECT_EQ(server_->Integer({"EXISTS", Queue(), Waiters(), Fence()}), 0);
+}
+
+TEST_F(LatchScriptsTest, WhoComesWhereItIsClosedIsQueuedOrRefused) {
+  Create(1);
+  const redis::Reply queued = Ask(Waiter('b'));
+  ASSERT_EQ(queued.elements.size(), 4) << queued.DebugString();
+  EXPECT_EQ(First(queued), "queued");
+  EXPECT_GT(queued.elements[1].integer, kTtlMs - 1000);
+  EXPECT_LE(queued.elements[1].integer, kTtlMs);
+  EXPECT_EQ(queued.elements[2].integer, 0);
+  EXPECT_EQ(queued.elements[3].text, server_->Text({"ZSCORE", Queue(), Hold('b')}));
+  EXPECT_EQ(Ask(Waiter('c')).elements[2].integer, 1);
+
+  const redis::Reply busy = Ask(Impatient(Waiter('d')));
+  EXPECT_EQ(First(busy), "busy");
+  EXPECT_GT(busy.elements[1].integer, kTtlMs - 1000);
+  EXPECT_THAT(Waiting(), ElementsAre(Hold('b'), Hold('c')));
+}
+
+TEST_F(LatchScriptsTest, AHeartbeatKeepsThePlaceAndTheLatestAttempt) {
+  Create(1);
+  Ear ear(*server_, Channel('b'));
+  Request waiter = Waiter('b');
+  const std::string ticket = Ask(waiter).elements[3].text;
+  Ask(Waiter('c'));
+  waiter.attempt = 7;
+  EXPECT_EQ(Ask(waiter).elements[3].text, ticket);
+  Request late = waiter;
+  late.attempt = 3;
+  Ask(late);
+  EXPECT_THAT(Waiting(), ElementsAre(Hold('b'), Hold('c')));
+  CountDown("job");
+  EXPECT_EQ(ear.Hear(), GrantOf(waiter));
+}
+
+TEST_F(LatchScriptsTest, TheLastToArriveTellsAllWhoWaitOnceAndClearsTheQueue) {
+  Ear b(*server_, Channel('b')), c(*server_, Channel('c'));
+  Create(3);
+  Request patient = Waiter('c');
+  patient.lease_ms = 5000;
+  patient.attempt = 4;
+  Ask(Waiter('b'));
+  Ask(patient);
+  Ask(Waiter('d'));  // without a subscriber
+  CountDown("one");
+  EXPECT_EQ(HearGrant(b), "") << "it is not open yet";
+  EXPECT_EQ(Waiting().size(), 3);
+  EXPECT_EQ(CountDown("two", 2), "0");
+  EXPECT_EQ(b.Hear(), GrantOf(Waiter('b')));
+  EXPECT_EQ(c.Hear(), GrantOf(patient));
+  EXPECT_EQ(server_->Integer({"EXISTS", Queue(), Waiters()}), 0);
+  EXPECT_EQ(CountDown("two", 2), "0");
+  EXPECT_EQ(CountDown("two", 0), "0");
+  EXPECT_EQ(b.Hear(), "");
+  EXPECT_EQ(c.Hear(), "");
+  EXPECT_THAT(server_->Text({"INFO", "commandstats"}), HasSubstr("cmdstat_publish:calls=4,"));
+}
+
+TEST_F(LatchScriptsTest, AnOverdueWaiterIsToldAsWell) {
+  Ear ear(*server_, Channel('b'));
+  Create(1);
+  Ask(Waiter('b'));
+  MakeOverdue(Hold('b'));
+  CountDown("job");
+  EXPECT_EQ(ear.Hear(), GrantOf(Waiter('b')));
+}
+
+TEST_F(LatchScriptsTest, AHeartbeatThatCrossedTheOpeningGoesOnAndLeavesTheQueue) {
+  Create(1);
+  Ask(Waiter('b'));
+  server_->Command({"HSET", name_, "count", "0"});
+  EXPECT_EQ(Acquire(Waiter('b')), kGranted);
+  EXPECT_THAT(Waiting(), IsEmpty());
+}
+
+TEST_F(LatchScriptsTest, WhoGivesUpLeavesTheQueueAndIsNotTold) {
+  Ear ear(*server_, Channel('b'));
+  Create(1);
+  Ask(Waiter('b'));
+  Ask(Waiter('c'));
+  EXPECT_EQ(Cancel(Waiter('b')), kLeft);
+  EXPECT_EQ(Cancel(Waiter('b')), kUnknown);
+  EXPECT_THAT(Waiting(), ElementsAre(Hold('c')));
+  CountDown("job");
+  EXPECT_EQ(ear.Hear(), "");
+  EXPECT_EQ(Cancel(Waiter('c')), kUnknown) << "it was let in meanwhile";
+  EXPECT_EQ(Count(), "0");
+}
+
+TEST_F(LatchScriptsTest, ALateRequestOfOneThatGaveUpQueuesNothing) {
+  Create(1);
+  EXPECT_EQ(Cancel(Waiter('b'), 5000), kUnknown) << "it came before what it cancels";
+  EXPECT_GT(Pttl(Gone(Hold('b'))), 4000);
+  const std::vector<std::string> before = Stored();
+  EXPECT_EQ(Acquire(Waiter('b')), kGone);
+  EXPECT_EQ(Stored(), before);
+  Ask(Waiter('c'));
+  EXPECT_EQ(Cancel(Waiter('c'), 5000), kLeft);
+  EXPECT_EQ(Acquire(Waiter('c')), kGone);
+  EXPECT_THAT(Waiting(), IsEmpty());
+  CountDown("job");
+  EXPECT_EQ(Acquire(Waiter('b')), kGone) << "open or not";
+}
+
+TEST_F(LatchScriptsTest, WhoWaitsCanGiveUpWhereTheLatchHasVanished) {
+  Create(1);
+  Ask(Waiter('b'));
+  server_->Command({"DEL", name_});
+  EXPECT_EQ(Cancel(Waiter('b'), 5000), kLeft);
+  EXPECT_THAT(Waiting(), IsEmpty());
+}
+
+// What has vanished.
+
+TEST_F(LatchScriptsTest, OneThatHasVanishedIsNotMadeByItsUse) {
+  Create(2);
+  Ask(Waiter('b'));
+  Ask(Waiter('c'));
+  server_->Command({"DEL", name_});
+  EXPECT_THAT(CountDown("job"), StartsWith("GONE "));
+  EXPECT_THAT(CountDown("job", 0), StartsWith("GONE "));
+  EXPECT_THAT(Count(), StartsWith("GONE "));
+  EXPECT_EQ(Waiting().size(), 2);
+  EXPECT_THAT(Acquire(Waiter('b')), StartsWith("error GONE "));
+  EXPECT_THAT(Waiting(), ElementsAre(Hold('c'))) << "its own entry goes";
+  EXPECT_THAT(Acquire(Impatient(Waiter('c'))), StartsWith("error GONE "));
+  EXPECT_THAT(Acquire(Waiter('d')), StartsWith("error GONE "));
+  EXPECT_EQ(Keys(), 0);
+}
+
+TEST_F(LatchScriptsTest, OneThatWasMadeAnewIsNotTheOld) {
+  Create(2);
+  CountDown("job");
+  Ask(Waiter('b'));
+  server_->Command({"DEL", name_});
+  Create(2, Incarnation(2));
+  const std::vector<std::string> before = Stored();
+  EXPECT_THAT(CountDown("job"), StartsWith("GONE "));
+  EXPECT_THAT(CountDown("another"), StartsWith("GONE "));
+  EXPECT_THAT(Count(), StartsWith("GONE "));
+  EXPECT_THAT(Acquire(Impatient(Waiter('c'))), StartsWith("error GONE "));
+  EXPECT_EQ(Stored(), before);
+  EXPECT_THAT(Acquire(Waiter('b')), StartsWith("error GONE "));
+  EXPECT_THAT(Waiting(), IsEmpty());
+  EXPECT_EQ(CountDown("job", 2, Incarnation(2)), "0");
+  EXPECT_THAT(Acquire(Waiter('b')), StartsWith("error GONE ")) << "open or not";
+  EXPECT_EQ(Acquire(Waiter('c', 1, Incarnation(2))), kGranted);
+}
+
+TEST_F(LatchScriptsTest, WhoWaitsForTheOldIsNotLetInByTheNew) {
+  Ear b(*server_, Channel('b')), c(*server_, Channel('c'));
+  Create(1);
+  Ask(Waiter('b'));
+  server_->Command({"DEL", name_});
+  Create(1, Incarnation(2));
+  Ask(Waiter('c', 1, Incarnation(2)));
+  EXPECT_EQ(CountDown("job", 1, Incarnation(2)), "0");
+  EXPECT_EQ(b.Hear(), "");
+  EXPECT_EQ(c.Hear(), GrantOf(Waiter('c')));
+  EXPECT_THAT(Acquire(Waiter('b')), StartsWith("error GONE "));
+}
+
+// TTLs.
+
+TEST_F(LatchScriptsTest, EveryTouchKeepsBothKeysForItsTtl) {
+  const std::string soon = "5000";
+  const auto expect_refreshed = [&](const char* by) {
+    EXPECT_GT(Pttl(name_), kTtlMs - 1000) << by;
+    EXPECT_LE(Pttl(name_), kTtlMs) << by;
+    EXPECT_GT(Pttl(Counted()), kTtlMs - 1000) << by;
+    EXPECT_LE(Pttl(Counted()), kTtlMs) << by;
+    server_->Command({"PEXPIRE", name_, soon});
+    server_->Command({"PEXPIRE", Counted(), soon});
+  };
+  Create(5);
+  EXPECT_GT(Pttl(name_), kTtlMs - 1000);
+  CountDown("job");
+  expect_refreshed("the first count");
+  CountDown("other job");
+  expect_refreshed("a count");
+  CountDown("job");
+  expect_refreshed("a repeated count");
+  CountDown("nobody", 0);
+  expect_refreshed("no count");
+  Create(5, Incarnation(2));
+  expect_refreshed("joining");
+  Count();
+  expect_refreshed("count");
+  Acquire(Waiter('b'));
+  expect_refreshed("waiting");
+  Acquire(Waiter('b'));
+  expect_refreshed("a heartbeat");
+  Acquire(Impatient(Waiter('c')));
+  expect_refreshed("looking");
+  CountDown("rest", 3);
+  expect_refreshed("the last count");
+  Acquire(Waiter('d'));
+  expect_refreshed("going on where it is open");
+}
+
+TEST_F(LatchScriptsTest, AShorterTtlOfAnotherDoesNotShortenIt) {
+  Create(5);
+  CountDown("job");
+  EXPECT_EQ(Create(5, Incarnation(2), 1000), Made(4));
+  Request hasty = Waiter('b');
+  hasty.owner = Of(Incarnation(), 1000);
+  Ask(hasty);
+  Say(lua::kLatchCount, {hasty.owner});
+  Say(lua::kLatchCountDown, {hasty.owner, "other", "1"});
+  EXPECT_GT(Pttl(name_), kTtlMs - 1000);
+  EXPECT_GT(Pttl(Counted()), kTtlMs - 1000);
+}
+
+TEST_F(LatchScriptsTest, AKeyThatLostItsTtlGetsOneAgain) {
+  Create(5);
+  CountDown("job");
+  server_->Command({"PERSIST", name_});
+  server_->Command({"PERSIST", Counted()});
+  EXPECT_EQ(Count(), "4");
+  ExpectATtlOnEveryKey();
+}
+
+TEST_F(LatchScriptsTest, ItIsForgottenWhenNobodyTouchesItAndWithItWhoCounted) {
+  Create(2, Incarnation(), 30);
+  Say(lua::kLatchCountDown, {Of(Incarnation(), 30), "job", "1"});
+  EXPECT_LE(Pttl(Counted()), 30);
+  AwaitExpiry(name_);
+  AwaitExpiry(Counted());  // as late as the latch, or a millisecond later
+  EXPECT_THAT(Count(), StartsWith("GONE "));
+  EXPECT_EQ(Create(2, Incarnation(2)), Made(2, Incarnation(2)));
+}
+
+TEST_F(LatchScriptsTest, EveryKeyHasATtlAfterEveryOperation) {
+  const std::vector<std::string> steps = {Create(3),
+                                          Create(3),
+                                          CountDown("a"),
+                                          Acquire(Waiter('b')),
+                                          Acquire(Waiter('c')),
+                                          Cancel(Waiter('c'), 5000),
+                                          CountDown("a"),
+                                          Count(),
+                                          Acquire(Impatient(Waiter('d')))};
+  EXPECT_THAT(steps, ::testing::Each(Not(HasSubstr("ERR"))));
+  EXPECT_EQ(Keys(), 5) << "the latch, who counted, queue, waiters, and who gave up";
+  ExpectATtlOnEveryKey();
+  CountDown("b", 2);
+  EXPECT_EQ(Keys(), 3);
+  ExpectATtlOnEveryKey();
+}
+
+// Refusals.
+
+TEST_F(LatchScriptsTest, KeysOfAnotherTypeOrKindAreRefusedAndUntouched) {
+  const auto all = [&] {
+    return std::vector<std::string>{
+        Create(1), CountDown("job"),     CountDown("job", 0),
+        Count(),   Acquire(Waiter('b')), Acquire(Impatient(Waiter('b')))};
+  };
+  const auto expect_all_refused = [&](const std::string& key) {
+    const int64_t keys = Keys();
+    ExpectRefused(key, "WRONGTYPE", all());
+    EXPECT_EQ(Keys(), keys);
+    server_->Command({"FLUSHALL"});
+  };
+  server_->Command({"SET", name_, Hold('a'), "PX", "30000"});
+  expect_all_refused(name_);
+  server_->Command({"HSET", name_, "kind", "reentrant/2", "incarnation", Incarnation()});
+  server_->Command({"PEXPIRE", name_, "30000"});
+  expect_all_refused(name_);
+  server_->Command({"HSET", name_, "a", "foreign", "hash", "!"});
+  server_->Command({"PEXPIRE", name_, "30000"});
+  expect_all_refused(name_);
+  Create(1);
+  server_->Command({"SET", Counted(), "text", "PX", "30000"});
+  const std::string latch = server_->Text({"DUMP", name_});
+  ExpectRefused(Counted(), "WRONGTYPE", all());
+  EXPECT_EQ(server_->Text({"DUMP", name_}), latch);
+}
+
+TEST_F(LatchScriptsTest, AQueueOfAnotherTypeIsRefusedBeforeAnythingIsWritten) {
+  Create(2);
+  CountDown("job");
+  for (const std::string& key : {Queue(), Waiters()}) {
+    Ask(Waiter('c'));  // one of the two is as it should be
+    server_->Command({"DEL", key});
+    server_->Command({"SET", key, "text", "PX", "30000"});
+    const std::vector<std::string> before = Stored();
+    ExpectRefused(key, "WRONGTYPE",
+                  {Acquire(Waiter('b')), Cancel(Waiter('c'), 5000), CountDown("last")});
+    EXPECT_EQ(Stored(), before) << key;
+    EXPECT_EQ(Count(), "1");
+    server_->Command({"DEL", key == Queue() ? Waiters() : Queue()});
+    ExpectRefused(key, "WRONGTYPE", {CountDown("last")});
+    server_->Command({"DEL", Queue(), Waiters()});
+  }
+  EXPECT_EQ(CountDown("last"), "0");
+}
+
+TEST_F(LatchScriptsTest, TheFenceIsNobodysMatterHere) {
+  server_->Command({"HSET", Fence(), "not", "a token"});
+  server_->Command({"PEXPIRE", Fence(), "30000"});
+  EXPECT_EQ(Create(1), Made(1));
+  EXPECT_EQ(Outcome(Waiter('b')), "queued");
+  EXPECT_EQ(CountDown("job"), "0");
+  EXPECT_EQ(Acquire(Waiter('b')), kGranted);
+}
+
+TEST_F(LatchScriptsTest, TheReentrantLockRefusesALatch) {
+  Create(1);
+  EXPECT_THAT(Eval(lua::kReentrantAcquire, {Gone(Hold('b'))}, LockScriptsFixture::Of('b').Args())
+                  .DebugString(),
+              HasSubstr("WRONGTYPE"));
+}
+
+TEST_F(LatchScriptsTest, FullMemoryRefusesANewLatchAndANewWaiterAndNothingElse) {
+  Ear ear(*server_, Channel('b'));
+  Create(3);
+  Ask(Waiter('b'));
+  FillMemory();
+  EXPECT_THAT(Acquire(Waiter('c')), HasSubstr("OOM"));
+  EXPECT_THAT(Waiting(), ElementsAre(Hold('b')));
+  EXPECT_EQ(server_->Integer({"HLEN", Waiters()}), 1);
+  EXPECT_EQ(Outcome(Waiter('b')), "queued") << "a heartbeat";
+  EXPECT_EQ(Outcome(Impatient(Waiter('c'))), "busy");
+  EXPECT_EQ(Create(3, Incarnation(2)), Made(3)) << "joining";
+  EXPECT_EQ(Count(), "3");
+  EXPECT_EQ(CountDown("one"), "2");
+  EXPECT_EQ(CountDown("one"), "2");
+  EXPECT_EQ(CountDown("two", 2), "0");
+  EXPECT_EQ(HearGrant(ear), GrantOf(Waiter('b')));
+  EXPECT_EQ(Acquire(Waiter('c')), kGranted);
+  ExpectATtlOnEveryKey();
+  server_->Command({"DEL", name_});
+  const int64_t counted = server_->Integer({"ZCARD", Counted()});
+  EXPECT_THAT(Create(3, Incarnation(2)), HasSubstr("OOM"));
+  EXPECT_EQ(server_->Integer({"EXISTS", name_}), 0);
+  EXPECT_EQ(server_->Integer({"ZCARD", Counted()}), counted);
+}
+
+TEST_F(LatchScriptsTest, WhoWaitsAndGivesUpNeedsNoMemory) {
+  Create(1);
+  Ask(Waiter('b'));
+  Ask(Waiter('c'));
+  FillMemory();
+  EXPECT_EQ(Cancel(Waiter('b'), 5000), kLeft);
+  EXPECT_GT(Pttl(Gone(Hold('b'))), 4000);
+  server_->Command({"DEL", name_});
+  EXPECT_THAT(Acquire(Waiter('c')), StartsWith("error GONE "));
+  EXPECT_THAT(Waiting(), IsEmpty());
+}
+
+// Names and ids.
+
+TEST_F(LatchScriptsTest, NamesAndIdsMayContainAnything) {
+  for (const std::string& name : {std::string("import: 7 \n{x"), std::string("{a} %s %d"),
+                                  std::string("a\0b", 3), std::string("latch:1:x")}) {
+    name_ = name;
+    const std::string id = std::string("job \0 %s \n}{", 12);
+    Ear ear(*server_, Channel('b'));
+    EXPECT_EQ(Create(3), Made(3));
+    EXPECT_EQ(Outcome(Waiter('b')), "queued");
+    EXPECT_EQ(CountDown(id), "2");
+    EXPECT_EQ(CountDown(id), "2");
+    EXPECT_EQ(CountDown(""), "1");
+    EXPECT_EQ(CountDown(""), "1");
+    EXPECT_THAT(CountDown("more", 2), StartsWith("REFUSED "));
+    EXPECT_THAT(Create(4), StartsWith("REFUSED "));
+    EXPECT_EQ(CountDown("kind"), "0");
+    EXPECT_EQ(HearGrant(ear), GrantOf(Waiter('b')));
+    EXPECT_NE(server_->Text({"ZSCORE", Counted(), id}), "");
+  }
+}
+
+TEST_F(LatchScriptsTest, LatchesOfDifferentNamesAreApart) {
+  Create(1);
+  name_ = "orders:43";
+  EXPECT_EQ(Create(2, Incarnation(2)), Made(2, Incarnation(2)));
+  EXPECT_EQ(CountDown("job", 1, Incarnation(2)), "1");
+  name_ = "orders:42";
+  EXPECT_EQ(Count(), "1");
+  EXPECT_EQ(CountDown("job"), "0");
+}
+
+}  // namespace
+}  // namespace redlatch

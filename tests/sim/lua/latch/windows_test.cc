@@ -1,0 +1,109 @@
+// A latch for which many wait: each call tells a window of them that it is open.
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/sim/lua/latch/fixture.h"
+#include "tests/sim/lua/script_costs.h"
+
+namespace redlatch {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+using ::testing::StartsWith;
+
+class LatchWindowsTest : public LatchScriptsTest {
+ protected:
+  Ear ear_{*server_, Channel('b')};
+};
+
+TEST_F(LatchWindowsTest, ManyAreToldByWindowsByWhoeverOpenedIt) {
+  Create(1);
+  MakeWaiters(150, Channel('b'));
+  EXPECT_EQ(CountDown("job"), "0 look 1");
+  EXPECT_THAT(Waiting(), SizeIs(86));
+  EXPECT_EQ(CountDown("job"), "0 look 1") << "a repeat";
+  EXPECT_EQ(CountDown("job", 0), "0") << "and even one that counts nothing";
+  EXPECT_EQ(Grants(ear_), 150);
+  EXPECT_EQ(server_->Integer({"EXISTS", Queue(), Waiters()}), 0);
+}
+
+TEST_F(LatchWindowsTest, AnyCallAtAnOpenLatchGoesOn) {
+  Create(1);
+  MakeWaiters(300, Channel('b'));
+  Ask(Waiter('b'));
+  CountDown("job");
+  EXPECT_EQ(Grants(ear_), 64);
+  Request heartbeat = Waiter('b');
+  heartbeat.attempt = 2;
+  EXPECT_EQ(Acquire(heartbeat), kGranted);
+  EXPECT_EQ(notes_, "look 1") << "it had its place still";
+  EXPECT_EQ(Grants(ear_), 64);
+  EXPECT_EQ(Acquire(Waiter('c')), kGranted) << "a newcomer";
+  EXPECT_EQ(notes_, "look 1");
+  EXPECT_EQ(Acquire(Impatient(Waiter('d'))), kGranted);
+  EXPECT_EQ(notes_, "look 1");
+  EXPECT_EQ(Look(), kUnknown);
+  EXPECT_EQ(notes_, "");
+  EXPECT_EQ(Grants(ear_), 300 - 2 * 64);
+}
+
+TEST_F(LatchWindowsTest, OneThatWasToldAndDidNotHearIsToldThatItMissedIt) {
+  Create(1);
+  Ask(Waiter('b'));
+  CountDown("job");
+  Request heartbeat = Waiter('b');
+  heartbeat.attempt = 2;
+  EXPECT_EQ(Acquire(heartbeat), kGranted);
+  EXPECT_EQ(notes_, "missed");
+}
+
+TEST_F(LatchWindowsTest, WaitersForAnotherIncarnationLeaveWithTheirWindowAndAreNotLetIn) {
+  Create(1, Incarnation(2));
+  MakeWaiters(100, Channel('b'));
+  EXPECT_EQ(CountDown("job", 1, Incarnation(2)), "0 look 1");
+  EXPECT_EQ(Look(), kUnknown);
+  EXPECT_EQ(notes_, "");
+  EXPECT_EQ(ear_.Hear(), "");
+  EXPECT_THAT(Waiting(), IsEmpty());
+}
+
+TEST_F(LatchWindowsTest, ALookAtAClosedLatchOrAtNoneTellsNobody) {
+  MakeWaiters(3, Channel('b'));
+  EXPECT_EQ(Look(), kUnknown);
+  Create(1);
+  EXPECT_EQ(Look(), kUnknown);
+  EXPECT_EQ(notes_, "");
+  EXPECT_THAT(Waiting(), SizeIs(3));
+  server_->Command({"SET", name_, "text", "PX", "30000"});
+  EXPECT_THAT(Look(), HasSubstr("WRONGTYPE"));
+}
+
+// A bar: see script_costs.h.
+TEST_F(LatchWindowsTest, NoCallCostsMoreBecauseManyWait) {
+  ScriptCosts costs(*server_);
+  const auto waiting = [&](int many) {
+    Create(1'000);
+    MakeWaiters(many, Channel('b'));
+  };
+  const auto open = [&](int many) {
+    waiting(many);
+    server_->Command({"HSET", name_, "count", "0"});
+  };
+  costs.Compare("one more waits", waiting, [&](int i) { Ask(Waiter('c', i)); });
+  costs.Compare("a heartbeat", waiting, [&](int) { Ask(Waiter('c')); });
+  costs.Compare("one counts down", waiting, [&](int i) { CountDown(absl::StrCat(i)); });
+  costs.Compare("one gives up", waiting, [&](int i) { Cancel(Waiter('c', i)); });
+  costs.Compare("the latch opens", open, [&](int i) {
+    server_->Command({"HSET", name_, "count", "1", "total", "1"});
+    EXPECT_THAT(CountDown(absl::StrCat(i)), StartsWith("0"));
+  });
+  costs.Compare("a heartbeat at an open latch", open, [&](int i) { Ask(Waiter('c', i)); });
+  costs.Compare("a look at an open latch", open, [&](int) { Look(); });
+  server_->Command({"FLUSHALL"});
+}
+
+}  // namespace
+}  // namespace redlatch

@@ -1,0 +1,277 @@
+// What the tests of the locks' scripts share: a server, and calls.
+#ifndef REDLATCH_TESTS_SIM_LUA_LOCK_SCRIPTS_FIXTURE_H_
+#define REDLATCH_TESTS_SIM_LUA_LOCK_SCRIPTS_FIXTURE_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "gtest/gtest.h"
+#include "redlatch/lua_script.h"
+#include "src/redis/wire/reply.h"
+#include "tests/sim/lua/lock_kinds.h"
+#include "tests/sim/lua/script_clients.h"
+#include "tests/sim/lua/script_server.h"
+
+namespace redlatch {
+
+class LockScriptsFixture : public ::testing::Test {
+ protected:
+  explicit LockScriptsFixture(LockKind kind) : kind_(std::move(kind)) {}
+
+  void TearDown() override { ExpectATtlOnEveryKey(); }
+
+  void ExpectATtlOnEveryKey() {
+    for (const redis::Reply& key : server_->Command({"KEYS", "*"}).elements) {
+      EXPECT_NE(server_->Integer({"PTTL", key.text}), -1) << key.text;
+    }
+  }
+
+  // The hold `sequence` of client 'a', 'b', ...
+  static std::string Hold(char client, int sequence = 1) {
+    return absl::StrCat(std::string(32, client), ":", sequence);
+  }
+  static Request Of(char client, int sequence = 1) {
+    return {.hold = Hold(client, sequence), .owner = std::string(32, client)};
+  }
+  // The same, as this kind is asked.
+  Request By(char client, int sequence = 1) const {
+    Request request = Of(client, sequence);
+    request.owner = absl::StrReplaceAll(kind_.owner, {{"CLIENT", request.client()}});
+    request.more = kind_.more_args;
+    request.block = kind_.block;
+    return request;
+  }
+  // Of the explicit owner that several share.
+  Request Job(char client, int sequence = 1) const {
+    Request request = By(client, sequence);
+    request.owner = kJob;
+    return request;
+  }
+  static std::string Channel(char client) { return "redlatch:" + std::string(32, client); }
+
+  // Scripts do not care what their keys are called.
+  virtual std::string Auxiliary(const std::string& suffix) const {
+    return "{" + name_ + "}:" + suffix;
+  }
+  std::string Queue() const { return Auxiliary("queue"); }
+  std::string Waiters() const { return Auxiliary("waiters"); }
+  std::string Fence() const { return Auxiliary("fence"); }
+  std::string Gone(const std::string& hold) const { return Auxiliary("gone:" + hold); }
+
+  // The scripts that serve this request.
+  virtual const LockScripts& ScriptsFor(const Request&) const { return scripts_; }
+
+  redis::Reply Eval(const LuaScript& script, std::vector<std::string> more_keys,
+                    const std::vector<std::string>& args) {
+    for (const std::string& key : kind_.own_keys) more_keys.push_back(Auxiliary(key));
+    std::vector<std::string> command = {"EVAL",
+                                        std::string(script.body),
+                                        absl::StrCat(4 + more_keys.size()),
+                                        name_,
+                                        Queue(),
+                                        Waiters(),
+                                        Fence()};
+    command.insert(command.end(), more_keys.begin(), more_keys.end());
+    command.insert(command.end(), args.begin(), args.end());
+    return WithoutNotes(Split(server_->Command(command)));
+  }
+
+  // The reply alone; what it ends with is then in notes_, as in "look 2000 deaf".
+  redis::Reply WithoutNotes(redis::Reply reply) {
+    notes_.clear();
+    auto& words = reply.elements;
+    const auto is_note = [](const redis::Reply& word) {
+      return word.text == "look" || word.text == "deaf" || word.text == "missed" ||
+             word.text == "told";
+    };
+    if (words.empty()) return reply;
+    const auto notes = std::find_if(words.begin() + 1, words.end(), is_note);
+    for (auto word = notes; word != words.end(); ++word) {
+      const bool number = word->type == redis::Reply::Type::kInteger;
+      absl::StrAppend(&notes_, notes_.empty() ? "" : " ",
+                      number ? absl::StrCat(word->integer) : word->text);
+    }
+    words.erase(notes, words.end());
+    return reply;
+  }
+
+  // The words of a reply; numbers as such, except that tokens and tickets stay text.
+  static redis::Reply Split(redis::Reply reply) {
+    if (reply.type != redis::Reply::Type::kString) return reply;
+    redis::Reply split{.type = redis::Reply::Type::kArray};
+    for (const absl::string_view word : absl::StrSplit(reply.text, ' ')) {
+      int64_t number = 0;
+      if (word.size() < 16 && absl::SimpleAtoi(word, &number)) {
+        split.elements.push_back({.type = redis::Reply::Type::kInteger, .integer = number});
+      } else {
+        split.elements.push_back({.type = redis::Reply::Type::kString, .text = std::string(word)});
+      }
+    }
+    return split;
+  }
+
+  // Each answers as text: `["granted", "17", 30000, 0]`, or the error.
+  redis::Reply Ask(const Request& request) {
+    return Eval(ScriptsFor(request).acquire, {Gone(request.hold)}, request.Args());
+  }
+  std::string Acquire(const Request& request) { return Ask(request).DebugString(); }
+  // "granted", "queued", "busy" or "gone"
+  std::string Outcome(const Request& request) { return First(Ask(request)); }
+  int64_t Token(const Request& request) {
+    const redis::Reply reply = Ask(request);
+    EXPECT_EQ(First(reply), "granted") << reply.DebugString();
+    return reply.elements.size() < 2 ? 0 : std::stoll(reply.elements[1].text);
+  }
+  std::string Release(const Request& held, int64_t used = 0, int64_t reserved = 0,
+                      int gone_ms = 0) {
+    std::vector<std::string> args = {held.hold};
+    const bool reads = held.owner.starts_with("read:") || held.owner.starts_with("nest:");
+    if (used == reserved && gone_ms == 0 && (reads || held.owner == held.client())) {
+      return Eval(ScriptsFor(held).release, {}, args).DebugString();
+    }
+    args.push_back(absl::StrCat(used, " ", reserved, " ", gone_ms));
+    args.push_back(held.owner);
+    return Eval(ScriptsFor(held).release, {Gone(held.hold), Gone(held.hold)}, args).DebugString();
+  }
+  redis::Reply ReleaseAndQueue(const Request& held, const Request& fresh) {
+    std::vector<std::string> args = {held.hold, "0 0 0", held.owner};
+    for (std::string& arg : fresh.Args()) args.push_back(std::move(arg));
+    return Eval(ScriptsFor(held).release, {Gone(held.hold), Gone(fresh.hold)}, args);
+  }
+  std::string Cancel(const Request& request, int gone_ms = 0) {
+    return Eval(ScriptsFor(request).cancel, {Gone(request.hold)},
+                {request.hold, absl::StrCat(gone_ms), absl::StrCat(request.block)})
+        .DebugString();
+  }
+  std::string Renew(const Request& held) {
+    std::vector<std::string> args = {held.hold, absl::StrCat(held.lease_ms)};
+    if (held.hold.ends_with('k')) args.push_back(held.channel());
+    return Eval(ScriptsFor(held).renew, {}, args).DebugString();
+  }
+  std::string Inspect(int most = 10) {
+    return Eval(scripts_.inspect, {}, {absl::StrCat(most)}).DebugString();
+  }
+  std::string ForceRelease() { return PartOfForce({"redlatch:"}).DebugString(); }
+  redis::Reply PartOfForce(const std::vector<std::string>& args) {
+    std::vector<std::string> keys;
+    for (const std::string& key : kind_.force_keys) keys.push_back(Auxiliary(key));
+    return PartOf(scripts_.force_release, args, keys);
+  }
+  // The reply of a script whose work may take several calls; the look that it asks for is in
+  // notes_.
+  redis::Reply PartOf(const LuaScript& script, const std::vector<std::string>& args,
+                      const std::vector<std::string>& keys = {}) {
+    redis::Reply reply = Eval(script, keys, args);
+    if (reply.elements.size() > 1 && reply.elements[1].type == redis::Reply::Type::kInteger) {
+      notes_ = absl::StrCat("look ", reply.elements[1].integer);
+      reply.elements.erase(reply.elements.begin() + 1);
+    }
+    return reply;
+  }
+
+  static std::string First(const redis::Reply& reply) {
+    return reply.elements.empty() ? reply.DebugString() : reply.elements[0].text;
+  }
+
+  // The members of a zset.
+  std::vector<std::string> Members(const std::string& key) {
+    std::vector<std::string> members;
+    for (const redis::Reply& member : server_->Command({"ZRANGE", key, "0", "-1"}).elements) {
+      members.push_back(member.text);
+    }
+    return members;
+  }
+  // All that wait, in the order in which they will be served.
+  std::vector<std::string> Waiting() {
+    std::vector<std::string> holds;
+    for (const std::string& queue : kind_.queues) {
+      for (std::string& hold : Members(Auxiliary(queue))) holds.push_back(std::move(hold));
+    }
+    EXPECT_EQ(static_cast<int64_t>(holds.size()), server_->Integer({"HLEN", Waiters()}));
+    return holds;
+  }
+  // Many waiters; those whose channel nobody hears are dead.
+  void MakeWaiters(int count, const std::string& channel = "redlatch:nobody", int permits = 1) {
+    Request like = By('x');
+    like.block = permits;
+    MakeWaitersIn(Auxiliary(kind_.queues.front()), like, count, channel);
+  }
+  void MakeWaitersIn(const std::string& queue, const Request& like, int count,
+                     const std::string& channel) {
+    server_->Command({"EVAL", kMakeWaiters, "2", queue, Waiters(), absl::StrCat(count), like.owner,
+                      channel, like.hold.substr(33), absl::StrCat(like.block)});
+  }
+  std::string Record(const std::string& hold) { return server_->Text({"HGET", Waiters(), hold}); }
+  void SetRecord(const std::string& hold, const std::string& record) {
+    server_->Command({"HSET", Waiters(), hold, record});
+  }
+  // As if the waiter's last heartbeat were long ago.
+  void MakeOverdue(const std::string& hold) {
+    std::string record = Record(hold);
+    SetRecord(hold, record.replace(0, record.find(' '), "1000"));
+  }
+  // As whoever looks does it.
+  std::string Look() { return Cancel(By('f', 99)); }
+  // What a client is told that is granted what it waits for.
+  std::string GrantOf(const Request& request, int64_t token = 0, int waiting = 0) const {
+    return absl::StrCat("grant ", request.hold, " ", request.attempt, " ", token, " ",
+                        request.lease_ms, " ", waiting, " ", name_);
+  }
+  // How many holds that owner has of a lock that is a hash; one that was always alone is not
+  // counted.
+  std::string Count(const std::string& owner) {
+    if (server_->Text({"HGET", name_, "owner"}) != owner) return "";
+    const std::string count = server_->Text({"HGET", name_, "holds"});
+    return count.empty() ? "1" : count;
+  }
+  int64_t StoredFence() { return std::atoll(server_->Text({"GET", Fence()}).c_str()); }
+  int64_t Pttl(const std::string& key) { return server_->Integer({"PTTL", key}); }
+
+  // As if its time were over.
+  void Expire(const std::string& key) {
+    server_->Command({"PEXPIRE", key, "1"});
+    AwaitExpiry(key);
+  }
+  // Time passes until the key has expired.
+  void AwaitExpiry(const std::string& key) {
+    ASSERT_TRUE(server_->Await([&] { return server_->Integer({"EXISTS", key}) == 0; }));
+  }
+  // In how many ms of server time a member's expiry comes.
+  double Remaining(const std::string& key, const std::string& hold) {
+    const double ends = std::atof(server_->Text({"ZSCORE", key, hold}).c_str());
+    return (ends - static_cast<double>(server_->clock())) / 1000;
+  }
+  void AwaitEnd(const std::string& key, const std::string& hold) {
+    ASSERT_TRUE(server_->Await([&] { return Remaining(key, hold) <= 0; }));
+  }
+
+  // A refusal with this text in it, by every script, that leaves the key as it is.
+  void ExpectRefused(const std::string& key, const std::string& text,
+                     const std::vector<std::string>& replies) {
+    const std::string dump = server_->Text({"DUMP", key});
+    for (const std::string& reply : replies) EXPECT_NE(reply.find(text), reply.npos) << reply;
+    EXPECT_EQ(server_->Text({"DUMP", key}), dump);
+  }
+
+  // From here on, commands that need memory are refused.
+  void FillMemory() { server_->Command({"CONFIG", "SET", "maxmemory", "1"}); }
+
+  const LockKind kind_;
+  const LockScripts& scripts_ = kind_.scripts;
+  const std::unique_ptr<ScriptServer> server_ = std::make_unique<ScriptServer>();
+  std::string name_ = "orders:42";
+  std::string notes_;  // of the last reply
+};
+
+}  // namespace redlatch
+
+#endif  // REDLATCH_TESTS_SIM_LUA_LOCK_SCRIPTS_FIXTURE_H_

@@ -1,0 +1,177 @@
+// Scripted clients of simple locks, and of locks of several of their names.
+#ifndef REDLATCH_TESTS_SIM_LUA_MULTI_FIXTURE_H_
+#define REDLATCH_TESTS_SIM_LUA_MULTI_FIXTURE_H_
+
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "lua/scripts.h"
+#include "redlatch/lua_script.h"
+#include "src/redis/wire/reply.h"
+#include "tests/sim/lua/script_clients.h"
+#include "tests/support/lock_keys.h"
+
+namespace redlatch {
+
+using Names = std::vector<std::string>;
+
+class MultiScriptsFixture : public ::testing::Test {
+ protected:
+  void TearDown() override { ExpectATtlOnEveryKey(); }
+
+  void ExpectATtlOnEveryKey() {
+    for (const redis::Reply& key : server_->Command({"KEYS", "*"}).elements) {
+      EXPECT_NE(server_->Integer({"PTTL", key.text}), -1) << key.text;
+    }
+  }
+
+  static Request By(char client, int sequence = 1) {
+    return {.hold = absl::StrCat(std::string(32, client), ":", sequence),
+            .owner = std::string(32, client)};
+  }
+  static std::string Channel(char client) { return "redlatch:" + std::string(32, client); }
+
+  // What several names are asked for; of one, what a simple lock is.
+  std::string Ask(const Names& names, const Request& request) {
+    return Run(names, names.size() > 1 ? lua::kMultiAcquire : lua::kSimpleAcquire,
+               {Gone(names, request.hold)}, ArgsOf(names, request));
+  }
+  std::string Release(const Names& names, const Request& held, int gone_ms = 0) {
+    const LuaScript& script = names.size() > 1 ? lua::kMultiRelease : lua::kSimpleRelease;
+    if (gone_ms == 0) return Run(names, script, {}, {held.hold});
+    return Run(names, script, {Gone(names, held.hold), Gone(names, held.hold)},
+               {held.hold, absl::StrCat("0 0 ", gone_ms), held.owner});
+  }
+  std::string ReleaseUsing(const Names& names, const Request& held, int64_t used,
+                           int64_t reserved) {
+    return Run(names, lua::kMultiRelease, {Gone(names, held.hold), Gone(names, held.hold)},
+               {held.hold, absl::StrCat(used, " ", reserved, " 0"), held.owner});
+  }
+  std::string ReleaseAndQueue(const Names& names, const Request& held, const Request& fresh) {
+    if (names.size() > 1) {  // by two scripts; the notes of the first come last
+      const std::string reply = Release(names, held), released = "released";
+      if (reply.rfind(released, 0) != 0) return reply;
+      return absl::StrCat(released, " ", Ask(names, fresh), reply.substr(released.size()));
+    }
+    std::vector<std::string> args = {held.hold, "0 0 0", held.owner};
+    for (std::string& arg : ArgsOf(names, fresh)) args.push_back(std::move(arg));
+    return Run(names, lua::kSimpleRelease, {Gone(names, held.hold), Gone(names, fresh.hold)}, args);
+  }
+  std::string Cancel(const Names& names, const Request& request, int gone_ms = 0) {
+    return Run(names, names.size() > 1 ? lua::kMultiCancel : lua::kSimpleCancel,
+               {Gone(names, request.hold)},
+               {request.hold, absl::StrCat(gone_ms), absl::StrCat(request.block)});
+  }
+  // As whoever looks does it.
+  std::string Look(const Names& names) { return Cancel(names, By('f', 99)); }
+  std::string Renew(const Names& names, const Request& held) {
+    return Run(names, names.size() > 1 ? lua::kMultiRenew : lua::kSimpleRenew, {},
+               {held.hold, absl::StrCat(held.lease_ms)});
+  }
+  redis::Reply Force(const Names& names) {
+    return Eval(names, names.size() > 1 ? lua::kMultiForceRelease : lua::kSimpleForceRelease, {},
+                {"redlatch:"});
+  }
+  redis::Reply Inspect(const Names& names) {
+    return Eval(names, names.size() > 1 ? lua::kMultiInspect : lua::kSimpleInspect, {}, {"10"});
+  }
+
+  std::string Holder(const std::string& name) { return server_->Text({"GET", name}); }
+  static std::string Queue(const std::string& name) {
+    return support::AuxiliaryKey(name, "simple.queue");
+  }
+  static std::string Waiters(const std::string& name) {
+    return support::AuxiliaryKey(name, "simple.waiters");
+  }
+  int64_t Fence(const std::string& name) {
+    return std::atoll(server_->Text({"GET", support::AuxiliaryKey(name, "fence")}).c_str());
+  }
+  // All that wait for it, in their order.
+  std::vector<std::string> Waiting(const std::string& name) {
+    std::vector<std::string> holds;
+    for (const redis::Reply& each : server_->Command({"ZRANGE", Queue(name), "0", "-1"}).elements) {
+      holds.push_back(each.text);
+    }
+    EXPECT_EQ(static_cast<int64_t>(holds.size()), server_->Integer({"HLEN", Waiters(name)}));
+    return holds;
+  }
+  void Expire(const std::string& key) {
+    server_->Command({"PEXPIRE", key, "1"});
+    ASSERT_TRUE(server_->Await([&] { return server_->Integer({"EXISTS", key}) == 0; }));
+  }
+
+  static std::string Word(std::string_view text, int place) {
+    size_t begin = 0;
+    for (int i = 0; i < place && begin != text.npos; ++i) {
+      begin = text.find(' ', begin);
+      begin += begin == text.npos ? 0 : 1;
+    }
+    return begin == text.npos ? "" : std::string(text.substr(begin, text.find(' ', begin) - begin));
+  }
+
+  const std::unique_ptr<ScriptServer> server_ = std::make_unique<ScriptServer>();
+  // A call looks at one queue only, so that few names suffice to exhaust its bounds.
+  bool tight_ = false;
+
+ private:
+  static std::string WithTightBounds(const LuaScript& script) {
+    std::string body(script.body);
+    const auto replace = [&](const std::string& bounds, const std::string& tight, bool expected) {
+      const size_t at = body.find(bounds);
+      EXPECT_TRUE(at != body.npos || !expected) << script.name << " does not say: " << bounds;
+      if (at != body.npos) body.replace(at, bounds.size(), tight);
+    };
+    const bool acquires = script.name == lua::kMultiAcquire.name;
+    replace("peeks_left, looks_left = 4, 16\n", "peeks_left, looks_left = 1, 2\n", acquires);
+    replace(" = #names, 16, false\n", " = #names, 1, false\n", acquires);
+    return body;
+  }
+
+  static std::string Gone(const Names& names, const std::string& hold) {
+    return support::AuxiliaryKey(names.front(), "simple.gone." + hold);
+  }
+  static std::vector<std::string> ArgsOf(const Names& names, const Request& request) {
+    std::vector<std::string> args = request.Args();
+    if (names.size() > 1 && request.wait) {
+      const std::string before = absl::StrCat(request.block, " ", request.attempt, " ");
+      args[2].replace(before.size(), 1, "2");
+    }
+    return args;
+  }
+  std::string Run(const Names& names, const LuaScript& script, const std::vector<std::string>& own,
+                  const std::vector<std::string>& args) {
+    return Eval(names, script, own, args).text;
+  }
+  redis::Reply Eval(const Names& names, const LuaScript& script,
+                    const std::vector<std::string>& own, const std::vector<std::string>& args) {
+    std::vector<std::string> keys;
+    for (const std::string& name : names) {
+      const std::vector<std::string> its = {name, Queue(name), Waiters(name),
+                                            support::AuxiliaryKey(name, "fence")};
+      keys.insert(keys.end(), its.begin(), its.end());
+      if (keys.size() == 4) keys.insert(keys.end(), own.begin(), own.end());
+    }
+    std::vector<std::string> command = {"EVALSHA", std::string(script.sha1),
+                                        absl::StrCat(keys.size())};
+    command.insert(command.end(), keys.begin(), keys.end());
+    command.insert(command.end(), args.begin(), args.end());
+    redis::Reply reply;
+    if (!tight_) reply = server_->Command(command);
+    if (tight_ || reply.text.rfind("NOSCRIPT", 0) == 0) {
+      command[0] = "EVAL";
+      command[1] = tight_ ? WithTightBounds(script) : std::string(script.body);
+      reply = server_->Command(command);
+    }
+    return reply;
+  }
+};
+
+}  // namespace redlatch
+
+#endif  // REDLATCH_TESTS_SIM_LUA_MULTI_FIXTURE_H_

@@ -1,0 +1,292 @@
+// The rules of lua/multi, and what the simple lock's scripts make of whoever waits for several
+// names.
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/sim/lua/multi/fixture.h"
+
+namespace redlatch {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::MatchesRegex;
+using ::testing::StartsWith;
+
+const Names kAll = {"a", "b", "c"};
+
+class MultiScripts : public MultiScriptsFixture {
+ protected:
+  const Request multi_ = Claiming(2000, By('1'));
+  const Request simple_ = Claiming(2000, By('2'));
+  const Request other_ = Claiming(2000, By('3'));
+  const std::string look_ = absl::StrCat("look ", multi_.hold, " a");
+};
+
+TEST_F(MultiScripts, GrantsAllNamesWithOneTokenThatIsLargerThanAnyBefore) {
+  server_->Command({"SET", support::AuxiliaryKey("b", "fence"), "5000000000000000", "PX", "9999"});
+  EXPECT_THAT(Ask(kAll, multi_), MatchesRegex("granted 5000000000000001 30000 0"));
+  for (const std::string& name : kAll) {
+    EXPECT_EQ(Holder(name), multi_.hold);
+    EXPECT_EQ(Fence(name), 5000000000000001);
+  }
+  EXPECT_EQ(Release(kAll, multi_), "released");
+  // The short way, and the one behind it for what was free for long.
+  EXPECT_THAT(Ask({"d", "e"}, multi_), StartsWith("granted "));
+  EXPECT_EQ(Release({"d", "e"}, multi_), "released");
+  const std::string before = absl::StrCat(Fence("e"));
+  const std::string again = Ask({"d", "e"}, multi_);
+  EXPECT_LT(before, Word(again, 1));
+  EXPECT_EQ(Word(again, 1), absl::StrCat(Fence("d")));
+  EXPECT_EQ(Word(again, 1), absl::StrCat(Fence("e")));
+  EXPECT_EQ(Holder("e"), multi_.hold);
+}
+
+TEST_F(MultiScripts, ARepeatIsOneAcquisitionWithItsToken) {
+  const std::string granted = Ask(kAll, multi_);
+  server_->Command({"PEXPIRE", "b", "5000"});
+  EXPECT_EQ(Ask(kAll, Again(multi_)), granted);
+  EXPECT_GT(server_->Integer({"PTTL", "b"}), 29000);
+}
+
+TEST_F(MultiScripts, WhoeverWaitsHoldsNoneAndKeepsItsPlaceAtEach) {
+  Ask({"b"}, simple_);
+  EXPECT_THAT(Ask(kAll, multi_), MatchesRegex("queued [0-9]+ 0 [0-9]+"));
+  EXPECT_EQ(Holder("a"), "");
+  for (const std::string& name : kAll) EXPECT_THAT(Waiting(name), ElementsAre(multi_.hold));
+  // A name that is free, but whose first waiter waits for another, is given to nobody else.
+  const Ear ear(*server_, Channel('1'));
+  EXPECT_THAT(Ask({"a"}, other_), MatchesRegex("queued [0-9]+ 1 [0-9]+ look [0-9]+"));
+  EXPECT_THAT(Ask({"c"}, Impatient(other_)), StartsWith("busy "));
+  EXPECT_EQ(Holder("a"), "");
+}
+
+TEST_F(MultiScripts, ARepeatQueuesItAgainWhereItHasLeftTheQueue) {
+  Ask({"b"}, simple_);
+  for (const std::string& name : kAll) {
+    Ask(kAll, multi_);
+    server_->Command({"ZREM", Queue(name), multi_.hold});
+    server_->Command({"HDEL", Waiters(name), multi_.hold});
+    EXPECT_THAT(Ask(kAll, Again(multi_)), MatchesRegex("queued [0-9]+ 0 [0-9]+ missed"));
+    EXPECT_THAT(Waiting(name), ElementsAre(multi_.hold));
+    EXPECT_THAT(Ask(kAll, Again(multi_)), MatchesRegex("queued [0-9]+ 0 [0-9]+"));
+  }
+}
+
+TEST_F(MultiScripts, ASimpleReleaseTellsItToLookAndItTakesAll) {
+  Ear ear(*server_, Channel('1'));
+  Ask({"b"}, simple_);
+  Ask(kAll, multi_);
+  EXPECT_EQ(Release({"b"}, simple_), "released") << "nobody else waits, so nobody needs to look";
+  EXPECT_EQ(ear.Hear(), look_);
+  EXPECT_EQ(Holder("b"), "");
+  EXPECT_THAT(Ask(kAll, Again(multi_)), StartsWith("granted "));
+  for (const std::string& name : kAll) {
+    EXPECT_EQ(Holder(name), multi_.hold);
+    EXPECT_THAT(Waiting(name), IsEmpty());
+  }
+}
+
+TEST_F(MultiScripts, IsToldOnceUntilItComes) {
+  Ear ear(*server_, Channel('1'));
+  Ask({"b"}, simple_);
+  Ask(kAll, multi_);
+  Ask({"b"}, other_);
+  EXPECT_THAT(Release({"b"}, simple_), StartsWith("released look "));
+  EXPECT_EQ(ear.Hear(), look_);
+  Look({"b"});
+  Ask({"b"}, Again(other_));
+  EXPECT_EQ(ear.Hear(), "");
+}
+
+TEST_F(MultiScripts, OneThatDoesNotComeIsPassedOverOnceItsClaimIsOver) {
+  Ear ear(*server_, Channel('1'));
+  Ear next(*server_, Channel('3'));
+  Ask({"b"}, simple_);
+  Ask(kAll, Claiming(20, multi_));
+  Ask({"b"}, other_);
+  EXPECT_EQ(Release({"b"}, simple_), "released look 20");
+  EXPECT_TRUE(server_->Await([&] { return Look({"b"}) == "unknown look 2000"; }));
+  EXPECT_THAT(next.Hear(), StartsWith("grant " + other_.hold));
+  EXPECT_EQ(Holder("b"), other_.hold);
+  EXPECT_THAT(Waiting("b"), IsEmpty());
+  EXPECT_THAT(Waiting("a"), ElementsAre(multi_.hold)) << "each name sees to its own queue";
+  // It is told that it missed a message, and returns to its place.
+  EXPECT_THAT(Ask(kAll, Again(Claiming(20, multi_))), HasSubstr(" missed"));
+  EXPECT_THAT(Waiting("b"), ElementsAre(multi_.hold));
+}
+
+TEST_F(MultiScripts, TheDeadAreNotWaitedFor) {
+  Ask({"b"}, simple_);
+  Ask(kAll, multi_);  // nobody hears its channel
+  Ear ear(*server_, Channel('3'));
+  Ask({"b"}, other_);
+  EXPECT_EQ(Release({"b"}, simple_), "released look 2000");
+  EXPECT_THAT(ear.Hear(), StartsWith("grant " + other_.hold));
+  EXPECT_THAT(Ask({"a"}, simple_), StartsWith("granted "));
+}
+
+TEST_F(MultiScripts, AReleaseHandsEachNameToWhoeverIsNextThere) {
+  Ear first(*server_, Channel('2'));
+  Ear second(*server_, Channel('3'));
+  Ask(kAll, multi_);
+  Ask({"a"}, simple_);
+  const Request pair = Claiming(2000, By('3'));
+  Ask({"b", "c"}, pair);
+  EXPECT_EQ(Release(kAll, multi_), "released look 2000");
+  EXPECT_EQ(first.Hear(), absl::StrCat("grant ", simple_.hold, " 1 ", Fence("a"), " 2000 0 a"));
+  EXPECT_EQ(second.Hear(), absl::StrCat("look ", pair.hold, " b"));
+  EXPECT_THAT(Ask({"b", "c"}, Again(pair)), StartsWith("granted "));
+}
+
+TEST_F(MultiScripts, AReleaseQueuesItsClientAgainBehindTheOthers) {
+  const Ear ear(*server_, Channel('2'));
+  Ask(kAll, multi_);
+  Ask({"b"}, simple_);
+  const Request fresh = Claiming(2000, By('1', 2));
+  EXPECT_THAT(ReleaseAndQueue(kAll, multi_, fresh), MatchesRegex("released queued .* look 2000"));
+  EXPECT_EQ(Holder("b"), simple_.hold);
+  EXPECT_EQ(Holder("a"), "");
+  EXPECT_THAT(Waiting("a"), ElementsAre(fresh.hold));
+  EXPECT_EQ(Release({"b"}, simple_), "released");
+  EXPECT_THAT(Ask(kAll, Again(fresh)), StartsWith("granted "));
+  EXPECT_THAT(ReleaseAndQueue(kAll, fresh, By('1', 3)), StartsWith("released granted "));
+}
+
+TEST_F(MultiScripts, WhatIsLostInPartIsNotHeldAndTheRestIsReleased) {
+  Ask(kAll, multi_);
+  server_->Command({"DEL", "b"});
+  EXPECT_EQ(Renew(kAll, multi_), "not_held");
+  EXPECT_EQ(Release(kAll, multi_), "not_held");
+  for (const std::string& name : kAll) EXPECT_EQ(Holder(name), "");
+
+  Ask(kAll, multi_);
+  server_->Command({"SET", "b", "somebody else", "PX", "9999"});
+  EXPECT_THAT(Ask(kAll, Again(multi_)), MatchesRegex("queued -1 0 [0-9]+ missed"));
+  EXPECT_EQ(Holder("a"), "") << "whoever waits holds nothing";
+  EXPECT_EQ(Cancel(kAll, multi_), "left");
+  EXPECT_EQ(Holder("b"), "somebody else");
+  EXPECT_THAT(Waiting("c"), IsEmpty());
+}
+
+TEST_F(MultiScripts, ACancelGivesUpWhateverItHasAndNoLateRequestBringsItBack) {
+  Ask(kAll, multi_);
+  EXPECT_EQ(Cancel(kAll, multi_, 5000), "passed_on");
+  for (const std::string& name : kAll) EXPECT_EQ(Holder(name), "");
+  EXPECT_EQ(Ask(kAll, Again(multi_)), "gone");
+  EXPECT_EQ(Cancel(kAll, multi_), "unknown");
+}
+
+TEST_F(MultiScripts, AForcedReleaseOfOneNameTellsTheHolder) {
+  Ear ear(*server_, Channel('1'));
+  Ask(kAll, multi_);
+  Force({"b"});
+  EXPECT_EQ(ear.Hear(), absl::StrCat("forced ", multi_.hold, " b"));
+  EXPECT_EQ(Renew(kAll, multi_), "not_held");
+  EXPECT_EQ(Force(kAll).elements.at(2).text, multi_.hold);
+  EXPECT_EQ(ear.Hear(), absl::StrCat("forced ", multi_.hold, " a"));
+  EXPECT_EQ(Force(kAll).elements.at(0).text, "free");
+}
+
+TEST_F(MultiScripts, AnotherTypeInOneNameLeavesAllAsTheyAre) {
+  server_->Command({"RPUSH", "c", "a list"});
+  EXPECT_THAT(Ask(kAll, multi_), HasSubstr("WRONGTYPE"));
+  EXPECT_THAT(Release(kAll, multi_), HasSubstr("WRONGTYPE"));
+  EXPECT_THAT(Cancel(kAll, multi_), HasSubstr("WRONGTYPE"));
+  EXPECT_EQ(server_->Integer({"DBSIZE"}), 1);
+  server_->Command({"DEL", "c"});
+}
+
+TEST_F(MultiScripts, DeletedKeysNeverAllowTwoOwnersOrANameThatStaysTaken) {
+  const Ear other(*server_, Channel('3'));
+  const Names two = {"a", "b"};
+  for (const Names& asked : {two, Names{"a"}}) {
+    std::vector<std::string> keys;
+    for (const std::string& name : two) {
+      for (const std::string& key :
+           {name, Queue(name), Waiters(name), support::AuxiliaryKey(name, "fence")}) {
+        keys.push_back(key);
+      }
+    }
+    for (size_t i = 0; i < keys.size() * keys.size(); ++i) {
+      SCOPED_TRACE(keys[i / 8] + " and " + keys[i % 8]);
+      server_->Command({"FLUSHALL"});
+      Ask(two, multi_);
+      Ask(asked, other_);
+      server_->Command({"DEL", keys[i / 8], keys[i % 8]});
+      for (const int attempt : {1, 2, 3}) {
+        Ask(asked, attempt == 1 ? Again(other_) : Again(Again(other_)));
+        const bool mine = Renew(two, multi_) == "held", theirs = Renew(asked, other_) == "held";
+        EXPECT_FALSE(mine && theirs);
+        if (attempt == 1) Release(two, multi_);
+      }
+      EXPECT_EQ(Renew(asked, other_), "held") << "it waited, or finds the names free";
+      EXPECT_EQ(Release(asked, other_), "released");
+      EXPECT_THAT(Ask(two, simple_), StartsWith("granted "));
+      ExpectATtlOnEveryKey();
+    }
+  }
+}
+
+TEST_F(MultiScripts, OnFullMemoryANewOneIsRefusedAndWhatIsThereGoesOn) {
+  Ear ear(*server_, Channel('1'));
+  Ask({"b"}, simple_);
+  Ask(kAll, multi_);
+  server_->Command({"CONFIG", "SET", "maxmemory-policy", "noeviction"});
+  server_->Command({"CONFIG", "SET", "maxmemory", "1"});
+  EXPECT_THAT(Ask({"d", "e"}, other_), HasSubstr("OOM"));
+  EXPECT_EQ(server_->Integer({"EXISTS", "d", "e", Queue("d"), Queue("e")}), 0);
+  EXPECT_THAT(Ask(kAll, Again(multi_)), StartsWith("queued "));
+  EXPECT_EQ(Release({"b"}, simple_), "released");
+  EXPECT_EQ(ear.Hear(), look_);
+  EXPECT_THAT(Ask(kAll, Again(Again(multi_))), StartsWith("granted "));
+  EXPECT_EQ(Renew(kAll, multi_), "held");
+  EXPECT_EQ(Release(kAll, multi_), "released");
+}
+
+TEST_F(MultiScripts, OnFullMemoryTokensComeBackAndTombstonesAreLeft) {
+  Request many = multi_;
+  many.block = 4096;
+  for (const bool cancelled : {false, true}) {
+    SCOPED_TRACE(cancelled);
+    server_->Command({"FLUSHALL"});
+    const std::string token = Word(Ask(kAll, many), 1);
+    const int64_t used = std::atoll(token.c_str());
+    server_->Command({"CONFIG", "SET", "maxmemory", "1"});
+    if (cancelled) {
+      EXPECT_EQ(Cancel(kAll, many), "passed_on");
+      EXPECT_EQ(Fence("a"), used - 1);
+    } else {
+      EXPECT_EQ(ReleaseUsing(kAll, many, used, Fence("a")), "released");
+      EXPECT_EQ(Fence("a"), used);
+    }
+    EXPECT_EQ(server_->Integer({"EXISTS", "a", "b", "c"}), 0);
+    EXPECT_EQ(Cancel(kAll, other_, 5000), "unknown");
+    EXPECT_EQ(Release(kAll, simple_, 5000), "not_held");
+    server_->Command({"CONFIG", "SET", "maxmemory", "0"});
+    EXPECT_EQ(Ask(kAll, other_), "gone");
+    EXPECT_EQ(Ask(kAll, simple_), "gone");
+  }
+}
+
+TEST_F(MultiScripts, InspectListsEachHolderAndWaiterOnce) {
+  const Ear ear(*server_, Channel('1'));
+  Ask({"b"}, simple_);
+  Ask(kAll, multi_);
+  Ask({"a"}, other_);
+  const redis::Reply all = Inspect(kAll);
+  EXPECT_EQ(all.elements.at(0).text, "multi");
+  ASSERT_EQ(all.elements.at(2).elements.size(), 1);
+  EXPECT_EQ(all.elements[2].elements[0].elements.at(0).text, simple_.hold);
+  ASSERT_EQ(all.elements.at(4).elements.size(), 2);
+  EXPECT_EQ(all.elements[4].elements[0].elements.at(0).text, multi_.hold);
+  EXPECT_EQ(all.elements[4].elements[0].elements.at(1).text, multi_.owner);
+  EXPECT_EQ(all.elements[4].elements[1].elements.at(0).text, other_.hold);
+  EXPECT_EQ(all.elements.at(3).integer, 2);
+}
+
+}  // namespace
+}  // namespace redlatch

@@ -1,0 +1,211 @@
+// One node of a quorum, in rounds that fail since others have the other nodes.
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "lua/scripts.h"
+#include "tests/sim/lua/script_clients.h"
+
+namespace redlatch {
+namespace {
+
+class GiveBackTest : public ::testing::Test {
+ protected:
+  struct Client {
+    Request request;
+    Ear ear;
+  };
+  // Who came first has the smaller ticket.
+  Client Made(char id, const std::string& ticket) {
+    const std::string name(32, id);
+    return {.request = {.hold = name + ":1", .owner = name, .attempt = 0, .ticket = ticket},
+            .ear = Ear(*server_, "redlatch:" + name)};
+  }
+  // Its next attempt.
+  std::string Takes(Client& client) {
+    ++client.request.attempt;
+    return Run(client, "take");
+  }
+  // Its first attempt; its ticket is this far behind the node's clock.
+  std::string TakesLate(Client& client, const std::string& late_us) {
+    client.request.ticket = "0";
+    ++client.request.attempt;
+    return Run(client, "take",
+               absl::StrCat("local time = redis.call('TIME')\n"
+                            "local proposed = string.format('%.0f', time[1] * 1000000 + time[2] - ",
+                            late_us,
+                            ")\n"
+                            "redis.call('SET', 'proposed', proposed)\n"
+                            "ARGV[#ARGV] = proposed .. ' take'\n"));
+  }
+  std::string GivesBack(const Client& client) { return Run(client, "queue"); }
+  std::string Yields(const Client& client) { return Run(client, "yield"); }
+
+  std::string Cancels(const Client& client, int attempt) {
+    return Cancel(client, {"0", "1", absl::StrCat(attempt)});
+  }
+  // As a forced release does, which has met the hold elsewhere.
+  std::string CancelsByForce(const Client& client) {
+    return Cancel(client, {"1000", "1", "", "redlatch:"});
+  }
+
+  std::string Holder() { return server_->Text({"GET", "orders"}); }
+  std::string Turn() { return server_->Text({"GET", "turn"}).substr(0, 34); }
+
+  const std::unique_ptr<ScriptServer> server_ = std::make_unique<ScriptServer>();
+  Client first_ = Made('1', "1000");
+  Client second_ = Made('2', "2000");
+
+ private:
+  std::string Cancel(const Client& client, const std::vector<std::string>& words) {
+    std::vector<std::string> command = {"EVAL",  std::string(lua::kQuorumCancel.body),
+                                        "6",     "orders",
+                                        "queue", "waiters",
+                                        "fence", "gone",
+                                        "turn",  client.request.hold};
+    command.insert(command.end(), words.begin(), words.end());
+    return server_->Text(command);
+  }
+  // `first`: what runs before the script, at the same time.
+  std::string Run(const Client& client, const std::string& mode, const std::string& first = {}) {
+    std::vector<std::string> command = {"EVAL",  first + std::string(lua::kQuorumAcquire.body),
+                                        "6",     "orders",
+                                        "queue", "waiters",
+                                        "fence", "gone",
+                                        "turn"};
+    for (std::string& arg : client.request.Args()) command.push_back(std::move(arg));
+    command.push_back("0 " + mode);
+    return server_->Text(command);
+  }
+};
+
+// Two that have a part of the nodes each would else exchange them for ever.
+TEST_F(GiveBackTest, WhoCameFirstGetsWhatTheOtherGivesBack) {
+  EXPECT_TRUE(Takes(second_).starts_with("granted "));
+  EXPECT_TRUE(Takes(first_).starts_with("queued "));
+  EXPECT_TRUE(GivesBack(second_).ends_with(" look 100"));
+  EXPECT_EQ(first_.ear.Hear(), absl::StrCat("look ", first_.request.hold, " orders"));
+  EXPECT_EQ(second_.ear.Hear(), "");
+  EXPECT_EQ(Turn(), first_.request.hold);
+}
+
+TEST_F(GiveBackTest, WhoCameFirstGetsBackWhatItGaveBack) {
+  EXPECT_TRUE(Takes(first_).starts_with("granted "));
+  EXPECT_TRUE(Takes(second_).starts_with("queued "));
+  EXPECT_TRUE(GivesBack(first_).starts_with("queued 0 0 "));
+  EXPECT_EQ(Holder(), "");
+  EXPECT_TRUE(Takes(second_).starts_with("queued "));
+  EXPECT_EQ(Turn(), first_.request.hold);
+  EXPECT_TRUE(GivesBack(first_).starts_with("queued "));  // again, as after a lost answer
+  EXPECT_EQ(Turn(), first_.request.hold);
+  EXPECT_TRUE(Takes(first_).starts_with("granted "));
+  EXPECT_EQ(second_.ear.Hear(), "");
+}
+
+// Otherwise each node would have its own order, and keep the lock for another waiter.
+TEST_F(GiveBackTest, AWaiterIsQueuedWhereItProposedEvenIfAskedLate) {
+  EXPECT_TRUE(Takes(second_).starts_with("granted "));
+  EXPECT_EQ(TakesLate(first_, "900000").substr(0, 7), "queued ");
+  EXPECT_EQ(server_->Text({"ZSCORE", "queue", first_.request.hold}),
+            server_->Text({"GET", "proposed"}));
+}
+
+TEST_F(GiveBackTest, AProposalFarFromTheNodesClockIsIgnored) {
+  EXPECT_TRUE(Takes(second_).starts_with("granted "));
+  EXPECT_EQ(TakesLate(first_, "1000000").substr(0, 7), "queued ");
+  EXPECT_GT(server_->Text({"ZSCORE", "queue", first_.request.hold}),
+            server_->Text({"GET", "proposed"}));
+}
+
+// So that a hold which others have, and which this one lost, can be healed.
+TEST_F(GiveBackTest, ANodeKeepsItselfForNobodyWhoGivesItBackAlone) {
+  EXPECT_TRUE(Takes(first_).starts_with("granted "));
+  EXPECT_TRUE(GivesBack(first_).starts_with("queued 0 0 "));
+  EXPECT_EQ(Turn(), "");
+  EXPECT_TRUE(Takes(first_).starts_with("granted "));
+}
+
+TEST_F(GiveBackTest, AnAttemptThatIsGivenUpTakesNothingFromALaterOne) {
+  EXPECT_TRUE(Takes(first_).starts_with("granted "));
+  EXPECT_TRUE(Takes(first_).starts_with("granted "));
+  EXPECT_EQ(Cancels(first_, 1), "unknown");
+  EXPECT_EQ(Holder(), first_.request.hold + " 2");
+  EXPECT_EQ(Cancels(first_, 2), "passed_on");
+  EXPECT_EQ(Holder(), "");
+  EXPECT_TRUE(Takes(first_).starts_with("granted "));
+  EXPECT_TRUE(Takes(second_).starts_with("queued "));
+  EXPECT_EQ(Cancels(second_, 0), "unknown");
+  EXPECT_EQ(Cancels(second_, 1), "left");
+}
+
+TEST_F(GiveBackTest, WhoIsReleasedIsNotNextWhereItWaitedBefore) {
+  EXPECT_TRUE(Takes(first_).starts_with("granted "));
+  EXPECT_TRUE(GivesBack(first_).starts_with("queued "));
+  server_->Command({"SET", "orders", first_.request.hold + " 1", "PX", "30000"});  // healed
+  EXPECT_TRUE(Takes(second_).starts_with("queued "));
+  EXPECT_EQ(server_->Text({"EVAL", std::string(lua::kQuorumRelease.body), "5", "orders", "queue",
+                           "waiters", "fence", "turn", first_.request.hold}),
+            "released look 100");
+  EXPECT_EQ(Turn(), second_.request.hold);
+}
+
+TEST_F(GiveBackTest, ReleaseRemovesTheGrantFromTheQueueBehindOthers) {
+  EXPECT_TRUE(Takes(first_).starts_with("granted "));
+  EXPECT_TRUE(Takes(second_).starts_with("queued "));
+  EXPECT_TRUE(GivesBack(second_).starts_with("queued "));
+  EXPECT_TRUE(GivesBack(first_).starts_with("queued "));
+  server_->Command({"SET", "orders", second_.request.hold + " 1", "PX", "30000"});  // healed
+  EXPECT_EQ(server_->Text({"EVAL", std::string(lua::kQuorumRelease.body), "5", "orders", "queue",
+                           "waiters", "fence", "turn", second_.request.hold}),
+            "released look 100");
+  EXPECT_EQ(Turn(), first_.request.hold);
+  EXPECT_EQ(server_->Integer({"ZCARD", "queue"}), 1);
+  EXPECT_EQ(server_->Integer({"HLEN", "waiters"}), 1);
+}
+
+TEST_F(GiveBackTest, WhoYieldsLetsTheOtherGoFirstOnce) {
+  EXPECT_TRUE(Takes(first_).starts_with("granted "));
+  EXPECT_TRUE(Takes(second_).starts_with("queued "));
+  EXPECT_TRUE(Yields(first_).ends_with(" look 100"));
+  EXPECT_EQ(second_.ear.Hear(), absl::StrCat("look ", second_.request.hold, " orders"));
+  EXPECT_TRUE(Takes(second_).starts_with("granted "));
+  EXPECT_TRUE(GivesBack(second_).ends_with(" look 100"));
+  EXPECT_EQ(Turn(), first_.request.hold);
+}
+
+TEST_F(GiveBackTest, WhoYieldsItsTurnIsNotNextThere) {
+  EXPECT_TRUE(Takes(first_).starts_with("granted "));
+  EXPECT_TRUE(Takes(second_).starts_with("queued "));
+  EXPECT_TRUE(GivesBack(first_).starts_with("queued "));
+  EXPECT_TRUE(Takes(second_).starts_with("queued "));
+  EXPECT_EQ(Turn(), first_.request.hold);
+  EXPECT_TRUE(Yields(first_).ends_with(" look 100"));
+  EXPECT_EQ(Turn(), second_.request.hold);
+}
+
+// It may have come here after the forced release had found the node free.
+TEST_F(GiveBackTest, WhoseHoldIsEndedByForceHearsOfIt) {
+  EXPECT_TRUE(Takes(first_).starts_with("granted "));
+  EXPECT_EQ(CancelsByForce(first_), "passed_on");
+  EXPECT_EQ(first_.ear.Hear(), absl::StrCat("forced ", first_.request.hold, " orders"));
+  EXPECT_EQ(Holder(), "");
+  EXPECT_EQ(Takes(first_), "gone");
+  EXPECT_EQ(CancelsByForce(second_), "unknown");
+  EXPECT_EQ(second_.ear.Hear(), "");
+}
+
+TEST_F(GiveBackTest, AForeignOwnersHoldCanBeEndedByForceToo) {
+  server_->Do({"SET", "orders", "host7:4242 1"});
+  first_.request.hold = "host7:4242";
+  CancelsByForce(first_);
+  server_->Do({"SET", "orders", "00ff:4242 1"});
+  first_.request.hold = "00ff:4242";
+  EXPECT_EQ(CancelsByForce(first_), "passed_on");
+  EXPECT_EQ(Holder(), "");
+}
+
+}  // namespace
+}  // namespace redlatch

@@ -1,0 +1,226 @@
+// Claims, looks and notes of the read-write lock.
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/sim/lua/read_write/fixture.h"
+
+namespace redlatch {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
+
+constexpr int kClaim = 2000;
+
+class ReadWriteClaimsTest : public ReadWriteScriptsTest {
+ protected:
+  // Waits until the writer's claim, or the last of the readers', is over.
+  void AwaitEndOfClaims() {
+    AwaitExpiry(name_);
+    AwaitExpiry(Readers());
+  }
+};
+
+TEST_F(ReadWriteClaimsTest, EachReaderThatIsWokenHasAClaimOfItsOwn) {
+  Ear b(*server_, Channel('b')), c(*server_, Channel('c'));
+  const int64_t token = Token(Writer('a'));
+  Ask(Claiming(kClaim, Reader('b')));
+  Ask(Claiming(3000, Reader('c')));
+  EXPECT_EQ(Release(Writer('a')), kReleased);
+  EXPECT_EQ(notes_, "look 3000") << "the longest";
+  EXPECT_EQ(b.Hear(), absl::StrCat("grant ", Hold('b'), " 1 ", token, " 2000 0 ", name_));
+  EXPECT_EQ(c.Hear(), absl::StrCat("grant ", Hold('c'), " 1 ", token, " 3000 0 ", name_));
+  EXPECT_LE(Remaining(Readers(), Hold('b')), kClaim);
+  EXPECT_GT(Remaining(Readers(), Hold('c')), kClaim);
+  EXPECT_LE(Pttl(Readers()), 3000);
+  EXPECT_EQ(Renew(Reader('b')), kReading);
+  EXPECT_GT(Remaining(Readers(), Hold('b')), 29000);
+  EXPECT_LE(Remaining(Readers(), Hold('c')), 3000);
+  EXPECT_GT(Pttl(Readers()), 29000);
+}
+
+TEST_F(ReadWriteClaimsTest, AClaimShortensNoKey) {
+  Ear b(*server_, Channel('b'));
+  Token(Writer('a'));
+  Ask(Nest(Writer('a')));
+  Ask(Claiming(kClaim, Reader('b')));
+  Release(Writer('a'));
+  EXPECT_THAT(Reading(), ElementsAre(Hold('b'), Hold('a', 2)));
+  EXPECT_GT(Pttl(Readers()), 29000);
+}
+
+TEST_F(ReadWriteClaimsTest, AWriterIsToldToAskWhenTheFirstClaimOfTheReadersEnds) {
+  Ear b(*server_, Channel('b')), c(*server_, Channel('c'));
+  Token(Writer('a'));
+  Ask(Claiming(kClaim, Reader('b')));
+  Ask(Claiming(3000, Reader('c')));
+  Release(Writer('a'));
+  const int64_t retry_after_ms = RetryAfter(Writer('d'));
+  EXPECT_GT(retry_after_ms, 0);
+  EXPECT_LE(retry_after_ms, kClaim);
+}
+
+TEST_F(ReadWriteClaimsTest, ALookPassesOnAWriteThatNobodyTook) {
+  Ear frozen(*server_, Channel('b')), c(*server_, Channel('c')), d(*server_, Channel('d'));
+  Ask(Reader('a'));
+  Ask(Claiming(20, Writer('b')));
+  Ask(Claiming(20, Writer('c')));
+  Ask(Claiming(kClaim, Reader('d')));
+  Release(Reader('a'));
+  EXPECT_EQ(notes_, "look 20");
+  AwaitEndOfClaims();
+  EXPECT_EQ(Look(/*reads=*/true), kUnknown);
+  EXPECT_EQ(notes_, "look 20") << "and this one is looked after as well";
+  EXPECT_THAT(c.Hear(), StartsWith("grant " + Hold('c')));
+  EXPECT_EQ(Look(/*reads=*/true), kUnknown);
+  EXPECT_EQ(notes_, "") << "too early";
+  AwaitEndOfClaims();
+  EXPECT_EQ(Look(), kUnknown);
+  EXPECT_EQ(notes_, "look 2000");
+  EXPECT_THAT(d.Hear(), StartsWith("grant " + Hold('d')));
+  EXPECT_EQ(Renew(Writer('b')), kNotHeld);
+  EXPECT_THAT(Reading(), ElementsAre(Hold('d')));
+}
+
+TEST_F(ReadWriteClaimsTest, ALookPassesOnReadsThatNobodyTook) {
+  Ear frozen(*server_, Channel('b')), too(*server_, Channel('c')), d(*server_, Channel('d'));
+  Token(Fair('a'));
+  Ask(Claiming(20, Reader('b')));
+  Ask(Claiming(30, Reader('c')));
+  Ask(Claiming(kClaim, Writer('d')));
+  Release(Fair('a'));
+  EXPECT_EQ(notes_, "look 30");
+  AwaitEndOfClaims();
+  EXPECT_EQ(Look(), kUnknown);
+  EXPECT_EQ(notes_, "look 2000");
+  EXPECT_THAT(d.Hear(), StartsWith("grant " + Hold('d')));
+  EXPECT_EQ(Renew(Reader('c')), kNotHeld);
+}
+
+TEST_F(ReadWriteClaimsTest, AHeartbeatThatFindsItsOwnReadTurnsItsClaimIntoTheLease) {
+  Ear b(*server_, Channel('b'));
+  Token(Writer('a'));
+  Ask(Claiming(kClaim, Reader('b')));
+  Release(Writer('a'));
+  EXPECT_EQ(Outcome(Again(Reader('b'))), "granted");
+  EXPECT_EQ(notes_, "missed");
+  EXPECT_GT(Remaining(Readers(), Hold('b')), 29000);
+}
+
+TEST_F(ReadWriteClaimsTest, WhatIsLeftOfAManualClaimToReadIsNotExtendedByARepeat) {
+  Ear b(*server_, Channel('b'));
+  Token(Writer('a'));
+  Ask(Claiming(kClaim, Manual(Reader('b'))));
+  Release(Writer('a'));
+  EXPECT_LE(Ask(Again(Manual(Reader('b')))).elements[2].integer, kClaim);
+  // This is how its client asks for all of it.
+  EXPECT_EQ(Ask(Again(Reader('b'))).elements[2].integer, 30000);
+}
+
+TEST_F(ReadWriteClaimsTest, WhoeverFindsTheLockFreeHandsItOver) {
+  const Request write = Writer('a'), read = Reader('a', 2);
+  const std::vector<std::function<std::string()>> ways = {
+      [&] { return Release(write); },
+      [&] { return Release(read); },
+      [&] { return Release(Writer('c'), 0, 0, 5000); },
+      [&] { return Release(Reader('c', 2), 0, 0, 5000); },
+      [&] { return Cancel(write); },
+      [&] { return Cancel(read); },
+      [&] { return Outcome(Impatient(Writer('c', 3))); },
+      [&] { return ForceRelease(); }};
+  for (const Request& next : {Writer('b'), Reader('b')}) {
+    Ear ear(*server_, Channel('b'));
+    for (size_t way = 0; way < ways.size(); ++way) {
+      const bool behind_a_write = next.owner.starts_with("read:") || way % 2 == 0;
+      Ask(behind_a_write ? write : read);
+      Ask(Claiming(kClaim, next));
+      Expire(name_);
+      Expire(Readers());
+      const std::string reply = ways[way]();
+      EXPECT_EQ(notes_, "look 2000") << reply;
+      EXPECT_THAT(reply, ::testing::AnyOf(kNotHeld, kUnknown, "busy", kFree));
+      EXPECT_THAT(ear.Hear(), StartsWith("grant " + Hold('b'))) << next.owner << " " << way;
+      EXPECT_EQ(Release(next), kReleased);
+    }
+  }
+}
+
+TEST_F(ReadWriteClaimsTest, AReaderThatGetsInWithOthersNeedNotLook) {
+  Ear b(*server_, Channel('b'));
+  Token(Writer('a'));
+  Ask(Claiming(kClaim, Reader('b')));
+  Ask(Reader('c'));
+  Expire(name_);
+  EXPECT_EQ(Outcome(Reader('c')), "granted");
+  EXPECT_EQ(notes_, "");
+  EXPECT_THAT(b.Hear(), StartsWith("grant"));
+  EXPECT_LE(Remaining(Readers(), Hold('b')), kClaim);
+  EXPECT_GT(Remaining(Readers(), Hold('c')), 29000);
+}
+
+TEST_F(ReadWriteClaimsTest, AReaderHearsWhetherItsChannelHasASubscriberAndWhatItMissed) {
+  Token(Writer('a'));
+  Request reader = Reader('b');
+  reader.listen = true;
+  reader.ticket = Ask(reader).elements[3].text;
+  EXPECT_EQ(notes_, "deaf");
+  Cancel(reader);
+  EXPECT_EQ(Outcome(Again(reader)), "queued");
+  EXPECT_EQ(notes_, "deaf missed");
+  const Ear ear(*server_, Channel('b'));
+  EXPECT_EQ(Outcome(Again(reader)), "queued");
+  EXPECT_EQ(notes_, "");
+}
+
+// The server's clock was set back since the other came.
+TEST_F(ReadWriteClaimsTest, AReaderThatComesWhenTheClockWentBackComesLastAllTheSame) {
+  Token(Writer('a'));
+  Request first = Reader('d');
+  first.ticket = "8000000000000000";
+  Ask(first);
+  const redis::Reply queued = Ask(Reader('e'));
+  EXPECT_EQ(queued.elements[2].integer, 1);
+  EXPECT_EQ(queued.elements[3].text, "8000000000000001");
+}
+
+TEST_F(ReadWriteClaimsTest, ARecordWithFurtherWordsIsThatOfALiveWaiter) {
+  Ear b(*server_, Channel('b')), c(*server_, Channel('c'));
+  Token(Writer('a'));
+  Ask(Fair('b'));
+  Ask(Reader('c'));
+  for (const char waiter : {'b', 'c'}) SetRecord(Hold(waiter), Record(Hold(waiter)) + " a later 1");
+  Release(Writer('a'));
+  EXPECT_THAT(b.Hear(), StartsWith("grant " + Hold('b')));
+  EXPECT_EQ(Owner(), std::string(32, 'b'));
+  Release(Fair('b'));
+  EXPECT_THAT(c.Hear(), StartsWith("grant " + Hold('c')));
+  EXPECT_THAT(Waiting(), IsEmpty());
+}
+
+TEST_F(ReadWriteClaimsTest, AHashOfSomebodyElseIsNeverReadWhole) {
+  for (int i = 0; i < 100; ++i) server_->Command({"HSET", name_, absl::StrCat(i), "x"});
+  server_->Command({"PEXPIRE", name_, "60000"});
+  server_->Command({"CONFIG", "RESETSTAT"});
+  for (const Request& request : {Writer('a'), Reader('b')}) {
+    EXPECT_THAT(Acquire(request), ::testing::HasSubstr("WRONGTYPE"));
+    EXPECT_THAT(Release(request), ::testing::HasSubstr("WRONGTYPE"));
+    EXPECT_THAT(Renew(request), ::testing::HasSubstr("WRONGTYPE"));
+    EXPECT_THAT(Cancel(request), ::testing::HasSubstr("WRONGTYPE"));
+  }
+  EXPECT_THAT(Inspect(), ::testing::HasSubstr("WRONGTYPE"));
+  EXPECT_THAT(ForceRelease(), ::testing::HasSubstr("WRONGTYPE"));
+  const std::string stats = server_->Text({"INFO", "commandstats"});
+  EXPECT_FALSE(absl::StrContains(stats, "cmdstat_hgetall:"));
+  EXPECT_FALSE(absl::StrContains(stats, "cmdstat_hkeys:"));
+}
+
+}  // namespace
+}  // namespace redlatch

@@ -1,0 +1,131 @@
+// A bar: no script of the read-write lock takes the server longer because 10,000 wait, read, or are
+// dead; see script_costs.h.
+#include <cstdint>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "tests/sim/lua/read_write/fixture.h"
+#include "tests/sim/lua/script_costs.h"
+
+namespace redlatch {
+namespace {
+
+class ReadWriteCostTest : public ReadWriteScriptsTest {
+ protected:
+  void MakeReads(int count, int64_t ending_us) {
+    server_->Command(
+        {"EVAL", kMakeExpiries, "1", Readers(), absl::StrCat(count), absl::StrCat(ending_us)});
+  }
+  void MakeWrites(int count, int64_t ending_us) {
+    server_->Command(
+        {"EVAL", kMakeExpiries, "2", Holds(), name_, absl::StrCat(count), absl::StrCat(ending_us)});
+  }
+
+  using Call = ScriptCosts::Call;
+  void Costs(const char* what, const Call& prepare, const Call& call) {
+    costs_.Compare(what, prepare, call);
+  }
+
+  ScriptCosts costs_{*server_};
+  Ear ear_{*server_, Channel('b')};
+};
+
+TEST_F(ReadWriteCostTest, OfWritersThatWait) {
+  const Call writers = [&](int many) {
+    Ask(Reader('a'));
+    MakeWriters(many, Channel('b'));
+    Ask(Writer('c'));
+  };
+  Costs("heartbeat of a writer that waits", writers, [&](int) { Ask(Writer('c')); });
+  Costs("a writer queues", writers, [&](int i) { Ask(Writer('d', i)); });
+  Costs("a reader asks", writers, [&](int i) { Ask(Reader('d', i)); });
+  Costs("a writer gives up", writers, [&](int i) {
+    Cancel(Writer('d', i));
+    Ask(Writer('d', i));
+  });
+  Costs("a read is renewed", writers, [&](int) { Renew(Reader('a')); });
+  Costs("a read ends, and a writer gets in", writers, [&](int) {
+    server_->Command({"DEL", name_});
+    Release(Reader('a'));
+  });
+  Costs("inspect", writers, [&](int) { Inspect(); });
+}
+
+TEST_F(ReadWriteCostTest, OfWritersThatAreDead) {
+  const Call writers = [&](int many) {
+    Token(Writer('a'));
+    MakeWriters(many);
+    Release(Writer('a'));
+  };
+  Costs("a look at dead writers", writers, [&](int) { Look(); });
+  Costs("a reader asks behind dead writers", writers, [&](int) { Ask(Reader('c')); });
+  Costs("a try behind dead writers", writers, [&](int) { Ask(Impatient(Writer('c'))); });
+}
+
+TEST_F(ReadWriteCostTest, OfReadersThatWait) {
+  const auto behind = [&](const Request& writer, const std::string& channel) -> Call {
+    return [this, writer, channel](int many) {
+      Token(writer);
+      MakeReaders(many, channel);
+      Ask(Writer('c'));
+      Cancel(Writer('c'));
+      Release(writer);
+    };
+  };
+  Costs("a look lets readers in", behind(Writer('a'), Channel('b')), [&](int) { Look(); });
+  Costs("a reader asks among many", behind(Writer('a'), Channel('b')),
+        [&](int i) { Ask(Reader('d', i)); });
+  Costs("a look goes on with a turn", behind(Fair('a'), Channel('b')), [&](int) { Look(); });
+  Costs("a look at dead readers", behind(Writer('a'), "redlatch:nobody"), [&](int) { Look(); });
+  Costs("a look at a turn of the dead", behind(Fair('a'), "redlatch:nobody"), [&](int) { Look(); });
+}
+
+TEST_F(ReadWriteCostTest, OfThoseWhoRead) {
+  const Call reads = [&](int many) {
+    MakeReads(many, 60'000'000);
+    Ask(For(70000, Reader('a')));
+  };
+  Costs("one more reads", reads, [&](int i) { Ask(Reader('c', i)); });
+  Costs("one of many renews", reads, [&](int) { Renew(Reader('a')); });
+  Costs("a writer comes to many that read", reads, [&](int i) { Ask(Writer('c', i)); });
+  Costs("one of many ends, and a writer waits", reads, [&](int i) {
+    Ask(Writer('c'));
+    Release(Reader('c', i));
+  });
+  Costs("inspect of many that read", reads, [&](int) { Inspect(); });
+  Costs("forced release of many that read", reads, [&](int) { ForceRelease(); });
+
+  const Call expired = [&](int many) {
+    MakeReads(many, -100'000'000);
+    server_->Command({"ZADD", Readers(), "8000000000000000", Hold('a')});
+  };
+  Costs("one more reads, many expired", expired, [&](int i) { Ask(Reader('c', i)); });
+  Costs("one renews, many expired", expired, [&](int) { Renew(Reader('a')); });
+  Costs("one ends, many expired", expired, [&](int i) { Cancel(Reader('c', i)); });
+}
+
+TEST_F(ReadWriteCostTest, OfTheHoldsOfAWriter) {
+  const Call holds = [&](int many) {
+    Token(For(90000, Job('a')));
+    Token(For(90000, Job('b')));
+    MakeWrites(many, 60'000'000);
+  };
+  Costs("one more hold", holds, [&](int i) { Ask(Job('c', i)); });
+  Costs("a hold is renewed", holds, [&](int) { Renew(Job('a')); });
+  Costs("a hold ends", holds, [&](int i) {
+    Ask(Job('c', i));
+    Release(Job('c', i));
+  });
+  Costs("inspect of many holds", holds, [&](int) { Inspect(); });
+  Costs("forced release of many holds", holds, [&](int) { ForceRelease(); });
+  const Call expired = [&](int many) {
+    Token(For(90000, Job('a')));
+    Token(For(90000, Job('b')));
+    MakeWrites(many, -100'000'000);
+  };
+  Costs("a hold is renewed, many expired", expired, [&](int) { Renew(Job('a')); });
+}
+
+}  // namespace
+}  // namespace redlatch

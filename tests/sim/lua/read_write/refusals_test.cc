@@ -1,0 +1,305 @@
+// Repeated and late requests, refusals, and what is for people.
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/sim/lua/read_write/fixture.h"
+
+namespace redlatch {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
+
+// Repeated and late requests.
+
+TEST_F(ReadWriteScriptsTest, AReaderThatComesAfterItsCancelOrReleaseReadsAndQueuesNothing) {
+  EXPECT_EQ(Cancel(Reader('b'), 5000), kUnknown);
+  EXPECT_GT(Pttl(Gone(Hold('b'))), 4000);
+  EXPECT_EQ(Outcome(Reader('b')), "gone");
+  Token(Writer('c'));
+  Ask(Reader('d'));
+  EXPECT_EQ(Cancel(Reader('d'), 5000), kLeft);
+  EXPECT_EQ(Outcome(Reader('d')), "gone");
+  EXPECT_EQ(Release(Writer('c'), 0, 0, 5000), kReleased);
+  EXPECT_EQ(Outcome(Writer('c')), "gone");
+  Ask(Reader('e'));
+  EXPECT_EQ(Release(Reader('e'), 0, 0, 5000), kReleased);
+  EXPECT_EQ(Outcome(Reader('e')), "gone");
+  Ask(Reader('f'));
+  EXPECT_EQ(Cancel(Reader('f'), 5000), kPassedOn);
+  EXPECT_EQ(Outcome(Reader('f')), "gone");
+  EXPECT_EQ(Release(Reader('g'), 0, 0, 5000), kNotHeld);
+  EXPECT_EQ(Outcome(Reader('g')), "gone");
+  EXPECT_EQ(server_->Integer({"EXISTS", name_, Readers(), Queue(), Writers()}), 0);
+}
+
+TEST_F(ReadWriteScriptsTest, AHeartbeatThatCrossedItsGrantIsAnsweredWithIt) {
+  Ear b(*server_, Channel('b')), c(*server_, Channel('c'));
+  Ask(Reader('a'));
+  Ask(Writer('b'));
+  Ask(Reader('c'));
+  Release(Reader('a'));
+  EXPECT_EQ(Acquire(Writer('b')), absl::StrCat("[\"granted\", \"", StoredFence(), "\", 30000, 1]"));
+  Release(Writer('b'));
+  EXPECT_EQ(Acquire(Reader('c')), Granted(StoredFence()));
+  EXPECT_THAT(Reading(), ElementsAre(Hold('c')));
+}
+
+TEST_F(ReadWriteScriptsTest, AWriterIsQueuedAgainBehindThoseWhoWait) {
+  Ear b(*server_, Channel('b')), c(*server_, Channel('c'));
+  Token(Writer('a'));
+  redis::Reply reply = ReleaseAndQueue(Writer('a'), Writer('a', 2));
+  EXPECT_EQ(reply.elements[1].text, "granted") << reply.DebugString();
+  Ask(Reader('c'));
+  Ask(Writer('b'));
+  reply = ReleaseAndQueue(Writer('a', 2), Fair('a', 3));
+  EXPECT_EQ(reply.elements[1].text, "queued") << reply.DebugString();
+  EXPECT_THAT(b.Hear(), StartsWith("grant"));
+  EXPECT_THAT(WaitingWriters(), ElementsAre(Hold('a', 3)));
+  EXPECT_EQ(First(ReleaseAndQueue(Writer('a', 2), Writer('a', 4))), "not_held");
+  EXPECT_THAT(Waiting(), ElementsAre(Hold('a', 3), Hold('c')));
+  Ear a(*server_, Channel('a'));
+  Release(Writer('b'));
+  EXPECT_THAT(a.Hear(), StartsWith("grant " + Hold('a', 3)));
+  EXPECT_EQ(server_->Text({"HGET", name_, "policy"}), "phase_fair");
+}
+
+TEST_F(ReadWriteScriptsTest, AReaderIsQueuedAgainWhereAWriterWaits) {
+  Ear b(*server_, Channel('b'));
+  Ask(Reader('a'));
+  redis::Reply reply = ReleaseAndQueue(Reader('a'), Reader('a', 2));
+  EXPECT_EQ(reply.elements[1].text, "granted") << reply.DebugString();
+  EXPECT_THAT(Reading(), ElementsAre(Hold('a', 2)));
+  Ask(Writer('b'));
+  reply = ReleaseAndQueue(Reader('a', 2), Reader('a', 3));
+  EXPECT_EQ(reply.elements[1].text, "queued") << reply.DebugString();
+  EXPECT_THAT(b.Hear(), StartsWith("grant"));
+  EXPECT_EQ(First(ReleaseAndQueue(Reader('a', 2), Reader('a', 4))), "not_held");
+  EXPECT_THAT(Waiting(), ElementsAre(Hold('a', 3)));
+  Cancel(Reader('a', 5), 5000);
+  Ask(Nest(Writer('b'), 4));
+  EXPECT_EQ(ReleaseAndQueue(Nest(Writer('b'), 4), Reader('a', 5)).DebugString(),
+            "[\"released\", \"gone\"]");
+}
+
+TEST_F(ReadWriteScriptsTest, AReadersRequeueWhoseNewGrantExistsIsARepeat) {
+  for (const bool writer_waits : {false, true}) {
+    SCOPED_TRACE(writer_waits);
+    Ear b(*server_, Channel('b'));
+    Ask(Reader('a'));
+    Ask(For(1000, Reader('a', 2)));
+    if (writer_waits) Ask(Writer('b'));
+    const redis::Reply reply = ReleaseAndQueue(Reader('a'), Reader('a', 2));
+    EXPECT_EQ(reply.elements[1].text, "granted") << reply.DebugString();
+    EXPECT_EQ(reply.elements[3].integer, 30000);
+    EXPECT_EQ(reply.elements[4].integer, writer_waits ? 1 : 0);
+    EXPECT_THAT(WaitingReaders(), IsEmpty());
+    EXPECT_THAT(Reading(), ElementsAre(Hold('a', 2)));
+    EXPECT_EQ(Release(Reader('a', 2)), kReleased);
+    EXPECT_EQ(Owner() == Of('b').owner, writer_waits);
+  }
+}
+
+TEST_F(ReadWriteScriptsTest, ReleaseAlsoRemovesTheReadFromTheQueue) {
+  Ear b(*server_, Channel('b')), c(*server_, Channel('c'));
+  for (const int others_read : {0, 1}) {
+    for (const int gone_ms : {0, 5000}) {
+      SCOPED_TRACE(absl::StrCat(others_read, " ", gone_ms));
+      server_->Command({"FLUSHALL"});
+      Ask(Reader('a'));
+      if (others_read == 1) Ask(Reader('d'));
+      Ask(Writer('b'));
+      Ask(Reader('c'));
+      // As if a duplicate of its request had come late.
+      server_->Command({"ZADD", Queue(), "1", Hold('a')});
+      SetRecord(Hold('a'), Record(Hold('c')));
+      EXPECT_EQ(Release(Reader('a'), 0, 0, gone_ms), kReleased);
+      EXPECT_THAT(WaitingReaders(), ElementsAre(Hold('c')));
+      if (others_read == 1) {
+        EXPECT_EQ(Release(Reader('d')), kReleased);
+      }
+      EXPECT_EQ(Owner(), Of('b').owner);
+    }
+  }
+}
+
+// Refusals.
+
+TEST_F(ReadWriteScriptsTest, KeysOfAnotherTypeOrKindAreRefusedAndUntouched) {
+  const std::vector<std::vector<std::string>> others = {
+      {"SET", name_, Hold('a')},
+      {"HSET", name_, "field", "value"},
+      {"HSET", name_, "kind", "reentrant/2", Of('a').owner, "1"},
+      {"SET", Readers(), "x"},
+      {"SET", Writers(), "x"}};
+  for (const std::vector<std::string>& other : others) {
+    server_->Command({"FLUSHALL"});
+    server_->Command(other);
+    server_->Command({"PEXPIRE", other[1], "30000"});
+    std::vector<std::string> replies = {
+        Release(Reader('a')), Cancel(Reader('a')), Renew(Reader('a')), Release(Writer('a')),
+        Cancel(Writer('a')),  Inspect(),           ForceRelease()};
+    if (other[1] != Writers()) {  // which the short ways need not look at
+      replies.push_back(Acquire(Writer('a')));
+      replies.push_back(Acquire(Reader('a')));
+    }
+    if (other[1] == name_) replies.push_back(Renew(Writer('a')));
+    ExpectRefused(other[1], "WRONGTYPE", replies);
+    EXPECT_EQ(server_->Integer({"DBSIZE"}), 1) << other[1];
+  }
+}
+
+TEST_F(ReadWriteScriptsTest, AQueueOrFenceOfAnotherTypeIsRefusedBeforeAnythingIsWritten) {
+  for (const std::string& key : {Queue(), Waiters(), Fence()}) {
+    server_->Command({"FLUSHALL"});
+    Token(Writer('a'));
+    Ask(Writer('w'));
+    Ask(Nest(Writer('a')));
+    server_->Command({"DEL", key});
+    server_->Command({"RPUSH", key, "x"});
+    server_->Command({"PEXPIRE", key, "30000"});
+    const std::string before = server_->Text({"DUMP", name_}) + server_->Text({"DUMP", Readers()});
+    ExpectRefused(
+        key, "WRONGTYPE",
+        {Release(Writer('a')), Cancel(Writer('a')), Acquire(Writer('b')), ForceRelease()});
+    if (key != Fence()) ExpectRefused(key, "WRONGTYPE", {Acquire(Reader('c'))});
+    EXPECT_EQ(server_->Text({"DUMP", name_}) + server_->Text({"DUMP", Readers()}), before) << key;
+  }
+}
+
+TEST_F(ReadWriteScriptsTest, TheReentrantLockRefusesALockOfThisKind) {
+  Token(Writer('a'));
+  EXPECT_THAT(Eval(lua::kReentrantAcquire, {Gone(Hold('b'))}, Of('b').Args()).DebugString(),
+              HasSubstr("WRONGTYPE"));
+}
+
+TEST_F(ReadWriteScriptsTest, FullMemoryRefusesAnAcquireAndNothingElse) {
+  Ear c(*server_, Channel('c')), d(*server_, Channel('d')), e(*server_, Channel('e'));
+  Token(Job('a'));
+  Ask(Nest(Job('a')));
+  Ask(Reader('d'));
+  Ask(Reader('e'));
+  Ask(Writer('c'));
+  FillMemory();
+  EXPECT_THAT(Acquire(Writer('f')), HasSubstr("OOM"));
+  EXPECT_THAT(Acquire(Reader('f')), HasSubstr("OOM"));
+  EXPECT_THAT(Acquire(Nest(Job('f'))), HasSubstr("OOM"));
+  EXPECT_THAT(Waiting(), ElementsAre(Hold('c'), Hold('d'), Hold('e')));
+  EXPECT_EQ(Outcome(Writer('c')), "queued") << "a heartbeat";
+  EXPECT_EQ(Outcome(Reader('d')), "queued");
+  EXPECT_EQ(Renew(Job('a')), kHeld);
+  EXPECT_EQ(Renew(Nest(Job('a'))), kLastReading);
+  EXPECT_EQ(Outcome(Nest(Job('a'))), "granted") << "a repeat";
+  EXPECT_EQ(Cancel(Job('a'), 5000), kPassedOn);
+  EXPECT_EQ(Release(Nest(Job('a')), 0, 0, 5000), kReleased);
+  EXPECT_THAT(c.Hear(), StartsWith("grant"));
+  EXPECT_EQ(Release(Writer('c'), 0, 0, 5000), kReleased);
+  EXPECT_THAT(d.Hear(), StartsWith("grant"));
+  EXPECT_THAT(e.Hear(), StartsWith("grant"));
+  EXPECT_EQ(Renew(Reader('d')), kReading);
+  EXPECT_EQ(Cancel(Reader('d'), 5000), kPassedOn);
+  EXPECT_EQ(Release(Reader('e')), kReleased);
+  EXPECT_THAT(Acquire(Reader('f')), HasSubstr("OOM"));
+  EXPECT_THAT(Acquire(Writer('f')), HasSubstr("OOM"));
+  EXPECT_EQ(server_->Integer({"EXISTS", name_, Readers(), Queue(), Waiters(), Writers()}), 0);
+}
+
+TEST_F(ReadWriteScriptsTest, EveryKeyHasATtlAfterEveryOperation) {
+  Ear b(*server_, Channel('b'));
+  const std::vector<std::string> steps = {Acquire(Fair('a')),
+                                          Acquire(Nest(Fair('a'))),
+                                          Acquire(Writer('b')),
+                                          Acquire(Reader('c')),
+                                          Renew(Fair('a')),
+                                          Renew(Nest(Fair('a'))),
+                                          Release(Fair('a')),
+                                          Acquire(Writer('b')),
+                                          Cancel(Reader('c'), 5000),
+                                          Release(Nest(Fair('a')), 0, 0, 5000),
+                                          Acquire(Reader('d')),
+                                          Cancel(Writer('b'), 5000),
+                                          Acquire(Reader('d')),
+                                          Acquire(Writer('e')),
+                                          ForceRelease()};
+  EXPECT_EQ(steps.size(), 15);
+  ExpectATtlOnEveryKey();
+}
+
+// For people.
+
+TEST_F(ReadWriteScriptsTest, AForcedReleaseTellsWriterAndReaders) {
+  Ear a(*server_, Channel('a'));
+  Token(Job('a'));
+  Ask(Nest(Job('a')));
+  EXPECT_EQ(ForceRelease(), "[\"released\", \"" + Hold('a') + "\", \"" + Hold('a', 2) + "\"]");
+  EXPECT_EQ(a.Hear(), "forced " + Hold('a') + " " + name_);
+  EXPECT_EQ(a.Hear(), "forced " + Hold('a', 2) + " " + name_);
+  EXPECT_EQ(Renew(Nest(Job('a'))), kNotHeld);
+  EXPECT_EQ(ForceRelease(), kFree);
+  Ask(Reader('d'));
+  EXPECT_EQ(ForceRelease(), "[\"released\", \"" + Hold('d') + "\"]");
+}
+
+TEST_F(ReadWriteScriptsTest, AForcedPhaseFairWriteLetsReadersIn) {
+  Ear b(*server_, Channel('b')), c(*server_, Channel('c'));
+  Token(Fair('a'));
+  Ask(Writer('c'));
+  Ask(Reader('b'));
+  ForceRelease();
+  EXPECT_THAT(b.Hear(), StartsWith("grant"));
+  EXPECT_EQ(c.Hear(), "");
+}
+
+TEST_F(ReadWriteScriptsTest, InspectShowsWriterReadersAndWaitersAndRemovesNothing) {
+  const int64_t token = Token(Job('a'));
+  Ask(Nest(Job('a')));
+  Ask(Fair('b'));
+  Ask(Reader('c'));
+  Ask(For(10, Nest(Job('a'), 3)));
+  AwaitEnd(Readers(), Hold('a', 3));
+  const redis::Reply reply = Eval(scripts_.inspect, {}, {"10"});
+  EXPECT_EQ(reply.elements[0].text, "read_write");
+  EXPECT_EQ(reply.elements[1].text, absl::StrCat(StoredFence()));
+  const std::vector<redis::Reply>& holders = reply.elements[2].elements;
+  ASSERT_EQ(holders.size(), 2);
+  EXPECT_EQ(holders[0].elements[0].text, Hold('a'));
+  EXPECT_EQ(holders[0].elements[1].text, kJob);
+  EXPECT_GT(holders[0].elements[2].integer, 29000);
+  EXPECT_EQ(holders[0].elements[4].text, absl::StrCat(token)) << "since then";
+  EXPECT_EQ(reply.elements[5].integer, 2);
+  EXPECT_EQ(holders[1].elements[0].text, Hold('a', 2));
+  EXPECT_EQ(holders[1].elements[1].text, "read");
+  EXPECT_GT(holders[1].elements[2].integer, 29000);
+  EXPECT_EQ(reply.elements[3].integer, 2);
+  const std::vector<redis::Reply>& waiters = reply.elements[4].elements;
+  ASSERT_EQ(waiters.size(), 2);
+  EXPECT_EQ(waiters[0].elements[1].text, Fair('b').owner);
+  EXPECT_EQ(waiters[1].elements[1].text, Reader('c').owner);
+  EXPECT_EQ(Reading().size(), 2) << "the expired one as well";
+}
+
+TEST_F(ReadWriteScriptsTest, NamesAndOwnersMayContainAnything) {
+  name_ = "an order: 7 \n{x";
+  const std::string owner = std::string("user:read:1:\0 a\n%s b", 20);
+  Ear b(*server_, Channel('b'));
+  Token(Writer('a'));
+  Request writer = Fair('b');
+  writer.owner = owner;
+  Ask(writer);
+  EXPECT_THAT(WaitingWriters(), ElementsAre(Hold('b'))) << "a writer, whatever its owner is called";
+  Release(Writer('a'));
+  EXPECT_EQ(b.Hear(), GrantOf(writer, StoredFence(), 0));
+  EXPECT_EQ(Count(owner), "1");
+  EXPECT_EQ(Outcome(Nest(writer)), "granted");
+  EXPECT_EQ(Release(Nest(writer)), kReleased);
+  EXPECT_EQ(Release(writer), kReleased);
+}
+
+}  // namespace
+}  // namespace redlatch

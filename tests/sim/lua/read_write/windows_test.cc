@@ -1,0 +1,402 @@
+// Many that wait, dead or alive: each call looks at a window of them, and nobody barges meanwhile.
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/sim/lua/read_write/fixture.h"
+
+namespace redlatch {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+using ::testing::StartsWith;
+
+class ReadWriteWindowsTest : public ReadWriteScriptsTest {
+ protected:
+  std::string Phase() { return server_->Text({"HGET", name_, "phase"}); }
+  // As if all who read had left, by a release whose looker died.
+  void AllLeave() { server_->Command({"DEL", Readers()}); }
+  // How many grants there are on that channel.
+  static int Grants(Ear& ear) {
+    int grants = 0;
+    while (absl::StartsWith(ear.Hear(), "grant ")) ++grants;
+    return grants;
+  }
+};
+
+TEST_F(ReadWriteWindowsTest, DeadWritersLeaveByWindowsAndNobodyGetsInBeforeTheLive) {
+  Ear ear(*server_, Channel('b')), reader(*server_, Channel('e'));
+  Token(Writer('a'));
+  MakeWriters(260);
+  Ask(Writer('b'));
+  EXPECT_EQ(Release(Writer('a')), kReleased);
+  EXPECT_EQ(notes_, "look 1");
+  EXPECT_THAT(Waiting(), SizeIs(260 - 64 + 1));
+
+  EXPECT_EQ(Outcome(Impatient(Writer('c'))), "busy");
+  EXPECT_EQ(notes_, "look 1");
+  EXPECT_EQ(Outcome(Reader('e')), "queued");
+  EXPECT_EQ(notes_, "look 1");
+  EXPECT_EQ(Outcome(Impatient(Reader('g'))), "busy");
+  EXPECT_EQ(notes_, "look 1");
+  EXPECT_EQ(Owner(), "");
+  EXPECT_THAT(Reading(), IsEmpty());
+
+  EXPECT_EQ(Look(), kUnknown);
+  EXPECT_EQ(notes_, "look 30000");
+  EXPECT_THAT(ear.Hear(), StartsWith("grant " + Hold('b')));
+  EXPECT_THAT(Waiting(), ElementsAre(Hold('e')));
+  EXPECT_EQ(reader.Hear(), "");
+}
+
+TEST_F(ReadWriteWindowsTest, DeadReadersLeaveByWindowsBeforeTheLive) {
+  Ear ear(*server_, Channel('b'));
+  Token(Writer('a'));
+  MakeReaders(260);
+  Ask(Reader('b'));
+  EXPECT_EQ(Release(Writer('a')), kReleased);
+  EXPECT_EQ(notes_, "look 1");
+  EXPECT_EQ(Outcome(Impatient(Writer('c'))), "busy") << "it comes after all who have a subscriber";
+  EXPECT_EQ(notes_, "look 1");
+  EXPECT_EQ(Outcome(Impatient(Reader('d'))), "granted") << "it is in nobody's way";
+  EXPECT_EQ(notes_, "look 1");
+  EXPECT_EQ(Look(/*reads=*/true), kUnknown);
+  EXPECT_EQ(notes_, "look 1");
+  EXPECT_EQ(ear.Hear(), "");
+  EXPECT_EQ(Look(/*reads=*/true), kUnknown);
+  EXPECT_EQ(notes_, "look 30000");
+  EXPECT_THAT(ear.Hear(), StartsWith("grant " + Hold('b')));
+  EXPECT_THAT(Waiting(), IsEmpty());
+}
+
+TEST_F(ReadWriteWindowsTest, AReaderThatAsksWhileOnlyDeadWritersStandGetsInAfterTheyLeft) {
+  Ear e(*server_, Channel('e'));
+  Ask(Reader('a'));
+  MakeWriters(100);
+  EXPECT_EQ(Outcome(Reader('b')), "queued");
+  EXPECT_EQ(notes_, "look 1");
+  EXPECT_THAT(WaitingWriters(), SizeIs(36));
+  EXPECT_EQ(Outcome(Again(Reader('b'))), "granted");
+  EXPECT_EQ(notes_, "");
+  EXPECT_THAT(Waiting(), IsEmpty());
+  EXPECT_THAT(Reading(), ElementsAre(Hold('a'), Hold('b')));
+}
+
+// So that the next call finds fewer.
+TEST_F(ReadWriteWindowsTest, WhoeverAsksSweepsTheDeadBeforeALiveWriterAway) {
+  Ear b(*server_, Channel('b'));
+  Ask(Reader('a'));
+  MakeWriters(40);
+  Ask(Writer('b'));
+  EXPECT_EQ(Outcome(Reader('c')), "queued");
+  EXPECT_EQ(notes_, "");
+  EXPECT_THAT(WaitingWriters(), ElementsAre(Hold('b')));
+}
+
+TEST_F(ReadWriteWindowsTest, DeadWritersBeforeDeadReadersLeaveTheLockToWhoeverAsks) {
+  Token(Writer('a'));
+  MakeWriters(100);
+  MakeReaders(100);
+  EXPECT_EQ(Release(Writer('a')), kReleased);
+  EXPECT_EQ(notes_, "look 1");
+  int refused = 0;
+  for (; Outcome(Impatient(Writer('c'))) == "busy" && refused < 10; ++refused) {
+    EXPECT_EQ(notes_, "look 1");
+  }
+  EXPECT_EQ(refused, 2);
+  EXPECT_EQ(Owner(), Writer('c').owner);
+  EXPECT_THAT(Waiting(), IsEmpty());
+}
+
+TEST_F(ReadWriteWindowsTest, ManyReadersGetInByWindows) {
+  Ear ear(*server_, Channel('b'));
+  Token(Writer('a'));
+  MakeReaders(150, Channel('b'));
+  EXPECT_EQ(Release(Writer('a')), kReleased);
+  EXPECT_EQ(notes_, "look 1 look 2000");
+  EXPECT_THAT(Reading(), SizeIs(64));
+  EXPECT_EQ(server_->Integer({"EXISTS", name_}), 0) << "no writer waits, so nobody need remember";
+  EXPECT_EQ(Release(Writer('a')), kNotHeld);
+  EXPECT_EQ(notes_, "look 1 look 2000");
+  EXPECT_EQ(Release(Writer('a')), kNotHeld);
+  EXPECT_EQ(notes_, "look 2000");
+  EXPECT_THAT(Reading(), SizeIs(150));
+  EXPECT_EQ(Grants(ear), 150);
+  EXPECT_THAT(Waiting(), IsEmpty());
+}
+
+TEST_F(ReadWriteWindowsTest, WhoeverReadsGoesOnWithTheOthersTurn) {
+  Ear ear(*server_, Channel('b'));
+  Token(Writer('a'));
+  MakeReaders(300, Channel('b'));
+  Release(Writer('a'));
+  const std::string last = absl::StrCat(std::string(30, '0'), "ff:1");
+  Request heartbeat = Reader('b');
+  heartbeat.hold = last;
+  EXPECT_EQ(Outcome(heartbeat), "granted") << "by the reply";
+  EXPECT_EQ(notes_, "look 1");
+  EXPECT_THAT(Reading(), SizeIs(64 + 64 + 1));
+  EXPECT_EQ(Outcome(Again(heartbeat)), "granted") << "a repeat goes on, too";
+  EXPECT_EQ(notes_, "look 1 missed");
+  EXPECT_THAT(Reading(), SizeIs(64 + 128 + 1));
+  EXPECT_EQ(Outcome(Reader('c')), "granted");
+  EXPECT_THAT(Reading(), SizeIs(64 + 192 + 2));
+  EXPECT_EQ(Release(Reader('c')), kReleased);
+  EXPECT_EQ(notes_, "look 2000");
+  EXPECT_THAT(Reading(), SizeIs(300));
+  EXPECT_EQ(Grants(ear), 299);
+}
+
+TEST_F(ReadWriteWindowsTest, AWriterThatQueuesEndsTheTurnOfReaders) {
+  Ear ear(*server_, Channel('b')), w(*server_, Channel('c'));
+  Token(Writer('a'));
+  MakeReaders(100, Channel('b'));
+  Release(Writer('a'));
+  EXPECT_THAT(Reading(), SizeIs(64));
+  EXPECT_EQ(Outcome(Writer('c')), "queued");
+  EXPECT_EQ(Look(), kUnknown);
+  EXPECT_EQ(notes_, "");
+  EXPECT_THAT(Reading(), SizeIs(64));
+  AllLeave();
+  Look();
+  EXPECT_THAT(w.Hear(), StartsWith("grant " + Hold('c')));
+  EXPECT_EQ(Release(Writer('c')), kReleased);
+  EXPECT_THAT(Reading(), SizeIs(36));
+}
+
+// After a phase-fair write, there may be more readers than one call lets in.
+
+TEST_F(ReadWriteWindowsTest, AfterAPhaseFairWriteTheTurnStaysTheReaders) {
+  Ear ear(*server_, Channel('b')), w(*server_, Channel('w')), late(*server_, Channel('e'));
+  Token(Fair('a'));
+  MakeReaders(150, Channel('b'));
+  Ask(Writer('w'));
+  EXPECT_EQ(Release(Fair('a')), kReleased);
+  EXPECT_EQ(notes_, "look 1 look 2000");
+  EXPECT_THAT(Reading(), SizeIs(64));
+  EXPECT_EQ(Phase(), "150");
+  EXPECT_GT(Pttl(name_), 0);
+  EXPECT_LE(Pttl(name_), 30000) << "no longer than the readers are kept";
+
+  // It goes on with the turn, but gets in itself only with the writers' leave.
+  EXPECT_EQ(Outcome(Reader('e')), "queued");
+  EXPECT_EQ(notes_, "look 1 look 2000");
+  EXPECT_THAT(Reading(), SizeIs(128));
+  AllLeave();
+  EXPECT_EQ(Outcome(Again(Writer('w'))), "queued") << "though nobody reads";
+  EXPECT_EQ(notes_, "look 2000") << "these were the last";
+  EXPECT_EQ(Phase(), "");
+  EXPECT_EQ(server_->Integer({"EXISTS", name_}), 0);
+  EXPECT_THAT(Reading(), SizeIs(22));
+  EXPECT_EQ(Grants(ear), 150);
+
+  EXPECT_EQ(Outcome(Impatient(Writer('c'))), "busy");
+  EXPECT_EQ(Outcome(Impatient(Reader('d'))), "busy");
+  EXPECT_EQ(late.Hear(), "");
+  AllLeave();
+  Look();
+  EXPECT_THAT(w.Hear(), StartsWith("grant " + Hold('w')));
+  EXPECT_EQ(late.Hear(), "");
+  Release(Writer('w'));
+  EXPECT_THAT(late.Hear(), StartsWith("grant " + Hold('e')));
+}
+
+TEST_F(ReadWriteWindowsTest, NobodyBargesWhileATurnGoesOnAndNobodyReads) {
+  Ear ear(*server_, Channel('b')), w(*server_, Channel('w'));
+  const std::vector<Request> others = {
+      Writer('c'),        Impatient(Writer('d')), Fair('e'), Reader('g'), Impatient(Reader('h')),
+      Again(Writer('w')), Nest(Fair('a'), 9)};
+  for (const Request& other : others) {
+    server_->Command({"FLUSHALL"});
+    Token(Fair('a'));
+    MakeReaders(200, Channel('b'));
+    Ask(Writer('w'));
+    Release(Fair('a'));
+    AllLeave();
+    const std::string outcome = Outcome(other);
+    EXPECT_EQ(outcome, other.wait ? "queued" : "busy") << other.owner;
+    EXPECT_EQ(notes_, "look 1 look 2000") << other.owner;
+    EXPECT_THAT(Reading(), SizeIs(64)) << "and it went on";
+    EXPECT_EQ(Owner(), "");
+  }
+}
+
+TEST_F(ReadWriteWindowsTest, AReaderThatReturnsToItsTicketBelongsToTheTurn) {
+  Ear ear(*server_, Channel('b')), w(*server_, Channel('w'));
+  Token(Fair('a'));
+  MakeReaders(150, Channel('b'));
+  Ask(Writer('w'));
+  Release(Fair('a'));
+  Request returns = Reader('c');
+  returns.ticket = "7";
+  returns.attempt = 2;
+  EXPECT_EQ(Outcome(returns), "granted");
+  EXPECT_EQ(notes_, "look 1 missed");
+  EXPECT_THAT(Reading(), SizeIs(64 + 64 + 1));
+}
+
+TEST_F(ReadWriteWindowsTest, ALateReaderJoinsATurnBehindWhichNoWriterWaits) {
+  Ear ear(*server_, Channel('b')), w(*server_, Channel('w'));
+  Token(Fair('a'));
+  MakeReaders(200, Channel('b'));
+  Release(Fair('a'));
+  EXPECT_EQ(Phase(), "200");
+  EXPECT_EQ(Outcome(Reader('c')), "granted");
+  EXPECT_EQ(Outcome(Writer('w')), "queued");
+  EXPECT_EQ(Phase(), "200") << "which a writer that comes now does not end";
+  EXPECT_THAT(Reading(), SizeIs(192 + 1));
+  EXPECT_EQ(Outcome(Reader('d')), "queued");
+  EXPECT_EQ(Phase(), "");
+  EXPECT_THAT(Reading(), SizeIs(200 + 1));
+}
+
+TEST_F(ReadWriteWindowsTest, ATurnOfTheDeadEndsAndTheWriterGetsIn) {
+  for (const int dead : {10, 20, 64, 150}) {
+    SCOPED_TRACE(dead);
+    Ear w(*server_, Channel('w'));
+    Token(Fair('a'));
+    MakeReaders(dead);
+    Ask(Writer('w'));
+    EXPECT_EQ(Release(Fair('a')), kReleased);
+    for (int call = 0; notes_ == "look 1" && call < 10; ++call) {
+      EXPECT_EQ(Outcome(Impatient(Writer('c'))), "busy");
+      Look();
+    }
+    EXPECT_THAT(w.Hear(), StartsWith("grant " + Hold('w')));
+    EXPECT_EQ(Owner(), Writer('w').owner);
+    EXPECT_EQ(Phase(), "");
+    EXPECT_THAT(Waiting(), IsEmpty());
+    Release(Writer('w'));
+  }
+}
+
+TEST_F(ReadWriteWindowsTest, ATurnWithWhichNobodyGoesOnIsForgotten) {
+  Ear ear(*server_, Channel('b')), w(*server_, Channel('w'));
+  Token(Fair('a'));
+  MakeReaders(100, Channel('b'));
+  Ask(Writer('w'));
+  server_->Command({"PEXPIRE", Queue(), "9000"});
+  Release(Fair('a'));
+  EXPECT_LE(Pttl(name_), 9000);
+  Expire(Queue());
+  Expire(name_);
+  AllLeave();
+  Look();
+  EXPECT_THAT(w.Hear(), StartsWith("grant " + Hold('w')));
+}
+
+TEST_F(ReadWriteWindowsTest, ATurnIsNoWriterAndKeepsOtherKindsOut) {
+  Ear ear(*server_, Channel('b')), w(*server_, Channel('w'));
+  Token(Fair('a'));
+  MakeReaders(100, Channel('b'));
+  Ask(Writer('w'));
+  Release(Fair('a'));
+  EXPECT_EQ(Renew(Fair('a')), kNotHeld);
+  EXPECT_EQ(Renew(Reader('a', 2)), kNotHeld);
+  const redis::Reply shown = Eval(scripts_.inspect, {}, {"0"});
+  EXPECT_EQ(shown.elements[5].integer, 64);
+  EXPECT_EQ(shown.elements[2].elements[0].elements[1].text, "read");
+  EXPECT_THAT(Eval(lua::kReentrantAcquire, {Gone(Hold('d'))}, Of('d').Args()).DebugString(),
+              HasSubstr("WRONGTYPE"));
+  EXPECT_EQ(Phase(), "100");
+}
+
+TEST_F(ReadWriteWindowsTest, APhaseFairDowngradeBeginsATurn) {
+  Ear ear(*server_, Channel('b')), w(*server_, Channel('w'));
+  Token(Fair('a'));
+  Ask(Nest(Fair('a')));
+  MakeReaders(100, Channel('b'));
+  Ask(Writer('w'));
+  EXPECT_EQ(Release(Fair('a')), kReleased);
+  EXPECT_THAT(Reading(), SizeIs(65));
+  EXPECT_EQ(Phase(), "100");
+  EXPECT_EQ(Release(Nest(Fair('a'))), kReleased);
+  EXPECT_EQ(notes_, "look 2000");
+  EXPECT_THAT(Reading(), SizeIs(100));
+  EXPECT_EQ(Phase(), "");
+}
+
+// Where a call has seen a window of writers, it looks at a part of the readers only.
+TEST_F(ReadWriteWindowsTest, ACallLooksAtAboutAWindowThoughThereAreTwoQueues) {
+  Ear ear(*server_, Channel('b'));
+  Token(Writer('a'));
+  MakeReaders(60, Channel('b'));
+  for (int i = 0; i < 50; ++i) Ask(Writer('d', 1 + i));  // dead
+  EXPECT_EQ(Release(Writer('a')), kReleased);
+  EXPECT_EQ(notes_, "look 1 look 2000");
+  EXPECT_THAT(Reading(), SizeIs(16));
+  EXPECT_THAT(WaitingWriters(), IsEmpty());
+  Look();
+  EXPECT_EQ(notes_, "look 2000");
+  EXPECT_THAT(Reading(), SizeIs(60));
+}
+
+// For people.
+
+TEST_F(ReadWriteWindowsTest, AForcedReleaseEndsAllReadsAndTellsAWindowOfThem) {
+  std::vector<Ear> ears;
+  for (int i = 0; i < 100; ++i) {
+    Request reader = For(30000 + 1000 * i, Reader('a'));
+    reader.hold = absl::StrCat(i < 50 ? std::string(32, 'a') : std::string(32, 'b'), ":", i);
+    EXPECT_EQ(Outcome(reader), "granted");
+  }
+  Ear a(*server_, Channel('a')), b(*server_, Channel('b')), w(*server_, Channel('w'));
+  Ask(Writer('w'));
+  const redis::Reply reply = Eval(scripts_.force_release, {}, {"redlatch:"});
+  EXPECT_EQ(reply.elements[0].text, "released");
+  EXPECT_EQ(reply.elements[1].integer, 1) << "to be gone on with at once";
+  EXPECT_THAT(reply.elements, SizeIs(2 + 64));
+  EXPECT_THAT(Reading(), IsEmpty());
+  EXPECT_EQ(b.Hear(), absl::StrCat("forced ", Hold('b', 50), " ", name_));
+  EXPECT_EQ(a.Hear(), absl::StrCat("forced ", Hold('a', 36), " ", name_));
+  const redis::Reply more = Eval(scripts_.force_release, {}, {"redlatch:", "more"});
+  EXPECT_EQ(more.elements[0].text, "told");
+  EXPECT_EQ(more.elements[1].integer, 30000);
+  EXPECT_THAT(w.Hear(), StartsWith("grant " + Hold('w')));
+  Eval(scripts_.force_release, {}, {"redlatch:", "more"});
+  EXPECT_EQ(Owner(), Writer('w').owner) << "which forces nothing";
+}
+
+TEST_F(ReadWriteWindowsTest, WaitersAreShownInTheOrderInWhichTheyWillBeServed) {
+  Ear ear(*server_, Channel('b'));
+  const auto shown = [&] {
+    std::vector<std::string> holds;
+    const redis::Reply reply = Eval(scripts_.inspect, {}, {"10"});
+    for (const redis::Reply& waiter : reply.elements[4].elements) {
+      holds.push_back(waiter.elements[0].text);
+      EXPECT_GT(waiter.elements[2].text.size(), 0) << "when it came";
+    }
+    EXPECT_EQ(reply.elements[3].integer, static_cast<int64_t>(holds.size()));
+    return holds;
+  };
+  Token(Writer('a'));
+  Ask(Reader('c'));
+  Ask(Writer('d'));
+  Ask(Reader('e'));
+  Ask(Fair('g'));
+  EXPECT_THAT(shown(), ElementsAre(Hold('d'), Hold('g'), Hold('c'), Hold('e')));
+  server_->Command({"FLUSHALL"});
+  Token(Fair('a'));
+  Ask(Writer('d'));
+  Ask(Reader('e'));
+  EXPECT_THAT(shown(), ElementsAre(Hold('e'), Hold('d')));
+  server_->Command({"FLUSHALL"});
+  Token(Fair('a'));
+  MakeReaders(66, Channel('b'));
+  Ask(Writer('d'));
+  Release(Fair('a'));
+  server_->Command({"ZADD", Queue(), "1000", Hold('e')});
+  server_->Command({"HSET", Waiters(), Hold('e'), "x"});
+  EXPECT_THAT(shown(), ElementsAre(StartsWith("0000"), StartsWith("0000"), Hold('d'), Hold('e')));
+}
+
+}  // namespace
+}  // namespace redlatch

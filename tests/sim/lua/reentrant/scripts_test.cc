@@ -1,0 +1,79 @@
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/sim/lua/lock_scripts_fixture.h"
+
+namespace redlatch {
+namespace {
+
+using ::testing::HasSubstr;
+
+class ReentrantScriptsTest : public LockScriptsFixture {
+ protected:
+  ReentrantScriptsTest() : LockScriptsFixture(ReentrantKind()) {}
+};
+
+TEST_F(ReentrantScriptsTest, AFreeLockIsGrantedAsAHashWithTheLeaseAsItsTtl) {
+  const int64_t token = Token(Of('a'));
+  EXPECT_EQ(server_->Text({"HGET", name_, "kind"}), "reentrant/2");
+  EXPECT_EQ(Count(Of('a').owner), "1");
+  EXPECT_THAT(server_->Text({"HGET", name_, Hold('a')}), HasSubstr(absl::StrCat(" ", token)));
+  EXPECT_GT(Pttl(name_), 29000);
+  EXPECT_EQ(Release(Of('a')), kReleased);
+  EXPECT_EQ(server_->Integer({"EXISTS", name_}), 0);
+}
+
+// A server may be kept from its processor between looking at the time and writing.
+TEST_F(ReentrantScriptsTest, WhatEndsWhileAScriptRunsLeavesNoKeyWithoutATtl) {
+  const auto late = [](const LuaScript& script) {
+    constexpr std::string_view kNow = "local now = now_us()\n";
+    std::string body(script.body);
+    const size_t at = body.find(kNow);
+    EXPECT_NE(at, body.npos);
+    return body.insert(at + kNow.size(), R"lua(
+for i = 1, 100000 do
+  local time = redis.call('TIME')
+  if time[1] * 1000000 + time[2] > now + 60000 then break end
+end
+)lua");
+  };
+  Request request = Manual(For(50, Of('a')));
+  Ask(request);
+  request.attempt = 2;
+  const std::string acquire = late(scripts_.acquire);
+  Eval({.body = acquire}, {Gone(request.hold)}, request.Args());
+  EXPECT_NE(Pttl(name_), -1) << server_->Command({"HGETALL", name_}).DebugString();
+
+  server_->Command({"DEL", name_});
+  Request first = Job('a'), second = Job('b');
+  second.lease_ms = 50;
+  Ask(first);
+  Ask(second);
+  const std::string release = late(scripts_.release);
+  Eval({.body = release}, {}, {first.hold, "0 0 0", kJob});
+  EXPECT_NE(Pttl(name_), -1) << server_->Command({"HGETALL", name_}).DebugString();
+}
+
+TEST_F(ReentrantScriptsTest, KeysOfAnotherTypeOrKindAreRefusedAndUntouched) {
+  const std::vector<std::vector<std::string>> others = {
+      {"SET", name_, Hold('a')},
+      {"HSET", name_, "field", "value"},
+      {"HSET", name_, "kind", "read-write", Of('a').owner, "1"},
+      {"HSET", name_, Hold('a'), "9000000000000000 1"}};
+  for (const std::vector<std::string>& other : others) {
+    server_->Command({"FLUSHALL"});
+    server_->Command(other);
+    server_->Command({"PEXPIRE", name_, "30000"});
+    ExpectRefused(name_, "WRONGTYPE",
+                  {Acquire(Of('a')), Release(Of('a')), Renew(Of('a')), Cancel(Of('a')), Inspect(),
+                   ForceRelease()});
+    EXPECT_EQ(server_->Integer({"DBSIZE"}), 1);
+  }
+}
+
+}  // namespace
+}  // namespace redlatch

@@ -1,0 +1,318 @@
+// The semaphore's capacity, what its scripts refuse, and what they tell people.
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/sim/lua/semaphore/fixture.h"
+
+namespace redlatch {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
+
+class SemaphoreScriptsCapacityTest : public SemaphoreScriptsFixture {
+ protected:
+  Request Expecting(int64_t capacity, Request request) {
+    request.more = {absl::StrCat(capacity)};
+    return request;
+  }
+};
+
+TEST_F(SemaphoreScriptsCapacityTest, AnotherCapacityThanTheStoredOneIsRefusedByEachUse) {
+  Ask(One('a'));
+  const std::string before = server_->Text({"DUMP", name_});
+  for (const Request& request :
+       {One('b'), Impatient(One('b')), Many(2, 'b'), Again(One('b'), "17")}) {
+    const std::string reply = Acquire(Expecting(3, request));
+    EXPECT_THAT(reply, StartsWith("error REFUSED its capacity is 2, and this object expects 3"));
+  }
+  EXPECT_EQ(server_->Text({"DUMP", name_}), before);
+  EXPECT_THAT(Waiting(), IsEmpty());
+  Release(One('a'));
+  EXPECT_THAT(Acquire(Expecting(1, One('a', 2))), HasSubstr("REFUSED"));
+}
+
+TEST_F(SemaphoreScriptsCapacityTest, MorePermitsThanThereAreAreRefusedAndNothingIsStored) {
+  EXPECT_THAT(Acquire(Many(3, 'a')), StartsWith("error REFUSED 3 permits are more than its "
+                                                "capacity, 2"));
+  EXPECT_EQ(server_->Integer({"DBSIZE"}), 0);
+  Ask(Many(2, 'a'));
+  EXPECT_THAT(Acquire(Impatient(Many(3, 'b'))), HasSubstr("REFUSED"));
+  EXPECT_THAT(Waiting(), IsEmpty());
+}
+
+TEST_F(SemaphoreScriptsCapacityTest, ACapacityThatIsSetCountsWhateverConstructorsSay) {
+  EXPECT_EQ(SetCapacity(1), kSet);
+  EXPECT_EQ(Field("set_by"), "set_capacity");
+  EXPECT_GT(Pttl(name_), 86'400'000);
+  EXPECT_EQ(Acquire(Expecting(7, One('a'))), Granted());
+  EXPECT_EQ(Outcome(Impatient(Expecting(7, One('b')))), "busy");
+  EXPECT_THAT(Acquire(Expecting(7, Many(2, 'b'))),
+              StartsWith("error REFUSED 2 permits are more than its capacity, 1"));
+  Ask(One('b'));
+  EXPECT_EQ(SetCapacity(1), kSet);
+  EXPECT_THAT(Waiting(), ElementsAre(Hold('b')));
+  EXPECT_EQ(Field("capacity"), "1");
+}
+
+TEST_F(SemaphoreScriptsCapacityTest, TheLargestNumbersAreKept) {
+  capacity_ = INT64_MAX;
+  for (const char client : {'a', 'b'}) EXPECT_EQ(Acquire(One(client)), Granted());
+  EXPECT_EQ(Field("capacity"), absl::StrCat(INT64_MAX));
+  EXPECT_THAT(Acquire(Expecting(5, One('c'))), HasSubstr(absl::StrCat("is ", INT64_MAX, ",")));
+  name_ = "other";
+  capacity_ = int64_t{1} << 53;
+  Request most = One('a');
+  most.block = INT32_MAX;
+  EXPECT_EQ(Acquire(most), Granted());
+  EXPECT_EQ(Acquire(Again(most)), Granted());
+  EXPECT_EQ(Used(), INT32_MAX);
+  EXPECT_EQ(Release(most), kReleased);
+}
+
+TEST_F(SemaphoreScriptsCapacityTest, GrowthLetsInTurnInWhoeverFits) {
+  Ear b(*server_, Channel('b')), c(*server_, Channel('c')), d(*server_, Channel('d'));
+  SetCapacity(4);
+  Ask(Many(4, 'a'));
+  Ask(One('b'));
+  Ask(Many(3, 'c'));
+  Ask(One('d'));
+  SetCapacity(6);
+  EXPECT_EQ(b.Hear(), GrantOf(One('b')));
+  EXPECT_EQ(c.Hear(), "");
+  EXPECT_EQ(d.Hear(), "");
+  SetCapacity(9);
+  EXPECT_EQ(c.Hear(), GrantOf(Many(3, 'c')));
+  EXPECT_EQ(d.Hear(), GrantOf(One('d')));
+  EXPECT_EQ(Used(), 9);
+}
+
+TEST_F(SemaphoreScriptsCapacityTest,
+       ShrinkingTakesPermitsFromNobodyAndLetsNobodyInUntilEnoughAreBack) {
+  for (const int weight : {1, 2}) {
+    server_->Command({"FLUSHALL"});
+    Ear b(*server_, Channel('b'));
+    SetCapacity(4 * weight);
+    for (int i = 1; i <= 4; ++i) Ask(Many(weight, 'a', i));
+    Ask(Many(weight, 'b'));
+    SetCapacity(2 * weight);
+    for (int i = 1; i <= 2; ++i) {
+      EXPECT_EQ(Renew(Many(weight, 'a', i)), kHeld);
+      EXPECT_EQ(Release(Many(weight, 'a', i)), kReleased);
+      EXPECT_EQ(b.Hear(), "");
+      EXPECT_EQ(Outcome(Impatient(Many(weight, 'c'))), "busy");
+    }
+    EXPECT_EQ(Used(), 2 * weight);
+    EXPECT_EQ(Release(Many(weight, 'a', 3)), kReleased);
+    EXPECT_EQ(b.Hear(), GrantOf(Many(weight, 'b')));
+    ExpectConsistent();
+  }
+}
+
+TEST_F(SemaphoreScriptsCapacityTest, WhoWaitsForMoreThanThereWillBeIsToldToAskAndOthersGetIn) {
+  Ear b(*server_, Channel('b')), c(*server_, Channel('c'));
+  SetCapacity(5);
+  Ask(One('a'));
+  Ask(Many(5, 'b'));
+  Ask(One('c'));
+  EXPECT_THAT(Waiting(), ElementsAre(Hold('b'), Hold('c')));
+  SetCapacity(4);
+  EXPECT_EQ(b.Hear(), "forced " + Hold('b') + " " + name_);
+  EXPECT_EQ(c.Hear(), GrantOf(One('c')));
+  EXPECT_THAT(Waiting(), IsEmpty());
+  EXPECT_THAT(Acquire(Again(Many(5, 'b'), "17")), HasSubstr("REFUSED"));
+  EXPECT_EQ(Cancel(Many(5, 'b'), 5000), kUnknown);
+}
+
+TEST_F(SemaphoreScriptsCapacityTest, WhoWaitsForTooManyIsPassedOverByWhoeverFindsIt) {
+  Ear b(*server_, Channel('b')), c(*server_, Channel('c'));
+  SetCapacity(5);
+  Ask(Many(5, 'a'));
+  Ask(Many(5, 'b'));
+  Ask(One('c'));
+  server_->Command({"HSET", name_, "capacity", "4"});
+  EXPECT_EQ(Release(Many(5, 'a')), kReleased);
+  EXPECT_EQ(b.Hear(), "");
+  EXPECT_EQ(c.Hear(), GrantOf(One('c')));
+  EXPECT_THAT(Waiting(), IsEmpty());
+}
+
+TEST_F(SemaphoreScriptsCapacityTest, ARepeatOfAHoldThatHasMoreThanThereAreByNowIsStillGranted) {
+  SetCapacity(5);
+  Ask(Many(5, 'a'));
+  SetCapacity(1);
+  EXPECT_EQ(Acquire(Again(Many(5, 'a'))), Granted());
+  EXPECT_EQ(Renew(Many(5, 'a')), kHeld);
+  EXPECT_EQ(Release(Many(5, 'a')), kReleased);
+}
+
+// Refusals.
+
+TEST_F(SemaphoreScriptsCapacityTest, KeysOfAnotherTypeOrKindAreRefusedAndUntouched) {
+  const std::vector<std::vector<std::string>> others = {
+      {"SET", name_, Hold('a')},
+      {"HSET", name_, "field", "value"},
+      {"HSET", name_, "kind", "reentrant/2", Of('a').owner, "1", Hold('a'), "9e15 1"},
+      {"HSET", name_, "kind", "other", "capacity", "2", "set_by", "constructor"},
+      {"SET", Permits(), "x"}};
+  for (const std::vector<std::string>& other : others) {
+    server_->Command({"FLUSHALL"});
+    server_->Command(other);
+    server_->Command({"PEXPIRE", other[1], "30000"});
+    ExpectRefused(
+        other[1], "WRONGTYPE",
+        {Acquire(One('a')), Acquire(Impatient(One('a'))), Acquire(Many(2, 'a')), Release(One('a')),
+         Release(One('a'), 0, 0, 5000), Renew(One('a')), Cancel(One('a')), Cancel(One('a'), 5000),
+         Inspect(), ForceRelease(), SetCapacity(3)});
+    EXPECT_EQ(server_->Integer({"DBSIZE"}), 1) << other[1];
+  }
+}
+
+TEST_F(SemaphoreScriptsCapacityTest, KeysOfAnotherTypeAreRefusedBeforeAnythingIsWritten) {
+  for (const int waiting : {0, 1}) {
+    for (const std::string& key : {Permits(), Queue(), Waiters()}) {
+      SCOPED_TRACE(absl::StrCat(key, " ", waiting));
+      server_->Command({"FLUSHALL"});
+      Ask(One('a'));
+      Ask(One('b'));
+      if (waiting == 1) Ask(One('c'));
+      server_->Command({"DEL", key});
+      server_->Command({"RPUSH", key, "x"});
+      server_->Command({"PEXPIRE", key, "30000"});
+      const auto dump = [this] {
+        return server_->Text({"DUMP", name_}) + server_->Text({"DUMP", Permits()}) +
+               server_->Text({"DUMP", Queue()}) + server_->Text({"DUMP", Waiters()});
+      };
+      const std::string before = dump();
+      std::vector<std::string> replies = {Acquire(One('d')), Acquire(Many(2, 'd')),
+                                          Cancel(One('x'))};
+      if (key != Waiters() || waiting == 1) {  // which is read only where somebody waits
+        for (std::string reply : {Release(One('a')), Release(One('a'), 0, 0, 5000),
+                                  Cancel(One('a')), SetCapacity(5), ForceRelease()}) {
+          replies.push_back(std::move(reply));
+        }
+      }
+      ExpectRefused(key, "WRONGTYPE", replies);
+      EXPECT_EQ(dump(), before);
+    }
+  }
+}
+
+TEST_F(SemaphoreScriptsCapacityTest, ANewSemaphoreIsNotStoredBesideAQueueOfAnotherType) {
+  server_->Command({"SET", Queue(), "x", "PX", "30000"});
+  ExpectRefused(Queue(), "WRONGTYPE", {Acquire(One('a')), SetCapacity(3)});
+  EXPECT_EQ(server_->Integer({"DBSIZE"}), 1);
+}
+
+TEST_F(SemaphoreScriptsCapacityTest, OtherLocksRefuseASemaphore) {
+  Ask(One('a'));
+  EXPECT_THAT(Eval(lua::kReentrantAcquire, {Gone(Hold('b'))}, Of('b').Args()).DebugString(),
+              HasSubstr("WRONGTYPE"));
+  EXPECT_THAT(Eval(lua::kSimpleAcquire, {Gone(Hold('b'))}, Of('b').Args()).DebugString(),
+              HasSubstr("WRONGTYPE"));
+}
+
+TEST_F(SemaphoreScriptsCapacityTest, FullMemoryRefusesAPermitThatIsFreeAndANewSemaphore) {
+  for (const int weight : {1, 2}) {
+    server_->Command({"CONFIG", "SET", "maxmemory", "0"});
+    server_->Command({"FLUSHALL"});
+    SetCapacity(2 * weight);
+    Ask(Many(weight, 'a'));
+    FillMemory();
+    for (const Request& request : {One('f'), Impatient(One('f')), Many(2, 'f')}) {
+      if (request.block > weight) continue;  // it would wait
+      EXPECT_THAT(Acquire(request), HasSubstr("OOM"));
+    }
+    EXPECT_THAT(Holding(), ElementsAre(Hold('a')));
+    EXPECT_EQ(Release(Many(weight, 'a')), kReleased);
+    name_ = "fresh";
+    EXPECT_THAT(Acquire(Many(weight, 'f', 2)), HasSubstr("OOM"));
+    EXPECT_THAT(SetCapacity(3), HasSubstr("OOM"));
+    EXPECT_EQ(server_->Integer({"EXISTS", name_, Permits()}), 0);
+    name_ = "orders:42";
+    EXPECT_EQ(Used(), 0);
+    ExpectConsistent();
+  }
+}
+
+TEST_F(SemaphoreScriptsCapacityTest, FullMemoryRefusesAnAcquireThatWouldLengthenItsDay) {
+  Ask(One('a'));
+  const std::string until = absl::StrCat(std::stoll(Field("until")) - 700'000'000);
+  server_->Command({"HSET", name_, "until", until});
+  FillMemory();
+  EXPECT_THAT(Acquire(One('b')), HasSubstr("OOM"));
+  EXPECT_THAT(Holding(), ElementsAre(Hold('a')));
+  EXPECT_EQ(Field("until"), until);
+  EXPECT_EQ(Renew(One('a')), kHeld);
+  EXPECT_NE(Field("until"), until);
+}
+
+// For people.
+
+TEST_F(SemaphoreScriptsCapacityTest, AForcedReleaseTellsAllHoldersAndLetsTheNextIn) {
+  capacity_ = 3;
+  Ear a(*server_, Channel('a')), b(*server_, Channel('b')), c(*server_, Channel('c'));
+  EXPECT_EQ(ForceRelease(), kFree);
+  Ask(One('a'));
+  Ask(Many(2, 'b'));
+  Ask(One('c'));
+  Ask(Many(3, 'c', 2));
+  EXPECT_EQ(ForceRelease(),
+            absl::StrCat("[\"released\", \"", Hold('a'), "\", \"", Hold('b'), "\"]"));
+  EXPECT_EQ(a.Hear(), "forced " + Hold('a') + " " + name_);
+  EXPECT_EQ(b.Hear(), "forced " + Hold('b') + " " + name_);
+  EXPECT_EQ(c.Hear(), GrantOf(One('c')));
+  EXPECT_EQ(c.Hear(), "");
+  EXPECT_THAT(Holding(), ElementsAre(Hold('c')));
+  EXPECT_EQ(Renew(One('a')), kNotHeld);
+  EXPECT_EQ(Release(Many(2, 'b')), kNotHeld);
+  EXPECT_EQ(Field("capacity"), "3");
+  ExpectConsistent();
+  Expire(Hold('c'));
+  EXPECT_EQ(ForceRelease(), kFree) << "an expired hold is nobody's";
+  EXPECT_EQ(c.Hear(), GrantOf(Many(3, 'c', 2)));
+}
+
+TEST_F(SemaphoreScriptsCapacityTest, InspectShowsHoldsAndWaitersAndWritesNothing) {
+  EXPECT_EQ(Inspect(), "[\"semaphore\", \"0\", [], 0, [], 0, 0, 0]");
+  EXPECT_EQ(server_->Integer({"DBSIZE"}), 0);
+  capacity_ = 4;
+  Ask(For(20000, One('a')));
+  Ask(Many(2, 'b'));
+  Ask(One('x'));
+  Ask(Many(3, 'c'));
+  Ask(One('d'));
+  Expire(Hold('x'));
+  const redis::Reply reply = Eval(scripts_.inspect, {}, {"1"});
+  EXPECT_EQ(reply.elements[0].text, "semaphore");
+  const std::vector<redis::Reply>& holders = reply.elements[2].elements;
+  ASSERT_EQ(holders.size(), 2) << "none that expired";
+  EXPECT_EQ(holders[0].elements[0].text, Hold('a'));
+  EXPECT_EQ(holders[0].elements[1].text, Of('a').client());
+  EXPECT_NEAR(static_cast<double>(holders[0].elements[2].integer), 19500, 500);
+  EXPECT_EQ(holders[0].elements[3].integer, 1);
+  EXPECT_EQ(holders[1].elements[0].text, Hold('b'));
+  EXPECT_EQ(holders[1].elements[3].integer, 2);
+  EXPECT_EQ(reply.elements[3].integer, 2);
+  const std::vector<redis::Reply>& waiters = reply.elements[4].elements;
+  ASSERT_EQ(waiters.size(), 1);
+  EXPECT_EQ(waiters[0].elements[0].text, Hold('c'));
+  EXPECT_EQ(waiters[0].elements[1].text, Of('c').owner);
+  EXPECT_EQ(waiters[0].elements[3].integer, 3);
+  EXPECT_EQ(reply.elements[5].integer, 2) << "holders";
+  EXPECT_EQ(reply.elements[6].integer, 4);
+  EXPECT_EQ(reply.elements[7].integer, 3);
+  EXPECT_EQ(Eval(scripts_.inspect, {}, {"0"}).DebugString(),
+            "[\"semaphore\", \"0\", [], 2, [], 2, 4, 3]");
+  EXPECT_THAT(Holding(), Contains(Hold('x')));
+}
+
+}  // namespace
+}  // namespace redlatch

@@ -1,0 +1,118 @@
+// A bar: no script of the semaphore takes the server longer because 10,000 wait, hold permits, or
+// are dead; see script_costs.h.
+#include <string>
+
+#include "gtest/gtest.h"
+#include "tests/sim/lua/script_costs.h"
+#include "tests/sim/lua/semaphore/fixture.h"
+
+namespace redlatch {
+namespace {
+
+class SemaphoreCostTest : public SemaphoreScriptsFixture {
+ protected:
+  using Call = ScriptCosts::Call;
+  void Costs(const char* what, const Call& prepare, const Call& call) {
+    costs_.Compare(what, prepare, call);
+  }
+  void TearDown() override {}  // what is left of so many is another test's matter
+
+  ScriptCosts costs_{*server_};
+  Ear ear_{*server_, Channel('b')};
+};
+
+TEST_F(SemaphoreCostTest, OfThoseWhoWait) {
+  const Call behind_one = [&](int many) {
+    SetCapacity(2);
+    Ask(Many(2, 'a'));
+    MakeWaiters(many, Channel('b'));
+  };
+  Costs("one more waits", behind_one, [&](int i) { Ask(One('c', i)); });
+  Costs("a heartbeat", behind_one, [&](int) { Ask(Again(One('c'))); });
+  Costs("a try", behind_one, [&](int i) { Ask(Impatient(One('c', i))); });
+  Costs("a release", behind_one, [&](int) {
+    Release(Many(2, 'a'));
+    server_->Command({"DEL", Permits()});
+  });
+  Costs("a hold is renewed", behind_one, [&](int) { Renew(Many(2, 'a')); });
+  Costs("one gives up", behind_one, [&](int i) {
+    Ask(One('c', i));
+    Cancel(One('c', i));
+  });
+  Costs("inspect", behind_one, [&](int) { Inspect(); });
+  for (const int weight : {1, 2}) {
+    const Call many_may_enter = [&](int many) {
+      SetCapacity(2);
+      Ask(Many(2, 'a'));
+      MakeWaiters(many, Channel('b'), weight);
+      server_->Command({"HSET", name_, "capacity", "1000000"});
+    };
+    Costs("a look lets them in", many_may_enter, [&](int) { Look(); });
+    Costs("the capacity grows", many_may_enter, [&](int) { SetCapacity(1'000'000); });
+    Costs("the capacity shrinks", many_may_enter, [&](int) {
+      server_->Command({"HSET", name_, "capacity", "1000000"});
+      SetCapacity(1);
+    });
+  }
+}
+
+TEST_F(SemaphoreCostTest, OfTheDead) {
+  const Call dead = [&](int many) {
+    SetCapacity(2);
+    MakeWaiters(many);
+  };
+  Costs("a look at the dead", dead, [&](int) { Look(); });
+  Costs("a request behind the dead", dead, [&](int) { Ask(Again(One('c'))); });
+  Costs("a try behind the dead", dead, [&](int i) { Ask(Impatient(One('c', i))); });
+}
+
+TEST_F(SemaphoreCostTest, OfThoseWhoHold) {
+  for (const int weight : {1, 3}) {
+    const Call holding = [&](int many) {
+      SetCapacity(weight * many + 5);
+      MakeHolds(many, 60'000'000, weight);
+      Ask(For(90000, One('a')));
+    };
+    Costs("one more gets in", holding, [&](int i) { Ask(One('c', i)); });
+    Costs("one of many renews", holding, [&](int) { Renew(One('a')); });
+    Costs("one of many ends, and one waits", holding, [&](int i) {
+      Ask(Many(5, 'c', i));
+      Release(One('a'));
+      Ask(One('a'));
+    });
+    Costs("inspect of many", holding, [&](int) { Inspect(); });
+    const Call kept = [&](int many) {
+      holding(many);
+      for (const std::string& key : {Permits(), name_}) {
+        server_->Command({"COPY", key, "kept " + key});
+      }
+    };
+    const auto as_it_was = [&] {
+      for (const std::string& key : {Permits(), name_}) {
+        server_->Command({"COPY", "kept " + key, key, "REPLACE"});
+      }
+    };
+    Costs("forced release of many", kept, [&](int) {
+      as_it_was();
+      ForceRelease();
+    });
+    Costs("one gets in, all expired with their key", kept, [&](int i) {
+      as_it_was();
+      server_->Command({"UNLINK", Permits()});
+      Ask(One('c', i));
+    });
+
+    const Call expired = [&](int many) {
+      SetCapacity(weight * many);
+      MakeHolds(many, -1'000'000'000, weight);
+      Ask(For(90000, Many(weight, 'a')));
+    };
+    Costs("one gets in, many expired", expired, [&](int i) { Ask(Impatient(Many(3, 'c', i))); });
+    Costs("one renews, many expired", expired, [&](int) { Renew(One('a')); });
+    Costs("a look, many expired", expired, [&](int) { Look(); });
+    Costs("inspect, many expired", expired, [&](int) { Inspect(); });
+  }
+}
+
+}  // namespace
+}  // namespace redlatch

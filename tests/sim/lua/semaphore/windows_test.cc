@@ -1,0 +1,264 @@
+// Permits that are handed over for a claim; and many that wait, hold, or are dead: each call looks
+// at a window of them, and nobody barges meanwhile.
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/sim/lua/semaphore/fixture.h"
+
+namespace redlatch {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+using ::testing::StartsWith;
+using ::testing::UnorderedElementsAre;
+
+constexpr int kClaim = 2000;
+
+class SemaphoreWindowsTest : public SemaphoreScriptsFixture {
+ protected:
+  // How many messages of that kind there are on that channel.
+  static int Told(Ear& ear, const std::string& what) {
+    int told = 0;
+    while (absl::StartsWith(ear.Hear(), what)) ++told;
+    return told;
+  }
+  bool Has(const std::string& hold) { return Remaining(hold) > 0; }
+};
+
+// Claims.
+
+TEST_F(SemaphoreWindowsTest, AHandOverIsForTheClaimAndDoesNotShortenTheOthersKey) {
+  for (const int weight : {1, 2}) {
+    server_->Command({"FLUSHALL"});
+    capacity_ = weight + 1;
+    Ask(Many(weight, 'a'));
+    Ask(One('c'));
+    Ear ear(*server_, Channel('b'));
+    const Request b = Claiming(kClaim, Many(weight, 'b'));
+    Ask(b);
+    EXPECT_EQ(Release(Many(weight, 'a')), kReleased);
+    EXPECT_EQ(notes_, "look 2000");
+    EXPECT_EQ(ear.Hear(), GrantOf(For(kClaim, b)));
+    EXPECT_LE(Remaining(b.hold), kClaim);
+    EXPECT_GT(Remaining(b.hold), kClaim - 500);
+    EXPECT_GT(Pttl(Permits()), kClaim);
+    EXPECT_EQ(Renew(b), kHeld);
+    EXPECT_GT(Remaining(b.hold), 29'000);
+    EXPECT_GT(Pttl(Permits()), 29'000);
+    ExpectConsistent();
+  }
+}
+
+TEST_F(SemaphoreWindowsTest, OneLookPassesOnAllClaimsThatNobodyTook) {
+  capacity_ = 3;
+  Ear frozen(*server_, Channel('b')), live(*server_, Channel('c'));
+  Ask(Many(3, 'a'));
+  Ask(Claiming(20, One('b', 1)));
+  Ask(Claiming(30, Many(2, 'b', 2)));
+  Ask(Claiming(kClaim, Many(2, 'c', 1)));
+  Ask(Claiming(kClaim, One('c', 2)));
+  Release(Many(3, 'a'));
+  EXPECT_EQ(notes_, "look 30") << "the longest of them";
+  EXPECT_EQ(Look(), kUnknown);
+  AwaitEnd(Hold('b', 2));
+  EXPECT_EQ(Look(), kUnknown);
+  EXPECT_EQ(notes_, "look 2000") << "and these are looked after as well";
+  EXPECT_THAT(live.Hear(), StartsWith("grant " + Hold('c', 1)));
+  EXPECT_THAT(live.Hear(), StartsWith("grant " + Hold('c', 2)));
+  EXPECT_EQ(Renew(One('b')), kNotHeld) << "it comes too late, and harms nobody";
+  EXPECT_EQ(Used(), 3);
+}
+
+TEST_F(SemaphoreWindowsTest, WhoeverGetsInByTheReplyLooksAfterTheOthers) {
+  capacity_ = 3;
+  Ear b(*server_, Channel('b'));
+  Ask(Many(3, 'a'));
+  Ask(Claiming(kClaim, One('b')));
+  const std::string ticket = Ask(Claiming(kClaim, One('c'))).elements[3].text;
+  Expire(Hold('a'));
+  EXPECT_EQ(Acquire(Again(Claiming(kClaim, One('c')), ticket)), Granted());
+  EXPECT_EQ(notes_, "look 2000");
+}
+
+// Windows.
+
+TEST_F(SemaphoreWindowsTest, TheOverdueBeforeManyLeaveByWindowsToo) {
+  Ear ear(*server_, Channel('b'));
+  capacity_ = 1;
+  Ask(One('a'));
+  MakeWaiters(100, Channel('b'));
+  for (const std::string& hold : Waiting()) MakeOverdue(hold);
+  EXPECT_EQ(Release(One('a')), kReleased);
+  EXPECT_EQ(notes_, "look 1");
+  EXPECT_THAT(Waiting(), SizeIs(36));
+  EXPECT_EQ(Outcome(Impatient(One('c'))), "busy") << "the others have a subscriber";
+  EXPECT_EQ(notes_, "look 2000");
+  EXPECT_EQ(Told(ear, "grant "), 1);
+}
+
+TEST_F(SemaphoreWindowsTest, ManyGetInByWindowsAndTheClaimsOfEachAreLookedAfter) {
+  Ear ear(*server_, Channel('b'));
+  SetCapacity(150);
+  Ask(Many(150, 'a'));
+  MakeWaiters(128, Channel('b'));
+  Ask(Many(100, 'c'));  // for whom there are too few then
+  EXPECT_EQ(Release(Many(150, 'a')), kReleased);
+  EXPECT_EQ(notes_, "look 1 look 2000");
+  EXPECT_THAT(Holding(), SizeIs(64));
+  EXPECT_EQ(Outcome(Impatient(One('d'))), "busy") << "though there are enough";
+  EXPECT_EQ(notes_, "look 1 look 2000") << "and it went on";
+  EXPECT_THAT(Holding(), SizeIs(128));
+  EXPECT_EQ(Look(), kUnknown);
+  EXPECT_EQ(notes_, "");
+  EXPECT_EQ(Told(ear, "grant "), 128);
+  EXPECT_THAT(Waiting(), IsEmpty()) << "nobody hears for c";
+  EXPECT_EQ(Used(), 128);
+}
+
+TEST_F(SemaphoreWindowsTest, TheHeadWaitsUntilItFitsHoweverManyStandBehindIt) {
+  Ear ear(*server_, Channel('b')), c(*server_, Channel('c'));
+  SetCapacity(10);
+  Ask(Many(9, 'a'));
+  Ask(One('a', 2));
+  Request first = Many(5, 'c');
+  first.ticket = "0";
+  Ask(first);
+  for (int i = 0; i < 100; ++i) Ask(One('b', i));
+  EXPECT_EQ(Release(One('a', 2)), kReleased);
+  EXPECT_EQ(notes_, "");
+  EXPECT_EQ(Outcome(Impatient(One('d'))), "busy");
+  EXPECT_THAT(Waiting(), SizeIs(101));
+  EXPECT_EQ(Release(Many(9, 'a')), kReleased);
+  EXPECT_THAT(c.Hear(), StartsWith("grant " + Hold('c')));
+  EXPECT_EQ(Told(ear, "grant "), 5);
+}
+
+TEST_F(SemaphoreWindowsTest, ExpiredHoldsAreRemovedByWindowsAndCountNoLonger) {
+  SetCapacity(200);
+  MakeHolds(200, -100'000'000);
+  EXPECT_EQ(Used(), 0);
+  EXPECT_EQ(Acquire(Impatient(Many(200, 'b'))), Granted()) << "none of them counts";
+  EXPECT_EQ(notes_, "");
+  EXPECT_THAT(Holding(), SizeIs(200 - 64 + 1));
+  EXPECT_EQ(Outcome(Impatient(One('c'))), "busy");
+  EXPECT_EQ(Outcome(Impatient(One('c'))), "busy");
+  EXPECT_EQ(Outcome(Impatient(One('c'))), "busy");
+  EXPECT_THAT(Holding(), ElementsAre(Hold('b')));
+}
+
+TEST_F(SemaphoreWindowsTest, WeightsOfExpiredHoldsComeBackByWindows) {
+  SetCapacity(400);
+  MakeHolds(200, -100'000'000, 2);
+  for (const size_t left : {136, 72, 8}) {
+    EXPECT_EQ(Outcome(Impatient(Many(400, 'b'))), "busy");
+    EXPECT_EQ(notes_, "look 1") << "it cannot tell yet";
+    EXPECT_THAT(Holding(), SizeIs(left));
+  }
+  EXPECT_EQ(Outcome(Impatient(Many(400, 'b'))), "granted");
+  EXPECT_EQ(notes_, "");
+  EXPECT_EQ(Used(), 400);
+  EXPECT_EQ(Field("extra"), "399");
+}
+
+TEST_F(SemaphoreWindowsTest, SettingTheCapacityLetsManyInByWindows) {
+  for (const int weight : {1, 2}) {
+    server_->Command({"FLUSHALL"});
+    Ear b(*server_, Channel('b'));
+    SetCapacity(2);
+    Ask(Many(2, 'a'));
+    MakeWaiters(150, Channel('b'), weight);
+    std::string said = SetCapacity(2 + weight * 149);
+    EXPECT_EQ(said, "[\"more +inf\"]");
+    EXPECT_EQ(notes_, "look 1");
+    EXPECT_THAT(Holding(), SizeIs(65));
+    EXPECT_EQ(SetCapacity(1, "more +inf"), "[\"more +inf\"]");
+    EXPECT_EQ(Field("capacity"), absl::StrCat(2 + weight * 149)) << "which counts still";
+    EXPECT_EQ(SetCapacity(1, "more +inf"), kSet);
+    EXPECT_EQ(notes_, "look 2000");
+    EXPECT_THAT(Holding(), SizeIs(150));
+    EXPECT_EQ(Told(b, "grant "), 149);
+    EXPECT_THAT(Waiting(), SizeIs(1));
+    server_->Command({"DEL", name_});
+    EXPECT_EQ(SetCapacity(1, "more +inf"), kSet) << "of what was forgotten";
+    EXPECT_EQ(server_->Integer({"EXISTS", name_}), 0);
+  }
+}
+
+TEST_F(SemaphoreWindowsTest, ManyWhoWaitForTooManyAreToldByWindows) {
+  Ear b(*server_, Channel('b')), c(*server_, Channel('c'));
+  SetCapacity(2);
+  Ask(One('a'));
+  MakeWaiters(150, Channel('b'), 2);
+  Ask(One('c'));
+  std::vector<std::string> said = {SetCapacity(1)};
+  while (said.back() != kSet && said.size() < 10) {
+    EXPECT_EQ(notes_, "look 1");
+    said.push_back(SetCapacity(1, said.back().substr(2, said.back().size() - 4)));
+  }
+  EXPECT_THAT(said, ElementsAre("[\"more 64\"]", "[\"more 128\"]", "[\"more +inf\"]", kSet));
+  EXPECT_EQ(Told(b, "forced "), 150);
+  EXPECT_THAT(Waiting(), ElementsAre(Hold('c')));
+  EXPECT_EQ(Release(One('a')), kReleased);
+  EXPECT_THAT(c.Hear(), StartsWith("grant " + Hold('c')));
+}
+
+// For people.
+
+TEST_F(SemaphoreWindowsTest, AForcedReleaseEndsAllHoldsAtOnceAndTellsThemByWindows) {
+  for (const int weight : {1, 2}) {
+    server_->Command({"FLUSHALL"});
+    SetCapacity(150 * weight);
+    for (int i = 0; i < 150; ++i) {
+      const Request request = For(30000 + 1000 * i, Many(weight, i < 75 ? 'a' : 'b', i));
+      EXPECT_EQ(Outcome(request), "granted");
+    }
+    Ear a(*server_, Channel('a')), b(*server_, Channel('b')), w(*server_, Channel('w'));
+    Ask(Claiming(kClaim, One('w')));
+    const redis::Reply reply = PartOfForce({"redlatch:"});
+    EXPECT_EQ(reply.elements[0].text, "released");
+    EXPECT_EQ(notes_, "look 1") << "to be gone on with at once";
+    EXPECT_THAT(reply.elements, SizeIs(1 + 64));
+    EXPECT_THAT(Holding(), IsEmpty());
+    EXPECT_EQ(Used(), 0);
+    EXPECT_EQ(Renew(Many(weight, 'a', 1)), kNotHeld);
+    EXPECT_EQ(Field("capacity"), absl::StrCat(150 * weight));
+    EXPECT_GT(Pttl(name_), 86'400'000);
+    EXPECT_GT(Pttl(Untold()), 0);
+    ExpectConsistent();
+
+    EXPECT_EQ(Outcome(One('c')), "granted") << "others need not wait till all are told";
+    EXPECT_THAT(w.Hear(), StartsWith("grant " + Hold('w')));
+    EXPECT_EQ(PartOfForce({"redlatch:", "more"}).DebugString(), "[\"told\"]");
+    EXPECT_EQ(notes_, "look 1");
+    EXPECT_EQ(PartOfForce({"redlatch:", "more"}).DebugString(), "[\"told\"]");
+    EXPECT_EQ(notes_, "look 0");
+    EXPECT_EQ(Told(a, "forced "), 75);
+    EXPECT_EQ(Told(b, "forced "), 75);
+    EXPECT_EQ(server_->Integer({"EXISTS", Untold()}), 0);
+    EXPECT_THAT(Holding(), UnorderedElementsAre(Hold('c'), Hold('w'))) << "it forces no others";
+  }
+}
+
+TEST_F(SemaphoreWindowsTest, AForcedReleaseThatIsNotFinishedIsFollowedByAnother) {
+  SetCapacity(200);
+  MakeHolds(100, 60'000'000);
+  MakeHolds(20, -100'000'000, 1);
+  PartOfForce({"redlatch:"});
+  EXPECT_EQ(Acquire(One('a')), Granted());
+  Ear a(*server_, Channel('a'));
+  EXPECT_EQ(ForceRelease(), absl::StrCat("[\"released\", \"", Hold('a'), "\"]"));
+  EXPECT_EQ(Told(a, "forced "), 1);
+  EXPECT_EQ(server_->Integer({"EXISTS", Untold(), Permits()}), 0);
+  MakeHolds(100, -100'000'000);
+  EXPECT_EQ(ForceRelease(), kFree) << "those have expired";
+  EXPECT_EQ(server_->Integer({"EXISTS", Untold(), Permits()}), 0);
+}
+
+}  // namespace
+}  // namespace redlatch

@@ -1,0 +1,236 @@
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/sim/lua/lock_scripts_fixture.h"
+#include "tests/support/test_scale.h"
+
+namespace redlatch {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
+
+class SimpleScriptsTest : public LockScriptsFixture {
+ protected:
+  SimpleScriptsTest() : LockScriptsFixture(SimpleKind()) {}
+
+  std::string Owner() { return server_->Text({"GET", name_}); }
+};
+
+TEST_F(SimpleScriptsTest, AFreeLockIsGrantedAsAPlainStringWithTheLeaseAsItsTtl) {
+  const int64_t token = Token(Of('a'));
+  EXPECT_EQ(Owner(), Hold('a'));
+  EXPECT_EQ(StoredFence(), token);
+  EXPECT_GT(Pttl(name_), 29000);
+  EXPECT_LE(Pttl(name_), 30000);
+  EXPECT_THAT(Waiting(), IsEmpty());
+  EXPECT_LE(Ask(Of('b')).elements[1].integer, 30000);
+}
+
+TEST_F(SimpleScriptsTest, AForeignOwnerExcludesAndIsPolled) {
+  server_->Command({"SET", name_, "someone", "NX", "PX", "30000"});
+  EXPECT_EQ(Acquire(Impatient(Of('a'))), "[\"busy\", -1]");
+  EXPECT_EQ(Ask(Of('b')).elements[1].integer, -1);
+  EXPECT_EQ(Release(Of('a')), kNotHeld);
+  EXPECT_EQ(Owner(), "someone");
+  server_->Command({"DEL", name_});
+  Cancel(Of('b'));
+  Token(Of('c'));
+  EXPECT_TRUE(server_->Command({"SET", name_, "someone", "NX", "PX", "1"}).is_nil());
+}
+
+TEST_F(SimpleScriptsTest, KeysOfAnotherTypeAreRefusedAndUntouched) {
+  for (const std::string& key : {name_, Queue(), Fence(), Waiters()}) {
+    SCOPED_TRACE(key);
+    server_->Command({"FLUSHALL"});
+    if (key == Waiters()) {  // read only where somebody waits
+      Token(Of('a'));
+      server_->Command({"ZADD", Queue(), "1", Hold('c')});
+      server_->Command({"PEXPIRE", Queue(), "30000"});
+    } else if (key != name_) {
+      server_->Command({"SET", name_, Hold('a'), "PX", "30000"});
+    }
+    server_->Command({"RPUSH", key, "x"});
+    server_->Command({"PEXPIRE", key, "30000"});
+    std::vector<std::string> replies = {ForceRelease()};
+    if (key == name_) {
+      for (std::string reply :
+           {Acquire(Of('b')), Release(Of('a')), Renew(Of('a')), Cancel(Of('a'))}) {
+        replies.push_back(reply);
+      }
+    } else {
+      replies.push_back(Cancel(Of('a')));
+      replies.push_back(Release(Of('a'), 1, 2));
+      if (key != Fence()) replies.push_back(Acquire(Of('b')));
+    }
+    ExpectRefused(key, "WRONGTYPE", replies);
+    if (key != name_) {
+      EXPECT_EQ(Owner(), Hold('a'));
+    }
+    EXPECT_EQ(server_->Integer({"DBSIZE"}), key == name_ ? 1 : key == Waiters() ? 4 : 2);
+  }
+}
+
+TEST_F(SimpleScriptsTest, AForeignOwnerThatLooksMuchLikeOursIsPolledAllTheSame) {
+  for (const std::string& foreign : {std::string("3f2a77:1234"), std::string(33, 'a') + ":1",
+                                     std::string(31, 'a') + ":1", std::string(32, 'a') + ":1x"}) {
+    server_->Command({"SET", name_, foreign, "PX", "30000"});
+    EXPECT_EQ(Ask(Of('b')).elements[1].integer, -1) << foreign;
+    Cancel(Of('b'));
+  }
+}
+
+TEST_F(SimpleScriptsTest, AHoldThatItsOwnerMayKeepIsNoForeignOne) {
+  server_->Command({"SET", name_, Hold('a') + "k", "PX", "30000"});
+  EXPECT_GT(Ask(Of('b')).elements[1].integer, 0) << "at the first attempt";
+  EXPECT_GT(Ask(Of('b')).elements[1].integer, 0) << "at a heartbeat";
+  EXPECT_THAT(Inspect(), HasSubstr(std::string(32, 'a') + "\""));
+  Ear ear(*server_, Channel('a'));
+  EXPECT_THAT(ForceRelease(), HasSubstr("released"));
+  EXPECT_EQ(ear.Hear(), "forced " + Hold('a') + "k " + name_);
+}
+
+TEST_F(SimpleScriptsTest, AHoldOfALaterFormIsAForeignOnesAndPolled) {
+  server_->Command({"SET", name_, Hold('a') + ":later", "PX", "30000"});
+  for (int attempt = 1; attempt <= 2; ++attempt) {
+    EXPECT_EQ(Ask(Of('b')).elements[1].integer, -1) << attempt;
+  }
+  EXPECT_THAT(Renew(Of('a')), HasSubstr("not_held"));
+  EXPECT_EQ(Release(Of('a')), kNotHeld);
+}
+
+TEST_F(SimpleScriptsTest, AForcedReleaseEndsAForeignHoldToo) {
+  server_->Command({"SET", name_, "someone"});
+  EXPECT_EQ(ForceRelease(), "[\"released\", \"someone\"]");
+  EXPECT_EQ(Owner(), "");
+}
+
+TEST_F(SimpleScriptsTest, InspectShowsTheOwnerAndTheFirstWaiters) {
+  EXPECT_EQ(Inspect(), "[\"simple\", \"0\", [], 0, [], 0]");
+  const int64_t token = Token(Of('a'));
+  Ask(Of('b'));
+  Ask(Of('c'));
+  const redis::Reply reply = Eval(scripts_.inspect, {}, {"1"});
+  EXPECT_EQ(reply.elements[1].text, absl::StrCat(token));
+  EXPECT_EQ(reply.elements[2].elements[0].elements[0].text, Hold('a'));
+  EXPECT_EQ(reply.elements[2].elements[0].elements[1].text, std::string(32, 'a'));
+  EXPECT_EQ(reply.elements[2].elements[0].elements[4].text, absl::StrCat(token)) << "since then";
+  EXPECT_EQ(reply.elements[3].integer, 2);
+  EXPECT_EQ(reply.elements[5].integer, 1);
+  ASSERT_EQ(reply.elements[4].elements.size(), 1);
+  EXPECT_EQ(reply.elements[4].elements[0].elements[0].text, Hold('b'));
+  EXPECT_EQ(Eval(scripts_.inspect, {}, {"0"}).elements[4].elements.size(), 0);
+}
+
+TEST_F(SimpleScriptsTest, InspectTellsNoLaterBeginningThanNowAndNoneOfAForeignHold) {
+  Request block = Of('a');
+  block.block = 4096;
+  Token(block);
+  const auto since = [&] {
+    return Eval(scripts_.inspect, {}, {"0"}).elements[2].elements[0].elements[4].text;
+  };
+  const redis::Reply before = server_->Command({"TIME"});
+  const std::string then = since();
+  const redis::Reply after = server_->Command({"TIME"});
+  const auto micros = [](const redis::Reply& time) {
+    return std::stoll(time.elements[0].text) * 1'000'000 + std::stoll(time.elements[1].text);
+  };
+  EXPECT_LE(std::stoll(then), micros(after)) << "though tokens beyond that are reserved";
+  EXPECT_GE(std::stoll(then), micros(before) - 10'000'000);
+  Release(block);
+  server_->Command({"SET", name_, "someone", "PX", "10000"});
+  EXPECT_EQ(since(), "0");
+}
+
+// Random calls of six clients, late and repeated ones among them, against a model of what is true.
+TEST_F(SimpleScriptsTest, RandomCallsKeepTheModel) {
+  const uint32_t seed = support::Seed();
+  SCOPED_TRACE(absl::StrCat("seed ", seed));
+  std::mt19937 random(seed);
+  const auto below = [&](int n) { return static_cast<int>(random() % n); };
+
+  std::map<char, std::unique_ptr<Ear>> ears;
+  for (char client = 'a'; client < 'e'; ++client) {
+    ears[client] = std::make_unique<Ear>(*server_, Channel(client));
+  }
+  std::map<char, int> sequence;    // of each client's latest hold; 'e' and 'f' are deaf
+  std::string owner;               // the model's
+  std::vector<std::string> queue;  // the model's
+  std::set<std::string> gone;      // given up
+  int64_t last = 0;                // the largest token
+  const auto alive = [&](const std::string& hold) { return hold[0] < 'e'; };
+  const auto hand_over = [&] {
+    owner.clear();
+    while (!queue.empty() && !alive(queue.front())) queue.erase(queue.begin());
+    if (queue.empty()) return;
+    owner = queue.front();
+    queue.erase(queue.begin());
+    const std::string message = ears[owner[0]]->Hear();
+    ASSERT_THAT(message, StartsWith("grant " + owner + " 1 "));
+    const int64_t token = std::stoll(message.substr(owner.size() + 9));
+    ASSERT_GT(token, last);
+    last = token;
+  };
+
+  const int calls = support::Scaled(4000);
+  for (int i = 0; i < calls && !HasFatalFailure(); ++i) {
+    const char client = static_cast<char>('a' + below(6));
+    if (below(3) == 0 || sequence[client] == 0) ++sequence[client];
+    // Mostly the latest hold; now and then a request of an older one that comes late.
+    Request request = Of(client, std::max(1, sequence[client] - (below(5) == 0 ? 1 : 0)));
+    request.wait = below(4) != 0;
+    const auto queued = std::find(queue.begin(), queue.end(), request.hold);
+    switch (below(4)) {
+      case 0:
+      case 1: {
+        const redis::Reply reply = Ask(request);
+        if (gone.contains(request.hold)) {
+          ASSERT_EQ(First(reply), "gone");
+        } else if (owner == request.hold) {
+          ASSERT_EQ(First(reply), "granted");
+          ASSERT_EQ(std::stoll(reply.elements[1].text), last) << "not the token it had";
+        } else if (owner.empty()) {  // and so nobody waits
+          ASSERT_EQ(First(reply), "granted");
+          ASSERT_GT(std::stoll(reply.elements[1].text), last);
+          last = std::stoll(reply.elements[1].text);
+          owner = request.hold;
+        } else {
+          ASSERT_EQ(First(reply), request.wait ? "queued" : "busy");
+          if (request.wait && queued == queue.end()) queue.push_back(request.hold);
+        }
+        break;
+      }
+      case 2: {
+        const bool held = owner == request.hold;
+        ASSERT_EQ(Release(request, 0, 0, 60000), held ? kReleased : kNotHeld);
+        gone.insert(request.hold);
+        if (queued != queue.end()) queue.erase(queued);
+        if (held) hand_over();
+        break;
+      }
+      default: {
+        const bool held = owner == request.hold, waits = queued != queue.end();
+        ASSERT_EQ(Cancel(request, 60000), held ? kPassedOn : waits ? kLeft : kUnknown);
+        gone.insert(request.hold);
+        if (waits) queue.erase(queued);
+        if (held) hand_over();
+        break;
+      }
+    }
+    ASSERT_EQ(Owner(), owner);
+    ASSERT_EQ(Waiting(), queue);
+  }
+  ExpectATtlOnEveryKey();
+}
+
+}  // namespace
+}  // namespace redlatch
