@@ -6,13 +6,14 @@ endif()
 set(REDLATCH_EMBED_LUA "${CMAKE_CURRENT_LIST_DIR}/embed_lua.cmake")
 
 # Defines a target that generates <output_dir>/scripts.h from <lua_dir>/<folder>/<operation>.lua.
-# See lua/README.md.
+# See lua/README.md. NAMESPACE: where in redlatch:: the constants are, if not in lua.
 function(redlatch_embed_lua target lua_dir output_dir)
+  cmake_parse_arguments(PARSE_ARGV 3 arg "" "NAMESPACE" "")
   file(GLOB sources CONFIGURE_DEPENDS "${lua_dir}/*/*.lua" "${lua_dir}/*/common/*.lua")
   add_custom_command(
     OUTPUT "${output_dir}/scripts.h" "${output_dir}/pieces.h"
     COMMAND "${CMAKE_COMMAND}" "-DLUA_DIR=${lua_dir}" "-DOUTPUT_DIR=${output_dir}"
-      "-DLUAC=${REDLATCH_LUAC}" -P "${REDLATCH_EMBED_LUA}"
+      "-DLUAC=${REDLATCH_LUAC}" "-DNAMESPACE=${arg_NAMESPACE}" -P "${REDLATCH_EMBED_LUA}"
     DEPENDS ${sources} "${REDLATCH_EMBED_LUA}"
     COMMENT "Embedding Lua scripts"
     VERBATIM)

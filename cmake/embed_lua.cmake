@@ -1,4 +1,4 @@
-# cmake -DLUA_DIR=<lua> -DOUTPUT_DIR=<dir> -DLUAC=<luac5.1> -P embed_lua.cmake
+# cmake -DLUA_DIR=<lua> -DOUTPUT_DIR=<dir> -DLUAC=<luac5.1> [-DNAMESPACE=<name>] -P embed_lua.cmake
 #
 # Writes OUTPUT_DIR/scripts.h, a constant for each LUA_DIR/<folder>/<operation>.lua, and each
 # assembled script next to it, where luac5.1 checks it; and OUTPUT_DIR/pieces.h, every file as it is,
@@ -7,6 +7,10 @@
 cmake_minimum_required(VERSION 3.22)
 
 set(delimiter "redlatch_lua")
+if(NOT NAMESPACE)
+  set(NAMESPACE lua)
+endif()
+string(TOUPPER "${NAMESPACE}" guard)
 
 # Sets `out` to the text of `name` (such as common/time), with each line `-- include: <name>`
 # replaced by that file, the first time it is asked for. ARGN is the chain of files being included.
@@ -53,14 +57,14 @@ endfunction()
 file(GLOB files RELATIVE "${LUA_DIR}" "${LUA_DIR}/*/*.lua")
 list(SORT files)
 set(header "// Generated from lua/ by cmake/embed_lua.cmake.
-#ifndef REDLATCH_LUA_SCRIPTS_H_
-#define REDLATCH_LUA_SCRIPTS_H_
+#ifndef REDLATCH_${guard}_SCRIPTS_H_
+#define REDLATCH_${guard}_SCRIPTS_H_
 
 #include <string_view>
 
 #include \"redlatch/lua_script.h\"
 
-namespace redlatch::lua {
+namespace redlatch::${NAMESPACE} {
 
 // With it a text's length is known; else the compiler would count it, for seconds.
 using std::string_view_literals::operator\"\"sv;
@@ -114,12 +118,12 @@ foreach(file IN LISTS pieces)
   string(APPEND table "    {\"${name}\", R\"${delimiter}(${text})${delimiter}\"sv},\n")
 endforeach()
 file(WRITE "${OUTPUT_DIR}/pieces.h.new" "// Generated from lua/ by cmake/embed_lua.cmake.
-#ifndef REDLATCH_LUA_PIECES_H_
-#define REDLATCH_LUA_PIECES_H_
+#ifndef REDLATCH_${guard}_PIECES_H_
+#define REDLATCH_${guard}_PIECES_H_
 
 #include <string_view>
 
-namespace redlatch::lua {
+namespace redlatch::${NAMESPACE} {
 
 using std::string_view_literals::operator\"\"sv;
 
@@ -130,9 +134,9 @@ struct Piece {
 inline constexpr Piece kPieces[] = {
 ${table}};
 
-}  // namespace redlatch::lua
+}  // namespace redlatch::${NAMESPACE}
 
-#endif  // REDLATCH_LUA_PIECES_H_
+#endif  // REDLATCH_${guard}_PIECES_H_
 ")
 file(COPY_FILE "${OUTPUT_DIR}/pieces.h.new" "${OUTPUT_DIR}/pieces.h" ONLY_IF_DIFFERENT)
 
@@ -140,9 +144,9 @@ string(REGEX REPLACE ", $" "" all "${all}")
 string(APPEND header "
 inline constexpr LuaScript kAll[] = {${all}};
 
-}  // namespace redlatch::lua
+}  // namespace redlatch::${NAMESPACE}
 
-#endif  // REDLATCH_LUA_SCRIPTS_H_
+#endif  // REDLATCH_${guard}_SCRIPTS_H_
 ")
 file(WRITE "${OUTPUT_DIR}/scripts.h.new" "${header}")
 file(COPY_FILE "${OUTPUT_DIR}/scripts.h.new" "${OUTPUT_DIR}/scripts.h" ONLY_IF_DIFFERENT)

@@ -22,6 +22,18 @@ inline bool Await(const std::function<bool()>& condition,
   return true;
 }
 
+// Where the passing of time is what is tested; it stands for no event.
+inline void Sleep(absl::Duration time) {
+  std::this_thread::sleep_for(absl::ToChronoNanoseconds(time));
+}
+
+template <class Call>
+absl::Duration TimeOf(Call call) {
+  const base::Instant began = base::Now();
+  call();
+  return base::Now() - began;
+}
+
 }  // namespace redlatch::support
 
 #endif  // REDLATCH_TESTS_SUPPORT_AWAIT_H_

@@ -63,9 +63,9 @@ TEST(InstalledSuiteItself, FailsForALockThatDoesNotExclude) {
 }
 
 // A simple lock whose lock() fails.
-class Thrower final : public RedisLockBase {
+class ThrowingLock final : public RedisLockBase {
  public:
-  Thrower(Client client, std::string_view name, LockOptions options)
+  ThrowingLock(Client client, std::string_view name, LockOptions options)
       : RedisLockBase(std::move(client), name, std::move(options)) {}
   void lock() override { throw std::runtime_error("no lock today"); }
 
@@ -83,7 +83,7 @@ class Thrower final : public RedisLockBase {
 };
 
 TEST(InstalledSuiteItself, FailsForALockThatThrows) {
-  const absl::Status kept = Check<Thrower>();
+  const absl::Status kept = Check<ThrowingLock>();
   EXPECT_TRUE(absl::IsInternal(kept)) << kept;
   EXPECT_THAT(kept.message(), ::testing::HasSubstr("no lock today"));
 }

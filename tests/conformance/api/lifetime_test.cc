@@ -16,7 +16,7 @@
 namespace redlatch::conformance {
 namespace {
 
-constexpr absl::Duration kShort = absl::Milliseconds(400);
+constexpr absl::Duration kLifetimeLease = absl::Milliseconds(400);
 
 class Lifetime : public Conformance {
  public:
@@ -273,7 +273,7 @@ TEST_P(Lifetime, OfAHolderThatIsKilledEndsItsHoldWithItsLease) {
   std::atomic<int64_t> killed{0};
   crew.Start([&] {
     const auto lease = NewLock(other_)->Acquire({.wait = kPatience});
-    const base::Instant deadline = base::Instant::FromNanos(killed) + kShort;
+    const base::Instant deadline = base::Instant::FromNanos(killed) + kLifetimeLease;
     punctuality.Note(deadline);
     ASSERT_OK(lease);
   });

@@ -18,7 +18,7 @@ namespace {
 using redis::Punctuality;
 using ::testing::ElementsAre;
 
-constexpr absl::Duration kShort = absl::Milliseconds(300);
+constexpr absl::Duration kLossLease = absl::Milliseconds(300);
 
 class LossTest : public Conformance {
  protected:
@@ -88,7 +88,7 @@ TEST_P(Loss, IsToldByTokenThenObserverThenCallback) {
 }
 
 TEST_P(Loss, OfALeaseThatEndsWhileTheServerHangsIsToldByItsLocalDeadline) {
-  const auto lock = NewAny(client_, kName, LeaseOf(kShort));
+  const auto lock = NewAny(client_, kName, LeaseOf(kLossLease));
   auto lease = lock->Acquire();
   ASSERT_OK(lease);
   std::atomic<int64_t> fired{0};
@@ -112,16 +112,16 @@ TEST_P(Loss, OfALeaseThatEndsWhileTheServerHangsIsToldByItsLocalDeadline) {
 }
 
 TEST_P(Loss, OfAManualLeaseComesWithItsEnd) {
-  auto lease = lock_->Acquire({.lease = kShort});
+  auto lease = lock_->Acquire({.lease = kLossLease});
   ASSERT_OK(lease);
   const base::Instant until = base::Now() + lease->remaining();
   EXPECT_TRUE(AwaitLost(*lease));
   EXPECT_GE(base::Now(), until - absl::Milliseconds(20));
   EXPECT_EQ(CodeOf(lease->Release()), kLost);
-  EXPECT_EQ(CodeOf(lease->Extend(kShort)), kLost);
+  EXPECT_EQ(CodeOf(lease->Extend(kLossLease)), kLost);
   EXPECT_TRUE(heard_->Await("lost"));
   EXPECT_OK(other_.Ping());
-  EXPECT_OK(NewAny(other_)->Acquire({.wait = kShort}));
+  EXPECT_OK(NewAny(other_)->Acquire({.wait = kLossLease}));
 }
 
 TEST_P(Loss, DoesNotComeWhereAHoldThatWasAtRiskRecovers) {
@@ -272,7 +272,7 @@ TEST_P(LossOfLocks, IsToldToWhoAsksForTheTokenHoweverManyCameSince) {
 }
 
 TEST_P(LossOfLocks, ByAKeyThatWasDeletedIsToldByTheNextRenewal) {
-  const auto lock = NewLock(client_, kName, LeaseOf(kShort));
+  const auto lock = NewLock(client_, kName, LeaseOf(kLossLease));
   auto lease = lock->Acquire();
   ASSERT_OK(lease);
   EXPECT_EQ(server().Integer({"DEL", Key()}), 1);

@@ -12,7 +12,7 @@
 namespace redlatch::conformance {
 namespace {
 
-constexpr absl::Duration kShort = absl::Milliseconds(200);
+constexpr absl::Duration kReleaseLease = absl::Milliseconds(200);
 
 class ReleasingTest : public Conformance {
  protected:
@@ -77,12 +77,12 @@ class Renewing : public Releasing {};
 INSTANTIATE_FOR_ALL_THAT_EXCLUDE_OVER_TCP(Renewing);
 
 TEST_P(Renewing, KeepsAHoldForManyLeases) {
-  const auto lock = NewAny(client_, kName, LeaseOf(kShort));
+  const auto lock = NewAny(client_, kName, LeaseOf(kReleaseLease));
   auto lease = lock->Acquire();
   ASSERT_OK(lease);
   const FencingToken token = lease->fencing_token();
   const base::Instant began = base::Now();
-  while (base::Now() < began + 4 * kShort) {
+  while (base::Now() < began + 4 * kReleaseLease) {
     EXPECT_EQ(CodeOf(Try(*NewAny(other_))), kBusy);
     EXPECT_TRUE(lease->valid());
     EXPECT_TRUE(heard_->Await("renewed", heard_->Count("renewed") + 1));
@@ -113,12 +113,12 @@ TEST_P(Renewing, ALeaseIsTenMillisecondsToAYear) {
 }
 
 TEST_P(Renewing, AManualLeaseIsExtendingIt) {
-  auto lease = lock_->Acquire({.lease = kShort});
+  auto lease = lock_->Acquire({.lease = kReleaseLease});
   ASSERT_OK(lease);
   const base::Instant began = base::Now();
-  while (base::Now() < began + 3 * kShort) {
-    EXPECT_OK(lease->Extend(kShort));
-    EXPECT_GT(lease->remaining(), kShort / 2);
+  while (base::Now() < began + 3 * kReleaseLease) {
+    EXPECT_OK(lease->Extend(kReleaseLease));
+    EXPECT_GT(lease->remaining(), kReleaseLease / 2);
     EXPECT_TRUE(BusyForOthers());
   }
   EXPECT_OK(lease->Extend(kLease));
@@ -216,9 +216,9 @@ TEST_P(ReleasingLocks, ByUnlockOfALockThatWasNeverUsedIsMisuse) {
 TEST_P(ReleasingLocks, IsHeardByTheObserver) {
   const auto lease = lock_->Acquire();
   ASSERT_OK(lease);
-  EXPECT_EQ(
-      CodeOf(NewLock(client_)->Acquire({.wait = absl::Milliseconds(1), .lease = kShort})) == kBusy,
-      !GetParam().kind.reentrant);
+  EXPECT_EQ(CodeOf(NewLock(client_)->Acquire(
+                {.wait = absl::Milliseconds(1), .lease = kReleaseLease})) == kBusy,
+            !GetParam().kind.reentrant);
   EXPECT_EQ(heard_->Count("wait ended"), GetParam().kind.reentrant ? 0 : 1);
   lock_->try_lock();
   EXPECT_TRUE(heard_->Count("acquired") >= 1);
@@ -235,8 +235,8 @@ TEST_P(RenewingLocks, ALeaseMayBeAYear) {
 }
 
 TEST_P(RenewingLocks, EndsWithTheRelease) {
-  const auto lock = NewLock(client_, kName, LeaseOf(kShort));
-  const auto other = NewLock(client_, "other", LeaseOf(kShort));
+  const auto lock = NewLock(client_, kName, LeaseOf(kReleaseLease));
+  const auto other = NewLock(client_, "other", LeaseOf(kReleaseLease));
   auto lease = lock->Acquire();
   auto rest = other->Acquire();
   ASSERT_OK(rest);
@@ -257,16 +257,16 @@ TEST_P(RenewingLocks, EndsWithTheRelease) {
 }
 
 TEST_P(RenewingLocks, IsNotDoneForAManualLease) {
-  const auto lease = lock_->Acquire({.lease = kShort});
+  const auto lease = lock_->Acquire({.lease = kReleaseLease});
   ASSERT_OK(lease);
-  EXPECT_LT(lease->remaining(), kShort);
+  EXPECT_LT(lease->remaining(), kReleaseLease);
   redis::Punctuality punctuality;
   const base::Instant began = base::Now();
   const auto theirs = NewLock(other_)->Acquire({.wait = kPatience});
   punctuality.Note(began);
   ASSERT_OK(theirs);
-  EXPECT_GE(base::Now() - began, kShort / 2);
-  EXPECT_TRUE(punctuality.Within(kShort + absl::Milliseconds(100)));
+  EXPECT_GE(base::Now() - began, kReleaseLease / 2);
+  EXPECT_TRUE(punctuality.Within(kReleaseLease + absl::Milliseconds(100)));
   EXPECT_FALSE(lease->valid());
   EXPECT_EQ(heard_->Count("renewed"), 0);
 }

@@ -33,14 +33,14 @@ class Thrower : public Observer {
 };
 
 // What goes to stderr in this scope.
-class Stderr {
+class CapturedStderr {
  public:
-  Stderr() { ::testing::internal::CaptureStderr(); }
-  ~Stderr() {
+  CapturedStderr() { ::testing::internal::CaptureStderr(); }
+  ~CapturedStderr() {
     if (!taken_) Take();
   }
-  Stderr(const Stderr&) = delete;
-  Stderr& operator=(const Stderr&) = delete;
+  CapturedStderr(const CapturedStderr&) = delete;
+  CapturedStderr& operator=(const CapturedStderr&) = delete;
   std::string Take() {
     taken_ = true;
     return ::testing::internal::GetCapturedStderr();
@@ -53,7 +53,7 @@ class Stderr {
 class Throwing : public Conformance {};
 
 TEST_P(Throwing, ObserverStopsNothing) {
-  Stderr said;
+  CapturedStderr said;
   const auto thrower = std::make_shared<Thrower>();
   const Client client = NewClient({}, {.observer = thrower});
   const auto lock = NewLock(client);
@@ -74,14 +74,14 @@ TEST_P(Throwing, ObserverStopsNothing) {
   EXPECT_OK(lock->Acquire());
   said.Take();
   EXPECT_TRUE(Await([&] {  // a line a second
-    Stderr next;
+    CapturedStderr next;
     lock->unlock();
     return next.Take().find("from an observer") != std::string::npos;
   }));
 }
 
 TEST_P(Throwing, OnLostKeepsNobodyFromBeingTold) {
-  Stderr said;
+  CapturedStderr said;
   std::atomic<int> told{0};
   LockOptions options = Options();
   options.on_lost = [&](const LostLease& lost) {
@@ -100,7 +100,7 @@ TEST_P(Throwing, OnLostKeepsNobodyFromBeingTold) {
 }
 
 TEST_P(Throwing, StatsLabelCountsTheLockAmongTheOthers) {
-  Stderr said;
+  CapturedStderr said;
   const Client client = NewClient({}, {.stats_label = [](std::string_view) -> std::string {
                                     throw std::runtime_error("label");
                                   }});

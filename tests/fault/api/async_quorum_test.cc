@@ -29,7 +29,7 @@ using support::Await;
 using support::Connect;
 using Leases = support::Outcomes<absl::StatusOr<Lease>>;
 
-constexpr absl::Duration kLate = absl::Milliseconds(200);  // 50, and a machine that is busy
+constexpr absl::Duration kQuorumLate = absl::Milliseconds(200);  // 50, and a machine that is busy
 
 class AsyncQuorum : public ::testing::Test {
  protected:
@@ -63,7 +63,7 @@ TEST_F(AsyncQuorum, AShortWaitEndsInTimeThoughAnotherWaitsForServersThatHang) {
     other.AcquireAsync({.wait = absl::Milliseconds(100)}, others.Callback());
     EXPECT_FALSE(others.Take(i).ok());
     EXPECT_GE(base::Now() - began, absl::Milliseconds(100));
-    EXPECT_LE(base::Now() - began, absl::Milliseconds(100) + kLate);
+    EXPECT_LE(base::Now() - began, absl::Milliseconds(100) + kQuorumLate);
   }
   GoOn();
   EXPECT_TRUE(leases_.Take().ok());
@@ -116,7 +116,7 @@ TEST_F(AsyncQuorum, CallbacksRunThoughARoundWaits) {
     const base::Instant began = base::Now();
     bad.AcquireAsync({}, refused.Callback());
     EXPECT_EQ(refused.Take(i).status().code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_LE(base::Now() - began, kLate);
+    EXPECT_LE(base::Now() - began, kQuorumLate);
   }
   GoOn();
   EXPECT_TRUE(leases_.Take().ok());

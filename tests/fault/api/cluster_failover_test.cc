@@ -30,7 +30,7 @@ using support::ClusterGroup;
 
 constexpr int kClients = 3;
 constexpr int kNames = 6;
-constexpr absl::Duration kPatience = absl::Seconds(30);
+constexpr absl::Duration kClusterPatience = absl::Seconds(30);
 
 std::string NameOf(int i) { return absl::StrCat("lock:", i); }
 
@@ -79,7 +79,7 @@ class ClusterFailover : public ::testing::Test {
     Grants& grants = grants_[static_cast<size_t>(name)];
     while (!stop_) {
       const uint64_t before = grants.Latest();
-      absl::StatusOr<Lease> lease = lock.Acquire({.wait = kPatience});
+      absl::StatusOr<Lease> lease = lock.Acquire({.wait = kClusterPatience});
       EXPECT_TRUE(lease.ok()) << lease.status();
       if (!lease.ok()) return;
       grants.Add(lease->fencing_token().value(), before);
@@ -107,7 +107,7 @@ class ClusterFailover : public ::testing::Test {
           owner = group_->OwnerOf(slot);
           return owner && *owner != old;
         },
-        kPatience));
+        kClusterPatience));
     return owner;
   }
 
@@ -120,7 +120,7 @@ class ClusterFailover : public ::testing::Test {
 };
 
 TEST_F(ClusterFailover, OfAPrimaryThatIsKilledIsOverSoon) {
-  ASSERT_TRUE(AwaitProgress(kPatience));
+  ASSERT_TRUE(AwaitProgress(kClusterPatience));
   const redis::Slot slot = redis::SlotOf(NameOf(0));
   const size_t old = *group_->OwnerOf(slot);
   group_->server(old).Kill();
@@ -152,7 +152,7 @@ TEST_F(ClusterFailover, LosesNothingThatItsReplicaHasConfirmed) {
 }
 
 TEST_F(ClusterFailover, OfAPrimaryThatStepsDownIsOverSoon) {
-  ASSERT_TRUE(AwaitProgress(kPatience));
+  ASSERT_TRUE(AwaitProgress(kClusterPatience));
   for (size_t i = 3; i < 6; ++i) {
     EXPECT_EQ(group_->server(i).Text({"CLUSTER", "FAILOVER"}), "OK");
     EXPECT_TRUE(group_->server(i).AwaitInfo("role", "master"));
@@ -161,13 +161,13 @@ TEST_F(ClusterFailover, OfAPrimaryThatStepsDownIsOverSoon) {
 }
 
 TEST_F(ClusterFailover, OfAPrimaryThatHangsIsOverSoon) {
-  ASSERT_TRUE(AwaitProgress(kPatience));
+  ASSERT_TRUE(AwaitProgress(kClusterPatience));
   const redis::Slot slot = redis::SlotOf(NameOf(0));
   const size_t old = *group_->OwnerOf(slot);
   // Whoever is asked here would hang as well.
   const size_t replica = old + 3;
   group_->server(old).Stop();
-  EXPECT_TRUE(group_->server(replica).AwaitInfo("role", "master", kPatience));
+  EXPECT_TRUE(group_->server(replica).AwaitInfo("role", "master", kClusterPatience));
   EXPECT_TRUE(AwaitProgress(absl::Seconds(5)));
   group_->server(old).Continue();
   EXPECT_TRUE(AwaitProgress(absl::Seconds(5)));

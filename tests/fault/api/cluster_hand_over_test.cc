@@ -29,7 +29,7 @@ namespace {
 using support::Await;
 using support::ClusterGroup;
 
-constexpr absl::Duration kPatience = absl::Seconds(20);
+constexpr absl::Duration kHandOverPatience = absl::Seconds(20);
 constexpr char kName[] = "moved";
 
 absl::Duration Median(std::vector<absl::Duration> all) {
@@ -41,12 +41,12 @@ class ClusterHandOver : public ::testing::Test {
  protected:
   // `meanwhile`: between the waiter's coming and the release.
   absl::Duration HandOver(const std::function<void()>& meanwhile) {
-    absl::StatusOr<Lease> held = holders_.Acquire({.wait = kPatience});
+    absl::StatusOr<Lease> held = holders_.Acquire({.wait = kHandOverPatience});
     EXPECT_TRUE(held.ok()) << held.status();
     absl::StatusOr<Lease> taken;
     base::Instant returned;
     std::thread waiter([&] {
-      taken = waiters_.Acquire({.wait = kPatience});
+      taken = waiters_.Acquire({.wait = kHandOverPatience});
       returned = base::Now();
     });
     const std::string queue = absl::StrCat("redlatch:2:{", kName, "}:simple.queue");

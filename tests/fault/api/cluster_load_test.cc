@@ -37,7 +37,6 @@ namespace {
 using history::Rule;
 using history::What;
 using load::kLatches;
-using load::kPatience;
 using support::ClusterGroup;
 
 constexpr size_t kProcesses = 8;
@@ -68,7 +67,7 @@ class ClusterLoad : public ::testing::Test {
   void AwaitAll() {
     Tell("all");
     for (const auto& child : crew_) {
-      EXPECT_EQ(child->pipe().ReadLine(3 * kPatience), "all");
+      EXPECT_EQ(child->pipe().ReadLine(3 * load::kPatience), "all");
     }
   }
 
@@ -100,7 +99,7 @@ class ClusterLoad : public ::testing::Test {
     const size_t next = Replica(shard);
     const base::Instant begun = base::Now();
     EXPECT_EQ(group_->server(next).Text({"CLUSTER", "FAILOVER"}), "OK");
-    ASSERT_TRUE(group_->server(next).AwaitInfo("role", "master", kPatience));
+    ASSERT_TRUE(group_->server(next).AwaitInfo("role", "master", load::kPatience));
     Replaced(shard, next, begun);
     ASSERT_TRUE(group_->AwaitWell());
   }
@@ -115,7 +114,7 @@ class ClusterLoad : public ::testing::Test {
     const base::Instant begun = base::Now();
     group_->server(old).Kill();
     group_->server(next).Continue();
-    ASSERT_TRUE(group_->server(next).AwaitInfo("role", "master", kPatience));
+    ASSERT_TRUE(group_->server(next).AwaitInfo("role", "master", load::kPatience));
     soak::Pass(kUnseen);
     if (comes_back_first) group_->server(old).Restart();
     Tell("go on");
@@ -139,7 +138,7 @@ class ClusterLoad : public ::testing::Test {
     int64_t refused = 0;
     int64_t unreleased = 0;
     for (const auto& child : crew_) {
-      std::istringstream words(child->pipe().ReadLine(3 * kPatience).value_or(""));
+      std::istringstream words(child->pipe().ReadLine(3 * load::kPatience).value_or(""));
       int64_t its_refused = 0;
       int64_t its_unreleased = 0;
       words >> its_refused >> its_unreleased;
@@ -151,7 +150,7 @@ class ClusterLoad : public ::testing::Test {
                 static_cast<long long>(refused), static_cast<long long>(unreleased));
     OpenLatches();
     for (size_t i = 0; i < kProcesses; ++i) {
-      const auto status = crew_[i]->WaitFor(2 * kPatience);
+      const auto status = crew_[i]->WaitFor(2 * load::kPatience);
       EXPECT_TRUE(status && status->success()) << "process " << i;
     }
     for (int i = 0; i < load::kShared; ++i) {

@@ -22,7 +22,7 @@ namespace {
 
 using support::ClusterGroup;
 
-constexpr absl::Duration kPatience = absl::Seconds(20);
+constexpr absl::Duration kMovePatience = absl::Seconds(20);
 constexpr absl::Duration kMove = absl::Milliseconds(1500);  // command_timeout is 1 s
 
 class ClusterLongMove : public ::testing::Test {
@@ -44,9 +44,9 @@ class ClusterLongMove : public ::testing::Test {
     for (std::thread& thread : threads) thread.join();
   }
   std::vector<std::function<absl::Status()>> Uses() {
-    return {[this] { return simple_.Acquire({.wait = kPatience}).status(); },
-            [this] { return read_write_.AcquireRead({.wait = kPatience}).status(); },
-            [this] { return semaphore_.Acquire(1, {.wait = kPatience}).status(); },
+    return {[this] { return simple_.Acquire({.wait = kMovePatience}).status(); },
+            [this] { return read_write_.AcquireRead({.wait = kMovePatience}).status(); },
+            [this] { return semaphore_.Acquire(1, {.wait = kMovePatience}).status(); },
             [this] { return latch_.CountDown(); }};
   }
 
@@ -73,7 +73,7 @@ TEST_F(ClusterLongMove, WhatIsHeldIsRenewedAfterIt) {
   std::vector<Lease> leases;
   for (const char* name : {"{moving}:1", "{moving}:2", "stays"}) {
     locks.push_back(std::make_unique<SimpleLock>(client_, name, LockOptions{.lease = kLease}));
-    leases.push_back(*locks.back()->Acquire({.wait = kPatience}));
+    leases.push_back(*locks.back()->Acquire({.wait = kMovePatience}));
   }
   group_->BeginMove(slot, to);
   group_->MoveKeys(slot, from, to);

@@ -28,12 +28,12 @@ using ::testing::HasSubstr;
 using support::Await;
 using support::ClusterGroup;
 
-constexpr absl::Duration kQuarantine = absl::Seconds(3);
-constexpr absl::Duration kLease = absl::Seconds(1);  // what min-replicas-max-lag leaves of it
-constexpr absl::Duration kPatience = absl::Seconds(20);
+constexpr absl::Duration kShardQuarantine = absl::Seconds(3);
+constexpr absl::Duration kShardLease = absl::Seconds(1);  // what min-replicas-max-lag leaves of it
+constexpr absl::Duration kShardPatience = absl::Seconds(20);
 // Scripts know whole milliseconds, and a margin is on the safe side.
-constexpr absl::Duration kMargin = absl::Milliseconds(100);
-const LockOptions kOptions = {.lease = kLease};
+constexpr absl::Duration kShardMargin = absl::Milliseconds(100);
+const LockOptions kOptions = {.lease = kShardLease};
 
 class ClusterQuarantine : public ::testing::Test {
  protected:
@@ -59,13 +59,13 @@ class ClusterQuarantine : public ::testing::Test {
   }
   static void TakeOnce(const Client& client, const std::string& name) {
     SimpleLock lock(client, name, kOptions);
-    EXPECT_TRUE(lock.Acquire({.wait = kPatience}).ok());
+    EXPECT_TRUE(lock.Acquire({.wait = kShardPatience}).ok());
   }
   // That of the first use is over everywhere.
   void SitOut(const Client& client) {
     for (const redis::Slot first : kFirstSlots) EXPECT_TRUE(AwaitAllBegun(first));
     const base::Instant begun = base::Now();
-    EXPECT_TRUE(Await([&] { return base::Now() - begun > kQuarantine; }));
+    EXPECT_TRUE(Await([&] { return base::Now() - begun > kShardQuarantine; }));
     TakeOnce(client, "first");
   }
   bool AwaitAllBegun(redis::Slot first) {
@@ -75,7 +75,7 @@ class ClusterQuarantine : public ::testing::Test {
           const std::string id = group_->CommandAt(key, {"GET", key}).text;
           return !id.empty() && id == group_->server(*group_->OwnerOf(first)).Info("master_replid");
         },
-        kPatience);
+        kShardPatience);
   }
   // The replica of that primary does not hear of it any more.
   void CutOff(size_t replica) {
@@ -93,8 +93,8 @@ TEST_F(ClusterQuarantine, OfTheFirstUseIsOverForAllSlotsAtOnce) {
   const Client client = Connect();
   EXPECT_TRUE(IsBusy(SimpleLock(client, "first", kOptions).TryAcquire().status()));
   TakeOnce(client, "first");
-  EXPECT_GE(base::Now() - begun, kQuarantine - kMargin);
-  EXPECT_LE(base::Now() - begun, kQuarantine + absl::Seconds(2));
+  EXPECT_GE(base::Now() - begun, kShardQuarantine - kShardMargin);
+  EXPECT_LE(base::Now() - begun, kShardQuarantine + absl::Seconds(2));
   // Also where nobody has locked anything so far, and for other clients.
   SitOut(client);
   const Client other = Connect();
@@ -106,7 +106,7 @@ TEST_F(ClusterQuarantine, OfTheFirstUseIsOverForAllSlotsAtOnce) {
   EXPECT_FALSE(another.ok());
   EXPECT_THAT(std::string(another.message()), AllOf(HasSubstr("4000 ms"), HasSubstr("3000 ms")));
   const absl::Status outlives =
-      SimpleLock(client, "lock", {.lease = 1.1 * kLease}).Acquire().status();
+      SimpleLock(client, "lock", {.lease = 1.1 * kShardLease}).Acquire().status();
   EXPECT_EQ(outlives.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(outlives.message()), HasSubstr("could outlive the quarantine"));
 }
@@ -122,7 +122,7 @@ TEST_F(ClusterQuarantine, AfterAPromotionWhoeverTheOldPrimaryHasGrantedALockIsAl
     old = *group_->OwnerOf(redis::SlotOf(name));
     ASSERT_LT(old, 3) << "two names at one primary: choose others";
     CutOff(old + 3);
-    const absl::Duration duration = quarantined ? kLease : 10 * kLease;
+    const absl::Duration duration = quarantined ? kShardLease : 10 * kShardLease;
     const absl::StatusOr<Lease> lost = lock.Acquire({.lease = duration});
     const base::Instant granted = base::Now();
     ASSERT_TRUE(lost.ok()) << lost.status();
@@ -130,7 +130,7 @@ TEST_F(ClusterQuarantine, AfterAPromotionWhoeverTheOldPrimaryHasGrantedALockIsAl
     EXPECT_TRUE(group_->server(old).AwaitInfo("role", "slave"));
     const Client other = quarantined ? Connect() : *Client::Connect(group_->url());
     SimpleLock others(other, name, kOptions);
-    const absl::StatusOr<Lease> lease = others.Acquire({.wait = kPatience});
+    const absl::StatusOr<Lease> lease = others.Acquire({.wait = kShardPatience});
     ASSERT_TRUE(lease.ok()) << lease.status();
     EXPECT_EQ(base::Now() < granted + duration, !quarantined);
     EXPECT_FALSE(quarantined && lost->valid());
@@ -148,11 +148,11 @@ TEST_F(ClusterQuarantine, OfAPromotionCountsFromThenForTheWholeShardAndForNoOthe
   ExpectGrants(client, "before", 1, true);
   ExpectGrants(client, "before", 2, true);
   ExpectGrants(client, "at first", 3, false);
-  EXPECT_LT(base::Now() - begun, kQuarantine - kMargin);
+  EXPECT_LT(base::Now() - begun, kShardQuarantine - kShardMargin);
   // What nobody asked for in time need not be waited for afterwards.
   EXPECT_TRUE(AwaitAllBegun(kFirstSlots[0]));
   const base::Instant all_begun = base::Now();
-  EXPECT_TRUE(Await([&] { return base::Now() - all_begun > kQuarantine; }));
+  EXPECT_TRUE(Await([&] { return base::Now() - all_begun > kShardQuarantine; }));
   ExpectGrants(client, "afterwards", 3, true);
 }
 
@@ -170,7 +170,7 @@ TEST_F(ClusterQuarantine, OfASlotThatHasMovedIsThatSlotsAlone) {
   EXPECT_FALSE(IsFree(client, "mover"));
   ExpectGrants(client, "others", now, true);
   TakeOnce(client, "mover");
-  EXPECT_GE(base::Now() - begun, kQuarantine - kMargin);
+  EXPECT_GE(base::Now() - begun, kShardQuarantine - kShardMargin);
   EXPECT_TRUE(lease->valid());
   EXPECT_TRUE(lease->Release().ok());
 }

@@ -28,9 +28,9 @@ namespace {
 
 using support::ClusterGroup;
 
-constexpr int kClients = 3;
+constexpr int kReshardClients = 3;
 constexpr int kTags = 2;
-constexpr absl::Duration kPatience = absl::Seconds(20);
+constexpr absl::Duration kReshardPatience = absl::Seconds(20);
 constexpr absl::Duration kTime = absl::Seconds(4);
 constexpr int kLeastEntries = 100;  // of each tag, which takes longer on a machine that is busy
 constexpr absl::Duration kLongestRelease = absl::Seconds(1);
@@ -52,7 +52,7 @@ struct Room {
   std::atomic<uint64_t> latest{0};
   std::atomic<int> entries{0};
 };
-constexpr int kCapacity = 2;
+constexpr int kReshardCapacity = 2;
 
 class ClusterReshard : public ::testing::Test {
  protected:
@@ -63,7 +63,7 @@ class ClusterReshard : public ::testing::Test {
     SimpleLock lock(client, Tag(tag) + "simple");
     while (!stop_) {
       const uint64_t before = room.latest;
-      absl::StatusOr<Lease> lease = lock.Acquire({.wait = kPatience});
+      absl::StatusOr<Lease> lease = lock.Acquire({.wait = kReshardPatience});
       if (!Granted(lease.status())) return;
       EXPECT_EQ(++room.simple, 1);
       EXPECT_GT(lease->fencing_token().value(), before);
@@ -77,8 +77,8 @@ class ClusterReshard : public ::testing::Test {
     Room& room = rooms_[static_cast<size_t>(tag)];
     ReentrantReadWriteLock lock(client, Tag(tag) + "read_write");
     while (!stop_) {
-      absl::StatusOr<Lease> lease =
-          write ? lock.AcquireWrite({.wait = kPatience}) : lock.AcquireRead({.wait = kPatience});
+      absl::StatusOr<Lease> lease = write ? lock.AcquireWrite({.wait = kReshardPatience})
+                                          : lock.AcquireRead({.wait = kReshardPatience});
       if (!Granted(lease.status())) return;
       ++(write ? room.writers : room.readers);
       EXPECT_LE(room.writers, 1);
@@ -92,11 +92,11 @@ class ClusterReshard : public ::testing::Test {
   }
   void Permits(const Client& client, int tag) {
     Room& room = rooms_[static_cast<size_t>(tag)];
-    Semaphore semaphore(client, Tag(tag) + "semaphore", kCapacity);
+    Semaphore semaphore(client, Tag(tag) + "semaphore", kReshardCapacity);
     while (!stop_) {
-      absl::StatusOr<Permit> permit = semaphore.Acquire(1, {.wait = kPatience});
+      absl::StatusOr<Permit> permit = semaphore.Acquire(1, {.wait = kReshardPatience});
       if (!Granted(permit.status())) return;
-      EXPECT_LE(++room.permits, kCapacity);
+      EXPECT_LE(++room.permits, kReshardCapacity);
       ++room.entries;
       --room.permits;
       Release(*permit);
@@ -125,13 +125,13 @@ class ClusterReshard : public ::testing::Test {
 };
 
 TEST_F(ClusterReshard, NobodyNotices) {
-  for (int i = 0; i < kClients; ++i) {
+  for (int i = 0; i < kReshardClients; ++i) {
     clients_.push_back(
         *Client::Connect(group_->url() + "?command_timeout=20s", {.observer = observer_}));
   }
   std::vector<std::thread> threads;
   for (int tag = 0; tag < kTags; ++tag) {
-    for (int i = 0; i < kClients; ++i) {
+    for (int i = 0; i < kReshardClients; ++i) {
       const Client& client = clients_[static_cast<size_t>(i)];
       threads.emplace_back([&, tag] { Simple(client, tag); });
       threads.emplace_back([&, tag, i] { ReadWrite(client, tag, /*write=*/i == 0); });
@@ -145,7 +145,7 @@ TEST_F(ClusterReshard, NobodyNotices) {
     return std::all_of(rooms_.begin(), rooms_.end(),
                        [](const Room& room) { return room.entries > kLeastEntries; });
   };
-  while (base::Now() < end || (!all_entered() && base::Now() < end + kPatience)) {
+  while (base::Now() < end || (!all_entered() && base::Now() < end + kReshardPatience)) {
     for (int tag = 0; tag < kTags; ++tag) {
       const redis::Slot slot = redis::SlotOf(Tag(tag));
       group_->Move(slot, (*group_->OwnerOf(slot) + 1) % group_->servers());

@@ -23,7 +23,7 @@ namespace redlatch {
 namespace {
 
 constexpr int kCrowd = 10'000;
-constexpr absl::Duration kLease = absl::Seconds(30);
+constexpr absl::Duration kCrowdLease = absl::Seconds(30);
 
 // Takes the only waiter's record, and gives it to so many that came before it, whom nobody hears.
 constexpr char kMakeCrowd[] = R"lua(
@@ -53,7 +53,7 @@ class DeadCrowd : public ::testing::TestWithParam<std::string_view> {
 
 TEST_P(DeadCrowd, KeepsTheLockIdleForAMomentOnly) {
   const Client client = *Client::Connect(server_->url());
-  support::AnyLock lock = MakeLock(GetParam(), client, kLease);
+  support::AnyLock lock = MakeLock(GetParam(), client, kCrowdLease);
   // The server compiles a script when it is first used.
   ASSERT_TRUE(lock.Acquire()->Release().ok());
   auto held = lock.Acquire();
@@ -62,7 +62,7 @@ TEST_P(DeadCrowd, KeepsTheLockIdleForAMomentOnly) {
   std::atomic<int64_t> released{0};
   std::thread live([&] {
     const Client other = *Client::Connect(server_->url());
-    support::AnyLock its = MakeLock(GetParam(), other, kLease);
+    support::AnyLock its = MakeLock(GetParam(), other, kCrowdLease);
     const auto lease = its.Acquire();
     const base::Instant now = base::Now();
     ASSERT_TRUE(lease.ok()) << lease.status();

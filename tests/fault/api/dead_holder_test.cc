@@ -23,11 +23,11 @@
 namespace redlatch {
 namespace {
 
-constexpr absl::Duration kLease = absl::Seconds(2);
+constexpr absl::Duration kHolderLease = absl::Seconds(2);
 constexpr absl::Duration kGrace = absl::Milliseconds(100);
 
 REDLATCH_CHILD(DoomedHolder) {
-  support::AnyLock lock = MakeLock(args.at(1), *Client::Connect(args.at(0)), kLease);
+  support::AnyLock lock = MakeLock(args.at(1), *Client::Connect(args.at(0)), kHolderLease);
   lock.lock();
   parent.WriteLine("held");
   (void)parent.ReadLine(absl::Hours(1));
@@ -55,12 +55,12 @@ TEST_P(DeadHolder, IsFollowedByTheFirstWaiterWhenItsLeaseIsOver) {
     ASSERT_EQ(holder->pipe().ReadLine(), "held");
     std::atomic<int64_t> killed{0};
     std::thread waiter([&] {
-      support::AnyLock lock = MakeLock(GetParam(), *Client::Connect(server_->url()), kLease);
+      support::AnyLock lock = MakeLock(GetParam(), *Client::Connect(server_->url()), kHolderLease);
       const auto lease = lock.Acquire();
       const base::Instant now = base::Now();
       ASSERT_TRUE(lease.ok()) << lease.status();
       const base::Instant death = base::Instant::FromNanos(killed);
-      punctuality.Note(death + kLease);
+      punctuality.Note(death + kHolderLease);
       std::printf("%s after the holder's death\n", absl::FormatDuration(now - death).c_str());
     });
     EXPECT_TRUE(AwaitQueued(1));
@@ -81,11 +81,11 @@ TEST_P(DeadHolder, IsFollowedByTheNextWhereTheFirstWaiterDiedToo) {
   ASSERT_TRUE(AwaitQueued(1));
   std::atomic<int64_t> killed{0};
   std::thread waiter([&] {
-    support::AnyLock lock = MakeLock(kind, *Client::Connect(server_->url()), kLease);
+    support::AnyLock lock = MakeLock(kind, *Client::Connect(server_->url()), kHolderLease);
     const auto lease = lock.Acquire();
     ASSERT_TRUE(lease.ok()) << lease.status();
     // It was not the head, so that it looks with a heartbeat.
-    punctuality.Note(base::Instant::FromNanos(killed) + kLease + kLease / 3);
+    punctuality.Note(base::Instant::FromNanos(killed) + kHolderLease + kHolderLease / 3);
   });
   EXPECT_TRUE(AwaitQueued(2));
   killed = base::Now().nanos();

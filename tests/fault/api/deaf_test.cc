@@ -30,9 +30,9 @@
 namespace redlatch {
 namespace {
 
-constexpr absl::Duration kPatience = absl::Seconds(30);
+constexpr absl::Duration kDeafPatience = absl::Seconds(30);
 
-class Events : public Observer {
+class DeafEvents : public Observer {
  public:
   void OnDeaf(std::string_view server, std::string_view why) override {
     const base::MutexLock lock(mu_);
@@ -55,7 +55,7 @@ class Events : public Observer {
 
  private:
   bool Await(const int& events) {
-    const base::Instant deadline = base::Now() + kPatience;
+    const base::Instant deadline = base::Now() + kDeafPatience;
     const base::MutexLock lock(mu_);
     while (events == 0 && base::Now() < deadline) changed_.WaitUntil(mu_, deadline);
     return events > 0;
@@ -91,7 +91,7 @@ class Deaf : public ::testing::Test {
   const std::unique_ptr<support::RedisServer> first_ = support::RedisServer::Start();
   const std::unique_ptr<support::RedisServer> second_ = support::RedisServer::Start();
   support::TcpProxy proxy_{{.port = first_->port()}};
-  const std::shared_ptr<Events> events_ = std::make_shared<Events>();
+  const std::shared_ptr<DeafEvents> events_ = std::make_shared<DeafEvents>();
   std::optional<Lease> at_first_;
   std::optional<Lease> at_second_;
 };
@@ -100,7 +100,7 @@ TEST_F(Deaf, AClientIsToldAndGetsTheLockByAsking) {
   Hold();
   SimpleLock lock(*Client::Connect(Url(), {.observer = events_}), "lock");
   std::thread waiter([&] {
-    const auto lease = lock.Acquire({.wait = kPatience});
+    const auto lease = lock.Acquire({.wait = kDeafPatience});
     EXPECT_TRUE(lease.ok()) << lease.status();
   });
   EXPECT_TRUE(events_->AwaitDeaf());
@@ -125,7 +125,7 @@ TEST_F(Deaf, AClientHearsAgainOnceTheAddressLeadsToOneServer) {
   Hold();
   SimpleLock lock(*Client::Connect(Url(), {.observer = events_}), "lock");
   std::thread waiter([&] {
-    const auto lease = lock.Acquire({.wait = kPatience});
+    const auto lease = lock.Acquire({.wait = kDeafPatience});
     EXPECT_TRUE(lease.ok()) << lease.status();
   });
   EXPECT_TRUE(events_->AwaitDeaf());
@@ -144,13 +144,13 @@ TEST_F(Deaf, AClientIsNotStarvedByThoseThatHear) {
     crew.emplace_back([&, server] {
       SimpleLock theirs(*Client::Connect(server->url()), "lock");
       while (!over) {
-        const auto lease = theirs.Acquire({.wait = kPatience});
+        const auto lease = theirs.Acquire({.wait = kDeafPatience});
         EXPECT_TRUE(lease.ok()) << lease.status();
       }
     });
   }
   for (int i = 0; i < 3; ++i) {
-    const auto lease = lock.Acquire({.wait = kPatience});
+    const auto lease = lock.Acquire({.wait = kDeafPatience});
     EXPECT_TRUE(lease.ok()) << lease.status();
   }
   over = true;
@@ -243,7 +243,7 @@ TEST(TwoPrimariesInAQuorum, HaveNoVote) {
   const Client client = *Client::Connect(url);
   RedLock lock(client, "lock");
   for (int i = 0; i < 20; ++i) {
-    const auto lease = lock.Acquire({.wait = kPatience});
+    const auto lease = lock.Acquire({.wait = kDeafPatience});
     ASSERT_TRUE(lease.ok()) << lease.status();
     EXPECT_EQ(servers[0].Integer({"EXISTS", "lock"}) + servers[1].Integer({"EXISTS", "lock"}), 0);
   }

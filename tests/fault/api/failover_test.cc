@@ -20,7 +20,6 @@
 #include "redlatch/semaphore.h"
 #include "redlatch/simple_lock.h"
 #include "src/base/clock.h"
-#include "src/base/parker.h"
 #include "tests/support/await.h"
 #include "tests/support/redis_server.h"
 #include "tests/support/tcp_proxy.h"
@@ -29,11 +28,10 @@
 namespace redlatch {
 namespace {
 
-constexpr absl::Duration kPatience = absl::Seconds(30);
-constexpr size_t kClients = 3;
+using support::Sleep;
 
-// The passing of time is what these tests are about; it stands for no event.
-void Sleep(absl::Duration time) { base::Parker().ParkUntil(base::Now() + time); }
+constexpr absl::Duration kFailoverPatience = absl::Seconds(30);
+constexpr size_t kFailoverClients = 3;
 
 class Failover : public ::testing::Test {
  protected:
@@ -57,7 +55,7 @@ class Failover : public ::testing::Test {
     const auto keeps_up = [this] {
       return primary_->Info("master_repl_offset") == replica_->Info("slave_repl_offset");
     };
-    ASSERT_TRUE(support::Await(keeps_up, kPatience)) << "the replica does not keep up";
+    ASSERT_TRUE(support::Await(keeps_up, kFailoverPatience)) << "the replica does not keep up";
   }
 
   const std::unique_ptr<support::RedisServer> primary_ = support::RedisServer::Start();
@@ -68,10 +66,10 @@ class Failover : public ::testing::Test {
 
 class FailoverOfWaiters : public Failover {
  protected:
-  using Counts = std::array<int64_t, kClients>;
+  using Counts = std::array<int64_t, kFailoverClients>;
 
   FailoverOfWaiters() {
-    for (size_t i = 0; i < kClients; ++i) {
+    for (size_t i = 0; i < kFailoverClients; ++i) {
       crew_.emplace_back([this, i] {
         SimpleLock lock(*Client::Connect(proxy_.url()), "lock");
         while (!over_) {
@@ -89,16 +87,16 @@ class FailoverOfWaiters : public Failover {
 
   Counts Now() const {
     Counts counts;
-    for (size_t i = 0; i < kClients; ++i) counts[i] = acquired_[i];
+    for (size_t i = 0; i < kFailoverClients; ++i) counts[i] = acquired_[i];
     return counts;
   }
   int64_t LeastSince(const Counts& before) const {
     int64_t least = INT64_MAX;
-    for (size_t i = 0; i < kClients; ++i) least = std::min(least, acquired_[i] - before[i]);
+    for (size_t i = 0; i < kFailoverClients; ++i) least = std::min(least, acquired_[i] - before[i]);
     return least;
   }
   static void Await(const std::function<bool()>& condition) {
-    EXPECT_TRUE(support::Await(condition, kPatience));
+    EXPECT_TRUE(support::Await(condition, kFailoverPatience));
   }
 
   // What was acquired at the old primary does not count: from here on nothing can be.
@@ -116,7 +114,7 @@ class FailoverOfWaiters : public Failover {
     const Counts end = Now();
     int64_t least = INT64_MAX;
     int64_t most = 0;
-    for (size_t i = 0; i < kClients; ++i) {
+    for (size_t i = 0; i < kFailoverClients; ++i) {
       least = std::min(least, end[i] - began[i]);
       most = std::max(most, end[i] - began[i]);
     }
@@ -129,7 +127,7 @@ class FailoverOfWaiters : public Failover {
 
  private:
   std::atomic<bool> over_{false};
-  std::array<std::atomic<int64_t>, kClients> acquired_{};
+  std::array<std::atomic<int64_t>, kFailoverClients> acquired_{};
   std::vector<std::thread> crew_;
 };
 
@@ -158,8 +156,8 @@ TEST_F(FailoverOfWaiters, ByTheServersOwnCommand) {
 
 template <class Lock>
 class FailoverOfOne : public Failover {};
-using Locks = ::testing::Types<SimpleLock, ReentrantLock>;
-TYPED_TEST_SUITE(FailoverOfOne, Locks);
+using FailoverLocks = ::testing::Types<SimpleLock, ReentrantLock>;
+TYPED_TEST_SUITE(FailoverOfOne, FailoverLocks);
 
 TYPED_TEST(FailoverOfOne, WhoFindsAReplicaAsksTheNewPrimaryWithinTheSameCall) {
   TypeParam lock(*Client::Connect(this->proxy_.url()), "lock");
@@ -206,7 +204,7 @@ TYPED_TEST(FailoverOfOne, AReleaseThatEachNewPrimaryHasNotReceivedIsRepeatedTher
       [&] {
         return this->replica_->Integer({"EXISTS", "lock"}) == 0;
       },
-      kPatience));
+      kFailoverPatience));
   // And once more.
   EXPECT_EQ(this->primary_->Text({"RESTORE", "lock", "30000", held}), "OK");
   this->proxy_.LeadTo({this->primary_->port()});
@@ -216,7 +214,7 @@ TYPED_TEST(FailoverOfOne, AReleaseThatEachNewPrimaryHasNotReceivedIsRepeatedTher
       [&] {
         return this->primary_->Integer({"EXISTS", "lock"}) == 0;
       },
-      kPatience));
+      kFailoverPatience));
 }
 
 TYPED_TEST(FailoverOfOne, AReleaseIsRepeatedAsLongAsTheHoldWasExtended) {
@@ -237,7 +235,7 @@ TYPED_TEST(FailoverOfOne, AReleaseIsRepeatedAsLongAsTheHoldWasExtended) {
       [&] {
         return this->replica_->Integer({"EXISTS", "lock"}) == 0;
       },
-      kPatience));
+      kFailoverPatience));
 }
 
 // What the replica, made a primary, has not received: places in queues, and a hold.
@@ -257,11 +255,11 @@ TEST_F(Failover, WhoeverWaitsForPermitsOrToReadIsServedAndALostHoldIsTold) {
   absl::Status had_a_permit;
   absl::Status has_read;
   std::thread wants_a_permit([&] {
-    had_a_permit = Semaphore(waiter, "permits", 1).Acquire(1, {.wait = kPatience}).status();
+    had_a_permit = Semaphore(waiter, "permits", 1).Acquire(1, {.wait = kFailoverPatience}).status();
   });
   std::thread wants_to_read([&] {
     ReentrantReadWriteLock lock(waiter, "written");
-    has_read = lock.AcquireRead({.wait = kPatience}).status();
+    has_read = lock.AcquireRead({.wait = kFailoverPatience}).status();
   });
   EXPECT_TRUE(support::Await([&] {
     return primary_->Integer({"ZCARD", "redlatch:2:{permits}:semaphore.queue"}) == 1 &&

@@ -22,11 +22,11 @@
 namespace redlatch {
 namespace {
 
-constexpr absl::Duration kLease = absl::Seconds(30);
+constexpr absl::Duration kFrozenLease = absl::Seconds(30);
 constexpr absl::Duration kManualLease = absl::Seconds(40);
 
 REDLATCH_CHILD(Frozen) {
-  support::AnyLock lock = MakeLock(args.at(1), *Client::Connect(args.at(0)), kLease);
+  support::AnyLock lock = MakeLock(args.at(1), *Client::Connect(args.at(0)), kFrozenLease);
   AcquireOptions options;
   if (args.at(2) == "manual") options.lease = kManualLease;
   const auto lease = lock.Acquire(options);
@@ -57,7 +57,7 @@ class FrozenWaiter : public ::testing::TestWithParam<std::string_view> {
     std::atomic<int64_t> released{0};
     std::thread live([&] {
       const Client client = *Client::Connect(server_->url());
-      support::AnyLock lock = MakeLock(GetParam(), client, kLease);
+      support::AnyLock lock = MakeLock(GetParam(), client, kFrozenLease);
       const auto got = lock.Acquire();
       const base::Instant now = base::Now();
       ASSERT_TRUE(got.ok()) << got.status();
@@ -74,7 +74,7 @@ class FrozenWaiter : public ::testing::TestWithParam<std::string_view> {
 
   const std::unique_ptr<support::RedisServer> server_ = support::RedisServer::Start();
   const Client client_ = *Client::Connect(server_->url());
-  support::AnyLock holder_ = MakeLock(GetParam(), client_, kLease);
+  support::AnyLock holder_ = MakeLock(GetParam(), client_, kFrozenLease);
 };
 
 TEST_P(FrozenWaiter, KeepsTheLockIdleForItsClaim) { IsIdleAtMost(absl::Milliseconds(2500), 1); }

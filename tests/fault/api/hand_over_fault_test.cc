@@ -14,7 +14,7 @@
 #include "redlatch/client.h"
 #include "redlatch/simple_lock.h"
 #include "src/base/clock.h"
-#include "src/base/parker.h"
+#include "tests/support/await.h"
 #include "tests/support/redis_server.h"
 #include "tests/support/tcp_proxy.h"
 #include "tests/support/test_scale.h"
@@ -22,8 +22,7 @@
 namespace redlatch {
 namespace {
 
-// The passing of time is what these tests are about; it stands for no event.
-void Sleep(absl::Duration time) { base::Parker().ParkUntil(base::Now() + time); }
+using support::Sleep;
 
 // Another client's lock, handed over by a message just now.
 class HandOver : public ::testing::Test {

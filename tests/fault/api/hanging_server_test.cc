@@ -29,8 +29,8 @@
 namespace redlatch {
 namespace {
 
-constexpr absl::Duration kGrace = absl::Milliseconds(50);
-constexpr absl::Duration kPatience = absl::Seconds(10);
+constexpr absl::Duration kHangGrace = absl::Milliseconds(50);
+constexpr absl::Duration kHangPatience = absl::Seconds(10);
 constexpr absl::Duration kCommandTimeout = absl::Seconds(1);  // the URL's
 
 template <class Lock>
@@ -78,13 +78,13 @@ class HangingServer : public ::testing::Test {
       }
     }
     for (std::thread& thread : threads) thread.join();
-    EXPECT_TRUE(punctuality.Within(kGrace));
+    EXPECT_TRUE(punctuality.Within(kHangGrace));
   }
 
   const std::unique_ptr<support::RedisServer> server_ = support::RedisServer::Start();
 };
-using Locks = ::testing::Types<SimpleLock, ReentrantLock>;
-TYPED_TEST_SUITE(HangingServer, Locks);
+using HangLocks = ::testing::Types<SimpleLock, ReentrantLock>;
+TYPED_TEST_SUITE(HangingServer, HangLocks);
 
 TYPED_TEST(HangingServer, HoldersAreToldOfTheLossNoLaterThanTheirDeadlineAndNotMuchSooner) {
   const Client client = this->Connect();
@@ -122,7 +122,7 @@ TYPED_TEST(HangingServer, HoldersAreToldOfTheLossNoLaterThanTheirDeadlineAndNotM
     ASSERT_GT(remaining, absl::ZeroDuration());
     one->deadline = (asked + remaining).nanos();
   }
-  const base::Instant patience = base::Now() + kPatience;
+  const base::Instant patience = base::Now() + kHangPatience;
   for (const auto& one : cases) {
     while (one->fired == 0 && base::Now() < patience) std::this_thread::yield();
     ASSERT_NE(one->fired, 0);
@@ -194,7 +194,7 @@ TYPED_TEST(HangingServer, ClientsCloseByTheCommandTimeout) {
     punctuality.Note(closing + absl::Milliseconds(300));
     this->server_->Continue();
   }
-  EXPECT_TRUE(punctuality.Within(kGrace));
+  EXPECT_TRUE(punctuality.Within(kHangGrace));
 }
 
 TYPED_TEST(HangingServer, UnlockAndDestructorsReturnByTheCommandTimeout) {
@@ -216,10 +216,10 @@ TYPED_TEST(HangingServer, UnlockAndDestructorsReturnByTheCommandTimeout) {
   timed([&] { by_lock.unlock(); });
   timed([&] { EXPECT_TRUE(absl::IsUnavailable(lease->Release())); });
   timed([&] { dropped.reset(); });
-  EXPECT_TRUE(punctuality.Within(kGrace));
+  EXPECT_TRUE(punctuality.Within(kHangGrace));
   this->server_->Continue();
   // The background finishes what was not confirmed.
-  const base::Instant patience = base::Now() + kPatience;
+  const base::Instant patience = base::Now() + kHangPatience;
   while (this->server_->Integer({"EXISTS", "a", "b", "c"}) != 0 && base::Now() < patience) {
     std::this_thread::yield();
   }

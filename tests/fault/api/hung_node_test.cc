@@ -31,7 +31,7 @@ namespace {
 using support::ClusterGroup;
 
 // The bar is a minute, with leases of 0.5 to 30 s. A busy machine is given less to keep.
-std::vector<absl::Duration> Leases() {
+std::vector<absl::Duration> LeaseLengths() {
   if (!support::FullBars()) return {absl::Seconds(4), absl::Seconds(15)};
   std::vector<absl::Duration> leases;
   for (const double seconds : {0.5, 1.0, 2.0, 5.0, 10.0, 30.0}) {
@@ -185,7 +185,7 @@ TEST_F(HungClusterNode, ServerNamesAreSeparateObjects) {
 TEST_F(HungClusterNode, LosesNoLeaseElsewhere) {
   const auto client = Client::Connect(group_->url());
   ASSERT_TRUE(client.ok()) << client.status();
-  for (const absl::Duration lease : Leases()) {
+  for (const absl::Duration lease : LeaseLengths()) {
     for (const size_t node : {0, 1, 2}) {
       for (int i = 0; i < 4; ++i) Hold(*client, node, {.lease = lease});
     }
@@ -198,7 +198,7 @@ TEST(HungQuorumNode, LosesNoLease) {
   const auto client = Client::Connect(group.url("command_timeout=5s"));
   ASSERT_TRUE(client.ok()) << client.status();
   std::vector<Held<RedLock>> held;
-  for (const absl::Duration lease : Leases()) {
+  for (const absl::Duration lease : LeaseLengths()) {
     for (int i = 0; i < 4; ++i) {
       held.emplace_back(*client, absl::StrCat("lock:", held.size()), LockOptions{.lease = lease});
       ASSERT_TRUE(held.back().lease.ok()) << held.back().lease.status();

@@ -27,7 +27,7 @@ namespace {
 
 using support::Await;
 
-constexpr absl::Duration kPatience = absl::Seconds(10);
+constexpr absl::Duration kLatchPatience = absl::Seconds(10);
 // The default; a waiter's heartbeats are 10 s apart then.
 constexpr absl::Duration kLongTtl = absl::Hours(24);
 // A waiter's place in the queue ends a ttl after its last heartbeat, of which there are three.
@@ -117,7 +117,7 @@ TEST_F(LatchCrash, OfWhoOpenedItRightAfterKeepsNobodyWaiting) {
     waiters.emplace_back([&] {
       const Client client = *Client::Connect(server_->url());
       CountDownLatch latch(client, "latch", 1);
-      if (latch.Wait({.wait = kPatience}).ok()) ++passed;
+      if (latch.Wait({.wait = kLatchPatience}).ok()) ++passed;
     });
   }
   EXPECT_TRUE(Await([&] { return Queued() == kClients; }));
@@ -215,7 +215,7 @@ TEST_F(LatchCrash, OfTheServerCountsEachArrivalOnceAndKeepsWaiters) {
     threads.emplace_back([&, i] {
       // Lazily: the server may die as soon as it is connected to.
       const Client client = *Client::Connect(
-          url, {.connect = ConnectPolicy::kLazy, .unreachable_after = 3 * kPatience});
+          url, {.connect = ConnectPolicy::kLazy, .unreachable_after = 3 * kLatchPatience});
       CountDownLatch latch(client, "latch", total);
       for (int j = 0; j < each; ++j) {
         const absl::Status status =

@@ -20,7 +20,7 @@
 namespace redlatch {
 namespace {
 
-constexpr absl::Duration kPatience = absl::Seconds(30);
+constexpr absl::Duration kPromotionPatience = absl::Seconds(30);
 // Heartbeats and repeats come each third of it; it is how long repeats are waited for, too.
 constexpr absl::Duration kTtl = absl::Seconds(3);
 
@@ -38,7 +38,7 @@ class LatchFailover : public ::testing::Test {
   }
 
   static bool Await(const std::function<bool()>& condition) {
-    return support::Await(condition, kPatience);
+    return support::Await(condition, kPromotionPatience);
   }
   Client Connect() { return *Client::Connect(primary_->url()); }
   static std::string CountAt(support::RedisServer& server) {
@@ -62,7 +62,7 @@ class LatchFailover : public ::testing::Test {
     waiter_ = std::thread([this, total] {
       const Client client = Connect();
       CountDownLatch latch(client, "latch", total, {.ttl = kTtl});
-      status_ = latch.Wait({.wait = kPatience});
+      status_ = latch.Wait({.wait = kPromotionPatience});
     });
     EXPECT_TRUE(Await([&] { return primary_->Integer({"HLEN", kWaiters}) == 1; }));
   }
@@ -122,7 +122,8 @@ TEST_F(LatchFailover, ALatchThatHadOpenedOpensAtTheNewServerToo) {
   ASSERT_TRUE(latch.CountDown(1, "lost").ok());
   Promote();
   const Client late = Connect();
-  EXPECT_TRUE(CountDownLatch(late, "latch", 2, {.ttl = kTtl}).Wait({.wait = kPatience}).ok());
+  EXPECT_TRUE(
+      CountDownLatch(late, "latch", 2, {.ttl = kTtl}).Wait({.wait = kPromotionPatience}).ok());
 }
 
 TEST_F(LatchFailover, IfThoseWhoCountedAreGoneWhoeverWaitsIsToldThatItIsLost) {
@@ -139,7 +140,7 @@ TEST_F(LatchFailover, IfThoseWhoCountedAreGoneWhoeverWaitsIsToldThatItIsLost) {
   const base::Instant promoted = base::Now();
   const absl::Status status = Outcome();
   EXPECT_EQ(status.code(), absl::StatusCode::kAborted) << status;
-  EXPECT_LT(base::Now() - promoted, kPatience / 2);
+  EXPECT_LT(base::Now() - promoted, kPromotionPatience / 2);
   EXPECT_EQ(replica_->Integer({"EXISTS", "latch"}), 0);
 }
 

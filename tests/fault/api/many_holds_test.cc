@@ -50,8 +50,8 @@ class ManyHolds : public ::testing::Test {
 
   const std::unique_ptr<support::RedisServer> server_ = support::RedisServer::Start();
 };
-using Locks = ::testing::Types<SimpleLock, ReentrantLock>;
-TYPED_TEST_SUITE(ManyHolds, Locks);
+using HeldLocks = ::testing::Types<SimpleLock, ReentrantLock>;
+TYPED_TEST_SUITE(ManyHolds, HeldLocks);
 
 TYPED_TEST(ManyHolds, OfAnIdleClientAreRenewedByOneThreadAndNextToNoProcessorTime) {
   constexpr int kLocks = 200;

@@ -25,14 +25,14 @@ namespace {
 
 using Told = std::stop_callback<std::function<void()>>;
 
-constexpr absl::Duration kPatience = absl::Seconds(30);
+constexpr absl::Duration kLossPatience = absl::Seconds(30);
 
 class MassLoss : public ::testing::Test {
  protected:
   void Take(int holds, const LockOptions& options, const std::function<void()>& on_token) {
     for (int i = 0; i < holds; ++i) {
       SimpleLock lock(client_, absl::StrCat("lock", i), options);
-      absl::StatusOr<Lease> lease = lock.Acquire({.wait = kPatience});
+      absl::StatusOr<Lease> lease = lock.Acquire({.wait = kLossPatience});
       ASSERT_TRUE(lease.ok()) << lease.status();
       told_.push_back(std::make_unique<Told>(lease->lost(), on_token));
       leases_.push_back(*std::move(lease));
@@ -49,7 +49,7 @@ class MassLoss : public ::testing::Test {
 
   // The most threads that this process had until then.
   static int ThreadsUntil(const std::function<bool()>& condition,
-                          absl::Duration patience = kPatience) {
+                          absl::Duration patience = kLossPatience) {
     const base::Instant until = base::Now() + patience;
     int most = 0;
     while (!condition()) {

@@ -23,7 +23,7 @@
 namespace redlatch {
 namespace {
 
-constexpr absl::Duration kPatience = absl::Seconds(20);
+constexpr absl::Duration kMultiPatience = absl::Seconds(20);
 constexpr absl::Duration kClaim = absl::Seconds(2);
 
 REDLATCH_CHILD(WaitsForThree) {
@@ -50,7 +50,7 @@ class MultiLockFault : public ::testing::Test {
       others_[i] = std::thread([this, i] {
         const Client client = *Client::Connect(server_->url());
         SimpleLock lock(client, std::string(1, static_cast<char>('a' + i)));
-        const auto lease = lock.Acquire({.wait = kPatience});
+        const auto lease = lock.Acquire({.wait = kMultiPatience});
         EXPECT_TRUE(lease.ok()) << lease.status();
         got_[i] = base::Now();
       });
@@ -92,16 +92,16 @@ TEST_F(MultiLockFault, OneThatIsFrozenThereKeepsOthersWaitingForTwoClaims) {
   for (const base::Instant got : got_) punctuality.Note(frozen + 2 * kClaim, got);
   EXPECT_TRUE(punctuality.Within(absl::Milliseconds(500)));
   child_->Continue();
-  EXPECT_EQ(child_->pipe().ReadLine(kPatience), "held") << "it returns to its place";
+  EXPECT_EQ(child_->pipe().ReadLine(kMultiPatience), "held") << "it returns to its place";
 }
 
 TEST_F(MultiLockFault, OneThatDiesWithAllOfThemHoldsThemForItsLease) {
   MultiLock lock(client_, {"a", "b", "c"}, {.lease = absl::Seconds(2)});
   child_ = support::SpawnChild("WaitsForThree", {server_->url()});
-  ASSERT_EQ(child_->pipe().ReadLine(kPatience), "held");
+  ASSERT_EQ(child_->pipe().ReadLine(kMultiPatience), "held");
   child_->Kill();
   for (const char* name : {"a", "b", "c"}) server_->Command({"PEXPIRE", name, "300"});
-  const auto lease = lock.Acquire({.wait = kPatience});
+  const auto lease = lock.Acquire({.wait = kMultiPatience});
   EXPECT_TRUE(lease.ok()) << lease.status();
 }
 

@@ -26,10 +26,10 @@
 namespace redlatch {
 namespace {
 
-constexpr int kProcesses = 8;
-constexpr unsigned kNames = 6;
-constexpr double kBar = 20;  // times the mean wait
-constexpr absl::Duration kPatience = absl::Seconds(30);
+constexpr int kSubsetProcesses = 8;
+constexpr unsigned kSubsetNames = 6;
+constexpr double kSubsetBar = 20;  // times the mean wait
+constexpr absl::Duration kSubsetPatience = absl::Seconds(30);
 
 // Takes random sets for so many seconds, and tells how many, how long it waited for all, and at
 // most. A key of each name says who is in it: there is never one already.
@@ -40,12 +40,12 @@ REDLATCH_CHILD(TakesSets) {
   std::mt19937 random(static_cast<unsigned>(std::stoul(args.at(3))));
   const Client client = *Client::Connect(url);
   auto inside = support::RawConnection::ToSocket(socket);
-  std::array<std::unique_ptr<MultiLock>, 1U << kNames> locks;
-  std::array<std::vector<std::string>, 1U << kNames> marks;
+  std::array<std::unique_ptr<MultiLock>, 1U << kSubsetNames> locks;
+  std::array<std::vector<std::string>, 1U << kSubsetNames> marks;
   for (unsigned set = 1; set < locks.size(); ++set) {
     std::vector<std::string> names;
     marks[set] = {"MSETNX"};
-    for (unsigned i = 0; i < kNames; ++i) {
+    for (unsigned i = 0; i < kSubsetNames; ++i) {
       if ((set & (1U << i)) == 0) continue;
       names.push_back(absl::StrCat("name:", i));
       marks[set].push_back(absl::StrCat("inside:", i));
@@ -54,14 +54,14 @@ REDLATCH_CHILD(TakesSets) {
     locks[set] = std::make_unique<MultiLock>(client, names);
   }
   parent.WriteLine("ready");
-  if (parent.ReadLine(kPatience) != "go") return 1;
+  if (parent.ReadLine(kSubsetPatience) != "go") return 1;
   int64_t times = 0;
   absl::Duration all;
   absl::Duration longest;
   const base::Instant end = base::Now() + time;
   for (base::Instant asked = base::Now(); asked < end; asked = base::Now()) {
     const size_t set = 1 + random() % (locks.size() - 1);
-    auto lease = locks[set]->Acquire({.wait = kPatience});
+    auto lease = locks[set]->Acquire({.wait = kSubsetPatience});
     EXPECT_TRUE(lease.ok()) << lease.status();
     if (!lease.ok()) return 1;
     const absl::Duration waited = base::Now() - asked;
@@ -85,12 +85,12 @@ TEST(MultiSubsets, NobodyWaitsForMuchLongerThanOthers) {
   SCOPED_TRACE(absl::StrCat("seed ", seed));
   const auto server = support::RedisServer::Start();
   std::vector<std::unique_ptr<support::Child>> crew;
-  for (int i = 0; i < kProcesses; ++i) {
+  for (int i = 0; i < kSubsetProcesses; ++i) {
     crew.push_back(support::SpawnChild("TakesSets",
                                        {server->url(), server->socket_path(), absl::StrCat(seconds),
                                         absl::StrCat(seed + static_cast<unsigned>(i))}));
   }
-  for (const auto& child : crew) ASSERT_EQ(child->pipe().ReadLine(kPatience), "ready");
+  for (const auto& child : crew) ASSERT_EQ(child->pipe().ReadLine(kSubsetPatience), "ready");
   redis::Punctuality punctuality;
   for (const auto& child : crew) child->pipe().WriteLine("go");
   double times = 0;
@@ -99,7 +99,7 @@ TEST(MultiSubsets, NobodyWaitsForMuchLongerThanOthers) {
   double fewest = 1e18;
   for (const auto& child : crew) {
     std::istringstream words(
-        child->pipe().ReadLine(absl::Seconds(seconds) + kPatience).value_or(""));
+        child->pipe().ReadLine(absl::Seconds(seconds) + kSubsetPatience).value_or(""));
     double its_times = 0;
     double its_all = 0;
     double its_longest = 0;
@@ -110,7 +110,7 @@ TEST(MultiSubsets, NobodyWaitsForMuchLongerThanOthers) {
     all_us += its_all;
     fewest = std::min(fewest, its_times);
     longest_us = std::max(longest_us, its_longest);
-    const auto status = child->WaitFor(kPatience);
+    const auto status = child->WaitFor(kSubsetPatience);
     EXPECT_TRUE(status && status->success());
   }
   const double mean_us = all_us / times;
@@ -121,10 +121,10 @@ TEST(MultiSubsets, NobodyWaitsForMuchLongerThanOthers) {
   // How long a thread that only sleeps was kept from running tells a machine that is busy from a
   // lock that starves somebody.
   punctuality.Note(base::Instant(), base::Instant() + absl::Microseconds(longest_us));
-  const auto excused = punctuality.Within(absl::Microseconds(kBar * mean_us));
+  const auto excused = punctuality.Within(absl::Microseconds(kSubsetBar * mean_us));
   std::printf("%s\n", excused.message());
   if (support::FullBars()) {
-    EXPECT_LE(longest_us, kBar * mean_us);
+    EXPECT_LE(longest_us, kSubsetBar * mean_us);
   } else {
     EXPECT_TRUE(excused);
   }

@@ -39,7 +39,7 @@ using support::RedisServer;
 
 constexpr absl::Duration kQuarantine = absl::Seconds(3);
 constexpr absl::Duration kLease = absl::Seconds(1);  // what min-replicas-max-lag leaves of it
-constexpr absl::Duration kPatience = absl::Seconds(20);
+constexpr absl::Duration kQuarantinePatience = absl::Seconds(20);
 // Scripts know whole milliseconds, and a margin is on the safe side.
 constexpr absl::Duration kMargin = absl::Milliseconds(100);
 
@@ -52,7 +52,7 @@ class Quarantine : public ::testing::Test {
   // Some lock has been taken, so that the quarantine of the first use is over.
   static void SitOut(const Client& client) {
     SimpleLock lock(client, "first", {.lease = kLease});
-    EXPECT_TRUE(lock.Acquire({.wait = kPatience}).ok());
+    EXPECT_TRUE(lock.Acquire({.wait = kQuarantinePatience}).ok());
   }
 
   const std::unique_ptr<RedisServer> primary_ = StartServer();
@@ -63,7 +63,7 @@ TEST_F(Quarantine, BeginsWithTheFirstUseOfAServer) {
   SimpleLock lock(client, "lock", {.lease = kLease});
   const base::Instant begun = base::Now();
   EXPECT_TRUE(IsBusy(lock.TryAcquire().status()));
-  EXPECT_TRUE(lock.Acquire({.wait = kPatience}).ok());
+  EXPECT_TRUE(lock.Acquire({.wait = kQuarantinePatience}).ok());
   EXPECT_GE(base::Now() - begun, kQuarantine - kMargin);
   EXPECT_LE(base::Now() - begun, kQuarantine + absl::Seconds(2));
   const Client second = Connect(primary_->url());
@@ -206,7 +206,7 @@ TEST_F(Promotion, WhoeverTheOldPrimaryHasGrantedALockIsAloneWithIt) {
     Promote();
     const Client client = *Client::Connect(replica_->url() + options);
     SimpleLock lock(client, name, {.lease = kLease});
-    const absl::StatusOr<Lease> lease = lock.Acquire({.wait = kPatience});
+    const absl::StatusOr<Lease> lease = lock.Acquire({.wait = kQuarantinePatience});
     ASSERT_TRUE(lease.ok()) << lease.status();
     EXPECT_EQ(lost->valid(), !quarantined);
   }
@@ -222,7 +222,7 @@ TEST_F(Promotion, HoldsForAClientThatKnewTheOldPrimaryToo) {
   way_.ResetAll();
   const base::Instant begun = base::Now();
   EXPECT_FALSE(lock.TryAcquire().ok());
-  EXPECT_TRUE(lock.Acquire({.wait = kPatience}).ok());
+  EXPECT_TRUE(lock.Acquire({.wait = kQuarantinePatience}).ok());
   EXPECT_GE(base::Now() - begun, kQuarantine - kMargin);
 }
 
@@ -257,12 +257,12 @@ TEST_F(Promotion, WhoStillHoldsThereKeepsItAndWhatEndsIsHandedToNobodyBefore) {
   EXPECT_TRUE(permit.valid());
 
   std::vector<std::function<bool()>> takes = {
-      [&] { return next.Acquire({.wait = kPatience}).ok(); },
-      [&] { return next_reentrant.Acquire({.wait = kPatience}).ok(); },
-      [&] { return next_written.Acquire({.wait = kPatience}).ok(); },
-      [&] { return next_written.AcquireRead({.wait = kPatience}).ok(); },
-      [&] { return next_read.Acquire({.wait = kPatience}).ok(); },
-      [&] { return next_semaphore.Acquire(1, {.wait = kPatience}).ok(); }};
+      [&] { return next.Acquire({.wait = kQuarantinePatience}).ok(); },
+      [&] { return next_reentrant.Acquire({.wait = kQuarantinePatience}).ok(); },
+      [&] { return next_written.Acquire({.wait = kQuarantinePatience}).ok(); },
+      [&] { return next_written.AcquireRead({.wait = kQuarantinePatience}).ok(); },
+      [&] { return next_read.Acquire({.wait = kQuarantinePatience}).ok(); },
+      [&] { return next_semaphore.Acquire(1, {.wait = kQuarantinePatience}).ok(); }};
   std::vector<absl::Duration> took(takes.size());
   std::vector<std::thread> waiters;
   for (size_t i = 0; i < takes.size(); ++i) {

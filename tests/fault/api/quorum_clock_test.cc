@@ -19,7 +19,7 @@
 namespace redlatch {
 namespace {
 
-constexpr char kName[] = "orders:42";
+constexpr char kClockName[] = "orders:42";
 constexpr std::array<int64_t, 5> kSecondsAhead = {-30, 0, 20, -3, 5};
 
 class QuorumClock : public ::testing::Test {
@@ -53,8 +53,8 @@ class QuorumClock : public ::testing::Test {
 TEST_F(QuorumClock, MayDifferBySecondsAndTokensGrowWithEachMajority) {
   const Client one = *Client::Connect(servers_.url());
   const Client other = *Client::Connect(servers_.url());
-  RedLock mine(one, kName);
-  RedLock theirs(other, kName);
+  RedLock mine(one, kClockName);
+  RedLock theirs(other, kClockName);
   for (size_t a = 0; a < servers_.size(); ++a) {
     for (size_t b = a + 1; b < servers_.size(); ++b) {
       servers_[a].Stop();
@@ -65,7 +65,7 @@ TEST_F(QuorumClock, MayDifferBySecondsAndTokensGrowWithEachMajority) {
       }
       servers_[a].Continue();
       servers_[b].Continue();
-      EXPECT_TRUE(support::Await([&] { return servers_.Having(kName) == 0; }));
+      EXPECT_TRUE(support::Await([&] { return servers_.Having(kClockName) == 0; }));
     }
   }
 }
@@ -74,8 +74,8 @@ TEST_F(QuorumClock, MayDifferBySecondsAndTokensGrowWithEachMajority) {
 TEST_F(QuorumClock, MayDifferBySecondsAndALeaseIsAsLongAsItIs) {
   const Client one = *Client::Connect(servers_.url());
   const Client other = *Client::Connect(servers_.url());
-  RedLock mine(one, kName);
-  RedLock theirs(other, kName);
+  RedLock mine(one, kClockName);
+  RedLock theirs(other, kClockName);
   const absl::StatusOr<Lease> lease = mine.Acquire({.lease = absl::Seconds(1)});
   ASSERT_TRUE(lease.ok()) << lease.status();
   const absl::StatusOr<Lease> next = theirs.Acquire({.wait = absl::Seconds(10)});

@@ -22,7 +22,7 @@
 #include "tests/support/history_writer.h"
 #include "tests/support/subprocess.h"
 
-namespace redlatch::load {
+namespace redlatch::quorum_load {
 
 constexpr absl::Duration kPatience = absl::Seconds(30);
 constexpr int kLocks = 3;  // that all processes use
@@ -135,6 +135,6 @@ inline int RunQuorumLoad(support::LinePipe& parent, const std::vector<std::strin
   return 0;
 }
 
-}  // namespace redlatch::load
+}  // namespace redlatch::quorum_load
 
 #endif  // REDLATCH_TESTS_FAULT_API_QUORUM_LOAD_H_

@@ -29,11 +29,10 @@
 namespace redlatch {
 namespace {
 
-using load::kPatience;
 using support::Await;
 using support::RedisServer;
 
-constexpr int kProcesses = 8;
+constexpr int kQuorumProcesses = 8;
 const int kSeconds = support::FullBars() ? 180 : 12;
 // Longer than a lease, and short enough for all to have votes before the next two are hit.
 constexpr char kDelay[] = "restart_delay=400ms";
@@ -42,19 +41,20 @@ constexpr absl::Duration kDelayTime = absl::Milliseconds(400);
 // While a call waits for a lock, under all of this: in ns.
 constexpr int64_t kLongestIdle = 1'500'000'000;
 
-REDLATCH_CHILD(QuorumWorker) { return load::RunQuorumLoad(parent, args); }
+REDLATCH_CHILD(QuorumWorker) { return quorum_load::RunQuorumLoad(parent, args); }
 
 class QuorumLoad : public ::testing::Test {
  protected:
   void Begin() {
-    for (int i = 0; i < kProcesses; ++i) {
+    for (int i = 0; i < kQuorumProcesses; ++i) {
       paths_.push_back(absl::StrCat(directory_.path(), "/", i));
       crew_.push_back(support::SpawnChild("QuorumWorker",
                                           {servers_.url(kDelay), paths_.back(), absl::StrCat(i)}));
     }
     // No server has a vote before its delay is over.
-    for (int lock = 0; lock < load::kLocks; ++lock) {
-      ASSERT_TRUE(Await([&] { return servers_.Having(load::NameOf(lock)) > 0; }, kPatience));
+    for (int lock = 0; lock < quorum_load::kLocks; ++lock) {
+      ASSERT_TRUE(Await([&] { return servers_.Having(quorum_load::NameOf(lock)) > 0; },
+                        quorum_load::kPatience));
     }
   }
 
@@ -64,14 +64,14 @@ class QuorumLoad : public ::testing::Test {
     int unreleased = 0;
     for (const auto& child : crew_) child->pipe().WriteLine("stop");
     for (const auto& child : crew_) {
-      std::istringstream words(child->pipe().ReadLine(2 * kPatience).value_or(""));
+      std::istringstream words(child->pipe().ReadLine(2 * quorum_load::kPatience).value_or(""));
       int its[3] = {};
       words >> its[0] >> its[1] >> its[2];
       EXPECT_TRUE(words) << "a process does not end";
       held += its[0];
       lost += its[1];
       unreleased += its[2];
-      const auto status = child->WaitFor(kPatience);
+      const auto status = child->WaitFor(quorum_load::kPatience);
       EXPECT_TRUE(status && status->success());
     }
     history_ = *history::ReadHistory(paths_);
@@ -106,7 +106,7 @@ class QuorumLoad : public ::testing::Test {
 // What may stay on a server that nobody uses any more, and for how long.
 absl::Duration MayStay(const std::string& key) {
   if (key.ends_with(":fence")) return absl::Seconds(86'500 + 100);
-  if (key.find(":quorum.gone.") != std::string::npos) return load::kLease;
+  if (key.find(":quorum.gone.") != std::string::npos) return quorum_load::kLease;
   if (key.ends_with(":quorum.turn")) return absl::Seconds(60);
   if (key == "redlatch:quorum") return absl::Hours(24 * 30);
   if (key.starts_with("redlatch:client:")) return absl::Hours(24 * 30);
@@ -114,12 +114,12 @@ absl::Duration MayStay(const std::string& key) {
 }
 
 void ExpectNothingLeft(RedisServer& server) {
-  for (int lock = 0; lock < load::kLocks; ++lock) {
+  for (int lock = 0; lock < quorum_load::kLocks; ++lock) {
     EXPECT_TRUE(Await(
         [&] {
-          return server.Integer({"EXISTS", load::NameOf(lock)}) == 0;
+          return server.Integer({"EXISTS", quorum_load::NameOf(lock)}) == 0;
         },
-        2 * load::kLease));
+        2 * quorum_load::kLease));
   }
   for (const redis::Reply& key : server.Command({"KEYS", "*"}).elements) {
     const int64_t left_ms = server.Integer({"PTTL", key.text});
@@ -131,7 +131,7 @@ void ExpectNothingLeft(RedisServer& server) {
 
 TEST_F(QuorumLoad, GoesOnWhileEachSecondTwoOfFiveServersAreHit) {
   Begin();
-  load::QuorumNemesis nemesis(servers_);
+  quorum_load::QuorumNemesis nemesis(servers_);
   const base::Instant since = base::Now();
   for (int i = 0; i < kSeconds; ++i) nemesis.HitTwo();
   const base::Instant until = base::Now();

@@ -10,7 +10,7 @@
 #include "tests/fault/soak/plan.h"
 #include "tests/support/quorum_group.h"
 
-namespace redlatch::load {
+namespace redlatch::quorum_load {
 
 // Every second two other servers, each pair in turn, and each fault:
 //
@@ -79,6 +79,6 @@ class QuorumNemesis {
   size_t turn_ = 0;
 };
 
-}  // namespace redlatch::load
+}  // namespace redlatch::quorum_load
 
 #endif  // REDLATCH_TESTS_FAULT_API_QUORUM_NEMESIS_H_

@@ -22,9 +22,9 @@ using support::Arrival;
 using support::Await;
 using support::Connect;
 
-constexpr char kName[] = "orders:42";
-constexpr absl::Duration kLease = absl::Seconds(2);
-constexpr absl::Duration kSoon = absl::Milliseconds(500);
+constexpr char kRestartName[] = "orders:42";
+constexpr absl::Duration kRestartLease = absl::Seconds(2);
+constexpr absl::Duration kRestartSoon = absl::Milliseconds(500);
 
 class QuorumRestart : public ::testing::Test {
  protected:
@@ -34,12 +34,12 @@ class QuorumRestart : public ::testing::Test {
   // Then it loses sight of the first one, too, which is started anew, without data.
   absl::StatusOr<Lease> HeldByThreeOfWhichOneForgets(RedLock& others) {
     EXPECT_TRUE(others.Acquire()->Release().ok());  // no server is new to them
-    EXPECT_TRUE(Await([&] { return servers_.Having(kName) == 0; }));
+    EXPECT_TRUE(Await([&] { return servers_.Having(kRestartName) == 0; }));
     proxies_[3].SetArrival(Arrival::kRefuse);
     proxies_[4].SetArrival(Arrival::kRefuse);
-    RedLock lock(Connect(proxies_.url(options_)), kName, {.lease = kLease});
+    RedLock lock(Connect(proxies_.url(options_)), kRestartName, {.lease = kRestartLease});
     absl::StatusOr<Lease> lease = lock.Acquire({.wait = absl::Seconds(10)});
-    EXPECT_EQ(servers_.Having(kName), 3U);
+    EXPECT_EQ(servers_.Having(kRestartName), 3U);
     proxies_[0].SetArrival(Arrival::kRefuse);
     servers_[0].Kill();
     servers_[0].Restart();
@@ -57,10 +57,10 @@ class WithoutADelay : public QuorumRestart {
 };
 
 TEST_F(WithoutADelay, TwoHoldAtTheSameTime) {
-  RedLock others(Connect(servers_.url(options_)), kName, {.lease = kLease});
+  RedLock others(Connect(servers_.url(options_)), kRestartName, {.lease = kRestartLease});
   const absl::StatusOr<Lease> first = HeldByThreeOfWhichOneForgets(others);
   ASSERT_TRUE(first.ok()) << first.status();
-  const absl::StatusOr<Lease> second = others.Acquire({.wait = kSoon});
+  const absl::StatusOr<Lease> second = others.Acquire({.wait = kRestartSoon});
   ASSERT_TRUE(second.ok()) << second.status();
   EXPECT_TRUE(second->valid());
   EXPECT_TRUE(first->valid());
@@ -73,10 +73,10 @@ class WithADelay : public QuorumRestart {
 };
 
 TEST_F(WithADelay, TheSecondGetsItWhenTheFirstLeaseIsOver) {
-  RedLock others(Connect(servers_.url(options_)), kName, {.lease = kLease});
+  RedLock others(Connect(servers_.url(options_)), kRestartName, {.lease = kRestartLease});
   const absl::StatusOr<Lease> first = HeldByThreeOfWhichOneForgets(others);
   ASSERT_TRUE(first.ok()) << first.status();
-  EXPECT_TRUE(absl::IsDeadlineExceeded(others.Acquire({.wait = kSoon}).status()));
+  EXPECT_TRUE(absl::IsDeadlineExceeded(others.Acquire({.wait = kRestartSoon}).status()));
   EXPECT_TRUE(first->valid());
   const absl::StatusOr<Lease> second = others.Acquire({.wait = absl::Seconds(10)});
   EXPECT_FALSE(first->valid());
@@ -86,19 +86,19 @@ TEST_F(WithADelay, TheSecondGetsItWhenTheFirstLeaseIsOver) {
 
 // What came back from a file may be long over, and what was granted since is not in it.
 TEST_F(WithADelay, AServerThatComesBackWithOldDataHasNoVoteEither) {
-  RedLock others(Connect(servers_.url(options_)), kName, {.lease = kLease});
+  RedLock others(Connect(servers_.url(options_)), kRestartName, {.lease = kRestartLease});
   EXPECT_TRUE(others.Acquire()->Release().ok());
-  EXPECT_TRUE(Await([&] { return servers_.Having(kName) == 0; }));
+  EXPECT_TRUE(Await([&] { return servers_.Having(kRestartName) == 0; }));
   EXPECT_EQ(servers_[0].Text({"SAVE"}), "OK");
   const absl::StatusOr<Lease> first = HeldByThreeOfWhichOneForgets(others);
   ASSERT_TRUE(first.ok()) << first.status();
   EXPECT_EQ(servers_[0].Integer({"EXISTS", "redlatch:quorum"}), 1) << "it has read its file";
-  EXPECT_TRUE(absl::IsDeadlineExceeded(others.Acquire({.wait = kSoon}).status()));
+  EXPECT_TRUE(absl::IsDeadlineExceeded(others.Acquire({.wait = kRestartSoon}).status()));
   EXPECT_TRUE(first->valid());
 }
 
 TEST_F(WithADelay, ALeaseThatIsLongerIsRefused) {
-  RedLock lock(Connect(servers_.url(options_)), kName, {.lease = absl::Seconds(3)});
+  RedLock lock(Connect(servers_.url(options_)), kRestartName, {.lease = absl::Seconds(3)});
   EXPECT_TRUE(absl::IsInvalidArgument(lock.TryAcquire().status()));
 }
 

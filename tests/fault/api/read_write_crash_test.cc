@@ -25,15 +25,15 @@
 namespace redlatch {
 namespace {
 
-constexpr absl::Duration kLease = absl::Seconds(1);
-constexpr absl::Duration kGrace = absl::Milliseconds(100);
-constexpr absl::Duration kPatience = absl::Seconds(10);
+constexpr absl::Duration kReadWriteLease = absl::Seconds(1);
+constexpr absl::Duration kReadWriteGrace = absl::Milliseconds(100);
+constexpr absl::Duration kReadWritePatience = absl::Seconds(10);
 
 // A wait marker lives for three heartbeats of a writer that waits.
-absl::Duration MarkersTime() { return 3 * std::min(kLease / 3, absl::Seconds(2)); }
+absl::Duration MarkersTime() { return 3 * std::min(kReadWriteLease / 3, absl::Seconds(2)); }
 
 ReentrantReadWriteLock MakeLock(const std::string& url) {
-  return ReentrantReadWriteLock(*Client::Connect(url), "lock", {.lease = kLease});
+  return ReentrantReadWriteLock(*Client::Connect(url), "lock", {.lease = kReadWriteLease});
 }
 
 // Reads, or writes, until it is told to go; its last words are the moment at which it began to.
@@ -93,7 +93,7 @@ class ReadWriteCrash : public ::testing::Test {
     Waiter(const std::string& url, bool reads)
         : thread_([this, url, reads] {
             ReentrantReadWriteLock lock = MakeLock(url);
-            const AcquireOptions options{.wait = kPatience};
+            const AcquireOptions options{.wait = kReadWritePatience};
             const auto lease = reads ? lock.AcquireRead(options) : lock.AcquireWrite(options);
             entered_ = base::Now().nanos();
             EXPECT_TRUE(lease.ok()) << lease.status();
@@ -114,12 +114,13 @@ class ReadWriteCrash : public ::testing::Test {
   void ExpectSoonAfter(base::Instant bound, base::Instant entered) {
     const absl::Duration late = entered - bound;
     punctuality_.Note(base::Now() - late);
-    EXPECT_TRUE(punctuality_.Within(kGrace));
+    EXPECT_TRUE(punctuality_.Within(kReadWriteGrace));
     std::printf("in %s after the bound\n", absl::FormatDuration(late).c_str());
   }
 
   const std::unique_ptr<support::RedisServer> server_ = support::RedisServer::Start();
-  ReentrantReadWriteLock lock_{*Client::Connect(server_->url()), "lock", {.lease = kLease}};
+  ReentrantReadWriteLock lock_{
+      *Client::Connect(server_->url()), "lock", {.lease = kReadWriteLease}};
   redis::Punctuality punctuality_;
 };
 
@@ -129,10 +130,11 @@ TEST_F(ReadWriteCrash, OfAReaderHoldsAWriterBackForNoLongerThanItsLease) {
   const Children others = SpawnReaders(7);
   Waiter writer(server_->url(), /*reads=*/false);
   ASSERT_TRUE(AwaitWaiting(1));
-  base::Parker().ParkUntil(base::Now() + kLease / 2);  // a renewal moves the end of a lease
+  base::Parker().ParkUntil(base::Now() +
+                           kReadWriteLease / 2);  // a renewal moves the end of a lease
   const base::Instant killed = Kill(*victim);
   const base::Instant gone = Dismiss(others);
-  ExpectSoonAfter(std::max(killed + kLease, gone), writer.Join());
+  ExpectSoonAfter(std::max(killed + kReadWriteLease, gone), writer.Join());
 }
 
 // The other seven go on, and renew: none of that is the dead one's.
@@ -142,7 +144,7 @@ TEST_F(ReadWriteCrash, OfAReaderIsForgottenWhileOthersGoOnReading) {
   Waiter writer(server_->url(), /*reads=*/false);
   ASSERT_TRUE(AwaitWaiting(1));
   const base::Instant killed = Kill(*victim);
-  base::Parker().ParkUntil(killed + 2 * kLease);
+  base::Parker().ParkUntil(killed + 2 * kReadWriteLease);
   EXPECT_TRUE(AwaitWaiting(1));
   const base::Instant gone = Dismiss(others);
   ExpectSoonAfter(gone, writer.Join());
@@ -154,12 +156,12 @@ TEST_F(ReadWriteCrash, OfAReaderIsNoticedInTimeThoughOthersGoShortlyBeforeItsLea
   const Children others = SpawnReaders(7);
   const auto victim = std::move(SpawnReaders(1)[0]);
   const base::Instant killed = Kill(*victim);
-  base::Parker().ParkUntil(killed + 0.2 * kLease);
+  base::Parker().ParkUntil(killed + 0.2 * kReadWriteLease);
   Waiter writer(server_->url(), /*reads=*/false);
   ASSERT_TRUE(AwaitWaiting(1));
-  base::Parker().ParkUntil(killed + 0.93 * kLease);
+  base::Parker().ParkUntil(killed + 0.93 * kReadWriteLease);
   const base::Instant gone = Dismiss(others);
-  ExpectSoonAfter(std::max(killed + kLease, gone), writer.Join());
+  ExpectSoonAfter(std::max(killed + kReadWriteLease, gone), writer.Join());
 }
 
 TEST_F(ReadWriteCrash, OfTheOnlyReaderLetsTheWriterInWhenItsLeaseIsOver) {
@@ -167,7 +169,7 @@ TEST_F(ReadWriteCrash, OfTheOnlyReaderLetsTheWriterInWhenItsLeaseIsOver) {
   Waiter writer(server_->url(), /*reads=*/false);
   ASSERT_TRUE(AwaitWaiting(1));
   const base::Instant killed = Kill(*victim);
-  ExpectSoonAfter(killed + kLease, writer.Join());
+  ExpectSoonAfter(killed + kReadWriteLease, writer.Join());
 }
 
 TEST_F(ReadWriteCrash, OfAWaitingWriterHoldsReadersBackForNoLongerThanItsMarker) {
@@ -179,7 +181,7 @@ TEST_F(ReadWriteCrash, OfAWaitingWriterHoldsReadersBackForNoLongerThanItsMarker)
   const base::Instant killed = Kill(*victim);
   ExpectSoonAfter(killed + MarkersTime(), reader.Join());
   // Whoever comes now does not even wait.
-  EXPECT_TRUE(lock_.AcquireRead({.wait = kGrace}).ok());
+  EXPECT_TRUE(lock_.AcquireRead({.wait = kReadWriteGrace}).ok());
   (void)Dismiss(reading);
 }
 
@@ -188,8 +190,8 @@ TEST_F(ReadWriteCrash, OfAWaitingWriterIsForgottenThoughNobodyElseWaits) {
   const auto victim = Spawn("write");
   ASSERT_TRUE(AwaitWaiting(1));
   const base::Instant killed = Kill(*victim);
-  base::Parker().ParkUntil(killed + MarkersTime() + kGrace);
-  EXPECT_TRUE(lock_.AcquireRead({.wait = kGrace}).ok());
+  base::Parker().ParkUntil(killed + MarkersTime() + kReadWriteGrace);
+  EXPECT_TRUE(lock_.AcquireRead({.wait = kReadWriteGrace}).ok());
   (void)Dismiss(reading);
 }
 
@@ -200,7 +202,7 @@ TEST_F(ReadWriteCrash, OfAHoldingWriterLetsAllReadersInWhenItsLeaseIsOver) {
   Waiter second(server_->url(), /*reads=*/true);
   ASSERT_TRUE(AwaitWaiting(2));
   const base::Instant killed = Kill(*victim);
-  ExpectSoonAfter(killed + kLease, std::max(first.Join(), second.Join()));
+  ExpectSoonAfter(killed + kReadWriteLease, std::max(first.Join(), second.Join()));
 }
 
 TEST_F(ReadWriteCrash, OfAHoldingWriterLetsTheNextWriterInWhenItsLeaseIsOver) {
@@ -209,7 +211,7 @@ TEST_F(ReadWriteCrash, OfAHoldingWriterLetsTheNextWriterInWhenItsLeaseIsOver) {
   Waiter writer(server_->url(), /*reads=*/false);
   ASSERT_TRUE(AwaitWaiting(1));
   const base::Instant killed = Kill(*victim);
-  ExpectSoonAfter(killed + kLease, writer.Join());
+  ExpectSoonAfter(killed + kReadWriteLease, writer.Join());
 }
 
 }  // namespace

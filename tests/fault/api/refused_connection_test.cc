@@ -24,9 +24,9 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr absl::Duration kPatience = absl::Seconds(10);
+constexpr absl::Duration kRefusedPatience = absl::Seconds(10);
 
-class Events : public Observer {
+class RiskEvents : public Observer {
  public:
   void OnAtRisk(std::string_view, FencingToken, absl::Duration, const absl::Status&) override {
     Count(at_risk_);
@@ -48,7 +48,7 @@ class Events : public Observer {
     changed_.SignalAll();
   }
   bool Await(const int& event) {
-    const base::Instant deadline = base::Now() + kPatience;
+    const base::Instant deadline = base::Now() + kRefusedPatience;
     const base::MutexLock lock(mu_);
     while (event == 0 && lost_ == 0 && base::Now() < deadline) changed_.WaitUntil(mu_, deadline);
     return event > 0;
@@ -93,13 +93,13 @@ class RefusedConnection : public ::testing::Test {
 
   const std::unique_ptr<support::RedisServer> server_ = support::RedisServer::Start();
   support::TcpProxy proxy_{{.port = server_->port()}};
-  const std::shared_ptr<Events> events_ = std::make_shared<Events>();
+  const std::shared_ptr<RiskEvents> events_ = std::make_shared<RiskEvents>();
   const Client client_ = *Client::Connect(proxy_.url(), {.observer = events_});
   const Client other_ = *Client::Connect(server_->url());
 };
 
-using Locks = ::testing::Types<SimpleLock, ReentrantLock, ReentrantReadWriteLock>;
-TYPED_TEST_SUITE(RefusedConnection, Locks);
+using RefusedLocks = ::testing::Types<SimpleLock, ReentrantLock, ReentrantReadWriteLock>;
+TYPED_TEST_SUITE(RefusedConnection, RefusedLocks);
 
 TYPED_TEST(RefusedConnection, DoesNotMakeAReleaseFinal) {
   TypeParam lock(this->client_, "lock");
@@ -111,7 +111,7 @@ TYPED_TEST(RefusedConnection, DoesNotMakeAReleaseFinal) {
   EXPECT_TRUE(absl::IsUnavailable(released)) << released;
   EXPECT_THAT(std::string(released.message()), HasSubstr("NOAUTH"));
   this->Set("requirepass", "");
-  EXPECT_TRUE(others.Acquire({.wait = kPatience}).ok());  // the lease is 30 s
+  EXPECT_TRUE(others.Acquire({.wait = kRefusedPatience}).ok());  // the lease is 30 s
 }
 
 TYPED_TEST(RefusedConnection, ForWantOfAPermissionOrOfRoomDoesNotMakeAReleaseFinal) {
@@ -119,13 +119,13 @@ TYPED_TEST(RefusedConnection, ForWantOfAPermissionOrOfRoomDoesNotMakeAReleaseFin
   TypeParam others(this->other_, "lock");
   for (const bool by_acl : {true, false}) {
     SCOPED_TRACE(by_acl);
-    absl::StatusOr<Lease> lease = lock.Acquire({.wait = kPatience});
+    absl::StatusOr<Lease> lease = lock.Acquire({.wait = kRefusedPatience});
     ASSERT_TRUE(lease.ok()) << lease.status();
     by_acl ? this->RefuseByAcl() : this->RefuseForWantOfRoom();
     const absl::Status released = lease->Release();
     EXPECT_TRUE(absl::IsUnavailable(released)) << released;
     this->Welcome();
-    EXPECT_TRUE(others.Acquire({.wait = kPatience}).ok());
+    EXPECT_TRUE(others.Acquire({.wait = kRefusedPatience}).ok());
   }
 }
 
@@ -136,7 +136,7 @@ TYPED_TEST(RefusedConnection, DoesNotMakeAnUnlockFinal) {
   this->RefuseByPolicy();
   lock.unlock();
   this->Set("maxmemory-policy", "noeviction");
-  EXPECT_TRUE(others.Acquire({.wait = kPatience}).ok());
+  EXPECT_TRUE(others.Acquire({.wait = kRefusedPatience}).ok());
 }
 
 TYPED_TEST(RefusedConnection, DoesNotEndALiveHold) {
@@ -163,7 +163,7 @@ TEST_F(RefusedSemaphore, DoesNotKeepAPermitThatWasGivenBack) {
   RefuseByPassword();
   EXPECT_TRUE(absl::IsUnavailable(permit->Release()));
   Set("requirepass", "");
-  EXPECT_TRUE(others.Acquire(1, {.wait = kPatience}).ok());
+  EXPECT_TRUE(others.Acquire(1, {.wait = kRefusedPatience}).ok());
 }
 
 }  // namespace

@@ -20,7 +20,7 @@
 
 namespace {
 
-constexpr char kName[] = "primary.test";
+constexpr char kHostName[] = "primary.test";
 constexpr const char* kAddresses[] = {"127.0.0.1", "127.0.0.2"};
 std::atomic<int> leads_to{0};
 
@@ -30,7 +30,8 @@ extern "C" int getaddrinfo(const char* node, const char* service, const addrinfo
                            addrinfo** result) {
   using Function = int(const char*, const char*, const addrinfo*, addrinfo**);
   static auto* const next = reinterpret_cast<Function*>(dlsym(RTLD_NEXT, "getaddrinfo"));
-  if (node == nullptr || std::strcmp(node, kName) != 0) return next(node, service, hints, result);
+  if (node == nullptr || std::strcmp(node, kHostName) != 0)
+    return next(node, service, hints, result);
   // Not an address in numbers: that is asked for first.
   if (hints != nullptr && (hints->ai_flags & AI_NUMERICHOST) != 0) return EAI_NONAME;
   return next(kAddresses[leads_to], service, nullptr, result);
@@ -39,7 +40,7 @@ extern "C" int getaddrinfo(const char* node, const char* service, const addrinfo
 namespace redlatch {
 namespace {
 
-constexpr absl::Duration kPatience = absl::Seconds(20);
+constexpr absl::Duration kRenamedPatience = absl::Seconds(20);
 
 class RenamedHost : public ::testing::Test {
  protected:
@@ -60,11 +61,11 @@ class RenamedHost : public ::testing::Test {
     const base::Instant begun = base::Now();
     EXPECT_TRUE(support::Await(
         [&] {
-          const auto lease = lock.Acquire({.wait = kPatience});
+          const auto lease = lock.Acquire({.wait = kRenamedPatience});
           EXPECT_TRUE(lease.ok()) << lease.status();
           return second_->Integer({"EXISTS", "next"}) == 1;
         },
-        kPatience));
+        kRenamedPatience));
     EXPECT_LT(base::Now() - begun, absl::Seconds(5));
   }
 
@@ -72,7 +73,7 @@ class RenamedHost : public ::testing::Test {
   const std::unique_ptr<support::RedisServer> second_ = support::RedisServer::Start(
       {.replica_of = first_->port(),
        .config = {absl::StrCat("port ", first_->port()), "bind 127.0.0.2"}});
-  const Client client_ = *Client::Connect(absl::StrCat("redis://", kName, ":", first_->port()));
+  const Client client_ = *Client::Connect(absl::StrCat("redis://", kHostName, ":", first_->port()));
 };
 
 TEST_F(RenamedHost, IsLookedUpAgainWhenItsServerSaysThatItIsAReplica) {

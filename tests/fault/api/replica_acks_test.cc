@@ -23,7 +23,6 @@
 #include "redlatch/simple_lock.h"
 #include "redlatch/status.h"
 #include "src/base/clock.h"
-#include "src/base/parker.h"
 #include "tests/support/await.h"
 #include "tests/support/redis_server.h"
 #include "tests/support/tcp_proxy.h"
@@ -35,8 +34,7 @@ using ::testing::HasSubstr;
 
 using support::Await;
 using support::Direction;
-
-void Sleep(absl::Duration time) { base::Parker().ParkUntil(base::Now() + time); }
+using support::Sleep;
 
 class ReplicaAcks : public ::testing::Test {
  protected:
@@ -206,7 +204,7 @@ TEST_F(ReplicaAcks, WhatWasNeverConfirmedIsNotLost) {
 }
 
 // Each call must end long before the `ack_timeout`.
-constexpr absl::Duration kPatience = absl::Minutes(1);
+constexpr absl::Duration kAcksPatience = absl::Minutes(1);
 constexpr absl::Duration kLongBefore = absl::Seconds(20);
 
 absl::Status AcquireByCallback(SimpleLock& lock, absl::Duration wait) {
@@ -219,7 +217,7 @@ absl::Status AcquireByCallback(SimpleLock& lock, absl::Duration wait) {
 TEST_F(ReplicaAcks, TimedCallsReturnAtTheEndOfTheirWait) {
   Separate(1);
   const LockOptions options{
-      .lease = absl::Minutes(10), .replica_acks = 2, .ack_timeout = kPatience};
+      .lease = absl::Minutes(10), .replica_acks = 2, .ack_timeout = kAcksPatience};
   SimpleLock lock(client_, "lock", options);
   ReentrantReadWriteLock shared(client_, "shared", options);
   const auto thrown = [](const std::function<void()>& call) {
@@ -259,7 +257,7 @@ TEST_F(ReplicaAcks, TimedCallReturnsAlthoughTheServerHangs) {
   support::TcpProxy proxy({.port = primary_->port()});
   const Client client = *Client::Connect(proxy.url() + "?command_timeout=60s");
   SimpleLock lock(client, "lock",
-                  {.lease = absl::Minutes(10), .replica_acks = 2, .ack_timeout = kPatience});
+                  {.lease = absl::Minutes(10), .replica_acks = 2, .ack_timeout = kAcksPatience});
   for (const bool blocking : {true, false}) {
     SCOPED_TRACE(blocking);
     std::atomic<bool> ended{false};
@@ -283,7 +281,7 @@ TEST_F(ReplicaAcks, TimedCallReturnsAlthoughTheServerHangs) {
 TEST_F(ReplicaAcks, AcquireKeepsTryingAfterHalfOfItsLease) {
   Separate(1);
   SimpleLock lock(client_, "lock",
-                  {.lease = absl::Seconds(1), .replica_acks = 2, .ack_timeout = kPatience});
+                  {.lease = absl::Seconds(1), .replica_acks = 2, .ack_timeout = kAcksPatience});
   absl::StatusOr<Lease> lease;
   std::atomic<bool> ended{false};
   std::thread caller([&] {

@@ -25,18 +25,18 @@
 namespace redlatch {
 namespace {
 
-constexpr absl::Duration kLease = absl::Seconds(1);
-constexpr absl::Duration kGrace = absl::Milliseconds(100);
-constexpr absl::Duration kPatience = absl::Seconds(10);
-constexpr int64_t kCapacity = 4;
+constexpr absl::Duration kPermitLease = absl::Seconds(1);
+constexpr absl::Duration kPermitGrace = absl::Milliseconds(100);
+constexpr absl::Duration kPermitPatience = absl::Seconds(10);
+constexpr int64_t kPermitCapacity = 4;
 
 // Whoever waits asks anew each third of its lease, and is passed over when 2.5 of these are missed.
-absl::Duration Heartbeat() { return kLease / 3; }
+absl::Duration Heartbeat() { return kPermitLease / 3; }
 absl::Duration Overdue() { return 2.5 * Heartbeat(); }
 
 std::unique_ptr<Semaphore> MakeSemaphore(const std::string& url) {
-  return std::make_unique<Semaphore>(*Client::Connect(url), "permits", kCapacity,
-                                     SemaphoreOptions{.lease = kLease});
+  return std::make_unique<Semaphore>(*Client::Connect(url), "permits", kPermitCapacity,
+                                     SemaphoreOptions{.lease = kPermitLease});
 }
 
 // Has so many permits until it is told to go, or to tell what has become of them.
@@ -95,7 +95,7 @@ class SemaphoreCrash : public ::testing::Test {
     EXPECT_TRUE(info.ok()) << info.status();
     int64_t taken = 0;
     for (const LockInfo::Party& holder : info->holders) taken += holder.permits;
-    EXPECT_LE(taken, kCapacity);
+    EXPECT_LE(taken, kPermitCapacity);
     return taken;
   }
 
@@ -104,7 +104,7 @@ class SemaphoreCrash : public ::testing::Test {
    public:
     Waiter(const std::string& url, int64_t permits)
         : semaphore_(MakeSemaphore(url)), thread_([this, permits] {
-            permit_ = semaphore_->Acquire(permits, {.wait = kPatience});
+            permit_ = semaphore_->Acquire(permits, {.wait = kPermitPatience});
             entered_ = base::Now();
             EXPECT_TRUE(permit_.ok()) << permit_.status();
           }) {}
@@ -130,7 +130,7 @@ class SemaphoreCrash : public ::testing::Test {
   void ExpectBy(base::Instant bound, base::Instant entered) {
     const absl::Duration late = entered - bound;
     punctuality_.Note(base::Now() - late);
-    EXPECT_TRUE(punctuality_.Within(kGrace));
+    EXPECT_TRUE(punctuality_.Within(kPermitGrace));
     std::printf("in %s after the bound\n", absl::FormatDuration(late).c_str());
   }
 
@@ -140,15 +140,15 @@ class SemaphoreCrash : public ::testing::Test {
 };
 
 TEST_F(SemaphoreCrash, OfTheOnlyHolderFreesItsPermitsWhenItsLeaseIsOver) {
-  const auto victim = SpawnHolder(kCapacity);
+  const auto victim = SpawnHolder(kPermitCapacity);
   Waiter first(server_->url(), 3);
   ASSERT_TRUE(AwaitWaiting(1));
   Waiter second(server_->url(), 1);
   ASSERT_TRUE(AwaitWaiting(2));
-  base::Parker().ParkUntil(base::Now() + kLease / 2);  // a renewal moves the end of a lease
+  base::Parker().ParkUntil(base::Now() + kPermitLease / 2);  // a renewal moves the end of a lease
   const base::Instant killed = Kill(*victim);
-  ExpectBy(killed + kLease, std::max(first.Join(), second.Join()));
-  EXPECT_EQ(Taken(), kCapacity);
+  ExpectBy(killed + kPermitLease, std::max(first.Join(), second.Join()));
+  EXPECT_EQ(Taken(), kPermitCapacity);
 }
 
 TEST_F(SemaphoreCrash, OfAHolderIsNoticedThoughOthersGoOnAndRenew) {
@@ -158,8 +158,8 @@ TEST_F(SemaphoreCrash, OfAHolderIsNoticedThoughOthersGoOnAndRenew) {
   Waiter waiter(server_->url(), 2);
   ASSERT_TRUE(AwaitWaiting(1));
   const base::Instant killed = Kill(*victim);
-  ExpectBy(killed + kLease, waiter.Join());
-  EXPECT_EQ(Taken(), kCapacity);
+  ExpectBy(killed + kPermitLease, waiter.Join());
+  EXPECT_EQ(Taken(), kPermitCapacity);
   Dismiss(*other);
   Dismiss(*third);
 }
@@ -167,26 +167,26 @@ TEST_F(SemaphoreCrash, OfAHolderIsNoticedThoughOthersGoOnAndRenew) {
 TEST_F(SemaphoreCrash, OfHoldersOneAfterTheOtherGathersTheirPermits) {
   const auto first = SpawnHolder(2);
   const auto second = SpawnHolder(2);
-  Waiter waiter(server_->url(), kCapacity);
+  Waiter waiter(server_->url(), kPermitCapacity);
   ASSERT_TRUE(AwaitWaiting(1));
   (void)Kill(*first);
-  base::Parker().ParkUntil(base::Now() + kLease / 2);
+  base::Parker().ParkUntil(base::Now() + kPermitLease / 2);
   const base::Instant killed = Kill(*second);
-  ExpectBy(killed + kLease, waiter.Join());
+  ExpectBy(killed + kPermitLease, waiter.Join());
 }
 
 TEST_F(SemaphoreCrash, OfAHolderFreesItsPermitsForWhoeverTriesThen) {
   const auto victim = SpawnHolder(3);
   const base::Instant killed = Kill(*victim);
   EXPECT_TRUE(Await([](const LockInfo& info) { return info.used == 0; }));
-  ExpectBy(killed + kLease, base::Now());
-  EXPECT_TRUE(semaphore_->Acquire(kCapacity, {.wait = kGrace}).ok());
+  ExpectBy(killed + kPermitLease, base::Now());
+  EXPECT_TRUE(semaphore_->Acquire(kPermitCapacity, {.wait = kPermitGrace}).ok());
 }
 
 // Nothing happens at the server that would tell: those behind it ask.
 TEST_F(SemaphoreCrash, OfAWaiterAtTheHeadHoldsThoseBehindItUpUntilTheyAskNext) {
-  const auto holder = SpawnHolder(kCapacity - 1);
-  const auto victim = Spawn(kCapacity);
+  const auto holder = SpawnHolder(kPermitCapacity - 1);
+  const auto victim = Spawn(kPermitCapacity);
   ASSERT_TRUE(AwaitWaiting(1));
   Waiter behind(server_->url(), 1);
   ASSERT_TRUE(AwaitWaiting(2));
@@ -196,18 +196,18 @@ TEST_F(SemaphoreCrash, OfAWaiterAtTheHeadHoldsThoseBehindItUpUntilTheyAskNext) {
 }
 
 TEST_F(SemaphoreCrash, OfAWaiterAtTheHeadHoldsUpNobodyWhoComesLater) {
-  const auto holder = SpawnHolder(kCapacity - 1);
-  const auto victim = Spawn(kCapacity);
+  const auto holder = SpawnHolder(kPermitCapacity - 1);
+  const auto victim = Spawn(kPermitCapacity);
   ASSERT_TRUE(AwaitWaiting(1));
   victim->Kill();
   ASSERT_TRUE(AwaitListeners(2));
-  EXPECT_TRUE(semaphore_->Acquire(1, {.wait = kGrace}).ok());
+  EXPECT_TRUE(semaphore_->Acquire(1, {.wait = kPermitGrace}).ok());
   Dismiss(*holder);
 }
 
 TEST_F(SemaphoreCrash, OfAWaiterAtTheHeadIsPassedOverByTheNextRelease) {
-  const auto holder = SpawnHolder(kCapacity);
-  const auto victim = Spawn(kCapacity);
+  const auto holder = SpawnHolder(kPermitCapacity);
+  const auto victim = Spawn(kPermitCapacity);
   ASSERT_TRUE(AwaitWaiting(1));
   Waiter behind(server_->url(), 2);
   ASSERT_TRUE(AwaitWaiting(2));
@@ -226,11 +226,11 @@ TEST_F(SemaphoreCrash, OfWaitersAndHoldersAtATimeLosesNoPermit) {
     victims.push_back(Spawn(1 + i));
     ASSERT_TRUE(AwaitWaiting(i + 1));
   }
-  Waiter last(server_->url(), kCapacity);
+  Waiter last(server_->url(), kPermitCapacity);
   ASSERT_TRUE(AwaitWaiting(5));
   for (const auto& victim : victims) victim->Signal(SIGKILL);
   const base::Instant killed = base::Now();
-  ExpectBy(killed + kLease + Heartbeat(), last.Join());
+  ExpectBy(killed + kPermitLease + Heartbeat(), last.Join());
   last.Leave();
   EXPECT_EQ(Taken(), 0);
 }
@@ -238,8 +238,8 @@ TEST_F(SemaphoreCrash, OfWaitersAndHoldersAtATimeLosesNoPermit) {
 class SemaphoreStop : public SemaphoreCrash {};
 
 TEST_F(SemaphoreStop, OfAWaiterAtTheHeadHoldsThoseBehindItUpUntilItIsOverdue) {
-  const auto holder = SpawnHolder(kCapacity - 1);
-  const auto stopped = Spawn(kCapacity);
+  const auto holder = SpawnHolder(kPermitCapacity - 1);
+  const auto stopped = Spawn(kPermitCapacity);
   ASSERT_TRUE(AwaitWaiting(1));
   Waiter behind(server_->url(), 1);
   ASSERT_TRUE(AwaitWaiting(2));
@@ -257,7 +257,7 @@ TEST_F(SemaphoreStop, OfAWaiterAtTheHeadHoldsThoseBehindItUpUntilItIsOverdue) {
 
 // Granted while it cannot hear: those permits are nobody's until their lease is over.
 TEST_F(SemaphoreStop, OfAWaiterThatIsGrantedMeanwhileLosesNoPermit) {
-  auto taken = semaphore_->Acquire(kCapacity);
+  auto taken = semaphore_->Acquire(kPermitCapacity);
   ASSERT_TRUE(taken.ok());
   const auto stopped = Spawn(2);
   ASSERT_TRUE(AwaitWaiting(1));
@@ -265,9 +265,9 @@ TEST_F(SemaphoreStop, OfAWaiterThatIsGrantedMeanwhileLosesNoPermit) {
   EXPECT_TRUE(taken->Release().ok());
   const base::Instant granted = base::Now();
   EXPECT_EQ(Taken(), 2);
-  Waiter waiter(server_->url(), kCapacity);
-  ExpectBy(granted + kLease, waiter.Join());
-  EXPECT_EQ(Taken(), kCapacity);
+  Waiter waiter(server_->url(), kPermitCapacity);
+  ExpectBy(granted + kPermitLease, waiter.Join());
+  EXPECT_EQ(Taken(), kPermitCapacity);
   stopped->Continue();
   EXPECT_TRUE(AwaitWaiting(1)) << "it asks anew";
   waiter.Leave();
@@ -279,16 +279,16 @@ TEST_F(SemaphoreStop, OfAHolderForLongerThanItsLeaseIsALossThatIsToldOnWaking) {
   const auto stopped = SpawnHolder(3);
   stopped->Stop();
   const base::Instant at = base::Now();
-  auto all = semaphore_->Acquire(kCapacity, {.wait = kPatience});
+  auto all = semaphore_->Acquire(kPermitCapacity, {.wait = kPermitPatience});
   ASSERT_TRUE(all.ok());
-  ExpectBy(at + kLease, base::Now());
+  ExpectBy(at + kPermitLease, base::Now());
   stopped->pipe().WriteLine("tell");
   stopped->Continue();
   EXPECT_EQ(stopped->pipe().ReadLine(), "lost");
   EXPECT_EQ(stopped->pipe().ReadLine(), "ABORTED");
   EXPECT_TRUE(stopped->Wait().success());
   EXPECT_TRUE(all->valid());
-  EXPECT_EQ(Taken(), kCapacity);
+  EXPECT_EQ(Taken(), kPermitCapacity);
 }
 
 }  // namespace

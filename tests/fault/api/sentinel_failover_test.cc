@@ -41,21 +41,21 @@ using soak::Dice;
 using support::Direction;
 using support::SentinelGroup;
 
-constexpr int kProcesses = 8;
-constexpr int kLocks = 2;  // a simple one and a reentrant one
-constexpr absl::Duration kPatience = absl::Seconds(60);
+constexpr int kFailoverProcesses = 8;
+constexpr int kFailoverLocks = 2;  // a simple one and a reentrant one
+constexpr absl::Duration kSentinelPatience = absl::Seconds(60);
 
 // What is promised of holds when a primary is replaced.
-enum Promise : uint8_t { kTokensGrow, kAcks, kQuarantine };
+enum FailoverPromise : uint8_t { kTokensGrow, kAcks, kWithQuarantine };
 constexpr absl::Duration kQuarantineTime = absl::Seconds(4);
 
-LockOptions OptionsFor(Promise promise) {
+LockOptions OptionsFor(FailoverPromise promise) {
   switch (promise) {
     case kTokensGrow:
       return {};
     case kAcks:  // of all replicas
       return {.replica_acks = 2, .ack_timeout = absl::Seconds(2)};
-    case kQuarantine:  // less what a primary goes on alone
+    case kWithQuarantine:  // less what a primary goes on alone
       return {.lease = kQuarantineTime - absl::Seconds(2)};
   }
   return {};
@@ -67,12 +67,12 @@ REDLATCH_CHILD(FailoverWorker) {
   Dice dice(std::stoull(args.at(3)));
   const absl::StatusOr<Client> client = Client::Connect(args.at(0));
   if (!client.ok()) return 2;
-  const LockOptions options = OptionsFor(static_cast<Promise>(std::stoi(args.at(4))));
+  const LockOptions options = OptionsFor(static_cast<FailoverPromise>(std::stoi(args.at(4))));
   std::vector<std::unique_ptr<RedisLockBase>> locks;
   locks.push_back(std::make_unique<SimpleLock>(*client, "simple", options));
   locks.push_back(std::make_unique<ReentrantLock>(*client, "reentrant", options));
   for (int round = 0; !parent.ReadLine(absl::ZeroDuration()) && !history.full(); ++round) {
-    const int which = round % kLocks;
+    const int which = round % kFailoverLocks;
     const uint32_t number = history.Invoke(
         locks[static_cast<size_t>(which)]->name(),
         which == 0 ? history::Kind::kLock : history::Kind::kReentrant, 0, /*waits=*/true);
@@ -93,14 +93,14 @@ REDLATCH_CHILD(FailoverWorker) {
   return 0;
 }
 
-class SentinelFailover : public ::testing::TestWithParam<Promise> {
+class SentinelFailover : public ::testing::TestWithParam<FailoverPromise> {
  public:
   SentinelFailover() {
     const std::string url =
-        GetParam() == kQuarantine
+        GetParam() == kWithQuarantine
             ? absl::StrCat(group_->url(), "?quarantine=", absl::FormatDuration(kQuarantineTime))
             : group_->url();
-    for (int i = 0; i < kProcesses; ++i) {
+    for (int i = 0; i < kFailoverProcesses; ++i) {
       paths_.push_back(absl::StrCat(directory_.path(), "/", i));
       crew_.push_back(support::SpawnChild(
           "FailoverWorker",
@@ -128,7 +128,7 @@ class SentinelFailover : public ::testing::TestWithParam<Promise> {
             }
             return false;
           },
-          kPatience))
+          kSentinelPatience))
           << paths_[i] << " never locks again";
     }
     return last;
@@ -151,7 +151,8 @@ class SentinelFailover : public ::testing::TestWithParam<Promise> {
   size_t StepsDown(size_t old) {
     mend_ = [] {};
     std::optional<size_t> primary;
-    for (const base::Instant end = base::Now() + kPatience; !primary && base::Now() < end;) {
+    for (const base::Instant end = base::Now() + kSentinelPatience;
+         !primary && base::Now() < end;) {
       group_->sentinel(0).Command({"SENTINEL", "FAILOVER", SentinelGroup::kPrimary});
       support::Await([&] { return (primary = group_->PrimaryOtherThan(old)).has_value(); },
                      absl::Seconds(3));
@@ -170,7 +171,7 @@ class SentinelFailover : public ::testing::TestWithParam<Promise> {
   const std::unique_ptr<SentinelGroup> group_ = SentinelGroup::Start(
       {.proxied = true, .server = {.config = {"min-replicas-max-lag 1", "repl-backlog-ttl 0"}}});
   std::vector<std::string> paths_;
-  std::array<std::streamoff, kProcesses> read_{};  // of each
+  std::array<std::streamoff, kFailoverProcesses> read_{};  // of each
   std::vector<std::unique_ptr<support::Child>> crew_;
   std::function<void()> mend_;
 };
@@ -208,7 +209,7 @@ TEST_P(SentinelFailover, EverybodyLocksAgainSoonAndTokensGrow) {
   }
   for (const auto& child : crew_) child->pipe().WriteLine("stop");
   for (const auto& child : crew_) {
-    const auto status = child->WaitFor(kPatience);
+    const auto status = child->WaitFor(kSentinelPatience);
     EXPECT_TRUE(status && status->success());
   }
   const auto history = history::ReadHistory(paths_);
@@ -221,13 +222,13 @@ TEST_P(SentinelFailover, EverybodyLocksAgainSoonAndTokensGrow) {
   }
 }
 
-std::string NameOf(const ::testing::TestParamInfo<Promise>& info) {
+std::string NameOfPromise(const ::testing::TestParamInfo<FailoverPromise>& info) {
   static constexpr std::array kNames = {"plain", "acks", "quarantine"};
   return kNames.at(info.param);
 }
 
 INSTANTIATE_TEST_SUITE_P(Promises, SentinelFailover,
-                         ::testing::Values(kTokensGrow, kAcks, kQuarantine), NameOf);
+                         ::testing::Values(kTokensGrow, kAcks, kWithQuarantine), NameOfPromise);
 
 }  // namespace
 }  // namespace redlatch

@@ -64,8 +64,8 @@ class ServerClock : public ::testing::Test {
 
 template <class Lock>
 class ServerClockOf : public ServerClock {};
-using Locks = ::testing::Types<SimpleLock, ReentrantLock>;
-TYPED_TEST_SUITE(ServerClockOf, Locks);
+using ClockLocks = ::testing::Types<SimpleLock, ReentrantLock>;
+TYPED_TEST_SUITE(ServerClockOf, ClockLocks);
 
 TYPED_TEST(ServerClockOf, StepsForwardAndTheHolderIsToldAndOutdone) {
   TypeParam lock(*this->client_, "lock", {.lease = absl::Seconds(3)});

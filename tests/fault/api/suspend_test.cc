@@ -51,7 +51,7 @@ namespace {
 using support::Connect;
 
 // The kernel's timers would have waited for another 19 s or more.
-constexpr absl::Duration kSoon = absl::Seconds(10);
+constexpr absl::Duration kSuspendSoon = absl::Seconds(10);
 
 class Suspend : public ::testing::Test {
  protected:
@@ -81,7 +81,7 @@ TEST_F(Suspend, LossIsReportedSoonAfterResume) {
   ForAnHour();
   const absl::Duration late =
       TimeUntil([&] { return lost.stop_requested() && gone.stop_requested(); });
-  EXPECT_LT(late, kSoon);
+  EXPECT_LT(late, kSuspendSoon);
   RecordProperty("late", absl::FormatDuration(late));
 }
 
@@ -115,7 +115,7 @@ TEST_F(Suspend, WaitsPastTheirDeadlineEndAndOthersGoOn) {
   ours.AcquireAsync({.wait = absl::Minutes(30)}, leases.Callback());
   TimeUntil([&] { return client_.Stats().all.waiting == 3; });
   ForAnHour();
-  EXPECT_LT(TimeUntil([&] { return ended && leases.size() == 1; }), kSoon);
+  EXPECT_LT(TimeUntil([&] { return ended && leases.size() == 1; }), kSuspendSoon);
   EXPECT_TRUE(absl::IsDeadlineExceeded(bounded.status())) << bounded.status();
   EXPECT_TRUE(absl::IsDeadlineExceeded(leases.Take().status()));
   held.reset();

@@ -28,7 +28,7 @@ namespace redlatch {
 namespace {
 
 constexpr double kBar = 0.25;  // commands a second and client: each 10 s a heartbeat and a ping
-constexpr absl::Duration kPatience = absl::Seconds(20);
+constexpr absl::Duration kWaitingPatience = absl::Seconds(20);
 
 // What clients have sent since CONFIG RESETSTAT. Calls inside scripts are counted as well, so that
 // only those count that no script makes.
@@ -47,8 +47,8 @@ int64_t CommandsSent(support::RedisServer& server) {
 
 template <class Lock>
 class Waiting : public ::testing::Test {};
-using Locks = ::testing::Types<SimpleLock, ReentrantLock>;
-TYPED_TEST_SUITE(Waiting, Locks);
+using WaitingLocks = ::testing::Types<SimpleLock, ReentrantLock>;
+TYPED_TEST_SUITE(Waiting, WaitingLocks);
 
 TYPED_TEST(Waiting, OfManyClientsSendsNothingButHeartbeats) {
   const bool full = support::FullBars();
@@ -70,7 +70,7 @@ TYPED_TEST(Waiting, OfManyClientsSendsNothingButHeartbeats) {
   const char* const queue = std::is_same_v<TypeParam, SimpleLock>
                                 ? "redlatch:2:{lock}:simple.queue"
                                 : "redlatch:2:{lock}:reentrant.queue";
-  const base::Instant patience = base::Now() + kPatience;
+  const base::Instant patience = base::Now() + kWaitingPatience;
   while (server->Integer({"ZCARD", queue}) < clients && base::Now() < patience) {
     std::this_thread::yield();
   }

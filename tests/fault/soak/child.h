@@ -52,7 +52,7 @@ class StrictObserver : public Observer {
   Tally& tally_;
 };
 
-// Of a REDLATCH_CHILD(SoakWorker), which a Crew spawns; its last words are what became of its
+// Of a REDLATCH_CHILD that a Crew spawns; its last words are what became of its
 // calls.
 template <class Worker>
 int RunWorkers(support::LinePipe& parent, const std::vector<std::string>& args, int threads = 2) {

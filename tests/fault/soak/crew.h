@@ -24,8 +24,9 @@ namespace redlatch::soak {
 
 class Crew {
  public:
-  Crew(int size, int server_port, uint64_t seed, absl::Duration longest_lease)
-      : dice_(seed), longest_lease_(longest_lease) {
+  // `worker` is the REDLATCH_CHILD that each of them runs.
+  Crew(std::string worker, int size, int server_port, uint64_t seed, absl::Duration longest_lease)
+      : worker_(std::move(worker)), dice_(seed), longest_lease_(longest_lease) {
     for (int i = 0; i < (size + 2) / 3; ++i) {
       proxies_.push_back(
           std::make_unique<support::TcpProxy>(support::TcpProxyOptions{.port = server_port}));
@@ -82,10 +83,11 @@ class Crew {
     const std::string url = absl::StrCat(proxy(i % proxies()).url(),
                                          "?command_timeout=", life % 2 == 0 ? "1s" : "300ms");
     members_[static_cast<size_t>(i)] = support::SpawnChild(
-        "SoakWorker", {url, histories_.back(), absl::StrCat(life), absl::StrCat(dice_.Seed()),
-                       absl::FormatDuration(longest_lease_)});
+        worker_, {url, histories_.back(), absl::StrCat(life), absl::StrCat(dice_.Seed()),
+                  absl::FormatDuration(longest_lease_)});
   }
 
+  const std::string worker_;
   const support::TempDir directory_;
   const std::string notes_path_ = directory_.path() + "/parent";
   support::HistoryWriter notes_{notes_path_, -1};

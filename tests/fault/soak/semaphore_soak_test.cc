@@ -108,7 +108,7 @@ class PermitWorker : public Worker {
   int number_ = 0;
 };
 
-REDLATCH_CHILD(SoakWorker) { return RunWorkers<PermitWorker>(parent, args); }
+REDLATCH_CHILD(SoakingPermits) { return RunWorkers<PermitWorker>(parent, args); }
 
 class SemaphoreSoak : public SoakTest {
  protected:
@@ -141,11 +141,11 @@ class SemaphoreSoak : public SoakTest {
 };
 
 TEST_F(SemaphoreSoak, OfManyProcessesUnderEveryFaultNeverShowsMorePermitsThanThereAre) {
-  Run({.locks = static_cast<int>(Capacities().size()),
-       .name = PermitsName,
-       .force = [](const Client& client, int number) {
-         return MakeSemaphore(client, number)->ForceRelease();
-       }});
+  Run("SoakingPermits", {.locks = static_cast<int>(Capacities().size()),
+                         .name = PermitsName,
+                         .force = [](const Client& client, int number) {
+                           return MakeSemaphore(client, number)->ForceRelease();
+                         }});
   ExpectAllIsBackWithin(longest_lease_ + kSlack);
   ExpectAllIsTrue();
 }

@@ -40,9 +40,10 @@ class SoakTest : public ::testing::Test {
   }
 
   // Returns when all have ended.
-  void Run(Forceable forceable = {}) {
+  void Run(std::string worker, Forceable forceable = {}) {
     Dice dice(SeedOfRun());
-    Crew crew(seconds_ > 0 ? 16 : 6, server_->port(), dice.Seed(), longest_lease_);
+    Crew crew(std::move(worker), seconds_ > 0 ? 16 : 6, server_->port(), dice.Seed(),
+              longest_lease_);
     Nemesis nemesis(dice.Seed(), *server_, crew, longest_lease_, std::move(forceable));
     nemesis.Rage(absl::Seconds(seconds_ > 0 ? seconds_ : 6));
     calm_ = base::Now();

@@ -107,7 +107,7 @@ class LockWorker : public Worker {
   Owner owner_;
 };
 
-REDLATCH_CHILD(SoakWorker) { return RunWorkers<LockWorker>(parent, args); }
+REDLATCH_CHILD(SoakingLocks) { return RunWorkers<LockWorker>(parent, args); }
 
 class Soak : public SoakTest {
  protected:
@@ -131,7 +131,7 @@ class Soak : public SoakTest {
 };
 
 TEST_F(Soak, OfManyProcessesUnderEveryFaultNeverShowsTwoHolders) {
-  Run();
+  Run("SoakingLocks");
   const base::Instant ended = base::Now();
   ExpectOnlyFencesWithin(2 * longest_lease_ + kSlack);
   const absl::Duration cleaning = base::Now() - ended;

@@ -31,7 +31,7 @@ using ::testing::Not;
 
 // How much later than its deadline a call may return.
 constexpr absl::Duration kGrace = absl::Milliseconds(50);
-constexpr absl::Duration kPatience = absl::Seconds(10);
+constexpr absl::Duration kClientPatience = absl::Seconds(10);
 constexpr char kPassword[] = "s3cret-w0rd";
 
 class ClientTest : public ::testing::Test {
@@ -57,7 +57,7 @@ class ClientTest : public ::testing::Test {
 
   // Attempts to connect that failed hold the next one back.
   static void ExpectPingsSoon(const Client& client) {
-    const base::Instant patience = base::Now() + kPatience;
+    const base::Instant patience = base::Now() + kClientPatience;
     absl::Status status;
     do {
       status = client.Ping().status();

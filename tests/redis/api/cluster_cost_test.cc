@@ -28,7 +28,7 @@ namespace {
 
 using support::ClusterGroup;
 
-constexpr absl::Duration kPatience = absl::Seconds(8);  // less than a heartbeat
+constexpr absl::Duration kCostPatience = absl::Seconds(8);  // less than a heartbeat
 constexpr char kClientName[] = "measured";
 
 int Sockets() {
@@ -49,7 +49,7 @@ REDLATCH_CHILD(MeasuredClient) {
   EXPECT_TRUE(client.ok()) << client.status();
   for (size_t i = 1; i < args.size(); ++i) {
     SimpleLock lock(*client, args[i]);
-    absl::StatusOr<Lease> lease = lock.Acquire({.wait = kPatience});
+    absl::StatusOr<Lease> lease = lock.Acquire({.wait = kCostPatience});
     EXPECT_TRUE(lease.ok()) << lease.status();
     EXPECT_TRUE(lease->Release().ok());
   }
@@ -81,7 +81,7 @@ Cost CostOf(ClusterGroup& group) {
   for (size_t i = 0; i < group.servers(); ++i) {
     args.push_back(NameAt(group, i, "cost"));
     locks.push_back(std::make_unique<SimpleLock>(holder, args.back()));
-    leases.push_back(*locks.back()->Acquire({.wait = kPatience}));
+    leases.push_back(*locks.back()->Acquire({.wait = kCostPatience}));
   }
   const auto child = support::SpawnChild("MeasuredClient", args);
   for (size_t i = 0; i < locks.size(); ++i) {
@@ -89,14 +89,14 @@ Cost CostOf(ClusterGroup& group) {
     EXPECT_TRUE(leases[i].Release().ok());
   }
   Cost cost;
-  std::istringstream words(child->pipe().ReadLine(2 * kPatience).value_or(""));
+  std::istringstream words(child->pipe().ReadLine(2 * kCostPatience).value_or(""));
   words >> cost.threads >> cost.sockets;
   EXPECT_TRUE(words) << "it does not end";
   for (size_t i = 0; i < group.servers(); ++i) {
     cost.connections.push_back(ConnectionsAt(group.server(i)));
   }
   child->pipe().WriteLine("end");
-  const auto status = child->WaitFor(kPatience);
+  const auto status = child->WaitFor(kCostPatience);
   EXPECT_TRUE(status && status->success());
   std::printf("%zu primaries: %d threads, %d sockets\n", group.servers(), cost.threads,
               cost.sockets);

@@ -27,7 +27,7 @@ using support::Await;
 using support::ClusterGroup;
 using ::testing::HasSubstr;
 
-constexpr absl::Duration kPatience = absl::Seconds(10);
+constexpr absl::Duration kClusterPatience = absl::Seconds(10);
 
 class ClusterTest : public ::testing::Test {
  protected:
@@ -43,7 +43,7 @@ class ClusterTest : public ::testing::Test {
     absl::StatusOr<Lease> lease = lock.Acquire();
     ASSERT_TRUE(lease.ok()) << lease.status();
     absl::StatusOr<Lease> taken;
-    std::thread waiter([&] { taken = others.Acquire({.wait = kPatience}); });
+    std::thread waiter([&] { taken = others.Acquire({.wait = kClusterPatience}); });
     const std::string queue = absl::StrCat("redlatch:2:{", name, "}:simple.queue");
     EXPECT_TRUE(Await([&] { return group_->CommandAt(name, {"ZCARD", queue}).integer == 1; }));
     meanwhile();
@@ -139,7 +139,7 @@ TEST_F(ClusterTest, AForkedChildIsRefusedAndDestroysWhatItHas) {
     client.reset();
     return refused ? 0 : 1;
   });
-  const auto status = child->WaitFor(kPatience);
+  const auto status = child->WaitFor(kClusterPatience);
   ASSERT_TRUE(status.has_value()) << "it hangs";
   EXPECT_EQ(status->signal, 0);
   EXPECT_EQ(status->code, 0);

@@ -25,11 +25,12 @@ namespace {
 
 using support::Await;
 using support::ClusterGroup;
+using support::TimeOf;
 
 // Neither a renewal nor the end of a hold can be what others wait for.
-const LockOptions kKept{.lease = absl::Minutes(5), .keep = absl::Minutes(5)};
+const LockOptions kKeptInCluster{.lease = absl::Minutes(5), .keep = absl::Minutes(5)};
 // Less than a heartbeat.
-constexpr absl::Duration kAMoment = absl::Seconds(8);
+constexpr absl::Duration kClusterMoment = absl::Seconds(8);
 
 class CountsLosses : public Observer {
  public:
@@ -59,12 +60,6 @@ class KeepCluster : public ::testing::Test {
       return IsTaken(name);
     }));
   }
-  template <class Call>
-  static absl::Duration TimeOf(Call call) {
-    const base::Instant began = base::Now();
-    call();
-    return base::Now() - began;
-  }
 
   static ClusterGroup* group_;
   const Client client_ =
@@ -78,15 +73,16 @@ TEST_F(KeepCluster, IdleLocksAreAskedForAtEachPrimary) {
   for (size_t i = 0; i < group_->servers(); ++i) {
     const std::string name = NameAt(*group_, i, "kept");
     SCOPED_TRACE(name);
-    SimpleLock lock(client_, name, kKept), theirs(other_, name);
+    SimpleLock lock(client_, name, kKeptInCluster), theirs(other_, name);
     for (int round = 0; round < 3; ++round) {
       Keep(lock, name);
-      EXPECT_LT(TimeOf([&] { theirs.lock(); }), kAMoment);
+      EXPECT_LT(TimeOf([&] { theirs.lock(); }), kClusterMoment);
       theirs.unlock();
     }
     Keep(lock, name);
     EXPECT_FALSE(theirs.try_lock());
-    EXPECT_TRUE(Await([&] { return !IsTaken(name); }, kAMoment)) << "a try calls it back, too";
+    EXPECT_TRUE(Await([&] { return !IsTaken(name); }, kClusterMoment))
+        << "a try calls it back, too";
   }
 }
 
@@ -94,17 +90,17 @@ TEST_F(KeepCluster, IdleReadsAreAskedForAtEachPrimary) {
   for (size_t i = 0; i < group_->servers(); ++i) {
     const std::string name = NameAt(*group_, i, "kept_reads");
     SCOPED_TRACE(name);
-    ReentrantReadWriteLock lock(client_, name, kKept), theirs(other_, name);
+    ReentrantReadWriteLock lock(client_, name, kKeptInCluster), theirs(other_, name);
     lock.lock_shared();
     lock.unlock_shared();
-    EXPECT_LT(TimeOf([&] { theirs.lock(); }), kAMoment);
+    EXPECT_LT(TimeOf([&] { theirs.lock(); }), kClusterMoment);
     theirs.unlock();
   }
 }
 
 TEST_F(KeepCluster, IdleLockIsAskedForWhereItsSlotHasMoved) {
   const std::string name = "kept_mover";
-  SimpleLock lock(client_, name, kKept), theirs(other_, name);
+  SimpleLock lock(client_, name, kKeptInCluster), theirs(other_, name);
   FencingToken last;
   for (int round = 0; round < 4; ++round) {
     SCOPED_TRACE(round);
@@ -117,7 +113,8 @@ TEST_F(KeepCluster, IdleLockIsAskedForWhereItsSlotHasMoved) {
     }
     MoveOn(name);
     absl::StatusOr<Lease> taken;
-    EXPECT_LT(TimeOf([&] { taken = theirs.Acquire({.wait = 2 * kAMoment}); }), kAMoment);
+    EXPECT_LT(TimeOf([&] { taken = theirs.Acquire({.wait = 2 * kClusterMoment}); }),
+              kClusterMoment);
     ASSERT_TRUE(taken.ok()) << taken.status();
     EXPECT_GT(taken->fencing_token(), last);
     last = taken->fencing_token();
@@ -127,16 +124,16 @@ TEST_F(KeepCluster, IdleLockIsAskedForWhereItsSlotHasMoved) {
 
 TEST_F(KeepCluster, LockThatIsKeptWhileItsSlotMovesIsTakenAgain) {
   const std::string name = "kept_through";
-  SimpleLock lock(client_, name, kKept), theirs(other_, name);
+  SimpleLock lock(client_, name, kKeptInCluster), theirs(other_, name);
   for (int round = 0; round < 4; ++round) {
     SCOPED_TRACE(round);
     Keep(lock, name);
     MoveOn(name);
-    EXPECT_LT(TimeOf([&] { lock.lock(); }), kAMoment);
+    EXPECT_LT(TimeOf([&] { lock.lock(); }), kClusterMoment);
     EXPECT_TRUE(IsTaken(name));
     EXPECT_FALSE(theirs.try_lock());
     lock.unlock();
-    EXPECT_LT(TimeOf([&] { theirs.lock(); }), kAMoment);
+    EXPECT_LT(TimeOf([&] { theirs.lock(); }), kClusterMoment);
     theirs.unlock();
   }
 }
@@ -144,18 +141,18 @@ TEST_F(KeepCluster, LockThatIsKeptWhileItsSlotMovesIsTakenAgain) {
 // Nobody could ask for it.
 TEST_F(KeepCluster, NothingIsKeptWhileNoMessageArrives) {
   const std::string name = "kept_unheard";
-  SimpleLock lock(client_, name, kKept);
+  SimpleLock lock(client_, name, kKeptInCluster);
   Keep(lock, name);
   const auto set_most_clients = [&](const char* most) {
     group_->CommandAt(name, {"CONFIG", "SET", "maxclients", most});
   };
   set_most_clients("1");  // no further connections
   EXPECT_GE(group_->CommandAt(name, {"CLIENT", "KILL", "TYPE", "pubsub"}).integer, 1);
-  EXPECT_TRUE(Await([&] { return !IsTaken(name); }, kAMoment));
+  EXPECT_TRUE(Await([&] { return !IsTaken(name); }, kClusterMoment));
   for (int i = 0; i < 3; ++i) {
     lock.lock();
     lock.unlock();
-    EXPECT_TRUE(Await([&] { return !IsTaken(name); }, kAMoment));
+    EXPECT_TRUE(Await([&] { return !IsTaken(name); }, kClusterMoment));
   }
   set_most_clients("10000");
   Keep(lock, name);
@@ -165,7 +162,7 @@ TEST_F(KeepCluster, NothingIsKeptWhileNoMessageArrives) {
 TEST_F(KeepCluster, IdleLockIsAskedForWhileItsSlotMoves) {
   const std::string name = "kept_moving";
   const redis::Slot slot = redis::SlotOf(name);
-  SimpleLock lock(client_, name, kKept), theirs(other_, name);
+  SimpleLock lock(client_, name, kKeptInCluster), theirs(other_, name);
   for (int round = 0; round < 3; ++round) {
     SCOPED_TRACE(round);
     Keep(lock, name);
@@ -173,7 +170,7 @@ TEST_F(KeepCluster, IdleLockIsAskedForWhileItsSlotMoves) {
     const size_t to = (from + 1) % group_->servers();
     group_->BeginMove(slot, to);
     bool taken = false;
-    std::thread waiter([&] { taken = theirs.Acquire({.wait = 2 * kAMoment}).ok(); });
+    std::thread waiter([&] { taken = theirs.Acquire({.wait = 2 * kClusterMoment}).ok(); });
     group_->MoveKeys(slot, from, to);
     group_->FinishMove(slot, to);
     waiter.join();

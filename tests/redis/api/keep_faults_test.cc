@@ -26,6 +26,7 @@ namespace {
 
 using support::Await;
 using support::Connect;
+using support::TimeOf;
 
 template <class Lock>
 void TakeAndLeave(Lock& lock) {
@@ -36,12 +37,6 @@ void TakeAndLeave(Lock& lock) {
 class KeepFaults : public ::testing::Test {
  protected:
   bool IsFree() { return server_->Integer({"EXISTS", "lock"}) == 0; }
-  template <class Call>
-  static absl::Duration TimeOf(Call call) {
-    const base::Instant began = base::Now();
-    call();
-    return base::Now() - began;
-  }
 
   const std::unique_ptr<support::RedisServer> server_ = support::RedisServer::Start();
   Client other_ = Connect(server_->url());

@@ -23,10 +23,11 @@ namespace {
 
 using support::Await;
 using support::Connect;
+using support::TimeOf;
 
-const LockOptions kKept{.keep = absl::Seconds(20)};
+const LockOptions kKeptReads{.keep = absl::Seconds(20)};
 // Far less than a heartbeat, and than the time for which it is kept.
-constexpr absl::Duration kAMoment = absl::Seconds(1);
+constexpr absl::Duration kReadersMoment = absl::Seconds(1);
 
 class KeepReadWrite : public ::testing::Test {
  protected:
@@ -44,12 +45,6 @@ class KeepReadWrite : public ::testing::Test {
     }
     return calls;
   }
-  template <class Call>
-  static absl::Duration TimeOf(Call call) {
-    const base::Instant began = base::Now();
-    call();
-    return base::Now() - began;
-  }
   static void Read(ReentrantReadWriteLock& lock) {
     lock.lock_shared();
     lock.unlock_shared();
@@ -62,7 +57,7 @@ class KeepReadWrite : public ::testing::Test {
   const std::unique_ptr<support::RedisServer> server_ = support::RedisServer::Start();
   Client client_ = Connect(server_->url());
   Client other_ = Connect(server_->url());
-  ReentrantReadWriteLock lock_{client_, "lock", kKept};
+  ReentrantReadWriteLock lock_{client_, "lock", kKeptReads};
   ReentrantReadWriteLock theirs_{other_, "lock"};
 };
 
@@ -148,11 +143,11 @@ TEST_F(KeepReadWrite, WritesAreTakenAgainWithoutTheServer) {
 
 TEST_F(KeepReadWrite, ReaderElsewhereCallsAWriterBack) {
   Write(lock_);
-  EXPECT_LT(TimeOf([&] { theirs_.lock_shared(); }), kAMoment);
+  EXPECT_LT(TimeOf([&] { theirs_.lock_shared(); }), kReadersMoment);
   theirs_.unlock_shared();
   Write(lock_);
   EXPECT_FALSE(theirs_.try_lock_shared());
-  EXPECT_TRUE(Await([&] { return !IsWritten(); }, kAMoment));
+  EXPECT_TRUE(Await([&] { return !IsWritten(); }, kReadersMoment));
 }
 
 TEST_F(KeepReadWrite, WriterElsewhereCallsAllReadersBack) {
@@ -160,13 +155,13 @@ TEST_F(KeepReadWrite, WriterElsewhereCallsAllReadersBack) {
   std::vector<std::unique_ptr<ReentrantReadWriteLock>> locks;
   for (int i = 0; i < kClients; ++i) {
     locks.push_back(
-        std::make_unique<ReentrantReadWriteLock>(Connect(server_->url()), "lock", kKept));
+        std::make_unique<ReentrantReadWriteLock>(Connect(server_->url()), "lock", kKeptReads));
     ASSERT_TRUE(Await([&] {
       Read(*locks.back());
       return Readers() == i + 1;
     }));
   }
-  EXPECT_LT(TimeOf([&] { theirs_.lock(); }), kAMoment);
+  EXPECT_LT(TimeOf([&] { theirs_.lock(); }), kReadersMoment);
   EXPECT_EQ(Readers(), 0);
   theirs_.unlock();
 }
@@ -182,7 +177,7 @@ TEST_F(KeepReadWrite, BusyReadGoesBackAtItsRelease) {
               lock_.unlock_shared();
               writer.join();
             }),
-            kAMoment);
+            kReadersMoment);
 }
 
 // It would only have to be called back once more.
@@ -193,7 +188,7 @@ TEST_F(KeepReadWrite, ReadThatServedOnceSinceItWasCalledBackIsNotKeptBeforeItSer
     ASSERT_EQ(Readers(), 0);
     Read(lock_);
   }
-  EXPECT_TRUE(Await([&] { return Readers() == 0; }, kAMoment)) << "of no use the last time";
+  EXPECT_TRUE(Await([&] { return Readers() == 0; }, kReadersMoment)) << "of no use the last time";
   Read(lock_);
   ASSERT_TRUE(client_.Ping().ok());
   EXPECT_EQ(Readers(), 1) << "it is read again";
@@ -210,7 +205,7 @@ TEST_F(KeepReadWrite, ReadThatServedOnceSinceItWasCalledBackIsNotKeptBeforeItSer
 TEST_F(KeepReadWrite, TryToWriteCallsReadersBack) {
   Read(lock_);
   EXPECT_FALSE(theirs_.try_lock());
-  EXPECT_TRUE(Await([&] { return Readers() == 0; }, kAMoment));
+  EXPECT_TRUE(Await([&] { return Readers() == 0; }, kReadersMoment));
   EXPECT_TRUE(theirs_.try_lock());
   theirs_.unlock();
 }
@@ -221,14 +216,14 @@ TEST_F(KeepReadWrite, WriterOfTheSameClientGetsInAtOnce) {
     EXPECT_TRUE(lock_.try_lock()) << "the reads are its own, and idle";
     lock_.unlock();
     Read(lock_);
-    EXPECT_LT(TimeOf([&] { Write(lock_); }), kAMoment);
+    EXPECT_LT(TimeOf([&] { Write(lock_); }), kReadersMoment);
   }
 }
 
 TEST_F(KeepReadWrite, ReaderOfTheSameClientGetsInAfterAWriter) {
   for (int i = 0; i < 10; ++i) {
     Write(lock_);
-    EXPECT_LT(TimeOf([&] { Read(lock_); }), kAMoment);
+    EXPECT_LT(TimeOf([&] { Read(lock_); }), kReadersMoment);
   }
 }
 
@@ -239,7 +234,7 @@ TEST_F(KeepReadWrite, DowngradeLeavesNothingThatKeepsWritersOut) {
     lock_.unlock();
     EXPECT_FALSE(theirs_.try_lock());
     lock_.unlock_shared();
-    EXPECT_LT(TimeOf([&] { Write(theirs_); }), kAMoment);
+    EXPECT_LT(TimeOf([&] { Write(theirs_); }), kReadersMoment);
   }
 }
 
@@ -247,21 +242,21 @@ TEST_F(KeepReadWrite, ReadsUnderAWriteAreNotKept) {
   lock_.lock();
   Read(lock_);
   lock_.unlock();
-  EXPECT_TRUE(Await([&] { return Readers() == 0; }, kAMoment));
+  EXPECT_TRUE(Await([&] { return Readers() == 0; }, kReadersMoment));
 }
 
 TEST_F(KeepReadWrite, LastLockObjectGivesReadsBack) {
-  auto lock = std::make_unique<ReentrantReadWriteLock>(client_, "lock", kKept);
+  auto lock = std::make_unique<ReentrantReadWriteLock>(client_, "lock", kKeptReads);
   Read(*lock);
   lock.reset();
-  EXPECT_TRUE(Await([&] { return Readers() == 0; }, kAMoment));
+  EXPECT_TRUE(Await([&] { return Readers() == 0; }, kReadersMoment));
 }
 
 // Readers of other terms found a group of their own, and the first one is not the latest any more.
 TEST_F(KeepReadWrite, LastLockObjectGivesBackReadsOfOtherTermsToo) {
-  LockOptions longer = kKept;
+  LockOptions longer = kKeptReads;
   longer.lease = absl::Seconds(60);
-  auto lock = std::make_unique<ReentrantReadWriteLock>(client_, "lock", kKept);
+  auto lock = std::make_unique<ReentrantReadWriteLock>(client_, "lock", kKeptReads);
   auto other_terms = std::make_unique<ReentrantReadWriteLock>(client_, "lock", longer);
   lock->lock_shared();
   std::thread([&] { Read(*other_terms); }).join();
@@ -272,13 +267,13 @@ TEST_F(KeepReadWrite, LastLockObjectGivesBackReadsOfOtherTermsToo) {
   lock->unlock_shared();
   lock.reset();
   other_terms.reset();
-  EXPECT_TRUE(Await([&] { return Readers() == 0; }, kAMoment));
+  EXPECT_TRUE(Await([&] { return Readers() == 0; }, kReadersMoment));
 }
 
 TEST_F(KeepReadWrite, KilledSubscriptionGivesReadsBack) {
   Read(lock_);
   server_->Command({"CLIENT", "KILL", "TYPE", "pubsub"});
-  EXPECT_TRUE(Await([&] { return Readers() == 0; }, kKept.lease / 3));
+  EXPECT_TRUE(Await([&] { return Readers() == 0; }, kKeptReads.lease / 3));
 }
 
 }  // namespace

@@ -36,6 +36,7 @@ namespace {
 
 using support::Await;
 using support::Connect;
+using support::TimeOf;
 
 const LockOptions kKept{.keep = absl::Seconds(20)};
 // Far less than a heartbeat, and than the time for which it is kept.
@@ -60,12 +61,6 @@ class Keep : public ::testing::Test {
   }
   int64_t StoredFence() {
     return std::stoll(server_->Text({"GET", support::AuxiliaryKey("lock", "fence")}));
-  }
-  template <class Call>
-  static absl::Duration TimeOf(Call call) {
-    const base::Instant began = base::Now();
-    call();
-    return base::Now() - began;
   }
   template <class Lock>
   static void TakeAndLeave(Lock& lock) {

@@ -38,7 +38,7 @@ namespace {
 using support::Await;
 using ::testing::HasSubstr;
 
-constexpr absl::Duration kPatience = absl::Seconds(10);
+constexpr absl::Duration kMultiPatience = absl::Seconds(10);
 
 bool IsFree(const Client& client, const std::string& name) {
   return SimpleLock(client, name).TryAcquire().ok();
@@ -94,7 +94,7 @@ TEST_F(MultiLockTest, WaitsForAllAndHoldsNoneMeanwhile) {
   auto held = b.Acquire();
   MultiLock lock(client_, {"a", "b", "c"});
   absl::StatusOr<Lease> got;
-  std::thread waiter([&] { got = lock.Acquire({.wait = kPatience}); });
+  std::thread waiter([&] { got = lock.Acquire({.wait = kMultiPatience}); });
   ASSERT_TRUE(AwaitQueued("b"));
   EXPECT_EQ(server_->Integer({"EXISTS", "a", "c"}), 0);
   const base::Instant released = base::Now();
@@ -158,7 +158,7 @@ TEST_F(MultiLockTest, TakesLocksOfAnyClassAndSharedSides) {
   SimpleLock simple(client_, "simple");
   MultiLock lock({&simple, &prices.read_lock(), &reentrant});
   {
-    auto lease = lock.Acquire({.wait = kPatience});
+    auto lease = lock.Acquire({.wait = kMultiPatience});
     ASSERT_TRUE(lease.ok()) << lease.status();
     EXPECT_TRUE(lease->valid());
     EXPECT_GT(lease->remaining(), absl::Seconds(1));
@@ -256,7 +256,7 @@ TEST_F(MultiLockTest, OfTheMostNamesAndOfLongOnes) {
   auto lease = lock.Acquire();
   ASSERT_TRUE(lease.ok()) << lease.status();
   absl::StatusOr<Lease> got;
-  std::thread waiter([&] { got = same.Acquire({.wait = kPatience}); });
+  std::thread waiter([&] { got = same.Acquire({.wait = kMultiPatience}); });
   ASSERT_TRUE(AwaitQueued(names.back()));
   EXPECT_TRUE(lease->Release().ok());
   waiter.join();
@@ -276,7 +276,7 @@ TEST_F(MultiLockTest, OfSeveralServersNobodyWaitsInACircle) {
       SimpleLock b(there, "b");
       MultiLock lock({&a, &b});
       for (int times = 0; times < 25; ++times) {
-        auto lease = lock.Acquire({.wait = kPatience});
+        auto lease = lock.Acquire({.wait = kMultiPatience});
         ASSERT_TRUE(lease.ok()) << lease.status();
         EXPECT_EQ(++inside, 1);
         --inside;
@@ -316,7 +316,7 @@ TEST_F(MultiLockTest, ALockThatIsLostWhileTheNextIsAwaitedIsTakenAgain) {
   ReentrantLock theirs(other_, "b");
   auto held = theirs.Acquire();
   std::thread waiter([&] {
-    const absl::StatusOr<Lease> got = lock.Acquire({.wait = kPatience});
+    const absl::StatusOr<Lease> got = lock.Acquire({.wait = kMultiPatience});
     ASSERT_TRUE(got.ok()) << got.status();
     EXPECT_TRUE(got->valid());
     EXPECT_FALSE(IsFree(other_, "a"));
@@ -378,7 +378,7 @@ TEST_F(MultiLockTest, TakesALockOfAQuorumBesideOthers) {
   RedLock quorum(clients, "q");
   SimpleLock simple(client_, "s");
   MultiLock lock({&quorum, &simple});
-  auto lease = lock.Acquire({.wait = kPatience});
+  auto lease = lock.Acquire({.wait = kMultiPatience});
   ASSERT_TRUE(lease.ok()) << lease.status();
   EXPECT_NE(lease->fencing_token("q"), FencingToken());
   EXPECT_FALSE(quorum.TryAcquire().ok());
@@ -504,7 +504,7 @@ TEST_F(MultiLockTest, AQuarantineKeepsAllNamesFromAll) {
   MultiLock lock(client, {"a", "b"}, options);
   EXPECT_TRUE(absl::IsDeadlineExceeded(lock.TryAcquire().status()));
   const base::Instant begun = base::Now();
-  auto lease = lock.Acquire({.wait = kPatience});
+  auto lease = lock.Acquire({.wait = kMultiPatience});
   ASSERT_TRUE(lease.ok()) << lease.status();
   EXPECT_GT(base::Now() - begun, absl::Seconds(1));
   SimpleLock b(*Client::Connect(url), "b", options);
@@ -530,7 +530,7 @@ TEST(MultiLockInACluster, TakesNamesOfOneSlotTogetherAndOthersInTheirOrder) {
   EXPECT_TRUE(absl::IsDeadlineExceeded(others.Acquire({.wait = absl::Milliseconds(50)}).status()));
   EXPECT_TRUE(IsFree(client, "d"));
   EXPECT_TRUE(all->Release().ok());
-  EXPECT_TRUE(others.Acquire({.wait = kPatience}).ok());
+  EXPECT_TRUE(others.Acquire({.wait = kMultiPatience}).ok());
 }
 
 }  // namespace

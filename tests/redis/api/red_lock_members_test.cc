@@ -23,7 +23,7 @@ namespace {
 
 using support::Await;
 
-constexpr char kName[] = "orders:42";
+constexpr char kMembersName[] = "orders:42";
 
 class MembersOfAQuorum : public ::testing::Test {
  protected:
@@ -37,10 +37,12 @@ class MembersOfAQuorum : public ::testing::Test {
     }
     return all;
   }
-  bool IsHeldAtTheCluster() { return cluster_->CommandAt(kName, {"EXISTS", kName}).integer == 1; }
-  bool IsHeldAtTheServer() { return server_->Integer({"EXISTS", kName}) == 1; }
+  bool IsHeldAtTheCluster() {
+    return cluster_->CommandAt(kMembersName, {"EXISTS", kMembersName}).integer == 1;
+  }
+  bool IsHeldAtTheServer() { return server_->Integer({"EXISTS", kMembersName}) == 1; }
   bool IsHeldAtThePrimary() {
-    return sentinels_->server(*sentinels_->Primary()).Integer({"EXISTS", kName}) == 1;
+    return sentinels_->server(*sentinels_->Primary()).Integer({"EXISTS", kMembersName}) == 1;
   }
 
   // The lock goes to and fro between two programs, each of which waits for the other.
@@ -49,7 +51,7 @@ class MembersOfAQuorum : public ::testing::Test {
     std::vector<std::thread> threads;
     for (const auto* clients : {&one_, &other_}) {
       threads.emplace_back([&, clients] {
-        RedLock lock(*clients, kName);
+        RedLock lock(*clients, kMembersName);
         for (int i = 0; i < 30; ++i) {
           absl::StatusOr<Lease> lease = lock.Acquire({.wait = absl::Seconds(5)});
           ASSERT_TRUE(lease.ok()) << lease.status();
@@ -78,7 +80,7 @@ class MembersOfAQuorum : public ::testing::Test {
 TEST_F(MembersOfAQuorum, MayBeOfAnyKind) {
   {
     // One that was not connected to yet is healed with the next renewal.
-    RedLock lock(one_, kName, {.lease = absl::Seconds(3)});
+    RedLock lock(one_, kMembersName, {.lease = absl::Seconds(3)});
     const absl::StatusOr<Lease> lease = lock.Acquire();
     ASSERT_TRUE(lease.ok()) << lease.status();
     EXPECT_TRUE(
@@ -101,12 +103,12 @@ TEST_F(MembersOfAQuorum, AnyOneOfThemMayBeGone) {
 }
 
 TEST_F(MembersOfAQuorum, ASlotMovesUnderAHoldAndThePrimaryChanges) {
-  RedLock lock(one_, kName, {.lease = absl::Seconds(3)});
+  RedLock lock(one_, kMembersName, {.lease = absl::Seconds(3)});
   absl::StatusOr<Lease> lease = lock.Acquire();
   ASSERT_TRUE(lease.ok()) << lease.status();
   EXPECT_TRUE(
       Await([&] { return IsHeldAtTheCluster() && IsHeldAtTheServer() && IsHeldAtThePrimary(); }));
-  const redis::Slot slot = redis::SlotOf(kName);
+  const redis::Slot slot = redis::SlotOf(kMembersName);
   cluster_->Move(slot, (*cluster_->OwnerOf(slot) + 1) % cluster_->servers());
   const size_t old = *sentinels_->Primary();
   sentinels_->server(old).Kill();

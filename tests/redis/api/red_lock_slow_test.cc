@@ -25,8 +25,8 @@ using support::Await;
 using support::Connect;
 using support::Direction;
 
-constexpr char kName[] = "orders:42";
-const std::string kQueue = support::AuxiliaryKey(kName, "quorum.queue");
+constexpr char kSlowName[] = "orders:42";
+const std::string kSlowQueue = support::AuxiliaryKey(kSlowName, "quorum.queue");
 constexpr int kTurns = 100;
 // Turns that pass from one to the other on some servers only cost a tenth of a second each.
 constexpr absl::Duration kBound = absl::Seconds(3);
@@ -46,7 +46,7 @@ class SlowQuorum : public ::testing::Test {
     std::vector<std::thread> threads;
     for (const Client& client : clients) {
       threads.emplace_back([&] {
-        RedLock lock(client, kName);
+        RedLock lock(client, kSlowName);
         for (int turn = 0; turn < turns; ++turn) {
           const base::Instant asked = base::Now();
           absl::StatusOr<Lease> lease = lock.Acquire({.wait = absl::Seconds(30)});
@@ -76,7 +76,7 @@ TEST_F(SlowQuorum, TwoThatHangHoldUpNobodyWhoTakesTurns) {
   EXPECT_LT(LongestWait(clients, kTurns), kBound);
   servers_[0].Continue();
   servers_[3].Continue();
-  EXPECT_TRUE(Await([&] { return servers_.Having(kName) == 0; }));
+  EXPECT_TRUE(Await([&] { return servers_.Having(kSlowName) == 0; }));
 }
 
 TEST_F(SlowQuorum, TwoThatAreLateByASecondHoldUpNobodyWhoTakesTurns) {
@@ -90,8 +90,8 @@ TEST_F(SlowQuorum, TwoThatAreLateByASecondHoldUpNobodyWhoTakesTurns) {
 TEST_F(SlowQuorum, NobodyWhoHasTheLockWaitsForItAnywhere) {
   const std::vector<Client> clients = Several(servers_.url());
   LongestWait(clients, kTurns);
-  EXPECT_TRUE(Await([&] { return servers_.Having(kName) == 0; }));
-  EXPECT_TRUE(Await([&] { return servers_.Having(kQueue) == 0; }, absl::Seconds(2)));
+  EXPECT_TRUE(Await([&] { return servers_.Having(kSlowName) == 0; }));
+  EXPECT_TRUE(Await([&] { return servers_.Having(kSlowQueue) == 0; }, absl::Seconds(2)));
 }
 
 // Renewals of the short leases are given up before an answer can come; those of a longer lease must
@@ -115,12 +115,12 @@ TEST(FarQuorum, LongLeaseIsRenewedBesideShortOnes) {
       }
     });
   }
-  RedLock lock(client, kName, {.lease = absl::Seconds(6)});
+  RedLock lock(client, kSlowName, {.lease = absl::Seconds(6)});
   const absl::StatusOr<Lease> lease = lock.Acquire();
   EXPECT_TRUE(lease.ok()) << lease.status();
   const auto renewals = [&] {
     for (const auto& each : client.Stats().locks) {
-      if (each.name == kName) return each.renewed;
+      if (each.name == kSlowName) return each.renewed;
     }
     return uint64_t{0};
   };

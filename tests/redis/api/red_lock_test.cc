@@ -24,7 +24,7 @@ using support::Await;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
-constexpr char kName[] = "orders:42";
+constexpr char kRedLockName[] = "orders:42";
 
 class RedLockTest : public ::testing::Test {
  protected:
@@ -39,20 +39,20 @@ class RedLockTest : public ::testing::Test {
 
 TEST_F(RedLockTest, IsHeldOnAMajorityAndLeavesNothing) {
   const Client client = Connect();
-  RedLock lock(client, kName);
+  RedLock lock(client, kRedLockName);
   absl::StatusOr<Lease> lease = lock.Acquire({.wait = absl::Seconds(5)});
   ASSERT_TRUE(lease.ok()) << lease.status();
   EXPECT_TRUE(lease->valid());
-  EXPECT_TRUE(Await([&] { return servers_.Having(kName) == 5; }));
+  EXPECT_TRUE(Await([&] { return servers_.Having(kRedLockName) == 5; }));
   EXPECT_TRUE(lease->Release().ok());
-  EXPECT_TRUE(Await([&] { return servers_.Having(kName) == 0; }));
+  EXPECT_TRUE(Await([&] { return servers_.Having(kRedLockName) == 0; }));
 }
 
 TEST_F(RedLockTest, ExcludesAndHandsOver) {
   const Client one = Connect();
   const Client other = Connect();
-  RedLock mine(one, kName);
-  RedLock theirs(other, kName);
+  RedLock mine(one, kRedLockName);
+  RedLock theirs(other, kRedLockName);
   absl::StatusOr<Lease> lease = mine.Acquire();
   ASSERT_TRUE(lease.ok()) << lease.status();
   EXPECT_TRUE(absl::IsDeadlineExceeded(theirs.TryAcquire().status()));
@@ -75,7 +75,7 @@ TEST_F(RedLockTest, ExcludesAndHandsOver) {
 
 TEST_F(RedLockTest, GoesOnWithTwoServersDead) {
   const Client client = Connect();
-  RedLock lock(client, kName);
+  RedLock lock(client, kRedLockName);
   lock.lock();
   lock.unlock();
   servers_[0].Kill();
@@ -89,7 +89,7 @@ TEST_F(RedLockTest, GoesOnWithTwoServersDead) {
 
 TEST_F(RedLockTest, GoesOnWithTwoServersHanging) {
   const Client client = Connect();
-  RedLock lock(client, kName);
+  RedLock lock(client, kRedLockName);
   lock.lock();
   lock.unlock();
   servers_[0].Stop();
@@ -103,12 +103,12 @@ TEST_F(RedLockTest, GoesOnWithTwoServersHanging) {
   EXPECT_LT(base::Now() - began, absl::Seconds(1));
   servers_[0].Continue();
   servers_[3].Continue();
-  EXPECT_TRUE(Await([&] { return servers_.Having(kName) == 0; }));
+  EXPECT_TRUE(Await([&] { return servers_.Having(kRedLockName) == 0; }));
 }
 
 TEST_F(RedLockTest, SaysWhoDoesNotAnswer) {
   const Client client = Connect("command_timeout=300ms");
-  RedLock lock(client, kName);
+  RedLock lock(client, kRedLockName);
   lock.lock();
   lock.unlock();
   for (const size_t i : {0, 1, 2}) servers_[i].Kill();
@@ -132,7 +132,7 @@ TEST_F(RedLockTest, ManyThreadsOfManyClientsTakeTurns) {
   std::vector<std::thread> threads;
   for (int i = 0; i < kClients * kThreads; ++i) {
     threads.emplace_back([&, i] {
-      RedLock lock(clients[static_cast<size_t>(i % kClients)], kName);
+      RedLock lock(clients[static_cast<size_t>(i % kClients)], kRedLockName);
       for (int turn = 0; turn < kTurns; ++turn) {
         absl::StatusOr<Lease> lease = lock.Acquire({.wait = absl::Seconds(30)});
         ASSERT_TRUE(lease.ok()) << lease.status();
@@ -155,17 +155,17 @@ TEST_F(RedLockTest, OfSeveralClientsIsOfOneQuorum) {
     ASSERT_TRUE(client.ok());
     clients.push_back(*std::move(client));
   }
-  RedLock lock(clients, kName);
+  RedLock lock(clients, kRedLockName);
   const std::scoped_lock guard(lock);
   EXPECT_TRUE(lock.current().valid());
-  RedLock same(clients, kName);
+  RedLock same(clients, kRedLockName);
   EXPECT_TRUE(same.current().valid());  // of the same client: this thread's
-  RedLock apart(Connect(), kName);
+  RedLock apart(Connect(), kRedLockName);
   EXPECT_FALSE(apart.try_lock());
 }
 
 TEST_F(RedLockTest, ItsClientIsForNoOtherLock) {
-  SimpleLock lock(Connect(), kName);
+  SimpleLock lock(Connect(), kRedLockName);
   const absl::StatusOr<Lease> lease = lock.TryAcquire();
   EXPECT_TRUE(absl::IsFailedPrecondition(lease.status()));
   EXPECT_THAT(std::string(lease.status().message()), HasSubstr("RedLock"));
@@ -173,27 +173,27 @@ TEST_F(RedLockTest, ItsClientIsForNoOtherLock) {
 
 TEST_F(RedLockTest, HealsServersThatComeBackEmpty) {
   const Client client = Connect();
-  RedLock lock(client, kName, {.lease = absl::Seconds(1)});
+  RedLock lock(client, kRedLockName, {.lease = absl::Seconds(1)});
   absl::StatusOr<Lease> lease = lock.Acquire();
   ASSERT_TRUE(lease.ok());
   for (const size_t i : {1, 4}) {
     servers_[i].Kill();
     servers_[i].Restart();
   }
-  EXPECT_TRUE(Await([&] { return servers_.Having(kName) == 5; }));
+  EXPECT_TRUE(Await([&] { return servers_.Having(kRedLockName) == 5; }));
   for (const size_t i : {0, 3}) {
     servers_[i].Kill();
     servers_[i].Restart();
   }
-  EXPECT_TRUE(Await([&] { return servers_.Having(kName) == 5; }));
+  EXPECT_TRUE(Await([&] { return servers_.Having(kRedLockName) == 5; }));
   EXPECT_TRUE(lease->valid());
   EXPECT_TRUE(lease->Release().ok());
-  EXPECT_TRUE(Await([&] { return servers_.Having(kName) == 0; }));
+  EXPECT_TRUE(Await([&] { return servers_.Having(kRedLockName) == 0; }));
 }
 
 TEST_F(RedLockTest, IsLostWithAMajority) {
   const Client client = Connect();
-  RedLock lock(client, kName, {.lease = absl::Seconds(1)});
+  RedLock lock(client, kRedLockName, {.lease = absl::Seconds(1)});
   absl::StatusOr<Lease> lease = lock.Acquire();
   ASSERT_TRUE(lease.ok());
   for (const size_t i : {0, 1, 2}) servers_[i].Kill();
@@ -203,10 +203,10 @@ TEST_F(RedLockTest, IsLostWithAMajority) {
 
 TEST_F(RedLockTest, ForcedReleaseTellsItsHolder) {
   const Client client = Connect();
-  RedLock lock(client, kName);
+  RedLock lock(client, kRedLockName);
   absl::StatusOr<Lease> lease = lock.Acquire();
   ASSERT_TRUE(lease.ok());
-  RedLock other(Connect(), kName);
+  RedLock other(Connect(), kRedLockName);
   EXPECT_TRUE(other.ForceRelease().ok());
   EXPECT_TRUE(Await([&] { return !lease->valid(); }));
   EXPECT_TRUE(absl::IsAborted(lease->Release()));

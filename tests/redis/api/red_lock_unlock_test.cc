@@ -17,6 +17,7 @@
 #include "redlatch/red_lock.h"
 #include "src/base/clock.h"
 #include "src/base/mutex.h"
+#include "tests/redis/api/released.h"
 #include "tests/support/connect.h"
 #include "tests/support/quorum_fixture.h"
 
@@ -26,44 +27,12 @@ namespace {
 using support::Await;
 using support::Direction;
 using support::Scope;
+using support::TimeOf;
 
 // What a call may take that does not wait, on a machine that is busy.
 constexpr absl::Duration kAtOnce = absl::Milliseconds(200);
 // Far less than the lease.
-constexpr absl::Duration kSoon = absl::Seconds(5);
-
-template <class Call>
-absl::Duration TimeOf(Call call) {
-  const base::Instant began = base::Now();
-  call();
-  return base::Now() - began;
-}
-
-class Released : public Observer {
- public:
-  void OnReleased(std::string_view, FencingToken, const absl::Status& result) override {
-    const base::MutexLock lock(mu_);
-    results_.push_back(result);
-  }
-  void OnReleaseFailed(std::string_view, FencingToken, absl::Duration,
-                       const absl::Status& why) override {
-    const base::MutexLock lock(mu_);
-    failures_.push_back(why);
-  }
-  std::vector<absl::Status> failures() {
-    const base::MutexLock lock(mu_);
-    return failures_;
-  }
-  std::vector<absl::Status> results() {
-    const base::MutexLock lock(mu_);
-    return results_;
-  }
-
- private:
-  base::Mutex mu_;
-  std::vector<absl::Status> failures_ ABSL_GUARDED_BY(mu_);
-  std::vector<absl::Status> results_ ABSL_GUARDED_BY(mu_);
-};
+constexpr absl::Duration kUnlockSoon = absl::Seconds(5);
 
 class RedLockUnlock : public support::QuorumFixture {
  protected:
@@ -71,7 +40,7 @@ class RedLockUnlock : public support::QuorumFixture {
     lock_.lock();
     ASSERT_TRUE(Await([&] { return servers_.Having(kName) == 5; }));
   }
-  bool IsFreeEverywhere(absl::Duration within = kSoon) {
+  bool IsFreeEverywhere(absl::Duration within = kUnlockSoon) {
     return Await([&] { return servers_.Having(kName) == 0; }, within);
   }
 

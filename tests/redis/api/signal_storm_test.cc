@@ -28,7 +28,7 @@
 namespace redlatch {
 namespace {
 
-constexpr absl::Duration kGrace = absl::Milliseconds(50);
+constexpr absl::Duration kStormGrace = absl::Milliseconds(50);
 constexpr absl::Duration kWait = absl::Milliseconds(200);
 constexpr char kOptions[] = "?command_timeout=200ms&connect_timeout=200ms";
 
@@ -110,7 +110,7 @@ TEST_F(SignalStorm, EndsNoWaitEarlyOrLate) {
     EXPECT_GE(base::Now(), deadline);
     punctuality.Note(deadline);
   }
-  EXPECT_TRUE(punctuality.Within(kGrace));
+  EXPECT_TRUE(punctuality.Within(kStormGrace));
   theirs_.unlock();
 }
 
@@ -141,7 +141,7 @@ TEST_F(SignalStorm, KeepsNoCallFromEndingInTimeThoughTheServerHangs) {
     expect_unreachable([&] { return lease->Release(); });
   }
   server_->Continue();
-  EXPECT_TRUE(punctuality.Within(kGrace));
+  EXPECT_TRUE(punctuality.Within(kStormGrace));
 }
 
 TEST_F(SignalStorm, IsNoReasonNotToStartAServer) {

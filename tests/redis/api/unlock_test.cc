@@ -21,6 +21,7 @@
 #include "redlatch/simple_lock.h"
 #include "src/base/clock.h"
 #include "src/base/mutex.h"
+#include "tests/redis/api/released.h"
 #include "tests/support/await.h"
 #include "tests/support/connect.h"
 #include "tests/support/redis_server.h"
@@ -31,16 +32,10 @@ namespace {
 
 using support::Await;
 using support::Connect;
+using support::TimeOf;
 
 // What a call may take that does not wait, on a machine that is busy.
-constexpr absl::Duration kAtOnce = absl::Milliseconds(200);
-
-template <class Call>
-absl::Duration TimeOf(Call call) {
-  const base::Instant began = base::Now();
-  call();
-  return base::Now() - began;
-}
+constexpr absl::Duration kUnlocksAtOnce = absl::Milliseconds(200);
 
 class Unlock : public ::testing::Test {
  protected:
@@ -83,7 +78,7 @@ TEST_F(Unlock, DoesNotWaitForAServerThatHangs) {
     lease.reset();
   });
   server_->Continue();
-  EXPECT_LT(took, kAtOnce);
+  EXPECT_LT(took, kUnlocksAtOnce);
   for (const char* const key : {"lock", "reentrant", "other"}) {
     EXPECT_TRUE(Await([&] { return IsFree(key); })) << key;
   }
@@ -134,7 +129,7 @@ TEST_F(Unlock, IsRepeatedIfNoAnswerComes) {
 TEST_F(Unlock, IsRepeatedWhileTheServerRefusesItForNow) {
   lock_.lock();
   server_->Do({"CONFIG", "SET", "min-replicas-to-write", "1"});
-  EXPECT_LT(TimeOf([&] { lock_.unlock(); }), kAtOnce);
+  EXPECT_LT(TimeOf([&] { lock_.unlock(); }), kUnlocksAtOnce);
   EXPECT_FALSE(Await([&] { return IsFree(); }, absl::Milliseconds(100)));
   server_->Do({"CONFIG", "SET", "min-replicas-to-write", "0"});
   EXPECT_TRUE(Await([&] { return IsFree(); }));
@@ -166,7 +161,7 @@ TEST_F(Unlock, TheLastHandleWaitsNoLongerThanForTheCommandTimeout) {
   lock.reset();
   const absl::Duration took = TimeOf([&] { client.reset(); });
   server_->Continue();
-  EXPECT_LT(took, absl::Milliseconds(300) + kAtOnce);
+  EXPECT_LT(took, absl::Milliseconds(300) + kUnlocksAtOnce);
   EXPECT_TRUE(Await([&] { return IsFree(); }, absl::Seconds(3))) << "its bytes were written";
 }
 
@@ -182,22 +177,6 @@ TEST_F(Unlock, AWaiterOfTheSameClientIsServed) {
   }
   EXPECT_TRUE(Await([&] { return IsFree(); }));
 }
-
-class Released : public Observer {
- public:
-  void OnReleased(std::string_view, FencingToken, const absl::Status& result) override {
-    const base::MutexLock lock(mu_);
-    results_.push_back(result);
-  }
-  std::vector<absl::Status> results() {
-    const base::MutexLock lock(mu_);
-    return results_;
-  }
-
- private:
-  base::Mutex mu_;
-  std::vector<absl::Status> results_ ABSL_GUARDED_BY(mu_);
-};
 
 TEST_F(Unlock, AnObserverHearsWhatTheServerSaid) {
   const auto released = std::make_shared<Released>();

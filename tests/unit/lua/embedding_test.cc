@@ -25,21 +25,21 @@ return { inner, outer, t[';'], t["x;y"], [[
 )expected";
 
 TEST(LuaEmbedding, ResolvesIncludesAndKeepsEveryOtherByte) {
-  EXPECT_EQ(lua::kAwkwardQuotingOfAll.body, kQuotingOfAll);
-  EXPECT_EQ(lua::kAwkwardNoFinalNewline.body, "return 1");
+  EXPECT_EQ(lua_fixture::kAwkwardQuotingOfAll.body, kQuotingOfAll);
+  EXPECT_EQ(lua_fixture::kAwkwardNoFinalNewline.body, "return 1");
 }
 
 // The digests are sha1sum's.
 TEST(LuaEmbedding, DigestIsSha1OfBody) {
-  EXPECT_EQ(lua::kAwkwardQuotingOfAll.sha1, "e88b568d22a521fc751767403bbbd42023b95228");
-  EXPECT_EQ(lua::kAwkwardNoFinalNewline.sha1, "e0e1f9fabfc9d4800c877a703b823ac0578ff8db");
+  EXPECT_EQ(lua_fixture::kAwkwardQuotingOfAll.sha1, "e88b568d22a521fc751767403bbbd42023b95228");
+  EXPECT_EQ(lua_fixture::kAwkwardNoFinalNewline.sha1, "e0e1f9fabfc9d4800c877a703b823ac0578ff8db");
 }
 
 TEST(LuaEmbedding, ListsEveryScriptButTheIncluded) {
-  ASSERT_EQ(std::size(lua::kAll), 2U);
-  EXPECT_EQ(lua::kAll[0].name, "awkward/no_final_newline");
-  EXPECT_EQ(lua::kAll[1].name, "awkward/quoting_of_all");
-  for (const LuaScript& script : lua::kAll) {
+  ASSERT_EQ(std::size(lua_fixture::kAll), 2U);
+  EXPECT_EQ(lua_fixture::kAll[0].name, "awkward/no_final_newline");
+  EXPECT_EQ(lua_fixture::kAll[1].name, "awkward/quoting_of_all");
+  for (const LuaScript& script : lua_fixture::kAll) {
     EXPECT_THAT(script.body, Not(HasSubstr("-- include:"))) << script.name;
   }
 }

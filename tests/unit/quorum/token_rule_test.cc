@@ -14,11 +14,11 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 using State = ModelClient::State;
 
-constexpr int kSchedules = 40'000;
+constexpr int kTokenSchedules = 40'000;
 
 TEST(TokenRule, TokensRaisedWhereTheHoldStandsGrow) {
   const Outcome outcome =
-      RunSchedules("raised where the hold stands", support::Scaled(kSchedules), {});
+      RunSchedules("raised where the hold stands", support::Scaled(kTokenSchedules), {});
   EXPECT_THAT(outcome.falling, IsEmpty());
   EXPECT_THAT(outcome.overlapping, IsEmpty());
   EXPECT_GT(outcome.leases, outcome.schedules);
@@ -28,7 +28,7 @@ TEST(TokenRule, TokensRaisedWhereTheHoldStandsGrow) {
 // That these schedules can show it. Never fewer: one in a thousand does.
 TEST(TokenRule, TokensWrittenToAnyMajorityMayFall) {
   const Outcome outcome =
-      RunSchedules("written to any majority", kSchedules, {.rule = TokenRule::kAnyMajority});
+      RunSchedules("written to any majority", kTokenSchedules, {.rule = TokenRule::kAnyMajority});
   EXPECT_THAT(outcome.falling, Not(IsEmpty()));
   EXPECT_THAT(outcome.overlapping, IsEmpty());
 }

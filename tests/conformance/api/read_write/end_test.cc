@@ -16,12 +16,12 @@
 namespace redlatch::conformance {
 namespace {
 
-constexpr absl::Duration kShort = absl::Milliseconds(200);
+constexpr absl::Duration kEndLease = absl::Milliseconds(200);
 
 class ReadEnd : public ReadWriteConformance {};
 
 TEST_P(ReadEnd, AReadIsRenewedForAsLongAsItLasts) {
-  const auto lock = NewReadWrite(client_, LeaseOf(kShort));
+  const auto lock = NewReadWrite(client_, LeaseOf(kEndLease));
   const auto lease = lock->AcquireRead();
   ASSERT_OK(lease);
   EXPECT_TRUE(heard_->Await("renewed", 6));
@@ -33,12 +33,12 @@ TEST_P(ReadEnd, AReadIsRenewedForAsLongAsItLasts) {
 TEST_P(ReadEnd, AManualReadEndsAloneAndExtendsAtWill) {
   std::optional<Lease> manual;
   std::optional<Lease> renewed;
-  Crew().Start([&] { manual = *lock_->AcquireRead({.lease = kShort}); });
+  Crew().Start([&] { manual = *lock_->AcquireRead({.lease = kEndLease}); });
   Crew().Start([&] { renewed = *lock_->AcquireRead(); });
   const auto theirs = theirs_->AcquireRead();
   ASSERT_OK(theirs);
-  EXPECT_OK(manual->Extend(2 * kShort));
-  EXPECT_GT(manual->remaining(), kShort);
+  EXPECT_OK(manual->Extend(2 * kEndLease));
+  EXPECT_GT(manual->remaining(), kEndLease);
   EXPECT_EQ(CodeOf(renewed->Extend(kLease)), kMisuse);
   EXPECT_TRUE(Await([&] { return manual->lost().stop_requested(); }));
   EXPECT_EQ(CodeOf(manual->Release()), kLost);
@@ -48,11 +48,11 @@ TEST_P(ReadEnd, AManualReadEndsAloneAndExtendsAtWill) {
 }
 
 TEST_P(ReadEnd, AReaderWhoseLeaseIsOverKeepsNoWriterOut) {
-  const auto lease = lock_->AcquireRead({.lease = kShort});
+  const auto lease = lock_->AcquireRead({.lease = kEndLease});
   ASSERT_OK(lease);
   const base::Instant began = base::Now();
   EXPECT_OK(theirs_->AcquireWrite({.wait = kPatience}));
-  EXPECT_LT(base::Now() - began, kShort + kSoon);
+  EXPECT_LT(base::Now() - began, kEndLease + kSoon);
   EXPECT_FALSE(lease->valid());
 }
 
@@ -90,7 +90,7 @@ TEST_P(ReadEnd, ALossIsRememberedUntilUnlockWhateverOthersReadMeanwhile) {
     std::optional<Lease> first;
     std::optional<Lease> second;
     Crew().Start([&] { first = *lock_->AcquireRead(); });
-    Crew().Start([&] { second = *lock_->AcquireRead({.lease = kShort}); });
+    Crew().Start([&] { second = *lock_->AcquireRead({.lease = kEndLease}); });
   }
   lock_->unlock_shared();
   EXPECT_EQ(heard_->Count("misuse"), 0);

@@ -14,7 +14,7 @@
 namespace redlatch::conformance {
 namespace {
 
-constexpr absl::Duration kShort = absl::Milliseconds(600);
+constexpr absl::Duration kAmbiguousLease = absl::Milliseconds(600);
 
 class SemaphoreAmbiguity : public BehindProxy<SemaphoreConformance> {
  protected:
@@ -24,7 +24,9 @@ class SemaphoreAmbiguity : public BehindProxy<SemaphoreConformance> {
     EXPECT_TRUE(SoonGetsIn(*NewSemaphore(client, kCapacity, "warm")));
     return client;
   }
-  std::unique_ptr<Semaphore> NewFar() { return NewSemaphore(NewUsedClient(), {.lease = kShort}); }
+  std::unique_ptr<Semaphore> NewFar() {
+    return NewSemaphore(NewUsedClient(), {.lease = kAmbiguousLease});
+  }
 
   const std::unique_ptr<Semaphore> theirs_ = NewSemaphore(near_);
 };
@@ -112,7 +114,7 @@ TEST_P(SemaphoreAmbiguity, OfEveryReplyAtRandomLosesNothing) {
   Crew crew;
   for (const Client& client : far) {
     crew.Start(3, [&](int thread) {
-      const auto semaphore = NewSemaphore(client, {.lease = kShort});
+      const auto semaphore = NewSemaphore(client, {.lease = kAmbiguousLease});
       while (!stop) {
         auto permit = semaphore->Acquire(1 + thread, {.wait = kPatience});
         ASSERT_OK(permit);

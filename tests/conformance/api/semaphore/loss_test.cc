@@ -11,7 +11,7 @@
 namespace redlatch::conformance {
 namespace {
 
-constexpr absl::Duration kShort = absl::Milliseconds(300);
+constexpr absl::Duration kLostPermitLease = absl::Milliseconds(300);
 
 class SemaphoreLoss : public SemaphoreConformance {
  protected:
@@ -73,7 +73,7 @@ TEST_P(SemaphoreLoss, OfWhatAcquireTookIsToldToo) {
 }
 
 TEST_P(SemaphoreLoss, ByDataThatAreGoneIsToldByTheNextRenewal) {
-  const auto brief = NewSemaphore(client_, {.lease = kShort});
+  const auto brief = NewSemaphore(client_, {.lease = kLostPermitLease});
   auto permit = Try(*brief, 2);
   ASSERT_OK(permit);
   server().Command({"FLUSHALL"});
@@ -87,7 +87,7 @@ TEST_P(SemaphoreLoss, ByDataThatAreGoneIsToldByTheNextRenewal) {
 }
 
 TEST_P(SemaphoreLoss, ByDataThatAreGoneLeavesNobodyWaiting) {
-  const auto brief = NewSemaphore(client_, {.lease = kShort});
+  const auto brief = NewSemaphore(client_, {.lease = kLostPermitLease});
   const auto permit = Try(*theirs_, kCapacity);
   ASSERT_OK(permit);
   Waiter first(*brief, 2);
@@ -101,11 +101,11 @@ TEST_P(SemaphoreLoss, ByDataThatAreGoneLeavesNobodyWaiting) {
 }
 
 TEST_P(SemaphoreLoss, ToAServerThatIsGoneIsToldByTheLocalDeadline) {
-  const auto brief = NewSemaphore(client_, {.lease = kShort});
+  const auto brief = NewSemaphore(client_, {.lease = kLostPermitLease});
   auto permit = Try(*brief);
   brief->acquire();
   ASSERT_OK(permit);
-  const base::Instant deadline = base::Now() + permit->remaining() + kShort;
+  const base::Instant deadline = base::Now() + permit->remaining() + kLostPermitLease;
   server().Kill();
   EXPECT_TRUE(AwaitLost(*permit));
   EXPECT_TRUE(heard_->Await("lost", 2));
@@ -117,7 +117,7 @@ TEST_P(SemaphoreLoss, ToAServerThatIsGoneIsToldByTheLocalDeadline) {
 }
 
 TEST_P(SemaphoreLoss, OfOneHoldIsNoneOfTheOthers) {
-  auto manual = semaphore_->Acquire(1, {.wait = kPatience, .lease = kShort});
+  auto manual = semaphore_->Acquire(1, {.wait = kPatience, .lease = kLostPermitLease});
   auto renewed = semaphore_->Acquire(1);
   ASSERT_OK(manual);
   ASSERT_OK(renewed);
@@ -147,7 +147,7 @@ TEST_P(SemaphoreLoss, TakesNothingOfTheNext) {
 
 // As a person may do by hand: the capacity is forgotten, the holds are not, and all goes on.
 TEST_P(SemaphoreLoss, OfTheSemaphoresOwnKeyHindersNobody) {
-  const auto brief = NewSemaphore(client_, {.lease = kShort});
+  const auto brief = NewSemaphore(client_, {.lease = kLostPermitLease});
   auto permit = Try(*brief);
   ASSERT_OK(permit);
   EXPECT_EQ(server().Integer({"DEL", Key()}), 1);

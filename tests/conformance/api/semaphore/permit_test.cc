@@ -15,7 +15,7 @@
 namespace redlatch::conformance {
 namespace {
 
-constexpr absl::Duration kShort = absl::Milliseconds(200);
+constexpr absl::Duration kPermitLease = absl::Milliseconds(200);
 
 static_assert(!std::is_copy_constructible_v<Permit> && !std::is_copy_assignable_v<Permit>);
 static_assert(std::is_nothrow_default_constructible_v<Permit>);
@@ -107,7 +107,7 @@ TEST_P(SemaphorePermit, GoesOnAnyThreadAndGivesItsPermitsBackThen) {
 TEST_P(SemaphorePermit, OutlivesItsSemaphoreAndClient) {
   const auto heard = std::make_shared<Recorder>();
   std::optional<Permit> permit =
-      *Try(*NewSemaphore(NewClient({}, {.observer = heard}), {.lease = kShort}), 2);
+      *Try(*NewSemaphore(NewClient({}, {.observer = heard}), {.lease = kPermitLease}), 2);
   EXPECT_TRUE(heard->Await("renewed", 4));
   EXPECT_TRUE(permit->valid());
   EXPECT_EQ(Free(*thirds_, kCapacity - 2), kCapacity - 2);
@@ -134,13 +134,13 @@ TEST_P(SemaphorePermit, ThatOutlivesItsClientIsStillToldOfItsLoss) {
 TEST_P(SemaphorePermit, WithALeaseOfItsOwnEndsWithItAndOthersDoNot) {
   const auto lasting = Try(*semaphore_);
   ASSERT_OK(lasting);
-  auto manual = semaphore_->Acquire(2, {.wait = kPatience, .lease = kShort});
+  auto manual = semaphore_->Acquire(2, {.wait = kPatience, .lease = kPermitLease});
   ASSERT_OK(manual);
   const base::Instant began = base::Now();
   const auto theirs = theirs_->Acquire(2, {.wait = kPatience});
   ASSERT_OK(theirs);
-  EXPECT_GE(base::Now() - began, kShort / 2);
-  EXPECT_LT(base::Now() - began, kShort + kSoon);
+  EXPECT_GE(base::Now() - began, kPermitLease / 2);
+  EXPECT_LT(base::Now() - began, kPermitLease + kSoon);
   EXPECT_TRUE(Await([&] { return manual->lost().stop_requested(); }));
   EXPECT_EQ(CodeOf(manual->Release()), kLost);
   EXPECT_TRUE(lasting->valid());
@@ -148,7 +148,7 @@ TEST_P(SemaphorePermit, WithALeaseOfItsOwnEndsWithItAndOthersDoNot) {
 }
 
 TEST_P(SemaphorePermit, WithAShorterLeaseShortensNoOther) {
-  const AcquireOptions brief{.wait = kPatience, .lease = kShort};
+  const AcquireOptions brief{.wait = kPatience, .lease = kPermitLease};
   const auto longest = semaphore_->Acquire(1, {.wait = kPatience, .lease = kLease});
   ASSERT_OK(longest);
   const auto expect_kept = [&] {

@@ -24,7 +24,8 @@ namespace redlatch::conformance {
 namespace {
 
 constexpr char kUrlOptions[] = "command_timeout=300ms";
-constexpr absl::Duration kShort = absl::Milliseconds(60);  // a lease that ends while it is held
+constexpr absl::Duration kTurmoilLease =
+    absl::Milliseconds(60);  // a lease that ends while it is held
 constexpr int64_t kCapacity = 3;
 constexpr int kThreads = 6;
 constexpr int kNames = 3;  // of more locks than so many
@@ -82,7 +83,7 @@ class StatsTurmoil : public ::testing::Test {
   static AcquireOptions AnyOptions(Chance& chance) {
     AcquireOptions options;
     options.wait = absl::Milliseconds(std::array<int, 3>{0, 5, 100}[chance.Pick(3)]);
-    if (chance.OneIn(5)) options.lease = kShort;
+    if (chance.OneIn(5)) options.lease = kTurmoilLease;
     if (chance.OneIn(8)) {
       std::stop_source stopped;
       stopped.request_stop();
@@ -102,12 +103,12 @@ class StatsTurmoil : public ::testing::Test {
   static void Use(Chance& chance, Said& said, absl::StatusOr<Grip> result) {
     ++(result.ok() ? said.got : said.not_got);
     if (!result.ok()) return;
-    if (chance.OneIn(10)) Rest(2 * kShort);
+    if (chance.OneIn(10)) Rest(2 * kTurmoilLease);
     if (chance.OneIn(2)) result->Release().IgnoreError();
   }
 
   static void UseOne(Chance& chance, const Client& client, int thread, Said& said) {
-    const LockOptions options{.lease = chance.OneIn(4) ? kShort : kLease};
+    const LockOptions options{.lease = chance.OneIn(4) ? kTurmoilLease : kLease};
     switch (chance.Pick(6)) {
       case 0:
       case 1: {

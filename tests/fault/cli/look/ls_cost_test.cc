@@ -21,7 +21,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-constexpr absl::Duration kBar = absl::Milliseconds(5);
+constexpr absl::Duration kLsBar = absl::Milliseconds(5);
 
 // Locks from ARGV[1] to ARGV[2]: of ten, five simple ones that are held, and one that is not; two
 // read-write locks, of which one is written; a semaphore, a latch. With all their keys.
@@ -109,7 +109,7 @@ class RedlatchLsCostTest : public RedlatchLookTest {
       }
       longest = std::max(longest, least);
     }
-    const absl::Duration bar = support::FullBars() ? kBar : 2 * longest;
+    const absl::Duration bar = support::FullBars() ? kLsBar : 2 * longest;
     std::printf("the bar: %s\n", absl::FormatDuration(bar).c_str());
     server_->Text(
         {"CONFIG", "SET", "slowlog-log-slower-than", absl::StrCat(absl::ToInt64Microseconds(bar))});

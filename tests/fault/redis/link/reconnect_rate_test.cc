@@ -9,22 +9,20 @@
 #include "redlatch/client.h"
 #include "redlatch/simple_lock.h"
 #include "src/base/clock.h"
-#include "src/base/parker.h"
 #include "src/redis/connect/comeback.h"
 #include "src/redis/link/subscriber.h"
+#include "tests/support/await.h"
 #include "tests/support/fake_server.h"
 
 namespace redlatch {
 namespace {
 
 using support::FakeServer;
+using support::Sleep;
 
-constexpr absl::Duration kTime = absl::Seconds(2);
+constexpr absl::Duration kRateTime = absl::Seconds(2);
 // What back-off allows for in that time, of one connection: 10 ms, 20 ms ... 640 ms, each jittered.
 constexpr int kMostConnections = 12;
-
-// The passing of time is what these tests are about; it stands for no event.
-void Sleep(absl::Duration time) { base::Parker().ParkUntil(base::Now() + time); }
 
 bool IsOurScript(const FakeServer::Asked& asked) {
   return asked.command[0] == "EVALSHA" && asked.command[1] != std::string(40, '0');
@@ -37,10 +35,10 @@ TEST(ReconnectRate, OfASubscriberIsBoundedIfTheServerAcknowledgesAndHangsUp) {
   });
   redis::Subscriber subscriber(*redis::ParseUrl(server.url()), {});
   const base::Instant began = base::Now();
-  const absl::Status subscribed = subscriber.Subscribe("c", began + kTime);
+  const absl::Status subscribed = subscriber.Subscribe("c", began + kRateTime);
   // It may have hung up before anybody could tell.
   EXPECT_TRUE(subscribed.ok() || absl::IsUnavailable(subscribed)) << subscribed;
-  Sleep(base::Until(began + kTime));
+  Sleep(base::Until(began + kRateTime));
   EXPECT_LE(server.connections(), kMostConnections);
   EXPECT_GE(server.connections(), 3);
 }
@@ -50,7 +48,7 @@ class ReconnectRateOfAWaiter : public ::testing::Test {
   // Waits in vain, with a command connection and a subscription.
   static void Wait(const FakeServer& server) {
     SimpleLock lock(*Client::Connect(server.url(), {.connect = ConnectPolicy::kLazy}), "lock");
-    const base::Instant end = base::Now() + kTime;
+    const base::Instant end = base::Now() + kRateTime;
     while (base::Now() < end) {
       EXPECT_FALSE(lock.Acquire({.wait = end - base::Now()}).ok());
     }

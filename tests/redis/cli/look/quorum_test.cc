@@ -25,7 +25,7 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-constexpr char kQueue[] = "redlatch:2:{job}:quorum.queue";
+constexpr char kJobQueue[] = "redlatch:2:{job}:quorum.queue";
 
 class RedlatchQuorumLookTest : public RedlatchLookTest {
  protected:
@@ -57,7 +57,7 @@ class RedlatchQuorumLookTest : public RedlatchLookTest {
     }
   }
   bool AwaitQueuedAtAll() {
-    return Await([&] { return group_.Having(kQueue) == group_.size(); });
+    return Await([&] { return group_.Having(kJobQueue) == group_.size(); });
   }
   static bool Fires(const std::stop_token& lost) {
     base::Parker parker;
@@ -232,7 +232,7 @@ TEST_F(RedlatchQuorumLookTest, OneServerShowsItsPartAsSuch) {
 
 TEST_F(RedlatchQuorumLookTest, BreaksItsPartAtOneServerAlone) {
   GrantAt({0, 1, 2});
-  group_[2].Do({"ZADD", kQueue, "1", std::string(32, 'b') + ":1"});
+  group_[2].Do({"ZADD", kJobQueue, "1", std::string(32, 'b') + ":1"});
   const Outcome broken = AtOne(2, {"break", "--yes", "job"});
   EXPECT_EQ(broken.code, 0) << broken.errors;
   EXPECT_THAT(broken.errors, HasSubstr("one server of a quorum"));

@@ -18,7 +18,7 @@ namespace {
 using support::FakeServer;
 using ::testing::HasSubstr;
 
-constexpr char kName[] = "job";
+constexpr char kJobName[] = "job";
 
 std::string Bulk(const std::string& text) {
   return absl::StrCat("$", text.size(), "\r\n", text, "\r\n");
@@ -39,7 +39,7 @@ class Node {
 
   std::string url() const { return "redis-cluster://127.0.0.1:" + port_; }
   std::string MovedHere() const {
-    return absl::StrCat("-MOVED ", redis::SlotOf(kName), " 127.0.0.1:", port_, "\r\n");
+    return absl::StrCat("-MOVED ", redis::SlotOf(kJobName), " 127.0.0.1:", port_, "\r\n");
   }
   int asked() const { return asked_; }
 
@@ -71,7 +71,7 @@ class RedlatchClusterServerTest : public RedlatchCommandTest {
  protected:
   // 1: nobody uses the name.
   int Inspect(const std::string& url) const {
-    const auto command = StartRedlatch({"inspect", kName}, {"REDLATCH_URL=" + url});
+    const auto command = StartRedlatch({"inspect", kJobName}, {"REDLATCH_URL=" + url});
     return CodeOf(*command);
   }
 };

@@ -19,7 +19,7 @@
 namespace redlatch {
 namespace {
 
-constexpr absl::Duration kPatience = absl::Seconds(10);
+constexpr absl::Duration kCountsPatience = absl::Seconds(10);
 constexpr char kCounted[] = "redlatch:2:{latch}:latch.counted";
 constexpr absl::Duration kNever = absl::Hours(1);
 
@@ -27,7 +27,7 @@ class CountsTest : public ::testing::Test {
  protected:
   CountsTest() {
     std::vector<std::string> warnings;
-    EXPECT_TRUE(core_->deployment().Connect(base::Now() + kPatience, warnings).ok());
+    EXPECT_TRUE(core_->deployment().Connect(base::Now() + kCountsPatience, warnings).ok());
     server_->Command(
         {"HSET", "latch", "kind", "latch/2", "incarnation", "it", "total", "4", "count", "4"});
     server_->Command({"PEXPIRE", "latch", "60000"});

@@ -28,7 +28,7 @@ absl::StatusOr<PlainConnection> Open(const std::string& url) {
   return PlainConnection::Open(UrlOf(url), In(kPatience));
 }
 
-std::string With(const std::string& url, const std::string& user_and_password) {
+std::string UrlWith(const std::string& url, const std::string& user_and_password) {
   return "redis://" + user_and_password + "@" + url.substr(std::string("redis://").size());
 }
 
@@ -90,7 +90,7 @@ TEST(PlainConnectionTest, TakesServersThatCannotHoldLocks) {
 
 TEST(PlainConnectionTest, TakesAUserWhoMayNotSayPing) {
   const auto server = RedisServer::Start({.acl = {"user quiet on >secret ~* +get"}});
-  auto connection = Open(With(server->url(), "quiet:secret"));
+  auto connection = Open(UrlWith(server->url(), "quiet:secret"));
   ASSERT_TRUE(connection.ok()) << connection.status();
   EXPECT_EQ(Text(connection->Call({"GET", "key"}, In(kPatience))), "nil");
 }
@@ -98,11 +98,11 @@ TEST(PlainConnectionTest, TakesAUserWhoMayNotSayPing) {
 TEST(PlainConnectionTest, SaysWhyItWasNotLetIn) {
   const auto server = RedisServer::Start({.password = "secret"});
   EXPECT_EQ(Open(server->url()).status().code(), absl::StatusCode::kPermissionDenied);
-  const absl::Status wrong = Open(With(server->url(), ":wr0ng")).status();
+  const absl::Status wrong = Open(UrlWith(server->url(), ":wr0ng")).status();
   EXPECT_EQ(wrong.code(), absl::StatusCode::kPermissionDenied);
   EXPECT_THAT(std::string(wrong.message()),
               AllOf(HasSubstr(server->url()), Not(HasSubstr("wr0ng"))));
-  const absl::Status no_such_database = Open(With(server->url(), ":secret") + "/99").status();
+  const absl::Status no_such_database = Open(UrlWith(server->url(), ":secret") + "/99").status();
   EXPECT_EQ(no_such_database.code(), absl::StatusCode::kFailedPrecondition);
 }
 

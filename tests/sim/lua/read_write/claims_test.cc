@@ -18,7 +18,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::StartsWith;
 
-constexpr int kClaim = 2000;
+constexpr int kReadWriteClaim = 2000;
 
 class ReadWriteClaimsTest : public ReadWriteScriptsTest {
  protected:
@@ -32,14 +32,14 @@ class ReadWriteClaimsTest : public ReadWriteScriptsTest {
 TEST_F(ReadWriteClaimsTest, EachReaderThatIsWokenHasAClaimOfItsOwn) {
   Ear b(*server_, Channel('b')), c(*server_, Channel('c'));
   const int64_t token = Token(Writer('a'));
-  Ask(Claiming(kClaim, Reader('b')));
+  Ask(Claiming(kReadWriteClaim, Reader('b')));
   Ask(Claiming(3000, Reader('c')));
   EXPECT_EQ(Release(Writer('a')), kReleased);
   EXPECT_EQ(notes_, "look 3000") << "the longest";
   EXPECT_EQ(b.Hear(), absl::StrCat("grant ", Hold('b'), " 1 ", token, " 2000 0 ", name_));
   EXPECT_EQ(c.Hear(), absl::StrCat("grant ", Hold('c'), " 1 ", token, " 3000 0 ", name_));
-  EXPECT_LE(Remaining(Readers(), Hold('b')), kClaim);
-  EXPECT_GT(Remaining(Readers(), Hold('c')), kClaim);
+  EXPECT_LE(Remaining(Readers(), Hold('b')), kReadWriteClaim);
+  EXPECT_GT(Remaining(Readers(), Hold('c')), kReadWriteClaim);
   EXPECT_LE(Pttl(Readers()), 3000);
   EXPECT_EQ(Renew(Reader('b')), kReading);
   EXPECT_GT(Remaining(Readers(), Hold('b')), 29000);
@@ -51,7 +51,7 @@ TEST_F(ReadWriteClaimsTest, AClaimShortensNoKey) {
   Ear b(*server_, Channel('b'));
   Token(Writer('a'));
   Ask(Nest(Writer('a')));
-  Ask(Claiming(kClaim, Reader('b')));
+  Ask(Claiming(kReadWriteClaim, Reader('b')));
   Release(Writer('a'));
   EXPECT_THAT(Reading(), ElementsAre(Hold('b'), Hold('a', 2)));
   EXPECT_GT(Pttl(Readers()), 29000);
@@ -60,12 +60,12 @@ TEST_F(ReadWriteClaimsTest, AClaimShortensNoKey) {
 TEST_F(ReadWriteClaimsTest, AWriterIsToldToAskWhenTheFirstClaimOfTheReadersEnds) {
   Ear b(*server_, Channel('b')), c(*server_, Channel('c'));
   Token(Writer('a'));
-  Ask(Claiming(kClaim, Reader('b')));
+  Ask(Claiming(kReadWriteClaim, Reader('b')));
   Ask(Claiming(3000, Reader('c')));
   Release(Writer('a'));
   const int64_t retry_after_ms = RetryAfter(Writer('d'));
   EXPECT_GT(retry_after_ms, 0);
-  EXPECT_LE(retry_after_ms, kClaim);
+  EXPECT_LE(retry_after_ms, kReadWriteClaim);
 }
 
 TEST_F(ReadWriteClaimsTest, ALookPassesOnAWriteThatNobodyTook) {
@@ -73,7 +73,7 @@ TEST_F(ReadWriteClaimsTest, ALookPassesOnAWriteThatNobodyTook) {
   Ask(Reader('a'));
   Ask(Claiming(20, Writer('b')));
   Ask(Claiming(20, Writer('c')));
-  Ask(Claiming(kClaim, Reader('d')));
+  Ask(Claiming(kReadWriteClaim, Reader('d')));
   Release(Reader('a'));
   EXPECT_EQ(notes_, "look 20");
   AwaitEndOfClaims();
@@ -95,7 +95,7 @@ TEST_F(ReadWriteClaimsTest, ALookPassesOnReadsThatNobodyTook) {
   Token(Fair('a'));
   Ask(Claiming(20, Reader('b')));
   Ask(Claiming(30, Reader('c')));
-  Ask(Claiming(kClaim, Writer('d')));
+  Ask(Claiming(kReadWriteClaim, Writer('d')));
   Release(Fair('a'));
   EXPECT_EQ(notes_, "look 30");
   AwaitEndOfClaims();
@@ -108,7 +108,7 @@ TEST_F(ReadWriteClaimsTest, ALookPassesOnReadsThatNobodyTook) {
 TEST_F(ReadWriteClaimsTest, AHeartbeatThatFindsItsOwnReadTurnsItsClaimIntoTheLease) {
   Ear b(*server_, Channel('b'));
   Token(Writer('a'));
-  Ask(Claiming(kClaim, Reader('b')));
+  Ask(Claiming(kReadWriteClaim, Reader('b')));
   Release(Writer('a'));
   EXPECT_EQ(Outcome(Again(Reader('b'))), "granted");
   EXPECT_EQ(notes_, "missed");
@@ -118,9 +118,9 @@ TEST_F(ReadWriteClaimsTest, AHeartbeatThatFindsItsOwnReadTurnsItsClaimIntoTheLea
 TEST_F(ReadWriteClaimsTest, WhatIsLeftOfAManualClaimToReadIsNotExtendedByARepeat) {
   Ear b(*server_, Channel('b'));
   Token(Writer('a'));
-  Ask(Claiming(kClaim, Manual(Reader('b'))));
+  Ask(Claiming(kReadWriteClaim, Manual(Reader('b'))));
   Release(Writer('a'));
-  EXPECT_LE(Ask(Again(Manual(Reader('b')))).elements[2].integer, kClaim);
+  EXPECT_LE(Ask(Again(Manual(Reader('b')))).elements[2].integer, kReadWriteClaim);
   // This is how its client asks for all of it.
   EXPECT_EQ(Ask(Again(Reader('b'))).elements[2].integer, 30000);
 }
@@ -141,7 +141,7 @@ TEST_F(ReadWriteClaimsTest, WhoeverFindsTheLockFreeHandsItOver) {
     for (size_t way = 0; way < ways.size(); ++way) {
       const bool behind_a_write = next.owner.starts_with("read:") || way % 2 == 0;
       Ask(behind_a_write ? write : read);
-      Ask(Claiming(kClaim, next));
+      Ask(Claiming(kReadWriteClaim, next));
       Expire(name_);
       Expire(Readers());
       const std::string reply = ways[way]();
@@ -156,13 +156,13 @@ TEST_F(ReadWriteClaimsTest, WhoeverFindsTheLockFreeHandsItOver) {
 TEST_F(ReadWriteClaimsTest, AReaderThatGetsInWithOthersNeedNotLook) {
   Ear b(*server_, Channel('b'));
   Token(Writer('a'));
-  Ask(Claiming(kClaim, Reader('b')));
+  Ask(Claiming(kReadWriteClaim, Reader('b')));
   Ask(Reader('c'));
   Expire(name_);
   EXPECT_EQ(Outcome(Reader('c')), "granted");
   EXPECT_EQ(notes_, "");
   EXPECT_THAT(b.Hear(), StartsWith("grant"));
-  EXPECT_LE(Remaining(Readers(), Hold('b')), kClaim);
+  EXPECT_LE(Remaining(Readers(), Hold('b')), kReadWriteClaim);
   EXPECT_GT(Remaining(Readers(), Hold('c')), 29000);
 }
 

@@ -18,7 +18,7 @@ using ::testing::SizeIs;
 using ::testing::StartsWith;
 using ::testing::UnorderedElementsAre;
 
-constexpr int kClaim = 2000;
+constexpr int kPermitClaim = 2000;
 
 class SemaphoreWindowsTest : public SemaphoreScriptsFixture {
  protected:
@@ -40,14 +40,14 @@ TEST_F(SemaphoreWindowsTest, AHandOverIsForTheClaimAndDoesNotShortenTheOthersKey
     Ask(Many(weight, 'a'));
     Ask(One('c'));
     Ear ear(*server_, Channel('b'));
-    const Request b = Claiming(kClaim, Many(weight, 'b'));
+    const Request b = Claiming(kPermitClaim, Many(weight, 'b'));
     Ask(b);
     EXPECT_EQ(Release(Many(weight, 'a')), kReleased);
     EXPECT_EQ(notes_, "look 2000");
-    EXPECT_EQ(ear.Hear(), GrantOf(For(kClaim, b)));
-    EXPECT_LE(Remaining(b.hold), kClaim);
-    EXPECT_GT(Remaining(b.hold), kClaim - 500);
-    EXPECT_GT(Pttl(Permits()), kClaim);
+    EXPECT_EQ(ear.Hear(), GrantOf(For(kPermitClaim, b)));
+    EXPECT_LE(Remaining(b.hold), kPermitClaim);
+    EXPECT_GT(Remaining(b.hold), kPermitClaim - 500);
+    EXPECT_GT(Pttl(Permits()), kPermitClaim);
     EXPECT_EQ(Renew(b), kHeld);
     EXPECT_GT(Remaining(b.hold), 29'000);
     EXPECT_GT(Pttl(Permits()), 29'000);
@@ -61,8 +61,8 @@ TEST_F(SemaphoreWindowsTest, OneLookPassesOnAllClaimsThatNobodyTook) {
   Ask(Many(3, 'a'));
   Ask(Claiming(20, One('b', 1)));
   Ask(Claiming(30, Many(2, 'b', 2)));
-  Ask(Claiming(kClaim, Many(2, 'c', 1)));
-  Ask(Claiming(kClaim, One('c', 2)));
+  Ask(Claiming(kPermitClaim, Many(2, 'c', 1)));
+  Ask(Claiming(kPermitClaim, One('c', 2)));
   Release(Many(3, 'a'));
   EXPECT_EQ(notes_, "look 30") << "the longest of them";
   EXPECT_EQ(Look(), kUnknown);
@@ -79,10 +79,10 @@ TEST_F(SemaphoreWindowsTest, WhoeverGetsInByTheReplyLooksAfterTheOthers) {
   capacity_ = 3;
   Ear b(*server_, Channel('b'));
   Ask(Many(3, 'a'));
-  Ask(Claiming(kClaim, One('b')));
-  const std::string ticket = Ask(Claiming(kClaim, One('c'))).elements[3].text;
+  Ask(Claiming(kPermitClaim, One('b')));
+  const std::string ticket = Ask(Claiming(kPermitClaim, One('c'))).elements[3].text;
   Expire(Hold('a'));
-  EXPECT_EQ(Acquire(Again(Claiming(kClaim, One('c')), ticket)), Granted());
+  EXPECT_EQ(Acquire(Again(Claiming(kPermitClaim, One('c')), ticket)), Granted());
   EXPECT_EQ(notes_, "look 2000");
 }
 
@@ -219,7 +219,7 @@ TEST_F(SemaphoreWindowsTest, AForcedReleaseEndsAllHoldsAtOnceAndTellsThemByWindo
       EXPECT_EQ(Outcome(request), "granted");
     }
     Ear a(*server_, Channel('a')), b(*server_, Channel('b')), w(*server_, Channel('w'));
-    Ask(Claiming(kClaim, One('w')));
+    Ask(Claiming(kPermitClaim, One('w')));
     const redis::Reply reply = PartOfForce({"redlatch:"});
     EXPECT_EQ(reply.elements[0].text, "released");
     EXPECT_EQ(notes_, "look 1") << "to be gone on with at once";

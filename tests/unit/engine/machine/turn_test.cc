@@ -6,7 +6,7 @@ namespace {
 
 constexpr absl::Duration kTurn = absl::Milliseconds(16);
 constexpr absl::Duration kSoon = absl::Milliseconds(1);
-constexpr absl::Duration kTick = absl::Nanoseconds(1);
+constexpr absl::Duration kTurnTick = absl::Nanoseconds(1);
 constexpr absl::Duration kClaim = absl::Milliseconds(1500);
 
 class LockMachineTurnTest : public LockMachineTest {
@@ -66,11 +66,11 @@ TEST_F(LockMachineTurnTest, RestEndsWithTheTurn) {
 TEST_F(LockMachineTurnTest, TurnIsNotPassedOnAfterItsEnd) {
   Waiter& holder = ComesAgain();
   Waiter& other = Acquire(OfThread(2));
-  Pass(kTurn - kTick);
+  Pass(kTurn - kTurnTick);
   EXPECT_EQ(Release(holder.hold).kind, Kind::kDone);
   EXPECT_EQ(other.state, State::kGranted) << "threads of the client take turns within its turn";
   Waiter& third = Acquire(OfThread(3));
-  Pass(kTick);
+  Pass(kTurnTick);
   EXPECT_EQ(Release(other.hold).kind, Kind::kUnderWay);
   EXPECT_EQ(third.state, State::kWaiting);
 }
@@ -78,7 +78,7 @@ TEST_F(LockMachineTurnTest, TurnIsNotPassedOnAfterItsEnd) {
 TEST_F(LockMachineTurnTest, ClientThatStaysAwayHandsOverAtOnce) {
   Waiter& holder = ComesAgain();
   Release(holder.hold);
-  Pass(kSoon + kTick);
+  Pass(kSoon + kTurnTick);
   Waiter& late = Acquire(OfThread(1));
   EXPECT_EQ(late.state, State::kGranted) << "its turn is not over";
   EXPECT_EQ(Release(late.hold).kind, Kind::kUnderWay) << "it does not come back soon";

@@ -29,26 +29,10 @@
 #include "redlatch/reentrant_read_write_lock.h"
 #include "redlatch/semaphore.h"
 #include "redlatch/simple_lock.h"
+#include "tests/redis/memory/replaced_new.h"
 #include "tests/support/cluster_group.h"
 #include "tests/support/quorum_group.h"
 #include "tests/support/redis_server.h"
-
-namespace {
-thread_local int allocations_left = -1;  // of this thread, until one fails; negative: none does
-}
-
-void* operator new(size_t size) {
-  if (allocations_left > 0 && --allocations_left == 0) throw std::bad_alloc();
-  if (void* const memory = std::malloc(size)) return memory;
-  throw std::bad_alloc();
-}
-void* operator new(size_t size, const std::nothrow_t&) noexcept try {
-  return operator new(size);
-} catch (const std::bad_alloc&) {
-  return nullptr;
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 
 namespace redlatch {
 namespace {

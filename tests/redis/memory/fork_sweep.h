@@ -1,20 +1,15 @@
 // A process that forks while another of its threads is in the midst of something: in the child that
 // something is never finished. Here a thread is halted at each allocation and each release of
 // memory in turn, the process forks, and the child destroys what the thread was using.
-//
-// Replaces the program's operator new and delete: to be included once.
-#ifndef REDLATCH_TESTS_SUPPORT_FORK_SWEEP_H_
-#define REDLATCH_TESTS_SUPPORT_FORK_SWEEP_H_
+// (operator new and delete of this program call Step().)
+#ifndef REDLATCH_TESTS_REDIS_MEMORY_FORK_SWEEP_H_
+#define REDLATCH_TESTS_REDIS_MEMORY_FORK_SWEEP_H_
 
 #include <sys/prctl.h>
 
 #include <atomic>
-#include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <functional>
-#include <memory>
-#include <new>
 #include <thread>
 
 #include "absl/time/time.h"
@@ -48,12 +43,6 @@ inline void Step() {
   halt.notify_all();
   halt.wait(kHalted);
 }
-
-// Before each block, so that a second release of one is noticed.
-struct alignas(16) Mark {
-  static constexpr uint64_t kInUse = 0x72656c65617365;
-  uint64_t value;
-};
 
 // What the child returns that runs `body`: 0 is well.
 inline int ExitCode(const std::function<void()>& body) {
@@ -91,21 +80,4 @@ inline int Sweep(const std::function<void()>& prepare, const std::function<void(
 
 }  // namespace redlatch
 
-void* operator new(size_t size) {
-  redlatch::Step();
-  auto* mark = static_cast<redlatch::Mark*>(std::malloc(sizeof(redlatch::Mark) + size));
-  if (mark == nullptr) throw std::bad_alloc();
-  mark->value = redlatch::Mark::kInUse;
-  return mark + 1;
-}
-void operator delete(void* memory) noexcept {
-  if (memory == nullptr) return;
-  auto* mark = static_cast<redlatch::Mark*>(memory) - 1;
-  if (mark->value != redlatch::Mark::kInUse) std::abort();
-  mark->value = 0;
-  std::free(mark);
-  redlatch::Step();  // when what points to it has not been changed yet
-}
-void operator delete(void* memory, size_t) noexcept { operator delete(memory); }
-
-#endif  // REDLATCH_TESTS_SUPPORT_FORK_SWEEP_H_
+#endif  // REDLATCH_TESTS_REDIS_MEMORY_FORK_SWEEP_H_

@@ -1,7 +1,5 @@
 // What a forked child destroys of a connection or a subscriber that a thread of its parent was
 // using.
-#include "tests/support/fork_sweep.h"
-
 #include <atomic>
 #include <memory>
 #include <string>
@@ -14,6 +12,7 @@
 #include "src/redis/link/shared_connection.h"
 #include "src/redis/link/subscriber.h"
 #include "src/redis/transport/open.h"
+#include "tests/redis/memory/fork_sweep.h"
 #include "tests/support/redis_server.h"
 #include "tests/support/subscriber_test_fixture.h"
 

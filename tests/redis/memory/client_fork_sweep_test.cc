@@ -18,7 +18,7 @@
 #include "redlatch/simple_lock.h"
 #include "src/base/clock.h"
 #include "src/base/mutex.h"
-#include "tests/support/fork_sweep.h"
+#include "tests/redis/memory/fork_sweep.h"
 #include "tests/support/redis_server.h"
 
 namespace redlatch {

@@ -1,0 +1,40 @@
+#include "tests/redis/memory/replaced_new.h"
+
+#include <cstdint>
+#include <cstdlib>
+#include <new>
+
+#include "tests/redis/memory/fork_sweep.h"
+
+namespace {
+
+// Before each block, so that a second release of one is noticed.
+struct alignas(16) Mark {
+  static constexpr uint64_t kInUse = 0x72656c65617365;
+  uint64_t value;
+};
+
+}  // namespace
+
+void* operator new(size_t size) {
+  if (redlatch::allocations_left > 0 && --redlatch::allocations_left == 0) throw std::bad_alloc();
+  redlatch::Step();
+  auto* mark = static_cast<Mark*>(std::malloc(sizeof(Mark) + size));
+  if (mark == nullptr) throw std::bad_alloc();
+  mark->value = Mark::kInUse;
+  return mark + 1;
+}
+void* operator new(size_t size, const std::nothrow_t&) noexcept try {
+  return operator new(size);
+} catch (const std::bad_alloc&) {
+  return nullptr;
+}
+void operator delete(void* memory) noexcept {
+  if (memory == nullptr) return;
+  auto* mark = static_cast<Mark*>(memory) - 1;
+  if (mark->value != Mark::kInUse) std::abort();
+  mark->value = 0;
+  std::free(mark);
+  redlatch::Step();  // when what points to it has not been changed yet
+}
+void operator delete(void* memory, size_t) noexcept { operator delete(memory); }
