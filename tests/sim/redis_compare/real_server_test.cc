@@ -48,7 +48,7 @@ class StoppedClock {
   const base::UniqueFd file_{open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)};
 };
 
-struct Outputs : Sink {
+struct RealOutputs : Sink {
   void Send(uint64_t connection, std::string_view bytes) override {
     parsers[connection].Feed(bytes);
   }
@@ -227,7 +227,7 @@ class RealServer : public ::testing::Test {
   const std::unique_ptr<support::RedisServer> real_ =
       support::RedisServer::Start({.environment = clock_.Environment()});
   support::RawConnection connection_ = support::RawConnection::ToSocket(real_->socket_path());
-  Outputs outputs_;
+  RealOutputs outputs_;
   const std::unique_ptr<RedisServer> sim_ =
       std::make_unique<RedisServer>(OptionsAs(*real_), &outputs_);
   std::deque<std::pair<Words, Reply>> sent_;

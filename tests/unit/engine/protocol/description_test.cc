@@ -95,7 +95,7 @@ TEST(Description, NamesThisProcess) {
   const LockInfo::Process process = ThisProcess("");
   EXPECT_EQ(process.pid, getpid());
   EXPECT_THAT(process.host.size(), Ge(1U));
-  EXPECT_THAT(process.program, HasSubstr("description_"));
+  EXPECT_THAT(process.program, HasSubstr("unit_tests"));
   EXPECT_EQ(ThisProcess("nightly").program, "nightly");
 }
 
