@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "tests/sim/redis/script_coverage.h"
 #include "tests/sim/trace.h"
 #include "tests/sim/world/coverage_report.h"
@@ -28,6 +29,7 @@ constexpr const char* kUsage = R"(usage: redlatch-sim [flags]
   --plan SEED[:EDITS]    what is planned for that run
   --coverage FILE        fail if a run never took a kind of fault or a line of a script, unless FILE
                          explains it
+  --strict 1             demand what no lock over Redis can promise, too, to see how that fails
   --shrink 0             do not look for the smallest plan that fails
   --failures N           end after so many runs that broke a promise (default 3)
   --jobs N               runs at a time (default: one for each processor)
@@ -42,6 +44,7 @@ struct Flags {
   std::string plan;
   std::string coverage;
   uint64_t shrink = 1;
+  uint64_t strict = 0;
   uint64_t failures = 3;
   uint64_t jobs = std::max(1U, std::thread::hardware_concurrency());
 };
@@ -63,6 +66,7 @@ bool Set(Flags& flags, const std::string& flag, const std::string& value) {
   if (flag == "--faults") return absl::SimpleHexAtoi(value, &flags.limits.faults);
   if (flag == "--failures") return absl::SimpleAtoi(value, &flags.failures);
   if (flag == "--shrink") return absl::SimpleAtoi(value, &flags.shrink);
+  if (flag == "--strict") return absl::SimpleAtoi(value, &flags.strict);
   if (flag == "--jobs") return absl::SimpleAtoi(value, &flags.jobs);
   if (flag == "--deployment") return SetDeployment(value, flags.limits);
   std::string* const text = flag == "--replay"     ? &flags.replay
@@ -73,14 +77,15 @@ bool Set(Flags& flags, const std::string& flag, const std::string& value) {
   return text != nullptr;
 }
 
-Plan PlanOf(const std::string& text, const PlanLimits& limits) {
+Plan PlanOf(const std::string& text, const Flags& flags) {
   const size_t colon = text.find(':');
-  const Plan plan = MakePlan(strtoull(text.c_str(), nullptr, 10), limits);
+  Plan plan = MakePlan(strtoull(text.c_str(), nullptr, 10), flags.limits);
+  plan.strict = flags.strict != 0;
   return colon == std::string::npos ? plan : Without(plan, text.substr(colon + 1));
 }
 
 int Replay(const Flags& flags) {
-  const Plan plan = PlanOf(flags.replay, flags.limits);
+  const Plan plan = PlanOf(flags.replay, flags);
   printf("%s", Describe(plan).c_str());
   Trace::Enable();
   const RunResult result = Runner::RunOne(plan);
@@ -118,10 +123,23 @@ class Campaign {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - began_).count();
   }
 
+  // The flags without which a seed gives another plan.
+  std::string MoreFlags() const {
+    std::string text;
+    if (!flags_.limits.any_group)
+      absl::StrAppend(&text, " --deployment ", Name(flags_.limits.group));
+    if (flags_.limits.faults != PlanLimits().faults) {
+      absl::StrAppend(&text, " --faults ", absl::Hex(flags_.limits.faults));
+    }
+    if (flags_.strict != 0) absl::StrAppend(&text, " --strict 1");
+    return text;
+  }
+
   bool Next(Plan& plan) {
     const bool over = flags_.seconds > 0 ? Elapsed() > flags_.seconds : begun_ == flags_.seeds;
     if (over || failures_ >= flags_.failures) return false;
     plan = MakePlan(flags_.from + begun_++, flags_.limits);
+    plan.strict = flags_.strict != 0;
     return true;
   }
 
@@ -147,9 +165,8 @@ class Campaign {
       printf("the smallest plan that fails in this way:\n%s%s\n", Describe(small).c_str(),
              Runner::RunOne(small).violation.c_str());
     }
-    const bool any = flags_.limits.any_group;
-    printf("replay it: ./dev sim --replay %lu%s%s%s%s\n", plan.seed, edits.empty() ? "" : ":",
-           edits.c_str(), any ? "" : " --deployment ", any ? "" : Name(flags_.limits.group));
+    printf("replay it: ./dev sim --replay %lu%s%s%s\n", plan.seed, edits.empty() ? "" : ":",
+           edits.c_str(), MoreFlags().c_str());
   }
 
   const Flags& flags_;
@@ -168,7 +185,7 @@ int Main(int argc, char** argv) {
     return 2;
   }
   if (!flags.plan.empty()) {
-    printf("%s", Describe(PlanOf(flags.plan, flags.limits)).c_str());
+    printf("%s", Describe(PlanOf(flags.plan, flags)).c_str());
     return 0;
   }
   if (!flags.coverage.empty()) ScriptCoverage::Begin();

@@ -32,7 +32,8 @@ class Oracle {
   // The Owner that all clients share.
   static constexpr uint64_t kSharedOwner = 1;
 
-  explicit Oracle(Kernel& kernel) : kernel_(kernel) {}
+  // `strict`: it demands what no lock over Redis can promise, too, to show what happens then.
+  Oracle(Kernel& kernel, bool strict) : kernel_(kernel), strict_(strict) {}
 
   // A thread begins to ask, and no longer asks. `Asked` returns the largest token of all
   // acquisitions that were over before.
@@ -53,7 +54,9 @@ class Oracle {
   void Opened(const std::string& name, int64_t count);
 
   // Until then the server may let in a second owner, and tokens may fall: it has lost what it knew.
-  void LostData(int64_t until) { unprotected_until_ = std::max(unprotected_until_, until); }
+  void LostData(int64_t until) {
+    if (!strict_) unprotected_until_ = std::max(unprotected_until_, until);
+  }
   // The same, of these names alone: a release was forced.
   void Forced(const std::vector<std::string>& names, int64_t until) {
     for (const std::string& each : names) objects_[each].unprotected_until = until;
@@ -87,6 +90,7 @@ class Oracle {
   std::string Words(const Hold& hold) const;
 
   Kernel& kernel_;
+  const bool strict_;
   std::map<std::string, Object> objects_;
   std::map<std::string, Latch> latches_;
   uint64_t next_ = 1;

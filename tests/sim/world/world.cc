@@ -23,7 +23,7 @@ World::World(const Plan& plan, Random random)
       kernel_({.random = random, .preempt_one_in = plan.preempt_one_in}),
       random_(kernel_.random().Fork()),
       network_(kernel_),
-      oracle_(kernel_),
+      oracle_(kernel_, plan.strict),
       start_(kernel_.now()) {}
 
 World::~World() = default;
