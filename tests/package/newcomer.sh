@@ -62,7 +62,7 @@ if apt-cache show valkey-server >log 2>&1; then
   chmod 755 /usr/sbin/policy-rc.d
   apt-get install -qq --no-install-recommends valkey-server >log 2>&1 || { cat log; exit 1; }
   say "all tests with \$(valkey-server --version)"
-  REDLATCH_REDIS_SERVER=/usr/bin/valkey-server ./dev test$arguments
+  REDLATCH_REDIS_SERVER=/usr/bin/valkey-server ./dev test --all$arguments
 fi
 say "passed"
 INSIDE
