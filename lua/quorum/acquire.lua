@@ -56,7 +56,8 @@ if #proposal == 16 and string.sub(terms, 1, 2) == '1 ' then
       local owner = args[5] and #args[4] .. ' ' .. args[4] or '32 ' .. string.sub(me, 1, 32)
       call('ZADD', queue, proposal, me)
       call('HSET', records, me, now .. ' ' .. args[2] .. ' ' .. terms .. ' ' .. owner)
-      if call('PTTL', queue) < 2.5 * heartbeat_ms then  -- or none: it is new
+      -- Or none, if one of them is new.
+      if math.min(call('PTTL', queue), call('PTTL', records)) < 2.5 * heartbeat_ms then
         call('PEXPIRE', queue, 3 * heartbeat_ms)
         call('PEXPIRE', records, 3 * heartbeat_ms)
       end
@@ -181,6 +182,7 @@ else
       end
     elseif turn then
       remove_waiter(request.hold)
+      request.queued = false  -- so that the queue, if this was all of it, gets its expiry anew
       look = pass_turn(choose(nil, now), now)
     end
   end

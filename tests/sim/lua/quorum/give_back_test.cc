@@ -41,6 +41,14 @@ class GiveBackTest : public ::testing::Test {
                             "redis.call('SET', 'proposed', proposed)\n"
                             "ARGV[#ARGV] = proposed .. ' take'\n"));
   }
+  // Its first attempt, with a proposal by the node's own clock, as most often.
+  std::string TakesAtOnce(Client& client) {
+    client.request.ticket = "0";
+    ++client.request.attempt;
+    return Run(client, "",
+               "local time = redis.call('TIME')\n"
+               "ARGV[#ARGV] = string.format('%.0f', time[1] * 1000000 + time[2])\n");
+  }
   std::string GivesBack(const Client& client) { return Run(client, "queue"); }
   std::string Yields(const Client& client) { return Run(client, "yield"); }
 
@@ -205,6 +213,23 @@ TEST_F(GiveBackTest, AForeignOwnersHoldCanBeEndedByForceToo) {
   first_.request.hold = "00ff:4242";
   EXPECT_EQ(CancelsByForce(first_), "passed_on");
   EXPECT_EQ(Holder(), "");
+}
+
+TEST_F(GiveBackTest, QueueHasAnExpiryAfterItsOnlyWaiterYields) {
+  EXPECT_TRUE(Takes(second_).starts_with("granted "));
+  EXPECT_TRUE(Takes(first_).starts_with("queued "));
+  EXPECT_EQ(Cancels(second_, 1), "passed_on look 100");
+  EXPECT_TRUE(Yields(first_).starts_with("queued "));
+  EXPECT_GT(server_->Integer({"PTTL", "queue"}), 0);
+}
+
+TEST_F(GiveBackTest, RecordsThatWereDeletedGetAnExpiryAgain) {
+  EXPECT_TRUE(Takes(second_).starts_with("granted "));
+  EXPECT_TRUE(Takes(first_).starts_with("queued "));
+  EXPECT_EQ(server_->Integer({"DEL", "waiters"}), 1);
+  Client third = Made('3', "0");
+  EXPECT_TRUE(TakesAtOnce(third).starts_with("queued "));
+  EXPECT_GT(server_->Integer({"PTTL", "waiters"}), 0);
 }
 
 }  // namespace
