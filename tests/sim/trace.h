@@ -16,6 +16,14 @@ class Trace {
  public:
   static void Enable() { enabled_ = true; }
   static bool enabled() { return enabled_; }
+  // System calls, too.
+  static void EnableCalls() { calls_ = true; }
+  template <class... Parts>
+  static void Call(const Parts&... parts) {
+    if (!calls_) return;
+    const Fibre* const fibre = Fibre::Current();
+    Say("    ", fibre->process->name, " ", fibre->number, fibre->name, ": ", parts...);
+  }
 
   template <class... Parts>
   static void Say(const Parts&... parts) {
@@ -27,6 +35,7 @@ class Trace {
 
  private:
   static inline bool enabled_ = false;
+  static inline bool calls_ = false;
 };
 
 }  // namespace redlatch::sim

@@ -41,8 +41,9 @@ void Network::StopListening(Address address, bool silently) {
 }
 
 int64_t Network::Delay(const Link& link) {
-  if (random_.OneIn(link.late_one_in)) return random_.Between(link.slowest, link.latest);
-  return random_.Between(link.fastest, link.slowest);
+  const int64_t extra = link.extra > 0 ? random_.Between(0, link.extra) : 0;
+  if (random_.OneIn(link.late_one_in)) return extra + random_.Between(link.slowest, link.latest);
+  return extra + random_.Between(link.fastest, link.slowest);
 }
 
 uint64_t Network::Open(Process* process, Address address, Socket* socket) {

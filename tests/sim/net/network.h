@@ -32,6 +32,7 @@ struct Link {
   int64_t slowest = 120 * kMicro;
   uint64_t late_one_in = 0;  // segments that take up to `latest` instead
   int64_t latest = 0;
+  int64_t extra = 0;  // up to that much more, for all segments
   // Nothing comes through in that direction. What was sent waits, as TCP repeats it.
   bool up_held = false;
   bool down_held = false;

@@ -33,6 +33,11 @@ bool Kernel::Run(int64_t until, const std::function<bool()>& done) {
 
 bool Kernel::Step(int64_t until) {
   if (now_ >= until) return false;
+  // Timers of waits that have ended in another way.
+  while (!timers_.empty() && timers_.top().fibre != nullptr &&
+         (timers_.top().fibre->wait != timers_.top().wait || timers_.top().fibre->ready)) {
+    timers_.pop();
+  }
   if (!timers_.empty() && timers_.top().when <= now_) return RunTimer(until);
   if (ready_.empty()) return RunTimer(until);
   const size_t chosen = ready_.size() == 1 ? 0 : random_.Below(ready_.size());
@@ -43,32 +48,27 @@ bool Kernel::Step(int64_t until) {
   return true;
 }
 
-// The next timer that still means something. Time goes on to it.
+// Time goes on to the next timer.
 bool Kernel::RunTimer(int64_t until) {
-  while (!timers_.empty()) {
-    const Timer timer = timers_.top();
-    if (timer.fibre != nullptr && (timer.fibre->wait != timer.wait || timer.fibre->ready)) {
-      timers_.pop();
-      continue;
-    }
-    if (timer.when > until) break;
-    timers_.pop();
-    now_ = std::max(now_, timer.when);
-    ++steps_;
-    Note(timer.order);
-    if (timer.fibre != nullptr) {
-      timer.fibre->timed_out = true;
-      MakeReady(timer.fibre);
-      return true;
-    }
-    auto found = events_.find(timer.order);
-    const std::function<void()> event = std::move(found->second);
-    events_.erase(found);
-    event();
+  if (timers_.empty() || timers_.top().when > until) {
+    now_ = std::max(now_, until == kNever ? now_ : until);
+    return false;
+  }
+  const Timer timer = timers_.top();
+  timers_.pop();
+  now_ = std::max(now_, timer.when);
+  ++steps_;
+  Note(timer.order);
+  if (timer.fibre != nullptr) {
+    timer.fibre->timed_out = true;
+    MakeReady(timer.fibre);
     return true;
   }
-  now_ = std::max(now_, until == kNever ? now_ : until);
-  return false;
+  auto found = events_.find(timer.order);
+  const std::function<void()> event = std::move(found->second);
+  events_.erase(found);
+  event();
+  return true;
 }
 
 void Kernel::RunFibre(Fibre* fibre) {
@@ -154,6 +154,7 @@ int64_t Kernel::DeadlineIn(int64_t duration) const {
 }
 
 void Kernel::Pause(Process* process) {
+  if (process->dead) return;
   process->paused = true;
   process->stopped_until = kNever;
   std::erase_if(ready_, [&](Fibre* fibre) {
@@ -165,13 +166,13 @@ void Kernel::Pause(Process* process) {
 
 void Kernel::Resume(Process* process) {
   process->paused = false;
-  if (process->suspended) return;
+  if (process->suspended || process->dead) return;
   process->stopped_until = now_;
   for (Fibre* const fibre : std::exchange(process->held_back, {})) ready_.push_back(fibre);
 }
 
 void Kernel::Suspend(Process* process) {
-  if (process->suspended) return;
+  if (process->suspended || process->dead) return;
   const bool paused = process->paused;
   Pause(process);
   process->paused = paused;
@@ -180,7 +181,7 @@ void Kernel::Suspend(Process* process) {
 }
 
 void Kernel::WakeFromSuspend(Process* process) {
-  if (!process->suspended) return;
+  if (!process->suspended || process->dead) return;
   process->suspended = false;
   const int64_t slept = now_ - process->suspended_since;
   process->slept += slept;

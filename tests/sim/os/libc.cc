@@ -28,6 +28,7 @@
 #include "tests/sim/os/kernel.h"
 #include "tests/sim/os/real_call.h"
 #include "tests/sim/os/sync.h"
+#include "tests/sim/trace.h"
 
 namespace redlatch::sim {
 namespace {
@@ -172,7 +173,11 @@ int pthread_cond_wait(pthread_cond_t* condition, pthread_mutex_t* mutex) {
 }
 int pthread_cond_clockwait(pthread_cond_t* condition, pthread_mutex_t* mutex, clockid_t clock,
                            const timespec* until) {
-  return WaitForCondition(Here(), condition, mutex, DeadlineAt(clock, until)) ? 0 : ETIMEDOUT;
+  const int64_t deadline = DeadlineAt(clock, until);
+  Trace::Call("wait for condition until ", deadline == kNever ? -1 : deadline / kMicro, " us");
+  const bool woken = WaitForCondition(Here(), condition, mutex, deadline);
+  Trace::Call(woken ? "was woken" : "was not woken");
+  return woken ? 0 : ETIMEDOUT;
 }
 int pthread_cond_timedwait(pthread_cond_t* condition, pthread_mutex_t* mutex,
                            const timespec* until) {
@@ -216,6 +221,7 @@ int nanosleep(const timespec* duration, timespec*) {
     return static_cast<int>(Given(RealCall(SYS_nanosleep, reinterpret_cast<long>(duration), 0)));
   }
   const int64_t deadline = Here().DeadlineIn(Nanos(*duration));
+  Trace::Call("sleep until ", deadline / kMicro, " us");
   while (Here().now() < deadline) Here().Block(deadline);
   return 0;
 }
@@ -239,7 +245,12 @@ ssize_t getrandom(void* buffer, size_t size, unsigned flags) {
 // Descriptors.
 
 int poll(pollfd* fds, nfds_t count, int timeout) {
-  if (Simulated()) return PollDescriptors(Here(), fds, count, timeout);
+  if (Simulated()) {
+    Trace::Call("poll for ", timeout, " ms");
+    const int ready = PollDescriptors(Here(), fds, count, timeout);
+    Trace::Call("poll finds ", ready);
+    return ready;
+  }
   const timespec limit = ToTimespec(timeout * kMilli);
   return static_cast<int>(
       Given(RealCall(SYS_ppoll, reinterpret_cast<long>(fds), static_cast<long>(count),
@@ -316,6 +327,7 @@ ssize_t send(int fd, const void* bytes, size_t size, int) {
   if (socket == nullptr) return Fail(EBADF);
   Here().SystemCall();
   const ssize_t sent = socket->Send({static_cast<const char*>(bytes), size});
+  Trace::Call("send ", fd, " ", size, " bytes: ", sent);
   return sent >= 0 ? sent : Fail(static_cast<int>(-sent));
 }
 ssize_t recv(int fd, void* buffer, size_t size, int) {
@@ -323,6 +335,7 @@ ssize_t recv(int fd, void* buffer, size_t size, int) {
   if (socket == nullptr) return Fail(EBADF);
   Here().SystemCall();
   const ssize_t got = socket->Receive(static_cast<char*>(buffer), size);
+  Trace::Call("recv ", fd, ": ", got);
   if (got >= 0) return got;
   // A thread that looks again and again lets the others go on meanwhile.
   if (got == -EAGAIN) Here().Block(Here().now() + 10 * kMicro);

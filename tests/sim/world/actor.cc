@@ -140,6 +140,12 @@ void Leave(const Operation& operation, Held held) {
   }
 }
 
+template <class Lock>
+std::unique_ptr<RedisLockBase> Made(const Client& client, const std::string& name,
+                                    const LockOptions& options) {
+  return std::make_unique<Lock>(client, name, options);
+}
+
 }  // namespace
 
 struct Actor::Objects {
@@ -153,7 +159,9 @@ struct Actor::Objects {
       latches.emplace_back();
       switch (each.kind) {
         case Kind::kSimple:
-          locks.back() = std::make_unique<SimpleLock>(client, each.name, options);
+          locks.back() = plan.group == Group::kQuorum
+                             ? Made<RedLock>(client, each.name, options)
+                             : Made<SimpleLock>(client, each.name, options);
           break;
         case Kind::kReentrant:
           locks.back() = std::make_unique<ReentrantLock>(client, each.name, options);

@@ -14,6 +14,7 @@
 #include "redlatch/lease.h"
 #include "redlatch/multi_lock.h"
 #include "redlatch/observer.h"
+#include "redlatch/red_lock.h"
 #include "redlatch/reentrant_lock.h"
 #include "redlatch/reentrant_read_write_lock.h"
 #include "redlatch/semaphore.h"

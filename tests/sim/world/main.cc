@@ -26,6 +26,7 @@ constexpr const char* kUsage = R"(usage: redlatch-sim [flags]
   --deployment NAME      single, sentinel, cluster or quorum; default: each run its own
   --faults MASK          which kinds of faults, as hexadecimal bits; 0: none
   --replay SEED[:EDITS]  one run, and all that happens in it
+  --calls 1              with --replay: the system calls, too
   --plan SEED[:EDITS]    what is planned for that run
   --coverage FILE        fail if a run never took a kind of fault or a line of a script, unless FILE
                          explains it
@@ -45,6 +46,7 @@ struct Flags {
   std::string coverage;
   uint64_t shrink = 1;
   uint64_t strict = 0;
+  uint64_t calls = 0;
   uint64_t failures = 3;
   uint64_t jobs = std::max(1U, std::thread::hardware_concurrency());
 };
@@ -66,6 +68,7 @@ bool Set(Flags& flags, const std::string& flag, const std::string& value) {
   if (flag == "--faults") return absl::SimpleHexAtoi(value, &flags.limits.faults);
   if (flag == "--failures") return absl::SimpleAtoi(value, &flags.failures);
   if (flag == "--shrink") return absl::SimpleAtoi(value, &flags.shrink);
+  if (flag == "--calls") return absl::SimpleAtoi(value, &flags.calls);
   if (flag == "--strict") return absl::SimpleAtoi(value, &flags.strict);
   if (flag == "--jobs") return absl::SimpleAtoi(value, &flags.jobs);
   if (flag == "--deployment") return SetDeployment(value, flags.limits);
@@ -88,6 +91,7 @@ int Replay(const Flags& flags) {
   const Plan plan = PlanOf(flags.replay, flags);
   printf("%s", Describe(plan).c_str());
   Trace::Enable();
+  if (flags.calls != 0) Trace::EnableCalls();
   const RunResult result = Runner::RunOne(plan);
   printf("%s\nsteps %lu, scripts %lu, grants %lu, virtual ms %ld, hash %lx\n",
          result.violation.empty() ? "no promise is broken" : result.violation.c_str(), result.steps,

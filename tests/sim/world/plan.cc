@@ -25,17 +25,14 @@ SharedObject MakeObject(Random& random, int number, Group group) {
   SharedObject object;
   // A third of the objects are simple locks, on which the others rest.
   object.kind = random.OneIn(3) ? Kind::kSimple : static_cast<Kind>(random.Below(6));
-  if (group == Group::kQuorum && (object.kind == Kind::kLatch || object.kind == Kind::kSemaphore ||
-                                  object.kind == Kind::kMulti || object.kind == Kind::kReadWrite)) {
-    object.kind = Kind::kSimple;
-  }
+  if (group == Group::kQuorum) object.kind = Kind::kSimple;  // a RedLock
   object.name = absl::StrCat("o", number);
   object.lease_ms = OneOf(random, {300, 600, 1000, 3000, 30'000});
   if (object.kind == Kind::kSemaphore) object.capacity = random.Between(1, kLargestCapacity);
   if (object.kind == Kind::kMulti) object.capacity = 7;  // three names, any of them at a time
   if (object.kind == Kind::kLatch) object.capacity = random.Between(1, 6);
   if (random.OneIn(4)) object.turn_ms = random.Between(1, 50);
-  if (random.OneIn(4)) object.keep_ms = OneOf(random, {20, 200, 5000});
+  if (random.OneIn(4) && group != Group::kQuorum) object.keep_ms = OneOf(random, {20, 200, 5000});
   object.phase_fair = random.OneIn(2);
   return object;
 }

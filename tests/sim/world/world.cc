@@ -13,6 +13,7 @@ namespace {
 constexpr uint16_t kPort = 6379;
 constexpr uint32_t kNetwork = 0x0a000001;  // 10.0.0.1
 constexpr int64_t kHeartbeat = 10 * kSecond;
+constexpr int64_t kSlowest = 10 * kSecond;
 
 }  // namespace
 
@@ -74,6 +75,20 @@ RunResult World::Run() {
     }
   }
   int64_t faults_end = start_;
+  // A command of which the answer takes longer than its timeout is given up; if all are so slow,
+  // nothing can be promised.
+  if (plan_.latest_us > 400'000) {
+    faults_end = start_ + kSlowest;
+    kernel_.At(faults_end, [this] {
+      for (const auto& actor : actors_) {
+        for (const auto& host : hosts_) {
+          network_.Between(actor->process(), host->address()).late_one_in = 0;
+        }
+      }
+    });
+    // A client that ends may not get its last release through.
+    oracle_.Excuse(faults_end + LongestLease() + kHeartbeat);
+  }
   for (const Fault& fault : plan_.faults) {
     if (fault.kind == FaultKind::kRestartOld) {
       Host& host = *hosts_[static_cast<size_t>(fault.server)];
@@ -84,10 +99,13 @@ RunResult World::Run() {
     kernel_.At(start_ + fault.at_ms * kMilli, [this, &fault] { Inject(fault); });
     faults_end = std::max(faults_end, start_ + (fault.at_ms + fault.length_ms) * kMilli);
   }
-  // If segments are late by more than the timeout of a command, waiters may depend on heartbeats,
-  // and a client that ends may not have got its last release through.
-  const int64_t patience = plan_.latest_us > 500'000 ? 15 * kSecond + LongestLease() : 100 * kMilli;
-  oracle_.SetLongestIdle(patience + 6 * plan_.latest_us * kMicro);
+  // A waiter of a quorum that is next has 100 ms to ask, and votes that are split cost pauses.
+  const int64_t handover = plan_.group == Group::kQuorum ? 2000 * kMilli : 100 * kMilli;
+  oracle_.SetLongestIdle(handover + 10 * plan_.latest_us * kMicro);
+  if (plan_.restart_delay_ms > 0) {
+    faults_end = std::max(faults_end, start_ + plan_.restart_delay_ms * kMilli);
+    oracle_.Excuse(faults_end + kHeartbeat);
+  }
   if (!plan_.faults.empty()) oracle_.Excuse(faults_end + LongestLease() + kHeartbeat + 5 * kSecond);
   CheckOften();
   const int64_t limit = faults_end + 900 * kSecond;
@@ -153,16 +171,9 @@ void World::InjectIntoNetwork(const Fault& fault) {
   const int64_t length = fault.length_ms * kMilli;
   Link& link = network_.Between(process, address);
   switch (fault.kind) {
-    case FaultKind::kDelay: {
-      const Link before = link;
-      link.fastest = link.slowest;
-      link.slowest = link.latest = link.slowest + length;
-      return kernel_.After(length, [&link, before] {
-        link.fastest = before.fastest;
-        link.slowest = before.slowest;
-        link.latest = before.latest;
-      });
-    }
+    case FaultKind::kDelay:
+      link.extra += length;
+      return kernel_.After(length, [&link, length] { link.extra -= length; });
     case FaultKind::kHoldUp:
     case FaultKind::kHoldDown:
     case FaultKind::kPartition:
