@@ -95,6 +95,8 @@ bool Readers::ThisThreadReads() const {
 void Readers::GiveBack(Want& want) {
   const std::shared_ptr<LockSession> group = latest();
   if (group == nullptr) return;
+  // A try waits for the server's answer, to this as to what it asks for then.
+  if (want.wait <= absl::ZeroDuration()) return group->EndRest();
   want.since = base::Now();
   group->EndRest(*want.since + want.wait);
 }
