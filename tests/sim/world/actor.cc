@@ -31,9 +31,14 @@ bool Tries(const Operation& operation) {
 // Asks for all names of an operation from its construction until Done().
 class Asking {
  public:
-  Asking(Kernel& kernel, Oracle& oracle, std::vector<std::string> names, Process* process)
-      : oracle_(oracle), names_(std::move(names)), process_(process), since_(kernel.now()) {
-    for (const std::string& each : names_) largest_.push_back(oracle_.Asked(each, process_));
+  Asking(Kernel& kernel, Oracle& oracle, std::vector<std::string> names, Process* process,
+         Oracle::Mode mode)
+      : oracle_(oracle),
+        names_(std::move(names)),
+        process_(process),
+        mode_(mode),
+        since_(kernel.now()) {
+    for (const std::string& each : names_) largest_.push_back(oracle_.Asked(each, process_, mode_));
   }
   ~Asking() { Done(); }
   Asking(const Asking&) = delete;
@@ -41,7 +46,7 @@ class Asking {
 
   void Done() {
     if (std::exchange(asks_, false)) {
-      for (const std::string& each : names_) oracle_.StoppedAsking(each, process_);
+      for (const std::string& each : names_) oracle_.StoppedAsking(each, process_, mode_);
     }
   }
   int64_t since() const { return since_; }
@@ -49,6 +54,7 @@ class Asking {
   std::vector<uint64_t> Granted(Oracle::Hold hold, const redlatch::Hold* tokens) {
     std::vector<uint64_t> ids;
     hold.process = process_;
+    hold.mode = mode_;
     hold.asked = since_;
     for (size_t i = 0; i < names_.size(); ++i) {
       hold.name = names_[i];
@@ -67,6 +73,7 @@ class Asking {
   Oracle& oracle_;
   const std::vector<std::string> names_;
   Process* const process_;
+  const Oracle::Mode mode_;
   const int64_t since_;
   std::vector<uint64_t> largest_;
   bool asks_ = true;
@@ -126,6 +133,14 @@ class Stopper {
   std::thread thread_;
 };
 
+bool LeavesLater(const Operation& operation) {
+  return operation.leave == Operation::Leave::kReleaseAsync;
+}
+
+Oracle::Mode ModeOf(const Operation& operation) {
+  return operation.shared ? Oracle::Mode::kShared : Oracle::Mode::kExclusive;
+}
+
 // Ends a lease or a permit as the operation says.
 template <class Held>
 void Leave(const Operation& operation, Held held) {
@@ -149,11 +164,14 @@ std::unique_ptr<RedisLockBase> Made(const Client& client, const std::string& nam
 }  // namespace
 
 struct Actor::Objects {
-  Objects(const Client& its_client, const Plan& plan) : client(its_client) {
+  Objects(const Client& its_client, const Plan& plan,
+          const std::function<void(const LostLease&)>& on_lost)
+      : client(its_client) {
     for (const SharedObject& each : plan.objects) {
       const LockOptions options{.lease = absl::Milliseconds(each.lease_ms),
                                 .turn = absl::Milliseconds(each.turn_ms),
-                                .keep = absl::Milliseconds(each.keep_ms)};
+                                .keep = absl::Milliseconds(each.keep_ms),
+                                .on_lost = on_lost};
       locks.emplace_back();
       semaphores.emplace_back();
       latches.emplace_back();
@@ -220,7 +238,10 @@ void Actor::Main() {
   if (!client.ok())
     return oracle_.Violated(absl::StrCat("no client: ", client.status().ToString()));
   {
-    auto objects = std::make_unique<Objects>(*std::move(client), plan_);
+    auto objects = std::make_unique<Objects>(
+        *std::move(client), plan_, [this, process = process_](const LostLease& lost) {
+          oracle_.TellsLoss(process, lost.lock, lost.token.value());
+        });
     std::vector<std::thread> threads;
     for (size_t i = 0; i < next_.size(); ++i) {
       threads.emplace_back([this, i, its = objects.get()] { Run(*its, i); });
@@ -244,7 +265,8 @@ void Actor::Run(Objects& objects, size_t thread) {
       (static_cast<uint64_t>(lives_) * 100 + number_) * 100 + static_cast<uint64_t>(thread);
   while (next_[thread] < operations.size()) {
     const Operation& operation = operations[next_[thread]++];
-    SleepMicros(operation.pause_us);
+    const int64_t begins = start_ + operation.not_before_ms * kMilli;
+    SleepMicros(std::max(operation.pause_us, (begins - kernel_.now()) / kMicro));
     Trace::Say(process_->name, " thread ", thread, ": ", Describe(operation, plan_));
     Do(objects, operation, owner);
     Trace::Say(process_->name, " thread ", thread, " is through");
@@ -339,7 +361,10 @@ void Actor::Judge(const absl::Status& status, const Operation& operation, int64_
                         (absl::IsUnavailable(status) && plan_.late_one_in > 0 &&
                          (ends || plan_.latest_us > 500'000)) ||
                         (absl::IsFailedPrecondition(status) && plan_.administers);
-  if (plan_.faults.empty() && !expected) {
+  // What a server has lost of a latch is lost for good.
+  const bool vanished =
+      ObjectOf(operation).kind == Kind::kLatch && absl::IsAborted(status) && !plan_.faults.empty();
+  if (IsCalm(operation) && !expected && !vanished) {
     oracle_.Violated(absl::StrCat("a call fails without a fault: ", status.ToString()));
   }
 }
@@ -351,6 +376,11 @@ void Actor::Work(const Operation& operation, const std::function<bool()>& valid,
   while (kernel_.now() < until) {
     SleepMicros(std::min<int64_t>((until - kernel_.now()) / kMicro + 1, 20'000));
     if (valid()) continue;
+    if (IsCalm(operation) && operation.lease_ms == 0 && plan_.late_one_in == 0 &&
+        !plan_.administers) {
+      oracle_.Violated(
+          absl::StrCat("P1: ", ObjectOf(operation).name, " is lost, and nothing has happened"));
+    }
     // It may take the threads of a client that was suspended half a second to notice.
     for (int i = 0; i < 60 && !lost.stop_requested(); ++i) SleepMicros(10'000);
     if (!lost.stop_requested()) {
@@ -370,7 +400,7 @@ void Actor::DoStd(Objects& objects, const Operation& operation, uint64_t owner) 
   RedisLockBase& lock = multi != nullptr ? *multi : LockOf(objects, operation);
   auto* const read_write = operation.shared ? static_cast<ReentrantReadWriteLock*>(&lock) : nullptr;
   const auto wait = std::chrono::milliseconds(std::max<int64_t>(operation.wait_ms, 0));
-  Asking asking(kernel_, oracle_, Names(operation), process_);
+  Asking asking(kernel_, oracle_, Names(operation), process_, ModeOf(operation));
   bool got = true;
   absl::Status status;
   try {
@@ -395,14 +425,14 @@ void Actor::DoStd(Objects& objects, const Operation& operation, uint64_t owner) 
   Judge(status, judged, asking.since());
   if (!got) return;
   const redlatch::Hold hold = read_write != nullptr ? read_write->current_read() : lock.current();
-  const auto ids =
-      asking.Granted({.mode = operation.shared ? Oracle::Mode::kShared : Oracle::Mode::kExclusive,
-                      .owner = owner,
-                      .valid = [hold] { return hold.valid(); }},
-                     &hold);
+  const auto ids = asking.Granted({.owner = owner,
+                                   .valid = [hold] { return hold.valid(); },
+                                   .passes_writers = ObjectOf(operation).phase_fair,
+                                   .lost = hold.lost()},
+                                  &hold);
   const bool reenters = operation.nested && ObjectOf(operation).kind == Kind::kReentrant;
   const bool nested = reenters && lock.try_lock();
-  if (reenters && !nested && plan_.faults.empty()) {
+  if (reenters && !nested && IsCalm(operation)) {
     oracle_.Violated("a reentrant lock refuses its own thread");
   }
   Work(
@@ -417,7 +447,7 @@ void Actor::DoLease(Objects& objects, const Operation& operation, uint64_t owner
   RedisLockBase& lock = multi != nullptr ? *multi : LockOf(objects, operation);
   Stopper stopper(operation);
   const AcquireOptions options = OptionsOf(operation, stopper.token());
-  Asking asking(kernel_, oracle_, Names(operation), process_);
+  Asking asking(kernel_, oracle_, Names(operation), process_, ModeOf(operation));
   absl::StatusOr<Lease> lease = Await<absl::StatusOr<Lease>>(
       operation.face == Operation::Face::kAcquireAsync,
       [&] {
@@ -433,16 +463,17 @@ void Actor::DoLease(Objects& objects, const Operation& operation, uint64_t owner
   if (!lease.ok()) return;
   const redlatch::Hold hold = *lease;
   const auto ids =
-      asking.Granted({.mode = operation.shared ? Oracle::Mode::kShared : Oracle::Mode::kExclusive,
-                      .owner = HasSharedOwner(operation) ? Oracle::kSharedOwner : owner,
-                      .valid = [hold] { return hold.valid(); }},
+      asking.Granted({.owner = HasSharedOwner(operation) ? Oracle::kSharedOwner : owner,
+                      .valid = [hold] { return hold.valid(); },
+                      .passes_writers = ObjectOf(operation).phase_fair,
+                      .lost = hold.lost()},
                      &hold);
   if (operation.extend_ms > 0) {
     static_cast<void>(lease->Extend(absl::Milliseconds(operation.extend_ms)));
   }
   Work(
       operation, [&] { return hold.valid(); }, hold.lost());
-  for (const uint64_t id : ids) oracle_.Leaving(id);
+  for (const uint64_t id : ids) oracle_.Leaving(id, LeavesLater(operation));
   Leave(operation, *std::move(lease));
 }
 
@@ -450,7 +481,7 @@ void Actor::DoPermit(Objects& objects, const Operation& operation, uint64_t owne
   Semaphore& semaphore = *objects.semaphores[static_cast<size_t>(operation.object)];
   Stopper stopper(operation);
   const AcquireOptions options = OptionsOf(operation, stopper.token());
-  Asking asking(kernel_, oracle_, Names(operation), process_);
+  Asking asking(kernel_, oracle_, Names(operation), process_, Oracle::Mode::kPermits);
   absl::StatusOr<Permit> got = Await<absl::StatusOr<Permit>>(
       operation.face == Operation::Face::kAcquireAsync,
       [&] { return semaphore.Acquire(operation.permits, options); },
@@ -460,8 +491,7 @@ void Actor::DoPermit(Objects& objects, const Operation& operation, uint64_t owne
   // The oracle asks as long as the permit is here.
   const auto permit = std::make_shared<Permit>(*std::move(got));
   const auto ids = asking.Granted(
-      {.mode = Oracle::Mode::kPermits,
-       .permits = operation.permits,
+      {.permits = operation.permits,
        .capacity = plan_.administers ? kLargestCapacity : ObjectOf(operation).capacity,
        .owner = owner,
        .valid = [permit] { return permit->valid(); }},
@@ -471,7 +501,7 @@ void Actor::DoPermit(Objects& objects, const Operation& operation, uint64_t owne
   }
   Work(
       operation, [&] { return permit->valid(); }, permit->lost());
-  for (const uint64_t id : ids) oracle_.Leaving(id);
+  for (const uint64_t id : ids) oracle_.Leaving(id, LeavesLater(operation));
   Leave(operation, std::move(*permit));
 }
 
@@ -483,7 +513,7 @@ void Actor::DoLatch(Objects& objects, const Operation& operation) {
   if (operation.face < Operation::Face::kAcquire &&
       oracle_.MayCount(object.name, object.capacity)) {
     const absl::Status counted = latch.CountDown();
-    if (counted.ok()) oracle_.Counted(object.name);
+    if (counted.ok()) oracle_.Counted(object.name, object.capacity);
     Operation judged = operation;
     judged.face = Operation::Face::kLock;
     judged.wait_ms = -1;
@@ -493,14 +523,15 @@ void Actor::DoLatch(Objects& objects, const Operation& operation) {
   Operation judged = operation;
   judged.face = Operation::Face::kAcquire;
   if (judged.wait_ms < 0) judged.wait_ms = 1000;
-  const bool open = oracle_.MustBeOpen(object.name, object.capacity);
+  const bool open = oracle_.IsOpen(object.name);
   const LatchWaitOptions options{.wait = absl::Milliseconds(judged.wait_ms),
                                  .stop = stopper.token()};
   const absl::Status waited = Await<absl::Status>(
       operation.face == Operation::Face::kAcquireAsync, [&] { return latch.Wait(options); },
       [&](auto told) { latch.WaitAsync(options, std::move(told)); });
   if (waited.ok()) oracle_.Opened(object.name, object.capacity);
-  if (open && absl::IsDeadlineExceeded(waited) && judged.wait_ms > 0 && plan_.faults.empty()) {
+  if ((open || oracle_.HasBeenOpen(object.name)) && absl::IsDeadlineExceeded(waited) &&
+      judged.wait_ms > 0 && IsCalm(operation) && !LosesData(plan_)) {
     oracle_.Violated(
         absl::StrCat("P3: ", object.name, " is open, and a waiter is not let through"));
   }

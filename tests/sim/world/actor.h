@@ -54,6 +54,10 @@ class Actor {
   void DoPermit(Objects& objects, const Operation& operation, uint64_t owner);
   void Work(const Operation& operation, const std::function<bool()>& valid,
             const std::stop_token& lost);
+  // No fault has anything to do with it.
+  bool IsCalm(const Operation& operation) const {
+    return plan_.faults.empty() || operation.not_before_ms >= plan_.calm_ms;
+  }
   void Judge(const absl::Status& status, const Operation& operation, int64_t asked);
   std::vector<std::string> Names(const Operation& operation) const;
   // Null if the operation is not on a multi-lock.
@@ -72,6 +76,7 @@ class Actor {
   Kernel& kernel_;
   Oracle& oracle_;
   const Plan& plan_;
+  const int64_t start_ = kernel_.now();
   const size_t number_;
   const std::string url_;
   Process* process_ = nullptr;

@@ -7,18 +7,20 @@
 
 namespace redlatch::sim {
 
-uint64_t Oracle::Asked(const std::string& name, Process* process) {
+uint64_t Oracle::Asked(const std::string& name, Process* process, Mode mode) {
   Object& object = objects_[name];
   if (object.waiting.empty()) object.idle_since = kernel_.now();
-  ++object.waiting[process];
+  Line& line = object.waiting[{process, mode}];
+  if (line.waiters++ == 0) line.earliest = line.latest = kernel_.now();
   return object.largest_token;
 }
 
-void Oracle::StoppedAsking(const std::string& name, Process* process) {
+void Oracle::StoppedAsking(const std::string& name, Process* process, Mode mode) {
   Object& object = objects_[name];
-  const auto found = object.waiting.find(process);
+  const auto found = object.waiting.find({process, mode});
   if (found == object.waiting.end()) return;
-  if (--found->second == 0) object.waiting.erase(found);
+  found->second.latest = kernel_.now();
+  if (--found->second.waiters == 0) object.waiting.erase(found);
   object.idle_since = kernel_.now();
 }
 
@@ -65,6 +67,49 @@ void Oracle::CheckToken(const Hold& fresh, uint64_t largest_before) {
                         " was given before ", Words(fresh), " asked"));
 }
 
+// P7: clients are served in the order in which they came, and no reader passes a writer.
+void Oracle::NoteOrder(Object& object, const Hold& fresh) {
+  const std::pair<Process*, Mode> mine{fresh.process, fresh.mode};
+  int64_t came = object.waiting.at(mine).earliest;
+  // What a client has, its threads may pass on for a while.
+  const bool again = object.latest == mine && kernel_.now() - object.its_since < order_margin_;
+  if (again) came = object.it_came;
+  if (!again) object.its_since = kernel_.now();
+  object.latest = mine;
+  object.it_came = came;
+  // Whoever waits for several names may let others pass, and an owner enters past the queue.
+  if (order_margin_ == kNever || kernel_.now() < excused_until_ || fresh.name.front() == '{' ||
+      fresh.owner == kSharedOwner) {
+    return;
+  }
+  const auto left = object.released_later.find(fresh.process);
+  if (left != object.released_later.end() && kernel_.now() - left->second < 20 * kMilli) return;
+  for (const auto& [who, line] : object.waiting) {
+    const auto& [process, mode] = who;
+    const bool in_line = mode == fresh.mode || (mode == Mode::kExclusive && !fresh.passes_writers);
+    if (!in_line || process == fresh.process || process->paused || process->suspended ||
+        line.latest <= process->stopped_until || line.latest + order_margin_ >= came) {
+      continue;
+    }
+    object.passed.push_back(
+        {.who = who,
+         .since = line.latest,
+         .at = kernel_.now(),
+         .what = absl::StrCat("P7: ", Words(fresh), " is let in at ", fresh.name, " before ",
+                              process->name, ", which waits since ", line.latest / kMicro, " us")});
+  }
+}
+
+void Oracle::CheckOrder(Object& object) {
+  for (const Passed& each : std::exchange(object.passed, {})) {
+    const auto line = object.waiting.find(each.who);
+    const bool waits = line != object.waiting.end() && line->second.latest == each.since &&
+                       each.who.first->stopped_until < each.at;
+    if (waits && kernel_.now() - each.at > longest_idle_) return Violated(each.what);
+    if (waits) object.passed.push_back(each);
+  }
+}
+
 uint64_t Oracle::Granted(Hold hold, uint64_t largest_before) {
   ++grants_;
   Object& object = objects_[hold.name];
@@ -72,26 +117,44 @@ uint64_t Oracle::Granted(Hold hold, uint64_t largest_before) {
     if (Valid(hold)) CheckExclusion(object, hold);
     CheckToken(hold, largest_before);
   }
+  NoteOrder(object, hold);
   if (hold.mode == Mode::kExclusive) {
     object.largest_token = std::max(object.largest_token, hold.token);
   }
+  const auto line = object.waiting.find({hold.process, hold.mode});
+  if (line != object.waiting.end()) line->second.latest = kernel_.now();
   names_[next_] = hold.name;
   object.holds.emplace(next_, std::move(hold));
   return next_++;
 }
 
-void Oracle::Leaving(uint64_t id) {
+void Oracle::Leaving(uint64_t id, bool later) {
   const auto name = names_.find(id);
   if (name == names_.end()) return;
   Object& object = objects_[name->second];
-  object.holds.erase(id);
+  const auto hold = object.holds.find(id);
+  if (hold != object.holds.end()) {
+    const auto line = object.waiting.find({hold->second.process, hold->second.mode});
+    if (line != object.waiting.end()) line->second.latest = kernel_.now();
+    if (later) object.released_later[hold->second.process] = kernel_.now();
+    object.holds.erase(hold);
+  }
   object.idle_since = kernel_.now();
   names_.erase(name);
 }
 
+void Oracle::TellsLoss(const Process* process, const std::string& name, uint64_t token) {
+  for (const auto& [id, each] : objects_[name].holds) {
+    if (each.process == process && each.token == token && token != 0 &&
+        !each.lost.stop_requested()) {
+      return Violated(absl::StrCat("P4: on_lost runs before lost() is requested, of ", name));
+    }
+  }
+}
+
 void Oracle::Died(Process* process) {
   for (auto& [name, object] : objects_) {
-    object.waiting.erase(process);
+    std::erase_if(object.waiting, [&](const auto& each) { return each.first.first == process; });
     std::erase_if(object.holds, [&](const auto& each) { return each.second.process == process; });
     object.idle_since = kernel_.now();
   }
@@ -102,20 +165,32 @@ void Oracle::Opened(const std::string& name, int64_t count) {
   Violated(absl::StrCat(name, " is open after ", latches_[name].begun, " of ", count, " counts"));
 }
 
-// No hold of it is valid, although a process that runs waits for it.
-bool Oracle::Idle(Object& object) {
-  const bool wanted =
-      std::any_of(object.waiting.begin(), object.waiting.end(),
-                  [](const auto& each) { return !each.first->paused && !each.first->suspended; });
-  const bool held = std::any_of(object.holds.begin(), object.holds.end(),
-                                [&](const auto& each) { return Valid(each.second); });
-  return wanted && !held;
+// A process that runs waits for it.
+bool Oracle::IsWanted(const Object& object) {
+  return std::any_of(object.waiting.begin(), object.waiting.end(), [](const auto& each) {
+    return !each.first.first->paused && !each.first.first->suspended;
+  });
+}
+
+bool Oracle::IsHeld(const Object& object) const {
+  return std::any_of(object.holds.begin(), object.holds.end(),
+                     [&](const auto& each) { return Valid(each.second); });
+}
+
+// A free name of a multi-lock, as {o1}0, may wait for another, but not if all are free.
+bool Oracle::IsHeldInPart(const std::string& name) const {
+  const std::string group = name.substr(0, name.find('}') + 1);
+  return std::any_of(objects_.begin(), objects_.end(), [&](const auto& each) {
+    return each.first.starts_with(group) && IsHeld(each.second);
+  });
 }
 
 void Oracle::CheckIdle() {
   for (auto& [name, object] : objects_) {
-    // A free name of a multi-lock may wait for another name.
-    if (name.front() == '{' || !Idle(object) || kernel_.now() < excused_until_) {
+    CheckOrder(object);
+    const bool idle =
+        IsWanted(object) && !(name.front() == '{' ? IsHeldInPart(name) : IsHeld(object));
+    if (!idle || kernel_.now() < excused_until_) {
       object.idle_since = kernel_.now();
     } else if (kernel_.now() - object.idle_since > longest_idle_) {
       return Violated(absl::StrCat("P3: ", name, " has waiters and no owner for ",

@@ -6,7 +6,9 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <stop_token>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/sim/os/kernel.h"
@@ -27,6 +29,8 @@ class Oracle {
     uint64_t token = 0;  // 0: has none
     int64_t asked = 0;
     std::function<bool()> valid;
+    bool passes_writers = false;  // reads that may, as the lock is fair to phases
+    std::stop_token lost;
   };
 
   // The Owner that all clients share.
@@ -37,20 +41,29 @@ class Oracle {
 
   // A thread begins to ask, and no longer asks. `Asked` returns the largest token of all
   // acquisitions that were over before.
-  uint64_t Asked(const std::string& name, Process* process);
-  void StoppedAsking(const std::string& name, Process* process);
+  uint64_t Asked(const std::string& name, Process* process, Mode mode);
+  void StoppedAsking(const std::string& name, Process* process, Mode mode);
   // `largest_before`: what Asked() returned.
   uint64_t Granted(Hold hold, uint64_t largest_before);
-  void Leaving(uint64_t id);
+  // `later`: it is released in the background, and what its client asks for next may come before.
+  void Leaving(uint64_t id, bool later = false);
   void Died(Process* process);
+  // The client's callback says that it has lost what has that token.
+  void TellsLoss(const Process* process, const std::string& name, uint64_t token);
 
   // Latches. A count is sent, and then confirmed; a waiter is let through.
   // A latch refuses more counts than it was made for, so MayCount() lets only so many begin.
   bool MayCount(const std::string& name, int64_t count) {
     return latches_[name].begun < count && ++latches_[name].begun > 0;
   }
-  void Counted(const std::string& name) { ++latches_[name].done; }
-  bool MustBeOpen(const std::string& name, int64_t count) { return latches_[name].done >= count; }
+  void Counted(const std::string& name, int64_t count) {
+    if (++latches_[name].done == count) latches_[name].open_since = kernel_.now();
+  }
+  bool IsOpen(const std::string& name) { return latches_[name].open_since != kNever; }
+  // For longer than a waiter may take to notice.
+  bool HasBeenOpen(const std::string& name) {
+    return longest_idle_ < kernel_.now() - latches_[name].open_since;
+  }
   void Opened(const std::string& name, int64_t count);
 
   // Until then the server may let in a second owner, and tokens may fall: it has lost what it knew.
@@ -66,15 +79,38 @@ class Oracle {
   // How long an object may have waiters and no owner.
   void SetLongestIdle(int64_t longest) { longest_idle_ = longest; }
   void CheckIdle();
+  // One that came by so much later than another may not be let in before it.
+  void JudgeOrder(int64_t margin) { order_margin_ = margin; }
 
   void Violated(const std::string& what);
   const std::string& violation() const { return violation_; }
   uint64_t grants() const { return grants_; }
 
  private:
+  // Waiters of a process that ask for the same. What they ask of the server may change with each
+  // that comes and goes: it was queued between these times.
+  struct Line {
+    int waiters = 0;
+    int64_t earliest = 0;
+    int64_t latest = 0;
+  };
+  // One that was let in after another that came later, unless it was let in at the same time and
+  // is about to hear of it.
+  struct Passed {
+    std::pair<Process*, Mode> who;
+    int64_t since = 0;
+    int64_t at = 0;
+    std::string what;
+  };
   struct Object {
     std::map<uint64_t, Hold> holds;
-    std::map<Process*, int> waiting;
+    std::map<std::pair<Process*, Mode>, Line> waiting;
+    // Who was let in last, since when without another between, and since when it had waited then.
+    std::pair<Process*, Mode> latest;
+    int64_t its_since = 0;
+    int64_t it_came = 0;
+    std::map<Process*, int64_t> released_later;
+    std::vector<Passed> passed;
     uint64_t largest_token = 0;
     int64_t idle_since = 0;
     int64_t unprotected_until = 0;
@@ -82,11 +118,16 @@ class Oracle {
   struct Latch {
     int64_t begun = 0;
     int64_t done = 0;
+    int64_t open_since = kNever;
   };
   bool Valid(const Hold& hold) const;
   void CheckExclusion(const Object& object, const Hold& fresh);
   void CheckToken(const Hold& fresh, uint64_t largest_before);
-  bool Idle(Object& object);
+  void NoteOrder(Object& object, const Hold& fresh);
+  void CheckOrder(Object& object);
+  static bool IsWanted(const Object& object);
+  bool IsHeld(const Object& object) const;
+  bool IsHeldInPart(const std::string& name) const;
   std::string Words(const Hold& hold) const;
 
   Kernel& kernel_;
@@ -99,6 +140,7 @@ class Oracle {
   int64_t unprotected_until_ = 0;
   int64_t excused_until_ = 0;
   int64_t longest_idle_ = kNever;
+  int64_t order_margin_ = kNever;
   std::string violation_;
 };
 

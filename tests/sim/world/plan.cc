@@ -102,6 +102,30 @@ void AddFaults(Random& random, Plan& plan, const PlanLimits& limits) {
             [](const Fault& a, const Fault& b) { return a.at_ms < b.at_ms; });
 }
 
+// Once the faults are over, and what they have left has ended, each thread works on: first to find
+// out which connections are broken, and a while later as if nothing had happened.
+void AddCalm(Random& random, Plan& plan) {
+  if (plan.faults.empty()) return;
+  int64_t longest_ms = 30'000;  // after so long a subscription is pinged
+  for (const SharedObject& each : plan.objects) longest_ms = std::max(longest_ms, each.lease_ms);
+  int64_t quiet_ms = 0;
+  for (const Fault& each : plan.faults) quiet_ms = std::max(quiet_ms, each.at_ms + each.length_ms);
+  quiet_ms += longest_ms + 17'000 + plan.quarantine_ms + plan.restart_delay_ms;
+  plan.calm_ms = quiet_ms + 13'000;
+  for (ClientPlan& client : plan.clients) {
+    for (auto& thread : client.threads) {
+      for (const int64_t begins : {quiet_ms, plan.calm_ms, plan.calm_ms, plan.calm_ms}) {
+        Operation operation = MakeOperation(random, plan);
+        operation.face = random.OneIn(2) ? Operation::Face::kLock : Operation::Face::kAcquire;
+        operation.wait_ms = operation.stop_ms = -1;
+        operation.lease_ms = operation.extend_ms = 0;
+        operation.not_before_ms = begins;
+        thread.push_back(operation);
+      }
+    }
+  }
+}
+
 }  // namespace
 
 const char* Name(FaultKind kind) { return kFaultNames[static_cast<size_t>(kind)]; }
@@ -129,6 +153,11 @@ bool LosesData(FaultKind kind) {
     default:
       return false;
   }
+}
+
+bool LosesData(const Plan& plan) {
+  return std::any_of(plan.faults.begin(), plan.faults.end(),
+                     [](const Fault& each) { return LosesData(each.kind); });
 }
 
 Plan MakePlan(uint64_t seed, const PlanLimits& limits) {
@@ -170,6 +199,7 @@ Plan MakePlan(Random random, const PlanLimits& limits) {
     plan.clients.push_back(std::move(client));
   }
   AddFaults(random, plan, limits);
+  AddCalm(random, plan);
   return plan;
 }
 
@@ -266,6 +296,7 @@ std::string Describe(const Operation& operation, const Plan& plan) {
   if (operation.nested) absl::StrAppend(&text, " twice");
   if (operation.owner) absl::StrAppend(&text, " for the shared owner");
   if (operation.permits > 1) absl::StrAppend(&text, " permits=", operation.permits);
+  if (operation.not_before_ms > 0) absl::StrAppend(&text, " from=", operation.not_before_ms, "ms");
   if (operation.pause_us > 0) absl::StrAppend(&text, " after=", operation.pause_us, "us");
   if (operation.wait_ms >= 0) absl::StrAppend(&text, " wait=", operation.wait_ms, "ms");
   if (operation.stop_ms >= 0) absl::StrAppend(&text, " stop=", operation.stop_ms, "ms");

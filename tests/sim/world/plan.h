@@ -52,8 +52,9 @@ struct Operation {
   int64_t lease_ms = 0;   // 0: the client renews
   int64_t extend_ms = 0;  // 0: does not extend
   int64_t stop_ms = -1;   // after which a stop is requested; -1: never
-  int64_t pause_us = 0;   // before it asks
-  int64_t work_us = 0;    // inside
+  int64_t not_before_ms = 0;
+  int64_t pause_us = 0;  // before it asks
+  int64_t work_us = 0;   // inside
 };
 
 struct ClientPlan {
@@ -114,6 +115,7 @@ struct Plan {
   std::vector<SharedObject> objects;
   std::vector<ClientPlan> clients;
   std::vector<Fault> faults;  // in order of time
+  int64_t calm_ms = 0;        // from then on all is as if there had been no faults
 };
 
 struct PlanLimits {
@@ -139,6 +141,7 @@ const char* Name(Kind kind);
 
 // Faults after which a server has forgotten what it had granted.
 bool LosesData(FaultKind kind);
+bool LosesData(const Plan& plan);
 
 }  // namespace redlatch::sim
 
