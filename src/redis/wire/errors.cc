@@ -79,6 +79,8 @@ constexpr Known kKnown[] = {
     {"CLUSTERDOWN", ErrorCode::kClusterDown, absl::StatusCode::kUnavailable, "its cluster is down"},
     {"ERR Script attempted to access a non local key", ErrorCode::kStoppedMidway,
      absl::StatusCode::kUnavailable, "its slot moves, and the script may have stopped half-way"},
+    {"ERR Attempted to access a non local key", ErrorCode::kStoppedMidway,  // Valkey 9
+     absl::StatusCode::kUnavailable, "its slot moves, and the script may have stopped half-way"},
     {"ERR max number of clients", ErrorCode::kTooManyClients, absl::StatusCode::kUnavailable,
      "raise maxclients, or close connections that are not needed"},
     {"ERR unknown command", ErrorCode::kUnknownCommand, absl::StatusCode::kFailedPrecondition,
@@ -107,11 +109,12 @@ bool StartsWithWords(std::string_view text, std::string_view words) {
   return text.starts_with(words) && (text.size() == words.size() || text[words.size()] == ' ');
 }
 
-// Without what Redis adds to an error of a script: " script: <SHA-1>, on @user_script:<line>."
+// Without what a server adds to an error of a script: " script: <SHA-1>, on @user_script:<line>."
+// Valkey 9 leaves the SHA-1 out.
 std::string_view WithoutPlace(std::string_view text) {
   const size_t place = text.rfind(" script: ");
   const bool added = place != std::string_view::npos && text.ends_with('.') &&
-                     text.find(", on @user_script:", place) != std::string_view::npos;
+                     text.find("on @user_script:", place) != std::string_view::npos;
   return added ? text.substr(0, place) : text;
 }
 

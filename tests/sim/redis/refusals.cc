@@ -11,6 +11,7 @@ namespace {
 
 constexpr char kOutOfMemory[] = "OOM command not allowed when used memory > 'maxmemory'.";
 constexpr char kReadOnly[] = "READONLY You can't write against a read only replica.";
+constexpr char kTryAgain[] = "TRYAGAIN Multiple keys request during rehashing of slot";
 constexpr char kNoReplicas[] = "NOREPLICAS Not enough good replicas to write.";
 constexpr char kCannotSave[] =
     "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to "
@@ -154,14 +155,10 @@ std::string RedisServer::Redirection(int slot, bool asking, bool channels, size_
   const ClusterNode* const me = cluster_.Find(cluster_.me);
   const auto going = cluster_.migrating.find(slot);
   if (going != cluster_.migrating.end() && missing > 0) {
-    // Redis 7.0 sends all of them there; later versions only if none is here.
-    if (existing > 0 && !options_.version.starts_with("7.0")) {
-      return "TRYAGAIN Multiple keys request during rehashing of slot";
-    }
-    return to("ASK", going->second);
+    return existing > 0 ? kTryAgain : to("ASK", going->second);
   }
   if (asking && cluster_.importing.contains(slot)) {
-    return keys > 1 && missing > 0 ? "TRYAGAIN Multiple keys request during rehashing of slot" : "";
+    return keys > 1 && missing > 0 ? kTryAgain : "";
   }
   const bool own = *owner == cluster_.me || (channels && *owner == me->primary_id);
   return own ? "" : to("MOVED", *owner);

@@ -52,8 +52,8 @@ struct ServerCommands {
     if (!options.password.empty() && !call.connection.authenticated) {
       return call.out.Error(
           "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO "
-          "<proto> AUTH <user> <pass> option can be used to authenticate the client and select the "
-          "RESP protocol version at the same time");
+          "AUTH <user> <pass> option can be used to authenticate the client and select the RESP "
+          "protocol version at the same time");
     }
     call.out.Array(14);
     const auto text = [&call](std::string_view name, std::string_view value) {
@@ -74,7 +74,7 @@ struct ServerCommands {
 
   static void Select(Call& call) {
     int64_t db = 0;
-    if (!ParseInteger(call.Word(1), db)) return call.out.Error("ERR invalid DB index");
+    if (!ParseInteger(call.Word(1), db)) return call.out.Error(kNotAnInteger);
     if (db < 0 || db > 15) return call.out.Error("ERR DB index is out of range");
     if (call.server.options_.cluster && db != 0) {
       return call.out.Error("ERR SELECT is not allowed in cluster mode");

@@ -81,7 +81,7 @@ class EssentialKeys {
   EssentialKeys(Keyspace keys, int64_t now) : now_(now), keys_(std::move(keys)) {
     keys_.Select(0);
     for (const std::string& key : keys_.Keys()) {
-      if (key.ends_with("waiters")) ForgetCrashed(key);
+      if (key.ends_with(".queue") || key.ends_with(".writers")) ForgetCrashed(key);
       for (const char* const grants : {"permits", "readers", "holds"}) {
         if (key.ends_with(grants)) ForgetExpired(key);
       }
@@ -102,31 +102,31 @@ class EssentialKeys {
     return value == nullptr ? nullptr : std::get_if<T>(value);
   }
 
-  // Queues and records may end at any time after they were last asked for.
+  static bool HasCrashed(const std::string* record, int64_t now) {
+    if (record == nullptr) return true;
+    const std::vector<std::string> words = absl::StrSplit(*record, ' ');
+    return words.size() > 9 &&
+           std::stoll(words[0]) + 1000 * std::max(std::stoll(words[1]), 3 * std::stoll(words[5])) <
+               now;
+  }
+
+  // From a queue and its records.
   void ForgetCrashed(const std::string& key) {
-    const std::string stem = key.substr(0, key.rfind('.'));
-    Hash* const records = Find<Hash>(key);
-    if (records == nullptr) return;
-    std::vector<std::string> crashed;
-    for (const auto& [hold, record] : records->fields()) {
-      const std::vector<std::string> words = absl::StrSplit(record, ' ');
-      if (words.size() > 9 &&
-          std::stoll(words[0]) + 1000 * std::max(std::stoll(words[1]), 3 * std::stoll(words[5])) <
-              now_) {
-        crashed.push_back(hold);
-        crashed_ = true;
-      }
+    auto* const queue = Find<SortedSet>(key);
+    const std::string records_key = key.substr(0, key.rfind('.')) + ".waiters";
+    Hash* const records = Find<Hash>(records_key);
+    if (queue == nullptr) return;
+    for (const SortedSet::Member& waiter : std::vector(queue->members())) {
+      if (!HasCrashed(records == nullptr ? nullptr : records->Find(waiter.text), now_)) continue;
+      crashed_ = true;
+      queue->Remove(waiter.text);
+      if (records != nullptr) records->Remove(waiter.text);
     }
-    for (const char* const suffix : {".queue", ".writers"}) {
-      if (auto* const queue = Find<SortedSet>(stem + suffix)) {
-        for (const std::string& hold : crashed) queue->Remove(hold);
-        SetEnd(stem + suffix);
-        if (queue->members().empty()) keys_.Erase(stem + suffix);
-      }
-    }
-    for (const std::string& hold : crashed) records->Remove(hold);
     SetEnd(key);
-    if (records->fields().empty()) keys_.Erase(key);
+    if (queue->members().empty()) keys_.Erase(key);
+    if (records == nullptr) return;
+    SetEnd(records_key);
+    if (records->fields().empty()) keys_.Erase(records_key);
   }
 
   // Short cuts refresh less often. What has no expiry must show.

@@ -6,7 +6,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <deque>
 #include <map>
 #include <memory>
@@ -16,10 +15,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_replace.h"
 #include "src/base/unique_fd.h"
 #include "src/redis/wire/codec.h"
 #include "tests/sim/redis/redis_server.h"
+#include "tests/sim/redis_compare/common_words.h"
 #include "tests/sim/redis_compare/random_calls.h"
 #include "tests/support/raw_connection.h"
 #include "tests/support/redis_server.h"
@@ -61,19 +60,6 @@ struct RealOutputs : Sink {
   std::map<uint64_t, redis::ReplyParser> parsers;
 };
 
-// Errors that differ in words alone get the words of Redis 7.0, and lose the place in the script.
-Reply Common(Reply reply) {
-  if (reply.is_error()) {
-    reply.text.resize(std::min(reply.text.size(), reply.text.find(" script: ")));
-    reply.text = absl::StrReplaceAll(
-        reply.text, {{"ERR Command arguments must", "ERR Lua redis lib command arguments must"},
-                     {"This Valkey command", "This Redis command"},
-                     {"args calling command", "args calling Redis command"}});
-  }
-  for (Reply& element : reply.elements) element = Common(std::move(element));
-  return reply;
-}
-
 class RealServer : public ::testing::Test {
  protected:
   static constexpr int64_t kStart = 1'700'000'000'000'000;
@@ -96,13 +82,13 @@ class RealServer : public ::testing::Test {
 
   void Send(const Words& words, Reply expected) {
     connection_.Send(words);
-    sent_.emplace_back(words, Common(std::move(expected)));
+    sent_.emplace_back(words, InCommonWords(std::move(expected)));
   }
 
   // Compares what was not compared yet.
   void Synchronise() {
     for (; !sent_.empty(); sent_.pop_front()) {
-      const Reply real = Common(connection_.Receive());
+      const Reply real = InCommonWords(connection_.Receive());
       ASSERT_EQ(real.DebugString(), sent_.front().second.DebugString()) << Said();
       ASSERT_EQ(real, sent_.front().second) << Said();
     }

@@ -97,6 +97,17 @@ TEST(ErrorsTest, MessagesNameTheServerAndWhatItSaid) {
   }
 }
 
+TEST(ErrorsTest, ScriptThatStoppedMidwayMayHaveExecuted) {
+  for (const std::string_view text :
+       {"ERR Script attempted to access a non local key in a cluster node script: 9a8b, on "
+        "@user_script:1.",
+        "ERR Attempted to access a non local key in a cluster node script: on @user_script:1."}) {
+    EXPECT_EQ(ClassifyError(text), ErrorCode::kStoppedMidway);
+    EXPECT_TRUE(absl::IsUnavailable(ErrorStatus(text, "s")));
+    EXPECT_TRUE(MayHaveExecuted(ErrorStatus(text, "s")));
+  }
+}
+
 TEST(ErrorsTest, MessagesDoNotTellWhichScriptAndLineItWas) {
   const auto message = [](std::string_view error) {
     return std::string(ErrorStatus(error, "s").message());
@@ -106,6 +117,7 @@ TEST(ErrorsTest, MessagesDoNotTellWhichScriptAndLineItWas) {
   EXPECT_THAT(message("WRONGTYPE the key" + place), StartsWith("s answered: WRONGTYPE the key ("));
   EXPECT_EQ(message("ERR what" + place), "s answered: ERR what");
   EXPECT_EQ(message("REFUSED what" + place), "what");
+  EXPECT_EQ(message("ERR what script: on @user_script:136."), "s answered: ERR what");
   for (const std::string_view text :
        {"ERR my script: stays", "ERR on @user_script:1.", "ERR script: a, on @user_script:1 x"}) {
     EXPECT_EQ(message(text), "s answered: " + std::string(text));

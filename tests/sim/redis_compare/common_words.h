@@ -1,0 +1,27 @@
+#ifndef REDLATCH_TESTS_SIM_REDIS_COMPARE_COMMON_WORDS_H_
+#define REDLATCH_TESTS_SIM_REDIS_COMPARE_COMMON_WORDS_H_
+
+#include <utility>
+
+#include "absl/strings/str_replace.h"
+#include "src/redis/wire/reply.h"
+
+namespace redlatch::sim {
+
+// Errors that differ in words alone get the words of Redis 7.0, and lose the place in the script.
+inline redis::Reply InCommonWords(redis::Reply reply) {
+  if (reply.is_error()) {
+    const size_t end = reply.text.find("on @user_script");
+    if (end != reply.text.npos) reply.text.resize(reply.text.rfind(" script: ", end));
+    reply.text = absl::StrReplaceAll(
+        reply.text, {{"ERR Command arguments must", "ERR Lua redis lib command arguments must"},
+                     {"This Valkey command", "This Redis command"},
+                     {"args calling command", "args calling Redis command"}});
+  }
+  for (redis::Reply& element : reply.elements) element = InCommonWords(std::move(element));
+  return reply;
+}
+
+}  // namespace redlatch::sim
+
+#endif  // REDLATCH_TESTS_SIM_REDIS_COMPARE_COMMON_WORDS_H_
