@@ -23,6 +23,8 @@
 #include <cstdlib>
 #include <memory>
 
+#include "absl/base/config.h"
+#include "absl/time/clock.h"
 #include "tests/sim/net/socket.h"
 #include "tests/sim/os/descriptor.h"
 #include "tests/sim/os/kernel.h"
@@ -106,6 +108,18 @@ long Futex(const uint32_t* word, int operation, uint32_t value, const timespec* 
 
 }  // namespace
 }  // namespace redlatch::sim
+
+// Abseil's own would read the processor's counter of cycles.
+namespace absl {
+ABSL_NAMESPACE_BEGIN
+int64_t GetCurrentTimeNanos() {
+  timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  return redlatch::sim::Nanos(now);
+}
+Time Now() { return FromUnixNanos(GetCurrentTimeNanos()); }
+ABSL_NAMESPACE_END
+}  // namespace absl
 
 // NOLINTBEGIN: the names and types are libc's.
 using namespace redlatch::sim;

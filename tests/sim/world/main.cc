@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <string>
 #include <thread>
 
@@ -48,7 +49,7 @@ struct Flags {
   uint64_t strict = 0;
   uint64_t calls = 0;
   uint64_t failures = 3;
-  uint64_t jobs = std::max(1U, std::thread::hardware_concurrency());
+  uint64_t jobs = 0;  // read by Raw()
 };
 
 bool SetDeployment(const std::string& name, PlanLimits& limits) {
@@ -80,19 +81,19 @@ bool Set(Flags& flags, const std::string& flag, const std::string& value) {
   return text != nullptr;
 }
 
-Plan PlanOf(const std::string& text, const Flags& flags) {
+Request RequestOf(const std::string& text, const Flags& flags) {
   const size_t colon = text.find(':');
-  Plan plan = MakePlan(strtoull(text.c_str(), nullptr, 10), flags.limits);
-  plan.strict = flags.strict != 0;
-  return colon == std::string::npos ? plan : Without(plan, text.substr(colon + 1));
+  return {.seed = strtoull(text.c_str(), nullptr, 10),
+          .limits = flags.limits,
+          .strict = flags.strict != 0,
+          .edits = colon == std::string::npos ? "" : text.substr(colon + 1)};
 }
 
-int Replay(const Flags& flags) {
-  const Plan plan = PlanOf(flags.replay, flags);
-  printf("%s", Describe(plan).c_str());
-  Trace::Enable();
-  if (flags.calls != 0) Trace::EnableCalls();
-  const RunResult result = Runner::RunOne(plan);
+int Replay(const Flags& flags, Runner& runner) {
+  Request request = RequestOf(flags.replay, flags);
+  request.tells = flags.calls != 0 ? Request::Telling::kCalls : Request::Telling::kEvents;
+  printf("%s", Describe(request.MakePlan()).c_str());
+  const RunResult result = runner.RunOne(request);
   printf("%s\nsteps %lu, scripts %lu, grants %lu, virtual ms %ld, hash %lx\n",
          result.violation.empty() ? "no promise is broken" : result.violation.c_str(), result.steps,
          result.scripts, result.grants, result.virtual_ms, result.hash);
@@ -102,12 +103,12 @@ int Replay(const Flags& flags) {
 // Many runs, one seed each.
 class Campaign {
  public:
-  explicit Campaign(const Flags& flags) : flags_(flags) {}
+  Campaign(const Flags& flags, Runner& runner) : flags_(flags), runner_(runner) {}
 
   int Run() {
-    Runner(flags_.jobs)
-        .Run([this](Plan& plan) { return Next(plan); },
-             [this](const Plan& plan, const RunResult& result) { Ended(plan, result); });
+    runner_.Run(
+        [this](Request& request) { return Next(request); },
+        [this](const Request& request, const RunResult& result) { Ended(request, result); });
     printf("%lu runs, %lu steps, %lu scripts, %lu grants in %.1f s: %.0f steps/s\n", runs_,
            total_.steps, total_.scripts, total_.grants, Elapsed(),
            static_cast<double>(total_.steps) / Elapsed());
@@ -139,41 +140,41 @@ class Campaign {
     return text;
   }
 
-  bool Next(Plan& plan) {
+  bool Next(Request& request) {
     const bool over = flags_.seconds > 0 ? Elapsed() > flags_.seconds : begun_ == flags_.seeds;
     if (over || failures_ >= flags_.failures) return false;
-    plan = MakePlan(flags_.from + begun_++, flags_.limits);
-    plan.strict = flags_.strict != 0;
+    request = {
+        .seed = flags_.from + begun_++, .limits = flags_.limits, .strict = flags_.strict != 0};
     return true;
   }
 
-  void Ended(const Plan& plan, const RunResult& result) {
+  void Ended(const Request& request, const RunResult& result) {
     ++runs_;
     total_.steps += result.steps;
     total_.scripts += result.scripts;
     total_.grants += result.grants;
     for (size_t i = 0; i < total_.faults.size(); ++i) total_.faults[i] += result.faults[i];
-    if (result.violation.empty()) {
-      if (plan.seed % kRepeatedOneIn != 0 || Runner::RunOne(plan).hash == result.hash) return;
-      ++failures_;
-      printf("seed %lu: a second run of the same seed takes another course\n", plan.seed);
-      return;
-    }
+    if (!result.violation.empty()) return Report(request, result.violation);
+    if (request.seed % kRepeatedOneIn != 0 || runner_.RunOne(request).hash == result.hash) return;
     ++failures_;
-    printf("seed %lu: %s\n", plan.seed, result.violation.c_str());
+    printf("seed %lu: a second run of the same seed takes another course\n", request.seed);
+  }
+
+  void Report(Request request, const std::string& violation) {
+    ++failures_;
+    printf("seed %lu: %s\n", request.seed, violation.c_str());
     fflush(stdout);
-    const std::string edits =
-        flags_.shrink != 0 ? Runner::Shrink(plan, "", result.violation) : std::string();
-    const Plan small = Without(plan, edits);
     if (flags_.shrink != 0) {
-      printf("the smallest plan that fails in this way:\n%s%s\n", Describe(small).c_str(),
-             Runner::RunOne(small).violation.c_str());
+      request.edits = runner_.Shrink(request, violation);
+      printf("the smallest plan that fails in this way:\n%s%s\n",
+             Describe(request.MakePlan()).c_str(), runner_.RunOne(request).violation.c_str());
     }
-    printf("replay it: ./dev sim --replay %lu%s%s%s\n", plan.seed, edits.empty() ? "" : ":",
-           edits.c_str(), MoreFlags().c_str());
+    printf("replay it: ./dev sim --replay %lu%s%s%s\n", request.seed,
+           request.edits.empty() ? "" : ":", request.edits.c_str(), MoreFlags().c_str());
   }
 
   const Flags& flags_;
+  Runner& runner_;
   const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
   RunResult total_;
   uint64_t begun_ = 0;
@@ -181,7 +182,19 @@ class Campaign {
   uint64_t failures_ = 0;
 };
 
+// The value of a flag, without an allocation; null: it is not there.
+const char* Raw(int argc, char** argv, const char* flag) {
+  for (int i = 1; i + 1 < argc; ++i) {
+    if (strcmp(argv[i], flag) == 0) return argv[i + 1];
+  }
+  return nullptr;
+}
+
 int Main(int argc, char** argv) {
+  const char* const jobs = Raw(argc, argv, "--jobs");
+  if (Raw(argc, argv, "--coverage") != nullptr) ScriptCoverage::Begin();
+  Runner runner(jobs != nullptr ? strtoull(jobs, nullptr, 10)
+                                : std::thread::hardware_concurrency());
   Flags flags;
   for (int i = 1; i < argc; i += 2) {
     if (i + 1 < argc && Set(flags, argv[i], argv[i + 1])) continue;
@@ -189,12 +202,10 @@ int Main(int argc, char** argv) {
     return 2;
   }
   if (!flags.plan.empty()) {
-    printf("%s", Describe(PlanOf(flags.plan, flags)).c_str());
+    printf("%s", Describe(RequestOf(flags.plan, flags).MakePlan()).c_str());
     return 0;
   }
-  if (!flags.coverage.empty()) ScriptCoverage::Begin();
-  Runner::WarmUp();
-  return flags.replay.empty() ? Campaign(flags).Run() : Replay(flags);
+  return flags.replay.empty() ? Campaign(flags, runner).Run() : Replay(flags, runner);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "tests/sim/world/runner.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -9,74 +10,38 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <map>
 #include <memory>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "tests/sim/trace.h"
 
 namespace redlatch::sim {
-namespace {
 
-constexpr unsigned kLongestRun = 60;  // seconds of real time
-
-// What a child leaves to its parent.
-struct Slot {
+// What a worker is told, and what it tells.
+struct Runner::Slot {
+  uint64_t seed;
+  PlanLimits limits;
+  bool strict;
+  Request::Telling tells;
+  char edits[size_t{64} << 10];
   bool ended;
   RunResult result;  // without the text
   char violation[2000];
 };
 
-Slot* MakeSlot() {
-  void* const made =
-      mmap(nullptr, sizeof(Slot), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (made == MAP_FAILED) abort();
-  return static_cast<Slot*>(made);
-}
+namespace {
+
+constexpr unsigned kLongestRun = 60;  // seconds of real time
+constexpr size_t kMostJobs = 256;
 
 // In a build that counts lines: _exit() would forget them.
 extern "C" __attribute__((weak)) void __gcov_dump();
 
-[[noreturn]] void RunInChild(const Plan& plan, Slot* slot) {
-  alarm(kLongestRun);
-  World world(plan);
-  RunResult result = world.Run();
-  snprintf(slot->violation, sizeof slot->violation, "%s", result.violation.c_str());
-  result.violation.clear();
-  memcpy(static_cast<void*>(&slot->result), static_cast<const void*>(&result), sizeof result);
-  slot->ended = true;
+[[noreturn]] void Leave() {
   fflush(nullptr);
   if (&__gcov_dump != nullptr) __gcov_dump();
   _exit(0);
-}
-
-pid_t Start(const Plan& plan, Slot* slot) {
-  slot->ended = false;
-  fflush(nullptr);
-  const pid_t pid = fork();
-  if (pid == 0) RunInChild(plan, slot);
-  if (pid < 0) abort();
-  return pid;
-}
-
-RunResult TakeResult(Slot* slot, int status) {
-  RunResult result;
-  if (slot->ended) {
-    const RunResult& theirs = slot->result;
-    result.steps = theirs.steps;
-    result.scripts = theirs.scripts;
-    result.grants = theirs.grants;
-    result.hash = theirs.hash;
-    result.virtual_ms = theirs.virtual_ms;
-    result.faults = theirs.faults;
-    result.violation = slot->violation;
-  } else {
-    result.violation = WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM
-                           ? "hangs: a thread runs without end"
-                           : absl::StrCat("crash: the process ended with status ", status);
-  }
-  return result;
 }
 
 // The promise that a violation is of.
@@ -86,46 +51,8 @@ std::string ClassOf(const std::string& violation) {
   return what.substr(0, std::min(what.find(':'), what.find(" (")));
 }
 
-}  // namespace
-
-void Runner::Run(const std::function<bool(Plan& plan)>& next,
-                 const std::function<void(const Plan& plan, const RunResult& result)>& ended) {
-  struct Child {
-    Plan plan;
-    Slot* slot;
-  };
-  std::map<pid_t, Child> children;
-  std::vector<Slot*> slots;
-  for (size_t i = 0; i < jobs_; ++i) slots.push_back(MakeSlot());
-  for (bool more = true; more || !children.empty();) {
-    Plan plan;
-    while (more && !slots.empty() && (more = next(plan))) {
-      const pid_t pid = Start(plan, slots.back());
-      children.emplace(pid, Child{std::move(plan), slots.back()});
-      slots.pop_back();
-    }
-    if (children.empty()) break;
-    int status = 0;
-    const auto found = children.find(wait(&status));
-    if (found == children.end()) continue;
-    ended(found->second.plan, TakeResult(found->second.slot, status));
-    slots.push_back(found->second.slot);
-    children.erase(found);
-  }
-  for (Slot* const slot : slots) munmap(slot, sizeof(Slot));
-}
-
-RunResult Runner::RunOne(const Plan& plan) {
-  Slot* const slot = MakeSlot();
-  int status = 0;
-  // This child and no other: Run() may have some, too.
-  waitpid(Start(plan, slot), &status, 0);
-  RunResult result = TakeResult(slot, status);
-  munmap(slot, sizeof(Slot));
-  return result;
-}
-
-void Runner::WarmUp() {
+// So that the children find every script compiled.
+void WarmUp() {
   for (const Group group : {Group::kSingle, Group::kQuorum}) {
     for (uint64_t seed = 1; seed <= 8; ++seed) {
       const Plan plan = MakePlan(seed, {.any_group = false, .group = group, .faults = 0});
@@ -136,21 +63,165 @@ void Runner::WarmUp() {
   }
 }
 
-std::string Runner::Shrink(const Plan& plan, const std::string& edits,
-                           const std::string& violation) {
-  std::string best = edits;
-  const auto fails = [&](const std::string& tried) {
-    return ClassOf(RunOne(Without(plan, tried)).violation) == ClassOf(violation);
+}  // namespace
+
+Plan Request::MakePlan() const {
+  Plan plan = Without(redlatch::sim::MakePlan(seed, limits), edits);
+  plan.strict = strict;
+  return plan;
+}
+
+Runner::Runner(size_t jobs) {
+  // The same memory for any number of them.
+  workers_.reserve(kMostJobs);
+  idle_.reserve(kMostJobs);
+  workers_.resize(std::clamp<size_t>(jobs, 1, kMostJobs));
+  WarmUp();
+  for (Worker& worker : workers_) {
+    void* const shared =
+        mmap(nullptr, sizeof(Slot), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    int down[2];
+    int up[2];
+    if (shared == MAP_FAILED || pipe(down) != 0 || pipe(up) != 0) abort();
+    worker.slot = static_cast<Slot*>(shared);
+    worker.to = down[1];
+    worker.from = up[0];
+    if (fork() == 0) {
+      // The pipes of the workers before it are the parent's.
+      for (const Worker& other : workers_) {
+        if (other.to >= 0) close(other.to), close(other.from);
+      }
+      Serve(worker.slot, down[0], up[1]);
+    }
+    close(down[0]);
+    close(up[1]);
+  }
+  for (Worker& worker : workers_) idle_.push_back(&worker);
+}
+
+Runner::~Runner() {
+  for (const Worker& worker : workers_) close(worker.to), close(worker.from);
+  while (wait(nullptr) > 0) {
+  }
+}
+
+void Runner::Serve(Slot* slot, int in, int out) {
+  char any = 0;
+  while (read(in, &any, 1) == 1) {
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(kLongestRun);
+      if (slot->tells != Request::Telling::kNothing) Trace::Enable();
+      if (slot->tells == Request::Telling::kCalls) Trace::EnableCalls();
+      const Request request{.seed = slot->seed,
+                            .limits = slot->limits,
+                            .strict = slot->strict,
+                            .tells = slot->tells,
+                            .edits = slot->edits};
+      const Plan plan = request.MakePlan();
+      World world(plan);
+      RunResult result = world.Run();
+      snprintf(slot->violation, sizeof slot->violation, "%s", result.violation.c_str());
+      result.violation.clear();
+      memcpy(static_cast<void*>(&slot->result), static_cast<const void*>(&result), sizeof result);
+      slot->ended = true;
+      Leave();
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    if (write(out, &status, sizeof status) != sizeof status) break;
+  }
+  Leave();
+}
+
+void Runner::Begin(Worker& worker, const Request& request) {
+  Slot& slot = *worker.slot;
+  worker.request = request;
+  slot.seed = request.seed;
+  slot.limits = request.limits;
+  slot.strict = request.strict;
+  slot.tells = request.tells;
+  snprintf(slot.edits, sizeof slot.edits, "%s", request.edits.c_str());
+  slot.ended = false;
+  fflush(nullptr);
+  if (write(worker.to, "", 1) != 1) abort();
+}
+
+RunResult Runner::End(const Worker& worker) {
+  int status = 0;
+  if (read(worker.from, &status, sizeof status) != sizeof status) abort();
+  RunResult result;
+  const Slot& slot = *worker.slot;
+  if (slot.ended) {
+    const RunResult& theirs = slot.result;
+    result.steps = theirs.steps;
+    result.scripts = theirs.scripts;
+    result.grants = theirs.grants;
+    result.hash = theirs.hash;
+    result.virtual_ms = theirs.virtual_ms;
+    result.faults = theirs.faults;
+    result.violation = slot.violation;
+  } else {
+    result.violation = WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM
+                           ? "hangs: a thread runs without end"
+                           : absl::StrCat("crash: the process ended with status ", status);
+  }
+  return result;
+}
+
+void Runner::Run(
+    const std::function<bool(Request& request)>& next,
+    const std::function<void(const Request& request, const RunResult& result)>& ended) {
+  bool more = true;
+  for (;;) {
+    Request request;
+    while (more && !idle_.empty() && (more = next(request))) {
+      Begin(*idle_.back(), request);
+      idle_.pop_back();
+    }
+    if (idle_.size() == workers_.size()) return;
+    std::vector<pollfd> results;
+    for (const Worker& worker : workers_) {
+      const bool busy = std::find(idle_.begin(), idle_.end(), &worker) == idle_.end();
+      results.push_back({.fd = busy ? worker.from : -1, .events = POLLIN, .revents = 0});
+    }
+    poll(results.data(), results.size(), -1);
+    for (size_t i = 0; i < results.size(); ++i) {
+      if (results[i].revents == 0) continue;
+      const RunResult result = End(workers_[i]);
+      idle_.push_back(&workers_[i]);
+      ended(Request(workers_[i].request), result);
+    }
+  }
+}
+
+RunResult Runner::RunOne(const Request& request) {
+  Worker& worker = *idle_.back();
+  idle_.pop_back();
+  Begin(worker, request);
+  RunResult result = End(worker);
+  idle_.push_back(&worker);
+  return result;
+}
+
+std::string Runner::Shrink(const Request& request, const std::string& violation) {
+  Request best = request;
+  const Plan plan = Request{.seed = request.seed, .limits = request.limits}.MakePlan();
+  const auto fails = [&](const Request& tried) {
+    return ClassOf(RunOne(tried).violation) == ClassOf(violation);
   };
   for (bool smaller = true; smaller;) {
     smaller = false;
     for (const std::string& edit : PossibleEdits(plan)) {
-      if (absl::StrCat(",", best, ",").find(absl::StrCat(",", edit, ",")) != std::string::npos)
+      if (absl::StrCat(",", best.edits, ",").find(absl::StrCat(",", edit, ",")) !=
+          std::string::npos) {
         continue;
+      }
       // Another order of events may fail where this one does not.
       for (int schedule = 0; schedule < 4; ++schedule) {
-        std::string tried = absl::StrCat(best, best.empty() ? "" : ",", edit);
-        if (schedule > 0) absl::StrAppend(&tried, ",s", schedule);
+        Request tried = best;
+        absl::StrAppend(&tried.edits, tried.edits.empty() ? "" : ",", edit);
+        if (schedule > 0) absl::StrAppend(&tried.edits, ",s", schedule);
         if (!fails(tried)) continue;
         best = std::move(tried);
         smaller = true;
@@ -158,7 +229,7 @@ std::string Runner::Shrink(const Plan& plan, const std::string& edits,
       }
     }
   }
-  return best;
+  return best.edits;
 }
 
 }  // namespace redlatch::sim

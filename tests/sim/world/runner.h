@@ -1,34 +1,66 @@
 #ifndef REDLATCH_TESTS_SIM_WORLD_RUNNER_H_
 #define REDLATCH_TESTS_SIM_WORLD_RUNNER_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "tests/sim/world/plan.h"
 #include "tests/sim/world/world.h"
 
 namespace redlatch::sim {
 
-// Runs plans in child processes: a run leaves nothing to the next, begins with the same memory as
-// it would in any other process, and may crash.
+// One run: from it follows everything that happens.
+struct Request {
+  uint64_t seed = 0;
+  PlanLimits limits;
+  bool strict = false;
+  enum class Telling : uint8_t { kNothing, kEvents, kCalls };
+  Telling tells = Telling::kNothing;
+  std::string edits;
+
+  Plan MakePlan() const;
+};
+
+// Runs plans in child processes: a run leaves nothing to the next, and may crash. Each child is
+// forked from a process that has done nothing but warm up, so that each begins with the same
+// memory: addresses decide the order in hash tables.
 class Runner {
  public:
-  explicit Runner(size_t jobs) : jobs_(jobs) {}
+  // Called first in main(), before anything is allocated that depends on how the program was
+  // called.
+  explicit Runner(size_t jobs);
+  ~Runner();
+  Runner(const Runner&) = delete;
+  Runner& operator=(const Runner&) = delete;
 
-  // Runs the plans that `next` gives, until it returns false, several at a time.
-  void Run(const std::function<bool(Plan& plan)>& next,
-           const std::function<void(const Plan& plan, const RunResult& result)>& ended);
-  static RunResult RunOne(const Plan& plan);
-  // Runs a few plans in this process, so that its children find every script compiled.
-  static void WarmUp();
+  // Runs what `next` asks for, until it returns false, several at a time. `ended` may call
+  // RunOne().
+  void Run(const std::function<bool(Request& request)>& next,
+           const std::function<void(const Request& request, const RunResult& result)>& ended);
+  RunResult RunOne(const Request& request);
 
   // The smallest plan that breaks the same promise, as edits of the plan.
-  static std::string Shrink(const Plan& plan, const std::string& edits,
-                            const std::string& violation);
+  std::string Shrink(const Request& request, const std::string& violation);
 
  private:
-  const size_t jobs_;
+  struct Slot;
+  // A process that forks a child for each run.
+  struct Worker {
+    Slot* slot = nullptr;  // shared with it
+    int to = -1;
+    int from = -1;
+    Request request;  // that it runs
+  };
+
+  static void Serve(Slot* slot, int in, int out);
+  static void Begin(Worker& worker, const Request& request);
+  static RunResult End(const Worker& worker);
+
+  std::vector<Worker> workers_;
+  std::vector<Worker*> idle_;
 };
 
 }  // namespace redlatch::sim
