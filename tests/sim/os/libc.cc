@@ -154,6 +154,7 @@ int pthread_setname_np(pthread_t thread, const char* name) {
 }
 int pthread_setcancelstate(int, int*) { return 0; }
 int pthread_sigmask(int, const sigset_t*, sigset_t*) { return 0; }
+pid_t getpid() noexcept { return Simulated() ? 4711 : static_cast<pid_t>(RealCall(SYS_getpid)); }
 int sched_yield() {
   if (Simulated()) {
     Here().Tick(kMicro);

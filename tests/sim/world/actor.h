@@ -28,7 +28,9 @@ namespace redlatch::sim {
 // One client process: it uses redlatch as a program would, and tells the oracle what it gets.
 class Actor {
  public:
-  Actor(Kernel& kernel, Oracle& oracle, const Plan& plan, size_t number, std::string url);
+  // `probes_at`: kernel time from which on nothing may be left of any fault.
+  Actor(Kernel& kernel, Oracle& oracle, const Plan& plan, size_t number, std::string url,
+        int64_t probes_at);
 
   // Runs in a new process. After Crash(), it goes on with the operations that no thread had begun.
   void Start();
@@ -46,6 +48,7 @@ class Actor {
 
   void Main();
   void Run(Objects& objects, size_t thread);
+  void Probe(Objects& objects);
   void Do(Objects& objects, const Operation& operation, uint64_t owner);
   void Administer(Objects& objects, const Operation& operation);
   void DoLatch(Objects& objects, const Operation& operation);
@@ -79,6 +82,7 @@ class Actor {
   const int64_t start_ = kernel_.now();
   const size_t number_;
   const std::string url_;
+  const int64_t probes_at_;
   Process* process_ = nullptr;
   int lives_ = 0;
   bool done_ = false;

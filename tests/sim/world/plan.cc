@@ -160,6 +160,11 @@ bool LosesData(const Plan& plan) {
                      [](const Fault& each) { return LosesData(each.kind); });
 }
 
+bool Plan::Has(FaultKind kind) const {
+  return std::any_of(faults.begin(), faults.end(),
+                     [=](const Fault& each) { return each.kind == kind; });
+}
+
 Plan MakePlan(uint64_t seed, const PlanLimits& limits) {
   Plan plan = MakePlan(Random(seed), limits);
   plan.seed = seed;

@@ -115,7 +115,9 @@ struct Plan {
   std::vector<SharedObject> objects;
   std::vector<ClientPlan> clients;
   std::vector<Fault> faults;  // in order of time
-  int64_t calm_ms = 0;        // from then on all is as if there had been no faults
+
+  bool Has(FaultKind kind) const;
+  int64_t calm_ms = 0;  // from then on all is as if there had been no faults
 };
 
 struct PlanLimits {

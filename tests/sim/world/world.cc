@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "tests/sim/trace.h"
@@ -13,7 +14,16 @@ namespace {
 constexpr uint16_t kPort = 6379;
 constexpr uint32_t kNetwork = 0x0a000001;  // 10.0.0.1
 constexpr int64_t kHeartbeat = 10 * kSecond;
+// A command of which the answer takes longer than its timeout is given up. If all are so slow,
+// nothing can be promised; so they are for a while only.
+constexpr int64_t kSlowLink = 400'000;  // us
 constexpr int64_t kSlowest = 10 * kSecond;
+
+bool StaysAfterRelease(const std::string& key) {
+  return absl::EndsWith(key, ":fence") || absl::StrContains(key, ".gone.") ||
+         absl::StrContains(key, ".forced") || absl::StartsWith(key, "redlatch:client:") ||
+         key == "redlatch:quorum" || absl::StrContains(key, "reign");
+}
 
 }  // namespace
 
@@ -63,10 +73,26 @@ std::string World::MakeServers() {
   return absl::StrCat("redlock:", absl::StrJoin(urls, ","));
 }
 
+// When nothing is left of the faults: leases of those that died are over, and each waiter has sent
+// a heartbeat.
+int64_t World::QuietFrom() const {
+  int64_t end = start_ + (plan_.latest_us > kSlowLink ? kSlowest : 0);
+  for (const Fault& each : plan_.faults) {
+    end = std::max(end, start_ + (each.at_ms + each.length_ms) * kMilli);
+  }
+  int64_t rest = plan_.restart_delay_ms > 0 ? plan_.restart_delay_ms * kMilli + kHeartbeat : 0;
+  if (end > start_) rest += LongestLease() + kHeartbeat + 5 * kSecond;
+  for (const Fault& each : plan_.faults) {
+    if (each.kind == FaultKind::kClockBack)
+      rest += each.length_ms * kMilli;  // so leases are longer
+  }
+  return end + rest;
+}
+
 RunResult World::Run() {
   const std::string url = MakeServers();
   for (size_t i = 0; i < plan_.clients.size(); ++i) {
-    actors_.push_back(std::make_unique<Actor>(kernel_, oracle_, plan_, i, url));
+    actors_.push_back(std::make_unique<Actor>(kernel_, oracle_, plan_, i, url, QuietFrom()));
     actors_.back()->Start();
     for (const auto& host : hosts_) {
       Link& link = network_.Between(actors_.back()->process(), host->address());
@@ -75,9 +101,7 @@ RunResult World::Run() {
     }
   }
   int64_t faults_end = start_;
-  // A command of which the answer takes longer than its timeout is given up; if all are so slow,
-  // nothing can be promised.
-  if (plan_.latest_us > 400'000) {
+  if (plan_.latest_us > kSlowLink) {
     faults_end = start_ + kSlowest;
     kernel_.At(faults_end, [this] {
       for (const auto& actor : actors_) {
@@ -112,7 +136,7 @@ RunResult World::Run() {
     oracle_.JudgeOrder(300 * kMilli + 10 * plan_.latest_us * kMicro);
   }
   CheckOften();
-  const int64_t limit = faults_end + 900 * kSecond;
+  const int64_t limit = QuietFrom() + 900 * kSecond;
   const bool done =
       kernel_.Run(limit, [this] { return AllDone() || !oracle_.violation().empty(); });
   if (!done) {
@@ -155,8 +179,38 @@ void World::CheckKeys(bool all_gone) {
   }
 }
 
+// P2: what is released is gone, although its lease would last longer.
+void World::CheckNothingHeld() {
+  // A client that ends at once after a release does not wait for the minority of a quorum, which
+  // may not know the script any more.
+  const bool forgets = plan_.Has(FaultKind::kFlushScripts) || plan_.Has(FaultKind::kRestart) ||
+                       plan_.Has(FaultKind::kRestartEmpty) || plan_.Has(FaultKind::kRestartOld);
+  if (plan_.group == Group::kQuorum && forgets) return;
+  for (const auto& host : hosts_) {
+    for (const std::string& key : host->redis().TakeSnapshot().keys.Keys()) {
+      const bool stays =
+          StaysAfterRelease(key) ||
+          std::any_of(plan_.objects.begin(), plan_.objects.end(), [&](const auto& it) {
+            return it.kind == Kind::kSemaphore && it.name == key;  // its capacity
+          });
+      if (stays || IsOfLatch(key)) continue;
+      return oracle_.Violated(absl::StrCat("P2: the key ", key, " is there, and nothing is held"));
+    }
+  }
+}
+
+bool World::IsOfLatch(const std::string& key) const {
+  return std::any_of(plan_.objects.begin(), plan_.objects.end(), [&](const auto& it) {
+    return it.kind == Kind::kLatch &&
+           (key == it.name || absl::StartsWith(key, absl::StrCat("redlatch:2:{", it.name, "}:")));
+  });
+}
+
 void World::CheckTheEnd() {
   const auto broken = [this] { return !oracle_.violation().empty(); };
+  // A claim that nobody took ends by itself.
+  kernel_.Run(kernel_.now() + 3 * kSecond, broken);
+  CheckNothingHeld();
   kernel_.Run(kernel_.now() + 32 * 24 * 3600 * kSecond, broken);
   CheckKeys(/*all_gone=*/true);
 }

@@ -50,6 +50,9 @@ class World {
   void CheckOften();
   void CheckTheEnd();
   void CheckKeys(bool all_gone);
+  void CheckNothingHeld();
+  bool IsOfLatch(const std::string& key) const;
+  int64_t QuietFrom() const;
   bool AllDone() const;
   int64_t LongestLease() const;
 
