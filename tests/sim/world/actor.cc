@@ -265,7 +265,7 @@ void Actor::Probe(Objects& objects) {
   // less than a second. Else their next heartbeats are waited for.
   const bool disordered = plan_.group == Group::kQuorum &&
                           (plan_.Has(FaultKind::kClockBack) || plan_.Has(FaultKind::kClockForward));
-  const AcquireOptions options{.wait = absl::Seconds(disordered ? 60 : 5)};
+  const AcquireOptions options{.wait = absl::Seconds(disordered ? 60 : 10)};
   for (size_t i = 0; i < plan_.objects.size(); ++i) {
     const SharedObject& object = plan_.objects[i];
     absl::Status status;

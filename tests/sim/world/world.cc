@@ -125,7 +125,9 @@ RunResult World::Run() {
   }
   // A waiter of a quorum that is next has 100 ms to ask, and votes that are split cost pauses.
   const int64_t handover = plan_.group == Group::kQuorum ? 2000 * kMilli : 100 * kMilli;
-  oracle_.SetLongestIdle(handover + 10 * plan_.latest_us * kMicro);
+  // A server that has restarted is young from when it is used next.
+  oracle_.SetLongestIdle(handover + plan_.restart_delay_ms * kMilli +
+                         10 * plan_.latest_us * kMicro);
   if (plan_.restart_delay_ms > 0) {
     faults_end = std::max(faults_end, start_ + plan_.restart_delay_ms * kMilli);
     oracle_.Excuse(faults_end + kHeartbeat);
