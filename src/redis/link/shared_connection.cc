@@ -376,8 +376,9 @@ bool SharedConnection::Drain(base::Instant until) noexcept {
 Transport::Polled SharedConnection::BeginPoll() {
   if (fork_guard_.InForkedChild()) return {};
   const base::MutexLock lock(mu_);
-  return connected_ && leader_ == nullptr ? transport_->BeginPoll(read_wants_ | write_wants_)
-                                          : Transport::Polled();
+  // With nothing to answer, no caller would read what makes it ready, such as the server's end.
+  const bool waits = connected_ && leader_ == nullptr && pipeline_.size() > 0;
+  return waits ? transport_->BeginPoll(read_wants_ | write_wants_) : Transport::Polled();
 }
 
 // ---- What the leader does on the connection.

@@ -141,7 +141,8 @@ class SharedConnection {
   // connection that stalls is given up, as by a call.
   bool Drain(base::Instant until) noexcept;
   // For who polls several connections, and drains those that are ready: to be read, or for what is
-  // still to be written. No descriptor: another thread reads, or there is no connection.
+  // still to be written. No descriptor: another thread reads, there is no connection, or nothing is
+  // to be answered on it.
   Transport::Polled BeginPoll();
 
   // Makes the first connection, or tells by `deadline` why the first attempt failed. Calls
