@@ -31,7 +31,9 @@ constexpr absl::Duration kLongestLease = absl::Hours(24 * 365);
 }  // namespace
 
 absl::Status LockSession::CheckLease(absl::Duration lease) const {
-  const absl::Duration longest = core_->longest_lease();
+  // A latch, which holds nothing, has no quarantine.
+  const absl::Duration longest =
+      entry_.plan->sharing.holds ? core_->longest_lease() : absl::InfiniteDuration();
   if (kShortestLease <= lease && lease <= std::min(longest, kLongestLease)) return absl::OkStatus();
   if (kShortestLease <= lease && lease <= kLongestLease && core_->is_quorum()) {
     return absl::InvalidArgumentError(absl::StrCat(
