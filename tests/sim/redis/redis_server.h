@@ -103,6 +103,7 @@ class RedisServer : private ScriptHost {
 
   // All keys, values and expiries, in an order of its own.
   std::string Dump();
+  const Keyspace& keys() const { return keys_; }
   Snapshot TakeSnapshot() const { return {keys_, replication_}; }
   void Restore(const Snapshot& snapshot);
 

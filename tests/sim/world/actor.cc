@@ -171,6 +171,7 @@ struct Actor::Objects {
       const LockOptions options{.lease = absl::Milliseconds(each.lease_ms),
                                 .turn = absl::Milliseconds(each.turn_ms),
                                 .keep = absl::Milliseconds(each.keep_ms),
+                                .replica_acks = each.replica_acks,
                                 .on_lost = on_lost};
       locks.emplace_back();
       semaphores.emplace_back();
@@ -238,9 +239,16 @@ void Actor::Crash() {
 
 void Actor::Main() {
   ClientOptions options;
-  options.connect = ConnectPolicy::kLazy;
+  // Until it has connected once, a client does not know which leases a quarantine allows.
+  const bool eager = plan_.quarantine_ms > 0;
+  options.connect = eager ? ConnectPolicy::kEager : ConnectPolicy::kLazy;
   options.observer = std::make_shared<Quiet>();
   auto client = Client::Connect(url_, options);
+  const bool may_fail = !plan_.faults.empty() || plan_.late_one_in > 0;
+  while (eager && may_fail && !client.ok()) {
+    SleepMicros(10'000);
+    client = Client::Connect(url_, options);
+  }
   if (!client.ok())
     return oracle_.Violated(absl::StrCat("no client: ", client.status().ToString()));
   {
@@ -351,7 +359,8 @@ std::unique_ptr<MultiLock> Actor::MultiOf(Objects& objects, const Operation& ope
   const SharedObject& object = ObjectOf(operation);
   if (object.kind != Kind::kMulti) return nullptr;
   return std::make_unique<MultiLock>(objects.client, Names(operation),
-                                     LockOptions{.lease = absl::Milliseconds(object.lease_ms)});
+                                     LockOptions{.lease = absl::Milliseconds(object.lease_ms),
+                                                 .replica_acks = object.replica_acks});
 }
 
 std::vector<std::string> Actor::Names(const Operation& operation) const {
@@ -390,11 +399,14 @@ void Actor::Judge(const absl::Status& status, const Operation& operation, int64_
   if (status.ok()) return;
   ++failures_;
   const bool ends = tries || operation.wait_ms >= 0;
-  const bool expected = (absl::IsDeadlineExceeded(status) && ends) ||
-                        (absl::IsCancelled(status) && operation.stop_ms >= 0) ||
-                        (absl::IsUnavailable(status) && plan_.late_one_in > 0 &&
-                         (ends || plan_.latest_us > 500'000)) ||
-                        (absl::IsFailedPrecondition(status) && plan_.administers);
+  const bool expected =
+      (absl::IsDeadlineExceeded(status) && ends) ||
+      (absl::IsCancelled(status) && operation.stop_ms >= 0) ||
+      (absl::IsUnavailable(status) && plan_.late_one_in > 0 &&
+       (ends || plan_.latest_us > 500'000)) ||
+      (absl::IsFailedPrecondition(status) && plan_.administers) ||
+      // Its release was forced before the replicas confirmed it.
+      (absl::IsUnavailable(status) && plan_.administers && ObjectOf(operation).replica_acks > 0);
   // What a server has lost of a latch is lost for good.
   const bool vanished =
       ObjectOf(operation).kind == Kind::kLatch && absl::IsAborted(status) && !plan_.faults.empty();
@@ -436,6 +448,7 @@ RedisLockBase& Actor::LockOf(Objects& objects, const Operation& operation) const
 
 void Actor::DoStd(Objects& objects, const Operation& operation, uint64_t owner) {
   const std::unique_ptr<MultiLock> multi = MultiOf(objects, operation);
+  const SharedObject& object = ObjectOf(operation);
   RedisLockBase& lock = multi != nullptr ? *multi : LockOf(objects, operation);
   auto* const read_write = operation.shared ? static_cast<ReentrantReadWriteLock*>(&lock) : nullptr;
   const auto wait = std::chrono::milliseconds(std::max<int64_t>(operation.wait_ms, 0));
@@ -465,11 +478,13 @@ void Actor::DoStd(Objects& objects, const Operation& operation, uint64_t owner) 
   if (!got) return;
   const redlatch::Hold hold = read_write != nullptr ? read_write->current_read() : lock.current();
   const auto ids = asking.Granted({.owner = owner,
+                                   .acknowledged = object.replica_acks > 0,
+                                   .quarantined = plan_.quarantine_ms > 0,
                                    .valid = [hold] { return hold.valid(); },
-                                   .passes_writers = ObjectOf(operation).phase_fair,
+                                   .passes_writers = object.phase_fair,
                                    .lost = hold.lost()},
                                   &hold);
-  const bool reenters = operation.nested && ObjectOf(operation).kind == Kind::kReentrant;
+  const bool reenters = operation.nested && object.kind == Kind::kReentrant;
   const bool nested = reenters && lock.try_lock();
   if (reenters && !nested && IsCalm(operation)) {
     oracle_.Violated("a reentrant lock refuses its own thread");
@@ -483,6 +498,7 @@ void Actor::DoStd(Objects& objects, const Operation& operation, uint64_t owner) 
 
 void Actor::DoLease(Objects& objects, const Operation& operation, uint64_t owner) {
   const std::unique_ptr<MultiLock> multi = MultiOf(objects, operation);
+  const SharedObject& object = ObjectOf(operation);
   RedisLockBase& lock = multi != nullptr ? *multi : LockOf(objects, operation);
   Stopper stopper(operation);
   const AcquireOptions options = OptionsOf(operation, stopper.token());
@@ -503,8 +519,10 @@ void Actor::DoLease(Objects& objects, const Operation& operation, uint64_t owner
   const redlatch::Hold hold = *lease;
   const auto ids =
       asking.Granted({.owner = HasSharedOwner(operation) ? Oracle::kSharedOwner : owner,
+                      .acknowledged = object.replica_acks > 0,
+                      .quarantined = plan_.quarantine_ms > 0,
                       .valid = [hold] { return hold.valid(); },
-                      .passes_writers = ObjectOf(operation).phase_fair,
+                      .passes_writers = object.phase_fair,
                       .lost = hold.lost()},
                      &hold);
   if (operation.extend_ms > 0) {
@@ -533,6 +551,7 @@ void Actor::DoPermit(Objects& objects, const Operation& operation, uint64_t owne
       {.permits = operation.permits,
        .capacity = plan_.administers ? kLargestCapacity : ObjectOf(operation).capacity,
        .owner = owner,
+       .quarantined = plan_.quarantine_ms > 0 && !plan_.administers,
        .valid = [permit] { return permit->valid(); }},
       nullptr);
   if (operation.extend_ms > 0) {

@@ -1,5 +1,6 @@
 #include "tests/sim/world/host.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "tests/sim/trace.h"
@@ -7,7 +8,10 @@
 namespace redlatch::sim {
 namespace {
 
-// The words of RESP on one line, without those that are only lengths.
+constexpr int64_t kUnixMicros = 1'700'000'000'000'000;
+
+}  // namespace
+
 std::string InWords(std::string_view bytes) {
   std::string text;
   for (size_t at = 0; at < bytes.size() && text.size() < 400;) {
@@ -19,10 +23,6 @@ std::string InWords(std::string_view bytes) {
   }
   return text;
 }
-
-constexpr int64_t kUnixMicros = 1'700'000'000'000'000;
-
-}  // namespace
 
 Host::Host(Kernel& kernel, Network& network, Address address, ServerOptions options, Clock clock)
     : kernel_(kernel),
@@ -49,6 +49,7 @@ void Host::ComeUp(const Keyspace& data) {
   options_.seed += uint64_t{1} << 32;
   redis_ = std::make_unique<RedisServer>(options_, this);
   redis().Restore({data, redis_->replication()});
+  if (prepare_) prepare_(*redis_);
   up_ = true;
   busy_until_ = 0;
   network_.Listen(address_, this);
@@ -60,6 +61,47 @@ void Host::Received(uint64_t connection, std::string_view bytes) {
                network_.ProcessOf(connection)->name, ": ", InWords(bytes));
   }
   redis().Receive(connection, bytes);
+  Executed();
+}
+
+void Host::Prepare(std::function<void(RedisServer& redis)> prepare) {
+  prepare_ = std::move(prepare);
+  prepare_(*redis_);
+}
+
+void Host::Acked(uint64_t replica, int64_t offset) {
+  redis().AckFromReplica(replica, offset);
+  Executed();
+}
+
+void Host::SetFewReplicas(bool few) {
+  few_replicas_ = few;
+  redis_->conditions.few_replicas = few;
+}
+
+void Host::Executed() {
+  if (!executed_) return;
+  executed_();
+  EndWaits();
+}
+
+// Wakes the server when the first WAIT ends.
+void Host::EndWaits() {
+  const int64_t until_us = redis_->NextTimeout();
+  if (until_us == kNever) return;
+  const int64_t left = std::max<int64_t>(until_us - redis().clock() + 1, 0);
+  const int64_t when = std::max(
+      busy_until_,
+      kernel_.now() + static_cast<int64_t>(static_cast<double>(left * kMicro) / clock_.speed));
+  if (ends_wait_at_ > kernel_.now() && ends_wait_at_ <= when) return;
+  ends_wait_at_ = when;
+  kernel_.At(when, [this, when] {
+    if (ends_wait_at_ != when) return;
+    ends_wait_at_ = kNever;
+    if (!up_) return;
+    if (!hangs()) redis().Tick();
+    Executed();
+  });
 }
 
 void Host::Send(uint64_t connection, std::string_view bytes) {

@@ -40,7 +40,23 @@ void Oracle::Violated(const std::string& what) {
   if (violation_.empty()) violation_ = absl::StrCat("at ", kernel_.now() / kMicro, " us: ", what);
 }
 
+void Oracle::FailedOver(int64_t until, bool acks_protect, bool quarantine_protects) {
+  int64_t& lost_until = acks_protect && quarantine_protects ? lost_without_either_until_
+                        : acks_protect                      ? lost_without_acks_until_
+                        : quarantine_protects               ? lost_without_quarantine_until_
+                                                            : unprotected_until_;
+  lost_until = std::max(lost_until, until);
+}
+
+bool Oracle::MayBeLost(const Hold& hold) const {
+  const int64_t now = kernel_.now();
+  return now < unprotected_until_ || (!hold.acknowledged && now < lost_without_acks_until_) ||
+         (!hold.quarantined && now < lost_without_quarantine_until_) ||
+         (!hold.acknowledged && !hold.quarantined && now < lost_without_either_until_);
+}
+
 void Oracle::CheckExclusion(const Object& object, const Hold& fresh) {
+  if (MayBeLost(fresh)) return;
   int64_t permits = fresh.permits;
   for (const auto& [id, each] : object.holds) {
     const bool may_share =
@@ -58,11 +74,19 @@ void Oracle::CheckExclusion(const Object& object, const Hold& fresh) {
   }
 }
 
-void Oracle::CheckToken(const Hold& fresh, uint64_t largest_before) {
+void Oracle::CheckToken(const Object& object, const Hold& fresh, uint64_t largest_before) {
   if (fresh.mode == Mode::kPermits) return;
   // A thread that joins its owner has that owner's token.
   const bool joins = fresh.mode == Mode::kShared || fresh.owner == kSharedOwner;
   if (fresh.token > largest_before || (joins && fresh.token == largest_before)) return;
+  if (MayBeLost(fresh) && object.granted.contains(fresh.process)) return;
+  // After a failover readers may have the token of an older write, until the next one.
+  const int64_t lost_until = std::max(
+      {lost_without_acks_until_, lost_without_quarantine_until_, lost_without_either_until_});
+  if (fresh.mode == Mode::kShared && object.written < lost_until && !fresh.acknowledged &&
+      !fresh.quarantined) {
+    return;
+  }
   Violated(absl::StrCat("P5: the token of ", fresh.name, " does not grow: ", largest_before,
                         " was given before ", Words(fresh), " asked"));
 }
@@ -115,14 +139,16 @@ uint64_t Oracle::Granted(Hold hold, uint64_t largest_before) {
   Object& object = objects_[hold.name];
   if (kernel_.now() >= std::max(unprotected_until_, object.unprotected_until)) {
     if (Valid(hold)) CheckExclusion(object, hold);
-    CheckToken(hold, largest_before);
+    CheckToken(object, hold, largest_before);
   }
   NoteOrder(object, hold);
   if (hold.mode == Mode::kExclusive) {
     object.largest_token = std::max(object.largest_token, hold.token);
+    object.written = kernel_.now();
   }
   const auto line = object.waiting.find({hold.process, hold.mode});
   if (line != object.waiting.end()) line->second.latest = kernel_.now();
+  object.granted[hold.process] = kernel_.now();
   names_[next_] = hold.name;
   object.holds.emplace(next_, std::move(hold));
   return next_++;

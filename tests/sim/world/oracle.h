@@ -25,8 +25,10 @@ class Oracle {
     int64_t permits = 0;
     int64_t capacity = 0;
     Process* process = nullptr;
-    uint64_t owner = 0;  // holds of one owner do not exclude each other
-    uint64_t token = 0;  // 0: has none
+    uint64_t owner = 0;         // holds of one owner do not exclude each other
+    uint64_t token = 0;         // 0: has none
+    bool acknowledged = false;  // by all replicas
+    bool quarantined = false;
     int64_t asked = 0;
     std::function<bool()> valid;
     bool passes_writers = false;  // reads that may, as the lock is fair to phases
@@ -74,6 +76,10 @@ class Oracle {
   void Forced(const std::vector<std::string>& names, int64_t until) {
     for (const std::string& each : names) objects_[each].unprotected_until = until;
   }
+  // The same, of a server whose replicas may not have what it granted: for holds that the replicas
+  // need not confirm, or that no quarantine protects. Tokens grow all the same, but a client that
+  // had an object may go on with those that it has.
+  void FailedOver(int64_t until, bool acks_protect, bool quarantine_protects);
   // Until then the time in which nothing happens is not judged.
   void Excuse(int64_t until) { excused_until_ = std::max(excused_until_, until); }
   // How long an object may have waiters and no owner.
@@ -112,6 +118,8 @@ class Oracle {
     std::map<Process*, int64_t> released_later;
     std::vector<Passed> passed;
     uint64_t largest_token = 0;
+    int64_t written = 0;                  // when an exclusive hold of it was granted last
+    std::map<Process*, int64_t> granted;  // the last time
     int64_t idle_since = 0;
     int64_t unprotected_until = 0;
   };
@@ -122,7 +130,8 @@ class Oracle {
   };
   bool Valid(const Hold& hold) const;
   void CheckExclusion(const Object& object, const Hold& fresh);
-  void CheckToken(const Hold& fresh, uint64_t largest_before);
+  bool MayBeLost(const Hold& hold) const;
+  void CheckToken(const Object& object, const Hold& fresh, uint64_t largest_before);
   void NoteOrder(Object& object, const Hold& fresh);
   void CheckOrder(Object& object);
   static bool IsWanted(const Object& object);
@@ -138,6 +147,9 @@ class Oracle {
   uint64_t grants_ = 0;
   std::map<uint64_t, std::string> names_;  // of holds
   int64_t unprotected_until_ = 0;
+  int64_t lost_without_acks_until_ = 0;
+  int64_t lost_without_quarantine_until_ = 0;
+  int64_t lost_without_either_until_ = 0;
   int64_t excused_until_ = 0;
   int64_t longest_idle_ = kNever;
   int64_t order_margin_ = kNever;

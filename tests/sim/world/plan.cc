@@ -11,10 +11,11 @@ namespace redlatch::sim {
 namespace {
 
 constexpr const char* kFaultNames[] = {
-    "delay",       "hold_up",       "hold_down",   "partition",   "cut",           "swallow",
-    "pause",       "suspend",       "crash",       "stop_server", "restart",       "restart_empty",
-    "restart_old", "flush_scripts", "kill_pubsub", "refuse",      "clock_forward", "clock_back",
-    "failover",    "two_primaries", "move_slot",   "delete_key"};
+    "delay",        "hold_up",       "hold_down",   "partition",   "cut",           "swallow",
+    "pause",        "suspend",       "crash",       "stop_server", "restart",       "restart_empty",
+    "restart_old",  "flush_scripts", "kill_pubsub", "refuse",      "clock_forward", "clock_back",
+    "failover",     "two_primaries", "move_slot",   "delete_key",  "replica_lag",   "sentinel_down",
+    "cluster_down", "new_address"};
 static_assert(std::size(kFaultNames) == static_cast<size_t>(FaultKind::kCount));
 
 int64_t OneOf(Random& random, std::initializer_list<int64_t> values) {
@@ -64,18 +65,23 @@ Operation MakeOperation(Random& random, const Plan& plan) {
   return operation;
 }
 
+bool Replicated(Group group) { return group == Group::kSentinel || group == Group::kCluster; }
+
 bool Fits(FaultKind kind, Group group) {
   switch (kind) {
     case FaultKind::kFailover:
     case FaultKind::kTwoPrimaries:
+    case FaultKind::kReplicaLag:
       return group == Group::kSentinel || group == Group::kCluster;
+    case FaultKind::kSentinelDown:
+      return group == Group::kSentinel;
     case FaultKind::kMoveSlot:
+    case FaultKind::kClusterDown:
+    case FaultKind::kNewAddress:
       return group == Group::kCluster;
-    case FaultKind::kRestartEmpty:
-    case FaultKind::kRestartOld:
-    case FaultKind::kClockForward:
+    case FaultKind::kClockForward:  // after a failover, tokens rest on equal clocks
     case FaultKind::kClockBack:
-      return group != Group::kCluster;
+      return group == Group::kSingle || group == Group::kQuorum;
     default:
       return true;
   }
@@ -86,9 +92,11 @@ void AddFaults(Random& random, Plan& plan, const PlanLimits& limits) {
   if (random.OneIn(5)) return;
   const int64_t end = OneOf(random, {500, 3000, 15'000});
   const uint64_t count = 1 + random.Below(random.OneIn(3) ? 12 : 4);
+  // Those behind are of replicated servers alone.
+  const FaultKind last = Replicated(plan.group) ? FaultKind::kNewAddress : FaultKind::kDeleteKey;
   while (plan.faults.size() < count) {
     Fault fault;
-    fault.kind = static_cast<FaultKind>(random.Below(static_cast<uint64_t>(FaultKind::kCount)));
+    fault.kind = static_cast<FaultKind>(random.Below(static_cast<uint64_t>(last) + 1));
     fault.at_ms = random.Between(0, end);
     fault.client = static_cast<int>(random.Below(plan.clients.size()));
     fault.server = static_cast<int>(random.Below(static_cast<uint64_t>(plan.servers)));
@@ -165,6 +173,24 @@ bool Plan::Has(FaultKind kind) const {
                      [=](const Fault& each) { return each.kind == kind; });
 }
 
+bool UsesAcks(const Plan& plan) {
+  return std::any_of(plan.objects.begin(), plan.objects.end(),
+                     [](const SharedObject& each) { return each.replica_acks > 0; });
+}
+
+int64_t LongestLease(const Plan& plan) {
+  int64_t longest = 2000;  // a claim
+  for (const SharedObject& each : plan.objects) longest = std::max(longest, each.lease_ms);
+  for (const ClientPlan& client : plan.clients) {
+    for (const auto& thread : client.threads) {
+      for (const Operation& each : thread) {
+        longest = std::max({longest, each.lease_ms, each.extend_ms});
+      }
+    }
+  }
+  return longest * 1'000'000;
+}
+
 Plan MakePlan(uint64_t seed, const PlanLimits& limits) {
   Plan plan = MakePlan(Random(seed), limits);
   plan.seed = seed;
@@ -176,6 +202,8 @@ Plan MakePlan(Random random, const PlanLimits& limits) {
   plan.group = limits.any_group ? static_cast<Group>(random.Below(4)) : limits.group;
   plan.servers = plan.group == Group::kSingle ? 1 : 3;
   if (plan.group == Group::kSentinel && random.OneIn(2)) plan.quarantine_ms = 4000;
+  if (plan.group == Group::kCluster && random.OneIn(16)) plan.quarantine_ms = 4000;
+  if (Replicated(plan.group)) plan.min_replicas = plan.quarantine_ms > 0 || random.OneIn(2);
   if (plan.group == Group::kQuorum && random.OneIn(2)) plan.restart_delay_ms = 4000;
   plan.preempt_one_in = static_cast<uint64_t>(OneOf(random, {0, 100, 20, 5}));
   if (random.OneIn(3)) {
@@ -190,6 +218,10 @@ Plan MakePlan(Random random, const PlanLimits& limits) {
     const int64_t longest = std::max(plan.quarantine_ms, plan.restart_delay_ms) / 2;
     if (longest > 0) object.lease_ms = std::min(object.lease_ms, longest);
     object.keep_ms = std::min(object.keep_ms, object.lease_ms);
+    const bool lock = object.kind != Kind::kSemaphore && object.kind != Kind::kLatch;
+    if (Replicated(plan.group) && lock && random.OneIn(3)) {
+      object.replica_acks = plan.group == Group::kSentinel ? 2 : 1;
+    }
     plan.objects.push_back(std::move(object));
   }
   const int64_t clients = random.Between(1, 4);
@@ -199,7 +231,13 @@ Plan MakePlan(Random random, const PlanLimits& limits) {
     client.threads.resize(1 + random.Below(3));
     for (auto& thread : client.threads) {
       const uint64_t operations = 1 + random.Below(random.OneIn(4) ? 20 : 8);
-      for (uint64_t k = 0; k < operations; ++k) thread.push_back(MakeOperation(random, plan));
+      for (uint64_t k = 0; k < operations; ++k) {
+        thread.push_back(MakeOperation(random, plan));
+        if (plan.quarantine_ms == 0) continue;
+        Operation& made = thread.back();
+        made.lease_ms = std::min(made.lease_ms, plan.quarantine_ms / 2);
+        made.extend_ms = std::min(made.extend_ms, plan.quarantine_ms / 2);
+      }
     }
     plan.clients.push_back(std::move(client));
   }
@@ -321,15 +359,16 @@ std::string Describe(const Fault& fault) {
 std::string Describe(const Plan& plan) {
   std::string text = absl::StrCat(
       "seed ", plan.seed, ": ", Name(plan.group), ", servers ", plan.servers, ", quarantine ",
-      plan.quarantine_ms, " ms, restart delay ", plan.restart_delay_ms, " ms, one system call in ",
-      plan.preempt_one_in, " lets another thread run, one segment in ", plan.late_one_in,
-      " is up to ", plan.latest_us, " us late, server clock x", plan.server_clock_speed,
-      plan.administers ? ", administered" : "", "\n");
+      plan.quarantine_ms, " ms", plan.min_replicas ? ", min-replicas" : "", ", restart delay ",
+      plan.restart_delay_ms, " ms, one system call in ", plan.preempt_one_in,
+      " lets another thread run, one segment in ", plan.late_one_in, " is up to ", plan.latest_us,
+      " us late, server clock x", plan.server_clock_speed, plan.administers ? ", administered" : "",
+      "\n");
   for (const SharedObject& object : plan.objects) {
     absl::StrAppend(&text, "  ", object.name, ": ", Name(object.kind), ", capacity ",
                     object.capacity, ", lease ", object.lease_ms, " ms, turn ", object.turn_ms,
                     " ms, keep ", object.keep_ms, " ms", object.phase_fair ? ", phase fair" : "",
-                    "\n");
+                    object.replica_acks > 0 ? ", with acks" : "", "\n");
   }
   for (size_t i = 0; i < plan.clients.size(); ++i) {
     if (plan.clients[i].threads.empty()) continue;

@@ -22,6 +22,7 @@ struct SharedObject {
   int64_t turn_ms = 0;
   int64_t keep_ms = 0;
   bool phase_fair = false;
+  int replica_acks = 0;
 };
 
 // One use of an object by a thread: what it waits for, what it does inside, how it leaves.
@@ -87,6 +88,10 @@ enum class FaultKind : uint8_t {
   kTwoPrimaries,  // both go on for a while
   kMoveSlot,      // slots of the cluster move under the locks
   kDeleteKey,     // another program deletes a key of a lock
+  kReplicaLag,    // a replica receives nothing for a while
+  kSentinelDown,  // a sentinel does not answer
+  kClusterDown,   // a node says CLUSTERDOWN for a while
+  kNewAddress,    // a node of a cluster gets another address
   kCount,
 };
 
@@ -105,6 +110,7 @@ struct Plan {
   Group group = Group::kSingle;
   int servers = 1;
   int64_t quarantine_ms = 0;     // of a server group with replicas
+  bool min_replicas = false;     // a primary without replicas refuses writes
   int64_t restart_delay_ms = 0;  // of a quorum
   uint64_t preempt_one_in = 0;
   uint64_t late_one_in = 0;
@@ -125,6 +131,11 @@ struct PlanLimits {
   Group group = Group::kSingle;
   uint64_t faults = ~uint64_t{0};  // which kinds, by bit
 };
+
+// Whether clients wait for replicas.
+bool UsesAcks(const Plan& plan);
+// In nanoseconds; no shorter than a claim.
+int64_t LongestLease(const Plan& plan);
 
 Plan MakePlan(uint64_t seed, const PlanLimits& limits);
 Plan MakePlan(Random random, const PlanLimits& limits);

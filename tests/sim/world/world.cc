@@ -11,8 +11,6 @@
 namespace redlatch::sim {
 namespace {
 
-constexpr uint16_t kPort = 6379;
-constexpr uint32_t kNetwork = 0x0a000001;  // 10.0.0.1
 constexpr int64_t kHeartbeat = 10 * kSecond;
 // A command of which the answer takes longer than its timeout is given up. If all are so slow,
 // nothing can be promised; so they are for a while only.
@@ -39,40 +37,6 @@ World::World(const Plan& plan, Random random)
 
 World::~World() = default;
 
-int64_t World::LongestLease() const {
-  int64_t longest = 2000;  // a claim
-  for (const SharedObject& each : plan_.objects) longest = std::max(longest, each.lease_ms);
-  for (const ClientPlan& client : plan_.clients) {
-    for (const auto& thread : client.threads) {
-      for (const Operation& each : thread) {
-        longest = std::max({longest, each.lease_ms, each.extend_ms});
-      }
-    }
-  }
-  return longest * kMilli;
-}
-
-// Returns the URL at which the clients find them.
-std::string World::MakeServers() {
-  std::vector<std::string> urls;
-  for (int i = 0; i < plan_.servers; ++i) {
-    const Address address{.ip = kNetwork + static_cast<uint32_t>(i), .port = kPort};
-    ServerOptions options;
-    options.seed = plan_.seed * 16 + static_cast<uint64_t>(i);
-    hosts_.push_back(
-        std::make_unique<Host>(kernel_, network_, address, std::move(options),
-                               Clock{.speed = plan_.server_clock_speed, .offset = i * 3 * kMilli}));
-    urls.push_back(absl::StrCat("redis://", ToString(address)));
-  }
-  if (plan_.group != Group::kQuorum) return urls.front();
-  if (plan_.restart_delay_ms > 0) {
-    for (std::string& url : urls) {
-      absl::StrAppend(&url, "?restart_delay=", plan_.restart_delay_ms, "ms");
-    }
-  }
-  return absl::StrCat("redlock:", absl::StrJoin(urls, ","));
-}
-
 // When nothing is left of the faults: leases of those that died are over, and each waiter has sent
 // a heartbeat.
 int64_t World::QuietFrom() const {
@@ -81,7 +45,8 @@ int64_t World::QuietFrom() const {
     end = std::max(end, start_ + (each.at_ms + each.length_ms) * kMilli);
   }
   int64_t rest = plan_.restart_delay_ms > 0 ? plan_.restart_delay_ms * kMilli + kHeartbeat : 0;
-  if (end > start_) rest += LongestLease() + kHeartbeat + 5 * kSecond;
+  rest += plan_.quarantine_ms * kMilli;
+  if (end > start_) rest += LongestLease(plan_) + kHeartbeat + 5 * kSecond;
   for (const Fault& each : plan_.faults) {
     if (each.kind == FaultKind::kClockBack)
       rest += each.length_ms * kMilli;  // so leases are longer
@@ -90,53 +55,38 @@ int64_t World::QuietFrom() const {
 }
 
 RunResult World::Run() {
-  const std::string url = MakeServers();
+  group_ = ServerGroup::Make({kernel_, network_, oracle_, plan_, [this] {
+                                std::vector<Process*> clients;
+                                for (const auto& each : actors_) clients.push_back(each->process());
+                                return clients;
+                              }});
+  const std::string url = group_->Url();
   for (size_t i = 0; i < plan_.clients.size(); ++i) {
     actors_.push_back(std::make_unique<Actor>(kernel_, oracle_, plan_, i, url, QuietFrom()));
     actors_.back()->Start();
-    for (const auto& host : hosts_) {
-      Link& link = network_.Between(actors_.back()->process(), host->address());
+    for (const Address& address : group_->Addresses()) {
+      Link& link = network_.Between(actors_.back()->process(), address);
       link.late_one_in = plan_.late_one_in;
       link.latest = std::max(link.slowest, plan_.latest_us * kMicro);
     }
   }
   int64_t faults_end = start_;
-  if (plan_.latest_us > kSlowLink) {
-    faults_end = start_ + kSlowest;
-    kernel_.At(faults_end, [this] {
-      for (const auto& actor : actors_) {
-        for (const auto& host : hosts_) {
-          network_.Between(actor->process(), host->address()).late_one_in = 0;
-        }
-      }
-    });
-    // A client that ends may not get its last release through.
-    oracle_.Excuse(faults_end + LongestLease() + kHeartbeat);
-  }
+  if (plan_.latest_us > kSlowLink) faults_end = EndLateness();
   for (const Fault& fault : plan_.faults) {
     if (fault.kind == FaultKind::kRestartOld) {
-      Host& host = *hosts_[static_cast<size_t>(fault.server)];
       const int64_t before = static_cast<int64_t>(fault.detail % 400);
-      kernel_.At(start_ + std::max<int64_t>(fault.at_ms - before, 0) * kMilli,
-                 [this, &host] { old_copies_[&host] = host.redis().TakeSnapshot().keys; });
+      kernel_.At(start_ + std::max<int64_t>(fault.at_ms - before, 0) * kMilli, [this, &fault] {
+        Host& host = group_->HostOf(fault);
+        old_copies_[&host] = host.redis().TakeSnapshot().keys;
+      });
     }
     kernel_.At(start_ + fault.at_ms * kMilli, [this, &fault] { Inject(fault); });
     faults_end = std::max(faults_end, start_ + (fault.at_ms + fault.length_ms) * kMilli);
   }
-  // A waiter of a quorum that is next has 100 ms to ask, and votes that are split cost pauses.
-  const int64_t handover = plan_.group == Group::kQuorum ? 2000 * kMilli : 100 * kMilli;
-  // A server that has restarted is young from when it is used next.
-  oracle_.SetLongestIdle(handover + plan_.restart_delay_ms * kMilli +
-                         10 * plan_.latest_us * kMicro);
   if (plan_.restart_delay_ms > 0) {
     faults_end = std::max(faults_end, start_ + plan_.restart_delay_ms * kMilli);
-    oracle_.Excuse(faults_end + kHeartbeat);
   }
-  if (!plan_.faults.empty()) oracle_.Excuse(start_ + plan_.calm_ms * kMilli);
-  // A quorum's nodes have no one order; those who wait for new capacities need not come in order.
-  if (plan_.group != Group::kQuorum && !plan_.administers && plan_.latest_us <= 50'000) {
-    oracle_.JudgeOrder(300 * kMilli + 10 * plan_.latest_us * kMicro);
-  }
+  ExcuseIdleness(faults_end);
   CheckOften();
   const int64_t limit = QuietFrom() + 900 * kSecond;
   const bool done =
@@ -154,8 +104,46 @@ RunResult World::Run() {
   result_.grants = oracle_.grants();
   result_.hash = kernel_.trace_hash();
   result_.virtual_ms = (kernel_.now() - start_) / kMilli;
-  for (const auto& host : hosts_) result_.scripts += host->scripts();
+  for (const auto& host : group_->hosts()) result_.scripts += host->scripts();
   return result_;
+}
+
+// Returns when segments are late no longer.
+int64_t World::EndLateness() {
+  const int64_t end = start_ + kSlowest;
+  kernel_.At(end, [this] {
+    for (const auto& actor : actors_) {
+      for (const Address& address : group_->Addresses()) {
+        network_.Between(actor->process(), address).late_one_in = 0;
+      }
+    }
+  });
+  return end;
+}
+
+void World::ExcuseIdleness(int64_t faults_end) {
+  // A waiter of a quorum that is next has 100 ms to ask, and votes that are split cost pauses.
+  int64_t handover = plan_.group == Group::kQuorum ? 2000 * kMilli : 100 * kMilli;
+  // A waiter that needs acks may ask for its grant only with the confirmation, 100 ms later.
+  if (UsesAcks(plan_)) handover += 200 * kMilli;
+  // A server that has restarted is young from when it is used next.
+  oracle_.SetLongestIdle(handover + plan_.restart_delay_ms * kMilli +
+                         10 * plan_.latest_us * kMicro);
+  // A client that ends may not get its last release through.
+  if (plan_.latest_us > kSlowLink) {
+    oracle_.Excuse(faults_end + LongestLease(plan_) + kHeartbeat);
+  }
+  if (plan_.restart_delay_ms > 0) oracle_.Excuse(faults_end + kHeartbeat);
+  // The first use of a server, and of each slot in a cluster, begins a quarantine.
+  const int64_t quarantine = plan_.quarantine_ms * kMilli;
+  if (quarantine > 0) {
+    oracle_.Excuse(plan_.group == Group::kCluster ? kNever : start_ + quarantine + kSecond);
+  }
+  if (!plan_.faults.empty()) oracle_.Excuse(start_ + plan_.calm_ms * kMilli);
+  // A quorum's nodes have no one order; those who wait for new capacities need not come in order.
+  if (plan_.group != Group::kQuorum && !plan_.administers && plan_.latest_us <= 50'000) {
+    oracle_.JudgeOrder(300 * kMilli + 10 * plan_.latest_us * kMicro);
+  }
 }
 
 bool World::AllDone() const {
@@ -164,6 +152,7 @@ bool World::AllDone() const {
 
 void World::CheckOften() {
   if (AllDone() || !oracle_.violation().empty()) return;
+  group_->Tick();
   oracle_.CheckIdle();
   CheckKeys(/*all_gone=*/false);
   kernel_.After(20 * kMilli + random_.Between(0, 10 * kMilli), [this] { CheckOften(); });
@@ -171,7 +160,9 @@ void World::CheckOften() {
 
 // P6: every key ends. `all_gone`: by now.
 void World::CheckKeys(bool all_gone) {
-  for (const auto& host : hosts_) {
+  for (const auto& host : group_->hosts()) {
+    // A cluster with a quarantine has a key in each slot.
+    if (!all_gone && host->redis().keys().size() > 500 && !random_.OneIn(50)) continue;
     Keyspace keys = host->redis().TakeSnapshot().keys;
     for (const std::string& key : keys.Keys()) {
       if (!all_gone && keys.Expiry(key) != kNoExpiry) continue;
@@ -188,7 +179,7 @@ void World::CheckNothingHeld() {
   const bool forgets = plan_.Has(FaultKind::kFlushScripts) || plan_.Has(FaultKind::kRestart) ||
                        plan_.Has(FaultKind::kRestartEmpty) || plan_.Has(FaultKind::kRestartOld);
   if (plan_.group == Group::kQuorum && forgets) return;
-  for (const auto& host : hosts_) {
+  for (const auto& host : group_->hosts()) {
     for (const std::string& key : host->redis().TakeSnapshot().keys.Keys()) {
       const bool stays =
           StaysAfterRelease(key) ||
@@ -223,11 +214,12 @@ void World::Inject(const Fault& fault) {
   InjectIntoNetwork(fault);
   InjectIntoClient(fault);
   InjectIntoServer(fault);
+  group_->Inject(fault);
 }
 
 void World::InjectIntoNetwork(const Fault& fault) {
   Process* const process = actors_[static_cast<size_t>(fault.client)]->process();
-  const Address address = hosts_[static_cast<size_t>(fault.server)]->address();
+  const Address address = group_->HostOf(fault).address();
   const int64_t length = fault.length_ms * kMilli;
   Link& link = network_.Between(process, address);
   switch (fault.kind) {
@@ -277,7 +269,7 @@ void World::InjectIntoClient(const Fault& fault) {
 }
 
 void World::InjectIntoServer(const Fault& fault) {
-  Host& host = *hosts_[static_cast<size_t>(fault.server)];
+  Host& host = group_->HostOf(fault);
   const int64_t length = fault.length_ms * kMilli;
   switch (fault.kind) {
     case FaultKind::kStopServer:
@@ -294,14 +286,14 @@ void World::InjectIntoServer(const Fault& fault) {
       return Refuse(fault, host);
     case FaultKind::kClockForward:
       host.clock().offset += length;
-      return oracle_.LostData(kernel_.now() + LongestLease());
+      return oracle_.LostData(kernel_.now() + LongestLease(plan_));
     case FaultKind::kClockBack:
       host.clock().offset -= length;
       return;
     case FaultKind::kDeleteKey: {
       const std::vector<std::string> keys = host.redis().TakeSnapshot().keys.Keys();
       if (keys.empty()) return;
-      oracle_.LostData(kernel_.now() + 2 * LongestLease());
+      oracle_.LostData(kernel_.now() + 2 * LongestLease(plan_));
       host.redis().Execute({"DEL", keys[fault.detail % keys.size()]});
       return;
     }
@@ -315,11 +307,11 @@ void World::Restart(const Fault& fault, Host& host) {
   Keyspace data = host.redis().TakeSnapshot().keys;
   if (fault.kind == FaultKind::kRestartEmpty) data = Keyspace();
   if (fault.kind == FaultKind::kRestartOld) data = old_copies_[&host];
-  if (LosesData(fault.kind) && plan_.restart_delay_ms == 0) {
-    oracle_.LostData(kernel_.now() + fault.length_ms * kMilli + LongestLease());
+  if (LosesData(fault.kind) && plan_.restart_delay_ms == 0 && group_->Decides(host)) {
+    oracle_.LostData(kernel_.now() + fault.length_ms * kMilli + LongestLease(plan_));
   }
-  host.GoDown(/*silently=*/fault.detail % 2 == 0);
-  kernel_.After(fault.length_ms * kMilli, [&host, data] { host.ComeUp(data); });
+  group_->GoDown(host, /*silently=*/fault.detail % 2 == 0);
+  kernel_.After(fault.length_ms * kMilli, [this, &host, data] { group_->ComeUp(host, data); });
 }
 
 void World::Refuse(const Fault& fault, Host& host) {
@@ -341,13 +333,13 @@ void World::Refuse(const Fault& fault, Host& host) {
       redis.conditions.few_replicas = true;
       break;
     case 5:
-      redis.permissions.denied_commands = {"publish"};
+      redis.permissions.denied_commands = {"publish", "spublish"};
       break;
     default:
       redis.permissions.denied_commands = {"evalsha", "eval"};
   }
   kernel_.After(fault.length_ms * kMilli, [&host] {
-    host.redis().conditions = {};
+    host.redis().conditions = {.few_replicas = host.few_replicas()};
     host.redis().permissions = {};
   });
 }

@@ -14,6 +14,7 @@
 #include "tests/sim/world/host.h"
 #include "tests/sim/world/oracle.h"
 #include "tests/sim/world/plan.h"
+#include "tests/sim/world/server_group.h"
 
 namespace redlatch::sim {
 
@@ -40,7 +41,6 @@ class World {
   RunResult Run();
 
  private:
-  std::string MakeServers();
   void Inject(const Fault& fault);
   void InjectIntoNetwork(const Fault& fault);
   void InjectIntoClient(const Fault& fault);
@@ -54,14 +54,15 @@ class World {
   bool IsOfLatch(const std::string& key) const;
   int64_t QuietFrom() const;
   bool AllDone() const;
-  int64_t LongestLease() const;
+  int64_t EndLateness();
+  void ExcuseIdleness(int64_t faults_end);
 
   const Plan& plan_;
   Kernel kernel_;
   Random random_;
   Network network_;
   Oracle oracle_;
-  std::vector<std::unique_ptr<Host>> hosts_;
+  std::unique_ptr<ServerGroup> group_;
   std::map<Host*, Keyspace> old_copies_;  // what an older copy of a server's data has
   std::vector<std::unique_ptr<Actor>> actors_;
   int64_t start_;

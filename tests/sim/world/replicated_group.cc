@@ -1,0 +1,216 @@
+#include "tests/sim/world/replicated_group.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace redlatch::sim {
+namespace {
+
+constexpr int64_t kDownAfter = kSecond;   // until a server counts as gone
+constexpr int64_t kLongestLag = kSecond;  // min-replicas-max-lag
+constexpr int64_t kCountEach = 900 * kMilli;
+
+}  // namespace
+
+ReplicatedGroup::ReplicatedGroup(const Surroundings& world, size_t shards, size_t servers,
+                                 bool cluster)
+    : ServerGroup(world),
+      replication_(world.kernel, hosts_, servers, random_.Fork(), UsesAcks(world.plan)),
+      nodes_(servers) {
+  for (size_t i = 0; i < servers; ++i) {
+    ServerOptions options;
+    options.cluster = cluster;
+    // Equal clocks: tokens grow over a failover only if the new primary's is not behind.
+    AddHost(std::move(options), {.speed = world.plan.server_clock_speed});
+    host(i).Prepare(PrepareServer);
+    host(i).OnExecuted([this, i] { replication_.Written(i); });
+    nodes_[i].seen = nodes_[i].heard_replica = now();
+    if (i < shards) primaries_.push_back(i);
+  }
+  for (size_t i = shards; i < servers; ++i) replication_.Follow(i, ShardOf(i));
+  replication_.GoOn();
+}
+
+void ReplicatedGroup::PrepareServer(RedisServer& redis) {
+  redis.KeepLog(true);
+  redis.Execute({"CONFIG", "SET", "min-replicas-max-lag", "1"});
+}
+
+size_t ReplicatedGroup::IndexOf(const Host& host) const {
+  return static_cast<size_t>(
+      std::find_if(hosts_.begin(), hosts_.end(),
+                   [&host](const auto& each) { return each.get() == &host; }) -
+      hosts_.begin());
+}
+
+// Mostly a primary, whose faults matter most.
+Host& ReplicatedGroup::HostOf(const Fault& fault) {
+  const size_t shard = static_cast<size_t>(fault.server) % shards();
+  if (fault.detail % 4 != 0) return host(PrimaryOf(shard));
+  return host((shard + shards() * (fault.detail / 4)) % hosts_.size());
+}
+
+bool ReplicatedGroup::Reachable(size_t node) const {
+  return host(node).up() && !host(node).hangs() && !nodes_[node].isolated;
+}
+
+int64_t ReplicatedGroup::AWhile() {
+  return random_.OneIn(4) ? random_.Between(0, 2 * kSecond) : random_.Between(0, 200 * kMilli);
+}
+
+void ReplicatedGroup::LostHolds(bool acks_protect, bool quarantine_protects) {
+  world_.oracle.FailedOver(now() + LongestLease(world_.plan) + 100 * kMilli, acks_protect,
+                           quarantine_protects && world_.plan.quarantine_ms > 0);
+}
+
+void ReplicatedGroup::GoDown(Host& host, bool silently) {
+  FinishMoves(ShardOf(IndexOf(host)));
+  host.GoDown(silently);
+  replication_.Restarted(IndexOf(host));
+}
+
+void ReplicatedGroup::ComeUp(Host& host, const Keyspace& data) {
+  host.ComeUp(data);
+  const size_t i = IndexOf(host);
+  replication_.Restarted(i);
+  // It has no replica yet.
+  nodes_[i].heard_replica = 0;
+  CountReplicas(i);
+  Returned(i);
+}
+
+void ReplicatedGroup::Tick() {
+  const bool counts = next_count_ <= now();
+  if (counts) next_count_ = now() + kCountEach;
+  for (size_t i = 0; i < nodes_.size(); ++i) {
+    Look(i);
+    if (counts) CountReplicas(i);
+  }
+  for (size_t shard = 0; shard < shards(); ++shard) Watch(shard);
+  replication_.GoOn();
+}
+
+void ReplicatedGroup::Look(size_t i) {
+  Node& node = nodes_[i];
+  const bool hung = host(i).hangs();
+  if (hung && now() - node.seen > kDownAfter) node.hung_long = true;
+  if (std::exchange(node.hung, hung) && !hung) Returned(i);
+  if (Reachable(i)) node.seen = now();
+  const bool primary_here = host(i).up() && !host(i).redis().role().is_replica();
+  if (IsPrimary(i) || !primary_here) node.hung_long = false;
+  if (IsPrimary(i)) return;
+  // An old primary that still grants.
+  if (primary_here) LostHolds(true, !node.hung_long);
+  if (!Reachable(i) || replication_.PrimaryOf(i) == PrimaryOf(ShardOf(i))) return;
+  if (node.demoted_at == kNever) node.demoted_at = now() + AWhile();
+  if (now() < node.demoted_at) return;
+  node.demoted_at = kNever;
+  replication_.Follow(i, PrimaryOf(ShardOf(i)));
+  Demoted(i);
+}
+
+void ReplicatedGroup::CountReplicas(size_t i) {
+  if (!world_.plan.min_replicas || !host(i).up()) return;
+  for (size_t k = 0; k < nodes_.size(); ++k) {
+    if (replication_.PrimaryOf(k) == i && replication_.Connected(k))
+      nodes_[i].heard_replica = now();
+  }
+  host(i).SetFewReplicas(now() - nodes_[i].heard_replica > kLongestLag);
+}
+
+void ReplicatedGroup::Watch(size_t shard) {
+  if (now() - nodes_[PrimaryOf(shard)].seen <= kDownAfter || !MayPromote(shard)) return;
+  Promote(shard);
+}
+
+void ReplicatedGroup::Promote(size_t shard) {
+  FinishMoves(shard);
+  std::vector<size_t> candidates;
+  for (size_t i = shard; i < nodes_.size(); i += shards()) {
+    const bool follows = replication_.PrimaryOf(i) == PrimaryOf(shard) && replication_.InStep(i);
+    if (follows && Reachable(i)) candidates.push_back(i);
+  }
+  if (candidates.empty()) return;
+  const size_t chosen = candidates[random_.Below(candidates.size())];
+  const size_t before = std::exchange(primaries_[shard], chosen);
+  replication_.Promote(chosen);
+  nodes_[chosen].heard_replica = now();
+  LostHolds(MayTrustAcks(shard), true);
+  Promoted(shard, before);
+}
+
+void ReplicatedGroup::Inject(const Fault& fault) {
+  switch (fault.kind) {
+    case FaultKind::kFailover:
+      return FailOver(fault);
+    case FaultKind::kTwoPrimaries:
+      return Divide(fault);
+    case FaultKind::kReplicaLag: {
+      const size_t i = shards() + fault.detail % (nodes_.size() - shards());
+      replication_.Hold(i, true);
+      return world_.kernel.After(fault.length_ms * kMilli,
+                                 [this, i] { replication_.Hold(i, false); });
+    }
+    default:
+      return;
+  }
+}
+
+// A replica that has not received the last writes is promoted: on demand, or since its primary has
+// crashed.
+void ReplicatedGroup::FailOver(const Fault& fault) {
+  const size_t shard = static_cast<size_t>(fault.server) % shards();
+  constexpr int64_t kLags[] = {0, 5, 50, 300};
+  const int64_t lag = kLags[fault.detail / 2 % 4] * kMilli;
+  for (size_t i = shard; i < nodes_.size(); i += shards()) replication_.Hold(i, true);
+  world_.kernel.After(lag, [this, shard, &fault] {
+    const size_t primary = PrimaryOf(shard);
+    if (fault.detail % 2 == 0 && Reachable(primary) && MayPromote(shard)) Promote(shard);
+    if (fault.detail % 2 != 0) Crash(primary, fault);
+    for (size_t i = shard; i < nodes_.size(); i += shards()) replication_.Hold(i, false);
+  });
+}
+
+void ReplicatedGroup::Crash(size_t node, const Fault& fault) {
+  if (!host(node).up()) return;
+  GoDown(host(node), fault.detail / 8 % 2 == 0);
+  world_.kernel.After(fault.length_ms * kMilli + kDownAfter,
+                      [this, node] { ComeUp(host(node), host(node).redis().TakeSnapshot().keys); });
+}
+
+// A primary is cut off from the other servers. Each client reaches either side, or both.
+void ReplicatedGroup::Divide(const Fault& fault) {
+  const size_t cut_off = PrimaryOf(static_cast<size_t>(fault.server) % shards());
+  FinishMoves(ShardOf(cut_off));
+  std::vector<Address> minority = OnMinoritySide(cut_off);
+  minority.push_back(host(cut_off).address());
+  std::vector<std::pair<Process*, Address>> links;
+  uint64_t sides = fault.detail / 16;
+  for (Process* const client : world_.clients()) {
+    const uint64_t side = sides % 4;
+    sides /= 4;
+    for (const Address& each : Addresses()) {
+      const bool within = std::find(minority.begin(), minority.end(), each) != minority.end();
+      if (side == 2 ? within : side == 3 && !within) links.emplace_back(client, each);
+    }
+  }
+  nodes_[cut_off].isolated = true;
+  replication_.Isolate(cut_off, true);
+  Separate(links, true);
+  world_.kernel.After(fault.length_ms * kMilli + kDownAfter, [this, cut_off, links] {
+    nodes_[cut_off].isolated = false;
+    replication_.Isolate(cut_off, false);
+    Separate(links, false);
+    Returned(cut_off);
+  });
+}
+
+void ReplicatedGroup::Separate(const std::vector<std::pair<Process*, Address>>& links, bool held) {
+  for (const auto& [client, address] : links) {
+    Link& link = world_.network.Between(client, address);
+    link.up_held = link.down_held = held;
+    if (!held) world_.network.LinkChanged(client, address);
+  }
+}
+
+}  // namespace redlatch::sim
