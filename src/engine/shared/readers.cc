@@ -95,10 +95,10 @@ bool Readers::ThisThreadReads() const {
 void Readers::GiveBack(Want& want) {
   const std::shared_ptr<LockSession> group = latest();
   if (group == nullptr) return;
-  // A try waits for the server's answer, to this as to what it asks for then.
-  if (want.wait <= absl::ZeroDuration()) return group->EndRest();
   want.since = base::Now();
-  group->EndRest(*want.since + want.wait);
+  // A try has the time of one command for this and for what it asks for then.
+  const bool tries = want.wait <= absl::ZeroDuration();
+  group->EndRest(tries ? base::Instant::Infinite() : *want.since + want.wait);
 }
 
 void Readers::AddObject() {

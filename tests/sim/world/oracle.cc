@@ -170,9 +170,10 @@ void Oracle::Leaving(uint64_t id, bool later) {
 }
 
 void Oracle::TellsLoss(const Process* process, const std::string& name, uint64_t token) {
+  // Readers share a token, so it does not tell which of them lost what it had.
   for (const auto& [id, each] : objects_[name].holds) {
-    if (each.process == process && each.token == token && token != 0 &&
-        !each.lost.stop_requested()) {
+    if (each.mode == Mode::kExclusive && each.process == process && each.token == token &&
+        token != 0 && !each.lost.stop_requested()) {
       return Violated(absl::StrCat("P4: on_lost runs before lost() is requested, of ", name));
     }
   }

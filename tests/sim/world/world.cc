@@ -260,7 +260,7 @@ void World::InjectIntoClient(const Fault& fault) {
       kernel_.Suspend(process);
       return kernel_.After(length, [this, process] { kernel_.WakeFromSuspend(process); });
     case FaultKind::kCrash:
-      if (actor.done()) return;
+      if (actor.done() || process->dead) return;
       actor.Crash();
       return kernel_.After(length, [&actor] { actor.Start(); });
     default:
