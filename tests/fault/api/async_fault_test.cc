@@ -3,15 +3,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <atomic>
 #include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <stop_token>
-#include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -37,48 +34,19 @@ using support::Connect;
 using Leases = support::Outcomes<absl::StatusOr<Lease>>;
 using Statuses = support::Outcomes<absl::Status>;
 
-constexpr absl::Duration kLate = absl::Milliseconds(200);  // 50, and a machine that is busy
-
 class AsyncFault : public ::testing::Test {
  protected:
   bool AwaitWaiting(const Client& client, uint64_t count) {
     return Await([&] { return client.Stats().all.waiting == count; });
-  }
-  // Each is given back as soon as it is there.
-  auto Served() {
-    return [this](absl::StatusOr<Lease> lease) {
-      lease.ok() ? ++served_ : ++failed_;
-      if (!lease.ok()) ADD_FAILURE() << lease.status();
-    };
   }
 
   const std::unique_ptr<support::RedisServer> server_ = support::RedisServer::Start();
   support::TcpProxy proxy_{{.port = server_->port()}};
   Client client_ = Connect(proxy_.url(), {.unreachable_after = absl::Seconds(5)});
   SimpleLock lock_{client_, "lock", {.lease = absl::Seconds(2)}};
-  std::atomic<int> served_{0};
-  std::atomic<int> failed_{0};
   Leases leases_;
   Statuses statuses_;
 };
-
-TEST_F(AsyncFault, WaitsEndInTimeThoughTheServerHangs) {
-  Lease first = *lock_.Acquire();
-  SimpleLock others(client_, "other");
-  server_->Stop();
-  const base::Instant began = base::Now();
-  lock_.AcquireAsync({.wait = absl::Milliseconds(300)}, leases_.Callback());
-  others.AcquireAsync({.wait = absl::Milliseconds(600)}, leases_.Callback());
-  EXPECT_FALSE(leases_.Take(0).ok());
-  const absl::Duration local = base::Now() - began;
-  EXPECT_GE(local, absl::Milliseconds(300));
-  EXPECT_LE(local, absl::Milliseconds(300) + kLate);
-  EXPECT_EQ(leases_.Take(1).status().code(), absl::StatusCode::kUnavailable);
-  const absl::Duration remote = base::Now() - began;
-  EXPECT_GE(remote, absl::Milliseconds(600));
-  EXPECT_LE(remote, absl::Milliseconds(600) + kLate);
-  server_->Continue();
-}
 
 TEST_F(AsyncFault, StopEndsACallWithAnUnansweredRequest) {
   Client patient = Connect(proxy_.url() + "?command_timeout=1m");
@@ -95,110 +63,6 @@ TEST_F(AsyncFault, StopEndsACallWithAnUnansweredRequest) {
   EXPECT_TRUE(absl::IsCancelled(leases_.Take().status()));
   proxy_.Heal();
   EXPECT_TRUE(Await([&] { return !taken(); }));
-}
-
-TEST_F(AsyncFault, EndlessWaitFailsWhenTheServerIsSilentForTooLong) {
-  server_->Stop();
-  const base::Instant began = base::Now();
-  lock_.AcquireAsync({}, leases_.Callback());
-  leases_.Await(1, absl::Seconds(20));
-  EXPECT_EQ(leases_.Take(0).status().code(), absl::StatusCode::kUnavailable);
-  EXPECT_GE(base::Now() - began, absl::Seconds(5));
-  EXPECT_LE(base::Now() - began, absl::Seconds(5) + kLate);
-  server_->Continue();
-}
-
-TEST_F(AsyncFault, WaitersOutliveAServerThatIsKilled) {
-  Client other = Connect(server_->url());
-  SimpleLock theirs(other, "lock");
-  constexpr int kWaiters = 20;
-  {
-    Lease first = *theirs.Acquire();
-    for (int i = 0; i < kWaiters; ++i) lock_.AcquireAsync({}, Served());
-    ASSERT_TRUE(AwaitWaiting(client_, kWaiters));
-    server_->Kill();
-    lock_.AcquireAsync({}, Served());
-    server_->Restart();  // and has forgotten locks, queues and scripts
-  }
-  EXPECT_TRUE(Await([&] { return served_ + failed_ == kWaiters + 1; }));
-  EXPECT_EQ(failed_, 0);
-}
-
-TEST_F(AsyncFault, ScriptsThatTheServerHasForgottenAreSentAgain) {
-  for (size_t i = 0; i < 20; ++i) {
-    server_->Do({"SCRIPT", "FLUSH"});
-    lock_.AcquireAsync({}, leases_.Callback());
-    absl::StatusOr<Lease> lease = leases_.Take(i);
-    ASSERT_TRUE(lease.ok()) << lease.status();
-    server_->Do({"SCRIPT", "FLUSH"});
-    lease->ReleaseAsync(statuses_.Callback());
-    EXPECT_EQ(statuses_.Take(i), absl::OkStatus());
-    EXPECT_EQ(server_->Integer({"EXISTS", "lock"}), 0);
-  }
-}
-
-TEST_F(AsyncFault, BrokenConnectionsLeakNothing) {
-  constexpr int kTimes = 300;
-  std::vector<std::unique_ptr<SimpleLock>> locks;
-  for (int i = 0; i < 10; ++i) {
-    locks.push_back(std::make_unique<SimpleLock>(client_, absl::StrCat("lock", i),
-                                                 LockOptions{.lease = absl::Seconds(2)}));
-  }
-  std::atomic<int> begun{0};
-  std::atomic<int> ended{0};
-  std::function<void(SimpleLock&)> next = [&](SimpleLock& lock) {
-    if (++begun > kTimes) {
-      ++ended;
-      return;
-    }
-    lock.AcquireAsync({}, [&](absl::StatusOr<Lease> lease) {
-      EXPECT_TRUE(lease.ok()) << lease.status();
-      ++served_;
-      if (lease.ok()) {
-        lease->ReleaseAsync([&](const absl::Status&) { next(lock); });
-      } else {
-        next(lock);
-      }
-    });
-  };
-  for (const auto& lock : locks) {
-    next(*lock);
-    next(*lock);
-  }
-  for (int i = 0; served_ < kTimes && i < 40; ++i) {
-    const int before = served_;
-    proxy_.CutAfter(i % 2 == 0 ? support::Direction::kToClient : support::Direction::kToServer,
-                    i * 37);
-    EXPECT_TRUE(Await([&] { return served_ >= std::min(before + 5, kTimes); }));
-  }
-  EXPECT_TRUE(Await([&] { return ended == 2 * 10; }, absl::Seconds(30)));
-  EXPECT_EQ(served_, kTimes);
-  EXPECT_TRUE(Await([&] { return server_->Integer({"EXISTS", "lock0", "lock5", "lock9"}) == 0; }));
-}
-
-TEST_F(AsyncFault, ServerThatIsNotThereYetIsWaitedFor) {
-  server_->Kill();
-  const absl::StatusOr<Client> client =
-      Client::Connect(server_->url(), {.connect = ConnectPolicy::kLazy});
-  ASSERT_TRUE(client.ok());
-  SimpleLock lock(*client, "lock");
-  lock.AcquireAsync({.wait = absl::Milliseconds(200)}, leases_.Callback());
-  EXPECT_EQ(leases_.Take(0).status().code(), absl::StatusCode::kUnavailable);
-  lock.AcquireAsync({}, leases_.Callback());
-  server_->Restart();
-  const absl::StatusOr<Lease> lease = leases_.Take(1);
-  EXPECT_TRUE(lease.ok()) << lease.status();
-}
-
-TEST_F(AsyncFault, ReleaseThatGoesUnansweredIsRepeatedInTheBackground) {
-  lock_.AcquireAsync({}, leases_.Callback());
-  absl::StatusOr<Lease> lease = leases_.Take();
-  ASSERT_TRUE(lease.ok()) << lease.status();
-  server_->Stop();
-  lease->ReleaseAsync(statuses_.Callback());
-  EXPECT_EQ(statuses_.Take().code(), absl::StatusCode::kUnavailable);
-  server_->Continue();
-  EXPECT_TRUE(Await([&] { return server_->Integer({"EXISTS", "lock"}) == 0; }));
 }
 
 // ThreadSanitizer ends a forked child that starts a thread.

@@ -2,10 +2,8 @@
 #include <atomic>
 #include <memory>
 #include <optional>
-#include <stop_token>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -48,26 +46,6 @@ class AsyncQuorum : public ::testing::Test {
   std::optional<RedLock> lock_{std::in_place, *client_, "lock"};
   Leases leases_;
 };
-
-TEST_F(AsyncQuorum, AShortWaitEndsInTimeThoughAnotherWaitsForServersThatHang) {
-  ASSERT_TRUE(lock_->Acquire().ok());
-  Hang();
-  lock_->AcquireAsync({}, leases_.Callback());
-  RedLock other(*client_, "other");
-  Leases others;
-  // The first round is under way by then, and has three seconds.
-  other.AcquireAsync({.wait = absl::Milliseconds(100)}, others.Callback());
-  EXPECT_FALSE(others.Take(0).ok());
-  for (size_t i = 1; i <= 3; ++i) {
-    const base::Instant began = base::Now();
-    other.AcquireAsync({.wait = absl::Milliseconds(100)}, others.Callback());
-    EXPECT_FALSE(others.Take(i).ok());
-    EXPECT_GE(base::Now() - began, absl::Milliseconds(100));
-    EXPECT_LE(base::Now() - began, absl::Milliseconds(100) + kQuorumLate);
-  }
-  GoOn();
-  EXPECT_TRUE(leases_.Take().ok());
-}
 
 // The key of a held lock shows how many rounds it took: "<hold> <attempt>".
 TEST(AsyncQuorumRounds, AreNotCutShortByTheShortestDeadline) {
@@ -120,36 +98,6 @@ TEST_F(AsyncQuorum, CallbacksRunThoughARoundWaits) {
   }
   GoOn();
   EXPECT_TRUE(leases_.Take().ok());
-}
-
-TEST_F(AsyncQuorum, ClientMayGoWhileItsRoundWaits) {
-  ASSERT_TRUE(lock_->Acquire().ok());
-  Hang();
-  constexpr size_t kCalls = 20;
-  for (size_t i = 0; i < kCalls; ++i) lock_->AcquireAsync({}, leases_.Callback());
-  lock_.reset();
-  client_.reset();
-  EXPECT_TRUE(leases_.Await(kCalls));
-  for (size_t i = 0; i < kCalls; ++i) {
-    EXPECT_EQ(leases_.Take(i).status().code(), absl::StatusCode::kCancelled);
-  }
-  GoOn();
-  Client another = Connect(servers_.url());
-  EXPECT_TRUE(RedLock(another, "lock").Acquire({.wait = absl::Seconds(60)}).ok());
-}
-
-// Callbacks that bring the next call, and one more that is cancelled at any moment.
-TEST_F(AsyncQuorum, RaceOfGrantAndCancellationLeaksNothing) {
-  for (size_t i = 0; i < 50; ++i) {
-    std::stop_source stop;
-    lock_->AcquireAsync({.stop = stop.get_token()}, leases_.Callback());
-    if (i % 2 == 0) stop.request_stop();
-    const absl::StatusOr<Lease> lease = leases_.Take(i);
-    if (i % 2 != 0) {
-      EXPECT_TRUE(lease.ok()) << lease.status();
-    }
-  }
-  EXPECT_TRUE(Await([&] { return servers_.Having("lock") == 0; }));
 }
 
 }  // namespace

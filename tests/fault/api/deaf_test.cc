@@ -1,6 +1,5 @@
 // An address that leads to two servers alternately: it is refused. If the user may not ask for
 // their run ids, the subscription is always at the other server, and no message arrives.
-#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
@@ -8,7 +7,6 @@
 #include <thread>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
@@ -19,7 +17,6 @@
 #include "redlatch/simple_lock.h"
 #include "src/base/clock.h"
 #include "src/base/mutex.h"
-#include "src/base/parker.h"
 #include "tests/support/authority.h"
 #include "tests/support/await.h"
 #include "tests/support/fake_sentinel.h"
@@ -48,10 +45,6 @@ class DeafEvents : public Observer {
   }
   bool AwaitDeaf() { return Await(deaf_); }
   bool AwaitHearsAgain() { return Await(hears_); }
-  int deaf() {
-    const base::MutexLock lock(mu_);
-    return deaf_;
-  }
 
  private:
   bool Await(const int& events) {
@@ -96,31 +89,6 @@ class Deaf : public ::testing::Test {
   std::optional<Lease> at_second_;
 };
 
-TEST_F(Deaf, AClientIsToldAndGetsTheLockByAsking) {
-  Hold();
-  SimpleLock lock(*Client::Connect(Url(), {.observer = events_}), "lock");
-  std::thread waiter([&] {
-    const auto lease = lock.Acquire({.wait = kDeafPatience});
-    EXPECT_TRUE(lease.ok()) << lease.status();
-  });
-  EXPECT_TRUE(events_->AwaitDeaf());
-  LetGo();
-  const base::Instant free = base::Now();
-  waiter.join();
-  EXPECT_LT(base::Now() - free, absl::Seconds(5));  // the heartbeat is 10 s
-}
-
-TEST_F(Deaf, AClientDoesNotGoOnConnecting) {
-  Hold();
-  SimpleLock lock(*Client::Connect(Url(), {.observer = events_}), "lock");
-  std::thread waiter([&] { EXPECT_FALSE(lock.Acquire({.wait = absl::Seconds(4)}).ok()); });
-  EXPECT_TRUE(events_->AwaitDeaf());
-  EXPECT_LE(proxy_.stats().accepted, 8);
-  waiter.join();
-  EXPECT_LE(proxy_.stats().accepted, 16);
-  EXPECT_EQ(events_->deaf(), 1) << "once";
-}
-
 TEST_F(Deaf, AClientHearsAgainOnceTheAddressLeadsToOneServer) {
   Hold();
   SimpleLock lock(*Client::Connect(Url(), {.observer = events_}), "lock");
@@ -133,28 +101,6 @@ TEST_F(Deaf, AClientHearsAgainOnceTheAddressLeadsToOneServer) {
   EXPECT_TRUE(events_->AwaitHearsAgain());
   LetGo();
   waiter.join();
-}
-
-// Others that hear have the lock in turn, and never leave it free.
-TEST_F(Deaf, AClientIsNotStarvedByThoseThatHear) {
-  SimpleLock lock(*Client::Connect(Url(), {.observer = events_}), "lock");
-  std::atomic<bool> over{false};
-  std::vector<std::thread> crew;
-  for (const auto* server : {first_.get(), first_.get(), second_.get(), second_.get()}) {
-    crew.emplace_back([&, server] {
-      SimpleLock theirs(*Client::Connect(server->url()), "lock");
-      while (!over) {
-        const auto lease = theirs.Acquire({.wait = kDeafPatience});
-        EXPECT_TRUE(lease.ok()) << lease.status();
-      }
-    });
-  }
-  for (int i = 0; i < 3; ++i) {
-    const auto lease = lock.Acquire({.wait = kDeafPatience});
-    EXPECT_TRUE(lease.ok()) << lease.status();
-  }
-  over = true;
-  for (std::thread& each : crew) each.join();
 }
 
 enum class Way { kServer, kTls, kSentinel };

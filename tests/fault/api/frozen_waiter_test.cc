@@ -79,10 +79,6 @@ class FrozenWaiter : public ::testing::TestWithParam<std::string_view> {
 
 TEST_P(FrozenWaiter, KeepsTheLockIdleForItsClaim) { IsIdleAtMost(absl::Milliseconds(2500), 1); }
 
-TEST_P(FrozenWaiter, WithAManualLeaseToo) { IsIdleAtMost(absl::Milliseconds(2500), 1, "manual"); }
-
-TEST_P(FrozenWaiter, ThreeOfThemForThreeClaims) { IsIdleAtMost(absl::Seconds(7), 3); }
-
 TEST_P(FrozenWaiter, GetsTheLockInItsTurnWhenItGoesOn) {
   auto held = holder_.Acquire();
   ASSERT_TRUE(held.ok());

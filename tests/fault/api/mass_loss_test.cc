@@ -1,11 +1,9 @@
 // A client that loses all that it holds at once: who is told, and by how many threads.
 #include <algorithm>
 #include <atomic>
-#include <cstdio>
 #include <functional>
 #include <memory>
 #include <stop_token>
-#include <string>
 #include <thread>
 #include <vector>
 
@@ -15,10 +13,8 @@
 #include "redlatch/client.h"
 #include "redlatch/simple_lock.h"
 #include "src/base/clock.h"
-#include "src/base/parker.h"
 #include "tests/support/process_stats.h"
 #include "tests/support/redis_server.h"
-#include "tests/support/test_scale.h"
 
 namespace redlatch {
 namespace {
@@ -68,21 +64,6 @@ class MassLoss : public ::testing::Test {
   std::vector<Lease> leases_;
   std::vector<std::unique_ptr<Told>> told_;
 };
-
-TEST_F(MassLoss, IsToldToAllByAFewThreadsOfWhichNoneIsLeftOver) {
-  const int holds = support::Scaled(10000);
-  std::atomic<int> tokens{0};
-  std::atomic<int> callbacks{0};
-  LockOptions options;
-  options.on_lost = [&](const LostLease&) { ++callbacks; };
-  Take(holds, options, [&] { ++tokens; });
-  const int before = support::ThreadCount();
-  LoseAll();
-  const int most = ThreadsUntil([&] { return tokens == holds && callbacks == holds; });
-  ThreadsUntil([] { return support::ThreadCount() <= 8; }, absl::Seconds(1));
-  std::printf("%d losses: %d threads before, %d at most, %d in the end\n", holds, before, most,
-              support::ThreadCount());
-}
 
 TEST_F(MassLoss, IsToldToAllThoughSomeOfThoseDoNotReturn) {
   constexpr int kHolds = 200;

@@ -1,13 +1,8 @@
 // Scripts that cannot be run now, and scripts of which nobody knows whether they were.
 #include <atomic>
 #include <functional>
-#include <future>
-#include <memory>
 #include <optional>
 #include <string>
-#include <thread>
-#include <utility>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "gmock/gmock.h"
@@ -25,7 +20,6 @@ namespace {
 
 using support::Direction;
 using support::FakeServer;
-using support::Scope;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
@@ -58,25 +52,6 @@ class Busy {
   support::RawConnection script_;
 };
 
-TEST_F(ScriptsFault, ABusyServerIsAskedAgainUntilItIsNot) {
-  const OwnScript count(*server_, kCount);
-  ASSERT_TRUE(scripts_.Run(count.Call(kCounter), Soon()).ok());
-  Busy busy(*server_);
-  std::promise<void> refused;
-  std::thread waiter([&] {
-    bool told = false;
-    const absl::StatusOr<Reply> reply = scripts_.Run(count.Call(kCounter), Soon(), [&] {
-      if (!std::exchange(told, true)) refused.set_value();
-      return true;
-    });
-    EXPECT_EQ(Text(reply), "2");
-  });
-  refused.get_future().wait();
-  busy.End();
-  waiter.join();
-  EXPECT_EQ(Counter(), "2");
-}
-
 TEST_F(ScriptsFault, AServerThatStaysBusyIsUnavailableByTheDeadlineInItsOwnWords) {
   const OwnScript count(*server_, kCount);
   ASSERT_TRUE(scripts_.Run(count.Call(kCounter), Soon()).ok());
@@ -105,19 +80,6 @@ TEST_F(ScriptsFault, AServerThatStaysBusyIsUnavailableByTheDeadlineInItsOwnWords
   EXPECT_EQ(Text(scripts_.Run(count.Call(kCounter), Soon())), "2");
 }
 
-TEST_F(ScriptsFault, WhatIsNotWantedAnyMoreIsNotTriedUntilTheDeadline) {
-  const OwnScript count(*server_, kCount);
-  ASSERT_TRUE(scripts_.Run(count.Call(kCounter), Soon()).ok());
-  Busy busy(*server_);
-  int left = 3;
-  const base::Instant begun = base::Now();
-  const absl::Status refused =
-      scripts_.Run(count.Call(kCounter), Soon(), [&] { return --left > 0; }).status();
-  EXPECT_EQ(refused.code(), kUnavailable);
-  EXPECT_EQ(left, 0);
-  EXPECT_LT(base::Now() - begun, kPatience / 2);
-}
-
 TEST_F(ScriptsFault, AServerThatLoadsItsDataIsAwaited) {
   const OwnScript count(*server_, kCount);
   server_->Command({"DEBUG", "POPULATE", "200", "key", "2000"});
@@ -130,26 +92,6 @@ TEST_F(ScriptsFault, AServerThatLoadsItsDataIsAwaited) {
   }
   EXPECT_EQ(Text(scripts_.Run(count.Call(kCounter), Soon())), "2");
   EXPECT_EQ(reloading.Receive().text, "OK");
-}
-
-TEST_F(ScriptsFault, EachCallOfABatchThatIsRefusedForNowIsTriedAgainAlone) {
-  std::atomic<int> executed{0};
-  FakeServer server([&](const FakeServer::Asked& asked) -> std::optional<std::string> {
-    if (asked.command[0] != "EVALSHA" || asked.command.size() < 4) {
-      return FakeServer::Polite(asked);
-    }
-    if (++executed == 2) return "-LOADING Redis is loading the dataset in memory\r\n";
-    return ":" + asked.command[3] + "\r\n";
-  });
-  SharedConnection connection(*ParseUrl(server.url()));
-  Scripts scripts(connection);
-  const OwnScript any(*server_, "return 1");
-  const std::string_view args[][1] = {{"1"}, {"2"}, {"3"}};
-  const ScriptCall calls[] = {any.Call({}, args[0]), any.Call({}, args[1]), any.Call({}, args[2])};
-  std::vector<absl::StatusOr<Reply>> results(3);
-  scripts.RunBatch(calls, Soon(), absl::MakeSpan(results));
-  for (int i = 0; i < 3; ++i) EXPECT_EQ(Text(results[i]), std::to_string(i + 1));
-  EXPECT_EQ(executed, 4);
 }
 
 TEST_F(ScriptsFault, AServerThatNeverLearnsAScriptIsNotTaughtForEver) {
@@ -200,29 +142,6 @@ TEST_F(ScriptsFault, AScriptWhoseReplyIsLostIsNeverSentAgain) {
   }
 }
 
-TEST_F(ScriptsFault, TheReplyToTheTextMayBeLostAsWell) {
-  const OwnScript count(*server_, kCount);
-  ASSERT_TRUE(proxied_.Connect(Soon()).ok());
-  // "-NOSCRIPT No matching script...\r\n"
-  const size_t noscript = server_->Text({"EVALSHA", count.sha1(), "0"}).size() + 3;
-  proxy_.CutAfter(Direction::kToClient, static_cast<int64_t>(noscript));
-  const absl::Status lost = through_proxy_.Run(count.Call(kCounter), Soon()).status();
-  EXPECT_EQ(lost.code(), kUnavailable) << lost;
-  EXPECT_TRUE(MayHaveExecuted(lost)) << lost;
-  EXPECT_EQ(Counter(), "1");
-  EXPECT_EQ(Calls("incr"), 1);
-}
-
-TEST_F(ScriptsFault, ARequestThatIsLostIsNotSentAgainEither) {
-  const OwnScript count(*server_, kCount);
-  ASSERT_TRUE(through_proxy_.Run(count.Call(kCounter), Soon()).ok());
-  proxy_.CutAfter(Direction::kToServer, 0);
-  const absl::Status lost = through_proxy_.Run(count.Call(kCounter), Soon()).status();
-  EXPECT_EQ(lost.code(), kUnavailable) << lost;
-  EXPECT_TRUE(MayHaveExecuted(lost)) << lost;  // nobody here can know better
-  EXPECT_EQ(Counter(), "1");
-}
-
 TEST_F(ScriptsFault, WithoutAConnectionNothingMayHaveBeenExecuted) {
   const OwnScript count(*server_, kCount);
   proxy_.SetArrival(support::Arrival::kRefuse);
@@ -233,23 +152,6 @@ TEST_F(ScriptsFault, WithoutAConnectionNothingMayHaveBeenExecuted) {
   EXPECT_THAT(std::string(unsent.message()), HasSubstr("not sent"));
   proxy_.Heal();
   EXPECT_EQ(Text(through_proxy_.Run(count.Call(kCounter), Soon())), "1");
-}
-
-TEST_F(ScriptsFault, OfABatchThatIsCutEachCallKnowsItsFate) {
-  const OwnScript count(*server_, kCount);
-  ASSERT_TRUE(through_proxy_.Run(count.Call(kCounter), Soon()).ok());
-  const std::vector<ScriptCall> calls(10, count.Call(kCounter));
-  std::vector<absl::StatusOr<Reply>> results(calls.size());
-  proxy_.CutAfter(Direction::kToClient, 4 * 3 + 2);  // ":2\r\n" and two more, and half of ":5\r\n"
-  through_proxy_.RunBatch(calls, Soon(), absl::MakeSpan(results));
-  for (int i = 0; i < 10; ++i) {
-    if (i < 3) {
-      EXPECT_EQ(Text(results[i]), std::to_string(i + 2));
-    } else {
-      EXPECT_TRUE(MayHaveExecuted(results[i].status())) << i << ": " << Text(results[i]);
-    }
-  }
-  EXPECT_EQ(Counter(), "11");
 }
 
 }  // namespace
