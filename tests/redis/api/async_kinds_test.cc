@@ -1,24 +1,19 @@
 // The asynchronous face of what is more than a mutex: readers, permits, latches, several locks at
 // once, several servers, replicas that confirm.
 #include <atomic>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <stop_token>
-#include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
 #include "redlatch/client.h"
 #include "redlatch/count_down_latch.h"
 #include "redlatch/multi_lock.h"
-#include "redlatch/red_lock.h"
 #include "redlatch/reentrant_read_write_lock.h"
 #include "redlatch/semaphore.h"
 #include "redlatch/simple_lock.h"
@@ -54,47 +49,6 @@ class AsyncKinds : public ::testing::Test {
   Statuses statuses_;
 };
 
-TEST_F(AsyncKinds, ReadersShareAndAWriterWaitsForThem) {
-  ReentrantReadWriteLock lock(client_, "rw");
-  ReentrantReadWriteLock theirs(other_, "rw");
-  lock.AcquireReadAsync({}, leases_.Callback());
-  lock.AcquireReadAsync({}, leases_.Callback());
-  ASSERT_TRUE(leases_.Await(2));
-  std::optional<absl::StatusOr<Lease>> one = leases_.Take(0);
-  std::optional<absl::StatusOr<Lease>> two = leases_.Take(1);
-  ASSERT_TRUE((*one)->valid() && (*two)->valid());
-  EXPECT_EQ(theirs.Acquire({.wait = absl::ZeroDuration()}).status().code(), kBusy);
-  lock.AcquireWriteAsync({}, leases_.Callback());
-  ASSERT_TRUE(AwaitWaiting(client_, 1));
-  EXPECT_EQ(leases_.size(), 2U);
-  one.reset();
-  two.reset();
-  EXPECT_TRUE(leases_.Take(2).ok());
-}
-
-// A reader that may not join those who read, as a writer waits, goes to the next group.
-TEST_F(AsyncKinds, ReaderBehindAWriterThatWaitsComesAfterIt) {
-  ReentrantReadWriteLock lock(client_, "rw", {.local_window = absl::ZeroDuration()});
-  ReentrantReadWriteLock theirs(other_, "rw");
-  lock.AcquireReadAsync({}, leases_.Callback());
-  std::optional<absl::StatusOr<Lease>> reading = leases_.Take(0);
-  ASSERT_TRUE(reading->ok()) << reading->status();
-  Leases writes;
-  theirs.AcquireWriteAsync({}, writes.Callback());
-  ASSERT_TRUE(Await([&] {  // at the server
-    const absl::StatusOr<LockInfo> info = theirs.Inspect();
-    return info.ok() && info->waiting == 1;
-  }));
-  lock.AcquireReadAsync({}, leases_.Callback());
-  ASSERT_TRUE(AwaitWaiting(client_, 1));
-  reading.reset();
-  std::optional<absl::StatusOr<Lease>> writing = writes.Take();
-  ASSERT_TRUE(writing->ok()) << writing->status();
-  EXPECT_EQ(leases_.size(), 1U);
-  writing.reset();
-  EXPECT_TRUE(leases_.Take(1).ok());
-}
-
 TEST_F(AsyncKinds, LocksThatGoEndTheirReaders) {
   auto lock = std::make_unique<ReentrantReadWriteLock>(client_, "rw");
   ReentrantReadWriteLock theirs(other_, "rw");
@@ -103,29 +57,6 @@ TEST_F(AsyncKinds, LocksThatGoEndTheirReaders) {
   ASSERT_TRUE(AwaitWaiting(client_, 3));
   lock.reset();
   for (size_t i = 0; i < 3; ++i) EXPECT_EQ(leases_.Take(i).status().code(), kCancelled);
-}
-
-TEST_F(AsyncKinds, PermitsComeInTurnAndGoBack) {
-  auto semaphore = std::make_unique<Semaphore>(client_, "semaphore", 3);
-  std::optional<Permit> two = *semaphore->Acquire(2);
-  semaphore->AcquireAsync(3, {}, permits_.Callback());
-  ASSERT_TRUE(AwaitWaiting(client_, 1));
-  semaphore->AcquireAsync(1, {}, permits_.Callback());  // not before the one of three
-  ASSERT_TRUE(AwaitWaiting(client_, 2));
-  EXPECT_EQ(permits_.size(), 0U);
-  two.reset();
-  absl::StatusOr<Permit> three = permits_.Take(0);
-  ASSERT_TRUE(three.ok()) << three.status();
-  EXPECT_EQ(three->count(), 3);
-  EXPECT_EQ(permits_.size(), 1U);
-  three->ReleaseAsync(statuses_.Callback());
-  EXPECT_EQ(statuses_.Take(), absl::OkStatus());
-  absl::StatusOr<Permit> one = permits_.Take(1);
-  ASSERT_TRUE(one.ok()) << one.status();
-  semaphore->AcquireAsync(3, {}, permits_.Callback());
-  ASSERT_TRUE(AwaitWaiting(client_, 1));
-  semaphore.reset();
-  EXPECT_EQ(permits_.Take(2).status().code(), kCancelled);
 }
 
 TEST_F(AsyncKinds, PermitsAreRefusedAsByTheBlockingCall) {
@@ -137,23 +68,6 @@ TEST_F(AsyncKinds, PermitsAreRefusedAsByTheBlockingCall) {
   Semaphore bad(client_, "redlatch:bad", 3);
   bad.AcquireAsync(1, {}, permits_.Callback());
   EXPECT_EQ(permits_.Take(2).status().code(), absl::StatusCode::kInvalidArgument);
-}
-
-TEST_F(AsyncKinds, LatchOpensForAllWhoWait) {
-  CountDownLatch latch(client_, "latch", 2);
-  CountDownLatch theirs(other_, "latch", 2);
-  for (int i = 0; i < 5; ++i) latch.WaitAsync({}, statuses_.Callback());
-  ASSERT_TRUE(AwaitWaiting(client_, 5));
-  latch.WaitAsync({.wait = absl::Milliseconds(50)}, statuses_.Callback());
-  EXPECT_EQ(statuses_.Take(0).code(), kBusy);
-  latch.WaitAsync({.wait = absl::ZeroDuration()}, statuses_.Callback());
-  EXPECT_EQ(statuses_.Take(1).code(), kBusy);
-  EXPECT_EQ(theirs.CountDown(2), absl::OkStatus());
-  for (size_t i = 2; i < 7; ++i) EXPECT_EQ(statuses_.Take(i), absl::OkStatus());
-  latch.WaitAsync({.wait = absl::ZeroDuration()}, statuses_.Callback());
-  latch.WaitAsync({}, statuses_.Callback());
-  EXPECT_EQ(statuses_.Take(7), absl::OkStatus());
-  EXPECT_EQ(statuses_.Take(8), absl::OkStatus());
 }
 
 TEST_F(AsyncKinds, LatchThatGoesEndsTheWait) {
@@ -232,36 +146,6 @@ TEST_F(AsyncKinds, NullCallbacksAreIgnoredAndLeaveNothingTaken) {
   EXPECT_TRUE(read_write.Acquire().ok());
   EXPECT_TRUE(semaphore.Acquire().ok());
   EXPECT_TRUE(multi.Acquire().ok());
-}
-
-TEST_F(AsyncKinds, RedLockGoesOnWithoutAMinority) {
-  std::vector<std::unique_ptr<RedisServer>> servers;
-  std::string url = "redlock:";
-  for (int i = 0; i < 3; ++i) {
-    servers.push_back(RedisServer::Start());
-    absl::StrAppend(&url, i == 0 ? "" : ",", servers.back()->url());
-  }
-  Client quorum = Connect(url);
-  Client another = Connect(url);
-  RedLock lock(quorum, "lock");
-  RedLock theirs(another, "lock");
-  servers[1]->Stop();
-  constexpr size_t kWaiters = 20;
-  std::optional<Lease> first = *theirs.Acquire();
-  std::atomic<size_t> done{0};
-  for (size_t i = 0; i < kWaiters; ++i) {
-    lock.AcquireAsync({}, [&](absl::StatusOr<Lease> lease) {
-      EXPECT_TRUE(lease.ok()) << lease.status();
-      lease->ReleaseAsync([&](const absl::Status& released) {
-        EXPECT_EQ(released, absl::OkStatus());
-        ++done;
-      });
-    });
-  }
-  ASSERT_TRUE(AwaitWaiting(quorum, kWaiters));
-  first.reset();
-  EXPECT_TRUE(Await([&] { return done == kWaiters; }));
-  servers[1]->Continue();
 }
 
 TEST_F(AsyncKinds, ReplicasThatConfirmAreWaitedForAndTheirAbsenceIsTold) {

@@ -9,12 +9,10 @@
 #include <string>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "redlatch/client.h"
 #include "redlatch/simple_lock.h"
@@ -73,9 +71,6 @@ class Async : public ::testing::Test {
   bool AwaitFree(const std::string& key = "lock") {
     return Await([&] { return IsFree(key); });
   }
-  bool AwaitWaiting(uint64_t count) {
-    return Await([&] { return client_->Stats().all.waiting == count; });
-  }
 
   const std::unique_ptr<support::RedisServer> server_ = support::RedisServer::Start();
   std::optional<Client> client_ = Connect(server_->url());
@@ -83,46 +78,6 @@ class Async : public ::testing::Test {
   Leases leases_;
   Statuses statuses_;
 };
-
-TEST_F(Async, AcquiresAndReleases) {
-  lock_->AcquireAsync({}, leases_.Callback());
-  absl::StatusOr<Lease> lease = leases_.Take();
-  ASSERT_TRUE(lease.ok()) << lease.status();
-  EXPECT_TRUE(lease->valid());
-  EXPECT_FALSE(lease->lost().stop_requested());
-  EXPECT_GT(lease->fencing_token(), FencingToken());
-  EXPECT_FALSE(IsFree());
-  lease->ReleaseAsync(statuses_.Callback());
-  EXPECT_FALSE(lease->valid());
-  EXPECT_EQ(statuses_.Take(), absl::OkStatus());
-  EXPECT_TRUE(IsFree());
-}
-
-TEST_F(Async, WaitsInTurnAndHoldsOneAtATime) {
-  constexpr size_t kWaiters = 50;
-  Lease first = *lock_->Acquire();
-  std::vector<size_t> order;
-  std::atomic<int> holders{0};
-  std::atomic<size_t> done{0};
-  for (size_t i = 0; i < kWaiters; ++i) {
-    lock_->AcquireAsync({}, [&, i](absl::StatusOr<Lease> lease) {
-      EXPECT_TRUE(lease.ok()) << lease.status();
-      EXPECT_EQ(++holders, 1);
-      order.push_back(i);
-      --holders;
-      lease->ReleaseAsync([&](const absl::Status& released) {
-        EXPECT_EQ(released, absl::OkStatus());
-        ++done;
-      });
-    });
-  }
-  ASSERT_TRUE(AwaitWaiting(kWaiters));
-  EXPECT_EQ(first.Release(), absl::OkStatus());
-  ASSERT_TRUE(Await([&] { return done == kWaiters; }));
-  std::vector<size_t> sorted(kWaiters);
-  for (size_t i = 0; i < kWaiters; ++i) sorted[i] = i;
-  EXPECT_EQ(order, sorted);
-}
 
 TEST_F(Async, TakesTurnsWithThreadsAndOtherClients) {
   Client other = Connect(server_->url());
@@ -157,62 +112,12 @@ TEST_F(Async, TakesTurnsWithThreadsAndOtherClients) {
   EXPECT_TRUE(AwaitFree());
 }
 
-TEST_F(Async, IsBusyWhenTheWaitIsOver) {
-  Lease first = *lock_->Acquire();
-  lock_->AcquireAsync({.wait = absl::ZeroDuration()}, leases_.Callback());
-  EXPECT_EQ(leases_.Take(0).status().code(), absl::StatusCode::kDeadlineExceeded);
-  const base::Instant began = base::Now();
-  lock_->AcquireAsync({.wait = absl::Milliseconds(100)}, leases_.Callback());
-  EXPECT_EQ(leases_.Take(1).status().code(), absl::StatusCode::kDeadlineExceeded);
-  EXPECT_GE(base::Now() - began, absl::Milliseconds(100));
-}
-
-TEST_F(Async, IsCancelledByItsStopToken) {
-  Lease first = *lock_->Acquire();
-  std::stop_source stop;
-  lock_->AcquireAsync({.stop = stop.get_token()}, leases_.Callback());
-  lock_->AcquireAsync({}, leases_.Callback());
-  ASSERT_TRUE(AwaitWaiting(2));
-  stop.request_stop();
-  EXPECT_EQ(leases_.Take(0).status().code(), absl::StatusCode::kCancelled);
-  EXPECT_EQ(first.Release(), absl::OkStatus());
-  EXPECT_TRUE(leases_.Take(1).ok());
-}
-
 TEST_F(Async, IsCancelledThoughTheTokenFiredBefore) {
   std::stop_source stop;
   stop.request_stop();
   lock_->AcquireAsync({.stop = stop.get_token()}, leases_.Callback());
   EXPECT_EQ(leases_.Take().status().code(), absl::StatusCode::kCancelled);
   EXPECT_TRUE(IsFree());
-}
-
-// Whichever was first: it is told once, and nothing is left locked.
-TEST_F(Async, RaceOfGrantAndCancellationLeaksNothing) {
-  for (size_t i = 0; i < 200; ++i) {
-    Lease first = *lock_->Acquire();
-    std::stop_source stop;
-    lock_->AcquireAsync({.stop = stop.get_token()}, leases_.Callback());
-    std::thread stops([&] { stop.request_stop(); });
-    const absl::Status released = first.Release();
-    stops.join();
-    EXPECT_EQ(released, absl::OkStatus());
-    const absl::StatusOr<Lease> lease = leases_.Take(i);
-    if (!lease.ok()) {
-      EXPECT_EQ(lease.status().code(), absl::StatusCode::kCancelled);
-    }
-    EXPECT_EQ(leases_.size(), i + 1);
-  }
-  EXPECT_TRUE(AwaitFree());
-}
-
-TEST_F(Async, IsCancelledWhenTheLockGoes) {
-  SimpleLock same(*client_, "lock");
-  Lease first = *same.Acquire();
-  lock_->AcquireAsync({}, leases_.Callback());
-  ASSERT_TRUE(AwaitWaiting(1));
-  lock_.reset();
-  EXPECT_EQ(leases_.Take().status().code(), absl::StatusCode::kCancelled);
 }
 
 TEST_F(Async, IsCancelledWhenLockAndClientGoBeforeItHasBegun) {

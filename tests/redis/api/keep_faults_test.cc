@@ -1,22 +1,14 @@
 // A kept lock, and what becomes of it when a connection, a process or the server fails.
-#include <atomic>
-#include <chrono>
 #include <exception>
 #include <memory>
-#include <string>
-#include <thread>
 
 #include "absl/time/time.h"
-#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "redlatch/client.h"
-#include "redlatch/reentrant_lock.h"
 #include "redlatch/simple_lock.h"
-#include "src/base/clock.h"
 #include "tests/support/await.h"
 #include "tests/support/child_entry.h"
 #include "tests/support/connect.h"
-#include "tests/support/lock_keys.h"
 #include "tests/support/redis_server.h"
 #include "tests/support/subprocess.h"
 #include "tests/support/tcp_proxy.h"
@@ -42,27 +34,6 @@ class KeepFaults : public ::testing::Test {
   Client other_ = Connect(server_->url());
 };
 
-TEST_F(KeepFaults, SubscriptionThatIsKilledGivesIdleLocksBack) {
-  const Client client = Connect(server_->url());
-  const LockOptions kept{.lease = absl::Seconds(20), .keep = absl::Seconds(20)};
-  SimpleLock lock(client, "lock", kept);
-  ReentrantLock reentrant(client, "reentrant", kept);
-  TakeAndLeave(lock);
-  TakeAndLeave(reentrant);
-  ASSERT_EQ(server_->Integer({"CLIENT", "KILL", "TYPE", "pubsub"}), 1);
-  EXPECT_TRUE(Await([&] { return IsFree(); }, kept.lease / 3));
-  EXPECT_TRUE(Await(
-      [&] {
-        return server_->Integer({"EXISTS", "reentrant"}) == 0;
-      },
-      kept.lease / 3));
-  // What is taken from now on is kept again, as soon as messages arrive.
-  EXPECT_TRUE(Await([&] {
-    TakeAndLeave(lock);
-    return !IsFree();
-  }));
-}
-
 // The client's command connection is made anew, and its subscription hears nothing.
 TEST_F(KeepFaults, HalfOpenSubscriptionKeepsOthersOutForAThirdOfTheLease) {
   support::TcpProxy proxy({.port = server_->port()});
@@ -76,55 +47,6 @@ TEST_F(KeepFaults, HalfOpenSubscriptionKeepsOthersOutForAThirdOfTheLease) {
   ASSERT_FALSE(IsFree());
   EXPECT_LT(TimeOf([&] { theirs.lock(); }), lease / 3 + absl::Seconds(2));
   theirs.unlock();
-}
-
-// Whatever the lease: an idle lock goes back soon after messages have ceased to arrive.
-TEST_F(KeepFaults, SilentSubscriptionGivesIdleLocksBackWithinTwoSeconds) {
-  support::TcpProxy proxy({.port = server_->port()});
-  const Client client = Connect(proxy.url() + "?command_timeout=200ms");
-  SimpleLock lock(client, "lock", {.lease = absl::Minutes(5), .keep = absl::Minutes(5)});
-  TakeAndLeave(lock);
-  proxy.Drop(support::Direction::kToClient, support::Scope::kExisting);
-  ASSERT_TRUE(Await([&] { return client.Ping().ok(); }));
-  EXPECT_LT(TimeOf([&] { EXPECT_TRUE(Await([&] { return IsFree(); }, absl::Seconds(20))); }),
-            absl::Seconds(4));
-}
-
-// It waited while its subscription broke, and got the lock by asking: others could not ask for it.
-TEST_F(KeepFaults, LockThatADeafClientIsGrantedIsNotKept) {
-  const Client client = Connect(server_->url());
-  const LockOptions kept{.lease = absl::Seconds(15), .keep = absl::Seconds(15)};
-  SimpleLock lock(client, "lock", kept), theirs(other_, "lock", {.lease = kept.lease});
-  theirs.lock();
-  std::thread waiter([&] { TakeAndLeave(lock); });
-  ASSERT_TRUE(Await([&] {
-    return server_->Integer({"ZCARD", support::AuxiliaryKey("lock", "simple.queue")}) == 1;
-  }));
-  server_->Command({"CONFIG", "SET", "maxclients", "1"});  // no further connections
-  EXPECT_GE(server_->Integer({"CLIENT", "KILL", "TYPE", "pubsub"}), 1);
-  theirs.unlock();
-  waiter.join();
-  EXPECT_TRUE(Await([&] { return IsFree(); }, kept.lease / 6));
-  server_->Command({"CONFIG", "SET", "maxclients", "1000"});
-}
-
-TEST_F(KeepFaults, ServerThatLosesItsDataTakesAnIdleLockFromNobody) {
-  std::atomic<int> losses{0};
-  const Client client = Connect(server_->url());
-  LockOptions kept{.keep = absl::Seconds(20)};
-  kept.on_lost = [&](const LostLease&) { ++losses; };
-  SimpleLock lock(client, "lock", kept);
-  TakeAndLeave(lock);
-  server_->Kill();
-  server_->Restart();
-  EXPECT_TRUE(Await([&] {
-    TakeAndLeave(lock);
-    return !IsFree();
-  })) << "it is taken anew at the server";
-  SimpleLock theirs(other_, "lock");
-  EXPECT_TRUE(theirs.try_lock_for(std::chrono::seconds(5)));
-  theirs.unlock();
-  EXPECT_EQ(losses, 0);
 }
 
 TEST_F(KeepFaults, ForkedChildLeavesAnIdleLockAlone) {

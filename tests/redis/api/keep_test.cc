@@ -5,15 +5,12 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <shared_mutex>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/numbers.h"
 #include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -23,13 +20,11 @@
 #include "redlatch/reentrant_lock.h"
 #include "redlatch/reentrant_read_write_lock.h"
 #include "redlatch/simple_lock.h"
-#include "src/base/clock.h"
 #include "tests/support/await.h"
 #include "tests/support/child_entry.h"
 #include "tests/support/connect.h"
 #include "tests/support/lock_keys.h"
 #include "tests/support/redis_server.h"
-#include "tests/support/subprocess.h"
 
 namespace redlatch {
 namespace {
@@ -54,13 +49,6 @@ class Keep : public ::testing::Test {
       if (at != stats.npos) calls += std::stoll(stats.substr(at + name.size()));
     }
     return calls;
-  }
-  int64_t ServerMicros() {
-    const redis::Reply time = server_->Do({"TIME"});
-    return std::stoll(time.elements[0].text) * 1'000'000 + std::stoll(time.elements[1].text);
-  }
-  int64_t StoredFence() {
-    return std::stoll(server_->Text({"GET", support::AuxiliaryKey("lock", "fence")}));
   }
   template <class Lock>
   static void TakeAndLeave(Lock& lock) {
@@ -109,71 +97,6 @@ TEST_F(Keep, LockIsTakenAgainWithoutTheServer) {
   EXPECT_EQ(Calls(), before);
 }
 
-TEST_F(Keep, ReentrantLockIsTakenAgainWithoutTheServer) {
-  ReentrantLock lock(client_, "lock", kKept);
-  TakeAndLeave(lock);
-  const int64_t before = Calls();
-  for (int i = 0; i < 100; ++i) {
-    lock.lock();
-    TakeAndLeave(lock);
-    EXPECT_EQ(lock.hold_count(), 1);
-    lock.unlock();
-  }
-  EXPECT_EQ(Calls(), before);
-  EXPECT_FALSE(IsFree());
-}
-
-TEST_F(Keep, LeasesTakeItAgainWithTokensThatGrowAndNeverOutrunTheClock) {
-  SimpleLock lock(client_, "lock", kKept);
-  FencingToken last;
-  { last = lock.Acquire()->fencing_token(); }
-  // It gets more tokens, once.
-  ASSERT_TRUE(Await([&] { return StoredFence() > ServerMicros() + 1'000'000; }));
-  ASSERT_TRUE(lock.Acquire().ok());
-  const int64_t before = Calls();
-  for (int i = 0; i < 5000; ++i) {
-    const absl::StatusOr<Lease> lease = lock.Acquire();
-    ASSERT_TRUE(lease.ok()) << lease.status();
-    ASSERT_GT(lease->fencing_token(), last);
-    last = lease->fencing_token();
-    if (i % 100 == 0) {
-      EXPECT_LE(static_cast<int64_t>(last.value()), ServerMicros());
-    }
-  }
-  EXPECT_EQ(Calls(), before);
-}
-
-TEST_F(Keep, TokenOfLockIsDrawnWhenItIsAskedFor) {
-  SimpleLock lock(client_, "lock", kKept);
-  FencingToken last;
-  for (int i = 0; i < 100; ++i) {
-    lock.lock();
-    const FencingToken token = lock.current().fencing_token();
-    EXPECT_GT(token, last);
-    EXPECT_EQ(lock.current().fencing_token(), token) << "one for each acquisition";
-    EXPECT_LE(static_cast<int64_t>(token.value()), ServerMicros());
-    last = token;
-    lock.unlock();
-  }
-}
-
-TEST_F(Keep, FenceIsBackAtTheClockWhenItIsGivenBack) {
-  SimpleLock theirs(other_, "lock");
-  FencingToken last;
-  {
-    SimpleLock lock(client_, "lock", kKept);
-    for (int i = 0; i < 3; ++i) last = lock.Acquire()->fencing_token();
-    ASSERT_TRUE(Await([&] { return StoredFence() > ServerMicros() + 1'000'000; }));
-    last = lock.Acquire()->fencing_token();
-    const absl::StatusOr<Lease> lease = theirs.Acquire({.wait = absl::Seconds(10)});
-    ASSERT_TRUE(lease.ok()) << lease.status();
-    EXPECT_GT(lease->fencing_token(), last);
-    EXPECT_LE(StoredFence(), ServerMicros());
-    last = lease->fencing_token();
-  }
-  EXPECT_GT(theirs.Acquire()->fencing_token(), last);
-}
-
 TEST_F(Keep, IdleLockGoesToAnotherClientWithinAMoment) {
   SimpleLock lock(client_, "lock", kKept), theirs(other_, "lock");
   for (int i = 0; i < 20; ++i) {
@@ -181,14 +104,6 @@ TEST_F(Keep, IdleLockGoesToAnotherClientWithinAMoment) {
     EXPECT_LT(TimeOf([&] { theirs.lock(); }), kAMoment);
     EXPECT_FALSE(lock.try_lock());
     theirs.unlock();
-  }
-}
-
-TEST_F(Keep, TwoClientsThatKeepTakeItFromOneAnother) {
-  ReentrantLock lock(client_, "lock", kKept), theirs(other_, "lock", kKept);
-  for (int i = 0; i < 20; ++i) {
-    EXPECT_LT(TimeOf([&] { TakeAndLeave(lock); }), kAMoment);
-    EXPECT_LT(TimeOf([&] { TakeAndLeave(theirs); }), kAMoment);
   }
 }
 
@@ -209,31 +124,6 @@ TEST_F(Keep, IdleLockGoesToALockOfSeveralNamesWithinAMoment) {
   EXPECT_TRUE(Await([&] { return IsFree(); }, kAMoment));
 }
 
-TEST_F(Keep, BusyLockGoesToAnotherClientAtItsNextRelease) {
-  SimpleLock lock(client_, "lock", kKept), theirs(other_, "lock");
-  TakeAndLeave(lock);
-  lock.lock();
-  std::thread waiter([&] { TakeAndLeave(theirs); });
-  ASSERT_TRUE(Await([&] {
-    return server_->Integer({"ZCARD", support::AuxiliaryKey("lock", "simple.queue")}) == 1;
-  }));
-  EXPECT_TRUE(lock.current().valid());
-  EXPECT_LT(TimeOf([&] {
-              lock.unlock();
-              waiter.join();
-            }),
-            kAMoment);
-}
-
-TEST_F(Keep, TryFindsItBusyAndCallsItBack) {
-  SimpleLock lock(client_, "lock", kKept), theirs(other_, "lock");
-  TakeAndLeave(lock);
-  EXPECT_FALSE(theirs.try_lock());
-  EXPECT_TRUE(Await([&] { return IsFree(); }, kAMoment));
-  EXPECT_TRUE(theirs.try_lock());
-  theirs.unlock();
-}
-
 // Refused tries call the lock back once a second; they must succeed more often than that.
 TEST_F(Keep, TriesSucceedAgainstABusyKeeper) {
   for (const auto pause : {std::chrono::milliseconds(1), std::chrono::milliseconds(20)}) {
@@ -244,57 +134,6 @@ TEST_F(Keep, TriesSucceedAgainstABusyKeeper) {
       return true;
     }));
   }
-}
-
-TEST_F(Keep, TriesToWriteSucceedAgainstABusyReader) {
-  ReentrantReadWriteLock theirs(other_, "lock");
-  EXPECT_TRUE(SucceedsOften<ReentrantReadWriteLock>(std::chrono::milliseconds(1), [&] {
-    if (!theirs.try_lock()) return false;
-    theirs.unlock();
-    return true;
-  }));
-}
-
-TEST_F(Keep, ReentrantLockIsCalledBackByATryToo) {
-  ReentrantLock lock(client_, "lock", kKept), theirs(other_, "lock");
-  TakeAndLeave(lock);
-  EXPECT_FALSE(theirs.try_lock());
-  EXPECT_TRUE(Await([&] { return IsFree(); }, kAMoment));
-}
-
-TEST_F(Keep, LockThatIsIdleForLongerGoesBack) {
-  SimpleLock lock(client_, "lock", {.keep = absl::Milliseconds(300)});
-  const absl::Duration idle = TimeOf([&] {
-    TakeAndLeave(lock);
-    EXPECT_TRUE(Await([&] { return IsFree(); }));
-  });
-  EXPECT_GE(idle, absl::Milliseconds(300));
-  EXPECT_LT(idle, kAMoment);
-}
-
-TEST_F(Keep, LockOutlivesItsLeaseWhileItIsKept) {
-  SimpleLock lock(client_, "lock",
-                  {.lease = absl::Milliseconds(600), .keep = absl::Milliseconds(600)});
-  TakeAndLeave(lock);
-  const base::Instant until = base::Now() + absl::Milliseconds(1500);
-  while (base::Now() < until) {
-    ASSERT_FALSE(IsFree());
-    TakeAndLeave(lock);
-  }
-}
-
-TEST_F(Keep, LastLockObjectGivesItBack) {
-  auto first = std::make_unique<SimpleLock>(client_, "lock", kKept);
-  auto second = std::make_unique<SimpleLock>(client_, "lock", kKept);
-  TakeAndLeave(*first);
-  TakeAndLeave(*second);
-  first.reset();
-  EXPECT_FALSE(IsFree());
-  const int64_t before = Calls();
-  TakeAndLeave(*second);
-  EXPECT_EQ(Calls(), before);
-  second.reset();
-  EXPECT_TRUE(Await([&] { return IsFree(); }, kAMoment));
 }
 
 TEST_F(Keep, LastHandleOfTheClientLeavesNoLock) {
@@ -352,15 +191,6 @@ TEST_F(Keep, ManualLeasesOwnersAndUnkeptLocksGoBack) {
   SimpleLock acked(client_, "acked", on_disk);
   EXPECT_FALSE(acked.Acquire().ok()) << "there is no replica";
   EXPECT_TRUE(Await([&] { return server_->Integer({"EXISTS", "acked"}) == 0; }, kAMoment));
-}
-
-TEST_F(Keep, LockObjectThatDoesNotKeepGivesBackWhatAnotherKept) {
-  SimpleLock keeps(client_, "lock", kKept), plain(client_, "lock");
-  TakeAndLeave(keeps);
-  TakeAndLeave(plain);
-  EXPECT_TRUE(Await([&] { return IsFree(); }, kAMoment));
-  TakeAndLeave(keeps);
-  EXPECT_FALSE(IsFree());
 }
 
 // Of many that a client keeps, those that were not used for longest go back.

@@ -26,7 +26,6 @@
 #include "redlatch/reentrant_read_write_lock.h"
 #include "redlatch/run_locked.h"
 #include "redlatch/simple_lock.h"
-#include "src/base/clock.h"
 #include "tests/support/await.h"
 #include "tests/support/cluster_group.h"
 #include "tests/support/lock_keys.h"
@@ -57,23 +56,6 @@ class MultiLockTest : public ::testing::Test {
   const Client other_ = *Client::Connect(server_->url());
 };
 
-TEST_F(MultiLockTest, ExcludesEachOfItsNamesAndNoOther) {
-  MultiLock lock(client_, {"a", "b", "c"});
-  EXPECT_EQ(lock.name(), "a, b, c");
-  auto lease = lock.Acquire();
-  ASSERT_TRUE(lease.ok()) << lease.status();
-  for (const char* name : {"a", "b", "c"}) {
-    EXPECT_FALSE(IsFree(other_, name)) << name;
-    EXPECT_FALSE(IsFree(client_, name)) << name << ": by itself it is another lock";
-    EXPECT_EQ(lease->fencing_token(name), lease->fencing_token());
-  }
-  EXPECT_TRUE(IsFree(other_, "d"));
-  EXPECT_FALSE(MultiLock(other_, {"c", "d"}).TryAcquire().ok());
-  EXPECT_TRUE(IsFree(other_, "d")) << "all or nothing";
-  EXPECT_TRUE(lease->Release().ok());
-  EXPECT_TRUE(MultiLock(other_, {"c", "d"}).TryAcquire().ok());
-}
-
 TEST_F(MultiLockTest, OrderAndRepetitionOfNamesDoNotMatter) {
   MultiLock lock(client_, {"b", "a", "b"});
   MultiLock same(client_, {"a", "b"});
@@ -87,46 +69,6 @@ TEST_F(MultiLockTest, OfOneNameIsTheSimpleLockOfThatName) {
   SimpleLock same(client_, "a");
   const std::scoped_lock guard(lock);
   EXPECT_EQ(same.hold_count(), 1);
-}
-
-TEST_F(MultiLockTest, WaitsForAllAndHoldsNoneMeanwhile) {
-  SimpleLock b(other_, "b");
-  auto held = b.Acquire();
-  MultiLock lock(client_, {"a", "b", "c"});
-  absl::StatusOr<Lease> got;
-  std::thread waiter([&] { got = lock.Acquire({.wait = kMultiPatience}); });
-  ASSERT_TRUE(AwaitQueued("b"));
-  EXPECT_EQ(server_->Integer({"EXISTS", "a", "c"}), 0);
-  const base::Instant released = base::Now();
-  EXPECT_TRUE(held->Release().ok());
-  waiter.join();
-  EXPECT_LT(base::Now() - released, absl::Seconds(1)) << "by message, not by a heartbeat";
-  ASSERT_TRUE(got.ok()) << got.status();
-  EXPECT_FALSE(IsFree(other_, "a"));
-}
-
-TEST_F(MultiLockTest, OneThatGivesUpLeavesAllQueues) {
-  SimpleLock b(other_, "b");
-  auto held = b.Acquire();
-  MultiLock lock(client_, {"a", "b", "c"});
-  EXPECT_TRUE(absl::IsDeadlineExceeded(lock.Acquire({.wait = absl::Milliseconds(50)}).status()));
-  for (const char* name : {"a", "b", "c"}) EXPECT_TRUE(AwaitQueued(name, 0)) << name;
-  EXPECT_TRUE(IsFree(other_, "a"));
-}
-
-TEST_F(MultiLockTest, AForcedReleaseOfOneNameIsTheLossOfAllAtOnce) {
-  // Not the first of its names, and a lease whose renewals are far apart.
-  MultiLock lock(client_, {"a", "b", "c"}, {.lease = absl::Minutes(10)});
-  auto lease = lock.Acquire();
-  ASSERT_TRUE(lease.ok());
-  const std::stop_token lost = lease->lost();
-  EXPECT_TRUE(SimpleLock(other_, "b").ForceRelease().ok());
-  EXPECT_TRUE(Await([&] { return lost.stop_requested(); }, absl::Seconds(2)));
-  EXPECT_FALSE(lease->valid());
-  for (const char* name : {"a", "b", "c"}) {
-    EXPECT_TRUE(Await([&] { return IsFree(other_, name); })) << name;
-  }
-  EXPECT_TRUE(absl::IsAborted(lease->Release()));
 }
 
 TEST_F(MultiLockTest, RunsAFunctionUnderAll) {

@@ -72,37 +72,6 @@ TEST_F(RefusalAtAQuorum, AKeyOfAnotherTypeOnAMajorityIsNamed) {
   for (const size_t i : {0, 1, 2}) EXPECT_EQ(servers_[i].Text({"LINDEX", kName, "0"}), "theirs");
 }
 
-TEST_F(RefusalAtAQuorum, AHoldOutlivesThatTwoRefuseAndAThirdIsAwayForAWhile) {
-  for (const size_t i : {0, 1}) servers_[i].Do({"RPUSH", kName, "theirs"});
-  RedLock lock(Connect(proxies_.url()), kName, {.lease = absl::Seconds(3)});
-  const absl::StatusOr<Lease> lease = lock.Acquire({.wait = absl::Seconds(5)});
-  ASSERT_TRUE(lease.ok()) << lease.status();
-  const auto is_renewed_at = [&](size_t i) {
-    servers_[i].Do({"PEXPIRE", kName, "2000"});
-    return Await([&] { return servers_[i].Integer({"PTTL", kName}) > 2000; });
-  };
-  proxies_[2].SetArrival(support::Arrival::kRefuse);
-  proxies_[2].ResetAll();
-  EXPECT_TRUE(is_renewed_at(3));  // and at no majority
-  EXPECT_TRUE(is_renewed_at(3));  // nor now
-  proxies_[2].Heal();
-  EXPECT_TRUE(is_renewed_at(2));
-  EXPECT_TRUE(lease->valid());
-  EXPECT_FALSE(lease->lost().stop_requested());
-}
-
-TEST_F(RefusalAtAQuorum, AForeignStringOnAMajorityIsWaitedFor) {
-  for (const size_t i : {0, 1, 2}) servers_[i].Do({"SET", kName, "theirs", "PX", "700"});
-  EXPECT_TRUE(absl::IsDeadlineExceeded(lock_.TryAcquire().status()));
-  const absl::StatusOr<Lease> lease = lock_.Acquire({.wait = absl::Seconds(5)});
-  EXPECT_TRUE(lease.ok()) << lease.status();
-}
-
-TEST_F(RefusalAtAQuorum, FullMemoryOfAMinorityIsOutvoted) {
-  for (const size_t i : {2, 4}) servers_[i].Do({"CONFIG", "SET", "maxmemory", "1"});
-  Works();
-}
-
 TEST_F(RefusalAtAQuorum, FullMemoryOfAMajorityIsToldAndHoldsGoOn) {
   absl::StatusOr<Lease> lease = lock_.Acquire();
   ASSERT_TRUE(lease.ok()) << lease.status();
@@ -112,23 +81,6 @@ TEST_F(RefusalAtAQuorum, FullMemoryOfAMajorityIsToldAndHoldsGoOn) {
   const absl::Status status = lock_.TryAcquire().status();
   EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
   for (size_t i = 0; i < 5; ++i) EXPECT_TRUE(Forgets(i)) << i;
-}
-
-TEST_F(RefusalAtAQuorum, ScriptsThatAreFlushedAreSentAgain) {
-  const auto flush = [&](const std::vector<size_t>& where) {
-    for (const size_t i : where) servers_[i].Do({"SCRIPT", "FLUSH"});
-  };
-  Works();
-  flush({0, 1, 2, 3, 4});
-  absl::StatusOr<Lease> lease = lock_.Acquire({.wait = absl::Seconds(2)});
-  ASSERT_TRUE(lease.ok()) << lease.status();
-  flush({0, 1, 2, 3, 4});
-  EXPECT_FALSE(Await([&] { return !lease->valid(); }, absl::Seconds(2))) << "it is renewed";
-  flush({1, 2, 3});
-  EXPECT_TRUE(lease->Release().ok());
-  for (size_t i = 0; i < 5; ++i) EXPECT_TRUE(Forgets(i)) << i;
-  flush({0, 4});
-  Works();
 }
 
 TEST_F(RefusalAtAQuorum, AServerThatRefusesForNowIsAskedNowAndThenAndNobodyElseMoreThanBefore) {
@@ -145,18 +97,6 @@ TEST_F(RefusalAtAQuorum, AServerThatRefusesForNowIsAskedNowAndThenAndNobodyElseM
   EXPECT_LE(Scripts(4), 5 * 10);  // what five releases left, with back-off
   servers_[4].Do({"CONFIG", "SET", "min-replicas-to-write", "0"});
   for (size_t i = 0; i < 4; ++i) EXPECT_TRUE(IsHeldAt(i)) << i;
-}
-
-TEST_F(RefusalAtAQuorum, AnAnswerThatComesWhenNobodyWaitsIsReadAllTheSame) {
-  RedLock lock(Connect(servers_.url()), kName);
-  absl::StatusOr<Lease> lease = lock.Acquire();
-  ASSERT_TRUE(lease.ok()) << lease.status();
-  ASSERT_TRUE(Await([&] { return servers_.Having(kName) == 5; }));
-  // It answers that it does not know the script, but not before the release is over.
-  servers_[4].Do({"SCRIPT", "FLUSH"});
-  servers_[4].Do({"CLIENT", "PAUSE", "300", "ALL"});
-  EXPECT_TRUE(lease->Release().ok());
-  EXPECT_TRUE(Forgets(4)) << "the lease is 30 s";
 }
 
 // A user whom that server lets do nothing with this lock.

@@ -79,21 +79,6 @@ TEST_F(SlowQuorum, TwoThatHangHoldUpNobodyWhoTakesTurns) {
   EXPECT_TRUE(Await([&] { return servers_.Having(kSlowName) == 0; }));
 }
 
-TEST_F(SlowQuorum, TwoThatAreLateByASecondHoldUpNobodyWhoTakesTurns) {
-  support::ProxiedQuorum proxies(servers_);
-  const std::vector<Client> clients = Several(proxies.url());
-  LongestWait(clients, kTurns);
-  for (const size_t i : {1, 2}) proxies[i].Delay(Direction::kToClient, absl::Seconds(1));
-  EXPECT_LT(LongestWait(clients, kTurns), kBound);
-}
-
-TEST_F(SlowQuorum, NobodyWhoHasTheLockWaitsForItAnywhere) {
-  const std::vector<Client> clients = Several(servers_.url());
-  LongestWait(clients, kTurns);
-  EXPECT_TRUE(Await([&] { return servers_.Having(kSlowName) == 0; }));
-  EXPECT_TRUE(Await([&] { return servers_.Having(kSlowQueue) == 0; }, absl::Seconds(2)));
-}
-
 // Renewals of the short leases are given up before an answer can come; those of a longer lease must
 // not be.
 TEST(FarQuorum, LongLeaseIsRenewedBesideShortOnes) {

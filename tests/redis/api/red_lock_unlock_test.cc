@@ -2,21 +2,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <memory>
 #include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
 
-#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
 #include "redlatch/client.h"
 #include "redlatch/observer.h"
 #include "redlatch/red_lock.h"
-#include "src/base/clock.h"
-#include "src/base/mutex.h"
 #include "tests/redis/api/released.h"
 #include "tests/support/connect.h"
 #include "tests/support/quorum_fixture.h"
@@ -25,8 +18,6 @@ namespace redlatch {
 namespace {
 
 using support::Await;
-using support::Direction;
-using support::Scope;
 using support::TimeOf;
 
 // What a call may take that does not wait, on a machine that is busy.
@@ -59,99 +50,6 @@ TEST_F(RedLockUnlock, DoesNotWaitForServersThatHang) {
   EXPECT_TRUE(released_->results()[0].ok()) << released_->results()[0];
 }
 
-TEST_F(RedLockUnlock, DoesNotWaitForALease) {
-  lock_.unlock();
-  std::optional<Lease> lease = *lock_.Acquire();
-  for (size_t i = 0; i < 5; ++i) servers_[i].Stop();
-  const absl::Duration took = TimeOf([&] { lease.reset(); });
-  for (size_t i = 0; i < 5; ++i) servers_[i].Continue();
-  EXPECT_LT(took, kAtOnce);
-  EXPECT_TRUE(IsFreeEverywhere());
-}
-
-TEST_F(RedLockUnlock, IsExecutedBeforeTheNextCallOfTheSameClient) {
-  RedLock same(*client_, kName);
-  lock_.unlock();
-  for (int i = 0; i < 1000; ++i) {
-    RedLock& lock = i % 2 == 0 ? lock_ : same;
-    ASSERT_TRUE(lock.try_lock()) << i;
-    lock.unlock();
-  }
-  EXPECT_TRUE(IsFreeEverywhere());
-}
-
-TEST_F(RedLockUnlock, IsRepeatedAtOnceIfAServerHasForgottenTheScript) {
-  servers_[1].Do({"SCRIPT", "FLUSH"});
-  lock_.unlock();
-  EXPECT_TRUE(IsFreeEverywhere(absl::Seconds(1)));
-}
-
-TEST_F(RedLockUnlock, IsRepeatedAtOnceIfAllServersHaveForgottenTheScript) {
-  for (size_t i = 0; i < 5; ++i) servers_[i].Do({"SCRIPT", "FLUSH"});
-  lock_.unlock();
-  EXPECT_TRUE(IsFreeEverywhere(absl::Seconds(1)));
-  ASSERT_TRUE(Await([&] { return released_->results().size() == 1; }));
-  EXPECT_TRUE(released_->failures().empty());
-  EXPECT_TRUE(lock_.try_lock());
-  lock_.unlock();
-}
-
-TEST_F(RedLockUnlock, GoesOnWithServersThatDie) {
-  servers_[0].Kill();
-  EXPECT_LT(TimeOf([&] { lock_.unlock(); }), kAtOnce);
-  ASSERT_TRUE(Await([&] { return released_->results().size() == 1; }));
-  EXPECT_TRUE(released_->results()[0].ok()) << released_->results()[0];
-  lock_.lock();
-  EXPECT_LT(TimeOf([&] { lock_.unlock(); }), kAtOnce);
-  servers_[3].Kill();
-  EXPECT_TRUE(Await([&] { return !IsHeldAt(1) && !IsHeldAt(2) && !IsHeldAt(4); }));
-  EXPECT_TRUE(lock_.try_lock_for(std::chrono::seconds(5)));
-  lock_.unlock();
-  EXPECT_TRUE(Await([&] { return !IsHeldAt(1) && !IsHeldAt(2) && !IsHeldAt(4); }));
-}
-
-TEST_F(RedLockUnlock, ReachesTwoServersThatHangLater) {
-  servers_[0].Stop();
-  servers_[3].Stop();
-  EXPECT_LT(TimeOf([&] { lock_.unlock(); }), kAtOnce);
-  ASSERT_TRUE(Await([&] { return released_->results().size() == 1; }));
-  EXPECT_TRUE(released_->results()[0].ok()) << released_->results()[0];
-  EXPECT_TRUE(lock_.try_lock());
-  lock_.unlock();
-  servers_[0].Continue();
-  servers_[3].Continue();
-  EXPECT_TRUE(IsFreeEverywhere());
-}
-
-TEST_F(RedLockUnlock, IsRepeatedToAServerWhoseConnectionBreaksBeforeItArrives) {
-  for (const size_t i : {0, 3}) proxies_[i].Hold(Direction::kToServer, Scope::kExisting);
-  lock_.unlock();
-  EXPECT_TRUE(Await([&] { return servers_.Having(kName) == 2; }));
-  for (const size_t i : {0, 3}) proxies_[i].ResetAll();
-  EXPECT_TRUE(IsFreeEverywhere());
-}
-
-// Nobody calls meanwhile: the client's own threads find out that a majority does not answer.
-TEST_F(RedLockUnlock, IsRepeatedIfAMajorityDoesNotAnswer) {
-  for (const size_t i : {0, 2, 3}) proxies_[i].Hold(Direction::kToServer, Scope::kExisting);
-  EXPECT_LT(TimeOf([&] { lock_.unlock(); }), kAtOnce);
-  EXPECT_TRUE(IsFreeEverywhere(absl::Seconds(15))) << "the lease is 30 s";
-  EXPECT_TRUE(lock_.try_lock());
-  lock_.unlock();
-}
-
-TEST_F(RedLockUnlock, CountsVotesThatComeLate) {
-  for (size_t i = 0; i < 5; ++i) {
-    proxies_[i].Delay(Direction::kToClient, absl::Milliseconds(100 * i));
-  }
-  EXPECT_LT(TimeOf([&] { lock_.unlock(); }), absl::Milliseconds(100));
-  EXPECT_TRUE(released_->results().empty());
-  ASSERT_TRUE(Await([&] { return !released_->results().empty(); }));
-  EXPECT_TRUE(released_->results()[0].ok()) << released_->results()[0];
-  EXPECT_TRUE(IsFreeEverywhere());
-  EXPECT_EQ(released_->results().size(), 1);
-}
-
 TEST_F(RedLockUnlock, AnObserverHearsThatAMajorityDidNotHaveIt) {
   for (const size_t i : {0, 1, 2}) servers_[i].Do({"DEL", kName});
   for (const size_t i : {3, 4}) servers_[i].Stop();  // they would answer, too, perhaps sooner
@@ -161,19 +59,6 @@ TEST_F(RedLockUnlock, AnObserverHearsThatAMajorityDidNotHaveIt) {
   ASSERT_EQ(released_->results().size(), 1U);
   EXPECT_TRUE(absl::IsAborted(released_->results()[0])) << released_->results()[0];
   EXPECT_TRUE(IsFreeEverywhere());
-}
-
-TEST_F(RedLockUnlock, IsSentToAllBeforeTheLastHandleHasGone) {
-  lock_.unlock();
-  for (int i = 0; i < 20; ++i) {
-    std::optional<Client> client = support::Connect(servers_.url());
-    std::optional<RedLock> lock(std::in_place, *client, kName);
-    lock->lock();
-    lock->unlock();
-    lock.reset();
-    client.reset();
-    ASSERT_TRUE(IsFreeEverywhere(absl::Seconds(2))) << i;
-  }
 }
 
 TEST_F(RedLockUnlock, TheLastHandleDoesNotWaitForServersThatHangIfAMajorityHasAnswered) {

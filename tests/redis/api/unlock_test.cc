@@ -4,10 +4,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
-#include <thread>
-#include <utility>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -19,8 +15,6 @@
 #include "redlatch/reentrant_read_write_lock.h"
 #include "redlatch/semaphore.h"
 #include "redlatch/simple_lock.h"
-#include "src/base/clock.h"
-#include "src/base/mutex.h"
 #include "tests/redis/api/released.h"
 #include "tests/support/await.h"
 #include "tests/support/connect.h"
@@ -87,54 +81,6 @@ TEST_F(Unlock, DoesNotWaitForAServerThatHangs) {
   read_write.unlock();
 }
 
-TEST_F(Unlock, IsExecutedBeforeTheNextCallOfTheSameClient) {
-  SimpleLock same(client_, "lock");
-  for (int i = 0; i < 500; ++i) {
-    ASSERT_TRUE((i % 2 == 0 ? lock_ : same).try_lock()) << i;
-    (i % 2 == 0 ? lock_ : same).unlock();
-  }
-  lock_.lock();
-  lock_.unlock();
-  EXPECT_TRUE(client_.Ping().ok());
-  EXPECT_TRUE(IsFree());
-}
-
-// Also if nobody calls, so that nobody reads the answer by the way.
-TEST_F(Unlock, IsRepeatedAtOnceIfTheServerHasForgottenTheScript) {
-  for (int i = 0; i < 5; ++i) {
-    lock_.lock();
-    server_->Do({"SCRIPT", "FLUSH"});
-    lock_.unlock();
-    EXPECT_TRUE(Await([&] { return IsFree(); }, absl::Seconds(1)));
-  }
-}
-
-TEST_F(Unlock, IsRepeatedIfTheConnectionBreaksBeforeItArrives) {
-  lock_.lock();
-  proxy_.Hold(support::Direction::kToServer, support::Scope::kExisting);
-  lock_.unlock();
-  proxy_.ResetAll();
-  EXPECT_TRUE(Await([&] { return IsFree(); }, absl::Seconds(3)));
-}
-
-TEST_F(Unlock, IsRepeatedIfNoAnswerComes) {
-  lock_.lock();
-  proxy_.Hold(support::Direction::kToServer, support::Scope::kExisting);
-  lock_.unlock();
-  EXPECT_TRUE(Await([&] { return IsFree(); }, absl::Seconds(10))) << "the lease is 30 s";
-  EXPECT_TRUE(lock_.try_lock());
-  lock_.unlock();
-}
-
-TEST_F(Unlock, IsRepeatedWhileTheServerRefusesItForNow) {
-  lock_.lock();
-  server_->Do({"CONFIG", "SET", "min-replicas-to-write", "1"});
-  EXPECT_LT(TimeOf([&] { lock_.unlock(); }), kUnlocksAtOnce);
-  EXPECT_FALSE(Await([&] { return IsFree(); }, absl::Milliseconds(100)));
-  server_->Do({"CONFIG", "SET", "min-replicas-to-write", "0"});
-  EXPECT_TRUE(Await([&] { return IsFree(); }));
-}
-
 TEST_F(Unlock, IsOverWhenTheClientsLastHandleHasGone) {
   for (int i = 0; i < 20; ++i) {
     std::optional<Client> client = Connect(server_->url());
@@ -163,19 +109,6 @@ TEST_F(Unlock, TheLastHandleWaitsNoLongerThanForTheCommandTimeout) {
   server_->Continue();
   EXPECT_LT(took, absl::Milliseconds(300) + kUnlocksAtOnce);
   EXPECT_TRUE(Await([&] { return IsFree(); }, absl::Seconds(3))) << "its bytes were written";
-}
-
-TEST_F(Unlock, AWaiterOfTheSameClientIsServed) {
-  for (int i = 0; i < 50; ++i) {
-    lock_.lock();
-    std::thread other([&] {
-      lock_.lock();
-      lock_.unlock();
-    });
-    lock_.unlock();
-    other.join();
-  }
-  EXPECT_TRUE(Await([&] { return IsFree(); }));
 }
 
 TEST_F(Unlock, AnObserverHearsWhatTheServerSaid) {

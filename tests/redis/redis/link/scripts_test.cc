@@ -1,10 +1,7 @@
 #include "src/redis/link/scripts.h"
 
-#include <atomic>
-#include <memory>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -14,7 +11,6 @@
 #include "src/redis/link/shared_connection.h"
 #include "tests/redis/redis/link/scripts_fixture.h"
 #include "tests/support/redis_server.h"
-#include "tests/support/test_scale.h"
 
 namespace redlatch::redis {
 namespace {
@@ -41,113 +37,6 @@ TEST_F(ScriptsTest, TheTextIsSentOnceAndTheHashEverAfter) {
   EXPECT_EQ(Calls("incr"), 10);
 }
 
-TEST_F(ScriptsTest, AFlushBetweenAnyTwoCallsIsHealed) {
-  const OwnScript count(*server_, kCount);
-  for (int i = 1; i <= 20; ++i) {
-    EXPECT_EQ(Text(scripts_.Run(count.Call(kCounter), Soon())), std::to_string(i));
-    server_->Command({"SCRIPT", "FLUSH"});
-  }
-  EXPECT_EQ(Calls("incr"), 20);
-}
-
-TEST_F(ScriptsTest, FlushesAmidTheCallsOfManyThreadsCostNoCallAndRepeatNone) {
-  ASSERT_TRUE(connection_.Connect(Soon()).ok());  // its handshake is not counted
-  const OwnScript count(*server_, kCount);
-  const int calls = support::Scaled(2000);
-  std::atomic<bool> stop{false};
-  std::thread flusher([&] {
-    while (!stop) server_->Command({"SCRIPT", "FLUSH"});
-  });
-  std::vector<std::thread> threads;
-  threads.reserve(4);
-  for (int t = 0; t < 4; ++t) {
-    threads.emplace_back([&] {
-      for (int i = 0; i < calls; ++i) {
-        const absl::StatusOr<Reply> reply = scripts_.Run(count.Call(kCounter), Soon());
-        ASSERT_TRUE(reply.ok()) << reply.status();
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  stop = true;
-  flusher.join();
-  EXPECT_EQ(server_->Text({"GET", "counter"}), std::to_string(4 * calls));
-  EXPECT_GT(Calls("eval"), 1);
-}
-
-TEST_F(ScriptsTest, ABatchOfKnownAndUnknownScriptsIsAnsweredEachForItself) {
-  const OwnScript fails(*server_, "return redis.call('HGET', KEYS[1], 'field')");
-  const OwnScript count(*server_, kCount);
-  const OwnScript echo(*server_, "return {KEYS, ARGV}");
-  ASSERT_TRUE(scripts_.Run(count.Call(kCounter), Soon()).ok());  // known from here
-  const std::string_view keys[] = {"a", "b"};
-  const std::string_view args[] = {"x"};
-  const ScriptCall calls[] = {echo.Call(keys, args), count.Call(kCounter), fails.Call(kCounter),
-                              count.Call(kCounter), echo.Call({}, args)};
-  for (int round = 0; round < 3; ++round) {
-    std::vector<absl::StatusOr<Reply>> results(5);
-    scripts_.RunBatch(calls, Soon(), absl::MakeSpan(results));
-    EXPECT_EQ(Text(results[0]), "[[\"a\", \"b\"], [\"x\"]]");
-    EXPECT_EQ(Text(results[1]), std::to_string(2 + 2 * round));
-    EXPECT_EQ(results[2].status().code(), absl::StatusCode::kFailedPrecondition);
-    EXPECT_EQ(Text(results[3]), std::to_string(3 + 2 * round));
-    EXPECT_EQ(Text(results[4]), "[[], [\"x\"]]");
-    if (round == 1) server_->Command({"SCRIPT", "FLUSH"});
-  }
-  EXPECT_EQ(Calls("incr"), 7);
-}
-
-TEST_F(ScriptsTest, AnEmptyBatchSendsNothing) {
-  scripts_.RunBatch({}, Soon(), {});
-  EXPECT_EQ(connection_.stats().connects, 0);
-}
-
-TEST_F(ScriptsTest, EachServerIsTaughtForItself) {
-  const auto other = support::RedisServer::Start();
-  const OwnScript count(*server_, kCount);
-  SharedConnection other_channel(*ParseUrl(other->url()));
-  Scripts other_scripts(other_channel);
-  ASSERT_TRUE(other_channel.Connect(Soon()).ok());
-  const int handshakes = redis::Calls(*other, "eval");
-  ASSERT_TRUE(scripts_.Run(count.Call(kCounter), Soon()).ok());
-  for (int i = 1; i <= 3; ++i) {
-    EXPECT_EQ(Text(other_scripts.Run(count.Call(kCounter), Soon())), std::to_string(i));
-  }
-  EXPECT_EQ(redis::Calls(*other, "eval"), handshakes + 1);
-  EXPECT_EQ(server_->Text({"GET", "counter"}), "1");
-}
-
-TEST_F(ScriptsTest, ARestartedServerIsTaughtAgain) {
-  const OwnScript count(*server_, kCount);
-  EXPECT_EQ(Text(scripts_.Run(count.Call(kCounter), Soon())), "1");
-  server_->Restart();  // without its data
-  absl::StatusOr<Reply> reply;
-  // The first finds the old connection broken, and may not be sent twice.
-  do {
-    reply = scripts_.Run(count.Call(kCounter), Soon());
-  } while (absl::IsUnavailable(reply.status()));
-  EXPECT_EQ(Text(reply), "1");
-  EXPECT_EQ(Text(scripts_.Run(count.Call(kCounter), Soon())), "2");
-}
-
-TEST_F(ScriptsTest, WhatIsNotWantedAnyMoreIsNotSentAgain) {
-  ASSERT_TRUE(connection_.Connect(Soon()).ok());  // its handshake is not counted
-  const OwnScript count(*server_, kCount);
-  int asked = 0;
-  const absl::StatusOr<Reply> reply = scripts_.Run(count.Call(kCounter), Soon(), [&] {
-    ++asked;
-    return false;
-  });
-  EXPECT_EQ(reply.status().code(), absl::StatusCode::kNotFound) << reply.status();
-  EXPECT_EQ(asked, 1);
-  EXPECT_EQ(Calls("incr"), 0);
-  EXPECT_EQ(Calls("eval"), 0);
-  // Nor is it asked where nothing is to be sent again.
-  ASSERT_TRUE(scripts_.Run(count.Call(kCounter), Soon()).ok());
-  ASSERT_TRUE(scripts_.Run(count.Call(kCounter), Soon(), [&] { return ++asked < 0; }).ok());
-  EXPECT_EQ(asked, 1);
-}
-
 TEST_F(ScriptsTest, KeysAndArgumentsAreAnyBytesAndAnyNumber) {
   const OwnScript echo(*server_,
                        "return {#KEYS, #ARGV, KEYS[1], ARGV[1], KEYS[#KEYS], ARGV[#ARGV]}");
@@ -168,13 +57,6 @@ TEST_F(ScriptsTest, KeysAndArgumentsAreAnyBytesAndAnyNumber) {
     EXPECT_EQ(reply->elements[4].text, keys.back());
     EXPECT_EQ(reply->elements[5].text, large);
   }
-}
-
-TEST_F(ScriptsTest, ANilIsAReply) {
-  const OwnScript nothing(*server_, "return false");
-  const absl::StatusOr<Reply> reply = scripts_.Run(nothing.Call(), Soon());
-  ASSERT_TRUE(reply.ok());
-  EXPECT_TRUE(reply->is_nil());
 }
 
 TEST_F(ScriptsTest, WrongTypesAndMistakesAreStatuses) {
@@ -219,19 +101,6 @@ TEST_F(ScriptsTest, APermissionThatAScriptLacksIsAStatus) {
     EXPECT_EQ(denied.code(), absl::StatusCode::kPermissionDenied) << denied;
     EXPECT_THAT(std::string(denied.message()), HasSubstr("ACL SETUSER"));
   }
-}
-
-TEST_F(ScriptsTest, AServerThatBecameAReplicaIsUnavailable) {
-  const auto primary = support::RedisServer::Start();
-  const OwnScript count(*server_, kCount);
-  ASSERT_TRUE(scripts_.Run(count.Call(kCounter), Soon()).ok());
-  ASSERT_EQ(server_->Text({"REPLICAOF", "127.0.0.1", std::to_string(primary->port())}), "OK");
-  ASSERT_TRUE(server_->AwaitInfo("master_link_status", "up"));
-  const absl::Status refused =
-      scripts_.Run(count.Call(kCounter), In(absl::Milliseconds(300))).status();
-  EXPECT_EQ(refused.code(), absl::StatusCode::kUnavailable) << refused;
-  EXPECT_THAT(std::string(refused.message()), HasSubstr("connect to the primary"));
-  EXPECT_EQ(server_->Text({"GET", "counter"}), "");
 }
 
 }  // namespace

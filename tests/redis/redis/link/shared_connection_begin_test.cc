@@ -4,7 +4,6 @@
 #include <atomic>
 #include <deque>
 #include <functional>
-#include <memory>
 #include <string>
 #include <thread>
 #include <utility>
@@ -42,22 +41,6 @@ class Begun {
 
 using SharedConnectionBeginTest = ChannelFixture;
 
-TEST_F(SharedConnectionBeginTest, FinishWaitsForTheAnswer) {
-  const auto connection = Connected(Direct());
-  Begun call(*connection, {"DEBUG", "SLEEP", "0.05"});
-  ASSERT_TRUE(call.status().ok());
-  EXPECT_EQ(Text(call.Finish()), "OK");
-  EXPECT_EQ(Echo(*connection, "goes on"), "goes on");
-}
-
-TEST_F(SharedConnectionBeginTest, AnotherCallBringsTheAnswerWhichComesBeforeItsOwn) {
-  const auto connection = Connected(Direct());
-  Begun call(*connection, {"INCR", "counter"});
-  ASSERT_TRUE(call.status().ok());
-  EXPECT_EQ(Text(connection->Call({"GET", "counter"}, In(kPatience))), "\"1\"");
-  EXPECT_EQ(Text(call.Finish(base::Now())), "1") << "it is there, so that no time is needed";
-}
-
 TEST_F(SharedConnectionBeginTest, ManyMayBeBegunAndAreFinishedInAnyOrder) {
   const auto connection = Connected(Direct());
   Begun first(*connection, {"INCR", "counter"});
@@ -66,121 +49,6 @@ TEST_F(SharedConnectionBeginTest, ManyMayBeBegunAndAreFinishedInAnyOrder) {
   EXPECT_EQ(Text(second.Finish()), "2");
   EXPECT_EQ(Text(third.Finish()), "3");
   EXPECT_EQ(Text(first.Finish()), "1");
-}
-
-// Nobody could wake a thread that is elsewhere to read for the others.
-TEST_F(SharedConnectionBeginTest, WhoeverIsAwayKeepsNobodyFromReading) {
-  const auto connection = Connected(Direct());
-  Begun away(*connection, {"DEBUG", "SLEEP", "0.05"});
-  ASSERT_TRUE(away.status().ok());
-  InThreads(4, [&](int i) {
-    for (int k = 0; k < 50; ++k) {
-      const std::string text = absl::StrCat(i, " ", k);
-      EXPECT_EQ(Echo(*connection, text), text);
-    }
-  });
-  EXPECT_EQ(Text(away.Finish(base::Now())), "OK");
-}
-
-TEST_F(SharedConnectionBeginTest, ALostConnectionIsSaidToBe) {
-  const auto connection = Connected(Proxied());
-  server_->Stop();
-  Begun call(*connection, {"INCR", "counter"});
-  ASSERT_TRUE(call.status().ok());
-  proxy_.ResetAll();
-  const absl::StatusOr<Reply>& answer = call.Finish();
-  server_->Continue();
-  EXPECT_EQ(answer.status().code(), absl::StatusCode::kUnavailable);
-  EXPECT_TRUE(MayHaveExecuted(answer.status())) << answer.status();
-  EXPECT_EQ(Echo(*connection, "goes on"), "goes on");
-}
-
-TEST_F(SharedConnectionBeginTest, ADeadlineEndsIt) {
-  const auto connection = Connected(Direct());
-  server_->Stop();
-  Begun call(*connection, {"INCR", "counter"});
-  ASSERT_TRUE(call.status().ok());
-  const base::Instant deadline = In(absl::Milliseconds(50));
-  const absl::StatusOr<Reply>& answer = call.Finish(deadline);
-  EXPECT_GE(base::Now(), deadline);
-  server_->Continue();
-  EXPECT_TRUE(MayHaveExecuted(answer.status())) << answer.status();
-  EXPECT_EQ(Echo(*connection, "not the late answer"), "not the late answer");
-}
-
-TEST_F(SharedConnectionBeginTest, WhatIsNotSentYetGoesOverTheNextConnection) {
-  const auto connection = Connected(Proxied());
-  server_->Stop();
-  Begun sent(*connection, {"INCR", "counter"});
-  connection->MakeAnew("a test wants it");
-  Begun unsent(*connection, {"ECHO", "over the next"});
-  ASSERT_TRUE(unsent.status().ok());
-  proxy_.ResetAll();
-  server_->Continue();
-  EXPECT_TRUE(MayHaveExecuted(sent.Finish().status()));
-  EXPECT_EQ(Text(unsent.Finish()), "\"over the next\"");
-  EXPECT_EQ(connection->stats().connects, 2);
-}
-
-TEST_F(SharedConnectionBeginTest, NothingBeginsWithoutAConnection) {
-  const auto connection = Direct();
-  const Begun call(*connection, {"ECHO", "nobody hears"});
-  EXPECT_EQ(call.status().code(), absl::StatusCode::kUnavailable);
-  EXPECT_EQ(Echo(*connection, "it is made by calls"), "it is made by calls");
-}
-
-TEST_F(SharedConnectionBeginTest, WhatIsLeftIsReadByTheNextCall) {
-  const auto connection = Connected(Direct());
-  Begun call(*connection, {"INCR", "counter"});
-  bool answered = false;
-  ASSERT_TRUE(call.Leave([&] { answered = true; }));
-  EXPECT_FALSE(answered) << "nobody has read";
-  EXPECT_EQ(Echo(*connection, "the next"), "the next");
-  EXPECT_TRUE(answered);
-  EXPECT_EQ(Text(call.reply()), "1");
-}
-
-TEST_F(SharedConnectionBeginTest, WhatIsLeftIsReadByADrain) {
-  const auto connection = Connected(Direct());
-  Begun call(*connection, {"DEBUG", "SLEEP", "0.02"});
-  bool answered = false;
-  ASSERT_TRUE(call.Leave([&] { answered = true; }));
-  EXPECT_TRUE(connection->Drain(In(kPatience)));
-  EXPECT_TRUE(answered);
-  EXPECT_EQ(Text(call.reply()), "OK");
-}
-
-TEST_F(SharedConnectionBeginTest, AnAnswerThatIsThereIsNotLeft) {
-  const auto connection = Connected(Direct());
-  Begun call(*connection, {"INCR", "counter"});
-  EXPECT_EQ(Echo(*connection, "brings it"), "brings it");
-  EXPECT_FALSE(call.Leave([] { ADD_FAILURE() << "it is whoever began it that has the answer"; }));
-  EXPECT_EQ(Text(call.reply()), "1");
-}
-
-TEST_F(SharedConnectionBeginTest, WhatIsLeftIsToldThatTheConnectionIsLost) {
-  const auto connection = Connected(Proxied());
-  server_->Stop();
-  Begun call(*connection, {"INCR", "counter"});
-  bool answered = false;
-  ASSERT_TRUE(call.Leave([&] { answered = true; }));
-  proxy_.ResetAll();
-  EXPECT_TRUE(connection->Drain(In(kPatience)));
-  server_->Continue();
-  EXPECT_TRUE(answered);
-  EXPECT_TRUE(MayHaveExecuted(call.reply().status())) << call.reply().status();
-}
-
-TEST_F(SharedConnectionBeginTest, WhatIsLeftIsToldThatTheConnectionIsClosed) {
-  auto connection = Connected(Direct());
-  server_->Stop();
-  Begun call(*connection, {"INCR", "counter"});
-  bool answered = false;
-  ASSERT_TRUE(call.Leave([&] { answered = true; }));
-  connection.reset();
-  server_->Continue();
-  EXPECT_TRUE(answered);
-  EXPECT_TRUE(MayHaveExecuted(call.reply().status())) << call.reply().status();
 }
 
 // Whoever reads has the answer, or is told that it is there; never both, and never neither.

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "src/redis/link/shared_connection.h"
 #include "src/redis/wire/codec.h"
@@ -24,10 +23,6 @@ namespace {
 using ::testing::HasSubstr;
 
 using support::Arrival;
-using support::Direction;
-
-// A connection that nobody used for so long is looked at before it is written to.
-constexpr absl::Duration kIdle = absl::Milliseconds(5);
 
 absl::Status Call(SharedConnection& connection, const Command& command,
                   absl::Duration wait = kPatience) {
@@ -39,97 +34,6 @@ class SharedConnectionReconnectTest : public ChannelFixture {
   std::string Counter() { return server_->Text({"GET", "counter"}); }
 };
 
-TEST_F(SharedConnectionReconnectTest, TheNextCallAfterARestartOfTheServerNoticesNothing) {
-  const auto connection = Connected(Direct());
-  for (int i = 1; i <= 5; ++i) {
-    server_->Restart();
-    const std::string unique = absl::StrCat("restart ", i);
-    ASSERT_EQ(Echo(*connection, unique), unique);
-  }
-  EXPECT_EQ(connection->stats().connects, 6);
-  EXPECT_EQ(connection->stats().breaks, 5);
-  EXPECT_EQ(connection->server_info().run_id, server_->Info("run_id"));
-}
-
-TEST_F(SharedConnectionReconnectTest,
-       TheNextCallAfterTheServerClosedAnIdleConnectionNoticesNothing) {
-  const auto connection = Connected(Direct());
-  for (int i = 0; i < 5; ++i) {
-    server_->Command({"CLIENT", "KILL", "TYPE", "normal"});
-    absl::SleepFor(kIdle);
-    ASSERT_EQ(Echo(*connection, "unnoticed"), "unnoticed");
-  }
-}
-
-TEST_F(SharedConnectionReconnectTest, ACommandWhoseReplyWasLostMayHaveExecutedAndIsNotSentAgain) {
-  const auto connection = Connected(Proxied());
-  proxy_.CutAfter(Direction::kToClient, 0);
-  const absl::Status status = Call(*connection, {"INCR", "counter"});
-  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
-  EXPECT_TRUE(MayHaveExecuted(status));
-  EXPECT_THAT(std::string(status.message()), HasSubstr(proxy_.url()));
-  EXPECT_EQ(Echo(*connection, "next"), "next");
-  EXPECT_EQ(Counter(), "1");
-}
-
-TEST_F(SharedConnectionReconnectTest, ABatchCutInItsMiddleKeepsTheAnswersItGot) {
-  const auto connection = Connected(Proxied());
-  std::vector<Command> commands;
-  for (int i = 0; i < 10; ++i) commands.push_back({"ECHO", absl::StrCat("reply ", i)});
-  proxy_.CutAfter(Direction::kToClient, 4 * 13 + 5);  // "$7\r\nreply 0\r\n"
-  std::vector<absl::StatusOr<Reply>> replies(commands.size());
-  connection->CallBatch(commands, In(kPatience), absl::MakeSpan(replies));
-  for (int i = 0; i < 10; ++i) {
-    if (i < 4) {
-      EXPECT_EQ(Text(replies[i]), absl::StrCat("\"reply ", i, "\""));
-    } else {
-      EXPECT_TRUE(MayHaveExecuted(replies[i].status())) << i << ": " << Text(replies[i]);
-    }
-  }
-}
-
-TEST_F(SharedConnectionReconnectTest, ACallWaitsForAServerThatComesBackInTime) {
-  const auto connection = Connected(Direct());
-  server_->Kill();
-  absl::SleepFor(kIdle);
-  std::thread call([&] { EXPECT_EQ(Echo(*connection, "patient"), "patient"); });
-  server_->Restart();
-  call.join();
-}
-
-TEST_F(SharedConnectionReconnectTest, ACommandThatCouldNotBeSentNeverExecutes) {
-  for (const Arrival arrival : {Arrival::kRefuse, Arrival::kIgnore}) {
-    const auto connection = Proxied();
-    proxy_.SetArrival(arrival);
-    for (int i = 0; i < 5; ++i) {
-      const absl::Status status = Call(*connection, {"INCR", "counter"}, absl::Milliseconds(20));
-      EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
-      EXPECT_FALSE(MayHaveExecuted(status)) << status;
-      EXPECT_THAT(std::string(status.message()), HasSubstr(proxy_.url()));
-    }
-    proxy_.Heal();
-    EXPECT_EQ(Echo(*connection, "back"), "back");
-    EXPECT_EQ(Counter(), "");
-  }
-}
-
-TEST_F(SharedConnectionReconnectTest, AConnectionThatIsLeftAnswersWhatItWasSent) {
-  const auto connection = Connected(Proxied());
-  proxy_.Hold(Direction::kToClient);
-  std::thread first([&] { EXPECT_EQ(Echo(*connection, "first"), "first"); });
-  ASSERT_TRUE(proxy_.Await([](const auto& stats) { return stats.bytes_waiting > 0; }));
-  connection->MakeAnew("it is the wrong one");
-  EXPECT_FALSE(connection->peer().has_value());
-  std::thread second([&] { EXPECT_EQ(Echo(*connection, "second"), "second"); });
-  absl::SleepFor(absl::Milliseconds(10));
-  EXPECT_EQ(connection->stats().breaks, 0);
-  proxy_.Heal();
-  first.join();
-  second.join();
-  EXPECT_EQ(connection->stats().connects, 2);
-  EXPECT_TRUE(connection->peer().has_value());
-}
-
 // The kernel would send it again after a second.
 TEST_F(SharedConnectionReconnectTest, AConnectionWhoseFirstPacketIsLostIsTriedAgainSoon) {
   const auto connection = Proxied();
@@ -139,27 +43,6 @@ TEST_F(SharedConnectionReconnectTest, AConnectionWhoseFirstPacketIsLostIsTriedAg
   absl::SleepFor(absl::Milliseconds(50));
   proxy_.Heal();
   call.join();
-}
-
-TEST_F(SharedConnectionReconnectTest, AConnectionThatIsLeftAndSilentIsGivenUp) {
-  SharedConnectionOptions options;
-  options.stall_timeout = absl::Milliseconds(100);
-  const auto connection = Connected(Proxied(options));
-  proxy_.Drop(Direction::kToClient, support::Scope::kExisting);
-  EXPECT_TRUE(MayHaveExecuted(Call(*connection, {"PING"}, absl::Milliseconds(10))));
-  connection->MakeAnew("it is the wrong one");
-  EXPECT_EQ(Echo(*connection, "anew"), "anew");
-}
-
-TEST_F(SharedConnectionReconnectTest, ADeadlineThatHasPassedSendsNothing) {
-  const auto connection = Connected(Direct());
-  for (const absl::Duration ago : {absl::ZeroDuration(), absl::Seconds(1)}) {
-    const absl::Status status = Call(*connection, {"INCR", "counter"}, -ago);
-    EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
-    EXPECT_FALSE(MayHaveExecuted(status));
-  }
-  EXPECT_EQ(Echo(*connection, "behind them"), "behind them");
-  EXPECT_EQ(Counter(), "");
 }
 
 TEST_F(SharedConnectionReconnectTest,
@@ -260,37 +143,6 @@ TEST_F(SharedConnectionReconnectTest, AServerThatEvictsAfterAReconnectIsRefused)
       [&] { return Call(*connection, {"PING"}).code() == absl::StatusCode::kFailedPrecondition; }));
   server_->Command({"CONFIG", "SET", "maxmemory-policy", "noeviction"});
   EXPECT_TRUE(Await([&] { return Call(*connection, {"PING"}).ok(); }));
-}
-
-TEST_F(SharedConnectionReconnectTest, IntroducesItselfBeforeItAsksAnythingOfANewConnection) {
-  SharedConnectionOptions options;
-  options.first = {Command{"INCR", "counter"}};
-  const auto connection = Direct(options);
-  for (int i = 1; i <= 3; ++i) {
-    const auto counter = connection->Call({"GET", "counter"}, In(kPatience));
-    ASSERT_TRUE(counter.ok()) << counter.status();
-    EXPECT_EQ(counter->text, absl::StrCat(i));
-    server_->Command({"CLIENT", "KILL", "TYPE", "normal"});
-    absl::SleepFor(kIdle);
-  }
-}
-
-TEST_F(SharedConnectionReconnectTest, ARefusedIntroductionHarmsNothing) {
-  SharedConnectionOptions options;
-  options.first = {Command{"NOSUCHCOMMAND", "who"}};
-  const auto connection = Connected(Direct(options));
-  EXPECT_EQ(Echo(*connection, "all the same"), "all the same");
-  EXPECT_EQ(connection->stats().breaks, 0);
-  EXPECT_TRUE(connection->server_info().warnings.empty());
-}
-
-TEST_F(SharedConnectionReconnectTest, AServerThatIsRefusedHearsNoIntroduction) {
-  SharedConnectionOptions options;
-  options.first = {Command{"INCR", "counter"}};
-  server_->Command({"CONFIG", "SET", "maxmemory", "100mb"});
-  server_->Command({"CONFIG", "SET", "maxmemory-policy", "allkeys-lru"});
-  EXPECT_EQ(Direct(options)->Connect(In(kPatience)).code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(Counter(), "");
 }
 
 // No new descriptor can be had while this lives.

@@ -21,10 +21,8 @@ namespace redlatch::redis {
 namespace {
 
 using ::testing::HasSubstr;
-using ::testing::StartsWith;
 
 using support::Direction;
-using support::ProxyStats;
 
 class SharedConnectionTest : public ChannelFixture {};
 
@@ -42,37 +40,6 @@ TEST_F(SharedConnectionTest, ConnectsWithTheFirstCall) {
 TEST_F(SharedConnectionTest, SpeaksOverAUnixSocket) {
   SharedConnection connection(UrlOf(server_->unix_url()));
   EXPECT_EQ(Echo(connection, "over a socket"), "over a socket");
-}
-
-TEST_F(SharedConnectionTest, AnErrorReplyIsAnAnswer) {
-  const auto connection = Direct();
-  const auto reply = connection->Call({"NO-SUCH-COMMAND"}, In(kPatience));
-  ASSERT_TRUE(reply.ok()) << reply.status();
-  EXPECT_TRUE(reply->is_error());
-  EXPECT_THAT(reply->text, StartsWith("ERR unknown command"));
-  EXPECT_EQ(Echo(*connection, "and goes on"), "and goes on");
-  EXPECT_EQ(connection->stats().connects, 1);
-}
-
-TEST_F(SharedConnectionTest, ABatchIsAnsweredInItsOrder) {
-  const auto connection = Direct();
-  std::vector<Command> commands;
-  commands.push_back({"SET", "n", "1"});
-  commands.push_back({"INCR", "n"});
-  commands.push_back({"LPUSH", "n", "x"});
-  commands.push_back({"INCR", "n"});
-  std::vector<absl::StatusOr<Reply>> replies(commands.size());
-  connection->CallBatch(commands, In(kPatience), absl::MakeSpan(replies));
-  EXPECT_EQ(Text(replies[0]), "OK");
-  EXPECT_EQ(Text(replies[1]), "2");
-  EXPECT_THAT(Text(replies[2]), StartsWith("error WRONGTYPE"));
-  EXPECT_EQ(Text(replies[3]), "3");
-}
-
-TEST_F(SharedConnectionTest, AnEmptyBatchIsDoneAtOnce) {
-  const auto connection = Direct();
-  connection->CallBatch({}, In(kPatience), {});
-  EXPECT_EQ(connection->stats().connects, 0);
 }
 
 TEST_F(SharedConnectionTest, AHugeBatchIsAnsweredWhole) {
@@ -209,44 +176,6 @@ TEST_F(SharedConnectionBacklogTest, RefusesCommandsWhereTooManyBytesWait) {
   other.join();
   EXPECT_EQ(Text(connection_->Call({"EXISTS", key}, In(kPatience))), "0");
   EXPECT_EQ(connection_->stats().connects, 1);
-}
-
-TEST_F(SharedConnectionBacklogTest, IsWorkedOffByTheNextCall) {
-  Heal();
-  EXPECT_EQ(Echo(*connection_, "goes on"), "goes on");
-  EXPECT_EQ(connection_->stats().connects, 1);
-}
-
-TEST_F(SharedConnectionBacklogTest, IsWorkedOffByCommandsThatNobodyWaitsFor) {
-  Heal();
-  EXPECT_TRUE(Await([&] {
-    return connection_->Send({"PING"}).ok() && server_->Text({"STRLEN", "big"}) == "1048576" &&
-           connection_->Send({"SET", "done", "1"}).ok() && server_->Text({"GET", "done"}) == "1";
-  }));
-}
-
-TEST_F(SharedConnectionTest, ACommandSentAndForgottenIsExecutedAndItsReplyReachesNobody) {
-  const auto connection = Connected(Direct());
-  for (int i = 1; i <= 100; ++i) {
-    ASSERT_TRUE(connection->Send({"INCR", "counter"}).ok());
-    const std::string unique = absl::StrCat("after ", i);
-    ASSERT_EQ(Echo(*connection, unique), unique);
-    ASSERT_EQ(Text(connection->Call({"GET", "counter"}, In(kPatience))),
-              absl::StrCat("\"", i, "\""));
-  }
-}
-
-TEST_F(SharedConnectionTest, ForgottenCommandsArriveWithNoCallBehindThem) {
-  const auto connection = Connected(Direct());
-  for (int i = 0; i < 10; ++i) ASSERT_TRUE(connection->Send({"INCR", "counter"}).ok());
-  EXPECT_TRUE(Await([&] { return server_->Text({"GET", "counter"}) == "10"; }));
-}
-
-TEST_F(SharedConnectionTest, SendIsRefusedWhereThereIsNoConnection) {
-  const auto connection = Direct();
-  const absl::Status status = connection->Send({"PING"});
-  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("not connected"));
 }
 
 TEST_F(SharedConnectionTest, ManyForgottenCommandsNeitherHangNorGrow) {

@@ -1,25 +1,18 @@
 // A subscriber may be destroyed at any moment at which no call of it is in progress.
 #include <atomic>
-#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
-#include <utility>
 
-#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "src/redis/link/subscriber.h"
 #include "tests/support/process_stats.h"
 #include "tests/support/raw_connection.h"
 #include "tests/support/subscriber_test_fixture.h"
-#include "tests/support/tcp_proxy.h"
 #include "tests/support/test_scale.h"
 
 namespace redlatch::redis {
 namespace {
-
-using support::Arrival;
-using support::Direction;
 
 class SubscriberEnd : public support::SubscriberTestFixture {
  protected:
@@ -36,69 +29,10 @@ class SubscriberEnd : public support::SubscriberTestFixture {
     EXPECT_EQ(support::OpenDescriptors(), descriptors_);
   }
 
-  support::TcpProxy proxy_{{.port = server_->port()}};
   const std::string clients_ = server_->Info("connected_clients");  // connects the fixture
   const int threads_ = support::ThreadCount();
   const int descriptors_ = support::OpenDescriptors();
 };
-
-TEST_F(SubscriberEnd, BeforeAnything) { ExpectToEndAtOnce(Make(server_->url())); }
-
-TEST_F(SubscriberEnd, WhileLive) {
-  auto subscriber = Make(server_->url());
-  ASSERT_TRUE(subscriber->Subscribe("c", Soon()).ok());
-  ExpectToEndAtOnce(std::move(subscriber));
-}
-
-TEST_F(SubscriberEnd, WhileWithoutSubscriptions) {
-  auto subscriber = Make(server_->url());
-  ASSERT_TRUE(subscriber->Subscribe("c", Soon()).ok());
-  ASSERT_TRUE(subscriber->Unsubscribe("c", Soon()).ok());
-  ExpectToEndAtOnce(std::move(subscriber));
-}
-
-TEST_F(SubscriberEnd, WhileTheServerRefusesConnections) {
-  auto subscriber = Make("redis://127.0.0.1:1", {.first_backoff = absl::Seconds(60),
-                                                 .longest_backoff = absl::Seconds(60)});
-  EXPECT_FALSE(subscriber->Subscribe("c", base::Now()).ok());
-  EXPECT_TRUE(ears_.Await("down"));
-  ExpectToEndAtOnce(std::move(subscriber));
-}
-
-TEST_F(SubscriberEnd, WhileConnecting) {
-  for (const Arrival arrival : {Arrival::kIgnore, Arrival::kHang}) {
-    SCOPED_TRACE(static_cast<int>(arrival));
-    support::TcpProxy proxy({.port = server_->port()});
-    proxy.SetArrival(arrival);
-    auto subscriber = Make(proxy.url() + "?connect_timeout=60s");
-    EXPECT_FALSE(subscriber->Subscribe("c", In(absl::Milliseconds(20))).ok());
-    const base::Instant begun = base::Now();
-    subscriber.reset();
-    EXPECT_LT(base::Now() - begun, absl::Seconds(1));
-  }
-}
-
-TEST_F(SubscriberEnd, WhileShakingHands) {
-  proxy_.Hold(Direction::kToClient);
-  auto subscriber = Make(proxy_.url() + "?connect_timeout=60s");
-  EXPECT_FALSE(subscriber->Subscribe("c", base::Now()).ok());
-  EXPECT_TRUE(AwaitWaiting(proxy_));
-  const base::Instant begun = base::Now();
-  subscriber.reset();
-  EXPECT_LT(base::Now() - begun, absl::Seconds(1));
-}
-
-TEST_F(SubscriberEnd, WhileSubscriptionsAreNotAcknowledged) {
-  auto subscriber = Make(proxy_.url(), {.answer_timeout = absl::Seconds(60)});
-  ASSERT_TRUE(subscriber->Subscribe("c", Soon()).ok());
-  proxy_.Hold(Direction::kToServer);
-  EXPECT_FALSE(subscriber->Subscribe("d", base::Now()).ok());
-  EXPECT_FALSE(subscriber->Unsubscribe("c", base::Now()).ok());
-  EXPECT_TRUE(AwaitWaiting(proxy_));
-  const base::Instant begun = base::Now();
-  subscriber.reset();
-  EXPECT_LT(base::Now() - begun, absl::Seconds(1));
-}
 
 TEST_F(SubscriberEnd, WhileACallbackRunsItWaitsForThat) {
   std::atomic<bool> running{false};

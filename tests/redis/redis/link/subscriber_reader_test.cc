@@ -23,7 +23,6 @@ namespace {
 using base::Parker;
 
 constexpr uint32_t kHeard = 1;
-constexpr uint32_t kTold = 2;
 
 // Whether messages are attended to meanwhile. Then the thread sleeps at a gate.
 class SubscriberReaderTest : public support::SubscriberTestFixture,
@@ -44,14 +43,7 @@ class SubscriberReaderTest : public support::SubscriberTestFixture,
     if (GetParam()) subscriber_->Attend(/*begins=*/true);
   }
 
-  // What a lock does: asks, and waits for the message that comes of it.
-  uint32_t AskAndAwait(const std::string& message) {
-    parker_.Arm();
-    EXPECT_EQ(Publish("c", message), 1);
-    return subscriber_->Await(parker_, Soon());
-  }
-
-  // The same; the message mostly comes when the wait has begun.
+  // What a lock does; the message mostly comes when the wait has begun.
   uint32_t AwaitWhatComesLater() {
     parker_.Arm();
     std::thread publisher([&] {
@@ -132,138 +124,12 @@ TEST_P(SubscriberReaderTest, WhatIsAttendedToIsHeardAtOnceAfterAReaderHasLeft) {
   EXPECT_LE(late, 5);
 }
 
-TEST_P(SubscriberReaderTest, AMessageForWhichNobodyWaitsIsReadSoonAfterAReaderHasLeft) {
-  for (int i = 0; i < 5; ++i) {
-    BecomeReader();
-    const std::string message = "after " + std::to_string(i);
-    ASSERT_EQ(Publish("c", message), 1);
-    EXPECT_TRUE(ears_.Await("message c " + message, 1, absl::Seconds(1)));
-    read_by_me_ = 0;
-  }
-}
-
-// Whoever looks is as near as one that waits, though the thread sleeps in poll.
-TEST_P(SubscriberReaderTest, WhoLooksHearsForItself) {
-  const int before = read_by_me_;
-  const base::Instant end = Soon();
-  while (read_by_me_ == before) {  // the thread is in poll too, and may be the first
-    ASSERT_LT(base::Now(), end) << "all was heard by the thread";
-    parker_.Arm();
-    ASSERT_EQ(Publish("c", "m"), 1);
-    subscriber_->Look();
-    ASSERT_EQ(parker_.ParkUntil(Soon()), kHeard) << "the thread reads what this one does not";
-  }
-}
-
-TEST_P(SubscriberReaderTest, LooksTakeNothingFromThoseThatWait) {
-  std::atomic<bool> over{false};
-  std::thread looker([&] {
-    while (!over) subscriber_->Look();
-  });
-  for (int i = 0; i < 500; ++i) {
-    const base::Instant begun = base::Now();
-    ASSERT_EQ(AskAndAwait("m"), kHeard);
-    ASSERT_LT(base::Now() - begun, absl::Seconds(1));
-  }
-  over = true;
-  looker.join();
-}
-
-TEST_P(SubscriberReaderTest, ALookAtALostConnectionIsHarmless) {
-  for (int i = 1; i <= 5; ++i) {
-    EXPECT_EQ(KillSubscribers(), 1);
-    while (subscriber_->stats().breaks < static_cast<uint64_t>(i)) subscriber_->Look();
-    EXPECT_TRUE(ears_.Await("live again", i));
-  }
-  EXPECT_EQ(AskAndAwait("afterwards"), kHeard);
-}
-
-TEST_P(SubscriberReaderTest, AWaitEndsAtItsDeadline) {
-  BecomeReader();
-  parker_.Arm();
-  const base::Instant deadline = In(absl::Milliseconds(30));
-  EXPECT_EQ(subscriber_->Await(parker_, deadline), Parker::kArmed);
-  EXPECT_GE(base::Now(), deadline);
-  EXPECT_EQ(AskAndAwait("afterwards"), kHeard);
-}
-
-TEST_P(SubscriberReaderTest, AWaitEndsWhenAnotherThreadSaysSo) {
-  BecomeReader();
-  for (int i = 0; i < 200; ++i) {
-    parker_.Arm();
-    std::thread other([&] { parker_.Set(kTold); });
-    EXPECT_EQ(subscriber_->Await(parker_, Soon()), kTold);
-    other.join();
-  }
-}
-
-TEST_P(SubscriberReaderTest, WhatWasSetBeforeTheWaitEndsItAtOnce) {
-  parker_.Arm();
-  parker_.Set(kTold);
-  EXPECT_EQ(subscriber_->Await(parker_, base::Instant::Infinite()), kTold);
-}
-
 TEST_P(SubscriberReaderTest, ALongWaitCostsNothing) {
   BecomeReader();
   parker_.Arm();
   const absl::Duration before = support::ProcessCpuTime();
   EXPECT_EQ(subscriber_->Await(parker_, In(absl::Seconds(1))), Parker::kArmed);
   EXPECT_LT(support::ProcessCpuTime() - before, absl::Milliseconds(20));
-}
-
-TEST_P(SubscriberReaderTest, ChannelsAreSubscribedWhileSomebodyReadsForItself) {
-  BecomeReader();
-  parker_.Arm();
-  std::thread other([&] {
-    for (int i = 0; i < 20; ++i) {
-      const std::string channel = "other " + std::to_string(i);
-      EXPECT_TRUE(subscriber_->Subscribe(channel, Soon()).ok());
-      EXPECT_TRUE(subscriber_->Unsubscribe(channel, Soon()).ok());
-    }
-    parker_.Set(kTold);
-  });
-  EXPECT_EQ(subscriber_->Await(parker_, Soon()), kTold);
-  other.join();
-}
-
-TEST_P(SubscriberReaderTest, ChannelsAreSubscribedAtOnceWhileNobodyReads) {
-  for (int i = 0; i < 20; ++i) {
-    BecomeReader();
-    const std::string channel = "other " + std::to_string(i);
-    EXPECT_TRUE(subscriber_->Subscribe(channel, In(absl::Seconds(1))).ok());
-    EXPECT_TRUE(ArrivesSoon(channel));
-    read_by_me_ = 0;
-  }
-}
-
-TEST_P(SubscriberReaderTest, AConnectionLostWhileSomebodyReadsForItselfComesBack) {
-  for (int i = 1; i <= 5; ++i) {
-    read_by_me_ = 0;
-    BecomeReader();
-    parker_.Arm();
-    std::thread killer([&] {
-      EXPECT_EQ(KillSubscribers(), 1);
-      EXPECT_TRUE(ears_.Await("down", i));
-      EXPECT_TRUE(ears_.Await("live again", i));
-      EXPECT_EQ(Publish("c", "m"), 1);
-    });
-    EXPECT_EQ(subscriber_->Await(parker_, Soon()), kHeard);
-    killer.join();
-  }
-  EXPECT_EQ(subscriber_->stats().breaks, 5);
-}
-
-TEST_P(SubscriberReaderTest, AConnectionLostWhileNobodyReadsComesBack) {
-  BecomeReader();
-  EXPECT_EQ(KillSubscribers(), 1);
-  EXPECT_TRUE(ears_.Await("live again"));
-}
-
-TEST_P(SubscriberReaderTest, StopsWhileNobodyReads) {
-  BecomeReader();
-  const base::Instant begun = base::Now();
-  subscriber_.reset();
-  EXPECT_LT(base::Now() - begun, absl::Seconds(1));
 }
 
 // Each thread waits for messages of its own; whoever reads wakes the others.

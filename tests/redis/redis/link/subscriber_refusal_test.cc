@@ -1,7 +1,4 @@
 // What the subscriber makes of a server that does not permit what it asks.
-#include <atomic>
-#include <memory>
-#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -9,18 +6,14 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "src/redis/link/subscriber.h"
-#include "tests/support/fake_server.h"
-#include "tests/support/raw_connection.h"
 #include "tests/support/subscriber_test_fixture.h"
 
 namespace redlatch::redis {
 namespace {
 
-using support::FakeServer;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using ::testing::Not;
 
 constexpr absl::StatusCode kDenied = absl::StatusCode::kPermissionDenied;
@@ -72,14 +65,6 @@ TEST_F(SubscriberRefusal, OneChannelThatIsDeniedFailsAtOnceAndAlone) {
   EXPECT_TRUE(ears_.Await("message denied m"));
 }
 
-TEST_F(SubscriberRefusal, AUserWhoMaySubscribeToNothingHearsSo) {
-  Acl({"-subscribe"});
-  const auto subscriber = Make(AppUrl());
-  const absl::Status subscribed = subscriber->Subscribe("ok", Soon());
-  EXPECT_EQ(subscribed.code(), kDenied) << subscribed;
-  EXPECT_THAT(std::string(subscribed.message()), HasSubstr("subscribe"));
-}
-
 TEST_F(SubscriberRefusal, AWrongPasswordEndsTheWaitAtOnceAndNothingGoesOn) {
   const auto subscriber = Make("redis://app:wr0ng-one@" + server_->url().substr(8));
   for (int i = 1; i <= 2; ++i) {
@@ -98,64 +83,6 @@ TEST_F(SubscriberRefusal, AWrongPasswordEndsTheWaitAtOnceAndNothingGoesOn) {
   EXPECT_TRUE(subscriber->Subscribe("ok", Soon()).ok());
 }
 
-TEST_F(SubscriberRefusal, APasswordThatIsChangedCostsNoSubscription) {
-  const auto subscriber = Make(AppUrl());
-  ASSERT_TRUE(subscriber->Subscribe("ok-1", Soon()).ok());
-  Acl({"resetpass", ">another"});
-  ASSERT_EQ(KillSubscribers(), 1);
-  EXPECT_TRUE(ears_.Await("down", 3));  // the loss, and two attempts
-  EXPECT_EQ(ears_.why_down().code(), kDenied);
-  EXPECT_FALSE(subscriber->live());
-
-  // Whoever comes now hears at once, and takes nothing from who was there.
-  EXPECT_EQ(subscriber->Subscribe("ok-2", Soon()).code(), kDenied);
-  EXPECT_EQ(subscriber->Subscribe("ok-1", Soon()).code(), kDenied);
-  Acl({">secret"});
-  EXPECT_TRUE(ears_.Await("live again"));
-  EXPECT_EQ(Publish("ok-1", "m"), 1);
-  EXPECT_EQ(Publish("ok-2", "m"), 0);
-  EXPECT_TRUE(ears_.Await("message ok-1 m"));
-  EXPECT_EQ(ears_.Count("live again"), 1);
-}
-
-TEST_F(SubscriberRefusal, ARefusalAfterALossDuringTheResubscriptionCostsNoSubscription) {
-  FakeServer server([](const FakeServer::Asked& asked) -> std::optional<std::string> {
-    const std::string& verb = asked.command[0];
-    if (asked.connection == 1 && verb == "UNSUBSCRIBE") return std::nullopt;
-    if (asked.connection == 2 && verb == "SUBSCRIBE") return std::nullopt;
-    if (asked.connection == 3) return "-WRONGPASS invalid username-password pair\r\n";
-    return FakeServer::Polite(asked);
-  });
-  const auto subscriber = Make(server.url());
-  ASSERT_TRUE(subscriber->Subscribe("c", Soon()).ok());
-  ASSERT_TRUE(subscriber->Subscribe("d", Soon()).ok());
-  EXPECT_TRUE(subscriber->Unsubscribe("d", Soon()).ok());  // a loss ends subscriptions too
-  EXPECT_TRUE(ears_.Await("live again"));
-  EXPECT_EQ(server.connections(), 4);
-  EXPECT_THAT(ears_.heard(), ElementsAre("down", "down", "down", "live again"));
-  EXPECT_TRUE(subscriber->live());
-  // Known, thus live already: a subscription that was forgotten would make this a new one.
-  EXPECT_TRUE(subscriber->Subscribe("c", base::Now()).ok());
-}
-
-TEST_F(SubscriberRefusal, AChannelLeftToBecomeLiveOutlivesARefusal) {
-  enum Phase { kDown, kRefusing, kWell };
-  std::atomic<Phase> phase{kDown};
-  FakeServer server([&](const FakeServer::Asked& asked) -> std::optional<std::string> {
-    if (phase == kDown) return std::nullopt;
-    if (phase == kRefusing) return "-WRONGPASS invalid username-password pair\r\n";
-    return FakeServer::Polite(asked);
-  });
-  const auto subscriber = Make(server.url());
-  EXPECT_EQ(subscriber->Subscribe("c", In(absl::Milliseconds(20))).code(),
-            absl::StatusCode::kUnavailable);
-  phase = kRefusing;
-  EXPECT_EQ(subscriber->Subscribe("d", Soon()).code(), kDenied);
-  phase = kWell;
-  EXPECT_TRUE(ears_.Await("live again"));
-  EXPECT_TRUE(subscriber->Subscribe("c", base::Now()).ok());  // known, thus live already
-}
-
 TEST_F(SubscriberRefusal, APermissionThatIsTakenAwayIsToldAndTheOthersLiveAgain) {
   const auto subscriber = Make(AppUrl());
   for (const char* channel : {"ok-1", "ok-2", "ok-3"}) {
@@ -171,54 +98,6 @@ TEST_F(SubscriberRefusal, APermissionThatIsTakenAwayIsToldAndTheOthersLiveAgain)
   EXPECT_TRUE(ears_.Await("message ok-3 m"));
   EXPECT_EQ(subscriber->Subscribe("ok-2", Soon()).code(), kDenied);
   EXPECT_EQ(ears_.Count("refused ok-2"), 1);  // who called was told
-}
-
-TEST_F(SubscriberRefusal, AChannelLeftToBecomeLiveThatIsDeniedIsTold) {
-  server_->Kill();
-  const auto subscriber = Make(AppUrl());
-  EXPECT_EQ(subscriber->Subscribe("denied", In(absl::Milliseconds(20))).code(),
-            absl::StatusCode::kUnavailable);
-  server_->Restart();
-  EXPECT_TRUE(ears_.Await("refused denied"));
-  EXPECT_EQ(ears_.why_refused().code(), kDenied);
-}
-
-TEST_F(SubscriberRefusal, TheRefusalOfAChannelThatIsBeingLeftIsNoNews) {
-  FakeServer server([](const FakeServer::Asked& asked) -> std::optional<std::string> {
-    if (asked.command.back() == "slow") return "";
-    const std::string answer = *FakeServer::Polite(asked);
-    if (asked.command.back() != "last") return answer;
-    const FakeServer::Asked leave{.connection = 1, .command = {"UNSUBSCRIBE", "slow"}};
-    return "-NOPERM this user has no permissions\r\n" + *FakeServer::Polite(leave) + answer;
-  });
-  const auto subscriber = Make(server.url());
-  ASSERT_TRUE(subscriber->Subscribe("first", Soon()).ok());
-  EXPECT_FALSE(subscriber->Subscribe("slow", In(absl::Milliseconds(1))).ok());
-  EXPECT_FALSE(subscriber->Unsubscribe("slow", In(absl::Milliseconds(1))).ok());
-  EXPECT_TRUE(subscriber->Subscribe("last", Soon()).ok());
-  EXPECT_TRUE(subscriber->live());
-  EXPECT_THAT(ears_.heard(), IsEmpty());
-}
-
-// As long as a script runs too long the server answers so; its end is soon enough.
-TEST_F(SubscriberRefusal, AServerThatIsBusyIsAskedAgainUntilTheDeadline) {
-  server_->Command({"CONFIG", "SET", "busy-reply-threshold", "20"});
-  const auto subscriber = Make(AppUrl());
-  ASSERT_TRUE(subscriber->Subscribe("ok-1", Soon()).ok());
-  auto script = support::RawConnection::ToSocket(server_->socket_path());
-  ASSERT_TRUE(script.Send({"EVAL", "while true do end", "0"}));
-  while (server_->Text({"GET", "k"}).find("BUSY") == std::string::npos) {
-  }
-  absl::Status subscribed;
-  do {
-    subscribed = subscriber->Subscribe("ok-2", In(absl::Milliseconds(200)));
-    EXPECT_EQ(subscribed.code(), absl::StatusCode::kUnavailable) << subscribed;
-  } while (!HasFailure() && subscribed.message().find("BUSY") == std::string_view::npos);
-  server_->Command({"SCRIPT", "KILL"});
-  EXPECT_TRUE(subscriber->Subscribe("ok-2", Soon()).ok());
-  EXPECT_TRUE(ears_.Await("live again"));
-  EXPECT_EQ(Publish("ok-1", "m"), 1);
-  EXPECT_EQ(Publish("ok-2", "m"), 1);
 }
 
 TEST_F(SubscriberRefusal, AServerWithoutRoomForMoreClientsIsAskedAgain) {

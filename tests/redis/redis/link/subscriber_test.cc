@@ -5,10 +5,8 @@
 #include <time.h>
 
 #include <atomic>
-#include <memory>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -17,7 +15,6 @@
 #include "tests/support/raw_connection.h"
 #include "tests/support/redis_server.h"
 #include "tests/support/subscriber_test_fixture.h"
-#include "tests/support/tcp_proxy.h"
 
 namespace redlatch::redis {
 namespace {
@@ -38,17 +35,6 @@ TEST_F(SubscriberTest, WhatIsPublishedArrives) {
   EXPECT_TRUE(ears_.Await("message c again"));
   EXPECT_THAT(ears_.heard(), ElementsAre("message c hello", "message c again"));
   EXPECT_EQ(subscriber->stats().messages, 2);
-}
-
-TEST_F(SubscriberTest, TheFirstConnectionCountsAsANewOneWhereThatIsWanted) {
-  const auto plain = Make(server_->url());
-  ASSERT_TRUE(plain->Subscribe("a", Soon()).ok());
-  EXPECT_EQ(ears_.Count("live again"), 0);
-  const auto wary = Make(server_->url(), {.first_is_again = true});
-  ASSERT_TRUE(wary->Subscribe("b", Soon()).ok());
-  EXPECT_TRUE(ears_.Await("live again"));
-  ASSERT_TRUE(wary->Subscribe("c", Soon()).ok());
-  EXPECT_EQ(ears_.Count("live again"), 1);
 }
 
 TEST_F(SubscriberTest, TheUnixSocketAndAPasswordServeToo) {
@@ -87,48 +73,6 @@ TEST_F(SubscriberTest, OkOfSubscribeMeansThatTheServerCountsThisReceiver) {
   EXPECT_EQ(subscriber->stats().messages, 500);
 }
 
-TEST_F(SubscriberTest, MessagesKeepTheirOrder) {
-  const auto subscriber = Make(server_->url());
-  ASSERT_TRUE(subscriber->Subscribe("a", Soon()).ok());
-  ASSERT_TRUE(subscriber->Subscribe("b", Soon()).ok());
-  auto publisher = support::RawConnection::ToPort(server_->port());
-  support::SubscriberEars::Lines expected;
-  for (int i = 0; i < 5000; ++i) {
-    const std::string channel = i % 3 == 0 ? "a" : "b";
-    // Of all sizes, so that they end anywhere in what is read at once.
-    const std::string message = std::to_string(i) + std::string(static_cast<size_t>(i % 97), '.');
-    ASSERT_TRUE(publisher.Send({"PUBLISH", channel, message}));
-    expected.push_back("message " + channel + " " + message);
-  }
-  EXPECT_TRUE(ears_.Await(expected.back()));
-  EXPECT_EQ(ears_.heard(), expected);
-}
-
-TEST_F(SubscriberTest, ThreadsThatSubscribeOneChannelAskForItOnce) {
-  server_->Command({"CONFIG", "RESETSTAT"});
-  const auto subscriber = Make(server_->url());
-  std::vector<std::thread> threads;
-  threads.reserve(8);
-  for (int i = 0; i < 8; ++i) {
-    threads.emplace_back([&] { EXPECT_TRUE(subscriber->Subscribe("c", Soon()).ok()); });
-  }
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(Calls("subscribe"), 1);
-  EXPECT_EQ(Publish("c", "m"), 1);
-}
-
-TEST_F(SubscriberTest, AnUnsubscribedChannelDeliversNothing) {
-  const auto subscriber = Make(server_->url());
-  ASSERT_TRUE(subscriber->Subscribe("c", Soon()).ok());
-  ASSERT_TRUE(subscriber->Subscribe("d", Soon()).ok());
-  ASSERT_TRUE(subscriber->Unsubscribe("c", Soon()).ok());
-  EXPECT_EQ(Publish("c", "m"), 0);
-  EXPECT_EQ(Publish("d", "m"), 1);
-  EXPECT_TRUE(ears_.Await("message d m"));
-  EXPECT_THAT(ears_.heard(), ElementsAre("message d m"));
-  EXPECT_TRUE(subscriber->live());
-}
-
 TEST_F(SubscriberTest, NothingOfAChannelIsDeliveredAfterUnsubscribeWhileOthersPublishToIt) {
   const auto subscriber = Make(server_->url());
   std::atomic<bool> stop{false};
@@ -148,47 +92,6 @@ TEST_F(SubscriberTest, NothingOfAChannelIsDeliveredAfterUnsubscribeWhileOthersPu
   }
   stop = true;
   publisher.join();
-}
-
-TEST_F(SubscriberTest, UnsubscribingWhatIsUnknownIsOkAndStartsNothing) {
-  const int threads = support::ThreadCount();
-  const auto subscriber = Make(server_->url());
-  EXPECT_TRUE(subscriber->Unsubscribe("c", Soon()).ok());
-  EXPECT_EQ(support::ThreadCount(), threads);
-  ASSERT_TRUE(subscriber->Subscribe("d", Soon()).ok());
-  EXPECT_TRUE(subscriber->Unsubscribe("c", Soon()).ok());
-}
-
-TEST_F(SubscriberTest, UnsubscribeCancelsASubscribeThatWaits) {
-  support::TcpProxy proxy({.port = server_->port()});
-  const auto subscriber = Make(proxy.url());
-  ASSERT_TRUE(subscriber->Subscribe("live", Soon()).ok());
-  proxy.Hold(support::Direction::kToServer);
-  std::thread waiter([&] {
-    const absl::Status ended = subscriber->Subscribe("c", Soon());
-    EXPECT_EQ(ended.code(), absl::StatusCode::kCancelled) << ended;
-    proxy.Heal();  // what follows lets the unsubscription be acknowledged
-  });
-  EXPECT_TRUE(AwaitWaiting(proxy));
-  const absl::Status unsubscribed = subscriber->Unsubscribe("c", Soon());
-  EXPECT_TRUE(unsubscribed.ok()) << unsubscribed;
-  waiter.join();
-  EXPECT_TRUE(subscriber->live());
-  EXPECT_EQ(Publish("c", "m"), 0);
-  EXPECT_EQ(subscriber->stats().breaks, 0);
-}
-
-TEST_F(SubscriberTest, AChannelCanBeSubscribedAgainAtOnce) {
-  const auto subscriber = Make(server_->url());
-  for (int i = 0; i < 200; ++i) {
-    ASSERT_TRUE(subscriber->Subscribe("c", Soon()).ok());
-    ASSERT_EQ(Publish("c", std::to_string(i)), 1);
-    // Not waited for: the next round's request must still come behind this one's.
-    (void)subscriber->Unsubscribe("c", base::Now());
-  }
-  ASSERT_TRUE(subscriber->Subscribe("c", Soon()).ok());
-  EXPECT_EQ(Publish("c", "last"), 1);
-  EXPECT_TRUE(ears_.Await("message c last"));
 }
 
 TEST_F(SubscriberTest, HasNeitherThreadNorConnectionBeforeTheFirstSubscribe) {
@@ -254,26 +157,6 @@ TEST_F(SubscriberTest, IdleThreadUsesHardlyAnyProcessorTime) {
   EXPECT_FALSE(ears_.Await("never", 1, absl::Milliseconds(500)));
   // It looks at the clock once in half a second, as the machine may have been suspended.
   EXPECT_LT(used() - before, absl::Milliseconds(1));
-}
-
-TEST_F(SubscriberTest, APingKeepsAnIdleConnection) {
-  server_->Command({"CONFIG", "RESETSTAT"});
-  const auto subscriber = Make(server_->url(), {.ping_interval = absl::Milliseconds(20)});
-  ASSERT_TRUE(subscriber->Subscribe("c", Soon()).ok());
-  EXPECT_TRUE(AwaitCalls("ping", 5));
-  EXPECT_EQ(Publish("c", "m"), 1);
-  EXPECT_TRUE(ears_.Await("message c m"));
-  EXPECT_EQ(subscriber->stats().breaks, 0);
-  EXPECT_EQ(subscriber->stats().connects, 1);
-}
-
-TEST_F(SubscriberTest, WithoutSubscriptionsNothingIsSent) {
-  const auto subscriber = Make(server_->url(), {.ping_interval = absl::Milliseconds(10)});
-  ASSERT_TRUE(subscriber->Subscribe("c", Soon()).ok());
-  ASSERT_TRUE(subscriber->Unsubscribe("c", Soon()).ok());
-  server_->Command({"CONFIG", "RESETSTAT"});
-  EXPECT_FALSE(ears_.Await("down", 1, absl::Milliseconds(100)));
-  EXPECT_EQ(Calls("ping"), 0);
 }
 
 TEST_F(SubscriberTest, AMessageBeyondTheLimitOfAReplyBreaksOnlyThatConnection) {
