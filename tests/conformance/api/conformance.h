@@ -2,8 +2,9 @@
 // on every way to reach a server.
 //
 // A test is a TEST_P of a suite that derives from Conformance. INSTANTIATE_CONFORMANCE(Suite)
-// runs it with each kind of lock and each deployment; INSTANTIATE_FOR_KINDS(Suite), where the
-// deployment makes no difference, with each kind over TCP. INSTANTIATE_FOR_ALL_THAT_EXCLUDE(Suite)
+// runs it with each kind of lock, over TCP and for a user who has only the permissions that the
+// documents name; INSTANTIATE_EVERYWHERE(Suite) with each deployment;
+// INSTANTIATE_FOR_KINDS(Suite) with each kind over TCP. INSTANTIATE_FOR_ALL_THAT_EXCLUDE(Suite)
 // and its sibling OVER_TCP add a semaphore to the kinds: such a suite makes its locks by NewAny().
 #ifndef REDLATCH_TESTS_CONFORMANCE_API_CONFORMANCE_H_
 #define REDLATCH_TESTS_CONFORMANCE_API_CONFORMANCE_H_
@@ -97,6 +98,7 @@ inline std::vector<Kind> Kinds() {
 // How clients reach the server, and what their locks are told.
 struct Deployment {
   std::string_view name;
+  bool smoke = false;  // only the suites that run everywhere
   bool unix_socket = false;
   bool tls = false;
   bool sentinel = false;
@@ -110,12 +112,12 @@ struct Deployment {
 inline std::vector<Deployment> Deployments() {
   return {
       {.name = "tcp"},
-      {.name = "unix", .unix_socket = true},
-      {.name = "tls", .tls = true},
-      {.name = "sentinel", .sentinel = true},
-      {.name = "cluster", .cluster = true},
+      {.name = "unix", .smoke = true, .unix_socket = true},
+      {.name = "tls", .smoke = true, .tls = true},
+      {.name = "sentinel", .smoke = true, .sentinel = true},
+      {.name = "cluster", .smoke = true, .cluster = true},
       {.name = "acl_user", .key_prefix = "app:"},
-      {.name = "no_window", .local_window = absl::ZeroDuration()},
+      {.name = "no_window", .smoke = true, .local_window = absl::ZeroDuration()},
       {.name = "quorum", .quorum = true},
   };
 }
@@ -130,7 +132,7 @@ struct Case {
 
 inline void PrintTo(const Case& which, std::ostream* out) { *out << which.name(); }
 
-inline std::vector<Case> Cases() {
+inline std::vector<Case> CasesEverywhere() {
   std::vector<Case> cases;
   for (const Kind& kind : Kinds()) {
     for (const Deployment& deployment : Deployments()) {
@@ -142,6 +144,12 @@ inline std::vector<Case> Cases() {
   return cases;
 }
 
+inline std::vector<Case> WithoutSmoke(std::vector<Case> cases) {
+  std::erase_if(cases, [](const Case& each) { return each.deployment.smoke; });
+  return cases;
+}
+inline std::vector<Case> Cases() { return WithoutSmoke(CasesEverywhere()); }
+
 inline std::vector<Case> CasesOverTcp() {
   std::vector<Case> cases;
   for (const Kind& kind : Kinds()) {
@@ -151,7 +159,7 @@ inline std::vector<Case> CasesOverTcp() {
 }
 
 // A semaphore has no local window; it is no RedisLockBase either, so that nothing makes one.
-inline std::vector<Case> SemaphoreCases() {
+inline std::vector<Case> SemaphoreCasesEverywhere() {
   std::vector<Case> cases;
   for (const Deployment& deployment : Deployments()) {
     if (deployment.name != "no_window" && !deployment.quorum)
@@ -159,6 +167,8 @@ inline std::vector<Case> SemaphoreCases() {
   }
   return cases;
 }
+
+inline std::vector<Case> SemaphoreCases() { return WithoutSmoke(SemaphoreCasesEverywhere()); }
 
 // What has one holder at a time, be it a lock or not.
 inline std::vector<Case> ExclusiveCases() {
@@ -178,6 +188,10 @@ inline std::string NameOfCase(const ::testing::TestParamInfo<Case>& info) {
 
 #define INSTANTIATE_CONFORMANCE(suite)                                                          \
   INSTANTIATE_TEST_SUITE_P(Locks, suite, ::testing::ValuesIn(::redlatch::conformance::Cases()), \
+                           ::redlatch::conformance::NameOfCase)
+#define INSTANTIATE_EVERYWHERE(suite)                                                       \
+  INSTANTIATE_TEST_SUITE_P(Locks, suite,                                                    \
+                           ::testing::ValuesIn(::redlatch::conformance::CasesEverywhere()), \
                            ::redlatch::conformance::NameOfCase)
 #define INSTANTIATE_FOR_KINDS(suite)                                                     \
   INSTANTIATE_TEST_SUITE_P(Locks, suite,                                                 \
@@ -213,11 +227,11 @@ constexpr size_t kQuorum = 5;
 
 // A client that lives in a process of its own is told of its case by name.
 inline Case CaseNamed(std::string_view name) {
-  for (const Case& which : Cases()) {
+  for (const Case& which : CasesEverywhere()) {
     if (which.name() == name) return which;
   }
   ADD_FAILURE() << "no case is called " << name;
-  return Cases().front();
+  return CasesEverywhere().front();
 }
 
 class Conformance : public ::testing::TestWithParam<Case> {
@@ -302,17 +316,6 @@ class Conformance : public ::testing::TestWithParam<Case> {
   std::string url() { return UrlOf(server(), GetParam()); }
   // Of a user who may do everything.
   std::string UrlOfAnyUser() { return GetParam().deployment.cluster ? url() : server().url(); }
-  std::string UrlThrough(const Proxies& proxy) {
-    if (GetParam().deployment.cluster) {
-      return absl::StrCat(url(), "?map=127.0.0.1:", server().port(),
-                          "/127.0.0.1:", proxy.ports().front());
-    }
-    std::string text = GetParam().deployment.quorum ? "redlock:" : "";
-    for (const int port : proxy.ports()) {
-      absl::StrAppend(&text, port == proxy.ports().front() ? "" : ",", "redis://127.0.0.1:", port);
-    }
-    return text;
-  }
 
   // `options` come behind the `?` of the URL.
   Client NewClient(std::string_view url_options = {}, ClientOptions options = {}) {

@@ -266,7 +266,7 @@ TEST_P(Exclusion, TokensGrowOverClientsAndTimeAlsoWhereEveryKeyWasLost) {
   }
 }
 
-INSTANTIATE_CONFORMANCE(Exclusion);
+INSTANTIATE_EVERYWHERE(Exclusion);
 
 }  // namespace
 }  // namespace redlatch::conformance

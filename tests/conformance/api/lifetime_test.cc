@@ -2,8 +2,6 @@
 #include <atomic>
 #include <memory>
 #include <optional>
-#include <string>
-#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -282,47 +280,6 @@ TEST_P(Lifetime, OfAHolderThatIsKilledEndsItsHoldWithItsLease) {
   victim->Kill();
   crew.Join();
   EXPECT_TRUE(punctuality.Within(absl::Milliseconds(100)));
-}
-
-TEST_P(Lifetime, OfAWaiterThatIsKilledDoesNotHoldUpThoseBehindIt) {
-  auto lease = NewLock(other_)->Acquire();
-  ASSERT_OK(lease);
-  const auto victim = support::SpawnChild("ConformanceVictim", {GetParam().name(), url(), "2000"});
-  ASSERT_EQ(victim->pipe().ReadLine(), "ready");
-  ASSERT_TRUE(AwaitQueued(1));
-  const Client third = NewClient();
-  std::atomic<int64_t> got{0};
-  Crew crew;
-  crew.Start([&] {
-    const auto mine = NewLock(third)->Acquire({.wait = kPatience});
-    got = base::Now().nanos();
-    EXPECT_OK(mine);
-  });
-  ASSERT_TRUE(AwaitQueued(2));
-  victim->Kill();
-  // Its connections end when the server has read that they have.
-  EXPECT_TRUE(Await([&] { return server().MostElements({"PUBSUB", "CHANNELS", "*"}) <= 2; }));
-  const base::Instant released = base::Now();
-  EXPECT_OK(lease->Release());
-  crew.Join();
-  EXPECT_LT(base::Instant::FromNanos(got) - released, kLease / 6);
-}
-
-TEST_P(Lifetime, OfAHolderThatWasPausedForLongerThanItsLeaseFindsItLostOnWaking) {
-  const auto victim = support::SpawnChild("ConformanceVictim", {GetParam().name(), url(), "200"});
-  ASSERT_EQ(victim->pipe().ReadLine(), "ready");
-  ASSERT_EQ(victim->pipe().ReadLine(), "held");
-  victim->Stop();
-  auto lease = NewLock(other_)->Acquire({.wait = kPatience});
-  ASSERT_OK(lease);
-  victim->pipe().WriteLine("tell");
-  victim->Continue();
-  EXPECT_EQ(victim->pipe().ReadLine(), "lost");
-  EXPECT_EQ(victim->pipe().ReadLine(), "aborted");
-  EXPECT_TRUE(victim->Wait().success());
-  EXPECT_TRUE(lease->valid());
-  EXPECT_TRUE(IsHeld());
-  EXPECT_OK(lease->Release());
 }
 
 INSTANTIATE_FOR_KINDS(Lifetime);

@@ -16,7 +16,6 @@
 #include "absl/time/time.h"
 #include "src/redis/wire/reply.h"
 #include "tests/support/redis_server.h"
-#include "tests/support/tcp_proxy.h"
 
 namespace redlatch::conformance {
 
@@ -33,11 +32,6 @@ class Servers {
   std::string unix_url() const { return all_.front()->unix_url(); }
   std::string tls_url() const { return all_.front()->tls_url(); }
   int port() const { return all_.front()->port(); }
-  std::vector<int> ports() const {
-    std::vector<int> ports;
-    for (const auto& each : all_) ports.push_back(each->port());
-    return ports;
-  }
   // Of a user of theirs.
   std::string UrlOfUser(const std::string& user) const {
     return QuorumUrl([&](const auto& each) {
@@ -74,12 +68,6 @@ class Servers {
   }
   int64_t Integer(const std::vector<std::string>& args) {
     return MostOften<int64_t>([&](auto& each) { return each.Integer(args); });
-  }
-  // The longest list of any.
-  size_t MostElements(const std::vector<std::string>& args) {
-    size_t most = 0;
-    ForEach([&](auto& each) { most = std::max(most, each.Command(args).elements.size()); });
-    return most;
   }
   // On any of them.
   bool Have(const std::string& key) {
@@ -126,71 +114,6 @@ class Servers {
   }
 
   const std::vector<std::unique_ptr<support::RedisServer>> all_;
-};
-
-// A proxy before each of them.
-class Proxies {
- public:
-  explicit Proxies(const std::vector<int>& ports) {
-    for (const int port : ports) {
-      all_.push_back(std::make_unique<support::TcpProxy>(support::TcpProxyOptions{.port = port}));
-    }
-  }
-
-  std::vector<int> ports() const {
-    std::vector<int> ports;
-    for (const auto& each : all_) ports.push_back(each->port());
-    return ports;
-  }
-  void Delay(support::Direction direction, absl::Duration delay) {
-    ForEach([&](auto& each) { each.Delay(direction, delay); });
-  }
-  void Hold(support::Direction direction, support::Scope scope = support::Scope::kAll) {
-    ForEach([&](auto& each) { each.Hold(direction, scope); });
-  }
-  void ReleaseHeld() {
-    ForEach([](auto& each) { each.ReleaseHeld(); });
-  }
-  void Drop(support::Direction direction, support::Scope scope = support::Scope::kAll) {
-    ForEach([&](auto& each) { each.Drop(direction, scope); });
-  }
-  void DropReplies(int connections) {
-    ForEach([&](auto& each) { each.DropReplies(connections); });
-  }
-  void CutAfter(support::Direction direction, int64_t bytes,
-                support::Scope scope = support::Scope::kExisting) {
-    ForEach([&](auto& each) { each.CutAfter(direction, bytes, scope); });
-  }
-  void ResetAll() {
-    ForEach([](auto& each) { each.ResetAll(); });
-  }
-  void CloseAll() {
-    ForEach([](auto& each) { each.CloseAll(); });
-  }
-  void HalfClose(support::Direction direction) {
-    ForEach([&](auto& each) { each.HalfClose(direction); });
-  }
-  void SetArrival(support::Arrival arrival) {
-    ForEach([&](auto& each) { each.SetArrival(arrival); });
-  }
-  void Heal() {
-    ForEach([](auto& each) { each.Heal(); });
-  }
-  // At all of them.
-  template <class Condition>
-  bool Await(Condition condition) const {
-    bool all = true;
-    for (const auto& each : all_) all = each->Await(condition) && all;
-    return all;
-  }
-
- private:
-  template <class Function>
-  void ForEach(Function function) {
-    for (const auto& each : all_) function(*each);
-  }
-
-  std::vector<std::unique_ptr<support::TcpProxy>> all_;
 };
 
 }  // namespace redlatch::conformance

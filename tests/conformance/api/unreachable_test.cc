@@ -1,7 +1,6 @@
 // A server that hangs, is down or is not there yet: who says so, when, and that it is never taken
 // for a lock that is busy.
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -11,10 +10,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "redlatch/status.h"
-#include "src/base/parker.h"
 #include "tests/conformance/api/conformance.h"
 #include "tests/conformance/api/outage.h"
-#include "tests/conformance/api/recorder.h"
 #include "tests/support/punctuality.h"
 
 namespace redlatch::conformance {
@@ -81,35 +78,6 @@ TEST_P(Unreachable, HangingServerIsNoBusyLockForTheFirstCallOfAClientEither) {
   for (const Client& client : clients) EXPECT_OK(NewShort(client)->Acquire());
 }
 
-TEST_P(Unreachable, HangingServerIsNoBusyLockForSeveralThreads) {
-  const Client client = NewWarmClient();
-  const auto lock = NewShort(client);
-  {
-    const Outage outage(server(), How::kHangs);
-    Crew crew;
-    for (const int wait_ms : {20, 60, 100, 150}) {
-      crew.Start([&, wait_ms] {
-        EXPECT_EQ(CodeOf(lock->Acquire({.wait = absl::Milliseconds(wait_ms)})), kUnreachable);
-      });
-    }
-    crew.Start(3, [&](int) { EXPECT_EQ(CodeOf(lock->TryAcquire()), kUnreachable); });
-  }
-  EXPECT_OK(lock->Acquire());
-}
-
-TEST_P(Unreachable, HangingServerDoesNotKeepATryFromBeingStopped) {
-  const auto lock = NewShort(ClientAt(url(), "command_timeout=20s"));
-  EXPECT_OK(lock->TryAcquire());
-  const Outage outage(server(), How::kHangs);
-  std::stop_source stop;
-  Crew crew;
-  crew.Start([&] {
-    EXPECT_EQ(CodeOf(lock->Acquire({.wait = absl::ZeroDuration(), .stop = stop.get_token()})),
-              kCancelled);
-  });
-  stop.request_stop();
-}
-
 TEST_P(Unreachable, DeadServerIsNamedWithWhatIsWrongAndWhatToLookFor) {
   const Client clients[] = {NewWarmClient(), NewClient(),
                             NewClient({.connect = ConnectPolicy::kLazy})};
@@ -146,43 +114,6 @@ TEST_P(Unreachable, ServerFailsCallsWithoutADeadlineAfterAWhile) {
   EXPECT_TRUE(Await([&] { return lock->Acquire().ok(); }));  // attempts to connect are held back
 }
 
-TEST_P(Unreachable, ServerFailsCallsWithoutADeadlineNoLaterThanAnAttemptWouldTake) {
-  constexpr absl::Duration kGiveUp = absl::Milliseconds(100);  // kTimeout is longer
-  for (const How how : {How::kHangs, How::kIsDown}) {
-    const Client clients[] = {NewWarmClient({.unreachable_after = kGiveUp}),
-                              NewClient({.unreachable_after = kGiveUp})};
-    const Outage outage(server(), how);
-    for (const Client& client : clients) {
-      const auto lock = NewShort(client);
-      Punctuality punctuality;
-      Crew crew;
-      crew.Start(3, [&](int) {
-        const base::Instant give_up_at = base::Now() + kGiveUp;
-        EXPECT_EQ(CodeOf(lock->Acquire()), kUnreachable);
-        punctuality.Note(give_up_at);
-      });
-      crew.Join();
-      EXPECT_TRUE(punctuality.Within(kGrace));
-    }
-  }
-}
-
-TEST_P(Unreachable, ServerThatComesBackInTimeIsWaitedFor) {
-  const auto lock = NewShort(NewWarmClient());
-  for (const How how : {How::kHangs, How::kIsDown}) {
-    std::optional<Outage> outage(std::in_place, server(), how);
-    Crew crew;
-    crew.Start(2, [&](int) { EXPECT_OK(lock->Acquire()); });
-    crew.Start([&] { EXPECT_OK(lock->Acquire({.wait = kPatience})); });
-    crew.Start([&] {
-      lock->lock();
-      lock->unlock();
-    });
-    EXPECT_EQ(CodeOf(lock->TryAcquire()), kUnreachable);
-    outage.reset();
-  }
-}
-
 TEST_P(Unreachable, ServerMayBeDownWhenAProgramStarts) {
   std::optional<Outage> outage(std::in_place, server(), How::kIsDown);
   const Client client = NewClient({.connect = ConnectPolicy::kLazy});
@@ -212,41 +143,8 @@ TEST_P(Unreachable, HangingServerDoesNotKeepACallFromBeingStopped) {
   EXPECT_OK(lock->Acquire());
 }
 
-TEST_P(Unreachable, HangingServerDoesNotKeepTheFirstCallOfAClientFromBeingStopped) {
-  for (const int after_ms : {0, 10, 40}) {  // however far it has come by then
-    const auto lock = NewShort(NewClient());
-    const Outage outage(server(), How::kHangs);
-    Punctuality punctuality;
-    std::stop_source stop;
-    Crew crew;
-    crew.Start([&] { EXPECT_EQ(CodeOf(lock->Acquire({.stop = stop.get_token()})), kCancelled); });
-    base::Parker().ParkUntil(base::Now() + absl::Milliseconds(after_ms));
-    const base::Instant stopped = base::Now();
-    stop.request_stop();
-    crew.Join();
-    punctuality.Note(stopped);
-    EXPECT_TRUE(punctuality.Within(kGrace));
-  }
-}
-
 class UnreachableOfLocks : public UnreachableServer {};
 INSTANTIATE_FOR_KINDS(UnreachableOfLocks);
-
-// std::lock() tries all but one of its locks.
-TEST_P(UnreachableOfLocks, ServerThatComesBackInTimeFailsNobodyWhoLocksTwo) {
-  const Client client = ClientAt(url(), "command_timeout=20s");
-  const auto one = NewLock(client);
-  const auto two = NewLock(client, "two");
-  for (const How how : {How::kHangs, How::kIsDown}) {
-    EXPECT_OK(one->Acquire());
-    std::optional<Outage> outage(std::in_place, server(), how);
-    Crew crew;
-    crew.Start([&] { EXPECT_NO_THROW(const std::scoped_lock both(*one, *two)); });
-    crew.Start([&] { EXPECT_OK(NewLock(client, "three")->TryAcquire()); });
-    base::Parker().ParkUntil(base::Now() + absl::Milliseconds(300));
-    outage.reset();
-  }
-}
 
 TEST_P(UnreachableOfLocks, LockOfThisClientIsBusyThoughTheServerHangs) {
   const auto lock = NewLock(NewWarmClient());
@@ -258,35 +156,6 @@ TEST_P(UnreachableOfLocks, LockOfThisClientIsBusyThoughTheServerHangs) {
     EXPECT_TRUE(lease->valid());
   }
   EXPECT_OK(lease->Release());
-}
-
-TEST_P(UnreachableOfLocks, HangingServerDelaysAReleaseNoLongerThanTheCommandTimeout) {
-  const Client client = NewWarmClient();
-  const auto lock = NewLock(client);
-  const auto other = NewLock(client, "other");
-  auto lease = lock->Acquire();
-  auto dropped = std::make_optional(*NewLock(client, "third")->Acquire());
-  other->lock();
-  Punctuality punctuality;
-  {
-    const Outage outage(server(), How::kHangs);
-    base::Instant deadline = base::Now() + kTimeout;
-    EXPECT_EQ(CodeOf(lease->Release()), kUnreachable);
-    punctuality.Note(deadline);
-    EXPECT_FALSE(lease->valid());
-    deadline = base::Now() + kTimeout;
-    other->unlock();
-    punctuality.Note(deadline);
-    deadline = base::Now() + kTimeout;
-    dropped.reset();
-    punctuality.Note(deadline);
-  }
-  EXPECT_TRUE(punctuality.Within(kGrace));
-  EXPECT_TRUE(Await([&] { return lease->Release().ok(); }));  // it may be called again
-  for (const char* name : {"lock", "other", "third"}) {
-    EXPECT_TRUE(AwaitHeld(false, name));  // by the background where nobody calls again
-  }
-  EXPECT_OK(NewLock(client)->Acquire());
 }
 
 TEST_P(UnreachableOfLocks, HangingServerHoldsUpAllDestructorsAndUnlocksTogetherOnce) {
@@ -314,51 +183,6 @@ TEST_P(UnreachableOfLocks, HangingServerHoldsUpAllDestructorsAndUnlocksTogetherO
   // What was silent is heard again: a release is confirmed before the call returns.
   EXPECT_OK(NewLock(client)->Acquire());
   EXPECT_FALSE(IsHeld());
-}
-
-TEST_P(UnreachableOfLocks, ServerThatRestartsWithItsDataKeepsHoldsAndWaiters) {
-  UseOwnServer({.append_only = true});
-  const Client client = NewWarmClient();
-  const auto lock = NewLock(client);
-  auto lease = lock->Acquire();
-  ASSERT_OK(lease);
-  const Client other = NewClient();
-  Crew crew;
-  Protected shared;
-  shared.Touch(*lease);
-  crew.Start([&] {
-    const auto theirs = NewLock(other)->Acquire({.wait = kPatience});
-    ASSERT_OK(theirs);
-    shared.Touch(*theirs);
-  });
-  ASSERT_TRUE(AwaitQueued(1));
-  server().Restart();
-  EXPECT_TRUE(lease->valid());
-  EXPECT_TRUE(Await([&] { return CodeOf(lease->Release()) == kOk; }));
-  crew.Join();
-  EXPECT_EQ(shared.touches(), 2);
-}
-
-TEST_P(UnreachableOfLocks, ServerThatRestartsWithoutItsDataIsTheLossOfItsHoldsAndTokensStillGrow) {
-  const auto heard = std::make_shared<Recorder>();
-  const Client client = NewWarmClient({.observer = heard});
-  const auto lock = NewLock(client);
-  auto lease = lock->Acquire();
-  ASSERT_OK(lease);
-  const std::stop_token lost = lease->lost();
-  const Client other = NewClient();
-  std::optional<Lease> theirs;
-  Crew crew;
-  crew.Start([&] { theirs = *NewLock(other)->Acquire({.wait = kPatience}); });
-  ASSERT_TRUE(AwaitQueued(1));
-  server().Restart();
-  crew.Join();
-  EXPECT_GT(theirs->fencing_token(), lease->fencing_token());
-  EXPECT_TRUE(Await([&] { return lost.stop_requested(); }));
-  EXPECT_TRUE(heard->Await("lost"));
-  EXPECT_EQ(CodeOf(lease->Release()), kLost);
-  EXPECT_TRUE(theirs->valid());
-  EXPECT_EQ(CodeOf(Try(client)), kBusy);
 }
 
 }  // namespace

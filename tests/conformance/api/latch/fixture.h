@@ -61,10 +61,6 @@ class LatchConformance : public Conformance {
   // -1 where it cannot be told.
   static int64_t CountOf(CountDownLatch& latch) { return latch.Count().value_or(-1); }
 
-  // What the server has stored.
-  int64_t StoredCount(std::string_view name = kName) {
-    return std::atoll(server().Text({"HGET", Key(name), "count"}).c_str());
-  }
   bool IsThere(std::string_view name = kName) { return IsHeld(name); }
   int64_t Pttl(const std::string& key) { return server().Integer({"PTTL", key}); }
 
@@ -98,7 +94,7 @@ class LatchConformance : public Conformance {
   const Sweeper sweeper_{*this};
 };
 
-inline std::vector<Case> LatchCases() {
+inline std::vector<Case> LatchCasesEverywhere() {
   std::vector<Case> cases;
   for (const Deployment& deployment : Deployments()) {
     // A latch has no window, and is no quorum's.
@@ -108,6 +104,12 @@ inline std::vector<Case> LatchCases() {
   return cases;
 }
 
+inline std::vector<Case> LatchCases() { return WithoutSmoke(LatchCasesEverywhere()); }
+
+#define INSTANTIATE_FOR_LATCH_EVERYWHERE(suite)                                                  \
+  INSTANTIATE_TEST_SUITE_P(Latches, suite,                                                       \
+                           ::testing::ValuesIn(::redlatch::conformance::LatchCasesEverywhere()), \
+                           ::redlatch::conformance::NameOfCase)
 #define INSTANTIATE_FOR_LATCH(suite)                                                   \
   INSTANTIATE_TEST_SUITE_P(Latches, suite,                                             \
                            ::testing::ValuesIn(::redlatch::conformance::LatchCases()), \

@@ -287,7 +287,7 @@ TEST_P(Latch, CountsWhatManyThreadsCountAtOnce) {
   EXPECT_TRUE(TryWait(*latch));
 }
 
-INSTANTIATE_FOR_LATCH(Latch);
+INSTANTIATE_FOR_LATCH_EVERYWHERE(Latch);
 
 }  // namespace
 }  // namespace redlatch::conformance

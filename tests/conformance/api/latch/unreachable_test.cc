@@ -1,15 +1,9 @@
 // A server that hangs, goes, comes back, or forgets its scripts, while it keeps a latch.
-#include <atomic>
 #include <memory>
 #include <optional>
-#include <stop_token>
-#include <string>
-#include <utility>
 
-#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "lua/scripts.h"
-#include "src/base/parker.h"
 #include "tests/conformance/api/latch/fixture.h"
 #include "tests/conformance/api/outage.h"
 #include "tests/support/punctuality.h"
@@ -20,7 +14,6 @@ namespace {
 using redis::Punctuality;
 
 constexpr absl::Duration kGiveUp = absl::Milliseconds(300);
-constexpr absl::Duration kBackoff = absl::Milliseconds(500);  // between attempts, at most
 
 class LatchUnreachable : public WithOutages<LatchConformance> {
  protected:
@@ -58,21 +51,6 @@ TEST_P(LatchUnreachable, ServerIsNoClosedLatch) {
   EXPECT_TRUE(Await([&] { return CountOf(*unused) == 2; }));
 }
 
-TEST_P(LatchUnreachable, ServerThatComesBackInTimeFailsNobodyWhoLooks) {
-  const Client client = ClientAt(url(), "command_timeout=20s");
-  const auto used = NewUsedLatch(client);
-  for (const How how : {How::kHangs, How::kIsDown}) {
-    const auto unused = NewLatch(client, 2, how == How::kHangs ? "hangs" : "is down");
-    std::optional<Outage> outage(std::in_place, server(), how);
-    Crew crew;
-    for (const auto* each : {&used, &unused}) {
-      crew.Start([each] { EXPECT_NO_THROW(EXPECT_FALSE((*each)->try_wait())); });
-    }
-    base::Parker().ParkUntil(base::Now() + absl::Milliseconds(300));
-    outage.reset();
-  }
-}
-
 TEST_P(LatchUnreachable, ServerFailsCallsWithoutADeadlineAfterAWhile) {
   const Client client = NewClient({.unreachable_after = kGiveUp});
   const auto latch = NewUsedLatch(client);
@@ -97,75 +75,6 @@ TEST_P(LatchUnreachable, ServerFailsCallsWithoutADeadlineAfterAWhile) {
   EXPECT_EQ(CountOf(*latch), 0);
 }
 
-TEST_P(LatchUnreachable, ServerThatAnswersIsReachedByWhoeverHasNoPatienceWithOneThatDoesNot) {
-  const Client client =
-      NewClient({.connect = ConnectPolicy::kLazy, .unreachable_after = absl::ZeroDuration()});
-  const auto latch = NewLatch(client, 2);
-  // Again where a busy machine is slow to answer: each is given but a moment.
-  EXPECT_TRUE(Await([&] { return CountOf(*latch) == 2; }));
-  EXPECT_TRUE(Await([&] { return latch->CountDown(1, "first").ok(); }));
-  EXPECT_TRUE(
-      Await([&] { return CodeOf(WaitFor(*NewLatch(client, 2), absl::Milliseconds(1))) == kBusy; }));
-  EXPECT_TRUE(Await([&] { return NewLatch(client, 2)->CountDown(1, "second").ok(); }));
-  EXPECT_TRUE(Await([&] { return NewLatch(client, 2)->Wait().ok(); }));
-}
-
-TEST_P(LatchUnreachable, ServerThatComesBackInTimeIsWaitedFor) {
-  const Client client = NewClient();
-  const auto latch = NewLatch(client, 4);
-  EXPECT_EQ(CountOf(*latch), 4);
-  for (const How how : {How::kHangs, How::kIsDown}) {
-    std::optional<Outage> outage(std::in_place, server(), how);
-    Crew crew;
-    crew.Start([&] { EXPECT_OK(latch->CountDown()); });
-    crew.Start([&] { latch->count_down(); });
-    EXPECT_EQ(CodeOf(latch->Wait({.wait = absl::ZeroDuration()})), kUnreachable);
-    outage.reset();
-  }
-  EXPECT_TRUE(Await([&] { return CountOf(*latch) == 0; }));
-}
-
-TEST_P(LatchUnreachable, ServerIsTriedForAsLongAsACallWithADeadlineMayWait) {
-  const Client client =
-      NewClient({.connect = ConnectPolicy::kLazy, .unreachable_after = absl::ZeroDuration()});
-  const auto used = NewUsedLatch(client);
-  for (const How how : {How::kHangs, How::kIsDown}) {
-    const auto unused = NewLatch(client, 2, how == How::kHangs ? "hangs" : "is down");
-    std::optional<Outage> outage(std::in_place, server(), how);
-    Crew crew;
-    for (const auto* each : {&used, &unused}) {
-      crew.Start([each] { EXPECT_EQ(CodeOf((*each)->Wait({.wait = 4 * kBackoff})), kBusy); });
-    }
-    EXPECT_EQ(CodeOf(used->Wait({.wait = 2 * kTimeout})), kUnreachable);
-    outage.reset();
-  }
-}
-
-TEST_P(LatchUnreachable, ServerThatRestartsWithItsDataKeepsTheLatchAndItsWaiters) {
-  const Client clients[] = {NewClient(), NewClient()};
-  const auto latch = NewUsedLatch(clients[0]);
-  const auto theirs = NewLatch(clients[1], 2);
-  EXPECT_EQ(CountOf(*theirs), 1);
-  Crew crew;
-  std::atomic<int> passed{0};
-  for (const auto* each : {&latch, &theirs}) {
-    crew.Start(2, [&passed, each](int) {
-      EXPECT_OK(PatientWait(**each));
-      ++passed;
-    });
-  }
-  ASSERT_TRUE(AwaitQueued(2));
-  server().Restart();
-  EXPECT_EQ(passed, 0);
-  const auto counter = NewLatch(NewClient(), 2);
-  EXPECT_OK(counter->CountDown(1, "somebody")) << "who has counted already";
-  EXPECT_EQ(CountOf(*counter), 1);
-  const base::Instant arrived = base::Now();
-  counter->count_down();
-  crew.Join();
-  EXPECT_LT(base::Now() - arrived, absl::Seconds(3)) << "no heartbeat was waited for";
-}
-
 TEST_P(LatchUnreachable, ServerThatRestartsWithoutItsDataIsTheEndOfTheLatch) {
   UseOwnServer();
   const Client clients[] = {NewClient(), NewClient()};
@@ -181,67 +90,6 @@ TEST_P(LatchUnreachable, ServerThatRestartsWithoutItsDataIsTheEndOfTheLatch) {
   EXPECT_LT(base::Now() - back, absl::Seconds(3)) << "who waits asks when it is connected again";
   EXPECT_EQ(CodeOf(latch->CountDown()), kLost);
   EXPECT_TRUE(Await([&] { return CodeOf(Look(*open)) == kLost; }));
-}
-
-TEST_P(LatchUnreachable, ServerThatDropsSubscriptionsWakesWaitersAsSoonAsTheyAreBack) {
-  const Client clients[] = {NewClient(), NewClient()};
-  const auto latch = NewUsedLatch(clients[0]);
-  const auto theirs = NewLatch(clients[1], 2);
-  EXPECT_EQ(CountOf(*theirs), 1);
-  Crew crew;
-  for (const auto* each : {&latch, &theirs}) {
-    crew.Start(2, [each](int) { EXPECT_OK(PatientWait(**each)); });
-  }
-  ASSERT_TRUE(AwaitQueued(2));
-  // In one step, so that nobody is back before the last arrives.
-  const std::string incarnation = server().Text({"HGET", Key(), "incarnation"});
-  const int64_t heard = CallsOf("publish");
-  server().Command({"MULTI"});
-  server().Command({"CLIENT", "KILL", "TYPE", "pubsub"});
-  server().Command({"EVAL", std::string(lua::kLatchCountDown.body), "5", Key(), Auxiliary("queue"),
-                    Auxiliary("waiters"), Auxiliary("fence"), Auxiliary("counted"),
-                    absl::StrCat("latch:60000:", incarnation), "the last", "1"});
-  const redis::Reply done = server().Command({"EXEC"});
-  const base::Instant arrived = base::Now();
-  crew.Join();
-  EXPECT_LT(base::Now() - arrived, absl::Seconds(3)) << "no heartbeat was waited for";
-  EXPECT_THAT(done.DebugString(), ::testing::StartsWith("[2, \"0 "));
-  EXPECT_EQ(CallsOf("publish") - heard, 2) << "in vain";
-}
-
-TEST_P(LatchUnreachable, ServerThatForgetsItsScriptsIsToldThemAgain) {
-  const Client clients[] = {NewClient(), NewClient()};
-  const auto latch = NewUsedLatch(clients[0]);
-  Crew crew;
-  crew.Start([&] { EXPECT_OK(PatientWait(*latch)); });
-  ASSERT_TRUE(AwaitQueued(1));
-  server().Command({"SCRIPT", "FLUSH"});
-  EXPECT_EQ(CountOf(*latch), 1);
-  const auto theirs = NewLatch(clients[1], 2);
-  server().Command({"SCRIPT", "FLUSH"});
-  EXPECT_EQ(CodeOf(Look(*theirs)), kBusy);
-  server().Command({"SCRIPT", "FLUSH"});
-  theirs->count_down();
-  crew.Join();
-}
-
-TEST_P(LatchUnreachable, ServerDoesNotKeepACallFromBeingStopped) {
-  const Client client = NewClient();
-  const auto latch = NewUsedLatch(client);
-  const auto unused = NewLatch(client, 2, "unused");
-  const Outage outage(server(), How::kHangs);
-  std::stop_source stop;
-  Crew crew;
-  for (const auto* each : {&latch, &unused}) {
-    crew.Start(
-        [&, each] { EXPECT_EQ(CodeOf((*each)->Wait({.stop = stop.get_token()})), kCancelled); });
-  }
-  Punctuality punctuality;
-  const base::Instant deadline = base::Now() + kTimeout;  // for the call that was sent already
-  stop.request_stop();
-  crew.Join();
-  punctuality.Note(deadline);
-  EXPECT_TRUE(punctuality.Within(kGrace));
 }
 
 TEST_P(LatchUnreachable, ServerMayBeDownWhenAProgramStarts) {

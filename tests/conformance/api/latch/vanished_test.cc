@@ -1,10 +1,7 @@
 // A latch that goes away: forgotten, deleted, lost with the server's data; and the new one that is
 // in its place afterwards.
-#include <atomic>
 #include <memory>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "gtest/gtest.h"
 #include "tests/conformance/api/latch/fixture.h"
@@ -56,50 +53,6 @@ TEST_P(LatchVanished, IsToldToWhoeverHasUsedItAndNotMadeAnew) {
   }
 }
 
-TEST_P(LatchVanished, IsToldWhereItWasOpenToo) {
-  const auto latch = NewLatch(client_, 1);
-  latch->count_down();
-  EXPECT_OK(Look(*latch));
-  server().Command({"FLUSHALL"});
-  EXPECT_EQ(CodeOf(Look(*latch)), kLost);
-  EXPECT_EQ(CodeOf(latch->CountDown(0)), kLost);
-}
-
-TEST_P(LatchVanished, IsMadeAnewByANewObjectWithWhichTheOldIsNotConfused) {
-  const auto old = NewUsedLatch(client_);
-  const auto theirs = NewUsedLatch(other_);
-  server().Command({"FLUSHALL"});
-  ExpectGone(*old);
-  const auto fresh = NewLatch(client_, 2);
-  EXPECT_EQ(CountOf(*fresh), 2);
-  ExpectGone(*old);
-  ExpectGone(*theirs);
-  EXPECT_EQ(CountOf(*fresh), 2) << "nothing that the old objects did counted";
-  EXPECT_OK(fresh->CountDown(1, "job"));
-  EXPECT_EQ(CountOf(*NewLatch(other_, 2)), 1) << "ids are new, too";
-  EXPECT_OK(fresh->CountDown());
-  ExpectGone(*old);
-  EXPECT_TRUE(TryWait(*fresh));
-}
-
-TEST_P(LatchVanished, MayBeMadeAnewWithAnotherCount) {
-  const auto old = NewUsedLatch(client_);
-  server().Command({"DEL", Key()});
-  const auto fresh = NewLatch(other_, 5);
-  EXPECT_EQ(CountOf(*fresh), 5);
-  EXPECT_EQ(CodeOf(old->Count()), kLost);
-  EXPECT_EQ(CodeOf(NewLatch(client_, 2)->Count()), kMisuse);
-  EXPECT_OK(fresh->CountDown(5, "job")) << "the id of an earlier latch";
-  EXPECT_TRUE(TryWait(*fresh));
-}
-
-TEST_P(LatchVanished, IsNoticedByAnObjectThatWasNotUsedYetAsAFreshLatch) {
-  const auto unused = NewLatch(client_, 2);
-  NewUsedLatch(other_);
-  server().Command({"FLUSHALL"});
-  EXPECT_EQ(CountOf(*unused), 2);
-}
-
 // At the next heartbeat at the latest.
 TEST_P(LatchVanished, EndsTheWaitingForIt) {
   const auto latch = NewUsedLatch(client_);
@@ -110,80 +63,6 @@ TEST_P(LatchVanished, EndsTheWaitingForIt) {
   server().Command({"FLUSHALL"});
   crew.Join();
   EXPECT_EQ(server().LockKeys().size(), 0) << "nothing was made anew";
-}
-
-TEST_P(LatchVanished, AndMadeAnewLetsNobodyInWhoWaitedForTheOld) {
-  const auto old = NewUsedLatch(client_);
-  Crew crew;
-  crew.Start([&] { EXPECT_EQ(CodeOf(PatientWait(*old)), kLost); });
-  ASSERT_TRUE(AwaitQueued(1));
-  server().Command({"DEL", Key()});  // its place in the queue stays
-  const auto fresh = NewLatch(other_, 1);
-  fresh->count_down();
-  EXPECT_TRUE(TryWait(*fresh));
-  crew.Join();
-}
-
-TEST_P(LatchVanished, AndMadeAnewByTheSameClientIsWaitedForApart) {
-  const auto old = NewUsedLatch(client_);
-  Crew lost;
-  lost.Start([&] { EXPECT_EQ(CodeOf(PatientWait(*old)), kLost); });
-  ASSERT_TRUE(AwaitQueued(1));
-  server().Command({"FLUSHALL"});
-  const auto fresh = NewLatch(client_, 1);
-  EXPECT_EQ(CountOf(*fresh), 1);
-  Crew crew;
-  std::atomic<bool> passed{false};
-  crew.Start([&] {
-    EXPECT_OK(PatientWait(*fresh));
-    passed = true;
-  });
-  lost.Join();
-  ASSERT_TRUE(AwaitQueued(1));
-  EXPECT_FALSE(passed);
-  NewLatch(other_, 1)->count_down();
-  crew.Join();
-}
-
-TEST_P(LatchVanished, IsForgottenAfterItsTtlWithoutATouch) {
-  const LatchOptions options{.ttl = kShortTtl};
-  const auto latch = NewUsedLatch(client_, options);
-  EXPECT_GT(Pttl(Key()), 500);
-  EXPECT_LE(Pttl(Key()), 1000);
-  EXPECT_GT(Pttl(Auxiliary("counted")), 500);
-  EXPECT_TRUE(Await([&] { return !IsThere(); }));
-  ExpectGone(*latch);
-  EXPECT_EQ(CountOf(*NewLatch(client_, 2, options)), 2);
-}
-
-TEST_P(LatchVanished, DoesNotHappenWhereItIsTouchedInTime) {
-  const LatchOptions options{.ttl = kShortTtl};
-  const auto latch = NewUsedLatch(client_, options);
-  const auto theirs = NewUsedLatch(other_, options);
-  const std::vector<std::function<void()>> touches = {
-      [&] { EXPECT_EQ(CountOf(*latch), 1); },
-      [&] { EXPECT_OK(latch->CountDown(0)); },
-      [&] { EXPECT_OK(theirs->CountDown(1, "job")); },
-      [&] { EXPECT_EQ(CodeOf(Look(*theirs)), kBusy); },
-      [&] { EXPECT_EQ(CountOf(*NewLatch(client_, 2, options)), 1); },
-      [&] { EXPECT_OK(theirs->CountDown()); },
-      [&] { EXPECT_OK(Look(*latch)); },
-  };
-  for (size_t i = 0; i < touches.size(); ++i) {
-    server().Command({"PEXPIRE", Key(), "700"});
-    server().Command({"PEXPIRE", Auxiliary("counted"), "700"});
-    touches[i]();
-    EXPECT_GT(Pttl(Key()), 750) << i;
-    EXPECT_GT(Pttl(Auxiliary("counted")), 750) << i;
-  }
-}
-
-TEST_P(LatchVanished, DoesNotHappenWhileSomebodyWaits) {
-  const LatchOptions options{.ttl = kShortTtl};
-  const auto latch = NewUsedLatch(client_, options);
-  EXPECT_EQ(CodeOf(latch->Wait({.wait = 3 * kShortTtl})), kBusy);
-  EXPECT_OK(latch->CountDown());
-  EXPECT_OK(latch->Wait());
 }
 
 // Who has gone on owes nothing, loses nothing, and is not heard of any more. Nor was it before: an
@@ -208,15 +87,6 @@ TEST_P(LatchVanished, IsNoLossToThoseWhoHaveGoneOn) {
     EXPECT_EQ(heard->Count(event), 0) << event;
   }
   EXPECT_EQ(CodeOf(latch->Count()), kLost);
-}
-
-TEST_P(LatchVanished, ComesADayAfterTheLastTouchWhereNothingElseIsAskedFor) {
-  NewUsedLatch(client_, {});
-  EXPECT_GT(Pttl(Key()), absl::ToInt64Milliseconds(absl::Hours(24) - absl::Minutes(1)));
-  EXPECT_LE(Pttl(Key()), absl::ToInt64Milliseconds(absl::Hours(24)));
-  NewUsedLatch(other_, {.ttl = absl::Hours(1)});
-  EXPECT_GT(Pttl(Key()), absl::ToInt64Milliseconds(absl::Hours(23)))
-      << "of whoever has the longest";
 }
 
 TEST_P(LatchVanished, AfterLessThanASecondIsNoOption) {

@@ -1,6 +1,5 @@
 // How a read ends: with its release, its lease, its object or by force; and what is refused before
 // it begins.
-#include <memory>
 #include <mutex>
 #include <optional>
 #include <shared_mutex>
@@ -11,7 +10,6 @@
 #include "redlatch/owner.h"
 #include "redlatch/reentrant_lock.h"
 #include "tests/conformance/api/read_write/fixture.h"
-#include "tests/support/punctuality.h"
 
 namespace redlatch::conformance {
 namespace {
@@ -19,16 +17,6 @@ namespace {
 constexpr absl::Duration kEndLease = absl::Milliseconds(200);
 
 class ReadEnd : public ReadWriteConformance {};
-
-TEST_P(ReadEnd, AReadIsRenewedForAsLongAsItLasts) {
-  const auto lock = NewReadWrite(client_, LeaseOf(kEndLease));
-  const auto lease = lock->AcquireRead();
-  ASSERT_OK(lease);
-  EXPECT_TRUE(heard_->Await("renewed", 6));
-  EXPECT_TRUE(lease->valid());
-  EXPECT_FALSE(WritersGetIn(*theirs_));
-  EXPECT_EQ(heard_->Count("lost"), 0);
-}
 
 TEST_P(ReadEnd, AManualReadEndsAloneAndExtendsAtWill) {
   std::optional<Lease> manual;
@@ -45,15 +33,6 @@ TEST_P(ReadEnd, AManualReadEndsAloneAndExtendsAtWill) {
   EXPECT_TRUE(renewed->valid());
   EXPECT_TRUE(theirs->valid());
   EXPECT_FALSE(WritersGetIn(*thirds_));
-}
-
-TEST_P(ReadEnd, AReaderWhoseLeaseIsOverKeepsNoWriterOut) {
-  const auto lease = lock_->AcquireRead({.lease = kEndLease});
-  ASSERT_OK(lease);
-  const base::Instant began = base::Now();
-  EXPECT_OK(theirs_->AcquireWrite({.wait = kPatience}));
-  EXPECT_LT(base::Now() - began, kEndLease + kSoon);
-  EXPECT_FALSE(lease->valid());
 }
 
 TEST_P(ReadEnd, AForcedReleaseIsToldToAllReadersAtOnce) {
@@ -96,15 +75,6 @@ TEST_P(ReadEnd, ALossIsRememberedUntilUnlockWhateverOthersReadMeanwhile) {
   EXPECT_EQ(heard_->Count("misuse"), 0);
   lock_->unlock_shared();
   EXPECT_TRUE(heard_->Await("misuse", 1));
-}
-
-TEST_P(ReadEnd, AForcedReleaseOfReadersLetsTheWriterInThatWaits) {
-  const auto read = theirs_->AcquireRead();
-  ASSERT_OK(read);
-  Crew crew;
-  crew.Start([&] { EXPECT_OK(lock_->AcquireWrite({.wait = kPatience})); });
-  ASSERT_TRUE(AwaitWaiting(1));
-  EXPECT_OK(thirds_->ForceRelease());
 }
 
 TEST_P(ReadEnd, TheLastObjectEndsItsThreadsReads) {
@@ -177,76 +147,6 @@ TEST_P(ReadEnd, TheLastObjectEndsItsThreadsReadsThoughAnotherThreadsLeaseStays) 
   lock.reset();
   EXPECT_TRUE(AwaitHolders(1));
   EXPECT_TRUE(lease->valid());
-}
-
-TEST_P(ReadEnd, AServerThatHangsIsNoBusyLockToWhoWouldJoinAndThatIsSaidInTime) {
-  const auto lock = NewReadWrite(NewClient("command_timeout=200ms"));
-  auto reading = lock->AcquireRead();
-  ASSERT_OK(reading);
-  PassLocalWindow();
-  redis::Punctuality punctuality;
-  server().Stop();
-  Crew().Start([&] {
-    for (const absl::Duration wait : {absl::ZeroDuration(), absl::Milliseconds(80)}) {
-      // One that does not wait gives the server the time of a command.
-      const base::Instant deadline =
-          base::Now() + (wait > absl::ZeroDuration() ? wait : absl::Milliseconds(200));
-      EXPECT_EQ(CodeOf(lock->AcquireRead({.wait = wait})), kUnreachable);
-      punctuality.Note(deadline);
-    }
-  });
-  server().Continue();
-  EXPECT_TRUE(punctuality.Within(kGrace));
-  EXPECT_TRUE(reading->valid());
-}
-
-TEST_P(ReadEnd, AServerThatHangsFailsReadersWithoutADeadlineInTime) {
-  constexpr absl::Duration kGiveUp = absl::Milliseconds(300);
-  UseOwnServer();
-  const Client client = NewClient("command_timeout=200ms", {.unreachable_after = kGiveUp});
-  const auto lock = NewReadWrite(client);
-  auto read = lock->AcquireRead();
-  ASSERT_OK(read);
-  const Client fresh = NewClient("command_timeout=200ms", {.unreachable_after = kGiveUp});
-  const auto unused = NewReadWrite(fresh);
-  PassLocalWindow();
-  server().Stop();
-  redis::Punctuality punctuality;
-  Crew crew;
-  for (Lock* each : {lock.get(), unused.get()}) {  // of the first, they would join its read
-    crew.Start(2, [&, each](int) {
-      const base::Instant give_up_at = base::Now() + kGiveUp;
-      EXPECT_EQ(CodeOf(each->AcquireRead()), kUnreachable);
-      punctuality.Note(give_up_at);
-      EXPECT_GE(base::Now(), give_up_at);
-    });
-  }
-  crew.Join();
-  EXPECT_TRUE(punctuality.Within(kGrace));
-  server().Continue();
-}
-
-TEST_P(ReadEnd, AServerThatForgotItsScriptsIsToldThemAgain) {
-  const auto forget = [&] { server().Command({"SCRIPT", "FLUSH"}); };
-  for (int i = 0; i < 3; ++i) {
-    forget();
-    auto read = lock_->AcquireRead();
-    ASSERT_OK(read);
-    forget();
-    Crew crew;
-    crew.Start([&] { EXPECT_OK(theirs_->AcquireWrite({.wait = kPatience})); });
-    ASSERT_TRUE(AwaitWaiting(1));
-    forget();
-    EXPECT_OK(read->Release());
-    crew.Join();
-    forget();
-    lock_->lock();
-    forget();
-    lock_->lock_shared();
-    lock_->unlock();
-    forget();
-    lock_->unlock_shared();
-  }
 }
 
 TEST_P(ReadEnd, UnlockSharedWithoutAReadIsMisuseAndReleasesNothing) {

@@ -86,7 +86,7 @@ class ReadWriteConformance : public Conformance {
 // With the local window and without; over TCP.
 inline std::vector<Case> ReadWriteCases() {
   std::vector<Case> cases;
-  for (const Case& each : Cases()) {
+  for (const Case& each : CasesEverywhere()) {
     const bool deployed = each.deployment.name == "tcp" || each.deployment.name == "no_window";
     if (each.kind.name == "read_write" && deployed) cases.push_back(each);
   }

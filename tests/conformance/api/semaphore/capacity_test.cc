@@ -57,83 +57,11 @@ TEST_P(SemaphoreCapacity, IsTheFirstConstructorsAndAnotherIsRefused) {
   EXPECT_TRUE(SoonGetsIn(*theirs_, kCapacity - 1));
 }
 
-TEST_P(SemaphoreCapacity, IsKeptWhileNobodyHoldsAndOverItsClients) {
-  { EXPECT_TRUE(SoonGetsIn(*NewSemaphore(NewClient(), 17))); }
-  EXPECT_EQ(Free(*NewSemaphore(other_, 17), 17), 17);
-  ExpectRefused(*theirs_, kCapacity, 17);
-  EXPECT_GE(server().Integer({"PTTL", Key()}), absl::ToInt64Milliseconds(absl::Hours(24)));
-}
-
-TEST_P(SemaphoreCapacity, IsForgottenADayAfterTheLastUse) {
-  EXPECT_TRUE(SoonGetsIn(*NewSemaphore(NewClient(), 17)));
-  EXPECT_TRUE(KeysLeft().empty());
-  EXPECT_LE(server().Integer({"PTTL", Key()}), absl::ToInt64Milliseconds(kKept));
-  server().Command({"PEXPIRE", Key(), "1"});  // in place of a day
-  EXPECT_TRUE(Await([&] { return server().Integer({"EXISTS", Key()}) == 0; }));
-  EXPECT_TRUE(SoonGetsIn(*semaphore_));
-  ExpectCapacity(kCapacity);
-}
-
-TEST_P(SemaphoreCapacity, IsNotForgottenWhileSomebodyHolds) {
-  const auto permit = Try(*semaphore_);
-  ASSERT_OK(permit);
-  // As where it was acquired nearly a day ago.
-  server().Command({"HSET", Key(), "until", "0"});
-  server().Command({"PEXPIRE", Key(), "2000"});
-  EXPECT_TRUE(Await([&] {
-    return server().Integer({"PTTL", Key()}) > 2000;
-  })) << "a renewal is a use";
-}
-
-TEST_P(SemaphoreCapacity, IsWhateverWasSetOnceAndThenNoConstructorIsRefused) {
-  EXPECT_TRUE(SoonGetsIn(*semaphore_));
-  EXPECT_OK(semaphore_->SetCapacity(5));
-  ExpectCapacity(5);
-  for (const int64_t own : {1, 3, 5, 99}) {
-    const auto any = NewSemaphore(NewClient(), own);
-    EXPECT_TRUE(SoonGetsIn(*any, 5)) << own;
-    EXPECT_EQ(CodeOf(Try(*any, 6)), kMisuse) << own;
-    EXPECT_EQ(Free(*any, 5), 5);
-  }
-}
-
-TEST_P(SemaphoreCapacity, ThatWasSetCountsForThoseWhoWaitToo) {
-  EXPECT_OK(semaphore_->SetCapacity(5));
-  const auto greater = NewSemaphore(client_, 99);
-  const auto smaller = NewSemaphore(other_, 1);
-  auto one = Try(*theirs_);
-  ASSERT_OK(one);
-  Waiter all(*greater, 5);
-  ASSERT_TRUE(AwaitQueued(1));
-  Waiter two(*smaller, 2);  // though they are free
-  ASSERT_TRUE(AwaitQueued(2));
-  EXPECT_OK(one->Release());
-  EXPECT_OK(all.status());
-  EXPECT_OK(all.permit().Release());
-  EXPECT_OK(two.status());
-}
-
 TEST_P(SemaphoreCapacity, MayBeSetBeforeAnybodyUsesIt) {
   EXPECT_OK(semaphore_->SetCapacity(2));
   ExpectCapacity(2);
   EXPECT_TRUE(SoonGetsIn(*theirs_, 2));
   EXPECT_EQ(CodeOf(Try(*theirs_, 3)), kMisuse);
-}
-
-TEST_P(SemaphoreCapacity, MayBeSetByAnObjectWithAnotherOne) {
-  EXPECT_TRUE(SoonGetsIn(*semaphore_));
-  const auto migrated = NewSemaphore(other_, 8);
-  ExpectRefused(*migrated, 8, kCapacity);
-  EXPECT_OK(migrated->SetCapacity(8));
-  EXPECT_TRUE(SoonGetsIn(*migrated, 8));
-  EXPECT_TRUE(SoonGetsIn(*semaphore_, 8));
-}
-
-TEST_P(SemaphoreCapacity, MayBeSetToWhatItIs) {
-  EXPECT_TRUE(SoonGetsIn(*semaphore_));
-  EXPECT_OK(semaphore_->SetCapacity(kCapacity));
-  ExpectCapacity(kCapacity);
-  EXPECT_TRUE(SoonGetsIn(*NewSemaphore(other_, 9)));
 }
 
 TEST_P(SemaphoreCapacity, OfLessThanOneIsRefused) {
@@ -208,29 +136,6 @@ TEST_P(SemaphoreCapacity, ThatGrowsLetsInAllWhoFitAtOnce) {
   EXPECT_EQ(Free(*thirds_, 100 - kCapacity - 6), 100 - kCapacity - 6);
 }
 
-TEST_P(SemaphoreCapacity, ThatShrinksTakesNothingAwayAndLetsNobodyInUntilEnoughCameBack) {
-  std::vector<Permit> held;
-  for (int i = 0; i < kCapacity; ++i) held.push_back(*Try(i == 0 ? *theirs_ : *semaphore_));
-  EXPECT_OK(thirds_->SetCapacity(1));
-  ExpectCapacity(1);
-  EXPECT_EQ(Free(*thirds_, 0), 0);
-  Waiter waiter(*thirds_);
-  ASSERT_TRUE(AwaitQueued(1));
-  for (size_t i = 0; i + 1 < held.size(); ++i) {
-    EXPECT_TRUE(held[i].valid());
-    EXPECT_OK(held[i].Release());
-    EXPECT_EQ(Free(*thirds_, 0), 0);
-    EXPECT_EQ(Queued(), 1);
-  }
-  EXPECT_TRUE(held.back().valid());
-  EXPECT_FALSE(GetsIn(*theirs_));
-  EXPECT_OK(held.back().Release());
-  EXPECT_OK(waiter.status());
-  EXPECT_EQ(Free(*thirds_, 0), 0);
-  EXPECT_OK(waiter.permit().Release());
-  EXPECT_EQ(Free(*thirds_, 1), 1);
-}
-
 TEST_P(SemaphoreCapacity, ThatShrinksEndsTheWaitingForMoreThanThereWillBe) {
   auto all = Try(*theirs_, kCapacity);
   ASSERT_OK(all);
@@ -249,20 +154,6 @@ TEST_P(SemaphoreCapacity, ThatShrinksEndsTheWaitingForMoreThanThereWillBe) {
   EXPECT_EQ(Queued(), 1);
   EXPECT_OK(all->Release());
   EXPECT_OK(small.status());
-}
-
-TEST_P(SemaphoreCapacity, ThatShrinksBelowAHeadLetsThoseBehindItInAtOnce) {
-  const auto one = Try(*theirs_);
-  ASSERT_OK(one);
-  Waiter big(*semaphore_, kCapacity);
-  ASSERT_TRUE(AwaitQueued(1));
-  Waiter small(*thirds_);
-  ASSERT_TRUE(AwaitQueued(2));
-  const base::Instant shrunk = base::Now();
-  EXPECT_OK(thirds_->SetCapacity(kCapacity - 1));
-  EXPECT_EQ(big.code(), kMisuse);
-  EXPECT_OK(small.status());
-  EXPECT_LT(small.ended() - shrunk, kSoon);
 }
 
 INSTANTIATE_FOR_SEMAPHORE(SemaphoreCapacity);

@@ -92,9 +92,6 @@ class SemaphoreConformance : public Conformance {
     Waiter& operator=(const Waiter&) = delete;
 
     bool done() const { return done_; }
-    bool AwaitDone() const {
-      return Await([this] { return done(); });
-    }
     // All that follows waits for the end of the call.
     const absl::Status& status() {
       Join();
@@ -165,6 +162,10 @@ class SemaphoreOfThree : public SemaphoreConformance {
   const std::unique_ptr<Semaphore> thirds_ = NewSemaphore(third_);
 };
 
+#define INSTANTIATE_FOR_SEMAPHORE_EVERYWHERE(suite)                                                \
+  INSTANTIATE_TEST_SUITE_P(                                                                        \
+      Semaphores, suite, ::testing::ValuesIn(::redlatch::conformance::SemaphoreCasesEverywhere()), \
+      ::redlatch::conformance::NameOfCase)
 #define INSTANTIATE_FOR_SEMAPHORE(suite)                                                   \
   INSTANTIATE_TEST_SUITE_P(Semaphores, suite,                                              \
                            ::testing::ValuesIn(::redlatch::conformance::SemaphoreCases()), \

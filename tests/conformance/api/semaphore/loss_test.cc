@@ -1,12 +1,9 @@
 // The loss of permits: who is told, when, and what the loser can no longer do. What it has in
 // common with that of locks: ../loss_test.cc.
-#include <atomic>
 #include <memory>
 
 #include "gtest/gtest.h"
 #include "tests/conformance/api/semaphore/fixture.h"
-#include "tests/support/punctuality.h"
-#include "tests/support/test_scale.h"
 
 namespace redlatch::conformance {
 namespace {
@@ -46,32 +43,6 @@ TEST_P(SemaphoreLoss, ByForceIsToldToAllAtOnce) {
   EXPECT_EQ(heard_->Count("lost"), 1) << "only that of this client";
 }
 
-TEST_P(SemaphoreLoss, OfThousandsIsToldAtOnceToo) {
-  const int many = support::Scaled(4000);
-  std::atomic<int> told{0};
-  const auto semaphore = NewSemaphore(
-      client_, {.lease = kPatience, .on_lost = [&](const LostLease&) { ++told; }}, many);
-  for (int i = 0; i < many; ++i) semaphore->acquire();
-  const base::Instant forced = base::Now();
-  EXPECT_OK(semaphore->ForceRelease());
-  EXPECT_TRUE(Await([&] { return told == many; }));
-  EXPECT_LT(base::Now() - forced, kPatience / 2) << "not with the renewals";
-}
-
-TEST_P(SemaphoreLoss, OfWhatAcquireTookIsToldToo) {
-  std::atomic<int> told{0};
-  const auto semaphore =
-      NewSemaphore(client_, {.lease = kLease, .on_lost = [&](const LostLease&) { ++told; }});
-  semaphore->acquire();
-  semaphore->acquire();
-  EXPECT_OK(theirs_->ForceRelease());
-  EXPECT_TRUE(Await([&] { return told == 2; }));
-  semaphore->release(2);
-  EXPECT_EQ(Thrown([&] { semaphore->release(); }), kMisuse);
-  EXPECT_EQ(Free(*theirs_, kCapacity), kCapacity);
-  EXPECT_EQ(heard_->Count("misuse"), 0);
-}
-
 TEST_P(SemaphoreLoss, ByDataThatAreGoneIsToldByTheNextRenewal) {
   const auto brief = NewSemaphore(client_, {.lease = kLostPermitLease});
   auto permit = Try(*brief, 2);
@@ -84,36 +55,6 @@ TEST_P(SemaphoreLoss, ByDataThatAreGoneIsToldByTheNextRenewal) {
   EXPECT_EQ(CodeOf(permit->Release()), kLost);
   EXPECT_TRUE(next->valid());
   EXPECT_EQ(Free(*theirs_, 0), 0);
-}
-
-TEST_P(SemaphoreLoss, ByDataThatAreGoneLeavesNobodyWaiting) {
-  const auto brief = NewSemaphore(client_, {.lease = kLostPermitLease});
-  const auto permit = Try(*theirs_, kCapacity);
-  ASSERT_OK(permit);
-  Waiter first(*brief, 2);
-  ASSERT_TRUE(AwaitQueued(1));
-  Waiter second(*brief);
-  ASSERT_TRUE(AwaitQueued(2));
-  server().Command({"FLUSHALL"});
-  EXPECT_OK(first.status());
-  EXPECT_OK(second.status());
-  EXPECT_EQ(Free(*theirs_, 0), 0);
-}
-
-TEST_P(SemaphoreLoss, ToAServerThatIsGoneIsToldByTheLocalDeadline) {
-  const auto brief = NewSemaphore(client_, {.lease = kLostPermitLease});
-  auto permit = Try(*brief);
-  brief->acquire();
-  ASSERT_OK(permit);
-  const base::Instant deadline = base::Now() + permit->remaining() + kLostPermitLease;
-  server().Kill();
-  EXPECT_TRUE(AwaitLost(*permit));
-  EXPECT_TRUE(heard_->Await("lost", 2));
-  EXPECT_LT(base::Now(), deadline);
-  EXPECT_EQ(CodeOf(permit->Release()), kLost);
-  brief->release();
-  server().Restart();
-  EXPECT_OK(brief->Acquire(kCapacity, {.wait = kPatience}));
 }
 
 TEST_P(SemaphoreLoss, OfOneHoldIsNoneOfTheOthers) {
@@ -129,33 +70,6 @@ TEST_P(SemaphoreLoss, OfOneHoldIsNoneOfTheOthers) {
   EXPECT_EQ(CodeOf(manual->Release()), kLost);
   EXPECT_TRUE(heard_->Await("lost"));
   EXPECT_EQ(heard_->Count("lost"), 1);
-}
-
-TEST_P(SemaphoreLoss, TakesNothingOfTheNext) {
-  auto mine = Try(*semaphore_, kCapacity);
-  ASSERT_OK(mine);
-  Waiter next(*theirs_, 2);
-  ASSERT_TRUE(AwaitQueued(1));
-  EXPECT_OK(semaphore_->ForceRelease());
-  EXPECT_OK(next.status());
-  EXPECT_TRUE(AwaitLost(*mine));
-  EXPECT_EQ(CodeOf(mine->Release()), kLost);
-  mine = Permit();
-  EXPECT_TRUE(next.permit().valid());
-  EXPECT_EQ(Free(*theirs_, kCapacity - 2), kCapacity - 2);
-}
-
-// As a person may do by hand: the capacity is forgotten, the holds are not, and all goes on.
-TEST_P(SemaphoreLoss, OfTheSemaphoresOwnKeyHindersNobody) {
-  const auto brief = NewSemaphore(client_, {.lease = kLostPermitLease});
-  auto permit = Try(*brief);
-  ASSERT_OK(permit);
-  EXPECT_EQ(server().Integer({"DEL", Key()}), 1);
-  EXPECT_TRUE(heard_->Await("renewed", 3) || !permit->valid());
-  const bool kept = permit->valid();
-  EXPECT_EQ(CodeOf(permit->Release()), kept ? kOk : kLost);
-  EXPECT_OK(Try(*theirs_, kCapacity));
-  EXPECT_EQ(Free(*theirs_, kCapacity), kCapacity);
 }
 
 INSTANTIATE_FOR_SEMAPHORE_OVER_TCP(SemaphoreLoss);

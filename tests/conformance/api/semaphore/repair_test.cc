@@ -1,9 +1,6 @@
 // What goes wrong around a semaphore and is mended: a server that forgets its scripts or has no
 // memory, connections that are killed, a queue that is gone, a process that forks.
-#include <memory>
 #include <optional>
-#include <string>
-#include <vector>
 
 #include "gtest/gtest.h"
 #include "tests/conformance/api/semaphore/fixture.h"
@@ -27,109 +24,6 @@ class SemaphoreRepair : public SemaphoreOfThree {
     Servers& server_;
   };
 };
-
-TEST_P(SemaphoreRepair, AServerThatForgotItsScriptsIsToldThemAgain) {
-  const auto forget = [&] { server().Command({"SCRIPT", "FLUSH"}); };
-  for (int i = 0; i < 3; ++i) {
-    forget();
-    auto all = Try(*semaphore_, kCapacity);
-    ASSERT_OK(all);
-    forget();
-    Waiter first(*theirs_, 2);
-    ASSERT_TRUE(AwaitQueued(1));
-    forget();
-    Waiter second(*thirds_);
-    ASSERT_TRUE(AwaitQueued(2));
-    forget();
-    EXPECT_OK(thirds_->SetCapacity(kCapacity));
-    forget();
-    EXPECT_OK(all->Release());
-    EXPECT_OK(first.status());
-    EXPECT_OK(second.status());
-    forget();
-    EXPECT_OK(first.permit().Release());
-    forget();
-    theirs_->acquire();
-    theirs_->acquire();
-    forget();
-    EXPECT_EQ(Free(*thirds_, 0), 0);
-    forget();
-    theirs_->release(2);
-    EXPECT_EQ(Free(*thirds_, 2), 2);
-    forget();
-    EXPECT_OK(thirds_->ForceRelease());
-    EXPECT_EQ(CodeOf(second.permit().Release()), kLost);
-  }
-}
-
-TEST_P(SemaphoreRepair, ScriptsThatAreForgottenBeforeARenewalAreNoLoss) {
-  const auto brief = NewSemaphore(client_, {.lease = absl::Milliseconds(300)});
-  const auto permit = Try(*brief, 2);
-  ASSERT_OK(permit);
-  for (int i = 0; i < 5; ++i) {
-    const int renewed = heard_->Count("renewed");
-    server().Command({"SCRIPT", "FLUSH"});
-    EXPECT_TRUE(heard_->Await("renewed", renewed + 1));
-  }
-  EXPECT_TRUE(permit->valid());
-  EXPECT_EQ(Free(*thirds_, kCapacity - 2), kCapacity - 2);
-}
-
-TEST_P(SemaphoreRepair, AGrantThatNobodyHeardIsAskedForAnew) {
-  for (int i = 0; i < 5; ++i) {
-    auto all = semaphore_->Acquire(kCapacity, {.wait = kPatience});
-    ASSERT_OK(all);
-    Waiter first(*theirs_, 2);
-    ASSERT_TRUE(AwaitQueued(1));
-    Waiter second(*thirds_);
-    ASSERT_TRUE(AwaitQueued(2));
-    server().Command({"CLIENT", "KILL", "TYPE", "pubsub"});
-    const base::Instant released = base::Now();
-    EXPECT_OK(all->Release());
-    EXPECT_OK(first.status());
-    EXPECT_OK(second.status());
-    // Whose connection is new asks at once.
-    EXPECT_LT(std::max(first.ended(), second.ended()) - released, kLease / 2);
-    EXPECT_EQ(Free(*thirds_, 0), 0);
-  }
-}
-
-TEST_P(SemaphoreRepair, ConnectionsThatAreKilledCostNoPermit) {
-  auto two = Try(*semaphore_, 2);
-  semaphore_->acquire();
-  ASSERT_OK(two);
-  Waiter waiter(*theirs_, 2);
-  ASSERT_TRUE(AwaitQueued(1));
-  server().Command({"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"});
-  server().Command({"CLIENT", "KILL", "TYPE", "pubsub"});
-  EXPECT_TRUE(heard_->Await("renewed"));
-  EXPECT_TRUE(two->valid());
-  EXPECT_TRUE(Await([&] { return two->Release().ok(); }));
-  EXPECT_OK(waiter.status());
-  semaphore_->release();
-  EXPECT_TRUE(AwaitFree(*thirds_, 1));
-  EXPECT_EQ(heard_->Count("lost"), 0);
-}
-
-TEST_P(SemaphoreRepair, AQueueThatIsGoneIsMadeAgainInItsOrder) {
-  const auto brief = NewSemaphore(other_, {.lease = kLease / 4});
-  auto all = Try(*semaphore_, kCapacity);
-  ASSERT_OK(all);
-  Waiter first(*brief, 2);
-  ASSERT_TRUE(AwaitQueued(1));
-  Waiter second(*brief, 3);
-  ASSERT_TRUE(AwaitQueued(2));
-  for (const bool queue : {true, false}) {
-    server().Command({"DEL", Auxiliary(queue ? "queue" : "waiters")});
-    EXPECT_TRUE(AwaitQueued(2));
-    EXPECT_TRUE(Await([&] { return server().Integer({"HLEN", Auxiliary("waiters")}) == 2; }));
-  }
-  EXPECT_OK(all->Release());
-  EXPECT_OK(first.status());
-  EXPECT_FALSE(second.done());
-  EXPECT_OK(first.permit().Release());
-  EXPECT_OK(second.status());
-}
 
 TEST_P(SemaphoreRepair, AServerWithoutMemoryRefusesPermitsAndTakesThemBack) {
   auto two = Try(*semaphore_, 2);
@@ -161,17 +55,6 @@ TEST_P(SemaphoreRepair, AServerWithoutMemoryRefusesPermitsAndTakesThemBack) {
   }
   EXPECT_EQ(Queued(), 0);
   EXPECT_EQ(Free(*thirds_, 2), 2);
-}
-
-TEST_P(SemaphoreRepair, AServerWithoutMemoryIsLeftWithNothingOfASemaphoreThatIsNew) {
-  {
-    const FullMemory full(server());
-    EXPECT_FALSE(Try(*semaphore_, 2).ok());
-    EXPECT_FALSE(Try(*semaphore_).ok());
-    EXPECT_FALSE(semaphore_->SetCapacity(5).ok());
-    EXPECT_EQ(server().LockKeys().size(), 0);
-  }
-  EXPECT_TRUE(SoonGetsIn(*semaphore_, kCapacity));
 }
 
 TEST_P(SemaphoreRepair, AForkedChildIsRefusedAndItsParentUnharmed) {

@@ -1,14 +1,9 @@
 // The std face of a semaphore: that of std::counting_semaphore, across clients.
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <concepts>
-#include <cstddef>
 #include <limits>
-#include <memory>
 #include <semaphore>
-#include <string>
-#include <system_error>
 
 #include "gtest/gtest.h"
 #include "tests/conformance/api/lockable.h"
@@ -214,7 +209,7 @@ TEST_P(SemaphoreStd, ErrorsAreThrownWithTheirCodes) {
   EXPECT_EQ(server().LockKeys().size(), 0);
 }
 
-INSTANTIATE_FOR_SEMAPHORE(SemaphoreStd);
+INSTANTIATE_FOR_SEMAPHORE_EVERYWHERE(SemaphoreStd);
 
 }  // namespace
 }  // namespace redlatch::conformance

@@ -1,14 +1,10 @@
 // Waiting for permits, and what ends with the semaphore's objects. What it has in common with
 // waiting for locks: ../waiting_test.cc.
-#include <atomic>
 #include <optional>
-#include <stop_token>
-#include <string>
 
 #include "gtest/gtest.h"
 #include "src/base/parker.h"
 #include "tests/conformance/api/semaphore/fixture.h"
-#include "tests/support/punctuality.h"
 #include "tests/support/test_scale.h"
 
 namespace redlatch::conformance {
@@ -23,27 +19,6 @@ class SemaphoreWaiting : public SemaphoreOfThree {
   }
   Permit taken_;
 };
-
-TEST_P(SemaphoreWaiting, LastsForManyLeases) {
-  auto taken = theirs_->Acquire(kCapacity);
-  ASSERT_OK(taken);
-  const auto brief = NewSemaphore(client_, {.lease = absl::Milliseconds(60)});
-  Waiter waiter(*brief, 2, {});
-  ASSERT_TRUE(AwaitQueued(1));
-  const auto record = [&] {
-    const redis::Reply records = server().Command({"HVALS", Auxiliary("waiters")});
-    return records.elements.empty() ? std::string() : records.elements[0].text;
-  };
-  for (int heartbeat = 0; heartbeat < 12; ++heartbeat) {
-    const std::string before = record();
-    EXPECT_TRUE(Await([&] { return record() != before; })) << "which says when it was written";
-  }
-  EXPECT_EQ(Queued(), 1);
-  EXPECT_FALSE(waiter.done());
-  EXPECT_OK(taken->Release());
-  EXPECT_OK(waiter.status());
-  EXPECT_TRUE(waiter.permit().valid());
-}
 
 TEST_P(SemaphoreWaiting, EndsWithTheObjectInWhichItIsAndGoesOnInOthers) {
   Occupy();
@@ -120,35 +95,6 @@ TEST_P(SemaphoreWaiting, ThatSucceedsJustWhenItsObjectGoesKeepsNoPermit) {
     crew.Join();
     ASSERT_TRUE(AwaitFree(*thirds_));
   }
-}
-
-TEST_P(SemaphoreWaiting, StoppedAtRandomLosesNoPermitAndNoWaiter) {
-  Room room(kCapacity);
-  std::atomic<int> cancelled{0};
-  const int turns = support::Scaled(40);
-  Crew crew;
-  for (const Client* client : {&client_, &other_}) {
-    crew.Start(3, [&, client](int thread) {
-      // Tombstones stay for so long.
-      const auto semaphore = NewSemaphore(*client, {.lease = kLease / 10});
-      for (int i = 0; i < turns; ++i) {
-        std::stop_source stop;
-        Crew stopper;
-        stopper.Start([&] { stop.request_stop(); });
-        const auto permit =
-            semaphore->Acquire(1 + thread, {.wait = kPatience, .stop = stop.get_token()});
-        if (permit.ok()) {
-          room.Use(*permit);
-        } else {
-          EXPECT_EQ(CodeOf(permit), kCancelled) << permit.status();
-          ++cancelled;
-        }
-      }
-    });
-  }
-  crew.Join();
-  EXPECT_EQ(room.uses() + cancelled, 6 * turns);
-  EXPECT_OK(semaphore_->Acquire(kCapacity, {.wait = kLease / 2}));
 }
 
 INSTANTIATE_FOR_SEMAPHORE(SemaphoreWaiting);
