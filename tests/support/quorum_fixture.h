@@ -14,14 +14,10 @@
 
 namespace redlatch::support {
 
-// Five servers, a client that sees all of them through proxies of its own, and one that sees three.
+// Five servers, and proxies through which a client sees them.
 class QuorumFixture : public ::testing::Test {
  protected:
   static constexpr char kName[] = "orders:42";
-
-  QuorumFixture() {
-    for (const size_t i : {3, 4}) of_three_[i].SetArrival(Arrival::kRefuse);
-  }
 
   bool IsHeldAt(size_t i) { return servers_[i].Integer({"EXISTS", kName}) == 1; }
   bool IsWaitedForAt(size_t i) {
@@ -31,11 +27,9 @@ class QuorumFixture : public ::testing::Test {
   bool Forgets(size_t i) {
     return Await([&] { return !IsHeldAt(i) && !IsWaitedForAt(i); }, absl::Seconds(3));
   }
-  int ClientsOf(size_t i) { return std::stoi(servers_[i].Info("connected_clients")); }
 
   QuorumGroup servers_;
   ProxiedQuorum proxies_{servers_};
-  ProxiedQuorum of_three_{servers_};  // the first three
 };
 
 }  // namespace redlatch::support

@@ -14,7 +14,6 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "src/base/clock.h"
 #include "tests/support/await.h"
 #include "tests/support/child_entry.h"
 #include "tests/support/process_stats.h"
@@ -24,34 +23,10 @@
 namespace redlatch::support {
 namespace {
 
-using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 // A zombie has no memory and counts as gone: who inherits it reaps it in its own time.
 bool Runs(pid_t pid) { return ResidentBytes(pid) > 0; }
-
-TEST(RedisServer, AnswersOnItsPortAndItsSocket) {
-  const auto server = RedisServer::Start();
-  EXPECT_EQ(server->url(), "redis://127.0.0.1:" + std::to_string(server->port()));
-  EXPECT_EQ(server->unix_url(), "unix://" + server->socket_path());
-  EXPECT_EQ(RawConnection::ToPort(server->port()).Command({"SET", "k", "v"}).text, "OK");
-  EXPECT_EQ(RawConnection::ToSocket(server->socket_path()).Command({"GET", "k"}).text, "v");
-  EXPECT_EQ(server->Text({"GET", "k"}), "v");
-  EXPECT_EQ(server->Integer({"DEL", "k"}), 1);
-  EXPECT_TRUE(server->Command({"GET", "k"}).is_nil());
-}
-
-TEST(RedisServer, WithoutTcpListensOnItsSocketOnly) {
-  const auto server = RedisServer::Start({.tcp = false});
-  EXPECT_EQ(server->port(), 0);
-  EXPECT_EQ(server->Command({"CONFIG", "GET", "port"}).elements.at(1).text, "0");
-}
-
-TEST(RedisServer, ListensOnIpv6Too) {
-  if (!std::filesystem::exists("/proc/net/if_inet6")) GTEST_SKIP() << "this machine has no IPv6";
-  const auto server = RedisServer::Start({.ipv6 = true});
-  EXPECT_EQ(server->Command({"CONFIG", "GET", "bind"}).elements.at(1).text, "127.0.0.1 ::1");
-}
 
 TEST(RedisServer, ServersDoNotCollide) {
   constexpr int kServers = 4;
@@ -92,21 +67,6 @@ TEST(RedisServer, KillEndsTheProcessAndRestartBringsItBack) {
   EXPECT_TRUE(server->Command({"GET", "k"}).is_nil());
 }
 
-TEST(RedisServer, AppendOnlyFileKeepsTheDataThroughAKill) {
-  const auto server = RedisServer::Start({.append_only = true});
-  server->Command({"SET", "k", "v"});
-  server->Kill();
-  server->Restart();
-  EXPECT_EQ(server->Text({"GET", "k"}), "v");
-}
-
-TEST(RedisServer, ShutdownIsOrderly) {
-  const auto server = RedisServer::Start();
-  server->Shutdown();
-  EXPECT_EQ(server->pid(), -1);
-  EXPECT_THAT(server->Log(), HasSubstr("ready to exit"));
-}
-
 TEST(RedisServer, StoppedServerIsSilentUntilContinued) {
   const auto server = RedisServer::Start();
   RawConnection connection = RawConnection::ToPort(server->port());
@@ -119,51 +79,6 @@ TEST(RedisServer, StoppedServerIsSilentUntilContinued) {
   server->Stop();
   server->Stop();
   server->Kill();  // a stopped server too
-}
-
-TEST(RedisServer, AsksForItsPassword) {
-  const auto server = RedisServer::Start({.password = "open sesame"});
-  RawConnection connection = RawConnection::ToPort(server->port());
-  EXPECT_THAT(connection.Command({"PING"}).text, StartsWith("NOAUTH"));
-  EXPECT_EQ(connection.Command({"AUTH", "open sesame"}).text, "OK");
-  EXPECT_EQ(connection.Command({"PING"}).text, "PONG");
-  EXPECT_EQ(server->Text({"PING"}), "PONG");
-}
-
-TEST(RedisServer, EnforcesItsAcl) {
-  const auto server =
-      RedisServer::Start({.acl = {"user default off", "user alice on >secret ~a:* -@all +get"}});
-  RawConnection connection = RawConnection::ToPort(server->port());
-  EXPECT_THAT(connection.Command({"GET", "a:1"}).text, StartsWith("NOAUTH"));
-  EXPECT_EQ(connection.Command({"AUTH", "alice", "secret"}).text, "OK");
-  EXPECT_TRUE(connection.Command({"GET", "a:1"}).is_nil());
-  EXPECT_THAT(connection.Command({"GET", "b:1"}).text, StartsWith("NOPERM"));
-  EXPECT_THAT(connection.Command({"SET", "a:1", "v"}).text, StartsWith("NOPERM"));
-  EXPECT_EQ(server->Text({"SET", "b:1", "v"}), "OK");  // no rule binds the test itself
-}
-
-TEST(RedisServer, TakesMoreConfiguration) {
-  const auto server =
-      RedisServer::Start({.config = {"maxmemory 10mb", "maxmemory-policy noeviction"}});
-  EXPECT_EQ(server->Info("maxmemory"), "10485760");
-  EXPECT_EQ(server->Info("no_such_line"), "");
-}
-
-TEST(RedisServer, ReplicaReplicates) {
-  const auto primary = RedisServer::Start({.password = "secret"});
-  const auto replica = RedisServer::Start({.replica_of = primary->port()});
-  ASSERT_TRUE(replica->AwaitInfo("master_link_status", "up"));
-  primary->Command({"SET", "k", "v"});
-  EXPECT_EQ(primary->Integer({"WAIT", "1", "10000"}), 1);
-  EXPECT_EQ(replica->Text({"GET", "k"}), "v");
-  EXPECT_THAT(replica->Text({"SET", "k", "w"}), StartsWith("READONLY"));
-}
-
-TEST(RedisServer, CanBeMadeToSleep) {
-  const auto server = RedisServer::Start();
-  const base::Instant before = base::Now();
-  EXPECT_EQ(server->Text({"DEBUG", "SLEEP", "0.05"}), "OK");
-  EXPECT_GE(base::Now() - before, absl::Milliseconds(50));
 }
 
 TEST(RedisServer, LeavesNothingBehind) {

@@ -64,9 +64,6 @@ class SubscriberTestFixture : public ::testing::Test {
     const size_t begin = std::min(line.find('=') + 1, line.size());
     return absl::SimpleAtoi(line.substr(begin, line.find(',') - begin), &calls) ? calls : 0;
   }
-  bool AwaitCalls(std::string_view command, int64_t calls) {
-    return Await([&] { return Calls(command) >= calls; });
-  }
 
   // A thread that was joined may be seen in /proc a moment longer.
   static bool AwaitThreads(int count) {

@@ -1,26 +1,18 @@
 // The faults of TcpProxy that befall bytes: delay, hold, drop, cut.
 #include <sys/socket.h>
 
-#include <atomic>
-#include <cstddef>
 #include <cstdint>
 #include <string>
-#include <thread>
 #include <utility>
-#include <vector>
 
-#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "src/base/clock.h"
 #include "tests/support/proxy_test_fixture.h"
 #include "tests/support/raw_connection.h"
 #include "tests/support/tcp_proxy.h"
-#include "tests/support/test_scale.h"
 
 namespace redlatch::support {
 namespace {
-
-using ::testing::StartsWith;
 
 constexpr int64_t kIncrSize = 27;  // the bytes of INCR counter
 
@@ -49,40 +41,6 @@ TEST_F(TcpProxyBytesTest, DelaysEitherDirectionAtFullBandwidth) {
   }
 }
 
-TEST_F(TcpProxyBytesTest, ShorterDelayDoesNotOvertake) {
-  RawConnection connection = Connect();
-  proxy_.Delay(Direction::kToServer, absl::Milliseconds(50));
-  const base::Instant before = base::Now();
-  connection.Send({"ECHO", "first"});
-  ASSERT_TRUE(AwaitWaiting(1));
-  proxy_.Delay(Direction::kToServer, absl::ZeroDuration());
-  connection.Send({"ECHO", "second"});
-  EXPECT_EQ(connection.Receive().text, "first");
-  EXPECT_GE(base::Now() - before, absl::Milliseconds(50));
-  EXPECT_EQ(connection.Receive().text, "second");
-}
-
-TEST_F(TcpProxyBytesTest, DelayedEndOfStreamComesAfterTheBytes) {
-  RawConnection connection = Connect();
-  ASSERT_EQ(connection.Command({"PING"}).text, "PONG");
-  proxy_.Delay(Direction::kToClient, absl::Milliseconds(30));
-  const base::Instant before = base::Now();
-  connection.Send({"QUIT"});
-  const Heard heard = Listen(connection);
-  EXPECT_EQ(heard.bytes, "+OK\r\n");
-  EXPECT_EQ(heard.ending, Ending::kFin);
-  EXPECT_GE(base::Now() - before, absl::Milliseconds(30));
-}
-
-TEST_F(TcpProxyBytesTest, HealDeliversWhatIsDelayed) {
-  RawConnection connection = Connect();
-  proxy_.Delay(Direction::kToClient, absl::Hours(1));
-  connection.Send({"PING"});
-  ASSERT_TRUE(AwaitWaiting(1));
-  proxy_.Heal();
-  EXPECT_EQ(connection.Receive().text, "PONG");
-}
-
 TEST_F(TcpProxyBytesTest, HeldRequestsReachTheServerOnRelease) {
   RawConnection connection = Connect();
   ASSERT_EQ(connection.Command({"SET", "counter", "0"}).text, "OK");
@@ -93,17 +51,6 @@ TEST_F(TcpProxyBytesTest, HeldRequestsReachTheServerOnRelease) {
   EXPECT_TRUE(SaysNothing(connection));
   proxy_.ReleaseHeld();
   for (int i = 1; i <= 3; ++i) EXPECT_EQ(connection.Receive().integer, i);
-}
-
-TEST_F(TcpProxyBytesTest, HeldRepliesReachTheClientOnRelease) {
-  proxy_.Hold(Direction::kToClient);
-  RawConnection connection = Connect();
-  connection.Send({"INCR", "counter"});
-  ASSERT_TRUE(AwaitWaiting(1));
-  EXPECT_EQ(server_->Text({"GET", "counter"}), "1");
-  EXPECT_TRUE(SaysNothing(connection));
-  proxy_.ReleaseHeld();
-  EXPECT_EQ(connection.Receive().integer, 1);
 }
 
 TEST_F(TcpProxyBytesTest, OldConnectionDeliversLateThoughItsClientIsGone) {
@@ -122,13 +69,6 @@ TEST_F(TcpProxyBytesTest, OldConnectionDeliversLateThoughItsClientIsGone) {
     EXPECT_TRUE(AwaitCounter("11"));
     EXPECT_TRUE(AwaitOpen(0));
   }
-}
-
-TEST_F(TcpProxyBytesTest, HoldPushesBackOnTheSenderInTheEnd) {
-  proxy_.Hold(Direction::kToServer);
-  RawConnection connection = Connect(absl::Milliseconds(200));
-  EXPECT_FALSE(connection.Send({"SET", "k", std::string(size_t{40} << 20, 'x')}));
-  EXPECT_LT(proxy_.stats().bytes_waiting, int64_t{17} << 20);
 }
 
 TEST_F(TcpProxyBytesTest, DroppedReplyIsOfACommandThatWasExecuted) {
@@ -156,14 +96,6 @@ TEST_F(TcpProxyBytesTest, DroppedRequestIsNeverExecuted) {
   EXPECT_TRUE(SaysNothing(connection));
 }
 
-TEST_F(TcpProxyBytesTest, DropWithoutALossHealsWithoutAReset) {
-  RawConnection connection = Connect();
-  ASSERT_EQ(connection.Command({"PING"}).text, "PONG");
-  proxy_.Drop(Direction::kToClient);
-  proxy_.Heal();
-  EXPECT_EQ(connection.Command({"PING"}).text, "PONG");
-}
-
 TEST_F(TcpProxyBytesTest, DropRepliesSilencesSoManyConnections) {
   RawConnection first = Connect();
   RawConnection second = Connect();
@@ -189,21 +121,6 @@ TEST_F(TcpProxyBytesTest, CutInPlaceOfTheReply) {
   EXPECT_EQ(Connect().Command({"PING"}).text, "PONG");
 }
 
-TEST_F(TcpProxyBytesTest, CutInTheMiddleOfAReply) {
-  RawConnection connection = Connect();
-  proxy_.CutAfter(Direction::kToClient, 1000, Scope::kAll);
-  connection.Send({"ECHO", std::string(5000, 'x')});
-  const Heard heard = Listen(connection);
-  EXPECT_EQ(heard.bytes, "$5000\r\n" + std::string(993, 'x'));
-  EXPECT_EQ(heard.ending, Ending::kReset);
-
-  RawConnection next = Connect();  // cut too, by a count of its own
-  EXPECT_EQ(next.Command({"ECHO", std::string(900, 'x')}).text.size(), 900u);
-  EXPECT_THAT(next.Command({"ECHO", std::string(900, 'x')}).text, StartsWith("ERR connection"));
-  proxy_.Heal();
-  EXPECT_EQ(Connect().Command({"ECHO", std::string(5000, 'x')}).text.size(), 5000u);
-}
-
 TEST_F(TcpProxyBytesTest, CutInTheMiddleOfARequest) {
   RawConnection connection = Connect();
   ASSERT_EQ(connection.Command({"SET", "counter", "0"}).text, "OK");
@@ -213,46 +130,6 @@ TEST_F(TcpProxyBytesTest, CutInTheMiddleOfARequest) {
   EXPECT_EQ(Listen(connection).ending, Ending::kReset);
   EXPECT_TRUE(AwaitServerAlone());
   EXPECT_EQ(server_->Text({"GET", "counter"}), "1");
-}
-
-TEST_F(TcpProxyBytesTest, FaultsUnderLoadMixNothingUpAndEndWhenHealed) {
-  constexpr int kClients = 8;
-  std::atomic<bool> stop = false;
-  std::vector<std::thread> clients;
-  clients.reserve(kClients);
-  for (int id = 0; id < kClients; ++id) {
-    clients.emplace_back([this, id, &stop] {
-      for (int i = 0; !stop; ++i) {
-        RawConnection connection = Connect(absl::Milliseconds(200));
-        for (; !stop && !connection.broken(); ++i) {
-          const std::string word = std::to_string(id) + ":" + std::to_string(i);
-          const redis::Reply reply = connection.Command({"ECHO", word});
-          ASSERT_TRUE(reply.is_error() || reply.text == word) << reply.text;
-        }
-      }
-    });
-  }
-  for (int round = 0; round < Scaled(40); ++round) {
-    proxy_.Delay(Direction::kToServer, absl::Microseconds(500));
-    proxy_.Hold(Direction::kToClient);
-    AwaitWaiting(1);
-    proxy_.ReleaseHeld();
-    proxy_.CutAfter(Direction::kToClient, round, Scope::kAll);
-    proxy_.ResetAll();
-    proxy_.DropReplies(2);
-    proxy_.HalfClose(round % 2 == 0 ? Direction::kToClient : Direction::kToServer);
-    proxy_.SetArrival(static_cast<Arrival>(round % 4));
-    proxy_.CloseAll();
-    proxy_.Heal();
-    const int64_t before = proxy_.stats().bytes_to_client;
-    EXPECT_TRUE(proxy_.Await(
-        [=](const ProxyStats& stats) { return stats.bytes_to_client > before + 1000; }));
-  }
-  stop = true;
-  for (std::thread& client : clients) client.join();
-  EXPECT_TRUE(AwaitOpen(0));
-  EXPECT_EQ(proxy_.stats().bytes_waiting, 0);
-  EXPECT_TRUE(AwaitServerAlone());
 }
 
 }  // namespace

@@ -22,17 +22,6 @@ inline const Bid& BidOf(const Send& send) {
   return *bid;
 }
 
-// 0: it makes none.
-inline GrantId GrantOfBid(const Send& send) {
-  return send.bid() != nullptr ? send.bid()->grant : 0;
-}
-
-// A release or a cancel.
-inline bool IsDebt(const Send& send) {
-  return std::holds_alternative<ToRelease>(send.what) ||
-         std::holds_alternative<ToCancel>(send.what);
-}
-
 // For what a model says when it is asked to tell all.
 inline std::string Name(const Send& send) {
   static constexpr const char* kNames[] = {"acquire", "renew", "release", "cancel"};
