@@ -23,6 +23,9 @@ void SleepMicros(int64_t micros) {
   if (micros > 0) absl::SleepFor(absl::Microseconds(micros));
 }
 
+// Calls may have to look for another server.
+bool MovesServer(Group group) { return group == Group::kSentinel || group == Group::kCluster; }
+
 bool Tries(const Operation& operation) {
   return operation.face == Operation::Face::kTryLock ||
          operation.face == Operation::Face::kTryAcquire;
@@ -262,6 +265,7 @@ void Actor::Main() {
     }
     for (std::thread& each : threads) each.join();
     Probe(*objects);
+    if (!MovesServer(plan_.group)) CheckStats(objects->client.Stats().all);
   }
   done_ = true;
 }
@@ -290,6 +294,18 @@ void Actor::Probe(Objects& objects) {
     if (status.ok() || (absl::IsFailedPrecondition(status) && plan_.administers)) continue;
     return oracle_.Violated(absl::StrCat("P3: ", process_->name, " cannot have ", object.name,
                                          " long after the last fault: ", status.ToString()));
+  }
+}
+
+// What a client has counted adds up when no thread has anything any more.
+void Actor::CheckStats(const LockStats& all) {
+  const uint64_t ended = all.released + all.releases_failed + all.lost + all.releasing;
+  if (all.acquired != ended + all.held || all.waited.count() != all.acquired + all.opened ||
+      all.held_for.count() != ended || all.waiting + all.permits > 0) {
+    oracle_.Violated(absl::StrCat("the statistics of ", process_->name, " do not add up: acquired ",
+                                  all.acquired, ", released ", all.released, " + ",
+                                  all.releases_failed, " + ", all.releasing, ", lost ", all.lost,
+                                  ", held ", all.held, ", waiting ", all.waiting));
   }
 }
 
@@ -395,6 +411,19 @@ void Actor::Judge(const absl::Status& status, const Operation& operation, int64_
   if ((tries || operation.wait_ms > 0) && took > limit && process_->stopped_until < asked) {
     oracle_.Violated(absl::StrCat("a call took ", took / kMilli, " ms, which may take ",
                                   limit / kMilli, " ms: ", status.ToString()));
+  }
+  const bool stoppable = operation.face >= Operation::Face::kAcquire &&
+                         operation.face <= Operation::Face::kAcquireAsync;
+  const int64_t stop = operation.stop_ms * kMilli;
+  // A blocking call notices its stop when the request that it has sent is over.
+  if (stoppable && !MovesServer(plan_.group) && stop >= 0 &&
+      took > stop + stop / 100 + kSecond + kLateness && process_->stopped_until < asked) {
+    oracle_.Violated(absl::StrCat("a call goes on for ", (took - stop) / kMilli,
+                                  " ms after its stop: ", status.ToString()));
+  }
+  if (absl::IsDeadlineExceeded(status) && !tries && wait > 0 && took < wait - wait / 100) {
+    oracle_.Violated(absl::StrCat("a call that may wait for ", wait / kMilli, " ms ends after ",
+                                  took / kMilli, " ms"));
   }
   if (status.ok()) return;
   ++failures_;

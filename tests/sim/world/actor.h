@@ -19,6 +19,7 @@
 #include "redlatch/reentrant_read_write_lock.h"
 #include "redlatch/semaphore.h"
 #include "redlatch/simple_lock.h"
+#include "redlatch/stats.h"
 #include "tests/sim/os/kernel.h"
 #include "tests/sim/world/oracle.h"
 #include "tests/sim/world/plan.h"
@@ -51,6 +52,7 @@ class Actor {
   void Probe(Objects& objects);
   void Do(Objects& objects, const Operation& operation, uint64_t owner);
   void Administer(Objects& objects, const Operation& operation);
+  void CheckStats(const LockStats& all);
   void DoLatch(Objects& objects, const Operation& operation);
   void DoStd(Objects& objects, const Operation& operation, uint64_t owner);
   void DoLease(Objects& objects, const Operation& operation, uint64_t owner);
