@@ -16,8 +16,6 @@
 #include "gtest/gtest.h"
 #include "redlatch/client.h"
 #include "redlatch/reentrant_lock.h"
-#include "redlatch/reentrant_read_write_lock.h"
-#include "redlatch/semaphore.h"
 #include "redlatch/simple_lock.h"
 #include "src/base/clock.h"
 #include "tests/support/await.h"
@@ -131,12 +129,6 @@ class FailoverOfWaiters : public Failover {
   std::vector<std::thread> crew_;
 };
 
-TEST_F(FailoverOfWaiters, ToANewPrimaryWhileTheOldOneLivesOnAsAReplica) {
-  Demote();
-  Promote();
-  ExpectThatAllGoOn();
-}
-
 TEST_F(FailoverOfWaiters, ToANewPrimaryWhileTheOldHostIsGoneWithoutAWord) {
   proxy_.Drop(support::Direction::kToServer, support::Scope::kExisting);
   proxy_.Drop(support::Direction::kToClient, support::Scope::kExisting);
@@ -173,50 +165,6 @@ TYPED_TEST(FailoverOfOne, WhoFindsAReplicaAsksTheNewPrimaryWithinTheSameCall) {
   EXPECT_TRUE(this->replica_->Command({"EXISTS", "lock"}).integer == 1);
 }
 
-TYPED_TEST(FailoverOfOne, AHoldIsReleasedAtTheNewPrimary) {
-  TypeParam lock(*Client::Connect(this->proxy_.url()), "lock");
-  auto lease = lock.Acquire();
-  ASSERT_TRUE(lease.ok()) << lease.status();
-  while (this->replica_->Integer({"EXISTS", "lock"}) == 0) std::this_thread::yield();
-  this->Demote();
-  this->Promote();
-  EXPECT_TRUE(lease->Release().ok());
-  EXPECT_EQ(this->replica_->Integer({"EXISTS", "lock"}), 0);
-}
-
-// What the replica, made a primary, has not received of the old one's last moments.
-TYPED_TEST(FailoverOfOne, AReleaseThatEachNewPrimaryHasNotReceivedIsRepeatedThere) {
-  const Client client = *Client::Connect(this->proxy_.url());
-  TypeParam lock(client, "lock");
-  TypeParam other(client, "other");  // is told that its connection is gone
-  auto lease = lock.Acquire();
-  ASSERT_TRUE(lease.ok()) << lease.status();
-  this->AwaitReplication();
-  const std::string held = this->primary_->Text({"DUMP", "lock"});
-  this->replica_->Command({"REPLICAOF", "NO", "ONE"});
-  EXPECT_TRUE(lease->Release().ok());
-  EXPECT_EQ(this->primary_->Integer({"EXISTS", "lock"}), 0);
-  EXPECT_EQ(this->replica_->Integer({"EXISTS", "lock"}), 1);
-  this->Promote();
-  this->proxy_.ResetAll();
-  EXPECT_TRUE(other.Acquire().ok());
-  EXPECT_TRUE(support::Await(
-      [&] {
-        return this->replica_->Integer({"EXISTS", "lock"}) == 0;
-      },
-      kFailoverPatience));
-  // And once more.
-  EXPECT_EQ(this->primary_->Text({"RESTORE", "lock", "30000", held}), "OK");
-  this->proxy_.LeadTo({this->primary_->port()});
-  this->proxy_.ResetAll();
-  EXPECT_TRUE(other.Acquire().ok());
-  EXPECT_TRUE(support::Await(
-      [&] {
-        return this->primary_->Integer({"EXISTS", "lock"}) == 0;
-      },
-      kFailoverPatience));
-}
-
 TYPED_TEST(FailoverOfOne, AReleaseIsRepeatedAsLongAsTheHoldWasExtended) {
   const Client client = *Client::Connect(this->proxy_.url());
   TypeParam lock(client, "lock");
@@ -236,45 +184,6 @@ TYPED_TEST(FailoverOfOne, AReleaseIsRepeatedAsLongAsTheHoldWasExtended) {
         return this->replica_->Integer({"EXISTS", "lock"}) == 0;
       },
       kFailoverPatience));
-}
-
-// What the replica, made a primary, has not received: places in queues, and a hold.
-TEST_F(Failover, WhoeverWaitsForPermitsOrToReadIsServedAndALostHoldIsTold) {
-  const Client holder = *Client::Connect(proxy_.url());
-  const Client waiter = *Client::Connect(proxy_.url());
-  Semaphore permits(holder, "permits", 1);
-  ReentrantReadWriteLock written(holder, "written");
-  auto permit = permits.Acquire();
-  auto lease = written.Acquire();
-  ASSERT_TRUE(permit.ok() && lease.ok());
-  AwaitReplication();
-  replica_->Command({"REPLICAOF", "NO", "ONE"});
-  SimpleLock unreceived(holder, "unreceived");
-  auto lost = unreceived.Acquire();
-  ASSERT_TRUE(lost.ok()) << lost.status();
-  absl::Status had_a_permit;
-  absl::Status has_read;
-  std::thread wants_a_permit([&] {
-    had_a_permit = Semaphore(waiter, "permits", 1).Acquire(1, {.wait = kFailoverPatience}).status();
-  });
-  std::thread wants_to_read([&] {
-    ReentrantReadWriteLock lock(waiter, "written");
-    has_read = lock.AcquireRead({.wait = kFailoverPatience}).status();
-  });
-  EXPECT_TRUE(support::Await([&] {
-    return primary_->Integer({"ZCARD", "redlatch:2:{permits}:semaphore.queue"}) == 1 &&
-           primary_->Integer({"ZCARD", "redlatch:2:{written}:rw.queue"}) == 1;
-  }));
-  Promote();
-  proxy_.ResetAll();
-  EXPECT_TRUE(permit->Release().ok());
-  EXPECT_TRUE(lease->Release().ok());
-  wants_a_permit.join();
-  wants_to_read.join();
-  EXPECT_TRUE(had_a_permit.ok()) << had_a_permit;
-  EXPECT_TRUE(has_read.ok()) << has_read;
-  EXPECT_TRUE(support::Await([&] { return lost->lost().stop_requested(); }));
-  EXPECT_FALSE(lost->valid());
 }
 
 TEST_F(Failover, AnAddressThatLeadsToAReplicaIsNamed) {

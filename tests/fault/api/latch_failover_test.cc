@@ -114,18 +114,6 @@ TEST_F(LatchFailover, CountsThatWereLostAreRepeatedByThoseWhoCounted) {
   EXPECT_TRUE(Outcome().ok()) << *status_;
 }
 
-TEST_F(LatchFailover, ALatchThatHadOpenedOpensAtTheNewServerToo) {
-  const Client client = Connect();
-  CountDownLatch latch(client, "latch", 2, {.ttl = kTtl});
-  ASSERT_TRUE(latch.CountDown(1, "received").ok());
-  Separate();
-  ASSERT_TRUE(latch.CountDown(1, "lost").ok());
-  Promote();
-  const Client late = Connect();
-  EXPECT_TRUE(
-      CountDownLatch(late, "latch", 2, {.ttl = kTtl}).Wait({.wait = kPromotionPatience}).ok());
-}
-
 TEST_F(LatchFailover, IfThoseWhoCountedAreGoneWhoeverWaitsIsToldThatItIsLost) {
   StartWaiter(3);
   {
@@ -144,43 +132,7 @@ TEST_F(LatchFailover, IfThoseWhoCountedAreGoneWhoeverWaitsIsToldThatItIsLost) {
   EXPECT_EQ(replica_->Integer({"EXISTS", "latch"}), 0);
 }
 
-TEST_F(LatchFailover, IfNothingWasLostTheWaitGoesOn) {
-  StartWaiter(2);
-  {
-    const Client client = Connect();
-    CountDownLatch latch(client, "latch", 2, {.ttl = kTtl});
-    ASSERT_TRUE(latch.CountDown(1, "received").ok());
-  }
-  AwaitHeartbeat();
-  Separate();
-  Promote();
-  const Client last = Connect();
-  EXPECT_TRUE(CountDownLatch(last, "latch", 2, {.ttl = kTtl}).CountDown(1, "last").ok());
-  EXPECT_TRUE(Outcome().ok()) << *status_;
-}
-
 // What it costs if the server is not replaced.
-
-TEST_F(LatchFailover, OnceItIsKnownToBeOpenNothingIsRepeatedAndItIsForgottenInTime) {
-  const Client client = Connect();
-  CountDownLatch latch(client, "latch", 3, {.ttl = absl::Seconds(1)});
-  for (int i = 0; i < 3; ++i) ASSERT_TRUE(latch.CountDown().ok());
-  const int64_t scripts = Scripts();
-  EXPECT_TRUE(Await([&] { return CountAt(*primary_).empty(); }));
-  EXPECT_LE(Scripts(), scripts + 1);
-}
-
-TEST_F(LatchFailover, WhileItIsClosedTheLatestCountIsRepeatedAndItIsForgottenInTimeAllTheSame) {
-  const Client client = Connect();
-  {
-    CountDownLatch latch(client, "latch", 4, {.ttl = absl::Seconds(1)});
-    for (int i = 0; i < 3; ++i) ASSERT_TRUE(latch.CountDown().ok());
-  }
-  const int64_t scripts = Scripts();
-  EXPECT_TRUE(Await([&] { return CountAt(*primary_).empty(); }));
-  EXPECT_TRUE(Await([&] { return Scripts() > scripts; }));
-  EXPECT_LE(Scripts(), scripts + 5) << "one each third of the ttl, and one that finds it gone";
-}
 
 }  // namespace
 }  // namespace redlatch

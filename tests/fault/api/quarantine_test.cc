@@ -4,7 +4,6 @@
 #include <memory>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -23,7 +22,6 @@
 #include "redlatch/status.h"
 #include "src/base/clock.h"
 #include "tests/support/await.h"
-#include "tests/support/lock_keys.h"
 #include "tests/support/redis_server.h"
 #include "tests/support/tcp_proxy.h"
 
@@ -157,22 +155,6 @@ TEST_F(LongQuarantine, FindsQueuesByKeyPositionNotByName) {
   EXPECT_EQ(primary_->Integer({"EXISTS", "a", "b:simple.queue"}), 0);
 }
 
-TEST_F(LongQuarantine, NeverGivesAReaderASmallerTokenThanAnEarlierWrite) {
-  ReentrantReadWriteLock lock(client_, "lock");
-  const FencingToken written = lock.Acquire()->fencing_token();
-  // The new primary only knows an earlier write.
-  const std::string earlier = absl::StrCat(written.value() - 60'000'000);
-  primary_->Command({"SET", support::AuxiliaryKey("lock", "fence"), earlier, "PX", "60000"});
-  ASSERT_TRUE(Await([&] {
-    const redis::Reply time = primary_->Command({"TIME"});
-    return std::stoull(time.elements[0].text) * 1'000'000 > written.value();
-  }));
-  End();
-  const auto read = lock.AcquireRead();
-  ASSERT_TRUE(read.ok()) << read.status();
-  EXPECT_GT(read->fencing_token(), written);
-}
-
 class Promotion : public Quarantine {
  protected:
   Promotion() {
@@ -191,40 +173,6 @@ class Promotion : public Quarantine {
   support::TcpProxy way_{{.port = primary_->port()}};
   const Client client_ = Connect(way_.url());
 };
-
-// The run that overlaps without a quarantine, and with it does not.
-TEST_F(Promotion, WhoeverTheOldPrimaryHasGrantedALockIsAloneWithIt) {
-  link_.Drop(support::Direction::kToServer);
-  link_.Drop(support::Direction::kToClient);
-  for (const bool quarantined : {false, true}) {
-    const std::string name = quarantined ? "quarantined" : "plain";
-    const std::string options = quarantined ? "?quarantine=3s" : "";
-    const Client old_client = *Client::Connect(primary_->url() + options);
-    SimpleLock old_lock(old_client, name, {.lease = kLease});
-    const absl::StatusOr<Lease> lost = old_lock.Acquire({.lease = kLease});
-    ASSERT_TRUE(lost.ok()) << lost.status();
-    Promote();
-    const Client client = *Client::Connect(replica_->url() + options);
-    SimpleLock lock(client, name, {.lease = kLease});
-    const absl::StatusOr<Lease> lease = lock.Acquire({.wait = kQuarantinePatience});
-    ASSERT_TRUE(lease.ok()) << lease.status();
-    EXPECT_EQ(lost->valid(), !quarantined);
-  }
-}
-
-// What it composed before it knew who reigns says the old one.
-TEST_F(Promotion, HoldsForAClientThatKnewTheOldPrimaryToo) {
-  SimpleLock lock(client_, "lock", {.lease = kLease});
-  EXPECT_TRUE(lock.TryAcquire().ok());
-  AwaitReplication();
-  Promote();
-  way_.LeadTo({replica_->port()});
-  way_.ResetAll();
-  const base::Instant begun = base::Now();
-  EXPECT_FALSE(lock.TryAcquire().ok());
-  EXPECT_TRUE(lock.Acquire({.wait = kQuarantinePatience}).ok());
-  EXPECT_GE(base::Now() - begun, kQuarantine - kMargin);
-}
 
 TEST_F(Promotion, WhoStillHoldsThereKeepsItAndWhatEndsIsHandedToNobodyBefore) {
   SimpleLock simple(client_, "simple", {.lease = kLease});

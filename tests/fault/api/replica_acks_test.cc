@@ -6,14 +6,12 @@
 #include <memory>
 #include <set>
 #include <string>
-#include <string_view>
 #include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -34,7 +32,6 @@ using ::testing::HasSubstr;
 
 using support::Await;
 using support::Direction;
-using support::Sleep;
 
 class ReplicaAcks : public ::testing::Test {
  protected:
@@ -114,44 +111,6 @@ TEST_F(ReplicaAcks, WithoutEnoughOfThemTheLockIsGivenBack) {
   EXPECT_TRUE(Await([&] { return lock.Acquire().ok(); }, absl::Seconds(30)));
 }
 
-TEST_F(ReplicaAcks, ARenewalThatTheyDoNotHaveDoesNotCount) {
-  constexpr absl::Duration kLease = absl::Seconds(2);
-  SimpleLock plain(client_, "plain", {.lease = kLease});
-  SimpleLock lock(client_, "lock", Acked(1, kLease));
-  absl::StatusOr<Lease> other = plain.Acquire();
-  absl::StatusOr<Lease> lease = lock.Acquire();
-  ASSERT_TRUE(lease.ok()) << lease.status();
-  Sleep(kLease * 1.5);
-  EXPECT_TRUE(lease->valid()) << "renewed, as the replicas are there";
-  Separate(0);
-  Separate(1);
-  const base::Instant separated = base::Now();
-  EXPECT_TRUE(Await([&] { return lease->lost().stop_requested(); }, 2 * kLease));
-  EXPECT_FALSE(lease->valid());
-  EXPECT_LE(base::Now() - separated, kLease + absl::Milliseconds(100));
-  EXPECT_TRUE(other->valid());
-}
-
-TEST_F(ReplicaAcks, WhoeverIsHandedTheLockHasItConfirmedFirst) {
-  const Client second = *Client::Connect(primary_->url());
-  SimpleLock here(client_, "lock", Acked(2));
-  SimpleLock there(second, "lock", Acked(2));
-  for (int round = 0; round < 10; ++round) {
-    absl::StatusOr<Lease> lease = here.Acquire();
-    ASSERT_TRUE(lease.ok()) << lease.status();
-    absl::StatusOr<Lease> next;
-    std::thread waiter([&] { next = there.Acquire(); });
-    EXPECT_TRUE(Await([&] {
-      return primary_->Integer({"ZCARD", "redlatch:2:{lock}:simple.queue"}) == 1;
-    }));
-    EXPECT_TRUE(lease->Release().ok());
-    waiter.join();
-    ASSERT_TRUE(next.ok()) << next.status();
-    EXPECT_EQ(next->acked_by(), 2);
-    EXPECT_GT(next->remaining(), absl::Seconds(25));
-  }
-}
-
 TEST_F(ReplicaAcks, WhoWantsFewerIsNotKeptWaitingByWhoWantsMore) {
   Separate(1);
   SimpleLock demanding(
@@ -171,36 +130,6 @@ TEST_F(ReplicaAcks, WhoWantsFewerIsNotKeptWaitingByWhoWantsMore) {
   links_[1]->Heal();
   waiter.join();
   EXPECT_TRUE(refused.ok()) << refused;
-}
-
-TEST_F(ReplicaAcks, ReplicasThatAreSlowButSureConfirm) {
-  for (const auto& link : links_) link->Delay(Direction::kToServer, absl::Milliseconds(150));
-  SimpleLock lock(client_, "lock", Acked(2, absl::Seconds(3)));
-  for (int round = 0; round < 3; ++round) {
-    const absl::StatusOr<Lease> lease = lock.Acquire();
-    ASSERT_TRUE(lease.ok()) << lease.status();
-    EXPECT_EQ(lease->acked_by(), 2);
-  }
-  const absl::StatusOr<Lease> lease = lock.Acquire();
-  Sleep(absl::Seconds(4));
-  EXPECT_TRUE(lease->valid()) << "renewed, though that takes a while";
-}
-
-TEST_F(ReplicaAcks, WhatWasNeverConfirmedIsNotLost) {
-  Separate(1);
-  std::atomic<int> lost{0};
-  SimpleLock lock(client_, "lock",
-                  {.lease = absl::Milliseconds(300),
-                   .replica_acks = 2,
-                   .ack_timeout = absl::Seconds(1),
-                   .on_lost = [&](const LostLease&) { ++lost; }});
-  links_[0]->Drop(Direction::kToServer);
-  links_[0]->Drop(Direction::kToClient);
-  const absl::StatusOr<Lease> lease = lock.Acquire();
-  EXPECT_EQ(lease.status().code(), absl::StatusCode::kUnavailable) << lease.status();
-  for (const auto& link : links_) link->Heal();
-  EXPECT_TRUE(Await([&] { return lock.Acquire().ok(); }, absl::Seconds(30)));
-  EXPECT_EQ(lost, 0);
 }
 
 // Each call must end long before the `ack_timeout`.
@@ -306,36 +235,6 @@ TEST_F(ReplicaAcks, NumbersThatMakeNoSenseAreRefused) {
     SimpleLock lock(client_, "lock", options);
     EXPECT_EQ(lock.Acquire().status().code(), absl::StatusCode::kInvalidArgument);
   }
-}
-
-// The run that overlaps without acks, and with them does not.
-TEST_F(ReplicaAcks, APrimaryThatIsCutOffGrantsNothingThatAnotherMayGrantToo) {
-  Separate(0);
-  Separate(1);
-  SimpleLock plain(client_, "plain");
-  SimpleLock acked(client_, "acked", Acked(2));
-  absl::StatusOr<Lease> lost = plain.Acquire();
-  EXPECT_EQ(acked.Acquire().status().code(), absl::StatusCode::kUnavailable);
-  replicas_[0]->Command({"REPLICAOF", "NO", "ONE"});
-  const Client second = *Client::Connect(replicas_[0]->url());
-  SimpleLock again(second, "plain");
-  const absl::StatusOr<Lease> overlapping = again.Acquire();
-  ASSERT_TRUE(overlapping.ok()) << overlapping.status();
-  EXPECT_TRUE(lost->valid() && overlapping->valid()) << "two holders";
-  EXPECT_NE(lost->fencing_token(), overlapping->fencing_token());
-}
-
-TEST_F(ReplicaAcks, ThoseWhoWereGrantedBeforeKeepOthersOutAtTheNewPrimary) {
-  SimpleLock acked(client_, "acked", Acked(2));
-  const absl::StatusOr<Lease> lease = acked.Acquire();
-  ASSERT_TRUE(lease.ok()) << lease.status();
-  Separate(0);
-  Separate(1);
-  replicas_[0]->Command({"REPLICAOF", "NO", "ONE"});
-  const Client second = *Client::Connect(replicas_[0]->url());
-  SimpleLock again(second, "acked");
-  EXPECT_TRUE(IsBusy(again.Acquire({.wait = absl::Milliseconds(100)}).status()));
-  EXPECT_TRUE(lease->valid());
 }
 
 TEST(DiskAcks, AreOfTheServersThatHaveThem) {

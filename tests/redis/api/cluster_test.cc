@@ -3,7 +3,6 @@
 #include <memory>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -11,9 +10,6 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "redlatch/client.h"
-#include "redlatch/count_down_latch.h"
-#include "redlatch/reentrant_read_write_lock.h"
-#include "redlatch/semaphore.h"
 #include "redlatch/simple_lock.h"
 #include "src/base/clock.h"
 #include "tests/support/await.h"
@@ -81,40 +77,6 @@ TEST_F(ClusterTest, LocksLieAtAllPrimariesAndExclude) {
 
 TEST_F(ClusterTest, AWaiterIsToldByMessage) {
   for (int i = 0; i < 20; ++i) HandOver(absl::StrCat("waited:", i), [] {});
-}
-
-TEST_F(ClusterTest, EveryKindOfLockGoesOnWhileItsSlotMoves) {
-  SimpleLock simple(client_, "{moving}:simple");
-  ReentrantReadWriteLock read_write(client_, "{moving}:read_write");
-  Semaphore semaphore(client_, "{moving}:semaphore", 2);
-  CountDownLatch latch(client_, "{moving}:latch", 2);
-  const redis::Slot slot = redis::SlotOf("{moving}");
-  for (int round = 0; round < 6; ++round) {
-    SCOPED_TRACE(round);
-    absl::StatusOr<Lease> held = simple.Acquire();
-    ASSERT_TRUE(held.ok()) << held.status();
-    absl::StatusOr<Lease> read = read_write.AcquireRead();
-    ASSERT_TRUE(read.ok()) << read.status();
-    absl::StatusOr<Permit> permit = semaphore.Acquire();
-    ASSERT_TRUE(permit.ok()) << permit.status();
-    if (round < 2) {
-      EXPECT_TRUE(latch.CountDown().ok());
-    }
-    group_->Move(slot, (*group_->OwnerOf(slot) + 1) % group_->servers());
-    EXPECT_TRUE(held->valid());
-    EXPECT_TRUE(held->Release().ok());
-    EXPECT_TRUE(read->Release().ok());
-    EXPECT_TRUE(permit->Release().ok());
-  }
-  EXPECT_EQ(*latch.Count(), 0);
-}
-
-TEST_F(ClusterTest, WhoWaitsIsToldThoughTheSlotMovedMeanwhile) {
-  const redis::Slot slot = redis::SlotOf("mover");
-  for (int round = 0; round < 6; ++round) {
-    HandOver("mover",
-             [&] { group_->Move(slot, (*group_->OwnerOf(slot) + 1) % group_->servers()); });
-  }
 }
 
 TEST_F(ClusterTest, InspectNamesTheProcesses) {

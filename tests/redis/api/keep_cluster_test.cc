@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <memory>
 #include <string>
-#include <thread>
 #include <utility>
 
 #include "absl/status/statusor.h"
@@ -12,9 +11,7 @@
 #include "redlatch/client.h"
 #include "redlatch/fencing_token.h"
 #include "redlatch/observer.h"
-#include "redlatch/reentrant_read_write_lock.h"
 #include "redlatch/simple_lock.h"
-#include "src/base/clock.h"
 #include "src/redis/wire/slot.h"
 #include "tests/redis/api/cluster_tour.h"
 #include "tests/support/await.h"
@@ -46,10 +43,6 @@ class KeepCluster : public ::testing::Test {
 
   static bool IsTaken(const std::string& name) {
     return group_->CommandAt(name, {"EXISTS", name}).integer == 1;
-  }
-  static void MoveOn(const std::string& name) {
-    const redis::Slot slot = redis::SlotOf(name);
-    group_->Move(slot, (*group_->OwnerOf(slot) + 1) % group_->servers());
   }
   // It stays with its client.
   template <class Lock>
@@ -86,58 +79,6 @@ TEST_F(KeepCluster, IdleLocksAreAskedForAtEachPrimary) {
   }
 }
 
-TEST_F(KeepCluster, IdleReadsAreAskedForAtEachPrimary) {
-  for (size_t i = 0; i < group_->servers(); ++i) {
-    const std::string name = NameAt(*group_, i, "kept_reads");
-    SCOPED_TRACE(name);
-    ReentrantReadWriteLock lock(client_, name, kKeptInCluster), theirs(other_, name);
-    lock.lock_shared();
-    lock.unlock_shared();
-    EXPECT_LT(TimeOf([&] { theirs.lock(); }), kClusterMoment);
-    theirs.unlock();
-  }
-}
-
-TEST_F(KeepCluster, IdleLockIsAskedForWhereItsSlotHasMoved) {
-  const std::string name = "kept_mover";
-  SimpleLock lock(client_, name, kKeptInCluster), theirs(other_, name);
-  FencingToken last;
-  for (int round = 0; round < 4; ++round) {
-    SCOPED_TRACE(round);
-    Keep(lock, name);
-    {
-      const absl::StatusOr<Lease> lease = lock.Acquire();
-      ASSERT_TRUE(lease.ok()) << lease.status();
-      EXPECT_GT(lease->fencing_token(), last);
-      last = lease->fencing_token();
-    }
-    MoveOn(name);
-    absl::StatusOr<Lease> taken;
-    EXPECT_LT(TimeOf([&] { taken = theirs.Acquire({.wait = 2 * kClusterMoment}); }),
-              kClusterMoment);
-    ASSERT_TRUE(taken.ok()) << taken.status();
-    EXPECT_GT(taken->fencing_token(), last);
-    last = taken->fencing_token();
-    EXPECT_FALSE(lock.try_lock());
-  }
-}
-
-TEST_F(KeepCluster, LockThatIsKeptWhileItsSlotMovesIsTakenAgain) {
-  const std::string name = "kept_through";
-  SimpleLock lock(client_, name, kKeptInCluster), theirs(other_, name);
-  for (int round = 0; round < 4; ++round) {
-    SCOPED_TRACE(round);
-    Keep(lock, name);
-    MoveOn(name);
-    EXPECT_LT(TimeOf([&] { lock.lock(); }), kClusterMoment);
-    EXPECT_TRUE(IsTaken(name));
-    EXPECT_FALSE(theirs.try_lock());
-    lock.unlock();
-    EXPECT_LT(TimeOf([&] { theirs.lock(); }), kClusterMoment);
-    theirs.unlock();
-  }
-}
-
 // Nobody could ask for it.
 TEST_F(KeepCluster, NothingIsKeptWhileNoMessageArrives) {
   const std::string name = "kept_unheard";
@@ -156,26 +97,6 @@ TEST_F(KeepCluster, NothingIsKeptWhileNoMessageArrives) {
   }
   set_most_clients("10000");
   Keep(lock, name);
-}
-
-// The script that calls it runs while some of the keys are at the one server and some at the other.
-TEST_F(KeepCluster, IdleLockIsAskedForWhileItsSlotMoves) {
-  const std::string name = "kept_moving";
-  const redis::Slot slot = redis::SlotOf(name);
-  SimpleLock lock(client_, name, kKeptInCluster), theirs(other_, name);
-  for (int round = 0; round < 3; ++round) {
-    SCOPED_TRACE(round);
-    Keep(lock, name);
-    const size_t from = *group_->OwnerOf(slot);
-    const size_t to = (from + 1) % group_->servers();
-    group_->BeginMove(slot, to);
-    bool taken = false;
-    std::thread waiter([&] { taken = theirs.Acquire({.wait = 2 * kClusterMoment}).ok(); });
-    group_->MoveKeys(slot, from, to);
-    group_->FinishMove(slot, to);
-    waiter.join();
-    EXPECT_TRUE(taken);
-  }
 }
 
 }  // namespace

@@ -438,23 +438,6 @@ TEST_F(MultiLockTest, AThreadDoesNotWaitForItself) {
   lock.unlock();
 }
 
-TEST_F(MultiLockTest, AQuarantineKeepsAllNamesFromAll) {
-  server_->Do({"CONFIG", "SET", "min-replicas-max-lag", "1"});
-  const std::string url = server_->url() + "?quarantine=3s";
-  const Client client = *Client::Connect(url);
-  const LockOptions options = {.lease = absl::Milliseconds(500)};
-  MultiLock lock(client, {"a", "b"}, options);
-  EXPECT_TRUE(absl::IsDeadlineExceeded(lock.TryAcquire().status()));
-  const base::Instant begun = base::Now();
-  auto lease = lock.Acquire({.wait = kMultiPatience});
-  ASSERT_TRUE(lease.ok()) << lease.status();
-  EXPECT_GT(base::Now() - begun, absl::Seconds(1));
-  SimpleLock b(*Client::Connect(url), "b", options);
-  EXPECT_FALSE(b.TryAcquire().ok());
-  EXPECT_TRUE(lease->Release().ok());
-  EXPECT_TRUE(b.TryAcquire().ok());
-}
-
 TEST(MultiLockInACluster, TakesNamesOfOneSlotTogetherAndOthersInTheirOrder) {
   const auto group = support::ClusterGroup::Start();
   const Client client = *Client::Connect(group->url());
