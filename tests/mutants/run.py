@@ -5,7 +5,7 @@
   run.py --list          the names
   run.py --build         only sees whether each compiles
   run.py --table         only writes docs/mutants.md from the last results
-  --seconds S            how long the simulator may look for each, in all (default 40)
+  --seeds N              how many seeds the simulator may try for each (default 1500)
 
 The copy is in build/mutants/tree, its build beside it, the results in build/mutants/results.json.
 
@@ -25,7 +25,7 @@ Behind `in` stand the server groups with which the simulator looks for it; else 
 server, and a quorum for what is in quorum.txt. Scripts are not compiled: the simulator's Redis
 runs the changed text in place of the one that was embedded.
 """
-import argparse, hashlib, json, os, re, shutil, signal, subprocess, sys, time
+import argparse, hashlib, json, os, re, resource, shutil, signal, subprocess, sys, time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -34,8 +34,11 @@ WORK = ROOT / 'build/mutants'
 TREE, BUILD, SCRIPTS = WORK / 'tree', WORK / 'build', WORK / 'scripts'
 RESULTS = WORK / 'results.json'
 PAGE = ROOT / 'docs/mutants.md'
-UNIT_PROGRAMS = ['tests/machine_tests', 'tests/unit_tests', 'tests/sim_tests']
+UNIT_PROGRAMS = {'scripts': ['tests/sim_tests'], 'sources': ['tests/machine_tests', 'tests/unit_tests']}
+# They compare the simulator's Redis with real ones; and scripts with parts of the embedded texts.
+EXCEPT = 'RealServer.*:FastPath.*'
 SIMULATOR = 'tests/sim/redlatch-sim'
+SHARES = {'quorum': 4}  # of the seeds: a run of a quorum takes so many times as long
 ROOMS = {
     'scripts': 'Scripts of simple and reentrant locks, and what all kinds share',
     'kinds': 'Scripts of read-write locks, semaphores, latches and multi-locks',
@@ -115,7 +118,7 @@ def make_tree():
         if path.is_file() and str(path.relative_to(TREE)) not in known:
             path.unlink()
     run(['cmake', '-S', TREE, '-B', BUILD, '-G', 'Ninja', '-DCMAKE_BUILD_TYPE=Debug',
-         '-DCMAKE_CXX_FLAGS_DEBUG=-O1 -D_GLIBCXX_ASSERTIONS', '-DREDLATCH_UNITY_BUILD=OFF',
+         '-DCMAKE_CXX_FLAGS_DEBUG=-O1 -D_GLIBCXX_ASSERTIONS', '-DREDLATCH_UNITY_BUILD=OFF', '-DREDLATCH_UNITY_TESTS=ON',
          '-DREDLATCH_BUILD_BENCHMARKS=OFF', '-DREDLATCH_BUILD_CLI=OFF', '-DREDLATCH_INSTALL=OFF',
          '-DREDLATCH_TEST_FOLDERS=unit;sim'])
 
@@ -128,8 +131,8 @@ def run(command, **more):
     return done.stdout
 
 
-def build():
-    programs = [Path(each).name for each in UNIT_PROGRAMS] + ['redlatch-sim']
+def build(what='sources'):
+    programs = [Path(each).name for each in UNIT_PROGRAMS[what]] + ['redlatch-sim']
     done = subprocess.run(['ninja', '-C', BUILD, '-j', JOBS, *programs], stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True, errors='replace')
     return None if done.returncode == 0 else done.stdout[-3000:]
@@ -165,8 +168,9 @@ def script_mutants(texts):
 
 
 def first_failure(command, pattern, limit, environment, known=()):
-    """Runs a program until it prints what `pattern` matches, or ends. Answers that, or None."""
-    began = time.monotonic()
+    """Runs a program until it prints what `pattern` matches, or ends. Answers that, or None, the exit
+    code, and how many seconds of a processor it took: how busy the machine is makes no difference."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     process = subprocess.Popen(['timeout', '-k', '1', str(limit), *map(str, command)],
                                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
                                errors='replace', env=environment, start_new_session=True)
@@ -175,21 +179,24 @@ def first_failure(command, pattern, limit, environment, known=()):
         matched = re.search(pattern, line)
         if matched and matched[1] not in known:
             found = matched
-            os.killpg(process.pid, signal.SIGKILL)
+            process.terminate()
             break
     process.stdout.close()
     code = process.wait()
-    return found, code, time.monotonic() - began
+    try:
+        os.killpg(process.pid, signal.SIGKILL)  # runs that were under way
+    except ProcessLookupError:
+        pass
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return found, code, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def unit_failure(environment, limit):
+def unit_failure(environment, what):
     """The first test that fails, and how long that took."""
-    took = 0.0
-    for program in UNIT_PROGRAMS:
-        if not (BUILD / program).exists():
-            continue
+    took, limit = 0.0, 900
+    for program in UNIT_PROGRAMS[what]:
         found, code, seconds = first_failure(
-            [BUILD / program, '--gtest_brief=1', '--gtest_fail_fast', '--gtest_filter=-RealServer.*'],
+            [BUILD / program, '--gtest_brief=1', '--gtest_fail_fast', f'--gtest_filter=-{EXCEPT}'],
             r'\[  FAILED  \] ([\w./]+)', limit, environment)
         took += seconds
         if found:
@@ -201,24 +208,24 @@ def unit_failure(environment, limit):
     return None, took
 
 
-def simulated(group, seconds, environment, known=()):
+def simulated(group, seeds, environment, known=()):
     """The first seed, and how it fails, or None; and how long that took."""
     found, code, took = first_failure(
         [BUILD / SIMULATOR, '--deployment', group, '--shrink', '0', '--jobs', JOBS, '--failures',
-         1000000, '--seconds', seconds],
-        r'^seed (\d+): (?!a second run)(?:at \d+ us: )?(.*)', seconds + 20, environment, known)
+         1000000, '--seeds', seeds // SHARES.get(group, 1)],
+        r'^seed (\d+): (?!a second run)(?:at \d+ us: )?(.*)', 900, environment, known)
     if found:
         return f'seed {found[1]}: {found[2]}', took
     return {0: None, 1: None, 124: 'hangs'}.get(code, 'crashes'), took
 
 
-def known_failures(groups, seconds):
+def known_failures(groups, seeds):
     """Seeds that fail with the unchanged sources: they prove nothing."""
     known = {}
     for group in groups:
         output = subprocess.run(
             [BUILD / SIMULATOR, '--deployment', group, '--shrink', '0', '--jobs', JOBS, '--failures',
-             '1000000', '--seconds', str(seconds)], capture_output=True, text=True).stdout
+             '1000000', '--seeds', str(seeds // SHARES.get(group, 1))], capture_output=True, text=True).stdout
         known[group] = set(re.findall(r'^seed (\d+):', output, flags=re.M))
         runs = re.search(r'^(\d+) runs', output, flags=re.M)
         print(f'unchanged, {group}: {runs[1] if runs else "no"} runs, '
@@ -226,7 +233,7 @@ def known_failures(groups, seconds):
     return known
 
 
-def judge(mutant, seconds, known):
+def judge(mutant, seeds, known):
     """Applies a mutant and runs the tests. Answers what is written down of it."""
     texts = mutant.texts()
     scripts = {path: text for path, text in texts.items() if path.startswith('lua/')}
@@ -238,19 +245,18 @@ def judge(mutant, seconds, known):
     sources = {path: text for path, text in texts.items() if path not in scripts}
     for path, text in sources.items():
         write_if_changed(TREE / path, text.encode())
-    if error := build():
+    if sources and (error := build()):
         restore(sources)
         die(f'{mutant.name} does not compile:\n{error}')
     result = {'built': round(time.monotonic() - began, 1), 'by': None, 'how': '', 'took': 0.0}
-    if seconds > 0:
-        failed, took = unit_failure(environment, 120)
+    if seeds > 0:
+        failed, took = unit_failure(environment, 'sources' if sources else 'scripts')
         result['took'] += took
         if failed:
             result.update(by='unit', how=failed)
         else:
             for group in mutant.groups:
-                failed, took = simulated(group, seconds / len(mutant.groups), environment,
-                                         known[group])
+                failed, took = simulated(group, seeds, environment, known[group])
                 result['took'] += took
                 if failed:
                     result.update(by=f'simulator, {group}', how=failed)
@@ -273,13 +279,14 @@ def write_page(mutants, results):
     judged = [mutant for mutant in mutants if mutant.name in results]
     caught = [mutant for mutant in judged if results[mutant.name]['by']]
     lines = ['# Mutants', '',
-             'Each mutant is a copy of redlatch with one fault planted. The table says which test finds it, and how',
-             'long the tests ran until then, on 2 cores. `./dev mutants` makes it anew; the faults themselves are in',
-             '[tests/mutants](../tests/mutants/). A seed belongs to the simulator: `./dev sim --replay SEED --deployment',
-             'GROUP` shows what happens in that run.', '',
+             'Each mutant is a copy of redlatch with one fault planted. The table says which test finds it, and',
+             'for how many seconds of a processor the tests ran until then. `./dev mutants` makes it anew; the',
+             'faults themselves are in `tests/mutants/`. A seed belongs to the simulator, which runs only if no',
+             'unit test has found the mutant.', '',
              f'{len(caught)} of {len(judged)} mutants are found: '
              f'{sum(results[m.name]["by"] == "unit" for m in caught)} by a unit test, '
-             f'{sum(results[m.name]["by"] != "unit" for m in caught)} by the simulator.', '']
+             f'{sum(results[m.name]["by"] != "unit" for m in caught)} by the simulator. '
+             f'{len(mutants) - len(judged)} were not run yet.', '']
     for room, title in ROOMS.items():
         its = [mutant for mutant in judged if mutant.room == room]
         if its:
@@ -306,7 +313,7 @@ def main():
     parser.add_argument('--list', action='store_true')
     parser.add_argument('--build', action='store_true')
     parser.add_argument('--table', action='store_true')
-    parser.add_argument('--seconds', type=float, default=40)
+    parser.add_argument('--seeds', type=int, default=1500)
     options = parser.parse_args()
     mutants = read_mutants()
     results = load_results()
@@ -321,27 +328,31 @@ def main():
     for mutant in wanted:
         mutant.texts()
     make_tree()
-    if error := build():
-        die(f'the unchanged sources do not compile:\n{error}')
-    seconds = 0 if options.build else options.seconds
+    kinds = {'scripts' if path.startswith('lua/') else 'sources'
+             for mutant in wanted for path, _, _ in mutant.changes}
+    for what in kinds:
+        if error := build(what):
+            die(f'the unchanged sources do not compile:\n{error}')
+    seeds = 0 if options.build else options.seeds
     known = {}
-    if seconds > 0:
-        failed, took = unit_failure(dict(os.environ), 300)
-        if failed:
-            die(f'{failed}, with the unchanged sources')
-        print(f'unchanged, unit tests: {took:.1f} s', flush=True)
-        known = known_failures(sorted({group for m in wanted for group in m.groups}), seconds)
+    if seeds > 0:
+        for what in kinds:
+            failed, took = unit_failure(dict(os.environ), what)
+            if failed:
+                die(f'{failed}, with the unchanged sources')
+            print(f'unchanged, unit tests of {what}: {took:.1f} s', flush=True)
+        known = known_failures(sorted({group for m in wanted for group in m.groups}), seeds)
     survivors = []
     for i, mutant in enumerate(wanted):
-        result = judge(mutant, seconds, known)
-        if seconds > 0:
+        result = judge(mutant, seeds, known)
+        if seeds > 0:
             results[mutant.name] = result
             RESULTS.write_text(json.dumps(results, indent=1))
             if not result['by']:
                 survivors.append(mutant.name)
         print(f'{i + 1}/{len(wanted)} {mutant.name}: {result["how"][:150] or "NOT FOUND"}, '
               f'built in {result["built"]} s, ran {result["took"]} s', flush=True)
-    if seconds > 0:
+    if seeds > 0:
         write_page(mutants, results)
         print(f'{len(wanted) - len(survivors)} of {len(wanted)} are found; docs/mutants.md has all')
         for name in survivors:

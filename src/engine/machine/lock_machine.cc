@@ -116,9 +116,9 @@ void LockMachine::LetJoin(base::Instant now, Effects& effects) {
 
 bool LockMachine::CanPass(const Waiter& waiter, base::Instant now) const {
   const bool in_window = !grant_->others && now < grant_->asked + waiter.options->local_window;
-  return (in_window || now < grant_->turn_ends || Stays()) && now < grant_->deadline &&
-         !grant_->pinned && waiter.terms == grant_->terms && !waiter.terms.manual &&
-         !config_.explicit_owner && config_.sharing.passes_on && HasTokens();
+  return (in_window || now < grant_->turn_ends || Stays()) && !grant_->pinned &&
+         waiter.terms == grant_->terms && !waiter.terms.manual && !config_.explicit_owner &&
+         config_.sharing.passes_on && HasTokens();
 }
 
 LockMachine::Drawn LockMachine::NextToken() {

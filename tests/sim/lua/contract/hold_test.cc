@@ -132,22 +132,25 @@ TEST_P(LockHolds, OfNamesAndOwnersThatMayContainAnything) {
 }
 
 TEST_P(LockHolds, NeedMemoryToBeAcquiredAndForNothingElse) {
-  Ear b(*server_, Channel('b')), c(*server_, Channel('c'));
+  Ear b(*server_, Channel('b')), c(*server_, Channel('c')), d(*server_, Channel('d'));
   Take(Of('a'));
   const std::string ticket = Ask(Of('b')).elements[3].text;
   Ask(Of('c'));
+  Ask(Of('d'));
   FillMemory();
-  EXPECT_THAT(Acquire(Of('d')), HasSubstr("OOM"));
+  EXPECT_THAT(Acquire(Of('f')), HasSubstr("OOM"));
   EXPECT_EQ(Outcome(Again(Of('b'), ticket)), "queued") << "a heartbeat";
   EXPECT_EQ(Outcome(Again(Of('a'))), "granted") << "a repeat";
-  EXPECT_THAT(Waiting(), ElementsAre(Hold('b'), Hold('c')));
+  EXPECT_THAT(Waiting(), ElementsAre(Hold('b'), Hold('c'), Hold('d')));
   EXPECT_EQ(Renew(Of('a')), kHeld);
   EXPECT_EQ(Release(Of('a'), 0, 0, 5000), kReleased);
   EXPECT_THAT(b.Hear(), StartsWith("grant"));
   EXPECT_EQ(Cancel(Of('b'), 5000), kPassedOn);
   EXPECT_THAT(c.Hear(), StartsWith("grant"));
   EXPECT_EQ(Cancel(Of('e'), 5000), kUnknown);
-  EXPECT_EQ(Release(Of('c')), kReleased);
+  EXPECT_EQ(Release(Of('c')), kReleased) << "a plain one";
+  EXPECT_THAT(d.Hear(), StartsWith("grant"));
+  EXPECT_EQ(Release(Of('d')), kReleased);
   const int64_t keys = server_->Integer({"DBSIZE"});
   EXPECT_THAT(Acquire(Of('d')), HasSubstr("OOM"));
   name_ = "fresh";
