@@ -68,6 +68,8 @@ class Oracle {
   }
   void Opened(const std::string& name, int64_t count);
 
+  // From now on no order of tokens is promised.
+  void TokensMayFall() { tokens_grow_ = strict_; }
   // Until then the server may let in a second owner, and tokens may fall: it has lost what it knew.
   void LostData(int64_t until) {
     if (!strict_) unprotected_until_ = std::max(unprotected_until_, until);
@@ -141,6 +143,7 @@ class Oracle {
 
   Kernel& kernel_;
   const bool strict_;
+  bool tokens_grow_ = true;
   std::map<std::string, Object> objects_;
   std::map<std::string, Latch> latches_;
   uint64_t next_ = 1;

@@ -289,6 +289,12 @@ void World::InjectIntoServer(const Fault& fault) {
       return oracle_.LostData(kernel_.now() + LongestLease(plan_));
     case FaultKind::kClockBack:
       host.clock().offset -= length;
+      // If the data goes after that, tokens rest on a clock that is behind.
+      for (const Fault& each : plan_.faults) {
+        if (LosesData(each.kind) && each.at_ms + each.length_ms >= fault.at_ms) {
+          oracle_.TokensMayFall();
+        }
+      }
       return;
     case FaultKind::kDeleteKey: {
       const std::vector<std::string> keys = host.redis().TakeSnapshot().keys.Keys();
