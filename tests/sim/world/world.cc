@@ -125,7 +125,7 @@ void World::ExcuseIdleness(int64_t faults_end) {
   // A waiter of a quorum that is next has 100 ms to ask, and votes that are split cost pauses.
   int64_t handover = plan_.group == Group::kQuorum ? 2000 * kMilli : 100 * kMilli;
   // A waiter that needs acks may ask for its grant only with the confirmation, 100 ms later.
-  if (UsesAcks(plan_)) handover += 200 * kMilli;
+  if (UsesAcks(plan_)) handover += 400 * kMilli;
   // A server that has restarted is young from when it is used next.
   oracle_.SetLongestIdle(handover + plan_.restart_delay_ms * kMilli +
                          10 * plan_.latest_us * kMicro);
