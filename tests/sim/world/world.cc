@@ -126,8 +126,8 @@ void World::ExcuseIdleness(int64_t faults_end) {
   int64_t handover = plan_.group == Group::kQuorum ? 2000 * kMilli : 100 * kMilli;
   // A waiter that needs acks may ask for its grant only with the confirmation, 100 ms later.
   if (UsesAcks(plan_)) handover += 400 * kMilli;
-  // A server that has restarted is young from when it is used next.
-  oracle_.SetLongestIdle(handover + plan_.restart_delay_ms * kMilli +
+  // A server that has restarted is young, or begins its quarantine, when it is used next.
+  oracle_.SetLongestIdle(handover + (plan_.restart_delay_ms + plan_.quarantine_ms) * kMilli +
                          10 * plan_.latest_us * kMicro);
   // A client that ends may not get its last release through.
   if (plan_.latest_us > kSlowLink) {
