@@ -4,8 +4,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
 #include <string>
+#include <thread>
 
 #include "gtest/gtest.h"
 #include "src/base/unique_fd.h"
@@ -20,7 +22,11 @@ namespace {
 // GoogleTest's.
 class Stderr {
  public:
-  Stderr() { dup2(file_.get(), STDERR_FILENO); }
+  // A process writes one line a second, and the test before this one may just have caused one.
+  Stderr() {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+    dup2(file_.get(), STDERR_FILENO);
+  }
   ~Stderr() { dup2(before_.get(), STDERR_FILENO); }
   Stderr(const Stderr&) = delete;
   Stderr& operator=(const Stderr&) = delete;

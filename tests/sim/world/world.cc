@@ -126,6 +126,9 @@ void World::ExcuseIdleness(int64_t faults_end) {
   int64_t handover = plan_.group == Group::kQuorum ? 2000 * kMilli : 100 * kMilli;
   // A waiter that needs acks may ask for its grant only with the confirmation, 100 ms later.
   if (UsesAcks(plan_)) handover += 400 * kMilli;
+  // Only a heartbeat is promised; for these two it may take one after faults.
+  const bool slow = plan_.group == Group::kQuorum || UsesAcks(plan_);
+  if (slow && !plan_.faults.empty()) handover = kHeartbeat + kSecond;
   // A server that has restarted is young, or begins its quarantine, when it is used next.
   oracle_.SetLongestIdle(handover + (plan_.restart_delay_ms + plan_.quarantine_ms) * kMilli +
                          10 * plan_.latest_us * kMicro);
