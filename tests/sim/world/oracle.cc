@@ -41,6 +41,7 @@ void Oracle::Violated(const std::string& what) {
 }
 
 void Oracle::FailedOver(int64_t until, bool acks_protect, bool quarantine_protects) {
+  if (strict_) return;
   int64_t& lost_until = acks_protect && quarantine_protects ? lost_without_either_until_
                         : acks_protect                      ? lost_without_acks_until_
                         : quarantine_protects               ? lost_without_quarantine_until_
