@@ -1,8 +1,8 @@
 // Loaded before the C library (LD_PRELOAD), shifts the wall clock of a program: by the microseconds
 // that stand in the file $REDLATCH_CLOCK_SHIFT, as a number of 64 bits, at the moment of asking.
 // Or it stops that clock, at the Unix time that stands in the file $REDLATCH_CLOCK_STOPPED: then a
-// sleep, such as DEBUG SLEEP, returns at once and moves the clock by its length. The monotonic clock
-// stands with it, and a server that could read the processor's own does not find it.
+// sleep, such as DEBUG SLEEP, returns at once and moves the clock by its length. The monotonic
+// clock stands with it, and a server that could read the processor's own does not find it.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/mman.h>
