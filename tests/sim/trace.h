@@ -11,7 +11,7 @@
 
 namespace redlatch::sim {
 
-// Tells in words what happens, if somebody wants to read it.
+// Prints in words what happens, if it is enabled.
 class Trace {
  public:
   static void Enable() { enabled_ = true; }

@@ -22,7 +22,7 @@ namespace {
 // GoogleTest's.
 class Stderr {
  public:
-  // A process writes one line a second, and the test before this one may just have caused one.
+  // A process writes at most one line per second, and the test before this one may have caused one.
   Stderr() {
     std::this_thread::sleep_for(std::chrono::milliseconds(1100));
     dup2(file_.get(), STDERR_FILENO);

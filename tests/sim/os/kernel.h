@@ -53,8 +53,8 @@ class Process {
 };
 
 // Threads are fibres, time is virtual, and one seed decides which fibre runs next. All of it
-// happens in one real thread: either on the main stack, in events and in whoever calls Run(), or in
-// a fibre.
+// happens in one real thread: on the main stack in events and in the caller of Run(), or in a
+// fibre.
 class Kernel {
  public:
   struct Options {

@@ -102,7 +102,7 @@ void Oracle::NoteOrder(Object& object, const Hold& fresh) {
   if (!again) object.its_since = kernel_.now();
   object.latest = mine;
   object.it_came = came;
-  // Whoever waits for several names may let others pass, and an owner enters past the queue.
+  // A waiter for several names may let others pass, and an owner enters past the queue.
   if (order_margin_ == kNever || kernel_.now() < excused_until_ || fresh.name.front() == '{' ||
       fresh.owner == kSharedOwner) {
     return;

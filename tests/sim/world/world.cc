@@ -204,7 +204,7 @@ bool World::IsOfLatch(const std::string& key) const {
 
 void World::CheckTheEnd() {
   const auto broken = [this] { return !oracle_.violation().empty(); };
-  // A claim that nobody took ends by itself.
+  // A claim that no client took ends by itself.
   kernel_.Run(kernel_.now() + 3 * kSecond, broken);
   CheckNothingHeld();
   kernel_.Run(kernel_.now() + 32 * 24 * 3600 * kSecond, broken);
