@@ -155,6 +155,7 @@ void SharedConnection::Lead(Exchange& mine, base::Instant deadline) {
     do {
       if (std::exchange(look_first, false)) {
         Receive(mine, kAtOnce, finished);
+        LeaveOnceAnswered();  // a leader that only looks has no second turn
       } else if (connected_) {
         Write();
         LeaveOnceAnswered();
@@ -328,7 +329,8 @@ absl::Status SharedConnection::PostFor(absl::Span<const Command> commands,
   drain.begun = base::Now();
   {
     const base::MutexLock lock(mu_);
-    if (!connected_) {
+    // A connection that is being left takes no more commands, and fails those that do not wait.
+    if (!connected_ || !leaving_.empty()) {
       return absl::UnavailableError(absl::StrCat("not sent to ", server_, ": not connected"));
     }
     if (pipeline_.unsent_bytes() > options_.backlog_bytes) {

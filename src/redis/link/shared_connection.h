@@ -114,10 +114,11 @@ class SharedConnection {
   // The server's answer to what was sent, or as Call() says: the connection was lost, or is gone.
   using Done = std::function<void(absl::StatusOr<Reply> answer)>;
 
-  // Sends a command and does not wait for the server: kUnavailable, and nothing more, where there
-  // is no connection at the moment, kFailedPrecondition in a forked child. The answer comes to
-  // whichever thread reads next, in a call of its own or in Drain(), and is given to `done` there;
-  // without `done` it is thrown away. `done` returns at once and calls nothing of the connection.
+  // Sends a command and does not wait for the server: kUnavailable, and nothing more, if there is
+  // no connection at the moment or it is being left, kFailedPrecondition in a forked child. The
+  // answer comes to whichever thread reads next, in a call of its own or in Drain(), and is given
+  // to `done` there; without `done` it is thrown away. `done` returns at once and calls nothing of
+  // the connection.
   absl::Status Send(const Command& command, Done done = nullptr);
   // The same for several, in one write; `done` is given their answers together.
   using AllDone = std::function<void(absl::Span<absl::StatusOr<Reply>> answers)>;

@@ -2,9 +2,12 @@
 #include <gmock/gmock.h>
 
 #include <atomic>
+#include <chrono>
 #include <memory>
+#include <thread>
 #include <vector>
 
+#include "tests/redis/redis/link/hooked_transport.h"
 #include "tests/redis/redis/link/shared_connection_fixture.h"
 
 namespace redlatch::redis {
@@ -17,6 +20,7 @@ class SharedConnectionDoneTest : public ChannelFixture {
     return [this](absl::StatusOr<Reply> answer) { answers_.push_back(std::move(answer)); };
   }
 
+  TransportHooks hooks_;
   std::vector<absl::StatusOr<Reply>> answers_;
 };
 
@@ -48,6 +52,37 @@ TEST_F(SharedConnectionDoneTest, EachIsCalledOnceAmongThreadsThatCallDrainAndLos
   EXPECT_EQ(told, sent);
   EXPECT_GT(sent, 0);
   EXPECT_EQ(twice, 0);
+}
+
+TEST_F(SharedConnectionDoneTest, NothingIsSentOverAConnectionThatIsBeingLeft) {
+  const auto connection = Connected(Direct());
+  connection->MakeAnew("a test wants it");
+  EXPECT_TRUE(absl::IsUnavailable(connection->Send({"PING"}, Keep())));
+  ASSERT_TRUE(connection->Connect(In(kPatience)).ok());
+  ASSERT_TRUE(connection->Send({"PING"}, Keep()).ok());
+  EXPECT_TRUE(connection->Drain(In(kPatience)));
+  EXPECT_THAT(answers_, ::testing::SizeIs(1));
+  EXPECT_EQ(connection->stats().connects, 2u);
+}
+
+// Its socket had no room for the second command. Each drain comes to a connection that was idle.
+TEST_F(SharedConnectionDoneTest, ADrainThatDoesNotWaitEndsAConnectionThatIsBeingLeft) {
+  bool blocked = false;
+  hooks_.write = [&](Transport& real, std::string_view bytes) {
+    return blocked ? IoResult{.kind = IoResult::Kind::kWantWrite} : real.Write(bytes);
+  };
+  const auto connection = Connected(Direct({.open = Hooked(hooks_)}));
+  blocked = true;
+  ASSERT_TRUE(connection->Send({"ECHO", "in flight"}, Keep()).ok());
+  ASSERT_TRUE(connection->Send({"ECHO", "behind it"}, Keep()).ok());
+  connection->MakeAnew("a test wants it");
+  blocked = false;
+  for (int i = 0; i < 500 && !connection->Drain(base::Now()); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(6));
+  }
+  ASSERT_THAT(answers_, ::testing::SizeIs(2));
+  EXPECT_EQ(Text(answers_[0]), "\"in flight\"");
+  EXPECT_TRUE(NotSent(answers_[1].status())) << answers_[1].status();
 }
 
 }  // namespace
