@@ -158,6 +158,7 @@ void Network::Arrive(uint64_t id, bool up, uint64_t plan) {
     return kernel_.At(connection->server->busy_until(),
                       [this, id, plan] { Arrive(id, true, plan); });
   }
+  kernel_.CountStep();
   if (up) {
     ArriveAtServer(id, *connection);
   } else {

@@ -40,7 +40,7 @@ int PollDescriptors(Kernel& kernel, pollfd* fds, size_t count, int timeout_ms) {
     for (const auto& each : descriptors) {
       if (each != nullptr) each->pollers.push_back(fibre);
     }
-    const bool woken = kernel.Block(deadline);
+    const bool woken = kernel.Wait(deadline);
     for (const auto& each : descriptors) {
       if (each != nullptr) std::erase(each->pollers, fibre);
     }

@@ -57,7 +57,6 @@ bool Kernel::RunTimer(int64_t until) {
   const Timer timer = timers_.top();
   timers_.pop();
   now_ = std::max(now_, timer.when);
-  ++steps_;
   Note(timer.order);
   if (timer.fibre != nullptr) {
     timer.fibre->timed_out = true;
@@ -72,7 +71,6 @@ bool Kernel::RunTimer(int64_t until) {
 }
 
 void Kernel::RunFibre(Fibre* fibre) {
-  ++steps_;
   Note(fibre->number);
   fibre->ready = false;
   fibre->Enter();
@@ -118,6 +116,12 @@ void Kernel::MakeReady(Fibre* fibre) {
 void Kernel::Wake(Fibre* fibre) {
   if (fibre->ready || fibre->ended || fibre->process->dead || fibre == Fibre::Current()) return;
   MakeReady(fibre);
+}
+
+bool Kernel::Wait(int64_t deadline) {
+  const bool woken = Block(deadline);
+  if (!woken) ++steps_;
+  return woken;
 }
 
 bool Kernel::Block(int64_t deadline) {
@@ -275,7 +279,7 @@ bool Kernel::WaitForFutex(const void* address, int64_t deadline) {
   Fibre* const fibre = Fibre::Current();
   fibre->futex = address;
   in_futex_.push_back(fibre);
-  const bool woken = Block(deadline);
+  const bool woken = Wait(deadline);
   std::erase(in_futex_, fibre);
   fibre->futex = nullptr;
   return woken;

@@ -70,7 +70,9 @@ class Kernel {
   static Kernel* Current() { return current_; }
 
   int64_t now() const { return now_; }
+  // What has happened: messages that arrived, waits that timed out, and what the world counts.
   uint64_t steps() const { return steps_; }
+  void CountStep() { ++steps_; }
   uint64_t trace_hash() const { return hash_; }  // equal for equal runs
   Random& random() { return random_; }
 
@@ -112,6 +114,8 @@ class Kernel {
 
   // Blocks the current fibre until Wake(), or until `deadline` in kernel time. False: timed out.
   bool Block(int64_t deadline);
+  // The same; that it timed out is a step.
+  bool Wait(int64_t deadline);
   void Wake(Fibre* fibre);
   // Lets others run; the current fibre stays ready.
   void Yield();

@@ -237,7 +237,7 @@ int nanosleep(const timespec* duration, timespec*) {
   }
   const int64_t deadline = Here().DeadlineIn(Nanos(*duration));
   Trace::Call("sleep until ", deadline / kMicro, " us");
-  while (Here().now() < deadline) Here().Block(deadline);
+  while (Here().now() < deadline) Here().Wait(deadline);
   return 0;
 }
 int clock_nanosleep(clockid_t, int flags, const timespec* duration, timespec* left) {

@@ -101,7 +101,7 @@ bool WaitForCondition(Kernel& kernel, pthread_cond_t* condition, pthread_mutex_t
   Condition& its = Condition::Of(condition);
   its.waiting.Add(Fibre::Current());
   Mutex::Of(mutex).Release(kernel);
-  const bool woken = kernel.Block(deadline);
+  const bool woken = kernel.Wait(deadline);
   if (!woken) its.waiting.Remove(Fibre::Current());
   LockMutex(kernel, mutex);
   return woken;

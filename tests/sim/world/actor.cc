@@ -326,6 +326,7 @@ void Actor::Run(Objects& objects, size_t thread) {
     const int64_t begins = start_ + operation.not_before_ms * kMilli;
     SleepMicros(std::max(operation.pause_us, (begins - kernel_.now()) / kMicro));
     Trace::Say(process_->name, " thread ", thread, ": ", Describe(operation, plan_));
+    kernel_.CountStep();
     Do(objects, operation, owner);
     Trace::Say(process_->name, " thread ", thread, " is through");
   }

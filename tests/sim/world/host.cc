@@ -45,6 +45,7 @@ void Host::GoDown(bool silently) {
 }
 
 void Host::ComeUp(const Keyspace& data) {
+  commands_before_ = commands();
   scripts_before_ = scripts();
   options_.seed += uint64_t{1} << 32;
   redis_ = std::make_unique<RedisServer>(options_, this);

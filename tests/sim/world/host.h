@@ -29,6 +29,7 @@ class Host final : public Server, public Sink {
   bool up() const { return up_; }
   bool hangs() const { return busy_until_ > kernel_.now(); }
   Clock& clock() { return clock_; }
+  uint64_t commands() const { return commands_before_ + redis_->counts().commands; }
   uint64_t scripts() const { return scripts_before_ + redis_->counts().scripts; }
 
   // Called with each server that starts here, this one too.
@@ -68,7 +69,9 @@ class Host final : public Server, public Sink {
   std::unique_ptr<RedisServer> redis_;
   bool up_ = true;
   int64_t busy_until_ = 0;
-  uint64_t scripts_before_ = 0;  // of the servers that ran here before
+  // Of the servers that ran here before.
+  uint64_t commands_before_ = 0;
+  uint64_t scripts_before_ = 0;
   std::function<void(RedisServer& redis)> prepare_;
   std::function<void()> executed_;
   bool few_replicas_ = false;

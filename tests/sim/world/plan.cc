@@ -230,7 +230,7 @@ Plan MakePlan(Random random, const PlanLimits& limits) {
     if (random.OneIn(3)) client.clock_speed = random.OneIn(2) ? 1.004 : 0.996;
     client.threads.resize(1 + random.Below(3));
     for (auto& thread : client.threads) {
-      const uint64_t operations = 1 + random.Below(random.OneIn(4) ? 20 : 8);
+      const uint64_t operations = 1 + random.Below(random.OneIn(4) ? 60 : 20);
       for (uint64_t k = 0; k < operations; ++k) {
         thread.push_back(MakeOperation(random, plan));
         if (plan.quarantine_ms == 0) continue;

@@ -157,8 +157,16 @@ void World::CheckOften() {
   if (AllDone() || !oracle_.violation().empty()) return;
   group_->Tick();
   oracle_.CheckIdle();
-  CheckKeys(/*all_gone=*/false);
+  CheckChangedKeys();
   kernel_.After(20 * kMilli + random_.Between(0, 10 * kMilli), [this] { CheckOften(); });
+}
+
+void World::CheckChangedKeys() {
+  uint64_t commands = 0;
+  for (const auto& host : group_->hosts()) commands += host->commands();
+  if (std::exchange(commands_, commands) != commands) changed_ = kernel_.now();
+  // Replicas may have the changes later.
+  if (kernel_.now() - changed_ < 3 * kSecond) CheckKeys(/*all_gone=*/false);
 }
 
 // P6: every key ends. `all_gone`: by now.
@@ -212,6 +220,7 @@ void World::CheckTheEnd() {
 }
 
 void World::Inject(const Fault& fault) {
+  kernel_.CountStep();
   ++result_.faults[static_cast<size_t>(fault.kind)];
   Trace::Say("fault: ", Describe(fault));
   InjectIntoNetwork(fault);

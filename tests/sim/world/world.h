@@ -49,6 +49,7 @@ class World {
   void Refuse(const Fault& fault, Host& host);
   void CheckOften();
   void CheckTheEnd();
+  void CheckChangedKeys();
   void CheckKeys(bool all_gone);
   void CheckNothingHeld();
   bool IsOfLatch(const std::string& key) const;
@@ -66,6 +67,8 @@ class World {
   std::map<Host*, Keyspace> old_copies_;  // what an older copy of a server's data has
   std::vector<std::unique_ptr<Actor>> actors_;
   int64_t start_;
+  uint64_t commands_ = 0;  // that the servers have executed
+  int64_t changed_ = 0;    // when their number last changed
   RunResult result_;
 };
 
