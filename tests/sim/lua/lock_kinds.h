@@ -3,12 +3,10 @@
 #define REDLATCH_TESTS_REDIS_LUA_LOCK_KINDS_H_
 
 #include <ostream>
-#include <string>
-#include <vector>
 
-#include "gtest/gtest.h"
 #include "lua/scripts.h"
 #include "redlatch/lua_script.h"
+#include "tests/support/testing.h"
 
 namespace redlatch {
 

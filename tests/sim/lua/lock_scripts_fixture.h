@@ -2,24 +2,10 @@
 #ifndef REDLATCH_TESTS_SIM_LUA_LOCK_SCRIPTS_FIXTURE_H_
 #define REDLATCH_TESTS_SIM_LUA_LOCK_SCRIPTS_FIXTURE_H_
 
-#include <algorithm>
-#include <cstdint>
-#include <cstdlib>
-#include <memory>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "absl/strings/str_split.h"
-#include "gtest/gtest.h"
-#include "redlatch/lua_script.h"
-#include "src/redis/wire/reply.h"
 #include "tests/sim/lua/lock_kinds.h"
 #include "tests/sim/lua/script_clients.h"
-#include "tests/sim/lua/script_server.h"
 
 namespace redlatch {
 

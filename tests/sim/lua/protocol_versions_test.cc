@@ -1,14 +1,5 @@
 // Two versions of the protocol on one name: each is refused by name, and nothing is misread.
-#include <deque>
-#include <map>
-#include <string>
-#include <utility>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/sim/lua/lock_scripts_fixture.h"
 
 namespace redlatch {

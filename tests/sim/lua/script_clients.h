@@ -2,15 +2,6 @@
 #ifndef REDLATCH_TESTS_REDIS_LUA_SCRIPT_CLIENTS_H_
 #define REDLATCH_TESTS_REDIS_LUA_SCRIPT_CLIENTS_H_
 
-#include <cstdint>
-#include <deque>
-#include <string>
-#include <utility>
-#include <vector>
-
-#include "absl/strings/str_cat.h"
-#include "gtest/gtest.h"
-#include "src/redis/wire/reply.h"
 #include "tests/sim/lua/script_server.h"
 
 namespace redlatch {

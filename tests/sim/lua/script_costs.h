@@ -2,10 +2,6 @@
 #ifndef REDLATCH_TESTS_SIM_LUA_SCRIPT_COSTS_H_
 #define REDLATCH_TESTS_SIM_LUA_SCRIPT_COSTS_H_
 
-#include <cstdint>
-#include <functional>
-
-#include "gtest/gtest.h"
 #include "tests/sim/lua/script_server.h"
 
 namespace redlatch {

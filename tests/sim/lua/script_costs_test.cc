@@ -1,9 +1,6 @@
 #include "tests/sim/lua/script_costs.h"
 
 #include <gtest/gtest-spi.h>
-#include <gtest/gtest.h>
-
-#include <string>
 
 namespace redlatch {
 namespace {

@@ -2,17 +2,9 @@
 #ifndef REDLATCH_TESTS_SIM_LUA_SCRIPT_SERVER_H_
 #define REDLATCH_TESTS_SIM_LUA_SCRIPT_SERVER_H_
 
-#include <algorithm>
-#include <cstdint>
-#include <map>
-#include <string>
-#include <utility>
-#include <vector>
-
-#include "gtest/gtest.h"
 #include "src/redis/wire/codec.h"
-#include "src/redis/wire/reply.h"
 #include "tests/sim/redis/redis_server.h"
+#include "tests/support/testing.h"
 
 namespace redlatch {
 

@@ -1,15 +1,9 @@
 #include "tests/sim/redis/redis_server.h"
 
-#include <gtest/gtest.h>
-
-#include <map>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "lua/scripts.h"
 #include "src/redis/wire/codec.h"
 #include "src/redis/wire/slot.h"
+#include "tests/support/testing.h"
 
 namespace redlatch::sim {
 namespace {

@@ -1,10 +1,9 @@
 #ifndef REDLATCH_TESTS_SIM_REDIS_COMPARE_COMMON_WORDS_H_
 #define REDLATCH_TESTS_SIM_REDIS_COMPARE_COMMON_WORDS_H_
 
-#include <utility>
-
 #include "absl/strings/str_replace.h"
 #include "src/redis/wire/reply.h"
+#include "tests/support/testing.h"
 
 namespace redlatch::sim {
 

@@ -1,17 +1,9 @@
 // Each script as it is against the same script without its short cuts: the same random calls on
 // equal states must get the same replies and messages, and leave the same keys.
-#include <gtest/gtest.h>
 
-#include <algorithm>
-#include <map>
 #include <regex>
-#include <string>
-#include <utility>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "src/base/sha1.h"
 #include "src/redis/wire/codec.h"
 #include "tests/sim/redis/redis_server.h"

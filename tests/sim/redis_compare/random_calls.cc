@@ -1,11 +1,7 @@
 #include "tests/sim/redis_compare/random_calls.h"
 
-#include <algorithm>
 #include <iterator>
-#include <utility>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "lua/scripts.h"
 #include "src/base/sha1.h"
 #include "src/engine/protocol/plan.h"

@@ -1,15 +1,11 @@
 #ifndef REDLATCH_TESTS_SIM_REDIS_COMPARE_RANDOM_CALLS_H_
 #define REDLATCH_TESTS_SIM_REDIS_COMPARE_RANDOM_CALLS_H_
 
-#include <cstdint>
-#include <map>
 #include <random>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include "redlatch/lua_script.h"
 #include "src/redis/wire/reply.h"
+#include "tests/support/testing.h"
 
 namespace redlatch::sim {
 

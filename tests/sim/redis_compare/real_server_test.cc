@@ -2,20 +2,10 @@
 // message and key compared. The real server is the usual one of the tests, $REDLATCH_REDIS_SERVER;
 // its clock stands still but where a call moves it.
 #include <fcntl.h>
-#include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <deque>
-#include <map>
-#include <memory>
-#include <string>
-#include <utility>
-#include <vector>
-
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "src/base/unique_fd.h"
 #include "src/redis/wire/codec.h"
 #include "tests/sim/redis/redis_server.h"
 #include "tests/sim/redis_compare/common_words.h"

@@ -1,25 +1,14 @@
 // What the in-memory Redis refuses, and with which words, against a real server in the same
 // condition: a replica, a user without permissions, full memory, a slot that moves, and the like.
-#include <gtest/gtest.h>
 
-#include <map>
-#include <memory>
-#include <string>
-#include <utility>
-#include <vector>
-
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "src/redis/connect/needs.h"
 #include "src/redis/wire/errors.h"
-#include "src/redis/wire/slot.h"
 #include "tests/sim/redis/redis_server.h"
 #include "tests/sim/redis/request_parser.h"
 #include "tests/sim/redis_compare/common_words.h"
 #include "tests/support/cluster_group.h"
 #include "tests/support/raw_connection.h"
-#include "tests/support/redis_server.h"
 
 namespace redlatch::sim {
 namespace {

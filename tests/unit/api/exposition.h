@@ -2,22 +2,11 @@
 #ifndef REDLATCH_TESTS_UNIT_API_EXPOSITION_H_
 #define REDLATCH_TESTS_UNIT_API_EXPOSITION_H_
 
-#include <gtest/gtest.h>
-
 #include <cctype>
 #include <cstddef>
-#include <cstdlib>
-#include <map>
-#include <optional>
-#include <set>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
+#include "src/base/utf8.h"
+#include "tests/support/testing.h"
 
 namespace redlatch {
 
@@ -202,28 +191,11 @@ class Exposition {
     }
   }
 
-  // By the table of RFC 3629.
   void CheckUtf8(std::string_view text) {
-    size_t i = 0;
-    const auto in = [&](unsigned from, unsigned to) {
-      if (i >= text.size()) return false;
-      const auto byte = static_cast<unsigned char>(text[i]);
-      if (byte < from || to < byte) return false;
-      ++i;
-      return true;
-    };
-    const auto tail = [&] { return in(0x80, 0xBF); };
-    while (i < text.size()) {
-      const bool well = in(0x00, 0x7F) || (in(0xC2, 0xDF) && tail()) ||
-                        (in(0xE0, 0xE0) && in(0xA0, 0xBF) && tail()) ||
-                        ((in(0xE1, 0xEC) || in(0xEE, 0xEF)) && tail() && tail()) ||
-                        (in(0xED, 0xED) && in(0x80, 0x9F) && tail()) ||
-                        (in(0xF0, 0xF0) && in(0x90, 0xBF) && tail() && tail()) ||
-                        (in(0xF1, 0xF3) && tail() && tail() && tail()) ||
-                        (in(0xF4, 0xF4) && in(0x80, 0x8F) && tail() && tail());
-      if (well) continue;
-      complaints.push_back("not UTF-8");
-      return;
+    while (!text.empty()) {
+      const size_t size = base::FirstCharacter(text).size;
+      if (size == 0) return complaints.push_back("not UTF-8");
+      text.remove_prefix(size);
     }
   }
 

@@ -1,13 +1,6 @@
 #include "redlatch/from_std.h"
 
-#include <chrono>
-#include <cstdint>
-#include <limits>
-#include <optional>
-#include <vector>
-
-#include "absl/time/time.h"
-#include "gtest/gtest.h"
+#include "tests/support/testing.h"
 
 namespace redlatch::internal {
 namespace {

@@ -1,10 +1,7 @@
 // What the default Observer writes.
 #include "redlatch/observer.h"
 
-#include <string>
-
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/support/testing.h"
 
 namespace redlatch {
 namespace {

@@ -1,8 +1,7 @@
 // What status.h names, as a program sees it that spells neither namespace out.
-#include <gtest/gtest.h>
 
-#include "absl/status/status.h"
 #include "redlatch/status.h"
+#include "tests/support/testing.h"
 
 namespace {
 

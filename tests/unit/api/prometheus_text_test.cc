@@ -1,12 +1,4 @@
 // The text for Prometheus.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <cstdint>
-#include <set>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "absl/types/span.h"
 #include "redlatch/stats.h"
@@ -154,12 +146,6 @@ TEST(PrometheusText, NamesOfAnyBytesBecomeLabelsThatReadBack) {
   for (size_t i = 0; i < names.size(); ++i) {
     EXPECT_EQ(text.Value("redlatch_acquired_total", {{"lock", names[i].second}}), i + 1);
   }
-}
-
-TEST(PrometheusText, EveryByteAloneIsWellFormed) {
-  std::vector<LockStats> locks;
-  for (int byte = 0; byte < 256; ++byte) locks.push_back(Lock(std::string(1, char(byte))));
-  EXPECT_EQ(Parsed(ClientOf(locks)).ValuesOf("lock").size(), 256);
 }
 
 TEST(PrometheusText, NamesThatReadAlikeAreAddedUp) {

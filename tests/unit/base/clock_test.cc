@@ -1,12 +1,8 @@
 #include "src/base/clock.h"
 
-#include <gtest/gtest.h>
 #include <time.h>
 
-#include <cstdint>
-#include <limits>
-
-#include "absl/time/time.h"
+#include "tests/support/testing.h"
 
 namespace redlatch::base {
 namespace {
@@ -26,23 +22,6 @@ TEST(ClockTest, IsTheBootClockAndNeverGoesBack) {
     EXPECT_GE(now.nanos(), boot.tv_sec * int64_t{1'000'000'000} + boot.tv_nsec);
     last = now;
   }
-}
-
-TEST(ClockTest, InstantsAreOrderedByTime) {
-  EXPECT_EQ(Instant(), At(0));
-  EXPECT_LT(At(-1), At(0));
-  EXPECT_LT(At(1), At(2));
-  EXPECT_LT(At(kMax - 1), Instant::Infinite());
-  EXPECT_TRUE(Instant::Infinite().is_infinite());
-  EXPECT_FALSE(At(kMax - 1).is_infinite());
-}
-
-TEST(ClockTest, AddsAndSubtractsToTheNanosecond) {
-  EXPECT_EQ(At(5) + absl::Nanoseconds(3), At(8));
-  EXPECT_EQ(At(5) - absl::Nanoseconds(8), At(-3));
-  EXPECT_EQ(At(5) + absl::Seconds(-2), At(5 - 2'000'000'000));
-  EXPECT_EQ(At(8) - At(5), absl::Nanoseconds(3));
-  EXPECT_EQ(At(5) - At(8), absl::Nanoseconds(-3));
 }
 
 TEST(ClockTest, AdditionSaturates) {
@@ -76,13 +55,6 @@ TEST(ClockTest, UntilIsWhatIsLeftAndNeverNegative) {
   const absl::Duration left = Until(Now() + absl::Hours(1));
   EXPECT_LE(left, absl::Hours(1));
   EXPECT_GT(left, absl::Minutes(59));
-}
-
-TEST(ClockTest, PollTimeoutIsZeroOnceTheDeadlineHasPassed) {
-  EXPECT_EQ(PollTimeout(Now()), 0);
-  EXPECT_EQ(PollTimeout(Now() - absl::Nanoseconds(1)), 0);
-  EXPECT_EQ(PollTimeout(At(0)), 0);
-  EXPECT_EQ(PollTimeout(At(kMin)), 0);
 }
 
 TEST(ClockTest, PollTimeoutIsRoundedUpSoThatNoPollReturnsBeforeTheDeadline) {

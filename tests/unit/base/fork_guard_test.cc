@@ -1,16 +1,12 @@
 #include "src/base/fork_guard.h"
 
-#include <gtest/gtest.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <atomic>
-#include <optional>
-#include <thread>
-#include <vector>
+#include "tests/support/testing.h"
 
 namespace redlatch::base {
 namespace {
@@ -42,16 +38,6 @@ TEST_P(ForkGuardTest, ChildSeesThatItIsOneAndParentThatItIsNot) {
   EXPECT_FALSE(guard.InForkedChild());
 }
 
-TEST_P(ForkGuardTest, GuardMadeInTheChildIsTheChilds) {
-  const ForkGuard parents;
-  EXPECT_TRUE(InChild(GetParam(), [&] {
-    const ForkGuard childs;
-    const ForkGuard second;
-    return !childs.InForkedChild() && !second.InForkedChild() && parents.InForkedChild();
-  }));
-  EXPECT_FALSE(parents.InForkedChild());
-}
-
 TEST_P(ForkGuardTest, GrandchildIsToldApartFromItsWholeAncestry) {
   const ForkGuard parents;
   EXPECT_TRUE(InChild(GetParam(), [&] {
@@ -67,22 +53,6 @@ TEST_P(ForkGuardTest, GrandchildIsToldApartFromItsWholeAncestry) {
   }));
 }
 
-TEST_P(ForkGuardTest, GrandchildOfAChildThatMadeNoGuardIsStillOne) {
-  const ForkGuard parents;
-  EXPECT_TRUE(InChild(
-      GetParam(), [&] { return InChild(GetParam(), [&] { return parents.InForkedChild(); }); }));
-}
-
-TEST_P(ForkGuardTest, CopyOfAGuardAnswersAsItDoes) {
-  const ForkGuard guard;
-  const ForkGuard copy = guard;
-  EXPECT_TRUE(InChild(GetParam(), [&] {
-    const ForkGuard in_child = guard;
-    return copy.InForkedChild() && in_child.InForkedChild();
-  }));
-  EXPECT_FALSE(copy.InForkedChild());
-}
-
 #ifdef SYS_fork
 INSTANTIATE_TEST_SUITE_P(EveryWayToFork, ForkGuardTest,
                          testing::Values(ForkByLibrary, ForkBySystemCall, ForkByClone));
@@ -90,20 +60,6 @@ INSTANTIATE_TEST_SUITE_P(EveryWayToFork, ForkGuardTest,
 INSTANTIATE_TEST_SUITE_P(EveryWayToFork, ForkGuardTest,
                          testing::Values(ForkByLibrary, ForkByClone));
 #endif
-
-TEST(ForkGuardThreadTest, ThreadsOfOneProcessAreNoChildren) {
-  const ForkGuard guard;
-  std::vector<std::thread> threads;
-  threads.reserve(8);
-  for (int i = 0; i < 8; ++i) {
-    threads.emplace_back([&] {
-      const ForkGuard own;
-      EXPECT_FALSE(own.InForkedChild());
-      EXPECT_FALSE(guard.InForkedChild());
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-}
 
 // Guards made by several threads of a fresh child at once agree on its number.
 TEST(ForkGuardThreadTest, FirstGuardsOfAChildMayBeMadeAtOnce) {

@@ -1,15 +1,12 @@
 #include "src/base/poll_gate.h"
 
-#include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include <cstdint>
-#include <thread>
-
 #include "src/base/unique_fd.h"
+#include "tests/support/testing.h"
 
 namespace redlatch::base {
 namespace {
@@ -29,28 +26,12 @@ class PollGateTest : public ::testing::Test {
   PollGate gate_;
 };
 
-TEST_F(PollGateTest, MadeItIsOpen) {
-  EXPECT_FALSE(IsReady());
-  Come();
-  EXPECT_TRUE(IsReady());
-}
-
 TEST_F(PollGateTest, ShutItLetsNothingThroughUntilItIsOpened) {
   ASSERT_TRUE(gate_.Shut());
   Come();
   EXPECT_FALSE(IsReady());
   ASSERT_TRUE(gate_.Open());
   EXPECT_TRUE(IsReady());
-}
-
-TEST_F(PollGateTest, OpeningWakesWhoSleepsThereIfSomethingHasCome) {
-  ASSERT_TRUE(gate_.Shut());
-  bool woken = false;
-  std::thread sleeper([&] { woken = IsReady(/*timeout_ms=*/60'000); });
-  Come();
-  ASSERT_TRUE(gate_.Open());
-  sleeper.join();
-  EXPECT_TRUE(woken);
 }
 
 TEST_F(PollGateTest, WatchesOneDescriptorAtATime) {

@@ -1,9 +1,7 @@
 #include "src/base/sha1.h"
 
-#include <string>
-
-#include "gtest/gtest.h"
 #include "lua/scripts.h"
+#include "tests/support/testing.h"
 
 namespace redlatch::base {
 namespace {

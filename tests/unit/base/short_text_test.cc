@@ -1,9 +1,6 @@
 #include "src/base/short_text.h"
 
-#include <gtest/gtest.h>
-
-#include <string>
-#include <utility>
+#include "tests/support/testing.h"
 
 namespace redlatch::base {
 namespace {

@@ -1,9 +1,8 @@
 #include "src/base/status.h"
 
-#include <gtest/gtest.h>
-
 #include "absl/strings/cord.h"
 #include "src/redis/wire/errors.h"
+#include "tests/support/testing.h"
 
 namespace redlatch::base {
 namespace {

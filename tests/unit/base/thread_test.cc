@@ -1,10 +1,9 @@
 #include "src/base/thread.h"
 
-#include <gtest/gtest.h>
 #include <pthread.h>
 #include <signal.h>
 
-#include <string>
+#include "tests/support/testing.h"
 
 namespace redlatch::base {
 namespace {

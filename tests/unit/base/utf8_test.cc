@@ -1,9 +1,6 @@
 #include "src/base/utf8.h"
 
-#include <string>
-#include <string_view>
-
-#include "gtest/gtest.h"
+#include "tests/support/testing.h"
 
 namespace redlatch::base {
 namespace {

@@ -3,15 +3,12 @@
 #include <filesystem>
 #include <fstream>
 #include <regex>
-#include <set>
 #include <sstream>
-#include <string>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_join.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "src/redis/connect/needs.h"
+#include "tests/support/testing.h"
 
 namespace redlatch {
 namespace {

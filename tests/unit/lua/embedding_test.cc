@@ -1,11 +1,9 @@
 // The scripts of tests/lua_embedding/good, embedded as those of lua/ are. That what is broken
 // fails the build is tested in tests/CMakeLists.txt.
 #include <iterator>
-#include <string_view>
 
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "lua_fixture/scripts.h"
+#include "tests/support/testing.h"
 
 namespace redlatch {
 namespace {

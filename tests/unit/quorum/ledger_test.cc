@@ -1,6 +1,6 @@
 #include "src/quorum/ledger.h"
 
-#include "gtest/gtest.h"
+#include "tests/support/testing.h"
 
 namespace redlatch::quorum {
 namespace {

@@ -1,22 +1,11 @@
 // How a quorum subscribes at nodes that are slow to answer.
-#include <algorithm>
-#include <atomic>
-#include <map>
-#include <memory>
 #include <mutex>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
-#include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "gtest/gtest.h"
-#include "src/base/clock.h"
 #include "src/quorum/quorum.h"
 #include "src/redis/deployment/deployment.h"
 #include "tests/support/await.h"
+#include "tests/support/testing.h"
 
 namespace redlatch::quorum {
 namespace {

@@ -1,13 +1,8 @@
 #include "src/quorum/verdict.h"
 
-#include <string>
-#include <vector>
-
-#include "absl/status/status.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "src/quorum/vote.h"
 #include "src/redis/wire/errors.h"
+#include "tests/support/testing.h"
 
 namespace redlatch::quorum {
 namespace {

@@ -1,10 +1,5 @@
 // Claims, looks, windows and notes.
-#include <string>
 
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/sim/lua/contract/fixture.h"
 
 namespace redlatch {
@@ -210,16 +205,6 @@ TEST_P(LockClaims, WhoeverComesWhenTheClockWentBackComesLastAllTheSame) {
   EXPECT_THAT(Waiting(), ElementsAre(Hold('b'), Hold('c'), Hold('d')));
   Release(Of('a'));
   EXPECT_EQ(Owner(), Hold('b'));
-}
-
-TEST_P(LockClaims, ARecordWithFurtherWordsIsThatOfALiveWaiter) {
-  Ear ear(*server_, Channel('b'));
-  Take(Of('a'));
-  Ask(Claiming(kClaim, Of('b')));
-  SetRecord(Hold('b'), Record(Hold('b')) + " a later 1");
-  Release(Of('a'));
-  EXPECT_EQ(Owner(), Hold('b'));
-  EXPECT_THAT(ear.Hear(), StartsWith("grant " + Hold('b')));
 }
 
 TEST_P(LockClaims, AKeyOfSomebodyElseIsNeverReadWhole) {

@@ -1,9 +1,6 @@
 // A bar: no script of the simple and the reentrant lock takes the server longer because 10,000
 // wait, hold, or are dead; see script_costs.h.
-#include <cstdint>
 
-#include "absl/strings/str_cat.h"
-#include "gtest/gtest.h"
 #include "tests/sim/lua/contract/fixture.h"
 #include "tests/sim/lua/script_costs.h"
 

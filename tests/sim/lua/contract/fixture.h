@@ -3,12 +3,6 @@
 #ifndef REDLATCH_TESTS_SIM_LUA_CONTRACT_FIXTURE_H_
 #define REDLATCH_TESTS_SIM_LUA_CONTRACT_FIXTURE_H_
 
-#include <cstdint>
-#include <string>
-#include <vector>
-
-#include "gtest/gtest.h"
-#include "tests/sim/lua/lock_kinds.h"
 #include "tests/sim/lua/lock_scripts_fixture.h"
 
 namespace redlatch {

@@ -1,12 +1,5 @@
 // Those who hold, those who repeat themselves, and those who come late.
-#include <algorithm>
-#include <cstdint>
-#include <set>
-#include <string>
-#include <vector>
 
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/sim/lua/contract/fixture.h"
 
 namespace redlatch {
@@ -63,29 +56,6 @@ TEST_P(LockLeases, AreReleasedAndRenewedByTheirOwnerOnly) {
 
 class LockHolds : public LockContract {};
 INSTANTIATE_TEST_SUITE_P(OfEachKind, LockHolds, ::testing::ValuesIn(ExclusiveKinds()), NameOfKind);
-
-TEST_P(LockHolds, OfASuccessorAreNotReleasedByARepeat) {
-  Ear ear(*server_, Channel('b'));
-  Take(Of('a'));
-  Ask(Of('b'));
-  EXPECT_EQ(Release(Of('a')), kReleased);
-  EXPECT_EQ(Release(Of('a')), kNotHeld);
-  EXPECT_EQ(Cancel(Of('a')), kUnknown);
-  EXPECT_EQ(Owner(), Hold('b'));
-  EXPECT_THAT(Waiting(), IsEmpty());
-}
-
-TEST_P(LockHolds, ThatExpiredFreeTheLockForTheHead) {
-  const Request brief = For(100, Of('a'));
-  Take(brief);
-  const redis::Reply queued = Ask(Of('b'));
-  EXPECT_EQ(First(queued), "queued");
-  EXPECT_LE(queued.elements[1].integer, 101) << "rounded up by some";
-  AwaitExpiry(Leased());
-  EXPECT_EQ(Outcome(Of('b')), "granted");
-  EXPECT_EQ(Release(brief), kNotHeld);
-  EXPECT_EQ(Owner(), Hold('b'));
-}
 
 TEST_P(LockHolds, AreNotMadeByAnAcquireThatComesAfterItsCancelOrRelease) {
   EXPECT_EQ(Cancel(Of('a'), 5000), kUnknown);
@@ -309,15 +279,6 @@ TEST_P(LockTokens, OfARequeueThatComesAfterItsCancelLeaveNoGhost) {
   EXPECT_EQ(ReleaseAndQueue(Of('a'), Of('a', 2)).DebugString(), "[\"released\", \"gone\"]");
   EXPECT_EQ(Owner(), "");
   EXPECT_THAT(Waiting(), IsEmpty());
-}
-
-TEST_P(LockTokens, OfARequeueGrowIfNobodyWaits) {
-  const int64_t token = Token(Of('a'));
-  const redis::Reply reply = ReleaseAndQueue(Of('a'), Of('a', 2));
-  ASSERT_EQ(reply.elements.size(), 5) << reply.DebugString();
-  EXPECT_EQ(reply.elements[1].text, "granted");
-  EXPECT_GT(std::stoll(reply.elements[2].text), token);
-  EXPECT_EQ(Owner(), Hold('a', 2));
 }
 
 TEST_P(LockTokens, OfARequeueAreForThoseBeforeIt) {

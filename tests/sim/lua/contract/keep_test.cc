@@ -1,14 +1,5 @@
 // Holds that their clients may keep: who is called, when, and what a renewal tells.
-#include <cstdint>
-#include <string>
-#include <vector>
 
-#include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/sim/lua/contract/fixture.h"
 
 namespace redlatch {
@@ -107,26 +98,6 @@ TEST_P(LockKeepers, AreNotCalledForAHoldThatMayNotBeKept) {
   EXPECT_EQ(ear.Hear(), "");
 }
 
-TEST_P(LockKeepers, AreNotCalledByARefreshOfTheirOwnHold) {
-  Ear ear(*server_, Channel('a'));
-  const Request kept = Kept(Of('a'));
-  Take(kept);
-  EXPECT_EQ(Outcome(Again(kept)), "granted");
-  EXPECT_EQ(ear.Hear(), "");
-}
-
-TEST_P(LockKeepers, ThatWaitedAreGrantedUnderTheirName) {
-  Ear ear(*server_, Channel('b'));
-  Take(Of('a'));
-  const Request kept = Kept(Of('b'));
-  EXPECT_EQ(Outcome(kept), "queued");
-  EXPECT_EQ(Release(Of('a')), kReleased);
-  EXPECT_THAT(ear.Hear(), StartsWith("grant " + kept.hold + " "));
-  EXPECT_EQ(Outcome(Of('c')), "queued");
-  EXPECT_EQ(ear.Hear(), Wanted(kept));
-  EXPECT_EQ(Release(kept), kReleased);
-}
-
 TEST_P(LockKeepers, AreToldByARenewalHowManyWait) {
   Ear ear(*server_, Channel('a'));
   const Request kept = Kept(Of('a'));
@@ -207,32 +178,23 @@ TEST_P(LockKeepers, GiveNoTokensBackThatWereReservedForAnother) {
   EXPECT_EQ(StoredFence(), token);
 }
 
-// Its client has heard of the first grant only, and an acquire of it was unanswered.
-TEST_P(LockKeepers, ThatWereGrantedAnewGiveNoTokensBackThatOthersHadBetween) {
-  Ear ear(*server_, Channel('a'));
-  const Request kept = For(60'000, Kept(Of('a')));
-  const int64_t first = Token(kept);
-  RenewWords(kept);
-  ForceRelease();
-  const int64_t others = Token(Of('b'));
-  EXPECT_EQ(Release(Of('b'), others, others), kReleased);
-  EXPECT_GT(Token(kept), others);
-  EXPECT_EQ(Release(kept, first, first, /*gone_ms=*/1000), kReleased);
-  EXPECT_GT(StoredFence(), others);
-}
-
-// As above, but the client knows only of an unanswered renewal, and not of the acquire.
+// Its client has heard of the first grant only: an acquire of it was unanswered, or a renewal.
 TEST_P(LockKeepers, GiveBackNoOthersTokensWhenReleasedAfterASecondGrant) {
   Ear ear(*server_, Channel('a'));
-  const Request kept = For(60'000, Kept(Of('a')));
-  const int64_t first = Token(kept);
-  RenewWords(kept);
-  ForceRelease();
-  const int64_t others = Token(Of('b'));
-  EXPECT_EQ(Release(Of('b'), others, others), kReleased);
-  EXPECT_GT(Token(kept), others);
-  EXPECT_EQ(Release(kept, first, /*reserved=*/0), kReleased);
-  EXPECT_GT(StoredFence(), others);
+  for (const bool acquire : {true, false}) {
+    const Request kept = For(60'000, Kept(Of('a')));
+    const int64_t first = Token(kept);
+    RenewWords(kept);
+    ForceRelease();
+    const int64_t others = Token(Of('b'));
+    EXPECT_EQ(Release(Of('b'), others, others), kReleased);
+    EXPECT_GT(Token(kept), others);
+    EXPECT_EQ(acquire ? Release(kept, first, first, /*gone_ms=*/1000)
+                      : Release(kept, first, /*reserved=*/0),
+              kReleased);
+    EXPECT_GT(StoredFence(), others);
+    server_->Command({"FLUSHALL"});
+  }
 }
 
 // Between the tokens that it knows and the last ones, another grant had some.
@@ -304,12 +266,6 @@ TEST_P(LockKeepers, WhoseHoldIsGoneAreToldSoAndOwnNoTokens) {
   const int64_t fence = StoredFence();
   EXPECT_EQ(Renew(Kept(Of('a'))), kNotHeld);
   EXPECT_EQ(StoredFence(), fence);
-}
-
-TEST_P(LockKeepers, ThatKeepNothingReserveNoTokens) {
-  const int64_t token = Token(Of('a'));
-  EXPECT_EQ(Renew(Of('a')), kHeld);
-  EXPECT_EQ(StoredFence(), token);
 }
 
 }  // namespace

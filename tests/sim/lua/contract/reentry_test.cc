@@ -1,10 +1,5 @@
 // Owners that hold several times, by themselves or by several clients.
-#include <cstdint>
-#include <string>
 
-#include "absl/strings/str_cat.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/sim/lua/contract/fixture.h"
 
 namespace redlatch {
@@ -58,19 +53,6 @@ TEST_P(LockReentry, OneOwnerInTwoClientsHoldsTwiceAndFreesItWithTheLast) {
   EXPECT_THAT(ear.Hear(), StartsWith("grant " + Hold('c')));
   EXPECT_EQ(Count(kJob), "");
   EXPECT_EQ(Count(Of('c').owner), "1");
-}
-
-TEST_P(LockReentry, AnotherOwnerIsRefusedOrQueuedUntilTheLatestExpiry) {
-  const Request brief = For(5000, Job('a'));
-  Token(brief);
-  Token(Job('b'));
-  const redis::Reply busy = Ask(Impatient(Of('c')));
-  EXPECT_EQ(First(busy), "busy");
-  EXPECT_GT(busy.elements[1].integer, 29000);
-  EXPECT_LE(busy.elements[1].integer, 30000);
-  EXPECT_EQ(Outcome(Of('c')), "queued");
-  EXPECT_EQ(Outcome(Of('d')), "queued");
-  EXPECT_THAT(Waiting(), ElementsAre(Hold('c'), Hold('d')));
 }
 
 TEST_P(LockReentry, AHoldOfTwoExpiresAloneAndIsPurged) {
@@ -165,54 +147,23 @@ TEST_P(LockReentry, ARequeueWhoseNewGrantExistsIsARepeat) {
   }
 }
 
-// One of the two keys is deleted or evicted.
-TEST_P(LockReentry, AfterItsMainKeyIsDeletedTheNextOwnerIsAlone) {
-  for (const bool one_more : {false, true}) {
-    SCOPED_TRACE(one_more);
-    Token(Job('a'));
-    Token(Job('b'));
-    server_->Command({"DEL", name_});
-    Token(Of('c'));
-    if (one_more) Token(Of('c', 2));
-    EXPECT_EQ(Renew(Job('a')), kNotHeld);
-    EXPECT_EQ(Release(Job('b')), kNotHeld);
-    EXPECT_EQ(Count(Of('c').owner), one_more ? "2" : "1");
-    EXPECT_EQ(Release(Of('c'), 0, 0, 5000), kReleased);
-    if (one_more) {
-      EXPECT_EQ(Outcome(Impatient(Of('d'))), "busy");
-      EXPECT_EQ(Count(Of('c').owner), "1");
-      EXPECT_EQ(Release(Of('c', 2)), kReleased);
-    }
-    EXPECT_EQ(Outcome(Of('d')), "granted");
-    EXPECT_EQ(Release(Of('d')), kReleased);
-    server_->Command({"FLUSHALL"});
-  }
-}
-
 TEST_P(LockReentry, DeletedExpiriesAreRestored) {
-  for (const std::string how : {"nobody", "renews", "releases", "cancels", "asks", "looks"}) {
-    SCOPED_TRACE(how);
+  const std::vector<std::pair<std::string, std::function<std::string()>>> calls = {
+      {"", [] { return ""; }},
+      {kHeld, [&] { return Renew(Job('a')); }},
+      {kReleased, [&] { return Release(Job('a')); }},
+      {kPassedOn, [&] { return Cancel(Job('a')); }},
+      {"granted", [&] { return Outcome(Job('d')); }},
+      {kUnknown, [&] { return Look(); }}};
+  for (const auto& [reply, call] : calls) {
+    SCOPED_TRACE(reply);
     server_->Command({"FLUSHALL"});
     Token(For(20000, Job('a')));
     Token(Job('b'));
     Token(Job('c'));
     server_->Command({"DEL", Auxiliary("holds")});
     EXPECT_THAT(Inspect(), HasSubstr(Hold('b')));
-    if (how == "renews") {
-      EXPECT_EQ(Renew(Job('a')), kHeld);
-    }
-    if (how == "releases") {
-      EXPECT_EQ(Release(Job('a')), kReleased);
-    }
-    if (how == "cancels") {
-      EXPECT_EQ(Cancel(Job('a')), kPassedOn);
-    }
-    if (how == "asks") {
-      EXPECT_EQ(Outcome(Job('d')), "granted");
-    }
-    if (how == "looks") {
-      EXPECT_EQ(Look(), kUnknown);
-    }
+    EXPECT_EQ(call(), reply);
     const redis::Reply busy = Ask(Impatient(Of('e')));
     EXPECT_EQ(First(busy), "busy");
     EXPECT_GT(busy.elements[1].integer, 29000) << "until the last hold ends";
@@ -225,17 +176,6 @@ TEST_P(LockReentry, DeletedExpiriesAreRestored) {
     EXPECT_EQ(Release(Job('c')), kReleased);
     EXPECT_EQ(Outcome(Of('e')), "granted");
   }
-}
-
-TEST_P(LockReentry, AnOwnerThatWaitedAndIsLetInWaitsNoMore) {
-  Token(Of('a'));
-  Ask(Job('b'));
-  Ask(Job('c'));  // its channel has no listener
-  Ear ear(*server_, Channel('b'));
-  Release(Of('a'));
-  EXPECT_THAT(ear.Hear(), StartsWith("grant " + Hold('b')));
-  EXPECT_EQ(Outcome(Job('c')), "granted");
-  EXPECT_THAT(Waiting(), IsEmpty());
 }
 
 TEST_P(LockReentry, AllWaitersOfAnOwnerEnterTogether) {
@@ -290,19 +230,6 @@ TEST_P(LockReentry, ANewRequestEntersIfItsOwnersWaiterIsNext) {
   EXPECT_THAT(Waiting(), IsEmpty());
 }
 
-TEST_P(LockReentry, AHeartbeatEntersIfItsOwnersWaiterIsNext) {
-  Ear b(*server_, Channel('b')), c(*server_, Channel('c'));
-  Token(Of('a'));
-  Ask(Job('b'));
-  Ask(Job('c'));
-  Expire(name_);
-  EXPECT_EQ(Outcome(Again(Job('c'))), "granted");
-  EXPECT_THAT(b.Hear(), StartsWith("grant " + Hold('b')));
-  EXPECT_EQ(c.Hear(), "");
-  EXPECT_EQ(Count(kJob), "2");
-  EXPECT_THAT(Waiting(), IsEmpty());
-}
-
 TEST_P(LockReentry, CancelAndForcedReleaseAdmitAllWaitersOfAnOwner) {
   for (const bool forced : {false, true}) {
     Ear b(*server_, Channel('b')), c(*server_, Channel('c'));
@@ -318,17 +245,6 @@ TEST_P(LockReentry, CancelAndForcedReleaseAdmitAllWaitersOfAnOwner) {
   }
 }
 
-TEST_P(LockReentry, ThreadsWithoutACommonOwnerEnterOneByOne) {
-  Ear b(*server_, Channel('b'));
-  Token(Of('a'));
-  Ask(Of('b'));
-  Ask(Of('b', 2));
-  Release(Of('a'));
-  EXPECT_THAT(b.Hear(), StartsWith("grant " + Hold('b')));
-  EXPECT_EQ(b.Hear(), "");
-  EXPECT_THAT(Waiting(), ElementsAre(Hold('b', 2)));
-}
-
 TEST_P(LockReentry, BothKeysAgreeIfAnotherJoinsInTheLastMillisecond) {
   for (int i = 1; i <= 50; ++i) {
     Ask(For(3, Job('a', i)));
@@ -339,25 +255,6 @@ TEST_P(LockReentry, BothKeysAgreeIfAnotherJoinsInTheLastMillisecond) {
     EXPECT_EQ(server_->Integer({"ZCARD", Auxiliary("holds")}), std::atoi(count.c_str()));
     server_->Command({"DEL", name_, Auxiliary("holds")});
   }
-}
-
-TEST_P(LockReentry, FullMemoryRefusesAnAcquireAndNothingElse) {
-  Ear c(*server_, Channel('c'));
-  Token(Job('a'));
-  Token(Job('b'));
-  Ask(Of('c'));
-  FillMemory();
-  EXPECT_THAT(Acquire(Of('d')), HasSubstr("OOM"));
-  EXPECT_THAT(Acquire(Job('e')), HasSubstr("OOM"));
-  EXPECT_EQ(Count(kJob), "2");
-  EXPECT_THAT(Waiting(), ElementsAre(Hold('c')));
-  EXPECT_EQ(Renew(Job('a')), kHeld);
-  EXPECT_EQ(Release(Job('a'), 0, 0, 5000), kReleased);
-  EXPECT_EQ(Cancel(Job('b'), 5000), kPassedOn);
-  EXPECT_THAT(c.Hear(), StartsWith("grant"));
-  EXPECT_EQ(Release(Of('c')), kReleased);
-  EXPECT_THAT(Acquire(Of('d')), HasSubstr("OOM"));
-  EXPECT_EQ(server_->Integer({"EXISTS", name_}), 0);
 }
 
 TEST_P(LockReentry, AForcedReleaseTellsEachClientAndHandsOver) {

@@ -2,15 +2,7 @@
 #ifndef REDLATCH_TESTS_SIM_LUA_LATCH_FIXTURE_H_
 #define REDLATCH_TESTS_SIM_LUA_LATCH_FIXTURE_H_
 
-#include <cstdint>
-#include <string>
-#include <vector>
-
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
-#include "gtest/gtest.h"
 #include "tests/sim/lua/lock_scripts_fixture.h"
 
 namespace redlatch {

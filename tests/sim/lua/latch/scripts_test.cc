@@ -1,10 +1,4 @@
-#include <cstdint>
-#include <string>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/sim/lua/latch/fixture.h"
 
 namespace redlatch {
@@ -194,14 +188,6 @@ TEST_F(LatchScriptsTest, AnOverdueWaiterIsToldAsWell) {
   EXPECT_EQ(ear.Hear(), GrantOf(Waiter('b')));
 }
 
-TEST_F(LatchScriptsTest, AHeartbeatThatCrossedTheOpeningGoesOnAndLeavesTheQueue) {
-  Create(1);
-  Ask(Waiter('b'));
-  server_->Command({"HSET", name_, "count", "0"});
-  EXPECT_EQ(Acquire(Waiter('b')), kGranted);
-  EXPECT_THAT(Waiting(), IsEmpty());
-}
-
 TEST_F(LatchScriptsTest, WhoGivesUpLeavesTheQueueAndIsNotTold) {
   Ear ear(*server_, Channel('b'));
   Create(1);
@@ -359,24 +345,6 @@ TEST_F(LatchScriptsTest, ItIsForgottenWhenNobodyTouchesItAndWithItWhoCounted) {
   EXPECT_EQ(Create(2, Incarnation(2)), Made(2, Incarnation(2)));
 }
 
-TEST_F(LatchScriptsTest, EveryKeyHasATtlAfterEveryOperation) {
-  const std::vector<std::string> steps = {Create(3),
-                                          Create(3),
-                                          CountDown("a"),
-                                          Acquire(Waiter('b')),
-                                          Acquire(Waiter('c')),
-                                          Cancel(Waiter('c'), 5000),
-                                          CountDown("a"),
-                                          Count(),
-                                          Acquire(Impatient(Waiter('d')))};
-  EXPECT_THAT(steps, ::testing::Each(Not(HasSubstr("ERR"))));
-  EXPECT_EQ(Keys(), 5) << "the latch, who counted, queue, waiters, and who gave up";
-  ExpectATtlOnEveryKey();
-  CountDown("b", 2);
-  EXPECT_EQ(Keys(), 3);
-  ExpectATtlOnEveryKey();
-}
-
 // Refusals.
 
 TEST_F(LatchScriptsTest, KeysOfAnotherTypeOrKindAreRefusedAndUntouched) {
@@ -423,15 +391,6 @@ TEST_F(LatchScriptsTest, AQueueOfAnotherTypeIsRefusedBeforeAnythingIsWritten) {
     server_->Command({"DEL", Queue(), Waiters()});
   }
   EXPECT_EQ(CountDown("last"), "0");
-}
-
-TEST_F(LatchScriptsTest, TheFenceIsNobodysMatterHere) {
-  server_->Command({"HSET", Fence(), "not", "a token"});
-  server_->Command({"PEXPIRE", Fence(), "30000"});
-  EXPECT_EQ(Create(1), Made(1));
-  EXPECT_EQ(Outcome(Waiter('b')), "queued");
-  EXPECT_EQ(CountDown("job"), "0");
-  EXPECT_EQ(Acquire(Waiter('b')), kGranted);
 }
 
 TEST_F(LatchScriptsTest, TheReentrantLockRefusesALatch) {
@@ -498,16 +457,6 @@ TEST_F(LatchScriptsTest, NamesAndIdsMayContainAnything) {
     EXPECT_EQ(HearGrant(ear), GrantOf(Waiter('b')));
     EXPECT_NE(server_->Text({"ZSCORE", Counted(), id}), "");
   }
-}
-
-TEST_F(LatchScriptsTest, LatchesOfDifferentNamesAreApart) {
-  Create(1);
-  name_ = "orders:43";
-  EXPECT_EQ(Create(2, Incarnation(2)), Made(2, Incarnation(2)));
-  EXPECT_EQ(CountDown("job", 1, Incarnation(2)), "1");
-  name_ = "orders:42";
-  EXPECT_EQ(Count(), "1");
-  EXPECT_EQ(CountDown("job"), "0");
 }
 
 }  // namespace

@@ -1,8 +1,5 @@
 // A latch for which many wait: each call tells a window of them that it is open.
 
-#include "absl/strings/str_cat.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/sim/lua/latch/fixture.h"
 #include "tests/sim/lua/script_costs.h"
 

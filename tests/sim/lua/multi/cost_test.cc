@@ -1,11 +1,5 @@
 // A bar: no call about 64 names executes more than a few commands per name, whatever waits there.
-#include <cstdint>
-#include <functional>
-#include <string>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "gtest/gtest.h"
 #include "tests/sim/lua/multi/fixture.h"
 
 namespace redlatch {

@@ -2,18 +2,8 @@
 #ifndef REDLATCH_TESTS_SIM_LUA_MULTI_FIXTURE_H_
 #define REDLATCH_TESTS_SIM_LUA_MULTI_FIXTURE_H_
 
-#include <cstdint>
-#include <cstdlib>
-#include <memory>
-#include <string>
-#include <string_view>
-#include <vector>
-
-#include "absl/strings/str_cat.h"
-#include "gtest/gtest.h"
 #include "lua/scripts.h"
 #include "redlatch/lua_script.h"
-#include "src/redis/wire/reply.h"
 #include "tests/sim/lua/script_clients.h"
 #include "tests/support/lock_keys.h"
 

@@ -1,8 +1,5 @@
 // Locks of several names, some of which a client keeps.
-#include <string>
 
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/sim/lua/multi/fixture.h"
 
 namespace redlatch {

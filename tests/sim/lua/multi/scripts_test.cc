@@ -1,10 +1,6 @@
 // The rules of lua/multi, and what the simple lock's scripts make of whoever waits for several
 // names.
-#include <string>
 
-#include "absl/strings/str_cat.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/sim/lua/multi/fixture.h"
 
 namespace redlatch {
@@ -117,16 +113,6 @@ TEST_F(MultiScripts, OneThatDoesNotComeIsPassedOverOnceItsClaimIsOver) {
   // It is told that it missed a message, and returns to its place.
   EXPECT_THAT(Ask(kAll, Again(Claiming(20, multi_))), HasSubstr(" missed"));
   EXPECT_THAT(Waiting("b"), ElementsAre(multi_.hold));
-}
-
-TEST_F(MultiScripts, TheDeadAreNotWaitedFor) {
-  Ask({"b"}, simple_);
-  Ask(kAll, multi_);  // nobody hears its channel
-  Ear ear(*server_, Channel('3'));
-  Ask({"b"}, other_);
-  EXPECT_EQ(Release({"b"}, simple_), "released look 2000");
-  EXPECT_THAT(ear.Hear(), StartsWith("grant " + other_.hold));
-  EXPECT_THAT(Ask({"a"}, simple_), StartsWith("granted "));
 }
 
 TEST_F(MultiScripts, AReleaseHandsEachNameToWhoeverIsNextThere) {

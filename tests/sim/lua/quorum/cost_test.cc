@@ -1,12 +1,6 @@
 // A bar: no script of one node of a quorum takes the server longer because 10,000 wait or are dead;
 // see script_costs.h.
-#include <memory>
-#include <string>
-#include <utility>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "gtest/gtest.h"
 #include "lua/scripts.h"
 #include "redlatch/lua_script.h"
 #include "tests/sim/lua/script_clients.h"

@@ -1,11 +1,5 @@
 // One node of a quorum, in rounds that fail since others have the other nodes.
-#include <memory>
-#include <string>
-#include <utility>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "gtest/gtest.h"
 #include "lua/scripts.h"
 #include "tests/sim/lua/script_clients.h"
 

@@ -1,9 +1,4 @@
-#include <cstdint>
-#include <memory>
-#include <string>
 
-#include "absl/strings/str_cat.h"
-#include "gtest/gtest.h"
 #include "lua/scripts.h"
 #include "tests/sim/lua/script_server.h"
 

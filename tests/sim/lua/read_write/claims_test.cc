@@ -1,14 +1,5 @@
 // Claims, looks and notes of the read-write lock.
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <string>
-#include <vector>
 
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/sim/lua/read_write/fixture.h"
 
 namespace redlatch {
@@ -105,26 +96,6 @@ TEST_F(ReadWriteClaimsTest, ALookPassesOnReadsThatNobodyTook) {
   EXPECT_EQ(Renew(Reader('c')), kNotHeld);
 }
 
-TEST_F(ReadWriteClaimsTest, AHeartbeatThatFindsItsOwnReadTurnsItsClaimIntoTheLease) {
-  Ear b(*server_, Channel('b'));
-  Token(Writer('a'));
-  Ask(Claiming(kReadWriteClaim, Reader('b')));
-  Release(Writer('a'));
-  EXPECT_EQ(Outcome(Again(Reader('b'))), "granted");
-  EXPECT_EQ(notes_, "missed");
-  EXPECT_GT(Remaining(Readers(), Hold('b')), 29000);
-}
-
-TEST_F(ReadWriteClaimsTest, WhatIsLeftOfAManualClaimToReadIsNotExtendedByARepeat) {
-  Ear b(*server_, Channel('b'));
-  Token(Writer('a'));
-  Ask(Claiming(kReadWriteClaim, Manual(Reader('b'))));
-  Release(Writer('a'));
-  EXPECT_LE(Ask(Again(Manual(Reader('b')))).elements[2].integer, kReadWriteClaim);
-  // This is how its client asks for all of it.
-  EXPECT_EQ(Ask(Again(Reader('b'))).elements[2].integer, 30000);
-}
-
 TEST_F(ReadWriteClaimsTest, WhoeverFindsTheLockFreeHandsItOver) {
   const Request write = Writer('a'), read = Reader('a', 2);
   const std::vector<std::function<std::string()>> ways = {
@@ -178,48 +149,6 @@ TEST_F(ReadWriteClaimsTest, AReaderHearsWhetherItsChannelHasASubscriberAndWhatIt
   const Ear ear(*server_, Channel('b'));
   EXPECT_EQ(Outcome(Again(reader)), "queued");
   EXPECT_EQ(notes_, "");
-}
-
-// The server's clock was set back since the other came.
-TEST_F(ReadWriteClaimsTest, AReaderThatComesWhenTheClockWentBackComesLastAllTheSame) {
-  Token(Writer('a'));
-  Request first = Reader('d');
-  first.ticket = "8000000000000000";
-  Ask(first);
-  const redis::Reply queued = Ask(Reader('e'));
-  EXPECT_EQ(queued.elements[2].integer, 1);
-  EXPECT_EQ(queued.elements[3].text, "8000000000000001");
-}
-
-TEST_F(ReadWriteClaimsTest, ARecordWithFurtherWordsIsThatOfALiveWaiter) {
-  Ear b(*server_, Channel('b')), c(*server_, Channel('c'));
-  Token(Writer('a'));
-  Ask(Fair('b'));
-  Ask(Reader('c'));
-  for (const char waiter : {'b', 'c'}) SetRecord(Hold(waiter), Record(Hold(waiter)) + " a later 1");
-  Release(Writer('a'));
-  EXPECT_THAT(b.Hear(), StartsWith("grant " + Hold('b')));
-  EXPECT_EQ(Owner(), std::string(32, 'b'));
-  Release(Fair('b'));
-  EXPECT_THAT(c.Hear(), StartsWith("grant " + Hold('c')));
-  EXPECT_THAT(Waiting(), IsEmpty());
-}
-
-TEST_F(ReadWriteClaimsTest, AHashOfSomebodyElseIsNeverReadWhole) {
-  for (int i = 0; i < 100; ++i) server_->Command({"HSET", name_, absl::StrCat(i), "x"});
-  server_->Command({"PEXPIRE", name_, "60000"});
-  server_->Command({"CONFIG", "RESETSTAT"});
-  for (const Request& request : {Writer('a'), Reader('b')}) {
-    EXPECT_THAT(Acquire(request), ::testing::HasSubstr("WRONGTYPE"));
-    EXPECT_THAT(Release(request), ::testing::HasSubstr("WRONGTYPE"));
-    EXPECT_THAT(Renew(request), ::testing::HasSubstr("WRONGTYPE"));
-    EXPECT_THAT(Cancel(request), ::testing::HasSubstr("WRONGTYPE"));
-  }
-  EXPECT_THAT(Inspect(), ::testing::HasSubstr("WRONGTYPE"));
-  EXPECT_THAT(ForceRelease(), ::testing::HasSubstr("WRONGTYPE"));
-  const std::string stats = server_->Text({"INFO", "commandstats"});
-  EXPECT_FALSE(absl::StrContains(stats, "cmdstat_hgetall:"));
-  EXPECT_FALSE(absl::StrContains(stats, "cmdstat_hkeys:"));
 }
 
 }  // namespace

@@ -1,10 +1,6 @@
 // A bar: no script of the read-write lock takes the server longer because 10,000 wait, read, or are
 // dead; see script_costs.h.
-#include <cstdint>
-#include <string>
 
-#include "absl/strings/str_cat.h"
-#include "gtest/gtest.h"
 #include "tests/sim/lua/read_write/fixture.h"
 #include "tests/sim/lua/script_costs.h"
 

@@ -1,13 +1,5 @@
 // Readers under their own write, and what is left of both.
-#include <cstdint>
-#include <memory>
-#include <string>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/sim/lua/read_write/fixture.h"
 
 namespace redlatch {
@@ -145,13 +137,6 @@ TEST_F(ReadWriteScriptsTest, APhaseFairDowngradeLetsWaitingReadersInBeforeAWrite
   EXPECT_EQ(c.Hear(), "");
   Release(Reader('b'));
   EXPECT_THAT(c.Hear(), StartsWith("grant"));
-}
-
-TEST_F(ReadWriteScriptsTest, AWriterWaitsForWriteAndNestedRead) {
-  Token(For(5000, Writer('a')));
-  Ask(Nest(Writer('a')));
-  EXPECT_LE(RetryAfter(Impatient(Writer('b'))), 5001) << "rounded up";
-  EXPECT_LE(RetryAfter(Impatient(Reader('b'))), 5001) << "rounded up";
 }
 
 TEST_F(ReadWriteScriptsTest, ARepeatUnderAWriteThatExpiredLetsWaitingReadersIn) {

@@ -1,12 +1,5 @@
 // Reads and writes that their clients may keep: whom a writer calls, and in how many calls.
-#include <cstdint>
-#include <set>
-#include <string>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/sim/lua/read_write/fixture.h"
 
 namespace redlatch {

@@ -1,9 +1,5 @@
 // Writers that wait for readers, and readers for writers.
-#include <cstdint>
-#include <memory>
 
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/sim/lua/read_write/fixture.h"
 
 namespace redlatch {
@@ -30,15 +26,6 @@ TEST_F(ReadWriteScriptsTest, AWriterWaitsForTheLastReaderWhoHandsOver) {
   EXPECT_GT(Pttl(name_), 29000);
   EXPECT_THAT(Waiting(), ElementsAre(Hold('d')));
   EXPECT_THAT(WaitingWriters(), ElementsAre(Hold('d')));
-}
-
-TEST_F(ReadWriteScriptsTest, AWriterGetsInWhenTheLastReaderHasExpired) {
-  Ask(For(5000, Reader('a')));
-  EXPECT_LE(RetryAfter(Writer('c')), 5000);
-  Expire(Readers());
-  EXPECT_EQ(Outcome(Writer('c')), "granted");
-  EXPECT_THAT(Waiting(), IsEmpty());
-  EXPECT_THAT(WaitingWriters(), IsEmpty());
 }
 
 TEST_F(ReadWriteScriptsTest, TheEndOfAWriteWakesAllReadersInOneScriptEachWithItsGrant) {
@@ -189,20 +176,6 @@ TEST_F(ReadWriteScriptsTest, CrashedWaitersAreForgottenWhileWritersWait) {
   }
 }
 
-TEST_F(ReadWriteScriptsTest, WritersThatComeAndGoForgetCrashedReaders) {
-  Ask(Writer('a'));
-  Ask(Writer('b'));
-  for (int i = 1; i <= 200; ++i) Ask(For(30, Beating(10, Reader('d', i))));
-  int sequence = 1;
-  EXPECT_TRUE(server_->Await([&] {
-    server_->Command({"PEXPIRE", Waiters(), "20000"});
-    server_->Command({"PEXPIRE", Queue(), "20000"});
-    Ask(Writer('c', ++sequence));
-    Cancel(Writer('c', sequence));
-    return server_->Integer({"HLEN", Waiters()}) == 1;
-  }));
-}
-
 TEST_F(ReadWriteScriptsTest, ADeadWriterHoldsNobodyBack) {
   Ear e(*server_, Channel('e'));
   WriteOnce();
@@ -249,14 +222,6 @@ TEST_F(ReadWriteScriptsTest, TheCancelOfTheLastWaitingWriterLetsReadersIn) {
   EXPECT_EQ(d.Hear(), GrantOf(Reader('d'), kWritten, 0));
   EXPECT_THAT(Reading(), UnorderedElementsAre(Hold('a'), Hold('d')));
   EXPECT_EQ(Cancel(Writer('b')), kUnknown);
-}
-
-TEST_F(ReadWriteScriptsTest, AReaderThatWaitsLeavesWithoutATrace) {
-  Token(Writer('a'));
-  Ask(Reader('b'));
-  EXPECT_EQ(Cancel(Reader('b')), kLeft);
-  EXPECT_EQ(Cancel(Reader('b')), kUnknown);
-  EXPECT_THAT(Waiting(), IsEmpty());
 }
 
 TEST_F(ReadWriteScriptsTest, ACancelOfTheLastReadOrWriteHandsOver) {

@@ -1,11 +1,5 @@
 // Repeated and late requests, refusals, and what is for people.
-#include <cstdint>
-#include <string>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/sim/lua/read_write/fixture.h"
 
 namespace redlatch {
@@ -37,37 +31,6 @@ TEST_F(ReadWriteScriptsTest, AReaderThatComesAfterItsCancelOrReleaseReadsAndQueu
   EXPECT_EQ(Release(Reader('g'), 0, 0, 5000), kNotHeld);
   EXPECT_EQ(Outcome(Reader('g')), "gone");
   EXPECT_EQ(server_->Integer({"EXISTS", name_, Readers(), Queue(), Writers()}), 0);
-}
-
-TEST_F(ReadWriteScriptsTest, AHeartbeatThatCrossedItsGrantIsAnsweredWithIt) {
-  Ear b(*server_, Channel('b')), c(*server_, Channel('c'));
-  Ask(Reader('a'));
-  Ask(Writer('b'));
-  Ask(Reader('c'));
-  Release(Reader('a'));
-  EXPECT_EQ(Acquire(Writer('b')), absl::StrCat("[\"granted\", \"", StoredFence(), "\", 30000, 1]"));
-  Release(Writer('b'));
-  EXPECT_EQ(Acquire(Reader('c')), Granted(StoredFence()));
-  EXPECT_THAT(Reading(), ElementsAre(Hold('c')));
-}
-
-TEST_F(ReadWriteScriptsTest, AWriterIsQueuedAgainBehindThoseWhoWait) {
-  Ear b(*server_, Channel('b')), c(*server_, Channel('c'));
-  Token(Writer('a'));
-  redis::Reply reply = ReleaseAndQueue(Writer('a'), Writer('a', 2));
-  EXPECT_EQ(reply.elements[1].text, "granted") << reply.DebugString();
-  Ask(Reader('c'));
-  Ask(Writer('b'));
-  reply = ReleaseAndQueue(Writer('a', 2), Fair('a', 3));
-  EXPECT_EQ(reply.elements[1].text, "queued") << reply.DebugString();
-  EXPECT_THAT(b.Hear(), StartsWith("grant"));
-  EXPECT_THAT(WaitingWriters(), ElementsAre(Hold('a', 3)));
-  EXPECT_EQ(First(ReleaseAndQueue(Writer('a', 2), Writer('a', 4))), "not_held");
-  EXPECT_THAT(Waiting(), ElementsAre(Hold('a', 3), Hold('c')));
-  Ear a(*server_, Channel('a'));
-  Release(Writer('b'));
-  EXPECT_THAT(a.Hear(), StartsWith("grant " + Hold('a', 3)));
-  EXPECT_EQ(server_->Text({"HGET", name_, "policy"}), "phase_fair");
 }
 
 TEST_F(ReadWriteScriptsTest, AReaderIsQueuedAgainWhereAWriterWaits) {
@@ -210,27 +173,6 @@ TEST_F(ReadWriteScriptsTest, FullMemoryRefusesAnAcquireAndNothingElse) {
   EXPECT_EQ(server_->Integer({"EXISTS", name_, Readers(), Queue(), Waiters(), Writers()}), 0);
 }
 
-TEST_F(ReadWriteScriptsTest, EveryKeyHasATtlAfterEveryOperation) {
-  Ear b(*server_, Channel('b'));
-  const std::vector<std::string> steps = {Acquire(Fair('a')),
-                                          Acquire(Nest(Fair('a'))),
-                                          Acquire(Writer('b')),
-                                          Acquire(Reader('c')),
-                                          Renew(Fair('a')),
-                                          Renew(Nest(Fair('a'))),
-                                          Release(Fair('a')),
-                                          Acquire(Writer('b')),
-                                          Cancel(Reader('c'), 5000),
-                                          Release(Nest(Fair('a')), 0, 0, 5000),
-                                          Acquire(Reader('d')),
-                                          Cancel(Writer('b'), 5000),
-                                          Acquire(Reader('d')),
-                                          Acquire(Writer('e')),
-                                          ForceRelease()};
-  EXPECT_EQ(steps.size(), 15);
-  ExpectATtlOnEveryKey();
-}
-
 // For people.
 
 TEST_F(ReadWriteScriptsTest, AForcedReleaseTellsWriterAndReaders) {
@@ -282,23 +224,6 @@ TEST_F(ReadWriteScriptsTest, InspectShowsWriterReadersAndWaitersAndRemovesNothin
   EXPECT_EQ(waiters[0].elements[1].text, Fair('b').owner);
   EXPECT_EQ(waiters[1].elements[1].text, Reader('c').owner);
   EXPECT_EQ(Reading().size(), 2) << "the expired one as well";
-}
-
-TEST_F(ReadWriteScriptsTest, NamesAndOwnersMayContainAnything) {
-  name_ = "an order: 7 \n{x";
-  const std::string owner = std::string("user:read:1:\0 a\n%s b", 20);
-  Ear b(*server_, Channel('b'));
-  Token(Writer('a'));
-  Request writer = Fair('b');
-  writer.owner = owner;
-  Ask(writer);
-  EXPECT_THAT(WaitingWriters(), ElementsAre(Hold('b'))) << "a writer, whatever its owner is called";
-  Release(Writer('a'));
-  EXPECT_EQ(b.Hear(), GrantOf(writer, StoredFence(), 0));
-  EXPECT_EQ(Count(owner), "1");
-  EXPECT_EQ(Outcome(Nest(writer)), "granted");
-  EXPECT_EQ(Release(Nest(writer)), kReleased);
-  EXPECT_EQ(Release(writer), kReleased);
 }
 
 }  // namespace

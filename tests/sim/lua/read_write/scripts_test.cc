@@ -1,9 +1,5 @@
 // Those who write alone, and those who read alone.
-#include <cstdint>
 
-#include "absl/strings/str_cat.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/sim/lua/read_write/fixture.h"
 
 namespace redlatch {
@@ -26,16 +22,6 @@ TEST_F(ReadWriteScriptsTest, AFreeLockIsGrantedToAWriterAsAHashWithTheLeaseAsIts
     EXPECT_GT(Pttl(Fence()), 86000000);
     EXPECT_EQ(Release(Writer('a')), kReleased);
     EXPECT_EQ(server_->Integer({"DBSIZE"}), 1) << "the fence";
-  }
-}
-
-TEST_F(ReadWriteScriptsTest, AWriterWritesDownItsPolicy) {
-  for (int round = 0; round < 2; ++round) {
-    Token(Fair('a'));
-    EXPECT_EQ(server_->Text({"HGET", name_, "policy"}), "phase_fair");
-    EXPECT_EQ(Count(Fair('a').owner), "1");
-    EXPECT_EQ(Release(Fair('a')), kReleased);
-    EXPECT_EQ(server_->Integer({"EXISTS", name_}), 0);
   }
 }
 
@@ -118,15 +104,6 @@ TEST_F(ReadWriteScriptsTest, AReadersTokenIsLargerThanAForgottenWrites) {
   Release(Writer('a', 2));
   EXPECT_EQ(d.Hear(), GrantOf(Reader('d'), StoredFence())) << "also by message";
   EXPECT_GT(StoredFence(), read);
-}
-
-TEST_F(ReadWriteScriptsTest, AnExpiredReadIsAcquiredAnew) {
-  WriteOnce();
-  Ask(Reader('b'));
-  Ask(For(10, Reader('a')));
-  AwaitEnd(Readers(), Hold('a'));
-  EXPECT_EQ(Acquire(Reader('a')), Granted(kWritten));
-  EXPECT_GT(Remaining(Readers(), Hold('a')), 29000);
 }
 
 }  // namespace

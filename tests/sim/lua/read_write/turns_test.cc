@@ -1,13 +1,5 @@
 // Whose turn it is.
-#include <cstdint>
-#include <memory>
-#include <string>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/sim/lua/read_write/fixture.h"
 
 namespace redlatch {
@@ -28,17 +20,6 @@ TEST_F(ReadWriteScriptsTest, WritersGoBeforeReadersThatCameEarlier) {
   EXPECT_EQ(b.Hear(), "");
   Release(Writer('c'));
   EXPECT_EQ(b.Hear(), GrantOf(Reader('b'), StoredFence(), 0));
-}
-
-TEST_F(ReadWriteScriptsTest, WritersGoByTicket) {
-  Ear b(*server_, Channel('b')), c(*server_, Channel('c'));
-  Token(Writer('a'));
-  Ask(Beating(20000, Writer('b')));
-  Ask(Beating(5000, Writer('c')));
-  Ask(Beating(20000, Writer('b')));
-  Release(Writer('a'));
-  EXPECT_THAT(b.Hear(), StartsWith("grant " + Hold('b')));
-  EXPECT_EQ(c.Hear(), "");
 }
 
 TEST_F(ReadWriteScriptsTest, AfterAPhaseFairWriteTheReadersThatWaitGoFirst) {
@@ -107,47 +88,6 @@ TEST_F(ReadWriteScriptsTest, WhoDoesNotWaitIsToldWhenItCanPay) {
   const int64_t behind_a_writer = RetryAfter(Impatient(Reader('a', 2)));
   EXPECT_GT(behind_a_writer, 6000);
   EXPECT_LE(behind_a_writer, 7001);
-}
-
-TEST_F(ReadWriteScriptsTest, AnExpiredWriteIsFoundByWhoeverAsksAndPassesOn) {
-  Ear b(*server_, Channel('b')), c(*server_, Channel('c'));
-  const int64_t token = Token(Writer('a'));
-  Ask(Reader('b'));
-  Ask(Reader('c'));
-  Expire(name_);
-  EXPECT_EQ(Acquire(Reader('c')), Granted(token));
-  EXPECT_EQ(b.Hear(), GrantOf(Reader('b'), token, 0));
-  EXPECT_EQ(c.Hear(), "") << "the reply tells it";
-  EXPECT_EQ(Release(Writer('a')), kNotHeld);
-  EXPECT_THAT(Waiting(), IsEmpty());
-}
-
-TEST_F(ReadWriteScriptsTest, ALateReleaseOfAnExpiredWritePassesOn) {
-  Ear b(*server_, Channel('b'));
-  Token(Writer('a'));
-  Ask(Writer('b'));
-  Expire(name_);
-  EXPECT_EQ(Release(Writer('a')), kNotHeld);
-  EXPECT_THAT(b.Hear(), StartsWith("grant " + Hold('b')));
-  EXPECT_FALSE(Writes(Hold('a')));
-}
-
-TEST_F(ReadWriteScriptsTest, WhoDoesNotWaitComesAfterThoseWhoDo) {
-  {
-    Ear b(*server_, Channel('b'));
-    Token(Writer('a'));
-    Ask(Writer('b'));
-    Expire(name_);
-    EXPECT_GT(RetryAfter(Impatient(Reader('c'))), 29000);
-    EXPECT_THAT(b.Hear(), StartsWith("grant"));
-    Release(Writer('b'));
-  }
-  Ear b(*server_, Channel('b'));
-  Token(Writer('a', 2));
-  Ask(Reader('b', 2));
-  Expire(name_);
-  EXPECT_GT(RetryAfter(Impatient(Writer('c', 2))), 29000);
-  EXPECT_THAT(b.Hear(), StartsWith("grant"));
 }
 
 TEST_F(ReadWriteScriptsTest, AWriterThatWaitsGoesBeforeReadersOfAnExpiredWrite) {

@@ -1,13 +1,5 @@
 // Many that wait, dead or alive: each call looks at a window of them, and nobody barges meanwhile.
-#include <cstddef>
-#include <cstdint>
-#include <string>
-#include <vector>
 
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/sim/lua/read_write/fixture.h"
 
 namespace redlatch {
@@ -88,17 +80,6 @@ TEST_F(ReadWriteWindowsTest, AReaderThatAsksWhileOnlyDeadWritersStandGetsInAfter
   EXPECT_EQ(notes_, "");
   EXPECT_THAT(Waiting(), IsEmpty());
   EXPECT_THAT(Reading(), ElementsAre(Hold('a'), Hold('b')));
-}
-
-// So that the next call finds fewer.
-TEST_F(ReadWriteWindowsTest, WhoeverAsksSweepsTheDeadBeforeALiveWriterAway) {
-  Ear b(*server_, Channel('b'));
-  Ask(Reader('a'));
-  MakeWriters(40);
-  Ask(Writer('b'));
-  EXPECT_EQ(Outcome(Reader('c')), "queued");
-  EXPECT_EQ(notes_, "");
-  EXPECT_THAT(WaitingWriters(), ElementsAre(Hold('b')));
 }
 
 TEST_F(ReadWriteWindowsTest, DeadWritersBeforeDeadReadersLeaveTheLockToWhoeverAsks) {

@@ -1,10 +1,4 @@
-#include <cstdint>
-#include <string>
-#include <string_view>
-#include <vector>
 
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/sim/lua/lock_scripts_fixture.h"
 
 namespace redlatch {

@@ -1,11 +1,5 @@
 // The semaphore's capacity, what its scripts refuse, and what they tell people.
-#include <cstdint>
-#include <string>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/sim/lua/semaphore/fixture.h"
 
 namespace redlatch {
@@ -129,19 +123,6 @@ TEST_F(SemaphoreScriptsCapacityTest, WhoWaitsForMoreThanThereWillBeIsToldToAskAn
   EXPECT_THAT(Waiting(), IsEmpty());
   EXPECT_THAT(Acquire(Again(Many(5, 'b'), "17")), HasSubstr("REFUSED"));
   EXPECT_EQ(Cancel(Many(5, 'b'), 5000), kUnknown);
-}
-
-TEST_F(SemaphoreScriptsCapacityTest, WhoWaitsForTooManyIsPassedOverByWhoeverFindsIt) {
-  Ear b(*server_, Channel('b')), c(*server_, Channel('c'));
-  SetCapacity(5);
-  Ask(Many(5, 'a'));
-  Ask(Many(5, 'b'));
-  Ask(One('c'));
-  server_->Command({"HSET", name_, "capacity", "4"});
-  EXPECT_EQ(Release(Many(5, 'a')), kReleased);
-  EXPECT_EQ(b.Hear(), "");
-  EXPECT_EQ(c.Hear(), GrantOf(One('c')));
-  EXPECT_THAT(Waiting(), IsEmpty());
 }
 
 TEST_F(SemaphoreScriptsCapacityTest, ARepeatOfAHoldThatHasMoreThanThereAreByNowIsStillGranted) {

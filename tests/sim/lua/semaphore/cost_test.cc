@@ -1,8 +1,6 @@
 // A bar: no script of the semaphore takes the server longer because 10,000 wait, hold permits, or
 // are dead; see script_costs.h.
-#include <string>
 
-#include "gtest/gtest.h"
 #include "tests/sim/lua/script_costs.h"
 #include "tests/sim/lua/semaphore/fixture.h"
 

@@ -2,13 +2,6 @@
 #ifndef REDLATCH_TESTS_SIM_LUA_SEMAPHORE_FIXTURE_H_
 #define REDLATCH_TESTS_SIM_LUA_SEMAPHORE_FIXTURE_H_
 
-#include <cstdint>
-#include <map>
-#include <string>
-#include <vector>
-
-#include "absl/strings/str_cat.h"
-#include "gtest/gtest.h"
 #include "tests/sim/lua/lock_scripts_fixture.h"
 
 namespace redlatch {

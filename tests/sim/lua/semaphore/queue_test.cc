@@ -1,9 +1,6 @@
 // Who gets the semaphore's permits, and when.
 #include <sstream>
-#include <string>
 
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/sim/lua/semaphore/fixture.h"
 
 namespace redlatch {
@@ -13,27 +10,6 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
 class SemaphoreScriptsQueueTest : public SemaphoreScriptsFixture {};
-
-TEST_F(SemaphoreScriptsQueueTest, AReleaseHandsItsPermitToTheFirstWaiterAndTellsIt) {
-  for (const int64_t capacity : {1, 3}) {
-    server_->Command({"FLUSHALL"});
-    capacity_ = capacity;
-    Ear c(*server_, Channel('c')), d(*server_, Channel('d'));
-    for (int i = 1; i <= capacity; ++i) Ask(One('a', i));
-    Request first = For(12345, One('c'));
-    first.attempt = 7;
-    Ask(first);
-    Ask(One('d'));
-    EXPECT_EQ(Release(One('a')), kReleased);
-    EXPECT_EQ(c.Hear(), GrantOf(first));
-    EXPECT_EQ(d.Hear(), "");
-    EXPECT_NEAR(Remaining(Hold('c')), 12000, 345);
-    EXPECT_EQ(Pttl(Permits()) > 12345, capacity > 1);
-    EXPECT_THAT(Waiting(), ElementsAre(Hold('d')));
-    EXPECT_EQ(Used(), capacity);
-    ExpectConsistent();
-  }
-}
 
 TEST_F(SemaphoreScriptsQueueTest, PermitsGatherForTheHeadAndNobodyOvertakesIt) {
   capacity_ = 4;
@@ -108,20 +84,6 @@ TEST_F(SemaphoreScriptsQueueTest, TheOverdueArePassedOverForTheLiveAndElseGetInI
   EXPECT_THAT(Waiting(), ElementsAre(Hold('g')));
 }
 
-TEST_F(SemaphoreScriptsQueueTest, AnOverdueWaiterThatIsPassedOverGetsNothingOfWhatIsLeft) {
-  capacity_ = 4;
-  Ear b(*server_, Channel('b')), c(*server_, Channel('c'));
-  Ask(Many(4, 'a'));
-  Ask(One('b'));
-  Ask(One('c'));
-  MakeOverdue(Hold('b'));
-  EXPECT_EQ(Release(Many(4, 'a')), kReleased);
-  EXPECT_EQ(b.Hear(), "");
-  EXPECT_EQ(c.Hear(), GrantOf(One('c')));
-  EXPECT_THAT(Waiting(), IsEmpty());
-  EXPECT_EQ(Acquire(Again(One('b'))), Granted());
-}
-
 TEST_F(SemaphoreScriptsQueueTest, AnOverdueWaiterStaysWhereTheLiveOneBehindItDoesNotFit) {
   capacity_ = 3;
   Ear b(*server_, Channel('b')), c(*server_, Channel('c'));
@@ -172,19 +134,6 @@ TEST_F(SemaphoreScriptsQueueTest, WhoAsksGetsInAtItsTicketAndLetsTheOthersIn) {
   EXPECT_THAT(Waiting(), ElementsAre(Hold('e')));
 }
 
-TEST_F(SemaphoreScriptsQueueTest, ARequestForManyIsAnsweredThatItWaitsThoughOthersGetIn) {
-  capacity_ = 3;
-  Ear b(*server_, Channel('b'));
-  Ask(Many(3, 'a'));
-  Ask(One('b'));
-  Expire(Hold('a'));
-  const redis::Reply reply = Ask(Again(Many(3, 'c')));
-  EXPECT_EQ(First(reply), "queued");
-  EXPECT_GT(reply.elements[1].integer, 29'000);
-  EXPECT_EQ(reply.elements[2].integer, 0);
-  EXPECT_EQ(b.Hear(), GrantOf(One('b')));
-}
-
 // The head knows nothing of a hold that has not ended when it asked, and may never ask again.
 TEST_F(SemaphoreScriptsQueueTest, PermitsThatACrashedHolderHadComeBackUnderSteadyTraffic) {
   for (const int weight : {1, 2}) {
@@ -203,20 +152,6 @@ TEST_F(SemaphoreScriptsQueueTest, PermitsThatACrashedHolderHadComeBackUnderStead
       EXPECT_EQ(Used(), capacity_);
       ExpectConsistent();
     }
-  }
-}
-
-TEST_F(SemaphoreScriptsQueueTest, WhoComesFirstFindsThoseWhoHaveExpired) {
-  for (const int weight : {1, 2}) {
-    server_->Command({"FLUSHALL"});
-    capacity_ = 1 + weight;
-    Ask(One('a'));
-    Ask(Many(weight, 'x'));
-    Expire(Hold('x'));
-    EXPECT_EQ(Acquire(Many(weight, 'b')), Granted());
-    EXPECT_EQ(First(Ask(Many(weight, 'c'))), "queued");
-    Expire(Hold('a'));
-    EXPECT_EQ(Outcome(Impatient(One('d'))), "granted") << "nobody listens for c";
   }
 }
 

@@ -1,9 +1,5 @@
 // What the semaphore's scripts do for those who hold permits.
-#include <cstdint>
-#include <string>
 
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/sim/lua/semaphore/fixture.h"
 
 namespace redlatch {
@@ -112,35 +108,6 @@ TEST_F(SemaphoreScriptsTest, AHoldMayHaveManyPermits) {
 
 // Expiry.
 
-TEST_F(SemaphoreScriptsTest, HoldsExpireAlone) {
-  for (const int weight : {1, 3}) {
-    server_->Command({"FLUSHALL"});
-    capacity_ = 1 + weight;
-    Ask(For(200, Many(weight, 'a')));
-    Ask(One('b'));
-    EXPECT_EQ(Outcome(Impatient(Many(weight, 'c'))), "busy");
-    AwaitEnd(Hold('a'));
-    EXPECT_EQ(Used(), 1);
-    EXPECT_EQ(Renew(Many(weight, 'a')), kNotHeld);
-    EXPECT_EQ(Acquire(Impatient(Many(weight, 'c'))), Granted());
-    EXPECT_EQ(Release(Many(weight, 'a')), kNotHeld);
-    EXPECT_THAT(Holding(), UnorderedElementsAre(Hold('b'), Hold('c')));
-    ExpectConsistent();
-  }
-}
-
-TEST_F(SemaphoreScriptsTest, WhoWaitsIsToldWhenTheFirstHoldCouldEndAndGetsIn) {
-  Ask(For(200, One('a')));
-  Ask(One('b'));
-  EXPECT_LE(Ask(One('c')).elements[1].integer, 200);
-  EXPECT_EQ(First(Ask(One('d'))), "queued");
-  Ear d(*server_, Channel('d'));
-  AwaitEnd(Hold('a'));
-  EXPECT_EQ(Outcome(Again(One('c'))), "granted");
-  EXPECT_EQ(d.Hear(), "");
-  EXPECT_THAT(Waiting(), ElementsAre(Hold('d')));
-}
-
 TEST_F(SemaphoreScriptsTest, AnExpiredHoldThatNobodyHasRemovedCanStillBeReleasedButNotRenewed) {
   for (const int gone_ms : {0, 5000}) {
     for (const int weight : {1, 2}) {
@@ -161,55 +128,31 @@ TEST_F(SemaphoreScriptsTest, AnExpiredHoldThatNobodyHasRemovedCanStillBeReleased
   EXPECT_EQ(Cancel(One('c')), kPassedOn);
 }
 
-TEST_F(SemaphoreScriptsTest, AnExpiredHoldIsAcquiredAnew) {
-  for (const int weight : {1, 2}) {
-    server_->Command({"FLUSHALL"});
-    capacity_ = 3;
-    Ask(One('b'));
-    Ask(Many(weight, 'a'));
-    Expire(Hold('a'));
-    EXPECT_EQ(Acquire(Again(Many(weight, 'a'))), Granted());
-    EXPECT_EQ(Used(), 1 + weight);
-    ExpectConsistent();
-  }
-}
-
 TEST_F(SemaphoreScriptsTest, WeightsAreVoidWhenAllHoldsHaveExpiredWithTheirKey) {
   capacity_ = 4;
-  for (int way = 0; way < 8; ++way) {
-    SCOPED_TRACE(way);
+  struct Way {
+    std::function<std::string()> call;
+    std::string reply;
+    int used = 0;
+  };
+  const std::vector<Way> ways = {{[&] { return Acquire(One('c')); }, Granted(), 1},
+                                 {[&] { return Acquire(Many(4, 'c')); }, Granted(), 4},
+                                 {[&] { return Acquire(Many(2, 'a')); }, Granted(), 2},
+                                 {[&] { return Release(Many(2, 'a')); }, kNotHeld},
+                                 {[&] { return Release(Many(2, 'a'), 0, 0, 5000); }, kNotHeld},
+                                 {[&] { return Cancel(Many(2, 'a')); }, kUnknown},
+                                 {[&] { return SetCapacity(4); }, kSet},
+                                 {[&] { return ForceRelease(); }, kFree}};
+  for (const Way& way : ways) {
+    SCOPED_TRACE(&way - ways.data());
     server_->Command({"FLUSHALL"});
     Ask(For(100, Many(2, 'a')));
     Ask(For(100, Many(2, 'b')));
     AwaitExpiry(Permits());
     EXPECT_EQ(Field("extra"), "2");
     EXPECT_EQ(Used(), 0);
-    switch (way) {
-      case 0:
-        EXPECT_EQ(Acquire(One('c')), Granted());
-        break;
-      case 1:
-        EXPECT_EQ(Acquire(Many(4, 'c')), Granted());
-        break;
-      case 2:
-        EXPECT_EQ(Acquire(Many(2, 'a')), Granted());
-        break;
-      case 3:
-        EXPECT_EQ(Release(Many(2, 'a')), kNotHeld);
-        break;
-      case 4:
-        EXPECT_EQ(Release(Many(2, 'a'), 0, 0, 5000), kNotHeld);
-        break;
-      case 5:
-        EXPECT_EQ(Cancel(Many(2, 'a')), kUnknown);
-        break;
-      case 6:
-        EXPECT_EQ(SetCapacity(4), kSet);
-        break;
-      default:
-        EXPECT_EQ(ForceRelease(), kFree);
-    }
-    EXPECT_EQ(Used(), way == 0 ? 1 : way == 1 ? 4 : way == 2 ? 2 : 0);
+    EXPECT_EQ(way.call(), way.reply);
+    EXPECT_EQ(Used(), way.used);
     ExpectConsistent();
   }
 }
@@ -240,16 +183,6 @@ TEST_F(SemaphoreScriptsTest, AFirstAttemptThatComesAfterTheGrantOfASecondIsAnswe
   Ask(One('c'));
   EXPECT_EQ(Outcome(One('a')), "granted") << "where somebody waits";
   EXPECT_THAT(Waiting(), ElementsAre(Hold('c')));
-}
-
-TEST_F(SemaphoreScriptsTest, AHeartbeatThatCrossedItsGrantIsAnsweredWithIt) {
-  Ear c(*server_, Channel('c'));
-  Ask(Many(2, 'a'));
-  const std::string ticket = Ask(Many(2, 'c')).elements[3].text;
-  Release(Many(2, 'a'));
-  EXPECT_EQ(c.Hear(), GrantOf(Many(2, 'c')));
-  EXPECT_EQ(Acquire(Again(Many(2, 'c'), ticket)), Granted());
-  EXPECT_EQ(Used(), 2);
 }
 
 }  // namespace

@@ -1,12 +1,6 @@
 // Permits that are handed over for a claim; and many that wait, hold, or are dead: each call looks
 // at a window of them, and nobody barges meanwhile.
-#include <string>
-#include <vector>
 
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/sim/lua/semaphore/fixture.h"
 
 namespace redlatch {

@@ -1,14 +1,4 @@
-#include <algorithm>
-#include <cstdint>
-#include <map>
-#include <memory>
-#include <random>
-#include <set>
-#include <string>
-#include <vector>
 
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/sim/lua/lock_scripts_fixture.h"
 #include "tests/support/test_scale.h"
 
@@ -149,87 +139,6 @@ TEST_F(SimpleScriptsTest, InspectTellsNoLaterBeginningThanNowAndNoneOfAForeignHo
   Release(block);
   server_->Command({"SET", name_, "someone", "PX", "10000"});
   EXPECT_EQ(since(), "0");
-}
-
-// Random calls of six clients, late and repeated ones among them, against a model of what is true.
-TEST_F(SimpleScriptsTest, RandomCallsKeepTheModel) {
-  const uint32_t seed = support::Seed();
-  SCOPED_TRACE(absl::StrCat("seed ", seed));
-  std::mt19937 random(seed);
-  const auto below = [&](int n) { return static_cast<int>(random() % n); };
-
-  std::map<char, std::unique_ptr<Ear>> ears;
-  for (char client = 'a'; client < 'e'; ++client) {
-    ears[client] = std::make_unique<Ear>(*server_, Channel(client));
-  }
-  std::map<char, int> sequence;    // of each client's latest hold; 'e' and 'f' are deaf
-  std::string owner;               // the model's
-  std::vector<std::string> queue;  // the model's
-  std::set<std::string> gone;      // given up
-  int64_t last = 0;                // the largest token
-  const auto alive = [&](const std::string& hold) { return hold[0] < 'e'; };
-  const auto hand_over = [&] {
-    owner.clear();
-    while (!queue.empty() && !alive(queue.front())) queue.erase(queue.begin());
-    if (queue.empty()) return;
-    owner = queue.front();
-    queue.erase(queue.begin());
-    const std::string message = ears[owner[0]]->Hear();
-    ASSERT_THAT(message, StartsWith("grant " + owner + " 1 "));
-    const int64_t token = std::stoll(message.substr(owner.size() + 9));
-    ASSERT_GT(token, last);
-    last = token;
-  };
-
-  const int calls = support::Scaled(4000);
-  for (int i = 0; i < calls && !HasFatalFailure(); ++i) {
-    const char client = static_cast<char>('a' + below(6));
-    if (below(3) == 0 || sequence[client] == 0) ++sequence[client];
-    // Mostly the latest hold; now and then a request of an older one that comes late.
-    Request request = Of(client, std::max(1, sequence[client] - (below(5) == 0 ? 1 : 0)));
-    request.wait = below(4) != 0;
-    const auto queued = std::find(queue.begin(), queue.end(), request.hold);
-    switch (below(4)) {
-      case 0:
-      case 1: {
-        const redis::Reply reply = Ask(request);
-        if (gone.contains(request.hold)) {
-          ASSERT_EQ(First(reply), "gone");
-        } else if (owner == request.hold) {
-          ASSERT_EQ(First(reply), "granted");
-          ASSERT_EQ(std::stoll(reply.elements[1].text), last) << "not the token it had";
-        } else if (owner.empty()) {  // and so nobody waits
-          ASSERT_EQ(First(reply), "granted");
-          ASSERT_GT(std::stoll(reply.elements[1].text), last);
-          last = std::stoll(reply.elements[1].text);
-          owner = request.hold;
-        } else {
-          ASSERT_EQ(First(reply), request.wait ? "queued" : "busy");
-          if (request.wait && queued == queue.end()) queue.push_back(request.hold);
-        }
-        break;
-      }
-      case 2: {
-        const bool held = owner == request.hold;
-        ASSERT_EQ(Release(request, 0, 0, 60000), held ? kReleased : kNotHeld);
-        gone.insert(request.hold);
-        if (queued != queue.end()) queue.erase(queued);
-        if (held) hand_over();
-        break;
-      }
-      default: {
-        const bool held = owner == request.hold, waits = queued != queue.end();
-        ASSERT_EQ(Cancel(request, 60000), held ? kPassedOn : waits ? kLeft : kUnknown);
-        gone.insert(request.hold);
-        if (waits) queue.erase(queued);
-        if (held) hand_over();
-        break;
-      }
-    }
-    ASSERT_EQ(Owner(), owner);
-    ASSERT_EQ(Waiting(), queue);
-  }
-  ExpectATtlOnEveryKey();
 }
 
 }  // namespace

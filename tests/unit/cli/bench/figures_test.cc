@@ -1,7 +1,6 @@
 #include "src/cli/bench/figures.h"
 
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/support/testing.h"
 
 namespace redlatch::cli {
 namespace {

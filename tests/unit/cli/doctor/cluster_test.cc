@@ -1,12 +1,5 @@
 // What the doctor concludes of a cluster, from facts that are made up.
-#include <string>
-#include <string_view>
-#include <vector>
 
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
-#include "src/cli/doctor/facts.h"
-#include "src/cli/doctor/findings.h"
 #include "tests/unit/cli/doctor/fixture.h"
 
 namespace redlatch::cli {
@@ -50,14 +43,6 @@ ClusterFacts HealthyCluster() {
     facts.nodes.push_back(HealthyNode(address, Place::kReplica));
   }
   return facts;
-}
-
-std::vector<Finding> Of(const ClusterFacts& facts, std::string_view check) {
-  std::vector<Finding> of;
-  for (Finding& finding : Diagnose(facts)) {
-    if (finding.check == check) of.push_back(std::move(finding));
-  }
-  return of;
 }
 
 TEST(ClusterDoctor, FindsNothingToChangeInAHealthyCluster) {

@@ -1,5 +1,4 @@
 // What the doctor says of the server, its memory and its data.
-#include "gmock/gmock.h"
 #include "src/cli/term/outcome.h"
 #include "tests/unit/cli/doctor/fixture.h"
 

@@ -2,16 +2,9 @@
 #ifndef REDLATCH_TESTS_UNIT_CLI_DOCTOR_FIXTURE_H_
 #define REDLATCH_TESTS_UNIT_CLI_DOCTOR_FIXTURE_H_
 
-#include <algorithm>
-#include <string>
-#include <string_view>
-#include <vector>
-
-#include "absl/status/status.h"
-#include "absl/time/time.h"
-#include "gtest/gtest.h"
 #include "src/cli/doctor/facts.h"
 #include "src/cli/doctor/findings.h"
+#include "tests/support/testing.h"
 
 namespace redlatch::cli {
 
@@ -59,23 +52,26 @@ inline DoctorFacts HealthyFacts() {
   return facts;
 }
 
-// The worst that was found under this name.
+// All that was found under this name.
+template <class Facts>
+std::vector<Finding> Of(const Facts& facts, std::string_view check) {
+  std::vector<Finding> of = Diagnose(facts);
+  std::erase_if(of, [&](const Finding& finding) { return finding.check != check; });
+  return of;
+}
+
+// The worst of it.
 inline Finding Worst(const DoctorFacts& facts, std::string_view check) {
-  Finding worst = {.check = "no such finding"};
-  bool found = false;
-  for (const Finding& finding : Diagnose(facts)) {
-    if (finding.check != check) continue;
-    if (!found || finding.level > worst.level) worst = finding;
-    found = true;
-  }
-  EXPECT_TRUE(found) << check;
-  return worst;
+  const std::vector<Finding> of = Of(facts, check);
+  EXPECT_FALSE(of.empty()) << check;
+  if (of.empty()) return {.check = "no such finding"};
+  return *std::max_element(of.begin(), of.end(), [](const Finding& one, const Finding& other) {
+    return one.level < other.level;
+  });
 }
 
 inline bool Mentions(const DoctorFacts& facts, std::string_view check) {
-  const std::vector<Finding> findings = Diagnose(facts);
-  return std::any_of(findings.begin(), findings.end(),
-                     [check](const Finding& finding) { return finding.check == check; });
+  return !Of(facts, check).empty();
 }
 
 inline DoctorFacts With(std::string_view info_field, const std::string& value) {

@@ -1,14 +1,5 @@
 // What the doctor concludes of a quorum of servers, from facts that are made up.
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
-#include "src/cli/doctor/facts.h"
-#include "src/cli/doctor/findings.h"
 #include "tests/unit/cli/doctor/fixture.h"
 
 namespace redlatch::cli {
@@ -34,14 +25,6 @@ QuorumFacts HealthyQuorum(int size = 3) {
     facts.nodes.push_back(std::move(node));
   }
   return facts;
-}
-
-std::vector<Finding> Of(const QuorumFacts& facts, std::string_view check) {
-  std::vector<Finding> of;
-  for (Finding& finding : Diagnose(facts)) {
-    if (finding.check == check) of.push_back(std::move(finding));
-  }
-  return of;
 }
 
 Finding Only(const QuorumFacts& facts, std::string_view check) {

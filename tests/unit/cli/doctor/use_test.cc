@@ -1,5 +1,4 @@
 // What the doctor says of permissions, messages, times and limits.
-#include "gmock/gmock.h"
 #include "tests/unit/cli/doctor/fixture.h"
 
 namespace redlatch::cli {

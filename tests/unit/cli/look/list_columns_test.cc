@@ -1,10 +1,7 @@
 #include "src/cli/look/list_columns.h"
 
-#include <gtest/gtest.h>
-
-#include <string>
-
 #include "src/cli/term/text.h"
+#include "tests/support/testing.h"
 
 namespace redlatch::cli {
 namespace {
@@ -34,15 +31,6 @@ TEST(ListColumnsTest, LeaveOutKindThenLeaseThenWaiting) {
   EXPECT_EQ(Heading(70), "NAME                  STATE       LEASE   WAITING  HELD BY");
   EXPECT_EQ(Heading(60), "NAME                  STATE       WAITING  HELD BY");
   EXPECT_EQ(Heading(51), "NAME                  STATE       HELD BY");
-}
-
-TEST(ListColumnsTest, HaveRoomForAllIfNamesAreShort) {
-  EXPECT_EQ(Heading(64, 4), "NAME  KIND        STATE       LEASE   WAITING  HELD BY");
-}
-
-TEST(ListColumnsTest, GiveANameWhatAWideTerminalHas) {
-  EXPECT_EQ(ListColumns(200, kLongest).Line(kLine),
-            kLine.name + "  read_write  read by 12  29.9s   3w       " + kLine.holder);
 }
 
 TEST(ListColumnsTest, FitAnyTerminal) {

@@ -1,8 +1,5 @@
 #include "src/cli/look/lock_keys.h"
 
-#include <string>
-
-#include "gtest/gtest.h"
 #include "tests/unit/engine/protocol/random_names.h"
 
 namespace redlatch::cli {

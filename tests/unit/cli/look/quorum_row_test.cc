@@ -1,10 +1,6 @@
 #include "src/cli/look/quorum_row.h"
 
-#include <string>
-#include <vector>
-
-#include "absl/time/time.h"
-#include "gtest/gtest.h"
+#include "tests/support/testing.h"
 
 namespace redlatch::cli {
 namespace {

@@ -1,9 +1,7 @@
-#include <gtest/gtest.h>
 
-#include <string>
-#include <utility>
 
 #include "src/cli/run/wait.h"
+#include "tests/support/testing.h"
 
 namespace redlatch::cli {
 namespace {

@@ -1,9 +1,6 @@
 #include "src/cli/term/suggestion.h"
 
-#include <gtest/gtest.h>
-
-#include <string>
-#include <vector>
+#include "tests/support/testing.h"
 
 namespace redlatch::cli {
 namespace {

@@ -1,13 +1,5 @@
 #include "src/engine/machine/acquisition.h"
 
-#include <deque>
-#include <memory>
-#include <optional>
-
-#include "absl/status/status.h"
-#include "absl/time/time.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/unit/engine/machine/machine_fixture.h"
 
 namespace redlatch::engine {
@@ -66,35 +58,6 @@ class AcquisitionTest : public LockMachineTest {
   std::deque<Thread> threads_;
 };
 
-TEST_F(AcquisitionTest, OfAFreeLockIsOneScript) {
-  Thread& thread = Call();
-  const Step run = Resume(thread);
-  ASSERT_EQ(run.kind, Step::Kind::kRun);
-  EXPECT_TRUE(std::holds_alternative<ToAcquire>(thread.acquisition.send().what));
-  EXPECT_EQ(run.until, now() + kCommandTimeout);
-  EXPECT_EQ(Resume(thread, Granted()).kind, Step::Kind::kDone);
-  EXPECT_EQ(thread.state(), State::kGranted);
-  EXPECT_EQ(thread.acquisition.waiter().token, FencingToken(kToken));
-}
-
-TEST_F(AcquisitionTest, ThatWaitsSleepsUntilItIsGranted) {
-  Thread& thread = CallAndQueue();
-  Acquisition& acquisition = thread.acquisition;
-  EXPECT_TRUE(acquisition.waiter().parked);
-  HearGrant({.grant = machine().grant_id(), .attempt = 1, .token = kToken, .claim = kLease});
-  EXPECT_TRUE(Woken(acquisition.waiter()));
-  EXPECT_EQ(Resume(thread).kind, Step::Kind::kDone);
-  EXPECT_EQ(thread.state(), State::kGranted);
-}
-
-TEST_F(AcquisitionTest, ThatDoesNotWaitIsRefusedByTheAnswer) {
-  Thread& thread = Call(absl::ZeroDuration());
-  ASSERT_EQ(Resume(thread).kind, Step::Kind::kRun);
-  EXPECT_FALSE(BidOf(thread.acquisition.send()).wait);
-  EXPECT_EQ(Resume(thread, Busy()).kind, Step::Kind::kDone);
-  EXPECT_EQ(thread.state(), State::kBusy);
-}
-
 TEST_F(AcquisitionTest, WhoseWaitIsOverTakesItsBidBackItself) {
   Thread& thread = CallAndQueue(absl::Milliseconds(200));
   Pass(absl::Milliseconds(200));
@@ -112,22 +75,6 @@ TEST_F(AcquisitionTest, SleepsNoLongerThanItsWait) {
   const Step sleep = Resume(thread, Queued());
   ASSERT_EQ(sleep.kind, Step::Kind::kSleep);
   EXPECT_EQ(sleep.until, now() + absl::Milliseconds(200));
-}
-
-TEST_F(AcquisitionTest, IsStoppedByItsToken) {
-  Thread& thread = CallAndQueue();
-  EXPECT_TRUE(thread.acquisition.Rouse());
-  EXPECT_FALSE(thread.acquisition.Rouse()) << "it is being woken";
-  EXPECT_EQ(Resume(thread, {.stopped = true}).kind, Step::Kind::kRun) << "the cancel";
-  EXPECT_EQ(Resume(thread, Cancelled()).kind, Step::Kind::kDone);
-  EXPECT_EQ(thread.state(), State::kStopped);
-}
-
-TEST_F(AcquisitionTest, OfALockObjectThatIsGoneAsksNothing) {
-  Thread& thread = Call();
-  EXPECT_EQ(Resume(thread, {.gone = true}).kind, Step::Kind::kDone);
-  EXPECT_EQ(thread.state(), State::kStopped);
-  EXPECT_TRUE(Quiet());
 }
 
 TEST_F(AcquisitionTest, ThatSleptThroughItsHoldWaitsAnew) {

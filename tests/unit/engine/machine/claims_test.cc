@@ -1,10 +1,4 @@
 // Hand-overs by message: claims, their confirmation, looks, and messages that do not arrive.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <cstdint>
-#include <functional>
-#include <utility>
 
 #include "tests/unit/engine/machine/machine_fixture.h"
 
@@ -81,14 +75,6 @@ TEST_F(LockMachineClaimsTest, AConfirmationThatIsNotAnsweredIsRepeatedAndTheClai
   EXPECT_FALSE(Valid(waiter));
   ASSERT_EQ(effects().losses.size(), 1U);
   EXPECT_THAT(effects().losses[0].reason, ::testing::HasSubstr("was not confirmed in time"));
-}
-
-TEST_F(LockMachineClaimsTest, AConfirmationThatFindsNoHoldIsALoss) {
-  Waiter& waiter = Claimed();
-  Pass(kConfirmAfter);
-  Hear(Fetch<ToRenew>(), NotHeld());
-  EXPECT_FALSE(Valid(waiter));
-  EXPECT_EQ(effects().losses.size(), 1U);
 }
 
 TEST_F(LockMachineClaimsTest, AHeartbeatThatCrossesTheGrantConfirmsItAsWell) {
@@ -208,17 +194,6 @@ TEST_F(LockMachineClaimsTest, AManualHoldGetsItsWholeLeaseBeforeAThreadGetsIt) {
   EXPECT_TRUE(machine().next_send().is_infinite()) << "from here on it is manual";
 }
 
-TEST_F(LockMachineClaimsTest, AThreadThatWantsTheWholeLeaseGetsNoClaim) {
-  Waiter& waiter = Queue({.whole = true});
-  HearGrant(Claim());
-  EXPECT_EQ(waiter.state, State::kWaiting);
-  const Send ask = Fetch<ToAcquire>();
-  Hear(ask, Granted());
-  ASSERT_EQ(waiter.state, State::kGranted);
-  EXPECT_EQ(machine().Deadline(waiter.hold), ask.sent + kValid);
-  EXPECT_EQ(machine().next_send(), ask.sent + kThird) << "it is renewed";
-}
-
 TEST_F(LockMachineClaimsTest, WhatIsLeftOfAManualClaimIsNotTakenForItsLease) {
   Waiter& waiter = Queue({.manual = true});
   Pass(kThird);
@@ -250,12 +225,6 @@ TEST_F(LockMachineClaimsTest, ALookThatIsNotAnsweredIsRepeatedAFewTimes) {
     Hear(Fetch<ToCancel>(), Silence());
   }
   EXPECT_EQ(looks, 4);
-}
-
-TEST_F(LockMachineClaimsTest, AClientThatIsGrantedTheLockMeanwhileNeedNotLook) {
-  HandOver();
-  Hear((Acquire(), Fetch<ToAcquire>()), Granted());
-  EXPECT_EQ(machine().next_send(), now() + kThird);
 }
 
 TEST_F(LockMachineClaimsTest, AWaiterLooksThoughItsHeartbeatIsLaterOrItGivesUp) {
@@ -325,17 +294,6 @@ TEST_F(LockMachinePermitClaimsTest, WhatIsHandedOverOnTheWayIsLookedAfterWhenTha
   PassTo(due);
   Hear(Fetch<ToCancel>(), Cancelled());
   EXPECT_TRUE(machine().idle());
-}
-
-TEST_F(LockMachinePermitClaimsTest, OneThatGetsInByTheReplyLooksAfterTheOthersAllTheSame) {
-  Acquire();
-  Hear(Fetch<ToAcquire>(), ToGoOn(Granted(), kLook));
-  const base::Instant due = now() + kLook + absl::Milliseconds(5);
-  Hear(Fetch<ToCancel>(), Cancelled());
-  Pass(kThird);
-  Hear(Fetch<ToRenew>(), Held());
-  PassTo(due);
-  Fetch<ToCancel>();
 }
 
 TEST_F(LockMachinePermitClaimsTest, AWaiterThatGoesOnByItsHeartbeatLooksAfterTheOthersToo) {

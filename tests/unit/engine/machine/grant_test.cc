@@ -23,20 +23,6 @@ TEST_F(LockMachineGrantTest, ReplyGrantsFromTheSending) {
   EXPECT_EQ(machine().next_send(), send.sent + kThird);
 }
 
-TEST_F(LockMachineGrantTest, MessageBeforeTheReplyOfItsOwnAttempt) {
-  Waiter& waiter = Acquire();
-  const Send send = Fetch<ToAcquire>();
-  Pass(absl::Milliseconds(10));
-  HearGrant(GrantOf(send));
-  EXPECT_EQ(waiter.state, State::kGranted);
-  EXPECT_EQ(machine().Deadline(waiter.hold), send.sent + kValid);
-  Hear(send, Queued());  // as it was before the grant
-  EXPECT_TRUE(Valid(waiter));
-  EXPECT_TRUE(Quiet());
-  EXPECT_EQ(Release(waiter.hold).kind, Kind::kUnderWay);
-  EXPECT_FALSE(Fetch<ToRelease>().leaves_tombstone()) << "all attempts are answered";
-}
-
 TEST_F(LockMachineGrantTest, ReleaseBeforeTheReplyOfTheGrantedAttempt) {
   Waiter& waiter = Acquire();
   const Send send = Fetch<ToAcquire>();
@@ -152,14 +138,6 @@ TEST_F(LockMachineGrantTest, CancelCrossesTheGrant) {
   EXPECT_TRUE(machine().idle());
 }
 
-TEST_F(LockMachineGrantTest, GrantAfterTheCancelChangesNothing) {
-  Waiter& waiter = Queue();
-  GiveUp(waiter);
-  Hear(Fetch<ToCancel>(), Cancelled());
-  HearGrant({.grant = kFirst, .attempt = 1, .token = kToken, .claim = kLease});
-  EXPECT_TRUE(machine().idle()) << "the cancel has passed the lock on";
-}
-
 TEST_F(LockMachineGrantTest, LateAcquireAfterRetryAndReleaseIsCancelled) {
   Waiter& waiter = Acquire();
   const Send first = Fetch<ToAcquire>();
@@ -201,16 +179,6 @@ TEST_F(LockMachineGrantTest, StaleGrantOfAnEarlierHoldChangesNothing) {
   Hear(Fetch<ToAcquire>(), Granted(0, kLease, kToken + 1));
   HearGrant(GrantOf(send));
   EXPECT_EQ(second.token.value(), kToken + 1);
-}
-
-TEST_F(LockMachineGrantTest, DuplicateOfTheGrantChangesNothing) {
-  Waiter& waiter = Queue();
-  const NewGrant news{.grant = kFirst, .attempt = 1, .token = kToken, .claim = kLease};
-  HearGrant(news);
-  const base::Instant deadline = machine().Deadline(waiter.hold);
-  Pass(absl::Milliseconds(5));
-  HearGrant(news);
-  EXPECT_EQ(machine().Deadline(waiter.hold), deadline);
 }
 
 // The entry in the queue was once left behind, a ghost that could become the owner.

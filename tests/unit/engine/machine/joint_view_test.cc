@@ -1,13 +1,9 @@
 #include "src/engine/machine/joint_view.h"
 
-#include <memory>
-#include <optional>
 #include <stop_token>
-#include <vector>
 
-#include "absl/time/time.h"
-#include "gtest/gtest.h"
 #include "src/base/clock.h"
+#include "tests/support/testing.h"
 
 namespace redlatch::engine {
 namespace {

@@ -1,6 +1,4 @@
 // A grant that stays with its client although no thread has it, until another client asks for it.
-#include <memory>
-#include <optional>
 
 #include "tests/unit/engine/machine/machine_fixture.h"
 
@@ -44,14 +42,6 @@ class LockMachineKeepTest : public LockMachineTest {
     return left;
   }
 };
-
-TEST_F(LockMachineKeepTest, OnlyAGrantThatMayStayIsMarked) {
-  Hold(Kept());
-  EXPECT_TRUE(MayStay(machine().grant_id()));
-  Make({});
-  Hold();
-  EXPECT_FALSE(MayStay(machine().grant_id()));
-}
 
 TEST_F(LockMachineKeepTest, IsTakenAgainWithoutTheServer) {
   Rest();
@@ -101,27 +91,6 @@ TEST_F(LockMachineKeepTest, BusyGrantGoesBackAtItsReleaseWhenItWasWanted) {
   Fetch<ToRelease>();
 }
 
-TEST_F(LockMachineKeepTest, ThreadsOfTheClientTakeTurnsWhileNobodyElseAsks) {
-  Want first = Kept(1, Face::kStatus);
-  first.local_window = absl::Milliseconds(1);
-  const auto [holder, other] = Contended(first, Kept(2, Face::kStatus));
-  Pass(absl::Milliseconds(100));
-  EXPECT_EQ(Release(holder->hold).kind, Kind::kDone);
-  ASSERT_EQ(other->state, State::kGranted) << "the window is zero";
-  Waiter& third = Acquire(Kept(3, Face::kStatus));
-  machine().OnWanted(machine().grant_id(), now());
-  EXPECT_EQ(Release(other->hold).kind, Kind::kUnderWay);
-  EXPECT_EQ(third.state, State::kWaiting);
-  EXPECT_NE(Fetch<ToRelease>().bid(), nullptr);
-}
-
-TEST_F(LockMachineKeepTest, WishForAnotherGrantIsIgnored) {
-  const GrantId grant = Rest();
-  machine().OnWanted(grant + 1, now());
-  EXPECT_TRUE(Quiet());
-  EXPECT_TRUE(Retake());
-}
-
 TEST_F(LockMachineKeepTest, WishThatOvertakesTheAnswerIsRemembered) {
   Waiter& waiter = Acquire(Kept());
   const Send bid = Fetch<ToAcquire>();
@@ -137,21 +106,6 @@ TEST_F(LockMachineKeepTest, GrantThatOthersWaitedForDoesNotStay) {
   EXPECT_EQ(Unlock(1).kind, Kind::kUnderWay);
 }
 
-TEST_F(LockMachineKeepTest, RenewalTellsOfThoseWhoWait) {
-  const GrantId grant = Rest();
-  Pass(kThird);
-  const Send renewal = Fetch<ToRenew>();
-  EXPECT_EQ(renewal.grant, grant);
-  Hear(renewal, HeldWith(0, /*waiters=*/1));
-  Fetch<ToRelease>();
-}
-
-TEST_F(LockMachineKeepTest, NothingStaysWithAClientThatCannotBeAsked) {
-  Make({});
-  Hold(Kept());
-  EXPECT_EQ(Unlock(1).kind, Kind::kUnderWay);
-}
-
 TEST_F(LockMachineKeepTest, IdleGrantGoesBackWhenNoMessageArrives) {
   Rest();
   machine().OnDeaf(now());
@@ -163,15 +117,6 @@ TEST_F(LockMachineKeepTest, BusyGrantOfADeafClientGoesBackAtItsRelease) {
   machine().OnDeaf(now());
   EXPECT_TRUE(Quiet());
   EXPECT_EQ(Unlock(1).kind, Kind::kUnderWay);
-}
-
-TEST_F(LockMachineKeepTest, RenewalTellsThatNoMessageArrives) {
-  Rest();
-  Pass(kThird);
-  Answer deaf = HeldWith(0);
-  deaf.deaf = true;
-  Hear(Fetch<ToRenew>(), deaf);
-  Fetch<ToRelease>();
 }
 
 TEST_F(LockMachineKeepTest, ClaimStaysOnceItIsConfirmed) {
@@ -352,15 +297,6 @@ TEST_F(LockMachineKeepTest, ThreadThatWaitsForTokensAsksTheServerIfNoneCome) {
   }
 }
 
-TEST_F(LockMachineKeepTest, ThreadThatWaitsForTokensAsksTheServerIfItIsWanted) {
-  RestWithoutTokens();
-  Waiter& lease = Acquire(Kept(1, Face::kStatus));
-  machine().OnWanted(machine().grant_id(), now());
-  EXPECT_EQ(lease.state, State::kWaiting);
-  EXPECT_EQ(machine().NextRelease(now()), std::nullopt) << "it is to be asked for in one go";
-  EXPECT_NE(Fetch<ToRelease>().bid(), nullptr);
-}
-
 TEST_F(LockMachineKeepTest, TokensAreAskedForAgainBeforeTheyRunOut) {
   Hear(RestWithoutTokens(), HeldWith(kToken + 2050));
   Release(Acquire(Kept(1, Face::kStatus)).hold);
@@ -368,17 +304,6 @@ TEST_F(LockMachineKeepTest, TokensAreAskedForAgainBeforeTheyRunOut) {
   Release(Acquire(Kept(1, Face::kStatus)).hold);
   Release(Acquire(Kept(1, Face::kStatus)).hold);
   Fetch<ToRenew>();
-}
-
-TEST_F(LockMachineKeepTest, OtherTermsEndTheRest) {
-  Rest();
-  Want other = Kept();
-  other.lease = 2 * kLease;
-  other.patience = Patience::kNone;
-  Waiter& tried = Acquire(other);
-  EXPECT_EQ(tried.state, State::kWaiting);
-  Hear(Fetch<ToRelease>(), ReleasedThen(BidGranted{.token = kToken + 1, .lease = 2 * kLease}));
-  EXPECT_EQ(tried.state, State::kGranted);
 }
 
 TEST_F(LockMachineKeepTest, NothingElseStays) {
@@ -390,13 +315,6 @@ TEST_F(LockMachineKeepTest, NothingElseStays) {
   machine().OnHearing();
   Hold(Kept());
   EXPECT_EQ(Unlock(1).kind, Kind::kUnderWay);
-}
-
-TEST_F(LockMachineKeepTest, IdleGrantGoesBackWithTheLastLockObject) {
-  Rest();
-  ReleaseStd();
-  Hear(Fetch<ToRelease>(), ReleasedThen());
-  EXPECT_TRUE(machine().idle());
 }
 
 TEST_F(LockMachineKeepTest, IdleGrantThatIsForcedIsNotTakenAgain) {
@@ -462,12 +380,6 @@ TEST_F(LockMachineKeepTest, TriesOfABusyLockExtendThatTime) {
   EXPECT_EQ(Unlock(1).kind, Kind::kUnderWay);
 }
 
-TEST_F(LockMachineKeepTest, IsKeptAgainRightAfterAWaiter) {
-  machine().OnWanted(Rest(), now());
-  Hear(Fetch<ToRelease>(), ReleasedThen());
-  Rest();
-}
-
 // A turn, in which a client keeps what others want.
 class LockMachineKeptTurnTest : public LockMachineKeepTest {
  protected:
@@ -496,15 +408,6 @@ TEST_F(LockMachineKeptTurnTest, WishWaitsForTheEndOfTheTurn) {
   machine().OnWanted(machine().grant_id(), now());
   EXPECT_TRUE(Quiet());
   EXPECT_EQ(machine().next_send(), end);
-  PassTo(end);
-  Fetch<ToRelease>();
-}
-
-TEST_F(LockMachineKeptTurnTest, DeafClientKeepsNothingBeyondItsTurn) {
-  RestInTurn();
-  const base::Instant end = now() + kTurn;
-  machine().OnDeaf(now());
-  EXPECT_TRUE(Quiet());
   PassTo(end);
   Fetch<ToRelease>();
 }
@@ -543,20 +446,6 @@ TEST_F(LockMachineKeptReadsTest, AreTakenAgainWithoutTheServer) {
   EXPECT_TRUE(Quiet());
 }
 
-TEST_F(LockMachineKeptReadsTest, GoBackWhenAWriterWantsThem) {
-  const GrantId grant = Rest();
-  machine().OnWanted(grant, now());
-  Fetch<ToRelease>();
-}
-
-TEST_F(LockMachineKeptReadsTest, LetNobodyJoinOnceAWriterWantsThem) {
-  Rest();
-  Acquire(Kept(1));
-  machine().OnWanted(machine().grant_id(), now());
-  EXPECT_EQ(Acquire(Kept(2)).state, State::kElsewhere);
-  EXPECT_EQ(Unlock(1).kind, Kind::kUnderWay);
-}
-
 TEST_F(LockMachineKeptReadsTest, ShortWayIsClosedOnceAWriterWantsThem) {
   Rest();
   ASSERT_TRUE(Retake(1));
@@ -580,13 +469,6 @@ TEST_F(LockMachineKeptReadsTest, AreJoinedWithinTheWindowThoughAWriterWantsThem)
   EXPECT_TRUE(Quiet()) << "nobody has to ask whether somebody waits";
   EXPECT_EQ(Unlock(1).kind, Kind::kDone);
   EXPECT_EQ(Unlock(2).kind, Kind::kUnderWay);
-}
-
-TEST_F(LockMachineKeptReadsTest, HearOfAWriterByTheirRenewal) {
-  Rest();
-  Pass(kThird);
-  Hear(Fetch<ToRenew>(), HeldWith(0, /*waiters=*/1));
-  Fetch<ToRelease>();
 }
 
 }  // namespace

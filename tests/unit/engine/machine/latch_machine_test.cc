@@ -1,5 +1,4 @@
 // Those who wait for a latch, where nothing is held.
-#include "src/engine/machine/latch_machine.h"
 
 #include "tests/unit/engine/machine/machine_fixture.h"
 
@@ -37,13 +36,6 @@ TEST_F(LatchQueueTest, AMessageLetsAllThroughAndNothingIsHeld) {
   ExpectAllThrough();
 }
 
-TEST_F(LatchQueueTest, AnAnswerLetsAllThroughAndNothingIsHeld) {
-  QueueAll();
-  Pass(kThird);
-  Hear(Fetch<ToAcquire>(), Granted(0, kLease, 0));
-  ExpectAllThrough();
-}
-
 TEST_F(LatchQueueTest, AGrantIsGoodHoweverLateItComes) {
   const Send send = QueueAll();
   Pass(100 * kLease);
@@ -59,15 +51,6 @@ TEST_F(LatchQueueTest, WhatWasUnderWayWhenTheMessageCameNeedsNoCancel) {
   Hear(heartbeat, Granted(0, kLease, 0));
   EXPECT_TRUE(Quiet());
   EXPECT_TRUE(machine().idle());
-}
-
-TEST_F(LatchQueueTest, WhoComesWhileOthersWaitAsksForNothing) {
-  QueueAll();
-  waiting_.push_back(&Acquire({.thread = 4}));
-  EXPECT_TRUE(Quiet());
-  GiveUp(*waiting_.front());
-  EXPECT_TRUE(Quiet());  // the others wait on
-  waiting_.erase(waiting_.begin());
 }
 
 TEST_F(LatchQueueTest, TheQueueIsLeftWithTheLastWaiter) {
@@ -158,19 +141,6 @@ class LatchTallyTest : public LatchMachineTest {
     return stats;
   }
 };
-
-TEST_F(LatchTallyTest, ALatchOpensAndHoldsNothing) {
-  Make({.sharing = kLatch, .counts = true});
-  Queue();
-  Acquire({.thread = 2});
-  EXPECT_EQ(Counted().waiting, 2);
-  Pass(absl::Seconds(1));
-  Hear(Fetch<ToAcquire>(), Granted());
-  EXPECT_EQ(Counted().opened, 2);
-  EXPECT_EQ(Counted().acquired, 0);
-  EXPECT_EQ(Counted().waited.sum, absl::Seconds(2));
-  EXPECT_EQ(Counted().waiting, 0);
-}
 
 }  // namespace
 }  // namespace redlatch::engine

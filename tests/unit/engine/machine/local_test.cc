@@ -35,16 +35,6 @@ TEST_F(LockMachineLocalTest, WindowIsClosedWhereOthersWait) {
   EXPECT_EQ(other.state, State::kWaiting);
 }
 
-TEST_F(LockMachineLocalTest, RepeatedGrantTellsOfOthers) {
-  Acquire();
-  Waiter& other = Acquire({.thread = 2});
-  const Send send = Fetch<ToAcquire>();
-  HearGrant(GrantOf(send));
-  Hear(send, Granted(/*others=*/1));
-  Release(machine().OfThread(1).hold);
-  EXPECT_EQ(other.state, State::kWaiting);
-}
-
 TEST_F(LockMachineLocalTest, RequeueOpensTheWindowAnewForTwoThreadsThatTakeTurns) {
   auto [holder, other] = Contended({}, {.thread = 2});
   Pass(kWindow);
@@ -70,14 +60,6 @@ TEST_F(LockMachineLocalTest, NoWindowIsStrictOrderBetweenClients) {
   Release(holder.hold);
   EXPECT_EQ(other.state, State::kWaiting);
   EXPECT_EQ(BidOf(Fetch<ToRelease>()).block, 1U);
-}
-
-TEST_F(LockMachineLocalTest, NoPassingOnAfterTheDeadline) {
-  const absl::Duration window = absl::Hours(1);
-  auto [holder, other] = Contended({.local_window = window}, {.thread = 2, .local_window = window});
-  PassTo(machine().next_expiry());
-  EXPECT_EQ(Release(holder->hold).kind, Kind::kLost);
-  EXPECT_EQ(other->state, State::kWaiting);
 }
 
 TEST_F(LockMachineLocalTest, OtherTermsAreAskedForAtTheServer) {
@@ -197,17 +179,6 @@ TEST_F(LockMachineLocalTest, TokensOfABlockGrowAndKeepThePaceOfTheClock) {
   EXPECT_EQ(As<ToRelease>(release).last_reserved, kToken + 4095);
 }
 
-TEST_F(LockMachineLocalTest, PaceOfAGrantByMessageCountsFromTheMessage) {
-  Acquire();
-  Waiter& other = Acquire({.thread = 2});
-  const Send send = Fetch<ToAcquire>();
-  Pass(absl::Milliseconds(1));
-  HearGrant(GrantOf(send));
-  Release(machine().OfThread(1).hold);
-  ASSERT_EQ(other.state, State::kGranted);
-  EXPECT_EQ(other.not_before, now() + absl::Microseconds(1));
-}
-
 TEST_F(LockMachineLocalTest, RetakesAreCountedThenTheHeadHasIt) {
   auto [holder, head] = Contended({.local_retakes = 3}, {.thread = 2});
   uint64_t hold = holder->hold;
@@ -219,15 +190,6 @@ TEST_F(LockMachineLocalTest, RetakesAreCountedThenTheHeadHasIt) {
     hold = again.hold;
   }
   EXPECT_EQ(Release(hold).kind, Kind::kDone);
-  EXPECT_EQ(head->state, State::kGranted);
-}
-
-TEST_F(LockMachineLocalTest, PokedHeadTakesTheFreeHolding) {
-  auto [holder, head] = Contended({.local_retakes = 16}, {.thread = 2});
-  Release(holder->hold);
-  EXPECT_EQ(head->state, State::kWaiting);
-  EXPECT_TRUE(Woken(*head));
-  Poke(*head);
   EXPECT_EQ(head->state, State::kGranted);
 }
 
@@ -292,14 +254,6 @@ TEST_F(LockMachineLocalTest, PokedHeadThatGivesUpPokesTheNext) {
   EXPECT_EQ(behind.state, State::kGranted);
 }
 
-TEST_F(LockMachineLocalTest, LastPokedHeadThatGivesUpReleasesTheHolding) {
-  auto [holder, head] = Contended({.local_retakes = 16}, {.thread = 2});
-  Release(holder->hold);
-  GiveUp(*head);
-  Hear(Fetch<ToRelease>(), ReleasedThen());
-  EXPECT_TRUE(machine().idle());
-}
-
 TEST_F(LockMachineLocalTest, FreeHoldingThatExpiresIsNobodysLoss) {
   auto [holder, head] = Contended({.local_retakes = 16}, {.thread = 2});
   Release(holder->hold);
@@ -308,14 +262,6 @@ TEST_F(LockMachineLocalTest, FreeHoldingThatExpiresIsNobodysLoss) {
   EXPECT_TRUE(effects().losses.empty());
   EXPECT_NE(Fetch<ToRelease>().bid(), nullptr);
   EXPECT_EQ(head->state, State::kWaiting);
-}
-
-TEST_F(LockMachineLocalTest, OnlyAParkedThreadIsWoken) {
-  auto [holder, other] = Contended({}, {.thread = 2});
-  other->parked = false;
-  Release(holder->hold);
-  EXPECT_EQ(other->state, State::kGranted);
-  EXPECT_TRUE(effects().wakes.empty());
 }
 
 TEST_F(LockMachineLocalTest, RecursionIsCountedAndCostsNoScript) {
@@ -332,13 +278,6 @@ TEST_F(LockMachineLocalTest, RecursionIsCountedAndCostsNoScript) {
   EXPECT_TRUE(Quiet());
   EXPECT_EQ(Unlock(1).kind, Kind::kUnderWay);
   Fetch<ToRelease>();
-}
-
-TEST_F(LockMachineLocalTest, AnotherThreadDoesNotEnterAReentrantLock) {
-  Make({.reentrant = true});
-  Hold();
-  EXPECT_EQ(Acquire({.thread = 2}).state, State::kWaiting);
-  EXPECT_EQ(Acquire({.thread = 3, .patience = Patience::kNone}).state, State::kBusy);
 }
 
 TEST_F(LockMachineLocalTest, ReleaseNeverEndsALevelOfLock) {

@@ -1,20 +1,27 @@
 #ifndef REDLATCH_TESTS_UNIT_ENGINE_MACHINE_MACHINE_FIXTURE_H_
 #define REDLATCH_TESTS_UNIT_ENGINE_MACHINE_MACHINE_FIXTURE_H_
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <atomic>
 #include <deque>
-#include <memory>
-#include <optional>
 
 #include "src/engine/machine/latch_machine.h"
 #include "src/engine/machine/lock_machine.h"
 #include "src/engine/machine/timing.h"
-#include "tests/unit/engine/machine/script_values.h"
+#include "tests/support/testing.h"
 
 namespace redlatch::engine {
+
+// What a script is for, where it must be for this.
+template <class What>
+const What& As(const Send& send) {
+  return std::get<What>(send.what);
+}
+
+// The bid that a script makes, where it must make one.
+inline const Bid& BidOf(const Send& send) {
+  const Bid* const bid = send.bid();
+  if (bid == nullptr) throw std::bad_variant_access();
+  return *bid;
+}
 
 // An acquisition, as a test wants it.
 struct Want {

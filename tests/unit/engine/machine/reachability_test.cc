@@ -1,10 +1,7 @@
 #include "src/engine/machine/reachability.h"
 
-#include <cstdint>
-
-#include "absl/status/status.h"
-#include "gtest/gtest.h"
 #include "src/base/clock.h"
+#include "tests/support/testing.h"
 
 namespace redlatch::engine {
 namespace {

@@ -43,14 +43,6 @@ TEST_F(LockMachineReleaseTest, ForgottenReleaseIsFinishedAllTheSame) {
   EXPECT_TRUE(machine().idle());
 }
 
-TEST_F(LockMachineReleaseTest, ForgettingASettledReleaseEndsIt) {
-  Waiter& waiter = Hold();
-  Release(waiter.hold);
-  Hear(Fetch<ToRelease>(), ReleasedThen());
-  machine().Forget(waiter.hold);
-  EXPECT_TRUE(machine().idle());
-}
-
 TEST_F(LockMachineReleaseTest, RepeatedReleaseFindsTheFirstExecutedInTime) {
   Waiter& waiter = Hold();
   Release(waiter.hold);
@@ -83,15 +75,6 @@ TEST_F(LockMachineReleaseTest, FirstReleaseThatFindsNothingIsLost) {
   PassTo(machine().next_send());
   Hear(Fetch<ToRelease>(), NotHeld());
   EXPECT_EQ(machine().Outcome(waiter.hold).kind, Kind::kLost);
-}
-
-TEST_F(LockMachineReleaseTest, LateConfirmationIsDone) {
-  Waiter& waiter = Hold();
-  Release(waiter.hold);
-  const Send release = Fetch<ToRelease>();
-  Pass(kLease * 2);
-  Hear(release, ReleasedThen());
-  EXPECT_EQ(machine().Outcome(waiter.hold).kind, Kind::kDone);
 }
 
 TEST_F(LockMachineReleaseTest, RefusedReleaseTellsWhy) {
@@ -203,21 +186,6 @@ TEST_F(LockMachineReleaseTest, ReleaseCrossesARenewal) {
   EXPECT_TRUE(machine().idle());
 }
 
-TEST_F(LockMachineReleaseTest, LateRenewalOfAnEarlierHoldDoesNotTouchTheNext) {
-  Waiter& first = Hold();
-  Pass(kThird);
-  const Send renewal = Fetch<ToRenew>();
-  Release(first.hold);
-  Hear(Fetch<ToRelease>(), ReleasedThen());
-  machine().Forget(first.hold);
-  Waiter& second = Hold();
-  const base::Instant deadline = machine().Deadline(second.hold);
-  Hear(renewal, NotHeld());
-  EXPECT_TRUE(Valid(second));
-  Hear(renewal, Held());
-  EXPECT_EQ(machine().Deadline(second.hold), deadline);
-}
-
 TEST_F(LockMachineReleaseTest, BidOfTheNextTravelsWithTheReleaseOnce) {
   auto [holder, other] = Contended({.local_window = absl::ZeroDuration()}, {.thread = 2});
   Release(holder->hold);
@@ -258,16 +226,6 @@ TEST_F(LockMachineReleaseTest, BidOfTheNextFollowsTheReleaseOfSeveralNames) {
   EXPECT_EQ(other->state, State::kGranted);
 }
 
-TEST_F(LockMachineReleaseTest, ReleaseThatFoundNothingHasQueuedNothing) {
-  auto [holder, other] = Contended({.local_window = absl::ZeroDuration()}, {.thread = 2});
-  Release(holder->hold);
-  const Send release = Fetch<ToRelease>();
-  Hear(release, NotHeld());
-  EXPECT_EQ(machine().Outcome(holder->hold).kind, Kind::kLost);
-  Hear(Fetch<ToAcquire>(), Granted());
-  EXPECT_EQ(other->state, State::kGranted);
-}
-
 TEST_F(LockMachineReleaseTest, ReleaseWhoseBidIsNotWantedAnyMoreIsRepeatedWithoutIt) {
   auto [holder, other] = Contended({.local_window = absl::ZeroDuration()}, {.thread = 2});
   Release(holder->hold);
@@ -294,18 +252,6 @@ TEST_F(LockMachineReleaseTest, CancelIsRepeatedUntilItIsAnswered) {
   Hear(send, Silence());
   PassTo(machine().next_send());
   Hear(Fetch<ToCancel>(), Cancelled());
-  EXPECT_TRUE(machine().idle());
-}
-
-TEST_F(LockMachineReleaseTest, UnansweredCancelExpires) {
-  Waiter& waiter = Queue();
-  GiveUp(waiter);
-  const base::Instant begun = now();
-  while (!machine().next_send().is_infinite()) {
-    PassTo(machine().next_send());
-    if (std::optional<Send> send = Next()) Hear(*send, Silence());
-  }
-  EXPECT_EQ(now(), begun + 2 * kLease) << "three heartbeats in the queue, and the lease";
   EXPECT_TRUE(machine().idle());
 }
 
@@ -360,17 +306,6 @@ TEST_F(LockMachineReleaseTest, LossIsForgottenWhereItsThreadCannotUnlockAnyMore)
   EXPECT_EQ(Unlock(1).kind, Kind::kNotHeld);
 }
 
-TEST_F(LockMachineReleaseTest, ReleaseThatWasSettledMeanwhileIsForgottenOnceItIsTold) {
-  Waiter& waiter = Hold();
-  Release(waiter.hold);
-  Hear(Fetch<ToRelease>(), Silence());
-  EXPECT_EQ(machine().Outcome(waiter.hold).kind, Kind::kUnderWay);
-  Hear(Fetch<ToRelease>(), ReleasedThen());
-  EXPECT_FALSE(machine().idle()) << "somebody may still ask";
-  EXPECT_EQ(Release(waiter.hold).kind, Kind::kDone);
-  EXPECT_TRUE(machine().idle());
-}
-
 TEST_F(LockMachineReleaseTest, OptionsOutliveTheEventThatEndsTheirHold) {
   std::weak_ptr<const LockOptions> options;
   Waiter& waiter = Hold();
@@ -388,19 +323,6 @@ TEST_F(LockMachineReleaseTest, UnusedTokensAreGivenBackWithTheRelease) {
   const Send release = Fetch<ToRelease>();
   EXPECT_EQ(As<ToRelease>(release).last_used, kToken + 1);
   EXPECT_EQ(As<ToRelease>(release).last_reserved, kToken + 4095);
-}
-
-TEST_F(LockMachineReleaseTest, RenewalInFlightKeepsTheReleaseAlive) {
-  Waiter& waiter = Hold();
-  Pass(kThird);
-  Fetch<ToRenew>();  // may be executed at any time
-  Release(waiter.hold);
-  const base::Instant released = now();
-  while (!machine().next_send().is_infinite()) {
-    PassTo(machine().next_send());
-    if (std::optional<Send> send = Next()) Hear(*send, Silence());
-  }
-  EXPECT_EQ(now(), released + kLease);
 }
 
 TEST_F(LockMachineReleaseTest, RenewalThatWasExecutedLateKeepsTheReleaseAlive) {

@@ -32,19 +32,6 @@ TEST_F(SharedMachineTest, AReaderJoinsAHeldLeaseWithinTheWindowWithoutARoundTrip
   EXPECT_TRUE(Quiet());
 }
 
-TEST_F(SharedMachineTest, TheHoldIsReleasedWithTheLastReader) {
-  const Waiter& first = Read(1);
-  const Waiter& second = Acquire({.thread = 2});
-  EXPECT_EQ(Release(first.hold).kind, Kind::kDone);
-  EXPECT_FALSE(Valid(first));
-  EXPECT_TRUE(Valid(second));
-  EXPECT_TRUE(Quiet());
-  EXPECT_EQ(Release(second.hold).kind, Kind::kUnderWay);
-  Hear(Fetch<ToRelease>(), ReleasedThen());
-  EXPECT_EQ(machine().Outcome(second.hold).kind, Kind::kDone);
-  EXPECT_TRUE(machine().idle());
-}
-
 TEST_F(SharedMachineTest, NobodyJoinsWhereAWriterIsKnownToWait) {
   Read(1, 1);
   EXPECT_EQ(Acquire({.thread = 2}).state, State::kElsewhere);
@@ -140,16 +127,6 @@ TEST_F(SharedMachineTest, AHoldThatIsGoneIsLostByAllWhoShareIt) {
   EXPECT_EQ(third.state, State::kGranted);
 }
 
-TEST_F(SharedMachineTest, AHoldThatExpiresIsLostByAllWhoShareIt) {
-  Waiter& first = Read(1);
-  Waiter& second = Acquire({.thread = 2});
-  Pass(kValid - kLead);
-  Expire();
-  EXPECT_EQ(effects().losses.size(), 2);
-  EXPECT_FALSE(Valid(first));
-  EXPECT_FALSE(Valid(second));
-}
-
 TEST_F(SharedMachineTest, AGrantLetsInAllWhoHadComeBeforeItWasAskedFor) {
   Waiter& first = Acquire({.thread = 1});
   Waiter& second = Acquire({.thread = 2});
@@ -204,14 +181,6 @@ TEST_F(SharedMachineTest, AReadOfThisClientThatEndsIsNoReasonToCallTheLockBusy) 
   EXPECT_EQ(second.state, State::kFailed);
 }
 
-TEST_F(SharedMachineTest, AManualHoldIsOneReadersAlsoWhereTwoComeAtOnce) {
-  Waiter& first = Acquire({.thread = 1, .manual = true});
-  EXPECT_EQ(Acquire({.thread = 2, .manual = true}).state, State::kElsewhere);
-  Hear(Fetch<ToAcquire>(), Granted());
-  EXPECT_EQ(first.state, State::kGranted);
-  EXPECT_EQ(machine().holds().size(), 1);
-}
-
 TEST_F(SharedMachineTest, HoweverManyLoseAHoldEachIsToldWhoAsksLate) {
   const Waiter& first = Read(1);
   for (uint64_t thread = 2; thread <= 400; ++thread) Acquire({.thread = thread});
@@ -230,23 +199,6 @@ TEST_F(SharedMachineTest, WhoJoinsAHoldAtRiskDoesNotHideItsRecovery) {
   Pass(kThird / 2);
   Hear(Fetch<ToRenew>(), HeldWith(0));
   EXPECT_THAT(Notices(), ::testing::ElementsAre(Notice::Kind::kRenewed, Notice::Kind::kRecovered));
-}
-
-TEST_F(SharedMachineTest, EachThreadEndsItsOwn) {
-  Acquire({.thread = 1, .face = Face::kStd});
-  Hear(Fetch<ToAcquire>(), Granted());
-  Acquire({.thread = 2, .face = Face::kStd});
-  EXPECT_EQ(Unlock(3).kind, Kind::kNotHeld);
-  EXPECT_EQ(Unlock(1).kind, Kind::kDone);
-  EXPECT_EQ(Unlock(1).kind, Kind::kNotHeld);
-  EXPECT_EQ(Unlock(2).kind, Kind::kUnderWay);
-}
-
-TEST_F(SharedMachineTest, WhoDoesNotWaitIsRefusedWhereABidIsQueued) {
-  Waiter& first = Acquire({.thread = 1});
-  Hear(Fetch<ToAcquire>(), Queued());
-  EXPECT_EQ(first.state, State::kWaiting);
-  EXPECT_EQ(Acquire({.thread = 2, .patience = Patience::kNone}).state, State::kBusy);
 }
 
 }  // namespace

@@ -34,17 +34,6 @@ TEST_F(PermitMachineTest, GivesNoTokensBack) {
   EXPECT_TRUE(machine().idle());
 }
 
-TEST_F(PermitMachineTest, AHoldNeverPassesOnToWhoWaitsHere) {
-  Waiter& holder = Acquire({.thread = 1});
-  Hear(Fetch<ToAcquire>(), Permitted());
-  const Waiter& other = Acquire({.thread = 2});
-  Release(holder.hold);
-  EXPECT_EQ(other.state, State::kWaiting);
-  const Send release = Fetch<ToRelease>();
-  EXPECT_EQ(release.bid(), nullptr);
-  EXPECT_NE(Fetch<ToAcquire>().grant, release.grant);
-}
-
 TEST_F(PermitMachineTest, AWaiterThatIsToldOfAChangeAsksAtOnce) {
   const Waiter& waiter = Queue({.permits = 3});
   ASSERT_TRUE(Quiet());
@@ -64,12 +53,6 @@ TEST_F(PermitMachineTest, AChangeThatCrossesAHeartbeatIsAskedForAgain) {
   EXPECT_TRUE(Quiet());
   Hear(heartbeat, Queued());
   EXPECT_EQ(Fetch<ToAcquire>().grant, heartbeat.grant);
-}
-
-TEST_F(PermitMachineTest, AChangeOfAnotherHoldIsNoneOfItsBusiness) {
-  Queue();
-  machine().OnForced(machine().grant_id() + 1, now());
-  EXPECT_TRUE(Quiet());
 }
 
 }  // namespace

@@ -25,12 +25,6 @@ class TallyMachineTest : public LockMachineTest {
   }
 };
 
-TEST_F(TallyMachineTest, NothingHasHappenedAtFirst) {
-  const LockStats none = Counted();
-  EXPECT_EQ(none.acquired + none.opened + none.busy + none.cancelled + none.failed, 0);
-  EXPECT_EQ(none.waited.count() + none.held_for.count() + none.waiting, 0);
-}
-
 TEST_F(TallyMachineTest, AHoldIsCountedWithItsWaitAndItsTime) {
   Waiter& holder = Acquire();
   const Send bid = Fetch<ToAcquire>();
@@ -88,16 +82,6 @@ TEST_F(TallyMachineTest, ReadersOfAHoldAreAHoldEach) {
   EXPECT_EQ(Counted().held, 0);
 }
 
-TEST_F(TallyMachineTest, AReaderThatIsSentElsewhereIsNotCountedHere) {
-  Make({.reentrant = true, .sharing = kReaders, .counts = true});
-  Acquire();
-  Hear(Fetch<ToAcquire>(), Granted(/*others=*/1));
-  EXPECT_EQ(Acquire({.thread = 2}).state, State::kElsewhere);
-  const LockStats stats = Counted();
-  EXPECT_EQ(stats.acquired, 1);
-  EXPECT_EQ(stats.busy + stats.cancelled + stats.failed, 0);
-}
-
 TEST_F(TallyMachineTest, CallsThatEndWithoutTheLockAreCountedByTheirReason) {
   Hold();
   EXPECT_EQ(Acquire({.thread = 2, .patience = Patience::kNone}).state, State::kBusy);
@@ -110,12 +94,6 @@ TEST_F(TallyMachineTest, CallsThatEndWithoutTheLockAreCountedByTheirReason) {
   EXPECT_EQ(Counted().failed, 1);
   EXPECT_EQ(Counted().waiting, 0);
   EXPECT_EQ(Counted().waited.count(), 1);
-}
-
-TEST_F(TallyMachineTest, AThreadThatWouldWaitForItselfHasFailed) {
-  Hold({.face = Face::kStd});
-  EXPECT_EQ(Acquire({.face = Face::kStd}).state, State::kDeadlock);
-  EXPECT_EQ(Counted().failed, 1);
 }
 
 TEST_F(TallyMachineTest, SilenceAndRefusalsAreFailuresOfThoseWhoDoNotWait) {

@@ -44,13 +44,6 @@ TEST_F(LockMachineTurnTest, ThreadThatComesBackAtOnceTakesItWithoutTheServer) {
   }
 }
 
-TEST_F(LockMachineTurnTest, ReleaseAfterTheTurnHandsOver) {
-  Waiter& holder = ComesAgain();
-  Pass(kTurn);
-  EXPECT_EQ(Release(holder.hold).kind, Kind::kUnderWay);
-  Fetch<ToRelease>();
-}
-
 TEST_F(LockMachineTurnTest, RestEndsWithTheTurn) {
   Waiter& holder = ComesAgain();
   const base::Instant end = now() + kTurn;
@@ -84,15 +77,6 @@ TEST_F(LockMachineTurnTest, ClientThatStaysAwayHandsOverAtOnce) {
   EXPECT_EQ(Release(late.hold).kind, Kind::kUnderWay) << "it does not come back soon";
 }
 
-TEST_F(LockMachineTurnTest, LockThatNobodyWaitsForDoesNotRest) {
-  for (int i = 0; i < 3; ++i) {
-    Waiter& holder = Acquire(OfThread(1));
-    Hear(Fetch<ToAcquire>(), Granted());
-    EXPECT_EQ(Release(holder.hold).kind, Kind::kUnderWay);
-    Hear(Fetch<ToRelease>(), ReleasedThen());
-  }
-}
-
 TEST_F(LockMachineTurnTest, RestingLockGoesBackForOtherTerms) {
   Waiter& holder = ComesAgain();
   Release(holder.hold);
@@ -115,30 +99,6 @@ TEST_F(LockMachineTurnTest, TryOfOtherTermsAsksTheServer) {
   EXPECT_EQ(tried.state, State::kWaiting) << "the lock is this client's own";
   Hear(Fetch<ToRelease>(), ReleasedThen(BidBusy()));
   EXPECT_EQ(tried.state, State::kBusy);
-}
-
-TEST_F(LockMachineTurnTest, RestingLockGoesBackWithTheLastLockObject) {
-  Waiter& holder = ComesAgain();
-  Release(holder.hold);
-  ReleaseStd();
-  Hear(Fetch<ToRelease>(), ReleasedThen());
-  EXPECT_TRUE(machine().idle());
-}
-
-TEST_F(LockMachineTurnTest, LeaseThatOutlivesItsLockObjectDoesNotRest) {
-  Waiter& holder = ComesAgain();
-  ReleaseStd();
-  EXPECT_EQ(Release(holder.hold).kind, Kind::kUnderWay);
-}
-
-TEST_F(LockMachineTurnTest, RestingLockThatIsForcedGoesBack) {
-  Waiter& holder = ComesAgain();
-  const GrantId grant = machine().grant_id();
-  Release(holder.hold);
-  machine().OnForced(grant, now());
-  Hear(Fetch<ToRenew>(), NotHeld());
-  EXPECT_TRUE(effects().losses.empty()) << "nobody had it";
-  Fetch<ToRelease>();
 }
 
 TEST_F(LockMachineTurnTest, RestingLockWhoseLeaseEndsIsNobodysLoss) {

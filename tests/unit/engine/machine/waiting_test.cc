@@ -6,22 +6,6 @@ namespace {
 
 using LockMachineWaitingTest = LockMachineTest;
 
-TEST_F(LockMachineWaitingTest, TryOfAFreeLockTakesIt) {
-  Waiter& waiter = Acquire({.patience = Patience::kNone});
-  const Send send = Fetch<ToAcquire>();
-  EXPECT_FALSE(BidOf(send).wait);
-  Hear(send, Granted());
-  EXPECT_EQ(waiter.state, State::kGranted);
-}
-
-TEST_F(LockMachineWaitingTest, TryOfABusyLockIsRefused) {
-  Waiter& waiter = Acquire({.patience = Patience::kNone});
-  Hear(Fetch<ToAcquire>(), Busy());
-  EXPECT_EQ(waiter.state, State::kBusy);
-  EXPECT_TRUE(waiter.failure.ok());
-  EXPECT_TRUE(machine().idle());
-}
-
 TEST_F(LockMachineWaitingTest, TryOfASilentServerAsksAgain) {
   Waiter& waiter = Acquire({.patience = Patience::kNone});
   Hear(Fetch<ToAcquire>(), Silence());
@@ -86,14 +70,6 @@ TEST_F(LockMachineWaitingTest, PatientWaiterBehindATryAsksAgain) {
   const Send second = Fetch<ToAcquire>();
   EXPECT_TRUE(BidOf(second).wait);
   EXPECT_EQ(BidOf(second).grant, BidOf(first).grant);
-}
-
-TEST_F(LockMachineWaitingTest, QueuedWaiterSendsHeartbeatsOnly) {
-  Queue();
-  EXPECT_EQ(machine().next_send(), now() + kThird);
-  PassTo(machine().next_send());
-  Hear(Fetch<ToAcquire>(), Queued());
-  EXPECT_EQ(machine().next_send(), now() + kThird);
 }
 
 TEST_F(LockMachineWaitingTest, HeadOfTheQueueActsWhenTheHolderCouldExpire) {
@@ -256,17 +232,6 @@ TEST_F(LockMachineWaitingTest, EndlessWaiterIsNeverToldThatTheLockIsBusy) {
   EXPECT_TRUE(absl::IsUnavailable(waiter.failure));
 }
 
-TEST_F(LockMachineWaitingTest, AnswerEndsTheOutage) {
-  Make({.unreachable_after = absl::Seconds(2)});
-  Waiter& waiter = Acquire();
-  Hear(Fetch<ToAcquire>(), Silence());
-  Pass(absl::Seconds(3));
-  Hear(Fetch<ToAcquire>(), Queued());
-  Pass(kThird);
-  Hear(Fetch<ToAcquire>(), Silence());
-  EXPECT_EQ(waiter.state, State::kWaiting);
-}
-
 TEST_F(LockMachineWaitingTest, ChangeOfTermsDoesNotEndTheOutage) {
   Make({.unreachable_after = absl::Seconds(2)});
   Waiter& first = Acquire({.patience = Patience::kBounded, .manual = true});
@@ -300,34 +265,6 @@ TEST_F(LockMachineWaitingTest, OutOfTimeAfterTheLockWasSeenTakenIsBusy) {
   EXPECT_EQ(other->state, State::kBusy);
 }
 
-TEST_F(LockMachineWaitingTest, StoppedIsStoppedThoughTheServerIsUnreachable) {
-  Waiter& waiter = Acquire();
-  Hear(Fetch<ToAcquire>(), Silence());
-  GiveUp(waiter, State::kStopped);
-  EXPECT_EQ(waiter.state, State::kStopped);
-}
-
-TEST_F(LockMachineWaitingTest, TwoThreadsTimeOutAtOnce) {
-  Waiter& first = Queue({.patience = Patience::kBounded});
-  Waiter& second = Acquire({.thread = 2, .patience = Patience::kBounded});
-  GiveUp(first);
-  EXPECT_TRUE(Quiet()) << "the second has inherited the bid";
-  GiveUp(second);
-  EXPECT_EQ(first.state, State::kBusy);
-  EXPECT_EQ(second.state, State::kBusy);
-  Hear(Fetch<ToCancel>(), Cancelled());
-  EXPECT_TRUE(Quiet());
-  EXPECT_TRUE(machine().idle());
-}
-
-TEST_F(LockMachineWaitingTest, DecisionStandsAgainstAGivingUpThatComesLater) {
-  Waiter& waiter = Acquire({.patience = Patience::kBounded});
-  Hear(Fetch<ToAcquire>(), Granted());
-  GiveUp(waiter);
-  EXPECT_EQ(waiter.state, State::kGranted);
-  EXPECT_TRUE(Valid(waiter));
-}
-
 TEST_F(LockMachineWaitingTest, NextOfEqualTermsInheritsTheBid) {
   Waiter& head = Queue({.patience = Patience::kBounded});
   Waiter& next = Acquire({.thread = 2});
@@ -350,15 +287,6 @@ TEST_F(LockMachineWaitingTest, NextOfOtherTermsGetsAFreshBid) {
   EXPECT_EQ(next.state, State::kWaiting);
   Hear(bid, Granted(0, 2 * kLease));
   EXPECT_EQ(next.state, State::kGranted);
-}
-
-TEST_F(LockMachineWaitingTest, WithdrawnWaiterBehindTheHeadChangesNothing) {
-  Waiter& head = Queue();
-  Waiter& behind = Acquire({.thread = 2, .patience = Patience::kBounded, .manual = true});
-  GiveUp(behind);
-  EXPECT_EQ(behind.state, State::kBusy);
-  EXPECT_TRUE(Quiet());
-  EXPECT_EQ(head.state, State::kWaiting);
 }
 
 TEST_F(LockMachineWaitingTest, WaitersOfALockObjectThatIsGoneAreStopped) {

@@ -2,12 +2,7 @@
 
 #include <unistd.h>
 
-#include <string>
-#include <string_view>
-
-#include "absl/strings/str_cat.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/support/testing.h"
 
 namespace redlatch::engine {
 namespace {
@@ -40,14 +35,6 @@ TEST(ClientOf, ReadsHoldIdsOfThisVersionAlone) {
 
 TEST(Description, IsOneLineOfText) {
   EXPECT_EQ(Line("nightly report"), "4711 1795227594499240 db-1 nightly report");
-}
-
-TEST(Description, IsReadAsItWasWritten) {
-  const auto process = ReadDescription(Line("nightly"));
-  ASSERT_TRUE(process.has_value());
-  EXPECT_EQ(process->host, "db-1");
-  EXPECT_EQ(process->pid, 4711);
-  EXPECT_EQ(process->program, "nightly");
 }
 
 TEST(Description, SurvivesWhateverAProgramIsCalled) {

@@ -1,12 +1,6 @@
 #include "src/engine/protocol/key_set.h"
 
-#include <string>
-#include <utility>
-#include <vector>
-
-#include "absl/status/status.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/support/testing.h"
 
 namespace redlatch::engine {
 namespace {
@@ -58,13 +52,6 @@ TEST(KeySet, ANameWithAHashTagKeepsIt) {
   EXPECT_EQ(KeyOf("a{b}c", "rw.readers"), "redlatch:rw.tag:a{b}c:readers");
 }
 
-TEST(KeySet, AKeyGoesBehindWhatIsThere) {
-  std::string text = "before ";
-  KeySet("x").AppendTo(text, "fence");
-  EXPECT_EQ(text, "before redlatch:2:{x}:fence");
-  EXPECT_EQ(AuxiliaryKey("x", "fence"), "redlatch:2:{x}:fence");
-}
-
 // The table of examples in docs/protocol.md.
 TEST(KeySet, QueuesOfSomeNames) {
   EXPECT_EQ(QueueOf("x"), "redlatch:2:{x}:simple.queue");
@@ -75,13 +62,6 @@ TEST(KeySet, QueuesOfSomeNames) {
   EXPECT_EQ(QueueOf("jobs", "{app}:"), "redlatch:2.tag:{app}:jobs:simple.queue");
   EXPECT_EQ(QueueOf("jobs:queue", "{app}:"), "redlatch:2.tag:{app}:jobs:queue:simple.queue");
   EXPECT_EQ(QueueOf("redlatch:x", "app:"), "redlatch:2:{app:redlatch:x}:simple.queue");
-}
-
-TEST(KeySet, ThePrefixStandsBeforeEveryKeyAndNotInTheName) {
-  const KeySet keys = *KeySet::Make("app:", "x");
-  EXPECT_EQ(keys.main(), "app:x");
-  EXPECT_EQ(keys.name(), "x");
-  EXPECT_EQ(QueueOf("x", "app:"), "redlatch:2:{app:x}:simple.queue");
 }
 
 TEST(KeySet, RefusesBracesThatWouldScatterTheKeys) {
@@ -106,12 +86,6 @@ TEST(KeySet, RefusesNoNameAndTooLongOnes) {
   EXPECT_EQ(Refused(std::string(4096, 'x')), "");
   EXPECT_THAT(Refused(std::string(4097, 'x')), HasSubstr("4096"));
   EXPECT_THAT(Refused(std::string(4093, 'x'), "app:"), HasSubstr("4097"));
-}
-
-TEST(KeySet, AnyBytesMakeAName) {
-  const std::string name("a b\n\0\xff", 6);
-  EXPECT_EQ(KeySet::Make("", name)->main(), name);
-  EXPECT_EQ(QueueOf(name), "redlatch:2:{" + name + "}:simple.queue");
 }
 
 TEST(KeySet, MovedIsTheSame) {

@@ -1,10 +1,8 @@
 #include "src/engine/protocol/plan.h"
 
-#include "absl/strings/str_split.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "lua/scripts.h"
 #include "src/base/sha1.h"
+#include "tests/support/testing.h"
 
 namespace redlatch::engine {
 namespace {
@@ -40,14 +38,6 @@ TEST(Assemble, APieceThatThereIsNotIsNamed) {
   const auto script = Assemble("-- include: common/tmie\n");
   EXPECT_TRUE(absl::IsInvalidArgument(script.status()));
   EXPECT_THAT(script.status().message(), HasSubstr("\"common/tmie\""));
-}
-
-TEST(Plan, DigestsThatAreMissingAreComputed) {
-  const Plan plan = *Complete({.scripts = {.acquire = {.name = "my/acquire", .body = "return 1"},
-                                           .release = {.body = "return 2", .sha1 = "given"}}});
-  EXPECT_EQ(plan.scripts.acquire.sha1, base::Sha1Hex("return 1"));
-  EXPECT_EQ(plan.scripts.release.sha1, "given");
-  EXPECT_EQ(plan.scripts.renew.sha1, base::Sha1Hex(""));
 }
 
 TEST(Plan, OfSeveralNamesIsApartFromThatOfOneAndOfOthers) {

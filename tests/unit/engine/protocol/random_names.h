@@ -3,60 +3,19 @@
 #define REDLATCH_TESTS_UNIT_ENGINE_PROTOCOL_RANDOM_NAMES_H_
 
 #include <random>
-#include <set>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include "src/engine/protocol/key_set.h"
+#include "tests/support/testing.h"
 
 namespace redlatch::engine {
 
 // What keys and names are made of.
-inline constexpr std::string_view kPieces[] = {"{",
-                                               "}",
-                                               "{",
-                                               "}",
-                                               ":",
-                                               "a",
-                                               "b",
-                                               "x",
-                                               "\\",
-                                               "{}",
-                                               "{a}",
-                                               "{x}:",
-                                               ":{",
-                                               "}:",
-                                               "2",
-                                               "2.tag",
-                                               "rw",
-                                               "rw.tag",
-                                               ".tag",
-                                               "redlatch",
-                                               "redlatch:",
-                                               "redlatch:2:",
-                                               "redlatch:2.tag:",
-                                               "redlatch:rw:{",
-                                               "fence",
-                                               ":fence",
-                                               "queue",
-                                               ":queue",
-                                               ":simple.queue",
-                                               "simple.",
-                                               "rw.queue",
-                                               "readers",
-                                               ":readers",
-                                               "counted",
-                                               ":latch.counted",
-                                               "gone",
-                                               ":simple.gone.",
-                                               "x.",
-                                               "app:",
-                                               "{app}:",
-                                               "jobs",
-                                               "client",
-                                               "reign",
-                                               "quorum"};
+inline const std::vector<std::string> kPieces = absl::StrSplit(
+    "{ } { } : a b x \\ {} {a} {x}: :{ }: 2 2.tag rw rw.tag .tag redlatch redlatch: "
+    "redlatch:2: redlatch:2.tag: redlatch:rw:{ fence :fence queue :queue :simple.queue "
+    "simple. rw.queue readers :readers counted :latch.counted gone :simple.gone. x. app: "
+    "{app}: jobs client reign quorum",
+    ' ');
 
 // The classes of locks that there are, and some users' own.
 inline std::vector<KeyNames> AllKeyNames() {
@@ -89,7 +48,7 @@ inline std::vector<std::string> RandomMainKeys(size_t count, unsigned seed) {
   while (keys.size() < count) {
     std::string key;
     for (size_t pieces = 1 + random() % 7; pieces > 0; --pieces) {
-      key.append(kPieces[random() % std::size(kPieces)]);
+      key.append(kPieces[random() % kPieces.size()]);
     }
     take(std::move(key));
   }

@@ -1,13 +1,8 @@
 // The contract of lua/README.md, from this side.
 #include "src/engine/protocol/wire.h"
 
-#include <string>
-#include <vector>
-
-#include "absl/strings/str_cat.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "src/redis/wire/errors.h"
+#include "tests/support/testing.h"
 
 namespace redlatch::engine {
 namespace {
@@ -228,15 +223,6 @@ Answer Read(std::string text) {
   return ReadAnswer({.what = What()}, Text(std::move(text)));
 }
 
-TEST(WireAnswer, Granted) {
-  const Answer answer = Read<ToAcquire>("granted 1795227594499240 30000 2");
-  const auto* const granted = std::get_if<BidGranted>(&std::get<BidAnswer>(answer.what));
-  ASSERT_NE(granted, nullptr);
-  EXPECT_EQ(granted->token, 1795227594499240U);
-  EXPECT_EQ(granted->lease, absl::Seconds(30));
-  EXPECT_EQ(granted->others, 2);
-}
-
 TEST(WireAnswer, QueuedAndReleasedWithWhatWasQueued) {
   const Answer answer = Read<ToRelease>("released queued -1 3 1795227594499241");
   const auto* const queued = std::get_if<BidQueued>(&std::get<Freed>(answer.what).next);
@@ -326,13 +312,6 @@ TEST(WireMessage, GrantWithANameThatHasSpaces) {
   EXPECT_EQ(message->key, "a b ");
 }
 
-TEST(WireMessage, TheHoldMayBeOneThatIsKept) {
-  const std::string text = absl::StrCat("grant ", kHold7, "k 3 9 30000 5 N");
-  const auto message = ReadMessage(kIdentity, text);
-  ASSERT_TRUE(message.has_value());
-  EXPECT_EQ(message->news.grant, 7U | kMayStay);
-}
-
 TEST(WireMessage, WantedAndTried) {
   for (const bool tried : {false, true}) {
     const std::string text = absl::StrCat(tried ? "tried " : "wanted ", kHold7, "k a b");
@@ -342,15 +321,6 @@ TEST(WireMessage, WantedAndTried) {
     EXPECT_EQ(message->news.grant, 7U | kMayStay);
     EXPECT_EQ(message->key, "a b");
   }
-}
-
-TEST(WireMessage, Forced) {
-  const std::string text = absl::StrCat("forced ", kHold7, " N");
-  const auto message = ReadMessage(kIdentity, text);
-  ASSERT_TRUE(message.has_value());
-  EXPECT_EQ(message->kind, Message::Kind::kForced);
-  EXPECT_EQ(message->news.grant, 7U);
-  EXPECT_EQ(message->key, "N");
 }
 
 TEST(WireMessage, TokenTooLargeForAFenceIsIgnored) {

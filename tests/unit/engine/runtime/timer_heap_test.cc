@@ -1,13 +1,8 @@
 #include "src/engine/runtime/timer_heap.h"
 
-#include <algorithm>
-#include <memory>
-#include <random>
-#include <vector>
-
-#include "gtest/gtest.h"
 #include "src/engine/runtime/entry.h"
 #include "tests/support/test_scale.h"
+#include "tests/support/testing.h"
 
 namespace redlatch::engine {
 namespace {
@@ -18,12 +13,6 @@ std::unique_ptr<Entry> MakeEntry() {
   static base::Numbers numbers;
   return std::make_unique<Entry>(*KeySet::Make("", "x"), "", std::make_shared<const Plan>(),
                                  LockMachine::Config{.numbers = &numbers}, nullptr);
-}
-
-TEST(TimerHeap, AnEmptyOneIsNeverDue) {
-  TimerHeap heap;
-  EXPECT_TRUE(heap.next().is_infinite());
-  EXPECT_EQ(heap.PopDue(At(1000)), nullptr);
 }
 
 TEST(TimerHeap, ATimerMovesToEarlierMomentsOnly) {
@@ -38,24 +27,6 @@ TEST(TimerHeap, ATimerMovesToEarlierMomentsOnly) {
   EXPECT_EQ(heap.PopDue(At(40)), entry.get());
   EXPECT_TRUE(heap.next().is_infinite());
   EXPECT_TRUE(entry->send_timer.IsAfter(At(1000)));
-}
-
-TEST(TimerHeap, OnlyANewFirstIsReported) {
-  TimerHeap heap;
-  const auto first = MakeEntry();
-  const auto second = MakeEntry();
-  EXPECT_TRUE(heap.SetEarlier(first->send_timer, At(10)));
-  EXPECT_FALSE(heap.SetEarlier(second->send_timer, At(20)));
-}
-
-TEST(TimerHeap, RemovedTimersAreNotSeenAgain) {
-  TimerHeap heap;
-  const auto entry = MakeEntry();
-  heap.Remove(entry->send_timer);  // of one that is not in it: nothing
-  heap.SetEarlier(entry->send_timer, At(10));
-  heap.Remove(entry->send_timer);
-  EXPECT_TRUE(heap.next().is_infinite());
-  EXPECT_TRUE(heap.SetEarlier(entry->send_timer, At(70)));
 }
 
 TEST(TimerHeap, ComesOutInOrderThroughRandomMovesAndRemovals) {

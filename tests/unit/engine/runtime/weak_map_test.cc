@@ -1,21 +1,9 @@
 #include "src/engine/runtime/weak_map.h"
 
-#include <memory>
-#include <vector>
-
-#include "absl/strings/str_cat.h"
-#include "gtest/gtest.h"
+#include "tests/support/testing.h"
 
 namespace redlatch::engine {
 namespace {
-
-TEST(WeakMap, SharesAnObjectWhileItIsInUse) {
-  WeakMap<int> map;
-  const std::shared_ptr<int> first = map.Of("a", [] { return std::make_shared<int>(1); });
-  EXPECT_EQ(map.Of("a", [] { return std::make_shared<int>(2); }), first);
-  EXPECT_EQ(*map.Of("b", [] { return std::make_shared<int>(3); }), 3);
-  EXPECT_EQ(*map.Of("b", [] { return std::make_shared<int>(4); }), 4);
-}
 
 TEST(WeakMap, SizeFollowsLiveObjects) {
   WeakMap<int> map;

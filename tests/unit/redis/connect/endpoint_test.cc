@@ -4,19 +4,11 @@
 #include <dlfcn.h>
 #include <netdb.h>
 
-#include <atomic>
-#include <memory>
-#include <string>
-#include <string_view>
-#include <vector>
-
-#include "absl/status/status.h"
-#include "gtest/gtest.h"
-#include "src/base/clock.h"
 #include "src/redis/connect/sentinel_endpoint.h"
 #include "src/redis/url/sentinels.h"
 #include "src/redis/url/url.h"
 #include "tests/support/await.h"
+#include "tests/support/testing.h"
 
 namespace {
 

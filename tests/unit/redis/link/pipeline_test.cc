@@ -1,14 +1,6 @@
 #include "src/redis/link/pipeline.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <memory>
-#include <string>
-#include <vector>
-
-#include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
+#include "tests/support/testing.h"
 
 namespace redlatch::redis {
 namespace {
@@ -103,32 +95,6 @@ TEST_F(PipelineTest, RefusesAReplyThatNobodyIsDue) {
   EXPECT_THAT(a.Heard(), ElementsAre("2"));
 }
 
-TEST_F(PipelineTest, TakesBytesInOrderAndOnlyOnce) {
-  Asker a(2);
-  std::string bytes = Append(&a.exchange, 0, 2);
-  bytes += Append(nullptr, 2, 1);
-  EXPECT_EQ(pipeline_.unsent_bytes(), bytes.size());
-  EXPECT_FALSE(pipeline_.awaits_reply());
-  EXPECT_EQ(Take(), bytes);
-  EXPECT_TRUE(pipeline_.awaits_reply());
-  EXPECT_EQ(Take(), "");
-  EXPECT_EQ(pipeline_.unsent_bytes(), 0);
-  Append(nullptr, 3, 0);
-  const std::string more = Append(nullptr, 3, 1);
-  EXPECT_EQ(Take(), more);
-}
-
-TEST_F(PipelineTest, ThrowsTheReplyOfAForgottenCommandAway) {
-  Asker a(1);
-  Append(nullptr, 0, 1);
-  Append(&a.exchange, 1, 1);
-  Take();
-  EXPECT_TRUE(Deliver(10));
-  EXPECT_THAT(TakeFinished(), ElementsAre());
-  EXPECT_TRUE(Deliver(11));
-  EXPECT_THAT(a.Heard(), ElementsAre("11"));
-}
-
 TEST_F(PipelineTest, LateReplyOfAnAbandonedCommandReachesNobody) {
   Asker late(2);
   Asker other(1);
@@ -161,19 +127,6 @@ TEST_F(PipelineTest, UnsentBytesOfAnAbandonedCommandAreGone) {
   EXPECT_TRUE(Deliver(13));
   EXPECT_THAT(before.Heard(), ElementsAre("10"));
   EXPECT_THAT(after.Heard(), ElementsAre("13"));
-}
-
-TEST_F(PipelineTest, CommandsThatNobodyWaitsForAreCountedEach) {
-  for (int i = 0; i < 3; ++i) Append(nullptr, i, 2);
-  EXPECT_EQ(pipeline_.size(), 6);
-  Take();
-  Append(nullptr, 6, 1);
-  EXPECT_EQ(pipeline_.size(), 7);
-  for (int i = 0; i < 6; ++i) EXPECT_TRUE(Deliver(i));
-  EXPECT_FALSE(Deliver(6)) << "the seventh is not sent";
-  Take();
-  EXPECT_TRUE(Deliver(6));
-  EXPECT_EQ(pipeline_.size(), 0);
 }
 
 TEST_F(PipelineTest, UnsentCommandsOfOthersStayInOrderHoweverManyAreAbandoned) {
@@ -220,21 +173,6 @@ TEST_F(PipelineTest, FailsExactlyTheUnsentCommandsOfThoseNamed) {
   EXPECT_EQ(Take(), kept);
 }
 
-TEST_F(PipelineTest, FirstWaitingIsTheOneWhoseReplyIsDueNext) {
-  EXPECT_EQ(pipeline_.FirstWaiting(), nullptr);
-  Asker a(1);
-  Asker b(1);
-  Append(nullptr, 0, 1);
-  EXPECT_EQ(pipeline_.FirstWaiting(), nullptr);
-  Append(&a.exchange, 1, 1);
-  Append(&b.exchange, 2, 1);
-  Take();
-  EXPECT_EQ(pipeline_.FirstWaiting(), &a.exchange);
-  Deliver(10);
-  Deliver(11);
-  EXPECT_EQ(pipeline_.FirstWaiting(), &b.exchange);
-}
-
 TEST_F(PipelineTest, WhatComesBeforeAllOthersLeavesThemAsTheyAre) {
   Asker gone(1);
   Asker waits(1);
@@ -259,22 +197,6 @@ class LostConnectionTest : public PipelineTest {
     EXPECT_FALSE(pipeline_.awaits_reply());
   }
 };
-
-TEST_F(LostConnectionTest, FailsWhatWasSentAndKeepsTheRest) {
-  Asker sent(2);
-  Asker unsent(1);
-  Append(&sent.exchange, 0, 2);
-  Take();
-  const std::string kept = Append(&unsent.exchange, 2, 1);
-  EXPECT_TRUE(Deliver(10));
-  Lose("");
-  EXPECT_THAT(sent.Heard(), ElementsAre("10", "lost"));
-  EXPECT_THAT(TakeFinished(), ElementsAre(&sent.exchange));
-  EXPECT_EQ(pipeline_.FirstWaiting(), &unsent.exchange);
-  EXPECT_EQ(Take(), kept);
-  EXPECT_TRUE(Deliver(12));
-  EXPECT_THAT(unsent.Heard(), ElementsAre("12"));
-}
 
 TEST_F(LostConnectionTest, WhatWasNeverWrittenIsUnsentAgainInItsOrder) {
   Asker written(1);

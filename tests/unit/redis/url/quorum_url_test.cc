@@ -1,11 +1,7 @@
 #include "src/redis/url/quorum_url.h"
 
-#include <string>
-#include <string_view>
-
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "src/redis/url/url.h"
+#include "tests/support/testing.h"
 
 namespace redlatch::redis {
 namespace {

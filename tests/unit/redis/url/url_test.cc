@@ -1,18 +1,8 @@
 #include "src/redis/url/url.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <functional>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
-
-#include "absl/status/status.h"
-#include "absl/time/time.h"
 #include "src/redis/transport/tls.h"
 #include "src/redis/url/sentinels.h"
+#include "tests/support/testing.h"
 
 namespace redlatch::redis {
 namespace {

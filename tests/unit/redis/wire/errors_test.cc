@@ -1,12 +1,6 @@
 #include "src/redis/wire/errors.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <string>
-#include <string_view>
-
-#include "absl/status/status.h"
+#include "tests/support/testing.h"
 
 namespace redlatch::redis {
 namespace {

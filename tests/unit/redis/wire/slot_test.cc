@@ -1,9 +1,6 @@
 #include "src/redis/wire/slot.h"
 
-#include <set>
-#include <string>
-
-#include "gtest/gtest.h"
+#include "tests/support/testing.h"
 
 namespace redlatch::redis {
 namespace {
