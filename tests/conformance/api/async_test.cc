@@ -1,13 +1,5 @@
 // The asynchronous face of every class of locks.
-#include <atomic>
-#include <functional>
-#include <memory>
-#include <optional>
-#include <stop_token>
-#include <utility>
-#include <vector>
 
-#include "gtest/gtest.h"
 #include "tests/conformance/api/conformance.h"
 #include "tests/support/outcomes.h"
 
@@ -39,22 +31,6 @@ TEST_P(Async, AcquiresWhatIsFreeAndReleasesIt) {
   lease->ReleaseAsync(statuses_.Callback());
   EXPECT_OK(statuses_.Take());
   EXPECT_TRUE(Try(other_).ok());
-}
-
-TEST_P(Async, WaitsForAnotherClientAndForItsOwn) {
-  const auto theirs = NewLock(other_);
-  const auto lock = NewLock(client_);
-  std::optional<Lease> first = *theirs->Acquire();
-  lock->AcquireAsync({}, leases_.Callback());
-  lock->AcquireAsync({}, leases_.Callback());
-  ASSERT_TRUE(AwaitWaiting(client_, 2));
-  EXPECT_EQ(leases_.size(), 0U);
-  first.reset();
-  absl::StatusOr<Lease> second = leases_.Take(0);
-  ASSERT_TRUE(second.ok()) << second.status();
-  EXPECT_EQ(leases_.size(), 1U);
-  EXPECT_OK(second->Release());
-  EXPECT_TRUE(leases_.Take(1).ok());
 }
 
 // Also of a reentrant lock.
@@ -107,50 +83,7 @@ TEST_P(Async, EndsWithItsWaitItsTokenOrItsLock) {
   EXPECT_TRUE(AwaitQueued(0));
 }
 
-TEST_P(Async, LeaseOutlivesLockAndClientAndIsRenewed) {
-  std::optional<Lease> lease;
-  {
-    const Client client = NewClient();
-    const auto lock = NewLock(client, kName, LeaseOf(absl::Milliseconds(200)));
-    lock->AcquireAsync({}, leases_.Callback());
-    lease = leases_.Take().value();
-  }
-  const base::Instant began = base::Now();
-  EXPECT_TRUE(Await([&] { return base::Now() - began > absl::Milliseconds(500); }));
-  EXPECT_TRUE(lease->valid());
-  EXPECT_EQ(CodeOf(Try(other_)), kBusy);
-  lease.reset();
-  EXPECT_TRUE(Await([&] { return CodeOf(Try(other_)) != kBusy; }));
-}
-
-TEST_P(Async, ManyInFlightExcludeEachOtherAndThreads) {
-  constexpr int kEach = 50;
-  const auto mine = NewLock(client_);
-  const auto theirs = NewLock(other_);
-  std::atomic<int> holders{0};
-  std::atomic<int> done{0};
-  const auto run = [&](RedisLockBase& lock) {
-    for (int i = 0; i < kEach; ++i) {
-      lock.AcquireAsync({}, [&](absl::StatusOr<Lease> lease) {
-        EXPECT_TRUE(lease.ok()) << lease.status();
-        EXPECT_EQ(++holders, 1);
-        --holders;
-        lease = Lease();
-        ++done;
-      });
-    }
-  };
-  run(*mine);
-  run(*theirs);
-  for (int i = 0; i < kEach; ++i) {
-    const Lease lease = *mine->Acquire();
-    EXPECT_EQ(++holders, 1);
-    --holders;
-  }
-  EXPECT_TRUE(Await([&] { return done == 2 * kEach; }, absl::Seconds(30)));
-}
-
-INSTANTIATE_CONFORMANCE(Async);
+INSTANTIATE_CONFORMANCE(Async, WithoutSmoke(LockCases()));
 
 }  // namespace
 }  // namespace redlatch::conformance

@@ -1,39 +1,24 @@
 // The conformance suite: what every lock promises, written once and run by every class of locks,
 // on every way to reach a server.
 //
-// A test is a TEST_P of a suite that derives from Conformance. INSTANTIATE_CONFORMANCE(Suite)
-// runs it with each kind of lock, over TCP and for a user who has only the permissions that the
-// documents name; INSTANTIATE_EVERYWHERE(Suite) with each deployment;
-// INSTANTIATE_FOR_KINDS(Suite) with each kind over TCP. INSTANTIATE_FOR_ALL_THAT_EXCLUDE(Suite)
-// and its sibling OVER_TCP add a semaphore to the kinds: such a suite makes its locks by NewAny().
+// A test is a TEST_P of a suite that derives from Conformance. INSTANTIATE_CONFORMANCE(Suite,
+// cases) runs it: with LockCases() for each kind of lock on every way, with ExclusiveCases() also
+// for a semaphore (such a suite makes its locks by NewAny()), with CasesOf() for what is no lock.
+// WithoutSmoke() leaves of them TCP and a user who has only the permissions that the documents
+// name; OverTcp() leaves TCP alone, for what does not depend on the way.
 #ifndef REDLATCH_TESTS_CONFORMANCE_API_CONFORMANCE_H_
 #define REDLATCH_TESTS_CONFORMANCE_API_CONFORMANCE_H_
 
-#include <algorithm>
-#include <cstdint>
-#include <map>
-#include <memory>
 #include <ostream>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
-#include "absl/status/status.h"
-#include "absl/status/statusor.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
-#include "absl/time/time.h"
 #include "docs/code/06-a-lock-of-your-own/priority_lock.h"
-#include "gtest/gtest.h"
 #include "redlatch/client.h"
 #include "redlatch/multi_lock.h"
 #include "redlatch/red_lock.h"
-#include "redlatch/redis_lock_base.h"
 #include "redlatch/reentrant_lock.h"
 #include "redlatch/reentrant_read_write_lock.h"
-#include "redlatch/semaphore.h"
 #include "redlatch/simple_lock.h"
 #include "tests/conformance/api/crew.h"
 #include "tests/conformance/api/outcome.h"
@@ -43,8 +28,6 @@
 #include "tests/support/await.h"
 #include "tests/support/cluster_group.h"
 #include "tests/support/lock_keys.h"
-#include "tests/support/redis_server.h"
-#include "tests/support/tcp_proxy.h"
 #include "tests/support/test_scale.h"
 
 namespace redlatch::conformance {
@@ -80,9 +63,8 @@ inline std::unique_ptr<RedisLockBase> MakeMulti(const Client& client, std::strin
   return std::make_unique<MultiLock>(client, ThreeNames(name), std::move(options));
 }
 
-// A semaphore each of whose holders takes all permits.
+// Of a semaphore each of whose holders takes them all.
 constexpr int64_t kAllPermits = 2;
-inline Kind AllPermits() { return {.name = "semaphore", .reentrant = false, .make = nullptr}; }
 
 inline std::vector<Kind> Kinds() {
   return {
@@ -132,7 +114,7 @@ struct Case {
 
 inline void PrintTo(const Case& which, std::ostream* out) { *out << which.name(); }
 
-inline std::vector<Case> CasesEverywhere() {
+inline std::vector<Case> LockCases() {
   std::vector<Case> cases;
   for (const Kind& kind : Kinds()) {
     for (const Deployment& deployment : Deployments()) {
@@ -143,68 +125,41 @@ inline std::vector<Case> CasesEverywhere() {
   }
   return cases;
 }
-
-inline std::vector<Case> WithoutSmoke(std::vector<Case> cases) {
-  std::erase_if(cases, [](const Case& each) { return each.deployment.smoke; });
-  return cases;
-}
-inline std::vector<Case> Cases() { return WithoutSmoke(CasesEverywhere()); }
-
-inline std::vector<Case> CasesOverTcp() {
-  std::vector<Case> cases;
-  for (const Kind& kind : Kinds()) {
-    cases.push_back({kind, kind.quorum ? Deployments().back() : Deployments().front()});
-  }
-  return cases;
-}
-
-// A semaphore has no local window; it is no RedisLockBase either, so that nothing makes one.
-inline std::vector<Case> SemaphoreCasesEverywhere() {
+// Of what is no RedisLockBase, so that nothing here makes it: it has no window, and is no quorum's.
+inline std::vector<Case> CasesOf(std::string_view kind) {
   std::vector<Case> cases;
   for (const Deployment& deployment : Deployments()) {
-    if (deployment.name != "no_window" && !deployment.quorum)
-      cases.push_back({AllPermits(), deployment});
+    if (deployment.name == "no_window" || deployment.quorum) continue;
+    cases.push_back({{.name = kind, .reentrant = false, .make = nullptr}, deployment});
   }
   return cases;
 }
-
-inline std::vector<Case> SemaphoreCases() { return WithoutSmoke(SemaphoreCasesEverywhere()); }
-
 // What has one holder at a time, be it a lock or not.
 inline std::vector<Case> ExclusiveCases() {
-  std::vector<Case> cases = Cases();
-  for (const Case& each : SemaphoreCases()) cases.push_back(each);
+  std::vector<Case> cases = LockCases();
+  for (const Case& each : CasesOf("semaphore")) cases.push_back(each);
   return cases;
 }
-inline std::vector<Case> ExclusiveCasesOverTcp() {
-  std::vector<Case> cases = CasesOverTcp();
-  cases.push_back(SemaphoreCases().front());
+
+inline std::vector<Case> Where(std::vector<Case> cases, bool (*matches)(const Case&)) {
+  std::erase_if(cases, [&](const Case& each) { return !matches(each); });
   return cases;
+}
+inline std::vector<Case> WithoutSmoke(std::vector<Case> cases) {
+  return Where(std::move(cases), [](const Case& each) { return !each.deployment.smoke; });
+}
+inline std::vector<Case> OverTcp(std::vector<Case> cases) {
+  return Where(std::move(cases), [](const Case& each) {
+    return each.deployment.name == "tcp" || each.deployment.quorum;
+  });
 }
 
 inline std::string NameOfCase(const ::testing::TestParamInfo<Case>& info) {
   return info.param.name();
 }
 
-#define INSTANTIATE_CONFORMANCE(suite)                                                          \
-  INSTANTIATE_TEST_SUITE_P(Locks, suite, ::testing::ValuesIn(::redlatch::conformance::Cases()), \
-                           ::redlatch::conformance::NameOfCase)
-#define INSTANTIATE_EVERYWHERE(suite)                                                       \
-  INSTANTIATE_TEST_SUITE_P(Locks, suite,                                                    \
-                           ::testing::ValuesIn(::redlatch::conformance::CasesEverywhere()), \
-                           ::redlatch::conformance::NameOfCase)
-#define INSTANTIATE_FOR_KINDS(suite)                                                     \
-  INSTANTIATE_TEST_SUITE_P(Locks, suite,                                                 \
-                           ::testing::ValuesIn(::redlatch::conformance::CasesOverTcp()), \
-                           ::redlatch::conformance::NameOfCase)
-#define INSTANTIATE_FOR_ALL_THAT_EXCLUDE(suite)                                            \
-  INSTANTIATE_TEST_SUITE_P(Locks, suite,                                                   \
-                           ::testing::ValuesIn(::redlatch::conformance::ExclusiveCases()), \
-                           ::redlatch::conformance::NameOfCase)
-#define INSTANTIATE_FOR_ALL_THAT_EXCLUDE_OVER_TCP(suite)                                          \
-  INSTANTIATE_TEST_SUITE_P(Locks, suite,                                                          \
-                           ::testing::ValuesIn(::redlatch::conformance::ExclusiveCasesOverTcp()), \
-                           ::redlatch::conformance::NameOfCase)
+#define INSTANTIATE_CONFORMANCE(suite, cases) \
+  INSTANTIATE_TEST_SUITE_P(Locks, suite, ::testing::ValuesIn(cases), NameOfCase)
 
 // As docs/operations.md has it, for the prefix `app:`.
 constexpr char kUserOfApp[] =
@@ -227,11 +182,11 @@ constexpr size_t kQuorum = 5;
 
 // A client that lives in a process of its own is told of its case by name.
 inline Case CaseNamed(std::string_view name) {
-  for (const Case& which : CasesEverywhere()) {
+  for (const Case& which : LockCases()) {
     if (which.name() == name) return which;
   }
   ADD_FAILURE() << "no case is called " << name;
-  return CasesEverywhere().front();
+  return LockCases().front();
 }
 
 class Conformance : public ::testing::TestWithParam<Case> {

@@ -2,15 +2,8 @@
 #ifndef REDLATCH_TESTS_CONFORMANCE_API_CREW_H_
 #define REDLATCH_TESTS_CONFORMANCE_API_CREW_H_
 
-#include <atomic>
-#include <cstdint>
-#include <functional>
-#include <thread>
-#include <utility>
-#include <vector>
-
-#include "gtest/gtest.h"
 #include "redlatch/lease.h"
+#include "tests/support/testing.h"
 
 namespace redlatch::conformance {
 

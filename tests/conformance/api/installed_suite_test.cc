@@ -1,22 +1,15 @@
 // The suite for users, redlatch/conformance.h: every class passes it, and broken ones do not.
-#include <memory>
 #include <stdexcept>
-#include <string>
-#include <string_view>
-#include <utility>
 
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "redlatch/conformance.h"
 #include "redlatch/lua_script.h"
-#include "redlatch/redis_lock_base.h"
 #include "tests/conformance/api/conformance.h"
 
 namespace redlatch::conformance {
 namespace {
 
 class InstalledSuite : public Conformance {};
-INSTANTIATE_FOR_KINDS(InstalledSuite);
+INSTANTIATE_CONFORMANCE(InstalledSuite, OverTcp(LockCases()));
 
 TEST_P(InstalledSuite, PassesForEveryKind) {
   const absl::Status kept = CheckConformance(

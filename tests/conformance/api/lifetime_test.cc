@@ -1,26 +1,14 @@
 // Whoever goes first: lock objects, clients, leases, threads, processes and their forked children.
-#include <atomic>
-#include <memory>
-#include <optional>
-#include <vector>
 
-#include "gtest/gtest.h"
 #include "tests/conformance/api/conformance.h"
 #include "tests/conformance/api/recorder.h"
 #include "tests/support/child_entry.h"
 #include "tests/support/process_stats.h"
-#include "tests/support/punctuality.h"
 
 namespace redlatch::conformance {
 namespace {
 
-constexpr absl::Duration kLifetimeLease = absl::Milliseconds(400);
-
 class Lifetime : public Conformance {
- public:
-  using Conformance::Connected;
-  using Conformance::OptionsOf;
-
  protected:
   bool BusyForOthers() { return CodeOf(Try(other_)) == kBusy; }
   // A release is not waited for.
@@ -45,14 +33,6 @@ TEST_P(Lifetime, OfTheLastObjectEndsAHoldByLock) {
   EXPECT_TRUE(FreeForOthers());
 }
 
-TEST_P(Lifetime, OfTheLastObjectAndItsClientEndsAHoldByLock) {
-  {
-    const auto lock = NewLock(NewClient());
-    lock->lock();
-  }
-  EXPECT_TRUE(AwaitHeld(false));
-}
-
 TEST_P(Lifetime, OfALeaseIsLongerThanThatOfLockAndClient) {
   const auto heard = std::make_shared<Recorder>();
   std::optional<Lease> lease;
@@ -66,11 +46,6 @@ TEST_P(Lifetime, OfALeaseIsLongerThanThatOfLockAndClient) {
   EXPECT_TRUE(BusyForOthers());
   EXPECT_OK(lease->Release());
   EXPECT_TRUE(FreeForOthers());
-}
-
-TEST_P(Lifetime, OfALeaseEndsWithItsHandleWhereNothingElseIsLeft) {
-  { const Lease lease = *NewLock(NewClient())->Acquire(); }
-  EXPECT_FALSE(IsHeld());
 }
 
 TEST_P(Lifetime, OfALeaseThatOutlivesItsLockIsStillToldOfTheLoss) {
@@ -246,43 +221,7 @@ TEST_P(Lifetime, OfAForkedChildMayHaveAClientOfItsOwn) {
   EXPECT_TRUE(lease->valid());
 }
 
-// Holds the lock, or waits for it, until it is killed.
-REDLATCH_CHILD(ConformanceVictim) {
-  const Case which = CaseNamed(args.at(0));
-  const Client client = Lifetime::Connected(args.at(1), which);
-  LockOptions options = Lifetime::OptionsOf(which);
-  options.lease = absl::Milliseconds(std::atoi(args.at(2).c_str()));
-  const auto lock = which.kind.make(client, kName, options);
-  parent.WriteLine("ready");
-  auto lease = lock->Acquire();
-  parent.WriteLine("held");
-  parent.ReadLine(absl::Seconds(60));
-  parent.WriteLine(lease->valid() ? "valid" : "lost");
-  parent.WriteLine(lease->Release().ok() ? "released" : "aborted");
-  return 0;
-}
-
-TEST_P(Lifetime, OfAHolderThatIsKilledEndsItsHoldWithItsLease) {
-  const auto victim = support::SpawnChild("ConformanceVictim", {GetParam().name(), url(), "400"});
-  ASSERT_EQ(victim->pipe().ReadLine(), "ready");
-  ASSERT_EQ(victim->pipe().ReadLine(), "held");
-  redis::Punctuality punctuality;
-  Crew crew;
-  std::atomic<int64_t> killed{0};
-  crew.Start([&] {
-    const auto lease = NewLock(other_)->Acquire({.wait = kPatience});
-    const base::Instant deadline = base::Instant::FromNanos(killed) + kLifetimeLease;
-    punctuality.Note(deadline);
-    ASSERT_OK(lease);
-  });
-  ASSERT_TRUE(AwaitQueued(1));
-  killed = base::Now().nanos();
-  victim->Kill();
-  crew.Join();
-  EXPECT_TRUE(punctuality.Within(absl::Milliseconds(100)));
-}
-
-INSTANTIATE_FOR_KINDS(Lifetime);
+INSTANTIATE_CONFORMANCE(Lifetime, OverTcp(LockCases()));
 
 }  // namespace
 }  // namespace redlatch::conformance

@@ -2,8 +2,9 @@
 #ifndef REDLATCH_TESTS_CONFORMANCE_API_LOCKABLE_H_
 #define REDLATCH_TESTS_CONFORMANCE_API_LOCKABLE_H_
 
-#include <chrono>
 #include <concepts>
+
+#include "tests/support/testing.h"
 
 namespace redlatch::conformance {
 

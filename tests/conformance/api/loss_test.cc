@@ -1,16 +1,7 @@
 // The loss of a hold: who is told, when, in what order, and what the loser can no longer do.
-#include <atomic>
-#include <memory>
-#include <optional>
-#include <stop_token>
-#include <vector>
 
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
-#include "tests/conformance/api/conformance.h"
 #include "tests/conformance/api/outage.h"
 #include "tests/conformance/api/recorder.h"
-#include "tests/support/punctuality.h"
 
 namespace redlatch::conformance {
 namespace {
@@ -38,7 +29,7 @@ class Loss : public LossTest {
  protected:
   const std::unique_ptr<support::AnyLock> lock_ = NewAny(client_);
 };
-INSTANTIATE_FOR_ALL_THAT_EXCLUDE_OVER_TCP(Loss);
+INSTANTIATE_CONFORMANCE(Loss, OverTcp(ExclusiveCases()));
 
 TEST_P(Loss, ByForceIsToldAtOnce) {
   auto lease = lock_->Acquire();
@@ -180,18 +171,11 @@ TEST_P(Loss, OfManyHoldsFiresAllTokensThoughACallbackDoesNotReturn) {
   *go_on = true;
 }
 
-TEST_P(Loss, ByForceOfAFreeLockIsNone) {
-  EXPECT_OK(lock_->ForceRelease());
-  EXPECT_OK(Try(*lock_));
-  EXPECT_OK(lock_->ForceRelease());
-  EXPECT_EQ(heard_->Count("lost"), 0);
-}
-
 class LossOfLocks : public LossTest {
  protected:
   const std::unique_ptr<RedisLockBase> lock_ = NewLock(client_);
 };
-INSTANTIATE_FOR_KINDS(LossOfLocks);
+INSTANTIATE_CONFORMANCE(LossOfLocks, OverTcp(LockCases()));
 
 TEST_P(LossOfLocks, OfALockHeldByLockShowsInCurrentUntilUnlock) {
   lock_->lock();
@@ -229,34 +213,6 @@ TEST_P(LossOfLocks, IsAnsweredByAsManyUnlocksAsThereWereLocks) {
   EXPECT_TRUE(heard_->Await("misuse"));
 }
 
-TEST_P(LossOfLocks, ReleasesNothingOfTheSuccessors) {
-  lock_->lock();
-  const std::stop_token lost = lock_->current().lost();
-  const FencingToken before = lock_->current().fencing_token();
-  std::optional<Lease> successor;
-  Crew crew;
-  crew.Start([&] { successor = *NewLock(other_)->Acquire({.wait = kPatience}); });
-  ASSERT_TRUE(AwaitQueued(1));
-  EXPECT_OK(lock_->ForceRelease());  // hands over to who waits
-  crew.Join();
-  EXPECT_GT(successor->fencing_token(), before);
-  EXPECT_TRUE(Await([&] { return lost.stop_requested(); }));
-  lock_->unlock();
-  EXPECT_TRUE(successor->valid());
-  EXPECT_EQ(CodeOf(Try(client_)), kBusy);
-  EXPECT_OK(successor->Release());
-}
-
-TEST_P(LossOfLocks, IsToldToWhoAsksForTheTokenOnlyThen) {
-  auto lease = lock_->Acquire();
-  ASSERT_OK(lease);
-  const Hold view = *lease;
-  Force();
-  EXPECT_TRUE(Await([&] { return !view.valid(); }));
-  EXPECT_TRUE(view.lost().stop_requested());
-  EXPECT_TRUE(Hold(view).lost().stop_requested());
-}
-
 TEST_P(LossOfLocks, IsToldToWhoAsksForTheTokenHoweverManyCameSince) {
   const Lease lease = *lock_->Acquire();
   const Hold view = lease;
@@ -269,16 +225,6 @@ TEST_P(LossOfLocks, IsToldToWhoAsksForTheTokenHoweverManyCameSince) {
   }
   EXPECT_TRUE(lease.lost().stop_requested());
   EXPECT_TRUE(view.lost().stop_requested());
-}
-
-TEST_P(LossOfLocks, ByAKeyThatWasDeletedIsToldByTheNextRenewal) {
-  const auto lock = NewLock(client_, kName, LeaseOf(kLossLease));
-  auto lease = lock->Acquire();
-  ASSERT_OK(lease);
-  EXPECT_EQ(server().Integer({"DEL", Key()}), 1);
-  EXPECT_TRUE(AwaitLost(*lease));
-  EXPECT_EQ(CodeOf(lease->Release()), kLost);
-  EXPECT_FALSE(IsHeld());
 }
 
 }  // namespace

@@ -2,9 +2,7 @@
 #ifndef REDLATCH_TESTS_CONFORMANCE_API_NAMES_H_
 #define REDLATCH_TESTS_CONFORMANCE_API_NAMES_H_
 
-#include <string>
-#include <string_view>
-#include <vector>
+#include "tests/support/testing.h"
 
 namespace redlatch::conformance {
 

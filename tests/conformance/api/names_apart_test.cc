@@ -1,25 +1,7 @@
 // Names that look like other names' keys, and kinds of locks on one name: nothing is shared.
-#include <atomic>
-#include <functional>
-#include <memory>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <thread>
-#include <utility>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
-#include "absl/time/time.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "lua/scripts.h"
 #include "redlatch/count_down_latch.h"
-#include "redlatch/reentrant_lock.h"
-#include "redlatch/reentrant_read_write_lock.h"
-#include "redlatch/semaphore.h"
-#include "redlatch/simple_lock.h"
 #include "tests/conformance/api/conformance.h"
 
 namespace redlatch::conformance {
@@ -94,47 +76,6 @@ TEST_F(NamesApart, AReaderOfXLetsNobodyIntoAWrittenXInBraces) {
   EXPECT_OK(writes->Release());
   EXPECT_TRUE(reader.Done(kPatience));
   EXPECT_OK(reader.lease());
-}
-
-TEST_F(NamesApart, SemaphoresSAndSInBracesCountApart) {
-  Semaphore plain(a_, "s", 1);
-  Semaphore braced(a_, "{s}", 1);
-  Semaphore plain_too(b_, "s", 1);
-  Semaphore braced_too(b_, "{s}", 1);
-  for (int i = 0; i < 3; ++i) {
-    auto first = plain.Acquire();
-    ASSERT_OK(first);
-    auto second = braced.Acquire();
-    ASSERT_OK(second);
-    EXPECT_EQ(CodeOf(plain_too.TryAcquire()), kBusy);
-    EXPECT_EQ(CodeOf(braced_too.TryAcquire()), kBusy);
-    EXPECT_OK(first->Release());
-    EXPECT_EQ(CodeOf(braced_too.TryAcquire()), kBusy);
-    EXPECT_OK(plain_too.TryAcquire());
-    EXPECT_OK(second->Release());
-  }
-}
-
-TEST_F(NamesApart, SimpleLocksYAndYInBracesHandOverToTheirOwnWaiters) {
-  SimpleLock plain(a_, "y");
-  SimpleLock braced(a_, "{y}");
-  auto holds_plain = plain.Acquire();
-  auto holds_braced = braced.Acquire();
-  ASSERT_OK(holds_plain);
-  ASSERT_OK(holds_braced);
-  SimpleLock plain_too(b_, "y");
-  SimpleLock braced_too(b_, "{y}");
-  Waiter at_braced([&] { return braced_too.Acquire(); });
-  ASSERT_TRUE(AwaitQueued("{y}", "simple"));
-  Waiter at_plain([&] { return plain_too.Acquire(); });
-  ASSERT_TRUE(AwaitQueued("y", "simple"));
-  EXPECT_OK(holds_plain->Release());
-  EXPECT_TRUE(at_plain.Done(kSoon));
-  EXPECT_FALSE(at_braced.is_done());
-  EXPECT_OK(holds_braced->Release());
-  EXPECT_TRUE(at_braced.Done(kSoon));
-  EXPECT_OK(at_plain.lease());
-  EXPECT_OK(at_braced.lease());
 }
 
 TEST_F(NamesApart, BehindATaggedPrefixNoLockIsAnothersKey) {

@@ -1,16 +1,9 @@
 // Names, keys and what stands in the way: what a lock may be called, what it does with keys that
 // are not its own, and with owners that are not redlatch.
 #include <errno.h>
-#include <unistd.h>
-
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include "absl/strings/escaping.h"
 #include "absl/time/clock.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/conformance/api/conformance.h"
 #include "tests/conformance/api/names.h"
 #include "tests/support/punctuality.h"
@@ -53,7 +46,7 @@ class NamingTest : public Conformance {
 
 // Of whatever excludes others.
 class NamingOfAll : public NamingTest {};
-INSTANTIATE_FOR_ALL_THAT_EXCLUDE(NamingOfAll);
+INSTANTIATE_CONFORMANCE(NamingOfAll, WithoutSmoke(ExclusiveCases()));
 
 TEST_P(NamingOfAll, TakesAnyBytesWhoseKeysCanShareASlot) {
   for (const std::string& name : GoodNames(key_prefix())) {
@@ -102,16 +95,6 @@ TEST_P(Naming, RefusesTheOthersAtFirstUseAndTouchesNothing) {
     EXPECT_FALSE(lock->current().valid());
   }
   EXPECT_EQ(server().LockKeys().size(), 0);
-}
-
-TEST_P(Naming, RefusesBadLeases) {
-  const auto lock = NewLock(client_);
-  for (const absl::Duration lease :
-       {absl::ZeroDuration(), -absl::Seconds(1), absl::Milliseconds(9), absl::InfiniteDuration()}) {
-    EXPECT_EQ(CodeOf(lock->Acquire({.lease = lease})), kBadInput) << lease;
-    EXPECT_EQ(CodeOf(NewLock(client_, kName, LeaseOf(lease))->TryAcquire()), kBadInput) << lease;
-  }
-  EXPECT_FALSE(IsHeld());
 }
 
 TEST_P(Naming, LeavesAKeyOfAnotherTypeAsItIs) {
@@ -270,15 +253,10 @@ TEST_P(Foreign, OwnerIsKeptOutByAHold) {
   EXPECT_EQ(server().Text({"SET", Key(), "me", "NX", "PX", "10"}), "OK");
 }
 
-INSTANTIATE_CONFORMANCE(Naming);
-INSTANTIATE_TEST_SUITE_P(Locks, Foreign, ::testing::ValuesIn([] {
-                           std::vector<Case> simple;
-                           for (const Case& each : Cases()) {
-                             if (each.kind.name == "simple") simple.push_back(each);
-                           }
-                           return simple;
-                         }()),
-                         NameOfCase);
+INSTANTIATE_CONFORMANCE(Naming, WithoutSmoke(LockCases()));
+INSTANTIATE_CONFORMANCE(Foreign, Where(WithoutSmoke(LockCases()), [](const Case& each) {
+                          return each.kind.name == "simple";
+                        }));
 
 }  // namespace
 }  // namespace redlatch::conformance

@@ -2,19 +2,8 @@
 #ifndef REDLATCH_TESTS_CONFORMANCE_API_OUTAGE_H_
 #define REDLATCH_TESTS_CONFORMANCE_API_OUTAGE_H_
 
-#include <cstdint>
-#include <functional>
-#include <utility>
-#include <vector>
-
-#include "absl/status/status.h"
-#include "absl/time/time.h"
-#include "gtest/gtest.h"
-#include "redlatch/client.h"
-#include "src/base/clock.h"
 #include "tests/conformance/api/conformance.h"
 #include "tests/support/punctuality.h"
-#include "tests/support/redis_server.h"
 
 namespace redlatch::conformance {
 

@@ -4,10 +4,8 @@
 
 #include <system_error>
 
-#include "absl/status/status.h"
-#include "absl/status/statusor.h"
-#include "gtest/gtest.h"
 #include "redlatch/status.h"
+#include "tests/support/testing.h"
 
 namespace redlatch::conformance {
 

@@ -1,19 +1,11 @@
 #ifndef REDLATCH_TESTS_CONFORMANCE_API_RECORDER_H_
 #define REDLATCH_TESTS_CONFORMANCE_API_RECORDER_H_
 
-#include <memory>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
-
 #include "absl/base/thread_annotations.h"
-#include "absl/status/status.h"
-#include "absl/time/time.h"
-#include "redlatch/client.h"
 #include "redlatch/observer.h"
 #include "src/base/clock.h"
 #include "src/base/mutex.h"
+#include "tests/support/testing.h"
 
 namespace redlatch::conformance {
 

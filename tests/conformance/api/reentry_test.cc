@@ -1,16 +1,6 @@
 // Who may take a lock that he holds already: nobody, a simple one; its owner, a reentrant one.
-#include <atomic>
-#include <chrono>
-#include <cstdint>
-#include <memory>
 #include <mutex>
-#include <optional>
-#include <string>
-#include <system_error>
-#include <utility>
-#include <vector>
 
-#include "gtest/gtest.h"
 #include "redlatch/owner.h"
 #include "tests/conformance/api/conformance.h"
 
@@ -86,16 +76,6 @@ TEST_P(Recursion, IsCountedAndReleasedWithTheLast) {
   EXPECT_TRUE(FreeForOthers());
 }
 
-TEST_P(Recursion, AsksTheServerNothing) {
-  const std::scoped_lock guard(*lock_);
-  const std::string before = server().Info("total_commands_processed");
-  for (int i = 0; i < 100; ++i) {
-    const std::scoped_lock again(*lock_);
-  }
-  const std::string after = server().Info("total_commands_processed");
-  EXPECT_LT(std::stoi(after) - std::stoi(before), 20);
-}
-
 TEST_P(Recursion, MixesTheFacesAndIsOneHold) {
   lock_->lock();
   auto lease = Try(*lock_);
@@ -128,29 +108,6 @@ TEST_P(Recursion, ReentryWithoutLeaseTurnsAManualHoldIntoARenewedOne) {
   EXPECT_TRUE(manual->valid());
 }
 
-TEST_P(Recursion, OfLeasesMayEndInAnyOrder) {
-  auto outer = lock_->Acquire();
-  auto inner = lock_->Acquire();
-  ASSERT_OK(outer);
-  ASSERT_OK(inner);
-  EXPECT_OK(outer->Release());
-  EXPECT_OK(outer->Release());
-  EXPECT_TRUE(inner->valid());
-  EXPECT_TRUE(BusyForOthers());
-  EXPECT_OK(inner->Release());
-  EXPECT_TRUE(FreeForOthers());
-}
-
-TEST_P(Recursion, IsNotForAnotherThreadOrClient) {
-  const std::scoped_lock guard(*lock_);
-  Crew().Start([&] {
-    EXPECT_EQ(CodeOf(Try(*lock_)), kBusy);
-    EXPECT_EQ(lock_->hold_count(), 0);
-    EXPECT_FALSE(lock_->current().valid());
-  });
-  EXPECT_EQ(CodeOf(Try(other_)), kBusy);
-}
-
 TEST_P(Recursion, AnOwnerEntersFromAnyThreadAndClient) {
   const Owner owner("job-42");
   auto lease = lock_->Acquire({.owner = owner});
@@ -177,26 +134,6 @@ TEST_P(Recursion, AnOwnerEntersFromAnyThreadAndClient) {
   EXPECT_OK(Try(client_));
 }
 
-// A store that has seen the token of one must not refuse another that is as valid.
-TEST_P(Recursion, HoldsOfAnOwnerHaveOneTokenInAllClientsWhileOneOfThemLives) {
-  const AcquireOptions job{.owner = Owner("job-42")};
-  const auto theirs = NewLock(other_);
-  auto first = lock_->Acquire(job);
-  ASSERT_OK(first);
-  auto second = theirs->Acquire(job);
-  ASSERT_OK(second);
-  EXPECT_EQ(second->fencing_token(), first->fencing_token());
-  EXPECT_OK(first->Release());
-  auto third = lock_->Acquire(job);
-  ASSERT_OK(third);
-  EXPECT_EQ(third->fencing_token(), second->fencing_token());
-  EXPECT_OK(second->Release());
-  EXPECT_OK(third->Release());
-  const auto later = theirs->Acquire(job);
-  ASSERT_OK(later);
-  EXPECT_GT(later->fencing_token(), third->fencing_token());
-}
-
 TEST_P(Recursion, OtherOwnersAndTheCallingThreadItselfAreOthers) {
   const auto lease = lock_->Acquire({.owner = Owner("one")});
   ASSERT_OK(lease);
@@ -204,18 +141,6 @@ TEST_P(Recursion, OtherOwnersAndTheCallingThreadItselfAreOthers) {
   EXPECT_EQ(CodeOf(Try(*lock_)), kBusy);
   EXPECT_FALSE(lock_->try_lock());
   EXPECT_EQ(lock_->hold_count(), 0);
-}
-
-TEST_P(Recursion, AnOwnerThatReleasesHandsTheLockToThreadsThatWait) {
-  auto lease = lock_->Acquire({.owner = Owner("one")});
-  ASSERT_OK(lease);
-  Crew crew;
-  crew.Start([&] {
-    const std::scoped_lock guard(*lock_);
-    EXPECT_TRUE(lock_->current().valid());
-  });
-  ASSERT_TRUE(AwaitQueued(1));
-  EXPECT_OK(lease->Release());
 }
 
 // Each waits inside for all others, so that the test hangs if one does not get in.
@@ -248,34 +173,11 @@ TEST_P(Recursion, OneHandoverAdmitsAllThreadsOfAnOwner) {
   for (const Client& client : clients) EXPECT_EQ(client.Stats().all.acquired, 1);
 }
 
-TEST_P(Recursion, ManyThreadsOfOneOwnerCountTheirHolds) {
-  const Owner owner("crew");
-  const Client clients[] = {client_, other_};
-  Crew crew;
-  for (const Client& client : clients) {
-    crew.Start(3, [&](int) {
-      const auto lock = NewLock(client);
-      for (int i = 0; i < support::Scaled(20); ++i) {
-        auto lease = lock->Acquire({.wait = kPatience, .owner = owner});
-        ASSERT_OK(lease);
-        EXPECT_TRUE(lease->valid());
-        EXPECT_OK(lease->Release());
-      }
-    });
-  }
-  crew.Join();
-  EXPECT_FALSE(IsHeld());
-}
-
-auto CasesWhere(bool reentrant) {
-  std::vector<Case> cases = Cases();
-  std::erase_if(cases, [&](const Case& each) { return each.kind.reentrant != reentrant; });
-  return ::testing::ValuesIn(cases);
-}
-
-INSTANTIATE_CONFORMANCE(Reentry);
-INSTANTIATE_TEST_SUITE_P(Locks, NoReentry, CasesWhere(false), NameOfCase);
-INSTANTIATE_TEST_SUITE_P(Locks, Recursion, CasesWhere(true), NameOfCase);
+INSTANTIATE_CONFORMANCE(Reentry, WithoutSmoke(LockCases()));
+INSTANTIATE_CONFORMANCE(NoReentry, Where(WithoutSmoke(LockCases()),
+                                         [](const Case& each) { return !each.kind.reentrant; }));
+INSTANTIATE_CONFORMANCE(Recursion, Where(WithoutSmoke(LockCases()),
+                                         [](const Case& each) { return each.kind.reentrant; }));
 
 }  // namespace
 }  // namespace redlatch::conformance

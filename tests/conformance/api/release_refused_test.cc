@@ -1,19 +1,10 @@
 // A server that permits to take a lock, and not to release it.
 #include <sys/mman.h>
-#include <sys/types.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <chrono>
-#include <memory>
-#include <string>
-#include <thread>
-
-#include "gtest/gtest.h"
-#include "src/base/unique_fd.h"
 #include "tests/conformance/api/conformance.h"
 #include "tests/conformance/api/recorder.h"
-#include "tests/conformance/api/stats/matcher.h"
+#include "tests/conformance/api/stats_matcher.h"
 
 namespace redlatch::conformance {
 namespace {
@@ -97,7 +88,7 @@ TEST_P(ReleaseRefused, IsToldOnStderrWhereThereIsNoObserver) {
   ExpectCountedOnce(client);
 }
 
-INSTANTIATE_FOR_KINDS(ReleaseRefused);
+INSTANTIATE_CONFORMANCE(ReleaseRefused, OverTcp(LockCases()));
 
 }  // namespace
 }  // namespace redlatch::conformance

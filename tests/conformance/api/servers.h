@@ -2,20 +2,10 @@
 #ifndef REDLATCH_TESTS_CONFORMANCE_API_SERVERS_H_
 #define REDLATCH_TESTS_CONFORMANCE_API_SERVERS_H_
 
-#include <algorithm>
 #include <cstddef>
-#include <cstdint>
-#include <map>
-#include <memory>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
-#include "src/redis/wire/reply.h"
 #include "tests/support/redis_server.h"
+#include "tests/support/testing.h"
 
 namespace redlatch::conformance {
 

@@ -1,27 +1,11 @@
 // The std face: the named requirements, checked by the compiler, and std's own guards, run.
-#include <atomic>
-#include <chrono>
-#include <concepts>
 #include <condition_variable>
-#include <memory>
 #include <mutex>
-#include <stop_token>
-#include <string>
-#include <system_error>
 #include <type_traits>
-#include <vector>
 
-#include "absl/status/status.h"
-#include "absl/status/statusor.h"
-#include "gtest/gtest.h"
-#include "redlatch/reentrant_lock.h"
-#include "redlatch/reentrant_read_write_lock.h"
 #include "redlatch/run_locked.h"
-#include "redlatch/simple_lock.h"
-#include "redlatch/status.h"
 #include "tests/conformance/api/conformance.h"
 #include "tests/conformance/api/lockable.h"
-#include "tests/support/test_scale.h"
 
 namespace redlatch::conformance {
 namespace {
@@ -52,41 +36,10 @@ class Standard : public Conformance {
     return Await([&] { return !BusyForOthers(name); });
   }
 
-  // False where a try_lock() of std::lock had no answer in time, on a busy machine; then it holds
-  // none.
-  static bool Lock(RedisLockBase& first, RedisLockBase& second, RedisLockBase& third) {
-    try {
-      std::lock(first, second, third);
-      return true;
-    } catch (const std::system_error& error) {
-      EXPECT_EQ(error.code(), MakeErrorCode(kUnreachable)) << error.what();
-      return error.code() != MakeErrorCode(kUnreachable);
-    }
-  }
-
   const Client client_ = NewClient();
   const Client other_ = NewClient();
   const std::unique_ptr<RedisLockBase> lock_ = NewLock(client_);
 };
-
-TEST_P(Standard, ScopedLockHoldsForItsScope) {
-  {
-    const std::scoped_lock guard(*lock_);
-    EXPECT_TRUE(BusyForOthers());
-    EXPECT_EQ(lock_->hold_count(), 1);
-  }
-  EXPECT_TRUE(FreeForOthers());
-  EXPECT_EQ(lock_->hold_count(), 0);
-}
-
-TEST_P(Standard, AGuardReleasesWhereTheScopeIsLeftByAnException) {
-  try {
-    const std::lock_guard guard(*lock_);
-    throw std::runtime_error("out");
-  } catch (const std::runtime_error&) {
-  }
-  EXPECT_TRUE(FreeForOthers());
-}
 
 TEST_P(Standard, UniqueLockTriesWaitsAdoptsAndMoves) {
   std::unique_lock tried(*lock_, std::try_to_lock);
@@ -152,45 +105,6 @@ TEST_P(Standard, TryLockUntilAndTryLockForTakeAFreeLockAtOnce) {
   lock_->unlock();
   EXPECT_TRUE(lock_->try_lock_for(std::chrono::nanoseconds(0)));
   lock_->unlock();
-}
-
-TEST_P(Standard, TryLockForGetsALockThatIsReleasedMeanwhile) {
-  const auto theirs = NewLock(other_);
-  theirs->lock();
-  Crew crew;
-  crew.Start([&] {
-    EXPECT_TRUE(lock_->try_lock_for(std::chrono::seconds(10)));
-    lock_->unlock();
-  });
-  ASSERT_TRUE(AwaitQueued(1));
-  theirs->unlock();
-}
-
-TEST_P(Standard, LockTakesThreeInOppositeOrdersFromThreadsAndClientsWithoutADeadlock) {
-  const int rounds = support::Scaled(10);
-  const std::string names[] = {"a", "b", "c"};
-  Protected shared[3];
-  Crew crew;
-  for (int i = 0; i < 4; ++i) {
-    crew.Start([&, i] {
-      const Client& client = i % 2 == 0 ? client_ : other_;
-      const bool forward = i < 2;
-      const auto first = NewLock(client, names[forward ? 0 : 2]);
-      const auto second = NewLock(client, names[1]);
-      const auto third = NewLock(client, names[forward ? 2 : 0]);
-      for (int round = 0; round < rounds; ++round) {
-        while (!Lock(*first, *second, *third)) continue;
-        shared[forward ? 0 : 2].Touch(first->current());
-        shared[1].Touch(second->current());
-        shared[forward ? 2 : 0].Touch(third->current());
-        third->unlock();
-        second->unlock();
-        first->unlock();
-      }
-    });
-  }
-  crew.Join();
-  for (const Protected& each : shared) EXPECT_EQ(each.touches(), 4 * rounds);
 }
 
 TEST_P(Standard, ScopedLockTakesSeveral) {
@@ -281,7 +195,7 @@ TEST_P(Standard, RunLockedTellsOfALossAndReleasesAfterAnException) {
   EXPECT_TRUE(FreeForOthers());
 }
 
-INSTANTIATE_CONFORMANCE(Standard);
+INSTANTIATE_CONFORMANCE(Standard, WithoutSmoke(LockCases()));
 
 }  // namespace
 }  // namespace redlatch::conformance

@@ -1,11 +1,6 @@
 // A user's function that throws: the library goes on, and stderr says so.
-#include <atomic>
-#include <memory>
 #include <stdexcept>
-#include <string>
-#include <string_view>
 
-#include "gtest/gtest.h"
 #include "redlatch/observer.h"
 #include "tests/conformance/api/conformance.h"
 
@@ -111,7 +106,7 @@ TEST_P(Throwing, StatsLabelCountsTheLockAmongTheOthers) {
   lock->unlock();
 }
 
-INSTANTIATE_FOR_KINDS(Throwing);
+INSTANTIATE_CONFORMANCE(Throwing, OverTcp(LockCases()));
 
 }  // namespace
 }  // namespace redlatch::conformance

@@ -1,18 +1,7 @@
 // A server that hangs, is down or is not there yet: who says so, when, and that it is never taken
 // for a lock that is busy.
-#include <memory>
-#include <optional>
-#include <stop_token>
-#include <string>
-#include <system_error>
-#include <utility>
 
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
-#include "redlatch/status.h"
-#include "tests/conformance/api/conformance.h"
 #include "tests/conformance/api/outage.h"
-#include "tests/support/punctuality.h"
 
 namespace redlatch::conformance {
 namespace {
@@ -51,7 +40,7 @@ class UnreachableServer : public WithOutages<Conformance> {
 
 // Of whatever excludes others.
 class Unreachable : public UnreachableServer {};
-INSTANTIATE_FOR_ALL_THAT_EXCLUDE_OVER_TCP(Unreachable);
+INSTANTIATE_CONFORMANCE(Unreachable, OverTcp(ExclusiveCases()));
 
 TEST_P(Unreachable, ServerIsNoBusyLock) {
   const Client client = NewWarmClient();
@@ -144,7 +133,7 @@ TEST_P(Unreachable, HangingServerDoesNotKeepACallFromBeingStopped) {
 }
 
 class UnreachableOfLocks : public UnreachableServer {};
-INSTANTIATE_FOR_KINDS(UnreachableOfLocks);
+INSTANTIATE_CONFORMANCE(UnreachableOfLocks, OverTcp(LockCases()));
 
 TEST_P(UnreachableOfLocks, LockOfThisClientIsBusyThoughTheServerHangs) {
   const auto lock = NewLock(NewWarmClient());

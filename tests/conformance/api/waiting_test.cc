@@ -1,8 +1,5 @@
 // Waiting: how long, in what order it ends, and what stops it.
-#include <memory>
-#include <stop_token>
 
-#include "gtest/gtest.h"
 #include "tests/conformance/api/conformance.h"
 #include "tests/support/punctuality.h"
 
@@ -11,7 +8,8 @@ namespace {
 
 using redis::Punctuality;
 
-class WaitingTest : public Conformance {
+// Of whatever excludes others.
+class Waiting : public Conformance {
  protected:
   // A lock that somebody else has, for as long as this test.
   void Occupy() {
@@ -32,9 +30,7 @@ class WaitingTest : public Conformance {
   std::optional<support::AnyHold> lease_;
 };
 
-// Of whatever excludes others.
-class Waiting : public WaitingTest {};
-INSTANTIATE_FOR_ALL_THAT_EXCLUDE(Waiting);
+INSTANTIATE_CONFORMANCE(Waiting, WithoutSmoke(ExclusiveCases()));
 
 TEST_P(Waiting, EndsWhenItsTimeIsUpAndNotBefore) {
   Occupy();
@@ -51,14 +47,6 @@ TEST_P(Waiting, EndsWhenItsTimeIsUpAndNotBefore) {
   crew.Join();
   EXPECT_TRUE(AwaitQueued(0));
   EXPECT_TRUE(lease_->valid());
-}
-
-TEST_P(Waiting, LeavesNoPlaceInTheQueueWhenItEnds) {
-  Occupy();
-  EXPECT_EQ(CodeOf(lock_->Acquire({.wait = absl::Milliseconds(5)})), kBusy);
-  EXPECT_TRUE(AwaitQueued(0));
-  EXPECT_OK(lease_->Release());
-  EXPECT_OK(Try(*NewAny(owner_)));
 }
 
 TEST_P(Waiting, IsStoppedByItsStopToken) {
@@ -89,28 +77,6 @@ TEST_P(Waiting, StoppedAfterItsEndDoesNotTouchTheHold) {
   EXPECT_FALSE(lease->lost().stop_requested());
   EXPECT_EQ(CodeOf(Try(*NewAny(owner_))), kBusy);
   EXPECT_OK(lease->Release());
-}
-
-class WaitingOfLocks : public WaitingTest {};
-INSTANTIATE_CONFORMANCE(WaitingOfLocks);
-
-TEST_P(WaitingOfLocks, EndsForAllThreadsOfAllClientsOneAfterTheOther) {
-  Occupy();
-  Protected shared;
-  Crew crew;
-  const Client others[] = {NewClient(), NewClient()};
-  for (const Client& client : others) {
-    crew.Start(3, [&](int) {
-      const auto lock = NewLock(client);
-      const auto lease = lock->Acquire({.wait = kPatience});
-      ASSERT_OK(lease);
-      shared.Touch(*lease);
-    });
-  }
-  ASSERT_TRUE(AwaitQueued(2));
-  EXPECT_OK(lease_->Release());
-  crew.Join();
-  EXPECT_EQ(shared.touches(), 6);
 }
 
 }  // namespace

@@ -2,22 +2,13 @@
 #ifndef REDLATCH_TESTS_CONFORMANCE_CLI_COMMAND_FIXTURE_H_
 #define REDLATCH_TESTS_CONFORMANCE_CLI_COMMAND_FIXTURE_H_
 
-#include <signal.h>
-
-#include <cstdint>
 #include <fstream>
-#include <memory>
-#include <optional>
 #include <sstream>
-#include <string>
-#include <utility>
-#include <vector>
 
-#include "absl/time/time.h"
-#include "gtest/gtest.h"
 #include "tests/support/redis_server.h"
 #include "tests/support/subprocess.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/testing.h"
 
 namespace redlatch {
 

@@ -1,22 +1,15 @@
 // The demonstration, as somebody who runs it sees it.
-#include <signal.h>
 
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <memory>
-#include <optional>
-#include <string>
 #include <system_error>
-#include <vector>
 
-#include "absl/time/time.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/support/await.h"
 #include "tests/support/redis_server.h"
 #include "tests/support/subprocess.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/testing.h"
 
 namespace redlatch {
 namespace {

@@ -3,19 +3,7 @@
 #ifndef REDLATCH_TESTS_CONFORMANCE_API_LATCH_FIXTURE_H_
 #define REDLATCH_TESTS_CONFORMANCE_API_LATCH_FIXTURE_H_
 
-#include <cstdint>
-#include <memory>
-#include <string>
-#include <string_view>
-#include <system_error>
-#include <vector>
-
-#include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
-#include "gtest/gtest.h"
 #include "redlatch/count_down_latch.h"
-#include "redlatch/status.h"
 #include "tests/conformance/api/conformance.h"
 
 namespace redlatch::conformance {
@@ -93,32 +81,6 @@ class LatchConformance : public Conformance {
   };
   const Sweeper sweeper_{*this};
 };
-
-inline std::vector<Case> LatchCasesEverywhere() {
-  std::vector<Case> cases;
-  for (const Deployment& deployment : Deployments()) {
-    // A latch has no window, and is no quorum's.
-    if (deployment.name == "no_window" || deployment.quorum) continue;
-    cases.push_back({{.name = "latch", .reentrant = false, .make = nullptr}, deployment});
-  }
-  return cases;
-}
-
-inline std::vector<Case> LatchCases() { return WithoutSmoke(LatchCasesEverywhere()); }
-
-#define INSTANTIATE_FOR_LATCH_EVERYWHERE(suite)                                                  \
-  INSTANTIATE_TEST_SUITE_P(Latches, suite,                                                       \
-                           ::testing::ValuesIn(::redlatch::conformance::LatchCasesEverywhere()), \
-                           ::redlatch::conformance::NameOfCase)
-#define INSTANTIATE_FOR_LATCH(suite)                                                   \
-  INSTANTIATE_TEST_SUITE_P(Latches, suite,                                             \
-                           ::testing::ValuesIn(::redlatch::conformance::LatchCases()), \
-                           ::redlatch::conformance::NameOfCase)
-// Where the way to the server makes no difference.
-#define INSTANTIATE_FOR_LATCH_OVER_TCP(suite)                                                \
-  INSTANTIATE_TEST_SUITE_P(Latches, suite,                                                   \
-                           ::testing::Values(::redlatch::conformance::LatchCases().front()), \
-                           ::redlatch::conformance::NameOfCase)
 
 }  // namespace redlatch::conformance
 

@@ -1,16 +1,10 @@
 // A latch as its users have it: who makes it, who opens it, and who goes on.
-#include <atomic>
-#include <cstdint>
-#include <limits>
-#include <memory>
-#include <string>
-#include <vector>
 
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "absl/strings/escaping.h"
 #include "tests/conformance/api/latch/fixture.h"
+#include "tests/conformance/api/names.h"
+#include "tests/conformance/api/recorder.h"
 #include "tests/support/child_entry.h"
-#include "tests/support/test_scale.h"
 
 namespace redlatch::conformance {
 namespace {
@@ -52,15 +46,6 @@ TEST_P(Latch, TellsByItsStatusFaceWhatThereIsToGo) {
   EXPECT_OK(latch->Wait());
 }
 
-TEST_P(Latch, OfNobodyIsOpen) {
-  const auto latch = NewLatch(client_, 0);
-  EXPECT_TRUE(TryWait(*latch));
-  latch->wait();
-  EXPECT_EQ(CountOf(*latch), 0);
-  latch->count_down(0);
-  EXPECT_EQ(CodeOf(latch->CountDown()), kMisuse);
-}
-
 TEST_P(Latch, IsMadeByTheFirstUseAndNotByItsConstructor) {
   const auto latch = NewLatch(client_, 3);
   server().Command({"PING"});
@@ -89,14 +74,6 @@ TEST_P(Latch, IsJoinedByFurtherObjectsOfTheSameAndOtherClients) {
   theirs->count_down();
   same->count_down(2);
   for (const auto* latch : {&first, &same, &theirs}) EXPECT_TRUE(TryWait(**latch));
-}
-
-TEST_P(Latch, IsOpenForWhoeverComesLate) {
-  { NewLatch(client_, 1)->count_down(); }
-  const Client late = NewClient();
-  EXPECT_TRUE(TryWait(*NewLatch(late, 1)));
-  NewLatch(late, 1)->wait();
-  EXPECT_EQ(CountOf(*NewLatch(late, 1)), 0);
 }
 
 TEST_P(Latch, WithAnotherCountIsRefusedAndBothAreNamed) {
@@ -156,16 +133,6 @@ TEST_P(Latch, RefusesWhatIsNoNumberOfArrivals) {
   }
 }
 
-TEST_P(Latch, CountsLargeNumbersExactly) {
-  constexpr int64_t kLarge = 999'999'999'999'999;
-  const auto latch = NewLatch(client_, kLarge);
-  latch->count_down();
-  EXPECT_EQ(CountOf(*latch), kLarge - 1);
-  EXPECT_EQ(CountOf(*NewLatch(other_, kLarge)), kLarge - 1);
-  latch->count_down(kLarge - 1);
-  EXPECT_TRUE(TryWait(*latch));
-}
-
 TEST_P(Latch, CountsAnIdOnceWhoeverShowsIt) {
   const std::string awkward("job\0 9\n", 7);
   const auto latch = NewLatch(client_, 10);
@@ -196,33 +163,6 @@ TEST_P(Latch, CountsEachCallWithoutAnId) {
   EXPECT_EQ(CountOf(*latch), 1);
 }
 
-TEST_P(Latch, RemembersNoIdThatWasRefused) {
-  const auto latch = NewLatch(client_, 2);
-  EXPECT_EQ(CodeOf(latch->CountDown(3, "job")), kMisuse);
-  EXPECT_OK(latch->CountDown(0, "job"));
-  EXPECT_EQ(CountOf(*latch), 2);
-  EXPECT_OK(latch->CountDown(2, "job"));
-  EXPECT_EQ(CountOf(*latch), 0);
-}
-
-TEST_P(Latch, LetsNobodyGoOnBeforeAllHaveArrived) {
-  constexpr int kThreads = 4;
-  constexpr int kAll = 3 * kThreads;
-  const Client clients[] = {client_, other_, NewClient()};
-  std::atomic<int> arrived{0};
-  Crew crew;
-  for (const Client& client : clients) {
-    crew.Start(kThreads, [&](int) {
-      const auto mine = NewLatch(client, kAll);
-      ++arrived;
-      mine->arrive_and_wait();
-      EXPECT_EQ(arrived, kAll);
-    });
-  }
-  crew.Join();
-  EXPECT_EQ(CountOf(*NewLatch(client_, kAll)), 0);
-}
-
 TEST_P(Latch, LetsWhoArrivesForSeveralGoOnWithTheOthers) {
   const auto latch = NewLatch(client_, 5);
   Crew crew;
@@ -233,61 +173,207 @@ TEST_P(Latch, LetsWhoArrivesForSeveralGoOnWithTheOthers) {
   crew.Join();
 }
 
-REDLATCH_CHILD(LatchWorker) {
-  const Client client = *Client::Connect(
-      args.at(0), {.key_prefix = args.at(2).substr(std::string("prefix=").size())});
-  CountDownLatch start(client, "start", 1);
-  CountDownLatch done(client, "done", std::atoll(args.at(1).c_str()));
-  parent.WriteLine("ready");
-  start.wait();
-  parent.WriteLine("started");
-  (void)parent.ReadLine(absl::Hours(1));
-  done.arrive_and_wait();
-  parent.WriteLine("all done");
-  return 0;
+INSTANTIATE_CONFORMANCE(Latch, CasesOf("latch"));
+
+constexpr absl::Duration kShortTtl = absl::Seconds(1);
+
+class LatchVanished : public Latch {
+ protected:
+  void ExpectGone(CountDownLatch& latch) {
+    for (int i = 0; i < 2; ++i) {
+      EXPECT_EQ(CodeOf(latch.CountDown()), kLost);
+      EXPECT_EQ(CodeOf(latch.CountDown(0)), kLost);
+      EXPECT_EQ(CodeOf(latch.CountDown(1, "job")), kLost);
+      EXPECT_EQ(CodeOf(latch.Count()), kLost);
+      EXPECT_EQ(CodeOf(latch.Wait({.wait = kPatience})), kLost);
+      EXPECT_EQ(CodeOf(Look(latch)), kLost);
+    }
+    EXPECT_EQ(Thrown([&] { latch.count_down(); }), kLost);
+    EXPECT_EQ(Thrown([&] { latch.wait(); }), kLost);
+    EXPECT_EQ(Thrown([&] { (void)TryWait(latch); }), kLost);
+    EXPECT_EQ(Thrown([&] { latch.arrive_and_wait(); }), kLost);
+  }
+  // Used, with one to go of two. Who waits sends a heartbeat each third of the ttl.
+  static std::unique_ptr<CountDownLatch> NewUsedLatch(const Client& client,
+                                                      LatchOptions options = {
+                                                          .ttl = absl::Seconds(3)}) {
+    auto latch = NewLatch(client, 2, options);
+    EXPECT_OK(latch->CountDown(1, "job"));
+    return latch;
+  }
+};
+
+TEST_P(LatchVanished, IsToldToWhoeverHasUsedItAndNotMadeAnew) {
+  for (const char* how : {"DEL", "FLUSHALL"}) {
+    const auto latch = NewUsedLatch(client_);
+    const auto theirs = NewUsedLatch(other_);
+    how == std::string("DEL") ? server().Command({"DEL", Key()}) : server().Command({"FLUSHALL"});
+    ExpectGone(*latch);
+    ExpectGone(*theirs);
+    EXPECT_FALSE(IsThere());
+    server().Command({"FLUSHALL"});
+  }
 }
 
-TEST_P(Latch, OpensForOtherProcesses) {
-  constexpr int kProcesses = 4;
-  std::vector<std::unique_ptr<support::Child>> children;
-  for (int i = 0; i < kProcesses; ++i) {
-    children.push_back(support::SpawnChild(
-        "LatchWorker", {url(), absl::StrCat(kProcesses + 1),
-                        "prefix=" + std::string(GetParam().deployment.key_prefix)}));
-  }
-  for (const auto& child : children) ASSERT_EQ(child->pipe().ReadLine(), "ready");
-  EXPECT_TRUE(AwaitQueued(kProcesses, "start"));
-  NewLatch(client_, 1, "start")->count_down();
-  for (const auto& child : children) EXPECT_EQ(child->pipe().ReadLine(), "started");
-  const auto done = NewLatch(client_, kProcesses + 1, "done");
-  for (const auto& child : children) child->pipe().WriteLine("go on");
-  EXPECT_TRUE(Await([&] { return CountOf(*done) == 1; }));
-  EXPECT_EQ(children[0]->pipe().ReadLine(absl::ZeroDuration()), std::nullopt);
-  done->arrive_and_wait();
-  for (const auto& child : children) {
-    EXPECT_EQ(child->pipe().ReadLine(), "all done");
-    EXPECT_TRUE(child->Wait().success());
-  }
-}
-
-TEST_P(Latch, CountsWhatManyThreadsCountAtOnce) {
-  const int each = support::Scaled(50);
-  const int64_t total = int64_t{8} * each;
-  const auto latch = NewLatch(client_, total + 1);
-  const auto theirs = NewLatch(other_, total + 1);
+// At the next heartbeat at the latest.
+TEST_P(LatchVanished, EndsTheWaitingForIt) {
+  const auto latch = NewUsedLatch(client_);
   Crew crew;
-  for (CountDownLatch* const it : {latch.get(), theirs.get()}) {
-    crew.Start(4, [it, each](int) {
-      for (int i = 0; i < each; ++i) it->count_down();
-    });
-  }
+  crew.Start(3, [&](int) { EXPECT_EQ(CodeOf(PatientWait(*latch)), kLost); });
+  crew.Start([&] { EXPECT_EQ(Thrown([&] { latch->wait(); }), kLost); });
+  ASSERT_TRUE(AwaitQueued(1));
+  server().Command({"FLUSHALL"});
   crew.Join();
-  EXPECT_EQ(CountOf(*latch), 1);
-  theirs->count_down();
-  EXPECT_TRUE(TryWait(*latch));
+  EXPECT_EQ(server().LockKeys().size(), 0) << "nothing was made anew";
 }
 
-INSTANTIATE_FOR_LATCH_EVERYWHERE(Latch);
+// Who has gone on owes nothing, loses nothing, and is not heard of any more. Nor was it before: an
+// observer that counts holds would wait for the end of this one.
+TEST_P(LatchVanished, IsNoLossToThoseWhoHaveGoneOn) {
+  const auto heard = std::make_shared<Recorder>();
+  const Client client = NewClient({}, {.observer = heard});
+  const auto latch = NewLatch(client, 1, {.ttl = kShortTtl});
+  Crew crew;
+  crew.Start(2, [&](int) { EXPECT_OK(PatientWait(*latch)); });
+  ASSERT_TRUE(AwaitQueued(1));
+  NewLatch(other_, 1, {.ttl = kShortTtl})->count_down();
+  crew.Join();
+  EXPECT_OK(latch->Wait());
+  EXPECT_EQ(CodeOf(WaitFor(*NewLatch(client, 1, "other"), absl::Milliseconds(1))), kBusy);
+  const int64_t requests = CallsOf("evalsha") + CallsOf("eval");
+  EXPECT_TRUE(Await([&] { return !IsThere(); }));
+  EXPECT_LE(CallsOf("evalsha") + CallsOf("eval"), requests + 1)
+      << "whoever counted repeats it once";
+  for (const char* event :
+       {"acquired", "wait ended", "lost", "at risk", "renewed", "released", "misuse"}) {
+    EXPECT_EQ(heard->Count(event), 0) << event;
+  }
+  EXPECT_EQ(CodeOf(latch->Count()), kLost);
+}
+
+TEST_P(LatchVanished, AfterLessThanASecondIsNoOption) {
+  for (const absl::Duration ttl : {absl::Milliseconds(999), absl::ZeroDuration(), -absl::Hours(1),
+                                   -absl::InfiniteDuration()}) {
+    const auto latch = NewLatch(client_, 2, {.ttl = ttl});
+    EXPECT_EQ(CodeOf(latch->CountDown()), kBadInput) << ttl;
+    EXPECT_EQ(CodeOf(latch->Wait()), kBadInput) << ttl;
+    EXPECT_EQ(CodeOf(latch->Count()), kBadInput) << ttl;
+    EXPECT_EQ(Thrown([&] { (void)latch->try_wait(); }), kBadInput) << ttl;
+  }
+  EXPECT_FALSE(IsThere());
+}
+
+INSTANTIATE_CONFORMANCE(LatchVanished, OverTcp(CasesOf("latch")));
+
+using LatchNaming = Latch;
+
+TEST_P(LatchNaming, TakesAnyBytesWhoseKeysCanShareASlot) {
+  for (const std::string& name : GoodNames(GetParam().deployment.key_prefix)) {
+    SCOPED_TRACE(absl::CHexEscape(name.substr(0, 40)));
+    const auto latch = NewLatch(client_, 2, name);
+    EXPECT_EQ(latch->name(), name);
+    ASSERT_OK(latch->CountDown());
+    EXPECT_TRUE(IsThere(name));
+    Crew crew;
+    crew.Start([&] { EXPECT_OK(PatientWait(*NewLatch(other_, 2, name))); });
+    EXPECT_TRUE(Await([&] { return server().Command({"KEYS", "*.queue"}).elements.size() == 1; }));
+    EXPECT_EQ(CodeOf(latch->CountDown(7)), kMisuse);
+    EXPECT_OK(latch->CountDown());
+    crew.Join();
+    server().Command({"FLUSHALL"});
+  }
+}
+
+TEST_P(LatchNaming, RefusesTheOthersAndTouchesNothing) {
+  for (const std::string& name : BadNames(GetParam().deployment.key_prefix)) {
+    SCOPED_TRACE(absl::CHexEscape(name.substr(0, 40)));
+    const auto latch = NewLatch(client_, 2, name);
+    EXPECT_EQ(CodeOf(latch->CountDown()), kBadInput);
+    EXPECT_EQ(CodeOf(latch->Wait()), kBadInput);
+    EXPECT_EQ(CodeOf(latch->Count()), kBadInput);
+    EXPECT_EQ(latch->name(), name);
+  }
+  EXPECT_EQ(server().LockKeys().size(), 0);
+}
+
+TEST_P(LatchNaming, LeavesWhatIsNoLatchAsItIs) {
+  const std::vector<std::vector<std::string>> others = {
+      {"RPUSH", Key(), "somebody", "else's"},
+      {"HSET", Key(), "kind", "of magic"},
+      {"SET", Key(), "text"},
+  };
+  for (const std::vector<std::string>& command : others) {
+    server().Command(command);
+    const std::string before = server().Text({"DUMP", Key()});
+    const auto latch = NewLatch(client_, 2);
+    EXPECT_EQ(CodeOf(latch->CountDown()), kMisuse) << command[0];
+    EXPECT_EQ(CodeOf(latch->Wait()), kMisuse);
+    EXPECT_EQ(CodeOf(Look(*latch)), kMisuse);
+    EXPECT_EQ(CodeOf(latch->Count()), kMisuse);
+    EXPECT_EQ(Thrown([&] { latch->arrive_and_wait(); }), kMisuse);
+    EXPECT_EQ(server().Text({"DUMP", Key()}), before);
+    EXPECT_EQ(server().LockKeys().size(), 1);
+    server().Command({"DEL", Key()});
+    EXPECT_OK(latch->CountDown()) << "the name is free now";
+    server().Command({"FLUSHALL"});
+  }
+}
+
+TEST_P(LatchNaming, OfALatchAndALockOnOneClientIsMisuse) {
+  SimpleLock lock(client_, kName);
+  auto lease = lock.Acquire();
+  ASSERT_OK(lease);
+  const auto latch = NewLatch(client_, 2);
+  EXPECT_EQ(CodeOf(latch->CountDown()), kMisuse);
+  EXPECT_EQ(CodeOf(Look(*latch)), kMisuse);
+  EXPECT_TRUE(lease->valid());
+  EXPECT_OK(lease->Release());
+}
+
+INSTANTIATE_CONFORMANCE(LatchNaming, WithoutSmoke(CasesOf("latch")));
+
+using LatchLifetime = LatchConformance;
+
+TEST_P(LatchLifetime, OfAForkedChildTouchesNothingOfItsParents) {
+  std::optional<Client> client = NewClient();
+  auto latch = NewLatch(*client, 2);
+  auto untouched = NewLatch(*client, 2, "untouched");
+  latch->count_down();
+  Crew crew;
+  crew.Start([&latch = *latch] { EXPECT_OK(PatientWait(latch)); });
+  ASSERT_TRUE(AwaitQueued(1));
+  const auto child = support::Child::Fork([&](support::LinePipe&) {
+    bool refused = true;
+    for (CountDownLatch* each : {latch.get(), untouched.get()}) {
+      refused = refused && CodeOf(each->CountDown()) == kMisuse &&
+                CodeOf(each->CountDown(0)) == kMisuse && CodeOf(each->Wait()) == kMisuse &&
+                CodeOf(each->Wait({.wait = absl::ZeroDuration()})) == kMisuse &&
+                CodeOf(each->Count()) == kMisuse &&
+                Thrown([&] { (void)each->try_wait(); }) == kMisuse;
+    }
+    latch.reset();
+    untouched.reset();
+    client.reset();
+    return refused ? 0 : 1;
+  });
+  EXPECT_EQ(child->Wait().code, 0);
+  EXPECT_EQ(CountOf(*latch), 1);
+  EXPECT_TRUE(AwaitQueued(1));
+  latch->count_down();
+  crew.Join();
+}
+
+TEST_P(LatchLifetime, OfTheClientIsThatOfTheLastLatch) {
+  const auto latch = NewLatch(NewClient(), 2);
+  latch->count_down();
+  const auto theirs = NewLatch(NewClient(), 2);
+  Crew crew;
+  crew.Start([&] { EXPECT_OK(PatientWait(*latch)); });
+  ASSERT_TRUE(AwaitQueued(1));
+  theirs->count_down();
+}
+
+INSTANTIATE_CONFORMANCE(LatchLifetime, WithoutSmoke(CasesOf("latch")));
 
 }  // namespace
 }  // namespace redlatch::conformance

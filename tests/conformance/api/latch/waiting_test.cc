@@ -1,13 +1,7 @@
 // Waiting for a latch: how long, whom it wakes and by how much talk, and what ends it.
-#include <atomic>
-#include <chrono>
-#include <memory>
-#include <stop_token>
-#include <vector>
 
-#include "gtest/gtest.h"
 #include "tests/conformance/api/latch/fixture.h"
-#include "tests/support/punctuality.h"
+#include "tests/conformance/api/outage.h"
 
 namespace redlatch::conformance {
 namespace {
@@ -27,26 +21,6 @@ class LatchWaiting : public LatchConformance {
   const Client other_ = NewClient();
   const std::unique_ptr<CountDownLatch> latch_ = NewClosedLatch(client_);
 };
-
-TEST_P(LatchWaiting, EndsWhenItsTimeIsUpAndNotBefore) {
-  Crew crew;
-  for (const int wait_ms : {1, 20, 55, 90, 130}) {
-    crew.Start([&, wait_ms] {
-      const std::chrono::milliseconds wait(wait_ms);
-      const auto expect_takes = [&](const auto& call) {
-        const base::Instant deadline = base::Now() + absl::FromChrono(wait);
-        call();
-        EXPECT_GE(base::Now(), deadline);
-      };
-      expect_takes(
-          [&] { EXPECT_EQ(CodeOf(latch_->Wait({.wait = absl::FromChrono(wait)})), kBusy); });
-      expect_takes([&] { EXPECT_FALSE(latch_->wait_for(wait)); });
-      expect_takes(
-          [&] { EXPECT_FALSE(latch_->wait_until(std::chrono::steady_clock::now() + wait)); });
-    });
-  }
-  crew.Join();
-}
 
 TEST_P(LatchWaiting, LeavesNoPlaceInTheQueueWhenItEnds) {
   EXPECT_EQ(CodeOf(latch_->Wait({.wait = absl::Milliseconds(200)})), kBusy);
@@ -104,22 +78,6 @@ TEST_P(LatchWaiting, OfManyThreadsIsOneRequest) {
   crew.Join();
 }
 
-TEST_P(LatchWaiting, IsStoppedByItsStopToken) {
-  std::stop_source stop;
-  Crew crew;
-  crew.Start(2,
-             [&](int) { EXPECT_EQ(CodeOf(latch_->Wait({.stop = stop.get_token()})), kCancelled); });
-  ASSERT_TRUE(AwaitQueued(1));
-  Punctuality punctuality;
-  const base::Instant stopped = base::Now();
-  stop.request_stop();
-  crew.Join();
-  punctuality.Note(stopped);
-  EXPECT_TRUE(punctuality.Within(kGrace));
-  EXPECT_TRUE(AwaitQueued(0));
-  EXPECT_EQ(CountOf(*latch_), 1);
-}
-
 TEST_P(LatchWaiting, EndsAsCancelledWhereItsObjectIsDestroyed) {
   auto mine = NewLatch(client_, 2);
   auto theirs = NewLatch(other_, 2);
@@ -134,7 +92,71 @@ TEST_P(LatchWaiting, EndsAsCancelledWhereItsObjectIsDestroyed) {
   EXPECT_EQ(CountOf(*latch_), 1);
 }
 
-INSTANTIATE_FOR_LATCH(LatchWaiting);
+INSTANTIATE_CONFORMANCE(LatchWaiting, WithoutSmoke(CasesOf("latch")));
+
+constexpr absl::Duration kGiveUp = absl::Milliseconds(300);
+
+class LatchUnreachable : public WithOutages<LatchConformance> {
+ protected:
+  LatchUnreachable() : WithOutages({.append_only = true}) {}
+
+  // One to go, of two. Has waited once, so that its client is subscribed.
+  std::unique_ptr<CountDownLatch> NewUsedLatch(const Client& client) {
+    auto latch = NewLatch(client, 2);
+    EXPECT_TRUE(Await([&] { return latch->CountDown(1, "somebody").ok(); }));
+    EXPECT_TRUE(Await([&] { return CodeOf(WaitFor(*latch, absl::Milliseconds(1))) == kBusy; }));
+    EXPECT_TRUE(AwaitQueued(0));
+    return latch;
+  }
+  static void ExpectNotClosedInTime(CountDownLatch& latch) {
+    const auto waits = [&](int wait_ms) {
+      return CodeOf(latch.Wait({.wait = absl::Milliseconds(wait_ms)}));
+    };
+    ExpectUnreachable({{kTimeout, [&] { return waits(0); }},
+                       {kTimeout, [&] { return Thrown([&] { (void)latch.try_wait(); }); }},
+                       {absl::Milliseconds(1), [&] { return waits(1); }},
+                       {absl::Milliseconds(80), [&] { return waits(80); }}});
+  }
+};
+
+TEST_P(LatchUnreachable, ServerIsNoClosedLatch) {
+  const Client client = NewClient();
+  const auto latch = NewUsedLatch(client);
+  const auto unused = NewLatch(client, 2, "unused");
+  for (const How how : {How::kHangs, How::kIsDown}) {
+    const Outage outage(server(), how);
+    ExpectNotClosedInTime(*latch);
+    ExpectNotClosedInTime(*unused);
+  }
+  EXPECT_TRUE(Await([&] { return CountOf(*latch) == 1; }));
+  EXPECT_TRUE(Await([&] { return CountOf(*unused) == 2; }));
+}
+
+TEST_P(LatchUnreachable, ServerFailsCallsWithoutADeadlineAfterAWhile) {
+  const Client client = NewClient({.unreachable_after = kGiveUp});
+  const auto latch = NewUsedLatch(client);
+  const auto unused = NewLatch(client, 2, "unused");
+  for (const How how : {How::kHangs, How::kIsDown}) {
+    const Outage outage(server(), how);
+    Punctuality punctuality;
+    const auto expect_gives_up = [&](const auto& call) {
+      const base::Instant began = base::Now();
+      EXPECT_EQ(call(), kUnreachable);
+      punctuality.Note(began + kGiveUp);
+    };
+    expect_gives_up([&] { return CodeOf(latch->Wait()); });
+    expect_gives_up([&] { return CodeOf(latch->CountDown(1, "job")); });
+    expect_gives_up([&] { return CodeOf(latch->Count()); });
+    expect_gives_up([&] { return CodeOf(unused->Count()); });
+    expect_gives_up([&] { return Thrown([&] { latch->wait(); }); });
+    expect_gives_up([&] { return Thrown([&] { latch->arrive_and_wait(0); }); });
+    EXPECT_TRUE(punctuality.Within(kGrace));
+  }
+  EXPECT_TRUE(Await([&] { return latch->CountDown(1, "job").ok(); }));
+  EXPECT_EQ(CountOf(*latch), 0);
+}
+
+INSTANTIATE_CONFORMANCE(LatchUnreachable, OverTcp(CasesOf("latch")));
 
 }  // namespace
 }  // namespace redlatch::conformance

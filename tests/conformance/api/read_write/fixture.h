@@ -2,18 +2,6 @@
 #ifndef REDLATCH_TESTS_CONFORMANCE_API_READ_WRITE_FIXTURE_H_
 #define REDLATCH_TESTS_CONFORMANCE_API_READ_WRITE_FIXTURE_H_
 
-#include <atomic>
-#include <cstdint>
-#include <memory>
-#include <utility>
-#include <vector>
-
-#include "absl/status/statusor.h"
-#include "absl/time/time.h"
-#include "gtest/gtest.h"
-#include "redlatch/reentrant_read_write_lock.h"
-#include "src/base/clock.h"
-#include "src/base/parker.h"
 #include "tests/conformance/api/conformance.h"
 #include "tests/conformance/api/recorder.h"
 
@@ -69,11 +57,6 @@ class ReadWriteConformance : public Conformance {
     });
   }
 
-  // Until a reader no longer joins one of its client without asking the server.
-  void PassLocalWindow() const {
-    base::Parker().ParkUntil(base::Now() + 2 * Options().local_window);
-  }
-
   const std::shared_ptr<Recorder> heard_ = std::make_shared<Recorder>();
   const Client client_ = NewClient({}, {.observer = heard_});
   const Client other_ = NewClient();
@@ -85,18 +68,11 @@ class ReadWriteConformance : public Conformance {
 
 // With the local window and without; over TCP.
 inline std::vector<Case> ReadWriteCases() {
-  std::vector<Case> cases;
-  for (const Case& each : CasesEverywhere()) {
+  return Where(LockCases(), [](const Case& each) {
     const bool deployed = each.deployment.name == "tcp" || each.deployment.name == "no_window";
-    if (each.kind.name == "read_write" && deployed) cases.push_back(each);
-  }
-  return cases;
+    return each.kind.name == "read_write" && deployed;
+  });
 }
-
-#define INSTANTIATE_FOR_READ_WRITE(suite)                                                  \
-  INSTANTIATE_TEST_SUITE_P(Locks, suite,                                                   \
-                           ::testing::ValuesIn(::redlatch::conformance::ReadWriteCases()), \
-                           ::redlatch::conformance::NameOfCase)
 
 }  // namespace redlatch::conformance
 

@@ -1,19 +1,8 @@
 // The two sides of a read-write lock: who excludes whom, std's guards, leases and tokens.
-#include <unistd.h>
-
-#include <atomic>
-#include <chrono>
-#include <memory>
 #include <mutex>
-#include <optional>
 #include <shared_mutex>
-#include <stop_token>
-#include <string>
-#include <system_error>
-#include <vector>
 
-#include "gtest/gtest.h"
-#include "redlatch/status.h"
+#include "redlatch/owner.h"
 #include "tests/conformance/api/read_write/fixture.h"
 #include "tests/support/punctuality.h"
 
@@ -45,65 +34,6 @@ TEST_P(ReadWrite, ReadersOfSeveralClientsAndThreadsShare) {
   EXPECT_EQ(info->holders.size(), 2);
   EXPECT_EQ(info->holding, 2);
   for (const LockInfo::Party& reader : info->holders) EXPECT_EQ(reader.process.pid, getpid());
-}
-
-TEST_P(ReadWrite, AWriterExcludesReadersAndWriters) {
-  {
-    const std::scoped_lock writing(*lock_);
-    EXPECT_FALSE(ReadersGetIn(*theirs_));
-    EXPECT_FALSE(WritersGetIn(*theirs_));
-    EXPECT_EQ(CodeOf(theirs_->AcquireRead({.wait = absl::Milliseconds(5)})), kBusy);
-    Crew().Start([&] {
-      EXPECT_FALSE(ReadersGetIn(*lock_));
-      EXPECT_FALSE(WritersGetIn(*lock_));
-    });
-  }
-  EXPECT_TRUE(ReadersSoonGetIn(*theirs_));
-  EXPECT_TRUE(WritersSoonGetIn(*theirs_));
-}
-
-TEST_P(ReadWrite, AReaderExcludesWritersUntilTheLastHasGone) {
-  std::shared_lock first(*lock_);
-  std::shared_lock second(*theirs_);
-  EXPECT_FALSE(WritersGetIn(*thirds_));
-  Crew().Start([&] { EXPECT_FALSE(WritersGetIn(*lock_)); });
-  first.unlock();
-  EXPECT_FALSE(WritersGetIn(*thirds_));
-  second.unlock();
-  EXPECT_TRUE(WritersSoonGetIn(*thirds_));
-}
-
-TEST_P(ReadWrite, ThreadsOfOneClientReadUntilTheLastHasGone) {
-  std::atomic<bool> go{false};
-  std::atomic<int> reading{0};
-  Crew crew;
-  crew.Start(3, [&](int) {
-    const std::shared_lock guard(*lock_);
-    ++reading;
-    EXPECT_TRUE(Await([&] { return go.load(); }));
-  });
-  ASSERT_TRUE(Await([&] { return reading == 3; }));
-  { const std::shared_lock guard(*lock_); }
-  EXPECT_FALSE(WritersGetIn(*theirs_));
-  go = true;
-  crew.Join();
-  EXPECT_TRUE(WritersSoonGetIn(*theirs_));
-}
-
-TEST_P(ReadWrite, AReaderWaitsForTheWriterAndAWriterForTheReaders) {
-  std::optional<Lease> held = *theirs_->AcquireWrite();
-  Crew crew;
-  crew.Start([&] { EXPECT_OK(lock_->AcquireRead({.wait = kPatience})); });
-  ASSERT_TRUE(AwaitWaiting(1));
-  EXPECT_OK(held->Release());
-  crew.Join();
-  held = *theirs_->AcquireRead();
-  crew.Start([&] { EXPECT_OK(lock_->AcquireWrite({.wait = kPatience})); });
-  ASSERT_TRUE(AwaitWaiting(1));
-  const base::Instant released = base::Now();
-  EXPECT_OK(held->Release());
-  crew.Join();
-  EXPECT_LT(base::Now() - released, kSoon);
 }
 
 TEST_P(ReadWrite, SharedLockTriesWaitsAdoptsAndMoves) {
@@ -203,18 +133,6 @@ TEST_P(ReadWrite, TimedReadsTakeAFreeLockAtOnceAndOneThatIsReleasedMeanwhile) {
   theirs_->unlock();
 }
 
-TEST_P(ReadWrite, AWaitingReaderIsStoppedByItsStopToken) {
-  const std::scoped_lock writing(*theirs_);
-  std::stop_source stop;
-  Crew crew;
-  crew.Start(
-      [&] { EXPECT_EQ(CodeOf(lock_->AcquireRead({.stop = stop.get_token()})), kCancelled); });
-  ASSERT_TRUE(AwaitWaiting(1));
-  stop.request_stop();
-  crew.Join();
-  EXPECT_TRUE(AwaitWaiting(0));
-}
-
 TEST_P(ReadWrite, AReadLeaseIsValidUntilItIsReleased) {
   auto lease = lock_->AcquireRead();
   ASSERT_OK(lease);
@@ -231,37 +149,200 @@ TEST_P(ReadWrite, AReadLeaseIsValidUntilItIsReleased) {
   EXPECT_TRUE(WritersSoonGetIn(*theirs_));
 }
 
-TEST_P(ReadWrite, ReadWithoutLeaseTurnsAManualReadIntoARenewedOne) {
-  auto manual = lock_->AcquireRead({.lease = absl::Seconds(5)});
-  ASSERT_OK(manual);
-  const base::Instant until = base::Now() + manual->remaining() + absl::Milliseconds(1);
+INSTANTIATE_CONFORMANCE(ReadWrite, ReadWriteCases());
+
+constexpr absl::Duration kEndLease = absl::Milliseconds(200);
+
+class ReadEnd : public ReadWriteConformance {};
+
+TEST_P(ReadEnd, AManualReadEndsAloneAndExtendsAtWill) {
+  std::optional<Lease> manual;
+  std::optional<Lease> renewed;
+  Crew().Start([&] { manual = *lock_->AcquireRead({.lease = kEndLease}); });
+  Crew().Start([&] { renewed = *lock_->AcquireRead(); });
+  const auto theirs = theirs_->AcquireRead();
+  ASSERT_OK(theirs);
+  EXPECT_OK(manual->Extend(2 * kEndLease));
+  EXPECT_GT(manual->remaining(), kEndLease);
+  EXPECT_EQ(CodeOf(renewed->Extend(kLease)), kMisuse);
+  EXPECT_TRUE(Await([&] { return manual->lost().stop_requested(); }));
+  EXPECT_EQ(CodeOf(manual->Release()), kLost);
+  EXPECT_TRUE(renewed->valid());
+  EXPECT_TRUE(theirs->valid());
+  EXPECT_FALSE(WritersGetIn(*thirds_));
+}
+
+TEST_P(ReadEnd, AForcedReleaseIsToldToAllReadersAtOnce) {
+  std::optional<Lease> joined;
   lock_->lock_shared();
-  EXPECT_TRUE(Await([&] { return base::Now() + lock_->current_read().remaining() > until; }));
-  lock_->unlock_shared();
-  EXPECT_TRUE(manual->valid());
-}
-
-TEST_P(ReadWrite, AReaderCarriesTheTokenOfTheLastWrite) {
-  EXPECT_GT(TryRead(*lock_)->fencing_token(), FencingToken()) << "there was no write before";
-  FencingToken last;
-  for (Lock* const writer : {lock_.get(), theirs_.get(), lock_.get()}) {
-    auto written = writer->Acquire({.wait = kPatience});
-    ASSERT_OK(written);
-    EXPECT_GT(written->fencing_token(), last);
-    last = written->fencing_token();
-    EXPECT_OK(written->Release());
-    for (Lock* const reader : {lock_.get(), theirs_.get(), thirds_.get()}) {
-      const auto read = TryRead(*reader);
-      ASSERT_OK(read);
-      EXPECT_EQ(read->fencing_token(), last);
-    }
+  Crew().Start([&] { joined = *lock_->AcquireRead(); });
+  auto theirs = theirs_->AcquireRead();
+  ASSERT_OK(theirs);
+  const std::stop_token tokens[] = {lock_->current_read().lost(), joined->lost(), theirs->lost()};
+  const base::Instant forced = base::Now();
+  EXPECT_OK(thirds_->ForceRelease());
+  for (const std::stop_token& lost : tokens) {
+    EXPECT_TRUE(Await([&] { return lost.stop_requested(); }));
   }
-  const std::shared_lock reading(*lock_);
-  EXPECT_EQ(lock_->current_read().fencing_token(), last);
-  Crew().Start([&] { EXPECT_EQ(TryRead(*lock_)->fencing_token(), last); });
+  EXPECT_LT(base::Now() - forced, kSoon);
+  EXPECT_FALSE(lock_->current_read().valid());
+  EXPECT_EQ(lock_->read_hold_count(), 0);
+  EXPECT_EQ(CodeOf(joined->Release()), kLost);
+  EXPECT_EQ(CodeOf(theirs->Release()), kLost);
+  EXPECT_TRUE(WritersSoonGetIn(*thirds_));
+  lock_->unlock_shared();
+  EXPECT_EQ(heard_->Count("misuse"), 0);
+  const std::shared_lock again(*lock_);
+  EXPECT_TRUE(lock_->current_read().valid());
 }
 
-INSTANTIATE_FOR_READ_WRITE(ReadWrite);
+TEST_P(ReadEnd, ALossIsRememberedUntilUnlockWhateverOthersReadMeanwhile) {
+  lock_->lock_shared();
+  const std::stop_token lost = lock_->current_read().lost();
+  EXPECT_OK(thirds_->ForceRelease());
+  ASSERT_TRUE(Await([&] { return lost.stop_requested(); }));
+  // Neither joins the other.
+  for (int i = 0; i < 5; ++i) {
+    std::optional<Lease> first;
+    std::optional<Lease> second;
+    Crew().Start([&] { first = *lock_->AcquireRead(); });
+    Crew().Start([&] { second = *lock_->AcquireRead({.lease = kEndLease}); });
+  }
+  lock_->unlock_shared();
+  EXPECT_EQ(heard_->Count("misuse"), 0);
+  lock_->unlock_shared();
+  EXPECT_TRUE(heard_->Await("misuse", 1));
+}
+
+TEST_P(ReadEnd, TheLastObjectEndsItsThreadsReads) {
+  auto lock = NewReadWrite(other_);
+  const auto same = NewReadWrite(other_);
+  EXPECT_EQ(same->read_hold_count(), 0);  // from its first use on it counts
+  lock->lock_shared();
+  lock.reset();
+  EXPECT_EQ(same->read_hold_count(), 1);
+  EXPECT_FALSE(WritersGetIn(*lock_));
+  {
+    const auto only = NewReadWrite(NewClient());
+    only->lock_shared();
+    EXPECT_TRUE(AwaitHolders(2));
+  }
+  EXPECT_TRUE(AwaitHolders(1));
+  same->unlock_shared();
+  EXPECT_TRUE(WritersSoonGetIn(*lock_));
+}
+
+TEST_P(ReadEnd, AnObjectThatGoesEndsTheReadsThatWaitInIt) {
+  const std::scoped_lock writing(*theirs_);
+  auto lock = NewReadWrite(NewClient());
+  Crew crew;
+  crew.Start([&lock = *lock] { EXPECT_EQ(CodeOf(lock.AcquireRead()), kCancelled); });
+  ASSERT_TRUE(AwaitWaiting(1));
+  lock.reset();
+  crew.Join();
+  EXPECT_TRUE(AwaitWaiting(0));
+}
+
+TEST_P(ReadEnd, AReadLeaseThatOutlivesItsLockIsKnownToTheNextOfThatName) {
+  std::optional<Lease> lease = *NewReadWrite(client_)->AcquireRead();
+  const auto lock = NewReadWrite(client_);
+  EXPECT_EQ(lock->read_hold_count(), 1);
+  EXPECT_EQ(CodeOf(lock->AcquireWrite({.wait = kPatience})), kMisuse) << "it waits for itself";
+  Crew crew;
+  crew.Start([&] { EXPECT_OK(theirs_->AcquireWrite({.wait = kPatience})); });
+  ASSERT_TRUE(AwaitWaiting(1));
+  EXPECT_TRUE(lock->try_lock_shared());
+  lease.reset();
+  lock->unlock_shared();
+}
+
+TEST_P(ReadEnd, TheLastObjectEndsItsThreadsReadsThoughAnotherThreadsLeaseStays) {
+  auto lock = NewReadWrite(client_);
+  std::optional<Lease> lease;
+  lock->lock_shared();
+  Crew().Start([&] { lease = *lock->AcquireRead({.lease = kPatience}); });
+  lock.reset();
+  EXPECT_TRUE(AwaitHolders(1));
+  EXPECT_TRUE(lease->valid());
+}
+
+TEST_P(ReadEnd, UnlockSharedWithoutAReadIsMisuseAndReleasesNothing) {
+  lock_->unlock_shared();
+  EXPECT_TRUE(heard_->Await("misuse", 1));
+  lock_->lock();
+  lock_->unlock_shared();
+  EXPECT_TRUE(heard_->Await("misuse", 2));
+  EXPECT_FALSE(ReadersGetIn(*theirs_));
+  lock_->unlock();
+  lock_->lock_shared();
+  lock_->unlock();
+  EXPECT_TRUE(heard_->Await("misuse", 3));
+  EXPECT_FALSE(WritersGetIn(*theirs_));
+  Crew().Start([&] { lock_->unlock_shared(); });
+  EXPECT_TRUE(heard_->Await("misuse", 4));
+  EXPECT_FALSE(WritersGetIn(*theirs_));
+  lock_->unlock_shared();
+  EXPECT_TRUE(WritersSoonGetIn(*theirs_));
+  EXPECT_EQ(heard_->Count("misuse"), 4);
+}
+
+TEST_P(ReadEnd, AnOwnerIsForWritersOnly) {
+  EXPECT_EQ(CodeOf(lock_->AcquireRead({.owner = Owner("job")})), kBadInput);
+  EXPECT_OK(lock_->AcquireWrite({.owner = Owner("job")}));
+}
+
+// The other way round it is seen on one client only: readers leave the key to writers.
+TEST_P(ReadEnd, AnotherClassOfLocksIsMisuseToReaders) {
+  std::shared_lock reading(*lock_);
+  ReentrantLock same_client(client_, kName, Options());
+  EXPECT_EQ(CodeOf(same_client.TryAcquire()), kMisuse);
+  EXPECT_TRUE(lock_->current_read().valid());
+  reading.unlock();
+  {
+    ReentrantLock foreign(other_, kName, Options());
+    const auto held = Try(foreign);
+    ASSERT_OK(held);
+    EXPECT_EQ(CodeOf(TryRead(*lock_)), kMisuse);
+    EXPECT_EQ(CodeOf(lock_->AcquireRead()), kMisuse);
+    EXPECT_EQ(CodeOf(TryRead(*theirs_)), kMisuse);
+    EXPECT_TRUE(held->valid());
+  }
+  EXPECT_TRUE(ReadersSoonGetIn(*lock_));
+}
+
+TEST_P(ReadEnd, AKeyOfAnotherTypeIsRefusedAndLeftAsItIs) {
+  for (const std::string& key : {Key(), Auxiliary("readers")}) {
+    SCOPED_TRACE(key);
+    server().Command({"RPUSH", key, "somebody else's"});
+    for (const absl::Duration wait : {absl::ZeroDuration(), absl::Milliseconds(50)}) {
+      const auto read = lock_->AcquireRead({.wait = wait});
+      EXPECT_EQ(CodeOf(read), kMisuse) << read.status();
+      const auto written = theirs_->AcquireWrite({.wait = wait});
+      EXPECT_EQ(CodeOf(written), kMisuse) << written.status();
+    }
+    EXPECT_EQ(CodeOf(lock_->Inspect()), kMisuse);
+    EXPECT_EQ(CodeOf(lock_->ForceRelease()), kMisuse);
+    EXPECT_EQ(server().Integer({"LLEN", key}), 1);
+    EXPECT_EQ(server().Integer({"PTTL", key}), -1);
+    server().Command({"DEL", key});
+  }
+  EXPECT_TRUE(ReadersSoonGetIn(*lock_));
+}
+
+TEST_P(ReadEnd, AWritersKeyOfAnotherTypeIsLeftAsItIsAndRefusedToWhoWouldWrite) {
+  const std::string key = Auxiliary("writers");
+  server().Command({"RPUSH", key, "somebody else's"});
+  const auto read = lock_->AcquireRead();
+  EXPECT_TRUE(read.ok() || CodeOf(read) == kMisuse) << read.status();
+  if (read.ok()) {
+    EXPECT_EQ(CodeOf(theirs_->AcquireWrite({.wait = absl::Milliseconds(20)})), kMisuse);
+  }
+  EXPECT_EQ(server().Integer({"LLEN", key}), 1);
+  EXPECT_EQ(server().Integer({"PTTL", key}), -1);
+  server().Command({"DEL", key});
+}
+
+INSTANTIATE_CONFORMANCE(ReadEnd, ReadWriteCases());
 
 }  // namespace
 }  // namespace redlatch::conformance

@@ -1,18 +1,8 @@
 // One thread and both sides of a read-write lock: holding once more, downgrade, and why there is no
 // upgrade.
-#include <atomic>
-#include <chrono>
-#include <memory>
 #include <mutex>
-#include <optional>
 #include <shared_mutex>
-#include <string>
-#include <system_error>
-#include <thread>
-#include <utility>
 
-#include "absl/time/time.h"
-#include "gtest/gtest.h"
 #include "tests/conformance/api/read_write/fixture.h"
 
 namespace redlatch::conformance {
@@ -40,21 +30,6 @@ class ReadWriteReentry : public ReadWriteConformance {
   static constexpr std::chrono::seconds kAWhile{5};
 };
 
-TEST_P(ReadWriteReentry, AReaderReadsOnceMoreAndIsOutWithTheLast) {
-  for (int depth = 1; depth <= 3; ++depth) {
-    lock_->lock_shared();
-    EXPECT_EQ(lock_->read_hold_count(), depth);
-  }
-  EXPECT_TRUE(lock_->try_lock_shared());
-  EXPECT_EQ(lock_->read_hold_count(), 4);
-  for (int depth = 4; depth >= 1; --depth) {
-    EXPECT_FALSE(WritersGetIn(*theirs_));
-    lock_->unlock_shared();
-  }
-  EXPECT_EQ(lock_->read_hold_count(), 0);
-  EXPECT_TRUE(WritersSoonGetIn(*theirs_));
-}
-
 TEST_P(ReadWriteReentry, AReaderReadsOnceMoreThoughAWriterWaits) {
   std::shared_lock reading(*lock_);
   Crew crew;
@@ -70,47 +45,6 @@ TEST_P(ReadWriteReentry, AReaderReadsOnceMoreThoughAWriterWaits) {
   }
   EXPECT_TRUE(AwaitWaiting(1));
   reading.unlock();
-}
-
-TEST_P(ReadWriteReentry, ReadLeasesMayEndInAnyOrderAndOnAnyThread) {
-  auto outer = lock_->AcquireRead();
-  auto inner = lock_->AcquireRead();
-  ASSERT_OK(outer);
-  ASSERT_OK(inner);
-  EXPECT_EQ(lock_->read_hold_count(), 2);
-  Crew().Start([&] { EXPECT_OK(outer->Release()); });
-  EXPECT_TRUE(inner->valid());
-  EXPECT_FALSE(WritersGetIn(*theirs_));
-  Crew().Start([&] { EXPECT_OK(inner->Release()); });
-  EXPECT_EQ(lock_->read_hold_count(), 0);
-  EXPECT_TRUE(WritersSoonGetIn(*theirs_));
-  EXPECT_TRUE(WritersSoonGetIn(*lock_));  // this thread reads no more
-}
-
-TEST_P(ReadWriteReentry, ReadingOnceMoreAsksTheServerNothing) {
-  const std::shared_lock reading(*lock_);
-  const std::string before = server().Info("total_commands_processed");
-  for (int i = 0; i < 100; ++i) {
-    const std::shared_lock again(*lock_);
-  }
-  const std::string after = server().Info("total_commands_processed");
-  EXPECT_LT(std::stoi(after) - std::stoi(before), 20);
-}
-
-TEST_P(ReadWriteReentry, AThreadJoinsItsClientsReadWithoutAskingTheServer) {
-  LockOptions options = Options();
-  options.local_window = kPatience;
-  const auto lock = NewReadWrite(NewClient(), options);
-  const std::shared_lock reading(*lock);
-  Crew().Start([&] {
-    const std::string before = server().Info("total_commands_processed");
-    for (int i = 0; i < 100; ++i) {
-      const std::shared_lock joined(*lock);
-      EXPECT_TRUE(lock->current_read().valid());
-    }
-    const std::string after = server().Info("total_commands_processed");
-    EXPECT_LT(std::stoi(after) - std::stoi(before), 20);
-  });
 }
 
 // A thread whose write was taken from it is, to the server, no more than another of its client.
@@ -157,15 +91,6 @@ TEST_P(ReadWriteReentry, AWriterThatReadsStillWritesWhenItReadsNoMore) {
   Crew().Start([&] { EXPECT_FALSE(ReadersGetIn(*lock_)); });
 }
 
-TEST_P(ReadWriteReentry, AWriterThatReadsMayWriteOnceMore) {
-  const std::scoped_lock writing(*lock_);
-  const std::shared_lock reading(*lock_);
-  EXPECT_TRUE(lock_->try_lock());
-  EXPECT_EQ(lock_->hold_count(), 2);
-  lock_->unlock();
-  EXPECT_OK(lock_->TryAcquire());
-}
-
 TEST_P(ReadWriteReentry, DowngradeGoesOnReadingWithOtherReadersAndWithoutWriters) {
   std::unique_lock writing(*lock_);
   const FencingToken written = lock_->current().fencing_token();
@@ -184,64 +109,6 @@ TEST_P(ReadWriteReentry, DowngradeGoesOnReadingWithOtherReadersAndWithoutWriters
   ExpectUpgradeIsRefused(*lock_);
   reading.unlock();
   EXPECT_EQ(lock_->read_hold_count(), 0);
-}
-
-TEST_P(ReadWriteReentry, DowngradeOfLeasesReadsOn) {
-  auto write = lock_->AcquireWrite();
-  ASSERT_OK(write);
-  auto read = lock_->AcquireRead();
-  ASSERT_OK(read);
-  const std::stop_token quiet = read->lost();
-  EXPECT_OK(write->Release());
-  EXPECT_FALSE(write->valid());
-  EXPECT_TRUE(read->valid());
-  EXPECT_TRUE(ReadersSoonGetIn(*theirs_));
-  EXPECT_FALSE(WritersGetIn(*theirs_));
-  EXPECT_OK(read->Release());
-  EXPECT_FALSE(quiet.stop_requested());
-  EXPECT_TRUE(WritersSoonGetIn(*theirs_));
-}
-
-TEST_P(ReadWriteReentry, DowngradeOfAWriterThatWroteTwiceComesWithTheLast) {
-  lock_->lock();
-  lock_->lock();
-  lock_->lock_shared();
-  lock_->unlock();
-  EXPECT_FALSE(ReadersGetIn(*theirs_));
-  lock_->unlock();
-  EXPECT_TRUE(ReadersSoonGetIn(*theirs_));
-  lock_->unlock_shared();
-}
-
-TEST_P(ReadWriteReentry, DowngradesFollowOneAnotherFromClientToClient) {
-  FencingToken last;
-  std::optional<Lease> kept;  // the read of whoever wrote last
-  for (int round = 0; round < 3; ++round) {
-    for (Lock* const lock : {lock_.get(), theirs_.get(), thirds_.get()}) {
-      Crew crew;
-      std::optional<Lease> next;
-      crew.Start([&] {
-        auto write = lock->AcquireWrite({.wait = kPatience});
-        ASSERT_OK(write);
-        EXPECT_GT(write->fencing_token(), last);
-        last = write->fencing_token();
-        auto read = TryRead(*lock);
-        ASSERT_OK(read);
-        EXPECT_OK(write->Release());
-        next = *std::move(read);
-      });
-      if (kept) {
-        ASSERT_TRUE(AwaitWaiting(1));
-        EXPECT_TRUE(kept->valid());
-        EXPECT_OK(kept->Release());
-      }
-      crew.Join();
-      ASSERT_TRUE(next);
-      EXPECT_TRUE(next->valid());
-      EXPECT_EQ(next->fencing_token(), last);
-      kept = std::move(next);
-    }
-  }
 }
 
 TEST_P(ReadWriteReentry, AReadThatADowngradeLeftIsRenewedAndLostByForce) {
@@ -320,16 +187,7 @@ TEST_P(ReadWriteReentry, UpgradeIsRefusedToAThreadThatJoined) {
   Crew().Start([&] { EXPECT_EQ(CodeOf(Try(*lock_)), kBusy); });
 }
 
-TEST_P(ReadWriteReentry, UpgradeIsRefusedThoughAnotherWriterWaits) {
-  std::shared_lock reading(*lock_);
-  Crew crew;
-  crew.Start([&] { EXPECT_OK(theirs_->AcquireWrite({.wait = kPatience})); });
-  ASSERT_TRUE(AwaitWaiting(1));
-  ExpectUpgradeIsRefused(*lock_);
-  reading.unlock();
-}
-
-INSTANTIATE_FOR_READ_WRITE(ReadWriteReentry);
+INSTANTIATE_CONFORMANCE(ReadWriteReentry, ReadWriteCases());
 
 }  // namespace
 }  // namespace redlatch::conformance

@@ -1,14 +1,6 @@
 // How many permits there are: who says so, who is refused for it, and what changing it does to
 // those who hold and those who wait.
-#include <algorithm>
-#include <cstdint>
-#include <limits>
-#include <string>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "redlatch/owner.h"
 #include "tests/conformance/api/semaphore/fixture.h"
 
@@ -37,7 +29,6 @@ class SemaphoreCapacity : public SemaphoreOfThree {
     EXPECT_EQ(Thrown([&] { semaphore.acquire(); }), kMisuse);
     EXPECT_EQ(Thrown([&] { (void)semaphore.try_acquire_for(std::chrono::seconds(5)); }), kMisuse);
   }
-  static inline const AcquireOptions kPatiently{.wait = kPatience};
 };
 
 TEST_P(SemaphoreCapacity, IsTheFirstConstructorsAndAnotherIsRefused) {
@@ -112,51 +103,7 @@ TEST_P(SemaphoreCapacity, IsTheMostThatAnybodyMayAskFor) {
   EXPECT_TRUE(SoonGetsIn(*semaphore_, kCapacity));
 }
 
-TEST_P(SemaphoreCapacity, ThatGrowsLetsInAllWhoFitAtOnce) {
-  const auto all = Try(*theirs_, kCapacity);
-  ASSERT_OK(all);
-  Waiter first(*semaphore_, 2);
-  ASSERT_TRUE(AwaitQueued(1));
-  Waiter second(*thirds_);
-  ASSERT_TRUE(AwaitQueued(2));
-  Waiter third(*semaphore_, 2);
-  ASSERT_TRUE(AwaitQueued(3));
-  Waiter fourth(*thirds_);
-  ASSERT_TRUE(AwaitQueued(4));
-  const base::Instant grown = base::Now();
-  EXPECT_OK(thirds_->SetCapacity(kCapacity + 4));
-  EXPECT_EQ(Queued(), 2) << "the third does not fit, and is not overtaken";
-  EXPECT_OK(first.status());
-  EXPECT_OK(second.status());
-  EXPECT_LT(std::max(first.ended(), second.ended()) - grown, kSoon);
-  EXPECT_FALSE(third.done() || fourth.done());
-  EXPECT_OK(thirds_->SetCapacity(100));
-  EXPECT_OK(third.status());
-  EXPECT_OK(fourth.status());
-  EXPECT_EQ(Free(*thirds_, 100 - kCapacity - 6), 100 - kCapacity - 6);
-}
-
-TEST_P(SemaphoreCapacity, ThatShrinksEndsTheWaitingForMoreThanThereWillBe) {
-  auto all = Try(*theirs_, kCapacity);
-  ASSERT_OK(all);
-  Waiter big(*semaphore_, kCapacity);
-  ASSERT_TRUE(AwaitQueued(1));
-  Waiter bigger(*thirds_, kCapacity, {});
-  ASSERT_TRUE(AwaitQueued(2));
-  Waiter small(*thirds_);
-  ASSERT_TRUE(AwaitQueued(3));
-  const base::Instant shrunk = base::Now();
-  EXPECT_OK(thirds_->SetCapacity(kCapacity - 1));
-  for (Waiter* const waiter : {&big, &bigger}) {
-    EXPECT_EQ(waiter->code(), kMisuse) << waiter->status();
-    EXPECT_LT(waiter->ended() - shrunk, kSoon);
-  }
-  EXPECT_EQ(Queued(), 1);
-  EXPECT_OK(all->Release());
-  EXPECT_OK(small.status());
-}
-
-INSTANTIATE_FOR_SEMAPHORE(SemaphoreCapacity);
+INSTANTIATE_CONFORMANCE(SemaphoreCapacity, WithoutSmoke(CasesOf("semaphore")));
 
 }  // namespace
 }  // namespace redlatch::conformance

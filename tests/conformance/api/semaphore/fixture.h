@@ -2,20 +2,6 @@
 #ifndef REDLATCH_TESTS_CONFORMANCE_API_SEMAPHORE_FIXTURE_H_
 #define REDLATCH_TESTS_CONFORMANCE_API_SEMAPHORE_FIXTURE_H_
 
-#include <atomic>
-#include <cstdint>
-#include <memory>
-#include <string_view>
-#include <thread>
-#include <utility>
-
-#include "absl/status/status.h"
-#include "absl/status/statusor.h"
-#include "absl/time/time.h"
-#include "gtest/gtest.h"
-#include "redlatch/semaphore.h"
-#include "redlatch/status.h"
-#include "src/base/clock.h"
 #include "tests/conformance/api/conformance.h"
 #include "tests/conformance/api/recorder.h"
 
@@ -161,20 +147,6 @@ class SemaphoreOfThree : public SemaphoreConformance {
   const std::unique_ptr<Semaphore> theirs_ = NewSemaphore(other_);
   const std::unique_ptr<Semaphore> thirds_ = NewSemaphore(third_);
 };
-
-#define INSTANTIATE_FOR_SEMAPHORE_EVERYWHERE(suite)                                                \
-  INSTANTIATE_TEST_SUITE_P(                                                                        \
-      Semaphores, suite, ::testing::ValuesIn(::redlatch::conformance::SemaphoreCasesEverywhere()), \
-      ::redlatch::conformance::NameOfCase)
-#define INSTANTIATE_FOR_SEMAPHORE(suite)                                                   \
-  INSTANTIATE_TEST_SUITE_P(Semaphores, suite,                                              \
-                           ::testing::ValuesIn(::redlatch::conformance::SemaphoreCases()), \
-                           ::redlatch::conformance::NameOfCase)
-// Where the deployment makes no difference.
-#define INSTANTIATE_FOR_SEMAPHORE_OVER_TCP(suite)                                           \
-  INSTANTIATE_TEST_SUITE_P(Semaphores, suite,                                               \
-                           ::testing::Values(::redlatch::conformance::SemaphoreCases()[0]), \
-                           ::redlatch::conformance::NameOfCase)
 
 }  // namespace redlatch::conformance
 

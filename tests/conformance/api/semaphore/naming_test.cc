@@ -2,14 +2,7 @@
 // What it has in common with locks: ../naming_test.cc.
 #include <unistd.h>
 
-#include <string>
-#include <vector>
-
 #include "absl/strings/escaping.h"
-#include "gtest/gtest.h"
-#include "redlatch/reentrant_lock.h"
-#include "redlatch/reentrant_read_write_lock.h"
-#include "redlatch/simple_lock.h"
 #include "tests/conformance/api/names.h"
 #include "tests/conformance/api/semaphore/fixture.h"
 
@@ -47,21 +40,6 @@ TEST_P(SemaphoreNaming, RefusesTheOthersAtFirstUseAndTouchesNothing) {
     EXPECT_NE(Thrown([&] { semaphore->release(); }), kOk);
   }
   EXPECT_EQ(server().LockKeys().size(), 0);
-}
-
-TEST_P(SemaphoreNaming, KeysShareTheSlotOfTheName) {
-  const auto semaphore = NewSemaphore(client_, kCapacity, "slots");
-  const auto all = Try(*semaphore, kCapacity);
-  ASSERT_OK(all);
-  const auto theirs = NewSemaphore(other_, kCapacity, "slots");
-  Waiter waiter(*theirs, 1, {.wait = absl::Milliseconds(200)});
-  ASSERT_TRUE(AwaitQueued(1, "slots"));
-  const std::vector<std::string> keys = server().LockKeys();
-  EXPECT_GE(keys.size(), 4);
-  for (const std::string& key : keys) {
-    const bool own = key == Key("slots");
-    EXPECT_TRUE(own || key.starts_with(Auxiliary("", "slots"))) << key;
-  }
 }
 
 TEST_P(SemaphoreNaming, LeavesAKeyOfAnotherTypeAsItIs) {
@@ -141,15 +119,6 @@ TEST_P(SemaphoreNaming, IsRefusedToLocksOfOtherClasses) {
   EXPECT_EQ(Free(*thirds_, kCapacity - 2), kCapacity - 2);
 }
 
-TEST_P(SemaphoreNaming, OnPrefixesKeepsSemaphoresApart) {
-  const Client elsewhere = ClientAt(UrlOfAnyUser(), {}, {.key_prefix = "elsewhere:"});
-  const auto all = Try(*semaphore_, kCapacity);
-  ASSERT_OK(all);
-  const auto apart = NewSemaphore(elsewhere, 1);
-  EXPECT_TRUE(SoonGetsIn(*apart));
-  EXPECT_FALSE(GetsIn(*theirs_));
-}
-
 TEST_P(SemaphoreNaming, InspectTellsWhoHoldsAndWhoWaits) {
   auto two = Try(*semaphore_, 2);
   auto one = Try(*theirs_);
@@ -192,7 +161,7 @@ TEST_P(SemaphoreNaming, InspectTellsWhoHoldsAndWhoWaits) {
   EXPECT_OK(one->Release());
 }
 
-INSTANTIATE_FOR_SEMAPHORE(SemaphoreNaming);
+INSTANTIATE_CONFORMANCE(SemaphoreNaming, WithoutSmoke(CasesOf("semaphore")));
 
 }  // namespace
 }  // namespace redlatch::conformance

@@ -1,19 +1,15 @@
 // Permits: what the handle says in each of its states, and how what it holds ends. What it has in
 // common with a lease: ../release_test.cc.
-#include "redlatch/permit.h"
-
-#include <limits>
-#include <memory>
-#include <optional>
-#include <stop_token>
 #include <type_traits>
-#include <utility>
 
-#include "gtest/gtest.h"
+#include "tests/conformance/api/outage.h"
 #include "tests/conformance/api/semaphore/fixture.h"
+#include "tests/support/subprocess.h"
 
 namespace redlatch::conformance {
 namespace {
+
+using redis::Punctuality;
 
 constexpr absl::Duration kPermitLease = absl::Milliseconds(200);
 
@@ -40,6 +36,8 @@ class SemaphorePermit : public SemaphoreOfThree {
   }
 };
 
+INSTANTIATE_CONFORMANCE(SemaphorePermit, WithoutSmoke(CasesOf("semaphore")));
+
 TEST_P(SemaphorePermit, SaysWhatItIsInEachState) {
   Permit empty;
   ExpectOver(empty, /*lost=*/false, 0);
@@ -60,24 +58,6 @@ TEST_P(SemaphorePermit, SaysWhatItIsInEachState) {
   EXPECT_TRUE(Await([&] { return lost->lost().stop_requested(); }));
   ExpectOver(*lost, /*lost=*/true, 1);
   EXPECT_EQ(CodeOf(lost->Release()), kLost);
-}
-
-TEST_P(SemaphorePermit, OfSeveralIsOneHold) {
-  auto two = Try(*semaphore_, 2);
-  auto one = Try(*semaphore_);
-  ASSERT_OK(two);
-  ASSERT_OK(one);
-  const auto holders = thirds_->holders();
-  ASSERT_OK(holders);
-  ASSERT_EQ(holders->size(), 2);
-  EXPECT_EQ((*holders)[0].permits + (*holders)[1].permits, 3);
-  EXPECT_NE((*holders)[0].permits, (*holders)[1].permits);
-  EXPECT_EQ(CodeOf(Try(*theirs_)), kBusy);
-  EXPECT_OK(two->Release());
-  EXPECT_EQ(Free(*thirds_, 2), 2);
-  EXPECT_TRUE(one->valid());
-  EXPECT_TRUE(SoonGetsIn(*theirs_, 2));
-  EXPECT_FALSE(GetsIn(*theirs_, 3));
 }
 
 TEST_P(SemaphorePermit, MovedTakesItsPermitsWithItAndAssignedOverGivesItsOwnBack) {
@@ -118,56 +98,6 @@ TEST_P(SemaphorePermit, OutlivesItsSemaphoreAndClient) {
   EXPECT_EQ(heard->Count("lost"), 0);
 }
 
-TEST_P(SemaphorePermit, ThatIsTheLastOfItsClientGivesItsPermitsBackWhenItGoes) {
-  { const Permit permit = *Try(*NewSemaphore(NewClient()), 2); }
-  EXPECT_EQ(Free(*thirds_, kCapacity), kCapacity);
-}
-
-TEST_P(SemaphorePermit, ThatOutlivesItsClientIsStillToldOfItsLoss) {
-  Permit permit = *Try(*NewSemaphore(NewClient()));
-  const std::stop_token lost = permit.lost();
-  EXPECT_OK(thirds_->ForceRelease());
-  EXPECT_TRUE(Await([&] { return lost.stop_requested(); }));
-  EXPECT_EQ(CodeOf(permit.Release()), kLost);
-}
-
-TEST_P(SemaphorePermit, WithALeaseOfItsOwnEndsWithItAndOthersDoNot) {
-  const auto lasting = Try(*semaphore_);
-  ASSERT_OK(lasting);
-  auto manual = semaphore_->Acquire(2, {.wait = kPatience, .lease = kPermitLease});
-  ASSERT_OK(manual);
-  const base::Instant began = base::Now();
-  const auto theirs = theirs_->Acquire(2, {.wait = kPatience});
-  ASSERT_OK(theirs);
-  EXPECT_GE(base::Now() - began, kPermitLease / 2);
-  EXPECT_LT(base::Now() - began, kPermitLease + kSoon);
-  EXPECT_TRUE(Await([&] { return manual->lost().stop_requested(); }));
-  EXPECT_EQ(CodeOf(manual->Release()), kLost);
-  EXPECT_TRUE(lasting->valid());
-  EXPECT_EQ(Free(*thirds_, 0), 0);
-}
-
-TEST_P(SemaphorePermit, WithAShorterLeaseShortensNoOther) {
-  const AcquireOptions brief{.wait = kPatience, .lease = kPermitLease};
-  const auto longest = semaphore_->Acquire(1, {.wait = kPatience, .lease = kLease});
-  ASSERT_OK(longest);
-  const auto expect_kept = [&] {
-    const int64_t kept = server().Integer({"PTTL", Auxiliary("permits")});
-    EXPECT_GE(absl::Milliseconds(kept), longest->remaining());
-  };
-  auto beside = theirs_->Acquire(1, brief);
-  auto last = thirds_->Acquire(1, brief);
-  expect_kept();
-  Waiter handed_over(*theirs_, 1, brief);
-  ASSERT_TRUE(AwaitQueued(1));
-  EXPECT_OK(last->Release());
-  EXPECT_OK(handed_over.status());
-  expect_kept();
-  EXPECT_OK(beside->Release());
-  EXPECT_TRUE(AwaitFree(*thirds_, kCapacity - 1));
-  EXPECT_TRUE(longest->valid());
-}
-
 TEST_P(SemaphorePermit, IsHeardOfByTheObserver) {
   auto permit = Try(*semaphore_, kCapacity);
   ASSERT_OK(permit);
@@ -180,7 +110,189 @@ TEST_P(SemaphorePermit, IsHeardOfByTheObserver) {
   EXPECT_EQ(heard_->All("acquired")[0].token, FencingToken());
 }
 
-INSTANTIATE_FOR_SEMAPHORE(SemaphorePermit);
+TEST_P(SemaphorePermit, LossOfOneHoldIsNoneOfTheOthers) {
+  auto manual = semaphore_->Acquire(1, {.wait = kPatience, .lease = kPermitLease});
+  auto renewed = semaphore_->Acquire(1);
+  ASSERT_OK(manual);
+  ASSERT_OK(renewed);
+  EXPECT_TRUE(Await([&] { return manual->lost().stop_requested(); }));
+  EXPECT_TRUE(AwaitFree(*theirs_, kCapacity - 1));
+  EXPECT_TRUE(renewed->valid());
+  EXPECT_FALSE(renewed->lost().stop_requested());
+  EXPECT_OK(renewed->Release());
+  EXPECT_EQ(CodeOf(manual->Release()), kLost);
+  EXPECT_TRUE(heard_->Await("lost"));
+  EXPECT_EQ(heard_->Count("lost"), 1);
+}
+
+TEST_P(SemaphorePermit, AForkedChildIsRefusedAndItsParentUnharmed) {
+  std::optional<Client> client = NewClient({}, {.observer = heard_});
+  auto semaphore = NewSemaphore(*client);
+  auto untouched = NewSemaphore(*client, kCapacity, "untouched");
+  std::optional<Permit> permit = *Try(*semaphore);
+  semaphore->acquire();
+  const auto child = support::Child::Fork([&](support::LinePipe&) {
+    const bool refused =
+        CodeOf(semaphore->TryAcquire()) == kMisuse && CodeOf(semaphore->Acquire()) == kMisuse &&
+        CodeOf(untouched->TryAcquire()) == kMisuse && CodeOf(semaphore->Inspect()) == kMisuse &&
+        CodeOf(semaphore->capacity()) == kMisuse && CodeOf(semaphore->available()) == kMisuse &&
+        CodeOf(semaphore->SetCapacity(1)) == kMisuse &&
+        CodeOf(semaphore->ForceRelease()) == kMisuse && CodeOf(permit->Extend(kLease)) == kMisuse &&
+        Thrown([&] { semaphore->acquire(); }) == kMisuse &&
+        Thrown([&] { (void)semaphore->try_acquire(); }) == kMisuse &&
+        Thrown([&] { semaphore->release(); }) == kMisuse;
+    const bool nothing = !permit->valid() && CodeOf(permit->Release()) == kMisuse;
+    permit.reset();
+    semaphore.reset();
+    untouched.reset();
+    client.reset();
+    return refused && nothing ? 0 : 1;
+  });
+  EXPECT_EQ(child->Wait().code, 0);
+  EXPECT_TRUE(permit->valid());
+  EXPECT_EQ(Free(*thirds_, kCapacity - 2), kCapacity - 2);
+  EXPECT_TRUE(heard_->Await("renewed", 2));  // by the parent's connection, which is unharmed
+  EXPECT_OK(permit->Release());
+  semaphore->release();
+  EXPECT_EQ(Free(*thirds_, kCapacity), kCapacity);
+  EXPECT_EQ(heard_->Count("lost"), 0);
+}
+
+class SemaphoreWaiting : public SemaphoreOfThree {
+ protected:
+  // All are taken, for as long as this test.
+  void Occupy() {
+    taken_ = *Try(*theirs_, kCapacity);
+    ASSERT_TRUE(taken_.valid());
+  }
+  Permit taken_;
+};
+
+TEST_P(SemaphoreWaiting, EndsWithTheObjectInWhichItIsAndGoesOnInOthers) {
+  Occupy();
+  auto goes = NewSemaphore(client_);
+  Waiter first(*goes, 1, {});
+  ASSERT_TRUE(AwaitQueued(1));
+  Waiter stays(*semaphore_);
+  ASSERT_TRUE(AwaitQueued(2));
+  Waiter second(*goes, 2, {});
+  ASSERT_TRUE(AwaitQueued(3));
+  goes.reset();
+  EXPECT_EQ(first.code(), kCancelled);
+  EXPECT_EQ(second.code(), kCancelled);
+  EXPECT_TRUE(AwaitQueued(1));
+  EXPECT_FALSE(stays.done());
+  EXPECT_OK(taken_.Release());
+  EXPECT_OK(stays.status());
+}
+
+TEST_P(SemaphoreWaiting, OfAcquireThrowsWhereItsObjectGoes) {
+  Occupy();
+  auto goes = NewSemaphore(client_);
+  Crew crew;
+  crew.Start(2, [&goes = *goes](int) { EXPECT_EQ(Thrown([&] { goes.acquire(); }), kCancelled); });
+  ASSERT_TRUE(AwaitQueued(2));
+  goes.reset();
+  crew.Join();
+  EXPECT_TRUE(AwaitQueued(0));
+}
+
+TEST_P(SemaphoreWaiting, TheLastObjectGivesBackWhatAcquireHasTakenAndNoPermit) {
+  const Client client = NewClient();
+  auto first = NewSemaphore(client);
+  auto last = NewSemaphore(client);
+  std::optional<Permit> permit;
+  first->acquire();
+  EXPECT_TRUE(last->try_acquire_for(std::chrono::seconds(5)));
+  permit = *Try(*first);
+  first.reset();
+  EXPECT_EQ(Free(*thirds_, 0), 0);
+  last.reset();
+  EXPECT_TRUE(AwaitFree(*thirds_, 2));
+  EXPECT_TRUE(permit->valid());
+  const auto again = NewSemaphore(client);
+  EXPECT_EQ(Thrown([&] { again->release(); }), kMisuse) << "nothing is left of them";
+  EXPECT_EQ(Free(*thirds_, 2), 2);
+  permit.reset();
+  EXPECT_EQ(Free(*thirds_, kCapacity), kCapacity);
+}
+
+TEST_P(SemaphoreWaiting, ThatSucceedsJustWhenItsObjectGoesKeepsNoPermit) {
+  for (int i = 0; i < support::Scaled(100); ++i) {
+    auto all = Try(*theirs_, kCapacity);
+    ASSERT_OK(all);
+    auto goes = NewSemaphore(client_);
+    Crew crew;
+    crew.Start([&goes = *goes] {
+      const absl::StatusCode thrown = Thrown([&] { goes.acquire(); });
+      EXPECT_TRUE(thrown == kOk || thrown == kCancelled) << absl::StatusCodeToString(thrown);
+    });
+    ASSERT_TRUE(AwaitQueued(1));
+    crew.Start([&] { EXPECT_OK(all->Release()); });
+    // The message takes about so long.
+    base::Parker().ParkUntil(base::Now() + absl::Microseconds(3 * i));
+    goes.reset();
+    crew.Join();
+    ASSERT_TRUE(AwaitFree(*thirds_));
+  }
+}
+
+INSTANTIATE_CONFORMANCE(SemaphoreWaiting, WithoutSmoke(CasesOf("semaphore")));
+
+class SemaphoreUnreachable : public WithOutages<SemaphoreConformance> {
+ protected:
+  // What is given up without an answer leaves a tombstone, for as long as its lease.
+  static std::unique_ptr<Semaphore> NewShort(const Client& client) {
+    return NewSemaphore(client, {.lease = kLease / 5});
+  }
+};
+
+TEST_P(SemaphoreUnreachable, ServerIsNoLackOfPermitsThoughThisClientHasThemAll) {
+  const auto semaphore = NewSemaphore(NewClient());
+  const auto all = Try(*semaphore, kCapacity);
+  ASSERT_OK(all);
+  {
+    const Outage outage(server(), How::kHangs);
+    EXPECT_EQ(CodeOf(semaphore->TryAcquire()), kUnreachable);
+    EXPECT_TRUE(all->valid());
+  }
+}
+
+TEST_P(SemaphoreUnreachable, ServerFailsWhoAsksAboutIt) {
+  const Outage outage(server(), How::kIsDown);
+  const auto semaphore = NewShort(NewClient({.connect = ConnectPolicy::kLazy}));
+  EXPECT_EQ(CodeOf(semaphore->SetCapacity(5)), kUnreachable);
+  EXPECT_EQ(CodeOf(semaphore->available()), kUnreachable);
+  EXPECT_EQ(CodeOf(semaphore->ForceRelease()), kUnreachable);
+}
+
+TEST_P(SemaphoreUnreachable, ServerDelaysAReleaseNoLongerThanTheCommandTimeout) {
+  const auto semaphore = NewSemaphore(NewClient(), {.lease = kPatience});
+  auto released = Try(*semaphore);
+  auto dropped = std::make_optional(*Try(*semaphore));
+  semaphore->acquire();
+  Punctuality punctuality;
+  {
+    const Outage outage(server(), How::kHangs);
+    base::Instant deadline = base::Now() + kTimeout;
+    EXPECT_EQ(CodeOf(released->Release()), kUnreachable);
+    punctuality.Note(deadline);
+    EXPECT_FALSE(released->valid());
+    deadline = base::Now() + kTimeout;
+    dropped.reset();
+    punctuality.Note(deadline);
+    deadline = base::Now() + kTimeout;
+    const absl::StatusCode thrown = Thrown([&] { semaphore->release(); });
+    EXPECT_TRUE(thrown == kOk || thrown == kUnreachable);
+    punctuality.Note(deadline);
+  }
+  EXPECT_TRUE(punctuality.Within(kGrace));
+  EXPECT_TRUE(AwaitFree(*semaphore));  // by the background
+  EXPECT_TRUE(Await([&] { return released->Release().ok(); }));
+  EXPECT_EQ(Thrown([&] { semaphore->release(); }), kMisuse);
+}
+
+INSTANTIATE_CONFORMANCE(SemaphoreUnreachable, OverTcp(CasesOf("semaphore")));
 
 }  // namespace
 }  // namespace redlatch::conformance

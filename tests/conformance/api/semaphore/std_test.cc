@@ -1,11 +1,6 @@
 // The std face of a semaphore: that of std::counting_semaphore, across clients.
-#include <algorithm>
-#include <chrono>
-#include <concepts>
-#include <limits>
 #include <semaphore>
 
-#include "gtest/gtest.h"
 #include "tests/conformance/api/lockable.h"
 #include "tests/conformance/api/semaphore/fixture.h"
 #include "tests/support/punctuality.h"
@@ -61,22 +56,6 @@ TEST_P(SemaphoreStd, TryAcquireIsFalseWhereNoneIsLeft) {
   }));
 }
 
-TEST_P(SemaphoreStd, AcquireWaitsUntilAPermitIsGivenBack) {
-  for (int i = 0; i < kCapacity; ++i) theirs_->acquire();
-  base::Instant got;
-  Crew crew;
-  crew.Start([&] {
-    semaphore_->acquire();
-    got = base::Now();
-  });
-  ASSERT_TRUE(AwaitQueued(1));
-  const base::Instant released = base::Now();
-  theirs_->release();
-  crew.Join();
-  EXPECT_LT(got - released, kSoon);
-  EXPECT_EQ(Free(*thirds_, 0), 0);
-}
-
 TEST_P(SemaphoreStd, AnyThreadGivesBackWhatAnotherHasTaken) {
   Crew().Start([&] { semaphore_->acquire(); });
   EXPECT_EQ(Free(*thirds_, kCapacity - 1), kCapacity - 1);
@@ -91,19 +70,6 @@ TEST_P(SemaphoreStd, ObjectsOfOneNameOnOneClientHaveTheirPermitsInCommon) {
   same->release(2);
   EXPECT_EQ(Free(*thirds_, kCapacity), kCapacity);
   EXPECT_EQ(Thrown([&] { semaphore_->release(); }), kMisuse);
-}
-
-TEST_P(SemaphoreStd, ReleaseGivesBackSeveralAtOnceAndLetsAsManyIn) {
-  for (int i = 0; i < kCapacity; ++i) semaphore_->acquire();
-  Waiter first(*theirs_);
-  Waiter second(*thirds_);
-  ASSERT_TRUE(AwaitQueued(2));
-  const base::Instant released = base::Now();
-  semaphore_->release(kCapacity);
-  EXPECT_OK(first.status());
-  EXPECT_OK(second.status());
-  EXPECT_LT(std::max(first.ended(), second.ended()) - released, kSoon);
-  EXPECT_EQ(Free(*thirds_, kCapacity - 2), kCapacity - 2);
 }
 
 TEST_P(SemaphoreStd, ReleaseOfMoreThanWereTakenThrowsAndChangesNothing) {
@@ -160,15 +126,6 @@ TEST_P(SemaphoreStd, ReleaseBeginsWithThoseThatWereLost) {
   EXPECT_EQ(Thrown([&] { semaphore_->release(); }), kMisuse);
 }
 
-TEST_P(SemaphoreStd, PermitsAreRenewedUntilTheyAreGivenBack) {
-  const auto brief = NewSemaphore(client_, {.lease = absl::Milliseconds(200)});
-  brief->acquire();
-  EXPECT_TRUE(heard_->Await("renewed", 6));
-  EXPECT_EQ(Free(*thirds_, kCapacity - 1), kCapacity - 1);
-  EXPECT_EQ(heard_->Count("lost"), 0);
-  brief->release();
-}
-
 TEST_P(SemaphoreStd, TimedOnesKeepToTheClockThatTheyAreGiven) {
   const auto all = Try(*theirs_, kCapacity);
   ASSERT_OK(all);
@@ -209,7 +166,7 @@ TEST_P(SemaphoreStd, ErrorsAreThrownWithTheirCodes) {
   EXPECT_EQ(server().LockKeys().size(), 0);
 }
 
-INSTANTIATE_FOR_SEMAPHORE_EVERYWHERE(SemaphoreStd);
+INSTANTIATE_CONFORMANCE(SemaphoreStd, CasesOf("semaphore"));
 
 }  // namespace
 }  // namespace redlatch::conformance

@@ -5,18 +5,9 @@
 #include <unistd.h>
 
 #include <array>
-#include <cstdint>
-#include <fstream>
-#include <functional>
 #include <stop_token>
-#include <string>
-#include <thread>
-#include <utility>
 
-#include "absl/strings/str_cat.h"
-#include "gtest/gtest.h"
 #include "redlatch/client.h"
-#include "redlatch/lock_info.h"
 #include "redlatch/lock_options.h"
 #include "tests/conformance/cli/command_fixture.h"
 #include "tests/support/await.h"

@@ -1,9 +1,6 @@
 // `redlatch inspect`: all that is known of one lock.
-#include <string>
 
 #include "absl/time/clock.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "redlatch/count_down_latch.h"
 #include "redlatch/reentrant_lock.h"
 #include "redlatch/reentrant_read_write_lock.h"
@@ -208,29 +205,6 @@ TEST_F(RedlatchInspectTest, TakesAnyNameThatALockCanHave) {
     EXPECT_EQ(Of("shop:" + name, "(r['kind'], r['holding'])"), "('simple', 1)") << name;
   }
   EXPECT_EQ(Of("shop:\xff\xfe", "base64.b64decode(r['name_base64'])"), R"(b'shop:\xff\xfe')");
-}
-
-TEST_F(RedlatchInspectTest, SaysInOneLineWhatIsWrong) {
-  server_->Text({"RPUSH", "jobs", "1"});
-  const struct {
-    Words words;
-    int code;
-    const char* says;
-  } cases[] = {
-      {{"inspect"}, 125, "name is missing"},
-      {{"inspect", ""}, 125, "name is missing"},
-      {{"inspect", "a", "b"}, 125, "say one name"},
-      {{"inspect", "a}b"}, 125, "braces that are no hash tag"},
-      {{"inspect", "jobs"}, 1, "is a list that does not belong to a lock"},
-      {{"inspect", "-a"}, 125, "put -- before a name that begins with -"},
-      {{"inspect", "a", "--server=unix:///no/such/socket"}, 121, "set the server with --server"},
-  };
-  for (const auto& each : cases) {
-    const Outcome outcome = Redlatch(each.words);
-    EXPECT_EQ(outcome.code, each.code) << each.says;
-    EXPECT_THAT(outcome.errors, AllOf(StartsWith("redlatch: "), HasSubstr(each.says)));
-    EXPECT_EQ(outcome.errors.find('\n'), outcome.errors.size() - 1) << outcome.errors;
-  }
 }
 
 }  // namespace

@@ -1,15 +1,9 @@
 // Locks that their clients may keep, as `redlatch ls`, `inspect` and `break` show them.
-#include <string>
 
-#include "absl/time/time.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "redlatch/reentrant_lock.h"
 #include "redlatch/reentrant_read_write_lock.h"
 #include "redlatch/simple_lock.h"
 #include "tests/conformance/cli/look/fixture.h"
-#include "tests/support/await.h"
-#include "tests/support/lock_keys.h"
 
 namespace redlatch {
 namespace {
@@ -83,15 +77,6 @@ TEST_F(RedlatchKeptTest, AreBrokenAsOthersAre) {
   const Outcome broken = Redlatch({"break", "--yes", "job"});
   EXPECT_EQ(broken.code, 0) << broken.errors;
   EXPECT_EQ(server_->Integer({"EXISTS", "job"}), 0);
-}
-
-// A command that wants it calls it back: `run` needs no option for that.
-TEST_F(RedlatchKeptTest, AreGivenToACommandThatRunsUnderTheLock) {
-  SimpleLock lock(client_, "job", kKept);
-  lock.lock(), lock.unlock();
-  const Outcome ran = Redlatch({"run", "job", "--", "echo", "ran"});
-  EXPECT_EQ(ran.code, 0) << ran.errors;
-  EXPECT_THAT(ran.output, HasSubstr("ran"));
 }
 
 }  // namespace

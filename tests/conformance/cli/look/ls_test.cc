@@ -1,13 +1,5 @@
 // `redlatch ls`: which locks there are, who holds them, who waits.
-#include <sys/stat.h>
 
-#include <memory>
-#include <string>
-#include <vector>
-
-#include "absl/strings/str_split.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "redlatch/count_down_latch.h"
 #include "redlatch/reentrant_lock.h"
 #include "redlatch/reentrant_read_write_lock.h"
@@ -15,7 +7,6 @@
 #include "redlatch/simple_lock.h"
 #include "tests/conformance/cli/look/fixture.h"
 #include "tests/redis/redis/embedded/home.h"
-#include "tests/support/await.h"
 #include "tests/support/tcp_proxy.h"
 
 namespace redlatch {
@@ -229,15 +220,6 @@ TEST_F(RedlatchLsTest, HasOnATerminalAHeadingASumAndLinesThatFit) {
   EXPECT_LE(lines[1].size(), 84) << "two characters may be of three bytes";
 }
 
-TEST_F(RedlatchLsTest, TellsOnANarrowTerminalWhoHoldsALock) {
-  if (!support::CanMakeTerminals()) GTEST_SKIP() << "there is no /dev/pts";
-  SimpleLock lock(client_, "a-name-that-is-longer-than-all-that-there-is-room-for-in-a-line");
-  const auto lease = lock.Acquire();
-  const std::string output = OnTerminal("ls", "", 48).output;
-  EXPECT_THAT(output, HasSubstr("NAME               STATE       HELD BY"));
-  EXPECT_THAT(output, HasSubstr("held        " + Host().substr(0, 3)));
-}
-
 TEST_F(RedlatchLsTest, ShowsOnATerminalHowFarItIsIfTheServerIsSlow) {
   if (!support::CanMakeTerminals()) GTEST_SKIP() << "there is no /dev/pts";
   EXPECT_EQ(server_->Text({"DEBUG", "POPULATE", "400"}), "OK");  // keys for two pages
@@ -275,32 +257,6 @@ TEST_F(RedlatchLsTest, ListsTheLocksOfAPrivateServerThatRuns) {
       StartRedlatch({"run", "--server", url, "job", "--", "sh", "-c", "echo held; read line"});
   ASSERT_EQ(run->pipe().ReadLine(), "held");
   EXPECT_THAT(Lines({"--server", url}), ElementsAre(ContainsRegex("^job +simple +held ")));
-}
-
-TEST_F(RedlatchLsTest, SaysInOneLineWhatIsWrong) {
-  const auto restricted =
-      support::RedisServer::Start({.acl = {"user looker on >secret ~* &* +@all -scan"}});
-  const std::string refused =
-      "redis://looker:secret@127.0.0.1:" + std::to_string(restricted->port());
-  const struct {
-    Words words;
-    int code;
-    const char* says;
-  } cases[] = {
-      {{"ls", "--server", "unix:///no/such/socket"}, 121, "set the server with --server"},
-      {{"ls", "--server", refused}, 123, "scan"},
-      {{"ls", "a", "b"}, 125, "in quotes"},
-      {{"ls", "--jso"}, 125, "did you mean --json? (see redlatch ls --help"},
-      {{"ls", "--all=yes"}, 125, "takes no value"},
-      {{"ls", "--server"}, 125, "give it a URL"},
-  };
-  for (const auto& each : cases) {
-    const Outcome outcome = Redlatch(each.words);
-    EXPECT_EQ(outcome.code, each.code) << each.says;
-    EXPECT_THAT(outcome.errors, AllOf(StartsWith("redlatch: "), HasSubstr(each.says)));
-    EXPECT_EQ(outcome.errors.find('\n'), outcome.errors.size() - 1) << outcome.errors;
-    EXPECT_THAT(outcome.output, IsEmpty());
-  }
 }
 
 TEST_F(RedlatchLsTest, ListsWhatItsUserMaySee) {
@@ -342,13 +298,6 @@ TEST_F(RedlatchLsTest, WritesNothingIntoItsConnectionWhereItsOutputIsClosed) {
   EXPECT_EQ(Errors(), "");
 }
 
-TEST_F(RedlatchLsTest, GivesUpAServerThatHangs) {
-  server_->Stop();
-  EXPECT_EQ(Redlatch({"ls"}).code, 121);
-  EXPECT_EQ(Redlatch({"inspect", "job"}).code, 121);
-  server_->Continue();
-}
-
 TEST_F(RedlatchLsTest, LeavesNothingBehind) {
   SimpleLock lock(client_, "job");
   const auto lease = lock.Acquire();
@@ -358,17 +307,6 @@ TEST_F(RedlatchLsTest, LeavesNothingBehind) {
   EXPECT_EQ(Redlatch({"inspect", "job"}).code, 0);
   // It says farewell without waiting for the answer.
   EXPECT_TRUE(support::Await([&] { return server_->Integer({"DBSIZE"}) == keys; }));
-}
-
-TEST_F(RedlatchLsTest, TeachesWithExamples) {
-  for (const char* const command : {"ls", "inspect", "break"}) {
-    const Outcome help = Redlatch({command, "--help"});
-    EXPECT_EQ(help.code, 0);
-    EXPECT_THAT(help.output, AllOf(HasSubstr(absl::StrCat("Examples:\n  redlatch ", command)),
-                                   HasSubstr("--server URL"), HasSubstr("Exit codes:")));
-    EXPECT_EQ(Redlatch({"help", command}).output, help.output);
-    EXPECT_THAT(Redlatch({"--help"}).output, ContainsRegex(absl::StrCat("redlatch ", command)));
-  }
 }
 
 }  // namespace

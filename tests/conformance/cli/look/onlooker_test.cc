@@ -1,12 +1,6 @@
 // Whoever may only read, and whatever server only has a copy: `ls` and `inspect` work all the same.
 #include <filesystem>
-#include <string>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "redlatch/reentrant_read_write_lock.h"
 #include "redlatch/semaphore.h"
 #include "redlatch/simple_lock.h"

@@ -3,24 +3,11 @@
 #define REDLATCH_TESTS_CONFORMANCE_CLI_RUN_FIXTURE_H_
 
 #include <poll.h>
-#include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <cstdlib>
-#include <memory>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
-#include "absl/time/time.h"
-#include "gtest/gtest.h"
-#include "src/base/unique_fd.h"
 #include "tests/conformance/cli/command_fixture.h"
-#include "tests/support/subprocess.h"
 
 namespace redlatch {
 

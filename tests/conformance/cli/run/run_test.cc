@@ -1,23 +1,10 @@
 // `redlatch run`, as a shell and a crontab see it.
-#include <signal.h>
-#include <sys/stat.h>
 
-#include <filesystem>
-#include <fstream>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
-
-#include "absl/strings/numbers.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "absl/time/clock.h"
 #include "redlatch/client.h"
-#include "redlatch/semaphore.h"
 #include "redlatch/simple_lock.h"
 #include "tests/conformance/cli/run/fixture.h"
 #include "tests/redis/redis/embedded/home.h"
-#include "tests/support/await.h"
 
 namespace redlatch {
 namespace {
@@ -205,50 +192,6 @@ TEST_F(RedlatchRunTest, SaysWhatTheServerRefuses) {
   EXPECT_EQ(Code({"--shared", "--wait", "0", "plain", "--", "echo", "wrong"}), 123);
   EXPECT_EQ(Code({"--capacity", "2", "slots", "--", "true"}), 0);
   EXPECT_EQ(Code({"--capacity", "3", "slots", "--", "true"}), 123);
-}
-
-TEST_F(RedlatchRunTest, SaysWhatIsWrongWithItsOptionsInOneLine) {
-  const struct {
-    RedlatchRunTest::Words words;
-    const char* says;
-  } cases[] = {
-      {{}, "name is missing"},
-      {{"job"}, "command is missing"},
-      {{"job", "--"}, "command is missing"},
-      {{"", "--", "true"}, "name is missing"},
-      {{"job", "true"}, "put -- before the command"},
-      {{"--waits", "1", "job", "--", "true"}, "has no option --waits; did you mean --wait?"},
-      {{"--wait", "--", "true"}, "--wait needs a value"},
-      {{"--wait", "soon", "job", "--", "true"}, "say 500ms, 10s"},
-      {{"--wait", "-1", "job", "--", "true"}, "is not a length of time"},
-      {{"--wait", "nan", "job", "--", "true"}, "is not a length of time"},
-      {{"--lease", "1ms", "job", "--", "true"}, "100ms to 24h"},
-      {{"--lease", "3s", "--grace", "2s", "job", "--", "true"}, "at most 1.5s"},
-      {{"--shared", "--write", "job", "--", "true"}, "exclude each other"},
-      {{"--shared=yes", "job", "--", "true"}, "takes no value"},
-      {{"--permits", "1", "job", "--", "true"}, "--permits 1 --capacity 4"},
-      {{"--permits", "5", "--capacity", "4", "job", "--", "true"}, "never be free"},
-      {{"--permits", "0", "--capacity", "4", "job", "--", "true"}, "a whole number, 1 or more"},
-      {{"--capacity", "4", "--shared", "job", "--", "true"}, "can only be one of them"},
-      {{"--on-lost", "panic", "job", "--", "true"}, "say kill or warn"},
-      {{"--busy-code", "256", "job", "--", "true"}, "0 to 255"},
-      {{"--server", "http://x", "job", "--", "true"}, "known are redis://"},
-  };
-  for (const auto& each : cases) {
-    std::filesystem::remove(errors_path_);
-    EXPECT_EQ(Code(each.words), 125) << each.says;
-    EXPECT_THAT(Errors(), AllOf(StartsWith("redlatch: "), HasSubstr(each.says)));
-    EXPECT_EQ(Errors().find('\n'), Errors().size() - 1) << Errors();
-  }
-}
-
-TEST_F(RedlatchRunTest, TeachesWithExamples) {
-  const auto help = Start({"--help"});
-  std::string text;
-  while (const auto line = help->pipe().ReadLine()) text += *line + "\n";
-  EXPECT_THAT(text, AllOf(HasSubstr("Examples:\n  redlatch run"), HasSubstr("REDLATCH_TOKEN"),
-                          HasSubstr("--on-lost"), HasSubstr("\n  121\n")));
-  EXPECT_EQ(CodeOf(*help), 0);
 }
 
 TEST_F(RedlatchRunTest, HasTheManPageThatItWrites) {

@@ -1,9 +1,5 @@
 // What `redlatch run` tells of a lock that it has to wait for.
-#include <memory>
-#include <string>
 
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "redlatch/simple_lock.h"
 #include "tests/conformance/cli/look/fixture.h"
 

@@ -2,18 +2,12 @@
 #ifndef REDLATCH_TESTS_CONFORMANCE_API_STATS_MATCHER_H_
 #define REDLATCH_TESTS_CONFORMANCE_API_STATS_MATCHER_H_
 
-#include <cstdint>
 #include <ostream>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
-#include "absl/time/time.h"
-#include "gmock/gmock.h"
 #include "redlatch/client.h"
 #include "redlatch/stats.h"
 #include "tests/support/await.h"
+#include "tests/support/testing.h"
 
 namespace redlatch {
 

@@ -1,0 +1,266 @@
+// Client::Stats(): each number moves when it should, by as much as it should, and no other does.
+#include <shared_mutex>
+
+#include "tests/conformance/api/latch/fixture.h"
+#include "tests/conformance/api/read_write/fixture.h"
+#include "tests/conformance/api/semaphore/fixture.h"
+#include "tests/conformance/api/stats_matcher.h"
+#include "tests/support/subprocess.h"
+
+namespace redlatch::conformance {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+class Stats : public Conformance {
+ protected:
+  LockStats Of() { return StatsOf(client_, Called()); }
+
+  const std::shared_ptr<Recorder> heard_ = std::make_shared<Recorder>();
+  const Client client_ = NewClient("command_timeout=200ms", {.observer = heard_});
+  const Client other_ = NewClient();
+  const std::unique_ptr<RedisLockBase> lock_ = NewLock(client_);
+};
+
+TEST_P(Stats, ClientThatHasUsedNoLockHasNone) {
+  const ClientStats stats = client_.Stats();
+  EXPECT_THAT(stats.locks, IsEmpty());
+  EXPECT_THAT(stats.all, Counts({}));
+  EXPECT_EQ(stats.server, client_.server());
+  EXPECT_EQ(stats.id.size(), 32);
+  EXPECT_NE(stats.id, other_.Stats().id);
+  EXPECT_EQ(stats.connects, server().size());
+  EXPECT_EQ(stats.breaks + stats.reconnects, 0);
+  EXPECT_EQ(stats.name, "");
+  EXPECT_EQ(NewClient("name=billing").Stats().name, "billing");
+}
+
+TEST_P(Stats, HoldIsCountedWhenItBeginsAndWhenItEnds) {
+  auto lease = lock_->Acquire();
+  ASSERT_OK(lease);
+  EXPECT_THAT(Of(), Counts({.acquired = 1, .held = 1}));
+  EXPECT_OK(lease->Release());
+  EXPECT_THAT(Of(), Counts({.acquired = 1, .released = 1}));
+  lock_->lock();
+  EXPECT_THAT(Of(), Counts({.acquired = 2, .released = 1, .held = 1}));
+  lock_->unlock();
+  EXPECT_THAT(Of(), Counts({.acquired = 2, .released = 2}));
+  EXPECT_OK(lease->Release());  // once more is no other release
+  EXPECT_THAT(Of(), Counts({.acquired = 2, .released = 2}));
+}
+
+TEST_P(Stats, UnreachableServerIsAFailureAndNotBusy) {
+  UseOwnServer();
+  const Client client = NewClient("command_timeout=200ms&connect_timeout=200ms");
+  const auto lock = NewLock(client, kName, LeaseOf(kLease / 5));
+  EXPECT_OK(Try(*lock));
+  const uint64_t before = StatsOf(client, Called()).failed;  // of a slow machine
+  server().Stop();
+  EXPECT_EQ(CodeOf(lock->TryAcquire()), kUnreachable);
+  EXPECT_EQ(CodeOf(lock->Acquire({.wait = absl::Milliseconds(10)})), kUnreachable);
+  server().Continue();
+  const LockStats stats = StatsOf(client, Called());
+  EXPECT_EQ(stats.failed - before, 2);
+  EXPECT_EQ(stats.busy, 0);
+  EXPECT_GE(client.Stats().late, 2);
+}
+
+TEST_P(Stats, MisuseIsCounted) {
+  lock_->unlock();
+  EXPECT_THAT(Of(), Counts({.misused = 1}));
+  EXPECT_EQ(heard_->Count("misuse"), 1);
+}
+
+TEST_P(Stats, NumbersOutliveTheLockObjects) {
+  for (int i = 1; i <= 3; ++i) {
+    EXPECT_OK(NewLock(client_)->Acquire({.wait = kPatience}));
+    EXPECT_THAT(
+        Of(), Counts({.acquired = static_cast<uint64_t>(i), .released = static_cast<uint64_t>(i)}));
+  }
+}
+
+TEST_P(Stats, ReconnectionsAreCounted) {
+  auto lease = lock_->Acquire();
+  ASSERT_OK(lease);
+  server().Command({"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"});
+  ASSERT_TRUE(Await([&] { return client_.Ping().ok() && heard_->Count("reconnected") > 0; }));
+  const ClientStats stats = client_.Stats();
+  EXPECT_GE(stats.breaks, 1);
+  EXPECT_GE(stats.connects, 2);
+  EXPECT_GE(stats.reconnects, 1);
+  EXPECT_TRUE(Await([&] { return lease->Release().ok(); }));
+}
+
+TEST_P(Stats, MayBeTakenWhileOthersWork) {
+  const auto beside = NewLock(client_, "beside");
+  std::atomic<bool> done{false};
+  Crew reader;
+  reader.Start([&] {
+    uint64_t before = 0;
+    while (!done) {
+      const ClientStats stats = client_.Stats();
+      EXPECT_GE(stats.all.acquired, before) << "it only grows";
+      EXPECT_EQ(stats.all.acquired, stats.all.released + stats.all.releases_failed +
+                                        stats.all.lost + stats.all.held + stats.all.releasing);
+      before = stats.all.acquired;
+    }
+  });
+  Crew crew;
+  crew.Start(4, [&](int i) {
+    for (int round = 0; round < support::Scaled(100); ++round) {
+      (i % 2 == 0 ? lock_ : beside)->lock();
+      (i % 2 == 0 ? lock_ : beside)->unlock();
+      EXPECT_OK(Try(client_, absl::StrCat("passing:", i)));
+    }
+  });
+  crew.Join();
+  done = true;
+  reader.Join();
+  const ClientStats stats = client_.Stats();
+  EXPECT_EQ(stats.all.acquired, 8 * support::Scaled(100));
+  EXPECT_EQ(stats.all.held + stats.all.waiting, 0);
+}
+
+TEST_P(Stats, AreEmptyInAForkedChildThoughALockIsInUseThere) {
+  lock_->lock();
+  auto child = support::Child::Fork([&](support::LinePipe&) {
+    const ClientStats stats = client_.Stats();
+    EXPECT_EQ(stats.server, client_.server());
+    EXPECT_THAT(stats.locks, IsEmpty());
+    EXPECT_EQ(stats.all.acquired + stats.connects, 0);
+    return HasFailure() ? 1 : 0;
+  });
+  const auto status = child->WaitFor(kPatience);
+  ASSERT_TRUE(status.has_value()) << "it hangs";
+  EXPECT_EQ(status->signal + status->code, 0);
+  lock_->unlock();
+  EXPECT_THAT(Of(), Counts({.acquired = 1, .released = 1}));
+}
+
+INSTANTIATE_CONFORMANCE(Stats, OverTcp(LockCases()));
+
+using StatsNames = Conformance;
+
+TEST_P(StatsNames, NamesBeyondTheBoundAreCountedTogether) {
+  const Client client = NewClient({}, {.stats_names = 2});
+  for (const char* name : {"a", "b", "c", "d", "a", "c"}) EXPECT_OK(Try(client, name));
+  const auto held = NewLock(client, "e")->Acquire();
+  ASSERT_OK(held);
+  EXPECT_THAT(NamesOf(client), ElementsAre(kOtherNames, Called("a"), Called("b")));
+  EXPECT_EQ(StatsOf(client, Called("a")).acquired, 2);
+  EXPECT_EQ(StatsOf(client, Called("b")).acquired, 1);
+  EXPECT_THAT(StatsOf(client, kOtherNames), Counts({.acquired = 4, .released = 3, .held = 1}));
+  EXPECT_THAT(client.Stats().all, Counts({.acquired = 7, .released = 6, .held = 1}));
+  EXPECT_EQ(client.Stats().all.name, "");
+}
+
+TEST_P(StatsNames, LockOfTheOthersNameIsOneOfThem) {
+  if (Called(kOtherNames) != kOtherNames) GTEST_SKIP() << "none of several names is called so";
+  const Client client = NewClient({}, {.stats_names = 1});
+  for (const char* name : {kOtherNames, "a", "b"}) EXPECT_OK(Try(client, name));
+  EXPECT_THAT(NamesOf(client), ElementsAre(kOtherNames, Called("a")));
+  EXPECT_EQ(StatsOf(client, kOtherNames).acquired, 2);
+}
+
+TEST_P(StatsNames, LabelIsTheNameUnderWhichALockIsCounted) {
+  const auto before_the_colon = [](std::string_view name) {
+    return std::string(name.substr(0, name.find(':')));
+  };
+  const Client client = NewClient({}, {.stats_names = 2, .stats_label = before_the_colon});
+  for (const char* name : {"orders:1", "orders:2", ":", "orders:3", "x"}) {
+    EXPECT_OK(Try(client, name));
+  }
+  EXPECT_THAT(NamesOf(client), ElementsAre(kOtherNames, "orders", Called("x")));
+  EXPECT_EQ(StatsOf(client, "orders").acquired, 3);
+  EXPECT_EQ(StatsOf(client, kOtherNames).acquired, 1);
+}
+
+TEST_P(StatsNames, NothingIsCountedWhereNoNamesAreKept) {
+  for (const int none : {0, -1}) {
+    const Client client = NewClient({}, {.stats_names = none});
+    EXPECT_OK(Try(client));
+    NewLock(client)->unlock();
+    EXPECT_THAT(client.Stats().locks, IsEmpty());
+    EXPECT_THAT(client.Stats().all, Counts({}));
+    EXPECT_EQ(client.Stats().connects, server().size());
+  }
+}
+
+INSTANTIATE_CONFORMANCE(StatsNames, OverTcp(LockCases()));
+
+class ReadWriteStats : public ReadWriteConformance {
+ protected:
+  LockStats Of() { return StatsOf(client_, kName); }
+};
+
+TEST_P(ReadWriteStats, EachReaderHasAHoldAndThoseWhoJoinDoNotAskTheServer) {
+  const auto lock = NewReadWrite(client_, {.lease = kLease, .local_window = absl::Seconds(10)});
+  auto first = lock->AcquireRead();
+  ASSERT_OK(first);
+  Crew().Start([&] {
+    const std::shared_lock reads(*lock);
+    EXPECT_THAT(Of(), Counts({.acquired = 2, .passed_on = 1, .held = 2}));
+  });
+  EXPECT_THAT(Of(), Counts({.acquired = 2, .passed_on = 1, .released = 1, .held = 1}));
+  EXPECT_OK(first->Release());
+  EXPECT_THAT(Of(), Counts({.acquired = 2, .passed_on = 1, .released = 2}));
+}
+
+TEST_P(ReadWriteStats, AWriterThatReadsHasTwo) {
+  lock_->lock();
+  lock_->lock_shared();
+  EXPECT_THAT(Of(), Counts({.acquired = 2, .held = 2}));
+  lock_->unlock();
+  lock_->unlock_shared();
+  EXPECT_THAT(Of(), Counts({.acquired = 2, .released = 2}));
+}
+
+INSTANTIATE_CONFORMANCE(ReadWriteStats, OverTcp(ReadWriteCases()));
+
+class SemaphoreStats : public SemaphoreOfThree {
+ protected:
+  LockStats Of() { return StatsOf(client_, kName); }
+};
+
+TEST_P(SemaphoreStats, AnAcquisitionIsAHoldOfSoManyPermits) {
+  auto two = semaphore_->Acquire(2, {.wait = kPatience});
+  auto one = semaphore_->Acquire(1, {.wait = kPatience});
+  ASSERT_OK(two);
+  ASSERT_OK(one);
+  EXPECT_THAT(Of(), Counts({.acquired = 2, .held = 2, .permits = 3}));
+  EXPECT_EQ(CodeOf(semaphore_->Acquire(1, {.wait = absl::Milliseconds(100)})), kBusy);
+  EXPECT_OK(two->Release());
+  EXPECT_THAT(Of(), Counts({.acquired = 2, .busy = 1, .released = 1, .held = 1, .permits = 1}));
+  EXPECT_OK(one->Release());
+  EXPECT_THAT(Of(), Counts({.acquired = 2, .busy = 1, .released = 2}));
+}
+
+INSTANTIATE_CONFORMANCE(SemaphoreStats, OverTcp(CasesOf("semaphore")));
+
+class LatchStats : public LatchConformance {
+ protected:
+  LockStats Of() { return StatsOf(client_, kName); }
+
+  const Client client_ = NewClient();
+  const std::unique_ptr<CountDownLatch> latch_ = NewLatch(client_, 1);
+};
+
+TEST_P(LatchStats, WaitsEndAsItOpensAndNothingIsHeld) {
+  constexpr int kThreads = 3;
+  Crew crew;
+  crew.Start(kThreads, [&](int) { EXPECT_OK(PatientWait(*latch_)); });
+  ASSERT_TRUE(Await([&] { return Of().waiting == kThreads; }));
+  EXPECT_EQ(CodeOf(WaitFor(*latch_, absl::Milliseconds(20))), kBusy);
+  EXPECT_THAT(Of(), Counts({.busy = 1, .waiting = kThreads}));
+  EXPECT_OK(latch_->CountDown());
+  crew.Join();
+  EXPECT_THAT(Of(), Counts({.opened = kThreads, .busy = 1}));
+  EXPECT_OK(PatientWait(*latch_));  // it is open
+  EXPECT_THAT(Of(), Counts({.opened = kThreads + 1, .busy = 1}));
+}
+
+INSTANTIATE_CONFORMANCE(LatchStats, OverTcp(CasesOf("latch")));
+
+}  // namespace
+}  // namespace redlatch::conformance
