@@ -61,7 +61,6 @@ class Keyspace {
   std::vector<std::string> Keys();
   size_t size() const { return dbs_.empty() ? 0 : Current().size(); }
   int databases() const { return static_cast<int>(dbs_.size()); }
-  void Clear() { dbs_.clear(); }
 
   // Whether changes are remembered, for replicas; otherwise only that there were some.
   void Remember(bool remember) { remembers_ = remember; }

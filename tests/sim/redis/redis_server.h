@@ -134,7 +134,6 @@ class RedisServer : private ScriptHost {
   Conditions conditions;
   Permissions permissions;
   void Refuse(Refusal refusal) { refusals_.push_back(std::move(refusal)); }
-  void ClearRefusals() { refusals_.clear(); }
   void FlushScripts() { scripts_.clear(); }
 
   struct Counts {

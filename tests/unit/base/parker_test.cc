@@ -3,7 +3,6 @@
 #include <poll.h>
 #include <unistd.h>
 
-#include "src/base/clock.h"
 #include "src/base/wake_event.h"
 #include "tests/support/testing.h"
 

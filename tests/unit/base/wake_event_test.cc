@@ -3,9 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
-#include <unistd.h>
 
-#include "src/base/unique_fd.h"
 #include "tests/support/testing.h"
 
 namespace redlatch::base {

@@ -16,7 +16,6 @@ struct World {
 
 constexpr World kSpinningPays = {absl::Microseconds(60), absl::Microseconds(20)};
 constexpr World kSpinningHurts = {absl::Microseconds(60), absl::Microseconds(90)};
-constexpr World kAllTheSame = {absl::Microseconds(60), absl::Microseconds(60)};
 constexpr World kSlow = {absl::Milliseconds(50), absl::Milliseconds(50)};
 
 class WayToWaitTest : public ::testing::Test {

@@ -1,6 +1,5 @@
 // The scripts of tests/lua_embedding/good, embedded as those of lua/ are. That what is broken
 // fails the build is tested in tests/CMakeLists.txt.
-#include <iterator>
 
 #include "lua_fixture/scripts.h"
 #include "tests/support/testing.h"

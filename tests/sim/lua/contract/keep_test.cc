@@ -5,9 +5,6 @@
 namespace redlatch {
 namespace {
 
-using ::testing::HasSubstr;
-using ::testing::StartsWith;
-
 class LockKeepers : public LockContract {
  protected:
   std::string Wanted(const Request& kept) const {

@@ -91,10 +91,6 @@ class MultiScriptsFixture : public ::testing::Test {
     EXPECT_EQ(static_cast<int64_t>(holds.size()), server_->Integer({"HLEN", Waiters(name)}));
     return holds;
   }
-  void Expire(const std::string& key) {
-    server_->Command({"PEXPIRE", key, "1"});
-    ASSERT_TRUE(server_->Await([&] { return server_->Integer({"EXISTS", key}) == 0; }));
-  }
 
   static std::string Word(std::string_view text, int place) {
     size_t begin = 0;
@@ -106,23 +102,8 @@ class MultiScriptsFixture : public ::testing::Test {
   }
 
   const std::unique_ptr<ScriptServer> server_ = std::make_unique<ScriptServer>();
-  // A call looks at one queue only, so that few names suffice to exhaust its bounds.
-  bool tight_ = false;
 
  private:
-  static std::string WithTightBounds(const LuaScript& script) {
-    std::string body(script.body);
-    const auto replace = [&](const std::string& bounds, const std::string& tight, bool expected) {
-      const size_t at = body.find(bounds);
-      EXPECT_TRUE(at != body.npos || !expected) << script.name << " does not say: " << bounds;
-      if (at != body.npos) body.replace(at, bounds.size(), tight);
-    };
-    const bool acquires = script.name == lua::kMultiAcquire.name;
-    replace("peeks_left, looks_left = 4, 16\n", "peeks_left, looks_left = 1, 2\n", acquires);
-    replace(" = #names, 16, false\n", " = #names, 1, false\n", acquires);
-    return body;
-  }
-
   static std::string Gone(const Names& names, const std::string& hold) {
     return support::AuxiliaryKey(names.front(), "simple.gone." + hold);
   }
@@ -151,14 +132,11 @@ class MultiScriptsFixture : public ::testing::Test {
                                         absl::StrCat(keys.size())};
     command.insert(command.end(), keys.begin(), keys.end());
     command.insert(command.end(), args.begin(), args.end());
-    redis::Reply reply;
-    if (!tight_) reply = server_->Command(command);
-    if (tight_ || reply.text.rfind("NOSCRIPT", 0) == 0) {
-      command[0] = "EVAL";
-      command[1] = tight_ ? WithTightBounds(script) : std::string(script.body);
-      reply = server_->Command(command);
-    }
-    return reply;
+    redis::Reply reply = server_->Command(command);
+    if (reply.text.rfind("NOSCRIPT", 0) != 0) return reply;
+    command[0] = "EVAL";
+    command[1] = std::string(script.body);
+    return server_->Command(command);
   }
 };
 

@@ -6,7 +6,6 @@ namespace redlatch {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::IsEmpty;
 using ::testing::StartsWith;
 
 constexpr int kReadWriteClaim = 2000;

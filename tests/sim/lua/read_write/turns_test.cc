@@ -8,7 +8,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::StartsWith;
-using ::testing::UnorderedElementsAre;
 
 TEST_F(ReadWriteScriptsTest, WritersGoBeforeReadersThatCameEarlier) {
   Ear b(*server_, Channel('b')), c(*server_, Channel('c'));

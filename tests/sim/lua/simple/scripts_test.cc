@@ -1,13 +1,11 @@
 
 #include "tests/sim/lua/lock_scripts_fixture.h"
-#include "tests/support/test_scale.h"
 
 namespace redlatch {
 namespace {
 
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using ::testing::StartsWith;
 
 class SimpleScriptsTest : public LockScriptsFixture {
  protected:

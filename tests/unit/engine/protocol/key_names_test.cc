@@ -1,5 +1,4 @@
 // No two names share a key, whatever classes of locks have them: see random_names.h.
-#include <array>
 
 #include "absl/container/flat_hash_map.h"
 #include "src/redis/wire/slot.h"

@@ -313,14 +313,54 @@ TEST(UrlTest, NamesThePartThatIsWrong) {
       {"redis://h?idle_stop=1s", "the option idle_stop is for embedded: only"},
       {"unix:/s?idle_stop=1s", "the option idle_stop is for embedded: only"},
       {"embedded:?idle_stop=721h", "between 1ms and 720h"},
+
+      {"redis://h?ca=/ca.pem", "the option ca is for TLS; write rediss://"},
+      {"redis://h?servername=x", "the option servername is for TLS"},
+      {"rediss://h?tls=off", "neither on nor insecure"},
+      {"rediss://h?tls=insecure&ca=/x", "would check nothing"},
+      {"rediss://h?tls=insecure&servername=x", "would check nothing"},
+      {"rediss://h?key=/k", "name that as well: cert="},
+      {"rediss://h?ca=a%00b", "control character"},
+      {"unix:///s?tls=on", "for redis://, rediss://, redis-sentinel:// and redis-cluster:// only"},
+      {"embedded:?tls=on", "for redis://, rediss://, redis-sentinel:// and redis-cluster:// only"},
+      {"unix:///s?ca=/x", "is for TLS"},
+      {"rediss:h", "no '//' after rediss:"},
+
+      {"redis-sentinel:h/m", "no '//' after redis-sentinel:"},
+      {"redis-sentinel://h1,h2", "the name of the primary is missing"},
+      {"redis-sentinel://h1,h2/", "the name of the primary is missing"},
+      {"redis-sentinel:///m", "the host is empty"},
+      {"redis-sentinel://h1,,h2/m", "the host is empty"},
+      {"redis-sentinel://h1,/m", "the host is empty"},
+      {"redis-sentinel://h1:x,h2/m", "the port is not a number"},
+      {"redis-sentinel://h/m/2", "the database is an option: db=2"},
+      {"redis-sentinel://h/a%20b", "the primary's name holds something else"},
+      {"redis-sentinel://h/m?ca=/x", "is for TLS; add tls=on"},
+      {"redis-sentinel://h/m?sentinel_tls=on", "the only value of the option sentinel_tls"},
+      {"redis-sentinel://h/m?sentinel_user=a%20b", "contains a space"},
+      {"redis-sentinel://h/m?idle_stop=1s", "is for embedded: only"},
+      {"redis://h?sentinel_password=hunter2", "is for redis-sentinel: only"},
+      {"redis-sentinel://h/m?sentinel_password=x&hunter2=y", "write '&' in a password as %26"},
+      {"redis://h1,h2", "redis-sentinel:// several sentinels"},
+
+      {"redis-cluster:n1", "no '//' after redis-cluster:"},
+      {"redis-cluster://", "the host is empty"},
+      {"redis-cluster://n1,", "the host is empty"},
+      {"redis-cluster://n1:x", "the port is not a number"},
+      {"redis-cluster://n1/3", "a cluster has no database but 0"},
+      {"redis-cluster://n1?db=3", "there is no other than 0"},
+      {"redis-cluster://n1?ca=/x", "is for TLS; add tls=on"},
+      {"redis-cluster://n1?map=a:1", "is not a list such as"},
+      {"redis-cluster://n1?map=a:1/b:x", "is not a list such as"},
+      {"redis://n1?map=a:1/b:2", "for redis-cluster: only"},
   };
   for (const Refused& c : cases) {
     SCOPED_TRACE(c.text.substr(0, 80));
     const absl::StatusOr<Url> url = ParseUrl(c.text);
     ASSERT_FALSE(url.ok()) << Describe(*url);
     EXPECT_EQ(url.status().code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_THAT(Message(url.status()), HasSubstr("server URL: "));
-    EXPECT_THAT(Message(url.status()), HasSubstr(c.named));
+    EXPECT_THAT(Message(url.status()), AllOf(HasSubstr("server URL: "), HasSubstr(c.named)));
+    EXPECT_THAT(Message(url.status()), Not(HasSubstr("hunter2")));
   }
 }
 
@@ -340,27 +380,6 @@ TEST(UrlTest, ReadsWhatItSaysOfTls) {
   EXPECT_EQ(ParseUrl("redis://h?tls=on")->DebugString(), "rediss://h:6379");
   EXPECT_FALSE(ParseUrl("redis://h?tls=on")->tls->options().insecure);
   EXPECT_TRUE(ParseUrl("rediss://h?tls=insecure&cert=/c")->tls->options().insecure);
-}
-
-TEST(UrlTest, RefusesWhatMakesNoSenseOfTls) {
-  for (const auto& [url, said] : std::vector<std::pair<std::string, std::string>>{
-           {"redis://h?ca=/ca.pem", "the option ca is for TLS; write rediss://"},
-           {"redis://h?servername=x", "the option servername is for TLS"},
-           {"rediss://h?tls=off", "neither on nor insecure"},
-           {"rediss://h?tls=insecure&ca=/x", "would check nothing"},
-           {"rediss://h?tls=insecure&servername=x", "would check nothing"},
-           {"rediss://h?key=/k", "name that as well: cert="},
-           {"rediss://h?ca=a%00b", "control character"},
-           {"unix:///s?tls=on",
-            "for redis://, rediss://, redis-sentinel:// and redis-cluster:// only"},
-           {"embedded:?tls=on",
-            "for redis://, rediss://, redis-sentinel:// and redis-cluster:// only"},
-           {"unix:///s?ca=/x", "is for TLS"},
-           {"rediss:h", "no '//' after rediss:"}}) {
-    const absl::Status status = ParseUrl(url).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << url;
-    EXPECT_THAT(Message(status), HasSubstr(said)) << url;
-  }
 }
 
 TEST(UrlTest, ReadsSentinels) {
@@ -384,30 +403,6 @@ TEST(UrlTest, ReadsSentinels) {
   const absl::StatusOr<Url> again = ParseUrl(url->DebugString());
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_EQ(again->DebugString(), url->DebugString());
-}
-
-TEST(UrlTest, SaysWhatIsWrongWithSentinels) {
-  for (const auto& [url, said] : std::initializer_list<std::pair<const char*, const char*>>{
-           {"redis-sentinel:h/m", "no '//' after redis-sentinel:"},
-           {"redis-sentinel://h1,h2", "the name of the primary is missing"},
-           {"redis-sentinel://h1,h2/", "the name of the primary is missing"},
-           {"redis-sentinel:///m", "the host is empty"},
-           {"redis-sentinel://h1,,h2/m", "the host is empty"},
-           {"redis-sentinel://h1,/m", "the host is empty"},
-           {"redis-sentinel://h1:x,h2/m", "the port is not a number"},
-           {"redis-sentinel://h/m/2", "the database is an option: db=2"},
-           {"redis-sentinel://h/a%20b", "the primary's name holds something else"},
-           {"redis-sentinel://h/m?ca=/x", "is for TLS; add tls=on"},
-           {"redis-sentinel://h/m?sentinel_tls=on", "the only value of the option sentinel_tls"},
-           {"redis-sentinel://h/m?sentinel_user=a%20b", "contains a space"},
-           {"redis-sentinel://h/m?idle_stop=1s", "is for embedded: only"},
-           {"redis://h?sentinel_password=hunter2", "is for redis-sentinel: only"},
-           {"redis-sentinel://h/m?sentinel_password=x&hunter2=y", "write '&' in a password as %26"},
-           {"redis://h1,h2", "redis-sentinel:// several sentinels"}}) {
-    const absl::Status status = ParseUrl(url).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << url;
-    EXPECT_THAT(Message(status), AllOf(HasSubstr(said), Not(HasSubstr("hunter2")))) << url;
-  }
 }
 
 TEST(UrlTest, SentinelsAreLearnedBesideThoseOfTheUrl) {
@@ -438,26 +433,6 @@ TEST(UrlTest, ParsesClusterUrls) {
   EXPECT_EQ(url->DebugString(), "redis-cluster://n1:6379,n2:1,[::1]:2?tls=on");
   EXPECT_TRUE(ParseUrl("redis-cluster://n1").ok());
   EXPECT_TRUE(ParseUrl("redis-cluster://n1/").ok());
-}
-
-TEST(UrlTest, ABadClusterUrlSaysWhatWouldBeRight) {
-  const std::pair<const char*, const char*> cases[] = {
-      {"redis-cluster:n1", "no '//' after redis-cluster:"},
-      {"redis-cluster://", "the host is empty"},
-      {"redis-cluster://n1,", "the host is empty"},
-      {"redis-cluster://n1:x", "the port is not a number"},
-      {"redis-cluster://n1/3", "a cluster has no database but 0"},
-      {"redis-cluster://n1?db=3", "there is no other than 0"},
-      {"redis-cluster://n1?ca=/x", "is for TLS; add tls=on"},
-      {"redis-cluster://n1?map=a:1", "is not a list such as"},
-      {"redis-cluster://n1?map=a:1/b:x", "is not a list such as"},
-      {"redis://n1?map=a:1/b:2", "for redis-cluster: only"},
-  };
-  for (const auto& [text, why] : cases) {
-    const absl::Status status = ParseUrl(text).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
-    EXPECT_THAT(Message(status), HasSubstr(why)) << text;
-  }
 }
 
 TEST(UrlTest, AcceptsTheLongestPathsThatFit) {
