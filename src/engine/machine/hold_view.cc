@@ -1,5 +1,8 @@
 #include "src/engine/machine/hold_view.h"
 
+#include <algorithm>
+#include <iterator>
+
 namespace redlatch::engine {
 namespace {
 
@@ -41,10 +44,13 @@ void HoldView::Fire() {
     const base::MutexLock lock(mu_);
     if (listeners_ == nullptr) return;
     told.source = listeners_->source;
-    told.joint.swap(listeners_->joint);
+    // Not taken away: if another thread is doing this too, neither returns before all are
+    // requested.
+    told.joint = listeners_->joint;
   }
   told.source.request_stop();
-  for (const auto& each : told.joint) {
+  if (told.joint == nullptr) return;
+  for (const auto& each : *told.joint) {
     if (const auto its = each.lock()) its->request_stop();
   }
 }
@@ -52,8 +58,13 @@ void HoldView::Fire() {
 void HoldView::FireToo(const std::shared_ptr<std::stop_source>& joint) {
   const base::MutexLock lock(mu_);
   if (listeners_ == nullptr) listeners_ = std::make_unique<Listeners>();
-  std::erase_if(listeners_->joint, [](const auto& each) { return each.expired(); });
-  listeners_->joint.push_back(joint);
+  const auto all = std::make_shared<Joint>();
+  if (listeners_->joint != nullptr) {
+    std::copy_if(listeners_->joint->begin(), listeners_->joint->end(), std::back_inserter(*all),
+                 [](const auto& each) { return !each.expired(); });
+  }
+  all->push_back(joint);
+  listeners_->joint = all;
 }
 
 }  // namespace redlatch::engine

@@ -48,9 +48,10 @@ class HoldView {
   void FireToo(const std::shared_ptr<std::stop_source>& joint);
 
  private:
+  using Joint = std::vector<std::weak_ptr<std::stop_source>>;
   struct Listeners {
     std::stop_source source;
-    std::vector<std::weak_ptr<std::stop_source>> joint;
+    std::shared_ptr<const Joint> joint;
   };
 
   const base::ForkGuard fork_guard_;
