@@ -61,7 +61,6 @@ class GiveBackTest : public ::testing::Test {
   Client first_ = Made('1', "1000");
   Client second_ = Made('2', "2000");
 
- private:
   std::string Cancel(const Client& client, const std::vector<std::string>& words) {
     std::vector<std::string> command = {"EVAL",  std::string(lua::kQuorumCancel.body),
                                         "6",     "orders",
@@ -224,6 +223,38 @@ TEST_F(GiveBackTest, RecordsThatWereDeletedGetAnExpiryAgain) {
   Client third = Made('3', "0");
   EXPECT_TRUE(TakesAtOnce(third).starts_with("queued "));
   EXPECT_GT(server_->Integer({"PTTL", "waiters"}), 0);
+}
+
+TEST_F(GiveBackTest, NodeRefusesOthersDuringAWaitersTurn) {
+  EXPECT_TRUE(Takes(first_).starts_with("granted "));
+  EXPECT_TRUE(Takes(second_).starts_with("queued "));
+  EXPECT_EQ(Cancels(first_, 1), "passed_on look 100");
+  Client third = Made('3', "500");
+  EXPECT_TRUE(Takes(third).starts_with("queued 100 "));
+  EXPECT_EQ(Turn(), second_.request.hold);
+  server_->Pass(101);  // the waiter did not come
+  EXPECT_TRUE(Takes(third).starts_with("granted "));
+}
+
+TEST_F(GiveBackTest, LateAttemptThatWasGivenBackIsNotGranted) {
+  ++first_.request.attempt;
+  EXPECT_TRUE(GivesBack(first_).starts_with("queued "));
+  EXPECT_TRUE(Run(first_, "take").starts_with("queued "));
+  EXPECT_EQ(Holder(), "");
+  EXPECT_TRUE(Takes(first_).starts_with("granted "));
+}
+
+TEST_F(GiveBackTest, LateAttemptIsNotGrantedDuringItsOwnTurn) {
+  EXPECT_TRUE(Takes(second_).starts_with("granted "));
+  EXPECT_TRUE(Takes(first_).starts_with("queued "));
+  ++first_.request.attempt;
+  EXPECT_TRUE(GivesBack(first_).starts_with("queued "));
+  EXPECT_EQ(Cancels(second_, 1), "passed_on look 100");
+  EXPECT_EQ(Turn(), first_.request.hold);
+  --first_.request.attempt;
+  EXPECT_TRUE(TakesAtOnce(first_).starts_with("queued "));
+  EXPECT_EQ(Holder(), "");
+  EXPECT_TRUE(TakesAtOnce(first_).starts_with("granted "));
 }
 
 }  // namespace

@@ -52,5 +52,11 @@ TEST_F(RaiseTest, ANodeThatKeepsItselfForSomebodyIsNotHealed) {
   EXPECT_EQ(Raise("a", 9, 1000), "raised");
 }
 
+TEST_F(RaiseTest, ReleasedHoldIsNotHealed) {
+  server_->Command({"SET", "gone", "", "PX", "30000"});
+  EXPECT_EQ(Raise("a", 9, 1000), "not_held");
+  EXPECT_EQ(server_->Integer({"EXISTS", "orders"}), 0);
+}
+
 }  // namespace
 }  // namespace redlatch

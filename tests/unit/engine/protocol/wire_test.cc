@@ -67,6 +67,16 @@ TEST_F(WireRequest, Acquire) {
   EXPECT_EQ(script_, "acquire");
 }
 
+TEST_F(WireRequest, AsksForAClaimThatIsShorterThanTheLease) {
+  Request request({.identity = kIdentity,
+                   .keys = keys_,
+                   .plan = plan_,
+                   .owner = owner_,
+                   .claim = absl::Seconds(2)},
+                  {.what = ToAcquire{SomeBid(7)}, .grant = 7, .lease = kLease});
+  EXPECT_THAT(Words(request), Contains("64 3 1 10000 0 1795227594499240 2000 0 " + kChannel));
+}
+
 TEST_F(WireRequest, LeasesAreRoundedUp) {
   Bid bid = SomeBid(7);
   bid.terms = {.lease = absl::Microseconds(1500001), .manual = true};
