@@ -63,7 +63,7 @@ class Asking {
       hold.name = names_[i];
       if (tokens != nullptr) {
         hold.token =
-            (names_.size() > 1 ? tokens->fencing_token(names_[i]) : tokens->fencing_token())
+            (names_[i].front() == '{' ? tokens->fencing_token(names_[i]) : tokens->fencing_token())
                 .value();
       }
       ids.push_back(oracle_.Granted(hold, largest_[i]));
@@ -158,6 +158,12 @@ void Leave(const Operation& operation, Held held) {
   }
 }
 
+constexpr int kPartsOfMulti = 3;
+
+std::string PartOf(const SharedObject& multi, int number) {
+  return absl::StrCat("{", multi.name, "}", number);
+}
+
 template <class Lock>
 std::unique_ptr<RedisLockBase> Made(const Client& client, const std::string& name,
                                     const LockOptions& options) {
@@ -167,7 +173,8 @@ std::unique_ptr<RedisLockBase> Made(const Client& client, const std::string& nam
 }  // namespace
 
 struct Actor::Objects {
-  Objects(const Client& its_client, const Plan& plan,
+  // `another` is used only where locks of two clients are taken together.
+  Objects(const Client& its_client, const Client& another, const Plan& plan,
           const std::function<void(const LostLease&)>& on_lost)
       : client(its_client) {
     for (const SharedObject& each : plan.objects) {
@@ -179,6 +186,7 @@ struct Actor::Objects {
       locks.emplace_back();
       semaphores.emplace_back();
       latches.emplace_back();
+      parts.emplace_back();
       switch (each.kind) {
         case Kind::kSimple:
           locks.back() = plan.group == Group::kQuorum
@@ -204,7 +212,11 @@ struct Actor::Objects {
                                                             LatchOptions{.ttl = absl::Minutes(10)});
           break;
         case Kind::kMulti:
-          break;  // made for each operation
+          // Each operation has a lock of its own, of these if they are apart.
+          for (int i = 0; each.apart > 0 && i < kPartsOfMulti; ++i) {
+            parts.back().push_back(std::make_unique<ReentrantLock>(
+                each.apart > 1 && i == 1 ? another : client, PartOf(each, i), options));
+          }
       }
     }
   }
@@ -213,6 +225,7 @@ struct Actor::Objects {
   std::vector<std::unique_ptr<RedisLockBase>> locks;
   std::vector<std::unique_ptr<Semaphore>> semaphores;
   std::vector<std::unique_ptr<CountDownLatch>> latches;
+  std::vector<std::vector<std::unique_ptr<RedisLockBase>>> parts;
 };
 
 Actor::Actor(Kernel& kernel, Oracle& oracle, const Plan& plan, size_t number, std::string url,
@@ -254,9 +267,12 @@ void Actor::Main() {
   }
   if (!client.ok())
     return oracle_.Violated(absl::StrCat("no client: ", client.status().ToString()));
+  const bool two = std::any_of(plan_.objects.begin(), plan_.objects.end(),
+                               [](const SharedObject& each) { return each.apart > 1; });
+  const Client another = two ? *Client::Connect(url_, options) : *client;
   {
     auto objects = std::make_unique<Objects>(
-        *std::move(client), plan_, [this, process = process_](const LostLease& lost) {
+        *std::move(client), another, plan_, [this, process = process_](const LostLease& lost) {
           oracle_.TellsLoss(process, lost.lock, lost.token.value());
         });
     std::vector<std::thread> threads;
@@ -277,7 +293,13 @@ void Actor::Probe(Objects& objects) {
   // less than a second. Else their next heartbeats are waited for.
   const bool disordered = plan_.group == Group::kQuorum &&
                           (plan_.Has(FaultKind::kClockBack) || plan_.Has(FaultKind::kClockForward));
-  const AcquireOptions options{.wait = absl::Seconds(disordered ? 60 : 10)};
+  absl::Duration wait = absl::Seconds(disordered ? 60 : 10);
+  for (const ClientPlan& client : plan_.clients) {  // others may still be at work
+    for (const auto& operations : client.threads) {
+      for (const Operation& each : operations) wait += absl::Microseconds(each.work_us);
+    }
+  }
+  const AcquireOptions options{.wait = wait};
   for (size_t i = 0; i < plan_.objects.size(); ++i) {
     const SharedObject& object = plan_.objects[i];
     absl::Status status;
@@ -285,10 +307,12 @@ void Actor::Probe(Objects& objects) {
       status = objects.locks[i]->Acquire(options).status();
     } else if (object.kind == Kind::kSemaphore) {
       status = objects.semaphores[i]->Acquire(1, options).status();
+    } else if (object.kind == Kind::kLatch) {
+      static_cast<void>(CheckCount(*objects.latches[i], object, /*calm=*/true));
     } else if (object.kind == Kind::kMulti) {
-      MultiLock lock(objects.client, Names({.object = static_cast<int>(i), .permits = 7}),
-                     LockOptions{.lease = absl::Milliseconds(object.lease_ms)});
-      status = lock.Acquire(options).status();
+      status = MultiOf(objects, {.object = static_cast<int>(i), .permits = 7})
+                   ->Acquire(options)
+                   .status();
     }
     // Another capacity may have been set.
     if (status.ok() || (absl::IsFailedPrecondition(status) && plan_.administers)) continue;
@@ -360,7 +384,7 @@ void Actor::Administer(Objects& objects, const Operation& operation) {
              : operation.face == Face::kForceRelease ? semaphore.ForceRelease()
                                                      : semaphore.SetCapacity(operation.permits);
   } else if (object.kind == Kind::kLatch) {
-    status = objects.latches[at]->Count().status();
+    status = CheckCount(*objects.latches[at], object, IsCalm(operation) || !LosesData(plan_));
   } else {
     const auto multi = MultiOf(objects, operation);
     RedisLockBase& lock = multi != nullptr ? *multi : LockOf(objects, operation);
@@ -372,9 +396,26 @@ void Actor::Administer(Objects& objects, const Operation& operation) {
   Judge(status, judged, asked);
 }
 
+// `calm`: what a server has lost was repeated.
+absl::Status Actor::CheckCount(CountDownLatch& latch, const SharedObject& object, bool calm) {
+  const int64_t confirmed = calm ? oracle_.ConfirmedCounts(object.name) : 0;
+  const absl::StatusOr<int64_t> left = latch.Count();
+  if (left.ok()) oracle_.CheckCounts(object.name, object.capacity - *left, confirmed);
+  return left.status();
+}
+
 std::unique_ptr<MultiLock> Actor::MultiOf(Objects& objects, const Operation& operation) const {
   const SharedObject& object = ObjectOf(operation);
   if (object.kind != Kind::kMulti) return nullptr;
+  if (object.apart > 0) {
+    std::vector<MultiLock::Part> parts;
+    for (int i = 0; i < kPartsOfMulti; ++i) {
+      const auto& part =
+          objects.parts[static_cast<size_t>(operation.object)][static_cast<size_t>(i)];
+      if ((operation.permits >> i & 1) != 0) parts.emplace_back(part.get());
+    }
+    return std::make_unique<MultiLock>(std::move(parts));
+  }
   return std::make_unique<MultiLock>(objects.client, Names(operation),
                                      LockOptions{.lease = absl::Milliseconds(object.lease_ms),
                                                  .replica_acks = object.replica_acks});
@@ -384,8 +425,8 @@ std::vector<std::string> Actor::Names(const Operation& operation) const {
   const SharedObject& object = ObjectOf(operation);
   if (object.kind != Kind::kMulti) return {object.name};
   std::vector<std::string> names;
-  for (int i = 0; i < 3; ++i) {
-    if ((operation.permits >> i & 1) != 0) names.push_back(absl::StrCat("{", object.name, "}", i));
+  for (int i = 0; i < kPartsOfMulti; ++i) {
+    if ((operation.permits >> i & 1) != 0) names.push_back(PartOf(object, i));
   }
   return names;
 }
@@ -408,7 +449,11 @@ void Actor::Judge(const absl::Status& status, const Operation& operation, int64_
   const bool tries =
       operation.face == Operation::Face::kTryLock || operation.face == Operation::Face::kTryAcquire;
   const int64_t wait = tries ? kSecond : operation.wait_ms * kMilli;
-  const int64_t limit = wait + wait / 100 + kLateness;
+  // Locks of two clients: all but the first are tried, each for as long as the server takes to
+  // answer, and there is a pause before they are tried again.
+  const bool rounds = ObjectOf(operation).apart > 1;
+  const int64_t answers = rounds ? (kPartsOfMulti - 1) * kSecond : 0;
+  const int64_t limit = wait + wait / 100 + kLateness + answers;
   if ((tries || operation.wait_ms > 0) && took > limit && process_->stopped_until < asked) {
     oracle_.Violated(absl::StrCat("a call took ", took / kMilli, " ms, which may take ",
                                   limit / kMilli, " ms: ", status.ToString()));
@@ -417,12 +462,15 @@ void Actor::Judge(const absl::Status& status, const Operation& operation, int64_
                          operation.face <= Operation::Face::kAcquireAsync;
   const int64_t stop = operation.stop_ms * kMilli;
   // A blocking call notices its stop when the request that it has sent is over.
-  if (stoppable && !MovesServer(plan_.group) && stop >= 0 &&
-      took > stop + stop / 100 + kSecond + kLateness && process_->stopped_until < asked) {
+  const bool fast = plan_.faults.empty() && ObjectOf(operation).replica_acks == 0;
+  const int64_t request = fast ? 10 * plan_.latest_us * kMicro : kSecond;
+  if (stoppable && (fast || !MovesServer(plan_.group)) && stop >= 0 &&
+      took > stop + stop / 100 + request + kLateness && process_->stopped_until < asked) {
     oracle_.Violated(absl::StrCat("a call goes on for ", (took - stop) / kMilli,
                                   " ms after its stop: ", status.ToString()));
   }
-  if (absl::IsDeadlineExceeded(status) && !tries && wait > 0 && took < wait - wait / 100) {
+  const int64_t pause = rounds ? 50 * kMilli : 0;
+  if (absl::IsDeadlineExceeded(status) && !tries && wait > 0 && took < wait - wait / 100 - pause) {
     oracle_.Violated(absl::StrCat("a call that may wait for ", wait / kMilli, " ms ends after ",
                                   took / kMilli, " ms"));
   }
@@ -438,8 +486,8 @@ void Actor::Judge(const absl::Status& status, const Operation& operation, int64_
       // Its release was forced before the replicas confirmed it.
       (absl::IsUnavailable(status) && plan_.administers && ObjectOf(operation).replica_acks > 0);
   // What a server has lost of a latch is lost for good.
-  const bool vanished =
-      ObjectOf(operation).kind == Kind::kLatch && absl::IsAborted(status) && !plan_.faults.empty();
+  const bool vanished = ObjectOf(operation).kind == Kind::kLatch && absl::IsAborted(status) &&
+                        oracle_.MayLoseCounts();
   if (IsCalm(operation) && !expected && !vanished) {
     oracle_.Violated(absl::StrCat("a call fails without a fault: ", status.ToString()));
   }
@@ -619,7 +667,7 @@ void Actor::DoLatch(Objects& objects, const Operation& operation) {
       [&](auto told) { latch.WaitAsync(options, std::move(told)); });
   if (waited.ok()) oracle_.Opened(object.name, object.capacity);
   if ((open || oracle_.HasBeenOpen(object.name)) && absl::IsDeadlineExceeded(waited) &&
-      judged.wait_ms > 0 && IsCalm(operation) && !LosesData(plan_)) {
+      judged.wait_ms > 0 && IsCalm(operation) && !oracle_.MayLoseCounts()) {
     oracle_.Violated(
         absl::StrCat("P3: ", object.name, " is open, and a waiter is not let through"));
   }

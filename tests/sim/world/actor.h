@@ -53,6 +53,7 @@ class Actor {
   void Do(Objects& objects, const Operation& operation, uint64_t owner);
   void Administer(Objects& objects, const Operation& operation);
   void CheckStats(const LockStats& all);
+  absl::Status CheckCount(CountDownLatch& latch, const SharedObject& object, bool calm);
   void DoLatch(Objects& objects, const Operation& operation);
   void DoStd(Objects& objects, const Operation& operation, uint64_t owner);
   void DoLease(Objects& objects, const Operation& operation, uint64_t owner);
@@ -61,7 +62,7 @@ class Actor {
             const std::stop_token& lost);
   // No fault has anything to do with it.
   bool IsCalm(const Operation& operation) const {
-    return plan_.faults.empty() || operation.not_before_ms >= plan_.calm_ms;
+    return LosesNothing(plan_) || operation.not_before_ms >= plan_.calm_ms;
   }
   void Judge(const absl::Status& status, const Operation& operation, int64_t asked);
   std::vector<std::string> Names(const Operation& operation) const;

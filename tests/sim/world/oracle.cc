@@ -193,6 +193,17 @@ void Oracle::Opened(const std::string& name, int64_t count) {
   Violated(absl::StrCat(name, " is open after ", latches_[name].begun, " of ", count, " counts"));
 }
 
+void Oracle::CheckCounts(const std::string& name, int64_t counted, int64_t confirmed) {
+  if (counted > latches_[name].begun) {
+    Violated(absl::StrCat("P2: ", counted, " have counted at ", name, ", but only ",
+                          latches_[name].begun, " were asked to"));
+  }
+  if (counted < confirmed && !may_lose_counts_) {
+    Violated(absl::StrCat("P2: ", counted, " have counted at ", name, ", though ", confirmed,
+                          " counts were confirmed"));
+  }
+}
+
 // A process that runs waits for it.
 bool Oracle::IsWanted(const Object& object) {
   return std::any_of(object.waiting.begin(), object.waiting.end(), [](const auto& each) {

@@ -67,6 +67,13 @@ class Oracle {
     return longest_idle_ < kernel_.now() - latches_[name].open_since;
   }
   void Opened(const std::string& name, int64_t count);
+  // How many counts are confirmed now.
+  int64_t ConfirmedCounts(const std::string& name) { return latches_[name].done; }
+  // A latch says that so many have counted, and `confirmed` had before it was asked.
+  void CheckCounts(const std::string& name, int64_t counted, int64_t confirmed);
+  // From now on a server may have forgotten a latch, or counts that no client is left to repeat.
+  void LosesCounts() { may_lose_counts_ = !strict_; }
+  bool MayLoseCounts() const { return may_lose_counts_; }
 
   // From now on no order of tokens is promised.
   void TokensMayFall() { tokens_grow_ = strict_; }
@@ -144,6 +151,7 @@ class Oracle {
   Kernel& kernel_;
   const bool strict_;
   bool tokens_grow_ = true;
+  bool may_lose_counts_ = false;
   std::map<std::string, Object> objects_;
   std::map<std::string, Latch> latches_;
   uint64_t next_ = 1;

@@ -87,16 +87,27 @@ bool Fits(FaultKind kind, Group group) {
   }
 }
 
-void AddFaults(Random& random, Plan& plan, const PlanLimits& limits) {
+enum class Faults : uint8_t {
+  kAny,
+  kAlike,        // all are of one kind
+  kLoseNothing,  // see LosesNothing()
+};
+
+void AddFaults(Random& random, Plan& plan, const PlanLimits& limits, Faults which) {
   // A run in five has no faults: then nothing may take longer than a handover.
   if (random.OneIn(5)) return;
   const int64_t end = OneOf(random, {500, 3000, 15'000});
-  const uint64_t count = 1 + random.Below(random.OneIn(3) ? 12 : 4);
+  uint64_t count = 1 + random.Below(random.OneIn(3) ? 12 : 4);
+  if (which == Faults::kLoseNothing) count = 12;
   // Those behind are of replicated servers alone.
   const FaultKind last = Replicated(plan.group) ? FaultKind::kNewAddress : FaultKind::kDeleteKey;
   while (plan.faults.size() < count) {
     Fault fault;
     fault.kind = static_cast<FaultKind>(random.Below(static_cast<uint64_t>(last) + 1));
+    if (which == Faults::kAlike && !plan.faults.empty()) fault.kind = plan.faults[0].kind;
+    if (which == Faults::kLoseNothing) {
+      fault.kind = random.OneIn(3) ? FaultKind::kFlushScripts : FaultKind::kKillPubSub;
+    }
     fault.at_ms = random.Between(0, end);
     fault.client = static_cast<int>(random.Below(plan.clients.size()));
     fault.server = static_cast<int>(random.Below(static_cast<uint64_t>(plan.servers)));
@@ -108,6 +119,66 @@ void AddFaults(Random& random, Plan& plan, const PlanLimits& limits) {
   }
   std::sort(plan.faults.begin(), plan.faults.end(),
             [](const Fault& a, const Fault& b) { return a.at_ms < b.at_ms; });
+}
+
+// What makes some runs special. It has chances of its own: the other runs stay what they were.
+void Vary(Random& random, Plan& plan) {
+  const bool patient = random.OneIn(4);
+  const bool counts = random.OneIn(8) && plan.group != Group::kQuorum;
+  const bool apart = random.OneIn(8) && plan.group != Group::kQuorum;
+  SharedObject& first = plan.objects[0];
+  if (apart) {
+    first.kind = Kind::kMulti;
+    first.apart = random.OneIn(2) ? 1 : 2;
+    first.capacity = 7;
+    first.replica_acks = 0;
+  } else if (counts) {
+    first.kind = Kind::kLatch;
+    first.capacity = random.Between(5, 40);
+    first.replica_acks = 0;
+  }
+  for (ClientPlan& client : plan.clients) {
+    for (auto& thread : client.threads) {
+      for (Operation& each : thread) {
+        const SharedObject& object = plan.objects[static_cast<size_t>(each.object)];
+        if (each.object == 0 && (apart || counts)) {
+          each.shared = false;
+          each.permits = random.Between(1, object.capacity);
+        }
+        if (object.kind == Kind::kLatch && counts && random.OneIn(4)) {
+          each.face = Operation::Face::kInspect;
+        }
+        if (!patient) continue;
+        if (random.OneIn(3)) each.work_us = random.Between(0, 4'000'000);
+        if (random.OneIn(3)) each.stop_ms = random.Between(0, 2000);
+      }
+    }
+  }
+}
+
+// So many clients that what a script does for the waiters takes several calls.
+void MakeCrowd(Random& random, Plan& plan) {
+  SharedObject object = MakeObject(random, 0, plan.group);
+  if (random.OneIn(2)) object.kind = Kind::kLatch;
+  if (object.kind == Kind::kLatch) object.capacity = 2;
+  object.lease_ms = 30'000;
+  plan.objects = {object};
+  plan.preempt_one_in = 0;
+  plan.administers = false;
+  plan.clients.resize(static_cast<size_t>(random.Between(66, 90)));
+  for (ClientPlan& client : plan.clients) {
+    Operation operation = MakeOperation(random, plan);
+    operation.face = random.OneIn(2) ? Operation::Face::kAcquire : Operation::Face::kAcquireAsync;
+    operation.wait_ms = operation.stop_ms = -1;
+    operation.work_us = random.Between(0, 1000);
+    client.threads = {{operation}};
+  }
+  // The last one comes when the others wait: it counts, or holds what they want until then.
+  Operation last = MakeOperation(random, plan);
+  last.face = Operation::Face::kLock;
+  last.pause_us = object.kind == Kind::kLatch ? 300'000 : 0;
+  last.work_us = 300'000;
+  plan.clients.back().threads = {{last, last}};
 }
 
 // Once the faults are over, and what they have left has ended, each thread works on: first to find
@@ -168,6 +239,12 @@ bool LosesData(const Plan& plan) {
                      [](const Fault& each) { return LosesData(each.kind); });
 }
 
+bool LosesNothing(const Plan& plan) {
+  return std::all_of(plan.faults.begin(), plan.faults.end(), [](const Fault& each) {
+    return each.kind == FaultKind::kKillPubSub || each.kind == FaultKind::kFlushScripts;
+  });
+}
+
 bool Plan::Has(FaultKind kind) const {
   return std::any_of(faults.begin(), faults.end(),
                      [=](const Fault& each) { return each.kind == kind; });
@@ -198,6 +275,8 @@ Plan MakePlan(uint64_t seed, const PlanLimits& limits) {
 }
 
 Plan MakePlan(Random random, const PlanLimits& limits) {
+  Random copy = random;
+  Random special = copy.Fork();
   Plan plan;
   plan.group = limits.any_group ? static_cast<Group>(random.Below(4)) : limits.group;
   plan.servers = plan.group == Group::kSingle ? 1 : 3;
@@ -241,7 +320,15 @@ Plan MakePlan(Random random, const PlanLimits& limits) {
     }
     plan.clients.push_back(std::move(client));
   }
-  AddFaults(random, plan, limits);
+  if (special.OneIn(64) && plan.group != Group::kQuorum && plan.quarantine_ms == 0) {
+    MakeCrowd(special, plan);
+    return plan;
+  }
+  Vary(special, plan);
+  Faults which = special.OneIn(4) ? Faults::kAlike : Faults::kAny;
+  const bool possible = (limits.faults >> static_cast<unsigned>(FaultKind::kKillPubSub) & 1) != 0;
+  if (special.OneIn(8) && possible) which = Faults::kLoseNothing;
+  AddFaults(random, plan, limits, which);
   AddCalm(random, plan);
   return plan;
 }
@@ -368,6 +455,7 @@ std::string Describe(const Plan& plan) {
     absl::StrAppend(&text, "  ", object.name, ": ", Name(object.kind), ", capacity ",
                     object.capacity, ", lease ", object.lease_ms, " ms, turn ", object.turn_ms,
                     " ms, keep ", object.keep_ms, " ms", object.phase_fair ? ", phase fair" : "",
+                    object.apart > 0 ? absl::StrCat(", apart, clients ", object.apart) : "",
                     object.replica_acks > 0 ? ", with acks" : "", "\n");
   }
   for (size_t i = 0; i < plan.clients.size(); ++i) {

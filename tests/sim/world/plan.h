@@ -23,6 +23,9 @@ struct SharedObject {
   int64_t keep_ms = 0;
   bool phase_fair = false;
   int replica_acks = 0;
+  // Of a multi-lock: how many clients of a process its locks belong to, which are taken one after
+  // the other; 0: they are taken together.
+  int apart = 0;
 };
 
 // One use of an object by a thread: what it waits for, what it does inside, how it leaves.
@@ -132,6 +135,9 @@ struct PlanLimits {
   uint64_t faults = ~uint64_t{0};  // which kinds, by bit
 };
 
+// The faults, if there are any, cost no lease and make no call fail: clients make up for them at
+// once.
+bool LosesNothing(const Plan& plan);
 // Whether clients wait for replicas.
 bool UsesAcks(const Plan& plan);
 // In nanoseconds; no shorter than a claim.

@@ -129,6 +129,9 @@ void World::ExcuseIdleness(int64_t faults_end) {
   // Only a heartbeat is promised; for these two it may take one after faults.
   const bool slow = plan_.group == Group::kQuorum || UsesAcks(plan_);
   if (slow && !plan_.faults.empty()) handover = kHeartbeat + kSecond;
+  // What is lost with a subscription is made up for as soon as there is another.
+  const bool mended = LosesNothing(plan_) && !plan_.faults.empty();
+  if (mended) handover += kSecond;
   // A server that has restarted is young, or begins its quarantine, when it is used next.
   oracle_.SetLongestIdle(handover + (plan_.restart_delay_ms + plan_.quarantine_ms) * kMilli +
                          10 * plan_.latest_us * kMicro);
@@ -142,9 +145,9 @@ void World::ExcuseIdleness(int64_t faults_end) {
   if (quarantine > 0) {
     oracle_.Excuse(plan_.group == Group::kCluster ? kNever : start_ + quarantine + kSecond);
   }
-  if (!plan_.faults.empty()) oracle_.Excuse(start_ + plan_.calm_ms * kMilli);
+  if (!LosesNothing(plan_)) oracle_.Excuse(start_ + plan_.calm_ms * kMilli);
   // A quorum's nodes have no one order; those who wait for new capacities need not come in order.
-  if (plan_.group != Group::kQuorum && !plan_.administers && plan_.latest_us <= 50'000) {
+  if (plan_.group != Group::kQuorum && !plan_.administers && !mended && plan_.latest_us <= 50'000) {
     oracle_.JudgeOrder(300 * kMilli + 10 * plan_.latest_us * kMicro);
   }
 }
@@ -223,10 +226,22 @@ void World::Inject(const Fault& fault) {
   kernel_.CountStep();
   ++result_.faults[static_cast<size_t>(fault.kind)];
   Trace::Say("fault: ", Describe(fault));
+  if (LosesCounts(fault)) oracle_.LosesCounts();
   InjectIntoNetwork(fault);
   InjectIntoClient(fault);
   InjectIntoServer(fault);
   group_->Inject(fault);
+}
+
+// Clients that live repeat what an older copy lacks, if that has the latch.
+bool World::LosesCounts(const Fault& fault) {
+  if (fault.kind == FaultKind::kClockForward || !LosesData(fault.kind)) return false;
+  if (fault.kind != FaultKind::kRestartOld || plan_.Has(FaultKind::kCrash)) return true;
+  const std::vector<std::string> kept = old_copies_[&group_->HostOf(fault)].Keys();
+  return std::any_of(plan_.objects.begin(), plan_.objects.end(), [&](const SharedObject& each) {
+    return each.kind == Kind::kLatch &&
+           std::find(kept.begin(), kept.end(), each.name) == kept.end();
+  });
 }
 
 void World::InjectIntoNetwork(const Fault& fault) {

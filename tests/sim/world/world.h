@@ -42,6 +42,7 @@ class World {
 
  private:
   void Inject(const Fault& fault);
+  bool LosesCounts(const Fault& fault);
   void InjectIntoNetwork(const Fault& fault);
   void InjectIntoClient(const Fault& fault);
   void InjectIntoServer(const Fault& fault);
