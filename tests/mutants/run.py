@@ -2,6 +2,7 @@
 """Plants faults in a copy of the sources, one at a time, and tells which test finds each.
 
   run.py [NAME...]       those mutants; all, if none is named. What was found before is kept
+  run.py --stale         those that were not run or not found, or by a test that is gone
   run.py --list          the names
   run.py --build         only sees whether each compiles
   run.py --table         only writes docs/mutants.md from the last results
@@ -131,8 +132,8 @@ def run(command, **more):
     return done.stdout
 
 
-def build(what='sources'):
-    programs = [Path(each).name for each in UNIT_PROGRAMS[what]] + ['redlatch-sim']
+def build(programs):
+    programs = [Path(each).name for each in programs]
     done = subprocess.run(['ninja', '-C', BUILD, '-j', JOBS, *programs], stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True, errors='replace')
     return None if done.returncode == 0 else done.stdout[-3000:]
@@ -191,10 +192,11 @@ def first_failure(command, pattern, limit, environment, known=()):
     return found, code, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def unit_failure(environment, what):
-    """The first test that fails, and how long that took."""
+def unit_failure(environment, what, ready=lambda program: None):
+    """The first test that fails, and how long that took. `ready` is called with each program before it runs."""
     took, limit = 0.0, 900
     for program in UNIT_PROGRAMS[what]:
+        ready(program)
         found, code, seconds = first_failure(
             [BUILD / program, '--gtest_brief=1', '--gtest_fail_fast', f'--gtest_filter=-{EXCEPT}'],
             r'\[  FAILED  \] ([\w./]+)', limit, environment)
@@ -241,20 +243,29 @@ def judge(mutant, seeds, known):
     if scripts:
         script_mutants(scripts)
         environment['REDLATCH_SIM_SCRIPTS'] = str(SCRIPTS)
-    began = time.monotonic()
     sources = {path: text for path, text in texts.items() if path not in scripts}
     for path, text in sources.items():
         write_if_changed(TREE / path, text.encode())
-    if sources and (error := build()):
-        restore(sources)
-        die(f'{mutant.name} does not compile:\n{error}')
-    result = {'built': round(time.monotonic() - began, 1), 'by': None, 'how': '', 'took': 0.0}
-    if seeds > 0:
-        failed, took = unit_failure(environment, 'sources' if sources else 'scripts')
+    result = {'built': 0.0, 'by': None, 'how': '', 'took': 0.0}
+
+    def ready(program):  # most mutants are found before the other programs are needed
+        if not sources:
+            return
+        began = time.monotonic()
+        if error := build([program]):
+            restore(sources)
+            die(f'{mutant.name} does not compile:\n{error}')
+        result['built'] = round(result['built'] + time.monotonic() - began, 1)
+
+    if seeds == 0:
+        ready(SIMULATOR)
+    else:
+        failed, took = unit_failure(environment, 'sources' if sources else 'scripts', ready)
         result['took'] += took
         if failed:
             result.update(by='unit', how=failed)
         else:
+            ready(SIMULATOR)
             for group in mutant.groups:
                 failed, took = simulated(group, seeds, environment, known[group])
                 result['took'] += took
@@ -300,6 +311,17 @@ def write_page(mutants, results):
     PAGE.write_text('\n'.join(lines).rstrip() + '\n')
 
 
+def is_stale(result):
+    """Whether a mutant is to be run again: it was not found, or its test has another name now."""
+    if result is None or not result['by']:
+        return True
+    test = re.search(r'(\w+)\.(\w+)', result['how'])
+    if result['by'] != 'unit' or not test:
+        return False
+    return not any(re.search(rf'TEST(_[FP])?\(\s*{test[1]},\s*{test[2]}\)', path.read_text())
+                   for folder in ('unit', 'sim') for path in (ROOT / 'tests' / folder).rglob('*_test.cc'))
+
+
 def shorten(how):
     """Of a violation only what kind it is."""
     how = re.sub(r': o\d .*', '', how) if 'P1' in how else how
@@ -310,6 +332,7 @@ def main():
     parser = argparse.ArgumentParser(formatter_class=argparse.RawDescriptionHelpFormatter,
                                      description=__doc__)
     parser.add_argument('names', nargs='*')
+    parser.add_argument('--stale', action='store_true')
     parser.add_argument('--list', action='store_true')
     parser.add_argument('--build', action='store_true')
     parser.add_argument('--table', action='store_true')
@@ -323,6 +346,8 @@ def main():
         return write_page(mutants, results)
     wanted = [m for m in mutants if not options.names or m.name in options.names or
               m.room in options.names]
+    if options.stale:
+        wanted = [m for m in wanted if is_stale(results.get(m.name))]
     if unknown := set(options.names) - {m.name for m in mutants} - set(ROOMS):
         die(f'there is no mutant {", ".join(sorted(unknown))}')
     for mutant in wanted:
@@ -331,7 +356,7 @@ def main():
     kinds = {'scripts' if path.startswith('lua/') else 'sources'
              for mutant in wanted for path, _, _ in mutant.changes}
     for what in kinds:
-        if error := build(what):
+        if error := build(UNIT_PROGRAMS[what] + [SIMULATOR]):
             die(f'the unchanged sources do not compile:\n{error}')
     seeds = 0 if options.build else options.seeds
     known = {}
