@@ -493,6 +493,15 @@ void Actor::Judge(const absl::Status& status, const Operation& operation, int64_
   }
 }
 
+// Whatever the server does, a release returns by the command_timeout.
+void Actor::JudgeLeaving(const Operation& operation, int64_t began) {
+  const int64_t took = kernel_.now() - began;
+  if (took > kSecond + kSecond / 100 + kLateness && process_->stopped_until < began) {
+    oracle_.Violated(
+        absl::StrCat("the release of ", ObjectOf(operation).name, " took ", took / kMilli, " ms"));
+  }
+}
+
 // Uses what it has for a while, and sees whether the client is told of a loss in time.
 void Actor::Work(const Operation& operation, const std::function<bool()>& valid,
                  const std::stop_token& lost) {
@@ -571,7 +580,9 @@ void Actor::DoStd(Objects& objects, const Operation& operation, uint64_t owner) 
       operation, [&] { return hold.valid(); }, hold.lost());
   if (nested) lock.unlock();
   for (const uint64_t id : ids) oracle_.Leaving(id);
+  const int64_t leaves = kernel_.now();
   read_write != nullptr ? read_write->unlock_shared() : lock.unlock();
+  JudgeLeaving(operation, leaves);
 }
 
 void Actor::DoLease(Objects& objects, const Operation& operation, uint64_t owner) {
@@ -609,7 +620,9 @@ void Actor::DoLease(Objects& objects, const Operation& operation, uint64_t owner
   Work(
       operation, [&] { return hold.valid(); }, hold.lost());
   for (const uint64_t id : ids) oracle_.Leaving(id, LeavesLater(operation));
+  const int64_t leaves = kernel_.now();
   Leave(operation, *std::move(lease));
+  JudgeLeaving(operation, leaves);
 }
 
 void Actor::DoPermit(Objects& objects, const Operation& operation, uint64_t owner) {
@@ -638,7 +651,9 @@ void Actor::DoPermit(Objects& objects, const Operation& operation, uint64_t owne
   Work(
       operation, [&] { return permit->valid(); }, permit->lost());
   for (const uint64_t id : ids) oracle_.Leaving(id, LeavesLater(operation));
+  const int64_t leaves = kernel_.now();
   Leave(operation, std::move(*permit));
+  JudgeLeaving(operation, leaves);
 }
 
 // The first half of the faces count, as far as there is something to count, and the others wait.
