@@ -1,11 +1,19 @@
 #include "tests/support/tcp_proxy.h"
 
-#include <sys/epoll.h>
+#include <arpa/inet.h>
+#include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/eventfd.h>
-#include <sys/timerfd.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstring>
+#include <deque>
+#include <list>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -15,35 +23,177 @@
 #include "src/base/mutex.h"
 #include "src/base/unique_fd.h"
 #include "tests/support/fatal.h"
-#include "tests/support/proxy_links.h"
-#include "tests/support/proxy_listener.h"
 #include "tests/support/reserved_port.h"
 
 namespace redlatch::support {
 namespace {
 
-constexpr int kEventsPerTurn = 256;
+constexpr int kBacklog = 511;
+constexpr size_t kPlainLimit = size_t{1} << 20;
+constexpr size_t kWaitingLimit = size_t{16} << 20;
 
-// A descriptor that counts: an eventfd or a timerfd. Emptied when it is seen.
-class Signal : public proxy::EventHandler {
+struct Address {
+  sockaddr_storage storage{};
+  socklen_t size = sizeof(sockaddr_storage);
+
+  bool is_unix() const { return storage.ss_family == AF_UNIX; }
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
+  sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
+};
+
+Address TcpAddress(int port) {
+  Address result;
+  auto* const address = reinterpret_cast<sockaddr_in*>(&result.storage);
+  address->sin_family = AF_INET;
+  address->sin_port = htons(static_cast<uint16_t>(port));
+  address->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  result.size = sizeof(*address);
+  return result;
+}
+
+Address UnixAddress(const std::string& path) {
+  Address result;
+  auto* const address = reinterpret_cast<sockaddr_un*>(&result.storage);
+  if (path.size() >= sizeof(address->sun_path)) Fatal("too long for a Unix socket: " + path);
+  address->sun_family = AF_UNIX;
+  std::memcpy(address->sun_path, path.c_str(), path.size() + 1);
+  result.size = sizeof(*address);
+  return result;
+}
+
+base::UniqueFd MakeSocket(const Address& address) {
+  base::UniqueFd result(
+      socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  CheckErrno(result.valid(), "socket");
+  return result;
+}
+
+base::UniqueFd Accept(const base::UniqueFd& listener) {
+  base::UniqueFd client(accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  if (!client.valid() && (errno == EMFILE || errno == ENFILE)) {
+    Fatal("the proxy is out of file descriptors");
+  }
+  return client;
+}
+
+bool WouldBlock() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
+
+// RST, also where a forked child has a copy of the descriptor: close() alone would wait for it.
+// A Unix socket knows no RST: its peer sees the end of the stream.
+void Reset(base::UniqueFd& fd) {
+  if (!fd.valid()) return;
+  sockaddr nowhere{};
+  nowhere.sa_family = AF_UNSPEC;
+  (void)connect(fd.get(), &nowhere, sizeof(nowhere));
+  shutdown(fd.get(), SHUT_RDWR);
+  fd.Reset();
+}
+
+enum class End : uint8_t { kNone, kFin, kReset };
+
+struct Chunk {
+  base::Instant due;  // 0: at once
+  std::string data;
+  End end = End::kNone;
+};
+
+// One direction of one connection: bytes, and then the end of the stream.
+struct Flow {
+  bool hold = false;
+  bool drop = false;
+  std::optional<int64_t> cut_after;
+  std::deque<Chunk> queue;
+  size_t waiting = 0;    // bytes in the queue
+  bool ended = false;    // the sender's stream is over
+  bool closed = false;   // the receiver takes nothing more
+  bool damaged = false;  // the receiver lacks what the sender believes delivered
+
+  bool over() const { return ended && queue.empty(); }
+  bool has_due(base::Instant now) const {
+    return !hold && !queue.empty() && queue.front().due <= now;
+  }
+};
+
+struct Link {
+  // By the direction of what is read from it: the client's, the server's.
+  base::UniqueFd fds[2];
+  Flow flows[2];
+
+  const base::UniqueFd& to(int direction) const { return fds[1 - direction]; }
+  void ResetBoth() {
+    for (base::UniqueFd& each : fds) Reset(each);
+  }
+};
+
+constexpr int Index(Direction direction) { return static_cast<int>(direction); }
+
+// Where clients connect.
+class Listener {
  public:
-  Signal(int epoll, int fd) : fd_(fd) {
-    CheckErrno(fd_.valid(), "eventfd or timerfd");
-    epoll_event event{};
-    event.events = EPOLLIN;
-    event.data.ptr = static_cast<EventHandler*>(this);
-    CheckErrno(epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0, "epoll_ctl");
-  }
-  void OnEvents(uint32_t) override {
-    uint64_t count = 0;
-    seen = read(fd_.get(), &count, sizeof(count)) > 0;
-  }
-  int fd() const { return fd_.get(); }
+  explicit Listener(Address address) : address_(address) { Open(); }
+  ~Listener() { Unlink(); }
 
-  bool seen = false;
+  // -1: nobody is to be served.
+  int fd() const { return arrival_ == Arrival::kServe ? socket_.get() : -1; }
+  base::UniqueFd AcceptOne() { return Accept(socket_); }
+
+  // Answers a client that was in the backlog and is to be served.
+  base::UniqueFd SetArrival(Arrival arrival) {
+    base::UniqueFd client;
+    if (arrival == arrival_) return client;
+    if (arrival_ == Arrival::kRefuse) Open();
+    if (arrival_ == Arrival::kHang) {
+      client = Accept(socket_);
+      // A client may have been faster than the filler.
+      if (client.valid() && IsOfFiller(client)) client.Reset();
+      filler_.Reset();
+      listen(socket_.get(), kBacklog);
+    }
+    arrival_ = arrival;
+    if (arrival == Arrival::kRefuse) {
+      shutdown(socket_.get(), SHUT_RDWR);  // takes effect though a forked child has a copy
+      socket_.Reset();
+    }
+    if (arrival == Arrival::kHang) FillBacklog();
+    return client;
+  }
 
  private:
-  base::UniqueFd fd_;
+  void Unlink() const {
+    if (address_.is_unix()) unlink(reinterpret_cast<const sockaddr_un*>(address_.get())->sun_path);
+  }
+  void Open() {
+    Unlink();
+    socket_ = MakeSocket(address_);
+    const int on = 1;
+    setsockopt(socket_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    CheckErrno(bind(socket_.get(), address_.get(), address_.size) == 0, "the proxy's bind");
+    CheckErrno(listen(socket_.get(), kBacklog) == 0, "listen");
+  }
+  // The kernel answers connect() until the backlog is full. With one of length 0 that is after one
+  // connection, here our own.
+  void FillBacklog() {
+    listen(socket_.get(), 0);
+    filler_ = MakeSocket(address_);
+    // A Unix socket gets an abstract name, to be known by.
+    const sa_family_t family = AF_UNIX;
+    if (address_.is_unix()) {
+      (void)bind(filler_.get(), reinterpret_cast<const sockaddr*>(&family), sizeof(family));
+    }
+    (void)connect(filler_.get(), address_.get(), address_.size);
+  }
+  bool IsOfFiller(const base::UniqueFd& accepted) const {
+    Address peer;
+    Address own;
+    return getpeername(accepted.get(), peer.get(), &peer.size) == 0 &&
+           getsockname(filler_.get(), own.get(), &own.size) == 0 && peer.size == own.size &&
+           std::memcmp(peer.get(), own.get(), own.size) == 0;
+  }
+
+  const Address address_;
+  Arrival arrival_ = Arrival::kServe;
+  base::UniqueFd socket_;
+  base::UniqueFd filler_;  // occupies the backlog while connections are to hang
 };
 
 }  // namespace
@@ -52,16 +202,15 @@ class Signal : public proxy::EventHandler {
 class TcpProxy::Loop {
  public:
   explicit Loop(const TcpProxyOptions& options)
-      : socket_path_(options.listen_socket_path),
-        links_(epoll_.get(), {proxy::TcpAddress(options.host, options.port)}) {
-    Listen(proxy::TcpAddress("127.0.0.1", port()));
-    if (!socket_path_.empty()) Listen(proxy::UnixAddress(socket_path_));
+      : socket_path_(options.listen_socket_path), upstreams_({options.port}) {
+    listeners_.emplace_back(TcpAddress(port()));
+    if (!socket_path_.empty()) listeners_.emplace_back(UnixAddress(socket_path_));
     thread_ = std::thread([this] { Main(); });
   }
-
   ~Loop() {
-    Run([this](proxy::Links&) { stopping_ = true; });
+    Run([this] { stopping_ = true; });
     thread_.join();
+    ResetAll();
   }
 
   int port() const { return port_.number(); }
@@ -69,112 +218,286 @@ class TcpProxy::Loop {
 
   // Runs `control` on the thread; returns when its effects, and what follows from them at once,
   // are in place.
-  void Run(const std::function<void(proxy::Links&)>& control) {
+  void Run(const std::function<void()>& control) {
     Task task{&control};
     base::MutexLock lock(mutex_);
     tasks_.push_back(&task);
     const uint64_t one = 1;
-    CheckErrno(write(wake_.fd(), &one, sizeof(one)) == sizeof(one), "eventfd");
+    CheckErrno(write(wake_.get(), &one, sizeof(one)) == sizeof(one), "eventfd");
     while (!task.done) changed_.Wait(mutex_);
   }
-
-  void SetArrival(Arrival arrival) {
-    Run([&](proxy::Links&) { ApplyArrival(arrival); });
-  }
-
-  void Heal() {
-    Run([&](proxy::Links& links) {
-      links.Heal();
-      ApplyArrival(Arrival::kServe);
-    });
-  }
-
   bool Await(const std::function<bool(const ProxyStats&)>& condition, absl::Duration timeout) {
     const base::Instant deadline = base::Now() + timeout;
     base::MutexLock lock(mutex_);
-    while (!condition(stats_)) {
+    while (!condition(shown_)) {
       if (base::Now() >= deadline) return false;
       changed_.WaitUntil(mutex_, deadline);
     }
     return true;
   }
-
   ProxyStats stats() {
     base::MutexLock lock(mutex_);
-    return stats_;
+    return shown_;
+  }
+
+  // What follows is for Run().
+  void LeadTo(const std::vector<int>& ports) {
+    upstreams_ = ports;
+    next_upstream_ = 0;
+  }
+  void SetDelay(Direction direction, absl::Duration delay) { delays_[Index(direction)] = delay; }
+  void ForEach(Direction direction, const std::function<void(Flow&)>& change, Scope scope) {
+    if (scope == Scope::kAll) change(born_[Index(direction)]);
+    for (Link& link : links_) change(link.flows[Index(direction)]);
+  }
+  void Drop(Direction direction, Scope scope) {
+    ForEach(
+        direction,
+        [this](Flow& flow) {
+          if (!flow.queue.empty()) flow.damaged = true;
+          Discard(flow);
+          flow.drop = true;
+        },
+        scope);
+  }
+  void DropReplies(int connections) { drop_replies_ = connections; }
+  void HalfClose(Direction direction) {
+    for (Link& link : links_) {
+      Flow& flow = link.flows[Index(direction)];
+      Discard(flow);
+      flow.closed = flow.damaged = true;
+      shutdown(link.to(Index(direction)).get(), SHUT_WR);
+    }
+  }
+  void ResetAll() {
+    while (!links_.empty()) Remove(links_.begin(), /*reset=*/true);
+  }
+  void SetArrival(Arrival arrival) {
+    for (Listener& each : listeners_) {
+      // Who connected before is served.
+      while (each.fd() >= 0) {
+        base::UniqueFd client = each.AcceptOne();
+        if (!client.valid()) break;
+        Add(std::move(client));
+      }
+      base::UniqueFd client = each.SetArrival(arrival);
+      if (client.valid()) Add(std::move(client));
+    }
+  }
+  void Heal() {
+    drop_replies_ = 0;
+    for (int direction : {0, 1}) {
+      delays_[direction] = absl::ZeroDuration();
+      born_[direction] = {};
+    }
+    for (auto next = links_.begin(); next != links_.end();) {
+      const auto link = next++;
+      for (Flow& flow : link->flows) {
+        flow.hold = flow.drop = false;
+        flow.cut_after.reset();
+        for (Chunk& chunk : flow.queue) chunk.due = {};
+      }
+      if (link->flows[0].damaged || link->flows[1].damaged) Remove(link, /*reset=*/true);
+    }
+    SetArrival(Arrival::kServe);
   }
 
  private:
   struct Task {
-    const std::function<void(proxy::Links&)>* control;
+    const std::function<void()>* control;
     bool done = false;
   };
 
-  void Listen(const proxy::Address& address) {
-    listeners_.push_back(std::make_unique<proxy::Listener>(
-        epoll_.get(), address, [this](base::UniqueFd client) { links_.Add(std::move(client)); }));
-  }
-
-  void ApplyArrival(Arrival arrival) {
-    for (const auto& listener : listeners_) listener->SetArrival(arrival);
-  }
-
   void Main() {
-    for (bool more = false; !stopping_;) {
-      WaitForEvents(more);
-      if (std::exchange(timer_.seen, false)) links_.WakeAll();
-      const std::vector<Task*> tasks = TakeTasks();
-      for (const Task* task : tasks) (*task->control)(links_);
-      more = links_.Pump();
-      SetTimer(links_.next_due());
-      Publish(tasks);
+    while (!stopping_) {
+      Wait();
+      for (Listener& each : listeners_) {
+        while (each.fd() >= 0) {
+          base::UniqueFd client = each.AcceptOne();
+          if (!client.valid()) break;
+          Add(std::move(client));
+        }
+      }
+      std::vector<Task*> tasks;
+      {
+        base::MutexLock lock(mutex_);
+        tasks.swap(tasks_);
+      }
+      for (const Task* task : tasks) (*task->control)();
+      for (auto next = links_.begin(); next != links_.end();) Move(next++);
+      base::MutexLock lock(mutex_);
+      shown_ = stats_;
+      for (Task* task : tasks) task->done = true;
+      changed_.SignalAll();
     }
   }
 
-  void WaitForEvents(bool poll_only) {
-    epoll_event events[kEventsPerTurn];
-    const int count = epoll_wait(epoll_.get(), events, kEventsPerTurn, poll_only ? 0 : -1);
-    CheckErrno(count >= 0 || errno == EINTR, "epoll_wait");
-    for (int i = 0; i < count; ++i) {
-      static_cast<proxy::EventHandler*>(events[i].data.ptr)->OnEvents(events[i].events);
+  // Until a control is called, or something can be moved.
+  void Wait() {
+    std::vector<pollfd> watched = {{wake_.get(), POLLIN, 0}};
+    for (const Listener& each : listeners_) watched.push_back({each.fd(), POLLIN, 0});
+    const base::Instant now = base::Now();
+    base::Instant next_due = base::Instant::Infinite();
+    for (const Link& link : links_) {
+      for (const int side : {0, 1}) {
+        short events = 0;
+        if (MayRead(side, link.flows[side])) events |= POLLIN;
+        const Flow& out = link.flows[1 - side];
+        if (out.has_due(now)) {
+          events |= POLLOUT;
+        } else if (!out.hold && !out.queue.empty()) {
+          next_due = std::min(next_due, out.queue.front().due);
+        }
+        // An end or an error is told of whatever is asked for: so none is where nothing is.
+        watched.push_back({events != 0 ? link.fds[side].get() : -1, events, 0});
+      }
+    }
+    const absl::Duration left = std::max(next_due - now, absl::ZeroDuration());
+    const timespec timeout = absl::ToTimespec(left);
+    const bool infinite = next_due == base::Instant::Infinite();
+    CheckErrno(ppoll(watched.data(), watched.size(), infinite ? nullptr : &timeout, nullptr) >= 0 ||
+                   errno == EINTR,
+               "poll");
+    uint64_t count = 0;
+    (void)!read(wake_.get(), &count, sizeof(count));
+  }
+
+  // Takes a client's connection and makes the server's.
+  void Add(base::UniqueFd client) {
+    const Address upstream = TcpAddress(upstreams_[next_upstream_++ % upstreams_.size()]);
+    Link& link = links_.emplace_back();
+    link.fds[0] = std::move(client);
+    link.fds[1] = MakeSocket(upstream);
+    // A failure is read from the socket later, as a reset.
+    (void)connect(link.fds[1].get(), upstream.get(), upstream.size);
+    const int on = 1;  // without effect on a Unix socket
+    for (base::UniqueFd& each : link.fds) {
+      setsockopt(each.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    }
+    for (int direction : {0, 1}) link.flows[direction] = born_[direction];
+    ++stats_.accepted;
+    ++stats_.open;
+  }
+  void Remove(std::list<Link>::iterator link, bool reset) {
+    for (Flow& flow : link->flows) Discard(flow);
+    if (reset) link->ResetBoth();
+    links_.erase(link);
+    --stats_.open;
+  }
+
+  // Moves what can be moved now.
+  void Move(std::list<Link>::iterator link) {
+    for (int round = 0; round < 8; ++round) {  // then it is others' turn
+      bool moved = false;
+      for (const int direction : {0, 1}) {
+        moved |= Read(*link, direction);
+        if (!Write(*link, direction, moved)) return Remove(link, /*reset=*/true);
+      }
+      if (link->flows[0].over() && link->flows[1].over()) return Remove(link, /*reset=*/false);
+      if (!moved) return;
     }
   }
 
-  std::vector<Task*> TakeTasks() {
-    base::MutexLock lock(mutex_);
-    return std::exchange(tasks_, {});
+  bool MayRead(int direction, const Flow& flow) const {
+    const bool waits = flow.hold || delays_[direction] > absl::ZeroDuration();
+    return !flow.ended && flow.waiting < (waits ? kWaitingLimit : kPlainLimit);
+  }
+  // True if something was read.
+  bool Read(Link& link, int direction) {
+    Flow& flow = link.flows[direction];
+    if (!MayRead(direction, flow)) return false;
+    const ssize_t got =
+        recv(link.fds[direction].get(), buffer_.data(), buffer_.size(), MSG_DONTWAIT);
+    if (got < 0 && WouldBlock()) return false;
+    std::string data(buffer_.data(), static_cast<size_t>(std::max<ssize_t>(got, 0)));
+    if (got > 0 && direction == Index(Direction::kToClient) && drop_replies_ > 0 && !flow.drop) {
+      --drop_replies_;
+      flow.drop = true;
+    }
+    flow.ended = got <= 0;
+    if (flow.drop || flow.closed) {
+      flow.damaged = true;
+      stats_.bytes_dropped += static_cast<int64_t>(data.size());
+    } else {
+      Enqueue(flow, direction, std::move(data),
+              got > 0    ? End::kNone
+              : got == 0 ? End::kFin
+                         : End::kReset);
+    }
+    return true;
+  }
+  void Enqueue(Flow& flow, int direction, std::string data, End end) {
+    const absl::Duration delay = delays_[direction];
+    flow.waiting += data.size();
+    stats_.bytes_waiting += static_cast<int64_t>(data.size());
+    flow.queue.push_back({delay > absl::ZeroDuration() ? base::Now() + delay : base::Instant(),
+                          std::move(data), end});
+  }
+  void Discard(Flow& flow) {
+    stats_.bytes_waiting -= static_cast<int64_t>(flow.waiting);
+    stats_.bytes_dropped += static_cast<int64_t>(flow.waiting);
+    flow.queue.clear();
+    flow.waiting = 0;
   }
 
-  void SetTimer(base::Instant due) {
-    if (due == timer_due_) return;
-    timer_due_ = due;
-    itimerspec spec{};  // 0 disarms
-    if (!due.is_infinite()) spec.it_value = {due.nanos() / 1000000000, due.nanos() % 1000000000};
-    CheckErrno(timerfd_settime(timer_.fd(), TFD_TIMER_ABSTIME, &spec, nullptr) == 0, "timerfd");
-  }
-
-  void Publish(const std::vector<Task*>& finished) {
-    base::MutexLock lock(mutex_);
-    stats_ = links_.stats();
-    for (Task* task : finished) task->done = true;
-    changed_.SignalAll();
+  // Writes what is due. False: the connection is to be reset.
+  bool Write(Link& link, int direction, bool& moved) {
+    Flow& flow = link.flows[direction];
+    const int fd = link.to(direction).get();
+    while (flow.has_due(base::Now())) {
+      Chunk& first = flow.queue.front();
+      if (first.end == End::kReset) return false;
+      if (first.end == End::kFin) {
+        shutdown(fd, SHUT_WR);
+        flow.closed = true;
+        flow.queue.clear();
+        return true;
+      }
+      if (flow.cut_after == 0) return false;
+      const size_t size = static_cast<size_t>(
+          std::min(flow.cut_after.value_or(INT64_MAX), static_cast<int64_t>(first.data.size())));
+      const ssize_t sent = send(fd, first.data.data(), size, MSG_NOSIGNAL | MSG_DONTWAIT);
+      if (sent < 0 && WouldBlock()) return true;
+      if (sent < 0) {
+        // Where the receiver is not only closed, its own stream has ended with that error.
+        Flow& back = link.flows[1 - direction];
+        if (errno != EPIPE && !std::exchange(back.ended, true) && !back.drop && !back.closed) {
+          Enqueue(back, 1 - direction, {}, End::kReset);
+        }
+        flow.closed = true;
+        Discard(flow);
+        return true;
+      }
+      moved = true;
+      (direction == 0 ? stats_.bytes_to_server : stats_.bytes_to_client) += sent;
+      stats_.bytes_waiting -= sent;
+      flow.waiting -= static_cast<size_t>(sent);
+      if (flow.cut_after) *flow.cut_after -= sent;
+      first.data.erase(0, static_cast<size_t>(sent));
+      if (first.data.empty()) flow.queue.pop_front();
+    }
+    return true;
   }
 
   const ReservedPort port_;
   const std::string socket_path_;
+  const base::UniqueFd wake_{eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)};
 
   // Of the thread alone.
-  const base::UniqueFd epoll_{epoll_create1(EPOLL_CLOEXEC)};
-  Signal wake_{epoll_.get(), eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)};
-  Signal timer_{epoll_.get(), timerfd_create(CLOCK_BOOTTIME, TFD_NONBLOCK | TFD_CLOEXEC)};
-  base::Instant timer_due_ = base::Instant::Infinite();
-  proxy::Links links_;
-  std::vector<std::unique_ptr<proxy::Listener>> listeners_;
+  std::list<Listener> listeners_;
+  std::vector<int> upstreams_;
+  size_t next_upstream_ = 0;
+  std::list<Link> links_;
+  Flow born_[2];  // the faults that a new connection is born with
+  absl::Duration delays_[2];
+  int drop_replies_ = 0;
+  std::vector<char> buffer_ = std::vector<char>(size_t{256} << 10);
+  ProxyStats stats_;
   bool stopping_ = false;
 
   base::Mutex mutex_;
-  base::CondVar changed_;  // stats_, or a task's `done`
-  ProxyStats stats_ ABSL_GUARDED_BY(mutex_);
+  base::CondVar changed_;  // shown_, or a task's `done`
+  ProxyStats shown_ ABSL_GUARDED_BY(mutex_);
   std::vector<Task*> tasks_ ABSL_GUARDED_BY(mutex_);
 
   std::thread thread_;
@@ -188,49 +511,49 @@ std::string TcpProxy::url() const { return "redis://127.0.0.1:" + std::to_string
 std::string TcpProxy::unix_url() const { return "unix://" + loop_->socket_path(); }
 
 void TcpProxy::Delay(Direction direction, absl::Duration delay) {
-  loop_->Run([&](proxy::Links& links) { links.Delay(direction, delay); });
+  loop_->Run([&] { loop_->SetDelay(direction, delay); });
 }
-
 void TcpProxy::Hold(Direction direction, Scope scope) {
-  loop_->Run([&](proxy::Links& links) { links.Hold(direction, scope); });
+  loop_->Run([&] {
+    loop_->ForEach(
+        direction, [](Flow& flow) { flow.hold = true; }, scope);
+  });
 }
-
 void TcpProxy::ReleaseHeld() {
-  loop_->Run([](proxy::Links& links) { links.ReleaseHeld(); });
+  loop_->Run([&] {
+    for (const Direction direction : {Direction::kToServer, Direction::kToClient}) {
+      loop_->ForEach(
+          direction, [](Flow& flow) { flow.hold = false; }, Scope::kAll);
+    }
+  });
 }
-
 void TcpProxy::Drop(Direction direction, Scope scope) {
-  loop_->Run([&](proxy::Links& links) { links.Drop(direction, scope); });
+  loop_->Run([&] { loop_->Drop(direction, scope); });
 }
-
 void TcpProxy::DropReplies(int connections) {
-  loop_->Run([&](proxy::Links& links) { links.DropReplies(connections); });
+  loop_->Run([&] { loop_->DropReplies(connections); });
 }
-
 void TcpProxy::CutAfter(Direction direction, int64_t bytes, Scope scope) {
-  loop_->Run([&](proxy::Links& links) { links.CutAfter(direction, bytes, scope); });
+  loop_->Run([&] {
+    loop_->ForEach(
+        direction, [&](Flow& flow) { flow.cut_after = bytes; }, scope);
+  });
 }
-
 void TcpProxy::ResetAll() {
-  loop_->Run([](proxy::Links& links) { links.ResetAll(); });
+  loop_->Run([&] { loop_->ResetAll(); });
 }
-
-void TcpProxy::CloseAll() {
-  loop_->Run([](proxy::Links& links) { links.CloseAll(); });
-}
-
 void TcpProxy::HalfClose(Direction direction) {
-  loop_->Run([&](proxy::Links& links) { links.HalfClose(direction); });
+  loop_->Run([&] { loop_->HalfClose(direction); });
 }
-
 void TcpProxy::LeadTo(const std::vector<int>& ports) {
-  std::vector<proxy::Address> upstreams;
-  for (const int port : ports) upstreams.push_back(proxy::TcpAddress("127.0.0.1", port));
-  loop_->Run([&](proxy::Links& links) { links.LeadTo(upstreams); });
+  loop_->Run([&] { loop_->LeadTo(ports); });
 }
-
-void TcpProxy::SetArrival(Arrival arrival) { loop_->SetArrival(arrival); }
-void TcpProxy::Heal() { loop_->Heal(); }
+void TcpProxy::SetArrival(Arrival arrival) {
+  loop_->Run([&] { loop_->SetArrival(arrival); });
+}
+void TcpProxy::Heal() {
+  loop_->Run([&] { loop_->Heal(); });
+}
 ProxyStats TcpProxy::stats() const { return loop_->stats(); }
 
 bool TcpProxy::Await(const std::function<bool(const ProxyStats&)>& condition,

@@ -37,7 +37,6 @@ struct ProxyStats {
 
 struct TcpProxyOptions {
   int port = 0;                         // the upstream server's
-  std::string host = "127.0.0.1";       // the upstream server's address, in numbers
   std::string listen_socket_path = {};  // also listen on this Unix socket
 };
 
@@ -90,7 +89,6 @@ class TcpProxy {
   void CutAfter(Direction direction, int64_t bytes, Scope scope = Scope::kExisting);
 
   void ResetAll();  // RST to both sides of every connection; bytes that wait are lost
-  void CloseAll();  // FIN to both sides of every connection; bytes that wait are lost
   // FIN to the receiver of this direction on every connection; the other direction flows on.
   void HalfClose(Direction direction);
 

@@ -1,26 +1,84 @@
-#include "tests/support/tcp_proxy.h"
-
+// The fault proxy: that it forwards, and does what its controls say.
+#include <poll.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 
-#include <cerrno>
 #include <cstring>
-#include <utility>
 
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
-#include "src/base/clock.h"
-#include "src/base/unique_fd.h"
-#include "tests/support/proxy_test_fixture.h"
-#include "tests/support/raw_connection.h"
-#include "tests/support/redis_server.h"
+#include "tests/support/testing.h"
 
 namespace redlatch::support {
 namespace {
 
-using ::testing::HasSubstr;
+constexpr int64_t kIncrSize = 27;  // the bytes of INCR counter
 
-class TcpProxyTest : public ProxyTestFixture {};
+class TcpProxyTest : public ::testing::Test {
+ protected:
+  static constexpr absl::Duration kSilence = absl::Milliseconds(30);  // an answer would be there
+  static constexpr absl::Duration kPatience = absl::Seconds(10);
+
+  enum class Ending : uint8_t { kOpen, kFin, kReset };
+
+  struct Heard {
+    std::string bytes;
+    Ending ending = Ending::kOpen;
+  };
+
+  // What comes on a connection until its stream ends, or nothing more comes within `patience`.
+  static Heard Listen(const RawConnection& connection, absl::Duration patience = kPatience) {
+    Heard heard;
+    for (;;) {
+      pollfd wait{connection.descriptor(), POLLIN, 0};
+      if (poll(&wait, 1, static_cast<int>(patience / absl::Milliseconds(1))) == 0) return heard;
+      char buffer[65536];
+      const ssize_t got = recv(wait.fd, buffer, sizeof(buffer), MSG_DONTWAIT);
+      if (got > 0) {
+        heard.bytes.append(buffer, static_cast<size_t>(got));
+        continue;
+      }
+      EXPECT_TRUE(got == 0 || errno == ECONNRESET);
+      heard.ending = got == 0 ? Ending::kFin : Ending::kReset;
+      return heard;
+    }
+  }
+
+  static bool SaysNothing(const RawConnection& connection) {
+    const Heard heard = Listen(connection, kSilence);
+    return heard.bytes.empty() && heard.ending == Ending::kOpen;
+  }
+
+  // Closes with RST.
+  static void CloseByReset(const RawConnection& connection) {
+    const linger at_once{1, 0};
+    setsockopt(connection.descriptor(), SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+  }
+  RawConnection Connect(absl::Duration timeout = kPatience) {
+    return RawConnection::ToPort(proxy_.port(), timeout);
+  }
+
+  bool AwaitWaiting(int64_t bytes) {
+    return proxy_.Await([=](const ProxyStats& stats) { return stats.bytes_waiting >= bytes; });
+  }
+  bool AwaitDropped() {
+    return proxy_.Await([](const ProxyStats& stats) { return stats.bytes_dropped > 0; });
+  }
+  bool AwaitOpen(int connections) {
+    return proxy_.Await([=](const ProxyStats& stats) { return stats.open == connections; });
+  }
+
+  // Until the server has no client but this question's.
+  bool AwaitServerAlone() { return server_->AwaitInfo("connected_clients", "1"); }
+
+  bool AwaitCounter(std::string_view value) {
+    const base::Instant deadline = base::Now() + kPatience;
+    while (server_->Text({"GET", "counter"}) != value) {
+      if (base::Now() > deadline) return false;
+    }
+    return true;
+  }
+
+  const std::unique_ptr<RedisServer> server_ = RedisServer::Start();
+  TcpProxy proxy_{{.port = server_->port()}};
+};
 
 TEST_F(TcpProxyTest, ForwardsAndCounts) {
   RawConnection connection = Connect();
@@ -54,19 +112,6 @@ TEST_F(TcpProxyTest, ResetReachesTheClientThoughAnotherProcessHasTheSocket) {
   const auto child = Child::Fork([](LinePipe& parent) { return parent.ReadLine().has_value(); });
   proxy_.ResetAll();
   EXPECT_EQ(Listen(connection).ending, Ending::kReset);
-}
-
-TEST_F(TcpProxyTest, CloseAllIsAnOrderlyEndForBothSides) {
-  RawConnection connection = Connect();
-  ASSERT_EQ(connection.Command({"PING"}).text, "PONG");
-  proxy_.Hold(Direction::kToServer);
-  connection.Send({"PING"});  // bytes that wait must not make a reset of it
-  ASSERT_TRUE(AwaitWaiting(1));
-  proxy_.CloseAll();
-  EXPECT_EQ(Listen(connection).ending, Ending::kFin);
-  EXPECT_TRUE(AwaitServerAlone());
-  { const RawConnection closed = std::move(connection); }
-  EXPECT_TRUE(AwaitOpen(0));
 }
 
 TEST_F(TcpProxyTest, HalfClosedToTheClientTheServerStillHears) {
@@ -110,6 +155,113 @@ TEST_F(TcpProxyTest, ConnectHangs) {
   proxy_.SetArrival(Arrival::kServe);
   EXPECT_EQ(Connect().Command({"PING"}).text, "PONG");
   EXPECT_EQ(proxy_.stats().accepted, 2);
+}
+
+TEST_F(TcpProxyTest, DelaysEitherDirectionAtFullBandwidth) {
+  constexpr absl::Duration kDelay = absl::Milliseconds(40);
+  constexpr int kCommands = 1000;
+  for (const Direction direction : {Direction::kToServer, Direction::kToClient}) {
+    proxy_.Delay(direction, kDelay);
+    RawConnection connection = Connect();
+    const base::Instant before = base::Now();
+    for (int i = 0; i < kCommands; ++i) connection.Send({"ECHO", std::to_string(i)});
+    EXPECT_EQ(connection.Receive().text, "0");
+    EXPECT_GE(base::Now() - before, kDelay);
+    for (int i = 1; i < kCommands; ++i) ASSERT_EQ(connection.Receive().text, std::to_string(i));
+    EXPECT_LT(base::Now() - before, kDelay * (kCommands / 10));
+    proxy_.Heal();
+  }
+}
+
+TEST_F(TcpProxyTest, HeldRequestsReachTheServerOnRelease) {
+  RawConnection connection = Connect();
+  ASSERT_EQ(connection.Command({"SET", "counter", "0"}).text, "OK");
+  proxy_.Hold(Direction::kToServer);
+  for (int i = 0; i < 3; ++i) connection.Send({"INCR", "counter"});
+  ASSERT_TRUE(AwaitWaiting(3 * kIncrSize));
+  EXPECT_EQ(server_->Text({"GET", "counter"}), "0");
+  EXPECT_TRUE(SaysNothing(connection));
+  proxy_.ReleaseHeld();
+  for (int i = 1; i <= 3; ++i) EXPECT_EQ(connection.Receive().integer, i);
+}
+
+TEST_F(TcpProxyTest, OldConnectionDeliversLateThoughItsClientIsGone) {
+  for (const bool by_reset : {false, true}) {
+    server_->Command({"SET", "counter", "0"});
+    RawConnection old = Connect();
+    ASSERT_EQ(old.Command({"PING"}).text, "PONG");
+    proxy_.Hold(Direction::kToServer, Scope::kExisting);
+    old.Send({"INCRBY", "counter", "10"});
+    ASSERT_TRUE(AwaitWaiting(1));
+    if (by_reset) CloseByReset(old);
+    { const RawConnection closed = std::move(old); }
+    EXPECT_EQ(Connect().Command({"INCR", "counter"}).integer, 1);  // a new connection passes
+    EXPECT_EQ(server_->Text({"GET", "counter"}), "1");
+    proxy_.ReleaseHeld();
+    EXPECT_TRUE(AwaitCounter("11"));
+    EXPECT_TRUE(AwaitOpen(0));
+  }
+}
+
+TEST_F(TcpProxyTest, DroppedReplyIsOfACommandThatWasExecuted) {
+  RawConnection connection = Connect();
+  proxy_.Drop(Direction::kToClient);
+  connection.Send({"INCR", "counter"});
+  ASSERT_TRUE(AwaitDropped());
+  EXPECT_EQ(server_->Text({"GET", "counter"}), "1");
+  EXPECT_TRUE(SaysNothing(connection));
+  RawConnection another = Connect();
+  another.Send({"PING"});
+  EXPECT_TRUE(SaysNothing(another));
+  proxy_.Heal();
+  EXPECT_EQ(Listen(connection).ending, Ending::kReset);
+  EXPECT_EQ(Connect().Command({"PING"}).text, "PONG");
+}
+
+TEST_F(TcpProxyTest, DroppedRequestIsNeverExecuted) {
+  RawConnection connection = Connect();
+  ASSERT_EQ(connection.Command({"SET", "counter", "0"}).text, "OK");
+  proxy_.Drop(Direction::kToServer, Scope::kExisting);
+  connection.Send({"INCR", "counter"});
+  ASSERT_TRUE(AwaitDropped());
+  EXPECT_EQ(Connect().Command({"GET", "counter"}).text, "0");  // a new connection passes
+  EXPECT_TRUE(SaysNothing(connection));
+}
+
+TEST_F(TcpProxyTest, DropRepliesSilencesSoManyConnections) {
+  RawConnection first = Connect();
+  RawConnection second = Connect();
+  ASSERT_EQ(second.Command({"PING"}).text, "PONG");
+  proxy_.DropReplies(1);
+  first.Send({"INCR", "counter"});
+  ASSERT_TRUE(AwaitDropped());
+  first.Send({"INCR", "counter"});  // executed, and unanswered too: a stream has no hole
+  EXPECT_TRUE(AwaitCounter("2"));
+  EXPECT_TRUE(SaysNothing(first));
+  EXPECT_EQ(second.Command({"PING"}).text, "PONG");
+}
+
+TEST_F(TcpProxyTest, CutInPlaceOfTheReply) {
+  RawConnection connection = Connect();
+  ASSERT_EQ(connection.Command({"PING"}).text, "PONG");
+  proxy_.CutAfter(Direction::kToClient, 0);
+  connection.Send({"INCR", "counter"});
+  const Heard heard = Listen(connection);
+  EXPECT_EQ(heard.bytes, "");
+  EXPECT_EQ(heard.ending, Ending::kReset);
+  EXPECT_EQ(server_->Text({"GET", "counter"}), "1");
+  EXPECT_EQ(Connect().Command({"PING"}).text, "PONG");
+}
+
+TEST_F(TcpProxyTest, CutInTheMiddleOfARequest) {
+  RawConnection connection = Connect();
+  ASSERT_EQ(connection.Command({"SET", "counter", "0"}).text, "OK");
+  proxy_.CutAfter(Direction::kToServer, kIncrSize + 10);
+  EXPECT_EQ(connection.Command({"INCR", "counter"}).integer, 1);
+  connection.Send({"INCR", "counter"});
+  EXPECT_EQ(Listen(connection).ending, Ending::kReset);
+  EXPECT_TRUE(AwaitServerAlone());
+  EXPECT_EQ(server_->Text({"GET", "counter"}), "1");
 }
 
 }  // namespace
