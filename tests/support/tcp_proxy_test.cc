@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "tests/support/testing.h"
+#include "tests/support/live_testing.h"
 
 namespace redlatch::support {
 namespace {

@@ -29,6 +29,11 @@ inline uint32_t Seed() {
   return static_cast<uint32_t>(std::strtoul(seed, nullptr, 10));
 }
 
+inline int64_t FromEnvironment(const char* name, int64_t otherwise) {
+  const char* const value = std::getenv(name);
+  return value == nullptr || *value == '\0' ? otherwise : std::strtoll(value, nullptr, 10);
+}
+
 }  // namespace redlatch::support
 
 #endif  // REDLATCH_TESTS_SUPPORT_TEST_SCALE_H_

@@ -2,40 +2,18 @@
 #include <arpa/inet.h>
 #include <sys/socket.h>
 
-#include <algorithm>
-#include <atomic>
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
-
-#include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
-#include "redlatch/client.h"
-#include "redlatch/simple_lock.h"
-#include "src/base/clock.h"
-#include "src/base/unique_fd.h"
 #include "src/redis/deployment/cluster_map.h"
 #include "src/redis/deployment/single_server.h"
 #include "src/redis/link/listening_thread.h"
 #include "src/redis/url/url.h"
 #include "src/redis/wire/slot.h"
-#include "tests/support/await.h"
-#include "tests/support/cluster_group.h"
 #include "tests/support/fake_server.h"
-#include "tests/support/process_stats.h"
-#include "tests/support/test_scale.h"
+#include "tests/support/live_testing.h"
 
 namespace redlatch {
 namespace {
 
 using support::FakeServer;
-using ::testing::HasSubstr;
 
 // A host that accepts connections at an address, and never answers.
 base::UniqueFd Silent(const std::string& host, int port) {
@@ -63,9 +41,8 @@ TEST(ClusterNodes, AreForgottenWhenTheirAddressChanges) {
   };
   move_to("127.0.1.1");
   const int none = support::OpenDescriptors();
-  const auto client = Client::Connect(absl::StrCat("redis-cluster://127.0.0.1:", node->port()));
-  ASSERT_TRUE(client.ok()) << client.status();
-  SimpleLock lock(*client, "lock");
+  const Client client = Connect(absl::StrCat("redis-cluster://127.0.0.1:", node->port()));
+  SimpleLock lock(client, "lock");
   ASSERT_TRUE(lock.Acquire().ok());
   const int before = support::OpenDescriptors();
   std::vector<base::UniqueFd> silent;
@@ -74,12 +51,11 @@ TEST(ClusterNodes, AreForgottenWhenTheirAddressChanges) {
     move_to(absl::StrCat("127.0.1.", i));
     silent.push_back(Silent(absl::StrCat("127.0.1.", i - 1), node->port()));
     const base::Instant began = base::Now();
-    const absl::StatusOr<Lease> lease = lock.Acquire();
-    EXPECT_TRUE(lease.ok()) << lease.status();
+    const auto lease = Must(lock.Acquire());
     longest = std::max(longest, base::Now() - began);
   }
   const auto ours = [&] { return support::OpenDescriptors() - static_cast<int>(silent.size()); };
-  EXPECT_TRUE(support::Await([&] { return ours() <= before + 1; }, absl::Seconds(10)))
+  EXPECT_TRUE(Await([&] { return ours() <= before + 1; }, absl::Seconds(10)))
       << ours() << " descriptors, and " << before << " before";
   EXPECT_LE(ours() - none, 2 + 4) << "one node is live";
   RecordProperty("longest_ms", absl::StrCat(absl::ToInt64Milliseconds(longest)));
@@ -137,9 +113,8 @@ TEST(ClusterNodes, DoNotMakeClientsSendThePasswordToAnUnknownAddress) {
   FakeServer stranger(FakeServer::Polite);
   const std::string url = stranger.url();
   Liar liar([&] { return url.substr(url.rfind('/') + 1); });
-  const auto client = Client::Connect(liar.url(), {.unreachable_after = absl::Seconds(1)});
-  ASSERT_TRUE(client.ok()) << client.status();
-  SimpleLock lock(*client, "lock");
+  const Client client = Connect(liar.url(), {.unreachable_after = absl::Seconds(1)});
+  SimpleLock lock(client, "lock");
   const absl::Status status = lock.Acquire({.wait = absl::Seconds(2)}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(status.message()), HasSubstr("does not name"));
@@ -152,9 +127,8 @@ TEST(ClusterNodes, ThatRedirectToMadeUpAddressesCostNoDescriptors) {
     const int number = ++invented;
     return absl::StrCat("127.1.", number / 250 % 250, ".", 1 + number % 250, ":7000");
   });
-  const auto client = Client::Connect(liar.url(), {.unreachable_after = absl::Seconds(1)});
-  ASSERT_TRUE(client.ok()) << client.status();
-  SimpleLock lock(*client, "lock");
+  const Client client = Connect(liar.url(), {.unreachable_after = absl::Seconds(1)});
+  SimpleLock lock(client, "lock");
   const int before = support::OpenDescriptors();
   int most = before;
   for (const base::Instant until = base::Now() + absl::Seconds(3); base::Now() < until;) {
@@ -193,14 +167,14 @@ TEST(ClusterNodes, ThatAreForgottenReportNothingAfterTheClientEnds) {
   ASSERT_TRUE(owner.ok()) << owner.status();
   ASSERT_TRUE((*owner)->server->ListenTo("channel", deadline, {}).ok());
   node->Do({"SPUBLISH", "channel", "text"});
-  ASSERT_TRUE(support::Await([&] { return messages == 1; }, absl::Seconds(20)));
+  ASSERT_TRUE(Await([&] { return messages == 1; }, absl::Seconds(20)));
   announce("127.0.1.2");
-  ASSERT_TRUE(support::Await(
-      [&] { return map.Refresh(base::Now() + absl::Seconds(1)) && (*owner)->forgotten; },
-      absl::Seconds(20)));
+  ASSERT_TRUE(
+      Await([&] { return map.Refresh(base::Now() + absl::Seconds(1)) && (*owner)->forgotten; },
+            absl::Seconds(20)));
   map.Stop();
   node->Do({"SPUBLISH", "channel", "text"});
-  EXPECT_FALSE(support::Await([&] { return messages == 2; }, absl::Milliseconds(300)));
+  EXPECT_FALSE(Await([&] { return messages == 2; }, absl::Milliseconds(300)));
 }
 
 }  // namespace

@@ -1,199 +1,136 @@
-// A replica is promoted under clients that wait for a lock. They know one address, which leads to
-// the primary: first to the old one, then to the new.
-#include <algorithm>
-#include <array>
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <cstdio>
-#include <memory>
-#include <string>
-#include <thread>
-#include <vector>
+// A managed service: one address, which leads to another server when that takes over. The name
+// server here is this program's own getaddrinfo().
+#include <dlfcn.h>
+#include <netdb.h>
 
-#include "absl/status/status.h"
-#include "absl/time/time.h"
-#include "gtest/gtest.h"
-#include "redlatch/client.h"
-#include "redlatch/reentrant_lock.h"
-#include "redlatch/simple_lock.h"
-#include "src/base/clock.h"
-#include "tests/support/await.h"
-#include "tests/support/redis_server.h"
-#include "tests/support/tcp_proxy.h"
-#include "tests/support/test_scale.h"
+#include <cstring>
+
+#include "tests/support/live_testing.h"
+
+namespace {
+
+constexpr char kHostName[] = "primary.test";
+constexpr const char* kAddresses[] = {"127.0.0.1", "127.0.0.2"};
+std::atomic<int> leads_to{0};
+
+}  // namespace
+
+extern "C" int getaddrinfo(const char* node, const char* service, const addrinfo* hints,
+                           addrinfo** result) {
+  using Function = int(const char*, const char*, const addrinfo*, addrinfo**);
+  static auto* const next = reinterpret_cast<Function*>(dlsym(RTLD_NEXT, "getaddrinfo"));
+  if (node == nullptr || std::strcmp(node, kHostName) != 0)
+    return next(node, service, hints, result);
+  // Not an address in numbers: that is asked for first.
+  if (hints != nullptr && (hints->ai_flags & AI_NUMERICHOST) != 0) return EAI_NONAME;
+  return next(kAddresses[leads_to], service, nullptr, result);
+}
 
 namespace redlatch {
 namespace {
 
-using support::Sleep;
+constexpr absl::Duration kRenamedPatience = absl::Seconds(20);
 
-constexpr absl::Duration kFailoverPatience = absl::Seconds(30);
-constexpr size_t kFailoverClients = 3;
-
-class Failover : public ::testing::Test {
+class RenamedHost : public ::testing::Test {
  protected:
-  Failover() { EXPECT_TRUE(replica_->AwaitInfo("master_link_status", "up")); }
+  RenamedHost() { EXPECT_TRUE(second_->AwaitInfo("master_link_status", "up")); }
+  ~RenamedHost() override { leads_to = 0; }
 
-  // The old primary takes no writes from here on, and the new one knows of all that it took: a
-  // release that is lost on the way would leave the lock taken until its claim or lease is over.
-  void Demote() {
-    EXPECT_EQ(primary_->Text({"CLIENT", "PAUSE", "60000", "WRITE"}), "OK");
-    AwaitReplication();
-    const std::string port = std::to_string(replica_->port());
-    EXPECT_FALSE(primary_->Command({"REPLICAOF", "127.0.0.1", port}).is_error());
-    EXPECT_EQ(primary_->Text({"CLIENT", "UNPAUSE"}), "OK");
+  // A lease that the second server will know.
+  Lease Hold(absl::Duration lease) {
+    SimpleLock kept(client_, "kept", {.lease = lease});
+    Lease held = *kept.Acquire();
+    EXPECT_TRUE(Await([this] {
+      return first_->Info("master_repl_offset") == second_->Info("slave_repl_offset");
+    }));
+    return held;
   }
   void Promote() {
-    EXPECT_FALSE(replica_->Command({"REPLICAOF", "NO", "ONE"}).is_error());
-    proxy_.LeadTo({replica_->port()});
+    second_->Do({"REPLICAOF", "NO", "ONE"});
+    leads_to = 1;
   }
-  // REQUIRES: nothing more is written.
-  void AwaitReplication() {
-    const auto keeps_up = [this] {
-      return primary_->Info("master_repl_offset") == replica_->Info("slave_repl_offset");
+  void ExpectLocksThere() {
+    SimpleLock lock(client_, "next");
+    const auto takes = [&] {
+      const auto lease = Must(lock.Acquire({.wait = kRenamedPatience}));
+      return second_->Integer({"EXISTS", "next"}) == 1;
     };
-    ASSERT_TRUE(support::Await(keeps_up, kFailoverPatience)) << "the replica does not keep up";
+    EXPECT_LT(TimeOf([&] { EXPECT_TRUE(Await(takes, kRenamedPatience)); }), absl::Seconds(5));
   }
 
-  const std::unique_ptr<support::RedisServer> primary_ = support::RedisServer::Start();
-  const std::unique_ptr<support::RedisServer> replica_ =
-      support::RedisServer::Start({.replica_of = primary_->port()});
-  support::TcpProxy proxy_{{.port = primary_->port()}};
+  const std::unique_ptr<RedisServer> first_ = RedisServer::Start();
+  const std::unique_ptr<RedisServer> second_ =
+      RedisServer::Start({.replica_of = first_->port(),
+                          .config = {absl::StrCat("port ", first_->port()), "bind 127.0.0.2"}});
+  const Client client_ = Connect(absl::StrCat("redis://", kHostName, ":", first_->port()));
 };
 
-class FailoverOfWaiters : public Failover {
- protected:
-  using Counts = std::array<int64_t, kFailoverClients>;
-
-  FailoverOfWaiters() {
-    for (size_t i = 0; i < kFailoverClients; ++i) {
-      crew_.emplace_back([this, i] {
-        SimpleLock lock(*Client::Connect(proxy_.url()), "lock");
-        while (!over_) {
-          const auto lease = lock.Acquire({.wait = absl::Seconds(60)});
-          if (lease.ok()) ++acquired_[i];
-        }
-      });
-    }
-    Await([&] { return LeastSince(Counts()) > 100; });
-  }
-  ~FailoverOfWaiters() override {
-    over_ = true;
-    for (std::thread& each : crew_) each.join();
-  }
-
-  Counts Now() const {
-    Counts counts;
-    for (size_t i = 0; i < kFailoverClients; ++i) counts[i] = acquired_[i];
-    return counts;
-  }
-  int64_t LeastSince(const Counts& before) const {
-    int64_t least = INT64_MAX;
-    for (size_t i = 0; i < kFailoverClients; ++i) least = std::min(least, acquired_[i] - before[i]);
-    return least;
-  }
-  static void Await(const std::function<bool()>& condition) {
-    EXPECT_TRUE(support::Await(condition, kFailoverPatience));
-  }
-
-  // What was acquired at the old primary does not count: from here on nothing can be.
-  void ExpectThatAllGoOn() {
-    const base::Instant promoted = base::Now();
-    const Counts before = Now();
-    Await([&] { return LeastSince(before) > 1; });
-    const absl::Duration idle = base::Now() - promoted;
-    std::printf("all three acquired again after %s\n", absl::FormatDuration(idle).c_str());
-    EXPECT_LE(idle, absl::Seconds(support::FullBars() ? 3 : 10));
-
-    Await([&] { return LeastSince(before) > 100; });
-    const Counts began = Now();
-    Sleep(absl::Seconds(support::FullBars() ? 5 : 2));
-    const Counts end = Now();
-    int64_t least = INT64_MAX;
-    int64_t most = 0;
-    for (size_t i = 0; i < kFailoverClients; ++i) {
-      least = std::min(least, end[i] - began[i]);
-      most = std::max(most, end[i] - began[i]);
-    }
-    std::printf("shares from %lld to %lld\n", static_cast<long long>(least),
-                static_cast<long long>(most));
-    // How even they are depends on the scheduler too; that somebody got hardly anything does not.
-    EXPECT_LE(static_cast<double>(most - least),
-              (support::FullBars() ? 0.2 : 0.9) * static_cast<double>(most));
-  }
-
- private:
-  std::atomic<bool> over_{false};
-  std::array<std::atomic<int64_t>, kFailoverClients> acquired_{};
-  std::vector<std::thread> crew_;
-};
-
-TEST_F(FailoverOfWaiters, ToANewPrimaryWhileTheOldHostIsGoneWithoutAWord) {
-  proxy_.Drop(support::Direction::kToServer, support::Scope::kExisting);
-  proxy_.Drop(support::Direction::kToClient, support::Scope::kExisting);
-  AwaitReplication();
+TEST_F(RenamedHost, IsLookedUpAgainWhenItsServerSaysThatItIsAReplica) {
+  const Lease lease = Hold(absl::Seconds(30));
   Promote();
-  ExpectThatAllGoOn();
+  first_->Do({"REPLICAOF", "127.0.0.2", absl::StrCat(first_->port())});
+  ExpectLocksThere();
+  EXPECT_TRUE(lease.valid());
+  EXPECT_EQ(second_->Integer({"EXISTS", "kept"}), 1);
 }
 
-TEST_F(FailoverOfWaiters, ByTheServersOwnCommand) {
-  const std::string port = std::to_string(replica_->port());
+TEST_F(RenamedHost, IsLookedUpAgainWhenItsServerIsGone) {
+  const Lease lease = Hold(absl::Seconds(2));
+  first_->Kill();
+  Promote();
+  ExpectLocksThere();
+  EXPECT_TRUE(Await([&] { return lease.remaining() > absl::Seconds(1.9); })) << "renewed there";
+}
+
+TEST_F(RenamedHost, IsLookedUpAgainWhenItsServerHangs) {
+  first_->Stop();
+  Promote();
+  ExpectLocksThere();
+  first_->Continue();
+}
+
+// It was cut off and does not know it: it stops when no replica has answered for a second.
+TEST_F(RenamedHost, IsLookedUpAgainAfterNoReplicas) {
+  first_->Do({"CONFIG", "SET", "min-replicas-max-lag", "1", "min-replicas-to-write", "1"});
+  const Lease lease = Hold(absl::Seconds(8));
+  Promote();
+  ExpectLocksThere();
+  EXPECT_TRUE(Await([&] { return lease.remaining() > absl::Seconds(7.5); })) << "renewed there";
+}
+
+// By the server's own command, under clients that wait for one lock.
+TEST(Failover, OfTheServerBehindAnAddressIsFollowed) {
+  const auto primary = RedisServer::Start();
+  const auto replica = RedisServer::Start({.replica_of = primary->port()});
+  ASSERT_TRUE(replica->AwaitInfo("master_link_status", "up"));
+  TcpProxy proxy({.port = primary->port()});
+  std::atomic<bool> over = false;
+  std::array<std::atomic<int>, 3> acquired = {};
+  const auto await_all = [&] {
+    for (std::atomic<int>& each : acquired) {
+      EXPECT_TRUE(Await([&, enough = each + 100] { return each > enough; }, kRenamedPatience));
+    }
+  };
+  std::vector<std::thread> crew;
+  for (std::atomic<int>& each : acquired) {
+    crew.emplace_back([&] {
+      SimpleLock lock(Connect(proxy.url()), "lock");
+      while (!over) each += lock.Acquire({.wait = absl::Seconds(60)}).ok() ? 1 : 0;
+    });
+  }
+  await_all();
+  const std::string port = absl::StrCat(replica->port());
   // It is refused until the replica counts as online.
-  Await([&] { return primary_->Text({"FAILOVER", "TO", "127.0.0.1", port}) == "OK"; });
-  EXPECT_TRUE(replica_->AwaitInfo("role", "master"));
-  proxy_.LeadTo({replica_->port()});
-  ExpectThatAllGoOn();
-}
-
-template <class Lock>
-class FailoverOfOne : public Failover {};
-using FailoverLocks = ::testing::Types<SimpleLock, ReentrantLock>;
-TYPED_TEST_SUITE(FailoverOfOne, FailoverLocks);
-
-TYPED_TEST(FailoverOfOne, WhoFindsAReplicaAsksTheNewPrimaryWithinTheSameCall) {
-  TypeParam lock(*Client::Connect(this->proxy_.url()), "lock");
-  ASSERT_TRUE(lock.Acquire().ok());
-  while (this->replica_->Integer({"EXISTS", "redlatch:2:{lock}:fence"}) == 0 ||
-         this->replica_->Integer({"EXISTS", "lock"}) == 1) {
-    std::this_thread::yield();
-  }
-  this->Demote();
-  this->Promote();
-  const auto lease = lock.TryAcquire();
-  EXPECT_TRUE(lease.ok()) << lease.status();
-  EXPECT_TRUE(this->replica_->Command({"EXISTS", "lock"}).integer == 1);
-}
-
-TYPED_TEST(FailoverOfOne, AReleaseIsRepeatedAsLongAsTheHoldWasExtended) {
-  const Client client = *Client::Connect(this->proxy_.url());
-  TypeParam lock(client, "lock");
-  TypeParam other(client, "other");
-  auto lease = lock.Acquire({.lease = absl::Milliseconds(300)});
-  ASSERT_TRUE(lease.ok()) << lease.status();
-  ASSERT_TRUE(lease->Extend(absl::Minutes(1)).ok());
-  this->AwaitReplication();
-  this->replica_->Command({"REPLICAOF", "NO", "ONE"});
-  EXPECT_TRUE(lease->Release().ok());
-  Sleep(absl::Milliseconds(400));
-  this->Promote();
-  this->proxy_.ResetAll();
-  EXPECT_TRUE(other.Acquire().ok());
-  EXPECT_TRUE(support::Await(
-      [&] {
-        return this->replica_->Integer({"EXISTS", "lock"}) == 0;
-      },
-      kFailoverPatience));
-}
-
-TEST_F(Failover, AnAddressThatLeadsToAReplicaIsNamed) {
-  SimpleLock lock(*Client::Connect(primary_->url()), "lock");
-  ASSERT_TRUE(lock.Acquire().ok());
-  Demote();
-  Promote();
-  const auto lease = lock.TryAcquire();
-  EXPECT_TRUE(absl::IsUnavailable(lease.status())) << lease.status();
-  EXPECT_NE(lease.status().message().find("is a replica"), std::string::npos) << lease.status();
+  EXPECT_TRUE(Await([&] { return primary->Text({"FAILOVER", "TO", "127.0.0.1", port}) == "OK"; }));
+  EXPECT_TRUE(replica->AwaitInfo("role", "master"));
+  proxy.LeadTo({replica->port()});
+  await_all();
+  over = true;
+  for (std::thread& each : crew) each.join();
+  // A client of the old address is told what is there.
+  const absl::Status at_replica = Client::Connect(primary->url()).status();
+  EXPECT_TRUE(absl::IsUnavailable(at_replica)) << at_replica;
+  EXPECT_THAT(std::string(at_replica.message()), HasSubstr("replica"));
 }
 
 }  // namespace

@@ -1,21 +1,7 @@
 // A latch whose server is replaced by a replica that has not received every count. Those who
 // counted repeat what they did; if they are gone, nobody waits for ever.
-#include <cstdint>
-#include <cstdlib>
-#include <functional>
-#include <memory>
-#include <optional>
-#include <string>
-#include <thread>
 
-#include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
-#include "gtest/gtest.h"
-#include "redlatch/client.h"
-#include "redlatch/count_down_latch.h"
-#include "src/base/clock.h"
-#include "tests/support/await.h"
-#include "tests/support/redis_server.h"
+#include "tests/support/live_testing.h"
 
 namespace redlatch {
 namespace {
@@ -26,12 +12,7 @@ constexpr absl::Duration kTtl = absl::Seconds(3);
 
 class LatchFailover : public ::testing::Test {
  protected:
-  void SetUp() override {
-    ASSERT_TRUE(Await([&] {
-      return replica_->Text({"INFO", "replication"}).find("master_link_status:up") !=
-             std::string::npos;
-    }));
-  }
+  void SetUp() override { ASSERT_TRUE(replica_->AwaitInfo("master_link_status", "up")); }
 
   ~LatchFailover() override {
     if (waiter_.joinable()) waiter_.join();
@@ -40,8 +21,7 @@ class LatchFailover : public ::testing::Test {
   static bool Await(const std::function<bool()>& condition) {
     return support::Await(condition, kPromotionPatience);
   }
-  Client Connect() { return *Client::Connect(primary_->url()); }
-  static std::string CountAt(support::RedisServer& server) {
+  static std::string CountAt(RedisServer& server) {
     return server.Text({"HGET", "latch", "count"});
   }
   // From here on the replica receives nothing.
@@ -60,7 +40,7 @@ class LatchFailover : public ::testing::Test {
   // Somebody who waits, and has been told how many have counted.
   void StartWaiter(int64_t total) {
     waiter_ = std::thread([this, total] {
-      const Client client = Connect();
+      const Client client = Connect(primary_->url());
       CountDownLatch latch(client, "latch", total, {.ttl = kTtl});
       status_ = latch.Wait({.wait = kPromotionPatience});
     });
@@ -79,23 +59,16 @@ class LatchFailover : public ::testing::Test {
     return *status_;
   }
 
-  int64_t Scripts() {
-    const std::string stats = primary_->Text({"INFO", "commandstats"});
-    const std::string name = "cmdstat_evalsha:calls=";
-    const size_t at = stats.find(name);
-    return at == std::string::npos ? 0 : std::atoll(stats.c_str() + at + name.size());
-  }
-
   static constexpr char kWaiters[] = "redlatch:2:{latch}:latch.waiters";
-  const std::unique_ptr<support::RedisServer> primary_ = support::RedisServer::Start();
-  const std::unique_ptr<support::RedisServer> replica_ =
-      support::RedisServer::Start({.replica_of = primary_->port()});
+  const std::unique_ptr<RedisServer> primary_ = RedisServer::Start();
+  const std::unique_ptr<RedisServer> replica_ =
+      RedisServer::Start({.replica_of = primary_->port()});
   std::thread waiter_;
   std::optional<absl::Status> status_;
 };
 
 TEST_F(LatchFailover, CountsThatWereLostAreRepeatedByThoseWhoCounted) {
-  const Client client = Connect();
+  const Client client = Connect(primary_->url());
   CountDownLatch latch(client, "latch", 4, {.ttl = kTtl});
   ASSERT_TRUE(latch.CountDown(1, "received").ok());
   StartWaiter(4);
@@ -109,7 +82,7 @@ TEST_F(LatchFailover, CountsThatWereLostAreRepeatedByThoseWhoCounted) {
   ASSERT_EQ(CountAt(*replica_), "3");
   Promote();
   EXPECT_TRUE(Await([&] { return CountAt(*replica_) == "1"; })) << "though nobody uses it";
-  const Client fourth = Connect();
+  const Client fourth = Connect(primary_->url());
   EXPECT_TRUE(CountDownLatch(fourth, "latch", 4, {.ttl = kTtl}).CountDown(1, "last").ok());
   EXPECT_TRUE(Outcome().ok()) << *status_;
 }
@@ -117,7 +90,7 @@ TEST_F(LatchFailover, CountsThatWereLostAreRepeatedByThoseWhoCounted) {
 TEST_F(LatchFailover, IfThoseWhoCountedAreGoneWhoeverWaitsIsToldThatItIsLost) {
   StartWaiter(3);
   {
-    const Client client = Connect();
+    const Client client = Connect(primary_->url());
     CountDownLatch latch(client, "latch", 3, {.ttl = kTtl});
     ASSERT_TRUE(latch.CountDown(1, "received").ok());
     Separate();
@@ -131,8 +104,6 @@ TEST_F(LatchFailover, IfThoseWhoCountedAreGoneWhoeverWaitsIsToldThatItIsLost) {
   EXPECT_LT(base::Now() - promoted, kPromotionPatience / 2);
   EXPECT_EQ(replica_->Integer({"EXISTS", "latch"}), 0);
 }
-
-// What it costs if the server is not replaced.
 
 }  // namespace
 }  // namespace redlatch

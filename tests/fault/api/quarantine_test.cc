@@ -1,39 +1,12 @@
 // After a promotion nobody is granted anything until what the server before it can have granted is
 // over.
-#include <functional>
-#include <memory>
-#include <string>
-#include <thread>
-#include <vector>
 
-#include "absl/status/status.h"
-#include "absl/status/statusor.h"
-#include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
-#include "redlatch/client.h"
-#include "redlatch/lease.h"
-#include "redlatch/multi_lock.h"
-#include "redlatch/reentrant_lock.h"
-#include "redlatch/reentrant_read_write_lock.h"
-#include "redlatch/semaphore.h"
-#include "redlatch/simple_lock.h"
-#include "redlatch/status.h"
-#include "src/base/clock.h"
-#include "tests/support/await.h"
-#include "tests/support/redis_server.h"
-#include "tests/support/tcp_proxy.h"
+#include "tests/support/live_testing.h"
 
 namespace redlatch {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::Contains;
-using ::testing::HasSubstr;
-
-using support::Await;
-using support::RedisServer;
 
 constexpr absl::Duration kQuarantine = absl::Seconds(3);
 constexpr absl::Duration kLease = absl::Seconds(1);  // what min-replicas-max-lag leaves of it
@@ -43,17 +16,15 @@ constexpr absl::Duration kMargin = absl::Milliseconds(100);
 
 class Quarantine : public ::testing::Test {
  protected:
-  static std::unique_ptr<RedisServer> StartServer(int replica_of = 0) {
-    return RedisServer::Start({.replica_of = replica_of, .config = {"min-replicas-max-lag 1"}});
-  }
-  static Client Connect(const std::string& url) { return *Client::Connect(url + "?quarantine=3s"); }
+  static Client Connect(const std::string& url) { return Connect(url + "?quarantine=3s"); }
   // Some lock has been taken, so that the quarantine of the first use is over.
   static void SitOut(const Client& client) {
     SimpleLock lock(client, "first", {.lease = kLease});
     EXPECT_TRUE(lock.Acquire({.wait = kQuarantinePatience}).ok());
   }
 
-  const std::unique_ptr<RedisServer> primary_ = StartServer();
+  const std::unique_ptr<RedisServer> primary_ =
+      RedisServer::Start({.config = {"min-replicas-max-lag 1"}});
 };
 
 TEST_F(Quarantine, BeginsWithTheFirstUseOfAServer) {
@@ -70,7 +41,7 @@ TEST_F(Quarantine, BeginsWithTheFirstUseOfAServer) {
 
 TEST_F(Quarantine, IsTheSameForAll) {
   SitOut(Connect(primary_->url()));
-  const Client other = *Client::Connect(primary_->url() + "?quarantine=4s");
+  const Client other = Connect(primary_->url() + "?quarantine=4s");
   const absl::Status refused = SimpleLock(other, "lock", {.lease = kLease}).Acquire().status();
   EXPECT_FALSE(refused.ok());
   EXPECT_THAT(std::string(refused.message()), AllOf(HasSubstr("4000 ms"), HasSubstr("3000 ms")));
@@ -121,7 +92,7 @@ class LongQuarantine : public Quarantine {
   }
   void Begin() { primary_->Command({"DEL", "redlatch:reign"}); }
 
-  const Client client_ = *Client::Connect(primary_->url() + "?quarantine=60s");
+  const Client client_ = Connect(primary_->url() + "?quarantine=60s");
 };
 
 TEST_F(LongQuarantine, OfAnotherLengthAllowsReleasesButNoHandover) {
@@ -134,7 +105,7 @@ TEST_F(LongQuarantine, OfAnotherLengthAllowsReleasesButNoHandover) {
   auto fourth = several.Acquire();
   auto permit = semaphore.Acquire();
   Begin();
-  const Client other = *Client::Connect(primary_->url() + "?quarantine=61s");
+  const Client other = Connect(primary_->url() + "?quarantine=61s");
   EXPECT_TRUE(IsBusy(SimpleLock(other, "simple").TryAcquire().status()));
   for (auto* const lease : {&first, &second, &third, &fourth}) {
     ASSERT_TRUE(lease->ok()) << lease->status();
@@ -148,89 +119,10 @@ TEST_F(LongQuarantine, OfAnotherLengthAllowsReleasesButNoHandover) {
 
 TEST_F(LongQuarantine, FindsQueuesByKeyPositionNotByName) {
   MultiLock several(client_, {"a", "b:simple.queue"});
-  auto lease = several.Acquire();
-  ASSERT_TRUE(lease.ok()) << lease.status();
+  auto lease = Must(several.Acquire());
   Begin();
-  EXPECT_TRUE(lease->Release().ok()) << lease->Release();
+  EXPECT_TRUE(lease.Release().ok()) << lease.Release();
   EXPECT_EQ(primary_->Integer({"EXISTS", "a", "b:simple.queue"}), 0);
-}
-
-class Promotion : public Quarantine {
- protected:
-  Promotion() {
-    EXPECT_TRUE(replica_->AwaitInfo("master_link_status", "up"));
-    SitOut(client_);
-  }
-  void AwaitReplication() {
-    EXPECT_TRUE(Await([this] {
-      return primary_->Info("master_repl_offset") == replica_->Info("slave_repl_offset");
-    }));
-  }
-  void Promote() { replica_->Command({"REPLICAOF", "NO", "ONE"}); }
-
-  support::TcpProxy link_{{.port = primary_->port()}};
-  const std::unique_ptr<RedisServer> replica_ = StartServer(link_.port());
-  support::TcpProxy way_{{.port = primary_->port()}};
-  const Client client_ = Connect(way_.url());
-};
-
-TEST_F(Promotion, WhoStillHoldsThereKeepsItAndWhatEndsIsHandedToNobodyBefore) {
-  SimpleLock simple(client_, "simple", {.lease = kLease});
-  ReentrantLock reentrant(client_, "reentrant", {.lease = kLease});
-  ReentrantReadWriteLock written(client_, "written", {.lease = kLease});
-  ReentrantReadWriteLock read(client_, "read", {.lease = kLease});
-  Semaphore semaphore(client_, "semaphore", 1, {.lease = kLease});
-  std::vector<Lease> held;
-  held.push_back(*simple.Acquire());
-  held.push_back(*reentrant.Acquire());
-  held.push_back(*written.Acquire());
-  held.push_back(*read.AcquireRead());
-  Permit permit = *semaphore.Acquire();
-  AwaitReplication();
-  Promote();
-  way_.LeadTo({replica_->port()});
-  way_.ResetAll();
-
-  const Client other = Connect(replica_->url());
-  SimpleLock next(other, "simple", {.lease = kLease});
-  ReentrantLock next_reentrant(other, "reentrant", {.lease = kLease});
-  ReentrantReadWriteLock next_written(other, "written", {.lease = kLease});
-  ReentrantReadWriteLock next_read(other, "read", {.lease = kLease});
-  Semaphore next_semaphore(other, "semaphore", 1, {.lease = kLease});
-  const base::Instant begun = base::Now();
-  EXPECT_TRUE(IsBusy(SimpleLock(other, "free", {.lease = kLease}).TryAcquire().status()));
-  // All of them go on beyond their leases.
-  EXPECT_TRUE(Await([&] { return base::Now() - begun > 1.5 * kLease; }));
-  for (const Lease& each : held) EXPECT_TRUE(each.valid());
-  EXPECT_TRUE(permit.valid());
-
-  std::vector<std::function<bool()>> takes = {
-      [&] { return next.Acquire({.wait = kQuarantinePatience}).ok(); },
-      [&] { return next_reentrant.Acquire({.wait = kQuarantinePatience}).ok(); },
-      [&] { return next_written.Acquire({.wait = kQuarantinePatience}).ok(); },
-      [&] { return next_written.AcquireRead({.wait = kQuarantinePatience}).ok(); },
-      [&] { return next_read.Acquire({.wait = kQuarantinePatience}).ok(); },
-      [&] { return next_semaphore.Acquire(1, {.wait = kQuarantinePatience}).ok(); }};
-  std::vector<absl::Duration> took(takes.size());
-  std::vector<std::thread> waiters;
-  for (size_t i = 0; i < takes.size(); ++i) {
-    waiters.emplace_back([&, i] {
-      EXPECT_TRUE(takes[i]()) << i;
-      took[i] = base::Now() - begun;
-    });
-  }
-  EXPECT_TRUE(Await([&] {
-    return replica_->Integer({"ZCARD", "redlatch:2:{simple}:simple.queue"}) == 1;
-  }));
-  for (Lease& each : held) EXPECT_TRUE(each.Release().ok());
-  EXPECT_TRUE(permit.Release().ok());
-  EXPECT_EQ(replica_->Integer({"EXISTS", "simple"}), 0);
-  EXPECT_LT(base::Now() - begun, kQuarantine);
-  for (std::thread& each : waiters) each.join();
-  for (const absl::Duration each : took) {
-    EXPECT_GE(each, kQuarantine - kMargin);
-    EXPECT_LE(each, kQuarantine + absl::Seconds(3));
-  }
 }
 
 }  // namespace

@@ -1,169 +1,89 @@
-// A server that refuses the client for a while when it connects: a password that was changed and
-// changed back, a memory policy that was wrong. The command was never sent, so nothing is decided.
-#include <memory>
-#include <string_view>
-
-#include "absl/base/thread_annotations.h"
-#include "absl/status/status.h"
-#include "absl/time/time.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
-#include "redlatch/client.h"
-#include "redlatch/observer.h"
-#include "redlatch/reentrant_lock.h"
-#include "redlatch/reentrant_read_write_lock.h"
-#include "redlatch/semaphore.h"
-#include "redlatch/simple_lock.h"
-#include "src/base/clock.h"
-#include "src/base/mutex.h"
-#include "tests/support/redis_server.h"
-#include "tests/support/tcp_proxy.h"
+// A server that refuses the client for a while when it connects. The command was never sent, so
+// nothing is decided.
+#include "tests/support/live_testing.h"
 
 namespace redlatch {
 namespace {
 
-using ::testing::HasSubstr;
-
-constexpr absl::Duration kRefusedPatience = absl::Seconds(10);
+constexpr absl::Duration kRefusedPatience = absl::Seconds(10);  // a lease is 30 s
 
 class RiskEvents : public Observer {
  public:
   void OnAtRisk(std::string_view, FencingToken, absl::Duration, const absl::Status&) override {
-    Count(at_risk_);
+    ++at_risk;
   }
-  void OnRecovered(std::string_view, FencingToken) override { Count(recovered_); }
-  void OnLost(const LostLease&) override { Count(lost_); }
+  void OnRecovered(std::string_view, FencingToken) override { ++recovered; }
+  void OnLost(const LostLease&) override { ++lost; }
 
-  bool AwaitAtRisk() { return Await(at_risk_); }
-  bool AwaitRecovered() { return Await(recovered_); }
-  int lost() {
-    const base::MutexLock lock(mu_);
-    return lost_;
-  }
-
- private:
-  void Count(int& event) {
-    const base::MutexLock lock(mu_);
-    ++event;
-    changed_.SignalAll();
-  }
-  bool Await(const int& event) {
-    const base::Instant deadline = base::Now() + kRefusedPatience;
-    const base::MutexLock lock(mu_);
-    while (event == 0 && lost_ == 0 && base::Now() < deadline) changed_.WaitUntil(mu_, deadline);
-    return event > 0;
-  }
-
-  base::Mutex mu_;
-  base::CondVar changed_;
-  int at_risk_ = 0;
-  int recovered_ = 0;
-  int lost_ = 0;
+  std::atomic<int> at_risk = 0;
+  std::atomic<int> recovered = 0;
+  std::atomic<int> lost = 0;
 };
 
-template <class Lock>
 class RefusedConnection : public ::testing::Test {
  protected:
-  void Set(const char* setting, const char* value) {
-    ASSERT_FALSE(server_->Command({"CONFIG", "SET", setting, value}).is_error());
+  using Commands = std::vector<std::vector<std::string>>;
+
+  void Do(const Commands& commands) {
+    for (const auto& each : commands) server_->Do(each);
   }
-  void RefuseByPassword() {
-    Set("requirepass", "secret");
-    proxy_.ResetAll();
-  }
-  void RefuseByPolicy() {
-    Set("maxmemory", "100mb");
-    Set("maxmemory-policy", "allkeys-lru");
+  void Refuse(const Commands& by) {
+    Do(by);
     proxy_.ResetAll();
   }
 
-  void RefuseByAcl() {
-    ASSERT_EQ(server_->Text({"ACL", "SETUSER", "default", "-eval", "-evalsha"}), "OK");
-    proxy_.ResetAll();
-  }
-  // For no connection more than there are by then.
-  void RefuseForWantOfRoom() {
-    Set("maxclients", "1");
-    proxy_.ResetAll();
-  }
-  void Welcome() {
-    ASSERT_EQ(server_->Text({"ACL", "SETUSER", "default", "+eval", "+evalsha"}), "OK");
-    Set("maxclients", "10000");
-  }
-
-  const std::unique_ptr<support::RedisServer> server_ = support::RedisServer::Start();
-  support::TcpProxy proxy_{{.port = server_->port()}};
+  const Commands evicts_ = {{"CONFIG", "SET", "maxmemory", "100mb"},
+                            {"CONFIG", "SET", "maxmemory-policy", "allkeys-lru"}};
+  const Commands keeps_ = {{"CONFIG", "SET", "maxmemory-policy", "noeviction"}};
+  const std::unique_ptr<RedisServer> server_ = RedisServer::Start();
+  TcpProxy proxy_{{.port = server_->port()}};
   const std::shared_ptr<RiskEvents> events_ = std::make_shared<RiskEvents>();
-  const Client client_ = *Client::Connect(proxy_.url(), {.observer = events_});
-  const Client other_ = *Client::Connect(server_->url());
+  const Client client_ = Connect(proxy_.url(), {.observer = events_});
+  SimpleLock lock_{client_, "lock", {.lease = absl::Seconds(30)}};
+  SimpleLock others_{Connect(server_->url()), "lock"};
 };
 
-using RefusedLocks = ::testing::Types<SimpleLock, ReentrantLock, ReentrantReadWriteLock>;
-TYPED_TEST_SUITE(RefusedConnection, RefusedLocks);
-
-TYPED_TEST(RefusedConnection, DoesNotMakeAReleaseFinal) {
-  TypeParam lock(this->client_, "lock");
-  TypeParam others(this->other_, "lock");
-  absl::StatusOr<Lease> lease = lock.Acquire();
-  ASSERT_TRUE(lease.ok()) << lease.status();
-  this->RefuseByPassword();
-  const absl::Status released = lease->Release();
-  EXPECT_TRUE(absl::IsUnavailable(released)) << released;
-  EXPECT_THAT(std::string(released.message()), HasSubstr("NOAUTH"));
-  this->Set("requirepass", "");
-  EXPECT_TRUE(others.Acquire({.wait = kRefusedPatience}).ok());  // the lease is 30 s
-}
-
-TYPED_TEST(RefusedConnection, ForWantOfAPermissionOrOfRoomDoesNotMakeAReleaseFinal) {
-  TypeParam lock(this->client_, "lock");
-  TypeParam others(this->other_, "lock");
-  for (const bool by_acl : {true, false}) {
-    SCOPED_TRACE(by_acl);
-    absl::StatusOr<Lease> lease = lock.Acquire({.wait = kRefusedPatience});
-    ASSERT_TRUE(lease.ok()) << lease.status();
-    by_acl ? this->RefuseByAcl() : this->RefuseForWantOfRoom();
-    const absl::Status released = lease->Release();
+TEST_F(RefusedConnection, MakesNoReleaseFinal) {
+  struct Case {
+    const char* says;
+    Commands refuse, welcome;
+  };
+  const Case cases[] = {
+      {"NOAUTH",
+       {{"CONFIG", "SET", "requirepass", "secret"}},
+       {{"CONFIG", "SET", "requirepass", ""}}},
+      {"permi",
+       {{"ACL", "SETUSER", "default", "-eval", "-evalsha"}},
+       {{"ACL", "SETUSER", "default", "+eval", "+evalsha"}}},
+      {"max", {{"CONFIG", "SET", "maxclients", "1"}}, {{"CONFIG", "SET", "maxclients", "10000"}}}};
+  for (const Case& each : cases) {
+    SCOPED_TRACE(each.says);
+    auto lease = Must(lock_.Acquire({.wait = kRefusedPatience}));
+    Refuse(each.refuse);
+    const absl::Status released = lease.Release();
     EXPECT_TRUE(absl::IsUnavailable(released)) << released;
-    this->Welcome();
-    EXPECT_TRUE(others.Acquire({.wait = kRefusedPatience}).ok());
+    EXPECT_THAT(std::string(released.message()), HasSubstr(each.says));
+    Do(each.welcome);
+    EXPECT_TRUE(others_.Acquire({.wait = kRefusedPatience}).ok());
   }
+  lock_.lock();
+  Refuse(evicts_);
+  lock_.unlock();
+  Do(keeps_);
+  EXPECT_TRUE(others_.Acquire({.wait = kRefusedPatience}).ok());
 }
 
-TYPED_TEST(RefusedConnection, DoesNotMakeAnUnlockFinal) {
-  TypeParam lock(this->client_, "lock");
-  TypeParam others(this->other_, "lock");
-  lock.lock();
-  this->RefuseByPolicy();
-  lock.unlock();
-  this->Set("maxmemory-policy", "noeviction");
-  EXPECT_TRUE(others.Acquire({.wait = kRefusedPatience}).ok());
-}
-
-TYPED_TEST(RefusedConnection, DoesNotEndALiveHold) {
-  TypeParam lock(this->client_, "lock", {.lease = absl::Seconds(6)});
-  absl::StatusOr<Lease> lease = lock.Acquire();
-  ASSERT_TRUE(lease.ok()) << lease.status();
-  this->RefuseByPolicy();
-  ASSERT_TRUE(this->events_->AwaitAtRisk());
-  EXPECT_TRUE(lease->valid());
-  this->Set("maxmemory-policy", "noeviction");
-  EXPECT_TRUE(this->events_->AwaitRecovered());
-  EXPECT_TRUE(lease->valid());
-  EXPECT_EQ(this->events_->lost(), 0);
-  EXPECT_TRUE(lease->Release().ok());
-}
-
-using RefusedSemaphore = RefusedConnection<Semaphore>;
-
-TEST_F(RefusedSemaphore, DoesNotKeepAPermitThatWasGivenBack) {
-  Semaphore semaphore(client_, "semaphore", 1);
-  Semaphore others(other_, "semaphore", 1);
-  auto permit = semaphore.Acquire();
-  ASSERT_TRUE(permit.ok()) << permit.status();
-  RefuseByPassword();
-  EXPECT_TRUE(absl::IsUnavailable(permit->Release()));
-  Set("requirepass", "");
-  EXPECT_TRUE(others.Acquire(1, {.wait = kRefusedPatience}).ok());
+TEST_F(RefusedConnection, EndsNoLiveHold) {
+  SimpleLock brief(client_, "brief", {.lease = absl::Seconds(6)});
+  auto lease = Must(brief.Acquire());
+  Refuse(evicts_);
+  ASSERT_TRUE(Await([&] { return events_->at_risk > 0; }, kRefusedPatience));
+  EXPECT_TRUE(lease.valid());
+  Do(keeps_);
+  EXPECT_TRUE(Await([&] { return events_->recovered > 0; }, kRefusedPatience));
+  EXPECT_TRUE(lease.valid());
+  EXPECT_EQ(events_->lost, 0);
+  EXPECT_TRUE(lease.Release().ok());
 }
 
 }  // namespace

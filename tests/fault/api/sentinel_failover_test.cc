@@ -1,234 +1,127 @@
-// Primaries that die, hang, are cut off or step down, one after the other, under processes that
-// lock through Sentinel.
-//
-//   REDLATCH_FAILOVERS=20    so many. Where unset: 4, one of each kind; 2 where holds are to
-//   survive
-#include <algorithm>
-#include <array>
-#include <atomic>
-#include <cstdint>
-#include <cstdio>
-#include <fstream>
-#include <memory>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
-
-#include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
-#include "gtest/gtest.h"
-#include "redlatch/client.h"
-#include "redlatch/reentrant_lock.h"
-#include "redlatch/simple_lock.h"
-#include "redlatch/status.h"
-#include "src/base/clock.h"
-#include "tests/fault/soak/plan.h"
-#include "tests/support/await.h"
-#include "tests/support/child_entry.h"
-#include "tests/support/history_check/history_checker.h"
-#include "tests/support/history_check/history_event.h"
-#include "tests/support/history_writer.h"
+// Primaries that die, hang, are cut off or step down, one after the other, under clients that lock
+// through real sentinels. REDLATCH_FAILOVERS=20: so many, in place of one of each kind.
+#include "tests/support/live_testing.h"
 #include "tests/support/sentinel_group.h"
-#include "tests/support/subprocess.h"
-#include "tests/support/temp_dir.h"
-#include "tests/support/test_scale.h"
 
 namespace redlatch {
 namespace {
 
-using soak::Dice;
-using support::Direction;
 using support::SentinelGroup;
 
-constexpr int kFailoverProcesses = 8;
-constexpr int kFailoverLocks = 2;  // a simple one and a reentrant one
+constexpr size_t kFailoverClients = 6;
 constexpr absl::Duration kSentinelPatience = absl::Seconds(60);
 
-// What is promised of holds when a primary is replaced.
-enum FailoverPromise : uint8_t { kTokensGrow, kAcks, kWithQuarantine };
-constexpr absl::Duration kQuarantineTime = absl::Seconds(4);
+// What is promised of holds when a primary is replaced: with acks and with a quarantine, that
+// nobody else gets what is held.
+struct FailoverCase {
+  const char* name;
+  LockOptions options;
+  const char* url = "";
+};
 
-LockOptions OptionsFor(FailoverPromise promise) {
-  switch (promise) {
-    case kTokensGrow:
-      return {};
-    case kAcks:  // of all replicas
-      return {.replica_acks = 2, .ack_timeout = absl::Seconds(2)};
-    case kWithQuarantine:  // less what a primary goes on alone
-      return {.lease = kQuarantineTime - absl::Seconds(2)};
-  }
-  return {};
-}
-
-// One process: it locks and unlocks until its parent says that it is over.
-REDLATCH_CHILD(FailoverWorker) {
-  support::HistoryWriter history(args.at(1), std::stoi(args.at(2)));
-  Dice dice(std::stoull(args.at(3)));
-  const absl::StatusOr<Client> client = Client::Connect(args.at(0));
-  if (!client.ok()) return 2;
-  const LockOptions options = OptionsFor(static_cast<FailoverPromise>(std::stoi(args.at(4))));
-  std::vector<std::unique_ptr<RedisLockBase>> locks;
-  locks.push_back(std::make_unique<SimpleLock>(*client, "simple", options));
-  locks.push_back(std::make_unique<ReentrantLock>(*client, "reentrant", options));
-  for (int round = 0; !parent.ReadLine(absl::ZeroDuration()) && !history.full(); ++round) {
-    const int which = round % kFailoverLocks;
-    const uint32_t number = history.Invoke(
-        locks[static_cast<size_t>(which)]->name(),
-        which == 0 ? history::Kind::kLock : history::Kind::kReentrant, 0, /*waits=*/true);
-    absl::StatusOr<Lease> lease =
-        locks[static_cast<size_t>(which)]->Acquire({.wait = absl::Seconds(30)});
-    if (!lease.ok()) {
-      history.Refused(number, IsBusy(lease.status()));
-      continue;
-    }
-    history.Held(number, lease->fencing_token().value());
-    history.Remaining(number, base::Now(), lease->remaining());
-    soak::Pass(dice.Between(absl::ZeroDuration(), absl::Milliseconds(2)));
-    const base::Instant asked = base::Now();
-    history.Remaining(number, asked, lease->remaining());
-    history.ReleaseInvoked(number);
-    if (lease->Release().ok()) history.Released(number);
-  }
-  return 0;
-}
-
-class SentinelFailover : public ::testing::TestWithParam<FailoverPromise> {
- public:
+class SentinelFailover : public ::testing::TestWithParam<FailoverCase> {
+ protected:
   SentinelFailover() {
-    const std::string url =
-        GetParam() == kWithQuarantine
-            ? absl::StrCat(group_->url(), "?quarantine=", absl::FormatDuration(kQuarantineTime))
-            : group_->url();
-    for (int i = 0; i < kFailoverProcesses; ++i) {
-      paths_.push_back(absl::StrCat(directory_.path(), "/", i));
-      crew_.push_back(support::SpawnChild(
-          "FailoverWorker",
-          {url, paths_.back(), absl::StrCat(i), absl::StrCat(i), absl::StrCat(GetParam())}));
+    for (size_t i = 0; i < kFailoverClients; ++i) {
+      crew_.emplace_back([this, i] { Work(i); });
     }
-    AwaitAllSince(base::Now());
+    AwaitAll();
+  }
+  ~SentinelFailover() override {
+    stop_ = true;
+    for (std::thread& each : crew_) each.join();
   }
 
-  // When the last of the processes that had to acquire something after `since` did so; their calls
-  // may have begun sooner.
-  base::Instant AwaitAllSince(base::Instant since) {
-    base::Instant last = since;
-    for (size_t i = 0; i < paths_.size(); ++i) {
-      EXPECT_TRUE(support::Await(
-          [&] {
-            std::ifstream history(paths_[i]);
-            history.seekg(read_[i]);
-            for (std::string line; std::getline(history, line) && !history.eof();) {
-              read_[i] += static_cast<std::streamoff>(line.size() + 1);
-              const auto event = history::ParseLine(line);
-              const auto at = base::Instant::FromNanos(event->time);
-              if (event->what != history::What::kOk || at <= since) continue;
-              last = std::max(last, at);
-              return true;
-            }
-            return false;
-          },
-          kSentinelPatience))
-          << paths_[i] << " never locks again";
+  static bool excludes() { return GetParam().options.replica_acks > 0 || *GetParam().url != '\0'; }
+
+  // Every client has locked once more, with a call that began after this one.
+  void AwaitAll() {
+    for (const std::atomic<int>& each : rounds_) {
+      const int enough = each + 2;
+      EXPECT_TRUE(Await([&] { return each >= enough; }, kSentinelPatience)) << "never locks again";
     }
-    return last;
   }
 
-  // Returns the next primary.
-  size_t Dies(size_t old) {
-    group_->server(old).Kill();
-    const size_t next = group_->AwaitPrimaryOtherThan(old);
-    mend_ = [this, old] { group_->server(old).Restart(); };
-    return next;
-  }
-  size_t Hangs(size_t old) {
-    group_->server(old).Stop();
-    const size_t next = group_->AwaitPrimaryOtherThan(old);
-    mend_ = [this, old] { group_->server(old).Continue(); };
-    return next;
-  }
-  // A sentinel that finds no replica ready gives up, and has to be asked again.
-  size_t StepsDown(size_t old) {
-    mend_ = [] {};
-    std::optional<size_t> primary;
-    for (const base::Instant end = base::Now() + kSentinelPatience;
-         !primary && base::Now() < end;) {
-      group_->sentinel(0).Command({"SENTINEL", "FAILOVER", SentinelGroup::kPrimary});
-      support::Await([&] { return (primary = group_->PrimaryOtherThan(old)).has_value(); },
-                     absl::Seconds(3));
+  // Replaces the primary; returns what makes its server well again.
+  std::function<void()> Strike(int64_t kind, size_t old) {
+    switch (kind % 4) {
+      case 0:
+        group_->server(old).Kill();
+        group_->AwaitPrimaryOtherThan(old);
+        return [this, old] { group_->server(old).Restart(); };
+      case 1:
+        group_->server(old).Stop();
+        group_->AwaitPrimaryOtherThan(old);
+        return [this, old] { group_->server(old).Continue(); };
+      case 2:
+        // A sentinel that finds no replica ready gives up, and has to be asked again.
+        EXPECT_TRUE(Await(
+            [&] {
+              group_->sentinel(0).Command({"SENTINEL", "FAILOVER", SentinelGroup::kPrimary});
+              return Await([&] { return group_->PrimaryOtherThan(old).has_value(); },
+                           absl::Seconds(3));
+            },
+            kSentinelPatience));
+        return [] {};
+      default:
+        group_->proxy(old).Drop(Direction::kToServer);
+        group_->proxy(old).Drop(Direction::kToClient);
+        group_->AwaitPrimaryOtherThan(old);
+        return [this, old] { group_->proxy(old).Heal(); };
     }
-    return primary.value();
-  }
-  size_t IsCutOff(size_t old) {
-    group_->proxy(old).Drop(Direction::kToServer);
-    group_->proxy(old).Drop(Direction::kToClient);
-    const size_t next = group_->AwaitPrimaryOtherThan(old);
-    mend_ = [this, old] { group_->proxy(old).Heal(); };
-    return next;
   }
 
-  const support::TempDir directory_;
   const std::unique_ptr<SentinelGroup> group_ = SentinelGroup::Start(
       {.proxied = true, .server = {.config = {"min-replicas-max-lag 1", "repl-backlog-ttl 0"}}});
-  std::vector<std::string> paths_;
-  std::array<std::streamoff, kFailoverProcesses> read_{};  // of each
-  std::vector<std::unique_ptr<support::Child>> crew_;
-  std::function<void()> mend_;
+
+ private:
+  void Work(size_t i) {
+    const Client client = Connect(group_->url() + GetParam().url);
+    SimpleLock simple(client, "simple", GetParam().options);
+    ReentrantLock reentrant(client, "reentrant", GetParam().options);
+    for (int round = 0; !stop_; ++round) {
+      const bool one = round % 2 == 0;
+      const absl::StatusOr<Lease> lease = (one ? static_cast<RedisLockBase&>(simple) : reentrant)
+                                              .Acquire({.wait = kSentinelPatience});
+      if (!lease.ok()) continue;
+      const int inside = ++inside_[one];
+      EXPECT_TRUE(inside == 1 || !excludes()) << "two have it";
+      EXPECT_LT(tokens_[one].exchange(lease->fencing_token().value()),
+                lease->fencing_token().value());
+      Sleep(absl::Milliseconds(1));
+      --inside_[one];
+      ++rounds_[i];
+    }
+  }
+
+  std::array<std::atomic<int>, kFailoverClients> rounds_ = {};
+  std::array<std::atomic<int>, 2> inside_ = {};
+  std::array<std::atomic<uint64_t>, 2> tokens_ = {};
+  std::atomic<bool> stop_ = false;
+  std::vector<std::thread> crew_;
 };
 
 TEST_P(SentinelFailover, EverybodyLocksAgainSoonAndTokensGrow) {
-  struct Kind {
-    const char* name;
-    size_t (SentinelFailover::*strike)(size_t old);
-  };
-  const std::array<Kind, 4> kinds = {{{"killed", &SentinelFailover::Dies},
-                                      {"stopped", &SentinelFailover::Hangs},
-                                      {"told to step down", &SentinelFailover::StepsDown},
-                                      {"cut off", &SentinelFailover::IsCutOff}}};
-  const bool at_once = GetParam() == kTokensGrow;
-  const int64_t failovers = soak::FromEnvironment("REDLATCH_FAILOVERS", at_once ? 4 : 2);
-  absl::Duration longest;
+  const int64_t failovers = support::FromEnvironment("REDLATCH_FAILOVERS", excludes() ? 2 : 4);
   for (int64_t i = 0; i < failovers; ++i) {
-    const Kind& kind = kinds[static_cast<size_t>(i) % kinds.size()];
-    const size_t old = group_->Primary().value();
-    const base::Instant begun = base::Now();
-    const size_t primary = (this->*kind.strike)(old);
-    const base::Instant answers = base::Now();
+    SCOPED_TRACE(i);
+    const std::function<void()> mend = Strike(i, group_->Primary().value());
     // A replica that is not there confirms nothing.
-    if (!at_once) mend_();
-    const absl::Duration after = AwaitAllSince(answers) - answers;
-    longest = std::max(longest, after);
-    std::printf(
-        "server %zu was %s; after %.2f s server %zu was the primary; all had locked again "
-        "%.3f s later\n",
-        old, kind.name, absl::ToDoubleSeconds(answers - begun), primary,
-        absl::ToDoubleSeconds(after));
-    if (at_once) mend_();
+    if (excludes()) mend();
+    AwaitAll();
+    if (!excludes()) mend();
     ASSERT_TRUE(group_->AwaitWell());
-    AwaitAllSince(base::Now());
-  }
-  for (const auto& child : crew_) child->pipe().WriteLine("stop");
-  for (const auto& child : crew_) {
-    const auto status = child->WaitFor(kSentinelPatience);
-    EXPECT_TRUE(status && status->success());
-  }
-  const auto history = history::ReadHistory(paths_);
-  ASSERT_TRUE(history.ok()) << history.status();
-  soak::ExpectTrue(*history, [&](const history::Violation& violation) {
-    return at_once && violation.rule == history::Rule::kExclusion;
-  });
-  if (at_once) {
-    EXPECT_LE(longest, absl::Seconds(support::FullBars() ? 1 : 5));
+    AwaitAll();
   }
 }
 
-std::string NameOfPromise(const ::testing::TestParamInfo<FailoverPromise>& info) {
-  static constexpr std::array kNames = {"plain", "acks", "quarantine"};
-  return kNames.at(info.param);
-}
-
-INSTANTIATE_TEST_SUITE_P(Promises, SentinelFailover,
-                         ::testing::Values(kTokensGrow, kAcks, kWithQuarantine), NameOfPromise);
+INSTANTIATE_TEST_SUITE_P(
+    Promises, SentinelFailover,
+    ::testing::Values(FailoverCase{"plain", {}},
+                      FailoverCase{"acks", {.replica_acks = 2, .ack_timeout = absl::Seconds(2)}},
+                      // A primary goes on alone for two seconds.
+                      FailoverCase{"quarantine", {.lease = absl::Seconds(2)}, "?quarantine=4s"}),
+    [](const auto& its) { return its.param.name; });
 
 }  // namespace
 }  // namespace redlatch

@@ -1,25 +1,9 @@
 // The machine is suspended while a client is at work: only CLOCK_BOOTTIME goes on.
 #include <sys/syscall.h>
-#include <unistd.h>
 
-#include <atomic>
-#include <cstdint>
 #include <ctime>
-#include <memory>
-#include <optional>
-#include <thread>
 
-#include "absl/status/status.h"
-#include "absl/status/statusor.h"
-#include "absl/time/time.h"
-#include "gtest/gtest.h"
-#include "redlatch/client.h"
-#include "redlatch/semaphore.h"
-#include "redlatch/simple_lock.h"
-#include "tests/support/await.h"
-#include "tests/support/connect.h"
-#include "tests/support/outcomes.h"
-#include "tests/support/redis_server.h"
+#include "tests/support/live_testing.h"
 
 namespace {
 
@@ -48,8 +32,6 @@ extern "C" int clock_gettime(clockid_t clock, timespec* now) noexcept {
 namespace redlatch {
 namespace {
 
-using support::Connect;
-
 // The kernel's timers would have waited for another 19 s or more.
 constexpr absl::Duration kSuspendSoon = absl::Seconds(10);
 
@@ -66,7 +48,7 @@ class Suspend : public ::testing::Test {
     return Awake() - began;
   }
 
-  const std::unique_ptr<support::RedisServer> server_ = support::RedisServer::Start();
+  const std::unique_ptr<RedisServer> server_ = RedisServer::Start();
   Client client_ = Connect(server_->url());
   SimpleLock lock_{client_, "lock"};
 };

@@ -1,36 +1,10 @@
 // Ten thousand who wait at a time: no thread of theirs, little memory, and each in its turn.
 #include <malloc.h>
 
-#include <algorithm>
-#include <atomic>
-#include <cstddef>
-#include <memory>
-#include <stop_token>
-#include <string>
-#include <utility>
-#include <vector>
-
-#include "absl/status/status.h"
-#include "absl/status/statusor.h"
-#include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
-#include "redlatch/client.h"
-#include "redlatch/semaphore.h"
-#include "redlatch/simple_lock.h"
-#include "tests/support/await.h"
-#include "tests/support/connect.h"
-#include "tests/support/outcomes.h"
-#include "tests/support/process_stats.h"
-#include "tests/support/redis_server.h"
-#include "tests/support/tcp_proxy.h"
+#include "tests/support/live_testing.h"
 
 namespace redlatch {
 namespace {
-
-using support::Await;
-using support::Connect;
 
 constexpr size_t kLocks = 100;
 constexpr size_t kWaiters = 10000;
@@ -41,7 +15,7 @@ constexpr int kMostThreads = 4;
 constexpr absl::Duration kSoon = absl::Seconds(2);
 
 TEST(AsyncMany, WaitWithoutThreadsAndInOrder) {
-  const auto server = support::RedisServer::Start();
+  const auto server = RedisServer::Start();
   Client other = Connect(server->url());
   std::vector<std::unique_ptr<SimpleLock>> theirs;
   std::vector<Lease> held;
@@ -94,7 +68,7 @@ TEST(AsyncMany, WaitWithoutThreadsAndInOrder) {
 // All begin in one turn of the client's thread. Only the first asks the server, so the others must
 // not be held back until an answer comes.
 TEST(AsyncMany, WaitersWithoutARequestBeginAtOnce) {
-  const auto server = support::RedisServer::Start();
+  const auto server = RedisServer::Start();
   Client other = Connect(server->url());
   SimpleLock theirs(other, "lock");
   const Lease held = *theirs.Acquire();
@@ -113,8 +87,8 @@ TEST(AsyncMany, WaitersWithoutARequestBeginAtOnce) {
 TEST(AsyncMany, RequestsInFlightAreBounded) {
   constexpr size_t kRequests = 2000;
   constexpr int64_t kMostInFlight = 300;
-  const auto server = support::RedisServer::Start();
-  support::TcpProxy proxy({.port = server->port()});
+  const auto server = RedisServer::Start();
+  TcpProxy proxy({.port = server->port()});
   Client client = Connect(proxy.url() + "?command_timeout=1m");
   Semaphore semaphore(client, "permits", kRequests);
   ASSERT_TRUE(semaphore.Acquire().ok());
@@ -124,7 +98,7 @@ TEST(AsyncMany, RequestsInFlightAreBounded) {
     return at == stats.npos ? 0 : std::stoll(stats.substr(at + 22));
   };
   const int64_t before = calls();
-  proxy.Hold(support::Direction::kToClient);
+  proxy.Hold(Direction::kToClient);
   support::Outcomes<absl::StatusOr<Permit>> permits;
   support::Outcomes<absl::StatusOr<Permit>> marker;
   for (size_t i = 0; i < kRequests; ++i) semaphore.AcquireAsync(1, {}, permits.Callback());
@@ -140,7 +114,7 @@ TEST(AsyncMany, RequestsInFlightAreBounded) {
 
 // A wait that ends while its request is held back ends in time.
 TEST(AsyncMany, HeldBackRequestsTimeOut) {
-  const auto server = support::RedisServer::Start();
+  const auto server = RedisServer::Start();
   Client client = Connect(server->url() + "?command_timeout=1m");
   Semaphore semaphore(client, "permits", 1);
   ASSERT_TRUE(semaphore.Acquire().ok());
@@ -157,30 +131,6 @@ TEST(AsyncMany, HeldBackRequestsTimeOut) {
   EXPECT_TRUE(stopped.Await(1, kSoon));
   EXPECT_EQ(permits.size(), 0);
   server->Continue();
-}
-
-// The same for one that is stopped, although no other has timed out.
-TEST(AsyncMany, HeldBackRequestCanBeStopped) {
-  const auto server = support::RedisServer::Start();
-  support::TcpProxy proxy({.port = server->port()});
-  Client client = Connect(proxy.url() + "?command_timeout=1m");
-  Semaphore semaphore(client, "permits", 1);
-  ASSERT_TRUE(semaphore.Acquire().ok());
-  proxy.Hold(support::Direction::kToClient);
-  std::stop_source stop;
-  support::Outcomes<absl::StatusOr<Permit>> permits;
-  support::Outcomes<absl::StatusOr<Permit>> marker;
-  support::Outcomes<absl::StatusOr<Permit>> stopped;
-  for (int i = 0; i < 1000; ++i) semaphore.AcquireAsync(1, {}, permits.Callback());
-  semaphore.AcquireAsync(1, {.stop = stop.get_token()}, stopped.Callback());
-  // Its completion comes behind the driver's first look at all of them.
-  semaphore.AcquireAsync(-1, {}, marker.Callback());
-  ASSERT_TRUE(marker.Await(1));
-  stop.request_stop();
-  ASSERT_TRUE(stopped.Await(1, kSoon));
-  EXPECT_TRUE(absl::IsCancelled(stopped.Take().status()));
-  EXPECT_EQ(permits.size(), 0);
-  proxy.Heal();
 }
 
 }  // namespace

@@ -1,69 +1,10 @@
 // The asynchronous face on one server: when callbacks come, where, and what ends a wait.
-#include <atomic>
-#include <deque>
-#include <functional>
-#include <memory>
-#include <optional>
 #include <stdexcept>
-#include <stop_token>
-#include <string>
-#include <thread>
-#include <utility>
 
-#include "absl/status/status.h"
-#include "absl/status/statusor.h"
-#include "absl/time/time.h"
-#include "gtest/gtest.h"
-#include "redlatch/client.h"
-#include "redlatch/simple_lock.h"
-#include "src/base/mutex.h"
-#include "tests/support/await.h"
-#include "tests/support/connect.h"
-#include "tests/support/outcomes.h"
-#include "tests/support/redis_server.h"
+#include "tests/support/live_testing.h"
 
 namespace redlatch {
 namespace {
-
-using support::Await;
-using support::Connect;
-using Leases = support::Outcomes<absl::StatusOr<Lease>>;
-using Statuses = support::Outcomes<absl::Status>;
-
-// An event loop of a test's own: what is posted runs when the test says so.
-class Loop {
- public:
-  std::function<void(std::function<void()>)> hook() {
-    return [this](std::function<void()> posted) {
-      const base::MutexLock lock(mu_);
-      posted_.push_back(std::move(posted));
-    };
-  }
-  size_t size() const {
-    const base::MutexLock lock(mu_);
-    return posted_.size();
-  }
-  void RunAll() {
-    for (;;) {
-      std::function<void()> next;
-      {
-        const base::MutexLock lock(mu_);
-        if (posted_.empty()) return;
-        next = std::move(posted_.front());
-        posted_.pop_front();
-      }
-      next();
-    }
-  }
-  void Drop() {
-    const base::MutexLock lock(mu_);
-    posted_.clear();
-  }
-
- private:
-  mutable base::Mutex mu_;
-  std::deque<std::function<void()>> posted_ ABSL_GUARDED_BY(mu_);
-};
 
 class Async : public ::testing::Test {
  protected:
@@ -72,45 +13,12 @@ class Async : public ::testing::Test {
     return Await([&] { return IsFree(key); });
   }
 
-  const std::unique_ptr<support::RedisServer> server_ = support::RedisServer::Start();
+  const std::unique_ptr<RedisServer> server_ = RedisServer::Start();
   std::optional<Client> client_ = Connect(server_->url());
   std::optional<SimpleLock> lock_{std::in_place, *client_, "lock"};
   Leases leases_;
   Statuses statuses_;
 };
-
-TEST_F(Async, TakesTurnsWithThreadsAndOtherClients) {
-  Client other = Connect(server_->url());
-  SimpleLock its(other, "lock");
-  std::atomic<int> holders{0};
-  std::atomic<int> done{0};
-  constexpr int kTimes = 100;
-  std::function<void()> again = [&] {
-    lock_->AcquireAsync({}, [&](absl::StatusOr<Lease> lease) {
-      ASSERT_TRUE(lease.ok()) << lease.status();
-      EXPECT_EQ(++holders, 1);
-      --holders;
-      lease = Lease();
-      if (++done < kTimes) again();
-    });
-  };
-  again();
-  std::thread thread([&] {
-    for (int i = 0; i < kTimes; ++i) {
-      Lease lease = *its.Acquire();
-      EXPECT_EQ(++holders, 1);
-      --holders;
-    }
-  });
-  for (int i = 0; i < kTimes; ++i) {
-    Lease lease = *lock_->Acquire();
-    EXPECT_EQ(++holders, 1);
-    --holders;
-  }
-  thread.join();
-  EXPECT_TRUE(Await([&] { return done == kTimes; }));
-  EXPECT_TRUE(AwaitFree());
-}
 
 TEST_F(Async, IsCancelledThoughTheTokenFiredBefore) {
   std::stop_source stop;
@@ -131,23 +39,6 @@ TEST_F(Async, IsCancelledWhenLockAndClientGoBeforeItHasBegun) {
     if (!lease.ok()) {
       EXPECT_EQ(lease.status().code(), absl::StatusCode::kCancelled);
     }
-  }
-  EXPECT_TRUE(AwaitFree());
-}
-
-TEST_F(Async, CallbackMayDestroyLockClientAndLease) {
-  for (int i = 0; i < 20; ++i) {
-    std::optional<Client> client = Connect(server_->url());
-    std::optional<SimpleLock> lock(std::in_place, *client, "lock");
-    std::atomic<bool> done{false};
-    lock->AcquireAsync({}, [&](absl::StatusOr<Lease> lease) {
-      EXPECT_TRUE(lease.ok()) << lease.status();
-      lock.reset();
-      client.reset();
-      lease = Lease();  // the last that keeps the client
-      done = true;
-    });
-    EXPECT_TRUE(Await([&] { return done.load(); }));
   }
   EXPECT_TRUE(AwaitFree());
 }
@@ -181,35 +72,6 @@ TEST_F(Async, CallbackThatThrowsHarmsNobody) {
   EXPECT_TRUE(leases_.Take().ok());
 }
 
-TEST_F(Async, RunsCompletionsWhereTheHookSays) {
-  Loop loop;
-  Client client = Connect(server_->url(), {.post = loop.hook()});
-  SimpleLock lock(client, "lock");
-  lock.AcquireAsync({}, leases_.Callback());
-  EXPECT_TRUE(Await([&] { return loop.size() == 1; }));
-  EXPECT_EQ(leases_.size(), 0U);
-  loop.RunAll();
-  absl::StatusOr<Lease> lease = leases_.Take();
-  ASSERT_TRUE(lease.ok()) << lease.status();
-  lease->ReleaseAsync(statuses_.Callback());
-  EXPECT_TRUE(Await([&] { return loop.size() == 1; }));
-  EXPECT_EQ(statuses_.size(), 0U);
-  loop.RunAll();
-  EXPECT_EQ(statuses_.Take(), absl::OkStatus());
-}
-
-TEST_F(Async, LeaseThatNobodyTakesIsReleased) {
-  Loop loop;
-  Client client = Connect(server_->url(), {.post = loop.hook()});
-  SimpleLock lock(client, "lock");
-  lock.AcquireAsync({}, leases_.Callback());
-  EXPECT_TRUE(Await([&] { return loop.size() == 1; }));
-  EXPECT_FALSE(IsFree());
-  loop.Drop();
-  EXPECT_TRUE(AwaitFree());
-  EXPECT_EQ(leases_.size(), 0U);
-}
-
 TEST_F(Async, ReleaseTellsThatTheHoldWasLost) {
   lock_->AcquireAsync({}, leases_.Callback());
   absl::StatusOr<Lease> lease = leases_.Take();
@@ -231,6 +93,315 @@ TEST_F(Async, ReleaseOfNothingIsOk) {
   EXPECT_EQ(lease->Release(), absl::OkStatus());
   lease->ReleaseAsync(statuses_.Callback());
   EXPECT_EQ(statuses_.Take(1), absl::OkStatus());
+}
+
+// ClientOptions::post that does what it should not, and callbacks that do all that they may.
+
+using Work = std::function<void()>;
+
+class AsyncHooks : public ::testing::Test {
+ protected:
+  void Start(std::function<void(Work)> post) {
+    client_ = Connect(server_->url(), {.post = std::move(post)});
+    lock_.emplace(*client_, "lock");
+  }
+  bool AwaitFree() {
+    return Await([&] { return server_->Integer({"EXISTS", "lock"}) == 0; });
+  }
+
+  const std::unique_ptr<RedisServer> server_ = RedisServer::Start();
+  std::optional<Client> client_;
+  std::optional<SimpleLock> lock_;
+  Leases leases_;
+  Statuses statuses_;
+};
+
+TEST_F(AsyncHooks, WhatIsDroppedOrNotTakenIsReleasedAndTheClientGoesOn) {
+  for (const bool throws : {false, true}) {
+    std::atomic<bool> takes{false};
+    std::atomic<int> refused{0};
+    Start([&](const Work& work) {
+      if (takes) return work();
+      ++refused;
+      if (throws) throw std::runtime_error("the loop has ended");
+    });
+    lock_->AcquireAsync({}, leases_.Callback());
+    ASSERT_TRUE(Await([&] { return refused == 1; }));
+    EXPECT_TRUE(AwaitFree());
+    takes = true;
+    lock_->AcquireAsync({}, leases_.Callback());
+    EXPECT_TRUE(leases_.Take(throws).ok());
+  }
+}
+
+TEST_F(AsyncHooks, WhatRunsTwiceIsToldOnce) {
+  Start([](const Work& work) {
+    work();
+    work();
+  });
+  lock_->AcquireAsync({}, leases_.Callback());
+  auto lease = Must(leases_.Take());
+  lease.ReleaseAsync(statuses_.Callback());
+  EXPECT_EQ(statuses_.Take(), absl::OkStatus());
+  EXPECT_EQ(leases_.size(), 1U);
+}
+
+TEST_F(AsyncHooks, CallbackThatAHookRunsAtOnceMayDestroyLockAndClient) {
+  for (int i = 0; i < 20; ++i) {
+    Start([](const Work& work) { work(); });
+    std::atomic<bool> done{false};
+    lock_->AcquireAsync({}, [&](absl::StatusOr<Lease> lease) {
+      EXPECT_TRUE(lease.ok()) << lease.status();
+      lock_.reset();
+      client_.reset();
+      lease = Lease();
+      done = true;
+    });
+    ASSERT_TRUE(Await([&] { return done.load(); }));
+  }
+  EXPECT_TRUE(AwaitFree());
+}
+
+TEST_F(AsyncHooks, CompletionsRunWhereTheHookSays) {
+  std::vector<Work> loop;
+  std::atomic<size_t> size{0};
+  Start([&](Work work) {
+    loop.push_back(std::move(work));
+    size = loop.size();
+  });
+  lock_->AcquireAsync({}, leases_.Callback());
+  EXPECT_TRUE(Await([&] { return size == 1; }));
+  EXPECT_EQ(leases_.size(), 0U);
+  loop[0]();
+  auto lease = Must(leases_.Take());
+  lease.ReleaseAsync(statuses_.Callback());
+  EXPECT_TRUE(Await([&] { return size == 2; }));
+  EXPECT_EQ(statuses_.size(), 0U);
+  loop[1]();
+  EXPECT_EQ(statuses_.Take(), absl::OkStatus());
+}
+
+TEST_F(AsyncHooks, WhatTheLoopHasWhenTheClientGoesCanStillRun) {
+  std::vector<Work> loop;
+  std::atomic<size_t> size{0};
+  Start([&](Work work) {
+    loop.push_back(std::move(work));
+    size = loop.size();
+  });
+  lock_->AcquireAsync({}, leases_.Callback());
+  ASSERT_TRUE(Await([&] { return size == 1; }));
+  lock_.reset();
+  client_.reset();
+  loop[0]();
+  auto lease = Must(leases_.Take());
+  EXPECT_TRUE(lease.valid());
+  EXPECT_EQ(lease.Release(), absl::OkStatus());
+  EXPECT_TRUE(AwaitFree());
+}
+
+// On the client's own thread: what it waits for may not need that.
+TEST_F(AsyncHooks, CallbackMayCallWhatBlocks) {
+  Start(nullptr);
+  SimpleLock second(*client_, "second");
+  Client other = Connect(server_->url());
+  SimpleLock theirs(other, "second");
+  std::optional<Lease> held = *theirs.Acquire();
+  lock_->AcquireAsync({}, [&](absl::StatusOr<Lease> lease) {
+    EXPECT_TRUE(lease.ok()) << lease.status();
+    absl::StatusOr<Lease> inner = second.Acquire({.wait = absl::Seconds(10)});
+    EXPECT_TRUE(inner.ok()) << inner.status();
+    absl::Status released = inner.ok() ? inner->Release() : inner.status();
+    if (released.ok()) released = lease->Release();
+    statuses_.Callback()(released);
+  });
+  ASSERT_TRUE(Await([&] { return client_->Stats().all.waiting == 1; }));
+  held.reset();
+  EXPECT_EQ(statuses_.Take(), absl::OkStatus());
+}
+
+// The asynchronous face of what is more than a mutex: readers, permits, latches, several locks at
+// once, several servers, replicas that confirm.
+
+constexpr auto kBusy = absl::StatusCode::kDeadlineExceeded;
+constexpr auto kCancelled = absl::StatusCode::kCancelled;
+
+class AsyncKinds : public ::testing::Test {
+ protected:
+  static bool AwaitWaiting(const Client& client, uint64_t count) {
+    return Await([&] { return client.Stats().all.waiting == count; });
+  }
+
+  const std::unique_ptr<RedisServer> server_ = RedisServer::Start();
+  Client client_ = Connect(server_->url());
+  Client other_ = Connect(server_->url());
+  Leases leases_;
+  Permits permits_;
+  Statuses statuses_;
+};
+
+TEST_F(AsyncKinds, PermitsAreRefusedAsByTheBlockingCall) {
+  Semaphore semaphore(client_, "semaphore", 3);
+  semaphore.AcquireAsync(0, {}, permits_.Callback());
+  EXPECT_EQ(permits_.Take(0).status().code(), absl::StatusCode::kInvalidArgument);
+  semaphore.AcquireAsync(4, {}, permits_.Callback());
+  EXPECT_EQ(permits_.Take(1).status().code(), absl::StatusCode::kFailedPrecondition);
+  Semaphore bad(client_, "redlatch:bad", 3);
+  bad.AcquireAsync(1, {}, permits_.Callback());
+  EXPECT_EQ(permits_.Take(2).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(AsyncKinds, LatchThatGoesEndsTheWait) {
+  auto latch = std::make_unique<CountDownLatch>(client_, "latch", 1);
+  std::stop_source stop;
+  latch->WaitAsync({.stop = stop.get_token()}, statuses_.Callback());
+  ASSERT_TRUE(AwaitWaiting(client_, 1));
+  stop.request_stop();
+  EXPECT_EQ(statuses_.Take(0).code(), kCancelled);
+  latch->WaitAsync({}, statuses_.Callback());
+  ASSERT_TRUE(AwaitWaiting(client_, 1));
+  latch.reset();
+  EXPECT_EQ(statuses_.Take(1).code(), kCancelled);
+  CountDownLatch(client_, "another", 1).WaitAsync({}, statuses_.Callback());
+  EXPECT_EQ(statuses_.Take(2).code(), kCancelled);
+}
+
+TEST_F(AsyncKinds, LocksOfSeveralClientsAreTakenTogether) {
+  const auto second = RedisServer::Start();
+  Client there = Connect(second->url());
+  SimpleLock a(client_, "a");
+  ReentrantReadWriteLock b(there, "b");
+  auto both = std::make_unique<MultiLock>(std::vector<MultiLock::Part>{&a, &b.read_lock()});
+  both->AcquireAsync({}, leases_.Callback());
+  auto lease = Must(leases_.Take(0));
+  EXPECT_TRUE(lease.valid());
+  EXPECT_GT(lease.fencing_token("a"), FencingToken());
+  EXPECT_EQ(a.TryAcquire().status().code(), kBusy);
+  lease.ReleaseAsync(statuses_.Callback());
+  EXPECT_EQ(statuses_.Take(), absl::OkStatus());
+
+  std::optional<Lease> write = *b.AcquireWrite();
+  both->AcquireAsync({.wait = absl::Milliseconds(100)}, leases_.Callback());
+  EXPECT_EQ(leases_.Take(1).status().code(), kBusy);
+  EXPECT_TRUE(a.TryAcquire().ok());  // it was given back
+  both->AcquireAsync({}, leases_.Callback());
+  EXPECT_TRUE(Await([&] { return there.Stats().all.waiting == 1; }));
+  write.reset();
+  EXPECT_TRUE(leases_.Take(2).ok());
+
+  write = *b.AcquireWrite();
+  both->AcquireAsync({}, leases_.Callback());
+  EXPECT_TRUE(Await([&] { return there.Stats().all.waiting == 1; }));
+  both.reset();
+  EXPECT_EQ(leases_.Take(3).status().code(), kCancelled);
+  EXPECT_TRUE(Await([&] { return a.TryAcquire().ok(); }));
+}
+
+TEST_F(AsyncKinds, NullCallbacksAreIgnoredAndLeaveNothingTaken) {
+  SimpleLock simple(client_, "simple");
+  ReentrantReadWriteLock read_write(client_, "read_write");
+  Semaphore semaphore(client_, "semaphore", 1);
+  CountDownLatch latch(client_, "latch", 1);
+  MultiLock multi(client_, {"c", "d"});
+  SimpleLock theirs(other_, "theirs");
+  MultiLock apart(std::vector<MultiLock::Part>{&simple, &theirs});
+  for (int i = 0; i < 2; ++i) {
+    simple.AcquireAsync({}, nullptr);
+    read_write.AcquireReadAsync({}, nullptr);
+    read_write.AcquireWriteAsync({}, nullptr);
+    semaphore.AcquireAsync(1, {}, nullptr);
+    semaphore.AcquireAsync(-1, {}, nullptr);
+    latch.WaitAsync({.wait = absl::ZeroDuration()}, nullptr);
+    latch.WaitAsync({}, nullptr);
+    multi.AcquireAsync({}, nullptr);
+    apart.AcquireAsync({}, nullptr);
+    MultiLock(std::vector<MultiLock::Part>()).AcquireAsync({}, nullptr);
+    Lease().ReleaseAsync(nullptr);
+    simple.Acquire()->ReleaseAsync(nullptr);
+    semaphore.Acquire()->ReleaseAsync(nullptr);
+  }
+  latch.count_down();
+  EXPECT_TRUE(simple.Acquire().ok());
+  EXPECT_TRUE(theirs.Acquire().ok());
+  EXPECT_TRUE(read_write.Acquire().ok());
+  EXPECT_TRUE(semaphore.Acquire().ok());
+  EXPECT_TRUE(multi.Acquire().ok());
+}
+
+// TSan finds the races.
+template <class Handle>
+void ReleaseWhileOthersLook(Handle handle) {
+  Statuses statuses;
+  std::atomic<bool> goes{false};
+  std::vector<std::thread> others;
+  for (int i = 0; i < 2; ++i) {
+    others.emplace_back([&] {
+      while (!goes) std::this_thread::yield();
+      for (int round = 0; round < 20; ++round) {
+        if (!handle.valid()) {
+          EXPECT_LE(handle.remaining(), absl::ZeroDuration());
+        }
+        EXPECT_FALSE(handle.lost().stop_requested());
+        handle.Extend(absl::Minutes(1)).IgnoreError();
+      }
+      EXPECT_EQ(handle.Release(), absl::OkStatus());
+      EXPECT_FALSE(handle.valid());
+    });
+  }
+  goes = true;
+  handle.ReleaseAsync(statuses.Callback());
+  for (std::thread& each : others) each.join();
+  handle.ReleaseAsync(statuses.Callback());
+  EXPECT_EQ(statuses.Take(0), absl::OkStatus());
+  EXPECT_EQ(statuses.Take(1), absl::OkStatus());
+}
+
+TEST_F(AsyncKinds, HandlesCanBeReleasedWhileOtherThreadsUseThem) {
+  SimpleLock simple(client_, "simple");
+  ReentrantReadWriteLock rw(client_, "rw");
+  MultiLock multi({&rw.read_lock(), &simple});
+  Semaphore semaphore(client_, "semaphore", 2);
+  for (int i = 0; i < 20; ++i) {
+    ReleaseWhileOthersLook(*simple.Acquire({.lease = absl::Seconds(30)}));
+    ReleaseWhileOthersLook(*multi.Acquire());
+    ReleaseWhileOthersLook(*semaphore.Acquire(2));
+  }
+  EXPECT_TRUE(simple.TryAcquire().ok());
+  EXPECT_TRUE(semaphore.TryAcquire(2).ok());
+}
+
+// The capture of `on_lost` is the last handle of the client when the release's callback runs.
+TEST_F(AsyncKinds, OnLostMayOwnTheLastClientOfAReleasedLease) {
+  for (const bool awaited : {true, false}) {
+    std::optional<Client> client = Connect(server_->url());
+    std::optional<SimpleLock> lock(std::in_place, *client, "lock",
+                                   LockOptions{.on_lost = [kept = *client](const LostLease&) {}});
+    Statuses statuses;
+    lock->AcquireAsync({}, [&](absl::StatusOr<Lease> lease) {
+      EXPECT_TRUE(lease.ok()) << lease.status();
+      lock.reset();
+      client.reset();
+      if (awaited) return lease->ReleaseAsync(statuses.Callback());
+      lease = absl::UnknownError("dropped");
+      statuses.Callback()(absl::OkStatus());
+    });
+    EXPECT_EQ(statuses.Take(), absl::OkStatus());
+    EXPECT_TRUE(Await([&] { return server_->Integer({"EXISTS", "lock"}) == 0; }));
+  }
+}
+
+TEST_F(AsyncKinds, OnLostMayOwnTheLastClientOfALeaseReleasedByAThread) {
+  std::optional<Client> client = Connect(server_->url());
+  std::optional<SimpleLock> lock(std::in_place, *client, "lock",
+                                 LockOptions{.on_lost = [kept = *client](const LostLease&) {}});
+  lock->AcquireAsync({}, leases_.Callback());
+  absl::StatusOr<Lease> lease = leases_.Take();
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  lock.reset();
+  client.reset();
+  lease->ReleaseAsync(statuses_.Callback());
+  lease = absl::UnknownError("dropped");
+  EXPECT_EQ(statuses_.Take(), absl::OkStatus());
+  EXPECT_TRUE(Await([&] { return server_->Integer({"EXISTS", "lock"}) == 0; }));
 }
 
 }  // namespace

@@ -2,37 +2,13 @@
 #include "redlatch/awaitable.h"
 
 #include <coroutine>
-#include <deque>
 #include <exception>
-#include <functional>
 #include <iterator>
-#include <memory>
-#include <optional>
-#include <stop_token>
-#include <thread>
-#include <utility>
-#include <vector>
 
-#include "absl/status/status.h"
-#include "absl/status/statusor.h"
-#include "absl/time/time.h"
-#include "gtest/gtest.h"
-#include "redlatch/client.h"
-#include "redlatch/count_down_latch.h"
-#include "redlatch/multi_lock.h"
-#include "redlatch/reentrant_read_write_lock.h"
-#include "redlatch/semaphore.h"
-#include "redlatch/simple_lock.h"
-#include "tests/support/await.h"
-#include "tests/support/connect.h"
-#include "tests/support/outcomes.h"
-#include "tests/support/redis_server.h"
+#include "tests/support/live_testing.h"
 
 namespace redlatch {
 namespace {
-
-using support::Await;
-using support::Connect;
 
 // Begins at once, and is destroyed with its handle, suspended or not.
 class Task {
@@ -76,7 +52,7 @@ class AwaitableCalls : public ::testing::Test {
     return Await([&] { return client_.Stats().all.waiting == count; });
   }
 
-  const std::unique_ptr<support::RedisServer> server_ = support::RedisServer::Start();
+  const std::unique_ptr<RedisServer> server_ = RedisServer::Start();
   base::Mutex mu_;
   std::deque<std::function<void()>> posted_;
   Client client_ = Connect(server_->url(), {.post = [this](std::function<void()> completion) {
@@ -136,19 +112,6 @@ TEST_F(AwaitableCalls, OfEveryKind) {
   EXPECT_FALSE(done);
   EXPECT_EQ(latch.CountDown(), absl::OkStatus());
   EXPECT_TRUE(RunUntil([&] { return done; }));
-}
-
-TEST_F(AwaitableCalls, AreCancelledByTheirToken) {
-  const Lease first = *lock_.Acquire();
-  std::stop_source stop;
-  const AcquireOptions options = {.stop = stop.get_token()};
-  absl::Status status;
-  const auto body = [&]() -> Task { status = (co_await lock_.AcquireAwaitable(options)).status(); };
-  const Task task = body();
-  ASSERT_TRUE(AwaitWaiting(1));
-  stop.request_stop();
-  EXPECT_TRUE(RunUntil([&] { return !status.ok(); }));
-  EXPECT_EQ(status.code(), absl::StatusCode::kCancelled);
 }
 
 // All options are written in the co_await expression. Each call is stopped, so that the sanitizers

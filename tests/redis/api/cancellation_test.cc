@@ -1,35 +1,9 @@
 // pthread_cancel() of threads that are in a call.
 #include <pthread.h>
 
-#include <atomic>
-#include <functional>
-#include <memory>
-#include <string>
-#include <string_view>
-#include <thread>
-#include <utility>
-#include <vector>
-
-#include "absl/status/status.h"
-#include "absl/status/statusor.h"
-#include "absl/time/time.h"
-#include "gtest/gtest.h"
-#include "redlatch/client.h"
-#include "redlatch/count_down_latch.h"
-#include "redlatch/lease.h"
-#include "redlatch/multi_lock.h"
-#include "redlatch/permit.h"
-#include "redlatch/red_lock.h"
-#include "redlatch/reentrant_lock.h"
-#include "redlatch/reentrant_read_write_lock.h"
-#include "redlatch/semaphore.h"
-#include "redlatch/simple_lock.h"
-#include "src/base/clock.h"
 #include "tests/redis/redis/embedded/home.h"
 #include "tests/support/authority.h"
-#include "tests/support/cluster_group.h"
-#include "tests/support/quorum_group.h"
-#include "tests/support/redis_server.h"
+#include "tests/support/live_testing.h"
 #include "tests/support/sentinel_group.h"
 
 namespace redlatch {
@@ -167,9 +141,9 @@ class Cancellation : public ::testing::Test {
     objects.Release();
   }
 
-  const std::unique_ptr<support::RedisServer> server_ = support::RedisServer::Start();
-  Client client_ = *Client::Connect(server_->url() + "?command_timeout=200ms");
-  Client other_ = *Client::Connect(server_->url());
+  const std::unique_ptr<RedisServer> server_ = RedisServer::Start();
+  Client client_ = Connect(server_->url() + "?command_timeout=200ms");
+  Client other_ = Connect(server_->url());
   SimpleLock simple_{client_, "simple"};
   SimpleLock their_simple_{other_, "simple"};
   ReentrantLock reentrant_{client_, "reentrant"};
@@ -254,10 +228,8 @@ TEST_F(Cancellation, EndsNoCallOfAClient) {
   ExpectToComeBack({
       {"Connect",
        [&] {
-         const auto client =
-             Client::Connect("redis://localhost:" + std::to_string(server_->port()));
-         EXPECT_TRUE(client.ok()) << client.status();
-         SimpleLock lock(*client, "lock");
+         const Client client = Connect("redis://localhost:" + std::to_string(server_->port()));
+         SimpleLock lock(client, "lock");
          lock.lock();
        }},
       {"Connect that fails",
@@ -270,32 +242,31 @@ TEST_F(Cancellation, EndsNoCallOfAClient) {
 // Each kind of server group has waits in the kernel of its own.
 TEST_F(Cancellation, EndsNoCallInAClusterOrQuorum) {
   support::Authority authority;
-  const auto tls = support::RedisServer::Start(
+  const auto tls = RedisServer::Start(
       {.tls = support::ServerTls{.cert = authority.Certify(), .ca = authority.file()}});
   const auto sentinels = support::SentinelGroup::Start();
   const auto cluster = support::StartClusterOfOne();
-  const support::QuorumGroup quorum(3);
+  const QuorumGroup quorum(3);
   const redis::EmbeddedHome home;
   const std::string embedded = "embedded:" + home.directory() + "?connect_timeout=60s";
   for (const std::string& url :
        {tls->tls_url(), sentinels->url(), "redis-cluster" + cluster->url().substr(5), embedded}) {
     SCOPED_TRACE(url);
     ExpectToComeBack({{"all", [&] {
-                         const absl::StatusOr<Client> client = Client::Connect(url);
-                         ASSERT_TRUE(client.ok()) << client.status();
-                         SimpleLock lock(*client, "a");
-                         ReentrantReadWriteLock read_write(*client, "b");
-                         MultiLock multi(*client, {"c", "d"});
+                         const Client client = Connect(url);
+                         SimpleLock lock(client, "a");
+                         ReentrantReadWriteLock read_write(client, "b");
+                         MultiLock multi(client, {"c", "d"});
                          for (int i = 0; i < 3; ++i) {
                            lock.lock(), lock.unlock();
                            (void)*read_write.AcquireRead();
                            EXPECT_TRUE(multi.Acquire()->Release().ok());
                          }
-                         EXPECT_TRUE(client->Ping().ok());
+                         EXPECT_TRUE(client.Ping().ok());
                        }}});
   }
   ExpectToComeBack({{"RedLock", [&] {
-                       RedLock lock(*Client::Connect(quorum.url()), "a");
+                       RedLock lock(Connect(quorum.url()), "a");
                        for (int i = 0; i < 3; ++i) lock.lock(), lock.unlock();
                      }}});
 }

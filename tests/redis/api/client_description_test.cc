@@ -1,37 +1,15 @@
 // What a client tells people of itself: when it is there, what it says, and when it goes.
 #include <errno.h>
-#include <unistd.h>
 
-#include <array>
-#include <memory>
-#include <optional>
-#include <string>
-#include <vector>
-
-#include "absl/status/statusor.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "lua/scripts.h"
-#include "redlatch/client.h"
-#include "redlatch/simple_lock.h"
-#include "src/base/clock.h"
 #include "src/engine/protocol/description.h"
 #include "src/engine/runtime/core.h"
 #include "src/engine/runtime/lock_session.h"
-#include "tests/support/await.h"
-#include "tests/support/punctuality.h"
-#include "tests/support/redis_server.h"
-#include "tests/support/subprocess.h"
+#include "tests/support/live_testing.h"
 
 namespace redlatch {
 namespace {
-
-using support::Await;
-using ::testing::IsEmpty;
-using ::testing::SizeIs;
 
 constexpr absl::Duration kPatience = absl::Seconds(10);
 
@@ -61,12 +39,11 @@ class ClientDescription : public ::testing::Test {
                            {.on_warning = [](std::string_view text) { ADD_FAILURE() << text; }});
   }
 
-  const std::unique_ptr<support::RedisServer> server_ = support::RedisServer::Start();
+  const std::unique_ptr<RedisServer> server_ = RedisServer::Start();
 };
 
 TEST_F(ClientDescription, IsThereWithTheFirstConnectionAndEndsByItself) {
-  const auto client = Client::Connect(server_->url(), {.key_prefix = "app:"});
-  ASSERT_TRUE(client.ok()) << client.status();
+  const Client client = Connect(server_->url(), {.key_prefix = "app:"});
   const auto process = Described();
   ASSERT_TRUE(process.has_value());
   std::array<char, 256> host{};
@@ -80,28 +57,25 @@ TEST_F(ClientDescription, IsThereWithTheFirstConnectionAndEndsByItself) {
 }
 
 TEST_F(ClientDescription, CallsTheProgramWhatItIsTold) {
-  const auto client = Client::Connect(server_->url(), {.program = "nightly \"report\""});
-  ASSERT_TRUE(client.ok()) << client.status();
+  const Client client = Connect(server_->url(), {.program = "nightly \"report\""});
   ASSERT_TRUE(Described().has_value());
   EXPECT_EQ(Described()->program, "nightly \"report\"");
 }
 
 TEST_F(ClientDescription, ComesBackWithEveryConnection) {
-  const auto client = Client::Connect(server_->url());
-  ASSERT_TRUE(client.ok()) << client.status();
+  const Client client = Connect(server_->url());
   const std::vector<std::string> before = Keys();
   server_->Command({"FLUSHALL"});
   server_->Command({"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"});
-  EXPECT_TRUE(Await([&] { return client->Ping().ok(); }));
+  EXPECT_TRUE(Await([&] { return client.Ping().ok(); }));
   EXPECT_EQ(Keys(), before);
 }
 
 TEST_F(ClientDescription, GoesWithTheLastThatUsesTheClient) {
   std::optional<absl::StatusOr<Lease>> lease;
   {
-    const auto client = Client::Connect(server_->url());
-    ASSERT_TRUE(client.ok()) << client.status();
-    lease = SimpleLock(*client, "job").Acquire();
+    const Client client = Connect(server_->url());
+    lease = SimpleLock(client, "job").Acquire();
   }
   ASSERT_TRUE((*lease).ok()) << (*lease).status();
   EXPECT_THAT(Keys(), SizeIs(1));
@@ -112,10 +86,9 @@ TEST_F(ClientDescription, GoesWithTheLastThatUsesTheClient) {
 
 TEST_F(ClientDescription, OfManyShortLivedClientsNothingStays) {
   for (int i = 0; i < 100; ++i) {
-    const auto client = Client::Connect(i % 2 == 0 ? server_->url() : server_->unix_url());
-    ASSERT_TRUE(client.ok()) << client.status();
+    const Client client = Connect(i % 2 == 0 ? server_->url() : server_->unix_url());
     if (i % 4 < 2) {
-      ASSERT_TRUE(SimpleLock(*client, "job").Acquire().ok());
+      ASSERT_TRUE(SimpleLock(client, "job").Acquire().ok());
     }
   }
   EXPECT_TRUE(Await([&] { return Keys().empty(); })) << Keys().size();
@@ -156,11 +129,9 @@ TEST_F(ClientDescription, StaysWhereAForkedChildEnds) {
 // A sanitizer's forked children must start no threads, as a client does.
 #if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
 TEST_F(ClientDescription, OfAForkedChildThatConnectsAnewIsItsOwn) {
-  const auto client = Client::Connect(server_->url());
-  ASSERT_TRUE(client.ok()) << client.status();
-  SimpleLock ours(*client, "ours");
-  const auto lease = ours.Acquire();
-  ASSERT_TRUE(lease.ok()) << lease.status();
+  const Client client = Connect(server_->url());
+  SimpleLock ours(client, "ours");
+  const auto lease = Must(ours.Acquire());
   const auto child = support::Child::Fork([&](support::LinePipe&) {
     const auto anew = Client::Connect(server_->url());
     if (!anew.ok() || Keys().size() != 2) return 1;
@@ -182,8 +153,7 @@ TEST_F(ClientDescription, ThatIsNotPermittedHarmsNothing) {
   const auto client = ConnectAs("~job ~redlatch:2:{job}:*");
   ASSERT_TRUE(client.ok()) << client.status();
   SimpleLock lock(*client, "job");
-  const auto lease = lock.Acquire();
-  ASSERT_TRUE(lease.ok()) << lease.status();
+  const auto lease = Must(lock.Acquire());
   EXPECT_THAT(Keys(), IsEmpty());
   const auto info = lock.Inspect();
   ASSERT_TRUE(info.ok()) << info.status();
@@ -195,23 +165,20 @@ TEST_F(ClientDescription, IsToldWhereItsKeysArePermittedToo) {
   const auto client = ConnectAs("~job ~redlatch:2:{job}:* ~redlatch:client:*");
   ASSERT_TRUE(client.ok()) << client.status();
   SimpleLock lock(*client, "job");
-  const auto lease = lock.Acquire();
-  ASSERT_TRUE(lease.ok()) << lease.status();
+  const auto lease = Must(lock.Acquire());
   EXPECT_EQ(lock.Inspect()->holders.at(0).process.pid, getpid());
 }
 
 TEST_F(ClientDescription, ThatFindsNoMemoryHarmsNothing) {
   server_->Command({"CONFIG", "SET", "maxmemory", "1"});
-  const auto client = Client::Connect(server_->url());
-  ASSERT_TRUE(client.ok()) << client.status();
-  EXPECT_TRUE(client->Ping().ok());
+  const Client client = Connect(server_->url());
+  EXPECT_TRUE(client.Ping().ok());
   EXPECT_THAT(Keys(), IsEmpty());
 }
 
 TEST_F(ClientDescription, ThatSomebodyElseWroteIsIgnoredWhereItIsNone) {
-  const auto client = Client::Connect(server_->url());
-  ASSERT_TRUE(client.ok()) << client.status();
-  SimpleLock lock(*client, "job");
+  const Client client = Connect(server_->url());
+  SimpleLock lock(client, "job");
   const auto lease = lock.Acquire();
   for (const std::vector<std::string>& nonsense : std::vector<std::vector<std::string>>{
            {"SET", Keys().front(), "7 1 host"}, {"LPUSH", Keys().front(), "a list"}}) {
@@ -268,16 +235,6 @@ TEST_F(DescriptionRefresh, KeepsTheHolderOfALongLeaseKnown) {
   ASSERT_TRUE(held.ok()) << held.status();
   EXPECT_TRUE(ComesBack());
   EXPECT_TRUE(ComesBack()) << "again and again";
-  EXPECT_TRUE(session->Release(held->hold, {}).ok());
-}
-
-TEST_F(DescriptionRefresh, KeepsTheHolderOfALeaseThatIsNeverRenewedKnown) {
-  const auto core = NewCore();
-  const auto session = NewSession(core);
-  const auto held = session->Acquire(WantOf({.lease = absl::Hours(24), .manual = true}));
-  ASSERT_TRUE(held.ok()) << held.status();
-  EXPECT_TRUE(ComesBack());
-  EXPECT_TRUE(ComesBack());
   EXPECT_TRUE(session->Release(held->hold, {}).ok());
 }
 

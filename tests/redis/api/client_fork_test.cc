@@ -1,33 +1,9 @@
 // A forked child and the client of its parent.
-#include <atomic>
-#include <functional>
-#include <memory>
-#include <string>
-#include <thread>
-#include <vector>
 
-#include "absl/status/statusor.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
-#include "redlatch/client.h"
-#include "redlatch/count_down_latch.h"
-#include "redlatch/lease.h"
-#include "redlatch/permit.h"
-#include "redlatch/reentrant_lock.h"
-#include "redlatch/reentrant_read_write_lock.h"
-#include "redlatch/semaphore.h"
-#include "redlatch/simple_lock.h"
-#include "tests/support/process_stats.h"
-#include "tests/support/redis_server.h"
-#include "tests/support/subprocess.h"
-#include "tests/support/test_scale.h"
+#include "tests/support/live_testing.h"
 
 namespace redlatch {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 class ClientFork : public ::testing::Test {
  protected:
@@ -39,7 +15,7 @@ class ClientFork : public ::testing::Test {
     return status->signal != 0 ? 1000 + status->signal : status->code;
   }
 
-  const std::unique_ptr<support::RedisServer> server_ = support::RedisServer::Start();
+  const std::unique_ptr<RedisServer> server_ = RedisServer::Start();
   absl::StatusOr<Client> client_ = Client::Connect(server_->url());
 };
 
@@ -61,23 +37,6 @@ TEST_F(ClientFork, TheChildsCallsAreRefusedAndTheParentGoesOnWithItsConnection) 
   EXPECT_THAT(server_->Text({"INFO", "commandstats"}), Not(HasSubstr("cmdstat_ping")));
   EXPECT_TRUE(client_->Ping().ok());
   EXPECT_EQ(server_->Info("total_connections_received"), "0");
-}
-
-TEST_F(ClientFork, TheLastHandlesEndInTheChildClosesItsDescriptorsAndNothingElse) {
-  ASSERT_TRUE(client_.ok()) << client_.status();
-  Client copy = *client_;
-  const int code = ExitCode([&] {
-    const int before = support::OpenDescriptors();
-    client_ = absl::CancelledError();
-    EXPECT_EQ(support::OpenDescriptors(), before);
-    const_cast<Client&>(copy) =
-        *Client::Connect("redis://nowhere", {.connect = ConnectPolicy::kLazy});
-    EXPECT_EQ(support::OpenDescriptors(), before - 2);  // the socket, and what wakes its reader
-    return HasFailure() ? 1 : 0;
-  });
-  EXPECT_EQ(code, 0);
-  EXPECT_TRUE(copy.Ping().ok());
-  EXPECT_TRUE(client_->Ping().ok());
 }
 
 TEST_F(ClientFork, AllThatAClientHasMayBeDestroyedInTheChildAndClosesItsDescriptors) {
@@ -121,17 +80,6 @@ TEST_F(ClientFork, AllThatAClientHasMayBeDestroyedInTheChildAndClosesItsDescript
   semaphore->release();
   readers->unlock_shared();
   mutex->unlock();
-}
-
-TEST_F(ClientFork, TheChildMayConnectAnew) {
-  ASSERT_TRUE(client_.ok()) << client_.status();
-  const int code = ExitCode([&] {
-    client_ = Client::Connect(server_->url());
-    if (!client_.ok()) return 1;
-    return client_->Ping().ok() ? 0 : 2;
-  });
-  EXPECT_EQ(code, 0);
-  EXPECT_TRUE(client_->Ping().ok());
 }
 
 // A sanitizer's forked children must start no threads, as the fork here does: its own locks may be

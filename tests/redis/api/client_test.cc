@@ -1,33 +1,11 @@
-#include "redlatch/client.h"
-
-#include <functional>
-#include <memory>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <thread>
-#include <utility>
-#include <vector>
-
-#include "absl/status/statusor.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
-#include "src/base/clock.h"
 #include "tests/redis/redis/embedded/home.h"
 #include "tests/support/fake_server.h"
-#include "tests/support/process_stats.h"
-#include "tests/support/punctuality.h"
-#include "tests/support/redis_server.h"
+#include "tests/support/live_testing.h"
 
 namespace redlatch {
 namespace {
 
 using support::FakeServer;
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
 
 // How much later than its deadline a call may return.
 constexpr absl::Duration kGrace = absl::Milliseconds(50);
@@ -65,16 +43,15 @@ class ClientTest : public ::testing::Test {
     EXPECT_TRUE(status.ok()) << status;
   }
 
-  const std::unique_ptr<support::RedisServer> server_ = support::RedisServer::Start();
+  const std::unique_ptr<RedisServer> server_ = RedisServer::Start();
   std::vector<std::string> warnings_;
 };
 
 TEST_F(ClientTest, ConnectsAndPings) {
-  const absl::StatusOr<Client> client = Client::Connect(server_->url() + "?name=me", Heard());
-  ASSERT_TRUE(client.ok()) << client.status();
-  EXPECT_EQ(client->server(), server_->url());
+  const Client client = Connect(server_->url() + "?name=me", Heard());
+  EXPECT_EQ(client.server(), server_->url());
   const base::Instant begun = base::Now();
-  const absl::StatusOr<absl::Duration> trip = client->Ping();
+  const absl::StatusOr<absl::Duration> trip = client.Ping();
   ASSERT_TRUE(trip.ok()) << trip.status();
   EXPECT_GT(*trip, absl::ZeroDuration());
   EXPECT_LE(*trip, base::Now() - begun);
@@ -91,20 +68,19 @@ TEST_F(ClientTest, LazilyItDoesNothingUntilTheFirstCall) {
   server_->Kill();
   const int descriptors = support::OpenDescriptors();
   const int threads = support::ThreadCount();
-  const absl::StatusOr<Client> client =
-      Client::Connect(server_->url() + "?command_timeout=100ms", {.connect = ConnectPolicy::kLazy});
-  ASSERT_TRUE(client.ok()) << client.status();
+  const Client client =
+      Connect(server_->url() + "?command_timeout=100ms", {.connect = ConnectPolicy::kLazy});
   EXPECT_LE(support::ThreadCount(), threads);
   EXPECT_EQ(support::OpenDescriptors(), descriptors);
   redis::Punctuality punctuality;
   const base::Instant deadline = base::Now() + absl::Milliseconds(100);
-  const absl::Status down = client->Ping().status();
+  const absl::Status down = client.Ping().status();
   punctuality.Note(deadline);
   EXPECT_TRUE(punctuality.Within(kGrace));
   EXPECT_EQ(down.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(down.message()), AllOf(HasSubstr(server_->url()), HasSubstr("refused")));
   server_->Restart();
-  ExpectPingsSoon(*client);
+  ExpectPingsSoon(client);
 }
 
 TEST_F(ClientTest, AMalformedUrlIsRefusedInBothWays) {
@@ -116,17 +92,6 @@ TEST_F(ClientTest, AMalformedUrlIsRefusedInBothWays) {
     EXPECT_EQ(malformed.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(malformed.message()), Not(HasSubstr(kPassword)));
   }
-}
-
-TEST_F(ClientTest, AServerThatHangsIsUnavailableInTime) {
-  server_->Stop();
-  redis::Punctuality punctuality;
-  const base::Instant deadline = base::Now() + absl::Milliseconds(200);
-  ExpectRefusal(server_->url() + "?connect_timeout=100ms&command_timeout=100ms",
-                absl::StatusCode::kUnavailable, server_->url(), "no answer to the handshake", "");
-  punctuality.Note(deadline);
-  EXPECT_TRUE(punctuality.Within(kGrace));
-  server_->Continue();
 }
 
 TEST_F(ClientTest, AServerThatHangsIsWaitedForNoLongerThanUnreachableAfter) {
@@ -153,23 +118,6 @@ TEST_F(ClientTest, ARefusalNamesTheServerAndTheMendAndNoPassword) {
   server_->Command({"CONFIG", "SET", "requirepass", password});
   ExpectRefusal(url, kDenied, url, "NOAUTH", "put the password into the URL");
   EXPECT_TRUE(Client::Connect(UrlFor(":" + password)).ok());
-}
-
-TEST_F(ClientTest, AServerThatCannotHoldLocksIsRefused) {
-  constexpr auto kUnfit = absl::StatusCode::kFailedPrecondition;
-  server_->Command({"CONFIG", "SET", "maxmemory", "100mb"});
-  server_->Command({"CONFIG", "SET", "maxmemory-policy", "allkeys-lru"});
-  ExpectRefusal(server_->url(), kUnfit, server_->url(), "allkeys-lru", "eviction=allow");
-  FakeServer old([](const FakeServer::Asked& asked) -> std::optional<std::string> {
-    if (asked.command[0] == "INFO") return "$21\r\nredis_version:6.2.0\r\n\r\n";
-    return FakeServer::Polite(asked);
-  });
-  ExpectRefusal(old.url(), kUnfit, old.url(), "6.2.0", "7.0 or later");
-  const auto cluster = support::RedisServer::Start({.config = {"cluster-enabled yes"}});
-  ExpectRefusal(cluster->url(), kUnfit, cluster->url(), "cluster", "redis-cluster://");
-  const auto replica = support::RedisServer::Start({.replica_of = server_->port()});
-  ExpectRefusal(replica->url(), absl::StatusCode::kUnavailable, replica->url(), "replica",
-                "connect to the primary");
 }
 
 TEST_F(ClientTest, WhatIsNotAsItShouldBeIsAWarning) {
@@ -213,50 +161,16 @@ TEST_F(ClientTest, CopiesShareOneConnectionAndTheLastClosesIt) {
   copies.clear();
   EXPECT_TRUE(moved.Ping().ok());
   EXPECT_EQ(server_->Info("connected_clients"), "2");
-  moved = *Client::Connect(server_->url(), {.connect = ConnectPolicy::kLazy});
+  moved = Connect(server_->url(), {.connect = ConnectPolicy::kLazy});
   EXPECT_TRUE(server_->AwaitInfo("connected_clients", "1"));
-}
-
-TEST_F(ClientTest, APingOfAServerThatHangsEndsInTime) {
-  const absl::StatusOr<Client> client = Client::Connect(server_->url() + "?command_timeout=100ms");
-  ASSERT_TRUE(client.ok()) << client.status();
-  server_->Stop();
-  redis::Punctuality punctuality;
-  const base::Instant deadline = base::Now() + absl::Milliseconds(100);
-  const absl::Status hangs = client->Ping().status();
-  punctuality.Note(deadline);
-  EXPECT_TRUE(punctuality.Within(kGrace));
-  EXPECT_EQ(hangs.code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(std::string(hangs.message()), HasSubstr(server_->url()));
-  server_->Continue();
-  ExpectPingsSoon(*client);
-}
-
-TEST_F(ClientTest, ALostConnectionIsMadeAgainByTheNextCall) {
-  const absl::StatusOr<Client> client = Client::Connect(server_->url());
-  ASSERT_TRUE(client.ok()) << client.status();
-  const std::function<void()> losses[] = {
-      [&] {
-        server_->Command({"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"});
-      },
-      [&] { server_->Restart(); },
-  };
-  for (const auto& lose : losses) {
-    lose();
-    EXPECT_TRUE(server_->AwaitInfo("connected_clients", "1"));  // the fixture's own
-    server_->Command({"DEBUG", "SLEEP", "0.02"});  // a connection in use may end under a call
-    const absl::StatusOr<absl::Duration> trip = client->Ping();
-    EXPECT_TRUE(trip.ok()) << trip.status();
-  }
 }
 
 TEST_F(ClientTest, APingThatIsForbiddenIsDenied) {
   server_->Command(
       {"ACL", "SETUSER", "app", "on", ">" + std::string(kPassword), "~*", "&*", "+@all"});
-  const absl::StatusOr<Client> client = Client::Connect(UrlFor("app:" + std::string(kPassword)));
-  ASSERT_TRUE(client.ok()) << client.status();
+  const Client client = Connect(UrlFor("app:" + std::string(kPassword)));
   server_->Command({"ACL", "SETUSER", "app", "-ping"});
-  const absl::Status denied = client->Ping().status();
+  const absl::Status denied = client.Ping().status();
   EXPECT_EQ(denied.code(), absl::StatusCode::kPermissionDenied) << denied;
   EXPECT_THAT(std::string(denied.message()), HasSubstr("ping"));
 }
@@ -284,11 +198,10 @@ TEST(ClientEmbeddedTest, StartsAServerAndSharesIt) {
 
 TEST(ClientEmbeddedTest, ANewServerIsStartedWhereTheOldOneIsGone) {
   const redis::EmbeddedHome home;
-  const absl::StatusOr<Client> client =
-      Client::Connect("embedded:" + home.directory() + "?idle_stop=100ms&command_timeout=10s");
-  ASSERT_TRUE(client.ok()) << client.status();
+  const Client client =
+      Connect("embedded:" + home.directory() + "?idle_stop=100ms&command_timeout=10s");
   for (int round = 0; round < 2; ++round) {
-    ASSERT_TRUE(client->Ping().ok());
+    ASSERT_TRUE(client.Ping().ok());
     if (round == 0) {
       // Alone: with this client's connection it has nobody, and stops by itself.
       auto other = home.Connect();
@@ -297,7 +210,7 @@ TEST(ClientEmbeddedTest, ANewServerIsStartedWhereTheOldOneIsGone) {
       for (const pid_t pid : home.Servers()) redis::Kill(pid);
     }
     ASSERT_TRUE(home.Empties());
-    const absl::StatusOr<absl::Duration> trip = client->Ping();
+    const absl::StatusOr<absl::Duration> trip = client.Ping();
     EXPECT_TRUE(trip.ok()) << trip.status();
     EXPECT_EQ(home.Servers().size(), 1);
   }

@@ -1,32 +1,10 @@
 // What a cluster costs each of its clients: a thread for all nodes, and two sockets at each.
-#include <cstddef>
-#include <cstdio>
-#include <filesystem>
-#include <memory>
-#include <sstream>
-#include <string>
-#include <system_error>
-#include <vector>
 
-#include "absl/status/status.h"
-#include "absl/status/statusor.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
-#include "absl/time/time.h"
-#include "gtest/gtest.h"
-#include "redlatch/client.h"
-#include "redlatch/simple_lock.h"
 #include "tests/redis/api/cluster_tour.h"
-#include "tests/support/await.h"
-#include "tests/support/child_entry.h"
-#include "tests/support/cluster_group.h"
-#include "tests/support/process_stats.h"
-#include "tests/support/subprocess.h"
+#include "tests/support/live_testing.h"
 
 namespace redlatch {
 namespace {
-
-using support::ClusterGroup;
 
 constexpr absl::Duration kCostPatience = absl::Seconds(8);  // less than a heartbeat
 constexpr char kClientName[] = "measured";
@@ -45,17 +23,15 @@ int Sockets() {
 REDLATCH_CHILD(MeasuredClient) {
   const int threads = support::ThreadCount();
   const int sockets = Sockets();
-  const absl::StatusOr<Client> client = Client::Connect(args.at(0));
-  EXPECT_TRUE(client.ok()) << client.status();
+  const Client client = Connect(args.at(0));
   for (size_t i = 1; i < args.size(); ++i) {
-    SimpleLock lock(*client, args[i]);
-    absl::StatusOr<Lease> lease = lock.Acquire({.wait = kCostPatience});
-    EXPECT_TRUE(lease.ok()) << lease.status();
-    EXPECT_TRUE(lease->Release().ok());
+    SimpleLock lock(client, args[i]);
+    auto lease = Must(lock.Acquire({.wait = kCostPatience}));
+    EXPECT_TRUE(lease.Release().ok());
   }
   // One by which it asks who serves what is closed again.
   const int most = sockets + 2 * static_cast<int>(args.size() - 1);
-  support::Await([&] { return Sockets() <= most; }, absl::Seconds(2));
+  Await([&] { return Sockets() <= most; }, absl::Seconds(2));
   parent.WriteLine(absl::StrCat(support::ThreadCount() - threads, " ", Sockets() - sockets));
   parent.ReadLine();
   return 0;
@@ -67,14 +43,14 @@ struct Cost {
   std::vector<size_t> connections;  // at each server
 };
 
-size_t ConnectionsAt(support::RedisServer& server) {
+size_t ConnectionsAt(RedisServer& server) {
   const std::vector<std::string> clients =
       absl::StrSplit(server.Text({"CLIENT", "LIST"}), absl::StrCat(" name=", kClientName, " "));
   return clients.size() - 1;
 }
 
 Cost CostOf(ClusterGroup& group) {
-  const Client holder = *Client::Connect(group.url());
+  const Client holder = Connect(group.url());
   std::vector<std::string> args = {absl::StrCat(group.url(), "?name=", kClientName)};
   std::vector<std::unique_ptr<SimpleLock>> locks;
   std::vector<Lease> leases;
@@ -85,7 +61,7 @@ Cost CostOf(ClusterGroup& group) {
   }
   const auto child = support::SpawnChild("MeasuredClient", args);
   for (size_t i = 0; i < locks.size(); ++i) {
-    EXPECT_TRUE(support::Await([&] { return locks[i]->Inspect()->waiting == 1; }));
+    EXPECT_TRUE(Await([&] { return locks[i]->Inspect()->waiting == 1; }));
     EXPECT_TRUE(leases[i].Release().ok());
   }
   Cost cost;

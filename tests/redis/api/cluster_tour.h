@@ -2,32 +2,13 @@
 #ifndef REDLATCH_TESTS_REDIS_API_CLUSTER_TOUR_H_
 #define REDLATCH_TESTS_REDIS_API_CLUSTER_TOUR_H_
 
-#include <unistd.h>
-
-#include <cstddef>
-#include <string>
-#include <string_view>
-#include <thread>
-
-#include "absl/status/status.h"
-#include "absl/status/statusor.h"
-#include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
-#include "gtest/gtest.h"
-#include "redlatch/client.h"
-#include "redlatch/count_down_latch.h"
-#include "redlatch/reentrant_read_write_lock.h"
-#include "redlatch/semaphore.h"
-#include "redlatch/simple_lock.h"
-#include "src/base/clock.h"
 #include "src/redis/wire/slot.h"
-#include "tests/support/await.h"
-#include "tests/support/cluster_group.h"
+#include "tests/support/live_testing.h"
 
 namespace redlatch {
 
 // A name, beginning so, that lies at that server, a primary.
-inline std::string NameAt(support::ClusterGroup& group, size_t server, std::string_view prefix) {
+inline std::string NameAt(ClusterGroup& group, size_t server, std::string_view prefix) {
   for (int i = 0;; ++i) {
     const std::string name = absl::StrCat(std::string(prefix), ":", i);
     if (group.OwnerOf(redis::SlotOf(name)) == server) return name;
@@ -36,13 +17,11 @@ inline std::string NameAt(support::ClusterGroup& group, size_t server, std::stri
 
 class ClusterTour {
  public:
-  ClusterTour(support::ClusterGroup& group, const std::string& url) : group_(group), url_(url) {}
+  ClusterTour(ClusterGroup& group, const std::string& url) : group_(group), url_(url) {}
 
   void Go() {
-    const absl::StatusOr<Client> client = Client::Connect(url_);
-    ASSERT_TRUE(client.ok()) << client.status();
-    const absl::StatusOr<Client> other = Client::Connect(url_);
-    ASSERT_TRUE(other.ok()) << other.status();
+    const Client client = Connect(url_);
+    const Client other = Connect(url_);
     // An open latch stays.
     static int tours = 0;
     const std::string prefix = absl::StrCat("tour", ++tours);
@@ -50,8 +29,8 @@ class ClusterTour {
       if (group_.server(i).Info("role") != "master") continue;
       const std::string tag = absl::StrCat("{", NameAt(group_, i, prefix), "}");
       SCOPED_TRACE(tag);
-      HandOver(*client, *other, tag + "simple");
-      OthersAt(*client, tag);
+      HandOver(client, other, tag + "simple");
+      OthersAt(client, tag);
     }
   }
 
@@ -62,13 +41,12 @@ class ClusterTour {
   void HandOver(const Client& client, const Client& other, const std::string& name) {
     SimpleLock lock(client, name);
     SimpleLock others(other, name);
-    absl::StatusOr<Lease> lease = lock.Acquire({.wait = kPatience});
-    ASSERT_TRUE(lease.ok()) << lease.status();
+    auto lease = Must(lock.Acquire({.wait = kPatience}));
     absl::StatusOr<Lease> taken;
     std::thread waiter([&] { taken = others.Acquire({.wait = kPatience}); });
-    EXPECT_TRUE(support::Await([&] { return lock.Inspect()->waiting == 1; }));
+    EXPECT_TRUE(Await([&] { return lock.Inspect()->waiting == 1; }));
     EXPECT_EQ(lock.Inspect()->holders.at(0).process.pid, getpid());
-    const absl::Status released = lease->Release();
+    const absl::Status released = lease.Release();
     EXPECT_TRUE(released.ok()) << released;
     waiter.join();
     EXPECT_TRUE(taken.ok()) << taken.status();
@@ -84,7 +62,7 @@ class ClusterTour {
     EXPECT_TRUE(latch.Wait({.wait = kPatience}).ok());
   }
 
-  support::ClusterGroup& group_;
+  ClusterGroup& group_;
   const std::string url_;
 };
 

@@ -1,57 +1,13 @@
 // A neighbour is another user of the same server, who may publish on `redlatch:*`, perhaps listen
 // there too, and shares one lock with a client. It sends that client whatever it likes.
-#include <algorithm>
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <deque>
-#include <memory>
-#include <mutex>
-#include <random>
-#include <set>
-#include <stop_token>
-#include <string>
-#include <utility>
-#include <vector>
 
-#include "absl/status/status.h"
-#include "absl/status/statusor.h"
-#include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
-#include "absl/time/time.h"
-#include "gtest/gtest.h"
-#include "redlatch/client.h"
-#include "redlatch/count_down_latch.h"
-#include "redlatch/multi_lock.h"
-#include "redlatch/permit.h"
-#include "redlatch/red_lock.h"
-#include "redlatch/reentrant_lock.h"
-#include "redlatch/reentrant_read_write_lock.h"
-#include "redlatch/semaphore.h"
-#include "redlatch/simple_lock.h"
 #include "src/redis/wire/slot.h"
-#include "tests/support/await.h"
-#include "tests/support/cluster_group.h"
-#include "tests/support/connect.h"
-#include "tests/support/quorum_group.h"
-#include "tests/support/raw_connection.h"
-#include "tests/support/redis_server.h"
-#include "tests/support/test_scale.h"
+#include "tests/support/live_testing.h"
 
 namespace redlatch {
 namespace {
 
-using support::Await;
 using support::RawConnection;
-using support::RedisServer;
-
-template <class Held>
-Held Must(absl::StatusOr<Held> held) {
-  EXPECT_TRUE(held.ok()) << held.status();
-  return held.ok() ? *std::move(held) : Held();
-}
 
 // The client that is attacked waits for some locks, which another client has, and holds others.
 class Victim {
@@ -88,7 +44,7 @@ class Victim {
 
  protected:
   Victim(const std::string& url, absl::Duration keep)
-      : owner_(support::Connect(url)), client_(support::Connect(url)) {
+      : owner_(Connect(url)), client_(Connect(url)) {
     options_.keep = keep;
   }
   static LockOptions Short() { return {.lease = absl::Seconds(1)}; }
@@ -255,7 +211,7 @@ class VictimOfEachKind : public Victim {
 // Waits for locks of a quorum, and holds others.
 class VictimOfQuorum : public Victim {
  public:
-  VictimOfQuorum(support::QuorumGroup& servers, const std::string& url, absl::Duration keep)
+  VictimOfQuorum(QuorumGroup& servers, const std::string& url, absl::Duration keep)
       : Victim(url, keep), servers_(servers) {
     for (const char* name : {"simple", "whole", "manual"})
       OwnerHas(RedLock(owner(), name).Acquire());
@@ -291,7 +247,7 @@ class VictimOfQuorum : public Victim {
   }
 
  private:
-  support::QuorumGroup& servers_;
+  QuorumGroup& servers_;
   RedLock simple_{client(), "simple", options()};
   RedLock whole_{client(), "whole", options()};
   RedLock manual_{client(), "manual", options()};
@@ -463,7 +419,7 @@ class ForgedMessages : public ::testing::TestWithParam<Case> {
         .acl = {"user app on >pw ~* &* +@all", rights},
         .config = {"client-output-buffer-limit pubsub 0 0 0"}};
     if (of_quorum()) {
-      quorum_ = std::make_unique<support::QuorumGroup>(3, options);
+      quorum_ = std::make_unique<QuorumGroup>(3, options);
       std::vector<std::string> urls;
       for (size_t i = 0; i < 3; ++i) urls.push_back(UrlOf((*quorum_)[i]));
       victim_ = std::make_unique<VictimOfQuorum>(
@@ -496,7 +452,7 @@ class ForgedMessages : public ::testing::TestWithParam<Case> {
   }
 
   std::unique_ptr<RedisServer> server_;
-  std::unique_ptr<support::QuorumGroup> quorum_;
+  std::unique_ptr<QuorumGroup> quorum_;
   std::unique_ptr<Victim> victim_;
   std::deque<Neighbour> neighbours_;
 };

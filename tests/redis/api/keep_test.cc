@@ -1,37 +1,12 @@
 // LockOptions::keep: a lock that stays with its client, idle, until another client asks for it.
-#include <atomic>
-#include <chrono>
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <mutex>
 #include <shared_mutex>
-#include <string>
-#include <thread>
-#include <vector>
 
-#include "absl/status/statusor.h"
-#include "absl/time/time.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
-#include "redlatch/client.h"
-#include "redlatch/fencing_token.h"
-#include "redlatch/multi_lock.h"
-#include "redlatch/reentrant_lock.h"
-#include "redlatch/reentrant_read_write_lock.h"
-#include "redlatch/simple_lock.h"
-#include "tests/support/await.h"
-#include "tests/support/child_entry.h"
-#include "tests/support/connect.h"
-#include "tests/support/lock_keys.h"
-#include "tests/support/redis_server.h"
+#include "lua/scripts.h"
+#include "redlatch/redis_lock_base.h"
+#include "tests/support/live_testing.h"
 
 namespace redlatch {
 namespace {
-
-using support::Await;
-using support::Connect;
-using support::TimeOf;
 
 const LockOptions kKept{.keep = absl::Seconds(20)};
 // Far less than a heartbeat, and than the time for which it is kept.
@@ -79,7 +54,7 @@ class Keep : public ::testing::Test {
     return often;
   }
 
-  const std::unique_ptr<support::RedisServer> server_ = support::RedisServer::Start();
+  const std::unique_ptr<RedisServer> server_ = RedisServer::Start();
   Client client_ = Connect(server_->url());
   Client other_ = Connect(server_->url());
 };
@@ -95,16 +70,6 @@ TEST_F(Keep, LockIsTakenAgainWithoutTheServer) {
   SimpleLock same(client_, "lock", kKept);
   std::thread([&] { TakeAndLeave(same); }).join();
   EXPECT_EQ(Calls(), before);
-}
-
-TEST_F(Keep, IdleLockGoesToAnotherClientWithinAMoment) {
-  SimpleLock lock(client_, "lock", kKept), theirs(other_, "lock");
-  for (int i = 0; i < 20; ++i) {
-    TakeAndLeave(lock);
-    EXPECT_LT(TimeOf([&] { theirs.lock(); }), kAMoment);
-    EXPECT_FALSE(lock.try_lock());
-    theirs.unlock();
-  }
 }
 
 TEST_F(Keep, IdleLockGoesToALockOfSeveralNamesWithinAMoment) {
@@ -217,20 +182,78 @@ TEST_F(Keep, AClientKeepsOneThousandIdleLocks) {
   EXPECT_EQ(left.back(), locks.size() - 1);
 }
 
-TEST_F(Keep, ForcedReleaseOfAnIdleLockFreesIt) {
-  SimpleLock lock(client_, "lock", kKept), theirs(other_, "lock");
-  TakeAndLeave(lock);
-  ASSERT_TRUE(theirs.ForceRelease().ok());
-  EXPECT_TRUE(theirs.try_lock());
-  const auto refused = [&] {
-    if (!lock.try_lock()) return true;
-    lock.unlock();
-    return false;
-  };
-  EXPECT_TRUE(Await(refused, kAMoment)) << "it hears of it";
-  theirs.unlock();
-  EXPECT_TRUE(lock.try_lock_for(std::chrono::seconds(5)));
-  lock.unlock();
+// What LockOptions::keep and turn refuse, and for which locks.
+
+class OfAUser : public RedisLockBase {
+ public:
+  OfAUser(Client client, LockOptions options, bool keeps)
+      : RedisLockBase(std::move(client), "theirs", std::move(options)), keeps_(keeps) {}
+
+ private:
+  LockScripts Scripts() const override {
+    return {.acquire = lua::kSimpleAcquire,
+            .release = lua::kSimpleRelease,
+            .renew = lua::kSimpleRenew,
+            .cancel = lua::kSimpleCancel,
+            .inspect = lua::kSimpleInspect,
+            .force_release = lua::kSimpleForceRelease};
+  }
+  LockTraits Traits() const override { return {.kind = "users", .keeps = keeps_}; }
+
+  const bool keeps_;
+};
+
+class KeepRefusals : public ::testing::Test {
+ protected:
+  static void ExpectRefused(RedisLockBase& lock, const std::string& why) {
+    const absl::Status refused = lock.Acquire().status();
+    EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(refused.message()), HasSubstr(why));
+  }
+  template <class Lock>
+  void ExpectRefused(LockOptions options, const std::string& why) {
+    Lock lock(client_, "lock", std::move(options));
+    ExpectRefused(lock, why);
+  }
+
+  const std::unique_ptr<RedisServer> server_ = RedisServer::Start();
+  const Client client_ = Connect(server_->url());
+};
+
+TEST_F(KeepRefusals, KeepIsNotLongerThanTheLease) {
+  const LockOptions options{.lease = absl::Seconds(3), .keep = absl::Seconds(4)};
+  ExpectRefused<SimpleLock>(options, "LockOptions::keep is 4s, longer than the lease of 3s");
+  ReentrantReadWriteLock lock(client_, "lock", options);
+  EXPECT_EQ(lock.AcquireRead().status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(server_->LockKeys().empty());
+}
+
+TEST_F(KeepRefusals, NeitherIsNegative) {
+  ExpectRefused<SimpleLock>({.keep = absl::Seconds(-1)}, "must not be negative");
+  ExpectRefused<SimpleLock>({.turn = absl::Seconds(-1)}, "must not be negative");
+}
+
+TEST_F(KeepRefusals, LocksOfSeveralNamesOrServersAreNotKept) {
+  const std::string why = "LockOptions::keep is for SimpleLock, ReentrantLock and";
+  MultiLock several(client_, {"a", "b"}, {.keep = absl::Seconds(1)});
+  ExpectRefused(several, why);
+  std::vector<std::unique_ptr<RedisServer>> servers;
+  std::vector<Client> clients;
+  for (int i = 0; i < 3; ++i) {
+    servers.push_back(RedisServer::Start());
+    clients.push_back(Connect(servers.back()->url()));
+  }
+  RedLock quorum(clients, "lock", {.keep = absl::Seconds(1)});
+  ExpectRefused(quorum, why);
+}
+
+TEST_F(KeepRefusals, AUsersClassSaysWhetherItsScriptsKnowOfIt) {
+  OfAUser does_not(client_, {.keep = absl::Seconds(5)}, false);
+  ExpectRefused(does_not, "classes whose LockTraits say so");
+  OfAUser does(Connect(server_->url()), {.keep = absl::Seconds(5)}, true);
+  does.lock();
+  does.unlock();
+  EXPECT_EQ(server_->Integer({"EXISTS", "theirs"}), 1) << "it is kept";
 }
 
 }  // namespace

@@ -1,33 +1,15 @@
 // A user who may use some keys only. Which keys a lock has is known when it is used: the error then
 // says how to grant all of them.
-#include <memory>
-#include <string>
-#include <vector>
 
-#include "absl/status/status.h"
-#include "absl/status/statusor.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
-#include "redlatch/client.h"
-#include "redlatch/count_down_latch.h"
-#include "redlatch/reentrant_lock.h"
-#include "redlatch/reentrant_read_write_lock.h"
-#include "redlatch/semaphore.h"
-#include "redlatch/simple_lock.h"
-#include "tests/support/redis_server.h"
+#include "tests/support/live_testing.h"
 
 namespace redlatch {
 namespace {
 
-using ::testing::HasSubstr;
-using ::testing::Not;
-
 class KeyDenied : public ::testing::Test {
  protected:
   Client Connect(const std::string& options = "") {
-    return *Client::Connect(
+    return support::Connect(
         absl::StrCat("redis://app:pw@127.0.0.1:", server_->port(), "/", options));
   }
   // What the message says to do is enough.
@@ -41,8 +23,8 @@ class KeyDenied : public ::testing::Test {
   }
   void Forget() { ASSERT_EQ(server_->Text({"ACL", "SETUSER", "app", "resetkeys"}), "OK"); }
 
-  const std::unique_ptr<support::RedisServer> server_ =
-      support::RedisServer::Start({.acl = {"user app on >pw &* +@all"}});
+  const std::unique_ptr<RedisServer> server_ =
+      RedisServer::Start({.acl = {"user app on >pw &* +@all"}});
 };
 
 template <class Lock>
@@ -84,7 +66,7 @@ TEST_F(KeyDenied, SharedSideSemaphoreAndLatchAreMendedByWhatTheErrorSays) {
 
 // A prefix is part of each key.
 TEST_F(KeyDenied, RuleHasTheKeyPrefix) {
-  const Client client = *Client::Connect(absl::StrCat("redis://app:pw@127.0.0.1:", server_->port()),
+  const Client client = support::Connect(absl::StrCat("redis://app:pw@127.0.0.1:", server_->port()),
                                          {.key_prefix = "shop:"});
   SimpleLock lock(client, "orders");
   const absl::Status denied = lock.TryAcquire().status();

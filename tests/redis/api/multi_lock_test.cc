@@ -1,41 +1,8 @@
-#include "redlatch/multi_lock.h"
-
-#include <atomic>
-#include <chrono>
-#include <cstdint>
-#include <functional>
-#include <future>
-#include <memory>
-#include <mutex>
-#include <stop_token>
-#include <string>
-#include <system_error>
-#include <thread>
-#include <utility>
-#include <vector>
-
-#include "absl/status/status.h"
-#include "absl/status/statusor.h"
-#include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
-#include "redlatch/client.h"
-#include "redlatch/red_lock.h"
-#include "redlatch/reentrant_lock.h"
-#include "redlatch/reentrant_read_write_lock.h"
 #include "redlatch/run_locked.h"
-#include "redlatch/simple_lock.h"
-#include "tests/support/await.h"
-#include "tests/support/cluster_group.h"
-#include "tests/support/lock_keys.h"
-#include "tests/support/redis_server.h"
+#include "tests/support/live_testing.h"
 
 namespace redlatch {
 namespace {
-
-using support::Await;
-using ::testing::HasSubstr;
 
 constexpr absl::Duration kMultiPatience = absl::Seconds(10);
 
@@ -51,9 +18,9 @@ class MultiLockTest : public ::testing::Test {
     });
   }
 
-  const std::unique_ptr<support::RedisServer> server_ = support::RedisServer::Start();
-  const Client client_ = *Client::Connect(server_->url());
-  const Client other_ = *Client::Connect(server_->url());
+  const std::unique_ptr<RedisServer> server_ = RedisServer::Start();
+  const Client client_ = Connect(server_->url());
+  const Client other_ = Connect(server_->url());
 };
 
 TEST_F(MultiLockTest, OrderAndRepetitionOfNamesDoNotMatter) {
@@ -71,23 +38,14 @@ TEST_F(MultiLockTest, OfOneNameIsTheSimpleLockOfThatName) {
   EXPECT_EQ(same.hold_count(), 1);
 }
 
-TEST_F(MultiLockTest, RunsAFunctionUnderAll) {
-  MultiLock lock(client_, {"a", "b"});
-  EXPECT_TRUE(RunLocked(lock, {}, [&](const std::stop_token&) {
-                return IsFree(other_, "a") ? absl::InternalError("free") : absl::OkStatus();
-              }).ok());
-  EXPECT_TRUE(IsFree(other_, "a"));
-}
-
 TEST_F(MultiLockTest, TakesSimpleLocksOfOneClientAsOne) {
   SimpleLock a(client_, "a");
   SimpleLock b(client_, "b");
   MultiLock lock({&a, &b});
   EXPECT_EQ(lock.name(), "a, b");
   const std::string before = server_->Info("total_commands_processed");
-  auto lease = lock.Acquire();
-  ASSERT_TRUE(lease.ok()) << lease.status();
-  EXPECT_NE(lease->fencing_token(), FencingToken());
+  auto lease = Must(lock.Acquire());
+  EXPECT_NE(lease.fencing_token(), FencingToken());
   EXPECT_EQ(a.hold_count(), 0);
   EXPECT_FALSE(IsFree(other_, "a"));
   EXPECT_FALSE(IsFree(other_, "b"));
@@ -100,21 +58,20 @@ TEST_F(MultiLockTest, TakesLocksOfAnyClassAndSharedSides) {
   SimpleLock simple(client_, "simple");
   MultiLock lock({&simple, &prices.read_lock(), &reentrant});
   {
-    auto lease = lock.Acquire({.wait = kMultiPatience});
-    ASSERT_TRUE(lease.ok()) << lease.status();
-    EXPECT_TRUE(lease->valid());
-    EXPECT_GT(lease->remaining(), absl::Seconds(1));
-    EXPECT_EQ(lease->fencing_token(), FencingToken());
-    EXPECT_NE(lease->fencing_token("simple"), FencingToken());
-    EXPECT_NE(lease->fencing_token("reentrant"), lease->fencing_token("simple"));
-    EXPECT_EQ(lease->fencing_token("another"), FencingToken());
+    auto lease = Must(lock.Acquire({.wait = kMultiPatience}));
+    EXPECT_TRUE(lease.valid());
+    EXPECT_GT(lease.remaining(), absl::Seconds(1));
+    EXPECT_EQ(lease.fencing_token(), FencingToken());
+    EXPECT_NE(lease.fencing_token("simple"), FencingToken());
+    EXPECT_NE(lease.fencing_token("reentrant"), lease.fencing_token("simple"));
+    EXPECT_EQ(lease.fencing_token("another"), FencingToken());
     EXPECT_FALSE(IsFree(other_, "simple"));
     EXPECT_TRUE(read_elsewhere.try_lock_shared());
     read_elsewhere.unlock_shared();
     EXPECT_FALSE(read_elsewhere.try_lock());
-    EXPECT_TRUE(lease->Release().ok());
-    EXPECT_FALSE(lease->valid());
-    EXPECT_FALSE(lease->lost().stop_requested());
+    EXPECT_TRUE(lease.Release().ok());
+    EXPECT_FALSE(lease.valid());
+    EXPECT_FALSE(lease.lost().stop_requested());
   }
   {
     const std::scoped_lock guard(lock);
@@ -134,29 +91,15 @@ TEST_F(MultiLockTest, TheLossOfOneOfSeveralIsThatOfAll) {
   ReentrantLock a(client_, "a");
   SimpleLock b(client_, "b");
   MultiLock lock({&a, &b});
-  auto lease = lock.Acquire();
-  ASSERT_TRUE(lease.ok()) << lease.status();
-  const std::stop_token lost = lease->lost();
+  auto lease = Must(lock.Acquire());
+  const std::stop_token lost = lease.lost();
   EXPECT_TRUE(a.ForceRelease().ok());
   EXPECT_TRUE(Await([&] { return lost.stop_requested(); }));
-  EXPECT_FALSE(lease->valid());
-  EXPECT_TRUE(lease->lost().stop_requested());
+  EXPECT_FALSE(lease.valid());
+  EXPECT_TRUE(lease.lost().stop_requested());
   EXPECT_FALSE(IsFree(other_, "b")) << "until it is released";
-  EXPECT_TRUE(absl::IsAborted(lease->Release()));
+  EXPECT_TRUE(absl::IsAborted(lease.Release()));
   EXPECT_TRUE(IsFree(other_, "b"));
-}
-
-TEST_F(MultiLockTest, StdLockTakesThemTooAndSoDoesScopedLock) {
-  SimpleLock a(client_, "a");
-  ReentrantLock b(other_, "b");
-  MultiLock both(client_, {"c", "d"});
-  std::lock(a, b, both);
-  EXPECT_FALSE(IsFree(other_, "d"));
-  a.unlock();
-  b.unlock();
-  both.unlock();
-  const std::scoped_lock guard(a, b, both);
-  EXPECT_FALSE(IsFree(other_, "a"));
 }
 
 TEST_F(MultiLockTest, SaysWhatCannotBeTaken) {
@@ -195,34 +138,32 @@ TEST_F(MultiLockTest, OfTheMostNamesAndOfLongOnes) {
   for (int i = 0; i < 64; ++i) names.push_back(absl::StrCat(std::string(4000, 'x'), i));
   MultiLock lock(client_, names);
   MultiLock same(other_, names);
-  auto lease = lock.Acquire();
-  ASSERT_TRUE(lease.ok()) << lease.status();
+  auto lease = Must(lock.Acquire());
   absl::StatusOr<Lease> got;
   std::thread waiter([&] { got = same.Acquire({.wait = kMultiPatience}); });
   ASSERT_TRUE(AwaitQueued(names.back()));
-  EXPECT_TRUE(lease->Release().ok());
+  EXPECT_TRUE(lease.Release().ok());
   waiter.join();
   EXPECT_TRUE(got.ok()) << got.status();
 }
 
 // Two orders of taking, and two ways to name a server.
 TEST_F(MultiLockTest, OfSeveralServersNobodyWaitsInACircle) {
-  const auto second = support::RedisServer::Start();
+  const auto second = RedisServer::Start();
   std::vector<std::thread> threads;
   std::atomic<int> inside{0};
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&, i] {
-      const Client here = *Client::Connect(i % 2 == 0 ? server_->url() : server_->unix_url());
-      const Client there = *Client::Connect(i < 2 ? second->url() : second->unix_url());
+      const Client here = Connect(i % 2 == 0 ? server_->url() : server_->unix_url());
+      const Client there = Connect(i < 2 ? second->url() : second->unix_url());
       SimpleLock a(here, "a");
       SimpleLock b(there, "b");
       MultiLock lock({&a, &b});
       for (int times = 0; times < 25; ++times) {
-        auto lease = lock.Acquire({.wait = kMultiPatience});
-        ASSERT_TRUE(lease.ok()) << lease.status();
+        auto lease = Must(lock.Acquire({.wait = kMultiPatience}));
         EXPECT_EQ(++inside, 1);
         --inside;
-        ASSERT_TRUE(lease->Release().ok());
+        ASSERT_TRUE(lease.Release().ok());
         const std::scoped_lock guard(lock);
         EXPECT_EQ(++inside, 1);
         --inside;
@@ -233,12 +174,12 @@ TEST_F(MultiLockTest, OfSeveralServersNobodyWaitsInACircle) {
 }
 
 TEST_F(MultiLockTest, OfSeveralServersAllOrNothing) {
-  const auto second = support::RedisServer::Start();
-  const Client there = *Client::Connect(second->url());
+  const auto second = RedisServer::Start();
+  const Client there = Connect(second->url());
   SimpleLock a(client_, "a");
   SimpleLock b(there, "b");
   MultiLock lock({&b, &a});
-  SimpleLock others(*Client::Connect(second->url()), "b");
+  SimpleLock others(Connect(second->url()), "b");
   auto held = others.Acquire();
   ASSERT_TRUE(held.ok());
   EXPECT_TRUE(absl::IsDeadlineExceeded(lock.Acquire({.wait = absl::Milliseconds(60)}).status()));
@@ -258,9 +199,8 @@ TEST_F(MultiLockTest, ALockThatIsLostWhileTheNextIsAwaitedIsTakenAgain) {
   ReentrantLock theirs(other_, "b");
   auto held = theirs.Acquire();
   std::thread waiter([&] {
-    const absl::StatusOr<Lease> got = lock.Acquire({.wait = kMultiPatience});
-    ASSERT_TRUE(got.ok()) << got.status();
-    EXPECT_TRUE(got->valid());
+    const auto got = Must(lock.Acquire({.wait = kMultiPatience}));
+    EXPECT_TRUE(got.valid());
     EXPECT_FALSE(IsFree(other_, "a"));
   });
   EXPECT_TRUE(Await([&] {
@@ -274,13 +214,13 @@ TEST_F(MultiLockTest, ALockThatIsLostWhileTheNextIsAwaitedIsTakenAgain) {
 }
 
 TEST_F(MultiLockTest, ATryThatLosesALockBeforeItHasTheNextIsAborted) {
-  const auto another_server = support::RedisServer::Start();
-  const Client another = *Client::Connect(another_server->url());
+  const auto another_server = RedisServer::Start();
+  const Client another = Connect(another_server->url());
   const bool in_order = client_.server() < another.server();
   const Client& first = in_order ? client_ : another;
-  support::RedisServer& its = in_order ? *server_ : *another_server;
-  support::RedisServer& others = in_order ? *another_server : *server_;
-  const Client breaker = *Client::Connect(its.url());
+  RedisServer& its = in_order ? *server_ : *another_server;
+  RedisServer& others = in_order ? *another_server : *server_;
+  const Client breaker = Connect(its.url());
   SimpleLock a(first, "a");
   SimpleLock b(in_order ? another : client_, "b");
   MultiLock lock({&a, &b});
@@ -311,45 +251,24 @@ TEST_F(MultiLockTest, ATryThatLosesALockBeforeItHasTheNextIsAborted) {
 }
 
 TEST_F(MultiLockTest, TakesALockOfAQuorumBesideOthers) {
-  std::vector<std::unique_ptr<support::RedisServer>> servers;
+  std::vector<std::unique_ptr<RedisServer>> servers;
   std::vector<Client> clients;
   for (int i = 0; i < 3; ++i) {
-    servers.push_back(support::RedisServer::Start());
-    clients.push_back(*Client::Connect(servers.back()->url()));
+    servers.push_back(RedisServer::Start());
+    clients.push_back(Connect(servers.back()->url()));
   }
   RedLock quorum(clients, "q");
   SimpleLock simple(client_, "s");
   MultiLock lock({&quorum, &simple});
-  auto lease = lock.Acquire({.wait = kMultiPatience});
-  ASSERT_TRUE(lease.ok()) << lease.status();
-  EXPECT_NE(lease->fencing_token("q"), FencingToken());
+  auto lease = Must(lock.Acquire({.wait = kMultiPatience}));
+  EXPECT_NE(lease.fencing_token("q"), FencingToken());
   EXPECT_FALSE(quorum.TryAcquire().ok());
   EXPECT_FALSE(IsFree(other_, "s"));
 }
 
-TEST_F(MultiLockTest, CallsThatWaitEndWhenTheObjectGoes) {
-  ReentrantLock a(client_, "a");
-  ReentrantLock b(client_, "b");
-  ReentrantLock there(other_, "c");
-  ReentrantLock holder(*Client::Connect(server_->url()), "b");
-  auto held = holder.Acquire();
-  for (const bool one_client : {true, false}) {
-    auto lock = one_client ? std::make_unique<MultiLock>(std::vector<MultiLock::Part>{&a, &b})
-                           : std::make_unique<MultiLock>(std::vector<MultiLock::Part>{&b, &there});
-    absl::Status ended;
-    std::thread waiter([&] { ended = lock->Acquire().status(); });
-    const std::string queue = support::AuxiliaryKey("b", "reentrant.queue");
-    ASSERT_TRUE(Await([&] { return server_->Integer({"ZCARD", queue}) == 1; }));
-    lock.reset();
-    waiter.join();
-    EXPECT_TRUE(absl::IsCancelled(ended)) << ended;
-    EXPECT_TRUE(Await([&] { return server_->Integer({"ZCARD", queue}) == 0; }));
-  }
-}
-
 // A waiting call owns all that it needs: the sanitizers find any use of the destroyed locks.
 TEST_F(MultiLockTest, ItAndItsLocksMayBeDestroyedWhileACallWaits) {
-  ReentrantLock holder(*Client::Connect(server_->url()), "b");
+  ReentrantLock holder(Connect(server_->url()), "b");
   const auto held = holder.Acquire();
   const std::string queue = support::AuxiliaryKey("b", "reentrant.queue");
   for (int way = 0; way < 6; ++way) {
@@ -439,22 +358,20 @@ TEST_F(MultiLockTest, AThreadDoesNotWaitForItself) {
 }
 
 TEST(MultiLockInACluster, TakesNamesOfOneSlotTogetherAndOthersInTheirOrder) {
-  const auto group = support::ClusterGroup::Start();
-  const Client client = *Client::Connect(group->url());
-  const Client other = *Client::Connect(group->url());
+  const auto group = ClusterGroup::Start();
+  const Client client = Connect(group->url());
+  const Client other = Connect(group->url());
   MultiLock together(client, {"{orders}:1", "{orders}:2"});
-  auto lease = together.Acquire();
-  ASSERT_TRUE(lease.ok()) << lease.status();
-  EXPECT_NE(lease->fencing_token(), FencingToken());
+  auto lease = Must(together.Acquire());
+  EXPECT_NE(lease.fencing_token(), FencingToken());
   EXPECT_FALSE(IsFree(other, "{orders}:2"));
   MultiLock apart(client, {"a", "b", "c"});
   MultiLock others(other, {"c", "b", "d"});
-  auto all = apart.Acquire();
-  ASSERT_TRUE(all.ok()) << all.status();
-  EXPECT_NE(all->fencing_token("a"), FencingToken());
+  auto all = Must(apart.Acquire());
+  EXPECT_NE(all.fencing_token("a"), FencingToken());
   EXPECT_TRUE(absl::IsDeadlineExceeded(others.Acquire({.wait = absl::Milliseconds(50)}).status()));
   EXPECT_TRUE(IsFree(client, "d"));
-  EXPECT_TRUE(all->Release().ok());
+  EXPECT_TRUE(all.Release().ok());
   EXPECT_TRUE(others.Acquire({.wait = kMultiPatience}).ok());
 }
 

@@ -1,14 +1,8 @@
 #ifndef REDLATCH_TESTS_REDIS_API_RELEASED_H_
 #define REDLATCH_TESTS_REDIS_API_RELEASED_H_
 
-#include <string_view>
-#include <vector>
-
 #include "absl/base/thread_annotations.h"
-#include "absl/status/status.h"
-#include "absl/time/time.h"
-#include "redlatch/observer.h"
-#include "src/base/mutex.h"
+#include "tests/support/live_testing.h"
 
 namespace redlatch {
 

@@ -3,28 +3,7 @@
 #include <errno.h>
 #include <pthread.h>
 
-#include <atomic>
-#include <memory>
-#include <string>
-#include <system_error>
-
-#include "absl/status/status.h"
-#include "absl/status/statusor.h"
-#include "absl/time/time.h"
-#include "gtest/gtest.h"
-#include "redlatch/client.h"
-#include "redlatch/count_down_latch.h"
-#include "redlatch/lease.h"
-#include "redlatch/multi_lock.h"
-#include "redlatch/permit.h"
-#include "redlatch/reentrant_lock.h"
-#include "redlatch/reentrant_read_write_lock.h"
-#include "redlatch/semaphore.h"
-#include "redlatch/simple_lock.h"
-#include "redlatch/status.h"
-#include "tests/support/connect.h"
-#include "tests/support/outcomes.h"
-#include "tests/support/redis_server.h"
+#include "tests/support/live_testing.h"
 
 namespace {
 std::atomic<bool> no_threads{false};
@@ -40,15 +19,13 @@ extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attribute
 namespace redlatch {
 namespace {
 
-using support::Connect;
-
 constexpr auto kExhausted = absl::StatusCode::kResourceExhausted;
 
 class ThreadStart : public ::testing::Test {
  protected:
   void TearDown() override { no_threads = false; }
 
-  const std::unique_ptr<support::RedisServer> server_ = support::RedisServer::Start();
+  const std::unique_ptr<RedisServer> server_ = RedisServer::Start();
   Client client_ = Connect(server_->url());
   SimpleLock simple_{client_, "simple"};
   ReentrantLock reentrant_{client_, "reentrant"};

@@ -1,29 +1,13 @@
 // LockOptions::turn: clients that all want one lock, each in its turn.
-#include <unistd.h>
 
-#include <memory>
-#include <vector>
-
-#include "absl/time/time.h"
-#include "gtest/gtest.h"
-#include "redlatch/client.h"
-#include "redlatch/fencing_token.h"
-#include "redlatch/simple_lock.h"
-#include "src/base/clock.h"
-#include "tests/support/await.h"
-#include "tests/support/child_entry.h"
-#include "tests/support/connect.h"
-#include "tests/support/redis_server.h"
-#include "tests/support/subprocess.h"
+#include "tests/support/live_testing.h"
 
 namespace redlatch {
 namespace {
 
-using support::Await;
-
 // One of many processes: it ends right after an unlock() in its turn.
 REDLATCH_CHILD(Ender) {
-  const Client client = support::Connect(args.at(0));
+  const Client client = Connect(args.at(0));
   SimpleLock lock(client, "lock", {.lease = absl::Minutes(1), .turn = absl::Seconds(5)});
   lock.lock();
   lock.unlock();
@@ -37,7 +21,7 @@ REDLATCH_CHILD(Ender) {
 }
 
 TEST(Turn, ExitRightAfterUnlockDelaysOthersOnlyForAClaim) {
-  const auto server = support::RedisServer::Start();
+  const auto server = RedisServer::Start();
   std::vector<std::unique_ptr<support::Child>> crowd;
   for (int i = 0; i < 4; ++i) crowd.push_back(support::SpawnChild("Ender", {server->url()}));
   for (const auto& each : crowd) ASSERT_EQ(each->pipe().ReadLine(), "ready");

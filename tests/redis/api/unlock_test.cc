@@ -1,32 +1,11 @@
 // unlock() and destructors write the release, and do not wait for the server: what others see, and
 // what becomes of a release that fails.
-#include <chrono>
-#include <memory>
-#include <optional>
-#include <string>
 
-#include "absl/status/statusor.h"
-#include "absl/time/time.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
-#include "redlatch/client.h"
-#include "redlatch/observer.h"
-#include "redlatch/reentrant_lock.h"
-#include "redlatch/reentrant_read_write_lock.h"
-#include "redlatch/semaphore.h"
-#include "redlatch/simple_lock.h"
 #include "tests/redis/api/released.h"
-#include "tests/support/await.h"
-#include "tests/support/connect.h"
-#include "tests/support/redis_server.h"
-#include "tests/support/tcp_proxy.h"
+#include "tests/support/live_testing.h"
 
 namespace redlatch {
 namespace {
-
-using support::Await;
-using support::Connect;
-using support::TimeOf;
 
 // What a call may take that does not wait, on a machine that is busy.
 constexpr absl::Duration kUnlocksAtOnce = absl::Milliseconds(200);
@@ -35,8 +14,8 @@ class Unlock : public ::testing::Test {
  protected:
   bool IsFree(const std::string& key = "lock") { return server_->Integer({"EXISTS", key}) == 0; }
 
-  const std::unique_ptr<support::RedisServer> server_ = support::RedisServer::Start();
-  support::TcpProxy proxy_{{.port = server_->port()}};
+  const std::unique_ptr<RedisServer> server_ = RedisServer::Start();
+  TcpProxy proxy_{{.port = server_->port()}};
   Client client_ = Connect(proxy_.url());
   SimpleLock lock_{client_, "lock"};
 
@@ -113,7 +92,7 @@ TEST_F(Unlock, TheLastHandleWaitsNoLongerThanForTheCommandTimeout) {
 
 TEST_F(Unlock, AnObserverHearsWhatTheServerSaid) {
   const auto released = std::make_shared<Released>();
-  const Client client = *Client::Connect(server_->url(), {.observer = released});
+  const Client client = Connect(server_->url(), {.observer = released});
   SimpleLock lock(client, "observed");
   lock.lock();
   lock.unlock();

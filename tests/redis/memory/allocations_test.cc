@@ -1,20 +1,5 @@
 // How often a lock that nobody else wants asks for memory, once it is warm: by operator new, or by
 // malloc() as hiredis does.
-#include <atomic>
-#include <cstddef>
-#include <functional>
-#include <memory>
-#include <string>
-
-#include "absl/status/statusor.h"
-#include "gtest/gtest.h"
-#include "redlatch/client.h"
-#include "redlatch/reentrant_lock.h"
-#include "redlatch/reentrant_read_write_lock.h"
-#include "redlatch/semaphore.h"
-#include "redlatch/simple_lock.h"
-#include "tests/support/redis_server.h"
-#include "tests/support/test_scale.h"
 
 // A sanitizer has a malloc() of its own.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__GLIBC__)
@@ -22,6 +7,8 @@
 #else
 #define REDLATCH_COUNTS_ALLOCATIONS 1
 #endif
+
+#include "tests/support/live_testing.h"
 
 namespace {
 std::atomic<uint64_t> allocations{0};  // of all threads
@@ -69,8 +56,8 @@ class Allocations : public ::testing::Test {
 
   static constexpr double kStray = 0.05;  // in the background
 
-  const std::unique_ptr<support::RedisServer> server_ = support::RedisServer::Start();
-  Client client_ = *Client::Connect(server_->url());
+  const std::unique_ptr<RedisServer> server_ = RedisServer::Start();
+  Client client_ = Connect(server_->url());
   SimpleLock simple_{client_, "orders:42"};
   ReentrantLock reentrant_{client_, "a lock with a longer name, as they have in larger programs"};
   ReentrantReadWriteLock read_write_{client_, "prices"};

@@ -1,25 +1,8 @@
 // What a forked child destroys of a client, its locks and its holds that a thread of its parent was
 // using.
-#include <functional>
-#include <memory>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
 
-#include "absl/status/statusor.h"
-#include "absl/time/time.h"
-#include "gtest/gtest.h"
-#include "redlatch/client.h"
-#include "redlatch/count_down_latch.h"
-#include "redlatch/reentrant_lock.h"
-#include "redlatch/reentrant_read_write_lock.h"
-#include "redlatch/semaphore.h"
-#include "redlatch/simple_lock.h"
-#include "src/base/clock.h"
-#include "src/base/mutex.h"
 #include "tests/redis/memory/fork_sweep.h"
-#include "tests/support/redis_server.h"
+#include "tests/support/live_testing.h"
 
 namespace redlatch {
 namespace {
@@ -27,7 +10,7 @@ namespace {
 // A client, an object of each class, and holds.
 struct Everything {
   explicit Everything(const std::string& url)
-      : client(*Client::Connect(url, {.connect = ConnectPolicy::kLazy})) {
+      : client(Connect(url, {.connect = ConnectPolicy::kLazy})) {
     leases.reserve(8);
     permits.reserve(8);
   }
@@ -74,7 +57,7 @@ class ClientForkSweep : public ::testing::Test {
     kept.push_back(*std::move(got));
   }
 
-  const std::unique_ptr<support::RedisServer> server_ = support::RedisServer::Start();
+  const std::unique_ptr<RedisServer> server_ = RedisServer::Start();
   std::unique_ptr<Everything> all_;
 };
 
@@ -136,9 +119,8 @@ TEST_F(ClientForkSweep, AChildMayDestroyALatch) {
 }
 
 TEST_F(ClientForkSweep, AChildMayDestroyWhatAThreadWaitsFor) {
-  const auto other = Client::Connect(server_->url());
-  ASSERT_TRUE(other.ok()) << other.status();
-  SimpleLock theirs(*other, "a simple lock with a name that is allocated");
+  const Client other = Connect(server_->url());
+  SimpleLock theirs(other, "a simple lock with a name that is allocated");
   theirs.lock();
   EXPECT_GT(Sweep([](Everything& all) {
               const auto late = all.simple.Acquire({.wait = absl::Milliseconds(3)});
@@ -165,9 +147,8 @@ TEST_F(ClientForkSweep, AChildMayDestroyAClientWhateverItsRenewerWasDoing) {
                            const auto enough = renewals() + 5;
                            SimpleLock brief(all.client, "brief", {.lease = absl::Milliseconds(30)});
                            while (renewals() < enough) {
-                             const auto lease = brief.Acquire();
-                             ASSERT_TRUE(lease.ok()) << lease.status();
-                             while (lease->valid() && renewals() < enough) {
+                             const auto lease = Must(brief.Acquire());
+                             while (lease.valid() && renewals() < enough) {
                              }
                            }
                          }),
@@ -187,9 +168,8 @@ TEST_F(ClientForkSweep, AChildMayDestroyAClientWhateverItsNotifierWasDoing) {
 }
 
 TEST_F(ClientForkSweep, AChildMayDestroyAClientWhateverItsListenerWasDoing) {
-  const auto other = Client::Connect(server_->url());
-  ASSERT_TRUE(other.ok()) << other.status();
-  SimpleLock theirs(*other, "a simple lock with a name that is allocated");
+  const Client other = Connect(server_->url());
+  SimpleLock theirs(other, "a simple lock with a name that is allocated");
   EXPECT_GT(SweepThreads("redlatch-listen",
                          [&](Everything& all) {
                            theirs.lock();

@@ -7,14 +7,9 @@
 
 #include <sys/prctl.h>
 
-#include <atomic>
 #include <cstring>
-#include <functional>
-#include <thread>
 
-#include "absl/time/time.h"
-#include "gtest/gtest.h"
-#include "tests/support/subprocess.h"
+#include "tests/support/live_testing.h"
 
 namespace redlatch {
 

@@ -1,19 +1,12 @@
 // What a forked child destroys of a connection or a subscriber that a thread of its parent was
 // using.
-#include <atomic>
-#include <memory>
-#include <string>
-#include <string_view>
-#include <vector>
 
-#include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "gtest/gtest.h"
 #include "src/redis/link/shared_connection.h"
 #include "src/redis/link/subscriber.h"
 #include "src/redis/transport/open.h"
 #include "tests/redis/memory/fork_sweep.h"
-#include "tests/support/redis_server.h"
+#include "tests/support/live_testing.h"
 #include "tests/support/subscriber_test_fixture.h"
 
 namespace redlatch {
@@ -69,7 +62,7 @@ TEST_F(ForkSweep, AChildMayDestroyASubscriberWhateverItsThreadWasDoing) {
 
 // With a handshake of several answers, and a connection that ends.
 TEST_F(ForkSweep, AChildMayDestroyAChannelWhateverACallOfItWasDoing) {
-  const auto server = support::RedisServer::Start({.password = "a secret"});
+  const auto server = RedisServer::Start({.password = "a secret"});
   const auto url = redis::ParseUrl(
       "redis://:a%20secret@127.0.0.1:" + std::to_string(server->port()) + "/3?name=sweep");
   ASSERT_TRUE(url.ok()) << url.status();

@@ -1,38 +1,13 @@
 // One allocation of a call fails: the call succeeds or fails, and the client works on. (Where no
 // step can be taken back, in a quorum, the process may end: docs/decisions/0036.)
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <algorithm>
-#include <atomic>
-#include <chrono>
-#include <cstdlib>
 #include <exception>
-#include <functional>
-#include <mutex>
 #include <new>
 #include <ostream>
-#include <stop_token>
-#include <string>
-#include <thread>
-#include <vector>
 
 #include "absl/cleanup/cleanup.h"
-#include "absl/status/statusor.h"
-#include "absl/time/time.h"
-#include "gtest/gtest.h"
-#include "redlatch/client.h"
-#include "redlatch/count_down_latch.h"
-#include "redlatch/multi_lock.h"
-#include "redlatch/red_lock.h"
-#include "redlatch/reentrant_lock.h"
-#include "redlatch/reentrant_read_write_lock.h"
-#include "redlatch/semaphore.h"
-#include "redlatch/simple_lock.h"
 #include "tests/redis/memory/replaced_new.h"
-#include "tests/support/cluster_group.h"
-#include "tests/support/quorum_group.h"
-#include "tests/support/redis_server.h"
+#include "tests/support/live_testing.h"
 
 namespace redlatch {
 namespace {
@@ -47,8 +22,8 @@ struct Objects {
   explicit Objects(const std::string& url)
       : quorum(url.starts_with("redlock:")),
         cluster(url.starts_with("redis-cluster:")),
-        client(*Client::Connect(url)),
-        other(*Client::Connect(url)) {}
+        client(Connect(url)),
+        other(Connect(url)) {}
 
   const bool quorum, cluster;
   Client client, other;
@@ -259,13 +234,13 @@ constexpr size_t kCallsInAllGroups = 5;  // the first of them
 class OutOfMemory : public ::testing::TestWithParam<Call> {};
 
 TEST_P(OutOfMemory, CallFailsOrSucceedsAndTheClientWorks) {
-  const auto server = support::RedisServer::Start();
+  const auto server = RedisServer::Start();
   Sweep(
       server->url(), [&] { server->Command({"FLUSHALL"}); }, GetParam());
 }
 
 TEST(OutOfMemoryOfAQuorum, ClientWorksOrTheProcessEnds) {
-  support::QuorumGroup servers(3);
+  QuorumGroup servers(3);
   const auto flush = [&] {
     for (size_t i = 0; i < servers.size(); ++i) servers[i].Command({"FLUSHALL"});
   };

@@ -3,29 +3,12 @@
 #include <dirent.h>
 #include <signal.h>
 
-#include <cstdlib>
-#include <random>
-#include <string>
-#include <vector>
-
-#include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
-#include "redlatch/client.h"
-#include "redlatch/simple_lock.h"
-#include "src/base/parker.h"
 #include "src/base/random.h"
 #include "tests/conformance/cli/run/fixture.h"
-#include "tests/support/await.h"
-#include "tests/support/test_scale.h"
+#include "tests/support/live_testing.h"
 
 namespace redlatch {
 namespace {
-
-using ::testing::AnyOf;
-using ::testing::IsEmpty;
 
 class RedlatchRunKillsTest : public RedlatchRunTest {
  protected:
@@ -69,7 +52,7 @@ class RedlatchRunKillsTest : public RedlatchRunTest {
   }
 
   static bool AllEnd(const std::string& mark, absl::Duration patience) {
-    return support::Await([&] { return StartedBy(mark, /*commands=*/false).empty(); }, patience);
+    return Await([&] { return StartedBy(mark, /*commands=*/false).empty(); }, patience);
   }
 };
 
@@ -78,9 +61,8 @@ TEST_F(RedlatchRunKillsTest, AtAnyMomentTheyLeaveNothingThatOutlivesTheLock) {
   const uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 10) : base::RandomBits();
   SCOPED_TRACE(absl::StrCat("REDLATCH_SOAK_SEED=", seed));
   std::mt19937_64 random(seed);
-  const absl::StatusOr<Client> client = Client::Connect(server_->url());
-  ASSERT_TRUE(client.ok()) << client.status();
-  SimpleLock lock(*client, "job");
+  const Client client = Connect(server_->url());
+  SimpleLock lock(client, "job");
 
   const int rounds = support::Scaled(support::FullBars() ? 200 : 25);
   for (int round = 0; round < rounds && !HasFailure(); ++round) {
@@ -95,8 +77,7 @@ TEST_F(RedlatchRunKillsTest, AtAnyMomentTheyLeaveNothingThatOutlivesTheLock) {
     const pid_t victim = front > 0 ? Victim(front, of_keeper) : 0;
     if (victim > 0) kill(victim, SIGKILL);
 
-    const absl::StatusOr<Lease> next = lock.Acquire({.wait = absl::Seconds(30)});
-    ASSERT_TRUE(next.ok()) << next.status();
+    const auto next = Must(lock.Acquire({.wait = absl::Seconds(30)}));
     const std::vector<Process> overlapping = StartedBy(mark, /*commands=*/true);
     EXPECT_THAT(overlapping, IsEmpty()) << "run beside the next holder: " << Listed(overlapping);
     // Of the front itself; of the keeper, before and while the command runs.

@@ -1,29 +1,33 @@
-// `redlatch run --wait` that begins while no server serves it.
-#include <string>
-
-#include "absl/time/time.h"
-#include "gtest/gtest.h"
+// `redlatch run --wait` that begins while no server serves it: the command runs as soon as one
+// does.
 #include "tests/conformance/cli/run/fixture.h"
-#include "tests/support/refusals.h"
+#include "tests/support/fake_sentinel.h"
+#include "tests/support/live_testing.h"
 
 namespace redlatch {
 namespace {
 
-class RedlatchRunWaitsForServer : public RedlatchRunTest,
-                                  public ::testing::WithParamInterface<support::UnservedGroupCase> {
+class RedlatchRunWaitsForServer : public RedlatchRunTest {
+ protected:
+  void ExpectToWait(const std::string& url, const std::vector<RedisServer*>& servers) {
+    SCOPED_TRACE(url);
+    for (RedisServer* each : servers) each->Kill();
+    const auto run = Start({"--wait", "60s", "job", "--", "true"}, {"REDLATCH_URL=" + url});
+    EXPECT_FALSE(run->WaitFor(absl::Milliseconds(300))) << Errors();
+    for (RedisServer* each : servers) each->Restart();
+    EXPECT_EQ(CodeOf(*run), 0) << Errors();
+  }
 };
 
-TEST_P(RedlatchRunWaitsForServer, AndRunsTheCommandThen) {
-  const auto group = GetParam().start();
-  const std::string name = std::string(support::UnservedGroup::kTag) + "job";
-  const auto run = Start({"--wait", "60s", name, "--", "true"}, {"REDLATCH_URL=" + group->url()});
-  EXPECT_FALSE(run->WaitFor(absl::Milliseconds(300))) << Errors();
-  group->Serve();
-  EXPECT_EQ(CodeOf(*run), 0) << Errors();
+TEST_F(RedlatchRunWaitsForServer, OfEveryKind) {
+  ExpectToWait(server_->url(), {server_.get()});
+  const support::FakeSentinel sentinel([this] { return server_->port(); });
+  ExpectToWait("redis-sentinel://" + sentinel.address() + "/m", {server_.get()});
+  QuorumGroup quorum(3);
+  ExpectToWait(quorum.url(), {&quorum[0], &quorum[1]});
+  const auto cluster = support::StartClusterOfOne({.append_only = true});
+  ExpectToWait(absl::StrCat("redis-cluster://127.0.0.1:", cluster->port()), {cluster.get()});
 }
-
-INSTANTIATE_TEST_SUITE_P(Of, RedlatchRunWaitsForServer,
-                         ::testing::ValuesIn(support::UnservedGroups()), support::NameOfUnserved);
 
 }  // namespace
 }  // namespace redlatch

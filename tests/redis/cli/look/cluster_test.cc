@@ -1,28 +1,11 @@
 // `redlatch ls`, `inspect`, `break` and `capacity`, of all primaries of a cluster.
-#include <memory>
-#include <string>
-#include <utility>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
-#include "redlatch/client.h"
-#include "redlatch/semaphore.h"
-#include "redlatch/simple_lock.h"
 #include "tests/conformance/cli/look/fixture.h"
-#include "tests/support/cluster_group.h"
+#include "tests/support/live_testing.h"
 #include "tests/support/reserved_port.h"
 
 namespace redlatch {
 namespace {
-
-using support::Await;
-using support::ClusterGroup;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
 
 class RedlatchClusterLookTest : public RedlatchLookTest {
  protected:
@@ -34,9 +17,7 @@ class RedlatchClusterLookTest : public RedlatchLookTest {
   }
 
   static Client ClientOf(const ClusterGroup& group, const std::string& program) {
-    absl::StatusOr<Client> client = Client::Connect(group.url(), {.program = program});
-    EXPECT_TRUE(client.ok()) << client.status();
-    return *std::move(client);
+    return Connect(group.url(), {.program = program});
   }
 
   // A name that begins so, at that server.
@@ -50,7 +31,7 @@ class RedlatchClusterLookTest : public RedlatchLookTest {
     return absl::StrCat("redlatch:2:{", name, "}:simple.queue");
   }
   // "id 127.0.0.1:port@bus myself,..."
-  static std::string BusPortOf(support::RedisServer& server) {
+  static std::string BusPortOf(RedisServer& server) {
     const std::string nodes = server.Text({"CLUSTER", "NODES"});
     const size_t at = nodes.rfind('@', nodes.find(" myself")) + 1;
     return nodes.substr(at, nodes.find_first_of(" ,", at) - at);
@@ -71,9 +52,8 @@ TEST_F(RedlatchClusterLookTest, ListsTheLocksOfAllPrimariesAndWhoHasThem) {
   std::string names;
   for (size_t i = 0; i < group_->servers(); ++i) {
     const std::string name = NameAt(*group_, i, absl::StrCat("list:", i));
-    auto lease = SimpleLock(client_, name).Acquire();
-    ASSERT_TRUE(lease.ok()) << lease.status();
-    leases.push_back(*std::move(lease));
+    auto lease = Must(SimpleLock(client_, name).Acquire());
+    leases.push_back(std::move(lease));
     absl::StrAppend(&names, name, " ");
   }
   const Outcome outcome = AtCluster({"ls", "list:*", "--json"});
@@ -96,8 +76,8 @@ TEST_F(RedlatchClusterLookTest, ShowsALockOnceAndWholeWhileItsSlotIsHalfMoved) {
   group_->BeginMove(slot, 1);
   // The queue is there already, the lock's own key is not.
   group_->server(0).Do({"MIGRATE", "127.0.0.1", absl::StrCat(group_->server(1).port()),
-                        QueueOf(name), "0", "5000", "AUTH2", support::RedisServer::kOwnUser,
-                        support::RedisServer::kOwnPassword});
+                        QueueOf(name), "0", "5000", "AUTH2", RedisServer::kOwnUser,
+                        RedisServer::kOwnPassword});
   ASSERT_EQ(group_->server(0).Integer({"EXISTS", name}), 1);
 
   const Outcome list = AtCluster({"ls", "moving*", "--json"});
@@ -119,10 +99,9 @@ TEST_F(RedlatchClusterLookTest, FindsKeysThatCameToAPrimaryBeforeItHasASlot) {
   const auto group = ClusterGroup::Start();
   const std::string name = NameAt(*group, 0, "moving");
   const std::string slot = absl::StrCat(redis::SlotOf(name));
-  const auto lease = SimpleLock(ClientOf(*group, "billing"), name).Acquire();
-  ASSERT_TRUE(lease.ok()) << lease.status();
+  const auto lease = Must(SimpleLock(ClientOf(*group, "billing"), name).Acquire());
   const support::ReservedPort bus;
-  const auto fresh = support::RedisServer::Start(
+  const auto fresh = RedisServer::Start(
       {.config = {"cluster-enabled yes", absl::StrCat("cluster-port ", bus.number())}});
   const std::string id = fresh->Text({"CLUSTER", "MYID"});
   fresh->Do({"CLUSTER", "MEET", "127.0.0.1", absl::StrCat(group->server(0).port()),
@@ -145,16 +124,9 @@ TEST_F(RedlatchClusterLookTest, FindsKeysThatCameToAPrimaryBeforeItHasASlot) {
       absl::Seconds(20)));
   fresh->Do({"CLUSTER", "SETSLOT", slot, "IMPORTING", group->server(0).Text({"CLUSTER", "MYID"})});
   group->server(0).Do({"CLUSTER", "SETSLOT", slot, "MIGRATING", id});
-  std::vector<std::string> migrate = {"MIGRATE",
-                                      "127.0.0.1",
-                                      absl::StrCat(fresh->port()),
-                                      "",
-                                      "0",
-                                      "5000",
-                                      "AUTH2",
-                                      support::RedisServer::kOwnUser,
-                                      support::RedisServer::kOwnPassword,
-                                      "KEYS"};
+  std::vector<std::string> migrate = {
+      "MIGRATE", "127.0.0.1",           absl::StrCat(fresh->port()), "",    "0", "5000",
+      "AUTH2",   RedisServer::kOwnUser, RedisServer::kOwnPassword,   "KEYS"};
   for (const auto& key : group->server(0).Do({"CLUSTER", "GETKEYSINSLOT", slot, "10"}).elements) {
     migrate.push_back(key.text);
   }
@@ -243,9 +215,8 @@ TEST_F(RedlatchClusterLookTest, NamesANodeThatIsDownAndShowsWhatTheOthersHave) {
   std::vector<Lease> leases;
   for (size_t i = 0; i < group->servers(); ++i) {
     names.push_back(NameAt(*group, i, "job"));
-    auto lease = SimpleLock(client, names.back(), {.lease = absl::Hours(1)}).Acquire();
-    ASSERT_TRUE(lease.ok()) << lease.status();
-    leases.push_back(*std::move(lease));
+    auto lease = Must(SimpleLock(client, names.back(), {.lease = absl::Hours(1)}).Acquire());
+    leases.push_back(std::move(lease));
   }
   const std::string lost = absl::StrCat("127.0.0.1:", group->server(2).port());
   group->server(2).Kill();

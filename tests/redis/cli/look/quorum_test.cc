@@ -1,28 +1,11 @@
 // `redlatch ls`, `inspect`, `break` and `capacity`, of a quorum of servers and of one of them.
-#include <optional>
-#include <string>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
-#include "redlatch/client.h"
-#include "redlatch/red_lock.h"
-#include "redlatch/reentrant_lock.h"
-#include "redlatch/simple_lock.h"
-#include "src/base/clock.h"
-#include "src/base/parker.h"
 #include "tests/conformance/cli/look/fixture.h"
-#include "tests/support/quorum_group.h"
+#include "tests/support/live_testing.h"
 
 namespace redlatch {
 namespace {
 
-using support::Await;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
 using ::testing::StartsWith;
 
 constexpr char kJobQueue[] = "redlatch:2:{job}:quorum.queue";
@@ -37,23 +20,20 @@ class RedlatchQuorumLookTest : public RedlatchLookTest {
   }
 
   Client ClientCalled(const std::string& program) const {
-    absl::StatusOr<Client> client = Client::Connect(group_.url(), {.program = program});
-    EXPECT_TRUE(client.ok()) << client.status();
-    return *std::move(client);
+    return Connect(group_.url(), {.program = program});
   }
   // A lease that nothing renews while the test runs, on all servers: those to which the client has
   // connected by then.
   Lease Take(RedLock& lock) {
     for (int tries = 0;; ++tries) {
-      absl::StatusOr<Lease> lease = lock.Acquire({.wait = absl::Seconds(10)});
-      EXPECT_TRUE(lease.ok()) << lease.status();
+      auto lease = Must(lock.Acquire({.wait = absl::Seconds(10)}));
       const bool on_all =
           Await([&] { return group_.Having("job") == group_.size(); }, absl::Seconds(1));
       if (on_all || tries == 10) {
         EXPECT_TRUE(on_all);
-        return *std::move(lease);
+        return lease;
       }
-      EXPECT_TRUE(lease->Release().ok());
+      EXPECT_TRUE(lease.Release().ok());
     }
   }
   bool AwaitQueuedAtAll() {
@@ -73,7 +53,7 @@ class RedlatchQuorumLookTest : public RedlatchLookTest {
     }
   }
 
-  support::QuorumGroup group_;
+  QuorumGroup group_;
   const LockOptions long_ = {.lease = absl::Hours(1)};
 };
 

@@ -1,20 +1,10 @@
 // `redlatch run` under a lock that a quorum of servers grants.
-#include <memory>
-#include <string>
 
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
-#include "src/base/clock.h"
 #include "tests/conformance/cli/run/fixture.h"
-#include "tests/support/await.h"
-#include "tests/support/quorum_group.h"
+#include "tests/support/live_testing.h"
 
 namespace redlatch {
 namespace {
-
-using support::Await;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 class RedlatchQuorumRunTest : public RedlatchRunTest {
  protected:
@@ -27,7 +17,7 @@ class RedlatchQuorumRunTest : public RedlatchRunTest {
     return {"--lease", "3s", "job", "--", "sh", "-c", "echo runs; read -r line"};
   }
 
-  support::QuorumGroup group_;
+  QuorumGroup group_;
 };
 
 TEST_F(RedlatchQuorumRunTest, RunsACommandWhileAMajorityGrantsIt) {
@@ -51,35 +41,6 @@ TEST_F(RedlatchQuorumRunTest, TellsTheCommandItsServersAndAGrowingToken) {
   const std::string second = tell();
   ASSERT_THAT(second, HasSubstr(" " + group_.url())) << Errors();
   EXPECT_LT(std::stoll(first), std::stoll(second));
-}
-
-TEST_F(RedlatchQuorumRunTest, WaitsForItsTurn) {
-  const auto holder = StartAtAll(Holder());
-  ASSERT_EQ(holder->pipe().ReadLine(), "runs") << Errors();
-  const auto waiter = StartAtAll(Holder());
-  ASSERT_TRUE(Await([&] { return group_.Having("redlatch:2:{job}:quorum.queue") == 5; }));
-  holder->pipe().WriteLine("");
-  EXPECT_EQ(waiter->pipe().ReadLine(), "runs");
-  waiter->pipe().WriteLine("");
-  EXPECT_EQ(CodeOf(*waiter), 0);
-}
-
-TEST_F(RedlatchQuorumRunTest, GoesOnWithoutAMinority) {
-  const auto holder = StartAtAll(Holder());
-  ASSERT_EQ(holder->pipe().ReadLine(), "runs") << Errors();
-  // A renewal has healed those to which it was not connected yet.
-  ASSERT_TRUE(Await([&] { return group_.Having("job") == 5; }));
-  const std::string held = group_[1].Text({"GET", "job"});
-  group_[0].Kill();
-  group_[3].Stop();
-  const base::Instant begun = base::Now();
-  // Longer than the lease: renewals have gone on.
-  EXPECT_TRUE(Await([&] { return base::Now() - begun > absl::Seconds(4); }));
-  EXPECT_EQ(group_[1].Text({"GET", "job"}), held) << Errors();
-  EXPECT_EQ(Code({"--wait", "0", "job", "--", "true"}, AtAll()), 120) << Errors();
-  holder->pipe().WriteLine("");
-  EXPECT_EQ(CodeOf(*holder), 0) << Errors();
-  group_[3].Continue();
 }
 
 TEST_F(RedlatchQuorumRunTest, EndsACommandWhoseMajorityIsGone) {

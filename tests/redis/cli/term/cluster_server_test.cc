@@ -1,22 +1,14 @@
 // What the commands do about a node of a cluster that sends them elsewhere, or asks for patience.
-#include <atomic>
-#include <functional>
-#include <optional>
-#include <string>
-#include <utility>
 
-#include "absl/strings/str_cat.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "src/redis/wire/slot.h"
 #include "tests/conformance/cli/command_fixture.h"
 #include "tests/support/fake_server.h"
+#include "tests/support/live_testing.h"
 
 namespace redlatch {
 namespace {
 
 using support::FakeServer;
-using ::testing::HasSubstr;
 
 constexpr char kJobName[] = "job";
 

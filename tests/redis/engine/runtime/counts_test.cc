@@ -1,20 +1,10 @@
 // What a client repeats that it has counted down, in whatever order its threads come to tell.
 #include "src/engine/runtime/counts.h"
 
-#include <cstdint>
-#include <memory>
-#include <string>
-
-#include "absl/time/time.h"
-#include "gtest/gtest.h"
 #include "lua/scripts.h"
-#include "redlatch/client.h"
-#include "src/base/clock.h"
 #include "src/engine/runtime/core.h"
 #include "src/redis/url/url.h"
-#include "tests/support/await.h"
-#include "tests/support/redis_server.h"
-#include "tests/support/tcp_proxy.h"
+#include "tests/support/live_testing.h"
 
 namespace redlatch {
 namespace {
@@ -47,7 +37,7 @@ class CountsTest : public ::testing::Test {
     return !server_->Command({"ZSCORE", kCounted, id}).is_nil();
   }
   bool AwaitReceived(const std::string& id) {
-    return support::Await([&] { return Received(id); });
+    return Await([&] { return Received(id); });
   }
 
   // Before the core, whose thread uses it.
@@ -58,8 +48,8 @@ class CountsTest : public ::testing::Test {
       .noun = "latch",
       .busy = "it has not opened",
       .keys = engine::KeyNames("latch", {"latch.counted"})};
-  const std::unique_ptr<support::RedisServer> server_ = support::RedisServer::Start();
-  support::TcpProxy proxy_{{.port = server_->port()}};
+  const std::unique_ptr<RedisServer> server_ = RedisServer::Start();
+  TcpProxy proxy_{{.port = server_->port()}};
   const std::shared_ptr<engine::Core> core_ =
       engine::Core::Make(*redis::ParseUrl(proxy_.url()), ClientOptions());
   engine::Counts& counts_ = core_->counts();
@@ -81,7 +71,7 @@ TEST_F(CountsTest, OneThatIsToldWhileOthersAreRepeatedIsRepeatedToo) {
   const uint64_t before = counts_.era();
   counts_.RepeatAll();
   server_->Command({"SCRIPT", "LOAD", std::string(lua::kLatchCountDown.body)});
-  proxy_.Hold(support::Direction::kToClient);
+  proxy_.Hold(Direction::kToClient);
   counts_.Add(Lost("a", 10), before, kNever);
   EXPECT_TRUE(AwaitReceived("a"));  // its repeat is under way
   counts_.Add(Lost("b", 20), before, kNever);

@@ -1,24 +1,13 @@
 // Answers to the handshake that no server of today's gives, or none that a test can start.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include <functional>
-#include <optional>
-#include <string>
-
-#include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
 #include "src/redis/connect/connector.h"
 #include "src/redis/connect/handshake.h"
 #include "src/redis/url/url.h"
 #include "tests/support/fake_server.h"
+#include "tests/support/live_testing.h"
 
 namespace redlatch::redis {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 using support::FakeServer;
 

@@ -1,40 +1,17 @@
 // Attempts to connect: what they end in, when, and who goes on with them.
 #include "src/redis/connect/connector.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
-#include <filesystem>
-#include <memory>
-#include <optional>
-#include <string>
-#include <thread>
-#include <utility>
-#include <vector>
-
-#include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
-#include "src/base/parker.h"
-#include "src/base/unique_fd.h"
 #include "tests/redis/redis/link/shared_connection_fixture.h"
-#include "tests/support/punctuality.h"
+#include "tests/support/live_testing.h"
 #include "tests/support/reserved_port.h"
-#include "tests/support/temp_dir.h"
 
 namespace redlatch::redis {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-
-using support::Arrival;
-using support::Direction;
-using support::RedisServer;
 using support::ReservedPort;
-using support::TcpProxy;
 
 using Stepped = absl::StatusOr<std::optional<Connection>>;
 
@@ -132,14 +109,6 @@ TEST_F(ConnectorTest, AServerThatTheUserMayNotReachIsNotSaidToBeDown) {
               AllOf(HasSubstr("Permission denied"), HasSubstr("is this user allowed to connect")));
 }
 
-TEST_F(ConnectorTest, AnAttemptAfterAFailedOneBeginsAnew) {
-  Connector connector = To(proxy_.url());
-  proxy_.SetArrival(Arrival::kRefuse);
-  EXPECT_EQ(Step(connector).status().code(), absl::StatusCode::kUnavailable);
-  proxy_.Heal();
-  EXPECT_TRUE(Made(Step(connector)));
-}
-
 class SilentServerTest : public ConnectorTest, public ::testing::WithParamInterface<Arrival> {
  protected:
   void SetUp() override { proxy_.SetArrival(GetParam()); }
@@ -173,17 +142,6 @@ TEST_P(SilentServerTest, ACallersDeadlineEndsTheWaitAndNotTheAttempt) {
   EXPECT_TRUE(Made(Step(connector)));
   // The second connection shows that both lead to one server.
   EXPECT_EQ(proxy_.stats().accepted, 2) << "it was not the same attempt";
-}
-
-TEST_P(SilentServerTest, AnAttemptAsksEachCallerForWhatItHasLeft) {
-  Connector connector = To(proxy_.url() + "?connect_timeout=200ms");
-  const base::Instant begun = base::Now();
-  Stepped stepped;
-  do {
-    stepped = Step(connector, absl::Milliseconds(5));
-  } while (stepped.ok() && !stepped->has_value());
-  EXPECT_EQ(stepped.status().code(), absl::StatusCode::kUnavailable);
-  EXPECT_GE(base::Now() - begun, absl::Milliseconds(200));
 }
 
 // Nobody has worked on the attempt meanwhile: that it has taken long tells nothing of the server.
@@ -284,23 +242,9 @@ TEST_F(TwoAddressesTest, AReplicaLeavesTheTurnToTheNext) {
   EXPECT_EQ((*stepped)->target.address.text, absl::StrCat("127.0.0.1:", server_->port()));
 }
 
-TEST_F(TwoAddressesTest, AReplicaIsNamedWhereNobodyElseIsThere) {
-  const auto replica = RedisServer::Start({.replica_of = server_->port()});
-  Connector connector = To({replica->port(), nobody_.number()});
-  const Stepped stepped = Step(connector);
-  EXPECT_EQ(stepped.status().code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(std::string(stepped.status().message()), HasSubstr("replica"));
-}
-
 TEST_F(TwoAddressesTest, OneThatNeverAnswersTheHandshakeLeavesTimeForTheNext) {
   proxy_.SetArrival(Arrival::kIgnore);
   Connector connector = To({proxy_.port(), server_->port()}, "?connect_timeout=400ms");
-  EXPECT_TRUE(Made(Step(connector)));
-}
-
-TEST_F(TwoAddressesTest, OneThatHangsUpLeavesTheTurnToTheNext) {
-  proxy_.CutAfter(Direction::kToClient, 0, support::Scope::kAll);
-  Connector connector = To({proxy_.port(), server_->port()});
   EXPECT_TRUE(Made(Step(connector)));
 }
 
@@ -324,13 +268,6 @@ TEST_F(WhereaboutsTest, AreGoneToWhateverTheUrlLeadsTo) {
   EXPECT_TRUE((*stepped)->target.address == where_->address);
 }
 
-TEST_F(WhereaboutsTest, ThatAreUnknownLeaveItToTheUrl) {
-  Connector connector = To({server_->port()});
-  const Stepped stepped = Step(connector);
-  ASSERT_TRUE(Made(stepped));
-  EXPECT_TRUE((*stepped)->target.address == At(server_->port()).address);
-}
-
 TEST_F(WhereaboutsTest, AreLeftForWhereTheUrlLeadsAfterAnAttemptThatFailed) {
   where_ = At(nobody_.number());
   Connector connector = To({server_->port()});
@@ -349,12 +286,6 @@ TEST_F(WhereaboutsTest, ThatChangeEndAnAttemptAtTheOldOnes) {
   const Stepped stepped = Step(connector);
   ASSERT_TRUE(Made(stepped));
   EXPECT_TRUE((*stepped)->target.address == where_->address);
-}
-
-TEST_F(TwoAddressesTest, OneThatSwallowsEverythingLeavesTimeForTheNext) {
-  proxy_.SetArrival(Arrival::kHang);
-  Connector connector = To({proxy_.port(), server_->port()}, "?connect_timeout=400ms");
-  EXPECT_TRUE(Made(Step(connector)));
 }
 
 TEST_F(TwoAddressesTest, OneThatSwallowsEverythingLeavesTimeAlsoWhereCallersAreImpatient) {
@@ -385,16 +316,6 @@ TEST_F(FullBacklogTest, OfAUnixSocketIsWaitedFor) {
   healer.join();
 }
 
-TEST_F(FullBacklogTest, OfAUnixSocketIsGivenUpAtTheConnectTimeout) {
-  proxy_.SetArrival(Arrival::kHang);
-  Connector connector = To(proxy_.unix_url() + "?connect_timeout=100ms");
-  const base::Instant deadline = In(absl::Milliseconds(100));
-  Punctuality punctuality;
-  EXPECT_EQ(Step(connector).status().code(), absl::StatusCode::kUnavailable);
-  punctuality.Note(deadline);
-  EXPECT_TRUE(punctuality.Within(kGrace));
-}
-
 // What Connect() says of a connection that is not made yet.
 TEST_F(ConnectorTest, ASocketThatIsStillConnectingIsNotConnected) {
   proxy_.SetArrival(Arrival::kHang);
@@ -408,8 +329,8 @@ TEST_F(ConnectorTest, ASocketThatIsStillConnectingIsNotConnected) {
 }
 
 TEST(SeveralAddressesTest, TwoPrimariesAreRefusedButNotOne) {
-  const auto one = support::RedisServer::Start();
-  const auto other = support::RedisServer::Start();
+  const auto one = RedisServer::Start();
+  const auto other = RedisServer::Start();
   const auto step = [&](std::vector<int> ports) {
     return Connector(UrlOf(one->url()), Handshake::Purpose::kCommands, nullptr,
                      std::make_unique<Somewhere>(std::move(ports)))

@@ -1,32 +1,13 @@
 // What a server may say to the first commands of a connection, and what becomes of it.
 #include "src/redis/connect/handshake.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <memory>
-#include <string>
-
-#include "absl/status/status.h"
-#include "absl/status/statusor.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "src/redis/connect/connector.h"
 #include "src/redis/connect/needs.h"
 #include "src/redis/url/url.h"
-#include "tests/support/redis_server.h"
+#include "tests/support/live_testing.h"
 
 namespace redlatch::redis {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
-
-using support::RedisServer;
 
 // What became of an attempt: "OK", or code and message.
 struct Greeting {
@@ -167,12 +148,6 @@ TEST_F(AclTest, WhatIsLackingIsNamedAndNothingElse) {
   EXPECT_THAT(greeting.message, HasSubstr("ACL SETUSER alice &redlatch:* +hset +zadd)"));
 }
 
-TEST_F(AclTest, AUserWithAWrongPasswordIsRefused) {
-  const Greeting greeting = GreetAs("+@all", "wrong");
-  EXPECT_EQ(greeting.code, absl::StatusCode::kPermissionDenied);
-  EXPECT_THAT(greeting.message, HasSubstr("WRONGPASS"));
-}
-
 TEST_F(AclTest, AUserWithoutAPasswordIsStillThatUser) {
   const auto server = RedisServer::Start({.acl = {"user bob on nopass ~* &* +@all"}});
   const auto parsed = ParseUrl(With(*server, "bob:"));
@@ -181,15 +156,6 @@ TEST_F(AclTest, AUserWithoutAPasswordIsStillThatUser) {
   const auto made = connector.Step(base::Now() + absl::Seconds(10));
   ASSERT_TRUE(made.ok() && made->has_value()) << made.status();
   EXPECT_THAT(server->Text({"CLIENT", "LIST"}), HasSubstr(" user=bob "));
-}
-
-TEST_F(AclTest, AUserWithoutScriptsIsRefusedWithTheMend) {
-  for (const char* missing : {"-eval", "-evalsha"}) {
-    const Greeting greeting = GreetAs(absl::StrCat("+@all ", missing));
-    EXPECT_EQ(greeting.code, absl::StatusCode::kPermissionDenied) << missing;
-    EXPECT_THAT(greeting.message,
-                AllOf(HasSubstr(missing + 1), HasSubstr("ACL SETUSER"), HasSubstr("+evalsha")));
-  }
 }
 
 TEST_F(AclTest, AUserWithoutInfoIsWarnedThatNothingWasChecked) {
@@ -239,14 +205,6 @@ TEST(HandshakeTest, AReplicaIsUnavailableAndNamesItsPrimary) {
               AllOf(HasSubstr("replica"), HasSubstr(absl::StrCat("127.0.0.1:", primary->port()))));
   replica->Command({"REPLICAOF", "NO", "ONE"});
   EXPECT_EQ(Greet(replica->url()).code, absl::StatusCode::kOk);
-}
-
-TEST(HandshakeTest, AReplicaIsNoPlaceForSubscriptions) {
-  const auto primary = RedisServer::Start();
-  const auto replica = RedisServer::Start({.replica_of = primary->port()});
-  const Greeting greeting = Greet(replica->url(), Handshake::Purpose::kSubscriptions);
-  EXPECT_EQ(greeting.code, absl::StatusCode::kUnavailable);
-  EXPECT_THAT(greeting.message, HasSubstr("replica"));
 }
 
 TEST_F(AclTest, AReplicaIsUnavailableToAUserWithoutInfoToo) {
@@ -310,14 +268,6 @@ TEST(HandshakeTest, AServerThatEvictsIsRefusedWithTheMend) {
   EXPECT_THAT(allowed.info.warnings, ElementsAre(HasSubstr("volatile-ttl")));
   server->Command({"CONFIG", "SET", "maxmemory-policy", "noeviction"});
   EXPECT_THAT(Greet(server->url()).info.warnings, IsEmpty());
-}
-
-TEST(HandshakeTest, AServerThatWouldEvictHadItALimitIsWarnedOf) {
-  const auto server = RedisServer::Start({.config = {"maxmemory-policy allkeys-lru"}});
-  const Greeting greeting = Greet(server->url());
-  EXPECT_EQ(greeting.code, absl::StatusCode::kOk) << greeting.message;
-  EXPECT_THAT(greeting.info.warnings,
-              ElementsAre(AllOf(HasSubstr("allkeys-lru"), HasSubstr("noeviction"))));
 }
 
 }  // namespace

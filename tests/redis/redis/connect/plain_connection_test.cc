@@ -1,28 +1,14 @@
 // A connection that takes any server for what it is.
 #include "src/redis/connect/plain_connection.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <memory>
-#include <optional>
-#include <string>
-#include <vector>
-
-#include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
 #include "tests/redis/redis/link/shared_connection_fixture.h"
 #include "tests/support/fake_server.h"
+#include "tests/support/live_testing.h"
 
 namespace redlatch::redis {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
-
 using support::FakeServer;
-using support::RedisServer;
 
 absl::StatusOr<PlainConnection> Open(const std::string& url) {
   return PlainConnection::Open(UrlOf(url), In(kPatience));

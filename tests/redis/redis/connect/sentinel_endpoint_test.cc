@@ -1,35 +1,16 @@
 // Finding a primary through sentinels, of which some are dead, slow or wrong.
 #include "src/redis/connect/sentinel_endpoint.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <atomic>
-#include <memory>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
-
-#include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "src/base/parker.h"
 #include "tests/redis/redis/link/shared_connection_fixture.h"
 #include "tests/support/fake_sentinel.h"
-#include "tests/support/redis_server.h"
+#include "tests/support/live_testing.h"
 #include "tests/support/reserved_port.h"
 #include "tests/support/sentinel_group.h"
-#include "tests/support/tcp_proxy.h"
 
 namespace redlatch::redis {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-
 using support::FakeSentinel;
-using support::RedisServer;
 using support::SentinelGroup;
 
 Url Through(const std::vector<std::string>& sentinels, const std::string& options = "") {
@@ -57,8 +38,8 @@ class SentinelEndpointTest : public ::testing::Test {
 
 TEST_F(SentinelEndpointTest, AsksTheOthersWhereSomeAreDeadSlowAndWrong) {
   FakeSentinel wrong([this] { return replica_->port(); });
-  support::TcpProxy slow({.port = primary_->port()});
-  slow.SetArrival(support::Arrival::kIgnore);
+  TcpProxy slow({.port = primary_->port()});
+  slow.SetArrival(Arrival::kIgnore);
   const Url url = Through({At(slow.port()), Nobody(), wrong.address()}, "?connect_timeout=20s");
   const base::Instant begun = base::Now();
   // A replica tells who its primary is.
@@ -89,8 +70,8 @@ TEST_F(SentinelEndpointTest, OfTwoThatDisagreeTheNewerIsBelieved) {
 }
 
 TEST_F(SentinelEndpointTest, AsksAgainWhileWhoeverIsNamedDoesNotAnswer) {
-  support::TcpProxy silent({.port = primary_->port()});
-  silent.SetArrival(support::Arrival::kIgnore);
+  TcpProxy silent({.port = primary_->port()});
+  silent.SetArrival(Arrival::kIgnore);
   std::atomic<int> named{silent.port()};
   FakeSentinel sentinel([&] { return named.load(); });
   const auto endpoint = MakeEndpoint(Through({sentinel.address()}, "?connect_timeout=20s"));

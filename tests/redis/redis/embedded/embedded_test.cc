@@ -4,33 +4,16 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <filesystem>
-#include <memory>
-#include <set>
-#include <string>
-#include <thread>
-#include <vector>
-
-#include "absl/strings/str_cat.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
-#include "src/base/mutex.h"
 #include "src/redis/embedded/directory.h"
 #include "src/redis/embedded/keeper.h"
 #include "tests/redis/redis/embedded/home.h"
-#include "tests/support/child_entry.h"
+#include "tests/support/live_testing.h"
 
 namespace redlatch::redis {
 namespace {
 
 namespace fs = std::filesystem;
-
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 int Mode(const std::string& path) {
   struct stat file {};
@@ -115,14 +98,6 @@ TEST(EmbeddedServer, ServesADirectoryWithAwkwardName) {
   const ProcessEnd end(ServerPid(connection));
   connection.Command({"SHUTDOWN", "NOSAVE"});
   EXPECT_TRUE(end.WaitFor(absl::Seconds(10)));
-}
-
-TEST(EmbeddedServer, IsSharedWithAnotherProcess) {
-  const EmbeddedHome home;
-  auto connection = home.Connect();
-  std::vector<std::unique_ptr<support::Child>> joiners;
-  joiners.push_back(support::SpawnChild("Joiner", {home.directory()}));
-  EXPECT_THAT(WhatTheyMeet(joiners), ElementsAre(absl::StrCat(ServerPid(connection))));
 }
 
 TEST(EmbeddedServer, SixteenProcessesThatStartAtOnceMeetOnOneServer) {

@@ -5,26 +5,9 @@
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 
-#include <filesystem>
-#include <fstream>
-#include <optional>
-#include <sstream>
-#include <string>
-#include <system_error>
-#include <vector>
-
-#include "absl/status/statusor.h"
-#include "absl/strings/numbers.h"
-#include "absl/time/time.h"
-#include "gtest/gtest.h"
-#include "src/base/clock.h"
-#include "src/base/unique_fd.h"
 #include "src/redis/embedded/embedded.h"
-#include "tests/support/await.h"
-#include "tests/support/raw_connection.h"
-#include "tests/support/temp_dir.h"
+#include "tests/support/live_testing.h"
 
 namespace redlatch::redis {
 
@@ -153,7 +136,7 @@ class EmbeddedHome {
 
   // Whether all processes of the server end in time.
   bool Empties(absl::Duration timeout = absl::Seconds(10)) const {
-    return support::Await([this] { return Processes().empty(); }, timeout);
+    return Await([this] { return Processes().empty(); }, timeout);
   }
 
  private:

@@ -3,31 +3,15 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include <atomic>
-#include <filesystem>
-#include <set>
-#include <string>
-#include <thread>
-#include <vector>
-
-#include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "src/base/random.h"
 #include "tests/redis/redis/embedded/home.h"
-#include "tests/support/await.h"
-#include "tests/support/subprocess.h"
+#include "tests/support/live_testing.h"
 
 namespace redlatch::redis {
 namespace {
 
 namespace fs = std::filesystem;
-
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 constexpr absl::Duration kLong = absl::Seconds(10);
 
@@ -42,9 +26,8 @@ std::set<std::string> Files(const std::string& directory) {
 // Returns when the keeper has looked at the server `looks` times more: each look is a connection.
 void AwaitLooks(support::RawConnection& connection, int looks) {
   const int enough = InfoNumber(connection, "total_connections_received") + looks;
-  ASSERT_TRUE(support::Await([&] {
-    return InfoNumber(connection, "total_connections_received") >= enough;
-  })) << "the keeper does not look";
+  ASSERT_TRUE(Await([&] { return InfoNumber(connection, "total_connections_received") >= enough; }))
+      << "the keeper does not look";
 }
 
 TEST(Keeper, StopsAnUnusedServerAndEnds) {

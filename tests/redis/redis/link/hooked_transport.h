@@ -10,15 +10,9 @@
 #ifndef REDLATCH_TESTS_REDIS_REDIS_LINK_HOOKED_TRANSPORT_H_
 #define REDLATCH_TESTS_REDIS_REDIS_LINK_HOOKED_TRANSPORT_H_
 
-#include <atomic>
-#include <functional>
-#include <memory>
-#include <string_view>
-#include <utility>
-
-#include "src/base/clock.h"
 #include "src/redis/transport/open.h"
 #include "src/redis/transport/transport.h"
+#include "tests/support/live_testing.h"
 
 namespace redlatch::redis {
 

@@ -2,25 +2,15 @@
 #ifndef REDLATCH_TESTS_REDIS_REDIS_LINK_SCRIPTS_FIXTURE_H_
 #define REDLATCH_TESTS_REDIS_REDIS_LINK_SCRIPTS_FIXTURE_H_
 
-#include <memory>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
-
-#include "absl/status/statusor.h"
-#include "absl/strings/numbers.h"
-#include "gtest/gtest.h"
-#include "src/base/clock.h"
 #include "src/redis/link/scripts.h"
 #include "src/redis/link/shared_connection.h"
 #include "src/redis/url/url.h"
-#include "tests/support/redis_server.h"
+#include "tests/support/live_testing.h"
 
 namespace redlatch::redis {
 
 // How often a server has run a command since it started or CONFIG RESETSTAT.
-inline int Calls(support::RedisServer& server, const std::string& command) {
+inline int Calls(RedisServer& server, const std::string& command) {
   const std::string line = server.Info("cmdstat_" + command);
   int calls = 0;
   const size_t begin = std::min(line.find('=') + 1, line.size());
@@ -31,7 +21,7 @@ inline int Calls(support::RedisServer& server, const std::string& command) {
 class OwnScript {
  public:
   // Asks `server` for its SHA-1, and lets it forget the script again.
-  OwnScript(support::RedisServer& server, std::string body)
+  OwnScript(RedisServer& server, std::string body)
       : body_(std::move(body)), sha1_(server.Text({"SCRIPT", "LOAD", body_})) {
     server.Command({"SCRIPT", "FLUSH"});
     server.Command({"CONFIG", "RESETSTAT"});
@@ -65,7 +55,7 @@ class ScriptsFixture : public ::testing::Test {
 
   int Calls(const std::string& command) { return redis::Calls(*server_, command); }
 
-  const std::unique_ptr<support::RedisServer> server_ = support::RedisServer::Start();
+  const std::unique_ptr<RedisServer> server_ = RedisServer::Start();
   SharedConnection connection_{*ParseUrl(server_->url())};
   Scripts scripts_{connection_};
 };

@@ -1,21 +1,14 @@
-#include "src/redis/link/scripts.h"
-
-#include <string>
-#include <string_view>
-#include <vector>
-
-#include "absl/status/statusor.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "lua/scripts.h"
+
+#include "src/redis/link/scripts.h"
 #include "src/redis/link/shared_connection.h"
+#include "src/redis/wire/errors.h"
 #include "tests/redis/redis/link/scripts_fixture.h"
-#include "tests/support/redis_server.h"
+#include "tests/support/fake_server.h"
+#include "tests/support/live_testing.h"
 
 namespace redlatch::redis {
 namespace {
-
-using ::testing::HasSubstr;
 
 class ScriptsTest : public ScriptsFixture {};
 
@@ -101,6 +94,91 @@ TEST_F(ScriptsTest, APermissionThatAScriptLacksIsAStatus) {
     EXPECT_EQ(denied.code(), absl::StatusCode::kPermissionDenied) << denied;
     EXPECT_THAT(std::string(denied.message()), HasSubstr("ACL SETUSER"));
   }
+}
+
+// Scripts that cannot be run now.
+
+using support::FakeServer;
+
+constexpr absl::StatusCode kUnavailable = absl::StatusCode::kUnavailable;
+
+using ScriptsFault = ScriptsFixture;
+
+// A script that runs until it is killed; the server answers BUSY meanwhile.
+class Busy {
+ public:
+  explicit Busy(RedisServer& server)
+      : server_(server), script_(support::RawConnection::ToSocket(server.socket_path())) {
+    server_.Command({"CONFIG", "SET", "busy-reply-threshold", "20"});
+    EXPECT_TRUE(script_.Send({"EVAL", "while true do end", "0"}));
+    while (server_.Text({"GET", "k"}).find("BUSY") == std::string::npos) {
+    }
+  }
+  ~Busy() { End(); }
+  void End() { server_.Command({"SCRIPT", "KILL"}); }
+
+ private:
+  RedisServer& server_;
+  support::RawConnection script_;
+};
+
+TEST_F(ScriptsFault, AServerThatStaysBusyIsUnavailableByTheDeadlineInItsOwnWords) {
+  const OwnScript count(*server_, kCount);
+  ASSERT_TRUE(scripts_.Run(count.Call(kCounter), Soon()).ok());
+  Busy busy(*server_);
+  Punctuality punctuality;
+  absl::Status refused;
+  int wanted = 0;
+  // Until the deadline does not come while an attempt is on its way.
+  for (int i = 0; i == 0 || (i < 20 && MayHaveExecuted(refused)); ++i) {
+    const base::Instant begun = base::Now();
+    const base::Instant deadline = begun + absl::Milliseconds(300);
+    wanted = 0;
+    refused = scripts_.Run(count.Call(kCounter), deadline, [&] { return ++wanted > 0; }).status();
+    punctuality.Note(deadline);
+    EXPECT_GT(base::Now() - begun, absl::Milliseconds(100));
+  }
+  EXPECT_TRUE(punctuality.Within(absl::Milliseconds(50)));
+  EXPECT_EQ(refused.code(), kUnavailable);
+  EXPECT_FALSE(MayHaveExecuted(refused));
+  EXPECT_THAT(std::string(refused.message()),
+              AllOf(HasSubstr("BUSY"), HasSubstr(server_->url()), HasSubstr("SCRIPT KILL")));
+  // With backoff: 2, 4, 8, ... ms, jittered.
+  EXPECT_GE(wanted, 4);
+  EXPECT_LE(wanted, 20);
+  busy.End();
+  EXPECT_EQ(Text(scripts_.Run(count.Call(kCounter), Soon())), "2");
+}
+
+TEST_F(ScriptsFault, AServerThatLoadsItsDataIsAwaited) {
+  const OwnScript count(*server_, kCount);
+  server_->Command({"DEBUG", "POPULATE", "200", "key", "2000"});
+  server_->Command({"CONFIG", "SET", "loading-process-events-interval-bytes", "1024"});
+  server_->Command({"CONFIG", "SET", "key-load-delay", "1000"});
+  ASSERT_TRUE(scripts_.Run(count.Call(kCounter), Soon()).ok());
+  auto reloading = support::RawConnection::ToSocket(server_->socket_path());
+  ASSERT_TRUE(reloading.Send({"DEBUG", "RELOAD"}));
+  while (server_->Text({"GET", "k"}).find("LOADING") == std::string::npos) {
+  }
+  EXPECT_EQ(Text(scripts_.Run(count.Call(kCounter), Soon())), "2");
+  EXPECT_EQ(reloading.Receive().text, "OK");
+}
+
+TEST_F(ScriptsFault, AServerThatNeverLearnsAScriptIsNotTaughtForEver) {
+  std::atomic<int> taught{0};
+  FakeServer server([&](const FakeServer::Asked& asked) -> std::optional<std::string> {
+    const bool mine = asked.command.back() == "mine";
+    if (!mine) return FakeServer::Polite(asked);
+    if (asked.command[0] == "EVAL") ++taught;
+    return "-NOSCRIPT No matching script. Please use EVAL.\r\n";
+  });
+  SharedConnection connection(*ParseUrl(server.url()));
+  Scripts scripts(connection);
+  const OwnScript any(*server_, "return 1");
+  const std::string_view args[] = {"mine"};
+  const absl::Status status = scripts.Run(any.Call({}, args), Soon()).status();
+  EXPECT_THAT(std::string(status.message()), HasSubstr("NOSCRIPT"));
+  EXPECT_EQ(taught, 1);
 }
 
 }  // namespace

@@ -1,24 +1,13 @@
 // What calls cost: system calls, processor time, descriptors.
-#include <gtest/gtest.h>
 
-#include <functional>
-#include <memory>
-#include <string>
-#include <thread>
-#include <vector>
-
-#include "absl/strings/str_cat.h"
 #include "src/redis/link/shared_connection.h"
 #include "src/redis/wire/codec.h"
 #include "tests/redis/redis/link/hooked_transport.h"
 #include "tests/redis/redis/link/shared_connection_fixture.h"
-#include "tests/support/process_stats.h"
-#include "tests/support/raw_connection.h"
+#include "tests/support/live_testing.h"
 
 namespace redlatch::redis {
 namespace {
-
-using support::Direction;
 
 constexpr int kCalls = 1000;
 
@@ -50,19 +39,6 @@ TEST_F(SharedConnectionCostTest, AnUncontendedCallWritesWaitsAndReadsOnce) {
     if (hooks_.reads == 1) ++busy;
   }
   EXPECT_GT(busy, kCalls * 9 / 10);
-}
-
-// Every look of the spin is a read, and their number is bounded by time alone: they are not
-// counted here. What comes beside them is: one write, and where the spin was in vain one wait and
-// one more read.
-TEST_F(SharedConnectionCostTest, AnUncontendedCallThatSpinsWritesOnceAndWaitsAtMostOnce) {
-  const auto connection = Counted(absl::Microseconds(80));
-  for (int i = 0; i < kCalls; ++i) {
-    hooks_.ResetCounts();
-    ASSERT_EQ(Echo(*connection, "counted"), "counted");
-    ASSERT_EQ(hooks_.writes, 1);
-    ASSERT_LE(hooks_.waits, 1);
-  }
 }
 
 TEST_F(SharedConnectionCostTest, ASpinThatCatchesTheReplyNeedsNoWait) {
@@ -136,13 +112,6 @@ class SlowServerTest : public ChannelFixture {
 
   const std::unique_ptr<SharedConnection> connection_ = Connected(Proxied());
 };
-
-TEST_F(SlowServerTest, ABlockedCallerUsesHardlyAnyProcessorTime) { ExpectHardlyAnyCpu(1); }
-
-TEST_F(SlowServerTest, ABlockedCallerThatWasUsedToAQuickServerUsesHardlyAnyProcessorTime) {
-  for (int i = 0; i < 2000; ++i) ASSERT_EQ(Echo(*connection_, "quick"), "quick");
-  ExpectHardlyAnyCpu(1);
-}
 
 // The replies to a batch are no crowd of threads, for which a thread would spin longer.
 TEST_F(SlowServerTest, TheFirstSlowCallAfterBatchesUsesHardlyAnyProcessorTime) {

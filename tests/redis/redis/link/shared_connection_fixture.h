@@ -2,22 +2,10 @@
 #ifndef REDLATCH_TESTS_REDIS_REDIS_LINK_SHARED_CONNECTION_FIXTURE_H_
 #define REDLATCH_TESTS_REDIS_REDIS_LINK_SHARED_CONNECTION_FIXTURE_H_
 
-#include <functional>
-#include <memory>
-#include <string>
-#include <thread>
-#include <vector>
-
-#include "absl/status/statusor.h"
-#include "absl/time/time.h"
-#include "gtest/gtest.h"
-#include "src/base/clock.h"
 #include "src/redis/link/shared_connection.h"
 #include "src/redis/url/url.h"
 #include "src/redis/wire/errors.h"
-#include "tests/support/await.h"
-#include "tests/support/redis_server.h"
-#include "tests/support/tcp_proxy.h"
+#include "tests/support/live_testing.h"
 
 namespace redlatch::redis {
 
@@ -32,8 +20,6 @@ inline constexpr bool kSanitized = false;
 inline constexpr absl::Duration kGrace = absl::Milliseconds(kSanitized ? 500 : 50);
 // Longer than anything takes that goes well.
 inline constexpr absl::Duration kPatience = absl::Seconds(20);
-
-using support::Await;
 
 inline base::Instant In(absl::Duration wait) { return base::Now() + wait; }
 
@@ -78,8 +64,8 @@ class ChannelFixture : public ::testing::Test {
     return connection;
   }
 
-  const std::unique_ptr<support::RedisServer> server_ = support::RedisServer::Start();
-  support::TcpProxy proxy_{{.port = server_->port()}};
+  const std::unique_ptr<RedisServer> server_ = RedisServer::Start();
+  TcpProxy proxy_{{.port = server_->port()}};
 };
 
 }  // namespace redlatch::redis

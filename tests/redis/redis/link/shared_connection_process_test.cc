@@ -1,21 +1,10 @@
 // What a connection does to its process and its children: fork, exec, signals.
-#include <gtest/gtest.h>
 #include <signal.h>
 
-#include <atomic>
-#include <cstdio>
-#include <memory>
-#include <string>
-#include <thread>
-#include <vector>
-
-#include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
 #include "src/redis/link/shared_connection.h"
 #include "src/redis/wire/codec.h"
 #include "tests/redis/redis/link/shared_connection_fixture.h"
-#include "tests/support/subprocess.h"
-#include "tests/support/test_scale.h"
+#include "tests/support/live_testing.h"
 
 namespace redlatch::redis {
 namespace {
@@ -61,24 +50,6 @@ TEST_F(SharedConnectionForkTest, AChildIsRefusedAndItsParentGoesOn) {
   EXPECT_EQ(Echo(*connection_, "unharmed"), "unharmed");
   EXPECT_EQ(ClientId(), id) << "the parent lost its connection";
   EXPECT_EQ(server_->Text({"GET", "counter"}), "");
-}
-
-TEST_F(SharedConnectionForkTest, AChildThatDestroysTheChannelHarmsNotItsParent) {
-  const std::string id = ClientId();
-  const auto child = Child::Fork([&](LinePipe&) {
-    connection_.reset();
-    return 0;
-  });
-  ExpectSuccess(*child);
-  EXPECT_EQ(Echo(*connection_, "unharmed"), "unharmed");
-  EXPECT_EQ(ClientId(), id) << "the parent lost its connection";
-}
-
-TEST_F(SharedConnectionForkTest, AChildOfAChannelThatWasNeverConnectedIsRefusedToo) {
-  const auto connection = Direct();
-  const auto child = Child::Fork([&](LinePipe&) { return RefusesAll(*connection) ? 0 : 1; });
-  ExpectSuccess(*child);
-  EXPECT_EQ(Echo(*connection, "unharmed"), "unharmed");
 }
 
 TEST_F(SharedConnectionForkTest, AChildMayMakeAChannelOfItsOwn) {
@@ -142,7 +113,7 @@ TEST_F(ChildLivesOnTest, AConnectionThatIsGivenUpEnds) {
   options.stall_timeout = absl::Milliseconds(1);
   const auto connection = Connected(Proxied(options));
   const auto child = Fork();
-  proxy_.Hold(support::Direction::kToClient, support::Scope::kExisting);
+  proxy_.Hold(Direction::kToClient, Scope::kExisting);
   EXPECT_FALSE(connection->Call({"PING"}, In(absl::Milliseconds(50))).ok());
   EXPECT_EQ(Echo(*connection, "anew"), "anew");
   EXPECT_EQ(connection->stats().connects, 2);
@@ -164,13 +135,6 @@ TEST_F(ChildLivesOnTest, WhatWasNotSentOverAConnectionThatIsGivenUpNeverArrives)
   EXPECT_EQ(Echo(connection, "anew"), "anew");
   EXPECT_EQ(server_->Text({"EXISTS", "big"}), "0");
   EXPECT_TRUE(server_->AwaitInfo("connected_clients", "3")) << server_->Info("connected_clients");
-}
-
-TEST_F(ChildLivesOnTest, TheConnectionEndsWithItsChannel) {
-  auto connection = Connected(Proxied());
-  const auto child = Fork();
-  connection.reset();
-  EXPECT_TRUE(AwaitOpen(0));
 }
 
 // What "ls" finds open when it is run from here.

@@ -1,26 +1,12 @@
 // Schedules that a run meets rarely, made to happen: the transport's steps are held up, or fail,
 // at the moment that hurts.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include <atomic>
-#include <cerrno>
-#include <functional>
-#include <memory>
-#include <string>
-#include <string_view>
-#include <thread>
-#include <vector>
-
-#include "absl/status/status.h"
-#include "absl/time/clock.h"
 #include "src/redis/link/shared_connection.h"
 #include "src/redis/wire/codec.h"
 #include "src/redis/wire/errors.h"
 #include "tests/redis/redis/link/hooked_transport.h"
 #include "tests/redis/redis/link/shared_connection_fixture.h"
-#include "tests/support/punctuality.h"
-#include "tests/support/subprocess.h"
+#include "tests/support/live_testing.h"
 
 namespace redlatch::redis {
 namespace {
@@ -59,35 +45,6 @@ TEST_F(SharedConnectionRaceTest, ALeaderThatSpinsWhileItsWriteIsBlockedSeesThatT
   EXPECT_TRUE(AwaitRead());
   EXPECT_EQ(Echo(*connection, "second", In(absl::Seconds(5))), "second");
   leader.join();
-}
-
-TEST_F(SharedConnectionRaceTest, ALeaderThatSpinsForgetsAFollowersBytesWithTheFollower) {
-  const auto connection = Hooked(absl::Seconds(1));
-  BlockOneWrite();
-  std::thread leader([&] { EXPECT_EQ(Echo(*connection, "first", In(absl::Seconds(5))), "first"); });
-  EXPECT_TRUE(AwaitRead());
-  (void)connection->Call({"ECHO", "impatient"}, In(absl::Milliseconds(1)));
-  leader.join();
-}
-
-// Another's big command that waits to be sent costs those who give up no time.
-TEST_F(SharedConnectionRaceTest, ManyWhoGiveUpBehindABigUnsentCommandReturnInTime) {
-  constexpr int kThreads = 64;
-  proxy_.Hold(support::Direction::kToServer);
-  const auto connection = Proxied({.open = redis::Hooked(hooks_)});
-  const Command big_command{"ECHO", std::string(size_t{20} << 20, 'b')};
-  std::thread big([&] { (void)connection->Call(big_command, In(absl::Milliseconds(800))); });
-  EXPECT_TRUE(Await([&] { return hooks_.writes > 0; }));  // the handshake: its command waits
-  const base::Instant deadline = In(absl::Milliseconds(500));
-  Punctuality punctuality;
-  InThreads(kThreads, [&](int thread) {
-    const auto reply = connection->Call({"ECHO", std::to_string(thread)}, deadline);
-    punctuality.Note(deadline);
-    EXPECT_EQ(reply.status().code(), absl::StatusCode::kUnavailable);
-    EXPECT_FALSE(MayHaveExecuted(reply.status()));
-  });
-  EXPECT_TRUE(punctuality.Within(kGrace));
-  big.join();
 }
 
 // Lets a write fail after so many bytes of it; those before it go out.
@@ -139,13 +96,6 @@ TEST_F(BrokenWriteTest, NoHalfOfABatchIsSentAgain) {
   }
   EXPECT_THAT(Text(connection_->Call({"GET", "counter"}, In(kPatience))),
               ::testing::AnyOf("nil", "\"1\""));
-}
-
-TEST_F(BrokenWriteTest, AForgottenCommandThatWasNotWrittenIsNotSentLater) {
-  BreakNextWriteAfter(0);
-  (void)connection_->Send({"INCR", "counter"});
-  EXPECT_EQ(Echo(*connection_, "next"), "next");
-  EXPECT_EQ(Text(connection_->Call({"GET", "counter"}, In(kPatience))), "nil");
 }
 
 // A follower writes while the leader finds the connection closed: the write succeeds, and its

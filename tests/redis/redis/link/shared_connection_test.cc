@@ -1,28 +1,17 @@
 #include "src/redis/link/shared_connection.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
+#include <sys/resource.h>
 
-#include <atomic>
-#include <string>
-#include <thread>
-#include <vector>
-
-#include "absl/status/status.h"
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "src/redis/link/pipeline.h"
 #include "src/redis/wire/codec.h"
 #include "src/redis/wire/errors.h"
 #include "tests/redis/redis/link/hooked_transport.h"
 #include "tests/redis/redis/link/shared_connection_fixture.h"
-#include "tests/support/process_stats.h"
+#include "tests/support/live_testing.h"
 
 namespace redlatch::redis {
 namespace {
-
-using ::testing::HasSubstr;
-
-using support::Direction;
 
 class SharedConnectionTest : public ChannelFixture {};
 
@@ -35,23 +24,6 @@ TEST_F(SharedConnectionTest, ConnectsWithTheFirstCall) {
   EXPECT_EQ(connection->server(), server_->url());
   EXPECT_EQ(connection->server_info().version, server_->Version());
   EXPECT_EQ(connection->server_info().run_id, server_->Info("run_id"));
-}
-
-TEST_F(SharedConnectionTest, SpeaksOverAUnixSocket) {
-  SharedConnection connection(UrlOf(server_->unix_url()));
-  EXPECT_EQ(Echo(connection, "over a socket"), "over a socket");
-}
-
-TEST_F(SharedConnectionTest, AHugeBatchIsAnsweredWhole) {
-  constexpr int kCommands = 10'000;
-  const auto connection = Direct();
-  std::vector<Command> commands;
-  for (int i = 0; i < kCommands; ++i) commands.push_back({"ECHO", absl::StrCat("batch ", i)});
-  std::vector<absl::StatusOr<Reply>> replies(kCommands);
-  connection->CallBatch(commands, In(kPatience), absl::MakeSpan(replies));
-  for (int i = 0; i < kCommands; ++i) {
-    ASSERT_EQ(Text(replies[i]), absl::StrCat("\"batch ", i, "\""));
-  }
 }
 
 TEST_F(SharedConnectionTest, BatchesAreNeverTornApartByOtherThreads) {
@@ -189,6 +161,314 @@ TEST_F(SharedConnectionTest, ManyForgottenCommandsNeitherHangNorGrow) {
     EXPECT_LT(support::ResidentBytes() - before, int64_t{8} << 20);
   }
   EXPECT_EQ(connection->stats().connects, 1);
+}
+
+// Calls in two parts: Begin() sends; Finish() waits, or Leave() lets others read the answer.
+
+// A call that has been begun, or not.
+class Begun {
+ public:
+  Begun(SharedConnection& connection, const Command& command) {
+    exchange_.results = absl::MakeSpan(&reply_, 1);
+    status_ = connection.Begin(absl::MakeConstSpan(&command, 1), exchange_);
+  }
+  const absl::Status& status() const { return status_; }
+  const absl::StatusOr<Reply>& Finish(base::Instant deadline = In(kPatience)) {
+    SharedConnection::Finish(exchange_, deadline);
+    return reply_;
+  }
+  bool Leave(std::function<void()> done) {
+    return SharedConnection::Leave(exchange_, std::move(done));
+  }
+  const absl::StatusOr<Reply>& reply() const { return reply_; }
+
+ private:
+  absl::StatusOr<Reply> reply_;
+  Exchange exchange_;
+  absl::Status status_;
+};
+
+using SharedConnectionBeginTest = ChannelFixture;
+
+TEST_F(SharedConnectionBeginTest, ManyMayBeBegunAndAreFinishedInAnyOrder) {
+  const auto connection = Connected(Direct());
+  Begun first(*connection, {"INCR", "counter"});
+  Begun second(*connection, {"INCR", "counter"});
+  Begun third(*connection, {"INCR", "counter"});
+  EXPECT_EQ(Text(second.Finish()), "2");
+  EXPECT_EQ(Text(third.Finish()), "3");
+  EXPECT_EQ(Text(first.Finish()), "1");
+}
+
+// Whoever reads has the answer, or is told that it is there; never both, and never neither.
+TEST_F(SharedConnectionBeginTest, EachAnswerIsToldOnceThoughManyLeaveAndRead) {
+  const auto connection = Connected(Direct());
+  std::atomic<int> told{0};
+  std::atomic<int> left{0};
+  std::atomic<int> wrong{0};
+  InThreads(8, [&](int i) {
+    std::deque<Begun> calls;  // they live until all is read
+    for (int k = 0; k < 300; ++k) {
+      const std::string mine = absl::StrCat(i, " ", k);
+      Begun& call = calls.emplace_back(*connection, Command{"ECHO", mine});
+      if (k % 4 == 0 && Echo(*connection, "between") != "between") ++wrong;
+      const bool leaves = call.Leave([&told, &wrong, &call, mine] {
+        if (Text(call.reply()) != absl::StrCat("\"", mine, "\"")) ++wrong;
+        ++told;
+      });
+      if (leaves) ++left;
+      if (!leaves && Text(call.reply()) != absl::StrCat("\"", mine, "\"")) ++wrong;
+    }
+    while (!connection->Drain(In(kPatience))) std::this_thread::yield();
+  });
+  EXPECT_EQ(wrong, 0);
+  EXPECT_EQ(told, left);
+  EXPECT_GT(left, 0);
+}
+
+// Deadlines: every call is back in time, and a reply that comes too late reaches nobody.
+
+class SharedConnectionDeadlineTest : public ChannelFixture {
+ protected:
+  // A connection that never gives its connection up for standing still.
+  std::unique_ptr<SharedConnection> Patient(absl::Duration spin = absl::Microseconds(80)) {
+    SharedConnectionOptions options;
+    options.stall_timeout = absl::InfiniteDuration();
+    options.spin = spin;
+    return Connected(Proxied(options));
+  }
+};
+
+// Deadlines from a tenth of a millisecond on, on a link whose round trip takes two: threads give
+// up, are made leaders as they do, and come again at once.
+class MixedDeadlinesTest : public SharedConnectionDeadlineTest,
+                           public ::testing::WithParamInterface<absl::Duration> {};
+
+TEST_P(MixedDeadlinesTest, EveryCallerGetsItsOwnReplyOrAnErrorInTime) {
+  const auto connection = Patient(GetParam());
+  proxy_.Delay(Direction::kToServer, absl::Milliseconds(1));
+  proxy_.Delay(Direction::kToClient, absl::Milliseconds(1));
+  Punctuality punctuality;
+  std::atomic<int> own{0};
+  std::atomic<int> late{0};
+  const int calls = support::Scaled(400);
+  InThreads(24, [&](int thread) {
+    std::minstd_rand random(static_cast<unsigned>(thread + 1));
+    for (int i = 0; i < calls; ++i) {
+      const bool patient = random() % 4 == 0;
+      const absl::Duration wait =
+          patient ? absl::Seconds(5) : absl::Microseconds(100 + random() % 4900);
+      const std::string unique = absl::StrCat(thread, ":", i);
+      const base::Instant deadline = In(wait);
+      const auto reply = connection->Call({"ECHO", unique}, deadline);
+      punctuality.Note(deadline);
+      if (reply.ok()) {
+        ASSERT_EQ(reply->text, unique);
+        ++own;
+      } else {
+        ASSERT_FALSE(patient) << reply.status();
+        ASSERT_EQ(reply.status().code(), absl::StatusCode::kUnavailable);
+        ++late;
+      }
+    }
+  });
+  EXPECT_TRUE(punctuality.Within(kGrace));
+  EXPECT_GT(own, 24 * calls / 10);
+  EXPECT_GT(late, 24 * calls / 50);
+  EXPECT_LE(connection->stats().late, late);  // who came too late to ask is not counted
+  EXPECT_EQ(connection->stats().connects, 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(Spins, MixedDeadlinesTest,
+                         ::testing::Values(absl::ZeroDuration(), absl::Microseconds(80)),
+                         [](const auto& spin) {
+                           return spin.param == absl::ZeroDuration() ? "Patient" : "Eager";
+                         });
+
+// Commands whose answer is given to a function.
+
+class SharedConnectionDoneTest : public ChannelFixture {
+ protected:
+  // Keeps the answers in the order in which they came.
+  SharedConnection::Done Keep() {
+    return [this](absl::StatusOr<Reply> answer) { answers_.push_back(std::move(answer)); };
+  }
+
+  TransportHooks hooks_;
+  std::vector<absl::StatusOr<Reply>> answers_;
+};
+
+// Whoever drains lets those lead who wait themselves.
+TEST_F(SharedConnectionDoneTest, EachIsCalledOnceAmongThreadsThatCallDrainAndLoseTheConnection) {
+  constexpr int kThreads = 4;
+  const int each = kSanitized ? 300 : 3000;
+  const auto connection = Connected(Proxied());
+  std::atomic<int> sent{0};
+  std::atomic<int> told{0};
+  std::atomic<int> twice{0};
+  InThreads(kThreads, [&](int thread) {
+    for (int i = 0; i < each; ++i) {
+      const auto calls = std::make_shared<std::atomic<int>>(0);
+      const auto done = [&, calls](const absl::StatusOr<Reply>&) {
+        ++told;
+        if (calls->fetch_add(1) > 0) ++twice;
+      };
+      if (connection->Send({"INCR", "counter"}, done).ok()) ++sent;
+      if (i % 7 == thread) {
+        const auto reply = connection->Call({"ECHO", "x"}, In(kPatience));
+        EXPECT_TRUE(!reply.ok() || reply->text == "x") << "that is another's";
+      }
+      if (i % 5 == thread) connection->Drain(In(absl::Milliseconds(1)));
+      if (thread == 0 && i % 100 == 99) proxy_.ResetAll();
+    }
+  });
+  EXPECT_TRUE(Await([&] { return connection->Drain(In(absl::Milliseconds(10))); }));
+  EXPECT_EQ(told, sent);
+  EXPECT_GT(sent, 0);
+  EXPECT_EQ(twice, 0);
+}
+
+TEST_F(SharedConnectionDoneTest, NothingIsSentOverAConnectionThatIsBeingLeft) {
+  const auto connection = Connected(Direct());
+  connection->MakeAnew("a test wants it");
+  EXPECT_TRUE(absl::IsUnavailable(connection->Send({"PING"}, Keep())));
+  ASSERT_TRUE(connection->Connect(In(kPatience)).ok());
+  ASSERT_TRUE(connection->Send({"PING"}, Keep()).ok());
+  EXPECT_TRUE(connection->Drain(In(kPatience)));
+  EXPECT_THAT(answers_, SizeIs(1));
+  EXPECT_EQ(connection->stats().connects, 2u);
+}
+
+// Its socket had no room for the second command. Each drain comes to a connection that was idle.
+TEST_F(SharedConnectionDoneTest, ADrainThatDoesNotWaitEndsAConnectionThatIsBeingLeft) {
+  bool blocked = false;
+  hooks_.write = [&](Transport& real, std::string_view bytes) {
+    return blocked ? IoResult{.kind = IoResult::Kind::kWantWrite} : real.Write(bytes);
+  };
+  const auto connection = Connected(Direct({.open = Hooked(hooks_)}));
+  blocked = true;
+  ASSERT_TRUE(connection->Send({"ECHO", "in flight"}, Keep()).ok());
+  ASSERT_TRUE(connection->Send({"ECHO", "behind it"}, Keep()).ok());
+  connection->MakeAnew("a test wants it");
+  blocked = false;
+  for (int i = 0; i < 500 && !connection->Drain(base::Now()); ++i) {
+    support::Sleep(absl::Milliseconds(6));
+  }
+  ASSERT_THAT(answers_, SizeIs(2));
+  EXPECT_EQ(Text(answers_[0]), "\"in flight\"");
+  EXPECT_TRUE(NotSent(answers_[1].status())) << answers_[1].status();
+}
+
+// What becomes of calls where the connection is lost, cannot be made, or is refused.
+
+absl::Status Call(SharedConnection& connection, const Command& command,
+                  absl::Duration wait = kPatience) {
+  return connection.Call(command, In(wait)).status();
+}
+
+class SharedConnectionReconnectTest : public ChannelFixture {
+ protected:
+  std::string Counter() { return server_->Text({"GET", "counter"}); }
+};
+
+// The kernel would send it again after a second.
+TEST_F(SharedConnectionReconnectTest, AConnectionWhoseFirstPacketIsLostIsTriedAgainSoon) {
+  const auto connection = Proxied();
+  proxy_.SetArrival(Arrival::kHang);
+  std::thread call(
+      [&] { EXPECT_EQ(Echo(*connection, "soon", In(absl::Milliseconds(950))), "soon"); });
+  absl::SleepFor(absl::Milliseconds(50));
+  proxy_.Heal();
+  call.join();
+}
+
+TEST_F(SharedConnectionReconnectTest,
+       ConnectTellsWhyTheFirstAttemptFailedWithoutWaitingForAnother) {
+  const auto connection = Proxied();
+  proxy_.SetArrival(Arrival::kRefuse);
+  const base::Instant begun = base::Now();
+  const absl::Status status = connection->Connect(In(kPatience));
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("Connection refused"));
+  EXPECT_LT(base::Now() - begun, kPatience / 2);
+  proxy_.Heal();
+  EXPECT_TRUE(connection->Connect(In(kPatience)).ok());
+}
+
+TEST_F(SharedConnectionReconnectTest,
+       AServerThatRefusesFailsAllThatWaitAtOnceAndHealsWhenItIsMended) {
+  const auto connection = Direct();
+  server_->Command({"CONFIG", "SET", "requirepass", "sesame"});
+  const base::Instant begun = base::Now();
+  InThreads(8, [&](int) {
+    const absl::Status status = Call(*connection, {"INCR", "counter"});
+    EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("NOAUTH"));
+    EXPECT_FALSE(MayHaveExecuted(status));
+  });
+  EXPECT_LT(base::Now() - begun, kPatience / 2);
+  server_->Command({"CONFIG", "SET", "requirepass", ""});
+  EXPECT_TRUE(Await([&] { return Call(*connection, {"PING"}).ok(); }));
+  EXPECT_EQ(Counter(), "");
+}
+
+TEST_F(SharedConnectionReconnectTest, ARefusalKeepsItsCodeUntilTheServerIsAskedAgain) {
+  SharedConnectionOptions options;
+  options.first_backoff = options.longest_backoff = absl::Seconds(10);
+  const auto connection = Direct(options);
+  server_->Command({"CONFIG", "SET", "requirepass", "sesame"});
+  for (int i = 0; i < 3; ++i) {
+    const absl::Status status = Call(*connection, {"PING"}, absl::Milliseconds(50));
+    EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("NOAUTH"));
+  }
+}
+
+TEST_F(SharedConnectionReconnectTest, WhatIsPermittedAgainIsAskedAlsoWhereAttemptsAreNotAwaited) {
+  SharedConnectionOptions options;
+  options.fail_fast = true;
+  options.first_backoff = options.longest_backoff = absl::Milliseconds(500);
+  const auto connection = Direct(options);
+  server_->Command({"CONFIG", "SET", "requirepass", "sesame"});
+  EXPECT_EQ(Call(*connection, {"PING"}).code(), absl::StatusCode::kPermissionDenied);
+  server_->Command({"CONFIG", "SET", "requirepass", ""});
+  const absl::Status permitted = Call(*connection, {"PING"});
+  EXPECT_TRUE(permitted.ok()) << permitted;
+}
+
+// No new descriptor can be had while this lives.
+class NoDescriptors {
+ public:
+  NoDescriptors() {
+    getrlimit(RLIMIT_NOFILE, &before_);
+    rlimit none = before_;
+    none.rlim_cur = 3;
+    setrlimit(RLIMIT_NOFILE, &none);
+  }
+  ~NoDescriptors() { setrlimit(RLIMIT_NOFILE, &before_); }
+
+ private:
+  rlimit before_ = {};
+};
+
+TEST_F(SharedConnectionReconnectTest, AProcessWithoutDescriptorsIsUnavailableAndHeals) {
+  const auto connection = Direct();
+  std::unique_ptr<SharedConnection> born_without;
+  std::vector<absl::Status> refused;  // looked at later: sanitizers need descriptors, too
+  {
+    const NoDescriptors none;
+    born_without = Direct();
+    for (SharedConnection* each : {connection.get(), born_without.get()}) {
+      refused.push_back(Call(*each, {"PING"}, absl::Milliseconds(50)));
+    }
+  }
+  for (const absl::Status& status : refused) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("Too many open files"));
+    EXPECT_FALSE(MayHaveExecuted(status));
+  }
+  EXPECT_EQ(Echo(*connection, "healed"), "healed");
+  EXPECT_EQ(Echo(*born_without, "healed as well"), "healed as well");
 }
 
 }  // namespace

@@ -11,16 +11,9 @@
 
 #include <sched.h>
 
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <string_view>
-#include <utility>
-
-#include "src/base/clock.h"
 #include "src/redis/transport/open.h"
 #include "src/redis/transport/transport.h"
+#include "tests/support/live_testing.h"
 
 namespace redlatch::redis {
 

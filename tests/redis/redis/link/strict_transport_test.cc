@@ -2,22 +2,13 @@
 // for what a step wants rather than for what its name says.
 #include "tests/redis/redis/link/strict_transport.h"
 
-#include <atomic>
-#include <memory>
-#include <string>
-#include <string_view>
-#include <thread>
 #include <tuple>
-#include <utility>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "gtest/gtest.h"
-#include "src/base/parker.h"
 #include "src/redis/connect/connector.h"
 #include "src/redis/link/shared_connection.h"
 #include "src/redis/link/subscriber.h"
 #include "tests/redis/redis/link/shared_connection_fixture.h"
+#include "tests/support/live_testing.h"
 #include "tests/support/subscriber_test_fixture.h"
 
 namespace redlatch::redis {
@@ -31,20 +22,9 @@ void ExpectPutToTheTest(const StrictCounts& counts) {
 
 class StrictConnectorTest : public ChannelFixture {};
 
-TEST_F(StrictConnectorTest, ConnectsWhateverTheStepsWant) {
-  StrictCounts counts;
-  for (int i = 0; i < 100; ++i) {
-    Connector connector(UrlOf(server_->url()), Handshake::Purpose::kCommands, Strict(counts));
-    const auto made = connector.Step(In(kPatience));
-    ASSERT_TRUE(made.ok()) << made.status();
-    ASSERT_TRUE(made->has_value());
-  }
-  ExpectPutToTheTest(counts);
-}
-
 TEST_F(StrictConnectorTest, GoesOnWhereACallOfLittlePatienceHasStopped) {
   StrictCounts counts;
-  proxy_.Delay(support::Direction::kToClient, absl::Milliseconds(5));
+  proxy_.Delay(Direction::kToClient, absl::Milliseconds(5));
   for (int i = 0; i < 20; ++i) {
     Connector connector(UrlOf(proxy_.url()), Handshake::Purpose::kCommands, Strict(counts));
     EXPECT_TRUE(Await([&] {
@@ -89,23 +69,6 @@ TEST_P(StrictSharedConnectionTest, ManyThreadsGetEachItsOwnReplies) {
             absl::StrCat("\"", kThreads * kCalls / 5, "\""));
   EXPECT_EQ(connection->stats().connects, 1);
   EXPECT_EQ(connection->stats().late, 0);
-  ExpectPutToTheTest(counts_);
-}
-
-TEST_P(StrictSharedConnectionTest, OneThreadAmongThoseThatOnlySendGetsItsReplies) {
-  constexpr int kCalls = 500;
-  const auto connection = Make();
-  std::thread sender([&] {
-    for (int i = 0; i < 10 * kCalls; ++i) {
-      EXPECT_TRUE(connection->Send({"INCR", "sent"}).ok());
-    }
-  });
-  for (int i = 0; i < kCalls; ++i) {
-    const std::string mine = std::to_string(i);
-    EXPECT_EQ(Echo(*connection, mine), mine);
-  }
-  sender.join();
-  EXPECT_EQ(connection->stats().connects, 1);
   ExpectPutToTheTest(counts_);
 }
 

@@ -1,25 +1,11 @@
 // A forked child and the subscriber of its parent.
-#include <atomic>
-#include <functional>
-#include <memory>
-#include <string>
-#include <thread>
-#include <vector>
 
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "src/redis/link/subscriber.h"
-#include "tests/support/await.h"
-#include "tests/support/process_stats.h"
-#include "tests/support/subprocess.h"
+#include "tests/support/live_testing.h"
 #include "tests/support/subscriber_test_fixture.h"
-#include "tests/support/tcp_proxy.h"
-#include "tests/support/test_scale.h"
 
 namespace redlatch::redis {
 namespace {
-
-using ::testing::HasSubstr;
 
 class SubscriberFork : public support::SubscriberTestFixture {
  protected:
@@ -62,43 +48,21 @@ TEST_F(SubscriberFork, EveryCallIsRefusedInTheChild) {
   EXPECT_EQ(code, 0);
 }
 
-TEST_F(SubscriberFork, TheParentGoesOnWithTheSameConnectionAfterTheChildDestroyedItsCopy) {
-  auto subscriber = Make(server_->url());
-  ASSERT_TRUE(subscriber->Subscribe("c", Soon()).ok());
-  const int code = ExitCode([&] {
-    subscriber.reset();
-    return 0;
-  });
-  EXPECT_EQ(code, 0);
-  EXPECT_EQ(server_->Integer({"PUBLISH", "c", "m"}), 1);
-  EXPECT_TRUE(ears_.Await("message c m"));
-  ASSERT_TRUE(subscriber->Subscribe("d", Soon()).ok());
-  ASSERT_TRUE(subscriber->Unsubscribe("c", Soon()).ok());
-  EXPECT_EQ(subscriber->stats().connects, 1);
-  EXPECT_EQ(ears_.Count("down"), 0);
-}
-
-TEST_F(SubscriberFork, TheChildsDestructorClosesItsDescriptors) {
-  auto subscriber = Make(server_->url());
-  ASSERT_TRUE(subscriber->Subscribe("c", Soon()).ok());
-  ExpectTheChildToClose(2, subscriber);  // the socket and the wake-up
-}
-
 TEST_F(SubscriberFork, TheChildsDestructorClosesTheGate) {
   auto subscriber = Make(server_->url());
   ASSERT_TRUE(subscriber->Subscribe("c", Soon()).ok());
   const int without = support::OpenDescriptors();
   subscriber->Attend(/*begins=*/true);
   ASSERT_TRUE(subscriber->Subscribe("d", Soon()).ok());  // the thread has a turn
-  ASSERT_TRUE(support::Await([&] { return support::OpenDescriptors() == without + 1; }));
+  ASSERT_TRUE(Await([&] { return support::OpenDescriptors() == without + 1; }));
   ExpectTheChildToClose(3, subscriber);
   EXPECT_EQ(server_->Integer({"PUBLISH", "c", "m"}), 1);
   EXPECT_TRUE(ears_.Await("message c m"));
 }
 
 TEST_F(SubscriberFork, TheChildsDestructorClosesAConnectionThatIsBeingMade) {
-  support::TcpProxy proxy({.port = server_->port()});
-  proxy.Hold(support::Direction::kToClient);
+  TcpProxy proxy({.port = server_->port()});
+  proxy.Hold(Direction::kToClient);
   auto subscriber = Make(proxy.url() + "?connect_timeout=60s");
   std::thread waiter([&] { EXPECT_TRUE(subscriber->Subscribe("c", Soon()).ok()); });
   EXPECT_TRUE(AwaitWaiting(proxy));
@@ -110,10 +74,10 @@ TEST_F(SubscriberFork, TheChildsDestructorClosesAConnectionThatIsBeingMade) {
 // glibc's condition variables wait in their destructor for their waiters, of which a child has
 // none.
 TEST_F(SubscriberFork, TheChildsDestructorDoesNotHangWhereAThreadOfTheParentWaited) {
-  support::TcpProxy proxy({.port = server_->port()});
+  TcpProxy proxy({.port = server_->port()});
   auto subscriber = Make(proxy.url());
   ASSERT_TRUE(subscriber->Subscribe("c", Soon()).ok());
-  proxy.Hold(support::Direction::kToServer);
+  proxy.Hold(Direction::kToServer);
   std::thread waiter([&] { EXPECT_TRUE(subscriber->Subscribe("d", Soon()).ok()); });
   // The request could be taken from under the lock: whoever waits has let go of it.
   EXPECT_TRUE(AwaitWaiting(proxy));

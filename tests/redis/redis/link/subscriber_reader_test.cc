@@ -1,20 +1,7 @@
 // Who reads the subscriber's connection: its thread, or one that waits for a message.
-#include <atomic>
-#include <cstdint>
-#include <filesystem>
-#include <fstream>
-#include <memory>
-#include <string>
-#include <string_view>
-#include <thread>
-#include <utility>
-#include <vector>
 
-#include "gtest/gtest.h"
-#include "src/base/parker.h"
 #include "src/redis/link/subscriber.h"
-#include "tests/support/process_stats.h"
-#include "tests/support/raw_connection.h"
+#include "tests/support/live_testing.h"
 #include "tests/support/subscriber_test_fixture.h"
 
 namespace redlatch::redis {
@@ -109,57 +96,12 @@ TEST_P(SubscriberReaderTest, TheThreadIsNotWokenByWhatOthersRead) {
   EXPECT_LT(SleepsOfTheThread() - before, kRounds / 2);
 }
 
-TEST_P(SubscriberReaderTest, WhatIsAttendedToIsHeardAtOnceAfterAReaderHasLeft) {
-  if (!GetParam()) subscriber_->Attend(/*begins=*/true);
-  int late = 0;
-  for (int i = 0; i < 50; ++i) {
-    read_by_me_ = 0;
-    BecomeReader();
-    parker_.Arm();
-    const base::Instant published = base::Now();
-    ASSERT_EQ(Publish("c", "m"), 1);
-    ASSERT_EQ(parker_.ParkUntil(Soon()), kHeard);
-    late += base::Now() - published > absl::Milliseconds(20) ? 1 : 0;
-  }
-  EXPECT_LE(late, 5);
-}
-
 TEST_P(SubscriberReaderTest, ALongWaitCostsNothing) {
   BecomeReader();
   parker_.Arm();
   const absl::Duration before = support::ProcessCpuTime();
   EXPECT_EQ(subscriber_->Await(parker_, In(absl::Seconds(1))), Parker::kArmed);
   EXPECT_LT(support::ProcessCpuTime() - before, absl::Milliseconds(20));
-}
-
-// Each thread waits for messages of its own; whoever reads wakes the others.
-TEST_P(SubscriberReaderTest, WhoComesJustWhenAnotherLeavesHearsItsMessageAtOnce) {
-  BecomeReader();
-  constexpr int kRounds = 400;
-  int late = 0;
-  for (int i = 0; i < kRounds; ++i) {
-    parker_.Arm();
-    const base::Instant leaves = In(absl::Milliseconds(1));
-    std::thread other([&] {
-      Parker parker;
-      EXPECT_EQ(subscriber_->Await(parker, leaves), Parker::kArmed);
-    });
-    base::Instant published;
-    std::thread publisher([&] {
-      Parker().ParkUntil(leaves + absl::Milliseconds(2));
-      published = base::Now();
-      Publish("c", "m");
-    });
-    const base::Instant comes = leaves + absl::Microseconds(i % 200);
-    while (base::Now() < comes) {
-    }
-    EXPECT_EQ(subscriber_->Await(parker_, Soon()), kHeard);
-    const base::Instant heard = base::Now();
-    other.join();
-    publisher.join();
-    late += heard - published > absl::Milliseconds(20) ? 1 : 0;
-  }
-  EXPECT_LE(late, kRounds / 20);
 }
 
 TEST_P(SubscriberReaderTest, ManyWhoWaitAllHearTheirs) {

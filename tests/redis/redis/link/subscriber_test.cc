@@ -4,24 +4,14 @@
 #include <sys/resource.h>
 #include <time.h>
 
-#include <atomic>
-#include <string>
-#include <thread>
-
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
-#include "src/base/mutex.h"
-#include "tests/support/process_stats.h"
-#include "tests/support/raw_connection.h"
-#include "tests/support/redis_server.h"
+#include "src/redis/wire/codec.h"
+#include "tests/redis/redis/embedded/home.h"
+#include "tests/support/fake_server.h"
+#include "tests/support/live_testing.h"
 #include "tests/support/subscriber_test_fixture.h"
 
 namespace redlatch::redis {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 class SubscriberTest : public support::SubscriberTestFixture {};
 
@@ -35,14 +25,6 @@ TEST_F(SubscriberTest, WhatIsPublishedArrives) {
   EXPECT_TRUE(ears_.Await("message c again"));
   EXPECT_THAT(ears_.heard(), ElementsAre("message c hello", "message c again"));
   EXPECT_EQ(subscriber->stats().messages, 2);
-}
-
-TEST_F(SubscriberTest, TheUnixSocketAndAPasswordServeToo) {
-  const auto locked = support::RedisServer::Start({.password = "p@ss word"});
-  const auto subscriber = Make("unix://:p%40ss%20word@" + locked->socket_path());
-  ASSERT_TRUE(subscriber->Subscribe("c", Soon()).ok());
-  EXPECT_EQ(locked->Integer({"PUBLISH", "c", "m"}), 1);
-  EXPECT_TRUE(ears_.Await("message c m"));
 }
 
 TEST_F(SubscriberTest, ChannelsAndMessagesAreAnyBytes) {
@@ -60,17 +42,6 @@ TEST_F(SubscriberTest, ChannelsAndMessagesAreAnyBytes) {
     ASSERT_TRUE(subscriber->Unsubscribe(channel, Soon()).ok());
     EXPECT_EQ(Publish(channel, "late"), 0);
   }
-}
-
-TEST_F(SubscriberTest, OkOfSubscribeMeansThatTheServerCountsThisReceiver) {
-  const auto subscriber = Make(server_->url());
-  for (int i = 0; i < 500; ++i) {
-    const std::string channel = std::to_string(i);
-    ASSERT_TRUE(subscriber->Subscribe(channel, Soon()).ok());
-    ASSERT_EQ(Publish(channel, "m"), 1) << channel;
-  }
-  EXPECT_TRUE(ears_.Await("message 499 m"));
-  EXPECT_EQ(subscriber->stats().messages, 500);
 }
 
 TEST_F(SubscriberTest, NothingOfAChannelIsDeliveredAfterUnsubscribeWhileOthersPublishToIt) {
@@ -169,6 +140,344 @@ TEST_F(SubscriberTest, AMessageBeyondTheLimitOfAReplyBreaksOnlyThatConnection) {
   EXPECT_EQ(Publish("c", "m"), 1);
   EXPECT_TRUE(ears_.Await("message c m"));
 }
+
+// Calls of the subscriber, its thread and the server, met at awkward moments.
+
+constexpr absl::StatusCode kUnavailable = absl::StatusCode::kUnavailable;
+
+class SubscriberRace : public support::SubscriberTestFixture {
+ protected:
+  // A subscriber whose callback stays at its first message until it is told to go on.
+  std::unique_ptr<Subscriber> MakeSlow(const std::string& url) {
+    SubscriberOptions options = ears_.Options();
+    options.on_message = [this, hear = options.on_message](std::string_view channel,
+                                                           std::string_view message) {
+      hear(channel, message);
+      if (ears_.heard().size() == 1) go_on_.get_future().wait();
+    };
+    return std::make_unique<Subscriber>(*ParseUrl(url), std::move(options));
+  }
+
+  std::promise<void> go_on_;
+};
+
+TEST_F(SubscriberRace, NoUnsubscribeIsOkWhileAMessageOfTheChannelIsBeingDelivered) {
+  const auto subscriber = MakeSlow(server_->url());
+  ASSERT_TRUE(subscriber->Subscribe("c", Soon()).ok());
+  ASSERT_EQ(Publish("c", "1"), 1);
+  ASSERT_EQ(Publish("c", "2"), 1);
+  ASSERT_TRUE(ears_.Await("message c 1"));
+  const absl::Status first = subscriber->Unsubscribe("c", In(absl::Milliseconds(10)));
+  EXPECT_EQ(first.code(), kUnavailable);
+  EXPECT_THAT(std::string(first.message()), HasSubstr(server_->url()));
+  // Nor the next: it is unknown no sooner than the server has let it go.
+  EXPECT_EQ(subscriber->Unsubscribe("c", In(absl::Milliseconds(10))).code(), kUnavailable);
+  go_on_.set_value();
+  EXPECT_TRUE(subscriber->Unsubscribe("c", Soon()).ok());
+  EXPECT_THAT(ears_.heard(), ElementsAre("message c 1"));
+  EXPECT_EQ(Publish("c", "3"), 0);
+}
+
+// A host to look up or a server to start cannot be woken from.
+TEST_F(SubscriberRace, TheDestructorDoesNotWaitForAServerThatDoesNotStart) {
+  EmbeddedHome home;
+  WriteScript(home.Aside("redis-server"), "exec sleep 60\n");
+  const std::string path = home.Aside("") + ":" + getenv("PATH");
+  ScopedEnvironment environment("PATH", path.c_str());
+  ScopedEnvironment unnamed("REDLATCH_REDIS_SERVER", nullptr);
+  auto subscriber = Make("embedded:" + home.directory() + "?connect_timeout=60s");
+  EXPECT_EQ(subscriber->Subscribe("c", In(absl::Milliseconds(100))).code(), kUnavailable);
+  const base::Instant begun = base::Now();
+  subscriber.reset();
+  EXPECT_LT(base::Now() - begun, absl::Seconds(2));
+}
+
+// A subscriber may be destroyed at any moment at which no call of it is in progress.
+
+class SubscriberEnd : public support::SubscriberTestFixture {
+ protected:
+  // That its end takes no time, leaves nothing, and that nothing is heard after it.
+  void ExpectToEndAtOnce(std::unique_ptr<Subscriber> subscriber) {
+    const base::Instant begun = base::Now();
+    subscriber.reset();
+    EXPECT_LT(base::Now() - begun, absl::Seconds(1));
+    const auto heard = ears_.heard();
+    EXPECT_TRUE(server_->AwaitInfo("connected_clients", "1"));  // the fixture's own
+    Publish("c", "nobody is there");
+    EXPECT_EQ(ears_.heard(), heard);
+    EXPECT_TRUE(AwaitThreads(threads_));
+    EXPECT_EQ(support::OpenDescriptors(), descriptors_);
+  }
+
+  const std::string clients_ = server_->Info("connected_clients");  // connects the fixture
+  const int threads_ = support::ThreadCount();
+  const int descriptors_ = support::OpenDescriptors();
+};
+
+TEST_F(SubscriberEnd, WhileACallbackRunsItWaitsForThat) {
+  std::atomic<bool> running{false};
+  std::atomic<bool> over{false};
+  SubscriberOptions options;
+  options.on_message = [&](std::string_view, std::string_view) {
+    running = true;
+    running.notify_all();
+    server_->Text({"DEBUG", "SLEEP", "0.1"});
+    over = true;
+  };
+  auto subscriber = std::make_unique<Subscriber>(*ParseUrl(server_->url()), options);
+  ASSERT_TRUE(subscriber->Subscribe("c", Soon()).ok());
+  ASSERT_EQ(Publish("c", "m"), 1);
+  running.wait(false);
+  subscriber.reset();
+  EXPECT_TRUE(over);
+}
+
+TEST_F(SubscriberEnd, AtAnyMomentOfTheFirstMilliseconds) {
+  const int rounds = support::Scaled(400);
+  for (int i = 0; i < rounds; ++i) {
+    auto subscriber = Make(server_->url());
+    (void)subscriber->Subscribe("c", In(absl::Microseconds(5 * i)));
+    if (i % 3 == 0) KillSubscribers();
+    (void)subscriber->Unsubscribe("c", In(absl::Microseconds(i)));
+  }
+  ExpectToEndAtOnce(nullptr);
+}
+
+// What the subscriber makes of a server that does not permit what it asks.
+
+constexpr absl::StatusCode kDenied = absl::StatusCode::kPermissionDenied;
+
+class SubscriberRefusal : public support::SubscriberTestFixture {
+ protected:
+  SubscriberRefusal()
+      : SubscriberTestFixture(
+            {.acl = {"user app on >secret ~* resetchannels &ok* -@all +info +ping +subscribe "
+                     "+unsubscribe"}}) {}
+
+  std::string AppUrl() const { return "redis://app:secret@" + server_->url().substr(8); }
+  void Acl(const std::vector<std::string>& rules) {
+    std::vector<std::string> command = {"ACL", "SETUSER", "app"};
+    command.insert(command.end(), rules.begin(), rules.end());
+    ASSERT_EQ(server_->Text(command), "OK");
+  }
+};
+
+TEST_F(SubscriberRefusal, OneChannelThatIsDeniedFailsAtOnceAndAlone) {
+  const auto subscriber = Make(AppUrl());
+  std::vector<std::thread> threads;
+  for (const char* channel : {"ok-1", "denied", "ok-2", "denied", "ok-3"}) {
+    threads.emplace_back([&, channel] {
+      const base::Instant begun = base::Now();
+      const absl::Status subscribed = subscriber->Subscribe(channel, Soon());
+      EXPECT_LT(base::Now() - begun, kPatience / 2);
+      if (*channel == 'o') {
+        EXPECT_TRUE(subscribed.ok()) << subscribed;
+      } else {
+        EXPECT_EQ(subscribed.code(), kDenied) << subscribed;
+        EXPECT_THAT(std::string(subscribed.message()),
+                    AllOf(HasSubstr(server_->url()), HasSubstr("NOPERM"), HasSubstr("ACL SETUSER"),
+                          Not(HasSubstr("secret"))));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_TRUE(subscriber->live());
+  EXPECT_EQ(subscriber->stats().breaks, 0);
+  EXPECT_EQ(Publish("ok-1", "m"), 1);
+  EXPECT_TRUE(ears_.Await("message ok-1 m"));
+  EXPECT_THAT(ears_.heard(), ElementsAre("message ok-1 m"));  // nothing for the other callbacks
+
+  EXPECT_EQ(subscriber->Subscribe("denied", Soon()).code(), kDenied);
+  Acl({"&denied"});
+  EXPECT_TRUE(subscriber->Subscribe("denied", Soon()).ok());
+  EXPECT_EQ(Publish("denied", "m"), 1);
+  EXPECT_TRUE(ears_.Await("message denied m"));
+}
+
+TEST_F(SubscriberRefusal, AWrongPasswordEndsTheWaitAtOnceAndNothingGoesOn) {
+  const auto subscriber = Make("redis://app:wr0ng-one@" + server_->url().substr(8));
+  for (int i = 1; i <= 2; ++i) {
+    const absl::Status subscribed = subscriber->Subscribe("ok", Soon());
+    EXPECT_EQ(subscribed.code(), kDenied) << subscribed;
+    EXPECT_THAT(std::string(subscribed.message()),
+                AllOf(HasSubstr(server_->url()), HasSubstr("WRONGPASS"), HasSubstr("in the URL"),
+                      Not(HasSubstr("wr0ng-one"))));
+    EXPECT_TRUE(ears_.Await("down", i));
+  }
+  const std::string connections = server_->Info("total_connections_received");
+  EXPECT_FALSE(ears_.Await("down", 3, absl::Milliseconds(200)));
+  EXPECT_EQ(server_->Info("total_connections_received"), connections);
+
+  Acl({">wr0ng-one"});  // which makes it right
+  EXPECT_TRUE(subscriber->Subscribe("ok", Soon()).ok());
+}
+
+TEST_F(SubscriberRefusal, APermissionThatIsTakenAwayIsToldAndTheOthersLiveAgain) {
+  const auto subscriber = Make(AppUrl());
+  for (const char* channel : {"ok-1", "ok-2", "ok-3"}) {
+    ASSERT_TRUE(subscriber->Subscribe(channel, Soon()).ok());
+  }
+  Acl({"resetchannels", "&ok-1", "&ok-3"});  // for which the server closes the connection
+  EXPECT_TRUE(ears_.Await("live again"));
+  EXPECT_THAT(ears_.heard(), ElementsAre("down", "refused ok-2", "live again"));
+  EXPECT_EQ(ears_.why_refused().code(), kDenied);
+  EXPECT_THAT(std::string(ears_.why_refused().message()), HasSubstr("NOPERM"));
+  EXPECT_TRUE(subscriber->live());
+  EXPECT_EQ(Publish("ok-3", "m"), 1);
+  EXPECT_TRUE(ears_.Await("message ok-3 m"));
+  EXPECT_EQ(subscriber->Subscribe("ok-2", Soon()).code(), kDenied);
+  EXPECT_EQ(ears_.Count("refused ok-2"), 1);  // who called was told
+}
+
+// Connections that break, and servers that come and go, under a subscriber.
+
+class SubscriberFault : public support::SubscriberTestFixture {
+ protected:
+  static constexpr absl::Duration kPing = absl::Milliseconds(40);
+  static constexpr absl::Duration kAnswer = absl::Milliseconds(80);
+  static SubscriberOptions Impatient() {
+    return {.ping_interval = kPing, .answer_timeout = kAnswer};
+  }
+  // Live through the proxy, with one channel: "c".
+  std::unique_ptr<Subscriber> MakeLive(SubscriberOptions options = {}) {
+    auto subscriber = Make(proxy_.url() + "?connect_timeout=500ms", std::move(options));
+    EXPECT_TRUE(subscriber->Subscribe("c", Soon()).ok());
+    return subscriber;
+  }
+  void ExpectHealed(int losses = 1) {
+    EXPECT_TRUE(ears_.Await("live again", losses));
+    EXPECT_TRUE(ArrivesSoon("c"));
+  }
+
+  TcpProxy proxy_{{.port = server_->port()}};
+};
+
+TEST_F(SubscriberFault, SubscribingWhileTheServerIsDownGoesOnInTheBackground) {
+  server_->Kill();
+  const auto subscriber = Make(server_->url());
+  Punctuality punctuality;
+  const base::Instant deadline = In(absl::Milliseconds(100));
+  const absl::Status subscribed = subscriber->Subscribe("c", deadline);
+  punctuality.Note(deadline);
+  EXPECT_TRUE(punctuality.Within(absl::Milliseconds(50)));
+  EXPECT_EQ(subscribed.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(subscribed.message()),
+              AllOf(HasSubstr(server_->url()), HasSubstr("refused"), HasSubstr("background")));
+  EXPECT_FALSE(subscriber->live());
+  EXPECT_GE(ears_.Count("down"), 1);
+  EXPECT_EQ(ears_.Count("live again"), 0);
+  server_->Restart();
+  EXPECT_TRUE(ears_.Await("live again"));
+  EXPECT_TRUE(subscriber->live());
+  EXPECT_EQ(Publish("c", "m"), 1);
+  EXPECT_TRUE(ears_.Await("message c m"));
+  EXPECT_EQ(ears_.Count("live again"), 1);
+}
+
+TEST_F(SubscriberFault, AClientThatReadsTooSlowlyIsDroppedAndComesBack) {
+  server_->Command({"CONFIG", "SET", "client-output-buffer-limit", "pubsub 64kb 0 0"});
+  std::promise<void> go_on;
+  SubscriberOptions options = ears_.Options();
+  options.on_message = [&, hear = options.on_message](std::string_view channel,
+                                                      std::string_view message) {
+    if (message == "stay") return go_on.get_future().wait();
+    if (message.size() < 100) hear(channel, message);
+  };
+  Subscriber subscriber(*ParseUrl(server_->url()), options);
+  ASSERT_TRUE(subscriber.Subscribe("c", Soon()).ok());
+  ASSERT_EQ(Publish("c", "stay"), 1);
+  // What the kernel's buffers hold goes first.
+  const std::string filler(1 << 20, '.');
+  while (Publish("c", filler) > 0) {
+  }
+  go_on.set_value();
+  ExpectHealed();
+  EXPECT_EQ(ears_.heard().front(), "down");
+}
+
+TEST_F(SubscriberFault, ASilentConnectionIsNoticedByAPingAndReplaced) {
+  for (const Direction lost : {Direction::kToClient, Direction::kToServer}) {
+    SCOPED_TRACE(static_cast<int>(lost));
+    ears_.Forget();
+    const auto subscriber = MakeLive(Impatient());
+    const base::Instant begun = base::Now();
+    proxy_.Drop(lost, Scope::kExisting);
+    EXPECT_TRUE(ears_.Await("down"));
+    const absl::Duration noticed = base::Now() - begun;
+    EXPECT_GE(noticed, kAnswer);
+    EXPECT_LE(noticed, kPing + kAnswer + absl::Milliseconds(500));
+    EXPECT_THAT(std::string(ears_.why_down().message()), HasSubstr("no answer within 80ms"));
+    ExpectHealed();
+    proxy_.Heal();
+  }
+}
+
+// A server, or whatever else answers at its address, that says what it must not.
+
+using support::FakeServer;
+
+constexpr char kMessage[] = "*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nm\r\n";
+
+class SubscriberNonsense : public ::testing::TestWithParam<std::string> {
+ protected:
+  static constexpr absl::Duration kPatience = absl::Seconds(10);
+  static base::Instant Soon() { return base::Now() + kPatience; }
+
+  // Says the parameter at some moment of its first connection, and a message ever after.
+  static FakeServer::Answer After(std::string verb) {
+    return [verb](const FakeServer::Asked& asked) -> std::optional<std::string> {
+      std::optional<std::string> answer = FakeServer::Polite(asked);
+      if (asked.connection == 1 && asked.command[0] == verb) answer->append(GetParam());
+      if (asked.connection > 1 && asked.command[0] == "SUBSCRIBE") answer->append(kMessage);
+      return answer;
+    };
+  }
+  static FakeServer::Answer InPlaceOfTheAnswer() {
+    return [](const FakeServer::Asked& asked) -> std::optional<std::string> {
+      if (asked.command[0] != "SUBSCRIBE") return FakeServer::Polite(asked);
+      if (asked.connection == 1) return GetParam();
+      return *FakeServer::Polite(asked) + kMessage;
+    };
+  }
+  void ExpectOneLoss(FakeServer::Answer answer) {
+    FakeServer server(std::move(answer));
+    Subscriber subscriber(*ParseUrl(server.url()),
+                          ears_.Options({.ping_interval = absl::Milliseconds(200),
+                                         .answer_timeout = absl::Milliseconds(200),
+                                         .first_backoff = absl::Milliseconds(1)}));
+    EXPECT_TRUE(subscriber.Subscribe("c", Soon()).ok());
+    EXPECT_TRUE(ears_.Await("message c m"));
+    EXPECT_THAT(ears_.heard(), ElementsAre("down", "live again", "message c m"));
+    EXPECT_EQ(server.connections(), 2);
+    EXPECT_THAT(std::string(ears_.why_down().message()), HasSubstr(server.url()));
+    EXPECT_LT(ears_.why_down().message().size(), 1000);
+  }
+
+  support::SubscriberEars ears_;
+};
+
+TEST_P(SubscriberNonsense, UnaskedCostsTheConnectionAndNoMore) {
+  ExpectOneLoss(After("SUBSCRIBE"));
+}
+
+TEST_P(SubscriberNonsense, InPlaceOfAnAnswerCostsTheConnectionAndNoMore) {
+  ExpectOneLoss(InPlaceOfTheAnswer());
+}
+
+TEST_P(SubscriberNonsense, BehindTheHandshakeCostsTheConnectionAndNoMore) {
+  ExpectOneLoss(After("HELLO"));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Said, SubscriberNonsense,
+    ::testing::Values("+OK\r\n", "+PONG\r\n", ":5\r\n", "$-1\r\n", "*-1\r\n", "*0\r\n",
+                      "HTTP/1.1 400 Bad Request\r\n\r\n", std::string("\0\0\0\0\r\n", 6),
+                      "*2\r\n$7\r\nmessage\r\n$1\r\nc\r\n", "*1\r\n*1\r\n*1\r\n*0\r\n",
+                      "*3\r\n$9\r\nsubscribe\r\n$5\r\nother\r\n:1\r\n",
+                      "*3\r\n$11\r\nunsubscribe\r\n$1\r\nc\r\n:0\r\n",
+                      "*4\r\n$8\r\npmessage\r\n$1\r\n*\r\n$1\r\nc\r\n$1\r\nm\r\n",
+                      "%1\r\n+a\r\n:1\r\n", "$99999999999\r\n", "*99999999\r\n:1\r\n",
+                      "$1000\r\n" + std::string(1000, 'x') + "\r\n"));
 
 }  // namespace
 }  // namespace redlatch::redis

@@ -3,15 +3,9 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 
-#include <cerrno>
-#include <fstream>
-#include <memory>
-
-#include "absl/time/time.h"
-#include "gtest/gtest.h"
-#include "src/base/clock.h"
 #include "src/redis/transport/open.h"
 #include "src/redis/transport/transport.h"
+#include "tests/support/live_testing.h"
 
 namespace redlatch::redis {
 namespace {

@@ -2,16 +2,10 @@
 #ifndef REDLATCH_TESTS_REDIS_REDIS_TRANSPORT_TLS_FIXTURE_H_
 #define REDLATCH_TESTS_REDIS_REDIS_TRANSPORT_TLS_FIXTURE_H_
 
-#include <memory>
-#include <string>
-#include <utility>
-
-#include "absl/strings/str_cat.h"
-#include "gtest/gtest.h"
 #include "src/redis/link/shared_connection.h"
 #include "tests/redis/redis/link/shared_connection_fixture.h"
 #include "tests/support/authority.h"
-#include "tests/support/redis_server.h"
+#include "tests/support/live_testing.h"
 
 namespace redlatch::redis {
 

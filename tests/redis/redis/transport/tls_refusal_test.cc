@@ -1,26 +1,13 @@
 // What is wrong with a certificate, or with who speaks what, is said, with what mends it.
-#include <gmock/gmock.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
-#include <fstream>
-#include <string>
-#include <string_view>
-#include <thread>
-#include <vector>
-
-#include "absl/status/status.h"
-#include "src/base/unique_fd.h"
 #include "src/redis/connect/plain_connection.h"
 #include "tests/redis/redis/transport/tls_fixture.h"
+#include "tests/support/live_testing.h"
 
 namespace redlatch::redis {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 class TlsRefusalTest : public TlsTest {
  protected:

@@ -1,31 +1,13 @@
 // TLS under everything that uses a connection.
 #include "src/redis/transport/tls_transport.h"
 
-#include <gmock/gmock.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <atomic>
-#include <fstream>
-#include <string>
-#include <thread>
-#include <vector>
-
-#include "absl/strings/str_cat.h"
 #include "src/redis/connect/connector.h"
 #include "src/redis/link/subscriber.h"
 #include "tests/redis/redis/transport/tls_fixture.h"
-#include "tests/support/tcp_proxy.h"
+#include "tests/support/live_testing.h"
 
 namespace redlatch::redis {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-
-using support::Direction;
-using support::TcpProxy;
 
 class TlsTransportTest : public TlsTest {
  protected:
@@ -71,14 +53,6 @@ TEST_F(TlsTransportTest, CarriesWhatIsSmallAndWhatIsBig) {
     const std::string text(size, 'x');
     EXPECT_EQ(Echo(*connection, text).size(), size);
   }
-}
-
-TEST_F(TlsTransportTest, CarriesItThroughANetworkThatGivesAByteNowAndThen) {
-  proxy_.Delay(Direction::kToClient, absl::Milliseconds(2));
-  proxy_.Delay(Direction::kToServer, absl::Milliseconds(2));
-  const auto connection = To(Proxied());
-  const std::string text(300'000, 'x');
-  for (int i = 0; i < 5; ++i) EXPECT_EQ(Echo(*connection, text), text);
 }
 
 TEST_F(TlsTransportTest, ManyThreadsGetEachItsOwnReplies) {

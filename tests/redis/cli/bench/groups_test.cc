@@ -1,29 +1,18 @@
 // `redlatch bench`, beside a cluster.
-#include <memory>
-#include <string>
-
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/conformance/cli/command_fixture.h"
-#include "tests/support/await.h"
-#include "tests/support/cluster_group.h"
+#include "tests/support/live_testing.h"
 
 namespace redlatch {
 namespace {
 
-using support::Await;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
-
 class RedlatchClusterBenchTest : public RedlatchCommandTest {
  protected:
-  static bool HasRun(support::RedisServer& server, const std::string& command) {
+  static bool HasRun(RedisServer& server, const std::string& command) {
     return server.Command({"INFO", "commandstats"}).text.find("cmdstat_" + command + ":") !=
            std::string::npos;
   }
 
-  const std::unique_ptr<support::ClusterGroup> group_ = support::ClusterGroup::Start();
+  const std::unique_ptr<ClusterGroup> group_ = ClusterGroup::Start();
 };
 
 TEST_F(RedlatchClusterBenchTest, MeasuresAllThereIsAtAllPrimariesAndLeavesNothingBehind) {
@@ -38,7 +27,7 @@ TEST_F(RedlatchClusterBenchTest, MeasuresAllThereIsAtAllPrimariesAndLeavesNothin
   }
   EXPECT_THAT(output, Not(HasSubstr("\"plain\":null"))) << "plain commands are measured, too";
   for (size_t i = 0; i < group_->servers(); ++i) {
-    support::RedisServer& server = group_->server(i);
+    RedisServer& server = group_->server(i);
     EXPECT_TRUE(HasRun(server, "evalsha") && HasRun(server, "set")) << i;
     EXPECT_THAT(server.LockKeys(), IsEmpty());
     EXPECT_TRUE(Await([&] {
@@ -56,6 +45,36 @@ TEST_F(RedlatchClusterBenchTest, TakesNamesThatShareAHashTag) {
   for (size_t i = 0; i < group_->servers(); ++i) {
     EXPECT_THAT(group_->server(i).LockKeys(), IsEmpty());
   }
+}
+
+// `redlatch bench`, beside a quorum of servers.
+
+using RedlatchQuorumBenchTest = RedlatchCommandTest;
+
+TEST_F(RedlatchQuorumBenchTest, MeasuresLocksOfAllServersAndLeavesNothingBehind) {
+  QuorumGroup group(3);
+  const auto bench = StartRedlatch({"bench", "--time", "2s", "--json", "--server", group.url()});
+  const std::string output = OutputOf(*bench);
+  EXPECT_EQ(CodeOf(*bench), 0) << Errors();
+  EXPECT_THAT(output, HasSubstr("\"interrupted\":false"));
+  for (const char* const figure : {"round_trip", "locks_per_s_one_thread", "locks_per_s_own_locks",
+                                   "locks_per_s_one_lock", "hand_over"}) {
+    EXPECT_THAT(output, HasSubstr(std::string("\"") + figure + "\":{\"redlatch\":"));
+    EXPECT_THAT(output, Not(HasSubstr(std::string("\"") + figure + "\":{\"redlatch\":null")));
+  }
+  for (size_t i = 0; i < group.size(); ++i) {
+    EXPECT_THAT(group[i].Command({"INFO", "commandstats"}).text, HasSubstr("cmdstat_evalsha:"));
+    EXPECT_TRUE(Await([&] { return group[i].LockKeys().empty(); }))
+        << ::testing::PrintToString(group[i].LockKeys());
+  }
+}
+
+TEST_F(RedlatchQuorumBenchTest, RefusesAClusterAsAServer) {
+  const auto bench =
+      StartRedlatch({"bench", "--server", "redlock:redis://127.0.0.1:1,redis-cluster://n1,n2"});
+  EXPECT_THAT(OutputOf(*bench), IsEmpty());
+  EXPECT_EQ(CodeOf(*bench), 125);
+  EXPECT_THAT(Errors(), HasSubstr("--server redis-cluster://n1:6379,n2:6379"));
 }
 
 }  // namespace

@@ -1,32 +1,111 @@
-// A program whose threads are interrupted by a signal each millisecond, as those of a profiler or
-// of a runtime that preempts its threads are.
+// Signals that are meant for the process, and the threads of its client.
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <time.h>
 
-#include <atomic>
-#include <chrono>
-#include <memory>
-#include <string>
-#include <thread>
-
-#include "absl/status/status.h"
-#include "absl/status/statusor.h"
-#include "absl/time/time.h"
-#include "gtest/gtest.h"
-#include "redlatch/client.h"
-#include "redlatch/count_down_latch.h"
-#include "redlatch/simple_lock.h"
-#include "src/base/clock.h"
-#include "src/base/parker.h"
 #include "src/base/thread.h"
 #include "src/base/uninterrupted.h"
 #include "tests/redis/redis/embedded/home.h"
-#include "tests/support/punctuality.h"
-#include "tests/support/redis_server.h"
+#include "tests/support/live_testing.h"
 
 namespace redlatch {
 namespace {
+
+using ::testing::Contains;
+using ::testing::Key;
+
+constexpr int kSignals[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGALRM};
+
+sigset_t SignalSet() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int signal : kSignals) sigaddset(&set, signal);
+  return set;
+}
+
+std::atomic<int> strays{0};  // signals that no sigwait() got
+
+// The threads of this process by name, and whether all of that name block the signal.
+std::map<std::string, bool> Blocking(int signal) {
+  std::map<std::string, bool> threads;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::string name;
+    std::getline(std::ifstream(task.path() / "comm") >> std::ws, name);
+    std::ifstream status(task.path() / "status");
+    for (std::string line; std::getline(status, line);) {
+      if (!line.starts_with("SigBlk:")) continue;
+      const uint64_t mask = std::stoull(line.substr(7), nullptr, 16);
+      const bool blocks = (mask >> (signal - 1) & 1) != 0;
+      const auto known = threads.emplace(name, blocks).first;
+      known->second = known->second && blocks;
+    }
+  }
+  return threads;
+}
+
+// The fixture's own threads block the signals; the program's other threads do not, but for the one
+// that waits for them.
+class ClientSignals : public ::testing::Test {
+ protected:
+  ClientSignals() {
+    struct sigaction stray = {};
+    stray.sa_handler = [](int) { ++strays; };
+    for (const int signal : kSignals) sigaction(signal, &stray, nullptr);
+    pthread_sigmask(SIG_BLOCK, &set_, nullptr);
+    server_ = RedisServer::Start();
+    pthread_sigmask(SIG_UNBLOCK, &set_, nullptr);
+  }
+  ~ClientSignals() override {
+    pthread_sigmask(SIG_UNBLOCK, &set_, nullptr);
+    for (const int signal : kSignals) ::signal(signal, SIG_DFL);
+  }
+
+  // The signal that came, or -1.
+  int Take() const {
+    const timespec patience = {.tv_sec = 10, .tv_nsec = 0};
+    return sigtimedwait(&set_, nullptr, &patience);
+  }
+
+  const sigset_t set_ = SignalSet();
+  std::unique_ptr<RedisServer> server_;
+};
+
+TEST_F(ClientSignals, ReachTheThreadThatWaitsForThemWhateverThreadsTheClientHas) {
+  // By name, so that it is looked up.
+  const Client client = Connect(absl::StrCat("redis://localhost:", server_->port()));
+  const Client other = Connect(server_->url());
+  SimpleLock held(client, "held", {.lease = absl::Milliseconds(300)});
+  SimpleLock wanted(client, "wanted");
+  SimpleLock theirs(other, "wanted");
+  held.lock();
+  theirs.lock();
+  std::thread waiter([&] {
+    pthread_sigmask(SIG_BLOCK, &set_, nullptr);
+    wanted.lock();
+    wanted.unlock();
+  });
+  while (theirs.Inspect()->waiting == 0) std::this_thread::yield();
+
+  pthread_sigmask(SIG_BLOCK, &set_, nullptr);
+  for (int i = 0; i < 200 && !HasFailure(); ++i) {
+    const int signal = kSignals[static_cast<size_t>(i) % std::size(kSignals)];
+    EXPECT_EQ(kill(getpid(), signal), 0);
+    EXPECT_EQ(Take(), signal);
+  }
+  EXPECT_EQ(strays, 0);
+  const auto blocking = Blocking(SIGTERM);
+  EXPECT_THAT(blocking, AllOf(Contains(Key("redlatch-renew")), Contains(Key("redlatch-notify")),
+                              Contains(Key("redlatch-listen"))));
+  for (const auto& [name, blocks] : blocking) EXPECT_TRUE(blocks) << name;
+
+  theirs.unlock();
+  waiter.join();
+  held.unlock();
+}
+
+// A program whose threads are interrupted by a signal each millisecond, as those of a profiler or
+// of a runtime that preempts its threads are.
 
 constexpr absl::Duration kStormGrace = absl::Milliseconds(50);
 constexpr absl::Duration kWait = absl::Milliseconds(200);
@@ -63,9 +142,9 @@ class Storm {
 
 class SignalStorm : public ::testing::Test {
  protected:
-  Client NewClient() const { return *Client::Connect(server_->url() + kOptions); }
+  Client NewClient() const { return Connect(server_->url() + kOptions); }
 
-  const std::unique_ptr<support::RedisServer> server_ = support::RedisServer::Start();
+  const std::unique_ptr<RedisServer> server_ = RedisServer::Start();
   Client client_ = NewClient();
   Client other_ = NewClient();
   SimpleLock lock_{client_, "lock"};
@@ -75,15 +154,13 @@ class SignalStorm : public ::testing::Test {
 
 TEST_F(SignalStorm, LosesNoLeaseThatIsRenewed) {
   SimpleLock brief(client_, "brief", {.lease = absl::Milliseconds(500)});
-  const auto theirs = theirs_.Acquire();
-  ASSERT_TRUE(theirs.ok()) << theirs.status();
+  const auto theirs = Must(theirs_.Acquire());
   redis::Punctuality punctuality;
   const Storm storm;
   const int before = signals;
-  const auto lease = brief.Acquire();
-  ASSERT_TRUE(lease.ok()) << lease.status();
+  const auto lease = Must(brief.Acquire());
   const base::Instant end = base::Now() + absl::Seconds(4);
-  while (base::Now() < end && lease->valid()) {
+  while (base::Now() < end && lease.valid()) {
     EXPECT_FALSE(lock_.try_lock_for(std::chrono::milliseconds(20)));
     EXPECT_TRUE(client_.Ping().ok());
   }
@@ -91,7 +168,7 @@ TEST_F(SignalStorm, LosesNoLeaseThatIsRenewed) {
   // On a machine that lets nobody run for long, that is no wonder: if a thread that only sleeps
   // came 25 ms late.
   const bool excused = static_cast<bool>(punctuality.Within(-absl::Milliseconds(100)));
-  EXPECT_TRUE(lease->valid() || excused);
+  EXPECT_TRUE(lease.valid() || excused);
 }
 
 TEST_F(SignalStorm, EndsNoWaitEarlyOrLate) {
@@ -115,13 +192,11 @@ TEST_F(SignalStorm, EndsNoWaitEarlyOrLate) {
 }
 
 TEST_F(SignalStorm, KeepsNoCallFromEndingInTimeThoughTheServerHangs) {
-  auto lease = lock_.Acquire();
-  ASSERT_TRUE(lease.ok()) << lease.status();
+  auto lease = Must(lock_.Acquire());
   SimpleLock free(client_, "free");
   free.lock();
   free.unlock();
-  const Client lazy =
-      *Client::Connect(server_->url() + kOptions, {.connect = ConnectPolicy::kLazy});
+  const Client lazy = Connect(server_->url() + kOptions, {.connect = ConnectPolicy::kLazy});
   SimpleLock first(lazy, "first");
   redis::Punctuality punctuality;
   server_->Stop();
@@ -138,7 +213,7 @@ TEST_F(SignalStorm, KeepsNoCallFromEndingInTimeThoughTheServerHangs) {
     expect_unreachable([&] { return first.TryAcquire().status(); });
     expect_unreachable([&] { return Client::Connect(server_->url() + kOptions).status(); });
     expect_unreachable([&] { return client_.Ping().status(); });
-    expect_unreachable([&] { return lease->Release(); });
+    expect_unreachable([&] { return lease.Release(); });
   }
   server_->Continue();
   EXPECT_TRUE(punctuality.Within(kStormGrace));

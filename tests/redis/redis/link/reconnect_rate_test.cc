@@ -1,24 +1,15 @@
 // A server that accepts connections and ends them at once is not besieged, at whatever moment it
 // does so; and the first reconnection after a loss does not wait.
-#include <functional>
-#include <optional>
-#include <string>
 
-#include "absl/time/time.h"
-#include "gtest/gtest.h"
-#include "redlatch/client.h"
-#include "redlatch/simple_lock.h"
-#include "src/base/clock.h"
 #include "src/redis/connect/comeback.h"
 #include "src/redis/link/subscriber.h"
-#include "tests/support/await.h"
 #include "tests/support/fake_server.h"
+#include "tests/support/live_testing.h"
 
 namespace redlatch {
 namespace {
 
 using support::FakeServer;
-using support::Sleep;
 
 constexpr absl::Duration kRateTime = absl::Seconds(2);
 // What back-off allows for in that time, of one connection: 10 ms, 20 ms ... 640 ms, each jittered.
@@ -43,41 +34,28 @@ TEST(ReconnectRate, OfASubscriberIsBoundedIfTheServerAcknowledgesAndHangsUp) {
   EXPECT_GE(server.connections(), 3);
 }
 
-class ReconnectRateOfAWaiter : public ::testing::Test {
- protected:
-  // Waits in vain, with a command connection and a subscription.
-  static void Wait(const FakeServer& server) {
-    SimpleLock lock(*Client::Connect(server.url(), {.connect = ConnectPolicy::kLazy}), "lock");
+// A waiter has a command connection and a subscription.
+TEST(ReconnectRate, OfAWaiterIsBoundedWhereverTheServerHangsUp) {
+  struct Case {
+    const char* at;
+    int connections;  // that break
+  };
+  for (const auto& [at, connections] : {Case{"script", 1}, {"handshake", 2}, {"SUBSCRIBE", 1}}) {
+    SCOPED_TRACE(at);
+    const std::string where = at;
+    FakeServer server([&](const FakeServer::Asked& asked) -> std::optional<std::string> {
+      if (where == "handshake" || (where == "script" && IsOurScript(asked))) return std::nullopt;
+      if (IsOurScript(asked)) return "+queued 1000 1 1\r\n";
+      asked.hang_up = asked.command[0] == where;
+      return FakeServer::Polite(asked);
+    });
+    SimpleLock lock(Connect(server.url(), {.connect = ConnectPolicy::kLazy}), "lock");
     const base::Instant end = base::Now() + kRateTime;
     while (base::Now() < end) {
       EXPECT_FALSE(lock.Acquire({.wait = end - base::Now()}).ok());
     }
+    EXPECT_LE(server.connections(), 1 + connections * kMostConnections);
   }
-};
-
-TEST_F(ReconnectRateOfAWaiter, IsBoundedIfTheServerHangsUpAtAScript) {
-  FakeServer server([](const FakeServer::Asked& asked) -> std::optional<std::string> {
-    if (IsOurScript(asked)) return std::nullopt;
-    return FakeServer::Polite(asked);
-  });
-  Wait(server);
-  EXPECT_LE(server.connections(), 1 + kMostConnections);
-}
-
-TEST_F(ReconnectRateOfAWaiter, IsBoundedIfTheServerHangsUpAtTheHandshake) {
-  FakeServer server([](const FakeServer::Asked&) { return std::nullopt; });
-  Wait(server);
-  EXPECT_LE(server.connections(), 2 * kMostConnections);
-}
-
-TEST_F(ReconnectRateOfAWaiter, IsBoundedIfTheServerHangsUpAtASubscription) {
-  FakeServer server([](const FakeServer::Asked& asked) -> std::optional<std::string> {
-    if (IsOurScript(asked)) return "+queued 1000 1 1\r\n";
-    asked.hang_up = asked.command[0] == "SUBSCRIBE";
-    return FakeServer::Polite(asked);
-  });
-  Wait(server);
-  EXPECT_LE(server.connections(), 1 + kMostConnections);
 }
 
 class ComebackTest : public ::testing::Test {

@@ -1,0 +1,134 @@
+// Bars of what a client costs its process and its server that holds much, waits, or loses all at
+// once. REDLATCH_FULL_BARS=1: of more, for longer.
+#include "tests/support/live_testing.h"
+
+namespace redlatch {
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kCostsAreOurs = false;
+#else
+constexpr bool kCostsAreOurs = true;
+#endif
+
+class ClientCosts : public ::testing::Test {
+ protected:
+  std::vector<Lease> Take(int locks, const LockOptions& options, const std::string& prefix) {
+    std::vector<Lease> held;
+    for (int i = 0; i < locks; ++i) {
+      SimpleLock lock(client_, absl::StrCat(prefix, i), options);
+      absl::StatusOr<Lease> lease = lock.Acquire({.wait = absl::Seconds(30)});
+      EXPECT_TRUE(lease.ok()) << lease.status();
+      if (lease.ok()) held.push_back(*std::move(lease));
+    }
+    return held;
+  }
+  // How often clients have sent these since CONFIG RESETSTAT; scripts may not call them.
+  int64_t Sent(const std::vector<std::string>& commands) {
+    const std::string stats = server_->Text({"INFO", "commandstats"});
+    int64_t sent = 0;
+    for (const std::string& each : commands) {
+      const std::string line = absl::StrCat("cmdstat_", each, ":calls=");
+      const size_t at = stats.find(line);
+      if (at != std::string::npos) sent += std::stoll(stats.substr(at + line.size()));
+    }
+    return sent;
+  }
+
+  const std::unique_ptr<RedisServer> server_ = RedisServer::Start();
+  const int threads_before_ = support::ThreadCount();
+  const Client client_ = Connect(server_->url());
+};
+
+TEST_F(ClientCosts, HoldsAreRenewedByOneThreadAndNextToNoProcessorTime) {
+  constexpr int kLocks = 200;
+  constexpr absl::Duration kLease = absl::Seconds(6);
+  const absl::Duration time = absl::Seconds(support::FullBars() ? 20 : 4);
+  const auto held = Take(kLocks, {.lease = kLease}, "lock");
+  Sleep(kLease / 3);  // one renewal of each: threads have started
+  // Of the client: the subscriber's, the renewer's, the notifier's.
+  EXPECT_LE(support::ThreadCount() - threads_before_, 3);
+  const int threads = support::ThreadCount();
+  server_->Do({"CONFIG", "RESETSTAT"});
+  const absl::Duration before = support::ProcessCpuTime();
+  const absl::Duration took = TimeOf([&] { Sleep(time); });
+  const double share = absl::FDivDuration(support::ProcessCpuTime() - before, took);
+  EXPECT_EQ(support::ThreadCount(), threads);
+  EXPECT_TRUE(!kCostsAreOurs || share < 0.02) << share;
+  for (const Lease& each : held) EXPECT_TRUE(each.valid());
+  EXPECT_GE(Sent({"evalsha"}), kLocks);
+}
+
+TEST_F(ClientCosts, HoldsUseNoMoreThanTwoKibibytesEach) {
+  const int locks = std::max(1000, support::Scaled(10'000));
+  const auto warm = Take(500, {}, "warm");
+  const int64_t before = support::ResidentBytes();
+  const auto held = Take(locks, {}, "lock");
+  const int64_t each = (support::ResidentBytes() - before) / locks;
+  EXPECT_TRUE(!kCostsAreOurs || each <= 2048) << each;
+}
+
+TEST_F(ClientCosts, WaitingClientsSendNothingButHeartbeats) {
+  const int clients = support::FullBars() ? 100 : 25;
+  const absl::Duration time = absl::Seconds(support::FullBars() ? 10 : 2);
+  constexpr double kMost = 0.25;  // a second and client: each 10 s a heartbeat and a ping
+  const auto held = Take(1, {}, "lock");
+  std::stop_source stop;
+  std::vector<std::thread> waiters;
+  for (int i = 0; i < clients; ++i) {
+    waiters.emplace_back([&] {
+      SimpleLock lock(Connect(server_->url()), "lock0");
+      EXPECT_TRUE(absl::IsCancelled(lock.Acquire({.stop = stop.get_token()}).status()));
+    });
+  }
+  EXPECT_TRUE(Await([&] {
+    return server_->Integer({"ZCARD", support::AuxiliaryKey("lock0", "simple.queue")}) == clients;
+  }));
+  server_->Do({"CONFIG", "RESETSTAT"});
+  const absl::Duration took = TimeOf([&] { Sleep(time); });
+  const int64_t sent = Sent({"evalsha", "eval", "script|load", "subscribe", "unsubscribe", "ping",
+                             "hello", "auth", "client|setname", "info", "config|get"});
+  EXPECT_LE(static_cast<double>(sent) / clients / absl::ToDoubleSeconds(took), kMost) << sent;
+  stop.request_stop();
+  for (std::thread& waiter : waiters) waiter.join();
+}
+
+// Some of those who are told do not return.
+TEST_F(ClientCosts, LossOfAllHoldsIsToldByAFewThreads) {
+  constexpr int kHolds = 200;
+  constexpr int kHanging = 7;  // in tokens, and in callbacks
+  std::atomic<bool> go_on{false};
+  std::atomic<int> tokens{0};
+  std::atomic<int> callbacks{0};
+  std::atomic<int> returned{0};
+  const auto hang = [&](std::atomic<int>& told) {
+    if (++told <= kHanging) go_on.wait(false);
+    ++returned;
+  };
+  const std::vector<Lease> held = Take(kHolds,
+                                       {.on_lost =
+                                            [&](const LostLease&) {
+                                              EXPECT_LT(callbacks, tokens) << "tokens come first";
+                                              hang(callbacks);
+                                            }},
+                                       "lock");
+  using Told = std::stop_callback<std::function<void()>>;
+  std::vector<std::unique_ptr<Told>> told;
+  for (const Lease& each : held) {
+    told.push_back(std::make_unique<Told>(each.lost(), [&] { hang(tokens); }));
+  }
+  // The server forgets all, and the client hears of it as it comes back.
+  server_->Do({"FLUSHALL"});
+  server_->Do({"CLIENT", "KILL", "TYPE", "normal"});
+  EXPECT_TRUE(Await([&] { return client_.Ping().ok(); }));
+  const absl::Duration patience = absl::Seconds(30);
+  EXPECT_TRUE(Await([&] { return tokens == kHolds && callbacks == kHolds; }, patience));
+  go_on = true;
+  go_on.notify_all();
+  EXPECT_TRUE(Await([&] { return returned == 2 * kHolds; }, patience));
+  EXPECT_TRUE(Await([&] { return support::ThreadCount() - threads_before_ <= 8; }, patience));
+  for (const Lease& each : held) EXPECT_TRUE(each.lost().stop_requested());
+}
+
+}  // namespace
+}  // namespace redlatch
