@@ -169,8 +169,9 @@ def script_mutants(texts):
 
 
 def first_failure(command, pattern, limit, environment, known=()):
-    """Runs a program until it prints what `pattern` matches, or ends. Answers that, or None, the exit
-    code, and how many seconds of a processor it took: how busy the machine is makes no difference."""
+    """Runs a program that ends soon after its first failure. Answers what `pattern` matches of that, or
+    None, the exit code, and how many seconds of a processor it took: how busy the machine is makes no
+    difference."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     process = subprocess.Popen(['timeout', '-k', '1', str(limit), *map(str, command)],
                                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
@@ -178,10 +179,8 @@ def first_failure(command, pattern, limit, environment, known=()):
     found = None
     for line in process.stdout:
         matched = re.search(pattern, line)
-        if matched and matched[1] not in known:
+        if matched and matched[1] not in known and not found:
             found = matched
-            process.terminate()
-            break
     process.stdout.close()
     code = process.wait()
     try:
@@ -214,7 +213,7 @@ def simulated(group, seeds, environment, known=()):
     """The first seed, and how it fails, or None; and how long that took."""
     found, code, took = first_failure(
         [BUILD / SIMULATOR, '--deployment', group, '--shrink', '0', '--jobs', JOBS, '--failures',
-         1000000, '--seeds', seeds // SHARES.get(group, 1)],
+         len(known) + 1, '--seeds', seeds // SHARES.get(group, 1)],
         r'^seed (\d+): (?!a second run)(?:at \d+ us: )?(.*)', 900, environment, known)
     if found:
         return f'seed {found[1]}: {found[2]}', took

@@ -449,10 +449,10 @@ void Actor::Judge(const absl::Status& status, const Operation& operation, int64_
   const bool tries =
       operation.face == Operation::Face::kTryLock || operation.face == Operation::Face::kTryAcquire;
   const int64_t wait = tries ? kSecond : operation.wait_ms * kMilli;
-  // Locks of two clients: all but the first are tried, each for as long as the server takes to
-  // answer, and there is a pause before they are tried again.
-  const bool rounds = ObjectOf(operation).apart > 1;
-  const int64_t answers = rounds ? (kPartsOfMulti - 1) * kSecond : 0;
+  // Locks that are taken one after the other: each that is tried may take as long as the server to
+  // answer. Those of two clients are tried again after a pause.
+  const int apart = ObjectOf(operation).apart;
+  const int64_t answers = apart > 0 ? (kPartsOfMulti - 1) * kSecond : 0;
   const int64_t limit = wait + wait / 100 + kLateness + answers;
   if ((tries || operation.wait_ms > 0) && took > limit && process_->stopped_until < asked) {
     oracle_.Violated(absl::StrCat("a call took ", took / kMilli, " ms, which may take ",
@@ -469,7 +469,7 @@ void Actor::Judge(const absl::Status& status, const Operation& operation, int64_
     oracle_.Violated(absl::StrCat("a call goes on for ", (took - stop) / kMilli,
                                   " ms after its stop: ", status.ToString()));
   }
-  const int64_t pause = rounds ? 50 * kMilli : 0;
+  const int64_t pause = apart > 1 ? 50 * kMilli : 0;
   if (absl::IsDeadlineExceeded(status) && !tries && wait > 0 && took < wait - wait / 100 - pause) {
     oracle_.Violated(absl::StrCat("a call that may wait for ", wait / kMilli, " ms ends after ",
                                   took / kMilli, " ms"));
@@ -575,6 +575,12 @@ void Actor::DoStd(Objects& objects, const Operation& operation, uint64_t owner) 
   const bool nested = reenters && lock.try_lock();
   if (reenters && !nested && IsCalm(operation)) {
     oracle_.Violated("a reentrant lock refuses its own thread");
+  }
+  if (operation.nested && read_write != nullptr) {
+    const absl::Status upgrade = lock.Acquire({.wait = absl::Milliseconds(1)}).status();
+    if (!absl::IsFailedPrecondition(upgrade) && hold.valid()) {
+      oracle_.Violated(absl::StrCat("a thread that reads waits for itself: ", upgrade.ToString()));
+    }
   }
   Work(
       operation, [&] { return hold.valid(); }, hold.lost());
@@ -683,7 +689,8 @@ void Actor::DoLatch(Objects& objects, const Operation& operation) {
   if (waited.ok()) oracle_.Opened(object.name, object.capacity);
   const int64_t answer = plan_.faults.empty() ? 10 * plan_.latest_us * kMicro : kSecond;
   if ((open || oracle_.HasBeenOpen(object.name)) && absl::IsDeadlineExceeded(waited) &&
-      judged.wait_ms * kMilli > answer && IsCalm(operation) && !oracle_.MayLoseCounts()) {
+      judged.wait_ms > 0 && judged.wait_ms * kMilli >= answer && IsCalm(operation) &&
+      !oracle_.MayLoseCounts()) {
     oracle_.Violated(
         absl::StrCat("P3: ", object.name, " is open, and a waiter is not let through"));
   }

@@ -96,9 +96,12 @@ enum class Faults : uint8_t {
 void AddFaults(Random& random, Plan& plan, const PlanLimits& limits, Faults which) {
   // A run in five has no faults: then nothing may take longer than a handover.
   if (random.OneIn(5)) return;
-  const int64_t end = OneOf(random, {500, 3000, 15'000});
+  int64_t end = OneOf(random, {500, 3000, 15'000});
   uint64_t count = 1 + random.Below(random.OneIn(3) ? 12 : 4);
-  if (which == Faults::kLoseNothing) count = 12;
+  if (which == Faults::kLoseNothing) {
+    count = 12;
+    end = random.OneIn(2) ? 100 : 2000;  // while threads are at work
+  }
   // Those behind are of replicated servers alone.
   const FaultKind last = Replicated(plan.group) ? FaultKind::kNewAddress : FaultKind::kDeleteKey;
   while (plan.faults.size() < count) {
@@ -327,7 +330,12 @@ Plan MakePlan(Random random, const PlanLimits& limits) {
   Vary(special, plan);
   Faults which = special.OneIn(4) ? Faults::kAlike : Faults::kAny;
   const bool possible = (limits.faults >> static_cast<unsigned>(FaultKind::kKillPubSub) & 1) != 0;
-  if (special.OneIn(8) && possible) which = Faults::kLoseNothing;
+  if (special.OneIn(8) && possible) {
+    which = Faults::kLoseNothing;
+    // So that a heartbeat does not make up for a lost message too soon.
+    const bool any_lease = plan.quarantine_ms + plan.restart_delay_ms == 0;
+    for (SharedObject& each : plan.objects) each.lease_ms = any_lease ? 30'000 : each.lease_ms;
+  }
   AddFaults(random, plan, limits, which);
   AddCalm(random, plan);
   return plan;

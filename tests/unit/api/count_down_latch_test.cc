@@ -1,0 +1,45 @@
+#include "redlatch/count_down_latch.h"
+
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "lua/scripts.h"
+#include "redlatch/client.h"
+#include "tests/support/fake_server.h"
+
+namespace redlatch {
+namespace {
+
+using support::FakeServer;
+
+std::string Bulk(const std::string& text) {
+  return absl::StrCat("$", text.size(), "\r\n", text, "\r\n");
+}
+
+TEST(CountDownLatch, OpenerTellsAllWindowsOfWaiters) {
+  std::mutex mu;
+  std::vector<std::string> ids;
+  FakeServer server([&](const FakeServer::Asked& asked) -> std::optional<std::string> {
+    if (asked.command[0] != "EVALSHA") return FakeServer::Polite(asked);
+    if (asked.command[1] == lua::kLatchCreate.sha1) return Bulk("made 1");
+    if (asked.command[1] != lua::kLatchCountDown.sha1) return FakeServer::Polite(asked);
+    const std::lock_guard lock(mu);
+    ids.push_back(asked.command[9]);
+    return Bulk(ids.size() < 3 ? "0 1000 look 1" : "0 1000");
+  });
+  const absl::StatusOr<Client> client = Client::Connect(server.url());
+  ASSERT_TRUE(client.ok()) << client.status();
+  CountDownLatch latch(*client, "start", 1);
+  EXPECT_TRUE(latch.CountDown().ok());
+  const std::lock_guard lock(mu);
+  ASSERT_GE(ids.size(), 3U);
+  EXPECT_EQ(ids[0], ids[2]);
+}
+
+}  // namespace
+}  // namespace redlatch
