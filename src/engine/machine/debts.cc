@@ -38,6 +38,7 @@ void Debts::Prolong(GrantId grant, base::Instant expires) {
 
 Debts::Due Debts::Start(Debt& debt, base::Instant now) {
   debt.in_flight = true;
+  debt.postponed = false;
   debt.send.sent = now;
   if (auto* const release = std::get_if<ToRelease>(&debt.send.what)) {
     release->expires = debt.expires;
@@ -77,10 +78,18 @@ std::optional<Debts::Due> Debts::NextUnasked(base::Instant now) {
   return std::nullopt;
 }
 
+void Debts::Postpone(uint64_t hold) {
+  Debt* const debt = FindOf(hold);
+  if (debt == nullptr || !debt->in_flight) return;
+  debt->in_flight = false;
+  debt->tried_once = debt->failures > 0;
+  debt->postponed = true;
+}
+
 base::Instant Debts::due() const {
   base::Instant due = base::Instant::Infinite();
   for (const Debt& debt : debts_) {
-    if (!debt.settled && !debt.in_flight) due = std::min(due, debt.due);
+    if (!debt.settled && !debt.in_flight && !debt.postponed) due = std::min(due, debt.due);
   }
   return due;
 }
@@ -177,7 +186,7 @@ void Debts::Forget(uint64_t hold) {
 
 bool Debts::fresh() const {
   return std::all_of(debts_.begin(), debts_.end(), [](const Debt& debt) {
-    return debt.in_flight && debt.failures == 0 && !debt.settled;
+    return (debt.in_flight || debt.postponed) && debt.failures == 0 && !debt.settled;
   });
 }
 

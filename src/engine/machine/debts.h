@@ -20,6 +20,7 @@ namespace redlatch::engine {
 //
 //   a debt is     and                                  then
 //   due           Next() gives its script              in flight
+//   in flight     is postponed before it is sent       due
 //   in flight     is answered                          settled
 //   in flight     is refused for good                  settled: kRefused
 //   in flight     goes unanswered, or must wait        due, after a back-off
@@ -41,6 +42,7 @@ class Debts {
 
     // The rest is for Debts.
     bool in_flight = false;
+    bool postponed = false;  // a driver comes for it
     bool tried_once = false;
     bool uncertain = false;  // a try went unanswered: it may have been executed
     bool silent = false;     // the latest one did
@@ -81,6 +83,10 @@ class Debts {
   std::optional<Due> NextUnasked(base::Instant now);
   // The release of that hold, where it is due.
   std::optional<Due> NextOf(uint64_t hold, base::Instant now);
+  // The release of that hold was fetched, and is not sent: NextOf() gives it again, for a driver
+  // that comes later. Until then due() does not count it, but Next() has it, so that no bid
+  // overtakes it.
+  void Postpone(uint64_t hold);
   // When Next() has something, if nothing happens before.
   base::Instant due() const;
   void OnAnswer(const Send& send, const Answer& answer, base::Instant now, Effects& effects);

@@ -6,6 +6,11 @@
 #include "src/engine/runtime/core.h"
 
 namespace redlatch::engine {
+namespace {
+
+constexpr absl::Duration kLookEach = absl::Milliseconds(1);
+
+}  // namespace
 
 AsyncRelease::AsyncRelease(AsyncDriver& driver, Entry& entry, Released begun,
                            std::optional<engine::Send> send, Holder::Then then)
@@ -23,6 +28,7 @@ bool AsyncRelease::Step(unsigned events, base::Instant now) {
     deadline_ = now + core.command_timeout();
     Send(std::exchange(begun_, std::nullopt));
   }
+  if (!sends_ && (events & kOver) == 0 && IsElsewhere(now)) return true;
   while (script_ != nullptr) {
     std::optional<Answer> answer = script_->Step(now);
     if (!answer && (events & kOver) == 0) return true;
@@ -41,9 +47,27 @@ bool AsyncRelease::Step(unsigned events, base::Instant now) {
   return false;
 }
 
+// Fetches what was postponed. If a bid took it along, whichever thread sent that hears the answer,
+// and it is looked for until it is in.
+bool AsyncRelease::IsElsewhere(base::Instant now) {
+  std::optional<engine::Send> send;
+  {
+    const base::MutexLock lock(entry_.mu);
+    if (released_.kind == Released::Kind::kUnderWay) {
+      released_ = entry_.lock().Outcome(released_.hold);
+      send = entry_.lock().NextSendOf(released_.hold, now);
+    }
+  }
+  const bool elsewhere = !send && released_.kind == Released::Kind::kUnderWay && now < deadline_;
+  look_at_ = elsewhere ? std::min(now + kLookEach, deadline_) : base::Instant::Infinite();
+  Send(std::move(send));
+  return elsewhere;
+}
+
 void AsyncRelease::Send(std::optional<engine::Send> send) {
   script_.reset();
   if (!send) return;
+  sends_ = true;
   script_ = std::make_unique<AsyncScript>(driver_, *this, entry_, *std::move(send), deadline_);
 }
 

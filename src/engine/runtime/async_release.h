@@ -15,18 +15,17 @@ namespace redlatch::engine {
 // A release that no thread waits for: as LockSession::Release(), in steps.
 class AsyncRelease final : public AsyncTask {
  public:
-  // A release that has begun, and whose next script, if there is one, is due. `entry` is
-  // referred to. No `then`: the result is not needed.
+  // A release that has begun, and its next script unless that is postponed. `entry` is referred to.
+  // No `then`: the result is not needed.
   AsyncRelease(AsyncDriver& driver, Entry& entry, Released begun, std::optional<engine::Send> send,
                Holder::Then then);
   ~AsyncRelease() override;
 
  private:
   bool Step(unsigned events, base::Instant now) override;
-  base::Instant due() const override {
-    return script_ == nullptr ? base::Instant::Infinite() : script_->due();
-  }
+  base::Instant due() const override { return script_ == nullptr ? look_at_ : script_->due(); }
   void Send(std::optional<engine::Send> send);
+  bool IsElsewhere(base::Instant now);
   void End();
 
   AsyncDriver& driver_;
@@ -36,6 +35,8 @@ class AsyncRelease final : public AsyncTask {
   std::optional<engine::Send> begun_;
   Released released_;
   std::unique_ptr<AsyncScript> script_;
+  bool sends_ = false;  // it, and no other, has sent the release
+  base::Instant look_at_ = base::Instant::Infinite();
 };
 
 }  // namespace redlatch::engine

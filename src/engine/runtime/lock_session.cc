@@ -625,6 +625,12 @@ void LockSession::EndAsync(Ending ending, Then then) {
     if (then) driver.Complete(std::move(then)(std::move(status)));
     return;
   }
+  // A bid that this client sends before the driver comes to it must not overtake it.
+  if (ending.send && ending.send->bid() == nullptr) {
+    const base::MutexLock lock(entry_.mu);
+    entry_.lock().Postpone(ending.released.hold);
+    ending.send.reset();
+  }
   MachineTable::Refer(entry_);
   driver.Begin(std::make_unique<AsyncRelease>(driver, entry_, std::move(ending.released),
                                               std::move(ending.send), std::move(then)),

@@ -136,10 +136,6 @@ class Stopper {
   std::thread thread_;
 };
 
-bool LeavesLater(const Operation& operation) {
-  return operation.leave == Operation::Leave::kReleaseAsync;
-}
-
 Oracle::Mode ModeOf(const Operation& operation) {
   return operation.shared ? Oracle::Mode::kShared : Oracle::Mode::kExclusive;
 }
@@ -625,7 +621,7 @@ void Actor::DoLease(Objects& objects, const Operation& operation, uint64_t owner
   }
   Work(
       operation, [&] { return hold.valid(); }, hold.lost());
-  for (const uint64_t id : ids) oracle_.Leaving(id, LeavesLater(operation));
+  for (const uint64_t id : ids) oracle_.Leaving(id);
   const int64_t leaves = kernel_.now();
   Leave(operation, *std::move(lease));
   JudgeLeaving(operation, leaves);
@@ -656,7 +652,7 @@ void Actor::DoPermit(Objects& objects, const Operation& operation, uint64_t owne
   }
   Work(
       operation, [&] { return permit->valid(); }, permit->lost());
-  for (const uint64_t id : ids) oracle_.Leaving(id, LeavesLater(operation));
+  for (const uint64_t id : ids) oracle_.Leaving(id);
   const int64_t leaves = kernel_.now();
   Leave(operation, std::move(*permit));
   JudgeLeaving(operation, leaves);

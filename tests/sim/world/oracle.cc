@@ -107,8 +107,6 @@ void Oracle::NoteOrder(Object& object, const Hold& fresh) {
       fresh.owner == kSharedOwner) {
     return;
   }
-  const auto left = object.released_later.find(fresh.process);
-  if (left != object.released_later.end() && kernel_.now() - left->second < 20 * kMilli) return;
   for (const auto& [who, line] : object.waiting) {
     const auto& [process, mode] = who;
     const bool in_line = mode == fresh.mode || (mode == Mode::kExclusive && !fresh.passes_writers);
@@ -155,7 +153,7 @@ uint64_t Oracle::Granted(Hold hold, uint64_t largest_before) {
   return next_++;
 }
 
-void Oracle::Leaving(uint64_t id, bool later) {
+void Oracle::Leaving(uint64_t id) {
   const auto name = names_.find(id);
   if (name == names_.end()) return;
   Object& object = objects_[name->second];
@@ -163,7 +161,6 @@ void Oracle::Leaving(uint64_t id, bool later) {
   if (hold != object.holds.end()) {
     const auto line = object.waiting.find({hold->second.process, hold->second.mode});
     if (line != object.waiting.end()) line->second.latest = kernel_.now();
-    if (later) object.released_later[hold->second.process] = kernel_.now();
     object.holds.erase(hold);
   }
   object.idle_since = kernel_.now();

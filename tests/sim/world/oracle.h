@@ -47,8 +47,7 @@ class Oracle {
   void StoppedAsking(const std::string& name, Process* process, Mode mode);
   // `largest_before`: what Asked() returned.
   uint64_t Granted(Hold hold, uint64_t largest_before);
-  // `later`: it is released in the background, and what its client asks for next may come before.
-  void Leaving(uint64_t id, bool later = false);
+  void Leaving(uint64_t id);
   void Died(Process* process);
   // The client's callback says that it has lost what has that token.
   void TellsLoss(const Process* process, const std::string& name, uint64_t token);
@@ -124,7 +123,6 @@ class Oracle {
     std::pair<Process*, Mode> latest;
     int64_t its_since = 0;
     int64_t it_came = 0;
-    std::map<Process*, int64_t> released_later;
     std::vector<Passed> passed;
     uint64_t largest_token = 0;
     int64_t written = 0;                  // when an exclusive hold of it was granted last

@@ -371,5 +371,28 @@ TEST_F(LockMachineReleaseTest, ReleaseIsFetchedByItsOwnThreadWhateverElseIsDue) 
   EXPECT_FALSE(machine().NextSendOf(first.hold, now()).has_value()) << "it is settled";
 }
 
+TEST_F(LockMachineReleaseTest, BidTakesAPostponedReleaseAlong) {
+  Waiter& first = Hold();
+  Release(first.hold);
+  ASSERT_TRUE(machine().NextSendOf(first.hold, now()).has_value());
+  machine().Postpone(first.hold);
+  EXPECT_TRUE(machine().next_send().is_infinite()) << "its driver comes for it";
+  Acquire({.thread = 2});
+  const Send release = Fetch<ToRelease>();
+  EXPECT_NE(release.bid(), nullptr);
+  EXPECT_FALSE(machine().NextSendOf(first.hold, now()).has_value()) << "it is under way";
+  EXPECT_FALSE(Next().has_value()) << "so is the bid";
+}
+
+TEST_F(LockMachineReleaseTest, PostponedRetryTakesNoBidAlong) {
+  Waiter& first = Hold();
+  Release(first.hold);
+  Hear(*machine().NextSendOf(first.hold, now()), Silence());
+  ASSERT_TRUE(machine().NextSendOf(first.hold, now()).has_value());
+  machine().Postpone(first.hold);
+  Acquire({.thread = 2});
+  EXPECT_EQ(Fetch<ToRelease>().bid(), nullptr) << "it may have been executed";
+}
+
 }  // namespace
 }  // namespace redlatch::engine
