@@ -47,14 +47,15 @@ if #proposal == 16 and string.sub(terms, 1, 2) == '1 ' then
       return 'granted ' .. proposal .. ' ' .. args[2] .. others .. now
     end
 
-  -- Another grant's, and the first attempt of one that would wait.
+  -- Another grant's, and the first attempt of one that would wait. If it is in the queue already,
+  -- a later attempt was here before it, or it is repeated.
   elseif plausible and attempt == '1' then
     local heartbeat_ms = string.match(terms, '^%d+ 1 1 (%d+) %d 0 %d+ 0 ')
     local holder = heartbeat_ms and call('GETRANGE', lock, '0', '79') or ''
     if string.match(holder, '^%x+:%d+ %d+$') and string.sub(holder, 1, #me + 1) ~= me .. ' ' and
-        call('EXISTS', keys[5]) == 0 then
+        call('EXISTS', keys[5]) == 0 and not call('HGET', records, me) and
+        call('ZADD', queue, 'NX', proposal, me) == 1 then
       local owner = args[5] and #args[4] .. ' ' .. args[4] or '32 ' .. string.sub(me, 1, 32)
-      call('ZADD', queue, proposal, me)
       call('HSET', records, me, now .. ' ' .. args[2] .. ' ' .. terms .. ' ' .. owner)
       -- Or none, if one of them is new.
       if math.min(call('PTTL', queue), call('PTTL', records)) < 2.5 * heartbeat_ms then

@@ -129,6 +129,23 @@ TEST_F(GiveBackTest, ANodeKeepsItselfForNobodyWhoGivesItBackAlone) {
   EXPECT_TRUE(Takes(first_).starts_with("granted "));
 }
 
+// A node may execute the first attempt last, over a connection that was given up.
+TEST_F(GiveBackTest, LateFirstAttemptLeavesALaterAttemptsRecord) {
+  EXPECT_TRUE(Takes(second_).starts_with("granted "));
+  first_.request.attempt = 1;
+  EXPECT_TRUE(Takes(first_).starts_with("queued "));
+  EXPECT_TRUE(GivesBack(first_).starts_with("queued "));
+  first_.request.attempt = 0;
+  EXPECT_TRUE(TakesAtOnce(first_).starts_with("queued "));
+  EXPECT_EQ(server_->Text({"ZSCORE", "queue", first_.request.hold}), "1000");
+  EXPECT_EQ(Cancels(second_, 1), "passed_on look 100");
+  EXPECT_EQ(Turn(), first_.request.hold);
+  first_.request.attempt = 1;
+  first_.request.ticket = "1000";
+  EXPECT_TRUE(Takes(first_).starts_with("queued ")) << "it was given up";
+  EXPECT_EQ(Holder(), "");
+}
+
 TEST_F(GiveBackTest, AnAttemptThatIsGivenUpTakesNothingFromALaterOne) {
   EXPECT_TRUE(Takes(first_).starts_with("granted "));
   EXPECT_TRUE(Takes(first_).starts_with("granted "));
