@@ -246,6 +246,20 @@ TEST_P(LockOwners, GiveBackNoTokensOfALaterGrantWhenReleasedLate) {
   EXPECT_GE(StoredFence(), its_last - 1);
 }
 
+// A client asks anew before the server has executed its last release.
+TEST_P(LockOwners, AreCalledForTheLastOfTheirGrants) {
+  Ear ear(*server_, Channel('a'));
+  const Request older = Kept(Of('a', 1));
+  const Request later = Kept(Of('a', 2));
+  Take(older);
+  Take(later);
+  EXPECT_EQ(Release(older), kReleased);
+  EXPECT_EQ(Outcome(Of('b')), "queued");
+  EXPECT_EQ(ear.Hear(), Wanted(later));
+  EXPECT_EQ(Outcome(Calling(Of('c'))), "busy");
+  EXPECT_EQ(ear.Hear(), absl::StrCat("tried ", later.hold, " ", name_));
+}
+
 TEST_P(LockKeepers, ThatVanishLeaveNoTokenAheadOfTheClock) {
   Ear ear(*server_, Channel('a'));
   const Request kept = For(100, Kept(Of('a')));
