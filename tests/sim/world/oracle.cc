@@ -81,9 +81,9 @@ void Oracle::CheckToken(const Object& object, const Hold& fresh, uint64_t larges
   const bool joins = fresh.mode == Mode::kShared || fresh.owner == kSharedOwner;
   if (fresh.token > largest_before || (joins && fresh.token == largest_before)) return;
   if (MayBeLost(fresh) && object.granted.contains(fresh.process)) return;
-  // After a failover readers may have the token of an older write, until the next one.
-  const int64_t lost_until = std::max(
-      {lost_without_acks_until_, lost_without_quarantine_until_, lost_without_either_until_});
+  // After a loss of data readers may have the token of an older write, until the next one.
+  const int64_t lost_until = std::max({unprotected_until_, lost_without_acks_until_,
+                                       lost_without_quarantine_until_, lost_without_either_until_});
   if (fresh.mode == Mode::kShared && object.written < lost_until && !fresh.acknowledged &&
       !fresh.quarantined) {
     return;
