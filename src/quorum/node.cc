@@ -51,6 +51,10 @@ Node::Node(std::unique_ptr<redis::Deployment> at, std::function<void()> on_up,
 // The answers that are still due use all the rest.
 Node::~Node() {
   Stop();
+  {
+    const base::MutexLock lock(mu_);
+    closing_ = true;
+  }
   at_.reset();
 }
 
@@ -171,7 +175,7 @@ void Node::Tell(const std::shared_ptr<Owed>& owed) {
 void Node::Owe(std::string key, absl::FunctionRef<redis::Command()> command, base::Instant expires,
                const absl::StatusOr<redis::Reply>& answer) {
   const base::MutexLock lock(mu_);
-  if (stopping_) return;  // what the command is made of may be gone
+  if (closing_) return;  // what the command is made of may be gone
   Keep({.key = std::move(key), .command = command(), .expires = expires}, /*away=*/!answer.ok());
 }
 
@@ -183,9 +187,15 @@ void Node::SettleNow() {
   changed_.SignalAll();
 }
 
+bool Node::TellRest() {
+  Settle(base::Now());
+  const base::MutexLock lock(mu_);
+  return pending_ == 0 && OwedAt().is_infinite();
+}
+
 // `away`: there is no connection, and with the next one it is sent at once.
 void Node::Keep(Owed owed, bool away) {
-  if (stopping_) return;
+  if (closing_) return;
   const base::Instant now = base::Now();
   if (owed_.size() >= kMostOwed) {
     std::erase_if(owed_, [now](const Owed& each) { return each.expires <= now; });

@@ -73,6 +73,9 @@ class Node {
 
   // What is owed is sent without the pause that follows a refusal.
   void SettleNow();
+  // After Stop(): sends what is due. False: an answer is still to come, or more is owed, and the
+  // server is there.
+  bool TellRest();
 
   // By the node's own thread: something that takes long, once. False: it has too much to do.
   bool Do(std::function<void()> job);
@@ -123,8 +126,9 @@ class Node {
 
   mutable base::Mutex mu_;
   base::CondVar changed_;
-  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
-  bool wanted_ ABSL_GUARDED_BY(mu_) = false;  // a connection
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;  // the thread
+  bool closing_ ABSL_GUARDED_BY(mu_) = false;   // the rest, too
+  bool wanted_ ABSL_GUARDED_BY(mu_) = false;    // a connection
   base::Instant wanted_until_ ABSL_GUARDED_BY(mu_);
   base::Instant connect_at_ ABSL_GUARDED_BY(mu_);
   base::Instant absent_since_ ABSL_GUARDED_BY(mu_) = base::Instant::Infinite();

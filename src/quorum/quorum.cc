@@ -20,6 +20,11 @@
 #include "src/redis/wire/errors.h"
 
 namespace redlatch::quorum {
+namespace {
+
+constexpr absl::Duration kLastAnswers = absl::Milliseconds(100);
+
+}  // namespace
 
 Quorum::Quorum(Options options, Events events)
     : options_(std::move(options)),
@@ -48,7 +53,16 @@ Quorum::Quorum(Options options, Events events)
   }
 }
 
-Quorum::~Quorum() { Stop(); }
+// A majority is waited for when something is released. The others have a moment to answer, since
+// what they must be told again they would not be told any more.
+Quorum::~Quorum() {
+  Stop();
+  ReadAll(base::Now() + kLastAnswers, [this] {
+    bool all = true;
+    for (const auto& node : nodes_) all = node->TellRest() && all;
+    return all;
+  });
+}
 
 void Quorum::operator delete(Quorum* quorum, std::destroying_delete_t) {
   if (quorum->fork_guard_.InForkedChild()) {
@@ -698,14 +712,18 @@ absl::Status Quorum::Post(const redis::ScriptCall& call, redis::Exchange& exchan
   return absl::OkStatus();
 }
 
-// All at the same time: a node that hangs does not delay what the others say.
 bool Quorum::DrainAll(base::Instant until) {
+  return ReadAll(until, [this] { return posted_ == 0; });
+}
+
+// All at the same time: a node that hangs does not delay what the others say.
+bool Quorum::ReadAll(base::Instant until, absl::FunctionRef<bool()> enough) {
   for (;;) {
     const base::Instant now = base::Now();
     // Later than at once: those that stall are given up.
     const base::Instant at_most = std::min(now, until);
     for (const auto& node : nodes_) node->at().DrainAll(at_most);
-    if (posted_ == 0 || until <= now) return posted_ == 0;
+    if (const bool all = enough(); all || until <= now) return all;
     absl::InlinedVector<pollfd, 8> fds;
     for (const auto& node : nodes_) {
       const redis::Transport::Polled polled = node->at().BeginPoll({});

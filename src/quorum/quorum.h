@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
 #include "src/base/clock.h"
 #include "src/base/fork_guard.h"
 #include "src/base/mutex.h"
@@ -106,6 +107,9 @@ class Quorum final : public redis::Deployment {
   absl::Status Problem() const;
   void OnMessage(size_t node, std::string_view message);
   Question AskAll(std::string_view key, const OwnCall& call, base::Instant deadline);
+
+  // Reads what comes from all nodes, until that is so (true) or it is too late.
+  bool ReadAll(base::Instant until, absl::FunctionRef<bool()> enough);
 
   // Rounds.
   void Begin(Case& one);

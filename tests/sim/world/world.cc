@@ -188,11 +188,6 @@ void World::CheckKeys(bool all_gone) {
 
 // P2: what is released is gone, although its lease would last longer.
 void World::CheckNothingHeld() {
-  // A client that ends at once after a release does not wait for the minority of a quorum, which
-  // may not know the script any more.
-  const bool forgets = plan_.Has(FaultKind::kFlushScripts) || plan_.Has(FaultKind::kRestart) ||
-                       plan_.Has(FaultKind::kRestartEmpty) || plan_.Has(FaultKind::kRestartOld);
-  if (plan_.group == Group::kQuorum && forgets) return;
   for (const auto& host : group_->hosts()) {
     for (const std::string& key : host->redis().TakeSnapshot().keys.Keys()) {
       const bool stays =
