@@ -102,20 +102,22 @@ bool Connector::MayBeTwo(const Connection& made) const {
   return compares_run_ids_ && !made.info.run_id.empty() && made.info.run_id != run_id_;
 }
 
-absl::Status Connector::TwoServers(const Connection& first, const Connection& second) {
+std::string Connector::TwoServers(const Connection& first, const Connection& second) const {
   const std::string& one = first.target.address.text;
   const std::string& other = second.target.address.text;
-  const std::string what = absl::StrCat(
+  return absl::StrCat(
       server_, " leads to two primaries, one at ", one,
       one == other ? " and another there as well" : absl::StrCat(" and another at ", other),
       ", and each would have locks of its own (name one server, without a load balancer before "
       "it)");
-  // If the server has restarted just now, this connection is closed.
-  const bool ended =
-      first.dialogue.transport->Wait(Interest::kRead, -1, base::Now()).Meets(Interest::kRead);
-  attempt_.reset();
-  if (ended) return absl::UnavailableError(what);
-  return absl::FailedPreconditionError(what);
+}
+
+// A server that has restarted meanwhile does not answer over the first connection any more.
+void Connector::Attempt::AskFirst(std::string what) {
+  two = std::move(what);
+  dialogue = std::move(made->dialogue);
+  dialogue.unwritten = Command{"PING"}.bytes();
+  made.reset();
 }
 
 void Connector::Attempt::BeginSecond(Connection first) {
@@ -127,6 +129,10 @@ void Connector::Attempt::BeginSecond(Connection first) {
   dialogue = Dialogue();
   connected = false;
   made = std::move(first);
+}
+
+absl::Status Connector::Restarted(const Attempt& attempt) const {
+  return Unreachable(attempt, "it restarted meanwhile");
 }
 
 // Whether `where` names another address by now than that of the attempt.
@@ -173,6 +179,7 @@ absl::StatusOr<std::optional<Connection>> Connector::Proceed(base::Instant limit
     absl::Status failed = outcome.status();
     if (outcome.ok() && *outcome == Progress::kOutOfTime) {
       if (base::Now() < attempt.deadline) return std::nullopt;
+      if (!attempt.two.empty()) return Failed(Restarted(attempt));
       if (attempt.targets.empty()) return Failed(attempt.refusal);
       const char* const missing =
           attempt.connected ? "no answer to the handshake" : "no connection";
@@ -182,6 +189,9 @@ absl::StatusOr<std::optional<Connection>> Connector::Proceed(base::Instant limit
       return Failed(Unreachable(
           attempt,
           absl::StrCat(missing, " within ", absl::FormatDuration(url_.connect_timeout), hint)));
+    }
+    if (!attempt.two.empty()) {
+      return Failed(outcome.ok() ? absl::FailedPreconditionError(attempt.two) : Restarted(attempt));
     }
     if (outcome.ok()) {
       Connection made{.dialogue = std::move(attempt.dialogue),
@@ -195,7 +205,8 @@ absl::StatusOr<std::optional<Connection>> Connector::Proceed(base::Instant limit
       }
       if (failed.ok() && first && !made.info.run_id.empty() &&
           made.info.run_id != first->info.run_id) {
-        return TwoServers(*first, made);
+        attempt.AskFirst(TwoServers(*first, made));
+        continue;
       }
       if (failed.ok()) return Made(first ? *std::move(attempt.made) : std::move(made));
     }
@@ -307,6 +318,11 @@ Connector::Outcome Connector::ConnectToOne(Attempt& attempt, base::Instant limit
 
 Connector::Outcome Connector::Greet(Attempt& attempt, base::Instant limit, int wake_fd) {
   Dialogue& dialogue = attempt.dialogue;
+  if (!attempt.two.empty()) {
+    const absl::StatusOr<bool> answered = dialogue.GoOn(1, limit, wake_fd);
+    if (!answered.ok()) return answered.status();
+    return *answered ? Progress::kReady : Progress::kOutOfTime;
+  }
   const bool last = attempt.next_target == attempt.targets.size();
   const base::Instant until = last ? limit : std::min(limit, attempt.target_deadline);
   const absl::StatusOr<bool> done = dialogue.GoOn(handshake_.reply_count(), until, wake_fd);

@@ -85,10 +85,12 @@ class Connector {
     int last_errno = 0;
     absl::Status refusal;  // by the last server that was reached, or why no targets are known
     std::optional<Connection> made;  // the first of the two
+    std::string two;  // if the servers differ: what that means if the first is still there
 
     const Target& target() const { return targets[next_target - 1]; }
     void GoOn(absl::Status why);  // from a server that was reached to the next target
     void BeginSecond(Connection first);
+    void AskFirst(std::string what);
   };
   enum class Progress { kReady, kOutOfTime };
   using Outcome = absl::StatusOr<Progress>;
@@ -99,7 +101,7 @@ class Connector {
   absl::StatusOr<std::optional<Connection>> Failed(absl::Status why);
   absl::StatusOr<std::optional<Connection>> Made(Connection made);
   bool MayBeTwo(const Connection& made) const;
-  absl::Status TwoServers(const Connection& first, const Connection& second);
+  std::string TwoServers(const Connection& first, const Connection& second) const;
   Outcome Advance(Attempt& attempt, base::Instant limit, int wake_fd);
   Outcome ConnectToOne(Attempt& attempt, base::Instant limit, int wake_fd);
   Outcome Greet(Attempt& attempt, base::Instant limit, int wake_fd);
@@ -107,6 +109,7 @@ class Connector {
   absl::Status Open(Attempt& attempt, absl::Duration patience);
   absl::Status Unreachable(const Attempt& attempt, const std::string& why) const;
   absl::Status HungUp(const Attempt& attempt, const absl::Status& broken) const;
+  absl::Status Restarted(const Attempt& attempt) const;
   std::string Hint() const;
 
   const Url url_;

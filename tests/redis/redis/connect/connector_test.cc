@@ -350,5 +350,27 @@ TEST(SeveralAddressesTest, TwoPrimariesAreRefusedButNotOne) {
   EXPECT_TRUE(step({one->port(), gone}).ok()) << "the other is a replica";
 }
 
+// As seen by a client, a server that restarts is another one.
+TEST(SeveralAddressesTest, FirstServerThatIsGoneMeanwhileIsNoSecondPrimary) {
+  const auto one = support::RedisServer::Start();
+  const auto other = support::RedisServer::Start();
+  for (const bool silently : {false, true}) {
+    TcpProxy before_one({.port = one->port()});
+    int opened = 0;
+    const auto open = [&](const Target& target) {
+      if (++opened == 2) {
+        silently ? before_one.Drop(Direction::kToClient) : before_one.ResetAll();
+      }
+      return OpenTransport(target);
+    };
+    Connector connector(
+        UrlOf(one->url()), Handshake::Purpose::kCommands, open,
+        std::make_unique<Somewhere>(std::vector<int>{before_one.port(), other->port()}));
+    const absl::Status status = connector.Step(In(kPatience)).status();
+    EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("it restarted meanwhile"));
+  }
+}
+
 }  // namespace
 }  // namespace redlatch::redis
