@@ -299,7 +299,7 @@ using Shares = std::vector<std::shared_ptr<Share>>;
 Shares ShareOut(const ClusterMap& map, size_t count,
                 absl::FunctionRef<std::string_view(size_t index)> key_of,
                 std::vector<size_t>& homeless) {
-  std::map<ClusterNodePtr, std::shared_ptr<Share>> by_node;
+  ByClusterNode<std::shared_ptr<Share>> by_node;
   for (size_t i = 0; i < count; ++i) {
     const ClusterNodePtr owner = map.Owner(SlotOf(key_of(i)));
     if (owner == nullptr) {
@@ -459,7 +459,7 @@ absl::StatusOr<base::Acks> Cluster::RunAcked(absl::Span<const ScriptCall> plain,
   std::vector<size_t> open(plain.size());
   std::iota(open.begin(), open.end(), size_t{0});
   while (!open.empty()) {
-    std::map<ClusterNodePtr, std::vector<size_t>> by_node;
+    ByClusterNode<std::vector<size_t>> by_node;
     for (const size_t i : open) {
       const auto owner = map_->AwaitOwner(SlotOf(plain[i].keys.front()), deadline);
       if (!owner.ok()) {

@@ -252,7 +252,8 @@ ClusterNodePtr ClusterMap::NodeAt(const HostAndPort& where) noexcept {
       const base::MutexLock lock(graveyard->mu);
       graveyard->nodes.emplace_back(one);
     };
-    node = ClusterNodePtr(new ClusterNode{.where = where, .server = hooks_.make(where)}, bury);
+    node = ClusterNodePtr(
+        new ClusterNode{.where = where, .number = ++made_, .server = hooks_.make(where)}, bury);
     node->older = latest_.load(std::memory_order_relaxed);
     latest_.store(node.get(), std::memory_order_release);
     ++unburied_;

@@ -31,6 +31,7 @@ namespace redlatch::redis {
 // A primary of a cluster, or a former one.
 struct ClusterNode {
   const HostAndPort where;
+  const uint64_t number;  // from 1 on
   std::unique_ptr<SingleServer> server;
   std::atomic<bool> forgotten{false};        // no view names it any more
   std::atomic<ClusterNode*> older{nullptr};  // the one before, in the order in which they came
@@ -38,6 +39,15 @@ struct ClusterNode {
 // A call that uses a node has one of these; when the last is gone, the map's thread closes the
 // node's connections.
 using ClusterNodePtr = std::shared_ptr<ClusterNode>;
+// The nodes in the order in which they came, since that of their addresses in memory is chance. No
+// node comes before all others.
+struct OlderNode {
+  bool operator()(const ClusterNodePtr& a, const ClusterNodePtr& b) const {
+    return (a == nullptr ? 0 : a->number) < (b == nullptr ? 0 : b->number);
+  }
+};
+template <class Value>
+using ByClusterNode = std::map<ClusterNodePtr, Value, OlderNode>;
 
 // Which node serves which slot, as far as is known, and the thread that finds out: from one node
 // after the other, when somebody asks for it, and never in a hurry, however many do. A redirection
@@ -131,6 +141,7 @@ class ClusterMap {
   absl::Status last_failure_ ABSL_GUARDED_BY(mu_);
   std::vector<ClusterNodePtr> owners_ ABSL_GUARDED_BY(mu_) = std::vector<ClusterNodePtr>(kSlots);
   std::map<HostAndPort, ClusterNodePtr> nodes_ ABSL_GUARDED_BY(mu_);
+  uint64_t made_ ABSL_GUARDED_BY(mu_) = 0;              // nodes, so far
   size_t unburied_ ABSL_GUARDED_BY(mu_) = 0;            // nodes, those in `nodes_` too
   std::set<HostAndPort> members_ ABSL_GUARDED_BY(mu_);  // named by the latest view
   // The thread's: the last view, and the node that gave it.

@@ -36,7 +36,7 @@ void ClusterReigns::CheckAgain(const SingleServer* server) {
 }
 
 base::Instant ClusterReigns::GoOn(const ClusterMap& map, base::Instant until) {
-  std::map<ClusterNodePtr, std::vector<Slot>> slots;
+  ByClusterNode<std::vector<Slot>> slots;
   ClusterNodePtr before;
   const std::vector<ClusterNodePtr> owners = map.owners();
   std::vector<Slot>* owned = nullptr;

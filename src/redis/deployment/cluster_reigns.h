@@ -61,7 +61,7 @@ class ClusterReigns {
   base::Mutex mu_;
   std::vector<const SingleServer*> to_check_ ABSL_GUARDED_BY(mu_);
   // The one thread's.
-  std::map<ClusterNodePtr, Round> rounds_;
+  ByClusterNode<Round> rounds_;
   ClusterNodePtr latest_;  // whose turn was last: the next one begins after it
 };
 
