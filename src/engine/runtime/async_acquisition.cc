@@ -241,14 +241,21 @@ void AsyncAcquisition::Finish(absl::StatusOr<Held> held) {
   } else if (!entry_->plan->sharing.holds) {
     result = SessionHold();
   } else {
+    absl::Status refused = absl::CancelledError("its client is gone");
+    std::shared_ptr<LockSession> session;
     if (std::shared_ptr<Core> core = core_.weak_from_this().lock()) {
-      result = SessionHold{LockSession::To(std::move(core), *entry_), *std::move(held)};
-    } else {  // nobody is left to have it
+      session = LockSession::To(std::move(core), *entry_);
+      refused = session->CheckLease(want_.terms.lease);  // as LockSession::Acquire()
+    }
+    if (refused.ok()) {
+      result = SessionHold{std::move(session), *std::move(held)};
+    } else {
       core_.Feed(*entry_, [&](LockMachine& machine, Effects& effects) {
         machine.Release(held->hold, now, effects);
         machine.Forget(held->hold);
+        machine.OnCrowded(now);
       });
-      result = About(core_, *entry_, absl::CancelledError("its client is gone"));
+      result = About(core_, *entry_, refused);
     }
   }
   if (entry_->plan->sharing.holds && core_.observed()) {

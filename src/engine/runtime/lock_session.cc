@@ -312,6 +312,12 @@ absl::StatusOr<Held> LockSession::Acquire(const Want& want, Silence* met) {
   if (result.ok() && want.terms.acks.any()) {
     result = Confirmed(want, began, *std::move(result), met);
   }
+  // Only now it is certain to be known which leases the server allows.
+  if (absl::Status bad = CheckLease(want.terms.lease); result.ok() && !bad.ok()) {
+    GiveBack(result->hold, want.face, core_->ReleaseBy());
+    EndRest(core_->ReleaseBy());
+    result = About(bad);
+  }
   if (entry_.plan->sharing.holds && core_->observed()) {
     const absl::Duration waited = base::Now() - began;
     core_->Tell([&](Observer& observer) {

@@ -84,6 +84,9 @@ class LockSession final : public Holder {
   LockSession& operator=(const LockSession&) = delete;
 
   absl::Status Refusal() const override { return core_->Refusal(); }
+  // Whether a lock may have this lease. Until the client has connected, a server that has a
+  // quarantine may allow less.
+  absl::Status CheckLease(absl::Duration lease) const;
 
   // What the calling thread has already, once more; nothing where it has nothing that it may.
   // Cheap.
@@ -163,7 +166,6 @@ class LockSession final : public Holder {
   absl::Status About(const absl::Status& status) const;
 
  private:
-  absl::Status CheckLease(absl::Duration lease) const;
   absl::Status CheckAcks(const LockOptions& options) const;
   absl::Status CheckStay(const LockOptions& options) const;
   // False: the acquisition has failed.

@@ -107,7 +107,7 @@ absl::Duration Cluster::grants_alone_for() const {
     if (!node->server->known()) continue;
     longest = std::max(longest.value_or(absl::ZeroDuration()), node->server->grants_alone_for());
   }
-  return longest.value_or(ServerInfo().longest_replica_lag + absl::Seconds(1));
+  return longest.value_or(absl::Seconds(1));
 }
 
 std::string Cluster::server(std::string_view key) const {

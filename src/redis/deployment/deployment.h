@@ -57,7 +57,8 @@ class Deployment {
   virtual std::string reign(std::string_view key) = 0;
   // The id of its present run; empty where nobody knows.
   virtual std::string run_id(std::string_view key) = 0;
-  // For how long a server that lost its replicas goes on granting, as far as that is known.
+  // For how long a server that lost its replicas goes on granting, as far as that is known: until
+  // there was a connection, the least.
   virtual absl::Duration grants_alone_for() const = 0;
 
   // Makes the first connections, or tells by the deadline why that failed; what the servers warn of

@@ -54,7 +54,9 @@ class SingleServer final : public Deployment {
   std::string reign(std::string_view) override;
   std::string run_id(std::string_view) override { return commands_->server_info().run_id; }
   absl::Duration grants_alone_for() const override {
-    return commands_->server_info().longest_replica_lag + absl::Seconds(1);
+    const absl::Duration lag =
+        known() ? commands_->server_info().longest_replica_lag : absl::ZeroDuration();
+    return lag + absl::Seconds(1);
   }
   absl::Status Connect(base::Instant deadline, std::vector<std::string>& warnings) override;
   absl::StatusOr<Reply> Call(std::string_view, const Command& command,

@@ -55,6 +55,30 @@ TEST_F(Quarantine, RefusesLeasesThatWouldOutliveIt) {
   EXPECT_THAT(std::string(refused.message()), HasSubstr("could outlive the quarantine"));
 }
 
+// A client that has not connected yet does not know what the server allows.
+TEST_F(Quarantine, AllowsLeasesBeforeTheFirstConnection) {
+  const auto lazy = [&] {
+    return *Client::Connect(primary_->url() + "?quarantine=3s", {.connect = ConnectPolicy::kLazy});
+  };
+  const Client client = lazy();
+  SimpleLock allowed(client, "lock", {.lease = kLease});
+  const absl::Status first = allowed.TryAcquire().status();
+  EXPECT_TRUE(first.ok() || IsBusy(first)) << first;
+  SitOut(client);
+  const Client another = lazy();
+  SimpleLock refused(another, "lock", {.lease = 1.1 * kLease, .keep = kLease / 2});
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(refused.Acquire().status().code(), absl::StatusCode::kInvalidArgument);
+  }
+  const Client third = lazy();
+  SimpleLock later(third, "lock", {.lease = 1.1 * kLease});
+  std::promise<absl::Status> told;
+  later.AcquireAsync({},
+                     [&](const absl::StatusOr<Lease>& lease) { told.set_value(lease.status()); });
+  EXPECT_EQ(told.get_future().get().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(SimpleLock(client, "lock", {.lease = kLease}).TryAcquire().ok()) << "it went back";
+}
+
 TEST_F(Quarantine, NeedsInfo) {
   const auto server = RedisServer::Start({.acl = {"user app on nopass ~* &* +@all -info"}});
   const std::string port = absl::StrCat(server->port());

@@ -251,16 +251,9 @@ void Actor::Crash() {
 
 void Actor::Main() {
   ClientOptions options;
-  // Until it has connected once, a client does not know which leases a quarantine allows.
-  const bool eager = plan_.quarantine_ms > 0;
-  options.connect = eager ? ConnectPolicy::kEager : ConnectPolicy::kLazy;
+  options.connect = ConnectPolicy::kLazy;
   options.observer = std::make_shared<Quiet>();
   auto client = Client::Connect(url_, options);
-  const bool may_fail = !plan_.faults.empty() || plan_.late_one_in > 0;
-  while (eager && may_fail && !client.ok()) {
-    SleepMicros(10'000);
-    client = Client::Connect(url_, options);
-  }
   if (!client.ok())
     return oracle_.Violated(absl::StrCat("no client: ", client.status().ToString()));
   const bool two = std::any_of(plan_.objects.begin(), plan_.objects.end(),
