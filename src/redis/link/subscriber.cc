@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "src/base/status.h"
 #include "src/redis/wire/errors.h"
+#include "src/redis/wire/slot.h"
 
 namespace redlatch::redis {
 
@@ -224,6 +225,7 @@ std::optional<Awaited> Subscriber::Connect(int wake_fd) {
   }
   if (!step->has_value()) return awaited;
   dialogue_ = std::move((*step)->dialogue);
+  left_.reset();
   last_read_ = base::Now();
   comeback_.Made();
   {
@@ -543,6 +545,7 @@ void Subscriber::Handle(const Reply& reply) {
     return HandleMessage(reply.elements[1].text, reply.elements[2].text);
   }
   if (IsLeftBehind(reply)) return LeaveBehind(reply.elements[1].text);
+  if (AnswersWhatWasLeft(reply)) return;
   if (pending_.empty())
     return Fail("it sent something that nothing had asked for: " + reply.DebugString());
   HandleAnswer(reply);
@@ -569,7 +572,8 @@ void Subscriber::HandleAnswer(const Reply& reply) {
     const bool moved = RedirectOf(why).has_value();
     // Of this channel's slot alone.
     const bool unserved = options_.sharded && ClassifyError(reply.text) == ErrorCode::kClusterDown;
-    if ((request.verb != Verb::kSubscribe && !moved) || (absl::IsUnavailable(why) && !unserved)) {
+    const bool tells = moved || unserved;
+    if (!tells && (request.verb != Verb::kSubscribe || absl::IsUnavailable(why))) {
       return Fail(std::string(why.message()));
     }
     if (request.verb == Verb::kSubscribe) {
@@ -588,6 +592,7 @@ void Subscriber::HandleAnswer(const Reply& reply) {
     }
     const base::MutexLock lock(mu_);
     if (request.verb == Verb::kUnsubscribe) {
+      if (options_.sharded) left_ = SlotOf(subscription.channel);
       End(subscription, subscription.end);
     } else if (subscription.state == State::kAsked) {
       subscription.state = State::kLive;
@@ -616,6 +621,20 @@ bool Subscriber::IsLeftBehind(const Reply& reply) const {
   const bool asked = !pending_.empty() && pending_.front().verb == Verb::kUnsubscribe &&
                      pending_.front().subscription->channel == reply.elements[1].text;
   return !asked;
+}
+
+// What seemed to answer that a channel was left may have been said unasked, as its slot moved just
+// then. If so, the answer is the next thing that the server says: that the slot is elsewhere.
+bool Subscriber::AnswersWhatWasLeft(const Reply& reply) {
+  if (!left_) return false;
+  const std::optional<Redirect> redirect =
+      reply.is_error() ? RedirectOf(ErrorStatus(reply.text, server_)) : std::nullopt;
+  if (!redirect || redirect->slot != *left_) {
+    left_.reset();
+    return false;
+  }
+  const Subscription* const next = pending_.empty() ? nullptr : pending_.front().subscription.get();
+  return next == nullptr || SlotOf(next->channel) != *left_;
 }
 
 void Subscriber::LeaveBehind(const std::string& channel) {

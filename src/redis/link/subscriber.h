@@ -32,6 +32,7 @@
 #include "src/redis/transport/transport.h"
 #include "src/redis/url/url.h"
 #include "src/redis/wire/reply.h"
+#include "src/redis/wire/slot.h"
 
 namespace redlatch::redis {
 
@@ -202,6 +203,7 @@ class Subscriber final : private ListeningThread::Listener {
   void HandleMessage(const std::string& channel, const std::string& message);
   void Refuse(Subscription& subscription, const absl::Status& why);
   bool IsLeftBehind(const Reply& reply) const;
+  bool AnswersWhatWasLeft(const Reply& reply);
   void LeaveBehind(const std::string& channel);
   void Restored();
   void Fail(std::string why) { broken_ = std::move(why); }
@@ -245,6 +247,7 @@ class Subscriber final : private ListeningThread::Listener {
   std::vector<Reply> arrived_;          // being handled
   std::optional<std::string> broken_;   // why the connection is to be given up
   std::deque<ChannelRequest> pending_;  // sent, not answered
+  std::optional<Slot> left_;            // of the channel that was the last to be left
   bool attended_ = false;               // as of the last look
   base::Instant last_read_;  // or, where it is later, when `pending_` stopped being empty
   size_t restoring_ = 0;     // how many of `pending_` were subscribed when it connected

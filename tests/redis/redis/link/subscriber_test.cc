@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "src/redis/wire/codec.h"
+#include "src/redis/wire/slot.h"
 #include "tests/redis/redis/embedded/home.h"
 #include "tests/support/fake_server.h"
 #include "tests/support/live_testing.h"
@@ -478,6 +479,32 @@ INSTANTIATE_TEST_SUITE_P(
                       "*4\r\n$8\r\npmessage\r\n$1\r\n*\r\n$1\r\nc\r\n$1\r\nm\r\n",
                       "%1\r\n+a\r\n:1\r\n", "$99999999999\r\n", "*99999999\r\n:1\r\n",
                       "$1000\r\n" + std::string(1000, 'x') + "\r\n"));
+
+// What a node of a cluster says if the slot of a channel moves while that is being left.
+class SubscriberLeaves : public ::testing::TestWithParam<bool> {};
+
+TEST_P(SubscriberLeaves, WhileTheSlotMovesWithoutLosingItsConnection) {
+  const std::string moved = absl::StrCat("-MOVED ", SlotOf("{a}"), " 127.0.0.1:1\r\n");
+  const std::string asks = absl::StrCat("-ASK ", SlotOf("{a}"), " 127.0.0.1:1\r\n");
+  const auto said = [](const std::string& word, const std::string& channel) {
+    return absl::StrCat("*3\r\n$", word.size(), "\r\n", word, "\r\n$", channel.size(), "\r\n",
+                        channel, "\r\n:1\r\n");
+  };
+  const bool unasked = GetParam();
+  FakeServer server([&](const FakeServer::Asked& asked) -> std::optional<std::string> {
+    if (asked.command[0] == "SSUBSCRIBE") return said("ssubscribe", asked.command[1]);
+    if (asked.command[0] != "SUNSUBSCRIBE") return FakeServer::Polite(asked);
+    return unasked ? said("sunsubscribe", asked.command[1]) + moved : asks;
+  });
+  support::SubscriberEars ears;
+  Subscriber subscriber(*ParseUrl(server.url()), ears.Options({.sharded = true}));
+  const base::Instant soon = base::Now() + absl::Seconds(10);
+  EXPECT_TRUE(subscriber.Subscribe("{a}", soon).ok());
+  EXPECT_TRUE(subscriber.Unsubscribe("{a}", soon).ok());
+  EXPECT_TRUE(subscriber.Subscribe("{b}", soon).ok());
+  EXPECT_EQ(server.connections(), 1);
+}
+INSTANTIATE_TEST_SUITE_P(ToldUnasked, SubscriberLeaves, ::testing::Bool());
 
 }  // namespace
 }  // namespace redlatch::redis
