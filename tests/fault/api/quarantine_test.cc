@@ -16,7 +16,7 @@ constexpr absl::Duration kMargin = absl::Milliseconds(100);
 
 class Quarantine : public ::testing::Test {
  protected:
-  static Client Connect(const std::string& url) { return Connect(url + "?quarantine=3s"); }
+  static Client Connect(const std::string& url) { return *Client::Connect(url + "?quarantine=3s"); }
   // Some lock has been taken, so that the quarantine of the first use is over.
   static void SitOut(const Client& client) {
     SimpleLock lock(client, "first", {.lease = kLease});
@@ -76,7 +76,7 @@ TEST_F(Quarantine, AllowsLeasesBeforeTheFirstConnection) {
   later.AcquireAsync({},
                      [&](const absl::StatusOr<Lease>& lease) { told.set_value(lease.status()); });
   EXPECT_EQ(told.get_future().get().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_TRUE(SimpleLock(client, "lock", {.lease = kLease}).TryAcquire().ok()) << "it went back";
+  EXPECT_TRUE(allowed.Acquire({.wait = kLease / 2}).ok()) << "it went back";
 }
 
 TEST_F(Quarantine, NeedsInfo) {
