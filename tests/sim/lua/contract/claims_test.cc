@@ -48,26 +48,6 @@ TEST_P(LockClaims, WhatIsLeftOfAManualClaimIsNotExtendedByARepeat) {
   EXPECT_EQ(Ask(Again(b)).elements[2].integer, 30000);
 }
 
-TEST_P(LockClaims, ALookPassesOnAClaimThatNobodyTook) {
-  Ear frozen(*server_, Channel('b')), live(*server_, Channel('c'));
-  Take(Of('a'));
-  const Request b = Claiming(200, Of('b'));
-  Ask(b);
-  Ask(Claiming(kClaim, Of('c')));
-  Release(Of('a'));
-  EXPECT_EQ(notes_, "look 200");
-  EXPECT_EQ(Look(), kUnknown);
-  EXPECT_EQ(notes_, "");
-  EXPECT_EQ(Owner(), b.hold) << "too early";
-  AwaitExpiry(Leased());
-  EXPECT_EQ(Look(), kUnknown);
-  EXPECT_EQ(notes_, "look 2000") << "and this one is looked after as well";
-  EXPECT_EQ(Owner(), Hold('c'));
-  EXPECT_THAT(live.Hear(), StartsWith("grant " + Hold('c')));
-  EXPECT_EQ(Renew(b), kNotHeld) << "it comes too late, and harms nobody";
-  EXPECT_EQ(Owner(), Hold('c'));
-}
-
 TEST_P(LockClaims, WhoeverFindsTheLockFreeHandsItOver) {
   Ear ear(*server_, Channel('b'));
   const Request brief = For(100, Of('a'));

@@ -37,17 +37,6 @@ TEST_P(LockQueue, RefusesWhoDoesNotWaitAndTakesTheOthersInOrder) {
   EXPECT_THAT(Waiting(), ElementsAre(Hold('c'), Hold('b')));
 }
 
-TEST_P(LockQueue, TakesOneThatWasDroppedBackAtItsOldTicket) {
-  Take(Of('a'));
-  Request first = Of('b');
-  first.ticket = Ask(first).elements[3].text;
-  Ask(Of('c'));
-  Cancel(first);
-  EXPECT_THAT(Waiting(), ElementsAre(Hold('c')));
-  EXPECT_EQ(Ask(first).elements[3].text, first.ticket);
-  EXPECT_THAT(Waiting(), ElementsAre(Hold('b'), Hold('c')));
-}
-
 TEST_P(LockQueue, KeepsThePlaceOfARepeat) {
   Take(Of('a'));
   const std::string ticket = Ask(Of('b')).elements[3].text;
@@ -90,31 +79,6 @@ TEST_P(LockQueue, PassesTheDeadOverAndTakesThemBackAtTheirTickets) {
   EXPECT_THAT(Waiting(), ElementsAre(Hold('b'), Hold('d')));
 }
 
-TEST_P(LockQueue, PassesTheOverdueOverForALiveOne) {
-  Ear ear(*server_, Channel('b')), other(*server_, Channel('c'));
-  Take(Of('a'));
-  Ask(Of('c'));  // keeps the queue
-  Request late = Beating(0, Of('b'));
-  late.ticket = "1";
-  Ask(late);
-  EXPECT_THAT(Waiting(), ElementsAre(Hold('b'), Hold('c')));
-  Release(Of('a'));
-  EXPECT_EQ(Owner(), Hold('c'));
-  EXPECT_EQ(ear.Hear(), "");
-  EXPECT_THAT(Waiting(), IsEmpty());
-}
-
-TEST_P(LockQueue, OfOverdueWaitersHandsOverToTheFirstWithASubscriberAndLaterOnesStay) {
-  Ear ear(*server_, Channel('c')), other(*server_, Channel('d'));
-  Take(Of('a'));
-  for (const char client : {'b', 'c', 'd'}) Ask(Of(client));
-  for (const char client : {'b', 'c', 'd'}) MakeOverdue(Hold(client));
-  Release(Of('a'));
-  EXPECT_EQ(Owner(), Hold('c'));
-  EXPECT_THAT(ear.Hear(), StartsWith("grant " + Hold('c')));
-  EXPECT_THAT(Waiting(), ElementsAre(Hold('d')));
-}
-
 TEST_P(LockQueue, CrashedWaitersAreForgottenWhileTheLockIsHeld) {
   Take(Of('a'));
   Ask(Of('b'));
@@ -141,23 +105,6 @@ TEST_P(LockQueue, AWaiterForAClaimIsNotForgottenBetweenHeartbeats) {
   EXPECT_THAT(Waiting(), ElementsAre(Hold('b'), Hold('c')));
 }
 
-TEST_P(LockQueue, AWaiterThatGivesUpIsNotMadeTheOwner) {
-  Ear first(*server_, Channel('b')), second(*server_, Channel('c'));
-  for (const char* const how : kWaysToGiveUp) {
-    SCOPED_TRACE(how);
-    server_->Command({"FLUSHALL"});
-    Take(Of('a'));
-    Ask(Of('b'));
-    Ask(Of('c'));
-    server_->Command({"DEL", Leased()});
-    EXPECT_THAT(GiveUp(how, Of('b')), AnyOf(kLeft, kNotHeld));
-    EXPECT_EQ(Owner(), Hold('c'));
-    EXPECT_EQ(first.Hear(), "");
-    EXPECT_THAT(second.Hear(), StartsWith("grant "));
-    EXPECT_THAT(Waiting(), IsEmpty());
-  }
-}
-
 TEST_P(LockQueue, ReleaseAlsoRemovesTheGrantFromTheQueue) {
   Ear ear(*server_, Channel('b'));
   for (const std::string ticket : {"1", "9000000000000000"}) {
@@ -175,18 +122,6 @@ TEST_P(LockQueue, ReleaseAlsoRemovesTheGrantFromTheQueue) {
       EXPECT_THAT(Waiting(), IsEmpty());
     }
   }
-}
-
-TEST_P(LockQueue, IsLeftByWhoGivesUpAndAGrantThatItHadGoesOn) {
-  Ear ear(*server_, Channel('c'));
-  Take(Of('a'));
-  Ask(Of('b'));
-  Ask(Of('c'));
-  EXPECT_EQ(Cancel(Of('b')), kLeft);
-  EXPECT_EQ(Cancel(Of('b')), kUnknown);
-  EXPECT_EQ(Cancel(Of('a')), kPassedOn);
-  EXPECT_EQ(Owner(), Hold('c'));
-  EXPECT_THAT(ear.Hear(), StartsWith("grant " + Hold('c')));
 }
 
 TEST_P(LockQueue, IsKeptForTheSlowestHeartbeat) {

@@ -178,15 +178,6 @@ TEST_F(LatchScriptsTest, TheLastToArriveTellsAllWhoWaitOnceAndClearsTheQueue) {
   EXPECT_THAT(server_->Text({"INFO", "commandstats"}), HasSubstr("cmdstat_publish:calls=4,"));
 }
 
-TEST_F(LatchScriptsTest, AnOverdueWaiterIsToldAsWell) {
-  Ear ear(*server_, Channel('b'));
-  Create(1);
-  Ask(Waiter('b'));
-  MakeOverdue(Hold('b'));
-  CountDown("job");
-  EXPECT_EQ(ear.Hear(), GrantOf(Waiter('b')));
-}
-
 TEST_F(LatchScriptsTest, WhoGivesUpLeavesTheQueueAndIsNotTold) {
   Ear ear(*server_, Channel('b'));
   Create(1);
@@ -214,14 +205,6 @@ TEST_F(LatchScriptsTest, ALateRequestOfOneThatGaveUpQueuesNothing) {
   EXPECT_THAT(Waiting(), IsEmpty());
   CountDown("job");
   EXPECT_EQ(Acquire(Waiter('b')), kGone) << "open or not";
-}
-
-TEST_F(LatchScriptsTest, WhoWaitsCanGiveUpWhereTheLatchHasVanished) {
-  Create(1);
-  Ask(Waiter('b'));
-  server_->Command({"DEL", name_});
-  EXPECT_EQ(Cancel(Waiter('b'), 5000), kLeft);
-  EXPECT_THAT(Waiting(), IsEmpty());
 }
 
 // What has vanished.

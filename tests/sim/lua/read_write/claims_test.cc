@@ -10,14 +10,7 @@ using ::testing::StartsWith;
 
 constexpr int kReadWriteClaim = 2000;
 
-class ReadWriteClaimsTest : public ReadWriteScriptsTest {
- protected:
-  // Waits until the writer's claim, or the last of the readers', is over.
-  void AwaitEndOfClaims() {
-    AwaitExpiry(name_);
-    AwaitExpiry(Readers());
-  }
-};
+using ReadWriteClaimsTest = ReadWriteScriptsTest;
 
 TEST_F(ReadWriteClaimsTest, EachReaderThatIsWokenHasAClaimOfItsOwn) {
   Ear b(*server_, Channel('b')), c(*server_, Channel('c'));
@@ -56,43 +49,6 @@ TEST_F(ReadWriteClaimsTest, AWriterIsToldToAskWhenTheFirstClaimOfTheReadersEnds)
   const int64_t retry_after_ms = RetryAfter(Writer('d'));
   EXPECT_GT(retry_after_ms, 0);
   EXPECT_LE(retry_after_ms, kReadWriteClaim);
-}
-
-TEST_F(ReadWriteClaimsTest, ALookPassesOnAWriteThatNobodyTook) {
-  Ear frozen(*server_, Channel('b')), c(*server_, Channel('c')), d(*server_, Channel('d'));
-  Ask(Reader('a'));
-  Ask(Claiming(20, Writer('b')));
-  Ask(Claiming(20, Writer('c')));
-  Ask(Claiming(kReadWriteClaim, Reader('d')));
-  Release(Reader('a'));
-  EXPECT_EQ(notes_, "look 20");
-  AwaitEndOfClaims();
-  EXPECT_EQ(Look(/*reads=*/true), kUnknown);
-  EXPECT_EQ(notes_, "look 20") << "and this one is looked after as well";
-  EXPECT_THAT(c.Hear(), StartsWith("grant " + Hold('c')));
-  EXPECT_EQ(Look(/*reads=*/true), kUnknown);
-  EXPECT_EQ(notes_, "") << "too early";
-  AwaitEndOfClaims();
-  EXPECT_EQ(Look(), kUnknown);
-  EXPECT_EQ(notes_, "look 2000");
-  EXPECT_THAT(d.Hear(), StartsWith("grant " + Hold('d')));
-  EXPECT_EQ(Renew(Writer('b')), kNotHeld);
-  EXPECT_THAT(Reading(), ElementsAre(Hold('d')));
-}
-
-TEST_F(ReadWriteClaimsTest, ALookPassesOnReadsThatNobodyTook) {
-  Ear frozen(*server_, Channel('b')), too(*server_, Channel('c')), d(*server_, Channel('d'));
-  Token(Fair('a'));
-  Ask(Claiming(20, Reader('b')));
-  Ask(Claiming(30, Reader('c')));
-  Ask(Claiming(kReadWriteClaim, Writer('d')));
-  Release(Fair('a'));
-  EXPECT_EQ(notes_, "look 30");
-  AwaitEndOfClaims();
-  EXPECT_EQ(Look(), kUnknown);
-  EXPECT_EQ(notes_, "look 2000");
-  EXPECT_THAT(d.Hear(), StartsWith("grant " + Hold('d')));
-  EXPECT_EQ(Renew(Reader('c')), kNotHeld);
 }
 
 TEST_F(ReadWriteClaimsTest, WhoeverFindsTheLockFreeHandsItOver) {

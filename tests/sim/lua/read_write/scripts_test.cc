@@ -1,4 +1,4 @@
-// Those who write alone, and those who read alone.
+// Those who read and write, alone or together, those who wait for them, and whose turn it is.
 
 #include "tests/sim/lua/read_write/fixture.h"
 
@@ -7,7 +7,10 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Not;
+using ::testing::StartsWith;
+using ::testing::UnorderedElementsAre;
 
 TEST_F(ReadWriteScriptsTest, AFreeLockIsGrantedToAWriterAsAHashWithTheLeaseAsItsTtl) {
   for (int round = 0; round < 2; ++round) {  // the second finds a fence, and takes the short way
@@ -104,6 +107,278 @@ TEST_F(ReadWriteScriptsTest, AReadersTokenIsLargerThanAForgottenWrites) {
   Release(Writer('a', 2));
   EXPECT_EQ(d.Hear(), GrantOf(Reader('d'), StoredFence())) << "also by message";
   EXPECT_GT(StoredFence(), read);
+}
+
+TEST_F(ReadWriteScriptsTest, WritersGoBeforeReadersThatCameEarlier) {
+  Ear b(*server_, Channel('b')), c(*server_, Channel('c'));
+  Token(Writer('a'));
+  Ask(Reader('b'));
+  Ask(Writer('c'));
+  Release(Writer('a'));
+  EXPECT_EQ(c.Hear(), GrantOf(Writer('c'), StoredFence(), 1));
+  EXPECT_EQ(b.Hear(), "");
+  Release(Writer('c'));
+  EXPECT_EQ(b.Hear(), GrantOf(Reader('b'), StoredFence(), 0));
+}
+
+TEST_F(ReadWriteScriptsTest, AfterAPhaseFairWriteTheReadersThatWaitGoFirst) {
+  Ear b(*server_, Channel('b')), c(*server_, Channel('c')), d(*server_, Channel('d'));
+  const int64_t token = Token(Fair('a'));
+  Ask(Fair('b'));
+  Ask(Reader('c'));
+  Ask(Reader('d'));
+  EXPECT_EQ(Release(Fair('a')), kReleased);
+  EXPECT_EQ(c.Hear(), GrantOf(Reader('c'), token, 1));
+  EXPECT_EQ(d.Hear(), GrantOf(Reader('d'), token, 1));
+  EXPECT_EQ(b.Hear(), "");
+  EXPECT_EQ(Outcome(Reader('e')), "queued") << "it did not wait through the write";
+  EXPECT_EQ(Outcome(Reader('e')), "queued");
+  Release(Reader('c'));
+  EXPECT_EQ(b.Hear(), "");
+  Release(Reader('d'));
+  EXPECT_EQ(b.Hear(), GrantOf(Fair('b'), StoredFence(), 1));
+  EXPECT_EQ(server_->Text({"HGET", name_, "policy"}), "phase_fair");
+  EXPECT_EQ(Count(Fair('b').owner), "1");
+}
+
+TEST_F(ReadWriteScriptsTest, APhaseFairWriteThatExpiredLetsReadersIn) {
+  Ear b(*server_, Channel('b')), c(*server_, Channel('c'));
+  Token(Fair('a'));
+  Token(Fair('a', 2));
+  Ask(Writer('b'));
+  Ask(Reader('c'));
+  for (const int hold : {1, 2}) server_->Command({"ZADD", Holds(), "1000", Hold('a', hold)});
+  EXPECT_EQ(Outcome(Writer('d')), "queued");
+  EXPECT_THAT(c.Hear(), StartsWith("grant"));
+  EXPECT_EQ(b.Hear(), "");
+  EXPECT_EQ(server_->Integer({"EXISTS", name_}), 0);
+}
+
+TEST_F(ReadWriteScriptsTest, WhoDoesNotWaitIsToldWhenItCanPay) {
+  Ask(For(5000, Reader('a')));
+  Ask(For(20000, Reader('b')));
+  const int64_t behind_readers = RetryAfter(Impatient(Writer('c')));
+  EXPECT_GT(behind_readers, 4000);  // when the first may be dead, and the others gone
+  EXPECT_LE(behind_readers, 5000);
+  EXPECT_THAT(Waiting(), IsEmpty());
+  EXPECT_THAT(WaitingWriters(), IsEmpty());
+  Release(Reader('a'));
+  Release(Reader('b'));
+  Token(For(7000, Writer('c')));
+  const int64_t behind_a_writer = RetryAfter(Impatient(Reader('a', 2)));
+  EXPECT_GT(behind_a_writer, 6000);
+  EXPECT_LE(behind_a_writer, 7001);
+}
+
+TEST_F(ReadWriteScriptsTest, WhereAllAreOverdueTheFirstWriterWithASubscriberGetsIt) {
+  Ear c(*server_, Channel('c')), d(*server_, Channel('d')), e(*server_, Channel('e'));
+  Token(Writer('a'));
+  for (const Request& late : {Writer('b'), Reader('e'), Writer('c'), Writer('d')}) {
+    Ask(late);
+    MakeOverdue(late.hold);
+  }
+  Release(Writer('a'));
+  EXPECT_EQ(c.Hear(), GrantOf(Writer('c'), StoredFence(), 2));
+  EXPECT_THAT(Waiting(), ElementsAre(Hold('d'), Hold('e')));
+}
+
+TEST_F(ReadWriteScriptsTest, TheEndOfAWriteWakesAllReadersInOneScriptEachWithItsGrant) {
+  Ear b(*server_, Channel('b')), c(*server_, Channel('c')), d(*server_, Channel('d'));
+  const int64_t token = Token(Writer('a'));
+  Request second = For(60000, Reader('c'));
+  second.attempt = 4;
+  const int64_t retry_after_ms = RetryAfter(Reader('b'));
+  EXPECT_GT(retry_after_ms, 29000);
+  EXPECT_LE(retry_after_ms, 30001) << "rounded up";
+  EXPECT_EQ(Ask(second).elements[2].integer, 1) << "its position";
+  Ask(Reader('d'));
+  Ask(Reader('e'));
+  EXPECT_EQ(Release(Writer('a')), kReleased);
+  EXPECT_EQ(b.Hear(), GrantOf(Reader('b'), token, 0));
+  EXPECT_EQ(c.Hear(), GrantOf(second, token, 0));
+  EXPECT_EQ(d.Hear(), GrantOf(Reader('d'), token, 0));
+  EXPECT_THAT(Reading(), UnorderedElementsAre(Hold('b'), Hold('c'), Hold('d')));
+  EXPECT_GT(Pttl(Readers()), 59000);
+  EXPECT_THAT(Waiting(), IsEmpty()) << "the one without a subscriber is passed over";
+  EXPECT_EQ(server_->Integer({"EXISTS", name_}), 0);
+  EXPECT_EQ(StoredFence(), token);
+}
+
+TEST_F(ReadWriteScriptsTest, ANewReaderQueuesBehindAWriterThatWaitsAndThoseInsideFinish) {
+  WriteOnce();
+  Ear b(*server_, Channel('b'));
+  EXPECT_EQ(Renew(Reader('a')), kNotHeld);
+  Ask(Reader('a'));
+  EXPECT_EQ(Renew(Reader('a')), kReading);
+  Ask(Writer('b'));
+  EXPECT_EQ(Renew(Reader('a')), kLastReading);
+  EXPECT_EQ(Acquire(Reader('a')), Granted(kWritten, 1)) << "a repeat";
+  const int64_t retry_after_ms = RetryAfter(Reader('c'));
+  EXPECT_GT(retry_after_ms, 24000) << "when the writer would be overdue";
+  EXPECT_LE(retry_after_ms, 25000);
+  EXPECT_GT(RetryAfter(Impatient(Reader('d'))), 24000);
+  EXPECT_THAT(WaitingWriters(), ElementsAre(Hold('b')));
+  EXPECT_THAT(WaitingReaders(), ElementsAre(Hold('c')));
+  EXPECT_THAT(Reading(), ElementsAre(Hold('a')));
+}
+
+TEST_F(ReadWriteScriptsTest, WritersThatWaitAreKeptForThreeHeartbeatsOfTheSlowest) {
+  Ear b(*server_, Channel('b')), c(*server_, Channel('c'));
+  Ask(Reader('a'));
+  Ask(Beating(1000, Writer('b')));
+  EXPECT_GT(Pttl(Writers()), 2000);
+  EXPECT_LE(Pttl(Writers()), 3000);
+  Ask(Beating(2000, Writer('b')));
+  EXPECT_GT(Pttl(Writers()), 5000);
+  Ask(Beating(500, Writer('c')));
+  EXPECT_GT(Pttl(Writers()), 5000) << "shortened by another's";
+  EXPECT_THAT(WaitingWriters(), ElementsAre(Hold('b'), Hold('c')));
+  EXPECT_EQ(Cancel(Writer('b')), kLeft);
+  EXPECT_THAT(WaitingWriters(), ElementsAre(Hold('c')));
+  EXPECT_EQ(Release(Writer('c')), kNotHeld);
+  EXPECT_THAT(Waiting(), IsEmpty());
+}
+
+TEST_F(ReadWriteScriptsTest, ReadersGoOnIfTheWritersThatWaitAreForgotten) {
+  Ear b(*server_, Channel('b')), d(*server_, Channel('d'));
+  WriteOnce();
+  Ask(Reader('a'));
+  Ask(Beating(20, Writer('b')));
+  EXPECT_LE(RetryAfter(Reader('c')), 60);
+  Ask(Reader('d'));
+  server_->Command({"DEL", Writers()});
+  EXPECT_EQ(Acquire(Reader('c')), Granted(kWritten));
+  EXPECT_EQ(d.Hear(), GrantOf(Reader('d'), kWritten, 0)) << "whichever reader asks";
+  EXPECT_THAT(Reading(), UnorderedElementsAre(Hold('a'), Hold('c'), Hold('d')));
+  EXPECT_EQ(b.Hear(), "");
+}
+
+TEST_F(ReadWriteScriptsTest, AWriterKeepsItsQueueThoughReadersKeepTheRecords) {
+  Token(Writer('a'));
+  Ask(Writer('b'));
+  server_->Command({"PEXPIRE", Writers(), "1000"});
+  EXPECT_EQ(Outcome(Writer('c')), "queued");
+  EXPECT_GT(Pttl(Writers()), 20000);
+}
+
+TEST_F(ReadWriteScriptsTest, AReaderIsRefusedWhereAnotherHashStandsBesideReaders) {
+  Ear w(*server_, Channel('w'));
+  Ask(Reader('a'));
+  Ask(Writer('w'));
+  server_->Command({"HSET", name_, "field", "x"});
+  server_->Command({"PEXPIRE", name_, "30000"});
+  EXPECT_THAT(Acquire(Reader('b')), ::testing::HasSubstr("WRONGTYPE"));
+}
+
+TEST_F(ReadWriteScriptsTest, CrashedWaitersAreForgottenWhileWritersWait) {
+  for (const bool readers_live : {false, true}) {
+    SCOPED_TRACE(readers_live);
+    server_->Command({"FLUSHALL"});
+    Ask(Writer('a'));
+    Ask(Writer('b'));
+    if (readers_live) Ask(Reader('c'));
+    for (int i = 1; i <= 300; ++i) {
+      Ask(i % 2 == 0 ? For(30, Beating(10, Reader('d', i))) : For(30, Beating(10, Writer('e', i))));
+    }
+    EXPECT_GE(server_->Integer({"HLEN", Waiters()}), 301);
+    EXPECT_TRUE(server_->Await([&] {
+      server_->Command({"PEXPIRE", Waiters(), "20000"});  // as if it had been there for long
+      Ask(Again(Writer('b')));
+      return server_->Integer({"HLEN", Waiters()}) == (readers_live ? 2 : 1);
+    }));
+    EXPECT_THAT(WaitingWriters(), ElementsAre(Hold('b')));
+    EXPECT_EQ(WaitingReaders().size(), readers_live ? 1 : 0);
+  }
+}
+
+TEST_F(ReadWriteScriptsTest, TheCancelOfTheLastWaitingWriterLetsReadersIn) {
+  WriteOnce();
+  Ear d(*server_, Channel('d')), b(*server_, Channel('b'));
+  Ask(Reader('a'));
+  Ask(Writer('b'));
+  Ask(Writer('c'));
+  Ask(Reader('d'));
+  EXPECT_EQ(Cancel(Writer('c')), kLeft);
+  EXPECT_EQ(d.Hear(), "");
+  EXPECT_EQ(Cancel(Writer('b')), kLeft);
+  EXPECT_EQ(d.Hear(), GrantOf(Reader('d'), kWritten, 0));
+  EXPECT_THAT(Reading(), UnorderedElementsAre(Hold('a'), Hold('d')));
+  EXPECT_EQ(Cancel(Writer('b')), kUnknown);
+}
+
+TEST_F(ReadWriteScriptsTest, AReaderUnderItsOwnersWriteGetsInPastQueueAndWriters) {
+  for (const Request& writer : {Writer('a'), Job('a')}) {
+    server_->Command({"FLUSHALL"});
+    Ear b(*server_, Channel('b'));
+    const int64_t token = Token(writer);
+    Ask(Writer('b'));
+    EXPECT_EQ(Acquire(Nest(writer)), Granted(token, 1));
+    EXPECT_EQ(Acquire(Nest(writer)), Granted(token, 1));
+    EXPECT_EQ(Renew(Nest(writer)), kLastReading);
+    EXPECT_EQ(Outcome(Nest(Writer('c'))), "queued") << "another's";
+    EXPECT_EQ(Outcome(Impatient(Reader('a', 9))), "busy");
+    EXPECT_EQ(Release(Nest(writer)), kReleased);
+    EXPECT_EQ(Renew(writer), kHeld);
+    EXPECT_EQ(b.Hear(), "");
+  }
+}
+
+TEST_F(ReadWriteScriptsTest, ANestedReaderThatWaitedIsTakenOffTheQueue) {
+  Token(Writer('a'));
+  Ask(Nest(Job('b')));
+  EXPECT_THAT(Waiting(), ElementsAre(Hold('b', 2)));
+  Release(Writer('a'));  // passes b over, as nobody listens there
+  Token(Job('b'));
+  Ask(Reader('c'));
+  EXPECT_EQ(Outcome(Nest(Job('b'))), "granted");
+  EXPECT_THAT(Waiting(), ElementsAre(Hold('c')));
+}
+
+// As it may be another thread's.
+TEST_F(ReadWriteScriptsTest, AReaderUnderAWriteThatIsOverWaitsForALaterOneOfItsClient) {
+  Token(Writer('a'));
+  Release(Writer('a'));
+  Token(Writer('a', 3));
+  EXPECT_EQ(Outcome(Impatient(Nest(Writer('a')))), "busy");
+  EXPECT_EQ(Outcome(Nest(Writer('a'))), "queued");
+  EXPECT_EQ(Outcome(Nest(Writer('a', 3), 4)), "granted");
+}
+
+TEST_F(ReadWriteScriptsTest, AReaderWaitsForALaterWriteThoughItsOwnIsStillThere) {
+  Token(Writer('a'));
+  Token(Writer('a', 3));
+  EXPECT_EQ(Outcome(Nest(Writer('a'))), "queued");
+  Release(Writer('a', 3));
+  EXPECT_EQ(Outcome(Nest(Writer('a'))), "granted");
+}
+
+// The release of the write that it reads under may be late.
+TEST_F(ReadWriteScriptsTest, AWriterWaitsForAReaderUnderAnEarlierWriteOfItsClient) {
+  Ear a(*server_, Channel('a'));
+  Token(Writer('a'));
+  Ask(Nest(Writer('a')));
+  EXPECT_EQ(Outcome(Impatient(Writer('a', 3))), "busy");
+  EXPECT_EQ(Outcome(Writer('a', 3)), "queued");
+  Release(Writer('a'));
+  EXPECT_EQ(a.Hear(), "");
+  Release(Nest(Writer('a')));
+  EXPECT_THAT(a.Hear(), StartsWith("grant"));
+}
+
+TEST_F(ReadWriteScriptsTest, WritersOfAnOwnerEnterWhenItsDowngradedReadEnds) {
+  Ear b(*server_, Channel('b')), c(*server_, Channel('c'));
+  const int64_t token = Token(Job('a'));
+  Ask(Nest(Job('a')));
+  EXPECT_EQ(Outcome(Writer('c')), "queued");
+  EXPECT_EQ(Outcome(Claiming(2000, Job('b'))), "queued") << "a reader is left";
+  EXPECT_EQ(Release(Nest(Job('a'))), kReleased);
+  EXPECT_EQ(notes_, "look 2000");
+  EXPECT_THAT(b.Hear(), StartsWith(absl::StrCat("grant ", Hold('b'), " 1 ", token, " 2000 1 ")));
+  EXPECT_EQ(Count(kJob), "2");
+  EXPECT_EQ(Release(Job('a')), kReleased);
+  EXPECT_EQ(c.Hear(), "");
+  EXPECT_EQ(Release(Job('b')), kReleased);
+  EXPECT_THAT(c.Hear(), StartsWith("grant"));
 }
 
 }  // namespace

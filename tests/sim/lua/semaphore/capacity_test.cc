@@ -71,23 +71,6 @@ TEST_F(SemaphoreScriptsCapacityTest, TheLargestNumbersAreKept) {
   EXPECT_EQ(Release(most), kReleased);
 }
 
-TEST_F(SemaphoreScriptsCapacityTest, GrowthLetsInTurnInWhoeverFits) {
-  Ear b(*server_, Channel('b')), c(*server_, Channel('c')), d(*server_, Channel('d'));
-  SetCapacity(4);
-  Ask(Many(4, 'a'));
-  Ask(One('b'));
-  Ask(Many(3, 'c'));
-  Ask(One('d'));
-  SetCapacity(6);
-  EXPECT_EQ(b.Hear(), GrantOf(One('b')));
-  EXPECT_EQ(c.Hear(), "");
-  EXPECT_EQ(d.Hear(), "");
-  SetCapacity(9);
-  EXPECT_EQ(c.Hear(), GrantOf(Many(3, 'c')));
-  EXPECT_EQ(d.Hear(), GrantOf(One('d')));
-  EXPECT_EQ(Used(), 9);
-}
-
 TEST_F(SemaphoreScriptsCapacityTest,
        ShrinkingTakesPermitsFromNobodyAndLetsNobodyInUntilEnoughAreBack) {
   for (const int weight : {1, 2}) {
