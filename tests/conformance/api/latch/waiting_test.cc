@@ -78,13 +78,16 @@ TEST_P(LatchWaiting, OfManyThreadsIsOneRequest) {
   crew.Join();
 }
 
-TEST_P(LatchWaiting, EndsAsCancelledWhereItsObjectIsDestroyed) {
+TEST_P(LatchWaiting, EndsAsCancelledWhereItIsStoppedOrItsObjectIsDestroyed) {
   auto mine = NewLatch(client_, 2);
   auto theirs = NewLatch(other_, 2);
+  std::stop_source stop;
   Crew crew;
+  crew.Start([&] { EXPECT_EQ(CodeOf(latch_->Wait({.stop = stop.get_token()})), kCancelled); });
   crew.Start([&latch = *mine] { EXPECT_EQ(CodeOf(latch.Wait()), kCancelled); });
   crew.Start([&latch = *theirs] { EXPECT_EQ(Thrown([&] { latch.wait(); }), kCancelled); });
   ASSERT_TRUE(AwaitQueued(2));
+  stop.request_stop();
   mine.reset();
   theirs.reset();
   crew.Join();

@@ -232,12 +232,16 @@ TEST_P(ReadEnd, TheLastObjectEndsItsThreadsReads) {
   EXPECT_TRUE(WritersSoonGetIn(*lock_));
 }
 
-TEST_P(ReadEnd, AnObjectThatGoesEndsTheReadsThatWaitInIt) {
+TEST_P(ReadEnd, AStopOrTheEndOfItsObjectEndsAReadThatWaits) {
   const std::scoped_lock writing(*theirs_);
   auto lock = NewReadWrite(NewClient());
+  std::stop_source stop;
   Crew crew;
   crew.Start([&lock = *lock] { EXPECT_EQ(CodeOf(lock.AcquireRead()), kCancelled); });
-  ASSERT_TRUE(AwaitWaiting(1));
+  crew.Start(
+      [&] { EXPECT_EQ(CodeOf(lock_->AcquireRead({.stop = stop.get_token()})), kCancelled); });
+  ASSERT_TRUE(AwaitWaiting(2));
+  stop.request_stop();
   lock.reset();
   crew.Join();
   EXPECT_TRUE(AwaitWaiting(0));
