@@ -1,9 +1,14 @@
-#include "src/base/parker.h"
-
+#include <fcntl.h>
 #include <poll.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "src/base/parker.h"
+#include "src/base/poll_gate.h"
+#include "src/base/unique_fd.h"
 #include "src/base/wake_event.h"
+#include "src/base/way_to_wait.h"
 #include "tests/support/testing.h"
 
 namespace redlatch::base {
@@ -139,6 +144,133 @@ TEST(ParkerTest, AnOwnerThatHasPolledInVainCanSleep) {
   EXPECT_EQ(parker.ParkUntil(Instant::Infinite()), 3);
   uint64_t count = 0;
   EXPECT_EQ(read(event.fd(), &count, sizeof count), -1) << "woken though it did not poll";
+}
+
+bool IsReady(const WakeEvent& event) {
+  pollfd wait = {.fd = event.fd(), .events = POLLIN, .revents = 0};
+  return poll(&wait, 1, 0) == 1;
+}
+
+TEST(WakeEvent, IsReadyFromASignalUntilItIsDrained) {
+  WakeEvent event;
+  ASSERT_TRUE(event.Open());
+  EXPECT_FALSE(IsReady(event));
+  event.Signal();
+  event.Signal();
+  EXPECT_TRUE(IsReady(event));
+  event.Drain();
+  EXPECT_FALSE(IsReady(event));
+}
+
+TEST(WakeEvent, OpenedAgainItIsTheSame) {
+  WakeEvent event;
+  ASSERT_TRUE(event.Open());
+  const int number = event.fd();
+  event.Signal();
+  ASSERT_TRUE(event.Open());
+  EXPECT_EQ(event.fd(), number);
+  EXPECT_TRUE(IsReady(event));
+}
+
+class PollGateTest : public ::testing::Test {
+ protected:
+  PollGateTest() { EXPECT_TRUE(gate_.Make(watched_.get())); }
+
+  void Come() const { ASSERT_EQ(eventfd_write(watched_.get(), 1), 0); }
+
+  bool IsReady(int timeout_ms = 0) const {
+    pollfd wait = {.fd = gate_.fd(), .events = POLLIN, .revents = 0};
+    return poll(&wait, 1, timeout_ms) == 1;
+  }
+
+  const UniqueFd watched_{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+  PollGate gate_;
+};
+
+TEST_F(PollGateTest, ShutItLetsNothingThroughUntilItIsOpened) {
+  ASSERT_TRUE(gate_.Shut());
+  Come();
+  EXPECT_FALSE(IsReady());
+  ASSERT_TRUE(gate_.Open());
+  EXPECT_TRUE(IsReady());
+}
+
+TEST_F(PollGateTest, WatchesOneDescriptorAtATime) {
+  EXPECT_TRUE(gate_.watches(watched_.get()));
+  const UniqueFd other(eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK));
+  ASSERT_TRUE(gate_.Make(other.get()));
+  EXPECT_FALSE(gate_.watches(watched_.get()));
+  EXPECT_TRUE(IsReady()) << "the other one is readable";
+  gate_.Leave();
+  EXPECT_FALSE(gate_.watches(other.get()));
+  EXPECT_FALSE(gate_.Open());
+}
+
+TEST_F(PollGateTest, WhatCannotBePolledHasNoGate) {
+  EXPECT_FALSE(gate_.Make(-1));
+  EXPECT_EQ(gate_.fd(), -1);
+}
+
+using Way = WayToWait::Way;
+
+// What a wait costs in this world, in each way.
+struct World {
+  absl::Duration patient;
+  absl::Duration eager;
+  absl::Duration cost(Way way) const { return way == WayToWait::kEager ? eager : patient; }
+};
+
+constexpr World kSpinningPays = {absl::Microseconds(60), absl::Microseconds(20)};
+constexpr World kSpinningHurts = {absl::Microseconds(60), absl::Microseconds(90)};
+constexpr World kSlow = {absl::Milliseconds(50), absl::Milliseconds(50)};
+
+class WayToWaitTest : public ::testing::Test {
+ protected:
+  // Lives through so many waits; how many of them were eager.
+  int Live(const World& world, int waits) {
+    int eager = 0;
+    for (int i = 0; i < waits; ++i) {
+      const Way way = wait_.way();
+      if (way == WayToWait::kEager) ++eager;
+      wait_.Record(world.cost(way));
+    }
+    return eager;
+  }
+
+  WayToWait wait_{{.probe = 8, .interval = 64, .weight = 1.0 / 16}};
+};
+
+TEST_F(WayToWaitTest, StaysEagerWhereThatPays) {
+  Live(kSpinningPays, 100);
+  EXPECT_GT(Live(kSpinningPays, 10'000), 9'900);
+}
+
+TEST_F(WayToWaitTest, TurnsPatientWhereThatIsCheaper) {
+  EXPECT_LT(Live(kSpinningHurts, 200), 50);
+  EXPECT_LT(Live(kSpinningHurts, 10'000), 100);
+}
+
+TEST_F(WayToWaitTest, NoticesSoonThatTheServerHasBecomeSlow) {
+  Live(kSpinningPays, 100'000);
+  EXPECT_LT(Live(kSlow, 500), 250);
+  EXPECT_LT(Live(kSlow, 1'000), 100);
+}
+
+TEST_F(WayToWaitTest, NoticesThatTheServerHasBecomeQuick) {
+  Live(kSlow, 100'000);
+  Live(kSpinningPays, 10'000);
+  EXPECT_GT(Live(kSpinningPays, 1'000), 900);
+}
+
+TEST_F(WayToWaitTest, ARareHiccupChangesNothing) {
+  Live(kSpinningPays, 1'000);
+  int eager = 0;
+  for (int i = 0; i < 100; ++i) {
+    wait_.Record(absl::Seconds(1));
+    eager += Live(kSpinningPays, 100);
+  }
+  EXPECT_GT(eager, 8'000);
+  EXPECT_EQ(wait_.way(), WayToWait::kEager);
 }
 
 }  // namespace

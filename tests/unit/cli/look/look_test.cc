@@ -1,0 +1,196 @@
+#include "src/cli/look/list_columns.h"
+#include "src/cli/look/lock_keys.h"
+#include "src/cli/look/quorum_row.h"
+#include "src/cli/term/text.h"
+#include "tests/support/testing.h"
+#include "tests/unit/engine/protocol/random_names.h"
+
+namespace redlatch::cli {
+namespace {
+
+const std::string kOne = std::string(32, 'a') + ":1";
+const std::string kOther = std::string(32, 'b') + ":1";
+
+LockRow Held(const std::string& hold, int seconds) {
+  LockRow row;
+  row.name = "lock";
+  row.type = "string";
+  row.kind = "quorum";
+  row.holding = 1;
+  row.hold = hold;
+  row.remaining = absl::Seconds(seconds);
+  return row;
+}
+
+LockRow Free(int64_t waiting = 0) {
+  LockRow row;
+  row.name = "lock";
+  row.type = "none";
+  row.kind = waiting > 0 ? "quorum" : "";
+  row.waiting = waiting;
+  return row;
+}
+
+LockRow Simple(const std::string& hold) {
+  LockRow row = Held(hold, 30);
+  row.kind = "simple";
+  return row;
+}
+
+TEST(RowOfQuorumTest, IsHeldByWhoHasAMajority) {
+  const LockRow row =
+      RowOfQuorum({Held(kOne, 30), Held(kOther, 60), Held(kOne, 20), Held(kOne, 10)}, 5, 0);
+  EXPECT_EQ(row.holding, 1);
+  EXPECT_EQ(row.hold, kOne);
+  EXPECT_EQ(row.held_on, 3);
+  EXPECT_EQ(StateOf(row), "held 3/5");
+}
+
+TEST(RowOfQuorumTest, ItsLeaseIsThatOfAMajority) {
+  EXPECT_EQ(RowOfQuorum({Held(kOne, 10), Held(kOne, 30), Held(kOne, 20)}, 3, 0).remaining,
+            absl::Seconds(20));
+  EXPECT_EQ(RowOfQuorum({Held(kOne, 10), Held(kOne, 30)}, 3, 1).remaining, absl::Seconds(10));
+}
+
+TEST(RowOfQuorumTest, AMinorityHoldsNothing) {
+  const LockRow row = RowOfQuorum({Held(kOne, 30), Free(2), Held(kOne, 20)}, 5, 0);
+  EXPECT_EQ(row.holding, 0);
+  EXPECT_EQ(row.held_on, 2);
+  EXPECT_EQ(row.waiting, 2);
+  EXPECT_EQ(StateOf(row), "part 2/5");
+  EXPECT_TRUE(row.in_use());
+}
+
+TEST(RowOfQuorumTest, ServersThatDoNotAnswerMayMakeItAMajority) {
+  EXPECT_EQ(StateOf(RowOfQuorum({Held(kOne, 30), Held(kOne, 30)}, 5, 1)), "maybe 2/5");
+  EXPECT_EQ(StateOf(RowOfQuorum({Held(kOne, 30)}, 5, 1)), "part 1/5");
+  EXPECT_EQ(StateOf(RowOfQuorum({Held(kOne, 30)}, 4, 1)), "part 1/4") << "half is no majority";
+}
+
+TEST(RowOfQuorumTest, WhatNobodyHasIsFree) {
+  const LockRow row = RowOfQuorum({Free(), Free(1)}, 3, 0);
+  EXPECT_EQ(StateOf(row), "free");
+  EXPECT_EQ(row.kind, "quorum");
+  EXPECT_EQ(row.waiting, 1);
+}
+
+TEST(RowOfQuorumTest, ASimpleLockOfThatNameGrantsNothing) {
+  const LockRow row = RowOfQuorum({Simple(kOther), Held(kOne, 30)}, 3, 0);
+  EXPECT_EQ(row.hold, kOne);
+  EXPECT_EQ(row.held_on, 1);
+  EXPECT_FALSE(MayBeOfQuorum(Simple(kOther)));
+  EXPECT_TRUE(MayBeOfQuorum(Simple("another program's"))) << "it keeps the quorum out";
+}
+
+TEST(RowOfQuorumTest, OtherKindsAreNone) {
+  LockRow row;
+  row.type = "hash";
+  row.kind = "reentrant";
+  EXPECT_FALSE(MayBeOfQuorum(row));
+  row.kind = "simple";
+  row.type = "none";
+  EXPECT_FALSE(MayBeOfQuorum(row)) << "somebody waits for a simple lock";
+}
+
+TEST(LockKeys, EveryKeyOfALockTellsItsName) {
+  for (const std::string& main : engine::RandomMainKeys(5'000, 7)) {
+    EXPECT_EQ(ReadLockKey(main).name, main);
+    EXPECT_EQ(ReadLockKey(main).part, kMain);
+    for (const engine::KeyNames& names : engine::AllKeyNames()) {
+      for (const std::string& key : engine::OtherKeysOf(main, names)) {
+        const LockKey of = ReadLockKey(key);
+        ASSERT_EQ(of.name, main) << key;
+        ASSERT_EQ(engine::AuxiliaryKey(main, of.suffix), key);
+        ASSERT_NE(of.part, kMain) << key;
+      }
+    }
+  }
+}
+
+TEST(LockKeys, ARightPartIsReadOffTheSuffix) {
+  EXPECT_EQ(ReadLockKey("redlatch:2:{x}:fence").part, kFence);
+  EXPECT_EQ(ReadLockKey("redlatch:rw:{x}:readers").part, kReaders);
+  EXPECT_EQ(ReadLockKey("redlatch:2:{x}:rw.writers").part, kWriters);
+  EXPECT_EQ(ReadLockKey("redlatch:2:{x}:semaphore.permits").part, kPermits);
+  EXPECT_EQ(ReadLockKey("redlatch:2.tag:{x}:x.own.queue").part, kQueue);
+  EXPECT_EQ(ReadLockKey("redlatch:2:{x}:simple.waiters").part, kNoPart);
+  EXPECT_EQ(ReadLockKey("redlatch:client:x").part, kNoPart);
+  EXPECT_EQ(ReadLockKey("redlatch:client:x").name, "");
+  EXPECT_EQ(ReadLockKey("x}").part, kNoPart) << "which no lock can be called";
+}
+
+TEST(LockKeys, QueuesAreThoseOfAKind) {
+  for (const std::string kind :
+       {"simple", "reentrant", "read_write", "semaphore", "latch", "own"}) {
+    EXPECT_EQ(KindOfQueue(QueueSuffix(kind)), kind);
+  }
+  EXPECT_EQ(QueueSuffix("read_write"), "rw.queue");
+  EXPECT_EQ(WaitersSuffix("own"), "x.own.waiters");
+}
+
+TEST(LockKeys, AQuorumsServerStoresAHoldAndItsAttempt) {
+  const std::string hold = std::string(32, 'a') + ":7";
+  EXPECT_EQ(QuorumHoldIn(hold + " 12"), hold);
+  for (const char* const rest : {"", " ", " x", " 1 2", " -1", "k1"}) {
+    EXPECT_EQ(QuorumHoldIn(hold + rest), "") << rest;
+  }
+  EXPECT_EQ(QuorumHoldIn("another program 1"), "");
+}
+
+TEST(LockKeys, KindsHaveTheVersionOfTheProtocol) {
+  EXPECT_EQ(KindIn("reentrant/2"), "reentrant");
+  for (const char* const other : {"reentrant", "reentrant/3", "cooldown", "cooldown/2", ""}) {
+    EXPECT_EQ(KindIn(other), other);
+  }
+  EXPECT_TRUE(IsKindOfOurs("reentrant/3"));
+  EXPECT_FALSE(IsKindOfOurs("cooldown/2"));
+  EXPECT_FALSE(IsKindOfOurs("simple/2")) << "is no hash";
+}
+
+const ListCells kHeading = {"NAME", "KIND", "STATE", "LEASE", "WAITING", "HELD BY"};
+const ListCells kLine = {.name = "a-name-that-is-longer-than-thirty-two-columns",
+                         .kind = "read_write",
+                         .state = "read by 12",
+                         .lease = "29.9s",
+                         .waiting = "3w",
+                         .holder = "web1:4242 redlatch run: make-report and 11 more"};
+const size_t kLongest = kLine.name.size();
+
+std::string Heading(size_t width, size_t longest = kLongest) {
+  return ListColumns(width, longest).Line(kHeading);
+}
+
+TEST(ListColumnsTest, KeepTheHolderOnANarrowTerminal) {
+  EXPECT_EQ(ListColumns(48, kLongest).Line(kLine),
+            "a-name-that-is-l…  read by 12  web1:4242 redlat…");
+  EXPECT_EQ(Heading(48), "NAME               STATE       HELD BY");
+  EXPECT_EQ(ListColumns(30, kLongest).Line(kLine), "a-name-…  read by 12  web1:42…");
+}
+
+TEST(ListColumnsTest, LeaveOutKindThenLeaseThenWaiting) {
+  EXPECT_EQ(Heading(80), "NAME                  KIND        STATE       LEASE   WAITING  HELD BY");
+  EXPECT_EQ(Heading(70), "NAME                  STATE       LEASE   WAITING  HELD BY");
+  EXPECT_EQ(Heading(60), "NAME                  STATE       WAITING  HELD BY");
+  EXPECT_EQ(Heading(51), "NAME                  STATE       HELD BY");
+}
+
+TEST(ListColumnsTest, FitAnyTerminal) {
+  for (size_t width = 1; width <= 200; ++width) {
+    for (const size_t longest : {size_t{4}, size_t{19}, kLongest}) {
+      ListCells line = kLine;
+      line.name.resize(longest);
+      EXPECT_LE(Columns(ListColumns(width, longest).Line(line)), width);
+    }
+  }
+}
+
+TEST(ListColumnsTest, CutNothingInAPipe) {
+  EXPECT_EQ(ListColumns(0, kLongest).Line(kLine),
+            kLine.name + "  read_write  read by 12  29.9s   3w       " + kLine.holder);
+  ListCells longer = kLine;
+  longer.name = std::string(70, 'x');
+  EXPECT_EQ(ListColumns(0, 70).Line(longer).substr(0, 75), longer.name + "  rea");
+}
+
+}  // namespace
+}  // namespace redlatch::cli
